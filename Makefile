@@ -1,0 +1,132 @@
+# ditrace: make, make demo, make test, make bench, make install; make help lists the rest.
+
+CC ?= gcc
+CLANG ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
+PREFIX ?= /usr/local
+BUILD ?= build
+
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+CFLAGS ?= -O2 -g
+CFLAGS_ALL := -std=gnu11 $(WARN) -I. -I$(BUILD) $(CFLAGS) $(SAN)
+LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lz -lpthread
+
+FOLDERS := base tracer symbolizer perf tui replay
+LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+LIB := $(BUILD)/libditrace.a
+BPF_SRC := $(wildcard tracer/*.bpf.c)
+SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+UNIT := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ := $(FUZZ_SRC:%.c=$(BUILD)/%)
+MAN := $(wildcard docs/man/*.1)
+
+# What is being done, a line each; make V=1 shows the commands, make QUIET=1 nothing.
+Q := $(if $(V),,@)
+say = @$(if $(V)$(QUIET),:,printf '  %-5s %s\n' $(1) $(2))
+PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
+all: $(BUILD)/ditrace
+
+$(BUILD)/ditrace: $(BUILD)/ditrace.o $(LIB)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(LIB): $(LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/%.o: %.c | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+$(BUILD)/%.bpf.o: %.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF,$<)
+	$(Q)$(CLANG) -O2 -g -Wall -Wextra -Werror -target bpf -D__TARGET_ARCH_x86 -I. -I/usr/include/x86_64-linux-gnu \
+		-MMD -MP -MT $@ -c -o $@ $<
+
+$(BUILD)/%.skel.h: $(BUILD)/%.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $< name $(notdir $*)_bpf > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/tests/unit/%.t: tests/unit/%.c $(LIB)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -MT $@ -MF $(@:.t=.d) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+
+unit: $(UNIT)
+
+demo:
+	@tests/deps demo
+	@echo "building ditrace"
+	@$(MAKE) --no-print-directory $(PARALLEL) QUIET=1 all
+	@BUILD=$(BUILD) tests/demo
+
+test:
+	@tests/deps test
+	@$(MAKE) --no-print-directory $(PARALLEL) all unit
+	@BUILD=$(BUILD) tests/run
+
+bench:
+	@tests/deps bench
+	@$(MAKE) --no-print-directory $(PARALLEL) all
+	@BUILD=$(BUILD) tests/bench/run
+
+include tests/fuzz/fuzz.mk
+
+install: all
+	install -D -m 755 $(BUILD)/ditrace $(DESTDIR)$(PREFIX)/bin/ditrace
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/ditrace $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(MAN)))
+
+C_SRC := ditrace.c $(LIB_SRC) $(UNIT_SRC) $(FUZZ_SRC)
+FORMATTED := $(C_SRC) $(BPF_SRC) $(wildcard $(addsuffix /*.h,$(FOLDERS) tests/unit))
+
+format:
+	clang-format -i $(FORMATTED)
+
+lint: lint-format lint-cppcheck lint-tidy
+
+lint-deps:
+	@tests/deps check
+
+lint-format: lint-deps
+	@clang-format --dry-run -Werror $(FORMATTED) || { echo "put right by: make format"; false; }
+
+lint-cppcheck: lint-deps
+	@echo cppcheck
+	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+		--suppressions-list=.cppcheck-suppressions -D'LIBBPF_OPTS(t,n,...)=struct t n' -j $(shell nproc) \
+		-I. ditrace.c $(LIB_SRC)
+
+lint-tidy: $(SKEL) | lint-deps
+	@echo clang-tidy
+	@printf '%s\n' $(C_SRC) | xargs -P $(shell nproc) -n 8 sh -c \
+		'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=gnu11 -I. -I$(BUILD) 2>/dev/null' sh
+
+clean:
+	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +
+
+distclean:
+	rm -rf $(BUILD)
+
+help:
+	@echo "make             build $(BUILD)/ditrace; V=1 shows the commands, CFLAGS= and SAN= add to them"
+	@echo "make demo        install what is missing, build, train a small transformer under ditrace"
+	@echo "make test        all tests; make unit only builds the unit tests"
+	@echo "make bench       overhead, beside torch.profiler, py-spy and bpftrace"
+	@echo "make install     into PREFIX=$(PREFIX), below DESTDIR; make uninstall"
+	@echo "make check-asan  unit tests and fuzz targets, built with the address and undefined sanitizers"
+	@echo "make lint        clang-format, cppcheck, clang-tidy; make format formats"
+	@echo "make clean       remove what was built; make distclean: and the virtual environment of the tests"
+
+.PHONY: all unit demo test bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-format lint-cppcheck \
+	lint-tidy clean distclean help
+.SECONDARY:
+-include $(LIB_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(FUZZ:=.d)

@@ -1,0 +1,28 @@
+/* Memory that is given back all at once: the values of one event, the strings of one file. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stddef.h>
+
+struct arena_block;
+
+/* Zero-initialise. Not thread-safe. */
+struct arena {
+	struct arena_block *blocks; /* newest first */
+	size_t used;		    /* bytes of the newest block in use */
+};
+
+/* `size` bytes, zeroed, 16-byte aligned, valid until arena_reset or arena_free; NULL without
+ * memory. */
+void *arena_alloc(struct arena *a, size_t size);
+
+/* A NUL-terminated copy of the first n bytes of s (s needs no NUL); NULL without memory. */
+char *arena_strndup(struct arena *a, const char *s, size_t n);
+
+/* Forget everything allocated, keep one block for the next round. */
+void arena_reset(struct arena *a);
+
+/* Give all memory back; the arena may be used again. */
+void arena_free(struct arena *a);
+
+#endif

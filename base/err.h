@@ -1,0 +1,26 @@
+/* Errors as a user meets them: what failed and why, and the next step to take. */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include <stdarg.h>
+
+/* Filled by library functions that fail. `what` and `hint` are UTF-8, NUL-terminated, cut when too
+ * long; `hint` may be empty. Zero-initialise before use; a NULL pointer is accepted everywhere. */
+struct err {
+	int code; /* negative errno of the failure, 0 if none */
+	char what[512];
+	char hint[512];
+};
+
+/* Record a failure in `e` (may be NULL) and return `code`, a negative errno, so that callers can
+ * write `return err_set(e, -ENOENT, ...)`. Clears a hint left from before. */
+int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Add the next step to take to `e` (may be NULL); returns e->code (or 0 when e is NULL). */
+int err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Print "ditrace: WHAT\n  hint: HINT\n" on stderr with control characters escaped. Commands only.
+ */
+void err_print(const struct err *e);
+
+#endif

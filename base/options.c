@@ -1,0 +1,214 @@
+#include "base/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
+
+static int bad_value(const struct command *c, const struct option_def *d, const char *text,
+		     const char *want, struct err *e)
+{
+	err_set(e, -EINVAL, "--%s %s: not %s", d->name, text, want);
+	return err_hint(e, "see: ditrace %s --help", c->name);
+}
+
+static int parse_count(const char *text, uint64_t *out)
+{
+	char *end;
+	if (text[0] < '0' || text[0] > '9')
+		return -EINVAL;
+	errno = 0;
+	uint64_t n = strtoull(text, &end, 10);
+	if (errno || *end)
+		return -EINVAL;
+	*out = n;
+	return 0;
+}
+
+static int parse_duration(const char *text, uint64_t *out)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = {{"ns", 1},	  {"us", 1e3}, {"ms", 1e6},   {"s", 1e9},
+		     {"m", 60e9}, {"", 1e9},   {"min", 60e9}, {"h", 3600e9}};
+	char *end;
+	if ((text[0] < '0' || text[0] > '9') && text[0] != '.')
+		return -EINVAL;
+	double n = strtod(text, &end);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(end, units[i].unit) != 0)
+			continue;
+		if (!(n * units[i].ns < 9e18))
+			return -EINVAL;
+		*out = (uint64_t)(n * units[i].ns + 0.5);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int parse_choice(const struct command *c, const struct option_def *d, const char *text,
+			struct err *e)
+{
+	char list[256];
+	size_t len = 0;
+	list[0] = '\0';
+	for (int i = 0; d->choices[i]; i++) {
+		if (!strcmp(d->choices[i], text)) {
+			*(int *)d->value = i;
+			return 0;
+		}
+		int n = snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "one of ",
+				 d->choices[i]);
+		len += n > 0 && (size_t)n < sizeof(list) - len ? (size_t)n : 0;
+	}
+	return bad_value(c, d, text, list, e);
+}
+
+static int take_value(const struct command *c, const struct option_def *d, const char *text,
+		      struct err *e)
+{
+	switch (d->type) {
+	case OPTION_FLAG:
+		*(bool *)d->value = true;
+		return 0;
+	case OPTION_STRING:
+		*(const char **)d->value = text;
+		return 0;
+	case OPTION_COUNT:
+		return parse_count(text, d->value) ? bad_value(c, d, text, "a number", e) : 0;
+	case OPTION_DURATION:
+		return parse_duration(text, d->value)
+			   ? bad_value(c, d, text, "a time such as 10s, 500ms or 2m", e)
+			   : 0;
+	case OPTION_CHOICE:
+		return parse_choice(c, d, text, e);
+	}
+	return -EINVAL;
+}
+
+/* The tables that getopt_long wants; returns the number of options. */
+static int fill_getopt(const struct command *c, struct option *longs, char *shorts)
+{
+	int n = 0;
+	*shorts++ = c->stop_at_operand ? '+' : ':';
+	if (c->stop_at_operand)
+		*shorts++ = ':';
+	for (; c->options && c->options[n].name && n < OPTIONS_MAX - 2; n++) {
+		const struct option_def *d = &c->options[n];
+		int has_arg = d->type == OPTION_FLAG ? no_argument : required_argument;
+		longs[n] = (struct option){d->name, has_arg, NULL, LONG_BASE + n};
+		if (!d->letter)
+			continue;
+		*shorts++ = d->letter;
+		if (has_arg)
+			*shorts++ = ':';
+	}
+	longs[n] = (struct option){"help", no_argument, NULL, 'h'};
+	longs[n + 1] = (struct option){0};
+	*shorts++ = 'h';
+	*shorts = '\0';
+	return n;
+}
+
+static int bad_option(const struct command *c, int got, char **argv, struct err *e)
+{
+	const char *word = argv[optind - 1];
+	if (got == ':')
+		err_set(e, -EINVAL, "option %s needs a value", word);
+	else if (optopt > 0 && optopt < LONG_BASE && strncmp(word, "--", 2) != 0)
+		err_set(e, -EINVAL, "unknown option -%c", optopt);
+	else
+		err_set(e, -EINVAL, "unknown or ambiguous option %s", word);
+	return err_hint(e, "see: ditrace %s --help", c->name);
+}
+
+static int check_operands(const struct command *c, int n, char **argv, struct err *e)
+{
+	if (n < c->min_operands)
+		err_set(e, -EINVAL, "ditrace %s needs %s", c->name, c->operands);
+	else if (c->max_operands >= 0 && n > c->max_operands)
+		err_set(e, -EINVAL, "one argument too many: %s", argv[optind + c->max_operands]);
+	else
+		return optind;
+	return err_hint(e, "see: ditrace %s --help", c->name);
+}
+
+static const struct option_def *find_def(const struct command *c, int got, int n)
+{
+	if (got >= LONG_BASE)
+		return &c->options[got - LONG_BASE];
+	for (int i = 0; i < n; i++)
+		if (c->options[i].letter == got)
+			return &c->options[i];
+	return NULL;
+}
+
+int options_parse(const struct command *c, int argc, char **argv, struct err *e)
+{
+	struct option longs[OPTIONS_MAX];
+	char shorts[2 * OPTIONS_MAX + 4];
+	int n = fill_getopt(c, longs, shorts);
+	int got;
+	opterr = 0;
+	optind = 0;
+	while ((got = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		const struct option_def *d = got == '?' || got == ':' ? NULL : find_def(c, got, n);
+		if (got == 'h' && !d)
+			return 0;
+		if (!d)
+			return bad_option(c, got, argv, e);
+		int r = take_value(c, d, optarg, e);
+		if (r)
+			return r;
+	}
+	return check_operands(c, argc - optind, argv, e);
+}
+
+int options_start(const struct command *c, int argc, char **argv, int *status)
+{
+	struct err e = {0};
+	int first = options_parse(c, argc, argv, &e);
+	if (first > 0)
+		return first;
+	*status = first == 0 ? EXIT_GOOD : EXIT_USAGE;
+	if (first == 0)
+		options_help(c, stdout);
+	else
+		err_print(&e);
+	return 0;
+}
+
+/* "  -o, --output FILE   help", the help from column 28 or on the next line. */
+static void help_option(const struct option_def *d, FILE *f)
+{
+	enum { HELP_COLUMN = 28 };
+	char left[128];
+	if (d->letter)
+		snprintf(left, sizeof(left), "  -%c, --%s %s", d->letter, d->name,
+			 d->argument ? d->argument : "");
+	else
+		snprintf(left, sizeof(left), "      --%s %s", d->name,
+			 d->argument ? d->argument : "");
+	if (strlen(left) >= HELP_COLUMN)
+		fprintf(f, "%s\n%*s%s\n", left, HELP_COLUMN, "", d->help);
+	else
+		fprintf(f, "%-*s%s\n", HELP_COLUMN, left, d->help);
+}
+
+void options_help(const struct command *c, FILE *f)
+{
+	static const struct option_def help = {'h',  "help",	       OPTION_FLAG, NULL,
+					       NULL, "show this text", NULL};
+	fprintf(f, "usage: ditrace %s [OPTIONS]%s%s\n\n%s\n\n", c->name, c->operands[0] ? " " : "",
+		c->operands, c->about);
+	for (const struct option_def *d = c->options; d && d->name; d++)
+		help_option(d, f);
+	help_option(&help, f);
+	if (c->notes)
+		fprintf(f, "\n%s\n", c->notes);
+}

@@ -1,0 +1,259 @@
+#include "base/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+enum { COLUMNS_MAX = 32, TEXT_MAX = 4096, GAP = 2 };
+
+struct cell {
+	const char *text;
+	int width;
+	bool is_line;
+	enum table_style style;
+};
+
+struct table {
+	struct arena arena;
+	struct {
+		const char *header;
+		int width, header_width;
+		enum table_align align;
+	} columns[COLUMNS_MAX];
+	int ncolumns;
+	struct cell *cells; /* a line takes one cell, and stands where a row would begin */
+	size_t ncells, cells_size;
+	int filled; /* cells of the row being filled */
+	bool failed;
+};
+
+struct table *table_new(void)
+{
+	return calloc(1, sizeof(struct table));
+}
+
+void table_reset(struct table *t)
+{
+	arena_reset(&t->arena);
+	t->ncolumns = 0;
+	t->ncells = 0;
+	t->filled = 0;
+	t->failed = false;
+}
+
+void table_free(struct table *t)
+{
+	if (!t)
+		return;
+	arena_free(&t->arena);
+	free(t->cells);
+	free(t);
+}
+
+static const char *keep(struct table *t, const char *text)
+{
+	char safe[TEXT_MAX];
+	size_t len = text_safe(safe, sizeof(safe), text);
+	const char *copy = arena_strndup(&t->arena, safe, len);
+	if (!copy)
+		t->failed = true;
+	return copy ? copy : "";
+}
+
+void table_column(struct table *t, const char *header, enum table_align align)
+{
+	if (t->ncolumns == COLUMNS_MAX) {
+		t->failed = true;
+		return;
+	}
+	const char *text = keep(t, header);
+	int width = (int)text_width(text);
+	int i = t->ncolumns++;
+	t->columns[i].header = text;
+	t->columns[i].width = t->columns[i].header_width = width;
+	t->columns[i].align = align;
+}
+
+static struct cell *add_cell(struct table *t, const char *text)
+{
+	if (t->ncells == t->cells_size) {
+		size_t size = t->cells_size ? t->cells_size * 2 : 256;
+		struct cell *grown = realloc(t->cells, size * sizeof(*grown));
+		if (!grown) {
+			t->failed = true;
+			return NULL;
+		}
+		t->cells = grown;
+		t->cells_size = size;
+	}
+	struct cell *c = &t->cells[t->ncells++];
+	*c = (struct cell){.text = keep(t, text)};
+	c->width = (int)text_width(c->text);
+	return c;
+}
+
+void table_cell_styled(struct table *t, const char *text, enum table_style style)
+{
+	if (t->failed || t->ncolumns == 0)
+		return;
+	struct cell *c = add_cell(t, text);
+	if (!c)
+		return;
+	c->style = style;
+	if (c->width > t->columns[t->filled].width)
+		t->columns[t->filled].width = c->width;
+	t->filled = (t->filled + 1) % t->ncolumns;
+}
+
+void table_cell(struct table *t, const char *text)
+{
+	table_cell_styled(t, text, TABLE_PLAIN);
+}
+
+void table_line(struct table *t, const char *text)
+{
+	struct cell *c = t->failed ? NULL : add_cell(t, text);
+	if (c)
+		c->is_line = true;
+}
+
+static void print_spaces(FILE *f, int n)
+{
+	for (int i = 0; i < n; i++)
+		putc(' ', f);
+}
+
+/* As much of `text` as fits into `width` columns, "…" at its end when something is missing. */
+static void print_cut(FILE *f, const char *text, int width)
+{
+	char part[TEXT_MAX];
+	size_t len = strlen(text);
+	if ((int)text_width(text) <= width) {
+		fputs(text, f);
+		return;
+	}
+	memcpy(part, text, len + 1);
+	while (len && (int)text_width(part) > width - 1) {
+		do
+			len--;
+		while (len && ((unsigned char)part[len] & 0xc0) == 0x80);
+		part[len] = '\0';
+	}
+	fputs(part, f);
+	if (width > 0)
+		fputs("…", f);
+}
+
+static void print_padded(FILE *f, const char *text, int text_cols, int width,
+			 enum table_align align)
+{
+	int extra = width - text_cols;
+	int left = align == TABLE_LEFT ? 0 : align == TABLE_RIGHT ? extra : extra / 2;
+	if (align == TABLE_CENTER && extra % 2 && text_cols % 2 == 0)
+		left++;
+	print_spaces(f, left);
+	fputs(text, f);
+	print_spaces(f, extra - left);
+}
+
+static void print_cell(const struct table *t, FILE *f, int column, const struct cell *c, int room,
+		       bool color)
+{
+	static const char *const on[TABLE_STYLES] = {"", "\033[2m", "\033[33m", "\033[1;31m"};
+	bool styled = color && c->style != TABLE_PLAIN;
+	if (styled)
+		fputs(on[c->style], f);
+	if (column == t->ncolumns - 1 && t->columns[column].align == TABLE_LEFT)
+		print_cut(f, c->text, room);
+	else
+		print_padded(f, c->text, c->width, t->columns[column].width,
+			     t->columns[column].align);
+	if (styled)
+		fputs("\033[0m", f);
+}
+
+/* One row; `cells` are ncolumns of them, NULL for the headers. */
+static void print_row(const struct table *t, FILE *f, const struct cell *cells, int width,
+		      bool color)
+{
+	int used = 0;
+	for (int i = 0; i < t->ncolumns; i++) {
+		struct cell head = {.text = t->columns[i].header,
+				    .width = t->columns[i].header_width};
+		int room = width ? width - used : TEXT_MAX;
+		if (i)
+			print_spaces(f, GAP);
+		print_cell(t, f, i, cells ? &cells[i] : &head, room < 1 ? 1 : room, color);
+		used += t->columns[i].width + GAP;
+	}
+	putc('\n', f);
+}
+
+static bool whole_row(const struct table *t, size_t i)
+{
+	return !t->cells[i].is_line && i + (size_t)t->ncolumns <= t->ncells;
+}
+
+int table_print(const struct table *t, FILE *f, int width, bool color)
+{
+	if (t->failed)
+		return -ENOMEM;
+	print_row(t, f, NULL, width, color);
+	for (size_t i = 0; i < t->ncells;) {
+		if (whole_row(t, i)) {
+			print_row(t, f, &t->cells[i], width, color);
+			i += (size_t)t->ncolumns;
+		} else {
+			print_cut(f, t->cells[i].text, width ? width : TEXT_MAX);
+			putc('\n', f);
+			i++;
+		}
+	}
+	return ferror(f) ? -EIO : 0;
+}
+
+static void print_rule(const struct table *t, FILE *f)
+{
+	for (int i = 0; i < t->ncolumns; i++) {
+		putc('+', f);
+		for (int k = 0; k < t->columns[i].width + 2; k++)
+			putc('-', f);
+	}
+	fputs("+\n", f);
+}
+
+static void print_boxed_row(const struct table *t, FILE *f, const struct cell *cells)
+{
+	for (int i = 0; i < t->ncolumns; i++) {
+		fputs("| ", f);
+		if (cells)
+			print_padded(f, cells[i].text, cells[i].width, t->columns[i].width,
+				     t->columns[i].align);
+		else
+			print_padded(f, t->columns[i].header, t->columns[i].header_width,
+				     t->columns[i].width, TABLE_CENTER);
+		putc(' ', f);
+	}
+	fputs("|\n", f);
+}
+
+int table_print_boxed(const struct table *t, FILE *f)
+{
+	if (t->failed)
+		return -ENOMEM;
+	print_rule(t, f);
+	print_boxed_row(t, f, NULL);
+	print_rule(t, f);
+	for (size_t i = 0; i < t->ncells; i++) {
+		if (!whole_row(t, i))
+			continue;
+		print_boxed_row(t, f, &t->cells[i]);
+		i += (size_t)t->ncolumns - 1;
+	}
+	if (t->ncells)
+		print_rule(t, f);
+	return ferror(f) ? -EIO : 0;
+}

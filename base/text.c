@@ -1,0 +1,155 @@
+#define _GNU_SOURCE
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <wchar.h>
+
+/* Length of the UTF-8 sequence at s and its code point; 0 when it is not valid UTF-8. */
+static size_t utf8_decode(const unsigned char *s, uint32_t *cp)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = s[0] < 0x80	       ? 1
+		   : (s[0] >> 5) == 6  ? 2
+		   : (s[0] >> 4) == 14 ? 3
+		   : (s[0] >> 3) == 30 ? 4
+				       : 0;
+	if (n == 0)
+		return 0;
+	uint32_t c = n == 1 ? s[0] : s[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3f);
+	}
+	if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		return 0;
+	*cp = c;
+	return n;
+}
+
+static bool is_safe(uint32_t cp)
+{
+	/* Bidirectional overrides can make a line read as something else. */
+	if ((cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069))
+		return false;
+	return cp >= 0x20 && cp != 0x7f && !(cp >= 0x80 && cp < 0xa0);
+}
+
+size_t text_safe(char *out, size_t size, const char *s)
+{
+	size_t len = 0;
+	if (size == 0)
+		return 0;
+	for (const unsigned char *p = (const unsigned char *)s; *p;) {
+		uint32_t cp = 0;
+		size_t n = utf8_decode(p, &cp);
+		bool plain = n && is_safe(cp);
+		size_t take = n ? n : 1;
+		size_t need = plain ? n : 4 * take;
+		if (len + need >= size)
+			break;
+		if (plain)
+			memcpy(out + len, p, n);
+		else
+			for (size_t i = 0; i < take; i++)
+				snprintf(out + len + 4 * i, 5, "\\x%02x", p[i]);
+		len += need;
+		p += take;
+	}
+	out[len] = '\0';
+	return len;
+}
+
+void text_print_safe(FILE *f, const char *s)
+{
+	char part[64];
+	char safe[4 * sizeof(part) + 1];
+	while (*s) {
+		size_t n = strnlen(s, sizeof(part) - 1);
+		/* Do not cut a character in two: back to the last start of one. */
+		if (s[n]) {
+			size_t back = n;
+			while (back > 1 && ((unsigned char)s[back] & 0xc0) == 0x80)
+				back--;
+			if (n - back < 4)
+				n = back;
+		}
+		memcpy(part, s, n);
+		part[n] = '\0';
+		text_safe(safe, sizeof(safe), part);
+		fputs(safe, f);
+		s += n;
+	}
+}
+
+size_t text_width(const char *s)
+{
+	size_t width = 0;
+	for (const unsigned char *p = (const unsigned char *)s; *p;) {
+		uint32_t cp = 0;
+		size_t n = utf8_decode(p, &cp);
+		if (n == 0) {
+			p++;
+			continue;
+		}
+		int w = cp < 0x80 ? 1 : wcwidth((wchar_t)cp);
+		if (w < 0)
+			w = cp >= 0xa0 ? 1 : 0;
+		width += (size_t)w;
+		p += n;
+	}
+	return width;
+}
+
+const char *text_count(char *out, size_t size, uint64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)n);
+	size_t o = 0;
+	for (int i = 0; i < len; i++) {
+		bool comma = i && (len - i) % 3 == 0;
+		if (o + comma + 1 >= size)
+			break;
+		if (comma)
+			out[o++] = ',';
+		out[o++] = digits[i];
+	}
+	if (size)
+		out[o] = '\0';
+	return out;
+}
+
+/* Three significant digits at most, one decimal below ten. */
+static const char *with_unit(char *out, size_t size, double v, const char *unit)
+{
+	snprintf(out, size, v < 9.95 ? "%.1f %s" : "%.0f %s", v, unit);
+	return out;
+}
+
+const char *text_ns(char *out, size_t size, uint64_t ns)
+{
+	double v = (double)ns;
+	if (ns < 1000)
+		snprintf(out, size, "%llu ns", (unsigned long long)ns);
+	else if (v < 999.5e3)
+		with_unit(out, size, v / 1e3, "us");
+	else if (v < 999.5e6)
+		with_unit(out, size, v / 1e6, "ms");
+	else
+		snprintf(out, size, "%.1f s", v / 1e9);
+	return out;
+}
+
+const char *text_bytes(char *out, size_t size, uint64_t bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double v = (double)bytes;
+	size_t u = 0;
+	while (v >= 1023.95 && u + 1 < sizeof(units) / sizeof(units[0])) {
+		v /= 1024;
+		u++;
+	}
+	snprintf(out, size, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+	return out;
+}

@@ -1,0 +1,31 @@
+/* Text for people: safe strings, numbers with separators and units. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Write `s` (NUL-terminated, from any source) to `f`: control characters, DEL, the C1 range and
+ * bytes that are not UTF-8 appear as \xNN, so that a string of the target cannot drive the
+ * terminal. */
+void text_print_safe(FILE *f, const char *s);
+
+/* The same into `out` of `size` bytes (always NUL-terminated when size > 0); returns the length
+ * written, cut at a whole character when it does not fit. */
+size_t text_safe(char *out, size_t size, const char *s);
+
+/* Columns that `s` takes on a terminal (UTF-8, by wcwidth-like rules of the C library's tables;
+ * unprintable characters count 0). */
+size_t text_width(const char *s);
+
+/* "1,234,567" into out; returns out. 27 bytes are always enough. */
+const char *text_count(char *out, size_t size, uint64_t n);
+
+/* A duration in ns with a unit that changes with its size: "412 us", "1.9 ms", "12.4 s". */
+const char *text_ns(char *out, size_t size, uint64_t ns);
+
+/* A size in bytes: "512 B", "11.8 MiB". */
+const char *text_bytes(char *out, size_t size, uint64_t bytes);
+
+#endif

@@ -1,0 +1,64 @@
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "perf/cmd_export.h"
+#include "perf/cmd_report.h"
+#include "perf/cmd_script.h"
+#include "tracer/cmd_attach.h"
+#include "tracer/cmd_doctor.h"
+#include "tracer/cmd_run.h"
+#include "tracer/doctor_target.h"
+
+static const char version[] = "ditrace 0.1.0\n";
+
+static const struct {
+	const char *name, *about;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+    {"run", "start a program under trace", cmd_run},
+    {"attach", "trace a running process; Ctrl-C detaches and it runs on", cmd_attach},
+    {"report", "table of ops by source line from a trace file", cmd_report},
+    {"script", "the events of a trace file as text or JSON lines", cmd_script},
+    {"export", "a trace file in another format", cmd_export},
+    {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},
+};
+
+enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static void usage(FILE *f)
+{
+	fputs("usage: ditrace COMMAND [OPTIONS]\n\n", f);
+	for (int i = 0; i < NCOMMANDS; i++)
+		fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].about);
+	fputs("\nditrace COMMAND --help tells more of one.\n", f);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	setlocale(LC_CTYPE, "");
+	doctor_target_checks = doctor_target;
+	if (name && (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))) {
+		usage(stdout);
+		return 0;
+	}
+	if (name && !strcmp(name, "--version")) {
+		fputs(version, stdout);
+		return 0;
+	}
+	for (int i = 0; name && i < NCOMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	if (!name) {
+		usage(stderr);
+		return 2;
+	}
+	struct err e = {0};
+	err_set(&e, -EINVAL, "there is no command \"%s\"", name);
+	err_hint(&e, "ditrace help lists them");
+	err_print(&e);
+	return 2;
+}

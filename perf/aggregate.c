@@ -1,0 +1,285 @@
+#include "perf/aggregate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/intern.h"
+
+enum { PENDING_MAX = 65536, KEY_MAX = 2048 };
+
+/* The calls of a row that ended inside ops that have not, outermost ones only. */
+struct pending {
+	uint32_t row;
+	uint16_t depth; /* of the outermost op around them that has ended */
+	uint64_t ns;	/* what they added to the row's total_ns */
+};
+
+struct thread {
+	uint64_t first_ns, last_ns;
+	struct pending *pending; /* depth never falls from one to the next */
+	uint32_t npending, pending_size;
+};
+
+struct aggregate {
+	struct intern row_ids, thread_ids;
+	struct arena arena;
+	struct aggregate_row **rows;
+	uint32_t *merged; /* by row: scratch of compact() */
+	struct thread *threads;
+	uint32_t rows_size, threads_size;
+	struct aggregate_totals totals;
+};
+
+struct aggregate *aggregate_new(void)
+{
+	return calloc(1, sizeof(struct aggregate));
+}
+
+static size_t key_add(char *key, size_t len, const char *s)
+{
+	size_t n = s ? strnlen(s, KEY_MAX / 2 - 16) : 0;
+	memcpy(key + len, s ? s : "", n);
+	key[len + n] = s ? '\0' : '\1';
+	return len + n + 1;
+}
+
+static int64_t row_id(struct aggregate *a, const struct op_event *ev, const struct py_frame *where,
+		      bool *is_new)
+{
+	char key[KEY_MAX];
+	int32_t line = where ? where->line : 0;
+	size_t len = 0;
+	key[len++] = (char)ev->phase;
+	memcpy(key + len, &line, sizeof(line));
+	len = key_add(key, len + sizeof(line), ev->op->name);
+	len = key_add(key, len, where ? where->file : NULL);
+	return intern(&a->row_ids, key, (uint32_t)len, is_new);
+}
+
+static const char *keep(struct aggregate *a, const char *s, bool *failed)
+{
+	if (!s)
+		return NULL;
+	const char *copy = arena_strndup(&a->arena, s, strlen(s));
+	if (!copy)
+		*failed = true;
+	return copy;
+}
+
+/* Twice the room, zeroed, for arrays of `size` elements. */
+static int grow(void *array, uint32_t *size, size_t element)
+{
+	void *old;
+	uint32_t more = *size ? *size * 2 : 64;
+	memcpy(&old, array, sizeof(old));
+	void *grown = realloc(old, more * element);
+	if (!grown)
+		return -ENOMEM;
+	memset((char *)grown + *size * element, 0, (more - *size) * element);
+	memcpy(array, &grown, sizeof(grown));
+	*size = more;
+	return 0;
+}
+
+static int grow_rows(struct aggregate *a)
+{
+	uint32_t size = a->rows_size;
+	int r = grow(&a->merged, &size, sizeof(*a->merged));
+	return r ? r : grow(&a->rows, &a->rows_size, sizeof(*a->rows));
+}
+
+static struct aggregate_row *add_row(struct aggregate *a, uint32_t id, const struct op_event *ev,
+				     const struct py_frame *where)
+{
+	bool failed = id >= a->rows_size && grow_rows(a);
+	struct aggregate_row *row = failed ? NULL : arena_alloc(&a->arena, sizeof(*row));
+	if (!row)
+		return NULL;
+	row->op = keep(a, ev->op->name, &failed);
+	row->phase = ev->phase;
+	row->min_ns = UINT64_MAX;
+	if (where) {
+		row->file = keep(a, where->file, &failed);
+		row->function = keep(a, where->function, &failed);
+		row->text = keep(a, where->text, &failed);
+		row->line = where->line;
+	}
+	if (failed)
+		return NULL;
+	a->rows[id] = row;
+	return row;
+}
+
+static struct thread *find_thread(struct aggregate *a, const struct op_event *ev)
+{
+	int32_t key[2] = {ev->pid, ev->tid};
+	bool is_new;
+	int64_t id = intern(&a->thread_ids, key, sizeof(key), &is_new);
+	if (id < 0 ||
+	    (id >= a->threads_size && grow(&a->threads, &a->threads_size, sizeof(*a->threads))))
+		return NULL;
+	struct thread *t = &a->threads[id];
+	if (is_new) {
+		*t = (struct thread){.first_ns = ev->start_ns, .last_ns = ev->start_ns};
+		a->totals.threads++;
+	}
+	return t;
+}
+
+static void observe(struct aggregate *a, struct thread *t, const struct op_event *ev)
+{
+	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
+	a->totals.observed_ns -= t->last_ns - t->first_ns;
+	if (ev->start_ns < t->first_ns)
+		t->first_ns = ev->start_ns;
+	if (end > t->last_ns)
+		t->last_ns = end;
+	a->totals.observed_ns += t->last_ns - t->first_ns;
+}
+
+/* Make one of pending calls of the same row and depth. */
+static void compact(struct aggregate *a, struct thread *t)
+{
+	uint32_t kept = 0, run = 0;
+	for (uint32_t i = 0; i < t->npending; i++) {
+		struct pending p = t->pending[i];
+		if (kept == 0 || t->pending[kept - 1].depth != p.depth)
+			run = kept;
+		uint32_t at = a->merged[p.row];
+		if (at >= run && at < kept && t->pending[at].row == p.row) {
+			t->pending[at].ns += p.ns;
+			continue;
+		}
+		a->merged[p.row] = kept;
+		t->pending[kept++] = p;
+	}
+	t->npending = kept;
+}
+
+static int push(struct aggregate *a, struct thread *t, struct pending p)
+{
+	if (t->npending == PENDING_MAX) {
+		compact(a, t);
+		if (t->npending > PENDING_MAX / 2)
+			t->npending = 0;
+	}
+	if (t->npending == t->pending_size &&
+	    grow(&t->pending, &t->pending_size, sizeof(*t->pending)))
+		return -ENOMEM;
+	t->pending[t->npending++] = p;
+	return 0;
+}
+
+/* Calls of the same row inside this one are part of it now; what remains lies inside what is around
+ * it. */
+static int nest(struct aggregate *a, struct thread *t, uint32_t id, uint16_t depth, uint64_t ns)
+{
+	uint32_t from = t->npending, kept;
+	while (from && t->pending[from - 1].depth > depth)
+		from--;
+	kept = from;
+	for (uint32_t i = from; i < t->npending; i++) {
+		struct pending p = t->pending[i];
+		if (p.row == id) {
+			a->rows[id]->total_ns -= p.ns;
+			continue;
+		}
+		p.depth = depth;
+		t->pending[kept++] = p;
+	}
+	t->npending = kept;
+	if (depth == 0) {
+		t->npending = 0;
+		return 0;
+	}
+	return push(a, t, (struct pending){.row = id, .depth = depth, .ns = ns});
+}
+
+static int count_call(struct aggregate *a, struct aggregate_row *row, const struct op_event *ev,
+		      uint64_t ns)
+{
+	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
+	row->calls++;
+	row->thrown += ev->thrown;
+	row->total_ns += ns;
+	row->sum_ns += ns;
+	row->self_ns += self;
+	if (ns < row->min_ns)
+		row->min_ns = ns;
+	if (ns > row->max_ns)
+		row->max_ns = ns;
+	a->totals.events++;
+	a->totals.thrown += ev->thrown;
+	a->totals.self_ns += self;
+	return histogram_add(&row->times, ns);
+}
+
+int aggregate_add(struct aggregate *a, const struct op_event *ev)
+{
+	struct thread *t = find_thread(a, ev);
+	if (!t)
+		return -ENOMEM;
+	observe(a, t, ev);
+	if (ev->end_ns == 0) {
+		a->totals.unfinished++;
+		return 0;
+	}
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	bool is_new;
+	int64_t id = row_id(a, ev, where, &is_new);
+	if (id < 0)
+		return -ENOMEM;
+	struct aggregate_row *row = is_new		? add_row(a, (uint32_t)id, ev, where)
+				    : id < a->rows_size ? a->rows[id]
+							: NULL;
+	if (!row)
+		return -ENOMEM; /* now, or when the row was new */
+	if (!row->text && where && where->text) {
+		bool failed = false;
+		row->text = keep(a, where->text, &failed);
+	}
+	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	int r = count_call(a, row, ev, ns);
+	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
+}
+
+void aggregate_lost(struct aggregate *a, uint64_t count)
+{
+	a->totals.lost += count;
+}
+
+const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, size_t *n)
+{
+	*n = a->row_ids.used;
+	return (const struct aggregate_row *const *)a->rows;
+}
+
+void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
+{
+	*out = a->totals;
+}
+
+uint64_t aggregate_quantile(const struct aggregate_row *row, double q)
+{
+	uint64_t ns = histogram_quantile(&row->times, q);
+	return ns < row->min_ns ? row->min_ns : ns > row->max_ns ? row->max_ns : ns;
+}
+
+void aggregate_free(struct aggregate *a)
+{
+	if (!a)
+		return;
+	for (uint32_t i = 0; i < a->row_ids.used && i < a->rows_size; i++)
+		if (a->rows[i])
+			histogram_free(&a->rows[i]->times);
+	for (uint32_t i = 0; i < a->threads_size; i++)
+		free(a->threads[i].pending);
+	intern_free(&a->row_ids);
+	intern_free(&a->thread_ids);
+	arena_free(&a->arena);
+	free(a->rows);
+	free(a->merged);
+	free(a->threads);
+	free(a);
+}

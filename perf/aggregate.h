@@ -1,0 +1,67 @@
+/* Events summed up by op and source line while they come. Memory grows with the number of distinct
+ * rows and threads, never with the number of events. */
+#ifndef PERF_AGGREGATE_H
+#define PERF_AGGREGATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "perf/histogram.h"
+#include "symbolizer/event.h"
+
+/* Calls of one op in one phase from one source line (py_stack_where of the event's where_stack).
+ * Strings are the aggregate's own. */
+struct aggregate_row {
+	const char *op;
+	const char *file; /* NULL: no Python frame, and then function and text are NULL too */
+	const char *function;
+	const char *text; /* NULL: not known */
+	int32_t line;
+	uint8_t phase;	 /* enum op_phase */
+	uint64_t calls;	 /* those that ended */
+	uint64_t thrown; /* of them, left by an exception */
+	uint64_t
+	    total_ns; /* time in the op; a call inside another call of the same row counts once */
+	uint64_t self_ns; /* without the time in other ops that it called */
+	uint64_t sum_ns;  /* of all calls, nested ones too: sum_ns / calls is the mean */
+	uint64_t min_ns, max_ns;
+	struct histogram times; /* of the calls' durations */
+};
+
+struct aggregate_totals {
+	uint64_t events;     /* that ended */
+	uint64_t unfinished; /* that had not: in no row */
+	uint64_t thrown, lost;
+	uint64_t threads;
+	/* The time in which threads were observed: for each thread, from the start of its first
+	 * event to the end of its last, added up. What percentages are of. */
+	uint64_t observed_ns;
+	uint64_t self_ns; /* of all rows: the observed time spent in ops */
+};
+
+struct aggregate;
+
+/* NULL without memory. */
+struct aggregate *aggregate_new(void);
+
+/* Add one event; events of a thread come in the order in which they ended (children before
+ * parents). To count nested calls of a row once, the calls inside of an op that has not ended are
+ * remembered, up to 65,536 different ones a thread; should that not do, total_ns of rows that call
+ * themselves counts calls twice. 0 or -ENOMEM; after that the aggregate is to be freed, nothing
+ * else. */
+int aggregate_add(struct aggregate *a, const struct op_event *ev);
+
+/* `count` events were lost. */
+void aggregate_lost(struct aggregate *a, uint64_t count);
+
+/* All rows, in the order of their first event; valid until the next aggregate_add. */
+const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, size_t *n);
+
+void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
+
+/* The row's quantile of call durations (q 0..1), within its minimum and maximum. */
+uint64_t aggregate_quantile(const struct aggregate_row *row, double q);
+
+void aggregate_free(struct aggregate *a);
+
+#endif

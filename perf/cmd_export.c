@@ -1,0 +1,64 @@
+#include "perf/cmd_export.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "perf/export_csv.h"
+#include "perf/trace_end.h"
+#include "perf/trace_read.h"
+
+static int export_to(const char *path, const char *output)
+{
+	struct err e = {0};
+	uint64_t lost = 0;
+	struct trace_reader *reader;
+	/* Looked at first, so that a file to be written is not touched for a trace that cannot be
+	 * read. */
+	if (trace_reader_open(path, &reader, &e)) {
+		err_print(&e);
+		return EXIT_FAILED;
+	}
+	trace_reader_close(reader);
+	FILE *f = output ? fopen(output, "we") : stdout;
+	if (!f) {
+		err_set(&e, -errno, "cannot write %s: %s", output, strerror(errno));
+		err_hint(&e, "name a file in a directory where you may write: -o FILE");
+		err_print(&e);
+		return EXIT_FAILED;
+	}
+	int r = export_csv(path, f, &lost, &e);
+	if ((f == stdout ? fflush(f) : fclose(f)) && r >= 0)
+		r = err_set(&e, -errno, "cannot write %s: %s", output ? output : "the rows",
+			    strerror(errno));
+	return trace_end_print(path, r, &e, lost);
+}
+
+int cmd_export(int argc, char **argv)
+{
+	static const char *const formats[] = {"csv", NULL};
+	const char *output = NULL, *path = "ditrace.data";
+	int format = 0;
+	const struct option_def options[] = {
+	    {0, "to", OPTION_CHOICE, &format, "FORMAT",
+	     "csv (default): a row an op, with its times and arguments", formats},
+	    {'o', "output", OPTION_STRING, &output, "FILE",
+	     "write there instead of to standard output", NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "export",
+	    .operands = "[FILE]",
+	    .about =
+		"Turn a trace file (default: ditrace.data) into a form that other programs read.",
+	    .options = options,
+	    .notes = "Columns of csv: name, forward_id, forward_elapsed, backward_elapsed, unit, "
+		     "input, output,\n"
+		     "grad_inputs, grad_outputs; the last four are JSON.",
+	    .max_operands = 1,
+	};
+	int status, first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	return export_to(first < argc ? argv[first] : path, output);
+}

@@ -1,0 +1,29 @@
+/* A trace as ditorch's table of times: a row for each forward op. */
+#ifndef PERF_EXPORT_CSV_H
+#define PERF_EXPORT_CSV_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+/* Write the trace file `path` to `f`. Columns:
+ *
+ *   name, forward_id           of the op
+ *   forward_elapsed            its duration in `unit`, empty when it had not ended
+ *   backward_elapsed           the sum over the backward nodes that it made, empty when none ran
+ *   unit                       "ms"
+ *   input, output              JSON arrays as in json_event.h
+ *   grad_inputs, grad_outputs  JSON arrays of {"node", "values"}, one for each backward node, in
+ *                              the order in which they ran
+ *
+ * Rows in the order in which the ops started. A backward node whose forward op is not known has a
+ * row of its own without forward_id and forward_elapsed. Ops that backward nodes call have none:
+ * their time is in backward_elapsed. What the nodes say waits in a temporary file, so that memory
+ * grows by about 50 bytes for an op with a backward.
+ *
+ * Returns as trace_read_next at the end of the file (0: all of it), *lost the number of lost
+ * events. */
+int export_csv(const char *path, FILE *f, uint64_t *lost, struct err *e);
+
+#endif

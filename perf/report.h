@@ -1,0 +1,50 @@
+/* The table of ops by source line: at the end of run and attach, and by ditrace report. */
+#ifndef PERF_REPORT_H
+#define PERF_REPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "perf/aggregate.h"
+#include "perf/trace_format.h"
+
+enum report_sort {
+	REPORT_BY_SELF,
+	REPORT_BY_TOTAL,
+	REPORT_BY_CALLS,
+	REPORT_BY_MEAN,
+	REPORT_BY_P99,
+	REPORT_BY_MAX,
+};
+
+/* Words for --sort in the order of enum report_sort, ended by NULL. */
+extern const char *const report_sort_names[];
+
+struct report_opts {
+	enum report_sort sort; /* largest first */
+	size_t limit;	       /* rows of each part (forward, backward) to show; 0: all */
+	int width;	       /* columns of the terminal, 0: lines are never cut */
+	bool color;
+	const struct trace_target *targets; /* who was traced; may be NULL */
+	size_t ntargets;
+	const struct trace_stats *stats; /* NULL when not known */
+};
+
+/* Width and colour as they suit `f`: the terminal's, or 0 and none when it is not one (or NO_COLOR
+ * is set, or TERM is "dumb"). */
+void report_look(FILE *f, struct report_opts *opts);
+
+/* What was traced, the table, "in no op". Columns: Self %, Total % (of the time in which the
+ * threads were observed, see aggregate_totals), Calls, Mean, P99, Max, Op, Where. Backward rows
+ * follow in a part of their own with their forward op's line. 0, -ENOMEM or -EIO. */
+int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
+/* {"summary": {...}, "rows": [...]}; a row: op, phase, file, line, function, text (null: not
+ * known), calls, thrown, self_ns, total_ns, mean_ns, min_ns, p50_ns, p99_ns, max_ns, self_percent,
+ * total_percent. */
+int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
+/* The rows with the same columns and a header line. */
+int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
+#endif

@@ -1,0 +1,20 @@
+/* What the analysis of a function's exits asks about the file the function is in: whether a
+ * function that it calls is clean-up, and what stands in read-only data. */
+#ifndef SYMBOLIZER_CALLEES_H
+#define SYMBOLIZER_CALLEES_H
+
+#include "symbolizer/elf.h"
+#include "tracer/exits.h"
+
+struct callees;
+
+/* Make one for the open file, which must outlive it. 0 and *out (free with callees_close), or
+ * -ENOMEM. A file without sections or symbols is no error: then no call is known to be clean-up. */
+int callees_open(struct elf_file *f, struct callees **out);
+void callees_close(struct callees *c); /* NULL allowed */
+
+/* For exits_new; addresses are those of the file. May be used by several threads. Valid while `c`
+ * is. */
+struct exits_ops callees_ops(struct callees *c);
+
+#endif

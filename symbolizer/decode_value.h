@@ -1,0 +1,65 @@
+/* From the items of a hit to values. The one decoder of values: engines differ in how the bytes
+ * came. */
+#ifndef SYMBOLIZER_DECODE_VALUE_H
+#define SYMBOLIZER_DECODE_VALUE_H
+
+#include "base/arena.h"
+#include "symbolizer/abi.h"
+#include "symbolizer/event.h"
+#include "symbolizer/schema.h"
+#include "tracer/plan.h"
+
+/* The items of one hit: `data` of `len` bytes, as sent by the engine. Not owned. */
+struct items {
+	const uint8_t *data;
+	uint32_t len;
+};
+
+enum { MAX_NODES = 64 };
+
+/* Autograd nodes met while decoding: grad_fn of the tensors, with the node's sequence number where
+ * it was read (at exits). */
+struct node_refs {
+	uint32_t n;
+	struct {
+		uint64_t addr, seq;
+		bool has_seq;
+	} node[MAX_NODES];
+};
+
+struct target;
+
+struct decode {
+	struct target *target;
+	struct arena *arena;	 /* values are made here */
+	struct node_refs *nodes; /* may be NULL */
+};
+
+/* The item behind `after` (NULL: the first), NULL at the end; always wholly within `it`. */
+const struct item *items_next(const struct items *it, const struct item *after);
+
+/* The first item that read number `read` made, NULL if none. `after`: start behind this item (NULL:
+ * at the beginning). Never returns an item that does not lie wholly within `it`. */
+const struct item *items_find(const struct items *it, unsigned read, const struct item *after);
+
+/* The stack item (ITEM_STACK), NULL if there is none. */
+const struct item *items_stack(const struct items *it);
+
+/* Decode one argument or result planned as `v`. `entry` are the items of the entry hit (may be
+ * NULL, then whatever was read there is not decoded), `exit` those of the exit hit or NULL. Never
+ * fails: what cannot be told is VALUE_NOT_DECODED with the reason. */
+struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *entry,
+			  const struct items *exit);
+
+/* Add the node of the tensor of read number `read`, if there is one, to d->nodes. */
+void decode_nodes(struct decode *d, const struct items *it, unsigned read);
+
+/* Decode the n values of a boxed call: the last n IValues of read number `read` in `it`, by the
+ * types of `types` (n of them; NULL: by their tags alone). out: n values. */
+void decode_boxed(struct decode *d, const struct items *it, unsigned read,
+		  const struct schema_arg *types, unsigned n, struct value *out);
+
+/* A VALUE_NOT_DECODED; `reason` is not copied. */
+struct value value_not_decoded(const char *reason);
+
+#endif

@@ -1,0 +1,52 @@
+/* From hits to op events: pairs entries with exits, finds parents and what was thrown, ties
+ * backward to forward, decodes values. Knows nothing of engines. */
+#ifndef SYMBOLIZER_DECODER_H
+#define SYMBOLIZER_DECODER_H
+
+#include "symbolizer/event.h"
+#include "symbolizer/target.h"
+#include "tracer/plan.h"
+
+/* Called for each event when it ends: children before their parents. The event and its values are
+ * valid during the call only; op, stacks and frames for as long as the target. */
+typedef void decoder_event_fn(const struct op_event *ev, void *arg);
+
+struct decoder;
+
+/* NULL without memory. */
+struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
+
+/* Make process number `proc` known. `t` is not owned and must outlive the decoder. 0 or -errno. */
+int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t);
+
+/* Look at the tensors of a record as soon as it has come, before it is its turn: the sooner the
+ * layout is known, the fewer records are held back. */
+void decoder_learn(struct decoder *d, const struct hit *h);
+
+/* Take one record of an engine. Records of unknown processes and malformed ones are counted and
+ * dropped. */
+void decoder_hit(struct decoder *d, const struct hit *h);
+
+/* Read the Python code that a record names, so that it is known when its turn comes. */
+void decoder_warm(struct decoder *d, const struct hit *h);
+
+/* Learn a Python code object from the record of its end (HIT_CODE_FREED), to be called before the
+ * hits that were taken while it lived. Other records are ignored. */
+void decoder_foresee(struct decoder *d, const struct hit *h);
+
+/* Decode what was held back of process `proc` while the layout of its tensors was being learnt,
+ * with what is known of it now. Call it when nothing new has come for a while, and before
+ * decoder_flush. */
+void decoder_drain(struct decoder *d, uint16_t proc);
+
+/* End the ops of process `proc` (all processes: -1) that are still open: they come out unfinished
+ * (end_ns 0). */
+void decoder_flush(struct decoder *d, int proc);
+
+/* Events handed out, and records that could not be used. */
+uint64_t decoder_events(const struct decoder *d);
+uint64_t decoder_dropped(const struct decoder *d);
+
+void decoder_free(struct decoder *d);
+
+#endif

@@ -1,0 +1,152 @@
+#include "symbolizer/lookahead.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/decode_value.h"
+
+enum { BATCH_MAX = 6 << 20, ENDS_MAX = 512 };
+
+static size_t padded(const struct hit *h)
+{
+	return (h->size + 7u) & ~(size_t)7;
+}
+
+/* Records of code objects that end, in order. */
+struct ends {
+	const struct hit *hit[ENDS_MAX];
+	unsigned n;
+};
+
+static void gather(const struct batch *b, struct ends *e)
+{
+	for (size_t at = 0; at < b->len;) {
+		const struct hit *h = (const struct hit *)(b->data + at);
+		if (h->kind == HIT_CODE_FREED && e->n < ENDS_MAX)
+			e->hit[e->n++] = h;
+		at += padded(h);
+	}
+}
+
+/* The first end from number `i` on of the code object at the place of `h`. */
+static const struct hit *next_end(const struct ends *e, unsigned i, const struct hit *h)
+{
+	for (; i < e->n; i++)
+		if (e->hit[i]->sp == h->sp && e->hit[i]->proc == h->proc)
+			return e->hit[i];
+	return NULL;
+}
+
+static void decode(struct lookahead *l, struct decoder *d)
+{
+	struct ends e = {.n = 0};
+	unsigned passed = 0;
+	gather(&l->waiting, &e);
+	gather(&l->coming, &e);
+	for (unsigned i = 0; i < e.n; i++)
+		if (next_end(&e, 0, e.hit[i]) == e.hit[i])
+			decoder_foresee(d, e.hit[i]);
+	for (size_t at = 0; at < l->waiting.len;) {
+		const struct hit *h = (const struct hit *)(l->waiting.data + at);
+		decoder_hit(d, h);
+		at += padded(h);
+		if (passed >= e.n || e.hit[passed] != h)
+			continue;
+		/* Another code object may have taken the place and ended, too. */
+		const struct hit *next = next_end(&e, ++passed, h);
+		if (next)
+			decoder_foresee(d, next);
+	}
+	l->waiting.len = 0;
+	l->waiting.nends = 0;
+}
+
+static bool names_an_ended(const struct hit *h, const struct ends *e)
+{
+	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	const struct item *s = e->n ? items_stack(&it) : NULL;
+	const uint64_t *pair = (const uint64_t *)(s + 1);
+	for (unsigned i = 0; s && i < s->len / 16u; i++)
+		for (unsigned k = 0; k < e->n; k++)
+			if (e->hit[k]->sp == pair[2 * i] && e->hit[k]->proc == h->proc)
+				return true;
+	return false;
+}
+
+/* The process may end before the turn of what has come: its code is read now, but for addresses at
+ * which a code object has ended, where it may be another's. */
+static void warm(struct lookahead *l, struct decoder *d)
+{
+	struct ends e = {.n = 0};
+	if (l->waiting.nends || l->coming.nends) {
+		gather(&l->waiting, &e);
+		gather(&l->coming, &e);
+	}
+	while (l->warmed < l->coming.len && e.n < ENDS_MAX) {
+		const struct hit *h = (const struct hit *)(l->coming.data + l->warmed);
+		if (!names_an_ended(h, &e))
+			decoder_warm(d, h);
+		l->warmed += padded(h);
+	}
+	l->warmed = l->coming.len;
+}
+
+static void turn(struct lookahead *l, struct decoder *d)
+{
+	decode(l, d);
+	struct batch b = l->waiting;
+	l->waiting = l->coming;
+	l->coming = b;
+	l->warmed = 0;
+}
+
+void lookahead_turn(struct lookahead *l, struct decoder *d, uint64_t now_ns)
+{
+	warm(l, d);
+	if (now_ns - l->turned < LOOKAHEAD_NS)
+		return;
+	l->turned = now_ns;
+	turn(l, d);
+}
+
+void lookahead_flush(struct lookahead *l, struct decoder *d)
+{
+	turn(l, d);
+	turn(l, d);
+}
+
+static bool make_room(struct batch *b, size_t need)
+{
+	if (b->len + need <= b->room)
+		return true;
+	size_t room = 2 * (b->len + need);
+	uint8_t *data = realloc(b->data, room);
+	if (!data)
+		return false;
+	b->data = data;
+	b->room = room;
+	return true;
+}
+
+void lookahead_add(struct lookahead *l, struct decoder *d, const struct hit *h)
+{
+	struct batch *b = &l->coming;
+	size_t need = padded(h);
+	if (b->len + need > BATCH_MAX)
+		lookahead_flush(l, d);
+	if (!make_room(b, need)) {
+		lookahead_flush(l, d);
+		decoder_hit(d, h);
+		return;
+	}
+	memcpy(b->data + b->len, h, h->size);
+	b->len += need;
+	b->nends += h->kind == HIT_CODE_FREED;
+}
+
+void lookahead_free(struct lookahead *l)
+{
+	free(l->waiting.data);
+	free(l->coming.data);
+}

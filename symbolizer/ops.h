@@ -1,0 +1,95 @@
+/* The ops of one libtorch: what its symbols, read-only data and code tell, and from that the probe
+ * plan. */
+#ifndef SYMBOLIZER_OPS_H
+#define SYMBOLIZER_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "symbolizer/abi.h"
+#include "symbolizer/callees.h"
+#include "symbolizer/accessors.h"
+#include "symbolizer/elf.h"
+#include "symbolizer/event.h"
+#include "tracer/engine.h"
+#include "tracer/plan.h"
+
+enum probe_role {
+	ROLE_CALL,     /* at::_ops::NAME::call */
+	ROLE_BOXED,    /* the boxed call of any op: which one is on the stack */
+	ROLE_NODE,     /* apply of an autograd node, named by its class */
+	ROLE_PY_NODE,  /* torch::autograd::PyNode::apply: named by the Python class of its object */
+	ROLE_FUNCTION, /* THPFunction_apply: forward of a Python autograd.Function */
+	ROLE_ENGINE,   /* torch::autograd::Engine::evaluate_function: what runs in it is backward */
+};
+
+/* One probed function: plan entry of the same index. */
+struct op_probe {
+	uint8_t role;	   /* enum probe_role */
+	uint8_t exit_kind; /* enum exit_kind of tracer/exits.h */
+	uint8_t file;	   /* index into op_table.files */
+	bool values_known; /* abi is good; else desc has names only and the reason is why */
+	const char *why;
+	struct op_desc desc;
+	struct op_abi abi;
+	uint64_t vaddr;		     /* of the function */
+	uint32_t first_site, nsites; /* into op_table.sites */
+};
+
+enum { OPS_CPU, OPS_PYTHON, OPS_C10, OPS_FILES };
+
+struct op_table {
+	struct op_probe *ops;
+	struct op_plan *plans;
+	uint32_t n, nplans; /* the same; plans beyond n are free for the session's use */
+	struct probe_site *sites;
+	size_t nsites;
+	char *path[OPS_FILES];		 /* as opened; NULL: not there */
+	struct elf_file *elf[OPS_FILES]; /* open while the table lives */
+	struct callees *callees;	 /* of libtorch_cpu */
+	uint32_t ncalls, nnodes;	 /* ROLE_CALL, ROLE_NODE */
+	uint32_t safe_calls, safe_nodes; /* of them with an emulated exit */
+	uint32_t ret_exits;		 /* ops whose exit is single-stepped */
+	uint32_t no_values;		 /* ops whose arguments cannot be decoded */
+	uint64_t dispatch_off; /* file offset of at::getStepCallbacksUnlessEmpty, 0: not found */
+	struct layout_facts facts;  /* what the libraries' code tells of the layout of tensors */
+	uint16_t node_seq;	    /* offset of a Node's sequence number, 0: not known */
+	uint8_t ndevice_types;	    /* COMPILE_TIME_MAX_DEVICE_TYPES, for names_device_code */
+	uint8_t scalar_complex_tag; /* c10::Scalar::Tag::HAS_z, 0: not known */
+	/* Addresses within their files of things in the process; 0: not found. */
+	uint64_t pynode_vtable; /* libtorch_python: of torch::autograd::PyNode */
+	uint64_t vt_impl;	/* libc10: vtable of c10::TensorImpl */
+	uint64_t vt_meta[2]; /* libtorch_cpu: vtables of AutogradMeta and DifferentiableViewMeta */
+	uint64_t undefined;  /* libc10: c10::UndefinedTensorImpl::_singleton */
+	struct arena arena[2];
+};
+
+/* "libtorch_cpu.so", for maps_library. */
+const char *ops_library_name(unsigned file);
+
+/* Index of the read that holds {reference count, type} of a PyNode's object. */
+enum { PY_NODE_READ = 2 };
+
+/* Index of the read that holds the object that THPFunction_apply returns. */
+enum { FUNCTION_READ = 1 };
+
+/* Read libtorch_cpu (or libtorch, where one library has it all), libtorch_python and libc10, at
+ * `paths` (NULL: not there; the first must be). Takes a fraction of a second: disassembles every
+ * op. Returns 0 and *out (free with op_table_free); -ENOENT when the file has no at::_ops symbols
+ * (stripped, or no libtorch); -errno. */
+int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e);
+void op_table_free(struct op_table *t);
+
+/* Let the plan of PyNode::apply read the Python object at `off`. Returns that op's index, or -1
+ * when there is none. */
+int op_table_set_pynode(struct op_table *t, uint16_t off);
+
+/* The sites of the boxed call (ROLE_BOXED), once the address in libtorch_cpu's file of the function
+ * that does it is known. `out` has room for 1 + EXITS_MAX. Returns how many, 0 when its exits
+ * cannot be found. */
+size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, struct probe_site *out);
+
+#endif

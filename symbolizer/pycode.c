@@ -1,0 +1,534 @@
+#include "symbolizer/pycode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "symbolizer/linetable.h"
+#include "symbolizer/pyobject.h"
+#include "symbolizer/pysource.h"
+#include "symbolizer/pytable.h"
+#include "symbolizer/python_runtime.h"
+
+/* Bounds for a target that makes up code without end; a training run stays far below them. */
+enum {
+	MAX_CODES = 1 << 15, /* then all code objects are read anew */
+	MAX_LINETABLES = 8 << 20,
+	MAX_POINTS = 1 << 17,
+	MAX_RAW_WORDS = 1 << 20,    /* of pairs remembered: 8 MiB */
+	MAX_STACK_BYTES = 24 << 20, /* then new stacks keep one frame */
+	MAX_FRAMES = 1 << 17,	    /* then new frames are unknown ones */
+	MAX_STRINGS = 8 << 20,
+	MAX_FILE = 4096,
+	MAX_FUNCTION = 1024,
+	MAX_LINETABLE = 4 << 20,
+	MAX_CODE = 4096, /* sizeof(PyCodeObject) is about 200 */
+	MAX_TEXT = 200,
+	MAX_DEPTH = 512,
+};
+
+/* A code object of the target. */
+struct code {
+	uint64_t addr;
+	const char *file, *function; /* interned */
+	uint8_t *linetable;
+	uint32_t linetable_len;
+	int32_t firstlineno;
+	bool is_torch, freed;
+	uint64_t serial; /* never given twice: what was known of a freed one is not found again */
+};
+
+/* An instruction of a code object that has been resolved. */
+struct point {
+	uint64_t serial, instr;
+	struct py_frame *frame;
+};
+
+/* A stack as it came: `n` pairs from raw_words[at]. */
+struct raw_stack {
+	const struct py_stack *stack;
+	size_t at;
+	uint32_t epoch;
+	uint16_t n;
+	bool truncated;
+};
+
+struct py_codes {
+	struct arena arena; /* strings, frames, stacks: kept to the end */
+	struct pytable string_index, frame_index, stack_index;
+	const char **strings;
+	struct py_frame **frames;
+	struct py_stack **stacks;
+	uint32_t nstrings, nframes, nstacks;
+	struct py_frame unknown;
+	char *torch_dir;
+	size_t string_bytes, stack_bytes;
+
+	/* What may be forgotten. */
+	struct pytable code_index, point_index, raw_index;
+	struct code *codes;
+	struct point *points;
+	struct raw_stack *raws;
+	uint64_t *raw_words;
+	uint32_t ncodes, npoints, nraws;
+	size_t nraw_words, linetable_bytes;
+	uint64_t next_serial;
+	uint32_t epoch; /* raw stacks of another epoch are to be resolved again */
+};
+
+/* Make room for one more item of `size` bytes in an array whose capacity is the next power of two.
+ */
+static bool reserve(void *array, size_t count, size_t more, size_t size)
+{
+	size_t cap = 16, want = 16;
+	void *p;
+
+	while (cap < count)
+		cap *= 2;
+	while (want < count + more)
+		want *= 2;
+	if (want == cap && count)
+		return true;
+	p = realloc(*(void **)array, want * size);
+	if (!p)
+		return false;
+	*(void **)array = p;
+	return true;
+}
+
+struct py_codes *py_codes_new(void)
+{
+	struct py_codes *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->unknown = (struct py_frame){
+	    .id = 0, .file = "?", .function = "?", .column = -1, .end_column = -1};
+	if (!reserve(&c->frames, 0, 1, sizeof(*c->frames))) {
+		free(c);
+		return NULL;
+	}
+	c->frames[c->nframes++] = &c->unknown;
+	return c;
+}
+
+static void forget_codes(struct py_codes *c)
+{
+	for (uint32_t i = 0; i < c->ncodes; i++)
+		free(c->codes[i].linetable);
+	c->ncodes = c->npoints = c->nraws = 0;
+	c->nraw_words = c->linetable_bytes = 0;
+	pytable_clear(&c->code_index);
+	pytable_clear(&c->point_index);
+	pytable_clear(&c->raw_index);
+}
+
+static void forget_raws(struct py_codes *c)
+{
+	c->nraws = 0;
+	c->nraw_words = 0;
+	pytable_clear(&c->raw_index);
+}
+
+void py_codes_free(struct py_codes *c)
+{
+	if (!c)
+		return;
+	forget_codes(c);
+	pytable_free(&c->string_index);
+	pytable_free(&c->frame_index);
+	pytable_free(&c->stack_index);
+	pytable_free(&c->code_index);
+	pytable_free(&c->point_index);
+	pytable_free(&c->raw_index);
+	arena_free(&c->arena);
+	free(c->strings);
+	free(c->frames);
+	free(c->stacks);
+	free(c->codes);
+	free(c->points);
+	free(c->raws);
+	free(c->raw_words);
+	free(c->torch_dir);
+	free(c);
+}
+
+static const char *intern_string(struct py_codes *c, const char *s)
+{
+	size_t len = strlen(s);
+	uint64_t hash = pytable_hash(s, len, 0);
+	uint32_t pos = 0, i;
+	const char *copy;
+
+	while ((i = pytable_next(&c->string_index, hash, &pos)) != PYTABLE_NONE)
+		if (strcmp(c->strings[i], s) == 0)
+			return c->strings[i];
+	if (c->string_bytes + len > MAX_STRINGS)
+		return NULL;
+	copy = arena_strndup(&c->arena, s, len);
+	if (!copy || !reserve(&c->strings, c->nstrings, 1, sizeof(*c->strings)) ||
+	    pytable_add(&c->string_index, hash, c->nstrings))
+		return NULL;
+	c->strings[c->nstrings++] = copy;
+	c->string_bytes += len + 1;
+	return copy;
+}
+
+int py_set_torch_dir(struct py_runtime *rt, const char *path)
+{
+	size_t len = strlen(path);
+	char *copy;
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	copy = strndup(path, len);
+	if (!copy)
+		return -ENOMEM;
+	free(rt->codes->torch_dir);
+	rt->codes->torch_dir = copy;
+	return 0;
+}
+
+static bool is_torch_file(const struct py_codes *c, const char *file)
+{
+	size_t len = c->torch_dir ? strlen(c->torch_dir) : 0;
+
+	if (len && strncmp(file, c->torch_dir, len) == 0 && file[len] == '/')
+		return true;
+	return strstr(file, "/site-packages/torch/") || strstr(file, "/dist-packages/torch/");
+}
+
+static uint64_t field(const uint8_t *object, uint32_t off)
+{
+	uint64_t v;
+
+	memcpy(&v, object + off, sizeof(v));
+	return v;
+}
+
+static const char *read_name(struct py_runtime *rt, uint64_t str, size_t max)
+{
+	char text[MAX_FILE];
+
+	if (py_read_str(rt, str, text, max) < 0)
+		return NULL;
+	return intern_string(rt->codes, text);
+}
+
+/* Fill `code` from the target. false: there is no code object at this address. */
+static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
+{
+	const struct py_objects *o = &rt->layout.obj;
+	uint8_t object[MAX_CODE];
+	uint64_t type;
+	ssize_t len;
+
+	*code = (struct code){.addr = addr};
+	if (py_object_type(rt, addr, &type) || type != rt->image.code_type ||
+	    mem_read(rt->mem, addr, object, o->code_size))
+		return false;
+	memcpy(&code->firstlineno, object + o->code_firstlineno, sizeof(code->firstlineno));
+	code->file = read_name(rt, field(object, o->code_filename), MAX_FILE);
+	code->function = read_name(
+	    rt, field(object, o->code_qualname == PY_NO_OFFSET ? o->code_name : o->code_qualname),
+	    MAX_FUNCTION);
+	if (!code->file || !code->function)
+		return false;
+	code->is_torch = is_torch_file(rt->codes, code->file);
+	len = py_read_bytes(rt, field(object, o->code_linetable), MAX_LINETABLE, &code->linetable);
+	if (len < 0)
+		return false;
+	code->linetable_len = (uint32_t)len;
+	return true;
+}
+
+/* Index of the entry for the code object at `addr`, freed or not; PYTABLE_NONE when there is none.
+ */
+static uint32_t known_code(const struct py_codes *c, uint64_t addr, uint64_t hash)
+{
+	uint32_t pos = 0, i;
+
+	while ((i = pytable_next(&c->code_index, hash, &pos)) != PYTABLE_NONE)
+		if (c->codes[i].addr == addr)
+			break;
+	return i;
+}
+
+static bool keep_code(struct py_codes *c, const struct code *code, uint64_t hash, uint32_t *i)
+{
+	if (*i == PYTABLE_NONE) {
+		if (!reserve(&c->codes, c->ncodes, 1, sizeof(*c->codes)) ||
+		    pytable_add(&c->code_index, hash, c->ncodes))
+			return false;
+		*i = c->ncodes++;
+	}
+	c->codes[*i] = *code;
+	c->codes[*i].serial = c->next_serial++;
+	c->linetable_bytes += code->linetable_len;
+	return true;
+}
+
+/* The code object at `addr`, read when it is new; NULL when there is none. */
+static const struct code *find_code(struct py_runtime *rt, uint64_t addr)
+{
+	struct py_codes *c = rt->codes;
+	uint64_t hash = pytable_hash(&addr, sizeof(addr), 0);
+	uint32_t i = known_code(c, addr, hash);
+	struct code code;
+
+	if (i != PYTABLE_NONE && !c->codes[i].freed)
+		return &c->codes[i];
+	if (c->ncodes >= MAX_CODES || c->linetable_bytes > MAX_LINETABLES) {
+		forget_codes(c);
+		i = PYTABLE_NONE;
+	}
+	if (read_code(rt, addr, &code) && keep_code(c, &code, hash, &i))
+		return &c->codes[i];
+	free(code.linetable);
+	return NULL;
+}
+
+void py_code_freed(struct py_runtime *rt, uint64_t addr)
+{
+	struct py_codes *c = rt->codes;
+	uint32_t i = known_code(c, addr, pytable_hash(&addr, sizeof(addr), 0));
+	struct code *code;
+
+	if (i == PYTABLE_NONE || c->codes[i].freed)
+		return;
+	code = &c->codes[i];
+	code->freed = true;
+	c->linetable_bytes -= code->linetable_len;
+	free(code->linetable);
+	code->linetable = NULL;
+	code->linetable_len = 0;
+	c->epoch++;
+}
+
+int py_code_dealloc_addr(struct py_runtime *rt, uint64_t *addr)
+{
+	return mem_read_u64(rt->mem, rt->image.code_type + rt->layout.obj.type_dealloc, addr);
+}
+
+/* The instruction's byte offset in its code; negative: before the first one. */
+static int64_t instr_offset(const struct py_runtime *rt, uint64_t code, uint64_t instr)
+{
+	switch ((enum py_instr_kind)rt->layout.instr_kind) {
+	case PY_INSTR_LASTI_BYTES:
+		return (int32_t)instr;
+	case PY_INSTR_LASTI_UNITS:
+		return (int64_t)(int32_t)instr * 2;
+	case PY_INSTR_POINTER:
+		return (int64_t)(instr - (code + rt->layout.obj.code_adaptive));
+	}
+	return INT64_MAX;
+}
+
+static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *want)
+{
+	const struct {
+		const char *file, *function;
+		int32_t where[4];
+	} key = {want->file,
+		 want->function,
+		 {want->line, want->column, want->end_column, want->end_line}};
+	uint64_t hash = pytable_hash(&key, sizeof(key), 0);
+	uint32_t pos = 0, i;
+	struct py_frame *f;
+
+	while ((i = pytable_next(&c->frame_index, hash, &pos)) != PYTABLE_NONE) {
+		f = c->frames[i];
+		if (f->file == want->file && f->function == want->function &&
+		    f->line == want->line && f->column == want->column &&
+		    f->end_column == want->end_column && f->end_line == want->end_line)
+			return f;
+	}
+	if (c->nframes >= MAX_FRAMES)
+		return NULL;
+	f = arena_alloc(&c->arena, sizeof(*f));
+	if (!f || !reserve(&c->frames, c->nframes, 1, sizeof(*c->frames)) ||
+	    pytable_add(&c->frame_index, hash, c->nframes))
+		return NULL;
+	*f = *want;
+	f->id = c->nframes;
+	c->frames[c->nframes++] = f;
+	return f;
+}
+
+static struct py_frame *make_frame(struct py_runtime *rt, const struct code *code, uint64_t instr)
+{
+	enum { BEFORE_FIRST = -2, MAX_OFFSET = 1 << 28 };
+	int64_t off = instr_offset(rt, code->addr, instr);
+	struct linetable_pos pos = {.column = -1, .end_column = -1};
+
+	if (off >= BEFORE_FIRST && off <= MAX_OFFSET)
+		linetable_lookup(rt->layout.linetable, code->linetable, code->linetable_len,
+				 code->firstlineno, off, &pos);
+	return intern_frame(rt->codes, &(struct py_frame){.file = code->file,
+							  .function = code->function,
+							  .line = pos.line,
+							  .end_line = pos.end_line,
+							  .column = pos.column,
+							  .end_column = pos.end_column,
+							  .is_torch = code->is_torch});
+}
+
+static struct py_frame *find_point(struct py_runtime *rt, const struct code *code, uint64_t instr)
+{
+	struct py_codes *c = rt->codes;
+	const uint64_t key[2] = {code->serial, instr};
+	uint64_t hash = pytable_hash(key, sizeof(key), 0);
+	uint32_t pos = 0, i;
+	struct py_frame *f;
+
+	while ((i = pytable_next(&c->point_index, hash, &pos)) != PYTABLE_NONE)
+		if (c->points[i].serial == code->serial && c->points[i].instr == instr)
+			return c->points[i].frame;
+	f = make_frame(rt, code, instr);
+	if (c->npoints >= MAX_POINTS) {
+		c->npoints = 0;
+		pytable_clear(&c->point_index);
+	}
+	if (!f || !reserve(&c->points, c->npoints, 1, sizeof(*c->points)) ||
+	    pytable_add(&c->point_index, hash, c->npoints))
+		return f;
+	c->points[c->npoints++] =
+	    (struct point){.serial = code->serial, .instr = instr, .frame = f};
+	return f;
+}
+
+const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uint64_t instr)
+{
+	const struct code *code = find_code(rt, code_addr);
+	const struct py_frame *f = code ? find_point(rt, code, instr) : NULL;
+
+	return f ? f : &rt->codes->unknown;
+}
+
+static bool same_stack(const struct py_stack *s, const struct py_frame *const *frames, size_t n,
+		       bool truncated)
+{
+	return s->depth == n && s->truncated == truncated &&
+	       (n == 0 || memcmp(s->frames, frames, n * sizeof(*frames)) == 0);
+}
+
+static const struct py_stack *
+intern_frames(struct py_codes *c, const struct py_frame *const *frames, size_t n, bool truncated)
+{
+	uint64_t hash;
+	uint32_t pos = 0, i;
+	struct py_stack *s;
+
+	if (c->stack_bytes > MAX_STACK_BYTES && n > 1) {
+		n = 1;
+		truncated = true;
+	}
+	hash = pytable_hash(frames, n * sizeof(*frames), truncated);
+	while ((i = pytable_next(&c->stack_index, hash, &pos)) != PYTABLE_NONE)
+		if (same_stack(c->stacks[i], frames, n, truncated))
+			return c->stacks[i];
+	s = arena_alloc(&c->arena, sizeof(*s) + n * sizeof(*frames));
+	if (!s || !reserve(&c->stacks, c->nstacks, 1, sizeof(*c->stacks)) ||
+	    pytable_add(&c->stack_index, hash, c->nstacks))
+		return NULL;
+	*s = (struct py_stack){.id = c->nstacks, .depth = (uint16_t)n, .truncated = truncated};
+	if (n)
+		memcpy(s->frames, frames, n * sizeof(*frames));
+	c->stacks[c->nstacks++] = s;
+	c->stack_bytes += sizeof(*s) + n * sizeof(*frames);
+	return s;
+}
+
+/* *sure is cleared when a frame is unknown: the pair may mean something the next time. */
+static const struct py_stack *resolve_stack(struct py_runtime *rt, const uint64_t pairs[][2],
+					    size_t n, bool truncated, bool *sure)
+{
+	const struct py_frame *frames[MAX_DEPTH] = {NULL};
+
+	*sure = true;
+	for (size_t i = 0; i < n; i++) {
+		frames[i] = py_resolve(rt, pairs[i][0], pairs[i][1]);
+		if (frames[i] == &rt->codes->unknown)
+			*sure = false;
+	}
+	return intern_frames(rt->codes, frames, n, truncated);
+}
+
+static struct raw_stack *find_raw(struct py_codes *c, uint64_t hash, const uint64_t pairs[][2],
+				  size_t n, bool truncated)
+{
+	uint32_t pos = 0, i;
+
+	while ((i = pytable_next(&c->raw_index, hash, &pos)) != PYTABLE_NONE) {
+		struct raw_stack *r = &c->raws[i];
+
+		if (r->n == n && r->truncated == truncated &&
+		    memcmp(c->raw_words + r->at, pairs, n * sizeof(*pairs)) == 0)
+			return r;
+	}
+	return NULL;
+}
+
+static void remember_raw(struct py_codes *c, uint64_t hash, const uint64_t pairs[][2], size_t n,
+			 bool truncated, const struct py_stack *stack)
+{
+	if (c->nraw_words + 2 * n > MAX_RAW_WORDS)
+		forget_raws(c);
+	if (!reserve(&c->raw_words, c->nraw_words, 2 * n, sizeof(*c->raw_words)) ||
+	    !reserve(&c->raws, c->nraws, 1, sizeof(*c->raws)) ||
+	    pytable_add(&c->raw_index, hash, c->nraws))
+		return;
+	memcpy(c->raw_words + c->nraw_words, pairs, n * sizeof(*pairs));
+	c->raws[c->nraws++] = (struct raw_stack){.stack = stack,
+						 .at = c->nraw_words,
+						 .epoch = c->epoch,
+						 .n = (uint16_t)n,
+						 .truncated = truncated};
+	c->nraw_words += 2 * n;
+}
+
+const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
+				       bool truncated)
+{
+	struct py_codes *c = rt->codes;
+	const struct py_stack *s;
+	struct raw_stack *r;
+	uint64_t hash;
+	bool sure;
+
+	if (n == 0)
+		return intern_frames(c, NULL, 0, truncated);
+	if (n > MAX_DEPTH) {
+		n = MAX_DEPTH;
+		truncated = true;
+	}
+	hash = pytable_hash(pairs, n * sizeof(*pairs), truncated);
+	r = find_raw(c, hash, pairs, n, truncated);
+	if (r && r->epoch == c->epoch)
+		return r->stack;
+	s = resolve_stack(rt, pairs, n, truncated, &sure);
+	if (!s || !sure)
+		return s;
+	/* Resolving may have made room by forgetting every raw stack. */
+	r = find_raw(c, hash, pairs, n, truncated);
+	if (r) {
+		r->stack = s;
+		r->epoch = c->epoch;
+	} else {
+		remember_raw(c, hash, pairs, n, truncated, s);
+	}
+	return s;
+}
+
+const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame)
+{
+	struct py_codes *c = rt->codes;
+	char text[MAX_TEXT + 1];
+
+	if (frame->text || frame->id >= c->nframes || c->frames[frame->id] != frame)
+		return frame->text;
+	if (py_sources_line(rt->sources, frame->file, frame->line, text, sizeof(text)) >= 0)
+		c->frames[frame->id]->text = intern_string(c, text);
+	return frame->text;
+}

@@ -1,0 +1,371 @@
+#include "symbolizer/python.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "symbolizer/linetable.h"
+#include "symbolizer/pyobject.h"
+#include "symbolizer/pysource.h"
+#include "symbolizer/python_runtime.h"
+
+static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
+{
+	return addr < 4096 ? -EFAULT : mem_read_u64(rt->mem, addr, out);
+}
+
+static uint64_t word_at(const uint8_t *window, uint32_t off)
+{
+	uint64_t v;
+
+	memcpy(&v, window + off, sizeof(v));
+	return v;
+}
+
+/* PY_VERSION_HEX, Include/patchlevel.h: major, minor, micro, a nibble of level, a nibble of serial.
+ */
+static void format_version(uint32_t v, char *out, size_t size)
+{
+	unsigned level = v >> 4 & 15;
+
+	int n = snprintf(out, size, "%u.%u.%u", v >> 24, v >> 16 & 0xff, v >> 8 & 0xff);
+
+	if (level != 15 && n > 0 && (size_t)n < size)
+		snprintf(out + n, size - (size_t)n, "%s%u",
+			 level == 10   ? "a"
+			 : level == 11 ? "b"
+				       : "rc",
+			 v & 15);
+}
+
+static int unknown_version(struct err *e, const char *version)
+{
+	err_set(e, -ENOTSUP, "CPython %s is not known to this program", version);
+	err_hint(e, "Python frames are shown for CPython 3.8 to 3.13");
+	return -ENOTSUP;
+}
+
+/* 3.8 to 3.12: a table, by Py_Version or the file's own text. */
+static int layout_by_version(struct py_runtime *rt, struct err *e)
+{
+	const struct py_layout *table;
+	uint32_t v = 0;
+	unsigned minor = rt->image.literal_minor;
+	int rc;
+
+	if (rt->image.version) {
+		rc = mem_read(rt->mem, rt->image.version, &v, sizeof(v));
+		if (rc)
+			return err_set(e, rc, "cannot read the version of Python: %s",
+				       strerror(-rc));
+		format_version(v, rt->version, sizeof(rt->version));
+		minor = v >> 24 == 3 ? v >> 16 & 0xff : 0;
+	} else if (minor && minor <= 10) {
+		snprintf(rt->version, sizeof(rt->version), "3.%u", minor);
+	} else {
+		return unknown_version(e, "(without Py_Version)");
+	}
+	table = py_layout_table(minor);
+	if (!table)
+		return unknown_version(e, rt->version);
+	rt->layout = *table;
+	return 0;
+}
+
+static int find_layout(struct py_runtime *rt, struct err *e)
+{
+	uint8_t head[PY_DEBUG_OFFSETS_SIZE];
+	uint32_t version;
+	int rc = mem_read(rt->mem, rt->image.runtime, head, sizeof(head));
+
+	if (rc) {
+		err_set(e, rc, "cannot read the memory of process %d: %s", rt->pid, strerror(-rc));
+		err_hint(e, "run as root, or as the user of the process");
+		return rc;
+	}
+	rc = py_layout_debug(head, sizeof(head), &rt->layout, &version, e);
+	if (rc == -ENOENT)
+		rc = layout_by_version(rt, e);
+	else
+		format_version(version, rt->version, sizeof(rt->version));
+	rt->layout.walk.interp_head_addr = rt->image.runtime + rt->layout.interp_head;
+	return rc;
+}
+
+static int check_type_name(const struct py_runtime *rt, uint64_t type, const char *name)
+{
+	char text[16];
+	ssize_t n = py_type_name(rt, type, text, sizeof(text));
+
+	return n >= 0 && strcmp(text, name) == 0 ? 0 : -EPROTO;
+}
+
+struct tstate_visit {
+	uint64_t interp, tstate;
+	uint8_t window[PY_TSTATE_WINDOW];
+};
+
+/* Calls `fn` for every thread state of every interpreter until it returns other than 0, and returns
+ * that; 0 at the end; -errno of a read, -EPROTO for lists without end. */
+static int each_tstate(const struct py_runtime *rt,
+		       int (*fn)(const struct py_walk *w, const struct tstate_visit *v, void *arg),
+		       void *arg)
+{
+	const struct py_walk *w = &rt->layout.walk;
+	struct tstate_visit v;
+	unsigned interps = 0, threads = 0;
+	int rc = word(rt, w->interp_head_addr, &v.interp);
+
+	while (!rc && v.interp) {
+		rc = ++interps > PY_MAX_INTERPRETERS
+			 ? -EPROTO
+			 : word(rt, v.interp + w->interp_tstate_head, &v.tstate);
+		while (!rc && v.tstate) {
+			rc = ++threads > PY_MAX_THREADS
+				 ? -EPROTO
+				 : mem_read(rt->mem, v.tstate + w->tstate_window, v.window,
+					    w->tstate_window_len);
+			if (!rc)
+				rc = fn(w, &v, arg);
+			if (!rc)
+				rc = word(rt, v.tstate + w->tstate_next, &v.tstate);
+		}
+		if (!rc)
+			rc = word(rt, v.interp + w->interp_next, &v.interp);
+	}
+	return rc;
+}
+
+static int check_tstate(const struct py_walk *w, const struct tstate_visit *v, void *arg)
+{
+	++*(unsigned *)arg;
+	return word_at(v->window, w->tw_interp) == v->interp ? 0 : -EPROTO;
+}
+
+/* 0, -EAGAIN before Py_Initialize has made the first thread state, or -EPROTO. */
+static int check_memory(const struct py_runtime *rt)
+{
+	unsigned count = 0;
+	int rc = check_type_name(rt, rt->image.code_type, "code");
+
+	if (!rc)
+		rc = check_type_name(rt, rt->image.unicode_type, "str");
+	if (!rc)
+		rc = check_type_name(rt, rt->image.bytes_type, "bytes");
+	if (!rc)
+		rc = each_tstate(rt, check_tstate, &count);
+	if (rc == -EFAULT)
+		return -EPROTO;
+	return rc ? rc : count ? 0 : -EAGAIN;
+}
+
+/* The process runs on while its lists are read: look more than once before doubting the layout. */
+static int validate(const struct py_runtime *rt, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+	int rc = check_memory(rt);
+
+	for (int i = 0; i < 3 && rc == -EPROTO; i++) {
+		nanosleep(&pause, NULL);
+		rc = check_memory(rt);
+	}
+	if (rc == -EPROTO) {
+		err_set(e, rc, "CPython %s does not look as expected in memory (%s)", rt->version,
+			rt->image.path);
+		err_hint(e, "a debug or patched build? Python frames are not shown");
+	} else if (rc == -EAGAIN) {
+		err_set(e, rc, "CPython %s has not started yet", rt->version);
+		err_hint(e, "try again in a moment");
+	} else if (rc) {
+		err_set(e, rc, "cannot read the memory of process %d: %s", rt->pid, strerror(-rc));
+	}
+	return rc;
+}
+
+static int open_image(struct py_runtime *rt, struct err *e)
+{
+	int rc = find_layout(rt, e);
+
+	return rc ? rc : validate(rt, e);
+}
+
+/* More than one file may hold a runtime (a program with its own, a library that came along): the
+ * one that runs is meant. */
+static int choose_image(struct py_runtime *rt, struct err *e)
+{
+	enum { MAX_IMAGES = 4 };
+	struct py_image images[MAX_IMAGES];
+	int n = py_images(rt->pid, images, MAX_IMAGES, e), rc = -ENOENT;
+
+	if (n < 0)
+		return n;
+	if (n == 0) {
+		err_set(e, -ENOENT, "process %d has no CPython in it", rt->pid);
+		err_hint(e, "Python frames are not shown");
+	}
+	for (int i = 0; i < n; i++) {
+		rt->image = images[i];
+		rc = open_image(rt, e);
+		if (!rc)
+			break;
+	}
+	return rc;
+}
+
+int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct err *e)
+{
+	struct py_runtime *rt = calloc(1, sizeof(*rt));
+	int rc;
+
+	*out = NULL;
+	if (!rt)
+		return err_set(e, -ENOMEM, "out of memory");
+	rt->pid = pid;
+	rt->mem = m;
+	rc = choose_image(rt, e);
+	if (!rc) {
+		rt->codes = py_codes_new();
+		rt->sources = py_sources_new(pid);
+		if (!rt->codes || !rt->sources)
+			rc = err_set(e, -ENOMEM, "out of memory");
+	}
+	if (rc)
+		python_close(rt);
+	else
+		*out = rt;
+	return rc;
+}
+
+void python_close(struct py_runtime *rt)
+{
+	if (!rt)
+		return;
+	py_codes_free(rt->codes);
+	py_sources_free(rt->sources);
+	free(rt);
+}
+
+const char *python_version(const struct py_runtime *rt)
+{
+	return rt->version;
+}
+
+const char *python_file(const struct py_runtime *rt)
+{
+	return rt->image.path;
+}
+
+int python_file_offset(const struct py_runtime *rt, uint64_t addr, uint64_t *offset)
+{
+	const struct py_image *i = &rt->image;
+
+	if (addr < i->text_start || addr >= i->text_end)
+		return -ERANGE;
+	*offset = addr - i->text_start + i->text_offset;
+	return 0;
+}
+
+const struct py_walk *python_walk(const struct py_runtime *rt)
+{
+	return &rt->layout.walk;
+}
+
+struct wanted_thread {
+	uint64_t thread_id;
+	uint64_t tid;
+	struct tstate_visit found;
+};
+
+static int match_thread(const struct py_walk *w, const struct tstate_visit *v, void *arg)
+{
+	struct wanted_thread *t = arg;
+
+	if (t->thread_id ? word_at(v->window, w->tw_thread_id) != t->thread_id
+			 : word_at(v->window, w->tw_native_thread_id) != t->tid)
+		return 0;
+	t->found = *v;
+	return 1;
+}
+
+static int find_thread(const struct py_runtime *rt, struct wanted_thread *t)
+{
+	int rc;
+
+	if (!t->thread_id && rt->layout.walk.tw_native_thread_id == PY_NO_OFFSET)
+		return -ENOTSUP;
+	rc = each_tstate(rt, match_thread, t);
+	return rc == 1 ? 0 : rc ? rc : -ENOENT;
+}
+
+int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate)
+{
+	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
+	int rc = find_thread(rt, &t);
+
+	*tstate = rc ? 0 : t.found.tstate;
+	return rc;
+}
+
+/* Read one frame; returns the next one outwards in *frame, and 1 with `pair` set, 0 for an
+ * interpreter's marker, or -errno. */
+static int read_frame(const struct py_runtime *rt, uint64_t *frame, uint64_t pair[2])
+{
+	const struct py_walk *w = &rt->layout.walk;
+	uint8_t window[PY_FRAME_WINDOW];
+	int rc = mem_read(rt->mem, *frame + w->frame_window, window, w->frame_window_len);
+
+	if (rc)
+		return rc;
+	*frame = word_at(window, w->fw_previous);
+	if (w->fw_owner != PY_NO_OFFSET && window[w->fw_owner] >= w->owner_not_python)
+		return 0;
+	pair[0] = word_at(window, w->fw_code) & ~7ULL;
+	pair[1] = 0;
+	memcpy(&pair[1], window + w->fw_instr, w->instr_size); /* little-endian */
+	return 1;
+}
+
+/* Before the next Python frame there may be markers, before the end of the stack too (3.12+):
+ * whether there are more frames is known when the next one has been found. */
+static int walk_frames(const struct py_runtime *rt, uint64_t frame, uint64_t pairs[][2], size_t max,
+		       bool *truncated)
+{
+	size_t n = 0;
+
+	for (size_t step = 0; frame && step < 2 * max + 2; step++) {
+		uint64_t pair[2] = {0};
+		int rc = read_frame(rt, &frame, pair);
+
+		if (rc < 0 && !n)
+			return rc;
+		if (rc < 0 || (rc && n == max)) {
+			*truncated = true;
+			return (int)n;
+		}
+		if (rc) {
+			memcpy(pairs[n], pair, sizeof(pair));
+			n++;
+		}
+	}
+	*truncated = frame != 0;
+	return (int)n;
+}
+
+int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
+		   size_t max, bool *truncated)
+{
+	const struct py_walk *w = &rt->layout.walk;
+	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
+	uint64_t frame;
+	int rc = find_thread(rt, &t);
+
+	*truncated = false;
+	if (rc)
+		return rc;
+	frame = word_at(t.found.window, w->tw_frame);
+	if (frame && w->cframe_frame != PY_NO_OFFSET)
+		rc = word(rt, frame + w->cframe_frame, &frame);
+	return rc ? rc : walk_frames(rt, frame, pairs, max, truncated);
+}

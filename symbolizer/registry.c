@@ -1,0 +1,329 @@
+#include "symbolizer/registry.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MAX_REGISTERED = 1 << 16,
+	STRING_SIZE = 32, /* std::string of libstdc++ (C++11 ABI): {char *, size_t, 16 bytes} */
+	TYPE_AT = 32, /* c10::Argument: name_, type_, real_type_ (ATen/core/function_schema.h) */
+	REAL_TYPE_AT = 48, /* each TypePtr is 16 bytes (ATen/core/type_ptr.h) */
+	LEAST_ARGUMENT = 64,
+	MOST_ARGUMENT = 320,
+	MAX_VALUES = 256,
+};
+
+struct entry {
+	uint64_t key[HANDLE_WORDS];
+	struct registered_op *op; /* NULL: looked for, none */
+};
+
+struct registry {
+	const struct mem *mem;
+	struct rtti *rtti;
+	struct entry *entries;
+	size_t n, room;
+	unsigned argument_size; /* sizeof(c10::Argument), 0: not known yet */
+	struct arena arena;
+	struct named *named;
+};
+
+struct named {
+	struct named *next;
+	struct op_desc desc;
+};
+
+struct registry *registry_new(const struct mem *m, struct rtti *r)
+{
+	struct registry *g = calloc(1, sizeof(*g));
+	if (g) {
+		g->mem = m;
+		g->rtti = r;
+	}
+	return g;
+}
+
+void registry_free(struct registry *g)
+{
+	if (!g)
+		return;
+	free(g->entries);
+	arena_free(&g->arena);
+	free(g);
+}
+
+/* A std::string at `addr` into out; its length, or -1 when it is none. */
+static int std_string(const struct registry *g, uint64_t addr, char *out, size_t size)
+{
+	uint64_t w[4];
+	if (mem_read(g->mem, addr, w, sizeof(w)) || w[1] >= size)
+		return -1;
+	bool local = w[0] == addr + 16;
+	if (local && w[1] > 15)
+		return -1;
+	if (!local && (w[2] < w[1] || w[0] < 4096))
+		return -1;
+	if (mem_read(g->mem, w[0], out, w[1] + 1) || out[w[1]])
+		return -1;
+	for (size_t i = 0; i < w[1]; i++)
+		if (!isprint((unsigned char)out[i]))
+			return -1;
+	return (int)w[1];
+}
+
+/* impl::OperatorEntry is OperatorDef's first member and begins with the OperatorName
+ * (ATen/core/dispatch/OperatorEntry.h): two strings. */
+static bool operator_name(const struct registry *g, uint64_t def, char name[256],
+			  char overload[128])
+{
+	return def > 4096 && std_string(g, def, name, 256) > 0 && strstr(name, "::") &&
+	       std_string(g, def + STRING_SIZE, overload, 128) >= 0;
+}
+
+static int element_size(struct registry *g, uint64_t begin, uint64_t end)
+{
+	uint64_t bytes = end - begin;
+	char name[256];
+	for (unsigned size = LEAST_ARGUMENT; size <= MOST_ARGUMENT; size += 8) {
+		if (bytes % size || bytes / size > MAX_VALUES)
+			continue;
+		bool all = true;
+		for (uint64_t at = begin; at < end && all; at += size)
+			all = std_string(g, at, name, sizeof(name)) >= 0;
+		if (all)
+			return (int)size;
+	}
+	return -1;
+}
+
+static const struct {
+	const char *class;
+	const char *text;
+	uint8_t base;
+} type_names[] = {
+    {"N3c1010TensorTypeE", "Tensor", SCHEMA_TENSOR},
+    {"N3c107IntTypeE", "int", SCHEMA_INT},
+    {"N3c1010SymIntTypeE", "SymInt", SCHEMA_SYMINT},
+    {"N3c109FloatTypeE", "float", SCHEMA_FLOAT},
+    {"N3c108BoolTypeE", "bool", SCHEMA_BOOL},
+    {"N3c1011ComplexTypeE", "complex", SCHEMA_COMPLEX},
+    {"N3c1010NumberTypeE", "Scalar", SCHEMA_SCALAR},
+    {"N3c1010StringTypeE", "str", SCHEMA_STR},
+    {"N3c1014ScalarTypeTypeE", "ScalarType", SCHEMA_DTYPE},
+    {"N3c1010LayoutTypeE", "Layout", SCHEMA_LAYOUT},
+    {"N3c1016MemoryFormatTypeE", "MemoryFormat", SCHEMA_MEMORY_FORMAT},
+    {"N3c1013DeviceObjTypeE", "Device", SCHEMA_DEVICE},
+    {"N3c1013GeneratorTypeE", "Generator", SCHEMA_GENERATOR},
+};
+
+/* The class name of the c10::Type at `addr`, NULL when it is none. */
+static const char *type_class(const struct registry *g, uint64_t addr)
+{
+	const struct rtti_class *c = rtti_of_object(g->rtti, addr);
+	return rtti_is_a(c, "N3c104TypeE") ? c->name : NULL;
+}
+
+/* The element type of a List or Optional: the first word of the object that points to a type. */
+static uint64_t element_type(const struct registry *g, uint64_t type)
+{
+	uint64_t w[12];
+	if (mem_read(g->mem, type, w, sizeof(w)))
+		return 0;
+	for (unsigned i = 2; i < sizeof(w) / sizeof(w[0]); i++) {
+		if (w[i] > 4096 && w[i] != type && type_class(g, w[i]))
+			return w[i];
+	}
+	return 0;
+}
+
+/* Read the c10::Type at `addr` into a; its text goes behind what `text` holds. */
+static void read_type(const struct registry *g, uint64_t addr, struct schema_arg *a, char *text,
+		      size_t size, int level)
+{
+	const char *class = type_class(g, addr);
+	bool list = class && !strcmp(class, "N3c108ListTypeE");
+	if (level < 4 && (list || (class && !strcmp(class, "N3c1012OptionalTypeE")))) {
+		read_type(g, element_type(g, addr), a, text, size, level + 1);
+		if (list) {
+			a->elem_is_optional = a->is_optional;
+			a->is_optional = false;
+			a->is_list = true;
+			a->list_depth++;
+		} else {
+			a->is_optional = true;
+		}
+		strncat(text, list ? "[]" : "?", size - strlen(text) - 1);
+		return;
+	}
+	for (unsigned i = 0; class && i < sizeof(type_names) / sizeof(type_names[0]); i++) {
+		if (strcmp(class, type_names[i].class))
+			continue;
+		a->base = type_names[i].base;
+		strncat(text, type_names[i].text, size - strlen(text) - 1);
+		return;
+	}
+	strncat(text, "?", size - strlen(text) - 1);
+}
+
+static void read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
+{
+	char name[256], text[128] = "";
+	uint64_t type = 0, real = 0;
+	std_string(g, at, name, sizeof(name));
+	mem_read_u64(g->mem, at + TYPE_AT, &type);
+	mem_read_u64(g->mem, at + REAL_TYPE_AT, &real);
+	/* real_type_ came in 1.12; it tells ScalarType from int. */
+	bool has_real = real > 4096 && type_class(g, real);
+	read_type(g, has_real ? real : type, a, text, sizeof(text), 0);
+	a->name = arena_strndup(&g->arena, name, strlen(name));
+	a->type = arena_strndup(&g->arena, text, strlen(text));
+}
+
+/* A std::vector<c10::Argument> at `vec`; its length, or -1. */
+static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **out)
+{
+	uint64_t w[2];
+	if (mem_read(g->mem, vec, w, sizeof(w)) || w[1] < w[0] ||
+	    w[1] - w[0] > MAX_VALUES * MOST_ARGUMENT)
+		return -1;
+	*out = NULL;
+	if (w[0] == w[1])
+		return 0;
+	unsigned size = g->argument_size;
+	if (!size || (w[1] - w[0]) % size) {
+		int found = element_size(g, w[0], w[1]);
+		if (found < 0)
+			return -1;
+		size = (unsigned)found;
+		/* One element proves little: a wrong size fits it, too. */
+		if (w[1] - w[0] > size)
+			g->argument_size = size;
+	}
+	unsigned n = (unsigned)((w[1] - w[0]) / size);
+	struct schema_arg *args = arena_alloc(&g->arena, n * sizeof(*args));
+	if (!args)
+		return -1;
+	for (unsigned i = 0; i < n; i++)
+		read_argument(g, w[0] + (uint64_t)i * size, &args[i]);
+	*out = args;
+	return (int)n;
+}
+
+/* The FunctionSchema within the OperatorEntry, behind its name: it begins with the same name. */
+static uint64_t find_schema(const struct registry *g, uint64_t def, const char *name)
+{
+	char again[256];
+	for (uint64_t at = def + 2 * STRING_SIZE; at < def + 2 * STRING_SIZE + 64; at += 8)
+		if (std_string(g, at, again, sizeof(again)) > 0 && !strcmp(again, name))
+			return at;
+	return 0;
+}
+
+static const struct op_arg *to_op_args(struct registry *g, const struct schema_arg *a, int n)
+{
+	struct op_arg *out = arena_alloc(&g->arena, (size_t)n * sizeof(*out) + 1);
+	for (int i = 0; out && i < n; i++)
+		out[i] = (struct op_arg){.name = a[i].name, .type = a[i].type};
+	return out;
+}
+
+static struct registered_op *read_operator(struct registry *g, uint64_t def)
+{
+	char name[256], overload[128], full[400];
+	if (!operator_name(g, def, name, overload))
+		return NULL;
+	struct registered_op *op = arena_alloc(&g->arena, sizeof(*op));
+	if (!op)
+		return NULL;
+	snprintf(full, sizeof(full), overload[0] ? "%s.%s" : "%s", name, overload);
+	op->desc = (struct op_desc){.kind = OP_DISPATCHED, .schema = ""};
+	op->desc.name = arena_strndup(&g->arena, full, strlen(full));
+	uint64_t schema = find_schema(g, def, name);
+	if (!schema)
+		return op;
+	int nargs = read_arguments(g, schema + 2 * STRING_SIZE, &op->args);
+	int nreturns = read_arguments(g, schema + 2 * STRING_SIZE + 24, &op->returns);
+	if (nargs < 0 || nreturns < 0)
+		return op;
+	op->desc.args = to_op_args(g, op->args, nargs);
+	op->desc.results = to_op_args(g, op->returns, nreturns);
+	op->desc.nargs = op->desc.args ? (uint16_t)nargs : 0;
+	op->desc.nresults = op->desc.results ? (uint16_t)nreturns : 0;
+	return op;
+}
+
+static struct entry *lookup(struct registry *g, const uint64_t w[HANDLE_WORDS])
+{
+	size_t i = (w[0] * 0x9e3779b97f4a7c15ULL >> 16) & (g->room - 1);
+	while (g->entries[i].key[0] && memcmp(g->entries[i].key, w, sizeof(g->entries[i].key)))
+		i = (i + 1) & (g->room - 1);
+	return &g->entries[i];
+}
+
+static bool make_room(struct registry *g)
+{
+	if (2 * (g->n + 1) <= g->room)
+		return true;
+	if (g->room >= MAX_REGISTERED)
+		return false;
+	struct registry old = *g;
+	g->room = old.room ? 2 * old.room : 1024;
+	g->entries = calloc(g->room, sizeof(*g->entries));
+	if (!g->entries) {
+		*g = old;
+		return false;
+	}
+	for (size_t i = 0; i < old.room; i++)
+		if (old.entries[i].key[0])
+			*lookup(g, old.entries[i].key) = old.entries[i];
+	free(old.entries);
+	return true;
+}
+
+const struct registered_op *registry_find(struct registry *g, const uint64_t w[HANDLE_WORDS])
+{
+	if (!w[0] || !make_room(g))
+		return NULL;
+	struct entry *e = lookup(g, w);
+	if (e->key[0])
+		return e->op;
+	memcpy(e->key, w, sizeof(e->key));
+	g->n++;
+	static const unsigned candidates[] = {0, 1, 3};
+	for (unsigned i = 0; i < 3 && !e->op; i++)
+		e->op = read_operator(g, w[candidates[i]]);
+	return e->op;
+}
+
+static const struct op_arg *name_list(struct registry *g, const char *const *names, uint16_t *n)
+{
+	*n = 0;
+	while (names && names[*n])
+		(*n)++;
+	struct op_arg *out = arena_alloc(&g->arena, *n * sizeof(*out) + 1);
+	for (unsigned i = 0; out && i < *n; i++)
+		out[i] = (struct op_arg){.name = names[i], .type = ""};
+	return out;
+}
+
+const struct op_desc *registry_named(struct registry *g, const char *name, enum op_kind kind,
+				     const char *const *args, const char *const *results)
+{
+	for (struct named *n = g->named; n; n = n->next)
+		if (n->desc.kind == kind && !strcmp(n->desc.name, name))
+			return &n->desc;
+	struct named *n = arena_alloc(&g->arena, sizeof(*n));
+	if (!n)
+		return NULL;
+	n->desc = (struct op_desc){.kind = (uint8_t)kind, .schema = ""};
+	n->desc.name = arena_strndup(&g->arena, name, strlen(name));
+	n->desc.args = name_list(g, args, &n->desc.nargs);
+	n->desc.results = name_list(g, results, &n->desc.nresults);
+	if (!n->desc.name || !n->desc.args || !n->desc.results)
+		return NULL;
+	n->next = g->named;
+	g->named = n;
+	return &n->desc;
+}

@@ -1,0 +1,39 @@
+/* Operators as the dispatcher of a live process has registered them: for boxed calls, and for
+ * operators that are not the library's own (torch.library, extensions). */
+#ifndef SYMBOLIZER_REGISTRY_H
+#define SYMBOLIZER_REGISTRY_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "symbolizer/event.h"
+#include "symbolizer/rtti.h"
+#include "symbolizer/schema.h"
+#include "tracer/mem.h"
+
+struct registered_op {
+	struct op_desc desc;		   /* first: a pointer to it is a pointer to this */
+	struct schema_arg *args, *returns; /* types only, as many as desc.nargs, desc.nresults */
+};
+
+struct registry;
+
+/* `m` and `r` must outlive it. NULL without memory. */
+struct registry *registry_new(const struct mem *m, struct rtti *r);
+void registry_free(struct registry *g);
+
+enum { HANDLE_WORDS = 5 };
+
+/* The operator of a boxed call, by its first argument: w[0] is that, w[1], w[2] the words it points
+ * to, w[3], w[4] those that w[1] points to. It is the std::_Any_data of a std::function that holds
+ * a c10::OperatorHandle (ATen/core/dispatch/Dispatcher.h) or, where it is too large for that,
+ * points to one, or the compiler passes the handle's OperatorDef itself; whose name and schema are
+ * read. Cached by w. NULL when no operator can be made out. */
+const struct registered_op *registry_find(struct registry *g, const uint64_t w[HANDLE_WORDS]);
+
+/* An op that has nothing but a name, made on first use: a Python class of autograd, say. `args` and
+ * `results` are names, NULL-terminated. NULL without memory. */
+const struct op_desc *registry_named(struct registry *g, const char *name, enum op_kind kind,
+				     const char *const *args, const char *const *results);
+
+#endif

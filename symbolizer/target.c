@@ -1,0 +1,321 @@
+#include "symbolizer/target.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/boxed.h"
+#include "symbolizer/pycode.h"
+#include "symbolizer/pyfreed.h"
+#include "symbolizer/pyobject.h"
+
+static int find_biases(struct target *t, const struct maps *maps)
+{
+	for (unsigned i = 0; i < OPS_FILES; i++) {
+		const struct mapping *m =
+		    t->ops->elf[i] ? maps_library(maps, ops_library_name(i)) : NULL;
+		if (m && elf_bias(t->ops->elf[i], m, &t->bias[i]))
+			return -EPROTO;
+	}
+	return 0;
+}
+
+int target_find_python(struct target *t, struct err *e)
+{
+	if (t->py)
+		return 0;
+	int r = python_open(t->pid, &t->mem, &t->py, e);
+	if (r)
+		return r;
+	if (t->libraries.torch_dir[0])
+		py_set_torch_dir(t->py, t->libraries.torch_dir);
+	t->conf.py = *python_walk(t->py);
+	t->conf.code = python_code_read(t->py);
+	t->conf.py_on = 1;
+	return 0;
+}
+
+/* What an object of the class with that vtable begins with: the address behind the vtable's first
+ * two words (Itanium C++ ABI, 2.5.2). */
+static uint64_t vtable_word(uint64_t vtable, uint64_t bias)
+{
+	return vtable + bias + 16;
+}
+
+/* Before the layout is known: whole snapshots. */
+static void set_discovery(struct target *t)
+{
+	struct tensor_read *c = &t->conf.tensor;
+	*c = (struct tensor_read){.discover = 1};
+	if (t->ops->undefined)
+		c->undefined = t->ops->undefined + t->bias[OPS_C10];
+	if (t->ops->vt_impl)
+		c->vt_impl = vtable_word(t->ops->vt_impl, t->bias[OPS_C10]);
+	/* A StorageImpl keeps its data pointer right behind what it derives from. */
+	if (t->ops->facts.data_ptr > 0)
+		c->target_size = (uint16_t)t->ops->facts.data_ptr;
+}
+
+static uint16_t span_end(uint16_t end, uint16_t off, uint16_t size)
+{
+	return off != LAYOUT_NONE && off + size > end ? (uint16_t)(off + size) : end;
+}
+
+static void set_steady(struct target *t)
+{
+	const struct tensor_layout *l = &t->layout;
+	struct tensor_read *c = &t->conf.tensor;
+	c->discover = 0;
+	c->win_len = l->win_len > WIN_MAX ? WIN_MAX : (uint16_t)((l->win_len + 7) & ~7);
+	c->sizes = l->sizes;
+	c->inline_dims = l->inline_dims;
+	if (!(l->unknown & (LAYOUT_STORAGE | LAYOUT_DATA_PTR))) {
+		c->storage = l->storage;
+		c->storage_from = l->storage_data_ptr;
+		c->storage_len = 8;
+		if (!(l->unknown & LAYOUT_NBYTES) && l->storage_nbytes > l->storage_data_ptr &&
+		    l->storage_nbytes + 8 - l->storage_data_ptr <= PART_MAX)
+			c->storage_len = (uint16_t)(l->storage_nbytes + 8 - l->storage_data_ptr);
+		c->target_size = l->storage_data_ptr;
+	}
+	c->meta_len = 0;
+	c->node_seq = l->unknown & LAYOUT_NODE ? 0 : l->node_sequence_nr;
+	if (l->unknown & LAYOUT_AUTOGRAD)
+		return;
+	/* Not known how it is laid out inside: its first word tells its class, from which that is
+	 * learnt. */
+	uint16_t end = 8;
+	if (!(l->unknown & LAYOUT_META))
+		end = span_end(span_end(end, l->meta_grad_fn, 8), l->meta_requires_grad, 1);
+	c->meta = l->autograd_meta;
+	c->meta_len = end > PART_MAX ? PART_MAX : (uint16_t)((end + 7) & ~7);
+	c->grad_fn = l->unknown & LAYOUT_META ? 0xffff : l->meta_grad_fn;
+	c->requires_grad = l->unknown & LAYOUT_META ? 0xffff : l->meta_requires_grad;
+	c->view_vtable = l->unknown & LAYOUT_VIEW ? 0 : l->view_vtable;
+	c->view_base = l->view_base;
+	c->view_has_base = l->view_has_base;
+}
+
+int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, struct target **out,
+		struct err *py_note, struct err *e)
+{
+	struct target *t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_set(e, -ENOMEM, "no memory");
+	t->pid = pid;
+	t->ops = ops;
+	t->mem = mem_process(pid);
+	t->rtti = rtti_new(&t->mem);
+	t->registry = t->rtti ? registry_new(&t->mem, t->rtti) : NULL;
+	t->snapshots = malloc(SNAPSHOTS_MAX * sizeof(*t->snapshots));
+	int r = t->registry && t->snapshots ? find_biases(t, maps) : -ENOMEM;
+	if (r) {
+		target_close(t);
+		return err_set(e, r, "cannot follow process %d: %s", pid,
+			       r == -ENOMEM ? "no memory"
+					    : "its libraries are not mapped as their files say");
+	}
+	libraries_find(pid, maps, &t->libraries);
+	set_discovery(t);
+	t->reads[0] = t->conf.tensor;
+	target_find_python(t, py_note);
+	*out = t;
+	return 0;
+}
+
+void target_inherit(struct target *t, const struct target *parent)
+{
+	if (parent->ops != t->ops || !parent->layout_known ||
+	    memcmp(parent->bias, t->bias, sizeof(t->bias)))
+		return;
+	t->layout = parent->layout;
+	t->layout_known = true;
+	target_refresh(t);
+}
+
+void target_close(struct target *t)
+{
+	if (!t)
+		return;
+	python_close(t->py);
+	registry_free(t->registry);
+	rtti_free(t->rtti);
+	node_map_free(&t->nodes);
+	free(t->snapshots);
+	free(t);
+}
+
+static bool solve(struct target *t)
+{
+	struct err why = {0};
+	t->layout_complete = !layout_solve(t->snapshots, t->nsnapshots, &t->ops->facts, t->rtti,
+					   &t->mem, &t->layout, &why);
+	return t->layout_complete;
+}
+
+static void next_generation(struct target *t)
+{
+	t->conf.generation++;
+	t->reads[t->conf.generation % READS_KEPT] = t->conf.tensor;
+}
+
+bool target_refresh(struct target *t)
+{
+	if (!t->layout_known || !memcmp(&t->layout, &t->engine_layout, sizeof(t->layout)))
+		return false;
+	t->engine_layout = t->layout;
+	if (t->layout.solved)
+		set_steady(t);
+	next_generation(t);
+	return true;
+}
+
+/* Static evidence for what the snapshots did not hold: no tensor that requires grad, say. */
+static void complete_layout(struct target *t)
+{
+	if (t->layout.unknown & LAYOUT_NODE && t->ops->node_seq) {
+		t->layout.node_sequence_nr = t->ops->node_seq;
+		t->layout.unknown &= ~(uint32_t)LAYOUT_NODE;
+	}
+	for (unsigned i = 0; i < 2; i++)
+		if (t->ops->vt_meta[i])
+			layout_learn_meta(&t->layout,
+					  vtable_word(t->ops->vt_meta[i], t->bias[OPS_CPU]),
+					  t->rtti, &t->mem);
+}
+
+void target_settle(struct target *t)
+{
+	if (t->layout_known)
+		return;
+	if (!t->layout.solved)
+		solve(t);
+	t->layout_known = true;
+	free(t->snapshots);
+	t->snapshots = NULL;
+	complete_layout(t);
+	target_refresh(t);
+}
+
+bool target_learn(struct target *t, const struct items *it)
+{
+	const struct item *i = NULL;
+	bool more = false;
+	if (t->layout_known)
+		return false;
+	while ((i = items_next(it, i)) && t->nsnapshots < SNAPSHOTS_MAX) {
+		if (i->kind != ITEM_SNAPSHOT || i->len != sizeof(struct tensor_snapshot))
+			continue;
+		memcpy(&t->snapshots[t->nsnapshots++], i + 1, sizeof(struct tensor_snapshot));
+		more = true;
+	}
+	/* Trying again costs more as there is more to look at: at each doubling. */
+	if (!more || (t->nsnapshots & (t->nsnapshots - 1) && t->nsnapshots != SNAPSHOTS_MAX &&
+		      t->nsnapshots > 16))
+		return false;
+	/* One tensor may be enough to find everything; some more show what is ordinary here. */
+	if ((!solve(t) || t->nsnapshots < SNAPSHOTS_ENOUGH) && t->nsnapshots < SNAPSHOTS_MAX)
+		return false;
+	target_settle(t);
+	return true;
+}
+
+bool target_node_seq(struct target *t, uint64_t node, uint64_t *seq)
+{
+	if (t->layout.unknown & LAYOUT_NODE &&
+	    layout_learn_node(&t->layout, node, t->rtti, &t->mem))
+		return false;
+	return !mem_read_u64(&t->mem, node + t->layout.node_sequence_nr, seq);
+}
+
+bool target_prepare(struct target *t)
+{
+	struct tensor_read *c = &t->conf.tensor;
+	struct meta_facts f;
+	if (t->layout_known || c->node_seq || !t->ops->node_seq || !t->ops->vt_meta[0] ||
+	    !t->ops->vt_meta[1])
+		return false;
+	if (accessors_read_meta(&t->mem, vtable_word(t->ops->vt_meta[0], t->bias[OPS_CPU]),
+				t->ops->facts.requires_grad_slot, &f) ||
+	    f.grad_fn <= 0 || f.grad_fn + 8 > PART_MAX)
+		return false;
+	for (unsigned i = 0; i < 2; i++)
+		c->meta_vtable[i] = vtable_word(t->ops->vt_meta[i], t->bias[OPS_CPU]);
+	c->grad_fn = (uint16_t)f.grad_fn;
+	c->node_seq = t->ops->node_seq;
+	next_generation(t);
+	return true;
+}
+
+uint16_t target_pynode_obj(struct target *t)
+{
+	int32_t off = t->ops->facts.pynode_obj;
+	if (off <= 0 && t->ops->pynode_vtable)
+		off = accessors_read_pynode(
+		    &t->mem, vtable_word(t->ops->pynode_vtable, t->bias[OPS_PYTHON]));
+	return off > 0 && off < INT16_MAX ? (uint16_t)off : 0;
+}
+
+uint64_t target_find_boxed(struct target *t)
+{
+	struct maps maps;
+	if (maps_read(t->pid, &maps, NULL))
+		return 0;
+	const struct mapping *m = maps_library(&maps, ops_library_name(OPS_CPU));
+	uint64_t at = m ? boxed_find(t->ops->elf[OPS_CPU], t->bias[OPS_CPU], m->start, m->end,
+				     &t->mem, t->registry)
+			: 0;
+	maps_free(&maps);
+	return at;
+}
+
+static const struct op_desc *named_by_type(struct target *t, const struct op_probe *p,
+					   uint64_t type, enum op_kind kind)
+{
+	static const char *const in[] = {"grad_outputs", NULL}, *const out[] = {"grad_inputs",
+										NULL};
+	char name[256];
+	struct type_name *known = &t->types[(type >> 4) % TYPE_SLOTS];
+	if (type && known->type == type)
+		return known->desc;
+	if (!t->py || !type || py_type_name(t->py, type, name, sizeof(name)) <= 0)
+		return &p->desc;
+	bool node = kind == OP_BACKWARD;
+	const struct op_desc *d =
+	    registry_named(t->registry, name, kind, node ? in : NULL, node ? out : NULL);
+	if (!d)
+		return &p->desc;
+	*known = (struct type_name){type, d};
+	return d;
+}
+
+static bool words_of(const struct items *it, unsigned read, uint64_t *w, unsigned n)
+{
+	const struct item *i = items_find(it, read, NULL);
+	if (!i || i->kind != ITEM_DATA || i->len < n * sizeof(*w))
+		return false;
+	memcpy(w, i + 1, n * sizeof(*w));
+	return true;
+}
+
+const struct op_desc *target_identify(struct target *t, const struct op_probe *p,
+				      const struct items *it, const struct registered_op **reg)
+{
+	uint64_t w[HANDLE_WORDS] = {0};
+	*reg = NULL;
+	switch (p->role) {
+	case ROLE_BOXED:
+		words_of(it, 2, &w[3], 2);
+		if (words_of(it, 0, w, 1) && words_of(it, 1, &w[1], 2))
+			*reg = registry_find(t->registry, w);
+		return *reg ? &(*reg)->desc : &p->desc;
+	case ROLE_PY_NODE:
+		return named_by_type(t, p, words_of(it, PY_NODE_READ, w, 2) ? w[1] : 0,
+				     OP_BACKWARD);
+	case ROLE_FUNCTION:
+		return named_by_type(t, p, words_of(it, 0, w, 1) ? w[0] : 0, OP_FUNCTION);
+	default:
+		return &p->desc;
+	}
+}

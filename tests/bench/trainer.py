@@ -1,0 +1,83 @@
+"""Trains the model of tests/workloads/train.py on one thread until it is told to end, and notes of each
+iteration when it began and ended (CLOCK_MONOTONIC ns) and the CPU time it took (ns). Its first line is its pid and the model's width. Told by a
+line on standard input, answered by one:
+
+    profile   enter torch.profiler, with shapes and stacks
+    leave     leave it
+    show      the same, and make its table; answers with the seconds this took
+    end       write the notes to the file named on the command line
+"""
+
+import array
+import os
+import select
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "workloads"))
+import torch
+import train
+from torch.profiler import ProfilerActivity, profile
+
+# The greatest width is taken at which an iteration is this short, so that there are many in a turn.
+WIDTHS, ENOUGH_MS = (128, 64), 40
+
+
+class Profiler:
+    def profile(self):
+        self.running = profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True)
+        self.running.__enter__()
+        return "profiling"
+
+    def leave(self):
+        self.running.__exit__(None, None, None)
+        self.running = None
+        return "left"
+
+    def show(self):
+        begin, left = time.monotonic(), self.running
+        self.leave()
+        left.key_averages().table(sort_by="self_cpu_time_total", row_limit=50)
+        return time.monotonic() - begin
+
+
+def told():
+    return sys.stdin.readline().strip() if select.select([sys.stdin], [], [], 0)[0] else None
+
+
+def training(width):
+    """A step to be called, and the ms it takes untraced."""
+    train.WIDTH, train.LENGTH, train.VOCAB = width, width // 2, width * 4
+    model = train.LanguageModel()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    taken = []
+    for _ in range(20):
+        begin = time.monotonic()
+        train.train_step(model, optimizer)
+        taken.append((time.monotonic() - begin) * 1e3)
+    return lambda: train.train_step(model, optimizer), sorted(taken)[len(taken) // 2]
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    times, profiler = array.array("q"), Profiler()
+    for width in WIDTHS:
+        step, taken = training(width)
+        if taken < ENOUGH_MS:
+            break
+    print(os.getpid(), width, flush=True)
+    while True:
+        command = told()
+        if command == "end":
+            break
+        if command:
+            print(getattr(profiler, command)(), flush=True)
+        begin, cpu = time.monotonic_ns(), time.process_time_ns()
+        step()
+        times.extend((begin, time.monotonic_ns(), time.process_time_ns() - cpu))
+    with open(sys.argv[1], "wb") as f:
+        times.tofile(f)
+
+
+main()

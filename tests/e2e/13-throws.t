@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Ten thousand ops that throw: the program goes on as ever, and they are marked as thrown.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+count_thrown() {
+	"$PY" - "$T/events" "$1" <<-'EOF'
+		import collections, json, sys
+		thrown, passed = collections.Counter(), 0
+		for line in open(sys.argv[1]):
+		    e = json.loads(line)
+		    thrown[e["op"], e["depth"]] += e["thrown"]
+		    passed += not e["thrown"]
+		    assert not (e["thrown"] and e["results"]), e
+		n = int(sys.argv[2])
+		wanted = ["aten::add.Tensor", "aten::linear", "aten::view", "aten::cat", "aten::mm"]
+		seen = {op: thrown[op, 0] for op in wanted}
+		print("# thrown:", seen, "passed:", passed)
+		sys.exit(not (all(v == n // 5 for v in seen.values()) and passed >= n))
+	EOF
+}
+
+throws() {
+	"$PY" throws.py >"$T/untraced" 2>&1
+	ok "the program survives" trace -- "$PY" throws.py
+	is "its output is the same" "$(cat "$T/out")" "$(cat "$T/untraced")"
+	ok "the events can be read" events
+	ok "each is marked as thrown" count_thrown 10000
+}
+each_torch throws
+done_testing

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# The training's losses are the same bit by bit: untraced, under run, attached to, and with ditrace
+# killed in the middle fifty times.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+KILLS=50
+
+losses() {
+	grep -v '^pid ' "$1"
+}
+
+# kill_often: attaches to the training and kills ditrace with SIGKILL at some moment, again and again
+kill_often() {
+	local i tracer alive=0
+	RANDOM=1
+	for ((i = 0; i < KILLS; i++)); do
+		"$DITRACE" attach "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err" &
+		tracer=$!
+		sleep "0.$(printf %03d $((RANDOM % 700)))"
+		kill -0 "$tracer" 2>/dev/null && alive=$((alive + 1))
+		kill -9 "$tracer" 2>/dev/null
+		wait "$tracer" 2>/dev/null
+		kill -0 "$child" || return 1
+	done
+	echo "# $alive of $KILLS were running when killed"
+	[ "$alive" -ge $((KILLS * 9 / 10)) ] || { cat "$T/killed.err" && return 1; }
+}
+
+bits() {
+	local steps
+	start "$PY" train.py --steps 1000000 >"$T/long" 2>"$T/long.err"
+	wait_line "$T/long" '^1 '
+	ok "the training outlives $KILLS killed ditraces" kill_often
+	# The kernel takes a dead tracer's probes out a moment later.
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		python3 "$here/code_unchanged.py" "$child" >"$T/code"
+		grep -q '\[\]$' "$T/code" && break
+		sleep 1
+	done
+	ok "and keeps no probe in its code" grep -q ' \[\]$' "$T/code"
+	ok "one can still attach" "$DITRACE" attach "$child" --for 1s -o "$T/data"
+	events
+	ok "and sees its ops" grep -q '"op": *"AddmmBackward0"' "$T/events"
+	kill -TERM "$child"
+	finish "$child"
+	is "the training ends well" "$status" 0
+	steps=$(losses "$T/long" | wc -l)
+	"$PY" train.py --steps "$steps" >"$T/untraced" 2>/dev/null
+	ok "its $steps losses are those of an untraced one" cmp <(losses "$T/long") <(losses "$T/untraced")
+	ok "it trains under run" trace -- "$PY" train.py --steps 50
+	ok "with the same losses" cmp <(losses "$T/out") <(losses "$T/untraced" | head -n 50)
+}
+each_torch bits
+done_testing

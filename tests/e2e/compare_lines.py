@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Checks the source lines in ditrace's events of tests/workloads/lines.py.
+
+    compare_lines.py EVENTS.jsonl LINES.py
+
+Every event with a mark among its arguments must show the marked line, in the function that holds it,
+at columns of that function's code; every backward node must point to the op that made it. To be run
+by the Python that ran the workload, since lines and columns are compared with its own compiler's.
+"""
+
+import collections
+import dis
+import json
+import os
+import sys
+
+LINE, LIMIT = 0x10000, 0x20000
+MIN_LINES = 54  # lines.py has so many marked ones at least
+BACKWARD_FUNCTIONS = ("backward", "inner_op")
+
+
+def marks(event):
+    for value in event["args"]:
+        v = value.get("value")
+        if type(v) is int and LINE < v < LIMIT:
+            yield v - LINE
+
+
+def where(stack):
+    """The innermost frame outside torch's own files."""
+    return next((f for f in stack if "/torch/" not in f["file"]), None)
+
+
+def codes(code):
+    yield code
+    for constant in code.co_consts:
+        if hasattr(constant, "co_consts"):
+            yield from codes(constant)
+
+
+def calls_of(code, text):
+    """(line, column, end_column) of the calls in a code object; columns are None before 3.11."""
+    if not hasattr(code, "co_positions"):
+        yield from ((line, None, None) for _, line in dis.findlinestarts(code))
+        return
+    for line, end_line, column, end_column in code.co_positions():
+        if line and (line != end_line or text[line - 1].encode()[column:end_column].endswith(b")")):
+            yield line, column, end_column
+
+
+def positions_of(path):
+    """(function, line) -> the (column, end_column) of the calls there"""
+    with open(path) as f:
+        source = f.read()
+    places = collections.defaultdict(set)
+    for code in codes(compile(source, path, "exec")):
+        for line, column, end_column in calls_of(code, source.splitlines()):
+            for name in {code.co_name, getattr(code, "co_qualname", code.co_name)}:
+                places[name, line].add((column, end_column))
+    return places
+
+
+class Checker:
+    def __init__(self, path):
+        self.path, self.places, self.bad = path, positions_of(path), []
+        self.good, self.lines = 0, set()
+
+    def wrong(self, event, text):
+        self.bad.append(f"{event['op']} (id {event['id']}): {text}")
+
+    def check(self, event, mark):
+        frame = where(event["stack"])
+        if not frame:
+            return self.wrong(event, f"no frame outside torch, expected line {mark}")
+        if frame["line"] != mark:
+            return self.wrong(event, f"line {frame['line']} of {frame['file']}, expected {mark}")
+        if frame["file"].startswith("<"):
+            self.good += 1
+            return None
+        if os.path.basename(frame["file"]) != os.path.basename(self.path):
+            return self.wrong(event, f"file {frame['file']}")
+        columns = self.places.get((frame["function"], mark))
+        if columns is None:
+            return self.wrong(event, f"line {mark} is not in function {frame['function']}")
+        seen = frame.get("column"), frame.get("end_column")
+        if sys.version_info >= (3, 11) and seen not in columns:
+            return self.wrong(event, f"columns {seen} of line {mark}, expected one of {columns}")
+        self.good += 1
+        self.lines.add(mark)
+        return None
+
+    def check_backward(self, events):
+        by_id = {e["id"]: e for e in events}
+        forward = [
+            m
+            for e in events
+            for m in marks(e)
+            if e["phase"] == "forward" and not list(marks(by_id.get(e["parent"], {"args": []})))
+            if (where(e["stack"]) or {}).get("function") in BACKWARD_FUNCTIONS
+        ]
+        nodes = [e for e in events if e["phase"] == "backward" and "::" not in e["op"] and not e["op"].startswith("Sum")]
+        seen = []
+        for node in nodes:
+            made_by = by_id.get(node["forward_id"])
+            seen.append(next(marks(made_by), None) if made_by else None)
+            if (where(node["stack"]) or {}).get("line") != seen[-1]:
+                self.wrong(node, f"its stack {node['stack'][:1]} is not the one of its forward op")
+        if not nodes or seen != forward[::-1]:
+            names = [n["op"] for n in nodes]
+            self.bad.append(f"backward nodes {names} point to lines {seen}, expected {forward[::-1]}")
+
+
+def main():
+    with open(sys.argv[1]) as f:
+        events = [json.loads(line) for line in f]
+    checker = Checker(sys.argv[2])
+    for event in events:
+        for mark in marks(event) if event["phase"] == "forward" else ():
+            checker.check(event, mark)
+    checker.check_backward(events)
+    for text in checker.bad[:30]:
+        print("#", text)
+    print(f"# {checker.good} marks right on {len(checker.lines)} lines, {len(checker.bad)} wrong")
+    return 1 if checker.bad or len(checker.lines) < MIN_LINES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

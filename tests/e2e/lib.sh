@@ -1,0 +1,190 @@
+# What the tests share: TAP output, the Pythons to test with, running ditrace. To be sourced by bash.
+# A test is a function that is run once for each PyTorch (each_torch), with $PY, $TORCH (its version),
+# $T (an empty folder) and the program's own folder as the current one.
+
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../.." && pwd)
+W=$top/tests/workloads
+BUILD=${BUILD:-$top/build}
+case $BUILD in /*) ;; *) BUILD=$top/$BUILD ;; esac
+DITRACE=${DITRACE:-$BUILD/ditrace}
+export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
+count=0 failed=0
+label=""
+
+base=$(mktemp -d "${TMPDIR:-/tmp}/ditrace-test.XXXXXX")
+T=$base
+children=()
+
+cleanup() {
+	disown -a
+	for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
+	for m in "$base"/*/full "$base"/full; do mountpoint -q "$m" 2>/dev/null && umount "$m"; done
+	rm -rf "$base"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+# ok DESCRIPTION COMMAND...: passes when the command does
+ok() {
+	local what=$1
+	shift
+	count=$((count + 1))
+	if "$@" >"$base/ok.out" 2>&1; then
+		echo "ok $count - $label$what"
+		grep '^#' "$base/ok.out"
+	else
+		echo "not ok $count - $label$what"
+		echo "#   failed: $*" | head -c 400 | head -n 1
+		sed 's/^#*/#   /' "$base/ok.out" | tail -n 60
+		failed=1
+	fi
+	return 0
+}
+
+# is DESCRIPTION SEEN WANTED
+is() {
+	ok "$1" same "$2" "$3"
+}
+
+same() {
+	[ "$1" = "$2" ] || { printf 'seen:\n%s\nwanted:\n%s\n' "$1" "$2" | head -n 40; false; }
+}
+
+# like DESCRIPTION FILE REGEX (extended), unlike
+like() {
+	ok "$1" found "$2" "$3"
+}
+
+unlike() {
+	ok "$1" not_found "$2" "$3"
+}
+
+found() {
+	grep -qE -e "$2" "$1" || { echo "no line of $1 is like: $2" && tail -n 30 "$1"; false; }
+}
+
+not_found() {
+	! grep -nE -e "$2" "$1"
+}
+
+not() {
+	! "$@"
+}
+
+# skip REASON [N]
+skip() {
+	local i
+	for ((i = 0; i < ${2:-1}; i++)); do
+		count=$((count + 1))
+		echo "ok $count # skip $label$1"
+	done
+}
+
+skip_all() {
+	echo "1..0 # skip $1"
+	exit 0
+}
+
+done_testing() {
+	echo "1..$count"
+	exit $failed
+}
+
+# Everything that traces needs root and the program.
+need_tracing() {
+	[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
+	[ "$(id -u)" = 0 ] || skip_all "tracing with eBPF needs root"
+}
+
+# each_torch FUNCTION: runs it for each Python; those that cannot be had are skipped with the reason
+each_torch() {
+	local py version reason
+	while read -r -u 3 py version reason; do
+		label="torch $version: "
+		if [ "$version" = - ]; then
+			label=""
+			skip "$1: $reason"
+			continue
+		fi
+		PY=$py TORCH=$version T=$(mktemp -d "$base/t.XXXXXX")
+		cd "$W" || exit 1
+		"$1"
+		cd "$top" || exit 1
+	done 3< <("$here/pythons")
+	label=""
+}
+
+first_torch() {
+	read -r PY TORCH _ < <("$here/pythons" | awk '$2 != "-"')
+	[ -n "${PY:-}" ] || skip_all "no Python with torch: $("$here/pythons" | cut -d' ' -f3- | paste -sd';')"
+	T=$(mktemp -d "$base/t.XXXXXX")
+	cd "$W" || exit 1
+}
+
+# trace OPTIONS... -- PROGRAM...: ditrace run into $T/data; the program's output to $T/out, ditrace's to $T/err
+trace() {
+	local options=()
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	"$DITRACE" run -o "$T/data" "${options[@]}" "$@" >"$T/out" 2>"$T/err"
+}
+
+# events [FILE]: the recorded events as JSON lines in $T/events
+events() {
+	"$DITRACE" script --format jsonl "${1:-$T/data}" >"$T/events"
+}
+
+# start COMMAND...: in the background, its pid in $child
+start() {
+	"$@" &
+	child=$!
+	children+=("$child")
+}
+
+# wait_line FILE REGEX: until the file has such a line, or a minute has gone
+wait_line() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		grep -qE -e "$2" "$1" 2>/dev/null && return 0
+		sleep 0.1
+	done
+	echo "waited for '$2' in $1 in vain"
+	tail -n 5 "$1"
+	return 1
+}
+
+# finish PID: waits for a child; its exit status in $status
+finish() {
+	wait "$1"
+	status=$?
+}
+
+# start_busy: a training that runs until SIGTERM; $child is it, $T/busy its output
+start_busy() {
+	start "$PY" "$W/busy.py" >"$T/busy" 2>"$T/busy.err"
+	wait_line "$T/busy" '^pid '
+}
+
+stop_busy() {
+	kill -TERM "$child"
+	finish "$child"
+}
+
+# error DESCRIPTION REGEX COMMAND...: the command ends with a status that is not 0 (and no signal), says
+# why in a line that matches, and gives a hint
+error() {
+	local what=$1 regex=$2
+	shift 2
+	timeout 60 "$@" >"$T/error.out" 2>"$T/error"
+	status=$?
+	ok "$what" error_is_good "$regex"
+}
+
+error_is_good() {
+	[ "$status" -ne 0 ] && { [ "$status" -lt 124 ] || [ "$status" = 127 ] || [ "$status" = 126 ]; } || { echo "exit status $status" && cat "$T/error" && return 1; }
+	found "$T/error" "^ditrace: .*($1)" && found "$T/error" '^  hint: .' && not_found "$T/error" "Sanitizer"
+}

@@ -1,0 +1,61 @@
+/* Whatever bytes are taken for a function, the search for its exits stays within them, and what it
+ * names lies in them. The first byte says where jump tables are read from. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracer/exits.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+struct input {
+	const unsigned char *data;
+	size_t size;
+};
+
+static bool is_cleanup(void *arg, uint64_t target)
+{
+	(void)arg;
+	return target & 1;
+}
+
+static int read_input(void *arg, uint64_t addr, void *buf, size_t len)
+{
+	const struct input *in = arg;
+
+	if (addr >= in->size || len > in->size - addr)
+		return -EFAULT;
+	memcpy(buf, in->data + addr, len);
+	return 0;
+}
+
+/* The bytes again, as a piece that lies behind them. */
+static const uint8_t *piece_of_input(void *arg, uint64_t addr, uint64_t *start, size_t *len)
+{
+	const struct input *in = arg;
+
+	*start = addr - addr % 64;
+	*len = in->size;
+	return in->data;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	struct input in = {data, size};
+	const struct exits_ops ops = {is_cleanup, read_input, piece_of_input, &in};
+	struct exits_ctx *c = exits_new(&ops);
+	struct func_facts f;
+
+	if (!c || size < 2 || exits_analyze(c, data + 1, size - 1, data[0], &f)) {
+		exits_free(c);
+		return 0;
+	}
+	if (f.nexits > EXITS_MAX || (f.exit_kind == EXIT_NONE) != (f.nexits == 0) ||
+	    f.fp_probe >= size)
+		abort();
+	for (unsigned i = 0; i < f.nexits; i++)
+		if (f.exits[i] >= size - 1)
+			abort();
+	exits_free(c);
+	return 0;
+}

@@ -1,0 +1,91 @@
+/* The trace reader and what stands behind it, on any bytes. A libFuzzer target: build it with
+ * -fsanitize=fuzzer,address,undefined.
+ *
+ * The first byte of the input says what the rest is: even, a file as it is; odd, the records of its
+ * first block, which are then packed and given the right checksum, so that the fuzzer reaches the
+ * record decoder. */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "perf/aggregate.h"
+#include "perf/json_event.h"
+#include "perf/print_event.h"
+#include "perf/report.h"
+#include "perf/trace_order.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void write_block(int fd, const uint8_t *raw, size_t size)
+{
+	static uint8_t
+	    packed[sizeof(struct trace_block_header) + ZSTD_COMPRESSBOUND(TRACE_BLOCK_MAX) + 8];
+	struct trace_file_header file = {
+	    .magic = TRACE_MAGIC, .version = TRACE_VERSION, .size = sizeof(file)};
+	struct trace_block_header h = {.magic = TRACE_BLOCK_MAGIC, .raw_size = (uint32_t)size};
+	file.crc = trace_crc(0, &file, offsetof(struct trace_file_header, crc));
+	size_t n = ZSTD_compress(packed + sizeof(h), sizeof(packed) - sizeof(h) - 8, raw, size, 1);
+	size_t total = sizeof(h) + ((n + 7) & ~(size_t)7);
+	memset(packed + sizeof(h) + n, 0, total - sizeof(h) - n);
+	h.size = (uint32_t)n;
+	memcpy(packed, &h, sizeof(h));
+	h.crc = trace_crc(0, packed + 8, total - 8);
+	memcpy(packed + 4, &h.crc, sizeof(h.crc));
+	if (write(fd, &file, sizeof(file)) < 0 || write(fd, packed, total) < 0)
+		abort();
+}
+
+static void read_it(const char *path, FILE *out)
+{
+	struct trace_reader *r;
+	struct trace_item item;
+	struct err e = {0};
+	if (trace_reader_open(path, &r, &e))
+		return;
+	struct trace_order *o = trace_order_new(r, false);
+	struct aggregate *a = aggregate_new();
+	struct event_printer *p = event_printer_new(out);
+	struct report_opts opts = {.width = 80};
+	int n;
+	while ((n = trace_order_next(o, &item, &e)) == 1) {
+		if (item.type != TRACE_EVENT)
+			continue;
+		json_event(out, &item.event);
+		if (event_print(p, &item.event) || aggregate_add(a, &item.event))
+			abort();
+	}
+	if (n < 0 && !e.what[0])
+		abort();
+	report_print(out, a, &opts);
+	report_print_json(out, a, &opts);
+	event_printer_free(p);
+	aggregate_free(a);
+	trace_order_free(o);
+	trace_reader_close(r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static FILE *out;
+	char path[64];
+	if (!out)
+		out = fopen("/dev/null", "w");
+	if (size == 0 || !out)
+		return 0;
+	int fd = memfd_create("trace", MFD_CLOEXEC);
+	if (fd < 0)
+		abort();
+	if (data[0] & 1 && size - 1 <= TRACE_BLOCK_MAX)
+		write_block(fd, data + 1, size - 1);
+	else if (write(fd, data + 1, size - 1) < 0)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	read_it(path, out);
+	close(fd);
+	return 0;
+}

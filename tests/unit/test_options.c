@@ -1,0 +1,162 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+
+struct given {
+	bool print;
+	const char *output;
+	uint64_t count, time;
+	int format;
+};
+
+/* Parse a line of words; `operands` is where the first operand is. */
+static int parse(const char *line, bool stop, struct given *g, char **words, struct err *e)
+{
+	static const char *const formats[] = {"text", "jsonl", NULL};
+	static char buf[256];
+	const struct option_def options[] = {
+	    {0, "print", OPTION_FLAG, &g->print, NULL, "print", NULL},
+	    {'o', "output", OPTION_STRING, &g->output, "FILE", "write there", NULL},
+	    {0, "count", OPTION_COUNT, &g->count, "N", "stop after N", NULL},
+	    {0, "for", OPTION_DURATION, &g->time, "TIME", "stop then", NULL},
+	    {0, "format", OPTION_CHOICE, &g->format, "FORMAT", "form", formats},
+	    {0},
+	};
+	const struct command c = {.name = "run",
+				  .operands = "COMMAND",
+				  .about = "Run.",
+				  .options = options,
+				  .stop_at_operand = stop,
+				  .min_operands = 1,
+				  .max_operands = stop ? -1 : 1};
+	int n = 0;
+	snprintf(buf, sizeof(buf), "%s", line);
+	for (char *word = strtok(buf, " "); word; word = strtok(NULL, " "))
+		words[n++] = word;
+	words[n] = NULL;
+	memset(g, 0, sizeof(*g));
+	return options_parse(&c, n, words, e);
+}
+
+static void options_of_every_type(void **state)
+{
+	(void)state;
+	struct given g;
+	char *words[16];
+	int first = parse("run --print -o x --count 12 --for 1.5s prog --format jsonl", false, &g,
+			  words, NULL);
+	assert_string_equal(words[first], "prog");
+	assert_true(g.print);
+	assert_string_equal(g.output, "x");
+	assert_int_equal(g.count, 12);
+	assert_int_equal(g.time, 1500000000);
+	assert_int_equal(g.format, 1);
+}
+
+static void the_command_of_run_is_not_ours(void **state)
+{
+	(void)state;
+	struct given g;
+	char *words[16];
+	int first = parse("run --print python --print -o y", true, &g, words, NULL);
+	assert_string_equal(words[first], "python");
+	assert_string_equal(words[first + 1], "--print");
+	assert_null(g.output);
+	first = parse("run -- python -o y", true, &g, words, NULL);
+	assert_string_equal(words[first], "python");
+	assert_null(g.output);
+}
+
+static void times(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *line;
+		uint64_t ns;
+	} cases[] = {{"run --for 10 p", 10000000000},  {"run --for 500ms p", 500000000},
+		     {"run --for 2m p", 120000000000}, {"run --for 1h p", 3600000000000},
+		     {"run --for 250us p", 250000},    {"run --for .5s p", 500000000}};
+	struct given g;
+	char *words[16];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_true(parse(cases[i].line, false, &g, words, NULL) > 0);
+		assert_int_equal(g.time, cases[i].ns);
+	}
+}
+
+static void mistakes_are_told(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *line, *what;
+	} cases[] = {
+	    {"run --nothing p", "--nothing"},
+	    {"run -x p", "-x"},
+	    {"run --output", "needs a value"},
+	    {"run --count -1 p", "--count"},
+	    {"run --count 12x p", "12x"},
+	    {"run --for 10y p", "10y"},
+	    {"run --for nan p", "nan"},
+	    {"run --for 1e30s p", "1e30s"},
+	    {"run --format xml p", "text, jsonl"},
+	    {"run", "COMMAND"},
+	    {"run a b", "too many: b"},
+	    {"run --count 99999999999999999999 p", "999"},
+	};
+	char *words[16];
+	struct given g;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err e = {0};
+		assert_int_equal(parse(cases[i].line, false, &g, words, &e), -EINVAL);
+		if (!strstr(e.what, cases[i].what))
+			fail_msg("%s: %s", cases[i].line, e.what);
+		assert_non_null(strstr(e.hint, "ditrace run --help"));
+	}
+}
+
+static void help_names_every_option(void **state)
+{
+	(void)state;
+	struct given g;
+	char *words[16], *text;
+	size_t len;
+	const struct option_def options[] = {
+	    {'o', "output", OPTION_STRING, &g.output, "FILE", "write there", NULL},
+	    {0},
+	};
+	const struct command c = {.name = "export",
+				  .operands = "[FILE]",
+				  .about = "About it.",
+				  .options = options,
+				  .notes = "Notes."};
+	assert_int_equal(parse("run --help", false, &g, words, NULL), 0);
+	assert_int_equal(parse("run -h x", false, &g, words, NULL), 0);
+	FILE *f = open_memstream(&text, &len);
+	options_help(&c, f);
+	fclose(f);
+	assert_string_equal(text, "usage: ditrace export [OPTIONS] [FILE]\n\nAbout it.\n\n"
+				  "  -o, --output FILE         write there\n"
+				  "  -h, --help                show this text\n\nNotes.\n");
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(options_of_every_type),
+	    cmocka_unit_test(the_command_of_run_is_not_ours),
+	    cmocka_unit_test(times),
+	    cmocka_unit_test(mistakes_are_told),
+	    cmocka_unit_test(help_names_every_option),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

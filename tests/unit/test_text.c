@@ -1,0 +1,241 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "base/text.h"
+
+static const struct {
+	const char *in, *out;
+} safe_cases[] = {
+    {"", ""},
+    {"train.py", "train.py"},
+    {"a\x1b[31mb\x07", "a\\x1b[31mb\\x07"},
+    {"tab\tnewline\n", "tab\\x09newline\\x0a"},
+    {"\x7f\xc2\x9b", "\\x7f\\xc2\\x9b"},		/* DEL and CSI of the C1 range */
+    {"\xe2\x80\xae", "\\xe2\\x80\\xae"},		/* right-to-left override */
+    {"\xff\xfe caf\xc3\xa9", "\\xff\\xfe caf\xc3\xa9"}, /* not UTF-8, and UTF-8 */
+    {"\xc0\xaf", "\\xc0\\xaf"},				/* overlong */
+    {"\xe6\xbc\xa2\xf0\x9f\x98\x80", "\xe6\xbc\xa2\xf0\x9f\x98\x80"},
+};
+
+static void control_characters_are_shown(void **state)
+{
+	(void)state;
+	char out[256];
+	for (size_t i = 0; i < sizeof(safe_cases) / sizeof(safe_cases[0]); i++) {
+		assert_int_equal(text_safe(out, sizeof(out), safe_cases[i].in),
+				 strlen(safe_cases[i].out));
+		assert_string_equal(out, safe_cases[i].out);
+	}
+}
+
+static void printing_makes_safe_too(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(safe_cases) / sizeof(safe_cases[0]); i++) {
+		char *text;
+		size_t len;
+		FILE *f = open_memstream(&text, &len);
+		text_print_safe(f, safe_cases[i].in);
+		fclose(f);
+		assert_string_equal(text, safe_cases[i].out);
+		free(text);
+	}
+}
+
+/* Longer than any buffer within, with a character of several bytes at every place where it could be
+ * cut. */
+static void long_strings_are_not_cut(void **state)
+{
+	(void)state;
+	for (size_t shift = 0; shift < 8; shift++) {
+		char in[512] = "", *text;
+		size_t len;
+		memset(in, 'x', shift);
+		while (strlen(in) < 480)
+			strcat(in, "\xe6\xbc\xa2\xf0\x9f\x98\x80\xc3\xa9z");
+		FILE *f = open_memstream(&text, &len);
+		text_print_safe(f, in);
+		fclose(f);
+		assert_string_equal(text, in);
+		free(text);
+	}
+}
+
+static void what_does_not_fit_is_cut_whole(void **state)
+{
+	(void)state;
+	char out[8];
+	assert_int_equal(text_safe(out, 5, "ab\xe6\xbc\xa2"), 2);
+	assert_string_equal(out, "ab");
+	assert_int_equal(text_safe(out, 6, "ab\xe6\xbc\xa2"), 5);
+	assert_int_equal(text_safe(out, 5, "ab\x1b"), 2);
+	assert_string_equal(out, "ab");
+	assert_int_equal(text_safe(out, 1, "ab"), 0);
+	assert_string_equal(out, "");
+}
+
+static void widths(void **state)
+{
+	(void)state;
+	assert_int_equal(text_width(""), 0);
+	assert_int_equal(text_width("train.py"), 8);
+	assert_int_equal(text_width("caf\xc3\xa9"), 4);
+	if (setlocale(LC_CTYPE, "C.UTF-8"))
+		assert_int_equal(text_width("\xe6\xbc\xa2"), 2);
+}
+
+static void counts(void **state)
+{
+	(void)state;
+	char out[27];
+	assert_string_equal(text_count(out, sizeof(out), 0), "0");
+	assert_string_equal(text_count(out, sizeof(out), 999), "999");
+	assert_string_equal(text_count(out, sizeof(out), 1000), "1,000");
+	assert_string_equal(text_count(out, sizeof(out), 361204), "361,204");
+	assert_string_equal(text_count(out, sizeof(out), UINT64_MAX), "18,446,744,073,709,551,615");
+}
+
+static void durations(void **state)
+{
+	(void)state;
+	static const struct {
+		uint64_t ns;
+		const char *out;
+	} cases[] = {
+	    {0, "0 ns"},
+	    {999, "999 ns"},
+	    {1000, "1.0 us"},
+	    {9949, "9.9 us"},
+	    {9950, "10 us"},
+	    {412000, "412 us"},
+	    {999499, "999 us"},
+	    {999500, "1.0 ms"},
+	    {1900000, "1.9 ms"},
+	    {12345678, "12 ms"},
+	    {999500000, "1.0 s"},
+	    {12400000000, "12.4 s"},
+	    {3600000000000, "3600.0 s"},
+	};
+	char out[32];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(text_ns(out, sizeof(out), cases[i].ns), cases[i].out);
+}
+
+static void sizes(void **state)
+{
+	(void)state;
+	char out[32];
+	assert_string_equal(text_bytes(out, sizeof(out), 512), "512 B");
+	assert_string_equal(text_bytes(out, sizeof(out), 1024), "1.0 KiB");
+	assert_string_equal(text_bytes(out, sizeof(out), 12373196), "11.8 MiB");
+	assert_string_equal(text_bytes(out, sizeof(out), UINT64_MAX), "16.0 EiB");
+}
+
+static char *printed(const struct table *t, int width, bool color)
+{
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(table_print(t, f, width, color), 0);
+	fclose(f);
+	return text;
+}
+
+static struct table *sample_table(void)
+{
+	struct table *t = table_new();
+	table_column(t, "Calls", TABLE_RIGHT);
+	table_column(t, "Where", TABLE_LEFT);
+	table_cell_styled(t, "1,200", TABLE_HOT);
+	table_cell(t, "train.py:19 caf\xc3\xa9 forward");
+	table_line(t, "backward");
+	table_cell(t, "7");
+	table_cell(t, "x");
+	return t;
+}
+
+static void columns_line_up(void **state)
+{
+	(void)state;
+	struct table *t = sample_table();
+	char *text = printed(t, 0, false);
+	assert_string_equal(text, "Calls  Where\n"
+				  "1,200  train.py:19 caf\xc3\xa9 forward\n"
+				  "backward\n"
+				  "    7  x\n");
+	free(text);
+	text = printed(t, 24, true);
+	assert_string_equal(text, "Calls  Where\n"
+				  "\033[1;31m1,200\033[0m  train.py:19 caf\xc3\xa9\xe2\x80\xa6\n"
+				  "backward\n"
+				  "    7  x\n");
+	free(text);
+	table_free(t);
+}
+
+static void a_reset_table_is_new(void **state)
+{
+	(void)state;
+	struct table *t = sample_table();
+	table_reset(t);
+	table_column(t, "a", TABLE_LEFT);
+	table_cell(t, "b");
+	char *text = printed(t, 0, false);
+	assert_string_equal(text, "a\nb\n");
+	free(text);
+	table_free(t);
+}
+
+/* The odd space as PrettyTable has it: right of texts of odd length, left of the others. */
+static void boxes(void **state)
+{
+	(void)state;
+	struct table *t = table_new();
+	char *text;
+	size_t len;
+	table_column(t, "dtype", TABLE_CENTER);
+	table_column(t, "device", TABLE_CENTER);
+	table_cell(t, "float32");
+	table_cell(t, "npu:0");
+	table_cell(t, "int8");
+	table_cell(t, "cpu");
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(table_print_boxed(t, f), 0);
+	fclose(f);
+	assert_string_equal(text, "+---------+--------+\n"
+				  "|  dtype  | device |\n"
+				  "+---------+--------+\n"
+				  "| float32 | npu:0  |\n"
+				  "|   int8  |  cpu   |\n"
+				  "+---------+--------+\n");
+	free(text);
+	table_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(control_characters_are_shown),
+	    cmocka_unit_test(printing_makes_safe_too),
+	    cmocka_unit_test(long_strings_are_not_cut),
+	    cmocka_unit_test(what_does_not_fit_is_cut_whole),
+	    cmocka_unit_test(widths),
+	    cmocka_unit_test(counts),
+	    cmocka_unit_test(durations),
+	    cmocka_unit_test(sizes),
+	    cmocka_unit_test(columns_line_up),
+	    cmocka_unit_test(a_reset_table_is_new),
+	    cmocka_unit_test(boxes),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

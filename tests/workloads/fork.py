@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""A training with forked children, as a DataLoader has them; each runs operators with its own number. They wait
+before: the probes of a child are put in after its fork."""
+
+import os
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.full((2,), 1000 + i)
+
+
+def settle(*_):
+    time.sleep(2)
+
+
+def child(number):
+    pid = os.fork()
+    if pid == 0:
+        settle()
+        for _ in range(10):
+            torch.full((2,), number)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.full((2,), 1)
+    for n in (2, 3):
+        child(n)
+    total = sum(int(batch.sum()) for batch in DataLoader(Numbers(), batch_size=2, num_workers=2, worker_init_fn=settle))
+    print("total", total)

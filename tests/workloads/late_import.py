@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Loads torch only after a while, from within a function."""
+
+import os
+import sys
+import time
+
+
+def later():
+    import torch
+
+    torch.set_num_threads(1)
+    for i in range(20):
+        torch.full((2,), i)
+        torch.add(torch.ones(2), 1)
+
+
+print("pid", os.getpid(), flush=True)
+time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 2)
+later()
+print("done")

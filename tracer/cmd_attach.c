@@ -1,0 +1,97 @@
+#define _GNU_SOURCE
+#include "tracer/cmd_attach.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tracer/process.h"
+#include "tracer/trace_loop.h"
+
+static int parse_pid(const char *word, pid_t *pid, struct err *e)
+{
+	char *end;
+	errno = 0;
+	long n = strtol(word, &end, 10);
+	if (errno || *end || n <= 0 || n > 1 << 22) {
+		err_set(e, -EINVAL, "\"%s\" is no process ID", word);
+		return err_hint(e, "list the Python processes with: pgrep -af python");
+	}
+	*pid = (pid_t)n;
+	return 0;
+}
+
+static int no_torch(pid_t pid, struct err *e)
+{
+	char line[256];
+	err_set(e, -ENOENT, "process %d (%s) has no PyTorch loaded", pid,
+		process_cmdline(pid, line, sizeof(line)));
+	return err_hint(e, "if it is going to load it, wait with: ditrace attach --wait %d", pid);
+}
+
+/* Children are followed where the kernel permits; tracing the process itself does not depend on it.
+ */
+static void follow(struct trace_loop *l)
+{
+	struct err why = {0};
+	if (!follow_new(&l->follow, &why) && !follow_add_process(l->follow, l->pid, &why))
+		return;
+	fprintf(stderr, "ditrace: children of %d will not be traced: %s\n", l->pid, why.what);
+	follow_free(l->follow);
+	l->follow = NULL;
+}
+
+static int start(struct trace_loop *l, const struct session_opts *o, bool wait, struct err *e)
+{
+	int r = process_check(l->pid, e);
+	if (r)
+		return r;
+	bool has_torch = session_has_torch(l->pid);
+	if (!has_torch && !wait)
+		return no_torch(l->pid, e);
+	r = session_open(o, &l->session, e);
+	if (r)
+		return r;
+	follow(l);
+	if (!has_torch)
+		fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);
+	return has_torch || session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
+}
+
+int cmd_attach(int argc, char **argv)
+{
+	bool wait = false;
+	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
+	const struct option_def options[] = {
+	    TRACE_OPTIONS(o),
+	    {0, "for", OPTION_DURATION, &o.for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},
+	    {0, "count", OPTION_COUNT, &o.count, "N", "detach after N events", NULL},
+	    {0, "wait", OPTION_FLAG, &wait, NULL, "wait until the process loads PyTorch", NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "attach",
+	    .operands = "PID",
+	    .about = "Trace a running process and its children; Ctrl-C detaches and it runs on.",
+	    .options = options,
+	    .min_operands = 1,
+	    .max_operands = 1,
+	};
+	struct err e = {0};
+	struct trace_loop l = {0};
+	int status, first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	int r = parse_pid(argv[first], &l.pid, &e);
+	if (!r)
+		trace_loop_signals(&l);
+	r = r ? r : start(&l, &o, wait, &e);
+	r = r ? r : trace_loop_run(&l, &e);
+	if (r)
+		err_print(&e);
+	else
+		r = session_finish(l.session, &e);
+	session_close(l.session);
+	follow_free(l.follow);
+	return r ? EXIT_FAILED : EXIT_GOOD;
+}

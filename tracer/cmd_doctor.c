@@ -1,0 +1,164 @@
+#define _GNU_SOURCE
+#include "tracer/cmd_doctor.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "tracer/engine.h"
+
+doctor_target_fn *doctor_target_checks;
+
+static const char *const words[] = {
+    [CHECK_OK] = "ok", [CHECK_WARN] = "warn", [CHECK_FAIL] = "fail"};
+
+enum { FORMAT_TEXT, FORMAT_JSON };
+static const char *const formats[] = {"text", "json", NULL};
+
+/* Whether the engine opens is the last word on it. */
+static bool check_engine(struct checks *c)
+{
+	struct engine *g;
+	struct err e = {0};
+	if (engine_bpf_open(1, &g, &e)) {
+		checks_add(c, CHECK_FAIL, e.what, e.hint);
+		return false;
+	}
+	g->close(g);
+	return true;
+}
+
+static size_t screen_width(void)
+{
+	struct winsize w;
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 20)
+		return w.ws_col;
+	return 120;
+}
+
+static const char *color_of(enum check_status s)
+{
+	if (!isatty(STDOUT_FILENO) || getenv("NO_COLOR") || s == CHECK_OK)
+		return "";
+	return s == CHECK_FAIL ? "\033[31m" : "\033[33m";
+}
+
+/* The remedy on the same line where there is room, else on one of its own. */
+static void print_check(const struct check *x, size_t column, size_t width)
+{
+	const char *color = color_of(x->status);
+	printf("%s%-4s%s  ", color, words[x->status], *color ? "\033[0m" : "");
+	text_print_safe(stdout, x->text);
+	size_t used = 6 + text_width(x->text), fix = text_width(x->fix) + 7;
+	if (*x->fix) {
+		if (used < column && column + fix <= width)
+			printf("%*s", (int)(column - used), "");
+		else if (used + fix <= width)
+			printf("  ");
+		else
+			printf("\n      ");
+		printf("fix: ");
+		text_print_safe(stdout, x->fix);
+	}
+	putchar('\n');
+}
+
+static void print_text(const struct checks *c, bool engine)
+{
+	size_t width = screen_width(), column = 0;
+	for (size_t i = 0; i < c->n; i++) {
+		size_t w = *c->list[i].fix ? 8 + text_width(c->list[i].text) : 0;
+		column = w > column && w < width / 2 ? w : column;
+	}
+	for (size_t i = 0; i < c->n; i++)
+		print_check(&c->list[i], column, width);
+	printf("engines: bpf %s\n", engine ? "yes" : "no");
+}
+
+static json_t *json_check(const struct check *x)
+{
+	/* Names from the target may hold bytes that are not UTF-8. */
+	char text[8192], fix[2048];
+	text_safe(text, sizeof(text), x->text);
+	text_safe(fix, sizeof(fix), x->fix);
+	return json_pack("{s:s, s:s, s:s}", "status", words[x->status], "text", text, "fix", fix);
+}
+
+static int print_json(const struct checks *c, bool engine)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < c->n; i++)
+		json_array_append_new(list, json_check(&c->list[i]));
+	json_t *root = json_pack("{s:o, s:{s:b}, s:b}", "checks", list, "engines", "bpf", engine,
+				 "ok", !c->failed);
+	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
+	putchar('\n');
+	json_decref(root);
+	return r;
+}
+
+static int parse_pid(const char *s, pid_t *out)
+{
+	char *end;
+	long n = strtol(s, &end, 10);
+	struct err e = {0};
+	if (*s && !*end && n > 0 && n <= INT_MAX) {
+		*out = (pid_t)n;
+		return 0;
+	}
+	err_set(&e, -1, "\"%s\" is no process ID", s);
+	err_hint(&e, "list the Python processes with: pgrep -af python");
+	err_print(&e);
+	return -1;
+}
+
+static bool run_checks(pid_t pid, struct checks *c)
+{
+	struct check_env env;
+	check_env_init(&env);
+	checks_machine(&env, c);
+	bool engine = !c->failed && check_engine(c);
+	if (pid && checks_process(&env, pid, c) && !c->failed && doctor_target_checks)
+		doctor_target_checks(pid, c);
+	return engine;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	int format = FORMAT_TEXT, status;
+	const struct option_def options[] = {
+	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
+	     formats},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "doctor",
+	    .operands = "[PID]",
+	    .about = "Check what ditrace needs of this machine and, with PID, of that process.",
+	    .options = options,
+	    .notes = "The exit status is 0 only when tracing will work.",
+	    .max_operands = 1,
+	};
+	int first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	pid_t pid = 0;
+	if (first < argc && parse_pid(argv[first], &pid))
+		return EXIT_USAGE;
+	struct checks c = {0};
+	bool engine = run_checks(pid, &c);
+	status = c.failed ? EXIT_FAILED : EXIT_GOOD;
+	if (format == FORMAT_TEXT)
+		print_text(&c, engine);
+	else if (print_json(&c, engine))
+		status = EXIT_FAILED;
+	checks_free(&c);
+	return status;
+}

@@ -1,0 +1,84 @@
+#define _GNU_SOURCE
+#include "tracer/cmd_run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "tracer/spawn.h"
+#include "tracer/trace_loop.h"
+
+static int fail(struct err *e, int status)
+{
+	err_print(e);
+	return status;
+}
+
+/* Without records of the kernel, nothing tells when a library is mapped. */
+static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
+{
+	int r = follow_new(&l->follow, e);
+	return r ? r : follow_add_child(l->follow, pid, e);
+}
+
+static int finish(struct trace_loop *l, int failed, struct err *e)
+{
+	if (failed) {
+		err_print(e);
+	} else if (session_total(l->session) == 0) {
+		fprintf(stderr,
+			"ditrace: no process of this program loaded PyTorch; nothing was traced\n"
+			"  hint: check that it runs the Python that has torch: ditrace doctor\n");
+	} else {
+		failed = session_finish(l->session, e);
+	}
+	session_close(l->session);
+	follow_free(l->follow);
+	if (!l->gone && waitpid(l->pid, &l->status, 0) != l->pid)
+		return EXIT_FAILED;
+	int status = spawn_exit_status(l->status);
+	return failed && !status ? EXIT_FAILED : status;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
+	const struct option_def options[] = {TRACE_OPTIONS(o), {0}};
+	const struct command command = {
+	    .name = "run",
+	    .operands = "[--] PROGRAM [ARGUMENT...]",
+	    .about =
+		"Start a program under trace: every op of every process of it that loads PyTorch.",
+	    .options = options,
+	    .notes = "The program's own input and output are left alone; the summary goes to "
+		     "standard error.",
+	    .stop_at_operand = true,
+	    .min_operands = 1,
+	    .max_operands = -1,
+	};
+	struct err e = {0};
+	struct spawn_signals signals;
+	struct spawn child;
+	struct trace_loop l = {.is_child = true};
+	int status;
+	int first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	spawn_signals_save(&signals);
+	if (session_open(&o, &l.session, &e))
+		return fail(&e, EXIT_FAILED);
+	if (spawn_prepare(&argv[first], &signals, &child, &e))
+		return fail(&e, EXIT_FAILED);
+	if (follow_child(&l, child.pid, &e)) {
+		spawn_cancel(&child);
+		return fail(&e, EXIT_FAILED);
+	}
+	l.pid = child.pid;
+	trace_loop_signals(&l);
+	int r = spawn_release(&child, &argv[first], &e);
+	if (r)
+		return fail(&e, spawn_failure_status(r));
+	r = trace_loop_run(&l, &e);
+	return finish(&l, r, &e);
+}

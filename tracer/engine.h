@@ -1,0 +1,75 @@
+/* An engine: carries out a probe plan on processes and hands back the hits. */
+#ifndef TRACER_ENGINE_H
+#define TRACER_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "tracer/plan.h"
+
+enum site_kind {
+	SITE_ENTRY,
+	SITE_EXIT,
+	SITE_CODE_FREED, /* first argument: address of a Python code object */
+	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on */
+};
+
+/* One place to probe: a file offset (not an address) of an instruction. */
+struct probe_site {
+	uint64_t offset;
+	uint32_t op;   /* index into the plan */
+	uint32_t kind; /* enum site_kind */
+};
+
+/* The places of one file. `path` must name the file from where ditrace stands (through
+ * /proc/PID/root for another mount namespace). Not owned. */
+struct probe_file {
+	const char *path;
+	const struct probe_site *sites;
+	size_t nsites;
+};
+
+struct engine_counters {
+	uint64_t hits;	  /* probe hits so far */
+	uint64_t lost;	  /* records that were dropped, all causes */
+	uint64_t mean_ns; /* mean time of a hit within the probe itself */
+	uint64_t trap_ns; /* time that a probe costs before it does anything; 0 before calibrate */
+	uint64_t dispatched, dispatched_seen; /* see engine_count_dispatch */
+};
+
+/* Called for every record, in the order in which they were taken; `h` is valid during the call only
+ * and h->size bytes long (checked against the record). */
+typedef void engine_hit_fn(const struct hit *h, void *arg);
+
+struct engine {
+	const char *name;
+	/* Make plan entries first .. first + n - 1 known. 0 or -errno (-E2BIG: beyond the size
+	 * given at opening). */
+	int (*set_plans)(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+			 struct err *e);
+	/* How to read process number `proc`; may be called again at any time. 0 or -errno. */
+	int (*set_proc)(struct engine *g, uint16_t proc, const struct proc_conf *conf);
+	/* Put the probes of `file` into `pid`; adds to those it has. 0 or -errno. */
+	int (*attach)(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		      struct err *e);
+	/* Take all probes out of process number `proc`. */
+	void (*detach)(struct engine *g, uint16_t proc);
+	/* Hand over what has come since the last call; returns the number of records or -errno.
+	 * Never blocks: call it every millisecond or so. */
+	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
+	void (*count_dispatch)(struct engine *g, int on);
+	void (*counters)(struct engine *g, struct engine_counters *out);
+	/* Measure trap_ns of the counters; takes some milliseconds. */
+	void (*calibrate)(struct engine *g);
+	/* Detach everything and free `g`. */
+	void (*close)(struct engine *g);
+};
+
+/* The engine bpf: uprobe_multi links (Linux 6.6, include/uapi/linux/bpf.h BPF_TRACE_UPROBE_MULTI).
+ * `nplans` is the most plan entries that will be set. Needs CAP_BPF and CAP_PERFMON, or
+ * CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e saying what is missing. */
+int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e);
+
+#endif

@@ -1,0 +1,51 @@
+/* Inside of tracer/exits.h, shared by the search for exits and the facts told about them. */
+#ifndef TRACER_EXITS_CTX_H
+#define TRACER_EXITS_CTX_H
+
+#include "tracer/cfg.h"
+#include "tracer/exits.h"
+#include "tracer/frame.h"
+#include "tracer/regflow.h"
+
+struct exits_ctx {
+	struct exits_ops ops;
+	struct cfg_reader reader;
+	struct cfg g;
+	struct regflow flow, after;
+	struct frame frame;
+	uint8_t *returns; /* a block: whether a return can still come */
+	uint8_t *mark;
+	uint32_t *stack;
+	size_t cap;
+	uint32_t nend;
+	struct end {
+		uint32_t block;
+		bool is_ret;
+	} end[EXITS_MAX];
+	const char *reason;
+};
+
+/* An instruction of the graph. */
+struct exit_point {
+	uint32_t block, insn;
+};
+
+/* The last instruction of a block. */
+uint32_t exits_last(const struct cfg *g, uint32_t block);
+
+/* The registers just before instruction p. */
+struct reg_state exits_state(const struct exits_ctx *c, struct exit_point p);
+
+/* Mark in c->mark the blocks that can come after the end of `block` on the way to a return. */
+void exits_mark_after(struct exits_ctx *c, uint32_t block);
+
+/* Mark in c->mark the blocks that a path to the start of `block` can pass. */
+void exits_mark_before(struct exits_ctx *c, uint32_t block);
+
+/* Fill in what is where at the out->nexits points p; exits_set_fp and exits_set_result need the
+ * frame listed. exits_set_result gives 0 or -ENOMEM. */
+void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
+void exits_set_fp(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
+int exits_set_result(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
+
+#endif

@@ -1,0 +1,55 @@
+/* What a function keeps in its stack frame: every store to a known place in it, and every place
+ * whose address it takes, so that what a slot holds can be said. */
+#ifndef TRACER_FRAME_H
+#define TRACER_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tracer/cfg.h"
+#include "tracer/regflow.h"
+
+struct frame_store {
+	int32_t off; /* from the stack pointer at the entry */
+	uint16_t width;
+	uint8_t
+	    fp; /* number of the SSE register whose value at the entry is stored, or ARCH_NOREG */
+	struct reg_value value; /* else */
+	uint32_t block, insn;
+};
+
+struct frame {
+	struct frame_store *store;
+	int32_t *taken; /* offsets whose address is taken */
+	size_t nstore, ntaken, store_cap, taken_cap;
+	int32_t call_sp; /* highest stack pointer at a call: callees write below it */
+	bool lost;	 /* something is stored in the frame at a place that is not known */
+};
+
+/* List what the function `g` does to its frame; `f` is the flow from its entry. Buffers are used
+ * again; zero-initialise before the first use. Returns 0 or -ENOMEM. */
+int frame_build(struct frame *fr, const struct cfg *g, const struct regflow *f);
+void frame_free(struct frame *fr);
+
+/* Whether the store touches the `width` bytes at `off`. */
+bool frame_overlaps(const struct frame_store *s, int32_t off, unsigned width);
+
+/* Whether nothing but what the listed stores say can have changed the `width` bytes at `off`. */
+bool frame_private(const struct frame *fr, int32_t off, unsigned width);
+
+/* An instruction outside loops, and the blocks that a path to it can pass. */
+struct frame_place {
+	uint32_t block, insn;
+	const uint8_t *before; /* of each block; not for `block` itself */
+};
+
+/* Where the 8 bytes that came in SSE register `fp` lie at `at`, on whatever path that is reached.
+ * False when that is not certain. */
+bool frame_find_fp(const struct frame *fr, const struct cfg *g, unsigned fp,
+		   const struct frame_place *at, int32_t *off);
+
+/* What a register value loaded from the frame is in terms of the registers at the entry, where
+ * every store to that place stores the same; the value itself where that is not so. */
+struct reg_value frame_resolve(const struct frame *fr, struct reg_value v);
+
+#endif

@@ -1,0 +1,24 @@
+/* Holding one thread still for a moment, by ptrace(2), while probes are put in. */
+#ifndef TRACER_HOLD_H
+#define TRACER_HOLD_H
+
+#include <sys/types.h>
+
+struct hold;
+
+/* Stop thread `tid` at the next instant at which it is in user space or leaves a system call,
+ * without a signal to the process; the other threads run on. Waits for that at most `timeout_ms`. 0
+ * and *out (let it go with hold_release); -EPERM when this user may not trace it, or somebody else
+ * does; -ESRCH when it has ended; -ETIMEDOUT when it did not stop (it is in an uninterruptible
+ * sleep), and it runs on then as if nothing had been done; -errno.
+ *
+ * If ditrace dies the kernel lets the thread go. A signal that comes meanwhile is delivered at the
+ * release; a process that was stopped (SIGSTOP) stays so. Meanwhile no thread of ditrace may wait
+ * for the held process with waitpid(2): it could take the notice of the stop. The few system calls
+ * that a stop ends with EINTR (epoll_wait and others, signal(7)) do so here, too. */
+int hold_thread(pid_t tid, unsigned timeout_ms, struct hold **out);
+
+/* Let it go on. 0, or -ESRCH when it was killed meanwhile. Frees `h`; NULL allowed. */
+int hold_release(struct hold *h);
+
+#endif

@@ -1,0 +1,203 @@
+/* The probe plan and the hits that come back: what an engine is told to read at each probe, and the
+ * records it returns. An engine carries the plan out and knows nothing of torch; the symbolizer
+ * makes the plan and decodes the records and knows nothing of engines.
+ *
+ * Shared with the eBPF program: fixed-width types only, no pointers. */
+#ifndef TRACER_PLAN_H
+#define TRACER_PLAN_H
+
+#ifndef __bpf__
+#include <linux/types.h>
+#endif
+
+#include "symbolizer/python_offsets.h"
+
+/* Words known at a probe, by number ("loc"). At an entry: the integer argument registers in ABI
+ * order, then the words of the caller's argument area. They are kept until the exit, whose reads
+ * use them too. */
+enum {
+	LOC_REG =
+	    0, /* 0..5: integer argument registers, System V ABI 3.2.3: rdi rsi rdx rcx r8 r9 */
+	LOC_STACK = 6, /* 6 + k: the word at entry sp + 8 + 8 * k */
+	LOC_MAX = 32,
+	LOC_NOW = 0x40, /* 0x40 + r: register r (tracer/arch_x86_64.h) as it is at the exit */
+	LOC_NONE = 0xff,
+};
+
+enum read_kind {
+	READ_END = 0,
+	READ_WORD,	 /* the word `a` itself */
+	READ_MEM,	 /* `size` bytes at a + off; with deref: at the pointer there, plus `b` */
+	READ_SLOT,	 /* exit only: 8 bytes at (sp at entry) + off */
+	READ_TENSOR,	 /* an at::Tensor at a + off */
+	READ_OPT_TENSOR, /* an optional at::Tensor: tensor at a + off, flag byte at a + size */
+	READ_TENSORS,	 /* `b` at::Tensor objects at a */
+	READ_VECTOR,	 /* std::vector<at::Tensor> at a + off */
+	READ_ARRAY, /* b elements of `size` bytes at a, if the flag c is set (LOC_NONE: it is); size
+		     * 1: a string. With deref: {flag, pointer, length} lie in memory at a */
+	READ_LIST,  /* c10::List<...> at a + off: a ListImpl of IValues */
+	READ_ILIST, /* at::ITensorListRef at a */
+	READ_IVALUES,  /* std::vector<c10::IValue> at a: all its elements (the last STACK_VALUES) */
+	READ_PYTENSOR, /* the tensor of the Python object at a, or of the first item of the tuple at
+			  a */
+	READ_NODE, /* a (a Node's address) and, 8 bytes more when its place is known, its sequence
+		      number */
+};
+
+struct probe_read {
+	__u8 kind;    /* enum read_kind */
+	__u8 a, b, c; /* locs */
+	__u8 size;
+	__u8 deref;
+	__s16 off;
+};
+
+enum { PLAN_READS = 30 };
+
+enum { NODE_READ = 0 }; /* index of a node's READ_NODE */
+
+enum {
+	PLAN_BACKWARD = 1 << 0, /* a backward node: it and all below it are backward */
+	PLAN_MARK = 1 << 1,	/* never reported itself (marks a region) */
+	PLAN_FORWARD = 1 << 2,	/* an op, no node */
+	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
+};
+
+/* What to do at the entry and the exit of one op. */
+struct op_plan {
+	__u8 nentry, nexit; /* reads: entry ones first, exit ones behind them */
+	__u8 nstack;	    /* words of the argument area to keep, at most LOC_MAX - LOC_STACK */
+	__u8 flags;
+	struct probe_read read[PLAN_READS];
+};
+
+/* Where the parts of a tensor lie, for the bulk read; made from symbolizer/layout.h. */
+struct tensor_read {
+	__u8 discover; /* copy whole snapshots instead: the layout is not known yet */
+	__u8 pad;
+	__u16 win_len; /* bytes from the start of the TensorImpl */
+	__u16 storage, storage_from,
+	    storage_len;		 /* offset of the pointer; bytes to read behind it */
+	__u16 meta, meta_from, meta_len; /* autograd meta; meta_len 0: not known */
+	__u16 grad_fn;			 /* offset within the bytes read from meta */
+	__u16 node_seq;	     /* offset of the sequence number within the Node; 0: not known */
+	__u16 sizes;	     /* offset of the SizesAndStrides */
+	__u16 inline_dims;   /* dimensions it holds itself */
+	__u16 target_size;   /* of an intrusive_ptr_target, behind which objects keep theirs */
+	__u16 requires_grad; /* within meta */
+	__u16 view_base,
+	    view_has_base; /* within the meta of a view: TensorImpl* of its base, flag */
+	__u16 pad2;
+	__u64 view_vtable;    /* first word of the meta of a view; 0: not known */
+	__u64 meta_vtable[2]; /* while discovering: first words of autograd metas; 0: not known */
+	__u64 undefined;      /* address of the undefined TensorImpl */
+	__u64 vt_impl;	      /* first word of a plain TensorImpl; 0: not known */
+};
+
+enum {
+	WIN_MAX = 0xe0,	  /* most bytes of a TensorImpl */
+	PART_MAX = 0x100, /* most bytes of what it points to */
+	PY_FRAMES = 128,  /* deepest Python stack kept */
+	LIST_MAX = 1024,  /* most elements of a list that are read */
+	STRING_MAX = 1024,
+	STACK_VALUES = 64,
+	OPEN_MAX = 64, /* deepest nesting of ops on one thread */
+};
+
+/* One process under trace. */
+struct proc_conf {
+	struct tensor_read tensor;
+	struct py_walk py;
+	struct py_code_read code;
+	__u8 py_on;
+	__u8 phase;	  /* 0 all, 1 forward only, 2 backward only */
+	__u16 max_depth;  /* 0: all */
+	__u32 generation; /* of `tensor`; returned in hits */
+};
+
+enum hit_kind {
+	HIT_ENTRY = 1,
+	HIT_EXIT,
+	HIT_CODE_FREED, /* sp: address of the code object; items: ITEM_DATA of 8 bytes of address
+			 * and the bytes there, of it and of what it points to */
+};
+
+enum {
+	HIT_MORE = 1 << 0, /* the items go on in the next hit of this thread */
+	HIT_CONT = 1 << 1, /* goes on from the hit before */
+	HIT_BACKWARD = 1 << 2,
+	HIT_GAP = 1 << 3, /* records of this thread were lost before this one */
+};
+
+struct hit {
+	__u32 size; /* of the record, header included */
+	__u8 kind, flags;
+	__u16 depth;	  /* open frames around this op, unreported ones left out */
+	__u32 op;	  /* index of the op's plan */
+	__u16 proc;	  /* index of the process */
+	__u16 generation; /* of the layout the tensors were read with */
+	__u32 tid;	  /* in ditrace's PID namespace */
+	__u32 pad;
+	__u64 ts;  /* CLOCK_MONOTONIC, ns */
+	__u64 seq; /* of the entry, counts up on each thread */
+	__u64 sp;  /* stack pointer at the entry */
+};
+
+enum item_kind {
+	ITEM_DATA = 1, /* raw bytes; aux: number of elements there were (READ_ARRAY), else 0 */
+	ITEM_TENSOR,   /* struct tensor_item and its parts */
+	ITEM_SNAPSHOT, /* the same while the layout is not known: struct tensor_snapshot */
+	ITEM_LIST,     /* aux: number of elements; the elements follow as items (tensors) */
+	ITEM_UNSET,    /* an empty optional */
+	ITEM_FAULT,    /* memory could not be read */
+	ITEM_STACK,    /* Python frames, 16 bytes each: code object, instruction; aux: STACK_* */
+	ITEM_STRING,   /* bytes of a string; aux: its true length */
+	ITEM_OBJECT,   /* the first OBJECT_SIZE bytes of what an IValue points to; aux: OBJECT_* */
+};
+
+enum {
+	STACK_SAME = 1,
+	STACK_CUT = 2,
+	STACK_NONE = 4,
+	STACK_KNOWN = 8
+}; /* KNOWN: symbolizer/decoder.c */
+
+/* A list of IValues is one ITEM_DATA with the raw elements (16 bytes each: payload, tag), then, in
+ * order, one item for each element that needs more: ITEM_TENSOR (or a snapshot, or a fault) for a
+ * tensor; ITEM_OBJECT (or a fault) for a payload that may be a pointer. What looks like a list or a
+ * string in the object follows it as ITEM_DATA with its own elements' items or ITEM_STRING; whether
+ * it is one tells the object's class. Tensor has been tag 1 since there are tags
+ * (ATen/core/ivalue.h). */
+enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2 };
+enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_DOUBLE = 3 };
+
+static inline int ivalue_may_point(__u64 payload, __u32 tag)
+{
+	return tag != IVALUE_NONE && tag != IVALUE_TENSOR && tag != IVALUE_DOUBLE &&
+	       payload >= 0x10000 && payload < (1ULL << 47) && !(payload & 7);
+}
+
+/* Before each item; the payload is padded to 8 bytes. */
+struct item {
+	__u8 kind, read; /* read: index of the probe_read that made it */
+	__u16 len;	 /* payload bytes */
+	__u32 aux;
+};
+
+enum {
+	TPART_FAULT = 1 << 0, /* the impl could not be read; no payload but the address */
+	TPART_STORAGE = 1 << 1,
+	TPART_META = 1 << 2,
+	TPART_NODE = 1 << 3,
+	TPART_OUTLINE = 1 << 4, /* sizes and strides of more than five dimensions */
+	TPART_UNDEFINED = 1 << 5,
+	TPART_META_FAULT = 1 << 6,
+	TPART_BASE_NO_GRAD = 1 << 7, /* a view without a gradient of its own: its base has none */
+	TPART_BASE_GRAD = 1 << 8,    /* or it requires one */
+};
+
+/* ITEM_TENSOR: aux of the item are TPART_*. Payload: impl address; win_len bytes; then, each
+ * present only with its flag and padded to 8: storage_len bytes, meta_len bytes, 8 bytes of the
+ * node's sequence number, 16 bytes for each dimension. */
+
+#endif

@@ -1,0 +1,69 @@
+/* Facts of a process, and errors about one in words a user can act on. */
+#ifndef TRACER_PROCESS_H
+#define TRACER_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* The lines of /proc/PID/status that matter here (proc_pid_status(5)). */
+struct process_status {
+	char state; /* R S D T t Z X I; 0: unknown */
+	pid_t tgid, ppid;
+	pid_t tracer;	    /* 0: nobody traces it */
+	pid_t ns_pid;	    /* in the innermost PID namespace it is in */
+	unsigned ns_levels; /* PID namespaces between ours (1) and its own; 0: unknown */
+	uid_t uid, euid;
+	unsigned threads;
+	uint64_t caps; /* effective capabilities, bit n: capability n of linux/capability.h */
+	int seccomp;   /* 0 none, 1 strict, 2 filter; -1 unknown */
+};
+
+struct process {
+	pid_t
+	    pid; /* the process; where it was asked for by the number of a thread, that thread's */
+	struct process_status status;
+	uint64_t start_ticks; /* when it started, clock ticks since boot: with pid an identity */
+	char comm[32];
+	char exe[4096]; /* as the target sees it; "" when it cannot be read */
+	bool exe_deleted;
+	bool ns_known;					/* the three below could be read */
+	bool other_mnt_ns, other_pid_ns, other_user_ns; /* than ditrace's own */
+};
+
+/* What /proc tells of process (or thread) `pid`. 0; -ESRCH with *e when there is none or it has
+ * ended. Facts that only its owner may read are left empty. */
+int process_read(pid_t pid, struct process *out, struct err *e);
+
+/* The same from below another directory than /proc. */
+int process_read_at(const char *proc, pid_t pid, struct process *out, struct err *e);
+
+/* Read the text of a status file (NUL-terminated); what is not in it is 0 or unknown. */
+void process_parse_status(const char *text, struct process_status *out);
+
+/* The threads of `pid` that are there at this moment, from malloc. Returns their number, 0 when it
+ * has ended, or -errno. */
+ssize_t process_threads(pid_t pid, pid_t **out);
+
+/* Set `e` for a failure `code` (negative errno) to do `what` ("attach to", "read the memory of")
+ * with process `pid`: no such process, somebody else's, a zombie. Returns `code`. */
+int process_error(pid_t pid, int code, const char *what, struct err *e);
+
+/* 0 when the process is there and could be traced by this user as far as /proc tells; else -ESRCH,
+ * -EPERM with the reason. */
+int process_check(pid_t pid, struct err *e);
+
+/* The command line with blanks between its words, cut to size. Returns out ("?" when it cannot be
+ * read). */
+const char *process_cmdline(pid_t pid, char *out, size_t size);
+
+/* Whether the process still runs: it does while any of its threads does; zombies do not. */
+bool process_alive(pid_t pid);
+
+/* The name of user `uid`, or its number, into out; returns out. */
+const char *process_user(uid_t uid, char *out, size_t size);
+
+#endif

@@ -1,0 +1,338 @@
+#define _GNU_SOURCE
+#include "tracer/session.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "perf/aggregate.h"
+#include "perf/print_event.h"
+#include "perf/report.h"
+#include "perf/trace_write.h"
+#include "symbolizer/decoder.h"
+#include "symbolizer/filter.h"
+#include "symbolizer/pycode.h"
+#include "symbolizer/target.h"
+#include "tracer/engine.h"
+#include "tracer/maps.h"
+#include "tracer/process.h"
+#include "tracer/session_internal.h"
+
+uint64_t session_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* An output that fails is given up; the target must not notice. */
+static void output_failed(struct session *s, int r)
+{
+	if (!s->output_error.code)
+		err_set(&s->output_error, r, "cannot write %s: %s; tracing goes on without it",
+			s->o->output, strerror(-r));
+	err_hint(&s->output_error, "free some space, or record somewhere else with -o FILE");
+}
+
+static bool is_wanted(const struct session *s, const struct op_desc *op)
+{
+	if (s->o->ops && !filter_match(&s->ops_filter, op))
+		return false;
+	return !s->o->not_ops || !filter_match(&s->not_filter, op);
+}
+
+static void name_thread(struct session *s, const struct op_event *ev)
+{
+	char path[64], name[64] = "";
+	uint32_t slot = (uint32_t)ev->tid % THREAD_SLOTS;
+	if (s->named[slot] == ev->tid)
+		return;
+	s->named[slot] = ev->tid;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", ev->pid, ev->tid);
+	FILE *f = fopen(path, "re");
+	if (f && fgets(name, sizeof(name), f))
+		name[strcspn(name, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	if (name[0])
+		trace_write_thread(s->writer, ev->pid, ev->tid, name);
+}
+
+/* The line of code goes into the trace with its frame, while the file is at hand. */
+static void find_text(struct session *s, const struct op_event *ev)
+{
+	const struct py_frame *f = py_stack_where(ev->where_stack);
+	if (!f || f->text || f == s->textless)
+		return;
+	const struct proc *p = session_proc(s, ev->pid);
+	if (!p || !p->target->py || !py_frame_text(p->target->py, f))
+		s->textless = f;
+}
+
+static void on_event(const struct op_event *ev, void *arg)
+{
+	struct session *s = arg;
+	/* Boxed calls and Python's nodes are all probed alike: which op it is, only the event
+	 * tells. */
+	if ((s->o->ops || s->o->not_ops) && !is_wanted(s, ev->op))
+		return;
+	if (s->o->count && s->events >= s->o->count)
+		return;
+	s->events++;
+	find_text(s, ev);
+	aggregate_add(s->sum, ev);
+	if (s->writer) {
+		name_thread(s, ev);
+		int r = trace_write_event(s->writer, ev);
+		if (r)
+			output_failed(s, r);
+	}
+	if (s->printer && event_print(s->printer, ev) < 0)
+		s->closed_pipe = true;
+}
+
+static void on_hit(const struct hit *h, void *arg)
+{
+	struct session *s = arg;
+	decoder_learn(s->decoder, h);
+	lookahead_add(&s->lookahead, s->decoder, h);
+}
+
+static int open_filters(struct session *s, struct err *e)
+{
+	int r = 0;
+	if (s->o->ops)
+		r = filter_compile("--ops", s->o->ops, &s->ops_filter, e);
+	if (!r && s->o->not_ops)
+		r = filter_compile("--not-ops", s->o->not_ops, &s->not_filter, e);
+	return r;
+}
+
+int session_open(const struct session_opts *o, struct session **out, struct err *e)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(e, -ENOMEM, "no memory");
+	s->o = o;
+	s->start_ns = session_now();
+	int r = o->depth ? 0 : err_set(e, -EINVAL, "--depth 0 would record nothing");
+	if (r)
+		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
+	r = r ? r : open_filters(s, e);
+	if (!r)
+		r = engine_bpf_open(PLANS_MAX, &s->engine, e);
+	if (!r && o->output)
+		r = trace_writer_open(o->output, &s->writer, e);
+	if (!r) {
+		s->sum = aggregate_new();
+		s->decoder = decoder_new(on_event, s);
+		s->printer = o->print ? event_printer_new(stdout) : NULL;
+		/* The program writes there, too: whole events at a time. */
+		if (o->print)
+			setvbuf(stdout, NULL, _IOFBF, 1 << 20);
+		if (!s->sum || !s->decoder || (o->print && !s->printer))
+			r = err_set(e, -ENOMEM, "no memory");
+	}
+	if (r) {
+		session_close(s);
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+/* Hits of this process have stopped coming, or have come for long: show what is there. */
+static void drain_held(struct session *s)
+{
+	enum { HELD_NS = 500 * 1000 * 1000 };
+	for (unsigned i = 0; i < MAX_PROCS; i++) {
+		struct proc *p = &s->procs[i];
+		if (!p->target || p->target->layout_known || s->now - p->drained < HELD_NS)
+			continue;
+		p->drained = s->now;
+		decoder_drain(s->decoder, (uint16_t)i);
+	}
+}
+
+static void count_lost(struct session *s)
+{
+	struct engine_counters c;
+	s->engine->counters(s->engine, &c);
+	uint64_t lost = c.lost + decoder_dropped(s->decoder);
+	if (lost <= s->lost)
+		return;
+	aggregate_lost(s->sum, lost - s->lost);
+	if (s->writer)
+		trace_write_lost(s->writer, s->now, lost - s->lost);
+	s->lost = lost;
+}
+
+static void housekeeping(struct session *s)
+{
+	enum { EVERY_NS = 20 * 1000 * 1000 };
+	if (s->now - s->kept_house < EVERY_NS)
+		return;
+	s->kept_house = s->now;
+	session_complete_procs(s);
+	session_sample_dispatch(s);
+	drain_held(s);
+	count_lost(s);
+}
+
+/* The engine is told as soon as the layout of a process's tensors is known. */
+static void update_procs(struct session *s)
+{
+	for (unsigned i = 0; i < MAX_PROCS; i++) {
+		struct proc *p = &s->procs[i];
+		if (!p->target)
+			continue;
+		target_refresh(p->target);
+		if (p->generation == p->target->conf.generation)
+			continue;
+		p->generation = p->target->conf.generation;
+		s->engine->set_proc(s->engine, (uint16_t)i, &p->target->conf);
+	}
+}
+
+int session_step(struct session *s, struct err *e)
+{
+	s->now = session_now();
+	if (s->fatal.code) {
+		if (e)
+			*e = s->fatal;
+		return s->fatal.code;
+	}
+	int r = s->engine->consume(s->engine, on_hit, s);
+	lookahead_turn(&s->lookahead, s->decoder, s->now);
+	if (r < 0)
+		return err_set(e, r, "cannot read the engine's records: %s", strerror(-r));
+	update_procs(s);
+	if (s->writer && (r = trace_writer_tick(s->writer, s->now)) < 0)
+		output_failed(s, r);
+	if (s->printer && fflush(stdout))
+		s->closed_pipe = true;
+	housekeeping(s);
+	if (s->output_error.code && !s->output_told) {
+		s->output_told = true;
+		if (e)
+			*e = s->output_error;
+	}
+	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
+	return late || s->closed_pipe || (s->o->count && s->events >= s->o->count);
+}
+
+unsigned session_live(const struct session *s)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < MAX_PROCS; i++)
+		n += s->procs[i].target && s->procs[i].alive;
+	return n;
+}
+
+unsigned session_total(const struct session *s)
+{
+	return s->total;
+}
+
+/* All probes out, and then all that they had sent. */
+static void stop_probes(struct session *s)
+{
+	for (unsigned i = 0; i < MAX_PROCS; i++)
+		if (s->procs[i].target)
+			s->engine->detach(s->engine, (uint16_t)i);
+	while (s->engine->consume(s->engine, on_hit, s) > 0)
+		update_procs(s);
+	lookahead_flush(&s->lookahead, s->decoder);
+	for (unsigned i = 0; i < MAX_PROCS; i++) {
+		if (!s->procs[i].target)
+			continue;
+		target_settle(s->procs[i].target);
+		decoder_drain(s->decoder, (uint16_t)i);
+	}
+	s->now = session_now();
+	count_lost(s);
+	decoder_flush(s->decoder, -1);
+}
+
+static void set_stats(struct session *s, struct trace_stats *out)
+{
+	struct engine_counters c;
+	s->engine->calibrate(s->engine);
+	s->engine->counters(s->engine, &c);
+	*out = (struct trace_stats){
+	    .probe_ns = c.hits * (c.mean_ns + c.trap_ns),
+	    .seen_permille = TRACE_SEEN_UNKNOWN,
+	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
+	};
+	bool all = !s->o->ops && !s->o->not_ops && s->o->depth == SESSION_ALL_LEVELS &&
+		   s->o->phase == SESSION_ALL;
+	if (all && c.dispatched >= DISPATCH_LEAST)
+		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
+}
+
+static void print_summary(struct session *s, const struct trace_stats *stats)
+{
+	struct report_opts r = {
+	    .targets = s->targets,
+	    .ntargets = s->ntargets,
+	    .stats = stats,
+	    .limit = 20,
+	};
+	report_look(stderr, &r);
+	report_print(stderr, s->sum, &r);
+}
+
+int session_finish(struct session *s, struct err *e)
+{
+	char size[32];
+	int r = 0;
+	struct trace_stats stats;
+	stop_probes(s);
+	set_stats(s, &stats);
+	if (s->printer)
+		fflush(stdout);
+	print_summary(s, &stats);
+	if (s->writer) {
+		trace_write_stats(s->writer, &stats);
+		r = trace_writer_flush(s->writer);
+		uint64_t bytes = trace_writer_bytes(s->writer);
+		int closed = trace_writer_close(s->writer, true);
+		s->writer = NULL;
+		r = r ? r : closed;
+		if (r)
+			output_failed(s, r);
+		if (!s->output_error.code)
+			fprintf(stderr, "trace written to %s (%s); see: ditrace report%s%s\n",
+				s->o->output, text_bytes(size, sizeof(size), bytes),
+				strcmp(s->o->output, "ditrace.data") ? " " : "",
+				strcmp(s->o->output, "ditrace.data") ? s->o->output : "");
+	}
+	if (s->output_error.code && e)
+		*e = s->output_error;
+	return s->output_error.code;
+}
+
+void session_close(struct session *s)
+{
+	if (!s)
+		return;
+	trace_writer_close(s->writer, false);
+	if (s->engine)
+		s->engine->close(s->engine);
+	lookahead_free(&s->lookahead);
+	decoder_free(s->decoder);
+	event_printer_free(s->printer);
+	aggregate_free(s->sum);
+	for (unsigned i = 0; i < MAX_PROCS; i++)
+		target_close(s->procs[i].target);
+	op_table_free(s->ops);
+	free(s->sites);
+	for (unsigned i = 0; i < s->ntargets; i++)
+		session_free_target_info(&s->targets[i]);
+	filter_free(&s->ops_filter);
+	filter_free(&s->not_filter);
+	free(s);
+}

@@ -1,0 +1,396 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/trace_write.h"
+#include "symbolizer/decoder.h"
+#include "symbolizer/pycode.h"
+#include "tracer/maps.h"
+#include "tracer/process.h"
+#include "tracer/session_internal.h"
+
+struct proc *session_proc(struct session *s, pid_t pid)
+{
+	for (unsigned i = 0; i < MAX_PROCS; i++)
+		if (s->procs[i].target && s->procs[i].alive && s->procs[i].target->pid == pid)
+			return &s->procs[i];
+	return NULL;
+}
+
+bool session_has_torch(pid_t pid)
+{
+	struct maps maps;
+	if (maps_read(pid, &maps, NULL))
+		return false;
+	bool has = maps_library(&maps, ops_library_name(OPS_CPU));
+	maps_free(&maps);
+	return has;
+}
+
+static int load_ops(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+{
+	char path[OPS_FILES][PATH_MAX];
+	const char *paths[OPS_FILES] = {NULL};
+	for (unsigned i = 0; i < OPS_FILES; i++) {
+		const struct mapping *m = maps_library(maps, ops_library_name(i));
+		if (!m)
+			continue;
+		int r = maps_open_path(pid, m, path[i], sizeof(path[i]), e);
+		if (r)
+			return r;
+		paths[i] = path[i];
+	}
+	const struct mapping *cpu = maps_library(maps, ops_library_name(OPS_CPU));
+	int r = op_table_load(paths, &s->ops, e);
+	if (r)
+		return r;
+	s->ops_inode = cpu->inode;
+	s->ops_major = cpu->dev_major;
+	s->ops_minor = cpu->dev_minor;
+	return 0;
+}
+
+static bool is_node(const struct op_probe *p)
+{
+	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE;
+}
+
+/* Whether the probes of `p` are to be put in, by the lists of names. Of boxed calls, Python
+ * functions and their nodes only the events tell the name. */
+static bool is_probed(const struct session *s, const struct op_probe *p)
+{
+	if (p->exit_kind == EXIT_NONE)
+		return false;
+	/* Nodes mark what is backward, wanted or not. */
+	if (is_node(p) && s->o->phase == SESSION_FORWARD)
+		return true;
+	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
+		return true;
+	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
+		return s->o->phase == SESSION_BACKWARD && is_node(p);
+	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
+}
+
+static int check_filters(struct session *s, struct err *e)
+{
+	const struct op_desc **all = malloc(s->ops->n * sizeof(*all));
+	size_t n = 0;
+	if (!all)
+		return err_set(e, -ENOMEM, "no memory");
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		if (s->ops->ops[i].role == ROLE_CALL || s->ops->ops[i].role == ROLE_NODE)
+			all[n++] = &s->ops->ops[i].desc;
+	int r = s->o->ops ? filter_check(&s->ops_filter, all, n, e) : 0;
+	if (!r && s->o->not_ops)
+		r = filter_check(&s->not_filter, all, n, e);
+	free(all);
+	return r;
+}
+
+static void add_sites(struct session *s, uint32_t op, unsigned file, size_t *n)
+{
+	const struct op_probe *p = &s->ops->ops[op];
+	if (p->file != file || !is_probed(s, p))
+		return;
+	memcpy(&s->sites[*n], &s->ops->sites[p->first_site], p->nsites * sizeof(*s->sites));
+	*n += p->nsites;
+}
+
+/* The plan of this session: what the options leave of the table's. */
+static int make_plan(struct session *s, struct err *e)
+{
+	int r = check_filters(s, e);
+	if (r)
+		return r;
+	s->sites = malloc(s->ops->nsites * sizeof(*s->sites) + 1);
+	if (!s->sites)
+		return err_set(e, -ENOMEM, "no memory");
+	size_t n = 0;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		add_sites(s, i, OPS_CPU, &n);
+	s->cpu_sites = n;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		add_sites(s, i, OPS_PYTHON, &n);
+	s->python_sites = n - s->cpu_sites;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		if (is_node(&s->ops->ops[i]) &&
+		    (s->o->phase == SESSION_FORWARD ||
+		     (s->o->ops && s->ops->ops[i].role == ROLE_NODE &&
+		      !filter_match(&s->ops_filter, &s->ops->ops[i].desc))))
+			s->ops->plans[i].flags |= PLAN_MARK;
+	return s->engine->set_plans(s->engine, 0, s->ops->plans, s->ops->n, e);
+}
+
+static int probe_library(struct session *s, uint16_t index, const struct maps *maps, unsigned lib,
+			 const struct probe_site *sites, size_t n, struct err *e)
+{
+	char path[PATH_MAX];
+	pid_t pid = s->procs[index].target->pid;
+	const struct mapping *m = maps_library(maps, ops_library_name(lib));
+	if (!m || !n)
+		return 0;
+	int r = maps_open_path(pid, m, path, sizeof(path), e);
+	struct probe_file f = {path, sites, n};
+	return r ? r : s->engine->attach(s->engine, pid, index, &f, e);
+}
+
+static struct proc *free_slot(struct session *s)
+{
+	for (unsigned i = 0; i < MAX_PROCS; i++)
+		if (!s->procs[i].target)
+			return &s->procs[i];
+	return NULL;
+}
+
+static char *copy_or_empty(const char *s)
+{
+	return strdup(s ? s : "");
+}
+
+void session_free_target_info(struct trace_target *t)
+{
+	free((char *)t->comm);
+	free((char *)t->argv);
+	free((char *)t->torch_version);
+	free((char *)t->python_version);
+	free((char *)t->torch_dir);
+}
+
+static void describe(struct session *s, const struct target *t)
+{
+	char argv[1024];
+	struct process p;
+	if (s->ntargets == TARGETS_MAX || process_read(t->pid, &p, NULL))
+		return;
+	struct trace_target *i = &s->targets[s->ntargets++];
+	*i = (struct trace_target){
+	    .pid = t->pid,
+	    .start_ns = (int64_t)s->start_ns,
+	    .comm = copy_or_empty(p.comm),
+	    .argv = copy_or_empty(process_cmdline(t->pid, argv, sizeof(argv))),
+	    .torch_version = copy_or_empty(t->libraries.torch_version),
+	    .python_version = copy_or_empty(t->py ? python_version(t->py) : NULL),
+	    .engine = s->engine->name,
+	    .torch_dir = copy_or_empty(t->libraries.torch_dir),
+	};
+	if (s->writer)
+		trace_write_target(s->writer, i);
+}
+
+static int probe_process(struct session *s, struct proc *p, const struct maps *maps, struct err *e)
+{
+	uint16_t index = (uint16_t)(p - s->procs);
+	p->target->conf.phase = (uint8_t)s->o->phase;
+	p->target->conf.max_depth = s->o->depth > UINT16_MAX ? 0 : (uint16_t)s->o->depth;
+	p->generation = p->target->conf.generation;
+	int r = s->engine->set_proc(s->engine, index, &p->target->conf);
+	if (r)
+		return err_set(e, r, "cannot set up process %d: %s", p->target->pid, strerror(-r));
+	r = decoder_add_target(s->decoder, index, p->target);
+	r = r ? r : probe_library(s, index, maps, OPS_CPU, s->sites, s->cpu_sites, e);
+	return r ? r
+		 : probe_library(s, index, maps, OPS_PYTHON, s->sites + s->cpu_sites,
+				 s->python_sites, e);
+}
+
+static void inherit(struct session *s, struct target *t)
+{
+	struct process child;
+	struct proc *p =
+	    process_read(t->pid, &child, NULL) ? NULL : session_proc(s, child.status.ppid);
+	if (p)
+		target_inherit(t, p->target);
+}
+
+static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+{
+	struct err py_note = {0};
+	const struct mapping *cpu = maps_library(maps, ops_library_name(OPS_CPU));
+	if (s->fatal.code)
+		return s->fatal.code;
+	if (!cpu) {
+		err_set(e, -ENODATA, "process %d has no PyTorch loaded", pid);
+		return err_hint(e, "wait for it with: ditrace attach --wait %d", pid);
+	}
+	if (!s->ops) {
+		int r = load_ops(s, pid, maps, e);
+		if (r)
+			return r;
+		r = make_plan(s, &s->fatal);
+		if (r) {
+			if (e)
+				*e = s->fatal;
+			return r;
+		}
+	}
+	if (cpu->inode != s->ops_inode || cpu->dev_major != s->ops_major ||
+	    cpu->dev_minor != s->ops_minor)
+		return err_set(
+		    e, -ENOTSUP,
+		    "process %d uses another libtorch than the first one traced; it is left alone",
+		    pid);
+	struct proc *p = free_slot(s);
+	if (!p)
+		return err_set(e, -E2BIG,
+			       "more than %d processes at once; process %d is left alone",
+			       MAX_PROCS, pid);
+	*p = (struct proc){.alive = true, .added = session_now()};
+	int r = target_open(pid, s->ops, maps, &p->target, &py_note, e);
+	if (!r)
+		inherit(s, p->target);
+	r = r ? r : probe_process(s, p, maps, e);
+	if (r) {
+		s->engine->detach(s->engine, (uint16_t)(p - s->procs));
+		target_close(p->target);
+		p->target = NULL;
+		return r;
+	}
+	s->total++;
+	if (!s->first_ns)
+		s->first_ns = session_now();
+	describe(s, p->target);
+	session_complete_procs(s);
+	return 0;
+}
+
+int session_add(struct session *s, pid_t pid, struct err *e)
+{
+	struct maps maps;
+	if (session_proc(s, pid))
+		return 0;
+	int r = maps_read(pid, &maps, e);
+	if (r)
+		return r;
+	r = add_mapped(s, pid, &maps, e);
+	maps_free(&maps);
+	return r;
+}
+
+void session_remove(struct session *s, pid_t pid)
+{
+	struct proc *p = session_proc(s, pid);
+	if (!p)
+		return;
+	/* What it sent last may still be on its way: the slot stays until the end. */
+	p->alive = false;
+	s->engine->detach(s->engine, (uint16_t)(p - s->procs));
+}
+
+/* A probe at a place in a file that is only known by an address in the process. */
+static int probe_address(struct session *s, struct proc *p, uint64_t addr, uint32_t kind,
+			 uint32_t op)
+{
+	struct maps maps;
+	char path[PATH_MAX];
+	if (maps_read(p->target->pid, &maps, NULL))
+		return -ESRCH;
+	const struct mapping *m = maps_find(&maps, addr);
+	int r =
+	    m && m->inode ? maps_open_path(p->target->pid, m, path, sizeof(path), NULL) : -ENOENT;
+	if (!r) {
+		struct probe_site site = {addr - m->start + m->offset, op, kind};
+		struct probe_file f = {path, &site, 1};
+		r = s->engine->attach(s->engine, p->target->pid, (uint16_t)(p - s->procs), &f,
+				      NULL);
+	}
+	maps_free(&maps);
+	return r;
+}
+
+static void probe_code_freed(struct session *s, struct proc *p)
+{
+	uint64_t addr;
+	if (p->code_freed || !p->target->py || py_code_dealloc_addr(p->target->py, &addr))
+		return;
+	p->code_freed = true;
+	probe_address(s, p, addr, SITE_CODE_FREED, 0);
+}
+
+/* Its exits are found as those of the others, from the code in the file. */
+static void probe_boxed(struct session *s, struct proc *p)
+{
+	enum { TRY_NS = 60ULL * 1000 * 1000 * 1000 };
+	struct target *t = p->target;
+	if (p->boxed || s->now - p->added > TRY_NS)
+		return;
+	uint64_t at = target_find_boxed(t);
+	if (!at)
+		return;
+	p->boxed = true;
+	uint64_t vaddr = at - t->bias[OPS_CPU];
+	struct probe_site sites[1 + EXITS_MAX];
+	size_t n = op_table_boxed_sites(s->ops, vaddr, sites);
+	struct maps maps;
+	if (!n || maps_read(t->pid, &maps, NULL))
+		return;
+	probe_library(s, (uint16_t)(p - s->procs), &maps, OPS_CPU, sites, n, NULL);
+	maps_free(&maps);
+}
+
+static void find_python(struct session *s, struct proc *p)
+{
+	struct err why = {0};
+	if (p->target->py || target_find_python(p->target, &why))
+		return;
+	s->engine->set_proc(s->engine, (uint16_t)(p - s->procs), &p->target->conf);
+}
+
+static void learn_pynode(struct session *s, struct proc *p)
+{
+	uint16_t off = s->pynode_known ? 0 : target_pynode_obj(p->target);
+	int op = off ? op_table_set_pynode(s->ops, off) : -1;
+	if (op < 0)
+		return;
+	s->pynode_known = true;
+	s->engine->set_plans(s->engine, (uint32_t)op, &s->ops->plans[op], 1, NULL);
+}
+
+void session_complete_procs(struct session *s)
+{
+	s->now = session_now();
+	for (unsigned i = 0; i < MAX_PROCS; i++) {
+		struct proc *p = &s->procs[i];
+		if (!p->target || !p->alive)
+			continue;
+		find_python(s, p);
+		learn_pynode(s, p);
+		if (target_prepare(p->target))
+			s->engine->set_proc(s->engine, (uint16_t)i, &p->target->conf);
+		probe_code_freed(s, p);
+		probe_boxed(s, p);
+	}
+}
+
+/* A tenth of the first seconds, less later on: each call of the dispatcher costs a trap meanwhile.
+ */
+void session_sample_dispatch(struct session *s)
+{
+	enum { WINDOW_NS = 50 * 1000 * 1000, PAUSE_NS = 1000 * 1000 * 1000 };
+	uint16_t index = MAX_PROCS;
+	if (!s->ops || !s->ops->dispatch_off || !s->first_ns)
+		return;
+	if (s->dispatch_since && s->now - s->dispatch_since >= WINDOW_NS) {
+		s->engine->count_dispatch(s->engine, 0);
+		s->engine->detach(s->engine, index);
+		s->dispatch_since = 0;
+		s->dispatch_next = s->now + PAUSE_NS * (1 + (s->now - s->first_ns) / PAUSE_NS / 4);
+		return;
+	}
+	if (s->dispatch_since || s->now < s->dispatch_next)
+		return;
+	for (unsigned i = 0; i < MAX_PROCS; i++) {
+		const struct proc *p = &s->procs[i];
+		if (!p->target || !p->alive)
+			continue;
+		struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH};
+		struct probe_file f = {s->ops->path[OPS_CPU], &site, 1};
+		if (!s->engine->attach(s->engine, p->target->pid, index, &f, NULL)) {
+			s->engine->count_dispatch(s->engine, 1);
+			s->dispatch_since = s->now;
+		}
+		break;
+	}
+}

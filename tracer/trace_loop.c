@@ -1,0 +1,158 @@
+#define _GNU_SOURCE
+#include "tracer/trace_loop.h"
+
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "symbolizer/ops.h"
+#include "tracer/hold.h"
+#include "tracer/maps.h"
+#include "tracer/process.h"
+
+const char *const trace_phases[] = {"all", "forward", "backward", NULL};
+
+static volatile sig_atomic_t stop;
+static volatile sig_atomic_t child;
+
+static void on_signal(int sig)
+{
+	if (!child)
+		stop = 1;
+	else if (sig != SIGINT)
+		kill((pid_t)child, sig);
+}
+
+void trace_loop_signals(struct trace_loop *l)
+{
+	struct sigaction a = {.sa_handler = on_signal};
+	child = l->is_child ? l->pid : 0;
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+	sigaction(SIGHUP, &a, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void add_process(struct trace_loop *l, pid_t pid)
+{
+	struct err why = {0};
+	if (session_add(l->session, pid, &why) && why.code != -ESRCH && why.code != -ENODATA)
+		l->trouble = why;
+}
+
+static bool is_library(const char *path, unsigned lib)
+{
+	const char *slash = strrchr(path, '/'), *name = ops_library_name(lib);
+	size_t n = strlen(name);
+	return slash && !strncmp(slash + 1, name, n) && (!slash[1 + n] || slash[1 + n] == '.');
+}
+
+/* All that tracing needs is mapped: libtorch_cpu and what it is linked to. */
+static bool is_complete(pid_t pid)
+{
+	struct maps maps;
+	if (maps_read(pid, &maps, NULL))
+		return false;
+	bool all = maps_library(&maps, ops_library_name(OPS_CPU)) &&
+		   maps_library(&maps, ops_library_name(OPS_C10));
+	maps_free(&maps);
+	return all;
+}
+
+/* A child of vfork(2) runs in its parent's memory and keeps it waiting: it is about to become
+ * another program. */
+static bool shares_memory(pid_t a, pid_t b)
+{
+	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
+}
+
+static void on_fork(struct trace_loop *l, const struct follow_event *ev)
+{
+	enum { WAIT_MS = 100 };
+	struct hold *hold = NULL;
+	if (shares_memory(ev->pid, ev->parent ? ev->parent : l->pid))
+		return;
+	hold_thread(ev->pid, WAIT_MS, &hold);
+	if (is_complete(ev->pid))
+		add_process(l, ev->pid);
+	hold_release(hold);
+}
+
+/* The loading thread waits while the probes are put in, so that no op runs without them. Where that
+ * is not permitted it runs on: the first ops may be missing then. */
+static void on_map(struct trace_loop *l, const struct follow_event *ev)
+{
+	enum { WAIT_MS = 1000 };
+	struct hold *hold = NULL;
+	if (!is_library(ev->path, OPS_CPU) && !is_library(ev->path, OPS_C10))
+		return;
+	hold_thread(ev->tid, WAIT_MS, &hold);
+	if (is_complete(ev->pid))
+		add_process(l, ev->pid);
+	hold_release(hold);
+}
+
+static void on_follow(const struct follow_event *ev, void *arg)
+{
+	struct trace_loop *l = arg;
+	switch (ev->kind) {
+	case FOLLOW_MAP:
+		on_map(l, ev);
+		break;
+	case FOLLOW_FORK:
+		on_fork(l, ev);
+		break;
+	case FOLLOW_EXEC:
+		session_remove(l->session, ev->pid);
+		break;
+	case FOLLOW_EXIT:
+		session_remove(l->session, ev->pid);
+		l->gone |= ev->pid == l->pid && !l->is_child;
+		break;
+	default:
+		break;
+	}
+}
+
+static void look_for_end(struct trace_loop *l)
+{
+	if (l->is_child)
+		l->gone |= waitpid(l->pid, &l->status, WNOHANG) == l->pid;
+	else
+		l->gone |= !process_alive(l->pid);
+}
+
+static void tell(struct err *e)
+{
+	if (e->code)
+		err_print(e);
+	*e = (struct err){0};
+}
+
+int trace_loop_run(struct trace_loop *l, struct err *e)
+{
+	struct pollfd fd = {.fd = l->follow ? follow_fd(l->follow) : -1, .events = POLLIN};
+	struct err output = {0};
+	int r = 0;
+	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
+		poll(&fd, 1, 1);
+		if (l->follow)
+			follow_read(l->follow, on_follow, l);
+		r = session_step(l->session, &output);
+		if (r < 0) {
+			*e = output;
+			return r;
+		}
+		tell(&output);
+		tell(&l->trouble);
+		if (turn % 16 == 0)
+			look_for_end(l);
+	}
+	return 0;
+}

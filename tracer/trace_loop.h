@@ -1,0 +1,50 @@
+/* What run and attach have in common: their options, and the loop that keeps a session going. */
+#ifndef TRACER_TRACE_LOOP_H
+#define TRACER_TRACE_LOOP_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/options.h"
+#include "tracer/follow.h"
+#include "tracer/session.h"
+
+extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */
+
+/* The options that both have; `o` is a struct session_opts. */
+#define TRACE_OPTIONS(o)                                                                           \
+	{'o',	      "output", OPTION_STRING,                                                     \
+	 &(o).output, "FILE",	"record to FILE instead of ditrace.data",                          \
+	 NULL},                                                                                    \
+	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
+	     NULL},                                                                                \
+	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},             \
+	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},      \
+	    {0,		 "depth", OPTION_COUNT,                                                    \
+	     &(o).depth, "N",	  "trace the outermost N levels of ops only",                      \
+	     NULL},                                                                                \
+	{                                                                                          \
+		0, "phase", OPTION_CHOICE, &(o).phase, "forward|backward",                         \
+		    "trace one of the two only", trace_phases                                      \
+	}
+
+struct trace_loop {
+	struct session *session;
+	struct follow *follow; /* NULL: what is not told is not known */
+	pid_t pid;	       /* that started or was attached to */
+	bool is_child;	       /* and is to be waited for */
+	bool gone;	       /* it has ended */
+	int status;	       /* as waitpid gave it, when is_child */
+	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
+};
+
+/* From now on, SIGINT, SIGTERM and SIGHUP end the loop; with a child to wait for, SIGINT is the
+ * child's alone (the terminal sends it to both) and the others are passed on to it. SIGPIPE is
+ * ignored. */
+void trace_loop_signals(struct trace_loop *l);
+
+/* Run until the process has ended, a limit is reached or a signal came. 0 or -errno with *e. Prints
+ * what goes wrong on the way and does not end tracing. */
+int trace_loop_run(struct trace_loop *l, struct err *e);
+
+#endif
