@@ -223,6 +223,20 @@ static void test_spawn(void **state)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+/* A mask of signals in this process's status, as the kernel writes it. */
+static void signal_mask(const char *name, char mask[17])
+{
+	char line[256];
+	FILE *f = fopen("/proc/self/status", "r");
+	assert_non_null(f);
+	mask[0] = '\0';
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name)))
+			sscanf(line + strlen(name), ": %16s", mask);
+	fclose(f);
+	assert_int_equal(strlen(mask), 16);
+}
+
 /* The command gets the signals of ditrace's caller, whatever ditrace does with them itself. */
 static void test_spawn_signals(void **state)
 {
@@ -230,8 +244,8 @@ static void test_spawn_signals(void **state)
 	static const char script[] =
 	    "test $(awk '/^SigIgn/ { print $2 }' /proc/self/status) = $1 && "
 	    "test $(awk '/^SigBlk/ { print $2 }' /proc/self/status) = $2";
-	const char *const argv[] = {
-	    "sh", "-c", script, "sh", "0000000000000200", "0000000000000800", NULL};
+	char ignored[17], blocked[17];
+	char *const argv[] = {"sh", "-c", (char *)script, "sh", ignored, blocked, NULL};
 	struct spawn_signals signals;
 	struct spawn s;
 	sigset_t usr2, old;
@@ -239,16 +253,17 @@ static void test_spawn_signals(void **state)
 	sigemptyset(&usr2);
 	sigaddset(&usr2, SIGUSR2);
 	sigprocmask(SIG_SETMASK, &usr2, &old);
-	for (int i = 1; i < 32; i++)
-		signal(i, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
 	signal(SIGUSR1, SIG_IGN);
 	spawn_signals_save(&signals);
+	signal_mask("SigIgn", ignored);
+	signal_mask("SigBlk", blocked);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGUSR1, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &s, NULL), 0);
+	assert_int_equal(spawn_prepare(argv, &signals, &s, NULL), 0);
 	pid_t pid = s.pid;
-	assert_int_equal(spawn_release(&s, (char *const *)argv, NULL), 0);
+	assert_int_equal(spawn_release(&s, argv, NULL), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	signal(SIGINT, SIG_DFL);
 	assert_int_equal(spawn_exit_status(status), 0);
@@ -304,6 +319,8 @@ int main(void)
 	    cmocka_unit_test(test_spawn),	 cmocka_unit_test(test_spawn_signals),
 	    cmocka_unit_test(test_spawn_gate),	 cmocka_unit_test(test_spawn_killed),
 	};
+	signal(SIGCHLD, SIG_DFL); /* whatever the caller ignores */
+	signal(SIGTERM, SIG_DFL);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
