@@ -67,7 +67,7 @@ int cmd_run(int argc, char **argv)
 		return status;
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
-	if (session_open(&o, &l.session, &e))
+	if (session_open(&o, &l.session, &e) || session_ready(l.session, &e))
 		return fail(&e, EXIT_FAILED);
 	if (spawn_prepare(&argv[first], &signals, &child, &e))
 		return fail(&e, EXIT_FAILED);

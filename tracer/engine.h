@@ -31,6 +31,8 @@ struct probe_file {
 	size_t nsites;
 };
 
+enum { ENGINE_ALL_PROCS = UINT16_MAX };
+
 struct engine_counters {
 	uint64_t hits;	  /* probe hits so far */
 	uint64_t lost;	  /* records that were dropped, all causes */
@@ -54,14 +56,15 @@ struct engine {
 	/* Put the probes of `file` into `pid`; adds to those it has. 0 or -errno. */
 	int (*attach)(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		      struct err *e);
-	/* Take all probes out of process number `proc`. */
+	/* Take all probes out of process number `proc`, or of all for ENGINE_ALL_PROCS. */
 	void (*detach)(struct engine *g, uint16_t proc);
 	/* Hand over what has come since the last call; returns the number of records or -errno.
 	 * Never blocks: call it every millisecond or so. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
 	void (*count_dispatch)(struct engine *g, int on);
 	void (*counters)(struct engine *g, struct engine_counters *out);
-	/* Measure trap_ns of the counters; takes some milliseconds. */
+	/* Measure trap_ns of the counters; takes some milliseconds. May leave a probe in ditrace
+	 * itself until all are detached. */
 	void (*calibrate)(struct engine *g);
 	/* Detach everything and free `g`. */
 	void (*close)(struct engine *g);

@@ -4,6 +4,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +30,8 @@ struct link {
 	struct link *next;
 	int fd;
 	uint16_t proc;
+	bool threaded;
+	pthread_t closer;
 };
 
 struct engine_bpf {
@@ -159,16 +163,35 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 	return 0;
 }
 
+static void *close_link(void *link)
+{
+	struct link *l = link;
+	close(l->fd);
+	return NULL;
+}
+
+/* Closing a link waits some ten milliseconds for readers in the kernel: all wait together. */
 static void detach(struct engine *g, uint16_t proc)
 {
+	struct link *closing = NULL;
 	for (struct link **at = &of(g)->links; *at;) {
 		struct link *l = *at;
-		if (l->proc != proc) {
+		if (proc != ENGINE_ALL_PROCS && l->proc != proc) {
 			at = &l->next;
 			continue;
 		}
 		*at = l->next;
-		close(l->fd);
+		l->next = closing;
+		closing = l;
+		l->threaded = !pthread_create(&l->closer, NULL, close_link, l);
+	}
+	while (closing) {
+		struct link *l = closing;
+		closing = l->next;
+		if (l->threaded)
+			pthread_join(l->closer, NULL);
+		else
+			close_link(l);
 		free(l);
 	}
 }
@@ -220,7 +243,6 @@ static uint64_t measure_trap(struct engine_bpf *b)
 	    !create_link(b, getpid(), OWN, SITE_DISPATCH, "/proc/self/exe", &offset, &cookie, 1)) {
 		uint64_t probed = time_calls(CALLS);
 		cost = probed > plain ? (probed - plain) / CALLS : 0;
-		detach(&b->engine, OWN);
 	}
 	maps_free(&maps);
 	return cost;
@@ -247,8 +269,7 @@ static void counters(struct engine *g, struct engine_counters *out)
 static void engine_close(struct engine *g)
 {
 	struct engine_bpf *b = of(g);
-	while (b->links)
-		detach(g, b->links->proc);
+	detach(g, ENGINE_ALL_PROCS);
 	bpf_link__destroy(b->exit_link);
 	ring_buffer__free(b->ring);
 	probes_bpf__destroy(b->skel);

@@ -111,6 +111,35 @@ static int open_filters(struct session *s, struct err *e)
 	return r;
 }
 
+static void *open_engine(void *session)
+{
+	struct session *s = session;
+	s->opening.r = engine_bpf_open(PLANS_MAX, &s->opening.engine, &s->opening.e);
+	return NULL;
+}
+
+/* The kernel takes its time to check the programs: meanwhile the op table can be made. */
+static int start_opening(struct session *s, struct err *e)
+{
+	int r = pthread_create(&s->opening.thread, NULL, open_engine, s);
+	if (r)
+		return err_set(e, -r, "cannot start a thread: %s", strerror(r));
+	s->opening.running = true;
+	return 0;
+}
+
+int session_ready(struct session *s, struct err *e)
+{
+	if (s->opening.running) {
+		s->opening.running = false;
+		pthread_join(s->opening.thread, NULL);
+		s->engine = s->opening.engine;
+	}
+	if (s->opening.r && e)
+		*e = s->opening.e;
+	return s->opening.r;
+}
+
 int session_open(const struct session_opts *o, struct session **out, struct err *e)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -123,7 +152,7 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 	r = r ? r : open_filters(s, e);
 	if (!r)
-		r = engine_bpf_open(PLANS_MAX, &s->engine, e);
+		r = start_opening(s, e);
 	if (!r && o->output)
 		r = trace_writer_open(o->output, &s->writer, e);
 	if (!r) {
@@ -199,13 +228,16 @@ static void update_procs(struct session *s)
 
 int session_step(struct session *s, struct err *e)
 {
+	int r = session_ready(s, e);
+	if (r)
+		return r;
 	s->now = session_now();
 	if (s->fatal.code) {
 		if (e)
 			*e = s->fatal;
 		return s->fatal.code;
 	}
-	int r = s->engine->consume(s->engine, on_hit, s);
+	r = s->engine->consume(s->engine, on_hit, s);
 	lookahead_turn(&s->lookahead, s->decoder, s->now);
 	if (r < 0)
 		return err_set(e, r, "cannot read the engine's records: %s", strerror(-r));
@@ -240,9 +272,8 @@ unsigned session_total(const struct session *s)
 /* All probes out, and then all that they had sent. */
 static void stop_probes(struct session *s)
 {
-	for (unsigned i = 0; i < MAX_PROCS; i++)
-		if (s->procs[i].target)
-			s->engine->detach(s->engine, (uint16_t)i);
+	s->engine->calibrate(s->engine);
+	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	while (s->engine->consume(s->engine, on_hit, s) > 0)
 		update_procs(s);
 	lookahead_flush(&s->lookahead, s->decoder);
@@ -260,7 +291,6 @@ static void stop_probes(struct session *s)
 static void set_stats(struct session *s, struct trace_stats *out)
 {
 	struct engine_counters c;
-	s->engine->calibrate(s->engine);
 	s->engine->counters(s->engine, &c);
 	*out = (struct trace_stats){
 	    .probe_ns = c.hits * (c.mean_ns + c.trap_ns),
@@ -290,6 +320,9 @@ int session_finish(struct session *s, struct err *e)
 	char size[32];
 	int r = 0;
 	struct trace_stats stats;
+	r = session_ready(s, e);
+	if (r)
+		return r;
 	stop_probes(s);
 	set_stats(s, &stats);
 	if (s->printer)
@@ -320,6 +353,7 @@ void session_close(struct session *s)
 	if (!s)
 		return;
 	trace_writer_close(s->writer, false);
+	session_ready(s, NULL);
 	if (s->engine)
 		s->engine->close(s->engine);
 	lookahead_free(&s->lookahead);

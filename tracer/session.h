@@ -25,8 +25,11 @@ struct session_opts {
 
 struct session;
 
-/* Open the engine and the outputs. `o` must outlive the session. 0 or -errno. */
+/* Open the outputs, and begin to open the engine. `o` must outlive the session. 0 or -errno. */
 int session_open(const struct session_opts *o, struct session **out, struct err *e);
+
+/* Wait until the engine is open; the calls below do so themselves. 0 or -errno. */
+int session_ready(struct session *s, struct err *e);
 
 /* Whether process `pid` maps a libtorch. */
 bool session_has_torch(pid_t pid);

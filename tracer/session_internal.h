@@ -3,6 +3,8 @@
 #ifndef TRACER_SESSION_INTERNAL_H
 #define TRACER_SESSION_INTERNAL_H
 
+#include <pthread.h>
+
 #include "base/text.h"
 #include "perf/trace_format.h"
 #include "symbolizer/filter.h"
@@ -30,9 +32,19 @@ struct proc {
 	uint64_t added;
 };
 
+/* The engine while it is being opened, in a thread of its own. */
+struct opening {
+	pthread_t thread;
+	bool running;
+	int r;
+	struct err e;
+	struct engine *engine;
+};
+
 struct session {
 	const struct session_opts *o;
-	struct engine *engine;
+	struct opening opening;
+	struct engine *engine; /* after session_ready */
 	struct decoder *decoder;
 	struct lookahead lookahead;
 	struct op_table *ops; /* of the first libtorch met; others are not traced */

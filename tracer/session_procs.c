@@ -217,6 +217,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	}
 	if (!s->ops) {
 		int r = load_ops(s, pid, maps, e);
+		r = r ? r : session_ready(s, e);
 		if (r)
 			return r;
 		r = make_plan(s, &s->fatal);
