@@ -1,6 +1,7 @@
 #include "base/err.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/text.h"
 
@@ -12,7 +13,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->what, sizeof(e->what), fmt, ap);
 	va_end(ap);
-	e->hint[0] = '\0';
+	e->hint[0] = e->quote[0] = '\0';
 	e->code = code;
 	return code;
 }
@@ -28,11 +29,62 @@ int err_hint(struct err *e, const char *fmt, ...)
 	return e->code;
 }
 
+/* The nearest place at or before `at` where a UTF-8 character begins. */
+static size_t whole_character(const char *text, size_t at)
+{
+	while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+		at--;
+	return at;
+}
+
+int err_quote(struct err *e, const char *text, size_t at, size_t len)
+{
+	enum { BEFORE = 120 };
+	if (!e)
+		return 0;
+	size_t n = strlen(text);
+	at = at < n ? at : n;
+	size_t from = at > BEFORE ? whole_character(text, at - BEFORE) : 0;
+	const char *cut = from ? "..." : "";
+	snprintf(e->quote, sizeof(e->quote) - 3, "%s%s", cut, text + from);
+	size_t shown = strlen(e->quote), start = strlen(cut) + at - from;
+	if (shown - strlen(cut) < n - from) {
+		shown = whole_character(e->quote, shown - 1);
+		memcpy(e->quote + shown, "...", 4);
+	}
+	e->quote_at = (unsigned)start;
+	e->quote_len = (unsigned)(len <= shown - start ? len : shown - start);
+	return e->code;
+}
+
+/* Columns that the first `n` bytes of `s` take once they are made safe. */
+static size_t columns(const char *s, size_t n)
+{
+	char part[sizeof(((struct err *)0)->quote)], safe[4 * sizeof(part)];
+	snprintf(part, sizeof(part), "%.*s", (int)n, s);
+	text_safe(safe, sizeof(safe), part);
+	return text_width(safe);
+}
+
+static void print_quote(const struct err *e)
+{
+	size_t before = columns(e->quote, e->quote_at);
+	size_t all = columns(e->quote, e->quote_at + e->quote_len);
+	fputs("    ", stderr);
+	text_print_safe(stderr, e->quote);
+	fprintf(stderr, "\n    %*s^", (int)before, "");
+	for (size_t i = before + 1; i < all; i++)
+		fputc('~', stderr);
+	fputc('\n', stderr);
+}
+
 void err_print(const struct err *e)
 {
 	fputs("ditrace: ", stderr);
 	text_print_safe(stderr, e->what);
 	fputc('\n', stderr);
+	if (e->quote[0])
+		print_quote(e);
 	if (!e->hint[0])
 		return;
 	fputs("  hint: ", stderr);

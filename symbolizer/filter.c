@@ -206,6 +206,14 @@ int filter_compile(const char *option, const char *list, struct filter *out, str
 	return -EINVAL;
 }
 
+static bool matches_any(const struct filter_item *i, const struct op_desc *const *ops, size_t n)
+{
+	for (size_t k = 0; k < n; k++)
+		if (item_matches(i, ops[k]))
+			return true;
+	return false;
+}
+
 /* May this item match an op that is not known yet? */
 static bool may_come(const struct filter_item *i, const struct op_desc *const *ops, size_t n)
 {
@@ -265,14 +273,18 @@ static int matches_nothing(const struct filter *f, const struct filter_item *i,
 
 int filter_check(const struct filter *f, const struct op_desc *const *ops, size_t n, struct err *e)
 {
-	for (size_t i = 0; i < f->n; i++) {
-		size_t k = 0;
-		while (k < n && !item_matches(&f->items[i], ops[k]))
-			k++;
-		if (k == n && !may_come(&f->items[i], ops, n))
+	for (size_t i = 0; i < f->n; i++)
+		if (!matches_any(&f->items[i], ops, n) && !may_come(&f->items[i], ops, n))
 			return matches_nothing(f, &f->items[i], ops, n, e);
-	}
 	return 0;
+}
+
+bool filter_may_come(const struct filter *f, const struct op_desc *const *ops, size_t n)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (!matches_any(&f->items[i], ops, n) && may_come(&f->items[i], ops, n))
+			return true;
+	return false;
 }
 
 void filter_free(struct filter *f)

@@ -44,6 +44,10 @@ bool filter_match(const struct filter *f, const struct op_desc *op);
  * met when it runs). */
 int filter_check(const struct filter *f, const struct op_desc *const *ops, size_t n, struct err *e);
 
+/* Whether an item of `f` that matches none of the `n` ops may match one that comes later: what
+ * filter_check does not hold against it. */
+bool filter_may_come(const struct filter *f, const struct op_desc *const *ops, size_t n);
+
 void filter_free(struct filter *f);
 
 #endif

@@ -1,6 +1,7 @@
 #include "symbolizer/names.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
@@ -118,4 +119,40 @@ const char *names_layout(int code)
 const char *names_memory_format(int code)
 {
 	return code >= 0 && code < COUNT(memory_formats) ? memory_formats[code] : NULL;
+}
+
+int names_dtype_code(const char *name)
+{
+	/* torch/__init__.py and torch/csrc/utils/tensor_dtypes.cpp, the same in 1.13.1 and 2.13.0.
+	 */
+	static const struct {
+		const char *alias, *name;
+	} aliases[] = {{"half", "float16"},    {"float", "float32"},	{"double", "float64"},
+		       {"int", "int32"},       {"long", "int64"},	{"short", "int16"},
+		       {"chalf", "complex32"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
+	for (int i = 0; i < COUNT(aliases); i++)
+		if (!strcmp(name, aliases[i].alias))
+			name = aliases[i].name;
+	for (int i = 0; i < COUNT(dtypes); i++)
+		if (!strcmp(name, dtypes[i].name))
+			return i;
+	return -1;
+}
+
+static int find(const char *const *names, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(name, names[i]))
+			return i;
+	return -1;
+}
+
+int names_layout_code(const char *name)
+{
+	return find(layouts, COUNT(layouts), name);
+}
+
+int names_memory_format_code(const char *name)
+{
+	return find(memory_formats, COUNT(memory_formats), name);
 }

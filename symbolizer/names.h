@@ -14,6 +14,12 @@
  * has. */
 const char *names_dtype(int code);
 
+/* The codes of names; -1 for what is none. Of dtypes also torch's other names for them are taken:
+ * "half", "float", "double", "int", "long", "short", "chalf", "cfloat", "cdouble". */
+int names_dtype_code(const char *name);
+int names_layout_code(const char *name);
+int names_memory_format_code(const char *name);
+
 /* Bytes of one element of a dtype (c10::elementSize; sub-byte types count as stored: one byte), 0
  * for an unknown code. */
 int names_itemsize(int code);

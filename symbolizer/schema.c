@@ -408,3 +408,17 @@ int schema_parse(const char *text, size_t len, const char *default_ns, struct ar
 		return -EINVAL;
 	return p.no_memory ? -ENOMEM : make_names(&p, rest, out);
 }
+
+int schema_parse_type(const char *text, struct arena *a, struct schema_arg *out)
+{
+	size_t len = strlen(text);
+	struct parser p = {.p = text, .end = text + len, .arena = a};
+
+	*out = (struct schema_arg){0};
+	if (len > SCHEMA_MAX_TEXT)
+		return -E2BIG;
+	int rc = parse_type(&p, out, 0);
+	if (!rc && p.p != p.end)
+		rc = -EINVAL;
+	return p.no_memory ? -ENOMEM : rc;
+}

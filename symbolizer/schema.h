@@ -71,6 +71,10 @@ enum {
 int schema_parse(const char *text, size_t len, const char *default_ns, struct arena *a,
 		 struct schema *out);
 
+/* Parse `text`, a type as op_arg.type has it, into the fields of `out` that a type sets (not name
+ * and default). Returns as schema_parse. */
+int schema_parse_type(const char *text, struct arena *a, struct schema_arg *out);
+
 /* OP_INPLACE (writes to an argument that may be given by position), OP_OUT (writes to one given by
  * keyword only), OP_VIEW (a result aliases an argument without being written to), OP_RANDOM (has a
  * Generator, or is known to draw random numbers without one), or-ed, as in op_desc.flags. */
