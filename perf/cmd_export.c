@@ -7,8 +7,9 @@
 #include "perf/export_csv.h"
 #include "perf/trace_end.h"
 #include "perf/trace_read.h"
+#include "perf/trace_when.h"
 
-static int export_to(const char *path, const char *output)
+static int export_to(const char *path, const char *output, struct trace_when *when)
 {
 	struct err e = {0};
 	uint64_t lost = 0;
@@ -20,6 +21,10 @@ static int export_to(const char *path, const char *output)
 		return EXIT_FAILED;
 	}
 	trace_reader_close(reader);
+	if (trace_when_open(when, path, &e)) {
+		err_print(&e);
+		return EXIT_FAILED;
+	}
 	FILE *f = output ? fopen(output, "we") : stdout;
 	if (!f) {
 		err_set(&e, -errno, "cannot write %s: %s", output, strerror(errno));
@@ -27,10 +32,11 @@ static int export_to(const char *path, const char *output)
 		err_print(&e);
 		return EXIT_FAILED;
 	}
-	int r = export_csv(path, f, &lost, &e);
+	int r = export_csv(path, f, when, &lost, &e);
 	if ((f == stdout ? fflush(f) : fclose(f)) && r >= 0)
 		r = err_set(&e, -errno, "cannot write %s: %s", output ? output : "the rows",
 			    strerror(errno));
+	trace_when_print(when);
 	return trace_end_print(path, r, &e, lost);
 }
 
@@ -38,10 +44,13 @@ int cmd_export(int argc, char **argv)
 {
 	static const char *const formats[] = {"csv", NULL};
 	const char *output = NULL, *path = "ditrace.data";
+	struct trace_when when = {0};
 	int format = 0;
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &format, "FORMAT",
 	     "csv (default): a row an op, with its times and arguments", formats},
+	    {0, "when", OPTION_STRING, &when.text, "EXPR",
+	     "only rows of calls for which EXPR holds: 'self.dim() == 2'", NULL},
 	    {'o', "output", OPTION_STRING, &output, "FILE",
 	     "write there instead of to standard output", NULL},
 	    {0},
@@ -60,5 +69,7 @@ int cmd_export(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	return export_to(first < argc ? argv[first] : path, output);
+	status = export_to(first < argc ? argv[first] : path, output, &when);
+	trace_when_close(&when);
+	return status;
 }

@@ -7,6 +7,7 @@
 #include "perf/report.h"
 #include "perf/trace_end.h"
 #include "perf/trace_read.h"
+#include "perf/trace_when.h"
 
 enum { TARGETS_MAX = 16 };
 
@@ -14,6 +15,7 @@ struct report {
 	const char *path;
 	int format; /* 0: table, 1: JSON, 2: CSV */
 	struct report_opts opts;
+	struct trace_when when;
 	struct aggregate *sum;
 	struct trace_target targets[TARGETS_MAX];
 	struct trace_stats stats;
@@ -25,7 +27,9 @@ static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_EVENT:
-		return aggregate_add(p->sum, &item->event);
+		return trace_when_chooses(&p->when, &item->event)
+			   ? aggregate_add(p->sum, &item->event)
+			   : 0;
 	case TRACE_LOST:
 		p->lost += item->lost.count;
 		aggregate_lost(p->sum, item->lost.count);
@@ -60,6 +64,7 @@ static int print(struct report *p)
 {
 	p->opts.targets = p->targets;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
+	p->opts.when = p->when.when ? &p->when.counts : NULL;
 	if (p->format == 1)
 		return report_print_json(stdout, p->sum, &p->opts);
 	if (p->format == 2)
@@ -85,6 +90,12 @@ static int report(struct report *p)
 		err_print(&e);
 		return EXIT_FAILED;
 	}
+	if (trace_when_open(&p->when, p->path, &e)) {
+		err_print(&e);
+		trace_when_close(&p->when);
+		trace_reader_close(reader);
+		return EXIT_FAILED;
+	}
 	p->sum = aggregate_new();
 	int end = p->sum ? read_all(p, reader, &e)
 			 : err_set(&e, -ENOMEM, "no memory to sum up %s", p->path);
@@ -94,6 +105,7 @@ static int report(struct report *p)
 	if (r)
 		end = err_set(&e, r, "cannot write the report: %s", strerror(-r));
 	aggregate_free(p->sum);
+	trace_when_close(&p->when);
 	trace_reader_close(reader);
 	/* The table says how many events were lost. */
 	return trace_end_print(p->path, end, &e, 0);
@@ -108,6 +120,8 @@ int cmd_report(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &p.format, "FORMAT", "table (default), json or csv",
 	     formats},
+	    {0, "when", OPTION_STRING, &p.when.text, "EXPR",
+	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
 	    {'s', "sort", OPTION_CHOICE, &sort, "KEY",
 	     "self (default), total, calls, mean, p99 or max", report_sort_names},
 	    {'n', "limit", OPTION_COUNT, &limit, "N",

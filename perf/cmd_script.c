@@ -10,6 +10,7 @@
 #include "perf/print_event.h"
 #include "perf/trace_end.h"
 #include "perf/trace_order.h"
+#include "perf/trace_when.h"
 
 enum { POLL_MS = 100 };
 
@@ -25,6 +26,7 @@ struct script {
 	const char *path;
 	bool follow;
 	int format; /* 0: text, 1: JSON lines */
+	struct trace_when when;
 	struct event_printer *printer;
 	uint64_t lost;
 };
@@ -42,7 +44,7 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 	errno = 0;
 	if (item->type == TRACE_LOST)
 		s->lost += item->lost.count;
-	if (item->type != TRACE_EVENT)
+	if (item->type != TRACE_EVENT || !trace_when_chooses(&s->when, &item->event))
 		return 0;
 	if (s->format == 0) {
 		r = event_print(s->printer, &item->event);
@@ -76,8 +78,14 @@ static int script(struct script *s)
 	struct err e = {0};
 	struct trace_reader *reader;
 	int r = trace_reader_open(s->path, &reader, &e);
+	if (!r) {
+		r = trace_when_open(&s->when, s->path, &e);
+		if (r)
+			trace_reader_close(reader);
+	}
 	if (r) {
 		err_print(&e);
+		trace_when_close(&s->when);
 		return EXIT_FAILED;
 	}
 	struct trace_order *order = trace_order_new(reader, s->follow);
@@ -91,6 +99,8 @@ static int script(struct script *s)
 	event_printer_free(s->printer);
 	trace_order_free(order);
 	trace_reader_close(reader);
+	trace_when_print(&s->when);
+	trace_when_close(&s->when);
 	return trace_end_print(s->path, r, &e, s->lost);
 }
 
@@ -101,6 +111,8 @@ int cmd_script(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &s.format, "FORMAT",
 	     "text (default) or jsonl: an object a line", formats},
+	    {0, "when", OPTION_STRING, &s.when.text, "EXPR",
+	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
 	    {'f', "follow", OPTION_FLAG, &s.follow, NULL,
 	     "go on with what ditrace is still writing", NULL},
 	    {0},

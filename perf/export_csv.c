@@ -30,6 +30,7 @@ struct export
 	struct intern ids; /* forward id -> index into backwards */
 	struct backward *backwards;
 	uint32_t size;
+	struct trace_when *when;
 	uint64_t *lost;
 };
 
@@ -233,10 +234,14 @@ static int put_lone_node(struct export *x, const struct op_event *ev)
 
 static int put_event(struct export *x, const struct op_event *ev)
 {
+	bool lone = is_node(ev) && !ev->forward_id;
 	int r = 0;
-	if (is_node(ev) && !ev->forward_id)
+	if ((!lone && (is_node(ev) || ev->phase != PHASE_FORWARD)) ||
+	    !trace_when_chooses(x->when, ev))
+		return 0;
+	if (lone)
 		r = put_lone_node(x, ev);
-	else if (!is_node(ev) && ev->phase == PHASE_FORWARD)
+	else
 		r = put_forward(x, ev, backward_of(x, ev->id, false));
 	return r ? r : ferror(x->f) ? -EIO : 0;
 }
@@ -266,9 +271,9 @@ static int put_all(struct export *x, const char *path, struct err *e)
 	return r ? err_set(e, r, "cannot write the rows: %s", strerror(-r)) : n;
 }
 
-int export_csv(const char *path, FILE *f, uint64_t *lost, struct err *e)
+int export_csv(const char *path, FILE *f, struct trace_when *when, uint64_t *lost, struct err *e)
 {
-	struct export x = {.f = f, .lost = lost, .spill = tmpfile()};
+	struct export x = {.f = f, .when = when, .lost = lost, .spill = tmpfile()};
 	int r;
 	*lost = 0;
 	if (!x.spill)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "perf/trace_when.h"
 
 /* Write the trace file `path` to `f`. Columns:
  *
@@ -19,11 +20,12 @@
  *
  * Rows in the order in which the ops started. A backward node whose forward op is not known has a
  * row of its own without forward_id and forward_elapsed. Ops that backward nodes call have none:
- * their time is in backward_elapsed. What the nodes say waits in a temporary file, so that memory
+ * their time is in backward_elapsed. `when` chooses among the rows: a forward op by its own event,
+ * with all that ran backward for it. What the nodes say waits in a temporary file, so that memory
  * grows by about 50 bytes for an op with a backward.
  *
  * Returns as trace_read_next at the end of the file (0: all of it), *lost the number of lost
  * events. */
-int export_csv(const char *path, FILE *f, uint64_t *lost, struct err *e);
+int export_csv(const char *path, FILE *f, struct trace_when *when, uint64_t *lost, struct err *e);
 
 #endif

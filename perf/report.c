@@ -102,7 +102,7 @@ static void print_target(FILE *f, const struct trace_target *t, const struct tra
 static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	struct aggregate_totals t;
-	char threads[32], events[32], lost[32], unfinished[32];
+	char threads[32], events[32], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
 	aggregate_totals(a, &t);
 	for (size_t i = 0; i < opts->ntargets; i++)
@@ -119,6 +119,8 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	if (t.unfinished)
 		fprintf(f, "; %s had not ended",
 			text_count(unfinished, sizeof(unfinished), t.unfinished));
+	if (opts->when)
+		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
 	fputs("\n\n", f);
 }
 
@@ -287,6 +289,9 @@ static void json_summary(FILE *f, const struct aggregate_totals *t, const struct
 			s->probe_ns);
 	else
 		fputs(",\"wall_ns\":null,\"probe_ns\":null", f);
+	if (opts->when)
+		fprintf(f, ",\"left_out\":%" PRIu64 ",\"not_known\":%" PRIu64, opts->when->left_out,
+			opts->when->unknown);
 	if (s && s->seen_permille <= 1000)
 		fprintf(f, ",\"seen_percent\":%.1f}", s->seen_permille / 10.0);
 	else

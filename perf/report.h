@@ -7,6 +7,7 @@
 
 #include "perf/aggregate.h"
 #include "perf/trace_format.h"
+#include "symbolizer/when.h"
 
 enum report_sort {
 	REPORT_BY_SELF,
@@ -28,6 +29,7 @@ struct report_opts {
 	const struct trace_target *targets; /* who was traced; may be NULL */
 	size_t ntargets;
 	const struct trace_stats *stats; /* NULL when not known */
+	const struct when_counts *when;	 /* what --when left out; NULL without one */
 };
 
 /* Width and colour as they suit `f`: the terminal's, or 0 and none when it is not one (or NO_COLOR
@@ -39,9 +41,9 @@ void report_look(FILE *f, struct report_opts *opts);
  * follow in a part of their own with their forward op's line. 0, -ENOMEM or -EIO. */
 int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
-/* {"summary": {...}, "rows": [...]}; a row: op, phase, file, line, function, text (null: not
- * known), calls, thrown, self_ns, total_ns, mean_ns, min_ns, p50_ns, p99_ns, max_ns, self_percent,
- * total_percent. */
+/* {"summary": {...}, "rows": [...]}; with `when` the summary has left_out and not_known; a row: op,
+ * phase, file, line, function, text (null: not known), calls, thrown, self_ns, total_ns, mean_ns,
+ * min_ns, p50_ns, p99_ns, max_ns, self_percent, total_percent. */
 int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
 /* The rows with the same columns and a header line. */

@@ -81,6 +81,8 @@ static void on_event(const struct op_event *ev, void *arg)
 		return;
 	if (s->o->count && s->events >= s->o->count)
 		return;
+	if (s->when && !when_chooses(s->when, ev, &s->when_counts))
+		return;
 	s->events++;
 	find_text(s, ev);
 	aggregate_add(s->sum, ev);
@@ -108,6 +110,8 @@ static int open_filters(struct session *s, struct err *e)
 		r = filter_compile("--ops", s->o->ops, &s->ops_filter, e);
 	if (!r && s->o->not_ops)
 		r = filter_compile("--not-ops", s->o->not_ops, &s->not_filter, e);
+	if (!r && s->o->when)
+		r = when_compile("--when", s->o->when, &s->when, e);
 	return r;
 }
 
@@ -297,7 +301,7 @@ static void set_stats(struct session *s, struct trace_stats *out)
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
 	};
-	bool all = !s->o->ops && !s->o->not_ops && s->o->depth == SESSION_ALL_LEVELS &&
+	bool all = !s->o->ops && !s->o->not_ops && !s->when && s->o->depth == SESSION_ALL_LEVELS &&
 		   s->o->phase == SESSION_ALL;
 	if (all && c.dispatched >= DISPATCH_LEAST)
 		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
@@ -309,6 +313,7 @@ static void print_summary(struct session *s, const struct trace_stats *stats)
 	    .targets = s->targets,
 	    .ntargets = s->ntargets,
 	    .stats = stats,
+	    .when = s->when ? &s->when_counts : NULL,
 	    .limit = 20,
 	};
 	report_look(stderr, &r);
@@ -368,5 +373,6 @@ void session_close(struct session *s)
 		session_free_target_info(&s->targets[i]);
 	filter_free(&s->ops_filter);
 	filter_free(&s->not_filter);
+	when_free(s->when);
 	free(s);
 }

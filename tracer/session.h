@@ -16,6 +16,7 @@ enum session_phase { SESSION_ALL, SESSION_FORWARD, SESSION_BACKWARD };
 
 struct session_opts {
 	const char *ops, *not_ops; /* lists for filter_compile, NULL: all ops, none left out */
+	const char *when;	   /* condition for when_compile, NULL: none */
 	const char *output;	   /* trace file; NULL: none */
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */

@@ -11,6 +11,7 @@
 #include "symbolizer/ops.h"
 #include "symbolizer/lookahead.h"
 #include "symbolizer/target.h"
+#include "symbolizer/when.h"
 #include "tracer/engine.h"
 #include "tracer/session.h"
 
@@ -53,6 +54,8 @@ struct session {
 	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
+	struct when *when; /* NULL: no condition */
+	struct when_counts when_counts;
 	struct proc procs[MAX_PROCS];
 	unsigned total;
 	bool pynode_known; /* where PyNode keeps its Python object */

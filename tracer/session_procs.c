@@ -74,6 +74,29 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
 }
 
+/* Whether the events of a probed op may be recorded. */
+static bool is_chosen(const struct session *s, const struct op_probe *p)
+{
+	if ((p->role != ROLE_CALL && p->role != ROLE_NODE) || p->exit_kind == EXIT_NONE)
+		return false;
+	if (s->o->phase == SESSION_FORWARD && is_node(p))
+		return false;
+	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
+		return false;
+	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
+}
+
+/* Keeps the chosen ones of `ops`; n of them when it begins. */
+static int check_when(struct session *s, const struct op_desc **ops, size_t n, struct err *e)
+{
+	bool more = s->o->ops && filter_may_come(&s->ops_filter, ops, n);
+	n = 0;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		if (is_chosen(s, &s->ops->ops[i]))
+			ops[n++] = &s->ops->ops[i].desc;
+	return when_check(s->when, ops, n, more, e);
+}
+
 static int check_filters(struct session *s, struct err *e)
 {
 	const struct op_desc **all = malloc(s->ops->n * sizeof(*all));
@@ -86,6 +109,8 @@ static int check_filters(struct session *s, struct err *e)
 	int r = s->o->ops ? filter_check(&s->ops_filter, all, n, e) : 0;
 	if (!r && s->o->not_ops)
 		r = filter_check(&s->not_filter, all, n, e);
+	if (!r && s->when)
+		r = check_when(s, all, n, e);
 	free(all);
 	return r;
 }

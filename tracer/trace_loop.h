@@ -20,6 +20,9 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     NULL},                                                                                \
 	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},             \
 	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},      \
+	    {0,		"when", OPTION_STRING,                                                     \
+	     &(o).when, "EXPR", "record only calls for which EXPR holds: 'self.dim() == 2'",       \
+	     NULL},                                                                                \
 	    {0,		 "depth", OPTION_COUNT,                                                    \
 	     &(o).depth, "N",	  "trace the outermost N levels of ops only",                      \
 	     NULL},                                                                                \
