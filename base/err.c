@@ -29,12 +29,13 @@ int err_hint(struct err *e, const char *fmt, ...)
 	return e->code;
 }
 
-/* The nearest place at or before `at` where a UTF-8 character begins. */
+/* The nearest place at or before `at` where a UTF-8 character begins; `at` when there is none. */
 static size_t whole_character(const char *text, size_t at)
 {
-	while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
-		at--;
-	return at;
+	size_t back = 0;
+	while (back < 3 && back < at && ((unsigned char)text[at - back] & 0xc0) == 0x80)
+		back++;
+	return ((unsigned char)text[at - back] & 0xc0) == 0x80 ? at : at - back;
 }
 
 int err_quote(struct err *e, const char *text, size_t at, size_t len)
@@ -52,6 +53,7 @@ int err_quote(struct err *e, const char *text, size_t at, size_t len)
 		shown = whole_character(e->quote, shown - 1);
 		memcpy(e->quote + shown, "...", 4);
 	}
+	start = start < shown ? start : shown;
 	e->quote_at = (unsigned)start;
 	e->quote_len = (unsigned)(len <= shown - start ? len : shown - start);
 	return e->code;

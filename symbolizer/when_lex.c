@@ -99,8 +99,10 @@ static int lex_number(struct when_lexer *l, struct when_token *t)
 	t->len = (uint32_t)(l->at - t->at);
 	if (unit)
 		return 0;
-	if (range)
-		return when_wrong(l, t->at, t->len, "this number is too large");
+	if (range) {
+		when_wrong(l, t->at, t->len, "this number is too large");
+		return err_hint(l->e, "whole numbers go up to 18446744073709551615; write 1e20");
+	}
 	while (is_word(l->text[l->at]) || l->text[l->at] == '.')
 		l->at++;
 	when_wrong(l, t->at, l->at - t->at, "this is no number");
@@ -173,7 +175,7 @@ static int lex_sign(struct when_lexer *l, struct when_token *t)
 		return err_hint(l->e, "%s", others[i].hint);
 	}
 	size_t n = 1;
-	while (((unsigned char)s[n] & 0xc0) == 0x80)
+	while (n < 4 && ((unsigned char)s[n] & 0xc0) == 0x80)
 		n++;
 	when_wrong(l, l->at, n, "\"%.*s\" means nothing here", (int)n, s);
 	return err_hint(l->e,

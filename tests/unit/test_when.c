@@ -560,7 +560,7 @@ static void mistakes(void **state)
 	    {"a == 'x\\n'", "\\n", "escape", "\\\\"},
 	    {"a == 12k", "12k", "no number", "1e6"},
 	    {"a == 1.2.3", "1.2.3", "no number", "1e6"},
-	    {"a == 99999999999999999999", "99999999999999999999", "too large", ""},
+	    {"a == 99999999999999999999", "99999999999999999999", "too large", "1e20"},
 	    {"self.dtyp == float16", "dtyp", "nothing has \"dtyp\"", "dtype"},
 	    {"self.xyzzy", "xyzzy", "nothing has", "shape"},
 	    {"self.", "", "a name is missing", "x.shape"},
@@ -600,8 +600,6 @@ static void mistakes(void **state)
 		struct err e = {0};
 		struct when *w = NULL;
 		int r = when_compile("--when", all[i].text, &w, &e);
-		if (!all[i].hint[0])
-			err_hint(&e, "-");
 		check_mistake(&all[i], &e, r);
 		assert_null(w);
 	}
