@@ -5,6 +5,7 @@
 enum {
 	VALUES_NEEDED =
 	    2, /* different values that must support a candidate that no accessor names */
+	STORAGE_HEAD = 0x10, /* c10/util/intrusive_ptr.h: vtable and counts, no less */
 	DATA_TO_NBYTES =
 	    0x20, /* c10/core/Allocator.h: DataPtr is data, deleter and context, device, */
 	DEVICE_TO_NBYTES = 8, /* padded; StorageImpl's size follows it */
@@ -35,6 +36,52 @@ static uint64_t storage_bytes(const struct sample *p, unsigned at)
 {
 	uint64_t n = p->storage ? word_at(p->storage, at) : 0;
 	return n >> NBYTES_MAX_SHIFT ? 0 : n;
+}
+
+static bool may_point(uint64_t w)
+{
+	return !w || (w >= 0x1000 && !(w >> 47));
+}
+
+static bool may_be_device(const uint8_t *p)
+{
+	return p[0] < DEVICE_TYPES && (int8_t)p[1] >= -1;
+}
+
+/* Whether every storage may have a DataPtr that ends at `nbytes`; false if there is none. */
+static bool ends_data_ptr(const struct solve *s, unsigned nbytes)
+{
+	unsigned storages = 0;
+	for (size_t i = 0; i < s->n; i++) {
+		const uint8_t *p = s->sample[i].storage;
+		if (!p)
+			continue;
+		for (unsigned at = nbytes - DATA_TO_NBYTES; at < nbytes - DEVICE_TO_NBYTES; at += 8)
+			if (!may_point(word_at(p, at)))
+				return false;
+		if (!may_be_device(p + nbytes - DEVICE_TO_NBYTES))
+			return false;
+		storages++;
+	}
+	return storages > 0;
+}
+
+/* Where the storage's size is. The snapshot reaches beyond the StorageImpl, often into another one,
+ * whose size may fit a tensor as well; so it is the first place behind a DataPtr and no other,
+ * however many tensors agree with that. LAYOUT_NONE if it cannot be told. */
+static unsigned find_nbytes(struct solve *s)
+{
+	const int32_t fact = s->facts->data_ptr;
+	unsigned at = STORAGE_HEAD + DATA_TO_NBYTES;
+	while (at + 8 <= PART_MAX && !ends_data_ptr(s, at))
+		at += 8;
+	if (at + 8 > PART_MAX)
+		return LAYOUT_NONE;
+	if (fact >= 0 && (unsigned)fact + DATA_TO_NBYTES != at) {
+		s->conflict |= LAYOUT_DATA_PTR;
+		return LAYOUT_NONE;
+	}
+	return at;
 }
 
 /* A candidate: the dtype at `dtype`, the storage's size at `nbytes`. */
@@ -132,18 +179,14 @@ static void solve_dtype(struct solve *s)
 {
 	const int32_t fact = s->facts->dtype;
 	struct ranking all = {.best = {LAYOUT_NONE, LAYOUT_NONE}}, named = all;
-	struct pair c;
-	for (c.dtype = 8; c.dtype + 2 <= WIN_MAX; c.dtype += 2) {
-		if (is_shape_word(s, c.dtype, 2))
+	struct pair c = {.nbytes = find_nbytes(s)};
+	for (c.dtype = 8; c.nbytes != LAYOUT_NONE && c.dtype + 2 <= WIN_MAX; c.dtype += 2) {
+		struct pair_support sup;
+		if (is_shape_word(s, c.dtype, 2) || !pair_support(s, &c, &sup))
 			continue;
-		for (c.nbytes = 8; c.nbytes + 8 <= PART_MAX; c.nbytes += 8) {
-			struct pair_support sup;
-			if (!pair_support(s, &c, &sup))
-				continue;
-			rank(&all, &c, &sup);
-			if ((int32_t)c.dtype == fact)
-				rank(&named, &c, &sup);
-		}
+		rank(&all, &c, &sup);
+		if ((int32_t)c.dtype == fact)
+			rank(&named, &c, &sup);
 	}
 	unsigned data = is_clear(&all, VALUES_NEEDED) ? all.best.dtype : LAYOUT_NONE;
 	const struct ranking *r = fact >= 0 ? &named : &all;
@@ -171,8 +214,7 @@ static bool is_device(const struct solve *s, unsigned dev)
 	if (!engaged_at(s, dev - 1) && !engaged_at(s, dev + 2))
 		return false;
 	for (size_t i = 0; i < s->n; i++)
-		if (s->sample[i].impl[dev] >= DEVICE_TYPES ||
-		    (int8_t)s->sample[i].impl[dev + 1] < -1)
+		if (!may_be_device(s->sample[i].impl + dev))
 			return false;
 	return true;
 }
@@ -183,7 +225,7 @@ static unsigned same_device(const struct solve *s, unsigned dev)
 	const struct tensor_layout *l = s->out;
 	struct pair c = {l->dtype, l->storage_nbytes};
 	unsigned count = 0;
-	if (l->storage_nbytes == LAYOUT_NONE || l->storage_nbytes < DEVICE_TO_NBYTES)
+	if (l->storage_nbytes == LAYOUT_NONE)
 		return 0;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct sample *p = &s->sample[i];
@@ -231,14 +273,13 @@ static void solve_device(struct solve *s)
 
 /* What supports storage_offset being at a place. */
 struct offset_support {
-	unsigned full;	   /* tensors that fill their storage, whose offset must be 0 */
-	unsigned distinct; /* different nonzero values, up to VALUES_NEEDED */
+	unsigned full;	  /* tensors that fill their storage, whose offset must be 0 */
+	unsigned nonzero; /* others, whose storage has room for their offset */
 };
 
 static bool offset_support(const struct solve *s, unsigned at, struct offset_support *out)
 {
 	struct pair c = {s->out->dtype, s->out->storage_nbytes};
-	uint64_t first = 0;
 	*out = (struct offset_support){0};
 	for (size_t i = 0; i < s->n; i++) {
 		const struct sample *p = &s->sample[i];
@@ -252,24 +293,20 @@ static bool offset_support(const struct solve *s, unsigned at, struct offset_sup
 		if (last > bytes / (uint64_t)names_itemsize((int)dtype))
 			return false;
 		out->full += is_anchor(p, &c);
-		if (offset && offset != first && out->distinct < VALUES_NEEDED)
-			out->distinct++;
-		if (offset)
-			first = offset;
+		out->nonzero += offset != 0;
 	}
 	return true;
 }
 
-/* The samples alone point here: different offsets other than 0, or one where the word also stands
- * next to sizes or numel, as it always has. */
+/* The samples alone point here, next to sizes or numel, where the word always has been: what lies
+ * elsewhere, often behind the tensor, may fit as well. */
 static bool offset_shown(const struct solve *s, unsigned at)
 {
 	const struct tensor_layout *l = s->out;
 	struct offset_support sup;
 	bool adjacent =
 	    at == l->sizes + 8u + 16u * l->inline_dims || at + 8 == l->numel || at == l->numel + 8u;
-	return offset_support(s, at, &sup) && sup.full &&
-	       sup.distinct >= (adjacent ? 1 : VALUES_NEEDED);
+	return adjacent && offset_support(s, at, &sup) && sup.full && sup.nonzero;
 }
 
 static void solve_offset(struct solve *s)
@@ -317,8 +354,7 @@ static void solve_data(struct solve *s)
 		s->conflict |= fact == FACT_CONFLICT ? LAYOUT_DATA_PTR : 0;
 		return;
 	}
-	if (l->storage_nbytes >= DATA_TO_NBYTES + 8 && same_device(s, l->device) &&
-	    has_data(s, l->storage_nbytes - DATA_TO_NBYTES))
+	if (same_device(s, l->device) && has_data(s, l->storage_nbytes - DATA_TO_NBYTES))
 		data = l->storage_nbytes - DATA_TO_NBYTES;
 	bool fits = fact >= 8 && fact + 8 <= PART_MAX;
 	if (fits && data == LAYOUT_NONE && !has_data(s, (unsigned)fact))

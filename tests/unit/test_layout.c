@@ -190,6 +190,51 @@ static void test_too_little(void **state)
 	assert_int_equal(solve(0, NULL, &(struct tensor_layout){0}), -EAGAIN);
 }
 
+/* Behind the objects lie others of the same kind, whose numbers fit these tensors better than their
+ * own do: nothing there is believed. */
+static void test_neighbours(void **state)
+{
+	(void)state;
+	for (uint32_t seed = 1; seed <= 40; seed++) {
+		struct tensor_layout l;
+		begin(seed);
+		const struct invented *in = &fake.in;
+		unsigned part = (in->storage - SNAPSHOT_FIRST) / 8, size = in->data + 0x28;
+		for (unsigned i = 0; i < MANY; i++) {
+			struct fake_tensor t = fake_ordinary(&fake);
+			uint64_t bytes = (uint64_t)(fake_numel(&t) * t.itemsize);
+			t.offset = 0;
+			t.spare = 1000;
+			fake_snapshot(&fake, &t, &snap[i]);
+			uint8_t *own = snap[i].at[part].bytes;
+			memcpy(own + size, own, size);
+			fake_word(own, 2 * size - 8, bytes);
+			fake_word(snap[i].impl, WIN_MAX - 8, 1 + i);
+		}
+		struct layout_facts f = true_facts(), less = f;
+		less.data_ptr = less.dtype = less.storage_offset = FACT_NONE;
+		for (unsigned n = 1; n <= MANY; n *= 2) {
+			solve(n, NULL, &l);
+			assert_int_equal(l.storage_nbytes, LAYOUT_NONE);
+			solve(n, &less, &l);
+			assert_int_equal(l.storage_nbytes, LAYOUT_NONE);
+			solve(n, &f, &l);
+			assert_int_equal(l.storage_nbytes, LAYOUT_NONE);
+		}
+		/* One that fills its storage, at last. */
+		struct fake_tensor t = {.ndim = 2, .size = {3, 5}, .dtype = 6, .itemsize = 4};
+		fake_contiguous(&t);
+		t.data = 0x7f1200000040;
+		fake_snapshot(&fake, &t, &snap[0]);
+		fake_word(snap[0].impl, WIN_MAX - 8, 0);
+		solve(MANY, &less, &l);
+		assert_int_equal(l.storage_offset, LAYOUT_NONE);
+		solve(MANY, &f, &l);
+		assert_int_equal(l.storage_nbytes, in->data + 32);
+		assert_int_equal(l.storage_offset, in->offset);
+	}
+}
+
 /* Without a tensor that has one, nobody knows which word is AutogradMeta's: then requires_grad is
  * unknown, never false. */
 static void test_no_autograd(void **state)
@@ -474,6 +519,7 @@ int main(void)
 	    cmocka_unit_test_teardown(test_invented, end),
 	    cmocka_unit_test_teardown(test_decode, end),
 	    cmocka_unit_test_teardown(test_too_little, end),
+	    cmocka_unit_test_teardown(test_neighbours, end),
 	    cmocka_unit_test_teardown(test_no_autograd, end),
 	    cmocka_unit_test_teardown(test_corrupted, end),
 	    cmocka_unit_test_teardown(test_conflict, end),
