@@ -31,13 +31,30 @@ static uint64_t load64(const uint8_t *p)
 	return v;
 }
 
-/* The parts of an ITEM_TENSOR, in the order of plan.h; *node_seq is NULL when it was not read. */
+static uint8_t base_of(const struct item *i)
+{
+	if (i->aux & TPART_BASE_GRAD)
+		return BASE_REQUIRES_GRAD;
+	return i->aux & TPART_BASE_NO_GRAD ? BASE_NO_GRAD : BASE_NOT_READ;
+}
+
+/* What is left for sizes and strides behind the other parts. */
+static uint64_t outline_len(const struct tensor_read *c, const struct item *i, const uint8_t *impl)
+{
+	if (!(i->aux & TPART_OUTLINE) || c->sizes + 8u > c->win_len)
+		return 0;
+	return 16 * load64(impl + c->sizes);
+}
+
+/* The parts of an ITEM_TENSOR, in the order of plan.h; *node_seq is NULL when it was not read.
+ * False if these are not the parts that `c` would give. */
 static bool raw_of_item(const struct tensor_read *c, const struct item *i, struct tensor_raw *raw,
 			const uint8_t **node_seq)
 {
 	struct cursor at = {(const uint8_t *)(i + 1), i->len};
 	const uint8_t *addr = take(&at, 8);
-	*raw = (struct tensor_raw){.impl_addr = load64(addr), .base = BASE_NOT_READ};
+	*raw = (struct tensor_raw){.impl_addr = load64(addr)};
+	*node_seq = NULL;
 	if (!addr || (i->aux & TPART_FAULT))
 		return false;
 	raw->impl = take(&at, c->win_len);
@@ -51,13 +68,24 @@ static bool raw_of_item(const struct tensor_read *c, const struct item *i, struc
 		raw->outline = at.at;
 		raw->outline_len = at.left;
 	}
-	if (i->aux & (TPART_BASE_GRAD | TPART_BASE_NO_GRAD))
-		raw->base = i->aux & TPART_BASE_GRAD ? BASE_REQUIRES_GRAD : BASE_NO_GRAD;
+	raw->base = base_of(i);
 	raw->storage_from = c->storage_from;
 	raw->storage_len = raw->storage ? c->storage_len : 0;
 	raw->meta_from = c->meta_from;
 	raw->meta_len = raw->meta ? c->meta_len : 0;
-	return raw->impl != NULL;
+	return raw->impl && at.left == outline_len(c, i, raw->impl);
+}
+
+/* The hit tells the generation it began with: the engine may have been told of the next meanwhile.
+ * The parts' lengths show which one an item was made with. */
+static bool read_item(const struct target *t, const struct item *i, struct tensor_raw *raw,
+		      const uint8_t **node_seq)
+{
+	uint16_t newer = (uint16_t)(t->conf.generation - t->reading);
+	if (raw_of_item(&t->reads[t->reading % READS_KEPT], i, raw, node_seq))
+		return true;
+	return newer && newer < READS_KEPT &&
+	       raw_of_item(&t->reads[(t->reading + 1u) % READS_KEPT], i, raw, node_seq);
 }
 
 static void add_node(struct decode *d, uint64_t addr, const uint64_t *seq)
@@ -96,6 +124,25 @@ static struct value decode_raw(struct decode *d, const struct tensor_raw *raw,
 	return v;
 }
 
+/* Sizes out of line and the bases of views were read by what the code says: good only if that came
+ * true. */
+static struct tensor_raw raw_of_snapshot(struct decode *d, const struct item *i,
+					 const struct tensor_snapshot *s)
+{
+	const struct tensor_layout *l = &d->target->layout;
+	const struct tensor_read *c = &d->target->reads[d->target->reading % READS_KEPT];
+	struct tensor_raw raw = tensor_raw_of_snapshot(l, s);
+	if (i->aux & TPART_OUTLINE && c->sizes == l->sizes && c->inline_dims == l->inline_dims) {
+		raw.outline = (const uint8_t *)(i + 1) + sizeof(*s);
+		raw.outline_len = i->len - (uint32_t)sizeof(*s);
+	}
+	if (c->view_vtable && c->view_vtable == l->view_vtable && c->meta == l->autograd_meta &&
+	    c->view_base == l->view_base && c->view_has_base == l->view_has_base &&
+	    c->grad_fn == l->meta_grad_fn && c->requires_grad == l->meta_requires_grad)
+		raw.base = base_of(i);
+	return raw;
+}
+
 struct value decode_tensor(struct decode *d, const struct item *i)
 {
 	struct tensor_raw raw;
@@ -105,16 +152,15 @@ struct value decode_tensor(struct decode *d, const struct item *i)
 	if (!d->target->layout.solved)
 		return value_not_decoded("the layout of tensors is not known yet");
 	if (i->kind == ITEM_TENSOR) {
-		if (!raw_of_item(&d->target->reads[d->target->reading % READS_KEPT], i, &raw,
-				 &node_seq))
+		if (!read_item(d->target, i, &raw, &node_seq))
 			return value_not_decoded("memory could not be read");
 		return decode_raw(d, &raw, node_seq, false);
 	}
 	struct tensor_snapshot s;
-	if (i->len != sizeof(s))
+	if (i->len < sizeof(s))
 		return value_not_decoded("memory could not be read");
 	memcpy(&s, i + 1, sizeof(s));
-	raw = tensor_raw_of_snapshot(&d->target->layout, &s);
+	raw = raw_of_snapshot(d, i, &s);
 	for (unsigned k = 0; k < SNAPSHOT_PARTS; k++) {
 		if (s.at[k].valid < SNAPSHOT_NODE)
 			continue;

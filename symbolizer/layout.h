@@ -118,6 +118,10 @@ int layout_learn_meta(struct tensor_layout *l, uint64_t vtable, struct rtti *r,
  * once it is known, else -EAGAIN. */
 int layout_learn_node(struct tensor_layout *l, uint64_t node, struct rtti *r, const struct mem *m);
 
+/* How many dimensions a SizesAndStrides holds itself, by the accessors; what it always has been
+ * where they do not tell. */
+unsigned layout_inline_dims(const struct layout_facts *f);
+
 /* Whether a byte flag of the TensorImpl window says that the property is customised. The flags must
  * lie within the window (they do within win_len). */
 bool layout_custom(const struct flag_tests *f, const uint8_t *impl);

@@ -114,7 +114,7 @@ static bool fact_allows(int32_t fact, unsigned off)
 	return fact < 0 || (unsigned)fact == off;
 }
 
-static unsigned facts_inline_dims(const struct layout_facts *f)
+unsigned layout_inline_dims(const struct layout_facts *f)
 {
 	int64_t bytes = (int64_t)f->strides_data - f->sizes_data;
 	if (f->sizes_data < 0 || f->strides_data < 0 || bytes <= 0 || bytes % 8 ||
@@ -165,7 +165,7 @@ static bool facts_refuted(struct solve *s, struct shape *sh)
 void solve_shape(struct solve *s)
 {
 	const struct layout_facts *f = s->facts;
-	struct shape sh = {.inline_dims = facts_inline_dims(f)};
+	struct shape sh = {.inline_dims = layout_inline_dims(f)};
 	unsigned count = 0, sizes = 0, numel = 0;
 	if (f->sizes == FACT_CONFLICT || f->numel == FACT_CONFLICT ||
 	    (f->sizes >= 0 && f->sizes_data >= 0 && f->sizes_data != f->sizes + 8)) {

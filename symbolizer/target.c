@@ -52,6 +52,11 @@ static void set_discovery(struct target *t)
 		c->undefined = t->ops->undefined + t->bias[OPS_C10];
 	if (t->ops->vt_impl)
 		c->vt_impl = vtable_word(t->ops->vt_impl, t->bias[OPS_C10]);
+	/* Where more than the snapshot is needed for the sizes. */
+	if (t->ops->facts.sizes > 0 && t->ops->facts.sizes + 16 <= WIN_MAX) {
+		c->sizes = (uint16_t)t->ops->facts.sizes;
+		c->inline_dims = (uint16_t)layout_inline_dims(&t->ops->facts);
+	}
 	/* A StorageImpl keeps its data pointer right behind what it derives from. */
 	if (t->ops->facts.data_ptr > 0)
 		c->target_size = (uint16_t)t->ops->facts.data_ptr;
@@ -205,7 +210,7 @@ bool target_learn(struct target *t, const struct items *it)
 	if (t->layout_known)
 		return false;
 	while ((i = items_next(it, i)) && t->nsnapshots < SNAPSHOTS_MAX) {
-		if (i->kind != ITEM_SNAPSHOT || i->len != sizeof(struct tensor_snapshot))
+		if (i->kind != ITEM_SNAPSHOT || i->len < sizeof(struct tensor_snapshot))
 			continue;
 		memcpy(&t->snapshots[t->nsnapshots++], i + 1, sizeof(struct tensor_snapshot));
 		more = true;
@@ -229,6 +234,24 @@ bool target_node_seq(struct target *t, uint64_t node, uint64_t *seq)
 	return !mem_read_u64(&t->mem, node + t->layout.node_sequence_nr, seq);
 }
 
+/* The same for the bases of views. `grad_fn` is where the other class of metadata has it. */
+static void prepare_views(struct target *t, int32_t grad_fn)
+{
+	struct tensor_read *c = &t->conf.tensor;
+	int32_t meta = t->ops->facts.autograd_meta;
+	struct meta_facts f;
+	if (meta < 0 || meta + 8 > WIN_MAX ||
+	    accessors_read_meta(&t->mem, c->meta_vtable[1], t->ops->facts.requires_grad_slot, &f) ||
+	    !f.is_view || f.grad_fn != grad_fn || f.requires_grad > UINT16_MAX ||
+	    f.view_base > UINT16_MAX || f.view_has_base > UINT16_MAX)
+		return;
+	c->meta = (uint16_t)meta;
+	c->requires_grad = (uint16_t)f.requires_grad;
+	c->view_base = (uint16_t)f.view_base;
+	c->view_has_base = (uint16_t)f.view_has_base;
+	c->view_vtable = c->meta_vtable[1];
+}
+
 bool target_prepare(struct target *t)
 {
 	struct tensor_read *c = &t->conf.tensor;
@@ -244,6 +267,7 @@ bool target_prepare(struct target *t)
 		c->meta_vtable[i] = vtable_word(t->ops->vt_meta[i], t->bias[OPS_CPU]);
 	c->grad_fn = (uint16_t)f.grad_fn;
 	c->node_seq = t->ops->node_seq;
+	prepare_views(t, f.grad_fn);
 	next_generation(t);
 	return true;
 }

@@ -146,7 +146,9 @@ struct hit {
 enum item_kind {
 	ITEM_DATA = 1, /* raw bytes; aux: number of elements there were (READ_ARRAY), else 0 */
 	ITEM_TENSOR,   /* struct tensor_item and its parts */
-	ITEM_SNAPSHOT, /* the same while the layout is not known: struct tensor_snapshot */
+	ITEM_SNAPSHOT, /* the same while the layout is not known: struct tensor_snapshot; aux:
+			* TPART_BASE_* and TPART_OUTLINE, with that 16 bytes for each dimension
+			* behind it */
 	ITEM_LIST,     /* aux: number of elements; the elements follow as items (tensors) */
 	ITEM_UNSET,    /* an empty optional */
 	ITEM_FAULT,    /* memory could not be read */

@@ -161,7 +161,7 @@ static __always_inline int copy_user(struct thread *t, __u32 len, __u64 src)
 	__u64 off = t->off, n = len;
 	OPAQUE(off);
 	OPAQUE(n);
-	if (off > BUF_MAX + 1024)
+	if (off > BUF_MAX + 1536)
 		return -1;
 	if (n > 2048)
 		return -1;
@@ -208,6 +208,28 @@ static __always_inline __u32 base_grad(const struct tensor_read *c, __u64 meta)
 	return TPART_BASE_NO_GRAD;
 }
 
+/* The same of whatever autograd meta there is at `meta`; 0 if it does not need its base. */
+static __always_inline __u32 view_grad(const struct tensor_read *c, __u64 meta)
+{
+	if (!meta || user_word(meta) != c->view_vtable || user_word(meta + c->grad_fn) ||
+	    user_byte(meta + c->requires_grad))
+		return 0;
+	return base_grad(c, meta);
+}
+
+/* Sizes and strides that the tensor does not hold itself. Its window is at buf[at]; returns
+ * TPART_OUTLINE when they were added, else 0. */
+static __always_inline __u32 put_outline(struct thread *t, const struct tensor_read *c, __u32 at)
+{
+	if (at > BUF_MAX + 1024)
+		return 0;
+	__u64 ndim = *(__u64 *)&t->buf[at + (c->sizes & 0xf8)];
+	if (ndim <= c->inline_dims || ndim > 64)
+		return 0;
+	__u64 line = *(__u64 *)&t->buf[at + (c->sizes & 0xf8) + 8];
+	return copy_user(t, (__u32)ndim * 16, line) ? 0 : TPART_OUTLINE;
+}
+
 /* The parts behind a tensor's window. The window is at buf[at]; returns TPART_* of what was added.
  */
 static __always_inline __u32 tensor_parts(struct thread *t, const struct tensor_read *c, __u32 at,
@@ -238,13 +260,7 @@ static __always_inline __u32 tensor_parts(struct thread *t, const struct tensor_
 				flags |= base_grad(c, meta);
 		}
 	}
-	__u64 ndim = *(__u64 *)&t->buf[at + (c->sizes & 0xf8)];
-	if (ndim > c->inline_dims && ndim <= 64) {
-		__u64 line = *(__u64 *)&t->buf[at + (c->sizes & 0xf8) + 8];
-		if (!copy_user(t, (__u32)ndim * 16, line))
-			flags |= TPART_OUTLINE;
-	}
-	return flags;
+	return flags | put_outline(t, c, at);
 }
 
 /* What the snapshot says of a part at `p` that could be read: 1, or SNAPSHOT_NODE
@@ -287,6 +303,10 @@ static __always_inline void snapshot(struct thread *t, const struct tensor_read 
 			t->off = at + 8 + PART_MAX;
 		}
 	}
+	if (c->sizes)
+		it->aux = put_outline(t, c, start + 8);
+	if (c->view_vtable && start <= BUF_MAX + 64)
+		it->aux |= view_grad(c, *(__u64 *)&t->buf[start + 8 + (c->meta & 0xf8)]);
 	it->len = (__u16)(t->off - start);
 }
 

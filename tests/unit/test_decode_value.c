@@ -515,6 +515,65 @@ static void test_tensors(void **state)
 	expect_not(decode(&list), "a list too long to be read");
 }
 
+/* A tensor of six dimensions, whose sizes are elsewhere, in a snapshot. */
+static void test_snapshot_outline(void **state)
+{
+	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
+	struct {
+		struct tensor_snapshot snap;
+		int64_t dims[12];
+	} x = {sample(1), {2, 1, 3, 1, 1, 5, 15, 15, 5, 5, 5, 1}};
+	(void)state;
+	assert_int_equal(sample_target_learn(&s), 0);
+	fake_word(x.snap.impl, s.fake.in.sizes, 6);
+	fake_word(x.snap.impl, s.fake.in.sizes + 8, 0x7f1300000040);
+	fake_word(x.snap.impl, s.fake.in.numel, 30);
+	s.target.reads[0] = (struct tensor_read){
+	    .discover = 1, .sizes = (uint16_t)s.fake.in.sizes, .inline_dims = 5};
+	begin();
+	record_item(&rec, ITEM_SNAPSHOT, READ, TPART_OUTLINE, &x, sizeof(x));
+	struct value v = decode(&one);
+	assert_int_equal(v.kind, VALUE_TENSOR);
+	assert_int_equal(v.tensor->meta.ndim, 6);
+	assert_memory_equal(v.tensor->meta.shape, x.dims, 48);
+	assert_memory_equal(v.tensor->meta.stride, x.dims + 6, 48);
+	/* read where they turned out not to be */
+	s.target.reads[0].sizes += 8;
+	v = decode(&one);
+	assert_int_equal(v.kind, VALUE_TENSOR);
+	assert_true(v.tensor->meta.unknown & TENSOR_NO_SHAPE);
+}
+
+/* The engine was told anew between a hit's beginning and the reading of its tensor. */
+static void test_newer_generation(void **state)
+{
+	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
+	struct tensor_snapshot snap = sample(2);
+	unsigned part = (s.fake.in.storage - SNAPSHOT_FIRST) / 8;
+	uint8_t bytes[8 + WIN_MAX + 8];
+	(void)state;
+	assert_int_equal(sample_target_learn(&s), 0);
+	uint16_t win = s.target.layout.win_len;
+	memcpy(bytes, &snap.impl_addr, 8);
+	memcpy(bytes + 8, snap.impl, win);
+	memcpy(bytes + 8 + win, snap.at[part].bytes + s.fake.in.data, 8);
+	s.target.reads[0] = (struct tensor_read){.win_len = (uint16_t)(win - 8)};
+	s.target.reads[1] = (struct tensor_read){.win_len = win,
+						 .storage_from = (uint16_t)s.fake.in.data,
+						 .storage_len = 8,
+						 .sizes = (uint16_t)s.fake.in.sizes};
+	begin();
+	record_item(&rec, ITEM_TENSOR, READ, TPART_STORAGE, bytes, 8u + win + 8);
+	expect_not(decode(&one), "memory could not be read");
+	s.target.conf.generation = 1;
+	struct value v = decode(&one);
+	assert_int_equal(v.kind, VALUE_TENSOR);
+	assert_int_equal(v.tensor->meta.unknown & (TENSOR_NO_SHAPE | TENSOR_NO_DATA_PTR), 0);
+	assert_int_equal(v.tensor->data_ptr, 0x7f1200000040);
+	s.target.reading = 1;
+	assert_int_equal(decode(&one).kind, VALUE_TENSOR);
+}
+
 /* IValues */
 
 struct ivalue {
@@ -707,6 +766,8 @@ int main(void)
 	    cmocka_unit_test(test_truncated),
 	    cmocka_unit_test(test_stack_item),
 	    cmocka_unit_test(test_tensors),
+	    cmocka_unit_test(test_snapshot_outline),
+	    cmocka_unit_test(test_newer_generation),
 	    cmocka_unit_test(test_boxed_plain),
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),
