@@ -71,7 +71,7 @@ static void look_at_operator(struct boxed *b, uint64_t addr)
 			continue;
 		uint64_t key[HANDLE_WORDS] = {addr + 8 * (i - 3), w[i - 3], w[i - 2]};
 		mem_read(b->mem, w[i - 3], &key[3], 16);
-		if (!registry_find(b->registry, key))
+		if (!registry_is_operator(b->registry, key))
 			return;
 		if (b->found && b->found != w[i])
 			b->votes = 0;

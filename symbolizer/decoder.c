@@ -446,6 +446,10 @@ void decoder_learn(struct decoder *d, const struct hit *h)
 	if (!t || h->size < sizeof(*h) || h->kind == HIT_CODE_FREED)
 		return;
 	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	if (h->kind == HIT_SCHEMA) {
+		target_defined(t, &it);
+		return;
+	}
 	look_up(t, h, &it);
 	if (!t->layout_known)
 		target_learn(t, &it);

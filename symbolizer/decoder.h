@@ -19,8 +19,9 @@ struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 /* Make process number `proc` known. `t` is not owned and must outlive the decoder. 0 or -errno. */
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t);
 
-/* Look at the tensors of a record as soon as it has come, before it is its turn: the sooner the
- * layout is known, the fewer records are held back. */
+/* Look at a record as soon as it has come, before it is its turn: the sooner the layout of tensors
+ * is known, the fewer records are held back; and operators and classes are looked up while they are
+ * there. */
 void decoder_learn(struct decoder *d, const struct hit *h);
 
 /* Take one record of an engine. Records of unknown processes and malformed ones are counted and

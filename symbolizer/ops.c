@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "symbolizer/ops.h"
+#include "symbolizer/registry.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -31,6 +32,10 @@ static const struct wanted {
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_", ROLE_FUNCTION, OPS_PYTHON},
 };
 
+static const char *const parse_schema[] = {
+    "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEb",
+    "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+};
 static const char step_callbacks[] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE";
 
 const char *ops_library_name(unsigned file)
@@ -220,9 +225,12 @@ static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
 	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
 	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .size = 16}, false);
 	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .deref = 1, .size = 16}, false);
+	add_read(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0}, false);
+	add_read(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0, .off = STD_STRING_SIZE},
+		 false);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, false);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, true);
-	return one_value(w, o, ABI_IVALUES, 3, 4);
+	return one_value(w, o, ABI_IVALUES, BOXED_STACK, BOXED_RESULTS);
 }
 
 /* THPFunction_apply(PyObject *cls, PyObject *inputs) (torch/csrc/autograd/python_function.cpp). */
@@ -463,6 +471,16 @@ static uint8_t count_device_types(struct build *b)
 	return !ro || memmem(ro, size, "mtia", 5) ? 21 : 20;
 }
 
+/* parseSchema(const std::string &), in later versions with a bool behind it
+ * (torch/csrc/jit/frontend/function_schema_parser.h). */
+static uint64_t schema_offset(struct build *b)
+{
+	uint64_t at = find(b, OPS_CPU, parse_schema[0]);
+	at = at ? at : find(b, OPS_CPU, parse_schema[1]);
+	int64_t off = at ? elf_offset(b->elf[OPS_CPU], at) : -1;
+	return off > 0 ? (uint64_t)off : 0;
+}
+
 static void read_facts(struct build *b)
 {
 	struct op_table *t = b->t;
@@ -478,6 +496,7 @@ static void read_facts(struct build *b)
 	uint64_t cb = find(b, OPS_CPU, step_callbacks);
 	int64_t off = cb ? elf_offset(b->elf[OPS_CPU], cb) : -1;
 	t->dispatch_off = off > 0 ? (uint64_t)off : 0;
+	t->schema_off = schema_offset(b);
 	t->pynode_vtable = b->elf[OPS_PYTHON]
 			       ? elf_find(b->elf[OPS_PYTHON], "_ZTVN5torch8autograd6PyNodeE", NULL)
 			       : 0;

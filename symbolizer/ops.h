@@ -55,6 +55,7 @@ struct op_table {
 	uint32_t ret_exits;		 /* ops whose exit is single-stepped */
 	uint32_t no_values;		 /* ops whose arguments cannot be decoded */
 	uint64_t dispatch_off; /* file offset of at::getStepCallbacksUnlessEmpty, 0: not found */
+	uint64_t schema_off;   /* file offset of torch::jit::parseSchema, 0: not found */
 	struct layout_facts facts;  /* what the libraries' code tells of the layout of tensors */
 	uint16_t node_seq;	    /* offset of a Node's sequence number, 0: not known */
 	uint8_t ndevice_types;	    /* COMPILE_TIME_MAX_DEVICE_TYPES, for names_device_code */
@@ -72,6 +73,18 @@ const char *ops_library_name(unsigned file);
 
 /* Index of the read that holds {reference count, type} of a PyNode's object. */
 enum { PY_NODE_READ = 2 };
+
+/* Indices of the reads of a boxed call: the first argument, the words it points to, those that the
+ * first of these points to; the two strings there; the stack, at the entry and at the exit. */
+enum {
+	BOXED_DATA,
+	BOXED_HANDLE,
+	BOXED_DEF,
+	BOXED_NAME,
+	BOXED_OVERLOAD,
+	BOXED_STACK,
+	BOXED_RESULTS,
+};
 
 /* Index of the read that holds the object that THPFunction_apply returns. */
 enum { FUNCTION_READ = 1 };

@@ -1,23 +1,26 @@
 #include "symbolizer/registry.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
 	MAX_REGISTERED = 1 << 16,
-	STRING_SIZE = 32, /* std::string of libstdc++ (C++11 ABI): {char *, size_t, 16 bytes} */
 	TYPE_AT = 32, /* c10::Argument: name_, type_, real_type_ (ATen/core/function_schema.h) */
 	REAL_TYPE_AT = 48, /* each TypePtr is 16 bytes (ATen/core/type_ptr.h) */
 	LEAST_ARGUMENT = 64,
 	MOST_ARGUMENT = 320,
 	MAX_VALUES = 256,
+	MAX_TEXTS = 1 << 14,
+	TRIES_MAX = 8, /* to read an operator that has a name and no schema yet */
 };
 
 struct entry {
-	uint64_t key[HANDLE_WORDS];
-	struct registered_op *op; /* NULL: looked for, none */
+	uint64_t key[HANDLE_WORDS - 1];
+	struct registered_op *op; /* NULL: a free place */
+	unsigned tries;		  /* left; 0: all that is wanted is known */
 };
 
 struct registry {
@@ -26,8 +29,16 @@ struct registry {
 	struct entry *entries;
 	size_t n, room;
 	unsigned argument_size; /* sizeof(c10::Argument), 0: not known yet */
+	struct text *texts;
+	unsigned ntexts;
 	struct arena arena;
 	struct named *named;
+};
+
+/* The schema of a definition. */
+struct text {
+	struct text *next;
+	const char *text;
 };
 
 struct named {
@@ -75,11 +86,14 @@ static int std_string(const struct registry *g, uint64_t addr, char *out, size_t
 
 /* impl::OperatorEntry is OperatorDef's first member and begins with the OperatorName
  * (ATen/core/dispatch/OperatorEntry.h): two strings. */
-static bool operator_name(const struct registry *g, uint64_t def, char name[256],
-			  char overload[128])
+static bool operator_name(const struct registry *g, uint64_t def, char full[OPERATOR_NAME_MAX])
 {
-	return def > 4096 && std_string(g, def, name, 256) > 0 && strstr(name, "::") &&
-	       std_string(g, def + STRING_SIZE, overload, 128) >= 0;
+	char name[256], overload[OPERATOR_NAME_MAX - 256 - 1];
+	if (def <= 4096 || std_string(g, def, name, sizeof(name)) <= 0 || !strstr(name, "::") ||
+	    std_string(g, def + STD_STRING_SIZE, overload, sizeof(overload)) < 0)
+		return false;
+	snprintf(full, OPERATOR_NAME_MAX, overload[0] ? "%s.%s" : "%s", name, overload);
+	return true;
 }
 
 static int element_size(struct registry *g, uint64_t begin, uint64_t end)
@@ -167,18 +181,23 @@ static void read_type(const struct registry *g, uint64_t addr, struct schema_arg
 	strncat(text, "?", size - strlen(text) - 1);
 }
 
-static void read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
+/* False if it is none: its memory may have been given to somebody else. */
+static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 {
 	char name[256], text[128] = "";
 	uint64_t type = 0, real = 0;
-	std_string(g, at, name, sizeof(name));
+	if (std_string(g, at, name, sizeof(name)) < 0)
+		return false;
 	mem_read_u64(g->mem, at + TYPE_AT, &type);
 	mem_read_u64(g->mem, at + REAL_TYPE_AT, &real);
 	/* real_type_ came in 1.12; it tells ScalarType from int. */
 	bool has_real = real > 4096 && type_class(g, real);
+	if (!has_real && !type_class(g, type))
+		return false;
 	read_type(g, has_real ? real : type, a, text, sizeof(text), 0);
 	a->name = arena_strndup(&g->arena, name, strlen(name));
 	a->type = arena_strndup(&g->arena, text, strlen(text));
+	return a->name && a->type;
 }
 
 /* A std::vector<c10::Argument> at `vec`; its length, or -1. */
@@ -206,17 +225,18 @@ static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **
 	if (!args)
 		return -1;
 	for (unsigned i = 0; i < n; i++)
-		read_argument(g, w[0] + (uint64_t)i * size, &args[i]);
+		if (!read_argument(g, w[0] + (uint64_t)i * size, &args[i]))
+			return -1;
 	*out = args;
 	return (int)n;
 }
 
 /* The FunctionSchema within the OperatorEntry, behind its name: it begins with the same name. */
-static uint64_t find_schema(const struct registry *g, uint64_t def, const char *name)
+static uint64_t find_schema(const struct registry *g, uint64_t def, const char *full)
 {
-	char again[256];
-	for (uint64_t at = def + 2 * STRING_SIZE; at < def + 2 * STRING_SIZE + 64; at += 8)
-		if (std_string(g, at, again, sizeof(again)) > 0 && !strcmp(again, name))
+	char again[OPERATOR_NAME_MAX];
+	for (uint64_t at = def + 2 * STD_STRING_SIZE; at < def + 2 * STD_STRING_SIZE + 64; at += 8)
+		if (operator_name(g, at, again) && !strcmp(again, full))
 			return at;
 	return 0;
 }
@@ -229,36 +249,141 @@ static const struct op_arg *to_op_args(struct registry *g, const struct schema_a
 	return out;
 }
 
-static struct registered_op *read_operator(struct registry *g, uint64_t def)
+/* Give `op` the arguments and results; -ENOMEM. */
+static int set_values(struct registry *g, struct registered_op *op, int nargs, int nreturns)
 {
-	char name[256], overload[128], full[400];
-	if (!operator_name(g, def, name, overload))
-		return NULL;
+	op->desc.args = to_op_args(g, op->args, nargs);
+	op->desc.results = to_op_args(g, op->returns, nreturns);
+	if (!op->desc.args || !op->desc.results)
+		return -ENOMEM;
+	op->desc.nargs = (uint16_t)nargs;
+	op->desc.nresults = (uint16_t)nreturns;
+	return 0;
+}
+
+static struct registered_op *new_op(struct registry *g, const char *full)
+{
 	struct registered_op *op = arena_alloc(&g->arena, sizeof(*op));
 	if (!op)
 		return NULL;
-	snprintf(full, sizeof(full), overload[0] ? "%s.%s" : "%s", name, overload);
 	op->desc = (struct op_desc){.kind = OP_DISPATCHED, .schema = ""};
 	op->desc.name = arena_strndup(&g->arena, full, strlen(full));
-	uint64_t schema = find_schema(g, def, name);
-	if (!schema)
-		return op;
-	int nargs = read_arguments(g, schema + 2 * STRING_SIZE, &op->args);
-	int nreturns = read_arguments(g, schema + 2 * STRING_SIZE + 24, &op->returns);
-	if (nargs < 0 || nreturns < 0)
-		return op;
-	op->desc.args = to_op_args(g, op->args, nargs);
-	op->desc.results = to_op_args(g, op->returns, nreturns);
-	op->desc.nargs = op->desc.args ? (uint16_t)nargs : 0;
-	op->desc.nresults = op->desc.results ? (uint16_t)nreturns : 0;
-	return op;
+	return op->desc.name ? op : NULL;
 }
 
-static struct entry *lookup(struct registry *g, const uint64_t w[HANDLE_WORDS])
+/* The live operator `full` at `def`, with its schema; NULL if that is not all there, from the
+ * beginning of the reading to its end. */
+static struct registered_op *read_operator(struct registry *g, uint64_t def, const char *full)
 {
-	size_t i = (w[0] * 0x9e3779b97f4a7c15ULL >> 16) & (g->room - 1);
-	while (g->entries[i].key[0] && memcmp(g->entries[i].key, w, sizeof(g->entries[i].key)))
-		i = (i + 1) & (g->room - 1);
+	char again[OPERATOR_NAME_MAX];
+	uint64_t schema = find_schema(g, def, full);
+	struct registered_op *op = schema ? new_op(g, full) : NULL;
+	if (!op)
+		return NULL;
+	int nargs = read_arguments(g, schema + 2 * STD_STRING_SIZE, &op->args);
+	int nreturns = read_arguments(g, schema + 2 * STD_STRING_SIZE + 24, &op->returns);
+	if (nargs < 0 || nreturns < 0 || set_values(g, op, nargs, nreturns))
+		return NULL;
+	return find_schema(g, def, full) == schema && operator_name(g, def, again) &&
+		       !strcmp(again, full)
+		   ? op
+		   : NULL;
+}
+
+/* As read_type writes it: no aliases, no lengths of lists. */
+static const char *plain_type(struct registry *g, const struct schema_arg *a)
+{
+	char out[128];
+	size_t n = 0;
+	int level = 0;
+	if (a->base == SCHEMA_OTHER)
+		return "?";
+	for (const char *p = a->type; *p && n + 1 < sizeof(out); p++) {
+		level += *p == '(';
+		if (!level && !isdigit((unsigned char)*p))
+			out[n++] = *p;
+		level -= *p == ')';
+	}
+	return arena_strndup(&g->arena, out, n);
+}
+
+static struct schema_arg *copy_args(struct registry *g, const struct schema_arg *from, uint16_t n)
+{
+	struct schema_arg *a = arena_alloc(&g->arena, n * sizeof(*a) + 1);
+	for (uint16_t i = 0; a && i < n; i++) {
+		a[i] = from[i];
+		a[i].type = plain_type(g, &from[i]);
+		if (!a[i].type)
+			return NULL;
+	}
+	return a;
+}
+
+/* Whether `text` is of an operator called `full`, as far as it says. */
+static bool is_text_of(const char *text, const char *full)
+{
+	const char *open = strchr(text, '('), *colons = strstr(text, "::");
+	const char *own = colons && colons < open ? full : strstr(full, "::") + 2;
+	return open && strlen(own) == (size_t)(open - text) && !strncmp(text, own, strlen(own));
+}
+
+static const char *without_namespace(const char *text)
+{
+	const char *colons = strstr(text, "::");
+	return colons && colons < strchr(text, '(') ? colons + 2 : text;
+}
+
+/* The one text of the operator `full`: NULL if there is none, or two that differ. */
+static const char *find_text(const struct registry *g, const char *full)
+{
+	const char *found = NULL;
+	for (const struct text *t = g->texts; t; t = t->next) {
+		if (!is_text_of(t->text, full))
+			continue;
+		if (found && strcmp(without_namespace(found), without_namespace(t->text)))
+			return NULL;
+		found = t->text;
+	}
+	return found;
+}
+
+static struct registered_op *from_text(struct registry *g, const char *full)
+{
+	struct schema s;
+	const char *text = find_text(g, full), *colons = strstr(full, "::");
+	const char *ns = text ? arena_strndup(&g->arena, full, (size_t)(colons - full)) : NULL;
+	if (!ns || schema_parse(text, strlen(text), ns, &g->arena, &s) || strcmp(s.full_name, full))
+		return NULL;
+	struct registered_op *op = new_op(g, full);
+	if (!op)
+		return NULL;
+	op->args = copy_args(g, s.args, s.nargs);
+	op->returns = copy_args(g, s.returns, s.nreturns);
+	return op->args && op->returns && !set_values(g, op, s.nargs, s.nreturns) ? op : NULL;
+}
+
+void registry_add_schema(struct registry *g, const char *text, size_t len)
+{
+	struct text *t = g->ntexts < MAX_TEXTS ? arena_alloc(&g->arena, sizeof(*t)) : NULL;
+	if (!t)
+		return;
+	t->text = arena_strndup(&g->arena, text, len);
+	if (!t->text || !strchr(t->text, '('))
+		return;
+	t->next = g->texts;
+	g->texts = t;
+	g->ntexts++;
+}
+
+/* The place of the operator `name` (NULL: any) with that handle, or the free one for it. */
+static struct entry *lookup(struct registry *g, const uint64_t key[HANDLE_WORDS - 1],
+			    const char *name)
+{
+	size_t i = ((key[0] ^ key[2]) * 0x9e3779b97f4a7c15ULL >> 16) & (g->room - 1);
+	for (; g->entries[i].op; i = (i + 1) & (g->room - 1))
+		if (!memcmp(g->entries[i].key, key, sizeof(g->entries[i].key)) &&
+		    (!name || !strcmp(g->entries[i].op->desc.name, name)))
+			break;
 	return &g->entries[i];
 }
 
@@ -276,24 +401,64 @@ static bool make_room(struct registry *g)
 		return false;
 	}
 	for (size_t i = 0; i < old.room; i++)
-		if (old.entries[i].key[0])
-			*lookup(g, old.entries[i].key) = old.entries[i];
+		if (old.entries[i].op)
+			*lookup(g, old.entries[i].key, old.entries[i].op->desc.name) =
+			    old.entries[i];
 	free(old.entries);
 	return true;
 }
 
-const struct registered_op *registry_find(struct registry *g, const uint64_t w[HANDLE_WORDS])
+/* Which of the words of a handle may be the OperatorDef's address. */
+static const unsigned candidates[] = {1, 0, 3};
+enum { CANDIDATES = sizeof(candidates) / sizeof(candidates[0]) };
+
+/* The live operator, whole; its name, if it has one, goes to full. */
+static struct registered_op *find_live(struct registry *g, const uint64_t w[HANDLE_WORDS],
+				       const char *name, char full[OPERATOR_NAME_MAX])
 {
-	if (!w[0] || !make_room(g))
+	char here[OPERATOR_NAME_MAX];
+	for (unsigned i = 0; i < CANDIDATES; i++) {
+		if (!operator_name(g, w[candidates[i]], here) || (name && strcmp(here, name)))
+			continue;
+		memcpy(full, here, sizeof(here));
+		return read_operator(g, w[candidates[i]], here);
+	}
+	return NULL;
+}
+
+bool registry_is_operator(const struct registry *g, const uint64_t w[HANDLE_WORDS])
+{
+	char name[OPERATOR_NAME_MAX];
+	for (unsigned i = 0; i < CANDIDATES; i++)
+		if (operator_name(g, w[candidates[i]], name))
+			return true;
+	return false;
+}
+
+const struct registered_op *registry_find(struct registry *g, const uint64_t w[HANDLE_WORDS],
+					  const char *name)
+{
+	char full[OPERATOR_NAME_MAX] = "";
+	bool full_up = !make_room(g);
+	if (!w[0] || !g->room)
 		return NULL;
-	struct entry *e = lookup(g, w);
-	if (e->key[0])
+	struct entry *e = lookup(g, &w[1], name);
+	if (full_up || (e->op && !e->tries))
 		return e->op;
-	memcpy(e->key, w, sizeof(e->key));
-	g->n++;
-	static const unsigned candidates[] = {0, 1, 3};
-	for (unsigned i = 0; i < 3 && !e->op; i++)
-		e->op = read_operator(g, w[candidates[i]]);
+	if (name)
+		snprintf(full, sizeof(full), "%s", name);
+	struct registered_op *op = find_live(g, w, name, full);
+	if (!op && strstr(full, "::"))
+		op = from_text(g, full);
+	unsigned tries = op ? 0 : e->op ? e->tries - 1 : TRIES_MAX;
+	if (!op && !e->op && full[0])
+		op = new_op(g, full);
+	if (!op && !e->op)
+		return NULL;
+	g->n += !e->op;
+	memcpy(e->key, &w[1], sizeof(e->key));
+	e->op = op ? op : e->op;
+	e->tries = tries;
 	return e->op;
 }
 

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "symbolizer/target.h"
 
 #include <errno.h>
@@ -323,16 +324,48 @@ static bool words_of(const struct items *it, unsigned read, uint64_t *w, unsigne
 	return true;
 }
 
+/* A string that is all there, and may be part of a name; its length, or -1. */
+static int string_of(const struct items *it, unsigned read, const char **text)
+{
+	const struct item *i = items_find(it, read, NULL);
+	if (!i || i->kind != ITEM_STRING || i->aux != i->len)
+		return -1;
+	*text = (const char *)(i + 1);
+	for (unsigned k = 0; k < i->len; k++)
+		if ((*text)[k] <= ' ' || (*text)[k] > '~')
+			return -1;
+	return i->len;
+}
+
+/* The operator's name as it was at the hit. */
+static bool boxed_name(const struct items *it, char out[OPERATOR_NAME_MAX])
+{
+	const char *name, *overload;
+	int n = string_of(it, BOXED_NAME, &name), k = string_of(it, BOXED_OVERLOAD, &overload);
+	if (n <= 0 || k < 0 || !memmem(name, (size_t)n, "::", 2) || n + k + 2 > OPERATOR_NAME_MAX)
+		return false;
+	snprintf(out, OPERATOR_NAME_MAX, k ? "%.*s.%.*s" : "%.*s", n, name, k, overload);
+	return true;
+}
+
+void target_defined(struct target *t, const struct items *it)
+{
+	const struct item *i = items_next(it, NULL);
+	if (i && i->kind == ITEM_STRING && i->aux == i->len)
+		registry_add_schema(t->registry, (const char *)(i + 1), i->len);
+}
+
 const struct op_desc *target_identify(struct target *t, const struct op_probe *p,
 				      const struct items *it, const struct registered_op **reg)
 {
 	uint64_t w[HANDLE_WORDS] = {0};
+	char name[OPERATOR_NAME_MAX];
 	*reg = NULL;
 	switch (p->role) {
 	case ROLE_BOXED:
-		words_of(it, 2, &w[3], 2);
-		if (words_of(it, 0, w, 1) && words_of(it, 1, &w[1], 2))
-			*reg = registry_find(t->registry, w);
+		words_of(it, BOXED_DEF, &w[3], 2);
+		if (words_of(it, BOXED_DATA, w, 1) && words_of(it, BOXED_HANDLE, &w[1], 2))
+			*reg = registry_find(t->registry, w, boxed_name(it, name) ? name : NULL);
 		return *reg ? &(*reg)->desc : &p->desc;
 	case ROLE_PY_NODE:
 		return named_by_type(t, p, words_of(it, PY_NODE_READ, w, 2) ? w[1] : 0,

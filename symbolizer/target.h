@@ -93,6 +93,9 @@ uint16_t target_pynode_obj(struct target *t);
 const struct op_desc *target_identify(struct target *t, const struct op_probe *p,
 				      const struct items *it, const struct registered_op **reg);
 
+/* Learn the schema that a HIT_SCHEMA holds. */
+void target_defined(struct target *t, const struct items *it);
+
 /* Address in the process of the function that carries out boxed calls of all operators: the
  * std::function of a registered torch::jit::Operator points to it. 0 when it cannot be found (yet).
  */

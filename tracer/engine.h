@@ -13,6 +13,7 @@ enum site_kind {
 	SITE_ENTRY,
 	SITE_EXIT,
 	SITE_CODE_FREED, /* first argument: address of a Python code object */
+	SITE_SCHEMA,	 /* second argument: a std::string with the schema of an operator */
 	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on */
 };
 

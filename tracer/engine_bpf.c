@@ -100,6 +100,8 @@ static const struct bpf_program *program_for(struct engine_bpf *b, uint32_t kind
 		return b->skel->progs.op_exit;
 	case SITE_CODE_FREED:
 		return b->skel->progs.code_freed;
+	case SITE_SCHEMA:
+		return b->skel->progs.schema_parsed;
 	default:
 		return b->skel->progs.step_callbacks;
 	}
@@ -149,7 +151,8 @@ static int attach_kind(struct engine_bpf *b, pid_t pid, uint16_t proc,
 static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		  struct err *e)
 {
-	static const uint32_t order[] = {SITE_EXIT, SITE_ENTRY, SITE_CODE_FREED, SITE_DISPATCH};
+	static const uint32_t order[] = {SITE_EXIT, SITE_ENTRY, SITE_CODE_FREED, SITE_SCHEMA,
+					 SITE_DISPATCH};
 	uint64_t *room = malloc(2 * file->nsites * sizeof(*room) + 1);
 	int r = room ? 0 : -ENOMEM;
 	for (size_t i = 0; !r && i < sizeof(order) / sizeof(order[0]); i++)
@@ -293,7 +296,7 @@ static int load_failed(int r, struct err *e)
 static void set_program_types(struct probes_bpf *s)
 {
 	struct bpf_program *const all[] = {s->progs.op_entry, s->progs.op_exit, s->progs.code_freed,
-					   s->progs.step_callbacks};
+					   s->progs.schema_parsed, s->progs.step_callbacks};
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		bpf_program__set_type(all[i], BPF_PROG_TYPE_KPROBE);
 		bpf_program__set_expected_attach_type(all[i],

@@ -36,7 +36,8 @@ enum read_kind {
 	READ_ARRAY, /* b elements of `size` bytes at a, if the flag c is set (LOC_NONE: it is); size
 		     * 1: a string. With deref: {flag, pointer, length} lie in memory at a */
 	READ_LIST,  /* c10::List<...> at a + off: a ListImpl of IValues */
-	READ_ILIST, /* at::ITensorListRef at a */
+	READ_STD_STRING, /* the std::string at off behind the pointer at a */
+	READ_ILIST,	 /* at::ITensorListRef at a */
 	READ_IVALUES,  /* std::vector<c10::IValue> at a: all its elements (the last STACK_VALUES) */
 	READ_PYTENSOR, /* the tensor of the Python object at a, or of the first item of the tuple at
 			  a */
@@ -120,6 +121,7 @@ enum hit_kind {
 	HIT_EXIT,
 	HIT_CODE_FREED, /* sp: address of the code object; items: ITEM_DATA of 8 bytes of address
 			 * and the bytes there, of it and of what it points to */
+	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator that is being defined */
 };
 
 enum {

@@ -634,6 +634,12 @@ __noinline int do_read(struct thread *t, const struct proc_conf *p, const struct
 		else
 			put_array(t, a, word_at(t, f, rd->b), rd->size, r);
 		break;
+	case READ_STD_STRING: {
+		__u64 s[2] = {};
+		bpf_probe_read_user(s, sizeof(s), (const void *)(user_word(a) + (__s64)rd->off));
+		put_string(t, s[0], s[1], r);
+		break;
+	}
 	case READ_LIST:
 		put_list(t, p, user_word(at), r, is_exit);
 		break;
@@ -921,6 +927,22 @@ int code_freed(struct pt_regs *ctx)
 	put_region(t, user_word(code + p->code.filename), STRING_OBJECT);
 	put_region(t, user_word(code + p->code.name), STRING_OBJECT);
 	put_region(t, user_word(code + p->code.linetable), LINES_OBJECT);
+	send(t, 0);
+	return 0;
+}
+
+/* torch::jit::parseSchema(const std::string &, ...): its result goes through a hidden pointer. */
+SEC("uprobe")
+int schema_parsed(struct pt_regs *ctx)
+{
+	__u32 proc = (__u32)(bpf_get_attach_cookie(ctx) >> 48);
+	struct thread *t = this_thread();
+	struct frame none = {};
+	__u64 s[2] = {};
+	if (!t || bpf_probe_read_user(s, sizeof(s), (const void *)PT_REGS_PARM2(ctx)))
+		return 0;
+	start_hit(t, &none, HIT_SCHEMA, proc, 0, bpf_ktime_get_ns());
+	put_string(t, s[0], s[1], 0);
 	send(t, 0);
 	return 0;
 }

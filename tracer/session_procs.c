@@ -347,9 +347,12 @@ static void probe_boxed(struct session *s, struct proc *p)
 		return;
 	p->boxed = true;
 	uint64_t vaddr = at - t->bias[OPS_CPU];
-	struct probe_site sites[1 + EXITS_MAX];
+	struct probe_site sites[1 + EXITS_MAX + 1];
 	size_t n = op_table_boxed_sites(s->ops, vaddr, sites);
 	struct maps maps;
+	/* The operators that they call may be gone when their calls are looked at. */
+	if (n && s->ops->schema_off)
+		sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA};
 	if (!n || maps_read(t->pid, &maps, NULL))
 		return;
 	probe_library(s, (uint16_t)(p - s->procs), &maps, OPS_CPU, sites, n, NULL);
