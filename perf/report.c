@@ -111,7 +111,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_count(threads, sizeof(threads), t.threads), t.threads == 1 ? "" : "s",
 		text_count(events, sizeof(events), t.events + t.unfinished),
 		text_count(lost, sizeof(lost), t.lost));
-	if (s && t.observed_ns)
+	if (s && s->probe_ns && t.observed_ns)
 		fprintf(f, "; %.1f %% of the time spent in probes (estimate)",
 			percent(s->probe_ns, t.observed_ns));
 	if (s && s->seen_permille < 1000)

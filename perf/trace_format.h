@@ -146,7 +146,8 @@ struct trace_target {
 enum { TRACE_SEEN_UNKNOWN = 1001 };
 
 struct trace_stats {
-	uint64_t probe_ns;	/* time spent in probes, all threads together: an estimate */
+	uint64_t probe_ns;	/* time spent in probes, all threads together: an estimate; 0: too
+				   few hits to tell */
 	uint32_t seen_permille; /* dispatched ops that were seen as events; TRACE_SEEN_UNKNOWN: not
 				   measured */
 	uint64_t wall_ns;	/* from the first probe in place to the last one gone */

@@ -772,7 +772,7 @@ static __always_inline void do_reads(struct thread *t, const struct proc_conf *p
 static __always_inline void account(__u64 since)
 {
 	__u64 n = __sync_fetch_and_add(&hits, 1);
-	if ((n & 63) == 0) {
+	if ((n & 63) == 63) { /* not the very first, which finds nothing in the caches */
 		__sync_fetch_and_add(&sampled, 1);
 		__sync_fetch_and_add(&sampled_ns, bpf_ktime_get_ns() - since);
 	}

@@ -297,7 +297,7 @@ static void set_stats(struct session *s, struct trace_stats *out)
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
 	*out = (struct trace_stats){
-	    .probe_ns = c.hits * (c.mean_ns + c.trap_ns),
+	    .probe_ns = c.mean_ns ? c.hits * (c.mean_ns + c.trap_ns) : 0,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
 	};
