@@ -9,7 +9,7 @@ BUILD ?= build
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 CFLAGS ?= -O2 -g
 CFLAGS_ALL := -std=gnu11 $(WARN) -I. -I$(BUILD) $(CFLAGS) $(SAN)
-LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lz -lpthread -lm
+LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lz -lpthread -lm
 
 FOLDERS := base tracer symbolizer perf tui replay
 LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
@@ -19,6 +19,8 @@ BPF_SRC := $(wildcard tracer/*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
+TOOL_SRC := $(wildcard tests/tools/*.c)
+TOOLS := $(TOOL_SRC:tests/tools/%.c=$(BUILD)/tests/tools/%)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ := $(FUZZ_SRC:%.c=$(BUILD)/%)
 MAN := $(wildcard docs/man/*.1)
@@ -57,7 +59,12 @@ $(BUILD)/tests/unit/%.t: tests/unit/%.c $(LIB)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -MT $@ -MF $(@:.t=.d) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
 
-unit: $(UNIT)
+$(BUILD)/tests/tools/%: tests/tools/%.c $(LIB)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+unit: $(UNIT) $(TOOLS)
 
 demo:
 	@tests/deps demo
@@ -85,7 +92,7 @@ install: all
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/ditrace $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(MAN)))
 
-C_SRC := ditrace.c $(LIB_SRC) $(UNIT_SRC) $(FUZZ_SRC)
+C_SRC := ditrace.c $(LIB_SRC) $(UNIT_SRC) $(TOOL_SRC) $(FUZZ_SRC)
 FORMATTED := $(C_SRC) $(BPF_SRC) $(wildcard $(addsuffix /*.h,$(FOLDERS) tests/unit))
 
 format:
@@ -119,7 +126,7 @@ distclean:
 help:
 	@echo "make             build $(BUILD)/ditrace; V=1 shows the commands, CFLAGS= and SAN= add to them"
 	@echo "make demo        install what is missing, build, train a small transformer under ditrace"
-	@echo "make test        all tests; make unit only builds the unit tests"
+	@echo "make test        all tests; make unit only builds the unit tests and their tools"
 	@echo "make bench       overhead, beside torch.profiler, py-spy and bpftrace"
 	@echo "make install     into PREFIX=$(PREFIX), below DESTDIR; make uninstall"
 	@echo "make check-asan  unit tests and fuzz targets, built with the address and undefined sanitizers"
@@ -129,4 +136,4 @@ help:
 .PHONY: all unit demo test bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-format lint-cppcheck \
 	lint-tidy clean distclean help
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(FUZZ:=.d)
+-include $(LIB_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)

@@ -13,7 +13,8 @@ static int bad_value(const struct command *c, const struct option_def *d, const 
 		     const char *want, struct err *e)
 {
 	err_set(e, -EINVAL, "--%s %s: not %s", d->name, text, want);
-	return err_hint(e, "see: ditrace %s --help", c->name);
+	err_hint(e, "see: ditrace %s --help", c->name);
+	return -EINVAL;
 }
 
 static int parse_count(const char *text, uint64_t *out)
@@ -51,6 +52,28 @@ static int parse_duration(const char *text, uint64_t *out)
 	return -EINVAL;
 }
 
+/* "2G", "2g", "2GB" and "2GiB" are the same. */
+static int parse_size(const char *text, uint64_t *out)
+{
+	static const char units[] = "kmgt";
+	char *end;
+	int shift = 0;
+	if ((text[0] < '0' || text[0] > '9') && text[0] != '.')
+		return -EINVAL;
+	double n = strtod(text, &end);
+	const char *unit = *end ? strchr(units, *end | 0x20) : NULL;
+	if (unit) {
+		shift = 10 * (int)(unit - units + 1);
+		end += end[1] == 'i' ? 2 : 1;
+	}
+	end += *end == 'B';
+	double bytes = n * (double)(UINT64_C(1) << shift);
+	if (*end || !(bytes < 9e18))
+		return -EINVAL;
+	*out = (uint64_t)bytes;
+	return 0;
+}
+
 static int parse_choice(const struct command *c, const struct option_def *d, const char *text,
 			struct err *e)
 {
@@ -84,6 +107,10 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	case OPTION_DURATION:
 		return parse_duration(text, d->value)
 			   ? bad_value(c, d, text, "a time such as 10s, 500ms or 2m", e)
+			   : 0;
+	case OPTION_SIZE:
+		return parse_size(text, d->value)
+			   ? bad_value(c, d, text, "a size such as 2G, 500M or 64k", e)
 			   : 0;
 	case OPTION_CHOICE:
 		return parse_choice(c, d, text, e);

@@ -15,7 +15,9 @@ enum option_type {
 	OPTION_COUNT,	 /* uint64_t *: decimal digits */
 	OPTION_DURATION, /* uint64_t *, ns: "10s", "500ms", "2m", "1h", "250us", a number without
 			    unit is seconds */
-	OPTION_CHOICE,	 /* int *: index into choices */
+	OPTION_SIZE,   /* uint64_t *, bytes: "2G", "500M", "1.5GiB", "64k"; units are powers of 1024
+			*/
+	OPTION_CHOICE, /* int *: index into choices */
 };
 
 struct option_def {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "perf/value_text.h"
+#include "symbolizer/value_text.h"
 #include "symbolizer/names.h"
 
 /* Length of the UTF-8 character at s, 0 when the bytes are not one (RFC 3629: no overlong forms, no

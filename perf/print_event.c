@@ -7,7 +7,7 @@
 
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/value_text.h"
+#include "symbolizer/value_text.h"
 #include "symbolizer/names.h"
 
 enum { NAME_MAX_LEN = 200, CELL_MAX = 1024, LIST_ROWS_MAX = 1000 };

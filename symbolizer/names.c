@@ -85,6 +85,14 @@ int names_itemsize(int code)
 	return code >= 0 && code < COUNT(dtypes) ? dtypes[code].itemsize : 0;
 }
 
+int names_elements_per_byte(int code)
+{
+	const char *name = names_dtype(code);
+	if (!name)
+		return 1;
+	return !strcmp(name, "quint4x2") ? 2 : !strcmp(name, "quint2x4") ? 4 : 1;
+}
+
 const char *names_device_type(int code)
 {
 	return code >= 0 && code < COUNT(device_types) ? device_types[code] : NULL;

@@ -24,6 +24,10 @@ int names_memory_format_code(const char *name);
  * for an unknown code. */
 int names_itemsize(int code);
 
+/* Elements of a dtype that share one byte: 2 for quint4x2, 4 for quint2x4 (the byte count of their
+ * storages, ATen/quantized/Quantizer.cpp, get_sub_byte_tensor_size), 1 for all others. */
+int names_elements_per_byte(int code);
+
 /* c10::DeviceType, 0 .. 20, as in 2.13.0. 1.13.1 differs in two: 8 is "ort" (now "maia") and 19 is
  * PrivateUse1 (now "mtia", PrivateUse1 moved to 20); for such a target translate the code first
  * with names_device_code. */

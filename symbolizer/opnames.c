@@ -521,3 +521,22 @@ bool opnames_ditorch(const struct op_desc *op, char *out, size_t size)
 	int n = snprintf(out, size, "torch.%s%s%.*s", module, *module ? "." : "", (int)b.len, b.s);
 	return n > 0 && (size_t)n < size;
 }
+
+bool opnames_python(const struct op_desc *op, char *out, size_t size)
+{
+	const char *colons = strstr(op->name, "::");
+	int n;
+
+	if (opnames_ditorch(op, out, size))
+		return true;
+	if (op->kind != OP_DISPATCHED || !colons)
+		n = snprintf(out, size, "%s", op->name);
+	else
+		n = snprintf(out, size, "torch.ops.%.*s.%s%s", (int)(colons - op->name), op->name,
+			     colons + 2, strchr(colons + 2, '.') ? "" : ".default");
+	if (n > 0 && (size_t)n < size)
+		return true;
+	if (size)
+		out[0] = '\0';
+	return false;
+}

@@ -32,4 +32,9 @@ bool opnames_match(const char *name, const struct op_desc *op);
  * it (aten::_to_copy), for operators outside aten, and for backward nodes. */
 bool opnames_ditorch(const struct op_desc *op, char *out, size_t size);
 
+/* The name under which Python finds `op`, into `out` of `size` bytes: opnames_ditorch's where there
+ * is one, else "torch.ops.aten._to_copy.default" (NAMESPACE.NAME.OVERLOAD, torch/_ops.py). A
+ * backward node keeps its own name. false, and "" in `out`, when it does not fit. */
+bool opnames_python(const struct op_desc *op, char *out, size_t size);
+
 #endif

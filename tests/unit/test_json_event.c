@@ -10,7 +10,7 @@
 
 #include "perf/json_event.h"
 #include "perf/print_event.h"
-#include "perf/value_text.h"
+#include "symbolizer/value_text.h"
 #include "tests/unit/sample_events.h"
 
 static __attribute__((noinline)) char *json_of(const struct op_event *ev)
@@ -210,7 +210,7 @@ static void values_as_python_shows_them(void **state)
 					   "18446744073709551615",
 					   "1e-05",
 					   "False",
-					   "(1.5-2.0j)",
+					   "(1.5-2j)",
 					   NULL,
 					   "torch.bfloat16",
 					   "cuda:2",

@@ -13,7 +13,7 @@
 struct given {
 	bool print;
 	const char *output;
-	uint64_t count, time;
+	uint64_t count, time, size;
 	int format;
 };
 
@@ -27,6 +27,7 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 	    {'o', "output", OPTION_STRING, &g->output, "FILE", "write there", NULL},
 	    {0, "count", OPTION_COUNT, &g->count, "N", "stop after N", NULL},
 	    {0, "for", OPTION_DURATION, &g->time, "TIME", "stop then", NULL},
+	    {0, "bytes", OPTION_SIZE, &g->size, "SIZE", "stop there", NULL},
 	    {0, "format", OPTION_CHOICE, &g->format, "FORMAT", "form", formats},
 	    {0},
 	};
@@ -44,6 +45,35 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 	words[n] = NULL;
 	memset(g, 0, sizeof(*g));
 	return options_parse(&c, n, words, e);
+}
+
+static void sizes(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *line;
+		uint64_t size;
+	} good[] = {
+	    {"run --bytes 2G x", UINT64_C(2) << 30},
+	    {"run --bytes 1.5k x", 1536},
+	    {"run --bytes 64MiB x", 64 << 20},
+	    {"run --bytes 3KB x", 3072},
+	    {"run --bytes 1t x", UINT64_C(1) << 40},
+	    {"run --bytes 7 x", 7},
+	    {"run --bytes 12B x", 12},
+	};
+	static const char *const bad[] = {"run --bytes G x", "run --bytes -1 x",
+					  "run --bytes 2Gx x", "run --bytes 2i x",
+					  "run --bytes 9e30 x"};
+	struct given g;
+	char *words[16];
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_true(parse(good[i].line, false, &g, words, NULL) > 0);
+		assert_int_equal(g.size, good[i].size);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (parse(bad[i], false, &g, words, NULL) != -EINVAL)
+			fail_msg("%s is taken for %llu", bad[i], (unsigned long long)g.size);
 }
 
 static void options_of_every_type(void **state)
@@ -152,6 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(options_of_every_type),
+	    cmocka_unit_test(sizes),
 	    cmocka_unit_test(the_command_of_run_is_not_ours),
 	    cmocka_unit_test(times),
 	    cmocka_unit_test(mistakes_are_told),

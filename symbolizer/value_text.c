@@ -1,4 +1,4 @@
-#include "perf/value_text.h"
+#include "symbolizer/value_text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -92,12 +92,25 @@ static void add_int(struct buf *b, const struct value *v)
 		add(b, "%" PRId64, v->i);
 }
 
+/* A part of a complex number: whole numbers without ".0". */
+static const char *part(char *out, size_t size, double f)
+{
+	value_float(out, size, f);
+	size_t n = strlen(out);
+	if (n > 2 && !strcmp(out + n - 2, ".0"))
+		out[n - 2] = '\0';
+	return out;
+}
+
 static void add_complex(struct buf *b, const struct value *v)
 {
 	char re[32], im[32];
-	value_float(re, sizeof(re), v->c.re);
-	value_float(im, sizeof(im), v->c.im);
-	add(b, "(%s%s%sj)", re, im[0] == '-' ? "" : "+", im);
+	part(re, sizeof(re), v->c.re);
+	part(im, sizeof(im), v->c.im);
+	if (v->c.re == 0 && !signbit(v->c.re))
+		add(b, "%sj", im);
+	else
+		add(b, "(%s%s%sj)", re, im[0] == '-' ? "" : "+", im);
 }
 
 static void add_value(struct buf *b, const struct value *v);

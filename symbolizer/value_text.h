@@ -1,6 +1,6 @@
 /* Values of an event as people and as programs read them. */
-#ifndef PERF_VALUE_TEXT_H
-#define PERF_VALUE_TEXT_H
+#ifndef SYMBOLIZER_VALUE_TEXT_H
+#define SYMBOLIZER_VALUE_TEXT_H
 
 #include <stddef.h>
 #include <stdio.h>

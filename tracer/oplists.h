@@ -1,0 +1,35 @@
+/* OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, read as ditorch reads them. */
+#ifndef TRACER_OPLISTS_H
+#define TRACER_OPLISTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct op_desc;
+struct oplist_item;
+
+/* A list as is_opname_match (op_tools/utils.py of ditorch) takes it: items between commas, each a
+ * name or a regular expression that, searched for by re.findall, gives the whole name. So ".*" is
+ * all, "torch.Tensor.add" or "torch.*add" is add, "add" alone is nothing; and of an expression with
+ * one group the group must be the whole name, with more than one nothing ever is. Regular
+ * expressions are PCRE2's, which agree with Python's in all that is common.
+ *
+ * ditorch's name says how Python called, and the dispatcher does not know that: an item stands for
+ * an op when it is the op's name (opnames_match), or when as an expression it gives the name that
+ * ditrace shows (opnames_python) or "torch.Tensor.X" of the same X. Zero-initialise. */
+struct oplist {
+	struct oplist_item *items;
+	size_t n;
+};
+
+/* Returns 0; -EINVAL when an item is not a regular expression (ditorch fails there); -ENOMEM.
+ * `name` is the variable's, for messages. The list owns what it points to until oplist_free. */
+int oplist_compile(const char *name, const char *text, struct oplist *out, struct err *e);
+
+bool oplist_match(const struct oplist *l, const struct op_desc *op);
+
+void oplist_free(struct oplist *l);
+
+#endif

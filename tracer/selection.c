@@ -1,0 +1,95 @@
+#include "tracer/selection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct selection_op {
+	bool known, wanted; /* by the lists, once that is known */
+	uint64_t calls;	    /* asked about */
+	uint64_t left;	    /* of these, left by nth */
+};
+
+static int read_list(const char *name, struct oplist *out, struct err *e)
+{
+	const char *text = getenv(name);
+	return text ? oplist_compile(name, text, out, e) : 0;
+}
+
+int selection_environment(struct selection_policy *p, struct err *e)
+{
+	int rc = read_list("OP_CAPTURE_LIST", &p->only, e);
+	return rc ? rc : read_list("OP_CAPTURE_DISABLE_LIST", &p->disabled, e);
+}
+
+void selection_policy_free(struct selection_policy *p)
+{
+	ranges_free(&p->nth);
+	ranges_free(&p->steps);
+	filter_free(&p->step_op);
+	oplist_free(&p->only);
+	oplist_free(&p->disabled);
+}
+
+bool selection_wants_op(const struct selection_policy *p, const struct op_desc *op)
+{
+	if (p->disabled.n && oplist_match(&p->disabled, op))
+		return false;
+	return !p->only.n || oplist_match(&p->only, op);
+}
+
+uint64_t selection_see(struct selection *s, const struct op_event *ev)
+{
+	if (s->policy->step_op.n)
+		s->steps.op = &s->policy->step_op;
+	return steps_see(&s->steps, ev);
+}
+
+static struct selection_op *op_of(struct selection *s, const struct op_desc *op)
+{
+	if (op->id >= s->n) {
+		size_t n = (op->id + 64u) * 2u;
+		struct selection_op *ops = reallocarray(s->ops, n, sizeof(*ops));
+		if (!ops)
+			return NULL;
+		memset(ops + s->n, 0, (n - s->n) * sizeof(*ops));
+		s->ops = ops;
+		s->n = n;
+	}
+	struct selection_op *o = &s->ops[op->id];
+	if (!o->known) {
+		o->known = true;
+		o->wanted = selection_wants_op(s->policy, op);
+	}
+	return o;
+}
+
+static bool counted(const struct selection_policy *p, struct selection_op *o)
+{
+	if (!ranges_have(&p->nth, ++o->calls))
+		return false;
+	return p->every < 2 || o->left++ % p->every == 0;
+}
+
+enum selection_answer selection_choose(struct selection *s, const struct op_event *ev)
+{
+	const struct selection_policy *p = s->policy;
+	uint64_t step = s->steps.done + 1;
+
+	if (ev->op->kind != OP_DISPATCHED)
+		return SELECTION_NO;
+	if ((p->max_calls && *s->chosen >= p->max_calls) || ranges_over(&p->steps, step))
+		return SELECTION_OVER;
+	struct selection_op *o = op_of(s, ev->op);
+	if (!o || !o->wanted || !ranges_have(&p->steps, step) || !counted(p, o))
+		return SELECTION_NO;
+	++*s->chosen;
+	return SELECTION_YES;
+}
+
+void selection_free(struct selection *s)
+{
+	free(s->ops);
+	s->ops = NULL;
+	s->n = 0;
+}
