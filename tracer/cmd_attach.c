@@ -31,17 +31,20 @@ static int no_torch(pid_t pid, struct err *e)
 
 /* Children are followed where the kernel permits; tracing the process itself does not depend on it.
  */
-static void follow(struct trace_loop *l)
+static int follow(struct trace_loop *l, struct err *e)
 {
 	struct err why = {0};
+	if (session_follows(l->session))
+		return session_watch(l->session, l->pid, e);
 	if (!follow_new(&l->follow, &why) && !follow_add_process(l->follow, l->pid, &why))
-		return;
+		return 0;
 	fprintf(stderr, "ditrace: children of %d will not be traced: %s\n", l->pid, why.what);
 	follow_free(l->follow);
 	l->follow = NULL;
+	return 0;
 }
 
-static int start(struct trace_loop *l, const struct session_opts *o, bool wait, struct err *e)
+static int start(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e)
 {
 	int r = process_check(l->pid, e);
 	if (r)
@@ -49,10 +52,14 @@ static int start(struct trace_loop *l, const struct session_opts *o, bool wait, 
 	bool has_torch = session_has_torch(l->pid);
 	if (!has_torch && !wait)
 		return no_torch(l->pid, e);
+	o->pid = has_torch ? l->pid : 0;
 	r = session_open(o, &l->session, e);
 	if (r)
 		return r;
-	follow(l);
+	trace_loop_note(l);
+	r = follow(l, e);
+	if (r)
+		return r;
 	if (!has_torch)
 		fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);
 	return has_torch || session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;

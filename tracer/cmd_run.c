@@ -18,6 +18,8 @@ static int fail(struct err *e, int status)
 /* Without records of the kernel, nothing tells when a library is mapped. */
 static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 {
+	if (session_follows(l->session))
+		return session_watch(l->session, pid, e);
 	int r = follow_new(&l->follow, e);
 	return r ? r : follow_add_child(l->follow, pid, e);
 }
@@ -67,9 +69,10 @@ int cmd_run(int argc, char **argv)
 		return status;
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
-	if (session_open(&o, &l.session, &e) || session_ready(l.session, &e))
+	if (session_open(&o, &l.session, &e))
 		return fail(&e, EXIT_FAILED);
-	if (spawn_prepare(&argv[first], &signals, &child, &e))
+	trace_loop_note(&l);
+	if (spawn_prepare(&argv[first], &signals, session_tracer(l.session), &child, &e))
 		return fail(&e, EXIT_FAILED);
 	if (follow_child(&l, child.pid, &e)) {
 		spawn_cancel(&child);

@@ -7,7 +7,9 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "tracer/follow.h"
 #include "tracer/plan.h"
+#include "tracer/tracer_main.h"
 
 enum site_kind {
 	SITE_ENTRY,
@@ -48,6 +50,7 @@ typedef void engine_hit_fn(const struct hit *h, void *arg);
 
 struct engine {
 	const char *name;
+	pid_t tracer; /* process that traces in place of ditrace; 0: ditrace itself */
 	/* Make plan entries first .. first + n - 1 known. 0 or -errno (-E2BIG: beyond the size
 	 * given at opening). */
 	int (*set_plans)(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
@@ -67,6 +70,14 @@ struct engine {
 	/* Measure trap_ns of the counters; takes some milliseconds. May leave a probe in ditrace
 	 * itself until all are detached. */
 	void (*calibrate)(struct engine *g);
+	/* An engine that has to follow processes itself; NULL for one that does not care, beside
+	 * which follow.h is to be used. Trace all threads of `pid` and whatever it starts from now
+	 * on. 0 or -errno. */
+	int (*watch)(struct engine *g, pid_t pid, struct err *e);
+	/* With watch: as follow_read. FOLLOW_MAP comes once all that is looked for is mapped,
+	 * without a path, FOLLOW_FORK for children of such processes; of these two the thread `tid`
+	 * is kept still until the call returns. */
+	int (*follow)(struct engine *g, follow_fn *fn, void *arg);
 	/* Detach everything and free `g`. */
 	void (*close)(struct engine *g);
 };
@@ -75,5 +86,21 @@ struct engine {
  * `nplans` is the most plan entries that will be set. Needs CAP_BPF and CAP_PERFMON, or
  * CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e saying what is missing. */
 int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e);
+
+/* The engine ptrace: breakpoints, met by a tracing process of its own, which leaves everything as
+ * it was when ditrace ends in whatever way. `interesting` says whether a process has mapped all
+ * that is looked for. Needs the right to ptrace the processes, no more. Returns 0 and *out, or
+ * -errno with *e. */
+int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
+		       struct err *e);
+
+enum engine_choice { ENGINE_AUTO, ENGINE_BPF, ENGINE_PTRACE };
+
+extern const char *const engine_names[]; /* words of --engine, in that order, ended by NULL */
+
+/* Open the engine of that choice; the first that works for ENGINE_AUTO. *note (may be NULL): when
+ * that is not the first, its `what` says in one line which it is and why, else its code is 0. */
+int engine_open(enum engine_choice choice, uint32_t nplans, interesting_fn *interesting,
+		struct engine **out, struct err *note, struct err *e);
 
 #endif

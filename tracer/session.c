@@ -115,35 +115,6 @@ static int open_filters(struct session *s, struct err *e)
 	return r;
 }
 
-static void *open_engine(void *session)
-{
-	struct session *s = session;
-	s->opening.r = engine_bpf_open(PLANS_MAX, &s->opening.engine, &s->opening.e);
-	return NULL;
-}
-
-/* The kernel takes its time to check the programs: meanwhile the op table can be made. */
-static int start_opening(struct session *s, struct err *e)
-{
-	int r = pthread_create(&s->opening.thread, NULL, open_engine, s);
-	if (r)
-		return err_set(e, -r, "cannot start a thread: %s", strerror(r));
-	s->opening.running = true;
-	return 0;
-}
-
-int session_ready(struct session *s, struct err *e)
-{
-	if (s->opening.running) {
-		s->opening.running = false;
-		pthread_join(s->opening.thread, NULL);
-		s->engine = s->opening.engine;
-	}
-	if (s->opening.r && e)
-		*e = s->opening.e;
-	return s->opening.r;
-}
-
 int session_open(const struct session_opts *o, struct session **out, struct err *e)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -155,8 +126,11 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	if (r)
 		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 	r = r ? r : open_filters(s, e);
+	if (!r && o->pid)
+		session_preload(s, o->pid);
 	if (!r)
-		r = start_opening(s, e);
+		r = engine_open((enum engine_choice)o->engine, PLANS_MAX, session_is_complete,
+				&s->engine, &s->engine_note, e);
 	if (!r && o->output)
 		r = trace_writer_open(o->output, &s->writer, e);
 	if (!r) {
@@ -230,21 +204,27 @@ static void update_procs(struct session *s)
 	}
 }
 
+static int engine_failed(int code, struct err *e)
+{
+	if (code != -ECHILD)
+		return err_set(e, code, "cannot read the engine's records: %s", strerror(-code));
+	err_set(e, code, "the tracing process of ditrace was killed");
+	return err_hint(e, "the code of the traced processes was put back at once; look whether "
+			   "they still run");
+}
+
 int session_step(struct session *s, struct err *e)
 {
-	int r = session_ready(s, e);
-	if (r)
-		return r;
 	s->now = session_now();
 	if (s->fatal.code) {
 		if (e)
 			*e = s->fatal;
 		return s->fatal.code;
 	}
-	r = s->engine->consume(s->engine, on_hit, s);
+	int r = s->engine->consume(s->engine, on_hit, s);
 	lookahead_turn(&s->lookahead, s->decoder, s->now);
 	if (r < 0)
-		return err_set(e, r, "cannot read the engine's records: %s", strerror(-r));
+		return engine_failed(r, e);
 	update_procs(s);
 	if (s->writer && (r = trace_writer_tick(s->writer, s->now)) < 0)
 		output_failed(s, r);
@@ -258,6 +238,31 @@ int session_step(struct session *s, struct err *e)
 	}
 	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
 	return late || s->closed_pipe || (s->o->count && s->events >= s->o->count);
+}
+
+const char *session_note(const struct session *s)
+{
+	return s->engine_note.code ? s->engine_note.what : NULL;
+}
+
+pid_t session_tracer(const struct session *s)
+{
+	return s->engine->tracer;
+}
+
+bool session_follows(const struct session *s)
+{
+	return s->engine->follow;
+}
+
+int session_watch(struct session *s, pid_t pid, struct err *e)
+{
+	return s->engine->watch(s->engine, pid, e);
+}
+
+int session_follow(struct session *s, follow_fn *fn, void *arg)
+{
+	return s->engine->follow(s->engine, fn, arg);
 }
 
 unsigned session_live(const struct session *s)
@@ -325,9 +330,6 @@ int session_finish(struct session *s, struct err *e)
 	char size[32];
 	int r = 0;
 	struct trace_stats stats;
-	r = session_ready(s, e);
-	if (r)
-		return r;
 	stop_probes(s);
 	set_stats(s, &stats);
 	if (s->printer)
@@ -358,7 +360,7 @@ void session_close(struct session *s)
 	if (!s)
 		return;
 	trace_writer_close(s->writer, false);
-	session_ready(s, NULL);
+	session_end_preload(s);
 	if (s->engine)
 		s->engine->close(s->engine);
 	lookahead_free(&s->lookahead);

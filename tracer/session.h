@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "symbolizer/event.h"
+#include "tracer/follow.h"
 
 #define SESSION_ALL_LEVELS UINT64_MAX
 
@@ -22,18 +23,33 @@ struct session_opts {
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
 	bool print;		   /* events as text on stdout */
+	pid_t pid;		   /* the process that will be added first; 0: not known */
+	int engine;		   /* enum engine_choice (tracer/engine.h) */
 };
 
 struct session;
 
-/* Open the outputs, and begin to open the engine. `o` must outlive the session. 0 or -errno. */
+/* Open the engine and the outputs. `o` must outlive the session. 0 or -errno. */
 int session_open(const struct session_opts *o, struct session **out, struct err *e);
 
-/* Wait until the engine is open; the calls below do so themselves. 0 or -errno. */
-int session_ready(struct session *s, struct err *e);
+/* Which engine was taken in place of the first choice and why, one line; NULL when there is nothing
+ * to tell. */
+const char *session_note(const struct session *s);
+
+/* The process that traces in place of ditrace, 0: none. */
+pid_t session_tracer(const struct session *s);
+
+/* Whether the engine follows processes by itself, so that the two below are to be used in place of
+ * follow.h and hold.h; they are those of struct engine. */
+bool session_follows(const struct session *s);
+int session_watch(struct session *s, pid_t pid, struct err *e);
+int session_follow(struct session *s, follow_fn *fn, void *arg);
 
 /* Whether process `pid` maps a libtorch. */
 bool session_has_torch(pid_t pid);
+
+/* Whether it maps all that tracing needs: libtorch and what that is linked to. */
+bool session_is_complete(pid_t pid);
 
 /* Start tracing `pid`, which maps a libtorch; nothing happens when it is traced already. 0 or
  * -errno: -ENODATA when it has no libtorch. */

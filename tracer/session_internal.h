@@ -33,24 +33,31 @@ struct proc {
 	uint64_t added;
 };
 
-/* The engine while it is being opened, in a thread of its own. */
-struct opening {
+/* The op table of a libtorch, and which file that is. */
+struct loaded_ops {
+	struct op_table *table; /* NULL: none */
+	uint64_t inode;
+	uint32_t major, minor;
+};
+
+/* The op table of the process that is to be traced first, made in a thread of its own while the
+ * kernel checks the engine's programs. */
+struct preload {
 	pthread_t thread;
 	bool running;
-	int r;
-	struct err e;
-	struct engine *engine;
+	pid_t pid;
+	struct loaded_ops ops;
 };
 
 struct session {
 	const struct session_opts *o;
-	struct opening opening;
-	struct engine *engine; /* after session_ready */
+	struct engine *engine;
+	struct err engine_note; /* code 0: none */
 	struct decoder *decoder;
 	struct lookahead lookahead;
-	struct op_table *ops; /* of the first libtorch met; others are not traced */
-	uint64_t ops_inode;
-	uint32_t ops_major, ops_minor;
+	struct preload preload;
+	struct op_table *ops;	  /* that of `loaded` */
+	struct loaded_ops loaded; /* of the first libtorch met; others are not traced */
 	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
@@ -86,6 +93,15 @@ void session_complete_procs(struct session *s);
 
 /* Count dispatched ops for a moment, now and then. */
 void session_sample_dispatch(struct session *s);
+
+/* session_ops.c: begin to make the op table of `pid`; make it, or take what was begun, into s->ops
+ * (0 or -errno); end what was begun and not taken. */
+void session_preload(struct session *s, pid_t pid);
+int session_load_ops(struct session *s, pid_t pid, const struct maps *maps, struct err *e);
+void session_end_preload(struct session *s);
+
+/* Whether `m`, a libtorch, is the one that the op table was made of. */
+bool session_has_ops_of(const struct session *s, const struct mapping *m);
 
 void session_free_target_info(struct trace_target *t);
 

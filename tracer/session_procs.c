@@ -30,27 +30,15 @@ bool session_has_torch(pid_t pid)
 	return has;
 }
 
-static int load_ops(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+bool session_is_complete(pid_t pid)
 {
-	char path[OPS_FILES][PATH_MAX];
-	const char *paths[OPS_FILES] = {NULL};
-	for (unsigned i = 0; i < OPS_FILES; i++) {
-		const struct mapping *m = maps_library(maps, ops_library_name(i));
-		if (!m)
-			continue;
-		int r = maps_open_path(pid, m, path[i], sizeof(path[i]), e);
-		if (r)
-			return r;
-		paths[i] = path[i];
-	}
-	const struct mapping *cpu = maps_library(maps, ops_library_name(OPS_CPU));
-	int r = op_table_load(paths, &s->ops, e);
-	if (r)
-		return r;
-	s->ops_inode = cpu->inode;
-	s->ops_major = cpu->dev_major;
-	s->ops_minor = cpu->dev_minor;
-	return 0;
+	struct maps maps;
+	if (maps_read(pid, &maps, NULL))
+		return false;
+	bool all = maps_library(&maps, ops_library_name(OPS_CPU)) &&
+		   maps_library(&maps, ops_library_name(OPS_C10));
+	maps_free(&maps);
+	return all;
 }
 
 static bool is_node(const struct op_probe *p)
@@ -241,8 +229,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 		return err_hint(e, "wait for it with: ditrace attach --wait %d", pid);
 	}
 	if (!s->ops) {
-		int r = load_ops(s, pid, maps, e);
-		r = r ? r : session_ready(s, e);
+		int r = session_load_ops(s, pid, maps, e);
 		if (r)
 			return r;
 		r = make_plan(s, &s->fatal);
@@ -252,8 +239,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 			return r;
 		}
 	}
-	if (cpu->inode != s->ops_inode || cpu->dev_major != s->ops_major ||
-	    cpu->dev_minor != s->ops_minor)
+	if (!session_has_ops_of(s, cpu))
 		return err_set(
 		    e, -ENOTSUP,
 		    "process %d uses another libtorch than the first one traced; it is left alone",

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,10 +43,16 @@ static ssize_t read_retry(int fd, void *buf, size_t n)
 }
 
 /* After fork: nothing but async-signal-safe calls. */
-static void run_child(char *const argv[], const struct spawn_signals *s, int gate, int report)
+static void run_child(char *const argv[], const struct spawn_signals *s, pid_t tracer, int gate,
+		      int report)
 {
 	char go;
 	int code;
+	if (tracer) {
+		prctl(PR_SET_PTRACER, tracer); /* fails where there is no Yama */
+		if (write(gate, "", 1) != 1)
+			_exit(126);
+	}
 	if (read_retry(gate, &go, 1) != 1)
 		_exit(126);
 	restore_signals(s);
@@ -63,10 +70,11 @@ static void close_end(int *fd)
 	*fd = -1;
 }
 
-int spawn_prepare(char *const argv[], const struct spawn_signals *s, struct spawn *out,
-		  struct err *e)
+int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t tracer,
+		  struct spawn *out, struct err *e)
 {
 	int gate[2] = {-1, -1}, report[2] = {-1, -1}, code;
+	char ready;
 	*out = (struct spawn){.pid = -1, .gate = -1, .report = -1};
 	/* A socket: a pipe whose reader was killed would send SIGPIPE. */
 	if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) &&
@@ -74,12 +82,14 @@ int spawn_prepare(char *const argv[], const struct spawn_signals *s, struct spaw
 		if (!out->pid) {
 			close(gate[1]);
 			close(report[0]);
-			run_child(argv, s, gate[0], report[1]);
+			run_child(argv, s, tracer, gate[0], report[1]);
 		}
 		out->gate = gate[1];
 		out->report = report[0];
 		close(gate[0]);
 		close(report[1]);
+		if (tracer && read_retry(gate[1], &ready, 1) != 1)
+			return err_set(e, -ECHILD, "cannot start a process: it was killed");
 		return 0;
 	}
 	code = -errno;

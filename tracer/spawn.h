@@ -24,9 +24,10 @@ struct spawn {
 /* Fork a child that will become argv[0] (found by PATH, NULL-ended argv) once spawn_release is
  * called, with the signals of `s`, the environment and the standard streams as they are. If ditrace
  * dies before that, the child ends; if it dies later, the command runs on. All other descriptors of
- * ditrace must be close-on-exec. 0, or -errno with *e. */
-int spawn_prepare(char *const argv[], const struct spawn_signals *s, struct spawn *out,
-		  struct err *e);
+ * ditrace must be close-on-exec. `tracer` is a process that it lets trace it where Yama asks for
+ * that (ptrace(2), ptrace_scope 1), 0: none. 0, or -errno with *e. */
+int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t tracer,
+		  struct spawn *out, struct err *e);
 
 /* Let the child go, and wait until it has become the command. 0; when that fails -errno with *e,
  * and the child is gone and waited for. */

@@ -13,7 +13,6 @@
 
 #include "symbolizer/ops.h"
 #include "tracer/hold.h"
-#include "tracer/maps.h"
 #include "tracer/process.h"
 
 const char *const trace_phases[] = {"all", "forward", "backward", NULL};
@@ -53,18 +52,6 @@ static bool is_library(const char *path, unsigned lib)
 	return slash && !strncmp(slash + 1, name, n) && (!slash[1 + n] || slash[1 + n] == '.');
 }
 
-/* All that tracing needs is mapped: libtorch_cpu and what it is linked to. */
-static bool is_complete(pid_t pid)
-{
-	struct maps maps;
-	if (maps_read(pid, &maps, NULL))
-		return false;
-	bool all = maps_library(&maps, ops_library_name(OPS_CPU)) &&
-		   maps_library(&maps, ops_library_name(OPS_C10));
-	maps_free(&maps);
-	return all;
-}
-
 /* A child of vfork(2) runs in its parent's memory and keeps it waiting: it is about to become
  * another program. */
 static bool shares_memory(pid_t a, pid_t b)
@@ -79,7 +66,7 @@ static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 	if (shares_memory(ev->pid, ev->parent ? ev->parent : l->pid))
 		return;
 	hold_thread(ev->pid, WAIT_MS, &hold);
-	if (is_complete(ev->pid))
+	if (session_is_complete(ev->pid))
 		add_process(l, ev->pid);
 	hold_release(hold);
 }
@@ -93,7 +80,7 @@ static void on_map(struct trace_loop *l, const struct follow_event *ev)
 	if (!is_library(ev->path, OPS_CPU) && !is_library(ev->path, OPS_C10))
 		return;
 	hold_thread(ev->tid, WAIT_MS, &hold);
-	if (is_complete(ev->pid))
+	if (session_is_complete(ev->pid))
 		add_process(l, ev->pid);
 	hold_release(hold);
 }
@@ -103,10 +90,16 @@ static void on_follow(const struct follow_event *ev, void *arg)
 	struct trace_loop *l = arg;
 	switch (ev->kind) {
 	case FOLLOW_MAP:
-		on_map(l, ev);
+		if (session_follows(l->session))
+			add_process(l, ev->pid);
+		else
+			on_map(l, ev);
 		break;
 	case FOLLOW_FORK:
-		on_fork(l, ev);
+		if (session_follows(l->session))
+			add_process(l, ev->pid);
+		else
+			on_fork(l, ev);
 		break;
 	case FOLLOW_EXEC:
 		session_remove(l->session, ev->pid);
@@ -118,6 +111,13 @@ static void on_follow(const struct follow_event *ev, void *arg)
 	default:
 		break;
 	}
+}
+
+void trace_loop_note(const struct trace_loop *l)
+{
+	const char *note = session_note(l->session);
+	if (note)
+		fprintf(stderr, "ditrace: %s\n", note);
 }
 
 static void look_for_end(struct trace_loop *l)
@@ -144,6 +144,8 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 		poll(&fd, 1, 1);
 		if (l->follow)
 			follow_read(l->follow, on_follow, l);
+		if (session_follows(l->session))
+			session_follow(l->session, on_follow, l);
 		r = session_step(l->session, &output);
 		if (r < 0) {
 			*e = output;

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "base/options.h"
+#include "tracer/engine.h"
 #include "tracer/follow.h"
 #include "tracer/session.h"
 
@@ -26,9 +27,16 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	    {0,		 "depth", OPTION_COUNT,                                                    \
 	     &(o).depth, "N",	  "trace the outermost N levels of ops only",                      \
 	     NULL},                                                                                \
+	    {0,                                                                                    \
+	     "phase",                                                                              \
+	     OPTION_CHOICE,                                                                        \
+	     &(o).phase,                                                                           \
+	     "forward|backward",                                                                   \
+	     "trace one of the two only",                                                          \
+	     trace_phases},                                                                        \
 	{                                                                                          \
-		0, "phase", OPTION_CHOICE, &(o).phase, "forward|backward",                         \
-		    "trace one of the two only", trace_phases                                      \
+		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace", "how to trace",        \
+		    engine_names                                                                   \
 	}
 
 struct trace_loop {
@@ -45,6 +53,9 @@ struct trace_loop {
  * child's alone (the terminal sends it to both) and the others are passed on to it. SIGPIPE is
  * ignored. */
 void trace_loop_signals(struct trace_loop *l);
+
+/* Say on stderr which engine was taken, when that is not the first choice. */
+void trace_loop_note(const struct trace_loop *l);
 
 /* Run until the process has ended, a limit is reached or a signal came. 0 or -errno with *e. Prints
  * what goes wrong on the way and does not end tracing. */

@@ -98,7 +98,7 @@ static void test_command(void **state)
 	static const char *const argv[] = {"sh", "-c", "(env true; :); (:); exec env sleep 0",
 					   NULL};
 	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &p, &e), 0);
+	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &p, &e), 0);
 	pid_t pid = p.pid;
 	assert_int_equal(follow_add_child(f, pid, &e), 0);
 	assert_int_equal(follow_read(f, note, s), 0);
@@ -136,7 +136,7 @@ static void test_failed_command(void **state)
 	struct spawn p;
 	static const char *const argv[] = {"no-such-command-here", NULL};
 	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &p, NULL), 0);
+	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &p, NULL), 0);
 	pid_t pid = p.pid;
 	assert_int_equal(follow_add_child(f, pid, NULL), 0);
 	assert_int_equal(spawn_release(&p, (char *const *)argv, NULL), -ENOENT);
@@ -418,7 +418,7 @@ static void test_flood(void **state)
 	static const char *const argv[] = {
 	    "sh", "-c", "i=0; while [ $i -lt 400 ]; do env true; i=$((i + 1)); done", NULL};
 	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &p, NULL), 0);
+	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &p, NULL), 0);
 	pid_t pid = p.pid;
 	assert_int_equal(follow_add_child(f, pid, NULL), 0);
 	assert_int_equal(spawn_release(&p, (char *const *)argv, NULL), 0);

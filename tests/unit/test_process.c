@@ -198,7 +198,7 @@ static int run(const char *const argv[], struct err *e)
 	struct spawn s;
 	int status;
 	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &s, e), 0);
+	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &s, e), 0);
 	pid_t pid = s.pid;
 	int r = spawn_release(&s, (char *const *)argv, e);
 	if (r)
@@ -261,7 +261,7 @@ static void test_spawn_signals(void **state)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGUSR1, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
-	assert_int_equal(spawn_prepare(argv, &signals, &s, NULL), 0);
+	assert_int_equal(spawn_prepare(argv, &signals, 0, &s, NULL), 0);
 	pid_t pid = s.pid;
 	assert_int_equal(spawn_release(&s, argv, NULL), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -282,7 +282,7 @@ static void test_spawn_gate(void **state)
 	struct spawn_signals signals;
 	struct spawn s;
 	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &s, NULL), 0);
+	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &s, NULL), 0);
 	pid_t pid = s.pid;
 	assert_true(process_alive(pid));
 	spawn_cancel(&s);
@@ -303,7 +303,7 @@ static void test_spawn_killed(void **state)
 	struct spawn s;
 	siginfo_t info;
 	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, &s, NULL), 0);
+	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &s, NULL), 0);
 	kill(s.pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)s.pid, &info, WEXITED | WNOWAIT), 0);
 	assert_true(spawn_release(&s, (char *const *)argv, NULL) < 0);

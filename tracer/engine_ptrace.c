@@ -1,0 +1,307 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tracer/engine.h"
+#include "tracer/ptrace_share.h"
+
+/* ditrace's side of the engine ptrace: what it asks of its tracing process (tracer_main.h), and
+ * what comes back. */
+struct engine_ptrace {
+	struct engine engine;
+	struct share *share;
+	int sock;
+	pid_t tracer; /* the tracing process */
+	pthread_t guard;
+	bool guarded;
+	_Atomic bool closing, dead;
+	uint64_t trap_ns;
+};
+
+static struct engine_ptrace *of(struct engine *g)
+{
+	return (struct engine_ptrace *)g;
+}
+
+/* When the tracing process is killed, the kernel lets go of what it traced, and the breakpoints
+ * stay: a thread that meets one dies. So they are taken out at once. */
+static void *guard_main(void *arg)
+{
+	struct engine_ptrace *p = arg;
+	siginfo_t info;
+	while (waitid(P_PID, (id_t)p->tracer, &info, WEXITED) && errno == EINTR)
+		;
+	share_repair(p->share);
+	p->dead = true;
+	return NULL;
+}
+
+static int start_guard(struct engine_ptrace *p)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int r = pthread_create(&p->guard, NULL, guard_main, p);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	p->guarded = !r;
+	return -r;
+}
+
+static bool send_all(int fd, const void *buf, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		ssize_t r = send(fd, (const char *)buf + at, n - at, MSG_NOSIGNAL);
+		if (r < 0 && errno != EINTR)
+			return false;
+		at += r > 0 ? (size_t)r : 0;
+	}
+	return true;
+}
+
+static bool receive(int fd, struct reply *r)
+{
+	ssize_t n;
+	do
+		n = recv(fd, r, sizeof(*r), MSG_WAITALL);
+	while (n < 0 && errno == EINTR);
+	return n == sizeof(*r);
+}
+
+/* `a` and `b` follow the request; b may be NULL. */
+static int ask(struct engine_ptrace *p, struct request q, const void *a, size_t na, const void *b,
+	       size_t nb, struct err *e)
+{
+	struct reply r;
+	q.len = (uint32_t)(na + nb);
+	if (!send_all(p->sock, &q, sizeof(q)) || (na && !send_all(p->sock, a, na)) ||
+	    (nb && !send_all(p->sock, b, nb)) || !receive(p->sock, &r))
+		return err_set(e, -ECHILD, "the tracing process has ended");
+	if (r.code && e)
+		*e = r.err;
+	if (r.code && e && !e->code)
+		err_set(e, r.code, "the tracing process refuses: %s", strerror(-r.code));
+	return r.code;
+}
+
+static int set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+		     struct err *e)
+{
+	struct request q = {.kind = REQUEST_PLANS, .first = first, .n = n};
+	int r = ask(of(g), q, plans, n * sizeof(*plans), NULL, 0, e);
+	return r == -E2BIG ? err_set(e, r, "too many ops for one session (%u)", first + n) : r;
+}
+
+static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf)
+{
+	struct request q = {.kind = REQUEST_PROC, .proc = proc};
+	return ask(of(g), q, conf, sizeof(*conf), NULL, 0, NULL);
+}
+
+static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		  struct err *e)
+{
+	char path[4096 + 8] = "";
+	size_t len = strlen(file->path) + 1, padded = (len + 7) & ~(size_t)7;
+	struct request q = {.kind = REQUEST_ATTACH,
+			    .pid = pid,
+			    .proc = proc,
+			    .path_len = (uint16_t)padded,
+			    .n = (uint32_t)file->nsites};
+	if (padded > sizeof(path))
+		return err_set(e, -ENAMETOOLONG, "the path %s is too long", file->path);
+	memcpy(path, file->path, len);
+	return ask(of(g), q, path, padded, file->sites, file->nsites * sizeof(*file->sites), e);
+}
+
+static void detach(struct engine *g, uint16_t proc)
+{
+	ask(of(g), (struct request){.kind = REQUEST_DETACH, .proc = proc}, NULL, 0, NULL, 0, NULL);
+}
+
+static int watch(struct engine *g, pid_t pid, struct err *e)
+{
+	return ask(of(g), (struct request){.kind = REQUEST_WATCH, .pid = pid}, NULL, 0, NULL, 0, e);
+}
+
+static int follow(struct engine *g, follow_fn *fn, void *arg)
+{
+	struct share *s = of(g)->share;
+	int n = 0;
+	for (uint32_t tail; (tail = s->news_tail) != s->news_head; n++) {
+		const struct news news = s->news[tail % SHARE_NEWS];
+		s->news_tail = tail + 1;
+		fn(
+		    &(struct follow_event){
+			.kind = news.kind,
+			.pid = news.pid,
+			.tid = news.tid,
+			.parent = news.parent,
+			.path = "",
+		    },
+		    arg);
+		if (news.held)
+			ask(of(g), (struct request){.kind = REQUEST_RELEASE, .pid = news.tid}, NULL,
+			    0, NULL, 0, NULL);
+	}
+	return n;
+}
+
+static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
+{
+	enum { AT_ONCE = 100000 };
+	struct engine_ptrace *p = of(g);
+	bool dead = p->dead;
+	const struct hit *h;
+	int n = 0;
+	for (; n < AT_ONCE && (h = share_next(p->share)); n++) {
+		fn(h, arg);
+		share_drop(p->share, h);
+	}
+	return dead && !n && !p->closing ? -ECHILD : n;
+}
+
+static void count_dispatch(struct engine *g, int on)
+{
+	of(g)->share->counting = on;
+}
+
+static void counters(struct engine *g, struct engine_counters *out)
+{
+	struct share *s = of(g)->share;
+	*out = (struct engine_counters){
+	    .hits = s->hits,
+	    .lost = s->lost,
+	    .mean_ns = s->sampled ? s->sampled_ns / s->sampled : 0,
+	    .trap_ns = of(g)->trap_ns,
+	    .dispatched = s->dispatched,
+	    .dispatched_seen = s->dispatched_seen,
+	};
+}
+
+/* A process that does nothing but stop. */
+static void stop_often(unsigned n)
+{
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	for (unsigned i = 0; i < n; i++)
+		__asm__ volatile("int3");
+	_exit(0);
+}
+
+/* What a stop costs the thread that stops, besides what is done in it. */
+static void calibrate(struct engine *g)
+{
+	enum { STOPS = 500 };
+	struct timespec a, b;
+	int status;
+	unsigned n = 0;
+	pid_t pid = fork();
+	if (!pid)
+		stop_often(STOPS);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	while (pid > 0 && waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+		n += WSTOPSIG(status) == SIGTRAP;
+		ptrace(PTRACE_CONT, pid, NULL, NULL);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	if (n)
+		of(g)->trap_ns =
+		    (uint64_t)((b.tv_sec - a.tv_sec) * 1000000000LL + b.tv_nsec - a.tv_nsec) / n;
+}
+
+static void engine_close(struct engine *g)
+{
+	struct engine_ptrace *p = of(g);
+	const struct request leave = {.kind = REQUEST_LEAVE};
+	p->closing = true;
+	if (p->sock >= 0) {
+		send_all(p->sock, &leave, sizeof(leave));
+		close(p->sock);
+	}
+	if (p->guarded)
+		pthread_join(p->guard, NULL);
+	else if (p->tracer > 0)
+		waitpid(p->tracer, NULL, 0);
+	if (p->share)
+		munmap(p->share, sizeof(*p->share));
+	free(p);
+}
+
+static int no_kcmp(struct err *e)
+{
+	int r = -errno;
+	err_set(e, r, "kcmp(2) does not work here: %s", strerror(-r));
+	return err_hint(e,
+			"boot a kernel with CONFIG_KCMP; in a container, allow it in the seccomp "
+			"profile");
+}
+
+static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn *interesting,
+			struct err *e)
+{
+	int sock[2];
+	pid_t self = getpid();
+	if (syscall(SYS_kcmp, self, self, KCMP_VM, 0, 0))
+		return no_kcmp(e);
+	p->share = mmap(NULL, sizeof(*p->share), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->share == MAP_FAILED) {
+		p->share = NULL;
+		return err_set(e, -ENOMEM, "no memory");
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
+		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
+	p->tracer = fork();
+	if (!p->tracer) {
+		close(sock[0]);
+		tracer_main(p->share, sock[1], self, nplans, interesting);
+		_exit(0);
+	}
+	close(sock[1]);
+	p->sock = sock[0];
+	if (p->tracer < 0)
+		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
+	int r = start_guard(p);
+	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
+}
+
+int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
+		       struct err *e)
+{
+	struct engine_ptrace *p = calloc(1, sizeof(*p));
+	if (!p)
+		return err_set(e, -ENOMEM, "no memory");
+	p->sock = -1;
+	p->engine = (struct engine){
+	    .name = "ptrace",
+	    .set_plans = set_plans,
+	    .set_proc = set_proc,
+	    .attach = attach,
+	    .detach = detach,
+	    .consume = consume,
+	    .count_dispatch = count_dispatch,
+	    .counters = counters,
+	    .calibrate = calibrate,
+	    .watch = watch,
+	    .follow = follow,
+	    .close = engine_close,
+	};
+	int r = start_tracer(p, nplans, interesting, e);
+	if (r) {
+		engine_close(&p->engine);
+		return r;
+	}
+	p->engine.tracer = p->tracer;
+	*out = &p->engine;
+	return 0;
+}

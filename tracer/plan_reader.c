@@ -1,0 +1,415 @@
+#include "tracer/plan_reader.h"
+
+#include <stddef.h>
+
+#include "tracer/arch_x86_64.h"
+
+/* The checks and limits are those of probes.bpf.c, function by function. */
+
+static struct item *begin(const struct reading *r, uint8_t kind, uint8_t read, uint32_t aux)
+{
+	return hit_buf_item(r->out, kind, read, aux);
+}
+
+static uint32_t cut32(uint64_t n)
+{
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+/* Append len bytes at `addr`, a multiple of 8 in all; where they went, NULL when they cannot be
+ * read, and then nothing is appended. */
+static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
+{
+	uint8_t bytes[2048];
+	if (len > sizeof(bytes) || remote_read(r->mem, addr, bytes, len))
+		return NULL;
+	return hit_buf_put(r->out, bytes, len);
+}
+
+static uint64_t word_of(const void *bytes, uint32_t off)
+{
+	return *(const uint64_t *)((const uint8_t *)bytes + (off & 0xf8));
+}
+
+static uint32_t base_grad(const struct reading *r, uint64_t meta)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	uint64_t base = remote_byte(r->mem, meta + c->view_has_base)
+			    ? remote_word(r->mem, meta + c->view_base)
+			    : 0;
+	uint64_t base_meta = base ? remote_word(r->mem, base + c->meta) : 0;
+	if (!base_meta)
+		return TPART_BASE_NO_GRAD;
+	if (remote_word(r->mem, base_meta + c->grad_fn) ||
+	    remote_byte(r->mem, base_meta + c->requires_grad))
+		return TPART_BASE_GRAD;
+	return TPART_BASE_NO_GRAD;
+}
+
+static uint32_t meta_part(const struct reading *r, uint64_t meta)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	uint32_t flags = TPART_META;
+	const void *bytes = copy(r, c->meta_len, meta + c->meta_from);
+	if (!bytes)
+		return TPART_META_FAULT;
+	uint64_t vtable = word_of(bytes, 0), node = word_of(bytes, c->grad_fn);
+	if (r->is_exit && c->node_seq && node && copy(r, 8, node + c->node_seq))
+		flags |= TPART_NODE;
+	if (!node && c->view_vtable && vtable == c->view_vtable &&
+	    !remote_byte(r->mem, meta + c->requires_grad))
+		flags |= base_grad(r, meta);
+	return flags;
+}
+
+/* The parts behind a tensor's window; TPART_* of what was added. */
+static uint32_t tensor_parts(const struct reading *r, const void *window)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	uint32_t flags = 0;
+	uint64_t storage = word_of(window, c->storage), meta = word_of(window, c->meta);
+	if (storage && c->storage_len && c->storage_len <= PART_MAX &&
+	    copy(r, c->storage_len, storage + c->storage_from))
+		flags |= TPART_STORAGE;
+	if (meta && c->meta_len && c->meta_len <= PART_MAX)
+		flags |= meta_part(r, meta);
+	uint64_t ndim = word_of(window, c->sizes);
+	if (ndim > c->inline_dims && ndim <= 64 &&
+	    copy(r, (uint32_t)ndim * 16, *((const uint64_t *)window + (c->sizes & 0xf8) / 8 + 1)))
+		flags |= TPART_OUTLINE;
+	return flags;
+}
+
+/* As symbolizer/layout.h has it: 1, or 2 and the sequence number of the node that this autograd
+ * meta holds. */
+static uint64_t part_valid(const struct reading *r, uint64_t p)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	uint64_t vt = remote_word(r->mem, p), seq;
+	if (!c->node_seq || !vt || (vt != c->meta_vtable[0] && vt != c->meta_vtable[1]))
+		return 1;
+	uint64_t node = remote_word(r->mem, p + c->grad_fn);
+	if (!node || remote_read(r->mem, node + c->node_seq, &seq, sizeof(seq)))
+		return 1;
+	return 2 + seq;
+}
+
+static void snapshot_part(const struct reading *r, uint64_t p)
+{
+	static const uint8_t nothing[PART_MAX];
+	hit_buf_word(r->out, p);
+	uint64_t *valid = hit_buf_put(r->out, nothing, 8);
+	if (p >= 0x10000 && p < (1ULL << 47) && !(p & 7) && copy(r, PART_MAX, p))
+		*valid = part_valid(r, p);
+	else
+		hit_buf_put(r->out, nothing, PART_MAX);
+}
+
+static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
+{
+	enum { PARTS = 3, FIRST = 0x10 };
+	struct item *it = begin(r, ITEM_SNAPSHOT, read, 0);
+	uint32_t start = r->out->off;
+	hit_buf_word(r->out, impl);
+	const void *window = copy(r, WIN_MAX, impl);
+	if (!window) {
+		it->aux = TPART_FAULT;
+		it->len = 8;
+		return;
+	}
+	for (uint32_t k = 0; k < PARTS; k++)
+		snapshot_part(r, word_of(window, FIRST + 8 * k));
+	it->len = (uint16_t)(r->out->off - start);
+}
+
+static void put_tensor(const struct reading *r, uint64_t impl, uint8_t read)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	if (!impl || impl == c->undefined) {
+		struct item *u = begin(r, ITEM_TENSOR, read, TPART_UNDEFINED);
+		hit_buf_word(r->out, impl);
+		u->len = 8;
+		return;
+	}
+	if (c->discover) {
+		snapshot(r, read, impl);
+		return;
+	}
+	struct item *it = begin(r, ITEM_TENSOR, read, 0);
+	uint32_t start = r->out->off;
+	hit_buf_word(r->out, impl);
+	const void *window = c->win_len <= WIN_MAX ? copy(r, c->win_len, impl) : NULL;
+	it->aux = window ? tensor_parts(r, window) : TPART_FAULT;
+	it->len = (uint16_t)(r->out->off - start);
+}
+
+static void put_tensors(const struct reading *r, uint64_t base, uint64_t count, uint8_t read)
+{
+	begin(r, ITEM_LIST, read, cut32(count));
+	count = count > LIST_MAX ? LIST_MAX : count;
+	for (uint64_t i = 0; i < count; i++)
+		put_tensor(r, remote_word(r->mem, base + 8 * i), read);
+}
+
+static void put_bytes(const struct reading *r, uint64_t addr, uint32_t size, uint8_t read)
+{
+	struct item *it = begin(r, ITEM_DATA, read, 0);
+	if (copy(r, size, addr))
+		it->len = (uint16_t)size;
+	else
+		it->kind = ITEM_FAULT;
+}
+
+static void put_array(const struct reading *r, uint64_t base, uint64_t count, uint32_t size,
+		      uint8_t read)
+{
+	enum { ELEMENT_MAX = 64, BYTES_MAX = 2048 };
+	struct item *it = begin(r, ITEM_DATA, read, cut32(count));
+	if (!base || !count || !size || size > ELEMENT_MAX)
+		return;
+	uint64_t bytes = (count > LIST_MAX ? LIST_MAX : count) * size;
+	uint32_t len = bytes > BYTES_MAX ? BYTES_MAX : (uint32_t)bytes;
+	if (copy(r, len, base))
+		it->len = (uint16_t)len;
+	else
+		it->kind = ITEM_FAULT;
+}
+
+static void put_string(const struct reading *r, uint64_t base, uint64_t count, uint8_t read)
+{
+	struct item *it = begin(r, ITEM_STRING, read, cut32(count));
+	uint32_t len = count > STRING_MAX ? STRING_MAX : (uint32_t)count;
+	if (!len || copy(r, len, base))
+		it->len = (uint16_t)len;
+	else
+		it->kind = ITEM_FAULT;
+}
+
+static void put_string_at(const struct reading *r, uint64_t at, uint8_t read)
+{
+	uint64_t w[3];
+	if (remote_read(r->mem, at, w, sizeof(w)))
+		begin(r, ITEM_FAULT, read, 0);
+	else if (w[0] & 0xff)
+		put_string(r, w[1], w[2], read);
+	else
+		begin(r, ITEM_UNSET, read, 0);
+}
+
+/* Raw IValues, at most `most`; how many. */
+static uint32_t put_ivalues(const struct reading *r, uint64_t first, uint64_t end, uint8_t read,
+			    uint32_t most)
+{
+	uint64_t n = end > first ? (end - first) / 16 : 0;
+	struct item *it = begin(r, ITEM_DATA, read, cut32(n));
+	uint32_t take = n > most ? most : (uint32_t)n;
+	if (take && !copy(r, take * 16, first)) {
+		it->kind = ITEM_FAULT;
+		return 0;
+	}
+	it->len = (uint16_t)(take * 16);
+	return take;
+}
+
+static void put_list(const struct reading *r, uint64_t impl, uint8_t read)
+{
+	enum { MOST = 128 };
+	uint64_t ends[2], v[2];
+	if (remote_read(r->mem, impl + r->conf->tensor.target_size, ends, sizeof(ends)) ||
+	    !r->conf->tensor.target_size) {
+		begin(r, ITEM_FAULT, read, 0);
+		return;
+	}
+	uint32_t n = put_ivalues(r, ends[0], ends[1], read, MOST);
+	for (uint32_t i = 0; i < n; i++) {
+		remote_read(r->mem, ends[0] + 16ULL * i, v, sizeof(v));
+		if ((uint32_t)v[1] == IVALUE_TENSOR)
+			put_tensor(r, v[0], read);
+		else if (ivalue_may_point(v[0], (uint32_t)v[1]))
+			begin(r, ITEM_FAULT, read, 0);
+	}
+}
+
+/* What an IValue points to. A std::vector is {begin, end, end of storage}; a std::string {data,
+ * length, capacity or the text itself}. */
+static void put_object(const struct reading *r, uint64_t obj, uint8_t read)
+{
+	struct item *it = begin(r, ITEM_OBJECT, read, 0);
+	if (!copy(r, OBJECT_SIZE, obj)) {
+		it->kind = ITEM_FAULT;
+		return;
+	}
+	it->len = OBJECT_SIZE;
+	uint64_t at = r->conf->tensor.target_size, w[3];
+	if (!at || remote_read(r->mem, obj + at, w, sizeof(w)))
+		return;
+	if (w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
+	    (w[0] == obj + at + 16 ? w[1] < 16 : w[2] >= w[1])) {
+		it->aux = OBJECT_STRING;
+		put_string(r, w[0], w[1], read);
+	} else if (w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) && !(w[0] & 7)) {
+		it->aux = OBJECT_LIST;
+		put_list(r, obj, read);
+	}
+}
+
+/* The values on top of a boxed call's stack. */
+static void put_stack_values(const struct reading *r, uint64_t vec, uint8_t read)
+{
+	uint64_t ends[2], v[2];
+	if (remote_read(r->mem, vec, ends, sizeof(ends)) || ends[1] < ends[0]) {
+		begin(r, ITEM_FAULT, read, 0);
+		return;
+	}
+	if (ends[1] - ends[0] > STACK_VALUES * 16)
+		ends[0] = ends[1] - STACK_VALUES * 16;
+	uint32_t n = put_ivalues(r, ends[0], ends[1], read, STACK_VALUES);
+	for (uint32_t i = 0; i < n; i++) {
+		remote_read(r->mem, ends[0] + 16ULL * i, v, sizeof(v));
+		if ((uint32_t)v[1] == IVALUE_TENSOR)
+			put_tensor(r, v[0], read);
+		else if (ivalue_may_point(v[0], (uint32_t)v[1]))
+			put_object(r, v[0], read);
+	}
+}
+
+/* at::ITensorListRef: {payload (16 bytes), tag}; tags Unboxed 0, Boxed 1, Materialized 2
+ * (ATen/core/IListRef.h). */
+static void put_ilist(const struct reading *r, uint64_t at, uint8_t read)
+{
+	uint64_t v[3];
+	remote_read(r->mem, at, v, sizeof(v));
+	uint32_t tag = (uint32_t)v[2];
+	if (tag == 0)
+		put_tensors(r, v[0], v[1], read);
+	else if (tag == 1)
+		put_list(r, remote_word(r->mem, v[0]), read);
+	else
+		begin(r, ITEM_FAULT, read, 0);
+}
+
+static uint64_t word_at(const struct reading *r, uint8_t loc)
+{
+	if (loc & LOC_NOW)
+		return (loc & 31) < ARCH_REGS ? r->regs[loc & 31] : 0;
+	return r->w[loc & (LOC_MAX - 1)];
+}
+
+/* The TensorImpl of the Python tensor at `obj`: in one of the two words behind the object's head
+ * (THPVariable.cdata, torch/csrc/autograd/python_variable.h; in 1.13 a MaybeOwned, flag first). */
+static uint64_t py_tensor(const struct reading *r, uint64_t obj)
+{
+	uint64_t w[4], vt = r->conf->tensor.vt_impl;
+	if (!vt || obj < 0x10000 || remote_read(r->mem, obj, w, sizeof(w)))
+		return 0;
+	if (w[2] >= 0x10000 && remote_word(r->mem, w[2]) == vt)
+		return w[2];
+	return w[3] >= 0x10000 && remote_word(r->mem, w[3]) == vt ? w[3] : 0;
+}
+
+/* Of the Python object, or of the first item of the tuple {head, size, first item}
+ * (Include/cpython/tupleobject.h). */
+static void put_py_tensor(const struct reading *r, uint64_t obj, uint8_t read)
+{
+	uint64_t impl = py_tensor(r, obj);
+	if (!impl)
+		impl = py_tensor(r, remote_word(r->mem, obj + 24));
+	if (impl)
+		put_tensor(r, impl, read);
+}
+
+static void put_vector(const struct reading *r, uint64_t at, uint8_t read)
+{
+	uint64_t ends[2];
+	remote_read(r->mem, at, ends, sizeof(ends));
+	put_tensors(r, ends[0], ends[1] > ends[0] ? (ends[1] - ends[0]) / 8 : 0, read);
+}
+
+static void put_list_of_values(const struct reading *r, const struct probe_read *rd, uint64_t a,
+			       uint8_t read)
+{
+	if (rd->deref)
+		put_string_at(r, a, read);
+	else if (rd->c != LOC_NONE && !(word_at(r, rd->c) & 0xff))
+		begin(r, ITEM_UNSET, read, 0);
+	/* c10::optional<ArrayRef> when empty: {null, 1} (c10/util/Optional.h, 1.13). */
+	else if (rd->size != 1 && !a && word_at(r, rd->b))
+		begin(r, ITEM_UNSET, read, 0);
+	else if (rd->size == 1)
+		put_string(r, a, word_at(r, rd->b), read);
+	else
+		put_array(r, a, word_at(r, rd->b), rd->size, read);
+}
+
+static void put_word(const struct reading *r, uint64_t w, uint8_t read)
+{
+	struct item *it = begin(r, ITEM_DATA, read, 0);
+	hit_buf_word(r->out, w);
+	it->len = 8;
+}
+
+static void put_node(const struct reading *r, uint64_t node, uint8_t read)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	struct item *it = begin(r, ITEM_DATA, read, 0);
+	hit_buf_word(r->out, node);
+	it->len = c->node_seq && copy(r, 8, node + c->node_seq) ? 16 : 8;
+}
+
+static void do_read(const struct reading *r, uint8_t i)
+{
+	const struct probe_read *rd = &r->plan->read[i];
+	uint64_t a = word_at(r, rd->a), at = a + (uint64_t)(int64_t)rd->off;
+	switch (rd->kind) {
+	case READ_WORD:
+		put_word(r, a, i);
+		break;
+	case READ_MEM:
+		put_bytes(r, rd->deref ? remote_word(r->mem, at) + rd->b : at, rd->size, i);
+		break;
+	case READ_SLOT:
+		put_bytes(r, r->sp + (uint64_t)(int64_t)rd->off, 8, i);
+		break;
+	case READ_TENSOR:
+		put_tensor(r, remote_word(r->mem, at), i);
+		break;
+	case READ_OPT_TENSOR:
+		if (remote_word(r->mem, a + rd->size) & 0xff)
+			put_tensor(r, remote_word(r->mem, at), i);
+		else
+			begin(r, ITEM_UNSET, i, 0);
+		break;
+	case READ_TENSORS:
+		put_tensors(r, a, word_at(r, rd->b), i);
+		break;
+	case READ_VECTOR:
+		put_vector(r, at, i);
+		break;
+	case READ_ARRAY:
+		put_list_of_values(r, rd, a, i);
+		break;
+	case READ_LIST:
+		put_list(r, remote_word(r->mem, at), i);
+		break;
+	case READ_ILIST:
+		put_ilist(r, at, i);
+		break;
+	case READ_IVALUES:
+		put_stack_values(r, a, i);
+		break;
+	case READ_PYTENSOR:
+		put_py_tensor(r, a, i);
+		break;
+	case READ_NODE:
+		put_node(r, a, i);
+		break;
+	}
+}
+
+void plan_reader_run(const struct reading *r)
+{
+	uint8_t from = r->is_exit ? r->plan->nentry : 0;
+	uint8_t n = r->is_exit ? r->plan->nexit : r->plan->nentry;
+	for (uint8_t i = 0; i < n && from + i < PLAN_READS; i++)
+		do_read(r, (uint8_t)(from + i));
+}

@@ -1,0 +1,29 @@
+/* Carrying out the reads of a probe plan (tracer/plan.h) in user space on a thread that stands
+ * still: the same items, byte for byte, as tracer/probes.bpf.c makes of the same memory. */
+#ifndef TRACER_PLAN_READER_H
+#define TRACER_PLAN_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tracer/hit_buf.h"
+#include "tracer/plan.h"
+#include "tracer/remote.h"
+
+/* One stop of a thread at the entry or the exit of an op. Nothing is owned. */
+struct reading {
+	struct remote *mem;
+	struct hit_buf *out;
+	const struct proc_conf *conf;
+	const struct op_plan *plan;
+	const uint64_t *w;    /* LOC_MAX words kept at the entry */
+	const uint64_t *regs; /* ARCH_REGS registers as they are now (enum arch_reg) */
+	uint64_t sp;	      /* stack pointer at the entry */
+	bool is_exit;
+};
+
+/* Append the items of the plan's entry or exit reads to r->out. While r->mem collects, what is not
+ * known yet is noted there, and the items are worth nothing. */
+void plan_reader_run(const struct reading *r);
+
+#endif

@@ -1,0 +1,41 @@
+/* Memory of a thread that stands still, read in few system calls: what was read once is kept until
+ * the thread goes on, and what is going to be read can be fetched together. */
+#ifndef TRACER_REMOTE_H
+#define TRACER_REMOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct remote;
+
+/* NULL without memory. Free with remote_free (NULL allowed). */
+struct remote *remote_new(void);
+void remote_free(struct remote *r);
+
+/* From now on the memory of thread `tid`, which stands still; what was known is forgotten. Needs
+ * ptrace access rights to it. */
+void remote_begin(struct remote *r, pid_t tid);
+
+/* Copy `len` bytes at address `addr` of the thread. 0; -EFAULT when any byte of it cannot be read,
+ * and then *buf is zeroed; while collecting, -EAGAIN when it is not known yet. */
+int remote_read(struct remote *r, uint64_t addr, void *buf, size_t len);
+
+/* The word, the byte there; 0 when it cannot be read. */
+uint64_t remote_word(struct remote *r, uint64_t addr);
+uint8_t remote_byte(struct remote *r, uint64_t addr);
+
+/* While `on`, reads of what is not known fail and are noted instead. */
+void remote_collect(struct remote *r, bool on);
+
+/* Note the range for the next remote_fetch. */
+void remote_want(struct remote *r, uint64_t addr, size_t len);
+
+/* Read all that was noted. The number of blocks that were wanted; 0: none, nothing was done. */
+size_t remote_fetch(struct remote *r);
+
+/* System calls made since remote_new. */
+uint64_t remote_calls(const struct remote *r);
+
+#endif

@@ -1,0 +1,83 @@
+#define _GNU_SOURCE
+#include <limits.h>
+
+#include "tracer/maps.h"
+#include "tracer/session_internal.h"
+
+static int load(pid_t pid, const struct maps *maps, struct loaded_ops *out, struct err *e)
+{
+	char path[OPS_FILES][PATH_MAX];
+	const char *paths[OPS_FILES] = {NULL};
+	for (unsigned i = 0; i < OPS_FILES; i++) {
+		const struct mapping *m = maps_library(maps, ops_library_name(i));
+		if (!m)
+			continue;
+		int r = maps_open_path(pid, m, path[i], sizeof(path[i]), e);
+		if (r)
+			return r;
+		paths[i] = path[i];
+	}
+	const struct mapping *cpu = maps_library(maps, ops_library_name(OPS_CPU));
+	out->inode = cpu->inode;
+	out->major = cpu->dev_major;
+	out->minor = cpu->dev_minor;
+	return op_table_load(paths, &out->table, e);
+}
+
+/* A failure is told by the attempt that follows when the table is needed. */
+static void *preload_main(void *arg)
+{
+	struct preload *p = arg;
+	struct maps maps;
+	if (maps_read(p->pid, &maps, NULL))
+		return NULL;
+	if (maps_library(&maps, ops_library_name(OPS_CPU)) && load(p->pid, &maps, &p->ops, NULL))
+		p->ops.table = NULL;
+	maps_free(&maps);
+	return NULL;
+}
+
+void session_preload(struct session *s, pid_t pid)
+{
+	s->preload.pid = pid;
+	s->preload.running = !pthread_create(&s->preload.thread, NULL, preload_main, &s->preload);
+}
+
+static void wait_for_preload(struct session *s)
+{
+	if (s->preload.running)
+		pthread_join(s->preload.thread, NULL);
+	s->preload.running = false;
+}
+
+static bool is_of(const struct loaded_ops *ops, const struct mapping *m)
+{
+	return ops->table && m->inode == ops->inode && m->dev_major == ops->major &&
+	       m->dev_minor == ops->minor;
+}
+
+bool session_has_ops_of(const struct session *s, const struct mapping *m)
+{
+	return is_of(&s->loaded, m);
+}
+
+int session_load_ops(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+{
+	int r = 0;
+	wait_for_preload(s);
+	if (is_of(&s->preload.ops, maps_library(maps, ops_library_name(OPS_CPU)))) {
+		s->loaded = s->preload.ops;
+		s->preload.ops.table = NULL;
+	} else {
+		r = load(pid, maps, &s->loaded, e);
+	}
+	if (!r)
+		s->ops = s->loaded.table;
+	return r;
+}
+
+void session_end_preload(struct session *s)
+{
+	wait_for_preload(s);
+	op_table_free(s->preload.ops.table);
+}

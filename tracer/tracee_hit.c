@@ -1,0 +1,270 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "tracer/arch_x86_64.h"
+#include "tracer/tracees.h"
+
+/* The registers by enum arch_reg are the first words of struct user_regs_struct. */
+union regs {
+	struct user_regs_struct user;
+	uint64_t word[sizeof(struct user_regs_struct) / sizeof(uint64_t)];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
+
+static bool get_regs(const struct tracee *x, union regs *r)
+{
+	return !ptrace(PTRACE_GETREGS, x->tid, NULL, &r->user);
+}
+
+static void set_regs(const struct tracee *x, const union regs *r)
+{
+	ptrace(PTRACE_SETREGS, x->tid, NULL, &r->user);
+}
+
+static int read_word(void *arg, uint64_t addr, uint64_t *out)
+{
+	const struct tracee *x = arg;
+	struct iovec ours = {out, 8}, its = {(void *)(uintptr_t)addr, 8};
+	return process_vm_readv(x->tid, &ours, 1, &its, 1, 0) == 8 ? 0 : -EFAULT;
+}
+
+static int write_word(void *arg, uint64_t addr, uint64_t value)
+{
+	const struct tracee *x = arg;
+	struct iovec ours = {&value, 8}, its = {(void *)(uintptr_t)addr, 8};
+	return process_vm_writev(x->tid, &ours, 1, &its, 1, 0) == 8 ? 0 : -EFAULT;
+}
+
+static void count(_Atomic uint64_t *n)
+{
+	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+}
+
+static struct op_stack *ops_of(struct tracee *x)
+{
+	if (x->ops)
+		return x->ops;
+	x->ops = calloc(1, sizeof(*x->ops));
+	if (x->ops)
+		x->ops->tid = (uint32_t)x->tid;
+	return x->ops;
+}
+
+static void on_dispatch(struct tracer *t, struct tracee *x, const union regs *r)
+{
+	struct op_stack *ops = ops_of(x);
+	bool seen;
+	if (!ops || !atomic_load_explicit(&t->share->counting, memory_order_relaxed) ||
+	    !op_stack_dispatched(ops, r->word, &seen))
+		return;
+	count(&t->share->dispatched);
+	if (seen)
+		count(&t->share->dispatched_seen);
+}
+
+static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const union regs *r,
+		  uint64_t ts)
+{
+	struct op_stack *ops = ops_of(x);
+	struct op_hit h = {
+	    .mem = t->mem,
+	    .out = &t->out,
+	    .conf = &t->procs[u->proc % SHARE_PROCS],
+	    .plan = &t->plans[u->op],
+	    .regs = r->word,
+	    .fsbase = r->user.fs_base,
+	    .ts = ts,
+	    .op = u->op,
+	    .proc = u->proc,
+	};
+	if (!ops || u->op >= t->nplans)
+		return;
+	count(&t->share->hits);
+	if (u->kind == SITE_EXIT)
+		op_stack_exit(ops, &h);
+	else if (u->kind == SITE_CODE_FREED)
+		op_stack_code_freed(ops, &h);
+	else if (!op_stack_entry(ops, &h))
+		count(&t->share->lost);
+}
+
+/* The linker calls before it maps and after: whatever has come is there then, and not run yet. */
+static void on_linker(struct tracer *t, struct tracee *x)
+{
+	if (x->of->told || t->leaving || !t->interesting(x->of->pid))
+		return;
+	x->of->told = true;
+	x->held = tracee_tell(t, FOLLOW_MAP, x->of->pid, x->tid, 0, true);
+}
+
+static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint *b,
+		    const union regs *r)
+{
+	uint64_t ts = now_ns();
+	const struct use *next;
+	remote_begin(t->mem, x->tid);
+	for (const struct use *u = space_next_use(x->of->space, b, NULL); u; u = next) {
+		next = space_next_use(x->of->space, b, u);
+		if (u->kind == USE_LINKER)
+			on_linker(t, x);
+		else if (u->kind == SITE_DISPATCH)
+			on_dispatch(t, x, r);
+		else
+			on_op(t, x, u, r, ts);
+	}
+}
+
+/* Carry out the `len` bytes of `code` on the thread, elsewhere. True when that was done, and *r is
+ * what came of it; else the thread is back at `addr`, before the instruction, in another stop
+ * (*status), or has ended. Other threads never come to that place. */
+static bool step_elsewhere(struct tracee *x, const uint8_t *code, size_t len, uint64_t addr,
+			   union regs *r, int *status)
+{
+	uint8_t was[CODE_BYTES];
+	struct space *s = x->of->space;
+	uint64_t at = space_scratch(s);
+	*status = 0;
+	if (!at || space_read(s, at, was, sizeof(was)) || space_write(s, at, code, len))
+		return false;
+	r->word[ARCH_IP] = at;
+	set_regs(x, r);
+	bool stepped = !ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) &&
+		       waitpid(x->tid, status, __WALL) == x->tid && WIFSTOPPED(*status);
+	space_write(s, at, was, len);
+	if (!stepped || !get_regs(x, r))
+		return false;
+	if (r->word[ARCH_IP] == at + len && *status >> 8 == SIGTRAP)
+		return true;
+	if (r->word[ARCH_IP] == at) {
+		r->word[ARCH_IP] = addr;
+		set_regs(x, r);
+	}
+	return false;
+}
+
+enum outcome { DONE, OTHER_STOP, GIVE_UP };
+
+/* Below the stack there may be memory that comes only when the thread itself touches it. */
+static enum outcome touch_stack(struct tracee *x, uint64_t addr, const union regs *r, int *status)
+{
+	static const uint8_t push_ax = 0x50;
+	union regs touched = *r;
+	if (step_elsewhere(x, &push_ax, 1, addr, &touched, status))
+		return DONE;
+	return *status ? OTHER_STOP : GIVE_UP;
+}
+
+static enum outcome emulate(struct tracee *x, const struct breakpoint *b, union regs *r,
+			    int *status)
+{
+	const struct emulate_memory m = {read_word, write_word, x};
+	int rc = emulate_run(&b->insn, b->addr, r->word, &m);
+	if (rc && (b->insn.kind == EMULATE_PUSH || b->insn.kind == EMULATE_CALL)) {
+		enum outcome o = touch_stack(x, b->addr, r, status);
+		if (o != DONE)
+			return o;
+		rc = emulate_run(&b->insn, b->addr, r->word, &m);
+	}
+	if (rc)
+		return GIVE_UP;
+	set_regs(x, r);
+	return DONE;
+}
+
+static enum outcome step_over(struct tracee *x, const struct breakpoint *b, union regs *r,
+			      int *status)
+{
+	uint8_t moved[EMULATE_INSN_MAX];
+	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, space_scratch(x->of->space), moved);
+	if (n <= 0)
+		return GIVE_UP;
+	if (!step_elsewhere(x, moved, (size_t)n, b->addr, r, status))
+		return *status ? OTHER_STOP : GIVE_UP;
+	r->word[ARCH_IP] = b->addr + (uint64_t)n;
+	set_regs(x, r);
+	return DONE;
+}
+
+/* Carry out the instruction whose place the breakpoint takes, and go on. */
+static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, union regs *r)
+{
+	int status = 0;
+	uint64_t addr = b->addr, sp = r->word[ARCH_SP];
+	enum outcome o =
+	    b->insn.kind != EMULATE_NONE ? emulate(x, b, r, &status) : step_over(x, b, r, &status);
+	if (o == OTHER_STOP) {
+		x->skip_addr = addr;
+		x->skip_sp = sp;
+		tracee_waited(t, x->tid, status);
+		return;
+	}
+	if (o == GIVE_UP) {
+		space_give_up(x->of->space, b);
+		r->word[ARCH_IP] = addr;
+		set_regs(x, r);
+	}
+	if (!x->held)
+		tracee_resume(x, 0);
+}
+
+/* int3 comes with SI_KERNEL and the address behind it (arch/x86/kernel/traps.c, do_int3); what
+ * kill(2) sends does not. */
+static struct breakpoint *breakpoint_met(const struct tracee *x, union regs *r)
+{
+	siginfo_t info;
+	if (!x->of || ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
+	    !get_regs(x, r))
+		return NULL;
+	struct breakpoint *b = space_find(x->of->space, r->word[ARCH_IP] - 1);
+	if (b)
+		r->word[ARCH_IP] = b->addr;
+	return b;
+}
+
+bool tracee_hit(struct tracer *t, struct tracee *x)
+{
+	union regs r;
+	uint64_t since = now_ns();
+	struct breakpoint *b = breakpoint_met(x, &r);
+	if (!b)
+		return false;
+	if (!b->live) {
+		set_regs(x, &r);
+		tracee_resume(x, 0);
+		return true;
+	}
+	uint64_t hits = t->share->hits;
+	bool again = x->skip_addr == b->addr && x->skip_sp == r.word[ARCH_SP];
+	if (!again)
+		use_hit(t, x, b, &r);
+	if (again || r.word[ARCH_SP] > x->skip_sp)
+		x->skip_addr = 0;
+	go_on(t, x, b, &r);
+	if (t->share->hits == hits)
+		return true;
+	count(&t->share->sampled);
+	atomic_fetch_add_explicit(&t->share->sampled_ns, now_ns() - since, memory_order_relaxed);
+	return true;
+}
+
+bool tracee_rewind(const struct tracee *x)
+{
+	union regs r;
+	if (!breakpoint_met(x, &r))
+		return false;
+	set_regs(x, &r);
+	return true;
+}

@@ -1,0 +1,163 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tracer/tracees.h"
+
+/* Once the code is put back no thread meets a breakpoint any more, but one that has met one just
+ * before may not have stopped yet. The kernel lets go of all that we trace when we end; a thread
+ * that waits in a system call has met none, and is best left alone: a stop would end some of these
+ * calls with EINTR (signal(7)). The others are stopped once more. */
+
+static bool is_fork(long nr)
+{
+	return nr == SYS_clone || nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone3;
+}
+
+/* Of /proc/PID/task/TID/syscall (proc(5)): a number, -1 or "running". A fork that is going on may
+ * have copied the breakpoints. */
+static bool waits_in_system_call(const struct tracee *x)
+{
+	char path[64], text[32] = "";
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", x->of ? x->of->pid : x->tid,
+		 x->tid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	return n > 0 && text[0] >= '0' && text[0] <= '9' && !is_fork(strtol(text, NULL, 10));
+}
+
+static void detach(struct tracee *x, int sig)
+{
+	ptrace(PTRACE_DETACH, x->tid, NULL, (void *)(long)sig);
+}
+
+/* Ask for the stops that are needed; how many. Threads that stand still already go first. */
+static unsigned ask(struct tracer *t)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
+		for (struct tracee *x = t->slot[i], *next; x; x = next) {
+			next = x->next;
+			if (x->waiting)
+				continue;
+			if (x->held) {
+				x->held = false;
+				detach(x, 0);
+				tracee_drop(t, x);
+				continue;
+			}
+			x->left = !waits_in_system_call(x) &&
+				  !ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
+			n += x->left;
+		}
+	return n;
+}
+
+/* A breakpoint has been met, but the stop for it is still to come: ours was first. */
+static bool has_trap_pending(const struct tracee *x)
+{
+	enum { MOST = 16 };
+	struct __ptrace_peeksiginfo_args args = {.nr = MOST};
+	siginfo_t info[MOST];
+	long n = ptrace(PTRACE_PEEKSIGINFO, x->tid, &args, info);
+	for (long i = 0; i < n; i++)
+		if (info[i].si_signo == SIGTRAP && info[i].si_code == SI_KERNEL)
+			return true;
+	return false;
+}
+
+/* A stop of any kind is the last: the thread goes on as if it had not been traced, with the signal
+ * that is on its way. False when it has to stop once more. */
+static bool let_go(struct tracer *t, struct tracee *x, int status)
+{
+	int event = status >> 16, sig = event ? 0 : WSTOPSIG(status);
+	if (!x->of)
+		tracee_adopt(t, x, NULL);
+	if (sig == SIGTRAP && tracee_rewind(x))
+		sig = 0;
+	if (event == PTRACE_EVENT_EXEC)
+		tracee_exec(t, x);
+	if (event == PTRACE_EVENT_STOP && has_trap_pending(x)) {
+		tracee_resume(x, 0);
+		return false;
+	}
+	detach(x, sig);
+	tracee_drop(t, x);
+	return true;
+}
+
+/* A child that is being born is traced, too, and has its breakpoints taken out in tracee_adopt. */
+static bool is_birth(int status)
+{
+	int event = status >> 16;
+	return event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
+	       event == PTRACE_EVENT_CLONE;
+}
+
+static void await_child(struct tracer *t, struct tracee *x)
+{
+	unsigned long child = 0;
+	int status;
+	ptrace(PTRACE_GETEVENTMSG, x->tid, NULL, &child);
+	if (!child || waitpid((pid_t)child, &status, __WALL) != (pid_t)child || !WIFSTOPPED(status))
+		return;
+	struct tracee *c = tracee_find(t, (pid_t)child);
+	c = c ? c : tracee_add(t, (pid_t)child);
+	if (!c)
+		return;
+	tracee_adopt(t, c, x->of);
+	let_go(t, c, status);
+}
+
+/* One stop; how many of those asked for it was. */
+static unsigned met(struct tracer *t, pid_t tid, int status)
+{
+	struct tracee *x = tracee_find(t, tid);
+	unsigned asked = x && x->left;
+	if (!WIFSTOPPED(status)) {
+		tracee_drop(t, x);
+		return asked;
+	}
+	x = x ? x : tracee_add(t, tid);
+	if (!x)
+		return asked;
+	if (is_birth(status))
+		await_child(t, x);
+	if (!let_go(t, x, status))
+		return 0;
+	return asked;
+}
+
+/* A thread that sleeps uninterruptibly does not stop; it meets nothing either. */
+static void await_stops(struct tracer *t, unsigned asked)
+{
+	enum { PATIENCE_MS = 2000 };
+	const struct timespec pause = {.tv_nsec = 200 * 1000};
+	for (unsigned turn = 0; turn < PATIENCE_MS * 5; turn++) {
+		int status;
+		pid_t tid;
+		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+			asked -= met(t, tid, status);
+		if (!asked || tid < 0)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+void tracees_leave(struct tracer *t)
+{
+	t->leaving = true;
+	for (struct tracee_process *p = t->processes; p; p = p->next)
+		space_restore(p->space);
+	await_stops(t, ask(t));
+}

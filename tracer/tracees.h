@@ -1,0 +1,93 @@
+/* Inside of the tracing process of the engine ptrace: the threads and processes that it traces, and
+ * the steps of its work, each in a file of its own. */
+#ifndef TRACER_TRACEES_H
+#define TRACER_TRACEES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+#include "tracer/code_space.h"
+#include "tracer/hit_buf.h"
+#include "tracer/op_stack.h"
+#include "tracer/ptrace_share.h"
+#include "tracer/remote.h"
+
+enum { TRACEE_SLOTS = 1024 };
+
+struct tracee_process {
+	struct tracee_process *next;
+	pid_t pid;
+	struct space *space;
+	unsigned threads;
+	bool told; /* that it has the libraries that are looked for */
+};
+
+struct tracee {
+	struct tracee *next;	   /* in its slot */
+	struct tracee_process *of; /* NULL: which process it is of is not known yet */
+	pid_t tid;
+	bool waiting;	      /* stopped until its parent's stop says whose it is */
+	bool held;	      /* stopped until REQUEST_RELEASE */
+	bool left;	      /* while leaving: it must be met once more in a stop */
+	struct op_stack *ops; /* NULL: it has met no probe */
+	/* The breakpoint that was met and told of, but not carried out, as a signal came first. */
+	uint64_t skip_addr, skip_sp;
+};
+
+struct tracer {
+	struct share *share;
+	int sock;
+	bool ending, leaving;
+	bool (*interesting)(pid_t pid); /* has it mapped all that is looked for? */
+	uint32_t nplans;
+	struct op_plan *plans;
+	struct proc_conf procs[SHARE_PROCS];
+	struct remote *mem;
+	struct hit_buf out;
+	struct tracee_process *processes;
+	struct tracee *slot[TRACEE_SLOTS];
+};
+
+/* tracees.c: the tables. */
+struct tracee *tracee_find(const struct tracer *t, pid_t tid);
+struct tracee_process *tracee_process_find(const struct tracer *t, pid_t pid);
+
+/* A record of thread `tid`, which is traced; of the process that /proc says, if that is known. NULL
+ * without memory. */
+struct tracee *tracee_add(struct tracer *t, pid_t tid);
+
+/* Forget it; with the last thread, its process, which is told. NULL allowed. */
+void tracee_drop(struct tracer *t, struct tracee *x);
+
+/* A new thread or process of `parent` (NULL: as far as /proc tells) has come to its first stop.
+ * False when it has to wait until the stop of its parent tells whose it is. */
+bool tracee_adopt(struct tracer *t, struct tracee *x, struct tracee_process *parent);
+
+/* It runs another program: all its other threads are gone. */
+void tracee_exec(struct tracer *t, struct tracee *x);
+
+/* Trace all threads of `pid`. 0, or -errno with *e in words for the user. */
+int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e);
+
+/* Tell ditrace; true when thread `tid` is to be held for that. */
+bool tracee_tell(struct tracer *t, enum follow_kind kind, pid_t pid, pid_t tid, pid_t parent,
+		 bool held);
+
+/* tracee_stop.c: what a stop means, and going on from it. */
+void tracee_waited(struct tracer *t, pid_t tid, int status);
+void tracee_resume(const struct tracee *x, int sig);
+
+/* tracee_hit.c: the thread has stopped by SIGTRAP. False when that is none of our breakpoints, and
+ * nothing was done; else it goes on, is held, or the stop that came instead was taken care of. */
+bool tracee_hit(struct tracer *t, struct tracee *x);
+
+/* Put the thread, stopped by SIGTRAP, back to before the breakpoint of ours that it has met; false
+ * when it has met none. */
+bool tracee_rewind(const struct tracee *x);
+
+/* tracee_leave.c: put all code back and let everything go, as it would be without us. */
+void tracees_leave(struct tracer *t);
+
+#endif

@@ -1,0 +1,251 @@
+#define _GNU_SOURCE
+#include "tracer/tracer_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tracer/maps.h"
+#include "tracer/tracees.h"
+#include "tracer/tracer_sites.h"
+
+enum { MOST_STOPS = 64, PAYLOAD_MAX = 64 << 20 };
+
+static struct tracer *crashed; /* for on_crash */
+
+/* Our own fault must not be the traced processes'. Those that stand at a breakpoint are put before
+ * it as far as they can be waited for at once. */
+static void on_crash(int sig)
+{
+	struct tracer *t = crashed;
+	crashed = NULL;
+	signal(sig, SIG_DFL);
+	if (t) {
+		share_repair(t->share);
+		for (unsigned i = 0; i < 20; i++) {
+			int status;
+			pid_t tid = waitpid(-1, &status, __WALL | WNOHANG);
+			struct tracee *x = tid > 0 ? tracee_find(t, tid) : NULL;
+			if (x && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP)
+				tracee_rewind(x);
+		}
+	}
+	raise(sig);
+}
+
+static void catch_crashes(struct tracer *t)
+{
+	static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+	const struct sigaction a = {.sa_handler = on_crash, .sa_flags = SA_NODEFER};
+	crashed = t;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		sigaction(all[i], &a, NULL);
+}
+
+/* SIGCHLD, SIGIO and the like are waited for, the terminal's are not meant for this process. */
+static void set_signals(sigset_t *waited)
+{
+	static const int all[] = {SIGCHLD, SIGIO, SIGTERM, SIGUSR1};
+	static const int ignored[] = {SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP, SIGUSR2};
+	sigemptyset(waited);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		signal(all[i], SIG_DFL);
+		sigaddset(waited, all[i]);
+	}
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+	sigprocmask(SIG_SETMASK, waited, NULL);
+}
+
+/* The user's files and terminal are not to be kept open by this process. */
+static void let_go_of_files(int keep)
+{
+	int null = open("/dev/null", O_RDWR);
+	for (int fd = 0; fd <= 2 && null >= 0; fd++)
+		if (fd != keep)
+			dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
+/* When memory runs out the kernel ends others first; lowering the score needs CAP_SYS_RESOURCE. */
+static void be_spared(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (write(fd, "-1000", 5) < 0)
+		errno = 0;
+	close(fd);
+}
+
+static bool read_all(int fd, void *buf, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		ssize_t r = recv(fd, (char *)buf + at, n - at, MSG_WAITALL);
+		if (r == 0 || (r < 0 && errno != EINTR))
+			return false;
+		at += r > 0 ? (size_t)r : 0;
+	}
+	return true;
+}
+
+static int set_plans(struct tracer *t, const struct request *q, const void *payload)
+{
+	if (q->first > t->nplans || q->n > t->nplans - q->first ||
+	    q->len != (uint64_t)q->n * sizeof(*t->plans))
+		return -E2BIG;
+	memcpy(&t->plans[q->first], payload, q->len);
+	return 0;
+}
+
+static int set_proc(struct tracer *t, const struct request *q, const void *payload)
+{
+	if (q->proc >= SHARE_PROCS || q->len != sizeof(t->procs[0]))
+		return -EINVAL;
+	memcpy(&t->procs[q->proc], payload, q->len);
+	return 0;
+}
+
+static int watch(struct tracer *t, pid_t pid, struct err *e)
+{
+	struct tracee_process *p;
+	return tracee_seize(t, pid, &p, e);
+}
+
+static int detach_proc(struct tracer *t, uint16_t proc)
+{
+	for (struct tracee_process *p = t->processes; p; p = p->next)
+		space_remove(p->space, proc);
+	return 0;
+}
+
+/* Breakpoints that a forked child has from its parent and that nobody wanted meanwhile go. */
+static int release(struct tracer *t, pid_t tid)
+{
+	struct tracee *x = tracee_find(t, tid);
+	if (!x || !x->held)
+		return -ESRCH;
+	if (x->of)
+		space_remove(x->of->space, NO_PROC);
+	x->held = false;
+	tracee_resume(x, 0);
+	return 0;
+}
+
+static void answer(struct tracer *t, const struct request *q, const void *payload)
+{
+	struct reply r = {0};
+	switch (q->kind) {
+	case REQUEST_PLANS:
+		r.code = set_plans(t, q, payload);
+		break;
+	case REQUEST_PROC:
+		r.code = set_proc(t, q, payload);
+		break;
+	case REQUEST_WATCH:
+		r.code = watch(t, q->pid, &r.err);
+		break;
+	case REQUEST_ATTACH:
+		r.code = tracer_sites_attach(t, q, payload, &r.err);
+		break;
+	case REQUEST_DETACH:
+		r.code = detach_proc(t, q->proc);
+		break;
+	case REQUEST_RELEASE:
+		r.code = release(t, q->pid);
+		break;
+	default:
+		t->ending = true;
+		return; /* the end of this process is the answer */
+	}
+	if (send(t->sock, &r, sizeof(r), MSG_NOSIGNAL) != sizeof(r))
+		t->ending = true;
+}
+
+/* Whatever is there: requests, or that ditrace is gone. */
+static void serve(struct tracer *t)
+{
+	struct pollfd p = {.fd = t->sock, .events = POLLIN};
+	while (!t->ending && poll(&p, 1, 0) > 0) {
+		struct request q;
+		void *payload = NULL;
+		t->ending = !read_all(t->sock, &q, sizeof(q)) || q.len > PAYLOAD_MAX;
+		if (!t->ending && q.len) {
+			payload = malloc(q.len);
+			t->ending = !payload || !read_all(t->sock, payload, q.len);
+		}
+		if (!t->ending)
+			answer(t, &q, payload);
+		free(payload);
+	}
+}
+
+static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
+{
+	const struct timespec patience = {.tv_nsec = 200 * 1000 * 1000};
+	while (!t->ending) {
+		int status;
+		pid_t tid = 0;
+		for (unsigned n = 0; n < MOST_STOPS; n++) {
+			tid = waitpid(-1, &status, __WALL | WNOHANG);
+			if (tid <= 0)
+				break;
+			tracee_waited(t, tid, status);
+		}
+		serve(t);
+		if (tid > 0 || t->ending)
+			continue;
+		if (sigtimedwait(signals, NULL, &patience) == SIGTERM || getppid() != parent)
+			t->ending = true;
+	}
+}
+
+static int sink(void *arg, const struct hit *h)
+{
+	struct share *s = arg;
+	int r = share_put(s, h);
+	if (r)
+		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
+	return r;
+}
+
+void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
+		 interesting_fn *interesting)
+{
+	sigset_t signals;
+	setsid();
+	prctl(PR_SET_NAME, "ditrace-tracer");
+	set_signals(&signals);
+	prctl(PR_SET_PDEATHSIG, SIGUSR1);
+	let_go_of_files(sock);
+	be_spared();
+	/* So that requests and the end of ditrace interrupt the wait for stops. */
+	fcntl(sock, F_SETOWN, getpid());
+	fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_ASYNC);
+	struct tracer *t = calloc(1, sizeof(*t));
+	if (!t)
+		return;
+	t->share = share;
+	t->sock = sock;
+	t->interesting = interesting;
+	t->nplans = nplans;
+	t->plans = calloc(nplans, sizeof(*t->plans));
+	t->mem = remote_new();
+	t->out.sink = sink;
+	t->out.arg = share;
+	if (!t->plans || !t->mem)
+		return;
+	catch_crashes(t);
+	work(t, &signals, parent);
+	tracees_leave(t);
+}
