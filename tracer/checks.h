@@ -17,8 +17,9 @@ enum check_status {
 
 struct check {
 	enum check_status status;
-	char *text; /* one line */
-	char *fix;  /* what to do about it, a command where there is one; "" for none */
+	char *text;  /* one line */
+	char *fix;   /* what to do about it, a command where there is one; "" for none */
+	bool of_bpf; /* it concerns the engine bpf alone */
 };
 
 /* Zero-initialise; free with checks_free. */
@@ -26,6 +27,7 @@ struct checks {
 	struct check *list;
 	size_t n, room;
 	bool failed; /* one of them did, or memory ran out */
+	bool of_bpf; /* what is added now concerns the engine bpf alone */
 };
 
 /* Append; `text` and `fix` are copied. */
@@ -35,13 +37,18 @@ void checks_add(struct checks *c, enum check_status status, const char *text, co
 void checks_addf(struct checks *c, enum check_status status, const char *fix, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The engine bpf is not needed: what it lacks is no failure, but a warning. */
+void checks_spare_bpf(struct checks *c);
+
 void checks_free(struct checks *c);
 
 /* Where the checks look. */
 struct check_env {
 	const char *proc, *sys; /* "/proc", "/sys" but in tests */
 	struct bpf_selftest bpf;
-	int perf; /* of selftest_perf */
+	int perf;	  /* of selftest_perf */
+	int ptrace;	  /* of selftest_ptrace */
+	bool ptrace_only; /* the engine bpf does not work here */
 };
 
 /* The machine's own, with the self-tests run. */
@@ -57,6 +64,7 @@ void check_seccomp(const struct check_env *env, struct checks *c);
 void check_container(const struct check_env *env, struct checks *c);
 void check_lockdown(const struct check_env *env, struct checks *c);
 void check_hidepid(const struct check_env *env, struct checks *c);
+void check_ptrace(const struct check_env *env, struct checks *c);
 
 /* All of the above. */
 void checks_machine(const struct check_env *env, struct checks *c);

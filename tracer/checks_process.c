@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tracer/caps.h"
@@ -11,6 +12,16 @@
 static void add_err(struct checks *c, enum check_status status, const struct err *e)
 {
 	checks_add(c, status, e->what, e->hint);
+}
+
+/* /proc/PID belongs to root when the process is not dumpable (proc(5)). */
+static bool may_be_looked_at(const struct check_env *env, const struct process *p)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	snprintf(path, sizeof(path), "/proc/%d", p->pid);
+	return caps_has(caps_effective(env->proc), CAPS_SYS_PTRACE) || stat(path, &st) ||
+	       st.st_uid == geteuid();
 }
 
 /* False when it may not be traced. */
@@ -27,12 +38,19 @@ static bool check_owner(const struct check_env *env, const struct process *p, st
 		add_err(c, CHECK_FAIL, &e);
 		return false;
 	}
+	if (!may_be_looked_at(env, p)) {
+		checks_addf(c, CHECK_FAIL, "sudo ditrace attach PID",
+			    "process %d is not dumpable: it has changed its user or asked for that "
+			    "(prctl PR_SET_DUMPABLE), and only root may trace it",
+			    p->pid);
+		return false;
+	}
 	checks_addf(c, CHECK_OK, "", "process %d%s: %s, of user %s, %u thread%s", p->pid, ns,
 		    command, user, p->status.threads, p->status.threads == 1 ? "" : "s");
 	return true;
 }
 
-static void check_state(const struct process *p, struct checks *c)
+static void check_state(const struct check_env *env, const struct process *p, struct checks *c)
 {
 	struct process by;
 	if (p->status.state == 'T')
@@ -41,7 +59,9 @@ static void check_state(const struct process *p, struct checks *c)
 	if (!p->status.tracer)
 		return;
 	bool named = !process_read(p->status.tracer, &by, NULL);
-	checks_addf(c, CHECK_WARN, "end that one, or go on: probes work beside it",
+	checks_addf(c, env->ptrace_only ? CHECK_FAIL : CHECK_WARN,
+		    env->ptrace_only ? "end that one: one alone can trace by ptrace"
+				     : "end that one, or go on: probes work beside it",
 		    "process %d (%s) traces it by ptrace", p->status.tracer,
 		    named ? by.comm : "not seen from here");
 }
@@ -94,7 +114,7 @@ bool checks_process(const struct check_env *env, pid_t pid, struct checks *c)
 	}
 	if (!check_owner(env, &p, c))
 		return false;
-	check_state(&p, c);
+	check_state(env, &p, c);
 	check_namespaces(&p, c);
 	if (maps_read(p.pid, &m, &e)) {
 		add_err(c, CHECK_FAIL, &e);

@@ -22,13 +22,25 @@ static const char *const words[] = {
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
 
+struct engines {
+	bool bpf, ptrace;
+};
+
+/* The one that --engine auto takes. */
+static const char *taken(const struct engines *g)
+{
+	return g->bpf ? "bpf" : g->ptrace ? "ptrace" : NULL;
+}
+
 /* Whether the engine opens is the last word on it. */
 static bool check_engine(struct checks *c)
 {
 	struct engine *g;
 	struct err e = {0};
 	if (engine_bpf_open(1, &g, &e)) {
+		c->of_bpf = true;
 		checks_add(c, CHECK_FAIL, e.what, e.hint);
+		c->of_bpf = false;
 		return false;
 	}
 	g->close(g);
@@ -70,7 +82,7 @@ static void print_check(const struct check *x, size_t column, size_t width)
 	putchar('\n');
 }
 
-static void print_text(const struct checks *c, bool engine)
+static void print_text(const struct checks *c, const struct engines *g)
 {
 	size_t width = screen_width(), column = 0;
 	for (size_t i = 0; i < c->n; i++) {
@@ -79,7 +91,8 @@ static void print_text(const struct checks *c, bool engine)
 	}
 	for (size_t i = 0; i < c->n; i++)
 		print_check(&c->list[i], column, width);
-	printf("engines: bpf %s\n", engine ? "yes" : "no");
+	printf("engines: bpf %s, ptrace %s", g->bpf ? "yes" : "no", g->ptrace ? "yes" : "no");
+	printf(taken(g) ? "; --engine auto takes %s\n" : "\n", taken(g));
 }
 
 static json_t *json_check(const struct check *x)
@@ -91,13 +104,13 @@ static json_t *json_check(const struct check *x)
 	return json_pack("{s:s, s:s, s:s}", "status", words[x->status], "text", text, "fix", fix);
 }
 
-static int print_json(const struct checks *c, bool engine)
+static int print_json(const struct checks *c, const struct engines *g)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < c->n; i++)
 		json_array_append_new(list, json_check(&c->list[i]));
-	json_t *root = json_pack("{s:o, s:{s:b}, s:b}", "checks", list, "engines", "bpf", engine,
-				 "ok", !c->failed);
+	json_t *root = json_pack("{s:o, s:{s:b, s:b}, s:s?, s:b}", "checks", list, "engines", "bpf",
+				 g->bpf, "ptrace", g->ptrace, "auto", taken(g), "ok", !c->failed);
 	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(root);
@@ -119,15 +132,22 @@ static int parse_pid(const char *s, pid_t *out)
 	return -1;
 }
 
-static bool run_checks(pid_t pid, struct checks *c)
+static struct engines run_checks(pid_t pid, struct checks *c)
 {
 	struct check_env env;
 	check_env_init(&env);
 	checks_machine(&env, c);
-	bool engine = !c->failed && check_engine(c);
+	struct engines g = {.ptrace = !env.ptrace};
+	bool hopeless = false;
+	for (size_t i = 0; i < c->n; i++)
+		hopeless |= c->list[i].of_bpf && c->list[i].status == CHECK_FAIL;
+	g.bpf = !hopeless && check_engine(c);
+	env.ptrace_only = !g.bpf;
+	if (!g.bpf && g.ptrace)
+		checks_spare_bpf(c);
 	if (pid && checks_process(&env, pid, c) && !c->failed && doctor_target_checks)
 		doctor_target_checks(pid, c);
-	return engine;
+	return g;
 }
 
 int cmd_doctor(int argc, char **argv)
@@ -153,11 +173,11 @@ int cmd_doctor(int argc, char **argv)
 	if (first < argc && parse_pid(argv[first], &pid))
 		return EXIT_USAGE;
 	struct checks c = {0};
-	bool engine = run_checks(pid, &c);
+	struct engines engines = run_checks(pid, &c);
 	status = c.failed ? EXIT_FAILED : EXIT_GOOD;
 	if (format == FORMAT_TEXT)
-		print_text(&c, engine);
-	else if (print_json(&c, engine))
+		print_text(&c, &engines);
+	else if (print_json(&c, &engines))
 		status = EXIT_FAILED;
 	checks_free(&c);
 	return status;

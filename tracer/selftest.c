@@ -4,11 +4,17 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/kcmp.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tracer/maps.h"
@@ -154,4 +160,32 @@ int selftest_perf(void)
 		return -errno;
 	close(fd);
 	return 0;
+}
+
+static int try_ptrace(pid_t pid)
+{
+	static const long value = 0x1234;
+	long seen = 0;
+	struct iovec ours = {&seen, sizeof(seen)}, its = {(void *)&value, sizeof(value)};
+	if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) ||
+	    syscall(SYS_kcmp, pid, getpid(), KCMP_VM, 0, 0) < 0 ||
+	    process_vm_readv(pid, &ours, 1, &its, 1, 0) < 0)
+		return -errno;
+	return seen == value ? 0 : -EIO;
+}
+
+int selftest_ptrace(void)
+{
+	pid_t pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	int r = try_ptrace(pid);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return r;
 }

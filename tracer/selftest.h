@@ -17,4 +17,7 @@ void selftest_bpf(struct bpf_selftest *out);
 /* 0, or -errno of opening the perf event that follow.h uses, on ditrace itself. */
 int selftest_perf(void);
 
+/* 0, or -errno of what the engine ptrace does with a process, tried on a child of our own. */
+int selftest_ptrace(void);
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tracer/linker.h"
@@ -202,6 +203,27 @@ static int cannot_seize(pid_t pid, int code, struct err *e)
 			   "with: --engine bpf, as root");
 }
 
+/* One that has just been let go by another ditrace, or is about to be as that was killed, is waited
+ * for. */
+static int seize(pid_t tid)
+{
+	enum { SOON_MS = 100, ENDING_MS = 3000 };
+	const struct timespec pause = {.tv_nsec = 1000 * 1000};
+	struct process p, by;
+	for (unsigned ms = 0;; ms++) {
+		if (!ptrace(PTRACE_SEIZE, tid, NULL, (void *)options))
+			return 0;
+		int r = -errno;
+		if (r != -EPERM || process_read(tid, &p, NULL) || p.status.tracer == getpid())
+			return r;
+		bool ours = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
+			    !strcmp(by.comm, TRACER_NAME);
+		if (ms >= (ours ? ENDING_MS : SOON_MS))
+			return r;
+		nanosleep(&pause, NULL);
+	}
+}
+
 /* A shadow stack (Intel CET) must hold what calls put on the stack, which emulating does not do. */
 static bool has_shadow_stack(pid_t pid)
 {
@@ -226,12 +248,12 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 	for (ssize_t i = 0; i < n && !r; i++) {
 		if (tracee_find(t, tids[i]))
 			continue;
-		if (!ptrace(PTRACE_SEIZE, tids[i], NULL, (void *)options)) {
+		int code = seize(tids[i]);
+		if (!code) {
 			*fresh = true;
 			r = tracee_add(t, tids[i]) ? 0 : err_set(e, -ENOMEM, "no memory");
 			continue;
 		}
-		int code = -errno;
 		struct process who;
 		/* It has ended, or is a new one that came with its parent and will say so. */
 		if (code == -ESRCH || (!process_read(tids[i], &who, NULL) &&
@@ -261,8 +283,9 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	if (r)
 		return r;
 	/* First one thread, so that it is certain that this is permitted. */
-	if (ptrace(PTRACE_SEIZE, pid, NULL, (void *)options))
-		return cannot_seize(pid, -errno, e);
+	r = seize(pid);
+	if (r)
+		return cannot_seize(pid, r, e);
 	r = space_open(pid, t->share, &space, e);
 	if (r)
 		return r;

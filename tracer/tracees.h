@@ -15,6 +15,7 @@
 #include "tracer/remote.h"
 
 enum { TRACEE_SLOTS = 1024 };
+#define TRACER_NAME "ditrace-tracer"
 
 struct tracee_process {
 	struct tracee_process *next;

@@ -224,7 +224,7 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 {
 	sigset_t signals;
 	setsid();
-	prctl(PR_SET_NAME, "ditrace-tracer");
+	prctl(PR_SET_NAME, TRACER_NAME);
 	set_signals(&signals);
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);
 	let_go_of_files(sock);

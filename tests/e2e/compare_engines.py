@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""compare_engines.py A.jsonl B.jsonl [--least N]: whether two traces of the same program hold the same
-events: the same ops in the same order on each thread, with the same parents, arguments, results, lines
-and forward ops. Times, addresses and the numbers of processes, threads and events may differ."""
+"""compare_engines.py BPF.jsonl PTRACE.jsonl [--least N]: whether two traces of the same program hold the
+same events: the same ops in the same order on each thread, with the same parents, arguments, results,
+lines and forward ops. Times, addresses and the numbers of processes, threads and events may differ, and
+what one of them does not know: when the layout of tensors becomes known depends on the time, and eBPF
+cannot read a page that is not in memory at the moment."""
 
 import argparse
+import collections
 import json
 import sys
 
 SHOWN = 20
+MAX_UNKNOWN = (0.3, 0.03)  # of the events: values that bpf, that ptrace does not know
+unknown = [[], []]
 ADDRESSES = {"data_ptr", "storage_ptr", "address"}
 
 
@@ -18,7 +23,7 @@ def events(path):
 
 def without_addresses(value):
     if isinstance(value, dict):
-        return {k: (bool(v) if k in ADDRESSES else without_addresses(v)) for k, v in value.items()}
+        return {k: (v and "address" if k in ADDRESSES else without_addresses(v)) for k, v in value.items()}
     return [without_addresses(v) for v in value] if isinstance(value, list) else value
 
 
@@ -40,15 +45,28 @@ def by_thread(all_events):
     return [[without_addresses(e) for e in t] for t in threads.values()]
 
 
+def is_unknown(value):
+    return value in (None, "?") or isinstance(value, dict) and value.get("kind") == "not_decoded"
+
+
 def first_difference(a, b, path=""):
+    """None: they are the same, but for what one of them does not know."""
+    if a == b:
+        return None
+    for side, value in enumerate((a, b)):
+        if is_unknown(value):
+            unknown[side].append(path)
+            return None
     if isinstance(a, dict) and isinstance(b, dict):
         for k in sorted(a.keys() | b.keys()):
-            if a.get(k) != b.get(k):
-                return first_difference(a.get(k), b.get(k), f"{path}.{k}")
+            if difference := first_difference(a.get(k), b.get(k), f"{path}.{k}"):
+                return difference
+        return None
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b)):
-            if x != y:
-                return first_difference(x, y, f"{path}[{i}]")
+            if difference := first_difference(x, y, f"{path}[{i}]"):
+                return difference
+        return None
     return f"{path}: {str(a)[:200]} against {str(b)[:200]}"
 
 
@@ -67,11 +85,15 @@ def main():
         problems.append(f"only {n} events")
     for i, (x, y) in enumerate(zip(a, b)):
         for k, (e, f) in enumerate(zip(x, y)):
-            if e != f:
-                problems.append(f"thread {i} event {k} ({e['op']}): {first_difference(e, f)}")
+            if difference := first_difference(e, f):
+                problems.append(f"thread {i} event {k} ({e['op']}): {difference}")
+    for side, share in zip(unknown, MAX_UNKNOWN):
+        if len(side) > max(100, n * share):
+            problems.append(f"{len(side)} values that only one knows: {collections.Counter(side).most_common(5)}")
     for text in problems[:SHOWN]:
         print("#", text)
-    print(f"# {n} events on {len(a)} threads, {len(problems)} differences")
+    print(f"# {n} events on {len(a)} threads, {len(problems)} differences;", end=" ")
+    print(f"not known: to bpf {len(unknown[0])}, to ptrace {len(unknown[1])}")
     return bool(problems)
 
 

@@ -695,7 +695,7 @@ static void stack_grows(void **state)
 	g->close(g);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(sums_are_seen, setup),
@@ -714,5 +714,7 @@ int main(void)
 	    cmocka_unit_test_setup(stack_grows, setup),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
