@@ -99,6 +99,9 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	case OPTION_FLAG:
 		*(bool *)d->value = true;
 		return 0;
+	case OPTION_DEFAULTED:
+		*(const char **)d->value = text ? text : "";
+		return 0;
 	case OPTION_STRING:
 		*(const char **)d->value = text;
 		return 0;
@@ -127,7 +130,9 @@ static int fill_getopt(const struct command *c, struct option *longs, char *shor
 		*shorts++ = ':';
 	for (; c->options && c->options[n].name && n < OPTIONS_MAX - 2; n++) {
 		const struct option_def *d = &c->options[n];
-		int has_arg = d->type == OPTION_FLAG ? no_argument : required_argument;
+		int has_arg = d->type == OPTION_FLAG	    ? no_argument
+			      : d->type == OPTION_DEFAULTED ? optional_argument
+							    : required_argument;
 		longs[n] = (struct option){d->name, has_arg, NULL, LONG_BASE + n};
 		if (!d->letter)
 			continue;
@@ -219,7 +224,8 @@ static void help_option(const struct option_def *d, FILE *f)
 		snprintf(left, sizeof(left), "  -%c, --%s %s", d->letter, d->name,
 			 d->argument ? d->argument : "");
 	else
-		snprintf(left, sizeof(left), "      --%s %s", d->name,
+		snprintf(left, sizeof(left),
+			 d->type == OPTION_DEFAULTED ? "      --%s[=%s]" : "      --%s %s", d->name,
 			 d->argument ? d->argument : "");
 	if (strlen(left) >= HELP_COLUMN)
 		fprintf(f, "%s\n%*s%s\n", left, HELP_COLUMN, "", d->help);

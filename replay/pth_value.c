@@ -64,6 +64,8 @@ static int collect_tensor(struct pth_state *s, const struct tensor *t, enum refu
 	*refusal = extent_of(t, s->src->devices, &x);
 	if (!*refusal && x.base && more.has_storage_bytes && more.storage_bytes < x.bytes)
 		*refusal = REFUSED_STRANGE;
+	if (!*refusal && more.may_be_lazy)
+		*refusal = REFUSED_LAZY;
 	if (*refusal)
 		return -ENOTSUP;
 	if (x.is_meta)

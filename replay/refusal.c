@@ -10,6 +10,7 @@ const char *refusal_text(enum refusal r)
 	    [REFUSED_LAYOUT] = "a layout that is not strided",
 	    [REFUSED_NO_MEMORY] = "a tensor without memory",
 	    [REFUSED_NOT_DECODED] = "a value that was not decoded",
+	    [REFUSED_LAZY] = "a tensor that may be a lazy conjugate or negative",
 	    [REFUSED_GENERATOR] = "a random number generator",
 	    [REFUSED_TEXT] = "a string that is not UTF-8",
 	};

@@ -10,6 +10,7 @@ enum refusal {
 	REFUSED_LAYOUT,	     /* it is not strided: sparse, nested, mkldnn */
 	REFUSED_NO_MEMORY,   /* it has elements and no memory */
 	REFUSED_NOT_DECODED, /* the value could not be decoded */
+	REFUSED_LAZY,	     /* the memory may hold the conjugate or negative of the values */
 	REFUSED_GENERATOR,   /* a random number generator, whose state is not known */
 	REFUSED_TEXT,	     /* a string that is not UTF-8, which Python cannot have */
 	REFUSAL_COUNT,

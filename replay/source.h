@@ -13,8 +13,9 @@ struct source_tensor {
 	bool has_storage_bytes;
 	uint64_t storage_bytes; /* size of the whole storage */
 	bool is_parameter;	/* a torch.nn.Parameter */
-	bool conj, neg; /* Tensor.is_conj(), Tensor.is_neg(): the memory holds the conjugate, the
-			   negative, of the values */
+	bool conj, neg;	  /* Tensor.is_conj(), Tensor.is_neg(): the memory holds the conjugate, the
+			     negative, of the values */
+	bool may_be_lazy; /* it cannot be told whether it has one of these bits */
 };
 
 struct source {

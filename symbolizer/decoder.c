@@ -46,7 +46,7 @@ struct held {
 };
 
 struct decoder {
-	decoder_event_fn *fn;
+	decoder_event_fn *fn, *start_fn;
 	void *arg;
 	struct target *targets[MAX_PROCS];
 	struct held held[MAX_PROCS];
@@ -63,6 +63,11 @@ struct decoder *decoder_new(decoder_event_fn *fn, void *arg)
 	d->arg = arg;
 	d->next_id = 1;
 	return d;
+}
+
+void decoder_on_start(struct decoder *d, decoder_event_fn *fn)
+{
+	d->start_fn = fn;
 }
 
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
@@ -281,6 +286,8 @@ static void on_entry(struct decoder *d, struct target *t, struct thread *th, con
 	if (needs_entry_items(o->probe))
 		keep_entry(o, it);
 	decode_args(t, o, it);
+	if (d->start_fn)
+		d->start_fn(&o->ev, d->arg);
 }
 
 static void on_exit_hit(struct decoder *d, struct target *t, struct thread *th, const struct hit *h,

@@ -13,6 +13,9 @@ typedef void decoder_event_fn(const struct op_event *ev, void *arg);
 
 struct decoder;
 
+/* Called when an op starts and its arguments are decoded, in the order in which ops start. */
+void decoder_on_start(struct decoder *d, decoder_event_fn *fn);
+
 /* NULL without memory. */
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 

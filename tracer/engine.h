@@ -51,6 +51,8 @@ typedef void engine_hit_fn(const struct hit *h, void *arg);
 struct engine {
 	const char *name;
 	pid_t tracer; /* process that traces in place of ditrace; 0: ditrace itself */
+	int wake;     /* readable when a thread stands still for its record (PLAN_HOLD); -1: none
+			 ever does */
 	/* Make plan entries first .. first + n - 1 known. 0 or -errno (-E2BIG: beyond the size
 	 * given at opening). */
 	int (*set_plans)(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
@@ -63,7 +65,8 @@ struct engine {
 	/* Take all probes out of process number `proc`, or of all for ENGINE_ALL_PROCS. */
 	void (*detach)(struct engine *g, uint16_t proc);
 	/* Hand over what has come since the last call; returns the number of records or -errno.
-	 * Never blocks: call it every millisecond or so. */
+	 * Never blocks: call it every millisecond or so. A thread that stands still at a record
+	 * with HIT_HELD goes on when `fn` has returned. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
 	void (*count_dispatch)(struct engine *g, int on);
 	void (*counters)(struct engine *g, struct engine_counters *out);

@@ -336,6 +336,7 @@ int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)
 	b->nplans = nplans;
 	b->engine = (struct engine){
 	    .name = "bpf",
+	    .wake = -1,
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,
 	    .attach = attach,

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -134,6 +135,11 @@ static int watch(struct engine *g, pid_t pid, struct err *e)
 	return ask(of(g), (struct request){.kind = REQUEST_WATCH, .pid = pid}, NULL, 0, NULL, 0, e);
 }
 
+static void release(struct engine_ptrace *p, pid_t tid)
+{
+	ask(p, (struct request){.kind = REQUEST_RELEASE, .pid = tid}, NULL, 0, NULL, 0, NULL);
+}
+
 static int follow(struct engine *g, follow_fn *fn, void *arg)
 {
 	struct share *s = of(g)->share;
@@ -151,8 +157,7 @@ static int follow(struct engine *g, follow_fn *fn, void *arg)
 		    },
 		    arg);
 		if (news.held)
-			ask(of(g), (struct request){.kind = REQUEST_RELEASE, .pid = news.tid}, NULL,
-			    0, NULL, 0, NULL);
+			release(of(g), news.tid);
 	}
 	return n;
 }
@@ -163,10 +168,15 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	struct engine_ptrace *p = of(g);
 	bool dead = p->dead;
 	const struct hit *h;
+	eventfd_t wakes;
+	eventfd_read(p->share->wake, &wakes);
 	int n = 0;
 	for (; n < AT_ONCE && (h = share_next(p->share)); n++) {
+		pid_t held = h->flags & HIT_HELD ? (pid_t)h->tid : 0;
 		fn(h, arg);
 		share_drop(p->share, h);
+		if (held)
+			release(p, held);
 	}
 	return dead && !n && !p->closing ? -ECHILD : n;
 }
@@ -232,6 +242,8 @@ static void engine_close(struct engine *g)
 		pthread_join(p->guard, NULL);
 	else if (p->tracer > 0)
 		waitpid(p->tracer, NULL, 0);
+	if (p->share && p->share->wake > 0)
+		close(p->share->wake);
 	if (p->share)
 		munmap(p->share, sizeof(*p->share));
 	free(p);
@@ -259,6 +271,9 @@ static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn
 		p->share = NULL;
 		return err_set(e, -ENOMEM, "no memory");
 	}
+	p->share->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (p->share->wake < 0)
+		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
 		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
 	p->tracer = fork();
@@ -302,6 +317,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 		return r;
 	}
 	p->engine.tracer = p->tracer;
+	p->engine.wake = p->share->wake;
 	*out = &p->engine;
 	return 0;
 }

@@ -15,7 +15,10 @@ static void send_part(struct hit_buf *b, __u8 more)
 		return;
 	b->hit.size = b->off;
 	b->hit.flags = (__u8)((b->hit.flags & ~HIT_MORE) | more | (*b->gap ? HIT_GAP : 0));
+	if (b->hold && !more)
+		b->hit.flags |= HIT_HELD;
 	*b->gap = b->sink(b->arg, &b->hit) != 0;
+	b->held |= b->hold && !more && !*b->gap;
 }
 
 static void make_room(struct hit_buf *b)

@@ -17,6 +17,8 @@ struct hit_buf {
 	void *arg;
 	bool dry;  /* the reads are only tried: nothing is sent */
 	bool *gap; /* of the thread: its last record was lost */
+	bool hold; /* the thread is to stand still once the record is sent */
+	bool held; /* such a record was sent */
 	__u32 off; /* bytes so far */
 	union {
 		struct hit hit;

@@ -62,6 +62,8 @@ enum {
 	PLAN_MARK = 1 << 1,	/* never reported itself (marks a region) */
 	PLAN_FORWARD = 1 << 2,	/* an op, no node */
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
+	PLAN_HOLD =
+	    1 << 4, /* the thread stands still until its record was handled; engine ptrace */
 };
 
 /* What to do at the entry and the exit of one op. */
@@ -128,7 +130,8 @@ enum {
 	HIT_MORE = 1 << 0, /* the items go on in the next hit of this thread */
 	HIT_CONT = 1 << 1, /* goes on from the hit before */
 	HIT_BACKWARD = 1 << 2,
-	HIT_GAP = 1 << 3, /* records of this thread were lost before this one */
+	HIT_GAP = 1 << 3,  /* records of this thread were lost before this one */
+	HIT_HELD = 1 << 4, /* the thread stands still: the last record of a hit with PLAN_HOLD */
 };
 
 struct hit {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static uint64_t padded(uint32_t size)
@@ -55,6 +56,11 @@ bool share_tell(struct share *s, const struct news *n)
 	s->news[head % SHARE_NEWS] = *n;
 	atomic_store_explicit(&s->news_head, head + 1, memory_order_release);
 	return true;
+}
+
+void share_wake(struct share *s)
+{
+	eventfd_write(s->wake, 1);
 }
 
 /* "/proc/PID/mem" without stdio, which a signal handler may not use. */

@@ -36,6 +36,7 @@ struct news {
 };
 
 struct share {
+	int wake; /* eventfd: readable when a thread stands still for its record */
 	/* Records, each padded to 8 bytes; a record of size 0 says that the ring goes on at its
 	 * start. The tracing process writes at `head`, ditrace reads at `tail`; both only grow. */
 	_Alignas(64) _Atomic uint64_t head;
@@ -84,6 +85,9 @@ void share_drop(struct share *s, const struct hit *h);
 
 /* Append news; false when there is no room. */
 bool share_tell(struct share *s, const struct news *n);
+
+/* Make `wake` readable. */
+void share_wake(struct share *s);
 
 /* Put back all bytes that are changed, through /proc/PID/mem. For signal handlers, too. */
 void share_repair(struct share *s);

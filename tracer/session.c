@@ -37,13 +37,6 @@ static void output_failed(struct session *s, int r)
 	err_hint(&s->output_error, "free some space, or record somewhere else with -o FILE");
 }
 
-static bool is_wanted(const struct session *s, const struct op_desc *op)
-{
-	if (s->o->ops && !filter_match(&s->ops_filter, op))
-		return false;
-	return !s->o->not_ops || !filter_match(&s->not_filter, op);
-}
-
 static void name_thread(struct session *s, const struct op_event *ev)
 {
 	char path[64], name[64] = "";
@@ -72,12 +65,21 @@ static void find_text(struct session *s, const struct op_event *ev)
 		s->textless = f;
 }
 
+static struct target *target_of(struct session *s, const struct op_event *ev)
+{
+	const struct proc *p = session_proc(s, ev->pid);
+	return p ? p->target : NULL;
+}
+
 static void on_event(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
+	struct target *t = s->capturing ? target_of(s, ev) : NULL;
+	if (t)
+		capturing_exit(s->capturing, t, ev);
 	/* Boxed calls and Python's nodes are all probed alike: which op it is, only the event
 	 * tells. */
-	if ((s->o->ops || s->o->not_ops) && !is_wanted(s, ev->op))
+	if ((s->o->ops || s->o->not_ops) && !session_wants(s, ev->op))
 		return;
 	if (s->o->count && s->events >= s->o->count)
 		return;
@@ -96,11 +98,30 @@ static void on_event(const struct op_event *ev, void *arg)
 		s->closed_pipe = true;
 }
 
+/* The thread stands still: it is now or never. */
+static void on_held_hit(struct session *s, const struct hit *h)
+{
+	lookahead_flush(&s->lookahead, s->decoder);
+	decoder_hit(s->decoder, h);
+	decoder_drain(s->decoder, h->proc);
+}
+
 static void on_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
 	decoder_learn(s->decoder, h);
-	lookahead_add(&s->lookahead, s->decoder, h);
+	if (s->capturing)
+		on_held_hit(s, h);
+	else
+		lookahead_add(&s->lookahead, s->decoder, h);
+}
+
+static void on_start(const struct op_event *ev, void *arg)
+{
+	struct session *s = arg;
+	struct target *t = target_of(s, ev);
+	if (t)
+		capturing_entry(s->capturing, t, ev, session_wants(s, ev->op));
 }
 
 static int open_filters(struct session *s, struct err *e)
@@ -112,7 +133,23 @@ static int open_filters(struct session *s, struct err *e)
 		r = filter_compile("--not-ops", s->o->not_ops, &s->not_filter, e);
 	if (!r && s->o->when)
 		r = when_compile("--when", s->o->when, &s->when, e);
+	if (!r && s->o->capture.dir)
+		r = capturing_open(&s->o->capture, s->when, stderr, &s->capturing, e);
 	return r;
+}
+
+static int check_capture(const struct session_opts *o, struct err *e)
+{
+	if (!o->capture.dir || o->engine != ENGINE_BPF)
+		return 0;
+	err_set(e, -EINVAL,
+		"--capture needs threads that stand still, and --engine bpf stops none");
+	return err_hint(e, "leave --engine out: --capture takes the engine ptrace");
+}
+
+static enum engine_choice choose_engine(const struct session *s)
+{
+	return s->capturing ? ENGINE_PTRACE : (enum engine_choice)s->o->engine;
 }
 
 int session_open(const struct session_opts *o, struct session **out, struct err *e)
@@ -125,17 +162,20 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	int r = o->depth ? 0 : err_set(e, -EINVAL, "--depth 0 would record nothing");
 	if (r)
 		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
+	r = r ? r : check_capture(o, e);
 	r = r ? r : open_filters(s, e);
 	if (!r && o->pid)
 		session_preload(s, o->pid);
 	if (!r)
-		r = engine_open((enum engine_choice)o->engine, PLANS_MAX, session_is_complete,
-				&s->engine, &s->engine_note, e);
+		r = engine_open(choose_engine(s), PLANS_MAX, session_is_complete, &s->engine,
+				&s->engine_note, e);
 	if (!r && o->output)
 		r = trace_writer_open(o->output, &s->writer, e);
 	if (!r) {
 		s->sum = aggregate_new();
 		s->decoder = decoder_new(on_event, s);
+		if (s->decoder && s->capturing)
+			decoder_on_start(s->decoder, on_start);
 		s->printer = o->print ? event_printer_new(stdout) : NULL;
 		/* The program writes there, too: whole events at a time. */
 		if (o->print)
@@ -237,12 +277,18 @@ int session_step(struct session *s, struct err *e)
 			*e = s->output_error;
 	}
 	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
-	return late || s->closed_pipe || (s->o->count && s->events >= s->o->count);
+	bool captured = s->capturing && capturing_is_over(s->capturing);
+	return late || captured || s->closed_pipe || (s->o->count && s->events >= s->o->count);
 }
 
 const char *session_note(const struct session *s)
 {
 	return s->engine_note.code ? s->engine_note.what : NULL;
+}
+
+int session_wake(const struct session *s)
+{
+	return s->engine->wake;
 }
 
 pid_t session_tracer(const struct session *s)
@@ -334,6 +380,11 @@ int session_finish(struct session *s, struct err *e)
 	set_stats(s, &stats);
 	if (s->printer)
 		fflush(stdout);
+	if (s->capturing) {
+		capturing_summary(s->capturing, stderr);
+		if (capturing_trouble(s->capturing)->code && !s->output_error.code)
+			s->output_error = *capturing_trouble(s->capturing);
+	}
 	print_summary(s, &stats);
 	if (s->writer) {
 		trace_write_stats(s->writer, &stats);
@@ -376,5 +427,6 @@ void session_close(struct session *s)
 	filter_free(&s->ops_filter);
 	filter_free(&s->not_filter);
 	when_free(s->when);
+	capturing_free(s->capturing);
 	free(s);
 }

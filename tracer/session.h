@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "symbolizer/event.h"
+#include "tracer/capturing.h"
 #include "tracer/follow.h"
 
 #define SESSION_ALL_LEVELS UINT64_MAX
@@ -23,8 +24,9 @@ struct session_opts {
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
 	bool print;		   /* events as text on stdout */
-	pid_t pid;		   /* the process that will be added first; 0: not known */
-	int engine;		   /* enum engine_choice (tracer/engine.h) */
+	struct capturing_opts capture;
+	pid_t pid;  /* the process that will be added first; 0: not known */
+	int engine; /* enum engine_choice (tracer/engine.h) */
 };
 
 struct session;
@@ -35,6 +37,9 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 /* Which engine was taken in place of the first choice and why, one line; NULL when there is nothing
  * to tell. */
 const char *session_note(const struct session *s);
+
+/* Readable when session_step should not be put off; -1: it always can be, for a millisecond. */
+int session_wake(const struct session *s);
 
 /* The process that traces in place of ditrace, 0: none. */
 pid_t session_tracer(const struct session *s);

@@ -12,6 +12,7 @@
 #include "symbolizer/lookahead.h"
 #include "symbolizer/target.h"
 #include "symbolizer/when.h"
+#include "tracer/capturing.h"
 #include "tracer/engine.h"
 #include "tracer/session.h"
 
@@ -61,7 +62,8 @@ struct session {
 	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
-	struct when *when; /* NULL: no condition */
+	struct when *when;	     /* NULL: no condition */
+	struct capturing *capturing; /* NULL: no capture */
 	struct when_counts when_counts;
 	struct proc procs[MAX_PROCS];
 	unsigned total;
@@ -86,6 +88,9 @@ uint64_t session_now(void);
 
 /* The slot of a process that is traced, NULL if it is not. */
 struct proc *session_proc(struct session *s, pid_t pid);
+
+/* Whether the lists of names leave this op. */
+bool session_wants(const struct session *s, const struct op_desc *op);
 
 /* Put in what could not be put in when the process was added: its Python had not started, its
  * operators were not registered. */

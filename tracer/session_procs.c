@@ -52,13 +52,17 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 {
 	if (p->exit_kind == EXIT_NONE)
 		return false;
-	/* Nodes mark what is backward, wanted or not. */
-	if (is_node(p) && s->o->phase == SESSION_FORWARD)
+	/* Nodes mark what is backward, wanted or not, and have the gradients of captures. */
+	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->capturing))
+		return true;
+	if (s->capturing && capturing_needs_all(s->capturing))
 		return true;
 	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
 		return true;
 	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
 		return s->o->phase == SESSION_BACKWARD && is_node(p);
+	if (s->capturing && p->role == ROLE_CALL && !capturing_wants_op(s->capturing, &p->desc))
+		return false;
 	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
 }
 
@@ -82,7 +86,13 @@ static int check_when(struct session *s, const struct op_desc **ops, size_t n, s
 	for (uint32_t i = 0; i < s->ops->n; i++)
 		if (is_chosen(s, &s->ops->ops[i]))
 			ops[n++] = &s->ops->ops[i].desc;
-	return when_check(s->when, ops, n, more, e);
+	int r = when_check(s->when, ops, n, more, e);
+	if (r || !s->capturing || !when_needs_exit(s->when))
+		return r;
+	err_set(e, -EINVAL,
+		"--when with --capture cannot ask for results, elapsed or thrown: inputs "
+		"are saved before the op runs");
+	return err_hint(e, "ask for arguments only");
 }
 
 static int check_filters(struct session *s, struct err *e)
@@ -112,6 +122,25 @@ static void add_sites(struct session *s, uint32_t op, unsigned file, size_t *n)
 	*n += p->nsites;
 }
 
+bool session_wants(const struct session *s, const struct op_desc *op)
+{
+	return (!s->o->ops || filter_match(&s->ops_filter, op)) &&
+	       (!s->o->not_ops || !filter_match(&s->not_filter, op));
+}
+
+/* What the options add to the plan of an op. */
+static __u8 session_flags(const struct session *s, const struct op_probe *p)
+{
+	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
+	if (is_node(p) && s->o->phase == SESSION_FORWARD)
+		return PLAN_MARK;
+	if (s->capturing)
+		return is_node(p) || !is_named || session_wants(s, &p->desc) ? PLAN_HOLD : 0;
+	return s->o->ops && p->role == ROLE_NODE && !filter_match(&s->ops_filter, &p->desc)
+		   ? PLAN_MARK
+		   : 0;
+}
+
 /* The plan of this session: what the options leave of the table's. */
 static int make_plan(struct session *s, struct err *e)
 {
@@ -129,11 +158,7 @@ static int make_plan(struct session *s, struct err *e)
 		add_sites(s, i, OPS_PYTHON, &n);
 	s->python_sites = n - s->cpu_sites;
 	for (uint32_t i = 0; i < s->ops->n; i++)
-		if (is_node(&s->ops->ops[i]) &&
-		    (s->o->phase == SESSION_FORWARD ||
-		     (s->o->ops && s->ops->ops[i].role == ROLE_NODE &&
-		      !filter_match(&s->ops_filter, &s->ops->ops[i].desc))))
-			s->ops->plans[i].flags |= PLAN_MARK;
+		s->ops->plans[i].flags |= session_flags(s, &s->ops->ops[i]);
 	return s->engine->set_plans(s->engine, 0, s->ops->plans, s->ops->n, e);
 }
 

@@ -137,11 +137,14 @@ static void tell(struct err *e)
 
 int trace_loop_run(struct trace_loop *l, struct err *e)
 {
-	struct pollfd fd = {.fd = l->follow ? follow_fd(l->follow) : -1, .events = POLLIN};
+	struct pollfd fds[] = {
+	    {.fd = l->follow ? follow_fd(l->follow) : -1, .events = POLLIN},
+	    {.fd = session_wake(l->session), .events = POLLIN},
+	};
 	struct err output = {0};
 	int r = 0;
 	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
-		poll(&fd, 1, 1);
+		poll(fds, 2, 1);
 		if (l->follow)
 			follow_read(l->follow, on_follow, l);
 		if (session_follows(l->session))

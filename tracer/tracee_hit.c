@@ -93,12 +93,19 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	if (!ops || u->op >= t->nplans)
 		return;
 	count(&t->share->hits);
+	t->out.hold = h.plan->flags & PLAN_HOLD;
+	t->out.held = false;
 	if (u->kind == SITE_EXIT)
 		op_stack_exit(ops, &h);
 	else if (u->kind == SITE_CODE_FREED)
 		op_stack_code_freed(ops, &h);
 	else if (!op_stack_entry(ops, &h))
 		count(&t->share->lost);
+	if (t->out.held) {
+		x->held = x->held_at_op = true;
+		share_wake(t->share);
+	}
+	t->out.hold = false;
 }
 
 /* The linker calls before it maps and after: whatever has come is there then, and not run yet. */
@@ -250,6 +257,11 @@ bool tracee_hit(struct tracer *t, struct tracee *x)
 	bool again = x->skip_addr == b->addr && x->skip_sp == r.word[ARCH_SP];
 	if (!again)
 		use_hit(t, x, b, &r);
+	if (x->held_at_op) {
+		x->skip_addr = b->addr;
+		x->skip_sp = r.word[ARCH_SP];
+		return true;
+	}
 	if (again || r.word[ARCH_SP] > x->skip_sp)
 		x->skip_addr = 0;
 	go_on(t, x, b, &r);

@@ -51,7 +51,9 @@ static unsigned ask(struct tracer *t)
 			if (x->waiting)
 				continue;
 			if (x->held) {
-				x->held = false;
+				if (x->held_at_op)
+					tracee_rewind(x);
+				x->held = x->held_at_op = false;
 				detach(x, 0);
 				tracee_drop(t, x);
 				continue;

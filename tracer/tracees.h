@@ -31,6 +31,7 @@ struct tracee {
 	pid_t tid;
 	bool waiting;	      /* stopped until its parent's stop says whose it is */
 	bool held;	      /* stopped until REQUEST_RELEASE */
+	bool held_at_op;      /* and that for its record */
 	bool left;	      /* while leaving: it must be met once more in a stop */
 	struct op_stack *ops; /* NULL: it has met no probe */
 	/* The breakpoint that was met and told of, but not carried out, as a signal came first. */

@@ -135,10 +135,13 @@ static int release(struct tracer *t, pid_t tid)
 	struct tracee *x = tracee_find(t, tid);
 	if (!x || !x->held)
 		return -ESRCH;
-	if (x->of)
+	bool at_op = x->held_at_op;
+	if (x->of && !at_op)
 		space_remove(x->of->space, NO_PROC);
-	x->held = false;
-	tracee_resume(x, 0);
+	x->held = x->held_at_op = false;
+	/* It still stands at the breakpoint, which has been told of. */
+	if (!at_op || !tracee_hit(t, x))
+		tracee_resume(x, 0);
 	return 0;
 }
 

@@ -1,0 +1,243 @@
+#define _GNU_SOURCE
+#include "tracer/capturing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "replay/capture.h"
+#include "replay/pth.h"
+#include "tracer/capture_calls.h"
+#include "tracer/capture_source.h"
+#include "tracer/selection.h"
+
+enum { PROCESSES_MAX = 256 };
+
+struct process_selection {
+	pid_t pid; /* 0: free */
+	struct selection selection;
+};
+
+struct capturing {
+	const struct when *when;
+	FILE *log;
+	struct selection_policy policy;
+	struct process_selection processes[PROCESSES_MAX];
+	struct capture files;
+	struct capture_calls calls;
+	struct ordinary_keys keys;
+	uint64_t chosen, saved; /* calls; those of which a file was written */
+	uint64_t not_known;	/* calls of which the condition could not be told */
+	uint64_t foreign_nodes; /* backward nodes that are of another op than the call */
+	bool over;
+	struct err trouble;
+};
+
+int capturing_open(const struct capturing_opts *o, const struct when *when, FILE *log,
+		   struct capturing **out, struct err *e)
+{
+	struct capturing *c = calloc(1, sizeof(*c));
+	if (!c)
+		return err_set(e, -ENOMEM, "no memory");
+	c->when = when;
+	c->log = log;
+	c->files.root = o->dir[0] ? o->dir : ".";
+	c->files.max_bytes = o->max_bytes;
+	c->policy.every = o->every;
+	c->policy.max_calls = o->max_calls;
+	int r = o->nth ? ranges_parse("--nth", o->nth, &c->policy.nth, e) : 0;
+	if (!r && o->steps)
+		r = ranges_parse("--steps", o->steps, &c->policy.steps, e);
+	if (!r && o->step_op)
+		r = filter_compile("--step-op", o->step_op, &c->policy.step_op, e);
+	r = r ? r : selection_environment(&c->policy, e);
+	if (r) {
+		capturing_free(c);
+		return r;
+	}
+	*out = c;
+	return 0;
+}
+
+bool capturing_wants_op(const struct capturing *c, const struct op_desc *op)
+{
+	return selection_wants_op(&c->policy, op);
+}
+
+bool capturing_needs_all(const struct capturing *c)
+{
+	return c->policy.steps.n > 0;
+}
+
+static struct selection *selection_of(struct capturing *c, pid_t pid)
+{
+	for (unsigned i = 0; i < PROCESSES_MAX; i++) {
+		struct process_selection *p = &c->processes[i];
+		if (p->pid == pid)
+			return &p->selection;
+		if (p->pid)
+			continue;
+		p->pid = pid;
+		p->selection.policy = &c->policy;
+		p->selection.chosen = &c->chosen;
+		return &p->selection;
+	}
+	return NULL;
+}
+
+static void give_up(struct capturing *c, const struct err *why)
+{
+	c->over = true;
+	c->trouble = *why;
+	err_hint(&c->trouble, "the program runs on untouched; what was saved is whole");
+}
+
+static void log_saved(struct capturing *c, const struct capture_saved *saved)
+{
+	char size[32], limits[512];
+	pth_limits_text(limits, sizeof(limits), saved->limits);
+	fprintf(c->log, "ditrace: saved %s (%s)%s%s\n", saved->path,
+		text_bytes(size, sizeof(size), saved->bytes), limits[0] ? "; " : "", limits);
+}
+
+static void save(struct capturing *c, struct target *t, struct captured_call *call,
+		 enum capture_part part, const struct op_event *ev)
+{
+	struct capture_source place = {.target = t, .keys = &c->keys};
+	const struct source src = capture_source(&place);
+	struct capture_saved saved;
+	struct err why = {0};
+	if (c->over)
+		return;
+	int r = capture_write(&c->files, &call->call, part, ev, &src, &saved, &why);
+	if (capture_is_over(r)) {
+		give_up(c, &why);
+	} else if (!r) {
+		c->saved += !call->files;
+		call->files++;
+		log_saved(c, &saved);
+	}
+}
+
+static void begin_call(struct capturing *c, struct target *t, const struct op_event *ev)
+{
+	struct captured_call *call = capture_calls_add(&c->calls, ev->id);
+	if (!call || !capture_call_of(&c->files, ev, &call->call)) {
+		capture_calls_drop(&c->calls, call);
+		return;
+	}
+	save(c, t, call, CAPTURE_INPUT, ev);
+}
+
+static void choose(struct capturing *c, struct target *t, struct selection *s,
+		   const struct op_event *ev)
+{
+	switch (c->when ? when_eval(c->when, ev, WHEN_AT_ENTRY) : WHEN_TRUE) {
+	case WHEN_TRUE:
+		break;
+	case WHEN_UNKNOWN:
+	case WHEN_LATER:
+		c->not_known++;
+		return;
+	default:
+		return;
+	}
+	switch (selection_choose(s, ev)) {
+	case SELECTION_YES:
+		begin_call(c, t, ev);
+		break;
+	case SELECTION_OVER:
+		c->over = true;
+		break;
+	default:
+		break;
+	}
+}
+
+void capturing_entry(struct capturing *c, struct target *t, const struct op_event *ev, bool wanted)
+{
+	struct selection *s = selection_of(c, ev->pid);
+	if (!s)
+		return;
+	selection_see(s, ev);
+	if (ev->op->kind == OP_DISPATCHED) {
+		if (wanted && !c->over && selection_wants_op(&c->policy, ev->op))
+			choose(c, t, s, ev);
+		return;
+	}
+	struct captured_call *call = capture_calls_find(&c->calls, ev->forward_id);
+	if (call && ev->op->kind == OP_BACKWARD && !call->node)
+		call->node = ev->id, save(c, t, call, CAPTURE_GRAD_OUTPUTS, ev);
+}
+
+static void end_backward(struct capturing *c, struct target *t, const struct op_event *ev)
+{
+	struct captured_call *call = capture_calls_find(&c->calls, ev->forward_id);
+	if (!call || call->node != ev->id)
+		return;
+	if (!ev->thrown && capture_node_is_of(ev->op->name, call->call.op))
+		save(c, t, call, CAPTURE_GRAD_INPUTS, ev);
+	else
+		c->foreign_nodes += !ev->thrown;
+	capture_calls_drop(&c->calls, call);
+}
+
+void capturing_exit(struct capturing *c, struct target *t, const struct op_event *ev)
+{
+	if (ev->op->kind == OP_BACKWARD) {
+		end_backward(c, t, ev);
+		return;
+	}
+	struct captured_call *call = capture_calls_find(&c->calls, ev->id);
+	if (!call)
+		return;
+	if (ev->thrown || !ev->end_ns)
+		capture_calls_drop(&c->calls, call);
+	else
+		save(c, t, call, CAPTURE_OUTPUT, ev);
+}
+
+bool capturing_is_over(const struct capturing *c)
+{
+	return c->over && !c->calls.n;
+}
+
+const struct err *capturing_trouble(const struct capturing *c)
+{
+	return &c->trouble;
+}
+
+void capturing_summary(const struct capturing *c, FILE *f)
+{
+	char calls[32], files[32], size[32], n[32];
+	fprintf(f, "ditrace: captured %s call%s in %s file%s, %s\n",
+		text_count(calls, sizeof(calls), c->saved), c->saved == 1 ? "" : "s",
+		text_count(files, sizeof(files), c->files.files), c->files.files == 1 ? "" : "s",
+		text_bytes(size, sizeof(size), c->files.bytes));
+	for (unsigned i = 1; i < REFUSAL_COUNT; i++)
+		if (c->files.refused[i])
+			fprintf(f, "  skipped %s file%s: %s\n",
+				text_count(n, sizeof(n), c->files.refused[i]),
+				c->files.refused[i] == 1 ? "" : "s", refusal_text(i));
+	if (c->foreign_nodes)
+		fprintf(f,
+			"  skipped grad_inputs of %s call%s: the op is made of others, whose "
+			"backward is another's; capture those\n",
+			text_count(n, sizeof(n), c->foreign_nodes),
+			c->foreign_nodes == 1 ? "" : "s");
+	if (c->not_known)
+		fprintf(f, "  skipped %s call%s: --when asks for a value that is not known\n",
+			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");
+}
+
+void capturing_free(struct capturing *c)
+{
+	if (!c)
+		return;
+	for (unsigned i = 0; i < PROCESSES_MAX && c->processes[i].pid; i++)
+		selection_free(&c->processes[i].selection);
+	selection_policy_free(&c->policy);
+	capture_calls_free(&c->calls);
+	free(c);
+}

@@ -1,0 +1,76 @@
+/* Captures while tracing: which calls are chosen, and their tensors written while the thread stands
+ * still at the op. Used by tracer/session.c; prints the lines that the command shows. */
+#ifndef TRACER_CAPTURING_H
+#define TRACER_CAPTURING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "symbolizer/event.h"
+#include "symbolizer/target.h"
+#include "symbolizer/when.h"
+
+struct capturing_opts {
+	const char *dir;	   /* --capture=DIR, "" for the current one; NULL: no capture */
+	const char *nth, *steps;   /* ranges_parse; NULL: all */
+	const char *step_op;	   /* filter_compile; NULL: the optimizer's step */
+	uint64_t every, max_calls; /* see struct selection_policy */
+	uint64_t max_bytes;	   /* 0: no limit */
+};
+
+#define CAPTURE_OPTIONS(c)                                                                         \
+	{0,	   "capture", OPTION_DEFAULTED,                                                    \
+	 &(c).dir, "DIR",     "save inputs, outputs and gradients below DIR (here)",               \
+	 NULL},                                                                                    \
+	    {0,	       "nth",	  OPTION_STRING,                                                   \
+	     &(c).nth, "3,10-20", "capture: these calls of each op, counted from 1",               \
+	     NULL},                                                                                \
+	    {0,	  "every", OPTION_COUNT, &(c).every, "K", "capture: every K-th call of each op",   \
+	     NULL},                                                                                \
+	    {0, "max-calls", OPTION_COUNT, &(c).max_calls, "N", "capture: at most N calls", NULL}, \
+	    {0,		  "max-bytes",                                                             \
+	     OPTION_SIZE, &(c).max_bytes,                                                          \
+	     "2G",	  "capture: at most so many bytes of files",                               \
+	     NULL},                                                                                \
+	    {0,		 "steps", OPTION_STRING,                                                   \
+	     &(c).steps, "A-B",	  "capture: in these training steps, counted from 1",              \
+	     NULL},                                                                                \
+	{                                                                                          \
+		0, "step-op", OPTION_STRING, &(c).step_op, "OP",                                   \
+		    "capture: a step ends with OP, not with the optimizer's step", NULL            \
+	}
+
+struct capturing;
+
+/* Read the options and OP_CAPTURE_LIST, OP_CAPTURE_DISABLE_LIST of the environment. `when` (may be
+ * NULL) and `o` must outlive it. `log` takes a line for each saved file. 0, -EINVAL with *e, or
+ * -ENOMEM. */
+int capturing_open(const struct capturing_opts *o, const struct when *when, FILE *log,
+		   struct capturing **out, struct err *e);
+
+/* Is this op among those that may be chosen, as far as the lists of the environment say? */
+bool capturing_wants_op(const struct capturing *c, const struct op_desc *op);
+
+/* Must ops be seen that are not chosen, to count steps? */
+bool capturing_needs_all(const struct capturing *c);
+
+/* An op starts, and its thread stands still; `wanted`: the filters of the session leave it. */
+void capturing_entry(struct capturing *c, struct target *t, const struct op_event *ev, bool wanted);
+
+/* An op has ended, and its thread stands still unless it was thrown. */
+void capturing_exit(struct capturing *c, struct target *t, const struct op_event *ev);
+
+/* No call will be captured any more: the limits are reached or nothing can be written. */
+bool capturing_is_over(const struct capturing *c);
+
+/* Why it ended before the program did; code 0: it did not. */
+const struct err *capturing_trouble(const struct capturing *c);
+
+/* "ditrace: captured 12 calls of 3 ops: ..." and what was skipped and why. */
+void capturing_summary(const struct capturing *c, FILE *f);
+
+void capturing_free(struct capturing *c);
+
+#endif
