@@ -77,15 +77,15 @@ static int parse_size(const char *text, uint64_t *out)
 static int parse_choice(const struct command *c, const struct option_def *d, const char *text,
 			struct err *e)
 {
-	char list[256];
+	char list[256] = "";
 	size_t len = 0;
-	list[0] = '\0';
+	const char *before = d->choices[0] && d->choices[1] ? "one of " : "";
 	for (int i = 0; d->choices[i]; i++) {
 		if (!strcmp(d->choices[i], text)) {
 			*(int *)d->value = i;
 			return 0;
 		}
-		int n = snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "one of ",
+		int n = snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : before,
 				 d->choices[i]);
 		len += n > 0 && (size_t)n < sizeof(list) - len ? (size_t)n : 0;
 	}
@@ -147,22 +147,56 @@ static int fill_getopt(const struct command *c, struct option *longs, char *shor
 	return n;
 }
 
-static int bad_option(const struct command *c, int got, char **argv, struct err *e)
+/* The long options that `word` ("--fo") is the beginning of, as text; "" for none. */
+static void meant(const struct option *longs, const char *word, char *out, size_t size)
+{
+	size_t len = 0, n = strcspn(word + 2, "=");
+	*out = '\0';
+	for (; longs->name; longs++)
+		if (!strncmp(longs->name, word + 2, n) && len < size)
+			len += (size_t)snprintf(out + len, size - len, "%s--%s", len ? " or " : "",
+						longs->name);
+}
+
+static int bad_option(const struct command *c, const struct option *longs, int got, char **argv,
+		      struct err *e)
 {
 	const char *word = argv[optind - 1];
+	char names[256] = "";
 	if (got == ':')
 		err_set(e, -EINVAL, "option %s needs a value", word);
-	else if (optopt > 0 && optopt < LONG_BASE && strncmp(word, "--", 2) != 0)
+	else if (strncmp(word, "--", 2) != 0)
 		err_set(e, -EINVAL, "unknown option -%c", optopt);
+	else if (optopt)
+		err_set(e, -EINVAL, "option %.*s takes no value", (int)strcspn(word, "="), word);
 	else
-		err_set(e, -EINVAL, "unknown or ambiguous option %s", word);
+		meant(longs, word, names, sizeof(names));
+	if (*names) {
+		err_set(e, -EINVAL, "option %s is ambiguous", word);
+		return err_hint(e, "write out %s; see: ditrace %s --help", names, c->name);
+	}
+	if (got != ':' && !optopt)
+		err_set(e, -EINVAL, "unknown option %s", word);
 	return err_hint(e, "see: ditrace %s --help", c->name);
+}
+
+/* The first operand that must be there, as `operands` names it: "PROGRAM" of "[--] PROGRAM". */
+static int needed_operand(const char *operands, const char **name)
+{
+	while (*operands == '[') {
+		operands += strcspn(operands, " ");
+		operands += strspn(operands, " ");
+	}
+	*name = operands;
+	return (int)strcspn(operands, " ");
 }
 
 static int check_operands(const struct command *c, int n, char **argv, struct err *e)
 {
+	const char *name;
+	int len = needed_operand(c->operands, &name);
 	if (n < c->min_operands)
-		err_set(e, -EINVAL, "ditrace %s needs %s", c->name, c->operands);
+		err_set(e, -EINVAL, "ditrace %s: %.*s is missing", c->name, len, name);
 	else if (c->max_operands >= 0 && n > c->max_operands)
 		err_set(e, -EINVAL, "one argument too many: %s", argv[optind + c->max_operands]);
 	else
@@ -193,7 +227,7 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
 		if (got == 'h' && !d)
 			return 0;
 		if (!d)
-			return bad_option(c, got, argv, e);
+			return bad_option(c, longs, got, argv, e);
 		int r = take_value(c, d, optarg, e);
 		if (r)
 			return r;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/text.h"
 
 enum { COLUMNS_MAX = 32, TEXT_MAX = 4096, GAP = 2 };
@@ -79,15 +80,9 @@ void table_column(struct table *t, const char *header, enum table_align align)
 
 static struct cell *add_cell(struct table *t, const char *text)
 {
-	if (t->ncells == t->cells_size) {
-		size_t size = t->cells_size ? t->cells_size * 2 : 256;
-		struct cell *grown = realloc(t->cells, size * sizeof(*grown));
-		if (!grown) {
-			t->failed = true;
-			return NULL;
-		}
-		t->cells = grown;
-		t->cells_size = size;
+	if (array_grow(&t->cells, &t->cells_size, t->ncells + 1, sizeof(*t->cells))) {
+		t->failed = true;
+		return NULL;
 	}
 	struct cell *c = &t->cells[t->ncells++];
 	*c = (struct cell){.text = keep(t, text)};

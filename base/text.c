@@ -1,20 +1,24 @@
 #define _GNU_SOURCE
 #include "base/text.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <wchar.h>
 
-/* Length of the UTF-8 sequence at s and its code point; 0 when it is not valid UTF-8. */
-static size_t utf8_decode(const unsigned char *s, uint32_t *cp)
+/* A NUL, too, ends what is looked at: in a string no other bound is needed. */
+enum { UTF8_MAX = 4 };
+
+size_t text_utf8(const char *text, size_t left, uint32_t *cp)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	const unsigned char *s = (const unsigned char *)text;
+	if (!left)
+		return 0;
 	size_t n = s[0] < 0x80	       ? 1
 		   : (s[0] >> 5) == 6  ? 2
 		   : (s[0] >> 4) == 14 ? 3
 		   : (s[0] >> 3) == 30 ? 4
 				       : 0;
-	if (n == 0)
+	if (n == 0 || n > left)
 		return 0;
 	uint32_t c = n == 1 ? s[0] : s[0] & (0x7fu >> n);
 	for (size_t i = 1; i < n; i++) {
@@ -28,7 +32,7 @@ static size_t utf8_decode(const unsigned char *s, uint32_t *cp)
 	return n;
 }
 
-static bool is_safe(uint32_t cp)
+bool text_is_safe(uint32_t cp)
 {
 	/* Bidirectional overrides can make a line read as something else. */
 	if ((cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069))
@@ -41,10 +45,10 @@ size_t text_safe(char *out, size_t size, const char *s)
 	size_t len = 0;
 	if (size == 0)
 		return 0;
-	for (const unsigned char *p = (const unsigned char *)s; *p;) {
+	for (const char *p = s; *p;) {
 		uint32_t cp = 0;
-		size_t n = utf8_decode(p, &cp);
-		bool plain = n && is_safe(cp);
+		size_t n = text_utf8(p, UTF8_MAX, &cp);
+		bool plain = n && text_is_safe(cp);
 		size_t take = n ? n : 1;
 		size_t need = plain ? n : 4 * take;
 		if (len + need >= size)
@@ -53,7 +57,7 @@ size_t text_safe(char *out, size_t size, const char *s)
 			memcpy(out + len, p, n);
 		else
 			for (size_t i = 0; i < take; i++)
-				snprintf(out + len + 4 * i, 5, "\\x%02x", p[i]);
+				snprintf(out + len + 4 * i, 5, "\\x%02x", (unsigned char)p[i]);
 		len += need;
 		p += take;
 	}
@@ -86,9 +90,9 @@ void text_print_safe(FILE *f, const char *s)
 size_t text_width(const char *s)
 {
 	size_t width = 0;
-	for (const unsigned char *p = (const unsigned char *)s; *p;) {
+	for (const char *p = s; *p;) {
 		uint32_t cp = 0;
-		size_t n = utf8_decode(p, &cp);
+		size_t n = text_utf8(p, UTF8_MAX, &cp);
 		if (n == 0) {
 			p++;
 			continue;
@@ -117,6 +121,14 @@ const char *text_count(char *out, size_t size, uint64_t n)
 	}
 	if (size)
 		out[o] = '\0';
+	return out;
+}
+
+const char *text_counted(char *out, size_t size, uint64_t n, const char *word)
+{
+	char number[27];
+	snprintf(out, size, "%s %s%s", text_count(number, sizeof(number), n), word,
+		 n == 1 ? "" : "s");
 	return out;
 }
 

@@ -2,9 +2,19 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* The UTF-8 character at the start of the `left` bytes at s, its code point into *cp: its length in
+ * bytes; 0 when they begin with none (RFC 3629: no overlong forms, no surrogates, nothing above
+ * U+10FFFF). */
+size_t text_utf8(const char *s, size_t left, uint32_t *cp);
+
+/* Whether a terminal shows the character and does nothing else: no control character (C0, DEL, C1),
+ * none that turns the reading direction. */
+bool text_is_safe(uint32_t cp);
 
 /* Write `s` (NUL-terminated, from any source) to `f`: control characters, DEL, the C1 range and
  * bytes that are not UTF-8 appear as \xNN, so that a string of the target cannot drive the
@@ -21,6 +31,9 @@ size_t text_width(const char *s);
 
 /* "1,234,567" into out; returns out. 27 bytes are always enough. */
 const char *text_count(char *out, size_t size, uint64_t n);
+
+/* "1 op", "1,234 ops": the number with the word, which takes an s. Returns out. */
+const char *text_counted(char *out, size_t size, uint64_t n, const char *word);
 
 /* A duration in ns with a unit that changes with its size: "412 us", "1.9 ms", "12.4 s". */
 const char *text_ns(char *out, size_t size, uint64_t ns);

@@ -2,12 +2,38 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/options.h"
 #include "perf/export_csv.h"
 #include "perf/trace_end.h"
 #include "perf/trace_read.h"
 #include "perf/trace_when.h"
+
+/* Opening it for writing would empty the trace before it is read. */
+static bool same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* NULL with *e. */
+static FILE *open_output(const char *path, const char *output, struct err *e)
+{
+	if (!output)
+		return stdout;
+	if (same_file(path, output)) {
+		err_set(e, -EINVAL, "cannot write %s: it is the trace itself", output);
+		err_hint(e, "name another file: -o FILE");
+		return NULL;
+	}
+	FILE *f = fopen(output, "we");
+	if (f)
+		return f;
+	err_set(e, -errno, "cannot write %s: %s", output, strerror(errno));
+	err_hint(e, "name a file in a directory where you may write: -o FILE");
+	return NULL;
+}
 
 static int export_to(const char *path, const char *output, struct trace_when *when)
 {
@@ -25,10 +51,8 @@ static int export_to(const char *path, const char *output, struct trace_when *wh
 		err_print(&e);
 		return EXIT_FAILED;
 	}
-	FILE *f = output ? fopen(output, "we") : stdout;
+	FILE *f = open_output(path, output, &e);
 	if (!f) {
-		err_set(&e, -errno, "cannot write %s: %s", output, strerror(errno));
-		err_hint(&e, "name a file in a directory where you may write: -o FILE");
 		err_print(&e);
 		return EXIT_FAILED;
 	}

@@ -69,7 +69,7 @@ static int print(struct report *p)
 		return report_print_json(stdout, p->sum, &p->opts);
 	if (p->format == 2)
 		return report_print_csv(stdout, p->sum, &p->opts);
-	report_look(stdout, &p->opts);
+	p->opts.terminal = terminal_of(stdout);
 	return report_print(stdout, p->sum, &p->opts);
 }
 

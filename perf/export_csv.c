@@ -116,9 +116,10 @@ static int gather(struct export *x, const char *path, struct err *e)
 		if (item.type == TRACE_EVENT && is_node(&item.event) && item.event.forward_id)
 			r = keep_node(x, &item.event);
 	trace_reader_close(reader);
-	if (r)
-		return err_set(e, r, "cannot keep the backward of %s aside: %s", path,
-			       strerror(-r));
+	if (r) {
+		err_set(e, r, "cannot keep the backward of %s aside: %s", path, strerror(-r));
+		return err_hint(e, "make room in " P_tmpdir);
+	}
 	return 0; /* how the file ends is the second pass's to say */
 }
 
@@ -276,8 +277,11 @@ int export_csv(const char *path, FILE *f, struct trace_when *when, uint64_t *los
 	struct export x = {.f = f, .when = when, .lost = lost, .spill = tmpfile()};
 	int r;
 	*lost = 0;
-	if (!x.spill)
-		return err_set(e, -errno, "cannot open a temporary file: %s", strerror(errno));
+	if (!x.spill) {
+		int code = -errno;
+		err_set(e, code, "cannot open a temporary file: %s", strerror(-code));
+		return err_hint(e, "make room in " P_tmpdir ", or make it writable");
+	}
 	r = gather(&x, path, e);
 	if (!r)
 		r = put_all(&x, path, e);

@@ -6,7 +6,8 @@
 
 enum { FIRST_SIZE = 256 };
 
-uint32_t intern_hash(const void *bytes, size_t len)
+/* Fast, not for use against an adversary. */
+static uint32_t hash_of(const void *bytes, size_t len)
 {
 	const unsigned char *p = bytes;
 	uint64_t h = len * 0x9e3779b97f4a7c15u, w;
@@ -57,7 +58,7 @@ int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new)
 	*is_new = false;
 	if (t->used >= t->size / 4 * 3 && intern_grow(t))
 		return -ENOMEM;
-	uint32_t hash = intern_hash(bytes, len);
+	uint32_t hash = hash_of(bytes, len);
 	struct intern_slot *s = find_slot(t, hash, bytes, len);
 	if (s->id1)
 		return s->id1 - 1;
@@ -74,7 +75,7 @@ int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len)
 {
 	if (!t->size)
 		return -ENOENT;
-	const struct intern_slot *s = find_slot(t, intern_hash(bytes, len), bytes, len);
+	const struct intern_slot *s = find_slot(t, hash_of(bytes, len), bytes, len);
 	return s->id1 ? (int64_t)s->id1 - 1 : -ENOENT;
 }
 

@@ -31,9 +31,6 @@ int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len);
 
 void intern_free(struct intern *t);
 
-/* A fast 32-bit hash of len bytes, not for use against an adversary. */
-uint32_t intern_hash(const void *bytes, size_t len);
-
 struct ptrmap_slot {
 	const void *key;
 	uint32_t value;

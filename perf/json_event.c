@@ -4,46 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "symbolizer/value_text.h"
 #include "symbolizer/names.h"
-
-/* Length of the UTF-8 character at s, 0 when the bytes are not one (RFC 3629: no overlong forms, no
- * surrogates, nothing above U+10FFFF). */
-static size_t utf8_len(const unsigned char *s, size_t left)
-{
-	size_t n = s[0] < 0x80	 ? 1
-		   : s[0] < 0xc2 ? 0
-		   : s[0] < 0xe0 ? 2
-		   : s[0] < 0xf0 ? 3
-		   : s[0] < 0xf5 ? 4
-				 : 0;
-	if (n == 0 || n > left)
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return n;
-}
-
-/* Characters that can drive a terminal or turn the reading direction: they are escaped. */
-static bool is_control(const unsigned char *s, size_t n)
-{
-	if (n == 1)
-		return s[0] < 0x20 || s[0] == 0x7f;
-	if (n == 2)
-		return s[0] == 0xc2 && s[1] < 0xa0;
-	return n == 3 && s[0] == 0xe2 &&
-	       ((s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae) ||
-		(s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
-}
-
-static unsigned code_point(const unsigned char *s, size_t n)
-{
-	return n == 1 ? s[0] : n == 2 ? s[1] : 0x2000u | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
-}
 
 /* How many characters at the start can be written as they are, all in one go. */
 static size_t plain_len(const unsigned char *s, size_t len)
@@ -64,13 +27,14 @@ void json_write_string(FILE *f, const char *s, size_t len)
 		i += run;
 		if (i == len)
 			break;
-		size_t n = utf8_len(p + i, len - i);
+		uint32_t cp = 0;
+		size_t n = text_utf8(s + i, len - i, &cp);
 		if (n == 0)
 			fputs("\\ufffd", f);
 		else if (p[i] == '"' || p[i] == '\\')
 			fprintf(f, "\\%c", p[i]);
-		else if (is_control(p + i, n))
-			fprintf(f, "\\u%04x", code_point(p + i, n));
+		else if (!text_is_safe(cp))
+			fprintf(f, "\\u%04x", cp);
 		else
 			fwrite(p + i, 1, n, f);
 		i += n ? n : 1;

@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/table.h"
 #include "base/text.h"
@@ -14,15 +12,6 @@
 #include "perf/json_event.h"
 
 const char *const report_sort_names[] = {"self", "total", "calls", "mean", "p99", "max", NULL};
-
-void report_look(FILE *f, struct report_opts *opts)
-{
-	const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
-	struct winsize ws = {0};
-	bool tty = isatty(fileno(f));
-	opts->width = tty && ioctl(fileno(f), TIOCGWINSZ, &ws) == 0 ? ws.ws_col : 0;
-	opts->color = tty && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
-}
 
 static uint64_t mean_of(const struct aggregate_row *r)
 {
@@ -107,9 +96,9 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	aggregate_totals(a, &t);
 	for (size_t i = 0; i < opts->ntargets; i++)
 		print_target(f, &opts->targets[i], s);
-	fprintf(f, "ditrace: traced %s thread%s, %s ops, %s lost",
-		text_count(threads, sizeof(threads), t.threads), t.threads == 1 ? "" : "s",
-		text_count(events, sizeof(events), t.events + t.unfinished),
+	fprintf(f, "ditrace: traced %s, %s, %s lost",
+		text_counted(threads, sizeof(threads), t.threads, "thread"),
+		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost));
 	if (s && s->probe_ns && t.observed_ns)
 		fprintf(f, "; %.1f %% of the time spent in probes (estimate)",
@@ -171,8 +160,8 @@ static void add_part(struct table *t, const struct aggregate_row **rows, size_t 
 		self += rows[i]->self_ns;
 	if (shown == n)
 		return;
-	snprintf(line, sizeof(line), "%5.1f%%  in %s more row%s", percent(self, observed_ns),
-		 text_count(count, sizeof(count), n - shown), n - shown == 1 ? "" : "s");
+	snprintf(line, sizeof(line), "%5.1f%%  in %s", percent(self, observed_ns),
+		 text_counted(count, sizeof(count), n - shown, "more row"));
 	table_line(t, line);
 }
 
@@ -200,7 +189,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 			table_line(t, nforward ? "backward of the above" : "backward");
 			add_part(t, rows + nforward, n - nforward, totals.observed_ns, opts->limit);
 		}
-		r = table_print(t, f, opts->width, opts->color);
+		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
 	if (!r && totals.observed_ns)
 		fprintf(f, "in no op: %.1f %%\n",

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/terminal.h"
 #include "perf/aggregate.h"
 #include "perf/trace_format.h"
 #include "symbolizer/when.h"
@@ -22,19 +23,14 @@ enum report_sort {
 extern const char *const report_sort_names[];
 
 struct report_opts {
-	enum report_sort sort; /* largest first */
-	size_t limit;	       /* rows of each part (forward, backward) to show; 0: all */
-	int width;	       /* columns of the terminal, 0: lines are never cut */
-	bool color;
+	enum report_sort sort;	  /* largest first */
+	size_t limit;		  /* rows of each part (forward, backward) to show; 0: all */
+	struct terminal terminal; /* width 0: lines are never cut */
 	const struct trace_target *targets; /* who was traced; may be NULL */
 	size_t ntargets;
 	const struct trace_stats *stats; /* NULL when not known */
 	const struct when_counts *when;	 /* what --when left out; NULL without one */
 };
-
-/* Width and colour as they suit `f`: the terminal's, or 0 and none when it is not one (or NO_COLOR
- * is set, or TERM is "dumb"). */
-void report_look(FILE *f, struct report_opts *opts);
 
 /* What was traced, the table, "in no op". Columns: Self %, Total % (of the time in which the
  * threads were observed, see aggregate_totals), Calls, Mean, P99, Max, Op, Where. Backward rows

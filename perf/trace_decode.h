@@ -35,8 +35,8 @@ struct trace_defs {
 	uint32_t nstrings, nops, nmetas, nframes, nstacks, nthreads;
 };
 
-/* Take in a definition (STRING, OP, META, FRAME, STACK). 0 (also for types not known), -EBADMSG or
- * -ENOMEM. */
+/* Take in a definition (STRING, OP, META, FRAME, TEXT, STACK). 0 (also for types not known),
+ * -EBADMSG or -ENOMEM. */
 int trace_decode_definition(struct trace_defs *d, uint16_t type, struct in *in);
 
 /* 1, -EBADMSG or -ENOMEM. The strings live as long as `d`. */

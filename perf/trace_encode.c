@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+_Static_assert((int)VALUE_DEPTH_MAX <= (int)TRACE_VALUE_DEPTH_MAX, "values fit into the file");
+
 void out_b(struct out *o, uint8_t b)
 {
 	if (o->p < o->end)

@@ -8,11 +8,11 @@
 
 int trace_end_print(const char *path, int code, const struct err *e, uint64_t lost)
 {
-	char count[32];
+	char count[40];
 	fflush(stdout);
 	if (lost)
-		fprintf(stderr, "ditrace: %s events were lost while recording\n",
-			text_count(count, sizeof(count), lost));
+		fprintf(stderr, "ditrace: %s lost while recording\n",
+			text_counted(count, sizeof(count), lost, "event"));
 	if (code == -EAGAIN) {
 		fputs("ditrace: ", stderr);
 		text_print_safe(stderr, path);

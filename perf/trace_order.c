@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/array.h"
+#include "base/clock.h"
 
 enum { HELD_MAX = 65536, HELD_BYTES_MAX = 64 << 20 };
 static const uint64_t HELD_NS_MAX = 1000000000;
@@ -47,28 +49,10 @@ void trace_order_free(struct trace_order *o)
 	free(o);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static int grow_heap(struct trace_order *o)
-{
-	size_t size = o->size ? o->size * 2 : 1024;
-	struct held *heap = realloc(o->heap, size * sizeof(*heap));
-	if (!heap)
-		return -ENOMEM;
-	o->heap = heap;
-	o->size = size;
-	return 0;
-}
-
 static int hold(struct trace_order *o, const struct trace_raw_event *raw)
 {
 	uint8_t *copy = malloc(raw->size + 1);
-	if (!copy || (o->n == o->size && grow_heap(o))) {
+	if (!copy || array_grow(&o->heap, &o->size, o->n + 1, sizeof(*o->heap))) {
 		free(copy);
 		return -ENOMEM;
 	}
@@ -76,7 +60,8 @@ static int hold(struct trace_order *o, const struct trace_raw_event *raw)
 	size_t i = o->n++;
 	for (; i && o->heap[(i - 1) / 2].raw.id > raw->id; i = (i - 1) / 2)
 		o->heap[i] = o->heap[(i - 1) / 2];
-	o->heap[i] = (struct held){.raw = *raw, .since_ns = o->follow ? now_ns() : 0};
+	o->heap[i] =
+	    (struct held){.raw = *raw, .since_ns = o->follow ? clock_ns(CLOCK_MONOTONIC) : 0};
 	o->heap[i].raw.payload = copy;
 	o->bytes += raw->size;
 	return 0;
@@ -106,7 +91,8 @@ static bool ready(const struct trace_order *o)
 	if (o->ended || o->n >= HELD_MAX || o->bytes >= HELD_BYTES_MAX)
 		return true;
 	const struct held *top = &o->heap[0];
-	return top->raw.id <= o->expected || (o->follow && now_ns() - top->since_ns > HELD_NS_MAX);
+	return top->raw.id <= o->expected ||
+	       (o->follow && clock_ns(CLOCK_MONOTONIC) - top->since_ns > HELD_NS_MAX);
 }
 
 static int give(struct trace_order *o, struct trace_item *item, struct err *e)

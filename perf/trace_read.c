@@ -279,11 +279,6 @@ void trace_reader_progress(const struct trace_reader *r, struct trace_progress *
 	*out = r->progress;
 }
 
-const struct trace_file_header *trace_reader_header(const struct trace_reader *r)
-{
-	return &r->header;
-}
-
 void trace_reader_close(struct trace_reader *r)
 {
 	if (!r)
@@ -348,7 +343,7 @@ static int check_header(const struct trace_file_header *h, size_t n, const char 
 			"%s: the checksum of the file header does not match: 0 records read", path);
 	else
 		return check_version(h, path, e);
-	err_hint(e, "record one with: ditrace run -o FILE -- python SCRIPT");
+	err_hint(e, "record one with: ditrace run -o FILE -- python3 train.py");
 	return code;
 }
 
@@ -360,7 +355,7 @@ static int open_file(struct trace_reader *r, const char *path, struct err *e)
 		int code = -errno;
 		err_set(e, code, "cannot read %s: %s", path, strerror(-code));
 		if (code == -ENOENT)
-			err_hint(e, "record one with: ditrace run -- python SCRIPT");
+			err_hint(e, "record one with: ditrace run -- python3 train.py");
 		else
 			err_hint(e, "look at the permissions: ls -l %s", path);
 		return code;

@@ -70,9 +70,6 @@ int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw
 
 void trace_reader_progress(const struct trace_reader *r, struct trace_progress *out);
 
-/* The file header: both clocks at the start of the recording, to turn times into dates. */
-const struct trace_file_header *trace_reader_header(const struct trace_reader *r);
-
 void trace_reader_close(struct trace_reader *r);
 
 #endif

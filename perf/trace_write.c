@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
+#include "base/clock.h"
 #include "perf/trace_encode.h"
 #include "perf/trace_ids.h"
 
@@ -376,13 +376,6 @@ static struct trace_writer *writer_alloc(void)
 		return w;
 	writer_free(w);
 	return NULL;
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static int write_file_header(struct trace_writer *w)

@@ -36,8 +36,6 @@ static const char *classes_of(const struct cxx_param *p)
 		 * (c10/util/Optional.h, arrayref_optional_base, 1.13); OptionalArrayRef wraps
 		 * whichever its version has. */
 		return p->optional && p->std_optional ? "M" : "II";
-	if (p->list == CXX_STD_ARRAY)
-		return p->array_len <= 8 ? "I" : "M";
 	if (p->list)
 		return "I";
 	switch (p->base) {
@@ -127,6 +125,38 @@ static struct abi_value known(const struct cxx_param *p, uint8_t how, uint8_t re
 	};
 }
 
+/* std::array<bool, N> by value in one register. */
+static bool is_bools(const struct cxx_param *p)
+{
+	return p->list == CXX_STD_ARRAY && p->base == CXX_BOOL && p->array_len <= 8 && !p->by_ref &&
+	       !p->optional && !p->elem_optional;
+}
+
+/* By value and of a size that is not known here: where the arguments behind it are is not, either.
+ */
+static bool of_unknown_size(const struct cxx_param *p)
+{
+	return !p->by_ref && (p->base == CXX_OTHER || (p->list == CXX_STD_ARRAY && !is_bools(p)));
+}
+
+/* Bytes of an element of an ArrayRef; 0: not known. */
+static uint8_t element_size(const struct cxx_param *p)
+{
+	if (p->elem_optional)
+		return 0;
+	switch (p->base) {
+	case CXX_INT64:
+	case CXX_SYMINT:
+	case CXX_DOUBLE:
+	case CXX_DIMNAME:
+		return 8;
+	case CXX_SCALAR:
+		return 32;
+	default:
+		return 0;
+	}
+}
+
 /* A word that may be an SSE register, whose value is read from where the function keeps it. */
 static struct abi_value plan_double(struct builder *b, const struct cxx_param *p,
 				    const struct passed *at)
@@ -161,16 +191,19 @@ static struct abi_value plan_double(struct builder *b, const struct cxx_param *p
 static struct abi_value plan_array(struct builder *b, const struct cxx_param *p,
 				   const struct passed *at)
 {
-	struct probe_read r = {
-	    .kind = READ_ARRAY, .a = at->loc[0], .b = at->loc[1], .c = LOC_NONE, .size = 8};
-	if (p->base == CXX_TENSOR) {
+	struct probe_read r = {.kind = READ_ARRAY,
+			       .a = at->loc[0],
+			       .b = at->loc[1],
+			       .c = LOC_NONE,
+			       .size = element_size(p)};
+	if (p->base == CXX_TENSOR && !p->elem_optional) {
 		if (p->optional)
 			return unknown("an optional list of tensors");
 		r.kind = READ_TENSORS;
 		return known(p, ABI_TENSORS, add_entry(b, r));
 	}
-	if (p->base == CXX_SCALAR)
-		r.size = 32;
+	if (!r.size)
+		return unknown("a list of a C++ type ditrace does not know");
 	if (p->optional && p->std_optional)
 		r.c = at->loc[2];
 	return known(p, ABI_ARRAY, add_entry(b, r));
@@ -234,6 +267,8 @@ static struct abi_value plan_param(struct builder *b, const struct cxx_param *p)
 		return unknown("passed too far up the stack");
 	if (p->list == CXX_ARRAY_REF)
 		return plan_array(b, p, &at);
+	if (p->list == CXX_STD_ARRAY && !is_bools(p))
+		return unknown("an array that is not one of up to eight bools");
 	if (p->list == CXX_STD_ARRAY)
 		return known(p, ABI_BOOLS,
 			     add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at.loc[0]}));
@@ -466,12 +501,11 @@ int abi_plan(const struct cxx_function *f, const struct schema *s, const struct 
 	if (!out->args || !out->results)
 		return -ENOMEM;
 	struct builder b = {.plan = plan, .facts = facts, .at.gpr = hidden ? 1 : 0};
-	bool lost =
-	    false; /* behind a class by value of unknown size: nothing is certain any more */
+	bool lost = false; /* nothing is certain any more */
 	for (unsigned i = 0; i < s->nargs; i++) {
 		out->args[i] = lost ? unknown("passed behind a type ditrace does not know")
 				    : plan_param(&b, &f->params[i]);
-		lost |= f->params[i].base == CXX_OTHER && !f->params[i].by_ref;
+		lost |= of_unknown_size(&f->params[i]);
 	}
 	plan_results(&b, s, out);
 	join_reads(&b, out);

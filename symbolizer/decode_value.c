@@ -6,9 +6,8 @@
 #include "symbolizer/names.h"
 #include "symbolizer/target.h"
 
-enum {
-	IVALUE_INT = 5
-}; /* ATen/core/ivalue.h TORCH_FORALL_TAGS, since ComplexDouble came before it (1.6) */
+/* ATen/core/ivalue.h TORCH_FORALL_TAGS, since ComplexDouble came before it (1.6) */
+enum { IVALUE_INT = 5 };
 
 struct value value_not_decoded(const char *reason)
 {
@@ -229,7 +228,7 @@ static struct value bools(const struct decode *d, const struct abi_value *v, con
 	if (!new_items(d, v->count, &list))
 		return value_not_decoded("no memory");
 	for (unsigned k = 0; k < v->count && k < 8; k++)
-		list.items[list.count++] = value_int(VALUE_BOOL, p[k] != 0);
+		list.items[list.count++] = plain(CXX_BOOL, p + k);
 	return list;
 }
 
@@ -273,13 +272,15 @@ struct ivalues {
 	const struct items *it;
 	unsigned read;
 	const struct item *at;
+	unsigned depth; /* lists around */
+	bool lost;	/* items were left out: which belongs to what is not known any more */
 };
 
 static struct value ivalue_list(struct ivalues *c, const struct item *head,
 				const struct schema_arg *type);
 
-/* c10::ivalue::ComplexHolder: a complex<double> behind the intrusive_ptr_target, 8-aligned
- * (ATen/core/ivalue.h). */
+/* c10::ivalue::ComplexHolder: a complex<double> behind the intrusive_ptr_target, 16-aligned
+ * as c10::complex<double> is (ATen/core/ivalue.h, c10/util/complex.h). */
 static struct value complex_holder(const struct target *t, const struct item *obj)
 {
 	struct value v = {.kind = VALUE_COMPLEX};
@@ -353,7 +354,7 @@ static struct value ivalue(struct ivalues *c, const uint8_t *p, const struct sch
 		return value_none();
 	if (tag != IVALUE_TENSOR && !ivalue_may_point(w, tag))
 		return ivalue_number(type, w, tag);
-	const struct item *i = items_find(c->it, c->read, c->at);
+	const struct item *i = c->lost ? NULL : items_find(c->it, c->read, c->at);
 	if (!i)
 		return value_not_decoded("part of the values was lost");
 	c->at = i;
@@ -369,10 +370,16 @@ static struct value ivalue_list(struct ivalues *c, const struct item *head,
 	struct value list = {0};
 	uint32_t n = head->len / 16;
 	bool whole = head->aux == n;
+	if (c->depth == VALUE_DEPTH_MAX) {
+		c->lost = true;
+		return value_not_decoded("lists nested too deeply");
+	}
 	if (!new_items(c->d, n, &list))
 		return value_not_decoded("no memory");
+	c->depth++;
 	for (uint32_t k = 0; k < n; k++)
 		list.items[list.count++] = ivalue(c, payload(head) + 16 * k, type);
+	c->depth--;
 	return whole ? list : value_not_decoded("a list too long to be read");
 }
 

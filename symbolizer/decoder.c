@@ -527,6 +527,16 @@ void decoder_flush(struct decoder *d, int proc)
 				close_op(d, t, 0, false);
 }
 
+void decoder_remove_target(struct decoder *d, uint16_t proc)
+{
+	if (proc >= MAX_PROCS)
+		return;
+	decoder_flush(d, proc);
+	free(d->held[proc].data);
+	d->held[proc] = (struct held){0};
+	d->targets[proc] = NULL;
+}
+
 uint64_t decoder_events(const struct decoder *d)
 {
 	return d->events;

@@ -19,8 +19,13 @@ void decoder_on_start(struct decoder *d, decoder_event_fn *fn);
 /* NULL without memory. */
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 
-/* Make process number `proc` known. `t` is not owned and must outlive the decoder. 0 or -errno. */
+/* Make process number `proc` known. `t` is not owned and must outlive the decoder, or be
+ * removed. 0 or -errno. */
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t);
+
+/* Forget process number `proc`, before its target is freed: its open ops end (decoder_flush), what
+ * was held back is dropped. */
+void decoder_remove_target(struct decoder *d, uint16_t proc);
 
 /* Look at a record as soon as it has come, before it is its turn: the sooner the layout of tensors
  * is known, the fewer records are held back; and operators and classes are looked up while they are

@@ -84,6 +84,9 @@ struct value {
 	};
 };
 
+/* Lists within lists that a value has at most; what lies deeper is not decoded. */
+enum { VALUE_DEPTH_MAX = 16 };
+
 enum op_kind {
 	OP_DISPATCHED, /* an operator of the dispatcher */
 	OP_BACKWARD,   /* a node of the autograd graph */

@@ -66,8 +66,10 @@ static bool names_an_ended(const struct hit *h, const struct ends *e)
 {
 	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
 	const struct item *s = e->n ? items_stack(&it) : NULL;
+	if (!s)
+		return false;
 	const uint64_t *pair = (const uint64_t *)(s + 1);
-	for (unsigned i = 0; s && i < s->len / 16u; i++)
+	for (unsigned i = 0; i < s->len / 16u; i++)
 		for (unsigned k = 0; k < e->n; k++)
 			if (e->hit[k]->sp == pair[2 * i] && e->hit[k]->proc == h->proc)
 				return true;

@@ -38,11 +38,9 @@ static const char *const parse_schema[] = {
 };
 static const char step_callbacks[] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE";
 
-const char *ops_library_name(unsigned file)
+const struct mapping *ops_mapping(const struct libraries *l, unsigned file)
 {
-	static const char *const names[OPS_FILES] = {"libtorch_cpu.so", "libtorch_python.so",
-						     "libc10.so"};
-	return file < OPS_FILES ? names[file] : "";
+	return file == OPS_CPU ? l->torch : file == OPS_PYTHON ? l->torch_python : l->c10;
 }
 
 static bool has_prefix(const char *s, const char *prefix)

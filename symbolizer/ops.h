@@ -15,6 +15,7 @@
 #include "symbolizer/elf.h"
 #include "symbolizer/event.h"
 #include "tracer/engine.h"
+#include "tracer/libraries.h"
 #include "tracer/plan.h"
 
 enum probe_role {
@@ -68,8 +69,8 @@ struct op_table {
 	struct arena arena[2];
 };
 
-/* "libtorch_cpu.so", for maps_library. */
-const char *ops_library_name(unsigned file);
+/* Where file number `file` (OPS_CPU ...) is mapped, NULL: it is not. */
+const struct mapping *ops_mapping(const struct libraries *l, unsigned file);
 
 /* Index of the read that holds {reference count, type} of a PyNode's object. */
 enum { PY_NODE_READ = 2 };

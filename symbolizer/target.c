@@ -13,9 +13,10 @@
 
 static int find_biases(struct target *t, const struct maps *maps)
 {
+	struct libraries l;
+	libraries_find(maps, &l);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
-		const struct mapping *m =
-		    t->ops->elf[i] ? maps_library(maps, ops_library_name(i)) : NULL;
+		const struct mapping *m = t->ops->elf[i] ? ops_mapping(&l, i) : NULL;
 		if (m && elf_bias(t->ops->elf[i], m, &t->bias[i]))
 			return -EPROTO;
 	}
@@ -29,8 +30,8 @@ int target_find_python(struct target *t, struct err *e)
 	int r = python_open(t->pid, &t->mem, &t->py, e);
 	if (r)
 		return r;
-	if (t->libraries.torch_dir[0])
-		py_set_torch_dir(t->py, t->libraries.torch_dir);
+	if (t->package.dir[0])
+		py_set_torch_dir(t->py, t->package.dir);
 	t->conf.py = *python_walk(t->py);
 	t->conf.code = python_code_read(t->py);
 	t->conf.py_on = 1;
@@ -122,7 +123,7 @@ int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, 
 			       r == -ENOMEM ? "no memory"
 					    : "its libraries are not mapped as their files say");
 	}
-	libraries_find(pid, maps, &t->libraries);
+	torch_package_find(pid, maps, &t->package);
 	set_discovery(t);
 	t->reads[0] = t->conf.tensor;
 	target_find_python(t, py_note);
@@ -285,9 +286,11 @@ uint16_t target_pynode_obj(struct target *t)
 uint64_t target_find_boxed(struct target *t)
 {
 	struct maps maps;
+	struct libraries l;
 	if (maps_read(t->pid, &maps, NULL))
 		return 0;
-	const struct mapping *m = maps_library(&maps, ops_library_name(OPS_CPU));
+	libraries_find(&maps, &l);
+	const struct mapping *m = l.torch;
 	uint64_t at = m ? boxed_find(t->ops->elf[OPS_CPU], t->bias[OPS_CPU], m->start, m->end,
 				     &t->mem, t->registry)
 			: 0;

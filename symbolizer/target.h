@@ -46,9 +46,9 @@ struct target {
 	struct tensor_snapshot *snapshots;
 	uint32_t nsnapshots;
 	struct tensor_read reads[READS_KEPT]; /* conf.tensor of the last generations */
-	uint16_t reading;	    /* generation that the hit being decoded was read with */
-	struct proc_conf conf;	    /* what the engine is to read */
-	struct libraries libraries; /* torch_dir, torch_version; its mappings are gone */
+	uint16_t reading;      /* generation that the hit being decoded was read with */
+	struct proc_conf conf; /* what the engine is to read */
+	struct torch_package package;
 };
 
 /* Open process `pid`, which has mapped the libraries of `ops` as `maps` says. Returns 0 and *out

@@ -12,14 +12,6 @@ const uint32_t arch_call_clobbers = BIT(ARCH_AX) | BIT(ARCH_CX) | BIT(ARCH_DX) |
 				    BIT(ARCH_DI) | BIT(ARCH_R8) | BIT(ARCH_R9) | BIT(ARCH_R10) |
 				    BIT(ARCH_R11);
 
-const char *arch_reg_name(unsigned reg)
-{
-	static const char *const name[ARCH_REGS] = {
-	    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9",     "r8",
-	    "rax", "rcx", "rdx", "rsi", "rdi", "?",   "rip", "cs",  "eflags", "rsp"};
-	return reg < ARCH_REGS ? name[reg] : "?";
-}
-
 bool arch_emulated(const uint8_t *insn, size_t len)
 {
 	switch (len) {

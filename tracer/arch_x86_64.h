@@ -51,9 +51,6 @@ extern const uint8_t arch_int_arg[ARCH_INT_ARGS];
  * figure 3.4. It preserves no SSE register. */
 extern const uint32_t arch_call_clobbers;
 
-/* Name of a register ("rax"); "?" for a number that is none. Static. */
-const char *arch_reg_name(unsigned reg);
-
 enum arch_flow {
 	ARCH_FLOW_NEXT, /* goes on to the next instruction */
 	ARCH_FLOW_COND, /* to `target` or to the next */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "tracer/caps.h"
 
 static const char by_root[] =
@@ -18,15 +19,9 @@ static const char by_root[] =
 
 void checks_add(struct checks *c, enum check_status status, const char *text, const char *fix)
 {
-	if (c->n == c->room) {
-		size_t room = c->room ? 2 * c->room : 16;
-		struct check *list = reallocarray(c->list, room, sizeof(*list));
-		if (!list) {
-			c->failed = true;
-			return;
-		}
-		c->list = list;
-		c->room = room;
+	if (array_grow(&c->list, &c->room, c->n + 1, sizeof(*c->list))) {
+		c->failed = true;
+		return;
 	}
 	struct check x = {status, strdup(text), strdup(fix), c->of_bpf};
 	c->failed = c->failed || status == CHECK_FAIL || !x.text || !x.fix;

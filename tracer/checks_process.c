@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tracer/caps.h"
 #include "tracer/checks.h"
 #include "tracer/libraries.h"
@@ -28,7 +29,7 @@ static bool may_be_looked_at(const struct check_env *env, const struct process *
 static bool check_owner(const struct check_env *env, const struct process *p, struct checks *c)
 {
 	struct err e = {0};
-	char user[64], command[256], ns[64] = "";
+	char user[64], command[256], threads[48], ns[64] = "";
 	process_user(p->status.uid, user, sizeof(user));
 	process_cmdline(p->pid, command, sizeof(command));
 	if (p->status.ns_levels > 1)
@@ -45,8 +46,8 @@ static bool check_owner(const struct check_env *env, const struct process *p, st
 			    p->pid);
 		return false;
 	}
-	checks_addf(c, CHECK_OK, "", "process %d%s: %s, of user %s, %u thread%s", p->pid, ns,
-		    command, user, p->status.threads, p->status.threads == 1 ? "" : "s");
+	checks_addf(c, CHECK_OK, "", "process %d%s: %s, of user %s, %s", p->pid, ns, command, user,
+		    text_counted(threads, sizeof(threads), p->status.threads, "thread"));
 	return true;
 }
 
@@ -73,8 +74,10 @@ static void check_namespaces(const struct process *p, struct checks *c)
 			    p->other_mnt_ns ? "mount" : "PID");
 }
 
-static void check_torch(const struct libraries *l, pid_t pid, struct checks *c)
+static void check_torch(const struct libraries *l, pid_t pid, const struct maps *m,
+			struct checks *c)
 {
+	struct torch_package package;
 	char path[PATH_MAX], fix[128];
 	struct err e = {0};
 	if (!l->torch) {
@@ -88,8 +91,9 @@ static void check_torch(const struct libraries *l, pid_t pid, struct checks *c)
 		add_err(c, CHECK_FAIL, &e);
 		return;
 	}
+	torch_package_find(pid, m, &package);
 	checks_addf(c, CHECK_OK, "", "PyTorch %s in %s",
-		    *l->torch_version ? l->torch_version : "of a version that it does not say",
+		    *package.version ? package.version : "of a version that it does not say",
 		    l->torch->path);
 }
 
@@ -120,8 +124,8 @@ bool checks_process(const struct check_env *env, pid_t pid, struct checks *c)
 		add_err(c, CHECK_FAIL, &e);
 		return false;
 	}
-	libraries_find(p.pid, &m, &l);
-	check_torch(&l, p.pid, c);
+	libraries_find(&m, &l);
+	check_torch(&l, p.pid, &m, c);
 	bool torch = l.torch;
 	if (torch)
 		check_python(&l, c);

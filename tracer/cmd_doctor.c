@@ -6,11 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/options.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "tracer/engine.h"
 
@@ -47,25 +46,15 @@ static bool check_engine(struct checks *c)
 	return true;
 }
 
-static size_t screen_width(void)
-{
-	struct winsize w;
-	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 20)
-		return w.ws_col;
-	return 120;
-}
-
 static const char *color_of(enum check_status s)
 {
-	if (!isatty(STDOUT_FILENO) || getenv("NO_COLOR") || s == CHECK_OK)
-		return "";
-	return s == CHECK_FAIL ? "\033[31m" : "\033[33m";
+	return s == CHECK_OK ? "" : s == CHECK_FAIL ? "\033[31m" : "\033[33m";
 }
 
 /* The remedy on the same line where there is room, else on one of its own. */
-static void print_check(const struct check *x, size_t column, size_t width)
+static void print_check(const struct check *x, size_t column, size_t width, bool colored)
 {
-	const char *color = color_of(x->status);
+	const char *color = colored ? color_of(x->status) : "";
 	printf("%s%-4s%s  ", color, words[x->status], *color ? "\033[0m" : "");
 	text_print_safe(stdout, x->text);
 	size_t used = 6 + text_width(x->text), fix = text_width(x->fix) + 7;
@@ -84,13 +73,15 @@ static void print_check(const struct check *x, size_t column, size_t width)
 
 static void print_text(const struct checks *c, const struct engines *g)
 {
-	size_t width = screen_width(), column = 0;
+	enum { NARROWEST = 20, NOT_KNOWN = 120 };
+	const struct terminal t = terminal_of(stdout);
+	size_t width = t.width > NARROWEST ? (size_t)t.width : NOT_KNOWN, column = 0;
 	for (size_t i = 0; i < c->n; i++) {
 		size_t w = *c->list[i].fix ? 8 + text_width(c->list[i].text) : 0;
 		column = w > column && w < width / 2 ? w : column;
 	}
 	for (size_t i = 0; i < c->n; i++)
-		print_check(&c->list[i], column, width);
+		print_check(&c->list[i], column, width, t.color);
 	printf("engines: bpf %s, ptrace %s", g->bpf ? "yes" : "no", g->ptrace ? "yes" : "no");
 	printf(taken(g) ? "; --engine auto takes %s\n" : "\n", taken(g));
 }

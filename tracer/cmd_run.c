@@ -9,9 +9,11 @@
 #include "tracer/spawn.h"
 #include "tracer/trace_loop.h"
 
-static int fail(struct err *e, int status)
+static int fail(struct trace_loop *l, const struct err *e, int status)
 {
 	err_print(e);
+	session_close(l->session);
+	follow_free(l->follow);
 	return status;
 }
 
@@ -70,19 +72,19 @@ int cmd_run(int argc, char **argv)
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
 	if (session_open(&o, &l.session, &e))
-		return fail(&e, EXIT_FAILED);
+		return fail(&l, &e, EXIT_FAILED);
 	trace_loop_note(&l);
 	if (spawn_prepare(&argv[first], &signals, session_tracer(l.session), &child, &e))
-		return fail(&e, EXIT_FAILED);
+		return fail(&l, &e, EXIT_FAILED);
 	if (follow_child(&l, child.pid, &e)) {
 		spawn_cancel(&child);
-		return fail(&e, EXIT_FAILED);
+		return fail(&l, &e, EXIT_FAILED);
 	}
 	l.pid = child.pid;
 	trace_loop_signals(&l);
 	int r = spawn_release(&child, &argv[first], &e);
 	if (r)
-		return fail(&e, spawn_failure_status(r));
+		return fail(&l, &e, spawn_failure_status(r));
 	r = trace_loop_run(&l, &e);
 	return finish(&l, r, &e);
 }

@@ -20,16 +20,14 @@ static void check_python(const struct target *t, struct checks *c)
 
 static void check_ops(const struct op_table *t, struct checks *c)
 {
-	char calls[32], safe[32], ret[32], nodes[32];
-	checks_addf(c, CHECK_OK, "",
-		    "%s ops, %s with a safe exit probe; %s backward nodes; %s exits by single step",
-		    text_count(calls, sizeof(calls), t->ncalls),
-		    text_count(safe, sizeof(safe), t->safe_calls),
-		    text_count(nodes, sizeof(nodes), t->nnodes),
-		    text_count(ret, sizeof(ret), t->ret_exits));
+	char calls[32], nodes[32], slow[32];
+	checks_addf(c, CHECK_OK, "", "%s and %s; with a slow, single-stepped end probe: %s",
+		    text_counted(calls, sizeof(calls), t->ncalls, "op"),
+		    text_counted(nodes, sizeof(nodes), t->nnodes, "backward node"),
+		    t->ret_exits ? text_count(slow, sizeof(slow), t->ret_exits) : "none");
 	if (t->no_values)
-		checks_addf(c, CHECK_WARN, "", "%u ops whose arguments cannot be decoded",
-			    t->no_values);
+		checks_addf(c, CHECK_WARN, "", "the arguments of %s cannot be decoded",
+			    text_counted(calls, sizeof(calls), t->no_values, "op"));
 }
 
 static void check_layout(const struct target *t, struct checks *c)

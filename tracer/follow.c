@@ -9,6 +9,7 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "tracer/perf_rings.h"
 #include "tracer/process.h"
 
@@ -88,8 +89,7 @@ static int watch(struct follow *f, pid_t pid)
  * -ESRCH. */
 static int add_member(struct follow *f, pid_t pid, bool ghosts)
 {
-	int r = grow_array((void **)&f->members, &f->members_room, f->nmembers + 1,
-			   sizeof(*f->members));
+	int r = array_grow(&f->members, &f->members_room, f->nmembers + 1, sizeof(*f->members));
 	if (r)
 		return r;
 	int fd = watch(f, pid);

@@ -4,24 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOT = 8 };
+#include "base/array.h"
 
-static int grow(void *array, size_t *cap, size_t count, size_t size)
-{
-	if (count < *cap)
-		return 0;
-	size_t n = *cap ? *cap * 2 : 64;
-	void *p = realloc(*(void **)array, n * size);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*cap = n;
-	return 0;
-}
+enum { SLOT = 8 };
 
 static int add_taken(struct frame *fr, int32_t off)
 {
-	if (grow(&fr->taken, &fr->taken_cap, fr->ntaken, sizeof(*fr->taken)))
+	if (array_grow(&fr->taken, &fr->taken_cap, fr->ntaken + 1, sizeof(*fr->taken)))
 		return -ENOMEM;
 	fr->taken[fr->ntaken++] = off;
 	return 0;
@@ -29,7 +18,7 @@ static int add_taken(struct frame *fr, int32_t off)
 
 static int add_store(struct frame *fr, const struct frame_store *s)
 {
-	if (grow(&fr->store, &fr->store_cap, fr->nstore, sizeof(*fr->store)))
+	if (array_grow(&fr->store, &fr->store_cap, fr->nstore + 1, sizeof(*fr->store)))
 		return -ENOMEM;
 	fr->store[fr->nstore++] = *s;
 	return 0;

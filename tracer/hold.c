@@ -10,6 +10,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
+#include "base/clock.h"
 
 enum { PENDING = 1 };
 
@@ -34,9 +35,7 @@ static void sleep_ns(long ns)
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
 /* Wait for a stop of the tracee. 0 with *status, -ESRCH, -ETIMEDOUT. */

@@ -18,9 +18,10 @@ static bool is_library(const char *name, const char *stem)
 	return so && (so == name + n || name[n] == '-') && (!so[3] || so[3] == '.');
 }
 
-bool library_is_torch(const char *name)
+bool library_is_needed(const char *path)
 {
-	return is_library(name, "libtorch_cpu") || is_library(name, "libtorch");
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	return is_library(name, "libtorch_cpu") || is_library(name, "libc10");
 }
 
 /* python, python3, python3.11, python3.11d */
@@ -55,11 +56,11 @@ bool library_parse_version(const char *text, char *out, size_t size)
 	return false;
 }
 
-static void read_version(pid_t pid, struct libraries *l)
+static void read_version(pid_t pid, struct torch_package *p)
 {
 	char path[4200], text[8192];
 	struct stat st;
-	if (snprintf(path, sizeof(path), "/proc/%d/root%s/version.py", pid, l->torch_dir) >=
+	if (snprintf(path, sizeof(path), "/proc/%d/root%s/version.py", pid, p->dir) >=
 	    (int)sizeof(path))
 		return;
 	/* O_NONBLOCK: it may be a FIFO. */
@@ -71,33 +72,33 @@ static void read_version(pid_t pid, struct libraries *l)
 	if (n <= 0)
 		return;
 	text[n] = '\0';
-	library_parse_version(text, l->torch_version, sizeof(l->torch_version));
+	library_parse_version(text, p->version, sizeof(p->version));
 }
 
 /* The directory of the package is that of its module torch/_C.cpython-*.so; libtorch itself may lie
  * elsewhere. */
-static void find_package(const struct maps *m, struct libraries *l)
+void torch_package_find(pid_t pid, const struct maps *m, struct torch_package *out)
 {
+	*out = (struct torch_package){0};
 	for (const struct mapping *x = NULL; (x = maps_next_exec(m, x));) {
 		const char *name = mapping_name(x);
 		size_t dir = (size_t)(name - x->path);
 		if (strncmp(name, "_C.", 3) || dir < 7 || strncmp(name - 7, "/torch/", 7))
 			continue;
-		snprintf(l->torch_dir, sizeof(l->torch_dir), "%.*s", (int)(dir - 1), x->path);
+		snprintf(out->dir, sizeof(out->dir), "%.*s", (int)(dir - 1), x->path);
+		read_version(pid, out);
 		return;
 	}
 }
 
-void libraries_find(pid_t pid, const struct maps *m, struct libraries *out)
+void libraries_find(const struct maps *m, struct libraries *out)
 {
-	const struct mapping *whole = NULL, *interpreter = NULL;
+	const struct mapping *interpreter = NULL;
 	*out = (struct libraries){0};
 	for (const struct mapping *x = NULL; (x = maps_next_exec(m, x));) {
 		const char *name = mapping_name(x);
 		if (!out->torch && is_library(name, "libtorch_cpu"))
 			out->torch = x;
-		else if (!whole && is_library(name, "libtorch"))
-			whole = x;
 		else if (!out->torch_python && is_library(name, "libtorch_python"))
 			out->torch_python = x;
 		else if (!out->c10 && is_library(name, "libc10"))
@@ -107,11 +108,6 @@ void libraries_find(pid_t pid, const struct maps *m, struct libraries *out)
 		else if (!interpreter && is_interpreter(name))
 			interpreter = x;
 	}
-	if (!out->torch)
-		out->torch = whole;
 	if (!out->python)
 		out->python = interpreter;
-	find_package(m, out);
-	if (*out->torch_dir)
-		read_version(pid, out);
 }

@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "tracer/process.h"
 
 static const char deleted[] = " (deleted)";
@@ -106,14 +107,9 @@ int maps_parse(char *text, struct maps *out)
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
-		if (out->n == room) {
-			room = room ? 2 * room : 256;
-			struct mapping *map = reallocarray(out->map, room, sizeof(*map));
-			if (!map) {
-				maps_free(out);
-				return -ENOMEM;
-			}
-			out->map = map;
+		if (array_grow(&out->map, &room, out->n + 1, sizeof(*out->map))) {
+			maps_free(out);
+			return -ENOMEM;
 		}
 		if (!parse_line(line, &out->map[out->n]) || out->map[out->n].start < end)
 			continue;
@@ -214,17 +210,6 @@ const char *mapping_name(const struct mapping *map)
 {
 	const char *slash = strrchr(map->path, '/');
 	return slash ? slash + 1 : map->path;
-}
-
-const struct mapping *maps_library(const struct maps *m, const char *name)
-{
-	size_t len = strlen(name);
-	for (const struct mapping *x = NULL; (x = maps_next_exec(m, x));) {
-		const char *base = mapping_name(x);
-		if (!strncmp(base, name, len) && (!base[len] || base[len] == '.'))
-			return x;
-	}
-	return NULL;
 }
 
 /* What stat(2) gives for the mapped file, as far as it is known. */

@@ -49,10 +49,6 @@ const struct mapping *maps_next_exec(const struct maps *m, const struct mapping 
 /* The first mapping of the file (device and inode) that `like` maps, NULL if `like` maps none. */
 const struct mapping *maps_first_of(const struct maps *m, const struct mapping *like);
 
-/* The first executable mapping of a file whose last path component begins with `name`, followed by
- * nothing or a dot ("libtorch_cpu.so" finds libtorch_cpu.so.1.13). NULL if none. */
-const struct mapping *maps_library(const struct maps *m, const char *name);
-
 /* The last component of the mapping's path. */
 const char *mapping_name(const struct mapping *map);
 

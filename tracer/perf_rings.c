@@ -9,8 +9,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
 
 enum {
 	RING_PAGES = 16,    /* of data; most records have 150 bytes */
@@ -41,19 +43,6 @@ struct perf_rings {
 	struct record *records;
 	size_t nrecords, records_room;
 };
-
-int grow_array(void **v, size_t *room, size_t need, size_t each)
-{
-	if (need <= *room)
-		return 0;
-	size_t more = need > 2 * *room ? need : 2 * *room;
-	void *p = reallocarray(*v, more, each);
-	if (!p)
-		return -ENOMEM;
-	*v = p;
-	*room = more;
-	return 0;
-}
 
 int perf_rings_new(int epoll, struct perf_rings **out)
 {
@@ -167,7 +156,7 @@ static int open_ring(struct perf_rings *f, struct ring *r, int cpu)
 static int add_event(struct perf_rings *f, pid_t tid, int cpu, bool on_exec)
 {
 	struct ring *r = &f->rings[cpu];
-	int code = grow_array((void **)&f->fds, &f->fds_room, f->nfds + 1, sizeof(*f->fds));
+	int code = array_grow(&f->fds, &f->fds_room, f->nfds + 1, sizeof(*f->fds));
 	if (!code && r->fd < 0)
 		code = open_ring(f, r, cpu);
 	if (code)
@@ -200,10 +189,10 @@ static void copy_out(const struct ring *r, size_t page, uint64_t pos, void *out,
 static int keep(struct perf_rings *f, const struct ring *r, uint64_t pos, size_t size,
 		uint64_t time)
 {
-	int code = grow_array((void **)&f->bytes, &f->bytes_room, f->nbytes + size, 1);
+	int code = array_grow(&f->bytes, &f->bytes_room, f->nbytes + size, 1);
 	if (!code)
-		code = grow_array((void **)&f->records, &f->records_room, f->nrecords + 1,
-				  sizeof(*f->records));
+		code =
+		    array_grow(&f->records, &f->records_room, f->nrecords + 1, sizeof(*f->records));
 	if (code)
 		return code;
 	copy_out(r, f->page, pos, f->bytes + f->nbytes, size);
@@ -249,18 +238,11 @@ static int by_time(const void *a, const void *b)
 	return x->at < y->at ? -1 : 1;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* One round over all CPUs. What came after its start stays for the next, so that a CPU read early
  * cannot make an effect on another appear before its cause. */
 static int read_round(struct perf_rings *f, perf_record_fn *fn, void *arg, bool *more, bool *full)
 {
-	uint64_t cut = now_ns();
+	uint64_t cut = clock_ns(CLOCK_MONOTONIC);
 	int r = 0;
 	*more = false;
 	f->nbytes = f->nrecords = 0;

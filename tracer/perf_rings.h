@@ -11,10 +11,6 @@
 
 struct perf_rings;
 
-/* Room for more of something: grow *v to hold `need` elements of `each` bytes; *room is how many it
- * holds. 0 or -ENOMEM, and then nothing has changed. */
-int grow_array(void **v, size_t *room, size_t need, size_t each);
-
 /* Let the process have as many open files as it may; false when it has that already. */
 bool raise_fd_limit(void);
 

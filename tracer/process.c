@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 enum { PATH_SIZE = 512 };
 
 /* The file PROC/PID/NAME, cut to size - 1, with a NUL; its length or -errno. */
@@ -179,20 +181,6 @@ int process_read(pid_t pid, struct process *out, struct err *e)
 	return r;
 }
 
-static int add_tid(pid_t **tids, size_t *n, size_t *room, pid_t tid)
-{
-	if (*n == *room) {
-		size_t more = *room ? 2 * *room : 16;
-		pid_t *t = reallocarray(*tids, more, sizeof(*t));
-		if (!t)
-			return -ENOMEM;
-		*tids = t;
-		*room = more;
-	}
-	(*tids)[(*n)++] = tid;
-	return 0;
-}
-
 ssize_t process_threads(pid_t pid, pid_t **out)
 {
 	char path[PATH_SIZE];
@@ -205,8 +193,11 @@ ssize_t process_threads(pid_t pid, pid_t **out)
 		return errno == ENOENT ? 0 : -errno;
 	for (struct dirent *x; !r && (x = readdir(d));) {
 		int tid = atoi(x->d_name);
-		if (tid > 0)
-			r = add_tid(out, &n, &room, tid);
+		if (tid <= 0)
+			continue;
+		r = array_grow(out, &room, n + 1, sizeof(**out));
+		if (!r)
+			(*out)[n++] = tid;
 	}
 	closedir(d);
 	if (r) {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "perf/aggregate.h"
 #include "perf/print_event.h"
 #include "perf/report.h"
@@ -23,9 +23,7 @@
 
 uint64_t session_now(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* An output that fails is given up; the target must not notice. */
@@ -311,14 +309,6 @@ int session_follow(struct session *s, follow_fn *fn, void *arg)
 	return s->engine->follow(s->engine, fn, arg);
 }
 
-unsigned session_live(const struct session *s)
-{
-	unsigned n = 0;
-	for (unsigned i = 0; i < MAX_PROCS; i++)
-		n += s->procs[i].target && s->procs[i].alive;
-	return n;
-}
-
 unsigned session_total(const struct session *s)
 {
 	return s->total;
@@ -366,8 +356,8 @@ static void print_summary(struct session *s, const struct trace_stats *stats)
 	    .stats = stats,
 	    .when = s->when ? &s->when_counts : NULL,
 	    .limit = 20,
+	    .terminal = terminal_of(stderr),
 	};
-	report_look(stderr, &r);
 	report_print(stderr, s->sum, &r);
 }
 

@@ -68,8 +68,7 @@ void session_remove(struct session *s, pid_t pid);
  * (disk full) is no failure of the session: it goes on without, and *e is set once. */
 int session_step(struct session *s, struct err *e);
 
-/* How many processes are traced now, and have ever been. */
-unsigned session_live(const struct session *s);
+/* How many processes have been traced, those that have ended included. */
 unsigned session_total(const struct session *s);
 
 /* Detach from everything, finish the outputs and print the summary on stderr (the traced program

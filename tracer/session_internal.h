@@ -102,7 +102,7 @@ void session_sample_dispatch(struct session *s);
 /* session_ops.c: begin to make the op table of `pid`; make it, or take what was begun, into s->ops
  * (0 or -errno); end what was begun and not taken. */
 void session_preload(struct session *s, pid_t pid);
-int session_load_ops(struct session *s, pid_t pid, const struct maps *maps, struct err *e);
+int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e);
 void session_end_preload(struct session *s);
 
 /* Whether `m`, a libtorch, is the one that the op table was made of. */

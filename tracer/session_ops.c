@@ -4,12 +4,12 @@
 #include "tracer/maps.h"
 #include "tracer/session_internal.h"
 
-static int load(pid_t pid, const struct maps *maps, struct loaded_ops *out, struct err *e)
+static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, struct err *e)
 {
 	char path[OPS_FILES][PATH_MAX];
 	const char *paths[OPS_FILES] = {NULL};
 	for (unsigned i = 0; i < OPS_FILES; i++) {
-		const struct mapping *m = maps_library(maps, ops_library_name(i));
+		const struct mapping *m = ops_mapping(l, i);
 		if (!m)
 			continue;
 		int r = maps_open_path(pid, m, path[i], sizeof(path[i]), e);
@@ -17,10 +17,9 @@ static int load(pid_t pid, const struct maps *maps, struct loaded_ops *out, stru
 			return r;
 		paths[i] = path[i];
 	}
-	const struct mapping *cpu = maps_library(maps, ops_library_name(OPS_CPU));
-	out->inode = cpu->inode;
-	out->major = cpu->dev_major;
-	out->minor = cpu->dev_minor;
+	out->inode = l->torch->inode;
+	out->major = l->torch->dev_major;
+	out->minor = l->torch->dev_minor;
 	return op_table_load(paths, &out->table, e);
 }
 
@@ -29,9 +28,11 @@ static void *preload_main(void *arg)
 {
 	struct preload *p = arg;
 	struct maps maps;
+	struct libraries l;
 	if (maps_read(p->pid, &maps, NULL))
 		return NULL;
-	if (maps_library(&maps, ops_library_name(OPS_CPU)) && load(p->pid, &maps, &p->ops, NULL))
+	libraries_find(&maps, &l);
+	if (l.torch && load(p->pid, &l, &p->ops, NULL))
 		p->ops.table = NULL;
 	maps_free(&maps);
 	return NULL;
@@ -61,15 +62,15 @@ bool session_has_ops_of(const struct session *s, const struct mapping *m)
 	return is_of(&s->loaded, m);
 }
 
-int session_load_ops(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e)
 {
 	int r = 0;
 	wait_for_preload(s);
-	if (is_of(&s->preload.ops, maps_library(maps, ops_library_name(OPS_CPU)))) {
+	if (is_of(&s->preload.ops, l->torch)) {
 		s->loaded = s->preload.ops;
 		s->preload.ops.table = NULL;
 	} else {
-		r = load(pid, maps, &s->loaded, e);
+		r = load(pid, l, &s->loaded, e);
 	}
 	if (!r)
 		s->ops = s->loaded.table;

@@ -23,22 +23,23 @@ struct proc *session_proc(struct session *s, pid_t pid)
 bool session_has_torch(pid_t pid)
 {
 	struct maps maps;
+	struct libraries l;
 	if (maps_read(pid, &maps, NULL))
 		return false;
-	bool has = maps_library(&maps, ops_library_name(OPS_CPU));
+	libraries_find(&maps, &l);
 	maps_free(&maps);
-	return has;
+	return l.torch;
 }
 
 bool session_is_complete(pid_t pid)
 {
 	struct maps maps;
+	struct libraries l;
 	if (maps_read(pid, &maps, NULL))
 		return false;
-	bool all = maps_library(&maps, ops_library_name(OPS_CPU)) &&
-		   maps_library(&maps, ops_library_name(OPS_C10));
+	libraries_find(&maps, &l);
 	maps_free(&maps);
-	return all;
+	return l.torch && l.c10;
 }
 
 static bool is_node(const struct op_probe *p)
@@ -162,12 +163,12 @@ static int make_plan(struct session *s, struct err *e)
 	return s->engine->set_plans(s->engine, 0, s->ops->plans, s->ops->n, e);
 }
 
-static int probe_library(struct session *s, uint16_t index, const struct maps *maps, unsigned lib,
+static int probe_library(struct session *s, uint16_t index, const struct libraries *l, unsigned lib,
 			 const struct probe_site *sites, size_t n, struct err *e)
 {
 	char path[PATH_MAX];
 	pid_t pid = s->procs[index].target->pid;
-	const struct mapping *m = maps_library(maps, ops_library_name(lib));
+	const struct mapping *m = ops_mapping(l, lib);
 	if (!m || !n)
 		return 0;
 	int r = maps_open_path(pid, m, path, sizeof(path), e);
@@ -209,16 +210,17 @@ static void describe(struct session *s, const struct target *t)
 	    .start_ns = (int64_t)s->start_ns,
 	    .comm = copy_or_empty(p.comm),
 	    .argv = copy_or_empty(process_cmdline(t->pid, argv, sizeof(argv))),
-	    .torch_version = copy_or_empty(t->libraries.torch_version),
+	    .torch_version = copy_or_empty(t->package.version),
 	    .python_version = copy_or_empty(t->py ? python_version(t->py) : NULL),
 	    .engine = s->engine->name,
-	    .torch_dir = copy_or_empty(t->libraries.torch_dir),
+	    .torch_dir = copy_or_empty(t->package.dir),
 	};
 	if (s->writer)
 		trace_write_target(s->writer, i);
 }
 
-static int probe_process(struct session *s, struct proc *p, const struct maps *maps, struct err *e)
+static int probe_process(struct session *s, struct proc *p, const struct libraries *l,
+			 struct err *e)
 {
 	uint16_t index = (uint16_t)(p - s->procs);
 	p->target->conf.phase = (uint8_t)s->o->phase;
@@ -228,10 +230,10 @@ static int probe_process(struct session *s, struct proc *p, const struct maps *m
 	if (r)
 		return err_set(e, r, "cannot set up process %d: %s", p->target->pid, strerror(-r));
 	r = decoder_add_target(s->decoder, index, p->target);
-	r = r ? r : probe_library(s, index, maps, OPS_CPU, s->sites, s->cpu_sites, e);
+	r = r ? r : probe_library(s, index, l, OPS_CPU, s->sites, s->cpu_sites, e);
 	return r ? r
-		 : probe_library(s, index, maps, OPS_PYTHON, s->sites + s->cpu_sites,
-				 s->python_sites, e);
+		 : probe_library(s, index, l, OPS_PYTHON, s->sites + s->cpu_sites, s->python_sites,
+				 e);
 }
 
 static void inherit(struct session *s, struct target *t)
@@ -243,48 +245,74 @@ static void inherit(struct session *s, struct target *t)
 		target_inherit(t, p->target);
 }
 
-static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+static int no_torch(pid_t pid, struct err *e)
+{
+	err_set(e, -ENODATA, "process %d has no PyTorch loaded", pid);
+	return err_hint(e, "wait for it with: ditrace attach --wait %d", pid);
+}
+
+/* The first process decides which libtorch is traced. */
+static int know_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e)
+{
+	int r = s->ops ? 0 : session_load_ops(s, pid, l, e);
+	if (r || s->sites)
+		return r;
+	r = make_plan(s, &s->fatal);
+	if (r && e)
+		*e = s->fatal;
+	return r;
+}
+
+static int check_same_torch(const struct session *s, pid_t pid, const struct libraries *l,
+			    struct err *e)
+{
+	if (session_has_ops_of(s, l->torch))
+		return 0;
+	return err_set(
+	    e, -ENOTSUP,
+	    "process %d uses another libtorch than the first one traced; it is left alone", pid);
+}
+
+static int open_proc(struct session *s, struct proc *p, pid_t pid, const struct maps *maps,
+		     const struct libraries *l, struct err *e)
 {
 	struct err py_note = {0};
-	const struct mapping *cpu = maps_library(maps, ops_library_name(OPS_CPU));
+	uint16_t index = (uint16_t)(p - s->procs);
+	*p = (struct proc){.alive = true, .added = session_now()};
+	int r = target_open(pid, s->ops, maps, &p->target, &py_note, e);
+	if (r)
+		return r;
+	inherit(s, p->target);
+	r = probe_process(s, p, l, e);
+	if (r) {
+		s->engine->detach(s->engine, index);
+		decoder_remove_target(s->decoder, index);
+		target_close(p->target);
+		p->target = NULL;
+	}
+	return r;
+}
+
+static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, struct err *e)
+{
+	struct libraries l;
+	libraries_find(maps, &l);
 	if (s->fatal.code)
 		return s->fatal.code;
-	if (!cpu) {
-		err_set(e, -ENODATA, "process %d has no PyTorch loaded", pid);
-		return err_hint(e, "wait for it with: ditrace attach --wait %d", pid);
-	}
-	if (!s->ops) {
-		int r = session_load_ops(s, pid, maps, e);
-		if (r)
-			return r;
-		r = make_plan(s, &s->fatal);
-		if (r) {
-			if (e)
-				*e = s->fatal;
-			return r;
-		}
-	}
-	if (!session_has_ops_of(s, cpu))
-		return err_set(
-		    e, -ENOTSUP,
-		    "process %d uses another libtorch than the first one traced; it is left alone",
-		    pid);
+	if (!l.torch)
+		return no_torch(pid, e);
+	int r = know_ops(s, pid, &l, e);
+	r = r ? r : check_same_torch(s, pid, &l, e);
+	if (r)
+		return r;
 	struct proc *p = free_slot(s);
 	if (!p)
 		return err_set(e, -E2BIG,
 			       "more than %d processes at once; process %d is left alone",
 			       MAX_PROCS, pid);
-	*p = (struct proc){.alive = true, .added = session_now()};
-	int r = target_open(pid, s->ops, maps, &p->target, &py_note, e);
-	if (!r)
-		inherit(s, p->target);
-	r = r ? r : probe_process(s, p, maps, e);
-	if (r) {
-		s->engine->detach(s->engine, (uint16_t)(p - s->procs));
-		target_close(p->target);
-		p->target = NULL;
+	r = open_proc(s, p, pid, maps, &l, e);
+	if (r)
 		return r;
-	}
 	s->total++;
 	if (!s->first_ns)
 		s->first_ns = session_now();
@@ -361,12 +389,14 @@ static void probe_boxed(struct session *s, struct proc *p)
 	struct probe_site sites[1 + EXITS_MAX + 1];
 	size_t n = op_table_boxed_sites(s->ops, vaddr, sites);
 	struct maps maps;
+	struct libraries l;
 	/* The operators that they call may be gone when their calls are looked at. */
 	if (n && s->ops->schema_off)
 		sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA};
 	if (!n || maps_read(t->pid, &maps, NULL))
 		return;
-	probe_library(s, (uint16_t)(p - s->procs), &maps, OPS_CPU, sites, n, NULL);
+	libraries_find(&maps, &l);
+	probe_library(s, (uint16_t)(p - s->procs), &l, OPS_CPU, sites, n, NULL);
 	maps_free(&maps);
 }
 

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symbolizer/ops.h"
 #include "tracer/hold.h"
+#include "tracer/libraries.h"
 #include "tracer/process.h"
 
 const char *const trace_phases[] = {"all", "forward", "backward", NULL};
@@ -45,13 +45,6 @@ static void add_process(struct trace_loop *l, pid_t pid)
 		l->trouble = why;
 }
 
-static bool is_library(const char *path, unsigned lib)
-{
-	const char *slash = strrchr(path, '/'), *name = ops_library_name(lib);
-	size_t n = strlen(name);
-	return slash && !strncmp(slash + 1, name, n) && (!slash[1 + n] || slash[1 + n] == '.');
-}
-
 /* A child of vfork(2) runs in its parent's memory and keeps it waiting: it is about to become
  * another program. */
 static bool shares_memory(pid_t a, pid_t b)
@@ -77,7 +70,7 @@ static void on_map(struct trace_loop *l, const struct follow_event *ev)
 {
 	enum { WAIT_MS = 1000 };
 	struct hold *hold = NULL;
-	if (!is_library(ev->path, OPS_CPU) && !is_library(ev->path, OPS_C10))
+	if (!library_is_needed(ev->path))
 		return;
 	hold_thread(ev->tid, WAIT_MS, &hold);
 	if (session_is_complete(ev->pid))

@@ -55,6 +55,10 @@ files() {
 		'import json, sys; sys.exit("aten::linear" not in json.dumps(json.load(open(sys.argv[1]))))' "$T/json"
 	"$DITRACE" export "$T/data" --to csv >"$T/csv"
 	ok "export --to csv has ditorch's columns" csv_is_right
+	ln -f "$T/data" "$T/same"
+	cp "$T/data" "$T/copy"
+	ok "export refuses to write over the trace it reads" not "$DITRACE" export "$T/data" -o "$T/same"
+	ok "and leaves it as it was" cmp "$T/data" "$T/copy"
 	ok "script --follow sees all of a file that is being written" follow
 }
 each_torch files

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 6, NBASES = CXX_STREAM + 1, MAX_LEVEL = 200000 };
+enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 6, NBASES = CXX_STREAM + 1 };
 
 /* Of each op: an argument of the entry, one that the exit shows, a result. */
 static struct abi_value values[NOPS][3];
@@ -35,7 +35,7 @@ static void make_ops(unsigned char choice)
 			    .why = "not known",
 			};
 		*o = (struct op_probe){.role = i < NHOWS ? ROLE_CALL : roles[i - NHOWS],
-				       .values_known = i % 7 != 6};
+				       .values_known = i != NOPS - 1};
 		o->why = "not known";
 		o->desc = (struct op_desc){
 		    .name = "op", .schema = "", .nargs = 2, .nresults = 1, .args = names};
@@ -49,7 +49,7 @@ static void make_ops(unsigned char choice)
 
 static void check_value(const struct value *v, unsigned level)
 {
-	if (v->kind > VALUE_NOT_DECODED || level > MAX_LEVEL)
+	if (v->kind > VALUE_NOT_DECODED || level > VALUE_DEPTH_MAX)
 		abort();
 	if (v->kind == VALUE_NOT_DECODED && (!v->str || !*v->str))
 		abort();
@@ -90,12 +90,25 @@ static size_t take(struct input *in, void *out, size_t len)
 	return n;
 }
 
+/* Classes that an IValue may point to, made once an input. */
+static uint64_t boxes[3];
+
+static void make_boxes(struct sample_target *s)
+{
+	static const char *const names[] = {"N3c106detail8ListImplE",
+					    "N3c106ivalue14ConstantStringE",
+					    "N3c106ivalue13ComplexHolderE"};
+	for (unsigned i = 0; i < 3; i++)
+		boxes[i] = fake_vtable(&s->fake, fake_type(&s->fake, names[i], 0), 0, 0);
+}
+
 /* Some tensors and vtables that are real among what is random. */
 static void plant(struct sample_target *s, struct record *r, unsigned char how, unsigned read)
 {
 	struct fake_tensor t = fake_ordinary(&s->fake);
 	struct tensor_snapshot snap;
-	uint64_t object[OBJECT_SIZE / 8] = {s->fake.node, s->fake.storage};
+	uint64_t object[OBJECT_SIZE / 8] = {how >> 6 ? boxes[(how >> 6) - 1] : s->fake.node,
+					    s->fake.storage};
 	fake_snapshot(&s->fake, &t, &snap);
 	switch (how % 4) {
 	case 0:
@@ -194,6 +207,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	take(&in, b, sizeof(b));
 	make_ops(b[0]);
 	sample_target_init(&s, ops, NOPS);
+	make_boxes(&s);
 	s.ops.scalar_complex_tag = b[1] & 3;
 	if (b[1] & 4)
 		know_layout(&s);

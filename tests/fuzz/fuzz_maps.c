@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	struct process_status status;
+	struct libraries libraries;
 	struct maps m;
 	char version[32], *text = malloc(size + 1);
 
@@ -28,8 +29,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		    maps_find(&m, m.map[i].end - 1) != &m.map[i])
 			abort();
 	for (const struct mapping *x = NULL; (x = maps_next_exec(&m, x));)
-		library_is_torch(mapping_name(x));
-	maps_library(&m, "libtorch_cpu.so");
+		library_is_needed(x->path);
+	libraries_find(&m, &libraries);
 	maps_free(&m);
 	return 0;
 }

@@ -351,6 +351,45 @@ static void test_other_lists(void **state)
 	expect(2, ABI_TENSORS, READ_ILIST, LOC_REG + 3);
 }
 
+/* Only what is certain to be bools in one register is read, and what follows only where the place
+ * is. */
+static void test_std_arrays(void **state)
+{
+	static const char *const unknown[] = {
+	    "std::array<bool, 9ul>",
+	    "std::array<bool, 17ul>",
+	    "std::array<long, 1ul>",
+	    "std::optional<std::array<bool, 3ul> >",
+	    "std::array<std::optional<bool>, 3ul>",
+	};
+	(void)state;
+	PLAN("f(bool[8] a, Tensor b) -> Tensor", "std::array<bool, 8ul>", TENSOR);
+	expect(0, ABI_BOOLS, READ_WORD, LOC_REG + 1);
+	expect(1, ABI_TENSOR, READ_TENSOR, LOC_REG + 2);
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		PLAN("f(bool[3] a, Tensor b) -> Tensor", unknown[i], TENSOR);
+		expect_unknown(&p.abi.args[0], "an array that is not one of up to eight bools");
+		expect_unknown(&p.abi.args[1], "passed behind a type ditrace does not know");
+	}
+	PLAN("f(bool[3] a, Tensor b) -> Tensor", "std::array<bool, 3ul> const&", TENSOR);
+	expect_unknown(&p.abi.args[0], "an array that is not one of up to eight bools");
+	expect(1, ABI_TENSOR, READ_TENSOR, LOC_REG + 2);
+}
+
+/* Elements whose size is not known are not taken for words. */
+static void test_unknown_elements(void **state)
+{
+	static const char *const unknown[] = {"c10::ArrayRef<bool>", "c10::ArrayRef<c10::Device>",
+					      "c10::ArrayRef<std::optional<at::Tensor> >",
+					      "c10::ArrayRef<std::optional<long> >"};
+	(void)state;
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		PLAN("f(int[] a, Tensor b) -> Tensor", unknown[i], TENSOR);
+		expect_unknown(&p.abi.args[0], "a list of a C++ type ditrace does not know");
+		expect(1, ABI_TENSOR, READ_TENSOR, LOC_REG + 3);
+	}
+}
+
 /* A list of tensors that may be missing as a whole is not decoded, and the reason is given. */
 static void test_optional_tensors(void **state)
 {
@@ -538,6 +577,7 @@ int main(void)
 	    cmocka_unit_test(test_double),	     cmocka_unit_test(test_optional_double),
 	    cmocka_unit_test(test_double_on_stack),  cmocka_unit_test(test_strings),
 	    cmocka_unit_test(test_arrays),	     cmocka_unit_test(test_other_lists),
+	    cmocka_unit_test(test_std_arrays),	     cmocka_unit_test(test_unknown_elements),
 	    cmocka_unit_test(test_optional_tensors), cmocka_unit_test(test_stack),
 	    cmocka_unit_test(test_too_many),	     cmocka_unit_test(test_unknown_type),
 	    cmocka_unit_test(test_not_shown),	     cmocka_unit_test(test_written),

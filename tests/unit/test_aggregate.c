@@ -208,7 +208,8 @@ static void the_table(void **state)
 				      .python_version = "3.11.7",
 				      .engine = "bpf"};
 	struct trace_stats stats = {.probe_ns = 40, .seen_permille = 973, .wall_ns = 12400000000};
-	struct report_opts opts = {.targets = &target, .ntargets = 1, .stats = &stats, .width = 96};
+	struct report_opts opts = {
+	    .targets = &target, .ntargets = 1, .stats = &stats, .terminal.width = 96};
 	struct aggregate *a = sample();
 	char *text = printed(a, &opts, report_print);
 	assert_string_equal(

@@ -699,6 +699,42 @@ static void test_boxed_list(void **state)
 	}
 }
 
+/* Lists in lists, as deep as they may be: shown; one more: not, and nothing behind it is given what
+ * may belong to another. */
+static void test_boxed_depth(void **state)
+{
+	struct schema_arg types[2] = {{.base = SCHEMA_OTHER}, {.base = SCHEMA_STR}};
+	struct ivalue top[2] = {pointer, pointer};
+	struct decode d = {.target = &s.target, .arena = &arena};
+	(void)state;
+	for (unsigned depth = VALUE_DEPTH_MAX; depth <= VALUE_DEPTH_MAX + 1; depth++) {
+		struct value out[2];
+		begin();
+		record_item(&rec, ITEM_DATA, READ, 2, top, sizeof(top));
+		for (unsigned i = 1; i <= depth; i++) {
+			add_object("N3c106detail8ListImplE", OBJECT_LIST);
+			record_item(&rec, ITEM_DATA, READ, i < depth, &pointer,
+				    i < depth ? sizeof(pointer) : 0);
+		}
+		add_object("N3c106ivalue14ConstantStringE", OBJECT_STRING);
+		record_item(&rec, ITEM_STRING, READ, 6, "behind", 6);
+		struct items it = exact(&rec);
+		decode_boxed(&d, &it, READ, types, 2, out);
+		const struct value *v = &out[0];
+		for (unsigned i = 1; i < VALUE_DEPTH_MAX; i++, v = v->items)
+			assert_true(v->kind == VALUE_LIST && v->count == 1);
+		assert_int_equal(v->kind, VALUE_LIST);
+		assert_int_equal(v->count, depth > VALUE_DEPTH_MAX);
+		if (depth == VALUE_DEPTH_MAX) {
+			assert_string_equal(out[1].str, "behind");
+		} else {
+			expect_not(v->items[0], "lists nested too deeply");
+			expect_not(out[1], "part of the values was lost");
+		}
+		free((void *)it.data);
+	}
+}
+
 /* An object that was not read far enough to tell its class, at the end of all items. */
 static void test_boxed_short_object(void **state)
 {
@@ -772,6 +808,7 @@ int main(void)
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),
 	    cmocka_unit_test(test_boxed_list),
+	    cmocka_unit_test(test_boxed_depth),
 	    cmocka_unit_test(test_boxed_short_object),
 	    cmocka_unit_test(test_boxed_stack),
 	};

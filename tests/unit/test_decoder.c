@@ -620,6 +620,29 @@ static void count_in_order(const struct op_event *ev, void *arg)
 	assert_int_equal(ev->args[0].i, ev->id);
 }
 
+/* A target that is gone: what is open of it ends, what is held back is not another's. */
+static void test_remove(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	assert_int_equal(nseen, 0);
+	s.target.layout_known = false;
+	enter(0, 2, 200);
+	decoder_remove_target(d, PROC);
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].ev.start_ns, 100);
+	assert_int_equal(seen[0].ev.end_ns, 0);
+	leave(2, 210);
+	assert_int_equal(decoder_dropped(d), 1);
+	s.target.layout_known = true;
+	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
+	enter(0, 3, 300);
+	leave(3, 310);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.start_ns, 300);
+	decoder_remove_target(d, 60000);
+}
+
 /* More is held back than there is room for: nothing is lost, and order is kept all the same. */
 static void test_held_full(void **state)
 {
@@ -658,7 +681,8 @@ int main(void)
 	    TEST(test_odd_size),       TEST(test_tie),
 	    TEST(test_tie_through),    TEST(test_tie_not_read),
 	    TEST(test_tie_inner),      TEST(test_held),
-	    TEST(test_drain),	       TEST(test_held_full),
+	    TEST(test_drain),	       TEST(test_remove),
+	    TEST(test_held_full),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,8 +121,8 @@ static void compare(const uint8_t *code, const uint64_t *seen, const uint64_t *w
 		uint64_t mask = i == ARCH_FLAGS ? FLAGS : ~0ULL;
 		if (i == ARCH_ORIG_AX || (seen[i] & mask) == (wanted[i] & mask))
 			continue;
-		fail_msg("%02x %02x %02x %02x: %s is %#llx, the processor has %#llx", code[0],
-			 code[1], code[2], code[3], arch_reg_name(i), (unsigned long long)seen[i],
+		fail_msg("%02x %02x %02x %02x: register %u is %#llx, the processor has %#llx",
+			 code[0], code[1], code[2], code[3], i, (unsigned long long)seen[i],
 			 (unsigned long long)wanted[i]);
 	}
 }

@@ -66,8 +66,6 @@ static void test_find(void **state)
 	assert_null(maps_next_exec(&m, x));
 	assert_ptr_equal(maps_first_of(&m, &m.map[1]), &m.map[0]);
 	assert_null(maps_first_of(&m, &m.map[3]));
-	assert_ptr_equal(maps_library(&m, "libtorch_cpu.so"), &m.map[4]);
-	assert_null(maps_library(&m, "libtorch"));
 	assert_string_equal(mapping_name(&m.map[4]), "libtorch_cpu.so.1.13");
 	maps_free(&m);
 }
@@ -219,20 +217,27 @@ static void test_libraries(void **state)
 	    "5000-6000 r-xp 0 1:1 5 /l/libc10.so\n"
 	    "6000-7000 r-xp 0 1:1 6 /p/torch/_C.cpython-311-x86_64-linux-gnu.so\n";
 	struct libraries l;
+	struct torch_package package;
 	struct maps m;
 	assert_int_equal(maps_parse(strdup(text), &m), 0);
-	libraries_find(getpid(), &m, &l);
+	libraries_find(&m, &l);
+	torch_package_find(getpid(), &m, &package);
 	assert_ptr_equal(l.torch, &m.map[2]);
 	assert_ptr_equal(l.torch_python, &m.map[3]);
 	assert_ptr_equal(l.c10, &m.map[4]);
 	assert_ptr_equal(l.python, &m.map[0]);
-	assert_string_equal(l.torch_dir, "/p/torch");
-	assert_string_equal(l.torch_version, "");
+	assert_string_equal(package.dir, "/p/torch");
+	assert_string_equal(package.version, "");
 	maps_free(&m);
-	assert_true(library_is_torch("libtorch.so"));
-	assert_true(library_is_torch("libtorch_cpu.so.2"));
-	assert_false(library_is_torch("libtorch_python.so"));
-	assert_false(library_is_torch("libtorch_cpu.sox"));
+	assert_true(library_is_needed("/l/libtorch_cpu.so.2"));
+	assert_true(library_is_needed("libtorch_cpu-1a2b3c.so"));
+	assert_true(library_is_needed("/l/libc10.so"));
+	assert_true(library_is_needed("/l/libc10-1a2b3c.so"));
+	assert_false(library_is_needed("/l/libc10_cuda.so"));
+	assert_false(library_is_needed("/l/libtorch.so"));
+	assert_false(library_is_needed("/l/libtorch_python.so"));
+	assert_false(library_is_needed("/l/libtorch_cpu.sox"));
+	assert_false(library_is_needed("/libc10.so/x"));
 }
 
 static void test_version(void **state)

@@ -21,6 +21,7 @@ struct given {
 static int parse(const char *line, bool stop, struct given *g, char **words, struct err *e)
 {
 	static const char *const formats[] = {"text", "jsonl", NULL};
+	static const char *const targets[] = {"csv", NULL};
 	static char buf[256];
 	const struct option_def options[] = {
 	    {0, "print", OPTION_FLAG, &g->print, NULL, "print", NULL},
@@ -29,10 +30,11 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 	    {0, "for", OPTION_DURATION, &g->time, "TIME", "stop then", NULL},
 	    {0, "bytes", OPTION_SIZE, &g->size, "SIZE", "stop there", NULL},
 	    {0, "format", OPTION_CHOICE, &g->format, "FORMAT", "form", formats},
+	    {0, "to", OPTION_CHOICE, &g->format, "FORMAT", "form", targets},
 	    {0},
 	};
 	const struct command c = {.name = "run",
-				  .operands = "COMMAND",
+				  .operands = "[--] COMMAND [ARGUMENT...]",
 				  .about = "Run.",
 				  .options = options,
 				  .stop_at_operand = stop,
@@ -137,7 +139,10 @@ static void mistakes_are_told(void **state)
 	    {"run --for nan p", "nan"},
 	    {"run --for 1e30s p", "1e30s"},
 	    {"run --format xml p", "text, jsonl"},
-	    {"run", "COMMAND"},
+	    {"run", "ditrace run: COMMAND is missing"},
+	    {"run --print=1 p", "option --print takes no value"},
+	    {"run --fo 1 p", "option --fo is ambiguous"},
+	    {"run --to xml p", "--to xml: not csv"},
 	    {"run a b", "too many: b"},
 	    {"run --count 99999999999999999999 p", "999"},
 	};
@@ -150,6 +155,9 @@ static void mistakes_are_told(void **state)
 			fail_msg("%s: %s", cases[i].line, e.what);
 		assert_non_null(strstr(e.hint, "ditrace run --help"));
 	}
+	struct err e = {0};
+	assert_int_equal(parse("run --fo=1 p", false, &g, words, &e), -EINVAL);
+	assert_string_equal(e.hint, "write out --for or --format; see: ditrace run --help");
 }
 
 static void help_names_every_option(void **state)

@@ -104,6 +104,16 @@ static void counts(void **state)
 	assert_string_equal(text_count(out, sizeof(out), UINT64_MAX), "18,446,744,073,709,551,615");
 }
 
+static void counts_with_a_word(void **state)
+{
+	(void)state;
+	char out[40];
+	assert_string_equal(text_counted(out, sizeof(out), 0, "op"), "0 ops");
+	assert_string_equal(text_counted(out, sizeof(out), 1, "op"), "1 op");
+	assert_string_equal(text_counted(out, sizeof(out), 1234, "more row"), "1,234 more rows");
+	assert_string_equal(text_counted(out, 4, 1234, "op"), "1,2");
+}
+
 static void durations(void **state)
 {
 	(void)state;
@@ -230,6 +240,7 @@ int main(void)
 	    cmocka_unit_test(what_does_not_fit_is_cut_whole),
 	    cmocka_unit_test(widths),
 	    cmocka_unit_test(counts),
+	    cmocka_unit_test(counts_with_a_word),
 	    cmocka_unit_test(durations),
 	    cmocka_unit_test(sizes),
 	    cmocka_unit_test(columns_line_up),
