@@ -22,6 +22,12 @@ static int32_t imm32(const uint8_t *p)
 	return v;
 }
 
+/* The byte as a signed number. */
+static int32_t imm8(const uint8_t *p)
+{
+	return p[0] < 0x80 ? p[0] : p[0] - 0x100;
+}
+
 static int done(struct emulated *out, uint8_t kind, size_t len)
 {
 	out->kind = kind;
@@ -69,7 +75,7 @@ static int decode_flow(const uint8_t *p, size_t n, struct emulated *out)
 	n -= bnd;
 	out->cond = 0;
 	if (n >= 2 && (p[0] == 0xeb || (p[0] >= 0x70 && p[0] <= 0x7f))) {
-		out->value = (int8_t)p[1];
+		out->value = imm8(p + 1);
 		out->cond = p[0] & 15;
 		return done(out, p[0] == 0xeb ? EMULATE_JUMP : EMULATE_COND, 2 + bnd);
 	}
@@ -101,7 +107,7 @@ static int decode_wide(const uint8_t *p, size_t n, struct emulated *out)
 		size_t len = p[1] == 0x83 ? 4 : 7;
 		if (n < len)
 			return -ENOTSUP;
-		out->value = p[1] == 0x83 ? (int8_t)p[3] : imm32(p + 3);
+		out->value = p[1] == 0x83 ? imm8(p + 3) : imm32(p + 3);
 		out->cond = second == 0; /* add */
 		return done(out, EMULATE_SUB_SP, len);
 	}

@@ -134,44 +134,46 @@ static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint 
 	}
 }
 
-/* Carry out the `len` bytes of `code` on the thread, elsewhere. True when that was done, and *r is
- * what came of it; else the thread is back at `addr`, before the instruction, in another stop
- * (*status), or has ended. Other threads never come to that place. */
-static bool step_elsewhere(struct tracee *x, const uint8_t *code, size_t len, uint64_t addr,
-			   union regs *r, int *status)
+enum outcome {
+	DONE,
+	OTHER_STOP, /* the thread is before the instruction, in another stop, or has ended */
+	GIVE_UP,    /* it cannot be carried out */
+};
+
+/* Carry out the `len` bytes of `code` on the thread, elsewhere; *r is what came of it. The
+ * instruction stands at `addr`. Other threads never come to that place. */
+static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t len, uint64_t addr,
+				   union regs *r, int *status)
 {
 	uint8_t was[CODE_BYTES];
 	struct space *s = x->of->space;
 	uint64_t at = space_scratch(s);
-	*status = 0;
 	if (!at || space_read(s, at, was, sizeof(was)) || space_write(s, at, code, len))
-		return false;
+		return GIVE_UP;
 	r->word[ARCH_IP] = at;
 	set_regs(x, r);
-	bool stepped = !ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) &&
-		       waitpid(x->tid, status, __WALL) == x->tid && WIFSTOPPED(*status);
+	bool waited = !ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) &&
+		      waitpid(x->tid, status, __WALL) == x->tid;
 	space_write(s, at, was, len);
-	if (!stepped || !get_regs(x, r))
-		return false;
+	if (!waited)
+		return GIVE_UP;
+	if (!WIFSTOPPED(*status) || !get_regs(x, r))
+		return OTHER_STOP;
 	if (r->word[ARCH_IP] == at + len && *status >> 8 == SIGTRAP)
-		return true;
+		return DONE;
 	if (r->word[ARCH_IP] == at) {
 		r->word[ARCH_IP] = addr;
 		set_regs(x, r);
 	}
-	return false;
+	return OTHER_STOP;
 }
-
-enum outcome { DONE, OTHER_STOP, GIVE_UP };
 
 /* Below the stack there may be memory that comes only when the thread itself touches it. */
 static enum outcome touch_stack(struct tracee *x, uint64_t addr, const union regs *r, int *status)
 {
 	static const uint8_t push_ax = 0x50;
 	union regs touched = *r;
-	if (step_elsewhere(x, &push_ax, 1, addr, &touched, status))
-		return DONE;
-	return *status ? OTHER_STOP : GIVE_UP;
+	return step_elsewhere(x, &push_ax, 1, addr, &touched, status);
 }
 
 static enum outcome emulate(struct tracee *x, const struct breakpoint *b, union regs *r,
@@ -198,8 +200,9 @@ static enum outcome step_over(struct tracee *x, const struct breakpoint *b, unio
 	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, space_scratch(x->of->space), moved);
 	if (n <= 0)
 		return GIVE_UP;
-	if (!step_elsewhere(x, moved, (size_t)n, b->addr, r, status))
-		return *status ? OTHER_STOP : GIVE_UP;
+	enum outcome o = step_elsewhere(x, moved, (size_t)n, b->addr, r, status);
+	if (o != DONE)
+		return o;
 	r->word[ARCH_IP] = b->addr + (uint64_t)n;
 	set_regs(x, r);
 	return DONE;

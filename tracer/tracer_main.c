@@ -222,6 +222,26 @@ static int sink(void *arg, const struct hit *h)
 	return r;
 }
 
+/* Lives as long as the process. */
+static struct tracer *new_tracer(struct share *share, uint32_t nplans)
+{
+	struct tracer *t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->share = share;
+	t->nplans = nplans;
+	t->plans = calloc(nplans, sizeof(*t->plans));
+	t->mem = remote_new();
+	t->out.sink = sink;
+	t->out.arg = share;
+	if (t->plans && t->mem)
+		return t;
+	free(t->plans);
+	remote_free(t->mem);
+	free(t);
+	return NULL;
+}
+
 void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 		 interesting_fn *interesting)
 {
@@ -235,19 +255,11 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 	/* So that requests and the end of ditrace interrupt the wait for stops. */
 	fcntl(sock, F_SETOWN, getpid());
 	fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_ASYNC);
-	struct tracer *t = calloc(1, sizeof(*t));
+	struct tracer *t = new_tracer(share, nplans);
 	if (!t)
 		return;
-	t->share = share;
 	t->sock = sock;
 	t->interesting = interesting;
-	t->nplans = nplans;
-	t->plans = calloc(nplans, sizeof(*t->plans));
-	t->mem = remote_new();
-	t->out.sink = sink;
-	t->out.arg = share;
-	if (!t->plans || !t->mem)
-		return;
 	catch_crashes(t);
 	work(t, &signals, parent);
 	tracees_leave(t);

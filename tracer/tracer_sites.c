@@ -103,25 +103,14 @@ static int add_sites(const struct put_in *w, const struct probe_site *sites, siz
 static int add_file(struct put_in *w, pid_t pid, const struct probe_site *sites, size_t n,
 		    struct err *e)
 {
-	struct maps maps;
 	struct stat st;
-	int r = maps_read(pid, &maps, e);
-	if (r)
-		return r;
-	w->maps = &maps;
 	w->fd = open(w->path, O_RDONLY | O_CLOEXEC);
-	r = w->fd < 0 || fstat(w->fd, &st)
-		? err_set(e, -errno, "cannot open %s: %s", w->path, strerror(errno))
-		: 0;
-	if (!r) {
-		w->like = mapping_of(&maps, pid, w->path, &st);
-		r = w->like ? add_sites(w, sites, n, e)
-			    : err_set(e, -ENOENT, "process %d has not mapped %s", pid, w->path);
-	}
-	if (w->fd >= 0)
-		close(w->fd);
-	maps_free(&maps);
-	return r;
+	if (w->fd < 0 || fstat(w->fd, &st))
+		return err_set(e, -errno, "cannot open %s: %s", w->path, strerror(errno));
+	w->like = mapping_of(w->maps, pid, w->path, &st);
+	if (!w->like)
+		return err_set(e, -ENOENT, "process %d has not mapped %s", pid, w->path);
+	return add_sites(w, sites, n, e);
 }
 
 int tracer_sites_attach(struct tracer *t, const struct request *q, const void *payload,
@@ -136,7 +125,16 @@ int tracer_sites_attach(struct tracer *t, const struct request *q, const void *p
 	int r = tracee_seize(t, q->pid, &p, e);
 	if (r)
 		return r;
-	struct put_in w = {.space = p->space, .path = path, .proc = q->proc};
+	struct maps maps;
+	r = maps_read(q->pid, &maps, e);
+	if (r)
+		return r;
+	struct put_in w = {
+	    .space = p->space, .maps = &maps, .path = path, .fd = -1, .proc = q->proc};
 	p->told = true;
-	return add_file(&w, q->pid, sites, q->n, e);
+	r = add_file(&w, q->pid, sites, q->n, e);
+	if (w.fd >= 0)
+		close(w.fd);
+	maps_free(&maps);
+	return r;
 }

@@ -30,10 +30,12 @@ equal() {
 	caps=(--inh-caps=-all)
 	plain "$PY" -c 'import torch' 2>/dev/null || caps=({--inh-caps,--ambient-caps}=-all,+dac_read_search)
 	if ! plain "$PY" -c 'import torch' 2>"$T/err"; then
-		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 15
+		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 16
 		return
 	fi
 	both "the ops" 10000 "$PY" ops.py
+	sed '0,/"dtype":"float32"/s//"dtype":"float64"/' "$T/ptrace.jsonl" >"$T/other.jsonl"
+	ok "a single other dtype would be noticed" not python3 "$here/compare_engines.py" "$T/bpf.jsonl" "$T/other.jsonl"
 	both "a training" 5000 "$PY" train.py --steps 5
 	both "ops that throw" 100 "$PY" throws.py 500
 	both "boxed calls" 20 "$PY" torchops.py

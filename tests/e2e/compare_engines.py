@@ -29,13 +29,14 @@ def without_addresses(value):
 
 
 def by_thread(all_events):
-    """The threads in the order of their first events, each a list of events in terms that hold in both
+    """The threads in the order in which they were made, each a list of events in terms that hold in both
     traces. An event is named by its thread and its place there."""
-    threads, place = {}, {}
+    threads, place = {key: [] for key in sorted({(e["pid"], e["tid"]) for e in all_events})}, {}
+    number = {key: i for i, key in enumerate(threads)}
     for e in sorted(all_events, key=lambda e: (e["start_ns"], e["id"])):
-        list_ = threads.setdefault((e["pid"], e["tid"]), [])
-        place[e["pid"], e["id"]] = (list(threads).index((e["pid"], e["tid"])), len(list_))
-        list_.append(e)
+        key = e["pid"], e["tid"]
+        place[e["pid"], e["id"]] = number[key], len(threads[key])
+        threads[key].append(e)
     for e in all_events:
         pid = e.pop("pid")
         for key in ("parent", "forward_id"):
