@@ -17,6 +17,14 @@
 #include "tracer/engine.h"
 #include "tracer/ptrace_share.h"
 
+enum { ENDING_MOST = 64 };
+
+/* A process that is about to end, and waits until its last records have been looked at. */
+struct ending {
+	pid_t tid;
+	unsigned rounds; /* of consume that found all there was, since */
+};
+
 /* ditrace's side of the engine ptrace: what it asks of its tracing process (tracer_main.h), and
  * what comes back. */
 struct engine_ptrace {
@@ -28,6 +36,8 @@ struct engine_ptrace {
 	bool guarded;
 	_Atomic bool closing, dead;
 	uint64_t trap_ns;
+	struct ending ending[ENDING_MOST];
+	unsigned nending;
 };
 
 static struct engine_ptrace *of(struct engine *g)
@@ -140,24 +150,47 @@ static void release(struct engine_ptrace *p, pid_t tid)
 	ask(p, (struct request){.kind = REQUEST_RELEASE, .pid = tid}, NULL, 0, NULL, 0, NULL);
 }
 
+/* Two rounds: records wait for one until what comes behind them is known. */
+static void release_ending(struct engine_ptrace *p)
+{
+	enum { ROUNDS = 2 };
+	for (unsigned i = p->nending; i-- > 0;) {
+		if (p->ending[i].rounds < ROUNDS)
+			continue;
+		release(p, p->ending[i].tid);
+		p->ending[i] = p->ending[--p->nending];
+	}
+}
+
+static void pass_on(struct engine_ptrace *p, const struct news *news, follow_fn *fn, void *arg)
+{
+	const struct follow_event ev = {
+	    .kind = news->kind,
+	    .pid = news->pid,
+	    .tid = news->tid,
+	    .parent = news->parent,
+	    .path = "",
+	};
+	if (news->kind == FOLLOW_EXIT && news->held && p->nending < ENDING_MOST) {
+		p->ending[p->nending++] = (struct ending){.tid = news->tid};
+		return;
+	}
+	if (news->kind != FOLLOW_EXIT || !news->held)
+		fn(&ev, arg);
+	if (news->held)
+		release(p, news->tid);
+}
+
 static int follow(struct engine *g, follow_fn *fn, void *arg)
 {
-	struct share *s = of(g)->share;
+	struct engine_ptrace *p = of(g);
+	struct share *s = p->share;
 	int n = 0;
+	release_ending(p);
 	for (uint32_t tail; (tail = s->news_tail) != s->news_head; n++) {
 		const struct news news = s->news[tail % SHARE_NEWS];
 		s->news_tail = tail + 1;
-		fn(
-		    &(struct follow_event){
-			.kind = news.kind,
-			.pid = news.pid,
-			.tid = news.tid,
-			.parent = news.parent,
-			.path = "",
-		    },
-		    arg);
-		if (news.held)
-			release(of(g), news.tid);
+		pass_on(p, &news, fn, arg);
 	}
 	return n;
 }
@@ -178,6 +211,8 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 		if (held)
 			release(p, held);
 	}
+	for (unsigned i = 0; i < p->nending; i++)
+		p->ending[i].rounds += n < AT_ONCE;
 	return dead && !n && !p->closing ? -ECHILD : n;
 }
 

@@ -28,7 +28,8 @@ struct changed_byte {
 	uint8_t in_use; /* this entry means something; set last, cleared first */
 };
 
-/* One of struct follow_event; the thread it names is kept still until REQUEST_RELEASE if `held`. */
+/* One of struct follow_event; the thread it names is kept still until REQUEST_RELEASE if `held`.
+ * FOLLOW_EXIT that is held: the process is about to end, and its last records have been sent. */
 struct news {
 	enum follow_kind kind;
 	pid_t pid, tid, parent;

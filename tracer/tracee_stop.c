@@ -58,6 +58,16 @@ static void on_exec(struct tracer *t, struct tracee *x)
 	tracee_resume(x, 0);
 }
 
+/* Its memory is there until the first thread is gone: ditrace reads on in it what the last records
+ * name. */
+static void on_exit_begun(struct tracer *t, struct tracee *x)
+{
+	if (x->of && x->of->probed && x->tid == x->of->pid)
+		x->held = tracee_tell(t, FOLLOW_EXIT, x->of->pid, x->tid, 0, true);
+	if (!x->held)
+		tracee_resume(x, 0);
+}
+
 static void on_stop(struct tracer *t, struct tracee *x, int status)
 {
 	int sig = WSTOPSIG(status);
@@ -76,6 +86,9 @@ static void on_stop(struct tracer *t, struct tracee *x, int status)
 		break;
 	case PTRACE_EVENT_EXEC:
 		on_exec(t, x);
+		break;
+	case PTRACE_EVENT_EXIT:
+		on_exit_begun(t, x);
 		break;
 	default:
 		tracee_resume(x, 0);

@@ -14,8 +14,8 @@
 #include "tracer/linker.h"
 #include "tracer/process.h"
 
-static const long options =
-    PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC;
+static const long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+			    PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
 
 static struct tracee **slot_of(struct tracer *t, pid_t tid)
 {
@@ -185,7 +185,7 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 	} else {
 		return; /* it is ending */
 	}
-	p->told = false;
+	p->told = p->probed = false;
 	tracee_tell(t, FOLLOW_EXEC, p->pid, p->pid, 0, false);
 	if (!t->leaving)
 		watch_linker(p);

@@ -22,7 +22,8 @@ struct tracee_process {
 	pid_t pid;
 	struct space *space;
 	unsigned threads;
-	bool told; /* that it has the libraries that are looked for */
+	bool told;   /* that it has the libraries that are looked for */
+	bool probed; /* some of its breakpoints are of use to ditrace */
 };
 
 struct tracee {

@@ -131,7 +131,7 @@ int tracer_sites_attach(struct tracer *t, const struct request *q, const void *p
 		return r;
 	struct put_in w = {
 	    .space = p->space, .maps = &maps, .path = path, .fd = -1, .proc = q->proc};
-	p->told = true;
+	p->told = p->probed = true;
 	r = add_file(&w, q->pid, sites, q->n, e);
 	if (w.fd >= 0)
 		close(w.fd);

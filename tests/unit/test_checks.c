@@ -230,6 +230,36 @@ static void test_lockdown(void **state)
 	expect(check_lockdown, CHECK_FAIL, "confidentiality");
 }
 
+static void test_ptrace(void **state)
+{
+	(void)state;
+	expect(check_ptrace, CHECK_OK, "that of any process");
+	put_caps(0);
+	expect(check_ptrace, CHECK_OK, "of this user");
+	machine.env.ptrace = -EPERM;
+	expect(check_ptrace, CHECK_WARN, "Operation not permitted");
+}
+
+/* What only eBPF lacks does not count where ptrace works; the rest does. */
+static void test_spare_bpf(void **state)
+{
+	struct checks c = {.of_bpf = true};
+	(void)state;
+	checks_add(&c, CHECK_FAIL, "no BTF", "f");
+	checks_add(&c, CHECK_OK, "fine", "");
+	assert_true(c.failed);
+	checks_spare_bpf(&c);
+	assert_false(c.failed);
+	assert_int_equal(c.list[0].status, CHECK_WARN);
+	assert_int_equal(c.list[1].status, CHECK_OK);
+	c.of_bpf = false;
+	checks_add(&c, CHECK_FAIL, "no such process", "f");
+	checks_spare_bpf(&c);
+	assert_true(c.failed);
+	assert_int_equal(c.list[2].status, CHECK_FAIL);
+	checks_free(&c);
+}
+
 static void test_hidepid(void **state)
 {
 	(void)state;
@@ -309,8 +339,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_kernel),	    TEST(test_capabilities), TEST(test_probes),
 	    TEST(test_perf_events), TEST(test_yama),	     TEST(test_seccomp),
-	    TEST(test_container),   TEST(test_lockdown),     TEST(test_hidepid),
-	    TEST(test_list),	    TEST(test_process),	     TEST(test_selftest),
+	    TEST(test_container),   TEST(test_lockdown),     TEST(test_ptrace),
+	    TEST(test_spare_bpf),   TEST(test_hidepid),	     TEST(test_list),
+	    TEST(test_process),	    TEST(test_selftest),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,17 +206,60 @@ static void any_hit(const struct hit *h, void *arg)
 	*(long *)arg += h->kind == HIT_EXIT;
 }
 
-static void code_is_as_before(pid_t pid)
+static void on_news(const struct follow_event *ev, void *arg)
 {
-	uint8_t its[CODE_MAX];
+	*(int *)arg |= 1 << ev->kind;
+}
+
+/* The end of a process that is traced, which waits until its records have been taken. What exits
+ * came and what was told of it. */
+static long end_traced(struct engine *g, pid_t pid, int wanted, int *kinds)
+{
+	long exits = 0;
+	int status = -1, ms = 0;
+	*kinds = 0;
+	shared->stop = 1;
+	for (; !(*kinds & 1 << FOLLOW_EXIT) && ms < PATIENCE_MS; ms++) {
+		g->follow(g, on_news, kinds);
+		g->consume(g, any_hit, &exits);
+		sleep_ms(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, wanted);
+	assert_int_equal(shared->wrong, 0);
+	return exits;
+}
+
+static size_t code_size(void)
+{
+	return (size_t)(probed_end - (const uint8_t *)probed_sum);
+}
+
+static void read_code(pid_t pid, uint8_t its[CODE_MAX])
+{
 	char path[64];
-	size_t n = (size_t)(probed_end - (const uint8_t *)probed_sum);
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 	int fd = open(path, O_RDONLY);
 	assert_true(fd >= 0);
-	assert_int_equal(pread(fd, its, n, (off_t)(uintptr_t)probed_sum), n);
+	assert_int_equal(pread(fd, its, code_size(), (off_t)(uintptr_t)probed_sum), code_size());
 	close(fd);
-	assert_memory_equal(its, (const void *)probed_sum, n);
+}
+
+static void code_is_as_before(pid_t pid)
+{
+	uint8_t its[CODE_MAX];
+	read_code(pid, its);
+	assert_memory_equal(its, (const void *)probed_sum, code_size());
+}
+
+/* With `n` breakpoints. */
+static void code_is_as_before_but_for(pid_t pid, unsigned n)
+{
+	uint8_t its[CODE_MAX];
+	read_code(pid, its);
+	for (size_t i = 0; i < code_size(); i++)
+		n -= its[i] != ((const uint8_t *)probed_sum)[i];
+	assert_int_equal(n, 0);
 }
 
 static bool is_traced(pid_t pid)
@@ -495,16 +538,38 @@ static void ends_while_traced(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		struct err e = {0};
+		int kinds;
 		setup(NULL);
 		pid_t pid = child(exits_in_the_middle);
 		while (!shared->ready)
 			sleep_ms(1);
 		struct engine *g = open_engine();
 		attach(g, pid, probed_ret);
-		end(pid, 7 << 8);
+		end_traced(g, pid, 7 << 8, &kinds);
 		assert_int_equal(try_attach(g, pid, probed_ret, &e), -ESRCH);
 		g->close(g);
 	}
+}
+
+/* Until its records have been taken its memory can be read. */
+static void ends_when_looked_at(void **state)
+{
+	int kinds;
+	struct process p;
+	(void)state;
+	pid_t pid = child(exits_in_the_middle);
+	while (!shared->ready)
+		sleep_ms(1);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	shared->stop = 1;
+	await_state(pid, 't');
+	sleep_ms(50);
+	code_is_as_before_but_for(pid, 2);
+	assert_int_equal(process_read(pid, &p, NULL), 0);
+	assert_true(end_traced(g, pid, 7 << 8, &kinds) > 0);
+	assert_int_equal(kinds, 1 << FOLLOW_EXIT);
+	g->close(g);
 }
 
 static void execs(void)
@@ -512,11 +577,6 @@ static void execs(void)
 	while (!shared->stop)
 		probed_sum(1, 1);
 	execl("/bin/sh", "sh", "-c", "exit 9", (char *)NULL);
-}
-
-static void on_news(const struct follow_event *ev, void *arg)
-{
-	*(int *)arg |= 1 << ev->kind;
 }
 
 static void execs_while_traced(void **state)
@@ -527,11 +587,7 @@ static void execs_while_traced(void **state)
 	struct engine *g = open_engine();
 	attach(g, pid, probed_ret);
 	sleep_ms(20);
-	end(pid, 9 << 8);
-	for (int i = 0; i < PATIENCE_MS && !(kinds & 1 << FOLLOW_EXIT); i++) {
-		g->follow(g, on_news, &kinds);
-		sleep_ms(1);
-	}
+	end_traced(g, pid, 9 << 8, &kinds);
 	assert_int_equal(kinds, 1 << FOLLOW_EXEC | 1 << FOLLOW_EXIT);
 	g->close(g);
 }
@@ -683,15 +739,13 @@ static void deep_stack(void)
 static void stack_grows(void **state)
 {
 	(void)state;
-	long exits = 0;
+	int kinds;
 	pid_t pid = child(deep_stack);
 	while (!shared->ready)
 		sleep_ms(1);
 	struct engine *g = open_engine();
 	attach(g, pid, probed_ret);
-	end(pid, 0);
-	g->consume(g, any_hit, &exits);
-	assert_int_equal(exits, 2000);
+	assert_int_equal(end_traced(g, pid, 0, &kinds), 2000);
 	g->close(g);
 }
 
@@ -705,6 +759,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup(what_is_stopped_stays_so, setup),
 	    cmocka_unit_test_setup(threads_come_and_go, setup),
 	    cmocka_unit_test_setup(ends_while_traced, setup),
+	    cmocka_unit_test_setup(ends_when_looked_at, setup),
 	    cmocka_unit_test_setup(execs_while_traced, setup),
 	    cmocka_unit_test_setup(forks_while_traced, setup),
 	    cmocka_unit_test_setup(is_traced_already, setup),
