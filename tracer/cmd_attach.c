@@ -30,22 +30,31 @@ static int no_torch(pid_t pid, struct err *e)
 }
 
 /* Children are followed where the kernel permits; tracing the process itself does not depend on it.
- */
-static int follow(struct trace_loop *l, struct err *e)
+ * This begins before the engine is known, so that none is missed. */
+static void follow(struct trace_loop *l, struct err *why)
 {
-	struct err why = {0};
-	if (session_follows(l->session))
-		return session_watch(l->session, l->pid, e);
-	if (!follow_new(&l->follow, &why) && !follow_add_process(l->follow, l->pid, &why))
-		return 0;
-	fprintf(stderr, "ditrace: children of %d will not be traced: %s\n", l->pid, why.what);
+	if (!follow_new(&l->follow, why) && !follow_add_process(l->follow, l->pid, why))
+		return;
 	follow_free(l->follow);
 	l->follow = NULL;
+}
+
+static int follow_by_engine(struct trace_loop *l, const struct err *why, struct err *e)
+{
+	if (session_follows(l->session)) {
+		follow_free(l->follow);
+		l->follow = NULL;
+		return session_watch(l->session, l->pid, e);
+	}
+	if (!l->follow)
+		fprintf(stderr, "ditrace: children of %d will not be traced: %s\n", l->pid,
+			why->what);
 	return 0;
 }
 
 static int start(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e)
 {
+	struct err why = {0};
 	int r = process_check(l->pid, e);
 	if (r)
 		return r;
@@ -56,13 +65,16 @@ static int start(struct trace_loop *l, struct session_opts *o, bool wait, struct
 	r = session_open(o, &l->session, e);
 	if (r)
 		return r;
-	trace_loop_note(l);
-	r = follow(l, e);
+	follow(l, &why);
+	r = has_torch ? session_add(l->session, l->pid, e) : 0;
 	if (r)
 		return r;
-	if (!has_torch)
-		fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);
-	return has_torch || session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
+	trace_loop_note(l);
+	r = follow_by_engine(l, &why, e);
+	if (r || has_torch)
+		return r;
+	fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);
+	return session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
 }
 
 int cmd_attach(int argc, char **argv)

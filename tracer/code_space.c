@@ -274,7 +274,8 @@ static void remove_uses(struct space *s, struct breakpoint *b, uint16_t proc)
 {
 	for (uint32_t *at = &b->first_use; *at;) {
 		uint32_t i = *at;
-		if (s->use[i].proc != proc || s->use[i].kind == USE_LINKER) {
+		bool goes = proc == ENGINE_ALL_PROCS || s->use[i].proc == proc;
+		if (!goes || s->use[i].kind == USE_LINKER) {
 			at = &s->use[i].next;
 			continue;
 		}

@@ -12,7 +12,7 @@
 #include "tracer/ptrace_share.h"
 
 enum { USE_LINKER = 0x10 }; /* beside enum site_kind: the linker has mapped libraries */
-enum { NO_PROC = 0xffff };
+enum { NO_PROC = 0xfffe };
 enum { CODE_BYTES = 16 }; /* from a breakpoint on, zeros behind the end of the file */
 
 /* What a breakpoint is for. */
@@ -54,7 +54,8 @@ pid_t space_pid(const struct space *s);
 int space_add(struct space *s, uint64_t addr, const uint8_t code[CODE_BYTES],
 	      const struct use *use);
 
-/* End the uses of process number `proc`; with it, of no use at all: put those bytes back. */
+/* End the uses of process number `proc` (all for ENGINE_ALL_PROCS), and put back the bytes that are
+ * of no use then, or were of none before. */
 void space_remove(struct space *s, uint16_t proc);
 
 /* Put back one byte, all bytes. */

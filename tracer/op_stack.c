@@ -241,6 +241,26 @@ void op_stack_code_freed(struct op_stack *t, const struct op_hit *h)
 	hit_buf_send(h->out);
 }
 
+void op_stack_schema(struct op_stack *t, const struct op_hit *h)
+{
+	const struct open_op none = {0};
+	uint64_t s[2];
+	char text[STRING_MAX];
+	if (remote_read(h->mem, h->regs[arch_int_arg[1]], s, sizeof(s)))
+		return;
+	begin_hit(t, h, &none, HIT_SCHEMA, 0);
+	struct item *it =
+	    hit_buf_item(h->out, ITEM_STRING, 0, s[1] > UINT32_MAX ? UINT32_MAX : (uint32_t)s[1]);
+	uint32_t len = s[1] > STRING_MAX ? STRING_MAX : (uint32_t)s[1];
+	if (remote_read(h->mem, s[0], text, len)) {
+		it->kind = ITEM_FAULT;
+	} else {
+		hit_buf_put(h->out, text, len);
+		it->len = (uint16_t)len;
+	}
+	hit_buf_send(h->out);
+}
+
 /* It returns through a hidden pointer, so the scope is the second argument; FUNCTION is 0
  * (ATen/record_function.h). */
 bool op_stack_dispatched(struct op_stack *t, const uint64_t *regs, bool *seen)

@@ -51,6 +51,10 @@ void op_stack_exit(struct op_stack *t, const struct op_hit *h);
 /* A Python code object, the first integer argument, is being freed. */
 void op_stack_code_freed(struct op_stack *t, const struct op_hit *h);
 
+/* At torch::jit::parseSchema(const std::string &, ...), whose result goes through a hidden pointer.
+ */
+void op_stack_schema(struct op_stack *t, const struct op_hit *h);
+
 /* At at::getStepCallbacksUnlessEmpty: whether it is called for a dispatched op, and whether that is
  * one that is open here. */
 bool op_stack_dispatched(struct op_stack *t, const uint64_t *regs, bool *seen);

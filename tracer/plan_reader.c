@@ -46,6 +46,27 @@ static uint32_t base_grad(const struct reading *r, uint64_t meta)
 	return TPART_BASE_NO_GRAD;
 }
 
+/* The same of whatever autograd meta there is at `meta`; 0 if it does not need its base. */
+static uint32_t view_grad(const struct reading *r, uint64_t meta)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	if (!meta || remote_word(r->mem, meta) != c->view_vtable ||
+	    remote_word(r->mem, meta + c->grad_fn) || remote_byte(r->mem, meta + c->requires_grad))
+		return 0;
+	return base_grad(r, meta);
+}
+
+/* Sizes and strides that the tensor does not hold itself; TPART_OUTLINE when they were added. */
+static uint32_t put_outline(const struct reading *r, const void *window)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	uint64_t ndim = word_of(window, c->sizes);
+	if (ndim <= c->inline_dims || ndim > 64)
+		return 0;
+	uint64_t line = *((const uint64_t *)window + (c->sizes & 0xf8) / 8 + 1);
+	return copy(r, (uint32_t)ndim * 16, line) ? TPART_OUTLINE : 0;
+}
+
 static uint32_t meta_part(const struct reading *r, uint64_t meta)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -73,11 +94,7 @@ static uint32_t tensor_parts(const struct reading *r, const void *window)
 		flags |= TPART_STORAGE;
 	if (meta && c->meta_len && c->meta_len <= PART_MAX)
 		flags |= meta_part(r, meta);
-	uint64_t ndim = word_of(window, c->sizes);
-	if (ndim > c->inline_dims && ndim <= 64 &&
-	    copy(r, (uint32_t)ndim * 16, *((const uint64_t *)window + (c->sizes & 0xf8) / 8 + 1)))
-		flags |= TPART_OUTLINE;
-	return flags;
+	return flags | put_outline(r, window);
 }
 
 /* As symbolizer/layout.h has it: 1, or 2 and the sequence number of the node that this autograd
@@ -108,6 +125,7 @@ static void snapshot_part(const struct reading *r, uint64_t p)
 static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 {
 	enum { PARTS = 3, FIRST = 0x10 };
+	const struct tensor_read *c = &r->conf->tensor;
 	struct item *it = begin(r, ITEM_SNAPSHOT, read, 0);
 	uint32_t start = r->out->off;
 	hit_buf_word(r->out, impl);
@@ -119,6 +137,10 @@ static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 	}
 	for (uint32_t k = 0; k < PARTS; k++)
 		snapshot_part(r, word_of(window, FIRST + 8 * k));
+	if (c->sizes)
+		it->aux = put_outline(r, window);
+	if (c->view_vtable)
+		it->aux |= view_grad(r, word_of(window, c->meta));
 	it->len = (uint16_t)(r->out->off - start);
 }
 
@@ -194,6 +216,13 @@ static void put_string_at(const struct reading *r, uint64_t at, uint8_t read)
 		put_string(r, w[1], w[2], read);
 	else
 		begin(r, ITEM_UNSET, read, 0);
+}
+
+static void put_std_string(const struct reading *r, uint64_t at, uint8_t read)
+{
+	uint64_t s[2];
+	remote_read(r->mem, at, s, sizeof(s));
+	put_string(r, s[0], s[1], read);
 }
 
 /* Raw IValues, at most `most`; how many. */
@@ -387,6 +416,9 @@ static void do_read(const struct reading *r, uint8_t i)
 		break;
 	case READ_ARRAY:
 		put_list_of_values(r, rd, a, i);
+		break;
+	case READ_STD_STRING:
+		put_std_string(r, remote_word(r->mem, a) + (uint64_t)(int64_t)rd->off, i);
 		break;
 	case READ_LIST:
 		put_list(r, remote_word(r->mem, at), i);

@@ -99,6 +99,8 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 		op_stack_exit(ops, &h);
 	else if (u->kind == SITE_CODE_FREED)
 		op_stack_code_freed(ops, &h);
+	else if (u->kind == SITE_SCHEMA)
+		op_stack_schema(ops, &h);
 	else if (!op_stack_entry(ops, &h))
 		count(&t->share->lost);
 	if (t->out.held) {

@@ -89,7 +89,8 @@ static int cannot_add(const struct put_in *w, const struct probe_site *site, int
 static int add_sites(const struct put_in *w, const struct probe_site *sites, size_t n,
 		     struct err *e)
 {
-	static const uint32_t order[] = {SITE_EXIT, SITE_ENTRY, SITE_CODE_FREED, SITE_DISPATCH};
+	static const uint32_t order[] = {SITE_EXIT, SITE_ENTRY, SITE_CODE_FREED, SITE_SCHEMA,
+					 SITE_DISPATCH};
 	for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++) {
 		for (size_t i = 0; i < n; i++) {
 			int r = sites[i].kind == order[k] ? add_site(w, &sites[i]) : 0;
