@@ -202,6 +202,30 @@ static void arrays_and_strings(void **state)
 	assert_int_equal(it->kind, ITEM_DATA);
 }
 
+/* {data, length, ...} behind a pointer; and the schema that parseSchema is given. */
+static void std_strings(void **state)
+{
+	static struct op_stack t;
+	uint64_t object[6] = {0, 0, (uintptr_t) "aten::neg(Tensor self)", 22},
+		 at = (uintptr_t)object;
+	(void)state;
+	const struct item *it = read_one(
+	    (struct probe_read){.kind = READ_STD_STRING, .a = 0, .off = 16}, (uintptr_t)&at);
+	assert_int_equal(it->kind, ITEM_STRING);
+	assert_int_equal(it->len, 22);
+	assert_memory_equal(it + 1, "aten::neg(Tensor self)", 22);
+	t = (struct op_stack){.tid = 9};
+	regs[ARCH_SI] = (uintptr_t)&object[2];
+	struct op_hit h = hit_of(NULL, 0);
+	op_stack_schema(&t, &h);
+	assert_int_equal(nrecords, 2);
+	assert_int_equal(records[1]->kind, HIT_SCHEMA);
+	assert_memory_equal(item_of(records[1], 0) + 1, "aten::neg(Tensor self)", 22);
+	regs[ARCH_SI] = (uintptr_t)edge;
+	op_stack_schema(&t, &h);
+	assert_int_equal(nrecords, 2);
+}
+
 /* A TensorImpl with a storage, an autograd meta and seven dimensions outside of it. */
 struct fake {
 	uint64_t word[WIN_MAX / 8];
@@ -467,6 +491,7 @@ int main(void)
 	    TEST(what_is_missing_is_fetched_together),
 	    TEST(words_and_bytes),
 	    TEST(arrays_and_strings),
+	    TEST(std_strings),
 	    TEST(tensors),
 	    TEST(vectors_of_tensors),
 	    TEST(long_hits_come_in_parts),
