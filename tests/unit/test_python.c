@@ -31,12 +31,13 @@ struct spy {
 	uint32_t noise; /* state of a generator; 0: off */
 };
 
-/* Spoil one byte of about every fourth read. */
+/* Spoil one byte of about every sixteenth read: seldom enough that a walk past all threads to the
+ * oldest one goes well now and then. */
 static void spoil(struct spy *s, char *buf, size_t len)
 {
 	s->noise = s->noise * 1664525 + 1013904223;
-	if (len && s->noise >> 30 == 0)
-		buf[(s->noise >> 8) % len] ^= (char)(1 << (s->noise >> 27 & 7));
+	if (len && s->noise >> 28 == 0)
+		buf[(s->noise >> 8) % len] ^= (char)(1 << (s->noise >> 20 & 7));
 }
 
 static int spy_read(const struct mem *m, uint64_t addr, void *buf, size_t len)
