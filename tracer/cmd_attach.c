@@ -8,19 +8,6 @@
 #include "tracer/process.h"
 #include "tracer/trace_loop.h"
 
-static int parse_pid(const char *word, pid_t *pid, struct err *e)
-{
-	char *end;
-	errno = 0;
-	long n = strtol(word, &end, 10);
-	if (errno || *end || n <= 0 || n > 1 << 22) {
-		err_set(e, -EINVAL, "\"%s\" is no process ID", word);
-		return err_hint(e, "list the Python processes with: pgrep -af python");
-	}
-	*pid = (pid_t)n;
-	return 0;
-}
-
 static int no_torch(pid_t pid, struct err *e)
 {
 	char line[256];
@@ -102,7 +89,7 @@ int cmd_attach(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	int r = parse_pid(argv[first], &l.pid, &e);
+	int r = process_parse_pid(argv[first], &l.pid, &e);
 	if (!r)
 		trace_loop_signals(&l);
 	r = r ? r : start(&l, &o, wait, &e);

@@ -2,7 +2,6 @@
 #include "tracer/cmd_doctor.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "tracer/engine.h"
+#include "tracer/process.h"
 
 doctor_target_fn *doctor_target_checks;
 
@@ -108,21 +108,6 @@ static int print_json(const struct checks *c, const struct engines *g)
 	return r;
 }
 
-static int parse_pid(const char *s, pid_t *out)
-{
-	char *end;
-	long n = strtol(s, &end, 10);
-	struct err e = {0};
-	if (*s && !*end && n > 0 && n <= INT_MAX) {
-		*out = (pid_t)n;
-		return 0;
-	}
-	err_set(&e, -1, "\"%s\" is no process ID", s);
-	err_hint(&e, "list the Python processes with: pgrep -af python");
-	err_print(&e);
-	return -1;
-}
-
 static struct engines run_checks(pid_t pid, struct checks *c)
 {
 	struct check_env env;
@@ -161,8 +146,11 @@ int cmd_doctor(int argc, char **argv)
 	if (!first)
 		return status;
 	pid_t pid = 0;
-	if (first < argc && parse_pid(argv[first], &pid))
+	struct err e = {0};
+	if (first < argc && process_parse_pid(argv[first], &pid, &e)) {
+		err_print(&e);
 		return EXIT_USAGE;
+	}
 	struct checks c = {0};
 	struct engines engines = run_checks(pid, &c);
 	status = c.failed ? EXIT_FAILED : EXIT_GOOD;

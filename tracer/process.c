@@ -246,6 +246,20 @@ static int gone(pid_t pid, const char *what, const char *why, struct err *e)
 	return -ESRCH;
 }
 
+int process_parse_pid(const char *word, pid_t *pid, struct err *e)
+{
+	enum { PID_LIMIT = 1 << 22 }; /* Linux include/linux/threads.h, PID_MAX_LIMIT */
+	char *end;
+	errno = 0;
+	long n = strtol(word, &end, 10);
+	if (errno || *end || n <= 0 || n > PID_LIMIT) {
+		err_set(e, -EINVAL, "\"%s\" is no process ID", word);
+		return err_hint(e, "list the Python processes with: pgrep -af python");
+	}
+	*pid = (pid_t)n;
+	return 0;
+}
+
 int process_error(pid_t pid, int code, const char *what, struct err *e)
 {
 	uid_t uid;

@@ -34,6 +34,9 @@ struct process {
 	bool other_mnt_ns, other_pid_ns, other_user_ns; /* than ditrace's own */
 };
 
+/* The process ID that a user wrote. 0, or -EINVAL with *e. */
+int process_parse_pid(const char *word, pid_t *pid, struct err *e);
+
 /* What /proc tells of process (or thread) `pid`. 0; -ESRCH with *e when there is none or it has
  * ended. Facts that only its owner may read are left empty. */
 int process_read(pid_t pid, struct process *out, struct err *e);

@@ -310,6 +310,22 @@ static void test_spawn_killed(void **state)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+static void test_parse_pid(void **state)
+{
+	static const char *const bad[] = {
+	    "", "0", "-5", "abc", "12x", "4194305", "99999999999999999999"};
+	struct err e;
+	pid_t pid = 7;
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(process_parse_pid(bad[i], &pid, &e), -EINVAL);
+		assert_non_null(strstr(e.what, "is no process ID"));
+		assert_int_equal(pid, 7);
+	}
+	assert_int_equal(process_parse_pid("4121", &pid, NULL), 0);
+	assert_int_equal(pid, 4121);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +334,7 @@ int main(void)
 	    cmocka_unit_test(test_another_user), cmocka_unit_test(test_cmdline),
 	    cmocka_unit_test(test_spawn),	 cmocka_unit_test(test_spawn_signals),
 	    cmocka_unit_test(test_spawn_gate),	 cmocka_unit_test(test_spawn_killed),
+	    cmocka_unit_test(test_parse_pid),
 	};
 	signal(SIGCHLD, SIG_DFL); /* whatever the caller ignores */
 	signal(SIGTERM, SIG_DFL);
