@@ -50,7 +50,7 @@ static void read_it(const char *path, FILE *out)
 	struct trace_order *o = trace_order_new(r, false);
 	struct aggregate *a = aggregate_new();
 	struct event_printer *p = event_printer_new(out);
-	struct report_opts opts = {.width = 80};
+	struct report_opts opts = {.terminal.width = 80};
 	int n;
 	while ((n = trace_order_next(o, &item, &e)) == 1) {
 		if (item.type != TRACE_EVENT)
