@@ -221,6 +221,22 @@ static void read_impl_fields(const struct code_source *src, struct paths *p,
 		meta_call(p, out);
 }
 
+/* One bit of the object, 0 or 1 on every path. */
+static void returned_bit(const struct paths *p, int32_t *fact)
+{
+	for (unsigned i = 0; i < p->nends; i++) {
+		const struct path_end *e = &p->ends[i];
+		struct sym plain = e->result;
+		plain.shift = 0;
+		plain.mask = ~0ULL;
+		bool is_bit = e->is_return && is_load(&plain, 2, plain.size) &&
+			      e->result.mask == 1 && plain.off[1] >= 0;
+		tell(fact, is_bit ? 8 * plain.off[1] + e->result.shift : FACT_CONFLICT);
+	}
+	if (p->cut)
+		*fact = FACT_CONFLICT;
+}
+
 static void read_handle_fields(const struct code_source *src, struct paths *p,
 			       struct layout_facts *out)
 {
@@ -230,8 +246,12 @@ static void read_handle_fields(const struct code_source *src, struct paths *p,
 		only_load(p, 2, 2, &out->dtype);
 	if (walk(src, "_ZN2at6native12is_inferenceERKNS_6TensorE", 0, p))
 		only_load(p, 2, 8, &out->key_set);
-	if (walk(src, "_ZN2at6native7is_conjERKNS_6TensorE", 0, p))
+	if (walk(src, "_ZN2at6native7is_conjERKNS_6TensorE", 0, p)) {
 		only_load(p, 2, 8, &out->key_set);
+		returned_bit(p, &out->conj_bit);
+	}
+	if (walk(src, "_ZN2at6native6is_negERKNS_6TensorE", 0, p))
+		returned_bit(p, &out->neg_bit);
 	if (walk(src, "_ZNK2at10TensorBase8data_ptrIfEEPT_v", 0, p))
 		storage_chain(p, out);
 	if (walk(src, "_ZN2at6native4sizeERKNS_6TensorEl", 0, p))
@@ -261,6 +281,8 @@ void accessors_read(const struct code_source *src, struct layout_facts *out)
 	    .device = FACT_NONE,
 	    .device_engaged = FACT_NONE,
 	    .key_set = FACT_NONE,
+	    .conj_bit = FACT_NONE,
+	    .neg_bit = FACT_NONE,
 	    .data_ptr = FACT_NONE,
 	    .pynode_obj = FACT_NONE,
 	    .requires_grad_slot = FACT_NONE,

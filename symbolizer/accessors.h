@@ -48,6 +48,9 @@ struct layout_facts {
 	int32_t sizes_data; /* the first inline size */
 	int32_t strides_data;
 	int32_t storage_offset, numel, dtype, device, device_engaged, key_set;
+	/* Bits, not bytes, from the start of TensorImpl: its memory holds the conjugate, the
+	 * negative, of its values */
+	int32_t conj_bit, neg_bit;
 	/* StorageImpl */
 	int32_t data_ptr;
 	/* byte offset in AutogradMeta's vtable of requires_grad() */

@@ -145,9 +145,11 @@ static struct sym operand(struct walk *w, const cs_x86_op *op)
 	struct sym v = w->now.reg[r];
 	if (!v.known || size == 8)
 		return v;
-	if (!v.derefs || v.add || v.indexed || (v.size > size && (v.shift || v.mask != ~0ULL)))
+	if (!v.derefs || v.add || v.indexed)
 		return unknown;
-	if (v.size > size)
+	if (v.size > size && (v.shift || v.mask != ~0ULL))
+		v.mask &= (1ULL << 8 * size) - 1;
+	else if (v.size > size)
 		v.size = (uint8_t)size;
 	return v;
 }

@@ -8,11 +8,11 @@
 #include "replay/source.h"
 #include "symbolizer/target.h"
 
-/* What the dispatch keys of tensors without the conjugate or negative bit look like in this run:
- * those of integers, which can have neither. Zero-initialise. */
+/* The dispatch keys that integer tensors of this run have had: those of tensors without the
+ * conjugate or negative bit. Needed where the code of libtorch does not tell the bits.
+ * Zero-initialise. */
 struct ordinary_keys {
 	uint64_t keys;
-	bool known;
 };
 
 struct capture_source {

@@ -29,6 +29,8 @@ struct capturing {
 	struct ordinary_keys keys;
 	uint64_t chosen, saved; /* calls; those of which a file was written */
 	uint64_t not_known;	/* calls of which the condition could not be told */
+	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
+	int refused_code;
 	uint64_t foreign_nodes; /* backward nodes that are of another op than the call */
 	bool over;
 	struct err trouble;
@@ -101,6 +103,18 @@ static void log_saved(struct capturing *c, const struct capture_saved *saved)
 		text_bytes(size, sizeof(size), saved->bytes), limits[0] ? "; " : "", limits);
 }
 
+/* One line for calls that follow each other; how many they are, the summary says. */
+static void log_refused(struct capturing *c, const struct capture_call *call, int code,
+			const struct err *why)
+{
+	if (c->refused_code == code && !strcmp(c->refused_op, call->op))
+		return;
+	c->refused_code = code;
+	snprintf(c->refused_op, sizeof(c->refused_op), "%s", call->op);
+	fprintf(c->log, "ditrace: not saved: %s%s%s\n", why->what, why->hint[0] ? "; " : "",
+		why->hint);
+}
+
 static void save(struct capturing *c, struct target *t, struct captured_call *call,
 		 enum capture_part part, const struct op_event *ev)
 {
@@ -113,7 +127,9 @@ static void save(struct capturing *c, struct target *t, struct captured_call *ca
 	int r = capture_write(&c->files, &call->call, part, ev, &src, &saved, &why);
 	if (capture_is_over(r)) {
 		give_up(c, &why);
-	} else if (!r) {
+	} else if (r) {
+		log_refused(c, &call->call, r, &why);
+	} else {
 		c->saved += !call->files;
 		call->files++;
 		log_saved(c, &saved);

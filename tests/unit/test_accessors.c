@@ -119,6 +119,16 @@ LIBRARY static bool is_inference(struct tensor_impl *const *handle)
 	return !((*handle)->keys & 0x3c00000000);
 }
 
+LIBRARY static bool is_conj(struct tensor_impl *const *handle)
+{
+	return (*handle)->keys >> 36 & 1;
+}
+
+LIBRARY static bool is_neg(struct tensor_impl *const *handle)
+{
+	return (*handle)->keys >> 33 & 1;
+}
+
 LIBRARY static int64_t size(struct tensor_impl *const *handle, int64_t d)
 {
 	const struct tensor_impl *t = *handle;
@@ -153,6 +163,8 @@ static const struct function library[] = {
     {"_ZNK3c1010TensorImpl13requires_gradEv", requires_grad},
     {"_ZN2at6native17is_floating_pointERKNS_6TensorE", is_floating_point},
     {"_ZN2at6native12is_inferenceERKNS_6TensorE", is_inference},
+    {"_ZN2at6native7is_conjERKNS_6TensorE", is_conj},
+    {"_ZN2at6native6is_negERKNS_6TensorE", is_neg},
     {"_ZN2at6native4sizeERKNS_6TensorEl", size},
     {"_ZNK2at10TensorBase8data_ptrIfEEPT_v", data_ptr},
 };
@@ -196,6 +208,8 @@ static void test_facts(void **state)
 	assert_int_equal(f.requires_grad_slot, 8);
 	assert_int_equal(f.dtype, OFF(dtype));
 	assert_int_equal(f.key_set, OFF(keys));
+	assert_int_equal(f.conj_bit, 8 * OFF(keys) + 36);
+	assert_int_equal(f.neg_bit, 8 * OFF(keys) + 33);
 	assert_int_equal(f.data_ptr, offsetof(struct storage, data));
 	assert_int_equal(f.pynode_obj, FACT_NONE);
 	assert_true(f.custom_shape.complete);
