@@ -15,6 +15,7 @@ struct captured_call {
 	struct captured_call *older, *younger; /* by when they were added */
 	uint64_t node;			       /* id of the backward event, once it has begun; 0 */
 	uint64_t files;
+	bool one_result; /* it gave one tensor */
 };
 
 /* Zero-initialise. */

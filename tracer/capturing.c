@@ -27,8 +27,8 @@ struct capturing {
 	struct capture files;
 	struct capture_calls calls;
 	struct ordinary_keys keys;
-	uint64_t chosen, saved; /* calls; those of which a file was written */
-	uint64_t not_known;	/* calls of which the condition could not be told */
+	uint64_t chosen, saved;		    /* calls; those of which a file was written */
+	uint64_t not_known;		    /* calls of which the condition could not be told */
 	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
 	int refused_code;
 	uint64_t foreign_nodes; /* backward nodes that are of another op than the call */
@@ -111,8 +111,9 @@ static void log_refused(struct capturing *c, const struct capture_call *call, in
 		return;
 	c->refused_code = code;
 	snprintf(c->refused_op, sizeof(c->refused_op), "%s", call->op);
-	fprintf(c->log, "ditrace: not saved: %s%s%s\n", why->what, why->hint[0] ? "; " : "",
-		why->hint);
+	fputs("ditrace: not saved: ", c->log);
+	text_print_safe(c->log, why->what);
+	fprintf(c->log, "%s%s\n", why->hint[0] ? "; " : "", why->hint);
 }
 
 static void save(struct capturing *c, struct target *t, struct captured_call *call,
@@ -171,6 +172,18 @@ static void choose(struct capturing *c, struct target *t, struct selection *s,
 	}
 }
 
+/* The first node to run of those that an op has made gets the gradient of its one result: all
+ * others hang on it. Of several results that is sure only when the node is the op's own. */
+static void begin_backward(struct capturing *c, struct target *t, struct captured_call *call,
+			   const struct op_event *ev)
+{
+	const struct value *v = ev->args;
+	bool one = ev->nargs == 1 && (v->kind != VALUE_LIST || v->count == 1);
+	call->node = ev->id;
+	if (capture_node_is_of(ev->op->name, call->call.op) || (one && call->one_result))
+		save(c, t, call, CAPTURE_GRAD_OUTPUTS, ev);
+}
+
 void capturing_entry(struct capturing *c, struct target *t, const struct op_event *ev, bool wanted)
 {
 	struct selection *s = selection_of(c, ev->pid);
@@ -184,7 +197,7 @@ void capturing_entry(struct capturing *c, struct target *t, const struct op_even
 	}
 	struct captured_call *call = capture_calls_find(&c->calls, ev->forward_id);
 	if (call && ev->op->kind == OP_BACKWARD && !call->node)
-		call->node = ev->id, save(c, t, call, CAPTURE_GRAD_OUTPUTS, ev);
+		begin_backward(c, t, call, ev);
 }
 
 static void end_backward(struct capturing *c, struct target *t, const struct op_event *ev)
@@ -199,6 +212,21 @@ static void end_backward(struct capturing *c, struct target *t, const struct op_
 	capture_calls_drop(&c->calls, call);
 }
 
+static bool may_have_gradient(const struct value *v, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_NOT_DECODED)
+			return true;
+		if (v[i].kind == VALUE_LIST && may_have_gradient(v[i].items, v[i].count))
+			return true;
+		if (v[i].kind == VALUE_TENSOR &&
+		    (v[i].tensor->meta.requires_grad ||
+		     v[i].tensor->meta.unknown & TENSOR_NO_REQUIRES_GRAD))
+			return true;
+	}
+	return false;
+}
+
 void capturing_exit(struct capturing *c, struct target *t, const struct op_event *ev)
 {
 	if (ev->op->kind == OP_BACKWARD) {
@@ -208,15 +236,17 @@ void capturing_exit(struct capturing *c, struct target *t, const struct op_event
 	struct captured_call *call = capture_calls_find(&c->calls, ev->id);
 	if (!call)
 		return;
-	if (ev->thrown || !ev->end_ns)
-		capture_calls_drop(&c->calls, call);
-	else
+	bool ended = !ev->thrown && ev->end_ns;
+	call->one_result = ev->nresults == 1 && ev->results->kind == VALUE_TENSOR;
+	if (ended)
 		save(c, t, call, CAPTURE_OUTPUT, ev);
+	if (!ended || !may_have_gradient(ev->results, ev->nresults))
+		capture_calls_drop(&c->calls, call);
 }
 
 bool capturing_is_over(const struct capturing *c)
 {
-	return c->over && !c->calls.n;
+	return c->over && (!c->calls.n || c->trouble.code);
 }
 
 const struct err *capturing_trouble(const struct capturing *c)

@@ -62,7 +62,8 @@ void capturing_entry(struct capturing *c, struct target *t, const struct op_even
 /* An op has ended, and its thread stands still unless it was thrown. */
 void capturing_exit(struct capturing *c, struct target *t, const struct op_event *ev);
 
-/* No call will be captured any more: the limits are reached or nothing can be written. */
+/* Nothing will be captured any more: nothing can be written, or the limits are reached and no call
+ * is left of which gradients may come. */
 bool capturing_is_over(const struct capturing *c);
 
 /* Why it ended before the program did; code 0: it did not. */

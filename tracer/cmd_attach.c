@@ -94,10 +94,12 @@ int cmd_attach(int argc, char **argv)
 		trace_loop_signals(&l);
 	r = r ? r : start(&l, &o, wait, &e);
 	r = r ? r : trace_loop_run(&l, &e);
-	if (r)
-		err_print(&e);
-	else
+	if (!r) {
+		e = (struct err){0};
 		r = session_finish(l.session, &e);
+	}
+	if (e.code)
+		err_print(&e);
 	session_close(l.session);
 	follow_free(l.follow);
 	return r ? EXIT_FAILED : EXIT_GOOD;

@@ -35,7 +35,10 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 			"ditrace: no process of this program loaded PyTorch; nothing was traced\n"
 			"  hint: check that it runs the Python that has torch: ditrace doctor\n");
 	} else {
+		*e = (struct err){0};
 		failed = session_finish(l->session, e);
+		if (e->code)
+			err_print(e);
 	}
 	session_close(l->session);
 	follow_free(l->follow);

@@ -251,6 +251,12 @@ static int engine_failed(int code, struct err *e)
 			   "they still run");
 }
 
+static void take_capture_trouble(struct session *s)
+{
+	if (s->capturing && capturing_trouble(s->capturing)->code && !s->output_error.code)
+		s->output_error = *capturing_trouble(s->capturing);
+}
+
 int session_step(struct session *s, struct err *e)
 {
 	s->now = session_now();
@@ -269,6 +275,7 @@ int session_step(struct session *s, struct err *e)
 	if (s->printer && fflush(stdout))
 		s->closed_pipe = true;
 	housekeeping(s);
+	take_capture_trouble(s);
 	if (s->output_error.code && !s->output_told) {
 		s->output_told = true;
 		if (e)
@@ -370,11 +377,9 @@ int session_finish(struct session *s, struct err *e)
 	set_stats(s, &stats);
 	if (s->printer)
 		fflush(stdout);
-	if (s->capturing) {
+	take_capture_trouble(s);
+	if (s->capturing)
 		capturing_summary(s->capturing, stderr);
-		if (capturing_trouble(s->capturing)->code && !s->output_error.code)
-			s->output_error = *capturing_trouble(s->capturing);
-	}
 	print_summary(s, &stats);
 	if (s->writer) {
 		trace_write_stats(s->writer, &stats);
@@ -391,7 +396,7 @@ int session_finish(struct session *s, struct err *e)
 				strcmp(s->o->output, "ditrace.data") ? " " : "",
 				strcmp(s->o->output, "ditrace.data") ? s->o->output : "");
 	}
-	if (s->output_error.code && e)
+	if (s->output_error.code && !s->output_told && e)
 		*e = s->output_error;
 	return s->output_error.code;
 }

@@ -72,7 +72,7 @@ int session_step(struct session *s, struct err *e);
 unsigned session_total(const struct session *s);
 
 /* Detach from everything, finish the outputs and print the summary on stderr (the traced program
- * owns stdout). 0 or -errno with *e when an output could not be finished. */
+ * owns stdout). 0 or -errno when an output failed, with *e unless session_step has told it. */
 int session_finish(struct session *s, struct err *e);
 
 void session_close(struct session *s);

@@ -27,7 +27,7 @@ def keep(n, part, what):
 
 
 def call(op, f, *args, own_node=True, **kwargs):
-    """own_node: its backward node is that of this op, not of one that it is made of"""
+    """own_node: its backward node is its own, and not that of an op that it is made of"""
     n = len(calls)
     calls.append({"op": op, "backward": False, "own_node": own_node})
     keep(n, "input", {"args": args, "kwargs": kwargs})
@@ -90,7 +90,7 @@ def arithmetic():
         call("torch.Tensor.mul_", torch.Tensor.mul_, a[:, ::2], b[:, 1::2])
         call("torch.div", torch.div, a, b)
         call("torch.add", torch.add, a[0], a[1])  # one storage for both
-        call("torch.cat", torch.cat, [a, b, a[1:]], 0)
+        call("torch.cat", torch.cat, [a, b, a[1:]])
         call("torch.stack", torch.stack, [a, b], 1)
         call("torch.where", torch.where, b.abs() > 5, a, b)
         call("torch.sum", torch.sum, a)
@@ -101,7 +101,7 @@ def arithmetic():
         if dtype in (torch.float32, torch.float64):
             call("torch.split_with_sizes", torch.split, a, [1, 3])
             call("torch.addmm", torch.addmm, b[0, :4], a, b.t(), beta=0.5, alpha=2)
-            call("torch.clamp", torch.clamp, a, min=2.5)
+            call("torch.clamp", torch.clamp, a, 2.5)
             call("torch.baddbmm", torch.baddbmm, a[:1, :4], a.view(1, 4, 6), b.t().reshape(1, 6, 4))
 
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Which calls --capture takes: counted exactly, of calls that tell their number.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+# picks OPTIONS...: the numbers of the calls that were captured, by op
+picks() {
+	rm -rf "$T/cap"
+	"$DITRACE" run --capture="$T/cap" -o "$T/data" --phase forward "$@" -- "$PY" picks.py >"$T/out" 2>"$T/err" ||
+		echo "ditrace: $?"
+	"$PY" - "$T/cap" <<-'EOF'
+		import glob, sys, torch
+		files = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/*/*/*/*/input.pth")
+		calls = [(f.split("/")[-5][6:], int(torch.load(f)["args"][0][0])) for f in files]
+		for op in "add", "mul":
+		    if [c for c in calls if c[0] == op]:
+		        print(op, *sorted(n for o, n in calls if o == op), end=";")
+	EOF
+}
+
+of_steps() {
+	is "--steps" "$(picks --ops torch.mul --steps 2-3)" "mul 6 7 8 9 10 11 12 13 14 15;"
+	is "--steps with counts" "$(picks --ops torch.mul,torch.add --steps 2,4 --every 4)" "add 4 11;mul 6 10 19;"
+	is "OP_CAPTURE_LIST" "$(OP_CAPTURE_LIST=torch.Tensor.mul picks --when '"picks.py" in file' --nth 20)" "mul 20;"
+}
+
+counted() {
+	is "--nth, for each op by itself" "$(picks --ops mul,torch.add --nth 3,5-6)" "add 3 5 6;mul 3 5 6;"
+	is "--every" "$(picks --ops mul --every 7)" "mul 1 8 15;"
+	is "--nth, and of these --every" "$(picks --ops mul --nth 2-20 --every 7)" "mul 2 9 16;"
+	is "--max-calls" "$(picks --ops mul,torch.add --max-calls 6)" "add 1;mul 1 2 3 4 5;"
+	is "--when" "$(picks --ops mul --when 'self.shape[0] == 2')" "mul 2 4 6 8 10 12 14 16 18 20;"
+	is "--nth counts what --when leaves" "$(picks --ops mul --when 'self.shape[0] == 2' --nth 2,4)" "mul 4 8;"
+	is "--step-op" "$(picks --ops torch.mul --step-op square --steps 3)" "mul 11 12 13 14 15;"
+	is "OP_CAPTURE_DISABLE_LIST" "$(OP_CAPTURE_DISABLE_LIST=torch.mul picks --ops torch.mul,torch.add --nth 1)" "add 1;"
+	is "both lists" "$(OP_CAPTURE_LIST='torch.*' OP_CAPTURE_DISABLE_LIST=torch.add picks --ops mul,torch.add --nth 1)" "mul 1;"
+	is "--not-ops" "$(picks --ops mul,torch.add --not-ops torch.add --nth 1)" "mul 1;"
+	picks --ops mul --max-bytes 9k >"$T/picked"
+	like "--max-bytes takes the first calls" "$T/picked" '^mul 1 2( 3)?;$'
+	like "and the exit status is not 0" "$T/picked" '^ditrace: 1$'
+	ok "in so many bytes" [ $(($(find "$T/cap" -type f -printf '%s+')0)) -le 9216 ]
+	like "it is told" "$T/err" '^ditrace: the limit of 9,?[0-9]+ bytes is reached'
+	like "with a way out" "$T/err" '^  hint: .'
+	is "once" "$(grep -c 'limit of' "$T/err")" 1
+	for wrong in '--nth 0' '--steps 3-1' '--every x'; do
+		error "$wrong" 'nth|steps|every' "$DITRACE" run --capture="$T/no" $wrong -- touch "$T/started"
+	done
+	error "--when on results" 'cannot ask for results' "$DITRACE" run --capture="$T/no" --when 'numel(out) > 3' -- "$PY" picks.py
+	error "--engine bpf" 'stops none' "$DITRACE" run --engine bpf --capture="$T/no" -- touch "$T/started"
+	ok "and started no program" not test -e "$T/started"
+}
+each_torch of_steps
+first_torch
+counted
+done_testing
