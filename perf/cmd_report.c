@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "perf/overflow.h"
 #include "perf/report.h"
 #include "perf/trace_end.h"
 #include "perf/trace_read.h"
@@ -17,19 +18,24 @@ struct report {
 	struct report_opts opts;
 	struct trace_when when;
 	struct aggregate *sum;
+	struct overflow *overflow;
 	struct trace_target targets[TARGETS_MAX];
 	struct trace_stats stats;
 	bool has_stats;
 	uint64_t lost;
 };
 
+static int take_event(struct report *p, const struct op_event *ev)
+{
+	int r = aggregate_add(p->sum, ev);
+	return r ? r : overflow_add(p->overflow, ev);
+}
+
 static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_EVENT:
-		return trace_when_chooses(&p->when, &item->event)
-			   ? aggregate_add(p->sum, &item->event)
-			   : 0;
+		return trace_when_chooses(&p->when, &item->event) ? take_event(p, &item->event) : 0;
 	case TRACE_LOST:
 		p->lost += item->lost.count;
 		aggregate_lost(p->sum, item->lost.count);
@@ -70,7 +76,11 @@ static int print(struct report *p)
 	if (p->format == 2)
 		return report_print_csv(stdout, p->sum, &p->opts);
 	p->opts.terminal = terminal_of(stdout);
-	return report_print(stdout, p->sum, &p->opts);
+	int r = report_print(stdout, p->sum, &p->opts);
+	if (r || !overflow_measured(p->overflow))
+		return r;
+	putc('\n', stdout);
+	return overflow_print(p->overflow, stdout, p->opts.limit, p->opts.terminal);
 }
 
 /* Whether there is nothing that a report could show. */
@@ -97,14 +107,16 @@ static int report(struct report *p)
 		return EXIT_FAILED;
 	}
 	p->sum = aggregate_new();
-	int end = p->sum ? read_all(p, reader, &e)
-			 : err_set(&e, -ENOMEM, "no memory to sum up %s", p->path);
+	p->overflow = overflow_new();
+	int end = p->sum && p->overflow ? read_all(p, reader, &e)
+					: err_set(&e, -ENOMEM, "no memory to sum up %s", p->path);
 	int r = end < 0 && nothing(p) ? 0 : print(p);
 	if (!r && fflush(stdout))
 		r = -errno;
 	if (r)
 		end = err_set(&e, r, "cannot write the report: %s", strerror(-r));
 	aggregate_free(p->sum);
+	overflow_free(p->overflow);
 	trace_when_close(&p->when);
 	trace_reader_close(reader);
 	/* The table says how many events were lost. */

@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "perf/json_event.h"
+#include "perf/json_stats.h"
 #include "perf/print_event.h"
 #include "perf/trace_end.h"
 #include "perf/trace_order.h"
@@ -26,6 +27,7 @@ struct script {
 	const char *path;
 	bool follow;
 	int format; /* 0: text, 1: JSON lines */
+	bool stats; /* JSON lines: those of statistics, too */
 	struct trace_when when;
 	struct event_printer *printer;
 	uint64_t lost;
@@ -38,6 +40,16 @@ static void wait_for_more(void)
 	nanosleep(&t, NULL);
 }
 
+static void print_json(const struct script *s, const struct op_event *ev)
+{
+	json_event(stdout, ev);
+	putc('\n', stdout);
+	if (!s->stats || !ev->stats)
+		return;
+	json_stats(stdout, ev);
+	putc('\n', stdout);
+}
+
 static int print_item(struct script *s, const struct trace_item *item, struct err *e)
 {
 	int r = 0;
@@ -46,12 +58,10 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 		s->lost += item->lost.count;
 	if (item->type != TRACE_EVENT || !trace_when_chooses(&s->when, &item->event))
 		return 0;
-	if (s->format == 0) {
+	if (s->format == 0)
 		r = event_print(s->printer, &item->event);
-	} else {
-		json_event(stdout, &item->event);
-		putc('\n', stdout);
-	}
+	else
+		print_json(s, &item->event);
 	if (ferror(stdout))
 		r = errno ? -errno : -EIO;
 	return r ? err_set(e, r, "cannot write the events: %s", strerror(-r)) : 0;
@@ -111,6 +121,8 @@ int cmd_script(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &s.format, "FORMAT",
 	     "text (default) or jsonl: an object a line", formats},
+	    {0, "stats", OPTION_FLAG, &s.stats, NULL,
+	     "jsonl: behind an event its statistics, an object of their own", NULL},
 	    {0, "when", OPTION_STRING, &s.when.text, "EXPR",
 	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
 	    {'f', "follow", OPTION_FLAG, &s.follow, NULL,

@@ -47,7 +47,7 @@ static void put_string(FILE *f, const char *s)
 	json_write_string(f, s, strlen(s));
 }
 
-static void put_float(FILE *f, double d)
+void json_write_float(FILE *f, double d)
 {
 	char text[32];
 	value_float(text, sizeof(text), d);
@@ -113,7 +113,7 @@ static void put_tensor(FILE *f, const struct tensor *t)
 static void put_number(FILE *f, const struct value *v, int kind)
 {
 	if (kind == VALUE_FLOAT)
-		put_float(f, v->f);
+		json_write_float(f, v->f);
 	else if (kind == VALUE_BOOL)
 		fputs(v->i ? "true" : "false", f);
 	else if (v->is_unsigned)
@@ -135,9 +135,9 @@ static void put_plain(FILE *f, const struct value *v)
 		break;
 	case VALUE_COMPLEX:
 		putc('[', f);
-		put_float(f, v->c.re);
+		json_write_float(f, v->c.re);
 		putc(',', f);
-		put_float(f, v->c.im);
+		json_write_float(f, v->c.im);
 		putc(']', f);
 		break;
 	case VALUE_STRING:

@@ -38,6 +38,9 @@ void json_event(FILE *f, const struct op_event *ev);
 void json_args(FILE *f, const struct op_event *ev);
 void json_results(FILE *f, const struct op_event *ev);
 
+/* A JSON number, or a string for what is none, as above. */
+void json_write_float(FILE *f, double d);
+
 /* A JSON string of the first `len` bytes of s. */
 void json_write_string(FILE *f, const char *s, size_t len);
 

@@ -7,10 +7,12 @@
 
 #include "base/table.h"
 #include "base/text.h"
+#include "perf/event_rows.h"
+#include "perf/print_stats.h"
 #include "symbolizer/value_text.h"
 #include "symbolizer/names.h"
 
-enum { NAME_MAX_LEN = 200, CELL_MAX = 1024, LIST_ROWS_MAX = 1000 };
+enum { CELL_MAX = 1024 };
 
 struct event_printer {
 	FILE *f;
@@ -101,18 +103,13 @@ static void add_tensor_cells(struct event_printer *p, const struct tensor *t)
 	cell_if(p, m->unknown & TENSOR_NO_DATA_PTR, text);
 }
 
-static void add_rows(struct event_printer *p, const char *name, const struct value *v)
+static void add_row(const struct event_row *row, void *arg)
 {
 	enum { TENSOR_COLUMNS = 8 };
+	struct event_printer *p = arg;
+	const struct value *v = row->value;
 	char text[CELL_MAX];
-	if (v->kind == VALUE_LIST && value_has_tensor(v)) {
-		for (uint32_t i = 0; i < v->count && i < LIST_ROWS_MAX; i++) {
-			snprintf(text, NAME_MAX_LEN, "%.180s[%" PRIu32 "]", name, i);
-			add_rows(p, text, &v->items[i]);
-		}
-		return;
-	}
-	table_cell(p->table, name);
+	table_cell(p->table, row->name);
 	if (v->kind == VALUE_TENSOR)
 		add_tensor_cells(p, v->tensor);
 	else
@@ -121,48 +118,6 @@ static void add_rows(struct event_printer *p, const char *name, const struct val
 	if (p->values)
 		table_cell(p->table,
 			   v->kind == VALUE_TENSOR ? "" : value_text(text, sizeof(text), v));
-}
-
-static bool is_node(const struct op_event *ev)
-{
-	return ev->op->kind == OP_BACKWARD;
-}
-
-/* The name of a row: what the schema says, or else what it is, with its number when there are more.
- */
-static void row_name(char *out, size_t size, const char *what, const char *name, uint16_t i,
-		     uint16_t n)
-{
-	if (name && name[0])
-		snprintf(out, size, "%s", name);
-	else if (n == 1)
-		snprintf(out, size, "%s", what);
-	else
-		snprintf(out, size, "%s[%u]", what, i);
-}
-
-static void add_args(struct event_printer *p, const struct op_event *ev)
-{
-	char row[NAME_MAX_LEN];
-	for (uint16_t i = 0; i < ev->nargs; i++) {
-		const char *name = i < ev->op->nargs ? ev->op->args[i].name : NULL;
-		row_name(row, sizeof(row), is_node(ev) ? "grad_outputs" : "inputs", name, i,
-			 ev->nargs);
-		add_rows(p, row, &ev->args[i]);
-	}
-}
-
-static void add_results(struct event_printer *p, const struct op_event *ev)
-{
-	char row[NAME_MAX_LEN], named[NAME_MAX_LEN];
-	for (uint16_t i = 0; i < ev->nresults; i++) {
-		const char *name = i < ev->op->nresults ? ev->op->results[i].name : NULL;
-		row_name(row, sizeof(row), is_node(ev) ? "grad_inputs" : "outputs", name, i,
-			 ev->nresults);
-		/* A result may be named as an argument is. */
-		snprintf(named, sizeof(named), "outputs %.180s", row);
-		add_rows(p, !is_node(ev) && name && name[0] ? named : row, &ev->results[i]);
-	}
 }
 
 static void print_where(FILE *f, const struct op_event *ev)
@@ -213,13 +168,14 @@ int event_print(struct event_printer *p, const struct op_event *ev)
 	look_at(p, ev->results, ev->nresults);
 	table_reset(p->table);
 	add_columns(p);
-	add_args(p, ev);
-	add_results(p, ev);
+	event_rows(ev, add_row, p);
 	print_head(p->f, ev);
 	if (p->tensors || p->values) {
 		if (table_print_boxed(p->table, p->f) == -ENOMEM)
 			return -ENOMEM;
 	}
+	if (ev->stats && stats_print(p->table, p->f, ev) == -ENOMEM)
+		return -ENOMEM;
 	putc('\n', p->f);
 	return ferror(p->f) ? (errno == EPIPE ? -EPIPE : -EIO) : 0;
 }

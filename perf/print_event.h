@@ -12,12 +12,9 @@ struct event_printer;
 struct event_printer *event_printer_new(FILE *f);
 
 /* One block: a line with the op's name, ids, duration and source line with its text, then a boxed
- * table with a row for each argument and result, then an empty line. Arguments have their schema
- * names; results are "outputs", with their number or schema name when there are several; those of a
- * backward node are "grad_outputs" (what it was given) and "grad_inputs" (what it computed), as
- * ditorch calls them. Lists that hold tensors take a row an item. Everything from the target is
- * made safe for a terminal. 0, or -errno when writing failed (-EPIPE: nobody reads any more; else
- * -EIO) or without memory. */
+ * table with a row for each argument and result as event_rows names them, the table of statistics
+ * if it was measured, then an empty line. Everything from the target is made safe for a terminal.
+ * 0, or -errno when writing failed (-EPIPE: nobody reads any more; else -EIO) or without memory. */
 int event_print(struct event_printer *p, const struct op_event *ev);
 
 void event_printer_free(struct event_printer *p);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "perf/csv.h"
 #include "perf/json_event.h"
+#include "perf/where_text.h"
 
 const char *const report_sort_names[] = {"self", "total", "calls", "mean", "p99", "max", NULL};
 
@@ -113,23 +114,12 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	fputs("\n\n", f);
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static void add_where(struct table *t, const struct aggregate_row *r)
 {
-	char where[2048];
-	if (!r->file)
-		snprintf(where, sizeof(where), "%s",
-			 r->phase == PHASE_BACKWARD ? "(forward op not known)"
-						    : "(no Python frame)");
-	else
-		snprintf(where, sizeof(where), "%s:%" PRId32 " %s%s%s", base_name(r->file), r->line,
-			 r->function, r->text ? ": " : "", r->text ? r->text : "");
-	table_cell(t, where);
+	char where[WHERE_TEXT_MAX];
+	const struct py_frame frame = {
+	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
+	table_cell(t, where_text(where, sizeof(where), r->file ? &frame : NULL, r->phase));
 }
 
 static void add_row(struct table *t, const struct aggregate_row *r, uint64_t observed_ns)

@@ -6,7 +6,7 @@
 
 static const size_t DEFS_MAX = (size_t)512 << 20;
 
-static uint8_t in_b(struct in *in)
+uint8_t in_b(struct in *in)
 {
 	if (in->p >= in->end) {
 		in->bad = true;
@@ -28,7 +28,7 @@ uint64_t in_u(struct in *in)
 	return 0;
 }
 
-static int64_t in_s(struct in *in)
+int64_t in_s(struct in *in)
 {
 	uint64_t n = in_u(in);
 	return (int64_t)((n >> 1) ^ (0 - (n & 1)));
@@ -44,8 +44,7 @@ static int32_t in_s32(struct in *in)
 	return (int32_t)n;
 }
 
-/* A number below `limit`. */
-static uint32_t in_below(struct in *in, uint64_t limit)
+uint32_t in_below(struct in *in, uint64_t limit)
 {
 	uint64_t n = in_u(in);
 	if (n >= limit) {
@@ -55,7 +54,7 @@ static uint32_t in_below(struct in *in, uint64_t limit)
 	return (uint32_t)n;
 }
 
-static double in_f(struct in *in)
+double in_f(struct in *in)
 {
 	double f = 0;
 	if (in->end - in->p < (ptrdiff_t)sizeof(f)) {
@@ -67,8 +66,7 @@ static double in_f(struct in *in)
 	return f;
 }
 
-/* The bytes of a str; *len of them. */
-static const char *in_str(struct in *in, uint32_t *len)
+const char *in_str(struct in *in, uint32_t *len)
 {
 	uint64_t n = in_u(in);
 	if (in->bad || n > (uint64_t)(in->end - in->p)) {
@@ -483,6 +481,7 @@ int trace_decode_event_payload(const struct trace_defs *d, const struct trace_ra
 	struct value *all = value_alloc(&v, n * sizeof(*all));
 	for (size_t i = 0; i < n && !v.in.bad; i++)
 		decode_value(&v, &all[i], 0);
+	out->stats = v.in.bad ? NULL : trace_decode_stats(&v.in, values);
 	if (v.in.bad)
 		return v.no_memory ? -ENOMEM : -EBADMSG;
 	out->args = all;

@@ -15,7 +15,20 @@ struct in {
 	bool bad;
 };
 
+uint8_t in_b(struct in *in);
 uint64_t in_u(struct in *in);
+int64_t in_s(struct in *in);
+double in_f(struct in *in);
+
+/* A number below `limit`, at most 2^32. */
+uint32_t in_below(struct in *in, uint64_t limit);
+
+/* The bytes of a str; *len of them, without a NUL. */
+const char *in_str(struct in *in, uint32_t *len);
+
+/* The statistics behind the values of an event (perf/trace_stats.c). NULL without any, and when
+ * they make no sense, or without memory: then in->bad is set. */
+const struct event_stats *trace_decode_stats(struct in *in, struct arena *a);
 
 struct trace_thread_def {
 	int32_t pid, tid;

@@ -7,6 +7,7 @@
 
 #include "perf/trace_format.h"
 #include "symbolizer/event.h"
+#include "symbolizer/event_stats.h"
 
 /* Bytes being put together; once `full` nothing more is added. */
 struct out {
@@ -31,6 +32,9 @@ struct meta_numbers {
 
 /* One value. 0 (look at o->full) or what `metas` gave. */
 int trace_encode_value(struct out *o, const struct value *v, const struct meta_numbers *metas);
+
+/* The statistics of an event; nothing for NULL. Look at o->full. */
+void trace_encode_stats(struct out *o, const struct event_stats *s);
 
 /* A value of kind not decoded. */
 void trace_encode_not_decoded(struct out *o, const char *reason);

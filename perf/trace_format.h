@@ -40,7 +40,7 @@
  *             s start - time before, s end - start (if EVENT_ENDED), u child time, u depth,
  *             u stack (if EVENT_HAS_STACK),
  *             u where stack (if EVENT_HAS_WHERE, else the same as stack),
- *             u nargs, u nresults, values
+ *             u nargs, u nresults, values, statistics (which may be missing)
  *             "before": of the EVENT before in the same block, 0 for the first; its time is its
  *             end, or its start when it had not ended.
  *     LOST    u time (CLOCK_MONOTONIC ns), u number of events that were lost
@@ -59,6 +59,13 @@
  *     bool, scalar of bool: b
  *     float, scalar of float: f       complex: f, f
  *     string, not decoded: str        device: b type, b index        none: nothing
+ *
+ * Statistics are u number of rows (0, or missing: the event was not measured, or its statistics did
+ * not fit), and a row is b flags (STATS_*), u value, u tensor (the place: struct tensor_place; rows
+ * come in the order of places), and then, with STATS_NOT_MEASURED, str why, else u elements, u
+ * hash; with STATS_NUMERIC also u NaN, u +inf, u -inf, u zeros, f mean, f std, f l2, and min and
+ * max: s and s with STATS_INT (nothing of an empty tensor), else f and f. A reader that does not
+ * know statistics takes them for padding.
  */
 #ifndef PERF_TRACE_FORMAT_H
 #define PERF_TRACE_FORMAT_H
@@ -133,6 +140,14 @@ enum {
 	EVENT_HAS_STACK = 1 << 5,
 	EVENT_HAS_WHERE = 1 << 6, /* the where stack is another than the stack */
 	EVENT_NO_WHERE = 1 << 7,  /* there is a stack and no where stack */
+};
+
+enum {
+	STATS_RESULT = 1 << 0, /* of a result, else of an argument */
+	STATS_NOT_MEASURED = 1 << 1,
+	STATS_NUMERIC = 1 << 2,
+	STATS_INT = 1 << 3,
+	STATS_UNSIGNED = 1 << 4,
 };
 
 /* Who was traced. Strings are NUL-terminated and never NULL ("" when not known). Times in

@@ -137,6 +137,11 @@ static int put_values(struct trace_writer *w, struct out *o, const struct op_eve
 		r = trace_encode_value(o, &ev->args[i], &metas);
 	for (uint16_t i = 0; i < ev->nresults && !r; i++)
 		r = trace_encode_value(o, &ev->results[i], &metas);
+	struct out without = *o;
+	if (!r)
+		trace_encode_stats(o, ev->stats);
+	if (!without.full && o->full)
+		*o = without;
 	if (r || !o->full)
 		return r;
 	*o = (struct out){.p = w->scratch, .end = w->scratch + SCRATCH};

@@ -1,4 +1,4 @@
-/* What can be said of the numbers in a tensor without keeping them. */
+/* The statistics of a tensor (struct stats, symbolizer/event_stats.h) from its bytes. */
 #ifndef REPLAY_STATS_H
 #define REPLAY_STATS_H
 
@@ -10,26 +10,7 @@
 #include "replay/refusal.h"
 #include "replay/source.h"
 #include "symbolizer/event.h"
-
-/* The elements of a complex tensor count by their absolute value, and are NaN when one of the two
- * parts is; those of a quantized one by the integers that are stored. */
-struct stats {
-	uint64_t count; /* elements */
-	uint64_t nan, pos_inf, neg_inf, zeros;
-	double min, max; /* of all that are not NaN; NaN when there is none */
-	/* Of the finite elements; NaN when there are too few of them (one for mean and l2, two for
-	 * std). std is the sample's (n - 1), as Tensor.std(). l2 is the root of the sum of squares;
-	 * 0 for an empty tensor. */
-	double mean, std, l2;
-	/* Integers and bool: min and max to the last digit (uint64 as its two's complement), which
-	 * a double does not hold beyond 2^53. */
-	bool is_int, is_unsigned;
-	int64_t min_int, max_int;
-	bool is_numeric; /* false: the dtype has no numbers that are known (bits8, int4), and only
-			    count and hash say something */
-	uint64_t hash; /* XXH3_64bits of the elements in row-major order, without what lies between
-			  them: equal for equal elements whatever the strides */
-};
+#include "symbolizer/event_stats.h"
 
 /* How: blocks of STATS_BLOCK elements in row-major order, each converted to float64; in a block the
  * mean first and then the sum of squared deviations from it, in eight lanes; blocks are put

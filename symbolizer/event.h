@@ -156,6 +156,7 @@ struct op_event {
 	uint16_t depth;		  /* 0: outermost on its thread */
 	uint8_t phase;		  /* enum op_phase */
 	bool thrown; /* left by a C++ exception; end_ns is then the time it was noticed */
+	const struct event_stats *stats; /* symbolizer/event_stats.h; NULL: not measured */
 };
 
 /* The frame to show for a stack: the innermost outside torch's own files, else the innermost; NULL

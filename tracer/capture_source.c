@@ -51,7 +51,7 @@ static bool read_bit(const struct capture_source *c, uint64_t impl, int32_t bit,
 /* torch.save of 1.x has no place for the two bits, and its torch.load fails when it finds them. */
 static bool can_load_bits(const struct target *t)
 {
-	return strncmp(t->libraries.torch_version, "1.", 2) != 0;
+	return strncmp(t->package.version, "1.", 2) != 0;
 }
 
 static void more_of(void *ctx, const struct tensor *t, struct source_tensor *out)

@@ -71,6 +71,7 @@ int cmd_attach(int argc, char **argv)
 	const struct option_def options[] = {
 	    TRACE_OPTIONS(o),
 	    CAPTURE_OPTIONS(o.capture),
+	    MEASURE_OPTIONS(o.measure),
 	    {0, "for", OPTION_DURATION, &o.for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},
 	    {0, "count", OPTION_COUNT, &o.count, "N", "detach after N events", NULL},
 	    {0, "wait", OPTION_FLAG, &wait, NULL, "wait until the process loads PyTorch", NULL},

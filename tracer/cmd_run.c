@@ -51,7 +51,8 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 int cmd_run(int argc, char **argv)
 {
 	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
-	const struct option_def options[] = {TRACE_OPTIONS(o), CAPTURE_OPTIONS(o.capture), {0}};
+	const struct option_def options[] = {
+	    TRACE_OPTIONS(o), CAPTURE_OPTIONS(o.capture), MEASURE_OPTIONS(o.measure), {0}};
 	const struct command command = {
 	    .name = "run",
 	    .operands = "[--] PROGRAM [ARGUMENT...]",

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "perf/aggregate.h"
+#include "perf/overflow.h"
 #include "perf/print_event.h"
 #include "perf/report.h"
 #include "perf/trace_write.h"
@@ -69,23 +70,22 @@ static struct target *target_of(struct session *s, const struct op_event *ev)
 	return p ? p->target : NULL;
 }
 
-static void on_event(const struct op_event *ev, void *arg)
+/* Whether it passes the filters, and is recorded. */
+static bool record(struct session *s, const struct op_event *ev)
 {
-	struct session *s = arg;
-	struct target *t = s->capturing ? target_of(s, ev) : NULL;
-	if (t)
-		capturing_exit(s->capturing, t, ev);
 	/* Boxed calls and Python's nodes are all probed alike: which op it is, only the event
 	 * tells. */
 	if ((s->o->ops || s->o->not_ops) && !session_wants(s, ev->op))
-		return;
+		return false;
 	if (s->o->count && s->events >= s->o->count)
-		return;
+		return false;
 	if (s->when && !when_chooses(s->when, ev, &s->when_counts))
-		return;
+		return false;
 	s->events++;
 	find_text(s, ev);
 	aggregate_add(s->sum, ev);
+	if (s->overflow)
+		overflow_add(s->overflow, ev);
 	if (s->writer) {
 		name_thread(s, ev);
 		int r = trace_write_event(s->writer, ev);
@@ -94,6 +94,21 @@ static void on_event(const struct op_event *ev, void *arg)
 	}
 	if (s->printer && event_print(s->printer, ev) < 0)
 		s->closed_pipe = true;
+	return true;
+}
+
+static void on_event(const struct op_event *ev, void *arg)
+{
+	struct session *s = arg;
+	struct target *t = s->holds ? target_of(s, ev) : NULL;
+	struct op_event measured = *ev;
+	if (t && s->capturing)
+		capturing_exit(s->capturing, t, ev);
+	if (s->measuring)
+		measured.stats = measuring_exit(s->measuring, t, ev);
+	bool recorded = record(s, &measured);
+	if (s->measuring)
+		measuring_done(s->measuring, t, &measured, recorded);
 }
 
 /* The thread stands still: it is now or never. */
@@ -108,7 +123,7 @@ static void on_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
 	decoder_learn(s->decoder, h);
-	if (s->capturing)
+	if (s->holds)
 		on_held_hit(s, h);
 	else
 		lookahead_add(&s->lookahead, s->decoder, h);
@@ -118,8 +133,11 @@ static void on_start(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
 	struct target *t = target_of(s, ev);
-	if (t)
-		capturing_entry(s->capturing, t, ev, session_wants(s, ev->op));
+	bool wanted = session_wants(s, ev->op);
+	if (t && s->capturing)
+		capturing_entry(s->capturing, t, ev, wanted);
+	if (t && s->measuring)
+		measuring_entry(s->measuring, t, ev, wanted);
 }
 
 static int open_filters(struct session *s, struct err *e)
@@ -133,21 +151,40 @@ static int open_filters(struct session *s, struct err *e)
 		r = when_compile("--when", s->o->when, &s->when, e);
 	if (!r && s->o->capture.dir)
 		r = capturing_open(&s->o->capture, s->when, stderr, &s->capturing, e);
+	if (!r)
+		r = measuring_open(&s->o->measure, &s->o->capture, s->when, stderr, &s->measuring,
+				   e);
 	return r;
 }
 
-static int check_capture(const struct session_opts *o, struct err *e)
+/* Memory is read while its thread stands still, which only the engine ptrace can have it do. */
+static const char *needs_held_threads(const struct session_opts *o)
 {
-	if (!o->capture.dir || o->engine != ENGINE_BPF)
-		return 0;
-	err_set(e, -EINVAL,
-		"--capture needs threads that stand still, and --engine bpf stops none");
-	return err_hint(e, "leave --engine out: --capture takes the engine ptrace");
+	return o->capture.dir	      ? "--capture"
+	       : o->measure.first_nan ? "--first-nan"
+	       : o->measure.stats     ? "--stats"
+				      : NULL;
 }
 
-static enum engine_choice choose_engine(const struct session *s)
+static int check_engine(const struct session_opts *o, struct err *e)
 {
-	return s->capturing ? ENGINE_PTRACE : (enum engine_choice)s->o->engine;
+	const char *option = needs_held_threads(o);
+	if (!option || o->engine != ENGINE_BPF)
+		return 0;
+	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine bpf stops none",
+		option);
+	return err_hint(e, "leave --engine out: %s takes the engine ptrace", option);
+}
+
+static int open_engine(struct session *s, struct err *e)
+{
+	enum engine_choice choice = (enum engine_choice)s->o->engine;
+	int r = engine_open(s->holds ? ENGINE_PTRACE : choice, PLANS_MAX, session_is_complete,
+			    &s->engine, &s->engine_note, e);
+	if (!r && s->holds && choice == ENGINE_AUTO)
+		err_set(&s->engine_note, -ENOTSUP,
+			"the engine is ptrace, since %s needs threads that stand still", s->holds);
+	return r;
 }
 
 int session_open(const struct session_opts *o, struct session **out, struct err *e)
@@ -156,29 +193,31 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	if (!s)
 		return err_set(e, -ENOMEM, "no memory");
 	s->o = o;
+	s->holds = needs_held_threads(o);
 	s->start_ns = session_now();
 	int r = o->depth ? 0 : err_set(e, -EINVAL, "--depth 0 would record nothing");
 	if (r)
 		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
-	r = r ? r : check_capture(o, e);
+	r = r ? r : check_engine(o, e);
 	r = r ? r : open_filters(s, e);
 	if (!r && o->pid)
 		session_preload(s, o->pid);
 	if (!r)
-		r = engine_open(choose_engine(s), PLANS_MAX, session_is_complete, &s->engine,
-				&s->engine_note, e);
+		r = open_engine(s, e);
 	if (!r && o->output)
 		r = trace_writer_open(o->output, &s->writer, e);
 	if (!r) {
 		s->sum = aggregate_new();
 		s->decoder = decoder_new(on_event, s);
-		if (s->decoder && s->capturing)
+		if (s->decoder && s->holds)
 			decoder_on_start(s->decoder, on_start);
 		s->printer = o->print ? event_printer_new(stdout) : NULL;
 		/* The program writes there, too: whole events at a time. */
 		if (o->print)
 			setvbuf(stdout, NULL, _IOFBF, 1 << 20);
-		if (!s->sum || !s->decoder || (o->print && !s->printer))
+		s->overflow = s->measuring ? overflow_new() : NULL;
+		if (!s->sum || !s->decoder || (s->measuring && !s->overflow) ||
+		    (o->print && !s->printer))
 			r = err_set(e, -ENOMEM, "no memory");
 	}
 	if (r) {
@@ -283,7 +322,9 @@ int session_step(struct session *s, struct err *e)
 	}
 	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
 	bool captured = s->capturing && capturing_is_over(s->capturing);
-	return late || captured || s->closed_pipe || (s->o->count && s->events >= s->o->count);
+	bool found = s->measuring && measuring_is_over(s->measuring);
+	return late || captured || found || s->closed_pipe ||
+	       (s->o->count && s->events >= s->o->count);
 }
 
 const char *session_note(const struct session *s)
@@ -366,6 +407,11 @@ static void print_summary(struct session *s, const struct trace_stats *stats)
 	    .terminal = terminal_of(stderr),
 	};
 	report_print(stderr, s->sum, &r);
+	if (!s->measuring)
+		return;
+	putc('\n', stderr);
+	overflow_print(s->overflow, stderr, r.limit, r.terminal);
+	measuring_summary(s->measuring, stderr);
 }
 
 int session_finish(struct session *s, struct err *e)
@@ -423,5 +469,7 @@ void session_close(struct session *s)
 	filter_free(&s->not_filter);
 	when_free(s->when);
 	capturing_free(s->capturing);
+	measuring_free(s->measuring);
+	overflow_free(s->overflow);
 	free(s);
 }

@@ -11,6 +11,7 @@
 #include "symbolizer/event.h"
 #include "tracer/capturing.h"
 #include "tracer/follow.h"
+#include "tracer/measuring.h"
 
 #define SESSION_ALL_LEVELS UINT64_MAX
 
@@ -25,6 +26,7 @@ struct session_opts {
 	uint64_t for_ns, count;	   /* limits; 0: none */
 	bool print;		   /* events as text on stdout */
 	struct capturing_opts capture;
+	struct measuring_opts measure;
 	pid_t pid;  /* the process that will be added first; 0: not known */
 	int engine; /* enum engine_choice (tracer/engine.h) */
 };

@@ -14,6 +14,7 @@
 #include "symbolizer/when.h"
 #include "tracer/capturing.h"
 #include "tracer/engine.h"
+#include "tracer/measuring.h"
 #include "tracer/session.h"
 
 enum {
@@ -62,8 +63,11 @@ struct session {
 	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
-	struct when *when;	     /* NULL: no condition */
+	struct when *when; /* NULL: no condition */
+	const char *holds; /* the option that needs threads that stand still; NULL: none */
 	struct capturing *capturing; /* NULL: no capture */
+	struct measuring *measuring; /* NULL: no statistics */
+	struct overflow *overflow;   /* with `measuring` */
 	struct when_counts when_counts;
 	struct proc procs[MAX_PROCS];
 	unsigned total;

@@ -58,6 +58,8 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 		return true;
 	if (s->capturing && capturing_needs_all(s->capturing))
 		return true;
+	if (s->measuring && measuring_needs_all(s->measuring))
+		return true;
 	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
 		return true;
 	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
@@ -135,8 +137,10 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
-	if (s->capturing)
-		return is_node(p) || !is_named || session_wants(s, &p->desc) ? PLAN_HOLD : 0;
+	if (s->capturing && is_node(p))
+		return PLAN_HOLD;
+	if (s->holds && (!is_named || session_wants(s, &p->desc)))
+		return PLAN_HOLD;
 	return s->o->ops && p->role == ROLE_NODE && !filter_match(&s->ops_filter, &p->desc)
 		   ? PLAN_MARK
 		   : 0;

@@ -1,0 +1,22 @@
+#include "perf/where_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase)
+{
+	if (!frame)
+		snprintf(out, size, "%s",
+			 phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)");
+	else
+		snprintf(out, size, "%s:%" PRId32 " %s%s%s", base_name(frame->file), frame->line,
+			 frame->function, frame->text ? ": " : "", frame->text ? frame->text : "");
+	return out;
+}

@@ -1,0 +1,33 @@
+/* --first-nan: the first op that puts a NaN or an infinity into a result while all that it was
+ * given is finite. */
+#ifndef TRACER_FIRST_NAN_H
+#define TRACER_FIRST_NAN_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "replay/source.h"
+#include "symbolizer/event_stats.h"
+#include "symbolizer/target.h"
+
+struct first_nan;
+
+/* `dir`: folder for the capture (struct capture's root). `log` takes what is found. With `hold` the
+ * process is left stopped. NULL without memory. */
+struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log);
+
+/* Judge a call that has ended, its thread standing still, with its statistics. `before` reads its
+ * arguments as they were when it began, as far as they could be kept, `now` as they are. The first
+ * that is found is printed and saved; later ones are not looked at. */
+void first_nan_judge(struct first_nan *f, struct target *t, const struct op_event *ev,
+		     const struct source *before, const struct source *now);
+
+bool first_nan_found(const struct first_nan *f);
+
+/* What was found, or that nothing was, with what could not be judged. */
+void first_nan_summary(const struct first_nan *f, FILE *out);
+
+void first_nan_free(struct first_nan *f);
+
+#endif
