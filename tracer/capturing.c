@@ -92,7 +92,8 @@ static void give_up(struct capturing *c, const struct err *why)
 {
 	c->over = true;
 	c->trouble = *why;
-	err_hint(&c->trouble, "the program runs on untouched; what was saved is whole");
+	err_hint(&c->trouble, "%s; the program runs on untouched, and what was saved is whole",
+		 why->hint[0] ? why->hint : "free some space, or another folder: --capture=DIR");
 }
 
 static void log_saved(struct capturing *c, const struct capture_saved *saved)

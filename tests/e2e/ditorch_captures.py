@@ -12,7 +12,7 @@ import torch
 
 PARTS = ["grad_inputs", "grad_outputs", "input", "output"]
 CALLS = {"torch.mul": 2, "torch.add": 2, "torch.sub": 2, "torch.div": 2, "torch.sort": 2, "torch.sum": 2, "torch.Tensor.to": 4,
-         "torch.nn.functional.linear": 1, "torch.addmm": 1}
+         "torch.nn.functional.linear": 1}
 OF_PARTS = {"torch.Tensor.to", "torch.nn.functional.linear"}  # their backward is that of other ops
 root = sys.argv[1] + "/op_tools_results/op_capture_results/"
 
