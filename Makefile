@@ -45,6 +45,9 @@ $(BUILD)/%.o: %.c | $(SKEL)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
+# The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
+$(BUILD)/replay/compare_load.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi
+
 $(BUILD)/%.bpf.o: %.bpf.c
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)
@@ -77,9 +80,18 @@ test:
 	@$(MAKE) --no-print-directory $(PARALLEL) all unit
 	@BUILD=$(BUILD) tests/run
 
+# The comparison loops as a library, for the bench.
+COMPARE_SO := $(BUILD)/tests/bench/libcompare.so
+COMPARE_SRC := $(wildcard replay/compare*.c) symbolizer/names.c base/err.c base/text.c
+
+$(COMPARE_SO): $(COMPARE_SRC) $(wildcard replay/*.h)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS_ALL) -O3 -Wno-psabi -fPIC -shared -o $@ $(COMPARE_SRC) -lm -lpthread
+
 bench:
 	@tests/deps bench
-	@$(MAKE) --no-print-directory $(PARALLEL) all
+	@$(MAKE) --no-print-directory $(PARALLEL) all $(COMPARE_SO)
 	@BUILD=$(BUILD) tests/bench/run
 
 include tests/fuzz/fuzz.mk

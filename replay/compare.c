@@ -1,0 +1,339 @@
+#define _GNU_SOURCE
+#include "replay/compare.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay/compare_kernel.h"
+#include "replay/compare_load.h"
+#include "symbolizer/names.h"
+
+/* Chunks are the same whatever the number of threads, and so are the sums. */
+enum { CHUNK = 256 * COMPARE_BLOCK, THREADS_MAX = 64 };
+
+/* A tensor as the loops see it: dimensions of size one dropped, neighbours that follow each other
+ * in memory made one, the parts of complex numbers the last dimension. Steps are in bytes. */
+struct walk {
+	const char *data;
+	const struct compare_dtype *type;
+	compare_load load;
+	int ndim;
+	int64_t size[COMPARE_DIMS + 1], step[COMPARE_DIMS + 1];
+};
+
+struct job {
+	struct walk a, b;
+	struct compare_units units;
+	const double *allowance;
+	bool is_int, is_unsigned;
+	uint64_t n, nchunks;
+	struct compare_stats *chunks;
+	atomic_uint_fast64_t next;
+};
+
+double compare_roundoff(int dtype)
+{
+	const struct compare_dtype *t = compare_dtype(dtype);
+	return t->class == COMPARE_FLOAT ? ldexp(1, -t->digits) : 0;
+}
+
+double compare_smallest_normal(int dtype)
+{
+	const struct compare_dtype *t = compare_dtype(dtype);
+	return t->class == COMPARE_FLOAT ? ldexp(1, t->emin) : 0;
+}
+
+double compare_smallest(int dtype)
+{
+	const struct compare_dtype *t = compare_dtype(dtype);
+	return t->class == COMPARE_FLOAT ? ldexp(1, t->emin - t->digits + 1) : 0;
+}
+
+bool compare_is_float(int dtype)
+{
+	return compare_dtype(dtype)->class == COMPARE_FLOAT;
+}
+
+static void add_dim(struct walk *w, int64_t size, int64_t step)
+{
+	int last = w->ndim - 1;
+	if (size == 1)
+		return;
+	if (w->ndim && w->step[last] == size * step) {
+		w->size[last] *= size;
+		w->step[last] = step;
+		return;
+	}
+	w->size[w->ndim] = size;
+	w->step[w->ndim++] = step;
+}
+
+static void walk_init(struct walk *w, const struct compare_tensor *t, bool as_int)
+{
+	const struct compare_dtype *type = compare_dtype(t->dtype);
+	int64_t itemsize = (int64_t)type->itemsize * type->parts, dense = itemsize;
+	int64_t steps[COMPARE_DIMS];
+	*w = (struct walk){.data = t->data, .type = type};
+	w->load = as_int ? type->to_int : type->to_double;
+	for (int i = t->ndim - 1; i >= 0; i--) {
+		steps[i] = t->stride ? t->stride[i] * itemsize : dense;
+		dense *= t->shape[i];
+	}
+	for (int i = 0; i < t->ndim; i++)
+		add_dim(w, t->shape[i], steps[i]);
+	add_dim(w, type->parts, type->itemsize);
+	if (!w->ndim) {
+		w->size[0] = 1;
+		w->step[0] = type->itemsize;
+		w->ndim = 1;
+	}
+}
+
+/* `n` elements from row-major index `at` into `out`. */
+static void fetch(const struct walk *w, uint64_t at, size_t n, void *out)
+{
+	int64_t place[COMPARE_DIMS + 1];
+	int last = w->ndim - 1;
+	const char *p = w->data;
+	for (int i = last; i >= 0; i--) {
+		place[i] = (int64_t)(at % (uint64_t)w->size[i]);
+		at /= (uint64_t)w->size[i];
+		p += place[i] * w->step[i];
+	}
+	while (n) {
+		size_t run = (size_t)(w->size[last] - place[last]);
+		run = run < n ? run : n;
+		w->load(p, w->step[last], run, out);
+		out = (char *)out + 8 * run;
+		n -= run;
+		p -= place[last] * w->step[last];
+		place[last] = 0;
+		for (int i = last - 1; i >= 0; i--) {
+			p += w->step[i];
+			if (++place[i] < w->size[i])
+				break;
+			p -= place[i] * w->step[i];
+			place[i] = 0;
+		}
+	}
+}
+
+static void stats_init(struct compare_stats *s)
+{
+	*s = (struct compare_stats){.first_unequal = UINT64_MAX,
+				    .first_wrong = UINT64_MAX,
+				    .max_abs_at = UINT64_MAX,
+				    .worst_at = UINT64_MAX};
+}
+
+static void chunk(const struct job *j, uint64_t at, uint64_t end, struct compare_stats *s)
+{
+	union {
+		double d[COMPARE_BLOCK];
+		int64_t i[COMPARE_BLOCK];
+	} __attribute__((aligned(64))) a, b;
+	while (at < end) {
+		size_t n = end - at < COMPARE_BLOCK ? end - at : COMPARE_BLOCK;
+		fetch(&j->a, at, n, &a);
+		fetch(&j->b, at, n, &b);
+		if (j->is_int)
+			compare_block_int(a.i, b.i, j->is_unsigned, n, at, &j->units, s);
+		else
+			compare_block(a.d, b.d, j->allowance ? j->allowance + at : NULL, n, at,
+				      &j->units, s);
+		at += n;
+	}
+}
+
+static void *work(void *arg)
+{
+	struct job *j = arg;
+	uint64_t i;
+	while ((i = atomic_fetch_add(&j->next, 1)) < j->nchunks) {
+		uint64_t at = i * CHUNK;
+		stats_init(&j->chunks[i]);
+		chunk(j, at, at + CHUNK < j->n ? at + CHUNK : j->n, &j->chunks[i]);
+	}
+	return NULL;
+}
+
+static unsigned cpus(void)
+{
+	cpu_set_t set;
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned)CPU_COUNT(&set);
+}
+
+static void run_all(struct job *j, unsigned threads)
+{
+	pthread_t t[THREADS_MAX];
+	unsigned started = 0;
+	threads = threads ? threads : cpus();
+	threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+	if (threads > j->nchunks / 2)
+		threads = (unsigned)(j->nchunks / 2);
+	for (; started + 1 < threads; started++)
+		if (pthread_create(&t[started], NULL, work, j))
+			break;
+	work(j);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(t[i], NULL);
+}
+
+static double max(double a, double b)
+{
+	return b > a ? b : a;
+}
+
+/* Chunks come in order, so what is first and equal stays. */
+static void merge(struct compare_stats *s, const struct compare_stats *c)
+{
+	bool had_wrong = s->first_wrong != UINT64_MAX, has_wrong = c->first_wrong != UINT64_MAX;
+	if (!had_wrong && (has_wrong || c->worst > s->worst)) {
+		s->a_at_worst = c->a_at_worst;
+		s->b_at_worst = c->b_at_worst;
+	}
+	if (c->worst > s->worst)
+		s->worst_at = c->worst_at;
+	if (c->max_abs > s->max_abs)
+		s->max_abs_at = c->max_abs_at;
+	s->first_wrong = had_wrong ? s->first_wrong : c->first_wrong;
+	if (s->first_unequal == UINT64_MAX)
+		s->first_unequal = c->first_unequal;
+	s->n += c->n;
+	s->unequal += c->unequal;
+	s->not_close += c->not_close;
+	s->nan_wrong += c->nan_wrong;
+	s->inf_wrong += c->inf_wrong;
+	s->finite += c->finite;
+	s->max_abs = max(s->max_abs, c->max_abs);
+	s->max_rel = max(s->max_rel, c->max_rel);
+	s->ulp = max(s->ulp, c->ulp);
+	s->worst = max(s->worst, c->worst);
+	s->dot += c->dot;
+	s->aa += c->aa;
+	s->bb += c->bb;
+	s->sum += c->sum;
+	s->sum2 += c->sum2;
+	s->along += c->along;
+}
+
+static void set_units(struct compare_units *u, const struct compare_params *p,
+		      const struct compare_tensor *a)
+{
+	const struct compare_dtype *t = compare_dtype(a->dtype);
+	double least = compare_smallest(a->dtype) / 2, normal = compare_smallest_normal(a->dtype);
+	u->atol = p->atol;
+	u->rtol = p->rtol;
+	u->roundoff = p->roundoff > 0 ? p->roundoff : compare_roundoff(a->dtype);
+	u->floor = p->floor > least ? p->floor : least;
+	if (!(u->floor > 0x1p-1070))
+		u->floor = 0x1p-1070; /* 0 / 0 is no error */
+	u->to_ulp = t->class == COMPARE_FLOAT ? ldexp(1, t->digits - 1) : 0;
+	if (!(normal > 0))
+		normal = 1;
+	memcpy(&u->emin_bits, &normal, sizeof(normal));
+}
+
+/* The number of elements, or -EINVAL. */
+static int64_t count(const struct compare_tensor *a, const struct compare_tensor *b, struct err *e)
+{
+	int64_t n = 1;
+	if (a->ndim < 0 || a->ndim > COMPARE_DIMS || a->ndim != b->ndim)
+		return err_set(e, -EINVAL, "%d dimensions against %d", a->ndim, b->ndim);
+	for (int i = 0; i < a->ndim; i++) {
+		if (a->shape[i] != b->shape[i])
+			return err_set(e, -EINVAL, "dimension %d is %lld against %lld", i,
+				       (long long)a->shape[i], (long long)b->shape[i]);
+		if (a->shape[i] < 0 || __builtin_mul_overflow(n, a->shape[i], &n) ||
+		    n > INT64_MAX / 32)
+			return err_set(e, -EINVAL, "a shape that cannot be");
+	}
+	return n;
+}
+
+static int no_numbers(const struct compare_tensor *t, struct err *e)
+{
+	const char *name = names_dtype(t->dtype);
+	return err_set(e, -ENOTSUP, "elements of dtype %s are not compared",
+		       name ? name : "unknown");
+}
+
+int compare_tensors(const struct compare_tensor *a, const struct compare_tensor *b,
+		    const struct compare_params *p, struct compare_stats *out, struct err *e)
+{
+	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
+	struct job j = {.allowance = p->allowance};
+	struct compare_stats small[4];
+	int64_t n = count(a, b, e);
+	stats_init(out);
+	if (n < 0)
+		return (int)n;
+	if (ta->class == COMPARE_NONE || tb->class == COMPARE_NONE)
+		return no_numbers(ta->class == COMPARE_NONE ? a : b, e);
+	if (ta->parts != tb->parts)
+		return err_set(e, -ENOTSUP, "complex numbers against real ones");
+	if (!n)
+		return 0;
+	j.is_int = ta->class != COMPARE_FLOAT && ta->class == tb->class;
+	j.is_unsigned = ta->class == COMPARE_UINT64;
+	walk_init(&j.a, a, j.is_int);
+	walk_init(&j.b, b, j.is_int);
+	set_units(&j.units, p, a);
+	j.n = (uint64_t)n * ta->parts;
+	j.nchunks = (j.n + CHUNK - 1) / CHUNK;
+	j.chunks = j.nchunks <= 4 ? small : calloc(j.nchunks, sizeof(*j.chunks));
+	if (!j.chunks)
+		return err_set(e, -ENOMEM, "no memory to compare %llu elements",
+			       (unsigned long long)j.n);
+	run_all(&j, p->threads);
+	for (uint64_t i = 0; i < j.nchunks; i++)
+		merge(out, &j.chunks[i]);
+	if (j.chunks != small)
+		free(j.chunks);
+	return 0;
+}
+
+double compare_cosine(const struct compare_stats *s)
+{
+	if (s->nan_wrong || s->inf_wrong)
+		return NAN;
+	if (s->aa == 0 || s->bb == 0)
+		return s->aa == s->bb ? 1 : 0;
+	double c = s->dot / (sqrt(s->aa) * sqrt(s->bb));
+	return c > 1 ? 1 : c < -1 ? -1 : c;
+}
+
+double compare_max_abs(const struct compare_stats *s)
+{
+	return s->nan_wrong ? NAN : s->inf_wrong ? (double)INFINITY : s->max_abs;
+}
+
+double compare_max_rel(const struct compare_stats *s)
+{
+	return s->nan_wrong ? NAN : s->inf_wrong ? (double)INFINITY : s->max_rel;
+}
+
+const char *compare_index(char *out, size_t size, const struct compare_tensor *t, uint64_t at)
+{
+	int64_t place[COMPARE_DIMS];
+	size_t len = 0;
+	at /= compare_dtype(t->dtype)->parts ? compare_dtype(t->dtype)->parts : 1;
+	for (int i = t->ndim - 1; i >= 0; i--) {
+		place[i] = t->shape[i] ? (int64_t)(at % (uint64_t)t->shape[i]) : 0;
+		at /= t->shape[i] ? (uint64_t)t->shape[i] : 1;
+	}
+	snprintf(out, size, "[");
+	for (int i = 0; i < t->ndim; i++) {
+		len = strlen(out);
+		snprintf(out + len, size - len, "%s%lld", i ? ", " : "", (long long)place[i]);
+	}
+	len = strlen(out);
+	snprintf(out + len, size - len, "]");
+	return out;
+}
