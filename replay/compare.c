@@ -15,22 +15,29 @@
 #include "symbolizer/names.h"
 
 /* Chunks are the same whatever the number of threads, and so are the sums. */
-enum { CHUNK = 256 * COMPARE_BLOCK, THREADS_MAX = 64 };
+enum { CHUNK = 256 * COMPARE_BLOCK, THREADS_MAX = 64, DTYPE_FLOAT64 = 7 };
 
-/* A tensor as the loops see it: dimensions of size one dropped, neighbours that follow each other
- * in memory made one, the parts of complex numbers the last dimension. Steps are in bytes. */
+enum { OF_A, OF_B, OF_ALLOWANCE, WALKS };
+
 struct walk {
 	const char *data;
-	const struct compare_dtype *type;
 	compare_load load;
-	int ndim;
-	int64_t size[COMPARE_DIMS + 1], step[COMPARE_DIMS + 1];
+};
+
+/* What is walked through, together. Dimensions of size one are dropped, neighbours that follow each
+ * other in memory are one, the parts of complex numbers are the last dimension. Where the tensors
+ * lie in another order than row-major, the dimensions are in theirs. Steps are in bytes. */
+struct dim {
+	int64_t size, step[WALKS];
+	int64_t row_major; /* how far a step goes in row-major order */
 };
 
 struct job {
-	struct walk a, b;
+	struct walk walks[WALKS];
+	int ndim;
+	struct dim dims[COMPARE_DIMS + 1];
 	struct compare_units units;
-	const double *allowance;
+	bool has_allowance;
 	bool is_int, is_unsigned;
 	uint64_t n, nchunks;
 	struct compare_stats *chunks;
@@ -60,65 +67,102 @@ bool compare_is_float(int dtype)
 	return compare_dtype(dtype)->class == COMPARE_FLOAT;
 }
 
-static void add_dim(struct walk *w, int64_t size, int64_t step)
+static void add_dim(struct job *j, const struct dim *d)
 {
-	int last = w->ndim - 1;
-	if (size == 1)
+	struct dim *last = j->ndim ? &j->dims[j->ndim - 1] : NULL;
+	bool follows = last && last->row_major == d->size * d->row_major;
+	if (d->size == 1)
 		return;
-	if (w->ndim && w->step[last] == size * step) {
-		w->size[last] *= size;
-		w->step[last] = step;
+	for (int i = 0; i < WALKS && follows; i++)
+		follows = last->step[i] == d->size * d->step[i];
+	if (!follows) {
+		j->dims[j->ndim++] = *d;
 		return;
 	}
-	w->size[w->ndim] = size;
-	w->step[w->ndim++] = step;
+	last->size *= d->size;
+	last->row_major = d->row_major;
+	memcpy(last->step, d->step, sizeof(d->step));
 }
 
-static void walk_init(struct walk *w, const struct compare_tensor *t, bool as_int)
+static int64_t stride_of(const struct compare_tensor *t, int i, int64_t dense)
 {
-	const struct compare_dtype *type = compare_dtype(t->dtype);
-	int64_t itemsize = (int64_t)type->itemsize * type->parts, dense = itemsize;
-	int64_t steps[COMPARE_DIMS];
-	*w = (struct walk){.data = t->data, .type = type};
-	w->load = as_int ? type->to_int : type->to_double;
-	for (int i = t->ndim - 1; i >= 0; i--) {
-		steps[i] = t->stride ? t->stride[i] * itemsize : dense;
-		dense *= t->shape[i];
-	}
-	for (int i = 0; i < t->ndim; i++)
-		add_dim(w, t->shape[i], steps[i]);
-	add_dim(w, type->parts, type->itemsize);
-	if (!w->ndim) {
-		w->size[0] = 1;
-		w->step[0] = type->itemsize;
-		w->ndim = 1;
-	}
+	return t->stride ? t->stride[i] : dense;
 }
 
-/* `n` elements from row-major index `at` into `out`. */
-static void fetch(const struct walk *w, uint64_t at, size_t n, void *out)
+/* Larger steps first: insertion sort, which keeps the order of equals. */
+static void sort_dims(struct dim *dims, int n)
+{
+	for (int i = 1; i < n; i++)
+		for (int k = i; k > 0; k--) {
+			struct dim *d = &dims[k], swap = *d;
+			if (llabs(d[-1].step[OF_A]) + llabs(d[-1].step[OF_B]) >=
+			    llabs(d->step[OF_A]) + llabs(d->step[OF_B]))
+				break;
+			*d = d[-1];
+			d[-1] = swap;
+		}
+}
+
+static void dims_init(struct job *j, const struct compare_tensor *a, const struct compare_tensor *b)
+{
+	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
+	struct dim dims[COMPARE_DIMS + 1];
+	int64_t dense = 1, parts = ta->parts;
+	for (int i = a->ndim - 1; i >= 0; i--) {
+		dims[i] = (struct dim){.size = a->shape[i], .row_major = dense * parts};
+		dims[i].step[OF_A] = stride_of(a, i, dense) * ta->itemsize * parts;
+		dims[i].step[OF_B] = stride_of(b, i, dense) * tb->itemsize * parts;
+		dims[i].step[OF_ALLOWANCE] = dense * parts * (int64_t)sizeof(double);
+		dense *= a->shape[i];
+	}
+	sort_dims(dims, a->ndim);
+	for (int i = 0; i < a->ndim; i++)
+		add_dim(j, &dims[i]);
+	add_dim(j, &(struct dim){parts, {ta->itemsize, tb->itemsize, sizeof(double)}, 1});
+	if (!j->ndim)
+		j->dims[j->ndim++] =
+		    (struct dim){1, {ta->itemsize, tb->itemsize, sizeof(double)}, 1};
+}
+
+/* The row-major index of the `at`-th element of the walk. */
+static uint64_t row_major(const struct job *j, uint64_t at)
+{
+	uint64_t index = 0;
+	if (at == UINT64_MAX)
+		return at;
+	for (int i = j->ndim - 1; i >= 0; i--) {
+		uint64_t size = (uint64_t)j->dims[i].size;
+		index += at % size * (uint64_t)j->dims[i].row_major;
+		at /= size;
+	}
+	return index;
+}
+
+/* `n` elements from the `at`-th on into `out`. */
+static void fetch(const struct job *j, int which, uint64_t at, size_t n, void *out)
 {
 	int64_t place[COMPARE_DIMS + 1];
-	int last = w->ndim - 1;
+	int last = j->ndim - 1;
+	const struct walk *w = &j->walks[which];
 	const char *p = w->data;
 	for (int i = last; i >= 0; i--) {
-		place[i] = (int64_t)(at % (uint64_t)w->size[i]);
-		at /= (uint64_t)w->size[i];
-		p += place[i] * w->step[i];
+		place[i] = (int64_t)(at % (uint64_t)j->dims[i].size);
+		at /= (uint64_t)j->dims[i].size;
+		p += place[i] * j->dims[i].step[which];
 	}
 	while (n) {
-		size_t run = (size_t)(w->size[last] - place[last]);
-		run = run < n ? run : n;
-		w->load(p, w->step[last], run, out);
+		int64_t left = j->dims[last].size - place[last], step = j->dims[last].step[which];
+		size_t run = (size_t)left < n ? (size_t)left : n;
+		w->load(p, step, run, out);
 		out = (char *)out + 8 * run;
 		n -= run;
-		p -= place[last] * w->step[last];
+		p -= place[last] * step;
 		place[last] = 0;
 		for (int i = last - 1; i >= 0; i--) {
-			p += w->step[i];
-			if (++place[i] < w->size[i])
+			p += j->dims[i].step[which];
+			if (++place[i] < j->dims[i].size)
 				break;
-			p -= place[i] * w->step[i];
+			p -= place[i] * j->dims[i].step[which];
 			place[i] = 0;
 		}
 	}
@@ -132,21 +176,24 @@ static void stats_init(struct compare_stats *s)
 				    .worst_at = UINT64_MAX};
 }
 
+union block {
+	double d[COMPARE_BLOCK];
+	int64_t i[COMPARE_BLOCK];
+} __attribute__((aligned(64)));
+
 static void chunk(const struct job *j, uint64_t at, uint64_t end, struct compare_stats *s)
 {
-	union {
-		double d[COMPARE_BLOCK];
-		int64_t i[COMPARE_BLOCK];
-	} __attribute__((aligned(64))) a, b;
+	union block a, b, k;
 	while (at < end) {
 		size_t n = end - at < COMPARE_BLOCK ? end - at : COMPARE_BLOCK;
-		fetch(&j->a, at, n, &a);
-		fetch(&j->b, at, n, &b);
+		fetch(j, OF_A, at, n, &a);
+		fetch(j, OF_B, at, n, &b);
+		if (j->has_allowance)
+			fetch(j, OF_ALLOWANCE, at, n, &k);
 		if (j->is_int)
 			compare_block_int(a.i, b.i, j->is_unsigned, n, at, &j->units, s);
 		else
-			compare_block(a.d, b.d, j->allowance ? j->allowance + at : NULL, n, at,
-				      &j->units, s);
+			compare_block(a.d, b.d, j->has_allowance ? k.d : NULL, n, at, &j->units, s);
 		at += n;
 	}
 }
@@ -264,12 +311,44 @@ static int no_numbers(const struct compare_tensor *t, struct err *e)
 		       name ? name : "unknown");
 }
 
+static void set_walks(struct job *j, const struct compare_tensor *a, const struct compare_tensor *b,
+		      const struct compare_params *p)
+{
+	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
+	const struct compare_dtype *tk = compare_dtype(DTYPE_FLOAT64);
+	j->is_int = ta->class != COMPARE_FLOAT && ta->class == tb->class;
+	j->is_unsigned = ta->class == COMPARE_UINT64;
+	j->has_allowance = p->allowance && !j->is_int;
+	j->walks[OF_A] = (struct walk){a->data, j->is_int ? ta->to_int : ta->to_double};
+	j->walks[OF_B] = (struct walk){b->data, j->is_int ? tb->to_int : tb->to_double};
+	j->walks[OF_ALLOWANCE] = (struct walk){(const char *)p->allowance, tk->to_double};
+	dims_init(j, a, b);
+	set_units(&j->units, p, a);
+}
+
+static int run_chunks(struct job *j, unsigned threads, struct compare_stats *out)
+{
+	struct compare_stats small[4];
+	j->chunks = j->nchunks <= 4 ? small : calloc(j->nchunks, sizeof(*j->chunks));
+	if (!j->chunks)
+		return -ENOMEM;
+	run_all(j, threads);
+	for (uint64_t i = 0; i < j->nchunks; i++)
+		merge(out, &j->chunks[i]);
+	if (j->chunks != small)
+		free(j->chunks);
+	out->first_unequal = row_major(j, out->first_unequal);
+	out->first_wrong = row_major(j, out->first_wrong);
+	out->max_abs_at = row_major(j, out->max_abs_at);
+	out->worst_at = row_major(j, out->worst_at);
+	return 0;
+}
+
 int compare_tensors(const struct compare_tensor *a, const struct compare_tensor *b,
 		    const struct compare_params *p, struct compare_stats *out, struct err *e)
 {
 	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
-	struct job j = {.allowance = p->allowance};
-	struct compare_stats small[4];
+	struct job j = {0};
 	int64_t n = count(a, b, e);
 	stats_init(out);
 	if (n < 0)
@@ -280,22 +359,12 @@ int compare_tensors(const struct compare_tensor *a, const struct compare_tensor 
 		return err_set(e, -ENOTSUP, "complex numbers against real ones");
 	if (!n)
 		return 0;
-	j.is_int = ta->class != COMPARE_FLOAT && ta->class == tb->class;
-	j.is_unsigned = ta->class == COMPARE_UINT64;
-	walk_init(&j.a, a, j.is_int);
-	walk_init(&j.b, b, j.is_int);
-	set_units(&j.units, p, a);
+	set_walks(&j, a, b, p);
 	j.n = (uint64_t)n * ta->parts;
 	j.nchunks = (j.n + CHUNK - 1) / CHUNK;
-	j.chunks = j.nchunks <= 4 ? small : calloc(j.nchunks, sizeof(*j.chunks));
-	if (!j.chunks)
+	if (run_chunks(&j, p->threads, out))
 		return err_set(e, -ENOMEM, "no memory to compare %llu elements",
 			       (unsigned long long)j.n);
-	run_all(&j, p->threads);
-	for (uint64_t i = 0; i < j.nchunks; i++)
-		merge(out, &j.chunks[i]);
-	if (j.chunks != small)
-		free(j.chunks);
 	return 0;
 }
 

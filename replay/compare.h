@@ -46,7 +46,8 @@ struct compare_stats {
 	double worst;	  /* |e| */
 	double sum, sum2; /* of e, of e e */
 	double along;	  /* sum of e, its sign turned where b is negative */
-	/* Row-major indices; UINT64_MAX when there is none. */
+	/* Row-major indices; UINT64_MAX when there is none. Where tensors do not lie row-major,
+	 * "first" is in the order of the memory. */
 	uint64_t first_unequal, first_wrong; /* wrong: of NaN and infinities */
 	uint64_t max_abs_at, worst_at;
 	double a_at_worst, b_at_worst; /* the values there; of first_wrong, when that is there */
