@@ -13,7 +13,7 @@ LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash
 
 FOLDERS := base tracer symbolizer perf tui replay
 LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(wildcard tracer/*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -44,6 +44,12 @@ $(BUILD)/%.o: %.c | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+# The part of replay that runs in the user's Python, as bytes: _binary_runner_py_start to _end.
+$(BUILD)/replay/runner_py.o: replay/runner.py
+	@mkdir -p $(@D)
+	$(call say,PY,$<)
+	$(Q)cp $< $(@D)/runner_py && cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
 $(BUILD)/replay/compare_load.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi

@@ -7,6 +7,7 @@
 #include "perf/cmd_export.h"
 #include "perf/cmd_report.h"
 #include "perf/cmd_script.h"
+#include "replay/cmd_replay.h"
 #include "tracer/cmd_attach.h"
 #include "tracer/cmd_doctor.h"
 #include "tracer/cmd_run.h"
@@ -23,6 +24,7 @@ static const struct {
     {"report", "table of ops by source line from a trace file", cmd_report},
     {"script", "the events of a trace file as text or JSON lines", cmd_script},
     {"export", "a trace file in another format", cmd_export},
+    {"replay", "run captured ops again: are they right, and how fast", cmd_replay},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},
 };
 

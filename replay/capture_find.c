@@ -1,0 +1,150 @@
+#define _GNU_SOURCE
+#include "replay/capture_find.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS_MAX = 256 };
+
+/* The numbers and the op in a path .../OP/PID/ID/TIME, or .../OP/PID/autocompare/ID/TIME/device as
+ * ditorch's comparison writes it. Anything else leaves them unknown. */
+static void read_path(struct capture_place *p, char *path)
+{
+	char *parts[PARTS_MAX], *save = NULL, *end;
+	int n = 0;
+	for (char *s = strtok_r(path, "/", &save); s && n < PARTS_MAX;
+	     s = strtok_r(NULL, "/", &save))
+		parts[n++] = s;
+	if (n && (!strcmp(parts[n - 1], "device") || !strcmp(parts[n - 1], "cpu")))
+		n--;
+	int id = n - 2, pid = n - 3;
+	if (pid > 0 && !strcmp(parts[pid], "autocompare"))
+		pid--;
+	if (pid < 1)
+		return;
+	int64_t id_value = strtoll(parts[id], &end, 10);
+	if (*end || end == parts[id])
+		return;
+	int64_t pid_value = strtoll(parts[pid], &end, 10);
+	if (*end || end == parts[pid])
+		return;
+	p->id = id_value;
+	p->pid = pid_value;
+	free(p->op);
+	p->op = strdup(parts[pid - 1]);
+}
+
+static char *text_of(json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+	return s ? strdup(s) : NULL;
+}
+
+/* What the JSON beside the inputs says. A damaged one says nothing. */
+static void read_json(struct capture_place *p)
+{
+	char *path = NULL;
+	if (asprintf(&path, "%s/input.pth.json", p->dir) < 0)
+		return;
+	json_t *o = json_load_file(path, 0, NULL);
+	free(path);
+	char *op = text_of(o, "op");
+	if (op) {
+		free(p->op);
+		p->op = op;
+	}
+	p->file = text_of(o, "file");
+	p->function = text_of(o, "function");
+	p->line = json_integer_value(json_object_get(o, "line"));
+	json_decref(o);
+}
+
+static int add(struct capture_places *all, const char *dir)
+{
+	struct capture_place *p;
+	if (all->n == all->size) {
+		size_t size = all->size ? 2 * all->size : 64;
+		p = realloc(all->list, size * sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+		all->list = p;
+		all->size = size;
+	}
+	char *copy = strdup(dir);
+	p = &all->list[all->n];
+	*p = (struct capture_place){.dir = strdup(dir), .op = strdup(""), .pid = -1, .id = -1};
+	if (copy && p->dir && p->op) {
+		all->n++;
+		read_path(p, copy);
+		read_json(p);
+	}
+	free(copy);
+	return p->dir && p->op ? 0 : -ENOMEM;
+}
+
+static int by_call(const void *a, const void *b)
+{
+	const struct capture_place *x = a, *y = b;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return strcmp(x->dir, y->dir);
+}
+
+static int take(FTSENT *f, const char *root, struct capture_places *out, struct err *e)
+{
+	if (f->fts_info == FTS_ERR || f->fts_info == FTS_DNR || f->fts_info == FTS_NS) {
+		err_set(e, -f->fts_errno, "cannot read %s: %s", f->fts_path,
+			strerror(f->fts_errno));
+		return err_hint(e, "name a folder with captures, such as "
+				   "op_tools_results/op_capture_results");
+	}
+	if (f->fts_info != FTS_F || strcmp(f->fts_name, "input.pth") != 0)
+		return 0;
+	f->fts_path[f->fts_pathlen - f->fts_namelen - 1] = '\0';
+	int r = add(out, f->fts_pathlen > f->fts_namelen + 1 ? f->fts_path : root);
+	f->fts_path[f->fts_pathlen - f->fts_namelen - 1] = '/';
+	return r ? err_set(e, r, "no memory for the list of captures") : 0;
+}
+
+int capture_find(const char *root, struct capture_places *out, struct err *e)
+{
+	char *roots[] = {(char *)root, NULL};
+	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+	size_t before = out->n;
+	int r = 0;
+	FTSENT *f;
+	if (!tree)
+		return err_set(e, -errno, "cannot read %s: %s", root, strerror(errno));
+	while (!r && (f = fts_read(tree)))
+		r = take(f, root, out, e);
+	fts_close(tree);
+	if (r)
+		return r;
+	if (out->n == before) {
+		err_set(e, -ENOENT, "there is no capture in %s", root);
+		return err_hint(e, "a capture is a folder with an input.pth; name one, or a folder "
+				   "that has them somewhere below");
+	}
+	qsort(out->list + before, out->n - before, sizeof(*out->list), by_call);
+	return 0;
+}
+
+void capture_places_free(struct capture_places *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		free(p->list[i].dir);
+		free(p->list[i].op);
+		free(p->list[i].file);
+		free(p->list[i].function);
+	}
+	free(p->list);
+	*p = (struct capture_places){0};
+}

@@ -1,0 +1,274 @@
+#include "replay/cmd_replay.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "replay/capture_choose.h"
+#include "replay/pool.h"
+#include "replay/replay_report.h"
+#include "replay/times.h"
+#include "replay/tolerance.h"
+
+enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
+enum { OF_AUTO, OF_CAPTURED, OF_RERUN };
+enum { EXIT_NOT_RUN = 2, RUNS_SHOWN = 200 };
+
+struct replay {
+	bool acc_check, only_forward, measure, trust;
+	uint64_t run_times, jobs;
+	int of, format, verdict;
+	const char *device, *dtype, *python, *ops, *not_ops;
+	struct capture_places places;
+	struct pool pool;
+	struct replay_report report;
+	struct times_list times;
+	struct row_rules rules;
+	bool shows_progress;
+};
+
+static const char *const of_names[] = {"auto", "captured", "rerun", NULL};
+
+static json_t *text_or_null(const char *s)
+{
+	return s ? json_string(s) : json_null();
+}
+
+static json_t *request(void *ctx, size_t i)
+{
+	struct replay *r = ctx;
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:I, s:o, s:o, s:o}", "cmd", "replay", "dir",
+			 r->places.list[i].dir, "trust", r->trust, "acc", r->acc_check,
+			 "forward_only", r->only_forward, "times",
+			 (json_int_t)(r->measure ? r->run_times : 0), "of",
+			 text_or_null(r->of == OF_AUTO ? NULL : of_names[r->of]), "device",
+			 text_or_null(r->device), "dtype", text_or_null(r->dtype));
+}
+
+/* The inputs know the name of the op best. */
+static int take_name(struct capture_place *p, json_t *m)
+{
+	const char *name = json_string_value(json_object_get(m, "name"));
+	char *copy = name ? strdup(name) : NULL;
+	if (!copy)
+		return name ? -ENOMEM : 0;
+	free(p->op);
+	p->op = copy;
+	return 0;
+}
+
+static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
+{
+	struct replay *r = ctx;
+	const char *event = json_string_value(json_object_get(m, "event"));
+	if (!event || !strcmp(event, "done"))
+		return 0;
+	if (!strcmp(event, "op"))
+		return take_name(&r->places.list[i], m);
+	if (!strcmp(event, "times"))
+		return times_add(&r->times, i, m);
+	struct row *row = rows_add(&r->report.rows);
+	if (!row)
+		return err_set(e, -ENOMEM, "no memory for the results");
+	row->place = i;
+	return row_fill(row, r->places.list[i].op, m, w, &r->rules, e);
+}
+
+static void progress(const struct replay *r)
+{
+	char done[32], all[32];
+	if (r->shows_progress)
+		fprintf(stderr, "\r%s of %s op calls",
+			text_count(done, sizeof(done), r->report.done),
+			text_count(all, sizeof(all), r->places.n));
+}
+
+static void ended(void *ctx, size_t i, const char *how, const char *why)
+{
+	struct replay *r = ctx;
+	r->report.done++;
+	progress(r);
+	if (!strcmp(how, "done"))
+		return;
+	r->report.outcomes[i].kind = strcmp(how, "skipped") ? OUTCOME_NOT_RUN : OUTCOME_SKIPPED;
+	r->report.outcomes[i].why = strdup(why);
+}
+
+static int print_times(struct replay *r, FILE *f, struct err *e)
+{
+	char path[256];
+	int width, rc = 0;
+	bool color;
+	size_t runs = 0;
+	for (size_t i = 0; i < r->times.n; i++)
+		runs += r->times.list[i].nforward;
+	table_look(f, &width, &color);
+	if (runs && runs <= RUNS_SHOWN)
+		rc = times_print_runs(f, &r->times, &r->places);
+	if (runs && !rc)
+		rc = times_print_summary(f, &r->times, &r->places, width, color);
+	if (rc)
+		return err_set(e, rc, "cannot write the times: %s", strerror(-rc));
+	if (!runs)
+		return 0;
+	rc = times_write_csv(&r->times, &r->places, path, sizeof(path), e);
+	if (!rc)
+		fprintf(f, "op elasped info saved to %s\n", path);
+	return rc;
+}
+
+static int print(struct replay *r, struct err *e)
+{
+	FILE *people = r->format == FORMAT_TABLE ? stdout : stderr;
+	int width, rc = 0;
+	bool color;
+	if (r->shows_progress)
+		fputs("\r\033[K", stderr);
+	table_look(stdout, &width, &color);
+	if (r->acc_check && r->format == FORMAT_TABLE)
+		rc = replay_print_table(stdout, &r->report, width, color);
+	else if (r->format == FORMAT_JSON)
+		rc = replay_print_json(stdout, &r->report);
+	else if (r->format == FORMAT_CSV)
+		rc = replay_print_csv(stdout, &r->report);
+	if (rc)
+		return err_set(e, rc, "cannot write the results: %s", strerror(-rc));
+	rc = r->measure ? print_times(r, people, e) : 0;
+	replay_print_summary(people, &r->report);
+	if (!rc && fflush(stdout))
+		rc = err_set(e, -errno, "cannot write the results: %s", strerror(errno));
+	return rc;
+}
+
+static int status_of(const struct replay *r)
+{
+	struct replay_counts c;
+	replay_count(&r->report, &c);
+	return c.wrong ? EXIT_FAILED : c.not_run ? EXIT_NOT_RUN : EXIT_GOOD;
+}
+
+static int find_all(struct replay *r, char **dirs, int n, struct err *e)
+{
+	for (int i = 0; i < n; i++) {
+		int rc = capture_find(dirs[i], &r->places, e);
+		if (rc)
+			return rc;
+	}
+	return capture_choose(&r->places, r->ops, r->not_ops, e);
+}
+
+static int run(struct replay *r, char **dirs, int n, struct err *e)
+{
+	int rc = find_all(r, dirs, n, e);
+	if (rc)
+		return rc;
+	r->report.places = &r->places;
+	r->report.outcomes = calloc(r->places.n + 1, sizeof(*r->report.outcomes));
+	if (!r->report.outcomes)
+		return err_set(e, -ENOMEM, "no memory for %zu captures", r->places.n);
+	r->pool = (struct pool){.python = r->python,
+				.jobs = (unsigned)r->jobs,
+				.count = r->places.n,
+				.ctx = r,
+				.request = request,
+				.message = message,
+				.ended = ended};
+	rc = pool_open(&r->pool, e);
+	r->report.torch = r->pool.torch;
+	r->report.python = r->pool.version;
+	r->report.judged = r->of == OF_CAPTURED ? "the results in the captures"
+			   : r->of == OF_RERUN	? "results of a new run"
+						: "results of a new run where the device is here, "
+						  "else those in the captures";
+	if (!rc)
+		rc = pool_run(&r->pool, e);
+	pool_close(&r->pool);
+	return rc ? rc : print(r, e);
+}
+
+/* ditorch's spelling, --run_times, is as good. */
+static void take_underscores(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strncmp(argv[i], "--", 2))
+			for (char *s = argv[i]; *s && *s != '='; s++)
+				*s = *s == '_' ? '-' : *s;
+}
+
+static int replay(struct replay *r, char **dirs, int n)
+{
+	struct err e = {0};
+	signal(SIGPIPE, SIG_IGN);
+	r->acc_check = r->acc_check || !r->measure;
+	r->rules.by_allclose = r->verdict == 1 || tolerance_in_env();
+	r->shows_progress = isatty(STDERR_FILENO);
+	int rc = run(r, dirs, n, &e);
+	int status = rc ? EXIT_NOT_RUN : status_of(r);
+	if (rc)
+		err_print(&e);
+	replay_report_free(&r->report);
+	times_free(&r->times);
+	capture_places_free(&r->places);
+	return status;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	static const char *const formats[] = {"table", "json", "csv", NULL};
+	static const char *const verdicts[] = {"sharp", "allclose", NULL};
+	struct replay r = {.run_times = 100, .jobs = 1};
+	const struct option_def options[] = {
+	    {0, "acc-check", OPTION_FLAG, &r.acc_check, NULL,
+	     "judge the numbers against float64 on the CPU (default without --sync-time-measure)",
+	     NULL},
+	    {0, "of", OPTION_CHOICE, &r.of, "WHAT",
+	     "judge the results that were captured, or those of a rerun; auto (default): of a "
+	     "rerun "
+	     "where the device is here",
+	     of_names},
+	    {0, "sync-time-measure", OPTION_FLAG, &r.measure, NULL,
+	     "measure the time of forward and backward", NULL},
+	    {0, "run-times", OPTION_COUNT, &r.run_times, "N", "measure N runs (default 100)", NULL},
+	    {0, "only-run-forward", OPTION_FLAG, &r.only_forward, NULL, "leave out the backward",
+	     NULL},
+	    {0, "device", OPTION_STRING, &r.device, "DEVICE",
+	     "run the op there: cpu, cuda, npu, lazy ... (default: where it was captured)", NULL},
+	    {0, "dtype", OPTION_STRING, &r.dtype, "DTYPE",
+	     "run it with floating-point inputs of this dtype: float16, bfloat16, float32 ...",
+	     NULL},
+	    {0, "python", OPTION_STRING, &r.python, "PATH",
+	     "the interpreter (default: the first on the PATH that has torch)", NULL},
+	    {0, "ops", OPTION_STRING, &r.ops, "LIST", "only these ops, as for ditrace run", NULL},
+	    {0, "not-ops", OPTION_STRING, &r.not_ops, "LIST", "all but these", NULL},
+	    {0, "verdict", OPTION_CHOICE, &r.verdict, "RULE",
+	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
+	    {'j', "jobs", OPTION_COUNT, &r.jobs, "N", "so many Python processes (default 1)", NULL},
+	    {0, "format", OPTION_CHOICE, &r.format, "FORMAT", "table (default), json or csv",
+	     formats},
+	    {0, "trust", OPTION_FLAG, &r.trust, NULL,
+	     "load files that hold more than numbers: they can run any code", NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "replay",
+	    .operands = "DIR...",
+	    .about = "Run captured op calls again: are they right, and how fast are they? DIR is a "
+		     "capture or has some below.",
+	    .options = options,
+	    .notes = "Exit status: 1 when something is wrong, 2 when something could not be run.",
+	    .min_operands = 1,
+	    .max_operands = -1,
+	};
+	int status;
+	take_underscores(argc, argv);
+	int first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	return replay(&r, argv + first, argc - first);
+}

@@ -1,0 +1,214 @@
+#define _GNU_SOURCE
+#include "replay/pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { NO_JOB = -1 };
+
+static const char *event_of(json_t *m)
+{
+	const char *s = json_string_value(json_object_get(m, "event"));
+	return s ? s : "";
+}
+
+static unsigned threads_each(const struct pool *p)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	return cpus > (long)p->jobs ? (unsigned)cpus / p->jobs : 1;
+}
+
+/* Start one and wait for its hello. */
+static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
+{
+	char why[128] = "";
+	json_t *m = NULL;
+	int r = worker_start(&pw->w, p->python, threads_each(p), e);
+	pw->job = SIZE_MAX;
+	if (r)
+		return r;
+	while (!(r = worker_receive(&pw->w, &m)))
+		;
+	if (r < 0) {
+		worker_stop(&pw->w, why, sizeof(why));
+		err_set(e, -ENOENT, "%s cannot run ops: %s", p->python, why);
+		return err_hint(e, "name an interpreter that has PyTorch: --python PATH");
+	}
+	snprintf(p->torch, sizeof(p->torch), "%s", json_string_value(json_object_get(m, "torch")));
+	snprintf(p->version, sizeof(p->version), "%s",
+		 json_string_value(json_object_get(m, "python")));
+	json_decref(m);
+	pw->greeted = true;
+	return 0;
+}
+
+/* Has this interpreter a torch to import? */
+static bool has_torch(const char *python)
+{
+	static char script[] =
+	    "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)";
+	char *argv[] = {(char *)python, "-c", script, NULL};
+	posix_spawn_file_actions_t quiet;
+	pid_t pid;
+	int status = 1;
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	if (!posix_spawn(&pid, python, &quiet, NULL, argv, environ))
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	posix_spawn_file_actions_destroy(&quiet);
+	return !status;
+}
+
+static bool look_in(struct pool *p, const char *dir, size_t len)
+{
+	static const char *const names[] = {"python3", "python"};
+	for (int i = 0; i < 2; i++) {
+		int n = snprintf(p->found, sizeof(p->found), "%.*s/%s", (int)len, dir, names[i]);
+		if (n > 0 && (size_t)n < sizeof(p->found) && !access(p->found, X_OK) &&
+		    has_torch(p->found))
+			return true;
+	}
+	return false;
+}
+
+static int find_python(struct pool *p, struct err *e)
+{
+	const char *path = getenv("PATH");
+	for (const char *s = path ? path : "/usr/bin"; *s;) {
+		size_t n = strcspn(s, ":");
+		if (n && look_in(p, s, n)) {
+			p->python = p->found;
+			return 0;
+		}
+		s += n + (s[n] == ':');
+	}
+	err_set(e, -ENOENT, "no python3 on the PATH imports torch");
+	return err_hint(e, "name the interpreter of the training: --python PATH");
+}
+
+int pool_open(struct pool *p, struct err *e)
+{
+	if (!p->python) {
+		int r = find_python(p, e);
+		if (r)
+			return r;
+	}
+	p->jobs = p->jobs < 1 ? 1 : p->jobs > POOL_MAX ? POOL_MAX : p->jobs;
+	int r = greet(p, &p->workers[0], e);
+	p->nworkers = r ? 0 : 1;
+	return r;
+}
+
+void pool_close(struct pool *p)
+{
+	for (unsigned i = 0; i < p->nworkers; i++)
+		worker_stop(&p->workers[i].w, NULL, 0);
+	p->nworkers = 0;
+}
+
+static bool ends_job(const char *event)
+{
+	return !strcmp(event, "done") || !strcmp(event, "skipped") || !strcmp(event, "refused") ||
+	       !strcmp(event, "damaged") || !strcmp(event, "error");
+}
+
+/* The worker is gone: its job has failed, and another takes its place. */
+static int replace(struct pool *p, struct pool_worker *pw, struct err *e)
+{
+	char why[128] = "it broke the connection", text[192];
+	worker_stop(&pw->w, why, sizeof(why));
+	snprintf(text, sizeof(text), "the op ended the Python process: %s", why);
+	if (pw->job != SIZE_MAX)
+		p->ended(p->ctx, pw->job, "died", text);
+	return greet(p, pw, e);
+}
+
+static int handle(struct pool *p, struct pool_worker *pw, json_t *m, struct err *e)
+{
+	const char *event = event_of(m);
+	int r = 0;
+	if (ends_job(event)) {
+		const char *why = json_string_value(json_object_get(m, "reason"));
+		if (!strcmp(event, "done"))
+			r = p->message(p->ctx, pw->job, &pw->w, m, e);
+		p->ended(p->ctx, pw->job, event, why ? why : "");
+		pw->job = SIZE_MAX;
+		return r;
+	}
+	r = p->message(p->ctx, pw->job, &pw->w, m, e);
+	if (!r && !strcmp(event, "tensor"))
+		worker_send(&pw->w, json_pack("{s:b}", "go", 1)); /* its end is seen at reading */
+	return r;
+}
+
+static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
+{
+	json_t *m = NULL;
+	int r = worker_receive(&pw->w, &m);
+	if (r == -EPIPE || r == -EPROTO)
+		return replace(p, pw, e);
+	while (r > 0) {
+		r = handle(p, pw, m, e);
+		json_decref(m);
+		if (r)
+			return r;
+		if (!memchr(pw->w.text, '\n', pw->w.len))
+			return 0;
+		r = worker_receive(&pw->w, &m);
+	}
+	return r;
+}
+
+static int give_work(struct pool *p, size_t *next, struct err *e)
+{
+	for (unsigned i = 0; i < p->jobs && *next < p->count; i++) {
+		struct pool_worker *pw = &p->workers[i];
+		if (i >= p->nworkers) {
+			int r = greet(p, pw, e);
+			if (r)
+				return r;
+			p->nworkers = i + 1;
+		}
+		if (pw->job != SIZE_MAX)
+			continue;
+		pw->job = (*next)++;
+		worker_send(&pw->w, p->request(p->ctx, pw->job));
+	}
+	return 0;
+}
+
+int pool_run(struct pool *p, struct err *e)
+{
+	struct pollfd fds[POOL_MAX];
+	size_t next = 0;
+	for (;;) {
+		int r = give_work(p, &next, e), busy = 0;
+		if (r)
+			return r;
+		for (unsigned i = 0; i < p->nworkers; i++) {
+			bool has = p->workers[i].job != SIZE_MAX;
+			busy += has;
+			fds[i] = (struct pollfd){has ? p->workers[i].w.replies : NO_JOB, POLLIN, 0};
+		}
+		if (!busy)
+			return 0;
+		if (poll(fds, p->nworkers, -1) < 0 && errno != EINTR)
+			return err_set(e, -errno, "cannot wait for the runners: %s",
+				       strerror(errno));
+		for (unsigned i = 0; i < p->nworkers; i++)
+			if (fds[i].revents && (r = serve(p, &p->workers[i], e)))
+				return r;
+	}
+}

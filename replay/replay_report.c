@@ -1,0 +1,356 @@
+#include "replay/replay_report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "base/text.h"
+
+static const char *const keys[] = {"op",      "id",	      "role",
+				   "index",   "verdict",      "allclose",
+				   "cosine",  "max_abs_diff", "max_relative_diff",
+				   "ulp",     "atol",	      "rtol",
+				   "reason",  "file",	      "line",
+				   "dtype",   "device",	      "cpu_max_abs_diff",
+				   "cpu_ulp", "worst",	      "rms",
+				   "mean",    "along",	      "cpu_worst",
+				   "cpu_rms", "cpu_mean",     "cpu_along",
+				   "reach",   "score",	      "note",
+				   "dir"};
+
+enum { KEYS = sizeof(keys) / sizeof(keys[0]), VALUE_SIZE = 512 };
+
+void replay_count(const struct replay_report *r, struct replay_counts *c)
+{
+	size_t last = SIZE_MAX;
+	*c = (struct replay_counts){.calls = r->done};
+	for (size_t i = 0; i < r->places->n; i++) {
+		c->skipped += r->outcomes[i].kind == OUTCOME_SKIPPED;
+		c->not_run += r->outcomes[i].kind == OUTCOME_NOT_RUN;
+	}
+	for (size_t i = 0; i < r->rows.n; i++) {
+		const struct row *x = &r->rows.list[i];
+		c->right += x->verdict == VERDICT_RIGHT;
+		c->not_judged += x->verdict == VERDICT_NOT_JUDGED;
+		c->wrong += x->verdict == VERDICT_WRONG;
+	}
+	unsigned char *seen = calloc(r->places->n + 1, 1);
+	for (size_t i = 0; seen && i < r->rows.n; i++) {
+		last = r->rows.list[i].place;
+		if (r->rows.list[i].verdict == VERDICT_WRONG && !seen[last]) {
+			seen[last] = 1;
+			c->wrong_calls++;
+		}
+	}
+	free(seen);
+}
+
+/* "forward result", "gradient of 0". */
+static const char *tensor_name(char *out, size_t size, const struct row *r)
+{
+	if (!strcmp(r->role, "grad"))
+		snprintf(out, size, "grad[%s]", r->index);
+	else if (r->index[0])
+		snprintf(out, size, "%s[%s]", r->role, r->index);
+	else
+		snprintf(out, size, "%s", r->role);
+	return out;
+}
+
+static void cell(struct table *t, const char *format, double v, bool there)
+{
+	char text[64] = "";
+	if (there)
+		snprintf(text, sizeof(text), format, v);
+	table_cell(t, text);
+}
+
+static void table_row(struct table *t, const struct row *r, const struct capture_place *p)
+{
+	static const enum table_style styles[] = {[VERDICT_RIGHT] = TABLE_PLAIN,
+						  [VERDICT_WRONG] = TABLE_HOT,
+						  [VERDICT_NOT_JUDGED] = TABLE_DIM};
+	char text[640], where[96] = "";
+	bool has = r->has_figures;
+	table_cell_styled(t, verdict_name(r->verdict), styles[r->verdict]);
+	snprintf(text, sizeof(text), "%s %s", p->op, tensor_name(where, sizeof(where), r));
+	table_cell(t, text);
+	snprintf(text, sizeof(text), "%" PRId64, p->id);
+	table_cell(t, p->id < 0 ? "" : text);
+	table_cell(t, r->dtype);
+	table_cell(t, !has ? "" : r->allclose ? "True" : "False");
+	cell(t, "%.7f", r->cosine, has);
+	cell(t, "%.3g", r->max_abs, has);
+	cell(t, "%.3g", r->max_rel, has);
+	cell(t, "%.3g", r->ulp, has);
+	cell(t, "%.3g", r->atol, has);
+	cell(t, "%.3g", r->rtol, has);
+	cell(t, r->cpu_emulated ? "~%.3g" : "%.3g", r->cpu_max_abs, r->has_cpu);
+	cell(t, "%.3g", r->cpu_ulp, r->has_cpu);
+	snprintf(text, sizeof(text), "%s%s%s", r->why, r->why[0] && r->note[0] ? "; " : "",
+		 r->note);
+	table_cell(t, text);
+}
+
+int replay_print_table(FILE *f, struct replay_report *r, int width, bool color)
+{
+	static const struct {
+		const char *name;
+		enum table_align align;
+	} columns[] = {
+	    {"Verdict", TABLE_LEFT},  {"Tensor", TABLE_LEFT},	{"Id", TABLE_RIGHT},
+	    {"Dtype", TABLE_LEFT},    {"allclose", TABLE_LEFT}, {"Cosine", TABLE_RIGHT},
+	    {"max_abs", TABLE_RIGHT}, {"max_rel", TABLE_RIGHT}, {"ULP", TABLE_RIGHT},
+	    {"atol", TABLE_RIGHT},    {"rtol", TABLE_RIGHT},	{"CPU max_abs", TABLE_RIGHT},
+	    {"CPU ULP", TABLE_RIGHT}, {"Why", TABLE_LEFT}};
+	struct table *t = table_new();
+	if (!t)
+		return -ENOMEM;
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		table_column(t, columns[i].name, columns[i].align);
+	qsort(r->rows.list, r->rows.n, sizeof(*r->rows.list), row_order);
+	for (size_t i = 0; i < r->rows.n; i++)
+		table_row(t, &r->rows.list[i], &r->places->list[r->rows.list[i].place]);
+	int rc = r->rows.n ? table_print(t, f, width, color) : 0;
+	table_free(t);
+	return rc;
+}
+
+/* The calls of an op with something wrong: the first row of an op is its worst. */
+static void print_wrong(FILE *f, const struct replay_report *r, size_t first)
+{
+	const struct row *x = &r->rows.list[first];
+	const struct capture_place *p = &r->places->list[x->place];
+	char name[96];
+	size_t wrong = 0;
+	for (size_t i = first; i < r->rows.n && r->rows.list[i].verdict == VERDICT_WRONG; i++)
+		wrong += !strcmp(r->places->list[r->rows.list[i].place].op, p->op);
+	text_print_safe(f, p->op);
+	fprintf(f, "  WRONG");
+	if (p->file) {
+		fputs("  ", f);
+		text_print_safe(f, p->file);
+		fprintf(f, ":%" PRId64, p->line);
+	}
+	if (p->id >= 0)
+		fprintf(f, "  call %" PRId64, p->id);
+	fprintf(f, "  %s%s%s\n  %s: ", x->dtype, x->device[0] ? ", " : "", x->device,
+		tensor_name(name, sizeof(name), x));
+	text_print_safe(f, x->why);
+	fputs("\n  capture: ", f);
+	text_print_safe(f, p->dir);
+	fprintf(f, wrong > 1 ? "\n  and %zu more of this op\n" : "\n", wrong - 1);
+}
+
+static bool op_before(const struct replay_report *r, size_t i)
+{
+	const char *op = r->places->list[r->rows.list[i].place].op;
+	for (size_t k = 0; k < i; k++)
+		if (!strcmp(r->places->list[r->rows.list[k].place].op, op))
+			return true;
+	return false;
+}
+
+static void print_outcomes(FILE *f, const struct replay_report *r, enum outcome_kind kind)
+{
+	for (size_t i = 0; i < r->places->n; i++) {
+		if (r->outcomes[i].kind != kind)
+			continue;
+		fputs("not run: ", f);
+		text_print_safe(f, r->places->list[i].dir);
+		fputs("\n  ", f);
+		text_print_safe(f, r->outcomes[i].why);
+		putc('\n', f);
+	}
+}
+
+static void print_count(FILE *f, size_t n, const char *what, const char *before)
+{
+	char text[32];
+	if (n)
+		fprintf(f, "%s%s %s", before, text_count(text, sizeof(text), n), what);
+}
+
+void replay_print_summary(FILE *f, struct replay_report *r)
+{
+	struct replay_counts c;
+	char text[32];
+	qsort(r->rows.list, r->rows.n, sizeof(*r->rows.list), row_order);
+	for (size_t i = 0; i < r->rows.n && r->rows.list[i].verdict == VERDICT_WRONG; i++)
+		if (!op_before(r, i))
+			print_wrong(f, r, i);
+	print_outcomes(f, r, OUTCOME_NOT_RUN);
+	replay_count(r, &c);
+	fprintf(f, "%s op calls", text_count(text, sizeof(text), c.calls));
+	print_count(f, c.wrong_calls, "of them wrong", ", ");
+	print_count(f, c.skipped, "not compared (random or uninitialised)", ", ");
+	print_count(f, c.not_run, "not run", ", ");
+	fprintf(f, "; %s tensors right", text_count(text, sizeof(text), c.right));
+	print_count(f, c.wrong, "wrong", ", ");
+	print_count(f, c.not_judged, "not judged", ", ");
+	fprintf(f, "; torch %s, CPython %s; judged: %s\n", r->torch, r->python, r->judged);
+}
+
+/* --- for programs: the value of each key as text */
+
+struct value {
+	char text[VALUE_SIZE];
+	bool is_text; /* to be quoted in JSON */
+	bool is_null;
+};
+
+static void set_text(struct value *v, const char *s)
+{
+	v->is_text = true;
+	v->is_null = !s;
+	snprintf(v->text, sizeof(v->text), "%s", s ? s : "");
+}
+
+static void set_number(struct value *v, double x, bool there)
+{
+	v->is_null = !there;
+	v->is_text = !isfinite(x);
+	v->text[0] = '\0';
+	if (there)
+		snprintf(v->text, sizeof(v->text), isnan(x) ? "nan" : "%.9g", x);
+}
+
+static void set_int(struct value *v, int64_t x, bool there)
+{
+	v->is_null = !there;
+	v->is_text = false;
+	v->text[0] = '\0';
+	if (there)
+		snprintf(v->text, sizeof(v->text), "%" PRId64, x);
+}
+
+static void set_bool(struct value *v, bool x, bool there)
+{
+	v->is_null = !there;
+	v->is_text = false;
+	snprintf(v->text, sizeof(v->text), "%s", !there ? "" : x ? "true" : "false");
+}
+
+static void row_values(const struct row *r, const struct capture_place *p, struct value *v)
+{
+	bool has = r->has_figures, cpu = r->has_cpu;
+	const double numbers[] = {r->cosine, r->max_abs, r->max_rel, r->ulp, r->atol, r->rtol};
+	const double cpu_numbers[] = {r->cpu_max_abs, r->cpu_ulp};
+	const double units[] = {r->worst, r->rms, r->mean, r->along};
+	const double cpu_units[] = {r->cpu_worst, r->cpu_rms, r->cpu_mean, r->cpu_along};
+	set_text(&v[0], p->op);
+	set_int(&v[1], p->id, p->id >= 0);
+	set_text(&v[2], r->role);
+	set_text(&v[3], r->index);
+	set_text(&v[4], verdict_name(r->verdict));
+	set_bool(&v[5], r->allclose, has || r->verdict != VERDICT_NOT_JUDGED);
+	for (int i = 0; i < 6; i++)
+		set_number(&v[6 + i], numbers[i], has);
+	set_text(&v[12], r->why);
+	set_text(&v[13], p->file);
+	set_int(&v[14], p->line, p->line > 0);
+	set_text(&v[15], r->dtype[0] ? r->dtype : NULL);
+	set_text(&v[16], r->device[0] ? r->device : NULL);
+	for (int i = 0; i < 2; i++)
+		set_number(&v[17 + i], cpu_numbers[i], cpu);
+	for (int i = 0; i < 4; i++) {
+		set_number(&v[19 + i], units[i], has);
+		set_number(&v[23 + i], cpu_units[i], cpu);
+	}
+	set_number(&v[27], r->reach, has);
+	set_number(&v[28], r->score, true);
+	set_text(&v[29], r->note[0] ? r->note : NULL);
+	set_text(&v[30], p->dir);
+}
+
+static void outcome_values(const struct outcome *o, const struct capture_place *p, struct value *v)
+{
+	for (int i = 0; i < KEYS; i++)
+		set_text(&v[i], NULL);
+	set_text(&v[0], p->op);
+	set_int(&v[1], p->id, p->id >= 0);
+	set_text(&v[4], o->kind == OUTCOME_SKIPPED ? "not compared" : "not run");
+	set_text(&v[12], o->why);
+	set_text(&v[13], p->file);
+	set_int(&v[14], p->line, p->line > 0);
+	set_text(&v[30], p->dir);
+}
+
+typedef int (*print_values)(FILE *f, const struct value *v);
+
+static int print_json(FILE *f, const struct value *v)
+{
+	json_t *o = json_object();
+	for (int i = 0; i < KEYS; i++) {
+		json_t *x = v[i].is_null   ? json_null()
+			    : v[i].is_text ? json_string_nocheck(v[i].text)
+					   : json_loads(v[i].text, JSON_DECODE_ANY, NULL);
+		json_object_set_new(o, keys[i], x ? x : json_null());
+	}
+	char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+	json_decref(o);
+	if (!text)
+		return -ENOMEM;
+	fprintf(f, "%s\n", text);
+	free(text);
+	return 0;
+}
+
+static int print_csv(FILE *f, const struct value *v)
+{
+	for (int i = 0; i < KEYS; i++) {
+		const char *s = v[i].text;
+		bool quote = strpbrk(s, ",\"\n\r") != NULL;
+		if (quote)
+			putc('"', f);
+		for (; *s; s++) {
+			if (*s == '"')
+				putc('"', f);
+			putc((unsigned char)*s < 0x20 ? ' ' : *s, f);
+		}
+		fputs(quote ? "\"" : "", f);
+		putc(i + 1 < KEYS ? ',' : '\n', f);
+	}
+	return 0;
+}
+
+static int print_all(FILE *f, const struct replay_report *r, print_values print)
+{
+	struct value *v = calloc(KEYS, sizeof(*v));
+	int rc = v ? 0 : -ENOMEM;
+	for (size_t i = 0; i < r->rows.n && !rc; i++) {
+		row_values(&r->rows.list[i], &r->places->list[r->rows.list[i].place], v);
+		rc = print(f, v);
+	}
+	for (size_t i = 0; i < r->places->n && !rc; i++) {
+		if (r->outcomes[i].kind == OUTCOME_DONE)
+			continue;
+		outcome_values(&r->outcomes[i], &r->places->list[i], v);
+		rc = print(f, v);
+	}
+	free(v);
+	return rc ? rc : ferror(f) ? -EIO : 0;
+}
+
+int replay_print_json(FILE *f, const struct replay_report *r)
+{
+	return print_all(f, r, print_json);
+}
+
+int replay_print_csv(FILE *f, const struct replay_report *r)
+{
+	for (int i = 0; i < KEYS; i++)
+		fprintf(f, "%s%c", keys[i], i + 1 < KEYS ? ',' : '\n');
+	return print_all(f, r, print_csv);
+}
+
+void replay_report_free(struct replay_report *r)
+{
+	for (size_t i = 0; r->outcomes && i < r->places->n; i++)
+		free(r->outcomes[i].why);
+	free(r->outcomes);
+	rows_free(&r->rows);
+}

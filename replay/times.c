@@ -1,0 +1,225 @@
+#include "replay/times.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/table.h"
+#include "base/text.h"
+
+#define FOLDER "op_tools_results"
+
+static int take_list(json_t *array, uint64_t **out, size_t *n)
+{
+	*n = json_array_size(array);
+	*out = calloc(*n ? *n : 1, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	for (size_t i = 0; i < *n; i++)
+		(*out)[i] = (uint64_t)json_integer_value(json_array_get(array, i));
+	return 0;
+}
+
+static char *take_text(json_t *m, const char *key)
+{
+	const char *s = json_string_value(json_object_get(m, key));
+	return s ? strdup(s) : NULL;
+}
+
+int times_add(struct times_list *l, size_t place, json_t *m)
+{
+	static const char *const keys[] = {"input", "output", "grad_inputs", "grad_outputs"};
+	const char *device = json_string_value(json_object_get(m, "device"));
+	if (l->n == l->size) {
+		size_t size = l->size ? 2 * l->size : 64;
+		struct times *list = realloc(l->list, size * sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		l->list = list;
+		l->size = size;
+	}
+	struct times *t = &l->list[l->n++];
+	*t = (struct times){.place = place};
+	snprintf(t->device, sizeof(t->device), "%s", device ? device : "");
+	for (int i = 0; i < 4; i++)
+		t->texts[i] = take_text(m, keys[i]);
+	t->why_no_backward = take_text(m, "why_no_backward");
+	int r = take_list(json_object_get(m, "forward"), &t->forward, &t->nforward);
+	return r ? r : take_list(json_object_get(m, "backward"), &t->backward, &t->nbackward);
+}
+
+void times_free(struct times_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->list[i].forward);
+		free(l->list[i].backward);
+		free(l->list[i].why_no_backward);
+		for (int k = 0; k < 4; k++)
+			free(l->list[i].texts[k]);
+	}
+	free(l->list);
+	*l = (struct times_list){0};
+}
+
+/* "12.34500000" ms, as ditorch; "-" for none. */
+static void ms(char *out, size_t size, const uint64_t *ns, size_t n, size_t i)
+{
+	if (i < n)
+		snprintf(out, size, "%.8f", (double)ns[i] / 1e6);
+	else
+		snprintf(out, size, "-");
+}
+
+int times_print_runs(FILE *f, const struct times_list *l, const struct capture_places *p)
+{
+	static const char *const columns[] = {"name", "forward_id", "forward_elasped",
+					      "backward_elasped", "unit"};
+	struct table *t = table_new();
+	char text[64];
+	if (!t)
+		return -ENOMEM;
+	for (int i = 0; i < 5; i++)
+		table_column(t, columns[i], TABLE_CENTER);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct times *x = &l->list[i];
+		for (size_t run = 0; run < x->nforward; run++) {
+			table_cell(t, p->list[x->place].op);
+			snprintf(text, sizeof(text), "%" PRId64, p->list[x->place].id);
+			table_cell(t, text);
+			ms(text, sizeof(text), x->forward, x->nforward, run);
+			table_cell(t, text);
+			ms(text, sizeof(text), x->backward, x->nbackward, run);
+			table_cell(t, text);
+			table_cell(t, "ms");
+		}
+	}
+	int r = table_print_boxed(t, f);
+	table_free(t);
+	return r;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* First, min, median, p99: four cells. The first run apart, unless it is the only one. */
+static int summary_cells(struct table *t, const uint64_t *ns, size_t n)
+{
+	char text[32];
+	size_t rest = n > 1 ? n - 1 : n;
+	uint64_t *sorted = malloc((rest ? rest : 1) * sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	if (rest) {
+		memcpy(sorted, ns + (n - rest), rest * sizeof(*sorted));
+		qsort(sorted, rest, sizeof(*sorted), by_size);
+	}
+	size_t p99 = rest ? (rest * 99 + 99) / 100 - 1 : 0; /* nearest rank */
+	const size_t places[] = {0, rest / 2, p99};
+	table_cell(t, n ? text_ns(text, sizeof(text), ns[0]) : "");
+	for (int i = 0; i < 3; i++)
+		table_cell(t, n ? text_ns(text, sizeof(text), sorted[places[i]]) : "");
+	free(sorted);
+	return 0;
+}
+
+int times_print_summary(FILE *f, const struct times_list *l, const struct capture_places *p,
+			int width, bool color)
+{
+	static const char *const columns[] = {"Forward: first",	 "min", "median", "p99",
+					      "Backward: first", "min", "median", "p99"};
+	struct table *t = table_new();
+	char text[160];
+	int r = 0;
+	if (!t)
+		return -ENOMEM;
+	table_column(t, "Id", TABLE_RIGHT);
+	table_column(t, "Runs", TABLE_RIGHT);
+	for (int i = 0; i < 8; i++)
+		table_column(t, columns[i], TABLE_RIGHT);
+	table_column(t, "Device", TABLE_LEFT);
+	table_column(t, "Op", TABLE_LEFT);
+	for (size_t i = 0; i < l->n && !r; i++) {
+		const struct times *x = &l->list[i];
+		snprintf(text, sizeof(text), "%" PRId64, p->list[x->place].id);
+		table_cell(t, text);
+		table_cell(t, text_count(text, sizeof(text), x->nforward));
+		r = summary_cells(t, x->forward, x->nforward);
+		r = r ? r : summary_cells(t, x->backward, x->nbackward);
+		table_cell(t, x->device);
+		snprintf(text, sizeof(text), "%s%s%s%s", p->list[x->place].op,
+			 x->why_no_backward ? "  (no backward: " : "",
+			 x->why_no_backward ? x->why_no_backward : "",
+			 x->why_no_backward ? ")" : "");
+		table_cell(t, text);
+	}
+	r = r ? r : table_print(t, f, width, color);
+	table_free(t);
+	return r;
+}
+
+/* As Python's csv module writes it, whose output ditorch's is. */
+static void csv_field(FILE *f, const char *s, const char *end)
+{
+	if (strpbrk(s, ",\"\r\n")) {
+		putc('"', f);
+		for (; *s; s++) {
+			if (*s == '"')
+				putc('"', f);
+			putc(*s, f);
+		}
+		putc('"', f);
+	} else {
+		fputs(s, f);
+	}
+	fputs(end, f);
+}
+
+static void csv_rows(FILE *f, const struct times_list *l, const struct capture_places *p)
+{
+	char text[64];
+	fputs("name,forward_id,forward_elasped,backward_elasped,unit,input,output,grad_inputs,"
+	      "grad_outputs\r\n",
+	      f);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct times *x = &l->list[i];
+		for (size_t run = 0; run < x->nforward; run++) {
+			csv_field(f, p->list[x->place].op, ",");
+			fprintf(f, "%" PRId64 ",", p->list[x->place].id);
+			ms(text, sizeof(text), x->forward, x->nforward, run);
+			fprintf(f, "%s,", text);
+			ms(text, sizeof(text), x->backward, x->nbackward, run);
+			fprintf(f, "%s,ms,", text);
+			for (int k = 0; k < 4; k++)
+				csv_field(f, x->texts[k] ? x->texts[k] : "-", k < 3 ? "," : "\r\n");
+		}
+	}
+}
+
+int times_write_csv(const struct times_list *l, const struct capture_places *p, char *path,
+		    size_t size, struct err *e)
+{
+	char when[32];
+	time_t now = time(NULL);
+	struct tm tm;
+	strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", localtime_r(&now, &tm));
+	snprintf(path, size, FOLDER "/op_time_measure_result/op_elasped_info_pid%d_%s.csv",
+		 (int)getpid(), when);
+	if ((mkdir(FOLDER, 0777) && errno != EEXIST) ||
+	    (mkdir(FOLDER "/op_time_measure_result", 0777) && errno != EEXIST))
+		return err_set(e, -errno, "cannot make " FOLDER "/op_time_measure_result: %s",
+			       strerror(errno));
+	FILE *f = fopen(path, "we");
+	if (!f)
+		return err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+	csv_rows(f, l, p);
+	if (fclose(f))
+		return err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+	return 0;
+}

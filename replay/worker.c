@@ -1,0 +1,230 @@
+#define _GNU_SOURCE
+#include "replay/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+extern const char _binary_runner_py_start[], _binary_runner_py_end[];
+
+/* The descriptors as the runner sees them. */
+enum { FD_SCRIPT = 10, FD_REQUESTS, FD_REPLIES, FD_ARENA };
+
+static int script_file(void)
+{
+	size_t left = (size_t)(_binary_runner_py_end - _binary_runner_py_start);
+	const char *p = _binary_runner_py_start;
+	int fd = memfd_create("runner.py", MFD_CLOEXEC);
+	while (fd >= 0 && left) {
+		ssize_t n = write(fd, p, left);
+		if (n < 0) {
+			close(fd);
+			return -1;
+		}
+		p += n;
+		left -= (size_t)n;
+	}
+	return fd;
+}
+
+static void close_all(int *fds, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+/* fds: script, request pipe's read end, reply pipe's write end, arena; all above FD_ARENA. */
+static int spawn(struct worker *w, const char *python, unsigned threads, const int *fds)
+{
+	char script[32], requests[16], replies[16], arena[16], count[16];
+	char *argv[] = {(char *)python, "-W",  "ignore", script, requests,
+			replies,	arena, count,	 NULL};
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	snprintf(script, sizeof(script), "/proc/self/fd/%d", FD_SCRIPT);
+	snprintf(requests, sizeof(requests), "%d", FD_REQUESTS);
+	snprintf(replies, sizeof(replies), "%d", FD_REPLIES);
+	snprintf(arena, sizeof(arena), "%d", FD_ARENA);
+	snprintf(count, sizeof(count), "%u", threads);
+	sigemptyset(&none);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	for (int i = 0; i < 4; i++)
+		posix_spawn_file_actions_adddup2(&actions, fds[i], FD_SCRIPT + i);
+	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	int r = posix_spawnp(&w->pid, python, &actions, &attr, argv, environ);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+/* A copy above the numbers that the runner gets, so that none is overwritten on the way. */
+static int high(int fd)
+{
+	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, FD_ARENA + 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	return copy;
+}
+
+int worker_start(struct worker *w, const char *python, unsigned threads, struct err *e)
+{
+	int requests[2] = {-1, -1}, replies[2] = {-1, -1};
+	*w = (struct worker){.requests = -1, .replies = -1, .arena = -1};
+	if (pipe2(requests, O_CLOEXEC) || pipe2(replies, O_CLOEXEC)) {
+		close_all(requests, 2);
+		return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
+	}
+	int theirs[4] = {high(script_file()), high(requests[0]), high(replies[1]),
+			 high(memfd_create("ditrace-replay", MFD_CLOEXEC))};
+	w->requests = requests[1];
+	w->replies = replies[0];
+	w->arena = theirs[3] >= 0 ? fcntl(theirs[3], F_DUPFD_CLOEXEC, 0) : -1;
+	int r = w->arena < 0 || theirs[0] < 0 ? errno : spawn(w, python, threads, theirs);
+	close_all(theirs, 4);
+	if (!r)
+		return 0;
+	w->pid = 0;
+	worker_stop(w, NULL, 0);
+	err_set(e, -r, "cannot start %s: %s", python, strerror(r));
+	return err_hint(e, "name the interpreter that has PyTorch: --python PATH");
+}
+
+int worker_send(struct worker *w, json_t *request)
+{
+	char *text = json_dumps(request, JSON_COMPACT);
+	json_decref(request);
+	if (!text)
+		return -ENOMEM;
+	size_t left = strlen(text);
+	text[left++] = '\n'; /* in place of the NUL */
+	for (const char *p = text; left;) {
+		ssize_t n = write(w->requests, p, left);
+		if (n < 0 && errno != EINTR)
+			break;
+		p += n > 0 ? n : 0;
+		left -= n > 0 ? (size_t)n : 0;
+	}
+	free(text);
+	return left ? -EPIPE : 0;
+}
+
+static int take_line(struct worker *w, json_t **out)
+{
+	char *end = w->len ? memchr(w->text, '\n', w->len) : NULL;
+	if (!end)
+		return 0;
+	size_t n = (size_t)(end - w->text) + 1;
+	*out = json_loadb(w->text, n, 0, NULL);
+	w->len -= n;
+	memmove(w->text, w->text + n, w->len);
+	return *out ? 1 : -EPROTO;
+}
+
+int worker_receive(struct worker *w, json_t **out)
+{
+	int r = take_line(w, out);
+	if (r)
+		return r;
+	if (w->size - w->len < 4096) {
+		char *more = realloc(w->text, w->size + 65536);
+		if (!more)
+			return -ENOMEM;
+		w->text = more;
+		w->size += 65536;
+	}
+	ssize_t n = read(w->replies, w->text + w->len, w->size - w->len);
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	if (!n)
+		return -EPIPE;
+	w->len += (size_t)n;
+	return take_line(w, out);
+}
+
+int worker_map(struct worker *w)
+{
+	struct stat st;
+	if (fstat(w->arena, &st))
+		return -errno;
+	if ((size_t)st.st_size == w->mapped)
+		return 0;
+	if (w->map)
+		munmap(w->map, w->mapped);
+	w->map = NULL;
+	w->mapped = 0;
+	void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, w->arena, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	w->map = p;
+	w->mapped = (size_t)st.st_size;
+	return 0;
+}
+
+const void *worker_memory(const struct worker *w, size_t offset, size_t size)
+{
+	if (!size)
+		return "";
+	if (offset > w->mapped || size > w->mapped - offset)
+		return NULL;
+	return (const char *)w->map + offset;
+}
+
+static void say_status(int status, char *why, size_t size)
+{
+	if (!why)
+		return;
+	if (WIFSIGNALED(status))
+		snprintf(why, size, "signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else
+		snprintf(why, size, "exit status %d", WEXITSTATUS(status));
+}
+
+/* Whether it has ended within a second. */
+static bool ended(pid_t pid, int *status)
+{
+	for (int i = 0; i < 100; i++) {
+		pid_t got = waitpid(pid, status, WNOHANG);
+		if (got == pid || (got < 0 && errno != EINTR))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+void worker_stop(struct worker *w, char *why, size_t size)
+{
+	int status = 0;
+	if (w->requests >= 0)
+		close(w->requests);
+	if (w->replies >= 0)
+		close(w->replies);
+	if (w->pid > 0 && !ended(w->pid, &status)) {
+		kill(w->pid, SIGKILL);
+		waitpid(w->pid, &status, 0);
+	}
+	if (w->pid > 0)
+		say_status(status, why, size);
+	if (w->map)
+		munmap(w->map, w->mapped);
+	if (w->arena >= 0)
+		close(w->arena);
+	free(w->text);
+	*w = (struct worker){.requests = -1, .replies = -1, .arena = -1};
+}
