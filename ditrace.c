@@ -7,6 +7,7 @@
 #include "perf/cmd_export.h"
 #include "perf/cmd_report.h"
 #include "perf/cmd_script.h"
+#include "replay/cmd_diff.h"
 #include "replay/cmd_replay.h"
 #include "tracer/cmd_attach.h"
 #include "tracer/cmd_doctor.h"
@@ -25,6 +26,7 @@ static const struct {
     {"script", "the events of a trace file as text or JSON lines", cmd_script},
     {"export", "a trace file in another format", cmd_export},
     {"replay", "run captured ops again: are they right, and how fast", cmd_replay},
+    {"diff", "the numbers of two captured runs: where do they part", cmd_diff},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},
 };
 

@@ -128,6 +128,7 @@ static int print(struct replay *r, struct err *e)
 	FILE *people = r->format == FORMAT_TABLE ? stdout : stderr;
 	int width, rc = 0;
 	bool color;
+	signal(SIGPIPE, SIG_DFL);
 	if (r->shows_progress)
 		fputs("\r\033[K", stderr);
 	table_look(stdout, &width, &color);

@@ -1,7 +1,7 @@
 #ifndef REPLAY_CMD_REPLAY_H
 #define REPLAY_CMD_REPLAY_H
 
-/* "ditrace replay": returns an exit status, see base/options.h. */
+/* ditrace replay: captured ops run again. Returns the exit status. */
 int cmd_replay(int argc, char **argv);
 
 #endif

@@ -97,6 +97,12 @@ static void table_row(struct table *t, const struct row *r, const struct capture
 
 int replay_print_table(FILE *f, struct replay_report *r, int width, bool color)
 {
+	qsort(r->rows.list, r->rows.n, sizeof(*r->rows.list), row_order);
+	return replay_print_rows(f, r, width, color);
+}
+
+int replay_print_rows(FILE *f, const struct replay_report *r, int width, bool color)
+{
 	static const struct {
 		const char *name;
 		enum table_align align;
@@ -111,7 +117,6 @@ int replay_print_table(FILE *f, struct replay_report *r, int width, bool color)
 		return -ENOMEM;
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
 		table_column(t, columns[i].name, columns[i].align);
-	qsort(r->rows.list, r->rows.n, sizeof(*r->rows.list), row_order);
 	for (size_t i = 0; i < r->rows.n; i++)
 		table_row(t, &r->rows.list[i], &r->places->list[r->rows.list[i].place]);
 	int rc = r->rows.n ? table_print(t, f, width, color) : 0;

@@ -41,6 +41,9 @@ void replay_count(const struct replay_report *r, struct replay_counts *c);
 /* A row a tensor, worst first. Sorts the rows. 0, -ENOMEM or -EIO. */
 int replay_print_table(FILE *f, struct replay_report *r, int width, bool color);
 
+/* The same in the order in which the rows are. */
+int replay_print_rows(FILE *f, const struct replay_report *r, int width, bool color);
+
 /* What failed, by op, worst first; what could not be run; how much there was. Sorts the rows. */
 void replay_print_summary(FILE *f, struct replay_report *r);
 

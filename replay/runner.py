@@ -381,13 +381,14 @@ class Call:
             return self.dtype
         return dtype
 
-    def copy(self, t, perturb=True):
+    def copy(self, t):
         if id(t) in self.copies:
             return self.copies[id(t)]
+        dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
         with torch.no_grad():
-            new = self.copy_storage(t) if self.capture.is_strided else t.detach().to(self.dtype_of(t.dtype), copy=True)
-            if perturb and self.noise and is_float(t) and new.numel():
-                new = self.noise(new, t.dtype)
+            new = self.copy_storage(t) if self.capture.is_strided else t.detach().to(dtype, copy=True).to(self.dtype_of(dtype))
+            if self.noise and is_float(t) and new.numel():
+                new = self.noise(new, dtype)
             if self.device != "cpu":
                 new = new.to(self.device)
         wanted = t.requires_grad and self.capture.differentiable
@@ -411,7 +412,7 @@ class Call:
                 return new.clone() if self.capture.changes_inputs else new
             return new
         if isinstance(x, torch.dtype):
-            return self.dtype_of(x)
+            return self.dtype_of(self.capture.dtype if self.capture.dtype and x.is_floating_point else x)
         if isinstance(x, torch.device):
             return torch.device(self.device)
         return x
@@ -428,8 +429,6 @@ class Call:
         self.copies = {}
         args = convert(tuple(c.args), self.argument)
         kwargs = {k: self.keyword(k, v) for k, v in c.kwargs.items()}
-        if "device" in c.lacks_device:
-            kwargs["device"] = torch.device(self.device)
         return args, kwargs
 
     def forward(self):
@@ -502,7 +501,8 @@ class Capture:
                                    (self.base.startswith("__i") and self.base not in ("__invert__", "__index__", "__int__")))
         self.is_strided = self.base.startswith("as_strided")
         self.differentiable = not self.has_out and any(t.requires_grad for t in self.tensors)
-        self.lacks_device = ()
+        # What the op is run in instead of the captured dtype: its inputs are rounded to that first.
+        self.dtype = getattr(torch, request["dtype"]) if request.get("dtype") else None
         self.function = None
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
         if self.location == "cpu" and self.trust:
@@ -680,9 +680,8 @@ class Judge:
 
     def same_dtype(self, grads):
         """The CPU in the same dtype, or where it cannot, in float32 and rounded."""
-        dtype = self.request["dtype"] and getattr(torch, self.request["dtype"])
         try:
-            return self.variant(grads, dtype=dtype)
+            return self.variant(grads)
         except Refused:
             raise
         except RuntimeError:
@@ -705,8 +704,7 @@ class Judge:
             if got is not None:
                 self.actual_edges = list(got["args"])
             return
-        dtype = self.request["dtype"] and getattr(torch, self.request["dtype"])
-        call = Call(c, device=self.request["device"], dtype=dtype)
+        call = Call(c, device=self.request["device"])
         call.forward()
         if grads is not None:
             try:
@@ -833,8 +831,7 @@ class Judge:
         if len(moved) == PROBES and is_float(r) and r.numel() and not exact:
             probe = Probe(r, moved, c)
         self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=probe.reach if probe else 1.0,
-                               scale=rms(r), emulated=self.cpu is not None and self.cpu.dtype is not None and
-                               not self.request["dtype"], **say),
+                               scale=rms(r), emulated=self.cpu is not None and self.cpu.dtype is not None, **say),
                           actual=a, reference=r, cpu=cpu, allowance=probe.allowance if probe else None)
 
     def ties(self, a, r, say):
@@ -921,7 +918,7 @@ def measure(capture, request, talk):
     c.resolve()
     grads = None if request["forward_only"] else c.file("grad_outputs")
     c.differentiable = c.differentiable and grads is not None
-    call = Call(c, device=device, dtype=request["dtype"] and getattr(torch, request["dtype"]))
+    call = Call(c, device=device)
     forward, backward, why, texts = [], [], None, {}
     for i in range(request["times"]):
         if i == 0 or c.changes_inputs:
@@ -968,7 +965,7 @@ def pair(request, talk):
         if (part in both[0]) != (part in both[1]):
             talk.say(event="mismatch", role=role, index="", reason=f"only one of the two has {part}.pth")
         elif part in both[0]:
-            pair_part(role, [b[part] for b in both], name, talk)
+            pair_part(role, [b[part] for b in both], both[1].get("input"), talk)
     return name
 
 
@@ -979,7 +976,14 @@ def nest_of(d, role):
     return (args, kwargs) if kwargs else args
 
 
-def pair_part(role, both, name, talk):
+class Inputs:
+    def __init__(self, d):
+        self.tensors = [t for _, t in walk((d["args"], d.get("kwargs") or {})) if isinstance(t, torch.Tensor)] if d else []
+
+
+def pair_part(role, both, inputs, talk):
+    """Nothing is known of the op but the sizes of its inputs: a result may be as long a sum as they allow."""
+    inputs = Inputs(inputs)
     a, b = (list(walk(nest_of(d, role))) for d in both)
     if len(a) != len(b):
         talk.say(event="mismatch", role=role, index="", reason=f"{len(a)} values against {len(b)}")
@@ -997,10 +1001,12 @@ def pair_part(role, both, name, talk):
                     talk.say(event="value", equal=bool(same), actual=repr(x)[:200], reference=repr(y)[:200], **say)
         elif x.shape != y.shape:
             talk.say(event="mismatch", reason=f"shape {list(x.shape)} against {list(y.shape)}", **say)
+        elif x.dtype != y.dtype:
+            talk.say(event="mismatch", reason=f"dtype {str(x.dtype)[6:]} against {str(y.dtype)[6:]}", **say)
         else:
             x, y = x.detach().resolve_conj(), y.detach().resolve_conj()
-            talk.tensors(dict(event="tensor", dtype=str(x.dtype)[6:], exact=not is_float(x), reach=1.0, scale=rms(y) if is_float(y) else 0.0,
-                              other_dtype=None if x.dtype == y.dtype else str(y.dtype)[6:], **say), actual=x, reference=y, cpu=None)
+            talk.tensors(dict(event="tensor", dtype=str(x.dtype)[6:], exact=not is_float(x), reach=Probe.length(y, inputs),
+                              scale=rms(y) if is_float(y) else 0.0, **say), actual=x, reference=y, cpu=None)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Measured on tests/corpus, see docs/verdict.md. In units of compare_params. */
 static const double worst_limit = 6, rms_limit = 1.25, bias_limit = 0.5;
 /* The CPU is no perfect kernel: as much as so many times its error is no fault. */
 static const double worst_of_cpu = 4, rms_of_cpu = 2, bias_of_cpu = 3;
+/* The errors of a long sum have a little of a common sign. */
+static const double bias_order = 20;
 /* A mean is a bias when chance would not give it, in standard errors, of at least so many. */
 static const double bias_errors = 8;
 enum { BIAS_MIN = 64, DTYPE_FLOAT64 = 7, DTYPE_COMPLEX128 = 10 };
@@ -49,6 +52,7 @@ static double larger(double a, double b)
 /* The worst of what was found so far, and the words for it. */
 struct finding {
 	double score;
+	bool has_cpu;
 	char *why;
 	size_t size;
 };
@@ -60,21 +64,25 @@ static void find(struct finding *f, double value, double limit, const char *form
 		return;
 	f->score = score;
 	snprintf(f->why, f->size, format, value, cpu);
+	char *about_cpu = f->has_cpu ? NULL : strstr(f->why, ", the CPU");
+	if (about_cpu)
+		*about_cpu = '\0';
 }
 
 static void judge_bias(struct finding *f, const struct figures *a, const struct figures *c,
-		       double n)
+		       double n, double order)
 {
-	double noise = bias_errors * a->rms / sqrt(n);
+	double noise = bias_errors * a->rms / sqrt(n),
+	       least = bias_limit * (1 + order / bias_order);
 	if (n < BIAS_MIN)
 		return;
-	double limit = larger(bias_limit, bias_of_cpu * fabs(c->mean));
+	double limit = larger(least, bias_of_cpu * fabs(c->mean));
 	if (fabs(a->mean) > noise)
 		find(f, fabs(a->mean), limit,
 		     a->mean > 0 ? "biased: too large by %.3g units on average, the CPU by %.2g"
 				 : "biased: too small by %.3g units on average, the CPU by %.2g",
 		     fabs(c->mean));
-	limit = larger(bias_limit, bias_of_cpu * fabs(c->along));
+	limit = larger(least, bias_of_cpu * fabs(c->along));
 	if (fabs(a->along) > noise)
 		find(f, fabs(a->along), limit,
 		     a->along > 0 ? "biased: %.3g units too far from zero on average, the CPU %.2g"
@@ -98,7 +106,7 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 {
 	const struct compare_stats *s = in->stats;
 	struct figures a = figures_of(s), c = in->cpu ? figures_of(in->cpu) : (struct figures){0};
-	struct finding f = {.why = why, .size = size};
+	struct finding f = {.has_cpu = in->cpu, .why = why, .size = size};
 	double roundoff = compare_roundoff(in->dtype);
 	if (size)
 		why[0] = '\0';
@@ -123,7 +131,7 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 	     "%.4g units of rounding at the worst element, the CPU has %.2g", c.worst);
 	find(&f, a.rms, larger(rms_limit * order, rms_of_cpu * c.rms),
 	     "%.4g units of rounding on average, the CPU has %.2g", c.rms);
-	judge_bias(&f, &a, &c, (double)s->finite);
+	judge_bias(&f, &a, &c, (double)s->finite, order);
 	*score = f.score;
 	return f.score > 1 ? VERDICT_WRONG : VERDICT_RIGHT;
 }

@@ -1,0 +1,314 @@
+#include "replay/cmd_diff.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "replay/capture_choose.h"
+#include "replay/diff_match.h"
+#include "replay/pool.h"
+#include "replay/replay_report.h"
+#include "replay/tolerance.h"
+
+enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
+enum { EXIT_NOT_READ = 2 };
+
+struct diff {
+	int format, verdict;
+	bool trust;
+	uint64_t jobs;
+	const char *python, *ops, *not_ops;
+	struct capture_places a, b;
+	struct diff_match match;
+	struct pool pool;
+	struct replay_report report; /* of the calls of the first run */
+	struct row_rules rules;
+};
+
+static json_t *request(void *ctx, size_t i)
+{
+	struct diff *d = ctx;
+	const struct diff_pair *p = &d->match.pairs[i];
+	return json_pack("{s:s, s:s, s:s, s:b}", "cmd", "pair", "dir", d->a.list[p->a].dir, "other",
+			 d->b.list[p->b].dir, "trust", d->trust);
+}
+
+static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
+{
+	struct diff *d = ctx;
+	const char *event = json_string_value(json_object_get(m, "event"));
+	size_t place = d->match.pairs[i].a;
+	if (!event || !strcmp(event, "done"))
+		return 0;
+	struct row *row = rows_add(&d->report.rows);
+	if (!row)
+		return err_set(e, -ENOMEM, "no memory for the results");
+	row->place = place;
+	return row_fill(row, d->a.list[place].op, m, w, &d->rules, e);
+}
+
+static void ended(void *ctx, size_t i, const char *how, const char *why)
+{
+	struct diff *d = ctx;
+	struct outcome *o = &d->report.outcomes[d->match.pairs[i].a];
+	d->report.done++;
+	if (!strcmp(how, "done"))
+		return;
+	o->kind = OUTCOME_NOT_RUN;
+	o->why = strdup(why);
+}
+
+static bool is_part(const struct row *r, bool beyond)
+{
+	return beyond ? r->verdict == VERDICT_WRONG : !r->equal && r->verdict != VERDICT_NOT_JUDGED;
+}
+
+static bool is_backward(const struct row *r)
+{
+	return !strncmp(r->role, "grad", 4);
+}
+
+/* In the order in which it was computed: the forward of all calls, then the backward, last call
+ * first. */
+static int by_time(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+	if (is_backward(x) != is_backward(y))
+		return is_backward(x) ? 1 : -1;
+	if (x->place != y->place)
+		return (x->place < y->place) != is_backward(x) ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+static const struct row *first_part(const struct diff *d, bool beyond)
+{
+	for (size_t i = 0; i < d->report.rows.n; i++)
+		if (is_part(&d->report.rows.list[i], beyond))
+			return &d->report.rows.list[i];
+	return NULL;
+}
+
+/* Does anything differ that the forward, or the backward, of this row's call takes? */
+static bool inputs_differ(const struct diff *d, const struct row *of)
+{
+	const char *role = is_backward(of) ? "grad_output" : "input";
+	for (size_t i = 0; i < d->report.rows.n; i++) {
+		const struct row *r = &d->report.rows.list[i];
+		if (r->place == of->place && !strcmp(r->role, role) && is_part(r, false))
+			return true;
+	}
+	return false;
+}
+
+static size_t partner(const struct diff *d, size_t place)
+{
+	for (size_t i = 0; i < d->match.n; i++)
+		if (d->match.pairs[i].a == place)
+			return d->match.pairs[i].b;
+	return 0;
+}
+
+static void print_first(const struct diff *d, const struct row *r, const char *what)
+{
+	const struct capture_place *p = &d->a.list[r->place];
+	printf("%s: ", what);
+	text_print_safe(stdout, p->op);
+	if (p->file) {
+		fputs("  ", stdout);
+		text_print_safe(stdout, p->file);
+		printf(":%" PRId64, p->line);
+	}
+	printf("  call %" PRId64 " against %" PRId64 ", %s%s%s%s", p->id,
+	       d->b.list[partner(d, r->place)].id, r->role, r->index[0] ? "[" : "", r->index,
+	       r->index[0] ? "]" : "");
+	if (r->has_figures)
+		printf(": max_abs_diff %.3g, %.3g ULP", r->max_abs, r->ulp);
+	fputs(inputs_differ(d, r) ? "; what it takes differs already\n"
+				  : "; what it takes is equal\n",
+	      stdout);
+	if (r->why[0]) {
+		fputs("  ", stdout);
+		text_print_safe(stdout, r->why);
+		putchar('\n');
+	}
+}
+
+static void print_people(struct diff *d)
+{
+	const struct row *any = first_part(d, false), *beyond = first_part(d, true);
+	struct replay_counts c;
+	char n[32];
+	replay_count(&d->report, &c);
+	if (beyond)
+		print_first(d, beyond, "first op where the two runs part");
+	else
+		printf("%s\n", any ? "the two runs differ by rounding only"
+				   : "the two runs are equal, bit by bit");
+	if (any && any != beyond)
+		print_first(d, any, "first difference of any size");
+	printf("%s op calls in both", text_count(n, sizeof(n), d->match.n));
+	printf(", %s only in the first", text_count(n, sizeof(n), d->match.only_a));
+	printf(", %s only in the second", text_count(n, sizeof(n), d->match.only_b));
+	printf("; %s tensors agree", text_count(n, sizeof(n), c.right));
+	printf(", %s differ beyond rounding in ", text_count(n, sizeof(n), c.wrong));
+	printf("%s calls\n", text_count(n, sizeof(n), c.wrong_calls));
+}
+
+static void print_unread(FILE *f, const struct diff *d)
+{
+	for (size_t i = 0; i < d->a.n; i++) {
+		if (d->report.outcomes[i].kind == OUTCOME_DONE)
+			continue;
+		fputs("not compared: ", f);
+		text_print_safe(f, d->a.list[i].dir);
+		fputs("\n  ", f);
+		text_print_safe(f, d->report.outcomes[i].why);
+		putc('\n', f);
+	}
+}
+
+/* The rows that are not equal, in the order of time. */
+static int print_rows(struct diff *d, struct err *e)
+{
+	struct replay_report part = d->report;
+	int width;
+	bool color;
+	struct rows all = d->report.rows;
+	part.rows = (struct rows){0};
+	int r = 0;
+	for (size_t i = 0; i < all.n && !r; i++) {
+		if (!is_part(&all.list[i], false))
+			continue;
+		struct row *row = rows_add(&part.rows);
+		if (row)
+			*row = all.list[i];
+		else
+			r = -ENOMEM;
+	}
+	table_look(stdout, &width, &color);
+	r = r ? r : replay_print_rows(stdout, &part, width, color);
+	rows_free(&part.rows);
+	return r ? err_set(e, r, "cannot write the results: %s", strerror(-r)) : 0;
+}
+
+static int print(struct diff *d, struct err *e)
+{
+	int r = 0;
+	signal(SIGPIPE, SIG_DFL);
+	qsort(d->report.rows.list, d->report.rows.n, sizeof(*d->report.rows.list), by_time);
+	if (d->format == FORMAT_JSON)
+		r = replay_print_json(stdout, &d->report);
+	else if (d->format == FORMAT_CSV)
+		r = replay_print_csv(stdout, &d->report);
+	if (r)
+		return err_set(e, r, "cannot write the results: %s", strerror(-r));
+	print_unread(d->format == FORMAT_TABLE ? stdout : stderr, d);
+	if (d->format == FORMAT_TABLE) {
+		print_people(d);
+		r = print_rows(d, e);
+	}
+	if (!r && fflush(stdout))
+		r = err_set(e, -errno, "cannot write the results: %s", strerror(errno));
+	return r;
+}
+
+static int load(struct diff *d, char **dirs, struct err *e)
+{
+	int r = capture_find(dirs[0], &d->a, e);
+	r = r ? r : capture_find(dirs[1], &d->b, e);
+	r = r ? r : capture_choose(&d->a, d->ops, d->not_ops, e);
+	r = r ? r : capture_choose(&d->b, d->ops, d->not_ops, e);
+	if (r)
+		return r;
+	d->report.places = &d->a;
+	d->report.outcomes = calloc(d->a.n + 1, sizeof(*d->report.outcomes));
+	if (!d->report.outcomes || diff_match(&d->a, &d->b, &d->match))
+		return err_set(e, -ENOMEM, "no memory for %zu captures", d->a.n + d->b.n);
+	if (d->match.n)
+		return 0;
+	err_set(e, -ENOENT, "no op call of %s is also in %s", dirs[0], dirs[1]);
+	return err_hint(e, "calls are the same when they are of the same op, at the same source "
+			   "line, the same time there");
+}
+
+static int run(struct diff *d, char **dirs, struct err *e)
+{
+	int r = load(d, dirs, e);
+	if (r)
+		return r;
+	d->pool = (struct pool){.python = d->python,
+				.jobs = (unsigned)d->jobs,
+				.count = d->match.n,
+				.ctx = d,
+				.request = request,
+				.message = message,
+				.ended = ended};
+	r = pool_open(&d->pool, e);
+	r = r ? r : pool_run(&d->pool, e);
+	pool_close(&d->pool);
+	return r ? r : print(d, e);
+}
+
+static int diff(struct diff *d, char **dirs)
+{
+	struct err e = {0};
+	struct replay_counts c = {0};
+	signal(SIGPIPE, SIG_IGN);
+	d->rules.by_allclose = d->verdict == 1 || tolerance_in_env();
+	int r = run(d, dirs, &e);
+	if (r)
+		err_print(&e);
+	else
+		replay_count(&d->report, &c);
+	bool differs = c.wrong || d->match.only_a || d->match.only_b;
+	int status = r		 ? EXIT_NOT_READ
+		     : differs	 ? EXIT_FAILED
+		     : c.not_run ? EXIT_NOT_READ
+				 : EXIT_GOOD;
+	replay_report_free(&d->report);
+	diff_match_free(&d->match);
+	capture_places_free(&d->a);
+	capture_places_free(&d->b);
+	return status;
+}
+
+int cmd_diff(int argc, char **argv)
+{
+	static const char *const formats[] = {"table", "json", "csv", NULL};
+	static const char *const verdicts[] = {"sharp", "allclose", NULL};
+	struct diff d = {.jobs = 1};
+	const struct option_def options[] = {
+	    {0, "ops", OPTION_STRING, &d.ops, "LIST", "only these ops, as for ditrace run", NULL},
+	    {0, "not-ops", OPTION_STRING, &d.not_ops, "LIST", "all but these", NULL},
+	    {0, "verdict", OPTION_CHOICE, &d.verdict, "RULE",
+	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
+	    {0, "python", OPTION_STRING, &d.python, "PATH",
+	     "the interpreter (default: the first on the PATH that has torch)", NULL},
+	    {'j', "jobs", OPTION_COUNT, &d.jobs, "N", "so many Python processes (default 1)", NULL},
+	    {0, "format", OPTION_CHOICE, &d.format, "FORMAT", "table (default), json or csv",
+	     formats},
+	    {0, "trust", OPTION_FLAG, &d.trust, NULL,
+	     "load files that hold more than numbers: they can run any code", NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "diff",
+	    .operands = "A B",
+	    .about = "Compare the numbers of two captured runs: where do they part first? A and B "
+		     "are captures or have some below.",
+	    .options = options,
+	    .notes = "Nothing is run. Exit status: 1 when the runs differ beyond rounding or have "
+		     "other calls, 2 when\nsomething could not be read.",
+	    .min_operands = 2,
+	    .max_operands = 2,
+	};
+	int status, first = options_start(&command, argc, argv, &status);
+	return first ? diff(&d, argv + first) : status;
+}
