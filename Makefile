@@ -46,10 +46,11 @@ $(BUILD)/%.o: %.c | $(SKEL)
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 # The part of replay that runs in the user's Python, as bytes: _binary_runner_py_start to _end.
-$(BUILD)/replay/runner_py.o: replay/runner.py
+$(BUILD)/replay/runner_py.o: $(wildcard replay/runner/*.py)
 	@mkdir -p $(@D)
-	$(call say,PY,$<)
-	$(Q)cp $< $(@D)/runner_py && cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
+	$(call say,PY,$@)
+	$(Q)awk 'FNR == 1 && NR > 1 { print "\n" } { print }' $(sort $^) > $(@D)/runner_py
+	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
 $(BUILD)/replay/compare_load.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi

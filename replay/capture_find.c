@@ -16,7 +16,7 @@ enum { PARTS_MAX = 256 };
  * ditorch's comparison writes it. Anything else leaves them unknown. */
 static void read_path(struct capture_place *p, char *path)
 {
-	char *parts[PARTS_MAX], *save = NULL, *end;
+	char *parts[PARTS_MAX] = {NULL}, *save = NULL, *end;
 	int n = 0;
 	for (char *s = strtok_r(path, "/", &save); s && n < PARTS_MAX;
 	     s = strtok_r(NULL, "/", &save))

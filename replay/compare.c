@@ -390,7 +390,7 @@ double compare_max_rel(const struct compare_stats *s)
 
 const char *compare_index(char *out, size_t size, const struct compare_tensor *t, uint64_t at)
 {
-	int64_t place[COMPARE_DIMS];
+	int64_t place[COMPARE_DIMS] = {0};
 	size_t len = 0;
 	at /= compare_dtype(t->dtype)->parts ? compare_dtype(t->dtype)->parts : 1;
 	for (int i = t->ndim - 1; i >= 0; i--) {

@@ -13,7 +13,7 @@ typedef double vd __attribute__((vector_size(LANES * 8)));
 typedef int64_t vi __attribute__((vector_size(LANES * 8)));
 typedef uint64_t vu __attribute__((vector_size(LANES * 8)));
 
-#define SIGN (INT64_C(1) << 63)
+#define SIGN INT64_MIN
 #define EXPONENT (INT64_C(0x7ff) << 52)
 
 struct lanes {

@@ -1,4 +1,4 @@
-/* A Python process that runs captured ops (runner.py), and the talk with it: lines of JSON over
+/* A Python process that runs captured ops (replay/runner), and the talk with it: lines of JSON over
  * pipes, tensors in shared memory. */
 #ifndef REPLAY_WORKER_H
 #define REPLAY_WORKER_H

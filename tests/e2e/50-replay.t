@@ -40,7 +40,7 @@ tamper() {
 		import glob, sys, torch
 		path = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/torch.nn.functional.gelu/*/*/*/output.pth")[0]
 		d = torch.load(path)
-		d["args"][0][1, 2, 3] *= 1.001
+		d["args"][0].data[1, 2, 3] *= 1.001
 		torch.save(d, path)
 	EOF2
 }

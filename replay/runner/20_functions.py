@@ -1,0 +1,103 @@
+# Which function a name stands for. Only PyTorch's own ops, unless the captures are trusted.
+
+FACTORIES = set("""zeros ones full arange range eye linspace logspace tensor as_tensor scalar_tensor empty
+    empty_strided rand randn randint randperm normal bartlett_window blackman_window hamming_window hann_window
+    kaiser_window tril_indices triu_indices complex polar from_numpy asarray""".split())
+NOT_OPS = set("from_file save load set_ _save_for".split())
+UNINITIALISED = set("empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ resize_as_ "
+                    "resize _efficientzerotensor".split())
+RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform uniform_ random
+    random_ bernoulli bernoulli_ poisson poisson_ multinomial exponential_ geometric_ cauchy_ log_normal_
+    native_dropout rrelu rrelu_ rrelu_with_noise gumbel_softmax fractional_max_pool2d fractional_max_pool3d
+    kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_ binomial _sample_dirichlet
+    _standard_gamma""".split())
+DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alpha_dropout_ feature_dropout "
+               "feature_dropout_ feature_alpha_dropout feature_alpha_dropout_".split())
+# Data movement and selection: every element of the result is one of the inputs, or a constant.
+MOVES = set("""view reshape transpose permute expand expand_as contiguous clone detach t T mT movedim swapaxes swapdims
+    cat concat concatenate stack hstack vstack split split_with_sizes chunk unsafe_chunk unsafe_split unbind
+    index_select gather take take_along_dim select slice narrow __getitem__ index squeeze unsqueeze flatten ravel
+    unflatten flip fliplr flipud roll rot90 repeat repeat_interleave tile where masked_fill masked_fill_
+    masked_select tril triu diag diagonal diag_embed embedding relu relu_ clamp clamp_ clamp_min clamp_max abs abs_
+    neg neg_ zeros ones full zeros_like ones_like full_like zero_ fill_ new_zeros new_ones new_full
+    max min amax amin maximum minimum sort topk argsort argmax argmin kthvalue median view_as
+    as_strided as_strided_ alias lift_fresh unfold_copy detach_ pad constant_pad_nd hardtanh relu6 sign max_pool1d
+    max_pool2d max_pool3d max_pool2d_with_indices one_hot index_fill index_fill_ scatter scatter_ channel_shuffle
+    pixel_shuffle pixel_unshuffle broadcast_to real imag select_scatter slice_scatter diagonal_scatter eye
+    nonzero bitwise_and bitwise_or bitwise_not logical_and logical_or logical_not threshold threshold_
+    _reshape_alias _unsafe_view masked_scatter masked_scatter_ unsafe_split_with_sizes unfold positive
+    select_copy view_copy tril_ triu_ squeeze_ unsqueeze_ transpose_ t_ swapdims_ swapaxes_ __setitem__
+    eq ne lt le gt ge isnan isinf isfinite __and__ __or__ __xor__ __invert__ __eq__ __ne__ __lt__ __le__ __gt__
+    __ge__ __neg__ __abs__ __pos__""".split())
+CASTS = set("to _to_copy copy_ type type_as float double half bfloat16 cpu cuda to_dense".split())
+BITS = set("nextafter frexp".split())  # what float64 cannot stand in for
+ORDERED = set("sort topk argsort argmax argmin max min kthvalue median mode cummax cummin".split())
+
+
+def base_name(name):
+    """"add" of torch.Tensor.add, aten::add.Tensor, torch.ops.aten.add.Tensor."""
+    if "::" in name:
+        return name.split("::", 1)[1].split(".", 1)[0]
+    parts = name.split(".")
+    if parts[:2] == ["torch", "ops"] and len(parts) > 3:
+        return parts[3]
+    return parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
+
+
+def operator(namespace, rest):
+    if namespace not in ("aten", "prims", "torchvision", "quantized") and not namespace.isidentifier():
+        raise Refused(f"{namespace!r} is no namespace of operators")
+    packet = getattr(getattr(torch.ops, namespace), rest[0], None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        raise Refused(f"this PyTorch {torch.__version__} has no operator {namespace}::{rest[0]}")
+    if len(rest) == 1:
+        return packet
+    found = getattr(packet, rest[1], None)
+    if not isinstance(found, torch._ops.OpOverload):
+        raise Refused(f"this PyTorch {torch.__version__} has no operator {namespace}::{rest[0]}.{rest[1]}")
+    return found
+
+
+class Functions:
+    def __init__(self):
+        self.known = {}
+        namespaces = {"torch": torch, "torch.functional": torch.functional, "torch.nn.functional": torch.nn.functional,
+                      "torch.Tensor": torch.Tensor, "torch.linalg": torch.linalg, "torch.fft": torch.fft,
+                      "torch.special": torch.special, "torch._C._nn": torch._C._nn}
+        overridable = set()
+        for functions in torch.overrides.get_overridable_functions().values():
+            overridable.update(id(f) for f in functions)
+        self.namespaces, self.overridable = namespaces, overridable
+
+    def find(self, name, trust):
+        if "::" in name:
+            return operator(*(lambda a, b: (a, b.split(".")))(*name.split("::", 1)))
+        parts = name.split(".")
+        if base_name(name) in NOT_OPS:
+            raise Refused(f"{name} is no op that computes")
+        if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5):
+            return operator(parts[2], parts[3:])
+        if parts[0] == "aten" and len(parts) in (2, 3):
+            return operator("aten", parts[1:])
+        space, last = ".".join(parts[:-1]), parts[-1]
+        if space in self.namespaces:
+            f = getattr(self.namespaces[space], last, None)
+            if f is None:
+                raise Refused(f"this PyTorch {torch.__version__} has no {name}")
+            if id(f) in self.overridable or (space == "torch" and last in FACTORIES) or self.is_method(space, last, f):
+                return f
+        if not trust:
+            raise Refused(f"{name} is no op of PyTorch; with --trust whatever it names is called")
+        import importlib
+        f = importlib.import_module(parts[0])
+        for p in parts[1:]:
+            f = getattr(f, p)
+        return f
+
+    @staticmethod
+    def is_method(space, last, f):
+        """Methods in C that are not in the list of what can be overridden, such as new_zeros."""
+        return space in ("torch.Tensor", "torch._C._nn") and type(f).__name__ in (
+            "method_descriptor", "wrapper_descriptor", "builtin_function_or_method") and not last.startswith(
+                ("__reduce", "__setstate", "__class", "__init", "__new", "__del", "__get", "__sub__class")) or (
+                    space == "torch.Tensor" and last == "__getitem__")

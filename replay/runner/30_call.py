@@ -1,0 +1,150 @@
+# Arguments and results.
+
+def walk(x, path=""):
+    """(path, leaf) of every leaf in a nest of tuples, lists and dicts."""
+    if isinstance(x, dict):
+        for k, v in x.items():
+            yield from walk(v, f"{path}[{k}]")
+    elif isinstance(x, (tuple, list)) and not isinstance(x, torch.Size):
+        for i, v in enumerate(x):
+            yield from walk(v, f"{path}[{i}]")
+    else:
+        yield path, x
+
+
+def convert(x, f):
+    """The same nest with f(leaf) for every leaf."""
+    if isinstance(x, dict):
+        return {k: convert(v, f) for k, v in x.items()}
+    if isinstance(x, torch.Size):
+        return x
+    if isinstance(x, (tuple, list)):
+        made = [convert(v, f) for v in x]
+        return made if isinstance(x, list) else tuple(made)
+    return f(x)
+
+
+def is_float(t):
+    return t.dtype.is_floating_point or t.dtype.is_complex
+
+
+def wide(dtype):
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+class Call:
+    """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
+
+    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None):
+        self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
+        self.copies, self.leaves, self.results, self.edges, self.input_grads = {}, [], None, None, None
+
+    def dtype_of(self, dtype):
+        if self.to64:
+            return wide(dtype)
+        if self.dtype is not None and dtype.is_floating_point:
+            return self.dtype
+        return dtype
+
+    def copy(self, t):
+        if id(t) in self.copies:
+            return self.copies[id(t)]
+        dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
+        with torch.no_grad():
+            new = self.copy_storage(t) if self.capture.is_strided else t.detach().to(dtype, copy=True).to(self.dtype_of(dtype))
+            if self.noise and is_float(t) and new.numel():
+                new = self.noise(new, dtype)
+            if self.device != "cpu":
+                new = new.to(self.device)
+        wanted = t.requires_grad and self.capture.differentiable
+        if wanted:
+            new.requires_grad_(True)
+        self.copies[id(t)] = new
+        return new
+
+    def copy_storage(self, t):
+        base = torch.empty(0, dtype=t.dtype).set_(t.detach().storage() if not hasattr(t, "untyped_storage") else
+                                                  t.detach().untyped_storage(), 0,
+                                                  [t.detach().storage().size() if not hasattr(t, "untyped_storage") else
+                                                   t.detach().untyped_storage().nbytes() // t.element_size()])
+        return base.to(self.dtype_of(t.dtype), copy=True).as_strided(t.size(), t.stride(), t.storage_offset())
+
+    def argument(self, x):
+        if isinstance(x, torch.Tensor):
+            new = self.copy(x)
+            # A leaf must not be changed in place, nor be the result of a view.
+            if new.requires_grad:
+                return new.clone() if self.capture.changes_inputs else new
+            return new
+        if isinstance(x, torch.dtype):
+            return self.dtype_of(self.capture.dtype if self.capture.dtype and x.is_floating_point else x)
+        if isinstance(x, torch.device):
+            return torch.device(self.device)
+        return x
+
+    def keyword(self, k, v):
+        if k == "device" and v is not None:
+            return torch.device(self.device)
+        if k == "pin_memory":
+            return False
+        return convert(v, self.argument)
+
+    def prepare(self):
+        c = self.capture
+        self.copies = {}
+        args = convert(tuple(c.args), self.argument)
+        kwargs = {k: self.keyword(k, v) for k, v in c.kwargs.items()}
+        return args, kwargs
+
+    def forward(self):
+        c = self.capture
+        args, kwargs = self.prepare()
+        self.made_args, self.made_kwargs = args, kwargs
+        with torch.set_grad_enabled(c.differentiable):
+            r = c.function(*args, **kwargs)
+        if r is None and c.changes_inputs:  # __setitem__ and the like
+            r = args[0]
+        self.results = r
+        return r
+
+    def backward(self, grad_outputs, keep=False):
+        """Gradients of all captured inputs that want one, and those that the node of the results gives."""
+        outs = [(p, t) for p, t in walk(self.results) if isinstance(t, torch.Tensor) and t.requires_grad and t.grad_fn]
+        self.leaves = self.capture.leaves()
+        if not outs or not self.leaves:
+            raise Refused("no result that a gradient could flow from")
+        pairs = self.match_grad_outputs(outs, grad_outputs)
+        inputs = [self.copies[id(t)] for _, t in self.leaves]
+        seen = []
+        hook = pairs[0][0].grad_fn.register_hook(lambda gi, go: seen.append(gi))
+        try:
+            grads = torch.autograd.grad([o for o, _ in pairs], inputs, [g for _, g in pairs], allow_unused=True,
+                                        retain_graph=keep)
+        finally:
+            hook.remove()
+        self.input_grads = [(p, None if g is None else g.detach()) for (p, _), g in zip(self.leaves, grads)]
+        self.edges = list(seen[0]) if seen else []
+
+    def match_grad_outputs(self, outs, grads):
+        def fit(t, g):
+            g = self.copy(g) if isinstance(g, torch.Tensor) else g
+            return g.to(t.dtype) if g.dtype != t.dtype else g
+
+        if len({id(t.grad_fn) for _, t in outs}) == 1:
+            pairs = [(t, grads[t.output_nr]) for _, t in outs if t.output_nr < len(grads) and
+                     isinstance(grads[t.output_nr], torch.Tensor)]
+        else:
+            known = [g for g in grads if isinstance(g, torch.Tensor)]
+            fitting = [t for _, t in outs if len(known) == 1 and t.shape == known[0].shape]
+            if len(fitting) != 1:
+                raise Refused("several results have gradients of their own, and the capture has those of one, not saying "
+                              "which")
+            pairs = [(fitting[0], known[0])]
+        if not pairs:
+            raise Refused("no captured gradient belongs to a result")
+        for t, g in pairs:
+            if t.shape != g.shape:
+                raise Refused(f"the captured gradient of shape {list(g.shape)} is not that of a result of {list(t.shape)}")
+        return [(t, fit(t, g)) for t, g in pairs]
