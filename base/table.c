@@ -1,11 +1,8 @@
-#define _GNU_SOURCE
 #include "base/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/array.h"
@@ -254,13 +251,4 @@ int table_print_boxed(const struct table *t, FILE *f)
 	if (t->ncells)
 		print_rule(t, f);
 	return ferror(f) ? -EIO : 0;
-}
-
-void table_look(FILE *f, int *width, bool *color)
-{
-	const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
-	struct winsize ws = {0};
-	bool tty = isatty(fileno(f));
-	*width = tty && ioctl(fileno(f), TIOCGWINSZ, &ws) == 0 ? ws.ws_col : 0;
-	*color = tty && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 }

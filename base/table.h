@@ -38,10 +38,6 @@ int table_print(const struct table *t, FILE *f, int width, bool color);
  * Python's PrettyTable puts it, whose look ditorch's tables have. */
 int table_print_boxed(const struct table *t, FILE *f);
 
-/* Width and colour as they suit `f`: the terminal's, or 0 and none when it is not one (or NO_COLOR
- * is set, or TERM is "dumb"). */
-void table_look(FILE *f, int *width, bool *color);
-
 void table_free(struct table *t);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/options.h"
 #include "base/table.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "replay/capture_choose.h"
 #include "replay/diff_match.h"
@@ -178,8 +179,6 @@ static void print_unread(FILE *f, const struct diff *d)
 static int print_rows(struct diff *d, struct err *e)
 {
 	struct replay_report part = d->report;
-	int width;
-	bool color;
 	struct rows all = d->report.rows;
 	part.rows = (struct rows){0};
 	int r = 0;
@@ -192,8 +191,8 @@ static int print_rows(struct diff *d, struct err *e)
 		else
 			r = -ENOMEM;
 	}
-	table_look(stdout, &width, &color);
-	r = r ? r : replay_print_rows(stdout, &part, width, color);
+	const struct terminal t = terminal_of(stdout);
+	r = r ? r : replay_print_rows(stdout, &part, t.width, t.color);
 	rows_free(&part.rows);
 	return r ? err_set(e, r, "cannot write the results: %s", strerror(-r)) : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/options.h"
 #include "base/table.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "replay/capture_choose.h"
 #include "replay/pool.h"
@@ -103,16 +104,15 @@ static void ended(void *ctx, size_t i, const char *how, const char *why)
 static int print_times(struct replay *r, FILE *f, struct err *e)
 {
 	char path[256];
-	int width, rc = 0;
-	bool color;
+	int rc = 0;
 	size_t runs = 0;
 	for (size_t i = 0; i < r->times.n; i++)
 		runs += r->times.list[i].nforward;
-	table_look(f, &width, &color);
+	const struct terminal t = terminal_of(f);
 	if (runs && runs <= RUNS_SHOWN)
 		rc = times_print_runs(f, &r->times, &r->places);
 	if (runs && !rc)
-		rc = times_print_summary(f, &r->times, &r->places, width, color);
+		rc = times_print_summary(f, &r->times, &r->places, t.width, t.color);
 	if (rc)
 		return err_set(e, rc, "cannot write the times: %s", strerror(-rc));
 	if (!runs)
@@ -126,14 +126,13 @@ static int print_times(struct replay *r, FILE *f, struct err *e)
 static int print(struct replay *r, struct err *e)
 {
 	FILE *people = r->format == FORMAT_TABLE ? stdout : stderr;
-	int width, rc = 0;
-	bool color;
+	int rc = 0;
 	signal(SIGPIPE, SIG_DFL);
 	if (r->shows_progress)
 		fputs("\r\033[K", stderr);
-	table_look(stdout, &width, &color);
+	const struct terminal t = terminal_of(stdout);
 	if (r->acc_check && r->format == FORMAT_TABLE)
-		rc = replay_print_table(stdout, &r->report, width, color);
+		rc = replay_print_table(stdout, &r->report, t.width, t.color);
 	else if (r->format == FORMAT_JSON)
 		rc = replay_print_json(stdout, &r->report);
 	else if (r->format == FORMAT_CSV)
