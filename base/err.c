@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 int err_hint(struct err *e, const char *fmt, ...)
 {
 	if (!e)
-		return 0;
+		return -ECANCELED;
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(e->hint, sizeof(e->hint), fmt, ap);
@@ -42,7 +43,7 @@ int err_quote(struct err *e, const char *text, size_t at, size_t len)
 {
 	enum { BEFORE = 120 };
 	if (!e)
-		return 0;
+		return -ECANCELED;
 	size_t n = strlen(text);
 	at = at < n ? at : n;
 	size_t from = at > BEFORE ? whole_character(text, at - BEFORE) : 0;

@@ -29,10 +29,11 @@ static void *preload_main(void *arg)
 	struct preload *p = arg;
 	struct maps maps;
 	struct libraries l;
+	struct err why = {0};
 	if (maps_read(p->pid, &maps, NULL))
 		return NULL;
 	libraries_find(&maps, &l);
-	if (l.torch && load(p->pid, &l, &p->ops, NULL))
+	if (l.torch && load(p->pid, &l, &p->ops, &why))
 		p->ops.table = NULL;
 	maps_free(&maps);
 	return NULL;
