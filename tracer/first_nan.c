@@ -24,7 +24,7 @@ struct first_nan {
 	bool hold;
 	FILE *log;
 	struct capture files;
-	bool found;
+	uint64_t found;		   /* id of the event; 0: none yet */
 	char line[LINE_MAX_LEN];   /* what was found, for the summary */
 	uint64_t passed_on;	   /* calls that gave bad numbers and had been given some */
 	char passed[LINE_MAX_LEN]; /* the first of these */
@@ -49,7 +49,7 @@ void first_nan_free(struct first_nan *f)
 	free(f);
 }
 
-bool first_nan_found(const struct first_nan *f)
+uint64_t first_nan_found(const struct first_nan *f)
 {
 	return f->found;
 }
@@ -295,7 +295,7 @@ void first_nan_judge(struct first_nan *f, struct target *t, const struct op_even
 {
 	if (f->found || !ev->stats || ev->thrown || !ev->end_ns || !is_first(f, ev))
 		return;
-	f->found = true;
+	f->found = ev->id;
 	describe(ev, f->line, sizeof(f->line));
 	print_found(f, t, ev);
 	save_all(f, ev, before, now);

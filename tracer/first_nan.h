@@ -23,7 +23,8 @@ struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log);
 void first_nan_judge(struct first_nan *f, struct target *t, const struct op_event *ev,
 		     const struct source *before, const struct source *now);
 
-bool first_nan_found(const struct first_nan *f);
+/* The id of the event that was found; 0: none. */
+uint64_t first_nan_found(const struct first_nan *f);
 
 /* What was found, or that nothing was, with what could not be judged. */
 void first_nan_summary(const struct first_nan *f, FILE *out);

@@ -187,6 +187,11 @@ bool measuring_is_over(const struct measuring *m)
 	return m->first_nan && first_nan_found(m->first_nan);
 }
 
+bool measuring_is_past(const struct measuring *m, const struct op_event *ev)
+{
+	return measuring_is_over(m) && ev->id > first_nan_found(m->first_nan);
+}
+
 void measuring_summary(const struct measuring *m, FILE *f)
 {
 	if (m->first_nan)

@@ -53,6 +53,9 @@ void measuring_done(struct measuring *m, struct target *t, const struct op_event
 /* --first-nan has found what it looks for. */
 bool measuring_is_over(const struct measuring *m);
 
+/* And this op began after that one, before the thread could be let go for good. */
+bool measuring_is_past(const struct measuring *m, const struct op_event *ev);
+
 /* What --first-nan found, or that it found nothing. */
 void measuring_summary(const struct measuring *m, FILE *f);
 

@@ -79,6 +79,8 @@ static bool record(struct session *s, const struct op_event *ev)
 		return false;
 	if (s->o->count && s->events >= s->o->count)
 		return false;
+	if (s->measuring && measuring_is_past(s->measuring, ev))
+		return false;
 	if (s->when && !when_chooses(s->when, ev, &s->when_counts))
 		return false;
 	s->events++;

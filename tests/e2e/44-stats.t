@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# --stats: what was recorded of every tensor is what the program finds itself, and the program does not notice.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+numbers() {
+	"$PY" stats.py "$T/expected.plain" >"$T/plain"
+	ok "a run with --stats" trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
+	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
+	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected"
+	like "the engine is told, and why" "$T/err" 'the engine is ptrace, since --stats needs threads that stand still'
+	like "the table of what was not finite" "$T/err" '^ +2 +3 +2 +1 +[0-9,]+  aten::flip  +stats.py:[0-9]+ main: y = x.flip'
+	"$DITRACE" script --format jsonl "$T/data" >"$T/events"
+	unlike "without the option objects of events alone" "$T/events" stats_of
+	"$DITRACE" script "$T/data" >"$T/text"
+	like "the text has a table" "$T/text" '^\| +name +\| inf_or_nan \| +min +\| +max +\| +mean +\| +std +\| +norm +\| nan \| inf \| -inf \| zeros \| +hash'
+	like "with a row for an argument" "$T/text" '^\| +self +\| +True +\| +-inf +\| +inf +\|'
+	"$DITRACE" report "$T/data" >"$T/text"
+	like "report has the table, too" "$T/text" 'aten::flip  +stats.py:[0-9]+ main: y = x.flip'
+}
+
+choices() {
+	trace --stats --print --ops flip --when 'self.dtype == int16' -- "$PY" stats.py "$T/expected"
+	is "--when chooses, and --print shows them" "$(grep -c inf_or_nan "$T/out")" 1
+	like "a clean run says so" "$T/err" 'measured 1 call: no NaN and no infinity'
+	trace --stats --ops flip,hypot,HypotBackward --nth 2 -- "$PY" stats.py "$T/expected"
+	"$DITRACE" script --format jsonl --stats "$T/data" | grep -c stats_of >"$T/count"
+	is "--nth chooses calls and the backward of these" "$(cat "$T/count")" 3
+	error "--engine bpf stops none" '--stats needs threads that stand still' \
+		"$DITRACE" run --stats --engine bpf -o "$T/none" "$PY" stats.py "$T/expected"
+}
+
+each_torch numbers
+each_torch choices
+done_testing

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# --first-nan finds the op that makes a NaN or an infinity of finite inputs, at its line, and what it had been
+# given; the program does not notice, or stands still for a debugger.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+# saved FILE EXPRESSION: what was captured, as `p`
+saved() {
+	local f
+	f=$(find "$T/saved" -name "$1.pth")
+	[ -n "$f" ] || { echo "no $1.pth in $T/saved" && return 1; }
+	"$PY" -c "import sys, torch; p = torch.load(sys.argv[1]); print(p); assert $2" "$f"
+}
+
+last_id() {
+	sed 's/^{"id":\([0-9]*\),.*/\1/' "$T/events" | sort -n | tail -n 1
+}
+
+# find_it MODE OP LINE-MARK: a run that finds it
+find_it() {
+	local mode=$1 line
+	line=$(grep -n "# $3\$" nan.py | cut -d: -f1)
+	"$PY" nan.py "$mode" >"$T/plain"
+	rm -rf "$T/saved"
+	mkdir "$T/saved"
+	(cd "$T/saved" && "$DITRACE" run -o "$T/data" --first-nan -- "$PY" "$W/nan.py" "$mode" >"$T/out" 2>"$T/err")
+	is "$mode: the program's results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
+	like "$mode: the op" "$T/err" "^ditrace: the first NaN or infinity: $2 gave [0-9]+ \\+inf, and all that it was given is finite"
+	like "$mode: its line" "$T/err" "^    .*nan.py:$line "
+	like "$mode: said at the end, too" "$T/err" "the first NaN or infinity came from $2, id [0-9]+, at nan.py:$line "
+	events
+	is "$mode: tracing ended there" "$(last_id)" "$(sed -n 's/.* came from .*, id \([0-9]*\), .*/\1/p' "$T/err")"
+}
+
+planted() {
+	find_it forward aten::div.Tensor FORWARD
+	ok "the inputs of it" saved input 'p["args"][0].tolist() == [1, 1, 1] and p["args"][1].tolist() == [0, 0, 0]'
+	ok "and its output" saved output 'p["args"][0].tolist() == [float("inf")] * 3'
+	find_it inplace 'aten::div_.Tensor' INPLACE
+	ok "an input that it wrote over, as it was before" saved input 'p["args"][0].tolist() == [7, 7, 7]'
+	like "and the statistics of that" "$T/err" '^\| +self +\| +False +\| +7 +\| +7 +\|'
+	find_it backward aten::div.Tensor BACKWARD
+	like "the stack of the forward op" "$T/err" 'Python stack of its forward op'
+	like "and of the backward" "$T/err" '^    .*nan.py:[0-9]+ backward: y.backward'
+}
+
+clean() {
+	"$PY" nan.py clean >"$T/plain"
+	ok "a run without any" trace --first-nan -- "$PY" nan.py clean
+	is "its results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
+	like "it is said" "$T/err" '^ditrace: no op made a NaN or an infinity of finite inputs'
+	like "and what was passed on" "$T/err" 'calls gave such numbers and had been given some; the first: aten::'
+	error "another word than hold" 'only --first-nan=hold' "$DITRACE" run --first-nan=stop -o "$T/none" "$PY" nan.py clean
+	like "steps and calls that are not chosen are not judged" <(
+		"$DITRACE" run --first-nan --ops zero_ -o "$T/none" "$PY" nan.py forward 2>&1
+	) 'no op made a NaN'
+}
+
+state() {
+	awk '/^State/ { print $2 }' "/proc/$1/status"
+}
+
+held() {
+	mkfifo "$T/go"
+	"$PY" nan.py forward >"$T/plain"
+	exec 8<>"$T/go"
+	start "$PY" nan.py forward --wait <&8 >"$T/out" 2>/dev/null
+	ok "a program runs" wait_line "$T/out" ready
+	(cd "$T" && exec "$DITRACE" attach --first-nan=hold -o "$T/data" "$child" 2>"$T/err") &
+	tracer=$!
+	ok "it is traced" wait_line "$T/err" 'the engine is ptrace'
+	sleep 2
+	echo go >&8
+	wait "$tracer"
+	is "ditrace has ended" "$?" 0
+	like "how to look at it" "$T/err" "^  look at it: gdb -p $child\$"
+	like "and how to let it go" "$T/err" "^  let it run on: kill -CONT $child\$"
+	is "the process stands still" "$(state "$child")" T
+	is "nobody traces it" "$(awk '/^TracerPid/ { print $2 }' "/proc/$child/status")" 0
+	is "it has not gone on" "$(wc -l <"$T/out")" 1
+	kill -CONT "$child"
+	exec 8>&-
+	finish "$child"
+	is "it runs on when it is let go, to its end" "$status" 0
+	like "with the op's result" "$T/out" 'nan, nan, nan'
+}
+
+held_child() {
+	start "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" nan.py forward >"$T/out" 2>"$T/err"
+	ok "run: held" wait_line "$T/err" 'first NaN or infinity came from'
+	pid=$(sed -n 's/.*kill -CONT //p' "$T/err")
+	is "run: the process stands still" "$(state "$pid")" T
+	kill -CONT "$pid"
+	finish "$child"
+	is "run: its exit status is the program's" "$status" 0
+}
+
+each_torch planted
+each_torch clean
+each_torch held
+first_torch
+held_child
+done_testing
