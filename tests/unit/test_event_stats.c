@@ -407,7 +407,7 @@ static char *table_of(const struct overflow *o, size_t limit)
 	char *text;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
-	assert_int_equal(overflow_print(o, f, limit, 0, false), 0);
+	assert_int_equal(overflow_print(o, f, limit, (struct terminal){0}), 0);
 	fclose(f);
 	return text;
 }
