@@ -43,10 +43,10 @@ counted() {
 	like "with a way out" "$T/err" '^  hint: .'
 	is "once" "$(grep -c 'limit of' "$T/err")" 1
 	for wrong in '--nth 0' '--steps 3-1' '--every x'; do
-		error "$wrong" 'nth|steps|every' "$DITRACE" run --capture="$T/no" $wrong -- touch "$T/started"
+		error "$wrong" 'nth|steps|every' "$DITRACE" run -o "$T/no.data" --capture="$T/no" $wrong -- touch "$T/started"
 	done
-	error "--when on results" 'cannot ask for results' "$DITRACE" run --capture="$T/no" --when 'numel(out) > 3' -- "$PY" picks.py
-	error "--engine bpf" 'stops none' "$DITRACE" run --engine bpf --capture="$T/no" -- touch "$T/started"
+	error "--when on results" 'cannot ask for results' "$DITRACE" run -o "$T/no.data" --capture="$T/no" --when 'numel(out) > 3' -- "$PY" picks.py
+	error "--engine bpf" 'stops none' "$DITRACE" run -o "$T/no.data" --engine bpf --capture="$T/no" -- touch "$T/started"
 	ok "and started no program" not test -e "$T/started"
 }
 each_torch of_steps
