@@ -1,13 +1,16 @@
 #include "base/err.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 
+/* Of the err_set before, for err_hint without a struct err. */
+static _Thread_local int last_code;
+
 int err_set(struct err *e, int code, const char *fmt, ...)
 {
+	last_code = code;
 	if (!e)
 		return code;
 	va_list ap;
@@ -22,7 +25,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 int err_hint(struct err *e, const char *fmt, ...)
 {
 	if (!e)
-		return -ECANCELED;
+		return last_code;
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(e->hint, sizeof(e->hint), fmt, ap);
@@ -43,7 +46,7 @@ int err_quote(struct err *e, const char *text, size_t at, size_t len)
 {
 	enum { BEFORE = 120 };
 	if (!e)
-		return -ECANCELED;
+		return last_code;
 	size_t n = strlen(text);
 	at = at < n ? at : n;
 	size_t from = at > BEFORE ? whole_character(text, at - BEFORE) : 0;

@@ -19,8 +19,8 @@ struct err {
  * write `return err_set(e, -ENOENT, ...)`. Clears a hint and a quote left from before. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Add the next step to take to `e` (may be NULL); returns e->code, or -ECANCELED when e is NULL: a
- * failure all the same. */
+/* Add the next step to take to the failure just recorded by err_set in `e` (may be NULL); returns
+ * its code either way, so that callers can write `return err_hint(e, ...)`. */
 int err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Show `text`, what the user wrote, below the message, with a mark under its `len` bytes from `at`

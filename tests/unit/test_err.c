@@ -1,0 +1,45 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+
+static int failing(struct err *e, int code)
+{
+	err_set(e, code, "cannot do %d", code);
+	return err_hint(e, "try %s", "again");
+}
+
+static void a_failure_is_one_without_an_err_too(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	assert_int_equal(failing(&e, -ENOENT), -ENOENT);
+	assert_int_equal(failing(NULL, -EACCES), -EACCES);
+	assert_int_equal(failing(&e, -EBUSY), -EBUSY);
+	assert_int_equal(e.code, -EBUSY);
+	assert_string_equal(e.what, "cannot do -16");
+	assert_string_equal(e.hint, "try again");
+}
+
+static void a_new_failure_has_no_old_hint(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	failing(&e, -ENOENT);
+	assert_int_equal(err_set(&e, -EIO, "other"), -EIO);
+	assert_string_equal(e.hint, "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_failure_is_one_without_an_err_too),
+	    cmocka_unit_test(a_new_failure_has_no_old_hint),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
