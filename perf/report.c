@@ -89,6 +89,16 @@ static void print_target(FILE *f, const struct trace_target *t, const struct tra
 	putc('\n', f);
 }
 
+/* Of a short run, or with threads that waited for a processor in the probes, the estimate can be
+ * more than there was. */
+static void print_probe_share(FILE *f, double share)
+{
+	if (share < 100)
+		fprintf(f, "; %.1f %% of the time spent in probes (estimate)", share);
+	else
+		fputs("; nearly all of the time spent in probes (estimate)", f);
+}
+
 static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	struct aggregate_totals t;
@@ -102,8 +112,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost));
 	if (s && s->probe_ns && t.observed_ns)
-		fprintf(f, "; %.1f %% of the time spent in probes (estimate)",
-			percent(s->probe_ns, t.observed_ns));
+		print_probe_share(f, percent(s->probe_ns, t.observed_ns));
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
 	if (t.unfinished)
