@@ -68,6 +68,9 @@ struct engine {
 	 * Never blocks: call it every millisecond or so. A thread that stands still at a record
 	 * with HIT_HELD goes on when `fn` has returned. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
+	/* Registers of the thread that stands still at the record that `fn` is called with, by enum
+	 * arch_reg (ARCH_REGS of them). 0 or -errno. NULL when `wake` is -1. */
+	int (*registers)(struct engine *g, pid_t tid, uint64_t *out);
 	void (*count_dispatch)(struct engine *g, int on);
 	void (*counters)(struct engine *g, struct engine_counters *out);
 	/* Measure trap_ns of the counters; takes some milliseconds. May leave a probe in ditrace

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tracer/arch_x86_64.h"
 #include "tracer/engine.h"
 #include "tracer/ptrace_share.h"
 
@@ -148,6 +149,15 @@ static int watch(struct engine *g, pid_t pid, struct err *e)
 static void release(struct engine_ptrace *p, pid_t tid)
 {
 	ask(p, (struct request){.kind = REQUEST_RELEASE, .pid = tid}, NULL, 0, NULL, 0, NULL);
+}
+
+static int registers(struct engine *g, pid_t tid, uint64_t *out)
+{
+	struct engine_ptrace *p = of(g);
+	int r = ask(p, (struct request){.kind = REQUEST_REGS, .pid = tid}, NULL, 0, NULL, 0, NULL);
+	if (!r)
+		memcpy(out, p->share->regs, ARCH_REGS * sizeof(*out));
+	return r;
 }
 
 /* Two rounds: records wait for one until what comes behind them is known. */
@@ -339,6 +349,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 	    .attach = attach,
 	    .detach = detach,
 	    .consume = consume,
+	    .registers = registers,
 	    .count_dispatch = count_dispatch,
 	    .counters = counters,
 	    .calibrate = calibrate,

@@ -17,12 +17,16 @@
 #include "replay/pth.h"
 #include "replay/stats.h"
 #include "symbolizer/pycode.h"
+#include "tracer/arch_x86_64.h"
+#include "tracer/native_stack.h"
 
 enum { LINE_MAX_LEN = 512 + WHERE_TEXT_MAX };
 
 struct first_nan {
 	bool hold;
 	FILE *log;
+	first_nan_registers_fn *registers;
+	void *registers_arg;
 	struct capture files;
 	uint64_t found;		   /* id of the event; 0: none yet */
 	char line[LINE_MAX_LEN];   /* what was found, for the summary */
@@ -42,6 +46,12 @@ struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log)
 	f->log = log;
 	f->files.root = dir;
 	return f;
+}
+
+void first_nan_registers(struct first_nan *f, first_nan_registers_fn *fn, void *arg)
+{
+	f->registers = fn;
+	f->registers_arg = arg;
 }
 
 void first_nan_free(struct first_nan *f)
@@ -199,6 +209,26 @@ static void print_stack(FILE *f, struct target *t, const char *title, const stru
 		fputs("    and more\n", f);
 }
 
+static void print_native_stack(struct first_nan *f, struct target *t, pid_t tid)
+{
+	enum { MOST = 64 };
+	uint64_t regs[ARCH_REGS];
+	struct err e = {0};
+	if (!f->registers)
+		return;
+	fputs("  Native stack, innermost first:\n", f->log);
+	int r = f->registers(f->registers_arg, tid, regs);
+	if (r)
+		err_set(&e, r, "the registers cannot be read: %s", strerror(-r));
+	else
+		native_stack_print(f->log, "    ", t->pid, tid, regs, &t->mem, MOST, &e);
+	if (!e.code)
+		return;
+	fputs("    ", f->log);
+	text_print_safe(f->log, e.what);
+	putc('\n', f->log);
+}
+
 static void print_found(struct first_nan *f, struct target *t, const struct op_event *ev)
 {
 	bool back = ev->phase == PHASE_BACKWARD;
@@ -212,6 +242,7 @@ static void print_found(struct first_nan *f, struct target *t, const struct op_e
 		    ev->where_stack);
 	if (!own)
 		print_stack(f->log, t, "Python stack of the backward", ev->stack);
+	print_native_stack(f, t, ev->tid);
 	struct event_printer *p = event_printer_new(f->log);
 	if (p)
 		event_print(p, ev);

@@ -17,6 +17,11 @@ struct first_nan;
  * process is left stopped. NULL without memory. */
 struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log);
 
+/* Where registers of a stopped thread are had (struct engine). Without it no native stack is shown.
+ */
+typedef int first_nan_registers_fn(void *arg, pid_t tid, uint64_t *out);
+void first_nan_registers(struct first_nan *f, first_nan_registers_fn *fn, void *arg);
+
 /* Judge a call that has ended, its thread standing still, with its statistics. `before` reads its
  * arguments as they were when it began, as far as they could be kept, `now` as they are. The first
  * that is found is printed and saved; later ones are not looked at. */

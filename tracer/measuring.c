@@ -8,7 +8,6 @@
 #include "replay/snapshot.h"
 #include "replay/stats.h"
 #include "tracer/capture_source.h"
-#include "tracer/first_nan.h"
 #include "tracer/measured.h"
 #include "tracer/selections.h"
 
@@ -59,6 +58,12 @@ int measuring_open(const struct measuring_opts *o, const struct capturing_opts *
 	}
 	*out = m;
 	return 0;
+}
+
+void measuring_registers(struct measuring *m, first_nan_registers_fn *fn, void *arg)
+{
+	if (m->first_nan)
+		first_nan_registers(m->first_nan, fn, arg);
 }
 
 bool measuring_needs_all(const struct measuring *m)

@@ -11,6 +11,7 @@
 #include "symbolizer/target.h"
 #include "symbolizer/when.h"
 #include "tracer/capturing.h"
+#include "tracer/first_nan.h"
 
 struct measuring_opts {
 	bool stats;	       /* --stats */
@@ -33,6 +34,9 @@ struct measuring;
  * takes what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
 int measuring_open(const struct measuring_opts *o, const struct capturing_opts *selection,
 		   const struct when *when, FILE *log, struct measuring **out, struct err *e);
+
+/* See first_nan_registers. */
+void measuring_registers(struct measuring *m, first_nan_registers_fn *fn, void *arg);
 
 /* Must ops be seen that are not chosen, to count steps? */
 bool measuring_needs_all(const struct measuring *m);

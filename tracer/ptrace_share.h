@@ -17,6 +17,7 @@ enum {
 	SHARE_NEWS = 1024,     /* events of processes on their way */
 	SHARE_BYTES = 1 << 20, /* code bytes changed at a time, in all processes */
 	SHARE_PROCS = 256,
+	SHARE_REGS = 32,
 };
 
 /* A byte of code that was changed. Kept so that ditrace can put it back when its tracing process is
@@ -47,8 +48,9 @@ struct share {
 	struct news news[SHARE_NEWS];
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	_Atomic uint64_t dispatched, dispatched_seen;
-	_Atomic int counting;	 /* dispatched ops */
-	_Atomic uint32_t nbytes; /* entries of `bytes` ever used */
+	_Atomic int counting;	   /* dispatched ops */
+	uint64_t regs[SHARE_REGS]; /* answer to REQUEST_REGS, by enum arch_reg */
+	_Atomic uint32_t nbytes;   /* entries of `bytes` ever used */
 	struct changed_byte bytes[SHARE_BYTES];
 	uint8_t ring[SHARE_RING];
 };
@@ -60,6 +62,7 @@ enum request_kind {
 	REQUEST_ATTACH,	 /* pid, proc; a path of `path_len` bytes and n struct probe_site follow */
 	REQUEST_DETACH,	 /* proc */
 	REQUEST_RELEASE, /* pid: a thread that is held */
+	REQUEST_REGS,	 /* pid: a thread that is held at an op; its registers go to `regs` */
 	REQUEST_LEAVE,	 /* take everything out and end */
 };
 

@@ -178,11 +178,19 @@ static int check_engine(const struct session_opts *o, struct err *e)
 	return err_hint(e, "leave --engine out: %s takes the engine ptrace", option);
 }
 
+static int registers(void *arg, pid_t tid, uint64_t *out)
+{
+	struct session *s = arg;
+	return s->engine->registers(s->engine, tid, out);
+}
+
 static int open_engine(struct session *s, struct err *e)
 {
 	enum engine_choice choice = (enum engine_choice)s->o->engine;
 	int r = engine_open(s->holds ? ENGINE_PTRACE : choice, PLANS_MAX, session_is_complete,
 			    &s->engine, &s->engine_note, e);
+	if (!r && s->measuring)
+		measuring_registers(s->measuring, registers, s);
 	if (!r && s->holds && choice == ENGINE_AUTO)
 		err_set(&s->engine_note, -ENOTSUP,
 			"the engine is ptrace, since %s needs threads that stand still", s->holds);

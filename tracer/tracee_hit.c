@@ -285,3 +285,13 @@ bool tracee_rewind(const struct tracee *x)
 	set_regs(x, &r);
 	return true;
 }
+
+int tracee_registers(const struct tracee *x, uint64_t *out)
+{
+	union regs r;
+	if (!x->held_at_op || !get_regs(x, &r))
+		return -ESRCH;
+	r.word[ARCH_IP] = x->skip_addr;
+	memcpy(out, r.word, ARCH_REGS * sizeof(*out));
+	return 0;
+}

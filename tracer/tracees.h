@@ -86,6 +86,10 @@ void tracee_resume(const struct tracee *x, int sig);
  * nothing was done; else it goes on, is held, or the stop that came instead was taken care of. */
 bool tracee_hit(struct tracer *t, struct tracee *x);
 
+/* The registers of a thread that is held at an op, ARCH_REGS of them, as they would be without the
+ * breakpoint. 0, or -ESRCH when it is gone. */
+int tracee_registers(const struct tracee *x, uint64_t *out);
+
 /* Put the thread, stopped by SIGTRAP, back to before the breakpoint of ours that it has met; false
  * when it has met none. */
 bool tracee_rewind(const struct tracee *x);

@@ -145,6 +145,12 @@ static int release(struct tracer *t, pid_t tid)
 	return 0;
 }
 
+static int registers(struct tracer *t, pid_t tid)
+{
+	const struct tracee *x = tracee_find(t, tid);
+	return x ? tracee_registers(x, t->share->regs) : -ESRCH;
+}
+
 static void answer(struct tracer *t, const struct request *q, const void *payload)
 {
 	struct reply r = {0};
@@ -166,6 +172,9 @@ static void answer(struct tracer *t, const struct request *q, const void *payloa
 		break;
 	case REQUEST_RELEASE:
 		r.code = release(t, q->pid);
+		break;
+	case REQUEST_REGS:
+		r.code = registers(t, q->pid);
 		break;
 	default:
 		t->ending = true;

@@ -27,6 +27,8 @@ find_it() {
 	is "$mode: the program's results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
 	like "$mode: the op" "$T/err" "^ditrace: the first NaN or infinity: $2 gave [0-9]+ \\+inf, and all that it was given is finite"
 	like "$mode: its line" "$T/err" "^    .*nan.py:$line "
+	like "$mode: the native stack, from the op" "$T/err" '^    at::_ops::div__?Tensor::call\(.*\(libtorch_cpu'
+	like "$mode: to the start of the program" "$T/err" '^    _start  \('
 	like "$mode: said at the end, too" "$T/err" "the first NaN or infinity came from $2, id [0-9]+, at nan.py:$line "
 	events
 	is "$mode: tracing ended there" "$(last_id)" "$(sed -n 's/.* came from .*, id \([0-9]*\), .*/\1/p' "$T/err")"
