@@ -66,13 +66,16 @@ static const struct stats no_numbers = {
     .count = 9, .min = NAN, .max = NAN, .mean = NAN, .std = NAN, .l2 = NAN, .hash = 5};
 
 /* Of sample_full_event: arguments 0, 1 and the first of the list 2; the result is a tensor. */
-static const struct tensor_stats sample_rows[] = {
-    {.place = {.value = 0}, .stats = floats},
-    {.place = {.value = 1}, .why = "memory on a \x1b device"},
-    {.place = {.value = 2}, .stats = ints},
-    {.place = {.is_result = true}, .stats = floats},
-};
-static const struct event_stats sample_stats = {.rows = sample_rows, .n = 4};
+static const struct event_stats *sample_stats(void)
+{
+	static struct tensor_stats rows[4];
+	static const struct event_stats all = {.rows = rows, .n = 4};
+	rows[0] = (struct tensor_stats){.stats = floats};
+	rows[1] = (struct tensor_stats){.place = {.value = 1}, .why = "memory on a \x1b device"};
+	rows[2] = (struct tensor_stats){.place = {.value = 2}, .stats = ints};
+	rows[3] = (struct tensor_stats){.place = {.is_result = true}, .stats = floats};
+	return &all;
+}
 
 static bool same_double(double a, double b)
 {
@@ -115,7 +118,7 @@ static struct op_event measured(void)
 {
 	struct op_event ev = sample_full_event();
 	ev.thrown = false;
-	ev.stats = &sample_stats;
+	ev.stats = sample_stats();
 	return ev;
 }
 
@@ -181,7 +184,7 @@ static void a_cut_row_is_bad(void **state)
 	(void)state;
 	uint8_t buf[1024];
 	struct in whole;
-	encode(&sample_stats, buf, sizeof(buf), &whole);
+	encode(sample_stats(), buf, sizeof(buf), &whole);
 	for (const uint8_t *end = buf + 1; end < whole.end; end++) {
 		struct arena a = {0};
 		struct in in = {.p = buf, .end = end};
@@ -256,7 +259,7 @@ static void statistics_stay_with_their_event(void **state)
 	struct trace_order *o = trace_order_new(r, false);
 	next_event(o, &item);
 	assert_int_equal(item.event.id, 5);
-	same_rows(item.event.stats, &sample_stats);
+	same_rows(item.event.stats, sample_stats());
 	next_event(o, &item);
 	assert_int_equal(item.event.id, 6);
 	same_rows(item.event.stats, &inner_stats);
