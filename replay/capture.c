@@ -184,10 +184,10 @@ static int write_pth(const char *path, const struct pth_content *content, const 
 
 /* Both files, or none as far as it can be helped: the .json is small, and room is kept for it. */
 static int write_files(struct capture *c, const struct pth_content *content,
-		       const struct source *src, struct capture_saved *saved,
-		       struct pth_result *result, struct err *e)
+		       const struct py_frame *where, const struct source *src,
+		       struct capture_saved *saved, struct pth_result *result, struct err *e)
 {
-	char *json = capture_json(content);
+	char *json = capture_json(content, where);
 	uint64_t left = c->max_bytes > c->bytes ? c->max_bytes - c->bytes : 0;
 	int rc = json ? 0 : err_set(e, -ENOMEM, "out of memory");
 
@@ -234,7 +234,8 @@ int capture_write(struct capture *c, const struct capture_call *call, enum captu
 	if (rc)
 		err_set(e, rc, "out of memory");
 	if (!rc)
-		rc = write_files(c, &content, src, saved, &result, e);
+		rc = write_files(c, &content, py_stack_where(ev->where_stack), src, saved, &result,
+				 e);
 	if (result.refusal)
 		c->refused[result.refusal]++;
 	saved->limits = result.limits;

@@ -77,7 +77,17 @@ static json_t *value(const struct value *v)
 	return json_string(value_text(text, sizeof(text), v));
 }
 
-char *capture_json(const struct pth_content *c)
+static void add_place(json_t *o, const struct py_frame *where)
+{
+	if (!where)
+		return;
+	json_object_set_new(o, "file", json_string(where->file));
+	json_object_set_new(o, "function", json_string(where->function));
+	if (where->line)
+		json_object_set_new(o, "line", json_integer(where->line));
+}
+
+char *capture_json(const struct pth_content *c, const struct py_frame *where)
 {
 	json_t *o = json_object(), *args = values(c->args, c->nargs);
 
@@ -94,6 +104,7 @@ char *capture_json(const struct pth_content *c)
 		json_object_set_new(o, "kwargs", kwargs);
 	}
 	json_object_set_new(o, "op", json_string(c->name));
+	add_place(o, where);
 	char *text = json_dumps(o, JSON_INDENT(4) | JSON_ENSURE_ASCII);
 	json_decref(o);
 	return text;

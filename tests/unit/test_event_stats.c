@@ -468,5 +468,6 @@ int main(void)
 	    cmocka_unit_test(as_json),
 	    cmocka_unit_test(the_worst_come_first),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

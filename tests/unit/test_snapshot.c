@@ -148,5 +148,6 @@ int main(void)
 	    cmocka_unit_test(calls_are_found),
 	    cmocka_unit_test(chosen_calls_are_remembered),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
