@@ -21,8 +21,9 @@ uint64_t overflow_measured(const struct overflow *o);
 
 /* A table of the ops with NaN or infinite elements in their results (of backward nodes: in what
  * they computed), by source line, those with the most NaN first, then those with the most
- * infinities; at most `limit` rows (0: all). Without any, a line that says so. And how many tensors
- * could not be measured, by reason. 0, -ENOMEM or -EIO. */
+ * infinities; not of ops that give memory as it was, and views (event_stats.h); at most `limit`
+ * rows (0: all). Without any, a line that says so. And how many tensors could not be measured, by
+ * reason. 0, -ENOMEM or -EIO. */
 int overflow_print(const struct overflow *o, FILE *f, size_t limit, struct terminal terminal);
 
 void overflow_free(struct overflow *o);

@@ -77,3 +77,35 @@ bool op_gives_no_numbers(const struct op_desc *op)
 			return true;
 	return false;
 }
+
+struct storages {
+	uint64_t of_args[32];
+	unsigned n;
+	bool shared;
+};
+
+static void add_storage(const struct tensor *t, const struct tensor_place *place, void *arg)
+{
+	struct storages *s = arg;
+	(void)place;
+	if (s->n < sizeof(s->of_args) / sizeof(s->of_args[0]))
+		s->of_args[s->n++] = t->storage;
+}
+
+static void look_for_storage(const struct tensor *t, const struct tensor_place *place, void *arg)
+{
+	struct storages *s = arg;
+	(void)place;
+	for (unsigned i = 0; i < s->n; i++)
+		s->shared |= s->of_args[i] == t->storage;
+}
+
+bool event_gave_view(const struct op_event *ev)
+{
+	struct storages s = {0};
+	if (!(ev->op->flags & OP_VIEW))
+		return false;
+	event_each_tensor(ev, false, add_storage, &s);
+	event_each_tensor(ev, true, look_for_storage, &s);
+	return s.shared;
+}

@@ -68,4 +68,8 @@ uint64_t event_stats_bad_results(const struct event_stats *s);
  * set_. By their names in PyTorch's native_functions.yaml. */
 bool op_gives_no_numbers(const struct op_desc *op);
 
+/* Whether results are views of arguments: other elements of memory that was there, into which
+ * nothing was put. Asked of the call, since aten::to and others give a view or a copy. */
+bool event_gave_view(const struct op_event *ev);
+
 #endif

@@ -64,40 +64,6 @@ uint64_t first_nan_found(const struct first_nan *f)
 	return f->found;
 }
 
-struct storages {
-	uint64_t of_args[32];
-	unsigned n;
-	bool shared;
-};
-
-static void add_storage(const struct tensor *t, const struct tensor_place *place, void *arg)
-{
-	struct storages *s = arg;
-	(void)place;
-	if (s->n < sizeof(s->of_args) / sizeof(s->of_args[0]))
-		s->of_args[s->n++] = t->storage;
-}
-
-static void look_for_storage(const struct tensor *t, const struct tensor_place *place, void *arg)
-{
-	struct storages *s = arg;
-	(void)place;
-	for (unsigned i = 0; i < s->n; i++)
-		s->shared |= s->of_args[i] == t->storage;
-}
-
-/* A view shows other elements of memory that was there; nothing was put into it. aten::to and
- * others give a view or a copy. */
-static bool gave_view(const struct op_event *ev)
-{
-	struct storages s = {0};
-	if (!(ev->op->flags & OP_VIEW))
-		return false;
-	event_each_tensor(ev, false, add_storage, &s);
-	event_each_tensor(ev, true, look_for_storage, &s);
-	return s.shared;
-}
-
 static bool is_bad_number(const struct value *v)
 {
 	if (v->kind == VALUE_FLOAT || (v->kind == VALUE_SCALAR && v->scalar == VALUE_FLOAT))
@@ -151,7 +117,7 @@ static bool is_first(struct first_nan *f, const struct op_event *ev)
 	for (uint32_t i = 0; i < ev->stats->n; i++)
 		f->results += ev->stats->rows[i].place.is_result && ev->stats->rows[i].why;
 	if (!event_stats_bad_results(ev->stats) || ev->op->kind == OP_FUNCTION ||
-	    op_gives_no_numbers(ev->op) || gave_view(ev))
+	    op_gives_no_numbers(ev->op) || event_gave_view(ev))
 		return false;
 	switch (inputs_of(ev)) {
 	case NOT_FINITE:

@@ -88,7 +88,7 @@ held() {
 }
 
 held_child() {
-	start "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" nan.py forward >"$T/out" 2>"$T/err"
+	start env -C "$T" "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" "$W/nan.py" forward >"$T/out" 2>"$T/err"
 	ok "run: held" wait_line "$T/err" 'first NaN or infinity came from'
 	pid=$(sed -n 's/.*kill -CONT //p' "$T/err")
 	is "run: the process stands still" "$(state "$pid")" T

@@ -434,6 +434,11 @@ static void the_worst_come_first(void **state)
 	add_bad(o, &fine, 0, 0);
 	add_bad(o, &empty, 9, 9);
 	struct op_event ev = measured(), plain = sample_event(9, 0, 0, 30, 40);
+	struct op_desc sample = sample_op;
+	assert_true(event_gave_view(&ev)); /* its result is its argument */
+	sample.flags = OP_INPLACE;
+	ev.op = &sample;
+	assert_false(event_gave_view(&ev));
 	assert_int_equal(overflow_add(o, &ev), 0);
 	assert_int_equal(overflow_add(o, &plain), 0);
 	assert_int_equal(overflow_measured(o), 6);
