@@ -10,24 +10,16 @@
 #include "replay/pth.h"
 #include "tracer/capture_calls.h"
 #include "tracer/capture_source.h"
-#include "tracer/selection.h"
-
-enum { PROCESSES_MAX = 256 };
-
-struct process_selection {
-	pid_t pid; /* 0: free */
-	struct selection selection;
-};
+#include "tracer/selections.h"
 
 struct capturing {
 	const struct when *when;
 	FILE *log;
-	struct selection_policy policy;
-	struct process_selection processes[PROCESSES_MAX];
+	struct selections selections;
 	struct capture files;
 	struct capture_calls calls;
 	struct ordinary_keys keys;
-	uint64_t chosen, saved;		    /* calls; those of which a file was written */
+	uint64_t saved;			    /* calls of which a file was written */
 	uint64_t not_known;		    /* calls of which the condition could not be told */
 	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
 	int refused_code;
@@ -46,14 +38,8 @@ int capturing_open(const struct capturing_opts *o, const struct when *when, FILE
 	c->log = log;
 	c->files.root = o->dir[0] ? o->dir : ".";
 	c->files.max_bytes = o->max_bytes;
-	c->policy.every = o->every;
-	c->policy.max_calls = o->max_calls;
-	int r = o->nth ? ranges_parse("--nth", o->nth, &c->policy.nth, e) : 0;
-	if (!r && o->steps)
-		r = ranges_parse("--steps", o->steps, &c->policy.steps, e);
-	if (!r && o->step_op)
-		r = filter_compile("--step-op", o->step_op, &c->policy.step_op, e);
-	r = r ? r : selection_environment(&c->policy, e);
+	int r = selections_read(&c->selections, o, e);
+	r = r ? r : selection_environment(&c->selections.policy, e);
 	if (r) {
 		capturing_free(c);
 		return r;
@@ -64,28 +50,12 @@ int capturing_open(const struct capturing_opts *o, const struct when *when, FILE
 
 bool capturing_wants_op(const struct capturing *c, const struct op_desc *op)
 {
-	return selection_wants_op(&c->policy, op);
+	return selection_wants_op(&c->selections.policy, op);
 }
 
 bool capturing_needs_all(const struct capturing *c)
 {
-	return c->policy.steps.n > 0;
-}
-
-static struct selection *selection_of(struct capturing *c, pid_t pid)
-{
-	for (unsigned i = 0; i < PROCESSES_MAX; i++) {
-		struct process_selection *p = &c->processes[i];
-		if (p->pid == pid)
-			return &p->selection;
-		if (p->pid)
-			continue;
-		p->pid = pid;
-		p->selection.policy = &c->policy;
-		p->selection.chosen = &c->chosen;
-		return &p->selection;
-	}
-	return NULL;
+	return c->selections.policy.steps.n > 0;
 }
 
 static void give_up(struct capturing *c, const struct err *why)
@@ -187,12 +157,12 @@ static void begin_backward(struct capturing *c, struct target *t, struct capture
 
 void capturing_entry(struct capturing *c, struct target *t, const struct op_event *ev, bool wanted)
 {
-	struct selection *s = selection_of(c, ev->pid);
+	struct selection *s = selections_of(&c->selections, ev->pid);
 	if (!s)
 		return;
 	selection_see(s, ev);
 	if (ev->op->kind == OP_DISPATCHED) {
-		if (wanted && !c->over && selection_wants_op(&c->policy, ev->op))
+		if (wanted && !c->over && selection_wants_op(&c->selections.policy, ev->op))
 			choose(c, t, s, ev);
 		return;
 	}
@@ -282,9 +252,7 @@ void capturing_free(struct capturing *c)
 {
 	if (!c)
 		return;
-	for (unsigned i = 0; i < PROCESSES_MAX && c->processes[i].pid; i++)
-		selection_free(&c->processes[i].selection);
-	selection_policy_free(&c->policy);
+	selections_free(&c->selections);
 	capture_calls_free(&c->calls);
 	free(c);
 }
