@@ -4,42 +4,25 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tracer/arch_x86_64.h"
+#include "tracer/links.h"
 #include "tracer/maps.h"
 #include "tracer/probes.skel.h"
-
-/* include/uapi/linux/bpf.h of Linux 6.6; older headers have neither. */
-enum { ATTACH_UPROBE_MULTI = 48, LINK_CREATE = 28 };
-
-struct uprobe_multi_attr {
-	__u32 prog_fd, target_fd, attach_type, flags;
-	__u64 path, offsets, ref_ctr_offsets, cookies;
-	__u32 cnt, multi_flags, pid;
-};
-
-struct link {
-	struct link *next;
-	int fd;
-	uint16_t proc;
-	bool threaded;
-	pthread_t closer;
-};
+#include "tracer/uprobe_multi.h"
 
 struct engine_bpf {
 	struct engine engine;
 	struct probes_bpf *skel;
 	struct ring_buffer *ring;
 	struct bpf_link *exit_link;
-	struct link *links;
+	struct links *links;
 	uint32_t nplans;
 	uint64_t trap_ns;
 	engine_hit_fn *fn; /* during consume */
@@ -107,32 +90,6 @@ static const struct bpf_program *program_for(struct engine_bpf *b, uint32_t kind
 	}
 }
 
-static int create_link(struct engine_bpf *b, pid_t pid, uint16_t proc, uint32_t kind,
-		       const char *path, const uint64_t *offsets, const uint64_t *cookies,
-		       uint32_t n)
-{
-	struct link *l = malloc(sizeof(*l));
-	if (!l)
-		return -ENOMEM;
-	struct uprobe_multi_attr a = {
-	    .prog_fd = (uint32_t)bpf_program__fd(program_for(b, kind)),
-	    .attach_type = ATTACH_UPROBE_MULTI,
-	    .path = (uintptr_t)path,
-	    .offsets = (uintptr_t)offsets,
-	    .cookies = (uintptr_t)cookies,
-	    .cnt = n,
-	    .pid = (uint32_t)pid,
-	};
-	int fd = (int)syscall(SYS_bpf, LINK_CREATE, &a, sizeof(a));
-	if (fd < 0) {
-		free(l);
-		return -errno;
-	}
-	*l = (struct link){.next = b->links, .fd = fd, .proc = proc};
-	b->links = l;
-	return 0;
-}
-
 static int attach_kind(struct engine_bpf *b, pid_t pid, uint16_t proc,
 		       const struct probe_file *file, uint32_t kind, uint64_t *offsets)
 {
@@ -144,7 +101,16 @@ static int attach_kind(struct engine_bpf *b, pid_t pid, uint16_t proc,
 		offsets[n] = file->sites[i].offset;
 		cookies[n++] = (uint64_t)proc << 48 | file->sites[i].op;
 	}
-	return n ? create_link(b, pid, proc, kind, file->path, offsets, cookies, n) : 0;
+	const struct link_wanted w = {
+	    .prog = bpf_program__fd(program_for(b, kind)),
+	    .pid = pid,
+	    .owner = proc,
+	    .n = n,
+	    .path = file->path,
+	    .offsets = offsets,
+	    .cookies = cookies,
+	};
+	return n ? links_add(b->links, &w) : 0;
 }
 
 /* Exits go in first: an op whose entry is seen must find its exit probed. */
@@ -166,37 +132,9 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 	return 0;
 }
 
-static void *close_link(void *link)
-{
-	struct link *l = link;
-	close(l->fd);
-	return NULL;
-}
-
-/* Closing a link waits some ten milliseconds for readers in the kernel: all wait together. */
 static void detach(struct engine *g, uint16_t proc)
 {
-	struct link *closing = NULL;
-	for (struct link **at = &of(g)->links; *at;) {
-		struct link *l = *at;
-		if (proc != ENGINE_ALL_PROCS && l->proc != proc) {
-			at = &l->next;
-			continue;
-		}
-		*at = l->next;
-		l->next = closing;
-		closing = l;
-		l->threaded = !pthread_create(&l->closer, NULL, close_link, l);
-	}
-	while (closing) {
-		struct link *l = closing;
-		closing = l->next;
-		if (l->threaded)
-			pthread_join(l->closer, NULL);
-		else
-			close_link(l);
-		free(l);
-	}
+	links_drop(of(g)->links, proc);
 }
 
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
@@ -204,7 +142,9 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	struct engine_bpf *b = of(g);
 	b->fn = fn;
 	b->arg = arg;
-	return ring_buffer__consume(b->ring);
+	bool alive = links_alive(b->links);
+	int n = ring_buffer__consume(b->ring);
+	return n || alive ? n : -ECHILD;
 }
 
 static void count_dispatch(struct engine *g, int on)
@@ -241,9 +181,17 @@ static uint64_t measure_trap(struct engine_bpf *b)
 	const struct mapping *m = maps_find(&maps, addr);
 	uint64_t offset =
 	    m ? addr + arch_landing_pad((const uint8_t *)trapped, 4) - m->start + m->offset : 0;
+	const struct link_wanted w = {
+	    .prog = bpf_program__fd(b->skel->progs.step_callbacks),
+	    .pid = getpid(),
+	    .owner = OWN,
+	    .n = 1,
+	    .path = "/proc/self/exe",
+	    .offsets = &offset,
+	    .cookies = &cookie,
+	};
 	uint64_t plain = time_calls(CALLS);
-	if (m &&
-	    !create_link(b, getpid(), OWN, SITE_DISPATCH, "/proc/self/exe", &offset, &cookie, 1)) {
+	if (m && !links_add(b->links, &w)) {
 		uint64_t probed = time_calls(CALLS);
 		cost = probed > plain ? (probed - plain) / CALLS : 0;
 	}
@@ -272,7 +220,7 @@ static void counters(struct engine *g, struct engine_counters *out)
 static void engine_close(struct engine *g)
 {
 	struct engine_bpf *b = of(g);
-	detach(g, ENGINE_ALL_PROCS);
+	links_close(b->links);
 	bpf_link__destroy(b->exit_link);
 	ring_buffer__free(b->ring);
 	probes_bpf__destroy(b->skel);
@@ -299,8 +247,8 @@ static void set_program_types(struct probes_bpf *s)
 					   s->progs.schema_parsed, s->progs.step_callbacks};
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		bpf_program__set_type(all[i], BPF_PROG_TYPE_KPROBE);
-		bpf_program__set_expected_attach_type(all[i],
-						      (enum bpf_attach_type)ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(
+		    all[i], (enum bpf_attach_type)BPF_ATTACH_UPROBE_MULTI);
 	}
 }
 
@@ -323,7 +271,10 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 	if (!b->exit_link)
 		return load_failed(-errno, e);
 	b->ring = ring_buffer__new(bpf_map__fd(b->skel->maps.ring), on_record, b, NULL);
-	return b->ring ? 0 : err_set(e, -errno, "cannot map the ring buffer: %s", strerror(errno));
+	if (!b->ring)
+		return err_set(e, -errno, "cannot map the ring buffer: %s", strerror(errno));
+	r = links_open(&b->links);
+	return r ? err_set(e, r, "cannot start a process: %s", strerror(-r)) : 0;
 }
 
 int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)

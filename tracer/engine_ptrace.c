@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tracer/apart.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/engine.h"
 #include "tracer/ptrace_share.h"
@@ -70,34 +71,14 @@ static int start_guard(struct engine_ptrace *p)
 	return -r;
 }
 
-static bool send_all(int fd, const void *buf, size_t n)
-{
-	for (size_t at = 0; at < n;) {
-		ssize_t r = send(fd, (const char *)buf + at, n - at, MSG_NOSIGNAL);
-		if (r < 0 && errno != EINTR)
-			return false;
-		at += r > 0 ? (size_t)r : 0;
-	}
-	return true;
-}
-
-static bool receive(int fd, struct reply *r)
-{
-	ssize_t n;
-	do
-		n = recv(fd, r, sizeof(*r), MSG_WAITALL);
-	while (n < 0 && errno == EINTR);
-	return n == sizeof(*r);
-}
-
 /* `a` and `b` follow the request; b may be NULL. */
 static int ask(struct engine_ptrace *p, struct request q, const void *a, size_t na, const void *b,
 	       size_t nb, struct err *e)
 {
 	struct reply r;
 	q.len = (uint32_t)(na + nb);
-	if (!send_all(p->sock, &q, sizeof(q)) || (na && !send_all(p->sock, a, na)) ||
-	    (nb && !send_all(p->sock, b, nb)) || !receive(p->sock, &r))
+	if (!apart_send(p->sock, &q, sizeof(q)) || (na && !apart_send(p->sock, a, na)) ||
+	    (nb && !apart_send(p->sock, b, nb)) || !apart_receive(p->sock, &r, sizeof(r)))
 		return err_set(e, -ECHILD, "the tracing process has ended");
 	if (r.code && e)
 		*e = r.err;
@@ -280,7 +261,7 @@ static void engine_close(struct engine *g)
 	const struct request leave = {.kind = REQUEST_LEAVE};
 	p->closing = true;
 	if (p->sock >= 0) {
-		send_all(p->sock, &leave, sizeof(leave));
+		apart_send(p->sock, &leave, sizeof(leave));
 		close(p->sock);
 	}
 	if (p->guarded)

@@ -18,15 +18,7 @@
 #include <unistd.h>
 
 #include "tracer/maps.h"
-
-/* include/uapi/linux/bpf.h of Linux 6.6; older headers have neither. */
-enum { ATTACH_UPROBE_MULTI = 48, LINK_CREATE = 28 };
-
-struct uprobe_multi_attr {
-	__u32 prog_fd, target_fd, attach_type, flags;
-	__u64 path, offsets, ref_ctr_offsets, cookies;
-	__u32 cnt, multi_flags, pid;
-};
+#include "tracer/uprobe_multi.h"
 
 /* The function that is probed. */
 static __attribute__((noinline, noclone)) void probed(void)
@@ -60,7 +52,7 @@ static int load_counter(int map)
 	    insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
 	};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts,
-		    .expected_attach_type = (enum bpf_attach_type)ATTACH_UPROBE_MULTI);
+		    .expected_attach_type = (enum bpf_attach_type)BPF_ATTACH_UPROBE_MULTI);
 	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "ditrace_check", "GPL", prog,
 			     sizeof(prog) / sizeof(prog[0]), &opts);
 }
@@ -86,16 +78,7 @@ static int link_probe(int prog)
 	int r = probe_offset(&offset);
 	if (r)
 		return r;
-	struct uprobe_multi_attr a = {
-	    .prog_fd = (__u32)prog,
-	    .attach_type = ATTACH_UPROBE_MULTI,
-	    .path = (uintptr_t) "/proc/self/exe",
-	    .offsets = (uintptr_t)&offset,
-	    .cnt = 1,
-	    .pid = (__u32)getpid(),
-	};
-	int fd = (int)syscall(SYS_bpf, LINK_CREATE, &a, sizeof(a));
-	return fd < 0 ? -errno : fd;
+	return uprobe_multi_link(prog, getpid(), "/proc/self/exe", &offset, NULL, 1);
 }
 
 static uint64_t count_of(int map)

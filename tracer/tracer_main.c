@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tracer/apart.h"
 #include "tracer/maps.h"
 #include "tracer/tracees.h"
 #include "tracer/tracer_sites.h"
@@ -64,39 +65,6 @@ static void set_signals(sigset_t *waited)
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		signal(ignored[i], SIG_IGN);
 	sigprocmask(SIG_SETMASK, waited, NULL);
-}
-
-/* The user's files and terminal are not to be kept open by this process. */
-static void let_go_of_files(int keep)
-{
-	int null = open("/dev/null", O_RDWR);
-	for (int fd = 0; fd <= 2 && null >= 0; fd++)
-		if (fd != keep)
-			dup2(null, fd);
-	if (null > 2)
-		close(null);
-}
-
-/* When memory runs out the kernel ends others first; lowering the score needs CAP_SYS_RESOURCE. */
-static void be_spared(void)
-{
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	if (write(fd, "-1000", 5) < 0)
-		errno = 0;
-	close(fd);
-}
-
-static bool read_all(int fd, void *buf, size_t n)
-{
-	for (size_t at = 0; at < n;) {
-		ssize_t r = recv(fd, (char *)buf + at, n - at, MSG_WAITALL);
-		if (r == 0 || (r < 0 && errno != EINTR))
-			return false;
-		at += r > 0 ? (size_t)r : 0;
-	}
-	return true;
 }
 
 static int set_plans(struct tracer *t, const struct request *q, const void *payload)
@@ -191,10 +159,10 @@ static void serve(struct tracer *t)
 	while (!t->ending && poll(&p, 1, 0) > 0) {
 		struct request q;
 		void *payload = NULL;
-		t->ending = !read_all(t->sock, &q, sizeof(q)) || q.len > PAYLOAD_MAX;
+		t->ending = !apart_receive(t->sock, &q, sizeof(q)) || q.len > PAYLOAD_MAX;
 		if (!t->ending && q.len) {
 			payload = malloc(q.len);
-			t->ending = !payload || !read_all(t->sock, payload, q.len);
+			t->ending = !payload || !apart_receive(t->sock, payload, q.len);
 		}
 		if (!t->ending)
 			answer(t, &q, payload);
@@ -255,12 +223,9 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 		 interesting_fn *interesting)
 {
 	sigset_t signals;
-	setsid();
-	prctl(PR_SET_NAME, TRACER_NAME);
+	apart_begin(TRACER_NAME, sock);
 	set_signals(&signals);
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);
-	let_go_of_files(sock);
-	be_spared();
 	/* So that requests and the end of ditrace interrupt the wait for stops. */
 	fcntl(sock, F_SETOWN, getpid());
 	fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_ASYNC);
