@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tracer/insn_cache.h"
+
 const uint8_t arch_dwarf_reg[ARCH_DWARF_REGS] = {
     ARCH_AX, ARCH_DX,  ARCH_CX,	 ARCH_BX,  ARCH_SI,  ARCH_DI,  ARCH_BP,	 ARCH_SP, ARCH_R8,
     ARCH_R9, ARCH_R10, ARCH_R11, ARCH_R12, ARCH_R13, ARCH_R14, ARCH_R15, ARCH_IP};
@@ -65,6 +67,7 @@ uint64_t arch_stub_slot(const uint8_t *code, size_t len, uint64_t vaddr)
 struct arch_decoder {
 	csh handle;
 	cs_insn *insn;
+	struct insn_cache *cache;
 	struct reg_info {
 		uint8_t reg;   /* enum arch_reg, ARCH_NOREG for others */
 		uint8_t width; /* bytes; 0: a high byte such as ah */
@@ -127,6 +130,9 @@ struct arch_decoder *arch_decoder_new(void)
 	if (!d)
 		return NULL;
 	name_regs(d);
+	d->cache = insn_cache_new();
+	if (!d->cache)
+		goto fail;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &d->handle))
 		goto fail;
 	if (cs_option(d->handle, CS_OPT_DETAIL, CS_OPT_ON))
@@ -137,6 +143,7 @@ struct arch_decoder *arch_decoder_new(void)
 fail_open:
 	cs_close(&d->handle);
 fail:
+	insn_cache_free(d->cache);
 	free(d);
 	return NULL;
 }
@@ -147,6 +154,7 @@ void arch_decoder_free(struct arch_decoder *d)
 		return;
 	cs_free(d->insn, 1);
 	cs_close(&d->handle);
+	insn_cache_free(d->cache);
 	free(d);
 }
 
@@ -486,32 +494,59 @@ static void set_effect(const struct arch_decoder *d, const cs_insn *c, struct ar
 	set_other(d, c, o);
 }
 
+/* How many bytes at the end of the instruction are a distance from there: those of a direct branch
+ * (of two bytes or more) and of memory relative to rip. */
+static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
+{
+	const cs_x86 *x = &c->detail->x86;
+	bool relative = false;
+
+	if (o->target && o->flow != ARCH_FLOW_NEXT)
+		return o->len == 2 ? 1 : 4;
+	for (int i = 0; i < x->op_count; i++) {
+		if (x->operands[i].type == X86_OP_IMM)
+			return 0;
+		relative |=
+		    x->operands[i].type == X86_OP_MEM && x->operands[i].mem.base == X86_REG_RIP;
+	}
+	return relative ? 4 : 0;
+}
+
+/* Everything but out->off. */
+static int decode(struct arch_decoder *d, const uint8_t *code, size_t left, uint64_t at,
+		  struct arch_insn *out)
+{
+	const uint8_t *p = code;
+	uint64_t next = at;
+
+	*out = (struct arch_insn){
+	    .dst = ARCH_NOREG, .src = ARCH_NOREG, .base = ARCH_NOREG, .fp_src = ARCH_NOREG};
+	out->len = (uint8_t)arch_landing_pad(code, left);
+	if (out->len)
+		return 0;
+	if (!cs_disasm_iter(d->handle, &p, &left, &next, d->insn))
+		return -EILSEQ;
+	out->len = (uint8_t)d->insn->size;
+	out->emulated = arch_emulated(code, out->len);
+	set_flow(d->insn, out);
+	set_writes(d, d->insn, out);
+	if (out->flow == ARCH_FLOW_NEXT)
+		set_effect(d, d->insn, out);
+	insn_cache_add(d->cache, code, at, relative_bytes(d->insn, out), out);
+	return 0;
+}
+
 int arch_decode(struct arch_decoder *d, const uint8_t *code, size_t len, uint64_t vaddr,
 		uint32_t off, struct arch_insn *out)
 {
 	if (off >= len)
 		return -EILSEQ;
-	const uint8_t *p = code + off;
-	size_t left = len - off;
-	uint64_t at = vaddr + off;
-
-	*out = (struct arch_insn){.off = off,
-				  .dst = ARCH_NOREG,
-				  .src = ARCH_NOREG,
-				  .base = ARCH_NOREG,
-				  .fp_src = ARCH_NOREG};
-	if (arch_landing_pad(p, left)) {
-		out->len = (uint8_t)arch_landing_pad(p, left);
-		return 0;
+	if (!insn_cache_find(d->cache, code + off, len - off, vaddr + off, out)) {
+		int r = decode(d, code + off, len - off, vaddr + off, out);
+		if (r)
+			return r;
 	}
-	if (!cs_disasm_iter(d->handle, &p, &left, &at, d->insn))
-		return -EILSEQ;
-	out->len = (uint8_t)d->insn->size;
-	out->emulated = arch_emulated(code + off, out->len);
-	set_flow(d->insn, out);
-	set_writes(d, d->insn, out);
-	if (out->flow == ARCH_FLOW_NEXT)
-		set_effect(d, d->insn, out);
+	out->off = off;
 	return 0;
 }
 
