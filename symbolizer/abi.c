@@ -1,6 +1,7 @@
 #include "symbolizer/abi.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "tracer/arch_x86_64.h"
 
@@ -21,6 +22,7 @@ struct builder {
 	struct op_plan *plan;
 	struct assign at;
 	const struct func_facts *facts;
+	bool late; /* the entry's probe stands at facts->late */
 	/* Reads at the exit are gathered apart: they stand behind all entry reads. */
 	struct probe_read exit[PLAN_READS];
 	unsigned nexit;
@@ -157,28 +159,29 @@ static uint8_t element_size(const struct cxx_param *p)
 	}
 }
 
-/* A word that may be an SSE register, whose value is read from where the function keeps it. */
+/* Where the function has put what came in that SSE register; NULL: not known. */
+static const struct fp_slot *slot_of(const struct builder *b, unsigned xmm)
+{
+	const struct fp_slot *s = &b->facts->late.xmm[xmm];
+	bool good = b->late && s->known && s->sp_off >= INT16_MIN && s->sp_off <= INT16_MAX;
+	return good ? s : NULL;
+}
+
+/* A word that may be an SSE register. */
 static struct abi_value plan_double(struct builder *b, const struct cxx_param *p,
 				    const struct passed *at)
 {
 	unsigned vi = p->optional && !p->std_optional ? 1 : 0;
 	uint8_t loc = at->loc[vi];
-	struct abi_value v;
-	if (loc < XMM_BASE) {
-		v = known(p, p->optional ? ABI_WORDS : ABI_WORD,
-			  add_entry(b, (struct probe_read){.kind = READ_WORD, .a = loc}));
-	} else {
-		unsigned x = loc - XMM_BASE;
-		if (b->facts->exit_kind == EXIT_NONE || !b->facts->xmm[x].known ||
-		    b->facts->xmm[x].sp_off < INT16_MIN || b->facts->xmm[x].sp_off > INT16_MAX)
+	struct probe_read r = {.kind = READ_WORD, .a = loc};
+	if (loc >= XMM_BASE) {
+		const struct fp_slot *s = slot_of(b, loc - XMM_BASE);
+		if (!s)
 			return unknown(
-			    "passed in an SSE register that the code does not keep in memory");
-		v = known(
-		    p, p->optional ? ABI_WORDS : ABI_WORD,
-		    add_exit(b, (struct probe_read){.kind = READ_SLOT,
-						    .off = (int16_t)b->facts->xmm[x].sp_off}));
-		v.at_exit = true;
+			    "passed in an SSE register that the code does not put into memory");
+		r = (struct probe_read){.kind = READ_SLOT, .off = (int16_t)s->sp_off};
 	}
+	struct abi_value v = known(p, p->optional ? ABI_WORDS : ABI_WORD, add_entry(b, r));
 	if (p->optional && v.how != ABI_UNKNOWN) {
 		v.flag_read =
 		    add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at->loc[!vi]});
@@ -463,7 +466,6 @@ static void plan_results(struct builder *b, const struct schema *s, struct op_ab
 			*v = plan_register(b, &t);
 		else
 			*v = plan_hidden(b, &t, off[i]);
-		v->at_exit = true;
 	}
 }
 
@@ -474,14 +476,36 @@ static void join_reads(struct builder *b, struct op_abi *out)
 	for (unsigned i = 0; i < b->nexit; i++)
 		p->read[p->nentry + i] = b->exit[i];
 	p->nexit = (uint8_t)b->nexit;
-	for (unsigned i = 0; i < out->nargs; i++)
-		if (out->args[i].at_exit && out->args[i].read != ABI_NO_READ)
-			out->args[i].read += p->nentry;
 	for (unsigned i = 0; i < out->nresults; i++)
 		if (out->results[i].read != ABI_NO_READ)
 			out->results[i].read += p->nentry;
 	unsigned stack = b->at.stack;
 	p->nstack = (uint8_t)(stack > LOC_MAX - LOC_STACK ? LOC_MAX - LOC_STACK : stack);
+}
+
+/* Whether arguments come in SSE registers, and everything else that is passed in registers is known
+ * where the function has put them into memory. */
+static bool wants_late(const struct cxx_function *f, const struct late_entry *late, bool hidden,
+		       unsigned *ngpr)
+{
+	struct assign all = {.gpr = hidden ? 1 : 0};
+	for (unsigned i = 0; i < f->nparams && !of_unknown_size(&f->params[i]); i++)
+		pass(&all, classes_of(&f->params[i]));
+	*ngpr = all.gpr;
+	if (!all.xmm || !late->off || late->sp > UINT16_MAX)
+		return false;
+	for (unsigned n = 0; n < all.gpr; n++)
+		if (late->arg[n] == ARCH_NOREG)
+			return false;
+	return true;
+}
+
+static void set_late(struct op_plan *plan, const struct late_entry *late, unsigned ngpr)
+{
+	plan->entry_sp = (uint16_t)late->sp;
+	memcpy(plan->arg_reg, late->arg, sizeof(plan->arg_reg));
+	if (memcmp(late->arg, arch_int_arg, ngpr))
+		plan->flags |= PLAN_MOVED;
 }
 
 int abi_plan(const struct cxx_function *f, const struct schema *s, const struct func_facts *facts,
@@ -501,6 +525,10 @@ int abi_plan(const struct cxx_function *f, const struct schema *s, const struct 
 	if (!out->args || !out->results)
 		return -ENOMEM;
 	struct builder b = {.plan = plan, .facts = facts, .at.gpr = hidden ? 1 : 0};
+	unsigned ngpr;
+	b.late = out->late = wants_late(f, &facts->late, hidden, &ngpr);
+	if (b.late)
+		set_late(plan, &facts->late, ngpr);
 	bool lost = false; /* nothing is certain any more */
 	for (unsigned i = 0; i < s->nargs; i++) {
 		out->args[i] = lost ? unknown("passed behind a type ditrace does not know")

@@ -34,7 +34,6 @@ struct abi_value {
 	uint8_t base;	   /* enum cxx_base */
 	uint8_t read;	   /* index of the read, ABI_NO_READ */
 	uint8_t flag_read; /* ABI_WORDS */
-	bool at_exit;	   /* `read` is carried out at the exit */
 	bool has_flag;	   /* optional */
 	bool std_optional; /* value first, flag behind it (std::optional); else c10::optional: flag
 			      first */
@@ -44,6 +43,7 @@ struct abi_value {
 
 struct op_abi {
 	uint16_t nargs, nresults;
+	bool late;			  /* the plan is for an entry probe at func_facts.late */
 	struct abi_value *args, *results; /* in the arena */
 };
 

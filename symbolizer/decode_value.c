@@ -415,11 +415,10 @@ void decode_nodes(struct decode *d, const struct items *it, unsigned read)
 		decode_tensor(d, i);
 }
 
-static struct value words(const struct abi_value *v, const struct items *at,
-			  const struct items *entry)
+static struct value words(const struct abi_value *v, const struct items *it)
 {
-	const struct item *i = items_find(at, v->read, NULL);
-	const struct item *f = entry ? items_find(entry, v->flag_read, NULL) : NULL;
+	const struct item *i = items_find(it, v->read, NULL);
+	const struct item *f = items_find(it, v->flag_read, NULL);
 	if (!i || !f || i->kind != ITEM_DATA || f->kind != ITEM_DATA || i->len < 8 || f->len < 8)
 		return value_not_decoded("memory could not be read");
 	uint8_t flag = payload(f)[0];
@@ -467,18 +466,13 @@ static struct value from_item(struct decode *d, const struct abi_value *v, const
 	}
 }
 
-struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *entry,
-			  const struct items *exit)
+struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *it)
 {
 	if (v->how == ABI_UNKNOWN)
 		return value_not_decoded(v->why);
-	const struct items *at = v->at_exit ? exit : entry;
-	if (!at)
-		return value_not_decoded(v->at_exit ? "the op did not return"
-						    : "the entry was not seen");
 	if (v->how == ABI_WORDS)
-		return words(v, at, entry);
-	const struct item *i = items_find(at, v->read, NULL);
-	return i ? todays_device(d, from_item(d, v, at, i))
+		return words(v, it);
+	const struct item *i = items_find(it, v->read, NULL);
+	return i ? todays_device(d, from_item(d, v, it, i))
 		 : value_not_decoded("memory could not be read");
 }

@@ -45,11 +45,9 @@ const struct item *items_find(const struct items *it, unsigned read, const struc
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
 
-/* Decode one argument or result planned as `v`. `entry` are the items of the entry hit (may be
- * NULL, then whatever was read there is not decoded), `exit` those of the exit hit or NULL. Never
+/* Decode one argument or result planned as `v`, of whose entry or exit `it` are the items. Never
  * fails: what cannot be told is VALUE_NOT_DECODED with the reason. */
-struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *entry,
-			  const struct items *exit);
+struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *it);
 
 /* Add the node of the tensor of read number `read`, if there is one, to d->nodes. */
 void decode_nodes(struct decode *d, const struct items *it, unsigned read);

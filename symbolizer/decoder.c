@@ -18,7 +18,6 @@ struct open_op {
 	const struct registered_op *reg; /* boxed ops: their types; NULL: not known */
 	uint64_t seq;			 /* hit.seq */
 	struct arena arena;		 /* values; kept from op to op */
-	struct items entry;		 /* copied when the exit needs them */
 	struct node_refs in;		 /* nodes of the arguments */
 };
 
@@ -135,12 +134,7 @@ static void decode_results(struct target *t, struct open_op *o, const struct ite
 				     o->reg ? o->reg->returns : NULL, n, v);
 	} else if (p->values_known) {
 		for (uint16_t i = 0; v && i < n; i++)
-			v[i] = decode_value(&d, &p->abi.results[i], &o->entry, exit);
-		/* Arguments that only the exit shows. */
-		for (uint16_t i = 0; i < p->abi.nargs && i < o->ev.nargs; i++)
-			if (p->abi.args[i].at_exit)
-				((struct value *)o->ev.args)[i] =
-				    decode_value(&d, &p->abi.args[i], &o->entry, exit);
+			v[i] = decode_value(&d, &p->abi.results[i], exit);
 	}
 	o->ev.results = v;
 	o->ev.nresults = v && (p->values_known || p->role == ROLE_BOXED) ? n : 0;
@@ -197,7 +191,6 @@ static struct open_op *push_op(struct decoder *d, struct thread *t, const struct
 	}
 	o->seq = h->seq;
 	o->in.n = 0;
-	o->entry = (struct items){0};
 	t->nopen++;
 	return o;
 }
@@ -232,23 +225,6 @@ static void tie_backward(struct target *t, struct open_op *o, const struct items
 	o->ev.where_stack = owner->stack;
 }
 
-static bool needs_entry_items(const struct op_probe *p)
-{
-	for (unsigned i = 0; i < p->abi.nargs; i++)
-		if (p->abi.args[i].at_exit)
-			return true;
-	return false;
-}
-
-static void keep_entry(struct open_op *o, const struct items *it)
-{
-	uint8_t *copy = arena_alloc(&o->arena, it->len + 1);
-	if (!copy)
-		return;
-	memcpy(copy, it->data, it->len);
-	o->entry = (struct items){copy, it->len};
-}
-
 static void decode_args(struct target *t, struct open_op *o, const struct items *it)
 {
 	const struct op_probe *p = o->probe;
@@ -261,7 +237,7 @@ static void decode_args(struct target *t, struct open_op *o, const struct items 
 		decode_boxed(&d, it, p->abi.args[0].read, o->reg ? o->reg->args : NULL, n, v);
 	else
 		for (uint16_t i = 0; i < n; i++)
-			v[i] = p->values_known ? decode_value(&d, &p->abi.args[i], it, NULL)
+			v[i] = p->values_known ? decode_value(&d, &p->abi.args[i], it)
 					       : value_not_decoded(p->why);
 	o->ev.args = v;
 	o->ev.nargs = n;
@@ -283,8 +259,6 @@ static void on_entry(struct decoder *d, struct target *t, struct thread *th, con
 		o->ev.where_stack = o->ev.stack;
 	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE)
 		tie_backward(t, o, it);
-	if (needs_entry_items(o->probe))
-		keep_entry(o, it);
 	decode_args(t, o, it);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);

@@ -189,7 +189,6 @@ static int one_value(struct worker *w, struct op_probe *o, uint8_t how, uint8_t 
 	    .how = how, .base = CXX_TENSOR, .read = entry, .flag_read = ABI_NO_READ};
 	v[1] = v[0];
 	v[1].read = exit;
-	v[1].at_exit = true;
 	o->abi = (struct op_abi){.nargs = 1, .nresults = 1, .args = &v[0], .results = &v[1]};
 	o->values_known = true;
 	return 0;
@@ -410,7 +409,8 @@ static int make_sites(struct build *b, const struct func_facts *facts)
 			continue;
 		count(t, o);
 		struct elf_file *f = b->elf[o->file];
-		r = add_site(t, &room, elf_offset(f, o->vaddr + facts[i].entry), i, SITE_ENTRY);
+		uint32_t entry = o->abi.late ? facts[i].late.off : facts[i].entry;
+		r = add_site(t, &room, elf_offset(f, o->vaddr + entry), i, SITE_ENTRY);
 		for (unsigned k = 0; !r && k < facts[i].nexits; k++)
 			r = add_site(t, &room, elf_offset(f, o->vaddr + facts[i].exits[k]), i,
 				     SITE_EXIT);

@@ -3,12 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum {
-	MAX_PROBES = 16, /* places looked at for reading floating-point arguments */
-	RED_ZONE =
-	    128, /* bytes below the stack pointer that signals leave alone; System V ABI 3.2.2 */
-};
-
 void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, struct func_facts *out)
 {
 	for (uint32_t i = 0; i < out->nexits; i++) {
@@ -20,98 +14,6 @@ void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, stru
 			return;
 		out->frame = 0U - (uint32_t)sp.off;
 	}
-}
-
-/* Find the slots of all SSE registers at p; returns the bit mask of the known ones. */
-static unsigned find_slots(struct exits_ctx *c, struct exit_point p,
-			   struct fp_slot slot[ARCH_FP_ARGS])
-{
-	struct frame_place at = {p.block, p.insn, c->mark};
-	struct reg_value sp = exits_state(c, p).r[ARCH_SP];
-	unsigned mask = 0;
-
-	memset(slot, 0, ARCH_FP_ARGS * sizeof(*slot));
-	if (sp.kind != REG_FRAME)
-		return 0;
-	exits_mark_before(c, p.block);
-	for (unsigned n = 0; n < ARCH_FP_ARGS; n++) {
-		struct fp_slot *s = &slot[n];
-		s->known = frame_find_fp(&c->frame, &c->g, n, &at, &s->sp_off) &&
-			   s->sp_off >= (int64_t)sp.off - RED_ZONE;
-		mask |= (unsigned)s->known << n;
-	}
-	return mask;
-}
-
-/* The SSE registers that are stored somewhere on all ways to the block. */
-static unsigned stored_fp(const struct exits_ctx *c, uint32_t block)
-{
-	unsigned mask = 0;
-
-	for (size_t i = 0; i < c->frame.nstore; i++) {
-		const struct frame_store *s = &c->frame.store[i];
-		if (s->fp < ARCH_FP_ARGS && s->width >= 8 && cfg_dominates(&c->g, s->block, block))
-			mask |= 1U << s->fp;
-	}
-	return mask;
-}
-
-/* Look in one block for an instruction where the arguments `want` can all be read. */
-static bool probe_block(struct exits_ctx *c, uint32_t block, unsigned want, struct func_facts *out)
-{
-	int tries = 0;
-
-	exits_mark_after(c, block);
-	if (c->mark[block])
-		return false;
-	for (uint32_t i = c->g.block[block].first;
-	     i <= exits_last(&c->g, block) && tries < MAX_PROBES; i++) {
-		struct exit_point p = {block, i};
-		if (!c->g.insn[i].emulated || c->g.insn[i].off >= c->g.piece[0].len)
-			continue;
-		tries++;
-		if ((find_slots(c, p, out->fp_at_probe) & want) != want)
-			continue;
-		out->fp_probe = c->g.insn[i].off;
-		return true;
-	}
-	memset(out->fp_at_probe, 0, sizeof(out->fp_at_probe));
-	return false;
-}
-
-/* The first place on all ways to the exit where all stored arguments can be read. */
-static void set_fp_probe(struct exits_ctx *c, uint32_t exit_block, unsigned want,
-			 struct func_facts *out)
-{
-	uint32_t first[MAX_PROBES], n = 0;
-
-	for (uint32_t b = exit_block; b != CFG_NONE; b = c->g.block[b].idom)
-		first[n++ % MAX_PROBES] = b;
-	for (uint32_t tries = 0; tries < MAX_PROBES && tries < n; tries++)
-		if (probe_block(c, first[(n - 1 - tries) % MAX_PROBES], want, out))
-			return;
-}
-
-void exits_set_fp(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out)
-{
-	struct fp_slot here[ARCH_FP_ARGS];
-	uint32_t block = p[0].block;
-	unsigned known = find_slots(c, p[0], out->xmm);
-
-	for (uint32_t i = 1; i < out->nexits; i++) {
-		block = cfg_common(&c->g, block, p[i].block);
-		find_slots(c, p[i], here);
-		for (unsigned n = 0; n < ARCH_FP_ARGS; n++) {
-			if (!here[n].known || here[n].sp_off != out->xmm[n].sp_off)
-				known &= ~(1U << n);
-		}
-	}
-	for (unsigned n = 0; n < ARCH_FP_ARGS; n++)
-		if (!(known >> n & 1))
-			out->xmm[n] = (struct fp_slot){0};
-	unsigned want = stored_fp(c, block);
-	if (want & ~known)
-		set_fp_probe(c, block, want, out);
 }
 
 /* The state at the return of block `end` when that of the registers at point p is `start`; false

@@ -199,19 +199,6 @@ void exits_mark_after(struct exits_ctx *c, uint32_t block)
 	}
 }
 
-/* Mark in c->mark the blocks that a path to the start of `block` can pass. */
-void exits_mark_before(struct exits_ctx *c, uint32_t block)
-{
-	uint32_t n = 0;
-
-	memset(c->mark, 0, c->g.nblock);
-	for (bool first = true; first || n; first = false) {
-		const struct cfg_block *b = &c->g.block[first ? block : c->stack[--n]];
-		for (uint32_t k = 0; k < b->npred; k++)
-			push_block(c->mark, c->stack, &n, c->g.pred[b->pred + k]);
-	}
-}
-
 /* Work as against clean-up: a call of something else, a store that can be part of the result.
  * Counting down references (lock prefix) is clean-up. */
 static bool works(const struct exits_ctx *c, const struct reg_state *s, const struct arch_insn *i)
@@ -375,6 +362,7 @@ int exits_analyze(struct exits_ctx *c, const uint8_t *code, size_t len, uint64_t
 	if (!rc) {
 		out->entry_emulated = cfg_emulated(&c->g, out->entry);
 		rc = find_exits(c, p, out);
+		exits_set_late(c, p, out);
 	}
 	if (!rc)
 		rc = frame_build(&c->frame, &c->g, &c->flow);
@@ -384,6 +372,5 @@ int exits_analyze(struct exits_ctx *c, const uint8_t *code, size_t len, uint64_t
 	for (uint32_t i = 0; i < out->nexits; i++)
 		out->exits[i] = c->g.insn[p[i].insn].off;
 	exits_set_frame(c, p, out);
-	exits_set_fp(c, p, out);
 	return exits_set_result(c, p, out);
 }

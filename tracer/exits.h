@@ -1,6 +1,6 @@
 /* Where to put the probes of one function, found from its machine code alone: at its entry, and at
  * an instruction that every call that returns passes exactly once, late enough that nothing but
- * clean-up runs after it. And what is where at that point: floating-point arguments, the result. */
+ * clean-up runs after it. And what is where: floating-point arguments, the result. */
 #ifndef TRACER_EXITS_H
 #define TRACER_EXITS_H
 
@@ -28,19 +28,21 @@ struct func_facts {
 	uint8_t frame_known;
 	uint32_t exits[EXITS_MAX]; /* offsets */
 	const char *reason;	   /* why not EXIT_EMULATED, else NULL; static */
-	/* xmm0..7, which no probe sees: where the 8 bytes that came in that register lie at the
-	 * exit, in bytes from the stack pointer at the entry (which points at the return address)
-	 */
-	struct fp_slot {
-		bool known;
-		int32_t sp_off;
-	} xmm[ARCH_FP_ARGS];
-	/* Where all arguments that the function keeps in its frame can be read, for functions that
-	 * may write over one of them before the exit: the offset of an emulated instruction between
-	 * entry and exit that each call that comes to the exit passes once, 0 when there is none or
-	 * no need */
-	uint32_t fp_probe;
-	struct fp_slot fp_at_probe[ARCH_FP_ARGS];
+	/* A second place for the entry's probe, behind the instructions that put the SSE arguments,
+	 * which no probe sees, into the frame. Every call passes it once, in a straight line from
+	 * the entry, before the function has called or written anything outside its frame. */
+	struct late_entry {
+		uint32_t off; /* of an emulated instruction; 0: there is none, or no need */
+		uint32_t sp;  /* bytes from the stack pointer there up to that at the entry */
+		/* which register holds integer argument n there: enum arch_reg, ARCH_NOREG: none */
+		uint8_t arg[ARCH_INT_ARGS];
+		/* Where the 8 bytes that came in xmm n lie, in bytes from the stack pointer at the
+		 * entry (which points at the return address). */
+		struct fp_slot {
+			bool known;
+			int32_t sp_off;
+		} xmm[ARCH_FP_ARGS];
+	} late;
 	/* Integer result at the exit: in register ret_reg (enum arch_reg), or, when that is
 	 * ARCH_NOREG, at ret_sp_off from the stack pointer at the entry. Its low ret_width bytes
 	 * are good. */

@@ -39,13 +39,12 @@ struct reg_state exits_state(const struct exits_ctx *c, struct exit_point p);
 /* Mark in c->mark the blocks that can come after the end of `block` on the way to a return. */
 void exits_mark_after(struct exits_ctx *c, uint32_t block);
 
-/* Mark in c->mark the blocks that a path to the start of `block` can pass. */
-void exits_mark_before(struct exits_ctx *c, uint32_t block);
+/* Fill in out->late, from the graph alone; the exits are the out->nexits points p. */
+void exits_set_late(const struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
 
-/* Fill in what is where at the out->nexits points p; exits_set_fp and exits_set_result need the
- * frame listed. exits_set_result gives 0 or -ENOMEM. */
+/* Fill in what is where at the out->nexits points p; exits_set_result needs the frame listed, and
+ * gives 0 or -ENOMEM. */
 void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
-void exits_set_fp(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
 int exits_set_result(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out);
 
 #endif

@@ -65,9 +65,7 @@ static int note_store(struct walk *w)
 	if (i->index || !i->width)
 		return add_taken(w->fr, w->st.off);
 	w->st.width = i->width;
-	if (i->fp_src < ARCH_FP_ARGS && (w->s->fp >> i->fp_src & 1))
-		w->st.fp = i->fp_src;
-	else if (i->src < ARCH_REGS)
+	if (i->src < ARCH_REGS)
 		w->st.value = w->s->r[i->src];
 	return add_store(w->fr, &w->st);
 }
@@ -124,7 +122,7 @@ static int walk_block(struct walk *w, const struct cfg *g, struct reg_state s, u
 	w->s = &s;
 	for (uint32_t k = b->first; k < b->first + b->n; k++) {
 		w->i = &g->insn[k];
-		w->st = (struct frame_store){.fp = ARCH_NOREG, .block = block, .insn = k};
+		w->st = (struct frame_store){.block = block, .insn = k};
 		if (note_insn(w))
 			return -ENOMEM;
 		reg_step(&s, w->i);
@@ -169,37 +167,6 @@ bool frame_private(const struct frame *fr, int32_t off, unsigned width)
 		if (fr->taken[i] >= off && (int64_t)fr->taken[i] < (int64_t)off + width)
 			return false;
 	return true;
-}
-
-static bool only_fp(const struct frame *fr, unsigned fp, int32_t off, const struct frame_place *at)
-{
-	if (!frame_private(fr, off, SLOT))
-		return false;
-	for (size_t i = 0; i < fr->nstore; i++) {
-		const struct frame_store *s = &fr->store[i];
-		if (!frame_overlaps(s, off, SLOT) || (s->fp == fp && s->off == off))
-			continue;
-		if (at->before[s->block] || (s->block == at->block && s->insn < at->insn))
-			return false;
-	}
-	return true;
-}
-
-bool frame_find_fp(const struct frame *fr, const struct cfg *g, unsigned fp,
-		   const struct frame_place *at, int32_t *off)
-{
-	for (size_t i = 0; i < fr->nstore; i++) {
-		const struct frame_store *s = &fr->store[i];
-		if (s->fp != fp || s->width < SLOT)
-			continue;
-		bool before = s->block == at->block ? s->insn < at->insn
-						    : cfg_dominates(g, s->block, at->block);
-		if (!before || !only_fp(fr, fp, s->off, at))
-			continue;
-		*off = s->off;
-		return true;
-	}
-	return false;
 }
 
 struct reg_value frame_resolve(const struct frame *fr, struct reg_value v)

@@ -12,9 +12,7 @@
 struct frame_store {
 	int32_t off; /* from the stack pointer at the entry */
 	uint16_t width;
-	uint8_t
-	    fp; /* number of the SSE register whose value at the entry is stored, or ARCH_NOREG */
-	struct reg_value value; /* else */
+	struct reg_value value;
 	uint32_t block, insn;
 };
 
@@ -36,17 +34,6 @@ bool frame_overlaps(const struct frame_store *s, int32_t off, unsigned width);
 
 /* Whether nothing but what the listed stores say can have changed the `width` bytes at `off`. */
 bool frame_private(const struct frame *fr, int32_t off, unsigned width);
-
-/* An instruction outside loops, and the blocks that a path to it can pass. */
-struct frame_place {
-	uint32_t block, insn;
-	const uint8_t *before; /* of each block; not for `block` itself */
-};
-
-/* Where the 8 bytes that came in SSE register `fp` lie at `at`, on whatever path that is reached.
- * False when that is not certain. */
-bool frame_find_fp(const struct frame *fr, const struct cfg *g, unsigned fp,
-		   const struct frame_place *at, int32_t *off);
 
 /* What a register value loaded from the frame is in terms of the registers at the entry, where
  * every store to that place stores the same; the value itself where that is not so. */

@@ -36,11 +36,19 @@ static void prune_moved(struct op_stack *t, const struct op_hit *h, struct py_pl
 		drop_top(t);
 }
 
+static uint64_t sp_at_entry(const struct op_hit *h)
+{
+	return h->regs[ARCH_SP] + h->plan->entry_sp;
+}
+
 static void keep_words(const struct op_hit *h, struct open_op *f)
 {
 	uint8_t n = h->plan->nstack;
-	for (unsigned i = 0; i < ARCH_INT_ARGS; i++)
-		f->w[i] = h->regs[arch_int_arg[i]];
+	bool moved = h->plan->flags & PLAN_MOVED;
+	for (unsigned i = 0; i < ARCH_INT_ARGS; i++) {
+		unsigned r = moved ? h->plan->arg_reg[i] & 31 : arch_int_arg[i];
+		f->w[i] = r < ARCH_REGS ? h->regs[r] : 0;
+	}
 	if (n && n <= LOC_MAX - LOC_STACK)
 		remote_read(h->mem, f->sp + 8, &f->w[LOC_STACK], n * 8U);
 }
@@ -105,7 +113,7 @@ static struct reading reading_of(const struct op_hit *h, const struct open_op *f
 /* One round of what the entry is going to read. */
 static void try_entry(struct op_stack *t, const struct op_hit *h)
 {
-	struct open_op f = {.sp = h->regs[ARCH_SP], .op = h->op};
+	struct open_op f = {.sp = sp_at_entry(h), .op = h->op};
 	keep_words(h, &f);
 	begin_hit(t, h, &f, HIT_ENTRY, 0);
 	struct reading r = reading_of(h, &f, false);
@@ -149,7 +157,7 @@ static void send_entry(struct op_stack *t, const struct op_hit *h, const struct 
 bool op_stack_entry(struct op_stack *t, const struct op_hit *h)
 {
 	struct py_place now = {0};
-	uint64_t sp = h->regs[ARCH_SP];
+	uint64_t sp = sp_at_entry(h);
 	t->py.fsbase = h->fsbase;
 	gather_entry(t, h);
 	if (h->conf->py_on)

@@ -28,7 +28,7 @@ enum read_kind {
 	READ_END = 0,
 	READ_WORD,	 /* the word `a` itself */
 	READ_MEM,	 /* `size` bytes at a + off; with deref: at the pointer there, plus `b` */
-	READ_SLOT,	 /* exit only: 8 bytes at (sp at entry) + off */
+	READ_SLOT,	 /* 8 bytes at (sp at entry) + off */
 	READ_TENSOR,	 /* an at::Tensor at a + off */
 	READ_OPT_TENSOR, /* an optional at::Tensor: tensor at a + off, flag byte at a + size */
 	READ_TENSORS,	 /* `b` at::Tensor objects at a */
@@ -64,6 +64,7 @@ enum {
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
 	PLAN_HOLD =
 	    1 << 4, /* the thread stands still until its record was handled; engine ptrace */
+	PLAN_MOVED = 1 << 5, /* arguments are in other registers at the entry's probe: arg_reg */
 };
 
 /* What to do at the entry and the exit of one op. */
@@ -71,6 +72,11 @@ struct op_plan {
 	__u8 nentry, nexit; /* reads: entry ones first, exit ones behind them */
 	__u8 nstack;	    /* words of the argument area to keep, at most LOC_MAX - LOC_STACK */
 	__u8 flags;
+	/* The entry's probe may stand behind the function's first instructions: bytes from the
+	 * stack pointer there up to that at the entry; and, with PLAN_MOVED, the numbers (as in
+	 * LOC_NOW) of the registers that hold the integer arguments. */
+	__u16 entry_sp;
+	__u8 arg_reg[LOC_STACK - LOC_REG];
 	struct probe_read read[PLAN_READS];
 };
 

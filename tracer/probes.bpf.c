@@ -737,14 +737,37 @@ static __always_inline void prune_moved(struct thread *t, const struct proc_conf
 	bpf_loop(OPEN_MAX, each_open, &m, 0);
 }
 
-static __always_inline void keep_words(struct pt_regs *ctx, struct frame *f, __u32 nstack)
+static __always_inline void keep_regs(struct pt_regs *ctx, struct thread *t)
 {
+	const unsigned long *r = (const unsigned long *)ctx;
+#pragma unroll
+	for (int i = 0; i < REGS; i++)
+		t->regs[i] = r[i];
+}
+
+static __always_inline void keep_moved(struct pt_regs *ctx, struct thread *t,
+				       const struct op_plan *plan, struct frame *f)
+{
+	keep_regs(ctx, t);
+#pragma unroll
+	for (int i = 0; i < LOC_STACK; i++) {
+		__u32 r = plan->arg_reg[i] & 31;
+		f->w[i] = r < REGS ? t->regs[r] : 0;
+	}
+}
+
+static __always_inline void keep_words(struct pt_regs *ctx, struct thread *t,
+				       const struct op_plan *plan, struct frame *f)
+{
+	__u32 nstack = plan->nstack;
 	f->w[0] = PT_REGS_PARM1(ctx);
 	f->w[1] = PT_REGS_PARM2(ctx);
 	f->w[2] = PT_REGS_PARM3(ctx);
 	f->w[3] = PT_REGS_PARM4(ctx);
 	f->w[4] = PT_REGS_PARM5(ctx);
 	f->w[5] = ctx->r9; /* libbpf 1.1 has no PT_REGS_PARM6 */
+	if (plan->flags & PLAN_MOVED)
+		keep_moved(ctx, t, plan, f);
 	if (nstack && nstack <= LOC_MAX - LOC_STACK)
 		bpf_probe_read_user(&f->w[LOC_STACK], nstack * 8, (const void *)(f->sp + 8));
 }
@@ -782,7 +805,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 				    const struct proc_conf *p, const struct op_plan *plan,
 				    __u64 cookie, __u64 ts)
 {
-	__u64 sp = PT_REGS_SP(ctx);
+	__u64 sp = PT_REGS_SP(ctx) + plan->entry_sp;
 	t->now_frame = p->py_on ? innermost(t, p) : 0;
 	t->now_instr = t->now_frame ? frame_instr(t, &p->py) : 0;
 	prune(t, sp);
@@ -804,7 +827,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 	f->py_frame = t->now_frame;
 	f->py_instr = t->now_instr;
 	f->muted = (__u8)is_muted(p, plan, t, f);
-	keep_words(ctx, f, plan->nstack);
+	keep_words(ctx, t, plan, f);
 	if (!f->muted)
 		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);
 	t->depth = d + 1;
@@ -830,14 +853,6 @@ int op_entry(struct pt_regs *ctx)
 		open_op(ctx, t, p, plan, cookie, ts);
 	account(ts);
 	return 0;
-}
-
-static __always_inline void keep_regs(struct pt_regs *ctx, struct thread *t)
-{
-	const unsigned long *r = (const unsigned long *)ctx;
-#pragma unroll
-	for (int i = 0; i < REGS; i++)
-		t->regs[i] = r[i];
 }
 
 /* Close everything above the innermost open frame of `op`; 0 when there is none. */

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		return 0;
 	}
 	if (f.nexits > EXITS_MAX || (f.exit_kind == EXIT_NONE) != (f.nexits == 0) ||
-	    f.fp_probe >= size)
+	    f.late.off >= size - 1)
 		abort();
 	for (unsigned i = 0; i < f.nexits; i++)
 		if (f.exits[i] >= size - 1)

@@ -28,7 +28,6 @@ static void make_ops(unsigned char choice)
 			    .base = (uint8_t)((choice + i + k) % NBASES),
 			    .read = (uint8_t)(k + 1),
 			    .flag_read = 4,
-			    .at_exit = k > 0,
 			    .has_flag = (choice >> k & 1) != 0,
 			    .std_optional = (choice >> (k + 3) & 1) != 0,
 			    .count = choice,

@@ -65,14 +65,12 @@ static const struct func_facts returns_plain = {.exit_kind = EXIT_EMULATED};
 static const struct probe_read *entry_read(unsigned i)
 {
 	assert_true(i < p.abi.nargs);
-	assert_false(p.abi.args[i].at_exit);
 	assert_true(p.abi.args[i].read < p.plan.nentry);
 	return &p.plan.read[p.abi.args[i].read];
 }
 
 static const struct probe_read *exit_read(const struct abi_value *v)
 {
-	assert_true(v->at_exit);
 	assert_in_range(v->read, p.plan.nentry, p.plan.nentry + p.plan.nexit - 1);
 	return &p.plan.read[v->read];
 }
@@ -222,45 +220,93 @@ static void test_optional_by_reference(void **state)
 	}
 }
 
-/* A double stays in its SSE register; what can be read is the slot where the code keeps it. */
+static struct func_facts late_facts(void)
+{
+	struct func_facts f = returns_class;
+
+	f.late.off = 0x35;
+	f.late.sp = 0x128;
+	memcpy(f.late.arg, arch_int_arg, sizeof(f.late.arg));
+	return f;
+}
+
+/* A double comes in an SSE register; what can be read is the slot where the code puts it, behind
+ * its first instructions. */
 static void test_double(void **state)
 {
-	struct func_facts facts = returns_class;
+	struct func_facts facts = late_facts();
 	(void)state;
 	const char *types[] = {TENSOR, "double", "bool", "double", NULL};
 	const char *schema = "f(Tensor self, float p, bool train, float q) -> Tensor";
-	facts.xmm[1] = (struct fp_slot){true, -88};
+	facts.late.xmm[1] = (struct fp_slot){true, -88};
 	assert_int_equal(plan_with(types, schema, &facts), 0);
 	expect_unknown(&p.abi.args[1],
-		       "passed in an SSE register that the code does not keep in memory");
+		       "passed in an SSE register that the code does not put into memory");
 	expect(2, ABI_WORD, READ_WORD, LOC_REG + 2);
 	assert_int_equal(p.abi.args[3].how, ABI_WORD);
 	assert_int_equal(p.abi.args[3].base, CXX_DOUBLE);
-	assert_int_equal(exit_read(&p.abi.args[3])->kind, READ_SLOT);
-	assert_int_equal(exit_read(&p.abi.args[3])->off, -88);
+	assert_int_equal(entry_read(3)->kind, READ_SLOT);
+	assert_int_equal(entry_read(3)->off, -88);
+	assert_true(p.abi.late);
+	assert_int_equal(p.plan.entry_sp, 0x128);
+	assert_false(p.plan.flags & PLAN_MOVED);
 	/* the result's read is another one */
 	assert_int_equal(result_read(0)->kind, READ_TENSOR);
-	assert_int_equal(p.plan.nexit, 2);
+	assert_int_equal(p.plan.nexit, 1);
 
-	facts.xmm[1].sp_off = -40000;
+	facts.late.xmm[1].sp_off = -40000;
 	assert_int_equal(plan_with(types, schema, &facts), 0);
 	assert_int_equal(p.abi.args[3].how, ABI_UNKNOWN);
-	facts.xmm[1].sp_off = -88;
-	facts.exit_kind = EXIT_NONE;
+}
+
+/* Without one the probe stays at the first instruction. */
+static void test_late_not_needed(void **state)
+{
+	struct func_facts facts = late_facts();
+	const char *types[] = {TENSOR, "long", NULL};
+	(void)state;
+	assert_int_equal(plan_with(types, "f(Tensor self, int p) -> Tensor", &facts), 0);
+	assert_false(p.abi.late);
+	assert_int_equal(p.plan.entry_sp, 0);
+}
+
+/* The integer arguments must be there, too, in whatever registers. */
+static void test_late_registers(void **state)
+{
+	struct func_facts facts = late_facts();
+	const char *types[] = {TENSOR, "double", "long", NULL};
+	const char *schema = "f(Tensor self, float p, int n) -> Tensor";
+	(void)state;
+	facts.late.xmm[0] = (struct fp_slot){true, -88};
+	facts.late.arg[3] = ARCH_NOREG; /* the result's place, self and n need three */
 	assert_int_equal(plan_with(types, schema, &facts), 0);
-	assert_int_equal(p.abi.args[3].how, ABI_UNKNOWN);
+	assert_true(p.abi.late);
+	assert_false(p.plan.flags & PLAN_MOVED);
+	facts.late.arg[2] = ARCH_R14;
+	assert_int_equal(plan_with(types, schema, &facts), 0);
+	assert_true(p.abi.late);
+	assert_true(p.plan.flags & PLAN_MOVED);
+	assert_int_equal(p.plan.arg_reg[0], ARCH_DI);
+	assert_int_equal(p.plan.arg_reg[2], ARCH_R14);
+	facts.late.arg[2] = ARCH_NOREG;
+	assert_int_equal(plan_with(types, schema, &facts), 0);
+	assert_false(p.abi.late);
+	assert_int_equal(p.plan.entry_sp, 0);
+	assert_int_equal(p.abi.args[1].how, ABI_UNKNOWN);
+	expect(2, ABI_WORD, READ_WORD, LOC_REG + 2);
 }
 
 /* std::optional<double> is an SSE and an integer eightbyte, c10's two integer ones. */
 static void test_optional_double(void **state)
 {
-	struct func_facts facts = returns_class;
+	struct func_facts facts = late_facts();
 	(void)state;
 	const char *types[] = {"std::optional<double>", "c10::optional<double>", "long", NULL};
-	facts.xmm[0] = (struct fp_slot){true, -24};
+	facts.late.xmm[0] = (struct fp_slot){true, -24};
 	assert_int_equal(plan_with(types, "f(float? a, float? b, int c) -> Tensor", &facts), 0);
 	assert_int_equal(p.abi.args[0].how, ABI_WORDS);
-	assert_int_equal(exit_read(&p.abi.args[0])->off, -24);
+	assert_int_equal(entry_read(0)->kind, READ_SLOT);
+	assert_int_equal(entry_read(0)->off, -24);
 	assert_true(p.abi.args[0].flag_read < p.plan.nentry);
 	assert_int_equal(p.plan.read[p.abi.args[0].flag_read].a, LOC_REG + 1);
 	expect(1, ABI_WORDS, READ_WORD, LOC_REG + 3);
@@ -574,7 +620,8 @@ int main(void)
 	    cmocka_unit_test(test_mangled),	     cmocka_unit_test(test_no_hidden),
 	    cmocka_unit_test(test_optional_tensor),  cmocka_unit_test(test_optional_int),
 	    cmocka_unit_test(test_optional_small),   cmocka_unit_test(test_optional_by_reference),
-	    cmocka_unit_test(test_double),	     cmocka_unit_test(test_optional_double),
+	    cmocka_unit_test(test_double),	     cmocka_unit_test(test_late_not_needed),
+	    cmocka_unit_test(test_late_registers),   cmocka_unit_test(test_optional_double),
 	    cmocka_unit_test(test_double_on_stack),  cmocka_unit_test(test_strings),
 	    cmocka_unit_test(test_arrays),	     cmocka_unit_test(test_other_lists),
 	    cmocka_unit_test(test_std_arrays),	     cmocka_unit_test(test_unknown_elements),

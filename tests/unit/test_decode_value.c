@@ -52,7 +52,7 @@ static struct value decode(const struct abi_value *v)
 {
 	struct decode d = {.target = &s.target, .arena = &arena};
 	struct items it = exact(&rec);
-	struct value out = decode_value(&d, v, &it, NULL);
+	struct value out = decode_value(&d, v, &it);
 	free((void *)it.data);
 	return out;
 }
@@ -286,31 +286,22 @@ static void test_optional_words(void **state)
 	expect_not(decode(&v), "memory could not be read");
 }
 
-/* The value of a double comes at the exit, its flag came at the entry. */
-static void test_optional_at_exit(void **state)
+static void test_optional_double(void **state)
 {
 	struct abi_value v = optional(ABI_WORDS, CXX_DOUBLE, true);
-	struct decode d = {.target = &s.target, .arena = &arena};
 	(void)state;
-	v.at_exit = true;
-	begin();
-	record_word(&rec, FLAG_READ, 1);
-	struct items entry = exact(&rec);
-	expect_not(decode_value(&d, &v, &entry, NULL), "the op did not return");
 	begin();
 	record_word(&rec, READ, half);
-	struct items exit = exact(&rec);
-	struct value out = decode_value(&d, &v, &entry, &exit);
+	record_word(&rec, FLAG_READ, 1);
+	struct value out = decode(&v);
 	assert_int_equal(out.kind, VALUE_FLOAT);
 	assert_true(out.f == 0.5);
-	expect_not(decode_value(&d, &v, NULL, &exit), "memory could not be read");
-	v = how(ABI_WORD, CXX_INT64);
-	expect_not(decode_value(&d, &v, NULL, &exit), "the entry was not seen");
+	begin();
+	record_word(&rec, READ, half);
+	expect_not(decode(&v), "memory could not be read");
 	v.how = ABI_UNKNOWN;
 	v.why = "for a reason";
-	expect_not(decode_value(&d, &v, &entry, &exit), "for a reason");
-	free((void *)entry.data);
-	free((void *)exit.data);
+	expect_not(decode(&v), "for a reason");
 }
 
 static void test_too_few(void **state)
@@ -425,7 +416,7 @@ static void test_truncated(void **state)
 		uint8_t *copy = malloc(len + 1);
 		memcpy(copy, whole.data, len);
 		struct items it = {copy, len};
-		struct value out = decode_value(&d, &v, &it, NULL);
+		struct value out = decode_value(&d, &v, &it);
 		if (len == whole.len)
 			expect_int(out, VALUE_INT, 2);
 		else
@@ -793,7 +784,7 @@ int main(void)
 	    cmocka_unit_test(test_optional_bytes),
 	    cmocka_unit_test(test_optional_cut),
 	    cmocka_unit_test(test_optional_words),
-	    cmocka_unit_test(test_optional_at_exit),
+	    cmocka_unit_test(test_optional_double),
 	    cmocka_unit_test(test_too_few),
 	    cmocka_unit_test(test_unset),
 	    cmocka_unit_test(test_arrays),

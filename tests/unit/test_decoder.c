@@ -10,28 +10,17 @@
 #include "tests/unit/sample_hits.h"
 
 /* Ops of the process, by index of plan. */
-enum { OP_WORD, OP_TENSOR, OP_NODE, OP_LATE, OP_PLAIN, NOPS };
+enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, NOPS };
 
 enum { PROC = 3, TID = 500, SEEN_MAX = 256 };
 
 static struct op_arg names[1] = {{"a", "int"}};
 static struct abi_value word_in = {.how = ABI_WORD, .base = CXX_INT64, .read = 1};
-static struct abi_value word_out = {.how = ABI_WORD, .base = CXX_INT64, .read = 2, .at_exit = true};
+static struct abi_value word_out = {.how = ABI_WORD, .base = CXX_INT64, .read = 2};
 static struct abi_value tensor_in = {.how = ABI_TENSOR, .base = CXX_TENSOR, .read = 1};
-static struct abi_value tensor_out = {
-    .how = ABI_TENSOR, .base = CXX_TENSOR, .read = 2, .at_exit = true};
+static struct abi_value tensor_out = {.how = ABI_TENSOR, .base = CXX_TENSOR, .read = 2};
 static struct abi_value tensors_in = {.how = ABI_TENSORS, .base = CXX_TENSOR, .read = 1};
-static struct abi_value tensors_out = {
-    .how = ABI_TENSORS, .base = CXX_TENSOR, .read = 2, .at_exit = true};
-/* its flag comes at the entry, its value at the exit */
-static struct abi_value double_late = {.how = ABI_WORDS,
-				       .base = CXX_DOUBLE,
-				       .read = 2,
-				       .flag_read = 1,
-				       .at_exit = true,
-				       .has_flag = true,
-				       .std_optional = true};
-
+static struct abi_value tensors_out = {.how = ABI_TENSORS, .base = CXX_TENSOR, .read = 2};
 #define OP(r, k, n, in, out)                                                                       \
 	{                                                                                          \
 		.role = r, .values_known = true,                                                   \
@@ -49,7 +38,6 @@ static struct op_probe ops[NOPS] = {
     [OP_WORD] = OP(ROLE_CALL, OP_DISPATCHED, "aten::word", &word_in, &word_out),
     [OP_TENSOR] = OP(ROLE_CALL, OP_DISPATCHED, "aten::tensor", &tensor_in, &tensor_out),
     [OP_NODE] = OP(ROLE_NODE, OP_BACKWARD, "MulBackward0", &tensors_in, &tensors_out),
-    [OP_LATE] = OP(ROLE_CALL, OP_DISPATCHED, "aten::late", &double_late, &word_out),
     [OP_PLAIN] = {.role = ROLE_CALL,
 		  .why = "its schema is not in the library",
 		  .desc = {.name = "aten::plain", .schema = "", .nargs = 1, .args = names}},
@@ -367,22 +355,6 @@ static void test_no_values(void **state)
 	assert_int_equal(seen[0].ev.nresults, 0);
 }
 
-/* An argument whose value only the exit shows, its flag only the entry. */
-static void test_late_argument(void **state)
-{
-	(void)state;
-	enter_with(OP_LATE, 0, 1, 100, 1, 0);
-	leave_with(OP_LATE, 1, 110, 0x3fe0000000000000, 0);
-	assert_int_equal(seen[0].arg.kind, VALUE_FLOAT);
-	assert_true(seen[0].arg.f == 0.5);
-	enter_with(OP_LATE, 0, 2, 200, 0, 0);
-	leave_with(OP_LATE, 2, 210, 0x3fe0000000000000, 0);
-	assert_int_equal(seen[1].arg.kind, VALUE_NONE);
-	enter_with(OP_LATE, 0, 3, 300, 1, 0);
-	decoder_flush(d, -1);
-	assert_string_equal(seen[2].arg.str, "the op did not return");
-}
-
 /* A hit in several records, with the item of interest in the last. */
 static void give_parts(unsigned kind, unsigned read, uint64_t seq, uint64_t ts, uint64_t word)
 {
@@ -671,17 +643,27 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_pair),	       TEST(test_nesting),
-	    TEST(test_threads),	       TEST(test_thrown_by_entry),
-	    TEST(test_thrown_by_exit), TEST(test_gap),
-	    TEST(test_exit_alone),     TEST(test_flush),
-	    TEST(test_dropped),	       TEST(test_too_deep),
-	    TEST(test_no_values),      TEST(test_late_argument),
-	    TEST(test_parts),	       TEST(test_lost_part),
-	    TEST(test_odd_size),       TEST(test_tie),
-	    TEST(test_tie_through),    TEST(test_tie_not_read),
-	    TEST(test_tie_inner),      TEST(test_held),
-	    TEST(test_drain),	       TEST(test_remove),
+	    TEST(test_pair),
+	    TEST(test_nesting),
+	    TEST(test_threads),
+	    TEST(test_thrown_by_entry),
+	    TEST(test_thrown_by_exit),
+	    TEST(test_gap),
+	    TEST(test_exit_alone),
+	    TEST(test_flush),
+	    TEST(test_dropped),
+	    TEST(test_too_deep),
+	    TEST(test_no_values),
+	    TEST(test_parts),
+	    TEST(test_lost_part),
+	    TEST(test_odd_size),
+	    TEST(test_tie),
+	    TEST(test_tie_through),
+	    TEST(test_tie_not_read),
+	    TEST(test_tie_inner),
+	    TEST(test_held),
+	    TEST(test_drain),
+	    TEST(test_remove),
 	    TEST(test_held_full),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -404,6 +404,46 @@ static void ops_that_throw_are_dropped(void **state)
 	assert_int_equal(t.depth, 0);
 }
 
+/* A probe behind the function's first instructions: the record is as at the entry itself. */
+static void entries_are_late(void **state)
+{
+	static struct op_stack t;
+	struct op_plan late = {.nentry = 3,
+			       .nexit = 1,
+			       .nstack = 1,
+			       .flags = PLAN_MOVED,
+			       .entry_sp = 20 * 8,
+			       .arg_reg = {ARCH_DI, ARCH_R14, ARCH_NOREG},
+			       .read = {{.kind = READ_WORD, .a = 1},
+					{.kind = READ_SLOT, .off = -24},
+					{.kind = READ_WORD, .a = LOC_STACK},
+					{.kind = READ_WORD, .a = LOC_NOW | ARCH_AX}}};
+	(void)state;
+	t = (struct op_stack){.tid = 9};
+	regs[ARCH_SI] = 1;
+	regs[ARCH_R14] = 0x1234;
+	stack[97] = 0x5678;
+	stack[101] = 0x9abc;
+	enter(&t, &late, 1, 80); /* that is 100 at the entry */
+	assert_true(records[0]->sp == (uintptr_t)&stack[100]);
+	const uint64_t want[] = {0x1234, 0x5678, 0x9abc};
+	for (unsigned i = 0; i < 3; i++) {
+		const struct item *it = item_of(records[0], i);
+		assert_int_equal(it->read, i);
+		assert_int_equal(it->len, 8);
+		assert_memory_equal(it + 1, &want[i], 8);
+	}
+	enter(&t, &call, 2, 79); /* below it, so called by it */
+	is_record(1, HIT_ENTRY, 2, 1, 2);
+	leave(&t, &call, 2, 79);
+	leave(&t, &late, 1, 80);
+	assert_int_equal(t.depth, 0);
+	/* another from where the first one was called: that is gone */
+	enter(&t, &late, 1, 80);
+	enter(&t, &late, 1, 80);
+	assert_int_equal(t.depth, 1);
+}
+
 static void filters_mute(void **state)
 {
 	static struct op_stack t;
@@ -497,6 +537,7 @@ int main(void)
 	    TEST(long_hits_come_in_parts),
 	    TEST(ops_are_paired),
 	    TEST(ops_that_throw_are_dropped),
+	    TEST(entries_are_late),
 	    TEST(filters_mute),
 	    TEST(nesting_has_an_end),
 	    TEST(lost_records_are_told),
