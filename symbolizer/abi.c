@@ -345,6 +345,9 @@ static struct result_type result_type(const struct schema_arg *r)
 	case SCHEMA_DTYPE:
 		t = (struct result_type){.base = CXX_SCALAR_TYPE, .size = 1, .in_register = true};
 		break;
+	case SCHEMA_QSCHEME: /* an enumeration of one byte: c10/core/QScheme.h */
+		t = (struct result_type){.base = CXX_QSCHEME, .size = 1, .in_register = true};
+		break;
 	case SCHEMA_FLOAT:
 		t = (struct result_type){.base = CXX_DOUBLE, .size = 8};
 		break;

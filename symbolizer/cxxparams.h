@@ -28,6 +28,7 @@ enum cxx_base {
 	CXX_DIMNAME,
 	CXX_STORAGE,
 	CXX_STREAM,
+	CXX_QSCHEME, /* a result only */
 };
 
 /* How the innermost type is wrapped into a sequence. */

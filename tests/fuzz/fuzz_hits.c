@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 6, NBASES = CXX_STREAM + 1 };
+enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 6, NBASES = CXX_QSCHEME + 1 };
 
 /* Of each op: an argument of the entry, one that the exit shows, a result. */
 static struct abi_value values[NOPS][3];

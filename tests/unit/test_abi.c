@@ -158,6 +158,12 @@ static void test_no_hidden(void **state)
 	assert_int_equal(plan_with(types, schema, &returns_plain), 0);
 	expect_unknown(&p.abi.results[0], "the register that holds it at the exit is not known");
 
+	assert_int_equal(plan_with((const char *const[]){TENSOR, NULL},
+				   "qscheme(Tensor self) -> QScheme", &facts),
+			 0);
+	expect(0, ABI_TENSOR, READ_TENSOR, LOC_REG);
+	assert_int_equal(p.abi.results[0].base, CXX_QSCHEME);
+
 	const char *none[] = {TENSOR, NULL};
 	assert_int_equal(plan_with(none, "f(Tensor self) -> ()", &returns_plain), 0);
 	assert_int_equal(p.abi.nresults, 0);

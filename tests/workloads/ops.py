@@ -432,6 +432,61 @@ def lists():
     torch.nn.utils.parameters_to_vector(xs)
 
 
+def doubles():
+    """Floats that come in SSE registers, each with a value of its own."""
+    torch.manual_seed(2)
+    x, ones = torch.rand(2, 3, 4, 4), torch.ones(3)
+    rows = torch.rand(4, 3, requires_grad=True)
+    F.layer_norm(x, (4,), None, None, 0.125), F.layer_norm(x, (4, 4), torch.ones(4, 4), None, 0.25)
+    torch.native_layer_norm(rows, (3,), ones, ones, 0.375)[0].sum().backward()
+    F.batch_norm(x, ones.clone(), ones.clone(), ones, ones, True, 0.3, 0.002)
+    F.batch_norm(x, ones, ones, None, None, False, 0.7, 0.5), F.instance_norm(x, momentum=0.2, eps=0.5)
+    torch.native_batch_norm(x, ones, ones, ones.clone(), ones.clone(), True, 0.6, 0.125)
+    F.group_norm(x, 3, eps=0.75), F.local_response_norm(x, 2, 0.001, 0.5, 2.0)
+    for drop in "dropout alpha_dropout feature_dropout feature_alpha_dropout".split():
+        getattr(torch, drop)(x, 0.375, True), getattr(torch, drop + "_")(x.clone(), 0.625, True)
+    y = torch.empty(3)
+    y.uniform_(-0.5, 0.75), y.normal_(0.25, 1.5), y.exponential_(2.5), y.geometric_(0.125), y.cauchy_(0.5, 3.0)
+    y.log_normal_(0.75, 0.5), y.bernoulli_(0.25), torch.bernoulli(y.fill_(1), 0.75)
+    torch.normal(ones, 0.5), torch.normal(0.125, ones), torch.normal(0.5, 2.5, (2,))
+    F.rrelu(x, 0.125, 0.375, True), F.gumbel_softmax(rows, 0.5)
+    torch.embedding_renorm_(torch.rand(5, 3), torch.tensor([1, 2]), 0.5, 1.5)
+    F.cosine_embedding_loss(rows, rows, torch.ones(4), 0.25), F.margin_ranking_loss(ones, ones, ones, 0.5)
+    F.triplet_margin_loss(rows, rows, rows, 0.5, 3.0, 1e-2), F.hinge_embedding_loss(ones, ones, 0.75)
+    F.huber_loss(ones, ones, delta=0.25), F.smooth_l1_loss(ones, ones, beta=0.125)
+    F.poisson_nll_loss(ones, ones, eps=0.5)
+    torch.cdist(rows, torch.rand(2, 3), 3.0).sum().backward(), F.pdist(rows, 3.5).sum().backward()
+    torch.cosine_similarity(rows, rows, 1, 0.01), F.pairwise_distance(rows, rows, 3.0, 0.25)
+    torch.allclose(ones, ones, 0.25, 0.5), torch.isclose(ones, ones, 0.75, 0.125)
+    torch.fft.fftfreq(5, 0.25), torch.fft.rfftfreq(4, 0.5)
+    torch.fft.fftfreq(5, 0.75, out=torch.empty(5)), torch.fft.rfftfreq(4, 0.125, out=torch.empty(3))
+    torch.hamming_window(5, True, 0.625, 0.375), torch.kaiser_window(4, True, 3.5), torch.logspace(0, 1, 3, 2.5)
+    ones.logit(0.25), torch.nan_to_num(ones, 0.5, 1.5, 2.5), torch.quantile(ones, 0.25)
+    torch.nanquantile(ones, 0.75, 0, interpolation="lower")
+    torch.quantile(ones, 0.5, 0, True), torch.quantile(ones, 0.5, interpolation="nearest")
+    q = torch.quantize_per_tensor(x, 0.125, 3, torch.quint8)
+    torch.quantized_batch_norm(q, ones, ones, ones, ones, 0.25, 0.5, 7)
+    torch._empty_affine_quantized((2,), scale=0.25, zero_point=1, dtype=torch.qint8)
+    torch.fake_quantize_per_tensor_affine(rows, 0.375, 0, 0, 255).sum().backward()
+    zero, one = torch.zeros(1, dtype=torch.int), torch.ones(1, dtype=torch.long)
+    lo, hi, scale, point = torch.zeros(1), torch.ones(1), torch.ones(1), torch.zeros(1, dtype=torch.int)
+    torch.fused_moving_avg_obs_fake_quant(rows, one, one, lo, hi, scale, point, 0.125, 0, 255, -1)
+    torch.native_dropout(x, 0.25, True) if hasattr(torch, "native_dropout") else 0
+    F.dropout(rows, 0.5).sum().backward()
+    F.interpolate(x, scale_factor=1.5), F.interpolate(x, scale_factor=(0.75, 1.25), mode="bicubic")
+    F.pad(x, (1, 1), value=0.75)
+    torch.std(ones), torch.lerp(ones, ones, 0.25)
+    torch.segment_reduce(ones, "sum", lengths=torch.tensor([1, 2]), initial=0.5)
+    torch.ops.aten.native_dropout_backward(x, x > 0.5, 1.25)
+    torch.gradient(rows, spacing=0.5)
+    torch.stft(torch.rand(16), 8, normalized=True, return_complex=True)
+    if hasattr(F, "scaled_dot_product_attention"):
+        a = torch.rand(1, 2, 3, 4, requires_grad=True)
+        F.scaled_dot_product_attention(a, a, a, scale=0.3).sum().backward()
+        F.scaled_dot_product_attention(a, a, a, dropout_p=0.25)
+        F.rms_norm(x, (4,), None, 0.5)
+
+
 def grad_flags():
     """alpha is 1000 + 2 * self.requires_grad + other.requires_grad, and the comparer reads it."""
     plain, leaf = torch.ones(3), torch.ones(3, requires_grad=True)
@@ -535,7 +590,7 @@ def throwing():
 SECTIONS = (
     dtypes, dimensions, views, scalars, strings, padding_and_resampling, factories, randoms,
     pointwise, reductions, linear_algebra, joining_and_indexing, out_variants, networks, losses,
-    lists, grad_flags, quantized, dimnames, backward, customops.section, modes.section, throwing,
+    lists, doubles, grad_flags, quantized, dimnames, backward, customops.section, modes.section, throwing,
 )  # fmt: skip
 
 
