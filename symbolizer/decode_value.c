@@ -114,13 +114,27 @@ static struct value plain(uint8_t base, const uint8_t *p)
 		return v;
 	case CXX_GENERATOR:
 		return value_int(VALUE_GENERATOR, (int64_t)load64(p));
-	case CXX_DIMNAME:
-		return value_not_decoded("a dimension name");
 	case CXX_QSCHEME:
 		return value_not_decoded("a quantization scheme");
 	default:
 		return value_not_decoded("a type ditrace does not know");
 	}
+}
+
+/* at::Dimname: {Symbol, NameType: 0 BASIC, 1 WILDCARD} (ATen/core/Dimname.h). The wildcard's symbol
+ * is dimname::*; Python has None for it. */
+static struct value dimname(const struct decode *d, const uint8_t *p)
+{
+	uint32_t id;
+	memcpy(&id, p, sizeof(id));
+	const char *name = interned_name(d->target->interned, id, "dimname");
+	if (!name || p[4] > 1 || (p[4] == 1) != !strcmp(name, "*"))
+		return value_not_decoded("a dimension name that the process does not know");
+	if (p[4])
+		return value_none();
+	struct value s = {.kind = VALUE_STRING, .count = (uint32_t)strlen(name)};
+	s.str = arena_strndup(d->arena, name, s.count);
+	return s.str ? s : value_not_decoded("no memory");
 }
 
 static struct value scalar_of(uint8_t kind, const uint8_t *v)
@@ -161,6 +175,14 @@ static struct value scalar(const struct decode *d, const uint8_t *p)
 	return c;
 }
 
+/* The same of all types that have a size. */
+static struct value of_type(const struct decode *d, uint8_t base, const uint8_t *p)
+{
+	if (base == CXX_SCALAR)
+		return scalar(d, p);
+	return base == CXX_DIMNAME ? dimname(d, p) : plain(base, p);
+}
+
 static unsigned plain_size(uint8_t base)
 {
 	switch (base) {
@@ -198,7 +220,7 @@ static struct value laid_out(const struct decode *d, const struct abi_value *v, 
 		return value_not_decoded("not an optional");
 	if (v->has_flag && !room[flag_at])
 		return value_none();
-	return v->base == CXX_SCALAR ? scalar(d, room + value_at) : plain(v->base, room + value_at);
+	return of_type(d, v->base, room + value_at);
 }
 
 static struct value *new_items(const struct decode *d, uint32_t n, struct value *list)
@@ -218,7 +240,7 @@ static struct value array(const struct decode *d, const struct abi_value *v, con
 		return value_not_decoded("no memory");
 	for (uint32_t k = 0; k < i->aux; k++) {
 		const uint8_t *p = payload(i) + k * size;
-		list.items[k] = v->base == CXX_SCALAR ? scalar(d, p) : plain(v->base, p);
+		list.items[k] = of_type(d, v->base, p);
 	}
 	list.count = i->aux;
 	return list;

@@ -495,6 +495,7 @@ static void read_facts(struct build *b)
 	int64_t off = cb ? elf_offset(b->elf[OPS_CPU], cb) : -1;
 	t->dispatch_off = off > 0 ? (uint64_t)off : 0;
 	t->schema_off = schema_offset(b);
+	interned_places(b->elf[OPS_CPU], t->interned);
 	t->pynode_vtable = b->elf[OPS_PYTHON]
 			       ? elf_find(b->elf[OPS_PYTHON], "_ZTVN5torch8autograd6PyNodeE", NULL)
 			       : 0;

@@ -14,6 +14,7 @@
 #include "symbolizer/accessors.h"
 #include "symbolizer/elf.h"
 #include "symbolizer/event.h"
+#include "symbolizer/interned.h"
 #include "tracer/engine.h"
 #include "tracer/libraries.h"
 #include "tracer/plan.h"
@@ -66,6 +67,7 @@ struct op_table {
 	uint64_t vt_impl;	/* libc10: vtable of c10::TensorImpl */
 	uint64_t vt_meta[2]; /* libtorch_cpu: vtables of AutogradMeta and DifferentiableViewMeta */
 	uint64_t undefined;  /* libc10: c10::UndefinedTensorImpl::_singleton */
+	uint64_t interned[INTERNED_PLACES]; /* libtorch_cpu: see interned_places */
 	struct arena arena[2];
 };
 

@@ -65,32 +65,14 @@ void registry_free(struct registry *g)
 	free(g);
 }
 
-/* A std::string at `addr` into out; its length, or -1 when it is none. */
-static int std_string(const struct registry *g, uint64_t addr, char *out, size_t size)
-{
-	uint64_t w[4];
-	if (mem_read(g->mem, addr, w, sizeof(w)) || w[1] >= size)
-		return -1;
-	bool local = w[0] == addr + 16;
-	if (local && w[1] > 15)
-		return -1;
-	if (!local && (w[2] < w[1] || w[0] < 4096))
-		return -1;
-	if (mem_read(g->mem, w[0], out, w[1] + 1) || out[w[1]])
-		return -1;
-	for (size_t i = 0; i < w[1]; i++)
-		if (!isprint((unsigned char)out[i]))
-			return -1;
-	return (int)w[1];
-}
-
 /* impl::OperatorEntry is OperatorDef's first member and begins with the OperatorName
  * (ATen/core/dispatch/OperatorEntry.h): two strings. */
 static bool operator_name(const struct registry *g, uint64_t def, char full[OPERATOR_NAME_MAX])
 {
 	char name[256], overload[OPERATOR_NAME_MAX - 256 - 1];
-	if (def <= 4096 || std_string(g, def, name, sizeof(name)) <= 0 || !strstr(name, "::") ||
-	    std_string(g, def + STD_STRING_SIZE, overload, sizeof(overload)) < 0)
+	if (def <= 4096 || std_string_read(g->mem, def, name, sizeof(name)) <= 0 ||
+	    !strstr(name, "::") ||
+	    std_string_read(g->mem, def + STD_STRING_SIZE, overload, sizeof(overload)) < 0)
 		return false;
 	snprintf(full, OPERATOR_NAME_MAX, overload[0] ? "%s.%s" : "%s", name, overload);
 	return true;
@@ -105,7 +87,7 @@ static int element_size(struct registry *g, uint64_t begin, uint64_t end)
 			continue;
 		bool all = true;
 		for (uint64_t at = begin; at < end && all; at += size)
-			all = std_string(g, at, name, sizeof(name)) >= 0;
+			all = std_string_read(g->mem, at, name, sizeof(name)) >= 0;
 		if (all)
 			return (int)size;
 	}
@@ -186,7 +168,7 @@ static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 {
 	char name[256], text[128] = "";
 	uint64_t type = 0, real = 0;
-	if (std_string(g, at, name, sizeof(name)) < 0)
+	if (std_string_read(g->mem, at, name, sizeof(name)) < 0)
 		return false;
 	mem_read_u64(g->mem, at + TYPE_AT, &type);
 	mem_read_u64(g->mem, at + REAL_TYPE_AT, &real);

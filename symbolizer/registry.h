@@ -10,6 +10,7 @@
 #include "symbolizer/event.h"
 #include "symbolizer/rtti.h"
 #include "symbolizer/schema.h"
+#include "symbolizer/std_string.h"
 #include "tracer/mem.h"
 
 struct registered_op {
@@ -25,7 +26,6 @@ void registry_free(struct registry *g);
 
 enum {
 	HANDLE_WORDS = 5,
-	STD_STRING_SIZE = 32, /* libstdc++ (C++11 ABI): {char *, size_t, 16 bytes} */
 	OPERATOR_NAME_MAX = 384,
 };
 

@@ -104,6 +104,15 @@ static void set_steady(struct target *t)
 	c->view_has_base = l->view_has_base;
 }
 
+static int find_interned(struct target *t)
+{
+	uint64_t places[INTERNED_PLACES];
+	for (unsigned i = 0; i < INTERNED_PLACES; i++)
+		places[i] = t->ops->interned[i] ? t->ops->interned[i] + t->bias[OPS_CPU] : 0;
+	t->interned = interned_new(&t->mem, places);
+	return t->interned ? 0 : -ENOMEM;
+}
+
 int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, struct target **out,
 		struct err *py_note, struct err *e)
 {
@@ -117,6 +126,7 @@ int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, 
 	t->registry = t->rtti ? registry_new(&t->mem, t->rtti) : NULL;
 	t->snapshots = malloc(SNAPSHOTS_MAX * sizeof(*t->snapshots));
 	int r = t->registry && t->snapshots ? find_biases(t, maps) : -ENOMEM;
+	r = r ? r : find_interned(t);
 	if (r) {
 		target_close(t);
 		return err_set(e, r, "cannot follow process %d: %s", pid,
@@ -146,6 +156,7 @@ void target_close(struct target *t)
 	if (!t)
 		return;
 	python_close(t->py);
+	interned_free(t->interned);
 	registry_free(t->registry);
 	rtti_free(t->rtti);
 	node_map_free(&t->nodes);

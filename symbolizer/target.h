@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "symbolizer/decode_value.h"
+#include "symbolizer/interned.h"
 #include "symbolizer/layout.h"
 #include "symbolizer/node_map.h"
 #include "symbolizer/ops.h"
@@ -37,6 +38,7 @@ struct target {
 	struct py_runtime *py; /* NULL: no CPython, or not one that is known, or not yet */
 	struct rtti *rtti;
 	struct registry *registry;
+	struct interned *interned;
 	struct node_map nodes;
 	struct type_name types[TYPE_SLOTS];
 	struct tensor_layout layout;

@@ -27,7 +27,6 @@ NOT_DECODED = {
     "returned in an SSE register",
     "a storage",
     "a quantization scheme",
-    "a dimension name",
     "an IValue of a kind ditrace does not know",
 }
 

@@ -187,6 +187,8 @@ def wanted(value, kind, shape, stride, schema_type):
         return {"kind": "complex"} if kind == "ComplexDouble" else {"kind": "scalar", "type": kind, "value": value}
     if kind == "String" and isinstance(value, str) and value.startswith("dimname::"):
         value = value[len("dimname::") :]
+        if value == "*":  # the wildcard, which Python calls None
+            return {"kind": "none"}
     known = {"Int": "int", "Double": "float", "Bool": "bool", "String": "string", "Device": "device"}
     if kind in known:
         return {"kind": known[kind], "value": value}

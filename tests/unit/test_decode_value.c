@@ -8,6 +8,7 @@
 
 #include "symbolizer/boxed.h"
 #include "symbolizer/decode_value.h"
+#include "tests/unit/fake_interned.h"
 #include "tests/unit/sample_hits.h"
 
 enum { READ = 4, FLAG_READ = 5, IVALUE_INT = 5, IVALUE_OTHER = 7 };
@@ -105,7 +106,6 @@ static void test_words(void **state)
 	expect_int(word(CXX_MEMORY_FORMAT, 2), VALUE_MEMORY_FORMAT, 2);
 	expect_not(word(CXX_MEMORY_FORMAT, 100), "an unknown memory format");
 	expect_int(word(CXX_GENERATOR, 0x5000), VALUE_GENERATOR, 0x5000);
-	expect_not(word(CXX_DIMNAME, 1), "a dimension name");
 	expect_not(word(CXX_OTHER, 1), "a type ditrace does not know");
 	struct value v = word(CXX_DEVICE, 0x0301);
 	assert_int_equal(v.kind, VALUE_DEVICE);
@@ -284,6 +284,36 @@ static void test_optional_words(void **state)
 	record_item(&rec, ITEM_FAULT, READ, 0, NULL, 0);
 	record_word(&rec, FLAG_READ, 1);
 	expect_not(decode(&v), "memory could not be read");
+}
+
+/* {symbol, 1 for the wildcard} */
+static void test_dimnames(void **state)
+{
+	const uint64_t wildcard = 1ULL << 32, names[] = {SYM_LONG, SYM_WILD | wildcard, SYM_OTHER};
+	const char *unknown = "a dimension name that the process does not know";
+	(void)state;
+	expect_not(word(CXX_DIMNAME, SYM_N), unknown);
+	s.target.interned = fake_interned();
+	struct value v = word(CXX_DIMNAME, SYM_N);
+	assert_int_equal(v.kind, VALUE_STRING);
+	assert_int_equal(v.count, 1);
+	assert_string_equal(v.str, "N");
+	assert_int_equal(word(CXX_DIMNAME, SYM_WILD | wildcard).kind, VALUE_NONE);
+	expect_not(word(CXX_DIMNAME, SYM_N | wildcard), unknown);
+	expect_not(word(CXX_DIMNAME, SYM_WILD), unknown);
+	expect_not(word(CXX_DIMNAME, SYM_N | wildcard << 1), unknown);
+	expect_not(word(CXX_DIMNAME, SYMBOLS), unknown);
+	begin();
+	record_item(&rec, ITEM_DATA, READ, 3, names, sizeof(names));
+	struct abi_value list = how(ABI_ARRAY, CXX_DIMNAME);
+	v = decode(&list);
+	assert_int_equal(v.kind, VALUE_LIST);
+	assert_int_equal(v.count, 3);
+	assert_string_equal(v.items[0].str, "a_name_that_is_not_short");
+	assert_int_equal(v.items[1].kind, VALUE_NONE);
+	expect_not(v.items[2], unknown);
+	interned_free(s.target.interned);
+	s.target.interned = NULL;
 }
 
 static void test_optional_double(void **state)
@@ -785,6 +815,7 @@ int main(void)
 	    cmocka_unit_test(test_optional_cut),
 	    cmocka_unit_test(test_optional_words),
 	    cmocka_unit_test(test_optional_double),
+	    cmocka_unit_test(test_dimnames),
 	    cmocka_unit_test(test_too_few),
 	    cmocka_unit_test(test_unset),
 	    cmocka_unit_test(test_arrays),

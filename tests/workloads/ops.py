@@ -532,7 +532,8 @@ def dimnames():
     x.sum("C"), x.align_to("C", "N"), x.rename(None), x.rename(N="B"), x.max("C")
     torch.cat([x, x], "N"), x.select("N", 0), x.transpose("N", "C")
     torch.zeros(2, 3, names=(None, "C")).mean("C", keepdim=True), x.flatten(["N", "C"], "ALL")
-    x.softmax("C")
+    x.softmax("C"), torch.zeros(1, names=("a_long_name_of_a_dimension",)).rename(None)
+    x.refine_names(..., "C"), x.rename(None).refine_names("N", None), x.unflatten("C", [("H", 3), ("W", 1)])
 
 
 def backward():
