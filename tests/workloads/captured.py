@@ -102,6 +102,9 @@ def arithmetic():
             call("torch.split_with_sizes", torch.split, a, [1, 3])
             call("torch.addmm", torch.addmm, b[0, :4], a, b.t(), beta=0.5, alpha=2)
             call("torch.clamp", torch.clamp, a, 2.5)
+            call("torch.nn.functional.dropout", F.dropout, a, 0.3, False)
+            call("torch.Tensor.uniform_", torch.Tensor.uniform_, b, -0.7, 1.9)
+            call("torch.quantile", torch.quantile, a, 0.1)
             call("torch.baddbmm", torch.baddbmm, a[:1, :4], a.view(1, 4, 6), b.t().reshape(1, 6, 4))
 
 
@@ -123,7 +126,7 @@ def gradients():
         x = call("torch.Tensor.mul_", torch.Tensor.mul_, v * 1, 2)
         x = call("torch.unbind", torch.unbind, x)
         x = call("torch.stack", torch.stack, list(x[:2]))
-        x = call("torch.nn.functional.layer_norm", F.layer_norm, x, [5], None, None, own_node=False)
+        x = call("torch.nn.functional.layer_norm", F.layer_norm, x, [5], None, None, 0.0625, own_node=False)
         call("torch.sum", torch.sum, x).backward()
         x = call("torch.sum", torch.sum, a, 1, True)
         with torch.no_grad():
