@@ -293,9 +293,9 @@ static struct abi_value plan_param(struct builder *b, const struct cxx_param *p)
 	case CXX_DOUBLE:
 		return plan_double(b, p, &at);
 	case CXX_STORAGE:
-		return unknown("a storage");
+		return unknown("a storage, which is none of the kinds shown");
 	case CXX_STREAM:
-		return unknown("a stream");
+		return unknown("a stream, which is none of the kinds shown");
 	case CXX_OTHER:
 		return unknown("a C++ type ditrace does not know");
 	case CXX_INT64:
@@ -463,6 +463,8 @@ static void plan_results(struct builder *b, const struct schema *s, struct op_ab
 			*v = plan_reference(b, s, out, &s->returns[i]);
 		else if (!whole)
 			*v = unknown("a result of a type ditrace does not know");
+		else if (t.base == CXX_QSCHEME)
+			*v = unknown("a quantization scheme, which is none of the kinds shown");
 		else if (sse_result(s))
 			*v = unknown("returned in an SSE register");
 		else if (t.in_register && s->nreturns == 1)

@@ -114,8 +114,6 @@ static struct value plain(uint8_t base, const uint8_t *p)
 		return v;
 	case CXX_GENERATOR:
 		return value_int(VALUE_GENERATOR, (int64_t)load64(p));
-	case CXX_QSCHEME:
-		return value_not_decoded("a quantization scheme");
 	default:
 		return value_not_decoded("a type ditrace does not know");
 	}

@@ -25,8 +25,8 @@ NEAR = 400  # how far ahead a lost op is looked for
 
 NOT_DECODED = {
     "returned in an SSE register",
-    "a storage",
-    "a quantization scheme",
+    "a storage, which is none of the kinds shown",
+    "a quantization scheme, which is none of the kinds shown",
     "an IValue of a kind ditrace does not know",
 }
 
