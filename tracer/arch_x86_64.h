@@ -38,6 +38,8 @@ enum arch_reg {
 enum {
 	ARCH_INT_ARGS = 6, /* registers that carry integer arguments */
 	ARCH_FP_ARGS = 8,  /* xmm0..7 */
+	/* bytes below the stack pointer that signals leave alone (the same, 3.2.2) */
+	ARCH_RED_ZONE = 128,
 	/* the register of the first integer argument, or of the hidden pointer to a class returned
 	 * by value, and the register of an integer result (System V ABI for AMD64, 3.2.3) */
 	ARCH_ARG0 = ARCH_DI,

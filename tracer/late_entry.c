@@ -2,11 +2,6 @@
 
 #include "tracer/exits_ctx.h"
 
-enum {
-	/* bytes below the stack pointer that signals leave alone; System V ABI for AMD64, 3.2.2 */
-	RED_ZONE = 128,
-};
-
 /* The way from the entry in a straight line. */
 struct way {
 	struct reg_state s;
@@ -62,7 +57,7 @@ static unsigned count_kept(const struct way *w)
 	unsigned n = 0;
 
 	for (unsigned k = 0; k < ARCH_FP_ARGS; k++)
-		n += w->xmm[k].known && w->xmm[k].sp_off >= w->s.r[ARCH_SP].off - RED_ZONE;
+		n += w->xmm[k].known && w->xmm[k].sp_off >= w->s.r[ARCH_SP].off - ARCH_RED_ZONE;
 	return n;
 }
 
@@ -86,7 +81,7 @@ static void take(const struct way *w, uint32_t off, struct late_entry *out)
 	for (unsigned n = 0; n < ARCH_INT_ARGS; n++)
 		out->arg[n] = register_of_arg(w, n);
 	for (unsigned n = 0; n < ARCH_FP_ARGS; n++)
-		if (w->xmm[n].known && w->xmm[n].sp_off >= w->s.r[ARCH_SP].off - RED_ZONE)
+		if (w->xmm[n].known && w->xmm[n].sp_off >= w->s.r[ARCH_SP].off - ARCH_RED_ZONE)
 			out->xmm[n] = w->xmm[n];
 }
 

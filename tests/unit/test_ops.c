@@ -28,7 +28,7 @@ static const struct exception {
     /* the one that returns a std::vector<int64_t>, and that which returns a c10::SymBool */
     {"aten::_nested_tensor_offsets", "int[]", "a result of a type ditrace does not know"},
     {"aten::sym_is_contiguous", "SymBool", "a result of a type ditrace does not know"},
-    /* 23 arguments, the results among them, and seven results to be read at the exit again */
+    /* 30 arguments, and seven results that are to be read at the exit again */
     {"aten::mkldnn_rnn_layer_backward.out", "Tensor(", "too many arguments"},
 };
 
