@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tracer/arch_x86_64.h"
+#include "tracer/caps.h"
 #include "tracer/links.h"
 #include "tracer/maps.h"
 #include "tracer/probes.skel.h"
@@ -229,7 +230,10 @@ static void engine_close(struct engine *g)
 
 static int load_failed(int r, struct err *e)
 {
-	if (r == -EPERM || r == -EACCES) {
+	/* A verifier that refuses a program gives EACCES, too. */
+	uint64_t mask = caps_effective("/proc");
+	if ((r == -EPERM || r == -EACCES) &&
+	    !(caps_has(mask, CAPS_BPF) && caps_has(mask, CAPS_PERFMON))) {
 		err_set(e, r, "not allowed to load eBPF programs (needs CAP_BPF and CAP_PERFMON)");
 		err_hint(e, "run it as root: sudo ditrace ..., or see ditrace doctor");
 		return r;
