@@ -19,6 +19,7 @@ struct open_op {
 	uint64_t seq;			 /* hit.seq */
 	struct arena arena;		 /* values; kept from op to op */
 	struct node_refs in;		 /* nodes of the arguments */
+	uint64_t edges; /* ROLE_GRADS: address of the node's edges */
 };
 
 /* Bytes of a hit that came in several records. */
@@ -36,6 +37,7 @@ struct thread {
 	uint16_t nopen;
 	struct parts parts;
 	struct open_op *open[OPEN_MAX];
+	struct open_op grads; /* ROLE_GRADS, which is beside the ops; seq 0: not open */
 };
 
 /* Hits held back until the layout of the process's tensors is known. */
@@ -46,6 +48,7 @@ struct held {
 
 struct decoder {
 	decoder_event_fn *fn, *start_fn;
+	decoder_grads_fn *grads_fn;
 	void *arg;
 	struct target *targets[MAX_PROCS];
 	struct held held[MAX_PROCS];
@@ -67,6 +70,11 @@ struct decoder *decoder_new(decoder_event_fn *fn, void *arg)
 void decoder_on_start(struct decoder *d, decoder_event_fn *fn)
 {
 	d->start_fn = fn;
+}
+
+void decoder_on_grads(struct decoder *d, decoder_grads_fn *fn)
+{
+	d->grads_fn = fn;
 }
 
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
@@ -218,6 +226,8 @@ static void tie_backward(struct target *t, struct open_op *o, const struct items
 		return;
 	uint64_t w[2];
 	memcpy(w, i + 1, sizeof(w));
+	o->ev.node = w[0];
+	o->ev.node_seq = w[1];
 	const struct node_owner *owner = node_map_find(&t->nodes, w[0], w[1]);
 	if (!owner)
 		return;
@@ -279,6 +289,57 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct thread *th, 
 	close_op(d, th, h->ts, false);
 }
 
+static uint64_t edges_of(const struct items *it)
+{
+	const struct item *i = items_find(it, GRADS_EDGES_READ, NULL);
+	uint64_t edges = 0;
+	if (i && i->kind == ITEM_DATA && i->len >= sizeof(edges))
+		memcpy(&edges, i + 1, sizeof(edges));
+	return edges;
+}
+
+static void on_grads_entry(struct target *t, struct open_op *o, const struct hit *h,
+			   const struct items *it)
+{
+	struct decode in = decode_for(t, o, NULL);
+	arena_reset(&o->arena);
+	o->probe = &t->ops->ops[h->op];
+	o->seq = h->seq;
+	struct value *returned = arena_alloc(&o->arena, sizeof(*returned));
+	if (returned)
+		*returned = decode_value(&in, &o->probe->abi.args[0], it);
+	o->ev.args = returned;
+	o->edges = edges_of(it);
+}
+
+static void on_grads_exit(struct decoder *d, struct target *t, struct open_op *o,
+			  const struct hit *h, const struct items *it)
+{
+	struct decode in = decode_for(t, o, NULL);
+	if (o->seq != h->seq || !o->ev.args || !d->grads_fn)
+		return;
+	const struct decoder_grads g = {
+	    .pid = t->pid,
+	    .tid = (int32_t)h->tid,
+	    .returned = o->ev.args[0],
+	    .flowing = decode_value(&in, &o->probe->abi.results[0], it),
+	    .edges = o->edges,
+	};
+	o->seq = 0;
+	d->grads_fn(&g, d->arg);
+}
+
+static void on_grads(struct decoder *d, struct target *t, struct thread *th, const struct hit *h,
+		     const struct items *it)
+{
+	if (h->kind == HIT_ENTRY) {
+		close_above(d, th, h->depth, h);
+		on_grads_entry(t, &th->grads, h, it);
+	} else {
+		on_grads_exit(d, t, &th->grads, h, it);
+	}
+}
+
 static int add_part(struct parts *p, const struct hit *h)
 {
 	size_t n = h->size - sizeof(*h);
@@ -328,7 +389,9 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 			it = (struct items){th->parts.data, (uint32_t)th->parts.len};
 		th->parts.head.kind = 0;
 	}
-	if (h->kind == HIT_ENTRY)
+	if (t->ops->ops[h->op].role == ROLE_GRADS)
+		on_grads(d, t, th, h, &it);
+	else if (h->kind == HIT_ENTRY)
 		on_entry(d, t, th, h, &it);
 	else
 		on_exit_hit(d, t, th, h, &it);
@@ -527,6 +590,7 @@ static void free_thread(struct thread *t)
 		arena_free(&t->open[i]->arena);
 		free(t->open[i]);
 	}
+	arena_free(&t->grads.arena);
 	free(t->parts.data);
 	free(t);
 }

@@ -13,6 +13,21 @@ typedef void decoder_event_fn(const struct op_event *ev, void *arg);
 
 struct decoder;
 
+/* What autograd makes of the gradients that a backward node returned, before they flow on: sums
+ * those of broadcast arguments, converts dtypes (torch::autograd::validate_outputs). */
+struct decoder_grads {
+	int32_t pid, tid;
+	struct value returned, flowing; /* lists of tensors and None, one for each edge */
+	uint64_t edges;			/* address of the node's std::vector<Edge>; 0: not known */
+};
+
+/* Called when that is done; the values are valid during the call. It comes after the end of the
+ * node's event and before any other event of the thread but those of ops within it. */
+typedef void decoder_grads_fn(const struct decoder_grads *g, void *arg);
+
+/* For plans with ROLE_GRADS. */
+void decoder_on_grads(struct decoder *d, decoder_grads_fn *fn);
+
 /* Called when an op starts and its arguments are decoded, in the order in which ops start. */
 void decoder_on_start(struct decoder *d, decoder_event_fn *fn);
 

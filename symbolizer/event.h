@@ -156,6 +156,9 @@ struct op_event {
 	uint16_t depth;		  /* 0: outermost on its thread */
 	uint8_t phase;		  /* enum op_phase */
 	bool thrown; /* left by a C++ exception; end_ns is then the time it was noticed */
+	/* Of a backward node while it is traced: address and sequence number of its Node; 0: not
+	 * known. */
+	uint64_t node, node_seq;
 	const struct event_stats *stats; /* symbolizer/event_stats.h; NULL: not measured */
 };
 

@@ -11,6 +11,7 @@
 #include "symbolizer/callees.h"
 #include "symbolizer/cxxparams.h"
 #include "symbolizer/elf.h"
+#include "symbolizer/grads_function.h"
 #include "symbolizer/node_offset.h"
 #include "symbolizer/schema_index.h"
 #include "tracer/arch_x86_64.h"
@@ -135,12 +136,23 @@ static int add_boxed(struct build *b)
 	return add_found(b, ROLE_BOXED, &s);
 }
 
+/* Has no symbol in some builds. */
+static int add_grads(struct build *b)
+{
+	struct elf_symbol s = {.name = "torch::autograd::validate_outputs"};
+	b->file = OPS_CPU;
+	if (!grads_function_find(b->elf[OPS_CPU], b->callees[OPS_CPU], &s.vaddr, &s.size))
+		return 0;
+	return add_found(b, ROLE_GRADS, &s);
+}
+
 static int read_symbols(struct build *b)
 {
 	int r = 0;
 	for (b->file = 0; !r && b->file < OPS_FILES; b->file++)
 		if (b->elf[b->file] && b->file != OPS_C10)
 			r = elf_each_symbol(b->elf[b->file], b->file == OPS_PYTHON, on_symbol, b);
+	r = r ? r : add_grads(b);
 	return r ? r : add_boxed(b);
 }
 
@@ -212,6 +224,19 @@ static int plan_node(struct worker *w, struct op_probe *o, struct op_plan *p,
 		add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 0}, true);
 	int r = named_values(w, &o->desc);
 	return r ? r : one_value(w, o, ABI_TENSORS, 1, p->nentry);
+}
+
+/* void validate_outputs(const edge_list &edges, variable_list &grads, ...)
+ * (torch/csrc/autograd/engine.h). */
+static int plan_grads(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_BACKWARD | PLAN_ASIDE};
+	o->desc.kind = OP_BACKWARD;
+	o->desc.name = "torch::autograd::validate_outputs";
+	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 1}, false);
+	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 1}, true);
+	return one_value(w, o, ABI_TENSORS, GRADS_RETURNED_READ, GRADS_FLOWING_READ);
 }
 
 /* A kernel's std::function: (const std::_Any_data &, torch::jit::Stack &). */
@@ -307,6 +332,8 @@ static int plan_op(struct worker *w, size_t i, struct exits_ctx *x, struct arena
 		plan_function(o, p, facts);
 		return 0;
 	}
+	if (f->role == ROLE_GRADS)
+		return plan_grads(w, o, p);
 	if (f->role == ROLE_ENGINE) {
 		*p = (struct op_plan){.flags = PLAN_MARK | PLAN_BACKWARD};
 		o->desc.name = "torch::autograd::Engine::evaluate_function";
@@ -392,7 +419,8 @@ static void count(struct op_table *t, const struct op_probe *o)
 	t->safe_calls += o->role == ROLE_CALL && safe;
 	t->nnodes += o->role == ROLE_NODE;
 	t->safe_nodes += o->role == ROLE_NODE && safe;
-	t->ret_exits += o->exit_kind == EXIT_RET;
+	t->has_grads |= o->role == ROLE_GRADS && o->exit_kind != EXIT_NONE;
+	t->ret_exits += o->exit_kind == EXIT_RET && o->role != ROLE_GRADS;
 	t->no_values += o->role == ROLE_CALL && !o->values_known;
 }
 

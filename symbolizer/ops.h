@@ -26,6 +26,7 @@ enum probe_role {
 	ROLE_PY_NODE,  /* torch::autograd::PyNode::apply: named by the Python class of its object */
 	ROLE_FUNCTION, /* THPFunction_apply: forward of a Python autograd.Function */
 	ROLE_ENGINE,   /* torch::autograd::Engine::evaluate_function: what runs in it is backward */
+	ROLE_GRADS,    /* torch::autograd::validate_outputs: what becomes of a node's results */
 };
 
 /* One probed function: plan entry of the same index. */
@@ -58,6 +59,7 @@ struct op_table {
 	uint32_t no_values;		 /* ops whose arguments cannot be decoded */
 	uint64_t dispatch_off; /* file offset of at::getStepCallbacksUnlessEmpty, 0: not found */
 	uint64_t schema_off;   /* file offset of torch::jit::parseSchema, 0: not found */
+	bool has_grads;	       /* there is an op of ROLE_GRADS, with an exit */
 	struct layout_facts facts;  /* what the libraries' code tells of the layout of tensors */
 	uint16_t node_seq;	    /* offset of a Node's sequence number, 0: not known */
 	uint8_t ndevice_types;	    /* COMPILE_TIME_MAX_DEVICE_TYPES, for names_device_code */
@@ -76,6 +78,9 @@ const struct mapping *ops_mapping(const struct libraries *l, unsigned file);
 
 /* Index of the read that holds {reference count, type} of a PyNode's object. */
 enum { PY_NODE_READ = 2 };
+
+/* Indices of the reads of validate_outputs: the gradients before and after, the node's edges. */
+enum { GRADS_RETURNED_READ, GRADS_EDGES_READ, GRADS_FLOWING_READ };
 
 /* Indices of the reads of a boxed call: the first argument, the words it points to, those that the
  * first of these points to; the two strings there; the stack, at the entry and at the exit. */

@@ -14,10 +14,14 @@ static struct open_op *top(struct op_stack *t)
 	return t->depth ? &t->open[t->depth - 1] : NULL;
 }
 
+static bool is_shown(const struct open_op *f)
+{
+	return !f->muted && !f->aside;
+}
+
 static void drop_top(struct op_stack *t)
 {
-	if (!top(t)->muted)
-		t->shown--;
+	t->shown -= is_shown(top(t));
 	t->depth--;
 }
 
@@ -171,11 +175,11 @@ bool op_stack_entry(struct op_stack *t, const struct op_hit *h)
 	*f = (struct open_op){.sp = sp, .seq = ++t->seq, .op = h->op, .py = now};
 	f->backward = (h->plan->flags & PLAN_BACKWARD) || (up && up->backward);
 	f->muted = is_muted(t, h, f);
+	f->aside = h->plan->flags & PLAN_ASIDE;
 	keep_words(h, f);
-	if (!f->muted) {
+	if (!f->muted)
 		send_entry(t, h, up, f);
-		t->shown++;
-	}
+	t->shown += is_shown(f);
 	t->depth++;
 	return true;
 }
@@ -214,10 +218,9 @@ void op_stack_exit(struct op_stack *t, const struct op_hit *h)
 	while (top(t)->op != h->op || top(t)->sp < sp)
 		drop_top(t);
 	const struct open_op *f = top(t);
-	if (!f->muted) {
-		t->shown--;
+	t->shown -= is_shown(f);
+	if (!f->muted)
 		send_exit(t, h, f);
-	}
 	t->depth--;
 }
 

@@ -16,6 +16,7 @@ struct open_op {
 	struct py_place py;
 	uint32_t op;
 	bool muted, backward, py_sent, counted;
+	bool aside; /* PLAN_ASIDE */
 	uint64_t w[LOC_MAX];
 };
 

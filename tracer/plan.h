@@ -65,6 +65,8 @@ enum {
 	PLAN_HOLD =
 	    1 << 4, /* the thread stands still until its record was handled; engine ptrace */
 	PLAN_MOVED = 1 << 5, /* arguments are in other registers at the entry's probe: arg_reg */
+	PLAN_ASIDE = 1 << 6, /* no level of its own: what it calls counts as its caller's; engine
+				ptrace */
 };
 
 /* What to do at the entry and the exit of one op. */

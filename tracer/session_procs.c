@@ -53,6 +53,8 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 {
 	if (p->exit_kind == EXIT_NONE)
 		return false;
+	if (p->role == ROLE_GRADS)
+		return s->capturing && s->o->phase != SESSION_FORWARD;
 	/* Nodes mark what is backward, wanted or not, and have the gradients of captures. */
 	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->capturing))
 		return true;

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 6, NBASES = CXX_QSCHEME + 1 };
+enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 7, NBASES = CXX_QSCHEME + 1 };
 
 /* Of each op: an argument of the entry, one that the exit shows, a result. */
 static struct abi_value values[NOPS][3];
@@ -58,6 +58,13 @@ static void check_value(const struct value *v, unsigned level)
 		abort();
 	for (uint32_t i = 0; v->kind == VALUE_LIST && i < v->count; i++)
 		check_value(&v->items[i], level + 1);
+}
+
+static void on_grads(const struct decoder_grads *g, void *arg)
+{
+	(void)arg;
+	check_value(&g->returned, 0);
+	check_value(&g->flowing, 0);
 }
 
 static void on_event(const struct op_event *ev, void *arg)
@@ -217,6 +224,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	s.target.snapshots = malloc(SNAPSHOTS_MAX * sizeof(*s.target.snapshots));
 	struct decoder *d = decoder_new(on_event, &events);
 	if (s.target.snapshots && d && !decoder_add_target(d, 0, &s.target)) {
+		decoder_on_grads(d, on_grads);
 		run(&s, d, &in);
 		decoder_drain(d, 0);
 		decoder_flush(d, -1);

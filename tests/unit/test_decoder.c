@@ -10,7 +10,7 @@
 #include "tests/unit/sample_hits.h"
 
 /* Ops of the process, by index of plan. */
-enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, NOPS };
+enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, OP_GRADS, NOPS };
 
 enum { PROC = 3, TID = 500, SEEN_MAX = 256 };
 
@@ -19,6 +19,8 @@ static struct abi_value word_in = {.how = ABI_WORD, .base = CXX_INT64, .read = 1
 static struct abi_value word_out = {.how = ABI_WORD, .base = CXX_INT64, .read = 2};
 static struct abi_value tensor_in = {.how = ABI_TENSOR, .base = CXX_TENSOR, .read = 1};
 static struct abi_value tensor_out = {.how = ABI_TENSOR, .base = CXX_TENSOR, .read = 2};
+static struct abi_value returned = {.how = ABI_WORD, .base = CXX_INT64, .read = 0};
+static struct abi_value flowing = {.how = ABI_WORD, .base = CXX_INT64, .read = 2};
 static struct abi_value tensors_in = {.how = ABI_TENSORS, .base = CXX_TENSOR, .read = 1};
 static struct abi_value tensors_out = {.how = ABI_TENSORS, .base = CXX_TENSOR, .read = 2};
 #define OP(r, k, n, in, out)                                                                       \
@@ -41,6 +43,7 @@ static struct op_probe ops[NOPS] = {
     [OP_PLAIN] = {.role = ROLE_CALL,
 		  .why = "its schema is not in the library",
 		  .desc = {.name = "aten::plain", .schema = "", .nargs = 1, .args = names}},
+    [OP_GRADS] = OP(ROLE_GRADS, OP_BACKWARD, "validate_outputs", &returned, &flowing),
 };
 
 struct seen {
@@ -187,6 +190,58 @@ static void test_nesting(void **state)
 		assert_int_equal(seen[i].ev.depth, want[i].depth);
 		assert_false(seen[i].ev.thrown);
 	}
+}
+
+static struct decoder_grads grads;
+static unsigned ngrads;
+
+static void on_grads(const struct decoder_grads *g, void *arg)
+{
+	assert_ptr_equal(arg, &nseen);
+	grads = *g;
+	ngrads++;
+}
+
+static void enter_grads(unsigned depth, uint64_t seq, uint64_t was, uint64_t edges)
+{
+	begin(HIT_ENTRY, OP_GRADS, depth, seq, 100);
+	record_word(&rec, GRADS_RETURNED_READ, was);
+	record_word(&rec, GRADS_EDGES_READ, edges);
+	give();
+}
+
+/* What becomes of gradients is told beside the events, which know nothing of it. */
+static void test_grads(void **state)
+{
+	(void)state;
+	ngrads = 0;
+	decoder_on_grads(d, on_grads);
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	leave(2, 120);
+	enter_grads(1, 3, 7, 0x1234);
+	enter(1, 4, 130);
+	leave(4, 140);
+	leave_with(OP_GRADS, 3, 150, 8, 0);
+	assert_int_equal(ngrads, 1);
+	expect_word(grads.returned, 7);
+	expect_word(grads.flowing, 8);
+	assert_int_equal(grads.edges, 0x1234);
+	assert_int_equal(grads.pid, 77);
+	assert_int_equal(grads.tid, TID);
+	leave_with(OP_GRADS, 3, 150, 9, 0); /* of no entry */
+	enter_grads(1, 5, 7, 0);	    /* throws */
+	enter_grads(1, 6, 10, 0);
+	leave_with(OP_GRADS, 6, 170, 11, 0);
+	assert_int_equal(ngrads, 2);
+	expect_word(grads.returned, 10);
+	assert_int_equal(grads.edges, 0);
+	leave(1, 200);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[1].ev.id, 3);
+	assert_int_equal(seen[1].ev.parent, 1);
+	assert_int_equal(seen[2].ev.child_ns, 10 + 10);
+	assert_int_equal(decoder_dropped(d), 0);
 }
 
 static void test_threads(void **state)
@@ -645,6 +700,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_pair),
 	    TEST(test_nesting),
+	    TEST(test_grads),
 	    TEST(test_threads),
 	    TEST(test_thrown_by_entry),
 	    TEST(test_thrown_by_exit),

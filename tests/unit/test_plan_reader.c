@@ -473,6 +473,34 @@ static void filters_mute(void **state)
 	assert_int_equal(records[3]->flags, HIT_BACKWARD);
 }
 
+static void what_is_aside_is_no_level(void **state)
+{
+	static struct op_stack t;
+	struct op_plan aside = call;
+	(void)state;
+	aside.flags = PLAN_ASIDE;
+	t = (struct op_stack){.tid = 9};
+	conf.max_depth = 2;
+	enter(&t, &call, 1, 100);
+	enter(&t, &aside, 2, 90);
+	enter(&t, &call, 3, 80);
+	leave(&t, &call, 3, 80);
+	leave(&t, &aside, 2, 90);
+	enter(&t, &aside, 2, 90); /* throws */
+	enter(&t, &call, 3, 92);
+	leave(&t, &call, 3, 92);
+	leave(&t, &call, 1, 100);
+	conf.max_depth = 0;
+	assert_int_equal(nrecords, 9);
+	is_record(1, HIT_ENTRY, 2, 1, 2);
+	is_record(2, HIT_ENTRY, 3, 1, 3);
+	is_record(3, HIT_EXIT, 3, 1, 3);
+	is_record(4, HIT_EXIT, 2, 1, 2);
+	is_record(6, HIT_ENTRY, 3, 1, 5);
+	is_record(8, HIT_EXIT, 1, 0, 1);
+	assert_int_equal(t.shown, 0);
+}
+
 static void nesting_has_an_end(void **state)
 {
 	static struct op_stack t;
@@ -539,6 +567,7 @@ int main(void)
 	    TEST(ops_that_throw_are_dropped),
 	    TEST(entries_are_late),
 	    TEST(filters_mute),
+	    TEST(what_is_aside_is_no_level),
 	    TEST(nesting_has_an_end),
 	    TEST(lost_records_are_told),
 	    TEST(own_dispatch_is_counted_once),
