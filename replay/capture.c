@@ -230,6 +230,7 @@ int capture_write(struct capture *c, const struct capture_call *call, enum captu
 	if (n < 0 || (size_t)n >= sizeof(saved->path))
 		return err_set(e, -ENAMETOOLONG, "the name of the capture is too long: %s",
 			       c->root);
+	content.of = part == CAPTURE_GRAD_INPUTS ? call->of : NULL;
 	int rc = fill(&content, part, ev, &a);
 	if (rc)
 		err_set(e, rc, "out of memory");

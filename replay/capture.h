@@ -28,6 +28,9 @@ struct capture_call {
 	int64_t time_s; /* when it began, seconds since 1970 */
 	int32_t pid;
 	char op[CAPTURE_NAME_SIZE]; /* the name for Python, "torch.add" (opnames_python) */
+	/* Of grad_inputs: see struct pth_content; not owned. NULL: they are those of the edges of
+	 * the op's own backward node, in their order, as ditorch has them. */
+	const char *const *of;
 };
 
 /* Where the captures go and what was done. Zero-initialise, then set `root` and `max_bytes`. For

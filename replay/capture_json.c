@@ -103,6 +103,12 @@ char *capture_json(const struct pth_content *c, const struct py_frame *where)
 			json_object_set_new(kwargs, c->kwargs[i].name, value(c->kwargs[i].value));
 		json_object_set_new(o, "kwargs", kwargs);
 	}
+	if (c->of) {
+		json_t *of = json_array();
+		for (unsigned i = 0; i < c->nargs; i++)
+			json_array_append_new(of, json_string(c->of[i]));
+		json_object_set_new(o, "of", of);
+	}
 	json_object_set_new(o, "op", json_string(c->name));
 	add_place(o, where);
 	char *text = json_dumps(o, JSON_INDENT(4) | JSON_ENSURE_ASCII);

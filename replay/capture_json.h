@@ -9,8 +9,8 @@
  * {"args": [...], "kwargs": {...} when there are any, "op": name} with an indentation of four, as
  * json.dump(indent=4) writes it: tensors are objects of device, dtype, numel, shape (the text of a
  * tuple), stride, requires_grad, layout and data_ptr, lists are lists, all else is its str(). What
- * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of `where`.
- * NULL without memory; free() it. */
+ * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of `where`,
+ * and "of" (struct pth_content). NULL without memory; free() it. */
 char *capture_json(const struct pth_content *c, const struct py_frame *where);
 
 #endif

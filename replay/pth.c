@@ -94,6 +94,17 @@ static void args(struct pth_state *s, const struct pth_content *c)
 	pickle_tuple(&s->pickle);
 }
 
+static void owners(struct pickle *p, const struct pth_content *c)
+{
+	if (!c->of)
+		return;
+	pickle_string(p, "of");
+	pickle_mark(p);
+	for (unsigned i = 0; i < c->nargs; i++)
+		pickle_string(p, c->of[i]);
+	pickle_tuple(p);
+}
+
 static int make_pickle(struct pth_state *s, const struct pth_content *c, struct err *e)
 {
 	struct pickle *p = &s->pickle;
@@ -112,6 +123,7 @@ static int make_pickle(struct pth_state *s, const struct pth_content *c, struct 
 	pickle_setitems(p);
 	pickle_string(p, "identifier");
 	pickle_string(p, c->identifier);
+	owners(p, c);
 	pickle_setitems(p);
 	pickle_end(p);
 	return p->failed ? err_set(e, -ENOMEM, "out of memory") : 0;

@@ -47,6 +47,9 @@ struct pth_content {
 	bool args_in_one; /* args is a tuple of one: the tuple of the nargs values */
 	const struct pth_keyword *kwargs;
 	unsigned nkwargs;
+	/* Written as "of" into the dict, a tuple of strings, when it is not NULL: which argument of
+	 * the call each of args belongs to, "0", "1[2]" by place or "weight" by keyword. */
+	const char *const *of;
 };
 
 struct pth_result {

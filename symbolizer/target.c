@@ -241,10 +241,11 @@ bool target_learn(struct target *t, const struct items *it)
 
 bool target_node_seq(struct target *t, uint64_t node, uint64_t *seq)
 {
-	if (t->layout.unknown & LAYOUT_NODE &&
-	    layout_learn_node(&t->layout, node, t->rtti, &t->mem))
-		return false;
-	return !mem_read_u64(&t->mem, node + t->layout.node_sequence_nr, seq);
+	uint16_t at = t->ops->node_seq;
+	if (!(t->layout.unknown & LAYOUT_NODE) ||
+	    !layout_learn_node(&t->layout, node, t->rtti, &t->mem))
+		at = t->layout.node_sequence_nr;
+	return at && !mem_read_u64(&t->mem, node + at, seq);
 }
 
 /* The same for the bases of views. `grad_fn` is where the other class of metadata has it. */

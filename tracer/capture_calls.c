@@ -1,6 +1,7 @@
 #include "tracer/capture_calls.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,10 +35,63 @@ struct captured_call *capture_calls_find(const struct capture_calls *c, uint64_t
 	return x;
 }
 
+static size_t node_slot(const struct grad_edge *at)
+{
+	return (at->node >> 4) % CAPTURE_CALLS_MAX;
+}
+
+int capture_calls_await(struct capture_calls *c, struct captured_call *call,
+			const struct grad_edge *at, bool gave_result)
+{
+	for (const struct call_node *n = call->nodes; n; n = n->of_call)
+		if (grad_edge_same(&n->at, at))
+			return 0;
+	if (call->nnodes >= CAPTURE_NODES_MAX)
+		return -E2BIG;
+	struct call_node *n = calloc(1, sizeof(*n)), **slot = &c->nodes[node_slot(at)];
+	if (!n)
+		return -ENOMEM;
+	*n = (struct call_node){.at = *at,
+				.call = call,
+				.gave_result = gave_result,
+				.in_slot = *slot,
+				.of_call = call->nodes};
+	*slot = call->nodes = n;
+	call->nnodes++;
+	return 0;
+}
+
+struct call_node *capture_calls_awaiting(const struct capture_calls *c, int32_t pid,
+					 const struct grad_edge *at, const struct call_node *after)
+{
+	struct call_node *n = after ? after->in_slot : at->node ? c->nodes[node_slot(at)] : NULL;
+	while (n && !(grad_edge_same(&n->at, at) && n->call->call.pid == pid))
+		n = n->in_slot;
+	return n;
+}
+
+void capture_calls_ran(struct capture_calls *c, struct call_node *node)
+{
+	struct call_node **slot = &c->nodes[node_slot(&node->at)], **of = &node->call->nodes;
+	while (*slot != node)
+		slot = &(*slot)->in_slot;
+	while (*of != node)
+		of = &(*of)->of_call;
+	*slot = node->in_slot;
+	*of = node->of_call;
+	node->call->began = true;
+	node->call->nnodes--;
+	free(node);
+}
+
 void capture_calls_drop(struct capture_calls *c, struct captured_call *call)
 {
 	if (!call)
 		return;
+	c->unfinished += call->began && call->nodes && !call->inputs.trouble;
+	while (call->nodes)
+		capture_calls_ran(c, call->nodes);
+	call_inputs_free(&call->inputs);
 	struct captured_call **at = slot_of(c, call->call.id);
 	while (*at != call)
 		at = &(*at)->next;

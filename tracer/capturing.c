@@ -6,27 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "replay/capture.h"
 #include "replay/pth.h"
-#include "tracer/capture_calls.h"
-#include "tracer/capture_source.h"
-#include "tracer/selections.h"
-
-struct capturing {
-	const struct when *when;
-	FILE *log;
-	struct selections selections;
-	struct capture files;
-	struct capture_calls calls;
-	struct ordinary_keys keys;
-	uint64_t saved;			    /* calls of which a file was written */
-	uint64_t not_known;		    /* calls of which the condition could not be told */
-	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
-	int refused_code;
-	uint64_t foreign_nodes; /* backward nodes that are of another op than the call */
-	bool over;
-	struct err trouble;
-};
+#include "tracer/capturing_internal.h"
 
 int capturing_open(const struct capturing_opts *o, const struct when *when, FILE *log,
 		   struct capturing **out, struct err *e)
@@ -87,16 +68,14 @@ static void log_refused(struct capturing *c, const struct capture_call *call, in
 	fprintf(c->log, "%s%s\n", why->hint[0] ? "; " : "", why->hint);
 }
 
-static void save(struct capturing *c, struct target *t, struct captured_call *call,
-		 enum capture_part part, const struct op_event *ev)
+void capturing_save(struct capturing *c, struct captured_call *call, enum capture_part part,
+		    const struct op_event *ev, const struct source *src)
 {
-	struct capture_source place = {.target = t, .keys = &c->keys};
-	const struct source src = capture_source(&place);
 	struct capture_saved saved;
 	struct err why = {0};
 	if (c->over)
 		return;
-	int r = capture_write(&c->files, &call->call, part, ev, &src, &saved, &why);
+	int r = capture_write(&c->files, &call->call, part, ev, src, &saved, &why);
 	if (capture_is_over(r)) {
 		give_up(c, &why);
 	} else if (r) {
@@ -108,6 +87,14 @@ static void save(struct capturing *c, struct target *t, struct captured_call *ca
 	}
 }
 
+static void save(struct capturing *c, struct target *t, struct captured_call *call,
+		 enum capture_part part, const struct op_event *ev)
+{
+	struct capture_source place = {.target = t, .keys = &c->keys};
+	const struct source live = capture_source(&place);
+	capturing_save(c, call, part, ev, &live);
+}
+
 static void begin_call(struct capturing *c, struct target *t, const struct op_event *ev)
 {
 	struct captured_call *call = capture_calls_add(&c->calls, ev->id);
@@ -116,6 +103,7 @@ static void begin_call(struct capturing *c, struct target *t, const struct op_ev
 		return;
 	}
 	save(c, t, call, CAPTURE_INPUT, ev);
+	capture_grads_enter(call, t, ev);
 }
 
 static void choose(struct capturing *c, struct target *t, struct selection *s,
@@ -143,18 +131,6 @@ static void choose(struct capturing *c, struct target *t, struct selection *s,
 	}
 }
 
-/* The first node to run of those that an op has made gets the gradient of its one result: all
- * others hang on it. Of several results that is sure only when the node is the op's own. */
-static void begin_backward(struct capturing *c, struct target *t, struct captured_call *call,
-			   const struct op_event *ev)
-{
-	const struct value *v = ev->args;
-	bool one = ev->nargs == 1 && (v->kind != VALUE_LIST || v->count == 1);
-	call->node = ev->id;
-	if (capture_node_is_of(ev->op->name, call->call.op) || (one && call->one_result))
-		save(c, t, call, CAPTURE_GRAD_OUTPUTS, ev);
-}
-
 void capturing_entry(struct capturing *c, struct target *t, const struct op_event *ev, bool wanted)
 {
 	struct selection *s = selections_of(&c->selections, ev->pid);
@@ -166,53 +142,29 @@ void capturing_entry(struct capturing *c, struct target *t, const struct op_even
 			choose(c, t, s, ev);
 		return;
 	}
-	struct captured_call *call = capture_calls_find(&c->calls, ev->forward_id);
-	if (call && ev->op->kind == OP_BACKWARD && !call->node)
-		begin_backward(c, t, call, ev);
-}
-
-static void end_backward(struct capturing *c, struct target *t, const struct op_event *ev)
-{
-	struct captured_call *call = capture_calls_find(&c->calls, ev->forward_id);
-	if (!call || call->node != ev->id)
-		return;
-	if (!ev->thrown && capture_node_is_of(ev->op->name, call->call.op))
-		save(c, t, call, CAPTURE_GRAD_INPUTS, ev);
-	else
-		c->foreign_nodes += !ev->thrown;
-	capture_calls_drop(&c->calls, call);
-}
-
-static bool may_have_gradient(const struct value *v, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		if (v[i].kind == VALUE_NOT_DECODED)
-			return true;
-		if (v[i].kind == VALUE_LIST && may_have_gradient(v[i].items, v[i].count))
-			return true;
-		if (v[i].kind == VALUE_TENSOR &&
-		    (v[i].tensor->meta.requires_grad ||
-		     v[i].tensor->meta.unknown & TENSOR_NO_REQUIRES_GRAD))
-			return true;
-	}
-	return false;
+	if (ev->op->kind == OP_BACKWARD)
+		capture_grads_node_starts(c, t, ev);
 }
 
 void capturing_exit(struct capturing *c, struct target *t, const struct op_event *ev)
 {
 	if (ev->op->kind == OP_BACKWARD) {
-		end_backward(c, t, ev);
+		capture_grads_node_ends(c, t, ev);
 		return;
 	}
 	struct captured_call *call = capture_calls_find(&c->calls, ev->id);
 	if (!call)
 		return;
 	bool ended = !ev->thrown && ev->end_ns;
-	call->one_result = ev->nresults == 1 && ev->results->kind == VALUE_TENSOR;
 	if (ended)
 		save(c, t, call, CAPTURE_OUTPUT, ev);
-	if (!ended || !may_have_gradient(ev->results, ev->nresults))
+	if (!ended || !capture_grads_leave(c, call, t, ev))
 		capture_calls_drop(&c->calls, call);
+}
+
+void capturing_grads(struct capturing *c, struct target *t, const struct decoder_grads *g)
+{
+	capture_grads_flow(c, t, g);
 }
 
 bool capturing_is_over(const struct capturing *c)
@@ -237,12 +189,7 @@ void capturing_summary(const struct capturing *c, FILE *f)
 			fprintf(f, "  skipped %s file%s: %s\n",
 				text_count(n, sizeof(n), c->files.refused[i]),
 				c->files.refused[i] == 1 ? "" : "s", refusal_text(i));
-	if (c->foreign_nodes)
-		fprintf(f,
-			"  skipped grad_inputs of %s call%s: the op is made of others, whose "
-			"backward is another's; capture those\n",
-			text_count(n, sizeof(n), c->foreign_nodes),
-			c->foreign_nodes == 1 ? "" : "s");
+	capture_grads_summary(c, f);
 	if (c->not_known)
 		fprintf(f, "  skipped %s call%s: --when asks for a value that is not known\n",
 			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");
@@ -254,5 +201,6 @@ void capturing_free(struct capturing *c)
 		return;
 	selections_free(&c->selections);
 	capture_calls_free(&c->calls);
+	capture_grads_free(&c->grads);
 	free(c);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "symbolizer/decoder.h"
 #include "symbolizer/event.h"
 #include "symbolizer/target.h"
 #include "symbolizer/when.h"
@@ -61,6 +62,10 @@ void capturing_entry(struct capturing *c, struct target *t, const struct op_even
 
 /* An op has ended, and its thread stands still unless it was thrown. */
 void capturing_exit(struct capturing *c, struct target *t, const struct op_event *ev);
+
+/* The gradients that a backward node returned have their final form, and its thread stands still.
+ */
+void capturing_grads(struct capturing *c, struct target *t, const struct decoder_grads *g);
 
 /* Nothing will be captured any more: nothing can be written, or the limits are reached and no call
  * is left of which gradients may come. */

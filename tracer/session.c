@@ -142,6 +142,14 @@ static void on_start(const struct op_event *ev, void *arg)
 		measuring_entry(s->measuring, t, ev, wanted);
 }
 
+static void on_grads(const struct decoder_grads *g, void *arg)
+{
+	struct session *s = arg;
+	const struct proc *p = session_proc(s, g->pid);
+	if (p)
+		capturing_grads(s->capturing, p->target, g);
+}
+
 static int open_filters(struct session *s, struct err *e)
 {
 	int r = 0;
@@ -221,6 +229,8 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 		s->decoder = decoder_new(on_event, s);
 		if (s->decoder && s->holds)
 			decoder_on_start(s->decoder, on_start);
+		if (s->decoder && s->capturing)
+			decoder_on_grads(s->decoder, on_grads);
 		s->printer = o->print ? event_printer_new(stdout) : NULL;
 		/* The program writes there, too: whole events at a time. */
 		if (o->print)

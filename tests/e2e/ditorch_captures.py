@@ -48,7 +48,8 @@ def without_addresses(v):
 def is_in_form(folder, part, content):
     path = folder + "/" + part
     *_, op, pid, number, when = folder.split("/")
-    check(list(content) == ["name", "args", "kwargs", "identifier"], path, list(content))
+    own = ["of"] if part == "grad_inputs" and op in OF_PARTS else []
+    check(list(content) == ["name", "args", "kwargs", "identifier"] + own, path, list(content))
     check(content["name"] == op and content["identifier"] == f"{number}/{when}/{part}", path, content["identifier"])
     check(pid.isdigit() and re.fullmatch(r"\d{4}(-\d\d){5}", when), path)
     with open(path + ".pth.json") as f:
@@ -58,8 +59,9 @@ def is_in_form(folder, part, content):
     want = {"args": described(content["args"]), "op": op}
     if content["kwargs"]:
         want["kwargs"] = {k: described(v) for k, v in content["kwargs"].items()}
-    # Beside ditorch's members, the line that made the call.
+    # Beside ditorch's members, the line that made the call, and whose gradients these are.
     place = [got.pop(k, None) for k in ("file", "function", "line")]
+    check(got.pop("of", None) == (list(content["of"]) if own else None), path, "of")
     check(os.path.basename(place[0] or "") == "halves.py" and place[2], path, place)
     check(without_addresses(got) == want, path, got, want)
 
@@ -96,7 +98,7 @@ counts = collections.Counter()
 for folder in sorted(glob.glob(root + "*/*/*/*")):
     op = folder.split("/")[-4]
     contents = {f.split("/")[-1][:-4]: load(f) for f in glob.glob(folder + "/*.pth")}
-    check(sorted(contents) == [p for p in PARTS if p != "grad_inputs" or op not in OF_PARTS], folder, sorted(contents))
+    check(sorted(contents) == PARTS, folder, sorted(contents))
     for part, content in contents.items():
         is_in_form(folder, part, content)
     run_again(folder, contents)

@@ -2,8 +2,9 @@
 """Calls of ops that keep a record of themselves: captured.py FOLDER.
 
 Each call of `traced` is one op, alone at its level. Before it torch.save keeps what it is given, in
-FOLDER/N.input.pth, and after it what it gave, in N.output.pth; a hook of its backward node keeps
-N.grad_outputs.pth and N.grad_inputs.pth. FOLDER/calls.json names the ops.
+FOLDER/N.input.pth, and after it what it gave, in N.output.pth. Its gradients, N.grad_outputs.pth and N.grad_inputs.pth,
+are those that a hook of its backward node sees when that is the op's own, else those that hooks of its
+result and its arguments see. FOLDER/calls.json names the ops.
 """
 
 import json
@@ -26,10 +27,28 @@ def keep(n, part, what):
     torch.save(what, os.path.join(folder, f"{n}.{part}.pth"))
 
 
-def call(op, f, *args, own_node=True, **kwargs):
-    """own_node: its backward node is its own, and not that of an op that it is made of"""
+def keep_flows(n, args, out):
+    """What flows into the result and out of the arguments, each of which nothing else may use."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    calls[n]["of"] = [str(i) for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+    grads = [None] * len(tensors)
+
+    def flows(i, grad):
+        grads[i] = grad
+        calls[n]["backward"] = True
+        keep(n, "grad_inputs", tuple(grads))
+
+    for i, t in enumerate(tensors):
+        if t.requires_grad:
+            t.register_hook(lambda g, i=i: flows(i, g))
+    out.register_hook(lambda g: keep(n, "grad_outputs", (g,)))
+
+
+def call(op, f, *args, own_node=True, apart=True, **kwargs):
+    """own_node: its backward node is its own, and not that of an op that it is made of; then apart: the
+    gradients of its arguments can be told from outside"""
     n = len(calls)
-    calls.append({"op": op, "backward": False, "own_node": own_node})
+    calls.append({"op": op, "backward": False, "own_node": own_node, "apart": apart})
     keep(n, "input", {"args": args, "kwargs": kwargs})
     out = traced(f, *args, **kwargs)
     keep(n, "output", tuple(out) if isinstance(out, tuple) else out)  # torch.return_types.sort is a tuple
@@ -40,7 +59,9 @@ def call(op, f, *args, own_node=True, **kwargs):
         keep(n, "grad_inputs", tuple(grad_inputs))
 
     first = out[0] if isinstance(out, (tuple, list)) else out
-    if isinstance(first, torch.Tensor) and first.grad_fn is not None:
+    if not own_node:
+        keep_flows(n, args, out)
+    elif isinstance(first, torch.Tensor) and first.grad_fn is not None:
         first.grad_fn.register_hook(hook)
     return out
 
@@ -121,7 +142,7 @@ def gradients():
         x = call("torch.narrow", torch.narrow, x, 1, 2, 6, own_node=False)
         x = call("torch.nn.functional.gelu", F.gelu, x)
         x = call("torch.nn.functional.linear", F.linear, x, w, bias, own_node=False)
-        x = call("torch.addmm", torch.addmm, bias, x[:, :5], w[:, :5].t())
+        x = call("torch.addmm", torch.addmm, torch.ones(5, dtype=dtype, requires_grad=True), x[:, :5], torch.ones(5, 5, dtype=dtype))
         v, i = call("torch.sort", torch.sort, x)
         x = call("torch.Tensor.mul_", torch.Tensor.mul_, v * 1, 2)
         x = call("torch.unbind", torch.unbind, x)
@@ -134,11 +155,57 @@ def gradients():
         x.backward(torch.full_like(x, 0.5))
 
 
+def leaf(*shape, dtype=torch.float32):
+    return torch.randn(shape).to(dtype).requires_grad_()
+
+
+def backward(out):
+    out.backward(torch.randn(out.shape).to(out.dtype))
+
+
+def broadcast():
+    """Autograd sums these gradients to the shape of the argument, and gives them its dtype."""
+    for f, op in (torch.add, "torch.add"), (torch.sub, "torch.sub"), (torch.mul, "torch.mul"), (torch.div, "torch.div"):
+        for a, b in ((3, 4), (4,)), ((4,), (3, 4)), ((3, 1), (4,)), ((2, 3, 4), ()), ((1,), (1, 1)), ((2, 1, 4), (1, 3, 1)):
+            backward(call(op, f, leaf(*a), leaf(*b)))
+        backward(call(op, f, leaf(3, 4), leaf(4, dtype=torch.float64)))
+        backward(call(op, f, leaf(3, 4, dtype=torch.complex64), leaf(4)))
+        same = leaf(4)
+        backward(call(op, f, same, same))
+    backward(call("torch.addmm", torch.addmm, leaf(5), leaf(3, 4), leaf(4, 5)))
+    backward(call("torch.where", torch.where, torch.ones(3, 1) > 0, leaf(4), leaf(3, 1)))
+
+
+def of_others():
+    """Ops that are made of others."""
+    for dtype in torch.float32, torch.float64, torch.bfloat16:
+        w, b = (lambda: leaf(5, 4, dtype=dtype)), (lambda: leaf(5, dtype=dtype))
+        for shape in (3, 4), (2, 3, 4), (2, 2, 3, 4), (4,):
+            x = leaf(*shape, dtype=dtype)
+            backward(call("torch.nn.functional.linear", F.linear, x, w(), b(), own_node=False))
+            x = leaf(*shape, dtype=dtype) * 2
+            backward(call("torch.nn.functional.linear", F.linear, x, w(), own_node=False))
+        x = torch.ones(3, 4, dtype=dtype)
+        backward(call("torch.nn.functional.linear", F.linear, x, w(), b(), own_node=False))
+        x = leaf(4, 4, dtype=dtype)
+        backward(call("torch.nn.functional.linear", F.linear, x, x, own_node=False, apart=False))
+        p, q = leaf(8, 4, dtype=dtype).clone().split(4)
+        backward(call("torch.nn.functional.linear", F.linear, p, q, own_node=False, apart=False))
+        backward(call("torch.nn.functional.dropout", F.dropout, leaf(3, 4, dtype=dtype), 0.5, own_node=False))
+        backward(call("torch.matmul", torch.matmul, leaf(2, 3, 4, dtype=dtype), leaf(4, 5, dtype=dtype), own_node=False))
+        x = leaf(3, 4, dtype=dtype)
+        backward(call("torch.nn.functional.layer_norm", F.layer_norm, x, [4], leaf(4, dtype=dtype), leaf(4, dtype=dtype), own_node=False))
+    backward(call("torch.cov", torch.cov, leaf(3, 5), own_node=False, apart=False))
+    backward(call("torch.nn.functional.linear", F.linear, leaf(3, 4), leaf(5, 4), own_node=False))
+
+
 torch.manual_seed(0)
 torch.set_num_threads(1)
 every_dtype()
 arithmetic()
 gradients()
+broadcast()
+of_others()
 with open(os.path.join(folder, "calls.json"), "w") as f:
     json.dump(calls, f)
 print(len(calls), "calls")
