@@ -20,13 +20,18 @@ int capturing_open(const struct capturing_opts *o, const struct when *when, FILE
 	c->files.root = o->dir[0] ? o->dir : ".";
 	c->files.max_bytes = o->max_bytes;
 	int r = selections_read(&c->selections, o, e);
-	r = r ? r : selection_environment(&c->selections.policy, e);
+	r = r ? r : selection_environment(&c->selections.policy, &selection_capture, e);
 	if (r) {
 		capturing_free(c);
 		return r;
 	}
 	*out = c;
 	return 0;
+}
+
+void capturing_without_grads(struct capturing *c)
+{
+	c->without_grads = true;
 }
 
 bool capturing_wants_op(const struct capturing *c, const struct op_desc *op)
@@ -103,7 +108,8 @@ static void begin_call(struct capturing *c, struct target *t, const struct op_ev
 		return;
 	}
 	save(c, t, call, CAPTURE_INPUT, ev);
-	capture_grads_enter(call, t, ev);
+	if (!c->without_grads)
+		capture_grads_enter(call, t, ev);
 }
 
 static void choose(struct capturing *c, struct target *t, struct selection *s,
@@ -158,7 +164,7 @@ void capturing_exit(struct capturing *c, struct target *t, const struct op_event
 	bool ended = !ev->thrown && ev->end_ns;
 	if (ended)
 		save(c, t, call, CAPTURE_OUTPUT, ev);
-	if (!ended || !capture_grads_leave(c, call, t, ev))
+	if (!ended || c->without_grads || !capture_grads_leave(c, call, t, ev))
 		capture_calls_drop(&c->calls, call);
 }
 
@@ -189,6 +195,8 @@ void capturing_summary(const struct capturing *c, FILE *f)
 			fprintf(f, "  skipped %s file%s: %s\n",
 				text_count(n, sizeof(n), c->files.refused[i]),
 				c->files.refused[i] == 1 ? "" : "s", refusal_text(i));
+	if (c->without_grads)
+		fputs("  no gradients: --phase forward leaves the backward out\n", f);
 	capture_grads_summary(c, f);
 	if (c->not_known)
 		fprintf(f, "  skipped %s call%s: --when asks for a value that is not known\n",

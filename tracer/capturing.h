@@ -51,6 +51,9 @@ struct capturing;
 int capturing_open(const struct capturing_opts *o, const struct when *when, FILE *log,
 		   struct capturing **out, struct err *e);
 
+/* No gradients are wanted: calls are done at their exit. To be called before the first event. */
+void capturing_without_grads(struct capturing *c);
+
 /* Is this op among those that may be chosen, as far as the lists of the environment say? */
 bool capturing_wants_op(const struct capturing *c, const struct op_desc *op);
 

@@ -22,6 +22,7 @@ struct capturing {
 	uint64_t not_known;		    /* calls of which the condition could not be told */
 	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
 	int refused_code;
+	bool without_grads;
 	bool over;
 	struct err trouble;
 };

@@ -51,6 +51,7 @@ int measuring_open(const struct measuring_opts *o, const struct capturing_opts *
 		return err_set(e, -ENOMEM, "no memory");
 	m->when = when;
 	int r = selections_read(&m->selections, selection, e);
+	r = r ? r : selection_environment(&m->selections.policy, &selection_overflow, e);
 	r = r ? r : open_first_nan(m, o, selection->dir, log, e);
 	if (r) {
 		measuring_free(m);

@@ -29,9 +29,10 @@ struct measuring_opts {
 
 struct measuring;
 
-/* NULL unless something is to be measured. `selection` has the options of which calls, and the
- * folder for the capture of --first-nan; it, `o` and `when` (may be NULL) must outlive *out. `log`
- * takes what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
+/* NULL unless something is to be measured. Reads OP_OVERFLOW_CHECK_LIST and
+ * OP_OVERFLOW_CHECK_DISABLE_LIST of the environment. `selection` has the options of which calls,
+ * and the folder for the capture of --first-nan; it, `o` and `when` (may be NULL) must outlive
+ * *out. `log` takes what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
 int measuring_open(const struct measuring_opts *o, const struct capturing_opts *selection,
 		   const struct when *when, FILE *log, struct measuring **out, struct err *e);
 

@@ -1,4 +1,4 @@
-/* OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, read as ditorch reads them. */
+/* Lists of operators in environment variables (OP_CAPTURE_LIST), read as ditorch reads them. */
 #ifndef TRACER_OPLISTS_H
 #define TRACER_OPLISTS_H
 

@@ -16,10 +16,15 @@ static int read_list(const char *name, struct oplist *out, struct err *e)
 	return text ? oplist_compile(name, text, out, e) : 0;
 }
 
-int selection_environment(struct selection_policy *p, struct err *e)
+const struct selection_variables selection_capture = {"OP_CAPTURE_LIST", "OP_CAPTURE_DISABLE_LIST"};
+const struct selection_variables selection_overflow = {"OP_OVERFLOW_CHECK_LIST",
+						       "OP_OVERFLOW_CHECK_DISABLE_LIST"};
+
+int selection_environment(struct selection_policy *p, const struct selection_variables *v,
+			  struct err *e)
 {
-	int rc = read_list("OP_CAPTURE_LIST", &p->only, e);
-	return rc ? rc : read_list("OP_CAPTURE_DISABLE_LIST", &p->disabled, e);
+	int rc = read_list(v->only, &p->only, e);
+	return rc ? rc : read_list(v->disabled, &p->disabled, e);
 }
 
 void selection_policy_free(struct selection_policy *p)

@@ -21,13 +21,22 @@ struct selection_policy {
 	uint64_t max_calls;	/* --max-calls N: in all processes together; 0: no limit */
 	struct ranges steps;	/* --steps A-B */
 	struct filter step_op;	/* --step-op; empty: the optimizer's step */
-	struct oplist only;	/* OP_CAPTURE_LIST; empty: all */
-	struct oplist disabled; /* OP_CAPTURE_DISABLE_LIST */
+	struct oplist only;	/* OP_CAPTURE_LIST and the like; empty: all */
+	struct oplist disabled; /* OP_CAPTURE_DISABLE_LIST and the like */
 };
+
+/* ditorch's variables of lists for one of its tools. */
+struct selection_variables {
+	const char *only, *disabled;
+};
+
+extern const struct selection_variables selection_capture;  /* OP_CAPTURE_LIST */
+extern const struct selection_variables selection_overflow; /* OP_OVERFLOW_CHECK_LIST */
 
 /* Read the lists from the environment (getenv). A variable that is set and empty is a list that
  * nothing matches, as in ditorch. Returns 0, -EINVAL with *e, or -ENOMEM. */
-int selection_environment(struct selection_policy *p, struct err *e);
+int selection_environment(struct selection_policy *p, const struct selection_variables *v,
+			  struct err *e);
 
 /* Give back all that the policy owns. */
 void selection_policy_free(struct selection_policy *p);

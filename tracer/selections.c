@@ -16,7 +16,7 @@ int selections_read(struct selections *s, const struct capturing_opts *o, struct
 bool selections_restrict(const struct selections *s)
 {
 	const struct selection_policy *p = &s->policy;
-	return p->nth.n || p->steps.n || p->every > 1 || p->max_calls;
+	return p->nth.n || p->steps.n || p->every > 1 || p->max_calls || p->only.n || p->disabled.n;
 }
 
 struct selection *selections_of(struct selections *s, pid_t pid)

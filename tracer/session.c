@@ -161,6 +161,8 @@ static int open_filters(struct session *s, struct err *e)
 		r = when_compile("--when", s->o->when, &s->when, e);
 	if (!r && s->o->capture.dir)
 		r = capturing_open(&s->o->capture, s->when, stderr, &s->capturing, e);
+	if (!r && s->capturing && s->o->phase == SESSION_FORWARD)
+		capturing_without_grads(s->capturing);
 	if (!r)
 		r = measuring_open(&s->o->measure, &s->o->capture, s->when, stderr, &s->measuring,
 				   e);

@@ -20,6 +20,7 @@ picks() {
 
 of_steps() {
 	is "--steps" "$(picks --ops torch.mul --steps 2-3)" "mul 6 7 8 9 10 11 12 13 14 15;"
+	like "the forward alone has no gradients, which is told" "$T/err" '^  no gradients: --phase forward'
 	is "--steps with counts" "$(picks --ops torch.mul,torch.add --steps 2,4 --every 4)" "add 4 11;mul 6 10 19;"
 	is "OP_CAPTURE_LIST" "$(OP_CAPTURE_LIST=torch.Tensor.mul picks --when '"picks.py" in file' --nth 20)" "mul 20;"
 }

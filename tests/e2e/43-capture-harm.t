@@ -44,6 +44,8 @@ kill_once() {
 killed() {
 	start "$PY" train.py --seconds 3000 >"$T/train"
 	wait_line "$T/train" '^1 '
+	ok "a capture of the forward alone waits for no gradients" timeout 60 "$DITRACE" attach --capture="$T/forward" \
+		-o "$T/data" "${linear[@]}" --phase forward --max-calls 3 "$child"
 	local i
 	for ((i = 1; i <= kills; i++)); do
 		ok "killed for the ${i}th time, the training goes on" kill_once "$i"

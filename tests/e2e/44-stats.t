@@ -20,6 +20,16 @@ numbers() {
 	like "report has the table, too" "$T/text" 'aten::flip  +stats.py:[0-9]+ main: y = x.flip'
 }
 
+# measured_ops EVENTS: the ops that have statistics
+measured_ops() {
+	python3 - "$1" <<-'EOF'
+		import json, sys
+		events = [json.loads(line) for line in open(sys.argv[1])]
+		ops = {e["id"]: e["op"] for e in events if "op" in e}
+		print(*sorted({ops[e["stats_of"]] for e in events if "stats_of" in e}))
+	EOF
+}
+
 choices() {
 	trace --stats --print --ops flip --when 'self.dtype == int16' -- "$PY" stats.py "$T/expected"
 	is "--when chooses, and --print shows them" "$(grep -c inf_or_nan "$T/out")" 1
@@ -27,6 +37,16 @@ choices() {
 	trace --stats --ops flip,hypot,HypotBackward --nth 2 -- "$PY" stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" | grep -c stats_of >"$T/count"
 	is "--nth chooses calls and the backward of these" "$(cat "$T/count")" 3
+	trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/all"
+	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
+	is "OP_OVERFLOW_CHECK_LIST chooses operators, with their backward" "$(measured_ops "$T/events")" "HypotBackward0 aten::hypot"
+	is "and all events are recorded" "$(grep -c '"op":' "$T/events")" "$(grep -c '"op":' "$T/all")"
+	OP_OVERFLOW_CHECK_DISABLE_LIST='torch.*hypot' trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
+	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(measured_ops "$T/events")" "aten::flip"
+	OP_OVERFLOW_CHECK_LIST='(' error "a list that is none" 'OP_OVERFLOW_CHECK_LIST: item 1' "$DITRACE" run --stats -o "$T/none" "$PY" stats.py "$T/expected"
 	error "--engine bpf stops none" '--stats needs threads that stand still' \
 		"$DITRACE" run --stats --engine bpf -o "$T/none" "$PY" stats.py "$T/expected"
 }

@@ -181,28 +181,37 @@ static void lists_from_the_environment(void **state)
 
 	unsetenv("OP_CAPTURE_LIST");
 	unsetenv("OP_CAPTURE_DISABLE_LIST");
-	assert_int_equal(selection_environment(&p, &e), 0);
+	assert_int_equal(selection_environment(&p, &selection_capture, &e), 0);
 	assert_true(selection_wants_op(&p, &add));
 	setenv("OP_CAPTURE_DISABLE_LIST", "torch.Tensor.add", 1);
-	assert_int_equal(selection_environment(&p, &e), 0);
+	assert_int_equal(selection_environment(&p, &selection_capture, &e), 0);
 	assert_false(selection_wants_op(&p, &add));
 	assert_true(selection_wants_op(&p, &mul));
 	setenv("OP_CAPTURE_LIST", "torch.Tensor.add", 1);
 	selection_policy_free(&p);
-	assert_int_equal(selection_environment(&p, &e), 0);
+	assert_int_equal(selection_environment(&p, &selection_capture, &e), 0);
 	assert_false(selection_wants_op(&p, &add));
 	assert_false(selection_wants_op(&p, &mul));
 	setenv("OP_CAPTURE_LIST", "", 1);
 	setenv("OP_CAPTURE_DISABLE_LIST", "", 1);
 	selection_policy_free(&p);
-	assert_int_equal(selection_environment(&p, &e), 0);
+	assert_int_equal(selection_environment(&p, &selection_capture, &e), 0);
 	assert_false(selection_wants_op(&p, &mul));
 	selection_policy_free(&p);
 	setenv("OP_CAPTURE_LIST", "(", 1);
-	assert_int_equal(selection_environment(&p, &e), -EINVAL);
+	assert_int_equal(selection_environment(&p, &selection_capture, &e), -EINVAL);
 	selection_policy_free(&p);
 	unsetenv("OP_CAPTURE_LIST");
 	unsetenv("OP_CAPTURE_DISABLE_LIST");
+	setenv("OP_OVERFLOW_CHECK_LIST", "torch.Tensor.mul", 1);
+	setenv("OP_OVERFLOW_CHECK_DISABLE_LIST", "torch.sub", 1);
+	assert_int_equal(selection_environment(&p, &selection_overflow, &e), 0);
+	assert_true(selection_wants_op(&p, &mul));
+	assert_false(selection_wants_op(&p, &add));
+	assert_int_equal(p.disabled.n, 1);
+	selection_policy_free(&p);
+	unsetenv("OP_OVERFLOW_CHECK_LIST");
+	unsetenv("OP_OVERFLOW_CHECK_DISABLE_LIST");
 }
 
 /* A stack of frames, innermost first. */
