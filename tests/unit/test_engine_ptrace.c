@@ -28,7 +28,7 @@
 #include "tracer/maps.h"
 #include "tracer/process.h"
 
-enum { PATIENCE_MS = 20000, THREADS = 8, CODE_MAX = 512 };
+enum { PATIENCE_MS = 120000, THREADS = 8, CODE_MAX = 512 };
 
 /* sum(a, b) = a + b, as compilers make it: push at the entry, and each kind of instruction that a
  * probe may take the place of on the way out. inner() is called by outer(). */
@@ -387,10 +387,18 @@ static void on_segv(int sig, siginfo_t *info, void *context)
 	siglongjmp(back, 1);
 }
 
+/* Timers that go off soon, once: on a busy machine a traced thread may take longer over a signal
+ * than to the next, and would do nothing else. */
+static void soon(void)
+{
+	const struct itimerval once = {{0, 0}, {0, 500}};
+	setitimer(ITIMER_REAL, &once, NULL);
+	setitimer(ITIMER_PROF, &once, NULL);
+}
+
 /* Signals of all sorts while it sums: timers, faults, children, system calls that are restarted. */
 static void with_signals(void)
 {
-	const struct itimerval often = {{0, 500}, {0, 500}};
 	const struct sigaction restart = {.sa_handler = count_signal, .sa_flags = SA_RESTART},
 			       fault = {.sa_sigaction = on_segv,
 					.sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -398,17 +406,18 @@ static void with_signals(void)
 	sigaction(SIGPROF, &restart, NULL);
 	sigaction(SIGCHLD, &restart, NULL);
 	sigaction(SIGSEGV, &fault, NULL);
-	setitimer(ITIMER_REAL, &often, NULL);
-	setitimer(ITIMER_PROF, &often, NULL);
 	while (!shared->stop) {
 		char byte;
 		int fd[2];
-		for (long i = 0; i < 20; i++)
+		for (long i = 0; i < 20; i++) {
+			soon();
 			shared->wrong += probed_sum(i, 3) != i + 3;
+		}
 		if (!sigsetjmp(back, 1))
 			*nowhere = 1;
 		/* A child that writes late: the read is restarted by the timers, and never fails.
 		 */
+		soon();
 		shared->wrong += pipe(fd) != 0;
 		pid_t pid = fork();
 		if (!pid) {
@@ -436,11 +445,11 @@ static void signals_pass(void **state)
 	struct engine *g = open_engine();
 	attach(g, pid, probed_lea);
 	long alarms = shared->alarms, chld = shared->chld, segv = shared->segv, exits = 0;
-	await(&shared->rounds, shared->rounds + 100);
-	assert_true(shared->alarms > alarms && shared->chld > chld + 90 &&
-		    shared->segv > segv + 90);
+	await(&shared->rounds, shared->rounds + 40);
+	assert_true(shared->alarms > alarms && shared->chld > chld + 35 &&
+		    shared->segv > segv + 35);
 	g->consume(g, any_hit, &exits);
-	assert_true(exits >= 1900);
+	assert_true(exits >= 750);
 	g->close(g);
 	code_is_as_before(pid);
 	await(&shared->rounds, shared->rounds + 5);
