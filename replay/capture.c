@@ -39,7 +39,7 @@ bool capture_call_of(struct capture *c, const struct op_event *ev, struct captur
 		c->realtime_offset_ns = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC);
 	*out = (struct capture_call){.id = ev->id, .pid = ev->pid};
 	out->time_s = ((int64_t)ev->start_ns + c->realtime_offset_ns) / 1000000000;
-	return opnames_python(ev->op, out->op, sizeof(out->op));
+	return opnames_callable(ev->op, out->op, sizeof(out->op));
 }
 
 /* "161/2024-10-09-11-42-15/input" */

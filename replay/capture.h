@@ -27,7 +27,7 @@ struct capture_call {
 	uint64_t id;	/* of the forward event: ditorch's forward_id */
 	int64_t time_s; /* when it began, seconds since 1970 */
 	int32_t pid;
-	char op[CAPTURE_NAME_SIZE]; /* the name for Python, "torch.add" (opnames_python) */
+	char op[CAPTURE_NAME_SIZE]; /* the name for Python, "torch.add" (opnames_callable) */
 	/* Of grad_inputs: see struct pth_content; not owned. NULL: they are those of the edges of
 	 * the op's own backward node, in their order, as ditorch has them. */
 	const char *const *of;

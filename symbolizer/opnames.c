@@ -354,6 +354,53 @@ static const struct other_name {
     {"zero", ""},
 };
 
+/* Functions of Python that take other arguments than aten::X, by kind or by order, or return less:
+ * torch.nn.functional.X unless it says otherwise. Sorted. Sources: torch/nn/functional.py and
+ * torch/functional.py of 1.13.1 and 2.13.0, beside native_functions.yaml. */
+static const char *const of_other_arguments[] = {
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "block_diag", /* torch.block_diag */
+    "cdist",	  /* torch.cdist */
+    "cosine_embedding_loss",
+    "ctc_loss",
+    "data", /* this and five more: attributes of torch.Tensor */
+    "embedding",
+    "embedding_bag",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "instance_norm",
+    "is_leaf",
+    "kl_div",
+    "l1_loss",
+    "log_softmax",
+    "mH",
+    "mT",
+    "margin_ranking_loss",
+    "max_unpool2d",
+    "max_unpool3d",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "nll_loss",
+    "output_nr",
+    "poisson_nll_loss",
+    "retains_grad",
+    "rrelu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "softmax",
+    "stft",	 /* torch.stft */
+    "tensordot", /* torch.tensordot */
+    "triplet_margin_loss",
+};
+
 /* Modules whose functions carry the module's name in aten: torch.linalg.det is aten::linalg_det. */
 static const char *const prefixed[] = {"linalg", "fft", "special"};
 
@@ -522,13 +569,12 @@ bool opnames_ditorch(const struct op_desc *op, char *out, size_t size)
 	return n > 0 && (size_t)n < size;
 }
 
-bool opnames_python(const struct op_desc *op, char *out, size_t size)
+/* As the dispatcher has it; a backward node's own name. */
+static bool name_of_operator(const struct op_desc *op, char *out, size_t size)
 {
 	const char *colons = strstr(op->name, "::");
 	int n;
 
-	if (opnames_ditorch(op, out, size))
-		return true;
 	if (op->kind != OP_DISPATCHED || !colons)
 		n = snprintf(out, size, "%s", op->name);
 	else
@@ -539,4 +585,32 @@ bool opnames_python(const struct op_desc *op, char *out, size_t size)
 	if (size)
 		out[0] = '\0';
 	return false;
+}
+
+bool opnames_python(const struct op_desc *op, char *out, size_t size)
+{
+	return opnames_ditorch(op, out, size) || name_of_operator(op, out, size);
+}
+
+/* Whether Python's function is the operator but for its name: not one that works in place by an
+ * argument, or that has other arguments. */
+static bool is_operator_itself(struct span b)
+{
+	struct span bare = {b.s, b.len - 1};
+
+	if (bsearch(&b, other_names, COUNT(other_names), sizeof(*other_names), by_name))
+		return false;
+	if (listed(b, of_other_arguments, COUNT(of_other_arguments)))
+		return false;
+	return b.s[b.len - 1] != '_' || listed(b, functional, COUNT(functional)) ||
+	       !listed(bare, functional, COUNT(functional));
+}
+
+bool opnames_callable(const struct op_desc *op, char *out, size_t size)
+{
+	struct span b = base_of(op);
+
+	if (b.len && is_operator_itself(b) && opnames_ditorch(op, out, size))
+		return true;
+	return name_of_operator(op, out, size);
 }

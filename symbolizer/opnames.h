@@ -37,4 +37,9 @@ bool opnames_ditorch(const struct op_desc *op, char *out, size_t size);
  * backward node keeps its own name. false, and "" in `out`, when it does not fit. */
 bool opnames_python(const struct op_desc *op, char *out, size_t size);
 
+/* The name of a function of Python that takes the operator's own arguments: opnames_python's, but
+ * "torch.ops.aten.embedding.default" where Python's function has others, or the same in another
+ * order. false, and "" in `out`, when it does not fit. */
+bool opnames_callable(const struct op_desc *op, char *out, size_t size);
+
 #endif

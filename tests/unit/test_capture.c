@@ -132,6 +132,34 @@ static void names_for_python(void **state)
 	assert_string_equal(name, "");
 }
 
+/* Python's own function, where it takes what the operator takes. */
+static void names_to_call(void **state)
+{
+	(void)state;
+	static const char *const cases[][2] = {
+	    {"aten::add.Tensor", "torch.add"},
+	    {"aten::linear", "torch.nn.functional.linear"},
+	    {"aten::layer_norm", "torch.nn.functional.layer_norm"},
+	    {"aten::relu_", "torch.nn.functional.relu_"},
+	    {"aten::add_.Tensor", "torch.Tensor.add_"},
+	    {"aten::embedding", "torch.ops.aten.embedding.default"},
+	    {"aten::softmax.int", "torch.ops.aten.softmax.int"},
+	    {"aten::cross_entropy_loss", "torch.ops.aten.cross_entropy_loss.default"},
+	    {"aten::slice.Tensor", "torch.ops.aten.slice.Tensor"},
+	    {"aten::silu_", "torch.ops.aten.silu_.default"},
+	    {"aten::mT", "torch.ops.aten.mT.default"},
+	    {"mylib::f.out", "torch.ops.mylib.f.out"},
+	    {"AddBackward0", "AddBackward0"},
+	};
+	char name[64];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct op_desc d = {.kind = strstr(cases[i][0], "::") ? OP_DISPATCHED : OP_BACKWARD,
+				    .name = cases[i][0]};
+		assert_true(opnames_callable(&d, name, sizeof(name)));
+		assert_string_equal(name, cases[i][1]);
+	}
+}
+
 /* A name of the target's does not lead out of the folder. */
 static void paths_stay_inside(void **state)
 {
@@ -257,6 +285,7 @@ int main(void)
 	    cmocka_unit_test(arguments_as_python_passes_them),
 	    cmocka_unit_test(defaults_are_left_out),
 	    cmocka_unit_test(names_for_python),
+	    cmocka_unit_test(names_to_call),
 	    cmocka_unit_test(paths_stay_inside),
 	    cmocka_unit_test(statistics_do_not_depend_on_pieces),
 	    cmocka_unit_test(statistics_of_extremes),
