@@ -18,4 +18,9 @@ struct call_args {
  * arguments only. Returns 0 or -ENOMEM. */
 int call_args_sort(const struct op_event *ev, struct arena *a, struct call_args *out);
 
+/* The arguments that the operator writes to, by their names, in the arena; none for one without a
+ * schema. Returns 0 or -ENOMEM. */
+int call_args_written(const struct op_event *ev, struct arena *a, const struct pth_keyword **out,
+		      unsigned *n);
+
 #endif

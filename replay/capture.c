@@ -118,13 +118,15 @@ static int write_json(const char *path, const char *text, struct err *e)
 	return err_set(e, rc, "cannot write %s: %s", final, strerror(-rc));
 }
 
-/* Output as Python returns it: the result, a tuple of several, None for none. */
-static void fill_output(struct pth_content *c, const struct op_event *ev)
+/* Output as Python returns it: the result, a tuple of several, None for none, and then what was
+ * written to as keywords. */
+static int fill_output(struct pth_content *c, const struct op_event *ev, struct arena *a)
 {
 	static const struct value none = {.kind = VALUE_NONE};
 	c->args = ev->nresults ? ev->results : &none;
 	c->nargs = ev->nresults ? ev->nresults : 1;
 	c->args_in_one = ev->nresults > 1;
+	return ev->nresults ? 0 : call_args_written(ev, a, &c->kwargs, &c->nkwargs);
 }
 
 /* Gradients: the one list that nodes take and give is the tuple of args. */
@@ -152,8 +154,7 @@ static int fill(struct pth_content *c, enum capture_part part, const struct op_e
 		c->nkwargs = args.nkwargs;
 		return 0;
 	case CAPTURE_OUTPUT:
-		fill_output(c, ev);
-		return 0;
+		return fill_output(c, ev, a);
 	case CAPTURE_GRAD_INPUTS:
 		fill_grads(c, ev->results, ev->nresults);
 		return 0;
@@ -184,10 +185,10 @@ static int write_pth(const char *path, const struct pth_content *content, const 
 
 /* Both files, or none as far as it can be helped: the .json is small, and room is kept for it. */
 static int write_files(struct capture *c, const struct pth_content *content,
-		       const struct py_frame *where, const struct source *src,
+		       const struct capture_about *about, const struct source *src,
 		       struct capture_saved *saved, struct pth_result *result, struct err *e)
 {
-	char *json = capture_json(content, where);
+	char *json = capture_json(content, about);
 	uint64_t left = c->max_bytes > c->bytes ? c->max_bytes - c->bytes : 0;
 	int rc = json ? 0 : err_set(e, -ENOMEM, "out of memory");
 
@@ -234,9 +235,14 @@ int capture_write(struct capture *c, const struct capture_call *call, enum captu
 	int rc = fill(&content, part, ev, &a);
 	if (rc)
 		err_set(e, rc, "out of memory");
+	interpreter_of(call->pid, &c->python);
+	const struct capture_about about = {.where = py_stack_where(ev->where_stack),
+					    .node =
+						ev->op->kind == OP_BACKWARD ? ev->op->name : NULL,
+					    .python = c->python.path,
+					    .changed = c->python.changed};
 	if (!rc)
-		rc = write_files(c, &content, py_stack_where(ev->where_stack), src, saved, &result,
-				 e);
+		rc = write_files(c, &content, &about, src, saved, &result, e);
 	if (result.refusal)
 		c->refused[result.refusal]++;
 	saved->limits = result.limits;

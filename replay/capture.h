@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "replay/interpreter.h"
 #include "replay/refusal.h"
 #include "replay/source.h"
 #include "symbolizer/event.h"
@@ -42,6 +43,7 @@ struct capture {
 	uint64_t files, bytes;		 /* .pth files written; bytes of these and their .json */
 	uint64_t refused[REFUSAL_COUNT]; /* files not written, by reason */
 	unsigned limits;		 /* PTH_* of all files written, or-ed */
+	struct interpreter python;	 /* of the process that was captured last */
 	int64_t realtime_offset_ns;	 /* CLOCK_REALTIME - CLOCK_MONOTONIC, 0: not yet asked */
 };
 

@@ -87,7 +87,13 @@ static void add_place(json_t *o, const struct py_frame *where)
 		json_object_set_new(o, "line", json_integer(where->line));
 }
 
-char *capture_json(const struct pth_content *c, const struct py_frame *where)
+static void add_text(json_t *o, const char *key, const char *text)
+{
+	if (text && *text)
+		set(o, key, json_string(text));
+}
+
+char *capture_json(const struct pth_content *c, const struct capture_about *about)
 {
 	json_t *o = json_object(), *args = values(c->args, c->nargs);
 
@@ -110,7 +116,10 @@ char *capture_json(const struct pth_content *c, const struct py_frame *where)
 		json_object_set_new(o, "of", of);
 	}
 	json_object_set_new(o, "op", json_string(c->name));
-	add_place(o, where);
+	add_place(o, about->where);
+	add_text(o, "node", about->node);
+	add_text(o, "python", about->python);
+	add_text(o, "python_changed", about->changed);
 	char *text = json_dumps(o, JSON_INDENT(4) | JSON_ENSURE_ASCII);
 	json_decref(o);
 	return text;

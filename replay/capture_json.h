@@ -4,13 +4,20 @@
 
 #include "replay/pth.h"
 
-/* `where` is the line of the program that made the call, NULL when it is not known.
+/* Of the call that a file belongs to; NULL: not known. */
+struct capture_about {
+	const struct py_frame *where; /* the line of the program that made the call */
+	const char *node;	      /* of gradients: the backward node, "AddmmBackward0" */
+	const char *python, *changed; /* the interpreter, as in replay/interpreter.h */
+};
+
+/* `about` the call, beside what is in the file.
  *
  * {"args": [...], "kwargs": {...} when there are any, "op": name} with an indentation of four, as
  * json.dump(indent=4) writes it: tensors are objects of device, dtype, numel, shape (the text of a
  * tuple), stride, requires_grad, layout and data_ptr, lists are lists, all else is its str(). What
- * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of `where`,
- * and "of" (struct pth_content). NULL without memory; free() it. */
-char *capture_json(const struct pth_content *c, const struct py_frame *where);
+ * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of the call,
+ * "node", "python", "python_changed", and "of" (struct pth_content). NULL without memory; free() it. */
+char *capture_json(const struct pth_content *c, const struct capture_about *about);
 
 #endif

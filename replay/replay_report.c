@@ -191,7 +191,7 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 	replay_count(r, &c);
 	fprintf(f, "%s op calls", text_count(text, sizeof(text), c.calls));
 	print_count(f, c.wrong_calls, "of them wrong", ", ");
-	print_count(f, c.skipped, "not compared (random or uninitialised)", ", ");
+	print_count(f, c.skipped, "not compared (random, uninitialised or without numbers)", ", ");
 	print_count(f, c.not_run, "not run", ", ");
 	fprintf(f, "; %s tensors right", text_count(text, sizeof(text), c.right));
 	print_count(f, c.wrong, "wrong", ", ");

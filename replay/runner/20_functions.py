@@ -11,6 +11,7 @@ RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm no
     native_dropout rrelu rrelu_ rrelu_with_noise gumbel_softmax fractional_max_pool2d fractional_max_pool3d
     kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_ binomial _sample_dirichlet
     _standard_gamma""".split())
+MARKS = set("profiler".split())  # namespaces of operators that mark something, and compute nothing
 DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alpha_dropout_ feature_dropout "
                "feature_dropout_ feature_alpha_dropout feature_alpha_dropout_".split())
 # Data movement and selection: every element of the result is one of the inputs, or a constant.
@@ -42,6 +43,14 @@ def base_name(name):
     if parts[:2] == ["torch", "ops"] and len(parts) > 3:
         return parts[3]
     return parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
+
+
+def namespace_of(name):
+    """"aten" of aten::add.Tensor and torch.ops.aten.add.Tensor, "" of torch.add."""
+    if "::" in name:
+        return name.split("::", 1)[0]
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else ""
 
 
 def operator(namespace, rest):
@@ -84,7 +93,8 @@ class Functions:
             f = getattr(self.namespaces[space], last, None)
             if f is None:
                 raise Refused(f"this PyTorch {torch.__version__} has no {name}")
-            if id(f) in self.overridable or (space == "torch" and last in FACTORIES) or self.is_method(space, last, f):
+            if id(f) in self.overridable or (space == "torch" and last in FACTORIES) or self.is_method(space, last, f) or (
+                    space == "torch" and f is getattr(torch._C._VariableFunctions, last, None)):
                 return f
         if not trust:
             raise Refused(f"{name} is no op of PyTorch; with --trust whatever it names is called")

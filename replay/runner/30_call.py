@@ -39,7 +39,8 @@ class Call:
 
     def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None):
         self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
-        self.copies, self.leaves, self.results, self.edges, self.input_grads = {}, [], None, None, None
+        self.copies, self.leaves, self.results = {}, [], None
+        self.node, self.edges, self.input_grads = None, None, None
 
     def dtype_of(self, dtype):
         if self.to64:
@@ -54,7 +55,7 @@ class Call:
         dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
         with torch.no_grad():
             new = self.copy_storage(t) if self.capture.is_strided else t.detach().to(dtype, copy=True).to(self.dtype_of(dtype))
-            if self.noise and is_float(t) and new.numel():
+            if self.noise and is_float(t) and new.numel() and not self.capture.is_strided:
                 new = self.noise(new, dtype)
             if self.device != "cpu":
                 new = new.to(self.device)
@@ -65,14 +66,19 @@ class Call:
         return new
 
     def copy_storage(self, t):
-        base = torch.empty(0, dtype=t.dtype).set_(t.detach().storage() if not hasattr(t, "untyped_storage") else
-                                                  t.detach().untyped_storage(), 0,
-                                                  [t.detach().storage().size() if not hasattr(t, "untyped_storage") else
-                                                   t.detach().untyped_storage().nbytes() // t.element_size()])
-        return base.to(self.dtype_of(t.dtype), copy=True).as_strided(t.size(), t.stride(), t.storage_offset())
+        """With all that lies around it, which as_strided may take."""
+        t = t.detach()
+        storage = t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()
+        size = storage.nbytes() // t.element_size() if hasattr(t, "untyped_storage") else storage.size()
+        base = torch.empty(0, dtype=t.dtype).set_(storage, 0, [size]).to(self.dtype_of(t.dtype), copy=True)
+        if self.noise and is_float(t) and size:
+            base = self.noise(base, t.dtype)
+        return base.as_strided(t.size(), t.stride(), t.storage_offset())
 
     def argument(self, x):
         if isinstance(x, torch.Tensor):
+            if id(x) in self.capture.numbers:
+                return x.item()
             new = self.copy(x)
             # A leaf must not be changed in place, nor be the result of a view.
             if new.requires_grad:
@@ -104,9 +110,7 @@ class Call:
         self.made_args, self.made_kwargs = args, kwargs
         with torch.set_grad_enabled(c.differentiable):
             r = c.function(*args, **kwargs)
-        if r is None and c.changes_inputs:  # __setitem__ and the like
-            r = args[0]
-        self.results = r
+        self.results = r = c.written(args, kwargs) if r is None and c.changes_inputs else r
         return r
 
     def backward(self, grad_outputs, keep=False):
@@ -125,7 +129,7 @@ class Call:
         finally:
             hook.remove()
         self.input_grads = [(p, None if g is None else g.detach()) for (p, _), g in zip(self.leaves, grads)]
-        self.edges = list(seen[0]) if seen else []
+        self.node, self.edges = pairs[0][0].grad_fn.name(), list(seen[0]) if seen else []
 
     def match_grad_outputs(self, outs, grads):
         def fit(t, g):

@@ -18,6 +18,7 @@ class Capture:
         # What the op is run in instead of the captured dtype: its inputs are rounded to that first.
         self.dtype = getattr(torch, request["dtype"]) if request.get("dtype") else None
         self.function = None
+        self.numbers = set()  # ids of tensors that stand for a number of Python's
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
         if self.location == "cpu" and self.trust:
             self.location = next((str(t.device) for t in self.tensors), "cpu")
@@ -28,9 +29,45 @@ class Capture:
     def resolve(self):
         self.function = self.functions.find(self.name, self.trust)
 
+    def written(self, args, kwargs):
+        """What an op that returns nothing has written to: by name where the schema tells, else the first argument."""
+        schema = getattr(self.function, "_schema", None)
+        if schema is None:
+            return args[0]
+        named = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(schema.arguments)
+                 if a.alias_info is not None and a.alias_info.is_write}
+        return named or args[0]
+
+    def find_numbers(self, output):
+        """The dispatcher has Python's numbers as tensors without dimensions, which count for less when the dtype of
+        a result is chosen. A capture does not say which they are: those that it takes for the captured dtype."""
+        def dtypes(results):
+            return [t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)]
+
+        kinds = (torch.float64, torch.int64, torch.bool, torch.complex128)
+        maybe = {id(t) for t in self.tensors if not t.dim() and t.dtype in kinds and not t.requires_grad}
+        if not maybe or output is None:
+            return
+        for self.numbers in (set(), maybe):
+            try:
+                if dtypes(Call(self).forward()) == dtypes(output["args"]):
+                    return
+            except (RuntimeError, TypeError):
+                pass
+        self.numbers = set()
+
     def file(self, part):
         path = os.path.join(self.dir, part + ".pth")
         return load(path, self.trust) if os.path.exists(path) else None
+
+    def node(self, part):
+        """The name of the autograd node that a file is of, where the JSON beside it has it."""
+        try:
+            with open(os.path.join(self.dir, part + ".pth.json"), encoding="utf-8") as f:
+                name = json.load(f).get("node")
+        except (OSError, ValueError, AttributeError):
+            return None
+        return name if isinstance(name, str) else None
 
     def leaves(self):
         seen, found = set(), []
@@ -158,6 +195,26 @@ def overflow(reference, dtype, cpu):
     return reference
 
 
+def as_autograd_sums(g, edge):
+    """A gradient as the node has given it, before autograd sums what was broadcast."""
+    if not isinstance(g, torch.Tensor) or not isinstance(edge, torch.Tensor) or g.shape == edge.shape:
+        return g
+    try:
+        edge.expand(g.shape)
+    except RuntimeError:
+        return g
+    return g.sum_to_size(edge.shape)
+
+
+def alike(a, b):
+    """Are these surely meant to be the same numbers?"""
+    if a.shape != b.shape or not a.numel():
+        return False
+    a, b = (torch.nan_to_num(torch.view_as_real(t.detach().resolve_conj()) if t.is_complex() else t.detach().double()).double()
+            for t in (a, b))
+    return bool((a - b).norm() <= 0.05 * b.norm())
+
+
 class Judge:
     """One request for the accuracy of a call."""
 
@@ -171,6 +228,7 @@ class Judge:
         c.check_comparable()
         grads = None if self.request["forward_only"] else c.file("grad_outputs")
         c.differentiable = c.differentiable and grads is not None
+        c.find_numbers(c.file("output"))
         self.run_actual(grads)
         self.reference = self.variant(grads, to64=c.base not in BITS)
         self.cpu = self.same_dtype(grads)
@@ -212,18 +270,20 @@ class Judge:
 
     def run_actual(self, grads):
         c = self.capture
-        self.actual_edges = self.actual_grads = None
+        self.actual_edges = self.actual_grads = self.actual_node = None
         self.why_no_actual = None
         if self.request["of"] == "captured":
             out = c.file("output")
             if out is None:
                 raise Refused("the capture has no output.pth; --of rerun runs the op instead")
             self.actual_results = out["args"][0] if len(out["args"]) == 1 else tuple(out["args"])
+            if self.actual_results is None and out.get("kwargs"):
+                self.actual_results = out["kwargs"]  # what the op has written to
             got = None if grads is None else c.file("grad_inputs")
             if got is not None and got.get("of") is not None:
                 self.actual_grads = c.grads_of(got["of"], got["args"])
             elif got is not None:
-                self.actual_edges = list(got["args"])
+                self.actual_edges, self.actual_node = list(got["args"]), c.node("grad_inputs")
             return
         call = Call(c, device=self.request["device"])
         call.forward()
@@ -241,7 +301,7 @@ class Judge:
         self.role = "output"
         if self.actual_results is None and self.capture.changes_inputs:
             self.talk.say(event="skip", role=self.role, index="",
-                          reason="the op returns nothing, and the capture has not what it wrote")
+                          reason="the op returns nothing, and output.pth has not what it wrote; --of rerun runs it")
             return
         actual, ref = list(walk(self.actual_results)), list(walk(self.reference.results))
         cpu = list(walk(self.cpu.results)) if self.cpu else [(p, None) for p, _ in ref]
@@ -274,32 +334,47 @@ class Judge:
                      [m.input_grads[i][1] for m in self.moved], False, i)
 
     def judge_edges(self, cpu_ok):
-        """Captured gradients are those of the edges of the node. The reference has the same node when its
-        gradients have the same shapes; else each goes to the one input of its shape."""
-        got, edges = self.actual_edges, self.reference.edges
-
-        def shape(t):
-            return tuple(t.shape) if isinstance(t, torch.Tensor) else None
-
-        if len(got) == len(edges) and all(g is None or e is None or shape(g) == shape(e) for g, e in zip(got, edges)):
-            for i, g in enumerate(got):
-                if edges[i] is None or g is None:
-                    continue
+        """Captured gradients are those of the edges of one node. They are the reference's, one by one, when it has
+        that node; where the capture does not name it, when the shapes agree and no value says otherwise."""
+        got, edges, known = self.actual_edges, self.reference.edges, self.actual_node
+        fits = len(got) == len(edges)
+        if fits and known == self.reference.node:
+            got = [as_autograd_sums(g, e) for g, e in zip(got, edges)]
+        fits = fits and known in (None, self.reference.node) and all(
+            g is None or e is None or g.shape == e.shape for g, e in zip(got, edges))
+        for i, g in enumerate(got):
+            if not isinstance(g, torch.Tensor):
+                continue
+            if fits and edges[i] is not None and not known and self.is_elsewhere(g, edges[i]):
+                self.refuse_gradient(i, "by its place it is that of one input, by its numbers that of another")
+            elif fits and edges[i] is not None:
                 self.one(self.edge_name(edges[i], i), g, edges[i],
                          self.cpu.edges[i] if cpu_ok and len(self.cpu.edges) == len(edges) else None,
                          [m.edges[i] for m in self.moved if m.edges and len(m.edges) == len(edges)], False, i)
+            elif not fits or edges[i] is not None:
+                self.judge_by_value(g, i, cpu_ok)
+
+    def is_elsewhere(self, g, edge):
+        """Is this gradient, which is not that of the edge at its place, that of another one, or of an input?"""
+        others = [e for e in self.reference.edges if isinstance(e, torch.Tensor) and e is not edge]
+        others += [r for _, r in self.reference.input_grads if r is not None]
+        return not alike(g, edge) and any(alike(g, o) or (o.dim() > 1 and alike(g, o.transpose(-1, -2))) for o in others)
+
+    def refuse_gradient(self, i, why):
+        self.talk.say(event="skip", role=self.role, index=str(i),
+                      reason=f"which input this gradient belongs to cannot be told: {why}")
+
+    def judge_by_value(self, g, i, cpu_ok):
+        """The node of the capture is another one than here: a gradient is that of an input when it is about that,
+        and of no other."""
+        like = [k for k, (_, r) in enumerate(self.reference.input_grads) if r is not None and alike(g, r)]
+        if len(like) != 1:
+            self.refuse_gradient(i, f"the capture has the gradients of {self.actual_node or 'a node that it does not name'}, "
+                                 f"here the op has {self.reference.node}")
             return
-        for i, g in enumerate(got):
-            if g is None:
-                continue
-            same = [k for k, (_, r) in enumerate(self.reference.input_grads) if shape(r) == shape(g)]
-            if len(same) != 1:
-                self.talk.say(event="skip", role=self.role, index=str(i),
-                              reason="which input this gradient belongs to cannot be told: here the op has other nodes")
-                continue
-            k = same[0]
-            self.one(self.reference.input_grads[k][0], g, self.reference.input_grads[k][1],
-                     self.cpu.input_grads[k][1] if cpu_ok else None, [m.input_grads[k][1] for m in self.moved], False, k)
+        k = like[0]
+        self.one(self.reference.input_grads[k][0], g, self.reference.input_grads[k][1],
+                 self.cpu.input_grads[k][1] if cpu_ok else None, [m.input_grads[k][1] for m in self.moved], False, k)
 
     def edge_name(self, edge, i):
         names = [p for p, g in self.reference.input_grads if g is not None and g.shape == edge.shape and
@@ -322,6 +397,8 @@ class Judge:
         if wanted is not None and a.dtype != wanted and self.request["of"] == "captured" and self.role == "output":
             self.talk.say(event="mismatch", reason=f"dtype {str(a.dtype)[6:]} instead of {str(wanted)[6:]}", **say)
             return
+        if self.capture.numbers and self.role == "output":
+            say["note"] = "a tensor without dimensions was a number of Python's"
         say["device"] = getattr(a, LOCATIONS, str(a.device)) if self.request["of"] == "captured" else str(a.device)
         a, r = a.detach().cpu().resolve_conj(), r.detach().resolve_conj()
         cpu = cpu.detach().resolve_conj() if isinstance(cpu, torch.Tensor) and cpu.shape == r.shape else None
@@ -386,7 +463,7 @@ class Judge:
                 (ordered.narrow(dim, 1, ai.shape[dim] - 1) == ordered.narrow(dim, 0, ai.shape[dim] - 1)).any()):
             return None
         self.talk.tensors(dict(event="tensor", dtype=str(a.dtype)[6:], exact=True, reach=1.0, scale=0.0,
-                               note="differs in ties only", **say), actual=ri, reference=ri, cpu=None)
+                               **{**say, "note": "differs in ties only"}), actual=ri, reference=ri, cpu=None)
         return "ties"
 
     def value(self, a, r, cpu, say):
