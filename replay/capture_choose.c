@@ -39,14 +39,6 @@ static bool names(const struct filter *f, const char *op)
 	return filter_match(f, &desc);
 }
 
-static void drop(struct capture_place *p)
-{
-	free(p->dir);
-	free(p->op);
-	free(p->file);
-	free(p->function);
-}
-
 int capture_choose(struct capture_places *p, const char *ops, const char *not_ops, struct err *e)
 {
 	struct filter yes = {0}, no = {0};
@@ -59,7 +51,7 @@ int capture_choose(struct capture_places *p, const char *ops, const char *not_op
 		if (keep)
 			p->list[kept++] = p->list[i];
 		else
-			drop(&p->list[i]);
+			capture_place_free(&p->list[i]);
 	}
 	p->n = r ? all : kept;
 	filter_free(&yes);

@@ -61,6 +61,13 @@ static void read_json(struct capture_place *p)
 	}
 	p->file = text_of(o, "file");
 	p->function = text_of(o, "function");
+	p->python = text_of(o, "python");
+	p->python_changed = text_of(o, "python_changed");
+	if (!p->python || !p->python_changed) {
+		free(p->python);
+		free(p->python_changed);
+		p->python = p->python_changed = NULL;
+	}
 	p->line = json_integer_value(json_object_get(o, "line"));
 	json_decref(o);
 }
@@ -137,14 +144,20 @@ int capture_find(const char *root, struct capture_places *out, struct err *e)
 	return 0;
 }
 
+void capture_place_free(struct capture_place *p)
+{
+	free(p->dir);
+	free(p->op);
+	free(p->file);
+	free(p->function);
+	free(p->python);
+	free(p->python_changed);
+}
+
 void capture_places_free(struct capture_places *p)
 {
-	for (size_t i = 0; i < p->n; i++) {
-		free(p->list[i].dir);
-		free(p->list[i].op);
-		free(p->list[i].file);
-		free(p->list[i].function);
-	}
+	for (size_t i = 0; i < p->n; i++)
+		capture_place_free(&p->list[i]);
 	free(p->list);
 	*p = (struct capture_places){0};
 }

@@ -13,6 +13,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "replay/capture_choose.h"
+#include "replay/choose_python.h"
 #include "replay/diff_match.h"
 #include "replay/pool.h"
 #include "replay/replay_report.h"
@@ -28,6 +29,7 @@ struct diff {
 	const char *python, *ops, *not_ops;
 	struct capture_places a, b;
 	struct diff_match match;
+	struct python_choice chosen;
 	struct pool pool;
 	struct replay_report report; /* of the calls of the first run */
 	struct row_rules rules;
@@ -240,9 +242,11 @@ static int load(struct diff *d, char **dirs, struct err *e)
 static int run(struct diff *d, char **dirs, struct err *e)
 {
 	int r = load(d, dirs, e);
+	r = r ? r : choose_python(d->python, &d->a, &d->chosen, e);
 	if (r)
 		return r;
-	d->pool = (struct pool){.python = d->python,
+	python_choice_say(&d->chosen, stderr);
+	d->pool = (struct pool){.python = d->chosen.path,
 				.jobs = (unsigned)d->jobs,
 				.count = d->match.n,
 				.ctx = d,
@@ -289,7 +293,9 @@ int cmd_diff(int argc, char **argv)
 	    {0, "verdict", OPTION_CHOICE, &d.verdict, "RULE",
 	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
 	    {0, "python", OPTION_STRING, &d.python, "PATH",
-	     "the interpreter (default: the first on the PATH that has torch)", NULL},
+	     "the interpreter (default: that of the captures, else the first on the PATH that has "
+	     "torch)",
+	     NULL},
 	    {'j', "jobs", OPTION_COUNT, &d.jobs, "N", "so many Python processes (default 1)", NULL},
 	    {0, "format", OPTION_CHOICE, &d.format, "FORMAT", "table (default), json or csv",
 	     formats},

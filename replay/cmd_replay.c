@@ -12,6 +12,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "replay/capture_choose.h"
+#include "replay/choose_python.h"
 #include "replay/pool.h"
 #include "replay/replay_report.h"
 #include "replay/times.h"
@@ -27,6 +28,7 @@ struct replay {
 	int of, format, verdict;
 	const char *device, *dtype, *python, *ops, *not_ops;
 	struct capture_places places;
+	struct python_choice chosen;
 	struct pool pool;
 	struct replay_report report;
 	struct times_list times;
@@ -166,13 +168,15 @@ static int find_all(struct replay *r, char **dirs, int n, struct err *e)
 static int run(struct replay *r, char **dirs, int n, struct err *e)
 {
 	int rc = find_all(r, dirs, n, e);
+	rc = rc ? rc : choose_python(r->python, &r->places, &r->chosen, e);
 	if (rc)
 		return rc;
+	python_choice_say(&r->chosen, stderr);
 	r->report.places = &r->places;
 	r->report.outcomes = calloc(r->places.n + 1, sizeof(*r->report.outcomes));
 	if (!r->report.outcomes)
 		return err_set(e, -ENOMEM, "no memory for %zu captures", r->places.n);
-	r->pool = (struct pool){.python = r->python,
+	r->pool = (struct pool){.python = r->chosen.path,
 				.jobs = (unsigned)r->jobs,
 				.count = r->places.n,
 				.ctx = r,
@@ -182,6 +186,7 @@ static int run(struct replay *r, char **dirs, int n, struct err *e)
 	rc = pool_open(&r->pool, e);
 	r->report.torch = r->pool.torch;
 	r->report.python = r->pool.version;
+	r->report.interpreter = r->chosen.path;
 	r->report.judged = r->of == OF_CAPTURED ? "the results in the captures"
 			   : r->of == OF_RERUN	? "results of a new run"
 						: "results of a new run where the device is here, "
@@ -243,7 +248,9 @@ int cmd_replay(int argc, char **argv)
 	     "run it with floating-point inputs of this dtype: float16, bfloat16, float32 ...",
 	     NULL},
 	    {0, "python", OPTION_STRING, &r.python, "PATH",
-	     "the interpreter (default: the first on the PATH that has torch)", NULL},
+	     "the interpreter (default: that of the captures, else the first on the PATH that has "
+	     "torch)",
+	     NULL},
 	    {0, "ops", OPTION_STRING, &r.ops, "LIST", "only these ops, as for ditrace run", NULL},
 	    {0, "not-ops", OPTION_STRING, &r.not_ops, "LIST", "all but these", NULL},
 	    {0, "verdict", OPTION_CHOICE, &r.verdict, "RULE",

@@ -2,18 +2,12 @@
 #include "replay/pool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { NO_JOB = -1 };
 
@@ -53,58 +47,8 @@ static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 	return 0;
 }
 
-/* Has this interpreter a torch to import? */
-static bool has_torch(const char *python)
-{
-	static char script[] =
-	    "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)";
-	char *argv[] = {(char *)python, "-c", script, NULL};
-	posix_spawn_file_actions_t quiet;
-	pid_t pid;
-	int status = 1;
-	posix_spawn_file_actions_init(&quiet);
-	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	if (!posix_spawn(&pid, python, &quiet, NULL, argv, environ))
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	posix_spawn_file_actions_destroy(&quiet);
-	return !status;
-}
-
-static bool look_in(struct pool *p, const char *dir, size_t len)
-{
-	static const char *const names[] = {"python3", "python"};
-	for (int i = 0; i < 2; i++) {
-		int n = snprintf(p->found, sizeof(p->found), "%.*s/%s", (int)len, dir, names[i]);
-		if (n > 0 && (size_t)n < sizeof(p->found) && !access(p->found, X_OK) &&
-		    has_torch(p->found))
-			return true;
-	}
-	return false;
-}
-
-static int find_python(struct pool *p, struct err *e)
-{
-	const char *path = getenv("PATH");
-	for (const char *s = path ? path : "/usr/bin"; *s;) {
-		size_t n = strcspn(s, ":");
-		if (n && look_in(p, s, n)) {
-			p->python = p->found;
-			return 0;
-		}
-		s += n + (s[n] == ':');
-	}
-	err_set(e, -ENOENT, "no python3 on the PATH imports torch");
-	return err_hint(e, "name the interpreter of the training: --python PATH");
-}
-
 int pool_open(struct pool *p, struct err *e)
 {
-	if (!p->python) {
-		int r = find_python(p, e);
-		if (r)
-			return r;
-	}
 	p->jobs = p->jobs < 1 ? 1 : p->jobs > POOL_MAX ? POOL_MAX : p->jobs;
 	int r = greet(p, &p->workers[0], e);
 	p->nworkers = r ? 0 : 1;

@@ -12,7 +12,7 @@
 enum { POOL_MAX = 64 };
 
 struct pool {
-	const char *python;	     /* as given, or found by pool_open */
+	const char *python;	     /* the interpreter */
 	unsigned jobs;		     /* runners, 1 .. POOL_MAX */
 	char torch[64], version[32]; /* of the runners: "2.13.0", "3.11.2"; set by pool_open */
 
@@ -33,11 +33,9 @@ struct pool {
 		bool greeted;
 	} workers[POOL_MAX];
 	unsigned nworkers;
-	char found[4096];
 };
 
-/* Start the first runner. With `python` NULL: the first of python3 and python on the PATH that
- * imports torch. -ENOENT with a hint when there is none. */
+/* Start the first runner. -ENOENT with a hint when this is no Python with PyTorch. */
 int pool_open(struct pool *p, struct err *e);
 
 /* Do all jobs. A runner that dies costs its job and is started anew. 0 or -errno. */

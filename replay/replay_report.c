@@ -196,7 +196,9 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 	fprintf(f, "; %s tensors right", text_count(text, sizeof(text), c.right));
 	print_count(f, c.wrong, "wrong", ", ");
 	print_count(f, c.not_judged, "not judged", ", ");
-	fprintf(f, "; torch %s, CPython %s; judged: %s\n", r->torch, r->python, r->judged);
+	fprintf(f, "; torch %s, CPython %s (", r->torch, r->python);
+	text_print_safe(f, r->interpreter);
+	fprintf(f, "); judged: %s\n", r->judged);
 }
 
 /* --- for programs: the value of each key as text */

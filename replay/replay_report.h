@@ -27,6 +27,7 @@ struct replay_report {
 	struct rows rows;
 	size_t done;		    /* calls that ended */
 	const char *torch, *python; /* versions */
+	const char *interpreter;    /* path */
 	const char *judged;	    /* what: "results in the capture", "results of a new run" */
 };
 
