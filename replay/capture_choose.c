@@ -42,21 +42,20 @@ static bool names(const struct filter *f, const char *op)
 int capture_choose(struct capture_places *p, const char *ops, const char *not_ops, struct err *e)
 {
 	struct filter yes = {0}, no = {0};
-	size_t kept = 0, all = p->n;
-	int r = ops ? filter_compile("--ops", ops, &yes, e) : 0;
+	size_t all = p->n;
+	bool *keep = calloc(all + 1, sizeof(*keep));
+	int r = keep ? 0 : err_set(e, -ENOMEM, "no memory for %zu captures", all);
+	r = r || !ops ? r : filter_compile("--ops", ops, &yes, e);
 	r = r || !not_ops ? r : filter_compile("--not-ops", not_ops, &no, e);
-	for (size_t i = 0; i < all && !r; i++) {
-		bool keep =
+	for (size_t i = 0; i < all && !r; i++)
+		keep[i] =
 		    (!ops || names(&yes, p->list[i].op)) && !(not_ops && names(&no, p->list[i].op));
-		if (keep)
-			p->list[kept++] = p->list[i];
-		else
-			capture_place_free(&p->list[i]);
-	}
-	p->n = r ? all : kept;
+	if (!r)
+		capture_places_choose(p, keep);
+	free(keep);
 	filter_free(&yes);
 	filter_free(&no);
-	if (r || kept)
+	if (r || p->n)
 		return r;
 	err_set(e, -ENOENT, "none of the %zu captures is of such an op", all);
 	return err_hint(e, "the folders of the tree have the names of the ops");

@@ -144,7 +144,7 @@ int capture_find(const char *root, struct capture_places *out, struct err *e)
 	return 0;
 }
 
-void capture_place_free(struct capture_place *p)
+static void free_place(struct capture_place *p)
 {
 	free(p->dir);
 	free(p->op);
@@ -154,10 +154,22 @@ void capture_place_free(struct capture_place *p)
 	free(p->python_changed);
 }
 
+void capture_places_choose(struct capture_places *p, const bool *keep)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < p->n; i++) {
+		if (keep[i])
+			p->list[kept++] = p->list[i];
+		else
+			free_place(&p->list[i]);
+	}
+	p->n = kept;
+}
+
 void capture_places_free(struct capture_places *p)
 {
 	for (size_t i = 0; i < p->n; i++)
-		capture_place_free(&p->list[i]);
+		free_place(&p->list[i]);
 	free(p->list);
 	*p = (struct capture_places){0};
 }

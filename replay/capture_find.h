@@ -2,6 +2,7 @@
 #ifndef REPLAY_CAPTURE_FIND_H
 #define REPLAY_CAPTURE_FIND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,8 +31,8 @@ struct capture_places {
  * folder that cannot be read. */
 int capture_find(const char *root, struct capture_places *out, struct err *e);
 
-/* Give back what one place owns. */
-void capture_place_free(struct capture_place *p);
+/* Give back the places whose `keep` is false; the others stay in their order. */
+void capture_places_choose(struct capture_places *p, const bool *keep);
 
 void capture_places_free(struct capture_places *p);
 

@@ -13,6 +13,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "replay/capture_choose.h"
+#include "replay/capture_when.h"
 #include "replay/choose_python.h"
 #include "replay/diff_match.h"
 #include "replay/pool.h"
@@ -26,13 +27,15 @@ struct diff {
 	int format, verdict;
 	bool trust;
 	uint64_t jobs;
-	const char *python, *ops, *not_ops;
+	const char *python, *ops, *not_ops, *condition;
+	struct when *when;
 	struct capture_places a, b;
 	struct diff_match match;
 	struct python_choice chosen;
 	struct pool pool;
 	struct replay_report report; /* of the calls of the first run */
 	struct row_rules rules;
+	struct when_counts left_out; /* of both runs */
 };
 
 static json_t *request(void *ctx, size_t i)
@@ -239,21 +242,61 @@ static int load(struct diff *d, char **dirs, struct err *e)
 			   "line, the same time there");
 }
 
-static int run(struct diff *d, char **dirs, struct err *e)
+/* Keep the pairs, and count the calls without a partner, for which the condition holds in one run
+ * or the other. */
+static int choose_pairs(struct diff *d, const bool *a, const bool *b, struct err *e)
 {
-	int r = load(d, dirs, e);
-	r = r ? r : choose_python(d->python, &d->a, &d->chosen, e);
+	struct diff_match *m = &d->match;
+	size_t kept = 0, all = m->n;
+	m->only_a = m->only_b = 0;
+	for (size_t i = 0; i < d->a.n; i++)
+		m->only_a += a[i];
+	for (size_t i = 0; i < d->b.n; i++)
+		m->only_b += b[i];
+	for (size_t i = 0; i < all; i++) {
+		m->only_a -= a[m->pairs[i].a];
+		m->only_b -= b[m->pairs[i].b];
+		if (a[m->pairs[i].a] || b[m->pairs[i].b])
+			m->pairs[kept++] = m->pairs[i];
+	}
+	m->n = kept;
+	return kept ? 0 : capture_when_none(all, &d->left_out, e);
+}
+
+static int choose_by_condition(struct diff *d, struct err *e)
+{
+	bool *a = calloc(d->a.n + 1, sizeof(*a)), *b = calloc(d->b.n + 1, sizeof(*b));
+	int r = a && b ? 0 : err_set(e, -ENOMEM, "no memory for %zu captures", d->a.n + d->b.n);
+	r = r ? r : capture_when(&d->a, d->when, &d->pool, d->trust, a, &d->left_out, e);
+	r = r ? r : capture_when(&d->b, d->when, &d->pool, d->trust, b, &d->left_out, e);
+	r = r ? r : choose_pairs(d, a, b, e);
+	free(a);
+	free(b);
+	return r;
+}
+
+static int start_python(struct diff *d, struct err *e)
+{
+	int r = choose_python(d->python, &d->a, &d->chosen, e);
 	if (r)
 		return r;
 	python_choice_say(&d->chosen, stderr);
 	d->pool = (struct pool){.python = d->chosen.path,
 				.jobs = (unsigned)d->jobs,
-				.count = d->match.n,
 				.ctx = d,
 				.request = request,
 				.message = message,
 				.ended = ended};
-	r = pool_open(&d->pool, e);
+	return pool_open(&d->pool, e);
+}
+
+static int run(struct diff *d, char **dirs, struct err *e)
+{
+	int r = d->condition ? capture_when_compile(d->condition, &d->when, e) : 0;
+	r = r ? r : load(d, dirs, e);
+	r = r ? r : start_python(d, e);
+	r = r || !d->when ? r : choose_by_condition(d, e);
+	d->pool.count = d->match.n;
 	r = r ? r : pool_run(&d->pool, e);
 	pool_close(&d->pool);
 	return r ? r : print(d, e);
@@ -279,6 +322,7 @@ static int diff(struct diff *d, char **dirs)
 	diff_match_free(&d->match);
 	capture_places_free(&d->a);
 	capture_places_free(&d->b);
+	when_free(d->when);
 	return status;
 }
 
@@ -290,6 +334,8 @@ int cmd_diff(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "ops", OPTION_STRING, &d.ops, "LIST", "only these ops, as for ditrace run", NULL},
 	    {0, "not-ops", OPTION_STRING, &d.not_ops, "LIST", "all but these", NULL},
+	    {0, "when", OPTION_STRING, &d.condition, "EXPR",
+	     "only calls for which this holds in one of the runs, see ditrace(1)", NULL},
 	    {0, "verdict", OPTION_CHOICE, &d.verdict, "RULE",
 	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
 	    {0, "python", OPTION_STRING, &d.python, "PATH",

@@ -12,6 +12,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "replay/capture_choose.h"
+#include "replay/capture_when.h"
 #include "replay/choose_python.h"
 #include "replay/pool.h"
 #include "replay/replay_report.h"
@@ -26,13 +27,15 @@ struct replay {
 	bool acc_check, only_forward, measure, trust;
 	uint64_t run_times, jobs;
 	int of, format, verdict;
-	const char *device, *dtype, *python, *ops, *not_ops;
+	const char *device, *dtype, *python, *ops, *not_ops, *condition;
+	struct when *when;
 	struct capture_places places;
 	struct python_choice chosen;
 	struct pool pool;
 	struct replay_report report;
 	struct times_list times;
 	struct row_rules rules;
+	struct when_counts left_out;
 	bool shows_progress;
 };
 
@@ -128,6 +131,7 @@ static int print_times(struct replay *r, FILE *f, struct err *e)
 static int print(struct replay *r, struct err *e)
 {
 	FILE *people = r->format == FORMAT_TABLE ? stdout : stderr;
+	char text[128];
 	int rc = 0;
 	signal(SIGPIPE, SIG_DFL);
 	if (r->shows_progress)
@@ -143,6 +147,8 @@ static int print(struct replay *r, struct err *e)
 		return err_set(e, rc, "cannot write the results: %s", strerror(-rc));
 	rc = r->measure ? print_times(r, people, e) : 0;
 	replay_print_summary(people, &r->report);
+	if (r->when)
+		fprintf(people, "%s\n", when_counts_text(text, sizeof(text), &r->left_out));
 	if (!rc && fflush(stdout))
 		rc = err_set(e, -errno, "cannot write the results: %s", strerror(errno));
 	return rc;
@@ -157,33 +163,42 @@ static int status_of(const struct replay *r)
 
 static int find_all(struct replay *r, char **dirs, int n, struct err *e)
 {
-	for (int i = 0; i < n; i++) {
-		int rc = capture_find(dirs[i], &r->places, e);
-		if (rc)
-			return rc;
-	}
-	return capture_choose(&r->places, r->ops, r->not_ops, e);
+	int rc = r->condition ? capture_when_compile(r->condition, &r->when, e) : 0;
+	for (int i = 0; i < n && !rc; i++)
+		rc = capture_find(dirs[i], &r->places, e);
+	return rc ? rc : capture_choose(&r->places, r->ops, r->not_ops, e);
 }
 
-static int run(struct replay *r, char **dirs, int n, struct err *e)
+static int start_python(struct replay *r, struct err *e)
 {
-	int rc = find_all(r, dirs, n, e);
-	rc = rc ? rc : choose_python(r->python, &r->places, &r->chosen, e);
+	int rc = choose_python(r->python, &r->places, &r->chosen, e);
 	if (rc)
 		return rc;
 	python_choice_say(&r->chosen, stderr);
-	r->report.places = &r->places;
-	r->report.outcomes = calloc(r->places.n + 1, sizeof(*r->report.outcomes));
-	if (!r->report.outcomes)
-		return err_set(e, -ENOMEM, "no memory for %zu captures", r->places.n);
 	r->pool = (struct pool){.python = r->chosen.path,
 				.jobs = (unsigned)r->jobs,
-				.count = r->places.n,
 				.ctx = r,
 				.request = request,
 				.message = message,
 				.ended = ended};
-	rc = pool_open(&r->pool, e);
+	return pool_open(&r->pool, e);
+}
+
+static int choose_by_condition(struct replay *r, struct err *e)
+{
+	size_t all = r->places.n;
+	bool *keep = calloc(all + 1, sizeof(*keep));
+	int rc = keep ? 0 : err_set(e, -ENOMEM, "no memory for %zu captures", all);
+	rc = rc ? rc : capture_when(&r->places, r->when, &r->pool, r->trust, keep, &r->left_out, e);
+	if (!rc)
+		capture_places_choose(&r->places, keep);
+	free(keep);
+	return rc || r->places.n ? rc : capture_when_none(all, &r->left_out, e);
+}
+
+static void describe_run(struct replay *r)
+{
+	r->report.places = &r->places;
 	r->report.torch = r->pool.torch;
 	r->report.python = r->pool.version;
 	r->report.interpreter = r->chosen.path;
@@ -191,8 +206,24 @@ static int run(struct replay *r, char **dirs, int n, struct err *e)
 			   : r->of == OF_RERUN	? "results of a new run"
 						: "results of a new run where the device is here, "
 						  "else those in the captures";
-	if (!rc)
-		rc = pool_run(&r->pool, e);
+}
+
+static int run_all(struct replay *r, struct err *e)
+{
+	r->pool.count = r->places.n;
+	r->report.outcomes = calloc(r->places.n + 1, sizeof(*r->report.outcomes));
+	if (!r->report.outcomes)
+		return err_set(e, -ENOMEM, "no memory for %zu captures", r->places.n);
+	return pool_run(&r->pool, e);
+}
+
+static int run(struct replay *r, char **dirs, int n, struct err *e)
+{
+	int rc = find_all(r, dirs, n, e);
+	rc = rc ? rc : start_python(r, e);
+	rc = rc || !r->when ? rc : choose_by_condition(r, e);
+	describe_run(r);
+	rc = rc ? rc : run_all(r, e);
 	pool_close(&r->pool);
 	return rc ? rc : print(r, e);
 }
@@ -220,6 +251,7 @@ static int replay(struct replay *r, char **dirs, int n)
 	replay_report_free(&r->report);
 	times_free(&r->times);
 	capture_places_free(&r->places);
+	when_free(r->when);
 	return status;
 }
 
@@ -253,6 +285,8 @@ int cmd_replay(int argc, char **argv)
 	     NULL},
 	    {0, "ops", OPTION_STRING, &r.ops, "LIST", "only these ops, as for ditrace run", NULL},
 	    {0, "not-ops", OPTION_STRING, &r.not_ops, "LIST", "all but these", NULL},
+	    {0, "when", OPTION_STRING, &r.condition, "EXPR",
+	     "only calls for which this holds: 'self.dtype == float16', see ditrace(1)", NULL},
 	    {0, "verdict", OPTION_CHOICE, &r.verdict, "RULE",
 	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
 	    {'j', "jobs", OPTION_COUNT, &r.jobs, "N", "so many Python processes (default 1)", NULL},

@@ -57,6 +57,40 @@ int when_compile(const char *option, const char *text, struct when **out, struct
 	return 0;
 }
 
+static bool is_among(const char *word, const char *const *words)
+{
+	for (; *words; words++)
+		if (!strcmp(word, *words))
+			return true;
+	return false;
+}
+
+/* The first part with one of the words, NULL for none. Parts nest no deeper than WHEN_NESTING_MAX
+ * allows. */
+static const struct when_node *find_word(const struct when_node *n, const char *const *words)
+{
+	for (; n; n = n->next) {
+		if (n->kind == WHEN_N_WORD && is_among(n->word->name, words))
+			return n;
+		const struct when_node *found = find_word(n->a, words);
+		if (!found)
+			found = find_word(n->b, words);
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+int when_refuse(const struct when *w, const char *const *words, const char *why, const char *hint,
+		struct err *e)
+{
+	const struct when_node *n = find_word(w->root, words);
+	if (!n)
+		return 0;
+	when_wrong_node(w, n, e, "%s \"%s\"", why, n->word->name);
+	return err_hint(e, "%s", hint);
+}
+
 bool when_needs_exit(const struct when *w)
 {
 	return w->needs_exit;

@@ -36,6 +36,11 @@ int when_compile(const char *option, const char *text, struct when **out, struct
 int when_check(struct when *w, const struct op_desc *const *ops, size_t n, bool more,
 	       struct err *e);
 
+/* Refuse a condition that has one of the `words` of the call (NULL at the end): -EINVAL with
+ * "--when: WHY "word"", the place in the text, and the hint; else 0. */
+int when_refuse(const struct when *w, const char *const *words, const char *why, const char *hint,
+		struct err *e);
+
 /* Whether the condition asks for something that only an exit tells, for some of the ops that it was
  * checked against. When not, when_eval at the entry gives WHEN_LATER only for an argument that is
  * not decoded at the entry. */

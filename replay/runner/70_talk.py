@@ -84,6 +84,9 @@ def choose(capture, request):
 def serve(request, functions, talk):
     if request["cmd"] == "pair":
         return dict(name=pair(request, talk))
+    if request["cmd"] == "describe":
+        describe_call(request, functions, talk)
+        return {}
     capture = Capture(request, functions)
     talk.say(event="op", name=capture.name)
     if namespace_of(capture.name) in MARKS:

@@ -1,0 +1,145 @@
+#include "replay/capture_when.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay/described.h"
+
+struct look {
+	const struct capture_places *places;
+	bool trust;
+	struct arena arena;
+	struct op_event *events; /* one for each place; op is NULL when it could not be read */
+};
+
+static json_t *request(void *ctx, size_t i)
+{
+	struct look *l = ctx;
+	return json_pack("{s:s, s:s, s:b}", "cmd", "describe", "dir", l->places->list[i].dir,
+			 "trust", l->trust);
+}
+
+static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
+{
+	struct look *l = ctx;
+	const char *event = json_string_value(json_object_get(m, "event"));
+	(void)w;
+	if (!event || strcmp(event, "described") != 0)
+		return 0;
+	int r = described_event(m, &l->places->list[i], &l->arena, &l->events[i]);
+	if (r == -EPROTO)
+		l->events[i].op = NULL;
+	return r == -ENOMEM ? err_set(e, r, "no memory for the captures") : 0;
+}
+
+static void ended(void *ctx, size_t i, const char *how, const char *why)
+{
+	(void)ctx;
+	(void)i;
+	(void)how;
+	(void)why;
+}
+
+static int look_at_all(struct look *l, struct pool *pool, struct err *e)
+{
+	const struct pool before = {.count = pool->count,
+				    .ctx = pool->ctx,
+				    .request = pool->request,
+				    .message = pool->message,
+				    .ended = pool->ended};
+	pool->count = l->places->n;
+	pool->ctx = l;
+	pool->request = request;
+	pool->message = message;
+	pool->ended = ended;
+	int r = pool_run(pool, e);
+	pool->count = before.count;
+	pool->ctx = before.ctx;
+	pool->request = before.request;
+	pool->message = before.message;
+	pool->ended = before.ended;
+	return r;
+}
+
+static bool same_op(const struct op_desc *a, const struct op_desc *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->schema, b->schema) && a->nargs == b->nargs;
+}
+
+static int check(const struct look *l, struct when *w, struct err *e)
+{
+	const struct op_desc **ops = malloc((l->places->n + 1) * sizeof(*ops));
+	size_t n = 0;
+	if (!ops)
+		return err_set(e, -ENOMEM, "no memory");
+	for (size_t i = 0; i < l->places->n; i++) {
+		const struct op_desc *op = l->events[i].op;
+		size_t k = 0;
+		while (op && k < n && !same_op(ops[k], op))
+			k++;
+		if (op && k == n)
+			ops[n++] = op;
+	}
+	int r = n ? when_check(w, ops, n, false, e) : 0;
+	free(ops);
+	if (r || !n || !when_needs_exit(w))
+		return r;
+	err_set(e, -EINVAL,
+		"--when cannot ask for results here: it is about what captured calls were given");
+	return err_hint(e, "ask for arguments only");
+}
+
+static bool holds(const struct op_event *ev, const struct when *w, struct when_counts *counts)
+{
+	enum when_result r = ev->op ? when_eval(w, ev, WHEN_AT_ENTRY) : WHEN_TRUE;
+	counts->left_out += r == WHEN_FALSE;
+	counts->unknown += r == WHEN_UNKNOWN || r == WHEN_LATER;
+	return r == WHEN_TRUE;
+}
+
+int capture_when(const struct capture_places *p, struct when *w, struct pool *pool, bool trust,
+		 bool *keep, struct when_counts *counts, struct err *e)
+{
+	struct look l = {
+	    .places = p, .trust = trust, .events = calloc(p->n + 1, sizeof(*l.events))};
+	int r = l.events ? look_at_all(&l, pool, e) : err_set(e, -ENOMEM, "no memory");
+	r = r ? r : check(&l, w, e);
+	for (size_t i = 0; i < p->n && !r; i++)
+		keep[i] = holds(&l.events[i], w, counts);
+	arena_free(&l.arena);
+	free(l.events);
+	return r;
+}
+
+int capture_when_none(size_t all, const struct when_counts *counts, struct err *e)
+{
+	if (!counts->unknown) {
+		err_set(e, -ENOENT, "--when holds for none of the %zu captures", all);
+		return err_hint(e, "the .json beside an input.pth shows what its call was given");
+	}
+	err_set(e, -ENOENT,
+		"--when holds for none of the %zu captures; of %" PRIu64
+		" it asks for what is not known of them",
+		all, counts->unknown);
+	return err_hint(e, "a capture does not keep addresses, for one; ask for something else");
+}
+
+int capture_when_compile(const char *text, struct when **out, struct err *e)
+{
+	static const char *const not_kept[] = {"depth",	 "phase",   "tid",     "thread", "elapsed",
+					       "thrown", "results", "outputs", NULL};
+	int r = when_compile("--when", text, out, e);
+	if (r)
+		return r;
+	r = when_refuse(*out, not_kept, "a capture does not keep",
+			"ask for what the call was given, or for "
+			"op, overload, id, pid, file, line and function",
+			e);
+	if (r) {
+		when_free(*out);
+		*out = NULL;
+	}
+	return r;
+}
