@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# What ditrace itself captures of a training replays completely: every op runs, and all is right. Conditions choose
+# among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+# all_right FILE: no verdict but "right", except of ops that have nothing to compare; at least 1,000 calls
+all_right() {
+	"$PY" - "$1" <<-'EOF2'
+		import collections, json, sys
+		rows = [json.loads(line) for line in open(sys.argv[1])]
+		nothing = ("empty", "resize_", "rand", "random_", "profiler")
+		for r in rows:
+		    assert r["verdict"] == "right" or r["verdict"] == "not compared" and any(n in r["op"] for n in nothing), r
+		calls = {r["dir"] for r in rows}
+		print("#", len(calls), "calls,", collections.Counter((r["role"], r["verdict"]) for r in rows))
+		assert len(calls) >= 1000, len(calls)
+		assert sum(r["role"] == "grad" for r in rows) >= 100
+	EOF2
+}
+
+# loads_as_ditorchs FOLDER: a few lines after ditorch's run_op_from_data.py run every call and find its result
+loads_as_ditorchs() {
+	"$PY" - "$1" <<-'EOF2'
+		import glob, sys, torch
+		load = lambda p: torch.load(p, **({"weights_only": False} if torch.__version__ >= "2" else {}))
+		n = 0
+		for path in glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/*/*/*/*/input.pth"):
+		    call = load(path)
+		    if any(s in call["name"] for s in ("empty", "rand", "resize_", "profiler", "foreach")):
+		        continue
+		    got = eval(call["name"])(*[a.detach() if isinstance(a, torch.Tensor) else a for a in call["args"]], **call["kwargs"])
+		    want = load(path.replace("input.pth", "output.pth"))["args"]
+		    for a, b in zip(got if isinstance(got, (tuple, list)) else (got,), want[0] if len(want) == 1 and isinstance(want[0], (tuple, list)) else want):
+		        assert not isinstance(b, torch.Tensor) or torch.allclose(a.double(), b.double(), 1e-4, 1e-5, equal_nan=True), call["name"]
+		    n += 1
+		print("#", n, "calls")
+		assert n >= 1000
+	EOF2
+}
+
+verdicts() {
+	"$PY" -c 'import json, sys
+seen = {}
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    if r["role"] == "grad":
+        seen.setdefault(r["id"], []).append(r["index"] + " " + r["verdict"])
+for n in sorted(seen):
+    print(n, ", ".join(sorted(seen[n])))' "$1"
+}
+
+replays() {
+	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" train.py --steps 2 --quiet >"$T/out" 2>&1
+	is "a training is captured" $? 0
+	"$DITRACE" replay --format json --jobs 2 "$T/cap" >"$T/rerun" 2>"$T/err"
+	is "it replays" $? 0
+	ok "all is right" all_right "$T/rerun"
+	like "with the interpreter of the training" "$T/err" "CPython [0-9.]+ \\($PY\\)"
+	"$DITRACE" replay --of captured --format json --jobs 2 "$T/cap" >"$T/captured" 2>"$T/err"
+	is "the results in the captures are judged" $? 0
+	ok "and are right" all_right "$T/captured"
+	ok "a few lines of Python run them as well" loads_as_ditorchs "$T/cap"
+
+	"$DITRACE" replay --ops addmm --when 'mat1.shape[1] > 64' "$T/cap" >"$T/when" 2>&1
+	is "a condition on arguments" $? 0
+	like "leaves the others out" "$T/when" '^2 op calls; .*right'
+	like "and says how many" "$T/when" '^--when left out 7 ops$'
+	"$DITRACE" replay --when 'op == "aten::gelu" and line > 9 and "train.py" in file' "$T/cap" >"$T/when" 2>&1
+	like "on the op and the line" "$T/when" '^2 op calls; '
+	"$DITRACE" diff --when 'self.dim() == 4 and dim == -1' --ops softmax "$T/cap" "$T/cap" >"$T/when" 2>&1
+	like "of two runs" "$T/when" '^2 op calls in both'
+	error "a name that no op has" 'none of the [0-9]+ chosen ops has' "$DITRACE" replay --when 'sellf.dim() == 2' "$T/cap"
+	like "is underlined" "$T/error" '^    \^~~~~$'
+	error "what a capture does not keep" 'does not keep "depth"' "$DITRACE" replay --when 'depth == 0' "$T/cap"
+	error "what it cannot know" 'cannot ask for results' "$DITRACE" replay --ops addmm --when 'out.dim() == 2' "$T/cap"
+	error "a condition that holds for none" 'holds for none' "$DITRACE" replay --ops addmm --when 'self.dim() == 7' "$T/cap"
+
+	cp -r "$T/cap/op_tools_results/op_capture_results/torch.nn.functional.gelu" "$T/other"
+	sed -i 's/"python_changed": "/&9/' "$T"/other/*/*/*/input.pth.json
+	PATH=$(dirname "$PY"):$PATH "$DITRACE" replay "$T/other" >"$T/python" 2>&1
+	is "captures of an interpreter that has changed" $? 0
+	like "are run with one on the PATH, and that is said" "$T/python" "^ditrace: the captures are of $PY, which .*has changed since"
+
+	"$PY" gradient_captures.py "$T/grads"
+	"$DITRACE" replay --python "$PY" --of captured --format json "$T/grads" >"$T/grads.json" 2>"$T/err"
+	is "gradients that are not right" $? 1
+	is "are found where the node is known, and not judged where another may be meant" "$(verdicts "$T/grads.json")" \
+		"1 0 right, 1 right
+2 0 not judged, 1 not judged
+3 0 right, 1 right
+4 0 wrong, 1 wrong
+5 0 right, 1 right
+6 0 not judged, 1 right
+7 0 wrong, 1 right"
+}
+each_torch replays
+done_testing
