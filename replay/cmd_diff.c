@@ -345,6 +345,8 @@ int cmd_diff(int argc, char **argv)
 	    {'j', "jobs", OPTION_COUNT, &d.jobs, "N", "so many Python processes (default 1)", NULL},
 	    {0, "format", OPTION_CHOICE, &d.format, "FORMAT", "table (default), json or csv",
 	     formats},
+	    {0, "detail", OPTION_FLAG, &d.report.detail, NULL,
+	     "json and csv: also what the verdict was made of, and the capture's folder", NULL},
 	    {0, "trust", OPTION_FLAG, &d.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
 	    {0},

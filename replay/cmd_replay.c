@@ -202,10 +202,11 @@ static void describe_run(struct replay *r)
 	r->report.torch = r->pool.torch;
 	r->report.python = r->pool.version;
 	r->report.interpreter = r->chosen.path;
-	r->report.judged = r->of == OF_CAPTURED ? "the results in the captures"
-			   : r->of == OF_RERUN	? "results of a new run"
-						: "results of a new run where the device is here, "
-						  "else those in the captures";
+	r->report.judged = !r->acc_check	  ? NULL
+			   : r->of == OF_CAPTURED ? "the results in the captures"
+			   : r->of == OF_RERUN	  ? "results of a new run"
+					       : "results of a new run where the device is here, "
+						 "else those in the captures";
 }
 
 static int run_all(struct replay *r, struct err *e)
@@ -292,6 +293,8 @@ int cmd_replay(int argc, char **argv)
 	    {'j', "jobs", OPTION_COUNT, &r.jobs, "N", "so many Python processes (default 1)", NULL},
 	    {0, "format", OPTION_CHOICE, &r.format, "FORMAT", "table (default), json or csv",
 	     formats},
+	    {0, "detail", OPTION_FLAG, &r.report.detail, NULL,
+	     "json and csv: also what the verdict was made of, and the capture's folder", NULL},
 	    {0, "trust", OPTION_FLAG, &r.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
 	    {0},

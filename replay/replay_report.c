@@ -21,7 +21,7 @@ static const char *const keys[] = {"op",      "id",	      "role",
 				   "reach",   "score",	      "note",
 				   "dir"};
 
-enum { KEYS = sizeof(keys) / sizeof(keys[0]), VALUE_SIZE = 512 };
+enum { KEYS = sizeof(keys) / sizeof(keys[0]), PLAIN_KEYS = 15, VALUE_SIZE = 512 };
 
 void replay_count(const struct replay_report *r, struct replay_counts *c)
 {
@@ -193,12 +193,14 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 	print_count(f, c.wrong_calls, "of them wrong", ", ");
 	print_count(f, c.skipped, "not compared (random, uninitialised or without numbers)", ", ");
 	print_count(f, c.not_run, "not run", ", ");
-	fprintf(f, "; %s tensors right", text_count(text, sizeof(text), c.right));
-	print_count(f, c.wrong, "wrong", ", ");
-	print_count(f, c.not_judged, "not judged", ", ");
+	if (r->judged) {
+		fprintf(f, "; %s tensors right", text_count(text, sizeof(text), c.right));
+		print_count(f, c.wrong, "wrong", ", ");
+		print_count(f, c.not_judged, "not judged", ", ");
+	}
 	fprintf(f, "; torch %s, CPython %s (", r->torch, r->python);
 	text_print_safe(f, r->interpreter);
-	fprintf(f, "); judged: %s\n", r->judged);
+	fprintf(f, r->judged ? "); judged: %s\n" : ")\n", r->judged);
 }
 
 /* --- for programs: the value of each key as text */
@@ -286,12 +288,12 @@ static void outcome_values(const struct outcome *o, const struct capture_place *
 	set_text(&v[30], p->dir);
 }
 
-typedef int (*print_values)(FILE *f, const struct value *v);
+typedef int (*print_values)(FILE *f, const struct value *v, int n);
 
-static int print_json(FILE *f, const struct value *v)
+static int print_json(FILE *f, const struct value *v, int n)
 {
 	json_t *o = json_object();
-	for (int i = 0; i < KEYS; i++) {
+	for (int i = 0; i < n; i++) {
 		json_t *x = v[i].is_null   ? json_null()
 			    : v[i].is_text ? json_string_nocheck(v[i].text)
 					   : json_loads(v[i].text, JSON_DECODE_ANY, NULL);
@@ -306,9 +308,9 @@ static int print_json(FILE *f, const struct value *v)
 	return 0;
 }
 
-static int print_csv(FILE *f, const struct value *v)
+static int print_csv(FILE *f, const struct value *v, int n)
 {
-	for (int i = 0; i < KEYS; i++) {
+	for (int i = 0; i < n; i++) {
 		const char *s = v[i].text;
 		bool quote = strpbrk(s, ",\"\n\r") != NULL;
 		if (quote)
@@ -319,9 +321,14 @@ static int print_csv(FILE *f, const struct value *v)
 			putc((unsigned char)*s < 0x20 ? ' ' : *s, f);
 		}
 		fputs(quote ? "\"" : "", f);
-		putc(i + 1 < KEYS ? ',' : '\n', f);
+		putc(i + 1 < n ? ',' : '\n', f);
 	}
 	return 0;
+}
+
+static int columns(const struct replay_report *r)
+{
+	return r->detail ? KEYS : PLAIN_KEYS;
 }
 
 static int print_all(FILE *f, const struct replay_report *r, print_values print)
@@ -330,13 +337,13 @@ static int print_all(FILE *f, const struct replay_report *r, print_values print)
 	int rc = v ? 0 : -ENOMEM;
 	for (size_t i = 0; i < r->rows.n && !rc; i++) {
 		row_values(&r->rows.list[i], &r->places->list[r->rows.list[i].place], v);
-		rc = print(f, v);
+		rc = print(f, v, columns(r));
 	}
 	for (size_t i = 0; i < r->places->n && !rc; i++) {
 		if (r->outcomes[i].kind == OUTCOME_DONE)
 			continue;
 		outcome_values(&r->outcomes[i], &r->places->list[i], v);
-		rc = print(f, v);
+		rc = print(f, v, columns(r));
 	}
 	free(v);
 	return rc ? rc : ferror(f) ? -EIO : 0;
@@ -349,8 +356,9 @@ int replay_print_json(FILE *f, const struct replay_report *r)
 
 int replay_print_csv(FILE *f, const struct replay_report *r)
 {
-	for (int i = 0; i < KEYS; i++)
-		fprintf(f, "%s%c", keys[i], i + 1 < KEYS ? ',' : '\n');
+	int n = columns(r);
+	for (int i = 0; i < n; i++)
+		fprintf(f, "%s%c", keys[i], i + 1 < n ? ',' : '\n');
 	return print_all(f, r, print_csv);
 }
 

@@ -25,10 +25,12 @@ struct replay_report {
 	const struct capture_places *places;
 	struct outcome *outcomes; /* one for each place; has not begun: OUTCOME_DONE */
 	struct rows rows;
+	bool detail;		    /* programs get all that is known of a row */
 	size_t done;		    /* calls that ended */
 	const char *torch, *python; /* versions */
 	const char *interpreter;    /* path */
-	const char *judged;	    /* what: "results in the capture", "results of a new run" */
+	const char
+	    *judged; /* what: "results in the capture", "results of a new run"; NULL: nothing */
 };
 
 struct replay_counts {
@@ -50,7 +52,8 @@ void replay_print_summary(FILE *f, struct replay_report *r);
 
 /* A JSON object a line for each row (and for each call that was not run): op, id, role, index,
  * verdict, allclose, cosine, max_abs_diff, max_relative_diff, ulp, atol, rtol, reason, file, line,
- * and more (ditrace-replay(1)). Numbers that JSON has not are strings: "nan", "inf", "-inf". */
+ * and with `detail` more (ditrace-replay(1)). Numbers that JSON has not are strings: "nan", "inf",
+ * "-inf". */
 int replay_print_json(FILE *f, const struct replay_report *r);
 
 /* The same as CSV with a header line. */

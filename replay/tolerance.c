@@ -17,13 +17,16 @@ static const struct {
 } defaults[] = {
     {5, "FLOAT16", 1e-4}, {15, "BFLOAT16", 1e-3}, {6, "FLOAT32", 1e-5}, {7, "FLOAT64", 1e-8}};
 
-/* "ADD" of "torch.Tensor.add" and "aten::add.Tensor". */
+/* "ADD" of "torch.Tensor.add", "aten::add.Tensor" and "torch.ops.aten.add.Tensor". */
 static void op_part(const char *op, char *out, size_t size)
 {
 	const char *colons = strstr(op, "::"), *dot = strrchr(op, '.');
-	const char *s = colons ? colons + 2 : dot ? dot + 1 : op;
+	const char *in_torch = colons ? colons + 2 : NULL;
+	if (!strncmp(op, "torch.ops.", 10) && strchr(op + 10, '.'))
+		in_torch = strchr(op + 10, '.') + 1;
+	const char *s = in_torch ? in_torch : dot ? dot + 1 : op;
 	size_t n = 0;
-	for (; *s && !(colons && *s == '.') && n + 1 < size; s++)
+	for (; *s && !(in_torch && *s == '.') && n + 1 < size; s++)
 		out[n++] = (char)toupper((unsigned char)*s);
 	out[n] = '\0';
 }

@@ -3,7 +3,7 @@
 
     judge.py FOLDER VERDICTS [--detail]
 
-VERDICTS is the output of: ditrace replay --of captured --format json FOLDER/captures. Faults that move the
+VERDICTS is the output of: ditrace replay --of captured --format json --detail FOLDER/captures. Faults that move the
 exact result by less than two spacings of its dtype are not there to be seen, and are counted apart. Ends
 with status 1 when a correct kernel is called wrong, or 3 % of the faults or more are missed."""
 

@@ -5,7 +5,7 @@
 corpus() {
 	"$PY" "$top/tests/corpus/make.py" "$T/corpus" --seeds 1 --sizes 1 2>"$T/made" || return 1
 	sed 's/^/# /' "$T/made"
-	timeout 600 "$DITRACE" replay --python "$PY" --of captured --format json --jobs 2 "$T/corpus/captures" \
+	timeout 600 "$DITRACE" replay --python "$PY" --of captured --format json --detail --jobs 2 "$T/corpus/captures" \
 		>"$T/verdicts" 2>"$T/err"
 	"$PY" "$top/tests/corpus/judge.py" "$T/corpus" "$T/verdicts" --detail >"$T/report"
 	local status=$?

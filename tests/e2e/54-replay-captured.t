@@ -53,11 +53,11 @@ for n in sorted(seen):
 replays() {
 	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" train.py --steps 2 --quiet >"$T/out" 2>&1
 	is "a training is captured" $? 0
-	"$DITRACE" replay --format json --jobs 2 "$T/cap" >"$T/rerun" 2>"$T/err"
+	"$DITRACE" replay --format json --detail --jobs 2 "$T/cap" >"$T/rerun" 2>"$T/err"
 	is "it replays" $? 0
 	ok "all is right" all_right "$T/rerun"
 	like "with the interpreter of the training" "$T/err" "CPython [0-9.]+ \\($PY\\)"
-	"$DITRACE" replay --of captured --format json --jobs 2 "$T/cap" >"$T/captured" 2>"$T/err"
+	"$DITRACE" replay --of captured --format json --detail --jobs 2 "$T/cap" >"$T/captured" 2>"$T/err"
 	is "the results in the captures are judged" $? 0
 	ok "and are right" all_right "$T/captured"
 	ok "a few lines of Python run them as well" loads_as_ditorchs "$T/cap"
@@ -83,7 +83,7 @@ replays() {
 	like "are run with one on the PATH, and that is said" "$T/python" "^ditrace: the captures are of $PY, which .*has changed since"
 
 	"$PY" gradient_captures.py "$T/grads"
-	"$DITRACE" replay --python "$PY" --of captured --format json "$T/grads" >"$T/grads.json" 2>"$T/err"
+	"$DITRACE" replay --python "$PY" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
 	is "gradients that are not right" $? 1
 	is "are found where the node is known, and not judged where another may be meant" "$(verdicts "$T/grads.json")" \
 		"1 0 right, 1 right

@@ -160,6 +160,8 @@ static void tolerances_are_those_of_ditorch(void **state)
 	setenv("ADD_AUTOCOMPARE_ERROR_TOLERANCE_FLOAT32", "30,40", 1);
 	tolerance_is("torch.Tensor.add", F32, 30, 40, true);
 	tolerance_is("aten::add.Tensor", F32, 30, 40, true);
+	tolerance_is("torch.ops.aten.add.Tensor", F32, 30, 40, true);
+	tolerance_is("torch.ops.aten.sub.Tensor", F32, 5e-5, 6e-5, true);
 	tolerance_is("torch.Tensor.add_", F32, 5e-5, 6e-5, true);
 	assert_true(tolerance_in_env());
 	unset_all();
