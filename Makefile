@@ -53,7 +53,7 @@ $(BUILD)/replay/runner_py.o: $(wildcard replay/runner/*.py)
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
-$(BUILD)/replay/compare_load.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi
+$(BUILD)/replay/number.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi
 
 $(BUILD)/%.bpf.o: %.bpf.c
 	@mkdir -p $(@D)
@@ -89,7 +89,7 @@ test:
 
 # The comparison loops as a library, for the bench.
 COMPARE_SO := $(BUILD)/tests/bench/libcompare.so
-COMPARE_SRC := $(wildcard replay/compare*.c) symbolizer/names.c base/err.c base/text.c
+COMPARE_SRC := $(wildcard replay/compare*.c) replay/number.c symbolizer/names.c base/err.c base/text.c
 
 $(COMPARE_SO): $(COMPARE_SRC) $(wildcard replay/*.h)
 	@mkdir -p $(@D)

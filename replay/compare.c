@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "replay/compare_kernel.h"
-#include "replay/compare_load.h"
+#include "replay/number.h"
 #include "symbolizer/names.h"
 
 /* Chunks are the same whatever the number of threads, and so are the sums. */
@@ -21,7 +21,7 @@ enum { OF_A, OF_B, OF_ALLOWANCE, WALKS };
 
 struct walk {
 	const char *data;
-	compare_load load;
+	number_load load;
 };
 
 /* What is walked through, together. Dimensions of size one are dropped, neighbours that follow each
@@ -44,27 +44,37 @@ struct job {
 	atomic_uint_fast64_t next;
 };
 
+static bool is_float(const struct number *t)
+{
+	return t->kind == NUMBER_FLOAT || t->kind == NUMBER_COMPLEX;
+}
+
+static bool is_uint64(const struct number *t)
+{
+	return t->kind == NUMBER_UNSIGNED && t->itemsize == sizeof(uint64_t);
+}
+
 double compare_roundoff(int dtype)
 {
-	const struct compare_dtype *t = compare_dtype(dtype);
-	return t->class == COMPARE_FLOAT ? ldexp(1, -t->digits) : 0;
+	const struct number *t = number_of(dtype);
+	return is_float(t) ? ldexp(1, -t->digits) : 0;
 }
 
 double compare_smallest_normal(int dtype)
 {
-	const struct compare_dtype *t = compare_dtype(dtype);
-	return t->class == COMPARE_FLOAT ? ldexp(1, t->emin) : 0;
+	const struct number *t = number_of(dtype);
+	return is_float(t) ? ldexp(1, t->emin) : 0;
 }
 
 double compare_smallest(int dtype)
 {
-	const struct compare_dtype *t = compare_dtype(dtype);
-	return t->class == COMPARE_FLOAT ? ldexp(1, t->emin - t->digits + 1) : 0;
+	const struct number *t = number_of(dtype);
+	return is_float(t) ? ldexp(1, t->emin - t->digits + 1) : 0;
 }
 
 bool compare_is_float(int dtype)
 {
-	return compare_dtype(dtype)->class == COMPARE_FLOAT;
+	return is_float(number_of(dtype));
 }
 
 static void add_dim(struct job *j, const struct dim *d)
@@ -105,7 +115,7 @@ static void sort_dims(struct dim *dims, int n)
 
 static void dims_init(struct job *j, const struct compare_tensor *a, const struct compare_tensor *b)
 {
-	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
+	const struct number *ta = number_of(a->dtype), *tb = number_of(b->dtype);
 	struct dim dims[COMPARE_DIMS + 1];
 	int64_t dense = 1, parts = ta->parts;
 	for (int i = a->ndim - 1; i >= 0; i--) {
@@ -273,7 +283,7 @@ static void merge(struct compare_stats *s, const struct compare_stats *c)
 static void set_units(struct compare_units *u, const struct compare_params *p,
 		      const struct compare_tensor *a)
 {
-	const struct compare_dtype *t = compare_dtype(a->dtype);
+	const struct number *t = number_of(a->dtype);
 	double least = compare_smallest(a->dtype) / 2, normal = compare_smallest_normal(a->dtype);
 	u->atol = p->atol;
 	u->rtol = p->rtol;
@@ -281,7 +291,7 @@ static void set_units(struct compare_units *u, const struct compare_params *p,
 	u->floor = p->floor > least ? p->floor : least;
 	if (!(u->floor > 0x1p-1070))
 		u->floor = 0x1p-1070; /* 0 / 0 is no error */
-	u->to_ulp = t->class == COMPARE_FLOAT ? ldexp(1, t->digits - 1) : 0;
+	u->to_ulp = is_float(t) ? ldexp(1, t->digits - 1) : 0;
 	if (!(normal > 0))
 		normal = 1;
 	memcpy(&u->emin_bits, &normal, sizeof(normal));
@@ -314,10 +324,10 @@ static int no_numbers(const struct compare_tensor *t, struct err *e)
 static void set_walks(struct job *j, const struct compare_tensor *a, const struct compare_tensor *b,
 		      const struct compare_params *p)
 {
-	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
-	const struct compare_dtype *tk = compare_dtype(DTYPE_FLOAT64);
-	j->is_int = ta->class != COMPARE_FLOAT && ta->class == tb->class;
-	j->is_unsigned = ta->class == COMPARE_UINT64;
+	const struct number *ta = number_of(a->dtype), *tb = number_of(b->dtype);
+	const struct number *tk = number_of(DTYPE_FLOAT64);
+	j->is_int = !is_float(ta) && !is_float(tb) && is_uint64(ta) == is_uint64(tb);
+	j->is_unsigned = is_uint64(ta);
 	j->has_allowance = p->allowance && !j->is_int;
 	j->walks[OF_A] = (struct walk){a->data, j->is_int ? ta->to_int : ta->to_double};
 	j->walks[OF_B] = (struct walk){b->data, j->is_int ? tb->to_int : tb->to_double};
@@ -347,14 +357,14 @@ static int run_chunks(struct job *j, unsigned threads, struct compare_stats *out
 int compare_tensors(const struct compare_tensor *a, const struct compare_tensor *b,
 		    const struct compare_params *p, struct compare_stats *out, struct err *e)
 {
-	const struct compare_dtype *ta = compare_dtype(a->dtype), *tb = compare_dtype(b->dtype);
+	const struct number *ta = number_of(a->dtype), *tb = number_of(b->dtype);
 	struct job j = {0};
 	int64_t n = count(a, b, e);
 	stats_init(out);
 	if (n < 0)
 		return (int)n;
-	if (ta->class == COMPARE_NONE || tb->class == COMPARE_NONE)
-		return no_numbers(ta->class == COMPARE_NONE ? a : b, e);
+	if (ta->kind == NUMBER_NONE || tb->kind == NUMBER_NONE)
+		return no_numbers(ta->kind == NUMBER_NONE ? a : b, e);
 	if (ta->parts != tb->parts)
 		return err_set(e, -ENOTSUP, "complex numbers against real ones");
 	if (!n)
@@ -392,7 +402,7 @@ const char *compare_index(char *out, size_t size, const struct compare_tensor *t
 {
 	int64_t place[COMPARE_DIMS] = {0};
 	size_t len = 0;
-	at /= compare_dtype(t->dtype)->parts ? compare_dtype(t->dtype)->parts : 1;
+	at /= number_of(t->dtype)->parts ? number_of(t->dtype)->parts : 1;
 	for (int i = t->ndim - 1; i >= 0; i--) {
 		place[i] = t->shape[i] ? (int64_t)(at % (uint64_t)t->shape[i]) : 0;
 		at /= t->shape[i] ? (uint64_t)t->shape[i] : 1;

@@ -3,171 +3,147 @@
 #include <math.h>
 #include <string.h>
 
-#include "symbolizer/names.h"
+#include "replay/arch_x86_64.h"
 
-#define CONVERT(name, type)                                                                        \
-	static void name(const void *in, size_t n, double *out)                                    \
-	{                                                                                          \
-		const unsigned char *p = in;                                                       \
-		for (size_t i = 0; i < n; i++) {                                                   \
-			type v;                                                                    \
-			memcpy(&v, p + i * sizeof(v), sizeof(v));                                  \
-			out[i] = (double)v;                                                        \
-		}                                                                                  \
-	}
-
-CONVERT(from_u8, uint8_t)
-CONVERT(from_i8, int8_t)
-CONVERT(from_u16, uint16_t)
-CONVERT(from_i16, int16_t)
-CONVERT(from_u32, uint32_t)
-CONVERT(from_i32, int32_t)
-CONVERT(from_u64, uint64_t)
-CONVERT(from_i64, int64_t)
-CONVERT(from_f32, float)
-CONVERT(from_f64, double)
-
-static float float_of(uint32_t bits)
+/* IEEE and bfloat16 formats as floats, by their bits: faster than the compiler's conversions where
+ * the machine has none, and the same on all. */
+static inline __attribute__((always_inline)) float from_half(uint16_t h)
 {
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, bits = (uint32_t)(h & 0x7fff) << 13;
+	uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+	float f;
+	memcpy(&f, &bits, sizeof(f));
+	f *= 0x1p112f;
+	memcpy(&bits, &f, sizeof(bits));
+	bits |= sign | special;
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static inline __attribute__((always_inline)) float from_bfloat16(uint16_t h)
+{
+	uint32_t bits = (uint32_t)h << 16;
 	float f;
 	memcpy(&f, &bits, sizeof(f));
 	return f;
 }
 
-/* A bool that is neither 0 nor 1 is true. */
-static void from_bool(const void *in, size_t n, double *out)
+/* The four 8-bit formats (torch/headeronly/util/Float8_*.h of 2.13.0): `ebits` of exponent with
+ * `bias`, `mbits` of mantissa. e5m2 alone has infinities; e4m3fn has NaN at 0x7f; the fnuz ones
+ * have no -0, and NaN in its place. */
+static double from_float8(uint8_t v, int mbits, int bias, bool fnuz)
 {
-	const uint8_t *p = in;
-	for (size_t i = 0; i < n; i++)
-		out[i] = p[i] != 0;
+	int exponent = (v & 0x7f) >> mbits, mantissa = v & ((1 << mbits) - 1);
+	int top = (1 << (7 - mbits)) - 1;
+	double sign = v & 0x80 ? -1.0 : 1.0;
+	if (fnuz && v == 0x80)
+		return NAN;
+	if (!fnuz && mbits == 3 && (v & 0x7f) == 0x7f)
+		return NAN;
+	if (!fnuz && mbits == 2 && exponent == top)
+		return mantissa ? NAN : sign * (double)INFINITY;
+	if (!exponent)
+		return sign * ldexp(mantissa, 1 - bias - mbits);
+	return sign * ldexp((1 << mbits) + mantissa, exponent - bias - mbits);
 }
 
-static void from_bf16(const void *in, size_t n, double *out)
-{
-	const unsigned char *p = in;
-	for (size_t i = 0; i < n; i++) {
-		uint16_t h;
-		memcpy(&h, p + 2 * i, 2);
-		out[i] = float_of((uint32_t)h << 16);
+#define FLOAT8_E5M2(v) from_float8(v, 2, 15, false)
+#define FLOAT8_E4M3FN(v) from_float8(v, 3, 7, false)
+#define FLOAT8_E5M2FNUZ(v) from_float8(v, 2, 16, true)
+#define FLOAT8_E4M3FNUZ(v) from_float8(v, 3, 8, true)
+/* A power of two, 2^(v - 127); 255 is NaN. */
+#define FLOAT8_E8M0FNU(v) ((v) == 0xff ? (double)NAN : ldexp(1, (v)-127))
+#define AS_BOOL(v) ((v) != 0)
+#define AS_IT_IS(v) (v)
+
+/* memcpy: the elements of a file need not be aligned. */
+#define LOAD(name, clones, type, to, convert)                                                      \
+	clones static void name(const void *in, ptrdiff_t step, size_t n, void *out)               \
+	{                                                                                          \
+		const char *p = in;                                                                \
+		to *o = out;                                                                       \
+		type v;                                                                            \
+		if (step == (ptrdiff_t)sizeof(type))                                               \
+			for (size_t i = 0; i < n; i++) {                                           \
+				memcpy(&v, p + i * sizeof(type), sizeof(v));                       \
+				o[i] = (to)convert(v);                                             \
+			}                                                                          \
+		else                                                                               \
+			for (size_t i = 0; i < n; i++) {                                           \
+				memcpy(&v, p + (ptrdiff_t)i * step, sizeof(v));                    \
+				o[i] = (to)convert(v);                                             \
+			}                                                                          \
 	}
-}
+#define LOADS(name, type, convert)                                                                 \
+	LOAD(name##_double, COMPARE_CLONES, type, double, convert)                                 \
+	LOAD(name##_int, COMPARE_CLONES, type, int64_t, convert)
 
-/* IEEE 754 binary16: as a float of the same exponent and mantissa bits the value is too small by
- * 2^-112, the difference of the biases; an exponent of all ones stays infinity or NaN. */
-static inline double half(uint16_t h)
-{
-	uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-	double small = float_of(magnitude | sign) * 0x1p112;
-	double special = float_of(magnitude | sign | 0x7f800000);
-	return (h & 0x7c00) == 0x7c00 ? special : small;
-}
+LOADS(u8, uint8_t, AS_IT_IS)
+LOADS(i8, int8_t, AS_IT_IS)
+LOADS(i16, int16_t, AS_IT_IS)
+LOADS(i32, int32_t, AS_IT_IS)
+LOADS(i64, int64_t, AS_IT_IS)
+LOADS(u16, uint16_t, AS_IT_IS)
+LOADS(u32, uint32_t, AS_IT_IS)
+LOADS(u64, uint64_t, AS_IT_IS)
+LOADS(truth, uint8_t, AS_BOOL)
+LOAD(half_double, COMPARE_CLONES, uint16_t, double, from_half)
+LOAD(bfloat16_double, COMPARE_CLONES, uint16_t, double, from_bfloat16)
+LOAD(float_double, COMPARE_CLONES, float, double, AS_IT_IS)
+LOAD(double_double, COMPARE_CLONES, double, double, AS_IT_IS)
+LOAD(e5m2_double, , uint8_t, double, FLOAT8_E5M2)
+LOAD(e4m3fn_double, , uint8_t, double, FLOAT8_E4M3FN)
+LOAD(e5m2fnuz_double, , uint8_t, double, FLOAT8_E5M2FNUZ)
+LOAD(e4m3fnuz_double, , uint8_t, double, FLOAT8_E4M3FNUZ)
+LOAD(e8m0fnu_double, , uint8_t, double, FLOAT8_E8M0FNU)
 
-static void from_f16(const void *in, size_t n, double *out)
-{
-	const unsigned char *p = in;
-	for (size_t i = 0; i < n; i++) {
-		uint16_t h;
-		memcpy(&h, p + 2 * i, 2);
-		out[i] = half(h);
+#define INTEGER(kind, type, name)                                                                  \
+	{                                                                                          \
+		kind, sizeof(type), 1, 0, 0, name##_double, name##_int                             \
 	}
-}
-
-/* The 8-bit formats, in the same way: `shift` puts exponent and mantissa where a float has them,
- * `factor` makes up for the biases. A code whose bits under `mask` are `nan` is NaN. */
-static inline double small_float(uint8_t b, int shift, double factor, uint8_t mask, uint8_t nan)
-{
-	double v = float_of((uint32_t)(b & 0x7f) << shift | (uint32_t)(b & 0x80) << 24) * factor;
-	return (b & mask) == nan ? NAN : v;
-}
-
-static void from_e4m3fn(const void *in, size_t n, double *out)
-{
-	const uint8_t *p = in;
-	for (size_t i = 0; i < n; i++)
-		out[i] = small_float(p[i], 20, 0x1p120, 0x7f, 0x7f);
-}
-
-/* uz: no negative zero, its code is the only NaN. */
-static void from_e4m3fnuz(const void *in, size_t n, double *out)
-{
-	const uint8_t *p = in;
-	for (size_t i = 0; i < n; i++)
-		out[i] = small_float(p[i], 20, 0x1p119, 0xff, 0x80);
-}
-
-static void from_e5m2fnuz(const void *in, size_t n, double *out)
-{
-	const uint8_t *p = in;
-	for (size_t i = 0; i < n; i++)
-		out[i] = small_float(p[i], 21, 0x1p111, 0xff, 0x80);
-}
-
-/* The upper half of a binary16. */
-static void from_e5m2(const void *in, size_t n, double *out)
-{
-	const uint8_t *p = in;
-	for (size_t i = 0; i < n; i++)
-		out[i] = half((uint16_t)(p[i] << 8));
-}
-
-/* A power of two, 2^(bits - 127); 255 is NaN. A float has the same exponent, but for 0. */
-static void from_e8m0fnu(const void *in, size_t n, double *out)
-{
-	const uint8_t *p = in;
-	for (size_t i = 0; i < n; i++) {
-		double v = float_of(p[i] ? (uint32_t)p[i] << 23 : 1 << 22);
-		out[i] = p[i] == 0xff ? NAN : v;
+#define SIGNED(type, name) INTEGER(NUMBER_SIGNED, type, name)
+#define UNSIGNED(type, name) INTEGER(NUMBER_UNSIGNED, type, name)
+#define REAL(bytes, digits, emin, load)                                                            \
+	{                                                                                          \
+		NUMBER_FLOAT, bytes, 1, digits, emin, load##_double, NULL                          \
 	}
-}
+#define COMPLEX(bytes, digits, emin, load)                                                         \
+	{                                                                                          \
+		NUMBER_COMPLEX, bytes, 2, digits, emin, load##_double, NULL                        \
+	}
 
-static const struct number {
-	const char *dtype;
-	enum number_kind kind;
-	number_convert convert;
-} numbers[] = {
-    {"float32", NUMBER_FLOAT, from_f32},
-    {"float64", NUMBER_FLOAT, from_f64},
-    {"float16", NUMBER_FLOAT, from_f16},
-    {"bfloat16", NUMBER_FLOAT, from_bf16},
-    {"bool", NUMBER_BOOL, from_bool},
-    {"uint8", NUMBER_UNSIGNED, from_u8},
-    {"int8", NUMBER_SIGNED, from_i8},
-    {"int16", NUMBER_SIGNED, from_i16},
-    {"int32", NUMBER_SIGNED, from_i32},
-    {"int64", NUMBER_SIGNED, from_i64},
-    {"uint16", NUMBER_UNSIGNED, from_u16},
-    {"uint32", NUMBER_UNSIGNED, from_u32},
-    {"uint64", NUMBER_UNSIGNED, from_u64},
-    {"complex32", NUMBER_COMPLEX, from_f16},
-    {"complex64", NUMBER_COMPLEX, from_f32},
-    {"complex128", NUMBER_COMPLEX, from_f64},
-    {"qint8", NUMBER_SIGNED, from_i8},
-    {"quint8", NUMBER_UNSIGNED, from_u8},
-    {"qint32", NUMBER_SIGNED, from_i32},
-    {"float8_e5m2", NUMBER_FLOAT, from_e5m2},
-    {"float8_e4m3fn", NUMBER_FLOAT, from_e4m3fn},
-    {"float8_e5m2fnuz", NUMBER_FLOAT, from_e5m2fnuz},
-    {"float8_e4m3fnuz", NUMBER_FLOAT, from_e4m3fnuz},
-    {"float8_e8m0fnu", NUMBER_FLOAT, from_e8m0fnu},
+/* Indexed by c10::ScalarType (names_dtype). Quantized dtypes: the integers that are stored. */
+static const struct number numbers[] = {
+    [0] = UNSIGNED(uint8_t, u8),
+    [1] = SIGNED(int8_t, i8),
+    [2] = SIGNED(int16_t, i16),
+    [3] = SIGNED(int32_t, i32),
+    [4] = SIGNED(int64_t, i64),
+    [5] = REAL(2, 11, -14, half),
+    [6] = REAL(4, 24, -126, float),
+    [7] = REAL(8, 53, -1022, double),
+    [8] = COMPLEX(2, 11, -14, half),
+    [9] = COMPLEX(4, 24, -126, float),
+    [10] = COMPLEX(8, 53, -1022, double),
+    [11] = INTEGER(NUMBER_BOOL, uint8_t, truth),
+    [12] = SIGNED(int8_t, i8),
+    [13] = UNSIGNED(uint8_t, u8),
+    [14] = SIGNED(int32_t, i32),
+    [15] = REAL(2, 8, -126, bfloat16),
+    [23] = REAL(1, 3, -14, e5m2),
+    [24] = REAL(1, 4, -6, e4m3fn),
+    [25] = REAL(1, 3, -15, e5m2fnuz),
+    [26] = REAL(1, 4, -7, e4m3fnuz),
+    [27] = UNSIGNED(uint16_t, u16),
+    [28] = UNSIGNED(uint32_t, u32),
+    [29] = UNSIGNED(uint64_t, u64),
+    [44] = REAL(1, 1, -127, e8m0fnu),
 };
 
-static const struct number *find(int dtype)
+const struct number *number_of(int dtype)
 {
-	const char *name = names_dtype(dtype);
-	for (size_t i = 0; name && i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		if (!strcmp(numbers[i].dtype, name))
-			return &numbers[i];
-	return NULL;
-}
-
-enum number_kind number_kind(int dtype)
-{
-	const struct number *n = find(dtype);
-	return n ? n->kind : NUMBER_NONE;
-}
-
-number_convert number_converter(int dtype)
-{
-	const struct number *n = find(dtype);
-	return n ? n->convert : NULL;
+	static const struct number none;
+	if (dtype < 0 || (size_t)dtype >= sizeof(numbers) / sizeof(numbers[0]))
+		return &none;
+	return &numbers[dtype];
 }

@@ -19,8 +19,7 @@ enum { ROW = LANES / 2 };
 
 struct stats_sum {
 	struct stats s;
-	enum number_kind kind;
-	number_convert convert;
+	const struct number *number;
 	size_t itemsize;
 	uint64_t finite; /* elements that mean, m2 and squares are of */
 	long double mean, m2, squares;
@@ -37,8 +36,7 @@ struct stats_sum *stats_begin(int dtype)
 	if (!s)
 		return NULL;
 	memset(s, 0, offsetof(struct stats_sum, values));
-	s->kind = number_kind(dtype);
-	s->convert = number_converter(dtype);
+	s->number = number_of(dtype);
 	s->itemsize = (size_t)itemsize;
 	s->hash = XXH3_createState();
 	if (!s->hash) {
@@ -46,10 +44,9 @@ struct stats_sum *stats_begin(int dtype)
 		return NULL;
 	}
 	XXH3_64bits_reset(s->hash);
-	s->s.is_numeric = s->convert != NULL;
-	s->s.is_int =
-	    s->kind == NUMBER_BOOL || s->kind == NUMBER_SIGNED || s->kind == NUMBER_UNSIGNED;
-	s->s.is_unsigned = s->kind == NUMBER_UNSIGNED;
+	s->s.is_numeric = s->number->kind != NUMBER_NONE;
+	s->s.is_int = s->number->to_int != NULL;
+	s->s.is_unsigned = s->number->kind == NUMBER_UNSIGNED;
 	s->s.min = INFINITY;
 	s->s.max = -INFINITY;
 	return s;
@@ -233,14 +230,12 @@ static void block(struct stats_sum *s, const unsigned char *raw, size_t n)
 	if (s->s.is_int && s->itemsize == 8)
 		ints64(&s->s, raw, n, s->s.count == 0);
 	s->s.count += n;
-	if (!s->convert)
+	const struct number *t = s->number;
+	if (t->kind == NUMBER_NONE)
 		return;
-	if (s->kind == NUMBER_COMPLEX) {
-		s->convert(raw, 2 * n, s->values);
+	t->to_double(raw, t->itemsize, n * t->parts, s->values);
+	if (t->kind == NUMBER_COMPLEX)
 		absolute(s->values, n);
-	} else {
-		s->convert(raw, n, s->values);
-	}
 	size_t finite = classify(&s->s, s->values, n);
 	accumulate(s, s->values, finite == n ? n : keep_finite(s->values, n));
 }

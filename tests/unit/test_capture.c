@@ -273,7 +273,7 @@ static void half_precision(void **state)
 	enum { FLOAT16 = 5 };
 	const uint16_t h[] = {0x3c00, 0xc000, 0x7bff, 0x0001, 0x8000, 0x7c00, 0xfc00, 0x7e00};
 	double d[8];
-	number_converter(FLOAT16)(h, 8, d);
+	number_of(FLOAT16)->to_double(h, sizeof(h[0]), 8, d);
 	assert_true(d[0] == 1 && d[1] == -2 && d[2] == 65504 && d[3] == 0x1p-24);
 	assert_true(d[4] == 0 && signbit(d[4]) && d[5] == INFINITY && d[6] == -INFINITY &&
 		    isnan(d[7]));
