@@ -97,6 +97,7 @@ static int handle(struct pool *p, struct pool_worker *pw, json_t *m, struct err 
 	return r;
 }
 
+/* Take what a runner says. One whose device stays broken after an op is replaced. */
 static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
 {
 	json_t *m = NULL;
@@ -104,8 +105,13 @@ static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
 	if (r == -EPIPE || r == -EPROTO)
 		return replace(p, pw, e);
 	while (r > 0) {
+		bool broken = json_is_true(json_object_get(m, "broken"));
 		r = handle(p, pw, m, e);
 		json_decref(m);
+		if (!r && broken) {
+			worker_stop(&pw->w, NULL, 0);
+			return greet(p, pw, e);
+		}
 		if (r)
 			return r;
 		if (!memchr(pw->w.text, '\n', pw->w.len))

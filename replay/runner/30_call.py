@@ -34,6 +34,16 @@ def wide(dtype):
     return torch.float64 if dtype.is_floating_point else dtype
 
 
+def is_dense(t):
+    """Do its elements fill a piece of memory, each once?"""
+    expected = 1
+    for stride, n in sorted((s, n) for s, n in zip(t.stride(), t.shape) if n != 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
+
+
 class Call:
     """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
 
@@ -58,21 +68,35 @@ class Call:
             if self.noise and is_float(t) and new.numel() and not self.capture.is_strided:
                 new = self.noise(new, dtype)
             if self.device != "cpu":
-                new = new.to(self.device)
+                new = self.moved(new, t)
         wanted = t.requires_grad and self.capture.differentiable
         if wanted:
             new.requires_grad_(True)
         self.copies[id(t)] = new
         return new
 
-    def copy_storage(self, t):
-        """With all that lies around it, which as_strided may take."""
-        t = t.detach()
+    def moved(self, new, t):
+        """On the device; with all that lies around it, for as_strided."""
+        if not self.capture.is_strided:
+            return new.to(self.device)
+        if self.device.split(":")[0] != "lazy":
+            return self.storage_of(new).to(self.device).as_strided(t.size(), t.stride(), t.storage_offset())
+        if t.storage_offset() or not is_dense(t):
+            raise Refused("as_strided takes what lies around a tensor, which does not come along to lazy")
+        return new.to(self.device)
+
+    @staticmethod
+    def storage_of(t):
+        """All of it, as one row."""
         storage = t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()
         size = storage.nbytes() // t.element_size() if hasattr(t, "untyped_storage") else storage.size()
-        base = torch.empty(0, dtype=t.dtype).set_(storage, 0, [size]).to(self.dtype_of(t.dtype), copy=True)
-        if self.noise and is_float(t) and size:
-            base = self.noise(base, t.dtype)
+        return torch.empty(0, dtype=t.dtype).set_(storage, 0, [size])
+
+    def copy_storage(self, t):
+        dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
+        base = self.storage_of(t.detach()).to(dtype, copy=True).to(self.dtype_of(dtype))
+        if self.noise and is_float(t) and base.numel():
+            base = self.noise(base, dtype)
         return base.as_strided(t.size(), t.stride(), t.storage_offset())
 
     def argument(self, x):

@@ -108,6 +108,19 @@ def serve(request, functions, talk):
     return {}
 
 
+def settled(device):
+    """After a failure: can the device be used again? One that works on its own tells of a failure later, when it is
+    waited for, and some stay broken."""
+    for _ in range(2):
+        try:
+            synchronize(device)
+            torch.zeros(1, device=device).cpu()
+            return True
+        except Exception:  # what the failed op left
+            pass
+    return False
+
+
 def first_line(e):
     lines = [x for x in str(e).splitlines() if x.strip()]
     return f"{type(e).__name__}: {lines[0]}" if lines else type(e).__name__
@@ -132,7 +145,7 @@ def main():
         except Damaged as e:
             talk.say(event="damaged", reason=str(e))
         except Exception as e:  # an op may raise anything; the next one is another matter
-            talk.say(event="error", reason=first_line(e))
+            talk.say(event="error", reason=first_line(e), broken=not settled(request.get("device") or "cpu"))
 
 
 if __name__ == "__main__":
