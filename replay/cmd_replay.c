@@ -14,10 +14,12 @@
 #include "replay/capture_choose.h"
 #include "replay/capture_when.h"
 #include "replay/choose_python.h"
+#include "replay/number.h"
 #include "replay/pool.h"
 #include "replay/replay_report.h"
 #include "replay/times.h"
 #include "replay/tolerance.h"
+#include "symbolizer/names.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { OF_AUTO, OF_CAPTURED, OF_RERUN };
@@ -161,9 +163,29 @@ static int status_of(const struct replay *r)
 	return c.wrong ? EXIT_FAILED : c.not_run ? EXIT_NOT_RUN : EXIT_GOOD;
 }
 
+/* A dtype and a device are those of a new run. */
+static int check_options(struct replay *r, struct err *e)
+{
+	bool captured = r->of == OF_CAPTURED;
+	if (r->dtype && number_of(names_dtype_code(r->dtype))->kind != NUMBER_FLOAT) {
+		err_set(e, -EINVAL, "--dtype: \"%s\" is no floating-point dtype", r->dtype);
+		return err_hint(e, "such as float16, bfloat16, float32 or float64");
+	}
+	if (captured && (r->dtype || r->device)) {
+		err_set(e, -EINVAL, "--of captured and --%s exclude each other",
+			r->dtype ? "dtype" : "device");
+		return err_hint(e, "without --of captured the op is run anew");
+	}
+	if (r->dtype && r->of == OF_AUTO)
+		r->of = OF_RERUN;
+	return 0;
+}
+
 static int find_all(struct replay *r, char **dirs, int n, struct err *e)
 {
-	int rc = r->condition ? capture_when_compile(r->condition, &r->when, e) : 0;
+	int rc = check_options(r, e);
+	if (!rc && r->condition)
+		rc = capture_when_compile(r->condition, &r->when, e);
 	for (int i = 0; i < n && !rc; i++)
 		rc = capture_find(dirs[i], &r->places, e);
 	return rc ? rc : capture_choose(&r->places, r->ops, r->not_ops, e);

@@ -16,7 +16,9 @@ class Capture:
         self.is_strided = self.base.startswith("as_strided")
         self.differentiable = not self.has_out and any(t.requires_grad for t in self.tensors)
         # What the op is run in instead of the captured dtype: its inputs are rounded to that first.
-        self.dtype = getattr(torch, request["dtype"]) if request.get("dtype") else None
+        self.dtype = getattr(torch, request["dtype"], None) if request.get("dtype") else None
+        if request.get("dtype") and self.dtype is None:
+            raise Refused(f"this PyTorch {torch.__version__} has no {request['dtype']}")
         self.function = None
         self.numbers = set()  # ids of tensors that stand for a number of Python's
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")

@@ -76,6 +76,13 @@ replays() {
 	error "what it cannot know" 'cannot ask for results' "$DITRACE" replay --ops addmm --when 'out.dim() == 2' "$T/cap"
 	error "a condition that holds for none" 'holds for none' "$DITRACE" replay --ops addmm --when 'self.dim() == 7' "$T/cap"
 
+	"$DITRACE" replay --device lazy --ops as_strided,view,clone,gelu --format json "$T/cap" >"$T/lazy" 2>"$T/err"
+	is "a device without strides: what needs them cannot be run" $? 2
+	is "and costs the others nothing" "$(grep -vc '"verdict":"right"' "$T/lazy")" \
+		"$(grep -c '"op":"torch.as_strided".*"verdict":"not run".*does not come along' "$T/lazy")"
+	error "a dtype that is none" '"float17" is no floating-point dtype' "$DITRACE" replay --dtype float17 "$T/cap"
+	error "results that were captured, in another dtype" 'exclude each other' "$DITRACE" replay --of captured --dtype bfloat16 "$T/cap"
+
 	cp -r "$T/cap/op_tools_results/op_capture_results/torch.nn.functional.gelu" "$T/other"
 	sed -i 's/"python_changed": "/&9/' "$T"/other/*/*/*/input.pth.json
 	PATH=$(dirname "$PY"):$PATH "$DITRACE" replay "$T/other" >"$T/python" 2>&1
