@@ -43,6 +43,14 @@ static void describe(const struct stat *st, char *out, size_t size)
 	snprintf(out, size, "%lld.%09ld", (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
 }
 
+/* A program that has Python built in is none: it may do anything when it is started. */
+static bool is_python(const char *path)
+{
+	const char *last = strrchr(path, '/');
+	last = last ? last + 1 : path;
+	return !strncmp(last, "python", 6) || !strncmp(last, "pypy", 4);
+}
+
 /* Take FOLDER/NAME (or NAME, of n characters of folder none) if it leads to the file that runs. */
 static bool take(struct interpreter *out, const char *folder, size_t n, const char *name)
 {
@@ -50,7 +58,8 @@ static bool take(struct interpreter *out, const char *folder, size_t n, const ch
 	struct stat st;
 	int len =
 	    snprintf(out->path, sizeof(out->path), "%.*s%s%s", (int)n, folder, n ? "/" : "", name);
-	if (len > 0 && (size_t)len < sizeof(out->path) && out->path[0] == '/') {
+	if (len > 0 && (size_t)len < sizeof(out->path) && out->path[0] == '/' &&
+	    is_python(out->path)) {
 		snprintf(seen, sizeof(seen), "/proc/%d/root%s", (int)out->pid, out->path);
 		if (!stat(seen, &st) && st.st_dev == out->dev && st.st_ino == out->ino &&
 		    !lstat(seen, &st)) {
@@ -96,8 +105,7 @@ static bool by_file(struct interpreter *out, const char *exe)
 	if (n <= 0)
 		return false;
 	path[n] = '\0';
-	const char *last = strrchr(path, '/');
-	return last && !strncmp(last + 1, "python", 6) && take(out, "", 0, path);
+	return take(out, "", 0, path);
 }
 
 void interpreter_of(pid_t pid, struct interpreter *out)
@@ -123,7 +131,8 @@ bool interpreter_is_there(const char *path, const char *changed)
 {
 	struct interpreter now;
 	struct stat st;
-	if (*path != '/' || lstat(path, &st) || (st.st_uid != 0 && st.st_uid != geteuid()))
+	if (*path != '/' || !is_python(path) || lstat(path, &st) ||
+	    (st.st_uid != 0 && st.st_uid != geteuid()))
 		return false;
 	describe(&st, now.changed, sizeof(now.changed));
 	return !strcmp(now.changed, changed) && !access(path, X_OK);

@@ -20,8 +20,8 @@ struct interpreter {
 
 /* Find that of process `pid`, a number as /proc here has it, into `out` (zero-initialised, or of a
  * process asked for before). As Modules/getpath.py of CPython finds sys.executable: by argv[0], the
- * PATH and the current folder, taken only when it leads to the very file that runs; else that file,
- * when it is called python. */
+ * PATH and the current folder, taken only when it leads to the very file that runs; else that file.
+ * What is not called python or pypy is none: a program with Python built in may do anything. */
 void interpreter_of(pid_t pid, struct interpreter *out);
 
 /* Is there still that file, executable, of this user or of root, not changed since? `changed` as

@@ -299,7 +299,7 @@ static int print_json(FILE *f, const struct value *v, int n)
 					   : json_loads(v[i].text, JSON_DECODE_ANY, NULL);
 		json_object_set_new(o, keys[i], x ? x : json_null());
 	}
-	char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+	char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
 	json_decref(o);
 	if (!text)
 		return -ENOMEM;
