@@ -43,7 +43,6 @@ static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 	snprintf(p->version, sizeof(p->version), "%s",
 		 json_string_value(json_object_get(m, "python")));
 	json_decref(m);
-	pw->greeted = true;
 	return 0;
 }
 
@@ -121,6 +120,20 @@ static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
 	return r;
 }
 
+/* The next job that can be put into words; those before it have failed. */
+static void give_jobs(struct pool *p, struct pool_worker *pw, size_t *next)
+{
+	while (*next < p->count) {
+		size_t job = (*next)++;
+		pw->job = job;
+		/* A worker that is gone is seen at reading. */
+		if (worker_send(&pw->w, p->request(p->ctx, job)) != -ENOMEM)
+			return;
+		pw->job = SIZE_MAX;
+		p->ended(p->ctx, job, "error", "its path, or a word of the options, is not UTF-8");
+	}
+}
+
 static int give_work(struct pool *p, size_t *next, struct err *e)
 {
 	for (unsigned i = 0; i < p->jobs && *next < p->count; i++) {
@@ -133,8 +146,7 @@ static int give_work(struct pool *p, size_t *next, struct err *e)
 		}
 		if (pw->job != SIZE_MAX)
 			continue;
-		pw->job = (*next)++;
-		worker_send(&pw->w, p->request(p->ctx, pw->job));
+		give_jobs(p, pw, next);
 	}
 	return 0;
 }

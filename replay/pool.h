@@ -18,7 +18,8 @@ struct pool {
 
 	size_t count; /* jobs to do */
 	void *ctx;
-	/* The request of job `i`; its reference is taken over. */
+	/* The request of job `i`; its reference is taken over. NULL: it has text that is not UTF-8.
+	 */
 	json_t *(*request)(void *ctx, size_t i);
 	/* A message about job `i`. Tensors in w's memory are valid during the call. Not 0 ends all.
 	 */
@@ -30,7 +31,6 @@ struct pool {
 	struct pool_worker {
 		struct worker w;
 		size_t job; /* SIZE_MAX: none */
-		bool greeted;
 	} workers[POOL_MAX];
 	unsigned nworkers;
 };

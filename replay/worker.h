@@ -23,7 +23,8 @@ struct worker {
  * left zeroed. */
 int worker_start(struct worker *w, const char *python, unsigned threads, struct err *e);
 
-/* Returns 0, or -EPIPE when the worker is gone. Steals the reference to `request`. */
+/* Returns 0, -EPIPE when the worker is gone, or -ENOMEM for what cannot be written as JSON: NULL,
+ * which is what a text that is not UTF-8 comes to. Steals the reference to `request`. */
 int worker_send(struct worker *w, json_t *request);
 
 /* The next message into *out (json_decref it) once w->replies is readable: 1; 0 when it is not yet
