@@ -32,6 +32,21 @@ size_t text_utf8(const char *text, size_t left, uint32_t *cp)
 	return n;
 }
 
+void text_drop_part(char *s)
+{
+	/* Of characters longer than so many bytes, the least that the first can be. */
+	static const unsigned char leads[UTF8_MAX] = {0, 0xc0, 0xe0, 0xf0};
+	size_t len = strlen(s);
+	for (size_t n = 1; n < UTF8_MAX && n <= len; n++) {
+		unsigned char c = (unsigned char)s[len - n];
+		if ((c & 0xc0) == 0x80)
+			continue;
+		if (c >= leads[n])
+			s[len - n] = '\0';
+		return;
+	}
+}
+
 bool text_is_safe(uint32_t cp)
 {
 	/* Bidirectional overrides can make a line read as something else. */

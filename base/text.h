@@ -12,6 +12,9 @@
  * U+10FFFF). */
 size_t text_utf8(const char *s, size_t left, uint32_t *cp);
 
+/* Take off the beginning of a character that `s` ends with, as snprintf leaves it where it cuts. */
+void text_drop_part(char *s);
+
 /* Whether a terminal shows the character and does nothing else: no control character (C0, DEL, C1),
  * none that turns the reading direction. */
 bool text_is_safe(uint32_t cp);

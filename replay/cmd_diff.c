@@ -90,7 +90,7 @@ static int by_time(const void *a, const void *b)
 		return is_backward(x) ? 1 : -1;
 	if (x->place != y->place)
 		return (x->place < y->place) != is_backward(x) ? -1 : 1;
-	return (x > y) - (x < y);
+	return (x->number > y->number) - (x->number < y->number);
 }
 
 static const struct row *first_part(const struct diff *d, bool beyond)

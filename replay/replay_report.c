@@ -21,7 +21,7 @@ static const char *const keys[] = {"op",      "id",	      "role",
 				   "reach",   "score",	      "note",
 				   "dir"};
 
-enum { KEYS = sizeof(keys) / sizeof(keys[0]), PLAIN_KEYS = 15, VALUE_SIZE = 512 };
+enum { KEYS = sizeof(keys) / sizeof(keys[0]), PLAIN_KEYS = 15 };
 
 void replay_count(const struct replay_report *r, struct replay_counts *c)
 {
@@ -206,7 +206,8 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 /* --- for programs: the value of each key as text */
 
 struct value {
-	char text[VALUE_SIZE];
+	const char *text; /* of the row and its capture, or `number`; "" for null */
+	char number[32];
 	bool is_text; /* to be quoted in JSON */
 	bool is_null;
 };
@@ -215,32 +216,30 @@ static void set_text(struct value *v, const char *s)
 {
 	v->is_text = true;
 	v->is_null = !s;
-	snprintf(v->text, sizeof(v->text), "%s", s ? s : "");
+	v->text = s ? s : "";
 }
 
 static void set_number(struct value *v, double x, bool there)
 {
 	v->is_null = !there;
 	v->is_text = !isfinite(x);
-	v->text[0] = '\0';
-	if (there)
-		snprintf(v->text, sizeof(v->text), isnan(x) ? "nan" : "%.9g", x);
+	v->text = there ? v->number : "";
+	snprintf(v->number, sizeof(v->number), isnan(x) ? "nan" : "%.9g", x);
 }
 
 static void set_int(struct value *v, int64_t x, bool there)
 {
 	v->is_null = !there;
 	v->is_text = false;
-	v->text[0] = '\0';
-	if (there)
-		snprintf(v->text, sizeof(v->text), "%" PRId64, x);
+	v->text = there ? v->number : "";
+	snprintf(v->number, sizeof(v->number), "%" PRId64, x);
 }
 
 static void set_bool(struct value *v, bool x, bool there)
 {
 	v->is_null = !there;
 	v->is_text = false;
-	snprintf(v->text, sizeof(v->text), "%s", !there ? "" : x ? "true" : "false");
+	v->text = !there ? "" : x ? "true" : "false";
 }
 
 static void row_values(const struct row *r, const struct capture_place *p, struct value *v)
@@ -290,14 +289,38 @@ static void outcome_values(const struct outcome *o, const struct capture_place *
 
 typedef int (*print_values)(FILE *f, const struct value *v, int n);
 
+/* JSON has only UTF-8: the bytes of a path that are none appear as \xNN. */
+static json_t *json_text(const char *s)
+{
+	json_t *x = json_string(s);
+	if (x)
+		return x;
+	size_t size = 4 * strlen(s) + 1;
+	char *safe = malloc(size);
+	if (!safe)
+		return NULL;
+	text_safe(safe, size, s);
+	x = json_string(safe);
+	free(safe);
+	return x;
+}
+
+static json_t *json_value(const struct value *v)
+{
+	if (v->is_null)
+		return json_null();
+	return v->is_text ? json_text(v->text) : json_loads(v->text, JSON_DECODE_ANY, NULL);
+}
+
 static int print_json(FILE *f, const struct value *v, int n)
 {
 	json_t *o = json_object();
-	for (int i = 0; i < n; i++) {
-		json_t *x = v[i].is_null   ? json_null()
-			    : v[i].is_text ? json_string_nocheck(v[i].text)
-					   : json_loads(v[i].text, JSON_DECODE_ANY, NULL);
-		json_object_set_new(o, keys[i], x ? x : json_null());
+	bool failed = false;
+	for (int i = 0; i < n; i++)
+		failed |= json_object_set_new(o, keys[i], json_value(&v[i])) != 0;
+	if (failed) {
+		json_decref(o);
+		return -ENOMEM;
 	}
 	char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
 	json_decref(o);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "replay/tolerance.h"
 #include "symbolizer/names.h"
 
@@ -21,8 +22,8 @@ struct row *rows_add(struct rows *rows)
 		rows->list = list;
 		rows->size = size;
 	}
-	struct row *r = &rows->list[rows->n++];
-	memset(r, 0, sizeof(*r));
+	struct row *r = &rows->list[rows->n];
+	*r = (struct row){.number = rows->n++};
 	return r;
 }
 
@@ -74,6 +75,7 @@ static void copy(char *out, size_t size, json_t *message, const char *key)
 {
 	const char *s = json_string_value(json_object_get(message, key));
 	snprintf(out, size, "%s", s ? s : "");
+	text_drop_part(out);
 }
 
 static double number(json_t *message, const char *key)
@@ -187,6 +189,7 @@ static void fill_value(struct row *r, json_t *m)
 	snprintf(r->why, sizeof(r->why), "got %s want %s",
 		 json_string_value(json_object_get(m, "actual")),
 		 json_string_value(json_object_get(m, "reference")));
+	text_drop_part(r->why);
 }
 
 int row_fill(struct row *r, const char *op, json_t *m, struct worker *w,
@@ -224,5 +227,5 @@ int row_order(const void *a, const void *b)
 		return x->score > y->score ? -1 : 1;
 	if (x->place != y->place)
 		return x->place < y->place ? -1 : 1;
-	return x < y ? -1 : 1;
+	return (x->number > y->number) - (x->number < y->number);
 }

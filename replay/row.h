@@ -13,6 +13,7 @@
 
 struct row {
 	size_t place;  /* index of the capture in its list */
+	size_t number; /* of the row, as they came */
 	char role[16]; /* "output", "grad"; of diff also "input", "grad_output" */
 	char
 	    index[64]; /* "0" or "1,0" in a nest; of a gradient the argument; "" for the only one */

@@ -59,5 +59,36 @@ bad_files() {
 	AUTOCOMPARE_ERROR_TOLERANCE=x error "a tolerance that is none" 'not two numbers' \
 		"$DITRACE" replay --python "$PY" --ops add "$T/bad"
 }
+# dirs TREE: the captures are named whole in $T/json
+dirs() {
+	"$PY" -c 'import json, sys
+dirs = sorted(json.loads(line)["dir"] for line in open(sys.argv[1]))
+print(dirs)
+assert len(dirs) == 2 and all(d.startswith(sys.argv[2]) and len(d) > 600 for d in dirs)
+assert dirs[0].endswith("2026-01-01-00-00-00") and dirs[1].endswith("2026-01-01-00-00-00")' "$T/json" "$1"
+}
+
+# A long path, and one that is no UTF-8.
+odd_paths() {
+	local long=$T/long/$(printf 'd%.0s' {1..200})/$(printf 'e%.0s' {1..200})/$(printf 'f%.0s' {1..200}) odd=$T/odd/$'b\xffd'
+	"$PY" bad_captures.py "$T/bad"
+	mkdir -p "$long" "$odd"
+	cp -r "$T/bad/op_tools_results" "$long"
+	rm -r "$long"/op_tools_results/op_capture_results/[!t]* "$long"/op_tools_results/op_capture_results/torch.[!a]* \
+		"$long"/op_tools_results/op_capture_results/torch.add/7/{[2-9],1[0-9],21}
+	cp -r "$long/op_tools_results" "$odd"
+	rm -r "$odd"/op_tools_results/op_capture_results/torch.add/7/22
+	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json "$long" >"$T/json" 2>"$T/err"
+	is "a long path is no reason not to judge" $? 0
+	ok "and is written whole" dirs "$T/long/"
+	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json "$T/odd" "$long" >"$T/json" 2>"$T/err"
+	is "status 2: a path that is not UTF-8" $? 2
+	like "gives its reason" "$T/json" '"id":1,.*"not run".*not UTF-8.*b\\\\xffd'
+	is "the others are judged" "$(grep -c '"verdict":"right"' "$T/json")" 2
+	timeout 100 "$DITRACE" diff --python "$PY" "$T/odd" "$T/odd" >"$T/out" 2>"$T/err"
+	is "diff ends with it, too" $? 2
+}
+
 each_torch bad_files
+each_torch odd_paths
 done_testing

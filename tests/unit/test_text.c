@@ -83,6 +83,30 @@ static void what_does_not_fit_is_cut_whole(void **state)
 	assert_string_equal(out, "");
 }
 
+static void parts_of_characters_are_dropped(void **state)
+{
+	static const struct {
+		const char *cut, *whole;
+	} cases[] = {
+	    {"", ""},
+	    {"plain", "plain"},
+	    {"caf\xc3", "caf"},
+	    {"caf\xc3\xa9", "caf\xc3\xa9"},
+	    {"\xe2\x82", ""},
+	    {"a\xe2\x82\xac", "a\xe2\x82\xac"},
+	    {"a\xf0\x9f\x98", "a"},
+	    {"a\xf0\x9f", "a"},
+	    {"a\xf0\x9f\x98\x80", "a\xf0\x9f\x98\x80"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[16];
+		snprintf(text, sizeof(text), "%s", cases[i].cut);
+		text_drop_part(text);
+		assert_string_equal(text, cases[i].whole);
+	}
+}
+
 static void widths(void **state)
 {
 	(void)state;
@@ -238,6 +262,7 @@ int main(void)
 	    cmocka_unit_test(printing_makes_safe_too),
 	    cmocka_unit_test(long_strings_are_not_cut),
 	    cmocka_unit_test(what_does_not_fit_is_cut_whole),
+	    cmocka_unit_test(parts_of_characters_are_dropped),
 	    cmocka_unit_test(widths),
 	    cmocka_unit_test(counts),
 	    cmocka_unit_test(counts_with_a_word),
