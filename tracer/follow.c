@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "tracer/follow.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "tracer/perf_rings.h"
 #include "tracer/process.h"
 
@@ -23,7 +25,8 @@ struct member {
 
 struct follow {
 	int epoll;
-	bool wide; /* all processes are listened to: those that are not members do not count */
+	uint64_t since; /* as struct process has start_ticks */
+	bool wide;	/* all processes are listened to: those that are not members do not count */
 	struct perf_rings *rings;
 	struct member *members;
 	size_t nmembers, members_room;
@@ -42,6 +45,7 @@ int follow_new(struct follow **out, struct err *e)
 	struct follow *f = calloc(1, sizeof(*f));
 	if (!f)
 		return err_set(e, -ENOMEM, "no memory");
+	f->since = clock_ns(CLOCK_BOOTTIME) / (1000000000 / (uint64_t)sysconf(_SC_CLK_TCK));
 	f->epoll = epoll_create1(EPOLL_CLOEXEC);
 	int r = f->epoll < 0 ? -errno : perf_rings_new(f->epoll, &f->rings);
 	if (r) {
@@ -337,6 +341,42 @@ int follow_read(struct follow *f, follow_fn *fn, void *arg)
 		if (f->members[i].pidfd < 0)
 			tell_exit(&l, &f->members[i]);
 	return r ? r : f->calls;
+}
+
+/* Children of followed processes that are not known; how many, or -errno. */
+static int find_children(struct follow *f)
+{
+	DIR *proc = opendir("/proc");
+	struct process p;
+	int n = 0, r = 0;
+	if (!proc)
+		return -errno;
+	for (struct dirent *d; r >= 0 && (d = readdir(proc));) {
+		pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
+		if (pid <= 0 || member_of(f, pid) || process_read(pid, &p, NULL) ||
+		    p.start_ticks < f->since || !member_of(f, p.status.ppid))
+			continue;
+		r = add_member(f, pid, false);
+		n += !r;
+		r = r == -ESRCH ? 0 : r;
+	}
+	closedir(proc);
+	return r ? r : n;
+}
+
+ssize_t follow_processes(struct follow *f, pid_t **out)
+{
+	int r;
+	while ((r = find_children(f)) > 0)
+		; /* and theirs */
+	if (r < 0)
+		return r;
+	*out = malloc((f->nmembers + 1) * sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	for (size_t i = 0; i < f->nmembers; i++)
+		(*out)[i] = f->members[i].pid;
+	return (ssize_t)f->nmembers;
 }
 
 void follow_free(struct follow *f)

@@ -56,6 +56,11 @@ int follow_fd(const struct follow *f);
  * -errno. `fn` may call follow_add_process. */
 int follow_read(struct follow *f, follow_fn *fn, void *arg);
 
+/* After FOLLOW_LOST: the processes that are followed, with children of theirs that /proc shows,
+ * that no record told of and that are younger than `f`; these are followed from now on. Their
+ * number, *out from malloc; or -errno. */
+ssize_t follow_processes(struct follow *f, pid_t **out);
+
 void follow_free(struct follow *f); /* NULL allowed */
 
 #endif

@@ -433,6 +433,49 @@ static void test_flood(void **state)
 	free(s);
 }
 
+static pid_t fork_waiting(void)
+{
+	pid_t pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	assert_true(pid > 0);
+	return pid;
+}
+
+static bool is_among(const pid_t *pids, ssize_t n, pid_t pid)
+{
+	for (ssize_t i = 0; i < n; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+/* Records aside, /proc tells of new children; those that were there before do not count. */
+static void test_children_without_records(void **state)
+{
+	(void)state;
+	pid_t *pids = NULL, old = fork_waiting();
+	/* Start times are in hundredths of a second. */
+	usleep(50000);
+	struct follow *f = fresh();
+	assert_int_equal(follow_add_process(f, getpid(), NULL), 0);
+	usleep(50000);
+	pid_t young = fork_waiting();
+	ssize_t n = follow_processes(f, &pids);
+	assert_true(is_among(pids, n, getpid()));
+	assert_true(is_among(pids, n, young));
+	assert_false(is_among(pids, n, old));
+	kill(old, SIGKILL);
+	kill(young, SIGKILL);
+	assert_int_equal(waitpid(old, NULL, 0), old);
+	assert_int_equal(waitpid(young, NULL, 0), young);
+	free(pids);
+	follow_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -443,6 +486,7 @@ int main(void)
 	    cmocka_unit_test(test_first_thread_ends),
 	    cmocka_unit_test(test_short_lived),
 	    cmocka_unit_test(test_flood),
+	    cmocka_unit_test(test_children_without_records),
 	    cmocka_unit_test(test_crowd),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
