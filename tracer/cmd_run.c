@@ -1,10 +1,8 @@
 #define _GNU_SOURCE
 #include "tracer/cmd_run.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
 #include "tracer/spawn.h"
 #include "tracer/trace_loop.h"
@@ -42,7 +40,7 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 	}
 	session_close(l->session);
 	follow_free(l->follow);
-	if (!l->gone && waitpid(l->pid, &l->status, 0) != l->pid)
+	if (trace_loop_wait(l))
 		return EXIT_FAILED;
 	int status = spawn_exit_status(l->status);
 	return failed && !status ? EXIT_FAILED : status;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -101,9 +102,48 @@ static void on_follow(const struct follow_event *ev, void *arg)
 		session_remove(l->session, ev->pid);
 		l->gone |= ev->pid == l->pid && !l->is_child;
 		break;
+	case FOLLOW_LOST:
+		l->lost = true;
+		break;
 	default:
 		break;
 	}
+}
+
+/* What the lost records may have told of, as it is now. */
+static void rescan(struct trace_loop *l)
+{
+	pid_t *pids = NULL;
+	struct process p;
+	ssize_t n = follow_processes(l->follow, &pids);
+	for (ssize_t i = 0; i < n; i++)
+		if (!process_read(pids[i], &p, NULL) && !shares_memory(pids[i], p.status.ppid) &&
+		    session_is_complete(pids[i]))
+			add_process(l, pids[i]);
+	free(pids);
+}
+
+static void say_once(struct trace_loop *l, int code, const char *what)
+{
+	if (l->told_lost)
+		return;
+	l->told_lost = true;
+	err_set(&l->trouble, code, "%s; they are looked for in /proc", what);
+	err_hint(&l->trouble, "ops of new processes may be missing until they are found; --engine "
+			      "ptrace needs no such records");
+}
+
+static void read_follow(struct trace_loop *l)
+{
+	int r = follow_read(l->follow, on_follow, l);
+	if (r >= 0 && !l->lost)
+		return;
+	l->lost = false;
+	rescan(l);
+	if (r < 0)
+		say_once(l, r, "records of new processes cannot be read");
+	else
+		say_once(l, -ENOBUFS, "records of new processes may have been lost");
 }
 
 void trace_loop_note(const struct trace_loop *l)
@@ -113,10 +153,29 @@ void trace_loop_note(const struct trace_loop *l)
 		fprintf(stderr, "ditrace: %s\n", note);
 }
 
+/* Until it is waited for its number is its own, and signals can be passed on. */
+static int wait_child(struct trace_loop *l, int options)
+{
+	siginfo_t info = {0};
+	while (waitid(P_PID, (id_t)l->pid, &info, WEXITED | WNOWAIT | options))
+		if (errno != EINTR)
+			return -errno;
+	if (info.si_pid != l->pid)
+		return 0;
+	child = 0;
+	l->gone = waitpid(l->pid, &l->status, 0) == l->pid;
+	return 0;
+}
+
+int trace_loop_wait(struct trace_loop *l)
+{
+	return l->gone ? 0 : wait_child(l, 0);
+}
+
 static void look_for_end(struct trace_loop *l)
 {
 	if (l->is_child)
-		l->gone |= waitpid(l->pid, &l->status, WNOHANG) == l->pid;
+		wait_child(l, WNOHANG);
 	else
 		l->gone |= !process_alive(l->pid);
 }
@@ -139,7 +198,7 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
 		poll(fds, 2, 1);
 		if (l->follow)
-			follow_read(l->follow, on_follow, l);
+			read_follow(l);
 		if (session_follows(l->session))
 			session_follow(l->session, on_follow, l);
 		r = session_step(l->session, &output);

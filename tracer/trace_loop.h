@@ -46,12 +46,13 @@ struct trace_loop {
 	bool is_child;	       /* and is to be waited for */
 	bool gone;	       /* it has ended */
 	int status;	       /* as waitpid gave it, when is_child */
+	bool lost, told_lost;  /* records of `follow`; and that it was said */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
 
 /* From now on, SIGINT, SIGTERM and SIGHUP end the loop; with a child to wait for, SIGINT is the
- * child's alone (the terminal sends it to both) and the others are passed on to it. SIGPIPE is
- * ignored. */
+ * child's alone (the terminal sends it to both) and the others are passed on to it, for as long as
+ * it is there. SIGPIPE is ignored. */
 void trace_loop_signals(struct trace_loop *l);
 
 /* Say on stderr which engine was taken, when that is not the first choice. */
@@ -60,5 +61,9 @@ void trace_loop_note(const struct trace_loop *l);
 /* Run until the process has ended, a limit is reached or a signal came. 0 or -errno with *e. Prints
  * what goes wrong on the way and does not end tracing. */
 int trace_loop_run(struct trace_loop *l, struct err *e);
+
+/* Wait until the child has ended, whatever signals come; l->status is its status then. 0 or
+ * -errno. */
+int trace_loop_wait(struct trace_loop *l);
 
 #endif
