@@ -108,7 +108,8 @@ struct op_arg {
 /* What is known of an op. Immutable once published; lives as long as its owner (the op table of the
  * target, or a trace reader). */
 struct op_desc {
-	uint32_t id;   /* dense, from 0, unique within the owner */
+	uint32_t id;   /* dense, from 0, unique within a table or a file; 0 for one that a process
+			  registered by itself */
 	uint8_t kind;  /* enum op_kind */
 	uint8_t flags; /* OP_INPLACE ... */
 	uint16_t nargs, nresults;

@@ -52,8 +52,12 @@ uint64_t selection_see(struct selection *s, const struct op_event *ev)
 
 static struct selection_op *op_of(struct selection *s, const struct op_desc *op)
 {
-	if (op->id >= s->n) {
-		size_t n = (op->id + 64u) * 2u;
+	bool is_new;
+	int64_t id = intern(&s->names, op->name, (uint32_t)strlen(op->name), &is_new);
+	if (id < 0)
+		return NULL;
+	if ((size_t)id >= s->n) {
+		size_t n = ((size_t)id + 64u) * 2u;
 		struct selection_op *ops = reallocarray(s->ops, n, sizeof(*ops));
 		if (!ops)
 			return NULL;
@@ -61,7 +65,7 @@ static struct selection_op *op_of(struct selection *s, const struct op_desc *op)
 		s->ops = ops;
 		s->n = n;
 	}
-	struct selection_op *o = &s->ops[op->id];
+	struct selection_op *o = &s->ops[id];
 	if (!o->known) {
 		o->known = true;
 		o->wanted = selection_wants_op(s->policy, op);
@@ -94,6 +98,7 @@ enum selection_answer selection_choose(struct selection *s, const struct op_even
 
 void selection_free(struct selection *s)
 {
+	intern_free(&s->names);
 	free(s->ops);
 	s->ops = NULL;
 	s->n = 0;

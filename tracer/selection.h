@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "perf/intern.h"
 #include "symbolizer/event.h"
 #include "symbolizer/filter.h"
 #include "tracer/oplists.h"
@@ -47,7 +48,8 @@ struct selection {
 	uint64_t *chosen; /* calls chosen so far, in all processes */
 
 	struct steps steps;
-	struct selection_op *ops; /* by op id */
+	struct intern names;	  /* of ops: those of a process alone have no number */
+	struct selection_op *ops; /* by number of the name */
 	size_t n;
 };
 

@@ -19,24 +19,40 @@ bool selections_restrict(const struct selections *s)
 	return p->nth.n || p->steps.n || p->every > 1 || p->max_calls || p->only.n || p->disabled.n;
 }
 
+static struct selection_process *find(struct selections *s, pid_t pid)
+{
+	for (unsigned i = 0; i < SELECTIONS_MAX; i++)
+		if (s->processes[i].pid == pid)
+			return &s->processes[i];
+	return NULL;
+}
+
 struct selection *selections_of(struct selections *s, pid_t pid)
 {
-	for (unsigned i = 0; i < SELECTIONS_MAX; i++) {
-		if (s->processes[i].pid == pid)
-			return &s->processes[i].selection;
-		if (s->processes[i].pid)
-			continue;
-		s->processes[i].pid = pid;
-		s->processes[i].selection.policy = &s->policy;
-		s->processes[i].selection.chosen = &s->chosen;
-		return &s->processes[i].selection;
-	}
-	return NULL;
+	struct selection_process *p = find(s, pid);
+	if (p)
+		return &p->selection;
+	p = find(s, 0);
+	if (!p)
+		return NULL;
+	p->pid = pid;
+	p->selection.policy = &s->policy;
+	p->selection.chosen = &s->chosen;
+	return &p->selection;
+}
+
+void selections_forget(struct selections *s, pid_t pid)
+{
+	struct selection_process *p = find(s, pid);
+	if (!p)
+		return;
+	selection_free(&p->selection);
+	*p = (struct selection_process){0};
 }
 
 void selections_free(struct selections *s)
 {
-	for (unsigned i = 0; i < SELECTIONS_MAX && s->processes[i].pid; i++)
+	for (unsigned i = 0; i < SELECTIONS_MAX; i++)
 		selection_free(&s->processes[i].selection);
 	selection_policy_free(&s->policy);
 }

@@ -10,7 +10,7 @@ enum { SELECTIONS_MAX = 256 };
 /* Zero-initialise; must not be moved once used. */
 struct selections {
 	struct selection_policy policy;
-	struct {
+	struct selection_process {
 		pid_t pid; /* 0: free */
 		struct selection selection;
 	} processes[SELECTIONS_MAX];
@@ -23,8 +23,11 @@ int selections_read(struct selections *s, const struct capturing_opts *o, struct
 /* Whether there is a selection at all: not every call is chosen. */
 bool selections_restrict(const struct selections *s);
 
-/* That of process `pid`; NULL when there are too many. */
+/* That of process `pid`; NULL when there are too many at once. */
 struct selection *selections_of(struct selections *s, pid_t pid);
+
+/* Process `pid` has ended: nothing is counted for it. */
+void selections_forget(struct selections *s, pid_t pid);
 
 void selections_free(struct selections *s);
 

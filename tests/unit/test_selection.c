@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tracer/selection.h"
+#include "tracer/selections.h"
 
 static struct op_desc op(uint32_t id, const char *name)
 {
@@ -144,8 +144,38 @@ static void calls_are_counted_for_each_op(void **state)
 	assert_string_equal(answers(&s, &mul, 6), ".y.yy.");
 	assert_string_equal(answers(&s, &add, 3), "yy.");
 	assert_int_equal(chosen, 6);
+	/* Those that only a process has registered have no number. */
+	struct op_desc one = op(0, "mine::one"), two = op(0, "mine::two");
+	assert_string_equal(answers(&s, &one, 3), ".y.");
+	assert_string_equal(answers(&s, &two, 3), ".y.");
 	selection_free(&s);
 	selection_policy_free(&p);
+}
+
+static void processes_come_and_go(void **state)
+{
+	(void)state;
+	struct selections s = {0};
+	struct op_desc add = op(3, "aten::add.Tensor");
+
+	assert_int_equal(ranges_parse("--nth", "2", &s.policy.nth, NULL), 0);
+	struct selection *stays = selections_of(&s, 1);
+	assert_string_equal(answers(stays, &add, 1), ".");
+	for (pid_t pid = 2; pid < 3 * SELECTIONS_MAX; pid++) {
+		struct selection *one = selections_of(&s, pid);
+		assert_non_null(one);
+		assert_string_equal(answers(one, &add, 3), ".y.");
+		assert_ptr_equal(selections_of(&s, pid), one);
+		selections_forget(&s, pid);
+	}
+	assert_ptr_equal(selections_of(&s, 1), stays);
+	assert_string_equal(answers(stays, &add, 2), "y.");
+	/* A number that comes again is of another process. */
+	assert_string_equal(answers(selections_of(&s, 2), &add, 2), ".y");
+	for (pid_t pid = 3; pid <= SELECTIONS_MAX; pid++)
+		assert_non_null(selections_of(&s, pid));
+	assert_null(selections_of(&s, SELECTIONS_MAX + 1));
+	selections_free(&s);
 }
 
 static void every_and_the_most(void **state)
@@ -311,6 +341,7 @@ int main(void)
 	    cmocka_unit_test(lists_of_ditorch),
 	    cmocka_unit_test(lists_that_are_none),
 	    cmocka_unit_test(calls_are_counted_for_each_op),
+	    cmocka_unit_test(processes_come_and_go),
 	    cmocka_unit_test(every_and_the_most),
 	    cmocka_unit_test(lists_from_the_environment),
 	    cmocka_unit_test(steps_of_the_optimizer),
