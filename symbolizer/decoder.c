@@ -564,16 +564,6 @@ void decoder_flush(struct decoder *d, int proc)
 				close_op(d, t, 0, false);
 }
 
-void decoder_remove_target(struct decoder *d, uint16_t proc)
-{
-	if (proc >= MAX_PROCS)
-		return;
-	decoder_flush(d, proc);
-	free(d->held[proc].data);
-	d->held[proc] = (struct held){0};
-	d->targets[proc] = NULL;
-}
-
 uint64_t decoder_events(const struct decoder *d)
 {
 	return d->events;
@@ -593,6 +583,30 @@ static void free_thread(struct thread *t)
 	arena_free(&t->grads.arena);
 	free(t->parts.data);
 	free(t);
+}
+
+static void drop_threads(struct decoder *d, uint16_t proc)
+{
+	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
+		for (struct thread **at = &d->threads[b], *t; (t = *at);) {
+			if (t->proc != proc) {
+				at = &t->next;
+				continue;
+			}
+			*at = t->next;
+			free_thread(t);
+		}
+}
+
+void decoder_remove_target(struct decoder *d, uint16_t proc)
+{
+	if (proc >= MAX_PROCS)
+		return;
+	decoder_flush(d, proc);
+	drop_threads(d, proc);
+	free(d->held[proc].data);
+	d->held[proc] = (struct held){0};
+	d->targets[proc] = NULL;
 }
 
 void decoder_free(struct decoder *d)

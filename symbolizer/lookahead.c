@@ -101,6 +101,7 @@ static void turn(struct lookahead *l, struct decoder *d)
 	l->waiting = l->coming;
 	l->coming = b;
 	l->warmed = 0;
+	l->turns++;
 }
 
 void lookahead_turn(struct lookahead *l, struct decoder *d, uint64_t now_ns)

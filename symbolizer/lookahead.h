@@ -21,6 +21,7 @@ struct lookahead {
 	struct batch waiting, coming;
 	size_t warmed;	 /* bytes of `coming` whose stacks have been looked at */
 	uint64_t turned; /* CLOCK_MONOTONIC, ns: the last turn */
+	uint64_t turns;	 /* two later, all that has come is decoded */
 };
 
 /* Take one record; copies it. When more wait than fit into a few MiB they are decoded at once. */

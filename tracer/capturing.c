@@ -203,6 +203,11 @@ void capturing_summary(const struct capturing *c, FILE *f)
 			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");
 }
 
+void capturing_forget(struct capturing *c, pid_t pid)
+{
+	selections_forget(&c->selections, pid);
+}
+
 void capturing_free(struct capturing *c)
 {
 	if (!c)

@@ -80,6 +80,9 @@ const struct err *capturing_trouble(const struct capturing *c);
 /* "ditrace: captured 12 calls of 3 ops: ..." and what was skipped and why. */
 void capturing_summary(const struct capturing *c, FILE *f);
 
+/* Process `pid` has ended, or another has its number: its calls and steps are counted anew. */
+void capturing_forget(struct capturing *c, pid_t pid);
+
 void capturing_free(struct capturing *c);
 
 #endif

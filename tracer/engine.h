@@ -35,6 +35,7 @@ struct probe_file {
 };
 
 enum { ENGINE_ALL_PROCS = UINT16_MAX };
+enum { ENGINE_AT_ONCE = 100000 }; /* consume may stop after so many records */
 
 struct engine_counters {
 	uint64_t hits;	  /* probe hits so far */
@@ -65,8 +66,9 @@ struct engine {
 	/* Take all probes out of process number `proc`, or of all for ENGINE_ALL_PROCS. */
 	void (*detach)(struct engine *g, uint16_t proc);
 	/* Hand over what has come since the last call; returns the number of records or -errno.
-	 * Never blocks: call it every millisecond or so. A thread that stands still at a record
-	 * with HIT_HELD goes on when `fn` has returned. */
+	 * Less than ENGINE_AT_ONCE was all that there is. Never blocks: call it every millisecond
+	 * or so. A thread that stands still at a record with HIT_HELD goes on when `fn` has
+	 * returned. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
 	/* Registers of the thread that stands still at the record that `fn` is called with, by enum
 	 * arch_reg (ARCH_REGS of them). 0 or -errno. NULL when `wake` is -1. */

@@ -188,7 +188,7 @@ static int follow(struct engine *g, follow_fn *fn, void *arg)
 
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
-	enum { AT_ONCE = 100000 };
+	enum { AT_ONCE = ENGINE_AT_ONCE };
 	struct engine_ptrace *p = of(g);
 	bool dead = p->dead;
 	const struct hit *h;

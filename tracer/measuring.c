@@ -204,6 +204,11 @@ void measuring_summary(const struct measuring *m, FILE *f)
 		first_nan_summary(m->first_nan, f);
 }
 
+void measuring_forget(struct measuring *m, pid_t pid)
+{
+	selections_forget(&m->selections, pid);
+}
+
 void measuring_free(struct measuring *m)
 {
 	if (!m)

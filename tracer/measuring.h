@@ -64,6 +64,9 @@ bool measuring_is_past(const struct measuring *m, const struct op_event *ev);
 /* What --first-nan found, or that it found nothing. */
 void measuring_summary(const struct measuring *m, FILE *f);
 
+/* Process `pid` has ended, or another has its number: its calls and steps are counted anew. */
+void measuring_forget(struct measuring *m, pid_t pid);
+
 void measuring_free(struct measuring *m);
 
 #endif

@@ -330,6 +330,7 @@ int session_step(struct session *s, struct err *e)
 	lookahead_turn(&s->lookahead, s->decoder, s->now);
 	if (r < 0)
 		return engine_failed(r, e);
+	session_free_ended(s, r < ENGINE_AT_ONCE);
 	update_procs(s);
 	if (s->writer && (r = trace_writer_tick(s->writer, s->now)) < 0)
 		output_failed(s, r);

@@ -33,6 +33,8 @@ struct proc {
 	uint32_t generation; /* of the configuration the engine has */
 	uint64_t drained;
 	uint64_t added;
+	bool all_taken;	     /* of one that has ended: its last record is with the lookahead ... */
+	uint64_t taken_turn; /* ... since this turn of it */
 };
 
 /* The op table of a libtorch, and which file that is. */
@@ -99,6 +101,13 @@ bool session_wants(const struct session *s, const struct op_desc *op);
 /* Put in what could not be put in when the process was added: its Python had not started, its
  * operators were not registered. */
 void session_complete_procs(struct session *s);
+
+/* session_ended.c, after each consume: free the slots of processes that have ended and whose
+ * records are decoded, many at a time. `all`: there are no records that were not consumed. */
+void session_free_ended(struct session *s, bool all);
+
+/* session_ended.c: what the options count of process `pid` is counted from the start. */
+void session_forget_counts(struct session *s, pid_t pid);
 
 /* Count dispatched ops for a moment, now and then. */
 void session_sample_dispatch(struct session *s);

@@ -284,6 +284,7 @@ static int open_proc(struct session *s, struct proc *p, pid_t pid, const struct 
 {
 	struct err py_note = {0};
 	uint16_t index = (uint16_t)(p - s->procs);
+	session_forget_counts(s, pid);
 	*p = (struct proc){.alive = true, .added = session_now()};
 	int r = target_open(pid, s->ops, maps, &p->target, &py_note, e);
 	if (r)
@@ -345,7 +346,7 @@ void session_remove(struct session *s, pid_t pid)
 	struct proc *p = session_proc(s, pid);
 	if (!p)
 		return;
-	/* What it sent last may still be on its way: the slot stays until the end. */
+	/* What it sent last may still be on its way: session_free_ended has the slot. */
 	p->alive = false;
 	s->engine->detach(s->engine, (uint16_t)(p - s->procs));
 }
