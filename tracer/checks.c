@@ -220,9 +220,6 @@ void check_perf_events(const struct check_env *env, struct checks *c)
 			    "perf_event_open: %s (perf_event_paranoid is %ld): cannot follow a "
 			    "command and its children",
 			    strerror(-env->perf), level);
-	else if (level > 1 && !has(env, CAPS_PERFMON))
-		checks_addf(c, CHECK_WARN, "sysctl kernel.perf_event_paranoid=1",
-			    "perf_event_paranoid is %ld: no kernel frames can be seen", level);
 	else
 		checks_addf(c, CHECK_OK, "", "perf events (perf_event_paranoid is %ld)", level);
 }
@@ -244,7 +241,7 @@ void check_yama(const struct check_env *env, struct checks *c)
 		checks_addf(c, CHECK_FAIL, lower,
 			    "Yama ptrace_scope is 2: only root can read the memory of a process");
 	else if (scope == 1 && !ptrace)
-		checks_addf(c, CHECK_FAIL,
+		checks_addf(c, env->attach ? CHECK_FAIL : CHECK_WARN,
 			    "run it with ditrace run, or sysctl kernel.yama.ptrace_scope=0",
 			    "Yama ptrace_scope is 1: a plain user cannot attach");
 	else

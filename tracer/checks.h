@@ -49,6 +49,7 @@ struct check_env {
 	int perf;	  /* of selftest_perf */
 	int ptrace;	  /* of selftest_ptrace */
 	bool ptrace_only; /* the engine bpf does not work here */
+	bool attach;	  /* to a process that runs; false: it is not known whether */
 };
 
 /* The machine's own, with the self-tests run. */

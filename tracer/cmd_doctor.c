@@ -112,6 +112,7 @@ static struct engines run_checks(pid_t pid, struct checks *c)
 {
 	struct check_env env;
 	check_env_init(&env);
+	env.attach = pid;
 	checks_machine(&env, c);
 	struct engines g = {.ptrace = !env.ptrace};
 	bool hopeless = false;
