@@ -52,8 +52,11 @@ typedef void engine_hit_fn(const struct hit *h, void *arg);
 struct engine {
 	const char *name;
 	pid_t tracer; /* process that traces in place of ditrace; 0: ditrace itself */
-	int wake;     /* readable when a thread stands still for its record (PLAN_HOLD); -1: none
-			 ever does */
+	/* What has become of it when consume returns -ECHILD, and what that means for the traced.
+	 */
+	const char *gone, *gone_hint;
+	int wake; /* readable when a thread stands still for its record (PLAN_HOLD); -1: none
+		     ever does */
 	/* Make plan entries first .. first + n - 1 known. 0 or -errno (-E2BIG: beyond the size
 	 * given at opening). */
 	int (*set_plans)(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,

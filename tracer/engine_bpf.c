@@ -291,6 +291,10 @@ int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)
 	b->nplans = nplans;
 	b->engine = (struct engine){
 	    .name = "bpf",
+	    .gone =
+		"the process of ditrace that puts probes in and out (ditrace-probes) was killed",
+	    .gone_hint = "the traced processes run on; probes that it was busy with may stay in "
+			 "their code, which costs some time",
 	    .wake = -1,
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,

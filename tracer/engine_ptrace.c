@@ -325,6 +325,9 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 	p->sock = -1;
 	p->engine = (struct engine){
 	    .name = "ptrace",
+	    .gone = "the tracing process of ditrace was killed",
+	    .gone_hint = "the code of the traced processes was put back at once; look whether they "
+			 "still run",
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,
 	    .attach = attach,

@@ -47,7 +47,7 @@ static void drop(struct link **links, uint16_t owner)
 	struct link *closing = NULL;
 	while (*links) {
 		struct link *l = *links;
-		if (owner != LINKS_OF_ALL && l->owner != owner) {
+		if (owner != ENGINE_ALL_PROCS && l->owner != owner) {
 			links = &l->next;
 			continue;
 		}
@@ -114,7 +114,7 @@ static void keep(int sock)
 	apart_begin("ditrace-probes", sock);
 	while (serve(sock, &links))
 		;
-	drop(&links, LINKS_OF_ALL);
+	drop(&links, ENGINE_ALL_PROCS);
 }
 
 int links_open(struct links **out)

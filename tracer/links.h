@@ -11,9 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct links;
+#include "tracer/engine.h"
 
-enum { LINKS_OF_ALL = UINT16_MAX };
+struct links;
 
 /* One link to be made: as uprobe_multi_link's arguments. `owner` is any number, for links_drop. */
 struct link_wanted {
@@ -32,7 +32,7 @@ int links_open(struct links **out);
 /* 0 or -errno; -ECHILD when the process is gone. */
 int links_add(struct links *l, const struct link_wanted *w);
 
-/* Close the links of one owner, or of all (LINKS_OF_ALL); done when it returns. */
+/* Close the links of one owner, or of all (ENGINE_ALL_PROCS); done when it returns. */
 void links_drop(struct links *l, uint16_t owner);
 
 /* Whether the process is still there, with all links made. */

@@ -30,9 +30,10 @@ uint64_t session_now(void)
 /* An output that fails is given up; the target must not notice. */
 static void output_failed(struct session *s, int r)
 {
-	if (!s->output_error.code)
-		err_set(&s->output_error, r, "cannot write %s: %s; tracing goes on without it",
-			s->o->output, strerror(-r));
+	if (s->output_error.code)
+		return;
+	err_set(&s->output_error, r, "cannot write %s: %s; tracing goes on without it",
+		s->o->output, strerror(-r));
 	err_hint(&s->output_error, "free some space, or record somewhere else with -o FILE");
 }
 
@@ -303,19 +304,26 @@ static void update_procs(struct session *s)
 	}
 }
 
-static int engine_failed(int code, struct err *e)
+static int engine_failed(const struct session *s, int code, struct err *e)
 {
 	if (code != -ECHILD)
 		return err_set(e, code, "cannot read the engine's records: %s", strerror(-code));
-	err_set(e, code, "the tracing process of ditrace was killed");
-	return err_hint(e, "the code of the traced processes was put back at once; look whether "
-			   "they still run");
+	err_set(e, code, "%s", s->engine->gone);
+	return err_hint(e, "%s", s->engine->gone_hint);
 }
 
-static void take_capture_trouble(struct session *s)
+/* What has failed and was not told yet; NULL: nothing. */
+static const struct err *untold(struct session *s)
 {
-	if (s->capturing && capturing_trouble(s->capturing)->code && !s->output_error.code)
-		s->output_error = *capturing_trouble(s->capturing);
+	if (s->output_error.code && !s->output_told) {
+		s->output_told = true;
+		return &s->output_error;
+	}
+	const struct err *capture = s->capturing ? capturing_trouble(s->capturing) : NULL;
+	if (!capture || !capture->code || s->capture_told)
+		return NULL;
+	s->capture_told = true;
+	return capture;
 }
 
 int session_step(struct session *s, struct err *e)
@@ -329,7 +337,7 @@ int session_step(struct session *s, struct err *e)
 	int r = s->engine->consume(s->engine, on_hit, s);
 	lookahead_turn(&s->lookahead, s->decoder, s->now);
 	if (r < 0)
-		return engine_failed(r, e);
+		return engine_failed(s, r, e);
 	session_free_ended(s, r < ENGINE_AT_ONCE);
 	update_procs(s);
 	if (s->writer && (r = trace_writer_tick(s->writer, s->now)) < 0)
@@ -337,12 +345,9 @@ int session_step(struct session *s, struct err *e)
 	if (s->printer && fflush(stdout))
 		s->closed_pipe = true;
 	housekeeping(s);
-	take_capture_trouble(s);
-	if (s->output_error.code && !s->output_told) {
-		s->output_told = true;
-		if (e)
-			*e = s->output_error;
-	}
+	const struct err *failed = untold(s);
+	if (failed && e)
+		*e = *failed;
 	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
 	bool captured = s->capturing && capturing_is_over(s->capturing);
 	bool found = s->measuring && measuring_is_over(s->measuring);
@@ -446,7 +451,6 @@ int session_finish(struct session *s, struct err *e)
 	set_stats(s, &stats);
 	if (s->printer)
 		fflush(stdout);
-	take_capture_trouble(s);
 	if (s->capturing)
 		capturing_summary(s->capturing, stderr);
 	print_summary(s, &stats);
@@ -465,9 +469,14 @@ int session_finish(struct session *s, struct err *e)
 				strcmp(s->o->output, "ditrace.data") ? " " : "",
 				strcmp(s->o->output, "ditrace.data") ? s->o->output : "");
 	}
-	if (s->output_error.code && !s->output_told && e)
-		*e = s->output_error;
-	return s->output_error.code;
+	const struct err *failed = untold(s), *more = failed ? untold(s) : NULL;
+	if (failed && e)
+		*e = *failed;
+	if (more)
+		err_print(more);
+	if (s->output_error.code)
+		return s->output_error.code;
+	return s->capturing ? capturing_trouble(s->capturing)->code : 0;
 }
 
 void session_close(struct session *s)

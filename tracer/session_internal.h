@@ -83,7 +83,7 @@ struct session {
 	int32_t named[THREAD_SLOTS];
 	struct err output_error;
 	struct err fatal; /* nothing can be traced as asked for; code 0: none */
-	bool output_told, closed_pipe;
+	bool output_told, capture_told, closed_pipe;
 	uint64_t events, lost;
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t dispatch_since; /* counting now, since */

@@ -41,6 +41,7 @@ counted() {
 	like "and the exit status is not 0" "$T/picked" '^ditrace: 1$'
 	ok "in so many bytes" [ $(($(find "$T/cap" -type f -printf '%s+')0)) -le 9216 ]
 	like "it is told" "$T/err" '^ditrace: the limit of 9,?[0-9]+ bytes is reached'
+	like "the trace is there, and that is said" "$T/err" '^trace written to'
 	like "with a way out" "$T/err" '^  hint: .'
 	is "once" "$(grep -c 'limit of' "$T/err")" 1
 	for wrong in '--nth 0' '--steps 3-1' '--every x'; do
