@@ -175,13 +175,15 @@ const struct use *space_next_use(const struct space *s, const struct breakpoint 
 	return next ? &s->use[next] : NULL;
 }
 
-/* Entries are taken again from the start when the list has come to its end. */
+/* Entries are taken again when the list has come to its end, each search from where the last one
+ * ended: forked children take thousands at once. */
 static int take_byte(struct share *share, uint32_t *out)
 {
+	static uint32_t next;
 	uint32_t n = atomic_load(&share->nbytes);
-	for (uint32_t k = 0; n == SHARE_BYTES && k < n; k++)
-		if (!share->bytes[k].in_use) {
-			*out = k;
+	for (uint32_t k = 0; n == SHARE_BYTES && k < n; k++, next = (next + 1) % SHARE_BYTES)
+		if (!share->bytes[next].in_use) {
+			*out = next;
 			return 0;
 		}
 	if (n == SHARE_BYTES)
@@ -321,16 +323,29 @@ static int copy_breakpoint(const struct space *from, const struct breakpoint *b,
 	return r;
 }
 
+/* Of the child, which has them from `from`: all, whether `to` knows them or not. */
+static void take_out(const struct space *from, struct space *to)
+{
+	for (size_t i = 0; i < from->n; i++)
+		space_write(to, from->bp[i].addr, &from->bp[i].code[0], 1);
+	for (size_t i = 0; i < to->n; i++)
+		if (to->bp[i].live)
+			forget_byte(to, &to->bp[i]);
+	if (to->slots)
+		memset(to->slot, NONE, to->slots * sizeof(*to->slot));
+	to->n = to->live = 0;
+}
+
 int space_fork(const struct space *s, pid_t child, struct space **out, struct err *e)
 {
+	*out = NULL;
 	int r = space_open(child, s->share, out, e);
-	for (size_t i = 0; !r && i < s->n; i++) {
+	if (r)
+		return r;
+	for (size_t i = 0; !r && i < s->n; i++)
 		r = copy_breakpoint(s, &s->bp[i], *out);
-		if (r) {
-			err_set(e, r, "cannot follow process %d: %s", child, strerror(-r));
-			space_restore(*out);
-			space_put(*out);
-		}
-	}
-	return r;
+	if (!r)
+		return 0;
+	take_out(s, *out);
+	return err_set(e, r, "cannot follow process %d: %s", child, strerror(-r));
 }

@@ -39,7 +39,8 @@ struct space;
 int space_open(pid_t pid, struct share *share, struct space **out, struct err *e);
 
 /* That of a process just forked from one with the space `s`: the same bytes are changed, for no use
- * but the linker's. */
+ * but the linker's. Where that fails, the child's code is as in its file and *out has no
+ * breakpoints; NULL when the child cannot be reached at all. */
 int space_fork(const struct space *s, pid_t child, struct space **out, struct err *e);
 
 struct space *space_ref(struct space *s);

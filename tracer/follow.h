@@ -15,6 +15,7 @@ enum follow_kind {
 	FOLLOW_EXEC, /* `pid` runs another program now, called `path`; its mappings are gone */
 	FOLLOW_COMM, /* thread `tid` calls itself `path` */
 	FOLLOW_EXIT, /* process `pid` has ended, all threads of it; its other events came before */
+	FOLLOW_LEFT, /* of an engine: `pid`, a child of `parent`, has no room and is left alone */
 	FOLLOW_LOST, /* events were lost: look at /proc for what they may have told */
 };
 

@@ -6,11 +6,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <linux/kcmp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -217,6 +219,11 @@ static bool owner_of(pid_t pid, uid_t *uid)
 		return false;
 	*uid = st.st_uid;
 	return true;
+}
+
+bool process_shares_memory(pid_t a, pid_t b)
+{
+	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
 }
 
 const char *process_user(uid_t uid, char *out, size_t size)

@@ -66,6 +66,10 @@ const char *process_cmdline(pid_t pid, char *out, size_t size);
 /* Whether the process still runs: it does while any of its threads does; zombies do not. */
 bool process_alive(pid_t pid);
 
+/* Whether the two run in the same memory: threads, and a child of vfork(2) with its parent, which
+ * waits until it has become another program. */
+bool process_shares_memory(pid_t a, pid_t b);
+
 /* The name of user `uid`, or its number, into out; returns out. */
 const char *process_user(uid_t uid, char *out, size_t size);
 

@@ -2,13 +2,11 @@
 #include "tracer/trace_loop.h"
 
 #include <errno.h>
-#include <linux/kcmp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,18 +44,11 @@ static void add_process(struct trace_loop *l, pid_t pid)
 		l->trouble = why;
 }
 
-/* A child of vfork(2) runs in its parent's memory and keeps it waiting: it is about to become
- * another program. */
-static bool shares_memory(pid_t a, pid_t b)
-{
-	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
-}
-
 static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 {
 	enum { WAIT_MS = 100 };
 	struct hold *hold = NULL;
-	if (shares_memory(ev->pid, ev->parent ? ev->parent : l->pid))
+	if (process_shares_memory(ev->pid, ev->parent ? ev->parent : l->pid))
 		return;
 	hold_thread(ev->pid, WAIT_MS, &hold);
 	if (session_is_complete(ev->pid))
@@ -102,6 +93,13 @@ static void on_follow(const struct follow_event *ev, void *arg)
 		session_remove(l->session, ev->pid);
 		l->gone |= ev->pid == l->pid && !l->is_child;
 		break;
+	case FOLLOW_LEFT:
+		err_set(&l->trouble, -ENOSPC,
+			"process %d, a child of %d, is not traced: there is no room for its "
+			"breakpoints",
+			ev->pid, ev->parent);
+		err_hint(&l->trouble, "choose fewer ops, with --ops: each takes some");
+		break;
 	case FOLLOW_LOST:
 		l->lost = true;
 		break;
@@ -117,8 +115,8 @@ static void rescan(struct trace_loop *l)
 	struct process p;
 	ssize_t n = follow_processes(l->follow, &pids);
 	for (ssize_t i = 0; i < n; i++)
-		if (!process_read(pids[i], &p, NULL) && !shares_memory(pids[i], p.status.ppid) &&
-		    session_is_complete(pids[i]))
+		if (!process_read(pids[i], &p, NULL) &&
+		    !process_shares_memory(pids[i], p.status.ppid) && session_is_complete(pids[i]))
 			add_process(l, pids[i]);
 	free(pids);
 }

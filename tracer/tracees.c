@@ -2,12 +2,10 @@
 #include "tracer/tracees.h"
 
 #include <errno.h>
-#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,19 +110,17 @@ static void watch_linker(struct tracee_process *p)
 		space_add(p->space, addr, code, &use);
 }
 
-static bool shares_memory(pid_t a, pid_t b)
-{
-	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
-}
-
 static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_process *parent,
 			  pid_t pid)
 {
 	struct space *space = NULL;
-	bool shared = shares_memory(pid, parent->pid);
+	bool shared = process_shares_memory(pid, parent->pid);
+	int r = 0;
 	if (shared)
 		space = space_ref(parent->space);
-	else if (space_fork(parent->space, pid, &space, NULL))
+	else
+		r = space_fork(parent->space, pid, &space, NULL);
+	if (!space)
 		return true; /* it is ending */
 	struct tracee_process *p = new_process(t, pid, space);
 	if (!p) {
@@ -135,7 +131,9 @@ static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_proc
 	}
 	set_process(x, p);
 	p->told = parent->told;
-	if (t->leaving && !shared)
+	if (r)
+		tracee_tell(t, FOLLOW_LEFT, pid, pid, parent->pid, false);
+	else if (t->leaving && !shared)
 		space_restore(space);
 	else if (!shared && space_live(space) && t->interesting(pid))
 		x->held = tracee_tell(t, FOLLOW_FORK, pid, pid, parent->pid, true);

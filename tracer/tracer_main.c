@@ -16,6 +16,7 @@
 
 #include "tracer/apart.h"
 #include "tracer/maps.h"
+#include "tracer/perf_rings.h"
 #include "tracer/tracees.h"
 #include "tracer/tracer_sites.h"
 
@@ -225,6 +226,7 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 	sigset_t signals;
 	apart_begin(TRACER_NAME, sock);
 	set_signals(&signals);
+	raise_fd_limit(); /* each process takes one */
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);
 	/* So that requests and the end of ditrace interrupt the wait for stops. */
 	fcntl(sock, F_SETOWN, getpid());
