@@ -6,8 +6,8 @@
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/tracees.h"
 
@@ -16,13 +16,6 @@ union regs {
 	struct user_regs_struct user;
 	uint64_t word[sizeof(struct user_regs_struct) / sizeof(uint64_t)];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
-}
 
 static bool get_regs(const struct tracee *x, union regs *r)
 {
@@ -122,7 +115,7 @@ static void on_linker(struct tracer *t, struct tracee *x)
 static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint *b,
 		    const union regs *r)
 {
-	uint64_t ts = now_ns();
+	uint64_t ts = clock_ns(CLOCK_MONOTONIC);
 	const struct use *next;
 	remote_begin(t->mem, x->tid);
 	for (const struct use *u = space_next_use(x->of->space, b, NULL); u; u = next) {
@@ -138,6 +131,8 @@ static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint 
 
 enum outcome {
 	DONE,
+	DONE_LATE,  /* the same, but the thread is in another stop, and that for the step is to come
+		     */
 	OTHER_STOP, /* the thread is before the instruction, in another stop, or has ended */
 	GIVE_UP,    /* it cannot be carried out */
 };
@@ -161,8 +156,10 @@ static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t
 		return GIVE_UP;
 	if (!WIFSTOPPED(*status) || !get_regs(x, r))
 		return OTHER_STOP;
-	if (r->word[ARCH_IP] == at + len && *status >> 8 == SIGTRAP)
-		return DONE;
+	if (r->word[ARCH_IP] == at + len) {
+		x->late_trap = *status >> 8 != SIGTRAP;
+		return x->late_trap ? DONE_LATE : DONE;
+	}
 	if (r->word[ARCH_IP] == at) {
 		r->word[ARCH_IP] = addr;
 		set_regs(x, r);
@@ -175,7 +172,11 @@ static enum outcome touch_stack(struct tracee *x, uint64_t addr, const union reg
 {
 	static const uint8_t push_ax = 0x50;
 	union regs touched = *r;
-	return step_elsewhere(x, &push_ax, 1, addr, &touched, status);
+	enum outcome o = step_elsewhere(x, &push_ax, 1, addr, &touched, status);
+	if (o != DONE_LATE)
+		return o;
+	set_regs(x, r);
+	return OTHER_STOP;
 }
 
 static enum outcome emulate(struct tracee *x, const struct breakpoint *b, union regs *r,
@@ -203,11 +204,11 @@ static enum outcome step_over(struct tracee *x, const struct breakpoint *b, unio
 	if (n <= 0)
 		return GIVE_UP;
 	enum outcome o = step_elsewhere(x, moved, (size_t)n, b->addr, r, status);
-	if (o != DONE)
+	if (o != DONE && o != DONE_LATE)
 		return o;
 	r->word[ARCH_IP] = b->addr + (uint64_t)n;
 	set_regs(x, r);
-	return DONE;
+	return o;
 }
 
 /* Carry out the instruction whose place the breakpoint takes, and go on. */
@@ -220,6 +221,8 @@ static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, unio
 	if (o == OTHER_STOP) {
 		x->skip_addr = addr;
 		x->skip_sp = sp;
+	}
+	if (o == OTHER_STOP || o == DONE_LATE) {
 		tracee_waited(t, x->tid, status);
 		return;
 	}
@@ -246,10 +249,29 @@ static struct breakpoint *breakpoint_met(const struct tracee *x, union regs *r)
 	return b;
 }
 
+bool tracee_is_late_trap(const struct tracee *x, const siginfo_t *info)
+{
+	return x->late_trap && info->si_signo == SIGTRAP && info->si_code == TRAP_TRACE;
+}
+
+static bool take_late_trap(struct tracee *x)
+{
+	siginfo_t info;
+	if (!x->late_trap || ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) ||
+	    !tracee_is_late_trap(x, &info))
+		return false;
+	x->late_trap = false;
+	return true;
+}
+
 bool tracee_hit(struct tracer *t, struct tracee *x)
 {
 	union regs r;
-	uint64_t since = now_ns();
+	uint64_t since = clock_ns(CLOCK_MONOTONIC);
+	if (take_late_trap(x)) {
+		tracee_resume(x, 0);
+		return true;
+	}
 	struct breakpoint *b = breakpoint_met(x, &r);
 	if (!b)
 		return false;
@@ -273,13 +295,16 @@ bool tracee_hit(struct tracer *t, struct tracee *x)
 	if (t->share->hits == hits)
 		return true;
 	count(&t->share->sampled);
-	atomic_fetch_add_explicit(&t->share->sampled_ns, now_ns() - since, memory_order_relaxed);
+	atomic_fetch_add_explicit(&t->share->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since,
+				  memory_order_relaxed);
 	return true;
 }
 
-bool tracee_rewind(const struct tracee *x)
+bool tracee_rewind(struct tracee *x)
 {
 	union regs r;
+	if (take_late_trap(x))
+		return true;
 	if (!breakpoint_met(x, &r))
 		return false;
 	set_regs(x, &r);

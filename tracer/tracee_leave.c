@@ -17,6 +17,9 @@
  * that waits in a system call has met none, and is best left alone: a stop would end some of these
  * calls with EINTR (signal(7)). The others are stopped once more. */
 
+enum { PATIENCE_TURNS = 10000 }; /* of a pause each: two seconds */
+static const struct timespec pause_time = {.tv_nsec = 200 * 1000};
+
 static bool is_fork(long nr)
 {
 	return nr == SYS_clone || nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone3;
@@ -65,7 +68,8 @@ static unsigned ask(struct tracer *t)
 	return n;
 }
 
-/* A breakpoint has been met, but the stop for it is still to come: ours was first. */
+/* A breakpoint has been met or a step done, but the stop for it is still to come: ours was first.
+ */
 static bool has_trap_pending(const struct tracee *x)
 {
 	enum { MOST = 16 };
@@ -73,7 +77,8 @@ static bool has_trap_pending(const struct tracee *x)
 	siginfo_t info[MOST];
 	long n = ptrace(PTRACE_PEEKSIGINFO, x->tid, &args, info);
 	for (long i = 0; i < n; i++)
-		if (info[i].si_signo == SIGTRAP && info[i].si_code == SI_KERNEL)
+		if ((info[i].si_signo == SIGTRAP && info[i].si_code == SI_KERNEL) ||
+		    tracee_is_late_trap(x, &info[i]))
 			return true;
 	return false;
 }
@@ -106,12 +111,24 @@ static bool is_birth(int status)
 	       event == PTRACE_EVENT_CLONE;
 }
 
+/* Its first stop; false when it does not come, or has come and gone. */
+static bool await_stop(pid_t tid, int *status)
+{
+	for (unsigned turn = 0; turn < PATIENCE_TURNS; turn++) {
+		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+		if (got)
+			return got == tid && WIFSTOPPED(*status);
+		nanosleep(&pause_time, NULL);
+	}
+	return false;
+}
+
 static void await_child(struct tracer *t, struct tracee *x)
 {
 	unsigned long child = 0;
 	int status;
 	ptrace(PTRACE_GETEVENTMSG, x->tid, NULL, &child);
-	if (!child || waitpid((pid_t)child, &status, __WALL) != (pid_t)child || !WIFSTOPPED(status))
+	if (!child || !await_stop((pid_t)child, &status))
 		return;
 	struct tracee *c = tracee_find(t, (pid_t)child);
 	c = c ? c : tracee_add(t, (pid_t)child);
@@ -143,16 +160,14 @@ static unsigned met(struct tracer *t, pid_t tid, int status)
 /* A thread that sleeps uninterruptibly does not stop; it meets nothing either. */
 static void await_stops(struct tracer *t, unsigned asked)
 {
-	enum { PATIENCE_MS = 2000 };
-	const struct timespec pause = {.tv_nsec = 200 * 1000};
-	for (unsigned turn = 0; turn < PATIENCE_MS * 5; turn++) {
+	for (unsigned turn = 0; turn < PATIENCE_TURNS; turn++) {
 		int status;
 		pid_t tid;
 		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
 			asked -= met(t, tid, status);
 		if (!asked || tid < 0)
 			return;
-		nanosleep(&pause, NULL);
+		nanosleep(&pause_time, NULL);
 	}
 }
 

@@ -3,6 +3,7 @@
 #ifndef TRACER_TRACEES_H
 #define TRACER_TRACEES_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -33,6 +34,7 @@ struct tracee {
 	bool waiting;	      /* stopped until its parent's stop says whose it is */
 	bool held;	      /* stopped until REQUEST_RELEASE */
 	bool held_at_op;      /* and that for its record */
+	bool late_trap;	      /* the SIGTRAP of a step that is done is still to come */
 	bool left;	      /* while leaving: it must be met once more in a stop */
 	struct op_stack *ops; /* NULL: it has met no probe */
 	/* The breakpoint that was met and told of, but not carried out, as a signal came first. */
@@ -91,8 +93,12 @@ bool tracee_hit(struct tracer *t, struct tracee *x);
 int tracee_registers(const struct tracee *x, uint64_t *out);
 
 /* Put the thread, stopped by SIGTRAP, back to before the breakpoint of ours that it has met; false
- * when it has met none. */
-bool tracee_rewind(const struct tracee *x);
+ * when the signal is none of ours. */
+bool tracee_rewind(struct tracee *x);
+
+/* The SIGTRAP that the thread stopped by, or that waits in `info`, is of a step of ours that was
+ * finished without it. */
+bool tracee_is_late_trap(const struct tracee *x, const siginfo_t *info);
 
 /* tracee_leave.c: put all code back and let everything go, as it would be without us. */
 void tracees_leave(struct tracer *t);

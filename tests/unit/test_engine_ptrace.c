@@ -502,6 +502,30 @@ static void what_is_stopped_stays_so(void **state)
 	end(pid, 0);
 }
 
+/* A stop may come between a step that is done and the trap that tells of it. */
+static void stops_within_a_step(void **state)
+{
+	enum { STOPS = 2000 };
+	(void)state;
+	struct seen s = {0};
+	pid_t pid = child(one_thread);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_lea);
+	for (unsigned i = 0; i < STOPS; i++) {
+		kill(pid, SIGSTOP);
+		kill(pid, SIGCONT);
+		g->consume(g, on_hit, &s);
+		nanosleep(&(struct timespec){.tv_nsec = i % 16 * 10000}, NULL);
+	}
+	await(&shared->rounds, shared->rounds + 100);
+	assert_true(s.exits > 0);
+	assert_int_equal(s.wrong, 0);
+	g->close(g);
+	code_is_as_before(pid);
+	await(&shared->rounds, shared->rounds + 100);
+	end(pid, 0);
+}
+
 static void short_threads(void)
 {
 	while (!shared->stop) {
@@ -766,6 +790,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup(leaves_when_killed, setup),
 	    cmocka_unit_test_setup(signals_pass, setup),
 	    cmocka_unit_test_setup(what_is_stopped_stays_so, setup),
+	    cmocka_unit_test_setup(stops_within_a_step, setup),
 	    cmocka_unit_test_setup(threads_come_and_go, setup),
 	    cmocka_unit_test_setup(ends_while_traced, setup),
 	    cmocka_unit_test_setup(ends_when_looked_at, setup),
