@@ -212,15 +212,6 @@ static struct intern *table_at(struct trace_ids *t, size_t i)
 	return i < sizeof(all) / sizeof(all[0]) ? all[i] : NULL;
 }
 
-uint64_t trace_ids_memory(const struct trace_ids *t)
-{
-	const struct intern *table;
-	uint64_t n = 0;
-	for (size_t i = 0; (table = table_at((struct trace_ids *)t, i)); i++)
-		n += table->bytes + table->size * sizeof(struct intern_slot);
-	return n;
-}
-
 void trace_ids_free(struct trace_ids *t)
 {
 	struct intern *table;

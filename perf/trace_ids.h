@@ -44,9 +44,6 @@ int64_t trace_ids_meta(void *ids, const void *payload, uint32_t len);
 /* Forget addresses, because what stands there may change. */
 void trace_ids_forget(struct trace_ids *t);
 
-/* Bytes of memory in use. */
-uint64_t trace_ids_memory(const struct trace_ids *t);
-
 void trace_ids_free(struct trace_ids *t);
 
 #endif

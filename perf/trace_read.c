@@ -11,6 +11,13 @@
 
 #include "perf/trace_decode.h"
 
+/* How far the reader is. */
+struct trace_progress {
+	uint64_t records; /* all, definitions too */
+	uint64_t events;
+	uint64_t bytes; /* up to here the file was read and is good */
+};
+
 struct trace_reader {
 	int fd;
 	char *path;
@@ -272,11 +279,6 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
 		if (n)
 			return n;
 	}
-}
-
-void trace_reader_progress(const struct trace_reader *r, struct trace_progress *out)
-{
-	*out = r->progress;
 }
 
 void trace_reader_close(struct trace_reader *r)

@@ -39,13 +39,6 @@ struct trace_item {
 	};
 };
 
-/* How far the reader is. */
-struct trace_progress {
-	uint64_t records; /* all, definitions too */
-	uint64_t events;
-	uint64_t bytes; /* up to here the file was read and is good */
-};
-
 /* 0 and *out, or -errno with *e: no such file, empty, not a trace file, cut within the header, of a
  * newer version. */
 int trace_reader_open(const char *path, struct trace_reader **out, struct err *e);
@@ -67,8 +60,6 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
  * of trace_read_next. 0 or -errno with *e. */
 int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw,
 		       struct op_event *out, struct err *e);
-
-void trace_reader_progress(const struct trace_reader *r, struct trace_progress *out);
 
 void trace_reader_close(struct trace_reader *r);
 

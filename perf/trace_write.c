@@ -322,12 +322,6 @@ uint64_t trace_writer_bytes(const struct trace_writer *w)
 	return w->offset;
 }
 
-uint64_t trace_writer_memory(const struct trace_writer *w)
-{
-	return TRACE_BLOCK_MAX + SCRATCH + w->packed_max + ZSTD_sizeof_CCtx(w->zstd) +
-	       trace_ids_memory(&w->ids);
-}
-
 static void writer_free(struct trace_writer *w)
 {
 	trace_ids_free(&w->ids);

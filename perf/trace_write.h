@@ -46,9 +46,8 @@ int trace_writer_tick(struct trace_writer *w, uint64_t now_ns);
 /* Write what waits now. */
 int trace_writer_flush(struct trace_writer *w);
 
-/* Bytes in the file so far, and bytes of memory held by what was interned. */
+/* Bytes in the file so far. */
 uint64_t trace_writer_bytes(const struct trace_writer *w);
-uint64_t trace_writer_memory(const struct trace_writer *w);
 
 /* Write what is left, with the END record when `clean`, and free `w` (may be NULL). 0 or -errno. */
 int trace_writer_close(struct trace_writer *w, bool clean);

@@ -72,11 +72,6 @@ double compare_smallest(int dtype)
 	return is_float(t) ? ldexp(1, t->emin - t->digits + 1) : 0;
 }
 
-bool compare_is_float(int dtype)
-{
-	return is_float(number_of(dtype));
-}
-
 static void add_dim(struct job *j, const struct dim *d)
 {
 	struct dim *last = j->ndim ? &j->dims[j->ndim - 1] : NULL;

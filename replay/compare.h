@@ -77,8 +77,6 @@ double compare_roundoff(int dtype);
 double compare_smallest(int dtype);
 double compare_smallest_normal(int dtype);
 
-bool compare_is_float(int dtype); /* or complex */
-
 /* The row-major index `at` as "[3, 5]" into out; "[]" for no dimensions. Of complex tensors `at`
  * counts parts. Returns out. */
 const char *compare_index(char *out, size_t size, const struct compare_tensor *t, uint64_t at);

@@ -28,7 +28,4 @@ struct source {
 	bool devices; /* read() can also read the memory of devices */
 };
 
-/* read() of `s` for the memory of this very process. */
-int source_read_self(void *ctx, uint64_t address, void *to, size_t n);
-
 #endif

@@ -53,7 +53,7 @@ struct decoder {
 	struct target *targets[MAX_PROCS];
 	struct held held[MAX_PROCS];
 	struct thread *threads[THREAD_BUCKETS];
-	uint64_t next_id, events, dropped;
+	uint64_t next_id, dropped;
 };
 
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg)
@@ -160,7 +160,6 @@ static void close_op(struct decoder *d, struct thread *t, uint64_t end_ns, bool 
 	o->ev.thrown = thrown;
 	if (end_ns && t->nopen)
 		t->open[t->nopen - 1]->ev.child_ns += end_ns - o->ev.start_ns;
-	d->events++;
 	d->fn(&o->ev, d->arg);
 	arena_reset(&o->arena);
 }
@@ -562,11 +561,6 @@ void decoder_flush(struct decoder *d, int proc)
 		for (struct thread *t = d->threads[b]; t; t = t->next)
 			while ((proc < 0 || t->proc == proc) && t->nopen)
 				close_op(d, t, 0, false);
-}
-
-uint64_t decoder_events(const struct decoder *d)
-{
-	return d->events;
 }
 
 uint64_t decoder_dropped(const struct decoder *d)

@@ -67,8 +67,7 @@ void decoder_drain(struct decoder *d, uint16_t proc);
  * (end_ns 0). */
 void decoder_flush(struct decoder *d, int proc);
 
-/* Events handed out, and records that could not be used. */
-uint64_t decoder_events(const struct decoder *d);
+/* Records that could not be used. */
 uint64_t decoder_dropped(const struct decoder *d);
 
 void decoder_free(struct decoder *d);

@@ -332,16 +332,6 @@ int64_t elf_offset(const struct elf_file *f, uint64_t vaddr)
 	return -1;
 }
 
-int64_t elf_vaddr(const struct elf_file *f, uint64_t off)
-{
-	for (unsigned i = 0; i < f->nloads; i++) {
-		const Elf64_Phdr *p = f->load[i];
-		if (off >= p->p_offset && off - p->p_offset < p->p_filesz)
-			return (int64_t)(off - p->p_offset + p->p_vaddr);
-	}
-	return -1;
-}
-
 static bool holds(const Elf64_Phdr *p, const struct mapping *m)
 {
 	uint64_t first = p->p_offset & ~(uint64_t)(PAGE - 1);
@@ -402,90 +392,6 @@ const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr
 		return f->raw + s->sh_offset;
 	}
 	return NULL;
-}
-
-static const uint8_t *id_in_notes(const uint8_t *p, uint64_t left, size_t *len)
-{
-	Elf64_Nhdr h;
-	while (left >= sizeof(h)) {
-		memcpy(&h, p, sizeof(h));
-		uint64_t name = ((uint64_t)h.n_namesz + 3) & ~3ULL,
-			 desc = ((uint64_t)h.n_descsz + 3) & ~3ULL;
-		if (name + desc > left - sizeof(h))
-			return NULL;
-		if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 &&
-		    !memcmp(p + sizeof(h), "GNU", 4)) {
-			*len = h.n_descsz;
-			return p + sizeof(h) + name;
-		}
-		p += sizeof(h) + name + desc;
-		left -= sizeof(h) + name + desc;
-	}
-	return NULL;
-}
-
-const uint8_t *elf_build_id(const struct elf_file *f, size_t *len)
-{
-	for (size_t i = 0; i < f->nph; i++) {
-		const Elf64_Phdr *p = &f->ph[i];
-		if (p->p_type != PT_NOTE || p->p_offset > f->size ||
-		    p->p_filesz > f->size - p->p_offset)
-			continue;
-		const uint8_t *id = id_in_notes(f->raw + p->p_offset, p->p_filesz, len);
-		if (id)
-			return id;
-	}
-	return NULL;
-}
-
-/* The dynamic section, without its DT_NULL; *n entries. */
-static const Elf64_Dyn *dynamic_of(const struct elf_file *f, size_t *n)
-{
-	for (size_t i = 0; i < f->nph; i++) {
-		if (f->ph[i].p_type != PT_DYNAMIC)
-			continue;
-		size_t max = f->ph[i].p_filesz / sizeof(Elf64_Dyn);
-		const Elf64_Dyn *d = part(f, f->ph[i].p_offset, max, sizeof(*d));
-		for (*n = 0; d && *n < max && d[*n].d_tag != DT_NULL;)
-			++*n;
-		return d;
-	}
-	return NULL;
-}
-
-static const char *dynamic_string(const struct elf_file *f, int64_t tag, unsigned which)
-{
-	size_t n = 0;
-	const Elf64_Dyn *d = dynamic_of(f, &n);
-	uint64_t at = 0, len = 0, off = 0;
-	bool seen = false;
-	for (size_t i = 0; d && i < n; i++) {
-		if (d[i].d_tag == DT_STRTAB)
-			at = d[i].d_un.d_ptr;
-		else if (d[i].d_tag == DT_STRSZ)
-			len = d[i].d_un.d_val;
-		else if (d[i].d_tag == tag && !seen && which-- == 0) {
-			off = d[i].d_un.d_val;
-			seen = true;
-		}
-	}
-	const uint8_t *s = seen ? elf_bytes(f, at, len) : NULL;
-	return s ? string_at(s, len, off) : NULL;
-}
-
-const char *elf_soname(const struct elf_file *f)
-{
-	return dynamic_string(f, DT_SONAME, 0);
-}
-
-const char *elf_needed(const struct elf_file *f, unsigned i)
-{
-	return dynamic_string(f, DT_NEEDED, i);
-}
-
-unsigned elf_machine(const struct elf_file *f)
-{
-	return ((const Elf64_Ehdr *)f->raw)->e_machine;
 }
 
 /* The table's entries: {function - table's section, unwind entry - table's section}, sorted, as

@@ -62,10 +62,6 @@ size_t elf_find_all(struct elf_file *f, const char *const *names, size_t n, uint
 /* File offset of the byte at address `vaddr`, by the program headers; -1 when none holds it. */
 int64_t elf_offset(const struct elf_file *f, uint64_t vaddr);
 
-/* Address of the byte at file offset `off`, or -1. Not for the offset of a mapping, which is
- * rounded down to a page and may lie in the segment before: see elf_bias. */
-int64_t elf_vaddr(const struct elf_file *f, uint64_t off);
-
 /* What to add to an address of the file to get that in the process where `m` is one of its
  * mappings. 0 and *bias (modulo 2^64); -ENOENT when no segment fits the mapping; -EINVAL when
  * several fit with different results, which a page of the file that two segments share can bring
@@ -83,16 +79,5 @@ uint64_t elf_function_size(struct elf_file *f, uint64_t vaddr);
 /* The contents of the section called `name`; NULL when there is none, or when it has no bytes in
  * the file. */
 const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr, size_t *size);
-
-/* The build ID (note NT_GNU_BUILD_ID) and its length in bytes; NULL when there is none. */
-const uint8_t *elf_build_id(const struct elf_file *f, size_t *len);
-
-/* DT_SONAME, and the `i`-th DT_NEEDED; NULL when there is none (any more). Valid while the file is
- * open. */
-const char *elf_soname(const struct elf_file *f);
-const char *elf_needed(const struct elf_file *f, unsigned i);
-
-/* e_machine: EM_X86_64, EM_AARCH64 ... */
-unsigned elf_machine(const struct elf_file *f);
 
 #endif

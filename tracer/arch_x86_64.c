@@ -584,17 +584,3 @@ uint32_t arch_jump_table(const struct arch_insn *insn, uint32_t n, uint64_t *tab
 	}
 	return 0;
 }
-
-bool arch_plt_slot(const uint8_t *code, size_t len, uint64_t vaddr, uint64_t *slot)
-{
-	size_t at = arch_landing_pad(code, len);
-	int32_t disp;
-
-	if (at < len && code[at] == 0xf2)
-		at++;
-	if (len - at < 6 || code[at] != 0xff || code[at + 1] != 0x25)
-		return false;
-	memcpy(&disp, code + at + 2, sizeof(disp));
-	*slot = vaddr + at + 6 + (uint64_t)(int64_t)disp;
-	return true;
-}

@@ -138,11 +138,4 @@ int arch_decode(struct arch_decoder *d, const uint8_t *code, size_t len, uint64_
  * jumps. Returns the number of entries, with the table's address, or 0. */
 uint32_t arch_jump_table(const struct arch_insn *insn, uint32_t n, uint64_t *table);
 
-enum { ARCH_PLT_STUB = 16 }; /* bytes of a stub of the procedure linkage table */
-
-/* Whether the code at address `vaddr` is such a stub: a jump through memory relative to rip, behind
- * an endbr64 and with a bnd prefix or without (System V ABI for AMD64, 5.2 and 13). *slot: the
- * memory's address. */
-bool arch_plt_slot(const uint8_t *code, size_t len, uint64_t vaddr, uint64_t *slot);
-
 #endif

@@ -248,23 +248,17 @@ static void on_map(const struct listener *l, const struct map_body *b, size_t si
 		    .tid = (pid_t)b->tid,
 		    .time_ns = time,
 		    .path = b->path,
-		    .addr = b->addr,
-		    .len = b->len,
-		    .offset = b->pgoff,
-		    .inode = b->ino,
-		    .dev_major = b->maj,
-		    .dev_minor = b->min,
 		});
 }
 
-static void on_comm(const struct listener *l, const struct comm_body *b, size_t size, bool exec,
-		    uint64_t time)
+/* Of exec(2) alone: a thread may also name itself. */
+static void on_exec(const struct listener *l, const struct comm_body *b, size_t size, uint64_t time)
 {
 	if (size <= sizeof(*b) || !memchr(b->comm, 0, size - sizeof(*b)) ||
 	    !know(l, (pid_t)b->pid, 0, time))
 		return;
 	tell(l, (struct follow_event){
-		    .kind = exec ? FOLLOW_EXEC : FOLLOW_COMM,
+		    .kind = FOLLOW_EXEC,
 		    .pid = (pid_t)b->pid,
 		    .tid = (pid_t)b->tid,
 		    .time_ns = time,
@@ -284,7 +278,8 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 		on_map(l, body, size, time);
 		break;
 	case PERF_RECORD_COMM:
-		on_comm(l, body, size, h->misc & PERF_RECORD_MISC_COMM_EXEC, time);
+		if (h->misc & PERF_RECORD_MISC_COMM_EXEC)
+			on_exec(l, body, size, time);
 		break;
 	case PERF_RECORD_FORK:
 		if (size >= sizeof(*t) && t->pid != t->ppid)

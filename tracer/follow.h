@@ -13,7 +13,6 @@ enum follow_kind {
 	FOLLOW_MAP,  /* `path` was mapped for execution */
 	FOLLOW_FORK, /* process `pid` is new; `parent` made it, 0 when that is not known */
 	FOLLOW_EXEC, /* `pid` runs another program now, called `path`; its mappings are gone */
-	FOLLOW_COMM, /* thread `tid` calls itself `path` */
 	FOLLOW_EXIT, /* process `pid` has ended, all threads of it; its other events came before */
 	FOLLOW_LEFT, /* of an engine: `pid`, a child of `parent`, has no room and is left alone */
 	FOLLOW_LOST, /* events were lost: look at /proc for what they may have told */
@@ -23,12 +22,9 @@ struct follow_event {
 	enum follow_kind kind;
 	pid_t pid, tid; /* as ditrace's PID namespace counts them */
 	pid_t parent;
-	uint64_t time_ns;	    /* CLOCK_MONOTONIC; 0 for FOLLOW_EXIT */
-	const char *path;	    /* as the target sees it; "" if none; valid during the call */
-	uint64_t addr, len, offset; /* MAP: as in struct mapping */
-	uint64_t inode;
-	uint32_t dev_major, dev_minor;
-	uint64_t lost; /* LOST: how many; 0: not known, perhaps none */
+	uint64_t time_ns; /* CLOCK_MONOTONIC; 0 for FOLLOW_EXIT */
+	const char *path; /* as the target sees it; "" if none; valid during the call */
+	uint64_t lost;	  /* LOST: how many; 0: not known, perhaps none */
 };
 
 /* In the order in which things happened. An event may come twice. */

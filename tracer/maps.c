@@ -197,15 +197,6 @@ const struct mapping *maps_next_exec(const struct maps *m, const struct mapping 
 	return NULL;
 }
 
-const struct mapping *maps_first_of(const struct maps *m, const struct mapping *like)
-{
-	for (size_t i = 0; like->inode && i < m->n; i++)
-		if (m->map[i].inode == like->inode && m->map[i].dev_major == like->dev_major &&
-		    m->map[i].dev_minor == like->dev_minor)
-			return &m->map[i];
-	return NULL;
-}
-
 const char *mapping_name(const struct mapping *map)
 {
 	const char *slash = strrchr(map->path, '/');

@@ -46,9 +46,6 @@ const struct mapping *maps_find(const struct maps *m, uint64_t addr);
 /* The next executable mapping of a file, after `prev` (NULL: the first); NULL if none. */
 const struct mapping *maps_next_exec(const struct maps *m, const struct mapping *prev);
 
-/* The first mapping of the file (device and inode) that `like` maps, NULL if `like` maps none. */
-const struct mapping *maps_first_of(const struct maps *m, const struct mapping *like);
-
 /* The last component of the mapping's path. */
 const char *mapping_name(const struct mapping *map);
 

@@ -110,19 +110,13 @@ void process_parse_status(const char *text, struct process_status *out)
 {
 	*out = (struct process_status){0};
 	const char *state = line_of(text, "State"), *uid = line_of(text, "Uid");
-	char *end;
 	out->state = state && *state != '\n' ? *state : 0;
 	out->tgid = (pid_t)number_of(text, "Tgid", 10, 0);
 	out->ppid = (pid_t)number_of(text, "PPid", 10, 0);
 	out->tracer = (pid_t)number_of(text, "TracerPid", 10, 0);
 	out->threads = (unsigned)number_of(text, "Threads", 10, 0);
 	out->caps = (uint64_t)number_of(text, "CapEff", 16, 0);
-	out->seccomp = (int)number_of(text, "Seccomp", 10, -1);
-	out->uid = out->euid = (uid_t)-1;
-	if (uid) {
-		out->uid = (uid_t)strtoul(uid, &end, 10);
-		out->euid = (uid_t)strtoul(end, NULL, 10);
-	}
+	out->uid = uid ? (uid_t)strtoul(uid, NULL, 10) : (uid_t)-1;
 	parse_ns_pids(line_of(text, "NSpid"), out);
 }
 
@@ -134,10 +128,8 @@ static void read_exe(const char *proc, struct process *p)
 	ssize_t n = readlink(path, p->exe, sizeof(p->exe) - 1);
 	p->exe[n > 0 ? n : 0] = '\0';
 	ssize_t k = sizeof(deleted) - 1;
-	if (n > k && !strcmp(p->exe + n - k, deleted)) {
+	if (n > k && !strcmp(p->exe + n - k, deleted))
 		p->exe[n - k] = '\0';
-		p->exe_deleted = true;
-	}
 }
 
 /* Whether the namespace `name` of `pid` is another than ours; *known becomes false when that cannot
@@ -171,7 +163,6 @@ int process_read_at(const char *proc, pid_t pid, struct process *out, struct err
 	out->ns_known = true;
 	out->other_mnt_ns = other_ns(proc, out->pid, "mnt", &out->ns_known);
 	out->other_pid_ns = other_ns(proc, out->pid, "pid", &out->ns_known);
-	out->other_user_ns = other_ns(proc, out->pid, "user", &out->ns_known);
 	return 0;
 }
 

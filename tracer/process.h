@@ -16,10 +16,9 @@ struct process_status {
 	pid_t tracer;	    /* 0: nobody traces it */
 	pid_t ns_pid;	    /* in the innermost PID namespace it is in */
 	unsigned ns_levels; /* PID namespaces between ours (1) and its own; 0: unknown */
-	uid_t uid, euid;
+	uid_t uid;
 	unsigned threads;
 	uint64_t caps; /* effective capabilities, bit n: capability n of linux/capability.h */
-	int seccomp;   /* 0 none, 1 strict, 2 filter; -1 unknown */
 };
 
 struct process {
@@ -28,10 +27,9 @@ struct process {
 	struct process_status status;
 	uint64_t start_ticks; /* when it started, clock ticks since boot: with pid an identity */
 	char comm[32];
-	char exe[4096]; /* as the target sees it; "" when it cannot be read */
-	bool exe_deleted;
-	bool ns_known;					/* the three below could be read */
-	bool other_mnt_ns, other_pid_ns, other_user_ns; /* than ditrace's own */
+	char exe[4096];			 /* as the target sees it; "" when it cannot be read */
+	bool ns_known;			 /* the two below could be read */
+	bool other_mnt_ns, other_pid_ns; /* than ditrace's own */
 };
 
 /* The process ID that a user wrote. 0, or -EINVAL with *e. */

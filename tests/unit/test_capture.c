@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/self_source.h"
 #include "replay/call_args.h"
 #include "replay/capture.h"
 #include "replay/number.h"

@@ -56,7 +56,11 @@ static void test_own_symbol(void **state)
 	assert_true(vaddr + bias == (uintptr_t)elf_test_marker);
 	assert_memory_equal(elf_bytes(f, vaddr, size), (const void *)elf_test_marker, size);
 	int64_t off = elf_offset(f, vaddr);
-	assert_true(off > 0 && elf_vaddr(f, (uint64_t)off) == (int64_t)vaddr);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	uint8_t first;
+	assert_true(off > 0 && pread(fd, &first, 1, off) == 1);
+	assert_int_equal(first, *(const uint8_t *)elf_test_marker);
+	close(fd);
 	elf_file_drop(f);
 	assert_memory_equal(elf_bytes(f, vaddr, size), (const void *)elf_test_marker, size);
 	assert_true(elf_find(f, "no such symbol", &size) == 0 && size == 0);
@@ -205,12 +209,6 @@ static void test_library(void **state)
 	static const char *const names[] = {"malloc", "no such symbol", "getppid"};
 	assert_int_equal(elf_find_all(f, names, 3, at, NULL), 2);
 	assert_true(at[0] && !at[1] && at[2] + bias == (uintptr_t)dlsym(RTLD_DEFAULT, "getppid"));
-	assert_string_equal(elf_soname(f), "libc.so.6");
-	assert_non_null(elf_needed(f, 0));
-	assert_null(elf_needed(f, 1000));
-	size_t len = 0;
-	assert_non_null(elf_build_id(f, &len));
-	assert_true(len >= 8);
 	elf_file_close(f);
 }
 
@@ -242,6 +240,15 @@ static void test_no_elf(void **state)
 	elf_file_close(NULL);
 }
 
+static uint64_t elf_find_in(const char *file, size_t n)
+{
+	struct elf_file *f;
+	assert_int_equal(elf_file_open_memory(file, n, &f), 0);
+	uint64_t at = elf_find(f, "elf_test_marker", NULL);
+	elf_file_close(f);
+	return at;
+}
+
 /* This program's file cut at every length up to its headers and at many beyond: refused, or read
  * within it. */
 static void test_cut(void **state)
@@ -253,18 +260,19 @@ static void test_cut(void **state)
 	char *whole = malloc((size_t)st.st_size);
 	assert_true(read(fd, whole, (size_t)st.st_size) == st.st_size);
 	close(fd);
+	uint64_t marker = elf_find_in(whole, (size_t)st.st_size);
+	assert_true(marker);
 	for (size_t n = 0; n < (size_t)st.st_size; n += n < 1024 ? 1 : (size_t)st.st_size / 50) {
 		struct counted c = {0};
 		struct elf_file *f;
 		char *cut = malloc(n ? n : 1); /* its own block, so that a sanitizer sees its end */
 		memcpy(cut, whole, n);
 		if (!elf_file_open_memory(cut, n, &f)) {
+			assert_true(n >= sizeof(Elf64_Ehdr));
 			elf_each_symbol(f, true, count, &c);
-			elf_find(f, "elf_test_marker", NULL);
-			elf_soname(f);
+			uint64_t found = elf_find(f, "elf_test_marker", NULL);
+			assert_true(!found || found == marker);
 			elf_file_close(f);
-		} else {
-			assert_true(n < sizeof(Elf64_Ehdr) || n < (size_t)st.st_size);
 		}
 		free(cut);
 	}

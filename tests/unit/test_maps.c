@@ -64,8 +64,6 @@ static void test_find(void **state)
 	assert_ptr_equal(x = maps_next_exec(&m, x), &m.map[4]);
 	assert_ptr_equal(x = maps_next_exec(&m, x), &m.map[5]);
 	assert_null(maps_next_exec(&m, x));
-	assert_ptr_equal(maps_first_of(&m, &m.map[1]), &m.map[0]);
-	assert_null(maps_first_of(&m, &m.map[3]));
 	assert_string_equal(mapping_name(&m.map[4]), "libtorch_cpu.so.1.13");
 	maps_free(&m);
 }

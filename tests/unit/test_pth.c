@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/unit/self_source.h"
 #include "replay/archive.h"
 #include "replay/pickle.h"
 #include "replay/pth.h"

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tests/unit/self_source.h"
 #include "replay/snapshot.h"
 #include "replay/stats.h"
 #include "tracer/measured.h"

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -329,9 +330,6 @@ static uint64_t read_events(int *end, struct err *e)
 	while ((*end = trace_read_next(r, &item, e)) == 1)
 		if (item.type == TRACE_EVENT)
 			assert_int_equal(item.event.id, ++n);
-	struct trace_progress p;
-	trace_reader_progress(r, &p);
-	assert_int_equal(p.events, n);
 	trace_reader_close(r);
 	return n;
 }
@@ -550,6 +548,12 @@ static void a_huge_event_is_cut_down(void **state)
 	free(items);
 }
 
+static size_t memory_in_use(void)
+{
+	struct mallinfo2 m = mallinfo2();
+	return m.uordblks + m.hblkhd;
+}
+
 static void many_shapes_do_not_fill_the_memory(void **state)
 {
 	(void)state;
@@ -557,6 +561,7 @@ static void many_shapes_do_not_fill_the_memory(void **state)
 	struct tensor t = sample_tensor;
 	struct value v = {.kind = VALUE_TENSOR, .tensor = &t};
 	int64_t shape[3] = {0, 1, 1};
+	size_t before = memory_in_use();
 	struct trace_writer *w = writer();
 	t.meta.shape = shape;
 	for (int i = 1; i <= N; i++) {
@@ -567,7 +572,7 @@ static void many_shapes_do_not_fill_the_memory(void **state)
 		ev.nresults = 0;
 		assert_int_equal(trace_write_event(w, &ev), 0);
 	}
-	assert_true(trace_writer_memory(w) < 48 << 20);
+	assert_true(memory_in_use() - before < 48 << 20);
 	assert_int_equal(trace_writer_close(w, true), 0);
 	struct trace_reader *r = reader();
 	for (int i = 1; i <= N; i++) {
