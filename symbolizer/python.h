@@ -31,27 +31,7 @@ void python_close(struct py_runtime *rt); /* NULL is allowed */
 /* "3.11.7"; "3.9" where the patch level cannot be had (3.8 to 3.10). */
 const char *python_version(const struct py_runtime *rt);
 
-/* The file that holds the runtime, as the target names it. */
-const char *python_file(const struct py_runtime *rt);
-
-/* The offset within that file of the code at target address `addr`, as a probe wants it. 0, or
- * -ERANGE when `addr` lies outside the file's executable mapping. */
-int python_file_offset(const struct py_runtime *rt, uint64_t addr, uint64_t *offset);
-
 /* How to walk, for the eBPF program: see symbolizer/python_offsets.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
-
-/* The thread state of the thread whose pthread_self() is `thread_id` (x86-64: its fs base). With
- * thread_id 0, of the thread whose gettid() in its own PID namespace is `tid` (3.11+ only). All
- * interpreters are searched. Returns 0 and its address, -ENOENT when the thread has none,
- * -ENOTSUP for a search by tid before 3.11, or -errno of the reading. */
-int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate);
-
-/* Walk the frames of a thread, named as above, innermost first: pairs[i] = {code object,
- * instruction} as struct py_walk describes them, at most `max`. The thread should not be running
- * Python meanwhile. *truncated is set when there are more frames or one could not be read. Returns
- * the number of frames (0: the thread runs no Python code), or -errno as py_find_tstate. */
-int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
-		   size_t max, bool *truncated);
 
 #endif

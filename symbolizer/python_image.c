@@ -63,9 +63,6 @@ static void fill_image(struct elf_file *f, const struct mapping *m, uint64_t bia
 		       const uint64_t vaddr[NNAMES], struct py_image *img)
 {
 	*img = (struct py_image){
-	    .text_start = m->start,
-	    .text_end = m->end,
-	    .text_offset = m->offset,
 	    .runtime = vaddr[RUNTIME] + bias,
 	    .version = vaddr[VERSION] ? vaddr[VERSION] + bias : 0,
 	    .code_type = vaddr[CODE_TYPE] + bias,

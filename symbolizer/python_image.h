@@ -10,8 +10,6 @@
 
 struct py_image {
 	char path[512]; /* as in the target's mount namespace; cut when longer */
-	/* The executable mapping: target addresses, and the file offset of the first. */
-	uint64_t text_start, text_end, text_offset;
 	/* Target addresses of the objects of these names; 0: the file has no such symbol. */
 	uint64_t runtime;      /* _PyRuntime, never 0 */
 	uint64_t version;      /* Py_Version, 3.11+ */

@@ -1,0 +1,166 @@
+/* Walking a Python thread from outside as struct py_walk says, which the engines do on the thread
+ * that hit: to test what it says. */
+#ifndef TESTS_PY_WALK_H
+#define TESTS_PY_WALK_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "symbolizer/python_runtime.h"
+
+static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
+{
+	return addr < 4096 ? -EFAULT : mem_read_u64(rt->mem, addr, out);
+}
+
+static uint64_t word_at(const uint8_t *window, uint32_t off)
+{
+	uint64_t v;
+
+	memcpy(&v, window + off, sizeof(v));
+	return v;
+}
+
+struct tstate_visit {
+	uint64_t interp, tstate;
+	uint8_t window[PY_TSTATE_WINDOW];
+};
+
+/* Calls `fn` for every thread state of every interpreter until it returns other than 0, and returns
+ * that; 0 at the end; -errno of a read, -EPROTO for lists without end. */
+static int each_tstate(const struct py_runtime *rt,
+		       int (*fn)(const struct py_walk *w, const struct tstate_visit *v, void *arg),
+		       void *arg)
+{
+	const struct py_walk *w = &rt->layout.walk;
+	struct tstate_visit v;
+	unsigned interps = 0, threads = 0;
+	int rc = word(rt, w->interp_head_addr, &v.interp);
+
+	while (!rc && v.interp) {
+		rc = ++interps > PY_MAX_INTERPRETERS
+			 ? -EPROTO
+			 : word(rt, v.interp + w->interp_tstate_head, &v.tstate);
+		while (!rc && v.tstate) {
+			rc = ++threads > PY_MAX_THREADS
+				 ? -EPROTO
+				 : mem_read(rt->mem, v.tstate + w->tstate_window, v.window,
+					    w->tstate_window_len);
+			if (!rc)
+				rc = fn(w, &v, arg);
+			if (!rc)
+				rc = word(rt, v.tstate + w->tstate_next, &v.tstate);
+		}
+		if (!rc)
+			rc = word(rt, v.interp + w->interp_next, &v.interp);
+	}
+	return rc;
+}
+
+struct wanted_thread {
+	uint64_t thread_id;
+	uint64_t tid;
+	struct tstate_visit found;
+};
+
+static int match_thread(const struct py_walk *w, const struct tstate_visit *v, void *arg)
+{
+	struct wanted_thread *t = arg;
+
+	if (t->thread_id ? word_at(v->window, w->tw_thread_id) != t->thread_id
+			 : word_at(v->window, w->tw_native_thread_id) != t->tid)
+		return 0;
+	t->found = *v;
+	return 1;
+}
+
+static int find_thread(const struct py_runtime *rt, struct wanted_thread *t)
+{
+	int rc;
+
+	if (!t->thread_id && rt->layout.walk.tw_native_thread_id == PY_NO_OFFSET)
+		return -ENOTSUP;
+	rc = each_tstate(rt, match_thread, t);
+	return rc == 1 ? 0 : rc ? rc : -ENOENT;
+}
+
+/* The thread state of the thread whose pthread_self() is `thread_id` (x86-64: its fs base). With
+ * thread_id 0, of the thread whose gettid() in its own PID namespace is `tid` (3.11+ only). All
+ * interpreters are searched. Returns 0 and its address, -ENOENT when the thread has none,
+ * -ENOTSUP for a search by tid before 3.11, or -errno of the reading. */
+static int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate)
+{
+	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
+	int rc = find_thread(rt, &t);
+
+	*tstate = rc ? 0 : t.found.tstate;
+	return rc;
+}
+
+/* Read one frame; returns the next one outwards in *frame, and 1 with `pair` set, 0 for an
+ * interpreter's marker, or -errno. */
+static int read_frame(const struct py_runtime *rt, uint64_t *frame, uint64_t pair[2])
+{
+	const struct py_walk *w = &rt->layout.walk;
+	uint8_t window[PY_FRAME_WINDOW];
+	int rc = mem_read(rt->mem, *frame + w->frame_window, window, w->frame_window_len);
+
+	if (rc)
+		return rc;
+	*frame = word_at(window, w->fw_previous);
+	if (w->fw_owner != PY_NO_OFFSET && window[w->fw_owner] >= w->owner_not_python)
+		return 0;
+	pair[0] = word_at(window, w->fw_code) & ~7ULL;
+	pair[1] = 0;
+	memcpy(&pair[1], window + w->fw_instr, w->instr_size); /* little-endian */
+	return 1;
+}
+
+/* Before the next Python frame there may be markers, before the end of the stack too (3.12+):
+ * whether there are more frames is known when the next one has been found. */
+static int walk_frames(const struct py_runtime *rt, uint64_t frame, uint64_t pairs[][2], size_t max,
+		       bool *truncated)
+{
+	size_t n = 0;
+
+	for (size_t step = 0; frame && step < 2 * max + 2; step++) {
+		uint64_t pair[2] = {0};
+		int rc = read_frame(rt, &frame, pair);
+
+		if (rc < 0 && !n)
+			return rc;
+		if (rc < 0 || (rc && n == max)) {
+			*truncated = true;
+			return (int)n;
+		}
+		if (rc) {
+			memcpy(pairs[n], pair, sizeof(pair));
+			n++;
+		}
+	}
+	*truncated = frame != 0;
+	return (int)n;
+}
+
+/* Walk the frames of a thread, named as above, innermost first: pairs[i] = {code object,
+ * instruction} as struct py_walk describes them, at most `max`. The thread should not be running
+ * Python meanwhile. *truncated is set when there are more frames or one could not be read. Returns
+ * the number of frames (0: the thread runs no Python code), or -errno as py_find_tstate. */
+static int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
+			  size_t max, bool *truncated)
+{
+	const struct py_walk *w = &rt->layout.walk;
+	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
+	uint64_t frame;
+	int rc = find_thread(rt, &t);
+
+	*truncated = false;
+	if (rc)
+		return rc;
+	frame = word_at(t.found.window, w->tw_frame);
+	if (frame && w->cframe_frame != PY_NO_OFFSET)
+		rc = word(rt, frame + w->cframe_frame, &frame);
+	return rc ? rc : walk_frames(rt, frame, pairs, max, truncated);
+}
+
+#endif
