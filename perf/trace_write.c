@@ -10,6 +10,7 @@
 #include <zstd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "perf/trace_encode.h"
 #include "perf/trace_ids.h"
 
@@ -37,22 +38,6 @@ struct trace_writer {
 	struct trace_ids ids;
 };
 
-static int write_all(int fd, const void *buf, size_t len)
-{
-	for (const char *p = buf; len;) {
-		ssize_t n = write(fd, p, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EIO;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* The failed state: what is on disk is cut back to whole blocks. */
 static int fail(struct trace_writer *w, int code)
 {
@@ -79,7 +64,7 @@ static int flush(struct trace_writer *w)
 	memcpy(w->packed, &h, sizeof(h));
 	h.crc = trace_crc(0, w->packed + 8, total - 8);
 	memcpy(w->packed + 4, &h.crc, sizeof(h.crc));
-	int r = write_all(w->fd, w->packed, total);
+	int r = io_write_all(w->fd, w->packed, total);
 	if (r)
 		return fail(w, r);
 	w->offset += total;
@@ -385,7 +370,7 @@ static int write_file_header(struct trace_writer *w)
 				      .monotonic_ns = clock_ns(CLOCK_MONOTONIC),
 				      .realtime_ns = clock_ns(CLOCK_REALTIME)};
 	h.crc = trace_crc(0, &h, offsetof(struct trace_file_header, crc));
-	int r = write_all(w->fd, &h, sizeof(h));
+	int r = io_write_all(w->fd, &h, sizeof(h));
 	if (!r)
 		w->offset = sizeof(h);
 	return r;

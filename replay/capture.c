@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
+#include "base/io.h"
 #include "replay/call_args.h"
 #include "replay/capture_json.h"
 #include "replay/pth.h"
@@ -26,17 +28,11 @@ static const char *const part_names[] = {
     [CAPTURE_GRAD_OUTPUTS] = "grad_outputs",
 };
 
-static int64_t now_ns(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 bool capture_call_of(struct capture *c, const struct op_event *ev, struct capture_call *out)
 {
 	if (!c->realtime_offset_ns)
-		c->realtime_offset_ns = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC);
+		c->realtime_offset_ns =
+		    (int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
 	*out = (struct capture_call){.id = ev->id, .pid = ev->pid};
 	out->time_s = ((int64_t)ev->start_ns + c->realtime_offset_ns) / 1000000000;
 	return opnames_callable(ev->op, out->op, sizeof(out->op));
@@ -81,20 +77,6 @@ static int make_folders(const char *path, struct err *e)
 	return 0;
 }
 
-static int write_all(int fd, const char *s, size_t n)
-{
-	while (n) {
-		ssize_t k = write(fd, s, n);
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return k ? -errno : -EIO;
-		s += k;
-		n -= (size_t)k;
-	}
-	return 0;
-}
-
 /* As the archive: under a temporary name until it is whole. */
 static int write_json(const char *path, const char *text, struct err *e)
 {
@@ -107,7 +89,7 @@ static int write_json(const char *path, const char *text, struct err *e)
 		rc = -errno;
 		return err_set(e, rc, "cannot create %s: %s", final, strerror(-rc));
 	}
-	rc = write_all(fd, text, strlen(text));
+	rc = io_write_all(fd, text, strlen(text));
 	if (close(fd) && !rc)
 		rc = -errno;
 	if (!rc && rename(part, final))

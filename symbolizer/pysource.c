@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 enum {
 	MAX_FILES = 64,
 	MAX_BYTES = 16 << 20,
@@ -196,34 +198,13 @@ static bool is_space(char c)
 	return c == ' ' || c == '\t' || c == '\f' || c == '\n' || c == '\r';
 }
 
-/* Length of the UTF-8 character at p, 0 when it is none (RFC 3629, section 4). */
-static size_t utf8_length(const char *p, size_t left)
-{
-	const uint8_t *b = (const uint8_t *)p;
-	size_t n = b[0] < 0x80			 ? 1
-		   : b[0] >= 0xc2 && b[0] < 0xe0 ? 2
-		   : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
-		   : b[0] >= 0xf0 && b[0] < 0xf5 ? 4
-						 : 0;
-
-	if (n > left)
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((b[i] & 0xc0) != 0x80)
-			return 0;
-	if (n == 3 && ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f)))
-		return 0;
-	if (n == 4 && ((b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)))
-		return 0;
-	return n;
-}
-
 static size_t copy_clean(char *out, size_t size, const char *p, const char *end)
 {
 	size_t len = 0;
 
 	while (p < end) {
-		size_t n = utf8_length(p, (size_t)(end - p));
+		uint32_t cp;
+		size_t n = text_utf8(p, (size_t)(end - p), &cp);
 		bool bad = n == 0 || *p == '\0';
 
 		n = n ? n : 1;

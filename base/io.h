@@ -1,0 +1,11 @@
+/* File descriptors. */
+#ifndef BASE_IO_H
+#define BASE_IO_H
+
+#include <stddef.h>
+
+/* Write all `len` bytes, whatever interrupts. 0 or -errno of write(2); -EIO when it writes nothing.
+ */
+int io_write_all(int fd, const void *buf, size_t len);
+
+#endif
