@@ -34,6 +34,17 @@ attach() {
 	is "both end well" $? 0
 	ok "both recorded" [ "$(lines_of "$T/d")" -ge 100 -a "$(lines_of "$T/e")" -ge 100 ]
 
+	"$DITRACE" attach --engine bpf "$child" -o "$T/g" >"$T/g.out" 2>&1 &
+	tracer=$!
+	children+=("$tracer")
+	sleep 3
+	kill -9 "$(ps --ppid "$tracer" -o pid=,comm= | awk '$2 == "ditrace-probes" { print $1 }')"
+	wait "$tracer"
+	is "without its process for probes it fails" $? 1
+	like "and names that" "$T/g.out" '^ditrace: .*ditrace-probes.* was killed'
+	like "and what became of the program" "$T/g.out" '^  hint: the traced processes run on'
+	ok "which runs on" kill -0 "$child"
+
 	"$DITRACE" attach "$child" -o "$T/f" >"$T/f.out" 2>&1 &
 	tracer=$!
 	children+=("$tracer")
