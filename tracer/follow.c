@@ -233,10 +233,6 @@ struct task_body {
 	uint64_t time;
 };
 
-struct lost_body {
-	uint64_t id, lost;
-};
-
 static void on_map(const struct listener *l, const struct map_body *b, size_t size, uint64_t time)
 {
 	if (size <= sizeof(*b) || !memchr(b->path, 0, size - sizeof(*b)) ||
@@ -272,7 +268,6 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 	const void *body = h + 1;
 	size_t size = h->size - sizeof(*h);
 	const struct task_body *t = body;
-	const struct lost_body *lost = body;
 	switch (h->type) {
 	case PERF_RECORD_MMAP2:
 		on_map(l, body, size, time);
@@ -286,9 +281,7 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 			know(l, (pid_t)t->pid, (pid_t)t->ppid, time);
 		break;
 	case PERF_RECORD_LOST:
-		if (size >= sizeof(*lost))
-			tell(l, (struct follow_event){
-				    .kind = FOLLOW_LOST, .time_ns = time, .lost = lost->lost});
+		tell(l, (struct follow_event){.kind = FOLLOW_LOST, .time_ns = time});
 		break;
 	}
 }

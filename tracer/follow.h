@@ -15,7 +15,7 @@ enum follow_kind {
 	FOLLOW_EXEC, /* `pid` runs another program now, called `path`; its mappings are gone */
 	FOLLOW_EXIT, /* process `pid` has ended, all threads of it; its other events came before */
 	FOLLOW_LEFT, /* of an engine: `pid`, a child of `parent`, has no room and is left alone */
-	FOLLOW_LOST, /* events were lost: look at /proc for what they may have told */
+	FOLLOW_LOST, /* events were lost, or may be: look at /proc for what they may have told */
 };
 
 struct follow_event {
@@ -24,7 +24,6 @@ struct follow_event {
 	pid_t parent;
 	uint64_t time_ns; /* CLOCK_MONOTONIC; 0 for FOLLOW_EXIT */
 	const char *path; /* as the target sees it; "" if none; valid during the call */
-	uint64_t lost;	  /* LOST: how many; 0: not known, perhaps none */
 };
 
 /* In the order in which things happened. An event may come twice. */
