@@ -14,7 +14,7 @@ enum follow_kind {
 	FOLLOW_FORK, /* process `pid` is new; `parent` made it, 0 when that is not known */
 	FOLLOW_EXEC, /* `pid` runs another program now, called `path`; its mappings are gone */
 	FOLLOW_EXIT, /* process `pid` has ended, all threads of it; its other events came before */
-	FOLLOW_LEFT, /* of an engine: `pid`, a child of `parent`, has no room and is left alone */
+	FOLLOW_LEFT, /* of an engine: `pid`, a child of `parent`, could not be taken over */
 	FOLLOW_LOST, /* events were lost, or may be: look at /proc for what they may have told */
 };
 

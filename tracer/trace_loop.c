@@ -95,8 +95,8 @@ static void on_follow(const struct follow_event *ev, void *arg)
 		break;
 	case FOLLOW_LEFT:
 		err_set(&l->trouble, -ENOSPC,
-			"process %d, a child of %d, is not traced: there is no room for its "
-			"breakpoints",
+			"process %d, a child of %d, is not traced: there is no room for more "
+			"breakpoints, or its code is not its parent's",
 			ev->pid, ev->parent);
 		err_hint(&l->trouble, "choose fewer ops, with --ops: each takes some");
 		break;
