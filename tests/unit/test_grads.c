@@ -8,6 +8,7 @@
 #include "symbolizer/elf.h"
 #include "symbolizer/grads_function.h"
 #include "tracer/call_inputs.h"
+#include "tests/unit/self_source.h"
 #include "tracer/capture_calls.h"
 
 enum { UINT8 = 0, PID = 77 };
