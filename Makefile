@@ -13,7 +13,10 @@ LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash
 
 FOLDERS := base tracer symbolizer perf tui replay
 LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o
+# The library that goes into traced processes: its own parts, and what the other engines do, too.
+SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c op_stack.c hit_buf.c pyframes.c ring.c regs_x86_64.c)
+SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o)
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(wildcard tracer/*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -51,6 +54,18 @@ $(BUILD)/replay/runner_py.o: $(wildcard replay/runner/*.py)
 	$(call say,PY,$@)
 	$(Q)awk 'FNR == 1 && NR > 1 { print "\n" } { print }' $(sort $^) > $(@D)/runner_py
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
+
+$(BUILD)/shim/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,shim $<)
+	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -MMD -MP -c -o $@ $<
+
+# Its bytes are part of ditrace: _binary_libditrace_shim_so_start to _end.
+$(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LINK,libditrace_shim.so)
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-z,now -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
+	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
 $(BUILD)/replay/number.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi
@@ -111,8 +126,8 @@ install: all
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/ditrace $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(MAN)))
 
-C_SRC := ditrace.c $(LIB_SRC) $(UNIT_SRC) $(TOOL_SRC) $(FUZZ_SRC)
-FORMATTED := $(C_SRC) $(BPF_SRC) $(wildcard $(addsuffix /*.h,$(FOLDERS) tests/unit))
+C_SRC := ditrace.c $(LIB_SRC) $(wildcard tracer/shim/*.c) $(UNIT_SRC) $(TOOL_SRC) $(FUZZ_SRC)
+FORMATTED := $(C_SRC) $(BPF_SRC) $(wildcard $(addsuffix /*.h,$(FOLDERS) tracer/shim tests/unit))
 
 format:
 	clang-format -i $(FORMATTED)
@@ -129,7 +144,7 @@ lint-cppcheck: lint-deps
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 		--suppressions-list=.cppcheck-suppressions -D'LIBBPF_OPTS(t,n,...)=struct t n' -j $(shell nproc) \
-		-I. ditrace.c $(LIB_SRC)
+		-I. ditrace.c $(LIB_SRC) $(wildcard tracer/shim/*.c)
 
 lint-tidy: $(SKEL) | lint-deps
 	@echo clang-tidy
@@ -155,4 +170,4 @@ help:
 .PHONY: all unit demo test bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-format lint-cppcheck \
 	lint-tidy clean distclean help
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)
+-include $(LIB_OBJ:.o=.d) $(SHIM_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)

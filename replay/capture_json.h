@@ -17,7 +17,8 @@ struct capture_about {
  * json.dump(indent=4) writes it: tensors are objects of device, dtype, numel, shape (the text of a
  * tuple), stride, requires_grad, layout and data_ptr, lists are lists, all else is its str(). What
  * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of the call,
- * "node", "python", "python_changed", and "of" (struct pth_content). NULL without memory; free() it. */
+ * "node", "python", "python_changed", and "of" (struct pth_content). NULL without memory; free()
+ * it. */
 char *capture_json(const struct pth_content *c, const struct capture_about *about);
 
 #endif

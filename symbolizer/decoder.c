@@ -19,7 +19,7 @@ struct open_op {
 	uint64_t seq;			 /* hit.seq */
 	struct arena arena;		 /* values; kept from op to op */
 	struct node_refs in;		 /* nodes of the arguments */
-	uint64_t edges; /* ROLE_GRADS: address of the node's edges */
+	uint64_t edges;			 /* ROLE_GRADS: address of the node's edges */
 };
 
 /* Bytes of a hit that came in several records. */
@@ -123,10 +123,30 @@ static void remember_nodes(struct target *t, const struct open_op *o, const stru
 		    .addr = made->node[i].addr,
 		    .seq = made->node[i].seq,
 		    .event = o->ev.id,
+		    .tid = o->ev.tid,
 		    .stack = o->ev.stack,
 		};
 		node_map_add(&t->nodes, &owner);
 	}
+}
+
+/* Its node's address is not known: one that no node has stands for it. */
+static void remember_named(struct target *t, const struct open_op *o, const struct items *exit)
+{
+	const struct item *i = items_find(exit, NAMED_MADE_READ, NULL);
+	uint64_t w[2];
+	if (!i || i->kind != ITEM_DATA || i->len < sizeof(w))
+		return;
+	memcpy(w, i + 1, sizeof(w));
+	struct node_owner owner = {
+	    .addr = 1ULL << 63 | w[1],
+	    .seq = w[1],
+	    .event = o->ev.id,
+	    .tid = o->ev.tid,
+	    .stack = o->ev.stack,
+	};
+	if (w[0])
+		node_map_add(&t->nodes, &owner);
 }
 
 static void decode_results(struct target *t, struct open_op *o, const struct items *exit)
@@ -148,6 +168,8 @@ static void decode_results(struct target *t, struct open_op *o, const struct ite
 	o->ev.nresults = v && (p->values_known || p->role == ROLE_BOXED) ? n : 0;
 	if (p->role == ROLE_FUNCTION)
 		decode_nodes(&d, exit, FUNCTION_READ);
+	if (p->role == ROLE_NAMED)
+		remember_named(t, o, exit);
 	/* In a backward that is to be differentiated itself, ops make nodes, too. */
 	if (o->ev.op->kind != OP_BACKWARD)
 		remember_nodes(t, o, &made);
@@ -227,7 +249,8 @@ static void tie_backward(struct target *t, struct open_op *o, const struct items
 	memcpy(w, i + 1, sizeof(w));
 	o->ev.node = w[0];
 	o->ev.node_seq = w[1];
-	const struct node_owner *owner = node_map_find(&t->nodes, w[0], w[1]);
+	const struct node_owner *owner =
+	    w[0] ? node_map_find(&t->nodes, w[0], w[1]) : node_map_find_seq(&t->nodes, w[1]);
 	if (!owner)
 		return;
 	o->ev.forward_id = owner->event;
@@ -266,7 +289,8 @@ static void on_entry(struct decoder *d, struct target *t, struct thread *th, con
 	o->ev.stack = stack_of(t, th, it);
 	if (o->ev.phase == PHASE_FORWARD)
 		o->ev.where_stack = o->ev.stack;
-	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE)
+	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
+	    o->probe->role == ROLE_NAMED_NODE)
 		tie_backward(t, o, it);
 	decode_args(t, o, it);
 	if (d->start_fn)

@@ -11,12 +11,20 @@ struct node_owner {
 	uint64_t addr;	/* of the Node */
 	uint64_t seq;	/* its sequence number: tells it from a later node at the same address */
 	uint64_t event; /* id of the forward event */
+	int32_t tid;	/* the thread it ran on, which counts its nodes */
 	const struct py_stack *stack;
 };
 
+/* The node of a sequence number. */
+struct node_seq {
+	uint64_t seq, addr; /* addr 0: this place is free; ~0: nodes of several threads have it */
+	int32_t tid;
+};
+
 struct node_table {
-	struct node_owner *slots;
-	size_t size, used; /* size: 0 or a power of two */
+	struct node_owner *slots; /* by address */
+	struct node_seq *seqs;	  /* by sequence number, as many */
+	size_t size, used, nseqs; /* size: 0 or a power of two */
 };
 
 /* Zero-initialise. Bounded: the oldest half is forgotten when it is full, so that it does not grow
@@ -32,6 +40,10 @@ int node_map_add(struct node_map *m, const struct node_owner *o);
 /* The owner of the node at `addr` with `seq`, NULL when it is not known. Valid until the next add.
  */
 const struct node_owner *node_map_find(const struct node_map *m, uint64_t addr, uint64_t seq);
+
+/* The owner of the one node with `seq`, whatever its address; NULL when there is none, or when
+ * several threads made one: each counts for itself. */
+const struct node_owner *node_map_find_seq(const struct node_map *m, uint64_t seq);
 
 void node_map_free(struct node_map *m);
 

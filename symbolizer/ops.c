@@ -15,6 +15,7 @@
 #include "symbolizer/node_offset.h"
 #include "symbolizer/schema_index.h"
 #include "tracer/arch_x86_64.h"
+#include "tracer/shim_share.h"
 
 /* Symbols that are looked for by their whole name, in libtorch_cpu and in libtorch_python. Mangled
  * by the Itanium C++ ABI, section 5.1. */
@@ -128,12 +129,21 @@ static int on_symbol(const struct elf_symbol *s, void *arg)
 	return role < 0 ? 0 : add_found(b, (uint8_t)role, s);
 }
 
-/* The boxed call is found later, in the live process; it has its place from the beginning. */
-static int add_boxed(struct build *b)
+static bool has_no_place(uint8_t role)
 {
-	struct elf_symbol s = {.name = "boxed"};
+	return role == ROLE_BOXED || role == ROLE_NAMED || role == ROLE_NAMED_NODE;
+}
+
+/* The boxed call is found later, in the live process; it has its place from the beginning. */
+static int add_placeless(struct build *b)
+{
+	static const uint8_t roles[] = {ROLE_BOXED, ROLE_NAMED, ROLE_NAMED_NODE};
+	struct elf_symbol s = {.name = ""};
+	int r = 0;
 	b->file = OPS_CPU;
-	return add_found(b, ROLE_BOXED, &s);
+	for (size_t i = 0; !r && i < sizeof(roles); i++)
+		r = add_found(b, roles[i], &s);
+	return r;
 }
 
 /* Has no symbol in some builds. */
@@ -153,7 +163,7 @@ static int read_symbols(struct build *b)
 		if (b->elf[b->file] && b->file != OPS_C10)
 			r = elf_each_symbol(b->elf[b->file], b->file == OPS_PYTHON, on_symbol, b);
 	r = r ? r : add_grads(b);
-	return r ? r : add_boxed(b);
+	return r ? r : add_placeless(b);
 }
 
 /* Half of the ops, on a thread of its own: an arena and a disassembler each. */
@@ -255,6 +265,48 @@ static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
 	return one_value(w, o, ABI_IVALUES, BOXED_STACK, BOXED_RESULTS);
 }
 
+/* The name, of what is told of by the library inside. */
+static void add_name(struct op_plan *p)
+{
+	add_read(p,
+		 (struct probe_read){.kind = READ_ARRAY,
+				     .a = SHIM_LOC_NAME,
+				     .b = SHIM_LOC_NAME_LEN,
+				     .c = LOC_NONE,
+				     .size = 1},
+		 false);
+}
+
+static void plan_named(struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	o->desc.kind = OP_FUNCTION;
+	o->desc.name = "autograd.Function";
+	o->values_known = true;
+	add_name(p);
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = SHIM_LOC_DATA, .size = 16}, true);
+}
+
+static int plan_named_node(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_BACKWARD};
+	o->desc.kind = OP_BACKWARD;
+	o->desc.name = "torch::autograd::Node";
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = SHIM_LOC_DATA, .size = 16}, false);
+	add_read(
+	    p, (struct probe_read){.kind = READ_TENSORS, .a = SHIM_LOC_VALUES, .b = SHIM_LOC_COUNT},
+	    false);
+	add_name(p);
+	int r = named_values(w, &o->desc);
+	r = r ? r : one_value(w, o, ABI_TENSORS, 1, ABI_NO_READ);
+	if (!r)
+		o->abi.results[0] =
+		    (struct abi_value){.how = ABI_UNKNOWN,
+				       .read = ABI_NO_READ,
+				       .why = "PyTorch does not tell observers of it"};
+	return r;
+}
+
 /* THPFunction_apply(PyObject *cls, PyObject *inputs) (torch/csrc/autograd/python_function.cpp). */
 static void plan_function(struct op_probe *o, struct op_plan *p, const struct func_facts *facts)
 {
@@ -321,6 +373,12 @@ static int plan_op(struct worker *w, size_t i, struct exits_ctx *x, struct arena
 	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
 	if (f->role == ROLE_BOXED)
 		return plan_boxed(w, o, p);
+	if (f->role == ROLE_NAMED_NODE)
+		return plan_named_node(w, o, p);
+	if (f->role == ROLE_NAMED) {
+		plan_named(o, p);
+		return 0;
+	}
 	const uint8_t *code = elf_bytes(b->elf[f->file], f->vaddr, f->size);
 	int r = code ? exits_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
 	if (r == -ENOMEM)
@@ -433,7 +491,7 @@ static int make_sites(struct build *b, const struct func_facts *facts)
 		struct op_probe *o = &t->ops[i];
 		o->first_site = (uint32_t)t->nsites;
 		o->desc.id = i;
-		if (o->role == ROLE_BOXED)
+		if (has_no_place(o->role))
 			continue;
 		count(t, o);
 		struct elf_file *f = b->elf[o->file];

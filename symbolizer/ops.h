@@ -27,6 +27,10 @@ enum probe_role {
 	ROLE_FUNCTION, /* THPFunction_apply: forward of a Python autograd.Function */
 	ROLE_ENGINE,   /* torch::autograd::Engine::evaluate_function: what runs in it is backward */
 	ROLE_GRADS,    /* torch::autograd::validate_outputs: what becomes of a node's results */
+	/* Told of by the library inside the process (tracer/shim_share.h), and no place in a file:
+	 */
+	ROLE_NAMED,	 /* what has a name and is no operator */
+	ROLE_NAMED_NODE, /* an autograd node, by its name */
 };
 
 /* One probed function: plan entry of the same index. */
@@ -93,6 +97,13 @@ enum {
 	BOXED_STACK,
 	BOXED_RESULTS,
 };
+
+/* Index of the read that holds the name of what has nothing else: ROLE_NAMED, ROLE_NAMED_NODE. */
+enum { NAMED_READ = 0, NAMED_NODE_READ = 2 };
+
+/* Index of the read that holds whether a ROLE_NAMED made an autograd node, and that one's sequence
+ * number. */
+enum { NAMED_MADE_READ = 1 };
 
 /* Index of the read that holds the object that THPFunction_apply returns. */
 enum { FUNCTION_READ = 1 };

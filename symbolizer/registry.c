@@ -213,14 +213,15 @@ static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **
 	return (int)n;
 }
 
-/* The FunctionSchema within the OperatorEntry, behind its name: it begins with the same name. */
+/* The FunctionSchema within the OperatorEntry, behind its name: it begins with the same name. Else
+ * `def` may be a FunctionSchema itself. */
 static uint64_t find_schema(const struct registry *g, uint64_t def, const char *full)
 {
 	char again[OPERATOR_NAME_MAX];
 	for (uint64_t at = def + 2 * STD_STRING_SIZE; at < def + 2 * STD_STRING_SIZE + 64; at += 8)
 		if (operator_name(g, at, again) && !strcmp(again, full))
 			return at;
-	return 0;
+	return def;
 }
 
 static const struct op_arg *to_op_args(struct registry *g, const struct schema_arg *a, int n)

@@ -310,20 +310,24 @@ uint64_t target_find_boxed(struct target *t)
 	return at;
 }
 
-static const struct op_desc *named_by_type(struct target *t, const struct op_probe *p,
-					   uint64_t type, enum op_kind kind)
+static const struct op_desc *named(struct target *t, const char *name, enum op_kind kind)
 {
 	static const char *const in[] = {"grad_outputs", NULL}, *const out[] = {"grad_inputs",
 										NULL};
+	bool node = kind == OP_BACKWARD;
+	return registry_named(t->registry, name, kind, node ? in : NULL, node ? out : NULL);
+}
+
+static const struct op_desc *named_by_type(struct target *t, const struct op_probe *p,
+					   uint64_t type, enum op_kind kind)
+{
 	char name[256];
 	struct type_name *known = &t->types[(type >> 4) % TYPE_SLOTS];
 	if (type && known->type == type)
 		return known->desc;
 	if (!t->py || !type || py_type_name(t->py, type, name, sizeof(name)) <= 0)
 		return &p->desc;
-	bool node = kind == OP_BACKWARD;
-	const struct op_desc *d =
-	    registry_named(t->registry, name, kind, node ? in : NULL, node ? out : NULL);
+	const struct op_desc *d = named(t, name, kind);
 	if (!d)
 		return &p->desc;
 	*known = (struct type_name){type, d};
@@ -363,6 +367,48 @@ static bool boxed_name(const struct items *it, char out[OPERATOR_NAME_MAX])
 	return true;
 }
 
+/* Learn the schema that the library itself has for an operator: the process, or the operator, may
+ * be gone. */
+static bool learn_schema(struct target *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->ops->n; i++) {
+		const struct op_desc *d = &t->ops->ops[i].desc;
+		if (t->ops->ops[i].role != ROLE_CALL || strcmp(d->name, name) || !d->schema[0])
+			continue;
+		registry_add_schema(t->registry, d->schema, strlen(d->schema));
+		return true;
+	}
+	return false;
+}
+
+static const struct registered_op *boxed_op(struct target *t, const struct items *it)
+{
+	uint64_t w[HANDLE_WORDS] = {0};
+	char text[OPERATOR_NAME_MAX];
+	words_of(it, BOXED_DEF, &w[3], 2);
+	if (!words_of(it, BOXED_DATA, w, 1) || !words_of(it, BOXED_HANDLE, &w[1], 2))
+		return NULL;
+	const char *name = boxed_name(it, text) ? text : NULL;
+	const struct registered_op *op = registry_find(t->registry, w, name);
+	/* A name alone. */
+	if (op && !op->desc.args && name && learn_schema(t, name))
+		op = registry_find(t->registry, w, name);
+	return op;
+}
+
+static const struct op_desc *named_by_text(struct target *t, const struct op_probe *p,
+					   const struct items *it, unsigned read, enum op_kind kind)
+{
+	const char *text;
+	char name[OPERATOR_NAME_MAX];
+	int n = string_of(it, read, &text);
+	if (n <= 0 || n >= (int)sizeof(name))
+		return &p->desc;
+	snprintf(name, sizeof(name), "%.*s", n, text);
+	const struct op_desc *d = named(t, name, kind);
+	return d ? d : &p->desc;
+}
+
 void target_defined(struct target *t, const struct items *it)
 {
 	const struct item *i = items_next(it, NULL);
@@ -373,18 +419,19 @@ void target_defined(struct target *t, const struct items *it)
 const struct op_desc *target_identify(struct target *t, const struct op_probe *p,
 				      const struct items *it, const struct registered_op **reg)
 {
-	uint64_t w[HANDLE_WORDS] = {0};
-	char name[OPERATOR_NAME_MAX];
+	uint64_t w[2];
 	*reg = NULL;
 	switch (p->role) {
 	case ROLE_BOXED:
-		words_of(it, BOXED_DEF, &w[3], 2);
-		if (words_of(it, BOXED_DATA, w, 1) && words_of(it, BOXED_HANDLE, &w[1], 2))
-			*reg = registry_find(t->registry, w, boxed_name(it, name) ? name : NULL);
+		*reg = boxed_op(t, it);
 		return *reg ? &(*reg)->desc : &p->desc;
 	case ROLE_PY_NODE:
 		return named_by_type(t, p, words_of(it, PY_NODE_READ, w, 2) ? w[1] : 0,
 				     OP_BACKWARD);
+	case ROLE_NAMED:
+		return named_by_text(t, p, it, NAMED_READ, OP_FUNCTION);
+	case ROLE_NAMED_NODE:
+		return named_by_text(t, p, it, NAMED_NODE_READ, OP_BACKWARD);
 	case ROLE_FUNCTION:
 		return named_by_type(t, p, words_of(it, 0, w, 1) ? w[0] : 0, OP_FUNCTION);
 	default:

@@ -2,6 +2,7 @@
 #ifndef TRACER_ENGINE_H
 #define TRACER_ENGINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,6 +18,8 @@ enum site_kind {
 	SITE_CODE_FREED, /* first argument: address of a Python code object */
 	SITE_SCHEMA,	 /* second argument: a std::string with the schema of an operator */
 	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on */
+	SITE_OBSERVED, /* no place: what PyTorch tells an observer of, in the order of enum shim_op
+			  (tracer/shim_share.h) */
 };
 
 /* One place to probe: a file offset (not an address) of an instruction. */
@@ -55,8 +58,10 @@ struct engine {
 	/* What has become of it when consume returns -ECHILD, and what that means for the traced.
 	 */
 	const char *gone, *gone_hint;
-	int wake; /* readable when a thread stands still for its record (PLAN_HOLD); -1: none
-		     ever does */
+	int wake;      /* readable when a thread stands still for its record (PLAN_HOLD); -1: none
+			  ever does */
+	bool observes; /* takes SITE_OBSERVED instead of entries and exits */
+	struct err trouble; /* something that the user is to be told; whoever does clears it */
 	/* Make plan entries first .. first + n - 1 known. 0 or -errno (-E2BIG: beyond the size
 	 * given at opening). */
 	int (*set_plans)(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
@@ -105,7 +110,12 @@ int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e);
 int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
 		       struct err *e);
 
-enum engine_choice { ENGINE_AUTO, ENGINE_BPF, ENGINE_PTRACE };
+/* The engine shim: a library inside what is started from now on, by LD_PRELOAD in the environment
+ * of this process, which records what PyTorch tells its observers (ATen/record_function.h). Needs
+ * no privilege. 0 and *out, or -errno with *e. */
+int engine_shim_open(uint32_t nplans, struct engine **out, struct err *e);
+
+enum engine_choice { ENGINE_AUTO, ENGINE_BPF, ENGINE_PTRACE, ENGINE_SHIM };
 
 extern const char *const engine_names[]; /* words of --engine, in that order, ended by NULL */
 

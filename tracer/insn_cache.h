@@ -1,6 +1,6 @@
-/* Instructions that were decoded before: code repeats itself, and to look one up is far cheaper than
- * to disassemble it. For instruction sets in which no instruction is the beginning of another, as
- * x86-64's. */
+/* Instructions that were decoded before: code repeats itself, and to look one up is far cheaper
+ * than to disassemble it. For instruction sets in which no instruction is the beginning of another,
+ * as x86-64's. */
 #ifndef TRACER_INSN_CACHE_H
 #define TRACER_INSN_CACHE_H
 

@@ -134,6 +134,8 @@ static void try_entry(struct op_stack *t, const struct op_hit *h)
 
 static void gather_entry(struct op_stack *t, const struct op_hit *h)
 {
+	if (!remote_collects(h->mem))
+		return;
 	h->out->dry = true;
 	remote_collect(h->mem, true);
 	if (h->conf->py_on)
@@ -184,19 +186,26 @@ bool op_stack_entry(struct op_stack *t, const struct op_hit *h)
 	return true;
 }
 
-static void send_exit(struct op_stack *t, const struct op_hit *h, const struct open_op *f)
+static void gather_exit(struct op_stack *t, const struct op_hit *h, const struct open_op *f,
+			const struct reading *r)
 {
-	struct reading r = reading_of(h, f, true);
 	h->out->dry = true;
 	remote_collect(h->mem, true);
 	for (unsigned i = 0; i < MAX_ROUNDS; i++) {
 		begin_hit(t, h, f, HIT_EXIT, 0);
-		plan_reader_run(&r);
+		plan_reader_run(r);
 		if (!remote_fetch(h->mem))
 			break;
 	}
 	remote_collect(h->mem, false);
 	h->out->dry = false;
+}
+
+static void send_exit(struct op_stack *t, const struct op_hit *h, const struct open_op *f)
+{
+	struct reading r = reading_of(h, f, true);
+	if (remote_collects(h->mem))
+		gather_exit(t, h, f, &r);
 	begin_hit(t, h, f, HIT_EXIT, (uint16_t)h->conf->generation);
 	plan_reader_run(&r);
 	hit_buf_send(h->out);

@@ -26,6 +26,39 @@ static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 	return hit_buf_put(r->out, bytes, len);
 }
 
+/* The same of what is there for certain, if this is what it looks like. */
+static void *copy_live(const struct reading *r, uint32_t len, uint64_t addr)
+{
+	uint8_t bytes[2048];
+	if (r->unsure || r->conf->tensor.discover)
+		return copy(r, len, addr);
+	if (len > sizeof(bytes) || remote_live(r->mem, addr, bytes, len))
+		return NULL;
+	return hit_buf_put(r->out, bytes, len);
+}
+
+static void live(const struct reading *r, uint64_t addr, void *to, size_t len)
+{
+	if (r->unsure || r->conf->tensor.discover)
+		remote_read(r->mem, addr, to, len);
+	else
+		remote_live(r->mem, addr, to, len);
+}
+
+static uint64_t live_word(const struct reading *r, uint64_t addr)
+{
+	uint64_t w = 0;
+	live(r, addr, &w, sizeof(w));
+	return w;
+}
+
+static uint8_t live_byte(const struct reading *r, uint64_t addr)
+{
+	uint8_t b = 0;
+	live(r, addr, &b, sizeof(b));
+	return b;
+}
+
 static uint64_t word_of(const void *bytes, uint32_t off)
 {
 	return *(const uint64_t *)((const uint8_t *)bytes + (off & 0xf8));
@@ -34,14 +67,12 @@ static uint64_t word_of(const void *bytes, uint32_t off)
 static uint32_t base_grad(const struct reading *r, uint64_t meta)
 {
 	const struct tensor_read *c = &r->conf->tensor;
-	uint64_t base = remote_byte(r->mem, meta + c->view_has_base)
-			    ? remote_word(r->mem, meta + c->view_base)
-			    : 0;
-	uint64_t base_meta = base ? remote_word(r->mem, base + c->meta) : 0;
+	uint64_t base =
+	    live_byte(r, meta + c->view_has_base) ? live_word(r, meta + c->view_base) : 0;
+	uint64_t base_meta = base ? live_word(r, base + c->meta) : 0;
 	if (!base_meta)
 		return TPART_BASE_NO_GRAD;
-	if (remote_word(r->mem, base_meta + c->grad_fn) ||
-	    remote_byte(r->mem, base_meta + c->requires_grad))
+	if (live_word(r, base_meta + c->grad_fn) || live_byte(r, base_meta + c->requires_grad))
 		return TPART_BASE_GRAD;
 	return TPART_BASE_NO_GRAD;
 }
@@ -64,21 +95,21 @@ static uint32_t put_outline(const struct reading *r, const void *window)
 	if (ndim <= c->inline_dims || ndim > 64)
 		return 0;
 	uint64_t line = *((const uint64_t *)window + (c->sizes & 0xf8) / 8 + 1);
-	return copy(r, (uint32_t)ndim * 16, line) ? TPART_OUTLINE : 0;
+	return copy_live(r, (uint32_t)ndim * 16, line) ? TPART_OUTLINE : 0;
 }
 
 static uint32_t meta_part(const struct reading *r, uint64_t meta)
 {
 	const struct tensor_read *c = &r->conf->tensor;
 	uint32_t flags = TPART_META;
-	const void *bytes = copy(r, c->meta_len, meta + c->meta_from);
+	const void *bytes = copy_live(r, c->meta_len, meta + c->meta_from);
 	if (!bytes)
 		return TPART_META_FAULT;
 	uint64_t vtable = word_of(bytes, 0), node = word_of(bytes, c->grad_fn);
-	if (r->is_exit && c->node_seq && node && copy(r, 8, node + c->node_seq))
+	if (r->is_exit && c->node_seq && node && copy_live(r, 8, node + c->node_seq))
 		flags |= TPART_NODE;
 	if (!node && c->view_vtable && vtable == c->view_vtable &&
-	    !remote_byte(r->mem, meta + c->requires_grad))
+	    !live_byte(r, meta + c->requires_grad))
 		flags |= base_grad(r, meta);
 	return flags;
 }
@@ -90,7 +121,7 @@ static uint32_t tensor_parts(const struct reading *r, const void *window)
 	uint32_t flags = 0;
 	uint64_t storage = word_of(window, c->storage), meta = word_of(window, c->meta);
 	if (storage && c->storage_len && c->storage_len <= PART_MAX &&
-	    copy(r, c->storage_len, storage + c->storage_from))
+	    copy_live(r, c->storage_len, storage + c->storage_from))
 		flags |= TPART_STORAGE;
 	if (meta && c->meta_len && c->meta_len <= PART_MAX)
 		flags |= meta_part(r, meta);
@@ -160,7 +191,7 @@ static void put_tensor(const struct reading *r, uint64_t impl, uint8_t read)
 	struct item *it = begin(r, ITEM_TENSOR, read, 0);
 	uint32_t start = r->out->off;
 	hit_buf_word(r->out, impl);
-	const void *window = c->win_len <= WIN_MAX ? copy(r, c->win_len, impl) : NULL;
+	const void *window = c->win_len <= WIN_MAX ? copy_live(r, c->win_len, impl) : NULL;
 	it->aux = window ? tensor_parts(r, window) : TPART_FAULT;
 	it->len = (uint16_t)(r->out->off - start);
 }
@@ -170,13 +201,13 @@ static void put_tensors(const struct reading *r, uint64_t base, uint64_t count, 
 	begin(r, ITEM_LIST, read, cut32(count));
 	count = count > LIST_MAX ? LIST_MAX : count;
 	for (uint64_t i = 0; i < count; i++)
-		put_tensor(r, remote_word(r->mem, base + 8 * i), read);
+		put_tensor(r, live_word(r, base + 8 * i), read);
 }
 
 static void put_bytes(const struct reading *r, uint64_t addr, uint32_t size, uint8_t read)
 {
 	struct item *it = begin(r, ITEM_DATA, read, 0);
-	if (copy(r, size, addr))
+	if (copy_live(r, size, addr))
 		it->len = (uint16_t)size;
 	else
 		it->kind = ITEM_FAULT;
@@ -191,7 +222,7 @@ static void put_array(const struct reading *r, uint64_t base, uint64_t count, ui
 		return;
 	uint64_t bytes = (count > LIST_MAX ? LIST_MAX : count) * size;
 	uint32_t len = bytes > BYTES_MAX ? BYTES_MAX : (uint32_t)bytes;
-	if (copy(r, len, base))
+	if (copy_live(r, len, base))
 		it->len = (uint16_t)len;
 	else
 		it->kind = ITEM_FAULT;
@@ -201,7 +232,7 @@ static void put_string(const struct reading *r, uint64_t base, uint64_t count, u
 {
 	struct item *it = begin(r, ITEM_STRING, read, cut32(count));
 	uint32_t len = count > STRING_MAX ? STRING_MAX : (uint32_t)count;
-	if (!len || copy(r, len, base))
+	if (!len || copy_live(r, len, base))
 		it->len = (uint16_t)len;
 	else
 		it->kind = ITEM_FAULT;
@@ -221,7 +252,7 @@ static void put_string_at(const struct reading *r, uint64_t at, uint8_t read)
 static void put_std_string(const struct reading *r, uint64_t at, uint8_t read)
 {
 	uint64_t s[2];
-	remote_read(r->mem, at, s, sizeof(s));
+	live(r, at, s, sizeof(s));
 	put_string(r, s[0], s[1], read);
 }
 
@@ -232,7 +263,7 @@ static uint32_t put_ivalues(const struct reading *r, uint64_t first, uint64_t en
 	uint64_t n = end > first ? (end - first) / 16 : 0;
 	struct item *it = begin(r, ITEM_DATA, read, cut32(n));
 	uint32_t take = n > most ? most : (uint32_t)n;
-	if (take && !copy(r, take * 16, first)) {
+	if (take && !copy_live(r, take * 16, first)) {
 		it->kind = ITEM_FAULT;
 		return 0;
 	}
@@ -259,10 +290,18 @@ static void put_list(const struct reading *r, uint64_t impl, uint8_t read)
 	}
 }
 
+static struct reading unsure_of(const struct reading *r)
+{
+	struct reading u = *r;
+	u.unsure = true;
+	return u;
+}
+
 /* What an IValue points to. A std::vector is {begin, end, end of storage}; a std::string {data,
  * length, capacity or the text itself}. */
 static void put_object(const struct reading *r, uint64_t obj, uint8_t read)
 {
+	const struct reading unsure = unsure_of(r);
 	struct item *it = begin(r, ITEM_OBJECT, read, 0);
 	if (!copy(r, OBJECT_SIZE, obj)) {
 		it->kind = ITEM_FAULT;
@@ -275,10 +314,10 @@ static void put_object(const struct reading *r, uint64_t obj, uint8_t read)
 	if (w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
 	    (w[0] == obj + at + 16 ? w[1] < 16 : w[2] >= w[1])) {
 		it->aux = OBJECT_STRING;
-		put_string(r, w[0], w[1], read);
+		put_string(&unsure, w[0], w[1], read);
 	} else if (w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) && !(w[0] & 7)) {
 		it->aux = OBJECT_LIST;
-		put_list(r, obj, read);
+		put_list(&unsure, obj, read);
 	}
 }
 
@@ -286,7 +325,7 @@ static void put_object(const struct reading *r, uint64_t obj, uint8_t read)
 static void put_stack_values(const struct reading *r, uint64_t vec, uint8_t read)
 {
 	uint64_t ends[2], v[2];
-	if (remote_read(r->mem, vec, ends, sizeof(ends)) || ends[1] < ends[0]) {
+	if (remote_live(r->mem, vec, ends, sizeof(ends)) || ends[1] < ends[0]) {
 		begin(r, ITEM_FAULT, read, 0);
 		return;
 	}
@@ -294,7 +333,7 @@ static void put_stack_values(const struct reading *r, uint64_t vec, uint8_t read
 		ends[0] = ends[1] - STACK_VALUES * 16;
 	uint32_t n = put_ivalues(r, ends[0], ends[1], read, STACK_VALUES);
 	for (uint32_t i = 0; i < n; i++) {
-		remote_read(r->mem, ends[0] + 16ULL * i, v, sizeof(v));
+		remote_live(r->mem, ends[0] + 16ULL * i, v, sizeof(v));
 		if ((uint32_t)v[1] == IVALUE_TENSOR)
 			put_tensor(r, v[0], read);
 		else if (ivalue_may_point(v[0], (uint32_t)v[1]))
@@ -350,7 +389,7 @@ static void put_py_tensor(const struct reading *r, uint64_t obj, uint8_t read)
 static void put_vector(const struct reading *r, uint64_t at, uint8_t read)
 {
 	uint64_t ends[2];
-	remote_read(r->mem, at, ends, sizeof(ends));
+	live(r, at, ends, sizeof(ends));
 	put_tensors(r, ends[0], ends[1] > ends[0] ? (ends[1] - ends[0]) / 8 : 0, read);
 }
 
@@ -394,17 +433,17 @@ static void do_read(const struct reading *r, uint8_t i)
 		put_word(r, a, i);
 		break;
 	case READ_MEM:
-		put_bytes(r, rd->deref ? remote_word(r->mem, at) + rd->b : at, rd->size, i);
+		put_bytes(r, rd->deref ? live_word(r, at) + rd->b : at, rd->size, i);
 		break;
 	case READ_SLOT:
 		put_bytes(r, r->sp + (uint64_t)(int64_t)rd->off, 8, i);
 		break;
 	case READ_TENSOR:
-		put_tensor(r, remote_word(r->mem, at), i);
+		put_tensor(r, live_word(r, at), i);
 		break;
 	case READ_OPT_TENSOR:
-		if (remote_word(r->mem, a + rd->size) & 0xff)
-			put_tensor(r, remote_word(r->mem, at), i);
+		if (live_word(r, a + rd->size) & 0xff)
+			put_tensor(r, live_word(r, at), i);
 		else
 			begin(r, ITEM_UNSET, i, 0);
 		break;
@@ -418,7 +457,7 @@ static void do_read(const struct reading *r, uint8_t i)
 		put_list_of_values(r, rd, a, i);
 		break;
 	case READ_STD_STRING:
-		put_std_string(r, remote_word(r->mem, a) + (uint64_t)(int64_t)rd->off, i);
+		put_std_string(r, live_word(r, a) + (uint64_t)(int64_t)rd->off, i);
 		break;
 	case READ_LIST:
 		put_list(r, remote_word(r->mem, at), i);

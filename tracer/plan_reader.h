@@ -20,6 +20,7 @@ struct reading {
 	const uint64_t *regs; /* ARCH_REGS registers as they are now (enum arch_reg) */
 	uint64_t sp;	      /* stack pointer at the entry */
 	bool is_exit;
+	bool unsure; /* what is being read may not be what it looks like */
 };
 
 /* Append the items of the plan's entry or exit reads to r->out. While r->mem collects, what is not

@@ -6,46 +6,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static uint64_t padded(uint32_t size)
-{
-	return ((uint64_t)size + 7) & ~7ULL;
-}
-
 int share_put(struct share *s, const struct hit *h)
 {
-	uint64_t head = atomic_load_explicit(&s->head, memory_order_relaxed);
-	uint64_t tail = atomic_load_explicit(&s->tail, memory_order_acquire);
-	uint64_t at = head % SHARE_RING, need = padded(h->size);
-	uint64_t skip = at + need > SHARE_RING ? SHARE_RING - at : 0;
-	if (head + skip + need - tail > SHARE_RING)
-		return -1;
-	if (skip) {
-		memset(s->ring + at, 0, sizeof(uint64_t));
-		at = 0;
-	}
-	memcpy(s->ring + at, h, h->size);
-	atomic_store_explicit(&s->head, head + skip + need, memory_order_release);
-	return 0;
+	return ring_put(&s->records, s->ring, SHARE_RING, h);
 }
 
 const struct hit *share_next(struct share *s)
 {
-	uint64_t tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
-	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
-	uint64_t at = tail % SHARE_RING;
-	if (head == tail)
-		return NULL;
-	const struct hit *h = (const struct hit *)(s->ring + at);
-	if (h->size)
-		return h;
-	atomic_store_explicit(&s->tail, tail + SHARE_RING - at, memory_order_release);
-	return (const struct hit *)s->ring;
+	return ring_next(&s->records, s->ring, SHARE_RING, NULL);
 }
 
 void share_drop(struct share *s, const struct hit *h)
 {
-	uint64_t tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
-	atomic_store_explicit(&s->tail, tail + padded(h->size), memory_order_release);
+	ring_drop(&s->records, h);
 }
 
 bool share_tell(struct share *s, const struct news *n)

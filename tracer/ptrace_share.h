@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "tracer/follow.h"
 #include "tracer/plan.h"
+#include "tracer/ring.h"
 
 enum {
 	SHARE_RING = 32 << 20, /* bytes of records */
@@ -38,11 +39,8 @@ struct news {
 };
 
 struct share {
-	int wake; /* eventfd: readable when a thread stands still for its record */
-	/* Records, each padded to 8 bytes; a record of size 0 says that the ring goes on at its
-	 * start. The tracing process writes at `head`, ditrace reads at `tail`; both only grow. */
-	_Alignas(64) _Atomic uint64_t head;
-	_Alignas(64) _Atomic uint64_t tail;
+	int wake;	     /* eventfd: readable when a thread stands still for its record */
+	struct ring records; /* in `ring`; the tracing process writes */
 	_Alignas(64) _Atomic uint32_t news_head;
 	_Atomic uint32_t news_tail;
 	struct news news[SHARE_NEWS];

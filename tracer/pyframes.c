@@ -21,7 +21,9 @@ static int read_window(struct remote *mem, struct window *win, uint64_t at, uint
 static int read_frame(struct remote *mem, const struct py_walk *w, struct window *win,
 		      uint64_t frame)
 {
-	int r = read_window(mem, win, frame + w->frame_window, w->frame_window_len);
+	int r = w->frame_window_len > sizeof(*win)
+		    ? -1
+		    : remote_live(mem, frame + w->frame_window, win, w->frame_window_len);
 	/* Frames of CPython 3.11 and later lie one behind the other: those around come along. */
 	if (r)
 		remote_want(mem, frame & ~4095ULL, (frame & 4095) + 1);
@@ -31,6 +33,8 @@ static int read_frame(struct remote *mem, const struct py_walk *w, struct window
 static bool is_own(const struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		   uint64_t ts, struct window *win)
 {
+	if (t->is_certain && ts == t->tstate && w->tstate_window_len <= sizeof(*win))
+		return ts && !remote_live(mem, ts + w->tstate_window, win, w->tstate_window_len);
 	return ts && !read_window(mem, win, ts + w->tstate_window, w->tstate_window_len) &&
 	       word_of(win, w->tw_thread_id) == t->fsbase;
 }
@@ -66,6 +70,8 @@ static bool find_tstate(struct py_thread *t, const struct py_walk *w, struct rem
 	enum { MOST_MISSES = 6 };
 	if (is_own(t, w, mem, t->tstate, win))
 		return true;
+	if (t->is_certain)
+		return false;
 	if (collecting)
 		return !t->wait && search(t, w, mem, win);
 	t->tstate = 0;
@@ -115,7 +121,7 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 		return (struct py_place){0};
 	uint64_t frame = word_of(&win, w->tw_frame);
 	if (frame && w->cframe_frame != PY_NO_OFFSET)
-		frame = remote_word(mem, frame + w->cframe_frame);
+		remote_live(mem, frame + w->cframe_frame, &frame, sizeof(frame));
 	for (unsigned i = 0; i < MARKERS && frame; i++) {
 		if (read_frame(mem, w, &win, frame))
 			break;

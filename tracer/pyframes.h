@@ -15,6 +15,7 @@ enum { PY_RECENT = 64 };
 struct py_thread {
 	uint64_t fsbase; /* of the thread: pthread_self() */
 	uint64_t tstate; /* its PyThreadState, 0: not known */
+	bool is_certain; /* CPython itself has told of `tstate`, just now */
 	uint32_t misses, wait;
 	uint32_t nrecent;
 	uint64_t recent[PY_RECENT]; /* frames of the last walk */

@@ -181,3 +181,14 @@ uint64_t remote_calls(const struct remote *r)
 {
 	return r->calls;
 }
+
+int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len)
+{
+	return remote_read(r, addr, buf, len);
+}
+
+bool remote_collects(const struct remote *r)
+{
+	(void)r;
+	return true;
+}

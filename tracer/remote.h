@@ -22,9 +22,16 @@ void remote_begin(struct remote *r, pid_t tid);
  * and then *buf is zeroed; while collecting, -EAGAIN when it is not known yet. */
 int remote_read(struct remote *r, uint64_t addr, void *buf, size_t len);
 
+/* The same of what is there for certain as long as the thread stands still: what a live object
+ * holds or points to. Within the process itself that needs no check. */
+int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len);
+
 /* The word, the byte there; 0 when it cannot be read. */
 uint64_t remote_word(struct remote *r, uint64_t addr);
 uint8_t remote_byte(struct remote *r, uint64_t addr);
+
+/* Whether it pays to collect what is going to be read. */
+bool remote_collects(const struct remote *r);
 
 /* While `on`, reads of what is not known fail and are noted instead. */
 void remote_collect(struct remote *r, bool on);

@@ -182,10 +182,10 @@ static const char *needs_held_threads(const struct session_opts *o)
 static int check_engine(const struct session_opts *o, struct err *e)
 {
 	const char *option = needs_held_threads(o);
-	if (!option || o->engine != ENGINE_BPF)
+	if (!option || (o->engine != ENGINE_BPF && o->engine != ENGINE_SHIM))
 		return 0;
-	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine bpf stops none",
-		option);
+	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine %s stops none", option,
+		engine_names[o->engine]);
 	return err_hint(e, "leave --engine out: %s takes the engine ptrace", option);
 }
 
@@ -348,6 +348,10 @@ int session_step(struct session *s, struct err *e)
 	const struct err *failed = untold(s);
 	if (failed && e)
 		*e = *failed;
+	if (s->engine->trouble.code && e && !e->code) {
+		*e = s->engine->trouble;
+		s->engine->trouble = (struct err){0};
+	}
 	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
 	bool captured = s->capturing && capturing_is_over(s->capturing);
 	bool found = s->measuring && measuring_is_over(s->measuring);

@@ -44,7 +44,7 @@ bool session_is_complete(pid_t pid)
 
 static bool is_node(const struct op_probe *p)
 {
-	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE;
+	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE || p->role == ROLE_NAMED_NODE;
 }
 
 /* Whether the probes of `p` are to be put in, by the lists of names. Of boxed calls, Python
@@ -127,6 +127,18 @@ static void add_sites(struct session *s, uint32_t op, unsigned file, size_t *n)
 	*n += p->nsites;
 }
 
+/* In the order of enum shim_op. */
+static size_t add_observed(struct session *s)
+{
+	static const uint8_t roles[] = {ROLE_BOXED, ROLE_NAMED, ROLE_NAMED_NODE, ROLE_ENGINE};
+	size_t n = 0;
+	for (size_t k = 0; k < sizeof(roles); k++)
+		for (uint32_t i = 0; i < s->ops->n; i++)
+			if (s->ops->ops[i].role == roles[k])
+				s->sites[n++] = (struct probe_site){0, i, SITE_OBSERVED};
+	return n;
+}
+
 bool session_wants(const struct session *s, const struct op_desc *op)
 {
 	return (!s->o->ops || filter_match(&s->ops_filter, op)) &&
@@ -158,10 +170,13 @@ static int make_plan(struct session *s, struct err *e)
 	if (!s->sites)
 		return err_set(e, -ENOMEM, "no memory");
 	size_t n = 0;
-	for (uint32_t i = 0; i < s->ops->n; i++)
-		add_sites(s, i, OPS_CPU, &n);
+	if (s->engine->observes)
+		n = add_observed(s);
+	else
+		for (uint32_t i = 0; i < s->ops->n; i++)
+			add_sites(s, i, OPS_CPU, &n);
 	s->cpu_sites = n;
-	for (uint32_t i = 0; i < s->ops->n; i++)
+	for (uint32_t i = 0; !s->engine->observes && i < s->ops->n; i++)
 		add_sites(s, i, OPS_PYTHON, &n);
 	s->python_sites = n - s->cpu_sites;
 	for (uint32_t i = 0; i < s->ops->n; i++)

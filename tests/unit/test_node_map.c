@@ -7,7 +7,7 @@
 
 #include "symbolizer/node_map.h"
 
-enum { MANY = 2000000, BYTES_MAX = 32 << 20 };
+enum { MANY = 2000000, BYTES_MAX = 36 << 20 };
 
 /* Nodes lie where the allocator puts them: 16-byte steps and more. */
 static uint64_t addr_of(uint64_t i)
@@ -29,7 +29,8 @@ static uint64_t event_of(const struct node_map *m, uint64_t addr, uint64_t seq)
 
 static size_t bytes_of(const struct node_map *m)
 {
-	return (m->young.size + m->old.size) * sizeof(struct node_owner);
+	return (m->young.size + m->old.size) *
+	       (sizeof(struct node_owner) + sizeof(struct node_seq));
 }
 
 static void test_empty(void **state)
@@ -59,6 +60,46 @@ static void test_first_owner(void **state)
 	assert_int_equal(found->event, 7);
 	assert_ptr_equal(found->stack, stack);
 	assert_int_equal(m.young.used, 1);
+	node_map_free(&m);
+}
+
+static uint64_t event_of_seq(const struct node_map *m, uint64_t seq)
+{
+	const struct node_owner *o = node_map_find_seq(m, seq);
+	return o ? o->event : 0;
+}
+
+static void test_by_number(void **state)
+{
+	struct node_map m = {0};
+	(void)state;
+	assert_int_equal(event_of_seq(&m, 5), 0);
+	add(&m, 0x1000, 5, 7);
+	add(&m, 0x1000, 6, 8); /* the first one is gone */
+	add(&m, 0x2000, 0, 9);
+	assert_int_equal(event_of_seq(&m, 5), 0);
+	assert_int_equal(event_of_seq(&m, 6), 8);
+	assert_int_equal(event_of_seq(&m, 0), 9);
+	/* The same node by another name, and one of another thread. */
+	add(&m, 1ULL << 63 | 0, 0, 10);
+	assert_int_equal(event_of_seq(&m, 0), 9);
+	struct node_owner other = {.addr = 0x3000, .seq = 6, .event = 11, .tid = 2};
+	assert_int_equal(node_map_add(&m, &other), 0);
+	assert_int_equal(event_of_seq(&m, 6), 0);
+	assert_int_equal(event_of(&m, 0x3000, 6), 11);
+	node_map_free(&m);
+}
+
+/* Numbers go on while addresses are used again. */
+static void test_few_addresses(void **state)
+{
+	struct node_map m = {0};
+	(void)state;
+	for (uint64_t i = 0; i < MANY; i++)
+		add(&m, addr_of(i % 100), i, i + 1);
+	for (uint64_t i = MANY - 100; i < MANY; i++)
+		assert_int_equal(event_of_seq(&m, i), i + 1);
+	assert_true(bytes_of(&m) < 1 << 20);
 	node_map_free(&m);
 }
 
@@ -144,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_empty),	   cmocka_unit_test(test_first_owner),
+	    cmocka_unit_test(test_by_number),	   cmocka_unit_test(test_few_addresses),
 	    cmocka_unit_test(test_address_reused), cmocka_unit_test(test_all_found),
 	    cmocka_unit_test(test_bounded),	   cmocka_unit_test(test_older_half),
 	    cmocka_unit_test(test_given_back),

@@ -1,0 +1,429 @@
+/* The callbacks on at::RecordFunction (ATen/record_function.h): what at::addGlobalCallback takes,
+ * in 1.12 to 2.13, is {start, end, sampling probability, scopes, inputs, outputs, ids} by value, 40
+ * bytes. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tracer/arch_x86_64.h"
+#include "tracer/op_stack.h"
+#include "tracer/shim/record_layout.h"
+#include "tracer/shim/shim.h"
+
+enum { FUNCTION, BACKWARD, SCOPES = 10, CHECKED = 64, TENSORS_MAX = 256, SAMPLE = 64 };
+
+/* std::unique_ptr<ObserverContext> start(const RecordFunction &): returned through memory. */
+typedef void **start_fn(void **context, const uint64_t *rf);
+typedef void end_fn(const uint64_t *rf, void *context);
+
+struct callback {
+	start_fn *start;
+	end_fn *end;
+	double probability;
+	bool scopes[SCOPES];
+	bool inputs, outputs, ids;
+};
+
+static struct {
+	uint64_t (*add)(struct callback);
+	void (*remove)(uint64_t);
+	const char *(*name)(const uint64_t *);
+	uint64_t (*num_inputs)(const uint64_t *);
+	int (*exceptions)(void);    /* std::uncaught_exceptions */
+	uint64_t (*sequence)(void); /* at::sequence_number::peek */
+	void *(*py_state)(void);    /* PyGILState_GetThisThreadState, NULL: no CPython */
+} torch;
+
+static struct record_layout layout;
+static _Atomic unsigned checked;
+static uint64_t handles[2];
+static _Atomic int registered;
+
+/* An op that is open on a thread: what its record's reads are told. */
+struct call {
+	const uint64_t *rf;
+	uint64_t data[2];   /* SHIM_LOC_DATA */
+	uint64_t values[2]; /* begin and end of a list of IValues */
+	const char *name;
+	int exceptions;
+};
+
+struct thread {
+	struct shim_share *share;
+	unsigned epoch;
+	unsigned index; /* of its ring */
+	bool busy;
+	uint32_t conf_seq;
+	struct proc_conf conf;
+	struct op_stack ops;
+	struct hit_buf out;
+	struct call call[OPEN_MAX];
+	uint64_t tensors[TENSORS_MAX];
+};
+
+static __thread struct thread *self;
+static __thread bool refused;
+static pthread_key_t key;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
+
+static int sink(void *arg, const struct hit *h)
+{
+	struct thread *t = arg;
+	struct shim_share *s = t->share;
+	int r = ring_put(&s->thread[t->index].records, s->ring[t->index], SHIM_RING, h);
+	if (r)
+		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
+	return r;
+}
+
+static void thread_ends(void *arg)
+{
+	struct thread *t = arg;
+	self = NULL;
+	if (t->epoch == shim_epoch() && shim_share() == t->share)
+		atomic_store(&t->share->thread[t->index].ended, 1);
+	munmap(t, sizeof(*t));
+}
+
+static bool claim(struct thread *t, struct shim_share *s)
+{
+	int32_t tid = (int32_t)syscall(SYS_gettid);
+	for (unsigned i = 0; i < SHIM_THREADS; i++) {
+		int32_t none = 0;
+		if (!atomic_compare_exchange_strong(&s->thread[i].tid, &none, tid))
+			continue;
+		t->share = s;
+		t->index = i;
+		t->epoch = shim_epoch();
+		t->conf_seq = 1; /* never a finished one */
+		memset(&t->ops, 0, sizeof(t->ops));
+		t->ops.tid = (uint32_t)tid;
+		return true;
+	}
+	return false;
+}
+
+static struct thread *this_thread(struct shim_share *s)
+{
+	struct thread *t = self;
+	if (t && t->share == s && t->epoch == shim_epoch())
+		return t;
+	if (refused) {
+		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
+		return NULL;
+	}
+	if (!t) {
+		t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+		if (t == MAP_FAILED)
+			return NULL;
+		t->out.sink = sink;
+		t->out.arg = t;
+		pthread_setspecific(key, t);
+		self = t;
+	}
+	refused = !claim(t, s);
+	return refused ? NULL : t;
+}
+
+/* ditrace writes the configuration now and then while it learns. */
+static const struct proc_conf *conf_of(struct thread *t)
+{
+	struct shim_share *s = t->share;
+	uint32_t seq;
+	while ((seq = atomic_load_explicit(&s->conf_seq, memory_order_acquire)) != t->conf_seq) {
+		if (seq & 1)
+			continue;
+		memcpy(&t->conf, &s->conf, sizeof(t->conf));
+		atomic_thread_fence(memory_order_acquire);
+		if (atomic_load_explicit(&s->conf_seq, memory_order_relaxed) == seq)
+			t->conf_seq = seq;
+	}
+	return &t->conf;
+}
+
+static void give_up(struct shim_share *s, enum shim_refusal why)
+{
+	atomic_store(&s->refusal, why);
+	atomic_store(&s->on, 0);
+	recorder_stop();
+	shim_disconnect();
+}
+
+/* The memory, if ops are to be recorded now. */
+static struct shim_share *recording(uint64_t now)
+{
+	struct shim_share *s = shim_share();
+	if (!s && shim_is_forked() && !shim_connect())
+		recorder_stop();
+	s = shim_share();
+	if (!s)
+		return NULL;
+	uint64_t seen = atomic_load_explicit(&s->seen_ns, memory_order_relaxed);
+	if (now > seen && now - seen > SHIM_SILENCE_S * 1000000000ULL) {
+		recorder_stop();
+		shim_disconnect();
+		return NULL;
+	}
+	return atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;
+}
+
+static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *regs, uint64_t now)
+{
+	struct shim_share *s = t->share;
+	return (struct op_hit){
+	    .mem = remote_new(),
+	    .out = &t->out,
+	    .conf = conf_of(t),
+	    .plan = &s->plan[op],
+	    .regs = regs,
+	    .fsbase = (uint64_t)(uintptr_t)__builtin_thread_pointer(),
+	    .ts = now,
+	    .op = s->op[op],
+	    .proc = s->proc,
+	};
+}
+
+static void account(struct thread *t, uint64_t since)
+{
+	struct shim_share *s = t->share;
+	uint64_t n = atomic_fetch_add_explicit(&s->hits, 1, memory_order_relaxed);
+	if (n % SAMPLE != SAMPLE - 1)
+		return;
+	atomic_fetch_add_explicit(&s->sampled, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->sampled_ns, now_ns() - since, memory_order_relaxed);
+}
+
+static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const struct call *call,
+		  uint64_t count, const char *name, uint64_t now)
+{
+	if (t->ops.depth >= OPEN_MAX) {
+		atomic_fetch_add_explicit(&t->share->lost, 1, memory_order_relaxed);
+		return;
+	}
+	uint64_t regs[ARCH_REGS] = {0};
+	struct op_hit h = hit_of(t, op, regs, now);
+	/* Where the call will stand once those are gone that an exception has left. */
+	struct call kept = *call;
+	regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
+	regs[arch_int_arg[SHIM_LOC_DATA]] = (uint64_t)(uintptr_t)kept.data;
+	regs[arch_int_arg[SHIM_LOC_VALUES]] =
+	    op == SHIM_NODE ? (uint64_t)(uintptr_t)t->tensors : (uint64_t)(uintptr_t)kept.values;
+	regs[arch_int_arg[SHIM_LOC_COUNT]] = count;
+	regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
+	regs[arch_int_arg[SHIM_LOC_NAME_LEN]] = strlen(name);
+	if (torch.py_state) {
+		t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
+		t->ops.py.is_certain = true;
+	}
+	if (op_stack_entry(&t->ops, &h))
+		t->call[t->ops.depth - 1] = kept;
+	account(t, now);
+}
+
+/* The tensors of a node's gradients, as an array of at::Tensor. */
+static uint64_t take_tensors(struct thread *t, const uint64_t *v, uint64_t n)
+{
+	n = n < TENSORS_MAX ? n : TENSORS_MAX;
+	for (uint64_t i = 0; i < n; i++)
+		t->tensors[i] = (uint32_t)v[2 * i + 1] == IVALUE_TENSOR ? v[2 * i] : 0;
+	return n;
+}
+
+static bool check_start(struct shim_share *s, const uint64_t *rf, const char *name)
+{
+	if (checked >= CHECKED)
+		return true;
+	checked++;
+	if (record_layout_start(&layout, rf, name, torch.num_inputs(rf)))
+		return true;
+	give_up(s, SHIM_NO_LAYOUT);
+	return false;
+}
+
+/* What torch/csrc/autograd/engine.cpp, Engine::evaluate_function, calls its own record. */
+static bool is_engine(const char *name)
+{
+	static const char prefix[] = "autograd::engine::evaluate_function: ";
+	return !strncmp(name, prefix, sizeof(prefix) - 1);
+}
+
+/* Records that PyTorch makes of its own working: of dispatch to Python, and by the kernels of some
+ * ops once more, without a namespace (aten::detach's). */
+static bool is_inner(const struct thread *t, const uint64_t *rf, const char *name)
+{
+	if (!strcmp(name, "PythonDispatchMode") || !strcmp(name, "PythonSubclass"))
+		return true;
+	const struct call *up = t->ops.depth ? &t->call[t->ops.depth - 1] : NULL;
+	if (!up || up->rf <= rf || !up->name)
+		return false;
+	const char *colons = strstr(up->name, "::");
+	return colons && !strcmp(colons + 2, name);
+}
+
+static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
+{
+	if (scope == BACKWARD)
+		return SHIM_NODE;
+	if (is_engine(name))
+		return SHIM_ENGINE;
+	return layout.inputs && record_is_named(&layout, rf, name) ? SHIM_FUNCTION : SHIM_CALL;
+}
+
+static void **start(void **context, const uint64_t *rf, int scope)
+{
+	*context = NULL;
+	uint64_t now = now_ns();
+	struct shim_share *s = recording(now);
+	struct thread *t = s ? this_thread(s) : NULL;
+	if (!t || t->busy)
+		return context;
+	t->busy = true;
+	const char *name = torch.name(rf);
+	enum shim_op op = kind_of(rf, name, scope);
+	if ((op == SHIM_CALL && !check_start(s, rf, name)) || !layout.inputs ||
+	    (op == SHIM_FUNCTION && is_inner(t, rf, name)))
+		goto out;
+	const uint64_t *values = (const uint64_t *)(uintptr_t)rf[layout.inputs];
+	uint64_t n = rf[layout.inputs + 1];
+	struct call call = {
+	    .rf = rf,
+	    .data = {op == SHIM_CALL ? rf[layout.fn] : 0, op == SHIM_CALL ? 0 : rf[layout.seq]},
+	    .values = {rf[layout.inputs], rf[layout.inputs] + 16 * n},
+	    .name = op == SHIM_CALL ? name : NULL,
+	    .exceptions = torch.exceptions(),
+	};
+	enter(t, op, rf, &call, op == SHIM_NODE ? take_tensors(t, values, n) : n, name, now);
+out:
+	t->busy = false;
+	return context;
+}
+
+static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint64_t now)
+{
+	uint64_t regs[ARCH_REGS] = {[ARCH_SP] = (uint64_t)(uintptr_t)rf};
+	uint32_t op = t->ops.open[call - t->call].op;
+	enum shim_op kind = SHIM_CALL;
+	while (kind < SHIM_OPS && t->share->op[kind] != op)
+		kind++;
+	if (kind == SHIM_OPS)
+		return;
+	if (layout.outputs)
+		memcpy(call->values, &rf[layout.outputs], sizeof(call->values));
+	else
+		call->values[1] = call->values[0];
+	/* The number that a node would have had was not used when there is no node. */
+	if (kind == SHIM_FUNCTION)
+		call->data[0] = torch.sequence() > call->data[1];
+	uint64_t *w = t->ops.open[call - t->call].w;
+	w[SHIM_LOC_VALUES] = (uint64_t)(uintptr_t)call->values;
+	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
+	struct op_hit h = hit_of(t, kind, regs, now);
+	op_stack_exit(&t->ops, &h);
+	account(t, now);
+}
+
+/* An op that throws leaves no record: its end shows in the next one. */
+static void end(const uint64_t *rf, void *context)
+{
+	(void)context;
+	struct thread *t = self;
+	struct shim_share *s = shim_share();
+	if (!t || !s || t->share != s || t->busy || t->epoch != shim_epoch())
+		return;
+	uint64_t now = now_ns();
+	uint32_t d = t->ops.depth;
+	while (d > 0 && t->call[d - 1].rf != rf)
+		d--;
+	if (!d || t->call[d - 1].exceptions != torch.exceptions())
+		return;
+	t->busy = true;
+	if (checked < CHECKED && !record_layout_end(&layout, rf))
+		give_up(s, SHIM_NO_LAYOUT);
+	else
+		leave(t, &t->call[d - 1], rf, now);
+	t->busy = false;
+}
+
+static void **start_function(void **context, const uint64_t *rf)
+{
+	return start(context, rf, FUNCTION);
+}
+
+static void **start_backward(void **context, const uint64_t *rf)
+{
+	return start(context, rf, BACKWARD);
+}
+
+static void code_freed(uint64_t code)
+{
+	struct shim_share *s = shim_share();
+	struct thread *t = s && atomic_load(&s->on) ? this_thread(s) : NULL;
+	if (!t || t->busy)
+		return;
+	t->busy = true;
+	uint64_t regs[ARCH_REGS] = {0};
+	regs[ARCH_ARG0] = code;
+	struct op_hit h = hit_of(t, SHIM_CALL, regs, now_ns());
+	h.plan = NULL;
+	op_stack_code_freed(&t->ops, &h);
+	t->busy = false;
+}
+
+static bool find_symbols(void *h)
+{
+	torch.add = (uint64_t(*)(struct callback))dlsym(
+	    h, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+	torch.remove = (void (*)(uint64_t))dlsym(h, "_ZN2at14removeCallbackEm");
+	torch.name = (const char *(*)(const uint64_t *))dlsym(h, "_ZNK2at14RecordFunction4nameEv");
+	torch.num_inputs =
+	    (uint64_t(*)(const uint64_t *))dlsym(h, "_ZNK2at14RecordFunction10num_inputsEv");
+	torch.exceptions = (int (*)(void))dlsym(h, "_ZSt19uncaught_exceptionsv");
+	torch.py_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+	torch.sequence = (uint64_t(*)(void))dlsym(h, "_ZN2at15sequence_number4peekEv");
+	return torch.add && torch.remove && torch.name && torch.num_inputs && torch.exceptions &&
+	       torch.sequence;
+}
+
+void recorder_start(void *h)
+{
+	struct shim_share *s = shim_share();
+	struct callback c = {.end = end, .probability = 1, .inputs = true, .outputs = true};
+	if (!find_symbols(h) || pthread_key_create(&key, thread_ends)) {
+		give_up(s, SHIM_NO_SYMBOLS);
+		return;
+	}
+	registered = 1;
+	c.start = start_function;
+	c.scopes[FUNCTION] = true;
+	handles[0] = torch.add(c);
+	c.start = start_backward;
+	c.scopes[FUNCTION] = false;
+	c.scopes[BACKWARD] = true;
+	handles[1] = torch.add(c);
+	if (s->code_freed)
+		pycode_watch(code_freed);
+}
+
+void recorder_stop(void)
+{
+	int one = 1;
+	if (!atomic_compare_exchange_strong(&registered, &one, 0))
+		return;
+	pycode_unwatch();
+	torch.remove(handles[0]);
+	torch.remove(handles[1]);
+}
