@@ -61,8 +61,10 @@ static int refuse(const struct pth_content *c, unsigned at, const struct value *
 	err_set(e, -ENOTSUP, "%s cannot be saved: %s: %s%s", c->name, place, refusal_text(refusal),
 		refusal == REFUSED_DEVICE ? device_of(v, device, sizeof(device)) : "");
 	if (refusal == REFUSED_DEVICE)
-		err_hint(e, "memory of a device cannot be read from outside of the process; have "
-			    "the program run this op on copies on the CPU, tensor.cpu()");
+		err_hint(e,
+			 "memory of a device cannot be read from outside of the process, and the "
+			 "library inside it (engine shim) does not capture yet; have the "
+			 "program run this op on copies on the CPU, tensor.cpu()");
 	return -ENOTSUP;
 }
 

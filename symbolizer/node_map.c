@@ -50,17 +50,18 @@ static void free_table(struct node_table *t)
 static void put(struct node_table *t, const struct node_owner *o)
 {
 	*probe(t, o->addr) = *o;
-	add_seq(t, o);
+	if (t->seqs)
+		add_seq(t, o);
 }
 
 /* Sequence numbers of nodes whose address another has now are left behind. */
-static int grow(struct node_table *t)
+static int grow(struct node_table *t, bool by_seq)
 {
 	size_t size = 4 * t->used < t->size ? t->size : 2 * t->size;
 	struct node_table bigger = {.size = size ? size : FIRST_SIZE, .used = t->used};
 	bigger.slots = calloc(bigger.size, sizeof(*bigger.slots));
-	bigger.seqs = calloc(bigger.size, sizeof(*bigger.seqs));
-	if (!bigger.slots || !bigger.seqs) {
+	bigger.seqs = by_seq ? calloc(bigger.size, sizeof(*bigger.seqs)) : NULL;
+	if (!bigger.slots || (by_seq && !bigger.seqs)) {
 		free_table(&bigger);
 		return -ENOMEM;
 	}
@@ -78,11 +79,11 @@ static int make_room(struct node_map *m)
 	if (2 * (y->used + 1) <= y->size && 2 * (y->nseqs + 1) <= y->size)
 		return 0;
 	if (y->size < LAST_SIZE || 4 * y->used < y->size)
-		return grow(y);
+		return grow(y, m->by_seq);
 	free_table(&m->old);
 	m->old = *y;
 	*y = (struct node_table){0};
-	return grow(y);
+	return grow(y, m->by_seq);
 }
 
 static const struct node_owner *find_in(const struct node_table *t, uint64_t addr, uint64_t seq)
@@ -101,12 +102,28 @@ const struct node_owner *node_map_find(const struct node_map *m, uint64_t addr, 
 
 static const struct node_seq *seq_in(const struct node_table *t, uint64_t seq)
 {
-	const struct node_seq *s = t->size ? probe_seq(t, seq) : NULL;
+	const struct node_seq *s = t->seqs ? probe_seq(t, seq) : NULL;
 	return s && s->addr ? s : NULL;
 }
 
-const struct node_owner *node_map_find_seq(const struct node_map *m, uint64_t seq)
+/* From now on, and for what is known by now. */
+static void count_seqs(struct node_map *m)
 {
+	struct node_table *all[] = {&m->young, &m->old};
+	m->by_seq = true;
+	for (unsigned k = 0; k < 2; k++) {
+		struct node_table *t = all[k];
+		t->seqs = t->size ? calloc(t->size, sizeof(*t->seqs)) : NULL;
+		for (size_t i = 0; t->seqs && i < t->size; i++)
+			if (t->slots[i].addr)
+				add_seq(t, &t->slots[i]);
+	}
+}
+
+const struct node_owner *node_map_find_seq(struct node_map *m, uint64_t seq)
+{
+	if (!m->by_seq)
+		count_seqs(m);
 	const struct node_seq *young = seq_in(&m->young, seq), *old = seq_in(&m->old, seq);
 	const struct node_seq *found = old ? old : young;
 	if (!found || found->addr == SEVERAL ||

@@ -2,6 +2,7 @@
 #ifndef SYMBOLIZER_NODE_MAP_H
 #define SYMBOLIZER_NODE_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +24,7 @@ struct node_seq {
 
 struct node_table {
 	struct node_owner *slots; /* by address */
-	struct node_seq *seqs;	  /* by sequence number, as many */
+	struct node_seq *seqs;	  /* by sequence number, as many; NULL: not asked for */
 	size_t size, used, nseqs; /* size: 0 or a power of two */
 };
 
@@ -31,6 +32,7 @@ struct node_table {
  * with a run (nodes that never run backward would pile up). */
 struct node_map {
 	struct node_table young, old;
+	bool by_seq; /* node_map_find_seq was called */
 };
 
 /* Remember `o`, unless the same node (address and sequence number) is known already: the innermost
@@ -43,7 +45,7 @@ const struct node_owner *node_map_find(const struct node_map *m, uint64_t addr, 
 
 /* The owner of the one node with `seq`, whatever its address; NULL when there is none, or when
  * several threads made one: each counts for itself. */
-const struct node_owner *node_map_find_seq(const struct node_map *m, uint64_t seq);
+const struct node_owner *node_map_find_seq(struct node_map *m, uint64_t seq);
 
 void node_map_free(struct node_map *m);
 
