@@ -94,11 +94,13 @@ void capture_grads_node_starts(struct capturing *c, struct target *t, const stru
 			save_grad_outputs(c, t, n, ev);
 }
 
-static void save_grad_inputs(struct capturing *c, struct captured_call *call,
+/* `node`: the one whose edges they are of; NULL: they are those of the arguments. */
+static void save_grad_inputs(struct capturing *c, struct captured_call *call, const char *node,
 			     const struct value *grads, unsigned n, const struct source *src)
 {
-	static const struct op_desc none = {.name = "", .schema = ""};
-	const struct op_event ev = {.op = &none,
+	const struct op_desc op = {
+	    .name = node ? node : "", .schema = "", .kind = node ? OP_BACKWARD : OP_DISPATCHED};
+	const struct op_event ev = {.op = &op,
 				    .results = grads,
 				    .nresults = (uint16_t)n,
 				    .pid = call->call.pid,
@@ -114,7 +116,7 @@ static void finish(struct capturing *c, struct captured_call *call)
 	if (call->inputs.trouble)
 		c->grads.troubles[call->inputs.trouble]++;
 	else if (call_inputs_grads(&call->inputs, &grads, &call->call.of))
-		save_grad_inputs(c, call, grads, call->inputs.n, &kept);
+		save_grad_inputs(c, call, NULL, grads, call->inputs.n, &kept);
 	capture_calls_drop(&c->calls, call);
 }
 
@@ -174,7 +176,7 @@ static void flow_of_node(struct capturing *c, struct target *t, struct call_node
 	struct captured_call *call = n->call;
 	bool own = is_own(n, name);
 	if (own)
-		save_grad_inputs(c, call, &g->flowing, 1, &live);
+		save_grad_inputs(c, call, name, &g->flowing, 1, &live);
 	else if (!call->inputs.trouble)
 		take_flows(c, t, call, g, &live);
 	capture_calls_ran(&c->calls, n);
@@ -272,7 +274,7 @@ static void take_returned(struct capturing *c, struct target *t, const struct op
 		struct captured_call *call = n->call;
 		if (is_own(n, ev->op->name)) {
 			c->grads.as_returned++;
-			save_grad_inputs(c, call, ev->results, ev->nresults, &live);
+			save_grad_inputs(c, call, ev->op->name, ev->results, ev->nresults, &live);
 		} else {
 			c->grads.unseen++;
 		}

@@ -191,7 +191,7 @@ def of_others():
         backward(call("torch.nn.functional.linear", F.linear, x, x, own_node=False, apart=False))
         p, q = leaf(8, 4, dtype=dtype).clone().split(4)
         backward(call("torch.nn.functional.linear", F.linear, p, q, own_node=False, apart=False))
-        backward(call("torch.nn.functional.dropout", F.dropout, leaf(3, 4, dtype=dtype), 0.5, own_node=False))
+        backward(call("torch.nn.functional.dropout", F.dropout, leaf(3, 4, dtype=dtype), 0.5, True, own_node=False))
         backward(call("torch.matmul", torch.matmul, leaf(2, 3, 4, dtype=dtype), leaf(4, 5, dtype=dtype), own_node=False))
         x = leaf(3, 4, dtype=dtype)
         backward(call("torch.nn.functional.layer_norm", F.layer_norm, x, [4], leaf(4, dtype=dtype), leaf(4, dtype=dtype), own_node=False))
