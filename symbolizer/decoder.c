@@ -123,7 +123,7 @@ static void remember_nodes(struct target *t, const struct open_op *o, const stru
 		    .addr = made->node[i].addr,
 		    .seq = made->node[i].seq,
 		    .event = o->ev.id,
-		    .tid = o->ev.tid,
+		    .tid = (uint32_t)o->ev.tid,
 		    .stack = o->ev.stack,
 		};
 		node_map_add(&t->nodes, &owner);
@@ -142,7 +142,7 @@ static void remember_named(struct target *t, const struct open_op *o, const stru
 	    .addr = 1ULL << 63 | w[1],
 	    .seq = w[1],
 	    .event = o->ev.id,
-	    .tid = o->ev.tid,
+	    .tid = (uint32_t)o->ev.tid,
 	    .stack = o->ev.stack,
 	};
 	if (w[0])

@@ -8,18 +8,19 @@
 
 #include "symbolizer/event.h"
 
+/* There may be hundreds of thousands. */
 struct node_owner {
-	uint64_t addr;	/* of the Node */
-	uint64_t seq;	/* its sequence number: tells it from a later node at the same address */
-	uint64_t event; /* id of the forward event */
-	int32_t tid;	/* the thread it ran on, which counts its nodes */
+	uint64_t addr;	   /* of the Node */
+	uint64_t seq : 40; /* its sequence number: tells it from a later node at the same address */
+	uint64_t tid : 24; /* the thread it ran on, which counts its nodes; below 2^22 (Linux) */
+	uint64_t event;	   /* id of the forward event */
 	const struct py_stack *stack;
 };
 
 /* The node of a sequence number. */
 struct node_seq {
 	uint64_t seq, addr; /* addr 0: this place is free; ~0: nodes of several threads have it */
-	int32_t tid;
+	uint64_t tid;
 };
 
 struct node_table {
