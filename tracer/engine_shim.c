@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "tracer/engine.h"
 #include "tracer/shim_share.h"
 
@@ -442,25 +443,14 @@ static int make_dir(struct engine_shim *m, struct err *e)
 
 static int write_library(struct engine_shim *m)
 {
-	const char *p = _binary_libditrace_shim_so_start;
-	size_t left = (size_t)(_binary_libditrace_shim_so_end - p);
+	/* cppcheck-suppress comparePointers; the linker puts both around the same bytes */
+	size_t n = (size_t)(_binary_libditrace_shim_so_end - _binary_libditrace_shim_so_start);
 	snprintf(m->library, sizeof(m->library), "%s/libditrace_shim.so", m->dir);
 	int fd = open(m->library, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
 	if (fd < 0)
 		return -errno;
-	while (left) {
-		ssize_t n = write(fd, p, left);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			int r = n < 0 ? -errno : -EIO;
-			close(fd);
-			return r;
-		}
-		p += n;
-		left -= (size_t)n;
-	}
-	return close(fd) ? -errno : 0;
+	int r = io_write_all(fd, _binary_libditrace_shim_so_start, n);
+	return close(fd) && !r ? -errno : r;
 }
 
 static int start_listening(struct engine_shim *m)
