@@ -78,10 +78,10 @@ odd_paths() {
 		"$long"/op_tools_results/op_capture_results/torch.add/7/{[2-9],1[0-9],21}
 	cp -r "$long/op_tools_results" "$odd"
 	rm -r "$odd"/op_tools_results/op_capture_results/torch.add/7/22
-	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json "$long" >"$T/json" 2>"$T/err"
+	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json --detail "$long" >"$T/json" 2>"$T/err"
 	is "a long path is no reason not to judge" $? 0
 	ok "and is written whole" dirs "$T/long/"
-	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json "$T/odd" "$long" >"$T/json" 2>"$T/err"
+	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json --detail "$T/odd" "$long" >"$T/json" 2>"$T/err"
 	is "status 2: a path that is not UTF-8" $? 2
 	like "gives its reason" "$T/json" '"id":1,.*"not run".*not UTF-8.*b\\\\xffd'
 	is "the others are judged" "$(grep -c '"verdict":"right"' "$T/json")" 2
