@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADS = 1 << 12, ENTRIES = 1 << 14, KEY = 4, LONGEST = 15, NONE = UINT16_MAX };
+enum { HEADS = 1 << 15, ENTRIES = 1 << 14, KEY = 4, LONGEST = 15, NONE = UINT16_MAX };
 
 struct entry {
 	uint8_t bytes[LONGEST];
@@ -38,7 +38,7 @@ static uint32_t hash(const uint8_t *code, unsigned n)
 {
 	uint32_t key = 0;
 	memcpy(&key, code, n);
-	return ((key + n) * UINT32_C(2654435761)) >> 20;
+	return ((key + n) * UINT32_C(2654435761)) >> 17;
 }
 
 static int32_t distance(const uint8_t *end, unsigned size)
