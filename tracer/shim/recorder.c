@@ -9,15 +9,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/op_stack.h"
 #include "tracer/shim/record_layout.h"
 #include "tracer/shim/shim.h"
 
-enum { FUNCTION, BACKWARD, SCOPES = 10, CHECKED = 64, TENSORS_MAX = 256, SAMPLE = 64 };
+enum {
+	FUNCTION,
+	BACKWARD,
+	SCOPES = 10,
+	CHECKED = 64,
+	NO_CONF = 1 /* odd: never a finished one */,
+	SAMPLE = 64
+};
 
 /* std::unique_ptr<ObserverContext> start(const RecordFunction &): returned through memory. */
 typedef void **start_fn(void **context, const uint64_t *rf);
@@ -65,19 +72,12 @@ struct thread {
 	struct op_stack ops;
 	struct hit_buf out;
 	struct call call[OPEN_MAX];
-	uint64_t tensors[TENSORS_MAX];
+	uint64_t tensors[LIST_MAX]; /* as many as are read */
 };
 
 static __thread struct thread *self;
 static __thread bool refused;
 static pthread_key_t key;
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
-}
 
 static int sink(void *arg, const struct hit *h)
 {
@@ -108,7 +108,7 @@ static bool claim(struct thread *t, struct shim_share *s)
 		t->share = s;
 		t->index = i;
 		t->epoch = shim_epoch();
-		t->conf_seq = 1; /* never a finished one */
+		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));
 		t->ops.tid = (uint32_t)tid;
 		return true;
@@ -139,20 +139,22 @@ static struct thread *this_thread(struct shim_share *s)
 	return refused ? NULL : t;
 }
 
-/* ditrace writes the configuration now and then while it learns. */
-static const struct proc_conf *conf_of(struct thread *t)
+/* ditrace writes the configuration now and then while it learns, and may be killed at that: then
+ * what was there before holds, and nobody waits. False: there was none. */
+static bool update_conf(struct thread *t)
 {
 	struct shim_share *s = t->share;
-	uint32_t seq;
-	while ((seq = atomic_load_explicit(&s->conf_seq, memory_order_acquire)) != t->conf_seq) {
-		if (seq & 1)
-			continue;
-		memcpy(&t->conf, &s->conf, sizeof(t->conf));
-		atomic_thread_fence(memory_order_acquire);
-		if (atomic_load_explicit(&s->conf_seq, memory_order_relaxed) == seq)
-			t->conf_seq = seq;
+	struct proc_conf conf;
+	uint32_t seq = atomic_load_explicit(&s->conf_seq, memory_order_acquire);
+	if (seq == t->conf_seq || seq & 1)
+		return t->conf_seq != NO_CONF;
+	memcpy(&conf, &s->conf, sizeof(conf));
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&s->conf_seq, memory_order_relaxed) == seq) {
+		t->conf = conf;
+		t->conf_seq = seq;
 	}
-	return &t->conf;
+	return t->conf_seq != NO_CONF;
 }
 
 static void give_up(struct shim_share *s, enum shim_refusal why)
@@ -187,7 +189,7 @@ static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *r
 	return (struct op_hit){
 	    .mem = remote_new(),
 	    .out = &t->out,
-	    .conf = conf_of(t),
+	    .conf = &t->conf,
 	    .plan = &s->plan[op],
 	    .regs = regs,
 	    .fsbase = (uint64_t)(uintptr_t)__builtin_thread_pointer(),
@@ -204,7 +206,8 @@ static void account(struct thread *t, uint64_t since)
 	if (n % SAMPLE != SAMPLE - 1)
 		return;
 	atomic_fetch_add_explicit(&s->sampled, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&s->sampled_ns, now_ns() - since, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since,
+				  memory_order_relaxed);
 }
 
 static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const struct call *call,
@@ -237,8 +240,7 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 /* The tensors of a node's gradients, as an array of at::Tensor. */
 static uint64_t take_tensors(struct thread *t, const uint64_t *v, uint64_t n)
 {
-	n = n < TENSORS_MAX ? n : TENSORS_MAX;
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = 0; i < n && i < LIST_MAX; i++)
 		t->tensors[i] = (uint32_t)v[2 * i + 1] == IVALUE_TENSOR ? v[2 * i] : 0;
 	return n;
 }
@@ -286,10 +288,10 @@ static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 static void **start(void **context, const uint64_t *rf, int scope)
 {
 	*context = NULL;
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	struct shim_share *s = recording(now);
 	struct thread *t = s ? this_thread(s) : NULL;
-	if (!t || t->busy)
+	if (!t || t->busy || !update_conf(t))
 		return context;
 	t->busy = true;
 	const char *name = torch.name(rf);
@@ -344,7 +346,7 @@ static void end(const uint64_t *rf, void *context)
 	struct shim_share *s = shim_share();
 	if (!t || !s || t->share != s || t->busy || t->epoch != shim_epoch())
 		return;
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint32_t d = t->ops.depth;
 	while (d > 0 && t->call[d - 1].rf != rf)
 		d--;
@@ -372,12 +374,12 @@ static void code_freed(uint64_t code)
 {
 	struct shim_share *s = shim_share();
 	struct thread *t = s && atomic_load(&s->on) ? this_thread(s) : NULL;
-	if (!t || t->busy)
+	if (!t || t->busy || !update_conf(t))
 		return;
 	t->busy = true;
 	uint64_t regs[ARCH_REGS] = {0};
 	regs[ARCH_ARG0] = code;
-	struct op_hit h = hit_of(t, SHIM_CALL, regs, now_ns());
+	struct op_hit h = hit_of(t, SHIM_CALL, regs, clock_ns(CLOCK_MONOTONIC));
 	h.plan = NULL;
 	op_stack_code_freed(&t->ops, &h);
 	t->busy = false;
