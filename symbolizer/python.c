@@ -102,16 +102,7 @@ static int check_type_name(const struct py_runtime *rt, uint64_t type, const cha
 	return n >= 0 && strcmp(text, name) == 0 ? 0 : -EPROTO;
 }
 
-struct tstate_visit {
-	uint64_t interp, tstate;
-	uint8_t window[PY_TSTATE_WINDOW];
-};
-
-/* Calls `fn` for every thread state of every interpreter until it returns other than 0, and returns
- * that; 0 at the end; -errno of a read, -EPROTO for lists without end. */
-static int each_tstate(const struct py_runtime *rt,
-		       int (*fn)(const struct py_walk *w, const struct tstate_visit *v, void *arg),
-		       void *arg)
+int py_each_tstate(const struct py_runtime *rt, py_tstate_fn *fn, void *arg)
 {
 	const struct py_walk *w = &rt->layout.walk;
 	struct tstate_visit v;
@@ -155,7 +146,7 @@ static int check_memory(const struct py_runtime *rt)
 	if (!rc)
 		rc = check_type_name(rt, rt->image.bytes_type, "bytes");
 	if (!rc)
-		rc = each_tstate(rt, check_tstate, &count);
+		rc = py_each_tstate(rt, check_tstate, &count);
 	if (rc == -EFAULT)
 		return -EPROTO;
 	return rc ? rc : count ? 0 : -EAGAIN;

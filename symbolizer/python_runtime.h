@@ -18,6 +18,18 @@ struct py_runtime {
 	struct py_sources *sources; /* symbolizer/pysource.c */
 };
 
+/* One thread state of one interpreter, and the window of it that struct py_walk describes. */
+struct tstate_visit {
+	uint64_t interp, tstate;
+	uint8_t window[PY_TSTATE_WINDOW];
+};
+
+typedef int py_tstate_fn(const struct py_walk *w, const struct tstate_visit *v, void *arg);
+
+/* Calls `fn` for every thread state of every interpreter until it returns other than 0, and returns
+ * that; 0 at the end; -errno of a read, -EPROTO for lists without end. */
+int py_each_tstate(const struct py_runtime *rt, py_tstate_fn *fn, void *arg);
+
 /* NULL without memory. */
 struct py_codes *py_codes_new(void);
 void py_codes_free(struct py_codes *c);

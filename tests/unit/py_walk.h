@@ -21,42 +21,6 @@ static uint64_t word_at(const uint8_t *window, uint32_t off)
 	return v;
 }
 
-struct tstate_visit {
-	uint64_t interp, tstate;
-	uint8_t window[PY_TSTATE_WINDOW];
-};
-
-/* Calls `fn` for every thread state of every interpreter until it returns other than 0, and returns
- * that; 0 at the end; -errno of a read, -EPROTO for lists without end. */
-static int each_tstate(const struct py_runtime *rt,
-		       int (*fn)(const struct py_walk *w, const struct tstate_visit *v, void *arg),
-		       void *arg)
-{
-	const struct py_walk *w = &rt->layout.walk;
-	struct tstate_visit v;
-	unsigned interps = 0, threads = 0;
-	int rc = word(rt, w->interp_head_addr, &v.interp);
-
-	while (!rc && v.interp) {
-		rc = ++interps > PY_MAX_INTERPRETERS
-			 ? -EPROTO
-			 : word(rt, v.interp + w->interp_tstate_head, &v.tstate);
-		while (!rc && v.tstate) {
-			rc = ++threads > PY_MAX_THREADS
-				 ? -EPROTO
-				 : mem_read(rt->mem, v.tstate + w->tstate_window, v.window,
-					    w->tstate_window_len);
-			if (!rc)
-				rc = fn(w, &v, arg);
-			if (!rc)
-				rc = word(rt, v.tstate + w->tstate_next, &v.tstate);
-		}
-		if (!rc)
-			rc = word(rt, v.interp + w->interp_next, &v.interp);
-	}
-	return rc;
-}
-
 struct wanted_thread {
 	uint64_t thread_id;
 	uint64_t tid;
@@ -80,7 +44,7 @@ static int find_thread(const struct py_runtime *rt, struct wanted_thread *t)
 
 	if (!t->thread_id && rt->layout.walk.tw_native_thread_id == PY_NO_OFFSET)
 		return -ENOTSUP;
-	rc = each_tstate(rt, match_thread, t);
+	rc = py_each_tstate(rt, match_thread, t);
 	return rc == 1 ? 0 : rc ? rc : -ENOENT;
 }
 
