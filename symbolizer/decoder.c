@@ -101,6 +101,8 @@ static struct thread *thread_of(struct decoder *d, const struct hit *h)
 	return t;
 }
 
+static const char no_schema[] = "the operator was gone before its schema was read";
+
 static struct decode decode_for(struct target *t, struct open_op *o, struct node_refs *nodes)
 {
 	return (struct decode){
@@ -156,7 +158,9 @@ static void decode_results(struct target *t, struct open_op *o, const struct ite
 	struct decode d = decode_for(t, o, &made);
 	uint16_t n = o->ev.op->nresults;
 	struct value *v = n ? arena_alloc(&o->arena, n * sizeof(*v)) : NULL;
-	if (p->role == ROLE_BOXED) {
+	if (v && o->reg && o->reg->name_only) {
+		*v = value_not_decoded(no_schema);
+	} else if (p->role == ROLE_BOXED) {
 		if (v)
 			decode_boxed(&d, exit, p->abi.results[0].read,
 				     o->reg ? o->reg->returns : NULL, n, v);
@@ -265,7 +269,9 @@ static void decode_args(struct target *t, struct open_op *o, const struct items 
 	struct value *v = arena_alloc(&o->arena, n * sizeof(*v) + 1);
 	if (!v)
 		return;
-	if (p->role == ROLE_BOXED)
+	if (o->reg && o->reg->name_only)
+		*v = value_not_decoded(no_schema);
+	else if (p->role == ROLE_BOXED)
 		decode_boxed(&d, it, p->abi.args[0].read, o->reg ? o->reg->args : NULL, n, v);
 	else
 		for (uint16_t i = 0; i < n; i++)

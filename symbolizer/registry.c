@@ -29,6 +29,7 @@ struct registry {
 	struct entry *entries;
 	size_t n, room;
 	unsigned argument_size; /* sizeof(c10::Argument), 0: not known yet */
+	bool has_real_types;	/* c10::Argument has real_type_ */
 	struct text *texts;
 	unsigned ntexts;
 	struct arena arena;
@@ -134,14 +135,18 @@ static uint64_t element_type(const struct registry *g, uint64_t type)
 	return 0;
 }
 
-/* Read the c10::Type at `addr` into a; its text goes behind what `text` holds. */
-static void read_type(const struct registry *g, uint64_t addr, struct schema_arg *a, char *text,
+/* Read the c10::Type at `addr` into a; its text goes behind what `text` holds. False: there is
+ * none (any more). */
+static bool read_type(const struct registry *g, uint64_t addr, struct schema_arg *a, char *text,
 		      size_t size, int level)
 {
 	const char *class = type_class(g, addr);
-	bool list = class && !strcmp(class, "N3c108ListTypeE");
-	if (level < 4 && (list || (class && !strcmp(class, "N3c1012OptionalTypeE")))) {
-		read_type(g, element_type(g, addr), a, text, size, level + 1);
+	if (!class)
+		return false;
+	bool list = !strcmp(class, "N3c108ListTypeE");
+	if (level < 4 && (list || !strcmp(class, "N3c1012OptionalTypeE"))) {
+		if (!read_type(g, element_type(g, addr), a, text, size, level + 1))
+			return false;
 		if (list) {
 			a->elem_is_optional = a->is_optional;
 			a->is_optional = false;
@@ -151,16 +156,17 @@ static void read_type(const struct registry *g, uint64_t addr, struct schema_arg
 			a->is_optional = true;
 		}
 		strncat(text, list ? "[]" : "?", size - strlen(text) - 1);
-		return;
+		return true;
 	}
-	for (unsigned i = 0; class && i < sizeof(type_names) / sizeof(type_names[0]); i++) {
+	for (unsigned i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++) {
 		if (strcmp(class, type_names[i].class))
 			continue;
 		a->base = type_names[i].base;
 		strncat(text, type_names[i].text, size - strlen(text) - 1);
-		return;
+		return true;
 	}
 	strncat(text, "?", size - strlen(text) - 1);
+	return true;
 }
 
 /* False if it is none: its memory may have been given to somebody else. */
@@ -172,11 +178,11 @@ static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 		return false;
 	mem_read_u64(g->mem, at + TYPE_AT, &type);
 	mem_read_u64(g->mem, at + REAL_TYPE_AT, &real);
-	/* real_type_ came in 1.12; it tells ScalarType from int. */
-	bool has_real = real > 4096 && type_class(g, real);
-	if (!has_real && !type_class(g, type))
+	/* real_type_ came in 1.12; it tells ScalarType from int. An argument that is being
+	 * destroyed has lost it, and has its type_ still. */
+	g->has_real_types |= real > 4096 && type_class(g, real);
+	if (!read_type(g, g->has_real_types ? real : type, a, text, sizeof(text), 0))
 		return false;
-	read_type(g, has_real ? real : type, a, text, sizeof(text), 0);
 	a->name = arena_strndup(&g->arena, name, strlen(name));
 	a->type = arena_strndup(&g->arena, text, strlen(text));
 	return a->name && a->type;
@@ -333,7 +339,7 @@ static const char *find_text(const struct registry *g, const char *full)
 static struct registered_op *from_text(struct registry *g, const char *full)
 {
 	struct schema s;
-	const char *text = find_text(g, full), *colons = strstr(full, "::");
+	const char *colons = strstr(full, "::"), *text = colons ? find_text(g, full) : NULL;
 	const char *ns = text ? arena_strndup(&g->arena, full, (size_t)(colons - full)) : NULL;
 	if (!ns || schema_parse(text, strlen(text), ns, &g->arena, &s) || strcmp(s.full_name, full))
 		return NULL;
@@ -356,6 +362,18 @@ void registry_add_schema(struct registry *g, const char *text, size_t len)
 	t->next = g->texts;
 	g->texts = t;
 	g->ntexts++;
+}
+
+static struct registered_op *new_name(struct registry *g, const char *full)
+{
+	static const struct op_arg unknown[] = {{.name = "?", .type = "?"}};
+	struct registered_op *op = new_op(g, full);
+	if (!op)
+		return NULL;
+	op->name_only = true;
+	op->desc.args = op->desc.results = unknown;
+	op->desc.nargs = op->desc.nresults = 1;
+	return op;
 }
 
 /* The place of the operator `name` (NULL: any) with that handle, or the free one for it. */
@@ -409,6 +427,11 @@ static struct registered_op *find_live(struct registry *g, const uint64_t w[HAND
 	return NULL;
 }
 
+bool registry_knows(struct registry *g, const uint64_t w[HANDLE_WORDS], const char *name)
+{
+	return g->room && lookup(g, &w[1], name)->op;
+}
+
 bool registry_is_operator(const struct registry *g, const uint64_t w[HANDLE_WORDS])
 {
 	char name[OPERATOR_NAME_MAX];
@@ -430,12 +453,12 @@ const struct registered_op *registry_find(struct registry *g, const uint64_t w[H
 		return e->op;
 	if (name)
 		snprintf(full, sizeof(full), "%s", name);
-	struct registered_op *op = find_live(g, w, name, full);
-	if (!op && strstr(full, "::"))
-		op = from_text(g, full);
+	struct registered_op *op = from_text(g, full);
+	op = op ? op : find_live(g, w, name, full);
+	op = op ? op : from_text(g, full);
 	unsigned tries = op ? 0 : e->op ? e->tries - 1 : TRIES_MAX;
 	if (!op && !e->op && full[0])
-		op = new_op(g, full);
+		op = new_name(g, full);
 	if (!op && !e->op)
 		return NULL;
 	g->n += !e->op;

@@ -16,6 +16,8 @@
 struct registered_op {
 	struct op_desc desc;		   /* first: a pointer to it is a pointer to this */
 	struct schema_arg *args, *returns; /* types only, as many as desc.nargs, desc.nresults */
+	bool name_only; /* gone before its schema was read: desc has one argument and one result,
+			   "?", in place of all */
 };
 
 struct registry;
@@ -34,12 +36,15 @@ enum {
  * a c10::OperatorHandle (ATen/core/dispatch/Dispatcher.h) or, where it is too large for that,
  * points to one, or the compiler passes the handle's OperatorDef itself; whose name and schema are
  * read. `name` is what it was called when the call was made ("ns::op.overload"); NULL: not known,
- * then what lies there now is believed. An operator may be gone when it is looked for: then its
- * schema is that of the texts with its name, if they agree, and else it has a name alone. What was
- * found whole is cached, w[0] aside, which is another for each call. NULL when no operator can be
- * made out; asking again may help. */
+ * then what lies there now is believed. An operator may be gone when it is looked for, its memory
+ * half overwritten: the schema is that of the texts with its name, if they agree, else what lies
+ * there, and else it has a name alone. What was found whole is cached, w[0] aside, which is another
+ * for each call. NULL when no operator can be made out; asking again may help. */
 const struct registered_op *registry_find(struct registry *g, const uint64_t w[HANDLE_WORDS],
 					  const char *name);
+
+/* Whether registry_find has answered for that operator before. */
+bool registry_knows(struct registry *g, const uint64_t w[HANDLE_WORDS], const char *name);
 
 /* Whether registry_find would find one there now. */
 bool registry_is_operator(const struct registry *g, const uint64_t w[HANDLE_WORDS]);

@@ -369,16 +369,15 @@ static bool boxed_name(const struct items *it, char out[OPERATOR_NAME_MAX])
 
 /* Learn the schema that the library itself has for an operator: the process, or the operator, may
  * be gone. */
-static bool learn_schema(struct target *t, const char *name)
+static void learn_schema(struct target *t, const char *name)
 {
 	for (uint32_t i = 0; i < t->ops->n; i++) {
 		const struct op_desc *d = &t->ops->ops[i].desc;
 		if (t->ops->ops[i].role != ROLE_CALL || strcmp(d->name, name) || !d->schema[0])
 			continue;
 		registry_add_schema(t->registry, d->schema, strlen(d->schema));
-		return true;
+		return;
 	}
-	return false;
 }
 
 static const struct registered_op *boxed_op(struct target *t, const struct items *it)
@@ -389,11 +388,9 @@ static const struct registered_op *boxed_op(struct target *t, const struct items
 	if (!words_of(it, BOXED_DATA, w, 1) || !words_of(it, BOXED_HANDLE, &w[1], 2))
 		return NULL;
 	const char *name = boxed_name(it, text) ? text : NULL;
-	const struct registered_op *op = registry_find(t->registry, w, name);
-	/* A name alone. */
-	if (op && !op->desc.args && name && learn_schema(t, name))
-		op = registry_find(t->registry, w, name);
-	return op;
+	if (name && !registry_knows(t->registry, w, name))
+		learn_schema(t, name);
+	return registry_find(t->registry, w, name);
 }
 
 static const struct op_desc *named_by_text(struct target *t, const struct op_probe *p,

@@ -73,6 +73,8 @@ def by_thread(all_events):
 
 
 def is_unknown(value):
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and value[0].get("name") == "?":
+        return True
     return value in (None, "?") or isinstance(value, dict) and value.get("kind") == "not_decoded"
 
 

@@ -116,6 +116,13 @@ static void expect_op(const struct registered_op *op, const char *name, const ch
 	assert_int_equal(op->returns[0].base, SCHEMA_TENSOR);
 }
 
+static void expect_name_only(const struct registered_op *op, const char *name)
+{
+	assert_string_equal(op->desc.name, name);
+	assert_true(op->name_only);
+	assert_string_equal(op->desc.args[0].name, "?");
+}
+
 static void test_live(void **state)
 {
 	uint64_t w[HANDLE_WORDS], def = new_def();
@@ -156,15 +163,30 @@ static void test_other(void **state)
 	expect_op(op, "test::second", "m");
 	assert_ptr_equal(registry_find(g, w, "test::second"), op);
 	/* A call of a third one, which is gone: its name is known, and nothing else. */
-	op = registry_find(g, w, "test::third");
-	assert_string_equal(op->desc.name, "test::third");
-	assert_int_equal(op->desc.nargs, 0);
+	expect_name_only(registry_find(g, w, "test::third"), "test::third");
 	expect_op(registry_find(g, w, "test::first"), "test::first", "n");
 }
 
 static void add_schema(const char *text)
 {
 	registry_add_schema(g, text, strlen(text));
+}
+
+/* Of an operator that is being destroyed a part is not taken for the whole. */
+static void test_dying(void **state)
+{
+	uint64_t w[HANDLE_WORDS], def = new_def(), args, nowhere = 0;
+	(void)state;
+	define_at(def, "test::dying", "", "dtype");
+	handle_of(def, FAKE_BASE, w);
+	memcpy(&args, fake.bytes + (def + 72 + 64 - FAKE_BASE), sizeof(args));
+	write_at(args + 48, &tensor_type, 8);
+	write_at(args + ARGUMENT + 48, &nowhere, 8);
+	expect_name_only(registry_find(g, w, "test::dying"), "test::dying");
+	write_at(args + ARGUMENT + 48, &int_type, 8);
+	add_schema("dying(Tensor x, ScalarType dtype) -> Tensor");
+	const struct registered_op *op = registry_find(g, w, "test::dying");
+	assert_string_equal(op->desc.args[1].type, "ScalarType");
 }
 
 /* Gone when it is looked for: its definition tells. */
@@ -180,7 +202,7 @@ static void test_gone(void **state)
 	const struct registered_op *op = registry_find(g, w, "test::gone.list");
 	assert_string_equal(op->desc.args[1].type, "int[]");
 	assert_int_equal(op->desc.nresults, 0);
-	assert_int_equal(registry_find(g, w, "other::gone")->desc.nargs, 0);
+	expect_name_only(registry_find(g, w, "other::gone"), "other::gone");
 	/* the same text twice, and with its namespace */
 	add_schema("twice(Tensor x, int n) -> Tensor");
 	add_schema("test::twice(Tensor x, int n) -> Tensor");
@@ -188,7 +210,7 @@ static void test_gone(void **state)
 	/* two texts, and nobody knows which */
 	add_schema("unclear(Tensor x, int n) -> Tensor");
 	add_schema("unclear(Tensor x, ScalarType n) -> Tensor");
-	assert_int_equal(registry_find(g, w, "test::unclear")->desc.nargs, 0);
+	expect_name_only(registry_find(g, w, "test::unclear"), "test::unclear");
 }
 
 int main(void)
@@ -197,6 +219,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_live, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_early, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_other, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_dying, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
