@@ -1,0 +1,83 @@
+/* A record as it grows in a thread's buffer. Part of probes.bpf.c. */
+
+static __always_inline void send(struct thread *t, __u8 more)
+{
+	__u64 size = t->off;
+	OPAQUE(size);
+	if (size > BUF_MAX + BUF_SLACK)
+		return;
+	struct hit *h = (struct hit *)t->buf;
+	h->size = (__u32)size;
+	h->flags = (h->flags & ~HIT_MORE) | more | (t->gap ? HIT_GAP : 0);
+	t->gap = bpf_ringbuf_output(&ring, t->buf, size, BPF_RB_NO_WAKEUP) != 0;
+	if (t->gap)
+		__sync_fetch_and_add(&lost, 1);
+}
+
+/* Room for one more part of at most BUF_SLACK bytes; sends what there is when the buffer is full.
+ */
+static __always_inline void make_room(struct thread *t)
+{
+	if (t->off <= BUF_MAX)
+		return;
+	send(t, HIT_MORE);
+	((struct hit *)t->buf)->flags |= HIT_CONT;
+	t->off = sizeof(struct hit);
+}
+
+static __always_inline struct item *begin_item(struct thread *t, __u8 kind, __u8 read, __u32 aux)
+{
+	make_room(t);
+	__u64 off = t->off;
+	OPAQUE(off);
+	if (off > BUF_MAX)
+		return 0;
+	struct item *it = (struct item *)&t->buf[off];
+	it->kind = kind;
+	it->read = read;
+	it->len = 0;
+	it->aux = aux;
+	t->off = (__u32)(off + sizeof(*it));
+	return it;
+}
+
+/* Append len (at most 2048) bytes from user address src; 0 or a negative errno. Padded to 8. */
+static __always_inline int copy_user(struct thread *t, __u32 len, __u64 src)
+{
+	__u64 off = t->off, n = len;
+	OPAQUE(off);
+	OPAQUE(n);
+	if (off > BUF_MAX + 1536)
+		return -1;
+	if (n > 2048)
+		return -1;
+	int r = bpf_probe_read_user(&t->buf[off], n, (const void *)src);
+	if (r)
+		return r;
+	t->off = (__u32)off + (((__u32)n + 7) & ~7U);
+	return 0;
+}
+
+static __always_inline void put_word(struct thread *t, __u64 w)
+{
+	__u64 off = t->off;
+	OPAQUE(off);
+	if (off > BUF_MAX + 3072)
+		return;
+	*(__u64 *)&t->buf[off] = w;
+	t->off = (__u32)off + 8;
+}
+
+static __always_inline __u64 user_word(__u64 addr)
+{
+	__u64 w = 0;
+	bpf_probe_read_user(&w, sizeof(w), (const void *)addr);
+	return w;
+}
+
+static __always_inline __u8 user_byte(__u64 addr)
+{
+	__u8 b = 0;
+	bpf_probe_read_user(&b, sizeof(b), (const void *)addr);
+	return b;
+}

@@ -1,0 +1,104 @@
+/* What the eBPF programs keep: maps, counters, a thread. Part of probes.bpf.c. */
+
+#define BUF_MAX (20 << 10)
+#define BUF_SLACK (4 << 10)
+#define WINDOW_WORDS 32 /* a power of two, at least PY_TSTATE_WINDOW / 8 */
+#define REGS 21		/* words of struct pt_regs */
+
+/* Keeps the compiler from merging two range checks into one that the verifier cannot follow. */
+#define OPAQUE(v) asm volatile("" : "+r"(v))
+
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	struct thread_struct thread;
+} __attribute__((preserve_access_index));
+
+struct frame {
+	__u64 sp, seq;
+	__u64 py_frame, py_instr;
+	__u32 op;
+	__u8 muted, backward, py_sent, counted;
+	__u64 w[LOC_MAX];
+};
+
+struct thread {
+	__u64 seq;
+	__u64 tstate;
+	__u64 fsbase;
+	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
+	__u32 tid, depth, shown, off;
+	__u32 py_misses, py_wait, gap, pad;
+	__u64 window[WINDOW_WORDS];
+	struct frame open[OPEN_MAX];
+	__u64 regs[REGS + 3];
+	__u8 buf[BUF_MAX + BUF_SLACK];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 32 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 512);
+	__type(key, __u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct thread);
+} blank SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct op_plan);
+} plans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct proc_conf);
+} procs SEC(".maps");
+
+/* Counters read by user space. */
+__u64 lost;		   /* records that did not fit into the ring */
+__u64 lost_threads;	   /* hits of threads beyond the size of `threads` */
+__u64 lost_depth;	   /* hits nested deeper than OPEN_MAX */
+__u64 hits;		   /* probe hits, whatever became of them */
+__u64 sampled, sampled_ns; /* hits whose time in here was measured, and that time */
+__u64 dispatched,
+    dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */
+int counting;
+const volatile __u64 ns_dev, ns_ino; /* PID namespace of ditrace */
+
+static __always_inline struct thread *this_thread(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+	if (t)
+		return t;
+	__u32 zero = 0;
+	struct thread *fresh = bpf_map_lookup_elem(&blank, &zero);
+	if (!fresh || bpf_map_update_elem(&threads, &tid, fresh, BPF_NOEXIST)) {
+		__sync_fetch_and_add(&lost_threads, 1);
+		return 0;
+	}
+	t = bpf_map_lookup_elem(&threads, &tid);
+	if (!t)
+		return 0;
+	struct bpf_pidns_info ns = {};
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	t->fsbase = BPF_CORE_READ(task, thread.fsbase);
+	t->tid = bpf_get_ns_current_pid_tgid(ns_dev, ns_ino, &ns, sizeof(ns)) ? tid : ns.pid;
+	return t;
+}
