@@ -222,6 +222,7 @@ static struct open_op *push_op(struct decoder *d, struct thread *t, const struct
 		o->ev.forward_id = up->ev.forward_id;
 		o->ev.where_stack = up->ev.where_stack;
 	}
+	o->ev.held = h->flags & HIT_HELD;
 	o->seq = h->seq;
 	o->in.n = 0;
 	t->nopen++;
@@ -314,6 +315,7 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct thread *th, 
 		return;
 	}
 	close_above(d, th, i, h);
+	th->open[i - 1]->ev.held = h->flags & HIT_HELD;
 	decode_results(t, th->open[i - 1], it);
 	close_op(d, th, h->ts, false);
 }

@@ -39,6 +39,22 @@ bool capturing_wants_op(const struct capturing *c, const struct op_desc *op)
 	return selection_wants_op(&c->selections.policy, op);
 }
 
+bool capturing_pick(const struct capturing *c, struct pick *out)
+{
+	return !c->when && selection_pick(&c->selections.policy, out);
+}
+
+void capturing_picked(struct capturing *c, capturing_count_fn *count, void *arg)
+{
+	c->count = count;
+	c->count_arg = arg;
+}
+
+bool capturing_awaits(const struct capturing *c)
+{
+	return c->calls.n > 0;
+}
+
 bool capturing_needs_all(const struct capturing *c)
 {
 	return c->selections.policy.steps.n > 0;
@@ -125,7 +141,9 @@ static void choose(struct capturing *c, struct target *t, struct selection *s,
 	default:
 		return;
 	}
-	switch (selection_choose(s, ev)) {
+	const struct call_count count =
+	    c->count ? c->count(ev, c->count_arg) : (struct call_count){CALL_NOT_COUNTED, 0};
+	switch (selection_choose(s, ev, count)) {
 	case SELECTION_YES:
 		begin_call(c, t, ev);
 		break;
@@ -143,6 +161,8 @@ void capturing_entry(struct capturing *c, struct target *t, const struct op_even
 	if (!s)
 		return;
 	selection_see(s, ev);
+	if (!ev->held)
+		return;
 	if (ev->op->kind == OP_DISPATCHED) {
 		if (wanted && !c->over && selection_wants_op(&c->selections.policy, ev->op))
 			choose(c, t, s, ev);
@@ -161,7 +181,7 @@ void capturing_exit(struct capturing *c, struct target *t, const struct op_event
 	struct captured_call *call = capture_calls_find(&c->calls, ev->id);
 	if (!call)
 		return;
-	bool ended = !ev->thrown && ev->end_ns;
+	bool ended = !ev->thrown && ev->end_ns && ev->held;
 	if (ended)
 		save(c, t, call, CAPTURE_OUTPUT, ev);
 	if (!ended || c->without_grads || !capture_grads_leave(c, call, t, ev))

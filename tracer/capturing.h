@@ -12,6 +12,7 @@
 #include "symbolizer/event.h"
 #include "symbolizer/target.h"
 #include "symbolizer/when.h"
+#include "tracer/selection.h"
 
 struct capturing_opts {
 	const char *dir;	   /* --capture=DIR, "" for the current one; NULL: no capture */
@@ -56,6 +57,15 @@ void capturing_without_grads(struct capturing *c);
 
 /* Is this op among those that may be chosen, as far as the lists of the environment say? */
 bool capturing_wants_op(const struct capturing *c, const struct op_desc *op);
+
+/* What an engine may pick in place of all calls (selection_pick); then `count` tells what it says
+ * of one, and its calls stand still only when they are picked. */
+typedef struct call_count capturing_count_fn(const struct op_event *ev, void *arg);
+bool capturing_pick(const struct capturing *c, struct pick *out);
+void capturing_picked(struct capturing *c, capturing_count_fn *count, void *arg);
+
+/* Do chosen calls wait for their gradients? */
+bool capturing_awaits(const struct capturing *c);
 
 /* Must ops be seen that are not chosen, to count steps? */
 bool capturing_needs_all(const struct capturing *c);

@@ -13,6 +13,8 @@
 struct capturing {
 	const struct when *when;
 	FILE *log;
+	capturing_count_fn *count; /* NULL: no engine counts */
+	void *count_arg;
 	struct selections selections;
 	struct capture files;
 	struct capture_calls calls;

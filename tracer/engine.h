@@ -82,6 +82,11 @@ struct engine {
 	 * arch_reg (ARCH_REGS of them). 0 or -errno. NULL when `wake` is -1. */
 	int (*registers)(struct engine *g, pid_t tid, uint64_t *out);
 	void (*count_dispatch)(struct engine *g, int on);
+	/* NULL for an engine that picks no calls (PLAN_PICK). For one that does: a call of plan
+	 * entry `op` was seen in another way than by its probe; its number. */
+	uint64_t (*count_call)(struct engine *g, uint16_t proc, uint32_t op);
+	/* With count_call: whether gradients are awaited from now on. */
+	void (*set_awaited)(struct engine *g, bool awaited);
 	void (*counters)(struct engine *g, struct engine_counters *out);
 	/* Measure trap_ns of the counters; takes some milliseconds. May leave a probe in ditrace
 	 * itself until all are detached. */
@@ -109,6 +114,12 @@ int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e);
  * -errno with *e. */
 int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
 		       struct err *e);
+
+/* The engine bpf, with the threads of the calls that `pick` picks standing still: those of plans
+ * with PLAN_HOLD and PLAN_PICK; of plans with PLAN_HOLD alone all do. Follows processes itself.
+ * Needs what both engines need. Returns 0 and *out, or -errno with *e. */
+int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct pick *pick,
+		     struct engine **out, struct err *e);
 
 /* The engine shim: a library inside what is started from now on, by LD_PRELOAD in the environment
  * of this process, which records what PyTorch tells its observers (ATen/record_function.h). Needs

@@ -13,6 +13,7 @@
 
 #include "tracer/arch_x86_64.h"
 #include "tracer/caps.h"
+#include "tracer/engine_parts.h"
 #include "tracer/links.h"
 #include "tracer/maps.h"
 #include "tracer/probes.skel.h"
@@ -73,6 +74,45 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 {
 	uint32_t key = proc;
 	return bpf_map_update_elem(bpf_map__fd(of(g)->skel->maps.procs), &key, conf, 0);
+}
+
+int engine_bpf_pick(struct engine *g, const struct pick *pick)
+{
+	uint32_t zero = 0;
+	return bpf_map_update_elem(bpf_map__fd(of(g)->skel->maps.picked), &zero, pick, 0);
+}
+
+static uint64_t calls_key(uint16_t proc, uint32_t op)
+{
+	return (uint64_t)proc << 32 | op;
+}
+
+uint64_t engine_bpf_count_call(struct engine *g, uint16_t proc, uint32_t op)
+{
+	int fd = bpf_map__fd(of(g)->skel->maps.calls);
+	uint64_t key = calls_key(proc, op), n = 0;
+	bpf_map_lookup_elem(fd, &key, &n);
+	n++;
+	return bpf_map_update_elem(fd, &key, &n, 0) ? 0 : n;
+}
+
+void engine_bpf_set_awaited(struct engine *g, bool awaited)
+{
+	of(g)->skel->bss->awaited = awaited;
+}
+
+uint64_t engine_bpf_unheld(struct engine *g)
+{
+	return of(g)->skel->bss->unheld;
+}
+
+void engine_bpf_forget_calls(struct engine *g, uint16_t proc)
+{
+	int fd = bpf_map__fd(of(g)->skel->maps.calls);
+	for (uint32_t op = 0; op < of(g)->nplans; op++) {
+		uint64_t key = calls_key(proc, op);
+		bpf_map_delete_elem(fd, &key);
+	}
 }
 
 static const struct bpf_program *program_for(struct engine_bpf *b, uint32_t kind)

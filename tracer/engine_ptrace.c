@@ -16,7 +16,7 @@
 
 #include "tracer/apart.h"
 #include "tracer/arch_x86_64.h"
-#include "tracer/engine.h"
+#include "tracer/engine_parts.h"
 #include "tracer/ptrace_share.h"
 
 enum { ENDING_MOST = 64 };
@@ -127,9 +127,20 @@ static int watch(struct engine *g, pid_t pid, struct err *e)
 	return ask(of(g), (struct request){.kind = REQUEST_WATCH, .pid = pid}, NULL, 0, NULL, 0, e);
 }
 
+void engine_ptrace_hold_signalled(struct engine *g)
+{
+	of(g)->share->standing = 1;
+}
+
+void engine_ptrace_release(struct engine *g, pid_t tid, int sig)
+{
+	const struct request q = {.kind = REQUEST_RELEASE, .pid = tid, .sig = sig};
+	ask(of(g), q, NULL, 0, NULL, 0, NULL);
+}
+
 static void release(struct engine_ptrace *p, pid_t tid)
 {
-	ask(p, (struct request){.kind = REQUEST_RELEASE, .pid = tid}, NULL, 0, NULL, 0, NULL);
+	engine_ptrace_release(&p->engine, tid, 0);
 }
 
 static int registers(struct engine *g, pid_t tid, uint64_t *out)

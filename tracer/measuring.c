@@ -85,7 +85,7 @@ static bool is_selected(struct measuring *m, const struct op_event *ev, bool wan
 		return false;
 	if (ev->op->kind == OP_BACKWARD)
 		return measured_was_chosen(&m->calls, ev->forward_id);
-	if (selection_choose(s, ev) != SELECTION_YES)
+	if (selection_choose(s, ev, (struct call_count){0}) != SELECTION_YES)
 		return false;
 	measured_choose(&m->calls, ev->id);
 	return true;

@@ -62,12 +62,36 @@ enum {
 	PLAN_MARK = 1 << 1,	/* never reported itself (marks a region) */
 	PLAN_FORWARD = 1 << 2,	/* an op, no node */
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
-	PLAN_HOLD =
-	    1 << 4, /* the thread stands still until its record was handled; engine ptrace */
+	PLAN_HOLD = 1 << 4,  /* the thread stands still until its record was handled: engine ptrace,
+				and bpf beside it */
 	PLAN_MOVED = 1 << 5, /* arguments are in other registers at the entry's probe: arg_reg */
-	PLAN_ASIDE = 1 << 6, /* no level of its own: what it calls counts as its caller's; engine
-				ptrace */
+	PLAN_ASIDE = 1 << 6, /* no level of its own: what it calls counts as its caller's */
+	PLAN_PICK = 1 << 7, /* with PLAN_HOLD: only the calls that the engine picks, struct pick; of
+			       nodes and what is aside only while gradients are awaited */
 };
+
+enum { PICK_RANGES = 8 };
+
+/* Which calls of an op are picked, by their number from 1 on, in each process by itself: those in
+ * one of the `n` ranges (ascending, none touches another; n 0: all), and of these the first and
+ * each `every`-th after it (0 and 1: all). */
+struct pick {
+	__u32 n, every;
+	__u64 first[PICK_RANGES], last[PICK_RANGES];
+};
+
+static inline int pick_takes(const struct pick *p, __u64 number)
+{
+	__u64 before = p->n ? 0 : number - 1; /* it, in the ranges */
+	int in = !p->n;
+	for (__u32 i = 0; i < PICK_RANGES && i < p->n; i++) {
+		if (number > p->last[i])
+			before += p->last[i] - p->first[i] + 1;
+		else if (number >= p->first[i])
+			before += number - p->first[i], in = 1;
+	}
+	return in && (p->every < 2 || before % p->every == 0);
+}
 
 /* What to do at the entry and the exit of one op. */
 struct op_plan {
@@ -132,6 +156,7 @@ enum hit_kind {
 	HIT_CODE_FREED, /* sp: address of the code object; items: ITEM_DATA of 8 bytes of address
 			 * and the bytes there, of it and of what it points to */
 	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator that is being defined */
+	HIT_STANDS,	/* thread `tid` stands still; no items (tracer/engine_both.c) */
 };
 
 enum {

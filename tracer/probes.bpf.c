@@ -34,6 +34,12 @@ static __always_inline void start_hit(struct thread *t, const struct frame *f, _
 	h->seq = f->seq;
 	h->sp = f->sp;
 	t->off = sizeof(*h);
+	t->hold = f->hold;
+}
+
+static __always_inline int is_shown(const struct frame *f)
+{
+	return !f->muted && !f->aside;
 }
 
 /* Close frames that an exception has left: their stack pointer is below `sp`, where the thread is
@@ -47,8 +53,7 @@ static __always_inline void prune(struct thread *t, __u64 sp)
 		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
 		if (f->sp > sp)
 			break;
-		if (!f->muted)
-			t->shown--;
+		t->shown -= is_shown(f);
 		t->depth = d - 1;
 	}
 }
@@ -71,8 +76,7 @@ static long each_open(__u32 i, void *arg)
 	struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
 	if (!has_moved_on(t, m->p, f->py_frame, f->py_instr))
 		return 1;
-	if (!f->muted)
-		t->shown--;
+	t->shown -= is_shown(f);
 	t->depth = d - 1;
 	return 0;
 }
@@ -131,6 +135,29 @@ static __always_inline int is_muted(const struct proc_conf *p, const struct op_p
 	return p->max_depth && t->shown >= p->max_depth;
 }
 
+/* Counts the call. */
+static __always_inline int is_picked(__u64 cookie)
+{
+	__u32 zero = 0;
+	__u64 key = cookie >> 48 << 32 | (__u32)cookie, none = 0;
+	const struct pick *pick = bpf_map_lookup_elem(&picked, &zero);
+	__u64 *count = bpf_map_lookup_elem(&calls, &key);
+	if (!count) {
+		bpf_map_update_elem(&calls, &key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&calls, &key);
+	}
+	return pick && count && pick_takes(pick, __sync_fetch_and_add(count, 1) + 1);
+}
+
+static __always_inline int is_held(const struct op_plan *plan, __u64 cookie)
+{
+	if (!(plan->flags & PLAN_HOLD))
+		return 0;
+	if (!(plan->flags & PLAN_PICK))
+		return 1;
+	return plan->flags & (PLAN_BACKWARD | PLAN_ASIDE) ? awaited : is_picked(cookie);
+}
+
 /* At most eight functions may be active at once: a loop, where a callback would be one more. */
 static __always_inline void do_reads(struct thread *t, const struct proc_conf *p,
 				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
@@ -174,6 +201,8 @@ static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 	f->py_frame = t->now_frame;
 	f->py_instr = t->now_instr;
 	f->muted = (__u8)is_muted(p, plan, t, f);
+	f->aside = (plan->flags & PLAN_ASIDE) != 0;
+	f->hold = !f->muted && is_held(plan, cookie);
 	keep_words(ctx, t, plan, f);
 	if (!f->muted)
 		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);
@@ -183,7 +212,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 	do_reads(t, p, plan, 0, plan->nentry, 0);
 	if (p->py_on && (plan->flags & PLAN_PY))
 		put_python(t, p, d ? up->py_sent : 0, up, f);
-	t->shown++;
+	t->shown += is_shown(f);
 	send(t, 0);
 }
 
@@ -213,8 +242,7 @@ static __always_inline struct frame *find_open(struct thread *t, __u32 op, __u64
 		if (f->op == op && f->sp >= sp)
 			return f;
 		t->depth = d - 1;
-		if (!f->muted)
-			t->shown--;
+		t->shown -= is_shown(f);
 	}
 	return 0;
 }
@@ -248,8 +276,8 @@ int op_exit(struct pt_regs *ctx)
 	struct frame *f = find_open(t, op, sp);
 	if (!f)
 		goto out;
+	t->shown -= is_shown(f);
 	if (!f->muted) {
-		t->shown--;
 		keep_regs(ctx, t);
 		start_hit(t, f, HIT_EXIT, proc, p->generation, ts);
 		do_reads(t, p, plan, plan->nentry, plan->nexit, 1);

@@ -47,6 +47,7 @@ struct share {
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	_Atomic uint64_t dispatched, dispatched_seen;
 	_Atomic int counting;	   /* dispatched ops */
+	_Atomic int standing;	   /* a SIGURG of the kernel's is told of: HIT_STANDS */
 	uint64_t regs[SHARE_REGS]; /* answer to REQUEST_REGS, by enum arch_reg */
 	_Atomic uint32_t nbytes;   /* entries of `bytes` ever used */
 	struct changed_byte bytes[SHARE_BYTES];
@@ -59,7 +60,7 @@ enum request_kind {
 	REQUEST_WATCH,	 /* pid: trace all its threads and what it starts */
 	REQUEST_ATTACH,	 /* pid, proc; a path of `path_len` bytes and n struct probe_site follow */
 	REQUEST_DETACH,	 /* proc */
-	REQUEST_RELEASE, /* pid: a thread that is held */
+	REQUEST_RELEASE, /* pid: a thread that is held; sig: what it goes on with, 0: no signal */
 	REQUEST_REGS,	 /* pid: a thread that is held at an op; its registers go to `regs` */
 	REQUEST_LEAVE,	 /* take everything out and end */
 };
@@ -67,6 +68,7 @@ enum request_kind {
 struct request {
 	uint32_t kind; /* enum request_kind */
 	int32_t pid;
+	int32_t sig;
 	uint16_t proc;
 	uint16_t path_len;
 	uint32_t first, n;

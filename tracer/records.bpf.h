@@ -1,5 +1,16 @@
 /* A record as it grows in a thread's buffer. Part of probes.bpf.c. */
 
+/* A traced thread stops for its tracer at a signal, even one that is ignored, before it runs on in
+ * its own code; without a tracer nothing comes of this one. Its own SIGURGs are passed on. */
+enum { HOLD_SIGNAL = 23 }; /* SIGURG */
+
+static __always_inline int may_hold(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	unsigned long blocked = BPF_CORE_READ(task, blocked.sig[0]);
+	return BPF_CORE_READ(task, ptrace) && !(blocked >> (HOLD_SIGNAL - 1) & 1);
+}
+
 static __always_inline void send(struct thread *t, __u8 more)
 {
 	__u64 size = t->off;
@@ -7,11 +18,17 @@ static __always_inline void send(struct thread *t, __u8 more)
 	if (size > BUF_MAX + BUF_SLACK)
 		return;
 	struct hit *h = (struct hit *)t->buf;
+	int hold = !more && t->hold && may_hold();
+	if (!more && t->hold && !hold)
+		__sync_fetch_and_add(&unheld, 1);
 	h->size = (__u32)size;
-	h->flags = (h->flags & ~HIT_MORE) | more | (t->gap ? HIT_GAP : 0);
+	h->flags = (h->flags & ~(HIT_MORE | HIT_HELD)) | more | (t->gap ? HIT_GAP : 0) |
+		   (hold ? HIT_HELD : 0);
 	t->gap = bpf_ringbuf_output(&ring, t->buf, size, BPF_RB_NO_WAKEUP) != 0;
 	if (t->gap)
 		__sync_fetch_and_add(&lost, 1);
+	else if (hold)
+		bpf_send_signal_thread(HOLD_SIGNAL);
 }
 
 /* Room for one more part of at most BUF_SLACK bytes; sends what there is when the buffer is full.

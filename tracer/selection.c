@@ -73,14 +73,42 @@ static struct selection_op *op_of(struct selection *s, const struct op_desc *op)
 	return o;
 }
 
-static bool counted(const struct selection_policy *p, struct selection_op *o)
+static bool is_simple(const struct ranges *r)
 {
+	for (size_t i = 0; i < r->n; i++)
+		if (i && r->list[i].first <= r->list[i - 1].last)
+			return false;
+	return r->n <= PICK_RANGES;
+}
+
+bool selection_pick(const struct selection_policy *p, struct pick *out)
+{
+	if ((!p->nth.n && p->every < 2) || p->every > UINT32_MAX || p->steps.n ||
+	    !is_simple(&p->nth))
+		return false;
+	*out = (struct pick){.n = (uint32_t)p->nth.n, .every = (uint32_t)p->every};
+	for (size_t i = 0; i < p->nth.n; i++) {
+		out->first[i] = p->nth.list[i].first;
+		out->last[i] = p->nth.list[i].last;
+	}
+	return true;
+}
+
+static bool counted(const struct selection_policy *p, struct selection_op *o,
+		    struct call_count count)
+{
+	struct pick pick;
+	if (count.how == CALL_PICKED)
+		return true;
+	if (count.how == CALL_NUMBERED)
+		return count.number && selection_pick(p, &pick) && pick_takes(&pick, count.number);
 	if (!ranges_have(&p->nth, ++o->calls))
 		return false;
 	return p->every < 2 || o->left++ % p->every == 0;
 }
 
-enum selection_answer selection_choose(struct selection *s, const struct op_event *ev)
+enum selection_answer selection_choose(struct selection *s, const struct op_event *ev,
+				       struct call_count count)
 {
 	const struct selection_policy *p = s->policy;
 	uint64_t step = s->steps.done + 1;
@@ -90,7 +118,7 @@ enum selection_answer selection_choose(struct selection *s, const struct op_even
 	if ((p->max_calls && *s->chosen >= p->max_calls) || ranges_over(&p->steps, step))
 		return SELECTION_OVER;
 	struct selection_op *o = op_of(s, ev->op);
-	if (!o || !o->wanted || !ranges_have(&p->steps, step) || !counted(p, o))
+	if (!o || !o->wanted || !ranges_have(&p->steps, step) || !counted(p, o, count))
 		return SELECTION_NO;
 	++*s->chosen;
 	return SELECTION_YES;

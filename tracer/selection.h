@@ -11,6 +11,7 @@
 #include "symbolizer/event.h"
 #include "symbolizer/filter.h"
 #include "tracer/oplists.h"
+#include "tracer/plan.h"
 #include "tracer/ranges.h"
 #include "tracer/steps.h"
 
@@ -63,11 +64,25 @@ enum selection_answer {
  * the step that it belongs to. */
 uint64_t selection_see(struct selection *s, const struct op_event *ev);
 
+enum { CALL_NOT_COUNTED, CALL_PICKED, CALL_NUMBERED };
+
+/* What the engine says of a call (selection_pick). */
+struct call_count {
+	int how; /* CALL_NOT_COUNTED: it is to be counted here; CALL_PICKED: it is one of nth
+		    and every */
+	uint64_t number; /* CALL_NUMBERED: which one it is, from 1 on */
+};
+
 /* Is this call of a dispatched op to be captured? Asked once a call, after selection_see, for calls
  * that the other filters (--ops, --when) leave: those, in the chosen steps, are what nth and every
  * count. Without memory the answer is no. Backward nodes: no, their gradients belong to the call of
  * their forward op. */
-enum selection_answer selection_choose(struct selection *s, const struct op_event *ev);
+enum selection_answer selection_choose(struct selection *s, const struct op_event *ev,
+				       struct call_count count);
+
+/* nth and every, for an engine that counts. False when only selection_choose can do it: there are
+ * no such options, steps are counted, too, or the ranges are too many or overlap. */
+bool selection_pick(const struct selection_policy *p, struct pick *out);
 
 /* Do the lists leave this op? To leave ops out of the probe plan. */
 bool selection_wants_op(const struct selection_policy *p, const struct op_desc *op);

@@ -120,6 +120,8 @@ static void on_held_hit(struct session *s, const struct hit *h)
 	lookahead_flush(&s->lookahead, s->decoder);
 	decoder_hit(s->decoder, h);
 	decoder_drain(s->decoder, h->proc);
+	if (s->engine->count_call)
+		s->engine->set_awaited(s->engine, capturing_awaits(s->capturing));
 }
 
 static void on_hit(const struct hit *h, void *arg)
@@ -170,7 +172,7 @@ static int open_filters(struct session *s, struct err *e)
 	return r;
 }
 
-/* Memory is read while its thread stands still, which only the engine ptrace can have it do. */
+/* Memory is read while its thread stands still. */
 static const char *needs_held_threads(const struct session_opts *o)
 {
 	return o->capture.dir	      ? "--capture"
@@ -179,14 +181,26 @@ static const char *needs_held_threads(const struct session_opts *o)
 				      : NULL;
 }
 
-static int check_engine(const struct session_opts *o, struct err *e)
+/* Which calls stand still, if the engine bpf can pick them. */
+static bool is_pickable(const struct session *s, struct pick *out)
 {
-	const char *option = needs_held_threads(o);
-	if (!option || (o->engine != ENGINE_BPF && o->engine != ENGINE_SHIM))
+	return s->capturing && s->o->engine != ENGINE_PTRACE && capturing_pick(s->capturing, out);
+}
+
+static int check_engine(const struct session *s, struct err *e)
+{
+	struct pick pick;
+	const struct session_opts *o = s->o;
+	if (!s->holds || (o->engine != ENGINE_BPF && o->engine != ENGINE_SHIM))
 		return 0;
-	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine %s stops none", option,
-		engine_names[o->engine]);
-	return err_hint(e, "leave --engine out: %s takes the engine ptrace", option);
+	if (o->engine == ENGINE_BPF && is_pickable(s, &pick))
+		return 0;
+	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine %s stops none",
+		s->holds, engine_names[o->engine]);
+	if (o->engine == ENGINE_BPF && s->capturing)
+		return err_hint(e, "leave --engine out; bpf can with --nth or --every, and without "
+				   "--when and --steps");
+	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
 }
 
 static int registers(void *arg, pid_t tid, uint64_t *out)
@@ -195,16 +209,56 @@ static int registers(void *arg, pid_t tid, uint64_t *out)
 	return s->engine->registers(s->engine, tid, out);
 }
 
+/* A boxed call of an op whose other calls the engine counts is counted with them. */
+static struct call_count count_of(const struct op_event *ev, void *arg)
+{
+	struct session *s = arg;
+	const struct proc *p = session_proc(s, ev->pid);
+	for (uint32_t i = 0; p && i < s->ops->n; i++) {
+		const struct op_probe *o = &s->ops->ops[i];
+		if (o->role != ROLE_CALL || strcmp(o->desc.name, ev->op->name))
+			continue;
+		if (&o->desc == ev->op)
+			return (struct call_count){CALL_PICKED, 0};
+		uint16_t proc = (uint16_t)(p - s->procs);
+		return (struct call_count){CALL_NUMBERED,
+					   s->engine->count_call(s->engine, proc, i)};
+	}
+	return (struct call_count){CALL_NOT_COUNTED, 0};
+}
+
+/* The engine of threads that stand still. */
+static int open_holding(struct session *s, struct err *e)
+{
+	struct pick pick;
+	struct err why = {0};
+	if (is_pickable(s, &pick)) {
+		int r = engine_both_open(PLANS_MAX, session_is_complete, &pick, &s->engine, &why);
+		if (!r) {
+			capturing_picked(s->capturing, count_of, s);
+			return 0;
+		}
+		if (s->o->engine == ENGINE_BPF) {
+			*e = why;
+			return r;
+		}
+	}
+	int r = engine_open(ENGINE_PTRACE, PLANS_MAX, session_is_complete, &s->engine,
+			    &s->engine_note, e);
+	if (!r && s->o->engine == ENGINE_AUTO)
+		err_set(&s->engine_note, -ENOTSUP,
+			"the engine is ptrace, since %s needs threads that stand still", s->holds);
+	return r;
+}
+
 static int open_engine(struct session *s, struct err *e)
 {
 	enum engine_choice choice = (enum engine_choice)s->o->engine;
-	int r = engine_open(s->holds ? ENGINE_PTRACE : choice, PLANS_MAX, session_is_complete,
-			    &s->engine, &s->engine_note, e);
+	int r = s->holds ? open_holding(s, e)
+			 : engine_open(choice, PLANS_MAX, session_is_complete, &s->engine,
+				       &s->engine_note, e);
 	if (!r && s->measuring)
 		measuring_registers(s->measuring, registers, s);
-	if (!r && s->holds && choice == ENGINE_AUTO)
-		err_set(&s->engine_note, -ENOTSUP,
-			"the engine is ptrace, since %s needs threads that stand still", s->holds);
 	return r;
 }
 
@@ -219,8 +273,8 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	int r = o->depth ? 0 : err_set(e, -EINVAL, "--depth 0 would record nothing");
 	if (r)
 		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
-	r = r ? r : check_engine(o, e);
 	r = r ? r : open_filters(s, e);
+	r = r ? r : check_engine(s, e);
 	if (!r && o->pid)
 		session_preload(s, o->pid);
 	if (!r)

@@ -145,16 +145,26 @@ bool session_wants(const struct session *s, const struct op_desc *op)
 	       (!s->o->not_ops || !filter_match(&s->not_filter, op));
 }
 
+/* Of an engine that picks calls: which operator a boxed call is of only its event tells, and Python
+ * functions are not captured. */
+static __u8 hold_flags(const struct session *s, const struct op_probe *p)
+{
+	if (!s->engine->count_call || p->role == ROLE_BOXED)
+		return PLAN_HOLD;
+	return p->role == ROLE_FUNCTION ? 0 : PLAN_HOLD | PLAN_PICK;
+}
+
 /* What the options add to the plan of an op. */
 static __u8 session_flags(const struct session *s, const struct op_probe *p)
 {
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
+	__u8 hold = hold_flags(s, p);
 	if (s->capturing && is_node(p))
-		return PLAN_HOLD;
+		return hold;
 	if (s->holds && (!is_named || session_wants(s, &p->desc)))
-		return PLAN_HOLD;
+		return hold;
 	return s->o->ops && p->role == ROLE_NODE && !filter_match(&s->ops_filter, &p->desc)
 		   ? PLAN_MARK
 		   : 0;

@@ -12,8 +12,14 @@ struct thread_struct {
 	unsigned long fsbase;
 } __attribute__((preserve_access_index));
 
+typedef struct {
+	unsigned long sig[1];
+} sigset_t;
+
 struct task_struct {
 	struct thread_struct thread;
+	unsigned int ptrace;
+	sigset_t blocked;
 } __attribute__((preserve_access_index));
 
 struct frame {
@@ -21,6 +27,7 @@ struct frame {
 	__u64 py_frame, py_instr;
 	__u32 op;
 	__u8 muted, backward, py_sent, counted;
+	__u8 aside, hold;
 	__u64 w[LOC_MAX];
 };
 
@@ -30,7 +37,7 @@ struct thread {
 	__u64 fsbase;
 	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
 	__u32 tid, depth, shown, off;
-	__u32 py_misses, py_wait, gap, pad;
+	__u32 py_misses, py_wait, gap, hold; /* hold: after the record that is being made */
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];
@@ -70,6 +77,22 @@ struct {
 	__type(value, struct proc_conf);
 } procs SEC(".maps");
 
+/* PLAN_PICK: what is picked, and how many calls there were, by process number << 32 | op. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pick);
+} picked SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u64);
+} calls SEC(".maps");
+
 /* Counters read by user space. */
 __u64 lost;		   /* records that did not fit into the ring */
 __u64 lost_threads;	   /* hits of threads beyond the size of `threads` */
@@ -79,6 +102,8 @@ __u64 sampled, sampled_ns; /* hits whose time in here was measured, and that tim
 __u64 dispatched,
     dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */
 int counting;
+int awaited;  /* gradients */
+__u64 unheld; /* records whose thread should stand still, and cannot be made to */
 const volatile __u64 ns_dev, ns_ino; /* PID namespace of ditrace */
 
 static __always_inline struct thread *this_thread(void)

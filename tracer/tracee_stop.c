@@ -68,12 +68,28 @@ static void on_exit_begun(struct tracer *t, struct tracee *x)
 		tracee_resume(x, 0);
 }
 
+/* A SIGURG of the kernel's: eBPF has sent it, or a socket has urgent data. ditrace tells them
+ * apart.
+ */
+static bool is_asked_for(struct tracer *t, struct tracee *x, int sig)
+{
+	siginfo_t info;
+	const struct hit h = {.size = sizeof(h), .kind = HIT_STANDS, .tid = (uint32_t)x->tid};
+	if (sig != SIGURG || !t->share->standing ||
+	    ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
+	    share_put(t->share, &h))
+		return false;
+	x->held = x->held_by_signal = true;
+	share_wake(t->share);
+	return true;
+}
+
 static void on_stop(struct tracer *t, struct tracee *x, int status)
 {
 	int sig = WSTOPSIG(status);
 	switch (status >> 16) {
 	case 0:
-		if (sig != SIGTRAP || !tracee_hit(t, x))
+		if (!(sig == SIGTRAP && tracee_hit(t, x)) && !is_asked_for(t, x, sig))
 			tracee_resume(x, sig);
 		break;
 	case PTRACE_EVENT_STOP:

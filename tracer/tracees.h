@@ -34,6 +34,7 @@ struct tracee {
 	bool waiting;	      /* stopped until its parent's stop says whose it is */
 	bool held;	      /* stopped until REQUEST_RELEASE */
 	bool held_at_op;      /* and that for its record */
+	bool held_by_signal;  /* or for that of eBPF, which has sent it one */
 	bool late_trap;	      /* the SIGTRAP of a step that is done is still to come */
 	bool left;	      /* while leaving: it must be met once more in a stop */
 	struct op_stack *ops; /* NULL: it has met no probe */

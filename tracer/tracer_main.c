@@ -99,11 +99,16 @@ static int detach_proc(struct tracer *t, uint16_t proc)
 }
 
 /* Breakpoints that a forked child has from its parent and that nobody wanted meanwhile go. */
-static int release(struct tracer *t, pid_t tid)
+static int release(struct tracer *t, pid_t tid, int sig)
 {
 	struct tracee *x = tracee_find(t, tid);
 	if (!x || !x->held)
 		return -ESRCH;
+	if (x->held_by_signal) {
+		x->held = x->held_by_signal = false;
+		tracee_resume(x, sig);
+		return 0;
+	}
 	bool at_op = x->held_at_op;
 	if (x->of && !at_op)
 		space_remove(x->of->space, NO_PROC);
@@ -140,7 +145,7 @@ static void answer(struct tracer *t, const struct request *q, const void *payloa
 		r.code = detach_proc(t, q->proc);
 		break;
 	case REQUEST_RELEASE:
-		r.code = release(t, q->pid);
+		r.code = release(t, q->pid, q->sig);
 		break;
 	case REQUEST_REGS:
 		r.code = registers(t, q->pid);

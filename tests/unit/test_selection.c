@@ -125,10 +125,57 @@ static const char *answers(struct selection *s, const struct op_desc *d, int n)
 	int i;
 	for (i = 0; i < n; i++) {
 		selection_see(s, &ev);
-		out[i] = ".yo"[selection_choose(s, &ev)];
+		out[i] = ".yo"[selection_choose(s, &ev, (struct call_count){0})];
 	}
 	out[i] = '\0';
 	return out;
+}
+
+/* What an engine picks is what is counted here. */
+static void picked_as(const char *nth, uint64_t every)
+{
+	struct selection_policy p = {.every = every};
+	struct op_desc add = op(3, "aten::add.Tensor");
+	struct op_event ev = {.op = &add, .tid = 1};
+	uint64_t chosen = 0;
+	struct selection s = {.policy = &p, .chosen = &chosen};
+	struct pick pick;
+	if (nth)
+		assert_int_equal(ranges_parse("--nth", nth, &p.nth, NULL), 0);
+	assert_true(selection_pick(&p, &pick));
+	for (uint64_t n = 1; n < 60; n++) {
+		enum selection_answer here = selection_choose(&s, &ev, (struct call_count){0});
+		const struct call_count count = {CALL_NUMBERED, n};
+		assert_int_equal(pick_takes(&pick, n), here == SELECTION_YES);
+		assert_int_equal(selection_choose(&s, &ev, count), here);
+	}
+	selection_free(&s);
+	selection_policy_free(&p);
+}
+
+static void an_engine_picks_the_same(void **state)
+{
+	(void)state;
+	static const char *const nths[] = {"1", "3,7-9,40", "2-20", "5-", "1-2,4,6,8-100"};
+	for (uint64_t every = 0; every < 5; every++) {
+		for (size_t k = 0; k < sizeof(nths) / sizeof(nths[0]); k++)
+			picked_as(nths[k], every);
+		if (every > 1)
+			picked_as(NULL, every);
+	}
+}
+
+static void an_engine_cannot_pick_all(void **state)
+{
+	(void)state;
+	static const char *const nths[] = {"3-5,4", "7,3", "1,3,5,7,9,11,13,15,17"};
+	struct pick pick;
+	for (size_t k = 0; k < sizeof(nths) / sizeof(nths[0]); k++) {
+		struct selection_policy p = {0};
+		assert_int_equal(ranges_parse("--nth", nths[k], &p.nth, NULL), 0);
+		assert_false(selection_pick(&p, &pick));
+		selection_policy_free(&p);
+	}
 }
 
 static void calls_are_counted_for_each_op(void **state)
@@ -340,6 +387,8 @@ int main(void)
 	    cmocka_unit_test(ranges_that_are_none),
 	    cmocka_unit_test(lists_of_ditorch),
 	    cmocka_unit_test(lists_that_are_none),
+	    cmocka_unit_test(an_engine_picks_the_same),
+	    cmocka_unit_test(an_engine_cannot_pick_all),
 	    cmocka_unit_test(calls_are_counted_for_each_op),
 	    cmocka_unit_test(processes_come_and_go),
 	    cmocka_unit_test(every_and_the_most),
