@@ -160,6 +160,23 @@ static void objects(const struct debug_offsets *d, struct py_objects *o)
 	};
 }
 
+/* gil_state is within the interpreter, and what the pointer `gil` points to looks the same. Its
+ * size: Include/internal/pycore_gil.h of 3.13.0. */
+static void lock(const struct debug_offsets *d, struct py_layout *out)
+{
+	uint64_t holder = d->interpreter.gil_holder - d->interpreter.gil_state;
+	uint64_t locked = d->interpreter.gil_locked - d->interpreter.gil_state;
+
+	out->gil_size = 208;
+	out->gil = PY_NO_OFFSET;
+	if (!fits(d->interpreter.gil, 8, 8, d->interpreter.size) ||
+	    !fits(holder, 8, 8, out->gil_size) || !fits(locked, 4, 4, out->gil_size))
+		return;
+	out->gil = (uint32_t)d->interpreter.gil;
+	out->gil_holder = (uint32_t)holder;
+	out->gil_locked = (uint32_t)locked;
+}
+
 static int check_version(const struct debug_offsets *d, struct err *e)
 {
 	unsigned major = d->version >> 24 & 0xff, minor = d->version >> 16 & 0xff;
@@ -206,5 +223,6 @@ int py_layout_debug(const void *bytes, size_t len, struct py_layout *out, __u32 
 	out->instr_kind = PY_INSTR_POINTER;
 	out->interp_head = (uint32_t)d.runtime.interpreters_head;
 	objects(&d, &out->obj);
+	lock(&d, out);
 	return 0;
 }

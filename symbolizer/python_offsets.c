@@ -22,6 +22,9 @@
 	.tw_native_thread_id = PY_NO_OFFSET, .cframe_frame = PY_NO_OFFSET, .frame_window = 24,     \
 	.fw_previous = 0, .fw_code = 8, .fw_owner = PY_NO_OFFSET, .instr_size = 4
 
+/* struct _gil_runtime_state, Include/internal/pycore_gil.h, the same in all. */
+#define GIL .gil_holder = 8, .gil_locked = 16, .gil_size = 208
+
 /* Include/code.h (3.8), Include/cpython/code.h (3.9, 3.10). */
 #define CODE_BEFORE_311                                                                            \
 	.code_size = 128, .code_firstlineno = 40, .code_filename = 104, .code_name = 112,          \
@@ -33,6 +36,8 @@ static const struct py_layout layout_3_8 = {
     .linetable = LINETABLE_LNOTAB,
     .instr_kind = PY_INSTR_LASTI_BYTES,
     .interp_head = 32,
+    .gil = 1152,
+    GIL,
     .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, CODE_BEFORE_311},
 };
@@ -43,6 +48,8 @@ static const struct py_layout layout_3_9 = {
     .linetable = LINETABLE_LNOTAB,
     .instr_kind = PY_INSTR_LASTI_BYTES,
     .interp_head = 32,
+    .gil = 352,
+    GIL,
     .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, CODE_BEFORE_311},
 };
@@ -54,6 +61,8 @@ static const struct py_layout layout_3_10 = {
     .linetable = LINETABLE_PEP626,
     .instr_kind = PY_INSTR_LASTI_UNITS,
     .interp_head = 32,
+    .gil = 352,
+    GIL,
     .walk = {WALK_BEFORE_311, .frame_window_len = 80, .fw_instr = 72},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, CODE_BEFORE_311},
 };
@@ -67,6 +76,8 @@ static const struct py_layout layout_3_11 = {
     .linetable = LINETABLE_POSITIONS,
     .instr_kind = PY_INSTR_POINTER,
     .interp_head = 40,
+    .gil = 360,
+    GIL,
     .walk = {.interp_next = 0,
 	     .interp_tstate_head = 16,
 	     .tstate_next = 8,
@@ -96,6 +107,8 @@ static const struct py_layout layout_3_12 = {
     .linetable = LINETABLE_POSITIONS,
     .instr_kind = PY_INSTR_POINTER,
     .interp_head = 40,
+    .gil = 384,
+    GIL,
     .walk = {.interp_next = 0,
 	     .interp_tstate_head = 72,
 	     .tstate_next = 8,

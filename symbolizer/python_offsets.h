@@ -84,11 +84,14 @@ struct py_objects {
 };
 
 struct py_layout {
-	__u32 minor;	     /* of 3.minor */
-	__u32 linetable;     /* enum linetable_kind */
-	__u32 instr_kind;    /* enum py_instr_kind */
-	__u32 interp_head;   /* offset within _PyRuntime */
-	struct py_walk walk; /* without interp_head_addr */
+	__u32 minor;	   /* of 3.minor */
+	__u32 linetable;   /* enum linetable_kind */
+	__u32 instr_kind;  /* enum py_instr_kind */
+	__u32 interp_head; /* offset within _PyRuntime */
+	/* The lock: offset within _PyRuntime, or from 3.12 on of a pointer in an interpreter. */
+	__u32 gil;
+	__u32 gil_locked, gil_holder, gil_size; /* int, pointer; bytes of the whole */
+	struct py_walk walk;			/* without interp_head_addr */
 	struct py_objects obj;
 };
 

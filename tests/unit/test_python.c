@@ -17,7 +17,7 @@
 #include "symbolizer/python.h"
 #include "symbolizer/python_runtime.h"
 #include "symbolizer/pytable.h"
-#include "tests/unit/py_walk.h"
+#include "symbolizer/pywalk.h"
 #include "tests/unit/pythons.h"
 
 enum { MAX_FRAMES = 128 };
@@ -151,12 +151,23 @@ static void check_by_tid(struct py_runtime *rt, const json_t *thread)
 	int rc = py_find_tstate(rt, 0, tid, &by_tid);
 
 	assert_int_equal(py_find_tstate(rt, ident, 0, &by_ident), 0);
-	if (rt->layout.minor < 11) {
-		assert_int_equal(rc, -ENOTSUP);
-	} else {
-		assert_int_equal(rc, 0);
-		assert_true(by_tid == by_ident);
+	assert_int_equal(rc, 0);
+	assert_true(by_tid == by_ident);
+}
+
+/* All threads sleep: nobody holds it, once the last one has come to that. */
+static void check_gil_free(struct py_runtime *rt, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident")), tstate;
+	struct py_gil gil = {.holder = 1};
+
+	assert_int_equal(py_find_tstate(rt, ident, 0, &tstate), 0);
+	for (int i = 0; i < 60000 && gil.holder; i++) {
+		assert_int_equal(py_gil_read(rt, tstate, &gil), 0);
+		usleep(1000);
 	}
+	assert_int_equal(gil.holder, 0);
+	assert_true(gil.addr && gil.size);
 }
 
 static void check_thread(struct py_runtime *rt, const json_t *thread)
@@ -203,8 +214,10 @@ static void check_threads(struct py_runtime *rt, struct python *p, size_t count,
 		json_t *thread = next_object(p);
 
 		check_thread(rt, thread);
-		if (i + 1 == count)
+		if (i + 1 == count) {
 			json_object_update(last, thread);
+			check_gil_free(rt, thread);
+		}
 		json_decref(thread);
 	}
 	assert_int_equal(py_find_tstate(rt, 0x1000, 0, &none), -ENOENT);

@@ -1,11 +1,9 @@
-/* Walking a Python thread from outside as struct py_walk says, which the engines do on the thread
- * that hit: to test what it says. */
-#ifndef TESTS_PY_WALK_H
-#define TESTS_PY_WALK_H
+#include "symbolizer/pywalk.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "symbolizer/pthread_x86_64.h"
 #include "symbolizer/python_runtime.h"
 
 static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
@@ -24,6 +22,7 @@ static uint64_t word_at(const uint8_t *window, uint32_t off)
 struct wanted_thread {
 	uint64_t thread_id;
 	uint64_t tid;
+	const struct mem *mem;
 	struct tstate_visit found;
 };
 
@@ -38,21 +37,29 @@ static int match_thread(const struct py_walk *w, const struct tstate_visit *v, v
 	return 1;
 }
 
+/* Before 3.11 a thread state has pthread_self() alone. */
+static int match_descriptor(const struct py_walk *w, const struct tstate_visit *v, void *arg)
+{
+	struct wanted_thread *t = arg;
+	uint64_t self = word_at(v->window, w->tw_thread_id);
+
+	if (pthread_tid(t->mem, self) != (pid_t)t->tid)
+		return 0;
+	t->found = *v;
+	return 1;
+}
+
 static int find_thread(const struct py_runtime *rt, struct wanted_thread *t)
 {
+	bool by_descriptor = !t->thread_id && rt->layout.walk.tw_native_thread_id == PY_NO_OFFSET;
 	int rc;
 
-	if (!t->thread_id && rt->layout.walk.tw_native_thread_id == PY_NO_OFFSET)
-		return -ENOTSUP;
-	rc = py_each_tstate(rt, match_thread, t);
+	t->mem = rt->mem;
+	rc = py_each_tstate(rt, by_descriptor ? match_descriptor : match_thread, t);
 	return rc == 1 ? 0 : rc ? rc : -ENOENT;
 }
 
-/* The thread state of the thread whose pthread_self() is `thread_id` (x86-64: its fs base). With
- * thread_id 0, of the thread whose gettid() in its own PID namespace is `tid` (3.11+ only). All
- * interpreters are searched. Returns 0 and its address, -ENOENT when the thread has none,
- * -ENOTSUP for a search by tid before 3.11, or -errno of the reading. */
-static int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate)
+int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate)
 {
 	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
 	int rc = find_thread(rt, &t);
@@ -106,12 +113,8 @@ static int walk_frames(const struct py_runtime *rt, uint64_t frame, uint64_t pai
 	return (int)n;
 }
 
-/* Walk the frames of a thread, named as above, innermost first: pairs[i] = {code object,
- * instruction} as struct py_walk describes them, at most `max`. The thread should not be running
- * Python meanwhile. *truncated is set when there are more frames or one could not be read. Returns
- * the number of frames (0: the thread runs no Python code), or -errno as py_find_tstate. */
-static int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
-			  size_t max, bool *truncated)
+int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
+		   size_t max, bool *truncated)
 {
 	const struct py_walk *w = &rt->layout.walk;
 	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
@@ -127,4 +130,30 @@ static int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, 
 	return rc ? rc : walk_frames(rt, frame, pairs, max, truncated);
 }
 
-#endif
+/* The interpreter's own since 3.12; a pointer there. */
+static int gil_address(const struct py_runtime *rt, uint64_t interp, uint64_t *gil)
+{
+	if (rt->layout.gil == PY_NO_OFFSET)
+		return -ENOTSUP;
+	if (rt->layout.minor >= 12)
+		return word(rt, interp + rt->layout.gil, gil);
+	*gil = rt->image.runtime + rt->layout.gil;
+	return 0;
+}
+
+int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out)
+{
+	uint64_t interp;
+	int32_t locked = 0;
+	int rc =
+	    word(rt, tstate + rt->layout.walk.tstate_window + rt->layout.walk.tw_interp, &interp);
+
+	*out = (struct py_gil){.size = rt->layout.gil_size};
+	if (!rc)
+		rc = gil_address(rt, interp, &out->addr);
+	if (!rc)
+		rc = mem_read(rt->mem, out->addr + rt->layout.gil_locked, &locked, sizeof(locked));
+	if (!rc && locked == 1)
+		rc = word(rt, out->addr + rt->layout.gil_holder, &out->holder);
+	return rc;
+}
