@@ -177,8 +177,8 @@ static void print_stack(FILE *f, struct target *t, const char *title, const stru
 
 static void print_native_stack(struct first_nan *f, struct target *t, pid_t tid)
 {
-	enum { MOST = 64 };
 	uint64_t regs[ARCH_REGS];
+	const struct native_thread thread = {.tid = tid, .regs = regs, .mem = &t->mem};
 	struct err e = {0};
 	if (!f->registers)
 		return;
@@ -187,7 +187,7 @@ static void print_native_stack(struct first_nan *f, struct target *t, pid_t tid)
 	if (r)
 		err_set(&e, r, "the registers cannot be read: %s", strerror(-r));
 	else
-		native_stack_print(f->log, "    ", t->pid, tid, regs, &t->mem, MOST, &e);
+		native_stack_print(f->log, "    ", t->pid, &thread, &e);
 	if (!e.code)
 		return;
 	fputs("    ", f->log);

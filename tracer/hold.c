@@ -10,7 +10,9 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
+
 #include "base/clock.h"
+#include "tracer/regs_x86_64.h"
 
 enum { PENDING = 1 };
 
@@ -26,6 +28,8 @@ struct hold {
 	int state; /* PENDING, 0: held, -errno */
 	bool release;
 	int result; /* of the release */
+	bool has_regs;
+	union regs regs;
 };
 
 static void sleep_ns(long ns)
@@ -88,6 +92,7 @@ static void *tracer_main(void *arg)
 {
 	struct hold *h = arg;
 	int signal = 0, r = seize(h, &signal);
+	h->has_regs = !r && !ptrace(PTRACE_GETREGS, h->tid, NULL, &h->regs.user);
 	tell(h, r);
 	if (r)
 		return NULL;
@@ -145,6 +150,12 @@ int hold_thread(pid_t tid, unsigned timeout_ms, struct hold **out)
 	}
 	*out = h;
 	return 0;
+}
+
+const uint64_t *hold_registers(const struct hold *h, uint64_t *self)
+{
+	*self = h->regs.user.fs_base;
+	return h->has_regs ? h->regs.word : NULL;
 }
 
 int hold_release(struct hold *h)

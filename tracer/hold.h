@@ -1,7 +1,10 @@
-/* Holding one thread still for a moment, by ptrace(2), while probes are put in. */
+/* Holding one thread still for a moment, by ptrace(2), while probes are put in or its stack is
+ * copied.
+ */
 #ifndef TRACER_HOLD_H
 #define TRACER_HOLD_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct hold;
@@ -17,6 +20,10 @@ struct hold;
  * for the held process with waitpid(2): it could take the notice of the stop. The few system calls
  * that a stop ends with EINTR (epoll_wait and others, signal(7)) do so here, too. */
 int hold_thread(pid_t tid, unsigned timeout_ms, struct hold **out);
+
+/* Its registers as it was stopped: ARCH_REGS words by enum arch_reg (tracer/arch_x86_64.h), and in
+ * *self what pthread_self() is for it. NULL when they could not be read. */
+const uint64_t *hold_registers(const struct hold *h, uint64_t *self);
 
 /* Let it go on. 0, or -ESRCH when it was killed meanwhile. Frees `h`; NULL allowed. */
 int hold_release(struct hold *h);

@@ -1,7 +1,8 @@
-/* The native stack of a thread that stands still, by libdw. */
+/* Native stacks of threads that stand still, or of which a copy was taken, by libdw. */
 #ifndef TRACER_NATIVE_STACK_H
 #define TRACER_NATIVE_STACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -9,12 +10,40 @@
 #include "base/err.h"
 #include "tracer/mem.h"
 
-/* Print up to `most` frames of thread `tid` of process `pid`, innermost first, a line each with
+enum { NATIVE_FRAMES = 64 };
+
+struct native_frame {
+	uint64_t pc; /* the innermost frame's instruction; of its callers an address in the call */
+	const char *symbol;	      /* as in the file, mangled; NULL: none is known */
+	const char *name, *full_name; /* demangled, without and with parameters; NULL as symbol */
+	const char *file;	      /* as the process sees it; NULL: none */
+};
+
+/* The files of a process with their unwinding tables and symbols. Not thread-safe. */
+struct native_stacks;
+
+/* Of process `pid`, with what it has mapped now; files are opened when a stack leads into them, and
+ * nothing is fetched from elsewhere. 0 and *out (free with native_stacks_close), or -errno with *e.
+ */
+int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e);
+void native_stacks_close(struct native_stacks *s); /* NULL allowed */
+
+struct native_thread {
+	pid_t tid;
+	const uint64_t *regs;  /* ARCH_REGS of them, by enum arch_reg */
+	const struct mem *mem; /* where its stack is read */
+};
+
+/* Up to `most` frames of the thread, innermost first. *whole: the last one is the outermost; else
+ * there were more, or the tables or the memory ended. The strings live as long as `s`. Returns how
+ * many there are, at least 1, or -errno with *e. */
+int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
+		       struct native_frame *out, unsigned most, bool *whole, struct err *e);
+
+/* Print up to NATIVE_FRAMES frames of a thread of process `pid`, innermost first, a line each with
  * `indent` before it: the function's name and its library, or the address where there is no symbol.
- * `regs` are its registers by enum arch_reg (ARCH_REGS of them), `mem` its memory. The unwinding
- * tables and symbols are those of the process's own files; nothing is fetched from elsewhere. Where
- * the tables end, so do the frames. Returns how many there were, or -errno with *e. */
-int native_stack_print(FILE *f, const char *indent, pid_t pid, pid_t tid, const uint64_t *regs,
-		       const struct mem *mem, unsigned most, struct err *e);
+ * Returns how many there were, or -errno with *e. */
+int native_stack_print(FILE *f, const char *indent, pid_t pid, const struct native_thread *t,
+		       struct err *e);
 
 #endif

@@ -9,13 +9,8 @@
 
 #include "base/clock.h"
 #include "tracer/arch_x86_64.h"
+#include "tracer/regs_x86_64.h"
 #include "tracer/tracees.h"
-
-/* The registers by enum arch_reg are the first words of struct user_regs_struct. */
-union regs {
-	struct user_regs_struct user;
-	uint64_t word[sizeof(struct user_regs_struct) / sizeof(uint64_t)];
-};
 
 static bool get_regs(const struct tracee *x, union regs *r)
 {
