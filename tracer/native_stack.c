@@ -15,10 +15,12 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "tracer/arch_x86_64.h"
+#include "tracer/frame_step.h"
 
 /* One address that was asked for. */
 struct place {
 	struct native_frame frame;
+	bool no_table;	    /* its function has no unwinding table */
 	struct place *next; /* of the same bucket */
 };
 
@@ -33,7 +35,10 @@ struct native_stacks {
 	const struct native_thread *thread;
 	struct native_frame *out;
 	unsigned most, n;
-	bool failed; /* no memory */
+	bool failed;		  /* no memory */
+	uint64_t regs[ARCH_REGS]; /* of the last frame */
+	uint32_t known;		  /* bit n: register n of them */
+	bool no_table;		  /* the last frame's function has no unwinding table */
 };
 
 /* libdwfl passes nothing of ours to find_elf. */
@@ -88,10 +93,14 @@ static bool read_memory(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *out, void *arg)
 static bool set_registers(Dwfl_Thread *thread, void *arg)
 {
 	const struct native_stacks *s = arg;
-	Dwarf_Word regs[ARCH_DWARF_REGS];
-	for (unsigned i = 0; i < ARCH_DWARF_REGS; i++)
-		regs[i] = s->thread->regs[arch_dwarf_reg[i]];
-	return dwfl_thread_state_registers(thread, 0, ARCH_DWARF_REGS, regs);
+	for (int i = 0; i < ARCH_DWARF_REGS; i++) {
+		unsigned r = arch_dwarf_reg[i];
+		Dwarf_Word value = s->regs[r];
+		if (s->known >> r & 1 && !dwfl_thread_state_registers(thread, i, 1, &value))
+			return false;
+	}
+	dwfl_thread_state_register_pc(thread, s->regs[ARCH_IP]);
+	return true;
 }
 
 static const char *keep(struct native_stacks *s, const char *text)
@@ -112,47 +121,106 @@ static const char *demangle(struct native_stacks *s, const char *symbol, int how
 static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Module *mod)
 {
 	f->symbol = keep(s, dwfl_module_addrname(mod, f->pc));
-	f->file = keep(s, dwfl_module_info(mod, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+	Dwarf_Addr start = 0;
+	f->file = keep(s, dwfl_module_info(mod, NULL, &start, NULL, NULL, NULL, NULL, NULL));
+	f->offset = f->pc - (f->file ? start : 0);
 	if (!f->symbol)
 		return;
 	f->name = demangle(s, f->symbol, DMGL_NO_OPTS);
 	f->full_name = demangle(s, f->symbol, DMGL_PARAMS | DMGL_ANSI);
 }
 
+static bool has_table(Dwfl_Module *mod, uint64_t pc)
+{
+	Dwarf_Addr bias;
+	Dwarf_Frame *row = NULL;
+	Dwarf_CFI *cfi = dwfl_module_eh_cfi(mod, &bias);
+	bool found = cfi && !dwarf_cfi_addrframe(cfi, pc - bias, &row);
+	free(row);
+	if (found)
+		return true;
+	cfi = dwfl_module_dwarf_cfi(mod, &bias);
+	found = cfi && !dwarf_cfi_addrframe(cfi, pc - bias, &row);
+	free(row);
+	return found;
+}
+
 /* To look a symbol up takes a walk over all of its library. NULL without memory. */
-static const struct native_frame *frame_at(struct native_stacks *s, uint64_t pc)
+static const struct place *place_at(struct native_stacks *s, uint64_t pc)
 {
 	struct place **bucket = &s->places[pc * 0x9e3779b97f4a7c15u >> 54], *p = *bucket;
 	while (p && p->frame.pc != pc)
 		p = p->next;
 	if (p)
-		return &p->frame;
+		return p;
 	Dwfl_Module *mod = dwfl_addrmodule(s->dwfl, pc);
 	p = arena_alloc(&s->arena, sizeof(*p));
 	if (!p)
 		return NULL;
-	p->frame.pc = pc;
+	p->frame.pc = p->frame.offset = pc;
+	p->no_table = !mod || !has_table(mod, pc);
 	if (mod)
 		describe(s, &p->frame, mod);
 	p->next = *bucket;
 	*bucket = p;
-	return &p->frame;
+	return p;
 }
 
+static void keep_registers(struct native_stacks *s, Dwfl_Frame *frame, uint64_t pc)
+{
+	s->known = 1U << ARCH_IP;
+	s->regs[ARCH_IP] = pc;
+	for (unsigned i = 0; i < ARCH_DWARF_REGS; i++) {
+		unsigned r = arch_dwarf_reg[i];
+		Dwarf_Word value;
+		if (r == ARCH_IP || dwfl_frame_reg(frame, i, &value))
+			continue;
+		s->regs[r] = value;
+		s->known |= 1U << r;
+	}
+}
+
+/* Without a table libdw would guess by the frame pointer, which may be anything. */
 static int on_frame(Dwfl_Frame *frame, void *arg)
 {
 	struct native_stacks *s = arg;
-	const struct native_frame *f;
+	const struct place *p;
 	Dwarf_Addr pc;
 	bool is_activation;
 	if (s->n >= s->most || !dwfl_frame_pc(frame, &pc, &is_activation))
 		return DWARF_CB_ABORT;
 	/* Of a caller, the call is meant, and not what comes behind it. */
-	f = frame_at(s, pc - (is_activation ? 0 : 1));
-	if (!f)
+	pc -= is_activation ? 0 : 1;
+	p = place_at(s, pc);
+	if (!p)
 		return DWARF_CB_ABORT;
-	s->out[s->n++] = *f;
-	return DWARF_CB_OK;
+	s->out[s->n++] = p->frame;
+	s->no_table = p->no_table;
+	if (s->no_table)
+		keep_registers(s, frame, pc);
+	return s->no_table ? DWARF_CB_ABORT : DWARF_CB_OK;
+}
+
+/* From a frame without a table to its caller, by its code. */
+static bool step(struct native_stacks *s)
+{
+	enum { LARGEST = 1 << 20 };
+	const uint64_t pc = s->regs[ARCH_IP];
+	Dwfl_Module *mod = dwfl_addrmodule(s->dwfl, pc);
+	GElf_Off off;
+	GElf_Sym sym = {0};
+	if (!mod || !dwfl_module_addrinfo(mod, pc, &off, &sym, NULL, NULL, NULL) || !sym.st_size ||
+	    off >= sym.st_size || sym.st_size > LARGEST)
+		return false;
+	const struct mem mem = mem_process(s->pid);
+	uint8_t *code = malloc(sym.st_size);
+	const struct frame_step_code f = {
+	    .code = code, .len = sym.st_size, .vaddr = pc - off, .mem = &mem};
+	bool done = code && !mem_read(&mem, f.vaddr, code, f.len) &&
+		    !frame_step(&f, s->thread->mem, pc, s->regs, &s->known);
+	free(code);
+	s->regs[ARCH_IP]--; /* within the call */
+	return done;
 }
 
 static int open_dwfl(struct native_stacks *s)
@@ -221,7 +289,12 @@ int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
 	s->n = 0;
 	s->failed = false;
 	finding = s->pid;
-	*whole = !dwfl_getthread_frames(s->dwfl, t->tid, on_frame, s);
+	s->known = (1U << ARCH_REGS) - 1;
+	memcpy(s->regs, t->regs, sizeof(s->regs));
+	do {
+		s->no_table = false;
+		*whole = !dwfl_getthread_frames(s->dwfl, t->tid, on_frame, s);
+	} while (s->no_table && s->n < most && step(s));
 	s->thread = NULL;
 	if (s->failed)
 		return cannot_read(-ENOMEM, e);

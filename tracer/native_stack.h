@@ -14,6 +14,7 @@ enum { NATIVE_FRAMES = 64 };
 
 struct native_frame {
 	uint64_t pc; /* the innermost frame's instruction; of its callers an address in the call */
+	uint64_t offset; /* from where the file begins in memory; without a file the same as pc */
 	const char *symbol;	      /* as in the file, mangled; NULL: none is known */
 	const char *name, *full_name; /* demangled, without and with parameters; NULL as symbol */
 	const char *file;	      /* as the process sees it; NULL: none */

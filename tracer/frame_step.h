@@ -1,0 +1,30 @@
+/* One step up a stack from a function that has no unwinding table, as hand-written kernels of
+ * numeric libraries: by its code. */
+#ifndef TRACER_FRAME_STEP_H
+#define TRACER_FRAME_STEP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tracer/mem.h"
+
+struct frame_step_code {
+	const uint8_t *code; /* the whole function, `len` bytes that begin at address `vaddr` */
+	size_t len;
+	uint64_t vaddr;
+	const struct mem *mem; /* of the process, for jump tables */
+};
+
+/* `regs` (ARCH_REGS, by enum arch_reg) of a thread, or of a caller on its stack, that is at address
+ * `pc` of the function become those of the function's caller: its instruction pointer is the return
+ * address. *known has bit 1 << r for each register whose value is known, and comes back so. `stack`
+ * reads the thread's stack.
+ *
+ * The code is followed along all paths from the function's start to `pc` (tracer/regflow.h): that
+ * tells how far the stack pointer is from where it was at the entry, and where registers were
+ * saved. 0, -ENOTSUP when the code does not tell, -EFAULT when the stack cannot be read, -ENOMEM.
+ */
+int frame_step(const struct frame_step_code *f, const struct mem *stack, uint64_t pc,
+	       uint64_t *regs, uint32_t *known);
+
+#endif
