@@ -12,6 +12,7 @@
 #include "tracer/cmd_attach.h"
 #include "tracer/cmd_doctor.h"
 #include "tracer/cmd_run.h"
+#include "tracer/cmd_stack.h"
 #include "tracer/doctor_target.h"
 
 static const char version[] = "ditrace 0.1.0\n";
@@ -27,6 +28,7 @@ static const struct {
     {"export", "a trace file in another format", cmd_export},
     {"replay", "run captured ops again: are they right, and how fast", cmd_replay},
     {"diff", "the numbers of two captured runs: where do they part", cmd_diff},
+    {"stack", "what every thread of a running process does at this moment", cmd_stack},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},
 };
 

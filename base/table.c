@@ -192,11 +192,20 @@ static bool whole_row(const struct table *t, size_t i)
 	return !t->cells[i].is_line && i + (size_t)t->ncolumns <= t->ncells;
 }
 
+static bool has_headers(const struct table *t)
+{
+	for (int i = 0; i < t->ncolumns; i++)
+		if (t->columns[i].header[0])
+			return true;
+	return false;
+}
+
 int table_print(const struct table *t, FILE *f, int width, bool color)
 {
 	if (t->failed)
 		return -ENOMEM;
-	print_row(t, f, NULL, width, color);
+	if (has_headers(t))
+		print_row(t, f, NULL, width, color);
 	for (size_t i = 0; i < t->ncells;) {
 		if (whole_row(t, i)) {
 			print_row(t, f, &t->cells[i], width, color);

@@ -31,7 +31,8 @@ void table_cell_styled(struct table *t, const char *text, enum table_style style
 void table_line(struct table *t, const char *text);
 
 /* Columns two spaces apart, the last one cut with "…" where a line would be wider than `width` (0:
- * never). `color` uses escape sequences for the styles. 0, -ENOMEM, or -EIO when writing failed. */
+ * never); no line of headers where all are "". `color` uses escape sequences for the styles. 0,
+ * -ENOMEM, or -EIO when writing failed. */
 int table_print(const struct table *t, FILE *f, int width, bool color);
 
 /* With a +---+ box around every cell. Alignment is honoured; TABLE_CENTER puts the odd space where

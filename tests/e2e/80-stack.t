@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# ditrace stack: threads that stay at known places are shown there, with what they wait for, and run on.
+. "$(dirname "$0")/lib.sh"
+[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
+
+# stuck MODE: starts the workload and waits until it says that it is there; $child is it
+stuck() {
+	start "${PY:-python3}" "$W/stuck.py" "$1" >"$T/stuck" 2>&1
+	wait_line "$T/stuck" '^ready '
+}
+
+unstick() {
+	kill -9 "$child"
+	wait "$child" 2>/dev/null
+}
+
+line_of() {
+	grep -n "# mark: $1\$" "$W/stuck.py" | cut -d: -f1
+}
+
+# says EXPRESSION: of Python, on the last look: `look`, `threads`, `first`, and at(mark): the threads whose
+# Python frames have the line of a mark, with kinds(...) of what they do
+says() {
+	python3 - "$T/look" "$W/stuck.py" "$1" <<-'END'
+		import json, sys
+		look = json.load(open(sys.argv[1]))
+		marks = {s.split("# mark: ")[1].strip(): n for n, s in enumerate(open(sys.argv[2]), 1) if "# mark: " in s}
+		threads = look["threads"]
+		first = next(t for t in threads if t["tid"] == look["pid"])
+		def at(mark):
+		    return [t for t in threads if any(f["file"].endswith("stuck.py") and f["line"] == marks[mark]
+		                                      for f in t["python"])]
+		def kinds(some):
+		    return sorted({t["kind"] for t in some})
+		if not eval(sys.argv[3]):
+		    print(json.dumps(look, indent=1))
+		    sys.exit(1)
+	END
+}
+
+look() {
+	"$DITRACE" stack --format json "$@" >"$T/look" 2>"$T/err" || { cat "$T/err"; return 1; }
+}
+
+# until EXPRESSION OPTIONS...: looks again until it holds, for some minutes at most
+until_says() {
+	local expr=$1 i
+	shift
+	for ((i = 0; i < 300; i++)); do
+		look "$@" "$child" || return 1
+		says "$expr" >"$T/says" && return 0
+		sleep 0.2
+	done
+	echo "in vain: $expr"
+	head -c 4000 "$T/says"
+	return 1
+}
+
+deadlock() {
+	stuck deadlock
+	ok "two threads wait for locks at their lines" until_says \
+		"len(at('locked')) == 2 and kinds(at('locked')) == ['python lock'] and first['kind'] == 'sleep'"
+	ok "with the text of the line" says "all(t['python'][0]['text'].startswith('locks[1') for t in at('locked'))"
+	ok "and the function" says "all('worker' in t['python'][0]['function'] for t in at('locked'))"
+	ok "read while the threads stood still" says "{t['python_read'] for t in threads} == {'exact'}"
+	ok "native stacks to the outermost frame" says "all(t['native_whole'] and t['native'] for t in threads)"
+	ok "the first thread's lies in main" says "'__libc_start' in first['native'][-1]['symbol'] or first['native'][-1]['symbol'] == '_start'"
+	ok "nobody holds the GIL" says "not any(t['holds_gil'] for t in threads)"
+	ok "one look does not tell who moves" says "all(t['still'] is None for t in threads)"
+	look --repeat 3 --interval 200ms "$child"
+	ok "three looks do: nobody" says "look['looks'] == 3 and all(t['still'] for t in threads)"
+	look --no-native "$child"
+	ok "without stopping anything" says \
+		"len(at('locked')) == 2 and len(at('asleep')) == 1 and not any(t['native'] for t in threads)"
+	ok "the text form" "$DITRACE" stack "$child"
+	"$DITRACE" stack "$child" >"$T/text"
+	like "equal threads are shown once" "$T/text" '^threads [0-9]+ "[^"]+", [0-9]+ "[^"]+": each waits for a lock of Python'
+	like "and where they are" "$T/text" "^  python +stuck.py:$(line_of locked) +.*worker: locks\[1 - number\]"
+	kill -STOP "$child"
+	ok "a stopped process" until_says "first['state'] == 'T' and kinds(threads) == ['stopped'] and len(at('locked')) == 2"
+	like "stays stopped" "/proc/$child/status" '^State:.T'
+	like "with nobody tracing it" "/proc/$child/status" '^TracerPid:.0'
+	unstick
+}
+
+in_ops() {
+	stuck matmul
+	ok "a thread in a matrix product" until_says "first['op'] == 'aten::mm' and first in at('matmul')"
+	ok "native frames from the kernel of the library to main" says \
+		"first['native_whole'] and any(f['symbol'] and 'gemm' in f['symbol'] for f in first['native'])"
+	unstick
+	stuck backward
+	ok "in its backward" until_says "first['op'] == 'aten::mm' and first['node'] == 'MmBackward0'"
+	ok "at the line of backward()" says "first in at('backward')"
+	unstick
+}
+
+waits() {
+	stuck loader
+	ok "a DataLoader's batch" until_says "first['kind'] == 'dataloader' and first in at('batch')"
+	unstick
+	stuck pipe
+	ok "a pipe" until_says "first['kind'] == 'io' and first['syscall'] == 'read' and 'pipe:' in first['doing'] and first in at('read')"
+	unstick
+	stuck gil
+	ok "who holds the GIL, and who wants it" until_says \
+		"first['holds_gil'] and first in at('holder') and kinds(t for t in threads if t is not first) == ['gil']"
+	ok "a thread that runs has moved" until_says "first['still'] is False" --repeat 2 --interval 500ms
+	unstick
+	stuck many
+	ok "200 threads" until_says "len(threads) == 201 and len(at('many')) == 200 and kinds(threads) == ['python lock']"
+	"$DITRACE" stack "$child" >"$T/text"
+	like "shown once" "$T/text" ' and 192 more: each waits'
+	unstick
+}
+
+harm() {
+	"$PY" "$W/stuck.py" compute >"$T/alone"
+	start "$PY" "$W/stuck.py" compute >"$T/stuck" 2>"$T/err"
+	wait_line "$T/stuck" '^ready '
+	"$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
+	finish "$child"
+	is "a training that is looked at all the time ends" $status 0
+	is "with the same number" "$(tail -n 1 "$T/stuck")" "$(tail -n 1 "$T/alone")"
+	stuck many
+	for _ in 1 2 3 4 5; do
+		"$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1 &
+		local looker=$!
+		look "$child" # somewhere in the midst of the other's
+		kill -9 "$looker"
+		wait "$looker" 2>/dev/null
+	done
+	ok "ditrace killed leaves nobody stopped" until_says "kinds(threads) == ['python lock']"
+	unstick
+}
+
+each_torch deadlock
+each_torch in_ops
+each_torch waits
+each_torch harm
+
+T=$(mktemp -d "$base/t.XXXXXX")
+pythons=0
+for PY in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+	"$PY" -c 'import sys; assert (3, 8) <= sys.version_info[:2] <= (3, 13)' 2>/dev/null || continue
+	pythons=$((pythons + 1))
+	label="CPython $("$PY" -c 'import platform; print(platform.python_version())'): "
+	stuck deadlock
+	ok "stacks" until_says "len(at('locked')) == 2 and kinds(at('locked')) == ['python lock'] and first in at('asleep')"
+	look --no-native "$child"
+	ok "without stopping anything" says "len(at('locked')) == 2 and first in at('asleep')"
+	unstick
+	stuck gil
+	ok "the GIL" until_says "first['holds_gil'] and kinds(t for t in threads if t is not first) == ['gil']"
+	unstick
+done
+label=""
+[ $pythons -gt 0 ] || skip "no CPython of pyenv's here"
+
+start sleep 36000
+ok "a process without Python" until_says "look['cpython'] is None and first['kind'] == 'sleep' and first['python'] == []"
+ok "its native stack" says "'nanosleep' in first['native'][0]['symbol'] and first['native_whole']"
+unstick
+
+PY=python3
+stuck deadlock
+python3 -c "import ctypes, time
+c = ctypes.CDLL(None)
+assert c.ptrace(0x4206, $child, None, None) == 0
+print('tracing', flush=True)
+time.sleep(36000)" >"$T/tracer" &
+children+=($!)
+tracer=$!
+wait_line "$T/tracer" tracing
+look "$child"
+ok "a debugger is there: Python alone" says "first in at('asleep') and 'is tracing it' in look['native_note']"
+kill -9 $tracer
+unstick
+
+error "no such process" 'no such process' "$DITRACE" stack 4194303
+error "no process ID" 'no process ID' "$DITRACE" stack abc
+error "no look" 'repeat' "$DITRACE" stack --repeat 0 $$
+error "an unknown option" 'unknown|no option' "$DITRACE" stack --frobnicate $$
+
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+	chmod 755 "$base" "$T"
+	cp "$DITRACE" "$T/ditrace"
+	start sleep 36000
+	error "another user's process" 'belongs to user root' "${nobody[@]}" "$T/ditrace" stack "$child"
+	start "${nobody[@]}" /usr/bin/python3 -c 'import time
+time.sleep(36000)'
+	DITRACE_KEPT=$DITRACE DITRACE=$T/plain
+	printf '#!/bin/sh\nexec %s %s/ditrace "$@"\n' "${nobody[*]}" "$T" >"$T/plain"
+	chmod 755 "$T/plain"
+	if [ "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 0)" = 0 ]; then
+		ok "a plain user's own process" until_says \
+			"first['kind'] == 'sleep' and first['python'][0]['file'] == '<string>' and first['native_whole']"
+	else
+		error "Yama forbids it" 'Yama' "$DITRACE" stack "$child"
+	fi
+	DITRACE=$DITRACE_KEPT
+else
+	skip "other users need root and setpriv" 2
+fi
+done_testing
