@@ -11,6 +11,7 @@
 #include "replay/cmd_replay.h"
 #include "tracer/cmd_attach.h"
 #include "tracer/cmd_doctor.h"
+#include "tracer/cmd_monitor.h"
 #include "tracer/cmd_run.h"
 #include "tracer/cmd_stack.h"
 #include "tracer/doctor_target.h"
@@ -29,6 +30,7 @@ static const struct {
     {"replay", "run captured ops again: are they right, and how fast", cmd_replay},
     {"diff", "the numbers of two captured runs: where do they part", cmd_diff},
     {"stack", "what every thread of a running process does at this moment", cmd_stack},
+    {"monitor", "what a running process uses of the machine, over time", cmd_monitor},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},
 };
 

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# ditrace monitor: the figures of /proc, a row for each interval, as a table and as CSV.
+. "$(dirname "$0")/lib.sh"
+[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
+T=$(mktemp -d "$base/t.XXXXXX")
+
+# Holds 200 MiB, eleven more threads and seven more files, has written 3,000,000 bytes, and burns time.
+cat >"$T/work.py" <<'END'
+import os, threading
+kept = bytearray(os.urandom(1 << 20) * 200)
+files = [open("/dev/null", "wb", buffering=0) for _ in range(7)]
+files[0].write(bytes(3000000))
+wait = threading.Event()
+for _ in range(11):
+    threading.Thread(target=wait.wait, daemon=True).start()
+print("ready", flush=True)
+while True:
+    sum(range(10000))
+END
+start python3 "$T/work.py" >"$T/work"
+wait_line "$T/work" ready
+
+# row EXPRESSION: of Python, true for every row of the CSV (numbers, None for empty fields)
+rows() {
+	python3 - "$T/rows.csv" "$child" "$1" <<-'END'
+		import csv, sys
+		rows = [{k: float(v) if v else None for k, v in r.items()} for r in csv.DictReader(open(sys.argv[1]))]
+		pid = int(sys.argv[2])
+		assert rows and all(eval(sys.argv[3], {"pid": pid, "rows": rows, **r}) for r in rows), rows
+	END
+}
+
+# A machine with devices may have a tool on its PATH.
+ok "three rows" /usr/bin/env PATH=/nowhere "$DITRACE" monitor --interval 300ms --count 3 -o "$T/rows.csv" "$child"
+PATH=/nowhere "$DITRACE" monitor --interval 300ms --count 3 -o "$T/rows.csv" "$child" >"$T/out"
+is "and a line of headers, as text" "$(wc -l <"$T/out")" 4
+is "and as CSV" "$(wc -l <"$T/rows.csv")" 4
+like "the text's columns" "$T/out" '^ +Time +CPU % +RSS +Threads +FDs +Read/s +Written/s +Switches/s$'
+like "its rows" "$T/out" '^[0-9:]{8} +[0-9.]+ +[0-9.]+ MiB +12 +[0-9]+ '
+ok "its process" rows 'rows[0]["pid"] == pid'
+ok "threads" rows 'threads == 12'
+ok "files" rows "fds == $(ls "/proc/$child/fd" | wc -l)"
+ok "memory" rows '200 << 20 <= rss_bytes <= peak_rss_bytes < 800 << 20'
+ok "bytes written" rows '3000000 <= written_bytes < 3100000'
+ok "processor time, by its own sum" rows 'cpu_percent >= 0 and cpu_ns > 0'
+ok "which grows and agrees with the share" rows \
+	'all(abs((b["cpu_ns"] - a["cpu_ns"]) / b["seconds"] / 1e7 - b["cpu_percent"]) < 0.2 + 0.001 * b["cpu_percent"] and
+		b["cpu_ns"] >= a["cpu_ns"] for a, b in zip(rows, rows[1:]))'
+ok "no device where there is no tool" rows 'device_bytes is None'
+
+mkdir "$T/bin"
+fake() {
+	printf '#!/bin/sh\n[ "$*" = "--query-compute-apps=pid,used_memory --format=csv,noheader,nounits" ] || exit 1\n%s\n' "$1" >"$T/bin/nvidia-smi"
+	chmod 755 "$T/bin/nvidia-smi"
+	PATH=$T/bin:$PATH "$DITRACE" monitor --interval 50ms --count 2 -o "$T/rows.csv" "$child" >"$T/out"
+}
+fake "printf '1, 77\n$child, 1024\n$child, 512\n'"
+ok "memory on two devices" rows 'device_bytes == 1536 << 20'
+like "as text" "$T/out" ' 1\.5 GiB$'
+fake "printf '1, 77\n2, [N/A]\n'"
+ok "on none" rows 'device_bytes == 0'
+fake "printf '$child, [N/A]\n'"
+ok "that the tool does not know" rows 'device_bytes is None'
+like "as text" "$T/out" ' \?$'
+fake "echo 'No devices were found'"
+ok "a tool that says something else" rows 'device_bytes is None'
+fake "printf '$child, 77\n'; exit 3"
+ok "a tool that fails" rows 'device_bytes is None'
+
+"$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err" &
+watcher=$!
+wait_line "$T/out" '^[0-9:]{8} '
+kill -INT $watcher
+finish $watcher
+is "Ctrl-C ends it well" $status 0
+"$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err" &
+watcher=$!
+wait_line "$T/out" '^[0-9:]{8} '
+kill -9 "$child"
+wait "$child" 2>/dev/null
+finish $watcher
+is "the end of the process ends it well" $status 0
+like "and it says so" "$T/err" "process $child has ended"
+
+error "no such process" 'no such process' "$DITRACE" monitor 4194303
+error "no process ID" 'no process ID' "$DITRACE" monitor abc
+start sleep 36000
+error "a file that cannot be written" 'cannot write /nowhere/x' "$DITRACE" monitor -o /nowhere/x "$child"
+error "too short an interval" 'interval' "$DITRACE" monitor --interval 1ms "$child"
+done_testing

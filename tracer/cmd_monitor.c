@@ -1,0 +1,233 @@
+#define _GNU_SOURCE
+#include "tracer/cmd_monitor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "tracer/device_usage.h"
+#include "tracer/process.h"
+#include "tracer/usage.h"
+
+struct monitor {
+	pid_t pid;
+	uint64_t interval, count;
+	FILE *csv;     /* NULL: none */
+	bool device;   /* there is a tool to ask */
+	uint64_t rows; /* shown */
+};
+
+/* What one row shows: the time between two reads. */
+struct row {
+	const struct usage *was, *now;
+	double seconds;
+	bool has_device;
+	uint64_t device;
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	stop = sig;
+}
+
+static double cpu_percent(const struct row *r)
+{
+	return (double)(r->now->cpu_ns - r->was->cpu_ns) / r->seconds / 1e7;
+}
+
+static uint64_t rate(const struct row *r, uint64_t was, uint64_t now)
+{
+	return now > was ? (uint64_t)((double)(now - was) / r->seconds) : 0;
+}
+
+static const char *maybe(const char *text, bool known)
+{
+	return known ? text : "?";
+}
+
+static void print_row(struct monitor *m, const struct row *r)
+{
+	enum { ROWS = 20 };
+	char rss[32], threads[32], fds[32], in[32], out[32], switches[32], device[32], at[16];
+	time_t now = time(NULL);
+	struct tm tm;
+	if (m->rows % ROWS == 0)
+		printf("%8s %7s %10s %8s %6s %10s %10s %10s%s\n", "Time", "CPU %", "RSS", "Threads",
+		       "FDs", "Read/s", "Written/s", "Switches/s", m->device ? "     Device" : "");
+	strftime(at, sizeof(at), "%H:%M:%S", localtime_r(&now, &tm));
+	printf("%8s %7.1f %10s %8s %6s %10s %10s %10s", at, cpu_percent(r),
+	       text_bytes(rss, sizeof(rss), r->now->rss),
+	       text_count(threads, sizeof(threads), r->now->threads),
+	       maybe(text_count(fds, sizeof(fds), r->now->fds), r->now->has_fds),
+	       maybe(text_bytes(in, sizeof(in), rate(r, r->was->read, r->now->read)),
+		     r->now->has_io && r->was->has_io),
+	       maybe(text_bytes(out, sizeof(out), rate(r, r->was->written, r->now->written)),
+		     r->now->has_io && r->was->has_io),
+	       text_count(switches, sizeof(switches), rate(r, r->was->switches, r->now->switches)));
+	if (m->device)
+		printf(" %10s",
+		       maybe(text_bytes(device, sizeof(device), r->device), r->has_device));
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void csv_number(FILE *f, uint64_t n, bool known)
+{
+	if (known)
+		fprintf(f, ",%" PRIu64, n);
+	else
+		putc(',', f);
+}
+
+/* What is not known is an empty field. */
+static int csv_row(const struct monitor *m, const struct row *r)
+{
+	const struct usage *u = r->now;
+	struct timespec at;
+	clock_gettime(CLOCK_REALTIME, &at);
+	fprintf(m->csv, "%lld.%03ld,%d,%.6f,%.1f", (long long)at.tv_sec, at.tv_nsec / 1000000,
+		m->pid, r->seconds, cpu_percent(r));
+	csv_number(m->csv, u->cpu_ns, true);
+	csv_number(m->csv, u->rss, true);
+	csv_number(m->csv, u->peak, true);
+	csv_number(m->csv, u->threads, true);
+	csv_number(m->csv, u->fds, u->has_fds);
+	csv_number(m->csv, u->read, u->has_io);
+	csv_number(m->csv, u->written, u->has_io);
+	csv_number(m->csv, u->switches, true);
+	csv_number(m->csv, r->device, r->has_device);
+	putc('\n', m->csv);
+	return fflush(m->csv) ? -errno : 0;
+}
+
+static int csv_head(FILE *f)
+{
+	fputs("time,pid,seconds,cpu_percent,cpu_ns,rss_bytes,peak_rss_bytes,threads,fds,read_bytes,"
+	      "written_bytes,context_switches,device_bytes\n",
+	      f);
+	return fflush(f) ? -errno : 0;
+}
+
+static void wait_until(uint64_t at_ns)
+{
+	const struct timespec at = {.tv_sec = (time_t)(at_ns / 1000000000),
+				    .tv_nsec = (long)(at_ns % 1000000000)};
+	while (!stop && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+}
+
+static int show(struct monitor *m, struct row *r)
+{
+	r->seconds = (double)(r->now->at_ns - r->was->at_ns) / 1e9;
+	r->has_device = m->device && !device_usage_read(m->pid, &r->device);
+	print_row(m, r);
+	m->rows++;
+	return m->csv ? csv_row(m, r) : 0;
+}
+
+/* -ESRCH: the process has ended, after at least one row. */
+static int watch(struct monitor *m, struct err *e)
+{
+	struct usage u[2];
+	unsigned turn = 0;
+	uint64_t due;
+	int r = usage_read(m->pid, &u[0], e);
+	for (due = u[0].at_ns; !r && !stop && (!m->count || m->rows < m->count); turn ^= 1) {
+		struct row row = {.was = &u[turn], .now = &u[turn ^ 1]};
+		/* A slow tool of a vendor may have taken longer than an interval. */
+		due =
+		    clock_ns(CLOCK_MONOTONIC) > due + m->interval ? clock_ns(CLOCK_MONOTONIC) : due;
+		due += m->interval;
+		wait_until(due);
+		if (stop)
+			break;
+		r = usage_read(m->pid, &u[turn ^ 1], e);
+		if (!r && row.now->start_ticks != row.was->start_ticks)
+			r = err_set(e, -ESRCH, "process %d has ended", m->pid);
+		if (!r)
+			r = show(m, &row);
+		else if (r == -ESRCH)
+			return fprintf(stderr, "ditrace: process %d has ended\n", m->pid), 0;
+		if (r && !e->code)
+			err_set(e, r, "cannot write: %s", strerror(-r));
+	}
+	return r;
+}
+
+static int open_csv(struct monitor *m, const char *path, struct err *e)
+{
+	m->csv = fopen(path, "we");
+	int r = m->csv ? csv_head(m->csv) : -errno;
+	if (!r)
+		return 0;
+	err_set(e, r, "cannot write %s: %s", path, strerror(-r));
+	return err_hint(e, "name another file with -o");
+}
+
+static int run(struct monitor *m, const char *path)
+{
+	const struct sigaction act = {.sa_handler = on_signal};
+	struct err e = {0};
+	struct usage first;
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+	/* No file is left behind for a process that is not there. */
+	int r = usage_read(m->pid, &first, &e);
+	if (!r && path)
+		r = open_csv(m, path, &e);
+	if (!r)
+		r = watch(m, &e);
+	if (m->csv && fclose(m->csv) && !r)
+		r = err_set(&e, -errno, "cannot write %s: %s", path, strerror(errno));
+	if (r)
+		err_print(&e);
+	return r ? EXIT_FAILED : EXIT_GOOD;
+}
+
+int cmd_monitor(int argc, char **argv)
+{
+	enum { SHORTEST_NS = 10000000 };
+	struct monitor m = {.interval = 1000000000};
+	const char *path = NULL;
+	int status;
+	const struct option_def options[] = {
+	    {0, "interval", OPTION_DURATION, &m.interval, "TIME", "between rows, 1s if not given",
+	     NULL},
+	    {0, "count", OPTION_COUNT, &m.count, "N", "end after so many rows", NULL},
+	    {'o', "output", OPTION_STRING, &path, "FILE", "write the rows as CSV, too", NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "monitor",
+	    .operands = "PID",
+	    .about = "Show what a running process uses of the machine, a row for each interval.",
+	    .options = options,
+	    .notes = "Ends with the process, or with Ctrl-C.",
+	    .min_operands = 1,
+	    .max_operands = 1,
+	};
+	int first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	struct err e = {0};
+	int r = process_parse_pid(argv[first], &m.pid, &e);
+	if (!r && m.interval < SHORTEST_NS) {
+		r = err_set(&e, -EINVAL, "--interval is shorter than the clock of /proc ticks");
+		err_hint(&e, "10ms or more");
+	}
+	if (r) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	m.device = device_usage_there();
+	return run(&m, path);
+}

@@ -1,0 +1,103 @@
+#define _GNU_SOURCE
+#include "tracer/usage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tracer/process.h"
+#include "tracer/thread_facts.h"
+
+enum { TEXT_SIZE = 8192 };
+
+static bool slurp(pid_t pid, const char *name, char *out)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(out, 1, TEXT_SIZE - 1, f) : 0;
+	if (f)
+		fclose(f);
+	out[n] = '\0';
+	return n > 0;
+}
+
+static bool number_after(const char *text, const char *key, uint64_t *out)
+{
+	const char *p = strstr(text, key);
+	if (p)
+		*out = strtoull(p + strlen(key), NULL, 10);
+	return p;
+}
+
+/* The fields of stat behind the name, which may hold anything (proc_pid_stat(5)); utime is the 12th
+ * of them. */
+static bool parse_stat(const char *text, struct usage *out)
+{
+	unsigned long long utime, stime, start;
+	long threads;
+	const char *p = strrchr(text, ')');
+	if (!p || sscanf(p + 1,
+			 " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d "
+			 "%ld %*d %llu",
+			 &utime, &stime, &threads, &start) != 4)
+		return false;
+	out->cpu_ns = (utime + stime) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+	out->threads = (uint64_t)threads;
+	out->start_ticks = start;
+	return true;
+}
+
+static bool count_fds(pid_t pid, uint64_t *n)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	DIR *d = opendir(path);
+	*n = 0;
+	if (!d)
+		return false;
+	for (struct dirent *x; (x = readdir(d));)
+		*n += x->d_name[0] != '.';
+	closedir(d);
+	return true;
+}
+
+static uint64_t count_switches(pid_t pid)
+{
+	pid_t *tids;
+	uint64_t sum = 0;
+	ssize_t n = process_threads(pid, &tids);
+	for (ssize_t i = 0; i < n; i++) {
+		struct thread_facts f;
+		if (!thread_facts_read(pid, tids[i], &f))
+			sum += f.switches;
+	}
+	if (n >= 0)
+		free(tids);
+	return sum;
+}
+
+int usage_read(pid_t pid, struct usage *out, struct err *e)
+{
+	char text[TEXT_SIZE];
+	uint64_t kib;
+	*out = (struct usage){.at_ns = clock_ns(CLOCK_MONOTONIC)};
+	if (!process_alive(pid))
+		return process_error(pid, -ESRCH, "watch", e);
+	if (!slurp(pid, "stat", text) || !parse_stat(text, out) || !slurp(pid, "status", text))
+		return process_error(pid, -EPERM, "watch", e);
+	if (number_after(text, "\nVmRSS:", &kib))
+		out->rss = kib * 1024;
+	if (number_after(text, "\nVmHWM:", &kib))
+		out->peak = kib * 1024;
+	out->has_fds = count_fds(pid, &out->fds);
+	out->has_io = slurp(pid, "io", text) && number_after(text, "rchar:", &out->read) &&
+		      number_after(text, "\nwchar:", &out->written);
+	out->switches = count_switches(pid);
+	return 0;
+}
