@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/options.h"
+#include "perf/export.h"
 #include "perf/export_csv.h"
 #include "perf/trace_end.h"
 #include "perf/trace_read.h"
@@ -35,47 +36,80 @@ static FILE *open_output(const char *path, const char *output, struct err *e)
 	return NULL;
 }
 
-static int export_to(const char *path, const char *output, struct trace_when *when)
+enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_SPEEDSCOPE, TO_SQLITE };
+
+struct export_job {
+	int format;
+	const char *output;
+	struct export_in in;
+	struct trace_when when;
+};
+
+/* As trace_read_next at the end of the file. */
+static int write_stream(struct export_job *x, FILE *f, struct err *e)
+{
+	switch (x->format) {
+	case TO_CHROME:
+		return export_chrome(&x->in, f, e);
+	case TO_FOLDED:
+		return export_folded(&x->in, f, e);
+	case TO_SPEEDSCOPE:
+		return export_speedscope(&x->in, f, e);
+	default:
+		return export_csv(x->in.path, f, &x->when, &x->in.lost, e);
+	}
+}
+
+static int write_output(struct export_job *x, FILE *f, struct err *e)
+{
+	int r = 0;
+	if (x->format != TO_SQLITE)
+		r = write_stream(x, f, e);
+	if ((f == stdout ? fflush(f) : fclose(f)) && r >= 0)
+		r = err_set(e, -errno, "cannot write %s: %s", x->output ? x->output : "the rows",
+			    strerror(errno));
+	return x->format == TO_SQLITE && !r ? export_sqlite(&x->in, x->output, e) : r;
+}
+
+/* What can be known to fail before a file to be written is touched. */
+static int check(struct export_job *x, struct err *e)
+{
+	struct trace_reader *reader;
+	if (x->format == TO_SQLITE && !x->output) {
+		err_set(e, -EINVAL, "a database cannot be written to standard output");
+		return err_hint(e, "name a file: -o FILE");
+	}
+	int r = trace_reader_open(x->in.path, &reader, e);
+	if (r)
+		return r;
+	trace_reader_close(reader);
+	return trace_when_open(&x->when, x->in.path, e);
+}
+
+static int export_to(struct export_job *x)
 {
 	struct err e = {0};
-	uint64_t lost = 0;
-	struct trace_reader *reader;
-	/* Looked at first, so that a file to be written is not touched for a trace that cannot be
-	 * read. */
-	if (trace_reader_open(path, &reader, &e)) {
-		err_print(&e);
-		return EXIT_FAILED;
-	}
-	trace_reader_close(reader);
-	if (trace_when_open(when, path, &e)) {
-		err_print(&e);
-		return EXIT_FAILED;
-	}
-	FILE *f = open_output(path, output, &e);
+	FILE *f = check(x, &e) ? NULL : open_output(x->in.path, x->output, &e);
 	if (!f) {
 		err_print(&e);
 		return EXIT_FAILED;
 	}
-	int r = export_csv(path, f, when, &lost, &e);
-	if ((f == stdout ? fflush(f) : fclose(f)) && r >= 0)
-		r = err_set(&e, -errno, "cannot write %s: %s", output ? output : "the rows",
-			    strerror(errno));
-	trace_when_print(when);
-	return trace_end_print(path, r, &e, lost);
+	int r = write_output(x, f, &e);
+	trace_when_print(&x->when);
+	return trace_end_print(x->in.path, r, &e, x->in.lost);
 }
 
 int cmd_export(int argc, char **argv)
 {
-	static const char *const formats[] = {"csv", NULL};
-	const char *output = NULL, *path = "ditrace.data";
-	struct trace_when when = {0};
-	int format = 0;
+	static const char *const formats[] = {"csv",	    "chrome", "folded",
+					      "speedscope", "sqlite", NULL};
+	struct export_job x = {.in.path = "ditrace.data", .in.when = &x.when};
 	const struct option_def options[] = {
-	    {0, "to", OPTION_CHOICE, &format, "FORMAT",
-	     "csv (default): a row an op, with its times and arguments", formats},
-	    {0, "when", OPTION_STRING, &when.text, "EXPR",
-	     "only rows of calls for which EXPR holds: 'self.dim() == 2'", NULL},
-	    {'o', "output", OPTION_STRING, &output, "FILE",
+	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
+	     "csv (default), chrome, folded, speedscope or sqlite", formats},
+	    {0, "when", OPTION_STRING, &x.when.text, "EXPR",
+	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
+	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output", NULL},
 	    {0},
 	};
@@ -85,15 +119,19 @@ int cmd_export(int argc, char **argv)
 	    .about =
 		"Turn a trace file (default: ditrace.data) into a form that other programs read.",
 	    .options = options,
-	    .notes = "Columns of csv: name, forward_id, forward_elapsed, backward_elapsed, unit, "
-		     "input, output,\n"
-		     "grad_inputs, grad_outputs; the last four are JSON.",
+	    .notes = "csv         a row a forward op, with its times and arguments\n"
+		     "chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
+		     "folded      stacks and ns for flamegraph.pl\n"
+		     "speedscope  https://www.speedscope.app\n"
+		     "sqlite      a database with the view \"calls\"",
 	    .max_operands = 1,
 	};
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	status = export_to(first < argc ? argv[first] : path, output, &when);
-	trace_when_close(&when);
+	if (first < argc)
+		x.in.path = argv[first];
+	status = export_to(&x);
+	trace_when_close(&x.when);
 	return status;
 }

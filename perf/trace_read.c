@@ -281,6 +281,11 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
 	}
 }
 
+uint64_t trace_reader_origin(const struct trace_reader *r)
+{
+	return r->header.monotonic_ns;
+}
+
 void trace_reader_close(struct trace_reader *r)
 {
 	if (!r)

@@ -61,6 +61,9 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
 int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw,
 		       struct op_event *out, struct err *e);
 
+/* When the file was begun, CLOCK_MONOTONIC ns. */
+uint64_t trace_reader_origin(const struct trace_reader *r);
+
 void trace_reader_close(struct trace_reader *r);
 
 #endif

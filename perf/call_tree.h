@@ -1,0 +1,39 @@
+/* Who called whom: Python frames and the ops below them, summed up while the events come. Memory
+ * grows with the number of distinct stacks, never with the number of events. */
+#ifndef PERF_CALL_TREE_H
+#define PERF_CALL_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "symbolizer/event.h"
+
+enum { CALL_TREE_ROOT = UINT32_MAX };
+
+struct call_node {
+	const char *name; /* of an op; of a frame "function (train.py:33)". Equal names of one kind
+			     are the same string */
+	uint32_t parent;  /* its index, less than the node's own; CALL_TREE_ROOT: none */
+	bool is_op;
+	uint64_t calls;	   /* of an op: those that ended */
+	uint64_t self_ns;  /* of an op: without other ops that it called; of a frame 0 */
+	uint64_t total_ns; /* with all below; set by call_tree_nodes */
+};
+
+struct call_tree;
+
+/* NULL without memory. */
+struct call_tree *call_tree_new(void);
+
+/* Add one event; events come in the order in which they started, and the ops and stacks behind
+ * their pointers stay until call_tree_free. An event whose parent was not added stands below its
+ * Python frames alone. 0 or -ENOMEM. */
+int call_tree_add(struct call_tree *t, const struct op_event *ev);
+
+/* All nodes; valid until the next call_tree_add. */
+const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n);
+
+void call_tree_free(struct call_tree *t);
+
+#endif

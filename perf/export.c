@@ -1,0 +1,40 @@
+#include "perf/export.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "perf/trace_order.h"
+
+static int each_item(struct export_in *in, struct trace_order *order, export_item_fn *fn, void *arg,
+		     struct err *e)
+{
+	struct trace_item item;
+	int n;
+	while ((n = trace_order_next(order, &item, e)) > 0) {
+		if (item.type == TRACE_LOST)
+			in->lost += item.lost.count;
+		if (item.type == TRACE_EVENT && !trace_when_chooses(in->when, &item.event))
+			continue;
+		int r = fn(arg, &item);
+		if (r)
+			return err_set(e, r, "cannot write the events of %s: %s", in->path,
+				       strerror(-r));
+	}
+	return n;
+}
+
+int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err *e)
+{
+	struct trace_reader *reader;
+	int r = trace_reader_open(in->path, &reader, e);
+	if (r)
+		return r;
+	in->lost = 0;
+	in->origin_ns = trace_reader_origin(reader);
+	struct trace_order *order = trace_order_new(reader, false);
+	r = order ? each_item(in, order, fn, arg, e)
+		  : err_set(e, -ENOMEM, "no memory to read %s", in->path);
+	trace_order_free(order);
+	trace_reader_close(reader);
+	return r;
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The forms of export: their readers accept them, and they, script and report agree event by event.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+all_forms() {
+	local to
+	for to in csv chrome folded speedscope; do
+		"$DITRACE" export --to "$to" "$T/data" >"$T/$to" || return 1
+	done
+	"$DITRACE" export --to sqlite -o "$T/db" "$T/data" && "$DITRACE" report --format json "$T/data" >"$T/report.json"
+}
+
+sums() {
+	sqlite3_of "$T/part" "SELECT count(*), count(DISTINCT op) FROM calls"
+}
+
+sqlite3_of() {
+	python3 -c 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())' "$@"
+}
+
+exports() {
+	trace -- "$PY" train.py --steps 2
+	ok "script" events
+	ok "export in all forms" all_forms
+	ok "all say the same, and are well formed" python3 "$here/compare_exports.py" "$T"
+	ok "a condition" "$DITRACE" export --to sqlite -o "$T/part" --when "op == 'aten::linear'" "$T/data"
+	is "and only such calls" "$(sums)" "$(grep -c '"op":"aten::linear"' "$T/events") 1"
+	ok "a database is written anew" "$DITRACE" export --to sqlite -o "$T/part" "$T/data"
+	is "with all calls" "$(sqlite3_of "$T/part" "SELECT count(*) FROM calls")" "$(wc -l <"$T/events")"
+	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"
+	ok "-o writes the same" cmp "$T/chrome" "$T/chrome2"
+}
+each_torch exports
+
+first_torch
+trace -- "$PY" train.py --steps 2
+head -c $(($(stat -c %s "$T/data") * 3 / 4)) "$T/data" >"$T/cut"
+for to in chrome speedscope; do
+	error "$to of a cut file" 'cut|ends' "$DITRACE" export --to "$to" "$T/cut"
+	ok "what is there is whole JSON" python3 -m json.tool "$T/error.out"
+done
+error "sqlite needs a file" "standard output" "$DITRACE" export --to sqlite "$T/data"
+error "sqlite into a folder that is not there" "cannot write" "$DITRACE" export --to sqlite -o "$T/no/db" "$T/data"
+error "a form that there is not" "--to" "$DITRACE" export --to excel "$T/data"
+done_testing

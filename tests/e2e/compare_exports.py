@@ -1,0 +1,183 @@
+"""compare_exports.py FOLDER: whether FOLDER/events (script --format jsonl), report.json, csv, chrome, folded,
+speedscope and db, all of one trace, say the same, event by event, and are what their readers accept."""
+import collections
+import csv
+import json
+import os
+import re
+import sqlite3
+import sys
+
+folder = sys.argv[1]
+
+
+def no_constant(word):
+    raise ValueError("not JSON: " + word)
+
+
+def read_json(name):
+    with open(os.path.join(folder, name), encoding="utf-8", errors="strict") as f:
+        return json.load(f, parse_constant=no_constant)
+
+
+with open(os.path.join(folder, "events"), encoding="utf-8") as f:
+    events = {e["id"]: e for e in map(json.loads, f)}
+children = collections.Counter()
+for e in events.values():
+    if e["parent"] in events and e["end_ns"]:
+        children[e["parent"]] += e["end_ns"] - e["start_ns"]
+report = read_json("report.json")
+self_ns = sum(r["self_ns"] for r in report["rows"])
+calls = sum(r["calls"] for r in report["rows"])
+
+
+def shapes(args):
+    out = []
+    for a in args:
+        if a["kind"] == "tensor":
+            out.append("?" if a["shape"] is None else "[%s]" % ",".join(map(str, a["shape"])))
+        elif a["kind"] == "list":
+            out += shapes(a["items"])
+    return out
+
+
+def is_node(e):
+    return "::" not in e["op"]
+
+
+def nests(spans):
+    """Whether of (start, end), sorted by start, none ends within another."""
+    open_ends = []
+    for start, end in spans:
+        while open_ends and open_ends[-1] <= start:
+            open_ends.pop()
+        assert not open_ends or end <= open_ends[-1], (start, end, open_ends[-1])
+        open_ends.append(end)
+
+
+def check_report():
+    ended = [e for e in events.values() if e["end_ns"]]
+    assert calls == len(ended), (calls, len(ended))
+    by_op = collections.Counter()
+    for e in ended:
+        by_op[e["op"], e["phase"]] += 1
+    seen = collections.Counter()
+    for r in report["rows"]:
+        seen[r["op"], r["phase"]] += r["calls"]
+    assert by_op == seen
+
+
+def check_chrome():
+    j = read_json("chrome")
+    origin = int(j["otherData"]["origin_ns"])
+    known = {"M": {"name", "args"}, "X": {"name", "cat", "ts", "dur", "args"}, "B": {"name", "cat", "ts", "args"},
+             "s": {"name", "cat", "ts", "id"}, "f": {"name", "cat", "ts", "id", "bp"}, "i": {"name", "ts", "s"}}
+    spans, starts, ends, ids = collections.defaultdict(list), [], [], set()
+    for e in j["traceEvents"]:
+        assert set(e) == known[e["ph"]] | {"ph", "pid", "tid"}, e
+        if e["ph"] in "sf":
+            (starts if e["ph"] == "s" else ends).append(e["id"])
+        if e["ph"] not in "XB":
+            continue
+        was = events[e["args"]["id"]]
+        ids.add(was["id"])
+        start = origin + round(e["ts"] * 1000)
+        assert (e["name"], e["cat"], e["pid"], e["tid"]) == (was["op"], was["phase"], was["pid"], was["tid"]), (e, was)
+        assert start == was["start_ns"], (e, was)
+        assert (e["ph"] == "B") == (was["end_ns"] is None), e
+        assert was["end_ns"] is None or round(e["dur"] * 1000) == was["end_ns"] - was["start_ns"], (e, was)
+        wanted = shapes(was["args"])
+        assert len(wanted) > 16 or e["args"].get("shapes", "") == " ".join(wanted), (e, was)
+        if was["end_ns"]:
+            spans[e["pid"], e["tid"]].append((start, was["end_ns"]))
+    assert ids == set(events)
+    wanted = sorted(e["forward_id"] for e in events.values() if e["forward_id"] and is_node(e))
+    assert sorted(ends) == wanted and sorted(starts) == sorted(set(wanted)) and wanted
+    for s in spans.values():
+        nests(s)
+
+
+def check_folded():
+    total, names = 0, {e["op"] for e in events.values()}
+    with open(os.path.join(folder, "folded"), encoding="utf-8") as f:
+        for line in f:
+            stack, ns = re.fullmatch(r"(.+) (\d+)\n", line).groups()
+            assert stack.split(";")[-1] in names, line
+            total += int(ns)
+    assert total == self_ns, (total, self_ns)
+
+
+def check_speedscope():
+    """What https://www.speedscope.app/file-format-schema.json asks for, and that what opens closes."""
+    j = read_json("speedscope")
+    assert j["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    frames = j["shared"]["frames"]
+    for frame in frames:
+        assert isinstance(frame["name"], str) and set(frame) <= {"name", "file", "line", "col"}, frame
+    opened, spent = collections.Counter(), 0
+    for p in j["profiles"]:
+        assert set(p) == {"type", "name", "unit", "startValue", "endValue", "events"} and p["type"] == "evented"
+        assert p["unit"] == "nanoseconds" and isinstance(p["name"], str)
+        stack, last = [], p["startValue"]
+        for e in p["events"]:
+            assert set(e) == {"type", "frame", "at"} and e["at"] >= last, e
+            if stack:
+                spent += e["at"] - last
+            last = e["at"]
+            if e["type"] == "O":
+                opened[frames[e["frame"]]["name"]] += 1
+                stack.append(e["frame"])
+            else:
+                assert e["type"] == "C" and stack.pop() == e["frame"], e
+        assert not stack and last == p["endValue"]
+    assert opened == collections.Counter(e["op"] for e in events.values())
+    assert spent == self_ns or any(e["end_ns"] is None for e in events.values()), (spent, self_ns)
+
+
+def check_sqlite():
+    db = sqlite3.connect(os.path.join(folder, "db"))
+    seen = 0
+    for row in db.execute("SELECT id, parent, depth, pid, tid, phase, op, start_ns, ns, thrown, forward_id, file, line,"
+                          " shapes FROM calls"):
+        was = events[row[0]]
+        wanted = tuple(was[k] for k in ("id", "parent", "depth", "pid", "tid", "phase", "op", "start_ns"))
+        assert row[:8] == wanted, (row, was)
+        assert row[8] == (was["end_ns"] - was["start_ns"] if was["end_ns"] else None), (row, was)
+        assert (bool(row[9]), row[10]) == (was["thrown"], was["forward_id"]), (row, was)
+        assert row[12] is None or any((f["file"], f["line"]) == row[11:13] for f in was["stack"]), (row, was)
+        seen += 1
+    assert seen == len(events)
+    for id, args, results, frames in db.execute(
+            "SELECT id, args, results, (SELECT count(*) FROM stacks s WHERE s.stack = e.stack) FROM events e"):
+        assert json.loads(args) == events[id]["args"] and json.loads(results) == events[id]["results"], id
+        assert events[id]["phase"] == "backward" or frames == len(events[id]["stack"]), id
+    rows = {(r["op"], r["phase"], r["file"], r["line"]): (r["calls"], r["self_ns"]) for r in report["rows"]}
+    sums = {r[:4]: r[4:] for r in db.execute(
+        "SELECT op, phase, file, line, count(*), sum(self_ns) FROM calls WHERE ns NOT NULL GROUP BY 1, 2, 3, 4")}
+    assert rows == sums
+
+
+def check_csv():
+    seen, backward = set(), 0
+    with open(os.path.join(folder, "csv"), encoding="utf-8", newline="") as f:
+        for r in csv.DictReader(f):
+            if not r["forward_id"]:
+                continue
+            backward += round(float(r["backward_elapsed"] or 0) * 1e6)
+            was = events[int(r["forward_id"])]
+            seen.add(was["id"])
+            assert r["name"] == was["op"]
+            assert not was["end_ns"] or round(float(r["forward_elapsed"]) * 1e6) == was["end_ns"] - was["start_ns"]
+            assert json.loads(r["input"]) == was["args"] and json.loads(r["output"]) == was["results"], was
+    assert seen == {e["id"] for e in events.values() if e["phase"] == "forward"}
+    assert backward == sum(
+        e["end_ns"] - e["start_ns"] for e in events.values() if is_node(e) and e["forward_id"] and e["end_ns"]), backward
+
+
+for name, check in sorted(globals().copy().items()):
+    if name.startswith("check_"):
+        try:
+            check()
+        except AssertionError:
+            print(name)
+            raise
