@@ -7,6 +7,7 @@
 #include "perf/cmd_export.h"
 #include "perf/cmd_report.h"
 #include "perf/cmd_script.h"
+#include "perf/cmd_trace_diff.h"
 #include "replay/cmd_diff.h"
 #include "replay/cmd_replay.h"
 #include "tracer/cmd_attach.h"
@@ -18,6 +19,13 @@
 
 static const char version[] = "ditrace 0.1.0\n";
 
+/* Of two traces, or of two captured runs. */
+static int cmd_diff_either(int argc, char **argv)
+{
+	return cmd_trace_diff_is_meant(argc, argv) ? cmd_trace_diff(argc, argv)
+						   : cmd_diff(argc, argv);
+}
+
 static const struct {
 	const char *name, *about;
 	int (*run)(int argc, char **argv);
@@ -28,7 +36,7 @@ static const struct {
     {"script", "the events of a trace file as text or JSON lines", cmd_script},
     {"export", "a trace file in another format", cmd_export},
     {"replay", "run captured ops again: are they right, and how fast", cmd_replay},
-    {"diff", "the numbers of two captured runs: where do they part", cmd_diff},
+    {"diff", "two traces: what got slower; two captured runs: where do they part", cmd_diff_either},
     {"stack", "what every thread of a running process does at this moment", cmd_stack},
     {"monitor", "what a running process uses of the machine, over time", cmd_monitor},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},

@@ -30,7 +30,7 @@ static int parse_count(const char *text, uint64_t *out)
 	return 0;
 }
 
-static int parse_duration(const char *text, uint64_t *out)
+int options_duration(const char *text, uint64_t *out)
 {
 	static const struct {
 		const char *unit;
@@ -108,7 +108,7 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	case OPTION_COUNT:
 		return parse_count(text, d->value) ? bad_value(c, d, text, "a number", e) : 0;
 	case OPTION_DURATION:
-		return parse_duration(text, d->value)
+		return options_duration(text, d->value)
 			   ? bad_value(c, d, text, "a time such as 10s, 500ms or 2m", e)
 			   : 0;
 	case OPTION_SIZE:

@@ -53,6 +53,9 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
  * the exit status. */
 int options_start(const struct command *c, int argc, char **argv, int *status);
 
+/* Read a duration as OPTION_DURATION has it. 0 or -EINVAL. */
+int options_duration(const char *text, uint64_t *out);
+
 void options_help(const struct command *c, FILE *f);
 
 #endif

@@ -1,12 +1,15 @@
 #include "perf/aggregate.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "perf/aggregate_key.h"
 #include "perf/intern.h"
 
-enum { PENDING_MAX = 65536, KEY_MAX = 2048 };
+enum { PENDING_MAX = 65536 };
 
 /* The calls of a row that ended inside ops that have not, outermost ones only. */
 struct pending {
@@ -21,7 +24,16 @@ struct thread {
 	uint32_t npending, pending_size;
 };
 
+/* The row of a forward op, in the place of its id modulo AGGREGATE_SIDES_MAX. */
+struct side {
+	uint64_t id;
+	uint32_t row;
+};
+
 struct aggregate {
+	unsigned keys;
+	struct side *sides;
+	size_t sides_room;
 	struct intern row_ids, thread_ids;
 	struct arena arena;
 	struct aggregate_row **rows;
@@ -31,30 +43,22 @@ struct aggregate {
 	struct aggregate_totals totals;
 };
 
+struct aggregate *aggregate_new_by(unsigned keys)
+{
+	struct aggregate *a = calloc(1, sizeof(*a));
+	if (a)
+		a->keys = keys;
+	return a;
+}
+
 struct aggregate *aggregate_new(void)
 {
-	return calloc(1, sizeof(struct aggregate));
+	return aggregate_new_by(AGGREGATE_DEFAULT);
 }
 
-static size_t key_add(char *key, size_t len, const char *s)
+unsigned aggregate_keys(const struct aggregate *a)
 {
-	size_t n = s ? strnlen(s, KEY_MAX / 2 - 16) : 0;
-	memcpy(key + len, s ? s : "", n);
-	key[len + n] = s ? '\0' : '\1';
-	return len + n + 1;
-}
-
-static int64_t row_id(struct aggregate *a, const struct op_event *ev, const struct py_frame *where,
-		      bool *is_new)
-{
-	char key[KEY_MAX];
-	int32_t line = where ? where->line : 0;
-	size_t len = 0;
-	key[len++] = (char)ev->phase;
-	memcpy(key + len, &line, sizeof(line));
-	len = key_add(key, len + sizeof(line), ev->op->name);
-	len = key_add(key, len, where ? where->file : NULL);
-	return intern(&a->row_ids, key, (uint32_t)len, is_new);
+	return a->keys;
 }
 
 static const char *keep(struct aggregate *a, const char *s, bool *failed)
@@ -89,26 +93,49 @@ static int grow_rows(struct aggregate *a)
 	return r ? r : grow(&a->rows, &a->rows_size, sizeof(*a->rows));
 }
 
-static struct aggregate_row *add_row(struct aggregate *a, uint32_t id, const struct op_event *ev,
-				     const struct py_frame *where)
+static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
+				     const struct aggregate_row *like)
 {
 	bool failed = id >= a->rows_size && grow_rows(a);
 	struct aggregate_row *row = failed ? NULL : arena_alloc(&a->arena, sizeof(*row));
 	if (!row)
 		return NULL;
-	row->op = keep(a, ev->op->name, &failed);
-	row->phase = ev->phase;
+	*row = *like;
 	row->min_ns = UINT64_MAX;
-	if (where) {
-		row->file = keep(a, where->file, &failed);
-		row->function = keep(a, where->function, &failed);
-		row->text = keep(a, where->text, &failed);
-		row->line = where->line;
+	row->op = keep(a, like->op, &failed);
+	row->file = keep(a, like->file, &failed);
+	row->function = keep(a, like->function, &failed);
+	row->text = keep(a, like->text, &failed);
+	row->shape = keep(a, like->shape, &failed);
+	row->dtype = keep(a, like->dtype, &failed);
+	row->device = keep(a, like->device, &failed);
+	if (a->keys & AGGREGATE_BATCHES) {
+		row->batches = arena_alloc(&a->arena, sizeof(*row->batches));
+		failed |= !row->batches;
 	}
 	if (failed)
 		return NULL;
 	a->rows[id] = row;
 	return row;
+}
+
+/* The number of the event's row, or -ENOMEM. */
+static int64_t row_of(struct aggregate *a, const struct op_event *ev)
+{
+	struct aggregate_key key;
+	bool is_new, failed = false;
+	uint32_t len = aggregate_key(&key, a->keys, ev);
+	int64_t id = intern(&a->row_ids, key.bytes, len, &is_new);
+	if (id < 0)
+		return id;
+	struct aggregate_row *row = is_new		? add_row(a, (uint32_t)id, &key.row)
+				    : id < a->rows_size ? a->rows[id]
+							: NULL;
+	if (!row)
+		return -ENOMEM; /* now, or when the row was new */
+	if (!row->text && key.row.text)
+		row->text = keep(a, key.row.text, &failed);
+	return failed ? -ENOMEM : id;
 }
 
 static struct thread *find_thread(struct aggregate *a, const struct op_event *ev)
@@ -212,7 +239,46 @@ static int count_call(struct aggregate *a, struct aggregate_row *row, const stru
 	a->totals.events++;
 	a->totals.thrown += ev->thrown;
 	a->totals.self_ns += self;
+	if (row->batches)
+		batches_add(row->batches, log(ns ? (double)ns : 1));
 	return histogram_add(&row->times, ns);
+}
+
+static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
+{
+	size_t at = event % AGGREGATE_SIDES_MAX, old = a->sides_room;
+	if (at >= old) {
+		if (array_grow(&a->sides, &a->sides_room, at + 1, sizeof(*a->sides)))
+			return -ENOMEM;
+		memset(a->sides + old, 0, (a->sides_room - old) * sizeof(*a->sides));
+	}
+	a->sides[at] = (struct side){.id = event, .row = row};
+	return 0;
+}
+
+/* The row of the forward op, or of the node's own when that is not known; or -ENOMEM. */
+static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
+{
+	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
+	if (ev->forward_id && at < a->sides_room && a->sides[at].id == ev->forward_id)
+		return a->sides[at].row;
+	return row_of(a, ev);
+}
+
+/* An event that the row of its forward op has, or none; the time in ops counts all the same. */
+static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t ns)
+{
+	a->totals.events++;
+	a->totals.thrown += ev->thrown;
+	a->totals.self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
+	if (ev->op->kind != OP_BACKWARD)
+		return 0;
+	int64_t id = row_of_node(a, ev);
+	if (id < 0)
+		return -ENOMEM;
+	a->rows[id]->backward_calls++;
+	a->rows[id]->backward_ns += ns;
+	return 0;
 }
 
 int aggregate_add(struct aggregate *a, const struct op_event *ev)
@@ -225,22 +291,15 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 		a->totals.unfinished++;
 		return 0;
 	}
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	bool is_new;
-	int64_t id = row_id(a, ev, where, &is_new);
+	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
+		return add_backward(a, ev, ns);
+	int64_t id = row_of(a, ev);
 	if (id < 0)
 		return -ENOMEM;
-	struct aggregate_row *row = is_new		? add_row(a, (uint32_t)id, ev, where)
-				    : id < a->rows_size ? a->rows[id]
-							: NULL;
-	if (!row)
-		return -ENOMEM; /* now, or when the row was new */
-	if (!row->text && where && where->text) {
-		bool failed = false;
-		row->text = keep(a, where->text, &failed);
-	}
-	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
-	int r = count_call(a, row, ev, ns);
+	int r = count_call(a, a->rows[id], ev, ns);
+	if (!r && a->keys & AGGREGATE_SIDES)
+		r = remember_side(a, ev->id, (uint32_t)id);
 	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
 }
 
@@ -263,6 +322,8 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q)
 {
 	uint64_t ns = histogram_quantile(&row->times, q);
+	if (!row->calls)
+		return 0;
 	return ns < row->min_ns ? row->min_ns : ns > row->max_ns ? row->max_ns : ns;
 }
 
@@ -281,5 +342,6 @@ void aggregate_free(struct aggregate *a)
 	free(a->rows);
 	free(a->merged);
 	free(a->threads);
+	free(a->sides);
 	free(a);
 }

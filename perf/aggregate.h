@@ -1,22 +1,45 @@
-/* Events summed up by op and source line while they come. Memory grows with the number of distinct
- * rows and threads, never with the number of events. */
+/* Events summed up while they come, by op and source line or by what else they have. Memory grows
+ * with the number of distinct rows and threads, never with the number of events. */
 #ifndef PERF_AGGREGATE_H
 #define PERF_AGGREGATE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "perf/batches.h"
 #include "perf/histogram.h"
 #include "symbolizer/event.h"
 
-/* Calls of one op in one phase from one source line (py_stack_where of the event's where_stack).
- * Strings are the aggregate's own. */
+/* What rows are told apart by. */
+enum {
+	AGGREGATE_OP = 1 << 0,
+	AGGREGATE_LINE = 1 << 1, /* and its file */
+	AGGREGATE_FILE = 1 << 2,
+	AGGREGATE_FUNCTION = 1 << 3, /* and its file */
+	AGGREGATE_THREAD = 1 << 4,   /* and its process */
+	AGGREGATE_SHAPE = 1 << 5,    /* of the tensors given, see perf/event_tensors.h */
+	AGGREGATE_DTYPE = 1 << 6,
+	AGGREGATE_DEVICE = 1 << 7,
+	AGGREGATE_PHASE = 1 << 8,
+	AGGREGATE_DEFAULT = AGGREGATE_OP | AGGREGATE_LINE | AGGREGATE_PHASE,
+	/* No key: backward nodes are counted in the row of their forward op, apart from its own
+	 * calls, and what nodes call is in no row. Not with AGGREGATE_PHASE. A forward op that is
+	 * AGGREGATE_SIDES_MAX events back is forgotten: such a node has a row of its own. */
+	AGGREGATE_SIDES = 1 << 9,
+	AGGREGATE_SIDES_MAX = 1 << 22,
+	AGGREGATE_BATCHES = 1 << 10, /* no key: rows have batches */
+};
+
+/* Calls that are alike in all keys. What is no key is NULL or 0. The source line is that of
+ * py_stack_where of the event's where_stack. Strings are the aggregate's own. */
 struct aggregate_row {
 	const char *op;
 	const char *file; /* NULL: no Python frame, and then function and text are NULL too */
 	const char *function;
 	const char *text; /* NULL: not known */
 	int32_t line;
+	const char *shape, *dtype, *device;
+	int32_t pid, tid;
 	uint8_t phase;	 /* enum op_phase */
 	uint64_t calls;	 /* those that ended */
 	uint64_t thrown; /* of them, left by an exception */
@@ -25,7 +48,10 @@ struct aggregate_row {
 	uint64_t self_ns; /* without the time in other ops that it called */
 	uint64_t sum_ns;  /* of all calls, nested ones too: sum_ns / calls is the mean */
 	uint64_t min_ns, max_ns;
-	struct histogram times; /* of the calls' durations */
+	struct histogram times;	 /* of the calls' durations */
+	struct batches *batches; /* AGGREGATE_BATCHES: of the logarithms of the durations */
+	uint64_t backward_calls, backward_ns; /* AGGREGATE_SIDES: of the nodes, with what they call
+					       */
 };
 
 struct aggregate_totals {
@@ -41,8 +67,13 @@ struct aggregate_totals {
 
 struct aggregate;
 
-/* NULL without memory. */
+/* Rows by AGGREGATE_DEFAULT. NULL without memory. */
 struct aggregate *aggregate_new(void);
+
+/* Rows by `keys`. NULL without memory. */
+struct aggregate *aggregate_new_by(unsigned keys);
+
+unsigned aggregate_keys(const struct aggregate *a);
 
 /* Add one event; events of a thread come in the order in which they ended (children before
  * parents). To count nested calls of a row once, the calls inside of an op that has not ended are

@@ -38,6 +38,7 @@ struct call_tree {
 	struct ptrmap op_names; /* op_desc -> id in `names` */
 	struct call_node *nodes;
 	size_t nodes_room;
+	bool has_totals; /* they are not those of the nodes below */
 };
 
 struct node_key {
@@ -106,8 +107,10 @@ static int64_t node_of(struct call_tree *t, uint32_t parent, int64_t name, bool 
 		return id;
 	if (array_grow(&t->nodes, &t->nodes_room, (size_t)id + 1, sizeof(*t->nodes)))
 		return -ENOMEM;
-	t->nodes[id] =
-	    (struct call_node){.name = t->name_texts[name], .parent = parent, .is_op = is_op};
+	t->nodes[id] = (struct call_node){.name = t->name_texts[name],
+					  .name_id = (uint32_t)name,
+					  .parent = parent,
+					  .is_op = is_op};
 	return id;
 }
 
@@ -204,12 +207,58 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev)
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
 {
 	*n = t->node_ids.used;
+	if (t->has_totals)
+		return t->nodes;
 	for (size_t i = 0; i < *n; i++)
 		t->nodes[i].total_ns = t->nodes[i].self_ns;
 	for (size_t i = *n; i--;)
 		if (t->nodes[i].parent != CALL_TREE_ROOT)
 			t->nodes[t->nodes[i].parent].total_ns += t->nodes[i].total_ns;
 	return t->nodes;
+}
+
+/* The names of `from` under the same numbers. */
+static int take_names(struct call_tree *to, const struct call_tree *from)
+{
+	if (array_grow(&to->name_texts, &to->names_room, from->names.used + 1,
+		       sizeof(*to->name_texts)))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < from->names.used; i++)
+		to->name_texts[i] = from->name_texts[i];
+	return 0;
+}
+
+/* Add the way from an op out. */
+static int add_callers(struct call_tree *to, const struct call_tree *from, uint32_t op)
+{
+	int64_t at = CALL_TREE_ROOT;
+	const struct call_node *self = &from->nodes[op];
+	for (uint32_t i = op; i != CALL_TREE_ROOT; i = from->nodes[i].parent) {
+		const struct call_node *n = &from->nodes[i];
+		at = node_of(to, (uint32_t)at, n->name_id, n->is_op);
+		if (at < 0)
+			return -ENOMEM;
+		to->nodes[at].calls += self->calls;
+		if (i == op)
+			to->nodes[at].self_ns += self->self_ns;
+		to->nodes[at].total_ns += self->self_ns;
+	}
+	return 0;
+}
+
+struct call_tree *call_tree_callers(struct call_tree *t)
+{
+	struct call_tree *to = call_tree_new();
+	int r = to ? take_names(to, t) : -ENOMEM;
+	for (uint32_t i = 0; i < t->node_ids.used && !r; i++)
+		if (t->nodes[i].is_op)
+			r = add_callers(to, t, i);
+	if (!r) {
+		to->has_totals = true;
+		return to;
+	}
+	call_tree_free(to);
+	return NULL;
 }
 
 void call_tree_free(struct call_tree *t)

@@ -14,6 +14,7 @@ enum { CALL_TREE_ROOT = UINT32_MAX };
 struct call_node {
 	const char *name; /* of an op; of a frame "function (train.py:33)". Equal names of one kind
 			     are the same string */
+	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* its index, less than the node's own; CALL_TREE_ROOT: none */
 	bool is_op;
 	uint64_t calls;	   /* of an op: those that ended */
@@ -33,6 +34,11 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev);
 
 /* All nodes; valid until the next call_tree_add. */
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n);
+
+/* The tree the other way: below each op what called it, out to the outermost frame. A node's
+ * total_ns is what the op spent itself when it was called so, and its calls are the op's. `t` must
+ * stay; free with call_tree_free. NULL without memory. */
+struct call_tree *call_tree_callers(struct call_tree *t);
 
 void call_tree_free(struct call_tree *t);
 

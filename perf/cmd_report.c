@@ -1,45 +1,92 @@
 #include "perf/cmd_report.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/options.h"
+#include "base/pager.h"
+#include "perf/call_graph.h"
+#include "perf/gaps.h"
+#include "perf/group.h"
 #include "perf/overflow.h"
 #include "perf/report.h"
+#include "perf/report_columns.h"
 #include "perf/trace_end.h"
-#include "perf/trace_read.h"
+#include "perf/trace_order.h"
+#include "perf/trace_span.h"
 #include "perf/trace_when.h"
 
 enum { TARGETS_MAX = 16 };
+enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
+enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 
 struct report {
-	const char *path;
-	int format; /* 0: table, 1: JSON, 2: CSV */
+	const char *path, *group, *sort, *columns, *percent_limit;
+	int format, graph;
+	bool sides, gaps, no_pager;
 	struct report_opts opts;
+	struct report_columns chosen;
 	struct trace_when when;
-	struct aggregate *sum;
+	struct trace_span span;
+	struct aggregate *sum, *gap_sum; /* gap_sum: of --gaps */
+	struct gaps between;
+	struct call_tree *tree; /* of --call-graph */
 	struct overflow *overflow;
 	struct trace_target targets[TARGETS_MAX];
+	struct report_thread *threads;
+	size_t threads_room;
 	struct trace_stats stats;
 	bool has_stats;
 	uint64_t lost;
 };
 
+static int take_gap(struct report *p, const struct op_event *ev)
+{
+	struct op_event gap;
+	int r = gaps_see(&p->between, ev, &gap);
+	if (r <= 0 || !trace_when_chooses(&p->when, ev))
+		return r < 0 ? r : 0;
+	return aggregate_add(p->gap_sum, &gap);
+}
+
 static int take_event(struct report *p, const struct op_event *ev)
 {
-	int r = aggregate_add(p->sum, ev);
+	int r = 0;
+	if (!trace_span_has(&p->span, ev))
+		return 0;
+	if (p->gaps)
+		r = take_gap(p, ev);
+	else if (!trace_when_chooses(&p->when, ev))
+		return 0;
+	r = r ? r : aggregate_add(p->sum, ev);
+	if (!r && p->tree)
+		r = call_tree_add(p->tree, ev);
 	return r ? r : overflow_add(p->overflow, ev);
+}
+
+static int take_thread(struct report *p, const struct report_thread *t)
+{
+	if (array_grow(&p->threads, &p->threads_room, p->opts.nthreads + 1, sizeof(*p->threads)))
+		return -ENOMEM;
+	p->threads[p->opts.nthreads++] = *t;
+	return 0;
 }
 
 static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_EVENT:
-		return trace_when_chooses(&p->when, &item->event) ? take_event(p, &item->event) : 0;
+		return take_event(p, &item->event);
 	case TRACE_LOST:
 		p->lost += item->lost.count;
 		aggregate_lost(p->sum, item->lost.count);
 		break;
+	case TRACE_THREAD:
+		return take_thread(p, &(struct report_thread){.pid = item->thread.pid,
+							      .tid = item->thread.tid,
+							      .name = item->thread.name});
 	case TRACE_TARGET:
 		if (p->opts.ntargets < TARGETS_MAX)
 			p->targets[p->opts.ntargets++] = item->target;
@@ -54,30 +101,65 @@ static int take_item(struct report *p, const struct trace_item *item)
 	return 0;
 }
 
+/* The call tree takes events as they start, all else as they end. */
 static int read_all(struct report *p, struct trace_reader *reader, struct err *e)
 {
+	struct trace_order *order = p->tree ? trace_order_new(reader, false) : NULL;
 	struct trace_item item;
-	int n;
-	while ((n = trace_read_next(reader, &item, e)) > 0) {
-		int r = take_item(p, &item);
-		if (r)
-			return err_set(e, r, "no memory to sum up %s", p->path);
-	}
-	return n;
+	int n, r = p->tree && !order ? -ENOMEM : 0;
+	while (!r && (n = order ? trace_order_next(order, &item, e)
+				: trace_read_next(reader, &item, e)) > 0)
+		r = take_item(p, &item);
+	trace_order_free(order);
+	return r ? err_set(e, r, "no memory to sum up %s", p->path) : n;
+}
+
+static int print_graph(struct report *p)
+{
+	struct aggregate_totals totals;
+	bool callers = p->graph == GRAPH_CALLERS;
+	struct call_tree *shown = callers ? call_tree_callers(p->tree) : p->tree;
+	aggregate_totals(p->sum, &totals);
+	const struct call_graph_opts opts = {.callers = callers,
+					     .observed_ns = totals.observed_ns,
+					     .percent_limit = p->opts.percent_limit,
+					     .terminal = p->opts.terminal};
+	int r = !shown			   ? -ENOMEM
+		: p->format == FORMAT_JSON ? call_graph_print_json(stdout, shown, &opts)
+		: p->format == FORMAT_CSV  ? call_graph_print_csv(stdout, shown, &opts)
+					   : call_graph_print(stdout, shown, &opts);
+	if (callers)
+		call_tree_free(shown);
+	return r;
+}
+
+/* What the rows are of, and what percentages of gaps are of. */
+static const struct aggregate *rows_of(struct report *p)
+{
+	struct aggregate_totals totals;
+	if (!p->gaps)
+		return p->sum;
+	aggregate_totals(p->sum, &totals);
+	p->opts.observed_ns = totals.observed_ns;
+	p->opts.about = "time in no op, up to the next op of the thread, by that op's Python line";
+	return p->gap_sum;
 }
 
 static int print(struct report *p)
 {
 	p->opts.targets = p->targets;
+	p->opts.threads = p->threads;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
 	p->opts.when = p->when.when ? &p->when.counts : NULL;
-	if (p->format == 1)
-		return report_print_json(stdout, p->sum, &p->opts);
-	if (p->format == 2)
-		return report_print_csv(stdout, p->sum, &p->opts);
-	p->opts.terminal = terminal_of(stdout);
-	int r = report_print(stdout, p->sum, &p->opts);
-	if (r || !overflow_measured(p->overflow))
+	if (p->tree)
+		return print_graph(p);
+	const struct aggregate *rows = rows_of(p);
+	if (p->format == FORMAT_JSON)
+		return report_print_json(stdout, rows, &p->opts);
+	if (p->format == FORMAT_CSV)
+		return report_print_csv(stdout, rows, &p->opts);
+	int r = report_print(stdout, rows, &p->opts);
+	if (r || p->gaps || !overflow_measured(p->overflow))
 		return r;
 	putc('\n', stdout);
 	return overflow_print(p->overflow, stdout, p->opts.limit, p->opts.terminal);
@@ -92,52 +174,145 @@ static bool nothing(const struct report *p)
 	return t.events + t.unfinished == 0;
 }
 
+static int refuse(const char *option, const char *other, struct err *e)
+{
+	err_set(e, -EINVAL, "%s does not go with %s", option, other);
+	return err_hint(e, "leave out one of them; see: ditrace report --help");
+}
+
+static int check_together(const struct report *p, struct err *e)
+{
+	const char *form = p->graph ? "--call-graph" : p->sides ? "--side-by-side" : "--gaps";
+	if (p->graph && (p->sides || p->gaps))
+		return refuse(form, p->sides ? "--side-by-side" : "--gaps", e);
+	if (p->sides && p->gaps)
+		return refuse(form, "--gaps", e);
+	if ((p->graph || p->gaps) && (p->group || p->sort || p->columns))
+		return refuse(form, p->group ? "--group" : p->sort ? "--sort" : "--columns", e);
+	return 0;
+}
+
+static int parse_percent(const char *text, double *out, struct err *e)
+{
+	char *end;
+	double d = strtod(text, &end);
+	if (end == text || (*end && strcmp(end, "%") != 0) || !(d >= 0 && d <= 100)) {
+		err_set(e, -EINVAL, "--percent-limit %s: not a percentage", text);
+		return err_hint(e, "a number from 0 to 100: --percent-limit 0.5");
+	}
+	*out = d;
+	return 0;
+}
+
+/* Which rows, as the options say, and memory for them. */
+static int prepare(struct report *p, struct err *e)
+{
+	unsigned keys = AGGREGATE_DEFAULT;
+	int r = check_together(p, e);
+	r = r || !p->group ? r : group_parse(p->group, &keys, e);
+	if (p->sides)
+		keys = (keys & ~(unsigned)AGGREGATE_PHASE) | AGGREGATE_SIDES;
+	r = r || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
+	if (p->sides && !p->sort)
+		p->opts.sort = REPORT_BY_TOTAL;
+	r = r || !p->percent_limit ? r : parse_percent(p->percent_limit, &p->opts.percent_limit, e);
+	r = r || !p->columns ? r : report_columns_parse(p->columns, keys, &p->chosen, e);
+	if (r)
+		return r;
+	if (p->columns)
+		p->opts.columns = &p->chosen;
+	p->sum = aggregate_new_by(keys);
+	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE) : NULL;
+	p->tree = p->graph ? call_tree_new() : NULL;
+	p->overflow = overflow_new();
+	if (!p->sum || !p->overflow || (p->gaps && !p->gap_sum) || (p->graph && !p->tree))
+		return err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
+	return 0;
+}
+
+static void close_all(struct report *p)
+{
+	aggregate_free(p->sum);
+	aggregate_free(p->gap_sum);
+	gaps_free(&p->between);
+	call_tree_free(p->tree);
+	overflow_free(p->overflow);
+	trace_when_close(&p->when);
+	trace_span_close(&p->span);
+	free(p->threads);
+}
+
+/* As trace_read_next at the end of the file, or why there is no report. */
+static int show(struct report *p, struct trace_reader *reader, struct err *e)
+{
+	int end = read_all(p, reader, e);
+	if (end < 0 && nothing(p))
+		return end;
+	p->opts.terminal = terminal_of(stdout);
+	if (p->format == FORMAT_TABLE && !p->no_pager)
+		pager_start();
+	int r = print(p);
+	if (!r && fflush(stdout))
+		r = -errno;
+	pager_wait();
+	return r ? err_set(e, r, "cannot write the report: %s", strerror(-r)) : end;
+}
+
 static int report(struct report *p)
 {
 	struct err e = {0};
-	struct trace_reader *reader;
-	if (trace_reader_open(p->path, &reader, &e)) {
-		err_print(&e);
-		return EXIT_FAILED;
-	}
-	if (trace_when_open(&p->when, p->path, &e)) {
-		err_print(&e);
-		trace_when_close(&p->when);
+	struct trace_reader *reader = NULL;
+	int r = prepare(p, &e);
+	r = r ? r : trace_reader_open(p->path, &reader, &e);
+	r = r ? r : trace_when_open(&p->when, p->path, &e);
+	r = r ? r : trace_span_open(&p->span, p->path, &e);
+	if (!r)
+		r = show(p, reader, &e);
+	close_all(p);
+	if (reader)
 		trace_reader_close(reader);
-		return EXIT_FAILED;
-	}
-	p->sum = aggregate_new();
-	p->overflow = overflow_new();
-	int end = p->sum && p->overflow ? read_all(p, reader, &e)
-					: err_set(&e, -ENOMEM, "no memory to sum up %s", p->path);
-	int r = end < 0 && nothing(p) ? 0 : print(p);
-	if (!r && fflush(stdout))
-		r = -errno;
-	if (r)
-		end = err_set(&e, r, "cannot write the report: %s", strerror(-r));
-	aggregate_free(p->sum);
-	overflow_free(p->overflow);
-	trace_when_close(&p->when);
-	trace_reader_close(reader);
 	/* The table says how many events were lost. */
-	return trace_end_print(p->path, end, &e, 0);
+	return trace_end_print(p->path, r, &e, 0);
 }
 
 int cmd_report(int argc, char **argv)
 {
 	static const char *const formats[] = {"table", "json", "csv", NULL};
+	static const char *const graphs[] = {"none", "callers", "callees", NULL};
 	struct report p = {.path = "ditrace.data"};
-	int sort = REPORT_BY_SELF;
 	uint64_t limit = 0;
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &p.format, "FORMAT", "table (default), json or csv",
 	     formats},
 	    {0, "when", OPTION_STRING, &p.when.text, "EXPR",
 	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
-	    {'s', "sort", OPTION_CHOICE, &sort, "KEY",
-	     "self (default), total, calls, mean, p99 or max", report_sort_names},
+	    {0, "filter", OPTION_STRING, &p.when.text, "EXPR", "the same", NULL},
+	    {0, "time", OPTION_STRING, &p.span.time, "A-B",
+	     "only what started between, since the trace was begun: 3s-5s", NULL},
+	    {0, "step", OPTION_STRING, &p.span.step, "N",
+	     "only these training steps, counted from 1: 3 or 2-4", NULL},
+	    {0, "step-op", OPTION_STRING, &p.span.step_op, "OP",
+	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
+	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
+	     "a row for each of op, line, file, function, thread, shape, dtype, device, phase "
+	     "(default op,line,phase)",
+	     NULL},
+	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
+	     "self (default), total, calls, mean, p50, p99, max, or what rows are grouped by",
+	     NULL},
+	    {0, "columns", OPTION_STRING, &p.columns, "LIST", "of the table: calls,mean,op", NULL},
+	    {0, "side-by-side", OPTION_FLAG, &p.sides, NULL,
+	     "the backward of an op beside its forward, in one row", NULL},
+	    {0, "gaps", OPTION_FLAG, &p.gaps, NULL, "time in no op by Python line", NULL},
+	    {0, "call-graph", OPTION_CHOICE, &p.graph, "WAY",
+	     "the tree of callers or callees: Python frames and ops", graphs},
 	    {'n', "limit", OPTION_COUNT, &limit, "N",
 	     "show N rows of the forward and of the backward part", NULL},
+	    {0, "percent-limit", OPTION_STRING, &p.percent_limit, "P",
+	     "nothing with less than P % of the time", NULL},
+	    {0, "no-pager", OPTION_FLAG, &p.no_pager, NULL, "do not start $PAGER on a terminal",
+	     NULL},
+	    {0, "stdio", OPTION_FLAG, &p.no_pager, NULL, "the same", NULL},
 	    {0},
 	};
 	const struct command command = {
@@ -156,7 +331,6 @@ int cmd_report(int argc, char **argv)
 		return status;
 	if (first < argc)
 		p.path = argv[first];
-	p.opts.sort = (enum report_sort)sort;
 	p.opts.limit = limit;
 	return report(&p);
 }

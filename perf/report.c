@@ -8,32 +8,75 @@
 
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/csv.h"
 #include "perf/json_event.h"
-#include "perf/where_text.h"
+#include "perf/report_columns.h"
+#include "perf/report_fields.h"
 
-const char *const report_sort_names[] = {"self", "total", "calls", "mean", "p99", "max", NULL};
-
-static uint64_t mean_of(const struct aggregate_row *r)
-{
-	return r->calls ? r->sum_ns / r->calls : 0;
-}
+const char *const report_sort_names[] = {"self",  "total", "calls",  "mean",  "p99",	  "max",
+					 "p50",	  "op",	   "line",   "file",  "function", "thread",
+					 "shape", "dtype", "device", "phase", NULL};
 
 static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 {
 	switch (sort) {
 	case REPORT_BY_TOTAL:
-		return r->total_ns;
+		return r->total_ns + r->backward_ns;
 	case REPORT_BY_CALLS:
 		return r->calls;
 	case REPORT_BY_MEAN:
-		return mean_of(r);
+		return report_mean(r);
 	case REPORT_BY_P99:
 		return aggregate_quantile(r, 0.99);
 	case REPORT_BY_MAX:
 		return r->max_ns;
-	default:
+	case REPORT_BY_P50:
+		return aggregate_quantile(r, 0.5);
+	case REPORT_BY_SELF:
 		return r->self_ns;
+	default:
+		return 0;
+	}
+}
+
+static int compare_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "");
+}
+
+static int compare_int(int64_t a, int64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int compare_line(const struct aggregate_row *x, const struct aggregate_row *y)
+{
+	int c = compare_text(x->file, y->file);
+	return c ? c : compare_int(x->line, y->line);
+}
+
+static int compare_key(const struct aggregate_row *x, const struct aggregate_row *y,
+		       enum report_sort sort)
+{
+	int c;
+	switch (sort) {
+	case REPORT_BY_OP:
+		return compare_text(x->op, y->op);
+	case REPORT_BY_LINE:
+	case REPORT_BY_FILE:
+		return compare_line(x, y);
+	case REPORT_BY_FUNCTION:
+		return compare_text(x->function, y->function);
+	case REPORT_BY_THREAD:
+		c = compare_int(x->pid, y->pid);
+		return c ? c : compare_int(x->tid, y->tid);
+	case REPORT_BY_SHAPE:
+		return compare_text(x->shape, y->shape);
+	case REPORT_BY_DTYPE:
+		return compare_text(x->dtype, y->dtype);
+	case REPORT_BY_DEVICE:
+		return compare_text(x->device, y->device);
+	default:
+		return 0;
 	}
 }
 
@@ -47,8 +90,19 @@ static int compare_rows(const void *a, const void *b, void *opts)
 		return x->phase < y->phase ? -1 : 1;
 	if (kx != ky)
 		return kx > ky ? -1 : 1;
-	int c = strcmp(x->op, y->op);
-	return c ? c : (x->line > y->line) - (x->line < y->line);
+	int c = compare_key(x, y, sort);
+	if (!c && sort >= REPORT_BY_OP && x->self_ns != y->self_ns)
+		return x->self_ns > y->self_ns ? -1 : 1;
+	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_DEVICE; k++)
+		c = compare_key(x, y, k);
+	return c;
+}
+
+static uint64_t observed(const struct aggregate *a, const struct report_opts *opts)
+{
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
+	return opts->observed_ns ? opts->observed_ns : t.observed_ns;
 }
 
 /* The rows, sorted within their phase, forward first; *nforward of *n are forward. NULL without
@@ -60,17 +114,16 @@ sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, siz
 	const struct aggregate_row **s = malloc((*n + 1) * sizeof(*s));
 	if (!s)
 		return NULL;
-	if (*n)
-		memcpy(s, rows, *n * sizeof(*s));
+	size_t all = *n;
+	*n = 0;
+	for (size_t i = 0; i < all; i++)
+		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns, observed(a, opts)) >=
+		    opts->percent_limit)
+			s[(*n)++] = rows[i];
 	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
 	for (*nforward = 0; *nforward < *n && s[*nforward]->phase == PHASE_FORWARD;)
 		++*nforward;
 	return s;
-}
-
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
 static void print_target(FILE *f, const struct trace_target *t, const struct trace_stats *stats)
@@ -112,7 +165,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost));
 	if (s && s->probe_ns && t.observed_ns)
-		print_probe_share(f, percent(s->probe_ns, t.observed_ns));
+		print_probe_share(f, report_percent(s->probe_ns, t.observed_ns));
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
 	if (t.unfinished)
@@ -121,80 +174,59 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
 	fputs("\n\n", f);
+	if (opts->about)
+		fprintf(f, "%s\n\n", opts->about);
 }
 
-static void add_where(struct table *t, const struct aggregate_row *r)
-{
-	char where[WHERE_TEXT_MAX];
-	const struct py_frame frame = {
-	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
-	table_cell(t, where_text(where, sizeof(where), r->file ? &frame : NULL, r->phase));
-}
-
-static void add_row(struct table *t, const struct aggregate_row *r, uint64_t observed_ns)
-{
-	char text[64];
-	double self = percent(r->self_ns, observed_ns);
-	snprintf(text, sizeof(text), "%.1f%%", self);
-	table_cell_styled(t, text, self >= 10 ? TABLE_HOT : self >= 3 ? TABLE_WARM : TABLE_PLAIN);
-	snprintf(text, sizeof(text), "%.1f%%", percent(r->total_ns, observed_ns));
-	table_cell(t, text);
-	table_cell(t, text_count(text, sizeof(text), r->calls));
-	table_cell(t, text_ns(text, sizeof(text), mean_of(r)));
-	table_cell(t, text_ns(text, sizeof(text), aggregate_quantile(r, 0.99)));
-	table_cell(t, text_ns(text, sizeof(text), r->max_ns));
-	table_cell(t, r->op);
-	add_where(t, r);
-}
-
-static void add_part(struct table *t, const struct aggregate_row **rows, size_t n,
-		     uint64_t observed_ns, size_t limit)
+static void add_part(struct table *t, const struct report_columns *columns,
+		     const struct aggregate_row **rows, size_t n, uint64_t observed_ns,
+		     const struct report_opts *opts)
 {
 	char line[128], count[32];
 	uint64_t self = 0;
-	size_t shown = limit && limit < n ? limit : n;
+	size_t shown = opts->limit && opts->limit < n ? opts->limit : n;
 	for (size_t i = 0; i < shown; i++)
-		add_row(t, rows[i], observed_ns);
+		report_columns_row(t, columns, rows[i], observed_ns, opts);
 	for (size_t i = shown; i < n; i++)
 		self += rows[i]->self_ns;
 	if (shown == n)
 		return;
-	snprintf(line, sizeof(line), "%5.1f%%  in %s", percent(self, observed_ns),
+	snprintf(line, sizeof(line), "%5.1f%%  in %s", report_percent(self, observed_ns),
 		 text_counted(count, sizeof(count), n - shown, "more row"));
 	table_line(t, line);
 }
 
-static void add_columns(struct table *t)
+static void print_in_no_op(FILE *f, const struct aggregate_totals *t)
 {
-	static const char *const numbers[] = {"Self %", "Total %", "Calls", "Mean", "P99", "Max"};
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		table_column(t, numbers[i], TABLE_RIGHT);
-	table_column(t, "Op", TABLE_LEFT);
-	table_column(t, "Where", TABLE_LEFT);
+	uint64_t self = t->self_ns < t->observed_ns ? t->self_ns : t->observed_ns;
+	if (t->observed_ns)
+		fprintf(f, "in no op: %.1f %%\n", 100.0 - report_percent(self, t->observed_ns));
 }
 
 static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	struct aggregate_totals totals;
+	struct report_columns columns;
 	size_t n, nforward;
 	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
 	struct table *t = table_new();
 	int r = -ENOMEM;
-	aggregate_totals(a, &totals);
+	uint64_t observed_ns = observed(a, opts);
+	report_columns_default(aggregate_keys(a), &columns);
+	if (opts->columns)
+		columns = *opts->columns;
 	if (rows && t) {
-		add_columns(t);
-		add_part(t, rows, nforward, totals.observed_ns, opts->limit);
+		report_columns_head(t, &columns);
+		add_part(t, &columns, rows, nforward, observed_ns, opts);
 		if (n > nforward) {
 			table_line(t, nforward ? "backward of the above" : "backward");
-			add_part(t, rows + nforward, n - nforward, totals.observed_ns, opts->limit);
+			add_part(t, &columns, rows + nforward, n - nforward, observed_ns, opts);
 		}
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
-	if (!r && totals.observed_ns)
-		fprintf(f, "in no op: %.1f %%\n",
-			100.0 - percent(totals.self_ns < totals.observed_ns ? totals.self_ns
-									    : totals.observed_ns,
-					totals.observed_ns));
+	aggregate_totals(a, &totals);
+	if (!r && !opts->observed_ns)
+		print_in_no_op(f, &totals);
 	table_free(t);
 	free(rows);
 	return r;
@@ -217,29 +249,6 @@ static void json_text(FILE *f, const char *key, const char *s)
 		json_write_string(f, s, strlen(s));
 	else
 		fputs("null", f);
-}
-
-static void json_row(FILE *f, const struct aggregate_row *r, uint64_t observed_ns)
-{
-	putc('{', f);
-	json_text(f, "op", r->op);
-	fprintf(f, ",\"phase\":\"%s\",", r->phase == PHASE_BACKWARD ? "backward" : "forward");
-	json_text(f, "file", r->file);
-	if (r->file)
-		fprintf(f, ",\"line\":%" PRId32 ",", r->line);
-	else
-		fputs(",\"line\":null,", f);
-	json_text(f, "function", r->function);
-	putc(',', f);
-	json_text(f, "text", r->text);
-	fprintf(f,
-		",\"calls\":%" PRIu64 ",\"thrown\":%" PRIu64 ",\"self_ns\":%" PRIu64
-		",\"total_ns\":%" PRIu64 ",\"mean_ns\":%" PRIu64 ",\"min_ns\":%" PRIu64
-		",\"p50_ns\":%" PRIu64 ",\"p99_ns\":%" PRIu64 ",\"max_ns\":%" PRIu64
-		",\"self_percent\":%.4f,\"total_percent\":%.4f}",
-		r->calls, r->thrown, r->self_ns, r->total_ns, mean_of(r), r->min_ns,
-		aggregate_quantile(r, 0.5), aggregate_quantile(r, 0.99), r->max_ns,
-		percent(r->self_ns, observed_ns), percent(r->total_ns, observed_ns));
 }
 
 static void json_target(FILE *f, const struct trace_target *t)
@@ -298,48 +307,24 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 	json_summary(f, &t, opts);
 	fputs(",\n\"rows\":[", f);
 	for (size_t i = 0; i < n; i++) {
-		fputs(i ? ",\n" : "\n", f);
-		json_row(f, rows[i], t.observed_ns);
+		fputs(i ? ",\n{" : "\n{", f);
+		report_fields_json(f, aggregate_keys(a), rows[i], observed(a, opts), opts);
+		putc('}', f);
 	}
 	fputs("\n]}\n", f);
 	free(rows);
 	return ferror(f) ? -EIO : 0;
 }
 
-static void csv_row(FILE *f, const struct aggregate_row *r, uint64_t observed_ns)
-{
-	csv_text(f, r->op);
-	fprintf(f, ",%s,", r->phase == PHASE_BACKWARD ? "backward" : "forward");
-	csv_text(f, r->file ? r->file : "");
-	if (r->file)
-		fprintf(f, ",%" PRId32 ",", r->line);
-	else
-		fputs(",,", f);
-	csv_text(f, r->function ? r->function : "");
-	putc(',', f);
-	csv_text(f, r->text ? r->text : "");
-	fprintf(f,
-		",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-		",%" PRIu64 ",%" PRIu64 ",%.4f,%.4f\n",
-		r->calls, r->thrown, r->self_ns, r->total_ns, mean_of(r), r->min_ns,
-		aggregate_quantile(r, 0.5), aggregate_quantile(r, 0.99), r->max_ns,
-		percent(r->self_ns, observed_ns), percent(r->total_ns, observed_ns));
-}
-
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	struct aggregate_totals t;
 	size_t n, nforward;
 	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
 	if (!rows)
 		return -ENOMEM;
-	aggregate_totals(a, &t);
-	fputs("op,phase,file,line,function,text,calls,thrown,self_ns,total_ns,mean_ns,min_ns,p50_"
-	      "ns,p99_ns,max_ns,"
-	      "self_percent,total_percent\n",
-	      f);
+	report_fields_header(f, aggregate_keys(a));
 	for (size_t i = 0; i < n; i++)
-		csv_row(f, rows[i], t.observed_ns);
+		report_fields_csv(f, aggregate_keys(a), rows[i], observed(a, opts), opts);
 	free(rows);
 	return ferror(f) ? -EIO : 0;
 }

@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/ranges.h"
 #include "perf/intern.h"
 #include "symbolizer/event.h"
 #include "symbolizer/filter.h"
+#include "symbolizer/steps.h"
 #include "tracer/oplists.h"
 #include "tracer/plan.h"
-#include "tracer/ranges.h"
-#include "tracer/steps.h"
 
 /* What the user asked for; the same for all processes. Zero-initialised: every call. */
 struct selection_policy {

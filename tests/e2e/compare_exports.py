@@ -42,7 +42,7 @@ def shapes(args):
 
 
 def is_node(e):
-    return "::" not in e["op"]
+    return "::" not in e["op"] or e["op"].startswith("torch::autograd::")
 
 
 def nests(spans):

@@ -1,4 +1,4 @@
-#include "tracer/ranges.h"
+#include "base/ranges.h"
 
 #include <errno.h>
 #include <stdlib.h>

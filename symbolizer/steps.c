@@ -1,4 +1,4 @@
-#include "tracer/steps.h"
+#include "symbolizer/steps.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Numbers as a user lists them: "3,10-20,50-". */
-#ifndef TRACER_RANGES_H
-#define TRACER_RANGES_H
+#ifndef BASE_RANGES_H
+#define BASE_RANGES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Which training step an op belongs to. */
-#ifndef TRACER_STEPS_H
-#define TRACER_STEPS_H
+#ifndef SYMBOLIZER_STEPS_H
+#define SYMBOLIZER_STEPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,174 @@
+#include "perf/cmd_trace_diff.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/options.h"
+#include "base/pager.h"
+#include "perf/trace_diff_print.h"
+#include "perf/trace_end.h"
+#include "perf/trace_read.h"
+#include "perf/trace_when.h"
+
+enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
+enum { EXIT_NOT_READ = 2 };
+
+struct trace_diff_job {
+	const char *condition, *threshold;
+	int format;
+	bool no_pager;
+	uint64_t limit;
+	struct trace_diff_print print;
+	struct aggregate *a, *b;
+	struct trace_diff found;
+};
+
+bool cmd_trace_diff_is_meant(int argc, char **argv)
+{
+	char magic[sizeof(TRACE_MAGIC) - 1];
+	struct stat st;
+	for (int i = 1; i < argc; i++) {
+		/* Nothing but a regular file is opened: a fifo would block. */
+		if (argv[i][0] == '-' || stat(argv[i], &st) || !S_ISREG(st.st_mode))
+			continue;
+		FILE *f = fopen(argv[i], "re");
+		bool is = f && fread(magic, sizeof(magic), 1, f) == 1 &&
+			  !memcmp(magic, TRACE_MAGIC, sizeof(magic));
+		if (f)
+			fclose(f);
+		if (is)
+			return true;
+	}
+	return false;
+}
+
+static int sum_up(const char *path, struct trace_when *when, struct trace_reader *reader,
+		  struct aggregate *sum, struct err *e)
+{
+	struct trace_item item;
+	int n, r = 0;
+	while (!r && (n = trace_read_next(reader, &item, e)) > 0) {
+		if (item.type == TRACE_LOST)
+			aggregate_lost(sum, item.lost.count);
+		else if (item.type == TRACE_EVENT && trace_when_chooses(when, &item.event))
+			r = aggregate_add(sum, &item.event);
+	}
+	return r ? err_set(e, r, "no memory to sum up %s", path) : n;
+}
+
+/* 0, 1 for a trace that is cut, which is compared as far as it goes; else -errno. All is said. */
+static int read_trace(const char *path, const char *condition, struct aggregate **out)
+{
+	struct err e = {0};
+	struct trace_when when = {.text = condition};
+	struct trace_reader *reader;
+	int r = trace_reader_open(path, &reader, &e);
+	if (r) {
+		err_print(&e);
+		return r;
+	}
+	r = trace_when_open(&when, path, &e);
+	*out = aggregate_new_by(TRACE_DIFF_KEYS);
+	if (!r)
+		r = *out ? sum_up(path, &when, reader, *out, &e)
+			 : err_set(&e, -ENOMEM, "no memory to sum up %s", path);
+	trace_end_print(path, r, &e, 0);
+	trace_when_print(&when);
+	trace_when_close(&when);
+	trace_reader_close(reader);
+	return r == -ENODATA || r == -EBADMSG ? 1 : r == -EAGAIN ? 0 : r;
+}
+
+static int parse_threshold(const char *text, double *out)
+{
+	struct err e = {0};
+	char *end;
+	double d = text ? strtod(text, &end) : 5;
+	if (text && (end == text || (*end && strcmp(end, "%") != 0) || !(d >= 0 && d <= 1000))) {
+		err_set(&e, -EINVAL, "--threshold %s: not a percentage", text);
+		err_hint(&e, "a number from 0 to 1000: --threshold 10");
+		err_print(&e);
+		return -EINVAL;
+	}
+	*out = d / 100;
+	return 0;
+}
+
+static int print(struct trace_diff_job *j)
+{
+	struct err e = {0};
+	j->print.terminal = terminal_of(stdout);
+	j->print.limit = j->limit;
+	j->print.a = j->a;
+	j->print.b = j->b;
+	if (j->format == FORMAT_TABLE && !j->no_pager)
+		pager_start();
+	int r = j->format == FORMAT_JSON  ? trace_diff_print_json(stdout, &j->found, &j->print)
+		: j->format == FORMAT_CSV ? trace_diff_print_csv(stdout, &j->found)
+					  : trace_diff_print(stdout, &j->found, &j->print);
+	if (!r && fflush(stdout))
+		r = -errno;
+	pager_wait();
+	if (r) {
+		err_set(&e, r, "cannot write the comparison: %s", strerror(-r));
+		err_print(&e);
+	}
+	return r;
+}
+
+static int compare(struct trace_diff_job *j, char **paths)
+{
+	double threshold;
+	if (parse_threshold(j->threshold, &threshold))
+		return EXIT_NOT_READ;
+	int first = read_trace(paths[0], j->condition, &j->a);
+	int second = first < 0 ? first : read_trace(paths[1], j->condition, &j->b);
+	if (second < 0)
+		return EXIT_NOT_READ;
+	if (trace_diff(j->a, j->b, threshold, &j->found)) {
+		fputs("ditrace: no memory for the comparison\n", stderr);
+		return EXIT_NOT_READ;
+	}
+	int r = print(j);
+	return r || first || second ? EXIT_NOT_READ : j->found.changed ? EXIT_FAILED : EXIT_GOOD;
+}
+
+int cmd_trace_diff(int argc, char **argv)
+{
+	static const char *const formats[] = {"table", "json", "csv", NULL};
+	struct trace_diff_job j = {0};
+	const struct option_def options[] = {
+	    {0, "when", OPTION_STRING, &j.condition, "EXPR",
+	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
+	    {0, "threshold", OPTION_STRING, &j.threshold, "P",
+	     "durations that changed by less than P % are within noise (default 5)", NULL},
+	    {0, "all", OPTION_FLAG, &j.print.all, NULL, "also the rows that have not changed",
+	     NULL},
+	    {'n', "limit", OPTION_COUNT, &j.limit, "N", "show N rows of the table", NULL},
+	    {0, "format", OPTION_CHOICE, &j.format, "FORMAT", "table (default), json or csv",
+	     formats},
+	    {0, "no-pager", OPTION_FLAG, &j.no_pager, NULL, "do not start $PAGER on a terminal",
+	     NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "diff",
+	    .operands = "A B",
+	    .about = "Compare two traces: which ops take longer in B than in A, beyond noise?",
+	    .options = options,
+	    .notes = "Exit status: 1 when something changed, 2 when something could not be read.",
+	    .min_operands = 2,
+	    .max_operands = 2,
+	};
+	int status, first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	status = compare(&j, argv + first);
+	trace_diff_free(&j.found);
+	aggregate_free(j.a);
+	aggregate_free(j.b);
+	return status;
+}

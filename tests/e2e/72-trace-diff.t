@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# diff of two traces: what got slower is named first, and the same trace does not differ from itself.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+# program ROWS: 200 calls of a product with so many rows, and of some other ops
+program() {
+	cat >"$T/steps.py" <<-'EOF'
+		import sys, torch
+		torch.set_num_threads(1)
+		a, b, c = torch.ones(int(sys.argv[1]), 256), torch.ones(256, 256), torch.ones(64)
+		for _ in range(200):
+		    d = torch.mm(a, b)
+		    e = torch.relu(c)
+		    f = torch.mul(c, e)
+		if len(sys.argv) > 2:
+		    torch.sigmoid(c)
+	EOF
+	"$DITRACE" run --ops mm,relu,mul.Tensor,sigmoid -o "$T/$1.data" -- "$PY" "$T/steps.py" "$@" >/dev/null 2>"$T/err"
+}
+
+first_is_mm() {
+	"$DITRACE" diff --format json "$T/32.data" "$T/1024.data" | python3 -c 'import json, sys
+rows = json.load(sys.stdin)["rows"]
+first = rows[0]
+assert first["op"] == "aten::mm" and first["verdict"] == "slower+shape", first
+assert first["before"]["shape"] == "[32,256] [256,256]" and first["after"]["shape"] == "[1024,256] [256,256]", first
+assert first["before"]["calls"] == first["after"]["calls"] == 200, first
+new = [r["op"] for r in rows if r["verdict"] == "new"]
+assert new == ["aten::sigmoid"], new
+report = {r["op"]: r["total_ns"] for r in json.load(open(sys.argv[1]))["rows"]}
+assert {r["op"]: r["after"]["total_ns"] for r in rows} == report' "$T/report.json"
+}
+
+diffs() {
+	program 32
+	program 1024 more
+	"$DITRACE" report --format json "$T/1024.data" >"$T/report.json"
+	ok "the slowed op is named first, the new one, and all agrees with the report" first_is_mm
+	"$DITRACE" diff "$T/32.data" "$T/1024.data" >"$T/table"
+	is "the exit status says that something changed" $? 1
+	like "the table" "$T/table" '\+.* ms .* 200 .* -> .* slower\+shape +aten::mm +\[32,256\] \[256,256\] -> \[1024,256\].*steps.py:5'
+	"$DITRACE" diff "$T/32.data" "$T/32.data" >"$T/table"
+	is "a trace does not differ from itself" $? 0
+	like "which is said" "$T/table" '^nothing changed beyond noise'
+	ok "with all rows" test "$("$DITRACE" diff --all "$T/32.data" "$T/32.data" | grep -c 'within noise')" = 3
+	ok "as CSV" test "$("$DITRACE" diff --format csv --when "op == 'aten::mm'" "$T/32.data" "$T/1024.data" 2>/dev/null | wc -l)" = 2
+}
+each_torch diffs
+
+first_torch
+program 32
+head -c $(($(stat -c %s "$T/32.data") * 3 / 4)) "$T/32.data" >"$T/cut"
+error "a trace that was cut" 'cut|ends' "$DITRACE" diff "$T/32.data" "$T/cut"
+is "is told by the exit status" "$status" 2
+error "a file that is none" . "$DITRACE" diff "$T/32.data" "$T/nothing"
+error "a threshold that is none" "not a percentage" "$DITRACE" diff --threshold x "$T/32.data" "$T/32.data"
+error "one trace" . "$DITRACE" diff "$T/32.data"
+done_testing
