@@ -9,7 +9,8 @@ BUILD ?= build
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 CFLAGS ?= -O2 -g
 CFLAGS_ALL := -std=gnu11 $(WARN) -I. -I$(BUILD) $(CFLAGS) $(SAN)
-LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lsqlite3 -lz -lpthread -lm
+LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lsqlite3 -lncursesw -ltinfo -lz \
+	-lpthread -lm
 
 FOLDERS := base tracer symbolizer perf tui replay
 LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))

@@ -16,6 +16,7 @@
 #include "tracer/cmd_run.h"
 #include "tracer/cmd_stack.h"
 #include "tracer/doctor_target.h"
+#include "tui/cmd_top.h"
 
 static const char version[] = "ditrace 0.1.0\n";
 
@@ -33,6 +34,7 @@ static const struct {
     {"run", "start a program under trace", cmd_run},
     {"attach", "trace a running process; Ctrl-C detaches and it runs on", cmd_attach},
     {"report", "table of ops by source line from a trace file", cmd_report},
+    {"top", "the live view of a process or a trace file", cmd_top},
     {"script", "the events of a trace file as text or JSON lines", cmd_script},
     {"export", "a trace file in another format", cmd_export},
     {"replay", "run captured ops again: are they right, and how fast", cmd_replay},

@@ -1,6 +1,7 @@
 #include "perf/histogram.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -59,6 +60,22 @@ uint64_t histogram_quantile(const struct histogram *h, double q)
 		}
 	}
 	return 0;
+}
+
+void histogram_spread(const struct histogram *h, uint64_t low, uint64_t high, uint64_t *counts,
+		      unsigned n)
+{
+	double from = log((double)low + 1), width = (log((double)high + 1) - from) / n;
+	for (unsigned i = 0; i < n; i++)
+		counts[i] = 0;
+	for (unsigned o = 0; o < HISTOGRAM_OCTAVES; o++)
+		for (unsigned b = 0; h->octaves[o] && b < HISTOGRAM_SUB; b++) {
+			double part = log((double)middle_of(o, b) + 1) - from;
+			part = width > 0 ? part / width : 0;
+			counts[part < 0		 ? 0
+			       : part >= n - 1.0 ? n - 1
+						 : (unsigned)part] += h->octaves[o][b];
+		}
 }
 
 void histogram_free(struct histogram *h)

@@ -24,6 +24,13 @@ int histogram_add(struct histogram *h, uint64_t value);
  * empty. */
 uint64_t histogram_quantile(const struct histogram *h, double q);
 
+/* How many values lie in each of `n` parts of low..high (with both ends), whose bounds grow by
+ * equal ratios; a value counts as the middle of its bucket, and those outside with the first or
+ * last part.
+ */
+void histogram_spread(const struct histogram *h, uint64_t low, uint64_t high, uint64_t *counts,
+		      unsigned n);
+
 void histogram_free(struct histogram *h);
 
 #endif

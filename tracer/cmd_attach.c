@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "tracer/process.h"
-#include "tracer/trace_loop.h"
 
 static int no_torch(pid_t pid, struct err *e)
 {
@@ -39,7 +38,7 @@ static int follow_by_engine(struct trace_loop *l, const struct err *why, struct 
 	return 0;
 }
 
-static int start(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e)
+int attach_start(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e)
 {
 	struct err why = {0};
 	int r = process_check(l->pid, e);
@@ -93,7 +92,7 @@ int cmd_attach(int argc, char **argv)
 	int r = process_parse_pid(argv[first], &l.pid, &e);
 	if (!r)
 		trace_loop_signals(&l);
-	r = r ? r : start(&l, &o, wait, &e);
+	r = r ? r : attach_start(&l, &o, wait, &e);
 	r = r ? r : trace_loop_run(&l, &e);
 	if (!r) {
 		e = (struct err){0};

@@ -4,17 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "tracer/spawn.h"
-#include "tracer/trace_loop.h"
-
-static int fail(struct trace_loop *l, const struct err *e, int status)
-{
-	err_print(e);
-	session_close(l->session);
-	follow_free(l->follow);
-	return status;
-}
-
 /* Without records of the kernel, nothing tells when a library is mapped. */
 static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 {
@@ -22,6 +11,31 @@ static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 		return session_watch(l->session, pid, e);
 	int r = follow_new(&l->follow, e);
 	return r ? r : follow_add_child(l->follow, pid, e);
+}
+
+int run_start(struct trace_loop *l, const struct session_opts *o, char *const argv[],
+	      const struct spawn_signals *signals, int *status, struct err *e)
+{
+	struct spawn child;
+	*status = EXIT_FAILED;
+	int r = session_open(o, &l->session, e);
+	if (r)
+		return r;
+	trace_loop_note(l);
+	r = spawn_prepare(argv, signals, session_tracer(l->session), &child, e);
+	if (r)
+		return r;
+	r = follow_child(l, child.pid, e);
+	if (r) {
+		spawn_cancel(&child);
+		return r;
+	}
+	l->pid = child.pid;
+	trace_loop_signals(l);
+	r = spawn_release(&child, argv, e);
+	if (r)
+		*status = spawn_failure_status(r);
+	return r;
 }
 
 static int finish(struct trace_loop *l, int failed, struct err *e)
@@ -65,7 +79,6 @@ int cmd_run(int argc, char **argv)
 	};
 	struct err e = {0};
 	struct spawn_signals signals;
-	struct spawn child;
 	struct trace_loop l = {.is_child = true};
 	int status;
 	int first = options_start(&command, argc, argv, &status);
@@ -73,20 +86,13 @@ int cmd_run(int argc, char **argv)
 		return status;
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
-	if (session_open(&o, &l.session, &e))
-		return fail(&l, &e, EXIT_FAILED);
-	trace_loop_note(&l);
-	if (spawn_prepare(&argv[first], &signals, session_tracer(l.session), &child, &e))
-		return fail(&l, &e, EXIT_FAILED);
-	if (follow_child(&l, child.pid, &e)) {
-		spawn_cancel(&child);
-		return fail(&l, &e, EXIT_FAILED);
+	int r = run_start(&l, &o, &argv[first], &signals, &status, &e);
+	if (r) {
+		err_print(&e);
+		session_close(l.session);
+		follow_free(l.follow);
+		return status;
 	}
-	l.pid = child.pid;
-	trace_loop_signals(&l);
-	int r = spawn_release(&child, &argv[first], &e);
-	if (r)
-		return fail(&l, &e, spawn_failure_status(r));
 	r = trace_loop_run(&l, &e);
 	return finish(&l, r, &e);
 }

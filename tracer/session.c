@@ -511,7 +511,8 @@ int session_finish(struct session *s, struct err *e)
 		fflush(stdout);
 	if (s->capturing)
 		capturing_summary(s->capturing, stderr);
-	print_summary(s, &stats);
+	if (!s->o->quiet)
+		print_summary(s, &stats);
 	if (s->writer) {
 		trace_write_stats(s->writer, &stats);
 		r = trace_writer_flush(s->writer);
@@ -521,7 +522,7 @@ int session_finish(struct session *s, struct err *e)
 		r = r ? r : closed;
 		if (r)
 			output_failed(s, r);
-		if (!s->output_error.code)
+		if (!s->output_error.code && !s->o->quiet)
 			fprintf(stderr, "trace written to %s (%s); see: ditrace report%s%s\n",
 				s->o->output, text_bytes(size, sizeof(size), bytes),
 				strcmp(s->o->output, "ditrace.data") ? " " : "",

@@ -25,6 +25,7 @@ struct session_opts {
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
 	bool print;		   /* events as text on stdout */
+	bool quiet;		   /* no summary at the end */
 	struct capturing_opts capture;
 	struct measuring_opts measure;
 	pid_t pid;  /* the process that will be added first; 0: not known */

@@ -1,11 +1,11 @@
 /* How long the training's steps take: from the end of one call of the optimizer's step to the end
- * of the next (tracer/steps.h says what is known of these). */
+ * of the next (symbolizer/steps.h says what is known of these). */
 #ifndef TUI_STEP_TIMES_H
 #define TUI_STEP_TIMES_H
 
 #include <stdint.h>
 
-#include "tracer/steps.h"
+#include "symbolizer/steps.h"
 
 enum { STEP_TIMES = 256, STEP_PROCESSES = 16 };
 

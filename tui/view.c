@@ -81,6 +81,15 @@ int view_reset(struct view *v)
 	return new_tallies(v);
 }
 
+void view_new_file(struct view *v)
+{
+	memset(v->made, 0, MADE * sizeof(*v->made));
+	memset(v->steps.processes, 0, sizeof(v->steps.processes));
+	for (int g = 0; g < TALLY_GROUPS; g++)
+		tally_forget_calls(v->all[g]);
+	view_begin_interval(v);
+}
+
 /* Ops by whole seconds of the trace. */
 static void count_second(struct view *v, uint64_t now)
 {

@@ -61,6 +61,10 @@ struct view *view_new(void);
  * the view is to be freed. */
 int view_add(struct view *v, const struct trace_item *item);
 
+/* What comes is of another file: numbers of calls begin anew, and the last calls are forgotten,
+ * since only the file that they are from can decode them. Everything else stays. */
+void view_new_file(struct view *v);
+
 /* Begin to count anew; targets, lost events and settings stay. 0 or -ENOMEM as above. */
 int view_reset(struct view *v);
 

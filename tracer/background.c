@@ -1,0 +1,167 @@
+#define _GNU_SOURCE
+#include "tracer/background.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tracer/cmd_attach.h"
+#include "tracer/cmd_run.h"
+
+/* In place of the terminal. */
+static int redirect(const char *program_output)
+{
+	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int out = program_output ? open(program_output,
+					O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666)
+				 : open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+		return -errno;
+	return 0;
+}
+
+static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
+{
+	int status, r = redirect(o->pid ? NULL : o->program_output);
+	if (r) {
+		err_set(e, r, "cannot write %s: %s", o->program_output, strerror(-r));
+		return err_hint(e, "choose another file with --output FILE");
+	}
+	l->pid = o->pid;
+	if (o->pid) {
+		trace_loop_signals(l);
+		return attach_start(l, &o->session, false, e);
+	}
+	/* Signals are for the tracing, not for the program: l is said to have no child till now. */
+	r = run_start(l, &o->session, o->argv, &o->signals, &status, e);
+	l->is_child = !r;
+	return r;
+}
+
+static int trace(struct background_opts *o, int ready)
+{
+	struct trace_loop l = {0};
+	struct err e = {0};
+	int r = begin(&l, o, &e);
+	if (!r) {
+		if (write(ready, "", 1) == 1)
+			r = trace_loop_run(&l, &e);
+		close(ready);
+		if (!r && session_total(l.session) == 0)
+			r = err_set(&e, -ENODATA, "no process of this program loaded PyTorch");
+		struct err finishing = {0};
+		int f = session_finish(l.session, &finishing);
+		if (!r && f) {
+			r = f;
+			e = finishing;
+		}
+	}
+	if (e.code)
+		err_print(&e);
+	session_close(l.session);
+	follow_free(l.follow);
+	return r ? 1 : 0;
+}
+
+/* What is said goes to `messages`, which no program inherits. */
+static void child(const struct background_opts *opts, int messages, int ready, pid_t parent)
+{
+	struct background_opts o = *opts;
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+	FILE *f = fdopen(messages, "a");
+	if (!f)
+		_exit(1);
+	setvbuf(f, NULL, _IOLBF, 0);
+	stderr = f;
+	_exit(trace(&o, ready));
+}
+
+static void take_reason(struct background *b, struct err *e)
+{
+	char line[512];
+	err_set(e, -ECHILD, "tracing could not begin");
+	while (background_message(b, line, sizeof(line))) {
+		if (!strncmp(line, "ditrace: ", 9))
+			err_set(e, -ECHILD, "%s", line + 9);
+		else if (!strncmp(line, "  hint: ", 8))
+			err_hint(e, "%s", line + 8);
+	}
+}
+
+int background_start(const struct background_opts *o, struct background *b, struct err *e)
+{
+	int ready[2] = {-1, -1};
+	char byte;
+	ssize_t n;
+	*b = (struct background){.messages = memfd_create("messages", MFD_CLOEXEC)};
+	pid_t parent = getpid();
+	if (b->messages < 0 || pipe2(ready, O_CLOEXEC) || (b->tracer = fork()) < 0) {
+		int code = -errno;
+		background_free(b);
+		return err_set(e, code, "cannot start tracing: %s", strerror(-code));
+	}
+	if (!b->tracer) {
+		close(ready[0]);
+		child(o, b->messages, ready[1], parent);
+	}
+	close(ready[1]);
+	while ((n = read(ready[0], &byte, 1)) < 0 && errno == EINTR)
+		;
+	close(ready[0]);
+	if (n == 1)
+		return 0;
+	background_ended(b, true);
+	take_reason(b, e);
+	background_free(b);
+	return e->code;
+}
+
+bool background_message(struct background *b, char *out, size_t size)
+{
+	ssize_t n = b->messages < 0 ? -1 : pread(b->messages, out, size - 1, (off_t)b->read);
+	if (n <= 0)
+		return false;
+	out[n] = '\0';
+	char *end = memchr(out, '\n', (size_t)n);
+	if (!end && (size_t)n < size - 1)
+		return false;
+	if (end)
+		*end = '\0';
+	b->read += strlen(out) + (end != NULL);
+	return true;
+}
+
+void background_stop(struct background *b)
+{
+	if (b->tracer > 0)
+		kill(b->tracer, SIGTERM);
+}
+
+bool background_ended(struct background *b, bool wait)
+{
+	int r;
+	if (b->tracer <= 0)
+		return true;
+	while ((r = waitpid(b->tracer, NULL, wait ? 0 : WNOHANG)) < 0 && errno == EINTR)
+		;
+	if (r != 0)
+		b->tracer = 0;
+	return r != 0;
+}
+
+void background_free(struct background *b)
+{
+	if (b->messages >= 0)
+		close(b->messages);
+	b->messages = -1;
+}

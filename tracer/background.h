@@ -1,0 +1,43 @@
+/* Tracing by a process of its own, into a file that the caller reads meanwhile: whatever the caller
+ * does with its terminal, tracing does not wait for it. */
+#ifndef TRACER_BACKGROUND_H
+#define TRACER_BACKGROUND_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "tracer/session.h"
+#include "tracer/spawn.h"
+
+struct background_opts {
+	struct session_opts session; /* its output is the file to write */
+	pid_t pid;		     /* to attach to; 0: start argv */
+	char *const *argv;	     /* NULL-ended */
+	const char *program_output;  /* file for standard output and error of argv */
+	struct spawn_signals signals;
+};
+
+struct background {
+	pid_t tracer; /* 0: it has ended */
+	int messages; /* file with what it says to the user, a line each; -1: none */
+	size_t read;  /* bytes of it that were read */
+};
+
+/* Start it, and wait until it traces. When the caller dies in whatever way, it detaches, ends the
+ * file, and ends; what is traced runs on. Its standard input is /dev/null, and it is in a process
+ * group of its own, as is argv. 0, or -errno with *e (what it said), and then nothing is left. */
+int background_start(const struct background_opts *o, struct background *b, struct err *e);
+
+/* The next whole line it has said, without the newline, cut to size. */
+bool background_message(struct background *b, char *out, size_t size);
+
+/* Let it detach and end the file; background_ended tells when that is done. */
+void background_stop(struct background *b);
+
+/* Whether it has ended; with `wait`, when it has. */
+bool background_ended(struct background *b, bool wait);
+
+void background_free(struct background *b);
+
+#endif

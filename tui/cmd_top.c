@@ -1,0 +1,127 @@
+#include "tui/cmd_top.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "tracer/process.h"
+#include "tracer/trace_loop.h"
+#include "tui/live.h"
+
+struct top_opts {
+	struct live_opts live;
+	const char *file; /* NULL: live */
+	uint64_t speed;
+};
+
+/* A word that is all digits is a process, unless a file is called so. */
+static bool is_pid(const char *word)
+{
+	return strspn(word, "0123456789") == strlen(word) && access(word, F_OK);
+}
+
+static int choose(struct top_opts *o, int n, char **operands, bool is_command, struct err *e)
+{
+	if (is_command) {
+		o->live.background.argv = operands;
+		if (!o->live.background.program_output)
+			o->live.background.program_output = "ditrace-top.out";
+		return 0;
+	}
+	if (n == 1 && is_pid(operands[0]))
+		return process_parse_pid(operands[0], &o->live.background.pid, e);
+	o->file = n ? operands[0] : "ditrace.data";
+	if (n <= 1)
+		return 0;
+	err_set(e, -EINVAL, "ditrace top takes one file or process");
+	return err_hint(e, "for a program: ditrace top -- %s ...", operands[0]);
+}
+
+static int open_events(struct top *t, const struct top_opts *o, struct err *e)
+{
+	t->view = view_new();
+	if (!t->view)
+		return err_set(e, -ENOMEM, "no memory");
+	return o->file ? source_open(o->file, (double)o->speed, &t->source, e)
+		       : live_open(&o->live, &t->live, e);
+}
+
+static int show(struct top *t, const struct top_opts *o, struct err *e)
+{
+	int r = screen_check(e);
+	r = r ? r : open_events(t, o, e);
+	r = r ? r : screen_open(e);
+	if (r)
+		return r;
+	if (o->live.background.argv)
+		top_say(t, "what the program prints goes to %s", o->live.background.program_output);
+	r = top_run(t, e);
+	screen_close();
+	return r;
+}
+
+static int top(const struct top_opts *o)
+{
+	struct top t = {0};
+	struct err e = {0};
+	int r = show(&t, o, &e);
+	live_close(t.live, screen_end_signal() != SIGHUP);
+	source_close(t.source);
+	view_free(t.view);
+	lines_free(&t.lines);
+	if (r)
+		err_print(&e);
+	int sig = screen_end_signal();
+	return r ? EXIT_FAILED : sig ? 128 + sig : EXIT_GOOD;
+}
+
+int cmd_top(int argc, char **argv)
+{
+	struct top_opts o = {.speed = 1, .live = {.limit = (uint64_t)2 << 30}};
+	struct session_opts *s = &o.live.background.session;
+	const struct option_def options[] = {
+	    {0, "speed", OPTION_COUNT, &o.speed, "N",
+	     "of a file: N seconds of it in a second (default 1), 0: as fast as possible", NULL},
+	    {'o', "output", OPTION_STRING, &o.live.background.program_output, "FILE",
+	     "what the program prints goes to FILE (default ditrace-top.out)", NULL},
+	    {0, "trace", OPTION_STRING, &s->output, "FILE", "keep the trace in FILE", NULL},
+	    {0, "trace-limit", OPTION_SIZE, &o.live.limit, "SIZE",
+	     "begin a new trace file when one has SIZE (default 2G), 0: never", NULL},
+	    {0, "ops", OPTION_STRING, &s->ops, "LIST", "trace these ops only", NULL},
+	    {0, "not-ops", OPTION_STRING, &s->not_ops, "LIST", "leave these ops out", NULL},
+	    {0, "depth", OPTION_COUNT, &s->depth, "N", "trace the outermost N levels of ops only",
+	     NULL},
+	    {0, "phase", OPTION_CHOICE, &s->phase, "forward|backward", "trace one of the two only",
+	     trace_phases},
+	    {0, "engine", OPTION_CHOICE, &s->engine, "auto|bpf|ptrace", "how to trace",
+	     engine_names},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "top",
+	    .operands = "[PID | -- PROGRAM [ARGUMENT...] | FILE]",
+	    .about =
+		"Show which ops take the time, live, of a process or of a trace file (default: "
+		"ditrace.data).",
+	    .options = options,
+	    .notes = "Keys: ? lists them, q quits; a traced process runs on.",
+	    .stop_at_operand = true,
+	    .max_operands = -1,
+	};
+	struct err e = {0};
+	int status;
+	s->depth = SESSION_ALL_LEVELS;
+	spawn_signals_save(&o.live.background.signals);
+	int first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	bool is_command = first > 1 && first < argc && !strcmp(argv[first - 1], "--");
+	if (choose(&o, argc - first, argv + first, is_command, &e)) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	return top(&o);
+}

@@ -1,0 +1,313 @@
+#include "tui/keys.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tui/live.h"
+
+enum { WHEEL = 3, SIDE = 8 };
+
+static size_t page(void)
+{
+	int rows = screen_height() - TOP_HEAD_LINES - 2;
+	return rows > 1 ? (size_t)rows : 1;
+}
+
+static void move(size_t *at, long by)
+{
+	if (by < 0 && (size_t)-by > *at)
+		*at = 0;
+	else
+		*at += (size_t)by;
+}
+
+/* Too far is put right when the panel is drawn. */
+static bool movement(struct top *t, int key)
+{
+	size_t *at = t->panel == TOP_TABLE ? &t->selected : &t->scroll;
+	switch (key) {
+	case SCREEN_UP:
+	case 'k':
+		move(at, -1);
+		return true;
+	case SCREEN_DOWN:
+	case 'j':
+		move(at, 1);
+		return true;
+	case SCREEN_PAGE_UP:
+		move(at, -(long)page());
+		return true;
+	case SCREEN_PAGE_DOWN:
+		move(at, (long)page());
+		return true;
+	case SCREEN_WHEEL_UP:
+		move(at, -WHEEL);
+		return true;
+	case SCREEN_WHEEL_DOWN:
+		move(at, WHEEL);
+		return true;
+	case SCREEN_HOME:
+		*at = 0;
+		return true;
+	case SCREEN_END:
+		*at = SIZE_MAX / 2;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void sort_beside(struct view *v, int by)
+{
+	bool reversed;
+	int c = view_sorted(v, &reversed);
+	do
+		c = (c + by + VIEW_COLUMNS) % VIEW_COLUMNS;
+	while (c == VIEW_SHAPES);
+	view_sort(v, (enum view_column)c);
+}
+
+static void sort_by(struct view *v, enum view_column c)
+{
+	if (c < VIEW_COLUMNS && c != VIEW_SHAPES)
+		view_sort(v, c);
+}
+
+/* The row with the cursor may be of an interval: the one of the same name among all. */
+static void open_detail(struct top *t)
+{
+	size_t n, all;
+	const struct view_row *rows = view_rows(t->view, &n);
+	struct tally_row *const *of = view_all(t->view, view_group(t->view), &all);
+	if (t->selected >= n)
+		return;
+	const struct aggregate_row *s = rows[t->selected].sum;
+	for (uint32_t i = 0; i < all; i++) {
+		const struct aggregate_row *r = of[i]->sum;
+		if (!r || r->phase != s->phase || r->line != s->line || strcmp(r->op, s->op) ||
+		    strcmp(r->file ? r->file : "", s->file ? s->file : ""))
+			continue;
+		t->detail = i;
+		t->panel = TOP_DETAIL;
+		t->scroll = 0;
+		t->left = 0;
+		return;
+	}
+}
+
+static void click(struct top *t, int y, int x)
+{
+	if (t->panel != TOP_TABLE)
+		return;
+	if (y == TOP_HEAD_LINES)
+		sort_by(t->view, panel_table_column(t, x));
+	else if (y > TOP_HEAD_LINES && y < screen_height() - 1)
+		t->selected = t->first + (size_t)(y - TOP_HEAD_LINES - 1);
+}
+
+static void set_speed(struct top *t, int key)
+{
+	double speed = t->source ? source_speed(t->source) : 0;
+	if (t->live) {
+		top_say(t, "events of a process come as fast as it makes them");
+		return;
+	}
+	if (key == '0')
+		speed = 0;
+	else if (speed <= 0)
+		speed = 1;
+	else
+		speed = key == '-' ? speed / 2 : speed * 2;
+	source_set_speed(t->source, speed);
+	if (speed > 0)
+		top_say(t, "speed %g", speed);
+	else
+		top_say(t, "as fast as it can be read");
+}
+
+static void pause_or_go_on(struct top *t)
+{
+	t->paused = !t->paused;
+	if (!t->paused && t->source)
+		source_resume(t->source);
+	top_say(t, t->paused ? "paused; p goes on" : "going on");
+}
+
+static int set_interval(struct top *t)
+{
+	int r = view_set_interval(t->view, !view_interval(t->view));
+	top_say(t, view_interval(t->view) ? "figures of the last 2 seconds" : "figures of all");
+	return r;
+}
+
+static int next_group(struct top *t)
+{
+	int group = (view_group(t->view) + 1) % TALLY_GROUPS;
+	t->selected = t->first = 0;
+	top_say(t, "by %s", tally_group_names[group]);
+	return view_set_group(t->view, (enum tally_group)group);
+}
+
+static int reset(struct top *t)
+{
+	t->selected = t->first = 0;
+	t->panel = TOP_TABLE;
+	top_say(t, "counting anew");
+	return view_reset(t->view);
+}
+
+static void show_help(struct top *t)
+{
+	t->panel = TOP_HELP;
+	t->scroll = 0;
+	t->left = 0;
+}
+
+/* Of a process only. */
+static bool live_key(struct top *t, int key)
+{
+	if (!strchr("ade", key))
+		return false;
+	if (!t->live)
+		top_say(t, "this is a recorded file: no process is traced");
+	else if (key == 'a')
+		live_attach(t->live, t);
+	else if (key == 'd')
+		live_detach(t->live, t);
+	else
+		live_save(t->live, t);
+	return true;
+}
+
+static bool needs_more(struct top *t, int key)
+{
+	switch (key) {
+	case 'c':
+		top_say(t,
+			"capturing needs threads that stand still, by the engine ptrace: quit, and "
+			"ditrace attach --capture DIR --ops NAME PID");
+		return true;
+	case 'C':
+		top_say(t, "comparing needs captures, which need the engine ptrace: quit, ditrace "
+			   "attach --capture DIR PID, and then ditrace replay DIR");
+		return true;
+	case 'f':
+		top_say(t, "running an op elsewhere needs code inside the process, which no engine "
+			   "here has");
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int command(struct top *t, int key)
+{
+	switch (key) {
+	case 'g':
+		return next_group(t);
+	case 'i':
+		return set_interval(t);
+	case 'r':
+		return reset(t);
+	case 'p':
+	case ' ':
+		pause_or_go_on(t);
+		return 0;
+	case '+':
+	case '-':
+	case '0':
+		set_speed(t, key);
+		return 0;
+	default:
+		if (key < 0x80 && key > 0 && !live_key(t, key))
+			needs_more(t, key);
+		return 0;
+	}
+}
+
+static void table_key(struct top *t, int key)
+{
+	bool reversed;
+	switch (key) {
+	case '<':
+		sort_beside(t->view, -1);
+		break;
+	case '>':
+	case 's':
+	case SCREEN_F1 + 5:
+		sort_beside(t->view, 1);
+		break;
+	case 'R':
+		view_sort(t->view, view_sorted(t->view, &reversed));
+		break;
+	case '/':
+	case SCREEN_F1 + 3:
+		t->typing = true;
+		break;
+	case SCREEN_ESCAPE:
+		view_set_filter(t->view, "");
+		break;
+	case SCREEN_ENTER:
+		open_detail(t);
+		break;
+	default:
+		break;
+	}
+}
+
+static void lines_key(struct top *t, int key)
+{
+	if (key == 'q' || key == SCREEN_ESCAPE || key == SCREEN_ENTER)
+		t->panel = TOP_TABLE;
+	else if (key == SCREEN_LEFT)
+		t->left = t->left > SIDE ? t->left - SIDE : 0;
+	else if (key == SCREEN_RIGHT)
+		t->left += SIDE;
+}
+
+/* Letter by letter, so that the rows follow. Only ASCII is found whatever its case. */
+static void filter_key(struct top *t, int key)
+{
+	char text[VIEW_FILTER_MAX + 8];
+	size_t n = strlen(view_filter(t->view));
+	memcpy(text, view_filter(t->view), n + 1);
+	if (key == SCREEN_ENTER || key == SCREEN_ESCAPE) {
+		t->typing = false;
+		if (key == SCREEN_ESCAPE)
+			text[0] = '\0';
+	} else if (key == SCREEN_BACKSPACE && n) {
+		text[n - 1] = '\0';
+	} else if (key >= ' ' && key < 0x7f && n + 1 < VIEW_FILTER_MAX) {
+		text[n] = (char)key;
+		text[n + 1] = '\0';
+	}
+	t->selected = t->first = 0;
+	view_set_filter(t->view, text);
+}
+
+int keys_press(struct top *t, int key, int y, int x)
+{
+	bool lines = t->panel != TOP_TABLE;
+	if (key == SCREEN_NO_KEY || key == SCREEN_RESIZE)
+		return 0;
+	if (t->typing && key < SCREEN_ENTER && key >= SCREEN_UP)
+		t->typing = false;
+	if (t->typing) {
+		filter_key(t, key);
+		return 0;
+	}
+	t->message[0] = '\0';
+	if (key == SCREEN_F10 || (!lines && key == 'q'))
+		t->quit = true;
+	else if (key == '?' || key == 'h' || key == SCREEN_F1)
+		show_help(t);
+	else if (key == SCREEN_CLICK)
+		click(t, y, x);
+	else if (movement(t, key))
+		return 0;
+	else if (lines)
+		lines_key(t, key);
+	else
+		table_key(t, key);
+	return !lines || key == 'p' || key == ' ' || key == 'e' ? command(t, key) : 0;
+}

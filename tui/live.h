@@ -1,0 +1,39 @@
+/* A process that is traced while its events are shown. Tracing runs by itself (tracer/background.h)
+ * and writes a file, which the view reads: the screen keeps nothing up. */
+#ifndef TUI_LIVE_H
+#define TUI_LIVE_H
+
+#include "tracer/background.h"
+#include "tui/top.h"
+
+struct live_opts {
+	struct background_opts background; /* session.output: NULL for a file that is removed */
+	uint64_t limit;			   /* bytes of the file, 0: none; then a new one is begun */
+};
+
+struct live;
+
+/* Begin to trace; `o` must outlive it. 0 and *out, or -errno with *e. */
+int live_open(const struct live_opts *o, struct live **out, struct err *e);
+
+/* Do what is due, some times a second: read the process's figures, open the file when it is there,
+ * say what has happened. May set t->source. */
+void live_tick(struct live *l, struct top *t);
+
+/* "tracing", "detached", "ended". */
+const char *live_state(const struct live *l);
+
+/* Take the probes out; the process runs on. */
+void live_detach(struct live *l, struct top *t);
+
+/* Trace the process again, into a new file; what was shown stays. Says what it did. */
+void live_attach(struct live *l, struct top *t);
+
+/* Copy the trace so far into a new file in the current folder; says where. */
+void live_save(struct live *l, struct top *t);
+
+/* Stop tracing, wait until all is taken out, and free `l` (may be NULL). Prints what a user should
+ * know on stderr when `tell`. */
+void live_close(struct live *l, bool tell);
+
+#endif

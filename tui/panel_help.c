@@ -1,0 +1,47 @@
+#include "tui/top.h"
+
+static const char *const keys[] = {
+    "Up Down PgUp PgDn Home End  j k   move; the mouse's wheel and clicks do, too",
+    "Enter                 details of the row; again, q or Esc: back to the table",
+    "Left Right            of wide details: the columns beside",
+    "< >  F6 s             sort by the column before or after; a click on its name, too",
+    "R                     the other way round",
+    "g                     group by op and line, op, line, thread, op and shapes",
+    "/  F4                 show only rows with a text in op or line; Esc: all again",
+    "i                     figures of the last 2 seconds, or of all (cumulative)",
+    "p  Space              pause: what comes meanwhile is read when it goes on",
+    "r                     begin to count anew",
+    "+ -                   of a file: twice as fast, half as fast; 0: as fast as it can be read",
+    "a d                   of a process: attach again, detach (it runs on)",
+    "e                     of a process: save the trace so far to a file",
+    "c C f                 capture, compare, fall back: says what they need",
+    "?  h  F1              this help",
+    "q  F10                quit; a process that is traced runs on",
+    NULL,
+};
+
+static const char *const words[] = {
+    "Self%     time in the op itself, of the time in which the threads were observed",
+    "Total%    with the ops that it called; a call inside another of the same row counts once",
+    "Calls/s   of the time shown at the top right",
+    "P99       99 of 100 calls were as short, to about 3 %",
+    "Shapes    of the tensors among the arguments of the last call",
+    "b         of the backward; Where is then the line of the forward op",
+    "no op     the threads were in Python, waited, or in code that is no op",
+    "probes    time spent in tracing (an estimate), known when tracing has ended",
+    NULL,
+};
+
+int panel_help(struct top *t)
+{
+	struct lines *l = &t->lines;
+	lines_reset(l);
+	lines_add(l, STYLE_BOLD, "Keys");
+	for (int i = 0; keys[i]; i++)
+		lines_add(l, STYLE_PLAIN, "  %s", keys[i]);
+	lines_add(l, STYLE_PLAIN, "%s", "");
+	lines_add(l, STYLE_BOLD, "Figures");
+	for (int i = 0; words[i]; i++)
+		lines_add(l, STYLE_PLAIN, "  %s", words[i]);
+	return l->failed;
+}
