@@ -23,8 +23,9 @@ struct live {
 	struct background_opts now; /* what the background was started with */
 	struct background background;
 	enum live_phase phase;
-	bool again; /* attach as soon as it is detached: the file was full */
-	pid_t pid;  /* 0: not known yet */
+	bool full; /* the file: a new one is to be begun */
+	bool anew; /* with the next file the view is to count anew */
+	pid_t pid; /* 0: not known yet */
 	char path[512];
 	int fd; /* of the file, to copy it; -1: not open */
 	struct proc_figures figures;
@@ -97,15 +98,19 @@ int live_open(const struct live_opts *o, struct live **out, struct err *e)
 }
 
 /* Once both ends of the file are open it needs no name. */
-static void open_source(struct live *l, struct top *t)
+static int open_source(struct live *l, struct top *t)
 {
 	struct source *s;
+	bool anew = l->anew;
 	if (l->fd >= 0 || !l->path[0] || source_open(l->path, 0, &s, NULL))
-		return;
+		return 0;
 	l->fd = open(l->path, O_RDONLY | O_CLOEXEC);
 	remove_file(l);
 	source_close(t->source);
 	t->source = s;
+	view_new_file(t->view);
+	l->anew = false;
+	return anew ? view_reset(t->view) : 0;
 }
 
 static void tell_messages(struct live *l, struct top *t)
@@ -140,10 +145,34 @@ static void look_for_end(struct live *l, struct top *t)
 			(int)l->pid);
 }
 
-void live_tick(struct live *l, struct top *t)
+/* Trace into a new file; its events come once it is there. */
+static bool begin_again(struct live *l, struct top *t)
+{
+	struct err e = {0};
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+	if (!begin(l, l->pid, &e))
+		return true;
+	l->path[0] = '\0';
+	top_say(t, "%s", e.what);
+	return false;
+}
+
+/* The file is full and all of it was read. */
+static void go_on(struct live *l, struct top *t)
+{
+	char size[32];
+	l->full = false;
+	if (begin_again(l, t))
+		top_say(t, "the trace had %s: a new file is begun, calls in between are missing",
+			text_bytes(size, sizeof(size), l->o->limit));
+}
+
+int live_tick(struct live *l, struct top *t)
 {
 	struct view_head h;
-	open_source(l, t);
+	int r = open_source(l, t);
 	view_head(t->view, &h);
 	if (!l->pid && h.target)
 		l->pid = h.target->pid;
@@ -153,11 +182,13 @@ void live_tick(struct live *l, struct top *t)
 	}
 	if (l->phase == LIVE_TRACES && is_full(l)) {
 		live_detach(l, t);
-		l->again = true;
-	} else if (l->phase == LIVE_IS_DETACHED && l->again) {
-		live_attach(l, t);
+		l->full = true;
+	} else if (l->phase == LIVE_IS_DETACHED && l->full &&
+		   source_state(t->source) == SOURCE_ENDED) {
+		go_on(l, t);
 	}
 	t->process.known = l->pid && proc_figures_read(&l->figures, l->pid, &t->process);
+	return r;
 }
 
 const char *live_state(const struct live *l)
@@ -187,33 +218,14 @@ void live_detach(struct live *l, struct top *t)
 
 void live_attach(struct live *l, struct top *t)
 {
-	struct err e = {0};
-	char count[32];
-	bool full = l->again;
 	if (l->phase == LIVE_TRACES || l->phase == LIVE_DETACHES) {
 		top_say(t, "process %d is being traced already", (int)l->pid);
-		return;
-	}
-	if (l->phase == LIVE_ENDED || !l->pid) {
+	} else if (l->phase == LIVE_ENDED || !l->pid) {
 		top_say(t, "the process has ended");
-		return;
+	} else if (begin_again(l, t)) {
+		l->anew = true;
+		top_say(t, "attached to process %d again, counting anew", (int)l->pid);
 	}
-	l->again = false;
-	if (l->fd >= 0)
-		close(l->fd);
-	l->fd = -1;
-	if (begin(l, l->pid, &e)) {
-		l->path[0] = '\0';
-		top_say(t, "%s", e.what);
-		return;
-	}
-	view_new_file(t->view);
-	if (full)
-		top_say(t, "the trace file had %s: a new one is begun; calls meanwhile are missing",
-			text_bytes(count, sizeof(count), l->o->limit));
-	else
-		top_say(t, "attached to process %d again; calls meanwhile are missing",
-			(int)l->pid);
 }
 
 static int create(const struct live *l, char *path, size_t size)

@@ -17,8 +17,8 @@ struct live;
 int live_open(const struct live_opts *o, struct live **out, struct err *e);
 
 /* Do what is due, some times a second: read the process's figures, open the file when it is there,
- * say what has happened. May set t->source. */
-void live_tick(struct live *l, struct top *t);
+ * say what has happened. May set t->source. 0 or -ENOMEM, after which the view is to be freed. */
+int live_tick(struct live *l, struct top *t);
 
 /* "tracing", "detached", "ended". */
 const char *live_state(const struct live *l);
@@ -26,7 +26,8 @@ const char *live_state(const struct live *l);
 /* Take the probes out; the process runs on. */
 void live_detach(struct live *l, struct top *t);
 
-/* Trace the process again, into a new file; what was shown stays. Says what it did. */
+/* Trace the process again, into a new file, and count anew, for what happened in between is not
+ * known. Says what it did. */
 void live_attach(struct live *l, struct top *t);
 
 /* Copy the trace so far into a new file in the current folder; says where. */

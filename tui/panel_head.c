@@ -111,7 +111,8 @@ static void add_source(struct text *l, const struct top *t)
 {
 	double speed = t->source ? source_speed(t->source) : 0;
 	if (t->live)
-		add(l, "  %s", live_state(t->live));
+		add(l, "  %s%s", live_state(t->live),
+		    t->source && source_state(t->source) == SOURCE_GOES_ON ? ", behind" : "");
 	else if (source_state(t->source) == SOURCE_ENDED)
 		add(l, "  end of file");
 	else if (source_state(t->source) == SOURCE_BROKEN)

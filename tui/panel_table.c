@@ -38,10 +38,11 @@ static struct layout layout_of(const struct top *t)
 	for (int c = 0; c < NUMBERS; c++)
 		place(&l, (enum view_column)c, &x, number_widths[c]);
 	int rest = screen_width() - x;
-	bool shapes = rest >= 72 && (group == TALLY_OP_LINE || group == TALLY_OP);
-	int op = !has_where(group) && !shapes ? rest : rest >= 72 ? 28 : rest * 5 / 9;
-	if (group == TALLY_LINE)
-		op = 10;
+	bool shapes = (group == TALLY_OP_LINE && rest >= 96) || (group == TALLY_OP && rest >= 60);
+	int op = group == TALLY_LINE		? 10
+		 : !has_where(group) && !shapes ? rest
+		 : rest >= 72			? 28
+						: rest * 5 / 9;
 	if (op < 0)
 		op = 0;
 	place(&l, VIEW_OP, &x, op);

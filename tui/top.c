@@ -75,9 +75,8 @@ int top_run(struct top *t, struct err *e)
 		now = clock_ns(CLOCK_MONOTONIC);
 		if (r || (key == SCREEN_NO_KEY && now - shown < REFRESH_NS))
 			continue;
-		if (t->live)
-			live_tick(t->live, t);
-		r = draw(t);
+		r = t->live ? live_tick(t->live, t) : 0;
+		r = r ? r : draw(t);
 		shown = now;
 	}
 	return r ? err_set(e, r, "no memory to show more") : 0;

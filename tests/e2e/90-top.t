@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# The live view of a recorded file, in a real terminal: each panel at several sizes, what each key does, and
+# the terminal as it was afterwards.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/tmux.sh"
+[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
+cd "$here" || exit 1
+
+trace_file() {
+	"$BUILD/tests/tools/trace_tool" "$T/data" 200 golden/model.py
+}
+
+top() {
+	local size=$1
+	shift
+	terminal "$size" "$@" "$DITRACE" top --speed 0 "$T/data" && shows 'end of file'
+}
+
+# golden screens at three sizes, and back
+sizes() {
+	ok "$1 at 80x24" golden "$1-80x24"
+	resize 120x40
+	ok "$1 at 120x40" golden "$1-120x40"
+	resize 200x50
+	ok "$1 at 200x50" golden "$1-200x50"
+	resize 80x24
+	ok "$1 at 80x24 again" golden "$1-80x24"
+}
+
+# pressed DESCRIPTION REGEX KEY...: the keys lead to a screen with such a line
+pressed() {
+	local what=$1 regex=$2
+	shift 2
+	keys "$@"
+	ok "$what" shows "$regex"
+}
+
+ok "a trace" trace_file
+top 80x24
+sizes table
+keys '?'
+sizes help
+keys q
+ok "q leaves the help" golden table-80x24
+keys Enter
+sizes detail
+keys End
+ok "End shows the end of the details" golden detail-end-80x24
+keys Escape
+ok "Esc leaves the details" golden table-80x24
+
+resize 120x40
+for group in 'op ' line thread 'op and shapes'; do
+	keys g
+	name=${group// /-}
+	ok "g: by $group" golden "by-${name%-}-120x40"
+done
+pressed "g: by op and line again" '^by op and line' g
+
+pressed "s sorts by the next column" '^by .* sort Total%' s
+pressed "> by the next" '^by .* sort Calls/s' '>'
+pressed "< by the one before" '^by .* sort Total%' '<'
+pressed "R the other way round" '^by .* sort Total% reversed' R
+pressed "and R back" '^by .* sort Total%  ' R
+pressed "< to the first" '^by .* sort Self%  ' '<'
+pressed "a click on a column's name sorts by it" '^by .* sort Mean  ' -l $'\e[M B%\e[M#B%'
+pressed "and on that of the first back" '^by .* sort Self%  ' -l $'\e[M %%\e[M#%%'
+pressed "i: the last interval" ' last 2 s ' i
+pressed "i again: all" ' cumulative ' i
+keys /
+pressed "/ filters while one types" 'filter: SE$' SE
+ok "only rows with that" shows '^/SE'
+keys Enter
+pressed "Esc clears the filter" 'filter: none' Escape
+keys / nowhere Enter
+ok "a filter that nothing passes" shows 'no row has this text'
+pressed "Esc clears it" 'filter: none' Escape
+pressed "p pauses" ' PAUSED' p
+pressed "Space goes on" 'going on' Space
+pressed "+ is for files" '^speed 1' +
+pressed "and - slower" '^speed 0.5' -
+pressed "0: at once" 'as fast as it can be read' 0
+for key in a d e; do
+	pressed "$key says that there is no process" 'no process is traced' "$key"
+	keys Down
+done
+pressed "c says what it needs" 'ptrace: quit, and ditrace attach --capture' c
+pressed "C, too" 'ditrace replay' C
+pressed "f, too" 'inside the process' f
+pressed "j moves, Enter opens that row" 'Time of a call' Home j Enter
+ok "it is the second" shows '^  model.py:9 '
+pressed "Enter closes it" 'Enter details' Enter
+keys Home
+keys -l $'\e[Ma%)'
+pressed "the wheel moves by three" '^aten::addmm' Enter
+ok "to that row" shows '^  model.py:9 '
+keys q
+pressed "r counts anew" 'counting anew' r
+ok "and nothing is left" shows 'no op seen yet'
+pressed "q quits" '^status 0' q
+ok "the terminal is as it was" same_settings
+ok "and shows what it did" not screen_has 'ditrace top'
+
+LANGUAGE_OF_TERMINAL=C top 80x24
+ok "plain ASCII" golden ascii-80x24
+keys Enter
+ok "details in ASCII" golden ascii-detail-80x24
+keys q q
+ok "quits" shows '^status 0'
+
+colours() {
+	tm capture-pane -pe | grep -qE $'\e\\[[0-9;]*3[13]m'
+}
+top 80x24
+ok "heat has a colour" until_a_minute colours
+top 80x24 env NO_COLOR=1
+ok "none with NO_COLOR" golden table-80x24
+ok "indeed" not colours
+top 80x24 env TERM=vt100
+ok "none on a vt100" not colours
+terminal 80x24 env TERM=dumb "$DITRACE" top "$T/data"
+ok "a terminal that cannot place the cursor" shows '^ditrace: cannot show a live view on a terminal of type'
+ok "with a hint" shows '^  hint: .*ditrace report'
+ok "it ends" shows '^status 1'
+
+# ended SIGNAL STATUS: what happens after a signal
+ended() {
+	top 80x24 bash -c 'echo $$ >"$0"; exec "$@"' "$T/pid"
+	kill -"$1" "$(cat "$T/pid")"
+	ok "SIG$1 ends it" shows "^status $2"
+	ok "and the terminal is as it was" same_settings
+	ok "not on another screen" not screen_has 'ditrace top '
+}
+ended TERM 143
+ended HUP 129
+ended INT 130
+ended SEGV 139
+ended ABRT 134
+
+stopped() {
+	tm kill-server
+	tm new-session -d -x 80 -y 24 -- env LC_ALL=C.UTF-8 PS1='$ ' bash --norc --noprofile -i
+	keys "'$DITRACE' top --speed 0 '$T/data'" Enter
+	shows 'end of file' || return 1
+	keys C-z
+	shows 'Stopped' || return 1
+	keys fg Enter
+	shows '^b   13.2' && keys q && shows '^\$$'
+}
+ok "^Z suspends, and fg goes on" stopped
+
+# Slow enough to see its end coming only after a change of the speed.
+"$BUILD/tests/tools/trace_tool" "$T/data" 20000 golden/model.py
+terminal 80x24 "$DITRACE" top "$T/data"
+ok "a file is replayed at its speed" shows ' speed 1x '
+pressed "+ makes it faster" ' speed 2x ' +
+pressed "0: at once" 'end of file' 0
+keys q
+
+head -c 30000 "$T/data" >"$T/cut"
+terminal 80x24 "$DITRACE" top --speed 0 "$T/cut"
+ok "of a cut file, what is there" shows 'file cut'
+ok "and where it stops" shows 'cut'
+keys q
+error "no such file" 'no-such-file|not a terminal' "$DITRACE" top "$T/no-such-file"
+terminal 80x24 "$DITRACE" top "$T/no-such-file"
+ok "no such file, on a terminal" shows '^ditrace: .*no-such-file'
+ok "with status 1" shows '^status 1'
+error "no terminal" 'not a terminal' "$DITRACE" top "$T/data"
+error "too many files" 'one file or process' "$DITRACE" top "$T/data" "$T/data"
+done_testing

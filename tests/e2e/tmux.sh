@@ -1,0 +1,67 @@
+# A real terminal for the tests, by tmux. To be sourced after lib.sh.
+
+command -v tmux >/dev/null || skip_all "no tmux here"
+tm() {
+	TMUX_TMPDIR=$base tmux -u -L ditrace -f /dev/null "$@"
+}
+trap 'tm kill-server 2>/dev/null; cleanup' EXIT
+
+# terminal WIDTHxHEIGHT COMMAND...: in a terminal of its own; afterwards it shows "status N". The settings
+# of the terminal before and after are in $T/before and $T/after.
+terminal() {
+	local size=$1
+	shift
+	tm kill-server 2>/dev/null
+	rm -f "$T/before" "$T/after"
+	tm new-session -d -x "${size%x*}" -y "${size#*x}" -- env LC_ALL="${LANGUAGE_OF_TERMINAL:-C.UTF-8}" bash -c \
+		'stty -a >"$0/before"; "$@"; s=$?; stty -a >"$0/after"; echo "status $s"; exec sleep 1000' "$T" "$@" &&
+		tm set-option -g remain-on-exit on
+}
+
+keys() {
+	tm send-keys "$@"
+}
+
+resize() {
+	tm resize-window -x "${1%x*}" -y "${1#*x}"
+}
+
+screen() {
+	tm capture-pane -p
+}
+
+# until_a_minute COMMAND...: until it succeeds, or a minute has gone
+until_a_minute() {
+	local end=$((SECONDS + 60))
+	until "$@"; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.1
+	done
+}
+
+screen_has() {
+	screen | grep -qE -e "$1"
+}
+
+# shows REGEX: the screen has such a line, now or soon
+shows() {
+	until_a_minute screen_has "$1" || { echo "the screen does not show '$1':" && screen && return 1; }
+}
+
+screen_is() {
+	screen | cmp -s - "$1"
+}
+
+# golden NAME: the screen is, now or soon, that of the file golden/NAME; GOLDEN=write writes the file
+golden() {
+	local file=$here/golden/$1
+	if [ "${GOLDEN:-}" = write ]; then
+		sleep 2
+		screen >"$file"
+	fi
+	until_a_minute screen_is "$file" || { screen | diff "$file" - | head -60 && return 1; }
+}
+
+same_settings() {
+	until_a_minute test -s "$T/after" && diff <(sed 's/rows.*columns [0-9]*//' "$T/before") <(sed 's/rows.*columns [0-9]*//' "$T/after")
+}
