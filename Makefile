@@ -114,7 +114,7 @@ $(COMPARE_SO): $(COMPARE_SRC) $(wildcard replay/*.h)
 
 bench:
 	@tests/deps bench
-	@$(MAKE) --no-print-directory $(PARALLEL) all $(COMPARE_SO)
+	@$(MAKE) --no-print-directory $(PARALLEL) all $(COMPARE_SO) $(TOOLS)
 	@BUILD=$(BUILD) tests/bench/run
 
 include tests/fuzz/fuzz.mk
