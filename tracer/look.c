@@ -147,7 +147,7 @@ static bool unchanged(const struct thread_facts *a, const struct thread_facts *b
 /* A thread that is not held: what it did meanwhile, /proc tells. */
 static void read_running(struct looker *l, struct taken *t, struct look_thread *x)
 {
-	enum { TRIES = 40 };
+	enum { TRIES = 40, MISSES = 3 };
 	struct thread_facts before, after;
 	bool cut = false, again;
 	size_t each = sizeof(l->pairs[0][0]);
@@ -157,7 +157,7 @@ static void read_running(struct looker *l, struct taken *t, struct look_thread *
 		int n = py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[0], PYTHON_FRAMES, &cut);
 		int m =
 		    py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[1], PYTHON_FRAMES, &again);
-		if (n == -ENOENT || !n)
+		if (!n || (n == -ENOENT && i + 1 >= MISSES))
 			return;
 		if (n < 0 || n != m || memcmp(l->pairs[0], l->pairs[1], (size_t)n * each) ||
 		    thread_facts_read(l->pid, x->facts.tid, &after))
@@ -171,8 +171,14 @@ static void read_running(struct looker *l, struct taken *t, struct look_thread *
 
 static void read_held(struct looker *l, struct taken *t, struct look_thread *x, uint64_t self)
 {
-	bool cut;
-	int n = py_walk_thread(l->py, self, 0, l->pairs[0], PYTHON_FRAMES, &cut);
+	enum { TRIES = 3 };
+	bool cut = false;
+	int n = -ENOENT;
+	/* Its own frames stand still, but the list of all threads that leads to them does not. */
+	for (unsigned i = 0; i < TRIES && n < 0; i++)
+		n = py_walk_thread(l->py, self, 0, l->pairs[0], PYTHON_FRAMES, &cut);
+	if (n < 0 && n != -ENOENT)
+		x->python_note = "it cannot be read: the list of Python's threads changes too fast";
 	keep_python(l, t, x, n, cut, PYTHON_EXACT);
 }
 

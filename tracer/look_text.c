@@ -59,7 +59,8 @@ static void add_python(struct table *t, const struct look_view *v, const struct 
 static bool is_interpreter(const struct native_frame *f)
 {
 	const char *name = f->file ? base_name(f->file) : "";
-	return !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
+	return !strncmp(name, "libpython", 9) ||
+	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
 }
 
 /* Template arguments that would fill the line become "<...>". */
@@ -108,11 +109,10 @@ static void add_native(struct table *t, const struct look_view *v, const struct 
 static void print_doing(FILE *f, const struct look_view *v, const struct look_thread *x)
 {
 	char text[512], span[32];
-	if (x->in.op)
-		fprintf(f, "in %s", x->in.op);
-	if (x->in.node)
-		fprintf(f, "%s%s", x->in.op ? " of " : "in ", x->in.node);
-	fprintf(f, "%s", x->in.op || x->in.node ? "; " : "");
+	snprintf(text, sizeof(text), "%s%s%s%s%s", x->in.op || x->in.node ? "in " : "",
+		 x->in.op ? x->in.op : "", x->in.op && x->in.node ? " of " : "",
+		 x->in.node ? x->in.node : "", x->in.op || x->in.node ? "; " : "");
+	text_print_safe(f, text);
 	text_print_safe(f, wait_text(&x->wait, text, sizeof(text)));
 	if (x->holds_gil)
 		fputs("; holds the GIL", f);

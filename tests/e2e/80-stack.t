@@ -3,9 +3,9 @@
 . "$(dirname "$0")/lib.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# stuck MODE: starts the workload and waits until it says that it is there; $child is it
+# stuck MODE [ARGUMENT]: starts the workload and waits until it says that it is there; $child is it
 stuck() {
-	start "${PY:-python3}" "$W/stuck.py" "$1" >"$T/stuck" 2>&1
+	start "${PY:-python3}" "$W/stuck.py" "$@" >"$T/stuck" 2>&1
 	wait_line "$T/stuck" '^ready '
 }
 
@@ -107,6 +107,19 @@ waits() {
 		"first['holds_gil'] and first in at('holder') and kinds(t for t in threads if t is not first) == ['gil']"
 	ok "a thread that runs has moved" until_says "first['still'] is False" --repeat 2 --interval 500ms
 	unstick
+	stuck mutex
+	ok "a mutex, and who holds it" until_says \
+		"kinds(at('mutex')) == ['mutex'] and at('mutex')[0]['lock_holder'] == first['tid']"
+	unstick
+	if "$PY" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null ||
+		"$PY" -c 'import torch.distributed as d; d.ProcessGroupGloo' 2>/dev/null; then
+		stuck collective "$T/meet"
+		ok "a collective that nobody else takes part in" until_says \
+			"first['kind'] == 'collective' and first in at('reduce') and 'Work::wait' in first['doing']"
+		unstick
+	else
+		skip "this PyTorch has no gloo"
+	fi
 	stuck many
 	ok "200 threads" until_says "len(threads) == 201 and len(at('many')) == 200 and kinds(threads) == ['python lock']"
 	"$DITRACE" stack "$child" >"$T/text"

@@ -93,6 +93,33 @@ def pipe():
     os.read(reader, 1)  # mark: read
 
 
+def mutex():
+    import ctypes
+
+    lock = ctypes.CDLL(None).pthread_mutex_lock
+    both = ctypes.create_string_buffer(64)  # PTHREAD_MUTEX_INITIALIZER is zeros
+    lock(both)
+    start(1, lambda number: lock(both))  # mark: mutex
+    ready()
+    time.sleep(36000)
+
+
+def collective():
+    """The other process of two never comes."""
+    import torch
+
+    file, parent = sys.argv[2], os.getpid()
+    if not os.fork():
+        torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=1, world_size=2)
+        while os.getppid() == parent:
+            time.sleep(0.1)
+        os._exit(0)
+    torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=0, world_size=2)
+    x = torch.ones(1000)
+    ready()
+    torch.distributed.all_reduce(x)  # mark: reduce
+
+
 def compute():
     """Not stuck: a number that is the same in every run, after "ready"."""
     import torch
