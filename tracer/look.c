@@ -184,12 +184,11 @@ static void read_held(struct looker *l, struct taken *t, struct look_thread *x, 
 
 static void unwind(struct looker *l, struct taken *t, struct look_thread *x, const uint64_t *regs)
 {
-	struct native_frame frames[NATIVE_FRAMES];
+	struct native_frame frames[LOOK_FRAMES];
 	const struct native_thread thread = {
 	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
 	struct err e = {0};
-	int n =
-	    native_stacks_walk(l->natives, &thread, frames, NATIVE_FRAMES, &x->native_whole, &e);
+	int n = native_stacks_walk(l->natives, &thread, frames, LOOK_FRAMES, &x->native_whole, &e);
 	if (n < 0)
 		snprintf(x->native_note, sizeof(x->native_note), "%.150s", e.what);
 	else
@@ -277,32 +276,6 @@ static void look_at(struct looker *l, struct taken *t, struct look_thread *x)
 	x->holds_gil &= x->wait.kind != WAIT_GIL;
 }
 
-static const struct look_thread *thread_of(const struct look *l, pid_t tid)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (l->threads[i].facts.tid == tid)
-			return &l->threads[i];
-	return NULL;
-}
-
-/* The same place, and no time spent but what being looked at takes. */
-static bool same_place(const struct look_thread *a, const struct look_thread *b)
-{
-	enum { LOOKED_AT_NS = 2000000 };
-	return a->npairs == b->npairs && a->python_read == b->python_read &&
-	       (!a->npairs || !memcmp(a->pairs, b->pairs, a->npairs * sizeof(*a->pairs))) &&
-	       a->pc == b->pc && a->sp == b->sp && a->facts.run_ns - b->facts.run_ns < LOOKED_AT_NS;
-}
-
-static void compare(struct look *now, const struct look *before, bool second)
-{
-	for (size_t i = 0; i < now->n; i++) {
-		struct look_thread *x = &now->threads[i];
-		const struct look_thread *was = thread_of(before, x->facts.tid);
-		x->still = was && (was->still || second) && same_place(x, was);
-	}
-}
-
 /* Mutexes name their holders as these see themselves. */
 static void name_holders(struct look *l)
 {
@@ -368,7 +341,7 @@ int looker_look(struct looker *l, const struct look **out, struct err *e)
 		look_at(l, t, &t->look.threads[i]);
 	name_holders(&t->look);
 	if (before->look.n)
-		compare(&t->look, &before->look, !l->looked);
+		look_compare(&t->look, &before->look, !l->looked);
 	l->looked = before->look.n;
 	l->next = 1 - l->next;
 	*out = &t->look;

@@ -21,6 +21,8 @@ enum python_read {
 	PYTHON_RUNNING, /* it ran on meanwhile; two reads in a row were equal */
 };
 
+enum { LOOK_FRAMES = 256 }; /* native ones; those further out are left out */
+
 struct look_thread {
 	struct thread_facts facts; /* from before it was held */
 	enum python_read python_read;
@@ -58,6 +60,11 @@ void looker_close(struct looker *l); /* NULL allowed */
  * none is. A thread whose stop does not come within a second is left alone. Returns 0 and *out,
  * valid until the look after the next one; -ESRCH when the process has ended; -ENOMEM. */
 int looker_look(struct looker *l, const struct look **out, struct err *e);
+
+/* Say in `still` which threads have not moved from the look before, `second` when that was the
+ * first: the same frames at the same places, and no more time on a processor than being looked at
+ * takes. */
+void look_compare(struct look *now, const struct look *before, bool second);
 
 /* The runtime of Python; NULL: none, and *why (of the looker, code 0: there is no Python) tells. */
 struct py_runtime *looker_python(struct looker *l, const struct err **why);

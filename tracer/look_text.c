@@ -101,7 +101,9 @@ static void add_native(struct table *t, const struct look_view *v, const struct 
 		    TABLE_PLAIN);
 	}
 	if (x->nframes && !x->native_whole)
-		row(t, &label, "", "and more, which cannot be unwound", TABLE_DIM);
+		row(t, &label, "",
+		    x->nframes == LOOK_FRAMES ? "and more" : "and more, which cannot be unwound",
+		    TABLE_DIM);
 	if (x->native_note[0])
 		row(t, &label, "", x->native_note, TABLE_DIM);
 }
