@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,13 +15,24 @@
 struct top_opts {
 	struct live_opts live;
 	const char *file; /* NULL: live */
-	uint64_t speed;
+	const char *speed_text;
+	double speed;
 };
 
 /* A word that is all digits is a process, unless a file is called so. */
 static bool is_pid(const char *word)
 {
 	return strspn(word, "0123456789") == strlen(word) && access(word, F_OK);
+}
+
+static int read_speed(struct top_opts *o, struct err *e)
+{
+	char *end;
+	o->speed = strtod(o->speed_text, &end);
+	if (end != o->speed_text && !*end && o->speed >= 0 && o->speed <= 1e9)
+		return 0;
+	err_set(e, -EINVAL, "--speed: \"%s\" is no speed", o->speed_text);
+	return err_hint(e, "--speed 2 is twice as fast as recorded, 0 as fast as it can be read");
 }
 
 static int choose(struct top_opts *o, int n, char **operands, bool is_command, struct err *e)
@@ -45,7 +57,7 @@ static int open_events(struct top *t, const struct top_opts *o, struct err *e)
 	t->view = view_new();
 	if (!t->view)
 		return err_set(e, -ENOMEM, "no memory");
-	return o->file ? source_open(o->file, (double)o->speed, &t->source, e)
+	return o->file ? source_open(o->file, o->speed, &t->source, e)
 		       : live_open(&o->live, &t->live, e);
 }
 
@@ -80,10 +92,10 @@ static int top(const struct top_opts *o)
 
 int cmd_top(int argc, char **argv)
 {
-	struct top_opts o = {.speed = 1, .live = {.limit = (uint64_t)2 << 30}};
+	struct top_opts o = {.speed_text = "1", .live = {.limit = (uint64_t)2 << 30}};
 	struct session_opts *s = &o.live.background.session;
 	const struct option_def options[] = {
-	    {0, "speed", OPTION_COUNT, &o.speed, "N",
+	    {0, "speed", OPTION_STRING, &o.speed_text, "N",
 	     "of a file: N seconds of it in a second (default 1), 0: as fast as possible", NULL},
 	    {'o', "output", OPTION_STRING, &o.live.background.program_output, "FILE",
 	     "what the program prints goes to FILE (default ditrace-top.out)", NULL},
@@ -119,7 +131,7 @@ int cmd_top(int argc, char **argv)
 	if (!first)
 		return status;
 	bool is_command = first > 1 && first < argc && !strcmp(argv[first - 1], "--");
-	if (choose(&o, argc - first, argv + first, is_command, &e)) {
+	if (read_speed(&o, &e) || choose(&o, argc - first, argv + first, is_command, &e)) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}

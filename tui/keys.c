@@ -192,8 +192,8 @@ static bool needs_more(struct top *t, int key)
 			   "attach --capture DIR PID, and then ditrace replay DIR");
 		return true;
 	case 'f':
-		top_say(t, "running an op elsewhere needs code inside the process, which no engine "
-			   "here has");
+		top_say(t, "running ops elsewhere needs a library inside the process, which this "
+			   "view puts into none");
 		return true;
 	default:
 		return false;

@@ -108,9 +108,11 @@ static int open_source(struct live *l, struct top *t)
 	remove_file(l);
 	source_close(t->source);
 	t->source = s;
-	view_new_file(t->view);
 	l->anew = false;
-	return anew ? view_reset(t->view) : 0;
+	int r = anew ? view_reset(t->view) : 0;
+	if (!r)
+		view_new_file(t->view);
+	return r;
 }
 
 static void tell_messages(struct live *l, struct top *t)

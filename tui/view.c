@@ -49,8 +49,10 @@ int view_begin_interval(struct view *v)
 struct view *view_new(void)
 {
 	struct view *v = calloc(1, sizeof(*v));
-	if (v && !new_tallies(v) && (v->made = calloc(MADE, sizeof(*v->made))))
+	if (v && !new_tallies(v) && (v->made = calloc(MADE, sizeof(*v->made)))) {
+		v->from_start = true;
 		return v;
+	}
 	view_free(v);
 	return NULL;
 }
@@ -74,6 +76,7 @@ int view_reset(struct view *v)
 	memset(v->made, 0, MADE * sizeof(*v->made));
 	v->nlinks = 0;
 	v->nrows = 0;
+	v->from_start = false;
 	v->steps = (struct step_times){0};
 	v->first_ns = v->last_ns = 0;
 	v->second = (struct second){0};
@@ -85,6 +88,8 @@ void view_new_file(struct view *v)
 {
 	memset(v->made, 0, MADE * sizeof(*v->made));
 	memset(v->steps.processes, 0, sizeof(v->steps.processes));
+	v->has_stats = false;
+	v->from_start = v->first_ns == 0;
 	for (int g = 0; g < TALLY_GROUPS; g++)
 		tally_forget_calls(v->all[g]);
 	view_begin_interval(v);
@@ -195,6 +200,8 @@ static int add_target(struct view *v, const struct trace_target *t)
 	struct trace_target *to = &v->target;
 	const char **strings[] = {&to->comm,	       &to->argv,   &to->torch_version,
 				  &to->python_version, &to->engine, &to->torch_dir};
+	if (v->targets && t->pid == v->target.pid)
+		return 0; /* attached again */
 	if (v->targets++)
 		return 0;
 	*to = *t;
@@ -262,7 +269,7 @@ void view_head(const struct view *v, struct view_head *out)
 	if (out->totals.observed_ns) {
 		out->in_ops = percent(out->totals.self_ns, out->totals.observed_ns);
 		out->outside = 100 - out->in_ops;
-		if (v->has_stats && v->stats.probe_ns)
+		if (v->has_stats && v->stats.probe_ns && v->from_start && !v->interval)
 			out->probes = percent(v->stats.probe_ns, out->totals.observed_ns);
 	}
 }

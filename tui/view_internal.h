@@ -40,6 +40,7 @@ struct view {
 	unsigned targets;
 	struct trace_stats stats;
 	bool has_stats;
+	bool from_start; /* all of the file was counted: what stats are of */
 	struct step_times steps;
 	uint64_t lost, first_ns, last_ns;
 	struct second {

@@ -167,5 +167,6 @@ terminal 80x24 "$DITRACE" top "$T/no-such-file"
 ok "no such file, on a terminal" shows '^ditrace: .*no-such-file'
 ok "with status 1" shows '^status 1'
 error "no terminal" 'not a terminal' "$DITRACE" top "$T/data"
+error "no such speed" '"fast" is no speed' "$DITRACE" top --speed fast "$T/data"
 error "too many files" 'one file or process' "$DITRACE" top "$T/data" "$T/data"
 done_testing

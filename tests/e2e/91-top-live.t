@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# The live view of a training: its figures are those of the trace that it saves, and whatever happens to the
+# view, the training runs on and computes the same numbers.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/tmux.sh"
+need_tracing
+
+traces() {
+	shows ' in ops [0-9]+ %' && shows '^[0-9]+ steps'
+}
+
+agrees() {
+	screen >"$T/screen"
+	"$DITRACE" report "$T"/ditrace-top-*.data >"$T/report" && "$PY" "$here/compare_top.py" "$T/screen" "$T/report"
+}
+
+start_training() {
+	start "$PY" "$W/train.py" --seconds 100000 >"$T/training"
+	wait_line "$T/training" '^pid '
+}
+
+attached() {
+	start_training
+	(cd "$T" && terminal 160x40 "$DITRACE" top "$child")
+	ok "attached" traces
+	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
+	ok "processor, memory, threads" shows '  CPU [0-9]+ %  RSS [0-9.]+ .iB  [0-9]+ threads'
+	keys e
+	ok "the trace so far" shows 'saved to ditrace-top-.*without its end'
+	ok "can be read" eval '"$DITRACE" report "$T"/ditrace-top-*.data 2>&1 | grep -q "aten::"'
+	rm -f "$T"/ditrace-top-*.data
+	keys d
+	ok "detached" shows 'detached from process'
+	ok "all was read" until_a_minute not screen_has 'detached, behind'
+	keys e
+	ok "saved" shows 'saved to ditrace-top-[0-9]*.data \([0-9.]* .iB\)$'
+	ok "the figures are those of ditrace report" agrees
+	keys a
+	ok "attached again" shows 'attached to process .*, counting anew'
+	ok "events come again" traces
+	keys Enter
+	ok "details of a call" shows 'Time of a call'
+	keys q
+	stop_busy
+	is "the training ended well" "$status" 0
+	ok "its end is told" shows 'process [0-9]* has ended; this is its last state'
+	ok "and its last state stays" shows '^[0-9]+ steps'
+	keys q
+	ok "quits" shows '^status 0'
+	ok "the terminal is as it was" same_settings
+}
+
+# killed HOW: the view ends in the middle of a training that it started, which goes on to the same end
+killed() {
+	rm -f "$T/out"
+	terminal 120x30 bash -c 'echo $$ >"$0"; exec "$@"' "$T/pid" "$DITRACE" top -o "$T/out" -- "$PY" "$W/train.py" --steps 30
+	ok "$1: started" traces
+	"$1"
+	ok "$1: the training runs on to its end" until_a_minute grep -q '^29 ' "$T/out"
+	ok "$1: with the same losses" diff <(grep -v pid "$T/out") "$T/plain"
+	ok "$1: the tracing has ended" until_a_minute not pgrep -f "^$DITRACE top -o $T/out"
+}
+
+by_kill() {
+	kill -KILL "$(cat "$T/pid")"
+}
+
+by_signal() {
+	kill -TERM "$(cat "$T/pid")"
+	ok "by_signal: the view ends" shows '^status 143'
+	ok "by_signal: the terminal is as it was" same_settings
+}
+
+by_hangup() {
+	tm kill-server
+}
+
+by_quitting() {
+	keys q
+	ok "by_quitting: the view ends" shows '^status 0'
+	ok "by_quitting: and says where the program's output is" shows "^ditrace: what the program printed is in"
+}
+
+started() {
+	"$PY" "$W/train.py" --steps 30 | grep -v pid >"$T/plain"
+	for how in by_kill by_signal by_hangup by_quitting; do
+		killed "$how"
+	done
+}
+
+each_torch attached
+each_torch started
+first_torch
+terminal 80x24 "$DITRACE" top 999999999
+ok "no such process" shows '^ditrace: .*999999999'
+terminal 80x24 "$DITRACE" top -o "$T/out" -- /no/such/program
+ok "no such program" shows '^ditrace: cannot run /no/such/program'
+ok "it ends" shows '^status 1'
+terminal 80x24 "$DITRACE" top -o "$T/out" -- echo hello
+ok "a program without PyTorch" shows 'no process of this program loaded PyTorch'
+is "its output is kept" "$(cat "$T/out")" hello
+done_testing
