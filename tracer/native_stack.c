@@ -34,6 +34,7 @@ struct native_stacks {
 	/* The walk that is going on. */
 	const struct native_thread *thread;
 	struct native_frame *out;
+	uint64_t *pcs; /* in place of `out` */
 	unsigned most, n;
 	bool failed;		  /* no memory */
 	uint64_t regs[ARCH_REGS]; /* of the last frame */
@@ -191,6 +192,10 @@ static int on_frame(Dwfl_Frame *frame, void *arg)
 		return DWARF_CB_ABORT;
 	/* Of a caller, the call is meant, and not what comes behind it. */
 	pc -= is_activation ? 0 : 1;
+	if (s->pcs) {
+		s->pcs[s->n++] = pc;
+		return DWARF_CB_OK;
+	}
 	p = place_at(s, pc);
 	if (!p)
 		return DWARF_CB_ABORT;
@@ -280,11 +285,10 @@ void native_stacks_close(struct native_stacks *s)
 	free(s);
 }
 
-int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
-		       struct native_frame *out, unsigned most, bool *whole, struct err *e)
+static int walk(struct native_stacks *s, const struct native_thread *t, unsigned most, bool *whole,
+		struct err *e)
 {
 	s->thread = t;
-	s->out = out;
 	s->most = most;
 	s->n = 0;
 	s->failed = false;
@@ -299,6 +303,21 @@ int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
 	if (s->failed)
 		return cannot_read(-ENOMEM, e);
 	return s->n ? (int)s->n : cannot_read(-ENOEXEC, e);
+}
+
+int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
+		       struct native_frame *out, unsigned most, bool *whole, struct err *e)
+{
+	s->out = out;
+	s->pcs = NULL;
+	return walk(s, t, most, whole, e);
+}
+
+int native_stacks_pcs(struct native_stacks *s, const struct native_thread *t, uint64_t *pc,
+		      unsigned most, bool *whole, struct err *e)
+{
+	s->pcs = pc;
+	return walk(s, t, most, whole, e);
 }
 
 static const char *base_name(const char *path)

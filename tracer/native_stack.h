@@ -41,6 +41,11 @@ struct native_thread {
 int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
 		       struct native_frame *out, unsigned most, bool *whole, struct err *e);
 
+/* The addresses of the frames alone, which takes no look at symbols: pc[0] of the innermost one, of
+ * its callers an address in the call. */
+int native_stacks_pcs(struct native_stacks *s, const struct native_thread *t, uint64_t *pc,
+		      unsigned most, bool *whole, struct err *e);
+
 /* Print up to NATIVE_FRAMES frames of a thread of process `pid`, innermost first, a line each with
  * `indent` before it: the function's name and its library, or the address where there is no symbol.
  * Returns how many there were, or -errno with *e. */

@@ -306,3 +306,28 @@ const char *process_cmdline(pid_t pid, char *out, size_t size)
 		snprintf(out, size, "?");
 	return out;
 }
+
+int process_seize_error(pid_t pid, int code, struct err *e)
+{
+	struct process p, by;
+	if (code != -EPERM || process_read(pid, &p, NULL) || !p.status.tracer)
+		return process_error(pid, code, "trace", e);
+	bool named = !process_read(p.status.tracer, &by, NULL);
+	err_set(e, -EBUSY, "cannot trace %d by ptrace: process %d (%s) traces it already", pid,
+		p.status.tracer, named ? by.comm : "not seen from here");
+	return err_hint(e, "end that one (a debugger, strace, another ditrace), or trace beside it "
+			   "with: --engine bpf, as root");
+}
+
+bool process_has_shadow_stack(pid_t pid)
+{
+	char path[64], line[256];
+	bool has = false;
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	FILE *f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		has |= !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
+	if (f)
+		fclose(f);
+	return has;
+}

@@ -53,6 +53,13 @@ ssize_t process_threads(pid_t pid, pid_t **out);
  * with process `pid`: no such process, somebody else's, a zombie. Returns `code`. */
 int process_error(pid_t pid, int code, const char *what, struct err *e);
 
+/* The same for a ptrace(PTRACE_SEIZE) that failed: names who traces it already. */
+int process_seize_error(pid_t pid, int code, struct err *e);
+
+/* A shadow stack (Intel CET) must hold what calls put on the stack: neither emulating them nor a
+ * frame that was written from outside does that. */
+bool process_has_shadow_stack(pid_t pid);
+
 /* 0 when the process is there and could be traced by this user as far as /proc tells; else -ESRCH,
  * -EPERM with the reason. */
 int process_check(pid_t pid, struct err *e);

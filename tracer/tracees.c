@@ -189,18 +189,6 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 		watch_linker(p);
 }
 
-static int cannot_seize(pid_t pid, int code, struct err *e)
-{
-	struct process p, by;
-	if (code != -EPERM || process_read(pid, &p, NULL) || !p.status.tracer)
-		return process_error(pid, code, "trace", e);
-	bool named = !process_read(p.status.tracer, &by, NULL);
-	err_set(e, -EBUSY, "cannot trace %d by ptrace: process %d (%s) traces it already", pid,
-		p.status.tracer, named ? by.comm : "not seen from here");
-	return err_hint(e, "end that one (a debugger, strace, another ditrace), or trace beside it "
-			   "with: --engine bpf, as root");
-}
-
 /* One that has just been let go by another ditrace, or is about to be as that was killed, is waited
  * for. */
 static int seize(pid_t tid)
@@ -220,20 +208,6 @@ static int seize(pid_t tid)
 			return r;
 		nanosleep(&pause, NULL);
 	}
-}
-
-/* A shadow stack (Intel CET) must hold what calls put on the stack, which emulating does not do. */
-static bool has_shadow_stack(pid_t pid)
-{
-	char path[64], line[256];
-	bool has = false;
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	FILE *f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		has |= !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
-	if (f)
-		fclose(f);
-	return has;
 }
 
 /* Those that are not traced yet; *fresh: there was one. */
@@ -257,7 +231,7 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 		if (code == -ESRCH || (!process_read(tids[i], &who, NULL) &&
 				       (who.status.tracer == getpid() || who.status.state == 'Z')))
 			continue;
-		r = cannot_seize(tids[i], code, e);
+		r = process_seize_error(tids[i], code, e);
 	}
 	if (n > 0)
 		free(tids);
@@ -272,7 +246,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	if (*out)
 		return 0;
 	int r = process_check(pid, e);
-	if (!r && has_shadow_stack(pid)) {
+	if (!r && process_has_shadow_stack(pid)) {
 		err_set(e, -ENOTSUP,
 			"process %d has a shadow stack, which ptrace tracing would break", pid);
 		err_hint(e, "trace it with: --engine bpf, as root");
@@ -283,7 +257,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	/* First one thread, so that it is certain that this is permitted. */
 	r = seize(pid);
 	if (r)
-		return cannot_seize(pid, r, e);
+		return process_seize_error(pid, r, e);
 	r = space_open(pid, t->share, &space, e);
 	if (r)
 		return r;
