@@ -65,7 +65,7 @@ $(BUILD)/shim/%.o: %.c
 $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,libditrace_shim.so)
-	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-z,now -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.

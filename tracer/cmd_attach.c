@@ -48,6 +48,7 @@ int attach_start(struct trace_loop *l, struct session_opts *o, bool wait, struct
 	if (!has_torch && !wait)
 		return no_torch(l->pid, e);
 	o->pid = has_torch ? l->pid : 0;
+	o->attach = l->pid;
 	r = session_open(o, &l->session, e);
 	if (r)
 		return r;

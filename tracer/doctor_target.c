@@ -62,7 +62,7 @@ static void trace_a_moment(struct session *s)
 
 void doctor_target(pid_t pid, struct checks *c)
 {
-	const struct session_opts o = {.depth = SESSION_ALL_LEVELS};
+	const struct session_opts o = {.depth = SESSION_ALL_LEVELS, .attach = pid};
 	struct session *s;
 	struct err e = {0};
 	if (session_open(&o, &s, &e)) {

@@ -1,29 +1,30 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "tracer/carrier.h"
 #include "tracer/engine.h"
-#include "tracer/shim_share.h"
+#include "tracer/process.h"
+#include "tracer/shim_door.h"
 
-enum { PROCS = 256, RECORD_MAX = 32 << 10, RINGS_MAX = 1024, PATH_LEN = 96 };
+enum { PROCS = 256, RECORD_MAX = 32 << 10, RINGS_MAX = 1024 };
 
-/* One process that has the library in it and has called. */
+/* One process that has the library in it, and has called or is going to. */
 struct inside {
 	struct inside *next;
 	pid_t pid;
-	int sock, memory;
+	int sock; /* -1: it has not called yet */
+	int memory;
+	uint64_t since; /* is expected to call */
 	uint16_t proc;
 	bool greeted, gone, told;
 	bool broken;		  /* its rings cannot be believed any more */
@@ -38,12 +39,13 @@ struct source {
 	const uint8_t *data;
 };
 
-/* The engine shim: a library that `run` preloads into what it starts, and which calls when its
- * process loads libtorch. */
+/* The engine shim: a library that `run` preloads into what it starts, or that is brought into a
+ * process that runs, and which calls once there is a libtorch. */
 struct engine_shim {
 	struct engine engine;
-	char dir[PATH_LEN - 32], library[PATH_LEN], socket[PATH_LEN];
-	int listener;
+	struct shim_door *doors;
+	interesting_fn *interesting;
+	pid_t watched; /* is to be entered when it has libtorch; 0: none */
 	struct inside *all;
 	struct proc_conf conf[PROCS];
 	uint32_t nplans;
@@ -53,8 +55,6 @@ struct engine_shim {
 	unsigned nrings;
 	uint64_t record[RECORD_MAX / 8];
 };
-
-extern const char _binary_libditrace_shim_so_start[], _binary_libditrace_shim_so_end[];
 
 static struct engine_shim *of(struct engine *g)
 {
@@ -117,10 +117,30 @@ static struct inside *find(struct engine_shim *m, pid_t pid)
 	return NULL;
 }
 
-static int is_not_inside(pid_t pid, struct err *e)
+/* It will call when its thread runs, which one that is stopped does not do. */
+static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e)
 {
-	err_set(e, -ENOTCONN, "process %d was not started with ditrace's library in it", pid);
-	return err_hint(e, "start it with: ditrace run --engine shim; or attach with --engine bpf");
+	struct shim_door *d = NULL;
+	struct inside *i = calloc(1, sizeof(*i));
+	if (!i)
+		return err_set(e, -ENOMEM, "no memory");
+	int r = shim_door_open(pid, &d, e);
+	r = r ? r : carrier_enter(pid, d, e);
+	if (r) {
+		shim_door_close(d);
+		free(i);
+		return r;
+	}
+	d->next = m->doors;
+	m->doors = d;
+	*i = (struct inside){.next = m->all,
+			     .pid = pid,
+			     .sock = -1,
+			     .memory = -1,
+			     .since = clock_ns(CLOCK_MONOTONIC)};
+	m->all = i;
+	*out = i;
+	return 0;
 }
 
 static void begin(struct engine_shim *m, struct inside *i)
@@ -130,7 +150,6 @@ static void begin(struct engine_shim *m, struct inside *i)
 		s->plan[k] = m->plans[s->op[k]];
 	s->proc = i->proc;
 	give_conf(s, &m->conf[i->proc]);
-	s->seen_ns = clock_ns(CLOCK_MONOTONIC);
 	s->on = 1;
 }
 
@@ -139,14 +158,15 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 {
 	struct engine_shim *m = of(g);
 	struct inside *i = find(m, pid);
-	if (!i)
-		return is_not_inside(pid, e);
+	int r = i ? 0 : bring_in(m, pid, &i, e);
+	if (r)
+		return r;
 	for (size_t k = 0; k < file->nsites; k++)
 		if (file->sites[k].kind == SITE_CODE_FREED && i->share)
 			i->share->code_freed = 1;
 	if (i->share || !file->nsites || file->sites[0].kind != SITE_OBSERVED)
 		return 0;
-	int r = new_share(i);
+	r = new_share(i);
 	if (r)
 		return err_set(e, r, "cannot make memory to share with process %d: %s", pid,
 			       strerror(-r));
@@ -166,21 +186,28 @@ static void detach(struct engine *g, uint16_t proc)
 
 static int watch(struct engine *g, pid_t pid, struct err *e)
 {
-	(void)g, (void)pid, (void)e;
+	(void)e;
+	of(g)->watched = find(of(g), pid) ? 0 : pid;
 	return 0;
 }
 
-static void greet(struct engine_shim *m)
+static void greet(struct engine_shim *m, int listener)
 {
 	struct ucred who;
 	socklen_t len = sizeof(who);
-	int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct inside *i = fd < 0 ? NULL : calloc(1, sizeof(*i));
-	if (!i || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) ||
-	    (who.uid != geteuid() && geteuid())) {
-		free(i);
-		if (fd >= 0)
-			close(fd);
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	bool good = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+		    (who.uid == geteuid() || !geteuid());
+	struct inside *i = good ? find(m, who.pid) : NULL;
+	if (i && i->sock < 0) {
+		i->sock = fd;
+		return;
+	}
+	i = good ? calloc(1, sizeof(*i)) : NULL;
+	if (!i) {
+		close(fd);
 		return;
 	}
 	*i = (struct inside){.next = m->all, .pid = who.pid, .sock = fd, .memory = -1};
@@ -225,6 +252,10 @@ static void listen_to(struct inside *i, follow_fn *fn, void *arg)
 		return;
 	}
 	i->greeted = true;
+	if (i->share) {
+		answer(i);
+		return;
+	}
 	const struct follow_event ev = {
 	    .kind = FOLLOW_MAP, .pid = i->pid, .tid = i->pid, .path = ""};
 	fn(&ev, arg);
@@ -242,7 +273,8 @@ static void count(struct engine_counters *c, const struct shim_share *s)
 
 static void drop(struct engine_shim *m, struct inside *i)
 {
-	close(i->sock);
+	if (i->sock >= 0)
+		close(i->sock);
 	if (i->memory >= 0)
 		close(i->memory);
 	if (i->share) {
@@ -270,13 +302,58 @@ static void bury(struct engine_shim *m, follow_fn *fn, void *arg)
 	}
 }
 
+/* A process that was entered and does not call. */
+static void wait_for_call(struct engine_shim *m, struct inside *i)
+{
+	const uint64_t patience = SHIM_PATIENCE_S * 1000000000ULL;
+	struct shim_state s;
+	struct process p;
+	if (clock_ns(CLOCK_MONOTONIC) - i->since < patience)
+		return;
+	i->since = clock_ns(CLOCK_MONOTONIC);
+	if (process_read(i->pid, &p, NULL)) {
+		i->gone = true;
+		return;
+	}
+	if (p.status.state == 'T' || i->told)
+		return;
+	i->told = true;
+	bool known = !carrier_state(i->pid, &s, NULL) && s.failed;
+	err_set(&m->engine.trouble, -ETIMEDOUT,
+		"the library in process %d does not call ditrace%s%s", i->pid, known ? ": " : "",
+		known ? strerror(s.failed) : "");
+	err_hint(&m->engine.trouble, "trace it with --engine bpf or --engine ptrace");
+}
+
+/* --wait: the process is entered as soon as it has what is needed. */
+static void look_at_watched(struct engine_shim *m, follow_fn *fn, void *arg)
+{
+	enum { EVERY_NS = 20 * 1000 * 1000 };
+	static uint64_t looked;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!m->watched || now - looked < EVERY_NS)
+		return;
+	looked = now;
+	if (!m->interesting(m->watched))
+		return;
+	const struct follow_event ev = {
+	    .kind = FOLLOW_MAP, .pid = m->watched, .tid = m->watched, .path = ""};
+	m->watched = 0;
+	fn(&ev, arg);
+}
+
 static int follow(struct engine *g, follow_fn *fn, void *arg)
 {
 	struct engine_shim *m = of(g);
-	greet(m);
-	for (struct inside *i = m->all; i; i = i->next)
-		if (!i->gone)
+	for (const struct shim_door *d = m->doors; d; d = d->next)
+		greet(m, d->listener);
+	look_at_watched(m, fn, arg);
+	for (struct inside *i = m->all; i; i = i->next) {
+		if (!i->gone && i->sock >= 0)
 			listen_to(i, fn, arg);
+		else if (!i->gone)
+			wait_for_call(m, i);
+	}
 	bury(m, fn, arg);
 	return 0;
 }
@@ -354,11 +431,8 @@ static void look_after(struct engine_shim *m)
 	    [SHIM_NO_SYMBOLS] = "its libtorch lacks a function that an observer needs",
 	    [SHIM_NO_LAYOUT] = "what its libtorch tells observers does not look as it must",
 	};
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	for (struct inside *i = m->all; i; i = i->next) {
 		int32_t refusal = i->share ? i->share->refusal : SHIM_FINE;
-		if (i->share)
-			i->share->seen_ns = now;
 		if (refusal <= SHIM_FINE || refusal > SHIM_NO_LAYOUT || i->told)
 			continue;
 		i->told = true;
@@ -400,73 +474,46 @@ static void calibrate(struct engine *g)
 	(void)g;
 }
 
+/* Those that run take the library out of use; what they have open is closed then. */
+static void await_leaving(struct engine_shim *m)
+{
+	enum { PATIENCE_MS = 2000 };
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + PATIENCE_MS * 1000000ULL;
+	for (struct inside *i = m->all; i; i = i->next)
+		if (i->sock >= 0)
+			shutdown(i->sock, SHUT_WR);
+	for (struct inside *i = m->all; i; i = i->next) {
+		struct process p;
+		struct pollfd fd = {.fd = i->sock, .events = POLLIN};
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (i->sock < 0 || now >= until || process_read(i->pid, &p, NULL) ||
+		    p.status.state == 'T' || p.status.state == 't')
+			continue;
+		poll(&fd, 1, (int)((until - now) / 1000000) + 1);
+	}
+}
+
 static void engine_close(struct engine *g)
 {
 	struct engine_shim *m = of(g);
 	detach(g, ENGINE_ALL_PROCS);
+	await_leaving(m);
 	while (m->all) {
 		struct inside *i = m->all;
 		m->all = i->next;
 		drop(m, i);
 	}
-	if (m->listener >= 0)
-		close(m->listener);
-	if (m->socket[0])
-		unlink(m->socket);
-	if (m->library[0])
-		unlink(m->library);
-	if (m->dir[0])
-		rmdir(m->dir);
+	while (m->doors) {
+		struct shim_door *d = m->doors;
+		m->doors = d->next;
+		shim_door_close(d);
+	}
 	free(m->plans);
 	free(m);
 }
 
-/* A directory of the user's own whose files may be executed. */
-static int make_dir(struct engine_shim *m, struct err *e)
-{
-	const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm",
-				"/var/tmp"};
-	int r = -ENOENT;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		struct statvfs fs;
-		if (!places[i] || statvfs(places[i], &fs) || fs.f_flag & ST_NOEXEC)
-			continue;
-		int n = snprintf(m->dir, sizeof(m->dir), "%s/ditrace-XXXXXX", places[i]);
-		if (n > 0 && n < (int)sizeof(m->dir) && mkdtemp(m->dir))
-			return 0;
-		r = -errno;
-		m->dir[0] = '\0';
-	}
-	err_set(e, r, "no directory for the library that goes into the program: %s", strerror(-r));
-	return err_hint(e, "set TMPDIR to one that can be written and is not mounted noexec");
-}
-
-static int write_library(struct engine_shim *m)
-{
-	/* cppcheck-suppress comparePointers; the linker puts both around the same bytes */
-	size_t n = (size_t)(_binary_libditrace_shim_so_end - _binary_libditrace_shim_so_start);
-	snprintf(m->library, sizeof(m->library), "%s/libditrace_shim.so", m->dir);
-	int fd = open(m->library, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
-	if (fd < 0)
-		return -errno;
-	int r = io_write_all(fd, _binary_libditrace_shim_so_start, n);
-	return close(fd) && !r ? -errno : r;
-}
-
-static int start_listening(struct engine_shim *m)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	snprintf(m->socket, sizeof(m->socket), "%s/socket", m->dir);
-	strcpy(a.sun_path, m->socket);
-	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&a, sizeof(a)) ||
-	    listen(m->listener, SOMAXCONN))
-		return -errno;
-	return 0;
-}
-
 /* For what this process starts. */
-static int set_environment(const struct engine_shim *m)
+static int set_environment(const struct shim_door *m)
 {
 	char preload[4096];
 	const char *was = getenv("LD_PRELOAD");
@@ -479,21 +526,20 @@ static int set_environment(const struct engine_shim *m)
 
 static int prepare(struct engine_shim *m, struct err *e)
 {
-	int r = make_dir(m, e);
+	int r = shim_door_open(0, &m->doors, e);
 	if (r)
 		return r;
-	r = write_library(m);
-	r = r ? r : start_listening(m);
-	r = r ? r : set_environment(m);
-	return r ? err_set(e, r, "cannot prepare %s: %s", m->dir, strerror(-r)) : 0;
+	r = set_environment(m->doors);
+	return r ? err_set(e, r, "cannot prepare the environment: %s", strerror(-r)) : 0;
 }
 
-int engine_shim_open(uint32_t nplans, struct engine **out, struct err *e)
+int engine_shim_open(uint32_t nplans, interesting_fn *interesting, bool starts, struct engine **out,
+		     struct err *e)
 {
 	struct engine_shim *m = calloc(1, sizeof(*m));
 	if (!m)
 		return err_set(e, -ENOMEM, "no memory");
-	m->listener = -1;
+	m->interesting = interesting;
 	m->nplans = nplans;
 	m->plans = calloc(nplans, sizeof(*m->plans));
 	m->engine = (struct engine){
@@ -512,7 +558,9 @@ int engine_shim_open(uint32_t nplans, struct engine **out, struct err *e)
 	    .follow = follow,
 	    .close = engine_close,
 	};
-	int r = m->plans ? prepare(m, e) : err_set(e, -ENOMEM, "no memory");
+	int r = m->plans ? 0 : err_set(e, -ENOMEM, "no memory");
+	if (!r && starts)
+		r = prepare(m, e);
 	if (r) {
 		engine_close(&m->engine);
 		return r;

@@ -243,8 +243,7 @@ static int open_holding(struct session *s, struct err *e)
 			return r;
 		}
 	}
-	int r = engine_open(ENGINE_PTRACE, PLANS_MAX, session_is_complete, &s->engine,
-			    &s->engine_note, e);
+	int r = engine_ptrace_open(PLANS_MAX, session_is_complete, &s->engine, e);
 	if (!r && s->o->engine == ENGINE_AUTO)
 		err_set(&s->engine_note, -ENOTSUP,
 			"the engine is ptrace, since %s needs threads that stand still", s->holds);
@@ -254,9 +253,14 @@ static int open_holding(struct session *s, struct err *e)
 static int open_engine(struct session *s, struct err *e)
 {
 	enum engine_choice choice = (enum engine_choice)s->o->engine;
-	int r = s->holds ? open_holding(s, e)
-			 : engine_open(choice, PLANS_MAX, session_is_complete, &s->engine,
-				       &s->engine_note, e);
+	const struct engine_wanted wanted = {
+	    .choice = choice,
+	    .nplans = PLANS_MAX,
+	    .interesting = session_is_complete,
+	    .pid = s->o->attach,
+	};
+	int r =
+	    s->holds ? open_holding(s, e) : engine_open(&wanted, &s->engine, &s->engine_note, e);
 	if (!r && s->measuring)
 		measuring_registers(s->measuring, registers, s);
 	return r;

@@ -28,8 +28,9 @@ struct session_opts {
 	bool quiet;		   /* no summary at the end */
 	struct capturing_opts capture;
 	struct measuring_opts measure;
-	pid_t pid;  /* the process that will be added first; 0: not known */
-	int engine; /* enum engine_choice (tracer/engine.h) */
+	pid_t pid;    /* the process that will be added first; 0: not known */
+	pid_t attach; /* what is to be traced runs already; 0: it will be started */
+	int engine;   /* enum engine_choice (tracer/engine.h) */
 };
 
 struct session;

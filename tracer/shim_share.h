@@ -10,11 +10,12 @@
 #include "tracer/ring.h"
 
 enum {
-	SHIM_VERSION = 1,
+	SHIM_VERSION = 2,
 	SHIM_THREADS = 128,
 	SHIM_RING = 8 << 20,  /* bytes of records a thread */
-	SHIM_SILENCE_S = 1,   /* ditrace is taken for dead when it has not shown up for so long */
 	SHIM_PATIENCE_S = 20, /* a process that has loaded libtorch waits for ditrace so long */
+	SHIM_LOOK_MS = 100,   /* how often the library looks whether it is to go */
+	SHIM_DOOR = 108,      /* bytes of a socket's path, struct sockaddr_un */
 };
 
 /* In the environment of the started program: path of the socket. */
@@ -49,6 +50,33 @@ enum shim_refusal {
 	SHIM_NO_LAYOUT,	 /* a RecordFunction did not look as it must */
 };
 
+enum shim_phase {
+	SHIM_OUT,    /* nothing of it is in use */
+	SHIM_COMING, /* it calls ditrace */
+	SHIM_IN,
+	SHIM_GOING, /* it takes itself out */
+};
+
+/* What the library is doing, for whoever reads its memory: SHIM_STATE in its dynamic symbols. */
+struct shim_state {
+	uint32_t version; /* SHIM_VERSION */
+	_Atomic int32_t phase;
+	_Atomic int32_t failed;	  /* errno of why it did not come in when it was called last; 0 */
+	_Atomic int32_t go;	  /* written from outside: take yourself out */
+	int32_t tracer;		  /* process ID of ditrace as the process sees it */
+	uint32_t came;		  /* how many times it came in */
+	uint64_t since_ns;	  /* CLOCK_MONOTONIC: when the phase began */
+	struct shim_share *share; /* address in the process; NULL while nothing is recorded */
+	/* Of all times before this one. */
+	uint64_t hits, lost;
+};
+#define SHIM_STATE "ditrace_shim_state"
+#define SHIM_THREAD "ditrace-shim" /* name of its thread */
+
+/* SHIM_COME: the function that a thread of the process is made to call: copies the socket's path,
+ * starts a thread that does everything else, and returns. */
+#define SHIM_COME "ditrace_shim_come"
+
 struct shim_thread {
 	_Atomic int32_t
 	    tid; /* whose ring it is; 0: nobody's. Set by the thread, cleared by ditrace */
@@ -57,7 +85,6 @@ struct shim_thread {
 };
 
 struct shim_share {
-	_Atomic uint64_t seen_ns;   /* CLOCK_MONOTONIC, when ditrace was here last */
 	_Atomic int32_t on;	    /* ops are to be recorded */
 	_Atomic int32_t refusal;    /* enum shim_refusal: why the library does not record */
 	_Atomic int32_t code_freed; /* tell of Python code objects that are freed */

@@ -68,9 +68,6 @@ shim() {
 	both "a late import" 100 "$PY" late_import.py
 	plain
 	killed
-	start_busy
-	error "it cannot attach" 'was not started with ditrace.s library' "$DITRACE" attach --engine shim -o "$T/data" "$child"
-	stop_busy
 	error "nor capture" 'stops none' "$DITRACE" run --engine shim --capture="$T/captures" -o "$T/data" "$PY" train.py
 }
 each_torch shim

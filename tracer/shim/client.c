@@ -1,20 +1,40 @@
+/* How the library comes into use, and goes out of it: one thread of its own talks with ditrace,
+ * waits for the end of it, and then leaves everything as it was. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tracer/shim/shim.h"
+
+enum { STACK = 1 << 20 }; /* with the thread-local data of all libraries */
+
+/* SHIM_STATE */
+__attribute__((visibility("default"))) struct shim_state ditrace_shim_state = {.version =
+										   SHIM_VERSION};
 
 static struct shim_share *_Atomic share;
 static _Atomic bool forked;
 static _Atomic unsigned epoch;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char door[SHIM_DOOR];
+static bool entered; /* a thread was made to call, there is no LD_PRELOAD */
 static int sock = -1;
+/* The thread's stack is part of the library: libc would keep one that it has made. */
+static _Alignas(4096) char stack[STACK];
+static pthread_t thread;
+static bool started;
 
 struct shim_share *shim_share(void)
 {
@@ -31,16 +51,50 @@ unsigned shim_epoch(void)
 	return epoch;
 }
 
-void shim_disconnect(void)
+void shim_lock(void)
 {
-	share = NULL;
+	pthread_mutex_lock(&lock);
 }
 
-/* The parent's rings are the parent's alone. */
+void shim_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void shim_go(void)
+{
+	ditrace_shim_state.go = 1;
+}
+
+static int is_torch(struct dl_phdr_info *i, size_t size, void *out)
+{
+	(void)size;
+	const char *slash = strrchr(i->dlpi_name, '/'), *name = slash ? slash + 1 : i->dlpi_name;
+	if (strncmp(name, "libtorch_cpu.so", strlen("libtorch_cpu.so")))
+		return 0;
+	*(const char **)out = i->dlpi_name;
+	return 1;
+}
+
+void *shim_find_torch(void)
+{
+	const char *path = NULL;
+	dl_iterate_phdr(is_torch, &path);
+	return path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+static void enter_phase(enum shim_phase phase)
+{
+	ditrace_shim_state.since_ns = clock_ns(CLOCK_MONOTONIC);
+	ditrace_shim_state.phase = phase;
+}
+
+/* The parent's rings, and its thread, are the parent's alone. */
 static void in_child(void)
 {
 	struct shim_share *was = share;
 	share = NULL;
+	ditrace_shim_state.share = NULL;
 	epoch++;
 	forked = true;
 	if (was)
@@ -48,6 +102,11 @@ static void in_child(void)
 	if (sock >= 0)
 		close(sock);
 	sock = -1;
+	inside_fork();
+	started = false;
+	ditrace_shim_state.go = 0;
+	enter_phase(SHIM_OUT);
+	shim_unlock();
 }
 
 static int dial(const char *path)
@@ -63,7 +122,9 @@ static int dial(const char *path)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
 		return fd;
+	int code = errno;
 	close(fd);
+	errno = code;
 	return -1;
 }
 
@@ -100,28 +161,175 @@ static bool take(int memory)
 	if (at == MAP_FAILED)
 		return false;
 	madvise(at, sizeof(struct shim_share), MADV_DONTDUMP);
+	ditrace_shim_state.share = at;
+	epoch++;
 	share = at;
 	return true;
 }
 
-bool shim_connect(void)
+static int connect_to_ditrace(void)
 {
-	static bool watching;
 	const struct shim_hello hello = {.version = SHIM_VERSION,
 					 .bytes = sizeof(struct shim_share)};
-	const char *path = getenv(SHIM_SOCKET);
-	int saved = errno, memory = -1;
+	struct ucred who = {0};
+	socklen_t len = sizeof(who);
+	int memory = -1, r = -ECONNREFUSED;
 	forked = false;
-	sock = path ? dial(path) : -1;
-	if (sock >= 0 && send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
+	sock = dial(door);
+	if (sock < 0)
+		return -errno;
+	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
+	ditrace_shim_state.tracer = who.pid;
+	if ((!who.uid || who.uid == geteuid()) &&
+	    send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
 		memory = receive(sock);
-	bool taken = memory >= 0 && take(memory);
-	if (!taken && sock >= 0) {
+	if (memory >= 0)
+		r = take(memory) ? 0 : -ENOMEM;
+	if (r) {
 		close(sock);
 		sock = -1;
 	}
-	if (taken && !watching)
-		watching = !pthread_atfork(NULL, NULL, in_child);
+	return r;
+}
+
+/* A ditrace that was killed has left its socket. */
+static void tidy(void)
+{
+	int fd = entered ? dial(door) : -1;
+	char *slash = strrchr(door, '/');
+	if (fd >= 0)
+		close(fd);
+	else if (entered && errno == ECONNREFUSED && slash && !unlink(door)) {
+		*slash = '\0';
+		rmdir(door);
+	}
+}
+
+/* Within an op, which uses it, the memory stays. */
+static void leave(bool within_op)
+{
+	struct shim_share *was = share;
+	enter_phase(SHIM_GOING);
+	recorder_stop();
+	share = NULL;
+	if (!within_op)
+		inside_await_nobody();
+	ditrace_shim_state.share = NULL;
+	ditrace_shim_state.hits += was->hits;
+	ditrace_shim_state.lost += was->lost;
+	if (!within_op)
+		munmap(was, sizeof(*was));
+	tidy();
+	int fd = sock;
+	sock = -1;
+	ditrace_shim_state.go = 0;
+	enter_phase(SHIM_OUT);
+	close(fd); /* this tells ditrace */
+}
+
+/* ditrace sends nothing more: what comes is the end. */
+static void watch(void)
+{
+	struct pollfd p = {.fd = sock, .events = POLLIN};
+	while (!ditrace_shim_state.go)
+		if (poll(&p, 1, SHIM_LOOK_MS) > 0)
+			break;
+	leave(false);
+}
+
+static bool come(void *torch)
+{
+	static bool watching;
+	if (!watching)
+		watching = !pthread_atfork(shim_lock, shim_unlock, in_child);
+	int r = !watching || !inside_prepare() ? -ENOMEM : torch ? connect_to_ditrace() : -ENOENT;
+	ditrace_shim_state.failed = -r;
+	if (r) {
+		tidy();
+		enter_phase(SHIM_OUT);
+		return false;
+	}
+	ditrace_shim_state.came++;
+	recorder_start(torch);
+	enter_phase(SHIM_IN);
+	return true;
+}
+
+static void *watch_main(void *arg)
+{
+	(void)arg;
+	prctl(PR_SET_NAME, SHIM_THREAD);
+	watch();
+	return NULL;
+}
+
+static void *come_main(void *arg)
+{
+	(void)arg;
+	prctl(PR_SET_NAME, SHIM_THREAD);
+	if (come(shim_find_torch()))
+		watch();
+	return NULL;
+}
+
+/* The program's signals are its own threads'. The thread before is at its end. */
+static int start_thread(void *(*fn)(void *))
+{
+	pthread_attr_t how;
+	sigset_t all, was;
+	sigfillset(&all);
+	if (started)
+		pthread_join(thread, NULL);
+	pthread_attr_init(&how);
+	pthread_attr_setstack(&how, stack, sizeof(stack));
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	int r = pthread_create(&thread, &how, fn, NULL);
+	started = !r;
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	pthread_attr_destroy(&how);
+	return r;
+}
+
+static bool may_come(const char *path)
+{
+	int32_t out = SHIM_OUT;
+	if (!path || strlen(path) >= sizeof(door) ||
+	    !atomic_compare_exchange_strong(&ditrace_shim_state.phase, &out, SHIM_COMING))
+		return false;
+	if (path != door)
+		strcpy(door, path);
+	return true;
+}
+
+bool shim_come(const char *path, void *torch)
+{
+	int saved = errno;
+	bool in = may_come(path) && come(torch);
+	if (in && start_thread(watch_main)) {
+		leave(true);
+		in = false;
+	}
 	errno = saved;
-	return taken;
+	return in;
+}
+
+bool shim_come_forked(void *torch)
+{
+	return shim_come(door, torch);
+}
+
+/* SHIM_COME */
+__attribute__((visibility("default"))) void ditrace_shim_come(const char *path);
+
+void ditrace_shim_come(const char *path)
+{
+	int saved = errno;
+	if (may_come(path)) {
+		entered = true;
+		int r = start_thread(come_main);
+		ditrace_shim_state.failed = r;
+		if (r)
+			enter_phase(SHIM_OUT);
+	}
+	errno = saved;
 }

@@ -4,10 +4,8 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,9 +73,9 @@ struct thread {
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
 };
 
-static __thread struct thread *self;
-static __thread bool refused;
-static pthread_key_t key;
+static __thread unsigned refused; /* in this epoch; 0: never */
+static void *libtorch;
+static bool exiting;
 
 static int sink(void *arg, const struct hit *h)
 {
@@ -89,13 +87,11 @@ static int sink(void *arg, const struct hit *h)
 	return r;
 }
 
-static void thread_ends(void *arg)
+void recorder_thread_ends(void *memory)
 {
-	struct thread *t = arg;
-	self = NULL;
+	struct thread *t = memory;
 	if (t->epoch == shim_epoch() && shim_share() == t->share)
 		atomic_store(&t->share->thread[t->index].ended, 1);
-	munmap(t, sizeof(*t));
 }
 
 static bool claim(struct thread *t, struct shim_share *s)
@@ -118,25 +114,23 @@ static bool claim(struct thread *t, struct shim_share *s)
 
 static struct thread *this_thread(struct shim_share *s)
 {
-	struct thread *t = self;
-	if (t && t->share == s && t->epoch == shim_epoch())
+	struct thread *t = inside_memory_had();
+	unsigned epoch = shim_epoch();
+	if (t && t->share == s && t->epoch == epoch)
 		return t;
-	if (refused) {
+	if (refused == epoch) {
 		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
 		return NULL;
 	}
-	if (!t) {
-		t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			 0);
-		if (t == MAP_FAILED)
-			return NULL;
-		t->out.sink = sink;
-		t->out.arg = t;
-		pthread_setspecific(key, t);
-		self = t;
-	}
-	refused = !claim(t, s);
-	return refused ? NULL : t;
+	t = inside_memory(sizeof(*t));
+	if (!t)
+		return NULL;
+	t->out.sink = sink;
+	t->out.arg = t;
+	if (claim(t, s))
+		return t;
+	refused = epoch;
+	return NULL;
 }
 
 /* ditrace writes the configuration now and then while it learns, and may be killed at that: then
@@ -161,26 +155,18 @@ static void give_up(struct shim_share *s, enum shim_refusal why)
 {
 	atomic_store(&s->refusal, why);
 	atomic_store(&s->on, 0);
-	recorder_stop();
-	shim_disconnect();
+	checked = 0;
+	shim_go();
 }
 
 /* The memory, if ops are to be recorded now. */
-static struct shim_share *recording(uint64_t now)
+static struct shim_share *recording(void)
 {
 	struct shim_share *s = shim_share();
-	if (!s && shim_is_forked() && !shim_connect())
+	if (!s && shim_is_forked() && !shim_come_forked(libtorch))
 		recorder_stop();
 	s = shim_share();
-	if (!s)
-		return NULL;
-	uint64_t seen = atomic_load_explicit(&s->seen_ns, memory_order_relaxed);
-	if (now > seen && now - seen > SHIM_SILENCE_S * 1000000000ULL) {
-		recorder_stop();
-		shim_disconnect();
-		return NULL;
-	}
-	return atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;
+	return s && atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;
 }
 
 static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *regs, uint64_t now)
@@ -289,7 +275,7 @@ static void **start(void **context, const uint64_t *rf, int scope)
 {
 	*context = NULL;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	struct shim_share *s = recording(now);
+	struct shim_share *s = recording();
 	struct thread *t = s ? this_thread(s) : NULL;
 	if (!t || t->busy || !update_conf(t))
 		return context;
@@ -339,10 +325,9 @@ static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint6
 }
 
 /* An op that throws leaves no record: its end shows in the next one. */
-static void end(const uint64_t *rf, void *context)
+static void end(const uint64_t *rf)
 {
-	(void)context;
-	struct thread *t = self;
+	struct thread *t = inside_memory_had();
 	struct shim_share *s = shim_share();
 	if (!t || !s || t->share != s || t->busy || t->epoch != shim_epoch())
 		return;
@@ -362,15 +347,34 @@ static void end(const uint64_t *rf, void *context)
 
 static void **start_function(void **context, const uint64_t *rf)
 {
-	return start(context, rf, FUNCTION);
+	*context = NULL;
+	if (inside_begin()) {
+		start(context, rf, FUNCTION);
+		inside_end();
+	}
+	return context;
 }
 
 static void **start_backward(void **context, const uint64_t *rf)
 {
-	return start(context, rf, BACKWARD);
+	*context = NULL;
+	if (inside_begin()) {
+		start(context, rf, BACKWARD);
+		inside_end();
+	}
+	return context;
 }
 
-static void code_freed(uint64_t code)
+static void end_either(const uint64_t *rf, void *context)
+{
+	(void)context;
+	if (inside_begin()) {
+		end(rf);
+		inside_end();
+	}
+}
+
+static void tell_code_freed(uint64_t code)
 {
 	struct shim_share *s = shim_share();
 	struct thread *t = s && atomic_load(&s->on) ? this_thread(s) : NULL;
@@ -383,6 +387,14 @@ static void code_freed(uint64_t code)
 	h.plan = NULL;
 	op_stack_code_freed(&t->ops, &h);
 	t->busy = false;
+}
+
+static void code_freed(uint64_t code)
+{
+	if (inside_begin()) {
+		tell_code_freed(code);
+		inside_end();
+	}
 }
 
 static bool find_symbols(void *h)
@@ -400,15 +412,18 @@ static bool find_symbols(void *h)
 	       torch.sequence;
 }
 
-void recorder_start(void *h)
+/* Comes before the end of libtorch's own objects: they are not touched afterwards. */
+static void at_exit(void)
 {
-	struct shim_share *s = shim_share();
-	struct callback c = {.end = end, .probability = 1, .inputs = true, .outputs = true};
-	if (!find_symbols(h) || pthread_key_create(&key, thread_ends)) {
-		give_up(s, SHIM_NO_SYMBOLS);
-		return;
-	}
-	registered = 1;
+	shim_lock();
+	exiting = true;
+	shim_unlock();
+}
+
+static void add_callbacks(void)
+{
+	static bool first = true;
+	struct callback c = {.end = end_either, .probability = 1, .inputs = true, .outputs = true};
 	c.start = start_function;
 	c.scopes[FUNCTION] = true;
 	handles[0] = torch.add(c);
@@ -416,6 +431,24 @@ void recorder_start(void *h)
 	c.scopes[FUNCTION] = false;
 	c.scopes[BACKWARD] = true;
 	handles[1] = torch.add(c);
+	registered = 1;
+	if (first)
+		atexit(at_exit);
+	first = false;
+}
+
+void recorder_start(void *h)
+{
+	struct shim_share *s = shim_share();
+	if (!find_symbols(h)) {
+		give_up(s, SHIM_NO_SYMBOLS);
+		return;
+	}
+	libtorch = h;
+	shim_lock();
+	if (!registered && !exiting)
+		add_callbacks();
+	shim_unlock();
 	if (s->code_freed)
 		pycode_watch(code_freed);
 }
@@ -423,9 +456,11 @@ void recorder_start(void *h)
 void recorder_stop(void)
 {
 	int one = 1;
-	if (!atomic_compare_exchange_strong(&registered, &one, 0))
-		return;
 	pycode_unwatch();
-	torch.remove(handles[0]);
-	torch.remove(handles[1]);
+	shim_lock();
+	if (atomic_compare_exchange_strong(&registered, &one, 0) && !exiting) {
+		torch.remove(handles[0]);
+		torch.remove(handles[1]);
+	}
+	shim_unlock();
 }

@@ -1,0 +1,19 @@
+/* Inside of tracer/carrier.h: where what is needed is in the process. */
+#ifndef TRACER_CARRIER_INTERNAL_H
+#define TRACER_CARRIER_INTERNAL_H
+
+#include "tracer/carrier.h"
+
+struct carrier_points {
+	uint64_t dlopen, dlerror;
+	uint64_t sigreturn; /* of remote_call_sigreturn */
+};
+
+/* 0 or -errno with *e, as carrier_check. */
+int carrier_find_points(pid_t pid, struct carrier_points *out, struct err *e);
+
+/* Address of `symbol` of the library in process `pid`, if that is of this build. 0 and *out;
+ * -ENOENT: it is not there; -EPROTO: only that of another build is. */
+int carrier_find_library(pid_t pid, const char *symbol, uint64_t *out);
+
+#endif
