@@ -11,6 +11,7 @@
 #include "replay/cmd_diff.h"
 #include "replay/cmd_replay.h"
 #include "tracer/cmd_attach.h"
+#include "tracer/cmd_ctl.h"
 #include "tracer/cmd_doctor.h"
 #include "tracer/cmd_monitor.h"
 #include "tracer/cmd_run.h"
@@ -41,6 +42,7 @@ static const struct {
     {"diff", "two traces: what got slower; two captured runs: where do they part", cmd_diff_either},
     {"stack", "what every thread of a running process does at this moment", cmd_stack},
     {"monitor", "what a running process uses of the machine, over time", cmd_monitor},
+    {"ctl", "what ditrace's library does in a process, and taking it out", cmd_ctl},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor},
 };
 

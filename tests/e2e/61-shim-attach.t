@@ -1,0 +1,251 @@
+#!/usr/bin/env bash
+# The engine shim brought into a process that runs: the same events, whatever the process is busy with;
+# refused where it would do harm; taken out again INJECTIONS times, and when ditrace is killed (KILLS).
+. "$(dirname "$0")/lib.sh"
+need_tracing
+INJECTIONS=${INJECTIONS:-25} KILLS=${KILLS:-20}
+
+losses() {
+	grep -v '^pid ' "$1"
+}
+
+# state PID STATE: until the library in it says so
+state() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		"$DITRACE" ctl --format json "$1" 2>/dev/null | grep -q "\"state\": \"$2\"" && return 0
+		sleep 0.1
+	done
+	"$DITRACE" ctl "$1"
+	return 1
+}
+
+# on_line ARGUMENTS...: starts on_line.py; lines for it go to descriptor 9, its output to $T/lines
+on_line() {
+	rm -f "$T/in"
+	mkfifo "$T/in"
+	exec 9<>"$T/in"
+	start "$PY" on_line.py "$@" <"$T/in" >"$T/lines" 2>/dev/null
+	wait_line "$T/lines" '^pid '
+}
+
+# attached COMMAND...: while $child is traced from within
+attached() {
+	"${enter[@]}" "$child" >"$T/attached" 2>&1 &
+	tracer=$!
+	children+=("$tracer")
+	state "$child" recording && "$@"
+	local r=$?
+	kill -TERM "$tracer"
+	wait "$tracer" && [ $r = 0 ] || { cat "$T/attached" && return 1; }
+}
+
+one_line() {
+	echo "$1" >&9
+	wait_line "$T/lines" "^$1 "
+}
+
+# between FILE: the events of the JSON lines between the marks
+between() {
+	"$PY" - "$1" <<-'END'
+	import json, sys
+	events = [json.loads(line) for line in open(sys.argv[1])]
+	at = {e["args"][1]["value"]: e for e in events if e["op"] == "aten::full"}
+	first, last = at[12345.0]["end_ns"], at[54321.0]["start_ns"]
+	print(*(json.dumps(e) for e in events if first < e["start_ns"] < last), sep="\n")
+	END
+}
+
+the_same() {
+	echo bpf | "$DITRACE" run --engine bpf -o "$T/bpf" "$PY" on_line.py >"$T/traced" 2>/dev/null
+	"$DITRACE" script --format jsonl "$T/bpf" >"$T/all.jsonl"
+	between "$T/all.jsonl" >"$T/bpf.jsonl"
+	on_line
+	one_line before
+	mapped >"$T/mapped"
+	open >"$T/fds"
+	ok "entered while it is blocked in read()" attached one_line within
+	one_line after
+	"$DITRACE" script --format jsonl "$T/data" >"$T/all.jsonl"
+	between "$T/all.jsonl" >"$T/shim.jsonl"
+	ok "the same events as bpf" python3 "$here/compare_engines.py" --observed --least 5000 "$T/bpf.jsonl" "$T/shim.jsonl"
+	is "the same losses" "$(losses "$T/lines" | cut -d' ' -f2- | sort -u)" "$(losses "$T/traced" | cut -d' ' -f2-)"
+	ok "a second one is refused" attached refused
+	ok "taken out from outside, ditrace ends" taken_out
+	like "ctl says that" "$T/ctl" 'out of use'
+	ok "and in again" attached one_line again
+	ok "it has open what it had before" diff "$T/fds" <(open)
+	ok "it has mapped what it had before" as_before
+	exec 9>&-
+}
+
+refused() {
+	"$DITRACE" attach --engine shim -o "$T/other" "$child" 2>"$T/error"
+	[ $? = 1 ] && found "$T/error" 'is inside of process' && found "$T/error" '^  hint: ditrace ctl'
+}
+
+taken_out() {
+	"${enter[@]}" "$child" >"$T/attached" 2>&1 &
+	tracer=$!
+	state "$child" recording && "$DITRACE" ctl "$child" off >"$T/ctl" && wait "$tracer"
+}
+
+# What it has mapped of files, but for what comes and goes by itself.
+mapped() {
+	sed -n 's/.* \(\/[^ ]*\).*/\1/p' "/proc/$child/maps" | grep -vE '^/dev/shm/|libditrace_shim' | sort -u
+}
+
+open() {
+	readlink "/proc/$child/fd/"* | sort
+}
+
+as_before() {
+	diff "$T/mapped" <(mapped)
+}
+
+in_and_out() {
+	local i
+	for ((i = 0; i < INJECTIONS; i++)); do
+		"${enter[@]}" --count 100 "$child" >"$T/attached" 2>&1 || { cat "$T/attached" && return 1; }
+		[ "$i" -gt 0 ] || wc -l <"/proc/$child/maps" >"$T/first"
+	done
+	echo "# mappings: $(cat "$T/first") after the first, $(wc -l <"/proc/$child/maps") after $INJECTIONS"
+	[ "$(wc -l <"/proc/$child/maps")" -lt $(($(cat "$T/first") + 20)) ]
+}
+
+crowd() {
+	start "$PY" crowd.py >"$T/crowd" 2>"$T/crowd.err"
+	wait_line "$T/crowd" '^3 '
+	mapped >"$T/mapped"
+	ok "in and out of a crowd of threads $INJECTIONS times" in_and_out
+	ok "the files that it has mapped are those of before" as_before
+	is "the library is mapped once" "$(grep -c 'r-xp.*libditrace_shim' "/proc/$child/maps")" 1
+	unlike "its thread is gone" <(cat "/proc/$child/task/"*/comm) ditrace
+	kill -TERM "$child"
+	finish "$child"
+	is "it ends well" "$status" 0
+	as_untraced "$T/crowd"
+}
+
+# as_untraced FILE: its losses are those of a training that nobody looks at
+as_untraced() {
+	local steps
+	steps=$(losses "$1" | wc -l)
+	"$PY" train.py --steps "$steps" >"$T/plain" 2>/dev/null
+	ok "its $steps losses are those of an untraced one" cmp <(losses "$1") <(losses "$T/plain")
+}
+
+kill_often() {
+	local i tracer
+	RANDOM=1
+	for ((i = 0; i < KILLS; i++)); do
+		"$DITRACE" attach --engine shim "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err" &
+		tracer=$!
+		sleep "0.$(printf %03d $((RANDOM % 1000)))"
+		kill -9 "$tracer" 2>/dev/null
+		wait "$tracer" 2>/dev/null
+		kill -0 "$child" || return 1
+	done
+}
+
+killed() {
+	start "$PY" train.py --steps 1000000 >"$T/long" 2>"$T/long.err"
+	wait_line "$T/long" '^1 '
+	ok "a training outlives $KILLS killed ditraces" kill_often
+	ok "the library in it is out of use" state "$child" 'out of use'
+	ok "one can still attach" "${enter[@]}" --count 1000 "$child"
+	kill -TERM "$child"
+	finish "$child"
+	is "it ends well" "$status" 0
+	as_untraced "$T/long"
+}
+
+# python CODE: a process that runs it; it says when it is ready
+python() {
+	start "$PY" -c "$1" >"$T/python" 2>/dev/null
+	wait_line "$T/python" '^ready'
+}
+
+gone() {
+	kill -9 "$child" 2>/dev/null
+	wait "$child" 2>/dev/null
+}
+
+targets() {
+	on_line threads 64
+	ok "64 threads" attached one_line many
+	exec 9>&-
+	python 'import torch; x = torch.ones(1200, 1200); torch.set_num_threads(1); print("ready", flush=True)
+while True: x.mm(x)'
+	ok "in long C++ ops" "${enter[@]}" --count 3 "$child"
+	kill -STOP "$child"
+	ok "stopped" "${enter[@]}" --for 1s "$child"
+	like "it is still stopped" "/proc/$child/status" '^State:	T'
+	kill -CONT "$child"
+	ok "and runs on" "${enter[@]}" --count 3 "$child"
+	python3 -c "
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
+time.sleep(1000)" >"$T/debugger" &
+	debugger=$!
+	children+=("$debugger")
+	wait_line "$T/debugger" ready
+	error "being debugged" 'traces it already' "${enter[@]}" "$child"
+	kill -9 "$debugger"
+	gone
+	python 'import time; print("ready", flush=True); time.sleep(1000)'
+	error "without PyTorch" 'no PyTorch' "${enter[@]}" "$child"
+	error "nothing is inside" 'is not in process' "$DITRACE" ctl "$child"
+	gone
+	python 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(1000)'
+	error "a zombie" 'zombie' "${enter[@]}" "$(ps --ppid "$child" -o pid=)"
+	gone
+	python 'import ctypes, struct, time, torch
+libc = ctypes.CDLL(None)
+code = b"".join(struct.pack("HBBI", *x) for x in [(0x20, 0, 0, 0), (0x15, 0, 1, 257), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)])
+buf = ctypes.create_string_buffer(code)
+libc.prctl(38, 1, 0, 0, 0)
+assert not libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))))
+print("ready", flush=True)
+while True: torch.ones(2)'
+	error "under a seccomp filter of its own" 'seccomp' "${enter[@]}" "$child"
+	gone
+	start "$PY" late_import.py 2 >"$T/late"
+	wait_line "$T/late" '^pid '
+	ok "torch is imported later" "${enter[@]}" --wait "$child"
+	wait_line "$T/late" '^done'
+}
+
+users() {
+	command -v setpriv >/dev/null || skip "no setpriv to become another user with" 4 || return
+	cp "$DITRACE" "$T/ditrace"
+	chmod 755 "$base" "$T" "$T/ditrace"
+	mkdir -m 777 "$T/open"
+	user=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+	if ! "${user[@]}" env HOME=/tmp "$PY" -c 'import torch' 2>"$T/err"; then
+		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 3
+	else
+		start "${user[@]}" env HOME=/tmp "$PY" busy.py >"$T/busy" 2>/dev/null
+		wait_line "$T/busy" '^pid '
+		ok "root enters a plain user's" "${enter[@]}" --count 1000 "$child"
+		ok "a plain user enters the own" "${user[@]}" "$T/ditrace" attach --engine shim --count 1000 -o "$T/open/data" "$child"
+		stop_busy
+		is "it ends well" "$status" 0
+	fi
+	start_busy
+	error "a plain user does not enter root's" 'belongs to user' "${user[@]}" "$T/ditrace" attach --engine shim -o "$T/open/data" "$child"
+	stop_busy
+}
+
+all() {
+	enter=("$DITRACE" attach --engine shim -o "$T/data")
+	the_same
+	crowd
+	killed
+	targets
+	users
+}
+each_torch all
+done_testing

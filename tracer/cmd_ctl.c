@@ -1,0 +1,163 @@
+#define _GNU_SOURCE
+#include "tracer/cmd_ctl.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "tracer/carrier.h"
+#include "tracer/mem.h"
+#include "tracer/process.h"
+
+enum { FORMAT_TEXT, FORMAT_JSON };
+static const char *const formats[] = {"text", "json", NULL};
+static const char *const phases[] = {
+    [SHIM_OUT] = "out of use",
+    [SHIM_COMING] = "coming",
+    [SHIM_IN] = "recording",
+    [SHIM_GOING] = "going",
+};
+
+/* What is told of the library in a process. */
+struct status {
+	pid_t pid;
+	struct shim_state state;
+	uint64_t hits, lost, mean_ns; /* since it came in last; mean_ns 0: not known */
+};
+
+static void read_counts(struct status *s)
+{
+	const struct shim_share *share = s->state.share;
+	struct mem mem = mem_process(s->pid);
+	uint64_t n[4]; /* hits, lost, sampled, sampled_ns */
+	_Static_assert(offsetof(struct shim_share, sampled_ns) ==
+			   offsetof(struct shim_share, hits) + 3 * sizeof(n[0]),
+		       "in one piece");
+	if (!share || mem_read(&mem, (uint64_t)(uintptr_t)share + offsetof(struct shim_share, hits),
+			       n, sizeof(n)))
+		return;
+	s->hits = n[0];
+	s->lost = n[1];
+	s->mean_ns = n[2] ? n[3] / n[2] : 0;
+}
+
+static int read_status(pid_t pid, struct status *s, struct err *e)
+{
+	*s = (struct status){.pid = pid};
+	int r = process_check(pid, e);
+	r = r ? r : carrier_state(pid, &s->state, e);
+	if (r == -ENOENT)
+		err_hint(e, "ditrace attach --engine shim %d brings it in", pid);
+	else if (r == -EPROTO)
+		err_hint(e, "use the ditrace that brought it in");
+	if (r)
+		return r;
+	if (s->state.version != SHIM_VERSION || s->state.phase < SHIM_OUT ||
+	    s->state.phase > SHIM_GOING) {
+		err_set(e, -EPROTO, "the library in process %d does not answer as it must", pid);
+		return err_hint(e, "it may have been written over: look whether the program runs");
+	}
+	read_counts(s);
+	return 0;
+}
+
+static void print_text(const struct status *s)
+{
+	char since[32], hits[32], lost[32], mean[32];
+	text_ns(since, sizeof(since), clock_ns(CLOCK_MONOTONIC) - s->state.since_ns);
+	if (s->state.phase == SHIM_OUT) {
+		printf("process %d: ditrace's library is inside, out of use for %s; it stays "
+		       "mapped and does nothing\n",
+		       s->pid, since);
+	} else {
+		printf("process %d: ditrace's library is inside, %s for ditrace (process %d), for "
+		       "%s\n",
+		       s->pid, phases[s->state.phase], s->state.tracer, since);
+		printf("  now:    %s records, %s lost", text_count(hits, sizeof(hits), s->hits),
+		       text_count(lost, sizeof(lost), s->lost));
+		if (s->mean_ns)
+			printf(", %s each", text_ns(mean, sizeof(mean), s->mean_ns));
+		putchar('\n');
+	}
+	printf("  before: %s records, %s lost\n", text_count(hits, sizeof(hits), s->state.hits),
+	       text_count(lost, sizeof(lost), s->state.lost));
+}
+
+static int print_json(const struct status *s)
+{
+	const struct shim_state *x = &s->state;
+	uint64_t since = clock_ns(CLOCK_MONOTONIC) - x->since_ns;
+	json_t *now = x->phase == SHIM_OUT
+			  ? json_null()
+			  : json_pack("{s:i, s:I, s:I, s:I}", "ditrace", x->tracer, "records",
+				      (json_int_t)s->hits, "lost", (json_int_t)s->lost, "mean_ns",
+				      (json_int_t)s->mean_ns);
+	json_t *root =
+	    json_pack("{s:i, s:s, s:I, s:i, s:o, s:{s:I, s:I}}", "pid", s->pid, "state",
+		      phases[x->phase], "since_ns", (json_int_t)since, "times", (int)x->came, "now",
+		      now, "before", "records", (json_int_t)x->hits, "lost", (json_int_t)x->lost);
+	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
+	putchar('\n');
+	json_decref(root);
+	return r;
+}
+
+static int run(pid_t pid, bool off, int format, struct err *e)
+{
+	struct status s;
+	int r = read_status(pid, &s, e);
+	if (!r && off)
+		r = carrier_take_out(pid, e);
+	if (!r && off)
+		r = read_status(pid, &s, e);
+	if (r)
+		return r;
+	if (format == FORMAT_JSON)
+		return print_json(&s) ? err_set(e, -EIO, "cannot write the status") : 0;
+	print_text(&s);
+	return 0;
+}
+
+int cmd_ctl(int argc, char **argv)
+{
+	int format = FORMAT_TEXT, status;
+	const struct option_def options[] = {
+	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
+	     formats},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "ctl",
+	    .operands = "PID [status|off]",
+	    .about = "Show what ditrace's library (engine shim) does in a process, or take it out.",
+	    .options = options,
+	    .min_operands = 1,
+	    .max_operands = 2,
+	};
+	int first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	struct err e = {0};
+	pid_t pid = 0;
+	const char *word = first + 1 < argc ? argv[first + 1] : "status";
+	bool off = !strcmp(word, "off");
+	int r = process_parse_pid(argv[first], &pid, &e);
+	if (!r && !off && strcmp(word, "status")) {
+		r = err_set(&e, -EINVAL, "\"%s\" is nothing that ctl can do", word);
+		err_hint(&e, "status shows what is inside, off takes it out");
+	}
+	if (r) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	r = run(pid, off, format, &e);
+	if (r)
+		err_print(&e);
+	return r ? EXIT_FAILED : EXIT_GOOD;
+}
