@@ -73,6 +73,17 @@ static int not_possible(pid_t pid, const char *why, struct err *e)
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
+static int is_in_use(pid_t pid, struct err *e)
+{
+	struct shim_state s;
+	struct err none;
+	int r = carrier_state(pid, &s, &none);
+	if (r || s.phase == SHIM_OUT)
+		return r == -ENOENT || r == -EPROTO ? 0 : r;
+	err_set(e, -EBUSY, "a ditrace (process %d) is inside of process %d already", s.tracer, pid);
+	return err_hint(e, "ditrace ctl %d off takes its library out", pid);
+}
+
 int carrier_check(pid_t pid, struct err *e)
 {
 	struct process p;
@@ -90,7 +101,8 @@ int carrier_check(pid_t pid, struct err *e)
 				    "it has forbidden itself system calls (seccomp), and loading "
 				    "a library might end it",
 				    e);
-	return carrier_find_points(pid, &points, e);
+	r = is_in_use(pid, e);
+	return r ? r : carrier_find_points(pid, &points, e);
 }
 
 /* Calls that a stop ends with EINTR though no signal was delivered (signal(7)). */
@@ -255,23 +267,11 @@ static void enter_main(pid_t pid, struct shim_door *door, int sock)
 	apart_send(sock, &a, sizeof(a));
 }
 
-static int is_in_use(pid_t pid, struct err *e)
-{
-	struct shim_state s;
-	struct err none;
-	int r = carrier_state(pid, &s, &none);
-	if (r || s.phase == SHIM_OUT)
-		return r == -ENOENT || r == -EPROTO ? 0 : r;
-	err_set(e, -EBUSY, "a ditrace (process %d) is inside of process %d already", s.tracer, pid);
-	return err_hint(e, "ditrace ctl %d off takes its library out", pid);
-}
-
 int carrier_enter(pid_t pid, struct shim_door *door, struct err *e)
 {
 	struct answer a = {.code = -ECHILD};
 	int sock[2];
 	int r = carrier_check(pid, e);
-	r = r ? r : is_in_use(pid, e);
 	if (r)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))

@@ -10,8 +10,8 @@
 #include "tracer/shim_door.h"
 
 /* Whether process `pid` can be entered, as far as /proc and its files tell. 0 or -errno with *e:
- * -ESRCH, -EPERM, -EBUSY (somebody traces it), -ENOTSUP (static, another C library, a shadow stack,
- * a seccomp filter of its own). */
+ * -ESRCH, -EPERM, -EBUSY (somebody traces it, or is inside), -ENOTSUP (static, another C library, a
+ * shadow stack, a seccomp filter of its own). */
 int carrier_check(pid_t pid, struct err *e);
 
 /* Bring the library in, or, if it is inside and out of use, call it again; it will then call at the

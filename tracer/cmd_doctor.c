@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "tracer/carrier.h"
 #include "tracer/engine.h"
 #include "tracer/process.h"
 
@@ -22,13 +23,13 @@ enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
 
 struct engines {
-	bool bpf, ptrace;
+	bool bpf, shim, ptrace;
 };
 
 /* The one that --engine auto takes. */
 static const char *taken(const struct engines *g)
 {
-	return g->bpf ? "bpf" : g->ptrace ? "ptrace" : NULL;
+	return g->bpf ? "bpf" : g->shim ? "shim" : g->ptrace ? "ptrace" : NULL;
 }
 
 /* Whether the engine opens is the last word on it. */
@@ -43,6 +44,32 @@ static bool check_engine(struct checks *c)
 		return false;
 	}
 	g->close(g);
+	return true;
+}
+
+/* Whether the engine shim can come into what `run` starts. */
+static bool check_door(struct checks *c)
+{
+	struct shim_door *d;
+	struct err e = {0};
+	if (shim_door_open(0, &d, &e)) {
+		checks_add(c, CHECK_WARN, e.what, e.hint);
+		return false;
+	}
+	shim_door_close(d);
+	return true;
+}
+
+/* Whether it can come into a process that runs. */
+static bool check_entering(pid_t pid, struct checks *c)
+{
+	struct err e = {0};
+	if (carrier_check(pid, &e)) {
+		checks_add(c, CHECK_WARN, e.what, e.hint);
+		return false;
+	}
+	checks_add(c, CHECK_OK,
+		   "its C library can load another: the engine shim can enter it, by ptrace", "");
 	return true;
 }
 
@@ -82,7 +109,8 @@ static void print_text(const struct checks *c, const struct engines *g)
 	}
 	for (size_t i = 0; i < c->n; i++)
 		print_check(&c->list[i], column, width, t.color);
-	printf("engines: bpf %s, ptrace %s", g->bpf ? "yes" : "no", g->ptrace ? "yes" : "no");
+	printf("engines: bpf %s, shim %s, ptrace %s", g->bpf ? "yes" : "no", g->shim ? "yes" : "no",
+	       g->ptrace ? "yes" : "no");
 	printf(taken(g) ? "; --engine auto takes %s\n" : "\n", taken(g));
 }
 
@@ -100,8 +128,9 @@ static int print_json(const struct checks *c, const struct engines *g)
 	json_t *list = json_array();
 	for (size_t i = 0; i < c->n; i++)
 		json_array_append_new(list, json_check(&c->list[i]));
-	json_t *root = json_pack("{s:o, s:{s:b, s:b}, s:s?, s:b}", "checks", list, "engines", "bpf",
-				 g->bpf, "ptrace", g->ptrace, "auto", taken(g), "ok", !c->failed);
+	json_t *root = json_pack("{s:o, s:{s:b, s:b, s:b}, s:s?, s:b}", "checks", list, "engines",
+				 "bpf", g->bpf, "shim", g->shim, "ptrace", g->ptrace, "auto",
+				 taken(g), "ok", !c->failed);
 	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(root);
@@ -120,9 +149,11 @@ static struct engines run_checks(pid_t pid, struct checks *c)
 		hopeless |= c->list[i].of_bpf && c->list[i].status == CHECK_FAIL;
 	g.bpf = !hopeless && check_engine(c);
 	env.ptrace_only = !g.bpf;
-	if (!g.bpf && g.ptrace)
+	bool target = pid && checks_process(&env, pid, c);
+	g.shim = pid ? target && check_entering(pid, c) : check_door(c);
+	if (!g.bpf && (g.ptrace || g.shim))
 		checks_spare_bpf(c);
-	if (pid && checks_process(&env, pid, c) && !c->failed && doctor_target_checks)
+	if (target && !c->failed && doctor_target_checks)
 		doctor_target_checks(pid, c);
 	return g;
 }

@@ -62,10 +62,16 @@ static void trace_a_moment(struct session *s)
 
 void doctor_target(pid_t pid, struct checks *c)
 {
-	const struct session_opts o = {.depth = SESSION_ALL_LEVELS, .attach = pid};
+	/* The engine shim would leave its library in the process. */
+	struct session_opts o = {.depth = SESSION_ALL_LEVELS, .attach = pid, .engine = ENGINE_BPF};
 	struct session *s;
 	struct err e = {0};
-	if (session_open(&o, &s, &e)) {
+	int r = session_open(&o, &s, &e);
+	if (r) {
+		o.engine = ENGINE_PTRACE;
+		r = session_open(&o, &s, &e);
+	}
+	if (r) {
 		checks_add(c, CHECK_FAIL, e.what, e.hint);
 		return;
 	}

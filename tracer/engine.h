@@ -121,16 +121,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct pick *pick,
 		     struct engine **out, struct err *e);
 
-/* The engine shim: a library inside the traced processes, which records what PyTorch tells its
- * observers (ATen/record_function.h). With `starts` it comes into what is started from now on, by
- * LD_PRELOAD in the environment of this process, which needs no privilege; into a process that runs
- * it is brought by ptrace. 0 and *out, or -errno with *e. */
-int engine_shim_open(uint32_t nplans, interesting_fn *interesting, bool starts, struct engine **out,
-		     struct err *e);
-
 enum engine_choice { ENGINE_AUTO, ENGINE_BPF, ENGINE_PTRACE, ENGINE_SHIM };
-
-extern const char *const engine_names[]; /* words of --engine, in that order, ended by NULL */
 
 struct engine_wanted {
 	enum engine_choice choice;
@@ -138,6 +129,14 @@ struct engine_wanted {
 	interesting_fn *interesting;
 	pid_t pid; /* what is to be traced runs already; 0: it will be started */
 };
+
+/* The engine shim: a library inside the traced processes, which records what PyTorch tells its
+ * observers (ATen/record_function.h). It comes into what is started from now on, by LD_PRELOAD in
+ * the environment of this process, which needs no privilege; into w->pid it is brought by ptrace,
+ * at once if that is interesting. 0 and *out, or -errno with *e. */
+int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e);
+
+extern const char *const engine_names[]; /* words of --engine, in that order, ended by NULL */
 
 /* Open the engine of that choice; the first that works for ENGINE_AUTO. *note (may be NULL): when
  * that is not the first, its `what` says in one line which it is and why, else its code is 0. */

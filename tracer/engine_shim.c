@@ -533,15 +533,14 @@ static int prepare(struct engine_shim *m, struct err *e)
 	return r ? err_set(e, r, "cannot prepare the environment: %s", strerror(-r)) : 0;
 }
 
-int engine_shim_open(uint32_t nplans, interesting_fn *interesting, bool starts, struct engine **out,
-		     struct err *e)
+int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)
 {
 	struct engine_shim *m = calloc(1, sizeof(*m));
 	if (!m)
 		return err_set(e, -ENOMEM, "no memory");
-	m->interesting = interesting;
-	m->nplans = nplans;
-	m->plans = calloc(nplans, sizeof(*m->plans));
+	m->interesting = w->interesting;
+	m->nplans = w->nplans;
+	m->plans = calloc(w->nplans, sizeof(*m->plans));
 	m->engine = (struct engine){
 	    .name = "shim",
 	    .wake = -1,
@@ -558,9 +557,14 @@ int engine_shim_open(uint32_t nplans, interesting_fn *interesting, bool starts, 
 	    .follow = follow,
 	    .close = engine_close,
 	};
+	struct inside *i;
 	int r = m->plans ? 0 : err_set(e, -ENOMEM, "no memory");
-	if (!r && starts)
+	if (!r && !w->pid)
 		r = prepare(m, e);
+	else if (!r && w->interesting(w->pid))
+		r = bring_in(m, w->pid, &i, e);
+	else if (!r)
+		r = carrier_check(w->pid, e);
 	if (r) {
 		engine_close(&m->engine);
 		return r;

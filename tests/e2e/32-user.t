@@ -15,12 +15,12 @@ nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$T/d
 error "run with eBPF names the capability" 'CAP_(BPF|PERFMON|SYS_ADMIN)|root' "${nobody[@]}" run --engine bpf -- true
 "${nobody[@]}" run -- /bin/sh -c 'exit 3' >"$T/out" 2>"$T/err"
 is "run without rights runs the program" $? 3
-like "and says which engine it took and why" "$T/err" '^ditrace: engine ptrace: .*CAP_BPF'
+like "and says which engine it took and why" "$T/err" '^ditrace: engine shim: .*CAP_BPF'
 start sleep 60
 error "attach to root's process" 'permi|belongs|root|CAP_' "${nobody[@]}" attach "$child"
 "${nobody[@]}" doctor >"$T/doctor" 2>&1
 is "doctor says that tracing will work" $? 0
-like "by ptrace" "$T/doctor" 'bpf no, ptrace yes; --engine auto takes ptrace'
+like "by its library" "$T/doctor" 'bpf no, shim yes, ptrace yes; --engine auto takes shim'
 like "and names the capability that eBPF needs" "$T/doctor" '^warn .*(CAP_BPF|CAP_PERFMON)'
 trace -- setpriv --reuid=65534 --regid=65534 --clear-groups /usr/bin/env sh -c 'id -u'
 is "root traces what runs as another user" "$(cat "$T/out")" 65534

@@ -167,7 +167,15 @@ static bool take(int memory)
 	return true;
 }
 
-static int connect_to_ditrace(void)
+/* A thread that has nothing else to do: ditrace may take its time. */
+static void await_answer(void)
+{
+	struct pollfd p = {.fd = sock, .events = POLLIN};
+	while (!ditrace_shim_state.go && !poll(&p, 1, SHIM_LOOK_MS))
+		;
+}
+
+static int connect_to_ditrace(bool waits)
 {
 	const struct shim_hello hello = {.version = SHIM_VERSION,
 					 .bytes = sizeof(struct shim_share)};
@@ -181,8 +189,11 @@ static int connect_to_ditrace(void)
 	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
 	ditrace_shim_state.tracer = who.pid;
 	if ((!who.uid || who.uid == geteuid()) &&
-	    send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
-		memory = receive(sock);
+	    send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {
+		if (waits)
+			await_answer();
+		memory = ditrace_shim_state.go ? -1 : receive(sock);
+	}
 	if (memory >= 0)
 		r = take(memory) ? 0 : -ENOMEM;
 	if (r) {
@@ -237,15 +248,18 @@ static void watch(void)
 	leave(false);
 }
 
-static bool come(void *torch)
+static bool come(void *torch, bool waits)
 {
 	static bool watching;
 	if (!watching)
 		watching = !pthread_atfork(shim_lock, shim_unlock, in_child);
-	int r = !watching || !inside_prepare() ? -ENOMEM : torch ? connect_to_ditrace() : -ENOENT;
+	int r = !watching || !inside_prepare() ? -ENOMEM
+		: torch			       ? connect_to_ditrace(waits)
+					       : -ENOENT;
 	ditrace_shim_state.failed = -r;
 	if (r) {
 		tidy();
+		ditrace_shim_state.go = 0;
 		enter_phase(SHIM_OUT);
 		return false;
 	}
@@ -267,7 +281,7 @@ static void *come_main(void *arg)
 {
 	(void)arg;
 	prctl(PR_SET_NAME, SHIM_THREAD);
-	if (come(shim_find_torch()))
+	if (come(shim_find_torch(), true))
 		watch();
 	return NULL;
 }
@@ -304,7 +318,7 @@ static bool may_come(const char *path)
 bool shim_come(const char *path, void *torch)
 {
 	int saved = errno;
-	bool in = may_come(path) && come(torch);
+	bool in = may_come(path) && come(torch, false);
 	if (in && start_thread(watch_main)) {
 		leave(true);
 		in = false;
