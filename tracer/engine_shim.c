@@ -45,7 +45,8 @@ struct engine_shim {
 	struct engine engine;
 	struct shim_door *doors;
 	interesting_fn *interesting;
-	pid_t watched; /* is to be entered when it has libtorch; 0: none */
+	pid_t target;  /* runs and is to be entered, once; 0: none */
+	pid_t watched; /* that, while it has no libtorch; 0: none */
 	struct inside *all;
 	struct proc_conf conf[PROCS];
 	uint32_t nplans;
@@ -124,6 +125,7 @@ static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struc
 	struct inside *i = calloc(1, sizeof(*i));
 	if (!i)
 		return err_set(e, -ENOMEM, "no memory");
+	m->target = 0;
 	int r = shim_door_open(pid, &d, e);
 	r = r ? r : carrier_enter(pid, d, e);
 	if (r) {
@@ -158,6 +160,8 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 {
 	struct engine_shim *m = of(g);
 	struct inside *i = find(m, pid);
+	if (!i && pid != m->target)
+		return err_set(e, -ENOTCONN, "the library in process %d is out of use", pid);
 	int r = i ? 0 : bring_in(m, pid, &i, e);
 	if (r)
 		return r;
@@ -187,7 +191,7 @@ static void detach(struct engine *g, uint16_t proc)
 static int watch(struct engine *g, pid_t pid, struct err *e)
 {
 	(void)e;
-	of(g)->watched = find(of(g), pid) ? 0 : pid;
+	of(g)->watched = pid == of(g)->target ? pid : 0;
 	return 0;
 }
 
@@ -539,6 +543,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	if (!m)
 		return err_set(e, -ENOMEM, "no memory");
 	m->interesting = w->interesting;
+	m->target = w->pid;
 	m->nplans = w->nplans;
 	m->plans = calloc(w->nplans, sizeof(*m->plans));
 	m->engine = (struct engine){
