@@ -6,9 +6,6 @@
 #include "symbolizer/names.h"
 #include "symbolizer/target.h"
 
-/* ATen/core/ivalue.h TORCH_FORALL_TAGS, since ComplexDouble came before it (1.6) */
-enum { IVALUE_INT = 5 };
-
 struct value value_not_decoded(const char *reason)
 {
 	return (struct value){.kind = VALUE_NOT_DECODED, .str = reason};

@@ -268,9 +268,15 @@ static void listen_to(struct inside *i, follow_fn *fn, void *arg)
 
 static void count(struct engine_counters *c, const struct shim_share *s)
 {
-	uint64_t hits = c->hits + s->hits;
-	uint64_t mean = s->sampled ? s->sampled_ns / s->sampled : 0;
-	c->mean_ns = hits ? (c->mean_ns * c->hits + mean * s->hits) / hits : 0;
+	uint64_t now = 0, sampled = 0, ns = 0;
+	for (unsigned k = 0; k < SHIM_THREADS; k++) {
+		now += s->thread[k].hits;
+		sampled += s->thread[k].sampled;
+		ns += s->thread[k].sampled_ns;
+		c->lost += s->thread[k].lost;
+	}
+	uint64_t hits = c->hits + now, mean = sampled ? ns / sampled : 0;
+	c->mean_ns = hits ? (c->mean_ns * c->hits + mean * now) / hits : 0;
 	c->hits = hits;
 	c->lost += s->lost;
 }

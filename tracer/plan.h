@@ -210,11 +210,12 @@ enum {
  * (ATen/core/ivalue.h). */
 enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2 };
 enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_DOUBLE = 3 };
+enum { IVALUE_INT = 5, IVALUE_TAGS = 64 }; /* since 1.6; there are fewer kinds than TAGS */
 
 static inline int ivalue_may_point(__u64 payload, __u32 tag)
 {
 	return tag != IVALUE_NONE && tag != IVALUE_TENSOR && tag != IVALUE_DOUBLE &&
-	       payload >= 0x10000 && payload < (1ULL << 47) && !(payload & 7);
+	       tag != IVALUE_INT && payload >= 0x10000 && payload < (1ULL << 47) && !(payload & 7);
 }
 
 /* Before each item; the payload is padded to 8 bytes. */

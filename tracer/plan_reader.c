@@ -37,12 +37,11 @@ static void *copy_live(const struct reading *r, uint32_t len, uint64_t addr)
 	return hit_buf_put(r->out, bytes, len);
 }
 
-static void live(const struct reading *r, uint64_t addr, void *to, size_t len)
+static int live(const struct reading *r, uint64_t addr, void *to, size_t len)
 {
 	if (r->unsure || r->conf->tensor.discover)
-		remote_read(r->mem, addr, to, len);
-	else
-		remote_live(r->mem, addr, to, len);
+		return remote_read(r->mem, addr, to, len);
+	return remote_live(r->mem, addr, to, len);
 }
 
 static uint64_t live_word(const struct reading *r, uint64_t addr)
@@ -275,14 +274,14 @@ static void put_list(const struct reading *r, uint64_t impl, uint8_t read)
 {
 	enum { MOST = 128 };
 	uint64_t ends[2], v[2];
-	if (remote_read(r->mem, impl + r->conf->tensor.target_size, ends, sizeof(ends)) ||
+	if (live(r, impl + r->conf->tensor.target_size, ends, sizeof(ends)) ||
 	    !r->conf->tensor.target_size) {
 		begin(r, ITEM_FAULT, read, 0);
 		return;
 	}
 	uint32_t n = put_ivalues(r, ends[0], ends[1], read, MOST);
 	for (uint32_t i = 0; i < n; i++) {
-		remote_read(r->mem, ends[0] + 16ULL * i, v, sizeof(v));
+		live(r, ends[0] + 16ULL * i, v, sizeof(v));
 		if ((uint32_t)v[1] == IVALUE_TENSOR)
 			put_tensor(r, v[0], read);
 		else if (ivalue_may_point(v[0], (uint32_t)v[1]))
@@ -290,34 +289,31 @@ static void put_list(const struct reading *r, uint64_t impl, uint8_t read)
 	}
 }
 
-static struct reading unsure_of(const struct reading *r)
-{
-	struct reading u = *r;
-	u.unsure = true;
-	return u;
-}
-
 /* What an IValue points to. A std::vector is {begin, end, end of storage}; a std::string {data,
  * length, capacity or the text itself}. */
-static void put_object(const struct reading *r, uint64_t obj, uint8_t read)
+static void put_object(const struct reading *as, uint32_t tag, uint64_t obj, uint8_t read)
 {
-	const struct reading unsure = unsure_of(r);
+	struct reading own = *as, *r = &own;
+	unsigned kind = remote_object(r->mem, tag, obj);
+	own.unsure = !kind;
 	struct item *it = begin(r, ITEM_OBJECT, read, 0);
-	if (!copy(r, OBJECT_SIZE, obj)) {
+	if (!copy_live(r, OBJECT_SIZE, obj)) {
 		it->kind = ITEM_FAULT;
 		return;
 	}
 	it->len = OBJECT_SIZE;
 	uint64_t at = r->conf->tensor.target_size, w[3];
-	if (!at || remote_read(r->mem, obj + at, w, sizeof(w)))
+	if (!at || live(r, obj + at, w, sizeof(w)))
 		return;
 	if (w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
 	    (w[0] == obj + at + 16 ? w[1] < 16 : w[2] >= w[1])) {
 		it->aux = OBJECT_STRING;
-		put_string(&unsure, w[0], w[1], read);
+		own.unsure = kind != OBJECT_STRING;
+		put_string(r, w[0], w[1], read);
 	} else if (w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) && !(w[0] & 7)) {
 		it->aux = OBJECT_LIST;
-		put_list(&unsure, obj, read);
+		own.unsure = kind != OBJECT_LIST;
+		put_list(r, obj, read);
 	}
 }
 
@@ -337,7 +333,7 @@ static void put_stack_values(const struct reading *r, uint64_t vec, uint8_t read
 		if ((uint32_t)v[1] == IVALUE_TENSOR)
 			put_tensor(r, v[0], read);
 		else if (ivalue_may_point(v[0], (uint32_t)v[1]))
-			put_object(r, v[0], read);
+			put_object(r, (uint32_t)v[1], v[0], read);
 	}
 }
 

@@ -26,6 +26,10 @@ int remote_read(struct remote *r, uint64_t addr, void *buf, size_t len);
  * holds or points to. Within the process itself that needs no check. */
 int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len);
 
+/* The kind of the object (enum OBJECT_*) that an IValue with this tag points to, when it is certain
+ * that it is alive and of that class; 0: it is not. */
+unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr);
+
 /* The word, the byte there; 0 when it cannot be read. */
 uint64_t remote_word(struct remote *r, uint64_t addr);
 uint8_t remote_byte(struct remote *r, uint64_t addr);

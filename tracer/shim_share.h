@@ -81,6 +81,8 @@ struct shim_thread {
 	_Atomic int32_t
 	    tid; /* whose ring it is; 0: nobody's. Set by the thread, cleared by ditrace */
 	_Atomic int32_t ended;
+	/* Counted up by whoever has the ring; never set back. */
+	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	struct ring records; /* in the ring of the same index */
 };
 
@@ -93,7 +95,7 @@ struct shim_share {
 	uint32_t op[SHIM_OPS]; /* index in the plan */
 	struct op_plan plan[SHIM_OPS];
 	uint16_t proc;
-	_Atomic uint64_t hits, lost, sampled, sampled_ns;
+	_Atomic uint64_t lost; /* of threads without a ring */
 	struct shim_thread thread[SHIM_THREADS];
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
 };

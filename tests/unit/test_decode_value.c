@@ -11,7 +11,7 @@
 #include "tests/unit/fake_interned.h"
 #include "tests/unit/sample_hits.h"
 
-enum { READ = 4, FLAG_READ = 5, IVALUE_INT = 5, IVALUE_OTHER = 7 };
+enum { READ = 4, FLAG_READ = 5, IVALUE_OTHER = 7 };
 
 static struct sample_target s;
 static struct record rec;

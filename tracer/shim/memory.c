@@ -7,7 +7,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "tracer/plan.h"
 #include "tracer/remote.h"
+
+enum { TRIES = 16 };
+
+/* By tag: the first word of such an object, and below its alignment the kind; 0: not known. */
+static _Atomic uint64_t class_of[IVALUE_TAGS];
+static _Atomic uint8_t tries[IVALUE_TAGS];
 
 struct remote {
 	char nothing;
@@ -48,6 +55,54 @@ int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len)
 	(void)r;
 	memcpy(buf, (const void *)(uintptr_t)addr, len);
 	return 0;
+}
+
+/* Itanium C++ ABI, 2.9.5: before what a vtable pointer points to stands the address of a type_info,
+ * whose second word is that of the name. */
+static bool is_named(uint64_t vtable, const char *name)
+{
+	struct remote *r = remote_new();
+	char text[32];
+	uint64_t info, at;
+	return !remote_read(r, vtable - 8, &info, sizeof(info)) &&
+	       !remote_read(r, info + 8, &at, sizeof(at)) &&
+	       !remote_read(r, at, text, strlen(name) + 1) && !strcmp(text, name);
+}
+
+static uint64_t learn(uint32_t tag, uint64_t addr)
+{
+	static const char *const names[] = {
+	    [OBJECT_LIST] = "N3c106detail8ListImplE",
+	    [OBJECT_STRING] = "N3c106ivalue14ConstantStringE",
+	};
+	uint64_t vtable;
+	if (tries[tag] >= TRIES)
+		return 0;
+	tries[tag]++;
+	if (remote_read(remote_new(), addr, &vtable, sizeof(vtable)) || (vtable & 7))
+		return 0;
+	for (unsigned kind = OBJECT_LIST; kind <= OBJECT_STRING; kind++)
+		if (is_named(vtable, names[kind]))
+			return class_of[tag] = vtable | kind;
+	return 0;
+}
+
+/* A tag says whether its payload is a pointer (c10::IValue::isIntrusivePtr), and an IValue owns
+ * what it points to: once an object of such a class was found behind a tag, what has this tag
+ * points to a living object. As many bytes as are read of it may be more than it has: they must lie
+ * in one page. */
+unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr)
+{
+	(void)r;
+	if (tag >= IVALUE_TAGS || (addr & 4095) > 4096 - OBJECT_SIZE)
+		return 0;
+	uint64_t class = class_of[tag], vtable;
+	if (!class)
+		class = learn(tag, addr);
+	if (!class)
+		return 0;
+	memcpy(&vtable, (const void *)(uintptr_t)addr, sizeof(vtable));
+	return vtable == (class & ~7ULL) ? class & 7 : 0;
 }
 
 uint64_t remote_word(struct remote *r, uint64_t addr)

@@ -2,12 +2,12 @@
 
 #include <string.h>
 
+#include "tracer/plan.h"
 #include "tracer/remote.h"
 
 enum {
 	WORDS = 48, /* looked at; a RecordFunction has more in all versions */
 	NEAR = 12,  /* words behind fn in which the inputs begin */
-	TAGS = 64,  /* IValue has fewer kinds (ATen/core/ivalue.h) */
 	IVALUE = 16,
 };
 
@@ -30,7 +30,7 @@ static bool are_values(uint64_t first, uint64_t n)
 	if (first & 7)
 		return false;
 	for (uint64_t i = 0; i < n; i++)
-		if (!get(first + i * IVALUE, v, sizeof(v)) || (uint32_t)v[1] >= TAGS)
+		if (!get(first + i * IVALUE, v, sizeof(v)) || (uint32_t)v[1] >= IVALUE_TAGS)
 			return false;
 	return true;
 }

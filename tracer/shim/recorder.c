@@ -77,13 +77,26 @@ static __thread unsigned refused; /* in this epoch; 0: never */
 static void *libtorch;
 static bool exiting;
 
+/* A counter that this thread alone counts up: no need of a locked instruction. */
+static uint64_t add(_Atomic uint64_t *counter, uint64_t n)
+{
+	uint64_t was = atomic_load_explicit(counter, memory_order_relaxed);
+	atomic_store_explicit(counter, was + n, memory_order_relaxed);
+	return was;
+}
+
+static struct shim_thread *slot(const struct thread *t)
+{
+	return &t->share->thread[t->index];
+}
+
 static int sink(void *arg, const struct hit *h)
 {
 	struct thread *t = arg;
 	struct shim_share *s = t->share;
-	int r = ring_put(&s->thread[t->index].records, s->ring[t->index], SHIM_RING, h);
+	int r = ring_put(&slot(t)->records, s->ring[t->index], SHIM_RING, h);
 	if (r)
-		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
+		add(&slot(t)->lost, 1);
 	return r;
 }
 
@@ -187,20 +200,17 @@ static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *r
 
 static void account(struct thread *t, uint64_t since)
 {
-	struct shim_share *s = t->share;
-	uint64_t n = atomic_fetch_add_explicit(&s->hits, 1, memory_order_relaxed);
-	if (n % SAMPLE != SAMPLE - 1)
+	if (add(&slot(t)->hits, 1) % SAMPLE != SAMPLE - 1)
 		return;
-	atomic_fetch_add_explicit(&s->sampled, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&s->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since,
-				  memory_order_relaxed);
+	add(&slot(t)->sampled, 1);
+	add(&slot(t)->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since);
 }
 
 static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const struct call *call,
 		  uint64_t count, const char *name, uint64_t now)
 {
 	if (t->ops.depth >= OPEN_MAX) {
-		atomic_fetch_add_explicit(&t->share->lost, 1, memory_order_relaxed);
+		add(&slot(t)->lost, 1);
 		return;
 	}
 	uint64_t regs[ARCH_REGS] = {0};
