@@ -59,13 +59,13 @@ $(BUILD)/replay/runner_py.o: $(wildcard replay/runner/*.py)
 $(BUILD)/shim/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,shim $<)
-	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -O3 -flto -MMD -MP -c -o $@ $<
 
 # Its bytes are part of ditrace: _binary_libditrace_shim_so_start to _end.
 $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,libditrace_shim.so)
-	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
+	$(Q)$(CC) -shared -O3 -flto -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.

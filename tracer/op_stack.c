@@ -47,7 +47,7 @@ static uint64_t sp_at_entry(const struct op_hit *h)
 
 static void keep_words(const struct op_hit *h, struct open_op *f)
 {
-	uint8_t n = h->plan->nstack;
+	uint8_t n = h->plan->nstack; /* no more of the argument area than this is used */
 	bool moved = h->plan->flags & PLAN_MOVED;
 	for (unsigned i = 0; i < ARCH_INT_ARGS; i++) {
 		unsigned r = moved ? h->plan->arg_reg[i] & 31 : arch_int_arg[i];
@@ -174,7 +174,11 @@ bool op_stack_entry(struct op_stack *t, const struct op_hit *h)
 	if (t->depth >= OPEN_MAX)
 		return false;
 	struct open_op *up = top(t), *f = &t->open[t->depth];
-	*f = (struct open_op){.sp = sp, .seq = ++t->seq, .op = h->op, .py = now};
+	f->sp = sp;
+	f->seq = ++t->seq;
+	f->op = h->op;
+	f->py = now;
+	f->py_sent = f->counted = false;
 	f->backward = (h->plan->flags & PLAN_BACKWARD) || (up && up->backward);
 	f->muted = is_muted(t, h, f);
 	f->aside = h->plan->flags & PLAN_ASIDE;

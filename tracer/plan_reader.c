@@ -6,6 +6,8 @@
 
 /* The checks and limits are those of probes.bpf.c, function by function. */
 
+enum { COPY_MAX = 2048 };
+
 static struct item *begin(const struct reading *r, uint8_t kind, uint8_t read, uint32_t aux)
 {
 	return hit_buf_item(r->out, kind, read, aux);
@@ -20,21 +22,23 @@ static uint32_t cut32(uint64_t n)
  * read, and then nothing is appended. */
 static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 {
-	uint8_t bytes[2048];
-	if (len > sizeof(bytes) || remote_read(r->mem, addr, bytes, len))
+	void *at = hit_buf_room(r->out, len);
+	if (len > COPY_MAX || remote_read(r->mem, addr, at, len))
 		return NULL;
-	return hit_buf_put(r->out, bytes, len);
+	hit_buf_grow(r->out, len);
+	return at;
 }
 
 /* The same of what is there for certain, if this is what it looks like. */
 static void *copy_live(const struct reading *r, uint32_t len, uint64_t addr)
 {
-	uint8_t bytes[2048];
 	if (r->unsure || r->conf->tensor.discover)
 		return copy(r, len, addr);
-	if (len > sizeof(bytes) || remote_live(r->mem, addr, bytes, len))
+	void *at = hit_buf_room(r->out, len);
+	if (len > COPY_MAX || remote_live(r->mem, addr, at, len))
 		return NULL;
-	return hit_buf_put(r->out, bytes, len);
+	hit_buf_grow(r->out, len);
+	return at;
 }
 
 static int live(const struct reading *r, uint64_t addr, void *to, size_t len)

@@ -8,20 +8,35 @@ static uint64_t padded(uint32_t size)
 	return ((uint64_t)size + 7) & ~7ULL;
 }
 
-int ring_put(struct ring *r, uint8_t *data, uint64_t size, const struct hit *h)
+void *ring_room(struct ring *r, uint8_t *data, uint64_t size, uint32_t most)
 {
 	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
 	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
-	uint64_t at = head % size, need = padded(h->size);
+	uint64_t at = head % size, need = padded(most);
 	uint64_t skip = at + need > size ? size - at : 0;
 	if (head + skip + need - tail > size)
+		return NULL;
+	if (!skip)
+		return data + at;
+	memset(data + at, 0, sizeof(uint64_t));
+	return data;
+}
+
+void ring_done(struct ring *r, const uint8_t *data, uint64_t size, const struct hit *h)
+{
+	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+	if ((const uint8_t *)h != data + head % size)
+		head += size - head % size;
+	atomic_store_explicit(&r->head, head + padded(h->size), memory_order_release);
+}
+
+int ring_put(struct ring *r, uint8_t *data, uint64_t size, const struct hit *h)
+{
+	void *at = ring_room(r, data, size, h->size);
+	if (!at)
 		return -1;
-	if (skip) {
-		memset(data + at, 0, sizeof(uint64_t));
-		at = 0;
-	}
-	memcpy(data + at, h, h->size);
-	atomic_store_explicit(&r->head, head + skip + need, memory_order_release);
+	memcpy(at, h, h->size);
+	ring_done(r, data, size, at);
 	return 0;
 }
 

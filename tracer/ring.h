@@ -15,8 +15,13 @@ struct ring {
 	_Alignas(64) _Atomic uint64_t tail;
 };
 
-/* Append a record to the ring whose `size` bytes (a multiple of 8) lie at `data`. 0, or -1 when
- * there is no room. */
+/* Where a record of up to `most` bytes can be put together in the ring whose `size` bytes (a
+ * multiple of 8) lie at `data`; NULL when there is no room. The reader sees nothing of it before
+ * ring_done is called with it, its size set. */
+void *ring_room(struct ring *r, uint8_t *data, uint64_t size, uint32_t most);
+void ring_done(struct ring *r, const uint8_t *data, uint64_t size, const struct hit *h);
+
+/* Append a record. 0, or -1 when there is no room. */
 int ring_put(struct ring *r, uint8_t *data, uint64_t size, const struct hit *h);
 
 /* The next record, NULL: none. Valid until ring_drop is called with it. A reader that does not

@@ -36,14 +36,20 @@ struct callback {
 	bool inputs, outputs, ids;
 };
 
+/* Of a thread, as long as it lives (Itanium C++ ABI: exception handling, 2.2.2). */
+struct eh_globals {
+	void *caught;
+	unsigned int uncaught;
+};
+
 static struct {
 	uint64_t (*add)(struct callback);
 	void (*remove)(uint64_t);
 	const char *(*name)(const uint64_t *);
 	uint64_t (*num_inputs)(const uint64_t *);
-	int (*exceptions)(void);    /* std::uncaught_exceptions */
-	uint64_t (*sequence)(void); /* at::sequence_number::peek */
-	void *(*py_state)(void);    /* PyGILState_GetThisThreadState, NULL: no CPython */
+	struct eh_globals *(*exceptions)(void); /* __cxa_get_globals */
+	uint64_t (*sequence)(void);		/* at::sequence_number::peek */
+	void *(*py_state)(void); /* PyGILState_GetThisThreadState, NULL: no CPython */
 } torch;
 
 static struct record_layout layout;
@@ -57,7 +63,7 @@ struct call {
 	uint64_t data[2];   /* SHIM_LOC_DATA */
 	uint64_t values[2]; /* begin and end of a list of IValues */
 	const char *name;
-	int exceptions;
+	unsigned exceptions;
 };
 
 struct thread {
@@ -69,6 +75,8 @@ struct thread {
 	struct proc_conf conf;
 	struct op_stack ops;
 	struct hit_buf out;
+	const struct eh_globals *exceptions;
+	uint64_t regs[ARCH_REGS]; /* what an op's plan asks for */
 	struct call call[OPEN_MAX];
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
 };
@@ -90,14 +98,22 @@ static struct shim_thread *slot(const struct thread *t)
 	return &t->share->thread[t->index];
 }
 
+static void *place(void *arg)
+{
+	struct thread *t = arg;
+	return ring_room(&slot(t)->records, t->share->ring[t->index], SHIM_RING,
+			 HIT_BUF_MAX + HIT_BUF_SLACK);
+}
+
 static int sink(void *arg, const struct hit *h)
 {
 	struct thread *t = arg;
-	struct shim_share *s = t->share;
-	int r = ring_put(&slot(t)->records, s->ring[t->index], SHIM_RING, h);
-	if (r)
+	if ((const uint8_t *)h == t->out.own) {
 		add(&slot(t)->lost, 1);
-	return r;
+		return -1;
+	}
+	ring_done(&slot(t)->records, t->share->ring[t->index], SHIM_RING, h);
+	return 0;
 }
 
 void recorder_thread_ends(void *memory)
@@ -138,8 +154,10 @@ static struct thread *this_thread(struct shim_share *s)
 	t = inside_memory(sizeof(*t));
 	if (!t)
 		return NULL;
+	t->out.place = place;
 	t->out.sink = sink;
 	t->out.arg = t;
+	t->exceptions = torch.exceptions();
 	if (claim(t, s))
 		return t;
 	refused = epoch;
@@ -213,7 +231,7 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 		add(&slot(t)->lost, 1);
 		return;
 	}
-	uint64_t regs[ARCH_REGS] = {0};
+	uint64_t *regs = t->regs;
 	struct op_hit h = hit_of(t, op, regs, now);
 	/* Where the call will stand once those are gone that an exception has left. */
 	struct call kept = *call;
@@ -222,8 +240,10 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 	regs[arch_int_arg[SHIM_LOC_VALUES]] =
 	    op == SHIM_NODE ? (uint64_t)(uintptr_t)t->tensors : (uint64_t)(uintptr_t)kept.values;
 	regs[arch_int_arg[SHIM_LOC_COUNT]] = count;
-	regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
-	regs[arch_int_arg[SHIM_LOC_NAME_LEN]] = strlen(name);
+	if (op == SHIM_FUNCTION || op == SHIM_NODE) {
+		regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
+		regs[arch_int_arg[SHIM_LOC_NAME_LEN]] = strlen(name);
+	}
 	if (torch.py_state) {
 		t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
 		t->ops.py.is_certain = true;
@@ -276,9 +296,11 @@ static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 {
 	if (scope == BACKWARD)
 		return SHIM_NODE;
+	if (layout.inputs && !record_is_named(&layout, rf, name))
+		return SHIM_CALL;
 	if (is_engine(name))
 		return SHIM_ENGINE;
-	return layout.inputs && record_is_named(&layout, rf, name) ? SHIM_FUNCTION : SHIM_CALL;
+	return layout.inputs ? SHIM_FUNCTION : SHIM_CALL;
 }
 
 static void **start(void **context, const uint64_t *rf, int scope)
@@ -302,7 +324,7 @@ static void **start(void **context, const uint64_t *rf, int scope)
 	    .data = {op == SHIM_CALL ? rf[layout.fn] : 0, op == SHIM_CALL ? 0 : rf[layout.seq]},
 	    .values = {rf[layout.inputs], rf[layout.inputs] + 16 * n},
 	    .name = op == SHIM_CALL ? name : NULL,
-	    .exceptions = torch.exceptions(),
+	    .exceptions = t->exceptions->uncaught,
 	};
 	enter(t, op, rf, &call, op == SHIM_NODE ? take_tensors(t, values, n) : n, name, now);
 out:
@@ -312,7 +334,7 @@ out:
 
 static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint64_t now)
 {
-	uint64_t regs[ARCH_REGS] = {[ARCH_SP] = (uint64_t)(uintptr_t)rf};
+	t->regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
 	uint32_t op = t->ops.open[call - t->call].op;
 	enum shim_op kind = SHIM_CALL;
 	while (kind < SHIM_OPS && t->share->op[kind] != op)
@@ -329,7 +351,7 @@ static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint6
 	uint64_t *w = t->ops.open[call - t->call].w;
 	w[SHIM_LOC_VALUES] = (uint64_t)(uintptr_t)call->values;
 	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
-	struct op_hit h = hit_of(t, kind, regs, now);
+	struct op_hit h = hit_of(t, kind, t->regs, now);
 	op_stack_exit(&t->ops, &h);
 	account(t, now);
 }
@@ -345,7 +367,7 @@ static void end(const uint64_t *rf)
 	uint32_t d = t->ops.depth;
 	while (d > 0 && t->call[d - 1].rf != rf)
 		d--;
-	if (!d || t->call[d - 1].exceptions != torch.exceptions())
+	if (!d || t->call[d - 1].exceptions != t->exceptions->uncaught)
 		return;
 	t->busy = true;
 	if (checked < CHECKED && !record_layout_end(&layout, rf))
@@ -415,7 +437,7 @@ static bool find_symbols(void *h)
 	torch.name = (const char *(*)(const uint64_t *))dlsym(h, "_ZNK2at14RecordFunction4nameEv");
 	torch.num_inputs =
 	    (uint64_t(*)(const uint64_t *))dlsym(h, "_ZNK2at14RecordFunction10num_inputsEv");
-	torch.exceptions = (int (*)(void))dlsym(h, "_ZSt19uncaught_exceptionsv");
+	torch.exceptions = (struct eh_globals * (*)(void)) dlsym(h, "__cxa_get_globals");
 	torch.py_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
 	torch.sequence = (uint64_t(*)(void))dlsym(h, "_ZN2at15sequence_number4peekEv");
 	return torch.add && torch.remove && torch.name && torch.num_inputs && torch.exceptions &&
