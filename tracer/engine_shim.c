@@ -93,11 +93,13 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 
 static int new_share(struct inside *i)
 {
-	int fd = memfd_create("ditrace-shim", MFD_CLOEXEC);
+	int fd = memfd_create("ditrace-shim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	void *at = MAP_FAILED;
-	if (!ftruncate(fd, sizeof(struct shim_share)))
+	/* Sealed, since what reads behind the end of a file that was cut short gets SIGBUS. */
+	if (!ftruncate(fd, sizeof(struct shim_share)) &&
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		at = mmap(NULL, sizeof(struct shim_share), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (at == MAP_FAILED) {
@@ -423,7 +425,8 @@ static bool take(struct engine_shim *m, struct source *x, engine_hit_fn *fn, voi
 	struct hit *copy = (struct hit *)m->record;
 	const struct hit *h = ring_next(&x->thread->records, x->data, SHIM_RING, NULL);
 	uint32_t size = h ? h->size : 0;
-	if (size < sizeof(*h) || size > sizeof(m->record)) {
+	if (size < sizeof(*h) || size > sizeof(m->record) ||
+	    size > SHIM_RING - ((const uint8_t *)h - x->data)) {
 		broken(m, x->whose);
 		return false;
 	}

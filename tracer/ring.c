@@ -54,7 +54,7 @@ const struct hit *ring_next(struct ring *r, const uint8_t *data, uint64_t size, 
 	uint64_t at = tail % size;
 	if (head == tail)
 		return NULL;
-	if (head < tail || head - tail > size || head % 8)
+	if (head < tail || head - tail > size || head % 8 || tail % 8)
 		return wrong(bad);
 	const struct hit *h = (const struct hit *)(data + at);
 	uint32_t n = h->size;

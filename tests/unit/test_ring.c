@@ -104,6 +104,11 @@ static void test_nonsense(void **state)
 		assert_null(next(&f, &bad));
 		assert_int_equal(bad, 1);
 	}
+	struct fixture last = {0};
+	last.ring.tail = SIZE - 2;
+	last.ring.head = SIZE;
+	assert_null(next(&last, &bad));
+	assert_int_equal(bad, 1);
 	/* A jump to the start, behind which there is nothing. */
 	struct fixture f = {0};
 	f.ring.head = 8;
@@ -115,7 +120,7 @@ static void test_nonsense(void **state)
 		for (size_t b = 0; b < SIZE; b += 4)
 			*(uint32_t *)(void *)&f.data[b] =
 			    rand() % 3 ? (uint32_t)rand() % 256 : (uint32_t)rand();
-		f.ring.tail = (uint64_t)(rand() % 4096) * 8;
+		f.ring.tail = (uint64_t)(rand() % 4096) * 8 + (rand() % 8 ? 0 : rand() % 8);
 		f.ring.head = f.ring.tail + (uint64_t)(rand() % (SIZE / 8 + 2)) * 8;
 		const struct hit *h = next(&f, &bad);
 		if (!h)

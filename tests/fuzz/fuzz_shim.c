@@ -1,0 +1,88 @@
+/* Whatever a process says on the socket and leaves in the memory that it shares, the engine shim
+ * reads no more than there is, gives out nothing but whole records, and comes to an end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/shim_client.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+enum { RECORD_MAX = 32 << 10, RINGS = 3 };
+
+static void on_hit(const struct hit *h, void *arg)
+{
+	volatile uint8_t sum = 0;
+	(void)arg;
+	if (h->size < sizeof(*h) || h->size > RECORD_MAX)
+		abort();
+	for (uint32_t i = 0; i < h->size; i++)
+		sum = (uint8_t)(sum + ((const uint8_t *)h)[i]);
+}
+
+struct input {
+	const unsigned char *data;
+	size_t left;
+};
+
+static size_t take(struct input *in, void *out, size_t len)
+{
+	size_t n = in->left < len ? in->left : len;
+	memcpy(out, in->data, n);
+	in->data += n;
+	in->left -= n;
+	return n;
+}
+
+/* Places in three rings, one of them the last; where they begin and near their ends. */
+static void fill(struct shim_share *s, struct input *in)
+{
+	static const unsigned rings[RINGS] = {0, 1, SHIM_THREADS - 1};
+	for (unsigned i = 0; i < RINGS; i++) {
+		struct shim_thread *t = &s->thread[rings[i]];
+		uint8_t b[8] = {0};
+		take(in, b, sizeof(b));
+		uint64_t tail = (uint64_t)b[0] * 8;
+		if (b[1] & 1)
+			tail += SHIM_RING - 512;
+		tail += b[1] & 2 ? (b[1] >> 4) : 0;
+		t->tid = b[2];
+		t->ended = b[3] & 1;
+		t->records.tail = tail;
+		t->records.head = tail + (b[4] & 1 ? (uint64_t)b[5] << (b[6] & 63) : b[5] * 8ULL);
+		take(in, s->ring[rings[i]] + tail % (SHIM_RING - 512), b[7] * 4ULL);
+	}
+	take(in, s,
+	     in->left < offsetof(struct shim_share, thread) ? in->left
+							    : offsetof(struct shim_share, thread));
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	static struct shim_seen seen;
+	struct engine_counters c;
+	struct input in = {data, size};
+	struct shim_hello hello = shim_greeting();
+	struct err e = {0};
+	uint8_t b[2] = {0};
+	if (!seen.engine && engine_shim_open(SHIM_OPS, &seen.engine, &e))
+		abort();
+	take(&in, b, sizeof(b));
+	int fd = shim_dial();
+	if (fd < 0)
+		abort();
+	if (b[0] & 1)
+		take(&in, (uint8_t *)&hello + b[1] % sizeof(hello), 1);
+	if (send(fd, &hello, b[0] & 2 ? b[1] % (sizeof(hello) + 1) : sizeof(hello), MSG_NOSIGNAL) <
+	    0)
+		abort();
+	seen.engine->follow(seen.engine, shim_on_follow, &seen);
+	int memory = shim_receive(fd);
+	struct shim_share *s = memory < 0 ? NULL : shim_map(memory);
+	if (s)
+		fill(s, &in);
+	shim_part(&seen, fd, s, on_hit, NULL);
+	seen.engine->counters(seen.engine, &c);
+	if (c.mean_ns && !c.hits)
+		abort();
+	return 0;
+}

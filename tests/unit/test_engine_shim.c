@@ -1,0 +1,240 @@
+/* The engine shim against what may call it: greetings that are none, memory that a traced process
+ * has written over. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/shim_client.h"
+
+static struct shim_seen seen;
+
+static void on_hit(const struct hit *h, void *arg)
+{
+	assert_true(h->size >= sizeof(*h));
+	++*(unsigned *)arg;
+}
+
+static int setup(void **state)
+{
+	struct err e = {0};
+	(void)state;
+	seen = (struct shim_seen){0};
+	return engine_shim_open(SHIM_OPS, &seen.engine, &e);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	seen.engine->close(seen.engine);
+	unsetenv("LD_PRELOAD");
+	unsetenv(SHIM_SOCKET);
+	return 0;
+}
+
+/* Another that calls meanwhile is served. */
+static void serves(void)
+{
+	unsigned hits = 0, came = seen.came, went = seen.went;
+	int fd;
+	struct shim_share *s = shim_join(&seen, &fd);
+	assert_non_null(s);
+	assert_int_equal(s->on, 1);
+	assert_int_equal(seen.came, came + 1);
+	shim_part(&seen, fd, s, on_hit, &hits);
+	assert_int_equal(seen.went, went + 1);
+}
+
+/* Turned away: nothing is made for it, and its connection is closed. */
+static void refused(const void *bytes, size_t n)
+{
+	unsigned hits = 0;
+	char c;
+	int fd = shim_dial();
+	assert_true(fd >= 0);
+	if (n)
+		assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+	else
+		shutdown(fd, SHUT_WR);
+	for (unsigned i = 0; i < 4; i++) {
+		seen.engine->follow(seen.engine, shim_on_follow, &seen);
+		seen.engine->consume(seen.engine, on_hit, &hits);
+	}
+	assert_int_equal(seen.came, 0);
+	/* What it had sent and nobody read shows as a reset. */
+	ssize_t got = recv(fd, &c, 1, MSG_DONTWAIT);
+	assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
+	close(fd);
+}
+
+static void test_greetings(void **state)
+{
+	uint8_t garbage[4096];
+	struct shim_hello hello = shim_greeting();
+	(void)state;
+	memset(garbage, 0xa5, sizeof(garbage));
+	refused(&hello, sizeof(hello) - 1);
+	refused(&hello, 1);
+	refused(NULL, 0);
+	refused(garbage, sizeof(hello));
+	refused(garbage, sizeof(garbage));
+	hello.version++;
+	refused(&hello, sizeof(hello));
+	hello = shim_greeting();
+	hello.bytes -= 8;
+	refused(&hello, sizeof(hello));
+	hello = shim_greeting();
+	hello.unused = 1;
+	refused(&hello, sizeof(hello));
+	serves();
+}
+
+/* What comes behind a right greeting ends the connection. */
+static void test_too_much(void **state)
+{
+	struct shim_hello hello[2] = {shim_greeting(), shim_greeting()};
+	unsigned hits = 0;
+	(void)state;
+	int fd = shim_dial();
+	assert_int_equal(send(fd, hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+	seen.engine->follow(seen.engine, shim_on_follow, &seen);
+	assert_int_equal(seen.came, 1);
+	struct shim_share *s = shim_map(shim_receive(fd));
+	assert_non_null(s);
+	seen.engine->follow(seen.engine, shim_on_follow, &seen);
+	shim_part(&seen, fd, s, on_hit, &hits);
+	assert_int_equal(seen.went, 1);
+	serves();
+}
+
+/* One that says nothing is waited for by nobody. */
+static void test_silent(void **state)
+{
+	(void)state;
+	int fd = shim_dial();
+	assert_true(fd >= 0);
+	seen.engine->follow(seen.engine, shim_on_follow, &seen);
+	serves();
+	close(fd);
+	serves();
+}
+
+static void put(struct shim_share *s, unsigned ring, uint32_t size)
+{
+	struct hit *h = ring_room(&s->thread[ring].records, s->ring[ring], SHIM_RING, size);
+	assert_non_null(h);
+	*h = (struct hit){.size = size, .kind = HIT_ENTRY};
+	ring_done(&s->thread[ring].records, s->ring[ring], SHIM_RING, h);
+}
+
+/* Good records come; from one that cannot be, nothing more is believed of the process, and the user
+ * is told. */
+static void test_corrupted(void **state)
+{
+	static const uint32_t sizes[] = {1, sizeof(struct hit) - 1, 40 << 10, UINT32_MAX};
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		unsigned hits = 0, ring = i % 2 ? SHIM_THREADS - 1 : 0;
+		int fd;
+		struct shim_share *s = shim_join(&seen, &fd);
+		assert_non_null(s);
+		s->thread[ring].tid = 1;
+		put(s, ring, 64);
+		put(s, ring, 128);
+		put(s, ring, 64);
+		((struct hit *)&s->ring[ring][64 + 128])->size = sizes[i];
+		seen.engine->consume(seen.engine, on_hit, &hits);
+		assert_int_equal(hits, 2);
+		assert_int_equal(seen.engine->trouble.code, -EPROTO);
+		assert_int_equal(s->on, 0);
+		put(s, ring, 64);
+		seen.engine->consume(seen.engine, on_hit, &hits);
+		assert_int_equal(hits, 2);
+		seen.engine->trouble = (struct err){0};
+		shim_part(&seen, fd, s, on_hit, &hits);
+	}
+	serves();
+}
+
+/* Its words hold anything at all. */
+static void test_hostile(void **state)
+{
+	(void)state;
+	srand(1);
+	for (unsigned i = 0; i < 50; i++) {
+		struct engine_counters c;
+		unsigned hits = 0;
+		int fd;
+		struct shim_share *s = shim_join(&seen, &fd);
+		assert_non_null(s);
+		uint8_t *bytes = (uint8_t *)s;
+		for (size_t k = 0; k < offsetof(struct shim_share, ring); k++)
+			bytes[k] = (uint8_t)(rand() % 4 ? rand() : 0);
+		seen.engine->consume(seen.engine, on_hit, &hits);
+		seen.engine->counters(seen.engine, &c);
+		shim_part(&seen, fd, s, on_hit, &hits);
+	}
+	serves();
+}
+
+/* It cannot be made shorter, which would make its reader stumble. */
+static void test_sealed(void **state)
+{
+	const struct shim_hello hello = shim_greeting();
+	unsigned hits = 0;
+	(void)state;
+	int fd = shim_dial();
+	assert_int_equal(send(fd, &hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+	seen.engine->follow(seen.engine, shim_on_follow, &seen);
+	int memory = shim_receive(fd);
+	assert_true(memory >= 0);
+	assert_int_equal(ftruncate(memory, 4096), -1);
+	assert_int_equal(errno, EPERM);
+	close(memory);
+	shim_part(&seen, fd, NULL, on_hit, &hits);
+}
+
+/* What each thread counted, and those without a ring. */
+static void test_counters(void **state)
+{
+	struct engine_counters c;
+	unsigned hits = 0;
+	int fd;
+	(void)state;
+	struct shim_share *s = shim_join(&seen, &fd);
+	assert_non_null(s);
+	s->thread[0].hits = 10;
+	s->thread[5].hits = 5;
+	s->thread[5].lost = 2;
+	s->thread[0].sampled = 2;
+	s->thread[0].sampled_ns = 600;
+	s->lost = 3;
+	seen.engine->counters(seen.engine, &c);
+	assert_int_equal(c.hits, 15);
+	assert_int_equal(c.lost, 5);
+	assert_int_equal(c.mean_ns, 300);
+	shim_part(&seen, fd, s, on_hit, &hits);
+	seen.engine->counters(seen.engine, &c);
+	assert_int_equal(c.hits, 15);
+	assert_int_equal(c.lost, 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_greetings, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_sealed, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_counters, setup, teardown),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("engine_shim", tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* The recorder inside a traced process, called as PyTorch would call it. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+/* As the library is made of it: memory is the process's own. */
+#include "tracer/shim/memory.c"
+#include "tracer/shim/record_layout.c"
+#include "tracer/shim/recorder.c"
+
+static struct shim_share *memory;
+static struct eh_globals no_exceptions;
+static const char name_text[] = "aten::add";
+
+struct shim_share *shim_share(void)
+{
+	return memory;
+}
+
+unsigned shim_epoch(void)
+{
+	return 0;
+}
+
+bool shim_is_forked(void)
+{
+	return false;
+}
+
+bool shim_connect(void)
+{
+	return false;
+}
+
+void shim_disconnect(void)
+{
+	memory = NULL;
+}
+
+void pycode_watch(void (*fn)(uint64_t code))
+{
+	(void)fn;
+}
+
+void pycode_unwatch(void)
+{
+}
+
+static const char *name_of(const uint64_t *rf)
+{
+	(void)rf;
+	return name_text;
+}
+
+static uint64_t two(const uint64_t *rf)
+{
+	(void)rf;
+	return 2;
+}
+
+static struct eh_globals *exceptions(void)
+{
+	return &no_exceptions;
+}
+
+static void give_conf(uint16_t max_depth)
+{
+	memory->conf_seq++;
+	memory->conf.max_depth = max_depth;
+	memory->conf_seq++;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return -1;
+	memory->seen_ns = UINT64_MAX;
+	memory->on = 1;
+	for (uint32_t k = 0; k < SHIM_OPS; k++)
+		memory->op[k] = k;
+	torch.name = name_of;
+	torch.num_inputs = two;
+	torch.exceptions = exceptions;
+	layout = (struct record_layout){0};
+	checked = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (self)
+		thread_ends(self);
+	refused = false;
+	if (memory)
+		munmap(memory, sizeof(*memory));
+	memory = NULL;
+	return 0;
+}
+
+/* A RecordFunction of aten::add(1, 1) as of PyTorch 2.13. */
+struct sample {
+	uint64_t rf[64];
+	uint64_t schema[2];
+	uint64_t in[2][2], out[1][2];
+};
+
+static void call(struct sample *s)
+{
+	void *context;
+	*s = (struct sample){.schema = {(uintptr_t)name_text, strlen(name_text)},
+			     .in = {{1, IVALUE_INT}, {1, IVALUE_INT}},
+			     .out = {{2, IVALUE_INT}}};
+	s->rf[20] = (uintptr_t)s->schema;
+	s->rf[25] = UINT64_MAX;
+	s->rf[26] = (uintptr_t)s->in;
+	s->rf[27] = 2;
+	assert_ptr_equal(start_function(&context, s->rf), &context);
+	assert_null(context);
+}
+
+static void finish(struct sample *s)
+{
+	s->rf[35] = (uintptr_t)s->out;
+	s->rf[36] = s->rf[37] = (uintptr_t)(s->out + 1);
+	end(s->rf, NULL);
+}
+
+static struct shim_thread *mine(void)
+{
+	return &memory->thread[0];
+}
+
+/* The records that are there; sets how many say that some were lost before them. */
+static unsigned drain(unsigned *gaps)
+{
+	const struct hit *h;
+	unsigned n = 0;
+	int bad = 0;
+	for (*gaps = 0; (h = ring_next(&mine()->records, memory->ring[0], SHIM_RING, &bad)); n++) {
+		*gaps += (h->flags & HIT_GAP) != 0;
+		ring_drop(&mine()->records, h);
+	}
+	assert_int_equal(bad, 0);
+	return n;
+}
+
+/* Without a whole configuration nothing is recorded; one that is being written, perhaps for ever,
+ * leaves the one before in force, and nobody waits. */
+static void test_conf(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	memory->conf_seq = 1;
+	call(&s);
+	assert_int_equal(drain(&gaps), 0);
+	assert_false(update_conf(self));
+	memory->conf_seq = 0;
+	give_conf(3);
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(self->conf.max_depth, 3);
+	memory->conf_seq++;
+	memory->conf.max_depth = 9;
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_true(update_conf(self));
+	assert_int_equal(self->conf.max_depth, 3);
+	memory->conf_seq++;
+	assert_true(update_conf(self));
+	assert_int_equal(self->conf.max_depth, 9);
+}
+
+/* Each record is in the ring or is counted as lost, and the next that comes says that some were. */
+static void test_exact(void **state)
+{
+	enum { CALLS = 100000 };
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	memory->plan[SHIM_CALL] = (struct op_plan){
+	    .nentry = 1,
+	    .read = {{.kind = READ_IVALUES, .a = SHIM_LOC_VALUES}},
+	};
+	for (unsigned i = 0; i < CALLS; i++) {
+		call(&s);
+		finish(&s);
+	}
+	assert_int_equal(mine()->hits, 2 * CALLS);
+	assert_true(mine()->lost > 0);
+	unsigned came = drain(&gaps);
+	assert_int_equal(gaps, 0);
+	assert_int_equal(came + mine()->lost, 2 * CALLS);
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(gaps, 1);
+	assert_int_equal(memory->lost, 0);
+}
+
+/* Nothing while it is off, nor after ditrace has not shown up for a while. */
+static void test_off(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	memory->on = 0;
+	call(&s);
+	finish(&s);
+	assert_null(self);
+	memory->on = 1;
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	struct shim_share *was = memory;
+	memory->seen_ns = 0;
+	call(&s);
+	assert_null(memory);
+	memory = was;
+	assert_int_equal(drain(&gaps), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_conf, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
+	};
+
+	if (pthread_key_create(&key, NULL))
+		return 1;
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("recorder", tests, NULL, NULL);
+}
