@@ -18,6 +18,8 @@ LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/trac
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
 SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c op_stack.c hit_buf.c pyframes.c ring.c regs_x86_64.c)
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o)
+# Its many small functions are worth being optimised as one; clang would want another linker for that.
+SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto)
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(wildcard tracer/*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -59,13 +61,13 @@ $(BUILD)/replay/runner_py.o: $(wildcard replay/runner/*.py)
 $(BUILD)/shim/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,shim $<)
-	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -O3 -flto -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec $(SHIM_OPT) -MMD -MP -c -o $@ $<
 
 # Its bytes are part of ditrace: _binary_libditrace_shim_so_start to _end.
 $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,libditrace_shim.so)
-	$(Q)$(CC) -shared -O3 -flto -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
+	$(Q)$(CC) -shared $(SHIM_OPT) -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.

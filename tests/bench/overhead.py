@@ -18,11 +18,11 @@ SETTLE_NS = 200_000_000  # at the beginning of each turn, of whatever kind; not 
 
 
 class Trainer:
-    def __init__(self, times):
+    def __init__(self, times, work="training", under=(), errors=None):
         self.times = times
-        command = [sys.executable, os.path.join(HERE, "trainer.py"), times]
+        command = [*under, sys.executable, os.path.join(HERE, "trainer.py"), times, work]
         os.environ["KINETO_LOG_LEVEL"] = "99"
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.pid, self.width = map(int, self.process.stdout.readline().split())
 
     def tell(self, command):
@@ -206,4 +206,5 @@ def main():
     goal(d < t, f"ditrace's overhead (+{d:.0f} %) is {'' if d < t else 'not '}below torch.profiler's (+{t:.0f} %)")
 
 
-main()
+if __name__ == "__main__":
+    main()

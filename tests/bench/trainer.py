@@ -1,8 +1,11 @@
-"""Trains the model of tests/workloads/train.py on one thread until it is told to end, and notes of each
-iteration when it began and ended (CLOCK_MONOTONIC ns) and the CPU time it took (ns). Its first line is its pid and the model's width. Told by a
-line on standard input, answered by one:
+"""trainer.py FILE [training|loop]: trains the model of tests/workloads/train.py on one thread until it is
+told to end, or adds small tensors LOOP times an iteration, and notes of each iteration when it began and
+ended (CLOCK_MONOTONIC ns) and the CPU time it took (ns). Its first line is its pid and the model's width.
+Told by a line on standard input, answered by one:
 
     profile   enter torch.profiler, with shapes and stacks
+    bare      enter it without
+    rest      do nothing until the next line, which is answered, too
     leave     leave it
     show      the same, and make its table; answers with the seconds this took
     end       write the notes to the file named on the command line
@@ -21,13 +24,22 @@ from torch.profiler import ProfilerActivity, profile
 
 # The greatest width is taken at which an iteration is this short, so that there are many in a turn.
 WIDTHS, ENOUGH_MS = (128, 64), 40
+LOOP = 200
 
 
 class Profiler:
-    def profile(self):
-        self.running = profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True)
+    def profile(self, **what):
+        self.running = profile(activities=[ProfilerActivity.CPU], **(what or {"record_shapes": True, "with_stack": True}))
         self.running.__enter__()
         return "profiling"
+
+    def bare(self):
+        return self.profile(record_shapes=False)
+
+    def rest(self):
+        print("resting", flush=True)
+        sys.stdin.readline()
+        return "going"
 
     def leave(self):
         self.running.__exit__(None, None, None)
@@ -58,14 +70,22 @@ def training(width):
     return lambda: train.train_step(model, optimizer), sorted(taken)[len(taken) // 2]
 
 
+def loop():
+    a, b = torch.ones(4), torch.ones(4)
+    for _ in range(LOOP):
+        torch.add(a, b)
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     times, profiler = array.array("q"), Profiler()
-    for width in WIDTHS:
+    for width in WIDTHS if "loop" not in sys.argv else ():
         step, taken = training(width)
         if taken < ENOUGH_MS:
             break
+    else:
+        step, width = (loop, 0) if "loop" in sys.argv else (step, width)
     print(os.getpid(), width, flush=True)
     while True:
         command = told()
