@@ -192,7 +192,8 @@ enum item_kind {
 	ITEM_FAULT,    /* memory could not be read */
 	ITEM_STACK,    /* Python frames, 16 bytes each: code object, instruction; aux: STACK_* */
 	ITEM_STRING,   /* bytes of a string; aux: its true length */
-	ITEM_OBJECT,   /* the first OBJECT_SIZE bytes of what an IValue points to; aux: OBJECT_* */
+	ITEM_OBJECT,   /* the first OBJECT_SIZE bytes of what an IValue points to, or its first 8
+			* alone, which tell its class; aux: OBJECT_* */
 };
 
 enum {

@@ -301,11 +301,13 @@ static void put_object(const struct reading *as, uint32_t tag, uint64_t obj, uin
 	unsigned kind = remote_object(r->mem, tag, obj);
 	own.unsure = !kind;
 	struct item *it = begin(r, ITEM_OBJECT, read, 0);
-	if (!copy_live(r, OBJECT_SIZE, obj)) {
+	/* Of what is certain the class is enough; more than that may be more than there is. */
+	uint32_t len = kind ? 8 : OBJECT_SIZE;
+	if (!copy_live(r, len, obj)) {
 		it->kind = ITEM_FAULT;
 		return;
 	}
-	it->len = OBJECT_SIZE;
+	it->len = (uint16_t)len;
 	uint64_t at = r->conf->tensor.target_size, w[3];
 	if (!at || live(r, obj + at, w, sizeof(w)))
 		return;

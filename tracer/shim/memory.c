@@ -91,19 +91,20 @@ static uint64_t learn(uint32_t tag, uint64_t addr)
 	if (remote_read(remote_new(), addr, &vtable, sizeof(vtable)) || (vtable & 7))
 		return 0;
 	for (unsigned kind = OBJECT_LIST; kind <= OBJECT_STRING; kind++)
-		if (is_named(vtable, names[kind]))
-			return class_of[tag] = vtable | kind;
+		if (is_named(vtable, names[kind])) {
+			class_of[tag] = vtable | kind;
+			return vtable | kind;
+		}
 	return 0;
 }
 
 /* A tag says whether its payload is a pointer (c10::IValue::isIntrusivePtr), and an IValue owns
  * what it points to: once an object of such a class was found behind a tag, what has this tag
- * points to a living object. As many bytes as are read of it may be more than it has: they must lie
- * in one page. */
+ * points to a living object, whose first word tells whether it is of that class, too. */
 unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr)
 {
 	(void)r;
-	if (tag >= IVALUE_TAGS || (addr & 4095) > 4096 - OBJECT_SIZE)
+	if (tag >= IVALUE_TAGS)
 		return 0;
 	uint64_t class = class_of[tag], vtable;
 	if (!class)
