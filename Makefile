@@ -17,9 +17,11 @@ LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
 SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c op_stack.c hit_buf.c pyframes.c ring.c regs_x86_64.c)
-SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o)
+SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one; clang would want another linker for that.
 SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto)
+# What it brings into Python: the beginning, and what is run once PyTorch is there.
+MODES_PY := $(sort $(wildcard replay/runner/*.py)) $(sort $(wildcard tracer/shim/modes/[0-9]*.py))
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(wildcard tracer/*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -63,11 +65,19 @@ $(BUILD)/shim/%.o: %.c
 	$(call say,CC,shim $<)
 	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec $(SHIM_OPT) -MMD -MP -c -o $@ $<
 
+$(BUILD)/tracer/shim/modes_py.o: $(MODES_PY) tracer/shim/modes/start.py
+	@mkdir -p $(@D)
+	$(call say,PY,$@)
+	$(Q)cp tracer/shim/modes/start.py $(@D)/start_py
+	$(Q)awk 'FNR == 1 && NR > 1 { print "\n" } { print }' $(MODES_PY) > $(@D)/modes_py
+	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o modes_py.o start_py modes_py
+
 # Its bytes are part of ditrace: _binary_libditrace_shim_so_start to _end.
 $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,libditrace_shim.so)
-	$(Q)$(CC) -shared $(SHIM_OPT) -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed -o $(@D)/libditrace_shim.so $^ -ldl -lpthread
+	$(Q)$(CC) -shared $(SHIM_OPT) -Wl,--version-script=tracer/shim/exports.map -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed \
+		-o $(@D)/libditrace_shim.so $^ -ldl -lpthread
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.

@@ -125,7 +125,7 @@ int worker_send(struct worker *w, json_t *request)
 	return left ? -EPIPE : 0;
 }
 
-static int take_line(struct worker *w, json_t **out)
+int worker_next(struct worker *w, json_t **out)
 {
 	char *end = w->len ? memchr(w->text, '\n', w->len) : NULL;
 	if (!end)
@@ -139,7 +139,7 @@ static int take_line(struct worker *w, json_t **out)
 
 int worker_receive(struct worker *w, json_t **out)
 {
-	int r = take_line(w, out);
+	int r = worker_next(w, out);
 	if (r)
 		return r;
 	if (w->size - w->len < 4096) {
@@ -155,7 +155,7 @@ int worker_receive(struct worker *w, json_t **out)
 	if (!n)
 		return -EPIPE;
 	w->len += (size_t)n;
-	return take_line(w, out);
+	return worker_next(w, out);
 }
 
 int worker_map(struct worker *w)

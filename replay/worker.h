@@ -31,6 +31,9 @@ int worker_send(struct worker *w, json_t *request);
  * whole; -EPIPE when the worker has ended; -EPROTO for what is no JSON. */
 int worker_receive(struct worker *w, json_t **out);
 
+/* The same of what was received already, without waiting. */
+int worker_next(struct worker *w, json_t **out);
+
 /* See all of the shared memory as it is now: for each message that has tensors, before the first
  * worker_memory. What worker_memory gave before is not valid any more. 0 or -errno. */
 int worker_map(struct worker *w);

@@ -35,16 +35,15 @@ static void read_counts(struct status *s)
 {
 	const struct shim_share *share = s->state.share;
 	struct mem mem = mem_process(s->pid);
-	uint64_t n[4]; /* hits, lost, sampled, sampled_ns */
-	_Static_assert(offsetof(struct shim_share, sampled_ns) ==
-			   offsetof(struct shim_share, hits) + 3 * sizeof(n[0]),
-		       "in one piece");
-	if (!share || mem_read(&mem, (uint64_t)(uintptr_t)share + offsetof(struct shim_share, hits),
-			       n, sizeof(n)))
+	struct shim_thread threads[SHIM_THREADS];
+	uint64_t lost, at = (uint64_t)(uintptr_t)share;
+	if (!share || mem_read_u64(&mem, at + offsetof(struct shim_share, lost), &lost) ||
+	    mem_read(&mem, at + offsetof(struct shim_share, thread), threads, sizeof(threads)))
 		return;
-	s->hits = n[0];
-	s->lost = n[1];
-	s->mean_ns = n[2] ? n[3] / n[2] : 0;
+	const struct shim_counts c = shim_count(lost, threads);
+	s->hits = c.hits;
+	s->lost = c.lost;
+	s->mean_ns = c.sampled ? c.sampled_ns / c.sampled : 0;
 }
 
 static int read_status(pid_t pid, struct status *s, struct err *e)

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "tracer/intervene_run.h"
+
 /* Without records of the kernel, nothing tells when a library is mapped. */
 static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 {
@@ -63,8 +65,12 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 int cmd_run(int argc, char **argv)
 {
 	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
-	const struct option_def options[] = {
-	    TRACE_OPTIONS(o), CAPTURE_OPTIONS(o.capture), MEASURE_OPTIONS(o.measure), {0}};
+	struct intervene_opts change = {0};
+	const struct option_def options[] = {TRACE_OPTIONS(o),
+					     CAPTURE_OPTIONS(o.capture),
+					     MEASURE_OPTIONS(o.measure),
+					     INTERVENE_OPTIONS(change),
+					     {0}};
 	const struct command command = {
 	    .name = "run",
 	    .operands = "[--] PROGRAM [ARGUMENT...]",
@@ -86,6 +92,8 @@ int cmd_run(int argc, char **argv)
 		return status;
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
+	if (intervene_wanted(&change))
+		return intervene_run(&change, &o, &argv[first], &signals);
 	int r = run_start(&l, &o, &argv[first], &signals, &status, &e);
 	if (r) {
 		err_print(&e);

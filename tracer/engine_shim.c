@@ -270,17 +270,12 @@ static void listen_to(struct inside *i, follow_fn *fn, void *arg)
 
 static void count(struct engine_counters *c, const struct shim_share *s)
 {
-	uint64_t now = 0, sampled = 0, ns = 0;
-	for (unsigned k = 0; k < SHIM_THREADS; k++) {
-		now += s->thread[k].hits;
-		sampled += s->thread[k].sampled;
-		ns += s->thread[k].sampled_ns;
-		c->lost += s->thread[k].lost;
-	}
-	uint64_t hits = c->hits + now, mean = sampled ? ns / sampled : 0;
-	c->mean_ns = hits ? (c->mean_ns * c->hits + mean * now) / hits : 0;
+	const struct shim_counts now = shim_count(s->lost, s->thread);
+	uint64_t hits = c->hits + now.hits;
+	uint64_t mean = now.sampled ? now.sampled_ns / now.sampled : 0;
+	c->mean_ns = hits ? (c->mean_ns * c->hits + mean * now.hits) / hits : 0;
 	c->hits = hits;
-	c->lost += s->lost;
+	c->lost += now.lost;
 }
 
 static void drop(struct engine_shim *m, struct inside *i)
@@ -525,25 +520,11 @@ static void engine_close(struct engine *g)
 	free(m);
 }
 
-/* For what this process starts. */
-static int set_environment(const struct shim_door *m)
-{
-	char preload[4096];
-	const char *was = getenv("LD_PRELOAD");
-	int n = snprintf(preload, sizeof(preload), "%s%s%s", m->library, was && *was ? ":" : "",
-			 was ? was : "");
-	if (n < 0 || n >= (int)sizeof(preload))
-		return -E2BIG;
-	return setenv("LD_PRELOAD", preload, 1) || setenv(SHIM_SOCKET, m->socket, 1) ? -errno : 0;
-}
-
+/* Into what this process starts. */
 static int prepare(struct engine_shim *m, struct err *e)
 {
 	int r = shim_door_open(0, &m->doors, e);
-	if (r)
-		return r;
-	r = set_environment(m->doors);
-	return r ? err_set(e, r, "cannot prepare the environment: %s", strerror(-r)) : 0;
+	return r ? r : shim_door_environment(m->doors, SHIM_SOCKET, e);
 }
 
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)

@@ -121,6 +121,14 @@ bool oplist_match(const struct oplist *l, const struct op_desc *op)
 	return false;
 }
 
+bool oplist_has_name(const struct oplist *l, const char *name)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (!strcmp(name, l->items[i].text) || finds_whole(&l->items[i], name))
+			return true;
+	return false;
+}
+
 void oplist_free(struct oplist *l)
 {
 	for (size_t i = 0; i < l->n; i++) {

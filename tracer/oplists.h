@@ -30,6 +30,9 @@ int oplist_compile(const char *name, const char *text, struct oplist *out, struc
 
 bool oplist_match(const struct oplist *l, const struct op_desc *op);
 
+/* The same where Python's name is known, as in ditorch: an item is `name`, or gives all of it. */
+bool oplist_has_name(const struct oplist *l, const char *name);
+
 void oplist_free(struct oplist *l);
 
 #endif

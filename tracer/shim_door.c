@@ -150,6 +150,23 @@ int shim_door_open(pid_t pid, struct shim_door **out, struct err *e)
 	return 0;
 }
 
+static int set_environment(const struct shim_door *d, const char *variable)
+{
+	char preload[4096];
+	const char *was = getenv("LD_PRELOAD");
+	int n = snprintf(preload, sizeof(preload), "%s%s%s", d->library, was && *was ? ":" : "",
+			 was ? was : "");
+	if (n < 0 || n >= (int)sizeof(preload))
+		return -E2BIG;
+	return setenv("LD_PRELOAD", preload, 1) || setenv(variable, d->socket, 1) ? -errno : 0;
+}
+
+int shim_door_environment(const struct shim_door *d, const char *variable, struct err *e)
+{
+	int r = set_environment(d, variable);
+	return r ? err_set(e, r, "cannot prepare the environment: %s", strerror(-r)) : 0;
+}
+
 void shim_door_loaded(struct shim_door *d)
 {
 	unlinkat(d->dir, LIBRARY, 0);

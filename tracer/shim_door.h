@@ -21,6 +21,10 @@ struct shim_door {
  * executed. */
 int shim_door_open(pid_t pid, struct shim_door **out, struct err *e);
 
+/* Set for what this process starts LD_PRELOAD, and `variable` to the path of the socket. 0 or
+ * -errno with *e. */
+int shim_door_environment(const struct shim_door *d, const char *variable, struct err *e);
+
 /* The library has been loaded: its file goes. */
 void shim_door_loaded(struct shim_door *d);
 

@@ -21,6 +21,9 @@ enum {
 /* In the environment of the started program: path of the socket. */
 #define SHIM_SOCKET "DITRACE_SHIM"
 
+/* The same, where functions of PyTorch are to do something else (tracer/intervene.h). */
+#define MODES_SOCKET "DITRACE_MODES"
+
 /* Which op of the plan a record is of. */
 enum shim_op {
 	SHIM_CALL,     /* an operator of the dispatcher: role ROLE_BOXED of symbolizer/ops.h */
@@ -99,5 +102,22 @@ struct shim_share {
 	struct shim_thread thread[SHIM_THREADS];
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
 };
+
+struct shim_counts {
+	uint64_t hits, lost, sampled, sampled_ns;
+};
+
+/* `lost`: of threads without a ring; `t`: SHIM_THREADS of them. */
+static inline struct shim_counts shim_count(uint64_t lost, const struct shim_thread *t)
+{
+	struct shim_counts c = {.lost = lost};
+	for (unsigned i = 0; i < SHIM_THREADS; i++) {
+		c.hits += t[i].hits;
+		c.lost += t[i].lost;
+		c.sampled += t[i].sampled;
+		c.sampled_ns += t[i].sampled_ns;
+	}
+	return c;
+}
 
 #endif

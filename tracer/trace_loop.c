@@ -170,7 +170,7 @@ int trace_loop_wait(struct trace_loop *l)
 	return l->gone ? 0 : wait_child(l, 0);
 }
 
-static void look_for_end(struct trace_loop *l)
+void trace_loop_look(struct trace_loop *l)
 {
 	if (l->is_child)
 		wait_child(l, WNOHANG);
@@ -207,7 +207,7 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 		tell(&output);
 		tell(&l->trouble);
 		if (turn % 16 == 0)
-			look_for_end(l);
+			trace_loop_look(l);
 	}
 	return 0;
 }

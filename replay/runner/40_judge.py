@@ -4,9 +4,12 @@ class Capture:
     def __init__(self, request, functions):
         self.dir, self.trust = request["dir"], request["trust"]
         d = load(os.path.join(self.dir, "input.pth"), self.trust)
-        self.name, self.args, self.kwargs = d["name"], tuple(d["args"]), d.get("kwargs") or {}
-        self.base = base_name(self.name)
         self.functions = functions
+        self.take(d["name"], tuple(d["args"]), d.get("kwargs") or {}, request.get("dtype"))
+
+    def take(self, name, args, kwargs, dtype):
+        self.name, self.args, self.kwargs = name, args, kwargs
+        self.base = base_name(self.name)
         self.tensors = [t for _, t in walk((self.args, self.kwargs)) if isinstance(t, torch.Tensor)]
         self.has_out = isinstance(self.kwargs.get("out"), (torch.Tensor, tuple, list))
         self.changes_inputs = bool(self.has_out or self.kwargs.get("inplace") or
@@ -16,9 +19,9 @@ class Capture:
         self.is_strided = self.base.startswith("as_strided")
         self.differentiable = not self.has_out and any(t.requires_grad for t in self.tensors)
         # What the op is run in instead of the captured dtype: its inputs are rounded to that first.
-        self.dtype = getattr(torch, request["dtype"], None) if request.get("dtype") else None
-        if request.get("dtype") and self.dtype is None:
-            raise Refused(f"this PyTorch {torch.__version__} has no {request['dtype']}")
+        self.dtype = getattr(torch, dtype, None) if dtype else None
+        if dtype and self.dtype is None:
+            raise Refused(f"this PyTorch {torch.__version__} has no {dtype}")
         self.function = None
         self.numbers = set()  # ids of tensors that stand for a number of Python's
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")

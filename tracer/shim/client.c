@@ -226,8 +226,9 @@ static void leave(bool within_op)
 	if (!within_op)
 		inside_await_nobody();
 	ditrace_shim_state.share = NULL;
-	ditrace_shim_state.hits += was->hits;
-	ditrace_shim_state.lost += was->lost;
+	const struct shim_counts counts = shim_count(was->lost, was->thread);
+	ditrace_shim_state.hits += counts.hits;
+	ditrace_shim_state.lost += counts.lost;
 	if (!within_op)
 		munmap(was, sizeof(*was));
 	tidy();

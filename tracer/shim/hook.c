@@ -19,7 +19,7 @@ int __cxa_atexit(void (*f)(void *), void *arg, void *dso)
 	if (!libc)
 		libc = (atexit_fn *)dlsym(RTLD_NEXT, "__cxa_atexit");
 	int r = libc(f, arg, dso);
-	if (found || looking || !getenv(SHIM_SOCKET))
+	if (found || looking || (!getenv(SHIM_SOCKET) && !getenv(MODES_SOCKET)))
 		return r;
 	looking = true; /* the loader calls back */
 	void *torch = shim_find_torch();
@@ -27,6 +27,8 @@ int __cxa_atexit(void (*f)(void *), void *arg, void *dso)
 	if (!torch)
 		return r;
 	found = true;
-	shim_come(getenv(SHIM_SOCKET), torch);
+	if (getenv(SHIM_SOCKET))
+		shim_come(getenv(SHIM_SOCKET), torch);
+	modes_start();
 	return r;
 }

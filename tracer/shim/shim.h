@@ -95,4 +95,8 @@ void recorder_stop(void);
 void pycode_watch(void (*freed)(uint64_t code));
 void pycode_unwatch(void);
 
+/* modes.c: what functions of PyTorch do is to be changed in this process, when the environment says
+ * so and CPython is in it. Called when libtorch is initialised. */
+void modes_start(void);
+
 #endif

@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Functions of PyTorch that compute something else in a program that knows nothing of it, or are judged while it
+# runs: run --fallback, --cast and --compare. It needs no privilege.
+. "$(dirname "$0")/lib.sh"
+
+# change OPTIONS... -- PROGRAM...: ditrace run; the program's output to $T/out, ditrace's to $T/err
+change() {
+	"$DITRACE" run "$@" >"$T/out" 2>"$T/err"
+}
+
+# as_before DESCRIPTION OPTION... -- PROGRAM...: the program prints what it prints without ditrace
+as_before() {
+	local what=$1 program=("${@:2}")
+	while [ "${program[0]}" != -- ]; do program=("${program[@]:1}"); done
+	"${program[@]:1}" >"$T/plain" 2>/dev/null
+	ok "$what: runs" change "${@:2}"
+	ok "$what: as it was" cmp "$T/plain" "$T/out"
+}
+
+count_of() {
+	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
+}
+
+lists() {
+	local linear="torch.nn.functional.linear"
+	change --fallback linear "$PY" device.py --steps 1
+	is "by its last name" "$(count_of fallback)" 2
+	like "and its table has device and CPU" "$T/err" "\| +$linear input\(device\)\[1\] \| \(16, 6\) \| +\(6, 1\) +\| +96 +\| float32 \| lazy:0 \| +True +\|"
+	like "for both" "$T/err" "\| +$linear input\(cpu\)\[1\] .*\|  cpu   \|"
+	like "and the line" "$T/err" "^$linear    .*/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
+	OP_FALLBACK_LIST="$linear,torch.Tensor.add,torch.nn.functional.layer_norm" OP_FALLBACK_DISABLE_LIST=torch.Tensor.add \
+		change --fallback-all --not-ops layer_norm "$PY" device.py --steps 1
+	is "ditorch's lists, and our own" "$(count_of fallback)" 2
+	change --fallback relu6 "$PY" device.py --steps 0
+	like "a list without any call" "$T/err" "  hint: no function that was called is in the list"
+}
+
+faults() {
+	local fault
+	"$PY" device.py --device cpu >"$T/cpu" 2>/dev/null
+	ok "all ops on the CPU" change --fallback-all "$PY" device.py
+	ok "give the losses of the CPU" cmp "$T/cpu" "$T/out"
+	change --fallback gelu "$PY" device.py
+	cp "$T/out" "$T/right"
+	for fault in forward backward; do
+		"$PY" device.py --fault $fault >"$T/wrong" 2>/dev/null
+		ok "a fault in a $fault kernel is seen" not cmp "$T/wrong" "$T/right"
+		change --fallback gelu "$PY" device.py --fault $fault
+		ok "and not with that op on the CPU" cmp "$T/out" "$T/right"
+		is "it and nothing else" "$(count_of fallback)" 3
+	done
+	change --fallback linear "$PY" device.py --threads --steps 1
+	is "threads" "$(count_of fallback)" 2
+}
+
+half() {
+	as_before "half precision" --fallback-all -- "$PY" halves_on_cpu.py
+	like "that the CPU cannot compute" "$T/err" "1  torch.nn.functional.linear"
+}
+
+casts() {
+	change --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view "$PY" device.py --device cpu --dtype bfloat16 --steps 1
+	is "a cast" "$(count_of cast)" 2
+	like "of an input" "$T/err" "\| torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| torch.bfloat16->torch.float32 \|"
+	like "of a result, back" "$T/err" "\| torch.nn.functional.linear \| output\[0\] \| torch.float32 -> torch.bfloat16 \| torch.bfloat16->torch.float32 \|"
+	like "and none of a view" "$T/err" "1  torch.Tensor.view +is a view"
+	OP_DTYPE_CAST_DICT="torch.bfloat16->torch.float32" OP_DTYPE_CAST_DISABLE_LIST=torch.Tensor.add OP_DTYPE_CAST_LIST='torch.Tensor.(?:add|mul_)' change --cast env "$PY" device.py --device cpu --dtype bfloat16 --steps 1
+	is "ditorch's variables" "$(count_of cast)" 1
+	as_before "bfloat16 in float32" --cast 'torch.bfloat16->torch.float32' -- "$PY" changes.py --device cpu --dtype bfloat16
+	as_before "in float64, on the CPU" --fallback-all --cast 'float32->double' -- "$PY" changes.py
+	like "both are counted" "$T/err" "^ditrace: cast: [1-9]"
+}
+
+# judged OPTION... -- PROGRAM...: in $T, where the CSV goes
+judged() {
+	rm -rf "$T/op_tools_results"
+	(cd "$T" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
+}
+
+compares() {
+	local fault
+	for fault in forward backward; do
+		judged --compare all -- "$PY" "$W/device.py" --fault $fault
+		is "a fault in a $fault kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
+		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/device.py" | cut -d: -f1) train  call [0-9]+  float32, lazy:0"
+		like "in the summary" "$T/err" "^ +3 +3 +torch.nn.functional.gelu +"
+		is "and in the CSV" "$(grep -h '^torch.nn.functional.gelu,.*,wrong,' "$T"/op_tools_results/op_autocompare_result/*.csv | wc -l)" 1
+	done
+	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$PY" "$W/device.py" --fault backward
+	like "by ditorch's tolerance nothing" "$T/err" "^ditrace: compare: 0 of 1 function at their lines wrong; 2 calls and 2 backward compared, 4 tensors judged, 0 not"
+	like "and every second call" "$T/err" "^ +1 +torch.nn.functional.gelu +is not in the sample"
+	"$PY" device.py --device cpu --dtype bfloat16 --steps 20 >"$T/plain" 2>/dev/null
+	judged --compare all -- "$PY" "$W/device.py" --device cpu --dtype bfloat16 --steps 20
+	ok "a bfloat16 training computes the same" cmp "$T/plain" "$T/out"
+	like "without an alarm" "$T/err" "^ditrace: compare: 0 of 12 functions at their lines wrong; 262 calls and 140 backward compared, 422 tensors judged, 0 not"
+	"$PY" changes.py --device cpu >"$T/plain" 2>/dev/null
+	judged --compare all -- "$PY" "$W/changes.py" --device cpu
+	ok "calls of all sorts as they were" cmp "$T/plain" "$T/out"
+	unlike "all right" "$T/err" " WRONG "
+}
+
+forks() {
+	change --fallback-all "$PY" -c '
+import os, sys
+sys.argv = ["device.py", "--steps", "0"]
+exec(open("device.py").read())
+x = torch.ones(2)
+pid = os.fork()
+torch.add(x, 1)
+if pid: sys.exit(os.waitpid(pid, 0)[1])
+os._exit(0)'
+	like "a fork is as its parent" "$T/err" "2  torch.add +is on the CPU"
+}
+
+killed() {
+	local pid
+	"$PY" device.py --device cpu --steps 400 >"$T/untouched" 2>/dev/null
+	start "$DITRACE" run --cast 'float32->float64' --ops torch.Tensor.add,linear "$PY" device.py --device cpu --steps 400 --alone >"$T/long" 2>"$T/long.err"
+	wait_line "$T/long" '^3 '
+	kill -9 "$child"
+	finish "$child"
+	ok "the program outlives a killed ditrace" wait_line "$T/long" '^modes '
+	is "and nothing is left in it" "$(tail -n 1 "$T/long")" "modes 0"
+	is "all its steps are there" "$(wc -l <"$T/long")" 401
+}
+
+intervene() {
+	as_before "calls of all sorts on a device" --fallback-all -- "$PY" changes.py
+	like "most on the CPU" "$T/err" "^ditrace: fallback: 4[0-9] calls of 2[0-9] functions computed on the CPU"
+	as_before "on the CPU already" --fallback-all -- "$PY" changes.py --device cpu
+	is "none of them changed" "$(count_of fallback)" 0
+	as_before "compiled functions" --cast 'float32->float64' -- "$PY" compiled.py
+	lists
+	faults
+	half
+	casts
+	compares
+	forks
+	killed
+	change --fallback add "$PY" -c 'import torch, sys; sys.exit(7)'
+	is "the exit status is the program's" $? 7
+}
+each_torch intervene
+T=$base
+error "no list" 'the list is empty' "$DITRACE" run --fallback '' true
+error "operators of the dispatcher" 'functions of Python are chosen' "$DITRACE" run --fallback aten::add true
+error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int8' true
+error "nothing is recorded" '--print does not go together' "$DITRACE" run --fallback add --print true
+error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample 50 true
+error "nor captured" '--capture does not go' "$DITRACE" run --fallback add --capture="$T/c" true
+error "whose ops" '--ops chooses for --cast' "$DITRACE" run --fallback add --ops add true
+ok "a program without PyTorch" change --fallback add sh -c 'echo here'
+like "runs on" "$T/out" '^here$'
+like "and that is said" "$T/err" '^ditrace: no process of this program imported PyTorch; nothing was changed$'
+done_testing

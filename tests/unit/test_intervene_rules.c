@@ -1,0 +1,163 @@
+/* Lists and dtypes of --fallback and --cast, and ditorch's variables. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tracer/intervene_rules.h"
+
+static bool chooses(const struct intervene_opts *o, enum intervene_feature f, const char *name,
+		    const char *base)
+{
+	struct intervene_rules r;
+	struct err e = {0};
+	assert_int_equal(intervene_rules_read(o, &r, &e), 0);
+	bool yes = intervene_rules_choose(&r, f, name, base);
+	intervene_rules_free(&r);
+	return yes;
+}
+
+static bool falls_back(const char *list, const char *name, const char *base)
+{
+	return chooses(&(struct intervene_opts){.fallback = list}, INTERVENE_FALLBACK, name, base);
+}
+
+static void names(void **state)
+{
+	(void)state;
+	assert_true(falls_back("torch.add", "torch.add", "add"));
+	assert_false(falls_back("torch.add", "torch.Tensor.add", "add"));
+	assert_true(falls_back("mul,add", "torch.Tensor.add", "add"));
+	assert_false(falls_back("add", "torch.Tensor.add_", "add_"));
+	assert_true(falls_back("_foreach_.*", "torch._foreach_add", "_foreach_add"));
+	assert_true(falls_back("torch.*softmax", "torch.nn.functional.softmax", "softmax"));
+	assert_false(falls_back("soft", "torch.nn.functional.softmax", "softmax"));
+}
+
+static void all_but(void **state)
+{
+	(void)state;
+	const struct intervene_opts o = {.fallback_all = true, .not_ops = "torch.mul,add"};
+	assert_true(chooses(&o, INTERVENE_FALLBACK, "torch.sub", "sub"));
+	assert_true(chooses(&o, INTERVENE_FALLBACK, "torch.Tensor.mul", "mul"));
+	assert_false(chooses(&o, INTERVENE_FALLBACK, "torch.mul", "mul"));
+	assert_false(chooses(&o, INTERVENE_FALLBACK, "torch.Tensor.add", "add"));
+	assert_false(chooses(&o, INTERVENE_CAST, "torch.sub", "sub"));
+}
+
+static void variables(void **state)
+{
+	(void)state;
+	const struct intervene_opts all = {.fallback_all = true}, list = {.fallback = "torch.mul"};
+	setenv("OP_FALLBACK_LIST", "torch.add,sub,torch.*div", 1);
+	assert_true(chooses(&all, INTERVENE_FALLBACK, "torch.add", "add"));
+	assert_false(chooses(&all, INTERVENE_FALLBACK, "torch.sub", "sub"));
+	assert_true(chooses(&all, INTERVENE_FALLBACK, "torch.Tensor.div", "div"));
+	assert_true(chooses(&list, INTERVENE_FALLBACK, "torch.mul", "mul"));
+	setenv("OP_FALLBACK_DISABLE_LIST", "torch.add,torch.mul", 1);
+	assert_false(chooses(&all, INTERVENE_FALLBACK, "torch.add", "add"));
+	assert_false(chooses(&list, INTERVENE_FALLBACK, "torch.mul", "mul"));
+	setenv("OP_FALLBACK_LIST", "", 1);
+	assert_false(chooses(&all, INTERVENE_FALLBACK, "torch.Tensor.div", "div"));
+	unsetenv("OP_FALLBACK_LIST");
+	unsetenv("OP_FALLBACK_DISABLE_LIST");
+}
+
+static const char *cast_of(const char *text, const char *from, struct err *e)
+{
+	static char found[32];
+	struct intervene_rules r;
+	*e = (struct err){0};
+	found[0] = '\0';
+	if (!intervene_rules_read(&(struct intervene_opts){.cast = text}, &r, e)) {
+		const char *to = json_string_value(json_object_get(r.casts, from));
+		snprintf(found, sizeof(found), "%s", to ? to : "");
+	}
+	intervene_rules_free(&r);
+	return found;
+}
+
+static void casts(void **state)
+{
+	(void)state;
+	struct err e;
+	const char *two = "torch.float16->torch.float32,torch.bfloat16->float";
+	assert_string_equal(cast_of(two, "float16", &e), "float32");
+	assert_string_equal(cast_of(two, "bfloat16", &e), "float32");
+	assert_string_equal(cast_of("torch.half->torch.bfloat16", "float16", &e), "bfloat16");
+	setenv("OP_DTYPE_CAST_DICT", "float32->double", 1);
+	assert_string_equal(cast_of("env", "float32", &e), "float64");
+	unsetenv("OP_DTYPE_CAST_DICT");
+	static const char *const wrong[] = {"",		 "env",		  "float16",
+					    "float16->", "float16->int8", "float16->float32,",
+					    "->float32", "a->b"};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		cast_of(wrong[i], "float16", &e);
+		assert_int_equal(e.code, -22 /* EINVAL */);
+		assert_string_not_equal(e.hint, "");
+	}
+}
+
+static void samples(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		uint64_t every; /* 0: an error */
+	} cases[] = {{NULL, 1}, {"1/1", 1}, {"1/50", 50}, {"1/0", 0}, {"50", 0},
+		     {"", 0},	{"1/", 0},  {"1/-2", 0},  {"1/2x", 0}};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct intervene_rules r;
+		struct err e = {0};
+		const struct intervene_opts o = {.compare = "all", .sample = cases[i].text};
+		int rc = intervene_rules_read(&o, &r, &e);
+		assert_int_equal(rc, cases[i].every ? 0 : -22 /* EINVAL */);
+		if (cases[i].every)
+			assert_int_equal(r.sample, cases[i].every);
+		intervene_rules_free(&r);
+	}
+}
+
+static void compared(void **state)
+{
+	(void)state;
+	const struct intervene_opts all = {.compare = "all"}, one = {.compare = "gelu"};
+	assert_true(chooses(&all, INTERVENE_COMPARE, "torch.add", "add"));
+	assert_false(chooses(&all, INTERVENE_FALLBACK, "torch.add", "add"));
+	assert_true(chooses(&one, INTERVENE_COMPARE, "torch.nn.functional.gelu", "gelu"));
+	assert_false(chooses(&one, INTERVENE_COMPARE, "torch.add", "add"));
+	setenv("OP_AUTOCOMPARE_LIST", "torch.mul", 1);
+	assert_false(chooses(&all, INTERVENE_COMPARE, "torch.add", "add"));
+	unsetenv("OP_AUTOCOMPARE_LIST");
+	setenv("OP_AUTOCOMPARE_DISABLE_LIST", "torch.*gelu", 1);
+	assert_false(chooses(&one, INTERVENE_COMPARE, "torch.nn.functional.gelu", "gelu"));
+	unsetenv("OP_AUTOCOMPARE_DISABLE_LIST");
+}
+
+static void wrong_lists(void **state)
+{
+	(void)state;
+	static const char *const wrong[] = {"", "aten::add", "torch.add,(", "a,aten::mul.Tensor"};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct intervene_rules r;
+		struct err e = {0};
+		const struct intervene_opts o = {.fallback = wrong[i]};
+		assert_int_equal(intervene_rules_read(&o, &r, &e), -22 /* EINVAL */);
+		assert_string_not_equal(e.hint, "");
+		intervene_rules_free(&r);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(names),	cmocka_unit_test(all_but),     cmocka_unit_test(variables),
+	    cmocka_unit_test(casts),	cmocka_unit_test(wrong_lists), cmocka_unit_test(samples),
+	    cmocka_unit_test(compared),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

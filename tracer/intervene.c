@@ -1,0 +1,275 @@
+#define _GNU_SOURCE
+#include "tracer/intervene.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/table.h"
+#include "base/text.h"
+#include "replay/worker.h"
+#include "tracer/intervene_compare.h"
+#include "tracer/intervene_totals.h"
+#include "tracer/shim_door.h"
+#include "tracer/shim_share.h"
+
+enum { PEERS = 256 };
+
+/* A process that has the library in it. */
+struct peer {
+	struct worker link; /* without a process of ours */
+	json_t *totals;	    /* what it told last */
+	bool greeted;
+	struct intervene_call call; /* that is being judged */
+};
+
+struct intervene {
+	const struct intervene_rules *rules;
+	struct shim_door *door;
+	struct peer *peers[PEERS];
+	unsigned npeers, greeted;
+	struct table *table;
+	struct intervene_totals totals;
+	struct intervene_compare compare;
+};
+
+int intervene_open(const struct intervene_rules *rules, struct intervene **out, struct err *e)
+{
+	struct intervene *v = calloc(1, sizeof(*v));
+	if (!v)
+		return err_set(e, -ENOMEM, "no memory");
+	v->rules = rules;
+	v->table = table_new();
+	int r = shim_door_open(0, &v->door, e);
+	r = r ? r : shim_door_environment(v->door, MODES_SOCKET, e);
+	if (!r && !v->table)
+		r = err_set(e, -ENOMEM, "no memory");
+	if (r)
+		intervene_close(v);
+	else
+		*out = v;
+	return r;
+}
+
+/* The first byte on a connection brings the memory for tensors. */
+static bool give_memory(int sock, int memory)
+{
+	char byte = 0;
+	struct iovec iov = {&byte, 1};
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.bytes,
+			   .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	*c = (struct cmsghdr){
+	    .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &memory, sizeof(memory));
+	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1;
+}
+
+static void greet(struct intervene *v)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+	int sock = accept4(v->door->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct peer *p = sock < 0 || v->npeers == PEERS ? NULL : calloc(1, sizeof(*p));
+	bool own =
+	    p && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.uid == geteuid();
+	if (!own) {
+		free(p);
+		if (sock >= 0)
+			close(sock);
+		return;
+	}
+	p->link = (struct worker){.requests = sock,
+				  .replies = fcntl(sock, F_DUPFD_CLOEXEC, 0),
+				  .arena = memfd_create("ditrace", MFD_CLOEXEC)};
+	v->peers[v->npeers++] = p;
+	if (p->link.arena < 0 || !give_memory(sock, p->link.arena))
+		shutdown(sock, SHUT_RDWR); /* it ends at the next step */
+}
+
+static const char *text_of(json_t *m, const char *key)
+{
+	const char *s = json_string_value(json_object_get(m, key));
+	return s ? s : "";
+}
+
+static json_t *settings(const struct intervene_rules *r)
+{
+	json_t *features = json_array();
+	for (int i = 0; i < INTERVENE_FEATURES; i++)
+		if (r->rule[i].on)
+			json_array_append_new(features, json_string(intervene_names[i]));
+	return json_pack("{so sO? ss? sI}", "features", features, "casts", r->casts, "cast_text",
+			 r->cast_text, "sample", (json_int_t)r->sample);
+}
+
+static json_t *features_of(const struct intervene_rules *r, json_t *m)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < INTERVENE_FEATURES; i++)
+		if (intervene_rules_choose(r, i, text_of(m, "name"), text_of(m, "base")))
+			json_array_append_new(list, json_string(intervene_names[i]));
+	return json_pack("{so}", "features", list);
+}
+
+static const char *text_at(json_t *list, size_t i)
+{
+	const char *s = json_string_value(json_array_get(list, i));
+	return s ? s : "";
+}
+
+static void print_table(struct intervene *v, json_t *m)
+{
+	json_t *columns = json_object_get(m, "columns"), *rows = json_object_get(m, "rows");
+	size_t n = json_array_size(columns);
+	table_reset(v->table);
+	for (size_t i = 0; i < n; i++)
+		table_column(v->table, text_at(columns, i), TABLE_CENTER);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		for (size_t k = 0; k < n; k++)
+			table_cell(v->table, text_at(json_array_get(rows, i), k));
+	text_print_safe(stderr, text_of(m, "title"));
+	fputs("    ", stderr);
+	text_print_safe(stderr, text_of(m, "where"));
+	fputc('\n', stderr);
+	table_print_boxed(v->table, stderr);
+	fputc('\n', stderr);
+	fflush(stderr);
+}
+
+/* What is to be judged. */
+static int judge(struct intervene *v, struct peer *p, json_t *m, const char *event)
+{
+	if (!strcmp(event, "op"))
+		return intervene_compare_op(&v->compare, &p->call, m);
+	if (!strcmp(event, "judged"))
+		return intervene_compare_end(&v->compare, &p->call);
+	int r = intervene_compare_row(&v->compare, &p->call, m, &p->link);
+	if (r || strcmp(event, "tensor") != 0)
+		return r;
+	return worker_send(&p->link, json_pack("{sb}", "go", 1));
+}
+
+static bool is_judged(const char *event)
+{
+	static const char *const events[] = {"op", "tensor", "value", "mismatch", "skip", "judged"};
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (!strcmp(event, events[i]))
+			return true;
+	return false;
+}
+
+/* False: it does not keep to what was agreed. */
+static bool handle(struct intervene *v, struct peer *p, json_t *m)
+{
+	const char *event = text_of(m, "event");
+	if (!strcmp(event, "hello")) {
+		v->greeted += !p->greeted;
+		p->greeted = true;
+		return !worker_send(&p->link, settings(v->rules));
+	}
+	if (!strcmp(event, "name"))
+		return !worker_send(&p->link, features_of(v->rules, m));
+	if (!strcmp(event, "table"))
+		print_table(v, m);
+	else if (!strcmp(event, "totals")) {
+		json_decref(p->totals);
+		p->totals = json_incref(json_object_get(m, "totals"));
+	} else
+		return is_judged(event) && !judge(v, p, m, event);
+	return true;
+}
+
+static void drop(struct intervene *v, unsigned i)
+{
+	struct peer *p = v->peers[i];
+	intervene_totals_add(&v->totals, p->totals);
+	json_decref(p->totals);
+	worker_stop(&p->link, NULL, 0);
+	free(p);
+	v->peers[i] = v->peers[--v->npeers];
+}
+
+/* All that it has said; one read, so that no peer keeps the others waiting. */
+static void hear(struct intervene *v, unsigned i)
+{
+	struct peer *p = v->peers[i];
+	json_t *m = NULL;
+	int r = worker_receive(&p->link, &m);
+	while (r == 1) {
+		bool good = handle(v, p, m);
+		json_decref(m);
+		r = good ? worker_next(&p->link, &m) : -EPROTO;
+	}
+	if (r < 0)
+		drop(v, i);
+}
+
+/* Whether there was something. */
+static bool step(struct intervene *v, int ms)
+{
+	struct pollfd fds[PEERS + 1];
+	unsigned n = v->npeers;
+	for (unsigned i = 0; i < n; i++)
+		fds[i] = (struct pollfd){.fd = v->peers[i]->link.replies, .events = POLLIN};
+	fds[n] = (struct pollfd){.fd = v->door->listener, .events = POLLIN};
+	if (poll(fds, n + 1, ms) <= 0)
+		return false;
+	for (unsigned i = n; i-- > 0;)
+		if (fds[i].revents)
+			hear(v, i);
+	if (fds[n].revents)
+		greet(v);
+	return true;
+}
+
+void intervene_step(struct intervene *v, int ms)
+{
+	step(v, ms);
+}
+
+static void print_all(struct intervene *v)
+{
+	intervene_totals_print(&v->totals, v->rules);
+	if (v->rules->rule[INTERVENE_COMPARE].on)
+		intervene_compare_print(&v->compare);
+}
+
+void intervene_finish(struct intervene *v)
+{
+	enum { ROUNDS = 10000 };
+	for (int i = 0; i < ROUNDS && step(v, 0); i++)
+		;
+	while (v->npeers)
+		drop(v, v->npeers - 1);
+	if (v->greeted)
+		print_all(v);
+	else
+		fprintf(
+		    stderr,
+		    "ditrace: no process of this program imported PyTorch; nothing was changed\n"
+		    "  hint: check that it runs the Python that has torch: ditrace doctor\n");
+}
+
+void intervene_close(struct intervene *v)
+{
+	while (v->npeers)
+		drop(v, v->npeers - 1);
+	shim_door_close(v->door);
+	intervene_totals_free(&v->totals);
+	intervene_compare_free(&v->compare);
+	table_free(v->table);
+	free(v);
+}

@@ -1,0 +1,46 @@
+/* What --compare found: of each function at each line its worst results, however long the program
+ * runs. */
+#ifndef TRACER_INTERVENE_COMPARE_H
+#define TRACER_INTERVENE_COMPARE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "replay/capture_find.h"
+#include "replay/row.h"
+
+/* How often a place was judged: its rows are the worst of all its calls. */
+struct intervene_tally {
+	uint64_t calls, wrong, judged_grads;
+};
+
+/* Zero-initialise. */
+struct intervene_compare {
+	struct capture_places places; /* functions at lines of the program */
+	struct intervene_tally *tallies;
+	struct rows rows;
+	uint64_t tensors, not_judged;
+};
+
+/* The call that a process is about to have judged. */
+struct intervene_call {
+	size_t place;
+	int64_t number;
+	bool open, wrong;
+};
+
+/* Its messages: an op begins (into *call), a tensor or value of it (of the process behind `w`), the
+ * op ends. Failures that are new are printed on standard error. 0, -EPROTO or -ENOMEM. */
+int intervene_compare_op(struct intervene_compare *c, struct intervene_call *call, json_t *m);
+int intervene_compare_row(struct intervene_compare *c, struct intervene_call *call, json_t *m,
+			  struct worker *w);
+int intervene_compare_end(struct intervene_compare *c, struct intervene_call *call);
+
+/* The summary on standard error, worst first, and the worst rows as CSV (the columns of replay) in
+ * op_tools_results/op_autocompare_result. */
+void intervene_compare_print(struct intervene_compare *c);
+
+void intervene_compare_free(struct intervene_compare *c);
+
+#endif

@@ -1,0 +1,164 @@
+#define _GNU_SOURCE
+#include "tracer/intervene_rules.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/names.h"
+
+const char *const intervene_names[INTERVENE_FEATURES] = {"fallback", "cast", "compare"};
+
+static const struct {
+	const char *only, *disabled;
+} variables[INTERVENE_FEATURES] = {
+    {"OP_FALLBACK_LIST", "OP_FALLBACK_DISABLE_LIST"},
+    {"OP_DTYPE_CAST_LIST", "OP_DTYPE_CAST_DISABLE_LIST"},
+    {"OP_AUTOCOMPARE_LIST", "OP_AUTOCOMPARE_DISABLE_LIST"},
+};
+
+bool intervene_wanted(const struct intervene_opts *o)
+{
+	return o->fallback || o->fallback_all || o->cast || o->compare;
+}
+
+static int from_line(const char *option, const char *text, struct oplist *out, struct err *e)
+{
+	if (!text)
+		return 0;
+	const char *colons = strstr(text, "::");
+	if (!colons && *text)
+		return oplist_compile(option, text, out, e);
+	err_set(e, -EINVAL, "%s: %s", option,
+		colons ? "functions of Python are chosen here, not operators of the dispatcher"
+		       : "the list is empty");
+	err_hint(e, "write it as Python does: torch.add, torch.Tensor.add, or add for both");
+	return colons ? err_quote(e, text, (size_t)(colons - text), 2) : -EINVAL;
+}
+
+static int from_environment(const char *variable, struct oplist *out, struct err *e)
+{
+	const char *text = getenv(variable);
+	return text ? oplist_compile(variable, text, out, e) : 0;
+}
+
+/* A dtype by its name in PyTorch, without "torch."; NULL: none. */
+static const char *dtype_of(const char *s, size_t len)
+{
+	static const char *const others[][2] = {
+	    {"half", "float16"}, {"float", "float32"}, {"double", "float64"}};
+	enum { DTYPES = 64 };
+	if (len > 6 && !strncmp(s, "torch.", 6)) {
+		s += 6;
+		len -= 6;
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strlen(others[i][0]) == len && !strncmp(s, others[i][0], len))
+			return others[i][1];
+	for (int i = 0; i < DTYPES; i++) {
+		const char *name = names_dtype(i);
+		if (name && strlen(name) == len && !strncmp(s, name, len) &&
+		    (!strncmp(name, "float", 5) || !strncmp(name, "bfloat", 6)))
+			return name;
+	}
+	return NULL;
+}
+
+static int read_cast(const char *s, size_t len, json_t *out)
+{
+	const char *arrow = memmem(s, len, "->", 2);
+	const char *from = arrow ? dtype_of(s, (size_t)(arrow - s)) : NULL;
+	const char *to = from ? dtype_of(arrow + 2, (size_t)(s + len - arrow) - 2) : NULL;
+	if (!to)
+		return -EINVAL;
+	return json_object_set_new(out, from, json_string(to)) ? -ENOMEM : 0;
+}
+
+static int read_casts(struct intervene_rules *r, const char *text, struct err *e)
+{
+	const char *option = "--cast";
+	if (!strcmp(text, "env")) {
+		option = "OP_DTYPE_CAST_DICT";
+		text = getenv(option);
+	}
+	if (!text || !*text) {
+		err_set(e, -EINVAL, "%s: no dtypes are given", option);
+		return err_hint(e, "write torch.float16->torch.float32, several with commas");
+	}
+	r->cast_text = text;
+	r->casts = json_object();
+	for (const char *s = text;; s++) {
+		size_t len = strcspn(s, ",");
+		int rc = r->casts ? read_cast(s, len, r->casts) : -ENOMEM;
+		if (rc) {
+			err_set(e, rc, "%s: this is not FROM->TO of two floating dtypes", option);
+			err_hint(e, "write torch.float16->torch.float32, several with commas");
+			return err_quote(e, text, (size_t)(s - text), len);
+		}
+		s += len;
+		if (!*s)
+			return 0;
+	}
+}
+
+static int read_sample(const char *text, uint64_t *out, struct err *e)
+{
+	char *end = NULL;
+	unsigned long n = text && !strncmp(text, "1/", 2) ? strtoul(text + 2, &end, 10) : 1;
+	*out = n;
+	if (!text || (end && end != text + 2 && !*end && n && n < UINT32_MAX && text[2] != '-'))
+		return 0;
+	err_set(e, -EINVAL, "--sample: %s is not one of a number of calls", text);
+	return err_hint(e, "write 1/50 for every fiftieth call of each function");
+}
+
+int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e)
+{
+	*r = (struct intervene_rules){0};
+	r->rule[INTERVENE_FALLBACK].on = o->fallback || o->fallback_all;
+	r->rule[INTERVENE_CAST].on = o->cast;
+	r->rule[INTERVENE_COMPARE].on = o->compare;
+	int rc = from_line("--not-ops", o->not_ops, &r->not_ops, e);
+	if (!rc && !o->fallback_all)
+		rc = from_line("--fallback", o->fallback, &r->rule[INTERVENE_FALLBACK].listed, e);
+	if (!rc)
+		rc = read_sample(o->sample, &r->sample, e);
+	if (!rc && o->compare && strcmp(o->compare, "all") != 0)
+		rc = from_line("--compare", o->compare, &r->rule[INTERVENE_COMPARE].listed, e);
+	if (!rc)
+		rc = from_line("--ops", o->ops, &r->rule[INTERVENE_CAST].listed, e);
+	for (int i = 0; i < INTERVENE_FEATURES && !rc; i++) {
+		if (!r->rule[i].listed.n)
+			rc = from_environment(variables[i].only, &r->rule[i].only, e);
+		if (!rc)
+			rc = from_environment(variables[i].disabled, &r->rule[i].disabled, e);
+	}
+	return rc || !o->cast ? rc : read_casts(r, o->cast, e);
+}
+
+static bool is_listed(const struct oplist *l, const char *name, const char *base)
+{
+	return oplist_has_name(l, name) || oplist_has_name(l, base);
+}
+
+bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feature f,
+			    const char *name, const char *base)
+{
+	const struct intervene_rule *x = &r->rule[f];
+	return x->on && !is_listed(&r->not_ops, name, base) &&
+	       !oplist_has_name(&x->disabled, name) &&
+	       (!x->listed.n || is_listed(&x->listed, name, base)) &&
+	       (!x->only.n || oplist_has_name(&x->only, name));
+}
+
+void intervene_rules_free(struct intervene_rules *r)
+{
+	for (int i = 0; i < INTERVENE_FEATURES; i++) {
+		oplist_free(&r->rule[i].listed);
+		oplist_free(&r->rule[i].only);
+		oplist_free(&r->rule[i].disabled);
+	}
+	oplist_free(&r->not_ops);
+	json_decref(r->casts);
+	*r = (struct intervene_rules){0};
+}

@@ -1,0 +1,15 @@
+/* run, where functions of PyTorch are to do something else: nothing is traced. */
+#ifndef TRACER_INTERVENE_RUN_H
+#define TRACER_INTERVENE_RUN_H
+
+#include "tracer/intervene_rules.h"
+#include "tracer/session.h"
+#include "tracer/spawn.h"
+
+/* Start argv (NULL-ended) and see it through. `o` has the options of tracing: those that do not go
+ * together with `change` are refused, its lists of ops are taken for functions. Returns the exit
+ * status of the command. */
+int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
+		  const struct spawn_signals *signals);
+
+#endif

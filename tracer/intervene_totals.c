@@ -1,0 +1,130 @@
+#include "tracer/intervene_totals.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "base/terminal.h"
+#include "base/text.h"
+
+static bool same(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static void add(struct intervene_totals *t, const char *feature, const char *name,
+		const char *reason, uint64_t calls)
+{
+	struct intervene_total *x = t->list;
+	for (size_t i = 0; i < t->n; i++, x++)
+		if (same(x->feature, feature) && same(x->name, name) && same(x->reason, reason)) {
+			x->calls += calls;
+			return;
+		}
+	x = realloc(t->list, (t->n + 1) * sizeof(*x));
+	if (!x)
+		return;
+	t->list = x;
+	x += t->n;
+	*x = (struct intervene_total){strdup(feature), strdup(name), reason ? strdup(reason) : NULL,
+				      calls};
+	t->n++;
+}
+
+void intervene_totals_add(struct intervene_totals *t, json_t *totals)
+{
+	for (size_t i = 0; i < json_array_size(totals); i++) {
+		json_t *x = json_array_get(totals, i);
+		const char *feature = json_string_value(json_array_get(x, 0));
+		const char *name = json_string_value(json_array_get(x, 1));
+		if (feature && name)
+			add(t, feature, name, json_string_value(json_array_get(x, 2)),
+			    (uint64_t)json_integer_value(json_array_get(x, 3)));
+	}
+}
+
+static int by_calls(const void *a, const void *b)
+{
+	const struct intervene_total *x = a, *y = b;
+	if (!x->reason != !y->reason)
+		return x->reason ? 1 : -1;
+	if (x->calls != y->calls)
+		return x->calls > y->calls ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static void print_head(const struct intervene_totals *t, const char *feature)
+{
+	static const char *const done[] = {"computed on the CPU", "computed in another dtype",
+					   "compared"};
+	uint64_t calls = 0, left = 0;
+	char a[32], b[32], c[32];
+	size_t functions = 0;
+	int f = 0;
+	while (f + 1 < INTERVENE_FEATURES && strcmp(intervene_names[f], feature))
+		f++;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		if (strcmp(x->feature, feature))
+			continue;
+		calls += x->reason ? 0 : x->calls;
+		left += x->reason ? x->calls : 0;
+		functions += !x->reason;
+	}
+	fprintf(stderr, "ditrace: %s: %s of %s %s, %s left alone\n", feature,
+		text_counted(a, sizeof(a), calls, "call"),
+		text_counted(b, sizeof(b), functions, "function"), done[f],
+		text_count(c, sizeof(c), left));
+	if (!calls && !left)
+		fprintf(stderr, "  hint: no function that was called is in the list; names are "
+				"those of Python, such as torch.add or torch.Tensor.add\n");
+}
+
+static void print_rows(const struct intervene_totals *t, const char *feature)
+{
+	struct table *table = table_new();
+	char text[32];
+	if (!table)
+		return;
+	table_column(table, "Calls", TABLE_RIGHT);
+	table_column(table, "Function", TABLE_LEFT);
+	table_column(table, "Left alone, since it", TABLE_LEFT);
+	bool any = false;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		if (strcmp(x->feature, feature))
+			continue;
+		any = true;
+		table_cell(table, text_count(text, sizeof(text), x->calls));
+		table_cell(table, x->name);
+		table_cell(table, x->reason ? x->reason : "");
+	}
+	if (any)
+		table_print(table, stderr, terminal_of(stderr).width, false);
+	table_free(table);
+}
+
+void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules)
+{
+	if (t->n)
+		qsort(t->list, t->n, sizeof(*t->list), by_calls);
+	for (int f = 0; f < INTERVENE_FEATURES; f++) {
+		if (!rules->rule[f].on)
+			continue;
+		print_head(t, intervene_names[f]);
+		print_rows(t, intervene_names[f]);
+	}
+}
+
+void intervene_totals_free(struct intervene_totals *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		free(t->list[i].feature);
+		free(t->list[i].name);
+		free(t->list[i].reason);
+	}
+	free(t->list);
+	*t = (struct intervene_totals){0};
+}

@@ -1,0 +1,121 @@
+# What a call was given and gave.
+
+def each(x):
+    """Every leaf in a nest of tuples, lists and dicts."""
+    if isinstance(x, (tuple, list)) and not isinstance(x, torch.Size):
+        for v in x:
+            yield from each(v)
+    elif isinstance(x, dict):
+        for v in x.values():
+            yield from each(v)
+    else:
+        yield x
+
+
+def tensors_in(*nests):
+    return [t for t in each(nests) if isinstance(t, torch.Tensor)]
+
+
+def rebuilt(x, f):
+    """The same nest, of the same types, with f(leaf) for every leaf."""
+    if isinstance(x, dict):
+        return type(x)((k, rebuilt(v, f)) for k, v in x.items()) if type(x) is dict else f(x)
+    if isinstance(x, torch.Size):
+        return x
+    if isinstance(x, (tuple, list)):
+        made = [rebuilt(v, f) for v in x]
+        return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
+    return f(x)
+
+
+def same_storage(a, b):
+    """Do they show the same memory? Some devices have no addresses: there autograd knows of views."""
+    if a._base is not None and (a._base is b or a._base is b._base):
+        return True
+    try:
+        return storage_pointer(a) == storage_pointer(b) != 0
+    except Exception:  # what has no storage shares none
+        return False
+
+
+def storage_pointer(t):
+    return t.untyped_storage().data_ptr() if hasattr(t, "untyped_storage") else t.storage().data_ptr()
+
+
+COLUMNS = ["name", "shape", "stride", "numel", "dtype", "device", "requires_grad", "layout", "data_ptr"]
+
+
+def row_of(name, x):
+    if not isinstance(x, torch.Tensor):
+        return [name] + [""] * (len(COLUMNS) - 1) + [str(x)[:200] if not callable(x) else type(x).__name__]
+    try:
+        pointer = str(x.data_ptr())
+    except RuntimeError:  # of a device whose tensors have none
+        pointer = ""
+    return [name, str(tuple(x.shape)), str(tuple(x.stride())), str(x.numel()), str(x.dtype)[6:], str(x.device),
+            str(x.requires_grad), str(x.layout), pointer, ""]
+
+
+def rows_of(title, args, kwargs=None):
+    """As ditorch's tables name them: title for one alone, title[i], title key."""
+    rows = []
+    whole = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    for path, x in walk(whole):
+        alone = len(whole) == 1 and path == "[0]"
+        rows.append(row_of(title if alone else title + path, x))
+    for key, value in (kwargs or {}).items():
+        rows += [row_of(f"{title} {key}{path}", x) for path, x in walk(value)]
+    return rows
+
+
+def tell_table(name, at, rows):
+    columns = COLUMNS + ["value"]
+    if not any(r[-1] for r in rows):
+        columns, rows = COLUMNS, [r[:-1] for r in rows]
+    LINK.say(event="table", title=name, where=where_text(at), columns=columns, rows=rows)
+
+
+OWN_FILES = os.path.dirname(torch.__file__) + os.sep
+
+
+def place():
+    """(file, line, function) of the innermost frame that is the program's own."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((OWN_FILES, "ditrace/", "<frozen")) and os.sep + "contextlib.py" not in file:
+            return file, frame.f_lineno, frame.f_code.co_name
+        frame = frame.f_back
+    return None
+
+
+def where_text(at):
+    import linecache
+    if at is None:
+        return "(no line of the program)"
+    return f"{at[0]}:{at[1]} {at[2]}: {linecache.getline(at[0], at[1]).strip()}"
+
+
+def kind_of(x):
+    if isinstance(x, torch.Tensor):
+        return (tuple(x.shape), x.dtype, x.device)
+    return x if isinstance(x, (int, float, bool, str, torch.dtype)) else type(x)
+
+
+class Seen:
+    """Which calls a table was made of: each that differs in its place, shapes or dtypes, once."""
+
+    MOST = 4096
+
+    def __init__(self):
+        self.keys = set()
+
+    def is_new(self, name, at, args, kwargs):
+        key = (name, at, tuple(kind_of(x) for x in each((args, kwargs))))
+        try:
+            if key in self.keys or len(self.keys) >= self.MOST:
+                return False
+            self.keys.add(key)
+        except TypeError:
+            return False
+        return True

@@ -1,0 +1,265 @@
+# The mode: every function of PyTorch that the program calls passes through it.
+from torch.overrides import TorchFunctionMode, resolve_name, _pop_mode, _push_mode
+
+# Functions that tell of a tensor, arrange for gradients, or move data: nothing is computed.
+NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_contiguous is_floating_point is_complex
+    is_signed is_pinned is_shared is_inference is_conj is_neg is_same_size backward register_hook
+    register_post_accumulate_grad_hook retain_grad requires_grad_ detach detach_ data_ptr storage untyped_storage
+    storage_offset storage_type typed_storage get_device to cpu cuda npu type pin_memory share_memory_ record_stream
+    reinforce set_ resize_ resize resize_as_ resize_as resize_as_sparse_ __len__ __repr__ __str__ __format__ __hash__
+    __dir__ __deepcopy__ __reduce__ __reduce_ex__ __setstate__ __contains__ __array__ __array_wrap__ __iter__ __dlpack__
+    __dlpack_device__ __cuda_array_interface__ numpy tolist names rename rename_ align_to align_as refine_names
+    has_names device dtype is_distributed is_tensor is_storage result_type can_cast promote_types get_default_dtype
+    set_default_dtype manual_seed seed save load broadcast_shapes as_subclass apply_ map_ map2_ module_load
+    resolve_conj resolve_neg lift_fresh sparse_mask to_sparse to_dense coalesce values indices crow_indices
+    col_indices dense_dim sparse_dim to_mkldnn is_coalesced q_scale q_zero_point qscheme""".split())
+ARITHMETIC = set("""rsub pow rpow div rdiv truediv rtruediv floordiv rfloordiv matmul rmatmul mod rmod ipow idiv
+    itruediv ifloordiv imod lshift rlshift rshift rrshift""".split())
+VIEWS = set("""view reshape transpose permute expand expand_as t T mT H mH movedim moveaxis swapaxes swapdims chunk
+    split split_with_sizes unbind narrow squeeze unsqueeze flatten ravel unflatten diagonal view_as view_as_real
+    view_as_complex as_strided select slice unfold real imag conj adjoint hsplit vsplit dsplit tensor_split
+    broadcast_to expand alias contiguous squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ as_strided_
+    _unsafe_view""".split())
+MAKE = FACTORIES | set("""zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones
+    new_full new_empty new_empty_strided new_tensor empty_permuted""".split())
+
+HERE = threading.local()  # busy: this thread is at work for ditrace; inside: how many calls of the mode are open
+
+
+def is_busy():
+    return getattr(HERE, "busy", False)
+
+
+class Busy:
+    """What runs in it is ditrace's own."""
+
+    def __enter__(self):
+        self.was, HERE.busy = is_busy(), True
+
+    def __exit__(self, *_):
+        HERE.busy = self.was
+
+
+def is_compiling():
+    return False
+
+
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+    is_compiling = torch.compiler.is_compiling  # a constant to the compiler
+
+
+class Plan:
+    """What is to be done about a function."""
+
+    def __init__(self, func, name, features):
+        self.func, self.name, self.base, self.features = func, name, base_name(name), features
+
+
+def plan_of(func):
+    name = resolve_name(func)
+    if not isinstance(name, str) or not name.startswith("torch.") or name.endswith(
+            (".__get__", ".__set__", ".__delete__")):
+        return None
+    base = base_name(name)
+    if base in NOT_COMPUTED:
+        return None
+    features = LINK.ask(event="name", name=name, base=base)["features"]
+    return Plan(func, name, features) if features else None
+
+
+class Inner:
+    """How a function that is written in Python is run so that those which it calls come to the mode, too: with the
+    mode on, and without its own question whether there is one."""
+
+    QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+    MODULES = ("torch.functional", "torch.nn.functional", "torch._tensor", "torch._linalg_utils", "torch._lowrank")
+    OTHERS = set("backward unflatten split stft istft norm lu unique unique_consecutive".split())
+
+    @staticmethod
+    def no(*_):
+        return False
+
+    @classmethod
+    def holds(cls, func):
+        if type(func) is not type(cls.holds.__func__) or func.__module__ not in cls.MODULES:
+            return False
+        if not any(q in func.__globals__ for q in cls.QUESTIONS):
+            return False
+        name = func.__name__
+        return func.__module__ != "torch._tensor" or name in cls.OTHERS or name.strip("_") in ARITHMETIC
+
+    @classmethod
+    def call(cls, mode, func, args, kwargs):
+        names = dict(func.__globals__)
+        for q in cls.QUESTIONS:
+            if q in names:
+                names[q] = cls.no
+        body = type(func)(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+        body.__kwdefaults__ = func.__kwdefaults__
+        _push_mode(mode)
+        try:
+            return body(*args, **kwargs)
+        finally:
+            _pop_mode()
+
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+FEATURES = {}  # name: function(plan, call, args, kwargs, at) that does it
+PLANS, INNER = {}, {}
+
+
+class Changed(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if is_compiling() or LINK.out or is_busy():
+            return func(*args, **kwargs)
+        HERE.inside = getattr(HERE, "inside", 0) + 1
+        try:
+            plan, inner = self.find(func)
+            if plan is not None:
+                return changed(plan, func, args, kwargs)
+            if inner and all(t in PLAIN for t in types):  # a subclass is to be asked as before
+                return Inner.call(self, func, args, kwargs)
+            return func(*args, **kwargs)
+        finally:
+            HERE.inside -= 1
+
+    @staticmethod
+    def find(func):
+        try:
+            return PLANS[func], INNER[func]
+        except TypeError:  # has no hash
+            return None, False
+        except KeyError:
+            pass
+        plan, inner = None, False
+        try:
+            with Busy():
+                plan, inner = plan_of(func), Inner.holds(func)
+        except Exception:
+            pass
+        if len(PLANS) < 8192 and not LINK.out:
+            INNER[func] = inner
+            PLANS[func] = plan
+        return plan, inner
+
+
+def unfit(tensors):
+    """Why a call with these is left alone; None: it need not be."""
+    if torch._C._get_tracing_state() is not None:
+        return "is being traced"
+    wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    for t in tensors:
+        if type(t) not in PLAIN:
+            return f"has a {type(t).__name__}, which is a subclass of Tensor"
+        if t.layout != torch.strided or t.is_quantized:
+            return f"has a tensor of layout {str(t.layout)[6:]}" if not t.is_quantized else "has a quantized tensor"
+        if t.device.type == "meta":
+            return "has a tensor without numbers"
+        if wrapped is not None and wrapped(t):
+            return "is inside of vmap, grad or the like"
+        if t.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            return "is being captured as a graph"
+    return None
+
+
+class Raised(Exception):
+    """What the program's own call has raised."""
+
+    def __init__(self, error):
+        super().__init__(str(error))
+        self.error = error
+
+
+class Unchanged(Exception):
+    """This call is left alone, for a reason."""
+
+
+def changed(plan, func, args, kwargs):
+    """Call func as the features want it. Where one cannot, or fails, the program's own call is made, once."""
+    reason = None
+    with Busy():
+        try:
+            reason = unfit(tensors_in(args, kwargs))
+            at = place()
+        except Exception as e:
+            reason = f"cannot be looked at: {first_line(e)}"
+    if reason is not None:
+        return left_alone(plan, plan.features, func, args, kwargs, reason)
+    call = func
+    for feature in plan.features:
+        call = wrapped_in(feature, plan, call, at)
+    return call(*args, **kwargs)
+
+
+def quietly(f, *args):
+    """What is told of a call that was made already: failing, it must not have the call made again."""
+    try:
+        with Busy():
+            return f(*args)
+    except Exception:
+        return None
+
+
+def left_alone(plan, features, call, args, kwargs, reason):
+    r = call(*args, **kwargs)
+    for f in features:
+        quietly(LINK.count, f, plan.name, reason)
+    return r
+
+
+class Stand:
+    """Tensors that stand for the arguments of one call; made(x) gives one, None: x itself will do."""
+
+    def __init__(self):
+        self.copies, self.originals = {}, []
+
+    def of(self, x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) not in self.copies:
+            new = self.made(x)
+            if new is None:
+                return x
+            self.copies[id(x)] = new
+            self.originals.append((x, new, new._version))
+        return self.copies[id(x)]
+
+    def original_of(self, result):
+        return next((x for x, new, _ in self.originals if new is result), None)
+
+    def written(self):
+        return [(x, new) for x, new, version in self.originals if new._version != version]
+
+    def check(self, result):
+        """A view of a copy is no view of the program's tensor."""
+        for r in tensors_in(result):
+            if self.original_of(r) is None and any(same_storage(r, new) for _, new, _ in self.originals):
+                raise Unchanged("gives a view")
+
+
+def write_back(pairs):
+    """What a call has written to copies, into the tensors of the program: all or nothing."""
+    for x, new in pairs:
+        if x.shape != new.shape:
+            raise Unchanged("changes the shape of an argument")
+        if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
+            raise Unchanged("changes a leaf that wants a gradient")
+    for x, new in pairs:
+        x.copy_(new.to(x.dtype))  # the lazy device loses views where it has to cast itself
+
+
+def wrapped_in(feature, plan, call, at):
+    def run(*args, **kwargs):
+        try:
+            with Busy():
+                return FEATURES[feature](plan, call, args, kwargs, at)
+        except Unchanged as e:
+            reason = str(e)
+        except Raised as e:
+            raise e.error from None
+        except Exception as e:
+            reason = f"failed: {first_line(e)}"
+        return left_alone(plan, [feature], call, args, kwargs, reason)
+
+    return run

@@ -1,0 +1,73 @@
+# Functions computed in another dtype, their results cast back.
+
+CASTINGS = Seen()
+
+
+class Casting(Stand):
+    """The arguments of one call in the other dtype."""
+
+    def made(self, x):
+        return x.to(DTYPES[x.dtype]) if x.dtype in DTYPES else None
+
+
+def promoted(tensors):
+    """The dtype of a result of these: those with dimensions count before those without."""
+    floats = [t for t in tensors if t.dtype.is_floating_point]
+    found = None
+    for t in [t for t in floats if t.dim()] or floats:
+        found = t.dtype if found is None else torch.promote_types(found, t.dtype)
+    return found
+
+
+def cast(plan, call, args, kwargs, at):
+    tensors = tensors_in(args, kwargs)
+    if plan.base in VIEWS or plan.base in CASTS:
+        raise Unchanged("is a view" if plan.base in VIEWS else "is a cast")
+    if plan.base in MAKE:
+        raise Unchanged("makes a tensor")
+    if any(isinstance(x, torch.dtype) for x in each((args, kwargs))):
+        raise Unchanged("is told a dtype")
+    casting = Casting()
+    new_args, new_kwargs = rebuilt(tuple(args), casting.of), rebuilt(dict(kwargs), casting.of)
+    if not casting.originals:
+        raise Unchanged("has no tensor of such a dtype")
+    result = call(*new_args, **new_kwargs)
+    casting.check(result)
+    before, after = promoted(tensors), promoted(tensors_in(new_args, new_kwargs))
+
+    def back(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        original = casting.original_of(x)
+        if original is not None:
+            return original
+        return x.to(before) if x.dtype == after else x
+
+    given = rebuilt(result, back)
+    write_back(casting.written())
+    quietly(LINK.count, "cast", plan.name)
+    quietly(tell_casts, plan, args, kwargs, at, result, given)
+    return given
+
+
+def tell_casts(plan, args, kwargs, at, result, given):
+    if not CASTINGS.is_new(plan.name, at, args, kwargs):
+        return
+    actions = [("input" + p, x.dtype, DTYPES[x.dtype]) for p, x in [*walk(tuple(args)), *walk(kwargs)]
+               if isinstance(x, torch.Tensor) and x.dtype in DTYPES]
+    actions += [("output" + p, x.dtype, y.dtype) for (p, x), (_, y) in zip(walk((result,)), walk((given,)))
+                if isinstance(x, torch.Tensor) and x.dtype != y.dtype]
+    LINK.say(event="table", title=plan.name, where=where_text(at), columns=["name", "target", "action", "config"],
+             rows=[[plan.name, target, f"{a} -> {b}", LINK.settings["cast_text"]] for target, a, b in actions])
+
+
+DTYPES = {}
+
+
+def start_casts():
+    for a, b in (LINK.settings["casts"] or {}).items():
+        if hasattr(torch, a) and hasattr(torch, b):
+            DTYPES[getattr(torch, a)] = getattr(torch, b)
+
+
+FEATURES["cast"] = cast

@@ -1,0 +1,213 @@
+# Functions judged while the program runs: as replay judges a captured call (Capture, Judge), of copies on the CPU.
+
+RANDOM_INSIDE = set("multi_head_attention_forward lstm gru rnn_tanh rnn_relu".split())
+
+
+def cpu_copy(t):
+    """A tensor as a captured one is loaded."""
+    new = t.detach().to("cpu", copy=True)
+    setattr(new, LOCATIONS, str(t.device))
+    return new
+
+
+class Live(Capture):
+    """A call that is under way, in place of a captured one."""
+
+    def __init__(self, plan, args, kwargs):
+        self.dir, self.trust, self.functions = "", False, None
+        self.copied = {}
+        self.take(plan.name, rebuilt(tuple(args), self.input), rebuilt(dict(kwargs), self.input), None)
+        self.function = plan.func
+        self.parts = {}
+        self.grads = {}  # id of an input's copy: its gradient
+
+    def input(self, x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) not in self.copied:
+            self.copied[id(x)] = cpu_copy(x).requires_grad_(x.requires_grad)
+        return self.copied[id(x)]
+
+    def resolve(self):
+        pass
+
+    def find_numbers(self, output):
+        pass  # at this level they are Python's own
+
+    def file(self, part):
+        return self.parts.get(part)
+
+    def grads_of(self, names, grads):
+        return [(path, self.grads.get(id(t))) for path, t in self.leaves()]
+
+
+class LiveJudge(Judge):
+    def judge_outputs(self):
+        if not self.request["backward"]:
+            super().judge_outputs()
+
+
+def judge(live, backward, at, number):
+    request = dict(forward_only=not backward, backward=backward, of="captured", device=None, trust=False)
+    state = torch.get_rng_state()
+    try:
+        with Busy(), LINK.lock, torch.enable_grad():
+            LINK.say(event="op", name=live.name, where=list(at or ("", 0, "")), id=number, backward=backward)
+            try:
+                LiveJudge(live, request, LINK).run()
+            except Refused as e:
+                LINK.say(event="skip", role="grad" if backward else "output", index="", reason=str(e))
+            except Exception as e:
+                LINK.say(event="skip", role="grad" if backward else "output", index="",
+                         reason=f"the reference failed: {first_line(e)}")
+            LINK.say(event="judged")
+    finally:
+        torch.set_rng_state(state)
+
+
+# --- gradients: what the nodes of one call give, at the edges where they leave it
+
+def edge_of(t):
+    if t.grad_fn is not None:
+        return t.grad_fn, t.output_nr
+    with torch.enable_grad():
+        return t.view_as(t).grad_fn.next_functions[0][0], 0
+
+
+def nodes_between(first, edges, most=64):
+    """[(node, place, id of the input)] of all that leaves the nodes from `first` on to one of the edges; None where
+    it cannot be told."""
+    found, todo, seen = [], [first], set()
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if len(seen) > most:
+            return None
+        for k, (to, nr) in enumerate(node.next_functions):
+            if to is None:
+                continue
+            if (to, nr) in edges:
+                found.append((node, k, edges[to, nr]))
+            elif not to.next_functions:
+                return None  # the gradient of a leaf that is no argument
+            else:
+                todo.append(to)
+    return found
+
+
+class Backward:
+    """Collects what the backward of one call gets and gives, and judges it when all is there."""
+
+    def __init__(self, live, at, number, shapes):
+        self.live, self.at, self.number, self.shapes, self.missing = live, at, number, shapes, 0
+
+    def watch(self, node, leaving):
+        places = {}
+        for n, k, of in leaving:
+            places.setdefault(n, []).append((k, of))
+        places.setdefault(node, [])
+        self.missing = len(places)
+        for n, where in places.items():
+            n.register_hook(self.hook(n is node, where))
+
+    def hook(self, is_first, where):
+        done = []
+
+        def called(grad_inputs, grad_outputs):
+            if done or LINK.out or is_busy():
+                return
+            done.append(True)
+            quietly(self.take, is_first, where, grad_inputs, grad_outputs)
+
+        return called
+
+    def take(self, is_first, where, grad_inputs, grad_outputs):
+        if is_first:
+            self.live.parts["grad_outputs"] = {"args": [None if g is None else cpu_copy(g) for g in grad_outputs]}
+        for k, of in where:
+            g = grad_inputs[k]
+            if g is None:
+                continue
+            g = cpu_copy(as_autograd_sums(g.detach(), self.shapes[of]))
+            was = self.live.grads.get(of)
+            if was is not None:  # two ways to the same input
+                at, g = getattr(g, LOCATIONS), was + g
+                setattr(g, LOCATIONS, at)
+            self.live.grads[of] = g
+        self.missing -= 1
+        if not self.missing and self.live.grads and "grad_outputs" in self.live.parts:
+            self.live.parts["grad_inputs"] = {"of": (), "args": ()}
+            judge(self.live, True, self.at, self.number)
+            self.live = None
+
+
+def watch_backward(live, edges, result, at, number):
+    outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None]
+    if not edges or not outs or len({t.grad_fn for t in outs}) != 1 or live.changes_inputs:
+        return
+    leaving = nodes_between(outs[0].grad_fn, edges)
+    if leaving:
+        shapes = {id(c): c.detach() for c in live.copied.values()}
+        Backward(live, at, number, shapes).watch(outs[0].grad_fn, leaving)
+
+
+NUMBER = [0]
+
+
+def is_autocast():
+    if torch.is_autocast_enabled():
+        return True
+    return torch.is_autocast_enabled("cpu") if hasattr(torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled()
+
+
+def compare(plan, call, args, kwargs, at):
+    tensors = tensors_in(args, kwargs)
+    if plan.base in VIEWS or plan.base.startswith("as_strided"):
+        raise Unchanged("is a view")
+    if not tensors or plan.base in MAKE:
+        raise Unchanged("makes a tensor")
+    plan.calls = getattr(plan, "calls", 0) + 1
+    if (plan.calls - 1) % LINK.settings["sample"]:
+        raise Unchanged("is not in the sample")
+    if plan.base in RANDOM_INSIDE or any(isinstance(x, torch.Generator) for x in each((args, kwargs))):
+        raise Unchanged("may draw random numbers")
+    if is_autocast():
+        raise Unchanged("runs under autocast")
+    if torch._C._len_torch_dispatch_stack():
+        raise Unchanged("runs under a TorchDispatchMode of the program")
+    if any(t._base is not None and t.requires_grad for t in tensors) and plan.base.endswith("_"):
+        raise Unchanged("changes a view that has a history")
+    NUMBER[0] += 1
+    number = NUMBER[0]
+    live = Live(plan, args, kwargs)
+    try:
+        live.check_comparable()
+    except Refused as e:
+        raise Unchanged(f"cannot be compared: {e}") from None
+    edges = {edge_of(t): id(live.copied[id(t)]) for t in tensors if t.requires_grad} if torch.is_grad_enabled() else {}
+    state = torch.get_rng_state()
+    try:
+        result = call(*args, **kwargs)
+    except Exception as e:
+        raise Raised(e) from None
+    if not torch.equal(state, torch.get_rng_state()):
+        quietly(LINK.count, "compare", plan.name, "draws random numbers")
+        return result
+    quietly(compare_result, live, edges, result, at, number, tensors)
+    return result
+
+
+def compare_result(live, edges, result, at, number, tensors):
+    LINK.count("compare", live.name)
+    kept = rebuilt(result, lambda x: cpu_copy(x) if isinstance(x, torch.Tensor) else x)
+    if result is None and live.changes_inputs:
+        kept = cpu_copy(tensors[0])
+    live.parts["output"] = {"args": [kept]}
+    judge(live, False, at, number)
+    live.differentiable = not live.has_out and any(t.requires_grad for t in live.tensors)
+    watch_backward(live, edges, result, at, number)
+
+
+FEATURES["compare"] = compare

@@ -1,0 +1,50 @@
+# Run in the program, on its main thread, while it imports PyTorch. SOURCE, SOCKET and keep are there already.
+import os
+import sys
+import types
+
+
+def at_end_of_import(spec, then):
+    """Call then() when the import is done, before any code of the program can use the module: the import system
+    says so by setting spec._initializing to False (importlib/_bootstrap.py, _load_unlocked)."""
+    kind = type(spec)
+
+    class Importing(kind):
+        @property
+        def _initializing(self):
+            return self.__dict__.get("_initializing", False)
+
+        @_initializing.setter
+        def _initializing(self, value):
+            self.__dict__["_initializing"] = value
+            if not value:
+                self.__class__ = kind
+                then()
+
+    spec.__class__ = Importing
+
+
+def imported():
+    if "torch" not in sys.modules:  # the import has failed
+        return
+    try:
+        inside = types.ModuleType("_ditrace_inside")  # a module that is found, or torch.compile does not take it
+        inside.__dict__.update(SOCKET=SOCKET, keep=keep)  # noqa: F821 what the library has put here
+        exec(compile(SOURCE, "ditrace/modes.py", "exec"), inside.__dict__)  # noqa: F821 the same
+        sys.modules[inside.__name__] = inside
+        globals()["stop"] = inside.stop  # what the library calls when ditrace is gone
+        inside.install()
+    except Exception as e:  # whatever it is, the program goes on without
+        sys.stderr.write(f"ditrace: nothing is changed in process {os.getpid()}: {type(e).__name__}: {e}\n")
+
+
+def begin():
+    torch = sys.modules.get("torch")
+    spec = getattr(torch, "__spec__", None)
+    if getattr(spec, "_initializing", False):
+        at_end_of_import(spec, imported)
+    elif torch is not None:
+        imported()
+
+
+begin()
