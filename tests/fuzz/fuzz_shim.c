@@ -62,9 +62,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	struct engine_counters c;
 	struct input in = {data, size};
 	struct shim_hello hello = shim_greeting();
-	struct err e = {0};
 	uint8_t b[2] = {0};
-	if (!seen.engine && engine_shim_open(SHIM_OPS, &seen.engine, &e))
+	if (!seen.engine && shim_open(&seen.engine))
 		abort();
 	take(&in, b, sizeof(b));
 	int fd = shim_dial();

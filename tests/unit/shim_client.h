@@ -51,6 +51,14 @@ static inline void shim_on_follow(const struct follow_event *ev, void *arg)
 		abort();
 }
 
+/* The engine of what is started from now on. */
+static inline int shim_open(struct engine **out)
+{
+	const struct engine_wanted w = {.choice = ENGINE_SHIM, .nplans = SHIM_OPS};
+	struct err e = {0};
+	return engine_shim_open(&w, out, &e);
+}
+
 /* The descriptor that came with the answer, -1: none did. */
 static inline int shim_receive(int fd)
 {

@@ -21,10 +21,9 @@ static void on_hit(const struct hit *h, void *arg)
 
 static int setup(void **state)
 {
-	struct err e = {0};
 	(void)state;
 	seen = (struct shim_seen){0};
-	return engine_shim_open(SHIM_OPS, &seen.engine, &e);
+	return shim_open(&seen.engine);
 }
 
 static int teardown(void **state)
