@@ -23,11 +23,11 @@
 #include "tracer/safe_place.h"
 
 #define NAME "ditrace-enter"
-enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000 };
+enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000, SOON_MS = 5000 };
 
 /* What the entering process works with. */
 struct entering {
-	pid_t pid;
+	pid_t pid, parent;
 	struct shim_door *door;
 	struct carrier_points points;
 	struct safe_places *places;
@@ -73,11 +73,28 @@ static int not_possible(pid_t pid, const char *why, struct err *e)
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
+/* What a ditrace that was killed meanwhile has begun comes to its end soon. */
+static void await_others(pid_t pid)
+{
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+	for (unsigned ms = 0; ms < SOON_MS; ms += 10, nanosleep(&pause, NULL)) {
+		struct process p, by;
+		struct shim_state s;
+		if (process_read(pid, &p, NULL))
+			return;
+		bool traced = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
+			      !strcmp(by.comm, NAME);
+		bool moving = !carrier_state(pid, &s, NULL) &&
+			      (s.phase == SHIM_COMING || s.phase == SHIM_GOING);
+		if (!traced && !moving)
+			return;
+	}
+}
+
 static int is_in_use(pid_t pid, struct err *e)
 {
 	struct shim_state s;
-	struct err none;
-	int r = carrier_state(pid, &s, &none);
+	int r = carrier_state(pid, &s, NULL);
 	if (r || s.phase == SHIM_OUT)
 		return r == -ENOENT || r == -EPROTO ? 0 : r;
 	err_set(e, -EBUSY, "a ditrace (process %d) is inside of process %d already", s.tracer, pid);
@@ -89,7 +106,10 @@ int carrier_check(pid_t pid, struct err *e)
 	struct process p;
 	struct carrier_points points;
 	int r = process_check(pid, e);
-	r = r ? r : process_read(pid, &p, e);
+	if (r)
+		return r;
+	await_others(pid);
+	r = process_read(pid, &p, e);
 	if (r)
 		return r;
 	if (p.status.tracer)
@@ -219,6 +239,8 @@ static int search(struct entering *x)
 	uint64_t until = clock_ns(CLOCK_MONOTONIC) + SEARCH_MS * 1000000ULL;
 	int r = -EAGAIN;
 	for (; r == -EAGAIN && clock_ns(CLOCK_MONOTONIC) < until; x->looks++) {
+		if (getppid() != x->parent)
+			return -ECHILD;
 		pid_t tid = choose(x);
 		if (tid)
 			r = try_thread(x, tid);
@@ -254,9 +276,9 @@ static int enter(struct entering *x)
 }
 
 /* Nothing but SIGKILL ends it. */
-static void enter_main(pid_t pid, struct shim_door *door, int sock)
+static void enter_main(pid_t pid, pid_t parent, struct shim_door *door, int sock)
 {
-	struct entering x = {.pid = pid, .door = door};
+	struct entering x = {.pid = pid, .parent = parent, .door = door};
 	sigset_t all;
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
@@ -276,10 +298,10 @@ int carrier_enter(pid_t pid, struct shim_door *door, struct err *e)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
 		return err_set(e, -errno, "cannot enter process %d: %s", pid, strerror(errno));
-	pid_t child = fork();
+	pid_t self = getpid(), child = fork();
 	if (!child) {
 		close(sock[0]);
-		enter_main(pid, door, sock[1]);
+		enter_main(pid, self, door, sock[1]);
 		_exit(0);
 	}
 	close(sock[1]);

@@ -35,7 +35,7 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     "trace one of the two only",                                                          \
 	     trace_phases},                                                                        \
 	{                                                                                          \
-		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace", "how to trace",        \
+		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",   \
 		    engine_names                                                                   \
 	}
 

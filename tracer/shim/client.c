@@ -41,9 +41,9 @@ struct shim_share *shim_share(void)
 	return share;
 }
 
-bool shim_is_forked(void)
+bool shim_take_forked(void)
 {
-	return forked;
+	return forked && atomic_exchange(&forked, false);
 }
 
 unsigned shim_epoch(void)
@@ -182,7 +182,6 @@ static int connect_to_ditrace(bool waits)
 	struct ucred who = {0};
 	socklen_t len = sizeof(who);
 	int memory = -1, r = -ECONNREFUSED;
-	forked = false;
 	sock = dial(door);
 	if (sock < 0)
 		return -errno;

@@ -194,7 +194,7 @@ static void give_up(struct shim_share *s, enum shim_refusal why)
 static struct shim_share *recording(void)
 {
 	struct shim_share *s = shim_share();
-	if (!s && shim_is_forked() && !shim_come_forked(libtorch))
+	if (!s && shim_take_forked() && !shim_come_forked(libtorch))
 		recorder_stop();
 	s = shim_share();
 	return s && atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;

@@ -22,8 +22,9 @@ bool shim_come(const char *door, void *torch);
 /* The library's handle of the process's libtorch_cpu, NULL: it has none. */
 void *shim_find_torch(void);
 
-/* Whether this process is a fork that has not asked yet; asks, and waits for the answer. */
-bool shim_is_forked(void);
+/* Whether this process is a fork that has not asked yet: true once, for one of its threads. That
+ * one asks, and waits for the answer. */
+bool shim_take_forked(void);
 bool shim_come_forked(void *torch);
 
 /* Have the library take itself out, soon. */
