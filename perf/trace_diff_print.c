@@ -71,11 +71,12 @@ static void add_calls(struct table *t, const struct trace_diff_row *r)
 
 static void add_shapes(struct table *t, const struct trace_diff_row *r)
 {
+	const struct aggregate_row *e = either(r);
 	char both[2 * 1024 + 8];
 	if (r->shape)
 		snprintf(both, sizeof(both), "%s -> %s", r->a->shape, r->b->shape);
 	else
-		snprintf(both, sizeof(both), "%s", either(r)->shape);
+		snprintf(both, sizeof(both), "%s", e->shape);
 	table_cell(t, both[0] ? both : "-");
 }
 
