@@ -133,14 +133,12 @@ static int print_graph(struct report *p)
 	return r;
 }
 
-/* What the rows are of, and what percentages of gaps are of. */
+/* What the rows are of. Percentages of gaps are of the whole time, too. */
 static const struct aggregate *rows_of(struct report *p)
 {
-	struct aggregate_totals totals;
 	if (!p->gaps)
 		return p->sum;
-	aggregate_totals(p->sum, &totals);
-	p->opts.observed_ns = totals.observed_ns;
+	p->opts.whole = p->sum;
 	p->opts.about = "time in no op, up to the next op of the thread, by that op's Python line";
 	return p->gap_sum;
 }

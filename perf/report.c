@@ -98,11 +98,11 @@ static int compare_rows(const void *a, const void *b, void *opts)
 	return c;
 }
 
-static uint64_t observed(const struct aggregate *a, const struct report_opts *opts)
+static struct aggregate_totals totals_of(const struct aggregate *a, const struct report_opts *opts)
 {
 	struct aggregate_totals t;
-	aggregate_totals(a, &t);
-	return opts->observed_ns ? opts->observed_ns : t.observed_ns;
+	aggregate_totals(opts->whole ? opts->whole : a, &t);
+	return t;
 }
 
 /* The rows, sorted within their phase, forward first; *nforward of *n are forward. NULL without
@@ -117,8 +117,8 @@ sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, siz
 	size_t all = *n;
 	*n = 0;
 	for (size_t i = 0; i < all; i++)
-		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns, observed(a, opts)) >=
-		    opts->percent_limit)
+		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns,
+				   totals_of(a, opts).observed_ns) >= opts->percent_limit)
 			s[(*n)++] = rows[i];
 	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
 	for (*nforward = 0; *nforward < *n && s[*nforward]->phase == PHASE_FORWARD;)
@@ -154,10 +154,9 @@ static void print_probe_share(FILE *f, double share)
 
 static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	struct aggregate_totals t;
+	struct aggregate_totals t = totals_of(a, opts);
 	char threads[32], events[32], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
-	aggregate_totals(a, &t);
 	for (size_t i = 0; i < opts->ntargets; i++)
 		print_target(f, &opts->targets[i], s);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
@@ -205,13 +204,13 @@ static void print_in_no_op(FILE *f, const struct aggregate_totals *t)
 
 static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	struct aggregate_totals totals;
+	struct aggregate_totals totals = totals_of(a, opts);
 	struct report_columns columns;
 	size_t n, nforward;
 	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
 	struct table *t = table_new();
 	int r = -ENOMEM;
-	uint64_t observed_ns = observed(a, opts);
+	uint64_t observed_ns = totals.observed_ns;
 	report_columns_default(aggregate_keys(a), &columns);
 	if (opts->columns)
 		columns = *opts->columns;
@@ -224,8 +223,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 		}
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
-	aggregate_totals(a, &totals);
-	if (!r && !opts->observed_ns)
+	if (!r)
 		print_in_no_op(f, &totals);
 	table_free(t);
 	free(rows);
@@ -297,18 +295,17 @@ static void json_summary(FILE *f, const struct aggregate_totals *t, const struct
 
 int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	struct aggregate_totals t;
+	struct aggregate_totals t = totals_of(a, opts);
 	size_t n, nforward;
 	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
 	if (!rows)
 		return -ENOMEM;
-	aggregate_totals(a, &t);
 	fputs("{\"summary\":", f);
 	json_summary(f, &t, opts);
 	fputs(",\n\"rows\":[", f);
 	for (size_t i = 0; i < n; i++) {
 		fputs(i ? ",\n{" : "\n{", f);
-		report_fields_json(f, aggregate_keys(a), rows[i], observed(a, opts), opts);
+		report_fields_json(f, aggregate_keys(a), rows[i], t.observed_ns, opts);
 		putc('}', f);
 	}
 	fputs("\n]}\n", f);
@@ -318,13 +315,14 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
+	uint64_t observed_ns = totals_of(a, opts).observed_ns;
 	size_t n, nforward;
 	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
 	if (!rows)
 		return -ENOMEM;
 	report_fields_header(f, aggregate_keys(a));
 	for (size_t i = 0; i < n; i++)
-		report_fields_csv(f, aggregate_keys(a), rows[i], observed(a, opts), opts);
+		report_fields_csv(f, aggregate_keys(a), rows[i], observed_ns, opts);
 	free(rows);
 	return ferror(f) ? -EIO : 0;
 }

@@ -46,9 +46,9 @@ struct report_opts {
 	const struct report_columns *columns; /* of the table; NULL: the usual ones */
 	const struct report_thread *threads;  /* their names */
 	size_t nthreads;
-	uint64_t observed_ns;	  /* what percentages are of; 0: as aggregate_totals has it */
-	const char *about;	  /* a line between the summary and the table; NULL: none */
-	struct terminal terminal; /* width 0: lines are never cut */
+	const struct aggregate *whole; /* what the summary and percentages are of; NULL: the rows */
+	const char *about;	       /* a line between the summary and the table; NULL: none */
+	struct terminal terminal;      /* width 0: lines are never cut */
 	const struct trace_target *targets; /* who was traced; may be NULL */
 	size_t ntargets;
 	const struct trace_stats *stats; /* NULL when not known */
