@@ -56,6 +56,19 @@ until_says() {
 	return 1
 }
 
+# until_text REGEX: the same of the text form
+until_text() {
+	local i
+	for ((i = 0; i < 300; i++)); do
+		"$DITRACE" stack "$child" >"$T/text" || return 1
+		grep -qE -e "$1" "$T/text" && return 0
+		sleep 0.2
+	done
+	echo "in vain: $1"
+	head -n 40 "$T/text"
+	return 1
+}
+
 deadlock() {
 	stuck deadlock
 	ok "two threads wait for locks at their lines" until_says \
@@ -63,22 +76,20 @@ deadlock() {
 	ok "with the text of the line" says "all(t['python'][0]['text'].startswith('locks[1') for t in at('locked'))"
 	ok "and the function" says "all('worker' in t['python'][0]['function'] for t in at('locked'))"
 	ok "read while the threads stood still" says "{t['python_read'] for t in threads} == {'exact'}"
-	ok "native stacks to the outermost frame" says "all(t['native_whole'] and t['native'] for t in threads)"
+	ok "native stacks to the outermost frame" until_says "all(t['native_whole'] and t['native'] for t in threads)"
 	ok "the first thread's lies in main" says "'__libc_start' in first['native'][-1]['symbol'] or first['native'][-1]['symbol'] == '_start'"
 	ok "nobody holds the GIL" says "not any(t['holds_gil'] for t in threads)"
 	ok "one look does not tell who moves" says "all(t['still'] is None for t in threads)"
-	look --repeat 3 --interval 200ms "$child"
-	ok "three looks do: nobody" says "look['looks'] == 3 and all(t['still'] for t in threads)"
+	ok "three looks do: nobody" until_says "look['looks'] == 3 and all(t['still'] for t in threads)" \
+		--repeat 3 --interval 200ms
 	look --no-native "$child"
 	ok "without stopping anything" says \
 		"len(at('locked')) == 2 and len(at('asleep')) == 1 and not any(t['native'] for t in threads)"
-	ok "the text form" "$DITRACE" stack "$child"
-	"$DITRACE" stack "$child" >"$T/text"
-	like "equal threads are shown once" "$T/text" '^threads [0-9]+ "[^"]+", [0-9]+ "[^"]+": each waits for a lock of Python'
+	ok "the text form: equal threads are shown once" until_text '^threads [0-9]+ "[^"]+", [0-9]+ "[^"]+": each waits for a lock of Python'
 	like "and where they are" "$T/text" "^  python +stuck.py:$(line_of locked) +.*worker: locks\[1 - number\]"
 	kill -STOP "$child"
 	ok "a stopped process" until_says "first['state'] == 'T' and kinds(threads) == ['stopped'] and len(at('locked')) == 2"
-	like "stays stopped" "/proc/$child/status" '^State:.T'
+	ok "stays stopped" wait_line "/proc/$child/status" '^State:.T'
 	like "with nobody tracing it" "/proc/$child/status" '^TracerPid:.0'
 	unstick
 }
@@ -86,7 +97,7 @@ deadlock() {
 in_ops() {
 	stuck matmul
 	ok "a thread in a matrix product" until_says "first['op'] == 'aten::mm' and first in at('matmul')"
-	ok "native frames from the kernel of the library to main" says \
+	ok "native frames from the kernel of the library to main" until_says \
 		"first['native_whole'] and any(f['symbol'] and 'gemm' in f['symbol'] for f in first['native'])"
 	unstick
 	stuck backward
@@ -122,8 +133,7 @@ waits() {
 	fi
 	stuck many
 	ok "200 threads" until_says "len(threads) == 201 and len(at('many')) == 200 and kinds(threads) == ['python lock']"
-	"$DITRACE" stack "$child" >"$T/text"
-	like "shown once" "$T/text" ' and 192 more: each waits'
+	ok "shown once" until_text ' and 192 more: each waits'
 	unstick
 }
 
@@ -172,7 +182,7 @@ label=""
 
 start sleep 36000
 ok "a process without Python" until_says "look['cpython'] is None and first['kind'] == 'sleep' and first['python'] == []"
-ok "its native stack" says "'nanosleep' in first['native'][0]['symbol'] and first['native_whole']"
+ok "its native stack" until_says "first['native'] and 'nanosleep' in first['native'][0]['symbol'] and first['native_whole']"
 unstick
 
 PY=python3
@@ -185,8 +195,7 @@ time.sleep(36000)" >"$T/tracer" &
 children+=($!)
 tracer=$!
 wait_line "$T/tracer" tracing
-look "$child"
-ok "a debugger is there: Python alone" says "first in at('asleep') and 'is tracing it' in look['native_note']"
+ok "a debugger is there: Python alone" until_says "first in at('asleep') and 'is tracing it' in look['native_note']"
 kill -9 $tracer
 unstick
 
