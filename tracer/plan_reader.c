@@ -22,8 +22,8 @@ static uint32_t cut32(uint64_t n)
  * read, and then nothing is appended. */
 static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 {
-	void *at = hit_buf_room(r->out, len);
-	if (len > COPY_MAX || remote_read(r->mem, addr, at, len))
+	void *at = len > COPY_MAX ? NULL : hit_buf_room(r->out, len);
+	if (!at || remote_read(r->mem, addr, at, len))
 		return NULL;
 	hit_buf_grow(r->out, len);
 	return at;
@@ -34,8 +34,8 @@ static void *copy_live(const struct reading *r, uint32_t len, uint64_t addr)
 {
 	if (r->unsure || r->conf->tensor.discover)
 		return copy(r, len, addr);
-	void *at = hit_buf_room(r->out, len);
-	if (len > COPY_MAX || remote_live(r->mem, addr, at, len))
+	void *at = len > COPY_MAX ? NULL : hit_buf_room(r->out, len);
+	if (!at || remote_live(r->mem, addr, at, len))
 		return NULL;
 	hit_buf_grow(r->out, len);
 	return at;

@@ -72,7 +72,9 @@ def by_thread(all_events):
     return [[without_addresses(e) for e in t] for t in threads.values()]
 
 
-def is_unknown(value):
+def is_unknown(value, path):
+    if path.endswith(".line") and value == 0:  # the code object was gone before its line table was read
+        return True
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and value[0].get("name") == "?":
         return True
     return value in (None, "?") or isinstance(value, dict) and value.get("kind") == "not_decoded"
@@ -83,7 +85,7 @@ def first_difference(a, b, path=""):
     if a == b:
         return None
     for side, value in enumerate((a, b)):
-        if is_unknown(value):
+        if is_unknown(value, path):
             unknown[side].append(path)
             return None
     if isinstance(a, dict) and isinstance(b, dict):
