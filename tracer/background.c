@@ -16,12 +16,10 @@
 #include "tracer/cmd_run.h"
 
 /* In place of the terminal. */
-static int redirect(const char *program_output)
+static int redirect(const char *output)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	int out = program_output ? open(program_output,
-					O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666)
-				 : open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int out = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
 	if (in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		return -errno;
 	return 0;
@@ -29,9 +27,10 @@ static int redirect(const char *program_output)
 
 static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 {
-	int status, r = redirect(o->pid ? NULL : o->program_output);
+	const char *output = o->pid ? "/dev/null" : o->program_output;
+	int status, r = redirect(output);
 	if (r) {
-		err_set(e, r, "cannot write %s: %s", o->program_output, strerror(-r));
+		err_set(e, r, "cannot write %s: %s", output, strerror(-r));
 		return err_hint(e, "choose another file with --output FILE");
 	}
 	l->pid = o->pid;

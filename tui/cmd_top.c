@@ -101,7 +101,7 @@ int cmd_top(int argc, char **argv)
 	     "what the program prints goes to FILE (default ditrace-top.out)", NULL},
 	    {0, "trace", OPTION_STRING, &s->output, "FILE", "keep the trace in FILE", NULL},
 	    {0, "trace-limit", OPTION_SIZE, &o.live.limit, "SIZE",
-	     "begin a new trace file when one has SIZE (default 2G), 0: never", NULL},
+	     "begin a new file and count anew when one has SIZE (default 2G), 0: never", NULL},
 	    {0, "ops", OPTION_STRING, &s->ops, "LIST", "trace these ops only", NULL},
 	    {0, "not-ops", OPTION_STRING, &s->not_ops, "LIST", "leave these ops out", NULL},
 	    {0, "depth", OPTION_COUNT, &s->depth, "N", "trace the outermost N levels of ops only",

@@ -24,10 +24,10 @@ struct live {
 	struct background background;
 	enum live_phase phase;
 	bool full; /* the file: a new one is to be begun */
-	bool anew; /* with the next file the view is to count anew */
 	pid_t pid; /* 0: not known yet */
 	char path[512];
-	int fd; /* of the file, to copy it; -1: not open */
+	unsigned files; /* so many were begun */
+	int fd;		/* of the file, to copy it; -1: not open */
 	struct proc_figures figures;
 };
 
@@ -40,8 +40,9 @@ static const char *folder(void)
 static int choose_file(struct live *l, struct err *e)
 {
 	const char *output = l->o->background.session.output;
+	l->files++;
 	if (output) {
-		snprintf(l->path, sizeof(l->path), "%s", output);
+		snprintf(l->path, sizeof(l->path), l->files > 1 ? "%s.%u" : "%s", output, l->files);
 		return 0;
 	}
 	snprintf(l->path, sizeof(l->path), "%s/ditrace-top-XXXXXX", folder());
@@ -101,26 +102,26 @@ int live_open(const struct live_opts *o, struct live **out, struct err *e)
 static int open_source(struct live *l, struct top *t)
 {
 	struct source *s;
-	bool anew = l->anew;
 	if (l->fd >= 0 || !l->path[0] || source_open(l->path, 0, &s, NULL))
 		return 0;
 	l->fd = open(l->path, O_RDONLY | O_CLOEXEC);
 	remove_file(l);
 	source_close(t->source);
 	t->source = s;
-	l->anew = false;
-	int r = anew ? view_reset(t->view) : 0;
-	if (!r)
-		view_new_file(t->view);
-	return r;
+	t->panel = t->panel == TOP_DETAIL ? TOP_TABLE : t->panel; /* its row is gone */
+	return view_new_file(t->view);
 }
 
-static void tell_messages(struct live *l, struct top *t)
+static bool tell_messages(struct live *l, struct top *t)
 {
 	char line[TOP_MESSAGE_MAX];
+	bool told = false;
 	while (background_message(&l->background, line, sizeof(line)))
-		if (!strncmp(line, "ditrace: ", 9))
+		if (!strncmp(line, "ditrace: ", 9)) {
 			top_say(t, "%s", line + 9);
+			told = true;
+		}
+	return told;
 }
 
 static bool is_full(const struct live *l)
@@ -135,16 +136,16 @@ static void look_for_end(struct live *l, struct top *t)
 {
 	if (!background_ended(&l->background, false))
 		return;
-	tell_messages(l, t);
+	bool told = tell_messages(l, t);
 	background_free(&l->background);
 	bool gone = l->pid && !process_alive(l->pid);
 	bool asked = l->phase == LIVE_DETACHES;
 	l->phase = gone ? LIVE_ENDED : LIVE_IS_DETACHED;
 	if (gone)
 		top_say(t, "process %d has ended; this is its last state", (int)l->pid);
-	else if (asked)
-		top_say(t, "detached from process %d, which runs on; a attaches again",
-			(int)l->pid);
+	else if (!told)
+		top_say(t, "%s process %d, which runs on; a attaches again",
+			asked ? "detached from" : "no longer tracing", (int)l->pid);
 }
 
 /* Trace into a new file; its events come once it is there. */
@@ -167,7 +168,7 @@ static void go_on(struct live *l, struct top *t)
 	char size[32];
 	l->full = false;
 	if (begin_again(l, t))
-		top_say(t, "the trace had %s: a new file is begun, calls in between are missing",
+		top_say(t, "the trace had %s: it goes on in a new file, counting anew",
 			text_bytes(size, sizeof(size), l->o->limit));
 }
 
@@ -225,7 +226,6 @@ void live_attach(struct live *l, struct top *t)
 	} else if (l->phase == LIVE_ENDED || !l->pid) {
 		top_say(t, "the process has ended");
 	} else if (begin_again(l, t)) {
-		l->anew = true;
 		top_say(t, "attached to process %d again, counting anew", (int)l->pid);
 	}
 }

@@ -8,7 +8,7 @@
 
 struct live_opts {
 	struct background_opts background; /* session.output: NULL for a file that is removed */
-	uint64_t limit;			   /* bytes of the file, 0: none; then a new one is begun */
+	uint64_t limit;			   /* bytes of the file, 0: none; then all begins anew */
 };
 
 struct live;

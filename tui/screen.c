@@ -66,15 +66,6 @@ static void prepare_restore(void)
 	add_capability("rmcup");
 }
 
-static int unable(struct err *e)
-{
-	const char *term = getenv("TERM");
-	err_set(e, -ENOTSUP, "cannot show a live view on a terminal of type \"%s\"",
-		term ? term : "");
-	return err_hint(e, "set TERM to what the terminal is, as in TERM=xterm; ditrace report "
-			   "shows a table without");
-}
-
 static void set_colors(void)
 {
 	color = terminal_of(stdout).color && has_colors();
@@ -86,10 +77,24 @@ static void set_colors(void)
 	init_pair(STYLE_HOT, COLOR_RED, -1);
 }
 
+static int unable(struct err *e)
+{
+	const char *term = getenv("TERM");
+	err_set(e, -ENOTSUP, "cannot show a live view on a terminal of type \"%s\"",
+		term ? term : "");
+	return err_hint(e, "set TERM to what the terminal is, as in TERM=xterm; ditrace report "
+			   "shows a table without");
+}
+
 int screen_check(struct err *e)
 {
-	if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
+	int status;
+	if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
+		if (setupterm(NULL, STDOUT_FILENO, &status) != OK || !tigetstr((char *)"cup"))
+			return unable(e);
+		del_curterm(cur_term);
 		return 0;
+	}
 	err_set(e, -ENOTTY, "cannot show a live view: this is not a terminal");
 	return err_hint(e, "ditrace report prints a table, ditrace script the events");
 }
@@ -100,10 +105,6 @@ int screen_open(struct err *e)
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen)
 		return unable(e);
-	if (!tigetstr((char *)"cup") || !tigetstr((char *)"clear")) {
-		screen_close();
-		return unable(e);
-	}
 	utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
 	set_colors();
 	cbreak();

@@ -17,7 +17,8 @@ enum style {
 	STYLES
 };
 
-/* Whether standard input and output are a terminal that will do. 0, or -ENOTTY with *e. */
+/* Whether standard input and output are a terminal that will do. 0, or -ENOTTY, -ENOTSUP
+ * with *e. */
 int screen_check(struct err *e);
 
 /* Take standard input and output over. When the process is killed by a signal that it can notice,

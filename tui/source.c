@@ -79,14 +79,19 @@ int source_take(struct source *s, struct view *v, uint64_t deadline_ns)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	for (unsigned n = 1; next(s); n++) {
 		s->has_item = !is_due(s, now);
-		if (s->has_item)
+		if (s->has_item) {
+			view_now(v, s->from_trace +
+					(uint64_t)((double)(now - s->from_clock) * s->speed));
 			return 0;
+		}
 		int r = view_add(v, &s->item);
 		if (r)
 			return r;
 		if (n % LOOK_AT_CLOCK == 0 && (now = clock_ns(CLOCK_MONOTONIC)) >= deadline_ns)
 			return 0;
 	}
+	if (s->state == SOURCE_WAITS) /* by a process of this machine: its clock is ours */
+		view_now(v, now);
 	return 0;
 }
 

@@ -67,12 +67,6 @@ struct tally_row *const *tally_rows(const struct tally *t, size_t *n)
 	return t->rows;
 }
 
-void tally_forget_calls(struct tally *t)
-{
-	for (size_t i = 0; i < t->n; i++)
-		t->rows[i]->last.size = 0;
-}
-
 const struct aggregate *tally_sum(const struct tally *t)
 {
 	return t->sum;

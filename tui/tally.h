@@ -54,9 +54,6 @@ int tally_add(struct tally *t, const struct op_event *ev, const struct trace_raw
 /* All rows by their id, valid until the next tally_add. */
 struct tally_row *const *tally_rows(const struct tally *t, size_t *n);
 
-/* As if the last calls had all been too long to keep. */
-void tally_forget_calls(struct tally *t);
-
 const struct aggregate *tally_sum(const struct tally *t);
 
 void tally_free(struct tally *t);

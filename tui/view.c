@@ -84,15 +84,18 @@ int view_reset(struct view *v)
 	return new_tallies(v);
 }
 
-void view_new_file(struct view *v)
+void view_now(struct view *v, uint64_t ns)
 {
-	memset(v->made, 0, MADE * sizeof(*v->made));
-	memset(v->steps.processes, 0, sizeof(v->steps.processes));
+	v->now_ns = ns;
+}
+
+int view_new_file(struct view *v)
+{
+	int r = view_reset(v);
+	v->now_ns = 0;
 	v->has_stats = false;
-	v->from_start = v->first_ns == 0;
-	for (int g = 0; g < TALLY_GROUPS; g++)
-		tally_forget_calls(v->all[g]);
-	view_begin_interval(v);
+	v->from_start = true;
+	return r;
 }
 
 /* Ops by whole seconds of the trace. */
@@ -250,6 +253,16 @@ static double percent(uint64_t part, uint64_t whole)
 	return part >= whole ? 100 : 100.0 * (double)part / (double)whole;
 }
 
+static double ops_per_s(const struct view *v)
+{
+	enum { IDLE_NS = 2000000000 };
+	if (v->now_ns > v->last_ns + IDLE_NS || v->last_ns == v->first_ns)
+		return 0;
+	if (v->ops_per_s > 0)
+		return v->ops_per_s;
+	return (double)v->second.ops * 1e9 / (double)(v->last_ns - v->first_ns);
+}
+
 void view_head(const struct view *v, struct view_head *out)
 {
 	uint64_t ns;
@@ -263,9 +276,7 @@ void view_head(const struct view *v, struct view_head *out)
 				  .probes = -1};
 	aggregate_totals(tally_sum(view_shown(v, &ns)), &out->totals);
 	out->wall_ns = v->last_ns - v->first_ns;
-	out->ops_per_s = v->ops_per_s;
-	if (!v->ops_per_s && out->wall_ns)
-		out->ops_per_s = (double)out->totals.events * 1e9 / (double)out->wall_ns;
+	out->ops_per_s = ops_per_s(v);
 	if (out->totals.observed_ns) {
 		out->in_ops = percent(out->totals.self_ns, out->totals.observed_ns);
 		out->outside = 100 - out->in_ops;

@@ -61,12 +61,14 @@ struct view *view_new(void);
  * the view is to be freed. */
 int view_add(struct view *v, const struct trace_item *item);
 
-/* What comes is of another file: numbers of calls begin anew, and the last calls are forgotten,
- * since only the file that they are from can decode them. Everything else stays. */
-void view_new_file(struct view *v);
+/* It is `ns` by the clock of the trace: tells when nothing happens any more. */
+void view_now(struct view *v, uint64_t ns);
 
 /* Begin to count anew; targets, lost events and settings stay. 0 or -ENOMEM as above. */
 int view_reset(struct view *v);
+
+/* What comes is of another file: the same, but that its stats will be of all that is counted. */
+int view_new_file(struct view *v);
 
 /* An interval begins anew with this. 0 or -ENOMEM. */
 int view_set_group(struct view *v, enum tally_group group);

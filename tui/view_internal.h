@@ -43,6 +43,7 @@ struct view {
 	bool from_start; /* all of the file was counted: what stats are of */
 	struct step_times steps;
 	uint64_t lost, first_ns, last_ns;
+	uint64_t now_ns; /* 0: not told */
 	struct second {
 		uint64_t from, ops;
 	} second;

@@ -112,7 +112,7 @@ colours() {
 	tm capture-pane -pe | grep -qE $'\e\\[[0-9;]*3[13]m'
 }
 top 80x24
-ok "heat has a colour" until_a_minute colours
+ok "heat has a colour" before_long colours
 top 80x24 env NO_COLOR=1
 ok "none with NO_COLOR" golden table-80x24
 ok "indeed" not colours
@@ -138,7 +138,7 @@ ended SEGV 139
 ended ABRT 134
 
 stopped() {
-	tm kill-server
+	next_server
 	tm new-session -d -x 80 -y 24 -- env LC_ALL=C.UTF-8 PS1='$ ' bash --norc --noprofile -i
 	keys "'$DITRACE' top --speed 0 '$T/data'" Enter
 	shows 'end of file' || return 1

@@ -21,7 +21,9 @@ start_training() {
 
 attached() {
 	start_training
-	(cd "$T" && terminal 160x40 "$DITRACE" top "$child")
+	cd "$T" || return
+	terminal 160x40 "$DITRACE" top "$child"
+	cd "$W" || return
 	ok "attached" traces
 	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
 	ok "processor, memory, threads" shows '  CPU [0-9]+ %  RSS [0-9.]+ .iB  [0-9]+ threads'
@@ -31,7 +33,7 @@ attached() {
 	rm -f "$T"/ditrace-top-*.data
 	keys d
 	ok "detached" shows 'detached from process'
-	ok "all was read" until_a_minute not screen_has 'detached, behind'
+	ok "all was read" before_long not screen_has 'detached, behind'
 	keys e
 	ok "saved" shows 'saved to ditrace-top-[0-9]*.data \([0-9.]* .iB\)$'
 	ok "the figures are those of ditrace report" agrees
@@ -56,9 +58,9 @@ killed() {
 	terminal 120x30 bash -c 'echo $$ >"$0"; exec "$@"' "$T/pid" "$DITRACE" top -o "$T/out" -- "$PY" "$W/train.py" --steps 30
 	ok "$1: started" traces
 	"$1"
-	ok "$1: the training runs on to its end" until_a_minute grep -q '^29 ' "$T/out"
+	ok "$1: the training runs on to its end" before_long grep -q '^29 ' "$T/out"
 	ok "$1: with the same losses" diff <(grep -v pid "$T/out") "$T/plain"
-	ok "$1: the tracing has ended" until_a_minute not pgrep -f "^$DITRACE top -o $T/out"
+	ok "$1: the tracing has ended" before_long not pgrep -f "^$DITRACE top -o $T/out"
 }
 
 by_kill() {
@@ -88,9 +90,27 @@ started() {
 	done
 }
 
+kept() {
+	start_training
+	terminal 120x30 "$DITRACE" top --trace "$T/kept" "$child"
+	ok "a trace to keep" traces
+	keys q
+	ok "quits" shows '^ditrace: trace written to .*kept'
+	ok "it is whole" eval '"$DITRACE" report "$T/kept" | grep -q train.py'
+	terminal 120x30 "$DITRACE" top --trace-limit 200k "$child"
+	ok "a full file" shows 'goes on in a new file, counting anew'
+	ok "goes on" traces
+	keys q
+	ok "leaves nothing" shows '^status 0'
+	is "no file" "$(find "$T" -name 'ditrace-top-*')" ''
+	stop_busy
+}
+
 each_torch attached
 each_torch started
 first_torch
+export TMPDIR=$T
+kept
 terminal 80x24 "$DITRACE" top 999999999
 ok "no such process" shows '^ditrace: .*999999999'
 terminal 80x24 "$DITRACE" top -o "$T/out" -- /no/such/program

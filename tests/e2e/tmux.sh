@@ -1,9 +1,17 @@
 # A real terminal for the tests, by tmux. To be sourced after lib.sh.
 
 command -v tmux >/dev/null || skip_all "no tmux here"
+terminals=0
 tm() {
-	TMUX_TMPDIR=$base tmux -u -L ditrace -f /dev/null "$@"
+	TMUX_TMPDIR=$base tmux -u -L "t$terminals" -f /dev/null "$@"
 }
+
+# A server that was told to end still takes connections for a moment: the next has another socket.
+next_server() {
+	[ "$terminals" = 0 ] || tm kill-server 2>/dev/null
+	terminals=$((terminals + 1))
+}
+
 trap 'tm kill-server 2>/dev/null; cleanup' EXIT
 
 # terminal WIDTHxHEIGHT COMMAND...: in a terminal of its own; afterwards it shows "status N". The settings
@@ -11,7 +19,7 @@ trap 'tm kill-server 2>/dev/null; cleanup' EXIT
 terminal() {
 	local size=$1
 	shift
-	tm kill-server 2>/dev/null
+	next_server
 	rm -f "$T/before" "$T/after"
 	tm new-session -d -x "${size%x*}" -y "${size#*x}" -- env LC_ALL="${LANGUAGE_OF_TERMINAL:-C.UTF-8}" bash -c \
 		'stty -a >"$0/before"; "$@"; s=$?; stty -a >"$0/after"; echo "status $s"; exec sleep 1000' "$T" "$@" &&
@@ -30,9 +38,9 @@ screen() {
 	tm capture-pane -p
 }
 
-# until_a_minute COMMAND...: until it succeeds, or a minute has gone
-until_a_minute() {
-	local end=$((SECONDS + 60))
+# before_long COMMAND...: repeat it until it succeeds; gives up after three minutes
+before_long() {
+	local end=$((SECONDS + 180))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
 		sleep 0.1
@@ -45,7 +53,7 @@ screen_has() {
 
 # shows REGEX: the screen has such a line, now or soon
 shows() {
-	until_a_minute screen_has "$1" || { echo "the screen does not show '$1':" && screen && return 1; }
+	before_long screen_has "$1" || { echo "the screen does not show '$1':" && screen && return 1; }
 }
 
 screen_is() {
@@ -59,9 +67,9 @@ golden() {
 		sleep 2
 		screen >"$file"
 	fi
-	until_a_minute screen_is "$file" || { screen | diff "$file" - | head -60 && return 1; }
+	before_long screen_is "$file" || { screen | diff "$file" - | head -60 && return 1; }
 }
 
 same_settings() {
-	until_a_minute test -s "$T/after" && diff <(sed 's/rows.*columns [0-9]*//' "$T/before") <(sed 's/rows.*columns [0-9]*//' "$T/after")
+	before_long test -s "$T/after" && diff <(sed 's/rows.*columns [0-9]*//' "$T/before") <(sed 's/rows.*columns [0-9]*//' "$T/after")
 }

@@ -98,6 +98,12 @@ static void figures(void **state)
 	assert_int_equal(h.wall_ns, 10 * MS);
 	assert_int_equal(h.ops_per_s, 400);
 	assert_int_equal(h.in_ops * 100, 8888);
+	view_now(v, 2000 * MS);
+	view_head(v, &h);
+	assert_int_equal(h.ops_per_s, 400);
+	view_now(v, 2012 * MS); /* for two seconds nothing came */
+	view_head(v, &h);
+	assert_int_equal(h.ops_per_s, 0);
 	assert_true(h.probes < 0);
 	assert_null(h.target);
 	view_free(v);
@@ -324,6 +330,24 @@ static void names_are_kept(void **state)
 	view_free(v);
 }
 
+static void histogram_is_spread(void **state)
+{
+	(void)state;
+	struct histogram h = {0};
+	uint64_t counts[3], one;
+	for (uint64_t v = 3000; v <= 300000; v *= 10)
+		assert_int_equal(histogram_add(&h, v), 0);
+	assert_int_equal(histogram_add(&h, 400000), 0);
+	/* A part is a factor of ten. */
+	histogram_spread(&h, 1000, 1000000, counts, 3);
+	assert_int_equal(counts[0], 1);
+	assert_int_equal(counts[1], 1);
+	assert_int_equal(counts[2], 2);
+	histogram_spread(&h, 5000, 5000, &one, 1);
+	assert_int_equal(one, 4);
+	histogram_free(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -338,6 +362,7 @@ int main(void)
 	    cmocka_unit_test(step_times),
 	    cmocka_unit_test(agrees_with_the_aggregate),
 	    cmocka_unit_test(names_are_kept),
+	    cmocka_unit_test(histogram_is_spread),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
