@@ -32,7 +32,7 @@ unsigned shim_epoch(void)
 	return epoch;
 }
 
-bool shim_is_forked(void)
+bool shim_take_forked(void)
 {
 	return false;
 }
