@@ -156,7 +156,7 @@ struct op_event {
 	uint16_t nargs, nresults; /* values present: results are absent when the op threw */
 	uint16_t depth;		  /* 0: outermost on its thread */
 	uint8_t phase;		  /* enum op_phase */
-	bool held;   /* while it is traced: its thread stands still now */
+	bool held;		  /* while it is traced: its thread stands still now */
 	bool thrown; /* left by a C++ exception; end_ns is then the time it was noticed */
 	/* Of a backward node while it is traced: address and sequence number of its Node; 0: not
 	 * known. */
