@@ -24,6 +24,7 @@ struct live {
 	struct background background;
 	enum live_phase phase;
 	bool full; /* the file: a new one is to be begun */
+	bool told; /* something by the background, since it began */
 	pid_t pid; /* 0: not known yet */
 	char path[512];
 	unsigned files; /* so many were begun */
@@ -77,6 +78,7 @@ static int begin(struct live *l, pid_t pid, struct err *e)
 		remove_file(l);
 	else
 		l->phase = LIVE_TRACES;
+	l->told = false;
 	return r;
 }
 
@@ -119,7 +121,7 @@ static bool tell_messages(struct live *l, struct top *t)
 	while (background_message(&l->background, line, sizeof(line)))
 		if (!strncmp(line, "ditrace: ", 9)) {
 			top_say(t, "%s", line + 9);
-			told = true;
+			told = l->told = true;
 		}
 	return told;
 }
@@ -143,9 +145,12 @@ static void look_for_end(struct live *l, struct top *t)
 	l->phase = gone ? LIVE_ENDED : LIVE_IS_DETACHED;
 	if (gone)
 		top_say(t, "process %d has ended; this is its last state", (int)l->pid);
-	else if (!told)
-		top_say(t, "%s process %d, which runs on; a attaches again",
-			asked ? "detached from" : "no longer tracing", (int)l->pid);
+	else if (asked && !told)
+		top_say(t, "detached from process %d, which runs on; a attaches again",
+			(int)l->pid);
+	else if (!asked && !l->told)
+		top_say(t, "no longer tracing process %d, which runs on; a attaches again",
+			(int)l->pid);
 }
 
 /* Trace into a new file; its events come once it is there. */

@@ -22,7 +22,7 @@ start_training() {
 attached() {
 	start_training
 	cd "$T" || return
-	terminal 160x40 "$DITRACE" top "$child"
+	terminal 240x40 "$DITRACE" top "$child" # as long as the paths may be
 	cd "$W" || return
 	ok "attached" traces
 	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
