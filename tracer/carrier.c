@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "tracer/process.h"
 #include "tracer/remote_call.h"
 #include "tracer/safe_place.h"
+#include "tracer/thread_facts.h"
 
 #define NAME "ditrace-enter"
 enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000, SOON_MS = 5000 };
@@ -41,30 +41,16 @@ struct answer {
 	struct err err;
 };
 
-/* The numbers of /proc/PID/status: whether system calls are filtered, by how many filters (Linux
- * 5.9; 0 before). */
-static void read_filters(pid_t pid, int *mode, int *filters)
-{
-	char path[64], line[256];
-	*mode = *filters = 0;
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	FILE *f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		sscanf(line, "Seccomp: %d", mode);
-		sscanf(line, "Seccomp_filters: %d", filters);
-	}
-	if (f)
-		fclose(f);
-}
-
 /* Under a filter that was there when the program was started, the loader has worked before: one of
  * a container. One that the program has given to itself may kill it for what dlopen does. */
 static bool has_filter_of_its_own(const struct process *p)
 {
-	int mode, filters, parents_mode, parents;
-	read_filters(p->pid, &mode, &filters);
-	read_filters(p->status.ppid, &parents_mode, &parents);
-	return mode && (mode != parents_mode || filters > parents);
+	struct process parent;
+	const struct process_status *s = &p->status;
+	if (!s->seccomp || process_read(s->ppid, &parent, NULL))
+		return s->seccomp;
+	return s->seccomp != parent.status.seccomp ||
+	       s->seccomp_filters > parent.status.seccomp_filters;
 }
 
 static int not_possible(pid_t pid, const char *why, struct err *e)
@@ -132,15 +118,7 @@ static bool would_be_disturbed(pid_t pid, pid_t tid)
 	    SYS_epoll_wait, SYS_epoll_pwait, SYS_semop,	       SYS_semtimedop,
 	    SYS_msgrcv,	    SYS_msgsnd,	     SYS_io_getevents, SYS_rt_sigtimedwait,
 	};
-	char path[64], text[32] = "";
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0 || text[0] < '0' || text[0] > '9')
-		return false;
-	long nr = strtol(text, NULL, 10);
+	long nr = thread_syscall(pid, tid);
 	for (size_t i = 0; i < sizeof(disturbed) / sizeof(disturbed[0]); i++)
 		if (nr == disturbed[i])
 			return true;

@@ -17,7 +17,7 @@
 
 #include "base/array.h"
 
-enum { PATH_SIZE = 512 };
+enum { PATH_SIZE = 512, STATUS_SIZE = 8192 };
 
 /* The file PROC/PID/NAME, cut to size - 1, with a NUL; its length or -errno. */
 static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, size_t size)
@@ -27,6 +27,7 @@ static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, s
 	ssize_t n = 1;
 	snprintf(path, sizeof(path), "%s/%d/%s", proc, pid, name);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	out[0] = '\0';
 	if (fd < 0)
 		return -errno;
 	while (len < size - 1 && n > 0) {
@@ -35,8 +36,13 @@ static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, s
 	}
 	int r = n < 0 ? -errno : 0;
 	close(fd);
-	out[len] = '\0';
+	out[r ? 0 : len] = '\0';
 	return r ? r : (ssize_t)len;
+}
+
+ssize_t process_file(pid_t pid, const char *name, char *out, size_t size)
+{
+	return slurp("/proc", pid, name, out, size);
 }
 
 /* What stands behind the `skip`-th field after the name in parentheses, which may hold anything,
@@ -96,6 +102,14 @@ static long long number_of(const char *text, const char *name, int base, long lo
 	return p ? (long long)strtoull(p, NULL, base) : missing;
 }
 
+bool process_number(const char *text, const char *name, uint64_t *out)
+{
+	const char *p = line_of(text, name);
+	if (p)
+		*out = strtoull(p, NULL, 10);
+	return p;
+}
+
 static void parse_ns_pids(const char *p, struct process_status *out)
 {
 	while (p && *p >= '0' && *p <= '9') {
@@ -116,6 +130,8 @@ void process_parse_status(const char *text, struct process_status *out)
 	out->tracer = (pid_t)number_of(text, "TracerPid", 10, 0);
 	out->threads = (unsigned)number_of(text, "Threads", 10, 0);
 	out->caps = (uint64_t)number_of(text, "CapEff", 16, 0);
+	out->seccomp = (unsigned)number_of(text, "Seccomp", 10, 0);
+	out->seccomp_filters = (unsigned)number_of(text, "Seccomp_filters", 10, 0);
 	out->uid = uid ? (uid_t)strtoul(uid, NULL, 10) : (uid_t)-1;
 	parse_ns_pids(line_of(text, "NSpid"), out);
 }
@@ -148,7 +164,7 @@ static bool other_ns(const char *proc, pid_t pid, const char *name, bool *known)
 
 int process_read_at(const char *proc, pid_t pid, struct process *out, struct err *e)
 {
-	char text[8192];
+	char text[STATUS_SIZE];
 	*out = (struct process){.pid = pid};
 	if (pid <= 0 || slurp(proc, pid, "status", text, sizeof(text)) <= 0)
 		return process_error(pid, -ESRCH, "attach to", e);
@@ -321,13 +337,9 @@ int process_seize_error(pid_t pid, int code, struct err *e)
 
 bool process_has_shadow_stack(pid_t pid)
 {
-	char path[64], line[256];
-	bool has = false;
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	FILE *f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		has |= !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
-	if (f)
-		fclose(f);
-	return has;
+	char text[STATUS_SIZE];
+	process_file(pid, "status", text, sizeof(text));
+	const char *features = line_of(text, "x86_Thread_features");
+	const char *shadow = features ? strstr(features, "shstk") : NULL;
+	return shadow && shadow < features + strcspn(features, "\n");
 }

@@ -19,6 +19,7 @@ struct process_status {
 	uid_t uid;
 	unsigned threads;
 	uint64_t caps; /* effective capabilities, bit n: capability n of linux/capability.h */
+	unsigned seccomp, seccomp_filters; /* mode; how many filters (Linux 5.9; 0 before) */
 };
 
 struct process {
@@ -41,6 +42,13 @@ int process_read(pid_t pid, struct process *out, struct err *e);
 
 /* The same from below another directory than /proc. */
 int process_read_at(const char *proc, pid_t pid, struct process *out, struct err *e);
+
+/* The file /proc/PID/`name`, cut to size - 1 bytes and ended with a NUL. Its length or -errno, and
+ * then "". */
+ssize_t process_file(pid_t pid, const char *name, char *out, size_t size);
+
+/* The number on the line "`name`: NUMBER" of such a file. False: there is none. */
+bool process_number(const char *text, const char *name, uint64_t *out);
 
 /* Read the text of a status file (NUL-terminated); what is not in it is 0 or unknown. */
 void process_parse_status(const char *text, struct process_status *out);

@@ -25,6 +25,9 @@ struct thread_facts {
  * such thread (any more). */
 int thread_facts_read(pid_t pid, pid_t tid, struct thread_facts *out);
 
+/* The number of the system call that the thread waits in; -1: in none, or that may not be known. */
+long thread_syscall(pid_t pid, pid_t tid);
+
 /* Take in the text of a thread's file "syscall". */
 void thread_facts_syscall(const char *text, struct thread_facts *out);
 

@@ -1,8 +1,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -10,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tracer/thread_facts.h"
 #include "tracer/tracees.h"
 
 /* Once the code is put back no thread meets a breakpoint any more, but one that has met one just
@@ -25,18 +24,11 @@ static bool is_fork(long nr)
 	return nr == SYS_clone || nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone3;
 }
 
-/* Of /proc/PID/task/TID/syscall (proc(5)): a number, -1 or "running". A fork that is going on may
- * have copied the breakpoints. */
+/* A fork that is going on may have copied the breakpoints. */
 static bool waits_in_system_call(const struct tracee *x)
 {
-	char path[64], text[32] = "";
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", x->of ? x->of->pid : x->tid,
-		 x->tid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	return n > 0 && text[0] >= '0' && text[0] <= '9' && !is_fork(strtol(text, NULL, 10));
+	long nr = thread_syscall(x->of ? x->of->pid : x->tid, x->tid);
+	return nr >= 0 && !is_fork(nr);
 }
 
 static void detach(struct tracee *x, int sig)

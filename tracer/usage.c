@@ -15,38 +15,22 @@
 
 enum { TEXT_SIZE = 8192 };
 
-static bool slurp(pid_t pid, const char *name, char *out)
-{
-	char path[64];
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(out, 1, TEXT_SIZE - 1, f) : 0;
-	if (f)
-		fclose(f);
-	out[n] = '\0';
-	return n > 0;
-}
-
-static bool number_after(const char *text, const char *key, uint64_t *out)
-{
-	const char *p = strstr(text, key);
-	if (p)
-		*out = strtoull(p + strlen(key), NULL, 10);
-	return p;
-}
-
 /* The fields of stat behind the name, which may hold anything (proc_pid_stat(5)); utime is the 12th
  * of them. */
-static bool parse_stat(const char *text, struct usage *out)
+bool usage_read_stat(pid_t pid, struct usage *out)
 {
+	char text[1024];
 	unsigned long long utime, stime, start;
-	long threads;
+	long threads, pages;
+	*out = (struct usage){.at_ns = clock_ns(CLOCK_MONOTONIC)};
+	process_file(pid, "stat", text, sizeof(text));
 	const char *p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
 			 " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d "
-			 "%ld %*d %llu",
-			 &utime, &stime, &threads, &start) != 4)
+			 "%ld %*d %llu %*u %ld",
+			 &utime, &stime, &threads, &start, &pages) != 5)
 		return false;
+	out->rss = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 	out->cpu_ns = (utime + stime) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 	out->threads = (uint64_t)threads;
 	out->start_ticks = start;
@@ -86,18 +70,18 @@ int usage_read(pid_t pid, struct usage *out, struct err *e)
 {
 	char text[TEXT_SIZE];
 	uint64_t kib;
-	*out = (struct usage){.at_ns = clock_ns(CLOCK_MONOTONIC)};
 	if (!process_alive(pid))
 		return process_error(pid, -ESRCH, "watch", e);
-	if (!slurp(pid, "stat", text) || !parse_stat(text, out) || !slurp(pid, "status", text))
+	if (!usage_read_stat(pid, out) || process_file(pid, "status", text, sizeof(text)) <= 0)
 		return process_error(pid, -EPERM, "watch", e);
-	if (number_after(text, "\nVmRSS:", &kib))
+	if (process_number(text, "VmRSS", &kib))
 		out->rss = kib * 1024;
-	if (number_after(text, "\nVmHWM:", &kib))
+	if (process_number(text, "VmHWM", &kib))
 		out->peak = kib * 1024;
 	out->has_fds = count_fds(pid, &out->fds);
-	out->has_io = slurp(pid, "io", text) && number_after(text, "rchar:", &out->read) &&
-		      number_after(text, "\nwchar:", &out->written);
+	out->has_io = process_file(pid, "io", text, sizeof(text)) > 0 &&
+		      process_number(text, "rchar", &out->read) &&
+		      process_number(text, "wchar", &out->written);
 	out->switches = count_switches(pid);
 	return 0;
 }

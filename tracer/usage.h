@@ -21,6 +21,10 @@ struct usage {
 	bool has_fds, has_io;	/* this user may know them */
 };
 
+/* Of these at_ns, start_ticks, cpu_ns, rss (to some pages) and threads, by one read. False when the
+ * process is not there. */
+bool usage_read_stat(pid_t pid, struct usage *out);
+
 /* 0; -ESRCH with *e when it has ended; -EPERM with *e when nothing of it may be read. */
 int usage_read(pid_t pid, struct usage *out, struct err *e);
 
