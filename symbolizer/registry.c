@@ -455,7 +455,8 @@ const struct registered_op *registry_find(struct registry *g, const uint64_t w[H
 		snprintf(full, sizeof(full), "%s", name);
 	struct registered_op *op = from_text(g, full);
 	op = op ? op : find_live(g, w, name, full);
-	op = op ? op : from_text(g, full);
+	if (!op && !name)
+		op = from_text(g, full);
 	unsigned tries = op ? 0 : e->op ? e->tries - 1 : TRIES_MAX;
 	if (!op && !e->op && full[0])
 		op = new_name(g, full);

@@ -28,6 +28,7 @@ static const char *const phases[] = {
 struct status {
 	pid_t pid;
 	struct shim_state state;
+	bool counted;		      /* the counts could be read */
 	uint64_t hits, lost, mean_ns; /* since it came in last; mean_ns 0: not known */
 };
 
@@ -41,6 +42,7 @@ static void read_counts(struct status *s)
 	    mem_read(&mem, at + offsetof(struct shim_share, thread), threads, sizeof(threads)))
 		return;
 	const struct shim_counts c = shim_count(lost, threads);
+	s->counted = true;
 	s->hits = c.hits;
 	s->lost = c.lost;
 	s->mean_ns = c.sampled ? c.sampled_ns / c.sampled : 0;
@@ -78,8 +80,12 @@ static void print_text(const struct status *s)
 		printf("process %d: ditrace's library is inside, %s for ditrace (process %d), for "
 		       "%s\n",
 		       s->pid, phases[s->state.phase], s->state.tracer, since);
-		printf("  now:    %s records, %s lost", text_count(hits, sizeof(hits), s->hits),
-		       text_count(lost, sizeof(lost), s->lost));
+		if (s->counted)
+			printf("  now:    %s records, %s lost",
+			       text_count(hits, sizeof(hits), s->hits),
+			       text_count(lost, sizeof(lost), s->lost));
+		else
+			fputs("  now:    not known", stdout);
 		if (s->mean_ns)
 			printf(", %s each", text_ns(mean, sizeof(mean), s->mean_ns));
 		putchar('\n');
@@ -92,7 +98,7 @@ static int print_json(const struct status *s)
 {
 	const struct shim_state *x = &s->state;
 	uint64_t since = clock_ns(CLOCK_MONOTONIC) - x->since_ns;
-	json_t *now = x->phase == SHIM_OUT
+	json_t *now = x->phase == SHIM_OUT || !s->counted
 			  ? json_null()
 			  : json_pack("{s:i, s:I, s:I, s:I}", "ditrace", x->tracer, "records",
 				      (json_int_t)s->hits, "lost", (json_int_t)s->lost, "mean_ns",

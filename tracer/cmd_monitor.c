@@ -72,7 +72,10 @@ static void print_row(struct monitor *m, const struct row *r)
 		     r->now->has_io && r->was->has_io),
 	       maybe(text_bytes(out, sizeof(out), rate(r, r->was->written, r->now->written)),
 		     r->now->has_io && r->was->has_io),
-	       text_count(switches, sizeof(switches), rate(r, r->was->switches, r->now->switches)));
+	       /* A thread that has ended took its own along. */
+	       maybe(text_count(switches, sizeof(switches),
+				rate(r, r->was->switches, r->now->switches)),
+		     r->now->switches >= r->was->switches));
 	if (m->device)
 		printf(" %10s",
 		       maybe(text_bytes(device, sizeof(device), r->device), r->has_device));

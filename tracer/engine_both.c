@@ -2,13 +2,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "tracer/engine_parts.h"
+#include "tracer/process.h"
 
 /* The engine bpf, with threads that stand still for the calls that are picked: eBPF sends them a
  * signal, at which they stop for the tracing process of the engine ptrace, which has no probes. */
@@ -21,8 +21,9 @@ struct engine_both {
 	size_t copy_room;
 	engine_hit_fn *fn; /* during consume */
 	void *arg;
-	bool dead; /* the tracing process */
-	bool told; /* that a thread cannot be stopped */
+	bool dead;   /* the tracing process */
+	bool missed; /* a thread that was to stop runs on */
+	bool told;   /* that a thread cannot be stopped */
 };
 
 static struct engine_both *of(struct engine *g)
@@ -116,13 +117,6 @@ static bool take_out(struct engine_both *b, pid_t tid)
 	return false;
 }
 
-static bool is_there(pid_t tid)
-{
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/%d", tid);
-	return !access(path, F_OK);
-}
-
 /* The record comes before the signal is sent, and that before the thread stops. Not for ever: it
  * may have been killed between. */
 static bool await_stop(struct engine_both *b, pid_t tid)
@@ -133,7 +127,7 @@ static bool await_stop(struct engine_both *b, pid_t tid)
 		take_notices(b);
 		if (take_out(b, tid))
 			return true;
-		if (i && !is_there(tid))
+		if (i && !process_alive(tid))
 			return false;
 		poll(&wake, 1, MS);
 	}
@@ -161,6 +155,7 @@ static void on_record(const struct hit *h, void *arg)
 	bool held = h->flags & HIT_HELD;
 	if (held && !await_stop(b, (pid_t)h->tid)) {
 		held = false;
+		b->missed |= !b->dead && process_alive((pid_t)h->tid);
 		h = not_held(b, h);
 	}
 	if (h)
@@ -185,14 +180,18 @@ static int failed(struct engine_both *b, const struct engine *which)
 	return -ECHILD;
 }
 
-static void tell_unheld(struct engine_both *b)
+/* What is not captured for that. */
+static void tell_missed(struct engine_both *b)
 {
-	if (b->told || !engine_bpf_unheld(b->bpf))
+	bool blocked = engine_bpf_unheld(b->bpf);
+	if (b->told || !(blocked || b->missed))
 		return;
 	b->told = true;
-	err_set(&b->engine.trouble, -EAGAIN,
-		"the thread of a chosen call cannot be stopped, since it blocks SIGURG: such calls "
-		"are not captured");
+	err_set(
+	    &b->engine.trouble, -EAGAIN,
+	    "a thread that may have chosen calls cannot be stopped, since it %s: such calls are "
+	    "not captured",
+	    blocked ? "blocks SIGURG" : "does not heed the signal for that");
 	err_hint(&b->engine.trouble, "--engine ptrace stops it, and all others");
 }
 
@@ -209,7 +208,7 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	int r = b->bpf->consume(b->bpf, on_record, b);
 	release_others(b, before, before ? n : 0);
 	free(before);
-	tell_unheld(b);
+	tell_missed(b);
 	if (r < 0)
 		return r == -ECHILD ? failed(b, b->bpf) : r;
 	return b->dead && !r ? failed(b, b->ptrace) : r;

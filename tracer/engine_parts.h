@@ -15,8 +15,7 @@ uint64_t engine_bpf_count_call(struct engine *g, uint16_t proc, uint32_t op);
 /* Whether gradients are awaited (PLAN_PICK). */
 void engine_bpf_set_awaited(struct engine *g, bool awaited);
 
-/* Records so far whose thread should stand still, and which the thread's signal mask, or its not
- * being traced, forbids. */
+/* Records so far whose thread should stand still, and whose signal mask forbids it. */
 uint64_t engine_bpf_unheld(struct engine *g);
 
 /* Count the calls of process number `proc` from the start. */

@@ -8,7 +8,12 @@ static __always_inline int may_hold(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	unsigned long blocked = BPF_CORE_READ(task, blocked.sig[0]);
-	return BPF_CORE_READ(task, ptrace) && !(blocked >> (HOLD_SIGNAL - 1) & 1);
+	if (!BPF_CORE_READ(task, ptrace))
+		return 0;
+	if (!(blocked >> (HOLD_SIGNAL - 1) & 1))
+		return 1;
+	__sync_fetch_and_add(&unheld, 1);
+	return 0;
 }
 
 static __always_inline void send(struct thread *t, __u8 more)
@@ -19,8 +24,6 @@ static __always_inline void send(struct thread *t, __u8 more)
 		return;
 	struct hit *h = (struct hit *)t->buf;
 	int hold = !more && t->hold && may_hold();
-	if (!more && t->hold && !hold)
-		__sync_fetch_and_add(&unheld, 1);
 	h->size = (__u32)size;
 	h->flags = (h->flags & ~(HIT_MORE | HIT_HELD)) | more | (t->gap ? HIT_GAP : 0) |
 		   (hold ? HIT_HELD : 0);

@@ -103,7 +103,7 @@ __u64 dispatched,
     dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */
 int counting;
 int awaited;  /* gradients */
-__u64 unheld; /* records whose thread should stand still, and cannot be made to */
+__u64 unheld; /* records whose thread should stand still, and blocks the signal for that */
 const volatile __u64 ns_dev, ns_ino; /* PID namespace of ditrace */
 
 static __always_inline struct thread *this_thread(void)

@@ -4,19 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/input.h"
 #include "symbolizer/decoder.h"
 #include "tests/unit/sample_hits.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-enum { NHOWS = ABI_LIST + 1, NOPS = NHOWS + 7, NBASES = CXX_QSCHEME + 1 };
+enum { NROLES = 6, NHOWS = ABI_LIST + 1, NOPS = NHOWS + NROLES, NBASES = CXX_QSCHEME + 1 };
 
 /* Of each op: an argument of the entry, one that the exit shows, a result. */
 static struct abi_value values[NOPS][3];
 static struct op_probe ops[NOPS];
 static struct op_arg names[3] = {{"a", ""}, {"b", ""}, {"c", ""}};
-static const uint8_t roles[] = {ROLE_BOXED,    ROLE_NODE,   ROLE_PY_NODE,
-				ROLE_FUNCTION, ROLE_ENGINE, ROLE_CALL};
+static const uint8_t roles[NROLES] = {ROLE_BOXED,    ROLE_NODE,	  ROLE_PY_NODE,
+				      ROLE_FUNCTION, ROLE_ENGINE, ROLE_CALL};
 
 static void make_ops(unsigned char choice)
 {
@@ -80,20 +81,6 @@ static void on_event(const struct op_event *ev, void *arg)
 	for (unsigned i = 0; i < ev->nresults; i++)
 		check_value(&ev->results[i], 0);
 	++*events;
-}
-
-struct input {
-	const unsigned char *data;
-	size_t left;
-};
-
-static size_t take(struct input *in, void *out, size_t len)
-{
-	size_t n = in->left < len ? in->left : len;
-	memcpy(out, in->data, n);
-	in->data += n;
-	in->left -= n;
-	return n;
 }
 
 /* Classes that an IValue may point to, made once an input. */

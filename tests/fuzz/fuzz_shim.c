@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/input.h"
 #include "tests/unit/shim_client.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
@@ -17,20 +18,6 @@ static void on_hit(const struct hit *h, void *arg)
 		abort();
 	for (uint32_t i = 0; i < h->size; i++)
 		sum = (uint8_t)(sum + ((const uint8_t *)h)[i]);
-}
-
-struct input {
-	const unsigned char *data;
-	size_t left;
-};
-
-static size_t take(struct input *in, void *out, size_t len)
-{
-	size_t n = in->left < len ? in->left : len;
-	memcpy(out, in->data, n);
-	in->data += n;
-	in->left -= n;
-	return n;
 }
 
 /* Places in three rings, one of them the last; where they begin and near their ends. */

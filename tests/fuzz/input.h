@@ -1,0 +1,23 @@
+/* What a fuzz target was given, taken piece by piece. */
+#ifndef TESTS_FUZZ_INPUT_H
+#define TESTS_FUZZ_INPUT_H
+
+#include <stddef.h>
+#include <string.h>
+
+struct input {
+	const unsigned char *data;
+	size_t left;
+};
+
+/* At most `len` bytes to out; how many. */
+static inline size_t take(struct input *in, void *out, size_t len)
+{
+	size_t n = in->left < len ? in->left : len;
+	memcpy(out, in->data, n);
+	in->data += n;
+	in->left -= n;
+	return n;
+}
+
+#endif
