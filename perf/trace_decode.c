@@ -489,6 +489,43 @@ int trace_decode_event_payload(const struct trace_defs *d, const struct trace_ra
 	return 0;
 }
 
+int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
+			struct sample *out)
+{
+	uint8_t flags = in_b(in);
+	uint32_t thread = in_below(in, d->nthreads);
+	*out = (struct sample){.time_ns = last_ns + (uint64_t)in_s(in), .weight = in_u(in)};
+	uint32_t op = flags & SAMPLE_HAS_OP ? in_below(in, d->nops) : 0;
+	out->python = flags & SAMPLE_HAS_PYTHON ? stack_at(d, in) : NULL;
+	out->native = flags & SAMPLE_HAS_NATIVE ? stack_at(d, in) : NULL;
+	out->phase = flags & SAMPLE_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
+	out->mismatched = flags & SAMPLE_MISMATCHED;
+	out->in_kernel = flags & SAMPLE_IN_KERNEL;
+	if (in->bad || out->weight > INT64_MAX)
+		return -EBADMSG;
+	out->op = flags & SAMPLE_HAS_OP ? d->ops[op] : NULL;
+	out->pid = d->threads[thread]->pid;
+	out->tid = d->threads[thread]->tid;
+	return 1;
+}
+
+int trace_decode_sampling(struct trace_defs *d, struct in *in, struct sampling *out)
+{
+	out->frequency = in_u(in);
+	out->event = defs_str(d, in);
+	out->kernel = in_b(in) != 0;
+	return in->bad ? -EBADMSG : out->event ? 1 : -ENOMEM;
+}
+
+int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out)
+{
+	out->file = string_at(d, in);
+	struct in id = *in;
+	in_str(&id, &out->len);
+	out->id = (const uint8_t *)defs_str(d, in);
+	return in->bad ? -EBADMSG : out->id ? 1 : -ENOMEM;
+}
+
 void trace_defs_free(struct trace_defs *d)
 {
 	arena_free(&d->arena);

@@ -61,6 +61,14 @@ int trace_decode_thread(struct trace_defs *d, struct in *in, int32_t *pid, int32
 int trace_decode_event_payload(const struct trace_defs *d, const struct trace_raw_event *raw,
 			       struct arena *values, struct op_event *out);
 
+/* A SAMPLE; last_ns: the time of the one before in its block. 1 or -EBADMSG. */
+int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
+			struct sample *out);
+
+/* 1, -EBADMSG or -ENOMEM. The strings live as long as `d`. */
+int trace_decode_sampling(struct trace_defs *d, struct in *in, struct sampling *out);
+int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out);
+
 void trace_defs_free(struct trace_defs *d);
 
 #endif

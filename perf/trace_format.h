@@ -44,6 +44,15 @@
  *             "before": of the EVENT before in the same block, 0 for the first; its time is its
  *             end, or its start when it had not ended.
  *     LOST    u time (CLOCK_MONOTONIC ns), u number of events that were lost
+ *     SAMPLING u samples a second, str event ("cpu-clock", "cycles"), b with time in the kernel
+ *     BUILD   u file (string), str build id (bytes): of a file that native frames are of
+ *     SAMPLE  b flags (SAMPLE_*), u thread, s time - time before, u weight,
+ *             u op (if SAMPLE_HAS_OP), u Python stack (if SAMPLE_HAS_PYTHON),
+ *             u native stack (if SAMPLE_HAS_NATIVE)
+ *             "before": of the SAMPLE before in the same block, 0 for the first. A native frame is
+ *             a FRAME: the file that holds the code, the function (demangled; where there is no
+ *             symbol, the address in the file as "0x..."), line 0.
+ *     SAMPLES_LOST  u time, u number of samples that were lost
  *     STATS   u time in probes (ns, an estimate), u share of the dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns)
  *     END     u number of EVENT records, u number of events lost. The last record of a file that
@@ -129,6 +138,19 @@ enum trace_type {
 	TRACE_STATS,
 	TRACE_END,
 	TRACE_TEXT,
+	TRACE_SAMPLING,
+	TRACE_BUILD,
+	TRACE_SAMPLE,
+	TRACE_SAMPLES_LOST,
+};
+
+enum {
+	SAMPLE_BACKWARD = 1 << 0,
+	SAMPLE_IN_KERNEL = 1 << 1,
+	SAMPLE_MISMATCHED = 1 << 2,
+	SAMPLE_HAS_OP = 1 << 3,
+	SAMPLE_HAS_PYTHON = 1 << 4,
+	SAMPLE_HAS_NATIVE = 1 << 5,
 };
 
 enum {

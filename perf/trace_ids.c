@@ -25,7 +25,7 @@ static int64_t define(struct trace_ids *t, struct intern *table, enum trace_type
 	return r ? r : id;
 }
 
-static int64_t string_id(struct trace_ids *t, const char *s)
+int64_t trace_ids_string(struct trace_ids *t, const char *s)
 {
 	enum { STRING_MAX = 4000 };
 	uint8_t buf[STRING_MAX + 10];
@@ -36,7 +36,7 @@ static int64_t string_id(struct trace_ids *t, const char *s)
 
 static int put_string_id(struct trace_ids *t, struct out *o, const char *s)
 {
-	int64_t id = string_id(t, s);
+	int64_t id = trace_ids_string(t, s);
 	if (id < 0)
 		return (int)id;
 	out_u(o, (uint64_t)id);
@@ -106,7 +106,7 @@ static int64_t frame_id(struct trace_ids *t, const struct py_frame *f)
 	int r = put_string_id(t, &o, f->file);
 	if (!r)
 		r = put_string_id(t, &o, f->function);
-	int64_t text = f->text ? string_id(t, f->text) : -1;
+	int64_t text = f->text ? trace_ids_string(t, f->text) : -1;
 	if (r || (f->text && text < 0))
 		return r ? r : text;
 	out_u(&o, (uint64_t)(text + 1));

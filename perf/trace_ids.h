@@ -28,6 +28,7 @@ struct trace_ids {
  * gave). Things of equal content have one number, whoever owns them. */
 int64_t trace_ids_op(struct trace_ids *t, const struct op_desc *op);
 int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s);
+int64_t trace_ids_string(struct trace_ids *t, const char *s);
 
 /* Writes a TEXT record when the frame, part of a stack that has a number, got its text after that.
  * 0 or -errno. */

@@ -29,7 +29,7 @@ struct trace_reader {
 	struct trace_progress progress;
 	uint64_t block_end; /* file offset after the block being read */
 	uint64_t nblocks;
-	uint64_t last_id, last_ns;
+	uint64_t last_id, last_ns, last_sample_ns;
 	ZSTD_DCtx *zstd;
 	bool ended;	   /* END was read */
 	struct err damage; /* set once the file is known to be damaged */
@@ -138,7 +138,7 @@ static int unpack_block(struct trace_reader *r, size_t total, struct err *e)
 	r->pos = 0;
 	r->block_end += total;
 	r->nblocks++;
-	r->last_id = r->last_ns = 0;
+	r->last_id = r->last_ns = r->last_sample_ns = 0;
 	return 1;
 }
 
@@ -227,7 +227,7 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		return damaged(r, e, "there is more after the end record");
 	if (type == TRACE_EVENT)
 		return read_event(r, in, item, e);
-	if (type == TRACE_LOST) {
+	if (type == TRACE_LOST || type == TRACE_SAMPLES_LOST) {
 		item->lost.time_ns = in_u(in);
 		item->lost.count = in_u(in);
 	} else if (type == TRACE_STATS) {
@@ -239,6 +239,13 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 	} else if (type == TRACE_THREAD) {
 		code = trace_decode_thread(&r->defs, in, &item->thread.pid, &item->thread.tid,
 					   &item->thread.name);
+	} else if (type == TRACE_SAMPLE) {
+		code = trace_decode_sample(&r->defs, in, r->last_sample_ns, &item->sample);
+		r->last_sample_ns = item->sample.time_ns;
+	} else if (type == TRACE_SAMPLING) {
+		code = trace_decode_sampling(&r->defs, in, &item->sampling);
+	} else if (type == TRACE_BUILD) {
+		code = trace_decode_build(&r->defs, in, &item->build);
 	} else if (type == TRACE_END) {
 		r->ended = true;
 		if (in_u(in) != r->progress.events)

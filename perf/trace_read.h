@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "perf/trace_format.h"
 #include "symbolizer/event.h"
+#include "symbolizer/sample.h"
 
 struct trace_reader;
 
@@ -18,9 +19,17 @@ struct trace_raw_event {
 	uint32_t size;
 };
 
+/* The build id of a file that native frames of samples are of. */
+struct trace_build {
+	const char *file;
+	const uint8_t *id; /* `len` bytes */
+	uint32_t len;
+};
+
 /* What trace_read_next found. Definitions are used up by the reader. */
 struct trace_item {
-	enum trace_type type; /* EVENT, LOST, STATS, TARGET, THREAD or END */
+	/* EVENT, LOST, STATS, TARGET, THREAD, SAMPLING, BUILD, SAMPLE, SAMPLES_LOST or END */
+	enum trace_type type;
 	union {
 		struct {
 			struct op_event event; /* values: valid until the next call; ops and stacks:
@@ -29,7 +38,10 @@ struct trace_item {
 		};
 		struct {
 			uint64_t time_ns, count;
-		} lost;
+		} lost;		      /* of SAMPLES_LOST, too */
+		struct sample sample; /* what it points to lives until close */
+		struct sampling sampling;
+		struct trace_build build;
 		struct trace_stats stats;
 		struct trace_target target; /* strings valid until close */
 		struct {

@@ -34,7 +34,7 @@ struct trace_writer {
 	uint64_t nblocks;
 	uint64_t waiting_ns; /* since when the block has had records, 0: not known yet */
 	uint64_t nevents, nlost;
-	uint64_t last_id, last_ns;
+	uint64_t last_id, last_ns, last_sample_ns;
 	struct trace_ids ids;
 };
 
@@ -71,7 +71,7 @@ static int flush(struct trace_writer *w)
 	w->nblocks++;
 	w->raw_len = 0;
 	w->waiting_ns = 0;
-	w->last_id = w->last_ns = 0;
+	w->last_id = w->last_ns = w->last_sample_ns = 0;
 	return 0;
 }
 
@@ -235,7 +235,8 @@ int trace_write_event(struct trace_writer *w, const struct op_event *ev)
 	return w->failed ? 0 : checked(w, write_event(w, ev));
 }
 
-int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
+static int write_lost(struct trace_writer *w, enum trace_type type, uint64_t time_ns,
+		      uint64_t count)
 {
 	uint8_t buf[32];
 	struct out o = {.p = buf, .end = buf + sizeof(buf)};
@@ -243,8 +244,102 @@ int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
 		return 0;
 	out_u(&o, time_ns);
 	out_u(&o, count);
-	w->nlost += count;
-	return checked(w, write_record(w, TRACE_LOST, buf, (size_t)(o.p - buf)));
+	return checked(w, write_record(w, type, buf, (size_t)(o.p - buf)));
+}
+
+int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
+{
+	w->nlost += w->failed ? 0 : count;
+	return write_lost(w, TRACE_LOST, time_ns, count);
+}
+
+int trace_write_samples_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
+{
+	return write_lost(w, TRACE_SAMPLES_LOST, time_ns, count);
+}
+
+int trace_write_sampling(struct trace_writer *w, const struct sampling *s)
+{
+	uint8_t buf[128];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->failed)
+		return 0;
+	out_u(&o, s->frequency);
+	out_str(&o, s->event, strnlen(s->event, 64));
+	out_b(&o, s->kernel);
+	return checked(w, write_record(w, TRACE_SAMPLING, buf, (size_t)(o.p - buf)));
+}
+
+int trace_write_build(struct trace_writer *w, const char *file, const void *id, size_t len)
+{
+	uint8_t buf[128];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->failed)
+		return 0;
+	int64_t name = trace_ids_string(&w->ids, file);
+	if (name < 0)
+		return checked(w, (int)name);
+	out_u(&o, (uint64_t)name);
+	out_str(&o, id, len < 64 ? len : 64);
+	return checked(w, write_record(w, TRACE_BUILD, buf, (size_t)(o.p - buf)));
+}
+
+struct sample_refs {
+	int64_t thread, op, python, native; /* numbers in the file; -1: none */
+};
+
+static int find_sample_refs(struct trace_writer *w, const struct sample *s, struct sample_refs *r)
+{
+	r->thread = trace_ids_thread(&w->ids, s->pid, s->tid, NULL);
+	r->op = s->op ? trace_ids_op(&w->ids, s->op) : -1;
+	r->python = s->python ? trace_ids_stack(&w->ids, s->python) : -1;
+	r->native = s->native ? trace_ids_stack(&w->ids, s->native) : -1;
+	if (r->thread < 0 || (s->op && r->op < 0))
+		return (int)(r->thread < 0 ? r->thread : r->op);
+	if ((s->python && r->python < 0) || (s->native && r->native < 0))
+		return (int)(s->python && r->python < 0 ? r->python : r->native);
+	return 0;
+}
+
+static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
+{
+	return (uint8_t)((s->phase == PHASE_BACKWARD ? SAMPLE_BACKWARD : 0) |
+			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
+			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |
+			 (r->op >= 0 ? SAMPLE_HAS_OP : 0) |
+			 (r->python >= 0 ? SAMPLE_HAS_PYTHON : 0) |
+			 (r->native >= 0 ? SAMPLE_HAS_NATIVE : 0));
+}
+
+static int write_sample(struct trace_writer *w, const struct sample *s)
+{
+	struct sample_refs refs;
+	const struct py_frame *where = py_stack_where(s->python);
+	int r = find_sample_refs(w, s, &refs);
+	if (!r && where)
+		r = trace_ids_frame_text(&w->ids, where);
+	if (!r)
+		r = make_room(w); /* after it the times in the block are settled */
+	if (r)
+		return r;
+	struct out o = record_out(w);
+	out_b(&o, sample_flags(s, &refs));
+	out_u(&o, (uint64_t)refs.thread);
+	out_s(&o, (int64_t)(s->time_ns - w->last_sample_ns));
+	out_u(&o, s->weight);
+	for (size_t i = 0; i < 3; i++) {
+		int64_t ref = i == 0 ? refs.op : i == 1 ? refs.python : refs.native;
+		if (ref >= 0)
+			out_u(&o, (uint64_t)ref);
+	}
+	seal_record(w, TRACE_SAMPLE, o.p);
+	w->last_sample_ns = s->time_ns;
+	return w->raw_len >= TRACE_BLOCK_FULL ? flush(w) : 0;
+}
+
+int trace_write_sample(struct trace_writer *w, const struct sample *s)
+{
+	return w->failed ? 0 : checked(w, write_sample(w, s));
 }
 
 int trace_write_target(struct trace_writer *w, const struct trace_target *t)

@@ -3,11 +3,13 @@
 #define PERF_TRACE_WRITE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "perf/trace_format.h"
 #include "symbolizer/event.h"
+#include "symbolizer/sample.h"
 
 struct trace_writer;
 
@@ -27,6 +29,18 @@ int trace_write_event(struct trace_writer *w, const struct op_event *ev);
 
 /* `count` events (or records of them) were lost before `time_ns`. */
 int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count);
+
+/* How the samples that follow were taken. */
+int trace_write_sampling(struct trace_writer *w, const struct sampling *s);
+
+/* One sample; as trace_write_event, for its op, stacks and frames, too. */
+int trace_write_sample(struct trace_writer *w, const struct sample *s);
+
+/* `count` samples were lost before `time_ns`. */
+int trace_write_samples_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count);
+
+/* The build id (`len` bytes, at most 64) of a file as native frames name it. */
+int trace_write_build(struct trace_writer *w, const char *file, const void *id, size_t len);
 
 int trace_write_target(struct trace_writer *w, const struct trace_target *t);
 

@@ -40,6 +40,22 @@ static void write_block(int fd, const uint8_t *raw, size_t size)
 		abort();
 }
 
+static void put_stack(const struct py_stack *s, FILE *out)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++)
+		fprintf(out, "%s %s\n", s->frames[i]->function, s->frames[i]->file);
+}
+
+static void read_sample(const struct sample *s, struct aggregate *a, FILE *out)
+{
+	struct op_event ev;
+	sample_as_event(s, &ev);
+	put_stack(s->python, out);
+	put_stack(s->native, out);
+	if (aggregate_add(a, &ev))
+		abort();
+}
+
 static void read_it(const char *path, FILE *out)
 {
 	struct trace_reader *r;
@@ -53,6 +69,10 @@ static void read_it(const char *path, FILE *out)
 	struct report_opts opts = {.terminal.width = 80};
 	int n;
 	while ((n = trace_order_next(o, &item, &e)) == 1) {
+		if (item.type == TRACE_SAMPLE)
+			read_sample(&item.sample, a, out);
+		if (item.type == TRACE_BUILD)
+			fwrite(item.build.id, 1, item.build.len, out);
 		if (item.type != TRACE_EVENT)
 			continue;
 		json_event(out, &item.event);

@@ -1,0 +1,19 @@
+#include "symbolizer/sample.h"
+
+#include <stddef.h>
+
+void sample_as_event(const struct sample *s, struct op_event *out)
+{
+	static const struct op_desc none = {.name = "(in no op)", .schema = ""};
+	static const struct py_frame moved = {.file = "", .function = "(not read: it moved on)"};
+	static const struct py_stack unread = {.depth = 1, .truncated = true, .frames = {&moved}};
+	const struct py_stack *stack = s->mismatched ? &unread : s->python;
+	*out = (struct op_event){.start_ns = s->time_ns,
+				 .end_ns = s->time_ns + s->weight,
+				 .op = s->op ? s->op : &none,
+				 .stack = stack,
+				 .where_stack = stack,
+				 .pid = s->pid,
+				 .tid = s->tid,
+				 .phase = s->phase};
+}

@@ -1,0 +1,36 @@
+/* A sample: what one thread did at one moment, taken after every so much time on a processor.
+ * Beside the op event what the trace file holds. */
+#ifndef SYMBOLIZER_SAMPLE_H
+#define SYMBOLIZER_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "symbolizer/event.h"
+
+struct sample {
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint64_t weight;  /* what it stands for: ns on a processor, or cycles (struct sampling) */
+	int32_t pid, tid; /* as the caller of ditrace sees them */
+	const struct op_desc *op;      /* the op or backward node; NULL: it was in none */
+	const struct py_stack *python; /* NULL: it ran no Python, or see `mismatched` */
+	/* file: that holds the code; function: demangled, or the address in the file; line 0. NULL:
+	 * not known. */
+	const struct py_stack *native;
+	uint8_t phase;	 /* enum op_phase */
+	bool mismatched; /* it ran Python, but had moved on before the frames could be read */
+	bool in_kernel;
+};
+
+/* How samples were taken. */
+struct sampling {
+	uint64_t frequency; /* a second of each thread's time */
+	const char *event;  /* "cpu-clock": weights are ns; "cycles" */
+	bool kernel;	    /* time in the kernel was sampled, too */
+};
+
+/* The sample as an event of its op ("(in no op)" where there is none) that lasts for its weight,
+ * for what sums up events. *out points to what *s does. */
+void sample_as_event(const struct sample *s, struct op_event *out);
+
+#endif
