@@ -271,10 +271,17 @@ static const struct py_frame optimizer = {
     .id = 3, .file = "/x/torch/optim/adam.py", .function = "step", .line = 5, .is_torch = true};
 
 /* Three steps: an op in the optimizer ends each; times are relative to when the file was begun. */
-static void spans(void **state)
+enum { SPAN_EVENTS = 6, SPAN_APART_NS = 1000000 };
+
+static struct op_event span_event(uint64_t origin, uint64_t i)
 {
-	(void)state;
-	char path[64];
+	uint64_t start = origin + SPAN_APART_NS * i;
+	return sample_event(i + 1, 0, 0, start, start + 500);
+}
+
+/* A call every millisecond, every second of them by an optimizer. Its origin. */
+static uint64_t write_steps(const char *path)
+{
 	struct trace_writer *w;
 	struct trace_reader *r;
 	struct err e = {0};
@@ -283,21 +290,28 @@ static void spans(void **state)
 	*stack = (struct py_stack){.id = 7, .depth = 2};
 	stack->frames[0] = &optimizer;
 	stack->frames[1] = &sample_other_frame;
-	snprintf(path, sizeof(path), "/tmp/ditrace-test-%d.data", (int)getpid());
 	assert_int_equal(trace_writer_open(path, &w, &e), 0);
 	assert_int_equal(trace_writer_flush(w), 0);
 	assert_int_equal(trace_reader_open(path, &r, &e), 0);
 	uint64_t origin = trace_reader_origin(r);
 	trace_reader_close(r);
-	for (uint64_t i = 0; i < 6; i++) {
-		struct op_event ev =
-		    sample_event(i + 1, 0, 0, origin + 1000000 * i, origin + 1000000 * i + 500);
+	for (uint64_t i = 0; i < SPAN_EVENTS; i++) {
+		struct op_event ev = span_event(origin, i);
 		if (i % 2)
 			ev.stack = ev.where_stack = stack;
 		trace_write_event(w, &ev);
 	}
 	assert_int_equal(trace_writer_close(w, true), 0);
+	return origin;
+}
 
+static void spans(void **state)
+{
+	(void)state;
+	char path[64];
+	struct err e = {0};
+	snprintf(path, sizeof(path), "/tmp/ditrace-test-%d.data", (int)getpid());
+	uint64_t origin = write_steps(path);
 	struct {
 		const char *time, *step, *op;
 		int code;
@@ -328,9 +342,8 @@ static void spans(void **state)
 		if (code != cases[i].code)
 			fail_msg("case %zu: %d, %s", i, code, e.what);
 		assert_true(code == 0 || e.hint[0]);
-		for (uint64_t k = 0; k < 6 && !code; k++) {
-			struct op_event ev = sample_event(k + 1, 0, 0, origin + 1000000 * k,
-							  origin + 1000000 * k + 500);
+		for (uint64_t k = 0; k < SPAN_EVENTS && !code; k++) {
+			struct op_event ev = span_event(origin, k);
 			chosen |= (unsigned)trace_span_has(&s, &ev) << k;
 		}
 		if (chosen != cases[i].chosen)
