@@ -34,10 +34,24 @@ struct intervene {
 	struct shim_door *door;
 	struct peer *peers[PEERS];
 	unsigned npeers, greeted;
+	int shared; /* memfd of *control */
+	struct modes_control *control;
 	struct table *table;
 	struct intervene_totals totals;
 	struct intervene_compare compare;
 };
+
+static int open_control(struct intervene *v, struct err *e)
+{
+	v->shared = memfd_create("ditrace", MFD_CLOEXEC);
+	if (v->shared >= 0 && !ftruncate(v->shared, sizeof(*v->control)))
+		v->control = mmap(NULL, sizeof(*v->control), PROT_READ | PROT_WRITE, MAP_SHARED,
+				  v->shared, 0);
+	if (v->control && v->control != MAP_FAILED)
+		return 0;
+	v->control = NULL;
+	return err_set(e, -errno, "no memory to share: %s", strerror(errno));
+}
 
 int intervene_open(const struct intervene_rules *rules, struct intervene **out, struct err *e)
 {
@@ -46,7 +60,8 @@ int intervene_open(const struct intervene_rules *rules, struct intervene **out, 
 		return err_set(e, -ENOMEM, "no memory");
 	v->rules = rules;
 	v->table = table_new();
-	int r = shim_door_open(0, &v->door, e);
+	int r = open_control(v, e);
+	r = r ? r : shim_door_open(0, &v->door, e);
 	r = r ? r : shim_door_environment(v->door, MODES_SOCKET, e);
 	if (!r && !v->table)
 		r = err_set(e, -ENOMEM, "no memory");
@@ -57,13 +72,14 @@ int intervene_open(const struct intervene_rules *rules, struct intervene **out, 
 	return r;
 }
 
-/* The first byte on a connection brings the memory for tensors. */
-static bool give_memory(int sock, int memory)
+/* The first byte on a connection brings the memory for tensors, and that of struct modes_control.
+ */
+static bool give_memory(int sock, const int memory[2])
 {
 	char byte = 0;
 	struct iovec iov = {&byte, 1};
 	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
 		struct cmsghdr align;
 	} control = {0};
 	struct msghdr m = {.msg_iov = &iov,
@@ -71,9 +87,10 @@ static bool give_memory(int sock, int memory)
 			   .msg_control = control.bytes,
 			   .msg_controllen = sizeof(control.bytes)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	*c = (struct cmsghdr){
-	    .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-	memcpy(CMSG_DATA(c), &memory, sizeof(memory));
+	*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(2 * sizeof(int)),
+			      .cmsg_level = SOL_SOCKET,
+			      .cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), memory, 2 * sizeof(int));
 	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1;
 }
 
@@ -95,7 +112,7 @@ static void greet(struct intervene *v)
 				  .replies = fcntl(sock, F_DUPFD_CLOEXEC, 0),
 				  .arena = memfd_create("ditrace", MFD_CLOEXEC)};
 	v->peers[v->npeers++] = p;
-	if (p->link.arena < 0 || !give_memory(sock, p->link.arena))
+	if (p->link.arena < 0 || !give_memory(sock, (int[]){p->link.arena, v->shared}))
 		shutdown(sock, SHUT_RDWR); /* it ends at the next step */
 }
 
@@ -180,6 +197,8 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		p->greeted = true;
 		return !worker_send(&p->link, settings(v->rules));
 	}
+	if (!strcmp(event, "settings"))
+		return !worker_send(&p->link, settings(v->rules));
 	if (!strcmp(event, "name"))
 		return !worker_send(&p->link, features_of(v->rules, m));
 	if (!strcmp(event, "table"))
@@ -271,5 +290,9 @@ void intervene_close(struct intervene *v)
 	intervene_totals_free(&v->totals);
 	intervene_compare_free(&v->compare);
 	table_free(v->table);
+	if (v->control)
+		munmap(v->control, sizeof(*v->control));
+	if (v->shared >= 0)
+		close(v->shared);
 	free(v);
 }

@@ -24,6 +24,12 @@ enum {
 /* The same, where functions of PyTorch are to do something else (tracer/intervene.h). */
 #define MODES_SOCKET "DITRACE_MODES"
 
+/* What the library is told there while a program runs: a page that ditrace writes. */
+struct modes_control {
+	/* Counted up when ditrace wants other things done: the library asks anew then. */
+	_Atomic uint32_t generation;
+};
+
 /* Which op of the plan a record is of. */
 enum shim_op {
 	SHIM_CALL,     /* an operator of the dispatcher: role ROLE_BOXED of symbolizer/ops.h */

@@ -1,4 +1,5 @@
-# Talking with ditrace, out of a program that knows nothing of it.
+# Talking with ditrace, out of a program that knows nothing of it. SOCKET, the path of its socket, and keep, fill and the
+# names of modes_call.c are there already.
 import array
 import atexit
 import fcntl
@@ -6,6 +7,7 @@ import socket
 import stat
 import struct
 import threading
+import types
 
 PATIENCE_S = 60
 HIGH = 200  # where descriptors are out of the way of a program that counts its own
@@ -53,30 +55,31 @@ class Link:
 
     def __init__(self):
         self.lock = threading.RLock()
-        self.talk, self.out = None, False
-        self.calls, self.passed, self.flushed = {}, {}, 0.0
+        self.talk = None
 
     def connect(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(PATIENCE_S)
-            s.connect(SOCKET)  # noqa: F821 the path that the library was given
+            s.connect(SOCKET)
             for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # nobody waits for a ditrace that stands still
                 s.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", PATIENCE_S, 0))
-            _, control, _, _ = s.recvmsg(1, socket.CMSG_SPACE(4))
-            arena = array.array("i", control[0][2])[0]
+            _, control, _, _ = s.recvmsg(1, socket.CMSG_SPACE(8))
+            arena, shared = array.array("i", control[0][2])
             fd, high = (fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, HIGH) for f in (s.fileno(), arena))
+            watch(shared)
             os.close(arena)
+            os.close(shared)
         os.set_blocking(fd, True)
         self.talk = Wire(fd, high)
-        self.settings = self.ask(event="hello", pid=os.getpid(), torch=torch.__version__)
-        keep(fd)  # noqa: F821 another of its names
+        self.settle("hello")
+        keep(fd)
 
     def careful(self, f, *args, **kwargs):
         with self.lock:
             try:
                 return f(*args, **kwargs)
             except BaseException:
-                self.out = True
+                end()
                 raise
 
     def say(self, **what):
@@ -90,36 +93,35 @@ class Link:
     def tensors(self, what, **tensors):
         self.careful(self.talk.tensors, what, **tensors)
 
-    def count(self, feature, name, reason=None):
-        with self.lock:
-            if reason is None:
-                self.calls[feature, name] = self.calls.get((feature, name), 0) + 1
-            else:
-                self.passed[feature, name, reason] = self.passed.get((feature, name, reason), 0) + 1
-        if time.monotonic() - self.flushed > 0.2:
-            self.flush()
-
-    def flush(self):
-        self.flushed = time.monotonic()
-        if self.out:
-            return
-        with self.lock:
-            done = [[f, n, None, k] for (f, n), k in self.calls.items()]
-            done += [[f, n, r, k] for (f, n, r), k in self.passed.items()]
-            self.say(event="totals", totals=done)
+    def settle(self, event):
+        """Ask what is to be done."""
+        self.settings = self.ask(event=event, pid=os.getpid(), torch=torch.__version__)
 
     def after_fork(self):
         """The parent's connection is the parent's alone."""
-        was, old = self.out, self.talk
+        old = self.talk
         self.__init__()
-        self.out = was
+        forget()
         if old is not None:
             old.close()
-        if not was:
+        if not is_out():
             try:
                 self.connect()
             except Exception:  # ditrace has ended
-                self.out = True
+                end()
 
 
 LINK = Link()
+
+
+def flush(*_):
+    """Tell what was done."""
+    if not is_out():
+        with LINK.lock:
+            LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()])
+
+
+def look_again(*_):
+    """ditrace wants other things than before."""
+    LINK.settle("settings")
+    start_casts()

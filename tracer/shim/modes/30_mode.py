@@ -23,21 +23,14 @@ VIEWS = set("""view reshape transpose permute expand expand_as t T mT H mH moved
 MAKE = FACTORIES | set("""zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones
     new_full new_empty new_empty_strided new_tensor empty_permuted""".split())
 
-HERE = threading.local()  # busy: this thread is at work for ditrace; inside: how many calls of the mode are open
-
-
-def is_busy():
-    return getattr(HERE, "busy", False)
-
-
 class Busy:
     """What runs in it is ditrace's own."""
 
     def __enter__(self):
-        self.was, HERE.busy = is_busy(), True
+        enter()
 
     def __exit__(self, *_):
-        HERE.busy = self.was
+        leave()
 
 
 def is_compiling():
@@ -56,6 +49,12 @@ class Plan:
 
 
 def plan_of(func):
+    """(Plan or None, body or None), None: the function is called as it is."""
+    plan, body = wanted_of(func), body_of(func)
+    return (plan, body) if plan or body else None
+
+
+def wanted_of(func):
     name = resolve_name(func)
     if not isinstance(name, str) or not name.startswith("torch.") or name.endswith(
             (".__get__", ".__set__", ".__delete__")):
@@ -67,81 +66,43 @@ def plan_of(func):
     return Plan(func, name, features) if features else None
 
 
-class Inner:
-    """How a function that is written in Python is run so that those which it calls come to the mode, too: with the
-    mode on, and without its own question whether there is one."""
+# Functions that are written in Python are run so that those which they call come to the mode, too: with the mode on,
+# and without their own question whether there is one.
+QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+BODIES = ("torch.functional", "torch.nn.functional", "torch._tensor", "torch._linalg_utils", "torch._lowrank")
+OTHER_BODIES = set("backward unflatten split stft istft norm lu unique unique_consecutive".split())
+NAMES = {}  # of a module: its names as they are, but for the questions
 
-    QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-    MODULES = ("torch.functional", "torch.nn.functional", "torch._tensor", "torch._linalg_utils", "torch._lowrank")
-    OTHERS = set("backward unflatten split stft istft norm lu unique unique_consecutive".split())
 
-    @staticmethod
-    def no(*_):
+def is_python(func):
+    if type(func) is not types.FunctionType or func.__module__ not in BODIES:
         return False
+    name = func.__name__
+    return any(q in func.__globals__ for q in QUESTIONS) and (
+        func.__module__ != "torch._tensor" or name in OTHER_BODIES or name.strip("_") in ARITHMETIC)
 
-    @classmethod
-    def holds(cls, func):
-        if type(func) is not type(cls.holds.__func__) or func.__module__ not in cls.MODULES:
-            return False
-        if not any(q in func.__globals__ for q in cls.QUESTIONS):
-            return False
-        name = func.__name__
-        return func.__module__ != "torch._tensor" or name in cls.OTHERS or name.strip("_") in ARITHMETIC
 
-    @classmethod
-    def call(cls, mode, func, args, kwargs):
-        names = dict(func.__globals__)
-        for q in cls.QUESTIONS:
-            if q in names:
-                names[q] = cls.no
-        body = type(func)(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
-        body.__kwdefaults__ = func.__kwdefaults__
-        _push_mode(mode)
-        try:
-            return body(*args, **kwargs)
-        finally:
-            _pop_mode()
+def body_of(func):
+    if not is_python(func):
+        return None
+    names = NAMES.get(func.__module__)
+    if names is None:
+        inside = type("Names", (dict,), {"__missing__": func.__globals__.__getitem__})
+        names = NAMES[func.__module__] = inside({q: lambda *_: False for q in QUESTIONS})
+        names["__builtins__"] = func.__globals__["__builtins__"]
+    body = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+    body.__kwdefaults__ = func.__kwdefaults__
+    return body
 
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 FEATURES = {}  # name: function(plan, call, args, kwargs, at) that does it
-PLANS, INNER = {}, {}
 
 
 class Changed(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if is_compiling() or LINK.out or is_busy():
-            return func(*args, **kwargs)
-        HERE.inside = getattr(HERE, "inside", 0) + 1
-        try:
-            plan, inner = self.find(func)
-            if plan is not None:
-                return changed(plan, func, args, kwargs)
-            if inner and all(t in PLAIN for t in types):  # a subclass is to be asked as before
-                return Inner.call(self, func, args, kwargs)
-            return func(*args, **kwargs)
-        finally:
-            HERE.inside -= 1
-
-    @staticmethod
-    def find(func):
-        try:
-            return PLANS[func], INNER[func]
-        except TypeError:  # has no hash
-            return None, False
-        except KeyError:
-            pass
-        plan, inner = None, False
-        try:
-            with Busy():
-                plan, inner = plan_of(func), Inner.holds(func)
-        except Exception:
-            pass
-        if len(PLANS) < 8192 and not LINK.out:
-            INNER[func] = inner
-            PLANS[func] = plan
-        return plan, inner
+        """For torch.compile, which looks for it in the class; PyTorch itself is given another (modes_call.c)."""
+        return func(*args, **(kwargs or {}))
 
 
 def unfit(tensors):
@@ -204,7 +165,7 @@ def quietly(f, *args):
 def left_alone(plan, features, call, args, kwargs, reason):
     r = call(*args, **kwargs)
     for f in features:
-        quietly(LINK.count, f, plan.name, reason)
+        quietly(count, (f, plan.name, reason))
     return r
 
 

@@ -68,7 +68,7 @@ def fallback(plan, call, args, kwargs, at):
         rows = rows_of(f"{plan.name} input(device)", args, kwargs) + rows_of(
             f"{plan.name} input(cpu)", rebuilt(tuple(args), cpu.of), rebuilt(dict(kwargs), cpu.of))
     write_back(cpu.written())
-    quietly(LINK.count, "fallback", plan.name)
+    quietly(count, ("fallback", plan.name, None))
     if rows is not None:
         quietly(lambda: tell_table(plan.name, at, rows + rows_of(f"{plan.name} output(device)", given) + rows_of(
             f"{plan.name} output(cpu)", result)))

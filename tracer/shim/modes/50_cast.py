@@ -45,7 +45,7 @@ def cast(plan, call, args, kwargs, at):
 
     given = rebuilt(result, back)
     write_back(casting.written())
-    quietly(LINK.count, "cast", plan.name)
+    quietly(count, ("cast", plan.name, None))
     quietly(tell_casts, plan, args, kwargs, at, result, given)
     return given
 
@@ -65,6 +65,7 @@ DTYPES = {}
 
 
 def start_casts():
+    DTYPES.clear()
     for a, b in (LINK.settings["casts"] or {}).items():
         if hasattr(torch, a) and hasattr(torch, b):
             DTYPES[getattr(torch, a)] = getattr(torch, b)

@@ -1,5 +1,5 @@
 # Putting the mode in and taking it out.
-MODE = Changed()
+MODE = made(Changed)
 THREADS = {"run": None}
 
 
@@ -10,7 +10,7 @@ def stack():
 
 def start_of_thread(self):
     """threading.Thread._bootstrap_inner: each thread has a stack of modes of its own."""
-    if not LINK.out:
+    if not is_out():
         _push_mode(MODE)
     THREADS["run"](self)
 
@@ -18,8 +18,9 @@ def start_of_thread(self):
 def install():
     LINK.connect()
     if not LINK.settings["features"]:
-        LINK.out = True
+        end()
         return
+    ready(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack, PLAIN, is_compiling, changed)
     start_casts()
     THREADS["run"] = threading.Thread._bootstrap_inner
     threading.Thread._bootstrap_inner = start_of_thread
@@ -30,7 +31,7 @@ def install():
 
 def at_exit():
     try:
-        LINK.flush()
+        flush()
     except Exception:
         pass
 
@@ -38,10 +39,10 @@ def at_exit():
 def stop():
     """Called on the main thread when ditrace is gone: 1 when the mode is out, 0 when that must wait, since a mode of
     the program's own lies on it or it is at work. It changes nothing from the first call on."""
-    LINK.out = True
+    end()
     if THREADS["run"] is not None and threading.Thread._bootstrap_inner is start_of_thread:
         threading.Thread._bootstrap_inner = THREADS["run"]
-    if getattr(HERE, "inside", 0):
+    if is_inside():
         return 0
     modes = stack()
     if not modes or modes[-1] is not MODE:  # a mode that is being asked is not on the stack

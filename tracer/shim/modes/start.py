@@ -1,4 +1,4 @@
-# Run in the program, on its main thread, while it imports PyTorch. SOURCE, SOCKET and keep are there already.
+# Run in the program, on its main thread, while it imports PyTorch. SOURCE, SOCKET and fill are there already.
 import os
 import sys
 import types
@@ -29,7 +29,8 @@ def imported():
         return
     try:
         inside = types.ModuleType("_ditrace_inside")  # a module that is found, or torch.compile does not take it
-        inside.__dict__.update(SOCKET=SOCKET, keep=keep)  # noqa: F821 what the library has put here
+        inside.SOCKET = SOCKET  # noqa: F821 what the library has put here
+        fill(inside.__dict__)  # noqa: F821 the same
         exec(compile(SOURCE, "ditrace/modes.py", "exec"), inside.__dict__)  # noqa: F821 the same
         sys.modules[inside.__name__] = inside
         globals()["stop"] = inside.stop  # what the library calls when ditrace is gone

@@ -1,0 +1,369 @@
+#define _GNU_SOURCE
+#include "tracer/shim/modes_call.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "tracer/shim_share.h"
+
+enum {
+	PLANS_MOST = 8192,
+	FLUSH_MS = 200, /* how often what was done is told */
+};
+
+_Atomic bool modes_out;
+__thread int modes_busy;
+static __thread int inside; /* how many calls are open about which something is done */
+
+static struct {
+	object *module;
+	object *mode, *call; /* mode_call of it */
+	object *plans; /* function: (what is to be done or None, its own body or None), None */
+	object *counts;
+	object *push, *pop; /* of torch._C */
+	object *plain;	    /* a tuple: types of tensors that do not ask for themselves */
+	object *is_compiling, *changed;
+} own;
+
+static const struct modes_control *control;
+static uint32_t generation;
+static uint64_t flushed_ms;
+
+/* Of one call of the mode; borrowed, but for args. */
+struct asked {
+	object *func, *types, *args, *kwargs;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* (func, types, args=(), kwargs=None), by place as PyTorch itself gives them, or by name. */
+static bool take(struct asked *a, object *args, object *keywords)
+{
+	static const char *const names[] = {"func", "types", "args", "kwargs"};
+	object *got[4] = {0};
+	ssize_t n = py.PyTuple_Size(args);
+	for (ssize_t i = 0; i < 4; i++)
+		if (i < n)
+			got[i] = py.PyTuple_GetItem(args, i);
+		else if (keywords)
+			got[i] = py.PyDict_GetItemString(keywords, names[i]);
+	if (n > 4 || !got[0]) {
+		py.PyErr_SetString(*(object **)py.PyExc_TypeError,
+				   "__torch_function__ takes func, types, args and kwargs");
+		return false;
+	}
+	if (got[3] == py._Py_NoneStruct || (got[3] && !py.PyDict_Size(got[3])))
+		got[3] = NULL;
+	*a = (struct asked){got[0], got[1], NULL, got[3]};
+	a->args = got[2] ? py.PySequence_Tuple(got[2]) : py.PyTuple_New(0);
+	return a->args != NULL;
+}
+
+static object *pass_on(const struct asked *a)
+{
+	return py.PyObject_Call(a->func, a->args, a->kwargs);
+}
+
+/* A function of modes/ that is there by name; a new reference, or NULL without an error. */
+static object *ask(const char *name, object *arg)
+{
+	object *f = py.PyDict_GetItemString(own.module, name), *r = NULL;
+	modes_busy++;
+	if (f)
+		r = py.PyObject_CallFunctionObjArgs(f, arg, PY_END);
+	modes_busy--;
+	if (!r)
+		py.PyErr_Clear();
+	return r;
+}
+
+/* ditrace wants other things done than before: all that was decided is void. */
+static void look_again(void)
+{
+	generation = atomic_load(&control->generation);
+	py.PyDict_Clear(own.plans);
+	python_drop(ask("look_again", NULL));
+}
+
+/* What is to be done about a function, a new reference: a tuple, None, or NULL for nothing either.
+ */
+static object *plan_of(object *func)
+{
+	object *found = py.PyDict_GetItemWithError(own.plans, func);
+	if (found)
+		return python_kept(found);
+	if (py.PyErr_Occurred()) { /* it has no hash */
+		py.PyErr_Clear();
+		return NULL;
+	}
+	found = ask("plan_of", func);
+	if (found && !modes_out && py.PyDict_Size(own.plans) < PLANS_MOST &&
+	    py.PyDict_SetItem(own.plans, func, found))
+		py.PyErr_Clear();
+	return found;
+}
+
+/* Run the body of a function that is written in Python with the mode on, so that those which it
+ * calls come here, too. */
+static object *call_body(object *mode, object *body, const struct asked *a)
+{
+	object *error[3] = {0};
+	object *pushed = py.PyObject_CallFunctionObjArgs(own.push, mode, PY_END);
+	if (!pushed) {
+		py.PyErr_Clear();
+		return pass_on(a);
+	}
+	python_drop(pushed);
+	object *r = py.PyObject_Call(body, a->args, a->kwargs);
+	if (!r)
+		py.PyErr_Fetch(&error[0], &error[1], &error[2]);
+	object *popped = py.PyObject_CallFunctionObjArgs(own.pop, PY_END);
+	if (!popped)
+		py.PyErr_Clear();
+	python_drop(popped);
+	if (!r)
+		py.PyErr_Restore(error[0], error[1], error[2]);
+	return r;
+}
+
+/* Something is to be done: changed() of modes/ does it. */
+static object *call_changed(object *plan, const struct asked *a)
+{
+	object *kwargs = a->kwargs ? python_kept(a->kwargs) : py.PyDict_New();
+	object *r = kwargs ? py.PyObject_CallFunctionObjArgs(own.changed, plan, a->func, a->args,
+							     kwargs, PY_END)
+			   : NULL;
+	python_drop(kwargs);
+	return r;
+}
+
+static bool is_compiling(void)
+{
+	modes_busy++;
+	object *r = py.PyObject_CallObject(own.is_compiling, NULL);
+	modes_busy--;
+	bool yes = r && py.PyObject_IsTrue(r) == 1;
+	if (!r)
+		py.PyErr_Clear();
+	python_drop(r);
+	return yes;
+}
+
+/* A subclass of Tensor is to be asked as before. */
+static bool are_plain(object *types)
+{
+	object *all = py.PySequence_Tuple(types);
+	bool good = all != NULL;
+	for (ssize_t i = 0; good && i < py.PyTuple_Size(all); i++)
+		good = py.PySequence_Contains(own.plain, py.PyTuple_GetItem(all, i)) == 1;
+	if (!all)
+		py.PyErr_Clear();
+	python_drop(all);
+	return good;
+}
+
+static object *act(object *mode, object *what, const struct asked *a)
+{
+	object *plan = py.PyTuple_GetItem(what, 0), *body = py.PyTuple_GetItem(what, 1);
+	if (is_compiling())
+		return pass_on(a);
+	if (plan != py._Py_NoneStruct)
+		return call_changed(plan, a);
+	return are_plain(a->types) ? call_body(mode, body, a) : pass_on(a);
+}
+
+static object *asked_for(object *mode, const struct asked *a)
+{
+	if (modes_out || modes_busy)
+		return pass_on(a);
+	if (control && control->generation != generation)
+		look_again();
+	object *what = plan_of(a->func), *r;
+	if (!what || what == py._Py_NoneStruct) {
+		r = pass_on(a);
+	} else {
+		inside++;
+		r = act(mode, what, a);
+		inside--;
+	}
+	python_drop(what);
+	return r;
+}
+
+static object *mode_call(object *mode, object *args, object *keywords)
+{
+	struct asked a;
+	if (!take(&a, args, keywords))
+		return NULL;
+	object *r = asked_for(mode, &a);
+	python_drop(a.args);
+	return r;
+}
+
+/* PyTorch's dispatcher gets mode_call; torch.compile looks into the class, and takes the method in
+ * Python that is there. */
+static object *get_attribute(object *mode, object *name)
+{
+	if (mode == own.mode && !py.PyUnicode_CompareWithASCIIString(name, "__torch_function__"))
+		return python_kept(own.call);
+	return py.PyObject_GenericGetAttr(mode, name);
+}
+
+/* made(base): the mode, an object of a class of its own with that base. */
+static object *made(object *self, object *base)
+{
+	static struct method method = {"__torch_function__", NULL, METH_VARARGS | METH_KEYWORDS,
+				       NULL};
+	static struct type_slot slots[] = {{TP_GETATTRO, NULL}, {0, NULL}};
+	static struct type_spec spec = {"_ditrace_inside.Mode", 0, 0, 0, slots};
+	method_with_keywords *call = mode_call;
+	object *(*get)(object *, object *) = get_attribute;
+	(void)self;
+	memcpy(&method.call, &call, sizeof(call));
+	memcpy(&slots[0].value, &get, sizeof(get));
+	object *bases = py.PyTuple_Pack(1, base);
+	object *type = bases ? py.PyType_FromSpecWithBases(&spec, bases) : NULL;
+	python_drop(bases);
+	own.mode = type ? py.PyObject_CallObject(type, NULL) : NULL;
+	own.call = own.mode ? py.PyCFunction_NewEx(&method, own.mode, NULL) : NULL;
+	return own.call ? python_kept(own.mode) : NULL;
+}
+
+static object *is_out(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return py.PyBool_FromLong(modes_out);
+}
+
+static object *end(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_out = true;
+	return python_none();
+}
+
+static object *enter(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_busy++;
+	return python_none();
+}
+
+static object *leave(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_busy--;
+	return python_none();
+}
+
+static object *is_busy(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return py.PyBool_FromLong(modes_busy);
+}
+
+static object *is_inside(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return py.PyBool_FromLong(inside);
+}
+
+static void flush(void)
+{
+	flushed_ms = now_ms();
+	python_drop(ask("flush", NULL));
+}
+
+/* count((feature, name, reason)) */
+static object *count(object *self, object *key)
+{
+	(void)self;
+	object *had = py.PyDict_GetItemWithError(own.counts, key);
+	object *n = py.PyLong_FromLong(1 + (had ? py.PyLong_AsLong(had) : 0));
+	int failed = !n || py.PyDict_SetItem(own.counts, key, n);
+	python_drop(n);
+	if (failed)
+		return NULL;
+	if (now_ms() - flushed_ms > FLUSH_MS)
+		flush();
+	return python_none();
+}
+
+/* forget(): nothing was done so far, and what is done next is told at once. */
+static object *forget(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	py.PyDict_Clear(own.counts);
+	flushed_ms = 0;
+	return python_none();
+}
+
+/* counts(): of all times, {(feature, name, reason): calls}. */
+static object *counts(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return python_kept(own.counts);
+}
+
+/* watch(fd): what ditrace and this process share; descriptor 0 or above. */
+static object *watch(object *self, object *fd)
+{
+	(void)self;
+	void *p = mmap(NULL, sizeof(*control), PROT_READ, MAP_SHARED, (int)py.PyLong_AsLong(fd), 0);
+	if (p != MAP_FAILED) {
+		if (control)
+			munmap((void *)control, sizeof(*control));
+		control = p;
+		generation = control->generation;
+	}
+	return py.PyBool_FromLong(p != MAP_FAILED);
+}
+
+bool modes_set(object *module, const char *name, object *value)
+{
+	bool good = value && !py.PyDict_SetItemString(module, name, value);
+	python_drop(value);
+	return good;
+}
+
+/* ready(push, pop, plain, is_compiling, changed): what of Python is used here. */
+static object *ready(object *self, object *args)
+{
+	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling, &own.changed};
+	(void)self;
+	for (ssize_t i = 0; i < 5 && i < py.PyTuple_Size(args); i++)
+		*places[i] = python_kept(py.PyTuple_GetItem(args, i));
+	return python_none();
+}
+
+bool modes_call_fill(object *module)
+{
+	static struct method methods[] = {
+	    {"made", made, METH_O, NULL},
+	    {"is_out", is_out, METH_NOARGS, NULL},
+	    {"end", end, METH_NOARGS, NULL},
+	    {"enter", enter, METH_NOARGS, NULL},
+	    {"leave", leave, METH_NOARGS, NULL},
+	    {"is_busy", is_busy, METH_NOARGS, NULL},
+	    {"is_inside", is_inside, METH_NOARGS, NULL},
+	    {"count", count, METH_O, NULL},
+	    {"forget", forget, METH_NOARGS, NULL},
+	    {"counts", counts, METH_NOARGS, NULL},
+	    {"watch", watch, METH_O, NULL},
+	    {"ready", ready, METH_VARARGS, NULL},
+	};
+	own.module = python_kept(module);
+	own.plans = py.PyDict_New();
+	own.counts = py.PyDict_New();
+	bool good = own.plans && own.counts;
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		good = good && modes_set(module, methods[i].name,
+					 py.PyCFunction_NewEx(&methods[i], NULL, NULL));
+	return good;
+}

@@ -1,0 +1,23 @@
+/* What a function of PyTorch is asked to do when the mode is on: looked up, and passed on unless
+ * something is to be done about it. */
+#ifndef TRACER_SHIM_MODES_CALL_H
+#define TRACER_SHIM_MODES_CALL_H
+
+#include <stdatomic.h>
+
+#include "tracer/shim/python.h"
+
+/* Nothing is changed any more: ditrace is gone, or the connection to it. */
+extern _Atomic bool modes_out;
+
+/* Put the functions for modes/ into that dict: made, is_out, end, enter, leave, is_inside, forget,
+ * count, counts, watch. */
+bool modes_call_fill(object *module);
+
+/* Give a name of `module` a new reference, which is taken. */
+bool modes_set(object *module, const char *name, object *value);
+
+/* This thread is at work for ditrace: functions that it calls are passed on. */
+extern __thread int modes_busy;
+
+#endif
