@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "perf/cmd_export.h"
+#include "perf/cmd_record.h"
 #include "perf/cmd_report.h"
 #include "perf/cmd_script.h"
 #include "perf/cmd_trace_diff.h"
@@ -34,6 +35,7 @@ static const struct {
 } commands[] = {
     {"run", "start a program under trace", cmd_run},
     {"attach", "trace a running process; Ctrl-C detaches and it runs on", cmd_attach},
+    {"record", "samples of what every thread does: Python, native code, op", cmd_record},
     {"report", "table of ops by source line from a trace file", cmd_report},
     {"top", "the live view of a process or a trace file", cmd_top},
     {"script", "the events of a trace file as text or JSON lines", cmd_script},

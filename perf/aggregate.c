@@ -109,6 +109,8 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 	row->shape = keep(a, like->shape, &failed);
 	row->dtype = keep(a, like->dtype, &failed);
 	row->device = keep(a, like->device, &failed);
+	row->symbol = keep(a, like->symbol, &failed);
+	row->object = keep(a, like->object, &failed);
 	if (a->keys & AGGREGATE_BATCHES) {
 		row->batches = arena_alloc(&a->arena, sizeof(*row->batches));
 		failed |= !row->batches;
@@ -317,6 +319,8 @@ const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, siz
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 {
 	*out = a->totals;
+	if (a->keys & AGGREGATE_SAMPLES)
+		out->observed_ns = out->self_ns;
 }
 
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q)

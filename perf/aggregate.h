@@ -28,6 +28,8 @@ enum {
 	AGGREGATE_SIDES = 1 << 9,
 	AGGREGATE_SIDES_MAX = 1 << 22,
 	AGGREGATE_BATCHES = 1 << 10, /* no key: rows have batches */
+	AGGREGATE_SAMPLES = 1 << 11, /* no key: of samples as events; the whole is their sum */
+	AGGREGATE_SYMBOL = 1 << 12,  /* the innermost native frame, and its file: of samples */
 };
 
 /* Calls that are alike in all keys. What is no key is NULL or 0. The source line is that of
@@ -39,6 +41,7 @@ struct aggregate_row {
 	const char *text; /* NULL: not known */
 	int32_t line;
 	const char *shape, *dtype, *device;
+	const char *symbol, *object; /* NULL: not known */
 	int32_t pid, tid;
 	uint8_t phase;	 /* enum op_phase */
 	uint64_t calls;	 /* those that ended */

@@ -26,6 +26,12 @@ static void take_tensors(struct aggregate_key *k, unsigned keys, const struct op
 		k->row.device = event_devices(k->device, sizeof(k->device), ev);
 }
 
+static void take_symbol(struct aggregate_row *r, const struct py_stack *native)
+{
+	r->symbol = native && native->depth ? native->frames[0]->function : NULL;
+	r->object = native && native->depth ? native->frames[0]->file : NULL;
+}
+
 static uint32_t add_bytes(char *key, uint32_t len, const void *bytes, size_t n)
 {
 	memcpy(key + len, bytes, n);
@@ -50,6 +56,8 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
 	take_where(r, keys, py_stack_where(ev->where_stack));
 	take_tensors(k, keys, ev);
+	if (keys & AGGREGATE_SYMBOL)
+		take_symbol(r, ev->native);
 	len = add_bytes(k->bytes, len, &r->phase, sizeof(r->phase));
 	len = add_bytes(k->bytes, len, &r->line, sizeof(r->line));
 	len = add_bytes(k->bytes, len, &r->pid, sizeof(r->pid));
@@ -60,5 +68,9 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	len = add_string(k->bytes, len, keys & AGGREGATE_FUNCTION ? r->function : NULL);
 	len = add_string(k->bytes, len, r->shape);
 	len = add_string(k->bytes, len, r->dtype);
+	if (keys & AGGREGATE_SYMBOL) {
+		len = add_string(k->bytes, len, r->symbol);
+		len = add_string(k->bytes, len, r->object);
+	}
 	return add_string(k->bytes, len, r->device);
 }

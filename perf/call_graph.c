@@ -85,7 +85,7 @@ static void print_node(const struct graph *g, const struct call_node *n, unsigne
 {
 	char line[1024], name[768], count[32] = "";
 	text_safe(name, sizeof(name), n->name);
-	if (n->is_op || g->opts->callers)
+	if (g->opts->samples ? n->calls > 0 : n->is_op || g->opts->callers)
 		text_count(count, sizeof(count), n->calls);
 	int len = snprintf(line, sizeof(line), "%5.1f%%  %8s  %*s%s", percent(g, n), count,
 			   (int)indent, "", name);
@@ -123,8 +123,11 @@ int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts 
 	int r = open_graph(&g, f, t, opts);
 	if (r)
 		return r;
-	fprintf(f, "%6s  %8s  %s\n", opts->callers ? "Self %" : "Total%", "Calls",
-		opts->callers ? "Op, and what called it" : "Frame or op, and what it called");
+	fprintf(f, "%6s  %8s  %s\n", opts->callers ? "Self %" : "Total%",
+		opts->samples ? "Samples" : "Calls",
+		opts->callers && opts->samples ? "Frame or op, and what called it"
+		: opts->callers		       ? "Op, and what called it"
+					       : "Frame or op, and what it called");
 	print_children(&g, CALL_TREE_ROOT, 0, 0);
 	return close_graph(&g);
 }

@@ -11,6 +11,7 @@
 struct call_graph_opts {
 	bool callers;	      /* from each op outwards, else from the outermost frames inwards */
 	uint64_t observed_ns; /* what percentages are of */
+	bool samples;	      /* the tree is of samples */
 	double percent_limit; /* leave out what is below */
 	struct terminal terminal;
 };

@@ -78,8 +78,11 @@ static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
 {
 	char key[2 * NAME_MAX_LEN];
 	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
-	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, "%.200s (%.200s:%" PRId32 ")", function,
-				      base_name(file), f->line);
+	char line[16] = "";
+	if (f->line)
+		snprintf(line, sizeof(line), ":%" PRId32, f->line);
+	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, "%.200s (%.200s%s)", function,
+				      base_name(file), line);
 	size_t whole = strnlen(file, NAME_MAX_LEN - 1);
 	memcpy(key + len + 1, file, whole);
 	return name_id(t, key, len + 1 + whole, key);
@@ -204,6 +207,75 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev)
 	return 0;
 }
 
+/* The frames of `stack` from number `from` - 1 inwards to number `to`, below `node`. */
+static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
+			    unsigned from, unsigned to)
+{
+	for (unsigned i = from; i-- > to && node >= 0;)
+		node = node_of(t, (uint32_t)node, frame_name(t, stack->frames[i]), false);
+	return node;
+}
+
+/* Whether the function is the one that dispatches an op: at::_ops::mm::call. */
+static bool is_dispatch(const char *function)
+{
+	static const char ops[] = "at::_ops::";
+	return !strncmp(function, ops, sizeof(ops) - 1);
+}
+
+/* How many native frames are inside of the interpreter's innermost one; all, without Python. */
+static unsigned inside_python(const struct sample *s)
+{
+	unsigned i = 0;
+	if (!s->native || !(s->python || s->mismatched))
+		return s->native ? s->native->depth : 0;
+	while (i < s->native->depth &&
+	       strncmp(s->native->frames[i]->function, "_PyEval_EvalFrame", 17) != 0)
+		i++;
+	return i;
+}
+
+static unsigned inside_op(const struct sample *s, unsigned most)
+{
+	for (unsigned i = 0; i < most; i++)
+		if (is_dispatch(s->native->frames[i]->function))
+			return i;
+	return most;
+}
+
+static int64_t sample_node(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	struct op_event ev;
+	int64_t node = CALL_TREE_ROOT;
+	unsigned native = which == CALL_MIXED		      ? inside_python(s)
+			  : which == CALL_NATIVE && s->native ? s->native->depth
+							      : 0;
+	unsigned op = which == CALL_MIXED && s->op ? inside_op(s, native) : native;
+	sample_as_event(s, &ev);
+	if ((which == CALL_MIXED || which == CALL_PYTHON) && ev.stack)
+		node = stack_node(t, CALL_TREE_ROOT, ev.stack, 0);
+	node = native_nodes(t, node, s->native, native, op);
+	if (node >= 0 && which != CALL_NATIVE && (s->op || which == CALL_OPS))
+		node = node_of(t, (uint32_t)node, op_name(t, ev.op), true);
+	node = native_nodes(t, node, s->native, op, 0);
+	/* A sample of which nothing of that kind is known has a place, too. */
+	if (node == CALL_TREE_ROOT) {
+		static const struct py_frame none = {.file = "-", .function = "(unknown)"};
+		node = node_of(t, CALL_TREE_ROOT, frame_name(t, &none), false);
+	}
+	return node;
+}
+
+int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	int64_t node = sample_node(t, s, which);
+	if (node < 0)
+		return -ENOMEM;
+	t->nodes[node].calls++;
+	t->nodes[node].self_ns += s->weight;
+	return 0;
+}
+
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
 {
 	*n = t->node_ids.used;
@@ -251,7 +323,7 @@ struct call_tree *call_tree_callers(struct call_tree *t)
 	struct call_tree *to = call_tree_new();
 	int r = to ? take_names(to, t) : -ENOMEM;
 	for (uint32_t i = 0; i < t->node_ids.used && !r; i++)
-		if (t->nodes[i].is_op)
+		if (t->nodes[i].is_op || t->nodes[i].self_ns)
 			r = add_callers(to, t, i);
 	if (!r) {
 		to->has_totals = true;

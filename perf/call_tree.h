@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "symbolizer/event.h"
+#include "symbolizer/sample.h"
 
 enum { CALL_TREE_ROOT = UINT32_MAX };
 
@@ -18,7 +19,8 @@ struct call_node {
 	uint32_t parent;  /* its index, less than the node's own; CALL_TREE_ROOT: none */
 	bool is_op;
 	uint64_t calls;	   /* of an op: those that ended */
-	uint64_t self_ns;  /* of an op: without other ops that it called; of a frame 0 */
+	uint64_t self_ns;  /* of an op: without other ops that it called; of a frame 0 but by
+			      samples */
 	uint64_t total_ns; /* with all below; set by call_tree_nodes */
 };
 
@@ -31,6 +33,14 @@ struct call_tree *call_tree_new(void);
  * their pointers stay until call_tree_free. An event whose parent was not added stands below its
  * Python frames alone. 0 or -ENOMEM. */
 int call_tree_add(struct call_tree *t, const struct op_event *ev);
+
+/* Which frames of a sample make its branch. In MIXED the native frames are those of what the
+ * innermost Python frame called, with the op among them. */
+enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS };
+
+/* Add one sample; what it points to stays until call_tree_free. A node's calls and self_ns are the
+ * samples that end there, and their weights. 0 or -ENOMEM. */
+int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which);
 
 /* All nodes; valid until the next call_tree_add. */
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n);

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/options.h"
 #include "base/pager.h"
+#include "base/text.h"
 #include "perf/call_graph.h"
 #include "perf/gaps.h"
 #include "perf/group.h"
@@ -24,8 +25,9 @@ enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 
 struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
-	int format, graph;
+	int format, graph, frames;
 	bool sides, gaps, no_pager;
+	bool samples; /* of them, and not of ops */
 	struct report_opts opts;
 	struct report_columns chosen;
 	struct trace_when when;
@@ -37,6 +39,8 @@ struct report {
 	struct trace_target targets[TARGETS_MAX];
 	struct report_thread *threads;
 	size_t threads_room;
+	struct report_samples sampled;
+	uint64_t nsamples;
 	struct trace_stats stats;
 	bool has_stats;
 	uint64_t lost;
@@ -66,6 +70,18 @@ static int take_event(struct report *p, const struct op_event *ev)
 	return r ? r : overflow_add(p->overflow, ev);
 }
 
+static int take_sample(struct report *p, const struct sample *s)
+{
+	struct op_event ev;
+	p->nsamples++;
+	sample_as_event(s, &ev);
+	if (!p->samples || !trace_span_has(&p->span, &ev) || !trace_when_chooses(&p->when, &ev))
+		return 0;
+	p->sampled.mismatched += s->mismatched;
+	int r = aggregate_add(p->sum, &ev);
+	return !r && p->tree ? call_tree_add_sample(p->tree, s, (enum call_frames)p->frames) : r;
+}
+
 static int take_thread(struct report *p, const struct report_thread *t)
 {
 	if (array_grow(&p->threads, &p->threads_room, p->opts.nthreads + 1, sizeof(*p->threads)))
@@ -78,7 +94,15 @@ static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_EVENT:
-		return take_event(p, &item->event);
+		return p->samples ? 0 : take_event(p, &item->event);
+	case TRACE_SAMPLE:
+		return take_sample(p, &item->sample);
+	case TRACE_SAMPLING:
+		p->sampled.how = item->sampling;
+		break;
+	case TRACE_SAMPLES_LOST:
+		p->sampled.lost += item->lost.count;
+		break;
 	case TRACE_LOST:
 		p->lost += item->lost.count;
 		aggregate_lost(p->sum, item->lost.count);
@@ -121,6 +145,7 @@ static int print_graph(struct report *p)
 	struct call_tree *shown = callers ? call_tree_callers(p->tree) : p->tree;
 	aggregate_totals(p->sum, &totals);
 	const struct call_graph_opts opts = {.callers = callers,
+					     .samples = p->samples,
 					     .observed_ns = totals.observed_ns,
 					     .percent_limit = p->opts.percent_limit,
 					     .terminal = p->opts.terminal};
@@ -143,12 +168,20 @@ static const struct aggregate *rows_of(struct report *p)
 	return p->gap_sum;
 }
 
+static void print_more(const struct report *p)
+{
+	char n[40];
+	printf("%s besides, see: ditrace report --samples\n",
+	       text_counted(n, sizeof(n), p->nsamples, "sample"));
+}
+
 static int print(struct report *p)
 {
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
 	p->opts.when = p->when.when ? &p->when.counts : NULL;
+	p->opts.samples = p->samples ? &p->sampled : NULL;
 	if (p->tree)
 		return print_graph(p);
 	const struct aggregate *rows = rows_of(p);
@@ -157,7 +190,9 @@ static int print(struct report *p)
 	if (p->format == FORMAT_CSV)
 		return report_print_csv(stdout, rows, &p->opts);
 	int r = report_print(stdout, rows, &p->opts);
-	if (r || p->gaps || !overflow_measured(p->overflow))
+	if (!r && p->nsamples && !p->samples)
+		print_more(p);
+	if (r || p->samples || p->gaps || !overflow_measured(p->overflow))
 		return r;
 	putc('\n', stdout);
 	return overflow_print(p->overflow, stdout, p->opts.limit, p->opts.terminal);
@@ -183,6 +218,8 @@ static int check_together(const struct report *p, struct err *e)
 	const char *form = p->graph ? "--call-graph" : p->sides ? "--side-by-side" : "--gaps";
 	if (p->graph && (p->sides || p->gaps))
 		return refuse(form, p->sides ? "--side-by-side" : "--gaps", e);
+	if (p->samples && (p->sides || p->gaps))
+		return refuse(p->sides ? "--side-by-side" : "--gaps", "samples", e);
 	if (p->sides && p->gaps)
 		return refuse(form, "--gaps", e);
 	if ((p->graph || p->gaps) && (p->group || p->sort || p->columns))
@@ -208,6 +245,8 @@ static int prepare(struct report *p, struct err *e)
 	unsigned keys = AGGREGATE_DEFAULT;
 	int r = check_together(p, e);
 	r = r || !p->group ? r : group_parse(p->group, &keys, e);
+	if (p->samples)
+		keys |= AGGREGATE_SAMPLES;
 	if (p->sides)
 		keys = (keys & ~(unsigned)AGGREGATE_PHASE) | AGGREGATE_SIDES;
 	r = r || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
@@ -256,10 +295,27 @@ static int show(struct report *p, struct trace_reader *reader, struct err *e)
 	return r ? err_set(e, r, "cannot write the report: %s", strerror(-r)) : end;
 }
 
+/* Whether the file has samples and no events. */
+static bool only_samples(const char *path)
+{
+	struct trace_reader *reader;
+	struct trace_item item;
+	bool samples = false, events = false;
+	if (trace_reader_open(path, &reader, NULL))
+		return false;
+	while (!events && trace_read_next(reader, &item, NULL) > 0) {
+		samples |= item.type == TRACE_SAMPLE;
+		events = item.type == TRACE_EVENT;
+	}
+	trace_reader_close(reader);
+	return samples && !events;
+}
+
 static int report(struct report *p)
 {
 	struct err e = {0};
 	struct trace_reader *reader = NULL;
+	p->samples = p->samples || only_samples(p->path);
 	int r = prepare(p, &e);
 	r = r ? r : trace_reader_open(p->path, &reader, &e);
 	r = r ? r : trace_when_open(&p->when, p->path, &e);
@@ -277,6 +333,7 @@ int cmd_report(int argc, char **argv)
 {
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	static const char *const graphs[] = {"none", "callers", "callees", NULL};
+	static const char *const frames[] = {"mixed", "python", "native", "ops", NULL};
 	struct report p = {.path = "ditrace.data"};
 	uint64_t limit = 0;
 	const struct option_def options[] = {
@@ -292,7 +349,8 @@ int cmd_report(int argc, char **argv)
 	    {0, "step-op", OPTION_STRING, &p.span.step_op, "OP",
 	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
-	     "a row for each of op, line, file, function, thread, shape, dtype, device, phase "
+	     "a row for each of op, line, file, function, thread, shape, dtype, device, phase, "
+	     "symbol "
 	     "(default op,line,phase)",
 	     NULL},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
@@ -304,6 +362,10 @@ int cmd_report(int argc, char **argv)
 	    {0, "gaps", OPTION_FLAG, &p.gaps, NULL, "time in no op by Python line", NULL},
 	    {0, "call-graph", OPTION_CHOICE, &p.graph, "WAY",
 	     "the tree of callers or callees: Python frames and ops", graphs},
+	    {0, "samples", OPTION_FLAG, &p.samples, NULL,
+	     "of the samples (the default where there are no ops)", NULL},
+	    {0, "frames", OPTION_CHOICE, &p.frames, "KIND",
+	     "in the tree of samples: mixed (default), python, native or ops", frames},
 	    {'n', "limit", OPTION_COUNT, &limit, "N",
 	     "show N rows of the forward and of the backward part", NULL},
 	    {0, "percent-limit", OPTION_STRING, &p.percent_limit, "P",

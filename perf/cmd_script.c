@@ -9,6 +9,7 @@
 #include "perf/json_event.h"
 #include "perf/json_stats.h"
 #include "perf/print_event.h"
+#include "perf/print_sample.h"
 #include "perf/trace_end.h"
 #include "perf/trace_order.h"
 #include "perf/trace_when.h"
@@ -30,7 +31,7 @@ struct script {
 	bool stats; /* JSON lines: those of statistics, too */
 	struct trace_when when;
 	struct event_printer *printer;
-	uint64_t lost;
+	uint64_t lost, origin_ns;
 };
 
 static void wait_for_more(void)
@@ -50,15 +51,30 @@ static void print_json(const struct script *s, const struct op_event *ev)
 	putc('\n', stdout);
 }
 
+static void print_sample(struct script *s, const struct sample *x)
+{
+	struct op_event ev;
+	sample_as_event(x, &ev);
+	if (!trace_when_chooses(&s->when, &ev))
+		return;
+	if (s->format == 0)
+		sample_print(stdout, x, s->origin_ns);
+	else
+		sample_json(stdout, x);
+	putc('\n', stdout);
+}
+
 static int print_item(struct script *s, const struct trace_item *item, struct err *e)
 {
 	int r = 0;
 	errno = 0;
 	if (item->type == TRACE_LOST)
 		s->lost += item->lost.count;
-	if (item->type != TRACE_EVENT || !trace_when_chooses(&s->when, &item->event))
+	if (item->type == TRACE_SAMPLE)
+		print_sample(s, &item->sample);
+	else if (item->type != TRACE_EVENT || !trace_when_chooses(&s->when, &item->event))
 		return 0;
-	if (s->format == 0)
+	else if (s->format == 0)
 		r = event_print(s->printer, &item->event);
 	else
 		print_json(s, &item->event);
@@ -99,6 +115,7 @@ static int script(struct script *s)
 		return EXIT_FAILED;
 	}
 	struct trace_order *order = trace_order_new(reader, s->follow);
+	s->origin_ns = trace_reader_origin(reader);
 	s->printer = event_printer_new(stdout);
 	if (order && s->printer)
 		r = print_all(s, order, &e);

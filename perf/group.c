@@ -11,12 +11,12 @@ static const struct {
     {"file", AGGREGATE_FILE},	  {"function", AGGREGATE_FUNCTION},
     {"thread", AGGREGATE_THREAD}, {"shape", AGGREGATE_SHAPE},
     {"dtype", AGGREGATE_DTYPE},	  {"device", AGGREGATE_DEVICE},
-    {"phase", AGGREGATE_PHASE},
+    {"phase", AGGREGATE_PHASE},	  {"symbol", AGGREGATE_SYMBOL},
 };
 
 enum { NGROUPS = sizeof(groups) / sizeof(groups[0]) };
 
-static const char words[] = "op, line, file, function, thread, shape, dtype, device, phase";
+static const char words[] = "op, line, file, function, thread, shape, dtype, device, phase, symbol";
 
 static bool is(const char *word, size_t len, const char *name)
 {
@@ -73,6 +73,8 @@ static unsigned keys_of(enum report_sort sort)
 		return AGGREGATE_DEVICE;
 	case REPORT_BY_PHASE:
 		return AGGREGATE_PHASE;
+	case REPORT_BY_SYMBOL:
+		return AGGREGATE_SYMBOL;
 	default:
 		return 0;
 	}
@@ -81,6 +83,10 @@ static unsigned keys_of(enum report_sort sort)
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
 	size_t i = 0;
+	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "samples"))
+		text = "calls";
+	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "overhead"))
+		text = "self";
 	while (report_sort_names[i] && strcmp(text, report_sort_names[i]) != 0)
 		i++;
 	if (!strcmp(text, "module"))

@@ -14,7 +14,7 @@
 
 const char *const report_sort_names[] = {"self",  "total", "calls",  "mean",  "p99",	  "max",
 					 "p50",	  "op",	   "line",   "file",  "function", "thread",
-					 "shape", "dtype", "device", "phase", NULL};
+					 "shape", "dtype", "device", "phase", "symbol",	  NULL};
 
 static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 {
@@ -75,6 +75,8 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 		return compare_text(x->dtype, y->dtype);
 	case REPORT_BY_DEVICE:
 		return compare_text(x->device, y->device);
+	case REPORT_BY_SYMBOL:
+		return compare_text(x->symbol, y->symbol);
 	default:
 		return 0;
 	}
@@ -93,7 +95,7 @@ static int compare_rows(const void *a, const void *b, void *opts)
 	int c = compare_key(x, y, sort);
 	if (!c && sort >= REPORT_BY_OP && x->self_ns != y->self_ns)
 		return x->self_ns > y->self_ns ? -1 : 1;
-	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_DEVICE; k++)
+	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_SYMBOL; k++)
 		c = compare_key(x, y, k);
 	return c;
 }
@@ -150,6 +152,28 @@ static void print_probe_share(FILE *f, double share)
 		fprintf(f, "; %.1f %% of the time spent in probes (estimate)", share);
 	else
 		fputs("; nearly all of the time spent in probes (estimate)", f);
+}
+
+static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	const struct report_samples *s = opts->samples;
+	char threads[32], samples[40], count[32], when[128];
+	struct aggregate_totals t = totals_of(a, opts);
+	fprintf(f, "ditrace: %s of %s", text_counted(samples, sizeof(samples), t.events, "sample"),
+		text_counted(threads, sizeof(threads), t.threads, "thread"));
+	if (s->how.event) {
+		fputs(", ", f);
+		text_print_safe(f, s->how.event);
+		fprintf(f, " at %" PRIu64 " Hz%s", s->how.frequency,
+			s->how.kernel ? "" : " in user space");
+	}
+	fprintf(f, ", %s lost", text_count(count, sizeof(count), s->lost));
+	if (s->mismatched)
+		fprintf(f, ", %s whose Python frames had moved on",
+			text_count(count, sizeof(count), s->mismatched));
+	if (opts->when)
+		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
+	fputs("\n\n", f);
 }
 
 static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts)
@@ -223,7 +247,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 		}
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
-	if (!r)
+	if (!r && !opts->samples)
 		print_in_no_op(f, &totals);
 	table_free(t);
 	free(rows);
@@ -234,7 +258,10 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *o
 {
 	size_t n;
 	aggregate_rows(a, &n);
-	print_summary(f, a, opts);
+	if (opts->samples)
+		print_sampled(f, a, opts);
+	else
+		print_summary(f, a, opts);
 	if (n == 0)
 		return ferror(f) ? -EIO : 0;
 	return print_table(f, a, opts);
@@ -264,15 +291,37 @@ static void json_target(FILE *f, const struct trace_target *t)
 	putc('}', f);
 }
 
-static void json_summary(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+static void json_targets(FILE *f, const struct report_opts *opts)
 {
-	const struct trace_stats *s = opts->stats;
 	fputs("{\"targets\":[", f);
 	for (size_t i = 0; i < opts->ntargets; i++) {
 		if (i)
 			putc(',', f);
 		json_target(f, &opts->targets[i]);
 	}
+}
+
+static void json_sampled(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+{
+	const struct report_samples *s = opts->samples;
+	json_targets(f, opts);
+	fprintf(f, "],\"threads\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"weight\":%" PRIu64 ",",
+		t->threads, t->events, t->self_ns);
+	json_text(f, "event", s->how.event);
+	fprintf(f,
+		",\"frequency\":%" PRIu64 ",\"kernel\":%s,\"lost\":%" PRIu64
+		",\"mismatched\":%" PRIu64,
+		s->how.frequency, s->how.kernel ? "true" : "false", s->lost, s->mismatched);
+	if (opts->when)
+		fprintf(f, ",\"left_out\":%" PRIu64 ",\"not_known\":%" PRIu64, opts->when->left_out,
+			opts->when->unknown);
+	putc('}', f);
+}
+
+static void json_summary(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+{
+	const struct trace_stats *s = opts->stats;
+	json_targets(f, opts);
 	fprintf(f,
 		"],\"threads\":%" PRIu64 ",\"ops\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"thrown\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"observed_ns\":%" PRIu64
@@ -301,7 +350,10 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 	if (!rows)
 		return -ENOMEM;
 	fputs("{\"summary\":", f);
-	json_summary(f, &t, opts);
+	if (opts->samples)
+		json_sampled(f, &t, opts);
+	else
+		json_summary(f, &t, opts);
 	fputs(",\n\"rows\":[", f);
 	for (size_t i = 0; i < n; i++) {
 		fputs(i ? ",\n{" : "\n{", f);

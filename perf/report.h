@@ -8,6 +8,7 @@
 #include "base/terminal.h"
 #include "perf/aggregate.h"
 #include "perf/trace_format.h"
+#include "symbolizer/sample.h"
 #include "symbolizer/when.h"
 
 enum report_sort {
@@ -27,6 +28,7 @@ enum report_sort {
 	REPORT_BY_DTYPE,
 	REPORT_BY_DEVICE,
 	REPORT_BY_PHASE,
+	REPORT_BY_SYMBOL,
 };
 
 /* Words for --sort in the order of enum report_sort, ended by NULL. */
@@ -38,6 +40,12 @@ struct report_thread {
 };
 
 struct report_columns;
+
+/* What there is of samples, beside their rows. */
+struct report_samples {
+	struct sampling how; /* event NULL: not told */
+	uint64_t lost, mismatched, no_python;
+};
 
 struct report_opts {
 	enum report_sort sort; /* numbers: largest first */
@@ -51,8 +59,9 @@ struct report_opts {
 	struct terminal terminal;      /* width 0: lines are never cut */
 	const struct trace_target *targets; /* who was traced; may be NULL */
 	size_t ntargets;
-	const struct trace_stats *stats; /* NULL when not known */
-	const struct when_counts *when;	 /* what --when left out; NULL without one */
+	const struct trace_stats *stats;      /* NULL when not known */
+	const struct when_counts *when;	      /* what --when left out; NULL without one */
+	const struct report_samples *samples; /* rows are of them; NULL: of ops */
 };
 
 /* What was traced, the table, "in no op". The columns Self %, Total % (of the time in which the

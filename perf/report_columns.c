@@ -186,6 +186,21 @@ static const char *function(char *out, size_t size, const struct row *w)
 	return w->r->function ? w->r->function : "(no Python frame)";
 }
 
+static const char *symbol(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->symbol);
+}
+
+static const char *object(char *out, size_t size, const struct row *w)
+{
+	const char *slash = w->r->object ? strrchr(w->r->object, '/') : NULL;
+	(void)out;
+	(void)size;
+	return or_dash(slash && slash[1] ? slash + 1 : w->r->object);
+}
+
 static const char *where(char *out, size_t size, const struct row *w)
 {
 	const struct aggregate_row *r = w->r;
@@ -196,6 +211,8 @@ static const char *where(char *out, size_t size, const struct row *w)
 
 /* The columns of --side-by-side come instead of some usual ones. */
 static const struct column columns[] = {
+    {"overhead", "Overhead", AGGREGATE_SAMPLES, true, false, self_percent},
+    {"samples", "Samples", AGGREGATE_SAMPLES, true, false, calls},
     {"self_percent", "Self %", 0, true, false, self_percent},
     {"total_percent", "Total %", 0, true, false, total_percent},
     {"both_percent", "Both %", AGGREGATE_SIDES, true, false, both_percent},
@@ -218,6 +235,8 @@ static const struct column columns[] = {
     {"shape", "Shapes", AGGREGATE_SHAPE, true, true, shape},
     {"dtype", "Dtypes", AGGREGATE_DTYPE, true, true, dtype},
     {"device", "Devices", AGGREGATE_DEVICE, true, true, device},
+    {"symbol", "Symbol", AGGREGATE_SYMBOL, true, true, symbol},
+    {"object", "Object", AGGREGATE_SYMBOL, true, true, object},
     {"file", "File", AGGREGATE_FILE | AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, file},
     {"function", "Function", AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, function},
     {"where", "Where", AGGREGATE_LINE, true, true, where},
@@ -225,6 +244,12 @@ static const struct column columns[] = {
 
 enum { NCOLUMNS = sizeof(columns) / sizeof(columns[0]) };
 _Static_assert((int)NCOLUMNS <= (int)REPORT_COLUMNS_MAX, "all columns can be chosen");
+
+/* Samples have no durations. */
+static bool has(const struct column *c, unsigned keys)
+{
+	return c->keys ? (keys & c->keys) != 0 : !(keys & AGGREGATE_SAMPLES);
+}
 
 static bool is_usual(const struct column *c, unsigned keys)
 {
@@ -236,7 +261,7 @@ static bool is_usual(const struct column *c, unsigned keys)
 	for (size_t i = 0; keys & AGGREGATE_SIDES && i < 4; i++)
 		if (!strcmp(c->name, not_beside[i]))
 			return false;
-	return c->usual && (!c->keys || keys & c->keys);
+	return c->usual && has(c, keys);
 }
 
 void report_columns_default(unsigned keys, struct report_columns *out)
@@ -252,7 +277,7 @@ static int no_column(const char *word, size_t len, const char *why, unsigned key
 	char names[256] = "";
 	size_t used = 0;
 	for (size_t i = 0; i < NCOLUMNS && used < sizeof(names); i++)
-		if (!columns[i].keys || columns[i].keys & keys)
+		if (has(&columns[i], keys))
 			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
 						 used ? "," : "", columns[i].name);
 	err_set(e, -EINVAL, "--columns: %s \"%.*s\"", why, (int)(len < 40 ? len : 40), word);
@@ -269,7 +294,7 @@ int report_columns_parse(const char *text, unsigned keys, struct report_columns 
 			i++;
 		if (i == NCOLUMNS)
 			return no_column(s, len, "there is no", keys, e);
-		if (columns[i].keys && !(columns[i].keys & keys))
+		if (!has(&columns[i], keys))
 			return no_column(s, len, "rows in this grouping have no", keys, e);
 		if (out->n == REPORT_COLUMNS_MAX)
 			return no_column(s, len, "too many, from", keys, e);

@@ -26,7 +26,7 @@ enum kind {
 
 struct field {
 	const char *name;
-	unsigned keys; /* rows by one of these have it; 0: all rows */
+	unsigned keys; /* rows by one of these have it; 0: all rows but those of samples */
 	enum kind kind;
 	size_t offset; /* in struct aggregate_row */
 };
@@ -46,6 +46,11 @@ static const struct field fields[] = {
     {"shape", AGGREGATE_SHAPE, AT(WORD, shape)},
     {"dtype", AGGREGATE_DTYPE, AT(WORD, dtype)},
     {"device", AGGREGATE_DEVICE, AT(WORD, device)},
+    {"symbol", AGGREGATE_SYMBOL, AT(WORD, symbol)},
+    {"object", AGGREGATE_SYMBOL, AT(WORD, object)},
+    {"samples", AGGREGATE_SAMPLES, AT(NUMBER, calls)},
+    {"weight", AGGREGATE_SAMPLES, AT(NUMBER, self_ns)},
+    {"percent", AGGREGATE_SAMPLES, SELF_PERCENT, 0},
     {"calls", 0, AT(NUMBER, calls)},
     {"thrown", 0, AT(NUMBER, thrown)},
     {"self_ns", 0, AT(NUMBER, self_ns)},
@@ -139,11 +144,16 @@ static void put_field(FILE *f, const struct field *d, const struct row *w)
 	}
 }
 
+static bool has(const struct field *d, unsigned keys)
+{
+	return d->keys ? (d->keys & keys) != 0 : !(keys & AGGREGATE_SAMPLES);
+}
+
 static void put_fields(FILE *f, unsigned keys, const struct row *w)
 {
 	bool any = false;
 	for (size_t i = 0; i < NFIELDS; i++) {
-		if (fields[i].keys && !(fields[i].keys & keys))
+		if (!has(&fields[i], keys))
 			continue;
 		if (any)
 			putc(',', f);
@@ -172,7 +182,7 @@ void report_fields_header(FILE *f, unsigned keys)
 {
 	bool any = false;
 	for (size_t i = 0; i < NFIELDS; i++) {
-		if (fields[i].keys && !(fields[i].keys & keys))
+		if (!has(&fields[i], keys))
 			continue;
 		fprintf(f, "%s%s", any ? "," : "", fields[i].name);
 		any = true;

@@ -45,8 +45,8 @@ int trace_when_open(struct trace_when *w, const char *path, struct err *e)
 	if (r || !w->text || trace_reader_open(path, &reader, NULL))
 		return r;
 	while (!r && (n = trace_read_next(reader, &item, NULL)) > 0)
-		if (item.type == TRACE_EVENT)
-			r = see(&seen, item.event.op);
+		if (item.type == TRACE_EVENT || (item.type == TRACE_SAMPLE && item.sample.op))
+			r = see(&seen, item.type == TRACE_EVENT ? item.event.op : item.sample.op);
 	r = r ? err_set(e, r, "no memory to read %s", path) : check(w, &seen, n == -EAGAIN, e);
 	free(seen.ops);
 	trace_reader_close(reader);

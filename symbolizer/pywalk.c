@@ -113,21 +113,48 @@ static int walk_frames(const struct py_runtime *rt, uint64_t frame, uint64_t pai
 	return (int)n;
 }
 
-int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
-		   size_t max, bool *truncated)
+int py_walk_from(struct py_runtime *rt, uint64_t thread_id, pid_t tid, struct py_top *top,
+		 uint64_t pairs[][2], size_t max, bool *truncated)
 {
 	const struct py_walk *w = &rt->layout.walk;
 	struct wanted_thread t = {.thread_id = thread_id, .tid = (uint64_t)tid};
-	uint64_t frame;
 	int rc = find_thread(rt, &t);
 
 	*truncated = false;
+	*top = (struct py_top){0};
 	if (rc)
 		return rc;
-	frame = word_at(t.found.window, w->tw_frame);
-	if (frame && w->cframe_frame != PY_NO_OFFSET)
-		rc = word(rt, frame + w->cframe_frame, &frame);
-	return rc ? rc : walk_frames(rt, frame, pairs, max, truncated);
+	top->tstate = t.found.tstate;
+	top->frame = word_at(t.found.window, w->tw_frame);
+	if (top->frame && w->cframe_frame != PY_NO_OFFSET) {
+		top->cframe = top->frame;
+		rc = word(rt, top->cframe + w->cframe_frame, &top->frame);
+	}
+	return rc ? rc : walk_frames(rt, top->frame, pairs, max, truncated);
+}
+
+int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
+		   size_t max, bool *truncated)
+{
+	struct py_top top;
+
+	return py_walk_from(rt, thread_id, tid, &top, pairs, max, truncated);
+}
+
+int py_code_range(struct py_runtime *rt, uint64_t code, uint64_t *start, uint64_t *end)
+{
+	enum { OB_SIZE = 16, MOST_UNITS = 1 << 24 }; /* PyVarObject, Include/object.h */
+	const uint32_t adaptive = rt->layout.obj.code_adaptive;
+	uint64_t units;
+
+	if (rt->layout.instr_kind != PY_INSTR_POINTER || adaptive == PY_NO_OFFSET)
+		return -ENOTSUP;
+	int rc = word(rt, code + OB_SIZE, &units);
+	if (rc || units > MOST_UNITS)
+		return rc ? rc : -EPROTO;
+	*start = code + adaptive;
+	*end = *start + 2 * units;
+	return 0;
 }
 
 /* The interpreter's own since 3.12; a pointer there. */

@@ -23,6 +23,22 @@ int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_
 int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
 		   size_t max, bool *truncated);
 
+/* What a walk began with. */
+struct py_top {
+	uint64_t tstate;
+	uint64_t cframe; /* the _PyCFrame on the C stack of the interpreter's innermost call (3.11,
+			    3.12), else 0 */
+	uint64_t frame;	 /* the innermost frame */
+};
+
+/* The same, and *top tells where it began. */
+int py_walk_from(struct py_runtime *rt, uint64_t thread_id, pid_t tid, struct py_top *top,
+		 uint64_t pairs[][2], size_t max, bool *truncated);
+
+/* Where the instructions of the code object at `code` lie, [*start, *end), when the second word of
+ * its pairs is an address (3.11+); -ENOTSUP before, -errno of the reading. */
+int py_code_range(struct py_runtime *rt, uint64_t code, uint64_t *start, uint64_t *end);
+
 struct py_gil {
 	uint64_t addr, size; /* where it lies, bytes: what its waiters sleep on is within it */
 	uint64_t holder;     /* the thread state that holds it; 0: it is free */

@@ -13,6 +13,7 @@ void sample_as_event(const struct sample *s, struct op_event *out)
 				 .op = s->op ? s->op : &none,
 				 .stack = stack,
 				 .where_stack = stack,
+				 .native = s->native,
 				 .pid = s->pid,
 				 .tid = s->tid,
 				 .phase = s->phase};

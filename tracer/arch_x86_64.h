@@ -48,7 +48,7 @@ enum {
 
 /* DWARF's numbers of registers to ours: the last is the return address, which stands for the
  * instruction pointer; System V ABI for AMD64, figure 3.36. */
-enum { ARCH_DWARF_REGS = 17 };
+enum { ARCH_DWARF_REGS = 17, ARCH_DWARF_SP = 7 };
 extern const uint8_t arch_dwarf_reg[ARCH_DWARF_REGS];
 
 /* Registers of the integer arguments in order, enum arch_reg; System V ABI for AMD64, 3.2.3. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tracer/arch_x86_64.h"
@@ -9,7 +10,9 @@
 #include "tracer/frame.h"
 #include "tracer/regflow.h"
 
-struct step {
+struct frame_code {
+	struct cfg_reader reader;
+	uint64_t vaddr;
 	struct cfg g;
 	struct regflow flow;
 	struct frame frame;
@@ -22,12 +25,12 @@ static int read_table(void *arg, uint64_t addr, void *buf, size_t len)
 	return mem_read(arg, addr, buf, len);
 }
 
-static bool find_insn(struct step *s, const struct frame_step_code *f, uint64_t pc)
+static bool find_insn(struct frame_code *s, uint64_t pc)
 {
 	for (uint32_t b = 0; b < s->g.nblock; b++)
 		for (uint32_t k = s->g.block[b].first; k < s->g.block[b].first + s->g.block[b].n;
 		     k++) {
-			uint64_t from = f->vaddr + s->g.insn[k].off;
+			uint64_t from = s->vaddr + s->g.insn[k].off;
 			if (pc < from || pc - from >= s->g.insn[k].len || !s->flow.in[b].seen)
 				continue;
 			s->block = b;
@@ -37,7 +40,7 @@ static bool find_insn(struct step *s, const struct frame_step_code *f, uint64_t 
 	return false;
 }
 
-static int analyse(struct step *s, const struct frame_step_code *f, uint64_t pc)
+static int analyse(struct frame_code *s, const struct frame_step_code *f)
 {
 	const struct reg_state entry = reg_state_entry();
 	int r = cfg_build(&s->g, f->code, f->len, f->vaddr);
@@ -45,9 +48,12 @@ static int analyse(struct step *s, const struct frame_step_code *f, uint64_t pc)
 		r = regflow_run(&s->flow, &s->g, 0, 0, &entry);
 	if (!r)
 		r = frame_build(&s->frame, &s->g, &s->flow);
-	if (r)
-		return r == -ENOMEM ? r : -ENOTSUP;
-	if (!find_insn(s, f, pc))
+	return !r || r == -ENOMEM ? r : -ENOTSUP;
+}
+
+static int stand_at(struct frame_code *s, uint64_t pc)
+{
+	if (!find_insn(s, pc))
 		return -ENOTSUP;
 	s->at = s->flow.in[s->block];
 	for (uint32_t k = s->g.block[s->block].first; k < s->insn; k++)
@@ -56,7 +62,7 @@ static int analyse(struct step *s, const struct frame_step_code *f, uint64_t pc)
 }
 
 /* The stack pointer at the entry, from any register that holds a place in the frame. */
-static bool entry_sp(const struct step *s, const uint64_t *regs, uint32_t known, uint64_t *sp)
+static bool entry_sp(const struct frame_code *s, const uint64_t *regs, uint32_t known, uint64_t *sp)
 {
 	for (unsigned r = 0; r < ARCH_REGS; r++) {
 		if (s->at.r[r].kind != REG_FRAME || !(known >> r & 1))
@@ -72,14 +78,14 @@ static bool is_entry_value(const struct reg_value *v, unsigned reg)
 	return v->kind == REG_START && v->reg == reg && v->width == 8;
 }
 
-static bool before(const struct step *s, const struct frame_store *st)
+static bool before(const struct frame_code *s, const struct frame_store *st)
 {
 	return st->block == s->block ? st->insn < s->insn
 				     : cfg_dominates(&s->g, st->block, s->block);
 }
 
 /* Where the caller's value of the register was saved, on every path; false: nowhere for certain. */
-static bool saved_at(const struct step *s, unsigned reg, int32_t *off)
+static bool saved_at(const struct frame_code *s, unsigned reg, int32_t *off)
 {
 	for (size_t i = 0; i < s->frame.nstore; i++) {
 		const struct frame_store *st = &s->frame.store[i];
@@ -93,7 +99,8 @@ static bool saved_at(const struct step *s, unsigned reg, int32_t *off)
 	return false;
 }
 
-static int to_caller(const struct step *s, const struct mem *stack, uint64_t *regs, uint32_t *known)
+static int to_caller(const struct frame_code *s, const struct mem *stack, uint64_t *regs,
+		     uint32_t *known)
 {
 	uint64_t sp, ret;
 	uint32_t now = 0;
@@ -116,18 +123,48 @@ static int to_caller(const struct step *s, const struct mem *stack, uint64_t *re
 	return 0;
 }
 
+int frame_code_new(const struct frame_step_code *f, struct frame_code **out)
+{
+	struct frame_code *s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->reader = (struct cfg_reader){.read = read_table, .arg = (void *)f->mem};
+	s->vaddr = f->vaddr;
+	int r = cfg_init(&s->g, &s->reader);
+	if (!r)
+		r = analyse(s, f);
+	if (r)
+		frame_code_free(s);
+	else
+		*out = s;
+	return r;
+}
+
+int frame_code_step(struct frame_code *c, const struct mem *stack, uint64_t pc, uint64_t *regs,
+		    uint32_t *known)
+{
+	int r = stand_at(c, pc);
+	return r ? r : to_caller(c, stack, regs, known);
+}
+
+void frame_code_free(struct frame_code *c)
+{
+	if (!c)
+		return;
+	frame_free(&c->frame);
+	regflow_free(&c->flow);
+	cfg_free(&c->g);
+	free(c);
+}
+
 int frame_step(const struct frame_step_code *f, const struct mem *stack, uint64_t pc,
 	       uint64_t *regs, uint32_t *known)
 {
-	const struct cfg_reader reader = {.read = read_table, .arg = (void *)f->mem};
-	struct step s = {0};
-	int r = cfg_init(&s.g, &reader);
-	if (!r)
-		r = analyse(&s, f, pc);
-	if (!r)
-		r = to_caller(&s, stack, regs, known);
-	frame_free(&s.frame);
-	regflow_free(&s.flow);
-	cfg_free(&s.g);
+	struct frame_code *c;
+	int r = frame_code_new(f, &c);
+	if (r)
+		return r;
+	r = frame_code_step(c, stack, pc, regs, known);
+	frame_code_free(c);
 	return r;
 }

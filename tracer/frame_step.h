@@ -27,4 +27,14 @@ struct frame_step_code {
 int frame_step(const struct frame_step_code *f, const struct mem *stack, uint64_t pc,
 	       uint64_t *regs, uint32_t *known);
 
+/* The same in two parts, for a function that is stepped from again and again. */
+struct frame_code;
+
+/* Look at the function. 0 and *out (free with frame_code_free), -ENOTSUP or -ENOMEM. What `f`
+ * points to must outlive it. */
+int frame_code_new(const struct frame_step_code *f, struct frame_code **out);
+int frame_code_step(struct frame_code *c, const struct mem *stack, uint64_t pc, uint64_t *regs,
+		    uint32_t *known);
+void frame_code_free(struct frame_code *c); /* NULL allowed */
+
 #endif

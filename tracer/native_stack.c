@@ -20,8 +20,18 @@
 /* One address that was asked for. */
 struct place {
 	struct native_frame frame;
-	bool no_table;	    /* its function has no unwinding table */
+	bool no_table; /* its function has no unwinding table */
+	bool described;
 	struct place *next; /* of the same bucket */
+};
+
+/* A function without a table that a walk came through. */
+struct walked {
+	uint64_t start, size;
+	struct mem mem; /* of the process */
+	uint8_t *code;
+	struct frame_code *steps; /* NULL: it does not tell */
+	struct walked *next;
 };
 
 enum { BUCKETS = 1024 };
@@ -31,12 +41,15 @@ struct native_stacks {
 	Dwfl *dwfl;
 	struct arena arena;
 	struct place *places[BUCKETS];
+	struct walked *walked;
 	/* The walk that is going on. */
 	const struct native_thread *thread;
 	struct native_frame *out;
-	uint64_t *pcs; /* in place of `out` */
+	uint64_t *pcs;		 /* in place of `out` */
+	struct native_place *at; /* the same */
 	unsigned most, n;
-	bool failed;		  /* no memory */
+	bool failed; /* no memory */
+	bool missed; /* the way from the last frame leads to memory that cannot be read */
 	uint64_t regs[ARCH_REGS]; /* of the last frame */
 	uint32_t known;		  /* bit n: register n of them */
 	bool no_table;		  /* the last frame's function has no unwinding table */
@@ -82,11 +95,13 @@ static bool get_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg)
 
 static bool read_memory(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *out, void *arg)
 {
-	const struct native_stacks *s = arg;
+	struct native_stacks *s = arg;
 	uint64_t word;
 	(void)dwfl;
-	if (mem_read_u64(s->thread->mem, addr, &word))
+	if (mem_read_u64(s->thread->mem, addr, &word)) {
+		s->missed = true;
 		return false;
+	}
 	*out = word;
 	return true;
 }
@@ -147,23 +162,26 @@ static bool has_table(Dwfl_Module *mod, uint64_t pc)
 }
 
 /* To look a symbol up takes a walk over all of its library. NULL without memory. */
-static const struct place *place_at(struct native_stacks *s, uint64_t pc)
+static const struct place *place_at(struct native_stacks *s, uint64_t pc, bool described)
 {
 	struct place **bucket = &s->places[pc * 0x9e3779b97f4a7c15u >> 54], *p = *bucket;
 	while (p && p->frame.pc != pc)
 		p = p->next;
-	if (p)
+	if (p && (p->described || !described))
 		return p;
 	Dwfl_Module *mod = dwfl_addrmodule(s->dwfl, pc);
-	p = arena_alloc(&s->arena, sizeof(*p));
-	if (!p)
-		return NULL;
-	p->frame.pc = p->frame.offset = pc;
-	p->no_table = !mod || !has_table(mod, pc);
-	if (mod)
+	if (!p) {
+		p = arena_alloc(&s->arena, sizeof(*p));
+		if (!p)
+			return NULL;
+		p->frame.pc = p->frame.offset = pc;
+		p->no_table = !mod || !has_table(mod, pc);
+		p->next = *bucket;
+		*bucket = p;
+	}
+	if (mod && described)
 		describe(s, &p->frame, mod);
-	p->next = *bucket;
-	*bucket = p;
+	p->described = described;
 	return p;
 }
 
@@ -181,6 +199,12 @@ static void keep_registers(struct native_stacks *s, Dwfl_Frame *frame, uint64_t 
 	}
 }
 
+static uint64_t sp_of(Dwfl_Frame *frame)
+{
+	Dwarf_Word sp = 0;
+	return dwfl_frame_reg(frame, ARCH_DWARF_SP, &sp) ? 0 : sp;
+}
+
 /* Without a table libdw would guess by the frame pointer, which may be anything. */
 static int on_frame(Dwfl_Frame *frame, void *arg)
 {
@@ -188,6 +212,7 @@ static int on_frame(Dwfl_Frame *frame, void *arg)
 	const struct place *p;
 	Dwarf_Addr pc;
 	bool is_activation;
+	s->missed = false;
 	if (s->n >= s->most || !dwfl_frame_pc(frame, &pc, &is_activation))
 		return DWARF_CB_ABORT;
 	/* Of a caller, the call is meant, and not what comes behind it. */
@@ -196,34 +221,72 @@ static int on_frame(Dwfl_Frame *frame, void *arg)
 		s->pcs[s->n++] = pc;
 		return DWARF_CB_OK;
 	}
-	p = place_at(s, pc);
+	p = place_at(s, pc, !s->at);
 	if (!p)
 		return DWARF_CB_ABORT;
-	s->out[s->n++] = p->frame;
+	if (s->at)
+		s->at[s->n++] = (struct native_place){.pc = pc, .sp = sp_of(frame)};
+	else
+		s->out[s->n++] = p->frame;
 	s->no_table = p->no_table;
 	if (s->no_table)
 		keep_registers(s, frame, pc);
 	return s->no_table ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
+static bool bounds_of(struct native_stacks *s, uint64_t pc, uint64_t *start, uint64_t *size)
+{
+	GElf_Off off;
+	GElf_Sym sym = {0};
+	if (s->thread->bounds)
+		return s->thread->bounds(s->thread->arg, pc, start, size);
+	Dwfl_Module *mod = dwfl_addrmodule(s->dwfl, pc);
+	if (!mod || !dwfl_module_addrinfo(mod, pc, &off, &sym, NULL, NULL, NULL) ||
+	    off >= sym.st_size)
+		return false;
+	*start = pc - off;
+	*size = sym.st_size;
+	return true;
+}
+
+static void read_code(struct native_stacks *s, struct walked *w)
+{
+	w->mem = mem_process(s->pid);
+	w->code = malloc(w->size);
+	const struct frame_step_code f = {
+	    .code = w->code, .len = w->size, .vaddr = w->start, .mem = &w->mem};
+	if (!w->code || mem_read(&w->mem, w->start, w->code, w->size) ||
+	    frame_code_new(&f, &w->steps))
+		w->steps = NULL;
+}
+
+/* NULL: it cannot be read, or does not tell. */
+static struct frame_code *code_at(struct native_stacks *s, uint64_t pc)
+{
+	enum { LARGEST = 1 << 20 };
+	uint64_t start, size;
+	for (struct walked *w = s->walked; w; w = w->next)
+		if (pc >= w->start && pc - w->start < w->size)
+			return w->steps;
+	if (!bounds_of(s, pc, &start, &size) || size > LARGEST)
+		return NULL;
+	struct walked *w = calloc(1, sizeof(*w));
+	if (!w)
+		return NULL;
+	w->start = start;
+	w->size = size;
+	w->next = s->walked;
+	s->walked = w;
+	read_code(s, w);
+	return w->steps;
+}
+
 /* From a frame without a table to its caller, by its code. */
 static bool step(struct native_stacks *s)
 {
-	enum { LARGEST = 1 << 20 };
-	const uint64_t pc = s->regs[ARCH_IP];
-	Dwfl_Module *mod = dwfl_addrmodule(s->dwfl, pc);
-	GElf_Off off;
-	GElf_Sym sym = {0};
-	if (!mod || !dwfl_module_addrinfo(mod, pc, &off, &sym, NULL, NULL, NULL) || !sym.st_size ||
-	    off >= sym.st_size || sym.st_size > LARGEST)
-		return false;
-	const struct mem mem = mem_process(s->pid);
-	uint8_t *code = malloc(sym.st_size);
-	const struct frame_step_code f = {
-	    .code = code, .len = sym.st_size, .vaddr = pc - off, .mem = &mem};
-	bool done = code && !mem_read(&mem, f.vaddr, code, f.len) &&
-		    !frame_step(&f, s->thread->mem, pc, s->regs, &s->known);
-	free(code);
+	struct frame_code *code = code_at(s, s->regs[ARCH_IP]);
+	bool done =
+	    code && !frame_code_step(code, s->thread->mem, s->regs[ARCH_IP], s->regs, &s->known);
 	s->regs[ARCH_IP]--; /* within the call */
 	return done;
 }
@@ -281,6 +344,12 @@ void native_stacks_close(struct native_stacks *s)
 	if (!s)
 		return;
 	dwfl_end(s->dwfl);
+	for (struct walked *w = s->walked, *next; w; w = next) {
+		next = w->next;
+		frame_code_free(w->steps);
+		free(w->code);
+		free(w);
+	}
 	arena_free(&s->arena);
 	free(s);
 }
@@ -297,7 +366,9 @@ static int walk(struct native_stacks *s, const struct native_thread *t, unsigned
 	memcpy(s->regs, t->regs, sizeof(s->regs));
 	do {
 		s->no_table = false;
-		*whole = !dwfl_getthread_frames(s->dwfl, t->tid, on_frame, s);
+		s->missed = false;
+		/* libdw takes a return address that it cannot read for the end of the stack. */
+		*whole = !dwfl_getthread_frames(s->dwfl, t->tid, on_frame, s) && !s->missed;
 	} while (s->no_table && s->n < most && step(s));
 	s->thread = NULL;
 	if (s->failed)
@@ -310,6 +381,7 @@ int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
 {
 	s->out = out;
 	s->pcs = NULL;
+	s->at = NULL;
 	return walk(s, t, most, whole, e);
 }
 
@@ -317,6 +389,15 @@ int native_stacks_pcs(struct native_stacks *s, const struct native_thread *t, ui
 		      unsigned most, bool *whole, struct err *e)
 {
 	s->pcs = pc;
+	s->at = NULL;
+	return walk(s, t, most, whole, e);
+}
+
+int native_stacks_places(struct native_stacks *s, const struct native_thread *t,
+			 struct native_place *out, unsigned most, bool *whole, struct err *e)
+{
+	s->pcs = NULL;
+	s->at = out;
 	return walk(s, t, most, whole, e);
 }
 

@@ -33,6 +33,10 @@ struct native_thread {
 	pid_t tid;
 	const uint64_t *regs;  /* ARCH_REGS of them, by enum arch_reg */
 	const struct mem *mem; /* where its stack is read */
+	/* Where the function at `pc` begins and how long it is, quicker than libdw knows it; false:
+	 * not known. NULL: libdw is asked. */
+	bool (*bounds)(void *arg, uint64_t pc, uint64_t *start, uint64_t *size);
+	void *arg;
 };
 
 /* Up to `most` frames of the thread, innermost first. *whole: the last one is the outermost; else
@@ -45,6 +49,16 @@ int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
  * its callers an address in the call. */
 int native_stacks_pcs(struct native_stacks *s, const struct native_thread *t, uint64_t *pc,
 		      unsigned most, bool *whole, struct err *e);
+
+/* A frame by its addresses alone. */
+struct native_place {
+	uint64_t pc; /* as in struct native_frame */
+	uint64_t sp; /* the stack pointer in this frame; 0: not known */
+};
+
+/* The same with the stack pointers: the memory of frame n is from its own to that of n + 1. */
+int native_stacks_places(struct native_stacks *s, const struct native_thread *t,
+			 struct native_place *out, unsigned most, bool *whole, struct err *e);
 
 /* Print up to NATIVE_FRAMES frames of a thread of process `pid`, innermost first, a line each with
  * `indent` before it: the function's name and its library, or the address where there is no symbol.

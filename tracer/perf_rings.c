@@ -15,7 +15,8 @@
 #include "base/clock.h"
 
 enum {
-	RING_PAGES = 16,    /* of data; most records have 150 bytes */
+	RING_PAGES = 16, /* of data; most records have 150 bytes */
+	SAMPLING_PAGES = 1024,
 	LARGE = 4096 + 256, /* a record with the longest path */
 };
 
@@ -35,8 +36,9 @@ struct perf_rings {
 	int epoll; /* the caller's */
 	size_t page;
 	unsigned ncpus;
-	struct ring *rings; /* by CPU */
-	int *fds;	    /* of the events that write */
+	struct perf_event_attr sampling; /* size 0: no samples are taken */
+	struct ring *rings;		 /* by CPU */
+	int *fds;			 /* of the events that write */
 	size_t nfds, fds_room;
 	uint8_t *bytes; /* records taken from the rings, 8-byte aligned */
 	size_t nbytes, bytes_room;
@@ -96,6 +98,29 @@ static struct perf_event_attr make_attr(bool on_exec)
 	};
 }
 
+void perf_rings_sampling(struct perf_rings *p, const struct perf_event_attr *attr)
+{
+	p->sampling = *attr;
+	p->sampling.size = sizeof(*attr);
+}
+
+static struct perf_event_attr attr_of(const struct perf_rings *p, bool on_exec)
+{
+	const struct perf_event_attr *s = &p->sampling;
+	struct perf_event_attr attr = make_attr(on_exec);
+	if (!s->size)
+		return attr;
+	attr.type = s->type;
+	attr.config = s->config;
+	attr.freq = s->freq;
+	attr.sample_freq = s->sample_freq;
+	attr.sample_type |= s->sample_type;
+	attr.sample_regs_user = s->sample_regs_user;
+	attr.sample_stack_user = s->sample_stack_user;
+	attr.exclude_kernel = s->exclude_kernel;
+	return attr;
+}
+
 bool raise_fd_limit(void)
 {
 	struct rlimit l;
@@ -117,7 +142,7 @@ static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
 /* With less memory where the limit on locked pages is low. */
 static int map_ring(struct perf_rings *f, struct ring *r, int fd)
 {
-	for (size_t pages = RING_PAGES; pages; pages /= 2) {
+	for (size_t pages = f->sampling.size ? SAMPLING_PAGES : RING_PAGES; pages; pages /= 2) {
 		void *p =
 		    mmap(NULL, (pages + 1) * f->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (p != MAP_FAILED) {
@@ -161,7 +186,7 @@ static int add_event(struct perf_rings *f, pid_t tid, int cpu, bool on_exec)
 		code = open_ring(f, r, cpu);
 	if (code)
 		return code == -ENODEV ? 0 : code; /* the CPU is off */
-	int fd = perf_open(make_attr(on_exec), tid, cpu);
+	int fd = perf_open(attr_of(f, on_exec), tid, cpu);
 	if (fd < 0)
 		return fd == -ENODEV ? 0 : fd;
 	f->fds[f->nfds++] = fd;
@@ -201,6 +226,13 @@ static int keep(struct perf_rings *f, const struct ring *r, uint64_t pos, size_t
 	return 0;
 }
 
+/* Where in a record the time is: sample_id ends all but samples, and the time ends that; in a
+ * sample it follows the numbers of process and thread. */
+static size_t time_at(const struct perf_event_header *h)
+{
+	return h->type == PERF_RECORD_SAMPLE ? sizeof(*h) + 8 : h->size - sizeof(uint64_t);
+}
+
 /* Take the records up to time `cut`; *more when there are later ones. */
 static int drain(struct perf_rings *f, struct ring *r, uint64_t cut, bool *more, bool *full)
 {
@@ -213,12 +245,11 @@ static int drain(struct perf_rings *f, struct ring *r, uint64_t cut, bool *more,
 		struct perf_event_header h;
 		uint64_t time;
 		copy_out(r, f->page, tail, &h, sizeof(h));
-		if (h.size < sizeof(h) + sizeof(time) || h.size > head - tail) {
+		if (h.size < sizeof(h) + 2 * sizeof(time) || h.size > head - tail) {
 			tail = head;
 			break;
 		}
-		/* sample_id ends every record, and the time ends that. */
-		copy_out(r, f->page, tail + h.size - sizeof(time), &time, sizeof(time));
+		copy_out(r, f->page, tail + time_at(&h), &time, sizeof(time));
 		if (time > cut) {
 			*more = true;
 			break;

@@ -1,0 +1,37 @@
+/* The functions of the files that processes have mapped, by address: each file is read once,
+ * whoever has it mapped. */
+#ifndef TRACER_NATIVE_SYMBOLS_H
+#define TRACER_NATIVE_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "tracer/maps.h"
+#include "tracer/native_stack.h"
+
+struct native_file;
+
+/* Zero-initialise. */
+struct native_symbols {
+	struct arena arena;
+	struct native_file **files;
+	size_t n, room;
+};
+
+/* Describe the code at `pc` of process `pid`, whose mappings are `maps`: the strings live as long
+ * as `s`. Where a file has no symbol for it, `symbol` is NULL and `offset` its address in the file;
+ * where no file is mapped, `file` is NULL, too. The build id of the file, at most 64 bytes, is put
+ * to *build with *nbuild (0: none). 0 or -ENOMEM. */
+int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
+			struct native_frame *out, const uint8_t **build, size_t *nbuild);
+
+/* Where in the process the function at `pc` begins, and its bytes; false: there is no symbol. */
+bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct maps *maps,
+			   uint64_t pc, uint64_t *start, uint64_t *size);
+
+void native_symbols_free(struct native_symbols *s);
+
+#endif

@@ -1,0 +1,59 @@
+/* Inside of the sampler: one process of which samples come. */
+#ifndef TRACER_SAMPLER_PROCESS_H
+#define TRACER_SAMPLER_PROCESS_H
+
+#include "symbolizer/pywalk.h"
+#include "symbolizer/sample.h"
+#include "tracer/maps.h"
+#include "tracer/mem.h"
+#include "tracer/native_op.h"
+#include "tracer/native_stack.h"
+#include "tracer/native_symbols.h"
+#include "tracer/perf_map.h"
+#include "tracer/perf_sample.h"
+#include "tracer/sample_check.h"
+#include "tracer/sample_names.h"
+#include "tracer/sampler.h"
+
+enum { SAMPLED_FRAMES = 128, SAMPLED_PYTHON = 256, SAMPLED_MORE = 256 << 10 };
+
+/* A sample that was taken from the buffer, with what was read of the process right then. */
+struct taken_sample {
+	struct perf_sample sample;
+	/* Its stack, and the same read afterwards, `now_len` bytes, which may be more. From malloc,
+	 * with room for SAMPLED_MORE behind the largest stack of a sample. */
+	uint8_t *then, *now;
+	size_t now_len;
+	bool python_known; /* the process runs Python; those below are set */
+	struct py_top top;
+	uint64_t pairs[SAMPLED_PYTHON][2];
+	int npairs;
+	bool cut;
+	uint64_t code_start, code_end;
+};
+
+struct sampler_process;
+
+/* NULL without memory, or when the process has ended. */
+struct sampler_process *sampler_process_new(pid_t pid);
+void sampler_process_free(struct sampler_process *p); /* NULL allowed */
+pid_t sampler_process_pid(const struct sampler_process *p);
+
+/* It has mapped something to execute. */
+void sampler_process_mapped(struct sampler_process *p);
+
+/* Read what will have changed in a moment: the Python frames of the thread, and its stack. */
+void sampler_process_catch(struct sampler_process *p, struct taken_sample *t);
+
+/* What the sampler has for all processes. */
+struct sampler_shared {
+	struct sample_names names;
+	struct native_symbols symbols;
+	struct sampler_sink sink;
+};
+
+/* Make *out of a sample that was caught. */
+void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,
+			     struct sampler_shared *all, struct sample *out);
+
+#endif
