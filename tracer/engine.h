@@ -79,7 +79,7 @@ struct engine {
 	 * returned. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
 	/* Registers of the thread that stands still at the record that `fn` is called with, by enum
-	 * arch_reg (ARCH_REGS of them). 0 or -errno. NULL when `wake` is -1. */
+	 * arch_reg (ARCH_REGS of them). 0 or -errno. NULL: an engine that cannot tell. */
 	int (*registers)(struct engine *g, pid_t tid, uint64_t *out);
 	void (*count_dispatch)(struct engine *g, int on);
 	/* NULL for an engine that picks no calls (PLAN_PICK). For one that does: a call of plan

@@ -147,7 +147,7 @@ static void measure_arguments(struct measuring *m, struct target *t, struct meas
 
 void measuring_entry(struct measuring *m, struct target *t, const struct op_event *ev, bool wanted)
 {
-	if (!is_selected(m, ev, wanted) || !may_hold(m, ev) || measuring_is_over(m))
+	if (!is_selected(m, ev, wanted) || !t || !may_hold(m, ev) || measuring_is_over(m))
 		return;
 	struct measured *call = measured_begin(&m->calls, ev->id);
 	if (call)

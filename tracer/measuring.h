@@ -42,11 +42,12 @@ void measuring_registers(struct measuring *m, first_nan_registers_fn *fn, void *
 /* Must ops be seen that are not chosen, to count steps? */
 bool measuring_needs_all(const struct measuring *m);
 
-/* An op starts, and its thread stands still; `wanted`: the filters of the session leave it. */
+/* An op starts, and its thread stands still, or `t` is NULL; `wanted`: the filters of the session
+ * leave it. */
 void measuring_entry(struct measuring *m, struct target *t, const struct op_event *ev, bool wanted);
 
-/* An op has ended, and its thread stands still unless it was thrown. Returns what was measured of
- * it, NULL for nothing; valid until measuring_done. To be called for each event. */
+/* An op has ended, and its thread stands still unless it was thrown or `t` is NULL. Returns what
+ * was measured of it, NULL for nothing; valid until measuring_done. To be called for each event. */
 const struct event_stats *measuring_exit(struct measuring *m, struct target *t,
 					 const struct op_event *ev);
 

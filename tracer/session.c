@@ -103,7 +103,7 @@ static bool record(struct session *s, const struct op_event *ev)
 static void on_event(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
-	struct target *t = s->holds ? target_of(s, ev) : NULL;
+	struct target *t = s->stands ? target_of(s, ev) : NULL;
 	struct op_event measured = *ev;
 	if (t && s->capturing)
 		capturing_exit(s->capturing, t, ev);
@@ -118,6 +118,8 @@ static void on_event(const struct op_event *ev, void *arg)
 static void on_held_hit(struct session *s, const struct hit *h)
 {
 	lookahead_flush(&s->lookahead, s->decoder);
+	/* Of the shim's threads some have gone on. */
+	s->stands = !s->engine->observes || h->flags & HIT_HELD;
 	decoder_hit(s->decoder, h);
 	decoder_drain(s->decoder, h->proc);
 	if (s->engine->count_call)
@@ -142,7 +144,7 @@ static void on_start(const struct op_event *ev, void *arg)
 	if (t && s->capturing)
 		capturing_entry(s->capturing, t, ev, wanted);
 	if (t && s->measuring)
-		measuring_entry(s->measuring, t, ev, wanted);
+		measuring_entry(s->measuring, s->stands ? t : NULL, ev, wanted);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)
@@ -187,17 +189,28 @@ static bool is_pickable(const struct session *s, struct pick *out)
 	return s->capturing && s->o->engine != ENGINE_PTRACE && capturing_pick(s->capturing, out);
 }
 
+/* The library has the thread wait that records a call. */
+static bool shim_measures(const struct session_opts *o)
+{
+	return o->engine == ENGINE_SHIM && !o->capture.dir && !o->measure.first_nan;
+}
+
 static int check_engine(const struct session *s, struct err *e)
 {
 	struct pick pick;
 	const struct session_opts *o = s->o;
-	if (!s->holds || (o->engine != ENGINE_BPF && o->engine != ENGINE_SHIM))
+	if (!s->holds || o->engine == ENGINE_PTRACE || o->engine == ENGINE_AUTO || shim_measures(o))
 		return 0;
+	if (o->engine == ENGINE_SHIM) {
+		err_set(e, -EINVAL, "--engine shim cannot do %s: it is told of no %s", s->holds,
+			o->capture.dir ? "gradients" : "registers, which native stacks begin with");
+		return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
+	}
 	if (o->engine == ENGINE_BPF && is_pickable(s, &pick))
 		return 0;
-	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine %s stops none",
-		s->holds, engine_names[o->engine]);
-	if (o->engine == ENGINE_BPF && s->capturing)
+	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine bpf stops none",
+		s->holds);
+	if (s->capturing)
 		return err_hint(e, "leave --engine out; bpf can with --nth or --every, and without "
 				   "--when and --steps");
 	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
@@ -259,8 +272,9 @@ static int open_engine(struct session *s, struct err *e)
 	    .interesting = session_is_complete,
 	    .pid = s->o->attach,
 	};
-	int r =
-	    s->holds ? open_holding(s, e) : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	int r = s->holds && !shim_measures(s->o)
+		    ? open_holding(s, e)
+		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
 	if (!r && s->measuring)
 		measuring_registers(s->measuring, registers, s);
 	return r;

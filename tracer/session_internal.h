@@ -67,6 +67,7 @@ struct session {
 	struct filter ops_filter, not_filter;
 	struct when *when; /* NULL: no condition */
 	const char *holds; /* the option that needs threads that stand still; NULL: none */
+	bool stands;	   /* the thread of the record that is decoded now */
 	struct capturing *capturing; /* NULL: no capture */
 	struct measuring *measuring; /* NULL: no statistics */
 	struct overflow *overflow;   /* with `measuring` */

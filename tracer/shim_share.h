@@ -10,12 +10,13 @@
 #include "tracer/ring.h"
 
 enum {
-	SHIM_VERSION = 2,
+	SHIM_VERSION = 3,
 	SHIM_THREADS = 128,
 	SHIM_RING = 8 << 20,  /* bytes of records a thread */
 	SHIM_PATIENCE_S = 20, /* a process that has loaded libtorch waits for ditrace so long */
 	SHIM_LOOK_MS = 100,   /* how often the library looks whether it is to go */
 	SHIM_DOOR = 108,      /* bytes of a socket's path, struct sockaddr_un */
+	SHIM_WAKE = 'w',      /* the only byte on the socket behind the greeting: a thread stands */
 };
 
 /* In the environment of the started program: path of the socket. */
@@ -86,10 +87,17 @@ struct shim_state {
  * starts a thread that does everything else, and returns. */
 #define SHIM_COME "ditrace_shim_come"
 
+/* Of a thread whose last record has HIT_HELD: it sends SHIM_WAKE and waits on this word (futex(2))
+ * for SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record is of, and sets GOES;
+ * the thread goes on by itself when ditrace is gone, and from STANDS when it is to be left or
+ * nothing happens for SHIM_PATIENCE_S. */
+enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT };
+
 struct shim_thread {
 	_Atomic int32_t
 	    tid; /* whose ring it is; 0: nobody's. Set by the thread, cleared by ditrace */
 	_Atomic int32_t ended;
+	_Atomic uint32_t stand; /* enum shim_stand */
 	/* Counted up by whoever has the ring; never set back. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	struct ring records; /* in the ring of the same index */

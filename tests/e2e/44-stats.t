@@ -20,6 +20,22 @@ numbers() {
 	like "report has the table, too" "$T/text" 'aten::flip  +stats.py:[0-9]+ main: y = x.flip'
 }
 
+# Measured while the thread waits in the library inside the program.
+inside() {
+	"$PY" stats.py "$T/expected.plain" >"$T/plain"
+	ok "a run with --stats, by the engine shim" trace --engine shim --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
+	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
+	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected" --observed
+	start_busy
+	ok "attach --stats" "$DITRACE" attach --engine shim --stats --count 300 -o "$T/data" "$child"
+	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
+	is "measures all that it records" "$(grep -c stats_of "$T/events")" 300
+	stop_busy
+	is "and leaves it well" "$status" 0
+	error "but not the first NaN" 'told of no registers' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" nan.py clean
+}
+
 # measured_ops EVENTS: the ops that have statistics
 measured_ops() {
 	python3 - "$1" <<-'EOF'
@@ -52,5 +68,6 @@ choices() {
 }
 
 each_torch numbers
+each_torch inside
 each_torch choices
 done_testing

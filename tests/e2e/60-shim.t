@@ -41,18 +41,17 @@ losses() {
 	grep -v '^pid ' "$1"
 }
 
-# Killed in the middle, ditrace leaves a training that notices nothing.
+# killed OPTIONS...: killed in the middle, ditrace leaves a training that notices nothing.
 killed() {
 	local tracer pid
-	"$PY" train.py --steps 150 >"$T/untraced" 2>/dev/null
-	start "$DITRACE" run --engine shim -o "$T/killed" "$PY" train.py --steps 150 >"$T/long" 2>"$T/long.err"
+	start "$DITRACE" run --engine shim "$@" -o "$T/killed" "$PY" train.py --steps 150 >"$T/long" 2>"$T/long.err"
 	tracer=$child
 	wait_line "$T/long" '^3 '
 	kill -9 "$tracer"
 	finish "$tracer"
 	pid=$(sed -n 's/^pid //p' "$T/long")
 	children+=("$pid")
-	ok "the training outlives a killed ditrace" wait_line "$T/long" '^149 '
+	ok "the training outlives a killed ditrace${*:+, $*}" wait_line "$T/long" '^149 '
 	ok "with the losses of an untraced one" cmp <(losses "$T/long") <(losses "$T/untraced")
 }
 
@@ -67,8 +66,10 @@ shim() {
 	both "autograd functions" 1000 "$PY" customfn.py
 	both "a late import" 100 "$PY" late_import.py
 	plain
+	"$PY" train.py --steps 150 >"$T/untraced" 2>/dev/null
 	killed
-	error "nor capture" 'stops none' "$DITRACE" run --engine shim --capture="$T/captures" -o "$T/data" "$PY" train.py
+	killed --stats
+	error "it does not capture" 'told of no gradients' "$DITRACE" run --engine shim --capture="$T/captures" -o "$T/data" "$PY" train.py
 }
 each_torch shim
 ok "a program without PyTorch notices nothing" [ "$("$DITRACE" run --engine shim -o "$base/none" sh -c 'cat /proc/self/comm' 2>/dev/null)" = cat ]

@@ -123,14 +123,14 @@ first_torch() {
 	cd "$W" || exit 1
 }
 
-# trace OPTIONS... -- PROGRAM...: ditrace run into $T/data; the program's output to $T/out, ditrace's to $T/err
+# trace OPTIONS... -- PROGRAM...: ditrace run (by the engine $ENGINE, where that is set) into $T/data; the program's output to $T/out, ditrace's to $T/err
 trace() {
 	local options=()
 	while [ "$1" != -- ]; do
 		options+=("$1")
 		shift
 	done
-	"$DITRACE" run -o "$T/data" "${options[@]}" "$@" >"$T/out" 2>"$T/err"
+	"$DITRACE" run ${ENGINE:+--engine "$ENGINE"} -o "$T/data" "${options[@]}" "$@" >"$T/out" 2>"$T/err"
 }
 
 # events [FILE]: the recorded events as JSON lines in $T/events

@@ -2,6 +2,7 @@
  * has written over. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -159,6 +160,43 @@ static void test_corrupted(void **state)
 	serves();
 }
 
+/* What the thread of the first ring stands at, as the record that came says. */
+static void on_standing(const struct hit *h, void *arg)
+{
+	const struct shim_share *s = *(struct shim_share **)arg;
+	const bool stands = h->flags & HIT_HELD;
+	assert_int_equal(s->thread[0].stand == SHIM_LOOKED_AT, stands);
+	*(struct shim_share **)arg = NULL;
+}
+
+/* A thread goes on when its record was looked at; of one that does not wait the record says so. */
+static void test_stands(void **state)
+{
+	unsigned hits = 0;
+	int fd;
+	(void)state;
+	struct shim_share *s = shim_join(&seen, &fd), *at;
+	struct pollfd wake = {.fd = seen.engine->wake, .events = POLLIN};
+	assert_non_null(s);
+	s->thread[0].tid = 1;
+	for (unsigned i = 0; i < 4; i++) {
+		put(s, 0, 64);
+		((struct hit *)&s->ring[0][64ULL * i])->flags = HIT_HELD;
+		s->thread[0].stand = i % 2 ? SHIM_STANDS : SHIM_GOES;
+		assert_int_equal(send(fd, &(const char){SHIM_WAKE}, 1, 0), 1);
+		assert_int_equal(poll(&wake, 1, 1000), 1);
+		seen.engine->follow(seen.engine, shim_on_follow, &seen);
+		assert_int_equal(poll(&wake, 1, 0), 0);
+		at = s;
+		seen.engine->consume(seen.engine, on_standing, &at);
+		assert_null(at);
+		assert_int_equal(s->thread[0].stand, SHIM_GOES);
+	}
+	assert_int_equal(send(fd, "wxw", 3, 0), 3);
+	shim_part(&seen, fd, s, on_hit, &hits);
+	assert_int_equal(seen.went, 1);
+}
+
 /* Its words hold anything at all. */
 static void test_hostile(void **state)
 {
@@ -229,6 +267,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_sealed, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_counters, setup, teardown),

@@ -1,5 +1,6 @@
 /* The recorder inside a traced process, called as PyTorch would call it. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 #include "tracer/shim/record_layout.c"
 #include "tracer/shim/recorder.c"
 
-static struct shim_share *memory;
+static struct shim_share *_Atomic memory;
 static struct eh_globals no_exceptions;
 static const char name_text[] = "aten::add";
 
@@ -45,6 +46,13 @@ bool shim_come_forked(void *handle)
 
 void shim_go(void)
 {
+}
+
+static _Atomic unsigned wakes;
+
+void shim_wake(void)
+{
+	wakes++;
 }
 
 void shim_lock(void)
@@ -244,12 +252,73 @@ static void test_off(void **state)
 	assert_int_equal(drain(&gaps), 2);
 }
 
+/* As ditrace does with a thread that stands: `look` at the memory first, or have the thread left,
+ * or end. */
+enum deed { LOOK, SWITCH_OFF, DIE, DIE_LOOKING };
+
+static void *do_deed(void *arg)
+{
+	const enum deed deed = *(const enum deed *)arg;
+	struct shim_share *s = memory;
+	uint32_t stands = SHIM_STANDS;
+	while (s->thread[0].stand != SHIM_STANDS)
+		;
+	if (deed == LOOK || deed == DIE_LOOKING)
+		assert_true(
+		    atomic_compare_exchange_strong(&s->thread[0].stand, &stands, SHIM_LOOKED_AT));
+	if (deed == LOOK)
+		s->thread[0].stand = SHIM_GOES;
+	else if (deed == SWITCH_OFF)
+		s->on = 0;
+	else
+		memory = NULL;
+	return s;
+}
+
+static void stands(enum deed deed, unsigned records)
+{
+	struct sample s;
+	pthread_t ditrace;
+	unsigned gaps, before = wakes;
+	assert_int_equal(pthread_create(&ditrace, NULL, do_deed, &deed), 0);
+	call(&s);
+	void *share;
+	pthread_join(ditrace, &share);
+	assert_int_equal(wakes, before + 1);
+	memory = share;
+	assert_int_equal(mine()->stand, deed == DIE	      ? SHIM_STANDS
+					: deed == DIE_LOOKING ? SHIM_LOOKED_AT
+							      : SHIM_GOES);
+	mine()->stand = SHIM_GOES;
+	memory->on = 1;
+	assert_int_equal(drain(&gaps), records);
+}
+
+/* A thread stands at a record that asks for it, until that was looked at or nobody will. */
+static void test_stands(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(wakes, 0);
+	memory->plan[SHIM_CALL].flags = PLAN_HOLD;
+	stands(LOOK, 1);
+	stands(SWITCH_OFF, 1);
+	stands(DIE, 1);
+	stands(DIE_LOOKING, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_conf, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	};
 
 	if (!inside_prepare())

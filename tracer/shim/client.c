@@ -61,6 +61,12 @@ void shim_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Where the socket is full it has been told. */
+void shim_wake(void)
+{
+	send(sock, &(const char){SHIM_WAKE}, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 void shim_go(void)
 {
 	ditrace_shim_state.go = 1;

@@ -4,9 +4,11 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -112,6 +114,8 @@ static int sink(void *arg, const struct hit *h)
 		add(&slot(t)->lost, 1);
 		return -1;
 	}
+	if (h->flags & HIT_HELD)
+		atomic_store(&slot(t)->stand, SHIM_STANDS);
 	ring_done(&slot(t)->records, t->share->ring[t->index], SHIM_RING, h);
 	return 0;
 }
@@ -216,12 +220,40 @@ static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *r
 	};
 }
 
+/* enum shim_stand */
+static void stand_still(struct thread *t)
+{
+	enum { TURN_NS = 20 * 1000 * 1000, TURNS = SHIM_PATIENCE_S * (1000000000LL / TURN_NS) };
+	const struct timespec turn = {.tv_nsec = TURN_NS};
+	_Atomic uint32_t *stand = &slot(t)->stand;
+	int saved = errno;
+	uint32_t now;
+	shim_wake();
+	for (unsigned i = 0; (now = *stand) != SHIM_GOES && shim_share() == t->share; i++) {
+		bool enough = i > TURNS || !t->share->on;
+		if (now == SHIM_STANDS && enough &&
+		    atomic_compare_exchange_strong(stand, &now, SHIM_GOES))
+			break;
+		syscall(SYS_futex, stand, FUTEX_WAIT, now, &turn, NULL, 0);
+	}
+	errno = saved;
+}
+
 static void account(struct thread *t, uint64_t since)
 {
 	if (add(&slot(t)->hits, 1) % SAMPLE != SAMPLE - 1)
 		return;
 	add(&slot(t)->sampled, 1);
 	add(&slot(t)->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since);
+}
+
+static void sent(struct thread *t, uint64_t since)
+{
+	account(t, since);
+	t->out.hold = false;
+	if (t->out.held)
+		stand_still(t);
+	t->out.held = false;
 }
 
 static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const struct call *call,
@@ -248,9 +280,10 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 		t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
 		t->ops.py.is_certain = true;
 	}
+	t->out.hold = h.plan->flags & PLAN_HOLD;
 	if (op_stack_entry(&t->ops, &h))
 		t->call[t->ops.depth - 1] = kept;
-	account(t, now);
+	sent(t, now);
 }
 
 /* The tensors of a node's gradients, as an array of at::Tensor. */
@@ -352,8 +385,9 @@ static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint6
 	w[SHIM_LOC_VALUES] = (uint64_t)(uintptr_t)call->values;
 	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
 	struct op_hit h = hit_of(t, kind, t->regs, now);
+	t->out.hold = h.plan->flags & PLAN_HOLD;
 	op_stack_exit(&t->ops, &h);
-	account(t, now);
+	sent(t, now);
 }
 
 /* An op that throws leaves no record: its end shows in the next one. */

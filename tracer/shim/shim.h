@@ -27,6 +27,9 @@ void *shim_find_torch(void);
 bool shim_take_forked(void);
 bool shim_come_forked(void *torch);
 
+/* Tell ditrace that a thread stands still for it. Between inside_begin and inside_end. */
+void shim_wake(void);
+
 /* Have the library take itself out, soon. */
 void shim_go(void);
 
