@@ -341,6 +341,18 @@ static struct value ivalue_number(const struct schema_arg *type, uint64_t w, uin
 	return value_not_decoded("an IValue of a kind ditrace does not know");
 }
 
+/* An IValue made of an at::Dimname has its symbol's whole name (IValue(at::Dimname),
+ * ATen/core/ivalue_inl.h). */
+static struct value boxed_dimname(struct value s)
+{
+	static const char domain[] = "dimname::";
+	if (s.kind != VALUE_STRING || strncmp(s.str, domain, sizeof(domain) - 1))
+		return s;
+	s.str += sizeof(domain) - 1;
+	s.count -= sizeof(domain) - 1;
+	return strcmp(s.str, "*") ? s : value_none();
+}
+
 /* What the object at `w` holds, if it is a list or a string by its class; what followed it as one
  * is passed over in any case. */
 static struct value ivalue_object(struct ivalues *c, const struct item *obj, uint64_t w,
@@ -358,7 +370,7 @@ static struct value ivalue_object(struct ivalues *c, const struct item *obj, uin
 	const char *name = class ? class->name : "";
 	if (!strcmp(name, obj->aux == OBJECT_STRING ? "N3c106ivalue14ConstantStringE"
 						    : "N3c106detail8ListImplE"))
-		return v;
+		return type && type->base == SCHEMA_DIMNAME ? boxed_dimname(v) : v;
 	if (!strcmp(name, "N3c106ivalue13ComplexHolderE"))
 		return complex_holder(c->d->target, obj);
 	return ivalue_number(type, w, tag);

@@ -33,6 +33,7 @@ struct entering {
 	struct safe_places *places;
 	uint64_t come; /* address of SHIM_COME; 0: the library is not there yet */
 	unsigned looks;
+	uint64_t stood_ns; /* the thread that was made to call */
 	struct err err;
 };
 
@@ -190,6 +191,7 @@ static int call(struct entering *x, struct remote_thread *t)
 static int try_thread(struct entering *x, pid_t tid)
 {
 	struct remote_thread *t;
+	uint64_t since = clock_ns(CLOCK_MONOTONIC);
 	int r = remote_thread_stop(tid, STOP_MS, &t);
 	if (r == -ESRCH)
 		return -EAGAIN;
@@ -203,6 +205,7 @@ static int try_thread(struct entering *x, pid_t tid)
 		r = -EAGAIN;
 	}
 	remote_thread_release(t);
+	x->stood_ns = clock_ns(CLOCK_MONOTONIC) - since;
 	return r;
 }
 
@@ -249,6 +252,8 @@ static int enter(struct entering *x)
 		x->come = 0;
 	r = r ? r : safe_places_new(x->pid, &x->places, &x->err);
 	r = r ? r : say(x, search(x));
+	if (!r)
+		carrier_set_stood(x->pid, x->stood_ns);
 	safe_places_free(x->places);
 	return r;
 }

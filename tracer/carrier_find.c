@@ -166,6 +166,21 @@ int carrier_state(pid_t pid, struct shim_state *out, struct err *e)
 	return r ? process_error(pid, r, "look into", e) : 0;
 }
 
+/* `size` bytes at `offset` of the state that stands at `at`. 0 or -errno. */
+static int write_state(pid_t pid, uint64_t at, size_t offset, const void *bytes, size_t size)
+{
+	struct iovec ours = {(void *)bytes, size}, its = {(void *)(uintptr_t)(at + offset), size};
+	ssize_t n = process_vm_writev(pid, &ours, 1, &its, 1, 0);
+	return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EFAULT;
+}
+
+void carrier_set_stood(pid_t pid, uint64_t ns)
+{
+	uint64_t at;
+	if (!find_state(pid, &at, NULL))
+		write_state(pid, at, offsetof(struct shim_state, stood_ns), &ns, sizeof(ns));
+}
+
 int carrier_take_out(pid_t pid, struct err *e)
 {
 	enum { TURNS = 500 };
@@ -177,10 +192,9 @@ int carrier_take_out(pid_t pid, struct err *e)
 	r = r ? r : find_state(pid, &at, e);
 	if (r || s.phase == SHIM_OUT)
 		return r;
-	struct iovec ours = {&go, sizeof(go)},
-		     its = {(void *)(uintptr_t)(at + offsetof(struct shim_state, go)), sizeof(go)};
-	if (process_vm_writev(pid, &ours, 1, &its, 1, 0) != sizeof(go))
-		return process_error(pid, -errno, "write to", e);
+	r = write_state(pid, at, offsetof(struct shim_state, go), &go, sizeof(go));
+	if (r)
+		return process_error(pid, r, "write to", e);
 	for (unsigned i = 0; i < TURNS; i++) {
 		r = carrier_state(pid, &s, e);
 		if (r || s.phase == SHIM_OUT)

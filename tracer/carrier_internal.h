@@ -16,4 +16,7 @@ int carrier_find_points(pid_t pid, struct carrier_points *out, struct err *e);
  * -ENOENT: it is not there; -EPROTO: only that of another build is. */
 int carrier_find_library(pid_t pid, const char *symbol, uint64_t *out);
 
+/* Have its state say how long the thread stood still that made it come. */
+void carrier_set_stood(pid_t pid, uint64_t ns);
+
 #endif

@@ -70,7 +70,7 @@ static int read_status(pid_t pid, struct status *s, struct err *e)
 
 static void print_text(const struct status *s)
 {
-	char since[32], hits[32], lost[32], mean[32];
+	char since[32], hits[32], lost[32], mean[32], stood[32];
 	text_ns(since, sizeof(since), clock_ns(CLOCK_MONOTONIC) - s->state.since_ns);
 	if (s->state.phase == SHIM_OUT) {
 		printf("process %d: ditrace's library is inside, out of use for %s; it stays "
@@ -90,6 +90,9 @@ static void print_text(const struct status *s)
 			printf(", %s each", text_ns(mean, sizeof(mean), s->mean_ns));
 		putchar('\n');
 	}
+	if (s->state.stood_ns)
+		printf("  to bring it in a thread stood still for %s\n",
+		       text_ns(stood, sizeof(stood), s->state.stood_ns));
 	printf("  before: %s records, %s lost\n", text_count(hits, sizeof(hits), s->state.hits),
 	       text_count(lost, sizeof(lost), s->state.lost));
 }
@@ -104,9 +107,10 @@ static int print_json(const struct status *s)
 				      (json_int_t)s->hits, "lost", (json_int_t)s->lost, "mean_ns",
 				      (json_int_t)s->mean_ns);
 	json_t *root =
-	    json_pack("{s:i, s:s, s:I, s:i, s:o, s:{s:I, s:I}}", "pid", s->pid, "state",
-		      phases[x->phase], "since_ns", (json_int_t)since, "times", (int)x->came, "now",
-		      now, "before", "records", (json_int_t)x->hits, "lost", (json_int_t)x->lost);
+	    json_pack("{s:i, s:s, s:I, s:i, s:I, s:o, s:{s:I, s:I}}", "pid", s->pid, "state",
+		      phases[x->phase], "since_ns", (json_int_t)since, "times", (int)x->came,
+		      "stood_ns", (json_int_t)x->stood_ns, "now", now, "before", "records",
+		      (json_int_t)x->hits, "lost", (json_int_t)x->lost);
 	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(root);

@@ -7,7 +7,7 @@
 #include "tracer/shim_door.h"
 #include "tracer/shim_share.h"
 
-enum { PROCS = 256, RECORD_MAX = 32 << 10, RINGS_MAX = 1024 };
+enum { PROCS = 256, RECORD_MAX = 48 << 10, RINGS_MAX = 1024 };
 
 /* One process that has the library in it, and has called or is going to. */
 struct inside {

@@ -7,8 +7,8 @@
 #include "tracer/plan.h"
 
 enum {
-	HIT_BUF_MAX = 20 << 10,	 /* a part is sent before it grows beyond this */
-	HIT_BUF_SLACK = 4 << 10, /* the most bytes of one item */
+	HIT_BUF_MAX = 20 << 10,	  /* a part is sent before it grows beyond this */
+	HIT_BUF_SLACK = 20 << 10, /* the most bytes of one item */
 };
 
 struct hit_buf {

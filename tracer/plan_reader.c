@@ -6,7 +6,7 @@
 
 /* The checks and limits are those of probes.bpf.c, function by function. */
 
-enum { COPY_MAX = 2048 };
+enum { COPY_MAX = 16 * LIST_MAX };
 
 static struct item *begin(const struct reading *r, uint8_t kind, uint8_t read, uint32_t aux)
 {
@@ -276,14 +276,13 @@ static uint32_t put_ivalues(const struct reading *r, uint64_t first, uint64_t en
 
 static void put_list(const struct reading *r, uint64_t impl, uint8_t read)
 {
-	enum { MOST = 128 };
 	uint64_t ends[2], v[2];
 	if (live(r, impl + r->conf->tensor.target_size, ends, sizeof(ends)) ||
 	    !r->conf->tensor.target_size) {
 		begin(r, ITEM_FAULT, read, 0);
 		return;
 	}
-	uint32_t n = put_ivalues(r, ends[0], ends[1], read, MOST);
+	uint32_t n = put_ivalues(r, ends[0], ends[1], read, LIST_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		live(r, ends[0] + 16ULL * i, v, sizeof(v));
 		if ((uint32_t)v[1] == IVALUE_TENSOR)

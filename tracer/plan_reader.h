@@ -1,6 +1,7 @@
 /* Carrying out the reads of a probe plan (tracer/plan.h) in user space on a thread that stands
  * still: the same items, byte for byte, as tracer/probes.bpf.c makes of the same memory, but that
- * the class alone is sent of an object whose class is known. */
+ * the class alone is sent of an object whose class is known, and of a list of IValues more than the
+ * first 128. */
 #ifndef TRACER_PLAN_READER_H
 #define TRACER_PLAN_READER_H
 

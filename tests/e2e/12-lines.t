@@ -14,5 +14,5 @@ lines() {
 		sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)
 	EOF
 }
-each_torch lines
+each_torch each_engine lines
 done_testing

@@ -38,5 +38,5 @@ both() {
 	torch_ops
 	functions
 }
-each_torch both
+each_torch each_engine both
 done_testing

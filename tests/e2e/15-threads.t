@@ -24,5 +24,5 @@ threads() {
 	EOF
 	unlike "nothing was lost" "$T/err" '[1-9][0-9,]* lost'
 }
-each_torch threads
+each_torch each_engine threads
 done_testing

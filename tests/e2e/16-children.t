@@ -28,5 +28,5 @@ children() {
 	trace -- /bin/sh -c "'$PY' late_import.py 0; exit 7"
 	is "the program's exit status is ditrace's" $? 7
 }
-each_torch children
+each_torch each_engine children
 done_testing

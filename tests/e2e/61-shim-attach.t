@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The engine shim brought into a process that runs: the same events, whatever the process is busy with;
-# refused where it would do harm; taken out again INJECTIONS times, and when ditrace is killed (KILLS).
+# The engine shim brought into a process that runs: the same events; taken out again INJECTIONS times, and when
+# ditrace is killed (KILLS); closed to other users.
 . "$(dirname "$0")/lib.sh"
 need_tracing
 INJECTIONS=${INJECTIONS:-25} KILLS=${KILLS:-20}
@@ -160,64 +160,6 @@ killed() {
 	as_untraced "$T/long"
 }
 
-# python CODE: a process that runs it; it says when it is ready
-python() {
-	start "$PY" -c "$1" >"$T/python" 2>/dev/null
-	wait_line "$T/python" '^ready'
-}
-
-gone() {
-	kill -9 "$child" 2>/dev/null
-	wait "$child" 2>/dev/null
-}
-
-targets() {
-	on_line threads 64
-	ok "64 threads" attached one_line many
-	exec 9>&-
-	python 'import torch; x = torch.ones(1200, 1200); torch.set_num_threads(1); print("ready", flush=True)
-while True: x.mm(x)'
-	ok "in long C++ ops" "${enter[@]}" --count 3 "$child"
-	kill -STOP "$child"
-	ok "stopped" "${enter[@]}" --for 1s "$child"
-	like "it is still stopped" "/proc/$child/status" '^State:	T'
-	kill -CONT "$child"
-	ok "and runs on" "${enter[@]}" --count 3 "$child"
-	python3 -c "
-import ctypes, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
-time.sleep(1000)" >"$T/debugger" &
-	debugger=$!
-	children+=("$debugger")
-	wait_line "$T/debugger" ready
-	error "being debugged" 'traces it already' "${enter[@]}" "$child"
-	kill -9 "$debugger"
-	gone
-	python 'import time; print("ready", flush=True); time.sleep(1000)'
-	error "without PyTorch" 'no PyTorch' "${enter[@]}" "$child"
-	error "nothing is inside" 'is not in process' "$DITRACE" ctl "$child"
-	gone
-	python 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(1000)'
-	error "a zombie" 'zombie' "${enter[@]}" "$(ps --ppid "$child" -o pid=)"
-	gone
-	python 'import ctypes, struct, time, torch
-libc = ctypes.CDLL(None)
-code = b"".join(struct.pack("HBBI", *x) for x in [(0x20, 0, 0, 0), (0x15, 0, 1, 257), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)])
-buf = ctypes.create_string_buffer(code)
-libc.prctl(38, 1, 0, 0, 0)
-assert not libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))))
-print("ready", flush=True)
-while True: torch.ones(2)'
-	error "under a seccomp filter of its own" 'seccomp' "${enter[@]}" "$child"
-	gone
-	start "$PY" late_import.py 2 >"$T/late"
-	wait_line "$T/late" '^pid '
-	ok "torch is imported later" "${enter[@]}" --wait "$child"
-	wait_line "$T/late" '^done'
-}
-
 users() {
 	command -v setpriv >/dev/null || skip "no setpriv to become another user with" 4 || return
 	cp "$DITRACE" "$T/ditrace"
@@ -242,9 +184,11 @@ users() {
 all() {
 	enter=("$DITRACE" attach --engine shim -o "$T/data")
 	the_same
+	on_line threads 64
+	ok "64 threads" attached one_line many
+	exec 9>&-
 	crowd
 	killed
-	targets
 	users
 }
 each_torch all

@@ -22,15 +22,6 @@ unknown = [[], []]
 ADDRESSES = {"data_ptr", "storage_ptr", "address"}
 
 
-def plain_names(value):
-    """Dimension names as they are written: to observers they are symbols of a domain of their own."""
-    if isinstance(value, dict):
-        return {k: plain_names(v) for k, v in value.items()}
-    if isinstance(value, str):
-        return value.removeprefix("dimname::")
-    return [plain_names(v) for v in value] if isinstance(value, list) else value
-
-
 def without_unobserved(found):
     gone = {(e["pid"], e["id"]): e for e in found if e["op"] in UNOBSERVED}
     kept = [e for e in found if (e["pid"], e["id"]) not in gone]
@@ -44,7 +35,7 @@ def without_unobserved(found):
 def events(path, observed):
     with open(path) as f:
         found = [json.loads(line) for line in f]
-    return [plain_names(e) for e in without_unobserved(found)] if observed else found
+    return without_unobserved(found) if observed else found
 
 
 def without_addresses(value):
@@ -128,7 +119,7 @@ def main():
     for text in problems[:SHOWN]:
         print("#", text)
     print(f"# {n} events on {len(a)} threads, {len(problems)} differences;", end=" ")
-    print(f"not known: to bpf {len(unknown[0])}, to ptrace {len(unknown[1])}")
+    print(f"not known: to bpf {len(unknown[0])}, to the other {len(unknown[1])}")
     return bool(problems)
 
 

@@ -98,22 +98,32 @@ need_tracing() {
 	[ "$(id -u)" = 0 ] || skip_all "tracing with eBPF needs root"
 }
 
-# each_torch FUNCTION: runs it for each Python; those that cannot be had are skipped with the reason
+# each_torch FUNCTION...: runs it for each Python; those that cannot be had are skipped with the reason
 each_torch() {
 	local py version reason
 	while read -r -u 3 py version reason; do
 		label="torch $version: "
 		if [ "$version" = - ]; then
 			label=""
-			skip "$1: $reason"
+			skip "$*: $reason"
 			continue
 		fi
 		PY=$py TORCH=$version T=$(mktemp -d "$base/t.XXXXXX")
 		cd "$W" || exit 1
-		"$1"
+		"$@"
 		cd "$top" || exit 1
 	done 3< <("$here/pythons")
 	label=""
+}
+
+# each_engine FUNCTION: runs it with each $ENGINE in turn; $T is the same one
+each_engine() {
+	local all=$label ENGINE
+	for ENGINE in bpf ptrace shim; do
+		label="$all$ENGINE: "
+		"$1"
+	done
+	label=$all
 }
 
 first_torch() {
@@ -123,7 +133,8 @@ first_torch() {
 	cd "$W" || exit 1
 }
 
-# trace OPTIONS... -- PROGRAM...: ditrace run (by the engine $ENGINE, where that is set) into $T/data; the program's output to $T/out, ditrace's to $T/err
+# trace OPTIONS... -- PROGRAM...: ditrace run, by $ENGINE where that is set, into $T/data; the program's output to
+# $T/out, ditrace's to $T/err
 trace() {
 	local options=()
 	while [ "$1" != -- ]; do

@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-enum { RECORD_MAX = 32 << 10, RINGS = 3 };
+enum { RECORD_MAX = 48 << 10, RINGS = 3 };
 
 static void on_hit(const struct hit *h, void *arg)
 {

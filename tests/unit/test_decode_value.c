@@ -697,6 +697,28 @@ static void test_boxed_string(void **state)
 	expect_not(boxed_one(&type), "memory could not be read");
 }
 
+static struct value boxed_string(unsigned base, const char *text)
+{
+	const struct schema_arg type = {.base = base};
+	uint32_t n = (uint32_t)strlen(text);
+	begin();
+	record_item(&rec, ITEM_DATA, READ, 1, &pointer, sizeof(pointer));
+	add_object("N3c106ivalue14ConstantStringE", OBJECT_STRING);
+	record_item(&rec, ITEM_STRING, READ, n, text, n);
+	return boxed_one(&type);
+}
+
+static void test_boxed_dimname(void **state)
+{
+	(void)state;
+	struct value v = boxed_string(SCHEMA_DIMNAME, "dimname::N");
+	assert_int_equal(v.kind, VALUE_STRING);
+	assert_string_equal(v.str, "N");
+	assert_int_equal(v.count, 1);
+	assert_int_equal(boxed_string(SCHEMA_DIMNAME, "dimname::*").kind, VALUE_NONE);
+	assert_string_equal(boxed_string(SCHEMA_STR, "dimname::N").str, "dimname::N");
+}
+
 static void test_boxed_list(void **state)
 {
 	struct ivalue ints[2] = {{.payload = 3, .tag = IVALUE_INT},
@@ -816,6 +838,7 @@ int main(void)
 	    cmocka_unit_test(test_optional_words),
 	    cmocka_unit_test(test_optional_double),
 	    cmocka_unit_test(test_dimnames),
+	    cmocka_unit_test(test_boxed_dimname),
 	    cmocka_unit_test(test_too_few),
 	    cmocka_unit_test(test_unset),
 	    cmocka_unit_test(test_arrays),

@@ -135,7 +135,7 @@ static void put(struct shim_share *s, unsigned ring, uint32_t size)
  * is told. */
 static void test_corrupted(void **state)
 {
-	static const uint32_t sizes[] = {1, sizeof(struct hit) - 1, 40 << 10, UINT32_MAX};
+	static const uint32_t sizes[] = {1, sizeof(struct hit) - 1, 56 << 10, UINT32_MAX};
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		unsigned hits = 0, ring = i % 2 ? SHIM_THREADS - 1 : 0;
