@@ -165,7 +165,7 @@ targets() {
 	mounts
 }
 each_torch targets
-T=$base label="" enter=("$DITRACE" attach --engine shim -o "$base/data")
+T=$base label="" enter=("$DITRACE" attach --wait --engine shim -o "$base/data")
 compiled "a static program" 'linked statically' gcc -static
 compiled "another C library" 'not the GNU one' musl-gcc
 done_testing
