@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,8 +73,12 @@ static int trace(struct background_opts *o, int ready)
 /* What is said goes to `messages`, which no program inherits. */
 static void child(const struct background_opts *opts, int messages, int ready, pid_t parent)
 {
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	struct background_opts o = *opts;
 	setpgid(0, 0);
+	/* The caller's handlers are not for it: until it has its own, it ends at once. */
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		signal(ends[i], SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
@@ -100,12 +105,14 @@ static void take_reason(struct background *b, struct err *e)
 int background_start(const struct background_opts *o, struct background *b, struct err *e)
 {
 	int ready[2] = {-1, -1};
-	char byte;
-	ssize_t n;
-	*b = (struct background){.messages = memfd_create("messages", MFD_CLOEXEC)};
+	*b = (struct background){.messages = memfd_create("messages", MFD_CLOEXEC), .ready = -1};
 	pid_t parent = getpid();
 	if (b->messages < 0 || pipe2(ready, O_CLOEXEC) || (b->tracer = fork()) < 0) {
 		int code = -errno;
+		if (ready[0] >= 0) {
+			close(ready[0]);
+			close(ready[1]);
+		}
 		background_free(b);
 		return err_set(e, code, "cannot start tracing: %s", strerror(-code));
 	}
@@ -114,11 +121,25 @@ int background_start(const struct background_opts *o, struct background *b, stru
 		child(o, b->messages, ready[1], parent);
 	}
 	close(ready[1]);
-	while ((n = read(ready[0], &byte, 1)) < 0 && errno == EINTR)
-		;
-	close(ready[0]);
-	if (n == 1)
+	b->ready = ready[0];
+	return 0;
+}
+
+int background_ready(struct background *b, bool wait, struct err *e)
+{
+	struct pollfd p = {.fd = b->ready, .events = POLLIN};
+	char byte;
+	ssize_t n;
+	if (b->ready < 0)
+		return 1;
+	if (!wait && poll(&p, 1, 0) != 1)
 		return 0;
+	while ((n = read(b->ready, &byte, 1)) < 0 && errno == EINTR)
+		;
+	close(b->ready);
+	b->ready = -1;
+	if (n == 1)
+		return 1;
 	background_ended(b, true);
 	take_reason(b, e);
 	background_free(b);
@@ -162,5 +183,7 @@ void background_free(struct background *b)
 {
 	if (b->messages >= 0)
 		close(b->messages);
-	b->messages = -1;
+	if (b->ready >= 0)
+		close(b->ready);
+	b->messages = b->ready = -1;
 }

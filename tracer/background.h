@@ -22,12 +22,18 @@ struct background {
 	pid_t tracer; /* 0: it has ended */
 	int messages; /* file with what it says to the user, a line each; -1: none */
 	size_t read;  /* bytes of it that were read */
+	int ready;    /* pipe that tells that it traces; -1: it has told, or will not */
 };
 
-/* Start it, and wait until it traces. When the caller dies in whatever way, it detaches, ends the
- * file, and ends; what is traced runs on. Its standard input is /dev/null, and it is in a process
- * group of its own, as is argv. 0, or -errno with *e (what it said), and then nothing is left. */
+/* Start it; background_ready tells when it traces. When the caller dies in whatever way, it
+ * detaches, ends the file, and ends; what is traced runs on. Its standard input is /dev/null, and
+ * it is in a process group of its own, as is argv. `o` is copied, what it points to must stay. 0,
+ * or -errno with *e. */
 int background_start(const struct background_opts *o, struct background *b, struct err *e);
+
+/* Whether it traces; with `wait`, when it does. 1, 0: not yet; -errno with *e (what it said), and
+ * then nothing is left. */
+int background_ready(struct background *b, bool wait, struct err *e);
 
 /* The next whole line it has said, without the newline, cut to size. */
 bool background_message(struct background *b, char *out, size_t size);

@@ -94,7 +94,7 @@ void capturing_save(struct capturing *c, struct captured_call *call, enum captur
 {
 	struct capture_saved saved;
 	struct err why = {0};
-	if (c->over)
+	if (c->trouble.code)
 		return;
 	int r = capture_write(&c->files, &call->call, part, ev, src, &saved, &why);
 	if (capture_is_over(r)) {

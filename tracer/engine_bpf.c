@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/caps.h"
 #include "tracer/engine_parts.h"
@@ -18,6 +18,8 @@
 #include "tracer/maps.h"
 #include "tracer/probes.skel.h"
 #include "tracer/uprobe_multi.h"
+
+enum { ROUNDS = 16, CALLS = 250 };
 
 struct engine_bpf {
 	struct engine engine;
@@ -200,21 +202,24 @@ static __attribute__((noinline, noclone)) void trapped(void)
 	__asm__ volatile("nop" ::: "memory");
 }
 
-static uint64_t time_calls(unsigned n)
+/* ns that CALLS of them take; the least of some rounds, as others may have the processor. */
+static uint64_t time_calls(void)
 {
-	struct timespec a, b;
-	clock_gettime(CLOCK_MONOTONIC, &a);
-	for (unsigned i = 0; i < n; i++)
-		trapped();
-	clock_gettime(CLOCK_MONOTONIC, &b);
-	return (uint64_t)(b.tv_sec - a.tv_sec) * 1000000000ULL + (uint64_t)b.tv_nsec -
-	       (uint64_t)a.tv_nsec;
+	uint64_t least = UINT64_MAX;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		uint64_t begun = clock_ns(CLOCK_MONOTONIC);
+		for (unsigned i = 0; i < CALLS; i++)
+			trapped();
+		uint64_t took = clock_ns(CLOCK_MONOTONIC) - begun;
+		least = took < least ? took : least;
+	}
+	return least;
 }
 
 /* What a probe costs that does next to nothing: measured on ditrace itself. 0 when it cannot be. */
 static uint64_t measure_trap(struct engine_bpf *b)
 {
-	enum { CALLS = 4000, OWN = 256 };
+	enum { OWN = 256 };
 	struct maps maps;
 	uint64_t cost = 0, addr = (uint64_t)(uintptr_t)trapped, cookie = 0;
 	if (maps_read(getpid(), &maps, NULL))
@@ -231,9 +236,9 @@ static uint64_t measure_trap(struct engine_bpf *b)
 	    .offsets = &offset,
 	    .cookies = &cookie,
 	};
-	uint64_t plain = time_calls(CALLS);
+	uint64_t plain = time_calls();
 	if (m && !links_add(b->links, &w)) {
-		uint64_t probed = time_calls(CALLS);
+		uint64_t probed = time_calls();
 		cost = probed > plain ? (probed - plain) / CALLS : 0;
 	}
 	maps_free(&maps);

@@ -359,6 +359,7 @@ static void housekeeping(struct session *s)
 	session_sample_dispatch(s);
 	drain_held(s);
 	count_lost(s);
+	session_write_stats(s);
 }
 
 /* The engine is told as soon as the layout of a process's tensors is known. */
@@ -469,7 +470,7 @@ unsigned session_total(const struct session *s)
 /* All probes out, and then all that they had sent. */
 static void stop_probes(struct session *s)
 {
-	s->engine->calibrate(s->engine);
+	session_calibrate(s);
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	while (s->engine->consume(s->engine, on_hit, s) > 0)
 		update_procs(s);
@@ -483,21 +484,6 @@ static void stop_probes(struct session *s)
 	s->now = session_now();
 	count_lost(s);
 	decoder_flush(s->decoder, -1);
-}
-
-static void set_stats(struct session *s, struct trace_stats *out)
-{
-	struct engine_counters c;
-	s->engine->counters(s->engine, &c);
-	*out = (struct trace_stats){
-	    .probe_ns = c.mean_ns ? c.hits * (c.mean_ns + c.trap_ns) : 0,
-	    .seen_permille = TRACE_SEEN_UNKNOWN,
-	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
-	};
-	bool all = !s->o->ops && !s->o->not_ops && !s->when && s->o->depth == SESSION_ALL_LEVELS &&
-		   s->o->phase == SESSION_ALL;
-	if (all && c.dispatched >= DISPATCH_LEAST)
-		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
 }
 
 static void print_summary(struct session *s, const struct trace_stats *stats)
@@ -524,7 +510,7 @@ int session_finish(struct session *s, struct err *e)
 	int r = 0;
 	struct trace_stats stats;
 	stop_probes(s);
-	set_stats(s, &stats);
+	session_stats(s, &stats);
 	if (s->printer)
 		fflush(stdout);
 	if (s->capturing)

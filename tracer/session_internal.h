@@ -84,10 +84,12 @@ struct session {
 	int32_t named[THREAD_SLOTS];
 	struct err output_error;
 	struct err fatal; /* nothing can be traced as asked for; code 0: none */
+	bool calibrated;  /* what a probe costs was measured */
 	bool output_told, capture_told, closed_pipe;
 	uint64_t events, lost;
 	uint64_t start_ns, first_ns, now, kept_house;
-	uint64_t dispatch_since; /* counting now, since */
+	uint64_t stats_ns, stats_hits; /* when stats were last written, and of how many hits */
+	uint64_t dispatch_since;       /* counting now, since */
 	uint64_t dispatch_next;
 };
 
@@ -112,6 +114,12 @@ void session_forget_counts(struct session *s, pid_t pid);
 
 /* Count dispatched ops for a moment, now and then. */
 void session_sample_dispatch(struct session *s);
+
+/* session_stats.c: measure what a probe costs, once; what is to be said of tracing as it is now;
+ * with a file, say it there now and then. */
+void session_calibrate(struct session *s);
+void session_stats(struct session *s, struct trace_stats *out);
+void session_write_stats(struct session *s);
 
 /* session_ops.c: begin to make the op table of `pid`; make it, or take what was begun, into s->ops
  * (0 or -errno); end what was begun and not taken. */

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "tracer/process.h"
 #include "tracer/trace_loop.h"
+#include "tui/acts.h"
 #include "tui/live.h"
 
 struct top_opts {
@@ -55,7 +56,8 @@ static int choose(struct top_opts *o, int n, char **operands, bool is_command, s
 static int open_events(struct top *t, const struct top_opts *o, struct err *e)
 {
 	t->view = view_new();
-	if (!t->view)
+	t->acts = o->file ? NULL : acts_new();
+	if (!t->view || (!o->file && !t->acts))
 		return err_set(e, -ENOMEM, "no memory");
 	return o->file ? source_open(o->file, o->speed, &t->source, e)
 		       : live_open(&o->live, &t->live, e);
@@ -80,6 +82,7 @@ static int top(const struct top_opts *o)
 	struct top t = {0};
 	struct err e = {0};
 	int r = show(&t, o, &e);
+	acts_free(t.acts);
 	live_close(t.live, screen_end_signal() != SIGHUP);
 	source_close(t.source);
 	view_free(t.view);
@@ -108,7 +111,7 @@ int cmd_top(int argc, char **argv)
 	     NULL},
 	    {0, "phase", OPTION_CHOICE, &s->phase, "forward|backward", "trace one of the two only",
 	     trace_phases},
-	    {0, "engine", OPTION_CHOICE, &s->engine, "auto|bpf|ptrace", "how to trace",
+	    {0, "engine", OPTION_CHOICE, &s->engine, "auto|bpf|ptrace|shim", "how to trace",
 	     engine_names},
 	    {0},
 	};

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tui/acts.h"
 #include "tui/live.h"
 
 enum { WHEEL = 3, SIDE = 8 };
@@ -179,27 +180,6 @@ static bool live_key(struct top *t, int key)
 	return true;
 }
 
-static bool needs_more(struct top *t, int key)
-{
-	switch (key) {
-	case 'c':
-		top_say(t,
-			"capturing needs threads that stand still, by the engine ptrace: quit, and "
-			"ditrace attach --capture DIR --ops NAME PID");
-		return true;
-	case 'C':
-		top_say(t, "comparing needs captures, which need the engine ptrace: quit, ditrace "
-			   "attach --capture DIR PID, and then ditrace replay DIR");
-		return true;
-	case 'f':
-		top_say(t, "running ops elsewhere needs a library inside the process, which this "
-			   "view puts into none");
-		return true;
-	default:
-		return false;
-	}
-}
-
 static int command(struct top *t, int key)
 {
 	switch (key) {
@@ -220,7 +200,7 @@ static int command(struct top *t, int key)
 		return 0;
 	default:
 		if (key < 0x80 && key > 0 && !live_key(t, key))
-			needs_more(t, key);
+			acts_key(t, key);
 		return 0;
 	}
 }
@@ -233,7 +213,6 @@ static void table_key(struct top *t, int key)
 		sort_beside(t->view, -1);
 		break;
 	case '>':
-	case 's':
 	case SCREEN_F1 + 5:
 		sort_beside(t->view, 1);
 		break;
@@ -309,5 +288,5 @@ int keys_press(struct top *t, int key, int y, int x)
 		lines_key(t, key);
 	else
 		table_key(t, key);
-	return !lines || key == 'p' || key == ' ' || key == 'e' ? command(t, key) : 0;
+	return !lines || (key > 0 && key < 0x80 && strchr("p escCfu", key)) ? command(t, key) : 0;
 }

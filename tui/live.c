@@ -74,12 +74,13 @@ static int begin(struct live *l, pid_t pid, struct err *e)
 	l->now.session.output = l->path;
 	l->now.session.quiet = true;
 	r = background_start(&l->now, &l->background, e);
-	if (r)
+	r = r ? r : background_ready(&l->background, true, e);
+	if (r < 0)
 		remove_file(l);
 	else
 		l->phase = LIVE_TRACES;
 	l->told = false;
-	return r;
+	return r < 0 ? r : 0;
 }
 
 int live_open(const struct live_opts *o, struct live **out, struct err *e)
@@ -90,7 +91,7 @@ int live_open(const struct live_opts *o, struct live **out, struct err *e)
 	l->o = o;
 	l->fd = -1;
 	l->pid = o->background.pid;
-	l->background.messages = -1;
+	l->background.messages = l->background.ready = -1;
 	int r = begin(l, l->pid, e);
 	if (r) {
 		free(l);
@@ -184,7 +185,7 @@ int live_tick(struct live *l, struct top *t)
 	view_head(t->view, &h);
 	if (!l->pid && h.target)
 		l->pid = h.target->pid;
-	if (l->phase == LIVE_TRACES || l->phase == LIVE_DETACHES) {
+	if (live_is_tracing(l)) {
 		tell_messages(l, t);
 		look_for_end(l, t);
 	}
@@ -211,6 +212,21 @@ const char *live_state(const struct live *l)
 	default:
 		return "detached";
 	}
+}
+
+pid_t live_process(const struct live *l)
+{
+	return l->phase == LIVE_ENDED ? 0 : l->pid;
+}
+
+bool live_has_ended(const struct live *l)
+{
+	return l->phase == LIVE_ENDED;
+}
+
+bool live_is_tracing(const struct live *l)
+{
+	return l->phase == LIVE_TRACES || l->phase == LIVE_DETACHES;
 }
 
 void live_detach(struct live *l, struct top *t)
@@ -275,8 +291,11 @@ void live_save(struct live *l, struct top *t)
 	if (n < 0)
 		top_say(t, "cannot write %s: %s", path, strerror((int)-n));
 	else
-		top_say(t, "saved to %s (%s)%s", path, text_bytes(size, sizeof(size), (uint64_t)n),
+		top_say(t, "saved to %s (%s%s); u removes it", path,
+			text_bytes(size, sizeof(size), (uint64_t)n),
 			l->phase == LIVE_TRACES ? ", without its end as tracing goes on" : "");
+	if (to >= 0)
+		undo_made(&t->undo, path);
 }
 
 void live_close(struct live *l, bool tell)

@@ -23,6 +23,14 @@ int live_tick(struct live *l, struct top *t);
 /* "tracing", "detached", "ended". */
 const char *live_state(const struct live *l);
 
+/* The process, 0: it has ended or is not known yet. */
+pid_t live_process(const struct live *l);
+
+bool live_has_ended(const struct live *l);
+
+/* Whether probes are in it, or come out just now. */
+bool live_is_tracing(const struct live *l);
+
 /* Take the probes out; the process runs on. */
 void live_detach(struct live *l, struct top *t);
 

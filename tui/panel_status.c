@@ -14,8 +14,8 @@ static void draw_prompt(const struct top *t, int y)
 
 void panel_status(const struct top *t, int y)
 {
-	static const char table_keys[] = "Enter details  g group  s sort  / filter  i interval  "
-					 "p pause  r reset  ? help  q quit";
+	static const char table_keys[] = "Enter details  g group  < > sort  / filter  p pause  "
+					 "s stacks  c capture  ? help  q quit";
 	static const char other_keys[] = "q back to the table  Up Down PgUp PgDn Left Right move";
 	if (t->typing)
 		draw_prompt(t, y);

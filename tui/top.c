@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tui/acts.h"
 #include "tui/keys.h"
 #include "tui/live.h"
 
@@ -21,7 +22,9 @@ void top_say(struct top *t, const char *format, ...)
 
 static int fill_lines(struct top *t, size_t height)
 {
-	int r = t->panel == TOP_HELP ? panel_help(t) : panel_detail(t);
+	int r = t->panel == TOP_HELP	 ? panel_help(t)
+		: t->panel == TOP_STACKS ? panel_stacks(t)
+					 : panel_detail(t);
 	if (t->scroll + height > t->lines.n)
 		t->scroll = t->lines.n > height ? t->lines.n - height : 0;
 	return r;
@@ -76,6 +79,7 @@ int top_run(struct top *t, struct err *e)
 		if (r || (key == SCREEN_NO_KEY && now - shown < REFRESH_NS))
 			continue;
 		r = t->live ? live_tick(t->live, t) : 0;
+		acts_tick(t);
 		r = r ? r : draw(t);
 		shown = now;
 	}

@@ -6,8 +6,10 @@
 #include "tui/lines.h"
 #include "tui/screen.h"
 #include "tui/source.h"
+#include "tui/undo.h"
 #include "tui/view.h"
 
+struct acts;
 struct live;
 
 /* What /proc tells of the process now. */
@@ -18,7 +20,7 @@ struct top_process {
 	unsigned threads;
 };
 
-enum top_panel { TOP_TABLE, TOP_DETAIL, TOP_HELP };
+enum top_panel { TOP_TABLE, TOP_DETAIL, TOP_HELP, TOP_STACKS };
 
 enum { TOP_MESSAGE_MAX = 512, TOP_HEAD_LINES = 4 };
 
@@ -26,15 +28,17 @@ struct top {
 	struct view *view;
 	struct source *source; /* NULL: nothing was recorded yet */
 	struct live *live;     /* NULL: a file */
+	struct acts *acts;     /* with `live` */
+	struct undo undo;
 	struct top_process process;
 	enum top_panel panel;
 	size_t selected, first; /* rows of the table: the one with the cursor; the uppermost */
 	uint32_t detail;	/* TOP_DETAIL: id of the row in view_all(view, view_group(view)) */
-	size_t scroll;		/* of TOP_DETAIL and TOP_HELP: the uppermost line */
+	size_t scroll;		/* of all panels but the table: the uppermost line */
 	int left;		/* columns that are left of the screen */
 	bool paused, typing;	/* typing: keys go to the filter */
 	bool quit;
-	struct lines lines;	       /* what TOP_DETAIL and TOP_HELP show */
+	struct lines lines;	       /* what they show */
 	char message[TOP_MESSAGE_MAX]; /* what the last key did; "" */
 };
 
@@ -53,6 +57,9 @@ int panel_detail(struct top *t);
 
 /* Fill t->lines with the keys. */
 int panel_help(struct top *t);
+
+/* Fill t->lines with the stacks of all threads. */
+int panel_stacks(struct top *t);
 
 /* The last line of the screen. */
 void panel_status(const struct top *t, int y);

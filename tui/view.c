@@ -49,10 +49,8 @@ int view_begin_interval(struct view *v)
 struct view *view_new(void)
 {
 	struct view *v = calloc(1, sizeof(*v));
-	if (v && !new_tallies(v) && (v->made = calloc(MADE, sizeof(*v->made)))) {
-		v->from_start = true;
+	if (v && !new_tallies(v) && (v->made = calloc(MADE, sizeof(*v->made))))
 		return v;
-	}
 	view_free(v);
 	return NULL;
 }
@@ -76,7 +74,8 @@ int view_reset(struct view *v)
 	memset(v->made, 0, MADE * sizeof(*v->made));
 	v->nlinks = 0;
 	v->nrows = 0;
-	v->from_start = false;
+	memset(v->costs, 0, sizeof(v->costs));
+	v->cost_unknown = true;
 	v->steps = (struct step_times){0};
 	v->first_ns = v->last_ns = 0;
 	v->second = (struct second){0};
@@ -94,7 +93,7 @@ int view_new_file(struct view *v)
 	int r = view_reset(v);
 	v->now_ns = 0;
 	v->has_stats = false;
-	v->from_start = true;
+	v->cost_unknown = false;
 	return r;
 }
 
@@ -214,6 +213,20 @@ static int add_target(struct view *v, const struct trace_target *t)
 	return 0;
 }
 
+static void add_stats(struct view *v, const struct trace_stats *s)
+{
+	struct aggregate_totals totals;
+	aggregate_totals(tally_sum(v->all[TALLY_OP_LINE]), &totals);
+	const struct cost now = {s->probe_ns, totals.observed_ns};
+	v->stats = *s;
+	v->has_stats = true;
+	if (v->cost_unknown)
+		v->costs[0] = v->costs[2] = now;
+	v->cost_unknown = false;
+	v->costs[1] = v->costs[2];
+	v->costs[2] = now;
+}
+
 int view_add(struct view *v, const struct trace_item *item)
 {
 	switch (item->type) {
@@ -223,8 +236,7 @@ int view_add(struct view *v, const struct trace_item *item)
 		v->lost += item->lost.count;
 		return 0;
 	case TRACE_STATS:
-		v->stats = item->stats;
-		v->has_stats = true;
+		add_stats(v, &item->stats);
 		return 0;
 	case TRACE_TARGET:
 		return add_target(v, &item->target);
@@ -280,7 +292,9 @@ void view_head(const struct view *v, struct view_head *out)
 	if (out->totals.observed_ns) {
 		out->in_ops = percent(out->totals.self_ns, out->totals.observed_ns);
 		out->outside = 100 - out->in_ops;
-		if (v->has_stats && v->stats.probe_ns && v->from_start && !v->interval)
-			out->probes = percent(v->stats.probe_ns, out->totals.observed_ns);
 	}
+	const struct cost *from = &v->costs[v->interval ? 1 : 0], *to = &v->costs[2];
+	if (to->probe_ns > from->probe_ns && to->observed_ns > from->observed_ns)
+		out->probes =
+		    percent(to->probe_ns - from->probe_ns, to->observed_ns - from->observed_ns);
 }

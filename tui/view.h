@@ -48,7 +48,7 @@ struct view_head {
 	double ops_per_s; /* in the last whole second of the trace, or since its start */
 	double in_ops,
 	    outside;   /* percent of the time in which threads were observed; -1: none was */
-	double probes; /* the same, an estimate; -1: not known */
+	double probes; /* the same, an estimate of when the trace told last; -1: not known */
 	const struct step_times *steps;
 };
 

@@ -40,7 +40,12 @@ struct view {
 	unsigned targets;
 	struct trace_stats stats;
 	bool has_stats;
-	bool from_start; /* all of the file was counted: what stats are of */
+	/* Time in probes, and in which threads were observed, when stats came: of what is counted,
+	 * first (0 if all is counted), the last time but one, last. */
+	struct cost {
+		uint64_t probe_ns, observed_ns;
+	} costs[3];
+	bool cost_unknown; /* of what is counted, the first was not told yet */
 	struct step_times steps;
 	uint64_t lost, first_ns, last_ns;
 	uint64_t now_ns; /* 0: not told */

@@ -49,6 +49,11 @@ ok "End shows the end of the details" golden detail-end-80x24
 keys Escape
 ok "Esc leaves the details" golden table-80x24
 
+keys / relu
+sizes filter
+keys Escape
+ok "Esc shows all rows again" golden table-80x24
+
 resize 120x40
 for group in 'op ' line thread 'op and shapes'; do
 	keys g
@@ -57,8 +62,8 @@ for group in 'op ' line thread 'op and shapes'; do
 done
 pressed "g: by op and line again" '^by op and line' g
 
-pressed "s sorts by the next column" '^by .* sort Total%' s
-pressed "> by the next" '^by .* sort Calls/s' '>'
+pressed "> sorts by the next column" '^by .* sort Total%' '>'
+pressed "F6, too" '^by .* sort Calls/s' F6
 pressed "< by the one before" '^by .* sort Total%' '<'
 pressed "R the other way round" '^by .* sort Total% reversed' R
 pressed "and R back" '^by .* sort Total%  ' R
@@ -80,13 +85,11 @@ pressed "Space goes on" 'going on' Space
 pressed "+ is for files" '^speed 1' +
 pressed "and - slower" '^speed 0.5' -
 pressed "0: at once" 'as fast as it can be read' 0
-for key in a d e; do
+for key in a d e s c C f; do
 	pressed "$key says that there is no process" 'no process is traced' "$key"
 	keys Down
 done
-pressed "c says what it needs" 'ptrace: quit, and ditrace attach --capture' c
-pressed "C, too" 'ditrace replay' C
-pressed "f, too" 'inside the process' f
+pressed "u has nothing to undo" 'nothing to undo' u
 pressed "j moves, Enter opens that row" 'Time of a call' Home j Enter
 ok "it is the second" shows '^  model.py:9 '
 pressed "Enter closes it" 'Enter details' Enter
@@ -155,6 +158,19 @@ terminal 80x24 "$DITRACE" top "$T/data"
 ok "a file is replayed at its speed" shows ' speed 1x '
 pressed "+ makes it faster" ' speed 2x ' +
 pressed "0: at once" 'end of file' 0
+keys q
+
+# resident STEPS: memory in KiB of the view that has read a trace of so many steps, of 111 events each
+resident() {
+	"$BUILD/tests/tools/trace_tool" "$T/data" "$1" golden/model.py 100
+	top 80x24 bash -c 'echo $$ >"$0"; exec "$@"' "$T/pid" || return
+	kibibytes=$(awk '/^VmRSS/ { print $2 }' "/proc/$(cat "$T/pid")/status")
+}
+
+resident 200 && few=$kibibytes
+ok "two million events take no more memory than twenty thousand" resident 20000
+ok "but for 4 MiB" [ "$kibibytes" -lt $((few + 4096)) ]
+echo "# $few KiB, $kibibytes KiB"
 keys q
 
 head -c 30000 "$T/data" >"$T/cut"

@@ -26,6 +26,7 @@ attached() {
 	cd "$W" || return
 	ok "attached" traces
 	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
+	ok "what tracing costs" shows '  probes [0-9]+ %'
 	ok "processor, memory, threads" shows '  CPU [0-9]+ %  RSS [0-9.]+ .iB  [0-9]+ threads'
 	keys e
 	ok "the trace so far" shows 'saved to ditrace-top-.*without its end'
@@ -35,7 +36,7 @@ attached() {
 	ok "detached" shows 'detached from process'
 	ok "all was read" before_long not screen_has 'detached, behind'
 	keys e
-	ok "saved" shows 'saved to ditrace-top-[0-9]*.data \([0-9.]* .iB\)$'
+	ok "saved" shows 'saved to ditrace-top-[0-9]*.data \([0-9.]* .iB\); u removes it$'
 	ok "the figures are those of ditrace report" agrees
 	keys a
 	ok "attached again" shows 'attached to process .*, counting anew'
@@ -83,6 +84,66 @@ by_quitting() {
 	ok "by_quitting: and says where the program's output is" shows "^ditrace: what the program printed is in"
 }
 
+stacks_and_captures() {
+	start_training
+	cd "$T" || return
+	terminal 80x24 "$DITRACE" top "$child"
+	ok "traced" traces
+	keys s
+	for size in 80x24 120x40 200x50; do
+		resize "$size"
+		ok "what all threads do, at $size" shows "^thread $child \"python.*train\.py|^ +train\.py:[0-9]+ +"
+	done
+	keys Escape
+	ok "Esc leads back" shows '^  Self%'
+	keys c
+	ok "c waits for a call" shows 'waiting for the next call of aten::|captured a call'
+	ok "and captures it" shows 'captured a call of aten::.*[2-9] files\); u removes'
+	ok "which can be run again" "$DITRACE" replay --python "$PY" ditrace-top-*-capture
+	keys u
+	ok "u removes it" before_long not ls -d ditrace-top-*-capture
+	keys g g
+	pressed_says c 'of many ops'
+	keys g g g / my::nothing Enter
+	pressed_says c 'no row is chosen'
+	keys Escape
+	pressed_says f 'ditrace run --fallback'
+	pressed_says C 'ditrace run --fallback OP, --compare'
+	keys q
+	cd "$W" || return
+	stop_busy
+	is "the training ended well" "$status" 0
+}
+
+pressed_says() {
+	keys "$1"
+	ok "$1 says why not: $2" shows "$2"
+}
+
+# The other engines.
+by_engine() {
+	start_training
+	cd "$T" || return
+	for engine in ptrace shim; do
+		terminal 240x30 "$DITRACE" top --engine "$engine" "$child"
+		ok "$engine: traced" traces
+		ok "$engine: it is said" shows " engine $engine "
+		keys s
+		ok "$engine: what all threads do" shows "^ +train\.py:[0-9]+ +|python +train\.py"
+		keys q
+		if [ "$engine" = ptrace ]; then
+			pressed_says c 'd detaches, then c'
+		fi
+		keys d
+		ok "$engine: detached" shows 'detached from process'
+		keys q
+		ok "$engine: quits" shows '^status 0'
+	done
+	cd "$W" || return
+	stop_busy
+	is "the training ended well" "$status" 0
+}
+
 started() {
 	"$PY" "$W/train.py" --steps 30 | grep -v pid >"$T/plain"
 	for how in by_kill by_signal by_hangup by_quitting; do
@@ -107,6 +168,8 @@ kept() {
 }
 
 each_torch attached
+each_torch stacks_and_captures
+each_torch by_engine
 each_torch started
 first_torch
 export TMPDIR=$T

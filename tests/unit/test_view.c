@@ -152,6 +152,46 @@ static void reset(void **state)
 	view_free(v);
 }
 
+static void add_stats(struct view *v, uint64_t probe_ns)
+{
+	struct trace_item item = {.type = TRACE_STATS, .stats = {.probe_ns = probe_ns}};
+	assert_int_equal(view_add(v, &item), 0);
+}
+
+static double probes(const struct view *v)
+{
+	struct view_head h;
+	view_head(v, &h);
+	return h.probes * 100;
+}
+
+static void share_of_probes(void **state)
+{
+	(void)state;
+	struct view *v = sample(); /* observed for 9 ms */
+	add_stats(v, 900000);
+	assert_int_equal(probes(v), 1000);
+	add(v, sample_event(5, 0, 0, 11 * MS, 18 * MS)); /* till 18 ms on the first thread */
+	assert_int_equal(probes(v), 1000);
+	add_stats(v, 900000 + 2 * MS);
+	assert_int_equal(probes(v), 1526); /* 2.9 of 19 ms */
+	assert_int_equal(view_set_interval(v, true), 0);
+	assert_int_equal(probes(v), 2000); /* since the last word */
+	assert_int_equal(view_set_interval(v, false), 0);
+	assert_int_equal(view_reset(v), 0);
+	add(v, sample_event(6, 0, 0, 20 * MS, 30 * MS));
+	add_stats(v, 5 * MS);
+	assert_true(probes(v) < 0); /* what it was when counting began is not known */
+	add(v, sample_event(7, 0, 0, 30 * MS, 40 * MS));
+	add_stats(v, 6 * MS);
+	assert_int_equal(probes(v), 1000);
+	assert_int_equal(view_new_file(v), 0);
+	add(v, sample_event(1, 0, 0, 1 * MS, 11 * MS));
+	add_stats(v, 2 * MS);
+	assert_int_equal(probes(v), 2000);
+	view_free(v);
+}
+
 static void intervals(void **state)
 {
 	(void)state;
@@ -355,6 +395,7 @@ int main(void)
 	    cmocka_unit_test(figures),
 	    cmocka_unit_test(sorts_and_filters),
 	    cmocka_unit_test(reset),
+	    cmocka_unit_test(share_of_probes),
 	    cmocka_unit_test(intervals),
 	    cmocka_unit_test(backward_knows_its_forward),
 	    cmocka_unit_test(last_call_is_kept),

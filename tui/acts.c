@@ -1,0 +1,180 @@
+#include "tui/acts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracer/engine.h"
+#include "tui/capture_next.h"
+#include "tui/live.h"
+#include "tui/stacks.h"
+
+struct acts {
+	struct stacks stacks;
+	struct capture_next capture;
+};
+
+struct acts *acts_new(void)
+{
+	return calloc(1, sizeof(struct acts));
+}
+
+void acts_free(struct acts *a)
+{
+	if (!a)
+		return;
+	stacks_close(&a->stacks);
+	capture_next_close(&a->capture);
+	free(a);
+}
+
+const char *acts_stacks(const struct acts *a)
+{
+	return a ? a->stacks.text : NULL;
+}
+
+/* 0: there is none, and why was said. */
+static pid_t process(struct top *t)
+{
+	pid_t pid = t->live ? live_process(t->live) : 0;
+	if (!t->live)
+		top_say(t, "this is a recorded file: no process is traced");
+	else if (!pid)
+		top_say(t, live_has_ended(t->live) ? "the process has ended"
+						   : "no process has loaded PyTorch yet");
+	return pid;
+}
+
+static void look_at_stacks(struct top *t)
+{
+	pid_t pid = process(t);
+	if (!pid)
+		return;
+	int r = stacks_look(&t->acts->stacks, pid);
+	if (r)
+		top_say(t, "cannot look at process %d: %s", (int)pid, strerror(-r));
+	else
+		top_say(t, "looking at all threads of process %d", (int)pid);
+}
+
+static const struct tally_row *chosen_row(struct top *t)
+{
+	size_t n;
+	if (t->panel == TOP_DETAIL) {
+		struct tally_row *const *rows = view_all(t->view, view_group(t->view), &n);
+		return t->detail < n ? rows[t->detail] : NULL;
+	}
+	const struct view_row *rows = view_rows(t->view, &n);
+	return t->selected < n ? rows[t->selected].row : NULL;
+}
+
+/* The op of the row with the cursor; false: it is not of one, and that was said. */
+static bool chosen_op(struct top *t, char *out, size_t size)
+{
+	struct op_event last;
+	const struct tally_row *row = chosen_row(t);
+	enum tally_group group = view_group(t->view);
+	if (!row || !row->sum) {
+		top_say(t, "no row is chosen");
+		return false;
+	}
+	if (group != TALLY_OP_LINE && group != TALLY_OP && group != TALLY_SHAPE) {
+		top_say(t, "this row is of many ops: g groups by op");
+		return false;
+	}
+	if (!row->last.size || source_decode(t->source, &row->last, &last, NULL)) {
+		top_say(t, "which op this row is of is not known");
+		return false;
+	}
+	if (last.op->kind != OP_DISPATCHED) {
+		top_say(t, "%s is no op that a program calls: choose one of the forward",
+			last.op->name);
+		return false;
+	}
+	snprintf(out, size, "%s", last.op->name);
+	return true;
+}
+
+/* Breakpoints of a second tracer do not go together with those of the first. */
+static int engine_beside(struct top *t)
+{
+	struct view_head h;
+	view_head(t->view, &h);
+	const char *engine = h.target ? h.target->engine : "";
+	if (!live_is_tracing(t->live))
+		return ENGINE_AUTO;
+	if (!strcmp(engine, engine_names[ENGINE_PTRACE]))
+		return -1;
+	return strcmp(engine, engine_names[ENGINE_BPF]) ? ENGINE_AUTO : ENGINE_BPF;
+}
+
+static void capture(struct top *t)
+{
+	char op[CAPTURE_OP_MAX];
+	pid_t pid = process(t);
+	if (!pid || !chosen_op(t, op, sizeof(op)))
+		return;
+	int engine = engine_beside(t);
+	if (engine < 0)
+		top_say(t, "the engine ptrace is tracing, and only one can: d detaches, then c");
+	else
+		capture_next_begin(&t->acts->capture, t, pid, op, engine);
+}
+
+static void undo(struct top *t)
+{
+	char path[UNDO_PATH];
+	if (t->acts && capture_next_stop(&t->acts->capture, t))
+		return;
+	int r = undo_last(&t->undo, path, sizeof(path));
+	if (r > 0)
+		top_say(t, "removed %s", path);
+	else if (r < 0)
+		top_say(t, "cannot remove %s: %s", path, strerror(-r));
+	else
+		top_say(t, "there is nothing to undo");
+}
+
+static void elsewhere(struct top *t)
+{
+	if (process(t))
+		top_say(t,
+			"a running program's ops are sent elsewhere or compared only when it was "
+			"started so: ditrace run --fallback OP, --compare OP");
+}
+
+bool acts_key(struct top *t, int key)
+{
+	switch (key) {
+	case 's':
+		look_at_stacks(t);
+		return true;
+	case 'c':
+		capture(t);
+		return true;
+	case 'C':
+	case 'f':
+		elsewhere(t);
+		return true;
+	case 'u':
+		undo(t);
+		return true;
+	default:
+		return false;
+	}
+}
+
+void acts_tick(struct top *t)
+{
+	if (!t->acts)
+		return;
+	capture_next_tick(&t->acts->capture, t);
+	if (!stacks_came(&t->acts->stacks))
+		return;
+	t->message[0] = '\0';
+	if (t->panel == TOP_STACKS)
+		return;
+	t->panel = TOP_STACKS;
+	t->scroll = 0;
+	t->left = 0;
+}

@@ -1,0 +1,25 @@
+/* What keys do with the process that is traced, besides tracing it. */
+#ifndef TUI_ACTS_H
+#define TUI_ACTS_H
+
+#include <stdbool.h>
+
+#include "tui/top.h"
+
+/* NULL without memory. */
+struct acts *acts_new(void);
+
+/* Do what `key` means for the row with the cursor; says what it did, or why it cannot. False when
+ * it is none of these keys. */
+bool acts_key(struct top *t, int key);
+
+/* Some times a second: see what has become of it. */
+void acts_tick(struct top *t);
+
+/* What ditrace stack would have printed last; NULL: nothing yet. */
+const char *acts_stacks(const struct acts *a);
+
+/* End what goes on, and free `a` (may be NULL). */
+void acts_free(struct acts *a);
+
+#endif
