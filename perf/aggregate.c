@@ -106,6 +106,7 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 	row->file = keep(a, like->file, &failed);
 	row->function = keep(a, like->function, &failed);
 	row->text = keep(a, like->text, &failed);
+	row->module = keep(a, like->module, &failed);
 	row->shape = keep(a, like->shape, &failed);
 	row->dtype = keep(a, like->dtype, &failed);
 	row->device = keep(a, like->device, &failed);

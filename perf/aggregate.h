@@ -21,6 +21,7 @@ enum {
 	AGGREGATE_DTYPE = 1 << 6,
 	AGGREGATE_DEVICE = 1 << 7,
 	AGGREGATE_PHASE = 1 << 8,
+	AGGREGATE_MODULE = 1 << 13, /* of where_stack, as struct py_stack has it */
 	AGGREGATE_DEFAULT = AGGREGATE_OP | AGGREGATE_LINE | AGGREGATE_PHASE,
 	/* No key: backward nodes are counted in the row of their forward op, apart from its own
 	 * calls, and what nodes call is in no row. Not with AGGREGATE_PHASE. A forward op that is
@@ -40,6 +41,7 @@ struct aggregate_row {
 	const char *function;
 	const char *text; /* NULL: not known */
 	int32_t line;
+	const char *module; /* NULL: in none, or not known */
 	const char *shape, *dtype, *device;
 	const char *symbol, *object; /* NULL: not known */
 	int32_t pid, tid;

@@ -55,6 +55,8 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 				    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
 				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
 	take_where(r, keys, py_stack_where(ev->where_stack));
+	if (keys & AGGREGATE_MODULE && ev->where_stack)
+		r->module = ev->where_stack->module;
 	take_tensors(k, keys, ev);
 	if (keys & AGGREGATE_SYMBOL)
 		take_symbol(r, ev->native);
@@ -66,6 +68,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	len = add_string(k->bytes, len, r->file);
 	/* A line is of one function, but that of a line is shown as it was first seen. */
 	len = add_string(k->bytes, len, keys & AGGREGATE_FUNCTION ? r->function : NULL);
+	len = add_string(k->bytes, len, r->module);
 	len = add_string(k->bytes, len, r->shape);
 	len = add_string(k->bytes, len, r->dtype);
 	if (keys & AGGREGATE_SYMBOL) {

@@ -5,7 +5,7 @@
 #include "perf/aggregate.h"
 #include "perf/event_tensors.h"
 
-enum { AGGREGATE_KEY_MAX = 10240, AGGREGATE_KEY_STRING_MAX = 1200 };
+enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
 
 struct aggregate_key {
 	struct aggregate_row row; /* the keys alone; strings are the event's, or those below */

@@ -349,9 +349,8 @@ int cmd_report(int argc, char **argv)
 	    {0, "step-op", OPTION_STRING, &p.span.step_op, "OP",
 	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
-	     "a row for each of op, line, file, function, thread, shape, dtype, device, phase, "
-	     "symbol "
-	     "(default op,line,phase)",
+	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
+	     "phase, symbol (default op,line,phase)",
 	     NULL},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "self (default), total, calls, mean, p50, p99, max, or what rows are grouped by",

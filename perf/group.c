@@ -9,25 +9,20 @@ static const struct {
 } groups[] = {
     {"op", AGGREGATE_OP},	  {"line", AGGREGATE_LINE},
     {"file", AGGREGATE_FILE},	  {"function", AGGREGATE_FUNCTION},
-    {"thread", AGGREGATE_THREAD}, {"shape", AGGREGATE_SHAPE},
-    {"dtype", AGGREGATE_DTYPE},	  {"device", AGGREGATE_DEVICE},
-    {"phase", AGGREGATE_PHASE},	  {"symbol", AGGREGATE_SYMBOL},
+    {"thread", AGGREGATE_THREAD}, {"module", AGGREGATE_MODULE},
+    {"shape", AGGREGATE_SHAPE},	  {"dtype", AGGREGATE_DTYPE},
+    {"device", AGGREGATE_DEVICE}, {"phase", AGGREGATE_PHASE},
+    {"symbol", AGGREGATE_SYMBOL},
 };
 
 enum { NGROUPS = sizeof(groups) / sizeof(groups[0]) };
 
-static const char words[] = "op, line, file, function, thread, shape, dtype, device, phase, symbol";
+static const char words[] =
+    "op, line, file, function, thread, module, shape, dtype, device, phase, symbol";
 
 static bool is(const char *word, size_t len, const char *name)
 {
 	return strlen(name) == len && !strncmp(word, name, len);
-}
-
-static int no_module(const char *option, struct err *e)
-{
-	err_set(e, -EINVAL, "%s module: which module an op ran in is not known", option);
-	return err_hint(e, "traces do not hold it so far; function and line come near: %s %s",
-			option, strcmp(option, "--sort") ? "function,line" : "function");
 }
 
 int group_parse(const char *text, unsigned *keys, struct err *e)
@@ -37,8 +32,6 @@ int group_parse(const char *text, unsigned *keys, struct err *e)
 		size_t len = strcspn(s, ","), i = 0;
 		while (i < NGROUPS && !is(s, len, groups[i].name))
 			i++;
-		if (is(s, len, "module"))
-			return no_module("--group", e);
 		if (i == NGROUPS) {
 			err_set(e, -EINVAL, "--group: rows cannot be told apart by \"%.*s\"",
 				(int)(len < 40 ? len : 40), s);
@@ -65,6 +58,8 @@ static unsigned keys_of(enum report_sort sort)
 		return AGGREGATE_FUNCTION | AGGREGATE_LINE;
 	case REPORT_BY_THREAD:
 		return AGGREGATE_THREAD;
+	case REPORT_BY_MODULE:
+		return AGGREGATE_MODULE;
 	case REPORT_BY_SHAPE:
 		return AGGREGATE_SHAPE;
 	case REPORT_BY_DTYPE:
@@ -89,8 +84,6 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 		text = "self";
 	while (report_sort_names[i] && strcmp(text, report_sort_names[i]) != 0)
 		i++;
-	if (!strcmp(text, "module"))
-		return no_module("--sort", e);
 	if (!report_sort_names[i]) {
 		err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
 		return err_hint(e, "one of self, total, calls, mean, p50, p99, max, %s", words);

@@ -12,9 +12,9 @@
 #include "perf/report_columns.h"
 #include "perf/report_fields.h"
 
-const char *const report_sort_names[] = {"self",  "total", "calls",  "mean",  "p99",	  "max",
-					 "p50",	  "op",	   "line",   "file",  "function", "thread",
-					 "shape", "dtype", "device", "phase", "symbol",	  NULL};
+const char *const report_sort_names[] = {
+    "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",
+    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", NULL};
 
 static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 {
@@ -69,6 +69,8 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 	case REPORT_BY_THREAD:
 		c = compare_int(x->pid, y->pid);
 		return c ? c : compare_int(x->tid, y->tid);
+	case REPORT_BY_MODULE:
+		return compare_text(x->module, y->module);
 	case REPORT_BY_SHAPE:
 		return compare_text(x->shape, y->shape);
 	case REPORT_BY_DTYPE:

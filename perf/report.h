@@ -24,6 +24,7 @@ enum report_sort {
 	REPORT_BY_FILE,
 	REPORT_BY_FUNCTION,
 	REPORT_BY_THREAD,
+	REPORT_BY_MODULE,
 	REPORT_BY_SHAPE,
 	REPORT_BY_DTYPE,
 	REPORT_BY_DEVICE,
@@ -72,8 +73,8 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *o
 
 /* {"summary": {...}, "rows": [...]}; with `when` the summary has left_out and not_known; a row has
  * the keys that there are of op, phase, file, line, function, text (null: not known), pid, tid,
- * thread, shape, dtype, device, and calls, thrown, self_ns, total_ns, mean_ns, min_ns, p50_ns,
- * p99_ns, max_ns, self_percent, total_percent. */
+ * thread, module, shape, dtype, device, and calls, thrown, self_ns, total_ns, mean_ns, min_ns,
+ * p50_ns, p99_ns, max_ns, self_percent, total_percent. */
 int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
 /* The rows with the same columns and a header line. */

@@ -144,6 +144,13 @@ static const char *or_dash(const char *s)
 	return s && s[0] ? s : "-";
 }
 
+static const char *module(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->module);
+}
+
 static const char *shape(char *out, size_t size, const struct row *w)
 {
 	(void)out;
@@ -231,6 +238,7 @@ static const struct column columns[] = {
     {"ratio", "B/F", AGGREGATE_SIDES, true, false, ratio},
     {"phase", "Phase", AGGREGATE_PHASE, false, true, phase},
     {"thread", "Thread", AGGREGATE_THREAD, true, true, thread},
+    {"module", "Module", AGGREGATE_MODULE, true, true, module},
     {"op", "Op", AGGREGATE_OP, true, true, op},
     {"shape", "Shapes", AGGREGATE_SHAPE, true, true, shape},
     {"dtype", "Dtypes", AGGREGATE_DTYPE, true, true, dtype},

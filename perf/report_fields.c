@@ -43,6 +43,7 @@ static const struct field fields[] = {
     {"pid", AGGREGATE_THREAD, PID, 0},
     {"tid", AGGREGATE_THREAD, TID, 0},
     {"thread", AGGREGATE_THREAD, THREAD, 0},
+    {"module", AGGREGATE_MODULE, AT(WORD, module)},
     {"shape", AGGREGATE_SHAPE, AT(WORD, shape)},
     {"dtype", AGGREGATE_DTYPE, AT(WORD, dtype)},
     {"device", AGGREGATE_DEVICE, AT(WORD, device)},

@@ -245,6 +245,10 @@ static int decode_stack(struct trace_defs *d, struct in *in)
 			return -EBADMSG;
 		s->frames[i] = d->frames[frame];
 	}
+	uint32_t module = in->p < in->end ? in_below(in, (uint64_t)d->nstrings + 1) : 0;
+	if (in->bad)
+		return -EBADMSG;
+	s->module = module ? d->strings[module - 1] : NULL;
 	d->stacks[d->nstacks++] = s;
 	return 0;
 }

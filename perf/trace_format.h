@@ -31,7 +31,8 @@
  *     FRAME   u file, u function, u text + 1 (strings; 0: none), s line, s column, s end column,
  *             s end line, b is_torch
  *     TEXT    u frame, u text (string): the text of a frame that was defined without one
- *     STACK   u depth, b truncated, depth times u frame, innermost first
+ *     STACK   u depth, b truncated, depth times u frame, innermost first, u module + 1 (string; 0,
+ *             or missing: none)
  *     THREAD  u number, s pid, s tid, str name. A second one with a number changes the name.
  *     TARGET  s pid, s start (CLOCK_MONOTONIC ns), str comm, argv, torch version,
  *             Python version, engine, torch directory

@@ -140,6 +140,12 @@ int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s)
 			return f;
 		out_u(&o, (uint64_t)f);
 	}
+	if (s->module) {
+		int64_t module = trace_ids_string(t, s->module);
+		if (module < 0)
+			return module;
+		out_u(&o, (uint64_t)module + 1);
+	}
 	id = define(t, &t->stacks, TRACE_STACK, &o, t->scratch);
 	if (id < 0)
 		return id;

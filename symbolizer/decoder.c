@@ -229,8 +229,14 @@ static struct open_op *push_op(struct decoder *d, struct thread *t, const struct
 	return o;
 }
 
+static const struct py_stack *frames_of(struct target *t, const struct item *i, uint64_t when)
+{
+	return py_stack_intern_at(t->py, (const uint64_t(*)[3])(i + 1), i->len / STACK_FRAME_SIZE,
+				  i->aux & STACK_CUT, when);
+}
+
 static const struct py_stack *stack_of(struct target *t, const struct thread *th,
-				       const struct items *it)
+				       const struct items *it, uint64_t when)
 {
 	const struct item *i = items_stack(it);
 	if (!i || !t->py || (i->aux & STACK_NONE))
@@ -241,8 +247,7 @@ static const struct py_stack *stack_of(struct target *t, const struct thread *th
 	const struct py_stack *known;
 	if (i->aux & STACK_KNOWN)
 		return memcpy(&known, i + 1, sizeof(known)), known;
-	return py_stack_intern(t->py, (const uint64_t(*)[2])(i + 1), i->len / 16,
-			       i->aux & STACK_CUT);
+	return frames_of(t, i, when);
 }
 
 static void tie_backward(struct target *t, struct open_op *o, const struct items *it)
@@ -293,7 +298,7 @@ static void on_entry(struct decoder *d, struct target *t, struct thread *th, con
 	}
 	o->probe = &t->ops->ops[h->op];
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
-	o->ev.stack = stack_of(t, th, it);
+	o->ev.stack = stack_of(t, th, it, h->ts);
 	if (o->ev.phase == PHASE_FORWARD)
 		o->ev.where_stack = o->ev.stack;
 	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
@@ -461,10 +466,9 @@ static size_t padded(const struct hit *h)
 }
 
 /* In a copy of our own, the frames give way to the stack they stand for. */
-static void know_stack(struct target *t, struct item *i)
+static void know_stack(struct target *t, struct item *i, uint64_t when)
 {
-	const struct py_stack *s =
-	    py_stack_intern(t->py, (const uint64_t(*)[2])(i + 1), i->len / 16, i->aux & STACK_CUT);
+	const struct py_stack *s = frames_of(t, i, when);
 	memcpy(i + 1, &s, sizeof(s));
 	i->aux |= STACK_KNOWN;
 }
@@ -553,7 +557,7 @@ void decoder_hit(struct decoder *d, const struct hit *h)
 	struct items it = {(const uint8_t *)(copy + 1), copy->size - (uint32_t)sizeof(*copy)};
 	const struct item *s = items_stack(&it);
 	if (s && s->len && t->py)
-		know_stack(t, (struct item *)s);
+		know_stack(t, (struct item *)s, h->ts);
 }
 
 void decoder_warm(struct decoder *d, const struct hit *h)
@@ -564,8 +568,7 @@ void decoder_warm(struct decoder *d, const struct hit *h)
 	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
 	const struct item *s = items_stack(&it);
 	if (s && s->len)
-		py_stack_intern(t->py, (const uint64_t(*)[2])(s + 1), s->len / 16,
-				s->aux & STACK_CUT);
+		frames_of(t, s, h->ts);
 }
 
 void decoder_foresee(struct decoder *d, const struct hit *h)

@@ -134,6 +134,10 @@ struct py_stack {
 	uint32_t id; /* dense, from 0 */
 	uint16_t depth;
 	bool truncated; /* there are more frames outside */
+	/* The torch.nn.Module whose call is innermost: its path in the outermost one's tree,
+	 * "blocks.0.attn"; a module that is in the tree of none around it: its class, "(GPT)".
+	 * NULL: the stack has no module, or which one is not certain. */
+	const char *module;
 	const struct py_frame *frames[];
 };
 
@@ -161,7 +165,8 @@ struct op_event {
 	/* Of a backward node while it is traced: address and sequence number of its Node; 0: not
 	 * known. */
 	uint64_t node, node_seq;
-	const struct py_stack *native;	 /* of a sample as an event (symbolizer/sample.h), else NULL */
+	const struct py_stack
+	    *native; /* of a sample as an event (symbolizer/sample.h), else NULL */
 	const struct event_stats *stats; /* symbolizer/event_stats.h; NULL: not measured */
 };
 

@@ -16,16 +16,14 @@ enum {
 	MAX_CODES = 1 << 15, /* then all code objects are read anew */
 	MAX_LINETABLES = 8 << 20,
 	MAX_POINTS = 1 << 17,
-	MAX_RAW_WORDS = 1 << 20,    /* of pairs remembered: 8 MiB */
-	MAX_STACK_BYTES = 24 << 20, /* then new stacks keep one frame */
-	MAX_FRAMES = 1 << 17,	    /* then new frames are unknown ones */
+	MAX_FRAMES = 1 << 17, /* then new frames are unknown ones */
 	MAX_STRINGS = 8 << 20,
 	MAX_FILE = 4096,
 	MAX_FUNCTION = 1024,
 	MAX_LINETABLE = 4 << 20,
 	MAX_CODE = 4096, /* sizeof(PyCodeObject) is about 200 */
 	MAX_TEXT = 200,
-	MAX_DEPTH = 512,
+	MAX_CALLS = 8,
 };
 
 /* A code object of the target. */
@@ -45,41 +43,35 @@ struct point {
 	struct py_frame *frame;
 };
 
-/* A stack as it came: `n` pairs from raw_words[at]. */
-struct raw_stack {
-	const struct py_stack *stack;
-	size_t at;
-	uint32_t epoch;
-	uint16_t n;
-	bool truncated;
+/* A code object that calls modules. */
+struct call {
+	uint64_t addr;
+	enum py_call call;
 };
 
 struct py_codes {
-	struct arena arena; /* strings, frames, stacks: kept to the end */
-	struct pytable string_index, frame_index, stack_index;
+	struct arena arena; /* strings, frames: kept to the end */
+	struct pytable string_index, frame_index;
 	const char **strings;
 	struct py_frame **frames;
-	struct py_stack **stacks;
-	uint32_t nstrings, nframes, nstacks;
+	uint32_t nstrings, nframes;
 	struct py_frame unknown;
 	char *torch_dir;
-	size_t string_bytes, stack_bytes;
+	size_t string_bytes;
 
 	/* What may be forgotten. */
-	struct pytable code_index, point_index, raw_index;
+	struct pytable code_index, point_index;
 	struct code *codes;
 	struct point *points;
-	struct raw_stack *raws;
-	uint64_t *raw_words;
-	uint32_t ncodes, npoints, nraws;
-	size_t nraw_words, linetable_bytes;
+	uint32_t ncodes, npoints;
+	size_t linetable_bytes;
 	uint64_t next_serial;
-	uint32_t epoch; /* raw stacks of another epoch are to be resolved again */
+	struct call calls[MAX_CALLS];
+	uint32_t ncalls;
+	uint32_t epoch;
 };
 
-/* Make room for one more item of `size` bytes in an array whose capacity is the next power of two.
- */
-static bool reserve(void *array, size_t count, size_t more, size_t size)
+bool py_reserve(void *array, size_t count, size_t more, size_t size)
 {
 	size_t cap = 16, want = 16;
 	void *p;
@@ -105,7 +97,7 @@ struct py_codes *py_codes_new(void)
 		return NULL;
 	c->unknown = (struct py_frame){
 	    .id = 0, .file = "?", .function = "?", .column = -1, .end_column = -1};
-	if (!reserve(&c->frames, 0, 1, sizeof(*c->frames))) {
+	if (!py_reserve(&c->frames, 0, 1, sizeof(*c->frames))) {
 		free(c);
 		return NULL;
 	}
@@ -117,18 +109,11 @@ static void forget_codes(struct py_codes *c)
 {
 	for (uint32_t i = 0; i < c->ncodes; i++)
 		free(c->codes[i].linetable);
-	c->ncodes = c->npoints = c->nraws = 0;
-	c->nraw_words = c->linetable_bytes = 0;
+	c->ncodes = c->npoints = c->ncalls = 0;
+	c->linetable_bytes = 0;
+	c->epoch++;
 	pytable_clear(&c->code_index);
 	pytable_clear(&c->point_index);
-	pytable_clear(&c->raw_index);
-}
-
-static void forget_raws(struct py_codes *c)
-{
-	c->nraws = 0;
-	c->nraw_words = 0;
-	pytable_clear(&c->raw_index);
 }
 
 void py_codes_free(struct py_codes *c)
@@ -138,23 +123,18 @@ void py_codes_free(struct py_codes *c)
 	forget_codes(c);
 	pytable_free(&c->string_index);
 	pytable_free(&c->frame_index);
-	pytable_free(&c->stack_index);
 	pytable_free(&c->code_index);
 	pytable_free(&c->point_index);
-	pytable_free(&c->raw_index);
 	arena_free(&c->arena);
 	free(c->strings);
 	free(c->frames);
-	free(c->stacks);
 	free(c->codes);
 	free(c->points);
-	free(c->raws);
-	free(c->raw_words);
 	free(c->torch_dir);
 	free(c);
 }
 
-static const char *intern_string(struct py_codes *c, const char *s)
+const char *py_intern_string(struct py_codes *c, const char *s)
 {
 	size_t len = strlen(s);
 	uint64_t hash = pytable_hash(s, len, 0);
@@ -167,7 +147,7 @@ static const char *intern_string(struct py_codes *c, const char *s)
 	if (c->string_bytes + len > MAX_STRINGS)
 		return NULL;
 	copy = arena_strndup(&c->arena, s, len);
-	if (!copy || !reserve(&c->strings, c->nstrings, 1, sizeof(*c->strings)) ||
+	if (!copy || !py_reserve(&c->strings, c->nstrings, 1, sizeof(*c->strings)) ||
 	    pytable_add(&c->string_index, hash, c->nstrings))
 		return NULL;
 	c->strings[c->nstrings++] = copy;
@@ -199,6 +179,49 @@ static bool is_torch_file(const struct py_codes *c, const char *file)
 	return strstr(file, "/site-packages/torch/") || strstr(file, "/dist-packages/torch/");
 }
 
+static enum py_call call_of(const struct code *code)
+{
+	static const char file[] = "/nn/modules/module.py";
+	size_t len = strlen(code->file);
+	const char *name = strrchr(code->function, '.');
+
+	name = name ? name + 1 : code->function;
+	if (!code->is_torch || len < sizeof(file) ||
+	    strcmp(code->file + len - (sizeof(file) - 1), file) != 0)
+		return PY_CALL_OTHER;
+	return strcmp(name, "_call_impl") == 0		 ? PY_CALL_MODULE
+	       : strcmp(name, "_wrapped_call_impl") == 0 ? PY_CALL_WRAPPED
+							 : PY_CALL_OTHER;
+}
+
+static void note_call(struct py_codes *c, uint64_t addr, enum py_call call)
+{
+	if (call == PY_CALL_OTHER || c->ncalls == MAX_CALLS)
+		return;
+	c->calls[c->ncalls++] = (struct call){addr, call};
+	c->epoch++;
+}
+
+static void forget_call(struct py_codes *c, uint64_t addr)
+{
+	for (uint32_t i = 0; i < c->ncalls; i++)
+		if (c->calls[i].addr == addr)
+			c->calls[i--] = c->calls[--c->ncalls];
+}
+
+enum py_call py_code_call(const struct py_codes *c, uint64_t addr)
+{
+	for (uint32_t i = 0; i < c->ncalls; i++)
+		if (c->calls[i].addr == addr)
+			return c->calls[i].call;
+	return PY_CALL_OTHER;
+}
+
+uint32_t py_codes_epoch(const struct py_codes *c)
+{
+	return c->epoch;
+}
+
 static uint64_t field(const uint8_t *object, uint32_t off)
 {
 	uint64_t v;
@@ -213,7 +236,7 @@ static const char *read_name(struct py_runtime *rt, uint64_t str, size_t max)
 
 	if (py_read_str(rt, str, text, max) < 0)
 		return NULL;
-	return intern_string(rt->codes, text);
+	return py_intern_string(rt->codes, text);
 }
 
 /* Fill `code` from the target. false: there is no code object at this address. */
@@ -258,7 +281,7 @@ static uint32_t known_code(const struct py_codes *c, uint64_t addr, uint64_t has
 static bool keep_code(struct py_codes *c, const struct code *code, uint64_t hash, uint32_t *i)
 {
 	if (*i == PYTABLE_NONE) {
-		if (!reserve(&c->codes, c->ncodes, 1, sizeof(*c->codes)) ||
+		if (!py_reserve(&c->codes, c->ncodes, 1, sizeof(*c->codes)) ||
 		    pytable_add(&c->code_index, hash, c->ncodes))
 			return false;
 		*i = c->ncodes++;
@@ -266,6 +289,7 @@ static bool keep_code(struct py_codes *c, const struct code *code, uint64_t hash
 	c->codes[*i] = *code;
 	c->codes[*i].serial = c->next_serial++;
 	c->linetable_bytes += code->linetable_len;
+	note_call(c, code->addr, call_of(code));
 	return true;
 }
 
@@ -303,6 +327,7 @@ void py_code_freed(struct py_runtime *rt, uint64_t addr)
 	free(code->linetable);
 	code->linetable = NULL;
 	code->linetable_len = 0;
+	forget_call(c, addr);
 	c->epoch++;
 }
 
@@ -347,7 +372,7 @@ static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *
 	if (c->nframes >= MAX_FRAMES)
 		return NULL;
 	f = arena_alloc(&c->arena, sizeof(*f));
-	if (!f || !reserve(&c->frames, c->nframes, 1, sizeof(*c->frames)) ||
+	if (!f || !py_reserve(&c->frames, c->nframes, 1, sizeof(*c->frames)) ||
 	    pytable_add(&c->frame_index, hash, c->nframes))
 		return NULL;
 	*f = *want;
@@ -390,7 +415,7 @@ static struct py_frame *find_point(struct py_runtime *rt, const struct code *cod
 		c->npoints = 0;
 		pytable_clear(&c->point_index);
 	}
-	if (!f || !reserve(&c->points, c->npoints, 1, sizeof(*c->points)) ||
+	if (!f || !py_reserve(&c->points, c->npoints, 1, sizeof(*c->points)) ||
 	    pytable_add(&c->point_index, hash, c->npoints))
 		return f;
 	c->points[c->npoints++] =
@@ -406,119 +431,9 @@ const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uin
 	return f ? f : &rt->codes->unknown;
 }
 
-static bool same_stack(const struct py_stack *s, const struct py_frame *const *frames, size_t n,
-		       bool truncated)
+bool py_frame_known(const struct py_codes *c, const struct py_frame *frame)
 {
-	return s->depth == n && s->truncated == truncated &&
-	       (n == 0 || memcmp(s->frames, frames, n * sizeof(*frames)) == 0);
-}
-
-static const struct py_stack *
-intern_frames(struct py_codes *c, const struct py_frame *const *frames, size_t n, bool truncated)
-{
-	uint64_t hash;
-	uint32_t pos = 0, i;
-	struct py_stack *s;
-
-	if (c->stack_bytes > MAX_STACK_BYTES && n > 1) {
-		n = 1;
-		truncated = true;
-	}
-	hash = pytable_hash(frames, n * sizeof(*frames), truncated);
-	while ((i = pytable_next(&c->stack_index, hash, &pos)) != PYTABLE_NONE)
-		if (same_stack(c->stacks[i], frames, n, truncated))
-			return c->stacks[i];
-	s = arena_alloc(&c->arena, sizeof(*s) + n * sizeof(*frames));
-	if (!s || !reserve(&c->stacks, c->nstacks, 1, sizeof(*c->stacks)) ||
-	    pytable_add(&c->stack_index, hash, c->nstacks))
-		return NULL;
-	*s = (struct py_stack){.id = c->nstacks, .depth = (uint16_t)n, .truncated = truncated};
-	if (n)
-		memcpy(s->frames, frames, n * sizeof(*frames));
-	c->stacks[c->nstacks++] = s;
-	c->stack_bytes += sizeof(*s) + n * sizeof(*frames);
-	return s;
-}
-
-/* *sure is cleared when a frame is unknown: the pair may mean something the next time. */
-static const struct py_stack *resolve_stack(struct py_runtime *rt, const uint64_t pairs[][2],
-					    size_t n, bool truncated, bool *sure)
-{
-	const struct py_frame *frames[MAX_DEPTH] = {NULL};
-
-	*sure = true;
-	for (size_t i = 0; i < n; i++) {
-		frames[i] = py_resolve(rt, pairs[i][0], pairs[i][1]);
-		if (frames[i] == &rt->codes->unknown)
-			*sure = false;
-	}
-	return intern_frames(rt->codes, frames, n, truncated);
-}
-
-static struct raw_stack *find_raw(struct py_codes *c, uint64_t hash, const uint64_t pairs[][2],
-				  size_t n, bool truncated)
-{
-	uint32_t pos = 0, i;
-
-	while ((i = pytable_next(&c->raw_index, hash, &pos)) != PYTABLE_NONE) {
-		struct raw_stack *r = &c->raws[i];
-
-		if (r->n == n && r->truncated == truncated &&
-		    memcmp(c->raw_words + r->at, pairs, n * sizeof(*pairs)) == 0)
-			return r;
-	}
-	return NULL;
-}
-
-static void remember_raw(struct py_codes *c, uint64_t hash, const uint64_t pairs[][2], size_t n,
-			 bool truncated, const struct py_stack *stack)
-{
-	if (c->nraw_words + 2 * n > MAX_RAW_WORDS)
-		forget_raws(c);
-	if (!reserve(&c->raw_words, c->nraw_words, 2 * n, sizeof(*c->raw_words)) ||
-	    !reserve(&c->raws, c->nraws, 1, sizeof(*c->raws)) ||
-	    pytable_add(&c->raw_index, hash, c->nraws))
-		return;
-	memcpy(c->raw_words + c->nraw_words, pairs, n * sizeof(*pairs));
-	c->raws[c->nraws++] = (struct raw_stack){.stack = stack,
-						 .at = c->nraw_words,
-						 .epoch = c->epoch,
-						 .n = (uint16_t)n,
-						 .truncated = truncated};
-	c->nraw_words += 2 * n;
-}
-
-const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
-				       bool truncated)
-{
-	struct py_codes *c = rt->codes;
-	const struct py_stack *s;
-	struct raw_stack *r;
-	uint64_t hash;
-	bool sure;
-
-	if (n == 0)
-		return intern_frames(c, NULL, 0, truncated);
-	if (n > MAX_DEPTH) {
-		n = MAX_DEPTH;
-		truncated = true;
-	}
-	hash = pytable_hash(pairs, n * sizeof(*pairs), truncated);
-	r = find_raw(c, hash, pairs, n, truncated);
-	if (r && r->epoch == c->epoch)
-		return r->stack;
-	s = resolve_stack(rt, pairs, n, truncated, &sure);
-	if (!s || !sure)
-		return s;
-	/* Resolving may have made room by forgetting every raw stack. */
-	r = find_raw(c, hash, pairs, n, truncated);
-	if (r) {
-		r->stack = s;
-		r->epoch = c->epoch;
-	} else {
-		remember_raw(c, hash, pairs, n, truncated, s);
-	}
-	return s;
+	return frame != &c->unknown;
 }
 
 const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame)
@@ -529,6 +444,6 @@ const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame)
 	if (frame->text || frame->id >= c->nframes || c->frames[frame->id] != frame)
 		return frame->text;
 	if (py_sources_line(rt->sources, frame->file, frame->line, text, sizeof(text)) >= 0)
-		c->frames[frame->id]->text = intern_string(c, text);
+		c->frames[frame->id]->text = py_intern_string(c, text);
 	return frame->text;
 }

@@ -25,6 +25,11 @@ const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uin
 const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
 				       bool truncated);
 
+/* The same with the module (struct py_stack) for frames as they come with hits: frames[i] = {code
+ * object, instruction, first local variable}, taken at `ns` (CLOCK_MONOTONIC). */
+const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
+					  size_t n, bool truncated, uint64_t ns);
+
 /* The code object at `code` is being freed in the target: its address may mean another one from now
  * on. Give hits and this in the order in which they happened. Frames and stacks already returned
  * stay. */

@@ -8,6 +8,7 @@
 
 #include "symbolizer/linetable.h"
 #include "symbolizer/pyobject.h"
+#include "symbolizer/pymodule.h"
 #include "symbolizer/pysource.h"
 #include "symbolizer/python_runtime.h"
 
@@ -219,7 +220,9 @@ int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct 
 	if (!rc) {
 		rt->codes = py_codes_new();
 		rt->sources = py_sources_new(pid);
-		if (!rt->codes || !rt->sources)
+		rt->stacks = py_stacks_new();
+		rt->modules = py_modules_new();
+		if (!rt->codes || !rt->sources || !rt->stacks || !rt->modules)
 			rc = err_set(e, -ENOMEM, "out of memory");
 	}
 	if (rc)
@@ -235,6 +238,8 @@ void python_close(struct py_runtime *rt)
 		return;
 	py_codes_free(rt->codes);
 	py_sources_free(rt->sources);
+	py_stacks_free(rt->stacks);
+	py_modules_free(rt->modules);
 	free(rt);
 }
 

@@ -1,5 +1,6 @@
 /* _Py_DebugOffsets: what CPython 3.13 says of its own layout. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -69,7 +70,8 @@ static int runtime_fits(const struct debug_offsets *d)
 	       fits(d->frame.previous, 8, 8, d->frame.size) &&
 	       fits(d->frame.executable, 8, 8, d->frame.size) &&
 	       fits(d->frame.instr_ptr, 8, 8, d->frame.size) &&
-	       fits(d->frame.owner, 1, 1, d->frame.size);
+	       fits(d->frame.owner, 1, 1, d->frame.size) && d->frame.localsplus % 8 == 0 &&
+	       d->frame.localsplus <= d->frame.size;
 }
 
 static int objects_fit(const struct debug_offsets *d)
@@ -108,6 +110,10 @@ static int walk_windows(const struct debug_offsets *d, struct py_walk *w)
 			    least(d->frame.instr_ptr, d->frame.owner & ~7ULL));
 	uint64_t f1 = most(most(d->frame.previous, d->frame.executable),
 			   most(d->frame.instr_ptr, d->frame.owner & ~7ULL));
+	bool local = d->frame.localsplus >= f0 && d->frame.localsplus + 8 - f0 <= PY_FRAME_WINDOW;
+
+	if (local)
+		f1 = most(f1, d->frame.localsplus);
 
 	if (t1 + 8 - t0 > PY_TSTATE_WINDOW || f1 + 8 - f0 > PY_FRAME_WINDOW)
 		return -1;
@@ -130,6 +136,8 @@ static int walk_windows(const struct debug_offsets *d, struct py_walk *w)
 	    .fw_owner = (uint32_t)(d->frame.owner - f0),
 	    .owner_not_python = 3, /* FRAME_OWNED_BY_CSTACK, pycore_frame.h of 3.13.0 */
 	    .instr_size = 8,
+	    .fw_local = local ? (uint32_t)(d->frame.localsplus - f0) : PY_NO_OFFSET,
+	    .frame_local = (uint32_t)d->frame.localsplus,
 	};
 	return 0;
 }

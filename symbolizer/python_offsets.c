@@ -20,7 +20,8 @@
 	.interp_next = 0, .interp_tstate_head = 8, .tstate_next = 8, .tstate_window = 16,          \
 	.tstate_window_len = 168, .tw_interp = 0, .tw_frame = 8, .tw_thread_id = 160,              \
 	.tw_native_thread_id = PY_NO_OFFSET, .cframe_frame = PY_NO_OFFSET, .frame_window = 24,     \
-	.fw_previous = 0, .fw_code = 8, .fw_owner = PY_NO_OFFSET, .instr_size = 4
+	.fw_previous = 0, .fw_code = 8, .fw_owner = PY_NO_OFFSET, .instr_size = 4,                 \
+	.fw_local = PY_NO_OFFSET
 
 /* struct _gil_runtime_state, Include/internal/pycore_gil.h, the same in all. */
 #define GIL .gil_holder = 8, .gil_locked = 16, .gil_size = 208
@@ -38,7 +39,7 @@ static const struct py_layout layout_3_8 = {
     .interp_head = 32,
     .gil = 1152,
     GIL,
-    .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80},
+    .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80, .frame_local = 360},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, CODE_BEFORE_311},
 };
 
@@ -50,7 +51,7 @@ static const struct py_layout layout_3_9 = {
     .interp_head = 32,
     .gil = 352,
     GIL,
-    .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80},
+    .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80, .frame_local = 360},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, CODE_BEFORE_311},
 };
 
@@ -63,7 +64,7 @@ static const struct py_layout layout_3_10 = {
     .interp_head = 32,
     .gil = 352,
     GIL,
-    .walk = {WALK_BEFORE_311, .frame_window_len = 80, .fw_instr = 72},
+    .walk = {WALK_BEFORE_311, .frame_window_len = 80, .fw_instr = 72, .frame_local = 352},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, CODE_BEFORE_311},
 };
 
@@ -89,12 +90,13 @@ static const struct py_layout layout_3_11 = {
 	     .tw_native_thread_id = 144,
 	     .cframe_frame = 8,
 	     .frame_window = 32,
-	     .frame_window_len = 32,
+	     .frame_window_len = 48,
 	     .fw_code = 0,
 	     .fw_previous = 16,
 	     .fw_instr = 24,
 	     .fw_owner = PY_NO_OFFSET,
-	     .instr_size = 8},
+	     .instr_size = 8,
+	     .fw_local = 40},
     .obj = {OBJECTS_COMMON, STR_BEFORE_312, .code_size = 144, .code_firstlineno = 72,
 	    .code_filename = 112, .code_name = 120, .code_qualname = 128, .code_linetable = 136,
 	    .code_adaptive = 184},
@@ -120,13 +122,14 @@ static const struct py_layout layout_3_12 = {
 	     .tw_native_thread_id = 128,
 	     .cframe_frame = 0,
 	     .frame_window = 0,
-	     .frame_window_len = 72,
+	     .frame_window_len = 80,
 	     .fw_code = 0,
 	     .fw_previous = 8,
 	     .fw_instr = 56,
 	     .fw_owner = 70,
 	     .owner_not_python = 3,
-	     .instr_size = 8},
+	     .instr_size = 8,
+	     .fw_local = 72},
     .obj = {OBJECTS_COMMON, STR_FROM_312, .code_size = 144, .code_firstlineno = 68,
 	    .code_filename = 112, .code_name = 120, .code_qualname = 128, .code_linetable = 136,
 	    .code_adaptive = 192},

@@ -38,7 +38,10 @@ enum {
  * FRAME_OWNED_BY_CSTACK): follow fw_previous, emit nothing. 3.11 has no such frames.
  *
  * The (code, instruction) pair of a frame is the word fw_code and, at fw_instr, instr_size bytes
- * zero-extended: 8, the address of an instruction (3.11+), or 4, an int f_lasti (3.8 to 3.10). */
+ * zero-extended: 8, the address of an instruction (3.11+), or 4, an int f_lasti (3.8 to 3.10).
+ *
+ * Its first local variable, `self` of a method, is the word fw_local (3.11+), else the one at frame
+ * + frame_local. A function without any has garbage there. */
 struct py_walk {
 	__u64
 	    interp_head_addr; /* address, in the target, of the pointer to the first interpreter */
@@ -56,6 +59,8 @@ struct py_walk {
 	__u32 fw_owner; /* within the window, one byte; or PY_NO_OFFSET */
 	__u32 owner_not_python;
 	__u32 instr_size; /* 8 or 4 */
+	__u32 fw_local;	  /* within the window, a multiple of 8; or PY_NO_OFFSET */
+	__u32 frame_local;
 };
 
 /* A code object as it is copied when it is freed: its size, and the offsets of its pointers to two

@@ -25,6 +25,10 @@ static inline int mem_read(const struct mem *m, uint64_t addr, void *buf, size_t
 /* One 8-byte word, host order. 0 or -errno. */
 int mem_read_u64(const struct mem *m, uint64_t addr, uint64_t *out);
 
+/* `n` 8-byte words, each at an address of its own, in few system calls. 0, or -errno when one
+ * cannot be read. */
+int mem_read_words(const struct mem *m, const uint64_t *addrs, uint64_t *out, size_t n);
+
 /* A NUL-terminated string of at most size-1 bytes into out (always NUL-terminated on success; cut
  * when longer). Returns its length or -errno. */
 ssize_t mem_read_str(const struct mem *m, uint64_t addr, char *out, size_t size);

@@ -190,13 +190,15 @@ enum item_kind {
 	ITEM_LIST,     /* aux: number of elements; the elements follow as items (tensors) */
 	ITEM_UNSET,    /* an empty optional */
 	ITEM_FAULT,    /* memory could not be read */
-	ITEM_STACK,    /* Python frames, 16 bytes each: code object, instruction; aux: STACK_* */
-	ITEM_STRING,   /* bytes of a string; aux: its true length */
-	ITEM_OBJECT,   /* the first OBJECT_SIZE bytes of what an IValue points to, or its first 8
-			* alone, which tell its class; aux: OBJECT_* */
+	ITEM_STACK,  /* Python frames, STACK_FRAME_SIZE bytes each: code object, instruction, first
+		      * local variable; aux: STACK_* */
+	ITEM_STRING, /* bytes of a string; aux: its true length */
+	ITEM_OBJECT, /* the first OBJECT_SIZE bytes of what an IValue points to, or its first 8
+		      * alone, which tell its class; aux: OBJECT_* */
 };
 
 enum {
+	STACK_FRAME_SIZE = 24,
 	STACK_SAME = 1,
 	STACK_CUT = 2,
 	STACK_NONE = 4,

@@ -147,14 +147,17 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 			cut = true;
 			break;
 		}
+		uint64_t local = frame + w->frame_local;
 		frame = word_of(&win, w->fw_previous);
 		if (not_python(&win, w))
 			continue;
 		hit_buf_word(out, word_of(&win, w->fw_code) & ~7ULL);
 		hit_buf_word(out, instr_of(&win, w));
+		hit_buf_word(out, w->fw_local == PY_NO_OFFSET ? remote_word(mem, local)
+							      : word_of(&win, w->fw_local));
 		n++;
 	}
-	it->len = (__u16)(n * 16);
+	it->len = (__u16)(n * STACK_FRAME_SIZE);
 	if (cut || (n >= PY_FRAMES && frame))
 		it->aux = STACK_CUT;
 }

@@ -104,10 +104,11 @@ static __always_inline __u64 frame_instr(const struct thread *t, const struct py
 static long each_frame(__u32 i, void *arg)
 {
 	struct walk *k = arg;
+	__u64 frame = k->frame;
 	(void)i;
-	if (!k->frame)
+	if (!frame)
 		return 1;
-	if (read_window(k->t, k->frame + k->w->frame_window, k->w->frame_window_len)) {
+	if (read_window(k->t, frame + k->w->frame_window, k->w->frame_window_len)) {
 		k->cut = 1;
 		return 1;
 	}
@@ -116,6 +117,8 @@ static long each_frame(__u32 i, void *arg)
 		return 0;
 	put_word(k->t, window_word(k->t, k->w->fw_code) & ~7ULL);
 	put_word(k->t, frame_instr(k->t, k->w));
+	put_word(k->t, k->w->fw_local == PY_NO_OFFSET ? user_word(frame + k->w->frame_local)
+						      : window_word(k->t, k->w->fw_local));
 	k->n++;
 	return 0;
 }
@@ -148,7 +151,7 @@ __noinline int put_frames(struct thread *t, const struct proc_conf *p, __u64 fra
 		return 0;
 	struct walk k = {.t = t, .w = &p->py, .frame = frame};
 	bpf_loop(PY_FRAMES, each_frame, &k, 0);
-	it->len = (__u16)(k.n * 16);
+	it->len = (__u16)(k.n * STACK_FRAME_SIZE);
 	if (k.cut || (k.n >= PY_FRAMES && k.frame))
 		it->aux = STACK_CUT;
 	return 0;

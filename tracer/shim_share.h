@@ -79,8 +79,8 @@ struct shim_state {
 	struct shim_share *share; /* address in the process; NULL while nothing is recorded */
 	/* Of all times before this one. */
 	uint64_t hits, lost;
-	/* Written from outside: how long the thread stood still that was made to call, when it came in
-	 * last; 0: not known, or it was preloaded. */
+	/* Written from outside: how long the thread stood still that was made to call, when it came
+	 * in last; 0: not known, or it was preloaded. */
 	uint64_t stood_ns;
 };
 #define SHIM_STATE "ditrace_shim_state"

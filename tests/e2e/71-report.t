@@ -113,7 +113,6 @@ first_torch
 trace --ops aten::linear -- "$PY" train.py --steps 1
 error "a step when no optimizer was seen" "no end of a step" "$DITRACE" report --step 1 "$T/data"
 ok "a step by an op" "$DITRACE" report --step 2 --step-op aten::linear "$T/data"
-error "what is not known" "module.*not known" "$DITRACE" report --group module "$T/data"
 error "a group that there is not" "told apart" "$DITRACE" report --group colour "$T/data"
 error "sorted by what is not there" "told apart" "$DITRACE" report --sort shape "$T/data"
 error "a column that there is not" "no \"size\"" "$DITRACE" report --columns size "$T/data"
