@@ -28,14 +28,25 @@ enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000, SOON_MS = 5000 };
 /* What the entering process works with. */
 struct entering {
 	pid_t pid, parent;
+	enum carrier_part part;
 	struct shim_door *door;
 	struct carrier_points points;
 	struct safe_places *places;
-	uint64_t come; /* address of SHIM_COME; 0: the library is not there yet */
+	uint64_t come; /* address of come_of(part); 0: the library is not there yet */
 	unsigned looks;
 	uint64_t stood_ns; /* the thread that was made to call */
 	struct err err;
 };
+
+static const char *come_of(enum carrier_part part)
+{
+	return part == CARRIER_MODES ? SHIM_MODES_COME : SHIM_COME;
+}
+
+static int32_t phase_of(const struct shim_state *s, enum carrier_part part)
+{
+	return part == CARRIER_MODES ? s->modes : s->phase;
+}
 
 struct answer {
 	int32_t code;
@@ -61,7 +72,7 @@ static int not_possible(pid_t pid, const char *why, struct err *e)
 }
 
 /* What a ditrace that was killed meanwhile has begun comes to its end soon. */
-static void await_others(pid_t pid)
+static void await_others(pid_t pid, enum carrier_part part)
 {
 	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
 	for (unsigned ms = 0; ms < SOON_MS; ms += 10, nanosleep(&pause, NULL)) {
@@ -71,31 +82,35 @@ static void await_others(pid_t pid)
 			return;
 		bool traced = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
 			      !strcmp(by.comm, NAME);
-		bool moving = !carrier_state(pid, &s, NULL) &&
-			      (s.phase == SHIM_COMING || s.phase == SHIM_GOING);
+		bool moving = !carrier_state(pid, &s, NULL) && (phase_of(&s, part) == SHIM_COMING ||
+								phase_of(&s, part) == SHIM_GOING);
 		if (!traced && !moving)
 			return;
 	}
 }
 
-static int is_in_use(pid_t pid, struct err *e)
+static int is_in_use(pid_t pid, enum carrier_part part, struct err *e)
 {
 	struct shim_state s;
 	int r = carrier_state(pid, &s, NULL);
-	if (r || s.phase == SHIM_OUT)
+	if (r || phase_of(&s, part) == SHIM_OUT)
 		return r == -ENOENT || r == -EPROTO ? 0 : r;
+	if (part == CARRIER_MODES) {
+		err_set(e, -EBUSY, "a ditrace changes functions of process %d already", pid);
+		return err_hint(e, "ditrace ctl %d status tells which", pid);
+	}
 	err_set(e, -EBUSY, "a ditrace (process %d) is inside of process %d already", s.tracer, pid);
 	return err_hint(e, "ditrace ctl %d off takes its library out", pid);
 }
 
-int carrier_check(pid_t pid, struct err *e)
+int carrier_check(pid_t pid, enum carrier_part part, struct err *e)
 {
 	struct process p;
 	struct carrier_points points;
 	int r = process_check(pid, e);
 	if (r)
 		return r;
-	await_others(pid);
+	await_others(pid, part);
 	r = process_read(pid, &p, e);
 	if (r)
 		return r;
@@ -108,7 +123,7 @@ int carrier_check(pid_t pid, struct err *e)
 				    "it has forbidden itself system calls (seccomp), and loading "
 				    "a library might end it",
 				    e);
-	r = is_in_use(pid, e);
+	r = is_in_use(pid, part, e);
 	return r ? r : carrier_find_points(pid, &points, e);
 }
 
@@ -172,7 +187,7 @@ static int load(struct entering *x, struct remote_thread *t)
 	int r = remote_thread_call(t, &c, CALL_MS);
 	if (r)
 		return r;
-	r = carrier_find_library(x->pid, SHIM_COME, &x->come);
+	r = carrier_find_library(x->pid, come_of(x->part), &x->come);
 	return r ? ask_dlerror(x, t) : 0;
 }
 
@@ -248,7 +263,7 @@ static int say(struct entering *x, int r)
 static int enter(struct entering *x)
 {
 	int r = carrier_find_points(x->pid, &x->points, &x->err);
-	if (!r && carrier_find_library(x->pid, SHIM_COME, &x->come))
+	if (!r && carrier_find_library(x->pid, come_of(x->part), &x->come))
 		x->come = 0;
 	r = r ? r : safe_places_new(x->pid, &x->places, &x->err);
 	r = r ? r : say(x, search(x));
@@ -259,32 +274,32 @@ static int enter(struct entering *x)
 }
 
 /* Nothing but SIGKILL ends it. */
-static void enter_main(pid_t pid, pid_t parent, struct shim_door *door, int sock)
+static void enter_main(struct entering *x, int sock)
 {
-	struct entering x = {.pid = pid, .parent = parent, .door = door};
 	sigset_t all;
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	apart_begin(NAME, sock);
-	struct answer a = {.code = enter(&x)};
-	a.err = x.err;
-	shim_door_loaded(door);
+	struct answer a = {.code = enter(x)};
+	a.err = x->err;
+	shim_door_loaded(x->door);
 	apart_send(sock, &a, sizeof(a));
 }
 
-int carrier_enter(pid_t pid, struct shim_door *door, struct err *e)
+int carrier_enter(pid_t pid, enum carrier_part part, struct shim_door *door, struct err *e)
 {
+	struct entering x = {.pid = pid, .parent = getpid(), .part = part, .door = door};
 	struct answer a = {.code = -ECHILD};
 	int sock[2];
-	int r = carrier_check(pid, e);
+	int r = carrier_check(pid, part, e);
 	if (r)
 		return r;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
 		return err_set(e, -errno, "cannot enter process %d: %s", pid, strerror(errno));
-	pid_t self = getpid(), child = fork();
+	pid_t child = fork();
 	if (!child) {
 		close(sock[0]);
-		enter_main(pid, self, door, sock[1]);
+		enter_main(&x, sock[1]);
 		_exit(0);
 	}
 	close(sock[1]);

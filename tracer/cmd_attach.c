@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tracer/intervene_run.h"
 #include "tracer/process.h"
 
 static int no_torch(pid_t pid, struct err *e)
@@ -67,11 +68,13 @@ int attach_start(struct trace_loop *l, struct session_opts *o, bool wait, struct
 int cmd_attach(int argc, char **argv)
 {
 	bool wait = false;
+	struct intervene_opts change = {0};
 	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
 	const struct option_def options[] = {
 	    TRACE_OPTIONS(o),
 	    CAPTURE_OPTIONS(o.capture),
 	    MEASURE_OPTIONS(o.measure),
+	    INTERVENE_OPTIONS(change),
 	    {0, "for", OPTION_DURATION, &o.for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},
 	    {0, "count", OPTION_COUNT, &o.count, "N", "detach after N events", NULL},
 	    {0, "wait", OPTION_FLAG, &wait, NULL, "wait until the process loads PyTorch", NULL},
@@ -91,6 +94,8 @@ int cmd_attach(int argc, char **argv)
 	if (!first)
 		return status;
 	int r = process_parse_pid(argv[first], &l.pid, &e);
+	if (!r && intervene_wanted(&change))
+		return intervene_attach(&change, &o, l.pid, wait);
 	if (!r)
 		trace_loop_signals(&l);
 	r = r ? r : attach_start(&l, &o, wait, &e);

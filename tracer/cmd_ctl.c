@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "tracer/carrier.h"
+#include "tracer/intervene_ctl.h"
 #include "tracer/mem.h"
 #include "tracer/process.h"
 
@@ -28,7 +29,8 @@ static const char *const phases[] = {
 struct status {
 	pid_t pid;
 	struct shim_state state;
-	bool counted;		      /* the counts could be read */
+	bool counted;	   /* the counts could be read */
+	json_t *functions; /* intervene_ctl_status of who changes them, NULL: nobody does */
 	uint64_t hits, lost, mean_ns; /* since it came in last; mean_ns 0: not known */
 };
 
@@ -65,7 +67,21 @@ static int read_status(pid_t pid, struct status *s, struct err *e)
 		return err_hint(e, "it may have been written over: look whether the program runs");
 	}
 	read_counts(s);
-	return 0;
+	return s->state.modes == SHIM_IN
+		   ? intervene_ctl_send(pid, (char *[]){"status"}, 1, &s->functions, e)
+		   : 0;
+}
+
+static void print_functions(const json_t *functions)
+{
+	const char *name;
+	json_t *what;
+	json_object_foreach((json_t *)functions, name, what)
+	{
+		printf("functions: %-8s  ", name);
+		text_print_safe(stdout, json_string_value(what));
+		putchar('\n');
+	}
 }
 
 static void print_text(const struct status *s)
@@ -95,6 +111,7 @@ static void print_text(const struct status *s)
 		       text_ns(stood, sizeof(stood), s->state.stood_ns));
 	printf("  before: %s records, %s lost\n", text_count(hits, sizeof(hits), s->state.hits),
 	       text_count(lost, sizeof(lost), s->state.lost));
+	print_functions(s->functions);
 }
 
 static int print_json(const struct status *s)
@@ -107,14 +124,22 @@ static int print_json(const struct status *s)
 				      (json_int_t)s->hits, "lost", (json_int_t)s->lost, "mean_ns",
 				      (json_int_t)s->mean_ns);
 	json_t *root =
-	    json_pack("{s:i, s:s, s:I, s:i, s:I, s:o, s:{s:I, s:I}}", "pid", s->pid, "state",
+	    json_pack("{s:i, s:s, s:I, s:i, s:I, s:o, s:{s:I, s:I}, s:O?}", "pid", s->pid, "state",
 		      phases[x->phase], "since_ns", (json_int_t)since, "times", (int)x->came,
 		      "stood_ns", (json_int_t)x->stood_ns, "now", now, "before", "records",
-		      (json_int_t)x->hits, "lost", (json_int_t)x->lost);
+		      (json_int_t)x->hits, "lost", (json_int_t)x->lost, "functions", s->functions);
 	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(root);
 	return r;
+}
+
+static int print(const struct status *s, int format, struct err *e)
+{
+	if (format == FORMAT_JSON)
+		return print_json(s) ? err_set(e, -EIO, "cannot write the status") : 0;
+	print_text(s);
+	return 0;
 }
 
 static int run(pid_t pid, bool off, int format, struct err *e)
@@ -123,14 +148,38 @@ static int run(pid_t pid, bool off, int format, struct err *e)
 	int r = read_status(pid, &s, e);
 	if (!r && off)
 		r = carrier_take_out(pid, e);
-	if (!r && off)
+	if (!r && off) {
+		json_decref(s.functions);
 		r = read_status(pid, &s, e);
+	}
+	r = r ? r : print(&s, format, e);
+	json_decref(s.functions);
+	return r;
+}
+
+/* An order for the ditrace that changes functions of the process. */
+static int order(pid_t pid, char **words, int n, int format, struct err *e)
+{
+	json_t *functions;
+	int r = intervene_ctl_send(pid, words, (size_t)n, &functions, e);
 	if (r)
 		return r;
-	if (format == FORMAT_JSON)
-		return print_json(&s) ? err_set(e, -EIO, "cannot write the status") : 0;
-	print_text(&s);
+	if (format == FORMAT_JSON) {
+		json_dumpf(functions, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		print_functions(functions);
+	}
+	json_decref(functions);
 	return 0;
+}
+
+static bool is_feature(const char *word)
+{
+	for (int f = 0; f < INTERVENE_FEATURES; f++)
+		if (!strcmp(word, intervene_names[f]))
+			return true;
+	return false;
 }
 
 int cmd_ctl(int argc, char **argv)
@@ -143,11 +192,13 @@ int cmd_ctl(int argc, char **argv)
 	};
 	const struct command command = {
 	    .name = "ctl",
-	    .operands = "PID [status|off]",
-	    .about = "Show what ditrace's library (engine shim) does in a process, or take it out.",
+	    .operands = "PID [status|off|fallback|cast|compare [add LIST|remove LIST|all|off]]",
+	    .about =
+		"Show what ditrace's library does in a process, change what functions do there, "
+		"or take it out.",
 	    .options = options,
 	    .min_operands = 1,
-	    .max_operands = 2,
+	    .max_operands = 4,
 	};
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
@@ -157,15 +208,18 @@ int cmd_ctl(int argc, char **argv)
 	const char *word = first + 1 < argc ? argv[first + 1] : "status";
 	bool off = !strcmp(word, "off");
 	int r = process_parse_pid(argv[first], &pid, &e);
-	if (!r && !off && strcmp(word, "status")) {
-		r = err_set(&e, -EINVAL, "\"%s\" is nothing that ctl can do", word);
-		err_hint(&e, "status shows what is inside, off takes it out");
+	bool orders = is_feature(word);
+	if (!r && !orders && ((!off && strcmp(word, "status")) || argc - first > 2)) {
+		r = err_set(&e, -EINVAL, "\"%s\" is nothing that ctl can do", argv[argc - 1]);
+		err_hint(&e, "status shows what is inside, off takes it out; fallback, cast and "
+			     "compare change what functions do");
 	}
 	if (r) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}
-	r = run(pid, off, format, &e);
+	r = orders ? order(pid, &argv[first + 1], argc - first - 1, format, &e)
+		   : run(pid, off, format, &e);
 	if (r)
 		err_print(&e);
 	return r ? EXIT_FAILED : EXIT_GOOD;

@@ -64,7 +64,7 @@ static bool check_door(struct checks *c)
 static bool check_entering(pid_t pid, struct checks *c)
 {
 	struct err e = {0};
-	if (carrier_check(pid, &e)) {
+	if (carrier_check(pid, CARRIER_RECORDS, &e)) {
 		checks_add(c, CHECK_WARN, e.what, e.hint);
 		return false;
 	}

@@ -56,7 +56,7 @@ static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struc
 		return err_set(e, -ENOMEM, "no memory");
 	m->target = 0;
 	int r = shim_door_open(pid, &d, e);
-	r = r ? r : carrier_enter(pid, d, e);
+	r = r ? r : carrier_enter(pid, CARRIER_RECORDS, d, e);
 	if (r) {
 		shim_door_close(d);
 		free(i);
@@ -322,7 +322,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	else if (!r && w->interesting(w->pid))
 		r = bring_in(m, w->pid, &i, e);
 	else if (!r)
-		r = carrier_check(w->pid, e);
+		r = carrier_check(w->pid, CARRIER_RECORDS, e);
 	if (r) {
 		engine_close(&m->engine);
 		return r;

@@ -14,7 +14,9 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "replay/worker.h"
+#include "tracer/carrier.h"
 #include "tracer/intervene_compare.h"
+#include "tracer/intervene_ctl.h"
 #include "tracer/intervene_totals.h"
 #include "tracer/shim_door.h"
 #include "tracer/shim_share.h"
@@ -30,8 +32,9 @@ struct peer {
 };
 
 struct intervene {
-	const struct intervene_rules *rules;
+	struct intervene_rules *rules;
 	struct shim_door *door;
+	pid_t entered; /* 0: what is changed was started by this process */
 	struct peer *peers[PEERS];
 	unsigned npeers, greeted;
 	int shared; /* memfd of *control */
@@ -53,16 +56,19 @@ static int open_control(struct intervene *v, struct err *e)
 	return err_set(e, -errno, "no memory to share: %s", strerror(errno));
 }
 
-int intervene_open(const struct intervene_rules *rules, struct intervene **out, struct err *e)
+static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene **out, struct err *e)
 {
 	struct intervene *v = calloc(1, sizeof(*v));
 	if (!v)
 		return err_set(e, -ENOMEM, "no memory");
 	v->rules = rules;
+	v->entered = pid;
 	v->table = table_new();
 	int r = open_control(v, e);
-	r = r ? r : shim_door_open(0, &v->door, e);
-	r = r ? r : shim_door_environment(v->door, MODES_SOCKET, e);
+	r = r ? r : shim_door_open(pid, &v->door, e);
+	if (!r)
+		r = pid ? carrier_enter(pid, CARRIER_MODES, v->door, e)
+			: shim_door_environment(v->door, MODES_SOCKET, e);
 	if (!r && !v->table)
 		r = err_set(e, -ENOMEM, "no memory");
 	if (r)
@@ -70,6 +76,16 @@ int intervene_open(const struct intervene_rules *rules, struct intervene **out, 
 	else
 		*out = v;
 	return r;
+}
+
+int intervene_open(struct intervene_rules *rules, struct intervene **out, struct err *e)
+{
+	return open_for(rules, 0, out, e);
+}
+
+int intervene_enter(struct intervene_rules *rules, pid_t pid, struct intervene **out, struct err *e)
+{
+	return open_for(rules, pid, out, e);
 }
 
 /* The first byte on a connection brings the memory for tensors, and that of struct modes_control.
@@ -100,8 +116,8 @@ static void greet(struct intervene *v)
 	socklen_t len = sizeof(who);
 	int sock = accept4(v->door->listener, NULL, NULL, SOCK_CLOEXEC);
 	struct peer *p = sock < 0 || v->npeers == PEERS ? NULL : calloc(1, sizeof(*p));
-	bool own =
-	    p && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.uid == geteuid();
+	bool own = p && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+		   (who.uid == geteuid() || (v->entered && !geteuid()));
 	if (!own) {
 		free(p);
 		if (sock >= 0)
@@ -188,6 +204,24 @@ static bool is_judged(const char *event)
 	return false;
 }
 
+/* The words of `ditrace ctl`. */
+static json_t *obey(struct intervene *v, json_t *m)
+{
+	enum { WORDS = 4 };
+	const char *words[WORDS];
+	struct err e = {0};
+	json_t *list = json_object_get(m, "words");
+	size_t n = json_array_size(list);
+	for (size_t i = 0; i < n && i < WORDS; i++)
+		words[i] = text_at(list, i);
+	int r = intervene_ctl(v->rules, words, n < WORDS ? n : WORDS, &e);
+	if (r > 0)
+		atomic_fetch_add(&v->control->generation, 1);
+	json_t *status = intervene_ctl_status(v->rules);
+	return r < 0 ? json_pack("{ss ss so}", "error", e.what, "hint", e.hint, "status", status)
+		     : json_pack("{so}", "status", status);
+}
+
 /* False: it does not keep to what was agreed. */
 static bool handle(struct intervene *v, struct peer *p, json_t *m)
 {
@@ -197,6 +231,8 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		p->greeted = true;
 		return !worker_send(&p->link, settings(v->rules));
 	}
+	if (!strcmp(event, "ctl"))
+		return !worker_send(&p->link, obey(v, m));
 	if (!strcmp(event, "settings"))
 		return !worker_send(&p->link, settings(v->rules));
 	if (!strcmp(event, "name"))
@@ -259,10 +295,25 @@ void intervene_step(struct intervene *v, int ms)
 	step(v, ms);
 }
 
+static bool is_in(pid_t pid)
+{
+	struct shim_state s;
+	return pid && !carrier_state(pid, &s, NULL) && s.modes != SHIM_OUT;
+}
+
+void intervene_leave(struct intervene *v)
+{
+	enum { STEP_MS = 10, STEPS = 200 };
+	for (unsigned i = 0; i < v->npeers; i++)
+		shutdown(v->peers[i]->link.requests, SHUT_WR);
+	for (unsigned i = 0; i < STEPS && (v->npeers || is_in(v->entered)); i++)
+		step(v, STEP_MS);
+}
+
 static void print_all(struct intervene *v)
 {
 	intervene_totals_print(&v->totals, v->rules);
-	if (v->rules->rule[INTERVENE_COMPARE].on)
+	if (v->rules->rule[INTERVENE_COMPARE].used)
 		intervene_compare_print(&v->compare);
 }
 
@@ -275,6 +326,13 @@ void intervene_finish(struct intervene *v)
 		drop(v, v->npeers - 1);
 	if (v->greeted)
 		print_all(v);
+	else if (v->entered)
+		fprintf(
+		    stderr,
+		    "ditrace: process %d did not answer; nothing was changed\n"
+		    "  hint: its standard error may tell why, or it stands still: ditrace stack "
+		    "%d\n",
+		    v->entered, v->entered);
 	else
 		fprintf(
 		    stderr,

@@ -74,7 +74,23 @@ static int read_cast(const char *s, size_t len, json_t *out)
 	return json_object_set_new(out, from, json_string(to)) ? -ENOMEM : 0;
 }
 
-static int read_casts(struct intervene_rules *r, const char *text, struct err *e)
+static int read_casts(const char *option, const char *text, json_t *out, struct err *e)
+{
+	for (const char *s = text;; s++) {
+		size_t len = strcspn(s, ",");
+		int rc = out ? read_cast(s, len, out) : -ENOMEM;
+		if (rc) {
+			err_set(e, rc, "%s: this is not FROM->TO of two floating dtypes", option);
+			err_hint(e, "write torch.float16->torch.float32, several with commas");
+			return err_quote(e, text, (size_t)(s - text), len);
+		}
+		s += len;
+		if (!*s)
+			return 0;
+	}
+}
+
+int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err *e)
 {
 	const char *option = "--cast";
 	if (!strcmp(text, "env")) {
@@ -85,20 +101,20 @@ static int read_casts(struct intervene_rules *r, const char *text, struct err *e
 		err_set(e, -EINVAL, "%s: no dtypes are given", option);
 		return err_hint(e, "write torch.float16->torch.float32, several with commas");
 	}
-	r->cast_text = text;
-	r->casts = json_object();
-	for (const char *s = text;; s++) {
-		size_t len = strcspn(s, ",");
-		int rc = r->casts ? read_cast(s, len, r->casts) : -ENOMEM;
-		if (rc) {
-			err_set(e, rc, "%s: this is not FROM->TO of two floating dtypes", option);
-			err_hint(e, "write torch.float16->torch.float32, several with commas");
-			return err_quote(e, text, (size_t)(s - text), len);
-		}
-		s += len;
-		if (!*s)
-			return 0;
+	json_t *casts = json_object();
+	char *copy = strdup(text);
+	int rc = copy ? read_casts(option, text, casts, e) : -ENOMEM;
+	if (rc) {
+		json_decref(casts);
+		free(copy);
+		return rc;
 	}
+	json_decref(r->casts);
+	free(r->cast_text);
+	r->casts = casts;
+	r->cast_text = copy;
+	r->rule[INTERVENE_CAST].on = r->rule[INTERVENE_CAST].used = true;
+	return 0;
 }
 
 static int read_sample(const char *text, uint64_t *out, struct err *e)
@@ -128,12 +144,13 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	if (!rc)
 		rc = from_line("--ops", o->ops, &r->rule[INTERVENE_CAST].listed, e);
 	for (int i = 0; i < INTERVENE_FEATURES && !rc; i++) {
+		r->rule[i].used = r->rule[i].on;
 		if (!r->rule[i].listed.n)
 			rc = from_environment(variables[i].only, &r->rule[i].only, e);
 		if (!rc)
 			rc = from_environment(variables[i].disabled, &r->rule[i].disabled, e);
 	}
-	return rc || !o->cast ? rc : read_casts(r, o->cast, e);
+	return rc || !o->cast ? rc : intervene_rules_cast(r, o->cast, e);
 }
 
 static bool is_listed(const struct oplist *l, const char *name, const char *base)
@@ -146,7 +163,7 @@ bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feat
 {
 	const struct intervene_rule *x = &r->rule[f];
 	return x->on && !is_listed(&r->not_ops, name, base) &&
-	       !oplist_has_name(&x->disabled, name) &&
+	       !oplist_has_name(&x->disabled, name) && !is_listed(&x->removed, name, base) &&
 	       (!x->listed.n || is_listed(&x->listed, name, base)) &&
 	       (!x->only.n || oplist_has_name(&x->only, name));
 }
@@ -155,10 +172,12 @@ void intervene_rules_free(struct intervene_rules *r)
 {
 	for (int i = 0; i < INTERVENE_FEATURES; i++) {
 		oplist_free(&r->rule[i].listed);
+		oplist_free(&r->rule[i].removed);
 		oplist_free(&r->rule[i].only);
 		oplist_free(&r->rule[i].disabled);
 	}
 	oplist_free(&r->not_ops);
 	json_decref(r->casts);
+	free(r->cast_text);
 	*r = (struct intervene_rules){0};
 }

@@ -59,7 +59,9 @@ extern const char *const intervene_names[INTERVENE_FEATURES];
 
 struct intervene_rule {
 	bool on;
-	struct oplist listed;	/* on the command line; empty: all */
+	bool used;		/* is on or was */
+	struct oplist listed;	/* on the command line, or by ctl; empty: all */
+	struct oplist removed;	/* by ctl */
 	struct oplist only;	/* OP_FALLBACK_LIST and the like; empty: all */
 	struct oplist disabled; /* OP_FALLBACK_DISABLE_LIST and the like */
 };
@@ -68,7 +70,7 @@ struct intervene_rules {
 	struct intervene_rule rule[INTERVENE_FEATURES];
 	struct oplist not_ops;
 	json_t *casts; /* {"float16": "float32"}, NULL: none */
-	const char *cast_text;
+	char *cast_text;
 	uint64_t sample; /* every so many calls are compared */
 };
 
@@ -81,6 +83,9 @@ bool intervene_wanted(const struct intervene_opts *o);
  * command line has no list; the DISABLE ones always. 0, or -EINVAL with *e; intervene_rules_free in
  * either case. `o` must outlive it. */
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e);
+
+/* Cast by this text from now on, as --cast takes it. 0, or -errno with *e and all as it was. */
+int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err *e);
 
 /* Whether the function of this name ("torch.Tensor.add", its last part "add") is to do that. */
 bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feature f,

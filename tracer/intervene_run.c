@@ -2,9 +2,13 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "tracer/intervene.h"
+#include "tracer/process.h"
 #include "tracer/trace_loop.h"
 
 /* An option of tracing that was given; NULL: none. */
@@ -22,6 +26,7 @@ static const char *tracing_option(const struct session_opts *o)
 	    {o->measure.stats, "--stats"},
 	    {o->measure.first_nan, "--first-nan"},
 	    {o->capture.dir, "--capture"},
+	    {o->count, "--count"},
 	    {o->engine == ENGINE_BPF || o->engine == ENGINE_PTRACE, "--engine bpf or ptrace"},
 	};
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
@@ -71,6 +76,54 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_sign
 	return spawn_exit_status(l.status);
 }
 
+static int await_torch(struct trace_loop *l, bool wait, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+	while (wait && !session_has_torch(l->pid) && !l->gone && !trace_loop_stopped()) {
+		nanosleep(&pause, NULL);
+		trace_loop_look(l);
+	}
+	if (session_has_torch(l->pid))
+		return 0;
+	err_set(e, -ENOENT, "process %d has no PyTorch loaded", l->pid);
+	return err_hint(e, "if it is going to load it, wait with --wait");
+}
+
+/* Until there is a reason to leave. */
+static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
+{
+	enum { LOOK_MS = 20 };
+	uint64_t until = for_ns ? clock_ns(CLOCK_MONOTONIC) + for_ns : UINT64_MAX;
+	while (!l->gone && !trace_loop_stopped() && clock_ns(CLOCK_MONOTONIC) < until) {
+		intervene_step(v, LOOK_MS);
+		trace_loop_look(l);
+	}
+	intervene_leave(v);
+	intervene_finish(v);
+}
+
+/* A table is written at once, beside what the program writes. */
+static int prepare(struct intervene_opts *change, const struct session_opts *o,
+		   struct intervene_rules *rules, struct err *e)
+{
+	static char buffer[1 << 16];
+	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
+	change->ops = o->ops;
+	change->not_ops = o->not_ops;
+	int r = check(change, o, e);
+	return r ? r : intervene_rules_read(change, rules, e);
+}
+
+static int end(struct intervene *v, struct intervene_rules *rules, const struct err *e, int status)
+{
+	if (e->code)
+		err_print(e);
+	if (v)
+		intervene_close(v);
+	intervene_rules_free(rules);
+	return status;
+}
+
 int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
 		  const struct spawn_signals *signals)
 {
@@ -78,18 +131,24 @@ int intervene_run(struct intervene_opts *change, const struct session_opts *o, c
 	struct intervene_rules rules = {0};
 	struct intervene *v = NULL;
 	int status = EXIT_FAILED;
-	static char
-	    buffer[1 << 16]; /* a table is written at once, beside what the program writes */
-	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
-	change->ops = o->ops;
-	change->not_ops = o->not_ops;
-	if (!check(change, o, &e) && !intervene_rules_read(change, &rules, &e) &&
-	    !intervene_open(&rules, &v, &e))
+	if (!prepare(change, o, &rules, &e) && !intervene_open(&rules, &v, &e))
 		status = see_through(v, argv, signals, &e);
-	if (e.code)
-		err_print(&e);
-	if (v)
-		intervene_close(v);
-	intervene_rules_free(&rules);
-	return status;
+	return end(v, &rules, &e, status);
+}
+
+int intervene_attach(struct intervene_opts *change, const struct session_opts *o, pid_t pid,
+		     bool wait)
+{
+	struct err e = {0};
+	struct intervene_rules rules = {0};
+	struct intervene *v = NULL;
+	struct trace_loop l = {.pid = pid};
+	trace_loop_signals(&l);
+	int r = prepare(change, o, &rules, &e);
+	r = r ? r : process_check(pid, &e);
+	r = r ? r : await_torch(&l, wait, &e);
+	r = r ? r : intervene_enter(&rules, pid, &v, &e);
+	if (!r)
+		stay(v, &l, o->for_ns);
+	return end(v, &rules, &e, r ? EXIT_FAILED : EXIT_GOOD);
 }

@@ -1,4 +1,4 @@
-/* run, where functions of PyTorch are to do something else: nothing is traced. */
+/* run and attach, where functions of PyTorch are to do something else: nothing is traced. */
 #ifndef TRACER_INTERVENE_RUN_H
 #define TRACER_INTERVENE_RUN_H
 
@@ -11,5 +11,10 @@
  * status of the command. */
 int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
 		  const struct spawn_signals *signals);
+
+/* The same for process `pid`, which runs and goes on when this ends: at a signal, after o->for_ns,
+ * or with it. `wait`: until it has a libtorch. Returns EXIT_GOOD or EXIT_FAILED. */
+int intervene_attach(struct intervene_opts *change, const struct session_opts *o, pid_t pid,
+		     bool wait);
 
 #endif

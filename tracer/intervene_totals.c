@@ -111,7 +111,7 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 	if (t->n)
 		qsort(t->list, t->n, sizeof(*t->list), by_calls);
 	for (int f = 0; f < INTERVENE_FEATURES; f++) {
-		if (!rules->rule[f].on)
+		if (!rules->rule[f].used)
 			continue;
 		print_head(t, intervene_names[f]);
 		print_rows(t, intervene_names[f]);

@@ -46,17 +46,57 @@ static int add_item(const char *name, const char *s, size_t len, struct oplist *
 int oplist_compile(const char *name, const char *text, struct oplist *out, struct err *e)
 {
 	*out = (struct oplist){0};
+	int rc = oplist_append(name, text, out, e);
+	if (rc)
+		oplist_free(out);
+	return rc;
+}
+
+static void drop_item(struct oplist *l, size_t i)
+{
+	free(l->items[i].text);
+	pcre2_code_free(l->items[i].re);
+	memmove(&l->items[i], &l->items[i + 1], (--l->n - i) * sizeof(l->items[i]));
+}
+
+int oplist_append(const char *name, const char *text, struct oplist *l, struct err *e)
+{
+	size_t n = l->n;
 	for (const char *s = text;; s++) {
 		size_t len = strcspn(s, ",");
-		int rc = add_item(name, s, len, out, e);
-		if (rc) {
-			oplist_free(out);
-			return rc;
-		}
+		int rc = add_item(name, s, len, l, e);
+		while (rc && l->n > n)
+			drop_item(l, l->n - 1);
 		s += len;
-		if (!*s)
-			return 0;
+		if (rc || !*s)
+			return rc;
 	}
+}
+
+static bool has_item(const struct oplist *l, const char *text)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (!strcmp(l->items[i].text, text))
+			return true;
+	return false;
+}
+
+void oplist_subtract(struct oplist *l, const struct oplist *gone)
+{
+	for (size_t i = l->n; i-- > 0;)
+		if (has_item(gone, l->items[i].text))
+			drop_item(l, i);
+}
+
+char *oplist_text(const struct oplist *l)
+{
+	size_t size = 1;
+	for (size_t i = 0; i < l->n; i++)
+		size += strlen(l->items[i].text) + 1;
+	char *text = calloc(1, size), *end = text;
+	for (size_t i = 0; text && i < l->n; i++)
+		end += sprintf(end, "%s%s", i ? "," : "", l->items[i].text);
+	return text;
 }
 
 /* Is the whole of `name` among what re.findall(re, name) gives? A match that is the whole name is

@@ -28,6 +28,15 @@ struct oplist {
  * `name` is the variable's, for messages. The list owns what it points to until oplist_free. */
 int oplist_compile(const char *name, const char *text, struct oplist *out, struct err *e);
 
+/* Add the items of `text`; on a failure the list is as it was. */
+int oplist_append(const char *name, const char *text, struct oplist *l, struct err *e);
+
+/* Take those out that are written as items of `gone` are. */
+void oplist_subtract(struct oplist *l, const struct oplist *gone);
+
+/* The items with commas between, "" for none; free it. NULL without memory. */
+char *oplist_text(const struct oplist *l);
+
 bool oplist_match(const struct oplist *l, const struct op_desc *op);
 
 /* The same where Python's name is known, as in ditorch: an item is `name`, or gives all of it. */

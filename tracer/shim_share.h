@@ -82,6 +82,8 @@ struct shim_state {
 	/* Written from outside: how long the thread stood still that was made to call, when it came
 	 * in last; 0: not known, or it was preloaded. */
 	uint64_t stood_ns;
+	_Atomic int32_t modes;	    /* enum shim_phase of what changes functions of PyTorch */
+	char modes_door[SHIM_DOOR]; /* socket that they call ditrace on, as the process sees it */
 };
 #define SHIM_STATE "ditrace_shim_state"
 #define SHIM_THREAD "ditrace-shim" /* name of its thread */
@@ -95,6 +97,9 @@ struct shim_state {
  * the thread goes on by itself when ditrace is gone, and from STANDS when it is to be left or
  * nothing happens for SHIM_PATIENCE_S. */
 enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT };
+
+/* The same, where functions of PyTorch are to do something else. */
+#define SHIM_MODES_COME "ditrace_modes_come"
 
 struct shim_thread {
 	_Atomic int32_t

@@ -170,6 +170,11 @@ int trace_loop_wait(struct trace_loop *l)
 	return l->gone ? 0 : wait_child(l, 0);
 }
 
+bool trace_loop_stopped(void)
+{
+	return stop;
+}
+
 void trace_loop_look(struct trace_loop *l)
 {
 	if (l->is_child)

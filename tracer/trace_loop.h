@@ -62,6 +62,9 @@ void trace_loop_note(const struct trace_loop *l);
  * what goes wrong on the way and does not end tracing. */
 int trace_loop_run(struct trace_loop *l, struct err *e);
 
+/* Whether a signal came that ends the loop. */
+bool trace_loop_stopped(void);
+
 /* Look whether the process has ended, without waiting: sets l->gone. */
 void trace_loop_look(struct trace_loop *l);
 

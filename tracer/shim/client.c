@@ -21,8 +21,7 @@
 enum { STACK = 1 << 20 }; /* with the thread-local data of all libraries */
 
 /* SHIM_STATE */
-__attribute__((visibility("default"))) struct shim_state ditrace_shim_state = {.version =
-										   SHIM_VERSION};
+struct shim_state ditrace_shim_state = {.version = SHIM_VERSION};
 
 static struct shim_share *_Atomic share;
 static _Atomic bool forked;

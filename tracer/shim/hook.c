@@ -29,6 +29,6 @@ int __cxa_atexit(void (*f)(void *), void *arg, void *dso)
 	found = true;
 	if (getenv(SHIM_SOCKET))
 		shim_come(getenv(SHIM_SOCKET), torch);
-	modes_start();
+	modes_start(getenv(MODES_SOCKET));
 	return r;
 }

@@ -14,7 +14,7 @@ enum {
 
 _Atomic bool modes_out;
 __thread int modes_busy;
-static __thread int inside; /* how many calls are open about which something is done */
+static __thread int inside; /* how many calls of the mode are open */
 
 static struct {
 	object *module;
@@ -180,6 +180,8 @@ static object *act(object *mode, object *what, const struct asked *a)
 
 static object *asked_for(object *mode, const struct asked *a)
 {
+	if (modes_out && !modes_busy)
+		python_drop(ask("leave_thread", NULL));
 	if (modes_out || modes_busy)
 		return pass_on(a);
 	if (control && control->generation != generation)
@@ -188,9 +190,7 @@ static object *asked_for(object *mode, const struct asked *a)
 	if (!what || what == py._Py_NoneStruct) {
 		r = pass_on(a);
 	} else {
-		inside++;
 		r = act(mode, what, a);
-		inside--;
 	}
 	python_drop(what);
 	return r;
@@ -201,7 +201,9 @@ static object *mode_call(object *mode, object *args, object *keywords)
 	struct asked a;
 	if (!take(&a, args, keywords))
 		return NULL;
+	inside++;
 	object *r = asked_for(mode, &a);
+	inside--;
 	python_drop(a.args);
 	return r;
 }
@@ -225,6 +227,8 @@ static object *made(object *self, object *base)
 	method_with_keywords *call = mode_call;
 	object *(*get)(object *, object *) = get_attribute;
 	(void)self;
+	if (own.mode) /* a thread may still have it on its stack */
+		return python_kept(own.mode);
 	memcpy(&method.call, &call, sizeof(call));
 	memcpy(&slots[0].value, &get, sizeof(get));
 	object *bases = py.PyTuple_Pack(1, base);
@@ -358,7 +362,11 @@ bool modes_call_fill(object *module)
 	    {"watch", watch, METH_O, NULL},
 	    {"ready", ready, METH_VARARGS, NULL},
 	};
+	python_drop(own.module);
+	python_drop(own.plans);
+	python_drop(own.counts);
 	own.module = python_kept(module);
+	modes_out = false;
 	own.plans = py.PyDict_New();
 	own.counts = py.PyDict_New();
 	bool good = own.plans && own.counts;

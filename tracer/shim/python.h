@@ -1,6 +1,6 @@
 /* CPython as it is in the process: functions of its stable ABI (Doc/data/stable_abi.dat), which are
  * the same from 3.8 on, found by name. No libpython is linked. The GIL is held wherever one of them
- * is called, but for Py_AddPendingCall and Py_IsInitialized. */
+ * is called, but for Py_AddPendingCall, Py_IsInitialized and PyGILState_Ensure. */
 #ifndef TRACER_SHIM_PYTHON_H
 #define TRACER_SHIM_PYTHON_H
 
@@ -38,6 +38,8 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 #define PYTHON_FUNCTIONS(F)                                                                        \
 	F(int, Py_AddPendingCall, (int (*)(void *), void *))                                       \
 	F(int, Py_IsInitialized, (void))                                                           \
+	F(int, PyGILState_Ensure, (void))                                                          \
+	F(void, PyGILState_Release, (int))                                                         \
 	F(object *, Py_CompileString, (const char *, const char *, int))                           \
 	F(object *, PyEval_EvalCode, (object *, object *, object *))                               \
 	F(object *, PyEval_GetBuiltins, (void))                                                    \

@@ -1,6 +1,4 @@
-/* The callbacks on at::RecordFunction (ATen/record_function.h): what at::addGlobalCallback takes,
- * in 1.12 to 2.13, is {start, end, sampling probability, scopes, inputs, outputs, ids} by value, 40
- * bytes. */
+/* Records what the callbacks on at::RecordFunction tell. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,29 +12,11 @@
 #include "base/clock.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/op_stack.h"
+#include "tracer/shim/record_callback.h"
 #include "tracer/shim/record_layout.h"
 #include "tracer/shim/shim.h"
 
-enum {
-	FUNCTION,
-	BACKWARD,
-	SCOPES = 10,
-	CHECKED = 64,
-	NO_CONF = 1 /* odd: never a finished one */,
-	SAMPLE = 64
-};
-
-/* std::unique_ptr<ObserverContext> start(const RecordFunction &): returned through memory. */
-typedef void **start_fn(void **context, const uint64_t *rf);
-typedef void end_fn(const uint64_t *rf, void *context);
-
-struct callback {
-	start_fn *start;
-	end_fn *end;
-	double probability;
-	bool scopes[SCOPES];
-	bool inputs, outputs, ids;
-};
+enum { CHECKED = 64, NO_CONF = 1 /* odd: never a finished one */, SAMPLE = 64 };
 
 /* Of a thread, as long as it lives (Itanium C++ ABI: exception handling, 2.2.2). */
 struct eh_globals {
@@ -45,7 +25,7 @@ struct eh_globals {
 };
 
 static struct {
-	uint64_t (*add)(struct callback);
+	uint64_t (*add)(struct record_callback);
 	void (*remove)(uint64_t);
 	const char *(*name)(const uint64_t *);
 	uint64_t (*num_inputs)(const uint64_t *);
@@ -327,7 +307,7 @@ static bool is_inner(const struct thread *t, const uint64_t *rf, const char *nam
 
 static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 {
-	if (scope == BACKWARD)
+	if (scope == RECORD_BACKWARD)
 		return SHIM_NODE;
 	if (layout.inputs && !record_is_named(&layout, rf, name))
 		return SHIM_CALL;
@@ -415,7 +395,7 @@ static void **start_function(void **context, const uint64_t *rf)
 {
 	*context = NULL;
 	if (inside_begin()) {
-		start(context, rf, FUNCTION);
+		start(context, rf, RECORD_FUNCTION);
 		inside_end();
 	}
 	return context;
@@ -425,7 +405,7 @@ static void **start_backward(void **context, const uint64_t *rf)
 {
 	*context = NULL;
 	if (inside_begin()) {
-		start(context, rf, BACKWARD);
+		start(context, rf, RECORD_BACKWARD);
 		inside_end();
 	}
 	return context;
@@ -465,9 +445,8 @@ static void code_freed(uint64_t code)
 
 static bool find_symbols(void *h)
 {
-	torch.add = (uint64_t(*)(struct callback))dlsym(
-	    h, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
-	torch.remove = (void (*)(uint64_t))dlsym(h, "_ZN2at14removeCallbackEm");
+	torch.add = (uint64_t(*)(struct record_callback))dlsym(h, RECORD_ADD);
+	torch.remove = (void (*)(uint64_t))dlsym(h, RECORD_REMOVE);
 	torch.name = (const char *(*)(const uint64_t *))dlsym(h, "_ZNK2at14RecordFunction4nameEv");
 	torch.num_inputs =
 	    (uint64_t(*)(const uint64_t *))dlsym(h, "_ZNK2at14RecordFunction10num_inputsEv");
@@ -489,13 +468,14 @@ static void at_exit(void)
 static void add_callbacks(void)
 {
 	static bool first = true;
-	struct callback c = {.end = end_either, .probability = 1, .inputs = true, .outputs = true};
+	struct record_callback c = {
+	    .end = end_either, .probability = 1, .inputs = true, .outputs = true};
 	c.start = start_function;
-	c.scopes[FUNCTION] = true;
+	c.scopes[RECORD_FUNCTION] = true;
 	handles[0] = torch.add(c);
 	c.start = start_backward;
-	c.scopes[FUNCTION] = false;
-	c.scopes[BACKWARD] = true;
+	c.scopes[RECORD_FUNCTION] = false;
+	c.scopes[RECORD_BACKWARD] = true;
 	handles[1] = torch.add(c);
 	registered = 1;
 	if (first)

@@ -10,7 +10,10 @@
 
 #include "tracer/shim_share.h"
 
-/* client.c: the memory shared with ditrace, NULL while there is none. To be used between
+/* client.c: SHIM_STATE. */
+extern __attribute__((visibility("default"))) struct shim_state ditrace_shim_state;
+
+/* The memory shared with ditrace, NULL while there is none. To be used between
  * inside_begin and inside_end only. */
 struct shim_share *shim_share(void);
 
@@ -99,8 +102,13 @@ void recorder_stop(void);
 void pycode_watch(void (*freed)(uint64_t code));
 void pycode_unwatch(void);
 
-/* modes.c: what functions of PyTorch do is to be changed in this process, when the environment says
- * so and CPython is in it. Called when libtorch is initialised. */
-void modes_start(void);
+/* modes.c: what functions of PyTorch do is to be changed in this process, as ditrace says on this
+ * socket (NULL: nothing is), if CPython is in it. Called when libtorch is initialised. */
+void modes_start(const char *socket);
+
+/* modes_threads.c: from now on `enter` is called at ops of threads that run Python, every now and
+ * then on each, with the GIL held. */
+void modes_threads_start(void (*enter)(void));
+void modes_threads_stop(void);
 
 #endif

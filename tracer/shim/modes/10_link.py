@@ -42,9 +42,11 @@ class Wire(Talk):
         return json.loads(line)
 
     def close(self):
+        self.map = None
         try:
             self.check()
             os.close(self.fd)
+            os.close(self.arena)
         except OSError:
             pass
 
@@ -109,6 +111,7 @@ class Link:
                 self.connect()
             except Exception:  # ditrace has ended
                 end()
+                keep(-1)
 
 
 LINK = Link()
@@ -117,8 +120,12 @@ LINK = Link()
 def flush(*_):
     """Tell what was done."""
     if not is_out():
-        with LINK.lock:
-            LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()])
+        tell_totals()
+
+
+def tell_totals():
+    with LINK.lock:
+        LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()])
 
 
 def look_again(*_):

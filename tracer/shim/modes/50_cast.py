@@ -66,6 +66,7 @@ DTYPES = {}
 
 def start_casts():
     DTYPES.clear()
+    DTYPES.clear()
     for a, b in (LINK.settings["casts"] or {}).items():
         if hasattr(torch, a) and hasattr(torch, b):
             DTYPES[getattr(torch, a)] = getattr(torch, b)

@@ -17,16 +17,21 @@ def start_of_thread(self):
 
 def install():
     LINK.connect()
-    if not LINK.settings["features"]:
-        end()
-        return
     ready(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack, PLAIN, is_compiling, changed)
     start_casts()
     THREADS["run"] = threading.Thread._bootstrap_inner
     threading.Thread._bootstrap_inner = start_of_thread
-    os.register_at_fork(after_in_child=LINK.after_fork)
+    if not AGAIN:
+        os.register_at_fork(after_in_child=after_fork)
     atexit.register(at_exit)
-    _push_mode(MODE)
+    enter_thread()
+
+
+def after_fork():
+    """Of whichever of these modules is in use: Python forgets no function that it was told to call."""
+    inside = sys.modules.get("_ditrace_inside")
+    if inside is not None:
+        inside.LINK.after_fork()
 
 
 def at_exit():
@@ -36,16 +41,62 @@ def at_exit():
         pass
 
 
-def stop():
-    """Called on the main thread when ditrace is gone: 1 when the mode is out, 0 when that must wait, since a mode of
-    the program's own lies on it or it is at work. It changes nothing from the first call on."""
-    end()
+def enter_thread(*_):
+    """Put the mode on this thread, unless one of the program lies there or is asked right now."""
+    if not is_out() and not is_busy() and not is_inside() and not stack():
+        _push_mode(MODE)
+
+
+# PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
+ASKING = getattr(getattr(torch.overrides, "_TorchFunctionStackMode", None), "__torch_function__", None)
+
+
+def is_asking():
+    frame = sys._getframe() if ASKING else None
+    while frame is not None and frame.f_code is not ASKING.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def take_off():
+    modes = stack()
+    if not modes or modes[-1] is not MODE or is_asking():
+        return False
+    _pop_mode()
+    return True
+
+
+def leave_thread(*_):
+    """The mode is asked and therefore not on the stack: it is taken off when this thread calls the next function."""
+    left = [1000]
+
+    def look(frame, event, arg):
+        left[0] -= 1
+        if take_off() or not left[0]:
+            sys.setprofile(None)
+
+    if sys.getprofile() is None:
+        sys.setprofile(look)
+
+
+def leave_all():
+    """Called when ditrace is gone or wants to go: nothing is changed from now on."""
     if THREADS["run"] is not None and threading.Thread._bootstrap_inner is start_of_thread:
         threading.Thread._bootstrap_inner = THREADS["run"]
-    if is_inside():
+    end()
+    with LINK.lock:
+        try:
+            tell_totals()
+        except Exception:  # it is gone
+            pass
+        LINK.talk.close()
+
+
+def stop():
+    """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since a mode of
+    the program's own lies on it or it is asked."""
+    if is_inside() or is_asking() or MODE in stack() and not take_off():
         return 0
-    modes = stack()
-    if not modes or modes[-1] is not MODE:  # a mode that is being asked is not on the stack
-        return 0
-    _pop_mode()
+    atexit.unregister(at_exit)
+    sys.modules.pop("_ditrace_inside", None)
     return 1

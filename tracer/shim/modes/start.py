@@ -1,4 +1,4 @@
-# Run in the program, on its main thread, while it imports PyTorch. SOURCE, SOCKET and fill are there already.
+# Run in the program, on its main thread, while it imports PyTorch. SOURCE, SOCKET, AGAIN, keep and fill are there already.
 import os
 import sys
 import types
@@ -29,13 +29,16 @@ def imported():
         return
     try:
         inside = types.ModuleType("_ditrace_inside")  # a module that is found, or torch.compile does not take it
-        inside.SOCKET = SOCKET  # noqa: F821 what the library has put here
+        inside.__dict__.update(SOCKET=SOCKET, AGAIN=AGAIN, keep=keep)  # noqa: F821 what the library has put here
         fill(inside.__dict__)  # noqa: F821 the same
         exec(compile(SOURCE, "ditrace/modes.py", "exec"), inside.__dict__)  # noqa: F821 the same
         sys.modules[inside.__name__] = inside
-        globals()["stop"] = inside.stop  # what the library calls when ditrace is gone
+        for name in ("enter_thread", "leave_all", "stop"):  # what the library calls
+            globals()[name] = getattr(inside, name)
         inside.install()
     except Exception as e:  # whatever it is, the program goes on without
+        keep(-1)  # noqa: F821 the same
+        sys.modules.pop("_ditrace_inside", None)
         sys.stderr.write(f"ditrace: nothing is changed in process {os.getpid()}: {type(e).__name__}: {e}\n")
 
 

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Functions of a process that runs are made to do something else, and changed while they do: attach --fallback,
+# --cast and --compare, ctl. Afterwards it computes as if nobody had been there, SWITCHES times, and after a kill.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+SWITCHES=${SWITCHES:-4}
+
+begin() {
+	start "$PY" switched.py >"$T/out" 2>"$T/out.err"
+	target=$child
+	wait_line "$T/out" '^other 5 '
+	wait_line "$T/out" '^main 5 '
+	fds >"$T/fds"
+}
+
+fds() {
+	readlink "/proc/$target/fd/"* | sort
+}
+
+# changing OPTION...: a ditrace that changes functions of the target, in $tracer, once they are changed
+changing() {
+	start "$DITRACE" attach "$target" "$@" 2>"$T/err"
+	tracer=$child
+	within is_in
+}
+
+is_in() {
+	"$DITRACE" ctl "$target" status 2>&1 | grep -q '^functions'
+}
+
+is_out() {
+	not is_in
+}
+
+# within CONDITION: it comes to hold
+within() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		"$@" && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# further: both threads have made more steps
+further() {
+	local m o
+	m=$(grep -c '^main' "$T/out") o=$(grep -c '^other' "$T/out")
+	wait_line "$T/out" "^main $((m + 2)) " && wait_line "$T/out" "^other $((o + 2)) "
+}
+
+finished() {
+	kill -INT "$tracer"
+	wait "$tracer"
+}
+
+count_of() {
+	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
+}
+
+untouched() {
+	kill -TERM "$target"
+	finish "$target"
+	is "it ends well" "$status" 0
+	is "no mode is left on its threads" "$(grep -c '^modes of .* 0$' "$T/out")" 2
+	"$PY" switched.py --steps "$(grep -c '^main' "$T/out")" >"$T/plain" 2>/dev/null
+	ok "it computed what it computes alone" the_same_losses
+}
+
+the_same_losses() {
+	local name
+	for name in main other; do
+		cmp <(grep "^$name" "$T/out" | head -n "$(grep -c "^$name" "$T/plain")") <(grep "^$name" "$T/plain" | head -n "$(grep -c "^$name" "$T/out")") || return 1
+	done
+}
+
+each_feature() {
+	changing --cast 'float32->float64' --ops relu
+	ok "both threads go on" further
+	ok "the modes go with ditrace" finished
+	like "the functions are told" "$T/err" '\| torch.nn.functional.relu \|  input'
+	ok "of two threads" [ "$(count_of cast)" -ge 4 ]
+	ok "it has open what it had before" within same_fds
+	changing --compare add
+	ok "compared, both go on" further
+	ok "and are left" finished
+	like "nothing is wrong" "$T/err" '^ditrace: compare: 0 of 1 function'
+	changing --fallback-all --for 1s
+	wait "$tracer"
+	like "what is on the CPU is left alone" "$T/err" ' torch.nn.functional.linear +is on the CPU'
+}
+
+same_fds() {
+	diff "$T/fds" <(fds)
+}
+
+killed() {
+	changing --compare all
+	further
+	kill -9 "$tracer"
+	wait "$tracer" 2>/dev/null
+	ok "the modes go with a killed ditrace" within is_out
+	ok "and it goes on" further
+	ok "with nothing open of that" within same_fds
+}
+
+# order WORD...: of ditrace ctl
+order() {
+	"$DITRACE" ctl "$target" "$@" >"$T/ctl" 2>&1 || { cat "$T/ctl" && return 1; }
+}
+
+switch() {
+	local i
+	for ((i = 0; i < SWITCHES; i++)); do
+		order cast off && order compare add 'torch.add,linear' && order fallback all && order cast add relu &&
+			order compare off && order fallback off || return 1
+	done
+}
+
+switches() {
+	changing --cast 'float32->float64' --ops relu
+	ok "each is switched on and off $SWITCHES times" switch
+	like "what is in force is told" "$T/ctl" '^functions: cast +relu, float32->float64$'
+	like "and what is not" "$T/ctl" '^functions: fallback +off$'
+	order compare add torch.add
+	ok "with what was added, both go on" further
+	order compare remove torch.add
+	like "the last that is removed" "$T/ctl" '^functions: compare +off$'
+	error "what it cannot do is said" 'is nothing that ctl can do' "$DITRACE" ctl "$target" compare never
+	error "so are wrong lists" 'is not a regular expression' "$DITRACE" ctl "$target" compare add '('
+	ok "and left" finished
+	like "all that was on is in the summary" "$T/err" '^ditrace: compare: [1-9][0-9,]* calls? of '
+}
+
+attach() {
+	begin
+	each_feature
+	switches
+	killed
+	untouched
+}
+each_torch attach
+done_testing
