@@ -24,6 +24,17 @@ struct thread {
 	uint32_t npending, pending_size;
 };
 
+/* The row of an event before, in the place of the hash of what tells rows apart. */
+struct memo {
+	const struct op_desc *op;
+	const struct py_stack *where_stack;
+	int32_t pid, tid;
+	uint8_t phase;
+	uint32_t row;
+};
+
+enum { MEMOS = 8192 };
+
 /* The row of a forward op, in the place of its id modulo AGGREGATE_SIDES_MAX. */
 struct side {
 	uint64_t id;
@@ -32,6 +43,9 @@ struct side {
 
 struct aggregate {
 	unsigned keys;
+	struct memo *memos; /* MEMOS of them, or NULL */
+	int32_t last_pid, last_tid;
+	struct thread *last_thread; /* of these; NULL: none */
 	struct side *sides;
 	size_t sides_room;
 	struct intern row_ids, thread_ids;
@@ -45,9 +59,14 @@ struct aggregate {
 
 struct aggregate *aggregate_new_by(unsigned keys)
 {
+	const unsigned others = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE |
+				AGGREGATE_SYMBOL | AGGREGATE_SAMPLES;
 	struct aggregate *a = calloc(1, sizeof(*a));
-	if (a)
-		a->keys = keys;
+	if (!a)
+		return NULL;
+	a->keys = keys;
+	if (keys & AGGREGATE_STEADY && !(keys & others))
+		a->memos = calloc(MEMOS, sizeof(*a->memos)); /* NULL: it goes without */
 	return a;
 }
 
@@ -141,10 +160,43 @@ static int64_t row_of(struct aggregate *a, const struct op_event *ev)
 	return failed ? -ENOMEM : id;
 }
 
+/* Ops and stacks lie 16 bytes apart at least. */
+static struct memo *memo_of(const struct aggregate *a, const struct op_event *ev)
+{
+	uint64_t h = ((uintptr_t)ev->op >> 4) * 0x9e3779b97f4a7c15u;
+	h = (h ^ (uintptr_t)ev->where_stack >> 4 ^ (uint64_t)ev->phase << 40 ^
+	     (uint64_t)(uint32_t)ev->tid << 44) *
+	    0xff51afd7ed558ccdu;
+	return &a->memos[h >> 51];
+}
+
+/* As row_of. A row whose text is not known yet is looked at again: it may come. */
+static int64_t row_again(struct aggregate *a, const struct op_event *ev)
+{
+	struct memo *m = a->memos ? memo_of(a, ev) : NULL;
+	if (!m)
+		return row_of(a, ev);
+	if (m->op == ev->op && m->where_stack == ev->where_stack && m->pid == ev->pid &&
+	    m->tid == ev->tid && m->phase == ev->phase &&
+	    (a->rows[m->row]->text || !(a->keys & AGGREGATE_LINE)))
+		return m->row;
+	int64_t id = row_of(a, ev);
+	if (id >= 0)
+		*m = (struct memo){.op = ev->op,
+				   .where_stack = ev->where_stack,
+				   .pid = ev->pid,
+				   .tid = ev->tid,
+				   .phase = ev->phase,
+				   .row = (uint32_t)id};
+	return id;
+}
+
 static struct thread *find_thread(struct aggregate *a, const struct op_event *ev)
 {
 	int32_t key[2] = {ev->pid, ev->tid};
 	bool is_new;
+	if (a->last_thread && a->last_pid == ev->pid && a->last_tid == ev->tid)
+		return a->last_thread;
 	int64_t id = intern(&a->thread_ids, key, sizeof(key), &is_new);
 	if (id < 0 ||
 	    (id >= a->threads_size && grow(&a->threads, &a->threads_size, sizeof(*a->threads))))
@@ -154,6 +206,9 @@ static struct thread *find_thread(struct aggregate *a, const struct op_event *ev
 		*t = (struct thread){.first_ns = ev->start_ns, .last_ns = ev->start_ns};
 		a->totals.threads++;
 	}
+	a->last_pid = ev->pid;
+	a->last_tid = ev->tid;
+	a->last_thread = t;
 	return t;
 }
 
@@ -297,7 +352,7 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
 	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
 		return add_backward(a, ev, ns);
-	int64_t id = row_of(a, ev);
+	int64_t id = row_again(a, ev);
 	if (id < 0)
 		return -ENOMEM;
 	int r = count_call(a, a->rows[id], ev, ns);
@@ -348,5 +403,6 @@ void aggregate_free(struct aggregate *a)
 	free(a->merged);
 	free(a->threads);
 	free(a->sides);
+	free(a->memos);
 	free(a);
 }

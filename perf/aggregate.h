@@ -28,6 +28,9 @@ enum {
 	 * AGGREGATE_SIDES_MAX events back is forgotten: such a node has a row of its own. */
 	AGGREGATE_SIDES = 1 << 9,
 	AGGREGATE_SIDES_MAX = 1 << 22,
+	/* No key: the ops and stacks of the events are those of one trace reader, so that the same
+	 * address is the same one. */
+	AGGREGATE_STEADY = 1 << 14,
 	AGGREGATE_BATCHES = 1 << 10, /* no key: rows have batches */
 	AGGREGATE_SAMPLES = 1 << 11, /* no key: of samples as events; the whole is their sum */
 	AGGREGATE_SYMBOL = 1 << 12,  /* the innermost native frame, and its file: of samples */

@@ -43,6 +43,7 @@ struct export_job {
 	const char *output;
 	struct export_in in;
 	struct trace_when when;
+	struct trace_span span;
 };
 
 /* As trace_read_next at the end of the file. */
@@ -56,7 +57,7 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 	case TO_SPEEDSCOPE:
 		return export_speedscope(&x->in, f, e);
 	default:
-		return export_csv(x->in.path, f, &x->when, &x->in.lost, e);
+		return export_csv(&x->in, f, e);
 	}
 }
 
@@ -83,7 +84,8 @@ static int check(struct export_job *x, struct err *e)
 	if (r)
 		return r;
 	trace_reader_close(reader);
-	return trace_when_open(&x->when, x->in.path, e);
+	r = trace_span_open(&x->span, x->in.path, e);
+	return r ? r : trace_when_open(&x->when, x->in.path, e);
 }
 
 static int export_to(struct export_job *x)
@@ -103,12 +105,18 @@ int cmd_export(int argc, char **argv)
 {
 	static const char *const formats[] = {"csv",	    "chrome", "folded",
 					      "speedscope", "sqlite", NULL};
-	struct export_job x = {.in.path = "ditrace.data", .in.when = &x.when};
+	struct export_job x = {.in.path = "ditrace.data", .in.when = &x.when, .in.span = &x.span};
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
 	     "csv (default), chrome, folded, speedscope or sqlite", formats},
 	    {0, "when", OPTION_STRING, &x.when.text, "EXPR",
 	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
+	    {0, "time", OPTION_STRING, &x.span.time, "A-B",
+	     "only what started between, since the trace was begun: 3s-5s", NULL},
+	    {0, "step", OPTION_STRING, &x.span.step, "N",
+	     "only these training steps, counted from 1: 3 or 2-4", NULL},
+	    {0, "step-op", OPTION_STRING, &x.span.step_op, "OP",
+	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output", NULL},
 	    {0},
@@ -133,5 +141,6 @@ int cmd_export(int argc, char **argv)
 		x.in.path = argv[first];
 	status = export_to(&x);
 	trace_when_close(&x.when);
+	trace_span_close(&x.span);
 	return status;
 }

@@ -258,7 +258,7 @@ static int prepare(struct report *p, struct err *e)
 		return r;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
-	p->sum = aggregate_new_by(keys);
+	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY);
 	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE) : NULL;
 	p->tree = p->graph ? call_tree_new() : NULL;
 	p->overflow = overflow_new();
@@ -311,6 +311,12 @@ static bool only_samples(const char *path)
 	return samples && !events;
 }
 
+static bool needs_values(const struct report *p)
+{
+	const unsigned of_tensors = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE;
+	return p->when.when || aggregate_keys(p->sum) & of_tensors;
+}
+
 static int report(struct report *p)
 {
 	struct err e = {0};
@@ -320,6 +326,8 @@ static int report(struct report *p)
 	r = r ? r : trace_reader_open(p->path, &reader, &e);
 	r = r ? r : trace_when_open(&p->when, p->path, &e);
 	r = r ? r : trace_span_open(&p->span, p->path, &e);
+	if (!r && !needs_values(p))
+		trace_reader_no_values(reader);
 	if (!r)
 		r = show(p, reader, &e);
 	close_all(p);

@@ -5,6 +5,11 @@
 
 #include "perf/trace_order.h"
 
+bool export_chooses(const struct export_in *in, const struct op_event *ev)
+{
+	return (!in->span || trace_span_has(in->span, ev)) && trace_when_chooses(in->when, ev);
+}
+
 static int each_item(struct export_in *in, struct trace_order *order, export_item_fn *fn, void *arg,
 		     struct err *e)
 {
@@ -13,7 +18,7 @@ static int each_item(struct export_in *in, struct trace_order *order, export_ite
 	while ((n = trace_order_next(order, &item, e)) > 0) {
 		if (item.type == TRACE_LOST)
 			in->lost += item.lost.count;
-		if (item.type == TRACE_EVENT && !trace_when_chooses(in->when, &item.event))
+		if (item.type == TRACE_EVENT && !export_chooses(in, &item.event))
 			continue;
 		int r = fn(arg, &item);
 		if (r)

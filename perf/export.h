@@ -6,18 +6,24 @@
 
 #include "base/err.h"
 #include "perf/trace_read.h"
+#include "perf/trace_span.h"
 #include "perf/trace_when.h"
 
 struct export_in {
 	const char *path;
-	struct trace_when *when; /* which events */
-	uint64_t lost;		 /* out: events in LOST records */
-	uint64_t origin_ns;	 /* out, before the first item: when the file was begun */
+	struct trace_when *when;       /* which events */
+	const struct trace_span *span; /* and of which part of the trace; NULL: of all */
+	uint64_t lost;		       /* out: events in LOST records */
+	uint64_t origin_ns;	       /* out, before the first item: when the file was begun */
 };
 
-/* Called with each item; an event only when the condition chooses it. 0 or -errno, which ends it.
+/* Called with each item; an event only when it is in the part and the condition chooses it. 0 or
+ * -errno, which ends it.
  */
 typedef int export_item_fn(void *arg, const struct trace_item *item);
+
+/* Whether the event is to be exported. Counts what the condition leaves out. */
+bool export_chooses(const struct export_in *in, const struct op_event *ev);
 
 /* Read the trace, events in the order in which they started (see trace_order.h). Returns as
  * trace_read_next at the end of the file, or what `fn` returned with *e set. */

@@ -30,8 +30,7 @@ struct export
 	struct intern ids; /* forward id -> index into backwards */
 	struct backward *backwards;
 	uint32_t size;
-	struct trace_when *when;
-	uint64_t *lost;
+	struct export_in *in;
 };
 
 static struct backward *backward_of(struct export *x, uint64_t forward_id, bool add)
@@ -237,8 +236,7 @@ static int put_event(struct export *x, const struct op_event *ev)
 {
 	bool lone = is_node(ev) && !ev->forward_id;
 	int r = 0;
-	if ((!lone && (is_node(ev) || ev->phase != PHASE_FORWARD)) ||
-	    !trace_when_chooses(x->when, ev))
+	if ((!lone && (is_node(ev) || ev->phase != PHASE_FORWARD)) || !export_chooses(x->in, ev))
 		return 0;
 	if (lone)
 		r = put_lone_node(x, ev);
@@ -261,7 +259,7 @@ static int put_all(struct export *x, const char *path, struct err *e)
 	      x->f);
 	while (order && !r && (n = trace_order_next(order, &item, e)) > 0) {
 		if (item.type == TRACE_LOST)
-			*x->lost += item.lost.count;
+			x->in->lost += item.lost.count;
 		else if (item.type == TRACE_EVENT)
 			r = put_event(x, &item.event);
 	}
@@ -272,19 +270,19 @@ static int put_all(struct export *x, const char *path, struct err *e)
 	return r ? err_set(e, r, "cannot write the rows: %s", strerror(-r)) : n;
 }
 
-int export_csv(const char *path, FILE *f, struct trace_when *when, uint64_t *lost, struct err *e)
+int export_csv(struct export_in *in, FILE *f, struct err *e)
 {
-	struct export x = {.f = f, .when = when, .lost = lost, .spill = tmpfile()};
+	struct export x = {.f = f, .in = in, .spill = tmpfile()};
 	int r;
-	*lost = 0;
+	in->lost = 0;
 	if (!x.spill) {
 		int code = -errno;
 		err_set(e, code, "cannot open a temporary file: %s", strerror(-code));
 		return err_hint(e, "make room in " P_tmpdir ", or make it writable");
 	}
-	r = gather(&x, path, e);
+	r = gather(&x, in->path, e);
 	if (!r)
-		r = put_all(&x, path, e);
+		r = put_all(&x, in->path, e);
 	fclose(x.spill);
 	intern_free(&x.ids);
 	free(x.backwards);

@@ -2,13 +2,12 @@
 #ifndef PERF_EXPORT_CSV_H
 #define PERF_EXPORT_CSV_H
 
-#include <stdint.h>
 #include <stdio.h>
 
 #include "base/err.h"
-#include "perf/trace_when.h"
+#include "perf/export.h"
 
-/* Write the trace file `path` to `f`. Columns:
+/* Write the trace to `f`. Columns:
  *
  *   name, forward_id           of the op
  *   forward_elapsed            its duration in `unit`, empty when it had not ended
@@ -20,12 +19,11 @@
  *
  * Rows in the order in which the ops started. A backward node whose forward op is not known has a
  * row of its own without forward_id and forward_elapsed. Ops that backward nodes call have none:
- * their time is in backward_elapsed. `when` chooses among the rows: a forward op by its own event,
- * with all that ran backward for it. What the nodes say waits in a temporary file, so that memory
- * grows by about 50 bytes for an op with a backward.
+ * their time is in backward_elapsed. The part and the condition choose among the rows: a forward op
+ * by its own event, with all that ran backward for it. What the nodes say waits in a temporary
+ * file, so that memory grows by about 50 bytes for an op with a backward.
  *
- * Returns as trace_read_next at the end of the file (0: all of it), *lost the number of lost
- * events. */
-int export_csv(const char *path, FILE *f, struct trace_when *when, uint64_t *lost, struct err *e);
+ * Returns as trace_read_next at the end of the file (0: all of it). */
+int export_csv(struct export_in *in, FILE *f, struct err *e);
 
 #endif

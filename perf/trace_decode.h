@@ -57,7 +57,8 @@ int trace_decode_target(struct trace_defs *d, struct in *in, struct trace_target
 int trace_decode_thread(struct trace_defs *d, struct in *in, int32_t *pid, int32_t *tid,
 			const char **name);
 
-/* 0, -EBADMSG or -ENOMEM. Values are allocated from `values`. */
+/* 0, -EBADMSG or -ENOMEM. Values are allocated from `values`; NULL: they are passed over, and
+ * *out has none; -EAGAIN then when it has statistics, for which there has to be such an arena. */
 int trace_decode_event_payload(const struct trace_defs *d, const struct trace_raw_event *raw,
 			       struct arena *values, struct op_event *out);
 

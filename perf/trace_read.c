@@ -31,6 +31,7 @@ struct trace_reader {
 	uint64_t nblocks;
 	uint64_t last_id, last_ns, last_sample_ns;
 	ZSTD_DCtx *zstd;
+	bool no_values;
 	bool ended;	   /* END was read */
 	struct err damage; /* set once the file is known to be damaged */
 };
@@ -193,8 +194,13 @@ static int next_record(struct trace_reader *r, struct in *in, uint16_t *type, st
 int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw,
 		       struct op_event *out, struct err *e)
 {
-	arena_reset(&r->values);
-	int code = trace_decode_event_payload(&r->defs, raw, &r->values, out);
+	int code = -EAGAIN;
+	if (r->no_values)
+		code = trace_decode_event_payload(&r->defs, raw, NULL, out);
+	if (code == -EAGAIN) {
+		arena_reset(&r->values);
+		code = trace_decode_event_payload(&r->defs, raw, &r->values, out);
+	}
 	if (code == -ENOMEM)
 		return err_set(e, code, "no memory to read %s", r->path);
 	return code ? damaged(r, e, "an event does not make sense") : 0;
@@ -286,6 +292,11 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
 		if (n)
 			return n;
 	}
+}
+
+void trace_reader_no_values(struct trace_reader *r)
+{
+	r->no_values = true;
 }
 
 uint64_t trace_reader_origin(const struct trace_reader *r)

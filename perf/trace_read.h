@@ -73,6 +73,10 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
 int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw,
 		       struct op_event *out, struct err *e);
 
+/* From now on events come without their values (nargs and nresults 0), unless they have statistics:
+ * for who needs none, in less time. The values are passed over, and checked to be whole. */
+void trace_reader_no_values(struct trace_reader *r);
+
 /* When the file was begun, CLOCK_MONOTONIC ns. */
 uint64_t trace_reader_origin(const struct trace_reader *r);
 

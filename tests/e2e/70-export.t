@@ -19,6 +19,11 @@ sqlite3_of() {
 	python3 -c 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())' "$@"
 }
 
+# step_calls: how many calls the second step has
+step_calls() {
+	"$DITRACE" report --step 2 --format json "$T/data" | python3 -c 'import json, sys; print(json.load(sys.stdin)["summary"]["ops"])'
+}
+
 exports() {
 	trace -- "$PY" train.py --steps 2
 	ok "script" events
@@ -28,6 +33,14 @@ exports() {
 	is "and only such calls" "$(sums)" "$(grep -c '"op":"aten::linear"' "$T/events") 1"
 	ok "a database is written anew" "$DITRACE" export --to sqlite -o "$T/part" "$T/data"
 	is "with all calls" "$(sqlite3_of "$T/part" "SELECT count(*) FROM calls")" "$(wc -l <"$T/events")"
+	for to in csv chrome folded speedscope; do
+		ok "$to of a step" "$DITRACE" export --to "$to" -o "$T/part.$to" --step 2 "$T/data"
+	done
+	ok "sqlite of a step" "$DITRACE" export --to sqlite -o "$T/part" --step 2 "$T/data"
+	is "has the calls that report counts" "$(sqlite3_of "$T/part" "SELECT count(*) FROM calls")" "$(step_calls)"
+	is "chrome, too" "$(grep -c '"ph":"X"' "$T/part.chrome")" "$(step_calls)"
+	ok "nothing before a time" "$DITRACE" export --to chrome -o "$T/none" --time 0s-1ns "$T/data"
+	not_found '"ph":"X"' "$T/none"
 	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"
 	ok "-o writes the same" cmp "$T/chrome" "$T/chrome2"
 }
