@@ -15,6 +15,7 @@
 
 #include "tracer/cmd_attach.h"
 #include "tracer/cmd_run.h"
+#include "tracer/intervene_run.h"
 
 /* In place of the terminal. */
 static int redirect(const char *output)
@@ -42,6 +43,18 @@ static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 	/* Signals are for the tracing, not for the program: l is said to have no child till now. */
 	r = run_start(l, &o->session, o->argv, &o->signals, &status, e);
 	l->is_child = !r;
+	return r;
+}
+
+/* It begins when the library is inside, which it says. */
+static int change(struct background_opts *o, int ready)
+{
+	if (redirect("/dev/null") || write(ready, "", 1) != 1)
+		return 1;
+	close(ready);
+	o->session.output = "ditrace.data"; /* the default: nothing is written */
+	int r = intervene_attach(&o->change, &o->session, o->pid, false);
+	fflush(stderr);
 	return r;
 }
 
@@ -87,7 +100,7 @@ static void child(const struct background_opts *opts, int messages, int ready, p
 		_exit(1);
 	setvbuf(f, NULL, _IOLBF, 0);
 	stderr = f;
-	_exit(trace(&o, ready));
+	_exit(intervene_wanted(&o.change) ? change(&o, ready) : trace(&o, ready));
 }
 
 static void take_reason(struct background *b, struct err *e)

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "tracer/intervene_rules.h"
 #include "tracer/session.h"
 #include "tracer/spawn.h"
 
@@ -16,6 +17,8 @@ struct background_opts {
 	char *const *argv;	     /* NULL-ended */
 	const char *program_output;  /* file for standard output and error of argv */
 	struct spawn_signals signals;
+	/* What functions of `pid` are to do instead: then nothing is traced. */
+	struct intervene_opts change;
 };
 
 struct background {

@@ -6,12 +6,15 @@
 
 #include "tracer/engine.h"
 #include "tui/capture_next.h"
+#include "tui/change.h"
 #include "tui/live.h"
 #include "tui/stacks.h"
 
 struct acts {
 	struct stacks stacks;
 	struct capture_next capture;
+	struct change change;
+	bool shows_change; /* the panel, in place of the stacks */
 };
 
 struct acts *acts_new(void)
@@ -25,12 +28,13 @@ void acts_free(struct acts *a)
 		return;
 	stacks_close(&a->stacks);
 	capture_next_close(&a->capture);
+	change_close(&a->change);
 	free(a);
 }
 
-const char *acts_stacks(const struct acts *a)
+const char *acts_text(const struct acts *a)
 {
-	return a ? a->stacks.text : NULL;
+	return !a ? NULL : a->shows_change ? a->change.text : a->stacks.text;
 }
 
 /* 0: there is none, and why was said. */
@@ -124,7 +128,8 @@ static void capture(struct top *t)
 static void undo(struct top *t)
 {
 	char path[UNDO_PATH];
-	if (t->acts && capture_next_stop(&t->acts->capture, t))
+	if (t->acts &&
+	    (capture_next_stop(&t->acts->capture, t) || change_undo(&t->acts->change, t)))
 		return;
 	int r = undo_last(&t->undo, path, sizeof(path));
 	if (r > 0)
@@ -135,12 +140,17 @@ static void undo(struct top *t)
 		top_say(t, "there is nothing to undo");
 }
 
-static void elsewhere(struct top *t)
+/* "aten::add_.Tensor" is called as torch.Tensor.add_: "add_". */
+static void change(struct top *t, enum intervene_feature feature)
 {
-	if (process(t))
-		top_say(t,
-			"a running program's ops are sent elsewhere or compared only when it was "
-			"started so: ditrace run --fallback OP, --compare OP");
+	char op[CAPTURE_OP_MAX];
+	pid_t pid = process(t);
+	if (!pid || !chosen_op(t, op, sizeof(op)))
+		return;
+	const char *name = strstr(op, "::");
+	name = name ? name + 2 : op;
+	op[(name - op) + (long)strcspn(name, ".")] = '\0';
+	change_add(&t->acts->change, t, pid, feature, name);
 }
 
 bool acts_key(struct top *t, int key)
@@ -153,8 +163,10 @@ bool acts_key(struct top *t, int key)
 		capture(t);
 		return true;
 	case 'C':
+		change(t, INTERVENE_COMPARE);
+		return true;
 	case 'f':
-		elsewhere(t);
+		change(t, INTERVENE_FALLBACK);
 		return true;
 	case 'u':
 		undo(t);
@@ -164,17 +176,26 @@ bool acts_key(struct top *t, int key)
 	}
 }
 
-void acts_tick(struct top *t)
+static void show(struct top *t, bool change)
 {
-	if (!t->acts)
+	t->acts->shows_change = change;
+	if (t->panel == TOP_TEXT)
 		return;
-	capture_next_tick(&t->acts->capture, t);
-	if (!stacks_came(&t->acts->stacks))
-		return;
-	t->message[0] = '\0';
-	if (t->panel == TOP_STACKS)
-		return;
-	t->panel = TOP_STACKS;
+	t->panel = TOP_TEXT;
 	t->scroll = 0;
 	t->left = 0;
+}
+
+void acts_tick(struct top *t)
+{
+	struct acts *a = t->acts;
+	if (!a)
+		return;
+	capture_next_tick(&a->capture, t);
+	if (change_tick(&a->change, t))
+		show(t, true);
+	if (!stacks_came(&a->stacks))
+		return;
+	t->message[0] = '\0';
+	show(t, false);
 }

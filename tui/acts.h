@@ -16,8 +16,9 @@ bool acts_key(struct top *t, int key);
 /* Some times a second: see what has become of it. */
 void acts_tick(struct top *t);
 
-/* What ditrace stack would have printed last; NULL: nothing yet. */
-const char *acts_stacks(const struct acts *a);
+/* What a key has asked for last: the stacks of all threads, or what the changed functions did;
+ * NULL: nothing yet. */
+const char *acts_text(const struct acts *a);
 
 /* End what goes on, and free `a` (may be NULL). */
 void acts_free(struct acts *a);

@@ -209,7 +209,7 @@ static void add_parts(struct top *t, enum tally_group group, const struct tally_
 	const struct op_name op = {.name = last ? last->op->name : "", .phase = row->sum->phase};
 	if (group == TALLY_LINE)
 		add_related(t, TALLY_OP_LINE, on_line, row->sum, "Ops of this line", true);
-	if (group == TALLY_LINE || group == TALLY_THREAD || !last)
+	if (group == TALLY_LINE || group == TALLY_MODULE || group == TALLY_THREAD || !last)
 		return;
 	add_related(t, TALLY_OP_LINE, has_op, &op, "Source lines of this op", false);
 	add_related(t, TALLY_SHAPE, has_op_and_shapes, &op, "Shapes of this op", true);

@@ -6,7 +6,7 @@ static const char *const keys[] = {
     "Left Right            of wide details: the columns beside",
     "< >  F6               sort by the column beside; a click on its name, too",
     "R                     the other way round",
-    "g                     group by op and line, op, line, thread, op and shapes",
+    "g                     group by op and line, op, line, module, thread, shapes",
     "/  F4                 show only rows with a text in op or line; Esc: all again",
     "i                     figures of the last 2 seconds, or of all (cumulative)",
     "p  Space              pause: what comes meanwhile is read when it goes on",

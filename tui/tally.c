@@ -11,7 +11,8 @@
 
 enum { KEY_MAX = 4096, NAME_MAX_BYTES = 512, SHAPES_MAX = 256 };
 
-const char *const tally_group_names[] = {"op and line", "op", "line", "thread", "op and shapes"};
+const char *const tally_group_names[] = {"op and line", "op",	  "line",
+					 "module",	"thread", "op and shapes"};
 
 struct tally {
 	enum tally_group group;
@@ -111,6 +112,12 @@ static void key_where(struct key *k, const struct py_frame *where)
 	key_text(k, where ? where->file : "");
 }
 
+static const char *module_of(const struct op_event *ev)
+{
+	const char *module = ev->where_stack ? ev->where_stack->module : NULL;
+	return module ? module : "(no module)";
+}
+
 static void make_key(struct key *k, enum tally_group group, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
@@ -121,8 +128,10 @@ static void make_key(struct key *k, enum tally_group group, const struct op_even
 		return;
 	}
 	key_bytes(k, &ev->phase, 1);
-	if (group != TALLY_LINE)
+	if (group != TALLY_LINE && group != TALLY_MODULE)
 		key_text(k, ev->op->name);
+	if (group == TALLY_MODULE)
+		key_text(k, module_of(ev));
 	if (group == TALLY_LINE || group == TALLY_OP_LINE)
 		key_where(k, where);
 	if (group == TALLY_SHAPE)
@@ -181,6 +190,8 @@ static const char *name_of(const struct tally *t, const struct op_event *ev, cha
 	switch (t->group) {
 	case TALLY_LINE:
 		return ev->phase == PHASE_BACKWARD ? "(backward)" : "(forward)";
+	case TALLY_MODULE:
+		return module_of(ev);
 	case TALLY_THREAD:
 		name = t->thread_name(t->arg, ev->pid, ev->tid);
 		snprintf(out, size, "%" PRId32 " %s", ev->tid, name);

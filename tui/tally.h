@@ -12,7 +12,8 @@
 enum tally_group {
 	TALLY_OP_LINE, /* op and source line: the rows of ditrace report */
 	TALLY_OP,
-	TALLY_LINE, /* source line: all its ops */
+	TALLY_LINE,   /* source line: all its ops */
+	TALLY_MODULE, /* path of the nn.Module */
 	TALLY_THREAD,
 	TALLY_SHAPE, /* op and the shapes of its tensors */
 	TALLY_GROUPS

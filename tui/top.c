@@ -22,9 +22,9 @@ void top_say(struct top *t, const char *format, ...)
 
 static int fill_lines(struct top *t, size_t height)
 {
-	int r = t->panel == TOP_HELP	 ? panel_help(t)
-		: t->panel == TOP_STACKS ? panel_stacks(t)
-					 : panel_detail(t);
+	int r = t->panel == TOP_HELP   ? panel_help(t)
+		: t->panel == TOP_TEXT ? panel_text(t)
+				       : panel_detail(t);
 	if (t->scroll + height > t->lines.n)
 		t->scroll = t->lines.n > height ? t->lines.n - height : 0;
 	return r;

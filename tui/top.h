@@ -20,7 +20,7 @@ struct top_process {
 	unsigned threads;
 };
 
-enum top_panel { TOP_TABLE, TOP_DETAIL, TOP_HELP, TOP_STACKS };
+enum top_panel { TOP_TABLE, TOP_DETAIL, TOP_HELP, TOP_TEXT };
 
 enum { TOP_MESSAGE_MAX = 512, TOP_HEAD_LINES = 4 };
 
@@ -58,8 +58,8 @@ int panel_detail(struct top *t);
 /* Fill t->lines with the keys. */
 int panel_help(struct top *t);
 
-/* Fill t->lines with the stacks of all threads. */
-int panel_stacks(struct top *t);
+/* Fill t->lines with what a key of acts.h has asked for. */
+int panel_text(struct top *t);
 
 /* The last line of the screen. */
 void panel_status(const struct top *t, int y);

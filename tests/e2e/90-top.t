@@ -55,7 +55,7 @@ keys Escape
 ok "Esc shows all rows again" golden table-80x24
 
 resize 120x40
-for group in 'op ' line thread 'op and shapes'; do
+for group in 'op ' line module thread 'op and shapes'; do
 	keys g
 	name=${group// /-}
 	ok "g: by $group" golden "by-${name%-}-120x40"

@@ -104,15 +104,30 @@ stacks_and_captures() {
 	ok "u removes it" before_long not ls -d ditrace-top-*-capture
 	keys g g
 	pressed_says c 'of many ops'
+	keys g
+	ok "the modules" shows ' blocks\.0\.'
 	keys g g g / my::nothing Enter
 	pressed_says c 'no row is chosen'
 	keys Escape
-	pressed_says f 'ditrace run --fallback'
-	pressed_says C 'ditrace run --fallback OP, --compare'
-	keys q
+	keys / aten::linear Enter
+	ok "a row of an op" shows ' aten::linear '
+	pressed_says f 'calls of linear .* computed on the CPU'
+	ok "f is in force" before_long in_force 'fallback +linear$'
+	pressed_says C 'calls of linear .* compared with'
+	ok "C is in force" before_long in_force 'compare +linear$'
+	pressed_says u 'no longer compared'
+	ok "u takes C back" before_long in_force 'compare +off$'
+	pressed_says u 'no longer computed'
+	ok "what was done is told" shows '^[^/]*linear'
+	ok "u takes f back" before_long not in_force 'fallback'
+	keys q q
 	cd "$W" || return
 	stop_busy
 	is "the training ended well" "$status" 0
+}
+
+in_force() {
+	"$DITRACE" ctl "$child" | grep -qE "^functions: $1"
 }
 
 pressed_says() {

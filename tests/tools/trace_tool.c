@@ -106,12 +106,13 @@ static struct py_frame frames[] = {
      .is_torch = true},
 };
 
-static const struct py_stack *stack(uint32_t id, int inner, int outer)
+static const struct py_stack *stack(uint32_t id, int inner, int outer, const char *module)
 {
 	static struct stack stacks[8];
 	struct py_stack *s = (struct py_stack *)stacks[id].memory;
 	s->id = id;
 	s->depth = DEPTH;
+	s->module = module;
 	s->frames[0] = &frames[inner];
 	s->frames[1] = &frames[outer];
 	return s;
@@ -180,8 +181,8 @@ static uint64_t call_linear(struct writer *w, const struct py_stack *s, uint64_t
 
 static void step(struct writer *w, unsigned i, unsigned ops)
 {
-	const struct py_stack *first = stack(0, 4, 0), *second = stack(1, 4, 1),
-			      *on = stack(2, 1, 2), *optimizer = stack(3, 3, 2);
+	const struct py_stack *first = stack(0, 4, 0, "first"), *second = stack(1, 4, 1, "second"),
+			      *on = stack(2, 1, 2, "(Model)"), *optimizer = stack(3, 3, 2, NULL);
 	int64_t rows = i % 4 ? 16 : 24;
 	struct op_event node = {.op = &backward, .phase = PHASE_BACKWARD, .where_stack = first};
 	struct op_event bad = at(&check, on);

@@ -3,10 +3,10 @@
 #include "tui/acts.h"
 #include "tui/top.h"
 
-int panel_stacks(struct top *t)
+int panel_text(struct top *t)
 {
 	struct lines *l = &t->lines;
-	const char *text = acts_stacks(t->acts);
+	const char *text = acts_text(t->acts);
 	lines_reset(l);
 	for (; text && *text; text += strcspn(text, "\n"), text += *text == '\n') {
 		bool head = !strncmp(text, "pid ", 4) || !strncmp(text, "thread ", 7);
