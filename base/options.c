@@ -102,6 +102,13 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	case OPTION_DEFAULTED:
 		*(const char **)d->value = text ? text : "";
 		return 0;
+	case OPTION_STRINGS: {
+		struct option_strings *l = d->value;
+		if (l->n == OPTION_STRINGS_MAX)
+			return bad_value(c, d, text, "one of 32 at most", e);
+		l->list[l->n++] = text;
+		return 0;
+	}
 	case OPTION_STRING:
 		*(const char **)d->value = text;
 		return 0;

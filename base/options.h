@@ -12,6 +12,7 @@
 enum option_type {
 	OPTION_FLAG,	  /* bool *: set to true */
 	OPTION_STRING,	  /* const char **: points into argv */
+	OPTION_STRINGS,	  /* struct option_strings *: may be given again and again */
 	OPTION_DEFAULTED, /* the same, but the value may be left out, and then it is "" */
 	OPTION_COUNT,	  /* uint64_t *: decimal digits */
 	OPTION_DURATION,  /* uint64_t *, ns: "10s", "500ms", "2m", "1h", "250us", a number without
@@ -19,6 +20,12 @@ enum option_type {
 	OPTION_SIZE,   /* uint64_t *, bytes: "2G", "500M", "1.5GiB", "64k"; units are powers of 1024
 			*/
 	OPTION_CHOICE, /* int *: index into choices */
+};
+
+enum { OPTION_STRINGS_MAX = 32 };
+struct option_strings {
+	const char *list[OPTION_STRINGS_MAX]; /* point into argv */
+	size_t n;
 };
 
 struct option_def {

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tracer/intervene_run.h"
 
@@ -66,11 +67,14 @@ int cmd_run(int argc, char **argv)
 {
 	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
 	struct intervene_opts change = {0};
-	const struct option_def options[] = {TRACE_OPTIONS(o),
-					     CAPTURE_OPTIONS(o.capture),
-					     MEASURE_OPTIONS(o.measure),
-					     INTERVENE_OPTIONS(change),
-					     {0}};
+	bool eager = false;
+	const struct option_def options[] = {
+	    TRACE_OPTIONS(o),
+	    CAPTURE_OPTIONS(o.capture),
+	    MEASURE_OPTIONS(o.measure),
+	    INTERVENE_OPTIONS(change),
+	    {0, "eager", OPTION_FLAG, &eager, NULL, "turn torch.compile off in the program", NULL},
+	    {0}};
 	const struct command command = {
 	    .name = "run",
 	    .operands = "[--] PROGRAM [ARGUMENT...]",
@@ -90,6 +94,8 @@ int cmd_run(int argc, char **argv)
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
+	if (eager) /* torch/_dynamo/eval_frame.py, 2.0 to 2.13 */
+		setenv("TORCHDYNAMO_DISABLE", "1", 1);
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
 	if (intervene_wanted(&change))

@@ -150,11 +150,29 @@ static json_t *settings(const struct intervene_rules *r)
 
 static json_t *features_of(const struct intervene_rules *r, json_t *m)
 {
-	json_t *list = json_array();
-	for (int i = 0; i < INTERVENE_FEATURES; i++)
-		if (intervene_rules_choose(r, i, text_of(m, "name"), text_of(m, "base")))
-			json_array_append_new(list, json_string(intervene_names[i]));
-	return json_pack("{so}", "features", list);
+	json_t *list = json_array(), *when = json_array();
+	const char *name = text_of(m, "name"), *base = text_of(m, "base");
+	for (int i = 0; i < INTERVENE_FEATURES; i++) {
+		bool always = intervene_rules_choose(r, i, name, base);
+		if (!always && !intervene_rules_apply(r, i, name, base))
+			continue;
+		json_array_append_new(list, json_string(intervene_names[i]));
+		if (!always)
+			json_array_append_new(when, json_string(intervene_names[i]));
+	}
+	return json_pack("{so so sO?}", "features", list, "when", when, "casts",
+			 intervene_rules_op_casts(r, base));
+}
+
+/* Whether a condition holds for a call: null when that is not known. */
+static json_t *does_hold(const struct intervene_rules *r, json_t *m)
+{
+	enum when_result w = intervene_rules_hold(r, text_of(m, "feature"), text_of(m, "name"),
+						  text_of(m, "base"), json_object_get(m, "args"));
+	return json_pack("{so}", "holds",
+			 w == WHEN_TRUE	   ? json_true()
+			 : w == WHEN_FALSE ? json_false()
+					   : json_null());
 }
 
 static const char *text_at(json_t *list, size_t i)
@@ -237,6 +255,8 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !worker_send(&p->link, settings(v->rules));
 	if (!strcmp(event, "name"))
 		return !worker_send(&p->link, features_of(v->rules, m));
+	if (!strcmp(event, "facts"))
+		return !worker_send(&p->link, does_hold(v->rules, m));
 	if (!strcmp(event, "table"))
 		print_table(v, m);
 	else if (!strcmp(event, "totals")) {

@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "tracer/intervene_rules.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "symbolizer/names.h"
 
@@ -19,7 +21,7 @@ static const struct {
 
 bool intervene_wanted(const struct intervene_opts *o)
 {
-	return o->fallback || o->fallback_all || o->cast || o->compare;
+	return o->fallback || o->fallback_all || o->cast || o->compare || o->apply.n;
 }
 
 static int from_line(const char *option, const char *text, struct oplist *out, struct err *e)
@@ -128,6 +130,68 @@ static int read_sample(const char *text, uint64_t *out, struct err *e)
 	return err_hint(e, "write 1/50 for every fiftieth call of each function");
 }
 
+/* Variables that are named after one function. */
+static int read_op_casts(struct intervene_rules *r, struct err *e)
+{
+	static const char suffix[] = "_OP_DTYPE_CAST_DICT=";
+	r->op_casts = json_object();
+	for (char **v = environ; *v; v++) {
+		char *end = strstr(*v, suffix);
+		if (!end || end > strchr(*v, '='))
+			continue;
+		char *name = strndup(*v, (size_t)(end - *v));
+		json_t *casts = json_object();
+		const char *text = end + sizeof(suffix) - 1;
+		int rc = name ? read_casts(name, text, casts, e) : -ENOMEM;
+		if (!rc)
+			json_object_set_new(r->op_casts, name,
+					    json_pack("{sO ss}", "casts", casts, "text", text));
+		json_decref(casts);
+		free(name);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base)
+{
+	char upper[128];
+	size_t n = strlen(base);
+	for (size_t i = 0; i <= n && n < sizeof(upper); i++)
+		upper[i] = (char)toupper((unsigned char)base[i]);
+	return n < sizeof(upper) ? json_object_get(r->op_casts, upper) : NULL;
+}
+
+/* ditorch's default where no dtypes are given. */
+static int cast_some(struct intervene_rules *r, struct err *e)
+{
+	const char *text = getenv("OP_DTYPE_CAST_DICT");
+	bool was = r->rule[INTERVENE_CAST].on;
+	int rc = r->casts ? 0
+			  : intervene_rules_cast(
+				r,
+				text && *text
+				    ? text
+				    : "torch.float16->torch.float32,torch.bfloat16->torch.float32",
+				e);
+	r->rule[INTERVENE_CAST].on = was;
+	return rc;
+}
+
+static int read_applies(struct intervene_rules *r, const struct option_strings *list, struct err *e)
+{
+	r->apply = calloc(list->n + 1, sizeof(*r->apply));
+	int rc = r->apply ? 0 : err_set(e, -ENOMEM, "no memory");
+	for (size_t i = 0; i < list->n && !rc; i++) {
+		struct intervene_apply *a = &r->apply[r->napply++];
+		rc = intervene_apply_read(list->list[i], a, e);
+		for (int f = 0; f < INTERVENE_FEATURES && !rc; f++)
+			r->rule[f].used |= !strcmp(a->feature, intervene_names[f]);
+	}
+	return rc || !r->rule[INTERVENE_CAST].used ? rc : cast_some(r, e);
+}
+
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e)
 {
 	*r = (struct intervene_rules){0};
@@ -150,7 +214,10 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 		if (!rc)
 			rc = from_environment(variables[i].disabled, &r->rule[i].disabled, e);
 	}
-	return rc || !o->cast ? rc : intervene_rules_cast(r, o->cast, e);
+	if (!rc && o->cast)
+		rc = intervene_rules_cast(r, o->cast, e);
+	rc = rc ? rc : read_applies(r, &o->apply, e);
+	return rc ? rc : read_op_casts(r, e);
 }
 
 static bool is_listed(const struct oplist *l, const char *name, const char *base)
@@ -168,6 +235,28 @@ bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feat
 	       (!x->only.n || oplist_has_name(&x->only, name));
 }
 
+bool intervene_rules_apply(const struct intervene_rules *r, enum intervene_feature f,
+			   const char *name, const char *base)
+{
+	for (size_t i = 0; i < r->napply; i++)
+		if (intervene_apply_is_of(&r->apply[i], intervene_names[f], name, base))
+			return true;
+	return false;
+}
+
+enum when_result intervene_rules_hold(const struct intervene_rules *r, const char *feature,
+				      const char *name, const char *base, const json_t *args)
+{
+	enum when_result all = WHEN_FALSE;
+	for (size_t i = 0; i < r->napply && all != WHEN_TRUE; i++) {
+		if (!intervene_apply_is_of(&r->apply[i], feature, name, base))
+			continue;
+		enum when_result one = intervene_apply_holds(&r->apply[i], name, args);
+		all = one == WHEN_FALSE ? all : one;
+	}
+	return all;
+}
+
 void intervene_rules_free(struct intervene_rules *r)
 {
 	for (int i = 0; i < INTERVENE_FEATURES; i++) {
@@ -177,7 +266,11 @@ void intervene_rules_free(struct intervene_rules *r)
 		oplist_free(&r->rule[i].disabled);
 	}
 	oplist_free(&r->not_ops);
+	for (size_t i = 0; i < r->napply; i++)
+		intervene_apply_free(&r->apply[i]);
+	free(r->apply);
 	json_decref(r->casts);
+	json_decref(r->op_casts);
 	free(r->cast_text);
 	*r = (struct intervene_rules){0};
 }

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/options.h"
+#include "tracer/intervene_apply.h"
 #include "tracer/oplists.h"
 
 struct intervene_opts {
@@ -17,7 +19,8 @@ struct intervene_opts {
 	const char *compare;  /* LIST or "all" */
 	const char *sample;   /* "1/N"; NULL: every call */
 	const char *ops;      /* LIST of functions to cast; NULL: all */
-	const char *not_ops;  /* LIST that is left alone by all; NULL: none */
+	struct option_strings apply; /* OP:FEATURE[:CONDITION] each */
+	const char *not_ops;	     /* LIST that is left alone by all; NULL: none */
 };
 
 #define INTERVENE_OPTIONS(i)                                                                       \
@@ -31,6 +34,13 @@ struct intervene_opts {
 	    {0,		  "fallback-all",                                                          \
 	     OPTION_FLAG, &(i).fallback_all,                                                       \
 	     NULL,	  "compute all functions on the CPU",                                      \
+	     NULL},                                                                                \
+	    {0,                                                                                    \
+	     "apply",                                                                              \
+	     OPTION_STRINGS,                                                                       \
+	     &(i).apply,                                                                           \
+	     "OP:FEATURE:EXPR",                                                                    \
+	     "fallback, cast_dtype or autocompare for calls for which EXPR holds",                 \
 	     NULL},                                                                                \
 	    {0,		"cast",		OPTION_STRING,                                             \
 	     &(i).cast, "FROM->TO,...", "compute in other dtypes: 'torch.float16->torch.float32'", \
@@ -69,7 +79,10 @@ struct intervene_rule {
 struct intervene_rules {
 	struct intervene_rule rule[INTERVENE_FEATURES];
 	struct oplist not_ops;
-	json_t *casts; /* {"float16": "float32"}, NULL: none */
+	struct intervene_apply *apply;
+	size_t napply;
+	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
+	json_t *casts;	  /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
 	uint64_t sample; /* every so many calls are compared */
 };
@@ -90,6 +103,20 @@ int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err
 /* Whether the function of this name ("torch.Tensor.add", its last part "add") is to do that. */
 bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feature f,
 			    const char *name, const char *base);
+
+/* The dtypes of a variable of this function's own, {"casts": {..}, "text": ..}, NULL: there is
+ * none.
+ */
+json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base);
+
+/* Whether it is to do that under a condition of --apply. */
+bool intervene_rules_apply(const struct intervene_rules *r, enum intervene_feature f,
+			   const char *name, const char *base);
+
+/* Whether a condition holds for these arguments (intervene_facts.h): WHEN_TRUE for one of several.
+ */
+enum when_result intervene_rules_hold(const struct intervene_rules *r, const char *feature,
+				      const char *name, const char *base, const json_t *args);
 
 void intervene_rules_free(struct intervene_rules *r);
 

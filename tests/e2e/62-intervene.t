@@ -99,6 +99,23 @@ compares() {
 	unlike "all right" "$T/err" " WRONG "
 }
 
+applied() {
+	change --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
+		--apply 'linear:cast_dtype:args[1].numel() == 96' "$PY" device.py --dtype bfloat16 --steps 1
+	is "what a condition holds for" "$(count_of fallback)" 1
+	like "and what it does not" "$T/err" '1  torch.nn.functional.layer_norm +does not meet the condition'
+	like "ditorch's own dtypes" "$T/err" 'torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32'
+	is "for one of two calls" "$(count_of cast)" 1
+	LINEAR_OP_DTYPE_CAST_DICT='bfloat16->float64' change --cast 'bfloat16->float32' --ops linear,gelu "$PY" device.py --device cpu --dtype bfloat16 --steps 1
+	like "a variable of one function's own" "$T/err" 'linear \|  input\[0\] \| torch.bfloat16 -> torch.float64 \| +bfloat16->float64'
+	like "is not another's" "$T/err" 'gelu \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| +bfloat16->float32'
+	"$PY" -c 'import torch; torch.compile' 2>/dev/null || skip "no torch.compile to turn off" || return
+	change --eager --fallback relu6 "$PY" -c '
+import torch
+torch.compile(lambda x: x + 1, backend=lambda m, _: print("compiled") or m)(torch.ones(2))'
+	unlike "--eager" "$T/out" compiled
+}
+
 forks() {
 	change --fallback-all "$PY" -c '
 import os, sys
@@ -135,6 +152,7 @@ intervene() {
 	half
 	casts
 	compares
+	applied
 	forks
 	killed
 	change --fallback add "$PY" -c 'import torch, sys; sys.exit(7)'
@@ -148,6 +166,9 @@ error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int8' true
 error "nothing is recorded" '--print does not go together' "$DITRACE" run --fallback add --print true
 error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample 50 true
 error "nor captured" '--capture does not go' "$DITRACE" run --fallback add --capture="$T/c" true
+error "no feature" 'is no feature' "$DITRACE" run --apply torch.add:nothing true
+error "a condition that is none" 'nothing has "dtypo"' "$DITRACE" run --apply 'add:fallback:self.dtypo == 1' true
+error "what is not known before" 'has no "elapsed"' "$DITRACE" run --apply 'add:fallback:elapsed > 1ms' true
 error "whose ops" '--ops chooses for --cast' "$DITRACE" run --fallback add --ops add true
 ok "a program without PyTorch" change --fallback add sh -c 'echo here'
 like "runs on" "$T/out" '^here$'

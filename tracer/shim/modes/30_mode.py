@@ -1,4 +1,6 @@
 # The mode: every function of PyTorch that the program calls passes through it.
+import inspect
+
 from torch.overrides import TorchFunctionMode, resolve_name, _pop_mode, _push_mode
 
 # Functions that tell of a tensor, arrange for gradients, or move data: nothing is computed.
@@ -44,8 +46,10 @@ if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
 class Plan:
     """What is to be done about a function."""
 
-    def __init__(self, func, name, features):
+    def __init__(self, func, name, features, when, casts):
         self.func, self.name, self.base, self.features = func, name, base_name(name), features
+        self.casts = casts  # a function's own
+        self.when, self.held = when, {}  # features that have a condition; (feature, facts): whether it held
 
 
 def plan_of(func):
@@ -62,8 +66,8 @@ def wanted_of(func):
     base = base_name(name)
     if base in NOT_COMPUTED:
         return None
-    features = LINK.ask(event="name", name=name, base=base)["features"]
-    return Plan(func, name, features) if features else None
+    answer = LINK.ask(event="name", name=name, base=base)
+    return Plan(func, name, answer["features"], answer["when"], answer["casts"]) if answer["features"] else None
 
 
 # Functions that are written in Python are run so that those which they call come to the mode, too: with the mode on,
@@ -210,10 +214,54 @@ def write_back(pairs):
         x.copy_(new.to(x.dtype))  # the lazy device loses views where it has to cast itself
 
 
+def fact(x):
+    """A value as ditrace's conditions are told it."""
+    if x is None or isinstance(x, float) and x - x == 0 or isinstance(x, int) and abs(x) < 1 << 63:
+        return x
+    if isinstance(x, torch.Tensor):
+        return {"tensor": dict(shape=list(x.shape), stride=list(x.stride()), offset=x.storage_offset(),
+                               dtype=str(x.dtype)[6:], device=str(x.device), layout=str(x.layout)[6:],
+                               requires_grad=x.requires_grad)}
+    if isinstance(x, (tuple, list)):
+        return [fact(v) for v in x]
+    for kind, name in ((str, "text"), (torch.device, "device"), (torch.dtype, "dtype"), (torch.layout, "layout"),
+                       (torch.memory_format, "format")):
+        if isinstance(x, kind):
+            return {name: str(x).replace("torch.", "", 1) if name not in ("text", "device") else str(x)}
+    return {}
+
+
+def names_of(plan, n):
+    """Of the arguments that are given by place: Python's, else those of the operator of that name."""
+    names = []
+    try:
+        names = list(inspect.signature(plan.func).parameters)
+    except (TypeError, ValueError):
+        for schema in torch._C._jit_get_schemas_for_operator("aten::" + plan.base):
+            if len(schema.arguments) >= n:
+                names = [a.name for a in schema.arguments]
+                break
+    return [names[i] if i < len(names) else f"arg{i}" for i in range(n)]
+
+
+def check_condition(feature, plan, args, kwargs):
+    if feature not in plan.when:
+        return
+    facts = [[k, fact(v)] for k, v in [*zip(names_of(plan, len(args)), args), *kwargs.items()]]
+    key = feature, json.dumps(facts)
+    if key not in plan.held:
+        if len(plan.held) >= 4096:
+            plan.held.clear()
+        plan.held[key] = LINK.ask(event="facts", feature=feature, name=plan.name, base=plan.base, args=facts)["holds"]
+    if not plan.held[key]:
+        raise Unchanged("does not meet the condition" if plan.held[key] is False else "may not meet the condition")
+
+
 def wrapped_in(feature, plan, call, at):
     def run(*args, **kwargs):
         try:
             with Busy():
+                check_condition(feature, plan, args, kwargs)
                 return FEATURES[feature](plan, call, args, kwargs, at)
         except Unchanged as e:
             reason = str(e)

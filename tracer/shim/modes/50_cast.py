@@ -6,8 +6,12 @@ CASTINGS = Seen()
 class Casting(Stand):
     """The arguments of one call in the other dtype."""
 
+    def __init__(self, dtypes):
+        super().__init__()
+        self.dtypes = dtypes
+
     def made(self, x):
-        return x.to(DTYPES[x.dtype]) if x.dtype in DTYPES else None
+        return x.to(self.dtypes[x.dtype]) if x.dtype in self.dtypes else None
 
 
 def promoted(tensors):
@@ -27,7 +31,8 @@ def cast(plan, call, args, kwargs, at):
         raise Unchanged("makes a tensor")
     if any(isinstance(x, torch.dtype) for x in each((args, kwargs))):
         raise Unchanged("is told a dtype")
-    casting = Casting()
+    dtypes = dtypes_of(plan.casts["casts"]) if plan.casts else DTYPES
+    casting = Casting(dtypes)
     new_args, new_kwargs = rebuilt(tuple(args), casting.of), rebuilt(dict(kwargs), casting.of)
     if not casting.originals:
         raise Unchanged("has no tensor of such a dtype")
@@ -46,30 +51,32 @@ def cast(plan, call, args, kwargs, at):
     given = rebuilt(result, back)
     write_back(casting.written())
     quietly(count, ("cast", plan.name, None))
-    quietly(tell_casts, plan, args, kwargs, at, result, given)
+    quietly(tell_casts, plan, casting, args, kwargs, at, result, given)
     return given
 
 
-def tell_casts(plan, args, kwargs, at, result, given):
+def tell_casts(plan, casting, args, kwargs, at, result, given):
     if not CASTINGS.is_new(plan.name, at, args, kwargs):
         return
-    actions = [("input" + p, x.dtype, DTYPES[x.dtype]) for p, x in [*walk(tuple(args)), *walk(kwargs)]
-               if isinstance(x, torch.Tensor) and x.dtype in DTYPES]
+    actions = [("input" + p, x.dtype, casting.dtypes[x.dtype]) for p, x in [*walk(tuple(args)), *walk(kwargs)]
+               if isinstance(x, torch.Tensor) and x.dtype in casting.dtypes]
     actions += [("output" + p, x.dtype, y.dtype) for (p, x), (_, y) in zip(walk((result,)), walk((given,)))
                 if isinstance(x, torch.Tensor) and x.dtype != y.dtype]
+    text = plan.casts["text"] if plan.casts else LINK.settings["cast_text"]
     LINK.say(event="table", title=plan.name, where=where_text(at), columns=["name", "target", "action", "config"],
-             rows=[[plan.name, target, f"{a} -> {b}", LINK.settings["cast_text"]] for target, a, b in actions])
+             rows=[[plan.name, target, f"{a} -> {b}", text] for target, a, b in actions])
 
 
 DTYPES = {}
 
 
+def dtypes_of(casts):
+    return {getattr(torch, a): getattr(torch, b) for a, b in casts.items() if hasattr(torch, a) and hasattr(torch, b)}
+
+
 def start_casts():
     DTYPES.clear()
-    DTYPES.clear()
-    for a, b in (LINK.settings["casts"] or {}).items():
-        if hasattr(torch, a) and hasattr(torch, b):
-            DTYPES[getattr(torch, a)] = getattr(torch, b)
+    DTYPES.update(dtypes_of(LINK.settings["casts"] or {}))
 
 
 FEATURES["cast"] = cast
