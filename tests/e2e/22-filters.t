@@ -38,12 +38,13 @@ filters() {
 	events
 	is "--phase forward" "$(count_where 'phase == "backward"') $(("$(count_where 'phase == "forward"')" > 200))" "0 1"
 	start_busy
-	"$DITRACE" attach "$child" --for 1s --ops aten::relu -o "$T/data" >/dev/null 2>&1
+	"$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --for 1s --ops aten::relu -o "$T/data" >/dev/null 2>&1
 	is "filters on attach" "$(ops)" aten::relu
-	error "a filter that matches nothing names near ones" 'ad+mm' "$DITRACE" attach "$child" --ops aten::admm -o "$T/data"
+	error "a filter that matches nothing names near ones" 'ad+mm' "$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --ops aten::admm -o "$T/data"
 	ok "and lists aten::addmm" found "$T/error" 'aten::addmm'
-	error "a broken regular expression" '\(' "$DITRACE" attach "$child" --ops 'aten::(' -o "$T/data"
+	error "a broken regular expression" '\(' "$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --ops 'aten::(' -o "$T/data"
 	stop_busy
 }
 each_torch filters
+ENGINE=shim each_torch filters
 done_testing

@@ -3,7 +3,7 @@
 # ditrace is killed (KILLS); closed to other users.
 . "$(dirname "$0")/lib.sh"
 need_tracing
-INJECTIONS=${INJECTIONS:-25} KILLS=${KILLS:-20}
+INJECTIONS=${INJECTIONS:-50} KILLS=${KILLS:-25}
 
 losses() {
 	grep -v '^pid ' "$1"
@@ -160,19 +160,43 @@ killed() {
 	as_untraced "$T/long"
 }
 
+# A third user at the socket, the descriptors and the memory of a traced process of another one.
+closed() {
+	local door
+	door=$(readlink "/proc/$tracer/fd/"* | grep -m 1 '/ditrace-[^/]*$') || return 1
+	[ -S "$door/socket" ] || { echo "no socket in $door" && return 1; }
+	setpriv --reuid=65533 --regid=65533 --clear-groups --inh-caps=-all "$PY" - "$door" "$child" "$tracer" <<-'END'
+		import os, socket, sys
+		door, traced, tracer = sys.argv[1:]
+		def refused(what, do):
+		    try:
+		        do()
+		    except PermissionError:
+		        return True
+		    print("not refused:", what)
+		s = socket.socket(socket.AF_UNIX)
+		ways = [("the socket", lambda: s.connect(door + "/socket")), ("its folder", lambda: os.listdir(door))]
+		for pid in traced, tracer:
+		    ways += [("descriptors", lambda: os.listdir(f"/proc/{pid}/fd")), ("memory", lambda: open(f"/proc/{pid}/mem", "rb"))]
+		    ways += [("mappings", lambda: os.listdir(f"/proc/{pid}/map_files"))]
+		sys.exit(not all([refused(*w) for w in ways]))
+	END
+}
+
 users() {
-	command -v setpriv >/dev/null || skip "no setpriv to become another user with" 4 || return
+	command -v setpriv >/dev/null || skip "no setpriv to become another user with" 5 || return
 	cp "$DITRACE" "$T/ditrace"
 	chmod 755 "$base" "$T" "$T/ditrace"
 	mkdir -m 777 "$T/open"
 	user=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
 	if ! "${user[@]}" env HOME=/tmp "$PY" -c 'import torch' 2>"$T/err"; then
-		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 3
+		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 4
 	else
 		start "${user[@]}" env HOME=/tmp "$PY" busy.py >"$T/busy" 2>/dev/null
 		wait_line "$T/busy" '^pid '
 		ok "root enters a plain user's" "${enter[@]}" --count 1000 "$child"
 		ok "a plain user enters the own" "${user[@]}" "$T/ditrace" attach --engine shim --count 1000 -o "$T/open/data" "$child"
+		ok "socket and memory are closed to a third user" attached closed
 		stop_busy
 		is "it ends well" "$status" 0
 	fi

@@ -102,7 +102,7 @@ need_tracing() {
 each_torch() {
 	local py version reason
 	while read -r -u 3 py version reason; do
-		label="torch $version: "
+		label="torch $version: ${ENGINE:+$ENGINE: }"
 		if [ "$version" = - ]; then
 			label=""
 			skip "$*: $reason"

@@ -252,6 +252,27 @@ static void test_off(void **state)
 	assert_int_equal(drain(&gaps), 2);
 }
 
+/* Whatever is written over the ring's words, records go nowhere but into the ring. */
+static void test_corrupted(void **state)
+{
+	struct sample s;
+	struct ring *r = &mine()->records;
+	const uint64_t *next = (const uint64_t *)memory->ring[1];
+	(void)state;
+	give_conf(0);
+	srand(1);
+	for (unsigned i = 0; i < 100000; i++) {
+		uint64_t near_end = (uint64_t)rand() * SHIM_RING - (uint64_t)(rand() % 65536);
+		r->head = rand() % 2 ? near_end : (uint64_t)rand() << (rand() % 40);
+		r->tail = rand() % 2 ? r->head - (uint64_t)(rand() % SHIM_RING)
+				     : (uint64_t)rand() << (rand() % 40);
+		call(&s);
+		finish(&s);
+	}
+	for (unsigned i = 0; i < 8192; i++)
+		assert_int_equal(next[i], 0);
+}
+
 /* As ditrace does with a thread that stands: `look` at the memory first, or have the thread left,
  * or end. */
 enum deed { LOOK, SWITCH_OFF, DIE, DIE_LOOKING };
@@ -318,6 +339,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_conf, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	};
 

@@ -11,8 +11,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -114,50 +112,6 @@ static void in_child(void)
 	shim_unlock();
 }
 
-static int dial(const char *path)
-{
-	const struct timeval patience = {.tv_sec = SHIM_PATIENCE_S};
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	if (strlen(path) >= sizeof(a.sun_path))
-		return -1;
-	strcpy(a.sun_path, path);
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		return fd;
-	int code = errno;
-	close(fd);
-	errno = code;
-	return -1;
-}
-
-/* The memfd that comes with the answer, -1: none. */
-static int receive(int fd)
-{
-	struct shim_answer answer = {.code = -1};
-	struct iovec iov = {&answer, sizeof(answer)};
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct msghdr m = {.msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control.bytes,
-			   .msg_controllen = sizeof(control.bytes)};
-	ssize_t n;
-	int memory;
-	do
-		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	const struct cmsghdr *c = n == sizeof(answer) ? CMSG_FIRSTHDR(&m) : NULL;
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(memory)))
-		return -1;
-	memcpy(&memory, CMSG_DATA(c), sizeof(memory));
-	return memory;
-}
-
 static bool take(int memory)
 {
 	void *at = mmap(NULL, sizeof(struct shim_share), PROT_READ | PROT_WRITE,
@@ -187,7 +141,7 @@ static int connect_to_ditrace(bool waits)
 	struct ucred who = {0};
 	socklen_t len = sizeof(who);
 	int memory = -1, r = -ECONNREFUSED;
-	sock = dial(door);
+	sock = answer_dial(door);
 	if (sock < 0)
 		return -errno;
 	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
@@ -196,7 +150,7 @@ static int connect_to_ditrace(bool waits)
 	    send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {
 		if (waits)
 			await_answer();
-		memory = ditrace_shim_state.go ? -1 : receive(sock);
+		memory = ditrace_shim_state.go ? -1 : answer_receive(sock);
 	}
 	if (memory >= 0)
 		r = take(memory) ? 0 : -ENOMEM;
@@ -210,7 +164,7 @@ static int connect_to_ditrace(bool waits)
 /* A ditrace that was killed has left its socket. */
 static void tidy(void)
 {
-	int fd = entered ? dial(door) : -1;
+	int fd = entered ? answer_dial(door) : -1;
 	char *slash = strrchr(door, '/');
 	if (fd >= 0)
 		close(fd);

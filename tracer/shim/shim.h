@@ -43,6 +43,14 @@ unsigned shim_epoch(void);
 void shim_lock(void);
 void shim_unlock(void);
 
+/* answer.c: connected to the socket at `path`, -1 with errno. What is read from it waits for
+ * SHIM_PATIENCE_S. */
+int answer_dial(const char *path);
+
+/* The shared memory that ditrace's answer brings, whole and sealed, to be closed by the caller; -1:
+ * it brings none. */
+int answer_receive(int fd);
+
 /* inside.c: a thread's own. */
 enum { SHIM_OWN_HEAD = 64 };
 struct shim_place {

@@ -1,0 +1,100 @@
+/* What the library inside a process makes of ditrace's answer: memory that is whole and stays so,
+ * or nothing, and no descriptor more. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/shim_answers.h"
+#include "tracer/shim/answer.c"
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static const uint64_t size = sizeof(struct shim_share);
+
+static struct said good(void)
+{
+	return (struct said){
+	    .len = sizeof(struct shim_answer), .nfds = 1, .fd = {said_memory(size, SEALS)}};
+}
+
+/* Whether it is taken. */
+static bool takes(const struct said *s)
+{
+	int sock[2];
+	unsigned before = said_open() - s->nfds;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
+	said_send(sock[0], s);
+	close(sock[0]);
+	int memory = answer_receive(sock[1]);
+	close(sock[1]);
+	if (memory >= 0)
+		close(memory);
+	assert_int_equal(said_open(), before);
+	return memory >= 0;
+}
+
+static bool takes_memory(uint64_t bytes, int seals)
+{
+	struct said s = {.len = sizeof(struct shim_answer), .nfds = 1};
+	s.fd[0] = said_memory(bytes, seals);
+	assert_true(s.fd[0] >= 0);
+	return takes(&s);
+}
+
+static void test_words(void **state)
+{
+	struct said s = good();
+	(void)state;
+	assert_true(takes(&s));
+	s = good();
+	s.answer.code = -ENOENT;
+	assert_false(takes(&s));
+	s = good();
+	s.len--;
+	assert_false(takes(&s));
+	s = (struct said){.len = sizeof(s.answer)};
+	assert_false(takes(&s));
+	s.len = 0;
+	assert_false(takes(&s));
+}
+
+static void test_memory(void **state)
+{
+	(void)state;
+	assert_true(takes_memory(size, F_SEAL_SHRINK));
+	assert_false(takes_memory(size, 0));
+	assert_false(takes_memory(size, F_SEAL_GROW));
+	assert_false(takes_memory(size - 4096, SEALS));
+	assert_false(takes_memory(0, SEALS));
+	struct said s = good();
+	close(s.fd[0]);
+	s.fd[0] = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	assert_false(takes(&s));
+}
+
+/* More than one is none. */
+static void test_descriptors(void **state)
+{
+	(void)state;
+	for (unsigned n = 2; n <= SAID_FDS; n++) {
+		struct said s = good();
+		for (s.nfds = 1; s.nfds < n; s.nfds++)
+			s.fd[s.nfds] = said_memory(size, SEALS);
+		assert_false(takes(&s));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_words),
+	    cmocka_unit_test(test_memory),
+	    cmocka_unit_test(test_descriptors),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("shim_answer", tests, NULL, NULL);
+}

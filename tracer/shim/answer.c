@@ -1,0 +1,87 @@
+/* What the library says and hears when it calls ditrace: nothing that comes is believed that would
+ * do harm. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tracer/shim/shim.h"
+
+int answer_dial(const char *path)
+{
+	const struct timeval patience = {.tv_sec = SHIM_PATIENCE_S};
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(a.sun_path))
+		return -1;
+	strcpy(a.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
+		return fd;
+	int code = errno;
+	close(fd);
+	errno = code;
+	return -1;
+}
+
+/* All of it is there and stays: what reads behind the end of a file gets SIGBUS. */
+static bool is_whole(int memory)
+{
+	struct stat st;
+	int seals = fcntl(memory, F_GET_SEALS);
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(memory, &st) &&
+	       st.st_size == (off_t)sizeof(struct shim_share);
+}
+
+/* The descriptor that came, if it is one; all others are closed. */
+static int only_descriptor(struct msghdr *m)
+{
+	int first = -1, n = 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+			int fd;
+			memcpy(&fd, (char *)c + at, sizeof(fd));
+			if (n++)
+				close(fd);
+			else
+				first = fd;
+		}
+	}
+	if (n == 1)
+		return first;
+	if (n)
+		close(first);
+	return -1;
+}
+
+int answer_receive(int fd)
+{
+	struct shim_answer answer = {.code = -1};
+	struct iovec iov = {&answer, sizeof(answer)};
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.bytes,
+			   .msg_controllen = sizeof(control.bytes)};
+	ssize_t n;
+	do
+		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	int memory = n < 0 ? -1 : only_descriptor(&m);
+	if (memory < 0 || (n == sizeof(answer) && !answer.code && is_whole(memory)))
+		return memory;
+	close(memory);
+	return -1;
+}
