@@ -66,6 +66,54 @@ fake "echo 'No devices were found'"
 ok "a tool that says something else" rows 'device_bytes is None'
 fake "printf '$child, 77\n'; exit 3"
 ok "a tool that fails" rows 'device_bytes is None'
+rm "$T/bin/nvidia-smi"
+
+# other TOOL ARGUMENTS: the tool prints what comes on standard input
+other() {
+	cat >"$T/table"
+	printf '#!/bin/sh\n[ "$*" = "%s" ] && cat "%s"\n' "$2" "$T/table" >"$T/bin/$1"
+	chmod 755 "$T/bin/$1"
+	PATH=$T/bin:$PATH "$DITRACE" monitor --interval 50ms --count 2 -o "$T/rows.csv" "$child" >"$T/out"
+	rm "$T/bin/$1"
+}
+other npu-smi info <<-EOF
+	+---------------------------------------------------------------------------------------------+
+	| npu-smi 23.0.0                   Version: 23.0.0                                            |
+	+===========================+===============+=================================================+
+	| 0     910B3               | OK            | 92.1        36                0    / 0          |
+	| 0                         | 0000:C1:00.0  | 0           0    / 0          3372 / 65536      |
+	+---------------------------+---------------+-------------------------------------------------+
+	| NPU     Chip              | Process id    | Process name             | Process memory(MB)   |
+	+===========================+===============+=================================================+
+	| 0       0                 | 1             | python                   | 77                   |
+	+===========================+===============+=================================================+
+	| 0       0                 | $child | python                   | 1024                 |
+	| 1       0                 | $child | python 3                 | 512                  |
+	+===========================+===============+=================================================+
+EOF
+ok "memory by npu-smi" rows 'device_bytes == 1536 << 20'
+other npu-smi info <<-EOF
+	| NPU     Chip              | Process id    | Process name             | Process memory(MB)   |
+	+===========================+===============+=================================================+
+	| No running processes found in NPU 0                                                         |
+	+===========================+===============+=================================================+
+EOF
+ok "none by npu-smi" rows 'device_bytes == 0'
+other npu-smi info <<-EOF
+	| NPU     Chip              | Process id    | Process name             | Process memory(MB)   |
+	| 0       0                 | $child | python                   | NA                   |
+EOF
+ok "npu-smi that says something else" rows 'device_bytes is None'
+other cnmon "" <<-EOF
+	+------------------------------------------------------------------------------+
+	| Processes:                                                                   |
+	|  Card  VF  PID    Command Line                             MLU Memory Usage  |
+	|==============================================================================|
+	|  0     /   1      python 12 MiB                                      77 MiB  |
+	|  0     /   $child python train.py                                    512 MiB |
+	+------------------------------------------------------------------------------+
+EOF
+ok "memory by cnmon" rows 'device_bytes == 512 << 20'
 
 "$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err" &
 watcher=$!

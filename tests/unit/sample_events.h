@@ -108,6 +108,7 @@ static inline const struct py_stack *sample_stack(void)
 	static _Alignas(struct py_stack) char memory[sizeof(struct py_stack) + 2 * sizeof(void *)];
 	struct py_stack *s = (struct py_stack *)memory;
 	s->depth = 2;
+	s->module = "blocks.0.attn";
 	s->frames[0] = &sample_torch_frame;
 	s->frames[1] = &sample_frame;
 	return s;

@@ -123,6 +123,7 @@ static void same_stack(const struct py_stack *a, const struct py_stack *b)
 	}
 	assert_int_equal(a->depth, b->depth);
 	assert_int_equal(a->truncated, b->truncated);
+	same_string(a->module, b->module);
 	for (int i = 0; i < a->depth; i++) {
 		const struct py_frame *x = a->frames[i], *y = b->frames[i];
 		same_string(x->file, y->file);
@@ -211,6 +212,26 @@ static void every_value_comes_back(void **state)
 	struct trace_item item;
 	next(r, TRACE_END);
 	assert_int_equal(trace_read_next(r, &item, NULL), 0);
+	trace_reader_close(r);
+}
+
+/* All kinds of values are passed over; what else there is of the event stays. */
+static void values_may_be_left_out(void **state)
+{
+	(void)state;
+	struct op_event full = sample_full_event(), none = full;
+	none.nargs = none.nresults = 0;
+	struct trace_writer *w = writer();
+	assert_int_equal(trace_write_event(w, &full), 0);
+	assert_int_equal(trace_write_event(w, &full), 0);
+	assert_int_equal(trace_writer_close(w, true), 0);
+	struct trace_reader *r = reader();
+	trace_reader_no_values(r);
+	for (int i = 0; i < 2; i++) {
+		struct trace_item item = next(r, TRACE_EVENT);
+		same_event(&item.event, &none);
+	}
+	next(r, TRACE_END);
 	trace_reader_close(r);
 }
 
@@ -655,6 +676,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_value_comes_back),
+	    cmocka_unit_test(values_may_be_left_out),
 	    cmocka_unit_test(facts_about_the_target_come_back),
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),
