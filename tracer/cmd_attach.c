@@ -53,6 +53,10 @@ int attach_start(struct trace_loop *l, struct session_opts *o, bool wait, struct
 	r = session_open(o, &l->session, e);
 	if (r)
 		return r;
+	r = trace_samples_open(o->sample, l->session, &l->samples, e);
+	r = r ? r : trace_samples_add_process(l->samples, l->pid, e);
+	if (r)
+		return r;
 	follow(l, &why);
 	r = has_torch ? session_add(l->session, l->pid, e) : 0;
 	if (r)
@@ -100,6 +104,7 @@ int cmd_attach(int argc, char **argv)
 		trace_loop_signals(&l);
 	r = r ? r : attach_start(&l, &o, wait, &e);
 	r = r ? r : trace_loop_run(&l, &e);
+	trace_samples_finish(l.samples);
 	if (!r) {
 		e = (struct err){0};
 		r = session_finish(l.session, &e);

@@ -28,7 +28,9 @@ int run_start(struct trace_loop *l, const struct session_opts *o, char *const ar
 	r = spawn_prepare(argv, signals, session_tracer(l->session), &child, e);
 	if (r)
 		return r;
-	r = follow_child(l, child.pid, e);
+	r = trace_samples_open(o->sample, l->session, &l->samples, e);
+	r = r ? r : trace_samples_add_child(l->samples, child.pid, e);
+	r = r ? r : follow_child(l, child.pid, e);
 	if (r) {
 		spawn_cancel(&child);
 		return r;
@@ -43,6 +45,7 @@ int run_start(struct trace_loop *l, const struct session_opts *o, char *const ar
 
 static int finish(struct trace_loop *l, int failed, struct err *e)
 {
+	trace_samples_finish(l->samples);
 	if (failed) {
 		err_print(e);
 	} else if (session_total(l->session) == 0) {
@@ -103,6 +106,7 @@ int cmd_run(int argc, char **argv)
 	int r = run_start(&l, &o, &argv[first], &signals, &status, &e);
 	if (r) {
 		err_print(&e);
+		trace_samples_finish(l.samples);
 		session_close(l.session);
 		follow_free(l.follow);
 		return status;

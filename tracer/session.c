@@ -504,6 +504,11 @@ static void print_summary(struct session *s, const struct trace_stats *stats)
 	measuring_summary(s->measuring, stderr);
 }
 
+struct trace_writer *session_writer(struct session *s)
+{
+	return s->writer;
+}
+
 int session_finish(struct session *s, struct err *e)
 {
 	char size[32];

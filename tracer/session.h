@@ -21,6 +21,7 @@ struct session_opts {
 	const char *ops, *not_ops; /* lists for filter_compile, NULL: all ops, none left out */
 	const char *when;	   /* condition for when_compile, NULL: none */
 	const char *output;	   /* trace file; NULL: none */
+	const char *sample;	   /* samples a second, "": the usual; NULL: none */
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
@@ -41,6 +42,9 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 /* Which engine was taken in place of the first choice and why, one line; NULL when there is nothing
  * to tell. */
 const char *session_note(const struct session *s);
+
+/* Where events are written, until session_finish; NULL: nowhere. */
+struct trace_writer *session_writer(struct session *s);
 
 /* Readable when session_step should not be put off; -1: it always can be, for a millisecond. */
 int session_wake(const struct session *s);

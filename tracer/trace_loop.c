@@ -195,11 +195,15 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	struct pollfd fds[] = {
 	    {.fd = l->follow ? follow_fd(l->follow) : -1, .events = POLLIN},
 	    {.fd = session_wake(l->session), .events = POLLIN},
+	    {.fd = trace_samples_fd(l->samples), .events = POLLIN},
 	};
 	struct err output = {0};
 	int r = 0;
 	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
-		poll(fds, 2, 1);
+		poll(fds, 3, 1);
+		r = trace_samples_read(l->samples, e);
+		if (r)
+			return r;
 		if (l->follow)
 			read_follow(l);
 		if (session_follows(l->session))

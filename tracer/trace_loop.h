@@ -9,6 +9,7 @@
 #include "tracer/engine.h"
 #include "tracer/follow.h"
 #include "tracer/session.h"
+#include "tracer/trace_samples.h"
 
 extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */
 
@@ -18,6 +19,9 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	 &(o).output, "FILE",	"record to FILE instead of ditrace.data",                          \
 	 NULL},                                                                                    \
 	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
+	     NULL},                                                                                \
+	    {0,		  "sample", OPTION_DEFAULTED,                                              \
+	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                       \
 	     NULL},                                                                                \
 	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},             \
 	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},      \
@@ -41,12 +45,13 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 
 struct trace_loop {
 	struct session *session;
-	struct follow *follow; /* NULL: what is not told is not known */
-	pid_t pid;	       /* that started or was attached to */
-	bool is_child;	       /* and is to be waited for */
-	bool gone;	       /* it has ended */
-	int status;	       /* as waitpid gave it, when is_child */
-	bool lost, told_lost;  /* records of `follow`; and that it was said */
+	struct trace_samples *samples; /* NULL: none are taken */
+	struct follow *follow;	       /* NULL: what is not told is not known */
+	pid_t pid;		       /* that started or was attached to */
+	bool is_child;		       /* and is to be waited for */
+	bool gone;		       /* it has ended */
+	int status;		       /* as waitpid gave it, when is_child */
+	bool lost, told_lost;	       /* records of `follow`; and that it was said */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
 
