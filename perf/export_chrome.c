@@ -125,6 +125,8 @@ static void put_args(FILE *f, const struct op_event *ev)
 		if (where->text)
 			put_string(f, "text", where->text);
 	}
+	if (ev->where_stack && ev->where_stack->module)
+		put_string(f, "module", ev->where_stack->module);
 	putc('}', f);
 }
 
