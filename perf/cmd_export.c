@@ -55,7 +55,8 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 	case TO_FOLDED:
 		return export_folded(&x->in, f, e);
 	case TO_SPEEDSCOPE:
-		return export_speedscope(&x->in, f, e);
+		return x->in.samples ? export_speedscope_samples(&x->in, f, e)
+				     : export_speedscope(&x->in, f, e);
 	default:
 		return export_csv(&x->in, f, e);
 	}
@@ -84,6 +85,11 @@ static int check(struct export_job *x, struct err *e)
 	if (r)
 		return r;
 	trace_reader_close(reader);
+	x->in.samples = x->in.samples || trace_has_only_samples(x->in.path);
+	if (x->in.samples && x->format != TO_FOLDED && x->format != TO_SPEEDSCOPE) {
+		err_set(e, -EINVAL, "samples have no place in this form");
+		return err_hint(e, "--to folded or --to speedscope");
+	}
 	r = trace_span_open(&x->span, x->in.path, e);
 	return r ? r : trace_when_open(&x->when, x->in.path, e);
 }
@@ -117,6 +123,8 @@ int cmd_export(int argc, char **argv)
 	     "only these training steps, counted from 1: 3 or 2-4", NULL},
 	    {0, "step-op", OPTION_STRING, &x.span.step_op, "OP",
 	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
+	    {0, "samples", OPTION_FLAG, &x.in.samples, NULL,
+	     "the samples (the default where there are no ops), to folded or speedscope", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output", NULL},
 	    {0},

@@ -295,22 +295,6 @@ static int show(struct report *p, struct trace_reader *reader, struct err *e)
 	return r ? err_set(e, r, "cannot write the report: %s", strerror(-r)) : end;
 }
 
-/* Whether the file has samples and no events. */
-static bool only_samples(const char *path)
-{
-	struct trace_reader *reader;
-	struct trace_item item;
-	bool samples = false, events = false;
-	if (trace_reader_open(path, &reader, NULL))
-		return false;
-	while (!events && trace_read_next(reader, &item, NULL) > 0) {
-		samples |= item.type == TRACE_SAMPLE;
-		events = item.type == TRACE_EVENT;
-	}
-	trace_reader_close(reader);
-	return samples && !events;
-}
-
 static bool needs_values(const struct report *p)
 {
 	const unsigned of_tensors = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE;
@@ -321,7 +305,7 @@ static int report(struct report *p)
 {
 	struct err e = {0};
 	struct trace_reader *reader = NULL;
-	p->samples = p->samples || only_samples(p->path);
+	p->samples = p->samples || trace_has_only_samples(p->path);
 	int r = prepare(p, &e);
 	r = r ? r : trace_reader_open(p->path, &reader, &e);
 	r = r ? r : trace_when_open(&p->when, p->path, &e);

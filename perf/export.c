@@ -10,6 +10,17 @@ bool export_chooses(const struct export_in *in, const struct op_event *ev)
 	return (!in->span || trace_span_has(in->span, ev)) && trace_when_chooses(in->when, ev);
 }
 
+static bool chosen(const struct export_in *in, const struct trace_item *item)
+{
+	struct op_event ev;
+	if (item->type == TRACE_EVENT)
+		return !in->samples && export_chooses(in, &item->event);
+	if (item->type != TRACE_SAMPLE)
+		return true;
+	sample_as_event(&item->sample, &ev);
+	return in->samples && export_chooses(in, &ev);
+}
+
 static int each_item(struct export_in *in, struct trace_order *order, export_item_fn *fn, void *arg,
 		     struct err *e)
 {
@@ -18,7 +29,7 @@ static int each_item(struct export_in *in, struct trace_order *order, export_ite
 	while ((n = trace_order_next(order, &item, e)) > 0) {
 		if (item.type == TRACE_LOST)
 			in->lost += item.lost.count;
-		if (item.type == TRACE_EVENT && !export_chooses(in, &item.event))
+		if (!chosen(in, &item))
 			continue;
 		int r = fn(arg, &item);
 		if (r)

@@ -2,6 +2,7 @@
 #ifndef PERF_EXPORT_H
 #define PERF_EXPORT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -13,8 +14,9 @@ struct export_in {
 	const char *path;
 	struct trace_when *when;       /* which events */
 	const struct trace_span *span; /* and of which part of the trace; NULL: of all */
-	uint64_t lost;		       /* out: events in LOST records */
-	uint64_t origin_ns;	       /* out, before the first item: when the file was begun */
+	bool samples;	    /* these, in place of events, where the form has a place for them */
+	uint64_t lost;	    /* out: events in LOST records */
+	uint64_t origin_ns; /* out, before the first item: when the file was begun */
 };
 
 /* Called with each item; an event only when it is in the part and the condition chooses it. 0 or
@@ -36,13 +38,17 @@ int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err 
 int export_chrome(struct export_in *in, FILE *f, struct err *e);
 
 /* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the ns
- * spent in the last op itself. Memory grows with the number of distinct stacks. */
+ * spent in the last op itself. Memory grows with the number of distinct stacks. Of
+ * samples: mixed stacks (perf/call_tree.h) and their weights. */
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
 /* speedscope's file format (https://www.speedscope.app/file-format-schema.json): an evented profile
  * a thread, in ns since origin_ns; an op that had not ended reaches to its thread's last event. The
  * events of each thread wait in a temporary file. */
 int export_speedscope(struct export_in *in, FILE *f, struct err *e);
+
+/* The same of samples: one profile, with the mixed stacks that there were and their weights. */
+int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e);
 
 /* An SQLite 3 database into the empty or new file `output`; its tables are described in
  * ditrace-export(1). */

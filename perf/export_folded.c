@@ -8,6 +8,8 @@
 
 static int add(void *arg, const struct trace_item *item)
 {
+	if (item->type == TRACE_SAMPLE)
+		return call_tree_add_sample(arg, &item->sample, CALL_MIXED);
 	return item->type == TRACE_EVENT ? call_tree_add(arg, &item->event) : 0;
 }
 

@@ -2,6 +2,7 @@
 #ifndef PERF_TRACE_READ_H
 #define PERF_TRACE_READ_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -79,6 +80,9 @@ void trace_reader_no_values(struct trace_reader *r);
 
 /* When the file was begun, CLOCK_MONOTONIC ns. */
 uint64_t trace_reader_origin(const struct trace_reader *r);
+
+/* Whether the file has samples and no events; false when it cannot be read. */
+bool trace_has_only_samples(const char *path);
 
 void trace_reader_close(struct trace_reader *r);
 

@@ -62,6 +62,10 @@ samples() {
 	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"]["samples"])' "$T/json"
 }
 
+weight() {
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"]["weight"])' "$T/json"
+}
+
 shares() {
 	ok "the three lines and ops of a program have their shares" near_once
 	like "what was recorded is told" "$T/err" "samples of (cycles|cpu-clock) at 997 Hz, .* lost, .* moved on"
@@ -70,6 +74,16 @@ shares() {
 	like "with lines of Python" "$T/tree" "third \(shares.py:[0-9]+\)"
 	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
 	is "script has each of the samples" "$(grep -c '"sample":true' "$T/jsonl")" "$(samples)"
+	"$DITRACE" export --to folded "$T/data" >"$T/folded"
+	is "the flame graph has all of the weight" "$(awk '{ n += $NF } END { printf "%d", n }' "$T/folded")" "$(weight)"
+	"$DITRACE" export --to speedscope "$T/data" >"$T/speedscope"
+	is "so has the speedscope" "$(python3 -c 'import json, sys
+p = json.load(open(sys.argv[1]))
+frames = len(p["shared"]["frames"])
+[p] = p["profiles"]
+assert len(p["samples"]) == len(p["weights"]) and all(0 <= f < frames for s in p["samples"] for f in s)
+print(sum(p["weights"]))' "$T/speedscope")" "$(weight)"
+	ok "what has no place for samples says so" not "$DITRACE" export --to csv "$T/data"
 	ok "by thread, op and native function" report --group thread,op,symbol --sort samples
 	ok "a filter chooses" report --filter 'op == "aten::mm"' --group op
 	is "one op then" "$(python3 -c 'import json, sys

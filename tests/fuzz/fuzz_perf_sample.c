@@ -1,0 +1,74 @@
+/* Whatever the kernel or a JIT writes: samples and /tmp/perf-PID.map, and what is made of a stack.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fuzz/input.h"
+#include "tracer/perf_map.h"
+#include "tracer/perf_sample.h"
+#include "tracer/sample_check.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+static void read_map(struct input in)
+{
+	struct perf_map m = {0};
+	char *text = malloc(in.left + 1);
+	size_t n = in.left;
+	if (!text)
+		abort();
+	take(&in, text, n);
+	text[n] = '\0';
+	if (!perf_map_parse(&m, text))
+		for (size_t i = 0; i < m.n; i++)
+			if (!perf_map_find(&m, m.entries[i].start))
+				abort();
+	perf_map_free(&m);
+}
+
+static void check(const struct perf_sample *s, struct input *in)
+{
+	struct native_place places[4] = {0};
+	uint64_t pairs[2][2] = {0};
+	struct py_top top = {0};
+	struct py_walk walk = {0};
+	struct sample_check c = {.regs = s->regs,
+				 .stack = {s->regs[ARCH_SP], s->len, s->stack, s->stack},
+				 .places = places,
+				 .nplaces = 4,
+				 .interpreter = s->pid % 4,
+				 .whole = true,
+				 .walk = &walk,
+				 .top = &top,
+				 .pairs = pairs,
+				 .n = 2};
+	if (c.interpreter < 0)
+		c.interpreter = -1;
+	take(in, places, sizeof(places));
+	take(in, &top, sizeof(top));
+	take(in, &walk, sizeof(walk));
+	take(in, &c.code_start, 16);
+	sample_check(&c);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	struct input in = {data, size};
+	struct perf_event_header h = {0};
+	struct perf_sample s;
+	size_t n = size > 1 ? (size_t)data[0] * 8 : 0;
+	read_map(in);
+	if (n > size)
+		n = size;
+	struct perf_event_header *record = malloc(sizeof(h) + n);
+	if (!record)
+		abort();
+	h.type = PERF_RECORD_SAMPLE;
+	h.size = (uint16_t)(sizeof(h) + n);
+	memcpy(record, &h, sizeof(h));
+	take(&in, record + 1, n);
+	if (perf_sample_parse(record, &s))
+		check(&s, &in);
+	free(record);
+	return 0;
+}
