@@ -16,7 +16,7 @@ static int add(void *arg, const struct trace_item *item)
 /* The frames of a node, outermost first; they are numbered as the nodes are. */
 static void put_path(FILE *f, const struct call_node *nodes, uint32_t at)
 {
-	uint32_t path[1024];
+	uint32_t path[1024] = {0};
 	size_t n = 0;
 	for (; at != CALL_TREE_ROOT && n < sizeof(path) / sizeof(path[0]); at = nodes[at].parent)
 		path[n++] = nodes[at].name_id;

@@ -165,8 +165,7 @@ struct op_event {
 	/* Of a backward node while it is traced: address and sequence number of its Node; 0: not
 	 * known. */
 	uint64_t node, node_seq;
-	const struct py_stack
-	    *native; /* of a sample as an event (symbolizer/sample.h), else NULL */
+	const struct py_stack *native;	 /* of a sample (symbolizer/sample.h), else NULL */
 	const struct event_stats *stats; /* symbolizer/event_stats.h; NULL: not measured */
 };
 

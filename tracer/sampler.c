@@ -102,6 +102,15 @@ static int choose_event(struct sampler *s, uint64_t hz, struct err *e)
 	return r ? not_permitted(r, e) : 0;
 }
 
+static void taken_free(struct taken_sample *t)
+{
+	if (!t)
+		return;
+	free(t->then);
+	free(t->now);
+	free(t);
+}
+
 int sampler_open(uint64_t hz, const struct sampler_sink *sink, struct sampler **out, struct err *e)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
@@ -133,11 +142,8 @@ void sampler_close(struct sampler *s)
 	perf_rings_free(s->rings);
 	for (size_t i = 0; i < s->nprocesses; i++)
 		sampler_process_free(s->processes[i]);
-	for (size_t i = 0; i < s->ready; i++) {
-		free(s->taken[i]->then);
-		free(s->taken[i]->now);
-		free(s->taken[i]);
-	}
+	for (size_t i = 0; i < s->ready; i++)
+		taken_free(s->taken[i]);
 	if (s->epoll >= 0)
 		close(s->epoll);
 	sample_names_free(&s->all.names);
@@ -197,26 +203,33 @@ static void drop(struct sampler *s, pid_t pid)
 	*found = s->processes[--s->nprocesses];
 }
 
+static struct taken_sample *taken_new(size_t stack)
+{
+	struct taken_sample *t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->then = malloc(stack);
+	t->now = malloc(stack);
+	if (t->then && t->now)
+		return t;
+	taken_free(t);
+	return NULL;
+}
+
 /* A place for the next sample of this reading; NULL without memory. */
 static struct taken_sample *next_taken(struct sampler *s)
 {
 	if (s->ntaken < s->ready)
 		return s->taken[s->ntaken];
-	struct taken_sample *t = calloc(1, sizeof(*t));
-	if (t)
-		t->then = malloc(s->attr.sample_stack_user + SAMPLED_MORE);
-	if (t)
-		t->now = malloc(s->attr.sample_stack_user + SAMPLED_MORE);
-	if (t && t->then && t->now &&
-	    !array_grow(&s->taken, &s->taken_room, s->ready + 1, sizeof(*s->taken)))
-		return s->taken[s->ready++] = t;
-	if (t) {
-		free(t->then);
-		free(t->now);
+	struct taken_sample *t = taken_new(s->attr.sample_stack_user + SAMPLED_MORE);
+	if (!t || array_grow(&s->taken, &s->taken_room, s->ready + 1, sizeof(*s->taken))) {
+		taken_free(t);
+		s->failed = true;
+		return NULL;
 	}
-	free(t);
-	s->failed = true;
-	return NULL;
+	s->taken[s->ready] = t;
+	s->ready++;
+	return t;
 }
 
 static void on_sample(struct sampler *s, const struct perf_event_header *h)
