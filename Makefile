@@ -16,10 +16,11 @@ FOLDERS := base tracer symbolizer perf tui replay
 LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
-SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c op_stack.c hit_buf.c pyframes.c ring.c regs_x86_64.c)
+SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c op_stack.c hit_buf.c pyframes.c ring.c regs_x86_64.c) \
+	$(addprefix replay/,stats.c number.c) symbolizer/names.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one; clang would want another linker for that.
-SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto)
+SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto=auto)
 # What it brings into Python: the beginning, and what is run once PyTorch is there.
 MODES_PY := $(sort $(wildcard replay/runner/*.py)) $(sort $(wildcard tracer/shim/modes/[0-9]*.py))
 LIB := $(BUILD)/libditrace.a
@@ -65,6 +66,9 @@ $(BUILD)/shim/%.o: %.c
 	$(call say,CC,shim $<)
 	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec $(SHIM_OPT) -MMD -MP -c -o $@ $<
 
+# What they need of other libraries is in their headers.
+$(BUILD)/shim/replay/%.o: CFLAGS_ALL += -Wno-psabi -DXXH_INLINE_ALL
+
 $(BUILD)/tracer/shim/modes_py.o: $(MODES_PY) tracer/shim/modes/start.py
 	@mkdir -p $(@D)
 	$(call say,PY,$@)
@@ -77,7 +81,7 @@ $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,libditrace_shim.so)
 	$(Q)$(CC) -shared $(SHIM_OPT) -Wl,--version-script=tracer/shim/exports.map -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed \
-		-o $(@D)/libditrace_shim.so $^ -ldl -lpthread
+		-o $(@D)/libditrace_shim.so $^ -ldl -lpthread -lm
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.

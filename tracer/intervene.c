@@ -144,8 +144,9 @@ static json_t *settings(const struct intervene_rules *r)
 	for (int i = 0; i < INTERVENE_FEATURES; i++)
 		if (r->rule[i].on)
 			json_array_append_new(features, json_string(intervene_names[i]));
-	return json_pack("{so sO? ss? sI}", "features", features, "casts", r->casts, "cast_text",
-			 r->cast_text, "sample", (json_int_t)r->sample);
+	return json_pack("{so sO? ss? sI ss}", "features", features, "casts", r->casts, "cast_text",
+			 r->cast_text, "sample", (json_int_t)r->sample, "level",
+			 r->is_aten ? "aten" : "torch");
 }
 
 static json_t *features_of(const struct intervene_rules *r, json_t *m)

@@ -9,7 +9,7 @@
 
 #include "symbolizer/names.h"
 
-const char *const intervene_names[INTERVENE_FEATURES] = {"fallback", "cast", "compare"};
+const char *const intervene_names[INTERVENE_FEATURES] = {"fallback", "cast", "compare", "overflow"};
 
 static const struct {
 	const char *only, *disabled;
@@ -17,24 +17,27 @@ static const struct {
     {"OP_FALLBACK_LIST", "OP_FALLBACK_DISABLE_LIST"},
     {"OP_DTYPE_CAST_LIST", "OP_DTYPE_CAST_DISABLE_LIST"},
     {"OP_AUTOCOMPARE_LIST", "OP_AUTOCOMPARE_DISABLE_LIST"},
+    {"OP_OVERFLOW_CHECK_LIST", "OP_OVERFLOW_CHECK_DISABLE_LIST"},
 };
 
 bool intervene_wanted(const struct intervene_opts *o)
 {
-	return o->fallback || o->fallback_all || o->cast || o->compare || o->apply.n;
+	return o->fallback || o->fallback_all || o->cast || o->compare || o->overflow || o->apply.n;
 }
 
-static int from_line(const char *option, const char *text, struct oplist *out, struct err *e)
+static int from_line(const char *option, const char *text, bool is_aten, struct oplist *out,
+		     struct err *e)
 {
 	if (!text)
 		return 0;
-	const char *colons = strstr(text, "::");
+	const char *colons = is_aten ? NULL : strstr(text, "::");
 	if (!colons && *text)
 		return oplist_compile(option, text, out, e);
 	err_set(e, -EINVAL, "%s: %s", option,
 		colons ? "functions of Python are chosen here, not operators of the dispatcher"
 		       : "the list is empty");
-	err_hint(e, "write it as Python does: torch.add, torch.Tensor.add, or add for both");
+	err_hint(e, "write it as Python does: torch.add, torch.Tensor.add, or add for both; or "
+		    "choose operators with --level aten");
 	return colons ? err_quote(e, text, (size_t)(colons - text), 2) : -EINVAL;
 }
 
@@ -192,21 +195,37 @@ static int read_applies(struct intervene_rules *r, const struct option_strings *
 	return rc || !r->rule[INTERVENE_CAST].used ? rc : cast_some(r, e);
 }
 
+static int read_level(const char *text, bool *is_aten, struct err *e)
+{
+	*is_aten = text && !strcmp(text, "aten");
+	if (!text || *is_aten || !strcmp(text, "torch"))
+		return 0;
+	err_set(e, -EINVAL, "--level: %s is none", text);
+	return err_hint(
+	    e, "write torch for functions of Python, aten for operators of the dispatcher");
+}
+
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e)
 {
 	*r = (struct intervene_rules){0};
 	r->rule[INTERVENE_FALLBACK].on = o->fallback || o->fallback_all;
 	r->rule[INTERVENE_CAST].on = o->cast;
 	r->rule[INTERVENE_COMPARE].on = o->compare;
-	int rc = from_line("--not-ops", o->not_ops, &r->not_ops, e);
+	r->rule[INTERVENE_OVERFLOW].on = o->overflow;
+	int rc = read_level(o->level, &r->is_aten, e);
+	if (!rc)
+		rc = from_line("--not-ops", o->not_ops, r->is_aten, &r->not_ops, e);
 	if (!rc && !o->fallback_all)
-		rc = from_line("--fallback", o->fallback, &r->rule[INTERVENE_FALLBACK].listed, e);
+		rc = from_line("--fallback", o->fallback, r->is_aten,
+			       &r->rule[INTERVENE_FALLBACK].listed, e);
 	if (!rc)
 		rc = read_sample(o->sample, &r->sample, e);
 	if (!rc && o->compare && strcmp(o->compare, "all") != 0)
-		rc = from_line("--compare", o->compare, &r->rule[INTERVENE_COMPARE].listed, e);
+		rc = from_line("--compare", o->compare, r->is_aten,
+			       &r->rule[INTERVENE_COMPARE].listed, e);
 	if (!rc)
-		rc = from_line("--ops", o->ops, &r->rule[INTERVENE_CAST].listed, e);
+		rc = from_line("--ops", o->ops, r->is_aten,
+			       &r->rule[o->cast ? INTERVENE_CAST : INTERVENE_OVERFLOW].listed, e);
 	for (int i = 0; i < INTERVENE_FEATURES && !rc; i++) {
 		r->rule[i].used = r->rule[i].on;
 		if (!r->rule[i].listed.n)

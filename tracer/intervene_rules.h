@@ -17,54 +17,68 @@ struct intervene_opts {
 	const char *fallback; /* LIST; NULL: not asked for */
 	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
 	const char *compare;  /* LIST or "all" */
-	const char *sample;   /* "1/N"; NULL: every call */
-	const char *ops;      /* LIST of functions to cast; NULL: all */
+	bool overflow;
+	const char *level;	     /* "torch" or "aten"; NULL: torch */
+	const char *sample;	     /* "1/N"; NULL: every call */
+	const char *ops;	     /* LIST of functions to cast; NULL: all */
 	struct option_strings apply; /* OP:FEATURE[:CONDITION] each */
 	const char *not_ops;	     /* LIST that is left alone by all; NULL: none */
 };
 
-#define INTERVENE_OPTIONS(i)                                                                       \
-	{0,                                                                                        \
-	 "fallback",                                                                               \
-	 OPTION_STRING,                                                                            \
-	 &(i).fallback,                                                                            \
-	 "LIST",                                                                                   \
-	 "compute these functions on the CPU: 'torch.add,softmax'",                                \
-	 NULL},                                                                                    \
-	    {0,		  "fallback-all",                                                          \
-	     OPTION_FLAG, &(i).fallback_all,                                                       \
-	     NULL,	  "compute all functions on the CPU",                                      \
-	     NULL},                                                                                \
-	    {0,                                                                                    \
-	     "apply",                                                                              \
-	     OPTION_STRINGS,                                                                       \
-	     &(i).apply,                                                                           \
-	     "OP:FEATURE:EXPR",                                                                    \
-	     "fallback, cast_dtype or autocompare for calls for which EXPR holds",                 \
-	     NULL},                                                                                \
-	    {0,		"cast",		OPTION_STRING,                                             \
-	     &(i).cast, "FROM->TO,...", "compute in other dtypes: 'torch.float16->torch.float32'", \
-	     NULL},                                                                                \
-	    {0,                                                                                    \
-	     "compare",                                                                            \
-	     OPTION_STRING,                                                                        \
-	     &(i).compare,                                                                         \
-	     "LIST|all",                                                                           \
-	     "judge these functions against float64 on the CPU as they run",                       \
-	     NULL},                                                                                \
-	{                                                                                          \
-		0, "sample", OPTION_STRING, &(i).sample, "1/N",                                    \
-		    "compare: every N-th call of each function", NULL                              \
+#define INTERVENE_OPTIONS(i)                                                                         \
+	{0,                                                                                          \
+	 "fallback",                                                                                 \
+	 OPTION_STRING,                                                                              \
+	 &(i).fallback,                                                                              \
+	 "LIST",                                                                                     \
+	 "compute these functions on the CPU: 'torch.add,softmax'",                                  \
+	 NULL},                                                                                      \
+	    {0,		  "fallback-all",                                                            \
+	     OPTION_FLAG, &(i).fallback_all,                                                         \
+	     NULL,	  "compute all functions on the CPU",                                        \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "apply",                                                                                \
+	     OPTION_STRINGS,                                                                         \
+	     &(i).apply,                                                                             \
+	     "OP:FEATURE:EXPR",                                                                      \
+	     "fallback, cast_dtype or autocompare for calls for which EXPR holds",                   \
+	     NULL},                                                                                  \
+	    {0,		"cast",		OPTION_STRING,                                               \
+	     &(i).cast, "FROM->TO,...", "compute in other dtypes: 'torch.float16->torch.float32'",   \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "compare",                                                                              \
+	     OPTION_STRING,                                                                          \
+	     &(i).compare,                                                                           \
+	     "LIST|all",                                                                             \
+	     "judge these functions against float64 on the CPU as they run",                         \
+	     NULL},                                                                                  \
+	    {0,		  "overflow",                                                                \
+	     OPTION_FLAG, &(i).overflow,                                                             \
+	     NULL,	  "print minimum, mean, NaN count and more of what functions take and give", \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "level",                                                                                \
+	     OPTION_STRING,                                                                          \
+	     &(i).level,                                                                             \
+	     "torch|aten",                                                                           \
+	     "meet calls at PyTorch's functions, or at the dispatcher's operators",                  \
+	     NULL},                                                                                  \
+	{                                                                                            \
+		0, "sample", OPTION_STRING, &(i).sample, "1/N",                                      \
+		    "compare: every N-th call of each function", NULL                                \
 	}
 
 enum intervene_feature {
 	INTERVENE_FALLBACK,
 	INTERVENE_CAST,
 	INTERVENE_COMPARE,
+	INTERVENE_OVERFLOW,
 	INTERVENE_FEATURES
 };
 
-/* "fallback", "cast", "compare". */
+/* "fallback", "cast", "compare", "overflow". */
 extern const char *const intervene_names[INTERVENE_FEATURES];
 
 struct intervene_rule {
@@ -81,6 +95,7 @@ struct intervene_rules {
 	struct oplist not_ops;
 	struct intervene_apply *apply;
 	size_t napply;
+	bool is_aten;	  /* names are those of operators: "aten::add.Tensor" */
 	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
 	json_t *casts;	  /* {"float16": "float32"}, NULL: none */
 	char *cast_text;

@@ -40,14 +40,15 @@ static int check(const struct intervene_opts *change, const struct session_opts 
 	const char *option = tracing_option(o);
 	if (option) {
 		err_set(e, -EINVAL,
-			"%s does not go together with --fallback, --cast and --compare, which "
+			"%s does not go together with --fallback, --cast, --compare and "
+			"--overflow, which "
 			"record nothing",
 			option);
 		return err_hint(e, "leave %s out, or trace in a run of its own", option);
 	}
-	if (o->ops && !change->cast) {
+	if (o->ops && !change->cast && !change->overflow) {
 		err_set(e, -EINVAL,
-			"--ops chooses for --cast; --fallback and --compare "
+			"--ops chooses for --cast and --overflow; --fallback and --compare "
 			"have lists of their own");
 		return err_hint(e, "write --fallback '%s' or --compare '%s'", o->ops, o->ops);
 	}

@@ -58,7 +58,7 @@ static int by_calls(const void *a, const void *b)
 static void print_head(const struct intervene_totals *t, const char *feature)
 {
 	static const char *const done[] = {"computed on the CPU", "computed in another dtype",
-					   "compared"};
+					   "compared", "measured"};
 	uint64_t calls = 0, left = 0;
 	char a[32], b[32], c[32];
 	size_t functions = 0;
@@ -82,7 +82,18 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 				"those of Python, such as torch.add or torch.Tensor.add\n");
 }
 
-static void print_rows(const struct intervene_totals *t, const char *feature)
+/* What stands for a feature in those of calls that gave NaN or infinities; reason: where. */
+#define OVERFLOWN "bad"
+
+static bool has_any(const struct intervene_totals *t, const char *feature)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (!strcmp(t->list[i].feature, feature))
+			return true;
+	return false;
+}
+
+static void print_rows(const struct intervene_totals *t, const char *feature, const char *said)
 {
 	struct table *table = table_new();
 	char text[32];
@@ -90,7 +101,7 @@ static void print_rows(const struct intervene_totals *t, const char *feature)
 		return;
 	table_column(table, "Calls", TABLE_RIGHT);
 	table_column(table, "Function", TABLE_LEFT);
-	table_column(table, "Left alone, since it", TABLE_LEFT);
+	table_column(table, said, TABLE_LEFT);
 	bool any = false;
 	for (size_t i = 0; i < t->n; i++) {
 		const struct intervene_total *x = &t->list[i];
@@ -114,8 +125,15 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 		if (!rules->rule[f].used)
 			continue;
 		print_head(t, intervene_names[f]);
-		print_rows(t, intervene_names[f]);
+		print_rows(t, intervene_names[f], "Left alone, since it");
 	}
+	if (!rules->rule[INTERVENE_OVERFLOW].on)
+		return;
+	fputs(has_any(t, OVERFLOWN)
+		  ? "ditrace: overflow: NaN or infinities came out of\n"
+		  : "ditrace: overflow: no NaN and no infinity in what they gave\n",
+	      stderr);
+	print_rows(t, OVERFLOWN, "Where");
 }
 
 void intervene_totals_free(struct intervene_totals *t)

@@ -137,6 +137,31 @@ static void compared(void **state)
 	unsetenv("OP_AUTOCOMPARE_DISABLE_LIST");
 }
 
+static void overflow_and_level(void **state)
+{
+	(void)state;
+	const struct intervene_opts all = {.overflow = true},
+				    one = {.overflow = true, .ops = "log"},
+				    aten = {.fallback = "aten::add.Tensor,mul", .level = "aten"},
+				    torch = {.fallback = "aten::add", .level = "torch"},
+				    wrong = {.overflow = true, .level = "jit"};
+	struct intervene_rules r;
+	struct err e = {0};
+	assert_true(chooses(&all, INTERVENE_OVERFLOW, "torch.log", "log"));
+	assert_true(chooses(&one, INTERVENE_OVERFLOW, "torch.log", "log"));
+	assert_false(chooses(&one, INTERVENE_OVERFLOW, "torch.exp", "exp"));
+	setenv("OP_OVERFLOW_CHECK_DISABLE_LIST", "torch.log", 1);
+	assert_false(chooses(&all, INTERVENE_OVERFLOW, "torch.log", "log"));
+	unsetenv("OP_OVERFLOW_CHECK_DISABLE_LIST");
+	assert_true(chooses(&aten, INTERVENE_FALLBACK, "aten::add.Tensor", "add"));
+	assert_true(chooses(&aten, INTERVENE_FALLBACK, "aten::mul.Scalar", "mul"));
+	assert_false(chooses(&aten, INTERVENE_FALLBACK, "aten::add.Scalar", "add"));
+	assert_int_equal(intervene_rules_read(&torch, &r, &e), -22 /* EINVAL */);
+	intervene_rules_free(&r);
+	assert_int_equal(intervene_rules_read(&wrong, &r, &e), -22 /* EINVAL */);
+	intervene_rules_free(&r);
+}
+
 static void wrong_lists(void **state)
 {
 	(void)state;
@@ -154,9 +179,10 @@ static void wrong_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(names),	cmocka_unit_test(all_but),     cmocka_unit_test(variables),
-	    cmocka_unit_test(casts),	cmocka_unit_test(wrong_lists), cmocka_unit_test(samples),
-	    cmocka_unit_test(compared),
+	    cmocka_unit_test(names),	   cmocka_unit_test(all_but),
+	    cmocka_unit_test(variables),   cmocka_unit_test(casts),
+	    cmocka_unit_test(wrong_lists), cmocka_unit_test(samples),
+	    cmocka_unit_test(compared),	   cmocka_unit_test(overflow_and_level),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

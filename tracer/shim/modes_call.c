@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "tracer/shim/modes_numbers.h"
+#include "tracer/shim/modes_stats.h"
 #include "tracer/shim_share.h"
 
 enum {
@@ -18,8 +20,8 @@ static __thread int inside; /* how many calls of the mode are open */
 
 static struct {
 	object *module;
-	object *mode, *call; /* mode_call of it */
-	object *plans; /* function: (what is to be done or None, its own body or None), None */
+	object *mode;  /* that is in use */
+	object *plans; /* function: what plan_of() of modes/ says */
 	object *counts;
 	object *push, *pop; /* of torch._C */
 	object *plain;	    /* a tuple: types of tensors that do not ask for themselves */
@@ -168,21 +170,24 @@ static bool are_plain(object *types)
 	return good;
 }
 
-static object *act(object *mode, object *what, const struct asked *a)
+static object *act(object *mode, object *what, struct asked *a)
 {
 	object *plan = py.PyTuple_GetItem(what, 0), *body = py.PyTuple_GetItem(what, 1);
-	if (is_compiling())
+	object *call = py.PyTuple_GetItem(what, 2);
+	if (call != py._Py_NoneStruct)
+		a->func = call;
+	if (is_compiling() || (plan == py._Py_NoneStruct && body == py._Py_NoneStruct))
 		return pass_on(a);
 	if (plan != py._Py_NoneStruct)
 		return call_changed(plan, a);
 	return are_plain(a->types) ? call_body(mode, body, a) : pass_on(a);
 }
 
-static object *asked_for(object *mode, const struct asked *a)
+static object *asked_for(object *mode, struct asked *a)
 {
 	if (modes_out && !modes_busy)
 		python_drop(ask("leave_thread", NULL));
-	if (modes_out || modes_busy)
+	if (modes_out || modes_busy || mode != own.mode)
 		return pass_on(a);
 	if (control && control->generation != generation)
 		look_again();
@@ -208,35 +213,53 @@ static object *mode_call(object *mode, object *args, object *keywords)
 	return r;
 }
 
+/* The modes of both levels, for as long as the process runs: a thread may still have one on its
+ * stack when it is not in use any more. */
+static struct kind {
+	const char *attribute; /* by which PyTorch finds mode_call */
+	object *mode, *call;
+} kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
+
 /* PyTorch's dispatcher gets mode_call; torch.compile looks into the class, and takes the method in
  * Python that is there. */
 static object *get_attribute(object *mode, object *name)
 {
-	if (mode == own.mode && !py.PyUnicode_CompareWithASCIIString(name, "__torch_function__"))
-		return python_kept(own.call);
+	for (int i = 0; i < 2; i++)
+		if (mode == kinds[i].mode &&
+		    !py.PyUnicode_CompareWithASCIIString(name, kinds[i].attribute))
+			return python_kept(kinds[i].call);
 	return py.PyObject_GenericGetAttr(mode, name);
 }
 
-/* made(base): the mode, an object of a class of its own with that base. */
-static object *made(object *self, object *base)
+static bool make(struct kind *k, struct method *method, object *base)
 {
-	static struct method method = {"__torch_function__", NULL, METH_VARARGS | METH_KEYWORDS,
-				       NULL};
 	static struct type_slot slots[] = {{TP_GETATTRO, NULL}, {0, NULL}};
 	static struct type_spec spec = {"_ditrace_inside.Mode", 0, 0, 0, slots};
 	method_with_keywords *call = mode_call;
 	object *(*get)(object *, object *) = get_attribute;
-	(void)self;
-	if (own.mode) /* a thread may still have it on its stack */
-		return python_kept(own.mode);
-	memcpy(&method.call, &call, sizeof(call));
+	memcpy(&method->call, &call, sizeof(call));
 	memcpy(&slots[0].value, &get, sizeof(get));
+	method->name = k->attribute;
 	object *bases = py.PyTuple_Pack(1, base);
 	object *type = bases ? py.PyType_FromSpecWithBases(&spec, bases) : NULL;
 	python_drop(bases);
-	own.mode = type ? py.PyObject_CallObject(type, NULL) : NULL;
-	own.call = own.mode ? py.PyCFunction_NewEx(&method, own.mode, NULL) : NULL;
-	return own.call ? python_kept(own.mode) : NULL;
+	object *mode = type ? py.PyObject_CallObject(type, NULL) : NULL;
+	k->call = mode ? py.PyCFunction_NewEx(method, mode, NULL) : NULL;
+	k->mode = k->call ? mode : NULL;
+	return k->mode;
+}
+
+/* made(base, is_aten): the mode, an object of a class of its own with that base. */
+static object *made(object *self, object *args)
+{
+	static struct method methods[2] = {{NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL},
+					   {NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL}};
+	int i = py.PyObject_IsTrue(py.PyTuple_GetItem(args, 1)) == 1;
+	(void)self;
+	if (!kinds[i].mode && !make(&kinds[i], &methods[i], py.PyTuple_GetItem(args, 0)))
+		return NULL;
+	own.mode = kinds[i].mode;
+	return python_kept(own.mode);
 }
 
 static object *is_out(object *self, object *arg)
@@ -336,20 +359,21 @@ bool modes_set(object *module, const char *name, object *value)
 	return good;
 }
 
-/* ready(push, pop, plain, is_compiling, changed): what of Python is used here. */
+/* ready(push, pop, plain, is_compiling, changed, to_dlpack, uint8): what of Python is used here. */
 static object *ready(object *self, object *args)
 {
 	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling, &own.changed};
 	(void)self;
 	for (ssize_t i = 0; i < 5 && i < py.PyTuple_Size(args); i++)
 		*places[i] = python_kept(py.PyTuple_GetItem(args, i));
+	numbers_ready(py.PyTuple_GetItem(args, 5), py.PyTuple_GetItem(args, 6));
 	return python_none();
 }
 
 bool modes_call_fill(object *module)
 {
 	static struct method methods[] = {
-	    {"made", made, METH_O, NULL},
+	    {"made", made, METH_VARARGS, NULL},
 	    {"is_out", is_out, METH_NOARGS, NULL},
 	    {"end", end, METH_NOARGS, NULL},
 	    {"enter", enter, METH_NOARGS, NULL},
@@ -357,6 +381,7 @@ bool modes_call_fill(object *module)
 	    {"is_busy", is_busy, METH_NOARGS, NULL},
 	    {"is_inside", is_inside, METH_NOARGS, NULL},
 	    {"count", count, METH_O, NULL},
+	    {"statistics", modes_measure, METH_O, NULL},
 	    {"forget", forget, METH_NOARGS, NULL},
 	    {"counts", counts, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},

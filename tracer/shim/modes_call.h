@@ -10,8 +10,8 @@
 /* Nothing is changed any more: ditrace is gone, or the connection to it. */
 extern _Atomic bool modes_out;
 
-/* Put the functions for modes/ into that dict: made, is_out, end, enter, leave, is_inside, forget,
- * count, counts, watch. */
+/* Put the functions for modes/ into that dict: made, ready, is_out, end, enter, leave,
+ * is_busy, is_inside, count, counts, forget, watch, statistics. */
 bool modes_call_fill(object *module);
 
 /* Give a name of `module` a new reference, which is taken. */

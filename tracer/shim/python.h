@@ -5,6 +5,7 @@
 #define TRACER_SHIM_PYTHON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 typedef void object;
@@ -54,6 +55,7 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(object *, PyObject_CallObject, (object *, object *))                                     \
 	F(object *, PyObject_CallFunctionObjArgs, (object *, ...))                                 \
 	F(object *, PyObject_GetAttrString, (object *, const char *))                              \
+	F(object *, PyObject_Str, (object *))                                                      \
 	F(int, PyObject_IsTrue, (object *))                                                        \
 	F(object *, PySequence_Tuple, (object *))                                                  \
 	F(int, PySequence_Contains, (object *, object *))                                          \
@@ -72,6 +74,9 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(ssize_t, PyTuple_Size, (object *))                                                       \
 	F(object *, PyTuple_GetItem, (object *, ssize_t))                                          \
 	F(object *, PyTuple_Pack, (ssize_t, ...))                                                  \
+	F(object *, PyList_New, (ssize_t))                                                         \
+	F(int, PyList_Append, (object *, object *))                                                \
+	F(void *, PyCapsule_GetPointer, (object *, const char *))                                  \
 	F(object *, PyBytes_FromStringAndSize, (const char *, ssize_t))                            \
 	F(object *, PyUnicode_DecodeFSDefault, (const char *))                                     \
 	F(object *, PyUnicode_FromString, (const char *))                                          \

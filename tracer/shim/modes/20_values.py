@@ -89,6 +89,10 @@ def place():
     return None
 
 
+def place_text(at):
+    return f"{os.path.basename(at[0])}:{at[1]} {at[2]}" if at else "(no line of the program)"
+
+
 def where_text(at):
     import linecache
     if at is None:

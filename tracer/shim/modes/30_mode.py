@@ -1,7 +1,8 @@
 # The mode: every function of PyTorch that the program calls passes through it.
 import inspect
 
-from torch.overrides import TorchFunctionMode, resolve_name, _pop_mode, _push_mode
+import torch.overrides as functions
+import torch.utils._python_dispatch as operators
 
 # Functions that tell of a tensor, arrange for gradients, or move data: nothing is computed.
 NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_contiguous is_floating_point is_complex
@@ -53,15 +54,37 @@ class Plan:
 
 
 def plan_of(func):
-    """(Plan or None, body or None), None: the function is called as it is."""
-    plan, body = wanted_of(func), body_of(func)
-    return (plan, body) if plan or body else None
+    """(Plan or None, its own body or None, what is called for it or None), None: the function is called as it is."""
+    found = wanted_of(func), body_of(func), stand_in(func)
+    return found if any(found) else None
+
+
+def stand_in(func):
+    """Before 2.0 an operator comes with Python's number where it takes a tensor, which it then refuses itself."""
+    if not LEVEL.is_aten or hasattr(torch, "compile") or func._schema.overload_name != "Tensor":
+        return None
+    places = [i for i, a in enumerate(func._schema.arguments) if str(a.type) == "Tensor"]
+
+    def call(*args, **kwargs):
+        good = all(isinstance(args[i], torch.Tensor) for i in places if i < len(args))
+        return func(*args, **kwargs) if good else func.overloadpacket(*args, **kwargs)
+
+    return call
+
+
+def name_of(func):
+    """As ditorch names functions, or as the dispatcher does operators. None: it is neither."""
+    if LEVEL.is_aten:
+        schema = func._schema
+        return schema.name + ("." + schema.overload_name if schema.overload_name else "")
+    name = functions.resolve_name(func)
+    good = isinstance(name, str) and name.startswith("torch.") and not name.endswith((".__get__", ".__set__", ".__delete__"))
+    return name if good else None
 
 
 def wanted_of(func):
-    name = resolve_name(func)
-    if not isinstance(name, str) or not name.startswith("torch.") or name.endswith(
-            (".__get__", ".__set__", ".__delete__")):
+    name = name_of(func)
+    if name is None:
         return None
     base = base_name(name)
     if base in NOT_COMPUTED:
@@ -87,7 +110,7 @@ def is_python(func):
 
 
 def body_of(func):
-    if not is_python(func):
+    if LEVEL.is_aten or not is_python(func):
         return None
     names = NAMES.get(func.__module__)
     if names is None:
@@ -103,10 +126,38 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 FEATURES = {}  # name: function(plan, call, args, kwargs, at) that does it
 
 
-class Changed(TorchFunctionMode):
+class Functions(functions.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         """For torch.compile, which looks for it in the class; PyTorch itself is given another (modes_call.c)."""
         return func(*args, **(kwargs or {}))
+
+
+class Operators(operators.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """The same."""
+        return func(*args, **(kwargs or {}))
+
+
+class Level:
+    """Where calls are met: at the functions of PyTorch, or at the operators of its dispatcher."""
+
+    def __init__(self, is_aten):
+        self.is_aten = is_aten
+        self.module = operators if is_aten else functions
+        self.push, self.pop = self.module._push_mode, self.module._pop_mode
+        self.mode = made(Operators if is_aten else Functions, is_aten)
+
+    def stack(self):
+        """The modes of this thread, the one that is asked first last."""
+        n = torch._C._len_torch_dispatch_stack() if self.is_aten else torch._C._len_torch_function_stack()
+        at = torch._C._get_dispatch_stack_at if self.is_aten else torch._C._get_function_stack_at
+        return [at(i) for i in range(n)]
+
+    def top(self):
+        return self.stack()[-1] if self.stack() else None
+
+
+LEVEL = None
 
 
 def unfit(tensors):
@@ -193,8 +244,13 @@ class Stand:
     def original_of(self, result):
         return next((x for x, new, _ in self.originals if new is result), None)
 
-    def written(self):
-        return [(x, new) for x, new, version in self.originals if new._version != version]
+    def written(self, plan, args, kwargs):
+        """[(x, new)] of all that the call has changed. Below autograd no version says so, but the schema does."""
+        if not LEVEL.is_aten:
+            return [(x, new) for x, new, version in self.originals if new._version != version]
+        named = [(a, args[i] if i < len(args) else kwargs.get(a.name)) for i, a in enumerate(plan.func._schema.arguments)]
+        changed_ = {id(t) for a, x in named if a.alias_info is not None and a.alias_info.is_write for t in tensors_in(x)}
+        return [(x, new) for x, new, _ in self.originals if id(x) in changed_]
 
     def check(self, result):
         """A view of a copy is no view of the program's tensor."""
@@ -208,7 +264,7 @@ def write_back(pairs):
     for x, new in pairs:
         if x.shape != new.shape:
             raise Unchanged("changes the shape of an argument")
-        if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
+        if x.requires_grad and x.is_leaf and torch.is_grad_enabled() and not LEVEL.is_aten:
             raise Unchanged("changes a leaf that wants a gradient")
     for x, new in pairs:
         x.copy_(new.to(x.dtype))  # the lazy device loses views where it has to cast itself

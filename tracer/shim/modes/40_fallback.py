@@ -67,7 +67,7 @@ def fallback(plan, call, args, kwargs, at):
     if FALLBACKS.is_new(plan.name, at, args, kwargs):
         rows = rows_of(f"{plan.name} input(device)", args, kwargs) + rows_of(
             f"{plan.name} input(cpu)", rebuilt(tuple(args), cpu.of), rebuilt(dict(kwargs), cpu.of))
-    write_back(cpu.written())
+    write_back(cpu.written(plan, args, kwargs))
     quietly(count, ("fallback", plan.name, None))
     if rows is not None:
         quietly(lambda: tell_table(plan.name, at, rows + rows_of(f"{plan.name} output(device)", given) + rows_of(

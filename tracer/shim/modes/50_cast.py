@@ -49,7 +49,7 @@ def cast(plan, call, args, kwargs, at):
         return x.to(before) if x.dtype == after else x
 
     given = rebuilt(result, back)
-    write_back(casting.written())
+    write_back(casting.written(plan, args, kwargs))
     quietly(count, ("cast", plan.name, None))
     quietly(tell_casts, plan, casting, args, kwargs, at, result, given)
     return given

@@ -25,7 +25,7 @@ class Live(Capture):
         if not isinstance(x, torch.Tensor):
             return x
         if id(x) not in self.copied:
-            self.copied[id(x)] = cpu_copy(x).requires_grad_(x.requires_grad)
+            self.copied[id(x)] = cpu_copy(x).requires_grad_(x.requires_grad and not LEVEL.is_aten)
         return self.copied[id(x)]
 
     def resolve(self):
@@ -186,7 +186,8 @@ def compare(plan, call, args, kwargs, at):
         live.check_comparable()
     except Refused as e:
         raise Unchanged(f"cannot be compared: {e}") from None
-    edges = {edge_of(t): id(live.copied[id(t)]) for t in tensors if t.requires_grad} if torch.is_grad_enabled() else {}
+    wanted = torch.is_grad_enabled() and not LEVEL.is_aten  # the operators of a backward come by themselves
+    edges = {edge_of(t): id(live.copied[id(t)]) for t in tensors if t.requires_grad} if wanted else {}
     state = torch.get_rng_state()
     try:
         result = call(*args, **kwargs)
@@ -195,15 +196,14 @@ def compare(plan, call, args, kwargs, at):
     if not torch.equal(state, torch.get_rng_state()):
         quietly(count, ("compare", plan.name, "draws random numbers"))
         return result
-    quietly(compare_result, live, edges, result, at, number, tensors)
+    quietly(compare_result, live, edges, result, at, number, args, kwargs)
     return result
 
 
-def compare_result(live, edges, result, at, number, tensors):
+def compare_result(live, edges, result, at, number, args, kwargs):
     count(("compare", live.name, None))
-    kept = rebuilt(result, lambda x: cpu_copy(x) if isinstance(x, torch.Tensor) else x)
-    if result is None and live.changes_inputs:
-        kept = cpu_copy(tensors[0])
+    kept = live.written(args, kwargs) if result is None and live.changes_inputs else result
+    kept = rebuilt(kept, lambda x: cpu_copy(x) if isinstance(x, torch.Tensor) else x)
     live.parts["output"] = {"args": [kept]}
     judge(live, False, at, number)
     live.differentiable = not live.has_out and any(t.requires_grad for t in live.tensors)

@@ -1,23 +1,19 @@
 # Putting the mode in and taking it out.
-MODE = made(Changed)
 THREADS = {"run": None}
-
-
-def stack():
-    n = torch._C._len_torch_function_stack()
-    return [torch._C._get_function_stack_at(i) for i in range(n)]
 
 
 def start_of_thread(self):
     """threading.Thread._bootstrap_inner: each thread has a stack of modes of its own."""
     if not is_out():
-        _push_mode(MODE)
+        LEVEL.push(LEVEL.mode)
     THREADS["run"](self)
 
 
 def install():
+    global LEVEL
     LINK.connect()
-    ready(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack, PLAIN, is_compiling, changed)
+    LEVEL = Level(LINK.settings.get("level") == "aten")
+    ready(LEVEL.push, LEVEL.pop, PLAIN, is_compiling, changed, torch._C._to_dlpack, torch.uint8)
     start_casts()
     THREADS["run"] = threading.Thread._bootstrap_inner
     threading.Thread._bootstrap_inner = start_of_thread
@@ -43,26 +39,27 @@ def at_exit():
 
 def enter_thread(*_):
     """Put the mode on this thread, unless one of the program lies there or is asked right now."""
-    if not is_out() and not is_busy() and not is_inside() and not stack():
-        _push_mode(MODE)
+    if not is_out() and not is_busy() and not is_inside() and LEVEL.top() is None:
+        LEVEL.push(LEVEL.mode)
 
 
 # PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
-ASKING = getattr(getattr(torch.overrides, "_TorchFunctionStackMode", None), "__torch_function__", None)
+ASKING = [m.__code__ for m in (
+    getattr(getattr(functions, "_TorchFunctionStackMode", None), "__torch_function__", None),
+    getattr(getattr(operators, "_TorchDispatchStackMode", None), "__torch_dispatch__", None)) if m]
 
 
 def is_asking():
     frame = sys._getframe() if ASKING else None
-    while frame is not None and frame.f_code is not ASKING.__code__:
+    while frame is not None and frame.f_code not in ASKING:
         frame = frame.f_back
     return frame is not None
 
 
 def take_off():
-    modes = stack()
-    if not modes or modes[-1] is not MODE or is_asking():
+    if LEVEL.top() is not LEVEL.mode or is_asking():
         return False
-    _pop_mode()
+    LEVEL.pop()
     return True
 
 
@@ -95,7 +92,7 @@ def leave_all():
 def stop():
     """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since a mode of
     the program's own lies on it or it is asked."""
-    if is_inside() or is_asking() or MODE in stack() and not take_off():
+    if is_inside() or is_asking() or LEVEL.mode in LEVEL.stack() and not take_off():
         return 0
     atexit.unregister(at_exit)
     sys.modules.pop("_ditrace_inside", None)

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# run --overflow and --level aten, and modes of the program's own beside ours. It needs no privilege.
+. "$(dirname "$0")/lib.sh"
+
+# change OPTION... -- PROGRAM...: ditrace run in $T; the program's output to $T/out, ditrace's to $T/err
+change() {
+	(cd "$T" && "$DITRACE" run "$@" >out 2>err)
+}
+
+overflows() {
+	change --overflow -- "$PY" "$W/overflows.py"
+	like "a table has the columns of --stats" "$T/err" '^\|  +name  +\| inf_or_nan \| +min +\| +max +\| +mean +\| +std +\| +norm +\| nan \| inf \| -inf \| zeros \|'
+	like "inputs" "$T/err" '^\| +input\[0\] \| +False +\| +-1 +\| +1 +\| +0 +\| +1 +\| +1.41421 +\| +0 +\| +0 +\| +0 +\| +1 +\|'
+	like "results" "$T/err" '^\| output\[0\] \| +True +\| +-inf +\| +0 +\| +0 +\| +nan +\| +0 +\| +1 +\| +0 +\| +1 +\| +1 +\|'
+	like "gradients" "$T/err" '^\| +grad_inputs\[0\] \|    True    \| 0\.25 \| inf \|.*\|  0  \|  1  \|  0   \|'
+	like "and where they came from" "$T/err" "^ +1  torch.log +overflows.py:$(grep -n 'torch.log' "$W/overflows.py" | cut -d: -f1) "
+	OP_OVERFLOW_CHECK_LIST=torch.log,torch.Tensor.sum OP_OVERFLOW_CHECK_DISABLE_LIST=torch.Tensor.sum change --overflow -- "$PY" "$W/overflows.py"
+	like "ditorch's lists" "$T/err" '^ditrace: overflow: 1 call of 1 function measured'
+	change --overflow --ops gelu -- "$PY" "$W/device.py" --steps 1
+	like "on a device" "$T/err" '^ditrace: overflow: 1 call of 1 function measured'
+	like "nothing is said where nothing is" "$T/err" '^ditrace: overflow: no NaN and no infinity in what they gave'
+}
+
+operators() {
+	"$PY" "$W/flaky.py" >"$T/plain" 2>/dev/null
+	change --level aten --compare all -- "$PY" "$W/flaky.py"
+	is "a fault in a backward kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
+	like "by the operator's name, at its line" "$T/err" "^aten::gelu_backward  WRONG  .*/flaky.py:$(grep -n 'backward()' "$W/flaky.py" | cut -d: -f1) "
+	"$PY" "$W/device.py" --device cpu >"$T/plain" 2>/dev/null
+	change --level aten --fallback-all -- "$PY" "$W/device.py" --device cpu
+	ok "on the CPU already: as it was" cmp "$T/plain" "$T/out"
+	change --level aten --cast 'bfloat16->float32' --ops 'aten::add.Tensor,gelu_backward' -- "$PY" "$W/device.py" --device cpu --dtype bfloat16 --steps 2
+	like "operators of forward and backward are cast" "$T/err" '^ditrace: cast: 4 calls of 2 functions'
+}
+
+own() {
+	local option
+	"$PY" "$W/own_modes.py" >"$T/plain" 2>"$T/own.err"
+	like "it has modes of its own" "$T/plain" "a:mul"
+	for option in '--fallback-all' '--cast float32->float64' '--compare all' '--overflow' '--overflow --level aten'; do
+		# shellcheck disable=SC2086
+		change $option -- "$PY" "$W/own_modes.py"
+		ok "the program's own modes beside $option" cmp "$T/plain" "$T/out"
+	done
+}
+
+levels() {
+	overflows
+	operators
+	own
+}
+each_torch levels
+T=$base
+error "no such level" '--level: jit is none' "$DITRACE" run --overflow --level jit true
+done_testing

@@ -1,0 +1,63 @@
+# Statistics of what functions are given and give, and of the gradients: those of --stats.
+
+MEASURED = ["name", "inf_or_nan", "min", "max", "mean", "std", "norm", "nan", "inf", "-inf", "zeros", "hash"]
+FOUND = Seen()  # calls whose table was printed
+BAD = 1  # inf_or_nan in a row
+
+
+def measured(name, x):
+    """A row for each tensor in x."""
+    rows = []
+    for path, t in walk(x):
+        if isinstance(t, torch.Tensor):
+            try:
+                rows.append([name + path, *statistics(t)])
+            except Exception as e:
+                rows.append([name + path, first_line(e)[:80], *[""] * (len(MEASURED) - 2)])
+    return rows
+
+
+def is_bad(rows):
+    return any(r[BAD] == "True" for r in rows)
+
+
+def tell_measured(plan, at, rows, bad):
+    if bad:
+        count(("bad", plan.name, place_text(at)))
+    if rows and FOUND.is_new(plan.name, at, ([r[0] for r in rows], bad), {}):
+        LINK.say(event="table", title=plan.name, where=where_text(at), columns=MEASURED, rows=rows)
+
+
+def watch_gradients(plan, at, result):
+    """What the node of the results gets and gives."""
+    nodes = {t.grad_fn for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None}
+    if len(nodes) != 1:
+        return
+
+    def called(grad_inputs, grad_outputs):
+        if is_out() or is_busy():
+            return
+        with Busy():
+            given = measured("grad_outputs", tuple(grad_outputs))
+            made_ = measured("grad_inputs", tuple(grad_inputs))
+            quietly(tell_measured, plan, at, given + made_, is_bad(made_) and not is_bad(given))
+
+    nodes.pop().register_hook(called)
+
+
+def overflow_check(plan, call, args, kwargs, at):
+    if plan.base in VIEWS or plan.base in UNINITIALISED:
+        raise Unchanged("is a view" if plan.base in VIEWS else "gives memory as it was")
+    rows = quietly(lambda: measured("input", tuple(args)) + measured("input", dict(kwargs))) or []
+    try:
+        result = call(*args, **kwargs)
+    except Exception as e:
+        raise Raised(e) from None
+    gave = quietly(measured, "output", result if isinstance(result, (tuple, list)) else (result,)) or []
+    count(("overflow", plan.name, None))
+    quietly(tell_measured, plan, at, rows + gave, is_bad(gave))
+    quietly(watch_gradients, plan, at, result)
+    return result
+
+
+FEATURES["overflow"] = overflow_check

@@ -1,0 +1,122 @@
+#define _GNU_SOURCE
+#include "tracer/shim/modes_numbers.h"
+
+/* DLTensor, the beginning of DLManagedTensor (dlpack.h 0.8; the same since 0.2). */
+struct dl_tensor {
+	void *data;
+	int32_t device_type, device_id;
+	int32_t ndim;
+	uint8_t code, bits;
+	uint16_t lanes;
+	int64_t *shape, *strides;
+	uint64_t byte_offset;
+};
+
+/* DLDataTypeCode, and the c10::ScalarType of each width. */
+static const struct {
+	uint8_t code, bits;
+	int dtype;
+} dtypes[] = {{0, 8, 1},  {0, 16, 2}, {0, 32, 3},  {0, 64, 4}, {1, 8, 0},    {2, 16, 5},
+	      {2, 32, 6}, {2, 64, 7}, {4, 16, 15}, {5, 64, 9}, {5, 128, 10}, {6, 8, 11}};
+enum { BOOL = 11 };
+
+static struct {
+	object *to_dlpack, *uint8;
+} own;
+
+void numbers_ready(object *to_dlpack, object *uint8)
+{
+	own.to_dlpack = python_kept(to_dlpack);
+	own.uint8 = python_kept(uint8);
+}
+
+static object *method(object *o, const char *name)
+{
+	object *f = o ? py.PyObject_GetAttrString(o, name) : NULL;
+	object *r = f ? py.PyObject_CallObject(f, NULL) : NULL;
+	python_drop(f);
+	return r;
+}
+
+/* Its elements without history, on the CPU, packed. */
+static object *packed(object *t)
+{
+	static const char *const steps[] = {"detach", "cpu", "resolve_conj", "resolve_neg",
+					    "contiguous"};
+	t = python_kept(t);
+	for (unsigned i = 0; t && i < sizeof(steps) / sizeof(steps[0]); i++) {
+		object *next = method(t, steps[i]);
+		python_drop(t);
+		t = next;
+	}
+	return t;
+}
+
+/* Of a bool the bytes, which DLPack had no name for at first. */
+static object *capsule_of(object *t, bool *is_bool)
+{
+	object *c = py.PyObject_CallFunctionObjArgs(own.to_dlpack, t, PY_END);
+	if (c)
+		return c;
+	object *error[3], *dtype = NULL;
+	py.PyErr_Fetch(&error[0], &error[1], &error[2]);
+	dtype = py.PyObject_GetAttrString(t, "dtype");
+	object *text = dtype ? py.PyObject_Str(dtype) : NULL;
+	*is_bool = text && !py.PyUnicode_CompareWithASCIIString(text, "torch.bool");
+	object *view = *is_bool ? py.PyObject_GetAttrString(t, "view") : NULL;
+	object *bytes = view ? py.PyObject_CallFunctionObjArgs(view, own.uint8, PY_END) : NULL;
+	c = bytes ? py.PyObject_CallFunctionObjArgs(own.to_dlpack, bytes, PY_END) : NULL;
+	python_drop(bytes);
+	python_drop(view);
+	python_drop(text);
+	python_drop(dtype);
+	if (c) {
+		python_drop(error[0]);
+		python_drop(error[1]);
+		python_drop(error[2]);
+	} else {
+		py.PyErr_Restore(error[0], error[1], error[2]);
+	}
+	return c;
+}
+
+static int dtype_of(const struct dl_tensor *d)
+{
+	for (unsigned i = 0; d->lanes == 1 && i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (dtypes[i].code == d->code && dtypes[i].bits == d->bits)
+			return dtypes[i].dtype;
+	return -1;
+}
+
+bool numbers_of(object *tensor, struct numbers *out)
+{
+	enum { CPU = 1 };
+	bool is_bool = false;
+	*out = (struct numbers){.tensor = packed(tensor), .n = 1};
+	out->capsule = out->tensor ? capsule_of(out->tensor, &is_bool) : NULL;
+	struct dl_tensor *d =
+	    out->capsule ? py.PyCapsule_GetPointer(out->capsule, "dltensor") : NULL;
+	if (!d) {
+		numbers_drop(out);
+		return false;
+	}
+	out->dtype = is_bool ? BOOL : dtype_of(d);
+	out->data = (const char *)d->data + d->byte_offset;
+	out->ndim = d->ndim;
+	out->shape = d->shape;
+	for (int i = 0; i < d->ndim; i++)
+		out->n *= d->shape[i];
+	if (out->dtype >= 0 && d->device_type == CPU)
+		return true;
+	numbers_drop(out);
+	py.PyErr_SetString(*(object **)py.PyExc_TypeError, "it has a dtype without known numbers");
+	return false;
+}
+
+/* Nobody has taken the capsule over: it frees what it holds. */
+void numbers_drop(struct numbers *n)
+{
+	python_drop(n->capsule);
+	python_drop(n->tensor);
+	*n = (struct numbers){0};
+}
