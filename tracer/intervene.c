@@ -258,6 +258,8 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !worker_send(&p->link, features_of(v->rules, m));
 	if (!strcmp(event, "facts"))
 		return !worker_send(&p->link, does_hold(v->rules, m));
+	if (!strcmp(event, "compared"))
+		return !intervene_compare_silent(&v->compare, json_object_get(m, "calls"));
 	if (!strcmp(event, "table"))
 		print_table(v, m);
 	else if (!strcmp(event, "totals")) {

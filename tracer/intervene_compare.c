@@ -60,29 +60,59 @@ static int add_place(struct intervene_compare *c, const char *op, const char *fi
 	return x->dir && x->op && x->file && x->function ? 0 : -ENOMEM;
 }
 
-int intervene_compare_op(struct intervene_compare *c, struct intervene_call *call, json_t *m)
+/* The place of a function at [file, line, function]; `id` is for a new one. 0 or -ENOMEM. */
+static int place_of(struct intervene_compare *c, const char *op, json_t *const where[3], int64_t id,
+		    size_t *out)
 {
-	const char *op = text_of(json_object_get(m, "name"));
-	json_t *where = json_object_get(m, "where");
-	const char *file = text_of(json_array_get(where, 0));
-	int64_t line = json_integer_value(json_array_get(where, 1));
+	const char *file = text_of(where[0]);
+	int64_t line = json_integer_value(where[1]);
 	size_t i = 0;
-	*call = (struct intervene_call){.number = json_integer_value(json_object_get(m, "id"))};
 	while (i < c->places.n &&
 	       (c->places.list[i].line != line || strcmp(c->places.list[i].op, op) ||
 		strcmp(c->places.list[i].file, file)))
 		i++;
-	if (i == c->places.n) {
-		int r =
-		    add_place(c, op, file, line, text_of(json_array_get(where, 2)), call->number);
-		if (r)
-			return r;
-	}
-	call->place = i;
+	*out = i;
+	return i < c->places.n ? 0 : add_place(c, op, file, line, text_of(where[2]), id);
+}
+
+int intervene_compare_op(struct intervene_compare *c, struct intervene_call *call, json_t *m)
+{
+	json_t *where = json_object_get(m, "where");
+	*call = (struct intervene_call){.number = json_integer_value(json_object_get(m, "id"))};
+	int r = place_of(c, text_of(json_object_get(m, "name")),
+			 (json_t *[]){json_array_get(where, 0), json_array_get(where, 1),
+				      json_array_get(where, 2)},
+			 call->number, &call->place);
+	if (r)
+		return r;
 	call->open = true;
 	bool backward = json_is_true(json_object_get(m, "backward"));
-	c->tallies[i].calls += !backward;
-	c->tallies[i].judged_grads += backward;
+	c->tallies[call->place].calls += !backward;
+	c->tallies[call->place].judged_grads += backward;
+	return 0;
+}
+
+static uint64_t count_at(json_t *list, size_t i)
+{
+	return (uint64_t)json_integer_value(json_array_get(list, i));
+}
+
+int intervene_compare_silent(struct intervene_compare *c, json_t *calls)
+{
+	for (size_t i = 0; i < json_array_size(calls); i++) {
+		json_t *x = json_array_get(calls, i);
+		size_t place;
+		int r = place_of(
+		    c, text_of(json_array_get(x, 0)),
+		    (json_t *[]){json_array_get(x, 1), json_array_get(x, 2), json_array_get(x, 3)},
+		    0, &place);
+		if (r)
+			return r;
+		c->tallies[place].calls += count_at(x, 4);
+		c->tallies[place].judged_grads += count_at(x, 5);
+		c->tensors += count_at(x, 6);
+		c->not_judged += count_at(x, 7);
+	}
 	return 0;
 }
 

@@ -37,6 +37,10 @@ int intervene_compare_row(struct intervene_compare *c, struct intervene_call *ca
 			  struct worker *w);
 int intervene_compare_end(struct intervene_compare *c, struct intervene_call *call);
 
+/* Calls that were compared in the process without anything new: [[name, file, line, function,
+ * calls, gradients, tensors judged, tensors not judged], ...]. 0, -EPROTO or -ENOMEM. */
+int intervene_compare_silent(struct intervene_compare *c, json_t *calls);
+
 /* The summary on standard error, worst first, and the worst rows as CSV (the columns of replay) in
  * op_tools_results/op_autocompare_result. */
 void intervene_compare_print(struct intervene_compare *c);

@@ -44,7 +44,19 @@ own() {
 	done
 }
 
+# 10,000 calls that are compared, of a training in bfloat16: no alarm, and no memory that grows
+long() {
+	"$PY" "$W/device.py" --device cpu --dtype bfloat16 --steps 720 >"$T/plain" 2>/dev/null
+	change --compare all -- "$PY" "$W/device.py" --device cpu --dtype bfloat16 --steps 720 --memory
+	ok "a long training computes the same" cmp "$T/plain" "$T/out"
+	like "without an alarm" "$T/err" '^ditrace: compare: 0 of 12 functions at their lines wrong; [0-9],[0-9]{3} calls and [0-9],[0-9]{3} backward compared, 1[0-9],[0-9]{3} tensors judged, 0 not'
+	local mib
+	mapfile -t mib < <(sed -n 's/^resident //p' "$T/err")
+	ok "its memory does not grow: ${mib[*]} MiB" test $((mib[1] - mib[0])) -le 8
+}
+
 levels() {
+	long
 	overflows
 	operators
 	own

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A training on PyTorch's lazy device, a second one that machines without a GPU have, or on the CPU: device.py
-[--device lazy|cpu] [--steps N] [--fault forward|backward] [--threads] [--alone]. Prints the loss of each step, all its bits.
-A fault makes gelu slightly wrong on the device, in its forward or its backward alone. --alone: goes on until no mode is on, and says so."""
+[--device lazy|cpu] [--steps N] [--fault forward|backward] [--threads] [--alone] [--memory]. Prints the loss of each step, all its bits.
+A fault makes gelu slightly wrong on the device, in its forward or its backward alone. --alone: goes on until no mode is on, and says so. --memory: says on standard error what memory steps 20 and 200 have."""
 
 import argparse
+import sys
 import threading
 import time
 
@@ -16,6 +17,7 @@ p.add_argument("--steps", type=int, default=3)
 p.add_argument("--fault", choices=("forward", "backward"))
 p.add_argument("--threads", action="store_true")
 p.add_argument("--alone", action="store_true")
+p.add_argument("--memory", action="store_true")
 p.add_argument("--dtype", default="float32")
 a = p.parse_args()
 if a.device == "lazy":
@@ -63,6 +65,9 @@ def train():
             for t in w:
                 t -= 0.1 * t.grad
                 t.grad = None
+        if a.memory and step in (20, 200):
+            with open("/proc/self/statm", encoding="ascii") as f:
+                print("resident", int(f.read().split()[1]) // 256, file=sys.stderr, flush=True)
         print(step, float(loss.detach().cpu()).hex(), flush=True)
 
 

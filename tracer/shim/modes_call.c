@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "tracer/shim/modes_judge.h"
 #include "tracer/shim/modes_numbers.h"
 #include "tracer/shim/modes_stats.h"
 #include "tracer/shim_share.h"
@@ -382,6 +383,10 @@ bool modes_call_fill(object *module)
 	    {"is_inside", is_inside, METH_NOARGS, NULL},
 	    {"count", count, METH_O, NULL},
 	    {"statistics", modes_measure, METH_O, NULL},
+	    {"judged", modes_judged, METH_VARARGS, NULL},
+	    {"perturbed", modes_perturbed, METH_VARARGS, NULL},
+	    {"probed", modes_probed, METH_VARARGS, NULL},
+	    {"extent", modes_extent, METH_O, NULL},
 	    {"forget", forget, METH_NOARGS, NULL},
 	    {"counts", counts, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},

@@ -77,6 +77,10 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(object *, PyList_New, (ssize_t))                                                         \
 	F(int, PyList_Append, (object *, object *))                                                \
 	F(void *, PyCapsule_GetPointer, (object *, const char *))                                  \
+	F(object *, PyFloat_FromDouble, (double))                                                  \
+	F(double, PyFloat_AsDouble, (object *))                                                    \
+	F(object *, PyUnicode_AsUTF8String, (object *))                                            \
+	F(char *, PyBytes_AsString, (object *))                                                    \
 	F(object *, PyBytes_FromStringAndSize, (const char *, ssize_t))                            \
 	F(object *, PyUnicode_DecodeFSDefault, (const char *))                                     \
 	F(object *, PyUnicode_FromString, (const char *))                                          \

@@ -104,6 +104,7 @@ class Link:
         old = self.talk
         self.__init__()
         forget()
+        Judged.silent = {}
         if old is not None:
             old.close()
         if not is_out():
@@ -125,6 +126,7 @@ def flush(*_):
 
 def tell_totals():
     with LINK.lock:
+        tell_silent()
         LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()])
 
 

@@ -47,20 +47,119 @@ class LiveJudge(Judge):
             super().judge_outputs()
 
 
+# The runner's own parts, which C does for tensors of float64 that lie packed.
+slow_noise_maker, SlowProbe, slow_rms, slow_overflow = noise_maker, Probe, rms, overflow
+
+
+def is_packed64(*tensors):
+    return all(t.dtype == torch.float64 and t.is_contiguous() for t in tensors)
+
+
+def noise_maker(seed, cap, part):
+    slow, calls = slow_noise_maker(seed, cap, part), [seed << 32]
+
+    def noise(t, dtype):
+        """`t` is a copy already."""
+        if not is_packed64(t):
+            return slow(t, dtype)
+        calls[0] += 1
+        return perturbed(t, calls[0], min(ROUNDOFF.get(dtype, 0), cap), part)
+
+    return noise
+
+
+class Probe(SlowProbe):
+    def __init__(self, reference, moved, capture):
+        if not is_packed64(reference, *moved):
+            super().__init__(reference, moved, capture)
+            return
+        self.allowance = torch.empty_like(reference)
+        self.inputs = probed(self.allowance, reference.detach(), *moved)
+        self.reach = self.length(reference, capture) if self.inputs >= MANY else 1.0
+
+
+def rms(t):
+    return extent(t)[0] if is_packed64(t) else slow_rms(t)
+
+
+def overflow(reference, dtype, cpu):
+    if is_packed64(reference) and dtype.is_floating_point and extent(reference)[1] < torch.finfo(dtype).max / 2:
+        return reference
+    return slow_overflow(reference, dtype, cpu)
+
+
+class Judged:
+    """Takes the place of the talk while a call is judged: what is said of it goes to ditrace, which judges it again and
+    prints, where it is new or worse than before; of all else there is only a count."""
+
+    MOST = 65536
+    worst = {}  # of each result of each function at each line: (verdict, how bad)
+    silent = {}  # (name, file, line, function): [calls, gradients, tensors, not judged], since they were told
+
+    def __init__(self, live, at, backward):
+        self.live, self.at, self.backward = live, at or ("", 0, ""), backward
+        self.said, self.tells, self.tensors_, self.not_judged = [], False, 0, 0
+
+    def say(self, **what):
+        self.said.append((what, None))
+        if what["event"] == "skip":
+            self.not_judged += 1
+            self.see(what, 2, 0.0)
+        elif what["event"] != "op":
+            self.tensors_ += 1
+            self.see(what, int(not what.get("equal")), 0.0)
+
+    def tensors(self, what, actual, reference, cpu=None, allowance=None):
+        self.said.append((what, dict(actual=actual, reference=reference, cpu=cpu, allowance=allowance)))
+        verdict, bad = judged(self.live.name, actual, reference, cpu, allowance, what["exact"], what["reach"], what["scale"])
+        self.tensors_ += verdict != 2
+        self.not_judged += verdict == 2
+        self.see(what, verdict, bad)
+
+    def see(self, what, verdict, bad):
+        key = (self.live.name, self.at, what["role"], what["index"], what.get("dtype"))
+        was = self.worst.get(key)
+        worse = was is None or verdict == 1 or (verdict == was[0] and bad > was[1])
+        if worse and (was is not None or len(self.worst) < self.MOST):
+            self.worst[key] = (max(verdict, was[0]) if was else verdict, bad)
+        self.tells |= worse
+
+    def end(self, number):
+        if not self.tells:
+            counts_ = self.silent.setdefault((self.live.name, *self.at), [0, 0, 0, 0])
+            for i, n in enumerate((not self.backward, self.backward, self.tensors_, self.not_judged)):
+                counts_[i] += n
+            return
+        with LINK.lock:
+            LINK.say(event="op", name=self.live.name, where=list(self.at), id=number, backward=self.backward)
+            for what, tensors in self.said:
+                if tensors is None:
+                    LINK.say(**what)
+                else:
+                    LINK.tensors(what, **tensors)
+            LINK.say(event="judged")
+
+
+def tell_silent():
+    """What was compared and not told."""
+    told, Judged.silent = Judged.silent, {}
+    if told:
+        LINK.say(event="compared", calls=[[*key, *n] for key, n in told.items()])
+
+
 def judge(live, backward, at, number):
     request = dict(forward_only=not backward, backward=backward, of="captured", device=None, trust=False)
-    state = torch.get_rng_state()
+    state, talk = torch.get_rng_state(), Judged(live, at, backward)
+    role = "grad" if backward else "output"
     try:
-        with Busy(), LINK.lock, torch.enable_grad():
-            LINK.say(event="op", name=live.name, where=list(at or ("", 0, "")), id=number, backward=backward)
+        with Busy(), torch.enable_grad():
             try:
-                LiveJudge(live, request, LINK).run()
+                LiveJudge(live, request, talk).run()
             except Refused as e:
-                LINK.say(event="skip", role="grad" if backward else "output", index="", reason=str(e))
+                talk.say(event="skip", role=role, index="", reason=str(e))
             except Exception as e:
-                LINK.say(event="skip", role="grad" if backward else "output", index="",
-                         reason=f"the reference failed: {first_line(e)}")
-            LINK.say(event="judged")
+                talk.say(event="skip", role=role, index="", reason=f"the reference failed: {first_line(e)}")
+            talk.end(number)
     finally:
         torch.set_rng_state(state)
 
