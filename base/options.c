@@ -92,6 +92,13 @@ static int parse_choice(const struct command *c, const struct option_def *d, con
 	return bad_value(c, d, text, list, e);
 }
 
+/* "1/50" */
+static bool is_share(const char *word)
+{
+	return word && !strncmp(word, "1/", 2) && word[2] &&
+	       !word[2 + strspn(word + 2, "0123456789")];
+}
+
 static int take_value(const struct command *c, const struct option_def *d, const char *text,
 		      struct err *e)
 {
@@ -235,7 +242,8 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
 			return 0;
 		if (!d)
 			return bad_option(c, longs, got, argv, e);
-		int r = take_value(c, d, optarg, e);
+		bool apart = d->type == OPTION_DEFAULTED && !optarg && is_share(argv[optind]);
+		int r = take_value(c, d, apart ? argv[optind++] : optarg, e);
 		if (r)
 			return r;
 	}

@@ -13,7 +13,8 @@ enum option_type {
 	OPTION_FLAG,	  /* bool *: set to true */
 	OPTION_STRING,	  /* const char **: points into argv */
 	OPTION_STRINGS,	  /* struct option_strings *: may be given again and again */
-	OPTION_DEFAULTED, /* the same, but the value may be left out, and then it is "" */
+	OPTION_DEFAULTED, /* the same, but the value may be left out, and then it is "";
+			   '--x=value', but also '--x 1/50' */
 	OPTION_COUNT,	  /* uint64_t *: decimal digits */
 	OPTION_DURATION,  /* uint64_t *, ns: "10s", "500ms", "2m", "1h", "250us", a number without
 			     unit is seconds */

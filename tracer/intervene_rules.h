@@ -58,16 +58,9 @@ struct intervene_opts {
 	     OPTION_FLAG, &(i).overflow,                                                             \
 	     NULL,	  "print minimum, mean, NaN count and more of what functions take and give", \
 	     NULL},                                                                                  \
-	    {0,                                                                                      \
-	     "level",                                                                                \
-	     OPTION_STRING,                                                                          \
-	     &(i).level,                                                                             \
-	     "torch|aten",                                                                           \
-	     "meet calls at PyTorch's functions, or at the dispatcher's operators",                  \
-	     NULL},                                                                                  \
 	{                                                                                            \
-		0, "sample", OPTION_STRING, &(i).sample, "1/N",                                      \
-		    "compare: every N-th call of each function", NULL                                \
+		0, "level", OPTION_STRING, &(i).level, "torch|aten",                                 \
+		    "meet calls at PyTorch's functions, or at the dispatcher's operators", NULL      \
 	}
 
 enum intervene_feature {

@@ -20,8 +20,12 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	 NULL},                                                                                    \
 	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
 	     NULL},                                                                                \
-	    {0,		  "sample", OPTION_DEFAULTED,                                              \
-	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                       \
+	    {0,                                                                                    \
+	     "sample",                                                                             \
+	     OPTION_DEFAULTED,                                                                     \
+	     &(o).sample,                                                                          \
+	     "HZ|1/N",                                                                             \
+	     "take samples, too: 99 a second, or HZ; with --compare: of every N-th call",          \
 	     NULL},                                                                                \
 	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},             \
 	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},      \

@@ -164,7 +164,7 @@ error "no list" 'the list is empty' "$DITRACE" run --fallback '' true
 error "operators of the dispatcher" 'functions of Python are chosen' "$DITRACE" run --fallback aten::add true
 error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int8' true
 error "nothing is recorded" '--print does not go together' "$DITRACE" run --fallback add --print true
-error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample 50 true
+error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample=50 true
 error "nor captured" '--capture does not go' "$DITRACE" run --fallback add --capture="$T/c" true
 error "no feature" 'is no feature' "$DITRACE" run --apply torch.add:nothing true
 error "a condition that is none" 'nothing has "dtypo"' "$DITRACE" run --apply 'add:fallback:self.dtypo == 1' true

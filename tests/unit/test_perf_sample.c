@@ -131,5 +131,6 @@ int main(void)
 	    cmocka_unit_test(the_layout_is_the_kernels),
 	    cmocka_unit_test(functions_of_a_jit_are_found),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,5 +173,6 @@ int main(void)
 	    cmocka_unit_test(before_3_11_frames_are_counted),
 	    cmocka_unit_test(any_places_do),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,5 +175,6 @@ int main(void)
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),
 	    cmocka_unit_test(a_sample_is_an_event),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -73,7 +73,7 @@ static void groups(void **state)
 	assert_int_equal(view_set_group(v, TALLY_LINE), 0);
 	assert_string_equal(names(v), "(forward),(backward),(forward),");
 	assert_int_equal(view_set_group(v, TALLY_MODULE), 0);
-	assert_string_equal(names(v), "(no module),(no module),");
+	assert_string_equal(names(v), "(no module),blocks.0.attn,blocks.0.attn,");
 	assert_int_equal(view_set_group(v, TALLY_THREAD), 0);
 	assert_string_equal(names(v), "42 ,43 ,");
 	assert_int_equal(view_set_group(v, TALLY_SHAPE), 0);
