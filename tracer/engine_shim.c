@@ -142,7 +142,7 @@ static void find_rings(struct engine_shim *m)
 			struct shim_thread *t = &i->share->thread[k];
 			if (!t->tid || m->nrings == RINGS_MAX)
 				continue;
-			if (t->ended && t->records.head == t->records.tail) {
+			if (t->ended && t->records.ring.head == t->records.ring.tail) {
 				t->ended = 0;
 				t->tid = 0;
 				continue;
@@ -161,8 +161,7 @@ static struct ring_source *oldest(struct engine_shim *m)
 		struct ring_source *x = &m->rings[k];
 		int bad = 0;
 		const struct hit *h =
-		    x->whose->broken ? NULL
-				     : ring_next(&x->thread->records, x->data, SHIM_RING, &bad);
+		    x->whose->broken ? NULL : chunks_next(&x->thread->records, x->data, &bad);
 		if (h && h->ts < ts) {
 			ts = h->ts;
 			best = x;
@@ -195,7 +194,7 @@ static void let_go(struct shim_thread *t)
 static bool take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
 {
 	struct hit *copy = (struct hit *)m->record;
-	const struct hit *h = ring_next(&x->thread->records, x->data, SHIM_RING, NULL);
+	const struct hit *h = chunks_next(&x->thread->records, x->data, NULL);
 	uint32_t size = h ? h->size : 0;
 	if (size < sizeof(*h) || size > sizeof(m->record) ||
 	    size > SHIM_RING - ((const uint8_t *)h - x->data)) {
@@ -203,7 +202,7 @@ static bool take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn
 		return false;
 	}
 	memcpy(copy, h, size);
-	ring_drop(&x->thread->records, h);
+	chunks_drop(&x->thread->records, h);
 	copy->size = size;
 	copy->proc = x->whose->proc;
 	bool stands = claim(x->thread, copy);

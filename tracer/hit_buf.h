@@ -3,6 +3,7 @@
 #define TRACER_HIT_BUF_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "tracer/plan.h"
 
@@ -22,27 +23,53 @@ struct hit_buf {
 	bool *gap;	 /* of the thread: its last record was lost */
 	bool hold;	 /* the thread is to stand still once the record is sent */
 	bool held;	 /* such a record was sent */
-	__u32 off;	 /* bytes so far */
-	struct hit *hit; /* the record, at the start of `bytes` */
-	__u8 *bytes;
+	struct hit *hit; /* the record */
+	__u8 *at;	 /* where what comes next goes */
+	__u8 *full;	 /* behind this no item begins */
 	_Alignas(8) __u8 own[HIT_BUF_MAX + HIT_BUF_SLACK];
 };
 
-/* Begin a hit with this head. `gap` is the thread's, read and set when records are sent. */
-void hit_buf_begin(struct hit_buf *b, const struct hit *head, bool *gap);
+/* Begin a hit, whose head is to be set next, all of it. `gap` is the thread's, read and set when
+ * records are sent. */
+struct hit *hit_buf_begin(struct hit_buf *b, bool *gap);
+
+/* Send what there is, more is to come. */
+void hit_buf_go_on(struct hit_buf *b);
 
 /* The next item, without payload so far. Valid until the next item begins. */
-struct item *hit_buf_item(struct hit_buf *b, __u8 kind, __u8 read, __u32 aux);
+static inline struct item *hit_buf_item(struct hit_buf *b, __u8 kind, __u8 read, __u32 aux)
+{
+	if (b->at > b->full)
+		hit_buf_go_on(b);
+	struct item *it = (struct item *)b->at;
+	*it = (struct item){.kind = kind, .read = read, .aux = aux};
+	b->at += sizeof(*it);
+	return it;
+}
 
 /* Where the next `len` bytes of payload go, and that they went there; padding to 8 bytes is seen
  * to. */
-void *hit_buf_room(struct hit_buf *b, __u32 len);
-void hit_buf_grow(struct hit_buf *b, __u32 len);
+static inline void *hit_buf_room(struct hit_buf *b, __u32 len)
+{
+	if (len & 7)
+		memset(&b->at[len & ~7U], 0, 8);
+	return b->at;
+}
+
+static inline void hit_buf_grow(struct hit_buf *b, __u32 len)
+{
+	b->at += (len + 7) & ~7U;
+}
 
 /* Append payload, padded to 8 bytes. An item takes at most HIT_BUF_SLACK bytes in all. Its `len` is
  * the caller's to set. Returns where the bytes went. */
 void *hit_buf_put(struct hit_buf *b, const void *bytes, __u32 len);
-void hit_buf_word(struct hit_buf *b, __u64 w);
+
+static inline void hit_buf_word(struct hit_buf *b, __u64 w)
+{
+	memcpy(b->at, &w, sizeof(w));
+	b->at += sizeof(w);
+}
 
 void hit_buf_send(struct hit_buf *b);
 

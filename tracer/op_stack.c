@@ -71,7 +71,7 @@ static bool is_muted(const struct op_stack *t, const struct op_hit *h, const str
 static void begin_hit(struct op_stack *t, const struct op_hit *h, const struct open_op *f,
 		      uint8_t kind, uint16_t generation)
 {
-	struct hit head = {
+	*hit_buf_begin(h->out, &t->gap) = (struct hit){
 	    .kind = kind,
 	    .flags = f->backward ? HIT_BACKWARD : 0,
 	    .depth = (uint16_t)t->shown,
@@ -83,7 +83,6 @@ static void begin_hit(struct op_stack *t, const struct op_hit *h, const struct o
 	    .seq = f->seq,
 	    .sp = f->sp,
 	};
-	hit_buf_begin(h->out, &head, &t->gap);
 }
 
 /* An op called by another without Python in between has that one's stack: its caller's innermost

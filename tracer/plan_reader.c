@@ -30,9 +30,14 @@ static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 }
 
 /* The same of what is there for certain, if this is what it looks like. */
+static bool is_certain(const struct reading *r)
+{
+	return !r->unsure && !r->conf->tensor.discover;
+}
+
 static void *copy_live(const struct reading *r, uint32_t len, uint64_t addr)
 {
-	if (r->unsure || r->conf->tensor.discover)
+	if (!is_certain(r))
 		return copy(r, len, addr);
 	void *at = len > COPY_MAX ? NULL : hit_buf_room(r->out, len);
 	if (!at || remote_live(r->mem, addr, at, len))
@@ -41,11 +46,11 @@ static void *copy_live(const struct reading *r, uint32_t len, uint64_t addr)
 	return at;
 }
 
-static int live(const struct reading *r, uint64_t addr, void *to, size_t len)
+static inline int live(const struct reading *r, uint64_t addr, void *to, size_t len)
 {
-	if (r->unsure || r->conf->tensor.discover)
-		return remote_read(r->mem, addr, to, len);
-	return remote_live(r->mem, addr, to, len);
+	if (is_certain(r))
+		return remote_live(r->mem, addr, to, len);
+	return remote_read(r->mem, addr, to, len);
 }
 
 static uint64_t live_word(const struct reading *r, uint64_t addr)
@@ -161,7 +166,7 @@ static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 	enum { PARTS = 3, FIRST = 0x10 };
 	const struct tensor_read *c = &r->conf->tensor;
 	struct item *it = begin(r, ITEM_SNAPSHOT, read, 0);
-	uint32_t start = r->out->off;
+	const uint8_t *start = r->out->at;
 	hit_buf_word(r->out, impl);
 	const void *window = copy(r, WIN_MAX, impl);
 	if (!window) {
@@ -175,7 +180,7 @@ static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 		it->aux = put_outline(r, window);
 	if (c->view_vtable)
 		it->aux |= view_grad(r, word_of(window, c->meta));
-	it->len = (uint16_t)(r->out->off - start);
+	it->len = (uint16_t)(r->out->at - start);
 }
 
 static void put_tensor(const struct reading *r, uint64_t impl, uint8_t read)
@@ -192,11 +197,11 @@ static void put_tensor(const struct reading *r, uint64_t impl, uint8_t read)
 		return;
 	}
 	struct item *it = begin(r, ITEM_TENSOR, read, 0);
-	uint32_t start = r->out->off;
+	const uint8_t *start = r->out->at;
 	hit_buf_word(r->out, impl);
 	const void *window = c->win_len <= WIN_MAX ? copy_live(r, c->win_len, impl) : NULL;
 	it->aux = window ? tensor_parts(r, window) : TPART_FAULT;
-	it->len = (uint16_t)(r->out->off - start);
+	it->len = (uint16_t)(r->out->at - start);
 }
 
 static void put_tensors(const struct reading *r, uint64_t base, uint64_t count, uint8_t read)

@@ -18,12 +18,32 @@ static int read_window(struct remote *mem, struct window *win, uint64_t at, uint
 	return len > sizeof(*win) ? -1 : remote_read(mem, at, win, len);
 }
 
-static int read_frame(struct remote *mem, const struct py_walk *w, struct window *win,
-		      uint64_t frame)
+struct frame {
+	uint64_t code, instr, local, previous;
+	bool is_marker; /* of the interpreter's own: no Python */
+};
+
+/* Word by word: in the process itself that is a load each. */
+static int read_frame(struct remote *mem, const struct py_walk *w, struct frame *f, uint64_t frame)
 {
-	int r = w->frame_window_len > sizeof(*win)
-		    ? -1
-		    : remote_live(mem, frame + w->frame_window, win, w->frame_window_len);
+	uint64_t at = frame + w->frame_window;
+	uint32_t lasti = 0;
+	uint8_t owner = 0;
+	int r = remote_live(mem, at + w->fw_code, &f->code, 8);
+	r |= remote_live(mem, at + w->fw_previous, &f->previous, 8);
+	if (w->instr_size == 4) {
+		r |= remote_live(mem, at + w->fw_instr, &lasti, 4);
+		f->instr = lasti;
+	} else {
+		r |= remote_live(mem, at + w->fw_instr, &f->instr, 8);
+	}
+	if (w->fw_local != PY_NO_OFFSET)
+		r |= remote_live(mem, at + w->fw_local, &f->local, 8);
+	else
+		r |= remote_live(mem, frame + w->frame_local, &f->local, 8);
+	if (w->fw_owner != PY_NO_OFFSET)
+		r |= remote_live(mem, at + w->fw_owner, &owner, 1);
+	f->is_marker = w->fw_owner != PY_NO_OFFSET && owner >= w->owner_not_python;
 	/* Frames of CPython 3.11 and later lie one behind the other: those around come along. */
 	if (r)
 		remote_want(mem, frame & ~4095ULL, (frame & 4095) + 1);
@@ -33,8 +53,6 @@ static int read_frame(struct remote *mem, const struct py_walk *w, struct window
 static bool is_own(const struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		   uint64_t ts, struct window *win)
 {
-	if (t->is_certain && ts == t->tstate && w->tstate_window_len <= sizeof(*win))
-		return ts && !remote_live(mem, ts + w->tstate_window, win, w->tstate_window_len);
 	return ts && !read_window(mem, win, ts + w->tstate_window, w->tstate_window_len) &&
 	       word_of(win, w->tw_thread_id) == t->fsbase;
 }
@@ -62,46 +80,41 @@ static uint64_t search(const struct py_thread *t, const struct py_walk *w, struc
 	return 0;
 }
 
-/* The window of the thread's own state. A state is remembered and looked at again each time:
- * threads come and go, and a search is dear. */
-static bool find_tstate(struct py_thread *t, const struct py_walk *w, struct remote *mem,
-			bool collecting, struct window *win)
+/* Its innermost frame, or what leads there; false: it is not known. A state is remembered and
+ * looked at again each time: threads come and go, and a search is dear. */
+static bool find_frame(struct py_thread *t, const struct py_walk *w, struct remote *mem,
+		       bool collecting, uint64_t *frame)
 {
 	enum { MOST_MISSES = 6 };
-	if (is_own(t, w, mem, t->tstate, win))
-		return true;
+	struct window win;
 	if (t->is_certain)
-		return false;
-	if (collecting)
-		return !t->wait && search(t, w, mem, win);
+		return t->tstate &&
+		       !remote_live(mem, t->tstate + w->tstate_window + w->tw_frame, frame, 8);
+	if (is_own(t, w, mem, t->tstate, &win)) {
+		*frame = word_of(&win, w->tw_frame);
+		return true;
+	}
+	if (collecting) {
+		if (t->wait || !search(t, w, mem, &win))
+			return false;
+		*frame = word_of(&win, w->tw_frame);
+		return true;
+	}
 	t->tstate = 0;
 	/* A thread without Python asks again and again: back off. */
 	if (t->wait) {
 		t->wait--;
 		return false;
 	}
-	t->tstate = search(t, w, mem, win);
+	t->tstate = search(t, w, mem, &win);
 	if (!t->tstate) {
 		t->misses = t->misses < MOST_MISSES ? t->misses + 1 : MOST_MISSES;
 		t->wait = (1U << t->misses) - 1;
 		return false;
 	}
 	t->misses = 0;
+	*frame = word_of(&win, w->tw_frame);
 	return true;
-}
-
-static bool not_python(const struct window *win, const struct py_walk *w)
-{
-	if (w->fw_owner == PY_NO_OFFSET)
-		return false;
-	uint8_t owner = (uint8_t)(word_of(win, w->fw_owner) >> (8 * (w->fw_owner & 7)));
-	return owner >= w->owner_not_python;
-}
-
-static uint64_t instr_of(const struct window *win, const struct py_walk *w)
-{
-	uint64_t v = word_of(win, w->fw_instr);
-	return w->instr_size == 4 ? (uint32_t)(v >> (8 * (w->fw_instr & 4))) : v;
 }
 
 void pyframes_foresee(const struct py_thread *t, const struct py_walk *w, struct remote *mem)
@@ -116,18 +129,18 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 				   bool collecting)
 {
 	enum { MARKERS = 4 };
-	struct window win;
-	if (!find_tstate(t, w, mem, collecting, &win))
+	struct frame f;
+	uint64_t frame = 0;
+	if (!find_frame(t, w, mem, collecting, &frame))
 		return (struct py_place){0};
-	uint64_t frame = word_of(&win, w->tw_frame);
 	if (frame && w->cframe_frame != PY_NO_OFFSET)
 		remote_live(mem, frame + w->cframe_frame, &frame, sizeof(frame));
 	for (unsigned i = 0; i < MARKERS && frame; i++) {
-		if (read_frame(mem, w, &win, frame))
+		if (read_frame(mem, w, &f, frame))
 			break;
-		if (!not_python(&win, w))
-			return (struct py_place){frame, instr_of(&win, w)};
-		frame = word_of(&win, w->fw_previous);
+		if (!f.is_marker)
+			return (struct py_place){frame, f.instr};
+		frame = f.previous;
 	}
 	return (struct py_place){0};
 }
@@ -136,27 +149,27 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 		  struct hit_buf *out, uint64_t frame)
 {
 	struct item *it = hit_buf_item(out, ITEM_STACK, 0, 0);
-	struct window win;
-	uint32_t n = 0, i = 0;
+	uint64_t *to = (uint64_t *)(it + 1);
+	struct frame f;
+	uint32_t n = 0, recent = 0;
 	bool cut = false;
-	t->nrecent = 0;
-	for (; i < PY_FRAMES && frame; i++) {
-		if (t->nrecent < PY_RECENT)
-			t->recent[t->nrecent++] = frame;
-		if (read_frame(mem, w, &win, frame)) {
+	for (uint32_t i = 0; i < PY_FRAMES && frame; i++) {
+		if (recent < PY_RECENT)
+			t->recent[recent++] = frame;
+		if (read_frame(mem, w, &f, frame)) {
 			cut = true;
 			break;
 		}
-		uint64_t local = frame + w->frame_local;
-		frame = word_of(&win, w->fw_previous);
-		if (not_python(&win, w))
+		frame = f.previous;
+		if (f.is_marker)
 			continue;
-		hit_buf_word(out, word_of(&win, w->fw_code) & ~7ULL);
-		hit_buf_word(out, instr_of(&win, w));
-		hit_buf_word(out, w->fw_local == PY_NO_OFFSET ? remote_word(mem, local)
-							      : word_of(&win, w->fw_local));
+		*to++ = f.code & ~7ULL;
+		*to++ = f.instr;
+		*to++ = f.local;
 		n++;
 	}
+	t->nrecent = recent;
+	hit_buf_grow(out, n * STACK_FRAME_SIZE);
 	it->len = (__u16)(n * STACK_FRAME_SIZE);
 	if (cut || (n >= PY_FRAMES && frame))
 		it->aux = STACK_CUT;
@@ -165,18 +178,18 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 bool pyframes_moved_on(const struct py_walk *w, struct remote *mem, struct py_place now,
 		       struct py_place was)
 {
-	struct window win;
+	struct frame f;
 	uint64_t frame = now.frame;
 	if (!was.frame || !now.frame)
 		return false;
 	if (now.frame == was.frame)
 		return now.instr != was.instr;
 	for (unsigned i = 0; i < PY_FRAMES && frame; i++) {
-		if (read_frame(mem, w, &win, frame))
+		if (read_frame(mem, w, &f, frame))
 			break;
 		if (frame == was.frame)
-			return instr_of(&win, w) != was.instr;
-		frame = word_of(&win, w->fw_previous);
+			return f.instr != was.instr;
+		frame = f.previous;
 	}
 	return true;
 }

@@ -6,13 +6,13 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "tracer/chunks.h"
 #include "tracer/plan.h"
-#include "tracer/ring.h"
 
 enum {
-	SHIM_VERSION = 3,
+	SHIM_VERSION = 4,
 	SHIM_THREADS = 128,
-	SHIM_RING = 8 << 20,  /* bytes of records a thread */
+	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
 	SHIM_PATIENCE_S = 20, /* a process that has loaded libtorch waits for ditrace so long */
 	SHIM_LOOK_MS = 100,   /* how often the library looks whether it is to go */
 	SHIM_DOOR = 108,      /* bytes of a socket's path, struct sockaddr_un */
@@ -108,7 +108,7 @@ struct shim_thread {
 	_Atomic uint32_t stand; /* enum shim_stand */
 	/* Counted up by whoever has the ring; never set back. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
-	struct ring records; /* in the ring of the same index */
+	struct chunks records; /* in the ring of the same index */
 };
 
 struct shim_share {

@@ -125,10 +125,14 @@ static void test_silent(void **state)
 
 static void put(struct shim_share *s, unsigned ring, uint32_t size)
 {
-	struct hit *h = ring_room(&s->thread[ring].records, s->ring[ring], SHIM_RING, size);
+	static struct chunks_writer w;
+	struct chunks *c = &s->thread[ring].records;
+	if (!c->ring.head)
+		chunks_begin(c, &w);
+	struct hit *h = chunks_room(c, &w, s->ring[ring], size);
 	assert_non_null(h);
 	*h = (struct hit){.size = size, .kind = HIT_ENTRY};
-	ring_done(&s->thread[ring].records, s->ring[ring], SHIM_RING, h);
+	chunks_done(c, h);
 }
 
 /* Good records come; from one that cannot be, nothing more is believed of the process, and the user

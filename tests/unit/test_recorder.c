@@ -15,6 +15,8 @@
 #include "tracer/shim/inside.c"
 #include "tracer/shim/memory.c"
 #include "tracer/shim/record_layout.c"
+#include "tracer/shim/ticks.c"
+#include "tracer/shim/recorder_thread.c"
 #include "tracer/shim/recorder.c"
 
 static struct shim_share *_Atomic memory;
@@ -170,9 +172,9 @@ static unsigned drain(unsigned *gaps)
 	const struct hit *h;
 	unsigned n = 0;
 	int bad = 0;
-	for (*gaps = 0; (h = ring_next(&mine()->records, memory->ring[0], SHIM_RING, &bad)); n++) {
+	for (*gaps = 0; (h = chunks_next(&mine()->records, memory->ring[0], &bad)); n++) {
 		*gaps += (h->flags & HIT_GAP) != 0;
-		ring_drop(&mine()->records, h);
+		chunks_drop(&mine()->records, h);
 	}
 	assert_int_equal(bad, 0);
 	return n;
@@ -188,7 +190,7 @@ static void test_conf(void **state)
 	memory->conf_seq = 1;
 	call(&s);
 	assert_int_equal(drain(&gaps), 0);
-	assert_false(update_conf(self()));
+	assert_false(thread_update(self()));
 	memory->conf_seq = 0;
 	give_conf(3);
 	call(&s);
@@ -200,10 +202,10 @@ static void test_conf(void **state)
 	call(&s);
 	finish(&s);
 	assert_int_equal(drain(&gaps), 2);
-	assert_true(update_conf(self()));
+	assert_true(thread_update(self()));
 	assert_int_equal(self()->conf.max_depth, 3);
 	memory->conf_seq++;
-	assert_true(update_conf(self()));
+	assert_true(thread_update(self()));
 	assert_int_equal(self()->conf.max_depth, 9);
 }
 

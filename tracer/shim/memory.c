@@ -9,6 +9,7 @@
 
 #include "tracer/plan.h"
 #include "tracer/remote.h"
+#include "tracer/shim/own_copy.h"
 
 enum { TRIES = 16 };
 
@@ -51,20 +52,14 @@ __attribute__((cold, noinline)) int remote_read(struct remote *r, uint64_t addr,
 	return -EFAULT;
 }
 
+#ifndef INSIDE
 int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len)
 {
-	const char *from = (const char *)(uintptr_t)addr;
-	char *to = buf;
 	(void)r;
-	/* Some words nearly always: a call of memcpy would take longer. */
-	for (; len >= 32; len -= 32, from += 32, to += 32)
-		__builtin_memcpy(to, from, 32);
-	for (; len >= 8; len -= 8, from += 8, to += 8)
-		__builtin_memcpy(to, from, 8);
-	for (; len; len--)
-		*to++ = *from++;
+	own_copy(buf, (const void *)(uintptr_t)addr, len);
 	return 0;
 }
+#endif
 
 /* Itanium C++ ABI, 2.9.5: before what a vtable pointer points to stands the address of a type_info,
  * whose second word is that of the name. */

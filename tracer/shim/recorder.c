@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/op_stack.h"
 #include "tracer/shim/record_callback.h"
 #include "tracer/shim/record_layout.h"
+#include "tracer/shim/recorder_thread.h"
 #include "tracer/shim/shim.h"
 
-enum { CHECKED = 64, NO_CONF = 1 /* odd: never a finished one */, SAMPLE = 64 };
+enum { CHECKED = 64, SAMPLE = 64 };
 
 /* Of a thread, as long as it lives (Itanium C++ ABI: exception handling, 2.2.2). */
 struct eh_globals {
@@ -39,132 +39,8 @@ static _Atomic unsigned checked;
 static uint64_t handles[2];
 static _Atomic int registered;
 
-/* An op that is open on a thread: what its record's reads are told. */
-struct call {
-	const uint64_t *rf;
-	uint64_t data[2];   /* SHIM_LOC_DATA */
-	uint64_t values[2]; /* begin and end of a list of IValues */
-	const char *name;
-	unsigned exceptions;
-};
-
-struct thread {
-	struct shim_share *share;
-	unsigned epoch;
-	unsigned index; /* of its ring */
-	bool busy;
-	uint32_t conf_seq;
-	struct proc_conf conf;
-	struct op_stack ops;
-	struct hit_buf out;
-	const struct eh_globals *exceptions;
-	uint64_t regs[ARCH_REGS]; /* what an op's plan asks for */
-	struct call call[OPEN_MAX];
-	uint64_t tensors[LIST_MAX]; /* as many as are read */
-};
-
-static __thread unsigned refused; /* in this epoch; 0: never */
 static void *libtorch;
 static bool exiting;
-
-/* A counter that this thread alone counts up: no need of a locked instruction. */
-static uint64_t add(_Atomic uint64_t *counter, uint64_t n)
-{
-	uint64_t was = atomic_load_explicit(counter, memory_order_relaxed);
-	atomic_store_explicit(counter, was + n, memory_order_relaxed);
-	return was;
-}
-
-static struct shim_thread *slot(const struct thread *t)
-{
-	return &t->share->thread[t->index];
-}
-
-static void *place(void *arg)
-{
-	struct thread *t = arg;
-	return ring_room(&slot(t)->records, t->share->ring[t->index], SHIM_RING,
-			 HIT_BUF_MAX + HIT_BUF_SLACK);
-}
-
-static int sink(void *arg, const struct hit *h)
-{
-	struct thread *t = arg;
-	if ((const uint8_t *)h == t->out.own) {
-		add(&slot(t)->lost, 1);
-		return -1;
-	}
-	if (h->flags & HIT_HELD)
-		atomic_store(&slot(t)->stand, SHIM_STANDS);
-	ring_done(&slot(t)->records, t->share->ring[t->index], SHIM_RING, h);
-	return 0;
-}
-
-void recorder_thread_ends(void *memory)
-{
-	struct thread *t = memory;
-	if (t->epoch == shim_epoch() && shim_share() == t->share)
-		atomic_store(&t->share->thread[t->index].ended, 1);
-}
-
-static bool claim(struct thread *t, struct shim_share *s)
-{
-	int32_t tid = (int32_t)syscall(SYS_gettid);
-	for (unsigned i = 0; i < SHIM_THREADS; i++) {
-		int32_t none = 0;
-		if (!atomic_compare_exchange_strong(&s->thread[i].tid, &none, tid))
-			continue;
-		t->share = s;
-		t->index = i;
-		t->epoch = shim_epoch();
-		t->conf_seq = NO_CONF;
-		memset(&t->ops, 0, sizeof(t->ops));
-		t->ops.tid = (uint32_t)tid;
-		return true;
-	}
-	return false;
-}
-
-static struct thread *this_thread(struct shim_share *s)
-{
-	struct thread *t = inside_memory_had();
-	unsigned epoch = shim_epoch();
-	if (t && t->share == s && t->epoch == epoch)
-		return t;
-	if (refused == epoch) {
-		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
-		return NULL;
-	}
-	t = inside_memory(sizeof(*t));
-	if (!t)
-		return NULL;
-	t->out.place = place;
-	t->out.sink = sink;
-	t->out.arg = t;
-	t->exceptions = torch.exceptions();
-	if (claim(t, s))
-		return t;
-	refused = epoch;
-	return NULL;
-}
-
-/* ditrace writes the configuration now and then while it learns, and may be killed at that: then
- * what was there before holds, and nobody waits. False: there was none. */
-static bool update_conf(struct thread *t)
-{
-	struct shim_share *s = t->share;
-	struct proc_conf conf;
-	uint32_t seq = atomic_load_explicit(&s->conf_seq, memory_order_acquire);
-	if (seq == t->conf_seq || seq & 1)
-		return t->conf_seq != NO_CONF;
-	memcpy(&conf, &s->conf, sizeof(conf));
-	atomic_thread_fence(memory_order_acquire);
-	if (atomic_load_explicit(&s->conf_seq, memory_order_relaxed) == seq) {
-		t->conf = conf;
-		t->conf_seq = seq;
-	}
-	return t->conf_seq != NO_CONF;
-}
 
 static void give_up(struct shim_share *s, enum shim_refusal why)
 {
@@ -205,7 +81,7 @@ static void stand_still(struct thread *t)
 {
 	enum { TURN_NS = 20 * 1000 * 1000, TURNS = SHIM_PATIENCE_S * (1000000000LL / TURN_NS) };
 	const struct timespec turn = {.tv_nsec = TURN_NS};
-	_Atomic uint32_t *stand = &slot(t)->stand;
+	_Atomic uint32_t *stand = &thread_slot(t)->stand;
 	int saved = errno;
 	uint32_t now;
 	shim_wake();
@@ -221,10 +97,11 @@ static void stand_still(struct thread *t)
 
 static void account(struct thread *t, uint64_t since)
 {
-	if (add(&slot(t)->hits, 1) % SAMPLE != SAMPLE - 1)
+	struct shim_thread *of = thread_slot(t);
+	if (thread_count(&of->hits, 1) % SAMPLE != SAMPLE - 1)
 		return;
-	add(&slot(t)->sampled, 1);
-	add(&slot(t)->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since);
+	thread_count(&of->sampled, 1);
+	thread_count(&of->sampled_ns, ticks_now(&t->ticks) - since);
 }
 
 static void sent(struct thread *t, uint64_t since)
@@ -240,7 +117,7 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 		  uint64_t count, const char *name, uint64_t now)
 {
 	if (t->ops.depth >= OPEN_MAX) {
-		add(&slot(t)->lost, 1);
+		thread_count(&thread_slot(t)->lost, 1);
 		return;
 	}
 	uint64_t *regs = t->regs;
@@ -319,12 +196,14 @@ static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 static void **start(void **context, const uint64_t *rf, int scope)
 {
 	*context = NULL;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	struct shim_share *s = recording();
-	struct thread *t = s ? this_thread(s) : NULL;
-	if (!t || t->busy || !update_conf(t))
+	struct thread *t = s ? thread_here(s) : NULL;
+	if (!t || t->busy || !thread_update(t))
 		return context;
 	t->busy = true;
+	uint64_t now = ticks_now(&t->ticks);
+	if (!t->exceptions)
+		t->exceptions = torch.exceptions();
 	const char *name = torch.name(rf);
 	enum shim_op op = kind_of(rf, name, scope);
 	if ((op == SHIM_CALL && !check_start(s, rf, name)) || !layout.inputs ||
@@ -377,7 +256,6 @@ static void end(const uint64_t *rf)
 	struct shim_share *s = shim_share();
 	if (!t || !s || t->share != s || t->busy || t->epoch != shim_epoch())
 		return;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint32_t d = t->ops.depth;
 	while (d > 0 && t->call[d - 1].rf != rf)
 		d--;
@@ -387,7 +265,7 @@ static void end(const uint64_t *rf)
 	if (checked < CHECKED && !record_layout_end(&layout, rf))
 		give_up(s, SHIM_NO_LAYOUT);
 	else
-		leave(t, &t->call[d - 1], rf, now);
+		leave(t, &t->call[d - 1], rf, ticks_now(&t->ticks));
 	t->busy = false;
 }
 
@@ -423,13 +301,13 @@ static void end_either(const uint64_t *rf, void *context)
 static void tell_code_freed(uint64_t code)
 {
 	struct shim_share *s = shim_share();
-	struct thread *t = s && atomic_load(&s->on) ? this_thread(s) : NULL;
-	if (!t || t->busy || !update_conf(t))
+	struct thread *t = s && atomic_load(&s->on) ? thread_here(s) : NULL;
+	if (!t || t->busy || !thread_update(t))
 		return;
 	t->busy = true;
 	uint64_t regs[ARCH_REGS] = {0};
 	regs[ARCH_ARG0] = code;
-	struct op_hit h = hit_of(t, SHIM_CALL, regs, clock_ns(CLOCK_MONOTONIC));
+	struct op_hit h = hit_of(t, SHIM_CALL, regs, ticks_now(&t->ticks));
 	h.plan = NULL;
 	op_stack_code_freed(&t->ops, &h);
 	t->busy = false;
@@ -491,6 +369,7 @@ void recorder_start(void *h)
 		return;
 	}
 	libtorch = h;
+	ticks_prepare();
 	shim_lock();
 	if (!registered && !exiting)
 		add_callbacks();
