@@ -119,6 +119,13 @@ test:
 	@$(MAKE) --no-print-directory $(PARALLEL) all unit
 	@BUILD=$(BUILD) tests/run
 
+OBSERVER_SO := $(BUILD)/tests/bench/libobserver.so
+
+$(OBSERVER_SO): tests/bench/observer.c
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS_ALL) -fPIC -shared -o $@ $< -ldl
+
 # The comparison loops as a library, for the bench.
 COMPARE_SO := $(BUILD)/tests/bench/libcompare.so
 COMPARE_SRC := $(wildcard replay/compare*.c) replay/number.c symbolizer/names.c base/err.c base/text.c
@@ -130,7 +137,7 @@ $(COMPARE_SO): $(COMPARE_SRC) $(wildcard replay/*.h)
 
 bench:
 	@tests/deps bench
-	@$(MAKE) --no-print-directory $(PARALLEL) all $(COMPARE_SO) $(TOOLS)
+	@$(MAKE) --no-print-directory $(PARALLEL) all $(COMPARE_SO) $(OBSERVER_SO) $(TOOLS)
 	@BUILD=$(BUILD) tests/bench/run
 
 include tests/fuzz/fuzz.mk

@@ -5,6 +5,8 @@ Told by a line on standard input, answered by one:
 
     profile   enter torch.profiler, with shapes and stacks
     bare      enter it without
+    observe   enter an observer that does nothing with the inputs and outputs it asks for
+    unobserve leave it
     rest      do nothing until the next line, which is answered, too
     leave     leave it
     show      the same, and make its table; answers with the seconds this took
@@ -12,6 +14,7 @@ Told by a line on standard input, answered by one:
 """
 
 import array
+import ctypes
 import os
 import select
 import sys
@@ -36,6 +39,12 @@ class Profiler:
     def bare(self):
         return self.profile(record_shapes=False)
 
+    def observe(self):
+        return observer("observe")
+
+    def unobserve(self):
+        return observer("unobserve")
+
     def rest(self):
         print("resting", flush=True)
         sys.stdin.readline()
@@ -51,6 +60,15 @@ class Profiler:
         self.leave()
         left.key_averages().table(sort_by="self_cpu_time_total", row_limit=50)
         return time.monotonic() - begin
+
+
+def observer(function):
+    with open("/proc/self/maps") as maps:
+        torch_cpu = next(line.split()[-1] for line in maps if "/libtorch_cpu.so" in line)
+    handle = ctypes.c_void_p(ctypes.CDLL(torch_cpu)._handle)
+    if getattr(ctypes.CDLL(os.environ["OBSERVER"]), function)(handle):  # tests/bench/observer.c
+        raise OSError("libtorch_cpu has no such function")
+    return function
 
 
 def told():

@@ -109,7 +109,8 @@ static void test_nonsense(void **state)
 		tail -= rand() % 2 ? 256 : 0;
 		ring.ring.tail = tail;
 		ring.ring.head = tail + (uint64_t)(rand() % 64) * (rand() % 2 ? 8 : CHUNK);
-		uint8_t chunk = ring.at[tail / CHUNK % CHUNKS] = (uint8_t)(rand() % (CHUNKS + 8));
+		uint8_t chunk = (uint8_t)(rand() % (CHUNKS + 8));
+		ring.at[tail / CHUNK % CHUNKS] = chunk;
 		uint32_t size = rand() % 2 ? (uint32_t)rand() % 512 : (uint32_t)rand();
 		memcpy(&data[(uint64_t)(chunk % CHUNKS) * CHUNK + tail % CHUNK], &size,
 		       sizeof(size));

@@ -1,3 +1,4 @@
+/* Copies of the process's own memory. */
 #ifndef TRACER_SHIM_OWN_COPY_H
 #define TRACER_SHIM_OWN_COPY_H
 
