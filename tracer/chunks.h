@@ -8,7 +8,7 @@
 
 #include "tracer/ring.h"
 
-enum { CHUNK = 128 << 10, CHUNKS = 64 };
+enum { CHUNK = 128 << 10, CHUNKS = 128 };
 
 /* Shared. The n-th stretch of CHUNK bytes of the ring lies in chunk `at[n % CHUNKS]` of its memory.
  * No record goes over the end of a stretch. */
