@@ -44,7 +44,7 @@ static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint
 		w->spare[w->nspare++] = w->order[w->freed % CHUNKS];
 	if (!w->nspare)
 		return false;
-	if (head % CHUNK)
+	if (head % CHUNK && CHUNK - head % CHUNK >= sizeof(uint64_t))
 		memset(place(w, data, head), 0, sizeof(uint64_t));
 	w->stretch++;
 	take(c, w, w->spare[--w->nspare]);

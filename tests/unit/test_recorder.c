@@ -258,7 +258,7 @@ static void test_off(void **state)
 static void test_corrupted(void **state)
 {
 	struct sample s;
-	struct ring *r = &mine()->records;
+	struct ring *r = &mine()->records.ring;
 	const uint64_t *next = (const uint64_t *)memory->ring[1];
 	(void)state;
 	give_conf(0);
