@@ -72,8 +72,9 @@ static const struct tally_row *chosen_row(struct top *t)
 	return t->selected < n ? rows[t->selected].row : NULL;
 }
 
-/* The op of the row with the cursor; false: it is not of one, and that was said. */
-static bool chosen_op(struct top *t, char *out, size_t size)
+/* The op of the row with the cursor, and whether another op called it last; false: it is not of
+ * one, and that was said. */
+static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
 {
 	struct op_event last;
 	const struct tally_row *row = chosen_row(t);
@@ -96,6 +97,7 @@ static bool chosen_op(struct top *t, char *out, size_t size)
 		return false;
 	}
 	snprintf(out, size, "%s", last.op->name);
+	*inner = last.depth > 0;
 	return true;
 }
 
@@ -115,8 +117,9 @@ static int engine_beside(struct top *t)
 static void capture(struct top *t)
 {
 	char op[CAPTURE_OP_MAX];
+	bool inner;
 	pid_t pid = process(t);
-	if (!pid || !chosen_op(t, op, sizeof(op)))
+	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
 		return;
 	int engine = engine_beside(t);
 	if (engine < 0)
@@ -144,9 +147,14 @@ static void undo(struct top *t)
 static void change(struct top *t, enum intervene_feature feature)
 {
 	char op[CAPTURE_OP_MAX];
+	bool inner;
 	pid_t pid = process(t);
-	if (!pid || !chosen_op(t, op, sizeof(op)))
+	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
 		return;
+	if (inner) {
+		top_say(t, "%s is called by another op: choose that, which the program calls", op);
+		return;
+	}
 	const char *name = strstr(op, "::");
 	name = name ? name + 2 : op;
 	op[(name - op) + (long)strcspn(name, ".")] = '\0';

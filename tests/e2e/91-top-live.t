@@ -109,6 +109,10 @@ stacks_and_captures() {
 	keys g g g / my::nothing Enter
 	pressed_says c 'no row is chosen'
 	keys Escape
+	keys / aten::native_layer_norm Enter
+	ok "a row of an op within another" shows ' aten::native_layer_norm '
+	pressed_says f 'is called by another op'
+	keys Escape
 	keys / aten::linear Enter
 	ok "a row of an op" shows ' aten::linear '
 	pressed_says f 'calls of linear .* computed on the CPU'
