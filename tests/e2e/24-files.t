@@ -32,10 +32,10 @@ csv_is_right() {
 }
 
 follow() {
-	"$DITRACE" run -o "$T/live" -- "$PY" train.py --steps 40 >"$T/out" 2>"$T/err" &
+	"$DITRACE" run -o "$T/live" -- "$PY" train.py --steps 40 >"$T/live.out" 2>"$T/err" &
 	local tracer=$!
 	children+=("$tracer")
-	wait_line "$T/out" '^0 '
+	wait_line "$T/live.out" '^0 '
 	timeout 100 "$DITRACE" script --follow --format jsonl "$T/live" >"$T/followed"
 	echo "script --follow: $?"
 	wait "$tracer"
