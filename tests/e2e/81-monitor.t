@@ -121,6 +121,7 @@ wait_line "$T/out" '^[0-9:]{8} '
 kill -INT $watcher
 finish $watcher
 is "Ctrl-C ends it well" $status 0
+: >"$T/out"
 "$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err" &
 watcher=$!
 wait_line "$T/out" '^[0-9:]{8} '
