@@ -35,7 +35,8 @@ static void fill(struct shim_share *s, struct input *in)
 		t->tid = b[2];
 		t->ended = b[3] & 1;
 		t->records.ring.tail = tail;
-		t->records.ring.head = tail + (b[4] & 1 ? (uint64_t)b[5] << (b[6] & 63) : b[5] * 8ULL);
+		t->records.ring.head =
+		    tail + (b[4] & 1 ? (uint64_t)b[5] << (b[6] & 63) : b[5] * 8ULL);
 		take(in, s->ring[rings[i]] + tail % (SHIM_RING - 512), b[7] * 4ULL);
 	}
 	take(in, s,
