@@ -28,12 +28,17 @@ unharmed() {
 		case $2 in [TZ]) found "/proc/$1/status" "^State:	$2" ;; *) found "/proc/$1/status" '^State:	[RSD]' ;; esac
 }
 
+# It stands where it was stopped: a library can be loaded there, or that is the reason why not.
+enter_stopped() {
+	"${enter[@]}" --for 1s "$child" 2>"$T/err" || found "$T/err" 'no thread of it was at a place where a library can be loaded'
+}
+
 in_ops() {
 	python 'import torch; x = torch.ones(1200, 1200); torch.set_num_threads(1); print("ready", flush=True)
 while True: x.mm(x)'
 	ok "in long C++ ops" "${enter[@]}" --count 3 "$child"
 	kill -STOP "$child"
-	ok "stopped" "${enter[@]}" --for 1s "$child"
+	ok "stopped" enter_stopped
 	like "it is still stopped" "/proc/$child/status" '^State:	T'
 	kill -CONT "$child"
 	ok "and runs on" "${enter[@]}" --count 3 "$child"
