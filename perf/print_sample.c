@@ -33,7 +33,7 @@ void sample_print(FILE *f, const struct sample *s, uint64_t origin_ns)
 	uint64_t ns = s->time_ns > origin_ns ? s->time_ns - origin_ns : 0;
 	fprintf(f, "%" PRIu64 ".%06" PRIu64 " s  %" PRId32 "/%" PRId32 "  ", ns / 1000000000,
 		ns % 1000000000 / 1000, s->pid, s->tid);
-	text_print_safe(f, s->op ? s->op->name : "(in no op)");
+	text_print_safe(f, sample_op_name(s));
 	fputs(s->phase == PHASE_BACKWARD ? "  (backward)\n" : "\n", f);
 	print_stack(f, s->native);
 	print_stack(f, s->python);

@@ -12,7 +12,7 @@ struct sample {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	uint64_t weight;  /* what it stands for: ns on a processor, or cycles (struct sampling) */
 	int32_t pid, tid; /* as the caller of ditrace sees them */
-	const struct op_desc *op;      /* the op or backward node; NULL: it was in none */
+	const struct op_desc *op;      /* the op or backward node; NULL: see sample_op_name */
 	const struct py_stack *python; /* NULL: it ran no Python, or see `mismatched` */
 	/* file: that holds the code; function: demangled, or the address in the file; line 0. NULL:
 	 * not known. */
@@ -29,8 +29,12 @@ struct sampling {
 	bool kernel;	    /* time in the kernel was sampled, too */
 };
 
-/* The sample as an event of its op ("(in no op)" where there is none) that lasts for its weight,
- * for what sums up events. *out points to what *s does. */
+/* The name of its op; "(in no op)" where the whole native stack has none; "(op not known)" where
+ * the way to the outermost frames was not found. */
+const char *sample_op_name(const struct sample *s);
+
+/* The sample as an event of its op (named as above) that lasts for its weight, for what sums up
+ * events. *out points to what *s does. */
 void sample_as_event(const struct sample *s, struct op_event *out);
 
 #endif

@@ -162,9 +162,14 @@ static void a_sample_is_an_event(void **state)
 	assert_string_equal(ev.op->name, "aten::mm");
 	assert_int_equal(ev.end_ns - ev.start_ns, s.weight);
 	assert_ptr_equal(ev.where_stack, &python);
-	s = (struct sample){.mismatched = true};
+	static struct py_stack whole = {.depth = 0}, cut = {.depth = 0, .truncated = true};
+	s = (struct sample){.mismatched = true, .native = &whole};
 	sample_as_event(&s, &ev);
 	assert_string_equal(ev.op->name, "(in no op)");
+	s.native = &cut;
+	assert_string_equal(sample_op_name(&s), "(op not known)");
+	s.native = NULL;
+	assert_string_equal(sample_op_name(&s), "(op not known)");
 	assert_int_equal(ev.stack->depth, 1);
 }
 
