@@ -8,4 +8,8 @@
  */
 int io_write_all(int fd, const void *buf, size_t len);
 
+/* The bytes of a file from its start, at most `most`, ended with a NUL; "" when it cannot be read.
+ * Free it. NULL without memory. */
+char *io_text(int fd, size_t most);
+
 #endif

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/options.h"
@@ -17,68 +15,28 @@
 #include "tracer/process.h"
 #include "tracer/sampler.h"
 #include "tracer/spawn.h"
+#include "tracer/trace_loop.h"
 
-enum { DEFAULT_HZ = 99, TICK_MS = 100 };
+enum { TICK_MS = 100 };
 
 struct record {
 	const char *output;
 	uint64_t hz, for_ns;
-	pid_t pid; /* that started or was attached to */
-	bool is_child, gone;
-	int status; /* of the child, as waitpid gave it */
+	struct trace_loop watch; /* of the process, as run and attach have it */
 	struct record_samples to;
 	struct sampler *sampler;
 };
-
-static volatile sig_atomic_t stop;
-static volatile sig_atomic_t child; /* that signals are passed on to; 0: none */
-
-static void on_signal(int sig)
-{
-	if (!child)
-		stop = 1;
-	else if (sig != SIGINT)
-		kill((pid_t)child, sig);
-}
-
-/* SIGINT reaches a child from the terminal, too. */
-static void catch_signals(const struct record *r)
-{
-	struct sigaction a = {.sa_handler = on_signal};
-	child = r->is_child ? r->pid : 0;
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGHUP, &a, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-/* Until it is waited for, its number is its own. */
-static void look(struct record *r, int options)
-{
-	siginfo_t info = {0};
-	if (!r->is_child) {
-		r->gone = !process_alive(r->pid);
-		return;
-	}
-	while (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOWAIT | options))
-		if (errno != EINTR)
-			return;
-	if (info.si_pid != r->pid)
-		return;
-	child = 0;
-	r->gone = waitpid(r->pid, &r->status, 0) == r->pid;
-}
 
 static void describe(struct record *r)
 {
 	char argv[4096];
 	struct process p = {0};
-	process_read(r->pid, &p, NULL);
+	process_read(r->watch.pid, &p, NULL);
 	const struct trace_target t = {
-	    .pid = r->pid,
+	    .pid = r->watch.pid,
 	    .start_ns = (int64_t)clock_ns(CLOCK_MONOTONIC),
 	    .comm = p.comm,
-	    .argv = process_cmdline(r->pid, argv, sizeof(argv)),
+	    .argv = process_cmdline(r->watch.pid, argv, sizeof(argv)),
 	    .engine = "samples",
 	};
 	trace_write_target(r->to.writer, &t);
@@ -104,9 +62,9 @@ static int start(struct record *r, char *const argv[], const struct spawn_signal
 		spawn_cancel(&spawn);
 		return code;
 	}
-	r->pid = spawn.pid;
-	r->is_child = true;
-	catch_signals(r);
+	r->watch.pid = spawn.pid;
+	r->watch.is_child = true;
+	trace_loop_signals(&r->watch);
 	code = spawn_release(&spawn, argv, e);
 	if (code)
 		*status = spawn_failure_status(code);
@@ -115,9 +73,9 @@ static int start(struct record *r, char *const argv[], const struct spawn_signal
 
 static int attach(struct record *r, struct err *e)
 {
-	int code = process_check(r->pid, e);
-	catch_signals(r);
-	return code ? code : sampler_add_process(r->sampler, r->pid, e);
+	int code = process_check(r->watch.pid, e);
+	trace_loop_signals(&r->watch);
+	return code ? code : sampler_add_process(r->sampler, r->watch.pid, e);
 }
 
 static int failed_output(const struct record *r, int code, struct err *e)
@@ -139,7 +97,7 @@ static int loop(struct record *r, struct err *e)
 	uint64_t until = r->for_ns ? clock_ns(CLOCK_MONOTONIC) + r->for_ns : UINT64_MAX, looked = 0;
 	int code = 0;
 	hurry();
-	while (!stop && !r->gone && !code) {
+	while (!trace_loop_stopped() && !r->watch.gone && !code) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= until)
 			break;
@@ -149,7 +107,7 @@ static int loop(struct record *r, struct err *e)
 			trace_writer_tick(r->to.writer, now);
 		if (now - looked > TICK_MS * 1000000ULL) {
 			looked = now;
-			look(r, WNOHANG);
+			trace_loop_look(&r->watch);
 		}
 	}
 	if (!code)
@@ -180,7 +138,7 @@ static int record(struct record *r, char *const argv[], const struct spawn_signa
 	struct err e = {0};
 	int status = EXIT_FAILED, code = open_all(r, &e);
 	if (!code)
-		code = r->pid ? attach(r, &e) : start(r, argv, signals, &status, &e);
+		code = r->watch.pid ? attach(r, &e) : start(r, argv, signals, &status, &e);
 	bool started = !code;
 	if (started) {
 		describe(r);
@@ -192,18 +150,17 @@ static int record(struct record *r, char *const argv[], const struct spawn_signa
 		err_print(&e);
 	sampler_close(r->sampler);
 	trace_writer_close(r->to.writer, false);
-	if (!started || !r->is_child)
+	if (!started || !r->watch.is_child)
 		return code ? status : EXIT_GOOD;
-	while (!r->gone)
-		look(r, 0);
-	status = spawn_exit_status(r->status);
+	trace_loop_wait(&r->watch);
+	status = spawn_exit_status(r->watch.status);
 	return code && !status ? EXIT_FAILED : status;
 }
 
 int cmd_record(int argc, char **argv)
 {
 	const char *pid = NULL;
-	struct record r = {.output = "ditrace.data", .hz = DEFAULT_HZ};
+	struct record r = {.output = "ditrace.data", .hz = SAMPLER_HZ};
 	const struct option_def options[] = {
 	    {'F', "freq", OPTION_COUNT, &r.hz, "HZ",
 	     "samples in a second of each thread's time on a processor (default 99)", NULL},
@@ -230,7 +187,7 @@ int cmd_record(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	int code = pid ? process_parse_pid(pid, &r.pid, &e) : 0;
+	int code = pid ? process_parse_pid(pid, &r.watch.pid, &e) : 0;
 	if (!code && !pid == (first == argc)) {
 		code = err_set(&e, -EINVAL,
 			       pid ? "there is a program beside --pid"

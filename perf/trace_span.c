@@ -139,15 +139,7 @@ int trace_span_open(struct trace_span *s, const char *path, struct err *e)
 /* The step that was going on. */
 static uint64_t step_at(const struct trace_steps *p, uint64_t ns)
 {
-	size_t low = 0, high = p->n;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (p->starts[middle] <= ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return array_up_to(p->starts, p->n, sizeof(*p->starts), ns);
 }
 
 bool trace_span_has(const struct trace_span *s, const struct op_event *ev)

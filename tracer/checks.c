@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "tracer/caps.h"
+#include "tracer/process.h"
 
 static const char by_root[] =
     "run it as root: sudo ditrace ...; or once: "
@@ -86,15 +87,6 @@ static bool read_line(const char *root, const char *name, char *out, size_t size
 	return ok;
 }
 
-static bool read_number(const char *root, const char *name, long *out)
-{
-	char line[64], *end;
-	if (!read_line(root, name, line, sizeof(line)))
-		return false;
-	*out = strtol(line, &end, 10);
-	return end != line;
-}
-
 static bool exists(const char *root, const char *name)
 {
 	char path[PATH_MAX];
@@ -153,7 +145,7 @@ void check_capabilities(const struct check_env *env, struct checks *c)
 	uint64_t mask = caps_effective(env->proc);
 	char missing[128];
 	long off = 0;
-	read_number(env->proc, "sys/kernel/unprivileged_bpf_disabled", &off);
+	process_setting(env->proc, "kernel/unprivileged_bpf_disabled", &off);
 	caps_missing(mask, need, 2, missing, sizeof(missing));
 	if (*missing)
 		checks_addf(c, CHECK_FAIL, by_root,
@@ -211,7 +203,7 @@ void check_probes(const struct check_env *env, struct checks *c)
 void check_perf_events(const struct check_env *env, struct checks *c)
 {
 	long level = 2;
-	read_number(env->proc, "sys/kernel/perf_event_paranoid", &level);
+	process_setting(env->proc, "kernel/perf_event_paranoid", &level);
 	if (env->perf)
 		checks_addf(c, CHECK_FAIL,
 			    level > 2
@@ -229,7 +221,7 @@ void check_yama(const struct check_env *env, struct checks *c)
 	static const char lower[] = "sysctl kernel.yama.ptrace_scope=0";
 	bool ptrace = has(env, CAPS_SYS_PTRACE);
 	long scope;
-	if (!read_number(env->proc, "sys/kernel/yama/ptrace_scope", &scope))
+	if (!process_setting(env->proc, "kernel/yama/ptrace_scope", &scope))
 		return;
 	if (scope >= 3)
 		checks_addf(c, CHECK_FAIL,

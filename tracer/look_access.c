@@ -2,32 +2,21 @@
 #include "tracer/look_access.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "tracer/maps.h"
 #include "tracer/mem.h"
 #include "tracer/process.h"
 
-static int yama_scope(void)
-{
-	int scope = 0;
-	FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-	if (f && fscanf(f, "%d", &scope) != 1)
-		scope = 0;
-	if (f)
-		fclose(f);
-	return scope;
-}
-
 static int not_allowed(pid_t pid, int code, struct err *e)
 {
 	struct process p;
-	int scope = yama_scope();
+	long scope = 0;
+	process_setting("/proc", "kernel/yama/ptrace_scope", &scope);
 	process_error(pid, code, "read the stacks of", e);
 	if (process_read(pid, &p, NULL) || p.status.uid != geteuid() || !scope)
 		return err_hint(e, "run it as root: sudo ditrace stack %d", pid);
-	err_set(e, code, "cannot read the stacks of %d: Yama forbids it (ptrace_scope is %d)", pid,
+	err_set(e, code, "cannot read the stacks of %d: Yama forbids it (ptrace_scope is %ld)", pid,
 		scope);
 	return err_hint(e,
 			scope >= 3 ? "kernel.yama.ptrace_scope is 3, which only a boot changes"

@@ -123,15 +123,8 @@ static struct native_file *file_of(struct native_symbols *s, pid_t pid, const st
 /* NULL: there is none. */
 static struct function *function_at(const struct native_file *f, uint64_t vaddr)
 {
-	size_t low = 0, high = f->n;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (f->functions[middle].start <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && vaddr < f->functions[low - 1].end ? &f->functions[low - 1] : NULL;
+	size_t n = array_up_to(f->functions, f->n, sizeof(*f->functions), vaddr);
+	return n && vaddr < f->functions[n - 1].end ? &f->functions[n - 1] : NULL;
 }
 
 static bool name(struct native_symbols *s, struct function *fn)

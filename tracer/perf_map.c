@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/io.h"
 
 enum { SIZE_MOST = 64 << 20 };
 
@@ -80,27 +81,19 @@ int perf_map_read(struct perf_map *m, pid_t pid, pid_t ns_pid)
 	int fd = open_map(pid, ns_pid, &st);
 	if (fd < 0)
 		return 0;
-	char *text = st.st_size > m->size ? malloc((size_t)st.st_size + 1) : NULL;
-	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : 0;
+	bool grown = st.st_size > m->size;
+	char *text = grown ? io_text(fd, (size_t)st.st_size) : NULL;
 	close(fd);
 	if (!text)
-		return st.st_size > m->size ? -ENOMEM : 0;
-	text[n > 0 ? n : 0] = '\0';
+		return grown ? -ENOMEM : 0;
 	m->size = st.st_size;
 	return perf_map_parse(m, text);
 }
 
 const char *perf_map_find(const struct perf_map *m, uint64_t pc)
 {
-	size_t low = 0, high = m->n;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (m->entries[middle].start <= pc)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && pc < m->entries[low - 1].end ? m->entries[low - 1].name : NULL;
+	size_t n = array_up_to(m->entries, m->n, sizeof(*m->entries), pc);
+	return n && pc < m->entries[n - 1].end ? m->entries[n - 1].name : NULL;
 }
 
 void perf_map_free(struct perf_map *m)

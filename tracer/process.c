@@ -45,6 +45,20 @@ ssize_t process_file(pid_t pid, const char *name, char *out, size_t size)
 	return slurp("/proc", pid, name, out, size);
 }
 
+bool process_setting(const char *proc, const char *name, long *out)
+{
+	char path[PATH_MAX];
+	long n;
+	snprintf(path, sizeof(path), "%s/sys/%s", proc, name);
+	FILE *f = fopen(path, "re");
+	bool found = f && fscanf(f, "%ld", &n) == 1;
+	if (f)
+		fclose(f);
+	if (found)
+		*out = n;
+	return found;
+}
+
 /* What stands behind the `skip`-th field after the name in parentheses, which may hold anything,
  * parentheses too; "" when there is none. */
 static const char *stat_field(const char *line, int skip)

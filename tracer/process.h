@@ -47,6 +47,10 @@ int process_read_at(const char *proc, pid_t pid, struct process *out, struct err
  * then "". */
 ssize_t process_file(pid_t pid, const char *name, char *out, size_t size);
 
+/* The number in the file `proc`/sys/`name` ("kernel/perf_event_paranoid"; `proc` is "/proc").
+ * False, and *out as it was: there is none. */
+bool process_setting(const char *proc, const char *name, long *out);
+
 /* The number on the line "`name`: NUMBER" of such a file. False: there is none. */
 bool process_number(const char *text, const char *name, uint64_t *out);
 

@@ -57,20 +57,10 @@ static int try_event(struct sampler *s, uint32_t type, uint64_t config)
 	return try_open(&s->attr);
 }
 
-static long number_in(const char *path)
-{
-	long n = -1;
-	FILE *f = fopen(path, "re");
-	if (f && fscanf(f, "%ld", &n) != 1)
-		n = -1;
-	if (f)
-		fclose(f);
-	return n;
-}
-
 static int not_permitted(int code, struct err *e)
 {
-	long paranoid = number_in("/proc/sys/kernel/perf_event_paranoid");
+	long paranoid = -1;
+	process_setting("/proc", "kernel/perf_event_paranoid", &paranoid);
 	err_set(e, code, "cannot take samples: perf_event_open: %s", strerror(-code));
 	if (paranoid > 2)
 		return err_hint(e,
@@ -83,7 +73,8 @@ static int not_permitted(int code, struct err *e)
 
 static int choose_event(struct sampler *s, uint64_t hz, struct err *e)
 {
-	long most = number_in("/proc/sys/kernel/perf_event_max_sample_rate");
+	long most = -1;
+	process_setting("/proc", "kernel/perf_event_max_sample_rate", &most);
 	if (!hz || (most > 0 && hz > (uint64_t)most)) {
 		err_set(e, -EINVAL, "cannot take %llu samples a second", (unsigned long long)hz);
 		return err_hint(e, "from 1 to %ld, which is kernel.perf_event_max_sample_rate",

@@ -22,6 +22,8 @@ struct sampler_sink {
 	void (*forget)(void *arg);
 };
 
+enum { SAMPLER_HZ = 99 }; /* where no other rate is asked for */
+
 struct sampler_counts {
 	uint64_t samples, lost;
 	uint64_t python;     /* samples with a Python stack */

@@ -13,9 +13,8 @@ struct trace_samples {
 
 static int parse_hz(const char *text, uint64_t *hz, struct err *e)
 {
-	enum { DEFAULT_HZ = 99 };
 	char *end;
-	*hz = DEFAULT_HZ;
+	*hz = SAMPLER_HZ;
 	if (!*text)
 		return 0;
 	*hz = strtoull(text, &end, 10);

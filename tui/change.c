@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "tracer/intervene_ctl.h"
 
 static const char *const now[INTERVENE_FEATURES] = {
@@ -84,17 +84,6 @@ bool change_undo(struct change *c, struct top *t)
 	return true;
 }
 
-static char *all_of(int fd)
-{
-	struct stat st;
-	size_t size = fstat(fd, &st) ? 0 : (size_t)st.st_size;
-	char *text = malloc(size + 1);
-	ssize_t n = text ? pread(fd, text, size, 0) : 0;
-	if (text)
-		text[n > 0 ? n : 0] = '\0';
-	return text;
-}
-
 bool change_tick(struct change *c, struct top *t)
 {
 	char line[TOP_MESSAGE_MAX];
@@ -106,7 +95,7 @@ bool change_tick(struct change *c, struct top *t)
 			top_say(t, "%s", strncmp(line, "ditrace: ", 9) ? line : line + 9);
 	if (!ended)
 		return false;
-	c->text = all_of(c->background.messages);
+	c->text = io_text(c->background.messages, SIZE_MAX);
 	background_free(&c->background);
 	c->running = c->stopping = false;
 	c->n = 0;

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "tracer/look_text.h"
 
 static int print(pid_t pid, FILE *f)
@@ -67,17 +67,6 @@ int stacks_look(struct stacks *s, pid_t pid)
 	return 0;
 }
 
-static char *read_all(int fd)
-{
-	struct stat st;
-	size_t size = fstat(fd, &st) ? 0 : (size_t)st.st_size;
-	char *text = malloc(size + 1);
-	ssize_t n = text ? pread(fd, text, size, 0) : 0;
-	if (text)
-		text[n > 0 ? n : 0] = '\0';
-	return text;
-}
-
 static bool ended(struct stacks *s, int options)
 {
 	int r;
@@ -91,7 +80,7 @@ bool stacks_came(struct stacks *s)
 	if (!s->child || !ended(s, WNOHANG))
 		return false;
 	free(s->text);
-	s->text = read_all(s->out);
+	s->text = io_text(s->out, SIZE_MAX);
 	close(s->out);
 	s->child = 0;
 	return true;
