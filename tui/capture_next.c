@@ -12,8 +12,10 @@ static int make_folder(char *dir, size_t size, pid_t pid)
 	for (int i = 1; i < 1000; i++) {
 		snprintf(dir, size, i > 1 ? "ditrace-top-%d-capture-%d" : "ditrace-top-%d-capture",
 			 (int)pid, i);
-		if (!mkdir(dir, 0777) || errno != EEXIST)
-			return errno == EEXIST ? 0 : -errno;
+		if (!mkdir(dir, 0777))
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
 	}
 	return -EEXIST;
 }

@@ -17,7 +17,7 @@ static const char *const keys[] = {
     "c                     capture the next call of the row's op with gradients",
     "C f                   compare the row's op live, send it to the CPU",
     "e                     of a process: save the trace so far to a file",
-    "u                     undo what e or c did: remove it, or wait no longer",
+    "u                     undo the last C or f, stop a waiting c, remove what e made",
     "?  h  F1              this help",
     "q  F10                quit; a process that is traced runs on",
     NULL,
