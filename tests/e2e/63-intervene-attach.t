@@ -6,7 +6,7 @@ need_tracing
 SWITCHES=${SWITCHES:-4}
 
 begin() {
-	start "$PY" switched.py >"$T/out" 2>"$T/out.err"
+	start "$PY" switched.py "$@" >"$T/out" 2>"$T/out.err"
 	target=$child
 	wait_line "$T/out" '^other 5 '
 	wait_line "$T/out" '^main 5 '
@@ -62,9 +62,13 @@ untouched() {
 	kill -TERM "$target"
 	finish "$target"
 	is "it ends well" "$status" 0
-	is "no mode is left on its threads" "$(grep -c '^modes of .* 0$' "$T/out")" 2
-	"$PY" switched.py --steps "$(grep -c '^main' "$T/out")" >"$T/plain" 2>/dev/null
+	"$PY" switched.py "$@" --steps "$(grep -c '^main' "$T/out")" >"$T/plain" 2>/dev/null
+	is "no mode is left on its threads" "$(modes_in out)" "$(modes_in plain)"
 	ok "it computed what it computes alone" the_same_losses
+}
+
+modes_in() {
+	grep -E '^(modes of|and then)' "$T/$1" | sort
 }
 
 the_same_losses() {
@@ -132,12 +136,33 @@ switches() {
 	like "all that was on is in the summary" "$T/err" '^ditrace: compare: [1-9][0-9,]* calls? of '
 }
 
-attach() {
+through() {
 	begin
 	each_feature
 	switches
 	killed
 	untouched
+}
+
+# the program's own modes were there before, and stay as long as it runs
+under() {
+	begin --under
+	changing --cast 'float32->float64' --ops relu
+	ok "under modes of its own, both threads go on" further
+	ok "beneath them" finished
+	ok "of two threads" [ "$(count_of cast)" -ge 4 ]
+	like "are their functions changed" "$T/err" '\| torch.nn.functional.relu \|  input'
+	changing --compare all
+	ok "compared, both go on" further
+	ok "and are left" finished
+	like "nothing is wrong" "$T/err" '^ditrace: compare: 0 of [1-9]'
+	ok "the modes are out before those of the program" within is_out
+	untouched --under
+}
+
+attach() {
+	through
+	under
 }
 each_torch attach
 done_testing

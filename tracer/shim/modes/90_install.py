@@ -5,7 +5,7 @@ THREADS = {"run": None}
 def start_of_thread(self):
     """threading.Thread._bootstrap_inner: each thread has a stack of modes of its own."""
     if not is_out():
-        LEVEL.push(LEVEL.mode)
+        LEVEL.put_on()
     THREADS["run"](self)
 
 
@@ -38,9 +38,9 @@ def at_exit():
 
 
 def enter_thread(*_):
-    """Put the mode on this thread, unless one of the program lies there or is asked right now."""
-    if not is_out() and not is_busy() and not is_inside() and LEVEL.top() is None:
-        LEVEL.push(LEVEL.mode)
+    """Put the mode on this thread, unless it is there, or is being asked and therefore not there right now."""
+    if not is_out() and not is_busy() and not is_inside() and not LEVEL.is_on():
+        LEVEL.put_on()
 
 
 # PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
@@ -57,10 +57,7 @@ def is_asking():
 
 
 def take_off():
-    if LEVEL.top() is not LEVEL.mode or is_asking():
-        return False
-    LEVEL.pop()
-    return True
+    return not is_asking() and LEVEL.take_off()
 
 
 def leave_thread(*_):
@@ -90,9 +87,9 @@ def leave_all():
 
 
 def stop():
-    """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since a mode of
-    the program's own lies on it or it is asked."""
-    if is_inside() or is_asking() or LEVEL.mode in LEVEL.stack() and not take_off():
+    """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since it is
+    being asked."""
+    if is_inside() or is_asking() or LEVEL.is_on() and not take_off():
         return 0
     atexit.unregister(at_exit)
     sys.modules.pop("_ditrace_inside", None)
