@@ -181,12 +181,13 @@ static void csv_field(FILE *f, const char *s, const char *end)
 	fputs(end, f);
 }
 
-static void csv_rows(FILE *f, const struct times_list *l, const struct capture_places *p)
+void times_csv_rows(FILE *f, const struct times_list *l, const struct capture_places *p, bool head)
 {
 	char text[64];
-	fputs("name,forward_id,forward_elasped,backward_elasped,unit,input,output,grad_inputs,"
-	      "grad_outputs\r\n",
-	      f);
+	if (head)
+		fputs("name,forward_id,forward_elasped,backward_elasped,unit,input,output,"
+		      "grad_inputs,grad_outputs\r\n",
+		      f);
 	for (size_t i = 0; i < l->n; i++) {
 		const struct times *x = &l->list[i];
 		for (size_t run = 0; run < x->nforward; run++) {
@@ -202,8 +203,7 @@ static void csv_rows(FILE *f, const struct times_list *l, const struct capture_p
 	}
 }
 
-int times_write_csv(const struct times_list *l, const struct capture_places *p, char *path,
-		    size_t size, struct err *e)
+FILE *times_open_csv(char *path, size_t size, struct err *e)
 {
 	char when[32];
 	time_t now = time(NULL);
@@ -212,13 +212,24 @@ int times_write_csv(const struct times_list *l, const struct capture_places *p, 
 	snprintf(path, size, FOLDER "/op_time_measure_result/op_elasped_info_pid%d_%s.csv",
 		 (int)getpid(), when);
 	if ((mkdir(FOLDER, 0777) && errno != EEXIST) ||
-	    (mkdir(FOLDER "/op_time_measure_result", 0777) && errno != EEXIST))
-		return err_set(e, -errno, "cannot make " FOLDER "/op_time_measure_result: %s",
-			       strerror(errno));
+	    (mkdir(FOLDER "/op_time_measure_result", 0777) && errno != EEXIST)) {
+		err_set(e, -errno, "cannot make " FOLDER "/op_time_measure_result: %s",
+			strerror(errno));
+		return NULL;
+	}
 	FILE *f = fopen(path, "we");
 	if (!f)
-		return err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
-	csv_rows(f, l, p);
+		err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+	return f;
+}
+
+int times_write_csv(const struct times_list *l, const struct capture_places *p, char *path,
+		    size_t size, struct err *e)
+{
+	FILE *f = times_open_csv(path, size, e);
+	if (!f)
+		return e->code;
+	times_csv_rows(f, l, p, true);
 	if (fclose(f))
 		return err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
 	return 0;

@@ -37,9 +37,15 @@ int times_print_runs(FILE *f, const struct times_list *l, const struct capture_p
 int times_print_summary(FILE *f, const struct times_list *l, const struct capture_places *p,
 			int width, bool color);
 
-/* The CSV of op_time_measure_hook.py: the same columns, in the same place below the current folder:
+/* A row a run of the CSV of op_time_measure_hook.py; `head`: with its columns before. */
+void times_csv_rows(FILE *f, const struct times_list *l, const struct capture_places *p, bool head);
+
+/* Make the file for them, in the same place below the current folder:
  * op_tools_results/op_time_measure_result/op_elasped_info_pidPID_Y-m-d-H-M-S.csv. Its name into
- * `path`. 0 or -errno with *e. */
+ * `path`. NULL with *e. */
+FILE *times_open_csv(char *path, size_t size, struct err *e);
+
+/* Both at once. 0 or -errno with *e. */
 int times_write_csv(const struct times_list *l, const struct capture_places *p, char *path,
 		    size_t size, struct err *e);
 

@@ -17,6 +17,7 @@
 #include "tracer/carrier.h"
 #include "tracer/intervene_compare.h"
 #include "tracer/intervene_ctl.h"
+#include "tracer/intervene_times.h"
 #include "tracer/intervene_totals.h"
 #include "tracer/shim_door.h"
 #include "tracer/shim_share.h"
@@ -42,6 +43,7 @@ struct intervene {
 	struct table *table;
 	struct intervene_totals totals;
 	struct intervene_compare compare;
+	struct intervene_times times;
 };
 
 static int open_control(struct intervene *v, struct err *e)
@@ -144,9 +146,10 @@ static json_t *settings(const struct intervene_rules *r)
 	for (int i = 0; i < INTERVENE_FEATURES; i++)
 		if (r->rule[i].on)
 			json_array_append_new(features, json_string(intervene_names[i]));
-	return json_pack("{so sO? ss? sI ss}", "features", features, "casts", r->casts, "cast_text",
-			 r->cast_text, "sample", (json_int_t)r->sample, "level",
-			 r->is_aten ? "aten" : "torch");
+	return json_pack("{so sO? ss? sI ss sb so}", "features", features, "casts", r->casts,
+			 "cast_text", r->cast_text, "sample", (json_int_t)r->sample, "level",
+			 r->is_aten ? "aten" : "torch", "stacks", r->stacks, "functions",
+			 intervene_rules_functions(r));
 }
 
 static json_t *features_of(const struct intervene_rules *r, json_t *m)
@@ -154,11 +157,13 @@ static json_t *features_of(const struct intervene_rules *r, json_t *m)
 	json_t *list = json_array(), *when = json_array();
 	const char *name = text_of(m, "name"), *base = text_of(m, "base");
 	for (int i = 0; i < INTERVENE_FEATURES; i++) {
-		bool always = intervene_rules_choose(r, i, name, base);
-		if (!always && !intervene_rules_apply(r, i, name, base))
+		enum intervene_applied applied = intervene_rules_choose(r, i, name, base)
+						     ? APPLIED_ALWAYS
+						     : intervene_rules_apply(r, i, name, base);
+		if (applied == APPLIED_NOT)
 			continue;
 		json_array_append_new(list, json_string(intervene_names[i]));
-		if (!always)
+		if (applied == APPLIED_WHEN)
 			json_array_append_new(when, json_string(intervene_names[i]));
 	}
 	return json_pack("{so so sO?}", "features", list, "when", when, "casts",
@@ -185,6 +190,7 @@ static const char *text_at(json_t *list, size_t i)
 static void print_table(struct intervene *v, json_t *m)
 {
 	json_t *columns = json_object_get(m, "columns"), *rows = json_object_get(m, "rows");
+	json_t *stack = json_object_get(m, "stack");
 	size_t n = json_array_size(columns);
 	table_reset(v->table);
 	for (size_t i = 0; i < n; i++)
@@ -192,6 +198,10 @@ static void print_table(struct intervene *v, json_t *m)
 	for (size_t i = 0; i < json_array_size(rows); i++)
 		for (size_t k = 0; k < n; k++)
 			table_cell(v->table, text_at(json_array_get(rows, i), k));
+	for (size_t i = 0; i < json_array_size(stack); i++) {
+		text_print_safe(stderr, text_at(stack, i));
+		fputc('\n', stderr);
+	}
 	text_print_safe(stderr, text_of(m, "title"));
 	fputs("    ", stderr);
 	text_print_safe(stderr, text_of(m, "where"));
@@ -260,6 +270,8 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !worker_send(&p->link, does_hold(v->rules, m));
 	if (!strcmp(event, "compared"))
 		return !intervene_compare_silent(&v->compare, json_object_get(m, "calls"));
+	if (!strcmp(event, "timed"))
+		return !intervene_times_add(&v->times, m);
 	if (!strcmp(event, "table"))
 		print_table(v, m);
 	else if (!strcmp(event, "totals")) {
@@ -336,6 +348,7 @@ void intervene_leave(struct intervene *v)
 static void print_all(struct intervene *v)
 {
 	intervene_totals_print(&v->totals, v->rules);
+	intervene_times_print(&v->times);
 	if (v->rules->rule[INTERVENE_COMPARE].used)
 		intervene_compare_print(&v->compare);
 }
@@ -370,6 +383,7 @@ void intervene_close(struct intervene *v)
 	shim_door_close(v->door);
 	intervene_totals_free(&v->totals);
 	intervene_compare_free(&v->compare);
+	intervene_times_free(&v->times);
 	table_free(v->table);
 	if (v->control)
 		munmap(v->control, sizeof(*v->control));

@@ -11,11 +11,11 @@
 
 static const char *feature_of(const char *s, size_t len)
 {
-	static const char *const names[][2] = {{"fallback", "fallback"},
-					       {"cast_dtype", "cast"},
-					       {"cast", "cast"},
-					       {"autocompare", "compare"},
-					       {"compare", "compare"}};
+	static const char *const names[][2] = {
+	    {"fallback", "fallback"},	 {"cast_dtype", "cast"},    {"cast", "cast"},
+	    {"autocompare", "compare"},	 {"compare", "compare"},    {"overflow_check", "overflow"},
+	    {"overflow", "overflow"},	 {"dump_op_args", "print"}, {"print", "print"},
+	    {"measure_op_time", "time"}, {"time", "time"}};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strlen(names[i][0]) == len && !strncmp(names[i][0], s, len))
 			return names[i][1];
@@ -26,8 +26,9 @@ static int wrong(const char *text, const char *why, size_t at, size_t len, struc
 {
 	err_set(e, -EINVAL, OPTION ": %s", why);
 	err_hint(e, "write OP:FEATURE or OP:FEATURE:CONDITION, as in "
-		    "'torch.add:fallback:self.dtype == float16'; features are fallback, cast_dtype "
-		    "and autocompare");
+		    "'torch.add:fallback:self.dtype == float16'; features are fallback, "
+		    "cast_dtype, autocompare, overflow_check, dump_op_args and "
+		    "measure_op_time");
 	return err_quote(e, text, at, len);
 }
 
@@ -44,10 +45,17 @@ static int read_condition(const char *text, struct when **out, struct err *e)
 			       e);
 }
 
+/* How far the name goes: "::" is part of it. */
+static size_t name_length(const char *text)
+{
+	size_t n = strcspn(text, ":");
+	return n && !strncmp(text + n, "::", 2) ? n + 2 + strcspn(text + n + 2, ":") : n;
+}
+
 int intervene_apply_read(const char *text, struct intervene_apply *out, struct err *e)
 {
 	*out = (struct intervene_apply){0};
-	size_t op = strcspn(text, ":"), at = op + 1;
+	size_t op = name_length(text), at = op + 1;
 	if (!op || !text[op] || text[at] == ':')
 		return wrong(text, "there is no feature", op, 1, e);
 	size_t len = strcspn(text + at, ":");

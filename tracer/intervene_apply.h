@@ -12,7 +12,7 @@
 #include "tracer/oplists.h"
 
 struct intervene_apply {
-	struct oplist ops; /* one function */
+	struct oplist ops; /* one function, or several with commas between */
 	char *feature;	   /* a name of intervene_names */
 	struct when *when; /* NULL: every call */
 };

@@ -26,9 +26,9 @@ static int find_feature(const char *name)
 static int usage(const char *word, struct err *e)
 {
 	err_set(e, -EINVAL, "\"%s\" is nothing that ctl can do here", word);
-	return err_hint(e,
-			"fallback, cast or compare, then add LIST, remove LIST, all or off; cast "
-			"'torch.float16->torch.float32' gives the dtypes; or status");
+	return err_hint(e, "fallback, cast, compare, overflow, capture, print or time, then add "
+			   "LIST, remove LIST, all or off; cast "
+			   "'torch.float16->torch.float32' gives the dtypes; or status");
 }
 
 /* What is left of a list without its last function is nothing, and an empty one means all. */

@@ -9,15 +9,19 @@
 
 #include "symbolizer/names.h"
 
-const char *const intervene_names[INTERVENE_FEATURES] = {"fallback", "cast", "compare", "overflow"};
+const char *const intervene_names[INTERVENE_FEATURES] = {"time",     "fallback", "cast", "compare",
+							 "overflow", "capture",	 "print"};
 
 static const struct {
 	const char *only, *disabled;
 } variables[INTERVENE_FEATURES] = {
+    {"OP_TIME_MEASURE_LIST", "OP_TIME_MEASURE_DISABLE_LIST"},
     {"OP_FALLBACK_LIST", "OP_FALLBACK_DISABLE_LIST"},
     {"OP_DTYPE_CAST_LIST", "OP_DTYPE_CAST_DISABLE_LIST"},
     {"OP_AUTOCOMPARE_LIST", "OP_AUTOCOMPARE_DISABLE_LIST"},
     {"OP_OVERFLOW_CHECK_LIST", "OP_OVERFLOW_CHECK_DISABLE_LIST"},
+    {"OP_CAPTURE_LIST", "OP_CAPTURE_DISABLE_LIST"},
+    {"OP_OBSERVE_LIST", "OP_OBSERVE_DISABLE_LIST"},
 };
 
 bool intervene_wanted(const struct intervene_opts *o)
@@ -69,11 +73,21 @@ static const char *dtype_of(const char *s, size_t len)
 	return NULL;
 }
 
+/* Without the blanks around it. */
+static const char *trimmed_dtype(const char *s, const char *end)
+{
+	while (s < end && isspace((unsigned char)*s))
+		s++;
+	while (s < end && isspace((unsigned char)end[-1]))
+		end--;
+	return dtype_of(s, (size_t)(end - s));
+}
+
 static int read_cast(const char *s, size_t len, json_t *out)
 {
 	const char *arrow = memmem(s, len, "->", 2);
-	const char *from = arrow ? dtype_of(s, (size_t)(arrow - s)) : NULL;
-	const char *to = from ? dtype_of(arrow + 2, (size_t)(s + len - arrow) - 2) : NULL;
+	const char *from = arrow ? trimmed_dtype(s, arrow) : NULL;
+	const char *to = from ? trimmed_dtype(arrow + 2, s + len) : NULL;
 	if (!to)
 		return -EINVAL;
 	return json_object_set_new(out, from, json_string(to)) ? -ENOMEM : 0;
@@ -160,6 +174,8 @@ static int read_op_casts(struct intervene_rules *r, struct err *e)
 json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base)
 {
 	char upper[128];
+	const char *last = strrchr(base, '.'); /* of a function of another module */
+	base = last ? last + 1 : base;
 	size_t n = strlen(base);
 	for (size_t i = 0; i <= n && n < sizeof(upper); i++)
 		upper[i] = (char)toupper((unsigned char)base[i]);
@@ -235,6 +251,8 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	}
 	if (!rc && o->cast)
 		rc = intervene_rules_cast(r, o->cast, e);
+	const char *stacks = getenv("OP_TOOLS_PRINT_STACK");
+	r->stacks = stacks && atoi(stacks) > 0;
 	rc = rc ? rc : read_applies(r, &o->apply, e);
 	return rc ? rc : read_op_casts(r, e);
 }
@@ -254,13 +272,46 @@ bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feat
 	       (!x->only.n || oplist_has_name(&x->only, name));
 }
 
-bool intervene_rules_apply(const struct intervene_rules *r, enum intervene_feature f,
-			   const char *name, const char *base)
+enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
+					     enum intervene_feature f, const char *name,
+					     const char *base)
 {
-	for (size_t i = 0; i < r->napply; i++)
+	enum intervene_applied all = APPLIED_NOT;
+	if (is_listed(&r->not_ops, name, base) || oplist_has_name(&r->rule[f].disabled, name))
+		return APPLIED_NOT;
+	for (size_t i = 0; i < r->napply && all != APPLIED_ALWAYS; i++)
 		if (intervene_apply_is_of(&r->apply[i], intervene_names[f], name, base))
-			return true;
-	return false;
+			all = r->apply[i].when ? APPLIED_WHEN : APPLIED_ALWAYS;
+	return all;
+}
+
+/* "pkg.function", nothing that only an expression has. */
+static bool is_full_name(const char *s)
+{
+	static const char chars[] =
+	    "._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	const char *dot = strchr(s, '.');
+	return dot && dot != s && !s[strspn(s, chars)] && !strstr(s, "..") &&
+	       s[strlen(s) - 1] != '.';
+}
+
+static void add_full_names(const struct oplist *l, json_t *out)
+{
+	const char *text;
+	for (size_t i = 0; (text = oplist_item(l, i)); i++)
+		if (is_full_name(text))
+			json_array_append_new(out, json_string(text));
+}
+
+json_t *intervene_rules_functions(const struct intervene_rules *r)
+{
+	json_t *names = json_array();
+	for (int f = 0; f < INTERVENE_FEATURES && !r->is_aten; f++)
+		if (r->rule[f].on)
+			add_full_names(&r->rule[f].listed, names);
+	for (size_t i = 0; i < r->napply && !r->is_aten; i++)
+		add_full_names(&r->apply[i].ops, names);
+	return names;
 }
 
 enum when_result intervene_rules_hold(const struct intervene_rules *r, const char *feature,

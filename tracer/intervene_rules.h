@@ -42,7 +42,7 @@ struct intervene_opts {
 	     OPTION_STRINGS,                                                                         \
 	     &(i).apply,                                                                             \
 	     "OP:FEATURE:EXPR",                                                                      \
-	     "fallback, cast_dtype or autocompare for calls for which EXPR holds",                   \
+	     "as ditorch's apply_feature: fallback, op_capture, ... where EXPR holds",               \
 	     NULL},                                                                                  \
 	    {0,		"cast",		OPTION_STRING,                                               \
 	     &(i).cast, "FROM->TO,...", "compute in other dtypes: 'torch.float16->torch.float32'",   \
@@ -63,15 +63,19 @@ struct intervene_opts {
 		    "meet calls at PyTorch's functions, or at the dispatcher's operators", NULL      \
 	}
 
+/* In the order in which they lie around a call that has several: the first is the innermost. */
 enum intervene_feature {
+	INTERVENE_TIME,
 	INTERVENE_FALLBACK,
 	INTERVENE_CAST,
 	INTERVENE_COMPARE,
 	INTERVENE_OVERFLOW,
+	INTERVENE_CAPTURE,
+	INTERVENE_PRINT,
 	INTERVENE_FEATURES
 };
 
-/* "fallback", "cast", "compare", "overflow". */
+/* "time", "fallback", "cast", "compare", "overflow", "capture", "print". */
 extern const char *const intervene_names[INTERVENE_FEATURES];
 
 struct intervene_rule {
@@ -92,6 +96,7 @@ struct intervene_rules {
 	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
 	json_t *casts;	  /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
+	bool stacks;	 /* OP_TOOLS_PRINT_STACK */
 	uint64_t sample; /* every so many calls are compared */
 };
 
@@ -117,9 +122,16 @@ bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feat
  */
 json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base);
 
-/* Whether it is to do that under a condition of --apply. */
-bool intervene_rules_apply(const struct intervene_rules *r, enum intervene_feature f,
-			   const char *name, const char *base);
+/* Whether it is to do that by --apply, for all calls or under a condition. --not-ops and the
+ * DISABLE variables come first, as elsewhere. */
+enum intervene_applied { APPLIED_NOT, APPLIED_WHEN, APPLIED_ALWAYS };
+enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
+					     enum intervene_feature f, const char *name,
+					     const char *base);
+
+/* Names that lists and --apply give in full, ["flash_attn.flash_attn_func", "torch.add"]: what no
+ * mode meets of them is wrapped where its module has it. None at the level of operators. */
+json_t *intervene_rules_functions(const struct intervene_rules *r);
 
 /* Whether a condition holds for these arguments (intervene_facts.h): WHEN_TRUE for one of several.
  */

@@ -57,8 +57,13 @@ static int by_calls(const void *a, const void *b)
 
 static void print_head(const struct intervene_totals *t, const char *feature)
 {
-	static const char *const done[] = {"computed on the CPU", "computed in another dtype",
-					   "compared", "measured"};
+	static const char *const done[] = {"timed",
+					   "computed on the CPU",
+					   "computed in another dtype",
+					   "compared",
+					   "measured",
+					   "captured",
+					   "printed"};
 	uint64_t calls = 0, left = 0;
 	char a[32], b[32], c[32];
 	size_t functions = 0;
@@ -127,7 +132,7 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 		print_head(t, intervene_names[f]);
 		print_rows(t, intervene_names[f], "Left alone, since it");
 	}
-	if (!rules->rule[INTERVENE_OVERFLOW].on)
+	if (!rules->rule[INTERVENE_OVERFLOW].used)
 		return;
 	fputs(has_any(t, OVERFLOWN)
 		  ? "ditrace: overflow: NaN or infinities came out of\n"

@@ -88,6 +88,11 @@ void oplist_subtract(struct oplist *l, const struct oplist *gone)
 			drop_item(l, i);
 }
 
+const char *oplist_item(const struct oplist *l, size_t i)
+{
+	return i < l->n ? l->items[i].text : NULL;
+}
+
 char *oplist_text(const struct oplist *l)
 {
 	size_t size = 1;

@@ -34,6 +34,9 @@ int oplist_append(const char *name, const char *text, struct oplist *l, struct e
 /* Take those out that are written as items of `gone` are. */
 void oplist_subtract(struct oplist *l, const struct oplist *gone);
 
+/* The i-th item as it was written; NULL behind the last. */
+const char *oplist_item(const struct oplist *l, size_t i);
+
 /* The items with commas between, "" for none; free it. NULL without memory. */
 char *oplist_text(const struct oplist *l);
 

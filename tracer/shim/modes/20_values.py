@@ -72,7 +72,22 @@ def tell_table(name, at, rows):
     columns = COLUMNS + ["value"]
     if not any(r[-1] for r in rows):
         columns, rows = COLUMNS, [r[:-1] for r in rows]
-    LINK.say(event="table", title=name, where=where_text(at), columns=columns, rows=rows)
+    tell_rows(name, at, columns, rows)
+
+
+def tell_rows(title, at, columns, rows, stack=True):
+    """With the stack, where that is wanted and this is the call itself, not its backward."""
+    wanted = stack and LINK.settings["stacks"] and at and place() == at
+    LINK.say(event="table", title=title, where=where_text(at), columns=columns, rows=rows, stack=stack_texts(at) if wanted else [])
+
+
+def stack_texts(at):
+    """The lines that led to the one at place `at`, the outermost first."""
+    import traceback
+    frames = traceback.extract_stack()
+    while frames and (frames[-1].filename, frames[-1].lineno) != at[:2]:
+        frames.pop()
+    return [f"{f.filename}:{f.lineno} {f.name} {f.line}" for f in frames]
 
 
 OWN_FILES = os.path.dirname(torch.__file__) + os.sep

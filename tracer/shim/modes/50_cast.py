@@ -63,8 +63,8 @@ def tell_casts(plan, casting, args, kwargs, at, result, given):
     actions += [("output" + p, x.dtype, y.dtype) for (p, x), (_, y) in zip(walk((result,)), walk((given,)))
                 if isinstance(x, torch.Tensor) and x.dtype != y.dtype]
     text = plan.casts["text"] if plan.casts else LINK.settings["cast_text"]
-    LINK.say(event="table", title=plan.name, where=where_text(at), columns=["name", "target", "action", "config"],
-             rows=[[plan.name, target, f"{a} -> {b}", text] for target, a, b in actions])
+    tell_rows(plan.name, at, ["name", "target", "action", "config"],
+              [[plan.name, target, f"{a} -> {b}", text] for target, a, b in actions])
 
 
 DTYPES = {}

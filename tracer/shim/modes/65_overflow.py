@@ -25,7 +25,7 @@ def tell_measured(plan, at, rows, bad):
     if bad:
         count(("bad", plan.name, place_text(at)))
     if rows and FOUND.is_new(plan.name, at, ([r[0] for r in rows], bad), {}):
-        LINK.say(event="table", title=plan.name, where=where_text(at), columns=MEASURED, rows=rows)
+        tell_rows(plan.name, at, MEASURED, rows)
 
 
 def watch_gradients(plan, at, result):
