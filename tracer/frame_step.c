@@ -128,7 +128,8 @@ int frame_code_new(const struct frame_step_code *f, struct frame_code **out)
 	struct frame_code *s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	s->reader = (struct cfg_reader){.read = read_table, .arg = (void *)f->mem};
+	s->reader =
+	    f->reader ? *f->reader : (struct cfg_reader){.read = read_table, .arg = (void *)f->mem};
 	s->vaddr = f->vaddr;
 	int r = cfg_init(&s->g, &s->reader);
 	if (!r)
@@ -145,6 +146,48 @@ int frame_code_step(struct frame_code *c, const struct mem *stack, uint64_t pc, 
 {
 	int r = stand_at(c, pc);
 	return r ? r : to_caller(c, stack, regs, known);
+}
+
+/* A word of the caller's argument area that nothing in the function can have changed. */
+static bool is_kept(const struct frame_code *s, int32_t off)
+{
+	for (size_t i = 0; i < s->frame.nstore; i++)
+		if (frame_overlaps(&s->frame.store[i], off, 8))
+			return false;
+	return frame_private(&s->frame, off, 8);
+}
+
+static bool argument(const struct frame_code *s, const struct mem *stack, const uint64_t *regs,
+		     uint32_t known, uint64_t sp, unsigned n, uint64_t *out)
+{
+	int32_t off;
+	for (unsigned r = 0; r < ARCH_REGS; r++) {
+		if (!(known >> r & 1) || !is_entry_value(&s->at.r[r], arch_int_arg[n]))
+			continue;
+		*out = regs[r];
+		return true;
+	}
+	return saved_at(s, arch_int_arg[n], &off) &&
+	       !mem_read_u64(stack, sp + (uint64_t)(int64_t)off, out);
+}
+
+int frame_code_args(struct frame_code *c, const struct mem *stack, uint64_t pc,
+		    const uint64_t *regs, uint32_t known, struct frame_args *out)
+{
+	*out = (struct frame_args){0};
+	int r = stand_at(c, pc);
+	if (r || !entry_sp(c, regs, known, &out->sp))
+		return -ENOTSUP;
+	for (unsigned n = 0; n < ARCH_INT_ARGS; n++)
+		if (argument(c, stack, regs, known, out->sp, n, &out->reg[n]))
+			out->known |= 1U << n;
+	for (unsigned k = 0; k < FRAME_STACK_ARGS; k++) {
+		const int32_t off = 8 + 8 * (int32_t)k;
+		if (is_kept(c, off) &&
+		    !mem_read_u64(stack, out->sp + (uint64_t)off, &out->stack[k]))
+			out->stack_known |= 1U << k;
+	}
+	return 0;
 }
 
 void frame_code_free(struct frame_code *c)

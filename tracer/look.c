@@ -15,6 +15,7 @@
 #include "tracer/libraries.h"
 #include "tracer/look_access.h"
 #include "tracer/maps.h"
+#include "tracer/op_watch.h"
 #include "tracer/regs_x86_64.h"
 #include "tracer/stack_copy.h"
 
@@ -35,6 +36,9 @@ struct looker {
 	struct py_runtime *py;
 	struct stack_copy copy;
 	struct native_ops ops;
+	struct op_args *args; /* NULL: no thread was in an op yet, or its libtorch does not tell */
+	bool args_tried, catches;
+	struct op_watch watch;
 	/* Of the files that are mapped now, and those before them, whose names a look may have. */
 	struct native_stacks *natives, *old_natives;
 	uint64_t mapped;		     /* a hash of the files that `natives` knows */
@@ -95,6 +99,8 @@ void looker_close(struct looker *l)
 	native_stacks_close(l->natives);
 	native_stacks_close(l->old_natives);
 	native_ops_free(&l->ops);
+	op_args_close(l->args);
+	op_watch_free(&l->watch);
 	stack_copy_free(&l->copy);
 	python_close(l->py);
 	free(l);
@@ -221,6 +227,14 @@ static void catch_up(struct thread_facts *f, const uint64_t *regs)
 		f->state = 'R';
 }
 
+static struct op_caught *catch_op(struct looker *l, struct taken *t, const struct look_thread *x,
+				  const uint64_t *regs)
+{
+	const struct native_thread thread = {
+	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
+	return op_args_catch(l->args, l->natives, &thread, &t->arena);
+}
+
 /* False: it could not be held. */
 static bool look_held(struct looker *l, struct taken *t, struct look_thread *x, struct py_gil *gil)
 {
@@ -241,6 +255,9 @@ static bool look_held(struct looker *l, struct taken *t, struct look_thread *x, 
 		x->holds_gil = holds && holds_gil(l, self, 0, gil);
 	}
 	r = got ? stack_copy_take(&l->copy, &t->maps, &l->mem, regs[ARCH_SP]) : -ESRCH;
+	if (!r && l->catches)
+		x->caught = catch_op(l, t, x, regs);
+	uint64_t held_ns = clock_ns(CLOCK_MONOTONIC);
 	hold_release(h);
 	x->pc = regs[ARCH_IP];
 	x->sp = regs[ARCH_SP];
@@ -248,7 +265,9 @@ static bool look_held(struct looker *l, struct taken *t, struct look_thread *x, 
 		catch_up(&x->facts, regs);
 	if (!r)
 		unwind(l, t, x, regs);
-	else
+	if (x->in.op)
+		x->in_op_ns = op_watch_in(&l->watch, x->facts.tid, x->in.entry, held_ns);
+	if (r)
 		snprintf(x->native_note, sizeof(x->native_note), "its stack cannot be read: %s",
 			 strerror(-r));
 	return got;
@@ -274,6 +293,50 @@ static void look_at(struct looker *l, struct taken *t, struct look_thread *x)
 	x->wait = wait_of(&in);
 	/* A waiter for it is not its holder: it was about to give it away, or has just taken it. */
 	x->holds_gil &= x->wait.kind != WAIT_GIL;
+}
+
+/* A thread in an op is held once more, with what was learnt of the op's functions: its arguments
+ * are there only while the op runs. */
+static void look_again(struct looker *l, struct taken *t, struct look_thread *x)
+{
+	struct look_thread again = {0};
+	if (thread_facts_read(l->pid, x->facts.tid, &again.facts))
+		return;
+	look_at(l, t, &again);
+	if (again.nframes)
+		*x = again;
+}
+
+static bool op_known(struct looker *l, const struct taken *t)
+{
+	struct err why = {0};
+	if (!l->args_tried)
+		op_args_open(l->pid, &t->maps, &l->args, &why);
+	l->args_tried = true;
+	return l->args;
+}
+
+static void look_at_ops(struct looker *l, struct taken *t)
+{
+	struct look *look = &t->look;
+	for (size_t i = 0; i < look->n; i++) {
+		struct look_thread *x = &look->threads[i];
+		if (!x->in.op || !op_known(l, t))
+			continue;
+		l->catches = true;
+		look_again(l, t, x);
+		l->catches = false;
+		if (x->caught)
+			op_args_learn(l->args, x->caught);
+	}
+	for (size_t i = 0; i < look->n; i++) {
+		struct look_thread *x = &look->threads[i];
+		if (!x->caught || !x->in.op)
+			continue;
+		struct op_call call = op_args_decode(l->args, x->caught, &t->arena);
+		if (call.op && !strcmp(call.op, x->in.op))
+			x->call = call;
+	}
 }
 
 /* Mutexes name their holders as these see themselves. */
@@ -319,6 +382,9 @@ static void renew_natives(struct looker *l, const struct maps *maps)
 	if (l->natives && mapped == l->mapped)
 		return;
 	native_stacks_close(l->old_natives);
+	op_args_close(l->args);
+	l->args = NULL;
+	l->args_tried = false;
 	l->old_natives = l->natives;
 	l->mapped = mapped;
 	if (native_stacks_open(l->pid, &l->natives, &l->native_note))
@@ -339,6 +405,7 @@ int looker_look(struct looker *l, const struct look **out, struct err *e)
 		renew_natives(l, &t->maps);
 	for (size_t i = 0; i < t->look.n; i++)
 		look_at(l, t, &t->look.threads[i]);
+	look_at_ops(l, t);
 	name_holders(&t->look);
 	if (before->look.n)
 		look_compare(&t->look, &before->look, !l->looked);

@@ -10,6 +10,7 @@
 #include "symbolizer/python.h"
 #include "tracer/native_op.h"
 #include "tracer/native_stack.h"
+#include "tracer/op_args.h"
 #include "tracer/process.h"
 #include "tracer/thread_facts.h"
 #include "tracer/waits.h"
@@ -36,6 +37,9 @@ struct look_thread {
 	char native_note[160]; /* why there are none; "" nothing to say */
 	uint64_t pc, sp;       /* 0: not known */
 	struct in_op in;
+	uint64_t in_op_ns;	  /* for how long it has been in in.op at least; 0: not known */
+	struct op_call call;	  /* of in.op; op NULL: what it was called with is not known */
+	struct op_caught *caught; /* of the looker */
 	struct wait wait;
 	bool holds_gil;
 	bool still; /* since the first look of the looker; false at that */

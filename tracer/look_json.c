@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "symbolizer/names.h"
 #include "symbolizer/pycode.h"
+#include "symbolizer/value_text.h"
 #include "tracer/syscall_names.h"
 
 /* Names from the target may hold bytes that are not UTF-8. */
@@ -32,6 +34,42 @@ static json_t *json_python(const struct look_view *v, const struct look_thread *
 			      json_safe(py ? py_frame_text(py, f) : NULL), "torch", f->is_torch);
 		json_array_append_new(list, frame);
 	}
+	return list;
+}
+
+static json_t *json_shape(const struct tensor_meta *m)
+{
+	json_t *list = json_array();
+	for (unsigned i = 0; i < m->ndim; i++)
+		json_array_append_new(list, json_integer(m->shape[i]));
+	return list;
+}
+
+/* A tensor has its shape and dtype; anything else its text. null is what is not known. */
+static json_t *json_arg(const char *name, const struct value *v)
+{
+	char text[1024];
+	json_t *o = json_pack("{s:o}", "name", json_safe(name));
+	if (v->kind == VALUE_TENSOR) {
+		const struct tensor_meta *m = &v->tensor->meta;
+		json_object_set_new(o, "shape",
+				    m->unknown & TENSOR_NO_SHAPE ? json_null() : json_shape(m));
+		json_object_set_new(
+		    o, "dtype",
+		    json_safe(m->unknown & TENSOR_NO_DTYPE ? NULL : names_dtype(m->dtype)));
+		return o;
+	}
+	bool known = v->kind != VALUE_NOT_DECODED;
+	json_object_set_new(o, "value",
+			    json_safe(known ? value_text(text, sizeof(text), v) : NULL));
+	return o;
+}
+
+static json_t *json_args(const struct look_thread *x)
+{
+	json_t *list = x->call.op ? json_array() : json_null();
+	for (unsigned i = 0; i < x->call.nargs; i++)
+		json_array_append_new(list, json_arg(x->call.names[i], &x->call.args[i]));
 	return list;
 }
 
@@ -72,6 +110,9 @@ static json_t *json_thread(const struct look_view *v, const struct look_thread *
 			      wait_word(x->wait.kind), "doing", json_safe(doing), "op",
 			      json_safe(x->in.op), "node", json_safe(x->in.node), "holds_gil",
 			      x->holds_gil, "run_ns", (json_int_t)x->facts.run_ns);
+	json_object_set_new(o, "op_ns_least",
+			    x->in_op_ns ? json_integer((json_int_t)x->in_op_ns) : json_null());
+	json_object_set_new(o, "args", json_args(x));
 	json_object_set_new(o, "still", v->looks > 1 ? json_boolean(x->still) : json_null());
 	json_object_set_new(o, "lock_holder",
 			    x->wait.holder ? json_integer(x->wait.holder) : json_null());

@@ -9,7 +9,9 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "symbolizer/names.h"
 #include "symbolizer/pycode.h"
+#include "symbolizer/value_text.h"
 
 enum { LINE_SIZE = 4096 };
 
@@ -26,6 +28,37 @@ static void row(struct table *t, const char **label, const char *place, const ch
 	table_cell_styled(t, place, style);
 	table_cell_styled(t, text, style);
 	*label = "";
+}
+
+static const char *tensor_text(char *out, size_t size, const struct tensor_meta *m)
+{
+	char dims[1024] = "of unknown shape", device[32];
+	const char *dtype = m->unknown & TENSOR_NO_DTYPE ? NULL : names_dtype(m->dtype);
+	bool placed = !(m->unknown & TENSOR_NO_DEVICE);
+	if (!(m->unknown & TENSOR_NO_SHAPE))
+		value_dims(dims, sizeof(dims), m->shape, m->ndim);
+	snprintf(
+	    out, size, "%s%s%s%s%s", dims, dtype ? " " : "", dtype ? dtype : "", placed ? " " : "",
+	    placed ? names_device(device, sizeof(device), m->device_type, m->device_index) : "");
+	return out;
+}
+
+static void add_args(struct table *t, const struct look_thread *x)
+{
+	const char *label = "  args";
+	char text[LINE_SIZE];
+	if (x->in.op && !x->call.op)
+		row(t, &label, "not known", "", TABLE_DIM);
+	for (unsigned i = 0; i < x->call.nargs; i++) {
+		const struct value *v = &x->call.args[i];
+		if (v->kind == VALUE_TENSOR)
+			tensor_text(text, sizeof(text), &v->tensor->meta);
+		else
+			value_text(text, sizeof(text), v);
+		bool known = v->kind != VALUE_NOT_DECODED;
+		row(t, &label, x->call.names[i], known ? text : "not known",
+		    known ? TABLE_PLAIN : TABLE_DIM);
+	}
 }
 
 static void add_python(struct table *t, const struct look_view *v, const struct look_thread *x)
@@ -111,10 +144,14 @@ static void add_native(struct table *t, const struct look_view *v, const struct 
 static void print_doing(FILE *f, const struct look_view *v, const struct look_thread *x)
 {
 	char text[512], span[32];
-	snprintf(text, sizeof(text), "%s%s%s%s%s", x->in.op || x->in.node ? "in " : "",
-		 x->in.op ? x->in.op : "", x->in.op && x->in.node ? " of " : "",
-		 x->in.node ? x->in.node : "", x->in.op || x->in.node ? "; " : "");
-	text_print_safe(f, text);
+	const char *op = x->in.op ? x->in.op : "", *node = x->in.node ? x->in.node : "";
+	if (*op || *node) {
+		snprintf(text, sizeof(text), "in %s%s%s", op, *op && *node ? " of " : "", node);
+		text_print_safe(f, text);
+		if (x->in_op_ns)
+			fprintf(f, " for at least %s", text_ns(span, sizeof(span), x->in_op_ns));
+		fputs("; ", f);
+	}
 	text_print_safe(f, wait_text(&x->wait, text, sizeof(text)));
 	if (x->holds_gil)
 		fputs("; holds the GIL", f);
@@ -137,6 +174,7 @@ static char *body_of(const struct look_view *v, const struct look_thread *x, int
 		table_column(t, "", TABLE_LEFT);
 		table_column(t, "", TABLE_LEFT);
 		table_column(t, "", TABLE_LEFT);
+		add_args(t, x);
 		add_python(t, v, x);
 		add_native(t, v, x);
 		r = table_print(t, f, width, color);

@@ -127,8 +127,10 @@ struct in_op native_op_find(struct native_ops *o, pid_t pid, const struct maps *
 		const char *name = frames[i].name;
 		if (!in.op && !in.node &&
 		    (between(name, "at::_ops::", "::call", owner) ||
-		     between(name, "at::_ops::", "::redispatch", owner)))
+		     between(name, "at::_ops::", "::redispatch", owner))) {
 			in.op = name_of(o, pid, maps, owner);
+			in.entry = frames[i].start;
+		}
 		if (!in.node && between(name, "torch::autograd::generated::", "::apply", owner))
 			in.node = arena_strndup(&o->arena, owner, strlen(owner));
 	}

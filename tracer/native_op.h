@@ -19,6 +19,7 @@ struct native_ops {
 
 struct in_op {
 	const char *op;	  /* "aten::add.Tensor"; NULL: in none that at::_ops has */
+	uint64_t entry;	  /* where the function begins that is the op's; 0: not known */
 	const char *node; /* "AddmmBackward0": the innermost backward node; NULL: none */
 };
 

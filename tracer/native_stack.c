@@ -45,8 +45,11 @@ struct native_stacks {
 	/* The walk that is going on. */
 	const struct native_thread *thread;
 	struct native_frame *out;
-	uint64_t *pcs;		 /* in place of `out` */
-	struct native_place *at; /* the same */
+	uint64_t *pcs;		  /* in place of `out` */
+	struct native_place *at;  /* the same */
+	native_wanted_fn *wanted; /* the same */
+	void *wanted_arg;
+	bool found;
 	unsigned most, n;
 	bool failed; /* no memory */
 	bool missed; /* the way from the last frame leads to memory that cannot be read */
@@ -136,7 +139,10 @@ static const char *demangle(struct native_stacks *s, const char *symbol, int how
 
 static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Module *mod)
 {
-	f->symbol = keep(s, dwfl_module_addrname(mod, f->pc));
+	GElf_Off off = 0;
+	GElf_Sym sym;
+	f->symbol = keep(s, dwfl_module_addrinfo(mod, f->pc, &off, &sym, NULL, NULL, NULL));
+	f->start = f->symbol ? f->pc - off : 0;
 	Dwarf_Addr start = 0;
 	f->file = keep(s, dwfl_module_info(mod, NULL, &start, NULL, NULL, NULL, NULL, NULL));
 	f->offset = f->pc - (f->file ? start : 0);
@@ -199,6 +205,15 @@ static void keep_registers(struct native_stacks *s, Dwfl_Frame *frame, uint64_t 
 	}
 }
 
+/* Of a caller, what its callee may change is not known. */
+static int on_wanted(struct native_stacks *s, Dwfl_Frame *frame, uint64_t pc, bool is_activation)
+{
+	keep_registers(s, frame, pc);
+	s->known &= is_activation ? ~0U : ~arch_call_clobbers;
+	s->found = true;
+	return DWARF_CB_ABORT;
+}
+
 static uint64_t sp_of(Dwfl_Frame *frame)
 {
 	Dwarf_Word sp = 0;
@@ -221,10 +236,14 @@ static int on_frame(Dwfl_Frame *frame, void *arg)
 		s->pcs[s->n++] = pc;
 		return DWARF_CB_OK;
 	}
-	p = place_at(s, pc, !s->at);
+	if (s->wanted && s->wanted(s->wanted_arg, pc))
+		return on_wanted(s, frame, pc, is_activation);
+	p = place_at(s, pc, s->out);
 	if (!p)
 		return DWARF_CB_ABORT;
-	if (s->at)
+	if (s->wanted)
+		s->n++;
+	else if (s->at)
 		s->at[s->n++] = (struct native_place){.pc = pc, .sp = sp_of(frame)};
 	else
 		s->out[s->n++] = p->frame;
@@ -354,9 +373,24 @@ void native_stacks_close(struct native_stacks *s)
 	free(s);
 }
 
-static int walk(struct native_stacks *s, const struct native_thread *t, unsigned most, bool *whole,
-		struct err *e)
+/* What the walk is to fill in: one of them. */
+struct walk_out {
+	struct native_frame *frames;
+	uint64_t *pcs;
+	struct native_place *places;
+	native_wanted_fn *wanted;
+	void *arg;
+};
+
+static int walk(struct native_stacks *s, const struct native_thread *t, const struct walk_out *out,
+		unsigned most, bool *whole, struct err *e)
 {
+	s->out = out->frames;
+	s->pcs = out->pcs;
+	s->at = out->places;
+	s->wanted = out->wanted;
+	s->wanted_arg = out->arg;
+	s->found = false;
 	s->thread = t;
 	s->most = most;
 	s->n = 0;
@@ -369,7 +403,7 @@ static int walk(struct native_stacks *s, const struct native_thread *t, unsigned
 		s->missed = false;
 		/* libdw takes a return address that it cannot read for the end of the stack. */
 		*whole = !dwfl_getthread_frames(s->dwfl, t->tid, on_frame, s) && !s->missed;
-	} while (s->no_table && s->n < most && step(s));
+	} while (s->no_table && !s->found && s->n < most && step(s));
 	s->thread = NULL;
 	if (s->failed)
 		return cannot_read(-ENOMEM, e);
@@ -379,26 +413,31 @@ static int walk(struct native_stacks *s, const struct native_thread *t, unsigned
 int native_stacks_walk(struct native_stacks *s, const struct native_thread *t,
 		       struct native_frame *out, unsigned most, bool *whole, struct err *e)
 {
-	s->out = out;
-	s->pcs = NULL;
-	s->at = NULL;
-	return walk(s, t, most, whole, e);
+	return walk(s, t, &(struct walk_out){.frames = out}, most, whole, e);
 }
 
 int native_stacks_pcs(struct native_stacks *s, const struct native_thread *t, uint64_t *pc,
 		      unsigned most, bool *whole, struct err *e)
 {
-	s->pcs = pc;
-	s->at = NULL;
-	return walk(s, t, most, whole, e);
+	return walk(s, t, &(struct walk_out){.pcs = pc}, most, whole, e);
 }
 
 int native_stacks_places(struct native_stacks *s, const struct native_thread *t,
 			 struct native_place *out, unsigned most, bool *whole, struct err *e)
 {
-	s->pcs = NULL;
-	s->at = out;
-	return walk(s, t, most, whole, e);
+	return walk(s, t, &(struct walk_out){.places = out}, most, whole, e);
+}
+
+int native_stacks_find(struct native_stacks *s, const struct native_thread *t, unsigned most,
+		       native_wanted_fn *wanted, void *arg, uint64_t *regs, uint32_t *known)
+{
+	bool whole;
+	walk(s, t, &(struct walk_out){.wanted = wanted, .arg = arg}, most, &whole, NULL);
+	if (!s->found)
+		return -ENOENT;
+	memcpy(regs, s->regs, sizeof(s->regs));
+	*known = s->known;
+	return 0;
 }
 
 static const char *base_name(const char *path)

@@ -15,6 +15,7 @@ enum { NATIVE_FRAMES = 64 };
 struct native_frame {
 	uint64_t pc; /* the innermost frame's instruction; of its callers an address in the call */
 	uint64_t offset; /* from where the file begins in memory; without a file the same as pc */
+	uint64_t start;	 /* where its function begins, when the symbol is known by libdw; else 0 */
 	const char *symbol;	      /* as in the file, mangled; NULL: none is known */
 	const char *name, *full_name; /* demangled, without and with parameters; NULL as symbol */
 	const char *file;	      /* as the process sees it; NULL: none */
@@ -59,6 +60,14 @@ struct native_place {
 /* The same with the stack pointers: the memory of frame n is from its own to that of n + 1. */
 int native_stacks_places(struct native_stacks *s, const struct native_thread *t,
 			 struct native_place *out, unsigned most, bool *whole, struct err *e);
+
+typedef bool native_wanted_fn(void *arg, uint64_t pc);
+
+/* The registers of the innermost frame whose address (as in struct native_frame) `wanted` accepts,
+ * among the first `most`: ARCH_REGS words, of which bit n of *known says whether register n is
+ * known. 0, or -ENOENT. */
+int native_stacks_find(struct native_stacks *s, const struct native_thread *t, unsigned most,
+		       native_wanted_fn *wanted, void *arg, uint64_t *regs, uint32_t *known);
 
 /* Print up to NATIVE_FRAMES frames of a thread of process `pid`, innermost first, a line each with
  * `indent` before it: the function's name and its library, or the address where there is no symbol.

@@ -1,26 +1,13 @@
-#define _GNU_SOURCE
-#include <limits.h>
-
+#include "tracer/load_ops.h"
 #include "tracer/maps.h"
 #include "tracer/session_internal.h"
 
 static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, struct err *e)
 {
-	char path[OPS_FILES][PATH_MAX];
-	const char *paths[OPS_FILES] = {NULL};
-	for (unsigned i = 0; i < OPS_FILES; i++) {
-		const struct mapping *m = ops_mapping(l, i);
-		if (!m)
-			continue;
-		int r = maps_open_path(pid, m, path[i], sizeof(path[i]), e);
-		if (r)
-			return r;
-		paths[i] = path[i];
-	}
 	out->inode = l->torch->inode;
 	out->major = l->torch->dev_major;
 	out->minor = l->torch->dev_minor;
-	return op_table_load(paths, &out->table, e);
+	return load_ops(pid, l, &out->table, e);
 }
 
 /* A failure is told by the attempt that follows when the table is needed. */

@@ -137,6 +137,64 @@ waits() {
 	unstick
 }
 
+# called: what stack says of the arguments of ops is what a trace of the same calls says, and most of them are known
+called() {
+	python3 - "$DITRACE" "$child" "$T/truth" <<-'END'
+		import json, subprocess, sys
+		ditrace, pid, truth = sys.argv[1:]
+		def text(v):
+		    if v["kind"] == "tensor":
+		        return "Tensor(%s)" % (", ".join(map(str, v["shape"])) + "," * (len(v["shape"]) == 1))
+		    if v["kind"] == "list":
+		        return "[%s]" % ", ".join(map(text, v["items"]))
+		    return ("torch." * (v["kind"] == "dtype") + str(v["value"]))
+		def said(a):
+		    return (tuple(a["shape"]), a["dtype"]) if a.get("shape") is not None else a.get("value")
+		calls = {}
+		for line in open(truth):
+		    e = json.loads(line)
+		    for a in e["args"] if e.get("op") else []:
+		        right = (tuple(a["shape"]), a["dtype"]) if a["kind"] == "tensor" else text(a)
+		        calls.setdefault((e["op"], a["name"]), set()).add(right)
+		ops, known, unknown = set(), 0, 0
+		for _ in range(200):
+		    look = json.loads(subprocess.run([ditrace, "stack", "--format", "json", pid], check=True, stdout=subprocess.PIPE).stdout)
+		    for t in look["threads"]:
+		        for a in t["args"] or []:
+		            what = said(a)
+		            if what is not None and what not in calls.get((t["op"], a["name"]), set()):
+		                sys.exit(f'{t["op"]} {a}: not among {calls.get((t["op"], a["name"]))}')
+		            known, unknown = known + (what is not None), unknown + (what is None)
+		        ops |= {t["op"]} if t["args"] else set()
+		        if t["op_ns_least"] and t["op_ns_least"] > 3e9:
+		            sys.exit(f'{t["op"]} is said to have run for {t["op_ns_least"]} ns')
+		    if len(ops) >= 8:
+		        break
+		print(f"# {len(ops)} ops, {known} arguments known, {unknown} not")
+		sys.exit(len(ops) < 8 or known < 2 * unknown)
+	END
+}
+
+arguments() {
+	stuck call
+	ok "an op that is not done" until_says "first['op'] == 'aten::mm' and first in at('call')"
+	ok "with what it was called with" says \
+		"[(a['name'], a['shape'], a['dtype']) for a in first['args']] == [('self', [2, 3], 'float32'), ('mat2', [3, 4], 'float32')]"
+	look --repeat 2 --interval 1s "$child"
+	if says "first['op_ns_least']" >/dev/null; then
+		ok "and for how long at least" says "10**9 <= first['op_ns_least'] < look['span_ns'] + 10**11"
+	else
+		skip "no breakpoint of the processor is to be had here"
+	fi
+	ok "as text" until_text '^  args +self +\(2, 3\) float32 cpu$'
+	unstick
+	"$DITRACE" run -o "$T/data" -- "$PY" "$W/stuck.py" calls 1 >/dev/null 2>&1
+	"$DITRACE" script --format jsonl "$T/data" >"$T/truth"
+	stuck calls
+	ok "of many ops" called
+	unstick
+}
+
 harm() {
 	"$PY" "$W/stuck.py" compute >"$T/alone"
 	start "$PY" "$W/stuck.py" compute >"$T/stuck" 2>"$T/err"
@@ -159,6 +217,7 @@ harm() {
 
 each_torch deadlock
 each_torch in_ops
+each_torch arguments
 each_torch waits
 each_torch harm
 

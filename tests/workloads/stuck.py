@@ -120,6 +120,53 @@ def collective():
     torch.distributed.all_reduce(x)  # mark: reduce
 
 
+def sleepy(seconds):
+    """Every operator sleeps, inside of its call, before it does what it does."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Sleepy(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            time.sleep(seconds)
+            return func(*args, **(kwargs or {}))
+
+    return Sleepy()
+
+
+def call():
+    import torch
+
+    a, b = torch.ones(2, 3), torch.ones(3, 4)
+    mode = sleepy(36000)
+    ready()
+    with mode:
+        torch.mm(a, b)  # mark: call
+
+
+def calls():
+    """Operators in turns, as long as it is not told how often, each within 20 ms."""
+    import torch
+
+    a, b, c, d = torch.ones(2, 3), torch.ones(3, 4, dtype=torch.float64), torch.ones(5, 6, 7), torch.ones(1, 2, 9, 9)
+    weight, bias, index = torch.ones(4, 2, 3, 3), torch.ones(4), torch.tensor([1, 0])
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 10**9
+    with sleepy(0.02):
+        for i in range(rounds):
+            if i == 1:  # the first one imports
+                ready()
+            torch.mm(b, b.new_ones(4, 5))
+            torch.add(a, a, alpha=2)
+            torch.conv2d(d, weight, bias, stride=[2, 1], padding=[1, 0])
+            torch.cat([a, a, a], 1)
+            torch.sum(c, dim=[0, 2])
+            torch.index_select(a, 0, index)
+            torch.softmax(c, -2)
+            torch.clamp(a, min=0.5)
+            torch.where(a > 0.5, a, a)
+            torch.nn.functional.layer_norm(c, [6, 7])
+            torch.topk(bias, 3, 0, False)
+            torch.addmm(torch.ones(5), torch.ones(6, 7), torch.ones(7, 5), beta=0.5)
+
+
 def compute():
     """Not stuck: a number that is the same in every run, after "ready"."""
     import torch

@@ -1,0 +1,13 @@
+/* The ops of the libtorch that a process has mapped. */
+#ifndef TRACER_LOAD_OPS_H
+#define TRACER_LOAD_OPS_H
+
+#include <sys/types.h>
+
+#include "symbolizer/ops.h"
+#include "tracer/libraries.h"
+
+/* Read them from the files `l` of process `pid`, l->torch not NULL. As op_table_load. */
+int load_ops(pid_t pid, const struct libraries *l, struct op_table **out, struct err *e);
+
+#endif
