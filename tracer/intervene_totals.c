@@ -90,6 +90,9 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 /* What stands for a feature in those of calls that gave NaN or infinities; reason: where. */
 #define OVERFLOWN "bad"
 
+/* The same of a function that was not found where its name says; reason: why. */
+#define MISSING "missing"
+
 static bool has_any(const struct intervene_totals *t, const char *feature)
 {
 	for (size_t i = 0; i < t->n; i++)
@@ -122,6 +125,30 @@ static void print_rows(const struct intervene_totals *t, const char *feature, co
 	table_free(table);
 }
 
+static bool was_called(const struct intervene_totals *t, const char *name)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (!strcmp(t->list[i].name, name) && strcmp(t->list[i].feature, MISSING) != 0)
+			return true;
+	return false;
+}
+
+static void print_missing(const struct intervene_totals *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		if (strcmp(x->feature, MISSING) != 0 || was_called(t, x->name))
+			continue;
+		fputs("ditrace: ", stderr);
+		text_print_safe(stderr, x->name);
+		fputs(" was not changed: ", stderr);
+		text_print_safe(stderr, x->reason ? x->reason : "not found");
+		fputs("\n  hint: the name is that of the module or class that has it, as in "
+		      "package.module.function or package.Class.method\n",
+		      stderr);
+	}
+}
+
 void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules)
 {
 	if (t->n)
@@ -132,6 +159,7 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 		print_head(t, intervene_names[f]);
 		print_rows(t, intervene_names[f], "Left alone, since it");
 	}
+	print_missing(t);
 	if (!rules->rule[INTERVENE_OVERFLOW].used)
 		return;
 	fputs(has_any(t, OVERFLOWN)

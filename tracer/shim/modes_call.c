@@ -296,6 +296,32 @@ static object *is_busy(object *self, object *arg)
 	return py.PyBool_FromLong(modes_busy);
 }
 
+/* pause_busy(): what follows is the program's own again; gives what resume_busy() takes. */
+static object *pause_busy(object *self, object *arg)
+{
+	object *was = py.PyLong_FromLong(modes_busy);
+	(void)self, (void)arg;
+	if (was)
+		modes_busy = 0;
+	return was;
+}
+
+static object *resume_busy(object *self, object *was)
+{
+	(void)self;
+	modes_busy = (int)py.PyLong_AsLong(was);
+	return python_none();
+}
+
+/* refresh(): take over what ditrace wants now. */
+static object *refresh(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	if (control && control->generation != generation)
+		look_again();
+	return python_none();
+}
+
 static object *is_inside(object *self, object *arg)
 {
 	(void)self, (void)arg;
@@ -380,6 +406,9 @@ bool modes_call_fill(object *module)
 	    {"enter", enter, METH_NOARGS, NULL},
 	    {"leave", leave, METH_NOARGS, NULL},
 	    {"is_busy", is_busy, METH_NOARGS, NULL},
+	    {"pause_busy", pause_busy, METH_NOARGS, NULL},
+	    {"resume_busy", resume_busy, METH_O, NULL},
+	    {"refresh", refresh, METH_NOARGS, NULL},
 	    {"is_inside", is_inside, METH_NOARGS, NULL},
 	    {"count", count, METH_O, NULL},
 	    {"statistics", modes_measure, METH_O, NULL},

@@ -11,7 +11,8 @@
 extern _Atomic bool modes_out;
 
 /* Put the functions for modes/ into that dict: made, ready, is_out, end, enter, leave,
- * is_busy, is_inside, count, counts, forget, watch, statistics, and those of modes_judge.h. */
+ * is_busy, pause_busy, resume_busy, refresh, is_inside, count, counts, forget, watch, statistics,
+ * and those of modes_judge.h. */
 bool modes_call_fill(object *module);
 
 /* Give a name of `module` a new reference, which is taken. */

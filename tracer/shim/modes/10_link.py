@@ -127,10 +127,11 @@ def flush(*_):
 def tell_totals():
     with LINK.lock:
         tell_silent()
-        LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()])
+        LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()] + missing_functions())
 
 
 def look_again(*_):
     """ditrace wants other things than before."""
     LINK.settle("settings")
     start_casts()
+    start_functions()

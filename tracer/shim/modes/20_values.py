@@ -1,4 +1,5 @@
 # What a call was given and gave.
+import collections
 
 def each(x):
     """Every leaf in a nest of tuples, lists and dicts."""
@@ -16,10 +17,21 @@ def tensors_in(*nests):
     return [t for t in each(nests) if isinstance(t, torch.Tensor)]
 
 
+DICTS = (dict, collections.OrderedDict)
+KNOWN = (torch.Tensor, torch.Size, torch.dtype, torch.device, torch.layout, type(None), str, bytes, int, float, complex)
+
+
+def opaque(x):
+    """The type of something in a nest that may hold tensors, where rebuilt() does not look for them; None: there is none."""
+    if type(x) in DICTS or isinstance(x, (tuple, list)):
+        return next((found for v in (x.values() if type(x) in DICTS else x) for found in [opaque(v)] if found), None)
+    return None if isinstance(x, KNOWN) else type(x)
+
+
 def rebuilt(x, f):
     """The same nest, of the same types, with f(leaf) for every leaf."""
     if isinstance(x, dict):
-        return type(x)((k, rebuilt(v, f)) for k, v in x.items()) if type(x) is dict else f(x)
+        return type(x)((k, rebuilt(v, f)) for k, v in x.items()) if type(x) in DICTS else f(x)
     if isinstance(x, torch.Size):
         return x
     if isinstance(x, (tuple, list)):

@@ -55,6 +55,7 @@ class Plan:
 
 def plan_of(func):
     """(Plan or None, its own body or None, what is called for it or None), None: the function is called as it is."""
+    bind_late()
     found = wanted_of(func), body_of(func), stand_in(func)
     return found if any(found) else None
 
@@ -286,7 +287,10 @@ class Stand:
         return [(x, new) for x, new, _ in self.originals if id(x) in changed_]
 
     def check(self, result):
-        """A view of a copy is no view of the program's tensor."""
+        """A view of a copy is no view of the program's tensor; a copy must not stay in what is given."""
+        unknown = opaque(result)
+        if unknown is not None:
+            raise Unchanged(f"gives a {unknown.__name__}, which cannot be looked into")
         for r in tensors_in(result):
             if self.original_of(r) is None and any(same_storage(r, new) for _, new, _ in self.originals):
                 raise Unchanged("gives a view")

@@ -17,7 +17,7 @@ class Live(Capture):
         self.dir, self.trust, self.functions = "", False, None
         self.copied = {}
         self.take(plan.name, rebuilt(tuple(args), self.input), rebuilt(dict(kwargs), self.input), None)
-        self.function = plan.func
+        self.function, self.base = plan.func, plan.base
         self.parts = {}
         self.grads = {}  # id of an input's copy: its gradient
 

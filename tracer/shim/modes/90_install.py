@@ -15,6 +15,7 @@ def install():
     LEVEL = Level(LINK.settings.get("level") == "aten")
     ready(LEVEL.push, LEVEL.pop, PLAIN, is_compiling, changed, torch._C._to_dlpack, torch.uint8)
     start_casts()
+    start_functions()
     THREADS["run"] = threading.Thread._bootstrap_inner
     threading.Thread._bootstrap_inner = start_of_thread
     if not AGAIN:
@@ -78,6 +79,7 @@ def leave_all():
     if THREADS["run"] is not None and threading.Thread._bootstrap_inner is start_of_thread:
         threading.Thread._bootstrap_inner = THREADS["run"]
     end()
+    quietly(end_functions)
     with LINK.lock:
         try:
             tell_totals()

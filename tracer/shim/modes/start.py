@@ -29,7 +29,7 @@ def imported():
         return
     try:
         inside = types.ModuleType("_ditrace_inside")  # a module that is found, or torch.compile does not take it
-        inside.__dict__.update(SOCKET=SOCKET, AGAIN=AGAIN, keep=keep)  # noqa: F821 what the library has put here
+        inside.__dict__.update(SOCKET=SOCKET, AGAIN=AGAIN, keep=keep, at_end_of_import=at_end_of_import)  # noqa: F821 what the library has put here
         fill(inside.__dict__)  # noqa: F821 the same
         exec(compile(SOURCE, "ditrace/modes.py", "exec"), inside.__dict__)  # noqa: F821 the same
         sys.modules[inside.__name__] = inside

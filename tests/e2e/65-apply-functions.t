@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# --apply, --fallback and --compare on functions that no mode meets: of other modules, and methods, wrapped where these
+# have them while ditrace is there.
+. "$(dirname "$0")/lib.sh"
+need_tracing
+
+# changed OPTION... -- PROGRAM...: ditrace run in an empty folder of $T; the program's output to $T/out, ditrace's to $T/err
+changed() {
+	rm -rf "$T/in" && mkdir "$T/in"
+	(cd "$T/in" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
+}
+
+count_of() {
+	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
+}
+
+# the numbers of a run, but for whether the names are as before: while ditrace is there they are not
+numbers() {
+	grep -v '^bound' "$1"
+}
+
+wrapped() {
+	local all="others_pkg.mod.nest,others_pkg.Scaler.twice,others_pkg.Scaler.thrice,others_pkg.Square.apply"
+	"$PY" others.py >"$T/plain" 2>/dev/null
+	changed --fallback "$all" --apply others_pkg.Scaler.forward:measure_op_time --apply '__main__.own:dump_op_args:x.numel() == 3' -- "$PY" "$W/others.py"
+	is "nests, keywords and gradients are as before" "$(numbers "$T/out")" "$(numbers "$T/plain")"
+	is "by any name that it has" "$(sed -nE 's/^ +([0-9]+)  others_pkg.mod.nest +$/\1/p' "$T/err")" 4
+	is "static and class methods, and inherited ones" "$(count_of fallback)" 10
+	like "of the program itself" "$T/err" '^__main__.own    forward_id: [0-9]+    .*/others.py:[0-9]+ step: '
+	like "by the names of its arguments" "$T/err" '^ditrace: print: 2 calls of 1 function printed, 0 left alone'
+	is "a method" "$(count_of time)" 2
+	changed --compare others_pkg.wrong,others_pkg.square,others_pkg.mod.nest -- "$PY" "$W/others.py"
+	is "compared: the one that is wrong on the device" "$(grep ' WRONG ' "$T/err" | cut -d' ' -f1)" others_pkg.wrong
+	like "and what calls are compared" "$T/err" '^ditrace: compare: 1 of [0-9]+ functions at their lines wrong; 8 calls'
+	changed --compare all --apply others_pkg.mod.nest:dump_op_args -- "$PY" "$W/others.py"
+	like "the functions that it calls are met in it" "$T/err" '^ditrace: compare: [1-9]'
+	is "and it, too" "$(count_of print)" 4
+	changed --fallback others_pkg.boxed -- "$PY" "$W/others.py"
+	like "what cannot be looked into is left alone" "$T/err" '2  others_pkg.boxed +gives a Box, which cannot be looked into'
+	is "and as it was" "$(numbers "$T/out")" "$(numbers "$T/plain")"
+	changed --fallback others_pkg.none,no_such_pkg.f,others_pkg.Box -- "$PY" "$W/others.py"
+	like "a name that is none" "$T/err" '^ditrace: others_pkg.none was not changed: others_pkg has no none$'
+	like "a module that was not imported" "$T/err" '^ditrace: no_such_pkg.f was not changed: no_such_pkg was not imported$'
+	like "a class" "$T/err" '^ditrace: others_pkg.Box was not changed: it is a class'
+}
+
+# within CONDITION: it comes to hold
+within() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		"$@" && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+is_out() {
+	! "$DITRACE" ctl "$target" status 2>&1 | grep -q '^functions'
+}
+
+attached() {
+	"$PY" others.py --device cpu >"$T/plain" 2>/dev/null
+	start "$PY" others.py --device cpu --loop >"$T/loop" 2>"$T/loop.err"
+	target=$child
+	wait_line "$T/loop" '^3 '
+	start "$DITRACE" attach "$target" --cast 'float32->float64' --ops others_pkg.nest --apply others_pkg.Scaler.twice:dump_op_args 2>"$T/err"
+	ok "attach wraps what was bound before" wait_line "$T/err" '^others_pkg.Scaler.twice    forward_id'
+	ok "by ctl more" "$DITRACE" ctl "$target" print add __main__.own
+	ok "which is met" wait_line "$T/err" '^__main__.own    forward_id'
+	kill -INT "$child"
+	wait "$child"
+	like "casts of it are told" "$T/err" '^\| others_pkg.nest \| +input\[0\]\[0\] +\| torch.float32 -> torch.float64'
+	start "$DITRACE" attach "$target" --apply others_pkg.mod.nest:dump_op_args 2>"$T/err"
+	ok "and again" wait_line "$T/err" '^others_pkg.mod.nest    forward_id'
+	kill -9 "$child"
+	wait "$child" 2>/dev/null
+	ok "a killed ditrace is gone" within is_out
+	kill -TERM "$target"
+	finish "$target"
+	is "all names are bound to what they were" "$(tail -n 1 "$T/loop")" "bound as before"
+	ok "the first steps are those of a plain run" cmp <(head -n 2 "$T/loop") <(head -n 2 "$T/plain")
+	"$PY" - "$T/loop" <<-'EOF' >"$T/lines"
+		import sys
+		print(sum(1 for line in open(sys.argv[1]) if "bound" not in line))
+	EOF
+	ok "it went on" [ "$(cat "$T/lines")" -gt 4 ]
+}
+
+functions() {
+	wrapped
+	attached
+}
+each_torch functions
+done_testing

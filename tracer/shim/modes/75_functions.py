@@ -1,0 +1,208 @@
+# Functions that no mode meets, of other modules or classes: wrapped where these have them, for as long as ditrace is there.
+import functools
+import importlib.machinery
+
+UNKNOWN = object()
+
+
+class Missing(Exception):
+    """Why a function is not wrapped yet, or never will be."""
+
+
+def is_importing(module):
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def place_of(name):
+    """(module or class, attribute, what is there) of "pkg.module.Class.method". Nothing is imported for that."""
+    parts = name.split(".")
+    n = next((n for n in range(len(parts) - 1, 0, -1) if isinstance(sys.modules.get(".".join(parts[:n])), types.ModuleType)), 0)
+    if not n:
+        raise Missing(f"{parts[0]} was not imported")
+    holder = sys.modules[".".join(parts[:n])]
+    if is_importing(holder):
+        FINDER.watch(holder.__spec__)
+        raise Missing(f"{holder.__name__} is being imported")
+    for i in range(n, len(parts)):
+        try:
+            found = vars(holder)[parts[i]] if isinstance(holder, types.ModuleType) else inspect.getattr_static(holder, parts[i])
+        except (KeyError, AttributeError):
+            raise Missing(f"{'.'.join(parts[:i])} has no {parts[i]}") from None
+        if i < len(parts) - 1:
+            holder = found
+    return holder, parts[-1], found
+
+
+def exchange(old, new):
+    """Every module that has `old`, by whatever name, has `new` from now on."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, types.ModuleType):
+            names = vars(module)
+            for k in [k for k, v in list(names.items()) if v is old]:
+                names[k] = new
+
+
+def wrapper_of(func, change):
+    """What stands for func. Its names are those of func: torch.jit looks for them; torch.compile sees func alone."""
+    def wrapper(*args, **kwargs):
+        if is_compiling_() or is_out_() or is_busy_():
+            return func(*args, **kwargs)
+        return change(args, kwargs)
+
+    is_compiling_, is_out_, is_busy_ = is_compiling, is_out, is_busy
+    new = types.FunctionType(wrapper.__code__, getattr(func, "__globals__", {}), getattr(func, "__name__", "wrapper"), None,
+                             wrapper.__closure__)
+    return functools.update_wrapper(new, func)
+
+
+class Function:
+    """One that is named in full."""
+
+    def __init__(self, name):
+        self.name, self.plan, self.why, self.is_bound, self.undo = name, UNKNOWN, "", False, None
+
+    def bind(self):
+        try:
+            self.why = ""
+            self.wrap(*place_of(self.name))
+            self.is_bound = True
+        except Missing as e:
+            self.why = str(e)
+
+    def wrap(self, holder, attribute, found):
+        kind = type(found) if isinstance(found, (staticmethod, classmethod)) else None
+        func = found.__func__ if kind else found
+        if isinstance(found, types.ClassMethodDescriptorType):
+            kind, func = classmethod, lambda cls, *args, **kwargs: found.__get__(None, cls)(*args, **kwargs)
+        if self.name.startswith("torch.") and functions.resolve_name(func) is not None:
+            return  # the mode meets it
+        if isinstance(func, type) or not callable(func):
+            raise Missing("it is a class: name the method, as in Class.forward" if isinstance(func, type) else "it cannot be called")
+        new = wrapper_of(func, self.changed)
+        new = kind(new) if kind else new
+        had = attribute in vars(holder)
+        try:
+            setattr(holder, attribute, new)
+        except (TypeError, AttributeError) as e:
+            raise Missing(first_line(e)) from None
+        self.func = func
+        if isinstance(holder, types.ModuleType):
+            exchange(found, new)
+            self.undo = lambda: exchange(new, found)
+        else:
+            self.undo = lambda: put_back(holder, attribute, new, found, had)
+
+    def unwrap(self):
+        undo, self.undo, self.is_bound = self.undo, None, False
+        if undo is not None:
+            undo()
+
+    def own(self, *args, **kwargs):
+        """The function itself: those of PyTorch that it calls are the program's own calls."""
+        busy, now = pause_busy(), getattr(CALL, "now", None)
+        CALL.now = None
+        try:
+            return self.func(*args, **kwargs)
+        finally:
+            CALL.now = now
+            resume_busy(busy)
+
+    def ask(self):
+        answer = LINK.ask(event="name", name=self.name, base=self.name)
+        self.plan = None
+        if answer["features"]:
+            self.plan = Plan(self.func, self.name, answer["features"], answer["when"], answer["casts"])
+            self.plan.base = self.name  # it is none of PyTorch's of that name
+
+    def changed(self, args, kwargs):
+        quietly(refresh)
+        if self.plan is UNKNOWN:
+            quietly(self.ask)
+        if self.plan is UNKNOWN or self.plan is None:
+            return self.func(*args, **kwargs)
+        return changed(self.plan, self.own, args, kwargs)
+
+
+def put_back(holder, attribute, new, found, had):
+    if vars(holder).get(attribute) is not new:
+        return
+    if had:
+        setattr(holder, attribute, found)
+    else:
+        delattr(holder, attribute)
+
+
+FUNCTIONS = {}  # name: Function
+
+
+class Finder:
+    """Among the finders of Python's import while a function is missing: tells when its module is there."""
+
+    def __init__(self):
+        self.names = set()
+        self.watched = set()
+
+    def watch(self, spec):
+        if spec.name not in self.watched:
+            self.watched.add(spec.name)
+            at_end_of_import(spec, lambda: self.imported(spec.name))
+
+    def imported(self, name):
+        self.watched.discard(name)
+        if not is_out():
+            quietly(bind_all)
+
+    def find_spec(self, name, path=None, target=None):
+        if is_out() or name not in self.names:
+            return None
+        for finder in list(sys.meta_path):
+            spec = finder.find_spec(name, path, target) if finder is not self and hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if isinstance(spec, importlib.machinery.ModuleSpec):
+                    self.watch(spec)
+                return spec
+        return None
+
+
+FINDER = Finder()
+
+
+def leave_imports():
+    if FINDER in sys.meta_path:
+        sys.meta_path.remove(FINDER)
+
+
+def bind_all():
+    missing = [f for f in FUNCTIONS.values() if not f.is_bound]
+    for f in missing:
+        f.bind()
+    FINDER.names = {f.name.rsplit(".", n)[0] for f in missing if not f.is_bound for n in range(1, f.name.count(".") + 1)}
+    if not FINDER.names:
+        leave_imports()
+    elif FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, FINDER)
+
+
+def bind_late():
+    """A function may come without an import: those of the program's own file, __main__."""
+    if FINDER.names:
+        quietly(bind_all)
+
+
+def start_functions():
+    names = [n for n in LINK.settings["functions"] if not n.startswith("torch.Tensor.")]
+    for name in [n for n in FUNCTIONS if n not in names]:
+        FUNCTIONS.pop(name).unwrap()
+    for name in names:
+        FUNCTIONS.setdefault(name, Function(name)).plan = UNKNOWN
+    bind_all()
+
+
+def end_functions():
+    leave_imports()
+    for f in list(FUNCTIONS.values()):
+        f.unwrap()
+
+
+def missing_functions():
+    return [["missing", f.name, f.why, 1] for f in list(FUNCTIONS.values()) if not f.is_bound]
