@@ -45,6 +45,16 @@ const struct item *items_stack(const struct items *it)
 	return NULL;
 }
 
+bool items_stack_names(const struct items *it, uint64_t code)
+{
+	const struct item *i = items_stack(it);
+	const uint64_t(*frame)[STACK_FRAME_SIZE / 8] = (const void *)(i + 1);
+	for (unsigned n = i ? i->len / STACK_FRAME_SIZE : 0; n > 0; n--, frame++)
+		if ((*frame)[0] == code)
+			return true;
+	return false;
+}
+
 static const uint8_t *payload(const struct item *i)
 {
 	return (const uint8_t *)(i + 1);

@@ -45,6 +45,9 @@ const struct item *items_find(const struct items *it, unsigned read, const struc
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
 
+/* Whether the code object at the address `code` is one of the stack's, as far as it was read. */
+bool items_stack_names(const struct items *it, uint64_t code);
+
 /* Decode one argument or result planned as `v`, of whose entry or exit `it` are the items. Never
  * fails: what cannot be told is VALUE_NOT_DECODED with the reason. */
 struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *it);

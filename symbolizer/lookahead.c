@@ -21,7 +21,7 @@ struct ends {
 
 static void gather(const struct batch *b, struct ends *e)
 {
-	for (size_t at = 0; at < b->len;) {
+	for (size_t at = 0; b->nends && at < b->len;) {
 		const struct hit *h = (const struct hit *)(b->data + at);
 		if (h->kind == HIT_CODE_FREED && e->n < ENDS_MAX)
 			e->hit[e->n++] = h;
@@ -65,14 +65,9 @@ static void decode(struct lookahead *l, struct decoder *d)
 static bool names_an_ended(const struct hit *h, const struct ends *e)
 {
 	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
-	const struct item *s = e->n ? items_stack(&it) : NULL;
-	if (!s)
-		return false;
-	const uint64_t *pair = (const uint64_t *)(s + 1);
-	for (unsigned i = 0; i < s->len / 16u; i++)
-		for (unsigned k = 0; k < e->n; k++)
-			if (e->hit[k]->sp == pair[2 * i] && e->hit[k]->proc == h->proc)
-				return true;
+	for (unsigned k = 0; k < e->n; k++)
+		if (e->hit[k]->proc == h->proc && items_stack_names(&it, e->hit[k]->sp))
+			return true;
 	return false;
 }
 
@@ -81,10 +76,8 @@ static bool names_an_ended(const struct hit *h, const struct ends *e)
 static void warm(struct lookahead *l, struct decoder *d)
 {
 	struct ends e = {.n = 0};
-	if (l->waiting.nends || l->coming.nends) {
-		gather(&l->waiting, &e);
-		gather(&l->coming, &e);
-	}
+	gather(&l->waiting, &e);
+	gather(&l->coming, &e);
 	while (l->warmed < l->coming.len && e.n < ENDS_MAX) {
 		const struct hit *h = (const struct hit *)(l->coming.data + l->warmed);
 		if (!names_an_ended(h, &e))

@@ -363,7 +363,11 @@ static bool boxed_name(const struct items *it, char out[OPERATOR_NAME_MAX])
 	int n = string_of(it, BOXED_NAME, &name), k = string_of(it, BOXED_OVERLOAD, &overload);
 	if (n <= 0 || k < 0 || !memmem(name, (size_t)n, "::", 2) || n + k + 2 > OPERATOR_NAME_MAX)
 		return false;
-	snprintf(out, OPERATOR_NAME_MAX, k ? "%.*s.%.*s" : "%.*s", n, name, k, overload);
+	memcpy(out, name, (size_t)n);
+	if (k)
+		out[n++] = '.';
+	memcpy(out + n, overload, (size_t)k);
+	out[n + k] = '\0';
 	return true;
 }
 
@@ -401,7 +405,8 @@ static const struct op_desc *named_by_text(struct target *t, const struct op_pro
 	int n = string_of(it, read, &text);
 	if (n <= 0 || n >= (int)sizeof(name))
 		return &p->desc;
-	snprintf(name, sizeof(name), "%.*s", n, text);
+	memcpy(name, text, (size_t)n);
+	name[n] = '\0';
 	const struct op_desc *d = named(t, name, kind);
 	return d ? d : &p->desc;
 }

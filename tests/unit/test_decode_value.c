@@ -465,16 +465,21 @@ static void test_truncated(void **state)
 static void test_stack_item(void **state)
 {
 	struct abi_value v = how(ABI_WORD, CXX_INT64);
-	uint64_t frame[2] = {1, 2};
+	uint64_t frames[3][STACK_FRAME_SIZE / 8] = {{0x10, 1, 2}, {0x20, 3, 4}, {0x30, 5, 6}};
 	(void)state;
 	begin();
 	struct items none = record_items(&rec);
 	assert_null(items_stack(&none));
-	record_item(&rec, ITEM_STACK, READ, 0, frame, sizeof(frame));
+	assert_false(items_stack_names(&none, 0x10));
+	record_item(&rec, ITEM_STACK, READ, 0, frames, sizeof(frames));
 	record_word(&rec, READ, 5);
 	expect_int(decode(&v), VALUE_INT, 5);
 	struct items it = record_items(&rec);
 	assert_ptr_equal(items_stack(&it), rec.items);
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(items_stack_names(&it, frames[i][0]));
+	for (uint64_t other = 0; other < 7; other++)
+		assert_false(items_stack_names(&it, other));
 }
 
 static void add_tensor(unsigned kind, const struct tensor_snapshot *snap, uint32_t aux)
