@@ -18,9 +18,9 @@ SETTLE_NS = 200_000_000  # at the beginning of each turn, of whatever kind; not 
 
 
 class Trainer:
-    def __init__(self, times, work="training", under=(), errors=None):
+    def __init__(self, times, work=("training",), under=(), errors=None):
         self.times = times
-        command = [*under, sys.executable, os.path.join(HERE, "trainer.py"), times, work]
+        command = [*under, sys.executable, os.path.join(HERE, "trainer.py"), times, *work]
         os.environ["KINETO_LOG_LEVEL"] = "99"
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.pid, self.width = map(int, self.process.stdout.readline().split())

@@ -1,4 +1,4 @@
-"""trainer.py FILE [training|loop]: trains the model of tests/workloads/train.py on one thread until it is
+"""trainer.py FILE [training|loop [WIDTH]]: trains the model of tests/workloads/train.py on one thread until it is
 told to end, or adds small tensors LOOP times an iteration, and notes of each iteration when it began and
 ended (CLOCK_MONOTONIC ns) and the CPU time it took (ns). Its first line is its pid and the model's width.
 Told by a line on standard input, answered by one:
@@ -98,7 +98,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     times, profiler = array.array("q"), Profiler()
-    for width in WIDTHS if "loop" not in sys.argv else ():
+    for width in [int(w) for w in sys.argv[3:]] or WIDTHS if "loop" not in sys.argv else ():
         step, taken = training(width)
         if taken < ENOUGH_MS:
             break
