@@ -24,16 +24,18 @@ struct thread {
 	uint32_t npending, pending_size;
 };
 
-/* The row of an event before, in the place of the hash of what tells rows apart. */
+/* The row of an event before, in one of two places that the hash of what tells rows apart gives: a
+ * line of the processor's cache. */
 struct memo {
 	const struct op_desc *op;
 	const struct py_stack *where_stack;
-	int32_t pid, tid;
-	uint8_t phase;
-	uint32_t row;
+	const struct aggregate_row *row;
+	uint32_t id;	 /* of the row */
+	uint32_t thread; /* number, twice, and one more in the backward phase */
 };
 
-enum { MEMOS = 8192 };
+enum { MEMO_PAIRS = 8192, CACHE_LINE = 64 };
+_Static_assert(2 * sizeof(struct memo) == CACHE_LINE, "a pair of memos is a cache line");
 
 /* The row of a forward op, in the place of its id modulo AGGREGATE_SIDES_MAX. */
 struct side {
@@ -43,7 +45,7 @@ struct side {
 
 struct aggregate {
 	unsigned keys;
-	struct memo *memos; /* MEMOS of them, or NULL */
+	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
 	int32_t last_pid, last_tid;
 	struct thread *last_thread; /* of these; NULL: none */
 	struct side *sides;
@@ -65,8 +67,10 @@ struct aggregate *aggregate_new_by(unsigned keys)
 	if (!a)
 		return NULL;
 	a->keys = keys;
-	if (keys & AGGREGATE_STEADY && !(keys & others))
-		a->memos = calloc(MEMOS, sizeof(*a->memos)); /* NULL: it goes without */
+	if (keys & AGGREGATE_STEADY && !(keys & others)) /* without memory it goes without */
+		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
+	if (a->memos)
+		memset(a->memos, 0, MEMO_PAIRS * sizeof(*a->memos));
 	return a;
 }
 
@@ -116,9 +120,11 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 				     const struct aggregate_row *like)
 {
 	bool failed = id >= a->rows_size && grow_rows(a);
-	struct aggregate_row *row = failed ? NULL : arena_alloc(&a->arena, sizeof(*row));
-	if (!row)
+	char *room =
+	    failed ? NULL : arena_alloc(&a->arena, sizeof(struct aggregate_row) + CACHE_LINE);
+	if (!room)
 		return NULL;
+	struct aggregate_row *row = (void *)(room + (0 - (uintptr_t)room) % CACHE_LINE);
 	*row = *like;
 	row->min_ns = UINT64_MAX;
 	row->op = keep(a, like->op, &failed);
@@ -160,37 +166,6 @@ static int64_t row_of(struct aggregate *a, const struct op_event *ev)
 	return failed ? -ENOMEM : id;
 }
 
-/* Ops and stacks lie 16 bytes apart at least. */
-static struct memo *memo_of(const struct aggregate *a, const struct op_event *ev)
-{
-	uint64_t h = ((uintptr_t)ev->op >> 4) * 0x9e3779b97f4a7c15u;
-	h = (h ^ (uintptr_t)ev->where_stack >> 4 ^ (uint64_t)ev->phase << 40 ^
-	     (uint64_t)(uint32_t)ev->tid << 44) *
-	    0xff51afd7ed558ccdu;
-	return &a->memos[h >> 51];
-}
-
-/* As row_of. A row whose text is not known yet is looked at again: it may come. */
-static int64_t row_again(struct aggregate *a, const struct op_event *ev)
-{
-	struct memo *m = a->memos ? memo_of(a, ev) : NULL;
-	if (!m)
-		return row_of(a, ev);
-	if (m->op == ev->op && m->where_stack == ev->where_stack && m->pid == ev->pid &&
-	    m->tid == ev->tid && m->phase == ev->phase &&
-	    (a->rows[m->row]->text || !(a->keys & AGGREGATE_LINE)))
-		return m->row;
-	int64_t id = row_of(a, ev);
-	if (id >= 0)
-		*m = (struct memo){.op = ev->op,
-				   .where_stack = ev->where_stack,
-				   .pid = ev->pid,
-				   .tid = ev->tid,
-				   .phase = ev->phase,
-				   .row = (uint32_t)id};
-	return id;
-}
-
 static struct thread *find_thread(struct aggregate *a, const struct op_event *ev)
 {
 	int32_t key[2] = {ev->pid, ev->tid};
@@ -210,6 +185,45 @@ static struct thread *find_thread(struct aggregate *a, const struct op_event *ev
 	a->last_tid = ev->tid;
 	a->last_thread = t;
 	return t;
+}
+
+/* Ops and stacks lie 16 bytes apart at least. */
+static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
+{
+	uint64_t h = ((uintptr_t)m->op >> 4) * 0x9e3779b97f4a7c15u;
+	h = (h ^ (uintptr_t)m->where_stack >> 4 ^ (uint64_t)m->thread << 40) * 0xff51afd7ed558ccdu;
+	return a->memos[h >> 51];
+}
+
+/* Whether *m is there and for the same. */
+static bool is_for(const struct memo *m, const struct memo *n)
+{
+	return m->row && m->op == n->op && m->where_stack == n->where_stack &&
+	       m->thread == n->thread;
+}
+
+/* As row_of, for an event of thread `t`. A row whose text is not known yet is looked at again: it
+ * may come. */
+static int64_t row_again(struct aggregate *a, const struct thread *t, const struct op_event *ev)
+{
+	if (!a->memos)
+		return row_of(a, ev);
+	struct memo new = {.op = ev->op,
+			   .where_stack = ev->where_stack,
+			   .thread = (uint32_t)(t - a->threads) * 2 + ev->phase};
+	struct memo *m = memos_of(a, &new);
+	for (int i = 0; i < 2; i++)
+		if (is_for(&m[i], &new) && (m[i].row->text || !(a->keys & AGGREGATE_LINE)))
+			return m[i].id;
+	int64_t id = row_of(a, ev);
+	if (id < 0)
+		return id;
+	new.id = (uint32_t)id;
+	new.row = a->rows[id];
+	if (!is_for(&m[0], &new))
+		m[1] = m[0];
+	m[0] = new;
+	return id;
 }
 
 static void observe(struct aggregate *a, struct thread *t, const struct op_event *ev)
@@ -286,7 +300,8 @@ static int count_call(struct aggregate *a, struct aggregate_row *row, const stru
 {
 	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
 	row->calls++;
-	row->thrown += ev->thrown;
+	if (ev->thrown)
+		row->thrown++;
 	row->total_ns += ns;
 	row->sum_ns += ns;
 	row->self_ns += self;
@@ -352,7 +367,7 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
 	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
 		return add_backward(a, ev, ns);
-	int64_t id = row_again(a, ev);
+	int64_t id = row_again(a, t, ev);
 	if (id < 0)
 		return -ENOMEM;
 	int r = count_call(a, a->rows[id], ev, ns);

@@ -39,27 +39,28 @@ enum {
 /* Calls that are alike in all keys. What is no key is NULL or 0. The source line is that of
  * py_stack_where of the event's where_stack. Strings are the aggregate's own. */
 struct aggregate_row {
-	const char *op;
-	const char *file; /* NULL: no Python frame, and then function and text are NULL too */
-	const char *function;
+	/* What each call changes or needs is together, for the sake of the processor's cache. */
 	const char *text; /* NULL: not known */
-	int32_t line;
-	const char *module; /* NULL: in none, or not known */
-	const char *shape, *dtype, *device;
-	const char *symbol, *object; /* NULL: not known */
-	int32_t pid, tid;
-	uint8_t phase;	 /* enum op_phase */
-	uint64_t calls;	 /* those that ended */
-	uint64_t thrown; /* of them, left by an exception */
+	uint64_t calls;	  /* those that ended */
 	uint64_t
 	    total_ns; /* time in the op; a call inside another call of the same row counts once */
 	uint64_t self_ns; /* without the time in other ops that it called */
 	uint64_t sum_ns;  /* of all calls, nested ones too: sum_ns / calls is the mean */
 	uint64_t min_ns, max_ns;
-	struct histogram times;	 /* of the calls' durations */
 	struct batches *batches; /* AGGREGATE_BATCHES: of the logarithms of the durations */
+	struct histogram times;	 /* of the calls' durations */
+	uint64_t thrown;	 /* calls left by an exception */
 	uint64_t backward_calls, backward_ns; /* AGGREGATE_SIDES: of the nodes, with what they call
 					       */
+	const char *op;
+	const char *file; /* NULL: no Python frame, and then function and text are NULL too */
+	const char *function;
+	int32_t line;
+	const char *module; /* NULL: in none, or not known */
+	const char *shape, *dtype, *device;
+	const char *symbol, *object; /* NULL: not known */
+	int32_t pid, tid;
+	uint8_t phase; /* enum op_phase */
 };
 
 struct aggregate_totals {

@@ -10,6 +10,7 @@
 #include <zstd.h>
 
 #include "perf/trace_decode.h"
+#include "perf/trace_defs.h"
 
 /* How far the reader is. */
 struct trace_progress {

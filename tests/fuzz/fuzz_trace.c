@@ -5,6 +5,7 @@
  * first block, which are then packed and given the right checksum, so that the fuzzer reaches the
  * record decoder. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,28 @@ static void read_sample(const struct sample *s, struct aggregate *a, FILE *out)
 	put_stack(s->native, out);
 	if (aggregate_add(a, &ev))
 		abort();
+}
+
+/* Passing over values finds the same events, and the same faults, as reading them. */
+static void read_both_ways(const char *path)
+{
+	struct trace_reader *with, *without;
+	struct trace_item a, b;
+	struct err e = {0};
+	if (trace_reader_open(path, &with, &e) || trace_reader_open(path, &without, &e))
+		return;
+	trace_reader_no_values(without);
+	int n, m;
+	do {
+		n = trace_read_next(with, &a, &e);
+		m = trace_read_next(without, &b, &e);
+		if (n == 1 && m == 1 && a.type == TRACE_EVENT && a.event.id != b.event.id)
+			abort();
+	} while (n == 1 && m == 1);
+	if (n != m && n != -ENOMEM && m != -ENOMEM)
+		abort();
+	trace_reader_close(with);
+	trace_reader_close(without);
 }
 
 static void read_it(const char *path, FILE *out)
@@ -106,6 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	read_it(path, out);
+	read_both_ways(path);
 	close(fd);
 	return 0;
 }
