@@ -81,8 +81,8 @@ static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
 	char line[16] = "";
 	if (f->line)
 		snprintf(line, sizeof(line), ":%" PRId32, f->line);
-	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, "%.200s (%.200s%s)", function,
-				      base_name(file), line);
+	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, file[0] ? "%.200s (%.200s%s)" : "%.200s",
+				      function, base_name(file), line);
 	size_t whole = strnlen(file, NAME_MAX_LEN - 1);
 	memcpy(key + len + 1, file, whole);
 	return name_id(t, key, len + 1 + whole, key);
@@ -266,14 +266,22 @@ static int64_t sample_node(struct call_tree *t, const struct sample *s, enum cal
 	return node;
 }
 
-int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which)
+int call_tree_sample_node(struct call_tree *t, const struct sample *s, enum call_frames which,
+			  uint32_t *out)
 {
 	int64_t node = sample_node(t, s, which);
 	if (node < 0)
 		return -ENOMEM;
 	t->nodes[node].calls++;
 	t->nodes[node].self_ns += s->weight;
+	*out = (uint32_t)node;
 	return 0;
+}
+
+int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	uint32_t node;
+	return call_tree_sample_node(t, s, which, &node);
 }
 
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)

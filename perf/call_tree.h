@@ -42,6 +42,10 @@ enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS };
  * samples that end there, and their weights. 0 or -ENOMEM. */
 int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which);
 
+/* The same; *node is the index of the node where it ends. */
+int call_tree_sample_node(struct call_tree *t, const struct sample *s, enum call_frames which,
+			  uint32_t *node);
+
 /* All nodes; valid until the next call_tree_add. */
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n);
 

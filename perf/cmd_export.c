@@ -58,7 +58,7 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 		return x->in.samples ? export_speedscope_samples(&x->in, f, e)
 				     : export_speedscope(&x->in, f, e);
 	default:
-		return export_csv(&x->in, f, e);
+		return x->in.samples ? export_csv_samples(&x->in, f, e) : export_csv(&x->in, f, e);
 	}
 }
 
@@ -86,10 +86,7 @@ static int check(struct export_job *x, struct err *e)
 		return r;
 	trace_reader_close(reader);
 	x->in.samples = x->in.samples || trace_has_only_samples(x->in.path);
-	if (x->in.samples && x->format != TO_FOLDED && x->format != TO_SPEEDSCOPE) {
-		err_set(e, -EINVAL, "samples have no place in this form");
-		return err_hint(e, "--to folded or --to speedscope");
-	}
+	x->in.both = !x->in.samples && (x->format == TO_CHROME || x->format == TO_SQLITE);
 	r = trace_span_open(&x->span, x->in.path, e);
 	return r ? r : trace_when_open(&x->when, x->in.path, e);
 }
@@ -124,7 +121,7 @@ int cmd_export(int argc, char **argv)
 	    {0, "step-op", OPTION_STRING, &x.span.step_op, "OP",
 	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
 	    {0, "samples", OPTION_FLAG, &x.in.samples, NULL,
-	     "the samples (the default where there are no ops), to folded or speedscope", NULL},
+	     "the samples alone (the default where there are no ops)", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output", NULL},
 	    {0},
@@ -135,11 +132,13 @@ int cmd_export(int argc, char **argv)
 	    .about =
 		"Turn a trace file (default: ditrace.data) into a form that other programs read.",
 	    .options = options,
-	    .notes = "csv         a row a forward op, with its times and arguments\n"
-		     "chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
-		     "folded      stacks and ns for flamegraph.pl\n"
-		     "speedscope  https://www.speedscope.app\n"
-		     "sqlite      a database with the view \"calls\"",
+	    .notes =
+		"csv         a row a forward op, with its times and arguments; or a sample\n"
+		"chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
+		"folded      stacks and ns for flamegraph.pl\n"
+		"speedscope  https://www.speedscope.app\n"
+		"sqlite      a database with the views \"calls\" and \"sampled\"\n"
+		"Of a file with ops and samples chrome and sqlite have both, the others the ops.",
 	    .max_operands = 1,
 	};
 	int status, first = options_start(&command, argc, argv, &status);

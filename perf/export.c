@@ -18,7 +18,7 @@ static bool chosen(const struct export_in *in, const struct trace_item *item)
 	if (item->type != TRACE_SAMPLE)
 		return true;
 	sample_as_event(&item->sample, &ev);
-	return in->samples && export_chooses(in, &ev);
+	return (in->samples || in->both) && export_chooses(in, &ev);
 }
 
 static int each_item(struct export_in *in, struct trace_order *order, export_item_fn *fn, void *arg,

@@ -14,9 +14,10 @@ struct export_in {
 	const char *path;
 	struct trace_when *when;       /* which events */
 	const struct trace_span *span; /* and of which part of the trace; NULL: of all */
-	bool samples;	    /* these, in place of events, where the form has a place for them */
-	uint64_t lost;	    /* out: events in LOST records */
-	uint64_t origin_ns; /* out, before the first item: when the file was begun */
+	bool samples;		       /* these, and not the events */
+	bool both;		       /* without `samples`: these and the events */
+	uint64_t lost;		       /* out: events in LOST records */
+	uint64_t origin_ns;	       /* out, before the first item: when the file was begun */
 };
 
 /* Called with each item; an event only when it is in the part and the condition chooses it. 0 or
@@ -34,7 +35,9 @@ int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err 
 /* Trace Event JSON (the "Trace Event Format" of Chrome's about:tracing, which Perfetto reads): a
  * complete event an op ("X"; "B" without an end for one that had not ended), named processes and
  * threads, a flow from each forward op to the backward nodes that it made. ts and dur are
- * microseconds, ts since origin_ns. Memory beside what is open: a bit an event. */
+ * microseconds, ts since origin_ns. Memory beside what is open: a bit an event. Samples are CPU
+ * profiles as V8 writes them ("P", which Perfetto and Chrome's own tools read), one a thread; their
+ * stacks take memory for each different one. */
 int export_chrome(struct export_in *in, FILE *f, struct err *e);
 
 /* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the ns
@@ -49,6 +52,9 @@ int export_speedscope(struct export_in *in, FILE *f, struct err *e);
 
 /* The same of samples: one profile, with the mixed stacks that there were and their weights. */
 int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e);
+
+/* A row for each sample. */
+int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
 
 /* An SQLite 3 database into the empty or new file `output`; its tables are described in
  * ditrace-export(1). */

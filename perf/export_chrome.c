@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "perf/event_tensors.h"
 #include "perf/export.h"
+#include "perf/export_profile.h"
 #include "perf/json_event.h"
 
 /* The ids of the events from which flows start. */
@@ -18,7 +19,8 @@ struct chrome {
 	FILE *f;
 	struct export_in *in;
 	struct starts starts;
-	bool any; /* a record was written */
+	struct export_profile *profile; /* of the samples */
+	bool any;			/* a record was written */
 };
 
 static int mark(struct starts *s, uint64_t id)
@@ -155,11 +157,17 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 		put_flow(c, 'f', ev, maker_of(ev));
 }
 
-static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count)
+static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const char *what)
 {
 	begin(c, 'i', 0, 0);
 	put_ts(c, time_ns);
-	fprintf(c->f, ",\"s\":\"g\",\"name\":\"%" PRIu64 " events lost\"}", count);
+	fprintf(c->f, ",\"s\":\"g\",\"name\":\"%" PRIu64 " %s lost\"}", count, what);
+}
+
+static int put_sample(struct chrome *c, const struct sample *s)
+{
+	int64_t ns = (int64_t)(s->time_ns - c->in->origin_ns);
+	return export_profile_add(c->profile, c->f, &c->any, s, ns / 1000);
 }
 
 static int put_item(void *arg, const struct trace_item *item)
@@ -173,19 +181,25 @@ static int put_item(void *arg, const struct trace_item *item)
 		put_name(c, "process_name", item->target.pid, item->target.pid,
 			 item->target.argv[0] ? item->target.argv : item->target.comm);
 	else if (item->type == TRACE_LOST)
-		put_lost(c, item->lost.time_ns, item->lost.count);
+		put_lost(c, item->lost.time_ns, item->lost.count, "events");
+	else if (item->type == TRACE_SAMPLES_LOST)
+		put_lost(c, item->lost.time_ns, item->lost.count, "samples");
+	else if (item->type == TRACE_SAMPLE && put_sample(c, &item->sample))
+		return -ENOMEM;
 	return ferror(c->f) ? -EIO : 0;
 }
 
 int export_chrome(struct export_in *in, FILE *f, struct err *e)
 {
-	struct chrome c = {.f = f, .in = in};
-	int r = find_starts(&c, e);
+	struct chrome c = {.f = f, .in = in, .profile = export_profile_new()};
+	int r =
+	    c.profile ? find_starts(&c, e) : err_set(e, -ENOMEM, "no memory to read %s", in->path);
 	if (!r) {
 		fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", f);
 		r = export_each(in, put_item, &c, e);
 		fprintf(f, "\n],\"otherData\":{\"origin_ns\":\"%" PRIu64 "\"}}\n", in->origin_ns);
 	}
 	free(c.starts.bits);
+	export_profile_free(c.profile);
 	return r;
 }

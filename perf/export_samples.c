@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "perf/call_tree.h"
+#include "perf/csv.h"
 #include "perf/export.h"
 #include "perf/json_event.h"
+#include "perf/print_sample.h"
 
 static int add(void *arg, const struct trace_item *item)
 {
@@ -92,4 +94,61 @@ int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e)
 	int w = put_profile(f, t);
 	call_tree_free(t);
 	return w ? err_set(e, w, "no memory to read %s", in->path) : r;
+}
+
+static int put_stack(FILE *f, const struct py_stack *s)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *m = open_memstream(&text, &len);
+	if (m) {
+		sample_json_stack(m, s);
+		if (fclose(m) == 0)
+			csv_quoted(f, text);
+	}
+	free(text);
+	return m && text ? 0 : -ENOMEM;
+}
+
+static void put_frame(FILE *f, const struct py_frame *x, bool line)
+{
+	putc(',', f);
+	if (x)
+		csv_text(f, x->file);
+	if (line && x && x->line)
+		fprintf(f, ",%" PRId32, x->line);
+	else if (line)
+		putc(',', f);
+	putc(',', f);
+	if (x)
+		csv_text(f, x->function);
+}
+
+static int put_sample(void *arg, const struct trace_item *item)
+{
+	FILE *f = arg;
+	const struct sample *s = &item->sample;
+	if (item->type != TRACE_SAMPLE)
+		return 0;
+	fprintf(f, "%" PRIu64 ",%" PRId32 ",%" PRId32 ",%" PRIu64 ",", s->time_ns, s->pid, s->tid,
+		s->weight);
+	csv_text(f, sample_op_name(s));
+	fprintf(f, ",%s,%d,%d", s->phase == PHASE_BACKWARD ? "backward" : "forward", s->in_kernel,
+		s->mismatched);
+	put_frame(f, py_stack_where(s->python), true);
+	put_frame(f, s->native && s->native->depth ? s->native->frames[0] : NULL, false);
+	putc(',', f);
+	int r = put_stack(f, s->python);
+	putc(',', f);
+	r = r ? r : put_stack(f, s->native);
+	putc('\n', f);
+	return r ? r : ferror(f) ? -EIO : 0;
+}
+
+int export_csv_samples(struct export_in *in, FILE *f, struct err *e)
+{
+	fputs("time_ns,pid,tid,weight,op,phase,in_kernel,mismatched,file,line,function,object,"
+	      "symbol,python,native\n",
+	      f);
+	return export_each(in, put_sample, f, e);
 }

@@ -26,6 +26,14 @@ static const char tables[] =
     " tid INTEGER, phase TEXT, op INTEGER, start_ns INTEGER, end_ns INTEGER, self_ns INTEGER,"
     " thrown INTEGER, forward_id INTEGER, stack INTEGER, where_frame INTEGER, shapes TEXT,"
     " dtypes TEXT, devices TEXT, args TEXT, results TEXT);"
+    "CREATE TABLE samples (time_ns INTEGER, pid INTEGER, tid INTEGER, weight INTEGER, op INTEGER,"
+    " no_op TEXT, phase TEXT, in_kernel INTEGER, mismatched INTEGER, python INTEGER,"
+    " native INTEGER, where_frame INTEGER, native_frame INTEGER);"
+    "CREATE TABLE builds (file TEXT, build_id TEXT);"
+    "CREATE VIEW sampled AS SELECT s.time_ns, s.pid, s.tid, s.weight, coalesce(o.name, s.no_op) AS"
+    " op, s.phase, s.in_kernel, s.mismatched, f.file, f.line, f.function, f.text,"
+    " n.function AS symbol, n.file AS object FROM samples s LEFT JOIN ops o ON o.id = s.op"
+    " LEFT JOIN frames f ON f.id = s.where_frame LEFT JOIN frames n ON n.id = s.native_frame;"
     "CREATE VIEW calls AS SELECT e.id, e.parent, e.depth, e.pid, e.tid, e.phase, o.name AS op,"
     " e.start_ns, e.end_ns - e.start_ns AS ns, e.self_ns, e.thrown, e.forward_id, e.shapes,"
     " e.dtypes, e.devices, f.file, f.line, f.function, f.text"
@@ -38,7 +46,7 @@ static const char indices[] = "CREATE INDEX events_op ON events (op);"
 			      "CREATE INDEX events_forward ON events (forward_id);"
 			      "COMMIT;";
 
-enum insert { META, PROCESS, THREAD, OP, FRAME, STACK, EVENT, INSERTS };
+enum insert { META, PROCESS, THREAD, OP, FRAME, STACK, EVENT, SAMPLE, BUILD, INSERTS };
 
 static const char *const inserts[INSERTS] = {
     [META] = "INSERT INTO meta VALUES (?, ?)",
@@ -49,6 +57,8 @@ static const char *const inserts[INSERTS] = {
     [STACK] = "INSERT INTO stacks VALUES (?, ?, ?)",
     [EVENT] = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
 	      "?)",
+    [SAMPLE] = "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [BUILD] = "INSERT INTO builds VALUES (?, ?)",
 };
 
 /* What has its row already, by id: 1, and of a frame with its text 2. */
@@ -65,6 +75,7 @@ struct database {
 	sqlite3_stmt *row; /* being filled */
 	int column;
 	int error; /* the first, -errno */
+	uint64_t samples_lost;
 };
 
 static int code_of(int rc)
@@ -251,6 +262,63 @@ static void put_event(struct database *d, const struct op_event *ev)
 	done(d);
 }
 
+static void put_sample(struct database *d, const struct sample *s)
+{
+	const struct py_frame *where = py_stack_where(s->python);
+	bool native = s->native && s->native->depth;
+	if (s->op)
+		put_op(d, s->op);
+	put_stack(d, s->python);
+	put_stack(d, s->native);
+	row(d, SAMPLE);
+	put_int(d, (int64_t)s->time_ns);
+	put_int(d, s->pid);
+	put_int(d, s->tid);
+	put_int(d, (int64_t)s->weight);
+	if (s->op)
+		put_int(d, s->op->id);
+	else
+		d->column++;
+	put_text(d, s->op ? NULL : sample_op_name(s));
+	put_text(d, s->phase == PHASE_BACKWARD ? "backward" : "forward");
+	put_int(d, s->in_kernel);
+	put_int(d, s->mismatched);
+	put_known(d, s->python ? (uint64_t)s->python->id + 1 : 0);
+	put_known(d, s->native ? (uint64_t)s->native->id + 1 : 0);
+	put_known(d, where ? (uint64_t)where->id + 1 : 0);
+	put_known(d, native ? (uint64_t)s->native->frames[0]->id + 1 : 0);
+	done(d);
+}
+
+static void put_build(struct database *d, const struct trace_build *b)
+{
+	char hex[2 * 64 + 1] = "";
+	for (uint32_t i = 0; i < b->len && i < 64; i++)
+		snprintf(hex + 2 * (size_t)i, 3, "%02x", b->id[i]);
+	row(d, BUILD);
+	put_text(d, b->file);
+	put_text(d, hex);
+	done(d);
+}
+
+static void put_meta(struct database *d, const char *key, uint64_t n)
+{
+	row(d, META);
+	put_text(d, key);
+	put_int(d, (int64_t)n);
+	done(d);
+}
+
+static void put_sampling(struct database *d, const struct sampling *s)
+{
+	row(d, META);
+	put_text(d, "sampling_event");
+	put_text(d, s->event);
+	done(d);
+	put_meta(d, "sampling_frequency", s->frequency);
+	put_meta(d, "sampling_kernel", s->kernel);
+}
+
 static void put_target(struct database *d, const struct trace_target *t)
 {
 	row(d, PROCESS);
@@ -273,14 +341,6 @@ static void put_thread(struct database *d, int32_t pid, int32_t tid, const char 
 	done(d);
 }
 
-static void put_meta(struct database *d, const char *key, uint64_t n)
-{
-	row(d, META);
-	put_text(d, key);
-	put_int(d, (int64_t)n);
-	done(d);
-}
-
 static void commit_now_and_then(struct database *d)
 {
 	if (++d->in_transaction < PER_TRANSACTION)
@@ -294,6 +354,14 @@ static int put_item(void *arg, const struct trace_item *item)
 	struct database *d = arg;
 	if (item->type == TRACE_EVENT)
 		put_event(d, &item->event);
+	else if (item->type == TRACE_SAMPLE)
+		put_sample(d, &item->sample);
+	else if (item->type == TRACE_SAMPLES_LOST)
+		d->samples_lost += item->lost.count;
+	else if (item->type == TRACE_SAMPLING)
+		put_sampling(d, &item->sampling);
+	else if (item->type == TRACE_BUILD)
+		put_build(d, &item->build);
 	else if (item->type == TRACE_TARGET)
 		put_target(d, &item->target);
 	else if (item->type == TRACE_THREAD)
@@ -316,6 +384,7 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 	int r = export_each(in, put_item, d, e);
 	put_meta(d, "origin_ns", in->origin_ns);
 	put_meta(d, "lost", in->lost);
+	put_meta(d, "samples_lost", d->samples_lost);
 	if (!d->error)
 		check(d, sqlite3_exec(d->db, indices, NULL, NULL, NULL));
 	return r;

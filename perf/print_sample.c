@@ -50,9 +50,9 @@ static void json_text(FILE *f, const char *key, const char *text)
 		fputs("null", f);
 }
 
-static void json_stack(FILE *f, const char *key, const struct py_stack *s)
+void sample_json_stack(FILE *f, const struct py_stack *s)
 {
-	fprintf(f, ",\"%s\":[", key);
+	putc('[', f);
 	for (uint16_t i = 0; s && i < s->depth; i++) {
 		fputs(i ? ",{" : "{", f);
 		json_text(f, "file", s->frames[i]->file);
@@ -73,7 +73,9 @@ void sample_json(FILE *f, const struct sample *s)
 	fprintf(f, ",\"phase\":\"%s\",\"in_kernel\":%s,\"mismatched\":%s",
 		s->phase == PHASE_BACKWARD ? "backward" : "forward",
 		s->in_kernel ? "true" : "false", s->mismatched ? "true" : "false");
-	json_stack(f, "python", s->python);
-	json_stack(f, "native", s->native);
+	fputs(",\"python\":", f);
+	sample_json_stack(f, s->python);
+	fputs(",\"native\":", f);
+	sample_json_stack(f, s->native);
 	putc('}', f);
 }

@@ -15,4 +15,7 @@ void sample_print(FILE *f, const struct sample *s, uint64_t origin_ns);
  * first. */
 void sample_json(FILE *f, const struct sample *s);
 
+/* One of its two stacks, as there. */
+void sample_json_stack(FILE *f, const struct py_stack *s);
+
 #endif

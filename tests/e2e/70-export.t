@@ -29,6 +29,7 @@ exports() {
 	ok "script" events
 	ok "export in all forms" all_forms
 	ok "all say the same, and are well formed" python3 "$here/compare_exports.py" "$T"
+	speedscope_schema "$T/speedscope"
 	ok "a condition" "$DITRACE" export --to sqlite -o "$T/part" --when "op == 'aten::linear'" "$T/data"
 	is "and only such calls" "$(sums)" "$(grep -c '"op":"aten::linear"' "$T/events") 1"
 	ok "a database is written anew" "$DITRACE" export --to sqlite -o "$T/part" "$T/data"

@@ -83,7 +83,6 @@ frames = len(p["shared"]["frames"])
 [p] = p["profiles"]
 assert len(p["samples"]) == len(p["weights"]) and all(0 <= f < frames for s in p["samples"] for f in s)
 print(sum(p["weights"]))' "$T/speedscope")" "$(weight)"
-	ok "what has no place for samples says so" not "$DITRACE" export --to csv "$T/data"
 	ok "by thread, op and native function" report --group thread,op,symbol --sort samples
 	ok "a filter chooses" report --filter 'op == "aten::mm"' --group op
 	is "one op then" "$(python3 -c 'import json, sys

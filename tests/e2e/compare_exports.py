@@ -8,6 +8,8 @@ import re
 import sqlite3
 import sys
 
+import chrome_trace
+
 folder = sys.argv[1]
 
 
@@ -45,16 +47,6 @@ def is_node(e):
     return "::" not in e["op"] or e["op"].startswith("torch::autograd::")
 
 
-def nests(spans):
-    """Whether of (start, end), sorted by start, none ends within another."""
-    open_ends = []
-    for start, end in spans:
-        while open_ends and open_ends[-1] <= start:
-            open_ends.pop()
-        assert not open_ends or end <= open_ends[-1], (start, end, open_ends[-1])
-        open_ends.append(end)
-
-
 def check_report():
     ended = [e for e in events.values() if e["end_ns"]]
     assert calls == len(ended), (calls, len(ended))
@@ -68,13 +60,10 @@ def check_report():
 
 
 def check_chrome():
-    j = read_json("chrome")
+    j = chrome_trace.read(os.path.join(folder, "chrome"))
     origin = int(j["otherData"]["origin_ns"])
-    known = {"M": {"name", "args"}, "X": {"name", "cat", "ts", "dur", "args"}, "B": {"name", "cat", "ts", "args"},
-             "s": {"name", "cat", "ts", "id"}, "f": {"name", "cat", "ts", "id", "bp"}, "i": {"name", "ts", "s"}}
-    spans, starts, ends, ids = collections.defaultdict(list), [], [], set()
+    starts, ends, ids = [], [], set()
     for e in j["traceEvents"]:
-        assert set(e) == known[e["ph"]] | {"ph", "pid", "tid"}, e
         if e["ph"] in "sf":
             (starts if e["ph"] == "s" else ends).append(e["id"])
         if e["ph"] not in "XB":
@@ -88,13 +77,9 @@ def check_chrome():
         assert was["end_ns"] is None or round(e["dur"] * 1000) == was["end_ns"] - was["start_ns"], (e, was)
         wanted = shapes(was["args"])
         assert len(wanted) > 16 or e["args"].get("shapes", "") == " ".join(wanted), (e, was)
-        if was["end_ns"]:
-            spans[e["pid"], e["tid"]].append((start, was["end_ns"]))
     assert ids == set(events)
     wanted = sorted(e["forward_id"] for e in events.values() if e["forward_id"] and is_node(e))
     assert sorted(ends) == wanted and sorted(starts) == sorted(set(wanted)) and wanted
-    for s in spans.values():
-        nests(s)
 
 
 def check_folded():
@@ -108,9 +93,8 @@ def check_folded():
 
 
 def check_speedscope():
-    """What https://www.speedscope.app/file-format-schema.json asks for, and that what opens closes."""
+    """That what opens closes."""
     j = read_json("speedscope")
-    assert j["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames = j["shared"]["frames"]
     for frame in frames:
         assert isinstance(frame["name"], str) and set(frame) <= {"name", "file", "line", "col"}, frame

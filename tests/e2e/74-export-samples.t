@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The forms of export, of samples: they, script and report agree sample by sample.
+. "$(dirname "$0")/lib.sh"
+[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
+
+# all_forms [OPTIONS]: of $T/data
+all_forms() {
+	local to
+	for to in csv chrome folded speedscope sqlite; do
+		"$DITRACE" export --to "$to" -o "$T/${to/sqlite/db}" "$@" "$T/data" || return 1
+	done
+	"$DITRACE" report --format json --samples "$T/data" >"$T/report.json" && events
+}
+
+count_of() {
+	python3 -c 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())' "$T/db" "$1"
+}
+
+samples() {
+	ok "record" "$DITRACE" record -F 499 -o "$T/data" -- "$PY" shares.py 1
+	ok "export in all forms" all_forms
+	ok "all say the same, and are well formed" python3 "$here/compare_samples.py" "$T"
+	speedscope_schema "$T/speedscope"
+	ok "a condition" "$DITRACE" export --to sqlite -o "$T/db" --when 'op == "aten::mm"' "$T/data"
+	is "and only such samples" "$(count_of "SELECT count(*) FROM samples")" "$(grep -c '"op":"aten::mm"' "$T/events")"
+	ok "a time" "$DITRACE" export --to csv -o "$T/csv" --time 0s-1ns "$T/data"
+	is "without samples leaves the names of the columns" "$(wc -l <"$T/csv")" 1
+}
+
+both() {
+	[ "$(id -u)" = 0 ] || { skip "tracing with eBPF needs root" 5; return; }
+	trace --sample=199 -- "$PY" shares.py 1
+	ok "of a file with both, the samples alone" all_forms --samples
+	ok "say the same" python3 "$here/compare_samples.py" "$T"
+	"$DITRACE" export --to chrome -o "$T/chrome" "$T/data"
+	ok "a file with both as one for Perfetto" python3 "$here/chrome_trace.py" "$T/chrome"
+	is "has all calls and all samples" "$(grep -c '"ph":"X"' "$T/chrome") $(grep -c '"ProfileChunk"' "$T/chrome")" \
+		"$(grep -vc '"sample":true' "$T/events") $(grep -c '"sample":true' "$T/events")"
+	"$DITRACE" export --to sqlite -o "$T/db" "$T/data"
+	is "so has a database" "$(count_of "SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM sampled)")" \
+		"$(grep -vc '"sample":true' "$T/events") $(grep -c '"sample":true' "$T/events")"
+}
+each_torch samples
+each_torch both
+done_testing
