@@ -14,7 +14,8 @@ import time
 LOOP = """
 import mmap, struct, sys, time, torch
 torch.set_num_threads(1)
-notes = mmap.mmap(open(sys.argv[1], "r+b").fileno(), 16)
+file = open(sys.argv[1], "r+b")
+notes = mmap.mmap(file.fileno(), 16)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 x, n = torch.randn(32, 64), 0
@@ -33,17 +34,23 @@ def children_s():
     return t.children_user + t.children_system
 
 
-def turn(command, notes, seconds):
-    """us of the loop an iteration, and the share of a processor that the command took."""
-    before, begin = children_s(), time.monotonic()
-    tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if command else None
-    time.sleep(seconds / 4)  # it begins
+def step_us(notes, seconds):
     n, cpu = struct.unpack("qq", notes[:])
     time.sleep(seconds)
     m, later = struct.unpack("qq", notes[:])
+    return (later - cpu) / max(m - n, 1) / 1000
+
+
+def turn(command, notes, seconds):
+    """us of the loop an iteration before the command and with it, and the share of a processor that it took."""
+    bare = step_us(notes, seconds)
+    before, begin = children_s(), time.monotonic()
+    tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if command else None
+    time.sleep(seconds / 4)  # it begins
+    us = step_us(notes, seconds)
     if tool and tool.wait():
         sys.exit(f"{command[0]} failed")
-    return (later - cpu) / max(m - n, 1) / 1000, (children_s() - before) / (time.monotonic() - begin)
+    return bare, us, (children_s() - before) / (time.monotonic() - begin)
 
 
 def main():
@@ -58,7 +65,8 @@ def main():
             f.write(bytes(16))
         loop = subprocess.Popen([sys.executable, "-c", LOOP, path], stdout=subprocess.PIPE, text=True)
         try:
-            loop.stdout.readline()
+            if loop.stdout.readline() != "ready\n":
+                sys.exit("the loop did not begin")
             whole = str(int(1.5 * args.seconds) + 1)
             peers = {
                 "nothing": None,
@@ -77,11 +85,12 @@ def main():
                         seen[name].append(turn(command, notes, args.seconds))
         finally:
             loop.kill()
-    bare = statistics.median(us for us, _ in seen["nothing"])
-    print("sampling at 99 Hz: CPU time of a training step, and what the sampler takes of a processor")
+    print("sampling at 99 Hz: CPU time of a training step, how much more than just before, and what the sampler takes "
+          "of a processor")
     for name, turns in seen.items():
-        us, share = (statistics.median(x) for x in zip(*turns))
-        print(f"  {name:24} {us:8.1f} us  {100 * (us / bare - 1):+5.1f} %   {100 * share:5.1f} %")
+        more = statistics.median(us / bare - 1 for bare, us, _ in turns)
+        us, share = (statistics.median(t[i] for t in turns) for i in (1, 2))
+        print(f"  {name:24} {us:8.1f} us  {100 * more:+5.1f} %   {100 * share:5.1f} %")
     if not args.pyspy:
         print("  py-spy is not here: tests/deps bench")
 
