@@ -185,7 +185,7 @@ help:
 	@echo "make             build $(BUILD)/ditrace; V=1 shows the commands, CFLAGS= and SAN= add to them"
 	@echo "make demo        install what is missing, build, train a small transformer under ditrace"
 	@echo "make test        all tests; make unit only builds the unit tests and their tools"
-	@echo "make bench       overhead, beside torch.profiler, py-spy and bpftrace"
+	@echo "make bench       overhead, and what reading traces costs; beside torch.profiler, py-spy and bpftrace"
 	@echo "make install     into PREFIX=$(PREFIX), below DESTDIR; make uninstall"
 	@echo "make check-asan  unit tests and fuzz targets, built with the address and undefined sanitizers"
 	@echo "make lint        clang-format, cppcheck, clang-tidy; make format formats"
