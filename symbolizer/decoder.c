@@ -4,46 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "symbolizer/decode_value.h"
+#include "symbolizer/hit_parts.h"
+#include "symbolizer/hit_queue.h"
+#include "symbolizer/open_op.h"
 #include "symbolizer/pycode.h"
 #include "symbolizer/pyfreed.h"
 
-enum { MAX_PROCS = 256, THREAD_BUCKETS = 256, MORE_MAX = 4 << 20, HELD_MAX = 32 << 20 };
-
-/* An op between its entry and its exit. */
-struct open_op {
-	struct op_event ev;
-	const struct op_probe *probe;
-	const struct registered_op *reg; /* boxed ops: their types; NULL: not known */
-	uint64_t seq;			 /* hit.seq */
-	struct arena arena;		 /* values; kept from op to op */
-	struct node_refs in;		 /* nodes of the arguments */
-	uint64_t edges;			 /* ROLE_GRADS: address of the node's edges */
-};
-
-/* Bytes of a hit that came in several records. */
-struct parts {
-	struct hit head;
-	uint8_t *data;
-	size_t len, room;
-	bool lost; /* one of them is missing */
-};
+enum { MAX_PROCS = 256, THREAD_BUCKETS = 256, HELD_MAX = 32 << 20 };
 
 struct thread {
 	struct thread *next;
 	uint32_t tid;
 	uint16_t proc;
 	uint16_t nopen;
-	struct parts parts;
+	struct hit_parts parts;
 	struct open_op *open[OPEN_MAX];
 	struct open_op grads; /* ROLE_GRADS, which is beside the ops; seq 0: not open */
-};
-
-/* Hits held back until the layout of the process's tensors is known. */
-struct held {
-	uint8_t *data;
-	size_t len, room;
 };
 
 struct decoder {
@@ -51,7 +27,7 @@ struct decoder {
 	decoder_grads_fn *grads_fn;
 	void *arg;
 	struct target *targets[MAX_PROCS];
-	struct held held[MAX_PROCS];
+	struct hit_queue held[MAX_PROCS]; /* until the layout of their tensors is known */
 	struct thread *threads[THREAD_BUCKETS];
 	uint64_t next_id, dropped;
 };
@@ -99,84 +75,6 @@ static struct thread *thread_of(struct decoder *d, const struct hit *h)
 	t->next = *bucket;
 	*bucket = t;
 	return t;
-}
-
-static const char no_schema[] = "the operator was gone before its schema was read";
-
-static struct decode decode_for(struct target *t, struct open_op *o, struct node_refs *nodes)
-{
-	return (struct decode){
-	    .target = t,
-	    .arena = &o->arena,
-	    .nodes = nodes,
-	};
-}
-
-static void remember_nodes(struct target *t, const struct open_op *o, const struct node_refs *made)
-{
-	for (uint32_t i = 0; i < made->n; i++) {
-		bool was_there = false;
-		for (uint32_t k = 0; k < o->in.n && !was_there; k++)
-			was_there = o->in.node[k].addr == made->node[i].addr;
-		/* A result that has an argument's node was handed through, not made here. */
-		if (was_there || !made->node[i].has_seq)
-			continue;
-		struct node_owner owner = {
-		    .addr = made->node[i].addr,
-		    .seq = made->node[i].seq,
-		    .event = o->ev.id,
-		    .tid = (uint32_t)o->ev.tid,
-		    .stack = o->ev.stack,
-		};
-		node_map_add(&t->nodes, &owner);
-	}
-}
-
-/* Its node's address is not known: one that no node has stands for it. */
-static void remember_named(struct target *t, const struct open_op *o, const struct items *exit)
-{
-	const struct item *i = items_find(exit, NAMED_MADE_READ, NULL);
-	uint64_t w[2];
-	if (!i || i->kind != ITEM_DATA || i->len < sizeof(w))
-		return;
-	memcpy(w, i + 1, sizeof(w));
-	struct node_owner owner = {
-	    .addr = 1ULL << 63 | w[1],
-	    .seq = w[1],
-	    .event = o->ev.id,
-	    .tid = (uint32_t)o->ev.tid,
-	    .stack = o->ev.stack,
-	};
-	if (w[0])
-		node_map_add(&t->nodes, &owner);
-}
-
-static void decode_results(struct target *t, struct open_op *o, const struct items *exit)
-{
-	const struct op_probe *p = o->probe;
-	struct node_refs made = {0};
-	struct decode d = decode_for(t, o, &made);
-	uint16_t n = o->ev.op->nresults;
-	struct value *v = n ? arena_alloc(&o->arena, n * sizeof(*v)) : NULL;
-	if (v && o->reg && o->reg->name_only) {
-		*v = value_not_decoded(no_schema);
-	} else if (p->role == ROLE_BOXED) {
-		if (v)
-			decode_boxed(&d, exit, p->abi.results[0].read,
-				     o->reg ? o->reg->returns : NULL, n, v);
-	} else if (p->values_known) {
-		for (uint16_t i = 0; v && i < n; i++)
-			v[i] = decode_value(&d, &p->abi.results[i], exit);
-	}
-	o->ev.results = v;
-	o->ev.nresults = v && (p->values_known || p->role == ROLE_BOXED) ? n : 0;
-	if (p->role == ROLE_FUNCTION)
-		decode_nodes(&d, exit, FUNCTION_READ);
-	if (p->role == ROLE_NAMED)
-		remember_named(t, o, exit);
-	/* In a backward that is to be differentiated itself, ops make nodes, too. */
-	if (o->ev.op->kind != OP_BACKWARD)
-		remember_nodes(t, o, &made);
 }
 
 static void close_op(struct decoder *d, struct thread *t, uint64_t end_ns, bool thrown)
@@ -250,43 +148,6 @@ static const struct py_stack *stack_of(struct target *t, const struct thread *th
 	return frames_of(t, i, when);
 }
 
-static void tie_backward(struct target *t, struct open_op *o, const struct items *it)
-{
-	const struct item *i = items_find(it, NODE_READ, NULL);
-	if (!i || i->kind != ITEM_DATA || i->len < 16)
-		return;
-	uint64_t w[2];
-	memcpy(w, i + 1, sizeof(w));
-	o->ev.node = w[0];
-	o->ev.node_seq = w[1];
-	const struct node_owner *owner =
-	    w[0] ? node_map_find(&t->nodes, w[0], w[1]) : node_map_find_seq(&t->nodes, w[1]);
-	if (!owner)
-		return;
-	o->ev.forward_id = owner->event;
-	o->ev.where_stack = owner->stack;
-}
-
-static void decode_args(struct target *t, struct open_op *o, const struct items *it)
-{
-	const struct op_probe *p = o->probe;
-	struct decode d = decode_for(t, o, &o->in);
-	uint16_t n = o->ev.op->nargs;
-	struct value *v = arena_alloc(&o->arena, n * sizeof(*v) + 1);
-	if (!v)
-		return;
-	if (o->reg && o->reg->name_only)
-		*v = value_not_decoded(no_schema);
-	else if (p->role == ROLE_BOXED)
-		decode_boxed(&d, it, p->abi.args[0].read, o->reg ? o->reg->args : NULL, n, v);
-	else
-		for (uint16_t i = 0; i < n; i++)
-			v[i] = p->values_known ? decode_value(&d, &p->abi.args[i], it)
-					       : value_not_decoded(p->why);
-	o->ev.args = v;
-	o->ev.nargs = n;
-}
-
 static void on_entry(struct decoder *d, struct target *t, struct thread *th, const struct hit *h,
 		     const struct items *it)
 {
@@ -303,8 +164,8 @@ static void on_entry(struct decoder *d, struct target *t, struct thread *th, con
 		o->ev.where_stack = o->ev.stack;
 	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
 	    o->probe->role == ROLE_NAMED_NODE)
-		tie_backward(t, o, it);
-	decode_args(t, o, it);
+		open_op_tie(t, o, it);
+	open_op_args(t, o, it);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);
 }
@@ -321,7 +182,7 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct thread *th, 
 	}
 	close_above(d, th, i, h);
 	th->open[i - 1]->ev.held = h->flags & HIT_HELD;
-	decode_results(t, th->open[i - 1], it);
+	open_op_results(t, th->open[i - 1], it);
 	close_op(d, th, h->ts, false);
 }
 
@@ -337,7 +198,7 @@ static uint64_t edges_of(const struct items *it)
 static void on_grads_entry(struct target *t, struct open_op *o, const struct hit *h,
 			   const struct items *it)
 {
-	struct decode in = decode_for(t, o, NULL);
+	struct decode in = open_op_decode(t, o, NULL);
 	arena_reset(&o->arena);
 	o->probe = &t->ops->ops[h->op];
 	o->seq = h->seq;
@@ -351,7 +212,7 @@ static void on_grads_entry(struct target *t, struct open_op *o, const struct hit
 static void on_grads_exit(struct decoder *d, struct target *t, struct open_op *o,
 			  const struct hit *h, const struct items *it)
 {
-	struct decode in = decode_for(t, o, NULL);
+	struct decode in = open_op_decode(t, o, NULL);
 	if (o->seq != h->seq || !o->ev.args || !d->grads_fn)
 		return;
 	const struct decoder_grads g = {
@@ -376,35 +237,6 @@ static void on_grads(struct decoder *d, struct target *t, struct thread *th, con
 	}
 }
 
-static int add_part(struct parts *p, const struct hit *h)
-{
-	size_t n = h->size - sizeof(*h);
-	if (!(h->flags & HIT_CONT)) {
-		p->head = *h;
-		p->len = 0;
-		p->lost = false;
-	} else if (h->flags & HIT_GAP || p->head.seq != h->seq || p->head.kind != h->kind) {
-		p->lost = true;
-	}
-	if (p->lost || !n)
-		return 0;
-	p->lost = true;
-	if (p->len + n > MORE_MAX)
-		return -E2BIG;
-	if (p->len + n > p->room) {
-		size_t room = 2 * (p->len + n);
-		uint8_t *data = realloc(p->data, room);
-		if (!data)
-			return -ENOMEM;
-		p->data = data;
-		p->room = room;
-	}
-	memcpy(p->data + p->len, h + 1, n);
-	p->len += n;
-	p->lost = false;
-	return 0;
-}
-
 static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 {
 	t->reading = h->generation;
@@ -415,15 +247,11 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 	}
 	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
 	if (h->flags & (HIT_MORE | HIT_CONT)) {
-		if (add_part(&th->parts, h))
+		if (hit_parts_add(&th->parts, h))
 			d->dropped++;
 		if (h->flags & HIT_MORE)
 			return;
-		if (th->parts.lost || !th->parts.len)
-			it.len = 0;
-		else
-			it = (struct items){th->parts.data, (uint32_t)th->parts.len};
-		th->parts.head.kind = 0;
+		it = hit_parts_end(&th->parts);
 	}
 	if (t->ops->ops[h->op].role == ROLE_GRADS)
 		on_grads(d, t, th, h, &it);
@@ -445,24 +273,15 @@ void decoder_drain(struct decoder *d, uint16_t proc)
 {
 	if (proc >= MAX_PROCS || !d->targets[proc])
 		return;
-	struct held *q = &d->held[proc];
+	struct hit_queue *q = &d->held[proc];
 	if (d->targets[proc]->layout_complete)
 		target_settle(d->targets[proc]);
-	for (size_t at = 0; at < q->len;) {
-		const struct hit *h = (const struct hit *)(q->data + at);
+	const struct hit *h;
+	for (size_t at = 0; (h = hit_queue_next(q, &at));)
 		take(d, d->targets[proc], h);
-		at += (h->size + 7u) & ~(size_t)7;
-	}
 	q->len = 0;
-	if (d->targets[proc]->layout_known) {
-		free(q->data);
-		*q = (struct held){0};
-	}
-}
-
-static size_t padded(const struct hit *h)
-{
-	return (h->size + 7u) & ~(size_t)7;
+	if (d->targets[proc]->layout_known)
+		hit_queue_free(q);
 }
 
 /* In a copy of our own, the frames give way to the stack they stand for. */
@@ -471,22 +290,6 @@ static void know_stack(struct target *t, struct item *i, uint64_t when)
 	const struct py_stack *s = frames_of(t, i, when);
 	memcpy(i + 1, &s, sizeof(s));
 	i->aux |= STACK_KNOWN;
-}
-
-static bool hold(struct held *q, const struct hit *h)
-{
-	size_t need = padded(h);
-	if (q->len + need > q->room) {
-		size_t room = 2 * (q->len + need);
-		uint8_t *data = room <= 2 * HELD_MAX ? realloc(q->data, room) : NULL;
-		if (!data)
-			return false;
-		q->data = data;
-		q->room = room;
-	}
-	memcpy(q->data + q->len, h, h->size);
-	q->len += need;
-	return true;
 }
 
 /* The first word of the tensor that an item holds, of its class's vtable; 0: none. */
@@ -541,19 +344,19 @@ void decoder_hit(struct decoder *d, const struct hit *h)
 		d->dropped++;
 		return;
 	}
-	struct held *q = &d->held[h->proc];
+	struct hit_queue *q = &d->held[h->proc];
 	if (t->layout_known && q->len)
 		decoder_drain(d, h->proc);
 	if (t->layout_known || h->kind == HIT_CODE_FREED) {
 		take(d, t, h);
 		return;
 	}
-	if (!hold(q, h)) {
+	struct hit *copy = hit_queue_add(q, h, HELD_MAX);
+	if (!copy) {
 		decoder_drain(d, h->proc);
 		take(d, t, h);
 		return;
 	}
-	struct hit *copy = (struct hit *)(q->data + q->len - padded(h));
 	struct items it = {(const uint8_t *)(copy + 1), copy->size - (uint32_t)sizeof(*copy)};
 	const struct item *s = items_stack(&it);
 	if (s && s->len && t->py)
@@ -610,7 +413,7 @@ static void free_thread(struct thread *t)
 		free(t->open[i]);
 	}
 	arena_free(&t->grads.arena);
-	free(t->parts.data);
+	hit_parts_free(&t->parts);
 	free(t);
 }
 
@@ -633,8 +436,7 @@ void decoder_remove_target(struct decoder *d, uint16_t proc)
 		return;
 	decoder_flush(d, proc);
 	drop_threads(d, proc);
-	free(d->held[proc].data);
-	d->held[proc] = (struct held){0};
+	hit_queue_free(&d->held[proc]);
 	d->targets[proc] = NULL;
 }
 
@@ -643,7 +445,7 @@ void decoder_free(struct decoder *d)
 	if (!d)
 		return;
 	for (unsigned i = 0; i < MAX_PROCS; i++)
-		free(d->held[i].data);
+		hit_queue_free(&d->held[i]);
 	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
 		while (d->threads[b]) {
 			struct thread *t = d->threads[b];

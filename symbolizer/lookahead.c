@@ -8,11 +8,6 @@
 
 enum { BATCH_MAX = 6 << 20, ENDS_MAX = 512 };
 
-static size_t padded(const struct hit *h)
-{
-	return (h->size + 7u) & ~(size_t)7;
-}
-
 /* Records of code objects that end, in order. */
 struct ends {
 	const struct hit *hit[ENDS_MAX];
@@ -21,12 +16,10 @@ struct ends {
 
 static void gather(const struct batch *b, struct ends *e)
 {
-	for (size_t at = 0; b->nends && at < b->len;) {
-		const struct hit *h = (const struct hit *)(b->data + at);
+	const struct hit *h;
+	for (size_t at = 0; b->nends && (h = hit_queue_next(&b->hits, &at));)
 		if (h->kind == HIT_CODE_FREED && e->n < ENDS_MAX)
 			e->hit[e->n++] = h;
-		at += padded(h);
-	}
 }
 
 /* The first end from number `i` on of the code object at the place of `h`. */
@@ -47,10 +40,9 @@ static void decode(struct lookahead *l, struct decoder *d)
 	for (unsigned i = 0; i < e.n; i++)
 		if (next_end(&e, 0, e.hit[i]) == e.hit[i])
 			decoder_foresee(d, e.hit[i]);
-	for (size_t at = 0; at < l->waiting.len;) {
-		const struct hit *h = (const struct hit *)(l->waiting.data + at);
+	const struct hit *h;
+	for (size_t at = 0; (h = hit_queue_next(&l->waiting.hits, &at));) {
 		decoder_hit(d, h);
-		at += padded(h);
 		if (passed >= e.n || e.hit[passed] != h)
 			continue;
 		/* Another code object may have taken the place and ended, too. */
@@ -58,7 +50,7 @@ static void decode(struct lookahead *l, struct decoder *d)
 		if (next)
 			decoder_foresee(d, next);
 	}
-	l->waiting.len = 0;
+	l->waiting.hits.len = 0;
 	l->waiting.nends = 0;
 }
 
@@ -78,13 +70,11 @@ static void warm(struct lookahead *l, struct decoder *d)
 	struct ends e = {.n = 0};
 	gather(&l->waiting, &e);
 	gather(&l->coming, &e);
-	while (l->warmed < l->coming.len && e.n < ENDS_MAX) {
-		const struct hit *h = (const struct hit *)(l->coming.data + l->warmed);
+	const struct hit *h;
+	while (e.n < ENDS_MAX && (h = hit_queue_next(&l->coming.hits, &l->warmed)))
 		if (!names_an_ended(h, &e))
 			decoder_warm(d, h);
-		l->warmed += padded(h);
-	}
-	l->warmed = l->coming.len;
+	l->warmed = l->coming.hits.len;
 }
 
 static void turn(struct lookahead *l, struct decoder *d)
@@ -112,37 +102,20 @@ void lookahead_flush(struct lookahead *l, struct decoder *d)
 	turn(l, d);
 }
 
-static bool make_room(struct batch *b, size_t need)
-{
-	if (b->len + need <= b->room)
-		return true;
-	size_t room = 2 * (b->len + need);
-	uint8_t *data = realloc(b->data, room);
-	if (!data)
-		return false;
-	b->data = data;
-	b->room = room;
-	return true;
-}
-
 void lookahead_add(struct lookahead *l, struct decoder *d, const struct hit *h)
 {
-	struct batch *b = &l->coming;
-	size_t need = padded(h);
-	if (b->len + need > BATCH_MAX)
+	if (l->coming.hits.len + h->size > BATCH_MAX)
 		lookahead_flush(l, d);
-	if (!make_room(b, need)) {
+	if (!hit_queue_add(&l->coming.hits, h, SIZE_MAX)) {
 		lookahead_flush(l, d);
 		decoder_hit(d, h);
 		return;
 	}
-	memcpy(b->data + b->len, h, h->size);
-	b->len += need;
-	b->nends += h->kind == HIT_CODE_FREED;
+	l->coming.nends += h->kind == HIT_CODE_FREED;
 }
 
 void lookahead_free(struct lookahead *l)
 {
-	free(l->waiting.data);
-	free(l->coming.data);
+	hit_queue_free(&l->waiting.hits);
+	hit_queue_free(&l->coming.hits);
 }

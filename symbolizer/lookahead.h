@@ -7,12 +7,12 @@
 #include <stdint.h>
 
 #include "symbolizer/decoder.h"
+#include "symbolizer/hit_queue.h"
 
 enum { LOOKAHEAD_NS = 20 * 1000 * 1000 };
 
 struct batch {
-	uint8_t *data;
-	size_t len, room;
+	struct hit_queue hits;
 	size_t nends; /* records of code objects that ended */
 };
 
