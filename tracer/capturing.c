@@ -41,7 +41,12 @@ bool capturing_wants_op(const struct capturing *c, const struct op_desc *op)
 
 bool capturing_pick(const struct capturing *c, struct pick *out)
 {
-	return !c->when && selection_pick(&c->selections.policy, out);
+	if (!selection_pick(&c->selections.policy, out))
+		return false;
+	/* An engine counts calls, not those for which the condition holds. */
+	bool all =
+	    out->n == 1 && out->first[0] == 1 && out->last[0] == UINT64_MAX && out->every < 2;
+	return !c->when || all;
 }
 
 void capturing_picked(struct capturing *c, capturing_count_fn *count, void *arg)

@@ -69,11 +69,11 @@ static const char *stat_field(const char *line, int skip)
 	return p ? p + 1 : "";
 }
 
-static char thread_state(const char *proc, pid_t pid, pid_t tid)
+char process_thread_state(pid_t pid, pid_t tid)
 {
 	char name[64], line[1024];
 	snprintf(name, sizeof(name), "task/%d/stat", tid);
-	return slurp(proc, pid, name, line, sizeof(line)) > 0 ? *stat_field(line, 0) : 0;
+	return slurp("/proc", pid, name, line, sizeof(line)) > 0 ? *stat_field(line, 0) : 0;
 }
 
 static bool has_ended(char state)
@@ -84,14 +84,14 @@ static bool has_ended(char state)
 bool process_alive(pid_t pid)
 {
 	pid_t *tids;
-	bool alive = !has_ended(thread_state("/proc", pid, pid));
+	bool alive = !has_ended(process_thread_state(pid, pid));
 	if (alive)
 		return true;
 	/* The first thread may have ended before the others: it is a zombie until they have, too.
 	 */
 	ssize_t n = process_threads(pid, &tids);
 	for (ssize_t i = 0; i < n && !alive; i++)
-		alive = !has_ended(thread_state("/proc", pid, tids[i]));
+		alive = !has_ended(process_thread_state(pid, tids[i]));
 	if (n >= 0)
 		free(tids);
 	return alive;

@@ -83,6 +83,9 @@ const char *process_cmdline(pid_t pid, char *out, size_t size);
 /* Whether the process still runs: it does while any of its threads does; zombies do not. */
 bool process_alive(pid_t pid);
 
+/* R S D T t Z X I (proc_pid_stat(5)); 0: there is no such thread (any more). */
+char process_thread_state(pid_t pid, pid_t tid);
+
 /* Whether the two run in the same memory: threads, and a child of vfork(2) with its parent, which
  * waits until it has become another program. */
 bool process_shares_memory(pid_t a, pid_t b);

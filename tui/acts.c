@@ -10,6 +10,8 @@
 #include "tui/live.h"
 #include "tui/stacks.h"
 
+enum { OP_MAX = 256 };
+
 struct acts {
 	struct stacks stacks;
 	struct capture_next capture;
@@ -64,12 +66,18 @@ static void look_at_stacks(struct top *t)
 static const struct tally_row *chosen_row(struct top *t)
 {
 	size_t n;
-	if (t->panel == TOP_DETAIL) {
-		struct tally_row *const *rows = view_all(t->view, view_group(t->view), &n);
-		return t->detail < n ? rows[t->detail] : NULL;
-	}
-	const struct view_row *rows = view_rows(t->view, &n);
-	return t->selected < n ? rows[t->selected].row : NULL;
+	struct tally_row *const *rows = view_all(t->view, view_group(t->view), &n);
+	int64_t id = t->panel == TOP_DETAIL ? (int64_t)t->detail : t->chosen;
+	return id >= 0 && (size_t)id < n ? rows[id] : NULL;
+}
+
+static const struct tally_row *row_or_say(struct top *t)
+{
+	const struct tally_row *row = chosen_row(t);
+	if (row && row->sum)
+		return row;
+	top_say(t, "no row is chosen");
+	return NULL;
 }
 
 /* The op of the row with the cursor, and whether another op called it last; false: it is not of
@@ -77,12 +85,10 @@ static const struct tally_row *chosen_row(struct top *t)
 static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
 {
 	struct op_event last;
-	const struct tally_row *row = chosen_row(t);
+	const struct tally_row *row = row_or_say(t);
 	enum tally_group group = view_group(t->view);
-	if (!row || !row->sum) {
-		top_say(t, "no row is chosen");
+	if (!row)
 		return false;
-	}
 	if (group != TALLY_OP_LINE && group != TALLY_OP && group != TALLY_SHAPE) {
 		top_say(t, "this row is of many ops: g groups by op");
 		return false;
@@ -116,16 +122,16 @@ static int engine_beside(struct top *t)
 
 static void capture(struct top *t)
 {
-	char op[CAPTURE_OP_MAX];
-	bool inner;
+	struct capture_what what;
 	pid_t pid = process(t);
-	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
-		return;
-	int engine = engine_beside(t);
-	if (engine < 0)
+	const struct tally_row *row = pid ? row_or_say(t) : NULL;
+	int engine = row ? engine_beside(t) : -1;
+	if (row && engine < 0)
 		top_say(t, "the engine ptrace is tracing, and only one can: d detaches, then c");
-	else
-		capture_next_begin(&t->acts->capture, t, pid, op, engine);
+	else if (row && !capture_row(t, row, &what))
+		capture_what_free(&what);
+	else if (row)
+		capture_next_begin(&t->acts->capture, t, pid, &what, engine);
 }
 
 static void undo(struct top *t)
@@ -146,7 +152,7 @@ static void undo(struct top *t)
 /* "aten::add_.Tensor" is called as torch.Tensor.add_: "add_". */
 static void change(struct top *t, enum intervene_feature feature)
 {
-	char op[CAPTURE_OP_MAX];
+	char op[OP_MAX];
 	bool inner;
 	pid_t pid = process(t);
 	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
@@ -158,7 +164,7 @@ static void change(struct top *t, enum intervene_feature feature)
 	const char *name = strstr(op, "::");
 	name = name ? name + 2 : op;
 	op[(name - op) + (long)strcspn(name, ".")] = '\0';
-	change_add(&t->acts->change, t, pid, feature, name);
+	change_add(&t->acts->change, t, pid, engine_beside(t) >= 0, feature, name);
 }
 
 bool acts_key(struct top *t, int key)

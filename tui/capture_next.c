@@ -20,24 +20,26 @@ static int make_folder(char *dir, size_t size, pid_t pid)
 	return -EEXIST;
 }
 
-void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, const char *op,
+void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, struct capture_what *what,
 			int engine)
 {
 	struct err e = {0};
 	if (c->phase != CAPTURE_NONE) {
-		top_say(t, "still waiting for a call of %s; u stops that", c->op);
+		top_say(t, "still waiting for a call of %s; u stops that", c->what.text);
+		capture_what_free(what);
 		return;
 	}
-	*c = (struct capture_next){.o.pid = pid};
+	capture_what_free(&c->what);
+	*c = (struct capture_next){.o.pid = pid, .what = *what};
 	int r = make_folder(c->dir, sizeof(c->dir), pid);
 	if (r) {
 		top_say(t, "cannot make the folder %s: %s", c->dir, strerror(-r));
 		return;
 	}
-	snprintf(c->op, sizeof(c->op), "%s", op);
 	/* All calls are picked, and one is taken: the first may come before it can be decoded. */
 	c->o.session = (struct session_opts){
-	    .ops = c->op,
+	    .ops = c->what.ops,
+	    .when = c->what.when,
 	    .depth = SESSION_ALL_LEVELS,
 	    .quiet = true,
 	    .engine = engine,
@@ -50,8 +52,8 @@ void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, const 
 		return;
 	}
 	c->phase = CAPTURE_BEGINS;
-	top_say(t, "waiting for the next call of %s, to capture it into %s; u stops that", c->op,
-		c->dir);
+	top_say(t, "waiting for the next call of %s, to capture it into %s; u stops that",
+		c->what.text, c->dir);
 }
 
 static void listen(struct capture_next *c)
@@ -70,15 +72,15 @@ static void tell(struct capture_next *c, struct top *t, bool asked)
 {
 	if (c->files) {
 		undo_made(&t->undo, c->dir);
-		top_say(t, "captured a call of %s in %s (%u files); u removes it", c->op, c->dir,
-			c->files);
+		top_say(t, "captured a call of %s in %s (%u files); u removes it", c->what.text,
+			c->dir, c->files);
 		return;
 	}
 	rmdir(c->dir);
 	if (asked)
-		top_say(t, "no longer waiting for a call of %s", c->op);
+		top_say(t, "no longer waiting for a call of %s", c->what.text);
 	else
-		top_say(t, "no call of %s was captured%s%s", c->op, c->last[0] ? ": " : "",
+		top_say(t, "no call of %s was captured%s%s", c->what.text, c->last[0] ? ": " : "",
 			c->last);
 }
 
@@ -113,19 +115,20 @@ bool capture_next_stop(struct capture_next *c, struct top *t)
 		return false;
 	background_stop(&c->background);
 	c->phase = CAPTURE_STOPS;
-	top_say(t, "no longer waiting for a call of %s", c->op);
+	top_say(t, "no longer waiting for a call of %s", c->what.text);
 	return true;
 }
 
 void capture_next_close(struct capture_next *c)
 {
-	if (c->phase == CAPTURE_NONE)
-		return;
-	background_stop(&c->background);
-	background_ended(&c->background, true);
-	listen(c);
-	background_free(&c->background);
-	if (!c->files)
-		rmdir(c->dir);
-	c->phase = CAPTURE_NONE;
+	if (c->phase != CAPTURE_NONE) {
+		background_stop(&c->background);
+		background_ended(&c->background, true);
+		listen(c);
+		background_free(&c->background);
+		if (!c->files)
+			rmdir(c->dir);
+		c->phase = CAPTURE_NONE;
+	}
+	capture_what_free(&c->what);
 }

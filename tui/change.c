@@ -40,8 +40,8 @@ static int begin(struct change *c, enum intervene_feature f, const char *name, s
 	return r;
 }
 
-void change_add(struct change *c, struct top *t, pid_t pid, enum intervene_feature feature,
-		const char *name)
+void change_add(struct change *c, struct top *t, pid_t pid, bool reachable,
+		enum intervene_feature feature, const char *name)
 {
 	struct err e = {0};
 	c->pid = pid;
@@ -53,6 +53,14 @@ void change_add(struct change *c, struct top *t, pid_t pid, enum intervene_featu
 	snprintf(c->done[c->n].name, sizeof(c->done[0].name), "%s", name);
 	c->done[c->n].feature = feature;
 	int r = ask(c, feature, "add", name, &e);
+	if (r && !c->running && !reachable) {
+		top_say(
+		    t,
+		    "the engine ptrace is tracing, and lets nothing else in: d detaches, then %c, "
+		    "then a attaches again",
+		    feature == INTERVENE_COMPARE ? 'C' : 'f');
+		return;
+	}
 	if (r && !c->running)
 		r = begin(c, feature, c->done[c->n].name, &e);
 	if (r) {

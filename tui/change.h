@@ -22,9 +22,10 @@ struct change {
 	char *text; /* what was told in all, once it has ended; NULL: not yet */
 };
 
-/* From its next call on the function `name` of `pid` is to do that; says so, or why not. */
-void change_add(struct change *c, struct top *t, pid_t pid, enum intervene_feature feature,
-		const char *name);
+/* From its next call on the function `name` of `pid` is to do that; says so, or why not.
+ * `reachable`: nothing keeps another ditrace from entering the process. */
+void change_add(struct change *c, struct top *t, pid_t pid, bool reachable,
+		enum intervene_feature feature, const char *name);
 
 /* Take back the last of them; false when there is none. */
 bool change_undo(struct change *c, struct top *t);

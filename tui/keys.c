@@ -74,26 +74,14 @@ static void sort_by(struct view *v, enum view_column c)
 		view_sort(v, c);
 }
 
-/* The row with the cursor may be of an interval: the one of the same name among all. */
 static void open_detail(struct top *t)
 {
-	size_t n, all;
-	const struct view_row *rows = view_rows(t->view, &n);
-	struct tally_row *const *of = view_all(t->view, view_group(t->view), &all);
-	if (t->selected >= n)
+	if (t->chosen < 0)
 		return;
-	const struct aggregate_row *s = rows[t->selected].sum;
-	for (uint32_t i = 0; i < all; i++) {
-		const struct aggregate_row *r = of[i]->sum;
-		if (!r || r->phase != s->phase || r->line != s->line || strcmp(r->op, s->op) ||
-		    strcmp(r->file ? r->file : "", s->file ? s->file : ""))
-			continue;
-		t->detail = i;
-		t->panel = TOP_DETAIL;
-		t->scroll = 0;
-		t->left = 0;
-		return;
-	}
+	t->detail = (uint32_t)t->chosen;
+	t->panel = TOP_DETAIL;
+	t->scroll = 0;
+	t->left = 0;
 }
 
 static void click(struct top *t, int y, int x)

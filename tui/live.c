@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "tracer/process.h"
 #include "tui/proc_figures.h"
+#include "tui/watch.h"
 
 enum live_phase { LIVE_TRACES, LIVE_DETACHES, LIVE_IS_DETACHED, LIVE_ENDED };
 
@@ -30,6 +31,7 @@ struct live {
 	unsigned files; /* so many were begun */
 	int fd;		/* of the file, to copy it; -1: not open */
 	struct proc_figures figures;
+	struct watch watch;
 };
 
 static const char *folder(void)
@@ -111,6 +113,7 @@ static int open_source(struct live *l, struct top *t)
 	remove_file(l);
 	source_close(t->source);
 	t->source = s;
+	t->chosen = -1;
 	t->panel = t->panel == TOP_DETAIL ? TOP_TABLE : t->panel; /* its row is gone */
 	return view_new_file(t->view);
 }
@@ -198,6 +201,17 @@ int live_tick(struct live *l, struct top *t)
 	}
 	t->process.known = l->pid && proc_figures_read(&l->figures, l->pid, &t->process);
 	return r;
+}
+
+int live_look(struct live *l, struct view *v)
+{
+	return l->phase == LIVE_TRACES && l->pid ? watch_look(&l->watch, l->pid, v) : 0;
+}
+
+bool live_leaves_out(const struct live *l)
+{
+	const struct session_opts *s = &l->o->background.session;
+	return s->ops || s->not_ops || s->phase != SESSION_ALL;
 }
 
 const char *live_state(const struct live *l)

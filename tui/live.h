@@ -20,6 +20,12 @@ int live_open(const struct live_opts *o, struct live **out, struct err *e);
  * say what has happened. May set t->source. 0 or -ENOMEM, after which the view is to be freed. */
 int live_tick(struct live *l, struct top *t);
 
+/* Look at whether its threads run. 0 or -ENOMEM, after which the view is to be freed. */
+int live_look(struct live *l, struct view *v);
+
+/* Whether ops that others do not call are left out of the trace. */
+bool live_leaves_out(const struct live *l);
+
 /* "tracing", "detached", "ended". */
 const char *live_state(const struct live *l);
 

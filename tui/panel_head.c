@@ -52,10 +52,14 @@ static void target_line(const struct top *t, const struct view_head *h)
 	screen_line(0, STYLE_BAR);
 }
 
-static void add_sparks(struct text *l, const struct step_times *steps)
+/* As many as there is room for. */
+static void add_sparks(struct text *l, const struct step_times *steps, int room)
 {
 	uint64_t ns[SPARKS], max = 0;
-	unsigned n = step_times_last(steps, ns, SPARKS);
+	unsigned n = step_times_last(steps, ns,
+				     room < 0	     ? 0
+				     : room < SPARKS ? (unsigned)room
+						     : SPARKS);
 	for (unsigned i = 0; i < n; i++)
 		max = ns[i] > max ? ns[i] : max;
 	for (unsigned i = 0; i < n; i++)
@@ -72,9 +76,21 @@ static uint64_t step_ns(const struct step_times *steps)
 	return n ? sum / n : 0;
 }
 
-static void step_line(const struct view_head *h)
+static void process_figures(const struct top_process *p, struct text *out)
 {
-	struct text l = {0};
+	char n[32], threads[32];
+	if (p->known && p->cpu_percent >= 0)
+		add(out, "CPU %.0f %%  ", p->cpu_percent);
+	if (p->known)
+		add(out, "RSS %s  %s", text_bytes(n, sizeof(n), p->rss_bytes),
+		    text_counted(threads, sizeof(threads), p->threads, "thread"));
+}
+
+static void step_line(const struct top *t, const struct view_head *h)
+{
+	struct text l = {0}, figures = {0};
+	process_figures(&t->process, &figures);
+	int width = (int)figures.len, left = screen_width() - (width ? width + 2 : 0);
 	char count[32], time[32];
 	uint64_t ns = step_ns(h->steps);
 	if (h->steps->done == 0)
@@ -83,9 +99,41 @@ static void step_line(const struct view_head *h)
 		add(&l, "%s", text_counted(count, sizeof(count), h->steps->done, "step"));
 	if (ns) {
 		add(&l, "  %s/step  %.1f/s  ", text_ns(time, sizeof(time), ns), 1e9 / (double)ns);
-		add_sparks(&l, h->steps);
+		add_sparks(&l, h->steps, left - (int)l.len);
 	}
 	screen_text(1, 0, screen_width(), l.s, STYLE_BOLD);
+	if (width && left > 0)
+		screen_right(1, left + 2, width, figures.s, STYLE_BOLD);
+}
+
+/* No dispatched op but those in the trace, as far as that was measured. */
+static bool has_all_ops(const struct top *t, const struct view_head *h)
+{
+	enum { WHOLE = 1000, NEARLY = 990 };
+	uint32_t seen = h->stats ? h->stats->seen_permille : TRACE_SEEN_UNKNOWN;
+	return seen <= WHOLE ? seen >= NEARLY : t->live && !live_leaves_out(t->live);
+}
+
+static void add_part(struct text *l, const char *name, double percent, bool always)
+{
+	if (always || percent >= 0.5)
+		add(l, "  %s %.0f %%", name, percent);
+}
+
+/* Where the threads were; the names are in the help. */
+static void add_shares(struct text *l, const struct view_head *h, bool all_ops)
+{
+	add_part(l, "in ops", h->in_ops, true);
+	if (h->python_ran >= 0) {
+		add_part(l, all_ops ? "Python" : "not in these", h->python_ran, true);
+		add_part(l, "waits", h->waited, true);
+		add_part(l, "other", h->other_ran, false);
+	} else if (all_ops) {
+		add_part(l, "Python/waits", h->python, true);
+		add_part(l, "no Python", h->other, false);
+	} else {
+		add_part(l, "not in these", h->outside, true);
+	}
 }
 
 static void rates_line(const struct top *t, const struct view_head *h)
@@ -93,17 +141,11 @@ static void rates_line(const struct top *t, const struct view_head *h)
 	struct text l = {0};
 	char n[32];
 	add(&l, "%s ops/s", text_count(n, sizeof(n), (uint64_t)(h->ops_per_s + 0.5)));
+	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
 	if (h->in_ops >= 0)
-		add(&l, "  in ops %.0f %%  in no op %.0f %%", h->in_ops, h->outside);
+		add_shares(&l, h, has_all_ops(t, h));
 	if (h->probes >= 0)
 		add(&l, "  probes %.0f %%", h->probes);
-	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
-	if (t->process.known) {
-		if (t->process.cpu_percent >= 0)
-			add(&l, "  CPU %.0f %%", t->process.cpu_percent);
-		add(&l, "  RSS %s  %u threads", text_bytes(n, sizeof(n), t->process.rss_bytes),
-		    t->process.threads);
-	}
 	screen_text(2, 0, screen_width(), l.s, h->lost ? STYLE_WARM : STYLE_PLAIN);
 }
 
@@ -143,7 +185,7 @@ void panel_head(const struct top *t)
 	struct view_head h;
 	view_head(t->view, &h);
 	target_line(t, &h);
-	step_line(&h);
+	step_line(t, &h);
 	rates_line(t, &h);
 	settings_line(t);
 }

@@ -145,6 +145,8 @@ void panel_table(struct top *t, int y, int height)
 		t->first = t->selected;
 	if (shown && t->selected >= t->first + shown)
 		t->first = t->selected - shown + 1;
+	/* Others may come to lie there until the next key. */
+	t->chosen = n ? view_id(t->view, &rows[t->selected]) : -1;
 	draw_header(t, &l, y);
 	for (size_t i = t->first; i < n && i - t->first < shown; i++) {
 		int line = y + 1 + (int)(i - t->first);

@@ -71,7 +71,8 @@ int top_run(struct top *t, struct err *e)
 	int r = 0, y, x;
 	while (!r && !t->quit && !screen_end_signal()) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC), until = now + SLICE_NS;
-		r = take(t, until);
+		r = t->live ? live_look(t->live, t->view) : 0;
+		r = r ? r : take(t, until);
 		int key = screen_key(is_behind(t, until) ? 0 : SLICE_NS / MS, &y, &x);
 		if (!r && key != SCREEN_NO_KEY)
 			r = keys_press(t, key, y, x);

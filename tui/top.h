@@ -33,6 +33,7 @@ struct top {
 	struct top_process process;
 	enum top_panel panel;
 	size_t selected, first; /* rows of the table: the one with the cursor; the uppermost */
+	int64_t chosen;		/* the row that was drawn with the cursor: view_id; -1: none */
 	uint32_t detail;	/* TOP_DETAIL: id of the row in view_all(view, view_group(view)) */
 	size_t scroll;		/* of all panels but the table: the uppermost line */
 	int left;		/* columns that are left of the screen */

@@ -25,6 +25,7 @@ static void free_tallies(struct view *v)
 	tally_free(v->going);
 	tally_free(v->whole);
 	v->going = v->whole = NULL;
+	outside_reset(&v->all_outside);
 }
 
 static int new_tallies(struct view *v)
@@ -40,6 +41,8 @@ int view_begin_interval(struct view *v)
 	tally_free(v->going);
 	tally_free(v->whole);
 	v->going = v->whole = NULL;
+	outside_reset(&v->going_outside);
+	outside_reset(&v->whole_outside);
 	v->going_first = v->going_last = v->whole_ns = 0;
 	if (v->interval && !(v->going = tally_new(v->group, thread_name, v)))
 		return -ENOMEM;
@@ -60,6 +63,9 @@ void view_free(struct view *v)
 	if (!v)
 		return;
 	free_tallies(v);
+	outside_reset(&v->going_outside);
+	outside_reset(&v->whole_outside);
+	looks_free(&v->looks);
 	free(v->made);
 	free(v->links);
 	free(v->threads);
@@ -118,6 +124,9 @@ static int add_to_interval(struct view *v, const struct op_event *ev,
 	if (v->going_first && ev->end_ns >= v->going_first + VIEW_INTERVAL_NS) {
 		tally_free(v->whole);
 		v->whole = v->going;
+		outside_reset(&v->whole_outside);
+		v->whole_outside = v->going_outside;
+		v->going_outside = (struct outside){0};
 		v->whole_ns = v->going_last - v->going_first;
 		v->going_first = 0;
 		v->going = tally_new(v->group, thread_name, v);
@@ -155,6 +164,32 @@ static int link_forward(struct view *v, const struct op_event *ev, uint32_t row)
 	return 0;
 }
 
+static void add_looks(struct outside_part *to, const struct outside_part *looks)
+{
+	to->ran += looks->ran;
+	to->waited += looks->waited;
+}
+
+/* After the event was added to the interval. */
+static int add_outside(struct view *v, const struct op_event *ev)
+{
+	struct outside_part *part = NULL, *part_going = NULL, looks;
+	uint64_t from = ev->start_ns, same;
+	if (ev->depth)
+		return 0;
+	int r = outside_see(&v->all_outside, ev, &part, &from);
+	if (r >= 0 && v->going)
+		r = outside_see(&v->going_outside, ev, &part_going, &same);
+	if (r < 0)
+		return r;
+	looks_take(&v->looks, ev, from, &looks);
+	if (part)
+		add_looks(part, &looks);
+	if (part_going)
+		add_looks(part_going, &looks);
+	return 0;
+}
+
 static void count_event(struct view *v, const struct op_event *ev)
 {
 	if (!v->first_ns || ev->start_ns < v->first_ns)
@@ -176,7 +211,9 @@ static int add_event(struct view *v, const struct op_event *ev, const struct tra
 		if (!r && row && g == TALLY_OP_LINE)
 			r = link_forward(v, ev, row->id);
 	}
-	return !r && ev->end_ns && v->interval ? add_to_interval(v, ev, raw) : r;
+	if (!r && ev->end_ns && v->interval)
+		r = add_to_interval(v, ev, raw);
+	return r ? r : add_outside(v, ev);
 }
 
 static int add_thread(struct view *v, int32_t pid, int32_t tid, const char *name)
@@ -252,6 +289,20 @@ struct tally_row *const *view_all(const struct view *v, enum tally_group group, 
 	return tally_rows(v->all[group], n);
 }
 
+int64_t view_id(const struct view *v, const struct view_row *row)
+{
+	size_t n;
+	struct tally_row *const *all = view_all(v, v->group, &n);
+	const struct aggregate_row *s = row->sum;
+	for (size_t i = 0; i < n; i++) {
+		const struct aggregate_row *r = all[i]->sum;
+		if (r && r->phase == s->phase && r->line == s->line && !strcmp(r->op, s->op) &&
+		    !strcmp(r->file ? r->file : "", s->file ? s->file : ""))
+			return (int64_t)i;
+	}
+	return -1;
+}
+
 unsigned view_forwards(const struct view *v, uint32_t id, uint32_t *out)
 {
 	if (id >= v->nlinks)
@@ -260,41 +311,16 @@ unsigned view_forwards(const struct view *v, uint32_t id, uint32_t *out)
 	return v->links[id].n;
 }
 
-static double percent(uint64_t part, uint64_t whole)
+bool view_thread(const struct view *v, size_t i, int32_t *pid, int32_t *tid)
 {
-	return part >= whole ? 100 : 100.0 * (double)part / (double)whole;
+	if (i >= v->nthreads)
+		return false;
+	*pid = v->threads[i].pid;
+	*tid = v->threads[i].tid;
+	return true;
 }
 
-static double ops_per_s(const struct view *v)
+int view_look(struct view *v, int32_t pid, int32_t tid, uint64_t ns, bool ran)
 {
-	enum { IDLE_NS = 2000000000 };
-	if (v->now_ns > v->last_ns + IDLE_NS || v->last_ns == v->first_ns)
-		return 0;
-	if (v->ops_per_s > 0)
-		return v->ops_per_s;
-	return (double)v->second.ops * 1e9 / (double)(v->last_ns - v->first_ns);
-}
-
-void view_head(const struct view *v, struct view_head *out)
-{
-	uint64_t ns;
-	*out = (struct view_head){.target = v->targets ? &v->target : NULL,
-				  .targets = v->targets,
-				  .stats = v->has_stats ? &v->stats : NULL,
-				  .lost = v->lost,
-				  .steps = &v->steps,
-				  .in_ops = -1,
-				  .outside = -1,
-				  .probes = -1};
-	aggregate_totals(tally_sum(view_shown(v, &ns)), &out->totals);
-	out->wall_ns = v->last_ns - v->first_ns;
-	out->ops_per_s = ops_per_s(v);
-	if (out->totals.observed_ns) {
-		out->in_ops = percent(out->totals.self_ns, out->totals.observed_ns);
-		out->outside = 100 - out->in_ops;
-	}
-	const struct cost *from = &v->costs[v->interval ? 1 : 0], *to = &v->costs[2];
-	if (to->probe_ns > from->probe_ns && to->observed_ns > from->observed_ns)
-		out->probes =
-		    percent(to->probe_ns - from->probe_ns, to->observed_ns - from->observed_ns);
+	return looks_add(&v->looks, pid, tid, ns, ran);
 }

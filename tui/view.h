@@ -47,7 +47,12 @@ struct view_head {
 	uint64_t lost;	  /* all, not of the interval */
 	double ops_per_s; /* in the last whole second of the trace, or since its start */
 	double in_ops,
-	    outside;   /* percent of the time in which threads were observed; -1: none was */
+	    outside; /* percent of the time in which threads were observed; -1: none was */
+	/* `outside` of threads with Python code, and of those without. */
+	double python, other;
+	/* The same by looks at the threads' states: the two parts while they ran, and all while
+	 * they waited; -1: there were too few looks. */
+	double python_ran, other_ran, waited;
 	double probes; /* the same, an estimate of when the trace told last; -1: not known */
 	const struct step_times *steps;
 };
@@ -60,6 +65,12 @@ struct view *view_new(void);
 /* One item of a trace, in the order of the file. Copies what it keeps. 0 or -ENOMEM, after which
  * the view is to be freed. */
 int view_add(struct view *v, const struct trace_item *item);
+
+/* The process and thread number i of those with events; false: there are no more. */
+bool view_thread(const struct view *v, size_t i, int32_t *pid, int32_t *tid);
+
+/* At `ns` by the clock of the trace a thread ran, or waited. 0 or -ENOMEM as above. */
+int view_look(struct view *v, int32_t pid, int32_t tid, uint64_t ns, bool ran);
 
 /* It is `ns` by the clock of the trace: tells when nothing happens any more. */
 void view_now(struct view *v, uint64_t ns);
@@ -96,6 +107,10 @@ void view_head(const struct view *v, struct view_head *out);
 
 /* The rows by op and line, for what a row's details show; as tally_rows, valid until view_add. */
 struct tally_row *const *view_all(const struct view *v, enum tally_group group, size_t *n);
+
+/* The id of a row that is shown, which may be of an interval, among view_all of the same grouping;
+ * -1: there is none. */
+int64_t view_id(const struct view *v, const struct view_row *row);
 
 /* The forward rows whose nodes the backward row `id` (by op and line) has been, at most
  * VIEW_LINKS; returns how many. */

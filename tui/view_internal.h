@@ -3,6 +3,7 @@
 #define TUI_VIEW_INTERNAL_H
 
 #include "base/arena.h"
+#include "tui/outside.h"
 #include "tui/view.h"
 
 enum { MADE = 65536, THREADS_MAX = 1024 };
@@ -11,6 +12,8 @@ struct view {
 	struct tally *all[TALLY_GROUPS];
 	struct tally *going, *whole; /* intervals; NULL while none is shown, or is over */
 	uint64_t going_first, going_last, whole_ns;
+	struct outside all_outside, going_outside, whole_outside; /* beside those */
+	struct looks looks;
 	enum tally_group group;
 	bool interval, reversed;
 	enum view_column column;
@@ -60,5 +63,8 @@ int view_begin_interval(struct view *v);
 
 /* What is shown, and how long it is (of the trace's time). */
 const struct tally *view_shown(const struct view *v, uint64_t *ns);
+
+/* The time in no op of that. */
+const struct outside *view_shown_outside(const struct view *v);
 
 #endif

@@ -18,6 +18,11 @@ const struct tally *view_shown(const struct view *v, uint64_t *ns)
 	return v->all[v->group];
 }
 
+const struct outside *view_shown_outside(const struct view *v)
+{
+	return !v->interval ? &v->all_outside : v->whole ? &v->whole_outside : &v->going_outside;
+}
+
 int view_set_group(struct view *v, enum tally_group group)
 {
 	v->group = group;

@@ -74,6 +74,7 @@ kill_once() {
 picks() {
 	both "a training" --nth 3,7-9,40 --every 2 --ops addmm,add,mul,gelu,native_layer_norm -- "$PY" train.py --steps 8
 	ok "which learnt the same" cmp <(grep -E '^[0-9]+ ' "$T/bpf.out") <(grep -E '^[0-9]+ ' "$T/ptrace.out")
+	both "a condition" --nth 1- --when 'phase == forward and len(inputs) == 1' --ops gelu,add -- "$PY" train.py --steps 2
 	both "both ways to call an op" --nth 2-4,10-20 --every 2 --ops add -- "$PY" ways_to_add.py
 	is "are counted together" "$(numbers "$T/bpf")" "2 4 11 13 15 17 19"
 	is "a SIGURG of its own arrives" "$(cat "$T/bpf.out")" "caught 6"

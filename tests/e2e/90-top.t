@@ -54,12 +54,11 @@ sizes filter
 keys Escape
 ok "Esc shows all rows again" golden table-80x24
 
-resize 120x40
-for group in 'op ' line module thread 'op and shapes'; do
+for group in op line module thread op-and-shapes; do
 	keys g
-	name=${group// /-}
-	ok "g: by $group" golden "by-${name%-}-120x40"
+	sizes "by-$group"
 done
+resize 120x40
 pressed "g: by op and line again" '^by op and line' g
 
 pressed "> sorts by the next column" '^by .* sort Total%' '>'

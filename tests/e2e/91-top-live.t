@@ -27,7 +27,7 @@ attached() {
 	ok "attached" traces
 	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
 	ok "what tracing costs" shows '  probes [0-9]+ %'
-	ok "processor, memory, threads" shows '  CPU [0-9]+ %  RSS [0-9.]+ .iB  [0-9]+ threads'
+	ok "processor, memory, threads" shows '  CPU [0-9]+ %  RSS [0-9.]+ .iB  [0-9]+ threads?'
 	keys e
 	ok "the trace so far" shows 'saved to ditrace-top-.*without its end'
 	ok "can be read" eval '"$DITRACE" report "$T"/ditrace-top-*.data 2>&1 | grep -q "aten::"'
@@ -103,8 +103,9 @@ stacks_and_captures() {
 	keys u
 	ok "u removes it" before_long not ls -d ditrace-top-*-capture
 	keys g g
-	pressed_says c 'of many ops'
+	pressed_says f 'of many ops'
 	keys g
+	pressed_says c 'cannot be chosen by their module'
 	ok "the modules" shows ' blocks\.0\.'
 	keys g g g / my::nothing Enter
 	pressed_says c 'no row is chosen'
@@ -139,6 +140,30 @@ pressed_says() {
 	ok "$1 says why not: $2" shows "$2"
 }
 
+# Nothing comes in while the engine ptrace traces; what came in before is still to be asked.
+beside_ptrace() {
+	pressed_says c 'd detaches, then c'
+	keys / aten::linear Enter
+	ok "a row of an op" shows ' aten::linear '
+	for key in f C; do
+		pressed_says "$key" "lets nothing else in: d detaches, then $key, then a"
+	done
+	pressed_says u 'nothing to undo'
+	keys d
+	ok "detached" shows 'detached from process'
+	pressed_says f 'calls of linear .* computed on the CPU'
+	ok "f is in force" before_long in_force 'fallback +linear$'
+	pressed_says a 'attached to process'
+	ok "traced again" shows ' aten::linear '
+	pressed_says C 'calls of linear .* compared with'
+	ok "C is in force" before_long in_force 'compare +linear$'
+	pressed_says u 'no longer compared'
+	pressed_says u 'no longer computed'
+	ok "what was done is told" shows '^ditrace: fallback: '
+	ok "u takes f back" before_long not in_force 'fallback'
+	keys Escape
+}
+
 # The other engines.
 by_engine() {
 	start_training
@@ -151,7 +176,7 @@ by_engine() {
 		ok "$engine: what all threads do" shows "^ +train\.py:[0-9]+ +|python +train\.py"
 		keys q
 		if [ "$engine" = ptrace ]; then
-			pressed_says c 'd detaches, then c'
+			beside_ptrace
 		fi
 		keys d
 		ok "$engine: detached" shows 'detached from process'
@@ -161,6 +186,90 @@ by_engine() {
 	cd "$W" || return
 	stop_busy
 	is "the training ended well" "$status" 0
+}
+
+share() {
+	screen | sed -nE "s/.*  $1 ([0-9]+) %.*/\1/p"
+}
+
+more_than() {
+	[ "$(share "$1")" -gt "$(share "$2")" ]
+}
+
+# What threads do between ops, and the next call at a line, with shapes, in a thread.
+between_ops() {
+	cd "$T" || return
+	for how in runs waits; do
+		start "$PY" "$W/between_ops.py" "$how" >"$T/$how"
+		wait_line "$T/$how" '^pid '
+		terminal 120x30 "$DITRACE" top "$child"
+		ok "$how: the shares" shows '  in ops [0-9]+ %  Python [0-9]+ %  waits [0-9]+ %'
+		if [ "$how" = runs ]; then
+			ok "it runs Python" before_long more_than Python waits
+			keys q
+			kill -9 "$child"
+		fi
+	done
+	ok "it waits" before_long more_than waits Python
+	half=$(grep -n '# mark: half' "$W/between_ops.py" | cut -d: -f1)
+	next_call '' "aten::relu at between_ops.py:$half" "(8, 16)" "$half" "<" / aten::relu Enter j
+	next_call 'g g' "an op at between_ops.py:$half" '' "$half" Escape / 'x[:8]' Enter
+	next_call 'g g' "an op in thread $child" '' '' Escape
+	next_call g 'aten::relu \[8,16\]' "(8, 16)" "$half" / 'relu [8' Enter
+	keys q
+	ok "quits" shows '^status 0'
+	kill -9 "$child"
+	terminal 120x30 "$DITRACE" top --ops aten::relu -o "$T/out" -- "$PY" "$W/between_ops.py" waits
+	ok "ops that are left out are not taken for Python" shows '  in ops [0-9]+ %  not in these [0-9]+ %  waits [0-9]+ %'
+	keys q
+	ok "the program runs on" shows '^ditrace: process [0-9]+ runs on'
+	kill -9 "$(sed -n 's/^pid //p' "$T/out")"
+	cd "$W" || return
+}
+
+# next_call GROUP-KEYS WHAT SHAPE LINE [KEY...]: after the keys, c captures what the row is of
+next_call() {
+	local group=$1 what=$2 shape=$3 line=$4 files
+	shift 4
+	[ -z "$group" ] || keys $group
+	[ $# = 0 ] || keys "$@"
+	ok "there is a row" shows '^[b ]  [ 0-9.]{5}'
+	keys c
+	ok "c captures $what" shows "captured a call of $what"
+	files=$(find ditrace-top-*-capture -name 'input*.json')
+	is "once" "$(echo "$files" | wc -l)" 1
+	[ -z "$line" ] || like "at the line" "$files" "\"line\": $line,"
+	[ -z "$shape" ] || ok "of the shape" grep -qF "\"shape\": \"$shape\"" "$files"
+	keys u
+	ok "u removes it" before_long not ls -d ditrace-top-*-capture
+}
+
+# The stacks of a process that stands still: the same at each size but for its number and its program.
+still_stacks() {
+	start "$PY" "$W/between_ops.py" stands "$T/go" >"$T/stands"
+	wait_line "$T/stands" '^pid '
+	terminal 80x24 "$DITRACE" top "$child"
+	ok "traced" shows ' in ops [0-9]+ %'
+	touch "$T/go"
+	until_stands() {
+		keys s
+		sleep 1
+		screen_has '  python +between_ops.py:[0-9]+ +third: time.sleep'
+	}
+	ok "it stands still" before_long until_stands
+	for size in 80x24 120x40 200x50 80x24; do
+		resize "$size"
+		ok "stacks at $size" before_long stacks_are "stacks-$size"
+	done
+	keys q q
+	ok "quits" shows '^status 0'
+	kill -9 "$child"
+}
+
+stacks_are() {
+	screen | tail -n +5 | sed -E 's/^pid .*/pid .../; s/^thread [0-9]+ "[^"]*"/thread TID NAME/' >"$T/stacks"
+	[ "${GOLDEN:-}" != write ] || cp "$T/stacks" "$here/golden/$1"
+	diff "$here/golden/$1" "$T/stacks"
 }
 
 started() {
@@ -189,6 +298,8 @@ kept() {
 each_torch attached
 each_torch stacks_and_captures
 each_torch by_engine
+each_torch between_ops
+each_torch still_stacks
 each_torch started
 first_torch
 export TMPDIR=$T

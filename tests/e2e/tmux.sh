@@ -40,7 +40,7 @@ screen() {
 
 # before_long COMMAND...: repeat it until it succeeds; gives up after three minutes
 before_long() {
-	local end=$((SECONDS + 180))
+	local end=$((SECONDS + ${PATIENCE:-180}))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
 		sleep 0.1
