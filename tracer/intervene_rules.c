@@ -244,8 +244,7 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 			       &r->rule[o->cast ? INTERVENE_CAST : INTERVENE_OVERFLOW].listed, e);
 	for (int i = 0; i < INTERVENE_FEATURES && !rc; i++) {
 		r->rule[i].used = r->rule[i].on;
-		if (!r->rule[i].listed.n)
-			rc = from_environment(variables[i].only, &r->rule[i].only, e);
+		rc = from_environment(variables[i].only, &r->rule[i].only, e);
 		if (!rc)
 			rc = from_environment(variables[i].disabled, &r->rule[i].disabled, e);
 	}
@@ -268,8 +267,8 @@ bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feat
 	const struct intervene_rule *x = &r->rule[f];
 	return x->on && !is_listed(&r->not_ops, name, base) &&
 	       !oplist_has_name(&x->disabled, name) && !is_listed(&x->removed, name, base) &&
-	       (!x->listed.n || is_listed(&x->listed, name, base)) &&
-	       (!x->only.n || oplist_has_name(&x->only, name));
+	       (x->listed.n ? is_listed(&x->listed, name, base)
+			    : !x->only.n || oplist_has_name(&x->only, name));
 }
 
 enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
@@ -277,7 +276,9 @@ enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
 					     const char *base)
 {
 	enum intervene_applied all = APPLIED_NOT;
-	if (is_listed(&r->not_ops, name, base) || oplist_has_name(&r->rule[f].disabled, name))
+	const struct intervene_rule *x = &r->rule[f];
+	if (is_listed(&r->not_ops, name, base) || oplist_has_name(&x->disabled, name) ||
+	    (x->only.n && !oplist_has_name(&x->only, name)))
 		return APPLIED_NOT;
 	for (size_t i = 0; i < r->napply && all != APPLIED_ALWAYS; i++)
 		if (intervene_apply_is_of(&r->apply[i], intervene_names[f], name, base))

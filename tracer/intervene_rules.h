@@ -122,8 +122,8 @@ bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feat
  */
 json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base);
 
-/* Whether it is to do that by --apply, for all calls or under a condition. --not-ops and the
- * DISABLE variables come first, as elsewhere. */
+/* Whether it is to do that by --apply, for all calls or under a condition. --not-ops and both
+ * variables come first, as in ditorch's apply_feature. */
 enum intervene_applied { APPLIED_NOT, APPLIED_WHEN, APPLIED_ALWAYS };
 enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
 					     enum intervene_feature f, const char *name,

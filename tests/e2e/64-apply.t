@@ -50,7 +50,7 @@ several() {
 	applied --apply 'torch.nn.functional.gelu,layer_norm:overflow_check' --apply gelu:fallback --apply gelu:dump_op_args --apply gelu:measure_op_time -- "$PY" "$W/device.py" --steps 1 --fault forward
 	is "several features of one function" "$(count_of overflow) $(count_of fallback) $(count_of print) $(count_of time)" "2 1 1 1"
 	is "compute what the CPU does" "$(cat "$T/out")" "$("$DITRACE" run --fallback gelu "$PY" "$W/device.py" --steps 1 2>/dev/null)"
-	OP_OBSERVE_DISABLE_LIST=torch.nn.functional.gelu OP_TIME_MEASURE_DISABLE_LIST='torch.*linear' OP_OBSERVE_LIST=torch.add applied --apply 'gelu,linear:dump_op_args' --apply 'gelu,linear:measure_op_time' -- "$PY" "$W/device.py" --steps 1
+	OP_OBSERVE_DISABLE_LIST=torch.nn.functional.gelu OP_TIME_MEASURE_DISABLE_LIST='torch.*linear' OP_OBSERVE_LIST="torch.add,.*linear" applied --apply 'gelu,linear:dump_op_args' --apply 'gelu,linear:measure_op_time' -- "$PY" "$W/device.py" --steps 1
 	is "but what ditorch's variables leave out" "$(count_of print) $(count_of time)" "2 1"
 	OP_TOOLS_PRINT_STACK=1 applied --apply gelu:dump_op_args -- "$PY" "$W/device.py" --steps 1
 	ok "the whole stack on request" stack_is_printed

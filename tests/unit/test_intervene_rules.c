@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -66,6 +67,53 @@ static void variables(void **state)
 	unsetenv("OP_FALLBACK_DISABLE_LIST");
 }
 
+/* What is_opname_match of ditorch's op_tools/utils.py says: NULL is a variable that is not set. */
+static void lists_of_ditorch(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *only, *disabled;
+		bool yes;
+	} cases[] = {
+	    {"torch.add", NULL, NULL, true},
+	    {"torch.add", "torch.add", NULL, true},
+	    {"torch.add", "torch.mul", NULL, false},
+	    {"torch.add", "torch.addc,torch.sub", NULL, false},
+	    {"torch.addc", "torch.add,torch.sub", NULL, false},
+	    {"torch.sub", "torch.addc,torch.sub", NULL, true},
+	    {"torch.add", ".*", NULL, true},
+	    {"torch.add", "torch.mul,.*", NULL, true},
+	    {"torch.add", "", NULL, false},
+	    {"torch.add", "add", NULL, false},
+	    {"torch.add", ".add", NULL, false},
+	    {"torch.add", ".*add", NULL, true},
+	    {"torch.add", "Torch.Add", NULL, false},
+	    {"torch.add", "torch.mul, torch.add", NULL, false}, /* blanks are not taken away */
+	    {"torch.add", "(torch.add)", NULL, true},
+	    {"torch.add", "torch.(add|mul)", NULL, false}, /* findall gives the group */
+	    {"torch.add", "torch.(?:add|mul)", NULL, true},
+	    {"torch.add", NULL, "", true},
+	    {"torch.add", NULL, "torch.add", false},
+	    {"torch.add", NULL, "add", true},
+	    {"torch.add", "torch.add", "torch.add", false},
+	    {"torch.add", ".*", "torch.a.*", false},
+	    {"torch.add", "", "", false},
+	    {"torch_mlu.fused_l2_norm", "torch_mlu.*", NULL, true},
+	};
+	const struct intervene_opts all = {.fallback_all = true};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (cases[i].only)
+			setenv("OP_FALLBACK_LIST", cases[i].only, 1);
+		if (cases[i].disabled)
+			setenv("OP_FALLBACK_DISABLE_LIST", cases[i].disabled, 1);
+		const char *dot = strrchr(cases[i].name, '.');
+		if (chooses(&all, INTERVENE_FALLBACK, cases[i].name, dot + 1) != cases[i].yes)
+			fail_msg("%s of %s", cases[i].name, cases[i].only ? cases[i].only : "all");
+		unsetenv("OP_FALLBACK_LIST");
+		unsetenv("OP_FALLBACK_DISABLE_LIST");
+	}
+}
+
 static const char *cast_of(const char *text, const char *from, struct err *e)
 {
 	static char found[32];
@@ -88,6 +136,8 @@ static void casts(void **state)
 	assert_string_equal(cast_of(two, "float16", &e), "float32");
 	assert_string_equal(cast_of(two, "bfloat16", &e), "float32");
 	assert_string_equal(cast_of("torch.half->torch.bfloat16", "float16", &e), "bfloat16");
+	assert_string_equal(cast_of(" torch.half -> double , float->half", "float32", &e),
+			    "float16");
 	setenv("OP_DTYPE_CAST_DICT", "float32->double", 1);
 	assert_string_equal(cast_of("env", "float32", &e), "float64");
 	unsetenv("OP_DTYPE_CAST_DICT");
@@ -179,10 +229,15 @@ static void wrong_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(names),	   cmocka_unit_test(all_but),
-	    cmocka_unit_test(variables),   cmocka_unit_test(casts),
-	    cmocka_unit_test(wrong_lists), cmocka_unit_test(samples),
-	    cmocka_unit_test(compared),	   cmocka_unit_test(overflow_and_level),
+	    cmocka_unit_test(names),
+	    cmocka_unit_test(all_but),
+	    cmocka_unit_test(variables),
+	    cmocka_unit_test(casts),
+	    cmocka_unit_test(lists_of_ditorch),
+	    cmocka_unit_test(wrong_lists),
+	    cmocka_unit_test(samples),
+	    cmocka_unit_test(compared),
+	    cmocka_unit_test(overflow_and_level),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

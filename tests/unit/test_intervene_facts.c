@@ -1,0 +1,96 @@
+/* What a program tells of the arguments of a call, as conditions see it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "symbolizer/when.h"
+#include "tracer/intervene_facts.h"
+
+#define TENSOR                                                                                     \
+	"{\"tensor\": {\"shape\": [2, 3], \"stride\": [3, 1], \"offset\": 1, \"dtype\": "          \
+	"\"float16\", \"device\": \"cuda:1\", \"layout\": \"strided\", \"requires_grad\": true}}"
+
+static int read_facts(const char *text, struct arena *a, struct op_event *ev)
+{
+	json_t *args = json_loads(text, 0, NULL);
+	assert_non_null(args);
+	int r = intervene_facts("torch.add", args, a, ev);
+	if (r)
+		json_decref(args);
+	return r; /* texts of the event are those of args */
+}
+
+static void conditions(void **state)
+{
+	(void)state;
+	static const char facts[] =
+	    "[[\"self\", " TENSOR
+	    "], [\"alpha\", 2], [\"p\", 0.5], [\"flag\", true], [\"none\", null], "
+	    "[\"mode\", {\"text\": \"mean\"}], [\"to\", {\"dtype\": \"bfloat16\"}], [\"list\", [1, "
+	    "2, " TENSOR "]], [\"on\", {\"device\": \"npu\"}], [\"other\", {}]]";
+	static const struct {
+		const char *text;
+		enum when_result is;
+	} cases[] = {
+	    {"self.dtype == float16", WHEN_TRUE},
+	    {"self.dtype == float32", WHEN_FALSE},
+	    {"self.dim() == 2 and self.shape[1] == 3 and self.numel() == 6", WHEN_TRUE},
+	    {"self.requires_grad and self.device == \"cuda:1\"", WHEN_TRUE},
+	    {"args[0].stride[0] == 3", WHEN_TRUE},
+	    {"alpha == 2 and p < 1 and flag", WHEN_TRUE},
+	    {"none is None", WHEN_TRUE},
+	    {"mode == \"mean\"", WHEN_TRUE},
+	    {"to == bfloat16", WHEN_TRUE},
+	    {"list[2].dtype == float16 and list[0] == 1", WHEN_TRUE},
+	    {"any(t.dtype == float16 for t in inputs)", WHEN_TRUE},
+	    {"missing == 1", WHEN_FALSE},
+	    {"other == 1", WHEN_UNKNOWN},
+	};
+	struct arena arena = {0};
+	struct op_event ev;
+	assert_int_equal(read_facts(facts, &arena, &ev), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct when *w;
+		struct err e = {0};
+		if (when_compile("--apply", cases[i].text, &w, &e))
+			fail_msg("%s: %s", cases[i].text, e.what);
+		if (when_eval(w, &ev, WHEN_AT_EXIT) != cases[i].is)
+			fail_msg("%s is %d", cases[i].text, when_eval(w, &ev, WHEN_AT_EXIT));
+		when_free(w);
+	}
+	arena_free(&arena);
+}
+
+static void wrong(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {
+	    "[[1, 2]]",
+	    "[[\"self\"]]",
+	    "[\"self\"]",
+	    "[[\"self\", \"text\"]]",
+	    "[[\"self\", {\"tensor\": {}}]]",
+	    "[[\"self\", {\"tensor\": {\"shape\": [1], \"dtype\": \"float17\", \"device\": "
+	    "\"cpu\", "
+	    "\"layout\": \"strided\"}}]]",
+	    "[[\"self\", {\"dtype\": \"float17\"}]]",
+	};
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct arena arena = {0};
+		struct op_event ev;
+		if (read_facts(texts[i], &arena, &ev) != -71 /* EPROTO */)
+			fail_msg("%s is taken", texts[i]);
+		arena_free(&arena);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(conditions), cmocka_unit_test(wrong)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
