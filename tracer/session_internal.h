@@ -1,5 +1,5 @@
-/* Inside of tracer/session.h: shared by what takes events (session.c) and what adds processes
- * (session_procs.c). */
+/* Inside of tracer/session.h: shared by what begins (session_open.c), what takes events (session.c)
+ * and what adds processes (session_procs.c). */
 #ifndef TRACER_SESSION_INTERNAL_H
 #define TRACER_SESSION_INTERNAL_H
 
@@ -94,6 +94,9 @@ struct session {
 };
 
 uint64_t session_now(void);
+
+/* Make the decoder, whose events the session takes from now on. Returns 0 or -ENOMEM. */
+int session_begin_decoding(struct session *s);
 
 /* The slot of a process that is traced, NULL if it is not. */
 struct proc *session_proc(struct session *s, pid_t pid);
