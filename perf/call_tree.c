@@ -177,8 +177,10 @@ static bool lies_within(const struct py_stack *stack, const struct py_stack *out
 }
 
 static int64_t context_of(struct call_tree *t, const struct open_op *parent,
-			  const struct py_stack *stack)
+			  const struct py_stack *stack, enum call_frames which)
 {
+	if (which == CALL_OPS)
+		return parent ? parent->node : CALL_TREE_ROOT;
 	if (!parent)
 		return stack ? stack_node(t, CALL_TREE_ROOT, stack, 0) : CALL_TREE_ROOT;
 	if (!stack || !parent->stack || stack == parent->stack ||
@@ -187,12 +189,12 @@ static int64_t context_of(struct call_tree *t, const struct open_op *parent,
 	return stack_node(t, parent->node, stack, parent->stack->depth);
 }
 
-int call_tree_add(struct call_tree *t, const struct op_event *ev)
+int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
 {
 	struct thread *th = thread_of(t, ev);
 	if (!th)
 		return -ENOMEM;
-	int64_t node = context_of(t, parent_of(th, ev->parent), ev->stack);
+	int64_t node = context_of(t, parent_of(th, ev->parent), ev->stack, which);
 	if (node >= 0)
 		node = node_of(t, (uint32_t)node, op_name(t, ev->op), true);
 	if (node < 0 || array_grow(&th->open, &th->room, th->n + 1, sizeof(*th->open)))

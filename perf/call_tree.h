@@ -29,14 +29,15 @@ struct call_tree;
 /* NULL without memory. */
 struct call_tree *call_tree_new(void);
 
+/* What makes a branch. Of a sample, in MIXED the native frames are those of what the innermost
+ * Python frame called, with the op among them; PYTHON: Python frames and the op. Events have no
+ * native frames: but in OPS theirs are Python frames and ops. */
+enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS };
+
 /* Add one event; events come in the order in which they started, and the ops and stacks behind
  * their pointers stay until call_tree_free. An event whose parent was not added stands below its
  * Python frames alone. 0 or -ENOMEM. */
-int call_tree_add(struct call_tree *t, const struct op_event *ev);
-
-/* Which frames of a sample make its branch. In MIXED the native frames are those of what the
- * innermost Python frame called, with the op among them. */
-enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS };
+int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which);
 
 /* Add one sample; what it points to stays until call_tree_free. A node's calls and self_ns are the
  * samples that end there, and their weights. 0 or -ENOMEM. */

@@ -66,7 +66,7 @@ static int take_event(struct report *p, const struct op_event *ev)
 		return 0;
 	r = r ? r : aggregate_add(p->sum, ev);
 	if (!r && p->tree)
-		r = call_tree_add(p->tree, ev);
+		r = call_tree_add(p->tree, ev, (enum call_frames)p->frames);
 	return r ? r : overflow_add(p->overflow, ev);
 }
 
@@ -213,6 +213,18 @@ static int refuse(const char *option, const char *other, struct err *e)
 	return err_hint(e, "leave out one of them; see: ditrace report --help");
 }
 
+static int check_frames(const struct report *p, struct err *e)
+{
+	if (!p->graph && p->frames) {
+		err_set(e, -EINVAL, "--frames is of call graphs");
+		return err_hint(e, "ask for one: --call-graph callees");
+	}
+	if (p->frames != CALL_NATIVE || p->samples)
+		return 0;
+	err_set(e, -EINVAL, "--frames native: events of ops have no native frames");
+	return err_hint(e, "samples have: --samples, of a file recorded with --sample");
+}
+
 static int check_together(const struct report *p, struct err *e)
 {
 	const char *form = p->graph ? "--call-graph" : p->sides ? "--side-by-side" : "--gaps";
@@ -244,6 +256,7 @@ static int prepare(struct report *p, struct err *e)
 {
 	unsigned keys = AGGREGATE_DEFAULT;
 	int r = check_together(p, e);
+	r = r ? r : check_frames(p, e);
 	r = r || !p->group ? r : group_parse(p->group, &keys, e);
 	if (p->samples)
 		keys |= AGGREGATE_SAMPLES;
@@ -356,7 +369,7 @@ int cmd_report(int argc, char **argv)
 	    {0, "samples", OPTION_FLAG, &p.samples, NULL,
 	     "of the samples (the default where there are no ops)", NULL},
 	    {0, "frames", OPTION_CHOICE, &p.frames, "KIND",
-	     "in the tree of samples: mixed (default), python, native or ops", frames},
+	     "in the tree: mixed (default), python, ops, and of samples native", frames},
 	    {'n', "limit", OPTION_COUNT, &limit, "N",
 	     "show N rows of the forward and of the backward part", NULL},
 	    {0, "percent-limit", OPTION_STRING, &p.percent_limit, "P",

@@ -10,7 +10,7 @@ static int add(void *arg, const struct trace_item *item)
 {
 	if (item->type == TRACE_SAMPLE)
 		return call_tree_add_sample(arg, &item->sample, CALL_MIXED);
-	return item->type == TRACE_EVENT ? call_tree_add(arg, &item->event) : 0;
+	return item->type == TRACE_EVENT ? call_tree_add(arg, &item->event, CALL_MIXED) : 0;
 }
 
 /* A name as part of a line in which ";" separates and the last blank comes before the number. */

@@ -77,8 +77,14 @@ for r in rows: seen[r["op"]] += r["backward_calls"]
 assert +seen == wanted, (seen, wanted)' "$T/events"
 }
 
+tree_is_of_ops() {
+	R --call-graph callees --frames ops --format csv | python3 -c 'import csv, sys
+assert all(int(r["calls"]) for r in csv.DictReader(sys.stdin))'
+}
+
+# graph_adds_up WAY [OPTIONS...]
 graph_adds_up() {
-	R --call-graph "$1" --format json | python3 -c 'import json, sys
+	R --call-graph "$@" --format json | python3 -c 'import json, sys
 tree, want = json.load(sys.stdin), int(sys.argv[1])
 assert sum(n["total_ns"] for n in tree) == want
 def check(n):
@@ -96,6 +102,7 @@ reports() {
 	for keys in op line file function thread shape dtype device phase op,shape,dtype,device function,thread,phase; do
 		is "all calls and all time by $keys" "$(sum calls --group $keys) $(sum self_ns --group $keys)" "$(sum calls) $(sum self_ns)"
 	done
+	ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
 	ok "steps add up to all" steps_add_up
 	is "a time before the end and one behind" "$(($(sum calls --time -2500ms) + $(sum calls --time 2500ms-)))" "$(sum calls)"
 	is "--filter is --when" "$(sum calls --filter "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
@@ -103,6 +110,8 @@ reports() {
 	ok "the backward beside the forward" sides_add_up
 	ok "callees add up to the self time" graph_adds_up callees
 	ok "callers add up to the self time" graph_adds_up callers
+	ok "a tree of ops alone, too" graph_adds_up callees --frames ops
+	ok "has ops alone" tree_is_of_ops
 	ok "the percent limit leaves out" not same "$(R --percent-limit 1 | wc -l)" "$(R | wc -l)"
 	ok "the table, times taken out" golden
 	error "no such step" "has [0-9]+ steps" "$DITRACE" report --step 90 "$T/data"
@@ -117,6 +126,8 @@ error "a group that there is not" "told apart" "$DITRACE" report --group colour 
 error "sorted by what is not there" "told apart" "$DITRACE" report --sort shape "$T/data"
 error "a column that there is not" "no \"size\"" "$DITRACE" report --columns size "$T/data"
 error "a percentage that is none" "not a percentage" "$DITRACE" report --percent-limit x "$T/data"
+error "native frames of ops" "no native frames" "$DITRACE" report --call-graph callees --frames native "$T/data"
+error "frames of no tree" "call graphs" "$DITRACE" report --frames ops "$T/data"
 error "two forms at once" "does not go with" "$DITRACE" report --gaps --side-by-side "$T/data"
 # A terminal, by script(1): the pager gets all of it, and its end is waited for.
 if command -v script >/dev/null; then

@@ -21,6 +21,7 @@ samples() {
 	ok "export in all forms" all_forms
 	ok "all say the same, and are well formed" python3 "$here/compare_samples.py" "$T"
 	speedscope_schema "$T/speedscope"
+	ok "report sorts by each key, and groups by each and any two" python3 "$here/compare_sorts.py" "$T/data" --samples
 	ok "a condition" "$DITRACE" export --to sqlite -o "$T/db" --when 'op == "aten::mm"' "$T/data"
 	is "and only such samples" "$(count_of "SELECT count(*) FROM samples")" "$(grep -c '"op":"aten::mm"' "$T/events")"
 	ok "a time" "$DITRACE" export --to csv -o "$T/csv" --time 0s-1ns "$T/data"
@@ -40,6 +41,24 @@ both() {
 	is "so has a database" "$(count_of "SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM sampled)")" \
 		"$(grep -vc '"sample":true' "$T/events") $(grep -c '"sample":true' "$T/events")"
 }
+# The names of native functions, and of which build they are, are in the file: it says all when the library is gone.
+gone() {
+	local id
+	command -v "${CC:=cc}" >/dev/null && command -v readelf >/dev/null || { skip "no compiler here" 4; return; }
+	echo 'void spin_here(long n) { for (volatile long i = 0; i < n; i++); }' >"$T/spin.c"
+	ok "a library" "$CC" -O1 -g0 -shared -fPIC -Wl,--build-id -o "$T/libspin.so" "$T/spin.c"
+	id=$(readelf -n "$T/libspin.so" | awk '/Build ID/ { print $NF }')
+	ok "record what runs in it" "$DITRACE" record -F 499 -o "$T/data" -- "$PY" -c 'import ctypes, sys
+ctypes.CDLL(sys.argv[1]).spin_here(ctypes.c_long(300000000))' "$T/libspin.so"
+	rm "$T/libspin.so"
+	"$DITRACE" report --group symbol "$T/data" >"$T/table"
+	like "a function of a library that is gone" "$T/table" ' spin_here .*libspin.so'
+	"$DITRACE" export --to sqlite -o "$T/db" "$T/data"
+	is "and its build id" "$(count_of "SELECT build_id FROM builds WHERE file LIKE '%/libspin.so'")" "$id"
+}
+
 each_torch samples
 each_torch both
+first_torch
+gone
 done_testing

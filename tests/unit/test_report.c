@@ -189,7 +189,7 @@ static char *graph(bool callers,
 		struct op_event ev = event(started[i]);
 		if (ev.phase == PHASE_BACKWARD)
 			ev.stack = NULL;
-		assert_int_equal(call_tree_add(t, &ev), 0);
+		assert_int_equal(call_tree_add(t, &ev, CALL_MIXED), 0);
 	}
 	struct call_tree *shown = callers ? call_tree_callers(t) : t;
 	char *text;
