@@ -195,11 +195,40 @@ static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
 	return a->memos[h >> 51];
 }
 
+static struct memo key_of(const struct aggregate *a, const struct thread *t,
+			  const struct op_event *ev)
+{
+	return (struct memo){.op = ev->op,
+			     .where_stack = ev->where_stack,
+			     .thread = (uint32_t)(t - a->threads) * 2 + ev->phase};
+}
+
 /* Whether *m is there and for the same. */
 static bool is_for(const struct memo *m, const struct memo *n)
 {
 	return m->row && m->op == n->op && m->where_stack == n->where_stack &&
 	       m->thread == n->thread;
+}
+
+void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after)
+{
+	const struct thread *t = a->last_thread;
+	if (!a->memos || !t || a->last_pid != ev->pid || a->last_tid != ev->tid)
+		return;
+	struct memo key = key_of(a, t, ev);
+	const struct memo *m = memos_of(a, &key);
+	if (after == 3) {
+		__builtin_prefetch(m, 0);
+		return;
+	}
+	const struct aggregate_row *row = is_for(&m[0], &key)	? m[0].row
+					  : is_for(&m[1], &key) ? m[1].row
+								: NULL;
+	if (!row)
+		return;
+	if (after == 2)
+		__builtin_prefetch(row, 1);
+	histogram_prefetch(&row->times, ev->end_ns - ev->start_ns, after == 1);
 }
 
 /* As row_of, for an event of thread `t`. A row whose text is not known yet is looked at again: it
@@ -208,9 +237,7 @@ static int64_t row_again(struct aggregate *a, const struct thread *t, const stru
 {
 	if (!a->memos)
 		return row_of(a, ev);
-	struct memo new = {.op = ev->op,
-			   .where_stack = ev->where_stack,
-			   .thread = (uint32_t)(t - a->threads) * 2 + ev->phase};
+	struct memo new = key_of(a, t, ev);
 	struct memo *m = memos_of(a, &new);
 	for (int i = 0; i < 2; i++)
 		if (is_for(&m[i], &new) && (m[i].row->text || !(a->keys & AGGREGATE_LINE)))

@@ -91,6 +91,10 @@ unsigned aggregate_keys(const struct aggregate *a);
  * else. */
 int aggregate_add(struct aggregate *a, const struct op_event *ev);
 
+/* A hint that this event will be added after `after` others, 3, 2 or 1: to be given for each of
+ * these, it fetches what adding it will need into the processor's cache. */
+void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after);
+
 /* `count` events were lost. */
 void aggregate_lost(struct aggregate *a, uint64_t count);
 

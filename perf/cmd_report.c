@@ -19,7 +19,7 @@
 #include "perf/trace_span.h"
 #include "perf/trace_when.h"
 
-enum { TARGETS_MAX = 16 };
+enum { TARGETS_MAX = 16, AHEAD = 4 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 
@@ -125,9 +125,46 @@ static int take_item(struct report *p, const struct trace_item *item)
 	return 0;
 }
 
+/* Of items read ahead, the last of `n`: rows of many events are on their way into the processor's
+ * cache while others are summed up. */
+static void prefetch(const struct report *p, const struct trace_item *items, uint64_t n)
+{
+	for (int after = 3; after > 0 && n; after--) {
+		const struct trace_item *item = &items[--n % AHEAD];
+		if (item->type == TRACE_EVENT)
+			aggregate_prefetch(p->sum, &item->event, after);
+	}
+}
+
+static bool needs_values(const struct report *p)
+{
+	const unsigned of_tensors = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE;
+	return p->when.when || aggregate_keys(p->sum) & of_tensors;
+}
+
+/* Without values, which live only until the next one is read. */
+static int read_ahead(struct report *p, struct trace_reader *reader, struct err *e)
+{
+	struct trace_item items[AHEAD];
+	uint64_t n = 0, done = 0;
+	int r = 0, end = 1;
+	while (!r && end > 0) {
+		struct trace_item *item = &items[n % AHEAD];
+		end = trace_read_next(reader, item, e);
+		n += end > 0;
+		prefetch(p, items, n);
+		bool last = end <= 0 || (item->type == TRACE_EVENT && item->event.stats);
+		while (!r && done < n && (last || n - done == AHEAD))
+			r = take_item(p, &items[done++ % AHEAD]);
+	}
+	return r ? err_set(e, r, "no memory to sum up %s", p->path) : end;
+}
+
 /* The call tree takes events as they start, all else as they end. */
 static int read_all(struct report *p, struct trace_reader *reader, struct err *e)
 {
+	if (!p->tree && !needs_values(p))
+		return read_ahead(p, reader, e);
 	struct trace_order *order = p->tree ? trace_order_new(reader, false) : NULL;
 	struct trace_item item;
 	int n, r = p->tree && !order ? -ENOMEM : 0;
@@ -306,12 +343,6 @@ static int show(struct report *p, struct trace_reader *reader, struct err *e)
 		r = -errno;
 	pager_wait();
 	return r ? err_set(e, r, "cannot write the report: %s", strerror(-r)) : end;
-}
-
-static bool needs_values(const struct report *p)
-{
-	const unsigned of_tensors = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE;
-	return p->when.when || aggregate_keys(p->sum) & of_tensors;
 }
 
 static int report(struct report *p)

@@ -40,6 +40,15 @@ int histogram_add(struct histogram *h, uint64_t value)
 	return 0;
 }
 
+void histogram_prefetch(const struct histogram *h, uint64_t value, bool second)
+{
+	unsigned octave = octave_of(value);
+	if (!second)
+		__builtin_prefetch(&h->octaves[octave], 0);
+	else if (h->octaves[octave])
+		__builtin_prefetch(&h->octaves[octave][bucket_of(value, octave)], 1);
+}
+
 uint64_t histogram_quantile(const struct histogram *h, double q)
 {
 	double exact = q * (double)h->count;

@@ -3,6 +3,7 @@
 #ifndef PERF_HISTOGRAM_H
 #define PERF_HISTOGRAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -19,6 +20,10 @@ struct histogram {
 
 /* 0 or -ENOMEM. */
 int histogram_add(struct histogram *h, uint64_t value);
+
+/* Fetches into the processor's cache what histogram_add of the value will need: first where its
+ * count is found, and with `second`, a while later, the count. */
+void histogram_prefetch(const struct histogram *h, uint64_t value, bool second);
 
 /* The value below or at which the share q (0..1) of all lies: the middle of its bucket. 0 when
  * empty. */
