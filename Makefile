@@ -16,7 +16,7 @@ FOLDERS := base tracer symbolizer perf tui replay
 LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
-SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c op_stack.c hit_buf.c pyframes.c chunks.c regs_x86_64.c) \
+SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c budget.c op_stack.c hit_buf.c pyframes.c chunks.c regs_x86_64.c) \
 	$(addprefix replay/,stats.c number.c compare.c compare_kernel.c tolerance.c verdict.c) symbolizer/names.c base/err.c base/text.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one; clang would want another linker for that.

@@ -39,15 +39,15 @@ bool capture_call_of(struct capture *c, const struct op_event *ev, struct captur
 }
 
 /* "161/2024-10-09-11-42-15/input" */
-static void identify(const struct capture_call *call, enum capture_part part, char *out,
-		     size_t size)
+static void identify(const struct capture_call *call, const char *above, const char *part,
+		     char *out, size_t size)
 {
 	time_t t = (time_t)call->time_s;
 	struct tm tm;
 	char when[64] = "";
 	if (localtime_r(&t, &tm))
 		strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", &tm);
-	snprintf(out, size, "%llu/%s/%s", (unsigned long long)call->id, when, part_names[part]);
+	snprintf(out, size, "%s%llu/%s/%s", above, (unsigned long long)call->id, when, part);
 }
 
 /* The op as one component of a path. */
@@ -193,41 +193,50 @@ static int write_files(struct capture *c, const struct pth_content *content,
 	return rc == -EOVERFLOW && c->max_bytes ? limit_reached(c, saved->path, e) : rc;
 }
 
-int capture_write(struct capture *c, const struct capture_call *call, enum capture_part part,
-		  const struct op_event *ev, const struct source *src, struct capture_saved *saved,
-		  struct err *e)
+int capture_write_content(struct capture *c, const struct capture_call *call, const char *above,
+			  const char *part, struct pth_content *content,
+			  struct capture_about *about, const struct source *src,
+			  struct capture_saved *saved, struct err *e)
 {
 	char identifier[128], op[CAPTURE_NAME_SIZE];
-	struct capture_saved own;
 	struct pth_result result = {0};
-	struct arena a = {0};
-	struct pth_content content = {.name = call->op, .identifier = identifier};
 
-	if (!saved)
-		saved = &own;
 	*saved = (struct capture_saved){0};
-	identify(call, part, identifier, sizeof(identifier));
+	identify(call, above, part, identifier, sizeof(identifier));
 	as_component(call->op, op, sizeof(op));
 	int n = snprintf(saved->path, sizeof(saved->path), "%s%s%s/%s/%d/%s.pth", c->root,
 			 c->root[0] ? "/" : "", folder, op, call->pid, identifier);
 	if (n < 0 || (size_t)n >= sizeof(saved->path))
 		return err_set(e, -ENAMETOOLONG, "the name of the capture is too long: %s",
 			       c->root);
-	content.of = part == CAPTURE_GRAD_INPUTS ? call->of : NULL;
-	int rc = fill(&content, part, ev, &a);
-	if (rc)
-		err_set(e, rc, "out of memory");
 	interpreter_of(call->pid, &c->python);
-	const struct capture_about about = {.where = py_stack_where(ev->where_stack),
-					    .node =
-						ev->op->kind == OP_BACKWARD ? ev->op->name : NULL,
-					    .python = c->python.path,
-					    .changed = c->python.changed};
-	if (!rc)
-		rc = write_files(c, &content, &about, src, saved, &result, e);
+	about->python = c->python.path;
+	about->changed = c->python.changed;
+	content->name = call->op;
+	content->identifier = identifier;
+	int rc = write_files(c, content, about, src, saved, &result, e);
 	if (result.refusal)
 		c->refused[result.refusal]++;
 	saved->limits = result.limits;
+	return rc;
+}
+
+int capture_write(struct capture *c, const struct capture_call *call, enum capture_part part,
+		  const struct op_event *ev, const struct source *src, struct capture_saved *saved,
+		  struct err *e)
+{
+	struct capture_saved own;
+	struct arena a = {0};
+	struct pth_content content = {.of = part == CAPTURE_GRAD_INPUTS ? call->of : NULL};
+	struct capture_about about = {.where = py_stack_where(ev->where_stack),
+				      .node = ev->op->kind == OP_BACKWARD ? ev->op->name : NULL};
+	int rc = fill(&content, part, ev, &a);
+
+	if (rc)
+		err_set(e, rc, "out of memory");
+	else
+		rc = capture_write_content(c, call, "", part_names[part], &content, &about, src,
+					   saved ? saved : &own, e);
 	arena_free(&a);
 	return rc;
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "replay/capture_json.h"
 #include "replay/interpreter.h"
 #include "replay/refusal.h"
 #include "replay/source.h"
@@ -70,6 +71,14 @@ bool capture_call_of(struct capture *c, const struct op_event *ev, struct captur
 int capture_write(struct capture *c, const struct capture_call *call, enum capture_part part,
 		  const struct op_event *ev, const struct source *src, struct capture_saved *saved,
 		  struct err *e);
+
+/* The same of values that are no event's: into PART.pth of the folder .../OP/PID/ABOVE/ID/TIME;
+ * `above` is "" or "autocompare/", as ditorch's comparison has it, and `part` may be in a folder,
+ * "device/input". Fills the name and identifier of `content` and the interpreter of `about`. */
+int capture_write_content(struct capture *c, const struct capture_call *call, const char *above,
+			  const char *part, struct pth_content *content,
+			  struct capture_about *about, const struct source *src,
+			  struct capture_saved *saved, struct err *e);
 
 /* Does this failure of capture_write mean that no other file can be written either: the limit is
  * reached, the disk is full, the folder is not writable? */

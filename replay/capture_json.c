@@ -29,7 +29,7 @@ static json_t *strides(const struct tensor_meta *m)
 	return list;
 }
 
-static json_t *tensor(const struct tensor *t)
+static json_t *tensor(const struct tensor *t, bool addresses)
 {
 	const struct tensor_meta *m = &t->meta;
 	char text[TENSOR_MAX_DIM * 22 + 8];
@@ -50,28 +50,28 @@ static json_t *tensor(const struct tensor *t)
 		set(o, "requires_grad", json_boolean(m->requires_grad));
 	if (!(m->unknown & TENSOR_NO_LAYOUT))
 		set(o, "layout", named("torch.", names_layout(m->layout)));
-	if (!(m->unknown & TENSOR_NO_DATA_PTR))
+	if (addresses && !(m->unknown & TENSOR_NO_DATA_PTR))
 		set(o, "data_ptr", json_integer((json_int_t)t->data_ptr));
 	return o;
 }
 
-static json_t *value(const struct value *v);
+static json_t *value(const struct value *v, bool addresses);
 
-static json_t *values(const struct value *v, unsigned n)
+static json_t *values(const struct value *v, unsigned n, bool addresses)
 {
 	json_t *list = json_array();
 	for (unsigned i = 0; i < n; i++)
-		json_array_append_new(list, value(&v[i]));
+		json_array_append_new(list, value(&v[i], addresses));
 	return list;
 }
 
-static json_t *value(const struct value *v)
+static json_t *value(const struct value *v, bool addresses)
 {
 	char text[512];
 	if (v->kind == VALUE_TENSOR)
-		return tensor(v->tensor);
+		return tensor(v->tensor, addresses);
 	if (v->kind == VALUE_LIST)
-		return values(v->items, v->count);
+		return values(v->items, v->count, addresses);
 	if (v->kind == VALUE_STRING)
 		return json_stringn(v->str, v->count);
 	return json_string(value_text(text, sizeof(text), v));
@@ -95,7 +95,8 @@ static void add_text(json_t *o, const char *key, const char *text)
 
 char *capture_json(const struct pth_content *c, const struct capture_about *about)
 {
-	json_t *o = json_object(), *args = values(c->args, c->nargs);
+	bool addresses = !about->no_addresses;
+	json_t *o = json_object(), *args = values(c->args, c->nargs, addresses);
 
 	if (c->args_in_one) {
 		json_t *one = json_array();
@@ -106,7 +107,8 @@ char *capture_json(const struct pth_content *c, const struct capture_about *abou
 	if (c->nkwargs) {
 		json_t *kwargs = json_object();
 		for (unsigned i = 0; i < c->nkwargs; i++)
-			json_object_set_new(kwargs, c->kwargs[i].name, value(c->kwargs[i].value));
+			json_object_set_new(kwargs, c->kwargs[i].name,
+					    value(c->kwargs[i].value, addresses));
 		json_object_set_new(o, "kwargs", kwargs);
 	}
 	if (c->of) {

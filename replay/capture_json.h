@@ -9,6 +9,7 @@ struct capture_about {
 	const struct py_frame *where; /* the line of the program that made the call */
 	const char *node;	      /* of gradients: the backward node, "AddmmBackward0" */
 	const char *python, *changed; /* the interpreter, as in replay/interpreter.h */
+	bool no_addresses; /* the data_ptr of tensors is none of the program's: it has no member */
 };
 
 /* `about` the call, beside what is in the file.

@@ -72,7 +72,7 @@ static void fill_codes(struct tensor_meta *m, json_t *o)
 static int tensor(json_t *o, struct arena *a, struct value *out)
 {
 	size_t ndim = json_array_size(json_object_get(o, "shape"));
-	json_t *offset = json_object_get(o, "offset");
+	json_t *offset = json_object_get(o, "offset"), *piece = json_object_get(o, "piece");
 	struct tensor *t = arena_alloc(a, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -81,6 +81,10 @@ static int tensor(json_t *o, struct arena *a, struct value *out)
 	t->meta.ndim = (uint8_t)ndim;
 	t->meta.unknown = TENSOR_NO_DATA_PTR | (offset ? 0 : TENSOR_NO_OFFSET);
 	t->storage_offset = json_integer_value(offset);
+	if (piece) {
+		t->meta.unknown &= (uint8_t)~TENSOR_NO_DATA_PTR;
+		t->data_ptr = t->storage = described_piece(json_integer_value(piece));
+	}
 	fill_codes(&t->meta, o);
 	fill_shape(&t->meta, o, a);
 	*out = (struct value){.kind = VALUE_TENSOR, .tensor = t};
@@ -166,6 +170,16 @@ static int value(json_t *x, struct arena *a, unsigned depth, struct value *out)
 	return out->str ? 0 : -ENOMEM;
 }
 
+int described_values(json_t *list_of_values, struct arena *a, struct value **out, size_t *n)
+{
+	*n = json_array_size(list_of_values);
+	*out = arena_alloc(a, (*n + 1) * sizeof(**out));
+	int r = *out ? 0 : -ENOMEM;
+	for (size_t i = 0; i < *n && !r; i++)
+		r = value(json_array_get(list_of_values, i), a, 0, &(*out)[i]);
+	return r;
+}
+
 /* Defaults of schemas are numbers where they mean a dtype, a layout or a memory format. */
 static void as_type(const struct schema_arg *arg, struct value *v)
 {
@@ -233,14 +247,12 @@ int described_event(json_t *message, const struct capture_place *p, struct arena
 {
 	json_t *list_of_args = json_object_get(message, "args");
 	const char *schema = text_in(message, "schema");
-	size_t nargs = json_array_size(list_of_args);
-	struct value *args = arena_alloc(a, (nargs + 1) * sizeof(*args));
+	size_t nargs = 0;
+	struct value *args = NULL;
 	struct op_desc *op = arena_alloc(a, sizeof(*op));
-	int r = args && op ? 0 : -ENOMEM;
+	int r = op ? described_values(list_of_args, a, &args, &nargs) : -ENOMEM;
 	if (!r && (!json_is_array(list_of_args) || nargs > UINT16_MAX))
 		r = -EPROTO;
-	for (size_t i = 0; i < nargs && !r; i++)
-		r = value(json_array_get(list_of_args, i), a, 0, &args[i]);
 	if (!r)
 		r = schema ? by_schema(schema, a, op, args, nargs)
 			   : by_names(message, a, op, nargs);

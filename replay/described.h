@@ -20,4 +20,16 @@
 int described_event(json_t *message, const struct capture_place *p, struct arena *a,
 		    struct op_event *out);
 
+/* Such arguments alone, in `a`. A "tensor" may have a "piece": its bytes are those of the piece of
+ * that number of what came with the message, from its first on, and described_piece of it stands
+ * for their address. 0, -EPROTO or -ENOMEM. */
+int described_values(json_t *list, struct arena *a, struct value **out, size_t *n);
+
+enum { DESCRIBED_PIECE_BITS = 44 }; /* no piece has more than 2^44 bytes */
+
+static inline uint64_t described_piece(int64_t number)
+{
+	return (uint64_t)(number + 1) << DESCRIBED_PIECE_BITS;
+}
+
 #endif

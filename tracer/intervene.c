@@ -17,6 +17,7 @@
 #include "tracer/carrier.h"
 #include "tracer/intervene_compare.h"
 #include "tracer/intervene_ctl.h"
+#include "tracer/intervene_save.h"
 #include "tracer/intervene_times.h"
 #include "tracer/intervene_totals.h"
 #include "tracer/shim_door.h"
@@ -28,8 +29,12 @@ enum { PEERS = 256 };
 struct peer {
 	struct worker link; /* without a process of ours */
 	json_t *totals;	    /* what it told last */
+	json_t *unseen;	    /* the same: what it has that no mode sees */
 	bool greeted;
 	struct intervene_call call; /* that is being judged */
+	pid_t pid;
+	double spent_ns, passed_ns; /* in comparing, and since its first call */
+	bool save_failed;	    /* of the call that is being saved, a file */
 };
 
 struct intervene {
@@ -44,6 +49,7 @@ struct intervene {
 	struct intervene_totals totals;
 	struct intervene_compare compare;
 	struct intervene_times times;
+	struct intervene_save save;
 };
 
 static int open_control(struct intervene *v, struct err *e)
@@ -66,6 +72,7 @@ static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene *
 	v->rules = rules;
 	v->entered = pid;
 	v->table = table_new();
+	v->save.files = (struct capture){.root = "", .max_bytes = rules->max_bytes};
 	int r = open_control(v, e);
 	r = r ? r : shim_door_open(pid, &v->door, e);
 	if (!r)
@@ -129,6 +136,7 @@ static void greet(struct intervene *v)
 	p->link = (struct worker){.requests = sock,
 				  .replies = fcntl(sock, F_DUPFD_CLOEXEC, 0),
 				  .arena = memfd_create("ditrace", MFD_CLOEXEC)};
+	p->pid = who.pid;
 	v->peers[v->npeers++] = p;
 	if (p->link.arena < 0 || !give_memory(sock, (int[]){p->link.arena, v->shared}))
 		shutdown(sock, SHUT_RDWR); /* it ends at the next step */
@@ -146,8 +154,9 @@ static json_t *settings(const struct intervene_rules *r)
 	for (int i = 0; i < INTERVENE_FEATURES; i++)
 		if (r->rule[i].on)
 			json_array_append_new(features, json_string(intervene_names[i]));
-	return json_pack("{so sO? ss? sI ss sb so}", "features", features, "casts", r->casts,
-			 "cast_text", r->cast_text, "sample", (json_int_t)r->sample, "level",
+	return json_pack("{so sO? ss? sI sI sf ss sb so}", "features", features, "casts", r->casts,
+			 "cast_text", r->cast_text, "sample", (json_int_t)r->sample, "captures",
+			 (json_int_t)r->captures, "budget", r->budget, "level",
 			 r->is_aten ? "aten" : "torch", "stacks", r->stacks, "functions",
 			 intervene_rules_functions(r));
 }
@@ -224,6 +233,12 @@ static int judge(struct intervene *v, struct peer *p, json_t *m, const char *eve
 	return worker_send(&p->link, json_pack("{sb}", "go", 1));
 }
 
+static int save(struct intervene *v, struct peer *p, json_t *m)
+{
+	int r = intervene_save(&v->save, m, &p->link, p->pid, &p->save_failed);
+	return r ? r : worker_send(&p->link, json_pack("{sb}", "go", 1));
+}
+
 static bool is_judged(const char *event)
 {
 	static const char *const events[] = {"op", "tensor", "value", "mismatch", "skip", "judged"};
@@ -251,6 +266,12 @@ static json_t *obey(struct intervene *v, json_t *m)
 		     : json_pack("{so}", "status", status);
 }
 
+static void take_spent(struct peer *p, json_t *pair)
+{
+	p->spent_ns = json_number_value(json_array_get(pair, 0));
+	p->passed_ns = json_number_value(json_array_get(pair, 1));
+}
+
 /* False: it does not keep to what was agreed. */
 static bool handle(struct intervene *v, struct peer *p, json_t *m)
 {
@@ -272,11 +293,16 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !intervene_compare_silent(&v->compare, json_object_get(m, "calls"));
 	if (!strcmp(event, "timed"))
 		return !intervene_times_add(&v->times, m);
+	if (!strcmp(event, "save"))
+		return !save(v, p, m);
 	if (!strcmp(event, "table"))
 		print_table(v, m);
 	else if (!strcmp(event, "totals")) {
 		json_decref(p->totals);
 		p->totals = json_incref(json_object_get(m, "totals"));
+		take_spent(p, json_object_get(m, "spent"));
+		json_decref(p->unseen);
+		p->unseen = json_incref(json_object_get(m, "unseen"));
 	} else
 		return is_judged(event) && !judge(v, p, m, event);
 	return true;
@@ -286,7 +312,11 @@ static void drop(struct intervene *v, unsigned i)
 {
 	struct peer *p = v->peers[i];
 	intervene_totals_add(&v->totals, p->totals);
+	v->compare.spent_ns += p->spent_ns;
+	v->compare.passed_ns += p->passed_ns;
+	intervene_totals_unseen(&v->totals, p->unseen);
 	json_decref(p->totals);
+	json_decref(p->unseen);
 	worker_stop(&p->link, NULL, 0);
 	free(p);
 	v->peers[i] = v->peers[--v->npeers];
@@ -350,7 +380,8 @@ static void print_all(struct intervene *v)
 	intervene_totals_print(&v->totals, v->rules);
 	intervene_times_print(&v->times);
 	if (v->rules->rule[INTERVENE_COMPARE].used)
-		intervene_compare_print(&v->compare);
+		intervene_compare_print(&v->compare, v->rules->budget);
+	intervene_save_print(&v->save, v->rules->captures);
 }
 
 void intervene_finish(struct intervene *v)

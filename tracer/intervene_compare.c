@@ -261,7 +261,7 @@ static void write_csv(const struct intervene_compare *c)
 	free(outcomes);
 }
 
-void intervene_compare_print(struct intervene_compare *c)
+void intervene_compare_print(struct intervene_compare *c, double budget)
 {
 	uint64_t calls = 0, grads = 0, wrong_places = 0;
 	char a[32], b[32], d[32], g[32];
@@ -280,6 +280,11 @@ void intervene_compare_print(struct intervene_compare *c)
 		text_counted(d, sizeof(d), calls, "call"), text_count(g, sizeof(g), grads));
 	fprintf(stderr, ", %s judged, %s not\n", text_counted(a, sizeof(a), c->tensors, "tensor"),
 		text_count(b, sizeof(b), c->not_judged));
+	if (c->passed_ns > 0) {
+		fprintf(stderr, "ditrace: compare: it took %.3g %% of the time",
+			100 * c->spent_ns / c->passed_ns);
+		fprintf(stderr, budget > 0 ? ", of %g %% that it may take\n" : "\n", 100 * budget);
+	}
 	if (c->rows.n)
 		write_csv(c);
 }

@@ -21,6 +21,7 @@ struct intervene_compare {
 	struct intervene_tally *tallies;
 	struct rows rows;
 	uint64_t tensors, not_judged;
+	double spent_ns, passed_ns; /* of all processes: in comparing, and in all */
 };
 
 /* The call that a process is about to have judged. */
@@ -42,8 +43,8 @@ int intervene_compare_end(struct intervene_compare *c, struct intervene_call *ca
 int intervene_compare_silent(struct intervene_compare *c, json_t *calls);
 
 /* The summary on standard error, worst first, and the worst rows as CSV (the columns of replay) in
- * op_tools_results/op_autocompare_result. */
-void intervene_compare_print(struct intervene_compare *c);
+ * op_tools_results/op_autocompare_result. `budget`: the share of the time, 0: none was given. */
+void intervene_compare_print(struct intervene_compare *c, double budget);
 
 void intervene_compare_free(struct intervene_compare *c);
 

@@ -28,7 +28,8 @@ static int usage(const char *word, struct err *e)
 	err_set(e, -EINVAL, "\"%s\" is nothing that ctl can do here", word);
 	return err_hint(e, "fallback, cast, compare, overflow, capture, print or time, then add "
 			   "LIST, remove LIST, all or off; cast "
-			   "'torch.float16->torch.float32' gives the dtypes; or status");
+			   "'torch.float16->torch.float32' gives the dtypes; compare budget 10%%; "
+			   "or status");
 }
 
 /* What is left of a list without its last function is nothing, and an empty one means all. */
@@ -80,6 +81,8 @@ static int change(struct intervene_rules *r, int f, const char *word, const char
 	     all = !strcmp(word, "all"), off = !strcmp(word, "off");
 	if (f == INTERVENE_CAST && strstr(word, "->") && !list)
 		return intervene_rules_cast(r, word, e);
+	if (f == INTERVENE_COMPARE && !strcmp(word, "budget") && list)
+		return intervene_rules_budget(r, list, e);
 	if ((!adds && !removes && !all && !off) || ((all || off) && list))
 		return usage(list && (all || off) ? list : word, e);
 	if (f == INTERVENE_CAST && !r->casts && !off) {
@@ -118,14 +121,17 @@ json_t *intervene_ctl_status(const struct intervene_rules *r)
 		const struct intervene_rule *x = &r->rule[f];
 		char *listed = oplist_text(&x->listed), *removed = oplist_text(&x->removed);
 		char *text = NULL;
+		char more[64] = "";
+		if (x->on && f == INTERVENE_COMPARE && r->budget > 0)
+			snprintf(more, sizeof(more), ", budget %g%%", 100 * r->budget);
 		if (!listed || !removed ||
-		    asprintf(&text, "%s%s%s%s%s",
+		    asprintf(&text, "%s%s%s%s%s%s",
 			     !x->on    ? "off"
 			     : *listed ? listed
 				       : "all",
 			     x->on && *removed ? " but " : "", x->on ? removed : "",
 			     x->on && f == INTERVENE_CAST ? ", " : "",
-			     x->on && f == INTERVENE_CAST ? r->cast_text : "") < 0)
+			     x->on && f == INTERVENE_CAST ? r->cast_text : "", more) < 0)
 			text = NULL;
 		json_object_set_new(all, intervene_names[f], json_string(text ? text : "?"));
 		free(text);

@@ -9,6 +9,9 @@
 
 #include "symbolizer/names.h"
 
+enum { CAPTURES = 3 };
+#define CAPTURE_BYTES (UINT64_C(4) << 30)
+
 const char *const intervene_names[INTERVENE_FEATURES] = {"time",     "fallback", "cast", "compare",
 							 "overflow", "capture",	 "print"};
 
@@ -147,6 +150,18 @@ static int read_sample(const char *text, uint64_t *out, struct err *e)
 	return err_hint(e, "write 1/50 for every fiftieth call of each function");
 }
 
+int intervene_rules_budget(struct intervene_rules *r, const char *text, struct err *e)
+{
+	char *end;
+	double percent = strtod(text, &end);
+	if (end != text && !strcmp(end, "%") && percent > 0 && percent <= 100) {
+		r->budget = percent / 100;
+		return 0;
+	}
+	err_set(e, -EINVAL, "--budget: %s is no share of the time", text);
+	return err_hint(e, "write 10%% for a tenth of the time; 100%% for as much as it takes");
+}
+
 /* Variables that are named after one function. */
 static int read_op_casts(struct intervene_rules *r, struct err *e)
 {
@@ -223,7 +238,8 @@ static int read_level(const char *text, bool *is_aten, struct err *e)
 
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e)
 {
-	*r = (struct intervene_rules){0};
+	*r = (struct intervene_rules){.captures = o->max_calls ? o->max_calls : CAPTURES,
+				      .max_bytes = o->max_bytes ? o->max_bytes : CAPTURE_BYTES};
 	r->rule[INTERVENE_FALLBACK].on = o->fallback || o->fallback_all;
 	r->rule[INTERVENE_CAST].on = o->cast;
 	r->rule[INTERVENE_COMPARE].on = o->compare;
@@ -252,7 +268,13 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 		rc = intervene_rules_cast(r, o->cast, e);
 	const char *stacks = getenv("OP_TOOLS_PRINT_STACK");
 	r->stacks = stacks && atoi(stacks) > 0;
+	if (!rc && o->budget)
+		rc = intervene_rules_budget(r, o->budget, e);
 	rc = rc ? rc : read_applies(r, &o->apply, e);
+	if (!rc && o->budget && !r->rule[INTERVENE_COMPARE].used) {
+		rc = err_set(e, -EINVAL, "--budget is the time of --compare, which is not there");
+		err_hint(e, "write --compare all --budget %s", o->budget);
+	}
 	return rc ? rc : read_op_casts(r, e);
 }
 

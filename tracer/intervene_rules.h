@@ -18,11 +18,13 @@ struct intervene_opts {
 	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
 	const char *compare;  /* LIST or "all" */
 	bool overflow;
-	const char *level;	     /* "torch" or "aten"; NULL: torch */
-	const char *sample;	     /* "1/N"; NULL: every call */
-	const char *ops;	     /* LIST of functions to cast; NULL: all */
-	struct option_strings apply; /* OP:FEATURE[:CONDITION] each */
-	const char *not_ops;	     /* LIST that is left alone by all; NULL: none */
+	const char *level;	       /* "torch" or "aten"; NULL: torch */
+	const char *sample;	       /* "1/N"; NULL: every call */
+	const char *budget;	       /* "10%"; NULL: none */
+	const char *ops;	       /* LIST of functions to cast; NULL: all */
+	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */
+	const char *not_ops;	       /* LIST that is left alone by all; NULL: none */
+	uint64_t max_calls, max_bytes; /* of captures; 0: not given */
 };
 
 #define INTERVENE_OPTIONS(i)                                                                         \
@@ -53,6 +55,9 @@ struct intervene_opts {
 	     &(i).compare,                                                                           \
 	     "LIST|all",                                                                             \
 	     "judge these functions against float64 on the CPU as they run",                         \
+	     NULL},                                                                                  \
+	    {0,		  "budget", OPTION_STRING,                                                   \
+	     &(i).budget, "10%",    "compare so many calls that it takes this share of the time",    \
 	     NULL},                                                                                  \
 	    {0,		  "overflow",                                                                \
 	     OPTION_FLAG, &(i).overflow,                                                             \
@@ -96,8 +101,11 @@ struct intervene_rules {
 	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
 	json_t *casts;	  /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
-	bool stacks;	 /* OP_TOOLS_PRINT_STACK */
-	uint64_t sample; /* every so many calls are compared */
+	bool stacks;	    /* OP_TOOLS_PRINT_STACK */
+	uint64_t sample;    /* every so many calls are compared */
+	double budget;	    /* share of the time that comparing may take, up to 1; 0: any */
+	uint64_t captures;  /* of wrong calls, at most so many of each function at a line */
+	uint64_t max_bytes; /* of all captures */
 };
 
 /* Is anything of it asked for? */
@@ -112,6 +120,10 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 
 /* Cast by this text from now on, as --cast takes it. 0, or -errno with *e and all as it was. */
 int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err *e);
+
+/* Compare for this share of the time from now on: "10%". 0, or -EINVAL with *e and all as it was.
+ */
+int intervene_rules_budget(struct intervene_rules *r, const char *text, struct err *e);
 
 /* Whether the function of this name ("torch.Tensor.add", its last part "add") is to do that. */
 bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feature f,

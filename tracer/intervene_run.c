@@ -111,6 +111,8 @@ static int prepare(struct intervene_opts *change, const struct session_opts *o,
 	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
 	change->ops = o->ops;
 	change->not_ops = o->not_ops;
+	change->max_calls = o->capture.max_calls;
+	change->max_bytes = o->capture.max_bytes;
 	int r = check(change, o, e);
 	return r ? r : intervene_rules_read(change, rules, e);
 }

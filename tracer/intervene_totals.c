@@ -87,6 +87,36 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 				"those of Python, such as torch.add or torch.Tensor.add\n");
 }
 
+/* What stands for a feature in what no mode sees. */
+#define UNSEEN "unseen"
+
+void intervene_totals_unseen(struct intervene_totals *t, json_t *unseen)
+{
+	for (size_t i = 0; i < json_array_size(unseen); i++) {
+		json_t *x = json_array_get(unseen, i);
+		const char *what = json_string_value(json_array_get(x, 0));
+		if (what)
+			add(t, UNSEEN, what, NULL,
+			    (uint64_t)json_integer_value(json_array_get(x, 1)));
+	}
+}
+
+static void print_unseen(const struct intervene_totals *t)
+{
+	const char *before = "ditrace: left alone as a whole, with all that they call: ";
+	char text[64];
+	for (size_t i = 0; i < t->n; i++) {
+		if (strcmp(t->list[i].feature, UNSEEN))
+			continue;
+		fprintf(stderr, "%s%s", before,
+			text_counted(text, sizeof(text), t->list[i].calls, t->list[i].name));
+		before = ", ";
+	}
+	if (*before == ',')
+		fputs("\n  hint: --eager turns torch.compile off, PYTORCH_JIT=0 scripting\n",
+		      stderr);
+}
+
 /* What stands for a feature in those of calls that gave NaN or infinities; reason: where. */
 #define OVERFLOWN "bad"
 
@@ -160,6 +190,7 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 		print_rows(t, intervene_names[f], "Left alone, since it");
 	}
 	print_missing(t);
+	print_unseen(t);
 	if (!rules->rule[INTERVENE_OVERFLOW].used)
 		return;
 	fputs(has_any(t, OVERFLOWN)

@@ -21,6 +21,10 @@ struct intervene_totals {
 /* Add those of a process: [[feature, name, reason or null, calls], ...]; NULL: none. */
 void intervene_totals_add(struct intervene_totals *t, json_t *totals);
 
+/* What computes in a process without calling a function that could be changed: [[what, how many],
+ * ...]; NULL: nothing. */
+void intervene_totals_unseen(struct intervene_totals *t, json_t *unseen);
+
 /* On standard error: for each feature that is on a line, and a table of its functions. */
 void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules);
 

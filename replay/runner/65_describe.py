@@ -75,9 +75,9 @@ def tensor_facts(t):
     return {"tensor": facts}
 
 
-def fact(x):
+def value_facts(x, of_tensor=tensor_facts):
     if isinstance(x, torch.Tensor):
-        return tensor_facts(x)
+        return of_tensor(x)
     if x is None or isinstance(x, bool):
         return x
     if isinstance(x, int) and -2**63 <= x < 2**63:
@@ -89,7 +89,7 @@ def fact(x):
     if isinstance(x, str):
         return x
     if isinstance(x, (tuple, list)):
-        return [fact(v) for v in x]
+        return [value_facts(v, of_tensor) for v in x]
     for kind, name in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format")):
         if isinstance(x, kind):
             return {name: str(x)[6:]}
@@ -112,10 +112,10 @@ def describe_call(request, functions, talk):
     args, kwargs = tuple(d["args"]), d.get("kwargs") or {}
     for schema in schemas_of(d["name"]):
         try:
-            talk.say(event="described", schema=str(schema), args=[fact(v) for v in bound(schema, args, kwargs)])
+            talk.say(event="described", schema=str(schema), args=[value_facts(v) for v in bound(schema, args, kwargs)])
             return
         except Misfit:
             pass
     names, values = by_signature(d["name"], args, kwargs, functions, request["trust"]) or (
         [""] * len(args) + list(kwargs), args + tuple(kwargs.values()))
-    talk.say(event="described", name=d["name"], names=list(names), args=[fact(v) for v in values])
+    talk.say(event="described", name=d["name"], names=list(names), args=[value_facts(v) for v in values])

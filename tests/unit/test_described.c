@@ -49,6 +49,23 @@ static void a_call_is_an_event(void **state)
 	assert_int_equal(py_stack_where(ev.where_stack)->line, 12);
 }
 
+static void values_of_a_piece_of_memory(void **state)
+{
+	(void)state;
+	static const char json[] =
+	    "[{\"tensor\": {\"dtype\": \"float16\", \"device\": \"cuda:1\", \"shape\": [2],"
+	    " \"stride\": [1], \"offset\": 0, \"piece\": 1}}, null]";
+	json_t *list = json_loads(json, 0, NULL);
+	struct value *v;
+	size_t n;
+	assert_int_equal(described_values(list, &arena, &v, &n), 0);
+	assert_int_equal(n, 2);
+	assert_true(v[0].tensor->data_ptr == described_piece(1) && described_piece(0));
+	assert_int_equal(v[0].tensor->meta.unknown & TENSOR_NO_DATA_PTR, 0);
+	assert_int_equal(v[1].kind, VALUE_NONE);
+	json_decref(list);
+}
+
 static bool holds(const char *condition, const char *json)
 {
 	struct op_event ev;
@@ -116,6 +133,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_call_is_an_event),
+	    cmocka_unit_test(values_of_a_piece_of_memory),
 	    cmocka_unit_test(conditions_hold_for_it),
 	    cmocka_unit_test(what_does_not_fit_is_refused),
 	    cmocka_unit_test(what_a_capture_does_not_keep_is_refused),

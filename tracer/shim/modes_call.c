@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "tracer/shim/modes_budget.h"
 #include "tracer/shim/modes_judge.h"
 #include "tracer/shim/modes_numbers.h"
 #include "tracer/shim/modes_stats.h"
@@ -171,6 +172,41 @@ static bool are_plain(object *types)
 	return good;
 }
 
+static void flush(void)
+{
+	flushed_ms = now_ms();
+	python_drop(ask("flush", NULL));
+}
+
+/* count((feature, name, reason)) */
+static object *count(object *self, object *key)
+{
+	(void)self;
+	object *had = py.PyDict_GetItemWithError(own.counts, key);
+	object *n = py.PyLong_FromLong(1 + (had ? py.PyLong_AsLong(had) : 0));
+	int failed = !n || py.PyDict_SetItem(own.counts, key, n);
+	python_drop(n);
+	if (failed)
+		return NULL;
+	if (now_ms() - flushed_ms > FLUSH_MS)
+		flush();
+	return python_none();
+}
+
+/* Whether the call is passed on, for a reason that needs no look at its arguments. */
+static bool is_left_out(object *what, object *plan)
+{
+	object *key = py.PyTuple_GetItem(what, 3);
+	bool always = py.PyObject_IsTrue(py.PyTuple_GetItem(what, 4)) == 1;
+	if (key == py._Py_NoneStruct || (!always && budget_takes(plan)))
+		return false;
+	object *counted = count(NULL, key);
+	if (!counted)
+		py.PyErr_Clear();
+	python_drop(counted);
+	return true;
+}
+
 static object *act(object *mode, object *what, struct asked *a)
 {
 	object *plan = py.PyTuple_GetItem(what, 0), *body = py.PyTuple_GetItem(what, 1);
@@ -180,7 +216,7 @@ static object *act(object *mode, object *what, struct asked *a)
 	if (is_compiling() || (plan == py._Py_NoneStruct && body == py._Py_NoneStruct))
 		return pass_on(a);
 	if (plan != py._Py_NoneStruct)
-		return call_changed(plan, a);
+		return is_left_out(what, plan) ? pass_on(a) : call_changed(plan, a);
 	return are_plain(a->types) ? call_body(mode, body, a) : pass_on(a);
 }
 
@@ -328,33 +364,13 @@ static object *is_inside(object *self, object *arg)
 	return py.PyBool_FromLong(inside);
 }
 
-static void flush(void)
-{
-	flushed_ms = now_ms();
-	python_drop(ask("flush", NULL));
-}
-
-/* count((feature, name, reason)) */
-static object *count(object *self, object *key)
-{
-	(void)self;
-	object *had = py.PyDict_GetItemWithError(own.counts, key);
-	object *n = py.PyLong_FromLong(1 + (had ? py.PyLong_AsLong(had) : 0));
-	int failed = !n || py.PyDict_SetItem(own.counts, key, n);
-	python_drop(n);
-	if (failed)
-		return NULL;
-	if (now_ms() - flushed_ms > FLUSH_MS)
-		flush();
-	return python_none();
-}
-
 /* forget(): nothing was done so far, and what is done next is told at once. */
 static object *forget(object *self, object *arg)
 {
 	(void)self, (void)arg;
 	py.PyDict_Clear(own.counts);
 	flushed_ms = 0;
+	budget_forget();
 	return python_none();
 }
 
@@ -416,6 +432,10 @@ bool modes_call_fill(object *module)
 	    {"perturbed", modes_perturbed, METH_VARARGS, NULL},
 	    {"probed", modes_probed, METH_VARARGS, NULL},
 	    {"extent", modes_extent, METH_O, NULL},
+	    {"budget", modes_budget, METH_VARARGS, NULL},
+	    {"takes", modes_takes, METH_O, NULL},
+	    {"spend", modes_spend, METH_O, NULL},
+	    {"spent", modes_spent, METH_NOARGS, NULL},
 	    {"forget", forget, METH_NOARGS, NULL},
 	    {"counts", counts, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},
@@ -426,6 +446,7 @@ bool modes_call_fill(object *module)
 	python_drop(own.counts);
 	own.module = python_kept(module);
 	modes_out = false;
+	budget_forget();
 	own.plans = py.PyDict_New();
 	own.counts = py.PyDict_New();
 	bool good = own.plans && own.counts;

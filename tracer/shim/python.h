@@ -43,6 +43,7 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(void, PyGILState_Release, (int))                                                         \
 	F(object *, Py_CompileString, (const char *, const char *, int))                           \
 	F(object *, PyEval_EvalCode, (object *, object *, object *))                               \
+	F(object *, PyEval_GetFrame, (void))                                                       \
 	F(object *, PyEval_GetBuiltins, (void))                                                    \
 	F(void, Py_IncRef, (object *))                                                             \
 	F(void, Py_DecRef, (object *))                                                             \

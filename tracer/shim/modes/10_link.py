@@ -7,6 +7,7 @@ import socket
 import stat
 import struct
 import threading
+import time
 import types
 
 PATIENCE_S = 60
@@ -105,6 +106,7 @@ class Link:
         self.__init__()
         forget()
         Judged.silent = {}
+        Saved.done = {}
         if old is not None:
             old.close()
         if not is_out():
@@ -127,7 +129,19 @@ def flush(*_):
 def tell_totals():
     with LINK.lock:
         tell_silent()
-        LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()] + missing_functions())
+        LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()] + missing_functions(),
+                 spent=spent(),
+                 unseen=[[what, n] for what, n in unseen() if n])
+
+
+def unseen():
+    """How many there are of what computes without calling any function that a mode is asked for."""
+    jit, dynamo = sys.modules.get("torch.jit._state"), sys.modules.get("torch._dynamo.utils")
+    try:
+        yield "scripted function", len(jit._python_cu.get_functions()) if jit else 0
+        yield "compiled graph", dynamo.counters["aot_autograd"]["total"] if dynamo else 0
+    except Exception:  # of a PyTorch that has others
+        return
 
 
 def look_again(*_):
@@ -135,3 +149,4 @@ def look_again(*_):
     LINK.settle("settings")
     start_casts()
     start_functions()
+    start_budget()

@@ -50,14 +50,30 @@ class Plan:
     def __init__(self, func, name, features, when, casts):
         self.func, self.name, self.base, self.features = func, name, base_name(name), features
         self.casts = casts  # a function's own
+        self.is_asked = False  # whether it may be compared, before it is called
         self.when, self.held = when, {}  # features that have a condition; (feature, facts): whether it held
 
 
 def plan_of(func):
-    """(Plan or None, its own body or None, what is called for it or None), None: the function is called as it is."""
+    """(Plan or None, its own body or None, what is called for it or None, as what it is counted when it is left out or
+    None, whether it always is), None: the function is called as it is."""
     bind_late()
-    found = wanted_of(func), body_of(func), stand_in(func)
-    return found if any(found) else None
+    plan = wanted_of(func)
+    found = plan, body_of(func), stand_in(func)
+    out = left_out(plan)
+    if plan is not None:
+        plan.is_asked = out[0] is not None
+    return (*found, *out) if any(found) else None
+
+
+def left_out(plan):
+    """Of functions that are compared alone, and whose calls need no other look."""
+    if plan is None or plan.features != ["compare"] or plan.when:
+        return None, False
+    reason = never_compared(plan)
+    if reason or LINK.settings["sample"] == 1:
+        return ("compare", plan.name, reason or BEYOND), reason is not None
+    return None, False
 
 
 def stand_in(func):
@@ -194,6 +210,12 @@ def is_lowest(mode):
 LEVEL = None
 
 
+def is_capturing(device):
+    """Are calls on it recorded as a graph, to be run later? torch.cuda and torch.npu say so."""
+    capturing = getattr(getattr(torch, device, None), "is_current_stream_capturing", None)
+    return capturing is not None and capturing()
+
+
 def unfit(tensors):
     """Why a call with these is left alone; None: it need not be."""
     if torch._C._get_tracing_state() is not None:
@@ -208,7 +230,7 @@ def unfit(tensors):
             return "has a tensor without numbers"
         if wrapped is not None and wrapped(t):
             return "is inside of vmap, grad or the like"
-        if t.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        if is_capturing(t.device.type):
             return "is being captured as a graph"
     return None
 

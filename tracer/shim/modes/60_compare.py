@@ -20,6 +20,7 @@ class Live(Capture):
         self.function, self.base = plan.func, plan.base
         self.parts = {}
         self.grads = {}  # id of an input's copy: its gradient
+        self.began = int(time.time())
 
     def input(self, x):
         if not isinstance(x, torch.Tensor):
@@ -99,6 +100,7 @@ class Judged:
     def __init__(self, live, at, backward):
         self.live, self.at, self.backward = live, at or ("", 0, ""), backward
         self.said, self.tells, self.tensors_, self.not_judged = [], False, 0, 0
+        self.wrong = False
 
     def say(self, **what):
         self.said.append((what, None))
@@ -123,6 +125,7 @@ class Judged:
         if worse and (was is not None or len(self.worst) < self.MOST):
             self.worst[key] = (max(verdict, was[0]) if was else verdict, bad)
         self.tells |= worse
+        self.wrong |= verdict == 1
 
     def end(self, number):
         if not self.tells:
@@ -153,13 +156,17 @@ def judge(live, backward, at, number):
     role = "grad" if backward else "output"
     try:
         with Busy(), torch.enable_grad():
+            judge_ = LiveJudge(live, request, talk)
             try:
-                LiveJudge(live, request, talk).run()
+                judge_.run()
             except Refused as e:
                 talk.say(event="skip", role=role, index="", reason=str(e))
             except Exception as e:
                 talk.say(event="skip", role=role, index="", reason=f"the reference failed: {first_line(e)}")
             talk.end(number)
+            if talk.wrong and Saved.wants((live.name, at, backward)):
+                with LINK.lock:
+                    quietly(save_judged, judge_, at, number, backward)
     finally:
         torch.set_rng_state(state)
 
@@ -218,7 +225,7 @@ class Backward:
             if done or is_out() or is_busy():
                 return
             done.append(True)
-            quietly(self.take, is_first, where, grad_inputs, grad_outputs)
+            quietly(spending, self.take, is_first, where, grad_inputs, grad_outputs)
 
         return called
 
@@ -261,16 +268,29 @@ def is_autocast():
     return torch.is_autocast_enabled("cpu") if hasattr(torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled()
 
 
+BEYOND = "is beyond the budget"
+
+
+def never_compared(plan):
+    """Why no call of a function is compared, whatever its arguments; None: they may be."""
+    if plan.base in VIEWS or plan.base.startswith("as_strided"):
+        return "is a view"
+    if plan.base in MAKE:
+        return "makes a tensor"
+    return "may draw random numbers" if plan.base in RANDOM_INSIDE else None
+
+
 def compare(plan, call, args, kwargs, at):
     tensors = tensors_in(args, kwargs)
-    if plan.base in VIEWS or plan.base.startswith("as_strided"):
-        raise Unchanged("is a view")
-    if not tensors or plan.base in MAKE:
-        raise Unchanged("makes a tensor")
+    reason = never_compared(plan) or (None if tensors else "makes a tensor")
+    if reason:
+        raise Unchanged(reason)
     plan.calls = getattr(plan, "calls", 0) + 1
     if (plan.calls - 1) % LINK.settings["sample"]:
         raise Unchanged("is not in the sample")
-    if plan.base in RANDOM_INSIDE or any(isinstance(x, torch.Generator) for x in each((args, kwargs))):
+    if not plan.is_asked and not takes(plan):
+        raise Unchanged(BEYOND)
+    if any(isinstance(x, torch.Generator) for x in each((args, kwargs))):
         raise Unchanged("may draw random numbers")
     if is_autocast():
         raise Unchanged("runs under autocast")
@@ -279,7 +299,7 @@ def compare(plan, call, args, kwargs, at):
     if any(t._base is not None and t.requires_grad for t in tensors) and plan.base.endswith("_"):
         raise Unchanged("changes a view that has a history")
     NUMBER[0] += 1
-    number = NUMBER[0]
+    number, began = NUMBER[0], time.perf_counter_ns()
     live = Live(plan, args, kwargs)
     try:
         live.check_comparable()
@@ -288,6 +308,7 @@ def compare(plan, call, args, kwargs, at):
     wanted = torch.is_grad_enabled() and not LEVEL.is_aten  # the operators of a backward come by themselves
     edges = {edge_of(t): id(live.copied[id(t)]) for t in tensors if t.requires_grad} if wanted else {}
     state = torch.get_rng_state()
+    spend(time.perf_counter_ns() - began)
     try:
         result = call(*args, **kwargs)
     except Exception as e:
@@ -295,8 +316,17 @@ def compare(plan, call, args, kwargs, at):
     if not torch.equal(state, torch.get_rng_state()):
         quietly(count, ("compare", plan.name, "draws random numbers"))
         return result
-    quietly(compare_result, live, edges, result, at, number, args, kwargs)
+    quietly(spending, compare_result, live, edges, result, at, number, args, kwargs)
     return result
+
+
+def spending(f, *args):
+    """What it does counts as time of comparing."""
+    began = time.perf_counter_ns()
+    try:
+        f(*args)
+    finally:
+        spend(time.perf_counter_ns() - began)
 
 
 def compare_result(live, edges, result, at, number, args, kwargs):
@@ -310,3 +340,7 @@ def compare_result(live, edges, result, at, number, args, kwargs):
 
 
 FEATURES["compare"] = compare
+
+
+def start_budget():
+    budget(LINK.settings["budget"], OWN_FILES)

@@ -16,6 +16,7 @@ def install():
     ready(LEVEL.push, LEVEL.pop, PLAIN, is_compiling, changed, torch._C._to_dlpack, torch.uint8)
     start_casts()
     start_functions()
+    start_budget()
     THREADS["run"] = threading.Thread._bootstrap_inner
     threading.Thread._bootstrap_inner = start_of_thread
     if not AGAIN:

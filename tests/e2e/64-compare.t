@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# What --compare leaves behind: calls that were wrong, saved as ditorch's comparison lays them out, and no
+# harm to the program when they cannot be; and --budget, which leaves calls out. It needs no privilege.
+. "$(dirname "$0")/lib.sh"
+
+# judged OPTION... -- PROGRAM...: in $T/run, where captures and the CSV go
+judged() {
+	rm -rf "$T/run"
+	mkdir "$T/run"
+	(cd "$T/run" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
+}
+
+# of SIDE: the folders of saved calls, "device" or "cpu"
+of() {
+	find "$T/run" -type d -path "*/op_capture_results/torch.nn.functional.gelu/*/autocompare/*/$1" | sort
+}
+
+# again SIDE: the calls that replay judges by what was saved, to $T/again
+again() {
+	# shellcheck disable=SC2046
+	"$DITRACE" replay --of captured --python "$PY" --format csv $(of "$1") >"$T/again" 2>&1
+}
+
+# verdicts ROLE VERDICT: how many
+verdicts() {
+	grep -c "^torch.nn.functional.gelu,[0-9]*,$1,[0-9]*,$2," "$T/again"
+}
+
+opens() {
+	find "$T/run" -name '*.pth' -print0 | xargs -0 "$PY" -c '
+import sys, torch
+for path in sys.argv[1:]:
+    kept = torch.load(path, map_location="cpu", weights_only=True)
+    dtypes = {x.dtype for x in kept["args"] if isinstance(x, torch.Tensor)}
+    assert kept["name"] == "torch.nn.functional.gelu" and dtypes == {torch.float64 if "/cpu/" in path else torch.float32}, path'
+}
+
+saves() {
+	judged --compare all -- "$PY" "$W/device.py" --fault forward --steps 5
+	is "three calls that are wrong are saved, of five" "$(of device | wc -l)" 3
+	like "and that is said" "$T/err" '^ditrace: 3 calls saved, .* at most 3 of each function at a line; ditrace replay'
+	like "with each folder" "$T/err" '^ditrace: saved op_tools_results/op_capture_results/torch.nn.functional.gelu/[0-9]+/autocompare/[0-9]+/[-0-9]+$'
+	is "with inputs and results of both sides" "$(find "$T/run" -name '*.pth' | wc -l)" 12
+	ok "PyTorch opens all of them" opens
+	not again device
+	is "replay finds them wrong" "$(verdicts output wrong)" 3
+	ok "and their references right" again cpu
+	is "all three" "$(verdicts output right)" 3
+	judged --compare gelu --max-calls 1 -- "$PY" "$W/device.py" --fault backward
+	is "one call is wanted" "$(of device | wc -l)" 1
+	is "with its gradients" "$(find "$T/run" -name '*.pth' | wc -l)" 8
+	ok "PyTorch opens them" opens
+	not again device
+	is "replay finds them wrong, too" "$(verdicts grad wrong)$(verdicts output right)" 11
+	ok "the two sides can be compared" test -n "$("$DITRACE" diff --python "$PY" "$(of device)" "$(of cpu)" | grep 'dtype float32 against float64')"
+	judged --compare all -- "$PY" "$W/device.py" --device cpu
+	ok "where nothing is wrong, nothing is saved" not test -e "$T/run/op_tools_results/op_capture_results"
+}
+
+cannot() {
+	"$PY" "$W/device.py" --fault forward >"$T/plain" 2>/dev/null
+	judged --compare all --max-bytes 1 -- "$PY" "$W/device.py" --fault forward
+	ok "where there is no room, the program goes on" cmp "$T/plain" "$T/out"
+	like "that is said" "$T/err" '^ditrace: .*limit of 1 bytes'
+	is "once" "$(grep -c 'no more calls are saved' "$T/err")" 1
+	like "and the rest is told" "$T/err" '^ditrace: compare: 1 of '
+	rm -rf "$T/run"
+	mkdir "$T/run"
+	: >"$T/run/op_tools_results"
+	(cd "$T/run" && "$DITRACE" run --compare all "$PY" "$W/device.py" --fault forward >"$T/out" 2>"$T/err")
+	ok "nor does a folder that cannot be made harm it" cmp "$T/plain" "$T/out"
+	like "it is named" "$T/err" '^ditrace: .*op_tools_results'
+}
+
+# calls FUNCTION [REASON]: how many calls of it were compared, or not for that reason
+calls() {
+	sed -nE "s/^ +([0-9,]+)  $1 *${2:-}\$/\1/p" "$T/err"
+}
+
+budgets() {
+	judged --compare all --budget 0.001% -- "$PY" "$W/device.py" --device cpu --steps 20
+	"$PY" "$W/device.py" --device cpu --steps 20 >"$T/plain" 2>/dev/null
+	ok "with a budget it computes the same" cmp "$T/plain" "$T/out"
+	is "the first call of a line is compared, however little time there is" "$(calls torch.nn.functional.gelu)" 1
+	is "of each line" "$(calls torch.nn.functional.linear)" 2
+	is "the others are left out" "$(calls torch.nn.functional.linear 'is beyond the budget')" 38
+	like "the share of the time is told" "$T/err" '^ditrace: compare: it took [0-9.e+-]+ % of the time, of 0.001 % that it may take$'
+	judged --compare all --budget 0.001% -- "$PY" "$W/device.py" --fault backward
+	is "so that a fault is found" "$(grep -c ' WRONG ' "$T/err")" 1
+	judged --compare all --budget 100% -- "$PY" "$W/device.py" --device cpu --steps 3
+	is "all of the time is enough for all" "$(calls torch.nn.functional.linear)" 6
+	judged --compare all --budget 0.001% --sample 1/2 -- "$PY" "$W/device.py" --device cpu --steps 20
+	is "beside a sample" "$(calls torch.nn.functional.gelu 'is not in the sample')" 10
+	is "it counts what that leaves" "$(calls torch.nn.functional.gelu 'is beyond the budget')" 9
+}
+
+compare() {
+	budgets
+	saves
+	cannot
+}
+each_torch compare
+T=$base
+error "no share of the time" 'is no share of the time' "$DITRACE" run --compare all --budget 10 true
+error "a budget of nothing" 'the time of --compare, which is not there' "$DITRACE" run --fallback add --budget 10% true
+done_testing

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Calls that cannot be changed or judged, and what they give: left_alone.py. Each is of another function, so that the
+summary says which was left alone for what. The lazy device stands for one that is capturing a graph."""
+
+import sys
+import types
+
+import torch
+import torch._lazy
+import torch._lazy.ts_backend
+import torch.nn.functional as F
+
+
+class Own(torch.Tensor):
+    asked = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.asked += func is torch.add
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def show(what, x):
+    print(what, x.cpu().tolist() if isinstance(x, torch.Tensor) else x)
+
+
+x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+show("subclass", torch.add(x.as_subclass(Own), 1).as_subclass(torch.Tensor))
+print("asked", Own.asked)
+show("sparse", torch.mm(x.to_sparse(), x))
+show("quantized", torch.nn.functional.relu(torch.quantize_per_tensor(x, 1.0, 0, torch.quint8)).int_repr())
+print("no numbers", tuple(torch.sub(x.to("meta"), 1).shape))
+show("view", x.reshape(4))
+show("factory", torch.ones_like(x))
+if hasattr(torch, "vmap"):
+    show("vmap", torch.vmap(torch.mul)(x, x))
+
+
+@torch.jit.script
+def scripted(a):
+    return torch.tanh(a) * 2
+
+
+show("scripted", scripted(x))
+show("traced", torch.jit.trace(lambda a: torch.sigmoid(a), x, check_trace=False)(x))
+
+torch._lazy.ts_backend.init()
+lazy = x.to("lazy")
+torch.lazy = types.SimpleNamespace(is_current_stream_capturing=lambda: True)
+capturing = F.softmax(lazy, 1)
+del torch.lazy
+show("captured as a graph", capturing)
+
+if hasattr(torch, "compile") and sys.version_info < (3, 14):
+    show("compiled", torch.compile(lambda a: torch.exp(a) + 1, backend="aot_eager")(x))
