@@ -48,6 +48,39 @@ golden() {
 		sed "s|$T|T|" | diff - <(LC_ALL=C sort "$T/wanted")
 }
 
+# The last call as script says it, and the tree of callees.
+golden_script() {
+	cat >"$T/wanted" <<-'EOG'
+		aten::relu forward_id:7 TIME T/golden.py:6 f: return torch.relu(a)
+		+-+-+-+-+-+-+-+-+-+
+		| name | device | dtype | numel | shape | stride | requires_grad | layout | data_ptr |
+		+-+-+-+-+-+-+-+-+-+
+		| self | cpu | float32 | 16 | (4, 4) | (4, 1) | False | torch.strided | ADDRESS |
+		| outputs | cpu | float32 | 16 | (4, 4) | (4, 1) | False | torch.strided | ADDRESS |
+		+-+-+-+-+-+-+-+-+-+
+	EOG
+	"$DITRACE" script "$T/golden.data" | awk -v RS= '{ last = $0 } END { print last }' |
+		sed -E "s|$T|T|; "'s/ +/ /g; s/-+/-/g; s/ [0-9.]+ (ns|us|ms|s) / TIME /; s/ [0-9]+ \|$/ ADDRESS |/' | diff - "$T/wanted"
+}
+
+golden_tree() {
+	cat >"$T/wanted" <<-'EOG'
+		PERCENT 1 aten::relu
+		PERCENT 1 aten::relu
+		PERCENT 2 aten::mul.Tensor
+		PERCENT 3 aten::mul.Tensor
+		PERCENT <module> (golden.py:7)
+		PERCENT <module> (golden.py:8)
+		PERCENT f (golden.py:5)
+		PERCENT f (golden.py:5)
+		PERCENT f (golden.py:6)
+		PERCENT f (golden.py:6)
+		Total% Calls Frame or op, and what it called
+	EOG
+	"$DITRACE" report --call-graph callees "$T/golden.data" | sed -E 's/^ *[0-9.]+%/PERCENT/; s/ +/ /g' | LC_ALL=C sort |
+		diff - "$T/wanted"
+}
+
 gaps_are_what_is_left() {
 	R --gaps --format json | python3 -c 'import json, sys
 gaps = sum(r["total_ns"] for r in json.load(sys.stdin)["rows"])
@@ -114,6 +147,8 @@ reports() {
 	ok "has ops alone" tree_is_of_ops
 	ok "the percent limit leaves out" not same "$(R --percent-limit 1 | wc -l)" "$(R | wc -l)"
 	ok "the table, times taken out" golden
+	ok "a call of script" golden_script
+	ok "a tree" golden_tree
 	error "no such step" "has [0-9]+ steps" "$DITRACE" report --step 90 "$T/data"
 }
 each_torch reports
