@@ -133,6 +133,53 @@ static void threads_do_not_nest_in_each_other(void **state)
 	aggregate_free(a);
 }
 
+/* More ops, lines and threads than are remembered by their addresses: the rows are the same, and
+ * hints of what comes change nothing. */
+static void rows_remembered_are_the_same(void **state)
+{
+	(void)state;
+	enum { MANY = 20000, EVENTS = 200000 };
+	struct op_desc *ops = calloc(MANY, sizeof(*ops));
+	char(*names)[16] = calloc(MANY, sizeof(*names));
+	struct aggregate *plain = aggregate_new(),
+			 *steady = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
+	struct op_event ahead[4];
+	uint64_t r = 1;
+	size_t n, m;
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(names[i], sizeof(names[i]), "op%u", i);
+		ops[i] = (struct op_desc){.id = i, .name = names[i], .schema = ""};
+	}
+	for (uint64_t i = 0; i < EVENTS; i++) {
+		struct op_event *ev = &ahead[i % 4];
+		r = r * 6364136223846793005u + 1442695040888963407u;
+		*ev = sample_event(i + 1, 0, 0, 10 * i, 10 * i + (r >> 20) % 5000);
+		ev->op = &ops[(r >> 33) % (i % 3 ? 50 : MANY)];
+		ev->where_stack = r >> 40 & 1 ? sample_other_stack() : ev->where_stack;
+		ev->phase = r >> 41 & 1 ? PHASE_BACKWARD : PHASE_FORWARD;
+		ev->tid = (int32_t)(r >> 42 & 3);
+		for (unsigned k = 0; k < 3 && k <= i; k++)
+			aggregate_prefetch(steady, &ahead[(i - k) % 4], 3 - (int)k);
+		add(plain, *ev);
+		add(steady, *ev);
+	}
+	const struct aggregate_row *const *a = aggregate_rows(plain, &n);
+	const struct aggregate_row *const *b = aggregate_rows(steady, &m);
+	assert_int_equal(n, m);
+	for (size_t i = 0; i < n; i++) {
+		assert_string_equal(a[i]->op, b[i]->op);
+		assert_int_equal(a[i]->line, b[i]->line);
+		assert_int_equal(a[i]->phase, b[i]->phase);
+		assert_int_equal(a[i]->calls, b[i]->calls);
+		assert_int_equal(a[i]->self_ns, b[i]->self_ns);
+		assert_int_equal(aggregate_quantile(a[i], 0.5), aggregate_quantile(b[i], 0.5));
+	}
+	aggregate_free(plain);
+	aggregate_free(steady);
+	free(ops);
+	free(names);
+}
+
 static void quantiles_are_three_percent_exact(void **state)
 {
 	(void)state;
@@ -277,6 +324,7 @@ int main(void)
 	    cmocka_unit_test(a_row_inside_itself_counts_once),
 	    cmocka_unit_test(many_calls_inside_count_once),
 	    cmocka_unit_test(threads_do_not_nest_in_each_other),
+	    cmocka_unit_test(rows_remembered_are_the_same),
 	    cmocka_unit_test(quantiles_are_three_percent_exact),
 	    cmocka_unit_test(quantiles_of_the_extremes),
 	    cmocka_unit_test(a_quantile_lies_between_the_extremes),
