@@ -77,6 +77,10 @@ struct op_table {
 	struct arena arena[2];
 };
 
+/* The symbol of libtorch_cpu of what is called once for each dispatched op, with the scope (0) as
+ * its second argument: at::getStepCallbacksUnlessEmpty(at::RecordScope). */
+extern const char ops_dispatched[];
+
 /* Where file number `file` (OPS_CPU ...) is mapped, NULL: it is not. */
 const struct mapping *ops_mapping(const struct libraries *l, unsigned file);
 

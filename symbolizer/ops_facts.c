@@ -9,7 +9,7 @@ static const char *const parse_schema[] = {
     "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEb",
     "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
 };
-static const char step_callbacks[] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE";
+const char ops_dispatched[] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE";
 
 static uint64_t find(struct build *b, unsigned file, const char *name)
 {
@@ -83,7 +83,7 @@ void ops_read_facts(struct build *b)
 	t->vt_meta[0] = find(b, OPS_CPU, "_ZTVN5torch8autograd12AutogradMetaE");
 	t->vt_meta[1] = find(b, OPS_CPU, "_ZTVN5torch8autograd22DifferentiableViewMetaE");
 	t->vt_impl = find(b, OPS_C10, "_ZTVN3c1010TensorImplE");
-	uint64_t cb = find(b, OPS_CPU, step_callbacks);
+	uint64_t cb = find(b, OPS_CPU, ops_dispatched);
 	int64_t off = cb ? elf_offset(b->elf[OPS_CPU], cb) : -1;
 	t->dispatch_off = off > 0 ? (uint64_t)off : 0;
 	t->schema_off = schema_offset(b);

@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "tracer/device_usage.h"
+#include "tracer/op_rate.h"
 #include "tracer/process.h"
 #include "tracer/usage.h"
 
@@ -22,14 +23,20 @@ struct monitor {
 	FILE *csv;     /* NULL: none */
 	bool device;   /* there is a tool to ask */
 	uint64_t rows; /* shown */
+	bool count_ops;
+	uint64_t printed; /* rows since the headers */
+	uint64_t last_ops, ops_ns;
+	struct op_rate *ops; /* NULL: they are not counted (yet) */
 };
 
 /* What one row shows: the time between two reads. */
 struct row {
 	const struct usage *was, *now;
 	double seconds;
-	bool has_device;
+	bool has_device, has_ops, has_op_rate;
 	uint64_t device;
+	uint64_t ops; /* since they were counted */
+	uint64_t op_rate;
 };
 
 static volatile sig_atomic_t stop;
@@ -57,12 +64,14 @@ static const char *maybe(const char *text, bool known)
 static void print_row(struct monitor *m, const struct row *r)
 {
 	enum { ROWS = 20 };
-	char rss[32], threads[32], fds[32], in[32], out[32], switches[32], device[32], at[16];
+	char rss[32], threads[32], fds[32], in[32], out[32], switches[32], device[32], ops[32],
+	    at[16];
 	time_t now = time(NULL);
 	struct tm tm;
-	if (m->rows % ROWS == 0)
-		printf("%8s %7s %10s %8s %6s %10s %10s %10s%s\n", "Time", "CPU %", "RSS", "Threads",
-		       "FDs", "Read/s", "Written/s", "Switches/s", m->device ? "     Device" : "");
+	if (m->printed++ % ROWS == 0)
+		printf("%8s %7s %10s %8s %6s %10s %10s %10s%s%s\n", "Time", "CPU %", "RSS",
+		       "Threads", "FDs", "Read/s", "Written/s", "Switches/s",
+		       m->ops ? "      Ops/s" : "", m->device ? "     Device" : "");
 	strftime(at, sizeof(at), "%H:%M:%S", localtime_r(&now, &tm));
 	printf("%8s %7.1f %10s %8s %6s %10s %10s %10s", at, cpu_percent(r),
 	       text_bytes(rss, sizeof(rss), r->now->rss),
@@ -76,6 +85,8 @@ static void print_row(struct monitor *m, const struct row *r)
 	       maybe(text_count(switches, sizeof(switches),
 				rate(r, r->was->switches, r->now->switches)),
 		     r->now->switches >= r->was->switches));
+	if (m->ops)
+		printf(" %10s", maybe(text_count(ops, sizeof(ops), r->op_rate), r->has_op_rate));
 	if (m->device)
 		printf(" %10s",
 		       maybe(text_bytes(device, sizeof(device), r->device), r->has_device));
@@ -108,6 +119,7 @@ static int csv_row(const struct monitor *m, const struct row *r)
 	csv_number(m->csv, u->written, u->has_io);
 	csv_number(m->csv, u->switches, true);
 	csv_number(m->csv, r->device, r->has_device);
+	csv_number(m->csv, r->ops, r->has_ops);
 	putc('\n', m->csv);
 	return fflush(m->csv) ? -errno : 0;
 }
@@ -115,7 +127,7 @@ static int csv_row(const struct monitor *m, const struct row *r)
 static int csv_head(FILE *f)
 {
 	fputs("time,pid,seconds,cpu_percent,cpu_ns,rss_bytes,peak_rss_bytes,threads,fds,read_bytes,"
-	      "written_bytes,context_switches,device_bytes\n",
+	      "written_bytes,context_switches,device_bytes,ops\n",
 	      f);
 	return fflush(f) ? -errno : 0;
 }
@@ -128,8 +140,40 @@ static void wait_until(uint64_t at_ns)
 		;
 }
 
+/* PyTorch may be loaded only later, and the headers are printed anew then. */
+static void begin_ops(struct monitor *m)
+{
+	struct err why = {0};
+	int r = m->ops || !m->count_ops ? 0 : op_rate_open(m->pid, &m->ops, &why);
+	if (m->ops)
+		return;
+	m->count_ops = m->count_ops && (r == -ENODATA || r == -ESRCH);
+	if (r && !m->count_ops)
+		fprintf(stderr, "ditrace: no rate of operators: %s\n", why.what);
+}
+
+static void read_ops(struct monitor *m, struct row *r)
+{
+	uint64_t before = m->last_ops, at = clock_ns(CLOCK_MONOTONIC);
+	bool had = m->ops;
+	begin_ops(m);
+	if (m->ops && op_rate_read(m->ops, &r->ops)) {
+		op_rate_close(m->ops);
+		m->ops = NULL;
+	}
+	r->has_ops = m->ops;
+	r->has_op_rate = m->ops && had && at > m->ops_ns;
+	if (r->has_op_rate)
+		r->op_rate = (uint64_t)((double)(r->ops - before) * 1e9 / (double)(at - m->ops_ns));
+	m->last_ops = r->ops;
+	m->ops_ns = at;
+	if (had != !!m->ops)
+		m->printed = 0;
+}
+
 static int show(struct monitor *m, struct row *r)
 {
+	read_ops(m, r);
 	r->seconds = (double)(r->now->at_ns - r->was->at_ns) / 1e9;
 	r->has_device = m->device && !device_usage_read(m->pid, &r->device);
 	print_row(m, r);
@@ -187,8 +231,12 @@ static int run(struct monitor *m, const char *path)
 	int r = usage_read(m->pid, &first, &e);
 	if (!r && path)
 		r = open_csv(m, path, &e);
-	if (!r)
+	if (!r) {
+		begin_ops(m);
+		m->ops_ns = clock_ns(CLOCK_MONOTONIC);
 		r = watch(m, &e);
+	}
+	op_rate_close(m->ops);
 	if (m->csv && fclose(m->csv) && !r)
 		r = err_set(&e, -errno, "cannot write %s: %s", path, strerror(errno));
 	if (r)
@@ -200,6 +248,7 @@ int cmd_monitor(int argc, char **argv)
 {
 	enum { SHORTEST_NS = 10000000 };
 	struct monitor m = {.interval = 1000000000};
+	bool no_ops = false;
 	const char *path = NULL;
 	int status;
 	const struct option_def options[] = {
@@ -207,6 +256,8 @@ int cmd_monitor(int argc, char **argv)
 	     NULL},
 	    {0, "count", OPTION_COUNT, &m.count, "N", "end after so many rows", NULL},
 	    {'o', "output", OPTION_STRING, &path, "FILE", "write the rows as CSV, too", NULL},
+	    {0, "no-ops", OPTION_FLAG, &no_ops, NULL,
+	     "do not count operators: nothing is done to the process", NULL},
 	    {0},
 	};
 	const struct command command = {
@@ -232,5 +283,6 @@ int cmd_monitor(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	m.device = device_usage_there();
+	m.count_ops = !no_ops;
 	return run(&m, path);
 }

@@ -131,6 +131,47 @@ finish $watcher
 is "the end of the process ends it well" $status 0
 like "and it says so" "$T/err" "process $child has ended"
 
+# 20,000 operators between two rows that are far apart, and no others
+counted() {
+	cat >"$T/ops.py" <<-'END'
+		import os, sys, time, torch
+		x = torch.zeros(4)
+		print("ready", flush=True)
+		while not os.path.exists(sys.argv[1]):
+		    time.sleep(0.05)
+		for _ in range(20000):
+		    x.add_(x)
+		print("done", flush=True)
+		time.sleep(36000)
+	END
+	rm -f "$T/go"
+	start "$PY" "$T/ops.py" "$T/go" >"$T/work"
+	wait_line "$T/work" ready
+	PATH=/nowhere "$DITRACE" monitor --interval 100ms -o "$T/rows.csv" "$child" >"$T/out" 2>"$T/err" &
+	local watcher=$!
+	wait_line "$T/out" '^[0-9:]{8} '
+	touch "$T/go"
+	wait_line "$T/work" done
+	sleep 1
+	kill -INT $watcher
+	finish $watcher
+	ok "operators are counted" rows 'rows[0]["ops"] == 0 and rows[-1]["ops"] == 20000'
+	like "and their rate shown" "$T/out" 'Switches/s +Ops/s$'
+	PATH=/nowhere "$DITRACE" monitor --interval 50ms --count 2 --no-ops -o "$T/rows.csv" "$child" >"$T/out"
+	ok "or not" rows 'ops is None'
+	PATH=/nowhere /usr/bin/setpriv --bounding-set=-bpf,-perfmon,-sys_admin "$DITRACE" monitor --interval 50ms --count 2 \
+		-o "$T/rows.csv" "$child" >"$T/out" 2>"$T/err"
+	ok "and where that is not permitted" rows 'ops is None'
+	like "it is said" "$T/err" 'no rate of operators: not allowed'
+	kill -9 "$child"
+	wait "$child" 2>/dev/null
+}
+if [ "$(id -u)" = 0 ]; then
+	each_torch counted
+else
+	skip "counting operators needs root" 5
+fi
+
 error "no such process" 'no such process' "$DITRACE" monitor 4194303
 error "no process ID" 'no process ID' "$DITRACE" monitor abc
 start sleep 36000
