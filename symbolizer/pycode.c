@@ -28,6 +28,7 @@ enum {
 
 /* A code object of the target. */
 struct code {
+	uint64_t parts[3]; /* addresses of its file's name, its name, its line table */
 	uint64_t addr;
 	const char *file, *function; /* interned */
 	uint8_t *linetable;
@@ -239,6 +240,13 @@ static const char *read_name(struct py_runtime *rt, uint64_t str, size_t max)
 	return py_intern_string(rt->codes, text);
 }
 
+static void parts_of(const struct py_objects *o, const uint8_t *object, uint64_t parts[3])
+{
+	parts[0] = field(object, o->code_filename);
+	parts[1] = field(object, o->code_name);
+	parts[2] = field(object, o->code_linetable);
+}
+
 /* Fill `code` from the target. false: there is no code object at this address. */
 static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 {
@@ -252,6 +260,7 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 	    mem_read(rt->mem, addr, object, o->code_size))
 		return false;
 	memcpy(&code->firstlineno, object + o->code_firstlineno, sizeof(code->firstlineno));
+	parts_of(o, object, code->parts);
 	code->file = read_name(rt, field(object, o->code_filename), MAX_FILE);
 	code->function = read_name(
 	    rt, field(object, o->code_qualname == PY_NO_OFFSET ? o->code_name : o->code_qualname),
@@ -329,6 +338,27 @@ void py_code_freed(struct py_runtime *rt, uint64_t addr)
 	code->linetable_len = 0;
 	forget_call(c, addr);
 	c->epoch++;
+}
+
+void py_code_check(struct py_runtime *rt, uint64_t addr)
+{
+	const struct py_objects *o = &rt->layout.obj;
+	const struct py_codes *c = rt->codes;
+	uint32_t i = known_code(c, addr, pytable_hash(&addr, sizeof(addr), 0));
+	uint8_t object[MAX_CODE];
+	uint64_t parts[3];
+	int32_t line;
+
+	if (i == PYTABLE_NONE || c->codes[i].freed)
+		return;
+	if (!mem_read(rt->mem, addr, object, o->code_size)) {
+		parts_of(o, object, parts);
+		memcpy(&line, object + o->code_firstlineno, sizeof(line));
+		if (line == c->codes[i].firstlineno &&
+		    !memcmp(parts, c->codes[i].parts, sizeof(parts)))
+			return;
+	}
+	py_code_freed(rt, addr);
 }
 
 int py_code_dealloc_addr(struct py_runtime *rt, uint64_t *addr)

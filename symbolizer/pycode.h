@@ -17,6 +17,10 @@
  * lies outside its code gives line 0. Never NULL. */
 const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uint64_t instr);
 
+/* Nobody tells of code objects that are freed (py_code_freed): see whether what is known of the one
+ * at `code` is still true, and forget it if it is not. Before it is resolved, each time. */
+void py_code_check(struct py_runtime *rt, uint64_t code);
+
 /* The stack of `n` pairs, innermost first (at most 512 are kept). Equal stacks are the same
  * object; two stacks are equal when their frames show the same, whatever the code objects. After
  * 24 MiB of different stacks, new ones keep their innermost frame only and are marked truncated, so

@@ -132,6 +132,8 @@ static void keep_python(struct looker *l, struct taken *t, struct look_thread *x
 	uint64_t(*pairs)[2] = l->pairs[0];
 	if (n <= 0)
 		return;
+	for (int i = 0; i < n; i++)
+		py_code_check(l->py, pairs[i][0]);
 	x->pairs = copy_of(t, pairs, (size_t)n * sizeof(*pairs));
 	x->npairs = x->pairs ? (unsigned)n : 0;
 	x->python = py_stack_intern(l->py, (const uint64_t(*)[2])pairs, (size_t)n, cut);

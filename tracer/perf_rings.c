@@ -37,6 +37,7 @@ struct perf_rings {
 	size_t page;
 	unsigned ncpus;
 	struct perf_event_attr sampling; /* size 0: no samples are taken */
+	int program;			 /* for events that take samples; -1: none */
 	struct ring *rings;		 /* by CPU */
 	int *fds;			 /* of the events that write */
 	size_t nfds, fds_room;
@@ -53,6 +54,7 @@ int perf_rings_new(int epoll, struct perf_rings **out)
 	if (!f)
 		return -ENOMEM;
 	f->epoll = epoll;
+	f->program = -1;
 	f->page = (size_t)sysconf(_SC_PAGESIZE);
 	f->ncpus = n > 0 ? (unsigned)n : 1;
 	f->rings = calloc(f->ncpus, sizeof(*f->rings));
@@ -102,6 +104,11 @@ void perf_rings_sampling(struct perf_rings *p, const struct perf_event_attr *att
 {
 	p->sampling = *attr;
 	p->sampling.size = sizeof(*attr);
+}
+
+void perf_rings_program(struct perf_rings *p, int program)
+{
+	p->program = program;
 }
 
 static struct perf_event_attr attr_of(const struct perf_rings *p, bool on_exec)
@@ -190,6 +197,8 @@ static int add_event(struct perf_rings *f, pid_t tid, int cpu, bool on_exec)
 	if (fd < 0)
 		return fd == -ENODEV ? 0 : fd;
 	f->fds[f->nfds++] = fd;
+	if (f->program >= 0 && f->sampling.size && ioctl(fd, PERF_EVENT_IOC_SET_BPF, f->program))
+		return -errno;
 	return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd) ? -errno : 0;
 }
 

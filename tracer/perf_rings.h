@@ -29,6 +29,10 @@ int perf_rings_add(struct perf_rings *p, pid_t tid, bool on_exec);
  * buffers with more room, as far as the user may have it. */
 void perf_rings_sampling(struct perf_rings *p, const struct perf_event_attr *attr);
 
+/* From then on also with the eBPF program with descriptor `program`, which runs as each is taken.
+ */
+void perf_rings_program(struct perf_rings *p, int program);
+
 /* How many CPUs there are: events that perf_rings_add opens. */
 unsigned perf_rings_cpus(const struct perf_rings *p);
 

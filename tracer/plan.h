@@ -156,7 +156,9 @@ enum hit_kind {
 	HIT_CODE_FREED, /* sp: address of the code object; items: ITEM_DATA of 8 bytes of address
 			 * and the bytes there, of it and of what it points to */
 	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator that is being defined */
-	HIT_STANDS,	/* thread `tid` stands still; no items (tracer/engine_both.c) */
+	HIT_PYTHON, /* of a sample that is about to be taken: an ITEM_DATA of the thread state, the
+		     * _PyCFrame (or 0) and the first frame; an ITEM_STACK */
+	HIT_STANDS, /* thread `tid` stands still; no items (tracer/engine_both.c) */
 };
 
 enum {

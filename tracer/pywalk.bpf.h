@@ -1,5 +1,5 @@
 /* The Python stack of the hitting thread, walked as symbolizer/python_offsets.h describes. Part of
- * probes.bpf.c. */
+ * probes.bpf.c and samples.bpf.c. */
 
 struct walk {
 	struct thread *t;

@@ -1,4 +1,5 @@
-/* A record as it grows in a thread's buffer. Part of probes.bpf.c. */
+/* A record as it grows in a thread's buffer. Part of probes.bpf.c and
+ * samples.bpf.c. */
 
 /* A traced thread stops for its tracer at a signal, even one that is ignored, before it runs on in
  * its own code; without a tracer nothing comes of this one. Its own SIGURGs are passed on. */

@@ -35,6 +35,8 @@ static bool find_region(const struct sample_check *c, struct region *r)
 static bool unchanged(const struct sample_check *c, const struct region *r)
 {
 	size_t at = r->from - c->stack.start;
+	if (c->at_once)
+		return true;
 	return c->interpreter > 0 && c->stack.now &&
 	       !memcmp(c->stack.then + at, c->stack.now + at, r->to - r->from);
 }
@@ -93,8 +95,10 @@ static uint64_t next_instruction(const struct sample_check *c, const struct regi
 enum sample_python sample_check(const struct sample_check *c)
 {
 	struct region r;
+	if (c->interpreter < 0 && (c->n <= 0 || c->whole))
+		return SAMPLE_NO_PYTHON;
 	if (c->interpreter < 0)
-		return c->n > 0 && !c->whole ? SAMPLE_MOVED : SAMPLE_NO_PYTHON;
+		return c->at_once ? SAMPLE_PYTHON : SAMPLE_MOVED;
 	if (c->n <= 0 || !find_region(c, &r) || !same_frame(c, &r))
 		return SAMPLE_MOVED;
 	if (unchanged(c, &r))

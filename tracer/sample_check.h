@@ -25,7 +25,8 @@ struct sample_check {
 	unsigned nplaces;
 	int interpreter; /* the place of the innermost _PyEval_EvalFrameDefault; -1: none */
 	unsigned interpreters;
-	bool whole; /* the last place is the outermost */
+	bool whole;   /* the last place is the outermost */
+	bool at_once; /* the frames were read as the sample was taken, and not afterwards */
 	const struct py_walk *walk;
 	const struct py_top *top;
 	uint64_t (*pairs)[2];	       /* the frames read, innermost first */
@@ -39,7 +40,10 @@ enum sample_python {
 	SAMPLE_MOVED,	  /* they are not, or that cannot be told */
 };
 
-/* The interpreter keeps the frame that it runs, and the instruction, in its own C frame and in
+/* Frames that were read at once are the sample's, unless the thread was just changing them, which
+ * the same rules tell but for what may have changed meanwhile. Of others:
+ *
+ * The interpreter keeps the frame that it runs, and the instruction, in its own C frame and in
  * registers, which the sample has:
  *
  *   - The innermost frame must be the one there: in 3.11 and 3.12 that is a word at a known place

@@ -121,6 +121,8 @@ int sampler_open(uint64_t hz, const struct sampler_sink *sink, struct sampler **
 		return r;
 	}
 	perf_rings_sampling(s->rings, &s->attr);
+	if (!sample_frames_open(&s->all.frames))
+		perf_rings_program(s->rings, sample_frames_program(s->all.frames));
 	*out = s;
 	return 0;
 }
@@ -142,6 +144,7 @@ void sampler_close(struct sampler *s)
 	free(s->processes);
 	free(s->taken);
 	free(s->born);
+	sample_frames_close(s->all.frames);
 	free(s);
 }
 
@@ -190,6 +193,8 @@ static void drop(struct sampler *s, pid_t pid)
 	if (!found)
 		return;
 	s->all.sink.forget(s->all.sink.arg);
+	if (s->all.frames)
+		sample_frames_set(s->all.frames, pid, NULL);
 	sampler_process_free(*found);
 	*found = s->processes[--s->nprocesses];
 }
@@ -234,14 +239,14 @@ static void on_sample(struct sampler *s, const struct perf_event_header *h)
 		return;
 	struct sampler_process *p = process_of(s, sample.pid);
 	t->sample = sample;
-	t->python_known = false;
+	t->python_known = t->at_once = false;
 	t->now_len = 0;
 	t->npairs = 0;
 	t->code_start = t->code_end = 0;
 	if (sample.len)
 		memcpy(t->then, sample.stack, sample.len);
 	if (p)
-		sampler_process_catch(p, t);
+		sampler_process_catch(p, t, s->all.frames);
 	s->ntaken++;
 }
 
@@ -273,6 +278,7 @@ static void give(struct sampler *s, struct taken_sample *t)
 		sampler_process_resolve(*p, t, &s->all, &out);
 	s->counts.samples++;
 	s->counts.python += out.python != NULL;
+	s->counts.at_once += out.python && t->at_once;
 	s->counts.mismatched += out.mismatched;
 	s->all.sink.sample(&out, s->all.sink.arg);
 }

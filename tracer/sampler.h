@@ -27,6 +27,7 @@ enum { SAMPLER_HZ = 99 }; /* where no other rate is asked for */
 struct sampler_counts {
 	uint64_t samples, lost;
 	uint64_t python;     /* samples with a Python stack */
+	uint64_t at_once;    /* of these, read by the kernel as the sample was taken */
 	uint64_t mismatched; /* samples whose Python stack could not be read in time */
 	uint64_t throttled;  /* times that the kernel held sampling back */
 };

@@ -28,6 +28,7 @@ struct sampler_process {
 	struct py_runtime *py;
 	uint64_t natives_ns, python_ns, jit_ns; /* when they were last looked for */
 	bool mapped;				/* something, since `natives_ns` */
+	bool told;				/* the kernel knows how to walk it */
 	bool python_gone;			/* there is none for ditrace to read */
 	struct {
 		pid_t tid, ns_tid;
@@ -159,14 +160,39 @@ static void read_stack(struct sampler_process *p, struct taken_sample *t)
 	t->now_len = len;
 }
 
-void sampler_process_catch(struct sampler_process *p, struct taken_sample *t)
+/* As the kernel read them; false: it did not. */
+static bool take_frames(struct sampler_process *p, struct taken_sample *t,
+			struct sample_frames *frames)
+{
+	struct sampled_frames f;
+	if (!frames)
+		return false;
+	if (!p->told)
+		p->told = !sample_frames_set(frames, p->pid, python_walk(p->py));
+	if (!sample_frames_take(frames, t->sample.tid, t->sample.time, &f) || !f.top.tstate)
+		return false;
+	t->top = f.top;
+	t->npairs = f.n;
+	t->cut = f.cut;
+	for (int i = 0; i < f.n; i++) {
+		memcpy(t->pairs[i], f.frames[i], sizeof(t->pairs[i]));
+		t->locals[i] = f.frames[i][2];
+	}
+	return true;
+}
+
+void sampler_process_catch(struct sampler_process *p, struct taken_sample *t,
+			   struct sample_frames *frames)
 {
 	const struct perf_sample *s = &t->sample;
 	open_python(p);
 	t->python_known = p->py && s->has_regs;
-	if (t->python_known)
+	t->at_once = t->python_known && take_frames(p, t, frames);
+	if (t->python_known && !t->at_once)
 		t->npairs = py_walk_from(p->py, 0, ns_tid(p, s->tid), &t->top, t->pairs,
 					 SAMPLED_PYTHON, &t->cut);
+	for (int i = 0; i < t->npairs && t->python_known; i++)
+		py_code_check(p->py, t->pairs[i][0]);
 	if (s->len)
 		read_stack(p, t);
 	if (t->npairs > 0 && py_code_range(p->py, t->pairs[0][0], &t->code_start, &t->code_end))
@@ -302,6 +328,7 @@ static enum sample_python check(struct sampler_process *p, struct taken_sample *
 				 .nplaces = u->n,
 				 .interpreter = -1,
 				 .whole = u->whole,
+				 .at_once = t->at_once,
 				 .walk = python_walk(p->py),
 				 .top = &t->top,
 				 .pairs = t->pairs,
@@ -318,6 +345,17 @@ static enum sample_python check(struct sampler_process *p, struct taken_sample *
 	return sample_check(&c);
 }
 
+static const struct py_stack *with_module(struct sampler_process *p, const struct taken_sample *t)
+{
+	uint64_t frames[SAMPLED_PYTHON][3];
+	for (int i = 0; i < t->npairs; i++) {
+		memcpy(frames[i], t->pairs[i], sizeof(t->pairs[i]));
+		frames[i][2] = t->locals[i];
+	}
+	return py_stack_intern_at(p->py, (const uint64_t(*)[3])frames, (size_t)t->npairs, t->cut,
+				  t->sample.time);
+}
+
 static void put_python(struct sampler_process *p, struct taken_sample *t, const struct unwound *u,
 		       struct sample *out)
 {
@@ -327,8 +365,9 @@ static void put_python(struct sampler_process *p, struct taken_sample *t, const 
 	out->mismatched = how == SAMPLE_MOVED;
 	if (how != SAMPLE_PYTHON)
 		return;
-	out->python =
-	    py_stack_intern(p->py, (const uint64_t(*)[2])t->pairs, (size_t)t->npairs, t->cut);
+	out->python = t->at_once ? with_module(p, t)
+				 : py_stack_intern(p->py, (const uint64_t(*)[2])t->pairs,
+						   (size_t)t->npairs, t->cut);
 	const struct py_frame *where = py_stack_where(out->python);
 	if (where && !where->text)
 		py_frame_text(p->py, where);

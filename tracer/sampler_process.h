@@ -12,6 +12,7 @@
 #include "tracer/perf_map.h"
 #include "tracer/perf_sample.h"
 #include "tracer/sample_check.h"
+#include "tracer/sample_frames.h"
 #include "tracer/sample_names.h"
 #include "tracer/sampler.h"
 
@@ -25,7 +26,9 @@ struct taken_sample {
 	uint8_t *then, *now;
 	size_t now_len;
 	bool python_known; /* the process runs Python; those below are set */
+	bool at_once;	   /* what follows was read by the kernel as the sample was taken */
 	struct py_top top;
+	uint64_t locals[SAMPLED_PYTHON]; /* with at_once: the first local variables */
 	uint64_t pairs[SAMPLED_PYTHON][2];
 	int npairs;
 	bool cut;
@@ -42,14 +45,17 @@ pid_t sampler_process_pid(const struct sampler_process *p);
 /* It has mapped something to execute. */
 void sampler_process_mapped(struct sampler_process *p);
 
-/* Read what will have changed in a moment: the Python frames of the thread, and its stack. */
-void sampler_process_catch(struct sampler_process *p, struct taken_sample *t);
+/* Read what will have changed in a moment: the Python frames of the thread where `frames` (NULL:
+ * there are none) has not got them, and its stack. */
+void sampler_process_catch(struct sampler_process *p, struct taken_sample *t,
+			   struct sample_frames *frames);
 
 /* What the sampler has for all processes. */
 struct sampler_shared {
 	struct sample_names names;
 	struct native_symbols symbols;
 	struct sampler_sink sink;
+	struct sample_frames *frames; /* NULL: the kernel does not read them */
 };
 
 /* Make *out of a sample that was caught. */

@@ -1,6 +1,9 @@
-/* What the eBPF programs keep: maps, counters, a thread. Part of probes.bpf.c. */
+/* What the eBPF programs keep: maps, counters, a thread. Part of probes.bpf.c
+ * and samples.bpf.c. */
 
+#ifndef BUF_MAX
 #define BUF_MAX (20 << 10)
+#endif
 #define BUF_SLACK (4 << 10)
 #define WINDOW_WORDS 32 /* a power of two, at least PY_TSTATE_WINDOW / 8 */
 #define REGS 21		/* words of struct pt_regs */

@@ -50,6 +50,16 @@ wait_file() {
 	return 1
 }
 
+# until $child has the events of a thread, and their buffers
+wait_sampling() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		[ "$(ls -l "/proc/$child/fd" | grep -c perf_event)" -ge $((2 * $(nproc))) ] && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
 record() {
 	"$DITRACE" record -F 997 -o "$T/data" "$@" >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
 }
@@ -113,6 +123,35 @@ print(rows)
 sys.exit(len(rows) < 2)' "$T/json"
 }
 
+modules() {
+	[ "$(id -u)" = 0 ] || { skip "modules come with frames read by eBPF, which needs root" 2; return; }
+	cat >"$T/modules.py" <<-'END'
+		import time, torch
+		class Block(torch.nn.Module):
+		    def __init__(self):
+		        super().__init__()
+		        self.fc, self.out = torch.nn.Linear(512, 512), torch.nn.Linear(512, 512)
+		    def forward(self, x):
+		        return self.out(torch.relu(self.fc(x)))
+		class Net(torch.nn.Module):
+		    def __init__(self):
+		        super().__init__()
+		        self.blocks = torch.nn.ModuleList([Block(), Block()])
+		    def forward(self, x):
+		        return self.blocks[1](self.blocks[0](x))
+		net, x, end = Net(), torch.randn(256, 512), time.thread_time() + 3
+		torch.set_num_threads(1)
+		while time.thread_time() < end:
+		    net(x)
+	END
+	ok "a program with modules" record -- "$PY" "$T/modules.py"
+	report --group module
+	ok "their paths are there" python3 -c 'import json, sys
+had = {r["module"]: r["samples"] for r in json.load(open(sys.argv[1]))["rows"]}
+print(had)
+sys.exit(not all(had.get(f"blocks.{i}.{m}", 0) > 50 for i in (0, 1) for m in ("fc", "out")))' "$T/json"
+}
+
 user() {
 	[ "$(id -u)" = 0 ] || { skip "only root can become another user" 2; return; }
 	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 2; return; }
@@ -124,6 +163,46 @@ user() {
 for _ in range(60): torch.mm(a, a)'
 	"$DITRACE" report "$T/user/data" >"$T/user.report"
 	like "and sees ops and lines" "$T/user.report" 'aten::mm +<string>:2'
+}
+
+# python_near: the shares of the three functions in $T/json are those that the program said it had had
+python_near() {
+	python3 - "$T/json" "$T/out" <<-'END'
+		import json, sys
+		words = next(s for s in open(sys.argv[2]) if s.startswith("cpu")).split()[1:]
+		wanted = dict(zip(words[::2], map(float, words[1::2])))
+		rows = json.load(open(sys.argv[1]))["rows"]
+		had = {f: sum(r["weight"] for r in rows if (r["function"] or "").endswith(f)) for f in wanted}
+		share = {f: 100 * had[f] / max(sum(had.values()), 1) for f in had}
+		print("#", *(f"{f} {share[f]:.1f} ({wanted[f]:.1f})" for f in wanted))
+		sys.exit(not all(abs(share[f] - wanted[f]) < 3 for f in wanted))
+	END
+}
+
+# python_shares COMMAND...: runs ditrace by it
+python_shares() {
+	local i
+	for i in 1 2 3; do
+		"$@" "$DITRACE" record -F 997 -o "$T/data" -- "$PY" "$W/py_shares.py" 2 >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
+		report --group function && python_near && return 0
+	done
+	return 1
+}
+
+pythons() {
+	local found=0 no_bpf=(setpriv --bounding-set=-bpf,-perfmon,-sys_admin)
+	for PY in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+		"$PY" -c 'import sys; assert (3, 8) <= sys.version_info[:2] <= (3, 13)' 2>/dev/null || continue
+		found=$((found + 1))
+		label="CPython $("$PY" -c 'import platform; print(platform.python_version())'): "
+		ok "functions have their shares" python_shares env
+		[ "$(id -u)" = 0 ] || { skip "reading by eBPF needs root" 3; continue; }
+		like "read as the samples were taken" "$T/err" "[0-9] read at once by eBPF"
+		ok "also without eBPF" python_shares "${no_bpf[@]}"
+		ok "which says nothing of it" not grep -q "at once" "$T/err"
+	done
+	label=""
+	[ $found -gt 0 ] || skip "no CPython of pyenv's here"
 }
 
 children() {
@@ -138,6 +217,71 @@ os.wait()'
 r = json.load(open(sys.argv[1]))
 rows = [x for x in r["rows"] if x["op"] == "aten::mm"]
 sys.exit(not rows or rows[0]["pid"] == r["summary"]["targets"][0]["pid"])' "$T/json"
+}
+
+born() {
+	cat >"$T/born.py" <<-'END'
+		import os, sys, threading, time
+		def spin(seconds):
+		    end = time.thread_time() + seconds
+		    while time.thread_time() < end:
+		        pass
+		print("ready", flush=True)
+		while not os.path.exists(sys.argv[1]):
+		    time.sleep(0.05)
+		t = threading.Thread(target=spin, args=(1,))
+		t.start()
+		forked = os.fork()
+		if not forked:
+		    spin(1)
+		    os._exit(0)
+		started = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", "while True: pass"])
+		time.sleep(3)
+		os.kill(started, 9)
+		t.join()
+		print("made", t.native_id, forked, started, flush=True)
+		time.sleep(36000)
+	END
+	rm -f "$T/go" "$T/data"
+	start "$PY" "$T/born.py" "$T/go" >"$T/running" 2>&1
+	local target=$child
+	wait_line "$T/running" '^ready'
+	start "$DITRACE" record -F 499 --pid "$target" -o "$T/data" 2>"$T/err"
+	wait_sampling
+	touch "$T/go"
+	wait_line "$T/running" '^made'
+	kill -INT "$child"
+	wait "$child"
+	is "Ctrl-C ends recording well" $? 0
+	ok "the program runs on" kill -0 "$target"
+	kill -9 "$target"
+	ok "the file is whole" report --group thread
+	ok "a thread, a fork and a program that it made have samples" python3 - "$T/json" "$T/running" <<-'END'
+		import json, sys
+		thread, *processes = map(int, next(s for s in open(sys.argv[2]) if s.startswith("made")).split()[1:])
+		rows = [r for r in json.load(open(sys.argv[1]))["rows"] if r["samples"] > 20]
+		print(rows, thread, processes)
+		sys.exit(thread not in {r["tid"] for r in rows} or not set(processes) <= {r["pid"] for r in rows})
+	END
+}
+
+lost() {
+	start "$PY" -c 'while True: pass'
+	local target=$child
+	rm -f "$T/data"
+	start "$DITRACE" record -F 997 --pid "$target" -o "$T/data" 2>"$T/err"
+	wait_sampling
+	kill -STOP "$child" # the buffers fill up
+	sleep 5
+	kill -CONT "$child"
+	sleep 1
+	kill -INT "$child"
+	wait "$child"
+	kill -9 "$target"
+	like "samples that were lost are told" "$T/err" "samples of .* [1-9][0-9,]* lost"
+	report
+	ok "and in the report" python3 -c 'import json, sys
+sys.exit(not json.load(open(sys.argv[1]))["summary"]["lost"] > 0)' "$T/json"
 }
 
 ends() {
@@ -170,8 +314,12 @@ ends() {
 each_torch shares
 each_torch events
 each_torch attached
+each_torch modules
 first_torch
 user
 children
+born
+lost
 ends
+pythons
 done_testing

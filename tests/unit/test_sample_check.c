@@ -131,6 +131,25 @@ static void without_the_interpreter(void **state)
 	assert_int_equal(sample_check(&s.c), SAMPLE_NO_PYTHON);
 }
 
+static void at_once_the_frames_are_the_samples(void **state)
+{
+	struct stage s;
+	(void)state;
+	set_up(&s);
+	s.c.at_once = true;
+	s.c.stack.now = NULL; /* what became of it does not matter */
+	s.then[14] = s.then[15] = 0;
+	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
+	assert_int_equal(s.pairs[0][1], CODE + 10);
+	s.top.frame = FRAME + 8; /* but the interpreter was just about to change it */
+	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
+	s.c.interpreter = -1;
+	s.c.whole = false; /* somewhere in a kernel that does not lead back */
+	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
+	s.c.whole = true;
+	assert_int_equal(sample_check(&s.c), SAMPLE_NO_PYTHON);
+}
+
 static void before_3_11_frames_are_counted(void **state)
 {
 	(void)state;
@@ -170,6 +189,7 @@ int main(void)
 	    cmocka_unit_test(two_instructions_are_none),
 	    cmocka_unit_test(in_the_interpreter_itself),
 	    cmocka_unit_test(without_the_interpreter),
+	    cmocka_unit_test(at_once_the_frames_are_the_samples),
 	    cmocka_unit_test(before_3_11_frames_are_counted),
 	    cmocka_unit_test(any_places_do),
 	};
