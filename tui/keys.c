@@ -6,6 +6,8 @@
 #include "tui/acts.h"
 #include "tui/live.h"
 
+#define CONTROL(letter) ((letter)&0x1f)
+
 enum { WHEEL = 3, SIDE = 8 };
 
 static size_t page(void)
@@ -36,9 +38,11 @@ static bool movement(struct top *t, int key)
 		move(at, 1);
 		return true;
 	case SCREEN_PAGE_UP:
+	case CONTROL('b'):
 		move(at, -(long)page());
 		return true;
 	case SCREEN_PAGE_DOWN:
+	case CONTROL('f'):
 		move(at, (long)page());
 		return true;
 	case SCREEN_WHEEL_UP:
@@ -51,6 +55,7 @@ static bool movement(struct top *t, int key)
 		*at = 0;
 		return true;
 	case SCREEN_END:
+	case 'G':
 		*at = SIZE_MAX / 2;
 		return true;
 	default:
@@ -62,15 +67,12 @@ static void sort_beside(struct view *v, int by)
 {
 	bool reversed;
 	int c = view_sorted(v, &reversed);
-	do
-		c = (c + by + VIEW_COLUMNS) % VIEW_COLUMNS;
-	while (c == VIEW_SHAPES);
-	view_sort(v, (enum view_column)c);
+	view_sort(v, (enum view_column)((c + by + VIEW_COLUMNS) % VIEW_COLUMNS));
 }
 
 static void sort_by(struct view *v, enum view_column c)
 {
-	if (c < VIEW_COLUMNS && c != VIEW_SHAPES)
+	if (c < VIEW_COLUMNS)
 		view_sort(v, c);
 }
 

@@ -1,7 +1,7 @@
 #include "tui/top.h"
 
 static const char *const keys[] = {
-    "Up Down PgUp PgDn Home End  j k   move; the mouse's wheel and clicks do, too",
+    "Up Down PgUp PgDn Home End  j k ^F ^B G   move; the wheel and clicks, too",
     "Enter                 details of the row; again, q or Esc: back to the table",
     "Left Right            of wide details: the columns beside",
     "< >  F6               sort by the column beside; a click on its name, too",
@@ -14,7 +14,7 @@ static const char *const keys[] = {
     "+ -                   of a file: twice as fast, half; 0: as fast as possible",
     "a d                   of a process: attach again, detach (it runs on)",
     "s                     what all threads of the process do now; s: look again",
-    "c                     capture the row's next call (op, line, shapes, thread), with gradients",
+    "c                     capture the next call that the row is of, with gradients",
     "C f                   compare the row's op live, send it to the CPU",
     "e                     of a process: save the trace so far to a file",
     "u                     undo the last C or f, a waiting c, what e or c wrote",
@@ -28,7 +28,7 @@ static const char *const words[] = {
     "Total%    with the ops that it called; a call inside another of the same row counts once",
     "Calls/s   of the time shown at the top right",
     "P99       99 of 100 calls were as short, to about 3 %",
-    "Shapes    of the tensors among the arguments of the last call",
+    "Shapes    of the last call's tensors (117 columns and more); sorted by their elements",
     "b         of the backward; Where is then the line of the forward op",
     "in ops    of the time in which the threads were observed, from op to op; then, in no op:",
     "Python    they ran Python or what it called that is no op, or were ready to",

@@ -14,8 +14,10 @@ static void draw_prompt(const struct top *t, int y)
 
 void panel_status(const struct top *t, int y)
 {
-	static const char table_keys[] = "Enter details  g group  < > sort  / filter  p pause  "
-					 "s stacks  c capture  ? help  q quit";
+	static const char table_keys[] =
+	    "? help  q quit  Enter details  g group  < > sort  / filter  "
+	    "p pause  s stacks  c capture  C compare  f to CPU  u undo  "
+	    "i interval  r reset  e save  d detach  a attach";
 	static const char other_keys[] = "q back to the table  Up Down PgUp PgDn Left Right move";
 	if (t->typing)
 		draw_prompt(t, y);

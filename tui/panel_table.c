@@ -38,15 +38,17 @@ static struct layout layout_of(const struct top *t)
 	for (int c = 0; c < NUMBERS; c++)
 		place(&l, (enum view_column)c, &x, number_widths[c]);
 	int rest = screen_width() - x;
-	bool shapes = (group == TALLY_OP_LINE && rest >= 96) || (group == TALLY_OP && rest >= 60);
+	bool shapes = (group == TALLY_OP_LINE && rest >= 70) || (group == TALLY_OP && rest >= 60);
+	bool narrow = group == TALLY_OP_LINE && rest < 96;
 	int op = group == TALLY_LINE		? 10
 		 : !has_where(group) && !shapes ? rest
-		 : rest >= 72			? 28
-						: rest * 5 / 9;
+		 : rest < 70			? rest * 5 / 9
+		 : narrow			? 24
+						: 28;
 	if (op < 0)
 		op = 0;
 	place(&l, VIEW_OP, &x, op);
-	place(&l, VIEW_SHAPES, &x, shapes ? 28 : 0);
+	place(&l, VIEW_SHAPES, &x, !shapes ? 0 : narrow ? 18 : 28);
 	rest = screen_width() - x;
 	place(&l, VIEW_WHERE, &x, has_where(group) && rest > 0 ? rest : 0);
 	return l;

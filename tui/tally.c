@@ -237,6 +237,18 @@ static int64_t row_id(struct tally *t, const struct op_event *ev, bool *other)
 	return id;
 }
 
+static uint64_t elements(const struct value *v, uint32_t n)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_LIST)
+			sum += elements(v[i].items, v[i].count);
+		else if (v[i].kind == VALUE_TENSOR)
+			sum += (uint64_t)v[i].tensor->meta.numel;
+	}
+	return sum;
+}
+
 static int keep(struct tally_call *c, const struct trace_raw_event *raw)
 {
 	c->size = raw->size <= TALLY_CALL_MAX ? raw->size : 0;
@@ -280,5 +292,6 @@ int tally_add(struct tally *t, const struct op_event *ev, const struct trace_raw
 	if (after > before)
 		t->rows[id]->sum = sums[after - 1];
 	*row = t->rows[id];
+	t->rows[id]->last_elements = elements(ev->args, ev->nargs);
 	return keep(&t->rows[id]->last, raw);
 }

@@ -37,6 +37,7 @@ struct tally_row {
 	uint32_t id;			 /* dense, in the order of the first call */
 	const struct aggregate_row *sum; /* op: the name of the row in its grouping */
 	struct tally_call last;
+	uint64_t last_elements; /* of the tensors among its arguments whose shapes are known */
 };
 
 struct tally;

@@ -110,6 +110,8 @@ static int compare(const struct view_row *a, const struct view_row *b, enum view
 		return by_number((double)a->mean_ns, (double)b->mean_ns);
 	case VIEW_P99:
 		return by_number((double)a->p99_ns, (double)b->p99_ns);
+	case VIEW_SHAPES:
+		return by_number((double)a->row->last_elements, (double)b->row->last_elements);
 	case VIEW_OP:
 		return by_text(a->sum->op, b->sum->op);
 	case VIEW_WHERE:

@@ -66,7 +66,16 @@ pressed "F6, too" '^by .* sort Calls/s' F6
 pressed "< by the one before" '^by .* sort Total%' '<'
 pressed "R the other way round" '^by .* sort Total% reversed' R
 pressed "and R back" '^by .* sort Total%  ' R
+pressed "G goes to the last row" '^my_library::' G Enter
+pressed "^B to the first" '^AddmmBackward0' q C-b Enter
+keys q
+keys -l $'\e[M %(\e[M#%('
+pressed "a click chooses a row" '^aten::linear' Enter
+keys q Home
 pressed "< to the first" '^by .* sort Self%  ' '<'
+pressed "< round to the last" '^by .* sort Where  ' '<'
+pressed "< to the shapes" '^by .* sort Shapes  ' '<'
+pressed "> round to the first" '^by .* sort Self%  ' '>' '>'
 pressed "a click on a column's name sorts by it" '^by .* sort Mean  ' -l $'\e[M B%\e[M#B%'
 pressed "and on that of the first back" '^by .* sort Self%  ' -l $'\e[M %%\e[M#%%'
 pressed "i: the last interval" ' last 2 s ' i
@@ -91,7 +100,7 @@ done
 pressed "u has nothing to undo" 'nothing to undo' u
 pressed "j moves, Enter opens that row" 'Time of a call' Home j Enter
 ok "it is the second" shows '^  model.py:9 '
-pressed "Enter closes it" 'Enter details' Enter
+pressed "Enter closes it" '^[?] help .*Enter details' Enter
 keys Home
 keys -l $'\e[Ma%)'
 pressed "the wheel moves by three" '^aten::addmm' Enter

@@ -135,6 +135,23 @@ static void sorts_and_filters(void **state)
 	view_free(v);
 }
 
+static void sorts_by_elements(void **state)
+{
+	(void)state;
+	static const struct op_desc none = {.name = "aten::without"};
+	struct view *v = view_new();
+	struct op_event ev = of(sample_event(1, 0, 0, 1 * MS, 9 * MS), &none);
+	ev.nargs = 0;
+	add(v, ev);
+	add(v, sample_event(2, 0, 0, 10 * MS, 11 * MS));
+	assert_string_equal(names(v), "aten::without,aten::add.Tensor,");
+	view_sort(v, VIEW_SHAPES);
+	assert_string_equal(names(v), "aten::add.Tensor,aten::without,");
+	view_sort(v, VIEW_SHAPES);
+	assert_string_equal(names(v), "aten::without,aten::add.Tensor,");
+	view_free(v);
+}
+
 static void reset(void **state)
 {
 	(void)state;
@@ -396,6 +413,7 @@ int main(void)
 	    cmocka_unit_test(groups),
 	    cmocka_unit_test(figures),
 	    cmocka_unit_test(sorts_and_filters),
+	    cmocka_unit_test(sorts_by_elements),
 	    cmocka_unit_test(reset),
 	    cmocka_unit_test(share_of_probes),
 	    cmocka_unit_test(intervals),
