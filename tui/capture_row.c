@@ -69,7 +69,8 @@ static void put_condition(FILE *f, enum tally_group group, const struct aggregat
 			  const struct op_event *last)
 {
 	unsigned tensors = 0;
-	if (group == TALLY_OP_LINE && s->file) {
+	/* The line of the forward is not known to a tracing that began after it. */
+	if (group == TALLY_OP_LINE && s->file && s->phase != PHASE_BACKWARD) {
 		put_line(f, s);
 	} else if (group == TALLY_SHAPE) {
 		fprintf(f, "phase == %s", phase_name(s));
@@ -108,7 +109,9 @@ static bool one_op(struct top *t, enum tally_group group, const struct tally_row
 	if (fclose(f) || !(out->ops = strdup(last.op->name)))
 		return no_memory(t);
 	snprintf(out->text, sizeof(out->text), "%s", group == TALLY_SHAPE ? s->op : last.op->name);
-	if (s->file)
+	if (s->phase == PHASE_BACKWARD)
+		snprintf(out->text, sizeof(out->text), "%s in the backward", last.op->name);
+	else if (s->file)
 		snprintf(out->text, sizeof(out->text), "%s at %s:%" PRId32, last.op->name,
 			 file_name(s->file), s->line);
 	return true;

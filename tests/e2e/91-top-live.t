@@ -96,6 +96,13 @@ stacks_and_captures() {
 	done
 	keys Escape
 	ok "Esc leads back" shows '^  Self%'
+	keys / 'aten::mm' Enter "<" "<"
+	ok "rows of the backward" shows '^b .* aten::mm '
+	keys c
+	ok "c captures a call of the backward" shows 'captured a call of aten::mm in the backward'
+	keys u
+	ok "u removes it" before_long not ls -d ditrace-top-*-capture
+	keys Escape ">" ">"
 	keys c
 	ok "c waits for a call" shows 'waiting for the next call of aten::|captured a call'
 	ok "and captures it" shows 'captured a call of aten::.*[2-9] files\); u removes'
