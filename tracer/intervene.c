@@ -381,7 +381,8 @@ static void print_all(struct intervene *v)
 	intervene_times_print(&v->times);
 	if (v->rules->rule[INTERVENE_COMPARE].used)
 		intervene_compare_print(&v->compare, v->rules->budget);
-	intervene_save_print(&v->save, v->rules->captures);
+	intervene_save_print(&v->save,
+			     v->rules->rule[INTERVENE_CAPTURE].used ? 0 : v->rules->captures);
 }
 
 void intervene_finish(struct intervene *v)

@@ -12,10 +12,13 @@
 static const char *feature_of(const char *s, size_t len)
 {
 	static const char *const names[][2] = {
-	    {"fallback", "fallback"},	 {"cast_dtype", "cast"},    {"cast", "cast"},
-	    {"autocompare", "compare"},	 {"compare", "compare"},    {"overflow_check", "overflow"},
-	    {"overflow", "overflow"},	 {"dump_op_args", "print"}, {"print", "print"},
-	    {"measure_op_time", "time"}, {"time", "time"}};
+	    {"fallback", "fallback"},  {"cast_dtype", "cast"},
+	    {"cast", "cast"},	       {"autocompare", "compare"},
+	    {"compare", "compare"},    {"overflow_check", "overflow"},
+	    {"overflow", "overflow"},  {"dump_op_args", "print"},
+	    {"op_capture", "capture"}, {"capture", "capture"},
+	    {"print", "print"},	       {"measure_op_time", "time"},
+	    {"time", "time"}};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strlen(names[i][0]) == len && !strncmp(names[i][0], s, len))
 			return names[i][1];
@@ -27,7 +30,7 @@ static int wrong(const char *text, const char *why, size_t at, size_t len, struc
 	err_set(e, -EINVAL, OPTION ": %s", why);
 	err_hint(e, "write OP:FEATURE or OP:FEATURE:CONDITION, as in "
 		    "'torch.add:fallback:self.dtype == float16'; features are fallback, "
-		    "cast_dtype, autocompare, overflow_check, dump_op_args and "
+		    "cast_dtype, autocompare, overflow_check, op_capture, dump_op_args and "
 		    "measure_op_time");
 	return err_quote(e, text, at, len);
 }

@@ -180,9 +180,9 @@ void intervene_save_print(const struct intervene_save *s, uint64_t most)
 	char text[32], size[32];
 	if (!s->calls)
 		return;
-	fprintf(stderr,
-		"ditrace: %s saved, %s, at most %" PRIu64 " of each function at a line; ditrace "
-		"replay op_tools_results/op_capture_results runs them again\n",
-		text_counted(text, sizeof(text), s->calls, "call"),
-		text_bytes(size, sizeof(size), s->files.bytes), most);
+	fprintf(stderr, "ditrace: %s saved, %s", text_counted(text, sizeof(text), s->calls, "call"),
+		text_bytes(size, sizeof(size), s->files.bytes));
+	if (most)
+		fprintf(stderr, ", at most %" PRIu64 " of each function at a line", most);
+	fputs("; ditrace replay op_tools_results/op_capture_results runs them again\n", stderr);
 }

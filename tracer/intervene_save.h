@@ -26,7 +26,7 @@ struct intervene_save {
  * -EPROTO or -ENOMEM; a full disk is no error. */
 int intervene_save(struct intervene_save *s, json_t *m, struct worker *w, pid_t pid, bool *failed);
 
-/* What was saved in all, on standard error; `most`: of each function at its line. */
+/* What was saved in all, on standard error; `most`: of each function at its line, 0: all. */
 void intervene_save_print(const struct intervene_save *s, uint64_t most);
 
 #endif

@@ -46,6 +46,15 @@ times() {
 	is "and nothing is held after the end" "$(cat "$T/out")" "$("$PY" "$W/device.py" --steps 3 2>/dev/null)"
 }
 
+captures() {
+	applied --apply 'linear:op_capture:args[1].numel() == 96' --apply 'gelu,torch.Tensor.mul_:op_capture' -- "$PY" "$W/device.py" --steps 2
+	is "calls on a device are captured where the condition holds" "$(count_of capture)" 6
+	is "inputs and outputs of all, gradients of two" "$(find "$T/in" -name '*.pth' -printf '%f\n' | sort | uniq -c | xargs)" "4 grad_inputs.pth 4 grad_outputs.pth 6 input.pth 6 output.pth"
+	like "which is told" "$T/err" '^ditrace: saved op_tools_results/op_capture_results/torch.Tensor.mul_/[0-9]+/[0-9]+/'
+	"$DITRACE" replay --of captured --python "$PY" "$T/in/op_tools_results" >"$T/replay" 2>&1
+	like "replay finds them right, what was changed in place, too" "$T/replay" '^6 op calls; 10 tensors right'
+}
+
 several() {
 	applied --apply 'torch.nn.functional.gelu,layer_norm:overflow_check' --apply gelu:fallback --apply gelu:dump_op_args --apply gelu:measure_op_time -- "$PY" "$W/device.py" --steps 1 --fault forward
 	is "several features of one function" "$(count_of overflow) $(count_of fallback) $(count_of print) $(count_of time)" "2 1 1 1"
@@ -64,6 +73,7 @@ stack_is_printed() {
 apply() {
 	prints
 	times
+	captures
 	several
 }
 each_torch apply

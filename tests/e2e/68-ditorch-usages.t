@@ -17,6 +17,22 @@ sees() {
 	like "$1" "$T/err" "$2"
 }
 
+# captured: of which functions there are captures, with how many files
+captured() {
+	(cd "$T/in/op_tools_results/op_capture_results" && find . -name '*.pth' | cut -d/ -f2 | LC_ALL=C sort | uniq -c | xargs)
+}
+
+captures() {
+	usage --apply '.*:op_capture' # with op_tools.OpCapture():
+	sees "capture of all" '^ditrace: saved op_tools_results/op_capture_results/torch.Tensor.sort/[0-9]+/[0-9]+/'
+	OP_CAPTURE_LIST=torch.Tensor.sort usage --apply '.*:op_capture'
+	is "of one, forward and backward" "$(captured)" "4 torch.Tensor.sort"
+	OP_CAPTURE_DISABLE_LIST="torch.Tensor.*,torch.nn.*,torch._.*,torch.(?:arange|div|mul|ones_like|relu)" usage --apply '.*:op_capture'
+	is "of all others" "$(captured)" "2 torch.add 4 torch.sub"
+	usage --apply 'torch.mul:op_capture:args[0].dtype == float16'
+	is "3. on demand" "$(captured)" "2 torch.mul"
+}
+
 fallbacks() {
 	usage --fallback-all # with op_tools.OpFallback():
 	is "fallback of all" "$(done_by fallback)" "torch.Tensor.__float__ torch.Tensor.add torch.Tensor.float torch.Tensor.sort torch.Tensor.sub torch.Tensor.sum torch.add torch.div torch.mul torch.nn.functional.linear torch.nn.functional.relu torch.sub"
@@ -85,6 +101,7 @@ looks() {
 
 usages() {
 	"$PY" ditorch_usages.py >"$T/plain" 2>/dev/null
+	captures
 	fallbacks
 	casts
 	compares torch.nn.functional.linear

@@ -29,6 +29,7 @@ static void features(void **state)
 	    {"torch.add:fallback", "fallback"},
 	    {"torch.add:cast_dtype", "cast"},
 
+	    {"torch.add:op_capture", "capture"},
 	    {"torch.add:autocompare", "compare"},
 	    {"torch.add:dump_op_args", "print"},
 	    {"torch.add:measure_op_time", "time"},
@@ -108,21 +109,22 @@ static void several(void **state)
 static void variables(void **state)
 {
 	(void)state;
-	static const char *const all[] = {".*:dump_op_args", ".*:measure_op_time"};
+	static const char *const all[] = {".*:dump_op_args", ".*:measure_op_time", ".*:op_capture"};
 	static const struct {
 		const char *variable;
 		enum intervene_feature feature;
 	} cases[] = {{"OP_OBSERVE_DISABLE_LIST", INTERVENE_PRINT},
-		     {"OP_TIME_MEASURE_DISABLE_LIST", INTERVENE_TIME}};
+		     {"OP_TIME_MEASURE_DISABLE_LIST", INTERVENE_TIME},
+		     {"OP_CAPTURE_DISABLE_LIST", INTERVENE_CAPTURE}};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		enum intervene_feature f = cases[i].feature;
 		setenv(cases[i].variable, "torch.add,torch.*sub", 1);
-		assert_int_equal(applied(all, 2, NULL, f, "torch.add", "add"), APPLIED_NOT);
-		assert_int_equal(applied(all, 2, NULL, f, "torch.Tensor.sub", "sub"), APPLIED_NOT);
-		assert_int_equal(applied(all, 2, NULL, f, "torch.Tensor.add", "add"),
+		assert_int_equal(applied(all, 3, NULL, f, "torch.add", "add"), APPLIED_NOT);
+		assert_int_equal(applied(all, 3, NULL, f, "torch.Tensor.sub", "sub"), APPLIED_NOT);
+		assert_int_equal(applied(all, 3, NULL, f, "torch.Tensor.add", "add"),
 				 APPLIED_ALWAYS);
 		setenv(cases[i].variable, "", 1);
-		assert_int_equal(applied(all, 2, NULL, f, "torch.add", "add"), APPLIED_ALWAYS);
+		assert_int_equal(applied(all, 3, NULL, f, "torch.add", "add"), APPLIED_ALWAYS);
 		unsetenv(cases[i].variable);
 	}
 	setenv("OP_OBSERVE_LIST", "torch.mul", 1);

@@ -245,18 +245,21 @@ class Backward:
         self.missing -= 1
         if not self.missing and self.live.grads and "grad_outputs" in self.live.parts:
             self.live.parts["grad_inputs"] = {"of": (), "args": ()}
-            judge(self.live, True, self.at, self.number)
+            self.end()
             self.live = None
 
+    def end(self):
+        judge(self.live, True, self.at, self.number)
 
-def watch_backward(live, edges, result, at, number):
+
+def watch_backward(live, edges, result, at, number, kind=Backward):
     outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None]
     if not edges or not outs or len({t.grad_fn for t in outs}) != 1 or live.changes_inputs:
         return
     leaving = nodes_between(outs[0].grad_fn, edges)
     if leaving:
         shapes = {id(c): c.detach() for c in live.copied.values()}
-        Backward(live, at, number, shapes).watch(outs[0].grad_fn, leaving)
+        kind(live, at, number, shapes).watch(outs[0].grad_fn, leaving)
 
 
 NUMBER = [0]

@@ -112,7 +112,8 @@ class Function:
         self.plan = None
         if answer["features"]:
             self.plan = Plan(self.func, self.name, answer["features"], answer["when"], answer["casts"])
-            self.plan.base = self.name  # it is none of PyTorch's of that name
+            if not self.name.startswith("torch."):
+                self.plan.base = self.name  # it is none of PyTorch's of that name
 
     def changed(self, args, kwargs):
         quietly(refresh)
