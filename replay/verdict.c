@@ -136,6 +136,19 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 	return f.score > 1 ? VERDICT_WRONG : VERDICT_RIGHT;
 }
 
+/* A larger unit makes each |e| smaller, so worst and rms, too. A mean of errors that each shrink by
+ * a factor of their own is at most the sum of those of one sign: (sum |e| + |sum e|) / 2. */
+bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact)
+{
+	struct figures a = figures_of(s);
+	if (!s->unequal)
+		return true;
+	if (exact || !(compare_roundoff(dtype) > 0) || s->nan_wrong || s->inf_wrong)
+		return false;
+	return a.worst <= worst_limit && a.rms <= rms_limit &&
+	       (a.rms + larger(fabs(a.mean), fabs(a.along))) / 2 <= bias_limit;
+}
+
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,
 			      size_t size, double *score)
 {

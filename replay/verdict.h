@@ -30,7 +30,11 @@ double verdict_floor(int dtype, double rms);
  */
 enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t size, double *score);
 
-/* The same by torch.allclose, as ditorch decides. */
+/* Whether verdict_judge would say right whatever the allowance of the inputs, the reach and the
+ * CPU's figures are: `s` is of a comparison without an allowance. */
+bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact);
+
+/* The verdict by torch.allclose, as ditorch decides. */
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,
 			      size_t size, double *score);
 

@@ -58,6 +58,20 @@ half() {
 	like "that the CPU cannot compute" "$T/err" "1  torch.nn.functional.linear"
 }
 
+# its tensors have no versions, which say elsewhere what a call has changed
+inference() {
+	change --fallback add,mul_ "$PY" -c '
+import torch
+from torch._lazy import ts_backend
+ts_backend.init()
+x = torch.ones(2).to("lazy")
+with torch.inference_mode():
+    print(torch.add(x, x).mul_(3).cpu().tolist())'
+	like "under inference_mode" "$T/out" '\[6.0, 6.0\]'
+	is "calls are computed on the CPU" "$(count_of fallback)" 1
+	like "but not those that change an argument" "$T/err" "1  torch.Tensor.mul_ +may change an argument"
+}
+
 casts() {
 	change --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view "$PY" device.py --device cpu --dtype bfloat16 --steps 1
 	is "a cast" "$(count_of cast)" 2
@@ -150,6 +164,7 @@ intervene() {
 	lists
 	faults
 	half
+	inference
 	casts
 	compares
 	applied

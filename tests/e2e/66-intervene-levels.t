@@ -50,9 +50,16 @@ long() {
 	change --compare all -- "$PY" "$W/device.py" --device cpu --dtype bfloat16 --steps 720 --memory
 	ok "a long training computes the same" cmp "$T/plain" "$T/out"
 	like "without an alarm" "$T/err" '^ditrace: compare: 0 of 12 functions at their lines wrong; [0-9],[0-9]{3} calls and [0-9],[0-9]{3} backward compared, 1[0-9],[0-9]{3} tensors judged, 0 not'
+	steady "its memory does not grow"
+	change --fallback-all --cast 'float32->float64' -- "$PY" "$W/device.py" --steps 201 --memory
+	like "a training on the CPU in place of the device" "$T/err" '^ditrace: fallback: 2,[0-9]{3} calls'
+	steady "does not grow either"
+}
+
+steady() {
 	local mib
 	mapfile -t mib < <(sed -n 's/^resident //p' "$T/err")
-	ok "its memory does not grow: ${mib[*]} MiB" test $((mib[1] - mib[0])) -le 8
+	ok "$1: ${mib[*]} MiB" test $((mib[1] - mib[0])) -le 8
 }
 
 levels() {

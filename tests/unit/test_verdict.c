@@ -181,12 +181,60 @@ static void tolerances_that_are_none_are_refused(void **state)
 	unset_all();
 }
 
+/* Whoever is sure without an allowance must be right with any, and of a CPU that is perfect. */
+static void what_is_sure_is_right_with_every_allowance(void **state)
+{
+	static const int64_t shape[] = {N};
+	static double allowance[N];
+	unsigned sure = 0, judged = 0;
+	(void)state;
+	set_up();
+	for (int round = 0; round < 600; round++) {
+		double size = round % 30 * 0.2, bias = round % 7 * 0.2 - 0.6;
+		for (int i = 0; i < N; i++) {
+			double e = size * ((double)(i * 7919 % N) / N * 2 - 1) + bias;
+			result[i] = (float)(reference[i] * (1 + e * 0x1p-24));
+			allowance[i] = i * (round + 1) % 5 ? 0 : fabs(reference[i]) * 0x1p-23;
+		}
+		struct compare_tensor x = {result, F32, 1, shape, NULL},
+				      y = {reference, F64, 1, shape, NULL};
+		struct compare_params p = {.allowance = allowance, .floor = 0x1p-24};
+		struct compare_stats bare = against(result, F32, reference, F64), s;
+		assert_int_equal(compare_tensors(&x, &y, &p, &s, NULL), 0);
+		struct verdict_input in = {&s, NULL, NULL, F32, false, 1};
+		double score;
+		judged++;
+		if (!verdict_is_sure(&bare, F32, false))
+			continue;
+		sure++;
+		assert_int_equal(verdict_judge(&in, why, sizeof(why), &score), VERDICT_RIGHT);
+	}
+	assert_in_range(sure, judged / 20, judged - judged / 20);
+}
+
+static void what_differs_in_kind_is_never_sure(void **state)
+{
+	(void)state;
+	set_up();
+	result[1] = NAN;
+	struct compare_stats s = against(result, F32, reference, F64);
+	assert_false(verdict_is_sure(&s, F32, false));
+	result[1] = cpu[1];
+	s = against(result, F32, reference, F64);
+	assert_true(verdict_is_sure(&s, F32, false));
+	assert_false(verdict_is_sure(&s, F32, true));
+	s = against(result, F32, cpu, F32);
+	assert_true(verdict_is_sure(&s, F32, true));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rounding_is_right_and_faults_are_wrong),
 	    cmocka_unit_test(a_bias_is_found_below_the_worst_error_allowed),
 	    cmocka_unit_test(a_cpu_as_bad_excuses),
+	    cmocka_unit_test(what_is_sure_is_right_with_every_allowance),
+	    cmocka_unit_test(what_differs_in_kind_is_never_sure),
 	    cmocka_unit_test(exact_results_are_compared_bit_by_bit),
 	    cmocka_unit_test(nan_is_never_right),
 	    cmocka_unit_test(tolerances_are_those_of_ditorch),

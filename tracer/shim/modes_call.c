@@ -6,7 +6,10 @@
 #include <time.h>
 
 #include "tracer/shim/modes_budget.h"
+#include "tracer/shim/modes_change.h"
+#include "tracer/shim/modes_copies.h"
 #include "tracer/shim/modes_judge.h"
+#include "tracer/shim/modes_nest.h"
 #include "tracer/shim/modes_numbers.h"
 #include "tracer/shim/modes_stats.h"
 #include "tracer/shim_share.h"
@@ -27,7 +30,7 @@ static struct {
 	object *counts;
 	object *push, *pop; /* of torch._C */
 	object *plain;	    /* a tuple: types of tensors that do not ask for themselves */
-	object *is_compiling, *changed;
+	object *is_compiling;
 } own;
 
 static const struct modes_control *control;
@@ -83,7 +86,7 @@ static object *ask(const char *name, object *arg)
 		r = py.PyObject_CallFunctionObjArgs(f, arg, PY_END);
 	modes_busy--;
 	if (!r)
-		py.PyErr_Clear();
+		python_forget();
 	return r;
 }
 
@@ -136,13 +139,10 @@ static object *call_body(object *mode, object *body, const struct asked *a)
 	return r;
 }
 
-/* Something is to be done: changed() of modes/ does it. */
 static object *call_changed(object *plan, const struct asked *a)
 {
 	object *kwargs = a->kwargs ? python_kept(a->kwargs) : py.PyDict_New();
-	object *r = kwargs ? py.PyObject_CallFunctionObjArgs(own.changed, plan, a->func, a->args,
-							     kwargs, PY_END)
-			   : NULL;
+	object *r = kwargs ? modes_change(plan, a->func, a->args, kwargs) : NULL;
 	python_drop(kwargs);
 	return r;
 }
@@ -154,7 +154,7 @@ static bool is_compiling(void)
 	modes_busy--;
 	bool yes = r && py.PyObject_IsTrue(r) == 1;
 	if (!r)
-		py.PyErr_Clear();
+		python_forget();
 	python_drop(r);
 	return yes;
 }
@@ -178,8 +178,7 @@ static void flush(void)
 	python_drop(ask("flush", NULL));
 }
 
-/* count((feature, name, reason)) */
-static object *count(object *self, object *key)
+object *modes_count(object *self, object *key)
 {
 	(void)self;
 	object *had = py.PyDict_GetItemWithError(own.counts, key);
@@ -200,9 +199,9 @@ static bool is_left_out(object *what, object *plan)
 	bool always = py.PyObject_IsTrue(py.PyTuple_GetItem(what, 4)) == 1;
 	if (key == py._Py_NoneStruct || (!always && budget_takes(plan)))
 		return false;
-	object *counted = count(NULL, key);
+	object *counted = modes_count(NULL, key);
 	if (!counted)
-		py.PyErr_Clear();
+		python_forget();
 	python_drop(counted);
 	return true;
 }
@@ -402,15 +401,19 @@ bool modes_set(object *module, const char *name, object *value)
 	return good;
 }
 
-/* ready(push, pop, plain, is_compiling, changed, to_dlpack, uint8): what of Python is used here. */
+/* ready(push, pop, plain, is_compiling, to_dlpack, uint8): what of Python is used here, besides
+ * names of modes/. */
 static object *ready(object *self, object *args)
 {
-	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling, &own.changed};
+	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling};
 	(void)self;
-	for (ssize_t i = 0; i < 5 && i < py.PyTuple_Size(args); i++)
+	for (ssize_t i = 0; i < 4 && i < py.PyTuple_Size(args); i++)
 		*places[i] = python_kept(py.PyTuple_GetItem(args, i));
-	numbers_ready(py.PyTuple_GetItem(args, 5), py.PyTuple_GetItem(args, 6));
-	return python_none();
+	numbers_ready(py.PyTuple_GetItem(args, 4), py.PyTuple_GetItem(args, 5));
+	if (modes_change_ready(own.module) && modes_copies_ready())
+		return python_none();
+	py.PyErr_SetString(*(object **)py.PyExc_TypeError, "this PyTorch lacks what is needed");
+	return NULL;
 }
 
 bool modes_call_fill(object *module)
@@ -426,9 +429,10 @@ bool modes_call_fill(object *module)
 	    {"resume_busy", resume_busy, METH_O, NULL},
 	    {"refresh", refresh, METH_NOARGS, NULL},
 	    {"is_inside", is_inside, METH_NOARGS, NULL},
-	    {"count", count, METH_O, NULL},
+	    {"count", modes_count, METH_O, NULL},
 	    {"statistics", modes_measure, METH_O, NULL},
 	    {"judged", modes_judged, METH_VARARGS, NULL},
+	    {"surely_right", modes_surely_right, METH_VARARGS, NULL},
 	    {"perturbed", modes_perturbed, METH_VARARGS, NULL},
 	    {"probed", modes_probed, METH_VARARGS, NULL},
 	    {"extent", modes_extent, METH_O, NULL},
@@ -436,6 +440,11 @@ bool modes_call_fill(object *module)
 	    {"takes", modes_takes, METH_O, NULL},
 	    {"spend", modes_spend, METH_O, NULL},
 	    {"spent", modes_spent, METH_NOARGS, NULL},
+	    {"tensors_in", modes_tensors_in, METH_VARARGS, NULL},
+	    {"changed", modes_changed, METH_VARARGS, NULL},
+	    {"place", modes_place, METH_VARARGS, NULL},
+	    {"fallback", modes_fallback, METH_VARARGS, NULL},
+	    {"cast", modes_cast, METH_VARARGS, NULL},
 	    {"forget", forget, METH_NOARGS, NULL},
 	    {"counts", counts, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},

@@ -12,11 +12,14 @@ extern _Atomic bool modes_out;
 
 /* Put the functions for modes/ into that dict: made, ready, is_out, end, enter, leave,
  * is_busy, pause_busy, resume_busy, refresh, is_inside, count, counts, forget, watch, statistics,
- * and those of modes_judge.h. */
+ * and those of modes_judge.h, modes_change.h and modes_copies.h. */
 bool modes_call_fill(object *module);
 
 /* Give a name of `module` a new reference, which is taken. */
 bool modes_set(object *module, const char *name, object *value);
+
+/* count((feature, name, reason or None)): one call more, told from time to time. */
+object *modes_count(object *self, object *key);
 
 /* This thread is at work for ditrace: functions that it calls are passed on. */
 extern __thread int modes_busy;

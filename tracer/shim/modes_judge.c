@@ -99,6 +99,64 @@ object *modes_judged(object *self, object *args)
 	return r;
 }
 
+static double mean_square(const struct numbers *n)
+{
+	const double *v = n->data;
+	double squares = 0;
+	int64_t finite = 0;
+	for (int64_t i = 0; n->dtype == FLOAT64 && i < n->n; i++)
+		if (isfinite(v[i])) {
+			squares += v[i] * v[i];
+			finite++;
+		}
+	return finite ? squares / (double)finite : 0;
+}
+
+static bool same_shape(const struct numbers *a, const struct numbers *b)
+{
+	bool same = a->ndim == b->ndim;
+	for (int i = 0; same && i < a->ndim; i++)
+		same = a->shape[i] == b->shape[i];
+	return same;
+}
+
+/* False: it cannot be told. *worst: in units of rounding. */
+static bool look(const char *op, const struct numbers n[2], bool exact, bool *sure, double *worst)
+{
+	struct tolerance t;
+	struct compare_stats s;
+	struct err e = {0};
+	if (!same_shape(&n[0], &n[1]) || tolerance_of(op, n[0].dtype, &t, &e))
+		return false;
+	struct compare_params p = {.atol = t.atol,
+				   .rtol = t.rtol,
+				   .threads = 1,
+				   .floor = verdict_floor(n[0].dtype, sqrt(mean_square(&n[1])))};
+	struct compare_tensor a = view(&n[0]), ref = view(&n[1]);
+	if (compare_tensors(&a, &ref, &p, &s, &e) || (t.from_env && s.not_close))
+		return false;
+	*worst = s.worst;
+	*sure = t.from_env || verdict_is_sure(&s, n[0].dtype, exact);
+	return true;
+}
+
+object *modes_surely_right(object *self, object *args)
+{
+	struct numbers n[2] = {0};
+	double worst;
+	bool sure;
+	(void)self;
+	bool good = numbers_of(arg(args, 1), &n[0]) && numbers_of(arg(args, 2), &n[1]);
+	object *op = good ? py.PyUnicode_AsUTF8String(arg(args, 0)) : NULL;
+	good = op && look(py.PyBytes_AsString(op), n, py.PyObject_IsTrue(arg(args, 3)) == 1, &sure,
+			  &worst);
+	python_drop(op);
+	numbers_drop(&n[0]);
+	numbers_drop(&n[1]);
+	python_forget(); /* what has no numbers here */
+	return good ? pair(py.PyBool_FromLong(sure), py.PyFloat_FromDouble(worst)) : python_none();
+}
+
 /* splitmix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014). */
 static uint64_t next_random(uint64_t *state)
 {

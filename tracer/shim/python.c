@@ -24,3 +24,13 @@ bool python_find(void)
 	}
 	return true;
 }
+
+void python_forget(void)
+{
+	object *error = py.PyErr_Occurred();
+	bool interrupted =
+	    error && !py.PyErr_GivenExceptionMatches(error, *(object **)py.PyExc_Exception);
+	py.PyErr_Clear();
+	if (interrupted)
+		py.PyErr_SetInterrupt();
+}

@@ -33,7 +33,7 @@ struct type_spec {
 };
 enum { TP_GETATTRO = 58 };
 
-enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
+enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */, PY_EQUAL = 2 /* Py_EQ */ };
 
 /* clang-format off */
 #define PYTHON_FUNCTIONS(F)                                                                        \
@@ -43,19 +43,26 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(void, PyGILState_Release, (int))                                                         \
 	F(object *, Py_CompileString, (const char *, const char *, int))                           \
 	F(object *, PyEval_EvalCode, (object *, object *, object *))                               \
-	F(object *, PyEval_GetFrame, (void))                                                       \
 	F(object *, PyEval_GetBuiltins, (void))                                                    \
+	F(object *, PyEval_GetFrame, (void))                                                       \
 	F(void, Py_IncRef, (object *))                                                             \
 	F(void, Py_DecRef, (object *))                                                             \
 	F(object *, PyErr_Occurred, (void))                                                        \
 	F(void, PyErr_Clear, (void))                                                               \
 	F(void, PyErr_Fetch, (object **, object **, object **))                                    \
 	F(void, PyErr_Restore, (object *, object *, object *))                                     \
+	F(void, PyErr_SetInterrupt, (void))                                                        \
 	F(void, PyErr_SetString, (object *, const char *))                                         \
+	F(void, PyErr_SetObject, (object *, object *))                                             \
+	F(int, PyErr_GivenExceptionMatches, (object *, object *))                                  \
+	F(void, PyErr_NormalizeException, (object **, object **, object **))                       \
 	F(object *, PyObject_Call, (object *, object *, object *))                                 \
 	F(object *, PyObject_CallObject, (object *, object *))                                     \
 	F(object *, PyObject_CallFunctionObjArgs, (object *, ...))                                 \
 	F(object *, PyObject_GetAttrString, (object *, const char *))                              \
+	F(object *, PyObject_GetAttr, (object *, object *))                                        \
+	F(ssize_t, PyObject_Hash, (object *))                                                      \
+	F(int, PyObject_RichCompareBool, (object *, object *, int))                                \
 	F(object *, PyObject_Str, (object *))                                                      \
 	F(int, PyObject_IsTrue, (object *))                                                        \
 	F(object *, PySequence_Tuple, (object *))                                                  \
@@ -63,6 +70,8 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(object *, PyBool_FromLong, (long))                                                       \
 	F(object *, PyObject_GenericGetAttr, (object *, object *))                                 \
 	F(object *, PyType_FromSpecWithBases, (struct type_spec *, object *))                      \
+	F(unsigned long, PyType_GetFlags, (object *))                                              \
+	F(int, PyType_IsSubtype, (object *, object *))                                             \
 	F(int, PyUnicode_CompareWithASCIIString, (object *, const char *))                         \
 	F(object *, PyDict_New, (void))                                                            \
 	F(void, PyDict_Clear, (object *))                                                          \
@@ -71,12 +80,16 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(int, PyDict_SetItemString, (object *, const char *, object *))                           \
 	F(object *, PyDict_GetItemString, (object *, const char *))                                \
 	F(object *, PyDict_GetItemWithError, (object *, object *))                                 \
+	F(int, PyDict_Next, (object *, ssize_t *, object **, object **))                           \
 	F(object *, PyTuple_New, (ssize_t))                                                        \
 	F(ssize_t, PyTuple_Size, (object *))                                                       \
 	F(object *, PyTuple_GetItem, (object *, ssize_t))                                          \
+	F(int, PyTuple_SetItem, (object *, ssize_t, object *))                                     \
 	F(object *, PyTuple_Pack, (ssize_t, ...))                                                  \
 	F(object *, PyList_New, (ssize_t))                                                         \
 	F(int, PyList_Append, (object *, object *))                                                \
+	F(ssize_t, PyList_Size, (object *))                                                        \
+	F(object *, PyList_GetItem, (object *, ssize_t))                                           \
 	F(void *, PyCapsule_GetPointer, (object *, const char *))                                  \
 	F(object *, PyFloat_FromDouble, (double))                                                  \
 	F(double, PyFloat_AsDouble, (object *))                                                    \
@@ -85,12 +98,21 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */ };
 	F(object *, PyBytes_FromStringAndSize, (const char *, ssize_t))                            \
 	F(object *, PyUnicode_DecodeFSDefault, (const char *))                                     \
 	F(object *, PyUnicode_FromString, (const char *))                                          \
+	F(object *, PyUnicode_InternFromString, (const char *))                                    \
 	F(object *, PyLong_FromLong, (long))                                                       \
 	F(long, PyLong_AsLong, (object *))                                                         \
+	F(void *, PyLong_AsVoidPtr, (object *))                                                    \
 	F(object *, PyCFunction_NewEx, (struct method *, object *, object *))
 
 #define PYTHON_DATA(F)                                                                             \
 	F(_Py_NoneStruct)                                                                          \
+	F(_Py_TrueStruct)                                                                          \
+	F(PyFloat_Type)                                                                            \
+	F(_Py_FalseStruct)                                                                         \
+	F(PyDict_Type)                                                                             \
+	F(PyTuple_Type)                                                                            \
+	F(PyExc_Exception)                                                                         \
+	F(PyExc_RuntimeError)                                                                      \
 	F(PyExc_TypeError)
 /* clang-format on */
 
@@ -108,6 +130,10 @@ extern struct python py;
 /* Fill `py`. False: this process has no CPython that can be used. */
 bool python_find(void);
 
+/* Forget an error of a function of ours; an interrupt from the keyboard that has come meanwhile
+ * comes again. */
+void python_forget(void);
+
 /* For PyObject_CallFunctionObjArgs. */
 #define PY_END ((object *)NULL)
 
@@ -122,6 +148,12 @@ static inline object *python_kept(object *o)
 {
 	py.Py_IncRef(o);
 	return o;
+}
+
+/* Py_TYPE: the second word of an object but in free-threaded builds; borrowed. */
+static inline object *python_type(object *o)
+{
+	return ((object **)o)[1];
 }
 
 static inline object *python_none(void)

@@ -13,11 +13,8 @@ def each(x):
         yield x
 
 
-def tensors_in(*nests):
-    return [t for t in each(nests) if isinstance(t, torch.Tensor)]
-
-
-DICTS = (dict, collections.OrderedDict)
+ORDERED_DICT = collections.OrderedDict
+DICTS = (dict, ORDERED_DICT)
 KNOWN = (torch.Tensor, torch.Size, torch.dtype, torch.device, torch.layout, type(None), str, bytes, int, float, complex)
 
 
@@ -26,6 +23,11 @@ def opaque(x):
     if type(x) in DICTS or isinstance(x, (tuple, list)):
         return next((found for v in (x.values() if type(x) in DICTS else x) for found in [opaque(v)] if found), None)
     return None if isinstance(x, KNOWN) else type(x)
+
+
+def why_opaque(x):
+    unknown = opaque(x)
+    return unknown and f"gives a {unknown.__name__}, which cannot be looked into"
 
 
 def rebuilt(x, f):
@@ -38,20 +40,6 @@ def rebuilt(x, f):
         made = [rebuilt(v, f) for v in x]
         return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
     return f(x)
-
-
-def same_storage(a, b):
-    """Do they show the same memory? Some devices have no addresses: there autograd knows of views."""
-    if a._base is not None and (a._base is b or a._base is b._base):
-        return True
-    try:
-        return storage_pointer(a) == storage_pointer(b) != 0
-    except Exception:  # what has no storage shares none
-        return False
-
-
-def storage_pointer(t):
-    return t.untyped_storage().data_ptr() if hasattr(t, "untyped_storage") else t.storage().data_ptr()
 
 
 COLUMNS = ["name", "shape", "stride", "numel", "dtype", "device", "requires_grad", "layout", "data_ptr"]
@@ -105,15 +93,12 @@ def stack_texts(at):
 OWN_FILES = os.path.dirname(torch.__file__) + os.sep
 
 
-def place():
-    """(file, line, function) of the innermost frame that is the program's own."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((OWN_FILES, "ditrace/", "<frozen")) and os.sep + "contextlib.py" not in file:
-            return file, frame.f_lineno, frame.f_code.co_name
-        frame = frame.f_back
-    return None
+def line_of(frame):
+    """(file, line, function) of a frame that is the program's own."""
+    file = frame.f_code.co_filename
+    if file.startswith((OWN_FILES, "ditrace/", "<frozen")) or os.sep + "contextlib.py" in file:
+        return None
+    return file, frame.f_lineno, frame.f_code.co_name
 
 
 def place_text(at):

@@ -47,11 +47,13 @@ if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
 class Plan:
     """What is to be done about a function."""
 
-    def __init__(self, func, name, features, when, casts):
-        self.func, self.name, self.base, self.features = func, name, base_name(name), features
+    def __init__(self, func, name, features, when, casts, base=None):
+        self.func, self.name, self.base, self.features = func, name, base or base_name(name), features
         self.casts = casts  # a function's own
         self.is_asked = False  # whether it may be compared, before it is called
         self.when, self.held = when, {}  # features that have a condition; (feature, facts): whether it held
+        self.refused = {f: why for f in features for names, why in REFUSED.get(f, ()) if self.base in names}
+        self.dtypes = dtypes_of(casts["casts"]) if casts else None
 
 
 def plan_of(func):
@@ -141,6 +143,16 @@ def body_of(func):
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 FEATURES = {}  # name: function(plan, call, args, kwargs, at) that does it
+REFUSED = {}  # feature: [(names, why it leaves these alone)]
+
+# What the library looks calls through with.
+TENSOR, PARAMETER, SIZE, STRIDED = torch.Tensor, torch.nn.Parameter, torch.Size, torch.strided
+DTYPE, DEVICE, GENERATOR, CPU = torch.dtype, torch.device, torch.Generator, torch.device("cpu")
+FLOAT16, BFLOAT16, FLOAT32 = torch.float16, torch.bfloat16, torch.float32
+TO, COPY, DATA_PTR = torch.Tensor.to, {"copy": True}, torch.Tensor.data_ptr
+STORAGE_OFFSET, ELEMENT_SIZE = torch.Tensor.storage_offset, torch.Tensor.element_size
+TRACING_STATE = torch._C._get_tracing_state
+IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
 
 
 class Functions(functions.TorchFunctionMode):
@@ -213,14 +225,13 @@ LEVEL = None
 def is_capturing(device):
     """Are calls on it recorded as a graph, to be run later? torch.cuda and torch.npu say so."""
     capturing = getattr(getattr(torch, device, None), "is_current_stream_capturing", None)
-    return capturing is not None and capturing()
+    return capturing is not None and bool(capturing())
 
 
 def unfit(tensors):
     """Why a call with these is left alone; None: it need not be."""
     if torch._C._get_tracing_state() is not None:
         return "is being traced"
-    wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
     for t in tensors:
         if type(t) not in PLAIN:
             return f"has a {type(t).__name__}, which is a subclass of Tensor"
@@ -228,7 +239,7 @@ def unfit(tensors):
             return f"has a tensor of layout {str(t.layout)[6:]}" if not t.is_quantized else "has a quantized tensor"
         if t.device.type == "meta":
             return "has a tensor without numbers"
-        if wrapped is not None and wrapped(t):
+        if IS_WRAPPED is not None and IS_WRAPPED(t):
             return "is inside of vmap, grad or the like"
         if is_capturing(t.device.type):
             return "is being captured as a graph"
@@ -247,21 +258,15 @@ class Unchanged(Exception):
     """This call is left alone, for a reason."""
 
 
-def changed(plan, func, args, kwargs):
-    """Call func as the features want it. Where one cannot, or fails, the program's own call is made, once."""
-    reason = None
-    with Busy():
-        try:
-            reason = unfit(tensors_in(args, kwargs))
-            at = place()
-        except Exception as e:
-            reason = f"cannot be looked at: {first_line(e)}"
-    if reason is not None:
-        return left_alone(plan, plan.features, func, args, kwargs, reason)
-    call = func
-    for feature in plan.features:
-        call = wrapped_in(feature, plan, call, at)
-    return call(*args, **kwargs)
+def why_unfit(args, kwargs):
+    try:
+        return unfit(tensors_in(args, kwargs))
+    except Exception as e:
+        return why_failed(e, "cannot be looked at")
+
+
+def why_failed(e, what="failed"):
+    return f"{what}: {first_line(e)}"
 
 
 def quietly(f, *args):
@@ -273,49 +278,15 @@ def quietly(f, *args):
         return None
 
 
-def left_alone(plan, features, call, args, kwargs, reason):
-    r = call(*args, **kwargs)
-    for f in features:
-        quietly(count, (f, plan.name, reason))
-    return r
+def written_by_schema(plan, args, kwargs):
+    """The tensors that an operator writes to."""
+    named = [(a, args[i] if i < len(args) else kwargs.get(a.name)) for i, a in enumerate(plan.func._schema.arguments)]
+    return [t for a, x in named if a.alias_info is not None and a.alias_info.is_write for t in tensors_in(x)]
 
 
-class Stand:
-    """Tensors that stand for the arguments of one call; made(x) gives one, None: x itself will do."""
-
-    def __init__(self):
-        self.copies, self.originals = {}, []
-
-    def of(self, x):
-        if not isinstance(x, torch.Tensor):
-            return x
-        if id(x) not in self.copies:
-            new = self.made(x)
-            if new is None:
-                return x
-            self.copies[id(x)] = new
-            self.originals.append((x, new, new._version))
-        return self.copies[id(x)]
-
-    def original_of(self, result):
-        return next((x for x, new, _ in self.originals if new is result), None)
-
-    def written(self, plan, args, kwargs):
-        """[(x, new)] of all that the call has changed. Below autograd no version says so, but the schema does."""
-        if not LEVEL.is_aten:
-            return [(x, new) for x, new, version in self.originals if new._version != version]
-        named = [(a, args[i] if i < len(args) else kwargs.get(a.name)) for i, a in enumerate(plan.func._schema.arguments)]
-        changed_ = {id(t) for a, x in named if a.alias_info is not None and a.alias_info.is_write for t in tensors_in(x)}
-        return [(x, new) for x, new, _ in self.originals if id(x) in changed_]
-
-    def check(self, result):
-        """A view of a copy is no view of the program's tensor; a copy must not stay in what is given."""
-        unknown = opaque(result)
-        if unknown is not None:
-            raise Unchanged(f"gives a {unknown.__name__}, which cannot be looked into")
-        for r in tensors_in(result):
-            if self.original_of(r) is None and any(same_storage(r, new) for _, new, _ in self.originals):
-                raise Unchanged("gives a view")
+def may_write(plan, kwargs):
+    """By its name: where nothing else tells."""
+    return plan.base.endswith("_") or plan.base.startswith("__") or "out" in kwargs or bool(kwargs.get("inplace"))
 
 
 def write_back(pairs):
@@ -370,20 +341,3 @@ def check_condition(feature, plan, args, kwargs):
         plan.held[key] = LINK.ask(event="facts", feature=feature, name=plan.name, base=plan.base, args=facts)["holds"]
     if not plan.held[key]:
         raise Unchanged("does not meet the condition" if plan.held[key] is False else "may not meet the condition")
-
-
-def wrapped_in(feature, plan, call, at):
-    def run(*args, **kwargs):
-        try:
-            with Busy():
-                check_condition(feature, plan, args, kwargs)
-                return FEATURES[feature](plan, call, args, kwargs, at)
-        except Unchanged as e:
-            reason = str(e)
-        except Raised as e:
-            raise e.error from None
-        except Exception as e:
-            reason = f"failed: {first_line(e)}"
-        return left_alone(plan, [feature], call, args, kwargs, reason)
-
-    return run

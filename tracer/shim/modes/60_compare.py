@@ -47,6 +47,37 @@ class LiveJudge(Judge):
         if not self.request["backward"]:
             super().judge_outputs()
 
+    def pairs(self):
+        """(index, actual, reference, the CPU's or None) of what is judged; None where they do not match."""
+        if not self.request["backward"]:
+            parts = [list(walk(x)) for x in (self.actual_results, self.reference.results, self.cpu and self.cpu.results)]
+            parts = parts if self.cpu else [*parts[:2], [("", None)] * len(parts[0])]
+            return None if len({len(p) for p in parts}) > 1 else [
+                (path.strip("[]").replace("][", ","), a, r, c) for (path, a), (_, r), (_, c) in zip(*parts)]
+        if self.reference.why_no_grads or self.cpu and self.cpu.why_no_grads:
+            return None
+        cpu = self.cpu.input_grads if self.cpu else [("", None)] * len(self.actual_grads)
+        return [(path, a, r, c) for (path, a), (_, r), (_, c) in zip(self.actual_grads, self.reference.input_grads, cpu)
+                if a is not None]
+
+    def is_settled(self):
+        """Most calls are right whatever an error may be, or give the bits that the CPU gives. They need not be told of,
+        unless one is further off than those before."""
+        self.found, role = {}, "grad" if self.request["backward"] else "output"
+        exact = role == "output" and self.capture.is_exact(self.actual_results)
+        for index, a, r, cpu in self.pairs() or ():
+            sure, bad, dtype = False, None, None
+            if isinstance(a, torch.Tensor) and isinstance(r, torch.Tensor):
+                sure, bad = surely_right(self.capture.name, a, r, exact) or (False, None)
+                sure = sure or isinstance(cpu, torch.Tensor) and cpu.dtype == a.dtype and torch.equal(a, cpu)
+                dtype = str(a.dtype)[6:]
+            self.found[self.talk.key(role, index, dtype)] = sure, bad
+        return self.talk.settle(self.found)
+
+    def judge(self, grads):
+        self.talk.told(self.found)
+        super().judge(grads)
+
 
 # The runner's own parts, which C does for tensors of float64 that lie packed.
 slow_noise_maker, SlowProbe, slow_rms, slow_overflow = noise_maker, Probe, rms, overflow
@@ -94,6 +125,7 @@ class Judged:
     prints, where it is new or worse than before; of all else there is only a count."""
 
     MOST = 65536
+    strict = {}  # the same keys: how far off one was that was told or may have been, without an allowance
     worst = {}  # of each result of each function at each line: (verdict, how bad)
     silent = {}  # (name, file, line, function): [calls, gradients, tensors, not judged], since they were told
 
@@ -118,8 +150,25 @@ class Judged:
         self.not_judged += verdict == 2
         self.see(what, verdict, bad)
 
+    def key(self, role, index, dtype):
+        return (self.live.name, self.at, role, index, dtype)
+
+    def settle(self, found):
+        """Is all of this right, and not further off than what was told? {key: (right, how bad without any allowance or
+        None)}"""
+        if found and all(sure and bad is not None and bad <= self.strict.get(key, -1) for key, (sure, bad) in found.items()):
+            self.tensors_ += len(found)
+            return True
+        return False
+
+    def told(self, found):
+        """What is told was so bad."""
+        for key, (_, bad) in found.items():
+            if bad is not None and len(self.strict) < self.MOST:
+                self.strict[key] = max(bad, self.strict.get(key, 0))
+
     def see(self, what, verdict, bad):
-        key = (self.live.name, self.at, what["role"], what["index"], what.get("dtype"))
+        key = self.key(what["role"], what["index"], what.get("dtype"))
         was = self.worst.get(key)
         worse = was is None or verdict == 1 or (verdict == was[0] and bad > was[1])
         if worse and (was is not None or len(self.worst) < self.MOST):

@@ -111,9 +111,9 @@ class Function:
         answer = LINK.ask(event="name", name=self.name, base=self.name)
         self.plan = None
         if answer["features"]:
-            self.plan = Plan(self.func, self.name, answer["features"], answer["when"], answer["casts"])
-            if not self.name.startswith("torch."):
-                self.plan.base = self.name  # it is none of PyTorch's of that name
+            # One that is not of PyTorch is none of PyTorch's of that name.
+            base = None if self.name.startswith("torch.") else self.name
+            self.plan = Plan(self.func, self.name, answer["features"], answer["when"], answer["casts"], base)
 
     def changed(self, args, kwargs):
         quietly(refresh)

@@ -10,10 +10,11 @@ def start_of_thread(self):
 
 
 def install():
-    global LEVEL
+    global LEVEL, WRITTEN_BY_SCHEMA
     LINK.connect()
     LEVEL = Level(LINK.settings.get("level") == "aten")
-    ready(LEVEL.push, LEVEL.pop, PLAIN, is_compiling, changed, torch._C._to_dlpack, torch.uint8)
+    WRITTEN_BY_SCHEMA = written_by_schema if LEVEL.is_aten else None
+    ready(LEVEL.push, LEVEL.pop, PLAIN, is_compiling, torch._C._to_dlpack, torch.uint8)
     start_casts()
     start_functions()
     start_budget()
