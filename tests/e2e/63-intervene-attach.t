@@ -98,12 +98,30 @@ same_fds() {
 	diff "$T/fds" <(fds)
 }
 
+# stack WHICH NAME FIELD: of the first or last line in which the thread tells of its modes: their number or the time
+stack() {
+	grep "^stack of $2 " "$T/out" | "$1" -n 1 | cut -d ' ' -f "$3"
+}
+
+plain_again() {
+	[ "$(stack tail main 4)" = "$(stack head main 4)" ] && [ "$(stack tail other 4)" = "$(stack head other 4)" ]
+}
+
+# since TIME THREAD: seconds from then to when the thread has seen its stack change last
+since() {
+	awk -v from="$1" -v to="$(stack tail "$2" 5)" 'BEGIN { printf "%.3f s", to - from }'
+}
+
 killed() {
+	local at
 	changing --compare all
 	further
+	at=$(date +%s.%N)
 	kill -9 "$tracer"
 	wait "$tracer" 2>/dev/null
-	ok "the modes go with a killed ditrace" within is_out
+	ok "its threads see their modes go with a killed ditrace" within plain_again
+	echo "# after $(since "$at" main) and $(since "$at" other)"
+	ok "nothing of them is left" within is_out
 	ok "and it goes on" further
 	ok "with nothing open of that" within same_fds
 }

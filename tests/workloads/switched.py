@@ -2,12 +2,13 @@
 """A training on the main thread and one on another, until SIGTERM or for --steps N. Prints "main STEP LOSS" and
 "other STEP LOSS", all bits of them, and at the end how many modes each thread has on it. --under: both are under modes
 of the program's own all the time, which change results and are told how many calls they saw; the main one under
-torch.set_default_device, too, where there is one."""
+torch.set_default_device, too, where there is one. "stack of THREAD N TIME" tells when the number of modes has changed."""
 
 import argparse
 import contextlib
 import signal
 import threading
+import time
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,7 @@ def run(name, seed):
 def train(name, seed, own):
     gen = torch.Generator().manual_seed(seed)
     w = torch.randn(6, 6, generator=gen).requires_grad_(True)
+    modes = None
     for step in range(a.steps):
         x = torch.randn(4, 6, generator=gen)
         loss = torch.add(F.relu(F.linear(x, w)), 1).pow(2).mean()
@@ -57,6 +59,9 @@ def train(name, seed, own):
             w -= 0.1 * w.grad
             w.grad = None
         say(name, step, loss.item().hex(), *(o.seen for o in own))
+        was, modes = modes, torch._C._len_torch_function_stack()
+        if modes != was:
+            say("stack of", name, modes, f"{time.time():.3f}")
         if ended.wait(0.005):
             break
 

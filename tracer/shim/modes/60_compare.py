@@ -5,7 +5,8 @@ RANDOM_INSIDE = set("multi_head_attention_forward lstm gru rnn_tanh rnn_relu".sp
 
 def cpu_copy(t):
     """A tensor as a captured one is loaded."""
-    new = t.detach().to("cpu", copy=True)
+    with torch.no_grad():  # detach() of the lazy device before 2.0 forgets the shape of views
+        new = t.to("cpu", copy=True)
     setattr(new, LOCATIONS, str(t.device))
     return new
 
@@ -285,7 +286,8 @@ class Backward:
             g = grad_inputs[k]
             if g is None:
                 continue
-            g = cpu_copy(as_autograd_sums(g.detach(), self.shapes[of]))
+            g = as_autograd_sums(cpu_copy(g), self.shapes[of])
+            setattr(g, LOCATIONS, str(grad_inputs[k].device))
             was = self.live.grads.get(of)
             if was is not None:  # two ways to the same input
                 at, g = getattr(g, LOCATIONS), was + g
