@@ -87,8 +87,9 @@ static void test(struct trace_diff_row *r, double common, double threshold)
 	if (r->few || fabs(effect) < least || fabs(effect - common) < least ||
 	    (effect > 0) != (effect - common > 0))
 		return;
-	double plain = significance_ranks(p.a, p.na, p.b, p.nb, 0);
-	double apart = significance_ranks(p.a, p.na, p.b, p.nb, -common);
+	double inflation = significance_inflation(p.a, p.na, p.b, p.nb);
+	double plain = significance_ranks(p.a, p.na, p.b, p.nb, 0, inflation);
+	double apart = significance_ranks(p.a, p.na, p.b, p.nb, -common, inflation);
 	r->p = plain > apart ? plain : apart;
 	r->time = effect > 0 ? 1 : -1;
 }
