@@ -49,14 +49,20 @@ static double rank_sum(const struct value *v, size_t n, double *ties)
 	return sum;
 }
 
+static double mean(const double *v, size_t n)
+{
+	double sum = 0;
+	for (size_t i = 0; i < n; i++)
+		sum += v[i];
+	return sum / (double)n;
+}
+
 /* The sum of the products of values `lag` apart, about their mean. */
 static double products(const double *v, size_t n, size_t lag)
 {
-	double mean = 0, sum = 0;
-	for (size_t i = 0; i < n; i++)
-		mean += v[i] / (double)n;
+	double about = mean(v, n), sum = 0;
 	for (size_t i = lag; i < n; i++)
-		sum += (v[i] - mean) * (v[i - lag] - mean);
+		sum += (v[i] - about) * (v[i - lag] - about);
 	return sum;
 }
 
@@ -76,17 +82,7 @@ double significance_inflation(const double *a, size_t na, const double *b, size_
 	return sum;
 }
 
-/* The normal value that is as rare as `t` of Student's distribution. */
-static double as_normal(double t, double freedom, bool estimated)
-{
-	if (!estimated)
-		return t;
-	freedom = fmax(freedom, 1);
-	return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom));
-}
-
-double significance_ranks(const double *a, size_t na, const double *b, size_t nb, double shift,
-			  double inflation)
+double significance_ranks(const double *a, size_t na, const double *b, size_t nb, double shift)
 {
 	struct value v[VALUES_MAX];
 	double ties, m = (double)na, n = (double)nb, all = m + n;
@@ -98,11 +94,30 @@ double significance_ranks(const double *a, size_t na, const double *b, size_t nb
 		v[na + i] = (struct value){b[i] + shift, false};
 	qsort(v, na + nb, sizeof(*v), by_value);
 	double u = rank_sum(v, na + nb, &ties) - m * (m + 1) / 2;
-	double variance = inflation * m * n / 12 * (all + 1 - ties / (all * (all - 1)));
+	double variance = m * n / 12 * (all + 1 - ties / (all * (all - 1)));
 	double off = fabs(u - m * n / 2) - 0.5;
 	if (!(variance > 0) || off <= 0)
 		return 1;
-	return erfc(as_normal(off / sqrt(variance), all / inflation - 2, inflation > 1) / sqrt(2));
+	return erfc(off / sqrt(2 * variance));
+}
+
+/* The normal value that is as rare as `t` of Student's distribution. */
+static double as_normal(double t, double freedom)
+{
+	return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom));
+}
+
+double significance_means(const double *a, size_t na, const double *b, size_t nb, double shift)
+{
+	double m = (double)na, n = (double)nb, more = significance_inflation(a, na, b, nb);
+	if (na < 2 || nb < 2)
+		return 1;
+	double variance =
+	    more * (products(a, na, 0) / m / (m - 1) + products(b, nb, 0) / n / (n - 1));
+	double off = fabs(mean(b, nb) + shift - mean(a, na));
+	if (!(variance > 0))
+		return off > 0 ? 0 : 1;
+	return erfc(as_normal(off / sqrt(variance), fmax((m + n) / more - 2, 1)) / sqrt(2));
 }
 
 static int by_p(const void *a, const void *b, void *p)

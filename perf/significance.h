@@ -16,12 +16,14 @@ double significance_inflation(const double *a, size_t na, const double *b, size_
 
 /* The two-sided p-value of the Wilcoxon-Mann-Whitney rank test of a against b + shift, by its
  * normal approximation with the corrections for ties and continuity (Hollander, Wolfe, Chicken:
- * Nonparametric Statistical Methods, 3rd edition, 4.1), its variance `inflation` times as large,
- * and where that is above 1, an estimate, by Student's distribution with as many degrees of freedom
- * as are left (made normal: Wallace, Annals of Mathematical Statistics 30, 1959). 1 when either is
+ * Nonparametric Statistical Methods, 3rd edition, 4.1), for independent values. 1 when either is
  * empty, and for more than 128 values together. */
-double significance_ranks(const double *a, size_t na, const double *b, size_t nb, double shift,
-			  double inflation);
+double significance_ranks(const double *a, size_t na, const double *b, size_t nb, double shift);
+
+/* The same of Welch's test of their means, for values as alike as significance_inflation says: by
+ * Student's distribution with as many degrees of freedom as are left (made normal: Wallace, Annals
+ * of Mathematical Statistics 30, 1959). 1 when either has fewer than two. */
+double significance_means(const double *a, size_t na, const double *b, size_t nb, double shift);
 
 /* Holm's correction for many tests: which of the `n` p-values hold at the level `alpha` for all of
  * them together. holds[i] is set for each. 0 or -ENOMEM. */

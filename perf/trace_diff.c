@@ -76,6 +76,13 @@ static void count_change(struct trace_diff_row *r, double calls_ratio)
 	r->calls = off >= 2 && off > CALLS_CHANGE * want;
 }
 
+/* By either test: one asks for independent observations, the other for ones without outliers. */
+static double p_value(const struct pair *p, double shift)
+{
+	return fmax(significance_ranks(p->a, p->na, p->b, p->nb, shift),
+		    significance_means(p->a, p->na, p->b, p->nb, shift));
+}
+
 /* The duration has changed by itself, and not only along with all others. */
 static void test(struct trace_diff_row *r, double common, double threshold)
 {
@@ -87,9 +94,7 @@ static void test(struct trace_diff_row *r, double common, double threshold)
 	if (r->few || fabs(effect) < least || fabs(effect - common) < least ||
 	    (effect > 0) != (effect - common > 0))
 		return;
-	double inflation = significance_inflation(p.a, p.na, p.b, p.nb);
-	double plain = significance_ranks(p.a, p.na, p.b, p.nb, 0, inflation);
-	double apart = significance_ranks(p.a, p.na, p.b, p.nb, -common, inflation);
+	double plain = p_value(&p, 0), apart = p_value(&p, -common);
 	r->p = plain > apart ? plain : apart;
 	r->time = effect > 0 ? 1 : -1;
 }

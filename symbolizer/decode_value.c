@@ -48,8 +48,10 @@ const struct item *items_stack(const struct items *it)
 bool items_stack_names(const struct items *it, uint64_t code)
 {
 	const struct item *i = items_stack(it);
+	if (!i)
+		return false;
 	const uint64_t(*frame)[STACK_FRAME_SIZE / 8] = (const void *)(i + 1);
-	for (unsigned n = i ? i->len / STACK_FRAME_SIZE : 0; n > 0; n--, frame++)
+	for (unsigned n = i->len / STACK_FRAME_SIZE; n > 0; n--, frame++)
 		if ((*frame)[0] == code)
 			return true;
 	return false;

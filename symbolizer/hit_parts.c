@@ -38,7 +38,7 @@ int hit_parts_add(struct hit_parts *p, const struct hit *h)
 struct items hit_parts_end(struct hit_parts *p)
 {
 	p->head.kind = 0;
-	return p->lost ? (struct items){0} : (struct items){p->data, (uint32_t)p->len};
+	return (struct items){p->data, p->lost ? 0 : (uint32_t)p->len};
 }
 
 void hit_parts_free(struct hit_parts *p)

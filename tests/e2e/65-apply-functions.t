@@ -58,6 +58,10 @@ is_out() {
 	! "$DITRACE" ctl "$target" status 2>&1 | grep -q '^functions'
 }
 
+is_bound_again() {
+	[ "$(grep '^bound' "$T/loop" | tail -n 1)" = "bound as before" ]
+}
+
 attached() {
 	"$PY" others.py --device cpu >"$T/plain" 2>/dev/null
 	start "$PY" others.py --device cpu --loop >"$T/loop" 2>"$T/loop.err"
@@ -75,6 +79,7 @@ attached() {
 	kill -9 "$child"
 	wait "$child" 2>/dev/null
 	ok "a killed ditrace is gone" within is_out
+	ok "and what it had wrapped" within is_bound_again
 	kill -TERM "$target"
 	finish "$target"
 	is "all names are bound to what they were" "$(tail -n 1 "$T/loop")" "bound as before"

@@ -103,12 +103,15 @@ stacks_and_captures() {
 	keys u
 	ok "u removes it" before_long not ls -d ditrace-top-*-capture
 	keys Escape ">" ">"
+	keys / aten::linear Enter
+	ok "a row of the forward" shows ' aten::linear '
 	keys c
 	ok "c waits for a call" shows 'waiting for the next call of aten::|captured a call'
 	ok "and captures it" shows 'captured a call of aten::.*[2-9] files\); u removes'
 	ok "which can be run again" "$DITRACE" replay --python "$PY" ditrace-top-*-capture
 	keys u
 	ok "u removes it" before_long not ls -d ditrace-top-*-capture
+	keys Escape
 	keys g g
 	pressed_says f 'of many ops'
 	keys g

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A program that calls functions of others_pkg: others.py [--device lazy|cpu] [--loop]. Prints what they give, all bits, and
-gradients; with --loop until SIGTERM, and then whether all names are bound to what they were."""
+gradients, and whether all names are bound to what they were, when that has changed and at the end; with --loop until
+SIGTERM."""
 
 import argparse
 import signal
@@ -47,11 +48,22 @@ def step(i):
     print(i, type(out).__name__, out["r"].device, box.x.device, *hexed(total), *hexed(a.grad), *hexed(s.w.grad), flush=True)
 
 
+def is_as_before():
+    return all(x is y or x == y for x, y in zip(before, bindings()))
+
+
+def tell(same):
+    print("bound as before" if same else "bound otherwise", flush=True)
+    return same
+
+
 before, ends = bindings(), []
 if o.loop:
     signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
-i = 0
+i, was = 0, True
 while i < 2 or (o.loop and not ends):
     step(i)
+    if is_as_before() != was:
+        was = tell(not was)
     i += 1
-print("bound as before" if all(x is y or x == y for x, y in zip(before, bindings())) else "bound otherwise", flush=True)
+tell(is_as_before())
