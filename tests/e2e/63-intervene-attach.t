@@ -21,7 +21,7 @@ fds() {
 changing() {
 	start "$DITRACE" attach "$target" "$@" 2>"$T/err"
 	tracer=$child
-	within is_in
+	before_long is_in
 }
 
 is_in() {
@@ -30,16 +30,6 @@ is_in() {
 
 is_out() {
 	not is_in
-}
-
-# within CONDITION: it comes to hold
-within() {
-	local i
-	for ((i = 0; i < 600; i++)); do
-		"$@" && return 0
-		sleep 0.1
-	done
-	return 1
 }
 
 # further: both threads have made more steps
@@ -84,7 +74,7 @@ each_feature() {
 	ok "the modes go with ditrace" finished
 	like "the functions are told" "$T/err" '\| torch.nn.functional.relu \|  input'
 	ok "of two threads" [ "$(count_of cast)" -ge 4 ]
-	ok "it has open what it had before" within same_fds
+	ok "it has open what it had before" before_long same_fds
 	changing --compare add
 	ok "compared, both go on" further
 	ok "and are left" finished
@@ -119,11 +109,11 @@ killed() {
 	at=$(date +%s.%N)
 	kill -9 "$tracer"
 	wait "$tracer" 2>/dev/null
-	ok "its threads see their modes go with a killed ditrace" within plain_again
+	ok "its threads see their modes go with a killed ditrace" before_long plain_again
 	echo "# after $(since "$at" main) and $(since "$at" other)"
-	ok "nothing of them is left" within is_out
+	ok "nothing of them is left" before_long is_out
 	ok "and it goes on" further
-	ok "with nothing open of that" within same_fds
+	ok "with nothing open of that" before_long same_fds
 }
 
 # order WORD...: of ditrace ctl
@@ -174,7 +164,7 @@ under() {
 	ok "compared, both go on" further
 	ok "and are left" finished
 	like "nothing is wrong" "$T/err" '^ditrace: compare: 0 of [1-9]'
-	ok "the modes are out before those of the program" within is_out
+	ok "the modes are out before those of the program" before_long is_out
 	untouched --under
 }
 

@@ -44,16 +44,6 @@ wrapped() {
 	like "a class" "$T/err" '^ditrace: others_pkg.Box was not changed: it is a class'
 }
 
-# within CONDITION: it comes to hold
-within() {
-	local i
-	for ((i = 0; i < 600; i++)); do
-		"$@" && return 0
-		sleep 0.1
-	done
-	return 1
-}
-
 is_out() {
 	! "$DITRACE" ctl "$target" status 2>&1 | grep -q '^functions'
 }
@@ -78,8 +68,8 @@ attached() {
 	ok "and again" wait_line "$T/err" '^others_pkg.mod.nest    forward_id'
 	kill -9 "$child"
 	wait "$child" 2>/dev/null
-	ok "a killed ditrace is gone" within is_out
-	ok "and what it had wrapped" within is_bound_again
+	ok "a killed ditrace is gone" before_long is_out
+	ok "and what it had wrapped" before_long is_bound_again
 	kill -TERM "$target"
 	finish "$target"
 	is "all names are bound to what they were" "$(tail -n 1 "$T/loop")" "bound as before"

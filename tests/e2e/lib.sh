@@ -170,6 +170,15 @@ start() {
 	children+=("$child")
 }
 
+# before_long COMMAND...: repeat it until it succeeds; gives up after three minutes
+before_long() {
+	local end=$((SECONDS + ${PATIENCE:-180}))
+	until "$@"; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.1
+	done
+}
+
 # wait_line FILE REGEX: until the file has such a line, or a minute has gone
 wait_line() {
 	local i

@@ -38,15 +38,6 @@ screen() {
 	tm capture-pane -p
 }
 
-# before_long COMMAND...: repeat it until it succeeds; gives up after three minutes
-before_long() {
-	local end=$((SECONDS + ${PATIENCE:-180}))
-	until "$@"; do
-		[ $SECONDS -lt $end ] || return 1
-		sleep 0.1
-	done
-}
-
 screen_has() {
 	screen | grep -qE -e "$1"
 }
