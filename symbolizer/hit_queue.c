@@ -12,11 +12,12 @@ static int make_room(struct hit_queue *q, size_t need, size_t most)
 {
 	if (need <= q->room)
 		return 0;
-	uint8_t *data = need <= most ? realloc(q->data, 2 * need) : NULL;
+	size_t room = need < most / 2 ? 2 * need : most;
+	uint8_t *data = need <= most ? realloc(q->data, room) : NULL;
 	if (!data)
 		return -1;
 	q->data = data;
-	q->room = 2 * need;
+	q->room = room;
 	return 0;
 }
 

@@ -13,8 +13,9 @@ struct hit_queue {
 	size_t len, room; /* bytes */
 };
 
-/* Append a copy of `h`, unless the queue would need more than `most` bytes for it. Returns the
- * copy, valid until the next call with this queue; NULL when there is no room for it. */
+/* Append a copy of `h`, unless the queue would hold more than `most` bytes then; it takes no more
+ * memory than that. Returns the copy, valid until the next call with this queue; NULL when there is
+ * no room for it. */
 struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most);
 
 /* The record that begins *at bytes behind the first (0 to begin with), NULL at the end; *at moves

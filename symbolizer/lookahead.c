@@ -104,12 +104,13 @@ void lookahead_flush(struct lookahead *l, struct decoder *d)
 
 void lookahead_add(struct lookahead *l, struct decoder *d, const struct hit *h)
 {
-	if (l->coming.hits.len + h->size > BATCH_MAX)
+	struct hit_queue *q = &l->coming.hits;
+	if (!hit_queue_add(q, h, BATCH_MAX)) {
 		lookahead_flush(l, d);
-	if (!hit_queue_add(&l->coming.hits, h, SIZE_MAX)) {
-		lookahead_flush(l, d);
-		decoder_hit(d, h);
-		return;
+		if (!hit_queue_add(q, h, BATCH_MAX)) {
+			decoder_hit(d, h);
+			return;
+		}
 	}
 	l->coming.nends += h->kind == HIT_CODE_FREED;
 }

@@ -3,7 +3,7 @@
 # --cast and --compare, ctl. Afterwards it computes as if nobody had been there, SWITCHES times, and after a kill.
 . "$(dirname "$0")/lib.sh"
 need_tracing
-SWITCHES=${SWITCHES:-4}
+SWITCHES=${SWITCHES:-100}
 
 begin() {
 	start "$PY" switched.py "$@" >"$T/out" 2>"$T/out.err"

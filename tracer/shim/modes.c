@@ -30,7 +30,7 @@ static long ask(const char *function)
 	       *r = f ? py.PyObject_CallObject(f, NULL) : NULL;
 	long n = r ? py.PyLong_AsLong(r) : 0;
 	python_drop(r);
-	py.PyErr_Clear();
+	python_forget();
 	return n;
 }
 

@@ -106,13 +106,13 @@ static object *plan_of(object *func)
 	if (found)
 		return python_kept(found);
 	if (py.PyErr_Occurred()) { /* it has no hash */
-		py.PyErr_Clear();
+		python_forget();
 		return NULL;
 	}
 	found = ask("plan_of", func);
 	if (found && !modes_out && py.PyDict_Size(own.plans) < PLANS_MOST &&
 	    py.PyDict_SetItem(own.plans, func, found))
-		py.PyErr_Clear();
+		python_forget();
 	return found;
 }
 
@@ -123,7 +123,7 @@ static object *call_body(object *mode, object *body, const struct asked *a)
 	object *error[3] = {0};
 	object *pushed = py.PyObject_CallFunctionObjArgs(own.push, mode, PY_END);
 	if (!pushed) {
-		py.PyErr_Clear();
+		python_forget();
 		return pass_on(a);
 	}
 	python_drop(pushed);
@@ -132,7 +132,7 @@ static object *call_body(object *mode, object *body, const struct asked *a)
 		py.PyErr_Fetch(&error[0], &error[1], &error[2]);
 	object *popped = py.PyObject_CallFunctionObjArgs(own.pop, PY_END);
 	if (!popped)
-		py.PyErr_Clear();
+		python_forget();
 	python_drop(popped);
 	if (!r)
 		py.PyErr_Restore(error[0], error[1], error[2]);
