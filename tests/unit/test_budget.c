@@ -148,5 +148,6 @@ int main(void)
 	    cmocka_unit_test(without_a_budget_all_are_taken),
 	    cmocka_unit_test(more_lines_than_slots),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

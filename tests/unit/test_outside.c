@@ -148,5 +148,6 @@ int main(void)
 	    cmocka_unit_test(looks_are_merged),
 	    cmocka_unit_test(threads_that_are_gone_make_room),
 	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
