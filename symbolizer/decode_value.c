@@ -45,16 +45,11 @@ const struct item *items_stack(const struct items *it)
 	return NULL;
 }
 
-bool items_stack_names(const struct items *it, uint64_t code)
+const uint64_t (*items_frames(const struct items *it, uint32_t *n))[STACK_FRAME_SIZE / 8]
 {
 	const struct item *i = items_stack(it);
-	if (!i)
-		return false;
-	const uint64_t(*frame)[STACK_FRAME_SIZE / 8] = (const void *)(i + 1);
-	for (unsigned n = i->len / STACK_FRAME_SIZE; n > 0; n--, frame++)
-		if ((*frame)[0] == code)
-			return true;
-	return false;
+	*n = i ? i->len / STACK_FRAME_SIZE : 0;
+	return i ? (const void *)(i + 1) : NULL;
 }
 
 static const uint8_t *payload(const struct item *i)

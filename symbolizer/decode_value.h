@@ -15,6 +15,11 @@ struct items {
 	uint32_t len;
 };
 
+static inline struct items items_of(const struct hit *h)
+{
+	return (struct items){(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+}
+
 enum { MAX_NODES = 64 };
 
 /* Autograd nodes met while decoding: grad_fn of the tensors, with the node's sequence number where
@@ -45,8 +50,9 @@ const struct item *items_find(const struct items *it, unsigned read, const struc
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
 
-/* Whether the code object at the address `code` is one of the stack's, as far as it was read. */
-bool items_stack_names(const struct items *it, uint64_t code);
+/* The frames of the stack item, innermost first, as they were read: words of STACK_FRAME_SIZE bytes,
+ * the code object first. *n of them; 0 if there is none. They lie in `it`. */
+const uint64_t (*items_frames(const struct items *it, uint32_t *n))[STACK_FRAME_SIZE / 8];
 
 /* Decode one argument or result planned as `v`, of whose entry or exit `it` are the items. Never
  * fails: what cannot be told is VALUE_NOT_DECODED with the reason. */

@@ -245,7 +245,7 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		d->dropped++;
 		return;
 	}
-	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	struct items it = items_of(h);
 	if (h->flags & (HIT_MORE | HIT_CONT)) {
 		if (hit_parts_add(&th->parts, h))
 			d->dropped++;
@@ -327,7 +327,7 @@ void decoder_learn(struct decoder *d, const struct hit *h)
 	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
 	if (!t || h->size < sizeof(*h) || h->kind == HIT_CODE_FREED)
 		return;
-	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	struct items it = items_of(h);
 	if (h->kind == HIT_SCHEMA) {
 		target_defined(t, &it);
 		return;
@@ -357,7 +357,7 @@ void decoder_hit(struct decoder *d, const struct hit *h)
 		take(d, t, h);
 		return;
 	}
-	struct items it = {(const uint8_t *)(copy + 1), copy->size - (uint32_t)sizeof(*copy)};
+	struct items it = items_of(copy);
 	const struct item *s = items_stack(&it);
 	if (s && s->len && t->py)
 		know_stack(t, (struct item *)s, h->ts);
@@ -368,7 +368,7 @@ void decoder_warm(struct decoder *d, const struct hit *h)
 	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
 	if (!t || !t->py || h->kind != HIT_ENTRY)
 		return;
-	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	struct items it = items_of(h);
 	const struct item *s = items_stack(&it);
 	if (s && s->len)
 		frames_of(t, s, h->ts);
@@ -382,7 +382,7 @@ void decoder_foresee(struct decoder *d, const struct hit *h)
 	unsigned n = 0;
 	if (!t || !t->py || h->kind != HIT_CODE_FREED || h->size < sizeof(*h))
 		return;
-	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	struct items it = items_of(h);
 	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
 		if (i->kind != ITEM_DATA || i->len <= 8)
 			continue;

@@ -56,10 +56,13 @@ static void decode(struct lookahead *l, struct decoder *d)
 
 static bool names_an_ended(const struct hit *h, const struct ends *e)
 {
-	struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
-	for (unsigned k = 0; k < e->n; k++)
-		if (e->hit[k]->proc == h->proc && items_stack_names(&it, e->hit[k]->sp))
-			return true;
+	const struct items it = items_of(h);
+	uint32_t n = 0;
+	const uint64_t(*frame)[STACK_FRAME_SIZE / 8] = e->n ? items_frames(&it, &n) : NULL;
+	for (uint32_t i = 0; i < n; i++)
+		for (unsigned k = 0; k < e->n; k++)
+			if (e->hit[k]->sp == frame[i][0] && e->hit[k]->proc == h->proc)
+				return true;
 	return false;
 }
 

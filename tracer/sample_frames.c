@@ -36,7 +36,7 @@ static int on_record(void *arg, void *data, size_t size)
 	const struct hit *h = data;
 	if (size < sizeof(*h) || h->size < sizeof(*h) || h->size > size || h->kind != HIT_PYTHON)
 		return 0;
-	const struct items it = {(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	const struct items it = items_of(h);
 	const struct item *top = items_find(&it, 0, NULL), *stack = items_stack(&it);
 	if (!top || top->kind != ITEM_DATA || top->len < 3 * sizeof(uint64_t) || !stack ||
 	    array_grow(&f->kept, &f->room, f->n + 1, sizeof(*f->kept)))

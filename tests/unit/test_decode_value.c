@@ -470,16 +470,18 @@ static void test_stack_item(void **state)
 	begin();
 	struct items none = record_items(&rec);
 	assert_null(items_stack(&none));
-	assert_false(items_stack_names(&none, 0x10));
+	uint32_t n = 1;
+	assert_null(items_frames(&none, &n));
+	assert_int_equal(n, 0);
 	record_item(&rec, ITEM_STACK, READ, 0, frames, sizeof(frames));
 	record_word(&rec, READ, 5);
 	expect_int(decode(&v), VALUE_INT, 5);
 	struct items it = record_items(&rec);
 	assert_ptr_equal(items_stack(&it), rec.items);
-	for (unsigned i = 0; i < 3; i++)
-		assert_true(items_stack_names(&it, frames[i][0]));
-	for (uint64_t other = 0; other < 7; other++)
-		assert_false(items_stack_names(&it, other));
+	const uint64_t(*found)[STACK_FRAME_SIZE / 8] = items_frames(&it, &n);
+	assert_int_equal(n, 3);
+	for (unsigned i = 0; i < n; i++)
+		assert_memory_equal(found[i], frames[i], sizeof(frames[i]));
 }
 
 static void add_tensor(unsigned kind, const struct tensor_snapshot *snap, uint32_t aux)
