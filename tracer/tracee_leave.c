@@ -3,33 +3,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "tracer/thread_facts.h"
 #include "tracer/tracees.h"
 
 /* Once the code is put back no thread meets a breakpoint any more, but one that has met one just
  * before may not have stopped yet. The kernel lets go of all that we trace when we end; a thread
  * that waits in a system call has met none, and is best left alone: a stop would end some of these
  * calls with EINTR (signal(7)). The others are stopped once more. */
-
-enum { PATIENCE_TURNS = 10000 }; /* of a pause each: two seconds */
-static const struct timespec pause_time = {.tv_nsec = 200 * 1000};
-
-static bool is_fork(long nr)
-{
-	return nr == SYS_clone || nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone3;
-}
-
-/* A fork that is going on may have copied the breakpoints. */
-static bool waits_in_system_call(const struct tracee *x)
-{
-	long nr = thread_syscall(x->of ? x->of->pid : x->tid, x->tid);
-	return nr >= 0 && !is_fork(nr);
-}
 
 static void detach(struct tracee *x, int sig)
 {
@@ -53,9 +35,8 @@ static unsigned ask(struct tracer *t)
 				tracee_drop(t, x);
 				continue;
 			}
-			x->left = !waits_in_system_call(x) &&
-				  !ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
-			n += x->left;
+			/* A fork that is going on may have copied the breakpoints. */
+			n += tracee_ask(x);
 		}
 	return n;
 }
@@ -106,11 +87,11 @@ static bool is_birth(int status)
 /* Its first stop; false when it does not come, or has come and gone. */
 static bool await_stop(pid_t tid, int *status)
 {
-	for (unsigned turn = 0; turn < PATIENCE_TURNS; turn++) {
+	for (unsigned turn = 0; turn < TRACEE_TURNS; turn++) {
 		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
 		if (got)
 			return got == tid && WIFSTOPPED(*status);
-		nanosleep(&pause_time, NULL);
+		nanosleep(&tracee_turn, NULL);
 	}
 	return false;
 }
@@ -134,7 +115,7 @@ static void await_child(struct tracer *t, struct tracee *x)
 static unsigned met(struct tracer *t, pid_t tid, int status)
 {
 	struct tracee *x = tracee_find(t, tid);
-	unsigned asked = x && x->left;
+	unsigned asked = x && x->asked;
 	if (!WIFSTOPPED(status)) {
 		tracee_drop(t, x);
 		return asked;
@@ -152,14 +133,14 @@ static unsigned met(struct tracer *t, pid_t tid, int status)
 /* A thread that sleeps uninterruptibly does not stop; it meets nothing either. */
 static void await_stops(struct tracer *t, unsigned asked)
 {
-	for (unsigned turn = 0; turn < PATIENCE_TURNS; turn++) {
+	for (unsigned turn = 0; turn < TRACEE_TURNS; turn++) {
 		int status;
 		pid_t tid;
 		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
 			asked -= met(t, tid, status);
 		if (!asked || tid < 0)
 			return;
-		nanosleep(&pause_time, NULL);
+		nanosleep(&tracee_turn, NULL);
 	}
 }
 

@@ -121,6 +121,8 @@ void tracee_waited(struct tracer *t, pid_t tid, int status)
 	}
 	if (!x)
 		x = tracee_add(t, tid);
-	if (x)
-		on_stop(t, x, status);
+	if (!x)
+		return;
+	x->asked = false;
+	on_stop(t, x, status);
 }

@@ -266,7 +266,11 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 		return err_set(e, -ENOMEM, "no memory");
 	while (fresh && !r)
 		r = seize_threads(t, pid, &fresh, e);
-	if (!r)
-		watch_linker(*out);
-	return r;
+	if (r)
+		return r;
+	r = tracees_settle(t, pid);
+	if (r)
+		return process_error(pid, r, "trace", e);
+	watch_linker(*out);
+	return 0;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
+#include <time.h>
 
 #include "tracer/code_space.h"
 #include "tracer/hit_buf.h"
@@ -36,7 +37,7 @@ struct tracee {
 	bool held_at_op;      /* and that for its record */
 	bool held_by_signal;  /* or for that of eBPF, which has sent it one */
 	bool late_trap;	      /* the SIGTRAP of a step that is done is still to come */
-	bool left;	      /* while leaving: it must be met once more in a stop */
+	bool asked;	      /* to stop, and has not yet */
 	struct op_stack *ops; /* NULL: it has met no probe */
 	/* The breakpoint that was met and told of, but not carried out, as a signal came first. */
 	uint64_t skip_addr, skip_sp;
@@ -100,6 +101,19 @@ bool tracee_rewind(struct tracee *x);
 /* The SIGTRAP that the thread stopped by, or that waits in `info`, is of a step of ours that was
  * finished without it. */
 bool tracee_is_late_trap(const struct tracee *x, const siginfo_t *info);
+
+/* How long stops are waited for: turns of a pause each, two seconds. */
+enum { TRACEE_TURNS = 10000 };
+static const struct timespec tracee_turn = {.tv_nsec = 200 * 1000};
+
+/* tracee_settle.c: ask the thread to stop once (->asked, which is returned), unless it waits in a
+ * system call: a stop would end some of these with EINTR (signal(7)). A fork is no such call. */
+bool tracee_ask(struct tracee *x);
+
+/* A fork that began before its thread was seized makes a child that nobody traces: wait for it, so
+ * that no breakpoint gets into it. One that waits for its child (vfork) shares its memory, and is
+ * not waited for longer than TRACEE_TURNS. -ESRCH: the process has ended meanwhile. */
+int tracees_settle(struct tracer *t, pid_t pid);
 
 /* tracee_leave.c: put all code back and let everything go, as it would be without us. */
 void tracees_leave(struct tracer *t);

@@ -24,8 +24,7 @@ kill_often() {
 	local i tracer alive=0
 	RANDOM=1
 	for ((i = 0; i < KILLS; i++)); do
-		"$DITRACE" attach "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err" &
-		tracer=$!
+		start_as tracer "$DITRACE" attach "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err"
 		sleep "0.$(printf %03d $((RANDOM % 700)))"
 		kill -0 "$tracer" 2>/dev/null && alive=$((alive + 1))
 		kill -9 "$tracer" 2>/dev/null

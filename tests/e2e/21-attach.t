@@ -16,9 +16,7 @@ attach() {
 	ok "no probe is left in the code" python3 "$here/code_unchanged.py" "$child"
 
 	for signal in INT TERM; do
-		env --default-signal="$signal" "$DITRACE" attach "$child" -o "$T/c" >"$T/c.out" 2>&1 &
-		tracer=$!
-		children+=("$tracer")
+		start_as tracer env --default-signal="$signal" "$DITRACE" attach "$child" -o "$T/c" >"$T/c.out" 2>&1
 		sleep 3
 		kill "-$signal" "$tracer"
 		wait "$tracer"
@@ -26,17 +24,13 @@ attach() {
 		ok "the file is whole" "$DITRACE" script --format jsonl "$T/c"
 	done
 
-	"$DITRACE" attach "$child" --for 3s -o "$T/d" >"$T/d.out" 2>&1 &
-	tracer=$!
-	children+=("$tracer")
+	start_as tracer "$DITRACE" attach "$child" --for 3s -o "$T/d" >"$T/d.out" 2>&1
 	ok "two at once" "$DITRACE" attach "$child" --for 1s -o "$T/e"
 	wait "$tracer"
 	is "both end well" $? 0
 	ok "both recorded" [ "$(lines_of "$T/d")" -ge 100 -a "$(lines_of "$T/e")" -ge 100 ]
 
-	"$DITRACE" attach --engine bpf "$child" -o "$T/g" >"$T/g.out" 2>&1 &
-	tracer=$!
-	children+=("$tracer")
+	start_as tracer "$DITRACE" attach --engine bpf "$child" -o "$T/g" >"$T/g.out" 2>&1
 	sleep 3
 	kill -9 "$(ps --ppid "$tracer" -o pid=,comm= | awk '$2 == "ditrace-probes" { print $1 }')"
 	wait "$tracer"
@@ -45,9 +39,7 @@ attach() {
 	like "and what became of the program" "$T/g.out" '^  hint: the traced processes run on'
 	ok "which runs on" kill -0 "$child"
 
-	"$DITRACE" attach "$child" -o "$T/f" >"$T/f.out" 2>&1 &
-	tracer=$!
-	children+=("$tracer")
+	start_as tracer "$DITRACE" attach "$child" -o "$T/f" >"$T/f.out" 2>&1
 	sleep 3
 	stop_busy
 	is "the program ends well" "$status $(tail -n 1 "$T/busy")" "0 ended well True"

@@ -32,9 +32,8 @@ csv_is_right() {
 }
 
 follow() {
-	"$DITRACE" run -o "$T/live" -- "$PY" train.py --steps 40 >"$T/live.out" 2>"$T/err" &
-	local tracer=$!
-	children+=("$tracer")
+	local tracer
+	start_as tracer "$DITRACE" run -o "$T/live" -- "$PY" train.py --steps 40 >"$T/live.out" 2>"$T/err"
 	wait_line "$T/live.out" '^0 '
 	timeout 100 "$DITRACE" script --follow --format jsonl "$T/live" >"$T/followed"
 	echo "script --follow: $?"

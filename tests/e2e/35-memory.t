@@ -18,9 +18,8 @@ peaks() {
 }
 
 memory() {
-	"$DITRACE" run -o "$T/data" -- "$PY" train.py --seconds 20 >"$T/out" 2>"$T/err" &
-	local tracer=$! peak half end
-	children+=("$tracer")
+	local tracer peak half end
+	start_as tracer "$DITRACE" run -o "$T/data" -- "$PY" train.py --seconds 20 >"$T/out" 2>"$T/err"
 	peaks "$tracer" >"$T/peaks"
 	wait "$tracer"
 	is "it ends well" $? 0

@@ -28,8 +28,7 @@ kill_often() {
 	local i tracer alive=0
 	RANDOM=1
 	for ((i = 0; i < KILLS; i++)); do
-		"$DITRACE" attach --engine ptrace "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err" &
-		tracer=$!
+		start_as tracer "$DITRACE" attach --engine ptrace "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err"
 		sleep "$((RANDOM % 4)).$(printf %03d $((RANDOM % 1000)))"
 		kill -0 "$tracer" 2>/dev/null && alive=$((alive + 1))
 		kill -9 "$tracer" 2>/dev/null
@@ -59,9 +58,7 @@ attached() {
 	ok "a program runs" start_busy
 	ok "attach for a second" "$DITRACE" attach --engine ptrace "$child" --for 1s -o "$T/a"
 	ok "the code is as in the file" left_alone
-	env --default-signal=INT "$DITRACE" attach --engine ptrace "$child" -o "$T/b" >"$T/b.out" 2>&1 &
-	tracer=$!
-	children+=("$tracer")
+	start_as tracer env --default-signal=INT "$DITRACE" attach --engine ptrace "$child" -o "$T/b" >"$T/b.out" 2>&1
 	sleep 4
 	error "a second one is told who traces" 'traces it already' "$DITRACE" attach --engine ptrace "$child" -o "$T/c"
 	kill -INT "$tracer"
@@ -75,9 +72,7 @@ attached() {
 	ok "the code is as in the file" left_alone
 	kill -CONT "$child"
 	ok "attach for a number of ops" "$DITRACE" attach --engine ptrace "$child" --count 300 -o "$T/e"
-	"$DITRACE" attach --engine ptrace "$child" -o "$T/f" >"$T/f.out" 2>&1 &
-	tracer=$!
-	children+=("$tracer")
+	start_as tracer "$DITRACE" attach --engine ptrace "$child" -o "$T/f" >"$T/f.out" 2>&1
 	sleep 4
 	stop_busy
 	is "the program ends well" "$status $(tail -n 1 "$T/busy")" "0 ended well True"

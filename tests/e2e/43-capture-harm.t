@@ -24,9 +24,8 @@ all_open() {
 
 # kill_once N: a capture that is killed at some moment after its first file; the training goes on
 kill_once() {
-	"$DITRACE" attach --capture="$T/killed" -o "$T/data" "${linear[@]}" "$child" >/dev/null 2>"$T/kill.err" &
-	local tracer=$! before
-	children+=("$tracer")
+	local tracer before
+	start_as tracer "$DITRACE" attach --capture="$T/killed" -o "$T/data" "${linear[@]}" "$child" >/dev/null 2>"$T/kill.err"
 	wait_line "$T/kill.err" 'saved' || return 1
 	sleep "0.$(printf %03d $((RANDOM % 500)))"
 	kill -9 "$tracer"

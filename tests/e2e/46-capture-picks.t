@@ -59,10 +59,9 @@ killed() {
 }
 
 kill_once() {
-	"$DITRACE" attach --engine bpf --capture="$T/killed" -o "$T/data" --ops linear,addmm --every 3 "$child" \
-		>/dev/null 2>"$T/kill.err" &
-	local tracer=$! steps
-	children+=("$tracer")
+	local tracer steps
+	start_as tracer "$DITRACE" attach --engine bpf --capture="$T/killed" -o "$T/data" --ops linear,addmm --every 3 "$child" \
+		>/dev/null 2>"$T/kill.err"
 	wait_line "$T/kill.err" 'saved' || return 1
 	sleep "0.$(printf %03d $((RANDOM % 300)))"
 	kill -9 "$tracer"

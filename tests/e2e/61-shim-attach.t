@@ -31,9 +31,7 @@ on_line() {
 
 # attached COMMAND...: while $child is traced from within
 attached() {
-	"${enter[@]}" "$child" >"$T/attached" 2>&1 &
-	tracer=$!
-	children+=("$tracer")
+	start_as tracer "${enter[@]}" "$child" >"$T/attached" 2>&1
 	state "$child" recording && "$@"
 	local r=$?
 	kill -TERM "$tracer"
@@ -85,8 +83,7 @@ refused() {
 }
 
 taken_out() {
-	"${enter[@]}" "$child" >"$T/attached" 2>&1 &
-	tracer=$!
+	start_as tracer "${enter[@]}" "$child" >"$T/attached" 2>&1
 	state "$child" recording && "$DITRACE" ctl "$child" off >"$T/ctl" && wait "$tracer"
 }
 
@@ -139,8 +136,7 @@ kill_often() {
 	local i tracer
 	RANDOM=1
 	for ((i = 0; i < KILLS; i++)); do
-		"$DITRACE" attach --engine shim "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err" &
-		tracer=$!
+		start_as tracer "$DITRACE" attach --engine shim "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err"
 		sleep "0.$(printf %03d $((RANDOM % 1000)))"
 		kill -9 "$tracer" 2>/dev/null
 		wait "$tracer" 2>/dev/null

@@ -78,14 +78,12 @@ has_children() {
 debugged() {
 	python 'import torch, time; print("ready", flush=True)
 while True: torch.ones(2); time.sleep(0.01)'
-	python3 -c "
+	start_as debugger python3 -c "
 import ctypes, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
-time.sleep(1000)" >"$T/debugger" &
-	debugger=$!
-	children+=("$debugger")
+time.sleep(1000)" >"$T/debugger"
 	wait_line "$T/debugger" ready
 	refuses "being debugged" 'traces it already'
 	kill -9 "$debugger"

@@ -205,8 +205,8 @@ harm() {
 	is "with the same number" "$(tail -n 1 "$T/stuck")" "$(tail -n 1 "$T/alone")"
 	stuck many
 	for _ in 1 2 3 4 5; do
-		"$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1 &
-		local looker=$!
+		local looker
+		start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
 		look "$child" # somewhere in the midst of the other's
 		kill -9 "$looker"
 		wait "$looker" 2>/dev/null
@@ -246,13 +246,11 @@ unstick
 
 PY=python3
 stuck deadlock
-python3 -c "import ctypes, time
+start_as tracer python3 -c "import ctypes, time
 c = ctypes.CDLL(None)
 assert c.ptrace(0x4206, $child, None, None) == 0
 print('tracing', flush=True)
-time.sleep(36000)" >"$T/tracer" &
-children+=($!)
-tracer=$!
+time.sleep(36000)" >"$T/tracer"
 wait_line "$T/tracer" tracing
 ok "a debugger is there: Python alone" until_says "first in at('asleep') and 'is tracing it' in look['native_note']"
 kill -9 $tracer

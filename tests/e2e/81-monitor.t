@@ -115,15 +115,13 @@ other cnmon "" <<-EOF
 EOF
 ok "memory by cnmon" rows 'device_bytes == 512 << 20'
 
-"$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err" &
-watcher=$!
+start_as watcher "$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err"
 wait_line "$T/out" '^[0-9:]{8} '
 kill -INT $watcher
 finish $watcher
 is "Ctrl-C ends it well" $status 0
 : >"$T/out"
-"$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err" &
-watcher=$!
+start_as watcher "$DITRACE" monitor --interval 50ms "$child" >"$T/out" 2>"$T/err"
 wait_line "$T/out" '^[0-9:]{8} '
 kill -9 "$child"
 wait "$child" 2>/dev/null
@@ -147,8 +145,8 @@ counted() {
 	rm -f "$T/go"
 	start "$PY" "$T/ops.py" "$T/go" >"$T/work"
 	wait_line "$T/work" ready
-	PATH=/nowhere "$DITRACE" monitor --interval 100ms -o "$T/rows.csv" "$child" >"$T/out" 2>"$T/err" &
-	local watcher=$!
+	local watcher
+	PATH=/nowhere start_as watcher "$DITRACE" monitor --interval 100ms -o "$T/rows.csv" "$child" >"$T/out" 2>"$T/err"
 	wait_line "$T/out" '^[0-9:]{8} '
 	touch "$T/go"
 	wait_line "$T/work" done

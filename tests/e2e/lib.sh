@@ -15,9 +15,10 @@ label=""
 
 base=$(mktemp -d "${TMPDIR:-/tmp}/ditrace-test.XXXXXX")
 T=$base
-children=()
+children=() # to be killed at the end, beside the jobs that run then
 
 cleanup() {
+	children+=($(jobs -rp))
 	disown -a
 	for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
 	for m in "$base"/*/full "$base"/full; do mountpoint -q "$m" 2>/dev/null && umount "$m"; done
@@ -163,11 +164,18 @@ assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"' 
 	skip "no Python here has jsonschema: tests/deps test"
 }
 
-# start COMMAND...: in the background, its pid in $child
-start() {
+# start_as NAME COMMAND...: in the background, its pid in $NAME. The redirections of the call have emptied its
+# files when this returns, which those of "COMMAND >FILE &" need not have.
+start_as() {
+	local name=$1
+	shift
 	"$@" &
-	child=$!
-	children+=("$child")
+	printf -v "$name" %d $!
+}
+
+# start COMMAND...: the same in $child
+start() {
+	start_as child "$@"
 }
 
 # before_long COMMAND...: repeat it until it succeeds; gives up after three minutes

@@ -647,7 +647,7 @@ static void forks_while_traced(void **state)
 {
 	(void)state;
 	pid_t pid = child(forks);
-	for (unsigned i = 0; i < 50; i++) {
+	for (unsigned i = 0; i < 200; i++) {
 		struct engine *g = open_engine();
 		attach(g, pid, probed_ret);
 		sleep_ms(i % 7);
