@@ -180,3 +180,9 @@ const char *text_bytes(char *out, size_t size, uint64_t bytes)
 	snprintf(out, size, u ? "%.1f %s" : "%.0f %s", v, units[u]);
 	return out;
 }
+
+const char *text_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}

@@ -28,6 +28,9 @@ void text_print_safe(FILE *f, const char *s);
  * written, cut at a whole character when it does not fit. */
 size_t text_safe(char *out, size_t size, const char *s);
 
+/* What stands behind the last '/' of a path (in it); the whole of one that ends with it. */
+const char *text_base_name(const char *path);
+
 /* Columns that `s` takes on a terminal (UTF-8, by wcwidth-like rules of the C library's tables;
  * unprintable characters count 0). */
 size_t text_width(const char *s);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "perf/intern.h"
 
 enum { NAME_MAX_LEN = 512 };
@@ -55,12 +56,6 @@ struct call_tree *call_tree_new(void)
 	return calloc(1, sizeof(struct call_tree));
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* The id of a name: the `len` bytes at `key`, shown as `text`. */
 static int64_t name_id(struct call_tree *t, const char *key, size_t len, const char *text)
 {
@@ -82,7 +77,7 @@ static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
 	if (f->line)
 		snprintf(line, sizeof(line), ":%" PRId32, f->line);
 	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, file[0] ? "%.200s (%.200s%s)" : "%.200s",
-				      function, base_name(file), line);
+				      function, text_base_name(file), line);
 	size_t whole = strnlen(file, NAME_MAX_LEN - 1);
 	memcpy(key + len + 1, file, whole);
 	return name_id(t, key, len + 1 + whole, key);

@@ -6,12 +6,6 @@
 #include "base/text.h"
 #include "perf/json_event.h"
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static void print_stack(FILE *f, const struct py_stack *s)
 {
 	for (uint16_t i = 0; s && i < s->depth; i++) {
@@ -19,7 +13,7 @@ static void print_stack(FILE *f, const struct py_stack *s)
 		fputs("    ", f);
 		text_print_safe(f, x->function);
 		fputs("  (", f);
-		text_print_safe(f, base_name(x->file));
+		text_print_safe(f, text_base_name(x->file));
 		if (x->line)
 			fprintf(f, ":%" PRId32, x->line);
 		fputs(")\n", f);

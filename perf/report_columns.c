@@ -202,10 +202,9 @@ static const char *symbol(char *out, size_t size, const struct row *w)
 
 static const char *object(char *out, size_t size, const struct row *w)
 {
-	const char *slash = w->r->object ? strrchr(w->r->object, '/') : NULL;
 	(void)out;
 	(void)size;
-	return or_dash(slash && slash[1] ? slash + 1 : w->r->object);
+	return or_dash(w->r->object ? text_base_name(w->r->object) : NULL);
 }
 
 static const char *where(char *out, size_t size, const struct row *w)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 
 enum { KEY_MAX = 8192 };
 
@@ -22,12 +23,6 @@ struct entry {
 	const char *key;
 };
 
-static const char *base_name(const char *path)
-{
-	const char *slash = path ? strrchr(path, '/') : NULL;
-	return slash ? slash + 1 : path ? path : "";
-}
-
 /* NULL: the row cannot be compared so. */
 static const char *key_of(struct arena *arena, const struct aggregate_row *r, const struct level *l)
 {
@@ -36,7 +31,7 @@ static const char *key_of(struct arena *arena, const struct aggregate_row *r, co
 		return NULL;
 	snprintf(line, sizeof(line), "%" PRId32, r->line);
 	int n = snprintf(key, sizeof(key), "%s\1%d\1%.1000s\1%.1000s\1%.1000s\1%s", r->op, r->phase,
-			 base_name(r->file), r->function ? r->function : "",
+			 r->file ? text_base_name(r->file) : "", r->function ? r->function : "",
 			 l->by_text ? r->text : line, l->shape ? r->shape : "");
 	return arena_strndup(arena, key, (size_t)n < sizeof(key) ? (size_t)n : sizeof(key) - 1);
 }

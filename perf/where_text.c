@@ -2,13 +2,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
+#include "base/text.h"
 
 const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase)
 {
@@ -16,7 +11,8 @@ const char *where_text(char *out, size_t size, const struct py_frame *frame, int
 		snprintf(out, size, "%s",
 			 phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)");
 	else
-		snprintf(out, size, "%s:%" PRId32 " %s%s%s", base_name(frame->file), frame->line,
-			 frame->function, frame->text ? ": " : "", frame->text ? frame->text : "");
+		snprintf(out, size, "%s:%" PRId32 " %s%s%s", text_base_name(frame->file),
+			 frame->line, frame->function, frame->text ? ": " : "",
+			 frame->text ? frame->text : "");
 	return out;
 }

@@ -224,8 +224,7 @@ static void print_table(const struct intervene_compare *c)
 		table_cell(t, p->op);
 		snprintf(text, sizeof(text), "%s%s%s", r->role, r->index[0] ? " " : "", r->index);
 		table_cell(t, text);
-		const char *slash = strrchr(p->file, '/');
-		snprintf(text, sizeof(text), "%s:%" PRId64, slash ? slash + 1 : p->file, p->line);
+		snprintf(text, sizeof(text), "%s:%" PRId64, text_base_name(p->file), p->line);
 		table_cell(t, text);
 		table_cell(t, r->why);
 		last = i;

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 /* "libtorch_cpu" names libtorch_cpu.so, libtorch_cpu.so.1.13 and, as packagers rename it,
  * libtorch_cpu-1a2b3c4d.so. */
 static bool is_library(const char *name, const char *stem)
@@ -20,7 +22,7 @@ static bool is_library(const char *name, const char *stem)
 
 bool library_is_needed(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = text_base_name(path);
 	return is_library(name, "libtorch_cpu") || is_library(name, "libc10");
 }
 

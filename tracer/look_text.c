@@ -15,12 +15,6 @@
 
 enum { LINE_SIZE = 4096 };
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static void row(struct table *t, const char **label, const char *place, const char *text,
 		enum table_style style)
 {
@@ -75,7 +69,7 @@ static void add_python(struct table *t, const struct look_view *v, const struct 
 		if (f->is_torch && own && !v->all)
 			continue;
 		const char *line = py ? py_frame_text(py, f) : NULL;
-		snprintf(place, sizeof(place), "%s:%" PRId32, base_name(f->file), f->line);
+		snprintf(place, sizeof(place), "%s:%" PRId32, text_base_name(f->file), f->line);
 		snprintf(text, sizeof(text), "%s%s%s", f->function, line ? ": " : "",
 			 line ? line : "");
 		row(t, &label, place, text, f->is_torch ? TABLE_DIM : TABLE_PLAIN);
@@ -91,7 +85,7 @@ static void add_python(struct table *t, const struct look_view *v, const struct 
 /* The interpreter's own frames say nothing that the Python frames do not. */
 static bool is_interpreter(const struct native_frame *f)
 {
-	const char *name = f->file ? base_name(f->file) : "";
+	const char *name = f->file ? text_base_name(f->file) : "";
 	return !strncmp(name, "libpython", 9) ||
 	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
 }
@@ -129,7 +123,7 @@ static void add_native(struct table *t, const struct look_view *v, const struct 
 		if (!v->all && x->python && is_interpreter(f))
 			continue;
 		snprintf(address, sizeof(address), "%s0x%" PRIx64, f->file ? "+" : "", f->offset);
-		row(t, &label, f->file ? base_name(f->file) : "?",
+		row(t, &label, f->file ? text_base_name(f->file) : "?",
 		    f->name ? without_templates(f->name, name, sizeof(name)) : address,
 		    TABLE_PLAIN);
 	}

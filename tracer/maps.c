@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "tracer/process.h"
 
 static const char deleted[] = " (deleted)";
@@ -199,8 +200,7 @@ const struct mapping *maps_next_exec(const struct maps *m, const struct mapping 
 
 const char *mapping_name(const struct mapping *map)
 {
-	const char *slash = strrchr(map->path, '/');
-	return slash ? slash + 1 : map->path;
+	return text_base_name(map->path);
 }
 
 /* What stat(2) gives for the mapped file, as far as it is known. */

@@ -440,12 +440,6 @@ int native_stacks_find(struct native_stacks *s, const struct native_thread *t, u
 	return 0;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 static void print_frame(FILE *f, const char *indent, const struct native_frame *x)
 {
 	fputs(indent, f);
@@ -455,7 +449,7 @@ static void print_frame(FILE *f, const char *indent, const struct native_frame *
 		fprintf(f, "0x%" PRIx64, x->pc);
 	if (x->file) {
 		fputs("  (", f);
-		text_print_safe(f, base_name(x->file));
+		text_print_safe(f, text_base_name(x->file));
 		putc(')', f);
 	}
 	putc('\n', f);

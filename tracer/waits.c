@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tracer/syscall_names.h"
 
 static const struct {
@@ -141,8 +142,7 @@ static enum wait_kind kind_of_name(const char *name)
 
 static bool is_openmp(const struct native_frame *f)
 {
-	const char *slash = f->file ? strrchr(f->file, '/') : NULL;
-	const char *name = slash ? slash + 1 : f->file ? f->file : "";
+	const char *name = f->file ? text_base_name(f->file) : "";
 	return has_prefix(name, "libgomp") || has_prefix(name, "libiomp5") ||
 	       has_prefix(name, "libomp.");
 }

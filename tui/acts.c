@@ -93,15 +93,8 @@ static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
 		top_say(t, "this row is of many ops: g groups by op");
 		return false;
 	}
-	if (!row->last.size || source_decode(t->source, &row->last, &last, NULL)) {
-		top_say(t, "which op this row is of is not known");
+	if (!capture_row_op(t, row, &last))
 		return false;
-	}
-	if (last.op->kind != OP_DISPATCHED) {
-		top_say(t, "%s is no op that a program calls: choose one of the forward",
-			last.op->name);
-		return false;
-	}
 	snprintf(out, size, "%s", last.op->name);
 	*inner = last.depth > 0;
 	return true;

@@ -20,12 +20,6 @@ static const char *phase_name(const struct aggregate_row *s)
 	return s->phase == PHASE_BACKWARD ? "backward" : "forward";
 }
 
-static const char *file_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 static void put_string(FILE *f, const char *s)
 {
 	fputc('"', f);
@@ -64,7 +58,7 @@ static void put_shapes(FILE *f, const struct value *v, uint32_t n, unsigned *ten
 	}
 }
 
-/* The condition for a row of one op; "" for none. */
+/* The condition for a row of one op. */
 static void put_condition(FILE *f, enum tally_group group, const struct aggregate_row *s,
 			  const struct op_event *last)
 {
@@ -87,21 +81,26 @@ static bool no_memory(struct top *t)
 	return false;
 }
 
+bool capture_row_op(struct top *t, const struct tally_row *row, struct op_event *last)
+{
+	if (!row->last.size || source_decode(t->source, &row->last, last, NULL)) {
+		top_say(t, "which op this row is of is not known");
+		return false;
+	}
+	if (last->op->kind == OP_DISPATCHED)
+		return true;
+	top_say(t, "%s is no op that a program calls: choose one of the forward", last->op->name);
+	return false;
+}
+
 static bool one_op(struct top *t, enum tally_group group, const struct tally_row *row,
 		   struct capture_what *out)
 {
 	struct op_event last;
 	const struct aggregate_row *s = row->sum;
 	size_t size;
-	if (!row->last.size || source_decode(t->source, &row->last, &last, NULL)) {
-		top_say(t, "which op this row is of is not known");
+	if (!capture_row_op(t, row, &last))
 		return false;
-	}
-	if (last.op->kind != OP_DISPATCHED) {
-		top_say(t, "%s is no op that a program calls: choose one of the forward",
-			last.op->name);
-		return false;
-	}
 	FILE *f = open_memstream(&out->when, &size);
 	if (!f)
 		return no_memory(t);
@@ -113,7 +112,7 @@ static bool one_op(struct top *t, enum tally_group group, const struct tally_row
 		snprintf(out->text, sizeof(out->text), "%s in the backward", last.op->name);
 	else if (s->file)
 		snprintf(out->text, sizeof(out->text), "%s at %s:%" PRId32, last.op->name,
-			 file_name(s->file), s->line);
+			 text_base_name(s->file), s->line);
 	return true;
 }
 
@@ -148,12 +147,20 @@ static bool one_line(struct top *t, const struct aggregate_row *s, struct captur
 	}
 	FILE *f = open_memstream(&out->ops, &size);
 	bool some = f && put_ops(f, t->view, s);
-	if (!f || fclose(f) || !some || !(f = open_memstream(&out->when, &size)))
+	if (!f || fclose(f))
+		return no_memory(t);
+	if (!some) {
+		top_say(t, "which ops this line calls is not known");
+		return false;
+	}
+	f = open_memstream(&out->when, &size);
+	if (!f)
 		return no_memory(t);
 	put_line(f, s);
 	if (fclose(f))
 		return no_memory(t);
-	snprintf(out->text, sizeof(out->text), "an op at %s:%" PRId32, file_name(s->file), s->line);
+	snprintf(out->text, sizeof(out->text), "an op at %s:%" PRId32, text_base_name(s->file),
+		 s->line);
 	return true;
 }
 

@@ -117,6 +117,21 @@ static void widths(void **state)
 		assert_int_equal(text_width("\xe6\xbc\xa2"), 2);
 }
 
+static void base_names(void **state)
+{
+	static const char *const cases[][2] = {
+	    {"train.py", "train.py"},
+	    {"/a/b/train.py", "train.py"},
+	    {"a/train.py", "train.py"},
+	    {"a/", "a/"},
+	    {"/", "/"},
+	    {"", ""},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(text_base_name(cases[i][0]), cases[i][1]);
+}
+
 static void counts(void **state)
 {
 	(void)state;
@@ -264,6 +279,7 @@ int main(void)
 	    cmocka_unit_test(what_does_not_fit_is_cut_whole),
 	    cmocka_unit_test(parts_of_characters_are_dropped),
 	    cmocka_unit_test(widths),
+	    cmocka_unit_test(base_names),
 	    cmocka_unit_test(counts),
 	    cmocka_unit_test(counts_with_a_word),
 	    cmocka_unit_test(durations),
