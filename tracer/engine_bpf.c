@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "tracer/arch_x86_64.h"
+#include "tracer/bpf_begin.h"
 #include "tracer/caps.h"
 #include "tracer/engine_parts.h"
 #include "tracer/links.h"
@@ -44,12 +44,6 @@ static int on_record(void *arg, void *data, size_t size)
 	const struct hit *h = data;
 	if (size >= sizeof(*h) && h->size >= sizeof(*h) && h->size <= size)
 		b->fn(h, b->arg);
-	return 0;
-}
-
-static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-	(void)level, (void)fmt, (void)ap;
 	return 0;
 }
 
@@ -303,17 +297,18 @@ static void set_program_types(struct probes_bpf *s)
 
 static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 {
-	struct stat ns;
-	if (stat("/proc/self/ns/pid", &ns))
-		return err_set(e, -errno, "cannot read /proc/self/ns/pid: %s", strerror(errno));
+	uint64_t ns_dev, ns_ino;
+	int r = bpf_begin(&ns_dev, &ns_ino);
+	if (r)
+		return err_set(e, r, "cannot read /proc/self/ns/pid: %s", strerror(-r));
 	b->skel = probes_bpf__open();
 	if (!b->skel)
 		return load_failed(-errno, e);
-	b->skel->rodata->ns_dev = ns.st_dev;
-	b->skel->rodata->ns_ino = ns.st_ino;
+	b->skel->rodata->ns_dev = ns_dev;
+	b->skel->rodata->ns_ino = ns_ino;
 	bpf_map__set_max_entries(b->skel->maps.plans, nplans);
 	set_program_types(b->skel);
-	int r = probes_bpf__load(b->skel);
+	r = probes_bpf__load(b->skel);
 	if (r)
 		return load_failed(r, e);
 	b->exit_link = bpf_program__attach(b->skel->progs.thread_exit);
@@ -331,8 +326,6 @@ int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)
 	struct engine_bpf *b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_set(e, -ENOMEM, "no memory");
-	if (!getenv("DITRACE_LIBBPF_LOG"))
-		libbpf_set_print(quiet);
 	b->nplans = nplans;
 	b->engine = (struct engine){
 	    .name = "bpf",

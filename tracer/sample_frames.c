@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/array.h"
 #include "symbolizer/decode_value.h"
+#include "tracer/bpf_begin.h"
 #include "tracer/samples.skel.h"
 
 /* The most between a sample's time and the time at which its program ran, which of the two may be
@@ -57,18 +57,19 @@ static int on_record(void *arg, void *data, size_t size)
 
 static int set_up(struct sample_frames *f)
 {
-	struct stat ns;
-	if (stat("/proc/self/ns/pid", &ns))
-		return -errno;
+	uint64_t ns_dev, ns_ino;
+	int r = bpf_begin(&ns_dev, &ns_ino);
+	if (r)
+		return r;
 	f->skel = samples_bpf__open();
 	if (!f->skel)
 		return -errno;
-	f->skel->rodata->ns_dev = ns.st_dev;
-	f->skel->rodata->ns_ino = ns.st_ino;
+	f->skel->rodata->ns_dev = ns_dev;
+	f->skel->rodata->ns_ino = ns_ino;
 	bpf_map__set_max_entries(f->skel->maps.ring, 4 << 20);
 	bpf_map__set_max_entries(f->skel->maps.procs, 1);
 	bpf_map__set_max_entries(f->skel->maps.calls, 1);
-	int r = samples_bpf__load(f->skel);
+	r = samples_bpf__load(f->skel);
 	if (r)
 		return r;
 	f->exit_link = bpf_program__attach(f->skel->progs.sampled_thread_exit);
@@ -78,19 +79,11 @@ static int set_up(struct sample_frames *f)
 	return f->ring ? 0 : -errno;
 }
 
-static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-	(void)level, (void)fmt, (void)ap;
-	return 0;
-}
-
 int sample_frames_open(struct sample_frames **out)
 {
 	struct sample_frames *f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	if (!getenv("DITRACE_LIBBPF_LOG"))
-		libbpf_set_print(quiet);
 	int r = set_up(f);
 	if (r)
 		sample_frames_close(f);
