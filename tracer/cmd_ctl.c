@@ -192,11 +192,12 @@ int cmd_ctl(int argc, char **argv)
 	};
 	const struct command command = {
 	    .name = "ctl",
-	    .operands = "PID [status|off|fallback|cast|compare [add LIST|remove LIST|all|off]]",
+	    .operands = "PID [status|off|FEATURE add LIST|remove LIST|all|off]",
 	    .about =
 		"Show what ditrace's library does in a process, change what functions do there, "
 		"or take it out.",
 	    .options = options,
+	    .notes = "FEATURE: fallback, cast, compare, overflow, capture, print or time.",
 	    .min_operands = 1,
 	    .max_operands = 4,
 	};
@@ -211,8 +212,8 @@ int cmd_ctl(int argc, char **argv)
 	bool orders = is_feature(word);
 	if (!r && !orders && ((!off && strcmp(word, "status")) || argc - first > 2)) {
 		r = err_set(&e, -EINVAL, "\"%s\" is nothing that ctl can do", argv[argc - 1]);
-		err_hint(&e, "status shows what is inside, off takes it out; fallback, cast and "
-			     "compare change what functions do");
+		err_hint(&e, "status shows what is inside, off takes it out; fallback, cast, "
+			     "compare and the like change what functions do");
 	}
 	if (r) {
 		err_print(&e);

@@ -20,6 +20,7 @@
 #include "tracer/intervene_save.h"
 #include "tracer/intervene_times.h"
 #include "tracer/intervene_totals.h"
+#include "tracer/json_text.h"
 #include "tracer/shim_door.h"
 #include "tracer/shim_share.h"
 
@@ -142,12 +143,6 @@ static void greet(struct intervene *v)
 		shutdown(sock, SHUT_RDWR); /* it ends at the next step */
 }
 
-static const char *text_of(json_t *m, const char *key)
-{
-	const char *s = json_string_value(json_object_get(m, key));
-	return s ? s : "";
-}
-
 static json_t *settings(const struct intervene_rules *r)
 {
 	json_t *features = json_array();
@@ -164,7 +159,7 @@ static json_t *settings(const struct intervene_rules *r)
 static json_t *features_of(const struct intervene_rules *r, json_t *m)
 {
 	json_t *list = json_array(), *when = json_array();
-	const char *name = text_of(m, "name"), *base = text_of(m, "base");
+	const char *name = json_text_of(m, "name"), *base = json_text_of(m, "base");
 	for (int i = 0; i < INTERVENE_FEATURES; i++) {
 		enum intervene_applied applied = intervene_rules_choose(r, i, name, base)
 						     ? APPLIED_ALWAYS
@@ -182,18 +177,13 @@ static json_t *features_of(const struct intervene_rules *r, json_t *m)
 /* Whether a condition holds for a call: null when that is not known. */
 static json_t *does_hold(const struct intervene_rules *r, json_t *m)
 {
-	enum when_result w = intervene_rules_hold(r, text_of(m, "feature"), text_of(m, "name"),
-						  text_of(m, "base"), json_object_get(m, "args"));
+	enum when_result w =
+	    intervene_rules_hold(r, json_text_of(m, "feature"), json_text_of(m, "name"),
+				 json_text_of(m, "base"), json_object_get(m, "args"));
 	return json_pack("{so}", "holds",
 			 w == WHEN_TRUE	   ? json_true()
 			 : w == WHEN_FALSE ? json_false()
 					   : json_null());
-}
-
-static const char *text_at(json_t *list, size_t i)
-{
-	const char *s = json_string_value(json_array_get(list, i));
-	return s ? s : "";
 }
 
 static void print_table(struct intervene *v, json_t *m)
@@ -203,17 +193,17 @@ static void print_table(struct intervene *v, json_t *m)
 	size_t n = json_array_size(columns);
 	table_reset(v->table);
 	for (size_t i = 0; i < n; i++)
-		table_column(v->table, text_at(columns, i), TABLE_CENTER);
+		table_column(v->table, json_text_at(columns, i), TABLE_CENTER);
 	for (size_t i = 0; i < json_array_size(rows); i++)
 		for (size_t k = 0; k < n; k++)
-			table_cell(v->table, text_at(json_array_get(rows, i), k));
+			table_cell(v->table, json_text_at(json_array_get(rows, i), k));
 	for (size_t i = 0; i < json_array_size(stack); i++) {
-		text_print_safe(stderr, text_at(stack, i));
+		text_print_safe(stderr, json_text_at(stack, i));
 		fputc('\n', stderr);
 	}
-	text_print_safe(stderr, text_of(m, "title"));
+	text_print_safe(stderr, json_text_of(m, "title"));
 	fputs("    ", stderr);
-	text_print_safe(stderr, text_of(m, "where"));
+	text_print_safe(stderr, json_text_of(m, "where"));
 	fputc('\n', stderr);
 	table_print_boxed(v->table, stderr);
 	fputc('\n', stderr);
@@ -257,7 +247,7 @@ static json_t *obey(struct intervene *v, json_t *m)
 	json_t *list = json_object_get(m, "words");
 	size_t n = json_array_size(list);
 	for (size_t i = 0; i < n && i < WORDS; i++)
-		words[i] = text_at(list, i);
+		words[i] = json_text_at(list, i);
 	int r = intervene_ctl(v->rules, words, n < WORDS ? n : WORDS, &e);
 	if (r > 0)
 		atomic_fetch_add(&v->control->generation, 1);
@@ -275,7 +265,7 @@ static void take_spent(struct peer *p, json_t *pair)
 /* False: it does not keep to what was agreed. */
 static bool handle(struct intervene *v, struct peer *p, json_t *m)
 {
-	const char *event = text_of(m, "event");
+	const char *event = json_text_of(m, "event");
 	if (!strcmp(event, "hello")) {
 		v->greeted += !p->greeted;
 		p->greeted = true;

@@ -14,15 +14,10 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "replay/replay_report.h"
+#include "tracer/json_text.h"
 
 #define FOLDER "op_tools_results"
 #define RESULTS FOLDER "/op_autocompare_result"
-
-static const char *text_of(json_t *o)
-{
-	const char *s = json_string_value(o);
-	return s ? s : "";
-}
 
 static int make_room(struct intervene_compare *c)
 {
@@ -64,7 +59,7 @@ static int add_place(struct intervene_compare *c, const char *op, const char *fi
 static int place_of(struct intervene_compare *c, const char *op, json_t *const where[3], int64_t id,
 		    size_t *out)
 {
-	const char *file = text_of(where[0]);
+	const char *file = json_text(where[0]);
 	int64_t line = json_integer_value(where[1]);
 	size_t i = 0;
 	while (i < c->places.n &&
@@ -72,14 +67,14 @@ static int place_of(struct intervene_compare *c, const char *op, json_t *const w
 		strcmp(c->places.list[i].file, file)))
 		i++;
 	*out = i;
-	return i < c->places.n ? 0 : add_place(c, op, file, line, text_of(where[2]), id);
+	return i < c->places.n ? 0 : add_place(c, op, file, line, json_text(where[2]), id);
 }
 
 int intervene_compare_op(struct intervene_compare *c, struct intervene_call *call, json_t *m)
 {
 	json_t *where = json_object_get(m, "where");
 	*call = (struct intervene_call){.number = json_integer_value(json_object_get(m, "id"))};
-	int r = place_of(c, text_of(json_object_get(m, "name")),
+	int r = place_of(c, json_text_of(m, "name"),
 			 (json_t *[]){json_array_get(where, 0), json_array_get(where, 1),
 				      json_array_get(where, 2)},
 			 call->number, &call->place);
@@ -103,7 +98,7 @@ int intervene_compare_silent(struct intervene_compare *c, json_t *calls)
 		json_t *x = json_array_get(calls, i);
 		size_t place;
 		int r = place_of(
-		    c, text_of(json_array_get(x, 0)),
+		    c, json_text_at(x, 0),
 		    (json_t *[]){json_array_get(x, 1), json_array_get(x, 2), json_array_get(x, 3)},
 		    0, &place);
 		if (r)

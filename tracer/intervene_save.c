@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "replay/described.h"
+#include "tracer/json_text.h"
 
 /* Where a source reads. */
 struct pieces {
@@ -30,12 +31,6 @@ static int read_piece(void *ctx, uint64_t address, void *to, size_t n)
 	return 0;
 }
 
-static const char *text_of(json_t *o)
-{
-	const char *s = json_string_value(o);
-	return s ? s : "";
-}
-
 static int take_keywords(json_t *list, struct arena *a, struct pth_content *c)
 {
 	size_t n = json_array_size(list), ignored;
@@ -46,7 +41,7 @@ static int take_keywords(json_t *list, struct arena *a, struct pth_content *c)
 		struct value *v;
 		json_array_append(one, json_array_get(pair, 1));
 		r = described_values(one, a, &v, &ignored);
-		k[i] = (struct pth_keyword){text_of(json_array_get(pair, 0)), v};
+		k[i] = (struct pth_keyword){json_text_at(pair, 0), v};
 		json_decref(one);
 	}
 	c->kwargs = k;
@@ -62,7 +57,7 @@ static int take_owners(json_t *list, struct arena *a, struct pth_content *c)
 		return -EPROTO;
 	const char **of = arena_alloc(a, (c->nargs + 1) * sizeof(*of));
 	for (unsigned i = 0; of && i < c->nargs; i++)
-		of[i] = text_of(json_array_get(list, i));
+		of[i] = json_text_at(list, i);
 	c->of = of;
 	return of ? 0 : -ENOMEM;
 }
@@ -86,9 +81,9 @@ static int write_part(struct intervene_save *s, json_t *m, struct worker *w, pid
 {
 	json_t *where = json_object_get(m, "where");
 	struct pth_content content = *from;
-	struct py_frame frame = {.file = text_of(json_array_get(where, 0)),
+	struct py_frame frame = {.file = json_text_at(where, 0),
 				 .line = (int32_t)json_integer_value(json_array_get(where, 1)),
-				 .function = text_of(json_array_get(where, 2)),
+				 .function = json_text_at(where, 2),
 				 .column = -1,
 				 .end_column = -1};
 	struct capture_about about = {.where = frame.file[0] ? &frame : NULL, .no_addresses = true};
@@ -97,10 +92,9 @@ static int write_part(struct intervene_save *s, json_t *m, struct worker *w, pid
 	struct capture_call call = {.id = (uint64_t)json_integer_value(json_object_get(m, "id")),
 				    .time_s = json_integer_value(json_object_get(m, "time")),
 				    .pid = pid};
-	snprintf(call.op, sizeof(call.op), "%s", text_of(json_object_get(m, "op")));
-	return capture_write_content(&s->files, &call, text_of(json_object_get(m, "above")),
-				     text_of(json_object_get(m, "part")), &content, &about, &source,
-				     saved, e);
+	snprintf(call.op, sizeof(call.op), "%s", json_text_of(m, "op"));
+	return capture_write_content(&s->files, &call, json_text_of(m, "above"),
+				     json_text_of(m, "part"), &content, &about, &source, saved, e);
 }
 
 /* One line for ops that follow each other. */
@@ -128,8 +122,8 @@ static void tell_saved(const struct capture_saved *saved, const char *part)
 
 static bool are_names(json_t *m)
 {
-	const char *above = text_of(json_object_get(m, "above"));
-	const char *part = text_of(json_object_get(m, "part"));
+	const char *above = json_text_of(m, "above");
+	const char *part = json_text_of(m, "part");
 	return !strstr(above, "..") && !strstr(part, "..") && part[0] && part[0] != '/';
 }
 
@@ -164,12 +158,12 @@ int intervene_save(struct intervene_save *s, json_t *m, struct worker *w, pid_t 
 	if (capture_is_over(r))
 		give_up(s, &why);
 	else if (r)
-		tell_refused(s, text_of(json_object_get(m, "op")), &why);
+		tell_refused(s, json_text_of(m, "op"), &why);
 	if (!json_is_true(json_object_get(m, "last")))
 		return 0;
 	if (!*failed) {
 		s->calls++;
-		tell_saved(&saved, text_of(json_object_get(m, "part")));
+		tell_saved(&saved, json_text_of(m, "part"));
 	}
 	*failed = false;
 	return 0;

@@ -5,17 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "tracer/json_text.h"
 
 enum { KEPT = 5000 }; /* calls whose backward is waited for, as ditorch's OP_TOOLS_MAX_CACHE_SIZE */
-
-static const char *text_of(json_t *m, const char *key)
-{
-	const char *s = json_string_value(json_object_get(m, key));
-	return s ? s : "";
-}
 
 static struct intervene_timed *timed_of(struct intervene_times *t, const char *name,
 					const char *where)
@@ -23,14 +19,8 @@ static struct intervene_timed *timed_of(struct intervene_times *t, const char *n
 	for (size_t i = 0; i < t->n; i++)
 		if (!strcmp(t->list[i].name, name) && !strcmp(t->list[i].where, where))
 			return &t->list[i];
-	if (t->n == t->size) {
-		size_t size = t->size ? 2 * t->size : 64;
-		struct intervene_timed *list = reallocarray(t->list, size, sizeof(*list));
-		if (!list)
-			return NULL;
-		t->list = list;
-		t->size = size;
-	}
+	if (array_grow(&t->list, &t->size, t->n + 1, sizeof(*t->list)))
+		return NULL;
 	struct intervene_timed *x = &t->list[t->n++];
 	*x = (struct intervene_timed){.name = strdup(name), .where = strdup(where)};
 	return x->name && x->where ? x : NULL;
@@ -67,16 +57,12 @@ static int add_forward(struct intervene_times *t, json_t *m)
 	struct capture_places *p = &t->places;
 	if (t->calls.n >= KEPT)
 		flush(t);
-	if (p->n == p->size) {
-		size_t size = p->size ? 2 * p->size : 64;
-		struct capture_place *list = reallocarray(p->list, size, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		p->list = list;
-		p->size = size;
-	}
-	p->list[p->n++] = (struct capture_place){
-	    .op = strdup(text_of(m, "name")), .id = json_integer_value(json_object_get(m, "id"))};
+	int r = array_grow(&p->list, &p->size, p->n + 1, sizeof(*p->list));
+	if (r)
+		return r;
+	p->list[p->n++] =
+	    (struct capture_place){.op = strdup(json_text_of(m, "name")),
+				   .id = json_integer_value(json_object_get(m, "id"))};
 	return p->list[p->n - 1].op ? times_add(&t->calls, p->n - 1, m) : -ENOMEM;
 }
 
@@ -98,7 +84,7 @@ static int add_backward(struct intervene_times *t, json_t *m, uint64_t ns)
 	list[0] = ns;
 	x->nbackward = 1;
 	for (int k = 0; k < 2; k++)
-		x->texts[2 + k] = strdup(text_of(m, keys[k]));
+		x->texts[2 + k] = strdup(json_text_of(m, keys[k]));
 	return 0;
 }
 
@@ -106,7 +92,7 @@ int intervene_times_add(struct intervene_times *t, json_t *m)
 {
 	json_t *forward = json_object_get(m, "forward"), *backward = json_object_get(m, "backward");
 	json_t *ns = json_array_get(forward ? forward : backward, 0);
-	struct intervene_timed *x = timed_of(t, text_of(m, "name"), text_of(m, "where"));
+	struct intervene_timed *x = timed_of(t, json_text_of(m, "name"), json_text_of(m, "where"));
 	if (!x || !json_is_integer(ns) || json_integer_value(ns) < 0)
 		return x ? -EPROTO : -ENOMEM;
 	uint64_t n = (uint64_t)json_integer_value(ns);

@@ -17,10 +17,6 @@ as_before() {
 	ok "$what: as it was" cmp "$T/plain" "$T/out"
 }
 
-count_of() {
-	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
-}
-
 lists() {
 	local linear="torch.nn.functional.linear"
 	change --fallback linear "$PY" device.py --steps 1

@@ -44,10 +44,6 @@ finished() {
 	wait "$tracer"
 }
 
-count_of() {
-	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
-}
-
 untouched() {
 	kill -TERM "$target"
 	finish "$target"

@@ -8,10 +8,6 @@ applied() {
 	(cd "$T/in" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
 }
 
-count_of() {
-	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
-}
-
 line_of() {
 	grep -n "$1" "$W/device.py" | head -n 1 | cut -d: -f1
 }

@@ -10,10 +10,6 @@ changed() {
 	(cd "$T/in" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
 }
 
-count_of() {
-	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
-}
-
 # the numbers of a run, but for whether the names are as before: while ditrace is there they are not
 numbers() {
 	grep -v '^bound' "$1"

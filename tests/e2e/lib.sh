@@ -150,6 +150,11 @@ events() {
 	"$DITRACE" script --format jsonl "${1:-$T/data}" >"$T/events"
 }
 
+# count_of FEATURE: how many calls ditrace says that it was done to, as in "ditrace: fallback: 2 calls of ..."
+count_of() {
+	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
+}
+
 # speedscope_schema FILE: whether the JSON schema of speedscope's file format allows it
 speedscope_schema() {
 	local p
