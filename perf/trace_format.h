@@ -52,7 +52,9 @@
  *             u native stack (if SAMPLE_HAS_NATIVE)
  *             "before": of the SAMPLE before in the same block, 0 for the first. A native frame is
  *             a FRAME: the file that holds the code, the function (demangled; where there is no
- *             symbol, the address in the file as "0x..."), line 0.
+ *             symbol, the address in the file as "0x...", or the offset into one that could not be
+ *             read as "@0x..."), line 0. Of code in no file the file is "[anon PID BOOT]", BOOT
+ *             the first eight digits of /proc/sys/kernel/random/boot_id, or "[JIT]".
  *     SAMPLES_LOST  u time, u number of samples that were lost
  *     STATS   u time in probes (ns, an estimate), u share of the dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "perf/late_symbols.h"
 #include "perf/trace_decode.h"
 #include "perf/trace_defs.h"
 
@@ -24,6 +25,7 @@ struct trace_reader {
 	char *path;
 	struct trace_file_header header;
 	struct trace_defs defs;
+	struct late_symbols *late;
 	struct arena values;
 	uint8_t *packed, *raw; /* the block: compressed, decompressed */
 	size_t packed_max, raw_len, pos;
@@ -253,12 +255,16 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		code = trace_decode_sampling(&r->defs, in, &item->sampling);
 	} else if (type == TRACE_BUILD) {
 		code = trace_decode_build(&r->defs, in, &item->build);
+		if (code > 0 && late_symbols_build(r->late, &item->build))
+			code = -ENOMEM;
 	} else if (type == TRACE_END) {
 		r->ended = true;
 		if (in_u(in) != r->progress.events)
 			return damaged(r, e, "the number of events is not that of the end record");
 	} else {
 		code = trace_decode_definition(&r->defs, type, in);
+		if (!code && type == TRACE_FRAME)
+			code = late_symbols_name(r->late, r->defs.frames[r->defs.nframes - 1]);
 	}
 	if (code == -ENOMEM)
 		return err_set(e, code, "no memory to read %s", r->path);
@@ -310,6 +316,7 @@ void trace_reader_close(struct trace_reader *r)
 	if (!r)
 		return;
 	trace_defs_free(&r->defs);
+	late_symbols_free(r->late);
 	arena_free(&r->values);
 	ZSTD_freeDCtx(r->zstd);
 	free(r->packed);
@@ -394,7 +401,10 @@ static int open_file(struct trace_reader *r, const char *path, struct err *e)
 	if (n < 0)
 		return err_set(e, (int)n, "cannot read %s: %s", path, strerror((int)-n));
 	r->block_end = r->progress.bytes = sizeof(r->header);
-	return check_header(&r->header, (size_t)n, path, e);
+	int code = check_header(&r->header, (size_t)n, path, e);
+	if (!code)
+		r->late = late_symbols_new(r->header.realtime_ns, r->fd);
+	return code || r->late ? code : err_set(e, -ENOMEM, "no memory to read %s", path);
 }
 
 int trace_reader_open(const char *path, struct trace_reader **out, struct err *e)

@@ -1,6 +1,10 @@
 #include "symbolizer/sample.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
 
 static const struct op_desc none = {.name = "(in no op)", .schema = ""},
 			    unknown = {.name = "(op not known)", .schema = ""};
@@ -31,4 +35,16 @@ void sample_as_event(const struct sample *s, struct op_event *out)
 				 .pid = s->pid,
 				 .tid = s->tid,
 				 .phase = s->phase};
+}
+
+void sample_anon_file(int32_t pid, char *out, size_t size)
+{
+	static char boot[9]; /* random(4) */
+	int fd = *boot ? -1 : open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (read(fd, boot, sizeof(boot) - 1) != sizeof(boot) - 1)
+			boot[0] = '-';
+		close(fd);
+	}
+	snprintf(out, size, "[anon %" PRId32 " %s]", pid, boot);
 }

@@ -4,6 +4,7 @@
 #define SYMBOLIZER_SAMPLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "symbolizer/event.h"
@@ -36,5 +37,9 @@ const char *sample_op_name(const struct sample *s);
 /* The sample as an event of its op (named as above) that lasts for its weight, for what sums up
  * events. *out points to what *s does. */
 void sample_as_event(const struct sample *s, struct op_event *out);
+
+/* The file that native frames in no file have: "[anon PID BOOT]", of which BOOT tells this boot of
+ * this machine from others. 32 bytes are enough. */
+void sample_anon_file(int32_t pid, char *out, size_t size);
 
 #endif

@@ -15,6 +15,8 @@ enum { NATIVE_FRAMES = 64 };
 struct native_frame {
 	uint64_t pc; /* the innermost frame's instruction; of its callers an address in the call */
 	uint64_t offset; /* from where the file begins in memory; without a file the same as pc */
+	bool in_file;	 /* `offset` is one into the file itself, which could not be read */
+	bool is_second;	 /* another file of the same name was there before */
 	uint64_t start;	 /* where its function begins, when the symbol is known by libdw; else 0 */
 	const char *symbol;	      /* as in the file, mangled; NULL: none is known */
 	const char *name, *full_name; /* demangled, without and with parameters; NULL as symbol */

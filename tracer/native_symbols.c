@@ -2,10 +2,14 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libiberty/demangle.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -18,15 +22,18 @@ struct function {
 };
 
 struct native_file {
-	uint64_t inode;
+	uint64_t inode; /* 0: it was opened by its build id */
 	uint32_t major, minor;
 	const char *path;
+	bool is_second;		    /* there is one before it with that path */
 	struct elf_file *elf;	    /* NULL: it cannot be read */
 	struct function *functions; /* by rising start */
 	size_t n, room;
 	bool failed; /* no memory */
 	const uint8_t *build;
 	size_t nbuild;
+	const uint8_t *wanted; /* of inode 0: the build id it was looked for with */
+	size_t nwanted;
 };
 
 enum { BUILD_MOST = 64 };
@@ -83,20 +90,32 @@ static void find_build(struct native_file *f)
 	f->nbuild = head[1];
 }
 
-static void open_file(struct native_file *f, pid_t pid, const struct mapping *map)
+static void read_file(struct native_file *f)
 {
-	int fd = maps_open(pid, map, NULL);
-	if (fd < 0)
-		return;
-	if (elf_file_open_fd(fd, map->path, &f->elf, NULL))
-		f->elf = NULL;
-	close(fd);
-	if (!f->elf)
-		return;
 	elf_each_symbol(f->elf, true, take, f);
 	sort(f);
-	find_build(f);
 	elf_file_drop(f->elf);
+}
+
+static void open_file(struct native_file *f, int fd)
+{
+	if (elf_file_open_fd(fd, f->path, &f->elf, NULL))
+		f->elf = NULL;
+	if (f->elf)
+		find_build(f);
+}
+
+static struct native_file *new_file(struct native_symbols *s, const char *path)
+{
+	struct native_file *f = calloc(1, sizeof(*f));
+	if (f)
+		f->path = arena_strndup(&s->arena, path, strlen(path));
+	if (!f || !f->path || array_grow(&s->files, &s->room, s->n + 1, sizeof(*s->files))) {
+		free(f);
+		return NULL;
+	}
+	s->files[s->n++] = f;
+	return f;
 }
 
 static struct native_file *file_of(struct native_symbols *s, pid_t pid, const struct mapping *map)
@@ -105,18 +124,21 @@ static struct native_file *file_of(struct native_symbols *s, pid_t pid, const st
 		if (s->files[i]->inode == map->inode && s->files[i]->major == map->dev_major &&
 		    s->files[i]->minor == map->dev_minor)
 			return s->files[i];
-	struct native_file *f = calloc(1, sizeof(*f));
-	if (!f || array_grow(&s->files, &s->room, s->n + 1, sizeof(*s->files))) {
-		free(f);
+	struct native_file *f = new_file(s, map->path);
+	int fd = f ? maps_open(pid, map, NULL) : -1;
+	if (!f)
 		return NULL;
-	}
-	s->files[s->n++] = f;
+	for (size_t i = 0; s->files[i] != f; i++)
+		f->is_second |= !strcmp(s->files[i]->path, f->path);
 	f->inode = map->inode;
 	f->major = map->dev_major;
 	f->minor = map->dev_minor;
-	f->path = arena_strndup(&s->arena, map->path, strlen(map->path));
-	open_file(f, pid, map);
-	f->failed |= !f->path;
+	if (fd < 0)
+		return f;
+	open_file(f, fd);
+	close(fd);
+	if (f->elf)
+		read_file(f);
 	return f;
 }
 
@@ -138,6 +160,16 @@ static bool name(struct native_symbols *s, struct function *fn)
 	return fn->name;
 }
 
+/* Memory that the kernel keeps as a file: shared anonymous memory and memfd_create(2). */
+static bool is_memory(const char *path)
+{
+	static const char *const names[] = {"/dev/zero", "/memfd:", "/anon_hugepage", "/SYSV"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(path, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
 int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
 			struct native_frame *out, const uint8_t **build, size_t *nbuild)
 {
@@ -150,12 +182,17 @@ int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *
 	struct native_file *f = file_of(s, pid, map);
 	if (!f || f->failed)
 		return -ENOMEM;
+	if (!f->elf && is_memory(f->path))
+		return 0;
 	out->file = f->path;
+	out->is_second = f->is_second;
 	out->offset = pc - map->start + map->offset;
 	*build = f->build;
 	*nbuild = f->nbuild;
-	if (!f->elf || elf_bias(f->elf, map, &bias))
+	if (!f->elf || elf_bias(f->elf, map, &bias)) {
+		out->in_file = true;
 		return 0;
+	}
 	out->offset = pc - bias;
 	struct function *fn = function_at(f, pc - bias);
 	if (!fn)
@@ -181,6 +218,78 @@ bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct map
 	*start = fn->start + bias;
 	*size = fn->end - fn->start;
 	return true;
+}
+
+static bool is_build(const uint8_t *id, size_t n, const uint8_t *build, size_t nbuild)
+{
+	return n == nbuild && !memcmp(id, build, n);
+}
+
+/* The file at `path` if it is the one with that build id, else one without functions. */
+static struct native_file *file_of_build(struct native_symbols *s, const char *path,
+					 const uint8_t *build, size_t nbuild)
+{
+	struct stat st;
+	for (size_t i = 0; i < s->n; i++)
+		if (!s->files[i]->inode && !strcmp(s->files[i]->path, path) &&
+		    is_build(s->files[i]->wanted, s->files[i]->nwanted, build, nbuild))
+			return s->files[i];
+	struct native_file *f = new_file(s, path);
+	uint8_t *wanted = arena_alloc(&s->arena, nbuild);
+	if (!f || !wanted)
+		return NULL;
+	memcpy(wanted, build, nbuild);
+	f->wanted = wanted;
+	f->nwanted = nbuild;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return f;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode))
+		open_file(f, fd);
+	close(fd);
+	if (f->elf && is_build(f->build, f->nbuild, build, nbuild))
+		read_file(f);
+	return f;
+}
+
+/* The address of the byte at `offset` of the file, by the segment that holds code there. */
+static bool vaddr_of(const struct native_file *f, uint64_t offset, uint64_t *vaddr)
+{
+	const struct mapping at = {
+	    .start = offset, .end = offset + 1, .offset = offset, .exec = true};
+	uint64_t bias;
+	if (elf_bias(f->elf, &at, &bias))
+		return false;
+	*vaddr = offset - bias;
+	return true;
+}
+
+static const char *name_in(struct native_symbols *s, const struct native_file *f, uint64_t addr,
+			   bool is_offset)
+{
+	if (!f || !f->n || (is_offset && !vaddr_of(f, addr, &addr)))
+		return NULL;
+	struct function *fn = function_at(f, addr);
+	return fn && name(s, fn) ? fn->name : NULL;
+}
+
+const char *native_symbols_by_build(struct native_symbols *s, const char *path,
+				    const uint8_t *build, size_t nbuild, uint64_t addr,
+				    bool is_offset)
+{
+	const char *home = getenv("HOME");
+	char hex[2 * BUILD_MOST + 1] = "", file[PATH_MAX];
+	if (nbuild < 2 || nbuild > BUILD_MOST)
+		return NULL;
+	const char *found = name_in(s, file_of_build(s, path, build, nbuild), addr, is_offset);
+	for (size_t i = 0; i < nbuild; i++)
+		snprintf(hex + 2 * i, 3, "%02x", build[i]);
+	snprintf(file, sizeof(file), "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
+	if (!found && !is_offset) /* its segments have no bytes */
+		found = name_in(s, file_of_build(s, file, build, nbuild), addr, false);
+	snprintf(file, sizeof(file), "%s/.debug/.build-id/%.2s/%s/elf", home ? home : "", hex,
+		 hex + 2);
+	return found ? found : name_in(s, file_of_build(s, file, build, nbuild), addr, is_offset);
 }
 
 void native_symbols_free(struct native_symbols *s)

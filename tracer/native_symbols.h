@@ -22,15 +22,27 @@ struct native_symbols {
 };
 
 /* Describe the code at `pc` of process `pid`, whose mappings are `maps`: the strings live as long
- * as `s`. Where a file has no symbol for it, `symbol` is NULL and `offset` its address in the file;
- * where no file is mapped, `file` is NULL, too. The build id of the file, at most 64 bytes, is put
- * to *build with *nbuild (0: none). 0 or -ENOMEM. */
+ * as `s`. Where a file has no symbol for it, `symbol` is NULL and `offset` its address in the file
+ * (of a file that cannot be read the offset into it, and `in_file` says so); `is_second` is set
+ * where `s` knows the file's name from another file, too; where no file is mapped, or one that is
+ * memory (shared, or a memfd) and no ELF file, `file` is NULL, too. The build id of the file, at
+ * most 64 bytes, is put to *build with *nbuild (0: none). 0 or -ENOMEM. */
 int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
 			struct native_frame *out, const uint8_t **build, size_t *nbuild);
 
 /* Where in the process the function at `pc` begins, and its bytes; false: there is no symbol. */
 bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct maps *maps,
 			   uint64_t pc, uint64_t *start, uint64_t *size);
+
+/* The demangled name of the function at address `addr` of the file `path` (as this process sees it)
+ * whose build id is `build`, 1 to 64 bytes: looked for in the file there, in
+ * /usr/lib/debug/.build-id and in ~/.debug/.build-id
+ * (tools/perf/Documentation/perf-buildid-cache.txt); a file with another build id is none of them.
+ * `addr` is an offset into the file with `is_offset`, else an address as its symbols have it. NULL:
+ * there is no such file or symbol, or no memory. Valid as long as `s`. */
+const char *native_symbols_by_build(struct native_symbols *s, const char *path,
+				    const uint8_t *build, size_t nbuild, uint64_t addr,
+				    bool is_offset);
 
 void native_symbols_free(struct native_symbols *s);
 

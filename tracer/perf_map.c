@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,9 +66,14 @@ int perf_map_parse(struct perf_map *m, char *text)
 /* The user may have put anything there: a link to elsewhere, a pipe. */
 static int open_map(pid_t pid, pid_t ns_pid, struct stat *st)
 {
+	static const int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
 	char path[96];
 	snprintf(path, sizeof(path), "/proc/%d/root/tmp/perf-%d.map", pid, ns_pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	int fd = open(path, how);
+	if (fd < 0 && pid == ns_pid && kill(pid, 0) && errno == ESRCH) {
+		snprintf(path, sizeof(path), "/tmp/perf-%d.map", pid);
+		fd = open(path, how);
+	}
 	if (fd >= 0 && (fstat(fd, st) || !S_ISREG(st->st_mode) || st->st_size > SIZE_MOST)) {
 		close(fd);
 		return -1;

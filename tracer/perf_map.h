@@ -20,8 +20,9 @@ struct perf_map {
 	off_t size; /* of the file when it was read */
 };
 
-/* Read the file of process `pid`, which calls itself `ns_pid`, as it sees /tmp, if it has grown
- * since. Names given before become invalid. 0 (there need not be one) or -ENOMEM. */
+/* Read the file of process `pid`, which calls itself `ns_pid`, as it sees /tmp (of one
+ * that has ended, as ditrace does), if it has grown since. Names given before become invalid. 0
+ * (there need not be one) or -ENOMEM. */
 int perf_map_read(struct perf_map *m, pid_t pid, pid_t ns_pid);
 
 /* Parse `text` (NUL-terminated, from malloc, taken over). Lines that make no sense are left out; of

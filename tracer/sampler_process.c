@@ -26,10 +26,10 @@ struct sampler_process {
 	struct native_ops ops;
 	struct perf_map jit;
 	struct py_runtime *py;
-	uint64_t natives_ns, python_ns, jit_ns; /* when they were last looked for */
-	bool mapped;				/* something, since `natives_ns` */
-	bool told;				/* the kernel knows how to walk it */
-	bool python_gone;			/* there is none for ditrace to read */
+	uint64_t natives_ns, python_ns; /* when they were last looked for */
+	bool mapped;			/* something, since `natives_ns` */
+	bool told;			/* the kernel knows how to walk it */
+	bool python_gone;		/* there is none for ditrace to read */
 	struct {
 		pid_t tid, ns_tid;
 	} ns_tids[NS_TIDS]; /* by the number modulo that */
@@ -373,13 +373,28 @@ static void put_python(struct sampler_process *p, struct taken_sample *t, const 
 		py_frame_text(p->py, where);
 }
 
+/* A JIT writes there before the code runs, or some time later. */
 static const char *jit_name(struct sampler_process *p, uint64_t pc)
 {
 	const char *name = perf_map_find(&p->jit, pc);
-	if (name || !due(&p->jit_ns))
+	if (name)
 		return name;
 	perf_map_read(&p->jit, p->pid, p->ns_pid);
 	return perf_map_find(&p->jit, pc);
+}
+
+/* Code in no file: with its address where the process's number alone leads to the names. */
+static const struct py_frame *anon_frame(struct sampler_process *p, uint64_t pc,
+					 struct sample_names *names)
+{
+	char file[64], where[32];
+	const char *name = jit_name(p, pc);
+	if (name || p->other_ns)
+		return sample_frame(names, name ? "[JIT]" : "[anon]", name ? name : "(unknown)",
+				    NULL);
+	sample_anon_file(p->pid, file, sizeof(file));
+	snprintf(where, sizeof(where), "0x%" PRIx64, pc);
+	return sample_frame(names, file, where, NULL);
 }
 
 static const struct py_frame *frame_of(struct sampler_process *p, const struct unwound *u,
@@ -388,16 +403,18 @@ static const struct py_frame *frame_of(struct sampler_process *p, const struct u
 	char where[32];
 	bool is_new;
 	const struct native_frame *f = &u->frames[i];
-	const char *jit = f->file ? NULL : jit_name(p, f->pc);
 	if (!f->file)
-		return sample_frame(&all->names, jit ? "[JIT]" : "[anon]", jit ? jit : "(unknown)",
-				    NULL);
+		return anon_frame(p, f->pc, &all->names);
 	/* The file's name alone stands for it once its build id is told. */
 	if (!sample_frame(&all->names, f->file, "", &is_new))
 		return NULL;
 	if (is_new && u->nbuilds[i])
 		all->sink.build(f->file, u->builds[i], u->nbuilds[i], all->sink.arg);
-	snprintf(where, sizeof(where), "0x%" PRIx64, f->offset);
+	snprintf(where, sizeof(where), "%s0x%" PRIx64,
+		 f->is_second ? "+"
+		 : f->in_file ? "@"
+			      : "",
+		 f->offset);
 	return sample_frame(&all->names, f->file, f->name ? f->name : where, NULL);
 }
 
