@@ -354,6 +354,11 @@ int elf_bias(const struct elf_file *f, const struct mapping *m, uint64_t *bias)
 	return found ? 0 : -ENOENT;
 }
 
+uint64_t elf_first(const struct elf_file *f)
+{
+	return f->nloads ? f->load[0]->p_vaddr & ~(uint64_t)(PAGE - 1) : 0;
+}
+
 const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len)
 {
 	for (unsigned i = 0; i < f->nloads; i++) {
@@ -429,4 +434,22 @@ uint64_t elf_function_size(struct elf_file *f, uint64_t vaddr)
 	if (fde)
 		memcpy(&range, fde + 12, sizeof(range));
 	return range;
+}
+
+/* A note: sizes of name and contents, type, name, contents (gABI 4.1, chapter 5). */
+const uint8_t *elf_build_id(struct elf_file *f, size_t *n)
+{
+	uint64_t at;
+	size_t size;
+	const uint8_t *note = elf_section(f, ".note.gnu.build-id", &at, &size);
+	uint32_t head[3];
+	*n = 0;
+	if (!note || size < sizeof(head) + 4)
+		return NULL;
+	memcpy(head, note, sizeof(head));
+	if (head[0] != 4 || memcmp(note + sizeof(head), "GNU", 4) != 0 ||
+	    head[1] > size - sizeof(head) - 4 || head[1] > ELF_BUILD_MOST)
+		return NULL;
+	*n = head[1];
+	return note + sizeof(head) + 4;
 }

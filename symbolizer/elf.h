@@ -68,6 +68,9 @@ int64_t elf_offset(const struct elf_file *f, uint64_t vaddr);
  * about: an executable mapping is the safe choice. */
 int elf_bias(const struct elf_file *f, const struct mapping *m, uint64_t *bias);
 
+/* The page at which its first segment begins. */
+uint64_t elf_first(const struct elf_file *f);
+
 /* The `len` bytes at address `vaddr` as the file has them (relocations not done); NULL when they
  * are not all in the file. Valid while it is open. */
 const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len);
@@ -75,6 +78,12 @@ const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len)
 /* Bytes of the function that begins at `vaddr`, by its unwind entry (.eh_frame_hdr's table; Linux
  * Standard Base Core 5.0, 10.6), which stripped files keep, too. 0 when there is none. */
 uint64_t elf_function_size(struct elf_file *f, uint64_t vaddr);
+
+enum { ELF_BUILD_MOST = 64 };
+
+/* Its build id (.note.gnu.build-id), *n bytes, at most ELF_BUILD_MOST; NULL and 0 when it has none.
+ * Valid while the file is open. */
+const uint8_t *elf_build_id(struct elf_file *f, size_t *n);
 
 /* The contents of the section called `name`; NULL when there is none, or when it has no bytes in
  * the file. */

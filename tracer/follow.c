@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "tracer/perf_mmap.h"
 #include "tracer/perf_rings.h"
 #include "tracer/process.h"
 
@@ -214,15 +215,6 @@ static bool know(const struct listener *l, pid_t pid, pid_t parent, uint64_t tim
 }
 
 /* The bodies of the records, as in the comments of enum perf_event_type in linux/perf_event.h. */
-struct map_body {
-	uint32_t pid, tid;
-	uint64_t addr, len, pgoff;
-	uint32_t maj, min;
-	uint64_t ino, generation;
-	uint32_t prot, flags;
-	char path[];
-};
-
 struct comm_body {
 	uint32_t pid, tid;
 	char comm[];
@@ -233,17 +225,17 @@ struct task_body {
 	uint64_t time;
 };
 
-static void on_map(const struct listener *l, const struct map_body *b, size_t size, uint64_t time)
+static void on_map(const struct listener *l, const struct perf_event_header *h, uint64_t time)
 {
-	if (size <= sizeof(*b) || !memchr(b->path, 0, size - sizeof(*b)) ||
-	    !know(l, (pid_t)b->pid, 0, time))
+	struct perf_mmap m;
+	if (!perf_mmap_parse(h, &m) || !know(l, m.pid, 0, time))
 		return;
 	tell(l, (struct follow_event){
 		    .kind = FOLLOW_MAP,
-		    .pid = (pid_t)b->pid,
-		    .tid = (pid_t)b->tid,
+		    .pid = m.pid,
+		    .tid = m.tid,
 		    .time_ns = time,
-		    .path = b->path,
+		    .path = m.map.path,
 		});
 }
 
@@ -270,7 +262,7 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 	const struct task_body *t = body;
 	switch (h->type) {
 	case PERF_RECORD_MMAP2:
-		on_map(l, body, size, time);
+		on_map(l, h, time);
 		break;
 	case PERF_RECORD_COMM:
 		if (h->misc & PERF_RECORD_MISC_COMM_EXEC)

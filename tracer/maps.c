@@ -203,6 +203,11 @@ const char *mapping_name(const struct mapping *map)
 	return text_base_name(map->path);
 }
 
+bool mapping_has_file(const struct mapping *map)
+{
+	return map->inode || map->nbuild;
+}
+
 /* What stat(2) gives for the mapped file, as far as it is known. */
 struct identity {
 	struct stat st;

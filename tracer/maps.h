@@ -9,13 +9,17 @@
 
 #include "base/err.h"
 
+enum { MAPPING_BUILD = 20 };
+
 struct mapping {
 	uint64_t start, end; /* addresses; end is the first byte behind it */
 	uint64_t offset;     /* of start in the file, bytes */
-	uint64_t inode;	     /* 0: no file */
+	uint64_t inode;	     /* 0: no file, or see `build` */
 	/* As the kernel shows it in maps; on btrfs, overlayfs and the like not what stat(2) gives.
 	 */
 	uint32_t dev_major, dev_minor;
+	/* Of a file that is known by its build id in place of the inode: that, else nbuild is 0. */
+	uint8_t build[MAPPING_BUILD], nbuild;
 	bool read, write, exec, shared;
 	bool deleted; /* the file is no longer in its directory under `path` */
 	/* As the target sees it, newlines decoded, without " (deleted)"; "[stack]" and the like; ""
@@ -48,6 +52,9 @@ const struct mapping *maps_next_exec(const struct maps *m, const struct mapping 
 
 /* The last component of the mapping's path. */
 const char *mapping_name(const struct mapping *map);
+
+/* Whether it is of a file. */
+bool mapping_has_file(const struct mapping *map);
 
 /* A path by which ditrace can open the very file that is mapped at `map` in process `pid`, not
  * another one of that name, whatever its mount namespace: `path` or /proc/PID/root/`path` where

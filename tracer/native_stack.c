@@ -38,6 +38,7 @@ enum { BUCKETS = 1024 };
 
 struct native_stacks {
 	pid_t pid;
+	const struct maps *maps; /* the caller's; NULL: what it has mapped */
 	Dwfl *dwfl;
 	struct arena arena;
 	struct place *places[BUCKETS];
@@ -59,7 +60,20 @@ struct native_stacks {
 };
 
 /* libdwfl passes nothing of ours to find_elf. */
-static _Thread_local pid_t finding;
+static _Thread_local const struct native_stacks *finding;
+
+/* The process has ended: the file that it had mapped, where it is the same. */
+static int open_ended(const struct native_stacks *s, Dwfl_Module *mod)
+{
+	Dwarf_Addr start = 0, end = 0;
+	dwfl_module_info(mod, NULL, &start, &end, NULL, NULL, NULL, NULL);
+	for (size_t i = 0; i < s->maps->n; i++) {
+		const struct mapping *m = &s->maps->map[i];
+		if (m->start >= start && m->start < end && m->inode)
+			return maps_open(s->pid, m, NULL);
+	}
+	return -1;
+}
 
 /* The file as the process sees it: it may have another root directory. */
 static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base,
@@ -68,8 +82,10 @@ static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_A
 	char path[PATH_MAX];
 	if (name[0] != '/')
 		return dwfl_linux_proc_find_elf(mod, userdata, name, base, file_name, elf);
-	snprintf(path, sizeof(path), "/proc/%d/root%s", finding, name);
+	snprintf(path, sizeof(path), "/proc/%d/root%s", finding->pid, name);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && finding->maps)
+		fd = open_ended(finding, mod);
 	*file_name = fd < 0 ? NULL : strdup(name);
 	return fd;
 }
@@ -310,7 +326,44 @@ static bool step(struct native_stacks *s)
 	return done;
 }
 
-static int open_dwfl(struct native_stacks *s)
+static bool same_file(const struct mapping *a, const struct mapping *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor && !strcmp(a->path, b->path);
+}
+
+static bool report_module(struct native_stacks *s, const char *name, uint64_t start, uint64_t end)
+{
+	return start && start < end && dwfl_report_module(s->dwfl, name, start, end);
+}
+
+/* A module for each file of which code is mapped. Of what is no code it may not be known that it is
+ * no longer there. */
+static void report_maps(struct native_stacks *s, native_base_fn *base, void *arg)
+{
+	const struct mapping *map = s->maps->map;
+	uint64_t before = 0; /* the end of the last module */
+	char vdso[32];
+	snprintf(vdso, sizeof(vdso), "[vdso: %d]", s->pid);
+	for (size_t i = 0; i < s->maps->n; i++) {
+		size_t first = i, last = i;
+		if (!strcmp(map[i].path, "[vdso]"))
+			report_module(s, vdso, map[i].start, map[i].end);
+		if (!map[i].exec || !map[i].inode || map[i].path[0] != '/')
+			continue;
+		while (first && same_file(&map[first - 1], &map[i]))
+			first--;
+		while (last + 1 < s->maps->n && same_file(&map[last + 1], &map[i]))
+			last++;
+		uint64_t from = map[first].offset ? base(arg, &map[i]) : map[first].start;
+		if (from >= before && report_module(s, map[i].path, from, map[last].end))
+			before = map[last].end;
+		i = last;
+	}
+}
+
+/* With `base`, of s->maps. */
+static int open_dwfl(struct native_stacks *s, native_base_fn *base, void *arg)
 {
 	static const Dwfl_Callbacks files = {
 	    .find_elf = find_elf,
@@ -325,10 +378,12 @@ static int open_dwfl(struct native_stacks *s)
 	s->dwfl = dwfl_begin(&files);
 	if (!s->dwfl)
 		return -ENOMEM;
-	finding = s->pid;
-	int r = dwfl_linux_proc_report(s->dwfl, s->pid);
+	finding = s;
+	int r = base ? 0 : dwfl_linux_proc_report(s->dwfl, s->pid);
 	if (r)
 		return r > 0 ? -r : -ENOEXEC;
+	if (base)
+		report_maps(s, base, arg);
 	if (dwfl_report_end(s->dwfl, NULL, NULL) ||
 	    !dwfl_attach_state(s->dwfl, NULL, s->pid, &threads, s))
 		return -ENOEXEC;
@@ -341,13 +396,15 @@ static int cannot_read(int code, struct err *e)
 		       code == -ENOEXEC ? dwfl_errmsg(-1) : strerror(-code));
 }
 
-int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e)
+int native_stacks_open_maps(pid_t pid, const struct maps *maps, native_base_fn *base, void *arg,
+			    struct native_stacks **out, struct err *e)
 {
 	struct native_stacks *s = calloc(1, sizeof(*s));
 	int r = s ? 0 : -ENOMEM;
 	if (s) {
 		s->pid = pid;
-		r = open_dwfl(s);
+		s->maps = maps;
+		r = open_dwfl(s, base, arg);
 	}
 	if (r) {
 		cannot_read(r, e);
@@ -356,6 +413,11 @@ int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e)
 	}
 	*out = s;
 	return 0;
+}
+
+int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e)
+{
+	return native_stacks_open_maps(pid, NULL, NULL, NULL, out, e);
 }
 
 void native_stacks_close(struct native_stacks *s)
@@ -395,7 +457,7 @@ static int walk(struct native_stacks *s, const struct native_thread *t, const st
 	s->most = most;
 	s->n = 0;
 	s->failed = false;
-	finding = s->pid;
+	finding = s;
 	s->known = (1U << ARCH_REGS) - 1;
 	memcpy(s->regs, t->regs, sizeof(s->regs));
 	do {

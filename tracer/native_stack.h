@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "tracer/maps.h"
 #include "tracer/mem.h"
 
 enum { NATIVE_FRAMES = 64 };
@@ -30,6 +31,14 @@ struct native_stacks;
  * nothing is fetched from elsewhere. 0 and *out (free with native_stacks_close), or -errno with *e.
  */
 int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e);
+
+/* The same with what is known to be mapped, also of a process that has ended. Where of a file only
+ * its code is among `maps`, `base` gives the address in the process of the file's first segment, 0
+ * when that is not known; the maps stay the caller's, who may change what is in them. */
+typedef uint64_t native_base_fn(void *arg, const struct mapping *code);
+int native_stacks_open_maps(pid_t pid, const struct maps *maps, native_base_fn *base, void *arg,
+			    struct native_stacks **out, struct err *e);
+
 void native_stacks_close(struct native_stacks *s); /* NULL allowed */
 
 struct native_thread {

@@ -36,8 +36,6 @@ struct native_file {
 	size_t nwanted;
 };
 
-enum { BUILD_MOST = 64 };
-
 static int take(const struct elf_symbol *s, void *arg)
 {
 	struct native_file *f = arg;
@@ -73,23 +71,6 @@ static void sort(struct native_file *f)
 	f->n = kept + 1;
 }
 
-/* An ELF note: sizes of name and contents, type, name, contents (gABI 4.1, chapter 5). */
-static void find_build(struct native_file *f)
-{
-	uint64_t at;
-	size_t size;
-	const uint8_t *note = elf_section(f->elf, ".note.gnu.build-id", &at, &size);
-	uint32_t head[3];
-	if (!note || size < sizeof(head) + 4)
-		return;
-	memcpy(head, note, sizeof(head));
-	if (head[0] != 4 || memcmp(note + sizeof(head), "GNU", 4) != 0 ||
-	    head[1] > size - sizeof(head) - 4 || head[1] > BUILD_MOST)
-		return;
-	f->build = note + sizeof(head) + 4;
-	f->nbuild = head[1];
-}
-
 static void read_file(struct native_file *f)
 {
 	elf_each_symbol(f->elf, true, take, f);
@@ -102,7 +83,7 @@ static void open_file(struct native_file *f, int fd)
 	if (elf_file_open_fd(fd, f->path, &f->elf, NULL))
 		f->elf = NULL;
 	if (f->elf)
-		find_build(f);
+		f->build = elf_build_id(f->elf, &f->nbuild);
 }
 
 static struct native_file *new_file(struct native_symbols *s, const char *path)
@@ -118,6 +99,25 @@ static struct native_file *new_file(struct native_symbols *s, const char *path)
 	return f;
 }
 
+static bool is_build(const uint8_t *id, size_t n, const uint8_t *build, size_t nbuild)
+{
+	return n == nbuild && !memcmp(id, build, n);
+}
+
+/* Whether a file with the path of `f` was there before it that has not this build id. */
+static bool is_second(const struct native_symbols *s, const struct native_file *f,
+		      const uint8_t *build, size_t nbuild)
+{
+	for (size_t i = 0; i < s->n && s->files[i] != f; i++) {
+		const struct native_file *x = s->files[i];
+		const uint8_t *id = x->wanted ? x->wanted : x->build;
+		size_t n = x->wanted ? x->nwanted : x->nbuild;
+		if (!strcmp(x->path, f->path) && !(n && is_build(id, n, build, nbuild)))
+			return true;
+	}
+	return false;
+}
+
 static struct native_file *file_of(struct native_symbols *s, pid_t pid, const struct mapping *map)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -128,15 +128,14 @@ static struct native_file *file_of(struct native_symbols *s, pid_t pid, const st
 	int fd = f ? maps_open(pid, map, NULL) : -1;
 	if (!f)
 		return NULL;
-	for (size_t i = 0; s->files[i] != f; i++)
-		f->is_second |= !strcmp(s->files[i]->path, f->path);
 	f->inode = map->inode;
 	f->major = map->dev_major;
 	f->minor = map->dev_minor;
-	if (fd < 0)
-		return f;
-	open_file(f, fd);
-	close(fd);
+	if (fd >= 0) {
+		open_file(f, fd);
+		close(fd);
+	}
+	f->is_second = is_second(s, f, f->build, f->nbuild);
 	if (f->elf)
 		read_file(f);
 	return f;
@@ -170,6 +169,49 @@ static bool is_memory(const char *path)
 	return false;
 }
 
+/* The file at `path` if it is the one with that build id, else one without functions. */
+static struct native_file *file_of_build(struct native_symbols *s, const char *path,
+					 const uint8_t *build, size_t nbuild)
+{
+	struct stat st;
+	for (size_t i = 0; i < s->n; i++)
+		if (!s->files[i]->inode && !strcmp(s->files[i]->path, path) &&
+		    is_build(s->files[i]->wanted, s->files[i]->nwanted, build, nbuild))
+			return s->files[i];
+	struct native_file *f = new_file(s, path);
+	uint8_t *wanted = arena_alloc(&s->arena, nbuild);
+	if (!f || !wanted)
+		return NULL;
+	memcpy(wanted, build, nbuild);
+	f->wanted = wanted;
+	f->nwanted = nbuild;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return f;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode))
+		open_file(f, fd);
+	close(fd);
+	if (f->elf && is_build(f->build, f->nbuild, build, nbuild))
+		read_file(f);
+	return f;
+}
+
+/* A file that is known by its build id alone: it could not be opened. */
+static int unread_file(struct native_symbols *s, const struct mapping *map,
+		       struct native_frame *out, const uint8_t **build, size_t *nbuild)
+{
+	const struct native_file *f = file_of_build(s, map->path, map->build, map->nbuild);
+	if (!f)
+		return -ENOMEM;
+	out->file = f->path;
+	out->offset = out->pc - map->start + map->offset;
+	out->in_file = true;
+	out->is_second = is_second(s, f, f->wanted, f->nwanted);
+	*build = f->wanted;
+	*nbuild = f->nwanted;
+	return 0;
+}
+
 int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
 			struct native_frame *out, const uint8_t **build, size_t *nbuild)
 {
@@ -177,6 +219,8 @@ int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *
 	uint64_t bias = 0;
 	*out = (struct native_frame){.pc = pc, .offset = pc};
 	*nbuild = 0;
+	if (map && !map->inode && map->nbuild)
+		return unread_file(s, map, out, build, nbuild);
 	if (!map || !map->inode)
 		return 0;
 	struct native_file *f = file_of(s, pid, map);
@@ -220,36 +264,13 @@ bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct map
 	return true;
 }
 
-static bool is_build(const uint8_t *id, size_t n, const uint8_t *build, size_t nbuild)
+uint64_t native_symbols_base(struct native_symbols *s, pid_t pid, const struct mapping *code)
 {
-	return n == nbuild && !memcmp(id, build, n);
-}
-
-/* The file at `path` if it is the one with that build id, else one without functions. */
-static struct native_file *file_of_build(struct native_symbols *s, const char *path,
-					 const uint8_t *build, size_t nbuild)
-{
-	struct stat st;
-	for (size_t i = 0; i < s->n; i++)
-		if (!s->files[i]->inode && !strcmp(s->files[i]->path, path) &&
-		    is_build(s->files[i]->wanted, s->files[i]->nwanted, build, nbuild))
-			return s->files[i];
-	struct native_file *f = new_file(s, path);
-	uint8_t *wanted = arena_alloc(&s->arena, nbuild);
-	if (!f || !wanted)
-		return NULL;
-	memcpy(wanted, build, nbuild);
-	f->wanted = wanted;
-	f->nwanted = nbuild;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return f;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode))
-		open_file(f, fd);
-	close(fd);
-	if (f->elf && is_build(f->build, f->nbuild, build, nbuild))
-		read_file(f);
-	return f;
+	uint64_t bias;
+	struct native_file *f = code->inode ? file_of(s, pid, code) : NULL;
+	if (!f || !f->elf || elf_bias(f->elf, code, &bias))
+		return 0;
+	return bias + elf_first(f->elf);
 }
 
 /* The address of the byte at `offset` of the file, by the segment that holds code there. */
@@ -278,8 +299,8 @@ const char *native_symbols_by_build(struct native_symbols *s, const char *path,
 				    bool is_offset)
 {
 	const char *home = getenv("HOME");
-	char hex[2 * BUILD_MOST + 1] = "", file[PATH_MAX];
-	if (nbuild < 2 || nbuild > BUILD_MOST)
+	char hex[2 * ELF_BUILD_MOST + 1] = "", file[PATH_MAX];
+	if (nbuild < 2 || nbuild > ELF_BUILD_MOST)
 		return NULL;
 	const char *found = name_in(s, file_of_build(s, path, build, nbuild), addr, is_offset);
 	for (size_t i = 0; i < nbuild; i++)

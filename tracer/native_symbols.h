@@ -34,6 +34,10 @@ int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *
 bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct maps *maps,
 			   uint64_t pc, uint64_t *start, uint64_t *size);
 
+/* Where the first segment of the file begins in process `pid` that has `code` of it mapped; 0 when
+ * the file cannot be read. */
+uint64_t native_symbols_base(struct native_symbols *s, pid_t pid, const struct mapping *code);
+
 /* The demangled name of the function at address `addr` of the file `path` (as this process sees it)
  * whose build id is `build`, 1 to 64 bytes: looked for in the file there, in
  * /usr/lib/debug/.build-id and in ~/.debug/.build-id

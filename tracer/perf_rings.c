@@ -125,6 +125,7 @@ static struct perf_event_attr attr_of(const struct perf_rings *p, bool on_exec)
 	attr.sample_regs_user = s->sample_regs_user;
 	attr.sample_stack_user = s->sample_stack_user;
 	attr.exclude_kernel = s->exclude_kernel;
+	attr.build_id = s->build_id;
 	return attr;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "tracer/perf_mmap.h"
 #include "tracer/perf_rings.h"
 #include "tracer/perf_sample.h"
 #include "tracer/process.h"
@@ -35,13 +36,24 @@ struct sampler {
 	bool failed;	    /* no memory */
 };
 
-static int try_open(struct perf_event_attr *attr)
+static int closed(int fd)
 {
-	int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	close(fd);
 	return 0;
+}
+
+/* Linux before 5.12 knows no build ids. */
+static int try_open(struct perf_event_attr *attr)
+{
+	attr->mmap2 = attr->mmap = attr->build_id = 1;
+	int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0 && errno == EINVAL) {
+		attr->build_id = 0;
+		fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	}
+	return closed(fd);
 }
 
 /* With the kernel's time where that is permitted. */
@@ -250,8 +262,11 @@ static void on_sample(struct sampler *s, const struct perf_event_header *h)
 	s->ntaken++;
 }
 
+/* Records of mappings may be among them. */
 static void on_lost(struct sampler *s, uint64_t time, uint64_t count)
 {
+	for (size_t i = 0; i < s->nprocesses; i++)
+		sampler_process_missed(s->processes[i]);
 	s->counts.lost += count;
 	s->all.sink.lost(time, count, s->all.sink.arg);
 }
@@ -290,13 +305,37 @@ static void give_all(struct sampler *s)
 	s->ntaken = 0;
 }
 
+static void on_mmap(struct sampler *s, const struct perf_event_header *h)
+{
+	struct perf_mmap m;
+	struct sampler_process *p;
+	if (!perf_mmap_parse(h, &m) || m.pid <= 0)
+		return;
+	p = process_of(s, m.pid);
+	if (!p)
+		return;
+	if (sampler_process_replaces(p, &m.map))
+		give_all(s);
+	sampler_process_map(p, &m.map);
+}
+
+static void on_fork(struct sampler *s, pid_t pid, pid_t parent)
+{
+	struct sampler_process **from = find(s, parent);
+	if (pid <= 0 || pid == parent || !from)
+		return;
+	struct sampler_process *p = process_of(s, pid);
+	from = find(s, parent);
+	if (p && from)
+		sampler_process_forked(p, *from);
+}
+
 /* The layouts are those of perf_event_open(2). */
 static void on_record(const struct perf_event_header *h, uint64_t time, void *arg)
 {
 	struct sampler *s = arg;
 	const uint8_t *body = (const uint8_t *)(h + 1);
 	size_t len = h->size - sizeof(*h);
-	struct sampler_process **p;
 	uint32_t word[4] = {0};
 	uint64_t lost[2] = {0};
 	memcpy(word, body, len < sizeof(word) ? len : sizeof(word));
@@ -316,6 +355,7 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 		break;
 	case PERF_RECORD_FORK: /* u32 pid, ppid, tid, ptid */
 		on_new_task(s, (pid_t)word[2]);
+		on_fork(s, (pid_t)word[0], (pid_t)word[1]);
 		break;
 	case PERF_RECORD_COMM: /* u32 pid, tid */
 		if (h->misc & PERF_RECORD_MISC_COMM_EXEC) {
@@ -323,10 +363,8 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 			drop(s, (pid_t)word[0]);
 		}
 		break;
-	case PERF_RECORD_MMAP2: /* u32 pid, tid */
-		p = find(s, (pid_t)word[0]);
-		if (p)
-			sampler_process_mapped(*p);
+	case PERF_RECORD_MMAP2:
+		on_mmap(s, h);
 		break;
 	default:
 		break;

@@ -13,7 +13,7 @@
 #include "tracer/process.h"
 #include "tracer/thread_facts.h"
 
-static const uint64_t PAUSE_NS = 300000000; /* between looks at what is mapped */
+static const uint64_t PAUSE_NS = 300000000; /* between looks for Python and stacks */
 
 enum { NS_TIDS = 256 };
 
@@ -21,15 +21,16 @@ struct sampler_process {
 	pid_t pid, ns_pid;
 	bool other_ns;
 	struct mem mem;
-	struct maps maps;
+	struct known_maps known;
 	struct native_stacks *natives;
 	struct native_ops ops;
 	struct perf_map jit;
 	struct py_runtime *py;
-	uint64_t natives_ns, python_ns; /* when they were last looked for */
-	bool mapped;			/* something, since `natives_ns` */
-	bool told;			/* the kernel knows how to walk it */
-	bool python_gone;		/* there is none for ditrace to read */
+	uint64_t stacks_ns, python_ns; /* when they were last looked for */
+	bool unread;		       /* /proc/PID/maps is to be read (again) */
+	bool mapped;		       /* something, since `natives` were opened */
+	bool told;		       /* the kernel knows how to walk it */
+	bool python_gone;	       /* there is none for ditrace to read */
 	struct {
 		pid_t tid, ns_tid;
 	} ns_tids[NS_TIDS]; /* by the number modulo that */
@@ -38,16 +39,17 @@ struct sampler_process {
 struct sampler_process *sampler_process_new(pid_t pid)
 {
 	struct process facts;
-	if (process_read(pid, &facts, NULL))
-		return NULL;
 	struct sampler_process *p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
-	p->pid = pid;
+	p->pid = p->ns_pid = pid;
+	p->other_ns = true;
+	p->mem = mem_process(pid);
+	p->unread = p->mapped = true;
+	if (process_read(pid, &facts, NULL))
+		return p;
 	p->ns_pid = facts.status.ns_pid ? facts.status.ns_pid : pid;
 	p->other_ns = facts.status.ns_levels != 1;
-	p->mem = mem_process(pid);
-	p->mapped = true;
 	return p;
 }
 
@@ -59,7 +61,7 @@ void sampler_process_free(struct sampler_process *p)
 	native_ops_free(&p->ops);
 	perf_map_free(&p->jit);
 	python_close(p->py);
-	maps_free(&p->maps);
+	known_maps_free(&p->known);
 	free(p);
 }
 
@@ -68,9 +70,31 @@ pid_t sampler_process_pid(const struct sampler_process *p)
 	return p->pid;
 }
 
-void sampler_process_mapped(struct sampler_process *p)
+void sampler_process_forked(struct sampler_process *p, const struct sampler_process *from)
 {
+	known_maps_inherit(&p->known, &from->known);
+}
+
+bool sampler_process_replaces(const struct sampler_process *p, const struct mapping *m)
+{
+	return known_maps_replaces(&p->known, m);
+}
+
+void sampler_process_map(struct sampler_process *p, const struct mapping *m)
+{
+	bool replaced = known_maps_replaces(&p->known, m);
+	if (known_maps_add(&p->known, p->pid, m) <= 0)
+		return;
 	p->mapped = true;
+	if (!replaced)
+		return;
+	native_stacks_close(p->natives);
+	p->natives = NULL;
+}
+
+void sampler_process_missed(struct sampler_process *p)
+{
+	p->unread = p->mapped = true;
 }
 
 static bool due(uint64_t *last)
@@ -97,28 +121,33 @@ static void find_torch(struct sampler_process *p)
 	struct torch_package package;
 	if (!p->py)
 		return;
-	torch_package_find(p->pid, &p->maps, &package);
+	torch_package_find(p->pid, &p->known.maps, &package);
 	if (package.dir[0])
 		py_set_torch_dir(p->py, package.dir);
 }
 
-static void open_natives(struct sampler_process *p)
+struct of_process {
+	struct sampler_process *p;
+	struct native_symbols *symbols;
+};
+
+static uint64_t base_of(void *arg, const struct mapping *code)
 {
+	const struct of_process *of = arg;
+	return native_symbols_base(of->symbols, of->p->pid, code);
+}
+
+static void open_natives(struct sampler_process *p, struct native_symbols *symbols)
+{
+	struct of_process of = {p, symbols};
 	struct native_stacks *natives;
-	struct maps maps;
-	if (!p->mapped || !due(&p->natives_ns))
+	if (p->unread)
+		known_maps_read(&p->known, p->pid);
+	p->unread = p->mapped = false;
+	if (native_stacks_open_maps(p->pid, &p->known.maps, base_of, &of, &natives, NULL))
 		return;
-	if (maps_read(p->pid, &maps, NULL))
-		return;
-	if (native_stacks_open(p->pid, &natives, NULL)) {
-		maps_free(&maps);
-		return;
-	}
 	native_stacks_close(p->natives);
-	maps_free(&p->maps);
 	p->natives = natives;
-	p->maps = maps;
-	p->mapped = false;
 	find_torch(p);
 }
 
@@ -152,7 +181,9 @@ static const struct mapping *stack_at(const struct maps *maps, uint64_t sp)
 static void read_stack(struct sampler_process *p, struct taken_sample *t)
 {
 	uint64_t sp = t->sample.regs[ARCH_SP];
-	const struct mapping *map = stack_at(&p->maps, sp);
+	if (!stack_at(&p->known.maps, sp) && due(&p->stacks_ns)) /* a new thread's */
+		known_maps_read(&p->known, p->pid);
+	const struct mapping *map = stack_at(&p->known.maps, sp);
 	size_t most = t->sample.len + SAMPLED_MORE, left = map ? map->end - sp : 0;
 	size_t len = left > most ? most : left > t->sample.len ? left : t->sample.len;
 	if (mem_read(&p->mem, sp, t->now, len))
@@ -230,24 +261,14 @@ static void name_frames(struct sampler_process *p, struct native_symbols *symbol
 			struct unwound *u)
 {
 	for (unsigned i = 0; i < u->n; i++)
-		native_symbols_find(symbols, p->pid, &p->maps, u->places[i].pc, &u->frames[i],
+		native_symbols_find(symbols, p->pid, &p->known.maps, u->places[i].pc, &u->frames[i],
 				    &u->builds[i], &u->nbuilds[i]);
 }
 
-static bool leads_nowhere(const struct unwound *u)
-{
-	return !u->n || !u->frames[u->n - 1].file;
-}
-
-struct bounds_of {
-	struct sampler_process *p;
-	struct native_symbols *symbols;
-};
-
 static bool function_bounds(void *arg, uint64_t pc, uint64_t *start, uint64_t *size)
 {
-	const struct bounds_of *b = arg;
-	return native_symbols_bounds(b->symbols, b->p->pid, &b->p->maps, pc, start, size);
+	const struct of_process *b = arg;
+	return native_symbols_bounds(b->symbols, b->p->pid, &b->p->known.maps, pc, start, size);
 }
 
 static void walk(struct sampler_process *p, const struct taken_sample *t, size_t len,
@@ -256,7 +277,7 @@ static void walk(struct sampler_process *p, const struct taken_sample *t, size_t
 	const struct perf_sample *s = &t->sample;
 	const struct sample_mem mem = {
 	    .mem = {.read = read_sample}, .start = s->regs[ARCH_SP], .len = len, .bytes = t->then};
-	struct bounds_of bounds = {p, symbols};
+	struct of_process bounds = {p, symbols};
 	const struct native_thread thread = {.tid = s->tid,
 					     .regs = s->regs,
 					     .mem = &mem.mem,
@@ -298,15 +319,15 @@ static void unwind(struct sampler_process *p, struct taken_sample *t,
 {
 	for (unsigned tries = 0; tries < 2; tries++) {
 		if (!p->natives)
-			open_natives(p);
+			open_natives(p, symbols);
 		if (!p->natives)
 			return;
 		u->len = t->sample.len;
 		walk(p, t, u->len, symbols, u);
 		walk_on(p, t, symbols, u);
-		if (!leads_nowhere(u) || !p->mapped)
+		if (u->whole || !p->mapped)
 			return;
-		open_natives(p);
+		open_natives(p, symbols);
 	}
 }
 
@@ -437,7 +458,7 @@ static void put_native(struct sampler_process *p, const struct unwound *u,
 static void put_op(struct sampler_process *p, const struct unwound *u, struct sample_names *names,
 		   struct sample *out)
 {
-	struct in_op in = native_op_find(&p->ops, p->pid, &p->maps, u->frames, u->n);
+	struct in_op in = native_op_find(&p->ops, p->pid, &p->known.maps, u->frames, u->n);
 	if (in.op || in.node)
 		out->op =
 		    sample_op(names, in.op ? in.op : in.node, in.op ? OP_DISPATCHED : OP_BACKWARD);

@@ -4,7 +4,7 @@
 
 #include "symbolizer/pywalk.h"
 #include "symbolizer/sample.h"
-#include "tracer/maps.h"
+#include "tracer/known_maps.h"
 #include "tracer/mem.h"
 #include "tracer/native_op.h"
 #include "tracer/native_stack.h"
@@ -37,13 +37,21 @@ struct taken_sample {
 
 struct sampler_process;
 
-/* NULL without memory, or when the process has ended. */
+/* A process that may have ended already. NULL without memory. */
 struct sampler_process *sampler_process_new(pid_t pid);
 void sampler_process_free(struct sampler_process *p); /* NULL allowed */
 pid_t sampler_process_pid(const struct sampler_process *p);
 
-/* It has mapped something to execute. */
-void sampler_process_mapped(struct sampler_process *p);
+/* It was forked by `from`. */
+void sampler_process_forked(struct sampler_process *p, const struct sampler_process *from);
+
+/* It has mapped something to execute, by a record; true: at the place of something else, so that
+ * samples from before must be resolved before the call of sampler_process_map. */
+bool sampler_process_replaces(const struct sampler_process *p, const struct mapping *m);
+void sampler_process_map(struct sampler_process *p, const struct mapping *m);
+
+/* Records of what it has mapped may be missing. */
+void sampler_process_missed(struct sampler_process *p);
 
 /* Read what will have changed in a moment: the Python frames of the thread where `frames` (NULL:
  * there are none) has not got them, and its stack. */

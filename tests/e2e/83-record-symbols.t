@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ditrace record: code that had no name when it was recorded has it when the file is read.
+# ditrace record: code that had no name when it was recorded has it when the file is read, and that of what is soon gone
+# is known.
 . "$(dirname "$0")/lib.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
@@ -61,5 +62,84 @@ late() {
 	rm -f "$(tail -n 1 "$T/map")"
 }
 
+# spinners: shared libraries $T/liba.so, ...: late_spin(n) calls spin_a, ...
+spinners() {
+	local i
+	for i in a b c; do
+		printf 'static __attribute__((noinline)) void spin_%s(long n) { while (n--) __asm__ volatile(""); }
+			void late_spin(long n) { spin_%s(n); __asm__ volatile(""); }' $i $i |
+			cc -shared -fPIC -O1 -fno-optimize-sibling-calls -Wl,--build-id -o "$T/lib$i.so" -x c -
+	done
+}
+
+# all_spun: samples of all of them
+all_spun() {
+	[ "$(grep -cE '^spin_[abc],.*/lib[abc]\.so' "$T/symbols")" = 3 ]
+}
+
+gone() {
+	spinners
+	cat >"$T/gone.py" <<-'END'
+		import _ctypes, ctypes, sys, torch
+		for path in sys.argv[1:]:
+		    lib = ctypes.CDLL(path)
+		    lib.late_spin(ctypes.c_long(60_000_000))
+		    _ctypes.dlclose(lib._handle)
+	END
+	ok "a program that maps a library after the other in one place" \
+		"$DITRACE" record -F 997 -o "$T/data" -- "$PY" "$T/gone.py" "$T"/lib{a,b,c}.so
+	symbols
+	ok "each of them is known" all_spun
+}
+
+ended() {
+	spinners
+	cat >"$T/short.c" <<-'END'
+		#include <dlfcn.h>
+		int main(int argc, char **argv)
+		{
+			for (int i = 1; i < argc; i++) {
+				void *l = dlopen(argv[i], RTLD_NOW);
+				((void (*)(long))dlsym(l, "late_spin"))(60000000);
+				dlclose(l);
+			}
+			return 0;
+		}
+	END
+	cc -O1 -o "$T/short" "$T/short.c"
+	local as=() who
+	for who in "" "a plain user: "; do
+		[ -n "$who" ] && as=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+		label=$who
+		[ -n "$who" ] && [ "$(id -u)" != 0 ] && skip "only root can become another user" 4 && continue
+		[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 4; continue; }
+		rm -rf "$T/go" "$T/user"
+		chmod 755 "$base" "$T"
+		mkdir -m 777 "$T/user"
+		cp "$DITRACE" "$T/ditrace"
+		start "${as[@]}" "$T/ditrace" record -F 499 -o "$T/user/data" -- bash -c 'echo ready
+			until [ -e "$0/go" ]; do sleep 0.05; done
+			"$0/short" "$0"/lib{a,b,c}.so
+			echo ended' "$T" >"$T/running" 2>"$T/err"
+		wait_line "$T/running" '^ready'
+		kill -STOP "$child" # what ended is to be read only afterwards
+		touch "$T/go"
+		wait_line "$T/running" '^ended'
+		kill -CONT "$child"
+		wait "$child"
+		is "a program ends before its samples are read" $? 0
+		cp "$T/user/data" "$T/data"
+		symbols
+		ok "its libraries are known" all_spun
+		"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+		like "and its stacks" "$T/jsonl" '"spin_b".*"late_spin".*"main".*"_start"'
+		like "nothing is lost" "$T/err" " 0 lost"
+	done
+	label=""
+}
+
 each_torch late
+each_torch gone
+T=$(mktemp -d "$base/t.XXXXXX")
+ended
 done_testing

@@ -1,10 +1,12 @@
-/* Whatever the kernel or a JIT writes: samples and /tmp/perf-PID.map, and what is made of a stack.
- */
+/* Whatever the kernel or a JIT writes: samples, mappings and /tmp/perf-PID.map, and what is made of
+ * a stack and of mappings. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/input.h"
+#include "tracer/known_maps.h"
 #include "tracer/perf_map.h"
+#include "tracer/perf_mmap.h"
 #include "tracer/perf_sample.h"
 #include "tracer/sample_check.h"
 
@@ -51,6 +53,38 @@ static void check(const struct perf_sample *s, struct input *in)
 	sample_check(&c);
 }
 
+/* Mappings one after the other, which stay in order and apart. */
+static void map_all(struct input in)
+{
+	struct known_maps k = {0};
+	struct {
+		struct perf_event_header h;
+		uint8_t body[96];
+	} r;
+	for (unsigned n = 0; n < 32 && in.left; n++) {
+		struct perf_mmap m;
+		uint8_t choice[2];
+		memset(&r, 0, sizeof(r));
+		take(&in, choice, sizeof(choice));
+		r.h.type = PERF_RECORD_MMAP2;
+		r.h.misc = choice[0] & 1 ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0;
+		r.h.size = (uint16_t)(sizeof(r) - choice[1] % sizeof(r.body));
+		take(&in, r.body, sizeof(r.body));
+		if (!perf_mmap_parse(&r.h, &m))
+			continue;
+		m.map.start &= 0xff;
+		m.map.end = m.map.start + 1 + (m.map.end & 0xff);
+		known_maps_replaces(&k, &m.map);
+		known_maps_add(&k, -1, &m.map);
+		if (!maps_find(&k.maps, m.map.start))
+			abort();
+	}
+	for (size_t i = 0; i + 1 < k.maps.n; i++)
+		if (k.maps.map[i].end > k.maps.map[i + 1].start)
+			abort();
+	known_maps_free(&k);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	struct input in = {data, size};
@@ -58,6 +92,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	struct perf_sample s;
 	size_t n = size > 1 ? (size_t)data[0] * 8 : 0;
 	read_map(in);
+	map_all(in);
 	if (n > size)
 		n = size;
 	struct perf_event_header *record = malloc(sizeof(h) + n);

@@ -6,8 +6,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "tracer/known_maps.h"
 #include "tracer/perf_map.h"
+#include "tracer/perf_mmap.h"
 #include "tracer/perf_regs_x86_64.h"
 #include "tracer/perf_sample.h"
 
@@ -94,6 +97,96 @@ static void what_is_short_is_refused(void **state)
 	assert_false(perf_sample_parse(&other.h, &s));
 }
 
+/* Process 7, thread 8: 0x2000 bytes at 0x1000, from 0x3000 of the file; then the sample_id. */
+static struct record mapping(bool build)
+{
+	static const uint8_t id[24] = {20, 0, 0, 0, 0xab, 0xcd};
+	struct record r = {.h = {.type = PERF_RECORD_MMAP2}};
+	const uint32_t numbers[2] = {7, 8}, device[2] = {9, 10}, how[2] = {5, 2};
+	r.h.size = sizeof(r.h);
+	r.h.misc = build ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0;
+	put(&r, numbers, sizeof(numbers));
+	put_word(&r, 0x1000);
+	put_word(&r, 0x2000);
+	put_word(&r, 0x3000);
+	if (build)
+		put(&r, id, sizeof(id));
+	else {
+		put(&r, device, sizeof(device));
+		put_word(&r, 11);
+		put_word(&r, 0);
+	}
+	put(&r, how, sizeof(how));
+	put(&r, "/lib/l.so", 10);
+	put_word(&r, 0);
+	put_word(&r, 1000);
+	return r;
+}
+
+static void a_mapping_is_taken_apart(void **state)
+{
+	(void)state;
+	struct record r = mapping(false), b = mapping(true);
+	struct perf_mmap m;
+	assert_true(perf_mmap_parse(&r.h, &m));
+	assert_int_equal(m.pid, 7);
+	assert_int_equal(m.tid, 8);
+	assert_int_equal(m.map.start, 0x1000);
+	assert_int_equal(m.map.end, 0x3000);
+	assert_int_equal(m.map.offset, 0x3000);
+	assert_true(m.map.exec && m.map.read && !m.map.write);
+	assert_int_equal(m.map.inode, 11);
+	assert_int_equal(m.map.dev_major, 9);
+	assert_int_equal(m.map.nbuild, 0);
+	assert_string_equal(m.map.path, "/lib/l.so");
+	assert_true(perf_mmap_parse(&b.h, &m));
+	assert_int_equal(m.map.inode, 0);
+	assert_int_equal(m.map.nbuild, 20);
+	assert_int_equal(m.map.build[1], 0xcd);
+	r.h.type = PERF_RECORD_SAMPLE;
+	assert_false(perf_mmap_parse(&r.h, &m));
+	for (size_t size = 0; size < sizeof(b.h) + 64 + 10; size++) {
+		b.h.size = (uint16_t)size;
+		assert_false(perf_mmap_parse(&b.h, &m));
+	}
+}
+
+static void add(struct known_maps *k, uint64_t start, uint64_t end, const char *path, int wanted)
+{
+	const struct mapping m = {
+	    .start = start, .end = end, .offset = 0, .exec = true, .inode = 1, .path = path};
+	assert_int_equal(known_maps_add(k, -1, &m), wanted);
+}
+
+static const char *at(const struct known_maps *k, uint64_t addr)
+{
+	const struct mapping *m = maps_find(&k->maps, addr);
+	return m ? m->path : "";
+}
+
+static void code_stays_known_until_it_is_replaced(void **state)
+{
+	(void)state;
+	struct known_maps k = {0}, child = {0};
+	const struct mapping other = {.start = 0x1000, .end = 0x1001, .exec = true, .path = "/c"};
+	add(&k, 0x1000, 0x5000, "/a", 1);
+	add(&k, 0x1000, 0x4000, "/a", 0); /* part of what is known */
+	assert_true(known_maps_replaces(&k, &other));
+	add(&k, 0x2000, 0x3000, "/b", 1);
+	assert_string_equal(at(&k, 0x1fff), "/a");
+	assert_string_equal(at(&k, 0x2fff), "/b");
+	assert_string_equal(at(&k, 0x3000), "/a");
+	assert_int_equal(maps_find(&k.maps, 0x3000)->offset, 0x2000);
+	assert_int_equal(known_maps_inherit(&child, &k), 0);
+	known_maps_free(&k);
+	assert_string_equal(at(&child, 0x2000), "/b");
+	/* This process has it not; what it has counts. */
+	assert_int_equal(known_maps_read(&child, getpid()), 0);
+	assert_string_equal(at(&child, 0x2000), "/b");
+	assert_non_null(maps_find(&child.maps, (uintptr_t)known_maps_read));
+	known_maps_free(&child);
+}
+
 static void the_layout_is_the_kernels(void **state)
 {
 	(void)state;
@@ -129,6 +222,8 @@ int main(void)
 	    cmocka_unit_test(without_user_space),
 	    cmocka_unit_test(what_is_short_is_refused),
 	    cmocka_unit_test(the_layout_is_the_kernels),
+	    cmocka_unit_test(a_mapping_is_taken_apart),
+	    cmocka_unit_test(code_stays_known_until_it_is_replaced),
 	    cmocka_unit_test(functions_of_a_jit_are_found),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
