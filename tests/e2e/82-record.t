@@ -315,11 +315,11 @@ each_torch shares
 each_torch events
 each_torch attached
 each_torch modules
+each_torch born
+each_torch lost
 first_torch
 user
 children
-born
-lost
 ends
 pythons
 done_testing
