@@ -47,8 +47,10 @@ static bool has_word(const struct sample_check *c, const struct region *r, uint6
 	for (uint64_t at = r->from; at < r->to; at += sizeof(word))
 		if (word_at(&c->stack, at, &word) && word == wanted)
 			return true;
-	for (unsigned i = 0; c->interpreter == 0 && i < ARCH_REGS; i++)
-		if (c->regs[i] == wanted)
+	/* What a callee keeps for its caller, and has not saved, is still the caller's. */
+	uint32_t own = c->interpreter == 0 ? ~0U : c->at_once ? ~arch_call_clobbers : 0;
+	for (unsigned i = 0; i < ARCH_REGS; i++)
+		if (own >> i & 1 && c->regs[i] == wanted)
 			return true;
 	return false;
 }

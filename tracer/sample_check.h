@@ -41,7 +41,8 @@ enum sample_python {
 };
 
 /* Frames that were read at once are the sample's, unless the thread was just changing them, which
- * the same rules tell but for what may have changed meanwhile. Of others:
+ * the same rules tell but for what may have changed meanwhile; there a register that callees keep
+ * for their callers, too, may name the frame. Of others:
  *
  * The interpreter keeps the frame that it runs, and the instruction, in its own C frame and in
  * registers, which the sample has:

@@ -180,6 +180,26 @@ static void any_places_do(void **state)
 		}
 }
 
+/* From 3.13, no place is known to name the frame. */
+static void a_register_that_no_callee_has_saved_names_the_frame(void **state)
+{
+	struct stage s;
+	(void)state;
+	set_up(&s);
+	s.walk.cframe_frame = PY_NO_OFFSET;
+	s.then[CFRAME + 1] = 0;
+	s.c.at_once = true;
+	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
+	s.regs[ARCH_BX] = FRAME;
+	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
+	s.c.at_once = false; /* a callee's own, read later: it may be about to begin */
+	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
+	s.c.at_once = true;
+	s.regs[ARCH_BX] = 0;
+	s.regs[ARCH_AX] = FRAME; /* a callee may have put that there */
+	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -190,6 +210,7 @@ int main(void)
 	    cmocka_unit_test(in_the_interpreter_itself),
 	    cmocka_unit_test(without_the_interpreter),
 	    cmocka_unit_test(at_once_the_frames_are_the_samples),
+	    cmocka_unit_test(a_register_that_no_callee_has_saved_names_the_frame),
 	    cmocka_unit_test(before_3_11_frames_are_counted),
 	    cmocka_unit_test(any_places_do),
 	};
