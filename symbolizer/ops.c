@@ -61,7 +61,32 @@ static int make_sites(struct build *b, const struct func_facts *facts)
 	return r;
 }
 
-static int build_table(struct build *b, struct err *e)
+static int plan_all(struct build *b)
+{
+	struct func_facts *facts = calloc(b->nfound + 1, sizeof(*facts));
+	int r = facts ? ops_plan_all(b, facts) : -ENOMEM;
+	r = r ? r : make_sites(b, facts);
+	free(facts);
+	return r;
+}
+
+/* As far as it needs no look at the code. */
+static int list_all(struct build *b)
+{
+	struct op_table *t = b->t;
+	b->planned = calloc(b->nfound + 1, sizeof(*b->planned));
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct found *f = &b->found[i];
+		t->ops[i] = (struct op_probe){.role = f->role,
+					      .file = f->file,
+					      .vaddr = f->vaddr,
+					      .desc = {.id = i, .name = "", .schema = ""}};
+		t->ncalls += f->role == ROLE_CALL;
+	}
+	return b->planned ? 0 : -ENOMEM;
+}
+
+static int build_table(struct build *b, bool lazy, struct err *e)
 {
 	struct op_table *t = b->t;
 	uint64_t at;
@@ -78,12 +103,9 @@ static int build_table(struct build *b, struct err *e)
 	t->n = t->nplans = (uint32_t)b->nfound;
 	t->ops = calloc(b->nfound + 1, sizeof(*t->ops));
 	t->plans = calloc(b->nfound + 1, sizeof(*t->plans));
-	struct func_facts *facts = calloc(b->nfound + 1, sizeof(*facts));
-	if (!t->ops || !t->plans || !facts)
+	if (!t->ops || !t->plans)
 		r = -ENOMEM;
-	r = r ? r : ops_plan_all(b, facts);
-	r = r ? r : make_sites(b, facts);
-	free(facts);
+	r = r ? r : lazy ? list_all(b) : plan_all(b);
 	if (r)
 		return err_set(e, r, "cannot read the ops of %s: %s", t->path[OPS_CPU],
 			       strerror(-r));
@@ -96,41 +118,81 @@ static int build_table(struct build *b, struct err *e)
 	return 0;
 }
 
-int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+static int open_files(struct build *b, const char *const paths[OPS_FILES], struct err *e)
+{
+	int r = 0;
+	for (unsigned i = 0; i < OPS_FILES && !r; i++) {
+		if (!paths[i])
+			continue;
+		b->t->path[i] = strdup(paths[i]);
+		r = elf_file_open(paths[i], &b->elf[i], e);
+		if (!r && i != OPS_C10 && callees_open(b->elf[i], &b->callees[i]))
+			r = err_set(e, -ENOMEM, "no memory");
+		if (!r)
+			elf_file_drop(b->elf[i]);
+	}
+	return r;
+}
+
+/* What the table has not got. */
+static void build_free(struct build *b)
+{
+	schema_index_free(&b->schemas);
+	for (unsigned i = 0; i < OPS_FILES; i++)
+		if (i != OPS_CPU)
+			callees_close(b->callees[i]);
+	free(b->found);
+	free(b->planned);
+}
+
+static int load(const char *const paths[OPS_FILES], bool lazy, struct op_table **out, struct err *e)
 {
 	struct op_table *t = calloc(1, sizeof(*t));
 	if (!t)
 		return err_set(e, -ENOMEM, "no memory");
 	struct build b = {.t = t};
-	int r = 0;
-	for (unsigned i = 0; i < OPS_FILES && !r; i++) {
-		if (!paths[i])
-			continue;
-		t->path[i] = strdup(paths[i]);
-		r = elf_file_open(paths[i], &b.elf[i], e);
-		if (!r && i != OPS_C10 && callees_open(b.elf[i], &b.callees[i]))
-			r = err_set(e, -ENOMEM, "no memory");
-		if (!r)
-			elf_file_drop(b.elf[i]);
-	}
-	r = r ? r : build_table(&b, e);
-	schema_index_free(&b.schemas);
+	int r = open_files(&b, paths, e);
+	r = r ? r : build_table(&b, lazy, e);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		t->elf[i] = b.elf[i];
-		if (i == OPS_CPU)
-			t->callees = b.callees[i];
-		else
-			callees_close(b.callees[i]);
 		if (b.elf[i])
 			elf_file_drop(b.elf[i]);
 	}
-	free(b.found);
+	t->callees = b.callees[OPS_CPU];
+	t->lazy = lazy && !r ? malloc(sizeof(b)) : NULL;
+	if (t->lazy)
+		*t->lazy = b;
+	else
+		build_free(&b);
+	if (lazy && !r && !t->lazy)
+		r = err_set(e, -ENOMEM, "no memory");
 	if (r) {
 		op_table_free(t);
 		return r;
 	}
 	*out = t;
 	return 0;
+}
+
+int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+{
+	return load(paths, false, out, e);
+}
+
+int op_table_load_lazy(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+{
+	return load(paths, true, out, e);
+}
+
+int op_table_plan(struct op_table *t, uint32_t i)
+{
+	struct func_facts facts = {0};
+	if (!t->lazy || t->lazy->planned[i])
+		return 0;
+	int r = ops_plan_one(t->lazy, i, &facts);
+	t->ops[i].desc.id = i;
+	t->lazy->planned[i] = !r;
+	return r;
 }
 
 int op_table_set_pynode(struct op_table *t, uint16_t off)
@@ -149,6 +211,9 @@ void op_table_free(struct op_table *t)
 {
 	if (!t)
 		return;
+	if (t->lazy)
+		build_free(t->lazy);
+	free(t->lazy);
 	callees_close(t->callees);
 	free(t->ops);
 	free(t->plans);

@@ -75,6 +75,7 @@ struct op_table {
 	uint64_t undefined;  /* libc10: c10::UndefinedTensorImpl::_singleton */
 	uint64_t interned[INTERNED_PLACES]; /* libtorch_cpu: see interned_places */
 	struct arena arena[2];
+	struct build *lazy; /* of op_table_load_lazy, else NULL */
 };
 
 /* The symbol of libtorch_cpu of what is called once for each dispatched op, with the scope (0) as
@@ -117,6 +118,16 @@ enum { FUNCTION_READ = 1 };
  * op. Returns 0 and *out (free with op_table_free); -ENOENT when the file has no at::_ops symbols
  * (stripped, or no libtorch); -errno. */
 int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e);
+
+/* The same without a look at any op's code: of each op role, file and vaddr are there, there are no
+ * sites, and op_table_plan does the rest for those that are asked for. */
+int op_table_load_lazy(const char *const paths[OPS_FILES], struct op_table **out, struct err *e);
+
+/* Complete op `i` and its plan in a table of op_table_load_lazy, if that was not done. 0 or
+ * -ENOMEM.
+ */
+int op_table_plan(struct op_table *t, uint32_t i);
+
 void op_table_free(struct op_table *t);
 
 /* Let the plan of PyNode::apply read the Python object at `off`. Returns that op's index, or -1

@@ -20,7 +20,8 @@ struct build {
 	bool std_optional; /* optionals are std:: in this build, OptionalArrayRef's own too */
 	struct found *found;
 	size_t nfound, room;
-	uint8_t file; /* being read */
+	uint8_t file;  /* being read */
+	bool *planned; /* of a lazy table, for each op */
 };
 
 /* Whether the op of this role (enum probe_role) is at no place in a file. */
@@ -32,6 +33,9 @@ int ops_find(struct build *b);
 /* Describe and plan every found op, into the table's ops and plans (b->nfound each). facts: as
  * many, filled too. Returns 0 or -ENOMEM. */
 int ops_plan_all(struct build *b, struct func_facts *facts);
+
+/* The same of op `i` alone. */
+int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);
 
 /* What else the files tell, into the table. */
 void ops_read_facts(struct build *b);

@@ -205,13 +205,13 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 	return r == -ENOMEM ? r : 0;
 }
 
-static int plan_op(struct worker *w, size_t i, struct exits_ctx *x, struct arena *scratch)
+static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct exits_ctx *x,
+		   struct arena *scratch)
 {
 	struct build *b = w->b;
 	const struct found *f = &b->found[i];
 	struct op_probe *o = &b->t->ops[i];
 	struct op_plan *p = &b->t->plans[i];
-	struct func_facts *facts = &w->facts[i];
 	*o = (struct op_probe){
 	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
 	if (f->role == ROLE_BOXED)
@@ -264,11 +264,27 @@ static void *work(void *arg)
 		w->r = x[i] ? 0 : -ENOMEM;
 	}
 	for (size_t i = w->from; !w->r && i < w->to; i++)
-		w->r = plan_op(w, i, x[w->b->found[i].file], &scratch);
+		w->r = plan_op(w, i, &w->facts[i], x[w->b->found[i].file], &scratch);
 	arena_free(&scratch);
 	for (unsigned i = 0; i < OPS_FILES; i++)
 		exits_free(x[i]);
 	return NULL;
+}
+
+int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts)
+{
+	struct worker w = {.b = b, .arena = b->t->arena[0]};
+	struct arena scratch = {0};
+	struct callees *callees = b->callees[b->found[i].file];
+	struct exits_ops ops = {0};
+	if (callees)
+		ops = callees_ops(callees);
+	struct exits_ctx *x = exits_new(callees ? &ops : NULL);
+	int r = x ? plan_op(&w, i, facts, x, &scratch) : -ENOMEM;
+	exits_free(x);
+	arena_free(&scratch);
+	b->t->arena[0] = w.arena;
+	return r;
 }
 
 enum { WORKERS = 2 };

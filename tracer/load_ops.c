@@ -4,7 +4,7 @@
 
 #include "tracer/maps.h"
 
-int load_ops(pid_t pid, const struct libraries *l, struct op_table **out, struct err *e)
+int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e)
 {
 	char path[OPS_FILES][PATH_MAX];
 	const char *paths[OPS_FILES] = {NULL};
@@ -17,5 +17,5 @@ int load_ops(pid_t pid, const struct libraries *l, struct op_table **out, struct
 			return r;
 		paths[i] = path[i];
 	}
-	return op_table_load(paths, out, e);
+	return lazy ? op_table_load_lazy(paths, out, e) : op_table_load(paths, out, e);
 }

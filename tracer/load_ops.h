@@ -7,7 +7,8 @@
 #include "symbolizer/ops.h"
 #include "tracer/libraries.h"
 
-/* Read them from the files `l` of process `pid`, l->torch not NULL. As op_table_load. */
-int load_ops(pid_t pid, const struct libraries *l, struct op_table **out, struct err *e);
+/* Read them from the files `l` of process `pid`, l->torch not NULL. As op_table_load,
+ * with `lazy` as op_table_load_lazy. */
+int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e);
 
 #endif

@@ -87,7 +87,7 @@ static int get_ready(struct op_args *a, pid_t pid, const struct maps *maps, stru
 	libraries_find(maps, &l);
 	if (!l.torch)
 		return err_set(e, -ENODATA, "process %d has no PyTorch loaded", pid);
-	int r = load_ops(pid, &l, &a->table, e);
+	int r = load_ops(pid, &l, true, &a->table, e);
 	r = r ? r : target_open(pid, a->table, maps, &a->target, &no_python, e);
 	if (r)
 		return r;
@@ -219,6 +219,8 @@ struct op_caught *op_args_catch(struct op_args *a, struct native_stacks *stacks,
 		return NULL;
 	struct frame_code *steps = steps_of(a, a->found);
 	c.op = a->found->op;
+	if (op_table_plan(a->table, c.op))
+		return NULL;
 	if (steps)
 		frame_code_args(steps, t->mem, regs[ARCH_IP] - a->target->bias[OPS_CPU], regs,
 				known, &f);

@@ -7,7 +7,7 @@ static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, st
 	out->inode = l->torch->inode;
 	out->major = l->torch->dev_major;
 	out->minor = l->torch->dev_minor;
-	return load_ops(pid, l, &out->table, e);
+	return load_ops(pid, l, false, &out->table, e);
 }
 
 /* A failure is told by the attempt that follows when the table is needed. */

@@ -122,6 +122,44 @@ static void check_library(const struct libtorch *l)
 	op_table_free(t);
 }
 
+/* What is planned alone is as it would be with all others. */
+static void check_lazy(const struct libtorch *l)
+{
+	enum { EACH = 37 };
+	const char *paths[OPS_FILES] = {l->path};
+	struct op_table *all, *lazy;
+	struct err e = {0};
+
+	assert_int_equal(op_table_load(paths, &all, &e), 0);
+	assert_int_equal(op_table_load_lazy(paths, &lazy, &e), 0);
+	assert_int_equal(lazy->n, all->n);
+	assert_int_equal(lazy->ncalls, all->ncalls);
+	assert_int_equal(lazy->nsites, 0);
+	for (uint32_t i = 0; i < all->n; i += EACH) {
+		const struct op_probe *a = &all->ops[i], *b = &lazy->ops[i];
+		assert_int_equal(op_table_plan(lazy, i), 0);
+		assert_int_equal(op_table_plan(lazy, i), 0);
+		assert_memory_equal(&lazy->plans[i], &all->plans[i], sizeof(all->plans[i]));
+		assert_int_equal(b->role, a->role);
+		assert_int_equal(b->vaddr, a->vaddr);
+		assert_int_equal(b->desc.id, a->desc.id);
+		assert_int_equal(b->desc.nargs, a->desc.nargs);
+		assert_string_equal(b->desc.name ? b->desc.name : "",
+				    a->desc.name ? a->desc.name : "");
+		assert_string_equal(b->desc.schema, a->desc.schema);
+		assert_int_equal(b->values_known, a->values_known);
+	}
+	assert_memory_equal(&lazy->facts, &all->facts, sizeof(all->facts));
+	op_table_free(all);
+	op_table_free(lazy);
+}
+
+static void test_lazy(void **state)
+{
+	(void)state;
+	libtorch_each(check_lazy);
+}
+
 static void test_libraries(void **state)
 {
 	(void)state;
@@ -130,7 +168,8 @@ static void test_libraries(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_libraries)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_libraries),
+					   cmocka_unit_test(test_lazy)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }
