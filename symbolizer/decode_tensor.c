@@ -46,23 +46,77 @@ static uint64_t outline_len(const struct tensor_read *c, const struct item *i, c
 	return 16 * load64(impl + c->sizes);
 }
 
+/* What a packed item has of the window and of the meta, at their places; what lies between is not
+ * set, and nobody asks for it. */
+struct unpacked {
+	_Alignas(8) uint8_t impl[WIN_MAX];
+	uint8_t meta[PART_MAX];
+};
+
+/* Words that are read one by one were those of the layout as it was then. */
+static bool is_packed_so(const struct tensor_read *c, const struct tensor_layout *l)
+{
+	return c->tail && c->tail < c->win_len && c->win_len <= WIN_MAX && c->sizes == l->sizes &&
+	       c->inline_dims == l->inline_dims && c->storage == l->storage &&
+	       c->meta == l->autograd_meta && c->storage + 8u <= WIN_MAX &&
+	       c->meta + 8u <= WIN_MAX && c->sizes + 8u + 16u * c->inline_dims <= WIN_MAX;
+}
+
+static const uint8_t *unpack_window(const struct tensor_read *c, struct cursor *at,
+				    struct unpacked *u)
+{
+	const uint8_t *head = take(at, 32);
+	uint64_t ndim = head ? load64(head + 24) : 0;
+	uint32_t n = 8 * (uint32_t)(ndim <= c->inline_dims ? ndim : 0);
+	const uint8_t *dims = head ? take(at, 2 * n) : NULL;
+	const uint8_t *tail = dims ? take(at, (uint32_t)c->win_len - c->tail) : NULL;
+	if (!tail)
+		return NULL;
+	memcpy(u->impl, head, 8);
+	memcpy(u->impl + c->storage, head + 8, 8);
+	memcpy(u->impl + c->meta, head + 16, 8);
+	memcpy(u->impl + c->sizes, head + 24, 8);
+	memcpy(u->impl + c->sizes + 8, dims, n);
+	memcpy(u->impl + c->sizes + 8 + 8 * c->inline_dims, dims + n, n);
+	memcpy(u->impl + c->tail, tail, (size_t)c->win_len - c->tail);
+	return u->impl;
+}
+
+/* NULL, too, if it has since been learnt that other words are needed. */
+static const uint8_t *unpack_meta(const struct tensor_read *c, const struct tensor_layout *l,
+				  struct cursor *at, struct unpacked *u)
+{
+	const uint8_t *w = take(at, 24);
+	if (!w || c->meta_from || c->grad_fn != l->meta_grad_fn ||
+	    c->requires_grad != l->meta_requires_grad || l->view_has_base < c->meta_len ||
+	    c->grad_fn + 8u > PART_MAX || c->requires_grad >= PART_MAX)
+		return NULL;
+	memcpy(u->meta, w, 8);
+	memcpy(u->meta + c->grad_fn, w + 8, 8);
+	memcpy(u->meta + (c->requires_grad & ~7u), w + 16, 8);
+	return u->meta;
+}
+
 /* The parts of an ITEM_TENSOR, in the order of plan.h; *node_seq is NULL when it was not read.
  * False if these are not the parts that `c` would give. */
-static bool raw_of_item(const struct tensor_read *c, const struct item *i, struct tensor_raw *raw,
+static bool raw_of_item(const struct tensor_read *c, const struct tensor_layout *l,
+			const struct item *i, struct tensor_raw *raw, struct unpacked *u,
 			const uint8_t **node_seq)
 {
+	bool packed = i->aux & TPART_PACKED;
 	struct cursor at = {(const uint8_t *)(i + 1), i->len};
 	const uint8_t *addr = take(&at, 8);
 	*raw = (struct tensor_raw){.impl_addr = load64(addr)};
 	*node_seq = NULL;
-	if (!addr || (i->aux & TPART_FAULT))
+	if (!addr || (i->aux & TPART_FAULT) || (packed && !is_packed_so(c, l)))
 		return false;
-	raw->impl = take(&at, c->win_len);
+	raw->impl = packed ? unpack_window(c, &at, u) : take(&at, c->win_len);
 	raw->impl_len = c->win_len;
 	if (i->aux & TPART_STORAGE)
 		raw->storage = take(&at, c->storage_len);
 	if (i->aux & TPART_META)
-		raw->meta = take(&at, c->meta_len);
+		raw->meta =
+		    packed && c->pack_meta ? unpack_meta(c, l, &at, u) : take(&at, c->meta_len);
 	*node_seq = i->aux & TPART_NODE ? take(&at, 8) : NULL;
 	if (i->aux & TPART_OUTLINE) {
 		raw->outline = at.at;
@@ -79,13 +133,14 @@ static bool raw_of_item(const struct tensor_read *c, const struct item *i, struc
 /* The hit tells the generation it began with: the engine may have been told of the next meanwhile.
  * The parts' lengths show which one an item was made with. */
 static bool read_item(const struct target *t, const struct item *i, struct tensor_raw *raw,
-		      const uint8_t **node_seq)
+		      struct unpacked *u, const uint8_t **node_seq)
 {
 	uint16_t newer = (uint16_t)(t->conf.generation - t->reading);
-	if (raw_of_item(&t->reads[t->reading % READS_KEPT], i, raw, node_seq))
+	if (raw_of_item(&t->reads[t->reading % READS_KEPT], &t->layout, i, raw, u, node_seq))
 		return true;
 	return newer && newer < READS_KEPT &&
-	       raw_of_item(&t->reads[(t->reading + 1u) % READS_KEPT], i, raw, node_seq);
+	       raw_of_item(&t->reads[(t->reading + 1u) % READS_KEPT], &t->layout, i, raw, u,
+			   node_seq);
 }
 
 static void add_node(struct decode *d, uint64_t addr, const uint64_t *seq)
@@ -152,7 +207,8 @@ struct value decode_tensor(struct decode *d, const struct item *i)
 	if (!d->target->layout.solved)
 		return value_not_decoded("the layout of tensors is not known yet");
 	if (i->kind == ITEM_TENSOR) {
-		if (!read_item(d->target, i, &raw, &node_seq))
+		struct unpacked u;
+		if (!read_item(d->target, i, &raw, &u, &node_seq))
 			return value_not_decoded("memory could not be read");
 		return decode_raw(d, &raw, node_seq, false);
 	}

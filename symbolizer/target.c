@@ -69,6 +69,30 @@ static uint16_t span_end(uint16_t end, uint16_t off, uint16_t size)
 	return off != LAYOUT_NONE && off + size > end ? (uint16_t)(off + size) : end;
 }
 
+static uint16_t lower(uint16_t least, const struct flag_tests *f)
+{
+	for (unsigned i = 0; i < f->n; i++)
+		least = f->test[i].off < least ? (uint16_t)f->test[i].off : least;
+	return least;
+}
+
+/* Where the part of the window begins that holds all but the sizes and the pointers; 0: there is no
+ * such part. LAYOUT_NONE is above all offsets. */
+static uint16_t tail_of(const struct tensor_layout *l)
+{
+	const uint16_t places[] = {l->storage_offset, l->numel,	  l->dtype,	 l->device,
+				   l->device_engaged, l->key_set, l->ordinary_at};
+	uint16_t least = LAYOUT_NONE;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		least = places[i] < least ? places[i] : least;
+	least = lower(lower(least, &l->custom_shape), &l->custom_stride);
+	least = lower(lower(least, &l->custom_device), &l->custom_layout);
+	least &= (uint16_t)~7u;
+	bool aligned = !((l->sizes | l->storage | l->autograd_meta) & 7);
+	return aligned && least >= l->sizes + 8 + 16 * l->inline_dims && least < l->win_len ? least
+											    : 0;
+}
+
 static void set_steady(struct target *t)
 {
 	const struct tensor_layout *l = &t->layout;
@@ -81,12 +105,11 @@ static void set_steady(struct target *t)
 		c->storage = l->storage;
 		c->storage_from = l->storage_data_ptr;
 		c->storage_len = 8;
-		if (!(l->unknown & LAYOUT_NBYTES) && l->storage_nbytes > l->storage_data_ptr &&
-		    l->storage_nbytes + 8 - l->storage_data_ptr <= PART_MAX)
-			c->storage_len = (uint16_t)(l->storage_nbytes + 8 - l->storage_data_ptr);
 		c->target_size = l->storage_data_ptr;
 	}
 	c->meta_len = 0;
+	c->pack_meta = 0;
+	c->tail = l->unknown & LAYOUT_AUTOGRAD || !c->storage_len ? 0 : tail_of(l);
 	c->node_seq = l->unknown & LAYOUT_NODE ? 0 : l->node_sequence_nr;
 	if (l->unknown & LAYOUT_AUTOGRAD)
 		return;
@@ -102,6 +125,8 @@ static void set_steady(struct target *t)
 	c->view_vtable = l->unknown & LAYOUT_VIEW ? 0 : l->view_vtable;
 	c->view_base = l->view_base;
 	c->view_has_base = l->view_has_base;
+	c->pack_meta = !(l->unknown & LAYOUT_META) && l->meta_grad_fn % 8 == 0 &&
+		       l->view_has_base >= c->meta_len;
 }
 
 static int find_interned(struct target *t)

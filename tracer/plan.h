@@ -108,9 +108,9 @@ struct op_plan {
 
 /* Where the parts of a tensor lie, for the bulk read; made from symbolizer/layout.h. */
 struct tensor_read {
-	__u8 discover; /* copy whole snapshots instead: the layout is not known yet */
-	__u8 pad;
-	__u16 win_len; /* bytes from the start of the TensorImpl */
+	__u8 discover;	/* copy whole snapshots instead: the layout is not known yet */
+	__u8 pack_meta; /* with `tail`: of the autograd meta, three words are enough */
+	__u16 win_len;	/* bytes from the start of the TensorImpl */
 	__u16 storage, storage_from,
 	    storage_len;		 /* offset of the pointer; bytes to read behind it */
 	__u16 meta, meta_from, meta_len; /* autograd meta; meta_len 0: not known */
@@ -122,7 +122,7 @@ struct tensor_read {
 	__u16 requires_grad; /* within meta */
 	__u16 view_base,
 	    view_has_base; /* within the meta of a view: TensorImpl* of its base, flag */
-	__u16 pad2;
+	__u16 tail; /* of a packed item: where the window behind the sizes begins; 0: not packed */
 	__u64 view_vtable;    /* first word of the meta of a view; 0: not known */
 	__u64 meta_vtable[2]; /* while discovering: first words of autograd metas; 0: not known */
 	__u64 undefined;      /* address of the undefined TensorImpl */
@@ -240,10 +240,14 @@ enum {
 	TPART_META_FAULT = 1 << 6,
 	TPART_BASE_NO_GRAD = 1 << 7, /* a view without a gradient of its own: its base has none */
 	TPART_BASE_GRAD = 1 << 8,    /* or it requires one */
+	TPART_PACKED = 1 << 9,
 };
 
 /* ITEM_TENSOR: aux of the item are TPART_*. Payload: impl address; win_len bytes; then, each
  * present only with its flag and padded to 8: storage_len bytes, meta_len bytes, 8 bytes of the
- * node's sequence number, 16 bytes for each dimension. */
+ * node's sequence number, 16 bytes for each dimension. With TPART_PACKED, instead of the win_len
+ * bytes: words 0, `storage`, `meta` and `sizes`; of the dimensions that the tensor holds itself the
+ * sizes, and the strides; the bytes from `tail` on. With `pack_meta`, too, instead of the meta_len
+ * bytes: words 0, `grad_fn` and that around `requires_grad`. */
 
 #endif

@@ -106,20 +106,45 @@ static uint32_t put_outline(const struct reading *r, const void *window)
 	return copy_live(r, (uint32_t)ndim * 16, line) ? TPART_OUTLINE : 0;
 }
 
-static uint32_t meta_part(const struct reading *r, uint64_t meta)
+/* What goes with a meta of this class that has this grad_fn; TPART_*. */
+static uint32_t beside_meta(const struct reading *r, uint64_t meta, uint64_t vtable, uint64_t node)
 {
 	const struct tensor_read *c = &r->conf->tensor;
 	uint32_t flags = TPART_META;
-	const void *bytes = copy_live(r, c->meta_len, meta + c->meta_from);
-	if (!bytes)
-		return TPART_META_FAULT;
-	uint64_t vtable = word_of(bytes, 0), node = word_of(bytes, c->grad_fn);
 	if (r->is_exit && c->node_seq && node && copy_live(r, 8, node + c->node_seq))
 		flags |= TPART_NODE;
 	if (!node && c->view_vtable && vtable == c->view_vtable &&
 	    !live_byte(r, meta + c->requires_grad))
 		flags |= base_grad(r, meta);
 	return flags;
+}
+
+static uint32_t meta_part(const struct reading *r, uint64_t meta)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	const void *bytes = copy_live(r, c->meta_len, meta + c->meta_from);
+	if (!bytes)
+		return TPART_META_FAULT;
+	return beside_meta(r, meta, word_of(bytes, 0), word_of(bytes, c->grad_fn));
+}
+
+/* A word that is there for certain. */
+static inline uint64_t sure_word(const struct reading *r, uint64_t addr)
+{
+	uint64_t w = 0;
+	remote_live(r->mem, addr, &w, sizeof(w));
+	return w;
+}
+
+static uint32_t packed_meta(const struct reading *r, uint64_t meta)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	uint64_t *to = (uint64_t *)r->out->at;
+	to[0] = sure_word(r, meta);
+	to[1] = sure_word(r, meta + c->grad_fn);
+	to[2] = sure_word(r, meta + (c->requires_grad & ~7U));
+	hit_buf_grow(r->out, 24);
+	return beside_meta(r, meta, to[0], to[1]);
 }
 
 /* The parts behind a tensor's window; TPART_* of what was added. */
@@ -183,6 +208,40 @@ static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 	it->len = (uint16_t)(r->out->at - start);
 }
 
+/* With TPART_PACKED. */
+static void put_packed(const struct reading *r, uint64_t impl, uint8_t read)
+{
+	const struct tensor_read *c = &r->conf->tensor;
+	struct item *it = begin(r, ITEM_TENSOR, read, TPART_PACKED);
+	uint64_t *const start = (uint64_t *)r->out->at, *to = start;
+	uint64_t storage = sure_word(r, impl + c->storage), meta = sure_word(r, impl + c->meta);
+	uint64_t dims = impl + c->sizes + 8, strides = dims + 8ULL * c->inline_dims;
+	uint64_t ndim = sure_word(r, dims - 8), held = ndim <= c->inline_dims ? ndim : 0;
+	*to++ = impl;
+	*to++ = sure_word(r, impl);
+	*to++ = storage;
+	*to++ = meta;
+	*to++ = ndim;
+	for (uint64_t i = 0; i < held; i++) {
+		to[i] = sure_word(r, dims + 8 * i);
+		to[held + i] = sure_word(r, strides + 8 * i);
+	}
+	to += 2 * held;
+	for (uint64_t at = impl + c->tail, end = impl + c->win_len; at < end; at += 8)
+		*to++ = sure_word(r, at);
+	uint32_t parts = storage ? TPART_STORAGE : 0;
+	if (storage)
+		*to++ = sure_word(r, storage + c->storage_from);
+	r->out->at = (uint8_t *)to;
+	if (meta && c->meta_len)
+		parts |= c->pack_meta ? packed_meta(r, meta) : meta_part(r, meta);
+	if (ndim > c->inline_dims && ndim <= 64 &&
+	    copy_live(r, (uint32_t)ndim * 16, sure_word(r, dims)))
+		parts |= TPART_OUTLINE;
+	it->aux |= parts;
+	it->len = (uint16_t)(r->out->at - (uint8_t *)start);
+}
+
 static void put_tensor(const struct reading *r, uint64_t impl, uint8_t read)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -194,6 +253,10 @@ static void put_tensor(const struct reading *r, uint64_t impl, uint8_t read)
 	}
 	if (c->discover) {
 		snapshot(r, read, impl);
+		return;
+	}
+	if (REMOTE_IS_OWN && c->tail && is_certain(r)) {
+		put_packed(r, impl, read);
 		return;
 	}
 	struct item *it = begin(r, ITEM_TENSOR, read, 0);

@@ -42,6 +42,13 @@ static inline int remote_live(struct remote *r, uint64_t addr, void *buf, size_t
 }
 #endif
 
+/* Whether that is as quick as a load, so that words can be taken one by one. */
+#ifdef INSIDE
+enum { REMOTE_IS_OWN = 1 };
+#else
+enum { REMOTE_IS_OWN = 0 };
+#endif
+
 /* The kind of the object (enum OBJECT_*) that an IValue with this tag points to, when it is certain
  * that it is alive and of that class; 0: it is not. */
 unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr);

@@ -10,7 +10,7 @@
 #include "tracer/plan.h"
 
 enum {
-	SHIM_VERSION = 4,
+	SHIM_VERSION = 5,
 	SHIM_THREADS = 128,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
 	SHIM_PATIENCE_S = 20, /* a process that has loaded libtorch waits for ditrace so long */

@@ -602,6 +602,71 @@ static void test_newer_generation(void **state)
 	assert_int_equal(decode(&one).kind, VALUE_TENSOR);
 }
 
+static uint32_t append(uint8_t *to, uint32_t len, const uint8_t *from, uint32_t n)
+{
+	memcpy(to + len, from, n);
+	return len + n;
+}
+
+/* The words that a packed item has, of the window and of what the storage's word points to. */
+static uint32_t pack(const struct tensor_read *c, const struct tensor_snapshot *snap,
+		     uint8_t *bytes)
+{
+	const uint8_t *w = snap->impl, *dims = w + c->sizes + 8;
+	unsigned part = (c->storage - SNAPSHOT_FIRST) / 8;
+	uint32_t ndim = w[c->sizes], len = append(bytes, 0, (const uint8_t *)&snap->impl_addr, 8);
+	len = append(bytes, len, w, 8);
+	len = append(bytes, len, w + c->storage, 8);
+	len = append(bytes, len, w + c->meta, 8);
+	len = append(bytes, len, w + c->sizes, 8);
+	len = append(bytes, len, dims, 8 * ndim);
+	len = append(bytes, len, dims + 8 * c->inline_dims, 8 * ndim);
+	len = append(bytes, len, w + c->tail, c->win_len - c->tail);
+	return append(bytes, len, snap->at[part].bytes + c->storage_from, 8);
+}
+
+static void test_packed(void **state)
+{
+	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
+	struct tensor_snapshot snap = sample(2);
+	uint8_t bytes[2 * WIN_MAX];
+	(void)state;
+	assert_int_equal(sample_target_learn(&s), 0);
+	const struct tensor_layout *l = &s.target.layout;
+	struct tensor_read *c = &s.target.reads[0];
+	s.target.conf.generation = s.target.reading = 0;
+	*c = (struct tensor_read){.win_len = l->win_len,
+				  .storage = l->storage,
+				  .storage_from = l->storage_data_ptr,
+				  .storage_len = 8,
+				  .meta = l->autograd_meta,
+				  .sizes = l->sizes,
+				  .inline_dims = l->inline_dims,
+				  .tail = 32};
+	begin();
+	record_item(&rec, ITEM_SNAPSHOT, READ, 0, &snap, sizeof(snap));
+	struct value want = decode(&one);
+	begin();
+	uint32_t len = pack(c, &snap, bytes);
+	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
+	struct value v = decode(&one);
+	assert_int_equal(v.kind, VALUE_TENSOR);
+	assert_int_equal(v.tensor->meta.ndim, 2);
+	assert_int_equal(v.tensor->meta.unknown & ~TENSOR_NO_REQUIRES_GRAD, 0);
+	assert_memory_equal(v.tensor->meta.shape, want.tensor->meta.shape, 16);
+	assert_memory_equal(v.tensor->meta.stride, want.tensor->meta.stride, 16);
+	assert_int_equal(v.tensor->meta.dtype, want.tensor->meta.dtype);
+	assert_int_equal(v.tensor->storage, want.tensor->storage);
+	assert_int_equal(v.tensor->data_ptr, want.tensor->data_ptr);
+	begin();
+	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len - 16);
+	expect_not(decode(&one), "memory could not be read");
+	s.target.layout.sizes -= 8;
+	begin();
+	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
+	expect_not(decode(&one), "memory could not be read");
+}
+
 /* IValues */
 
 struct ivalue {
@@ -856,6 +921,7 @@ int main(void)
 	    cmocka_unit_test(test_tensors),
 	    cmocka_unit_test(test_snapshot_outline),
 	    cmocka_unit_test(test_newer_generation),
+	    cmocka_unit_test(test_packed),
 	    cmocka_unit_test(test_boxed_plain),
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),
