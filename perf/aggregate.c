@@ -69,8 +69,7 @@ struct aggregate *aggregate_new_by(unsigned keys)
 	a->keys = keys;
 	if (keys & AGGREGATE_STEADY && !(keys & others)) /* without memory it goes without */
 		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
-	if (a->memos)
-		memset(a->memos, 0, MEMO_PAIRS * sizeof(*a->memos));
+	aggregate_forget(a);
 	return a;
 }
 
@@ -208,6 +207,12 @@ static bool is_for(const struct memo *m, const struct memo *n)
 {
 	return m->row && m->op == n->op && m->where_stack == n->where_stack &&
 	       m->thread == n->thread;
+}
+
+void aggregate_forget(struct aggregate *a)
+{
+	if (a->memos)
+		memset(a->memos, 0, MEMO_PAIRS * sizeof(*a->memos));
 }
 
 void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after)

@@ -28,8 +28,8 @@ enum {
 	 * AGGREGATE_SIDES_MAX events back is forgotten: such a node has a row of its own. */
 	AGGREGATE_SIDES = 1 << 9,
 	AGGREGATE_SIDES_MAX = 1 << 22,
-	/* No key: the ops and stacks of the events are those of one trace reader, so that the same
-	 * address is the same one. */
+	/* No key: of the ops and stacks of the events the same address is the same one, as those of
+	 * one trace reader are, until aggregate_forget. */
 	AGGREGATE_STEADY = 1 << 14,
 	AGGREGATE_BATCHES = 1 << 10, /* no key: rows have batches */
 	AGGREGATE_SAMPLES = 1 << 11, /* no key: of samples as events; the whole is their sum */
@@ -90,6 +90,9 @@ unsigned aggregate_keys(const struct aggregate *a);
  * themselves counts calls twice. 0 or -ENOMEM; after that the aggregate is to be freed, nothing
  * else. */
 int aggregate_add(struct aggregate *a, const struct op_event *ev);
+
+/* Ops and stacks are freed: with AGGREGATE_STEADY, others may come at their addresses. */
+void aggregate_forget(struct aggregate *a);
 
 /* A hint that this event will be added after `after` others, 3, 2 or 1: to be given for each of
  * these, it fetches what adding it will need into the processor's cache. */

@@ -11,31 +11,6 @@ struct value value_not_decoded(const char *reason)
 	return (struct value){.kind = VALUE_NOT_DECODED, .str = reason};
 }
 
-static const struct item *item_at(const struct items *it, uint32_t off)
-{
-	if (off > it->len || it->len - off < sizeof(struct item))
-		return NULL;
-	const struct item *i = (const struct item *)(it->data + off);
-	return it->len - off - sizeof(*i) >= ((i->len + 7u) & ~7u) ? i : NULL;
-}
-
-const struct item *items_next(const struct items *it, const struct item *i)
-{
-	if (!i)
-		return item_at(it, 0);
-	uint32_t off = (uint32_t)((const uint8_t *)i - it->data);
-	return item_at(it, off + (uint32_t)sizeof(*i) + ((i->len + 7u) & ~7u));
-}
-
-const struct item *items_find(const struct items *it, unsigned read, const struct item *after)
-{
-	const struct item *i = after;
-	while ((i = items_next(it, i)))
-		if (i->read == read && i->kind != ITEM_STACK)
-			return i;
-	return NULL;
-}
-
 const struct item *items_stack(const struct items *it)
 {
 	const struct item *i = NULL;

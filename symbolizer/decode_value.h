@@ -40,18 +40,40 @@ struct decode {
 	struct node_refs *nodes; /* may be NULL */
 };
 
+static inline const struct item *items_at(const struct items *it, uint32_t off)
+{
+	if (off > it->len || it->len - off < sizeof(struct item))
+		return NULL;
+	const struct item *i = (const struct item *)(it->data + off);
+	return it->len - off - sizeof(*i) >= ((i->len + 7u) & ~7u) ? i : NULL;
+}
+
 /* The item behind `after` (NULL: the first), NULL at the end; always wholly within `it`. */
-const struct item *items_next(const struct items *it, const struct item *after);
+static inline const struct item *items_next(const struct items *it, const struct item *after)
+{
+	if (!after)
+		return items_at(it, 0);
+	uint32_t off = (uint32_t)((const uint8_t *)after - it->data);
+	return items_at(it, off + (uint32_t)sizeof(*after) + ((after->len + 7u) & ~7u));
+}
 
 /* The first item that read number `read` made, NULL if none. `after`: start behind this item (NULL:
  * at the beginning). Never returns an item that does not lie wholly within `it`. */
-const struct item *items_find(const struct items *it, unsigned read, const struct item *after);
+static inline const struct item *items_find(const struct items *it, unsigned read,
+					    const struct item *after)
+{
+	const struct item *i = after;
+	while ((i = items_next(it, i)))
+		if (i->read == read && i->kind != ITEM_STACK)
+			return i;
+	return NULL;
+}
 
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
 
-/* The frames of the stack item, innermost first, as they were read: words of STACK_FRAME_SIZE bytes,
- * the code object first. *n of them; 0 if there is none. They lie in `it`. */
+/* The frames of the stack item, innermost first, as they were read: words of STACK_FRAME_SIZE
+ * bytes, the code object first. *n of them; 0 if there is none. They lie in `it`. */
 const uint64_t (*items_frames(const struct items *it, uint32_t *n))[STACK_FRAME_SIZE / 8];
 
 /* Decode one argument or result planned as `v`, of whose entry or exit `it` are the items. Never

@@ -313,12 +313,14 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	if (h->kind == HIT_ENTRY && !(h->flags & HIT_CONT) && p->role != ROLE_CALL &&
 	    p->role != ROLE_NODE)
 		target_identify(t, p, it, &reg);
+	uint64_t before = 0; /* most are of the same class */
 	for (const struct item *i = NULL; (i = items_next(it, i));) {
 		uint64_t vtable = tensor_vtable(i);
 		if (i->kind == ITEM_OBJECT && i->len >= 8)
 			memcpy(&vtable, i + 1, sizeof(vtable));
-		if (vtable)
+		if (vtable && vtable != before)
 			rtti_of_vtable(t->rtti, vtable);
+		before = vtable;
 	}
 }
 

@@ -413,13 +413,19 @@ static const struct registered_op *boxed_op(struct target *t, const struct items
 {
 	uint64_t w[HANDLE_WORDS] = {0};
 	char text[OPERATOR_NAME_MAX];
+	const struct registered_op *op = boxed_seen_find(t->boxed, it);
+	if (op)
+		return op;
 	words_of(it, BOXED_DEF, &w[3], 2);
 	if (!words_of(it, BOXED_DATA, w, 1) || !words_of(it, BOXED_HANDLE, &w[1], 2))
 		return NULL;
 	const char *name = boxed_name(it, text) ? text : NULL;
 	if (name && !registry_knows(t->registry, w, name))
 		learn_schema(t, name);
-	return registry_find(t->registry, w, name);
+	op = registry_find(t->registry, w, name);
+	if (op && name && !op->name_only)
+		boxed_seen_add(t->boxed, it, op);
+	return op;
 }
 
 static const struct op_desc *named_by_text(struct target *t, const struct op_probe *p,

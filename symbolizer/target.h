@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "symbolizer/boxed_seen.h"
 #include "symbolizer/decode_value.h"
 #include "symbolizer/interned.h"
 #include "symbolizer/layout.h"
@@ -41,6 +42,7 @@ struct target {
 	struct interned *interned;
 	struct node_map nodes;
 	struct type_name types[TYPE_SLOTS];
+	struct boxed_seen boxed[BOXED_SEEN];
 	struct tensor_layout layout;
 	struct tensor_layout engine_layout; /* that conf was made from */
 	bool layout_complete;		    /* all that is needed is known */

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "perf/aggregate.h"
 #include "perf/trace_write.h"
 #include "symbolizer/decoder.h"
 #include "tracer/session_internal.h"
@@ -35,6 +36,7 @@ static void free_all(struct session *s)
 			finish(s, i);
 	if (s->writer)
 		trace_writer_forget(s->writer);
+	aggregate_forget(s->sum);
 	s->textless = NULL;
 	for (uint16_t i = 0; i < MAX_PROCS; i++) {
 		if (!is_decoded(s, &s->procs[i]))

@@ -136,7 +136,7 @@ static int open_engine(struct session *s, struct err *e)
 
 static int open_outputs(struct session *s)
 {
-	s->sum = aggregate_new();
+	s->sum = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
 	s->printer = s->o->print ? event_printer_new(stdout) : NULL;
 	/* The program writes there, too: whole events at a time. */
 	if (s->o->print)

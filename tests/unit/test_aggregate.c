@@ -180,6 +180,24 @@ static void rows_remembered_are_the_same(void **state)
 	free(names);
 }
 
+/* Another op comes to the address of one that was freed. */
+static void forgets_addresses(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
+	struct op_desc op = {.name = "one", .schema = ""};
+	struct op_event ev = sample_event(1, 0, 0, 10, 20);
+	size_t n;
+	ev.op = &op;
+	add(a, ev);
+	op.name = "two";
+	aggregate_forget(a);
+	add(a, ev);
+	aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	aggregate_free(a);
+}
+
 static void quantiles_are_three_percent_exact(void **state)
 {
 	(void)state;
@@ -325,6 +343,7 @@ int main(void)
 	    cmocka_unit_test(many_calls_inside_count_once),
 	    cmocka_unit_test(threads_do_not_nest_in_each_other),
 	    cmocka_unit_test(rows_remembered_are_the_same),
+	    cmocka_unit_test(forgets_addresses),
 	    cmocka_unit_test(quantiles_are_three_percent_exact),
 	    cmocka_unit_test(quantiles_of_the_extremes),
 	    cmocka_unit_test(a_quantile_lies_between_the_extremes),
