@@ -345,7 +345,8 @@ static int count_call(struct aggregate *a, struct aggregate_row *row, const stru
 	a->totals.thrown += ev->thrown;
 	a->totals.self_ns += self;
 	if (row->batches)
-		batches_add(row->batches, log(ns ? (double)ns : 1));
+		batches_add(row->batches, a->totals.events + a->totals.passed - 1,
+			    log(ns ? (double)ns : 1));
 	return histogram_add(&row->times, ns);
 }
 
@@ -406,6 +407,11 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	if (!r && a->keys & AGGREGATE_SIDES)
 		r = remember_side(a, ev->id, (uint32_t)id);
 	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
+}
+
+void aggregate_pass(struct aggregate *a)
+{
+	a->totals.passed++;
 }
 
 void aggregate_lost(struct aggregate *a, uint64_t count)

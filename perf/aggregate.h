@@ -65,6 +65,7 @@ struct aggregate_row {
 
 struct aggregate_totals {
 	uint64_t events;     /* that ended */
+	uint64_t passed;     /* see aggregate_pass */
 	uint64_t unfinished; /* that had not: in no row */
 	uint64_t thrown, lost;
 	uint64_t threads;
@@ -97,6 +98,9 @@ void aggregate_forget(struct aggregate *a);
 /* A hint that this event will be added after `after` others, 3, 2 or 1: to be given for each of
  * these, it fetches what adding it will need into the processor's cache. */
 void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after);
+
+/* An event of the trace that is in no row: for the batches time goes on. */
+void aggregate_pass(struct aggregate *a);
 
 /* `count` events were lost. */
 void aggregate_lost(struct aggregate *a, uint64_t count);

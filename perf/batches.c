@@ -2,35 +2,40 @@
 
 static void join(struct batches *b)
 {
-	for (uint32_t i = 0; i < BATCHES_MAX / 2; i++)
-		b->sums[i] = b->sums[2 * i] + b->sums[2 * i + 1];
-	b->n = BATCHES_MAX / 2;
+	for (uint32_t i = 0; i < BATCHES_MAX; i++) {
+		uint32_t from = 2 * i;
+		bool has = from < BATCHES_MAX;
+		b->calls[i] = has ? b->calls[from] + b->calls[from + 1] : 0;
+		b->sums[i] = has ? b->sums[from] + b->sums[from + 1] : 0;
+	}
 	b->size *= 2;
-	b->in_last = b->size;
 }
 
-void batches_add(struct batches *b, double value)
+/* Stretches as long as a trace of `events` needs them. */
+static void grow(struct batches *b, uint64_t events)
 {
 	if (!b->size)
 		b->size = 1;
-	if (b->n == BATCHES_MAX && b->in_last == b->size)
+	while (events > b->size * BATCHES_MAX)
 		join(b);
-	if (b->n == 0 || b->in_last == b->size) {
-		b->sums[b->n++] = 0;
-		b->in_last = 0;
-	}
-	b->sums[b->n - 1] += value;
-	b->in_last++;
 }
 
-uint32_t batches_means(const struct batches *b, double *out)
+void batches_add(struct batches *b, uint64_t at, double value)
 {
+	grow(b, at + 1);
+	b->calls[at / b->size]++;
+	b->sums[at / b->size] += value;
+}
+
+uint32_t batches_means(const struct batches *b, uint64_t events, double *out)
+{
+	struct batches all = *b;
 	uint32_t n = 0;
-	for (uint32_t i = 0; i < b->n; i++) {
-		uint64_t calls = i + 1 < b->n ? b->size : b->in_last;
-		if (n && 2 * calls < b->size)
-			break;
-		out[n++] = b->sums[i] / (double)calls;
+	grow(&all, events);
+	for (uint32_t i = 0; i < BATCHES_MAX; i++) {
+		bool is_short = i * all.size + all.size / 2 >= events;
+		if (all.calls[i] && !(n && is_short))
+			out[n++] = all.sums[i] / all.calls[i];
 	}
 	return n;
 }

@@ -1,25 +1,29 @@
-/* Means over stretches of a row's calls, in little memory, however many calls come: what a test of
- * significance takes for its observations. Calls near each other in time are alike (caches, clock,
- * neighbours), so single calls are not independent; means over long stretches nearly are. */
+/* Means of a row's calls over stretches of the trace, in little memory, however many calls come:
+ * what a test of significance takes for its observations. Calls near each other in time are alike
+ * (caches, clock, neighbours), so single calls are not independent; means over long stretches
+ * nearly are. All rows have the same stretches: one whose calls all come in a single moment has but
+ * one observation, however many they are. */
 #ifndef PERF_BATCHES_H
 #define PERF_BATCHES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { BATCHES_MAX = 64 };
 
 /* Zero-initialise. */
 struct batches {
-	uint32_t n;	  /* batches begun */
-	uint64_t size;	  /* calls in a whole one; doubled when there would be too many */
-	uint64_t in_last; /* calls in the last */
+	uint64_t size; /* of a stretch, in events of all rows; doubled when there are too many */
+	uint32_t calls[BATCHES_MAX];
 	double sums[BATCHES_MAX];
 };
 
-void batches_add(struct batches *b, double value);
+/* at: how many events of all rows were before it. */
+void batches_add(struct batches *b, uint64_t at, double value);
 
-/* The means of the batches in the order of time; a last one that is less than half full is left
- * out, unless it is alone. Returns how many. */
-uint32_t batches_means(const struct batches *b, double *out);
+/* The means of the stretches that have calls, in the order of time, in a trace of so many events;
+ * the last one is left out when it was less than half over, unless it is alone. Returns how many.
+ */
+uint32_t batches_means(const struct batches *b, uint64_t events, double *out);
 
 #endif

@@ -55,6 +55,8 @@ static int sum_up(const char *path, struct trace_when *when, struct trace_reader
 			aggregate_lost(sum, item.lost.count);
 		else if (item.type == TRACE_EVENT && trace_when_chooses(when, &item.event))
 			r = aggregate_add(sum, &item.event);
+		else if (item.type == TRACE_EVENT)
+			aggregate_pass(sum);
 	}
 	return r ? err_set(e, r, "no memory to sum up %s", path) : n;
 }

@@ -6,12 +6,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { VALUES_MAX = 128 };
-
-struct value {
-	double x;
-	bool of_a;
-};
+/* Of the normal distribution: half and nine tenths of all lie within so many deviations. */
+static const double HALF = 0.6745, NINE_TENTHS = 1.645;
+/* Rows beyond so many deviations have changed and say nothing of those that have not. */
+static const double OUTSIDE = 5;
 
 static int by_number(const void *a, const void *b)
 {
@@ -19,34 +17,31 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	return by_number(&((const struct value *)a)->x, &((const struct value *)b)->x);
-}
-
-double significance_median(double *values, size_t n)
+double significance_quantile(double *values, size_t n, double q)
 {
 	if (!n)
 		return 0;
 	qsort(values, n, sizeof(*values), by_number);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+	double at = q * (double)(n - 1), below = floor(at);
+	size_t i = (size_t)below, next = i + 1 < n ? i + 1 : i;
+	return values[i] + (at - below) * (values[next] - values[i]);
 }
 
-/* The sum of the ranks of a's values; *ties becomes the sum of t^3 - t over groups of t equal
- * values. */
-static double rank_sum(const struct value *v, size_t n, double *ties)
+double significance_median(double *values, size_t n)
 {
-	double sum = 0;
-	*ties = 0;
-	for (size_t i = 0, end; i < n; i = end) {
-		for (end = i + 1; end < n && v[end].x == v[i].x;)
-			end++;
-		double t = (double)(end - i), rank = ((double)i + 1 + (double)end) / 2;
-		*ties += t * t * t - t;
-		for (size_t k = i; k < end; k++)
-			sum += v[k].of_a ? rank : 0;
-	}
-	return sum;
+	return significance_quantile(values, n, 0.5);
+}
+
+double significance_spread(double *values, size_t n)
+{
+	double about = significance_median(values, n);
+	size_t within = 0;
+	for (size_t i = 0; i < n; i++)
+		values[i] = fabs(values[i] - about);
+	double half = significance_median(values, n) / HALF;
+	while (within < n && values[within] <= OUTSIDE * half)
+		within++;
+	return fmax(half, significance_quantile(values, within, 0.9) / NINE_TENTHS);
 }
 
 static double mean(const double *v, size_t n)
@@ -82,23 +77,13 @@ double significance_inflation(const double *a, size_t na, const double *b, size_
 	return sum;
 }
 
-double significance_ranks(const double *a, size_t na, const double *b, size_t nb, double shift)
+double significance_error(const double *a, size_t na, const double *b, size_t nb)
 {
-	struct value v[VALUES_MAX];
-	double ties, m = (double)na, n = (double)nb, all = m + n;
-	if (!na || !nb || na + nb > VALUES_MAX)
-		return 1;
-	for (size_t i = 0; i < na; i++)
-		v[i] = (struct value){a[i], true};
-	for (size_t i = 0; i < nb; i++)
-		v[na + i] = (struct value){b[i] + shift, false};
-	qsort(v, na + nb, sizeof(*v), by_value);
-	double u = rank_sum(v, na + nb, &ties) - m * (m + 1) / 2;
-	double variance = m * n / 12 * (all + 1 - ties / (all * (all - 1)));
-	double off = fabs(u - m * n / 2) - 0.5;
-	if (!(variance > 0) || off <= 0)
-		return 1;
-	return erfc(off / sqrt(2 * variance));
+	double m = (double)na, n = (double)nb;
+	if (na < 2 || nb < 2)
+		return INFINITY;
+	double variance = products(a, na, 0) / m / (m - 1) + products(b, nb, 0) / n / (n - 1);
+	return sqrt(significance_inflation(a, na, b, nb) * variance);
 }
 
 /* The normal value that is as rare as `t` of Student's distribution. */
@@ -107,17 +92,11 @@ static double as_normal(double t, double freedom)
 	return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom));
 }
 
-double significance_means(const double *a, size_t na, const double *b, size_t nb, double shift)
+double significance_student(double off, double error, double freedom)
 {
-	double m = (double)na, n = (double)nb, more = significance_inflation(a, na, b, nb);
-	if (na < 2 || nb < 2)
+	if (off <= 0)
 		return 1;
-	double variance =
-	    more * (products(a, na, 0) / m / (m - 1) + products(b, nb, 0) / n / (n - 1));
-	double off = fabs(mean(b, nb) + shift - mean(a, na));
-	if (!(variance > 0))
-		return off > 0 ? 0 : 1;
-	return erfc(as_normal(off / sqrt(variance), fmax((m + n) / more - 2, 1)) / sqrt(2));
+	return error > 0 ? erfc(as_normal(off / error, freedom) / sqrt(2)) : 0;
 }
 
 static int by_p(const void *a, const void *b, void *p)

@@ -19,7 +19,7 @@ struct trace_diff_row {
 	double ratio;	   /* of the typical duration of a call, B to A; 0: not in both */
 	double p;	   /* of the difference of durations; 1 when it was not tested */
 	signed char time;  /* 1: beyond noise slower, -1: faster, 0: not known to be either */
-	bool few;	   /* not called often enough for a test */
+	bool few;	   /* not called in enough stretches of the traces for a test */
 	bool calls, shape; /* the number of calls changed, the shape did */
 };
 
@@ -28,11 +28,13 @@ struct trace_diff {
 	size_t n, changed;
 	double calls_ratio; /* how often B called what A called: the typical row's */
 	double time_ratio;  /* how long calls of B took: the typical row's; 1 when too few rows */
+	double spread;	    /* of the rows' ratios about that (0.05: 5 %); 0 when too few rows */
 };
 
-/* Compare two aggregates by TRACE_DIFF_KEYS, which must stay. A duration has changed when the rank
- * test says so at the level 0.01 for all rows together, and by at least `threshold` (0.05: 5 %),
- * and both also when the time_ratio is taken out. 0 or -ENOMEM; trace_diff_free gives the rows
+/* Compare two aggregates by TRACE_DIFF_KEYS, which must stay. A duration has changed when it is
+ * farther from what it was, and from what the time_ratio makes of that, than chance and the spread
+ * of all rows explain at the level 0.001 for all rows together, and by at least `threshold` (0.05:
+ * 5 %). 0 or -ENOMEM; trace_diff_free gives the rows
  * back. */
 int trace_diff(const struct aggregate *a, const struct aggregate *b, double threshold,
 	       struct trace_diff *out);

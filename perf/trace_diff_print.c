@@ -12,6 +12,9 @@
 #include "perf/report_columns.h"
 #include "perf/where_text.h"
 
+/* At the level of trace_diff.c a change is told from so many deviations on. */
+enum { TOLD = 5 };
+
 /* The row of either trace, B's line before A's: that is how the program is now. */
 static const struct aggregate_row *either(const struct trace_diff_row *r)
 {
@@ -21,7 +24,7 @@ static const struct aggregate_row *either(const struct trace_diff_row *r)
 /* What happened, in a word or several. */
 static const char *verdict(char *out, size_t size, const struct trace_diff_row *r, bool people)
 {
-	const char *few = people ? "too few calls to tell" : "few";
+	const char *few = people ? "too few times to tell" : "few";
 	if (!r->a || !r->b)
 		return r->b ? "new" : "gone";
 	snprintf(out, size, "%s%s%s", r->time ? (r->time > 0 ? "slower" : "faster") : "",
@@ -150,6 +153,12 @@ int trace_diff_print(FILE *f, const struct trace_diff *d, const struct trace_dif
 		    "a typical call takes %.2f times as long: rows that changed just so are not "
 		    "marked\n",
 		    d->time_ratio);
+	if (d->spread > 0.001)
+		fprintf(
+		    f,
+		    "rows vary by %.1f %% from one to the other: changes below some %.0f %% are "
+		    "not told from that\n",
+		    100 * d->spread, 100 * expm1(TOLD * log1p(d->spread)));
 	putc('\n', f);
 	int r = print_table(f, d, opts);
 	if (!r && !opts->all)
@@ -223,8 +232,10 @@ int trace_diff_print_json(FILE *f, const struct trace_diff *d, const struct trac
 	json_total(f, "before", opts->a);
 	putc(',', f);
 	json_total(f, "after", opts->b);
-	fprintf(f, ",\"changed\":%zu,\"calls_ratio\":%.4f,\"time_ratio\":%.4f},\n\"rows\":[",
-		d->changed, d->calls_ratio, d->time_ratio);
+	fprintf(f,
+		",\"changed\":%zu,\"calls_ratio\":%.4f,\"time_ratio\":%.4f,"
+		"\"spread\":%.4f},\n\"rows\":[",
+		d->changed, d->calls_ratio, d->time_ratio, d->spread);
 	for (size_t i = 0; i < d->n; i++) {
 		fputs(i ? ",\n" : "\n", f);
 		json_row(f, &d->rows[i]);

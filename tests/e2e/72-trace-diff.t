@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# diff of two traces: what got slower is named first, and the same trace does not differ from itself.
+# diff of two traces: what got slower is named first, and equal runs do not differ.
 . "$(dirname "$0")/lib.sh"
 need_tracing
 
@@ -32,6 +32,19 @@ report = {r["op"]: r["total_ns"] for r in json.load(open(sys.argv[1]))["rows"]}
 assert {r["op"]: r["after"]["total_ns"] for r in rows} == report' "$T/report.json"
 }
 
+# 7 runs, each against each: 21 trials in which no duration may be told to have changed
+runs_do_not_differ() {
+	local a b wrong=0
+	for a in 1 2 3 4 5 6; do
+		for ((b = a + 1; b <= 7; b++)); do
+			"$DITRACE" diff "$T/run$a.data" "$T/run$b.data" >"$T/table"
+			[ $? -le 1 ] || return 1
+			! grep -E ' (slower|faster)' "$T/table" || wrong=$((wrong + 1))
+		done
+	done
+	[ $wrong = 0 ]
+}
+
 diffs() {
 	program 32
 	program 512 more
@@ -47,6 +60,16 @@ diffs() {
 	ok "as CSV" test "$("$DITRACE" diff --format csv --when "op == 'aten::mm'" "$T/32.data" "$T/512.data" 2>/dev/null | wc -l)" = 2
 }
 each_torch diffs
+
+trains() {
+	local i
+	for i in 1 2 3 4 5 6 7; do
+		"$DITRACE" run -o "$T/run$i.data" -- "$PY" "$W/train.py" --steps 30 --quiet >/dev/null 2>"$T/err" || cat "$T/err"
+	done
+	ok "seven equal runs do not differ in time from each other" runs_do_not_differ
+	ok "what rows vary by is told" grep -q '^rows vary by ' "$T/table"
+}
+each_torch trains
 
 first_torch
 program 32
