@@ -153,12 +153,36 @@ static bool is_function(struct callees *c, uint64_t target)
 	return holds(&c->functions, target);
 }
 
+/* The word that the stub at `target` takes its address from, 0 when it is none. */
+static uint64_t slot_of(struct callees *c, uint64_t target)
+{
+	enum { STUB = 16 };
+	const uint8_t *code = elf_bytes(c->f, target, STUB);
+
+	return code ? arch_stub_slot(code, STUB, target) : 0;
+}
+
+uint64_t callees_of_stub(struct callees *c, uint64_t stub)
+{
+	struct dynamic d = dynamic_symbols(c->f);
+	uint64_t at, slot = slot_of(c, stub);
+	size_t size;
+	const uint8_t *rela = slot ? elf_section(c->f, ".rela.plt", &at, &size) : NULL;
+
+	for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
+		Elf64_Rela r;
+		memcpy(&r, rela + i * sizeof(r), sizeof(r));
+		if (r.r_offset == slot)
+			return elf_find_dynamic(c->f, dynamic_name(&d, ELF64_R_SYM(r.r_info)),
+						NULL);
+	}
+	return 0;
+}
+
 static bool is_cleanup(void *arg, uint64_t target)
 {
 	struct callees *c = arg;
-	enum { STUB = 16 };
-	const uint8_t *code = elf_bytes(c->f, target, STUB);
-	uint64_t slot = code ? arch_stub_slot(code, STUB, target) : 0;
+	uint64_t slot = slot_of(c, target);
 
 	return slot ? holds(&c->slots, slot) : is_function(c, target);
 }

@@ -17,4 +17,8 @@ void callees_close(struct callees *c); /* NULL allowed */
  * is. */
 struct exits_ops callees_ops(struct callees *c);
 
+/* The function of the file itself that the linker's stub (.plt) at address `stub` jumps to, if no
+ * other library has one of its name; 0: it is no stub, or for a function of another file. */
+uint64_t callees_of_stub(struct callees *c, uint64_t stub);
+
 #endif

@@ -17,8 +17,6 @@ enum {
 	/* InternedStrings::SymbolInfo: {Symbol ns; std::string qual_name, unqual_name}
 	 * (ATen/core/interned_strings_class.h); looked up names prove it. */
 	INFO_QUAL = 8,
-	INFO_UNQUAL = INFO_QUAL + STD_STRING_SIZE,
-	INFO_SIZE = INFO_UNQUAL + STD_STRING_SIZE,
 };
 
 struct known {
@@ -28,6 +26,7 @@ struct known {
 
 struct interned {
 	const struct mem *mem;
+	bool cow; /* std_string.h */
 	uint64_t places[INTERNED_PLACES];
 	struct arena arena;
 	struct known *known;
@@ -71,12 +70,13 @@ void interned_places(struct elf_file *cpu, uint64_t out[INTERNED_PLACES])
 	arch_decoder_free(d);
 }
 
-struct interned *interned_new(const struct mem *m, const uint64_t places[INTERNED_PLACES])
+struct interned *interned_new(const struct mem *m, bool cow, const uint64_t places[INTERNED_PLACES])
 {
 	struct interned *s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
 	s->mem = m;
+	s->cow = cow;
 	memcpy(s->places, places, sizeof(s->places));
 	return s;
 }
@@ -90,22 +90,29 @@ void interned_free(struct interned *s)
 	free(s);
 }
 
-/* The three words of a std::vector<SymbolInfo>. */
-static bool is_vector(const uint64_t w[3])
+static unsigned info_size(const struct interned *s)
 {
+	return INFO_QUAL + 2 * std_string_size(s->cow);
+}
+
+/* The three words of a std::vector<SymbolInfo>. */
+static bool is_vector(const struct interned *s, const uint64_t w[3])
+{
+	unsigned size = info_size(s);
 	return w[0] > 4096 && w[1] > w[0] && w[2] >= w[1] && !(w[0] & 7) &&
-	       !((w[1] - w[0]) % INFO_SIZE) && (w[1] - w[0]) / INFO_SIZE >= SYMBOLS_LEAST;
+	       !((w[1] - w[0]) % size) && (w[1] - w[0]) / size >= SYMBOLS_LEAST;
 }
 
 /* Read entry `id` of the vector: the symbol of its domain, and its two names. */
 static bool read_info(const struct interned *s, const uint64_t vec[3], uint32_t id, uint32_t *ns,
 		      char qual[NAME_LEN], char unqual[NAME_LEN])
 {
-	uint64_t at = vec[0] + (uint64_t)id * INFO_SIZE;
+	uint64_t at = vec[0] + (uint64_t)id * info_size(s);
 
 	return at < vec[1] && !mem_read(s->mem, at, ns, sizeof(*ns)) &&
-	       std_string_read(s->mem, at + INFO_QUAL, qual, NAME_LEN) > 0 &&
-	       std_string_read(s->mem, at + INFO_UNQUAL, unqual, NAME_LEN) > 0;
+	       std_string_read(s->mem, s->cow, at + INFO_QUAL, qual, NAME_LEN) > 0 &&
+	       std_string_read(s->mem, s->cow, at + INFO_QUAL + std_string_size(s->cow), unqual,
+			       NAME_LEN) > 0;
 }
 
 static bool is_qualified(const char *qual, const char *domain, const char *name)
@@ -152,7 +159,7 @@ const char *interned_name(struct interned *s, uint32_t id, const char *domain)
 		if (mem_read(s->mem, s->places[p], head, sizeof(head)))
 			continue;
 		for (unsigned i = 0; i + 3 <= SPAN / 8; i++)
-			if (is_vector(&head[i]) && look_up(s, &head[i], id, domain, name))
+			if (is_vector(s, &head[i]) && look_up(s, &head[i], id, domain, name))
 				return keep(s, id, domain, name);
 	}
 	return NULL;

@@ -3,6 +3,7 @@
 #ifndef SYMBOLIZER_INTERNED_H
 #define SYMBOLIZER_INTERNED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "symbolizer/elf.h"
@@ -16,9 +17,10 @@ void interned_places(struct elf_file *cpu, uint64_t out[INTERNED_PLACES]);
 
 struct interned;
 
-/* `m` must outlive it; `places` are those of above, where the process has them. NULL without
- * memory. Free with interned_free (NULL allowed). */
-struct interned *interned_new(const struct mem *m, const uint64_t places[INTERNED_PLACES]);
+/* `m` must outlive it; `cow`: see std_string_size; `places` are those of above, where the process
+ * has them. NULL without memory. Free with interned_free (NULL allowed). */
+struct interned *interned_new(const struct mem *m, bool cow,
+			      const uint64_t places[INTERNED_PLACES]);
 void interned_free(struct interned *s);
 
 /* The name without its domain of symbol `id`, "N" of dimname::N; kept until interned_free. NULL

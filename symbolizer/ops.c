@@ -105,6 +105,7 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	t->plans = calloc(b->nfound + 1, sizeof(*t->plans));
 	if (!t->ops || !t->plans)
 		r = -ENOMEM;
+	ops_find_parse_schema(b);
 	r = r ? r : lazy ? list_all(b) : plan_all(b);
 	if (r)
 		return err_set(e, r, "cannot read the ops of %s: %s", t->path[OPS_CPU],

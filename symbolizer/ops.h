@@ -67,6 +67,7 @@ struct op_table {
 	struct layout_facts facts;  /* what the libraries' code tells of the layout of tensors */
 	uint16_t node_seq;	    /* offset of a Node's sequence number, 0: not known */
 	uint8_t ndevice_types;	    /* COMPILE_TIME_MAX_DEVICE_TYPES, for names_device_code */
+	bool cow_strings;	    /* see std_string_size */
 	uint8_t scalar_complex_tag; /* c10::Scalar::Tag::HAS_z, 0: not known */
 	/* Addresses within their files of things in the process; 0: not found. */
 	uint64_t pynode_vtable; /* libtorch_python: of torch::autograd::PyNode */
@@ -138,5 +139,13 @@ int op_table_set_pynode(struct op_table *t, uint16_t off);
  * that does it is known. `out` has room for 1 + EXITS_MAX. Returns how many, 0 when its exits
  * cannot be found. */
 size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, struct probe_site *out);
+
+/* That function may jump on to c10::Dispatcher::callBoxed by way of the linker, which takes it from
+ * any library that has one. Then let the plan of the boxed call read its arguments, and return its
+ * index; else -1. */
+int op_table_call_boxed(struct op_table *t, uint64_t vaddr);
+
+/* The sites of callBoxed in file number `file` (OPS_CPU ...), as above. */
+size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, struct probe_site *out);
 
 #endif

@@ -5,10 +5,16 @@
 #include "symbolizer/ops_internal.h"
 #include "tracer/arch_x86_64.h"
 
+/* parseSchema(const std::string &), in later versions with a bool behind it
+ * (torch/csrc/jit/frontend/function_schema_parser.h); the last two with the std::string of before
+ * C++11. */
 static const char *const parse_schema[] = {
     "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEb",
     "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+    "_ZN5torch3jit11parseSchemaERKSsb",
+    "_ZN5torch3jit11parseSchemaERKSs",
 };
+enum { FIRST_COW = 2 };
 const char ops_dispatched[] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE";
 
 static uint64_t find(struct build *b, unsigned file, const char *name)
@@ -61,14 +67,15 @@ static uint8_t count_device_types(struct build *b)
 	return !ro || memmem(ro, size, "mtia", 5) ? 21 : 20;
 }
 
-/* parseSchema(const std::string &), in later versions with a bool behind it
- * (torch/csrc/jit/frontend/function_schema_parser.h). */
-static uint64_t schema_offset(struct build *b)
+void ops_find_parse_schema(struct build *b)
 {
-	uint64_t at = find(b, OPS_CPU, parse_schema[0]);
-	at = at ? at : find(b, OPS_CPU, parse_schema[1]);
+	unsigned i = 0, n = sizeof(parse_schema) / sizeof(parse_schema[0]);
+	uint64_t at = 0;
+	while (i < n && !(at = find(b, OPS_CPU, parse_schema[i])))
+		i++;
 	int64_t off = at ? elf_offset(b->elf[OPS_CPU], at) : -1;
-	return off > 0 ? (uint64_t)off : 0;
+	b->t->schema_off = off > 0 ? (uint64_t)off : 0;
+	b->t->cow_strings = at && i >= FIRST_COW;
 }
 
 void ops_read_facts(struct build *b)
@@ -86,7 +93,6 @@ void ops_read_facts(struct build *b)
 	uint64_t cb = find(b, OPS_CPU, ops_dispatched);
 	int64_t off = cb ? elf_offset(b->elf[OPS_CPU], cb) : -1;
 	t->dispatch_off = off > 0 ? (uint64_t)off : 0;
-	t->schema_off = schema_offset(b);
 	interned_places(b->elf[OPS_CPU], t->interned);
 	t->pynode_vtable = b->elf[OPS_PYTHON]
 			       ? elf_find(b->elf[OPS_PYTHON], "_ZTVN5torch8autograd6PyNodeE", NULL)

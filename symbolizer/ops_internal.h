@@ -37,6 +37,9 @@ int ops_plan_all(struct build *b, struct func_facts *facts);
 /* The same of op `i` alone. */
 int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);
 
+/* Where parseSchema is, and by its name the ABI of strings, before the plans are made. */
+void ops_find_parse_schema(struct build *b);
+
 /* What else the files tell, into the table. */
 void ops_read_facts(struct build *b);
 

@@ -101,7 +101,10 @@ static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
 	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .size = 16}, false);
 	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .deref = 1, .size = 16}, false);
 	add_read(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0}, false);
-	add_read(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0, .off = STD_STRING_SIZE},
+	add_read(p,
+		 (struct probe_read){.kind = READ_STD_STRING,
+				     .a = 0,
+				     .off = (int16_t)std_string_size(w->b->t->cow_strings)},
 		 false);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, false);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, true);

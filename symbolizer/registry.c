@@ -8,9 +8,10 @@
 
 enum {
 	MAX_REGISTERED = 1 << 16,
-	TYPE_AT = 32, /* c10::Argument: name_, type_, real_type_ (ATen/core/function_schema.h) */
-	REAL_TYPE_AT = 48, /* each TypePtr is 16 bytes (ATen/core/type_ptr.h) */
-	LEAST_ARGUMENT = 64,
+	/* c10::Argument: name_, type_, real_type_ (ATen/core/function_schema.h); each TypePtr is 16
+	 * bytes (ATen/core/type_ptr.h) */
+	TYPE_SIZE = 16,
+	LEAST_ARGUMENT = 40,
 	MOST_ARGUMENT = 320,
 	MAX_VALUES = 256,
 	MAX_TEXTS = 1 << 14,
@@ -25,6 +26,7 @@ struct entry {
 
 struct registry {
 	const struct mem *mem;
+	bool cow; /* std_string.h */
 	struct rtti *rtti;
 	struct entry *entries;
 	size_t n, room;
@@ -47,11 +49,12 @@ struct named {
 	struct op_desc desc;
 };
 
-struct registry *registry_new(const struct mem *m, struct rtti *r)
+struct registry *registry_new(const struct mem *m, bool cow, struct rtti *r)
 {
 	struct registry *g = calloc(1, sizeof(*g));
 	if (g) {
 		g->mem = m;
+		g->cow = cow;
 		g->rtti = r;
 	}
 	return g;
@@ -71,9 +74,10 @@ void registry_free(struct registry *g)
 static bool operator_name(const struct registry *g, uint64_t def, char full[OPERATOR_NAME_MAX])
 {
 	char name[256], overload[OPERATOR_NAME_MAX - 256 - 1];
-	if (def <= 4096 || std_string_read(g->mem, def, name, sizeof(name)) <= 0 ||
+	if (def <= 4096 || std_string_read(g->mem, g->cow, def, name, sizeof(name)) <= 0 ||
 	    !strstr(name, "::") ||
-	    std_string_read(g->mem, def + STD_STRING_SIZE, overload, sizeof(overload)) < 0)
+	    std_string_read(g->mem, g->cow, def + std_string_size(g->cow), overload,
+			    sizeof(overload)) < 0)
 		return false;
 	snprintf(full, OPERATOR_NAME_MAX, overload[0] ? "%s.%s" : "%s", name, overload);
 	return true;
@@ -88,7 +92,7 @@ static int element_size(struct registry *g, uint64_t begin, uint64_t end)
 			continue;
 		bool all = true;
 		for (uint64_t at = begin; at < end && all; at += size)
-			all = std_string_read(g->mem, at, name, sizeof(name)) >= 0;
+			all = std_string_read(g->mem, g->cow, at, name, sizeof(name)) >= 0;
 		if (all)
 			return (int)size;
 	}
@@ -174,10 +178,11 @@ static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 {
 	char name[256], text[128] = "";
 	uint64_t type = 0, real = 0;
-	if (std_string_read(g->mem, at, name, sizeof(name)) < 0)
+	if (std_string_read(g->mem, g->cow, at, name, sizeof(name)) < 0)
 		return false;
-	mem_read_u64(g->mem, at + TYPE_AT, &type);
-	mem_read_u64(g->mem, at + REAL_TYPE_AT, &real);
+	at += std_string_size(g->cow);
+	mem_read_u64(g->mem, at, &type);
+	mem_read_u64(g->mem, at + TYPE_SIZE, &real);
 	/* real_type_ came in 1.12; it tells ScalarType from int. An argument that is being
 	 * destroyed has lost it, and has its type_ still. */
 	g->has_real_types |= real > 4096 && type_class(g, real);
@@ -224,7 +229,8 @@ static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **
 static uint64_t find_schema(const struct registry *g, uint64_t def, const char *full)
 {
 	char again[OPERATOR_NAME_MAX];
-	for (uint64_t at = def + 2 * STD_STRING_SIZE; at < def + 2 * STD_STRING_SIZE + 64; at += 8)
+	uint64_t behind = def + 2 * std_string_size(g->cow);
+	for (uint64_t at = behind; at < behind + 64; at += 8)
 		if (operator_name(g, at, again) && !strcmp(again, full))
 			return at;
 	return def;
@@ -269,8 +275,9 @@ static struct registered_op *read_operator(struct registry *g, uint64_t def, con
 	struct registered_op *op = schema ? new_op(g, full) : NULL;
 	if (!op)
 		return NULL;
-	int nargs = read_arguments(g, schema + 2 * STD_STRING_SIZE, &op->args);
-	int nreturns = read_arguments(g, schema + 2 * STD_STRING_SIZE + 24, &op->returns);
+	uint64_t lists = schema + 2 * std_string_size(g->cow);
+	int nargs = read_arguments(g, lists, &op->args);
+	int nreturns = read_arguments(g, lists + 24, &op->returns);
 	if (nargs < 0 || nreturns < 0 || set_values(g, op, nargs, nreturns))
 		return NULL;
 	return find_schema(g, def, full) == schema && operator_name(g, def, again) &&

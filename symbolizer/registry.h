@@ -22,8 +22,8 @@ struct registered_op {
 
 struct registry;
 
-/* `m` and `r` must outlive it. NULL without memory. */
-struct registry *registry_new(const struct mem *m, struct rtti *r);
+/* `m` and `r` must outlive it; `cow`: see std_string_size. NULL without memory. */
+struct registry *registry_new(const struct mem *m, bool cow, struct rtti *r);
 void registry_free(struct registry *g);
 
 enum {

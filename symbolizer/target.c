@@ -134,7 +134,7 @@ static int find_interned(struct target *t)
 	uint64_t places[INTERNED_PLACES];
 	for (unsigned i = 0; i < INTERNED_PLACES; i++)
 		places[i] = t->ops->interned[i] ? t->ops->interned[i] + t->bias[OPS_CPU] : 0;
-	t->interned = interned_new(&t->mem, places);
+	t->interned = interned_new(&t->mem, t->ops->cow_strings, places);
 	return t->interned ? 0 : -ENOMEM;
 }
 
@@ -148,7 +148,7 @@ int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, 
 	t->ops = ops;
 	t->mem = mem_process(pid);
 	t->rtti = rtti_new(&t->mem);
-	t->registry = t->rtti ? registry_new(&t->mem, t->rtti) : NULL;
+	t->registry = t->rtti ? registry_new(&t->mem, ops->cow_strings, t->rtti) : NULL;
 	t->snapshots = malloc(SNAPSHOTS_MAX * sizeof(*t->snapshots));
 	int r = t->registry && t->snapshots ? find_biases(t, maps) : -ENOMEM;
 	r = r ? r : find_interned(t);
@@ -159,6 +159,7 @@ int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, 
 					    : "its libraries are not mapped as their files say");
 	}
 	torch_package_find(pid, maps, &t->package);
+	t->conf.cow_strings = ops->cow_strings;
 	set_discovery(t);
 	t->reads[0] = t->conf.tensor;
 	target_find_python(t, py_note);

@@ -267,9 +267,10 @@ void op_stack_code_freed(struct op_stack *t, const struct op_hit *h)
 void op_stack_schema(struct op_stack *t, const struct op_hit *h)
 {
 	const struct open_op none = {0};
+	const struct reading r = {.mem = h->mem, .conf = h->conf, .unsure = true};
 	uint64_t s[2];
 	char text[STRING_MAX];
-	if (remote_read(h->mem, h->regs[arch_int_arg[1]], s, sizeof(s)))
+	if (plan_reader_std_string(&r, h->regs[arch_int_arg[1]], s))
 		return;
 	begin_hit(t, h, &none, HIT_SCHEMA, 0);
 	struct item *it =

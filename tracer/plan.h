@@ -148,6 +148,8 @@ struct proc_conf {
 	__u8 phase;	  /* 0 all, 1 forward only, 2 backward only */
 	__u16 max_depth;  /* 0: all */
 	__u32 generation; /* of `tensor`; returned in hits */
+	__u8 cow_strings; /* a std::string is its text's address, before which its length lies */
+	__u8 pad[7];
 };
 
 enum hit_kind {
@@ -213,6 +215,7 @@ enum {
  * string in the object follows it as ITEM_DATA with its own elements' items or ITEM_STRING; whether
  * it is one tells the object's class. Tensor has been tag 1 since there are tags
  * (ATen/core/ivalue.h). */
+enum { COW_LENGTH = 24 }; /* bytes before the text (struct _Rep of libstdc++'s bits/cow_string.h) */
 enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2 };
 enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_DOUBLE = 3 };
 enum { IVALUE_INT = 5, IVALUE_TAGS = 64 }; /* since 1.6; there are fewer kinds than TAGS */

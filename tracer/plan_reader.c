@@ -320,10 +320,18 @@ static void put_string_at(const struct reading *r, uint64_t at, uint8_t read)
 		begin(r, ITEM_UNSET, read, 0);
 }
 
+int plan_reader_std_string(const struct reading *r, uint64_t at, uint64_t s[2])
+{
+	if (!r->conf->cow_strings)
+		return live(r, at, s, 2 * sizeof(*s));
+	int code = live(r, at, &s[0], sizeof(*s));
+	return code ? code : live(r, s[0] - COW_LENGTH, &s[1], sizeof(*s));
+}
+
 static void put_std_string(const struct reading *r, uint64_t at, uint8_t read)
 {
-	uint64_t s[2];
-	live(r, at, s, sizeof(s));
+	uint64_t s[2] = {0};
+	plan_reader_std_string(r, at, s);
 	put_string(r, s[0], s[1], read);
 }
 
@@ -375,18 +383,27 @@ static void put_object(const struct reading *as, uint32_t tag, uint64_t obj, uin
 		return;
 	}
 	it->len = (uint16_t)len;
-	uint64_t at = r->conf->tensor.target_size, w[3];
-	if (!at || live(r, obj + at, w, sizeof(w)))
+	uint64_t at = r->conf->tensor.target_size, w[3] = {0};
+	bool cow = r->conf->cow_strings;
+	/* An object with such a string ends behind its first word. */
+	if (!at || live(r, obj + at, w, cow && kind == OBJECT_STRING ? sizeof(*w) : sizeof(w)))
 		return;
-	if (w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
+	if (!cow && w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
 	    (w[0] == obj + at + 16 ? w[1] < 16 : w[2] >= w[1])) {
 		it->aux = OBJECT_STRING;
 		own.unsure = kind != OBJECT_STRING;
 		put_string(r, w[0], w[1], read);
-	} else if (w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) && !(w[0] & 7)) {
+	} else if (kind != OBJECT_STRING && w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) &&
+		   !(w[0] & 7)) {
 		it->aux = OBJECT_LIST;
 		own.unsure = kind != OBJECT_LIST;
 		put_list(r, obj, read);
+	} else if (cow && kind != OBJECT_LIST) {
+		own.unsure = kind != OBJECT_STRING;
+		if (plan_reader_std_string(r, obj + at, w) || w[1] > STRING_MAX * 16)
+			return;
+		it->aux = OBJECT_STRING;
+		put_string(r, w[0], w[1], read);
 	}
 }
 

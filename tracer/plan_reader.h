@@ -29,4 +29,8 @@ struct reading {
  * known yet is noted there, and the items are worth nothing. */
 void plan_reader_run(const struct reading *r);
 
+/* The std::string at `at`, of the ABI that r->conf says: address and length of its text, in s. 0 or
+ * -errno. */
+int plan_reader_std_string(const struct reading *r, uint64_t at, uint64_t s[2]);
+
 #endif

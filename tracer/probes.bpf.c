@@ -332,10 +332,11 @@ SEC("uprobe")
 int schema_parsed(struct pt_regs *ctx)
 {
 	__u32 proc = (__u32)(bpf_get_attach_cookie(ctx) >> 48);
+	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
 	struct thread *t = this_thread();
 	struct frame none = {};
 	__u64 s[2] = {};
-	if (!t || bpf_probe_read_user(s, sizeof(s), (const void *)PT_REGS_PARM2(ctx)))
+	if (!p || !t || std_string(p, PT_REGS_PARM2(ctx), s))
 		return 0;
 	start_hit(t, &none, HIT_SCHEMA, proc, 0, bpf_ktime_get_ns());
 	put_string(t, s[0], s[1], 0);

@@ -60,10 +60,11 @@ static __always_inline void read_array(struct thread *t, const struct frame *f,
 		put_array(t, a, n, rd->size, r);
 }
 
-static __always_inline void read_std_string(struct thread *t, __u64 at, __u32 r)
+static __always_inline void read_std_string(struct thread *t, const struct proc_conf *p, __u64 at,
+					    __u32 r)
 {
 	__u64 s[2] = {};
-	bpf_probe_read_user(s, sizeof(s), (const void *)at);
+	std_string(p, at, s);
 	put_string(t, s[0], s[1], r);
 }
 
@@ -134,7 +135,7 @@ __noinline int do_read(struct thread *t, const struct proc_conf *p, const struct
 		read_array(t, f, rd, a, r);
 		break;
 	case READ_STD_STRING:
-		read_std_string(t, user_word(a) + (__s64)rd->off, r);
+		read_std_string(t, p, user_word(a) + (__s64)rd->off, r);
 		break;
 	case READ_LIST:
 		put_list(t, p, user_word(at), r, is_exit);

@@ -59,6 +59,15 @@ static __always_inline void put_string(struct thread *t, __u64 base, __u64 count
 		it->len = (__u16)len;
 }
 
+/* {text, length} of a std::string: the C++11 ABI's begins so (libstdc++, bits/basic_string.h). */
+static __always_inline long std_string(const struct proc_conf *p, __u64 at, __u64 s[2])
+{
+	if (!p->cow_strings)
+		return bpf_probe_read_user(s, 16, (const void *)at);
+	long r = bpf_probe_read_user(&s[0], 8, (const void *)at);
+	return r ? r : bpf_probe_read_user(&s[1], 8, (const void *)(s[0] - COW_LENGTH));
+}
+
 static __always_inline void put_string_at(struct thread *t, __u64 at, __u32 read)
 {
 	__u64 w[3] = {};
@@ -136,13 +145,17 @@ static __always_inline int put_object(struct thread *t, const struct proc_conf *
 	__u64 at = p->tensor.target_size, w[3] = {};
 	if (!at || bpf_probe_read_user(w, sizeof(w), (const void *)(obj + at)))
 		return 0;
-	if (w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
+	int cow = p->cow_strings;
+	if (!cow && w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
 	    (w[0] == obj + at + 16 ? w[1] < 16 : w[2] >= w[1])) {
 		it->aux = OBJECT_STRING;
 		put_string(t, w[0], w[1], read);
 	} else if (w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) && !(w[0] & 7)) {
 		it->aux = OBJECT_LIST;
 		put_list(t, p, obj, read, is_exit);
+	} else if (cow && !std_string(p, obj + at, w) && w[1] <= STRING_MAX * 16) {
+		it->aux = OBJECT_STRING;
+		put_string(t, w[0], w[1], read);
 	}
 	return 0;
 }

@@ -79,7 +79,7 @@ static struct interned *fake_interned(void)
 	table.begin = infos;
 	table.end = table.room = infos + SYMBOLS;
 	own = mem_process(getpid());
-	return interned_new(&own, places);
+	return interned_new(&own, false, places);
 }
 
 #endif

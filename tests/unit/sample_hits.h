@@ -88,7 +88,7 @@ static inline void sample_target_init(struct sample_target *s, struct op_probe *
 	s->ops = (struct op_table){.ops = ops, .n = n, .scalar_complex_tag = 2};
 	s->target = (struct target){.pid = 77, .ops = &s->ops, .mem.read = sample_read};
 	s->target.rtti = rtti_new(&s->target.mem);
-	s->target.registry = registry_new(&s->target.mem, s->target.rtti);
+	s->target.registry = registry_new(&s->target.mem, false, s->target.rtti);
 	if (!s->target.rtti || !s->target.registry)
 		abort();
 }

@@ -226,6 +226,41 @@ static void std_strings(void **state)
 	assert_int_equal(nrecords, 2);
 }
 
+/* The same before the C++11 ABI: the length stands before the text. */
+static void cow_strings(void **state)
+{
+	static struct op_stack t;
+	struct {
+		uint64_t length, room, references;
+		char text[16];
+	} rep = {9, 9, 0, "aten::neg"};
+	/* a ConstantString behind a word and its reference counts, and what follows it */
+	uint64_t object[6] = {1, 0, (uintptr_t)rep.text, 0x21, 7, 0}, at = (uintptr_t)object;
+	uint64_t value[2] = {(uintptr_t)object, 8},
+		 list[3] = {(uintptr_t)value, (uintptr_t)(value + 2)};
+	(void)state;
+	conf.cow_strings = 1;
+	conf.tensor.target_size = 16;
+	const struct item *it = read_one(
+	    (struct probe_read){.kind = READ_STD_STRING, .a = 0, .off = 16}, (uintptr_t)&at);
+	assert_int_equal(it->kind, ITEM_STRING);
+	assert_int_equal(it->len, 9);
+	assert_memory_equal(it + 1, "aten::neg", 9);
+	read_one((struct probe_read){.kind = READ_IVALUES, .a = 0}, (uintptr_t)list);
+	it = item_of(records[1], 1);
+	assert_int_equal(it->kind, ITEM_OBJECT);
+	assert_int_equal(it->aux, OBJECT_STRING);
+	it = item_of(records[1], 2);
+	assert_int_equal(it->kind, ITEM_STRING);
+	assert_memory_equal(it + 1, "aten::neg", 9);
+	t = (struct op_stack){.tid = 9};
+	regs[ARCH_SI] = (uintptr_t)&object[2];
+	struct op_hit h = hit_of(NULL, 0);
+	op_stack_schema(&t, &h);
+	assert_int_equal(nrecords, 3);
+	assert_memory_equal(item_of(records[2], 0) + 1, "aten::neg", 9);
+}
+
 /* A TensorImpl with a storage, an autograd meta and seven dimensions outside of it. */
 struct fake {
 	uint64_t word[WIN_MAX / 8];
@@ -560,6 +595,7 @@ int main(void)
 	    TEST(words_and_bytes),
 	    TEST(arrays_and_strings),
 	    TEST(std_strings),
+	    TEST(cow_strings),
 	    TEST(tensors),
 	    TEST(vectors_of_tensors),
 	    TEST(long_hits_come_in_parts),

@@ -72,6 +72,25 @@ static void test_found(void **state)
 	}
 }
 
+/* Of the std::string of before C++11, which is its text's address alone. */
+static void test_cow(void **state)
+{
+	struct record_layout l = {0};
+	struct sample s;
+	struct {
+		uint64_t length, room, references;
+		char text[16];
+	} name = {9, 9, 0, "aten::add"};
+	(void)state;
+	make(&s, name.text, 2);
+	s.schema[0] = (uintptr_t)name.text;
+	s.schema[1] = 1;
+	assert_true(record_layout_start(&l, s.rf, name.text, 2));
+	assert_int_equal(l.fn, 20);
+	name.length = 8;
+	assert_false(record_layout_start(&l, s.rf, name.text, 2));
+}
+
 /* Each thing that can be another than it must be. */
 static void test_refused(void **state)
 {
@@ -123,6 +142,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_found),
+	    cmocka_unit_test(test_cow),
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_empty),
 	};

@@ -28,7 +28,7 @@ static int setup(void **state)
 	(void)state;
 	fake_init(&fake, &in, 1);
 	rtti = rtti_new(&fake.mem);
-	g = registry_new(&fake.mem, rtti);
+	g = registry_new(&fake.mem, false, rtti);
 	assert_non_null(g);
 	uint64_t type = fake_type(&fake, "N3c104TypeE", 0);
 	int_type =

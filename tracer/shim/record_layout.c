@@ -16,12 +16,15 @@ static bool get(uint64_t addr, void *buf, size_t len)
 	return addr >= 4096 && !remote_read(remote_new(), addr, buf, len);
 }
 
-/* A FunctionSchema begins with its name, a std::string {text, length, ...}. */
+/* A FunctionSchema begins with its name, a std::string: {text, length, ...} or, before the C++11
+ * ABI, {text}, and the length stands before that (symbolizer/std_string.h). */
 static bool is_schema(uint64_t addr, const char *name)
 {
-	uint64_t s[2];
-	return !(addr & 7) && get(addr, s, sizeof(s)) && s[0] == (uint64_t)(uintptr_t)name &&
-	       s[1] == strlen(name);
+	uint64_t s[2], text = (uint64_t)(uintptr_t)name, length;
+	if ((addr & 7) || !get(addr, s, sizeof(s)) || s[0] != text)
+		return false;
+	return s[1] == strlen(name) ||
+	       (get(text - COW_LENGTH, &length, sizeof(length)) && length == strlen(name));
 }
 
 static bool are_values(uint64_t first, uint64_t n)
