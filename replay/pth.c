@@ -47,6 +47,15 @@ static const char *device_of(const struct value *v, char *out, size_t size)
 	return out;
 }
 
+static void hint_inside(const char *function, struct err *e)
+{
+	err_hint(e,
+		 "it cannot be read from outside of the process; in place of --capture have the "
+		 "calls saved from inside: --apply '%s:op_capture' with run or attach, or "
+		 "'.*:op_capture' for all",
+		 function);
+}
+
 static int refuse(const struct pth_content *c, unsigned at, const struct value *v,
 		  enum refusal refusal, struct err *e)
 {
@@ -60,11 +69,8 @@ static int refuse(const struct pth_content *c, unsigned at, const struct value *
 			       place, v->str);
 	err_set(e, -ENOTSUP, "%s cannot be saved: %s: %s%s", c->name, place, refusal_text(refusal),
 		refusal == REFUSED_DEVICE ? device_of(v, device, sizeof(device)) : "");
-	if (refusal == REFUSED_DEVICE)
-		err_hint(e,
-			 "memory of a device cannot be read from outside of the process, and the "
-			 "library inside it (engine shim) does not capture yet; have the "
-			 "program run this op on copies on the CPU, tensor.cpu()");
+	if (refusal == REFUSED_DEVICE || refusal == REFUSED_UNKNOWN)
+		hint_inside(c->name, e);
 	return -ENOTSUP;
 }
 

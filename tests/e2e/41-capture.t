@@ -30,5 +30,27 @@ exact() {
 	is "are captured as such, or not at all" "$("$PY" "$here/lazy_captures.py" "$T/lazy" "$T/own/values.pth" 2>&1)" "$wanted"
 	[ "${TORCH%%.*}" != 1 ] || like "which is told" "$T/err" '^  skipped 5 files: .*conjugate'
 }
+
+# memory on a device: what the hint says instead, as it stands there
+on_a_device() {
+	cat >"$T/gelus.py" <<-'END'
+		import torch
+		from torch._lazy import ts_backend
+		ts_backend.init()
+		torch.nn.functional.gelu(torch.ones(2))
+		x = torch.ones(2, device="lazy", requires_grad=True)
+		torch.nn.functional.gelu(x).sum().backward()
+	END
+	"$DITRACE" run --capture="$T/none" --ops gelu -o "$T/data" "$PY" "$T/gelus.py" >"$T/out" 2>"$T/err"
+	like "tensors on a device are not read from outside" "$T/err" 'cannot be saved: argument 0: (memory on a device|a tensor of which not all is known)'
+	local option
+	option=$(grep -oE -m 1 -e "--apply '[^']+'" "$T/err" | head -n 1)
+	is "the hint names what does" "$option" "--apply 'torch.nn.functional.gelu:op_capture'"
+	rm -rf "$T/inside" && mkdir "$T/inside"
+	(cd "$T/inside" && eval "'$DITRACE' run $option '$PY' '$T/gelus.py'") >"$T/out" 2>"$T/err"
+	like "and it works" "$T/err" '^ditrace: capture: 2 calls of 1 function captured'
+	is "forward and backward" "$(find "$T/inside" -name '*.pth' | wc -l)" 6
+}
 each_torch exact
+each_torch on_a_device
 done_testing
