@@ -7,6 +7,7 @@ float64 copies (compare). All times are of the CPU, the least of all turns."""
 import argparse
 import functools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import time
 import torch
 import torch.nn.functional as F
 import torch.overrides
+from overhead import goal
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
@@ -150,12 +152,18 @@ def main():
     options = {"fallback": ["--fallback", ops], "cast": ["--cast", "bfloat16->float32", "--ops", ops],
                "compare": ["--compare", ops], "idle": ["--fallback", "relu6"]}
     print(f"  {'functions changed, a call':37}{'bare':>10}{'by hand':>13}{'Python adds':>13}{'ditrace':>13}{'ratio':>10}", flush=True)
+    ratios = {}
     for feature, option in options.items():
         command = [os.environ["DITRACE"], "run", *option, sys.executable, __file__, "--work", feature, "--rounds", str(a.rounds)]
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             sys.exit(done.stderr)
-    print("  goal: 10x; idle: a function of which nothing is wanted, while others are to be changed")
+        print(done.stdout, end="", flush=True)
+        ratios[feature] = [float(r) for r in re.findall(r" ([-0-9.]+)x$", done.stdout, re.MULTILINE)]
+    print("  idle: a function of which nothing is wanted, while others are to be changed")
+    for feature, of in ratios.items():
+        if of:
+            goal(min(of) >= 10, f"{feature} adds {min(of):.1f} to {max(of):.1f} times less than Python's mode, of 10")
 
 
 if __name__ == "__main__":
