@@ -25,8 +25,8 @@ int perf_rings_add(struct perf_rings *p, pid_t tid, bool on_exec);
 
 /* From now on add events that take samples besides: `attr` has their type, config, frequency, what
  * a sample holds beside PERF_SAMPLE_TID | PERF_SAMPLE_TIME (no PERF_SAMPLE_IP, and nothing that
- * comes between those two or follows the time at the end of other records), exclude_kernel and build_id. For
- * buffers with more room, as far as the user may have it. */
+ * comes between those two or follows the time at the end of other records), exclude_kernel and
+ * build_id. For buffers with more room, as far as the user may have it. */
 void perf_rings_sampling(struct perf_rings *p, const struct perf_event_attr *attr);
 
 /* From then on also with the eBPF program with descriptor `program`, which runs as each is taken.
