@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "tracer/native_symbols.h"
 #include "tracer/perf_map.h"
 #include "tracer/process.h"
@@ -136,9 +137,8 @@ static const char *name_address(struct late_symbols *l, const struct py_frame *f
 static const char *address_text(struct late_symbols *l, const char *file, char sign, uint64_t addr)
 {
 	char text[512];
-	const char *slash = strrchr(file, '/');
-	int n = snprintf(text, sizeof(text), "%.400s%c0x%" PRIx64, slash ? slash + 1 : file, sign,
-			 addr);
+	int n =
+	    snprintf(text, sizeof(text), "%.400s%c0x%" PRIx64, text_base_name(file), sign, addr);
 	return arena_strndup(&l->arena, text, (size_t)n);
 }
 

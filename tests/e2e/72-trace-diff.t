@@ -32,6 +32,13 @@ report = {r["op"]: r["total_ns"] for r in json.load(open(sys.argv[1]))["rows"]}
 assert {r["op"]: r["after"]["total_ns"] for r in rows} == report' "$T/report.json"
 }
 
+doubled_is_first() {
+	"$DITRACE" diff --format json "$T/256.data" "$T/512.data" | python3 -c 'import json, sys
+first = json.load(sys.stdin)["rows"][0]
+assert first["op"] == "aten::mm" and "shape" in first["verdict"], first
+assert first["after"]["total_ns"] > first["before"]["total_ns"], first'
+}
+
 # 7 runs, each against each: 21 trials in which no duration may be told to have changed
 runs_do_not_differ() {
 	local a b wrong=0
@@ -47,9 +54,11 @@ runs_do_not_differ() {
 
 diffs() {
 	program 32
+	program 256
 	program 512 more
 	"$DITRACE" report --format json "$T/512.data" >"$T/report.json"
 	ok "the slowed op is named first, the new one, and all agrees with the report" first_is_mm
+	ok "so is one whose input has doubled" doubled_is_first
 	"$DITRACE" diff "$T/32.data" "$T/512.data" >"$T/table"
 	is "the exit status says that something changed" $? 1
 	like "the table" "$T/table" '\+[0-9.]+ m?s .* 200 .* -> .* slower\+shape +aten::mm +\[32,256\] \[256,256\] -> \[512,256\].*steps.py:5'
