@@ -237,6 +237,11 @@ static void returned_bit(const struct paths *p, int32_t *fact)
 		*fact = FACT_CONFLICT;
 }
 
+/* data_ptr<float>() may jump on to the other, by way of the linker. */
+static const char *const elements[] = {"_ZNK2at10TensorBase8data_ptrIfEEPT_v",
+				       "_ZNK2at10TensorBase16mutable_data_ptrIfEEPT_v",
+				       "_ZNK2at10TensorBase14const_data_ptrIfLi0EEEPKT_v"};
+
 static void read_handle_fields(const struct code_source *src, struct paths *p,
 			       struct layout_facts *out)
 {
@@ -252,8 +257,10 @@ static void read_handle_fields(const struct code_source *src, struct paths *p,
 	}
 	if (walk(src, "_ZN2at6native6is_negERKNS_6TensorE", 0, p))
 		returned_bit(p, &out->neg_bit);
-	if (walk(src, "_ZNK2at10TensorBase8data_ptrIfEEPT_v", 0, p))
-		storage_chain(p, out);
+	for (unsigned i = 0;
+	     i < sizeof(elements) / sizeof(elements[0]) && out->data_ptr == FACT_NONE; i++)
+		if (walk(src, elements[i], 0, p))
+			storage_chain(p, out);
 	if (walk(src, "_ZN2at6native4sizeERKNS_6TensorEl", 0, p))
 		out->custom_shape.complete = first_flag(p, 2, &out->custom_shape);
 	if (walk(src, "_ZN2at6native6strideERKNS_6TensorEl", 0, p))

@@ -360,7 +360,8 @@ def check_tags(events, report):
             check_tag(report, e, e["args"][0], "requires_grad", bool(flags & 2))
             check_tag(report, e, e["args"][1], "requires_grad", bool(flags & 1))
         if e["op"] == "ditrace_tag::tag":
-            for pair in e["args"][1]["value"].split(";"):
+            # The log has it, too: one that is not decoded is counted there.
+            for pair in filter(None, e["args"][1].get("value", "").split(";")):
                 key, _, value = pair.partition("=")
                 is_text = key in ("dtype", "layout", "device")
                 check_tag(report, e, e["args"][0], key, value if is_text else json.loads(value.lower()))
