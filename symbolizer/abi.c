@@ -217,15 +217,14 @@ static struct abi_value plan_array(struct builder *b, const struct cxx_param *p,
 static struct abi_value plan_string(struct builder *b, const struct cxx_param *p,
 				    const struct passed *at)
 {
-	bool is_std = p->text && p->text[0] == 's';
 	struct probe_read r = {.kind = READ_ARRAY, .c = LOC_NONE, .size = 1};
 	if (p->optional && !p->std_optional) {
 		r.a = at->loc[0];
 		r.deref = 1;
 		return known(p, ABI_STRING, add_entry(b, r));
 	}
-	r.a = at->loc[is_std ? 1 : 0];
-	r.b = at->loc[is_std ? 0 : 1];
+	r.a = at->loc[p->std_view ? 1 : 0];
+	r.b = at->loc[p->std_view ? 0 : 1];
 	if (p->optional)
 		r.c = at->loc[2];
 	return known(p, ABI_STRING, add_entry(b, r));

@@ -132,6 +132,7 @@ void cxx_type_parse(const char *type, size_t len, struct cxx_param *out)
 		out->std_optional |= is_std;
 	}
 	out->base = base_of(t);
+	out->std_view = out->base == CXX_STRING_VIEW && *t.s == 's';
 }
 
 /* Where the text from s on, of a parameter list, has its next comma or end outside <> and (). */

@@ -47,6 +47,7 @@ struct cxx_param {
 	bool optional;	    /* the whole is an optional: optional<T>, optional<ArrayRef<T>> ... */
 	bool elem_optional; /* the elements are optionals: List<optional<T>> */
 	bool std_optional;  /* the optional is std::, not c10:: */
+	bool std_view;	    /* CXX_STRING_VIEW: std::basic_string_view, not c10's */
 	bool opt_array_ref_class; /* c10::OptionalArrayRef<T>: optional and list are set too */
 	bool by_ref;		  /* const& or & */
 	bool is_const;		  /* const& */

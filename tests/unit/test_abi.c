@@ -363,6 +363,12 @@ static void test_strings(void **state)
 	expect(1, ABI_STRING, READ_ARRAY, LOC_REG + 1);
 	assert_int_equal(entry_read(1)->deref, 1);
 	assert_int_equal(p.plan.nstack, 3);
+
+	PLAN("f(str? a) -> Tensor", "std::optional<c10::basic_string_view<char> >");
+	expect(0, ABI_STRING, READ_ARRAY, LOC_STACK);
+	assert_int_equal(entry_read(0)->b, LOC_STACK + 1);
+	assert_int_equal(entry_read(0)->c, LOC_STACK + 2);
+	assert_int_equal(entry_read(0)->deref, 0);
 }
 
 static void test_arrays(void **state)

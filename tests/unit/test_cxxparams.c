@@ -37,7 +37,7 @@ static void test_plain(void **state)
 	check("c10::Scalar const&",
 	      (struct cxx_param){.base = CXX_SCALAR, .by_ref = true, .is_const = true});
 	check("std::basic_string_view<char, std::char_traits<char> >",
-	      (struct cxx_param){.base = CXX_STRING_VIEW});
+	      (struct cxx_param){.base = CXX_STRING_VIEW, .std_view = true});
 	check("c10::basic_string_view<char>", (struct cxx_param){.base = CXX_STRING_VIEW});
 	check("c10::Layout", (struct cxx_param){.base = CXX_LAYOUT});
 	check("c10::Stream", (struct cxx_param){.base = CXX_STREAM});
@@ -75,7 +75,11 @@ static void test_wrapped(void **state)
 	check("c10::IListRef<at::Tensor> const&",
 	      (struct cxx_param){
 		  .base = CXX_TENSOR, .list = CXX_ILIST_REF, .by_ref = true, .is_const = true});
-	check("std::optional<std::basic_string_view<char, std::char_traits<char> > >",
+	check(
+	    "std::optional<std::basic_string_view<char, std::char_traits<char> > >",
+	    (struct cxx_param){
+		.base = CXX_STRING_VIEW, .optional = true, .std_optional = true, .std_view = true});
+	check("std::optional<c10::basic_string_view<char> >",
 	      (struct cxx_param){.base = CXX_STRING_VIEW, .optional = true, .std_optional = true});
 }
 
