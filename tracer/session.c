@@ -60,9 +60,13 @@ static void find_text(struct session *s, const struct op_event *ev)
 	const struct py_frame *f = py_stack_where(ev->where_stack);
 	if (!f || f->text || f == s->textless)
 		return;
-	const struct proc *p = session_proc(s, ev->pid);
-	if (!p || !p->target->py || !py_frame_text(p->target->py, f))
-		s->textless = f;
+	/* Its process may have ended, and another have the number: only its own knows the frame. */
+	for (unsigned i = 0; i < MAX_PROCS; i++) {
+		const struct target *t = s->procs[i].target;
+		if (t && t->pid == ev->pid && t->py && py_frame_text(t->py, f))
+			return;
+	}
+	s->textless = f;
 }
 
 static struct target *target_of(struct session *s, const struct op_event *ev)
