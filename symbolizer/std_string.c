@@ -29,7 +29,7 @@ static bool find_cxx11(const struct mem *m, uint64_t addr, uint64_t *text, uint6
 
 int std_string_read(const struct mem *m, bool cow, uint64_t addr, char *out, size_t size)
 {
-	uint64_t text, len;
+	uint64_t text = 0, len = 0;
 	if (!(cow ? find_cow : find_cxx11)(m, addr, &text, &len) || len >= size ||
 	    mem_read(m, text, out, len + 1) || out[len])
 		return -1;
