@@ -217,6 +217,8 @@ struct value decode_tensor(struct decode *d, const struct item *i)
 		return value_not_decoded("memory could not be read");
 	memcpy(&s, i + 1, sizeof(s));
 	raw = raw_of_snapshot(d, i, &s);
+	if (raw.impl_len < d->target->layout.win_len)
+		return value_not_decoded("memory could not be read");
 	for (unsigned k = 0; k < SNAPSHOT_PARTS; k++) {
 		if (s.at[k].valid < SNAPSHOT_NODE)
 			continue;

@@ -21,15 +21,17 @@ enum {
 };
 
 /* A TensorImpl as it was at one moment: its first WIN_MAX bytes, and what the words at
- * SNAPSHOT_FIRST,
- * + 8 and + 16 point to. The payload of ITEM_SNAPSHOT. */
+ * SNAPSHOT_FIRST, + 8 and + 16 point to. Of what ends before its page does, the page behind may not
+ * be there: then there are fewer bytes, and zeros. The payload of ITEM_SNAPSHOT. */
 struct tensor_snapshot {
 	uint64_t impl_addr;
 	uint8_t impl[WIN_MAX];
+	uint64_t impl_len; /* bytes of impl that were there */
 	struct {
 		uint64_t addr;
 		uint64_t valid; /* 0: no pointer, or not readable; 1; or SNAPSHOT_NODE + the
 				   sequence number of the node that this AutogradMeta holds */
+		uint64_t len;	/* bytes that were there */
 		uint8_t bytes[PART_MAX];
 	} at[SNAPSHOT_PARTS];
 };

@@ -256,7 +256,7 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 	ssize_t len;
 
 	*code = (struct code){.addr = addr};
-	if (py_object_type(rt, addr, &type) || type != rt->image.code_type ||
+	if (py_live_type(rt, addr, &type) || type != rt->image.code_type ||
 	    mem_read(rt->mem, addr, object, o->code_size))
 		return false;
 	memcpy(&code->firstlineno, object + o->code_firstlineno, sizeof(code->firstlineno));

@@ -1,6 +1,7 @@
 #include "symbolizer/pyfreed.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "symbolizer/pycode.h"
@@ -15,23 +16,26 @@ struct copies {
 	unsigned n;
 };
 
+/* Copies may overlap: they are of objects whose lengths nobody knew. */
 static int read_copies(const struct mem *m, uint64_t addr, void *buf, size_t len)
 {
 	static const uint64_t alive = 1;
 	const struct copies *c = (const struct copies *)m;
+	bool begins = false;
 	for (unsigned i = 0; i < c->n; i++) {
 		const struct py_region *r = &c->region[i];
 		if (addr < r->addr || addr - r->addr >= r->len)
 			continue;
+		begins = true;
 		if (len > r->len - (addr - r->addr))
-			return -EFAULT;
+			continue;
 		memcpy(buf, r->data + (addr - r->addr), len);
 		/* It was on its way out: nobody held it any more (ob_refcnt, Include/object.h). */
 		if (addr == c->code && len >= sizeof(alive))
 			memcpy(buf, &alive, sizeof(alive));
 		return 0;
 	}
-	return mem_read(c->under, addr, buf, len);
+	return begins ? -EFAULT : mem_read(c->under, addr, buf, len);
 }
 
 void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_region *r, unsigned n)

@@ -17,10 +17,9 @@ static bool plausible(uint64_t addr)
 	return addr >= 4096 && addr % 8 == 0;
 }
 
-/* The type word of an object that is alive as far as its reference count tells: memory that was
- * given back begins with a free list pointer. Immortal objects (PEP 683) count near 2^32, and
- * extensions built for an older stable ABI may push them over it. */
-static int live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
+/* Memory that was given back begins with a free list pointer. Immortal objects (PEP 683) count near
+ * 2^32, and extensions built for an older stable ABI may push them over it. */
+int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
 {
 	uint64_t refs;
 	int rc;
@@ -40,7 +39,7 @@ static int check_type(const struct py_runtime *rt, uint64_t type)
 {
 	const uint64_t type_subclass = 1ULL << 31;
 	uint64_t meta, flags;
-	int rc = live_type(rt, type, &meta);
+	int rc = py_live_type(rt, type, &meta);
 
 	if (rc)
 		return rc;
@@ -54,7 +53,7 @@ static int check_type(const struct py_runtime *rt, uint64_t type)
 
 int py_object_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
 {
-	int rc = live_type(rt, obj, type);
+	int rc = py_live_type(rt, obj, type);
 
 	return rc ? rc : check_type(rt, *type);
 }
@@ -133,7 +132,7 @@ static int str_header(const struct py_runtime *rt, uint64_t addr, struct str *s)
 	const struct py_objects *o = &rt->layout.obj;
 	uint64_t type;
 	uint32_t state;
-	int rc = live_type(rt, addr, &type);
+	int rc = py_live_type(rt, addr, &type);
 
 	if (rc)
 		return rc;
@@ -174,7 +173,7 @@ ssize_t py_read_str(const struct py_runtime *rt, uint64_t addr, char *out, size_
 ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, uint8_t **out)
 {
 	uint64_t type, len;
-	int rc = live_type(rt, addr, &type);
+	int rc = py_live_type(rt, addr, &type);
 
 	if (!rc && type != rt->image.bytes_type)
 		rc = -EPROTO;

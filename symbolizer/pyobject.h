@@ -9,6 +9,11 @@
 
 struct py_runtime;
 
+/* The word at `obj` that is the address of its type, if it is an object that is alive as far as its
+ * reference count tells (ob_refcnt, Include/object.h); nothing else is read. 0 or -errno (-EPROTO:
+ * it is none). */
+int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type);
+
 /* The type of the object at `obj`, as a target address, once that is known to be a type object.
  * 0 or -errno (-EPROTO: not an object). */
 int py_object_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type);

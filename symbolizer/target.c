@@ -242,6 +242,15 @@ void target_settle(struct target *t)
 	target_refresh(t);
 }
 
+/* Nothing is concluded from bytes that were not there. */
+static bool is_whole(const struct tensor_snapshot *s)
+{
+	for (unsigned k = 0; k < SNAPSHOT_PARTS; k++)
+		if (s->at[k].valid && s->at[k].len < PART_MAX)
+			return false;
+	return s->impl_len == WIN_MAX;
+}
+
 bool target_learn(struct target *t, const struct items *it)
 {
 	const struct item *i = NULL;
@@ -251,7 +260,11 @@ bool target_learn(struct target *t, const struct items *it)
 	while ((i = items_next(it, i)) && t->nsnapshots < SNAPSHOTS_MAX) {
 		if (i->kind != ITEM_SNAPSHOT || i->len < sizeof(struct tensor_snapshot))
 			continue;
-		memcpy(&t->snapshots[t->nsnapshots++], i + 1, sizeof(struct tensor_snapshot));
+		struct tensor_snapshot *s = &t->snapshots[t->nsnapshots];
+		memcpy(s, i + 1, sizeof(*s));
+		if (!is_whole(s))
+			continue;
+		t->nsnapshots++;
 		more = true;
 	}
 	/* Trying again costs more as there is more to look at: at each doubling. */

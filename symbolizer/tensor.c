@@ -355,24 +355,29 @@ int tensor_decode(const struct tensor_layout *l, const struct tensor_raw *raw, s
 	return TENSOR_OK;
 }
 
-static const uint8_t *snapshot_part(const struct tensor_snapshot *s, unsigned off)
+static uint32_t at_most(uint64_t n, uint32_t most)
+{
+	return n < most ? (uint32_t)n : most;
+}
+
+static const uint8_t *snapshot_part(const struct tensor_snapshot *s, unsigned off, uint32_t *len)
 {
 	unsigned i = (off - SNAPSHOT_FIRST) / 8u;
 	if (off == LAYOUT_NONE || off < SNAPSHOT_FIRST || i >= SNAPSHOT_PARTS || !s->at[i].valid)
 		return NULL;
+	*len = at_most(s->at[i].len, PART_MAX);
 	return s->at[i].bytes;
 }
 
 struct tensor_raw tensor_raw_of_snapshot(const struct tensor_layout *l,
 					 const struct tensor_snapshot *s)
 {
-	return (struct tensor_raw){
+	struct tensor_raw raw = {
 	    .impl_addr = s->impl_addr,
 	    .impl = s->impl,
-	    .impl_len = sizeof(s->impl),
-	    .storage = snapshot_part(s, l->storage),
-	    .storage_len = PART_MAX,
-	    .meta = snapshot_part(s, l->autograd_meta),
-	    .meta_len = PART_MAX,
+	    .impl_len = at_most(s->impl_len, WIN_MAX),
 	};
+	raw.storage = snapshot_part(s, l->storage, &raw.storage_len);
+	raw.meta = snapshot_part(s, l->autograd_meta, &raw.meta_len);
+	return raw;
 }

@@ -241,9 +241,7 @@ static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
 	uint8_t bytes[2048];
 	struct item *it = hit_buf_item(h->out, ITEM_DATA, 0, 0);
 	hit_buf_word(h->out, addr);
-	it->len = 8;
-	if (len > sizeof(bytes) || remote_read(h->mem, addr, bytes, len))
-		return;
+	len = len > sizeof(bytes) ? 0 : remote_read_most(h->mem, addr, bytes, len);
 	hit_buf_put(h->out, bytes, len);
 	it->len = (uint16_t)(8 + len);
 }

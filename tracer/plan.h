@@ -197,8 +197,8 @@ enum item_kind {
 	ITEM_STACK,  /* Python frames, STACK_FRAME_SIZE bytes each: code object, instruction, first
 		      * local variable; aux: STACK_* */
 	ITEM_STRING, /* bytes of a string; aux: its true length */
-	ITEM_OBJECT, /* the first OBJECT_SIZE bytes of what an IValue points to, or its first 8
-		      * alone, which tell its class; aux: OBJECT_* */
+	ITEM_OBJECT, /* the first bytes of what an IValue points to, from 8, which tell its class,
+		      * to OBJECT_SIZE; aux: OBJECT_* */
 };
 
 enum {

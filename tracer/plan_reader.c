@@ -29,7 +29,19 @@ static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 	return at;
 }
 
-/* The same of what is there for certain, if this is what it looks like. */
+/* The same of an object that may end before `len` (at most COPY_MAX): remote_read_most. *there: how
+ * many bytes were there. */
+static void *copy_object(const struct reading *r, uint32_t len, uint64_t addr, uint32_t *there)
+{
+	void *at = hit_buf_room(r->out, len);
+	*there = remote_read_most(r->mem, addr, at, len);
+	if (!*there)
+		return NULL;
+	hit_buf_grow(r->out, len);
+	return at;
+}
+
+/* Whether what is read is there for certain, if this is what it looks like. */
 static bool is_certain(const struct reading *r)
 {
 	return !r->unsure && !r->conf->tensor.discover;
@@ -178,12 +190,15 @@ static uint64_t part_valid(const struct reading *r, uint64_t p)
 static void snapshot_part(const struct reading *r, uint64_t p)
 {
 	static const uint8_t nothing[PART_MAX];
+	uint32_t there;
 	hit_buf_word(r->out, p);
-	uint64_t *valid = hit_buf_put(r->out, nothing, 8);
-	if (p >= 0x10000 && p < (1ULL << 47) && !(p & 7) && copy(r, PART_MAX, p))
-		*valid = part_valid(r, p);
-	else
+	uint64_t *state = hit_buf_put(r->out, nothing, 16); /* valid, len */
+	if (p >= 0x10000 && p < (1ULL << 47) && !(p & 7) && copy_object(r, PART_MAX, p, &there)) {
+		state[0] = part_valid(r, p);
+		state[1] = there;
+	} else {
 		hit_buf_put(r->out, nothing, PART_MAX);
+	}
 }
 
 static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
@@ -192,13 +207,15 @@ static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 	const struct tensor_read *c = &r->conf->tensor;
 	struct item *it = begin(r, ITEM_SNAPSHOT, read, 0);
 	const uint8_t *start = r->out->at;
+	uint32_t there;
 	hit_buf_word(r->out, impl);
-	const void *window = copy(r, WIN_MAX, impl);
+	const void *window = copy_object(r, WIN_MAX, impl, &there);
 	if (!window) {
 		it->aux = TPART_FAULT;
 		it->len = 8;
 		return;
 	}
+	hit_buf_word(r->out, there);
 	for (uint32_t k = 0; k < PARTS; k++)
 		snapshot_part(r, word_of(window, FIRST + 8 * k));
 	if (c->sizes)
@@ -376,13 +393,15 @@ static void put_object(const struct reading *as, uint32_t tag, uint64_t obj, uin
 	unsigned kind = remote_object(r->mem, tag, obj);
 	own.unsure = !kind;
 	struct item *it = begin(r, ITEM_OBJECT, read, 0);
+	uint8_t *start = r->out->at;
 	/* Of what is certain the class is enough; more than that may be more than there is. */
-	uint32_t len = kind ? 8 : OBJECT_SIZE;
-	if (!copy_live(r, len, obj)) {
+	uint32_t len = 8;
+	if (kind ? !copy_live(r, len, obj) : !copy_object(r, OBJECT_SIZE, obj, &len)) {
 		it->kind = ITEM_FAULT;
 		return;
 	}
 	it->len = (uint16_t)len;
+	r->out->at = start + len;
 	uint64_t at = r->conf->tensor.target_size, w[3] = {0};
 	bool cow = r->conf->cow_strings;
 	/* An object with such a string ends behind its first word. */

@@ -295,13 +295,7 @@ static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
 	if (!it)
 		return;
 	put_word(t, addr);
-	if (copy_user(t, len, addr)) {
-		/* The page behind may not be there: the object ends before it. */
-		len = (__u32)(4096 - (addr & 4095)) & 0x3f8;
-		if (copy_user(t, len, addr))
-			len = 0;
-	}
-	it->len = (__u16)(8 + len);
+	it->len = (__u16)(8 + copy_object(t, len, addr));
 }
 
 /* A code object is going: what was learnt of its address holds no more. Code that runs once, as

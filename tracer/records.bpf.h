@@ -79,6 +79,17 @@ static __always_inline int copy_user(struct thread *t, __u32 len, __u64 src)
 	return 0;
 }
 
+/* The same of an object that may end before `len`: where the page behind `src` is not there, what
+ * lies before it, followed by zeros up to `len`, as a read that fails leaves them. Returns how many
+ * bytes were there and appended; 0: none. */
+static __always_inline __u32 copy_object(struct thread *t, __u32 len, __u64 src)
+{
+	__u32 here = 4096 - (__u32)(src & 4095);
+	if (!copy_user(t, len, src))
+		return len;
+	return here < len && !copy_user(t, here, src) ? here : 0;
+}
+
 static __always_inline void put_word(struct thread *t, __u64 w)
 {
 	__u64 off = t->off;

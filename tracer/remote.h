@@ -26,8 +26,19 @@ void remote_begin(struct remote *r, pid_t tid);
  * and then *buf is zeroed; while collecting, -EAGAIN when it is not known yet. */
 int remote_read(struct remote *r, uint64_t addr, void *buf, size_t len);
 
-/* The same of what is there for certain as long as the thread stands still: what a live object
- * holds or points to. Within the process itself that needs no check. */
+/* The same of an object that may end before `len`: where the page behind `addr` is not there, what
+ * lies before it, and zeros behind. Returns how many bytes were there; 0: none, or not known yet.
+ */
+static inline uint32_t remote_read_most(struct remote *r, uint64_t addr, void *buf, uint32_t len)
+{
+	uint32_t here = 4096 - (uint32_t)(addr & 4095);
+	if (!remote_read(r, addr, buf, len))
+		return len;
+	return here < len && !remote_read(r, addr, buf, here) ? here : 0;
+}
+
+/* As remote_read(), of what is there for certain as long as the thread stands still: what a live
+ * object holds or points to. Within the process itself that needs no check. */
 #ifndef INSIDE
 int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len);
 #else

@@ -419,21 +419,20 @@ static void probe_boxed(struct session *s, struct proc *p)
 	p->boxed = true;
 	uint64_t vaddr = at - t->bias[OPS_CPU];
 	struct probe_site sites[1 + EXITS_MAX + 1];
-	size_t n = op_table_boxed_sites(s->ops, vaddr, sites);
-	int changed = n ? -1 : op_table_call_boxed(s->ops, vaddr);
+	size_t own = op_table_boxed_sites(s->ops, vaddr, sites);
+	int changed = own ? -1 : op_table_call_boxed(s->ops, vaddr);
 	struct maps maps;
 	struct libraries l;
-	if ((!n && changed < 0) || maps_read(t->pid, &maps, NULL))
+	if ((!own && changed < 0) || maps_read(t->pid, &maps, NULL))
 		return;
 	libraries_find(&maps, &l);
 	if (changed >= 0)
 		s->engine->set_plans(s->engine, (uint32_t)changed, &s->ops->plans[changed], 1,
 				     NULL);
 	for (unsigned file = 0; file < OPS_FILES; file++) {
+		size_t n = file == OPS_CPU ? own : 0;
 		if (changed >= 0)
 			n = op_table_call_boxed_sites(s->ops, file, sites);
-		else if (file != OPS_CPU)
-			n = 0;
 		/* The operators that they call may be gone when their calls are looked at. */
 		if (file == OPS_CPU && s->ops->schema_off)
 			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA};

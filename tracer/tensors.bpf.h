@@ -80,6 +80,21 @@ static __always_inline __u64 part_valid(const struct tensor_read *c, __u64 p)
 	return 2 + seq;
 }
 
+static __always_inline void snapshot_part(struct thread *t, const struct tensor_read *c, __u64 p)
+{
+	put_word(t, p);
+	__u32 at = t->off, there = 0;
+	put_word(t, 0);
+	put_word(t, 0);
+	if (p >= 0x10000 && p < (1ULL << 47) && !(p & 7))
+		there = copy_object(t, PART_MAX, p);
+	if (there && at <= BUF_MAX + 2048) {
+		*(__u64 *)&t->buf[at] = part_valid(c, p);
+		*(__u64 *)&t->buf[at + 8] = there;
+	}
+	t->off = at + 16 + PART_MAX;
+}
+
 static __always_inline void snapshot(struct thread *t, const struct tensor_read *c, __u8 read,
 				     __u64 impl)
 {
@@ -88,28 +103,20 @@ static __always_inline void snapshot(struct thread *t, const struct tensor_read 
 		return;
 	__u32 start = t->off;
 	put_word(t, impl);
-	if (copy_user(t, WIN_MAX, impl)) {
+	__u32 there = copy_object(t, WIN_MAX, impl);
+	if (!there || start > BUF_MAX + 64) {
 		it->aux = TPART_FAULT;
 		it->len = 8;
+		t->off = start + 8;
 		return;
 	}
-	for (int k = 0; k < 3; k++) {
-		if (start > BUF_MAX + 64)
-			break;
-		__u64 p = *(__u64 *)&t->buf[start + 8 + 0x10 + 8 * k];
-		put_word(t, p);
-		__u32 at = t->off;
-		put_word(t, 0);
-		if (p >= 0x10000 && p < (1ULL << 47) && !(p & 7) && !copy_user(t, PART_MAX, p)) {
-			if (at <= BUF_MAX + 2048)
-				*(__u64 *)&t->buf[at] = part_valid(c, p);
-		} else {
-			t->off = at + 8 + PART_MAX;
-		}
-	}
+	t->off = start + 8 + WIN_MAX;
+	put_word(t, there);
+	for (int k = 0; k < 3; k++)
+		snapshot_part(t, c, *(__u64 *)&t->buf[start + 8 + 0x10 + 8 * k]);
 	if (c->sizes)
 		it->aux = put_outline(t, c, start + 8);
-	if (c->view_vtable && start <= BUF_MAX + 64)
+	if (c->view_vtable)
 		it->aux |= view_grad(c, *(__u64 *)&t->buf[start + 8 + (c->meta & 0xf8)]);
 	it->len = (__u16)(t->off - start);
 }

@@ -137,11 +137,12 @@ static __always_inline int put_object(struct thread *t, const struct proc_conf *
 	struct item *it = begin_item(t, ITEM_OBJECT, read, 0);
 	if (!it)
 		return 0;
-	if (copy_user(t, OBJECT_SIZE, obj)) {
+	__u32 there = copy_object(t, OBJECT_SIZE, obj);
+	if (!there) {
 		it->kind = ITEM_FAULT;
 		return 0;
 	}
-	it->len = OBJECT_SIZE;
+	it->len = (__u16)there;
 	__u64 at = p->tensor.target_size, w[3] = {};
 	if (!at || bpf_probe_read_user(w, sizeof(w), (const void *)(obj + at)))
 		return 0;

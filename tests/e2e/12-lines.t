@@ -14,5 +14,32 @@ lines() {
 		sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)
 	EOF
 }
-each_torch each_engine lines
+
+# Code that has ended is told from what the probes have copied of it, when nothing can be asked of its process any more.
+ended() {
+	start_as tracer "$DITRACE" run --engine "$ENGINE" -o "$T/data" "$PY" -c '
+import os, signal, time, torch
+torch.ones(1)
+print("pid", os.getpid(), flush=True)
+time.sleep(1)
+os.kill(os.getppid(), signal.SIGSTOP)
+exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})' >"$T/out" 2>"$T/err"
+	ok "$ENGINE: ditrace stands still" before_long grep -q '^[0-9]* (ditrace) T' "/proc/$tracer/stat"
+	ok "$ENGINE: the program ends meanwhile" before_long is_ended
+	kill -CONT "$tracer"
+	finish "$tracer"
+	events
+	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":4,.*"file":"<made>","line":5,'
+}
+
+is_ended() {
+	grep -q ') Z' "/proc/$(sed -n 's/^pid //p' "$T/out")/stat"
+}
+
+both() {
+	each_engine lines
+	ENGINE=bpf ended
+	ENGINE=shim ended
+}
+each_torch both
 done_testing

@@ -206,6 +206,7 @@ static inline void fake_snapshot(struct fake *f, const struct fake_tensor *t,
 	unsigned st = (in->storage - SNAPSHOT_FIRST) / 8, am = (in->autograd - SNAPSHOT_FIRST) / 8;
 	memset(s, 0, sizeof(*s));
 	s->impl_addr = 0x555500000000 + 64 * fake_random(f, 1 << 20);
+	s->impl_len = WIN_MAX;
 	fake_noise(f, s->impl, WIN_MAX);
 	fake_word(s->impl, 0, f->tensor);
 	for (unsigned i = 0; i < SNAPSHOT_PARTS; i++) {
@@ -213,6 +214,7 @@ static inline void fake_snapshot(struct fake *f, const struct fake_tensor *t,
 				    ? 0x555600000000 + 64 * fake_random(f, 1 << 20)
 				    : 0;
 		s->at[i].valid = s->at[i].addr != 0;
+		s->at[i].len = PART_MAX;
 		fake_word(s->impl, SNAPSHOT_FIRST + 8 * i, s->at[i].addr);
 	}
 	memset(s->impl + in->sizes, 0, 88);

@@ -523,6 +523,18 @@ static void test_tensors(void **state)
 	begin();
 	record_item(&rec, ITEM_TENSOR, READ, TPART_FAULT, &a.impl_addr, 8);
 	expect_not(decode(&one), "memory could not be read");
+	struct tensor_snapshot cut = a;
+	cut.impl_len = s.target.layout.win_len;
+	cut.at[(s.fake.in.storage - SNAPSHOT_FIRST) / 8].len = s.fake.in.data;
+	begin();
+	add_tensor(ITEM_SNAPSHOT, &cut, 0);
+	v = decode(&one);
+	assert_int_equal(v.tensor->meta.shape[1], 3);
+	assert_true(v.tensor->meta.unknown & TENSOR_NO_DATA_PTR);
+	cut.impl_len--;
+	begin();
+	add_tensor(ITEM_SNAPSHOT, &cut, 0);
+	expect_not(decode(&one), "memory could not be read");
 
 	begin();
 	record_item(&rec, ITEM_LIST, READ, 2, NULL, 0);

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "symbolizer/layout.h"
 #include "tracer/arch_x86_64.h"
 #include "tracer/op_stack.h"
 #include "tracer/plan_reader.h"
@@ -324,6 +325,59 @@ static void tensors(void **state)
 	assert_int_equal(it->aux, TPART_UNDEFINED);
 }
 
+/* Objects that end where their page does. */
+static void ends_of_pages(void **state)
+{
+	enum { IMPL = 0xc0, STORAGE = 0x80, OBJECT = 32 };
+	static const uint8_t nothing[WIN_MAX];
+	struct tensor_snapshot s;
+	uint64_t handle = (uintptr_t)edge - IMPL, word[3] = {(uintptr_t)edge - STORAGE, 0, 0};
+	uint64_t value[2] = {(uintptr_t)edge - OBJECT, 8},
+		 list[2] = {(uintptr_t)value, (uintptr_t)(value + 2)};
+	(void)state;
+	conf.tensor.discover = 1;
+	memset(edge - IMPL, 0x5a, IMPL);
+	memcpy(edge - IMPL + SNAPSHOT_FIRST, word, sizeof(word));
+	const struct item *it =
+	    read_one((struct probe_read){.kind = READ_TENSOR, .a = 0}, (uintptr_t)&handle);
+	assert_int_equal(it->kind, ITEM_SNAPSHOT);
+	assert_int_equal(it->len, sizeof(s));
+	memcpy(&s, it + 1, sizeof(s));
+	assert_int_equal(s.impl_len, IMPL);
+	assert_memory_equal(s.impl, edge - IMPL, IMPL);
+	assert_memory_equal(s.impl + IMPL, nothing, WIN_MAX - IMPL);
+	assert_int_equal(s.at[0].valid, 1);
+	assert_int_equal(s.at[0].len, STORAGE);
+	assert_memory_equal(s.at[0].bytes, edge - STORAGE, STORAGE);
+	assert_int_equal(s.at[1].valid, 0);
+	read_one((struct probe_read){.kind = READ_IVALUES, .a = 0}, (uintptr_t)list);
+	it = item_of(records[1], 1);
+	assert_int_equal(it->kind, ITEM_OBJECT);
+	assert_int_equal(it->len, OBJECT);
+}
+
+/* A code object whose strings end where their page does. */
+static void freed_code(void **state)
+{
+	static struct op_stack t;
+	uint64_t code[4] = {1, (uintptr_t)edge - 64, (uintptr_t)edge - 8, (uintptr_t)edge};
+	(void)state;
+	conf.code =
+	    (struct py_code_read){.size = sizeof(code), .filename = 8, .name = 16, .linetable = 24};
+	memset(edge - 64, 0x5a, 64);
+	t = (struct op_stack){.tid = 9};
+	regs[ARCH_ARG0] = (uintptr_t)code;
+	struct op_hit h = hit_of(NULL, 0);
+	op_stack_code_freed(&t, &h);
+	assert_int_equal(nrecords, 1);
+	assert_int_equal(item_of(records[0], 0)->len, 8 + sizeof(code));
+	assert_memory_equal((const uint64_t *)(item_of(records[0], 0) + 1) + 1, code, sizeof(code));
+	assert_int_equal(item_of(records[0], 1)->len, 8 + 64);
+	assert_memory_equal((const uint64_t *)(item_of(records[0], 1) + 1) + 1, edge - 64, 64);
+	assert_int_equal(item_of(records[0], 2)->len, 8 + 8);
+	assert_int_equal(item_of(records[0], 3)->len, 8);
+}
+
 static void vectors_of_tensors(void **state)
 {
 	static struct fake f[40];
@@ -597,6 +651,8 @@ int main(void)
 	    TEST(std_strings),
 	    TEST(cow_strings),
 	    TEST(tensors),
+	    TEST(ends_of_pages),
+	    TEST(freed_code),
 	    TEST(vectors_of_tensors),
 	    TEST(long_hits_come_in_parts),
 	    TEST(ops_are_paired),

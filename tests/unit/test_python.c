@@ -12,6 +12,7 @@
 
 #include "symbolizer/linetable.h"
 #include "symbolizer/pycode.h"
+#include "symbolizer/pyfreed.h"
 #include "symbolizer/pyobject.h"
 #include "symbolizer/pysource.h"
 #include "symbolizer/python.h"
@@ -350,6 +351,59 @@ static void check_outside(struct py_runtime *rt, const json_t *thread)
 	assert_int_equal(f->line, 0);
 }
 
+enum { COPY_MAX = 1024 };
+
+/* As the probes copy what a code object points to, whose length they do not know. */
+static struct py_region copy_of(const struct mem *m, uint64_t addr, uint32_t len)
+{
+	static uint8_t copies[8][COPY_MAX];
+	static unsigned n;
+	uint8_t *to = copies[n++ % 8];
+
+	if (mem_read(m, addr, to, len)) {
+		len = 4096 - (uint32_t)(addr & 4095);
+		assert_int_equal(mem_read(m, addr, to, len), 0);
+	}
+	return (struct py_region){addr, to, len};
+}
+
+static uint64_t pointer_in(const struct mem *m, uint64_t addr)
+{
+	uint64_t w;
+
+	assert_int_equal(mem_read_u64(m, addr, &w), 0);
+	return w;
+}
+
+/* A code object that was freed, of a process that has ended; a copy of something else holds the
+ * beginning of its line table. */
+static void check_ended(struct py_runtime *rt, struct python *p, const json_t *thread)
+{
+	const struct py_code_read at = python_code_read(rt);
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	uint64_t pair[1][2];
+	bool truncated;
+
+	assert_int_equal(py_walk_thread(rt, ident, 0, pair, 1, &truncated), 1);
+	uint64_t code = pair[0][0], lines = pointer_in(rt->mem, code + at.linetable);
+	const struct py_frame was = *py_resolve(rt, code, pair[0][1]);
+	const struct py_region copies[] = {
+	    copy_of(rt->mem, lines, 40),
+	    copy_of(rt->mem, code, at.size),
+	    copy_of(rt->mem, pointer_in(rt->mem, code + at.filename), 256),
+	    copy_of(rt->mem, pointer_in(rt->mem, code + at.name), 256),
+	    copy_of(rt->mem, lines, COPY_MAX),
+	};
+	py_code_freed(rt, code);
+	python_stop(p, SIGKILL);
+	check_unknown(rt, code);
+	py_code_remember(rt, code, copies, sizeof(copies) / sizeof(copies[0]));
+	const struct py_frame *is = py_resolve(rt, code, pair[0][1]);
+	assert_string_equal(is->file, was.file);
+	assert_string_equal(is->function, was.function);
+	assert_int_equal(is->line, was.line);
+}
+
 static void check_process(struct python *p, int minor)
 {
 	struct spy spy = spy_on(p->pid);
@@ -368,6 +422,7 @@ static void check_process(struct python *p, int minor)
 	check_outside(rt, thread);
 	check_objects(rt);
 	check_noise(rt, &spy, thread);
+	check_ended(rt, p, thread);
 	python_close(rt);
 	json_decref(count);
 	json_decref(thread);

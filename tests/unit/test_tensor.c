@@ -157,10 +157,11 @@ static struct layout_facts facts_of(struct live *l)
 
 static void take(struct live *l, struct tensor_snapshot *s, uint64_t impl)
 {
-	*s = (struct tensor_snapshot){.impl_addr = impl};
+	*s = (struct tensor_snapshot){.impl_addr = impl, .impl_len = WIN_MAX};
 	assert_int_equal(mem_read(&l->mem, impl, s->impl, WIN_MAX), 0);
 	for (unsigned i = 0; i < SNAPSHOT_PARTS; i++) {
 		memcpy(&s->at[i].addr, s->impl + SNAPSHOT_FIRST + 8 * i, 8);
+		s->at[i].len = PART_MAX;
 		s->at[i].valid =
 		    s->at[i].addr && !mem_read(&l->mem, s->at[i].addr, s->at[i].bytes, PART_MAX);
 	}
