@@ -18,6 +18,7 @@
 #include "tracer/arch_x86_64.h"
 #include "tracer/engine_parts.h"
 #include "tracer/ptrace_share.h"
+#include "tracer/spawn.h"
 
 enum { ENDING_MOST = 64 };
 
@@ -252,7 +253,7 @@ static void calibrate(struct engine *g)
 	struct timespec a, b;
 	int status;
 	unsigned n = 0;
-	pid_t pid = fork();
+	pid_t pid = spawn_part(SIGKILL); /* without ditrace it would be traced by init */
 	if (!pid)
 		stop_often(STOPS);
 	clock_gettime(CLOCK_MONOTONIC, &a);

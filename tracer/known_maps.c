@@ -41,10 +41,11 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-static bool is_free(const struct maps *maps, const struct mapping *m)
+/* Whether none of the first `n` known ones is where `m` is. */
+static bool is_free(const struct known_maps *k, size_t n, const struct mapping *m)
 {
-	for (size_t i = 0; i < maps->n; i++)
-		if (overlap(&maps->map[i], m))
+	for (size_t i = 0; i < n; i++)
+		if (overlap(&k->maps.map[i], m))
 			return false;
 	return true;
 }
@@ -69,7 +70,7 @@ int known_maps_read(struct known_maps *k, pid_t pid)
 	k->maps = fresh;
 	k->room = fresh.n;
 	for (size_t i = 0; i < old.n && !r; i++)
-		if (is_code(&old.map[i]) && is_free(&fresh, &old.map[i]))
+		if (is_code(&old.map[i]) && is_free(k, fresh.n, &old.map[i]))
 			r = push(k, &old.map[i]);
 	drop_empty(k);
 	maps_free(&old);
@@ -144,7 +145,9 @@ static bool is_known(const struct known_maps *k, const struct mapping *m)
 
 bool known_maps_replaces(const struct known_maps *k, const struct mapping *m)
 {
-	for (size_t i = 0; i < k->maps.n && !is_known(k, m); i++)
+	if (is_known(k, m))
+		return false;
+	for (size_t i = 0; i < k->maps.n; i++)
 		if (k->maps.map[i].exec && overlap(&k->maps.map[i], m))
 			return true;
 	return false;

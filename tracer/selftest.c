@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "tracer/maps.h"
+#include "tracer/spawn.h"
 #include "tracer/uprobe_multi.h"
 
 /* The function that is probed. */
@@ -159,14 +159,12 @@ static int try_ptrace(pid_t pid)
 
 int selftest_ptrace(void)
 {
-	pid_t pid = fork();
+	pid_t pid = spawn_part(SIGKILL);
 	if (pid < 0)
 		return -errno;
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!pid)
 		for (;;)
 			pause();
-	}
 	int r = try_ptrace(pid);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

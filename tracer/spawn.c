@@ -156,6 +156,17 @@ int spawn_release(struct spawn *p, char *const argv[], struct err *e)
 	return -code;
 }
 
+pid_t spawn_part(int sig)
+{
+	pid_t parent = getpid(), pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, sig);
+		if (getppid() != parent)
+			_exit(1);
+	}
+	return pid;
+}
+
 int spawn_exit_status(int status)
 {
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

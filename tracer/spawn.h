@@ -36,6 +36,10 @@ int spawn_release(struct spawn *p, char *const argv[], struct err *e);
 /* End and reap a child that was never released. */
 void spawn_cancel(struct spawn *p);
 
+/* fork(2), for a part of ditrace: the child gets `sig` as soon as the calling thread ends
+ * (PR_SET_PDEATHSIG, prctl(2)), and is over at once where that has ended already. */
+pid_t spawn_part(int sig);
+
 /* What a shell makes of a wait(2) status: the exit status, or 128 + signal. */
 int spawn_exit_status(int status);
 

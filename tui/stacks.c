@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "tracer/look_text.h"
+#include "tracer/spawn.h"
 
 static int print(pid_t pid, FILE *f)
 {
@@ -32,17 +32,15 @@ static int print(pid_t pid, FILE *f)
 }
 
 /* The terminal and its signals are the parent's alone. */
-static void child(pid_t pid, int out, pid_t parent)
+static void child(pid_t pid, int out)
 {
 	static const int handled[] = {SIGINT, SIGTERM, SIGHUP,	SIGSEGV, SIGBUS,
 				      SIGILL, SIGFPE,  SIGABRT, SIGQUIT, SIGWINCH};
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
 		signal(handled[i], SIG_DFL);
-	if (getppid() != parent || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 ||
-	    dup2(out, 2) < 0)
+	if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(1);
 	FILE *f = fdopen(out, "w");
 	_exit(!f || print(pid, f) ? 1 : 0);
@@ -50,11 +48,10 @@ static void child(pid_t pid, int out, pid_t parent)
 
 int stacks_look(struct stacks *s, pid_t pid)
 {
-	pid_t parent = getpid();
 	if (s->child)
 		return 0;
 	s->out = memfd_create("stacks", MFD_CLOEXEC);
-	s->child = s->out < 0 ? -1 : fork();
+	s->child = s->out < 0 ? -1 : spawn_part(SIGKILL);
 	if (s->child < 0) {
 		int code = -errno;
 		if (s->out >= 0)
@@ -63,7 +60,7 @@ int stacks_look(struct stacks *s, pid_t pid)
 		return code;
 	}
 	if (!s->child)
-		child(pid, s->out, parent);
+		child(pid, s->out);
 	return 0;
 }
 

@@ -22,12 +22,10 @@
 /* A child that does nothing until it is killed; it dies with the test. */
 static pid_t sleeper(void)
 {
-	pid_t pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pid_t pid = spawn_part(SIGKILL);
+	if (!pid)
 		for (;;)
 			pause();
-	}
 	assert_true(pid > 0);
 	return pid;
 }
@@ -323,6 +321,27 @@ static void test_parse_pid(void **state)
 	assert_int_equal(pid, 4121);
 }
 
+/* Parts of processes that end at once: none is left to hold the pipe, whatever came first. */
+static void test_spawn_part(void **state)
+{
+	int ends[2];
+	char none;
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	for (int i = 0; i < 100; i++) {
+		pid_t pid = fork();
+		assert_true(pid >= 0);
+		if (!pid)
+			_exit(sleeper() < 0);
+		int status;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], &none, 1), 0);
+	close(ends[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -331,7 +350,7 @@ int main(void)
 	    cmocka_unit_test(test_another_user), cmocka_unit_test(test_cmdline),
 	    cmocka_unit_test(test_spawn),	 cmocka_unit_test(test_spawn_signals),
 	    cmocka_unit_test(test_spawn_gate),	 cmocka_unit_test(test_spawn_killed),
-	    cmocka_unit_test(test_parse_pid),
+	    cmocka_unit_test(test_spawn_part),	 cmocka_unit_test(test_parse_pid),
 	};
 	signal(SIGCHLD, SIG_DFL); /* whatever the caller ignores */
 	signal(SIGTERM, SIG_DFL);
