@@ -286,6 +286,7 @@ static void set_units(struct compare_units *u, const struct compare_params *p,
 	u->floor = p->floor > least ? p->floor : least;
 	if (!(u->floor > 0x1p-1070))
 		u->floor = 0x1p-1070; /* 0 / 0 is no error */
+	u->sums_only = p->sums_only;
 	u->to_ulp = is_float(t) ? ldexp(1, t->digits - 1) : 0;
 	if (!(normal > 0))
 		normal = 1;

@@ -28,6 +28,8 @@ struct compare_params {
 	const double *allowance; /* contiguous, one an element (two, when complex); NULL: none */
 	double floor;		 /* at least half the smallest number of a->dtype is taken */
 	unsigned threads;	 /* at most so many; 0: one for each CPU of this process */
+	/* max_abs, max_rel, ulp, dot, aa, bb, and every index and value at one may be left out */
+	bool sums_only;
 };
 
 /* The parts of complex numbers count as two elements. `b` is the reference. */

@@ -58,22 +58,28 @@ INLINE vd in_binades(vd d, vd b, uint64_t emin_bits)
 	return d * (vd)((INT64_C(0x7fe) << 52) - e);
 }
 
-INLINE void step(struct lanes *l, vd a, vd b, vd k, double max_rel, const struct compare_units *u)
+INLINE void step_sums(struct lanes *l, vd a, vd b, vd k, const struct compare_units *u)
 {
 	vd d = a - b, size = magnitude(d), b_size = magnitude(b);
 	vd error = d / (u->roundoff * b_size + k);
 	l->unequal += size != 0.0;
 	l->not_close += size > u->rtol * b_size + u->atol;
+	l->worst = larger(magnitude(error), l->worst);
+	l->sum += error;
+	l->sum2 += error * error;
+	l->along += (vd)((vi)error ^ ((vi)b & SIGN));
+}
+
+INLINE void step(struct lanes *l, vd a, vd b, vd k, double max_rel, const struct compare_units *u)
+{
+	vd size = magnitude(a - b);
+	step_sums(l, a, b, k, u);
 	l->more_rel |= size > max_rel * (magnitude(a) + 1e-6);
 	l->max_abs = larger(size, l->max_abs);
 	l->ulp = larger(in_binades(size, b, u->emin_bits), l->ulp);
 	l->dot += a * b;
 	l->aa += a * a;
 	l->bb += b * b;
-	l->worst = larger(magnitude(error), l->worst);
-	l->sum += error;
-	l->sum2 += error * error;
-	l->along += (vd)((vi)error ^ ((vi)b & SIGN));
 }
 
 COMPARE_CLONES static void run(const double *a, const double *b, const double *k, size_t n,
@@ -81,7 +87,10 @@ COMPARE_CLONES static void run(const double *a, const double *b, const double *k
 {
 	struct lanes l = {0};
 	vd floor = all(u->floor);
-	if (k)
+	if (u->sums_only && !k)
+		for (size_t i = 0; i < n; i += LANES)
+			step_sums(&l, load(a + i), load(b + i), floor, u);
+	else if (k)
 		for (size_t i = 0; i < n; i += LANES)
 			step(&l, load(a + i), load(b + i), load(k + i) + floor, max_rel, u);
 	else
@@ -93,6 +102,31 @@ COMPARE_CLONES static void run(const double *a, const double *b, const double *k
 static double sum_of(vd v)
 {
 	return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+}
+
+static uint64_t count_of(vi v)
+{
+	int64_t n = 0;
+	for (int i = 0; i < LANES; i++)
+		n -= v[i];
+	return (uint64_t)n;
+}
+
+COMPARE_CLONES double compare_mean_square(const double *v, size_t n)
+{
+	vd squares = {0};
+	vi finite = {0};
+	double last[LANES] = {0};
+	for (size_t i = 0; i < n; i += LANES) {
+		if (n - i < LANES)
+			memcpy(last, v + i, (n - i) * sizeof(*v));
+		vd x = load(n - i < LANES ? last : v + i);
+		vi is_finite = ((vi)x & EXPONENT) != EXPONENT;
+		squares += (vd)((vi)(x * x) & is_finite);
+		finite += is_finite;
+	}
+	double count = (double)(count_of(finite) - (LANES - n % LANES) % LANES);
+	return count > 0 ? sum_of(squares) / count : 0;
 }
 
 /* Is there a NaN or an infinity? Either less itself is NaN, and stays so in the sum. */
@@ -145,14 +179,6 @@ static double max_of(vd v)
 	for (int i = 1; i < LANES; i++)
 		m = v[i] > m ? v[i] : m;
 	return m;
-}
-
-static uint64_t count_of(vi v)
-{
-	int64_t n = 0;
-	for (int i = 0; i < LANES; i++)
-		n -= v[i];
-	return (uint64_t)n;
 }
 
 /* A block that has a new maximum is looked through again for its place. */
@@ -246,6 +272,10 @@ void compare_block(double *a, double *b, const double *k, size_t n, uint64_t at,
 	s->along += sum_of(l.along);
 	double ulp = max_of(l.ulp) * u->to_ulp, max_abs = max_of(l.max_abs);
 	s->ulp = ulp > s->ulp ? ulp : s->ulp;
+	if (u->sums_only) {
+		s->worst = max_of(l.worst) > s->worst ? max_of(l.worst) : s->worst;
+		return;
+	}
 	if (s->first_unequal >= at)
 		find_unequal(a, b, n, at, s);
 	if (max_abs > s->max_abs)

@@ -14,6 +14,7 @@ struct compare_units {
 	double atol, rtol, roundoff, floor;
 	uint64_t emin_bits; /* the smallest normal number of the dtype, as the bits of a double */
 	double to_ulp;	    /* 2^(digits - 1) of the dtype, 0: integers */
+	bool sums_only;	    /* of compare_params */
 };
 
 /* A block of `n` <= COMPARE_BLOCK numbers in arrays of COMPARE_BLOCK, which are changed: NaN and
@@ -25,5 +26,8 @@ void compare_block(double *a, double *b, const double *k, size_t n, uint64_t at,
 /* The same for integers, which are not changed; they are uint64_t when `is_unsigned`. */
 void compare_block_int(const int64_t *a, const int64_t *b, bool is_unsigned, size_t n, uint64_t at,
 		       const struct compare_units *u, struct compare_stats *s);
+
+/* The mean of the squares of those of `n` numbers that are finite; 0 where none is. */
+double compare_mean_square(const double *v, size_t n);
 
 #endif

@@ -50,9 +50,8 @@ static const char *device_of(const struct value *v, char *out, size_t size)
 static void hint_inside(const char *function, struct err *e)
 {
 	err_hint(e,
-		 "it cannot be read from outside of the process; in place of --capture have the "
-		 "calls saved from inside: --apply '%s:op_capture' with run or attach, or "
-		 "'.*:op_capture' for all",
+		 "it cannot be read from outside of the process; have calls saved from inside: "
+		 "add --engine shim, or in place of --capture --apply '%s:op_capture'",
 		 function);
 }
 

@@ -69,11 +69,21 @@ static void find(struct finding *f, double value, double limit, const char *form
 		*about_cpu = '\0';
 }
 
+/* A sum of n numbers in any order may be off by sqrt(n) times as much as a good one. */
+static double order_of(double reach, int dtype)
+{
+	return reach > 1 ? 1 + sqrt(reach) * inner_roundoff(dtype) / compare_roundoff(dtype) : 1;
+}
+
+static double least_bias(double order)
+{
+	return bias_limit * (1 + order / bias_order);
+}
+
 static void judge_bias(struct finding *f, const struct figures *a, const struct figures *c,
 		       double n, double order)
 {
-	double noise = bias_errors * a->rms / sqrt(n),
-	       least = bias_limit * (1 + order / bias_order);
+	double noise = bias_errors * a->rms / sqrt(n), least = least_bias(order);
 	if (n < BIAS_MIN)
 		return;
 	double limit = larger(least, bias_of_cpu * fabs(c->mean));
@@ -124,9 +134,7 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 			 (unsigned long long)s->unequal, (unsigned long long)s->n);
 		return VERDICT_WRONG;
 	}
-	/* A sum of n numbers in any order may be off by sqrt(n) times as much as a good one. */
-	double order =
-	    in->reach > 1 ? 1 + sqrt(in->reach) * inner_roundoff(in->dtype) / roundoff : 1;
+	double order = order_of(in->reach, in->dtype);
 	find(&f, a.worst, larger(worst_limit * order, worst_of_cpu * c.worst),
 	     "%.4g units of rounding at the worst element, the CPU has %.2g", c.worst);
 	find(&f, a.rms, larger(rms_limit * order, rms_of_cpu * c.rms),
@@ -138,15 +146,16 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 
 /* A larger unit makes each |e| smaller, so worst and rms, too. A mean of errors that each shrink by
  * a factor of their own is at most the sum of those of one sign: (sum |e| + |sum e|) / 2. */
-bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact)
+bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach)
 {
 	struct figures a = figures_of(s);
+	double order = order_of(reach, dtype);
 	if (!s->unequal)
 		return true;
 	if (exact || !(compare_roundoff(dtype) > 0) || s->nan_wrong || s->inf_wrong)
 		return false;
-	return a.worst <= worst_limit && a.rms <= rms_limit &&
-	       (a.rms + larger(fabs(a.mean), fabs(a.along))) / 2 <= bias_limit;
+	return a.worst <= worst_limit * order && a.rms <= rms_limit * order &&
+	       (a.rms + larger(fabs(a.mean), fabs(a.along))) / 2 <= least_bias(order);
 }
 
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,

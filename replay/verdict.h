@@ -30,9 +30,10 @@ double verdict_floor(int dtype, double rms);
  */
 enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t size, double *score);
 
-/* Whether verdict_judge would say right whatever the allowance of the inputs, the reach and the
- * CPU's figures are: `s` is of a comparison without an allowance. */
-bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact);
+/* Whether verdict_judge would say right whatever the allowance of the inputs and the CPU's figures
+ * are, and with every reach from this one (>= 1) on: `s` is of a comparison without an allowance.
+ */
+bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach);
 
 /* The verdict by torch.allclose, as ditorch decides. */
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,

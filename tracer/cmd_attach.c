@@ -98,10 +98,8 @@ int cmd_attach(int argc, char **argv)
 	if (!first)
 		return status;
 	int r = process_parse_pid(argv[first], &l.pid, &e);
-	if (!r && intervene_wanted(&change)) {
-		change.sample = o.sample;
+	if (!r && intervene_run_wanted(&change, &o))
 		return intervene_attach(&change, &o, l.pid, wait);
-	}
 	if (!r)
 		trace_loop_signals(&l);
 	r = r ? r : attach_start(&l, &o, wait, &e);

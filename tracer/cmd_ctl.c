@@ -67,7 +67,7 @@ static int read_status(pid_t pid, struct status *s, struct err *e)
 		return err_hint(e, "it may have been written over: look whether the program runs");
 	}
 	read_counts(s);
-	return s->state.modes == SHIM_IN
+	return intervene_ctl_is_there(&s->state)
 		   ? intervene_ctl_send(pid, (char *[]){"status"}, 1, &s->functions, e)
 		   : 0;
 }
@@ -78,24 +78,35 @@ static void print_functions(const json_t *functions)
 	json_t *what;
 	json_object_foreach((json_t *)functions, name, what)
 	{
-		printf("functions: %-8s  ", name);
+		if (!strcmp(name, CTL_THREADS))
+			fputs("threads: ", stdout);
+		else
+			printf("functions: %-8s  ", name);
 		text_print_safe(stdout, json_string_value(what));
 		putchar('\n');
 	}
+}
+
+/* It may never have recorded, and changes functions all the same. */
+static void print_out_of_use(const struct status *s, const char *since)
+{
+	if (s->functions)
+		puts("does not record and changes functions");
+	else
+		printf("%s%s%s; it stays mapped and does nothing\n", phases[SHIM_OUT],
+		       s->state.since_ns ? " for " : "", s->state.since_ns ? since : "");
 }
 
 static void print_text(const struct status *s)
 {
 	char since[32], hits[32], lost[32], mean[32], stood[32];
 	text_ns(since, sizeof(since), clock_ns(CLOCK_MONOTONIC) - s->state.since_ns);
+	printf("process %d: ditrace's library is inside, ", s->pid);
 	if (s->state.phase == SHIM_OUT) {
-		printf("process %d: ditrace's library is inside, out of use for %s; it stays "
-		       "mapped and does nothing\n",
-		       s->pid, since);
+		print_out_of_use(s, since);
 	} else {
-		printf("process %d: ditrace's library is inside, %s for ditrace (process %d), for "
-		       "%s\n",
-		       s->pid, phases[s->state.phase], s->state.tracer, since);
+		printf("%s for ditrace (process %d), for %s\n", phases[s->state.phase],
+		       s->state.tracer, since);
 		if (s->counted)
 			printf("  now:    %s records, %s lost",
 			       text_count(hits, sizeof(hits), s->hits),
@@ -117,17 +128,19 @@ static void print_text(const struct status *s)
 static int print_json(const struct status *s)
 {
 	const struct shim_state *x = &s->state;
-	uint64_t since = clock_ns(CLOCK_MONOTONIC) - x->since_ns;
+	json_t *since = x->since_ns
+			    ? json_integer((json_int_t)(clock_ns(CLOCK_MONOTONIC) - x->since_ns))
+			    : json_null();
 	json_t *now = x->phase == SHIM_OUT || !s->counted
 			  ? json_null()
 			  : json_pack("{s:i, s:I, s:I, s:I}", "ditrace", x->tracer, "records",
 				      (json_int_t)s->hits, "lost", (json_int_t)s->lost, "mean_ns",
 				      (json_int_t)s->mean_ns);
 	json_t *root =
-	    json_pack("{s:i, s:s, s:I, s:i, s:I, s:o, s:{s:I, s:I}, s:O?}", "pid", s->pid, "state",
-		      phases[x->phase], "since_ns", (json_int_t)since, "times", (int)x->came,
-		      "stood_ns", (json_int_t)x->stood_ns, "now", now, "before", "records",
-		      (json_int_t)x->hits, "lost", (json_int_t)x->lost, "functions", s->functions);
+	    json_pack("{s:i, s:s, s:o, s:i, s:I, s:o, s:{s:I, s:I}, s:O?}", "pid", s->pid, "state",
+		      phases[x->phase], "since_ns", since, "times", (int)x->came, "stood_ns",
+		      (json_int_t)x->stood_ns, "now", now, "before", "records", (json_int_t)x->hits,
+		      "lost", (json_int_t)x->lost, "functions", s->functions);
 	int r = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(root);

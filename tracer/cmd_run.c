@@ -101,10 +101,8 @@ int cmd_run(int argc, char **argv)
 		setenv("TORCHDYNAMO_DISABLE", "1", 1);
 	spawn_signals_save(&signals);
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
-	if (intervene_wanted(&change)) {
-		change.sample = o.sample;
+	if (intervene_run_wanted(&change, &o))
 		return intervene_run(&change, &o, &argv[first], &signals);
-	}
 	int r = run_start(&l, &o, &argv[first], &signals, &status, &e);
 	if (r) {
 		err_print(&e);

@@ -11,13 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/table.h"
-#include "base/text.h"
 #include "replay/worker.h"
 #include "tracer/carrier.h"
 #include "tracer/intervene_compare.h"
 #include "tracer/intervene_ctl.h"
 #include "tracer/intervene_save.h"
+#include "tracer/intervene_tables.h"
 #include "tracer/intervene_times.h"
 #include "tracer/intervene_totals.h"
 #include "tracer/json_text.h"
@@ -31,6 +30,7 @@ struct peer {
 	struct worker link; /* without a process of ours */
 	json_t *totals;	    /* what it told last */
 	json_t *unseen;	    /* the same: what it has that no mode sees */
+	json_t *threads;    /* the same: those that run ops */
 	bool greeted;
 	struct intervene_call call; /* that is being judged */
 	pid_t pid;
@@ -46,7 +46,6 @@ struct intervene {
 	unsigned npeers, greeted;
 	int shared; /* memfd of *control */
 	struct modes_control *control;
-	struct table *table;
 	struct intervene_totals totals;
 	struct intervene_compare compare;
 	struct intervene_times times;
@@ -72,15 +71,12 @@ static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene *
 		return err_set(e, -ENOMEM, "no memory");
 	v->rules = rules;
 	v->entered = pid;
-	v->table = table_new();
-	v->save.files = (struct capture){.root = "", .max_bytes = rules->max_bytes};
+	v->save.files = (struct capture){.root = rules->folder, .max_bytes = rules->max_bytes};
 	int r = open_control(v, e);
 	r = r ? r : shim_door_open(pid, &v->door, e);
 	if (!r)
 		r = pid ? carrier_enter(pid, CARRIER_MODES, v->door, e)
 			: shim_door_environment(v->door, MODES_SOCKET, e);
-	if (!r && !v->table)
-		r = err_set(e, -ENOMEM, "no memory");
 	if (r)
 		intervene_close(v);
 	else
@@ -149,11 +145,11 @@ static json_t *settings(const struct intervene_rules *r)
 	for (int i = 0; i < INTERVENE_FEATURES; i++)
 		if (r->rule[i].on)
 			json_array_append_new(features, json_string(intervene_names[i]));
-	return json_pack("{so sO? ss? sI sI sf ss sb so}", "features", features, "casts", r->casts,
-			 "cast_text", r->cast_text, "sample", (json_int_t)r->sample, "captures",
-			 (json_int_t)r->captures, "budget", r->budget, "level",
-			 r->is_aten ? "aten" : "torch", "stacks", r->stacks, "functions",
-			 intervene_rules_functions(r));
+	return json_pack("{so sO? ss? sI sI sI sf ss sb so}", "features", features, "casts",
+			 r->casts, "cast_text", r->cast_text, "sample", (json_int_t)r->sample,
+			 "captures", (json_int_t)r->captures, "max_calls", (json_int_t)r->max_calls,
+			 "budget", r->budget, "level", r->is_aten ? "aten" : "torch", "stacks",
+			 r->stacks, "functions", intervene_rules_functions(r));
 }
 
 static json_t *features_of(const struct intervene_rules *r, json_t *m)
@@ -186,30 +182,6 @@ static json_t *does_hold(const struct intervene_rules *r, json_t *m)
 					   : json_null());
 }
 
-static void print_table(struct intervene *v, json_t *m)
-{
-	json_t *columns = json_object_get(m, "columns"), *rows = json_object_get(m, "rows");
-	json_t *stack = json_object_get(m, "stack");
-	size_t n = json_array_size(columns);
-	table_reset(v->table);
-	for (size_t i = 0; i < n; i++)
-		table_column(v->table, json_text_at(columns, i), TABLE_CENTER);
-	for (size_t i = 0; i < json_array_size(rows); i++)
-		for (size_t k = 0; k < n; k++)
-			table_cell(v->table, json_text_at(json_array_get(rows, i), k));
-	for (size_t i = 0; i < json_array_size(stack); i++) {
-		text_print_safe(stderr, json_text_at(stack, i));
-		fputc('\n', stderr);
-	}
-	text_print_safe(stderr, json_text_of(m, "title"));
-	fputs("    ", stderr);
-	text_print_safe(stderr, json_text_of(m, "where"));
-	fputc('\n', stderr);
-	table_print_boxed(v->table, stderr);
-	fputc('\n', stderr);
-	fflush(stderr);
-}
-
 /* What is to be judged. */
 static int judge(struct intervene *v, struct peer *p, json_t *m, const char *event)
 {
@@ -226,7 +198,8 @@ static int judge(struct intervene *v, struct peer *p, json_t *m, const char *eve
 static int save(struct intervene *v, struct peer *p, json_t *m)
 {
 	int r = intervene_save(&v->save, m, &p->link, p->pid, &p->save_failed);
-	return r ? r : worker_send(&p->link, json_pack("{sb}", "go", 1));
+	return r ? r
+		 : worker_send(&p->link, json_pack("{sb sb}", "go", 1, "saved", !p->save_failed));
 }
 
 static bool is_judged(const char *event)
@@ -236,6 +209,19 @@ static bool is_judged(const char *event)
 		if (!strcmp(event, events[i]))
 			return true;
 	return false;
+}
+
+static json_t *status_of(const struct intervene *v)
+{
+	struct intervene_totals all = {0};
+	json_t *status = intervene_ctl_status(v->rules), *threads;
+	for (unsigned i = 0; i < v->npeers; i++)
+		intervene_totals_unseen(&all, NULL, v->peers[i]->threads);
+	threads = intervene_totals_threads(&all);
+	if (threads)
+		json_object_set_new(status, CTL_THREADS, threads);
+	intervene_totals_free(&all);
+	return status;
 }
 
 /* The words of `ditrace ctl`. */
@@ -251,7 +237,7 @@ static json_t *obey(struct intervene *v, json_t *m)
 	int r = intervene_ctl(v->rules, words, n < WORDS ? n : WORDS, &e);
 	if (r > 0)
 		atomic_fetch_add(&v->control->generation, 1);
-	json_t *status = intervene_ctl_status(v->rules);
+	json_t *status = status_of(v);
 	return r < 0 ? json_pack("{ss ss so}", "error", e.what, "hint", e.hint, "status", status)
 		     : json_pack("{so}", "status", status);
 }
@@ -285,14 +271,16 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !intervene_times_add(&v->times, m);
 	if (!strcmp(event, "save"))
 		return !save(v, p, m);
-	if (!strcmp(event, "table"))
-		print_table(v, m);
+	if (!strcmp(event, "tables"))
+		intervene_tables_print(stderr, m, NULL);
 	else if (!strcmp(event, "totals")) {
 		json_decref(p->totals);
 		p->totals = json_incref(json_object_get(m, "totals"));
 		take_spent(p, json_object_get(m, "spent"));
 		json_decref(p->unseen);
 		p->unseen = json_incref(json_object_get(m, "unseen"));
+		json_decref(p->threads);
+		p->threads = json_incref(json_object_get(m, "threads"));
 	} else
 		return is_judged(event) && !judge(v, p, m, event);
 	return true;
@@ -304,9 +292,11 @@ static void drop(struct intervene *v, unsigned i)
 	intervene_totals_add(&v->totals, p->totals);
 	v->compare.spent_ns += p->spent_ns;
 	v->compare.passed_ns += p->passed_ns;
-	intervene_totals_unseen(&v->totals, p->unseen);
+	intervene_totals_unseen(&v->totals, p->unseen, p->threads);
 	json_decref(p->totals);
 	json_decref(p->unseen);
+	json_decref(p->threads);
+	intervene_compare_drop(&p->call);
 	worker_stop(&p->link, NULL, 0);
 	free(p);
 	v->peers[i] = v->peers[--v->npeers];
@@ -406,7 +396,6 @@ void intervene_close(struct intervene *v)
 	intervene_totals_free(&v->totals);
 	intervene_compare_free(&v->compare);
 	intervene_times_free(&v->times);
-	table_free(v->table);
 	if (v->control)
 		munmap(v->control, sizeof(*v->control));
 	if (v->shared >= 0)

@@ -13,7 +13,8 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "replay/replay_report.h"
+#include "tracer/intervene_result.h"
+#include "tracer/intervene_tables.h"
 #include "tracer/json_text.h"
 
 #define FOLDER "op_tools_results"
@@ -73,6 +74,7 @@ static int place_of(struct intervene_compare *c, const char *op, json_t *const w
 int intervene_compare_op(struct intervene_compare *c, struct intervene_call *call, json_t *m)
 {
 	json_t *where = json_object_get(m, "where");
+	intervene_compare_drop(call);
 	*call = (struct intervene_call){.number = json_integer_value(json_object_get(m, "id"))};
 	int r = place_of(c, json_text_of(m, "name"),
 			 (json_t *[]){json_array_get(where, 0), json_array_get(where, 1),
@@ -81,6 +83,13 @@ int intervene_compare_op(struct intervene_compare *c, struct intervene_call *cal
 	if (r)
 		return r;
 	call->open = true;
+	json_t *shown = json_object_get(m, "shown");
+	if (json_is_object(shown))
+		call->results = table_new();
+	if (call->results) {
+		call->shown = json_incref(shown);
+		intervene_result_columns(call->results);
+	}
 	bool backward = json_is_true(json_object_get(m, "backward"));
 	c->tallies[call->place].calls += !backward;
 	c->tallies[call->place].judged_grads += backward;
@@ -131,7 +140,7 @@ static void print_failure(const struct intervene_compare *c, const struct row *r
 	text_print_safe(stderr, p->file);
 	fprintf(stderr, ":%" PRId64 " ", p->line);
 	text_print_safe(stderr, p->function);
-	fprintf(stderr, "  call %" PRId64 "  %s%s%s\n  ", number, r->dtype,
+	fprintf(stderr, "  forward_id: %" PRId64 "  %s%s%s\n  ", number, r->dtype,
 		r->device[0] ? ", " : "", r->device);
 	fprintf(stderr, strcmp(r->role, "grad") ? "result" : "gradient of input");
 	if (r->index[0])
@@ -150,24 +159,36 @@ static bool is_worse(const struct row *r, const struct row *than)
 	return row_order(&a, &b) < 0 || (r->verdict == than->verdict && r->worst > than->worst);
 }
 
-static int keep(struct intervene_compare *c, const struct intervene_call *call, const struct row *r)
+static struct row *add_row(struct intervene_compare *c)
+{
+	int64_t *numbers = reallocarray(c->numbers, c->rows.n + 1, sizeof(*numbers));
+	if (!numbers)
+		return NULL;
+	c->numbers = numbers;
+	return rows_add(&c->rows);
+}
+
+static int keep(struct intervene_compare *c, struct intervene_call *call, const struct row *r)
 {
 	struct row *x = kept(c, call->place, r);
-	if (r->verdict == VERDICT_WRONG && (!x || x->verdict != VERDICT_WRONG))
+	if (r->verdict == VERDICT_WRONG && (!x || x->verdict != VERDICT_WRONG)) {
+		call->newly_wrong = true;
 		print_failure(c, r, call->number);
+	}
 	if (x && !is_worse(r, x))
 		return 0;
 	if (r->verdict == VERDICT_WRONG)
 		c->places.list[call->place].id = call->number;
 	size_t number = x ? x->number : 0;
 	if (!x) {
-		x = rows_add(&c->rows);
+		x = add_row(c);
 		if (!x)
 			return -ENOMEM;
 		number = x->number;
 	}
 	*x = *r;
 	x->number = number;
+	c->numbers[number] = call->number;
 	return 0;
 }
 
@@ -185,6 +206,8 @@ int intervene_compare_row(struct intervene_compare *c, struct intervene_call *ca
 	c->tensors += r.verdict != VERDICT_NOT_JUDGED;
 	c->not_judged += r.verdict == VERDICT_NOT_JUDGED;
 	call->wrong |= r.verdict == VERDICT_WRONG;
+	if (call->results)
+		intervene_result_cells(call->results, c->places.list[call->place].op, &r);
 	return keep(c, call, &r);
 }
 
@@ -194,7 +217,18 @@ int intervene_compare_end(struct intervene_compare *c, struct intervene_call *ca
 		return -EPROTO;
 	c->tallies[call->place].wrong += call->wrong;
 	call->open = false;
+	if (call->newly_wrong && call->shown)
+		intervene_tables_print(stderr, call->shown, call->results);
+	intervene_compare_drop(call);
 	return 0;
+}
+
+void intervene_compare_drop(struct intervene_call *call)
+{
+	json_decref(call->shown);
+	table_free(call->results);
+	call->shown = NULL;
+	call->results = NULL;
 }
 
 static void print_table(const struct intervene_compare *c)
@@ -217,8 +251,7 @@ static void print_table(const struct intervene_compare *c)
 		table_cell(t, text_count(text, sizeof(text), n->wrong));
 		table_cell(t, text_count(text, sizeof(text), n->calls));
 		table_cell(t, p->op);
-		snprintf(text, sizeof(text), "%s%s%s", r->role, r->index[0] ? " " : "", r->index);
-		table_cell(t, text);
+		table_cell(t, intervene_result_name(text, r));
 		snprintf(text, sizeof(text), "%s:%" PRId64, text_base_name(p->file), p->line);
 		table_cell(t, text);
 		table_cell(t, r->why);
@@ -234,16 +267,13 @@ static void write_csv(const struct intervene_compare *c)
 	char when[32], path[128];
 	time_t now = time(NULL);
 	struct tm tm;
-	struct outcome *outcomes = calloc(c->places.n + 1, sizeof(*outcomes));
-	const struct replay_report report = {
-	    .places = &c->places, .outcomes = outcomes, .rows = c->rows, .done = c->places.n};
 	strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", localtime_r(&now, &tm));
-	snprintf(path, sizeof(path), RESULTS "/autocompare_info_pid%d_%s.csv", (int)getpid(), when);
+	snprintf(path, sizeof(path), RESULTS "/op_autocompare_info_pid%d_%s.csv", (int)getpid(),
+		 when);
 	FILE *f = NULL;
-	if (outcomes && (!mkdir(FOLDER, 0777) || errno == EEXIST) &&
-	    (!mkdir(RESULTS, 0777) || errno == EEXIST))
+	if ((!mkdir(FOLDER, 0777) || errno == EEXIST) && (!mkdir(RESULTS, 0777) || errno == EEXIST))
 		f = fopen(path, "we");
-	bool good = f && !replay_print_csv(f, &report);
+	bool good = f && !intervene_result_csv(f, &c->places, &c->rows, c->numbers);
 	good = f && !fclose(f) && good;
 	if (good)
 		fprintf(stderr, "ditrace: the worst of each is in %s\n", path);
@@ -252,7 +282,6 @@ static void write_csv(const struct intervene_compare *c)
 			"ditrace: cannot write %s: %s\n  hint: run it in a folder that can "
 			"be written\n",
 			path, strerror(errno));
-	free(outcomes);
 }
 
 void intervene_compare_print(struct intervene_compare *c, double budget)
@@ -288,5 +317,6 @@ void intervene_compare_free(struct intervene_compare *c)
 	capture_places_free(&c->places);
 	free(c->tallies);
 	rows_free(&c->rows);
+	free(c->numbers);
 	*c = (struct intervene_compare){0};
 }

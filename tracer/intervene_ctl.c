@@ -62,15 +62,17 @@ static int add_ops(struct intervene_rule *x, const char *list, struct err *e)
 	return all ? 0 : oplist_append("add", list, &x->listed, e);
 }
 
-static int check_list(const char *list, struct err *e)
+static int check_list(const char *list, bool is_aten, struct err *e)
 {
-	if (list && *list && !strstr(list, "::"))
+	if (list && *list && (is_aten || !strstr(list, "::")))
 		return 0;
 	err_set(e, -EINVAL,
 		list && *list ? "functions of Python are chosen here, not operators of "
 				"the dispatcher"
 			      : "the list is empty");
-	return err_hint(e, "write it as Python does: torch.add, torch.Tensor.add, or add for both");
+	return err_hint(e, is_aten ? "write aten::add.Tensor, or add for all overloads"
+				   : "write it as Python does: torch.add, torch.Tensor.add, or add "
+				     "for both");
 }
 
 static int change(struct intervene_rules *r, int f, const char *word, const char *list,
@@ -89,7 +91,7 @@ static int change(struct intervene_rules *r, int f, const char *word, const char
 		err_set(e, -EINVAL, "cast: there are no dtypes yet");
 		return err_hint(e, "first: cast 'torch.float16->torch.float32'");
 	}
-	int rc = adds || removes ? check_list(list, e) : 0;
+	int rc = adds || removes ? check_list(list, r->is_aten, e) : 0;
 	if (rc)
 		return rc;
 	if (adds)
@@ -141,14 +143,21 @@ json_t *intervene_ctl_status(const struct intervene_rules *r)
 	return all;
 }
 
-/* The socket of the ditrace that changes functions of process `pid`. */
+bool intervene_ctl_is_there(const struct shim_state *s)
+{
+	bool there = s->modes == SHIM_IN || (s->modes == SHIM_COMING && *s->modes_door);
+	return there && memchr(s->modes_door, 0, sizeof(s->modes_door));
+}
+
+/* The socket of the ditrace that changes functions of process `pid`, or will when PyTorch is
+ * imported. */
 static int dial(pid_t pid, struct err *e)
 {
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct shim_state s = {0};
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int r = carrier_state(pid, &s, e);
-	if (!r && (s.modes != SHIM_IN || memchr(s.modes_door, 0, sizeof(s.modes_door)) == NULL))
+	if (!r && !intervene_ctl_is_there(&s))
 		r = err_set(e, -ENOENT, "no ditrace changes functions of process %d", pid);
 	if (r)
 		return r == -ENOENT

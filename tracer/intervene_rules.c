@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "symbolizer/names.h"
+#include "tracer/intervene_casts.h"
 
 enum { CAPTURES = 3 };
 #define CAPTURE_BYTES (UINT64_C(4) << 30)
@@ -29,7 +29,8 @@ static const struct {
 
 bool intervene_wanted(const struct intervene_opts *o)
 {
-	return o->fallback || o->fallback_all || o->cast || o->compare || o->overflow || o->apply.n;
+	return o->fallback || o->fallback_all || o->cast || o->compare || o->overflow ||
+	       o->capture || o->apply.n;
 }
 
 static int from_line(const char *option, const char *text, bool is_aten, struct oplist *out,
@@ -54,64 +55,6 @@ static int from_environment(const char *variable, struct oplist *out, struct err
 	return text ? oplist_compile(variable, text, out, e) : 0;
 }
 
-/* A dtype by its name in PyTorch, without "torch."; NULL: none. */
-static const char *dtype_of(const char *s, size_t len)
-{
-	static const char *const others[][2] = {
-	    {"half", "float16"}, {"float", "float32"}, {"double", "float64"}};
-	enum { DTYPES = 64 };
-	if (len > 6 && !strncmp(s, "torch.", 6)) {
-		s += 6;
-		len -= 6;
-	}
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (strlen(others[i][0]) == len && !strncmp(s, others[i][0], len))
-			return others[i][1];
-	for (int i = 0; i < DTYPES; i++) {
-		const char *name = names_dtype(i);
-		if (name && strlen(name) == len && !strncmp(s, name, len) &&
-		    (!strncmp(name, "float", 5) || !strncmp(name, "bfloat", 6)))
-			return name;
-	}
-	return NULL;
-}
-
-/* Without the blanks around it. */
-static const char *trimmed_dtype(const char *s, const char *end)
-{
-	while (s < end && isspace((unsigned char)*s))
-		s++;
-	while (s < end && isspace((unsigned char)end[-1]))
-		end--;
-	return dtype_of(s, (size_t)(end - s));
-}
-
-static int read_cast(const char *s, size_t len, json_t *out)
-{
-	const char *arrow = memmem(s, len, "->", 2);
-	const char *from = arrow ? trimmed_dtype(s, arrow) : NULL;
-	const char *to = from ? trimmed_dtype(arrow + 2, s + len) : NULL;
-	if (!to)
-		return -EINVAL;
-	return json_object_set_new(out, from, json_string(to)) ? -ENOMEM : 0;
-}
-
-static int read_casts(const char *option, const char *text, json_t *out, struct err *e)
-{
-	for (const char *s = text;; s++) {
-		size_t len = strcspn(s, ",");
-		int rc = out ? read_cast(s, len, out) : -ENOMEM;
-		if (rc) {
-			err_set(e, rc, "%s: this is not FROM->TO of two floating dtypes", option);
-			err_hint(e, "write torch.float16->torch.float32, several with commas");
-			return err_quote(e, text, (size_t)(s - text), len);
-		}
-		s += len;
-		if (!*s)
-			return 0;
-	}
-}
-
 int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err *e)
 {
 	const char *option = "--cast";
@@ -125,7 +68,7 @@ int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err
 	}
 	json_t *casts = json_object();
 	char *copy = strdup(text);
-	int rc = copy ? read_casts(option, text, casts, e) : -ENOMEM;
+	int rc = copy && casts ? intervene_casts_read(option, text, casts, e) : -ENOMEM;
 	if (rc) {
 		json_decref(casts);
 		free(copy);
@@ -174,7 +117,7 @@ static int read_op_casts(struct intervene_rules *r, struct err *e)
 		char *name = strndup(*v, (size_t)(end - *v));
 		json_t *casts = json_object();
 		const char *text = end + sizeof(suffix) - 1;
-		int rc = name ? read_casts(name, text, casts, e) : -ENOMEM;
+		int rc = name && casts ? intervene_casts_read(name, text, casts, e) : -ENOMEM;
 		if (!rc)
 			json_object_set_new(r->op_casts, name,
 					    json_pack("{sO ss}", "casts", casts, "text", text));
@@ -238,12 +181,17 @@ static int read_level(const char *text, bool *is_aten, struct err *e)
 
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e)
 {
+	static const enum intervene_feature of_ops[] = {INTERVENE_CAST, INTERVENE_OVERFLOW,
+							INTERVENE_CAPTURE};
 	*r = (struct intervene_rules){.captures = o->max_calls ? o->max_calls : CAPTURES,
+				      .max_calls = o->capture ? o->max_calls : 0,
+				      .folder = o->capture ? o->capture : "",
 				      .max_bytes = o->max_bytes ? o->max_bytes : CAPTURE_BYTES};
 	r->rule[INTERVENE_FALLBACK].on = o->fallback || o->fallback_all;
 	r->rule[INTERVENE_CAST].on = o->cast;
 	r->rule[INTERVENE_COMPARE].on = o->compare;
 	r->rule[INTERVENE_OVERFLOW].on = o->overflow;
+	r->rule[INTERVENE_CAPTURE].on = o->capture;
 	int rc = read_level(o->level, &r->is_aten, e);
 	if (!rc)
 		rc = from_line("--not-ops", o->not_ops, r->is_aten, &r->not_ops, e);
@@ -255,9 +203,9 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	if (!rc && o->compare && strcmp(o->compare, "all") != 0)
 		rc = from_line("--compare", o->compare, r->is_aten,
 			       &r->rule[INTERVENE_COMPARE].listed, e);
-	if (!rc)
-		rc = from_line("--ops", o->ops, r->is_aten,
-			       &r->rule[o->cast ? INTERVENE_CAST : INTERVENE_OVERFLOW].listed, e);
+	for (size_t i = 0; i < sizeof(of_ops) / sizeof(of_ops[0]) && !rc; i++)
+		if (r->rule[of_ops[i]].on)
+			rc = from_line("--ops", o->ops, r->is_aten, &r->rule[of_ops[i]].listed, e);
 	for (int i = 0; i < INTERVENE_FEATURES && !rc; i++) {
 		r->rule[i].used = r->rule[i].on;
 		rc = from_environment(variables[i].only, &r->rule[i].only, e);

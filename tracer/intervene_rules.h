@@ -18,10 +18,11 @@ struct intervene_opts {
 	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
 	const char *compare;  /* LIST or "all" */
 	bool overflow;
+	const char *capture;	       /* folder to save calls in, "": here; NULL: not asked for */
 	const char *level;	       /* "torch" or "aten"; NULL: torch */
 	const char *sample;	       /* "1/N"; NULL: every call */
 	const char *budget;	       /* "10%"; NULL: none */
-	const char *ops;	       /* LIST of functions to cast; NULL: all */
+	const char *ops;	       /* LIST for cast, overflow and capture; NULL: all */
 	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */
 	const char *not_ops;	       /* LIST that is left alone by all; NULL: none */
 	uint64_t max_calls, max_bytes; /* of captures; 0: not given */
@@ -105,7 +106,9 @@ struct intervene_rules {
 	uint64_t sample;    /* every so many calls are compared */
 	double budget;	    /* share of the time that comparing may take, up to 1; 0: any */
 	uint64_t captures;  /* of wrong calls, at most so many of each function at a line */
+	uint64_t max_calls; /* to be saved in each process whether right or wrong; 0: any number */
 	uint64_t max_bytes; /* of all captures */
+	const char *folder; /* in which those are; "": the current one */
 };
 
 /* Is anything of it asked for? */

@@ -25,7 +25,7 @@ static const char *tracing_option(const struct session_opts *o)
 	    {o->phase, "--phase"},
 	    {o->measure.stats, "--stats"},
 	    {o->measure.first_nan, "--first-nan"},
-	    {o->capture.dir, "--capture"},
+	    {o->capture.dir && o->engine != ENGINE_SHIM, "--capture"},
 	    {o->count, "--count"},
 	    {o->engine == ENGINE_BPF || o->engine == ENGINE_PTRACE, "--engine bpf or ptrace"},
 	};
@@ -35,21 +35,40 @@ static const char *tracing_option(const struct session_opts *o)
 	return NULL;
 }
 
+/* What chooses calls to be captured from outside. */
+static int check_capture(const struct session_opts *o, struct err *e)
+{
+	const struct capturing_opts *c = &o->capture;
+	const char *option = o->when	  ? "--when"
+			     : c->nth	  ? "--nth"
+			     : c->every	  ? "--every"
+			     : c->steps	  ? "--steps"
+			     : c->step_op ? "--step-op"
+					  : NULL;
+	if (!option)
+		return 0;
+	err_set(e, -EINVAL, "%s does not go together with --capture --engine shim", option);
+	return err_hint(e, "leave %s out; calls are chosen by --apply 'OP:op_capture:CONDITION'",
+			option);
+}
+
 static int check(const struct intervene_opts *change, const struct session_opts *o, struct err *e)
 {
+	int r = change->capture ? check_capture(o, e) : 0;
+	if (r)
+		return r;
 	const char *option = tracing_option(o);
 	if (option) {
 		err_set(e, -EINVAL,
-			"%s does not go together with --fallback, --cast, --compare and "
-			"--overflow, which "
-			"record nothing",
+			"%s does not go together with --fallback, --cast, --compare, --overflow "
+			"and --capture --engine shim, which record nothing",
 			option);
 		return err_hint(e, "leave %s out, or trace in a run of its own", option);
 	}
-	if (o->ops && !change->cast && !change->overflow) {
+	if (o->ops && !change->cast && !change->overflow && !change->capture) {
 		err_set(e, -EINVAL,
-			"--ops chooses for --cast and --overflow; --fallback and --compare "
-			"have lists of their own");
+			"--ops chooses for --cast, --overflow and --capture; --fallback and "
+			"--compare have lists of their own");
 		return err_hint(e, "write --fallback '%s' or --compare '%s'", o->ops, o->ops);
 	}
 	return 0;
@@ -125,6 +144,13 @@ static int end(struct intervene *v, struct intervene_rules *rules, const struct 
 		intervene_close(v);
 	intervene_rules_free(rules);
 	return status;
+}
+
+bool intervene_run_wanted(struct intervene_opts *change, const struct session_opts *o)
+{
+	change->sample = o->sample;
+	change->capture = o->engine == ENGINE_SHIM ? o->capture.dir : NULL;
+	return intervene_wanted(change);
 }
 
 int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,

@@ -6,6 +6,10 @@
 #include "tracer/session.h"
 #include "tracer/spawn.h"
 
+/* Is anything of it asked for, by `change` or by what `o` has of captures? Both belong to one
+ * command; what is of both is taken over into `change`. */
+bool intervene_run_wanted(struct intervene_opts *change, const struct session_opts *o);
+
 /* Start argv (NULL-ended) and see it through. `o` has the options of tracing: those that do not go
  * together with `change` are refused, its lists of ops are taken for functions. Returns the exit
  * status of the command. */

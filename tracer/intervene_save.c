@@ -120,6 +120,11 @@ static void tell_saved(const struct capture_saved *saved, const char *part)
 	fflush(stderr);
 }
 
+static bool is_first(const char *part)
+{
+	return !strcmp(part, "input") || !strcmp(part, "device/input");
+}
+
 static bool are_names(json_t *m)
 {
 	const char *above = json_text_of(m, "above");
@@ -144,6 +149,7 @@ int intervene_save(struct intervene_save *s, json_t *m, struct worker *w, pid_t 
 	struct pth_content content = {0};
 	struct capture_saved saved;
 	struct err why = {0};
+	*failed = s->trouble.code || (*failed && !is_first(json_text_of(m, "part")));
 	if (s->trouble.code)
 		return 0;
 	int r = are_names(m) ? take_content(m, &a, &content) : -EPROTO;
@@ -165,7 +171,6 @@ int intervene_save(struct intervene_save *s, json_t *m, struct worker *w, pid_t 
 		s->calls++;
 		tell_saved(&saved, json_text_of(m, "part"));
 	}
-	*failed = false;
 	return 0;
 }
 
@@ -178,5 +183,7 @@ void intervene_save_print(const struct intervene_save *s, uint64_t most)
 		text_bytes(size, sizeof(size), s->files.bytes));
 	if (most)
 		fprintf(stderr, ", at most %" PRIu64 " of each function at a line", most);
-	fputs("; ditrace replay op_tools_results/op_capture_results runs them again\n", stderr);
+	fprintf(stderr,
+		"; ditrace replay %s%sop_tools_results/op_capture_results runs them again\n",
+		s->files.root, s->files.root[0] ? "/" : "");
 }

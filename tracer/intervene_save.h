@@ -21,9 +21,10 @@ struct intervene_save {
  * "above": folder, "part": name (capture_write_content), "id", "time": seconds since 1970, "where":
  * [file, line, function], "args" and "kwargs" ([name, value] each): values as described_values has
  * them, "in_one": the args are one tuple, "of": NULL or a name for each of args, "last": no other
- * file of this call comes, and for each piece N of memory "pN": {"offset": bytes}}. *failed, false
- * at first, is the process's own. What was saved or not, and why, is printed on standard error. 0,
- * -EPROTO or -ENOMEM; a full disk is no error. */
+ * file of this call comes, and for each piece N of memory "pN": {"offset": bytes}}. *failed, the
+ * process's own, is then whether this file or one before it of the call is not saved. What was
+ * saved or not, and why, is printed on standard error. 0, -EPROTO or -ENOMEM; a full disk is no
+ * error. */
 int intervene_save(struct intervene_save *s, json_t *m, struct worker *w, pid_t pid, bool *failed);
 
 /* What was saved in all, on standard error; `most`: of each function at its line, 0: all. */

@@ -90,14 +90,49 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 /* What stands for a feature in what no mode sees. */
 #define UNSEEN "unseen"
 
-void intervene_totals_unseen(struct intervene_totals *t, json_t *unseen)
+/* The same for threads of a kind. */
+#define THREADS "threads"
+#define ENTERED "entered"
+
+static void add_counts(struct intervene_totals *t, const char *feature, json_t *counts)
 {
-	for (size_t i = 0; i < json_array_size(unseen); i++) {
-		json_t *x = json_array_get(unseen, i);
+	for (size_t i = 0; i < json_array_size(counts); i++) {
+		json_t *x = json_array_get(counts, i);
 		const char *what = json_string_value(json_array_get(x, 0));
 		if (what)
-			add(t, UNSEEN, what, NULL,
+			add(t, feature, what, NULL,
 			    (uint64_t)json_integer_value(json_array_get(x, 1)));
+	}
+}
+
+void intervene_totals_unseen(struct intervene_totals *t, json_t *unseen, json_t *threads)
+{
+	add_counts(t, UNSEEN, unseen);
+	add_counts(t, THREADS, threads);
+}
+
+json_t *intervene_totals_threads(const struct intervene_totals *t)
+{
+	char text[256] = "";
+	size_t n = 0;
+	for (size_t i = 0; i < t->n && n < sizeof(text); i++)
+		if (!strcmp(t->list[i].feature, THREADS))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%" PRIu64 " %s",
+					      n ? ", " : "", t->list[i].calls, t->list[i].name);
+	return n ? json_string(text) : NULL;
+}
+
+static void print_threads(const struct intervene_totals *t)
+{
+	char text[64];
+	for (size_t i = 0; i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		if (strcmp(x->feature, THREADS) != 0 || !strcmp(x->name, ENTERED))
+			continue;
+		fprintf(stderr, "ditrace: %s ran ops ",
+			text_counted(text, sizeof(text), x->calls, "thread"));
+		text_print_safe(stderr, x->name);
+		fputs(", where nothing was changed\n", stderr);
 	}
 }
 
@@ -191,6 +226,7 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 	}
 	print_missing(t);
 	print_unseen(t);
+	print_threads(t);
 	if (!rules->rule[INTERVENE_OVERFLOW].used)
 		return;
 	fputs(has_any(t, OVERFLOWN)

@@ -46,7 +46,7 @@ static bool is_pickable(const struct session *s, struct pick *out)
 /* The library has the thread wait that records a call. */
 static bool shim_measures(const struct session_opts *o)
 {
-	return o->engine == ENGINE_SHIM && !o->capture.dir && !o->measure.first_nan;
+	return o->engine == ENGINE_SHIM && !o->measure.first_nan;
 }
 
 static int check_engine(const struct session *s, struct err *e)
@@ -56,8 +56,10 @@ static int check_engine(const struct session *s, struct err *e)
 	if (!s->holds || o->engine == ENGINE_PTRACE || o->engine == ENGINE_AUTO || shim_measures(o))
 		return 0;
 	if (o->engine == ENGINE_SHIM) {
-		err_set(e, -EINVAL, "--engine shim cannot do %s: it is told of no %s", s->holds,
-			o->capture.dir ? "gradients" : "registers, which native stacks begin with");
+		err_set(e, -EINVAL,
+			"--engine shim cannot do %s: it is told of no registers, which native "
+			"stacks begin with",
+			s->holds);
 		return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
 	}
 	if (o->engine == ENGINE_BPF && is_pickable(s, &pick))

@@ -14,7 +14,7 @@ class Talk:
         return json.loads(line) if line.strip() else None
 
     def tensors(self, what, **tensors):
-        """Put the tensors into the arena, say where, and wait until they were looked at."""
+        """Put the tensors into the arena, say where, and wait until they were looked at: the answer to that."""
         offset, places = 0, []
         for name, t in tensors.items():
             if t is None:
@@ -33,8 +33,10 @@ class Talk:
                 flat = flat.as_strided(flat.shape, (1,))  # a single element may have any stride
                 torch.frombuffer(self.map, dtype=torch.uint8, count=size, offset=at).copy_(flat.view(torch.uint8))
         self.say(**what)
-        if self.hear() != {"go": True}:
+        answer = self.hear()
+        if not answer or not answer.get("go"):
             raise SystemExit(0)
+        return answer
 
 
 def start_device(device):

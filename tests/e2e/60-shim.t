@@ -69,7 +69,6 @@ shim() {
 	"$PY" train.py --steps 150 >"$T/untraced" 2>/dev/null
 	killed
 	killed --stats
-	error "it does not capture" 'told of no gradients' "$DITRACE" run --engine shim --capture="$T/captures" -o "$T/data" "$PY" train.py
 }
 each_torch shim
 ok "a program without PyTorch notices nothing" [ "$("$DITRACE" run --engine shim -o "$base/none" sh -c 'cat /proc/self/comm' 2>/dev/null)" = cat ]

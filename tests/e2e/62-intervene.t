@@ -17,13 +17,18 @@ as_before() {
 	ok "$what: as it was" cmp "$T/plain" "$T/out"
 }
 
+# is_headed TITLE WHERE: two lines that follow each other, the first one as it is, the second one's end
+is_headed() {
+	grep -A 1 -xF -e "$1" "$T/err" | tail -n 1 | grep -E -e "$2\$"
+}
+
 lists() {
 	local linear="torch.nn.functional.linear"
 	change --fallback linear "$PY" device.py --steps 1
 	is "by its last name" "$(count_of fallback)" 2
 	like "and its table has device and CPU" "$T/err" "\| +$linear input\(device\)\[1\] \| \(16, 6\) \| +\(6, 1\) +\| +96 +\| float32 \| lazy:0 \| +True +\|"
 	like "for both" "$T/err" "\| +$linear input\(cpu\)\[1\] .*\|  cpu   \|"
-	like "and the line" "$T/err" "^$linear    .*/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
+	ok "with the call's number, and then its line" is_headed "$linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	OP_FALLBACK_LIST="$linear,torch.Tensor.add,torch.nn.functional.layer_norm" OP_FALLBACK_DISABLE_LIST=torch.Tensor.add \
 		change --fallback-all --not-ops layer_norm "$PY" device.py --steps 1
 	is "ditorch's lists, and our own" "$(count_of fallback)" 2
@@ -71,6 +76,7 @@ with torch.inference_mode():
 casts() {
 	change --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view "$PY" device.py --device cpu --dtype bfloat16 --steps 1
 	is "a cast" "$(count_of cast)" 2
+	ok "its table is headed as others are" is_headed "torch.nn.functional.linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	like "of an input" "$T/err" "\| torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| torch.bfloat16->torch.float32 \|"
 	like "of a result, back" "$T/err" "\| torch.nn.functional.linear \| output\[0\] \| torch.float32 -> torch.bfloat16 \| torch.bfloat16->torch.float32 \|"
 	like "and none of a view" "$T/err" "1  torch.Tensor.view +is a view"
@@ -87,14 +93,37 @@ judged() {
 	(cd "$T" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
 }
 
+# shows FAULT: what is printed of the first call that is wrong
+shows() {
+	local part="output" given="inputs outputs inputs(cpu) outputs(cpu)"
+	[ "$1" = forward ] || part="grad[0]" given="grad_output(cpu) grad_inputs grad_inputs(cpu)"
+	ok "its number, the dtype of the reference and the line" is_headed "torch.nn.functional.gelu    forward_id: 4    cpu_dtype_cast_info(from:to): {torch.float32: torch.float64}" "/device.py:[0-9]+ train: h = F.gelu\(h\)"
+	is "what it was given and gave, on both sides" "$(sed -nE 's/^\| +torch.nn.functional.gelu ([a-z_]+(\(cpu\))?) +\| \(8, 16\) .*/\1/p' "$T/err" | xargs)" "$given"
+	is "in ditorch's columns" "$(sed -nE 's/^\| torch.nn.functional.gelu ([a-z0-9]+(\[0\])?) +\| +(False) +\| 0\.[0-9]{9} +\| +0\.[0-9]{9} +\| 0.000010000 \| 0.000010000 \| biased: .*/\1 \3/p' "$T/err")" "$part False"
+}
+
+# is_in_csv FAULT: the worst call that was wrong, with its number
+is_in_csv() {
+	python3 -c '
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[2])))
+assert list(rows[0])[:8] == "forward_id name allclose max_abs_diff max_relative_diff atol rtol error_info".split(), rows[0]
+wrong = [r for r in rows if r["verdict"] == "wrong"]
+assert [r["name"] for r in wrong] == ["torch.nn.functional.gelu " + {"forward": "output", "backward": "grad[0]"}[sys.argv[1]]], wrong
+w = wrong[0]
+assert w["allclose"] == "False" and float(w["max_abs_diff"]) > 1e-4 and w["atol"] == "1e-05" and "biased" in w["error_info"], w
+assert "/autocompare/%s/" % w["forward_id"] in open(sys.argv[3]).read(), w' "$1" "$T"/op_tools_results/op_autocompare_result/op_autocompare_info_pid*.csv "$T/err"
+}
+
 compares() {
 	local fault
 	for fault in forward backward; do
 		judged --compare all -- "$PY" "$W/device.py" --fault $fault
 		is "a fault in a $fault kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
-		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/device.py" | cut -d: -f1) train  call [0-9]+  float32, lazy:0"
+		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/device.py" | cut -d: -f1) train  forward_id: [0-9]+  float32, lazy:0"
+		shows $fault
 		like "in the summary" "$T/err" "^ +3 +3 +torch.nn.functional.gelu +"
-		is "and in the CSV" "$(grep -h '^torch.nn.functional.gelu,.*,wrong,' "$T"/op_tools_results/op_autocompare_result/*.csv | wc -l)" 1
+		ok "and in the CSV, in ditorch's columns" is_in_csv $fault
 	done
 	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$PY" "$W/device.py" --fault backward
 	like "by ditorch's tolerance nothing" "$T/err" "^ditrace: compare: 0 of 1 function at their lines wrong; 2 calls and 2 backward compared, 4 tensors judged, 0 not"
@@ -173,7 +202,7 @@ each_torch intervene
 T=$base
 error "no list" 'the list is empty' "$DITRACE" run --fallback '' true
 error "operators of the dispatcher" 'functions of Python are chosen' "$DITRACE" run --fallback aten::add true
-error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int8' true
+error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int9' true
 error "nothing is recorded" '--print does not go together' "$DITRACE" run --fallback add --print true
 error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample=50 true
 error "nor captured" '--capture does not go' "$DITRACE" run --fallback add --capture="$T/c" true

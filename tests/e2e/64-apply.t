@@ -15,7 +15,7 @@ line_of() {
 prints() {
 	applied --apply 'linear:dump_op_args:args[1].numel() == 96' -- "$PY" "$W/device.py" --steps 2
 	is "arguments are printed where the condition holds, each time" "$(grep -c '^torch.nn.functional.linear    forward_id: [0-9]' "$T/err")" 2
-	like "with the line" "$T/err" "forward_id: 1    .*/device.py:$(line_of 'F.linear(x') train: h = F.linear\(x, w\[0\]\)"
+	like "with the line" "$T/err" "^/.*/device.py:$(line_of 'F.linear(x') train: h = F.linear\(x, w\[0\]\)"
 	like "inputs" "$T/err" '^\| torch.nn.functional.linear inputs\[1\] \| \(16, 6\) \| +\(6, 1\) \| +96 +\| float32 \| lazy:0 \| +True'
 	like "and results" "$T/err" '^\| +torch.nn.functional.linear outputs +\| \(8, 16\) '
 	like "of the others not" "$T/err" '2  torch.nn.functional.linear +does not meet the condition'

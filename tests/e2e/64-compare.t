@@ -81,21 +81,35 @@ budgets() {
 	judged --compare all --budget 0.001% -- "$PY" "$W/device.py" --device cpu --steps 20
 	"$PY" "$W/device.py" --device cpu --steps 20 >"$T/plain" 2>/dev/null
 	ok "with a budget it computes the same" cmp "$T/plain" "$T/out"
-	is "the first call of a line is compared, however little time there is" "$(calls torch.nn.functional.gelu)" 1
-	is "of each line" "$(calls torch.nn.functional.linear)" 2
-	is "the others are left out" "$(calls torch.nn.functional.linear 'is beyond the budget')" 38
+	is "no call begins that may take more than there is" "$(calls torch.nn.functional.linear 'is beyond the budget')" 40
 	like "the share of the time is told" "$T/err" '^ditrace: compare: it took [0-9.e+-]+ % of the time, of 0.001 % that it may take$'
-	judged --compare all --budget 0.001% -- "$PY" "$W/device.py" --fault backward
-	is "so that a fault is found" "$(grep -c ' WRONG ' "$T/err")" 1
+	judged --compare all --budget 50% -- "$PY" "$W/device.py" --device cpu --steps 2000
+	like "with time for it all lines have their turn" "$T/err" '^ditrace: compare: 0 of 1[12] functions at their lines wrong; '
 	judged --compare all --budget 100% -- "$PY" "$W/device.py" --device cpu --steps 3
 	is "all of the time is enough for all" "$(calls torch.nn.functional.linear)" 6
 	judged --compare all --budget 0.001% --sample 1/2 -- "$PY" "$W/device.py" --device cpu --steps 20
 	is "beside a sample" "$(calls torch.nn.functional.gelu 'is not in the sample')" 10
-	is "it counts what that leaves" "$(calls torch.nn.functional.gelu 'is beyond the budget')" 9
+	is "it counts what that leaves" "$(calls torch.nn.functional.gelu 'is beyond the budget')" 10
+}
+
+# Calls that are right at once are compared in a shorter way than the first of a line.
+late() {
+	local fault
+	"$PY" "$W/late_fault.py" >"$T/plain" 2>/dev/null
+	judged --compare all -- "$PY" "$W/late_fault.py"
+	ok "random numbers and arguments that are changed stay the same" cmp "$T/plain" "$T/out"
+	for fault in gelu tanh_; do
+		judged --compare all -- "$PY" "$W/late_fault.py" --fault $fault
+		is "a fault in $fault that comes late is found, once" "$(grep -c ' WRONG ' "$T/err")" 1
+		like "and nothing else" "$T/err" "^torch[.a-zA-Z]*\.$fault  WRONG  .*/late_fault.py:[0-9]+ "
+		is "with what the call was given" "$("$DITRACE" replay --of captured --python "$PY" --format csv \
+			"$(find "$T/run" -type d -name device | sort | head -1)" 2>/dev/null | grep -c ',output,0*,wrong,')" 1
+	done
 }
 
 compare() {
 	budgets
+	late
 	saves
 	cannot
 }

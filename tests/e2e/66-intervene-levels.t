@@ -10,9 +10,11 @@ change() {
 overflows() {
 	change --overflow -- "$PY" "$W/overflows.py"
 	like "a table has the columns of --stats" "$T/err" '^\|  +name  +\| inf_or_nan \| +min +\| +max +\| +mean +\| +std +\| +norm +\| nan \| inf \| -inf \| zeros \|'
-	like "inputs" "$T/err" '^\| +input\[0\] \| +False +\| +-1 +\| +1 +\| +0 +\| +1 +\| +1.41421 +\| +0 +\| +0 +\| +0 +\| +1 +\|'
-	like "results" "$T/err" '^\| output\[0\] \| +True +\| +-inf +\| +0 +\| +0 +\| +nan +\| +0 +\| +1 +\| +0 +\| +1 +\| +1 +\|'
-	like "gradients" "$T/err" '^\| +grad_inputs\[0\] \|    True    \| 0\.25 \| inf \|.*\|  0  \|  1  \|  0   \|'
+	like "inputs" "$T/err" '^\| +torch.log input\[0\] +\| +False +\| +-1 +\| +1 +\| +0 +\| +1 +\| +1.41421 +\| +0 +\| +0 +\| +0 +\| +1 +\|'
+	like "results" "$T/err" '^\| +torch.log output\[0\] +\| +True +\| +-inf +\| +0 +\| +0 +\| +nan +\| +0 +\| +1 +\| +0 +\| +1 +\| +1 +\|'
+	like "gradients" "$T/err" '^\| +torch.sqrt grad_inputs\[0\] +\|    True    \| 0\.25 \| inf \|.*\|  0  \|  1  \|  0   \|'
+	like "what is written, where nothing is given back" "$T/err" '^\| torch.Tensor.__setitem__ output\[0\] \| +True +\| +1 +\| inf '
+	like "and where that is" "$T/err" '^ +1  torch.Tensor.__setitem__  overflows.py:[0-9]+ <module>$'
 	like "and where they came from" "$T/err" "^ +1  torch.log +overflows.py:$(grep -n 'torch.log' "$W/overflows.py" | cut -d: -f1) "
 	OP_OVERFLOW_CHECK_LIST=torch.log,torch.Tensor.sum OP_OVERFLOW_CHECK_DISABLE_LIST=torch.Tensor.sum change --overflow -- "$PY" "$W/overflows.py"
 	like "ditorch's lists" "$T/err" '^ditrace: overflow: 1 call of 1 function measured'

@@ -16,7 +16,7 @@ faults() {
 	"$PY" "$W/hundreds.py" --steps 2 >"$T/right" 2>/dev/null
 	like "the workload works" "$T/right" '^1 '
 	for fault in forward backward; do
-		change --compare all --budget 0.001% -- --fault $fault
+		change --compare all --sample 1/1000 -- --fault $fault
 		is "a fault in a $fault kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
 		like "at its line" "$T/err" "^torch.nn.functional.hardswish  WRONG  .*/hundreds.py:$line results "
 		functions=$(sed -nE 's/^ditrace: compare: 1 of ([0-9]+) functions at their lines wrong.*/\1/p' "$T/err")

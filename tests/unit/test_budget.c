@@ -12,7 +12,7 @@ enum { US = 1000, MS = 1000 * US, LINES = 100 };
 
 static struct budget b;
 static uint64_t now, spent, calls, taken[LINES];
-static const char f, code;
+static const char f;
 
 static void begin(double share)
 {
@@ -22,15 +22,27 @@ static void begin(double share)
 	spent = calls = 0;
 }
 
+static void spend(uint64_t number, bool backward, uint64_t ns)
+{
+	budget_spend(&b, number, backward, ns);
+	spent += ns;
+	now += ns;
+}
+
+/* What is left of the share of the time so far. */
+static double left(void)
+{
+	return b.share * (double)(now - MS) - (double)spent;
+}
+
 /* A call that takes 20 us by itself, and `cost` more when it is taken. */
 static void call(int line, uint64_t cost)
 {
 	calls++;
-	if (budget_decide(&b, &f, &code, line, now)) {
+	uint64_t n = budget_decide(&b, &f, (uint64_t)line, now);
+	if (n) {
 		taken[line]++;
-		budget_spend(&b, cost);
-		spent += cost;
-		now += cost;
+		spend(n, false, cost);
 	}
 	now += 20 * US;
 }
@@ -42,16 +54,112 @@ static void steps(int n, int from, int to, uint64_t cost)
 			call(k, cost);
 }
 
-static void the_first_of_each_is_always_taken(void **state)
+/* At every moment, from the first on. */
+static void no_call_begins_that_exceeds_the_share(void **state)
 {
 	(void)state;
-	begin(0.0001);
-	steps(50, 0, LINES, 5 * MS);
-	for (int k = 0; k < LINES; k++)
-		assert_int_equal(taken[k], 1);
-	assert_true(budget_decide(&b, &code, &code, 0, now)); /* another function */
-	assert_true(budget_decide(&b, &f, &f, 0, now));	      /* of another file */
-	assert_false(budget_decide(&b, &f, &f, 0, now));
+	begin(0.1);
+	for (int i = 0; i < 100000; i++) {
+		double before = left();
+		uint64_t was = taken[i % 10];
+		call(i % 10, (i % 10 + 1) * 400 * US);
+		if (taken[i % 10] > was && was)
+			assert_true(before >= (i % 10 + 1) * 400 * US);
+		if (taken[i % 10] > was && !was) /* dearer than known by no more than this */
+			assert_true(before >= 10 * MS);
+	}
+	for (int k = 0; k < 10; k++)
+		assert_true(taken[k] > 1);
+}
+
+/* Each has a backward of ten times its cost, twenty calls later; of every third it never comes. */
+static void backwards_are_counted_before_they_come(void **state)
+{
+	enum { LATER = 20, COST = 100 * US };
+	uint64_t coming[LATER] = {0}, last = 0;
+	double exceeded = 0;
+	(void)state;
+	begin(0.1);
+	for (int i = 0; i < 200000; i++) {
+		uint64_t *n = &coming[i % LATER];
+		if (*n && *n % 3) {
+			spend(*n, true, 10 * COST);
+			budget_came(&b, *n, true);
+		} else if (*n) {
+			budget_came(&b, *n, false);
+		}
+		*n = budget_decide(&b, &f, (uint64_t)(i % 7), now);
+		if (*n) {
+			spend(*n, false, COST);
+			budget_await(&b, *n);
+			last = *n;
+		}
+		now += 20 * US;
+		if (i > 20000 && left() < exceeded)
+			exceeded = left();
+	}
+	assert_true(last);
+	assert_true(exceeded >= -10.0 * COST);
+	assert_true(spent > 0.08 * (double)(now - MS));
+}
+
+static void new_calls_come_first(void **state)
+{
+	(void)state;
+	begin(0.1);
+	steps(2000, 0, 10, MS);
+	uint64_t before[10];
+	memcpy(before, taken, sizeof(before));
+	assert_int_equal(budget_decide(&b, &f, 50, now), 0); /* nothing is left */
+	while (left() < 11 * MS)
+		now += US;
+	call(0, MS);
+	assert_int_equal(taken[0], before[0]);
+	call(50, MS);
+	assert_int_equal(taken[50], 1);
+}
+
+static void the_first_waits_for_what_it_may_take(void **state)
+{
+	(void)state;
+	begin(0.1);
+	call(0, MS);
+	assert_int_equal(taken[0], 0);
+	now += 100 * MS;
+	call(0, 100 * MS);
+	assert_int_equal(taken[0], 1);
+	now += 800 * MS; /* it has cost more, which is made up for */
+	call(0, MS);
+	assert_int_equal(taken[0], 1);
+}
+
+/* It takes more than a second's share. */
+static void dear_calls_are_taken_as_well(void **state)
+{
+	(void)state;
+	begin(0.1);
+	for (int i = 0; i < 100000; i++) {
+		call(0, 1000 * MS);
+		now += MS;
+	}
+	assert_true(taken[0] >= 9);
+	assert_true(left() >= 0);
+}
+
+static void numbers_of_another_share_are_of_no_call(void **state)
+{
+	(void)state;
+	begin(0.5);
+	now += 100 * MS;
+	budget_decide(&b, &f, 1, MS);
+	uint64_t n = budget_decide(&b, &f, 1, now);
+	assert_true(n);
+	budget_begin(&b, 0.1);
+	budget_await(&b, n);
+	budget_came(&b, n, true);
+	budget_spend(&b, n, true, MS);
+	assert_true(b.reserved == 0);
+	assert_int_equal(b.ncalls, 0);
 }
 
 static void the_share_is_kept_and_all_have_their_turn(void **state)
@@ -127,20 +235,25 @@ static void without_a_budget_all_are_taken(void **state)
 static void more_lines_than_slots(void **state)
 {
 	(void)state;
-	budget_begin(&b, 0.001);
-	now = MS;
-	budget_spend(&b, MS);
+	begin(0.5);
 	int n = 0;
-	for (long line = 0; line < 3 * BUDGET_CALLS; line++)
-		n += budget_decide(&b, &f, &code, line, now);
-	assert_int_equal(n, BUDGET_CALLS / 2 + 1);
-	assert_false(budget_decide(&b, &f, &code, 7, now));
+	for (long line = 0; line < 3 * BUDGET_CALLS; line++) {
+		now += 25 * MS;
+		n += budget_decide(&b, &f, (uint64_t)line, now) != 0;
+	}
+	assert_true(n > BUDGET_CALLS / 2);
+	assert_int_equal(b.ncalls, BUDGET_CALLS / 2 + 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(the_first_of_each_is_always_taken),
+	    cmocka_unit_test(no_call_begins_that_exceeds_the_share),
+	    cmocka_unit_test(backwards_are_counted_before_they_come),
+	    cmocka_unit_test(new_calls_come_first),
+	    cmocka_unit_test(the_first_waits_for_what_it_may_take),
+	    cmocka_unit_test(dear_calls_are_taken_as_well),
+	    cmocka_unit_test(numbers_of_another_share_are_of_no_call),
 	    cmocka_unit_test(the_share_is_kept_and_all_have_their_turn),
 	    cmocka_unit_test(frequent_calls_do_not_keep_others_out),
 	    cmocka_unit_test(calls_that_never_come_again_hold_nobody_up),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "replay/compare.h"
+#include "replay/compare_kernel.h"
 
 /* c10::ScalarType */
 enum { U8, I8, I16, I32, I64, F16, F32, F64, C32, C64, C128, BOOL, BF16 = 15, E5M2 = 23, U64 = 29 };
@@ -278,6 +279,47 @@ static void what_cannot_be_compared_is_refused(void **state)
 	assert_int_equal(s.n, 1);
 }
 
+static void mean_squares_are_of_what_is_finite(void **state)
+{
+	double v[21] = {0};
+	(void)state;
+	for (size_t n = 0; n <= 21; n++) {
+		double squares = 0, finite = 0;
+		for (size_t i = 0; i < n; i++) {
+			v[i] = i % 7 == 3   ? (double)NAN
+			       : i % 7 == 5 ? -(double)INFINITY
+					    : (double)i;
+			finite += isfinite(v[i]) ? 1 : 0;
+			squares += isfinite(v[i]) ? v[i] * v[i] : 0;
+		}
+		assert_true(compare_mean_square(v, n) == (finite > 0 ? squares / finite : 0));
+	}
+}
+
+static void sums_alone_are_the_same_sums(void **state)
+{
+	enum { N = 1500 };
+	static float a[N];
+	static double b[N];
+	const int64_t shape[] = {N};
+	uint64_t seed = 7;
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		b[i] = noise(&seed);
+		a[i] = (float)(b[i] * (1 + noise(&seed) * 1e-6));
+	}
+	struct compare_params p = {.atol = 1e-7, .rtol = 1e-7, .floor = 1e-9};
+	struct compare_stats all = compare(tensor(a, F32, 1, shape), tensor(b, F64, 1, shape), p),
+			     s;
+	p.sums_only = true;
+	s = compare(tensor(a, F32, 1, shape), tensor(b, F64, 1, shape), p);
+	assert_int_equal(s.unequal, all.unequal);
+	assert_int_equal(s.not_close, all.not_close);
+	assert_true(s.worst == all.worst && s.sum == all.sum && s.sum2 == all.sum2 &&
+		    s.along == all.along);
+	assert_true(s.worst > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +330,8 @@ int main(void)
 	    cmocka_unit_test(small_floats_are_read_by_their_formats),
 	    cmocka_unit_test(complex_numbers_count_as_two),
 	    cmocka_unit_test(what_cannot_be_compared_is_refused),
+	    cmocka_unit_test(mean_squares_are_of_what_is_finite),
+	    cmocka_unit_test(sums_alone_are_the_same_sums),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

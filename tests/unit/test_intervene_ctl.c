@@ -112,12 +112,23 @@ static void wrong(void **state)
 	assert_int_equal(say("status"), 0);
 }
 
+static void operators(void **state)
+{
+	(void)state;
+	rules.is_aten = true;
+	assert_int_equal(say("fallback remove add"), 1);
+	assert_int_equal(say("fallback add aten::relu"), 1);
+	assert_string_equal(status_of("fallback"), "mul,aten::relu but add");
+	assert_int_equal(say("fallback add"), -22 /* EINVAL */);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(lists, fresh, gone),
 	    cmocka_unit_test_setup_teardown(casts, fresh, gone),
 	    cmocka_unit_test_setup_teardown(wrong, fresh, gone),
+	    cmocka_unit_test_setup_teardown(operators, fresh, gone),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,14 +14,12 @@
 	"{\"tensor\": {\"shape\": [2, 3], \"stride\": [3, 1], \"offset\": 1, \"dtype\": "          \
 	"\"float16\", \"device\": \"cuda:1\", \"layout\": \"strided\", \"requires_grad\": true}}"
 
-static int read_facts(const char *text, struct arena *a, struct op_event *ev)
+/* The event's texts are those of *args, the caller's. */
+static int read_facts(const char *text, json_t **args, struct arena *a, struct op_event *ev)
 {
-	json_t *args = json_loads(text, 0, NULL);
-	assert_non_null(args);
-	int r = intervene_facts("torch.add", args, a, ev);
-	if (r)
-		json_decref(args);
-	return r; /* texts of the event are those of args */
+	*args = json_loads(text, 0, NULL);
+	assert_non_null(*args);
+	return intervene_facts("torch.add", *args, a, ev);
 }
 
 static void conditions(void **state)
@@ -52,7 +50,8 @@ static void conditions(void **state)
 	};
 	struct arena arena = {0};
 	struct op_event ev;
-	assert_int_equal(read_facts(facts, &arena, &ev), 0);
+	json_t *args;
+	assert_int_equal(read_facts(facts, &args, &arena, &ev), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct when *w;
 		struct err e = {0};
@@ -63,6 +62,7 @@ static void conditions(void **state)
 		when_free(w);
 	}
 	arena_free(&arena);
+	json_decref(args);
 }
 
 static void wrong(void **state)
@@ -82,9 +82,11 @@ static void wrong(void **state)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct arena arena = {0};
 		struct op_event ev;
-		if (read_facts(texts[i], &arena, &ev) != -71 /* EPROTO */)
+		json_t *args;
+		if (read_facts(texts[i], &args, &arena, &ev) != -71 /* EPROTO */)
 			fail_msg("%s is taken", texts[i]);
 		arena_free(&arena);
+		json_decref(args);
 	}
 }
 

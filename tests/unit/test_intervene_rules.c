@@ -138,12 +138,27 @@ static void casts(void **state)
 	assert_string_equal(cast_of("torch.half->torch.bfloat16", "float16", &e), "bfloat16");
 	assert_string_equal(cast_of(" torch.half -> double , float->half", "float32", &e),
 			    "float16");
+	assert_string_equal(cast_of("long->int,chalf->cfloat", "int64", &e), "int32");
+	assert_string_equal(cast_of("long->int,chalf->cfloat", "complex32", &e), "complex64");
 	setenv("OP_DTYPE_CAST_DICT", "float32->double", 1);
 	assert_string_equal(cast_of("env", "float32", &e), "float64");
 	unsetenv("OP_DTYPE_CAST_DICT");
-	static const char *const wrong[] = {"",		 "env",		  "float16",
-					    "float16->", "float16->int8", "float16->float32,",
-					    "->float32", "a->b"};
+	static const char *const wrong[] = {"",
+					    "env",
+					    "float16",
+					    "float16->",
+					    "float16->int8",
+					    "float16->float32,",
+					    "->float32",
+					    "a->b",
+					    "int64->float32",
+					    "float32->float",
+					    "int32->int64",
+					    "int64->uint8",
+					    "uint8->int32",
+					    "bool->int8",
+					    "qint8->int8",
+					    "complex64->float32"};
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		cast_of(wrong[i], "float16", &e);
 		assert_int_equal(e.code, -22 /* EINVAL */);

@@ -190,7 +190,7 @@ static void what_is_sure_is_right_with_every_allowance(void **state)
 	(void)state;
 	set_up();
 	for (int round = 0; round < 600; round++) {
-		double size = round % 30 * 0.2, bias = round % 7 * 0.2 - 0.6;
+		double size = round % 30 * (round % 3 ? 0.2 : 2), bias = round % 7 * 0.2 - 0.6;
 		for (int i = 0; i < N; i++) {
 			double e = size * ((double)(i * 7919 % N) / N * 2 - 1) + bias;
 			result[i] = (float)(reference[i] * (1 + e * 0x1p-24));
@@ -201,10 +201,10 @@ static void what_is_sure_is_right_with_every_allowance(void **state)
 		struct compare_params p = {.allowance = allowance, .floor = 0x1p-24};
 		struct compare_stats bare = against(result, F32, reference, F64), s;
 		assert_int_equal(compare_tensors(&x, &y, &p, &s, NULL), 0);
-		struct verdict_input in = {&s, NULL, NULL, F32, false, 1};
+		struct verdict_input in = {&s, NULL, NULL, F32, false, round % 3 ? 1 : 64};
 		double score;
 		judged++;
-		if (!verdict_is_sure(&bare, F32, false))
+		if (!verdict_is_sure(&bare, F32, false, in.reach))
 			continue;
 		sure++;
 		assert_int_equal(verdict_judge(&in, why, sizeof(why), &score), VERDICT_RIGHT);
@@ -218,13 +218,13 @@ static void what_differs_in_kind_is_never_sure(void **state)
 	set_up();
 	result[1] = NAN;
 	struct compare_stats s = against(result, F32, reference, F64);
-	assert_false(verdict_is_sure(&s, F32, false));
+	assert_false(verdict_is_sure(&s, F32, false, 1));
 	result[1] = cpu[1];
 	s = against(result, F32, reference, F64);
-	assert_true(verdict_is_sure(&s, F32, false));
-	assert_false(verdict_is_sure(&s, F32, true));
+	assert_true(verdict_is_sure(&s, F32, false, 1));
+	assert_false(verdict_is_sure(&s, F32, true, 1e6));
 	s = against(result, F32, cpu, F32);
-	assert_true(verdict_is_sure(&s, F32, true));
+	assert_true(verdict_is_sure(&s, F32, true, 1));
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tracer/shim/modes_call.h"
+#include "tracer/shim/modes_threads.h"
 #include "tracer/shim/python.h"
 #include "tracer/shim/shim.h"
 
@@ -34,12 +35,13 @@ static long ask(const char *function)
 	return n;
 }
 
-static void enter_thread(void)
+static bool enter_thread(void)
 {
 	object *type, *value, *traceback; /* what the program has raised stays */
 	py.PyErr_Fetch(&type, &value, &traceback);
-	ask("enter_thread");
+	bool is_on = ask("enter_thread");
 	py.PyErr_Restore(type, value, traceback);
+	return is_on;
 }
 
 static void set_phase(enum shim_phase phase)
@@ -85,10 +87,9 @@ static void leave(void)
 	set_phase(SHIM_GOING);
 	ask("leave_all");
 	py.PyGILState_Release(state);
-	if (entered) {
-		modes_threads_stop();
+	modes_threads_stop();
+	if (entered)
 		tidy();
-	}
 }
 
 /* Waits until ditrace is gone or wants to go. */
@@ -97,8 +98,7 @@ static void *keeper(void *arg)
 	enum { AGAIN_MS = 20, SELDOM_MS = 1000, SOON = 500 };
 	struct pollfd p = {.fd = (int)(intptr_t)arg, .events = POLLRDHUP};
 	prctl(PR_SET_NAME, SHIM_THREAD);
-	if (entered)
-		modes_threads_start(enter_thread);
+	modes_threads_start(enter_thread);
 	while (poll(&p, 1, -1) <= 0)
 		;
 	if (py.Py_IsInitialized())

@@ -2,93 +2,25 @@
 #include "tracer/shim/modes_budget.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "tracer/budget.h"
-
-enum {
-	CODES = 1 << 13, /* slots: code objects of Python */
-	FRAMES = 64,	 /* looked at, to find the program's line */
-};
-
-struct code {
-	object *code;
-	bool is_program;
-};
+#include "tracer/shim/modes_change.h"
 
 static struct budget budget;
 static double spent; /* nanoseconds in all, whatever the budget was */
 static uint64_t first;
+static __thread uint64_t taken_last;
 
-static struct code codes[CODES];
-static unsigned ncodes;
-static char own_files[512];
-
-static bool begins(const char *s, const char *with)
+/* Of what a call comes from; 0 where that cannot be told. */
+static uint64_t place_hash(void)
 {
-	return *with && !strncmp(s, with, strlen(with));
-}
-
-static bool is_program(object *code)
-{
-	object *name = py.PyObject_GetAttrString(code, "co_filename");
-	object *bytes = name ? py.PyUnicode_AsUTF8String(name) : NULL;
-	const char *file = bytes ? py.PyBytes_AsString(bytes) : NULL;
-	bool yes = file && !begins(file, own_files) && !begins(file, "ditrace/") &&
-		   !begins(file, "<frozen") && !strstr(file, "/contextlib.py");
-	py.PyErr_Clear();
-	python_drop(bytes);
-	python_drop(name);
-	return yes;
-}
-
-/* Of code that is known; it is kept, so that no other gets its address. */
-static bool is_program_known(object *code)
-{
-	size_t i = ((uintptr_t)code >> 4) * 0x9e3779b97f4a7c15 >> 40 & (CODES - 1);
-	while (codes[i].code && codes[i].code != code)
-		i = (i + 1) & (CODES - 1);
-	if (codes[i].code)
-		return codes[i].is_program;
-	bool yes = is_program(code);
-	if (ncodes < CODES / 2) {
-		ncodes++;
-		codes[i] = (struct code){python_kept(code), yes};
-	}
-	return yes;
-}
-
-static long line_of(object *frame)
-{
-	object *line = py.PyObject_GetAttrString(frame, "f_lineno");
-	long n = line && line != py._Py_NoneStruct ? py.PyLong_AsLong(line) : 0;
-	py.PyErr_Clear();
-	python_drop(line);
-	return n;
-}
-
-/* The code and line of the innermost frame that is the program's own; NULL: there is none. */
-static const void *place_of(long *line)
-{
-	object *frame = py.PyEval_GetFrame();
-	const void *found = NULL;
-	if (frame)
-		python_kept(frame);
-	for (int i = 0; i < FRAMES && frame && frame != py._Py_NoneStruct && !found; i++) {
-		object *code = py.PyObject_GetAttrString(frame, "f_code");
-		if (code && is_program_known(code)) {
-			found = code;
-			*line = line_of(frame);
-		}
-		python_drop(code);
-		object *back = found ? NULL : py.PyObject_GetAttrString(frame, "f_back");
-		python_drop(frame);
-		frame = back;
-	}
-	python_drop(frame);
-	py.PyErr_Clear();
-	return found;
+	object *at = modes_place(NULL, NULL);
+	ssize_t h = at ? py.PyObject_Hash(at) : -1;
+	python_drop(at);
+	if (h == -1)
+		python_forget();
+	return (uint64_t)(h + 1);
 }
 
 static uint64_t passed(uint64_t now)
@@ -100,13 +32,28 @@ static uint64_t passed(uint64_t now)
 
 bool budget_takes(object *what)
 {
-	long line = 0;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	passed(now);
-	if (budget.share <= 0)
-		return true;
-	const void *code = place_of(&line);
-	return budget_decide(&budget, what, code, line, now);
+	uint64_t number = budget_decide(&budget, what, budget.share > 0 ? place_hash() : 0, now);
+	if (number)
+		taken_last = number;
+	return number;
+}
+
+uint64_t budget_number(void)
+{
+	return taken_last;
+}
+
+void budget_set_number(uint64_t number)
+{
+	taken_last = number;
+}
+
+object *modes_budget_number(object *self, object *unused)
+{
+	(void)self, (void)unused;
+	return py.PyLong_FromLong((long)taken_last);
 }
 
 object *modes_takes(object *self, object *what)
@@ -115,17 +62,10 @@ object *modes_takes(object *self, object *what)
 	return py.PyBool_FromLong(budget_takes(what));
 }
 
-object *modes_budget(object *self, object *args)
+object *modes_budget(object *self, object *share)
 {
 	(void)self;
-	budget_begin(&budget, py.PyFloat_AsDouble(py.PyTuple_GetItem(args, 0)));
-	object *files = py.PyUnicode_AsUTF8String(py.PyTuple_GetItem(args, 1));
-	const char *s = files ? py.PyBytes_AsString(files) : "";
-	own_files[0] = '\0';
-	if (strlen(s) < sizeof(own_files))
-		strcpy(own_files, s);
-	python_drop(files);
-	py.PyErr_Clear();
+	budget_begin(&budget, py.PyFloat_AsDouble(share));
 	return python_none();
 }
 
@@ -135,13 +75,41 @@ void budget_forget(void)
 	first = 0;
 }
 
-object *modes_spend(object *self, object *ns)
+static void spend(uint64_t number, bool backward, uint64_t ns)
 {
-	uint64_t n = (uint64_t)py.PyLong_AsLong(ns);
-	(void)self;
 	passed(clock_ns(CLOCK_MONOTONIC));
-	spent += (double)n;
-	budget_spend(&budget, n);
+	spent += (double)ns;
+	budget_spend(&budget, number, backward, ns);
+}
+
+void budget_spent(uint64_t number, uint64_t ns)
+{
+	spend(number, false, ns);
+}
+
+static uint64_t argument(object *args, ssize_t i)
+{
+	return (uint64_t)py.PyLong_AsLong(py.PyTuple_GetItem(args, i));
+}
+
+object *modes_spend(object *self, object *args)
+{
+	(void)self;
+	spend(argument(args, 0), argument(args, 1), argument(args, 2));
+	return python_none();
+}
+
+object *modes_comes(object *self, object *number)
+{
+	(void)self;
+	budget_await(&budget, (uint64_t)py.PyLong_AsLong(number));
+	return python_none();
+}
+
+object *modes_came(object *self, object *args)
+{
+	(void)self;
+	budget_came(&budget, argument(args, 0), argument(args, 1));
 	return python_none();
 }
 

@@ -3,24 +3,34 @@
 #define TRACER_SHIM_MODES_BUDGET_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "tracer/shim/python.h"
 
 /* Whether the call of this thread is to be compared, with the GIL: `what` stands for its function
- * as long as the settings are the same. The first of each function at each line of the program
- * always is; then those whose turn it is, while there is time left; true where there is no budget.
- */
+ * as long as the settings are the same. Those whose turn it is are, as long as what it is expected
+ * to take is left; all where there is no budget. */
 bool budget_takes(object *what);
 
-/* The same for modes/: takes(what). */
+/* The number of tracer/budget.h that this thread's call has, which was taken last; set it after
+ * calls of the program's own. */
+uint64_t budget_number(void);
+void budget_set_number(uint64_t number);
+
+/* Comparing the forward of that call took so many nanoseconds. */
+void budget_spent(uint64_t number, uint64_t ns);
+
+/* The same for modes/: takes(what), number_taken(), spend(number, is_backward, nanoseconds). */
 object *modes_takes(object *self, object *what);
+object *modes_budget_number(object *self, object *unused);
+object *modes_spend(object *self, object *args);
 
-/* budget(share, files): 0 for no budget, else above 0 to 1; `files`: paths that begin with this are
- * none of the program's. Forgets whose turn it is. */
-object *modes_budget(object *self, object *args);
+/* backward_comes(number), backward_came(number, whether it was judged). */
+object *modes_comes(object *self, object *number);
+object *modes_came(object *self, object *args);
 
-/* spend(ns): comparing took so long. */
-object *modes_spend(object *self, object *ns);
+/* budget(share): 0.0 for no budget, else above 0 to 1. Forgets whose turn it is. */
+object *modes_budget(object *self, object *share);
 
 /* spent(): (nanoseconds spent in all, nanoseconds since the first call), as floats. */
 object *modes_spent(object *self, object *unused);

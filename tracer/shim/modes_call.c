@@ -6,12 +6,17 @@
 #include <time.h>
 
 #include "tracer/shim/modes_budget.h"
+#include "tracer/shim/modes_cast.h"
 #include "tracer/shim/modes_change.h"
+#include "tracer/shim/modes_compare.h"
 #include "tracer/shim/modes_copies.h"
+#include "tracer/shim/modes_fallback.h"
 #include "tracer/shim/modes_judge.h"
+#include "tracer/shim/modes_lines.h"
 #include "tracer/shim/modes_nest.h"
 #include "tracer/shim/modes_numbers.h"
 #include "tracer/shim/modes_stats.h"
+#include "tracer/shim/modes_threads.h"
 #include "tracer/shim_share.h"
 
 enum {
@@ -96,6 +101,7 @@ static void look_again(void)
 	generation = atomic_load(&control->generation);
 	py.PyDict_Clear(own.plans);
 	python_drop(ask("look_again", NULL));
+	lines_forget();
 }
 
 /* What is to be done about a function, a new reference: a tuple, None, or NULL for nothing either.
@@ -178,6 +184,12 @@ static void flush(void)
 	python_drop(ask("flush", NULL));
 }
 
+void modes_counted(void)
+{
+	if (now_ms() - flushed_ms > FLUSH_MS)
+		flush();
+}
+
 object *modes_count(object *self, object *key)
 {
 	(void)self;
@@ -187,8 +199,7 @@ object *modes_count(object *self, object *key)
 	python_drop(n);
 	if (failed)
 		return NULL;
-	if (now_ms() - flushed_ms > FLUSH_MS)
-		flush();
+	modes_counted();
 	return python_none();
 }
 
@@ -255,6 +266,11 @@ static struct kind {
 	const char *attribute; /* by which PyTorch finds mode_call */
 	object *mode, *call;
 } kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
+
+bool modes_is_mode(const object *o)
+{
+	return o && (o == kinds[0].mode || o == kinds[1].mode);
+}
 
 /* PyTorch's dispatcher gets mode_call; torch.compile looks into the class, and takes the method in
  * Python that is there. */
@@ -370,6 +386,8 @@ static object *forget(object *self, object *arg)
 	py.PyDict_Clear(own.counts);
 	flushed_ms = 0;
 	budget_forget();
+	modes_threads_forget();
+	lines_forget();
 	return python_none();
 }
 
@@ -401,16 +419,18 @@ bool modes_set(object *module, const char *name, object *value)
 	return good;
 }
 
-/* ready(push, pop, plain, is_compiling, to_dlpack, uint8): what of Python is used here, besides
- * names of modes/. */
+/* ready(push, pop, plain, is_compiling, to_dlpack, uint8, is_conj, is_neg): what of Python is used
+ * here, besides names of modes/. */
 static object *ready(object *self, object *args)
 {
 	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling};
 	(void)self;
 	for (ssize_t i = 0; i < 4 && i < py.PyTuple_Size(args); i++)
 		*places[i] = python_kept(py.PyTuple_GetItem(args, i));
-	numbers_ready(py.PyTuple_GetItem(args, 4), py.PyTuple_GetItem(args, 5));
-	if (modes_change_ready(own.module) && modes_copies_ready())
+	numbers_ready(py.PyTuple_GetItem(args, 4), py.PyTuple_GetItem(args, 5),
+		      py.PyTuple_GetItem(args, 6), py.PyTuple_GetItem(args, 7));
+	if (modes_change_ready(own.module) && modes_copies_ready() && modes_fallback_ready() &&
+	    modes_cast_ready() && modes_compare_ready())
 		return python_none();
 	py.PyErr_SetString(*(object **)py.PyExc_TypeError, "this PyTorch lacks what is needed");
 	return NULL;
@@ -436,17 +456,25 @@ bool modes_call_fill(object *module)
 	    {"perturbed", modes_perturbed, METH_VARARGS, NULL},
 	    {"probed", modes_probed, METH_VARARGS, NULL},
 	    {"extent", modes_extent, METH_O, NULL},
-	    {"budget", modes_budget, METH_VARARGS, NULL},
+	    {"budget", modes_budget, METH_O, NULL},
 	    {"takes", modes_takes, METH_O, NULL},
-	    {"spend", modes_spend, METH_O, NULL},
+	    {"number_taken", modes_budget_number, METH_NOARGS, NULL},
+	    {"spend", modes_spend, METH_VARARGS, NULL},
+	    {"backward_comes", modes_comes, METH_O, NULL},
+	    {"backward_came", modes_came, METH_VARARGS, NULL},
 	    {"spent", modes_spent, METH_NOARGS, NULL},
 	    {"tensors_in", modes_tensors_in, METH_VARARGS, NULL},
 	    {"changed", modes_changed, METH_VARARGS, NULL},
+	    {"call_number", modes_call_number, METH_NOARGS, NULL},
 	    {"place", modes_place, METH_VARARGS, NULL},
 	    {"fallback", modes_fallback, METH_VARARGS, NULL},
 	    {"cast", modes_cast, METH_VARARGS, NULL},
+	    {"compare", modes_compare, METH_VARARGS, NULL},
+	    {"settled_calls", modes_settled, METH_NOARGS, NULL},
 	    {"forget", forget, METH_NOARGS, NULL},
 	    {"counts", counts, METH_NOARGS, NULL},
+	    {"threads", modes_threads, METH_NOARGS, NULL},
+	    {"no_more_threads", modes_threads_end, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},
 	    {"ready", ready, METH_VARARGS, NULL},
 	};
@@ -456,6 +484,7 @@ bool modes_call_fill(object *module)
 	own.module = python_kept(module);
 	modes_out = false;
 	budget_forget();
+	modes_threads_forget();
 	own.plans = py.PyDict_New();
 	own.counts = py.PyDict_New();
 	bool good = own.plans && own.counts;

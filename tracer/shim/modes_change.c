@@ -10,7 +10,8 @@
 static struct {
 	object *module;
 	object *features, *unchanged, *raised, *first_line, *check_condition, *why_unfit;
-	object *strided, *tensor, *parameter, *tracing_state, *is_wrapped, *is_capturing;
+	object *strided, *tensor, *parameter, *tracing_state, *is_wrapped, *is_capturing,
+	    *torch_names;
 	/* Names of attributes. */
 	object *a_layout, *a_quantized, *a_meta, *a_cpu, *a_device, *a_type, *a_features, *a_name,
 	    *a_when, *a_code, *a_back, *a_lasti, *a_error;
@@ -21,41 +22,54 @@ object *modes_name(const char *name)
 	return py.PyDict_GetItemString(own.module, name);
 }
 
+bool modes_names(const struct modes_wanted *w, size_t n)
+{
+	bool good = true;
+	for (size_t i = 0; i < n; i++) {
+		*w[i].place = modes_name(w[i].name);
+		good = good && *w[i].place;
+	}
+	return good;
+}
+
+bool modes_texts(const struct modes_wanted *w, size_t n)
+{
+	bool good = true;
+	for (size_t i = 0; i < n; i++) {
+		if (!*w[i].place)
+			*w[i].place = py.PyUnicode_InternFromString(w[i].name);
+		good = good && *w[i].place;
+	}
+	return good;
+}
+
 bool modes_change_ready(object *module)
 {
-	const struct {
-		object **place;
-		const char *name;
-	} names[] = {{&own.features, "FEATURES"},
-		     {&own.unchanged, "Unchanged"},
-		     {&own.raised, "Raised"},
-		     {&own.first_line, "first_line"},
-		     {&own.check_condition, "check_condition"},
-		     {&own.why_unfit, "why_unfit"},
-		     {&own.strided, "STRIDED"},
-		     {&own.tensor, "TENSOR"},
-		     {&own.parameter, "PARAMETER"},
-		     {&own.tracing_state, "TRACING_STATE"},
-		     {&own.is_wrapped, "IS_WRAPPED"},
-		     {&own.is_capturing, "is_capturing"}},
-	  attributes[] = {{&own.a_layout, "layout"},	 {&own.a_quantized, "is_quantized"},
-			  {&own.a_meta, "is_meta"},	 {&own.a_cpu, "is_cpu"},
-			  {&own.a_device, "device"},	 {&own.a_type, "type"},
-			  {&own.a_features, "features"}, {&own.a_name, "name"},
-			  {&own.a_when, "when"},	 {&own.a_code, "f_code"},
-			  {&own.a_back, "f_back"},	 {&own.a_lasti, "f_lasti"},
-			  {&own.a_error, "error"}};
+	const struct modes_wanted
+	    names[] = {{&own.features, "FEATURES"},
+		       {&own.unchanged, "Unchanged"},
+		       {&own.raised, "Raised"},
+		       {&own.first_line, "first_line"},
+		       {&own.check_condition, "check_condition"},
+		       {&own.why_unfit, "why_unfit"},
+		       {&own.strided, "STRIDED"},
+		       {&own.tensor, "TENSOR"},
+		       {&own.parameter, "PARAMETER"},
+		       {&own.tracing_state, "TRACING_STATE"},
+		       {&own.is_wrapped, "IS_WRAPPED"},
+		       {&own.is_capturing, "is_capturing"},
+		       {&own.torch_names, "TORCH_NAMES"}},
+	    attributes[] = {{&own.a_layout, "layout"},	   {&own.a_quantized, "is_quantized"},
+			    {&own.a_meta, "is_meta"},	   {&own.a_cpu, "is_cpu"},
+			    {&own.a_device, "device"},	   {&own.a_type, "type"},
+			    {&own.a_features, "features"}, {&own.a_name, "name"},
+			    {&own.a_when, "when"},	   {&own.a_code, "f_code"},
+			    {&own.a_back, "f_back"},	   {&own.a_lasti, "f_lasti"},
+			    {&own.a_error, "error"}};
 	bool good = true;
 	own.module = module;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		*names[i].place = modes_name(names[i].name);
-		good = good && *names[i].place;
-	}
-	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
-		if (!*attributes[i].place)
-			*attributes[i].place = py.PyUnicode_InternFromString(attributes[i].name);
-		good = good && *attributes[i].place;
-	}
+	good = modes_names(names, sizeof(names) / sizeof(names[0])) && good;
+	good = modes_texts(attributes, sizeof(attributes) / sizeof(attributes[0])) && good;
 	if (good)
 		nest_ready(own.tensor, own.parameter, modes_name("SIZE"),
 			   modes_name("ORDERED_DICT"));
@@ -66,6 +80,21 @@ object *modes_unchanged(const char *reason)
 {
 	py.PyErr_SetString(own.unchanged, reason);
 	return NULL;
+}
+
+void modes_raised(void)
+{
+	object *error[3];
+	py.PyErr_Fetch(&error[0], &error[1], &error[2]);
+	py.PyErr_NormalizeException(&error[0], &error[1], &error[2]);
+	if (error[2])
+		py.PyException_SetTraceback(error[1], error[2]);
+	object *raised = py.PyObject_CallFunctionObjArgs(own.raised, error[1], PY_END);
+	if (raised)
+		py.PyErr_SetObject(own.raised, raised);
+	python_drop(raised);
+	for (int i = 0; i < 3; i++)
+		python_drop(error[i]);
 }
 
 /* --- where a call comes from */
@@ -156,19 +185,12 @@ object *modes_place(object *self, object *args)
 
 /* --- which calls may be changed */
 
-static bool attribute_is(object *o, object *name, object *wanted)
-{
-	object *found = py.PyObject_GetAttr(o, name);
-	python_drop(found);
-	return found == wanted;
-}
-
 static bool is_plain(object *t)
 {
 	object *type = python_type(t), *no = py._Py_FalseStruct;
 	if ((type != own.tensor && type != own.parameter) ||
-	    !attribute_is(t, own.a_layout, own.strided) || !attribute_is(t, own.a_quantized, no) ||
-	    !attribute_is(t, own.a_meta, no))
+	    !python_has(t, own.a_layout, own.strided) || !python_has(t, own.a_quantized, no) ||
+	    !python_has(t, own.a_meta, no))
 		return false;
 	if (own.is_wrapped == py._Py_NoneStruct)
 		return true;
@@ -184,20 +206,36 @@ static bool says(object *function, object *wanted)
 	return r == wanted;
 }
 
+/* The type of the device of a tensor, borrowed: PyTorch makes a new text each time. */
+static object *device_type(object *tensor)
+{
+	static object *known, *type; /* of the device met last */
+	object *device = py.PyObject_GetAttr(tensor, own.a_device);
+	if (device && (!known || py.PyObject_RichCompareBool(device, known, PY_EQUAL) != 1)) {
+		python_drop(type);
+		type = py.PyObject_GetAttr(device, own.a_type);
+		python_drop(known);
+		known = type ? python_kept(device) : NULL;
+	}
+	python_drop(device);
+	return device ? type : NULL;
+}
+
 /* Is what a device does being captured as a graph, or is that not known? A call has tensors of one
- * device, and maybe of the CPU. */
+ * device, and maybe of the CPU. Of a device without a module, torch.cuda or such, it never is. */
 static bool is_captured(const struct tensors *t)
 {
 	size_t i = 0;
-	while (i < t->n && attribute_is(t->list[i], own.a_cpu, py._Py_TrueStruct))
+	while (i < t->n && python_has(t->list[i], own.a_cpu, py._Py_TrueStruct))
 		i++;
-	object *device = i < t->n ? py.PyObject_GetAttr(t->list[i], own.a_device) : NULL;
-	object *type = device ? py.PyObject_GetAttr(device, own.a_type) : NULL;
+	if (i == t->n)
+		return false;
+	object *type = device_type(t->list[i]);
+	if (type && !py.PyDict_GetItemWithError(own.torch_names, type))
+		return py.PyErr_Occurred();
 	object *r = type ? py.PyObject_CallFunctionObjArgs(own.is_capturing, type, PY_END) : NULL;
 	python_drop(r);
-	python_drop(type);
-	python_drop(device);
-	return i < t->n && r != py._Py_FalseStruct;
+	return r != py._Py_FalseStruct;
 }
 
 /* Surely; otherwise why_unfit() of modes/ tells. */
@@ -265,6 +303,15 @@ static object *left_alone(object *plan, object *features, ssize_t last, object *
 struct call {
 	object *plan, *features, *func, *at; /* borrowed */
 };
+
+static uint64_t calls;		 /* so far, on all threads: the GIL is held */
+static __thread uint64_t number; /* of the call that is being changed on this one */
+
+object *modes_call_number(object *self, object *unused)
+{
+	(void)self, (void)unused;
+	return py.PyLong_FromLong((long)number);
+}
 
 static object *run(const struct call *c, ssize_t i, object *args, object *kwargs);
 
@@ -366,12 +413,21 @@ object *modes_change(object *plan, object *func, object *args, object *kwargs)
 {
 	object *at = NULL, *features = py.PyObject_GetAttr(plan, own.a_features), *r;
 	ssize_t last = features ? py.PyList_Size(features) - 1 : -1;
-	if (last < 0)
-		return NULL;
+	if (last < 0) {
+		python_forget();
+		python_drop(features);
+		return py.PyObject_Call(func, args, kwargs);
+	}
 	object *reason = reason_of(args, kwargs, &at);
 	struct call c = {plan, features, func, at};
-	r = reason ? left_alone(plan, features, last, func, args, kwargs, reason)
-		   : run(&c, last, args, kwargs);
+	if (reason) {
+		r = left_alone(plan, features, last, func, args, kwargs, reason);
+	} else {
+		uint64_t outer = number;
+		number = ++calls;
+		r = run(&c, last, args, kwargs);
+		number = outer;
+	}
 	python_drop(reason);
 	python_drop(at);
 	python_drop(features);

@@ -2,12 +2,23 @@
 #include "tracer/shim/modes_judge.h"
 
 #include <math.h>
+#include <string.h>
 
-#include "replay/tolerance.h"
+#include "replay/compare_kernel.h"
+#include "replay/number.h"
 #include "replay/verdict.h"
 #include "tracer/shim/modes_numbers.h"
 
 enum { FLOAT64 = 7, PROBES_MOST = 8 };
+
+static __thread double least_reach = INFINITY;
+
+double judge_reach(void)
+{
+	double least = least_reach;
+	least_reach = INFINITY;
+	return isfinite(least) ? least : 0;
+}
 
 static object *arg(object *args, ssize_t i)
 {
@@ -79,6 +90,7 @@ static object *verdict_of(object *args, const char *op, const struct numbers n[4
 			: verdict_judge(&in, why, sizeof(why), &score);
 	}
 	double worst = v == VERDICT_NOT_JUDGED ? 0 : s[0].worst;
+	least_reach = fmin(least_reach, v == VERDICT_RIGHT ? number_at(args, 6) : 1);
 	return pair(py.PyLong_FromLong(v), py.PyFloat_FromDouble(worst));
 }
 
@@ -99,17 +111,9 @@ object *modes_judged(object *self, object *args)
 	return r;
 }
 
-static double mean_square(const struct numbers *n)
+static double root_mean_square(const struct numbers *n)
 {
-	const double *v = n->data;
-	double squares = 0;
-	int64_t finite = 0;
-	for (int64_t i = 0; n->dtype == FLOAT64 && i < n->n; i++)
-		if (isfinite(v[i])) {
-			squares += v[i] * v[i];
-			finite++;
-		}
-	return finite ? squares / (double)finite : 0;
+	return n->dtype == FLOAT64 ? sqrt(compare_mean_square(n->data, (size_t)n->n)) : 0;
 }
 
 static bool same_shape(const struct numbers *a, const struct numbers *b)
@@ -120,36 +124,53 @@ static bool same_shape(const struct numbers *a, const struct numbers *b)
 	return same;
 }
 
-/* False: it cannot be told. *worst: in units of rounding. */
-static bool look(const char *op, const struct numbers n[2], bool exact, bool *sure, double *worst)
+bool judge_is_sure(const struct judge_by *by, const struct numbers *actual,
+		   const struct numbers *reference, bool *sure, double *worst)
 {
-	struct tolerance t;
+	bool from_env = by->tolerance.from_env;
 	struct compare_stats s;
 	struct err e = {0};
-	if (!same_shape(&n[0], &n[1]) || tolerance_of(op, n[0].dtype, &t, &e))
+	if (!same_shape(actual, reference))
 		return false;
-	struct compare_params p = {.atol = t.atol,
-				   .rtol = t.rtol,
+	struct compare_params p = {.atol = by->tolerance.atol,
+				   .rtol = by->tolerance.rtol,
 				   .threads = 1,
-				   .floor = verdict_floor(n[0].dtype, sqrt(mean_square(&n[1])))};
-	struct compare_tensor a = view(&n[0]), ref = view(&n[1]);
-	if (compare_tensors(&a, &ref, &p, &s, &e) || (t.from_env && s.not_close))
+				   .sums_only = true,
+				   .floor =
+				       verdict_floor(actual->dtype, root_mean_square(reference))};
+	struct compare_tensor a = view(actual), ref = view(reference);
+	if (compare_tensors(&a, &ref, &p, &s, &e) || (from_env && s.not_close))
 		return false;
 	*worst = s.worst;
-	*sure = t.from_env || verdict_is_sure(&s, n[0].dtype, exact);
+	*sure = from_env || verdict_is_sure(&s, actual->dtype, by->exact, by->reach);
 	return true;
+}
+
+bool judge_is_equal(const struct numbers *a, const struct numbers *b)
+{
+	struct compare_params p = {.threads = 1, .sums_only = true};
+	struct compare_stats s;
+	struct err e = {0};
+	struct compare_tensor x = view(a), y = view(b);
+	const struct number *t = number_of(a->dtype);
+	if (a->dtype != b->dtype || !same_shape(a, b))
+		return false;
+	return !memcmp(a->data, b->data, (size_t)a->n * t->itemsize * t->parts) ||
+	       (!compare_tensors(&x, &y, &p, &s, &e) && !s.unequal);
 }
 
 object *modes_surely_right(object *self, object *args)
 {
 	struct numbers n[2] = {0};
+	struct judge_by by = {.exact = py.PyObject_IsTrue(arg(args, 3)) == 1, .reach = 1};
+	struct err e = {0};
 	double worst;
 	bool sure;
 	(void)self;
 	bool good = numbers_of(arg(args, 1), &n[0]) && numbers_of(arg(args, 2), &n[1]);
 	object *op = good ? py.PyUnicode_AsUTF8String(arg(args, 0)) : NULL;
-	good = op && look(py.PyBytes_AsString(op), n, py.PyObject_IsTrue(arg(args, 3)) == 1, &sure,
-			  &worst);
+	good = op && !tolerance_of(py.PyBytes_AsString(op), n[0].dtype, &by.tolerance, &e) &&
+	       judge_is_sure(&by, &n[0], &n[1], &sure, &worst);
 	python_drop(op);
 	numbers_drop(&n[0]);
 	numbers_drop(&n[1]);
@@ -254,15 +275,10 @@ object *modes_extent(object *self, object *t)
 	(void)self;
 	if (!numbers_of(t, &n))
 		return NULL;
-	double squares = 0, largest = 0;
+	double rms = root_mean_square(&n), largest = 0;
 	const double *v = n.data;
-	int64_t finite = 0;
-	for (int64_t i = 0; n.dtype == FLOAT64 && i < n.n; i++) {
+	for (int64_t i = 0; n.dtype == FLOAT64 && i < n.n; i++)
 		largest = fmax(largest, fabs(v[i]));
-		finite += isfinite(v[i]);
-		squares += isfinite(v[i]) ? v[i] * v[i] : 0;
-	}
 	numbers_drop(&n);
-	return pair(py.PyFloat_FromDouble(finite ? sqrt(squares / (double)finite) : 0),
-		    py.PyFloat_FromDouble(largest));
+	return pair(py.PyFloat_FromDouble(rms), py.PyFloat_FromDouble(largest));
 }

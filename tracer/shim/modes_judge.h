@@ -3,7 +3,29 @@
 #ifndef TRACER_SHIM_MODES_JUDGE_H
 #define TRACER_SHIM_MODES_JUDGE_H
 
+#include "replay/tolerance.h"
+#include "tracer/shim/modes_numbers.h"
 #include "tracer/shim/python.h"
+
+/* What results of an op are judged by. */
+struct judge_by {
+	struct tolerance tolerance; /* tolerance_of the op and the dtype of the result */
+	bool exact;		    /* only equal ones are right */
+	double reach;		    /* as judge_reach gives it, >= 1 */
+};
+
+/* Whether a float64 reference on its own says that a result is right (verdict_is_sure). False: it
+ * cannot be told. *worst: how many units of
+ * rounding the worst element is off without any allowance. */
+bool judge_is_sure(const struct judge_by *by, const struct numbers *actual,
+		   const struct numbers *reference, bool *sure, double *worst);
+
+/* The least reach (struct verdict_input) of all that this thread has judged since it asked last; 1
+ * where something was not right, 0 where nothing was judged. */
+double judge_reach(void);
+
+/* Have two the same dtype, shape and elements, NaN equal to NaN? */
+bool judge_is_equal(const struct numbers *a, const struct numbers *b);
 
 /* Each takes a tuple of arguments, as METH_VARARGS has it.
  *

@@ -3,9 +3,6 @@
 
 #include <stdlib.h>
 
-/* Py_TPFLAGS_*_SUBCLASS (Include/object.h). */
-enum { LONG = 1 << 24, LIST = 1 << 25, TUPLE = 1 << 26, TEXT = 1 << 28, DICT = 1 << 29 };
-
 static struct {
 	object *tensor, *parameter, *size, *ordered_dict;
 } own;
@@ -24,23 +21,23 @@ bool nest_is_tensor(object *o)
 	return type == own.tensor || type == own.parameter || py.PyType_IsSubtype(type, own.tensor);
 }
 
-/* LIST, TUPLE or DICT; 0 for a leaf. */
+/* LIST_SUBCLASS, TUPLE_SUBCLASS or DICT_SUBCLASS; 0 for a leaf. */
 static unsigned long kind_of(object *o)
 {
 	object *type = python_type(o);
 	if (type == own.tensor || type == own.parameter || type == own.size)
 		return 0;
-	return py.PyType_GetFlags(type) & (LIST | TUPLE | DICT);
+	return py.PyType_GetFlags(type) & (LIST_SUBCLASS | TUPLE_SUBCLASS | DICT_SUBCLASS);
 }
 
 static ssize_t length(object *x, unsigned long kind)
 {
-	return kind == LIST ? py.PyList_Size(x) : py.PyTuple_Size(x);
+	return kind == LIST_SUBCLASS ? py.PyList_Size(x) : py.PyTuple_Size(x);
 }
 
 static object *item(object *x, unsigned long kind, ssize_t i)
 {
-	return kind == LIST ? py.PyList_GetItem(x, i) : py.PyTuple_GetItem(x, i);
+	return kind == LIST_SUBCLASS ? py.PyList_GetItem(x, i) : py.PyTuple_GetItem(x, i);
 }
 
 static bool each_value(object *dict, bool (*fn)(object *, void *), void *context)
@@ -58,7 +55,7 @@ bool nest_each(object *x, bool (*fn)(object *leaf, void *context), void *context
 	unsigned long kind = kind_of(x);
 	if (!kind)
 		return fn(x, context);
-	if (kind == DICT)
+	if (kind == DICT_SUBCLASS)
 		return each_value(x, fn, context);
 	for (ssize_t i = 0; i < length(x, kind); i++)
 		if (!nest_each(item(x, kind, i), fn, context))
@@ -70,7 +67,7 @@ static bool is_known_leaf(object *leaf)
 {
 	object *type = python_type(leaf);
 	return nest_is_tensor(leaf) || leaf == py._Py_NoneStruct || type == py.PyFloat_Type ||
-	       py.PyType_GetFlags(type) & (LONG | TEXT);
+	       py.PyType_GetFlags(type) & (LONG_SUBCLASS | TEXT_SUBCLASS);
 }
 
 static bool has_known_values(object *dict)
@@ -86,7 +83,7 @@ static bool has_known_values(object *dict)
 bool nest_is_known(object *x)
 {
 	unsigned long kind = kind_of(x);
-	if (kind == DICT)
+	if (kind == DICT_SUBCLASS)
 		return has_known_values(x);
 	for (ssize_t i = 0; kind && i < length(x, kind); i++)
 		if (!nest_is_known(item(x, kind, i)))
@@ -187,9 +184,9 @@ object *nest_rebuilt(object *x, object *(*fn)(object *leaf, void *context), void
 {
 	unsigned long kind = kind_of(x);
 	object *type = python_type(x);
-	if (!kind || (kind == DICT && type != py.PyDict_Type && type != own.ordered_dict))
+	if (!kind || (kind == DICT_SUBCLASS && type != py.PyDict_Type && type != own.ordered_dict))
 		return fn(x, context);
-	if (kind == DICT)
+	if (kind == DICT_SUBCLASS)
 		return rebuilt_dict(x, fn, context);
 	object *made = rebuilt_tuple(x, kind, fn, context);
 	if (!made || type == py.PyTuple_Type)

@@ -22,12 +22,30 @@ enum { BOOL = 11 };
 
 static struct {
 	object *to_dlpack, *uint8;
+	object *is_conj, *is_neg, *a_is_cpu;
 } own;
 
-void numbers_ready(object *to_dlpack, object *uint8)
+void numbers_ready(object *to_dlpack, object *uint8, object *is_conj, object *is_neg)
 {
 	own.to_dlpack = python_kept(to_dlpack);
 	own.uint8 = python_kept(uint8);
+	own.is_conj = python_kept(is_conj);
+	own.is_neg = python_kept(is_neg);
+	own.a_is_cpu = py.PyUnicode_InternFromString("is_cpu");
+}
+
+static bool says_no(object *method, object *tensor)
+{
+	object *r = py.PyObject_CallFunctionObjArgs(method, tensor, PY_END);
+	python_drop(r);
+	return r == py._Py_FalseStruct;
+}
+
+/* Are its elements numbers in memory of this process as they are? */
+static bool is_direct(object *t)
+{
+	return python_has(t, own.a_is_cpu, py._Py_TrueStruct) && says_no(own.is_conj, t) &&
+	       says_no(own.is_neg, t);
 }
 
 static object *method(object *o, const char *name)
@@ -88,18 +106,44 @@ static int dtype_of(const struct dl_tensor *d)
 	return -1;
 }
 
+static bool is_packed(const struct dl_tensor *d)
+{
+	int64_t expected = 1;
+	bool packed = true;
+	for (int i = d->ndim - 1; d->strides && i >= 0; i--) {
+		packed = packed && (d->shape[i] == 1 || d->strides[i] == expected);
+		expected *= d->shape[i];
+	}
+	return packed || !expected;
+}
+
+/* Takes the reference to t, which may be NULL with an error. NULL with an error, or without one:
+ * its elements do not lie packed. */
+static struct dl_tensor *open_tensor(object *t, bool *is_bool, struct numbers *out)
+{
+	*out = (struct numbers){.tensor = t, .n = 1};
+	*is_bool = false;
+	out->capsule = t ? capsule_of(t, is_bool) : NULL;
+	struct dl_tensor *d =
+	    out->capsule ? py.PyCapsule_GetPointer(out->capsule, "dltensor") : NULL;
+	if (d && is_packed(d))
+		return d;
+	numbers_drop(out);
+	return NULL;
+}
+
 bool numbers_of(object *tensor, struct numbers *out)
 {
 	enum { CPU = 1 };
-	bool is_bool = false;
-	*out = (struct numbers){.tensor = packed(tensor), .n = 1};
-	out->capsule = out->tensor ? capsule_of(out->tensor, &is_bool) : NULL;
+	bool is_bool;
 	struct dl_tensor *d =
-	    out->capsule ? py.PyCapsule_GetPointer(out->capsule, "dltensor") : NULL;
+	    is_direct(tensor) ? open_tensor(python_kept(tensor), &is_bool, out) : NULL;
 	if (!d) {
-		numbers_drop(out);
-		return false;
+		python_forget();
+		d = open_tensor(packed(tensor), &is_bool, out);
 	}
+	if (!d)
+		return false;
 	out->dtype = is_bool ? BOOL : dtype_of(d);
 	out->data = (const char *)d->data + d->byte_offset;
 	out->ndim = d->ndim;

@@ -17,8 +17,8 @@ struct numbers {
 	int64_t n;
 };
 
-/* The function of torch._C and torch.uint8, once. */
-void numbers_ready(object *to_dlpack, object *uint8);
+/* torch._C._to_dlpack, torch.uint8, and torch.Tensor's is_conj and is_neg; once. */
+void numbers_ready(object *to_dlpack, object *uint8, object *is_conj, object *is_neg);
 
 /* Fill *out from a tensor on whatever device; a copy is made only of one that is elsewhere or not
  * packed. False with Python's error set: it cannot be had. numbers_drop frees. */

@@ -5,7 +5,7 @@
 
 #include "tracer/shim/modes_nest.h"
 
-enum { SEEN_MOST = SEEN_SLOTS / 2, LONG = 1 << 24, TEXT = 1 << 28 /* Py_TPFLAGS_*_SUBCLASS */ };
+enum { SEEN_MOST = SEEN_SLOTS / 2 };
 
 static struct {
 	object *shape, *dtype, *device, *name;
@@ -41,7 +41,7 @@ static bool add_leaf(object *leaf, void *context)
 		*key = mixed(*key, attribute_hash(leaf, own.shape));
 		*key = mixed(*key, attribute_hash(leaf, own.dtype));
 		*key = mixed(*key, attribute_hash(leaf, own.device));
-	} else if (py.PyType_GetFlags(python_type(leaf)) & (LONG | TEXT) ||
+	} else if (py.PyType_GetFlags(python_type(leaf)) & (LONG_SUBCLASS | TEXT_SUBCLASS) ||
 		   python_type(leaf) == py.PyFloat_Type) {
 		*key = mixed(*key, hash_of(leaf));
 	}
@@ -57,13 +57,19 @@ static uint64_t *slot_of(struct seen *s, uint64_t key)
 	return &s->slots[i];
 }
 
+uint64_t seen_hash(object *args, object *kwargs)
+{
+	uint64_t key = 0;
+	nest_each(args, add_leaf, &key);
+	nest_each(kwargs, add_leaf, &key);
+	return key;
+}
+
 bool seen_is_new(struct seen *s, object *is_new, object *plan, object *at, object *args,
 		 object *kwargs)
 {
-	uint64_t key = mixed(attribute_hash(plan, own.name), hash_of(at));
-	nest_each(args, add_leaf, &key);
-	nest_each(kwargs, add_leaf, &key);
-	key |= 1;
+	uint64_t key =
+	    mixed(mixed(attribute_hash(plan, own.name), hash_of(at)), seen_hash(args, kwargs)) | 1;
 	uint64_t *slot = slot_of(s, key);
 	if (*slot || s->n >= SEEN_MOST)
 		return false;

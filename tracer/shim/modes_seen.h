@@ -19,6 +19,9 @@ struct seen {
 bool seen_is_new(struct seen *s, object *is_new, object *plan, object *at, object *args,
 		 object *kwargs);
 
+/* Of the types, shapes, dtypes, devices and plain values among a call's arguments. */
+uint64_t seen_hash(object *args, object *kwargs);
+
 /* Nothing was seen so far. Before all else. */
 void seen_forget(struct seen *s);
 

@@ -7,24 +7,27 @@
 #include "tracer/shim/modes_change.h"
 
 static struct {
-	object *write_back, *written_by_schema, *may_write, *why_opaque;
-	object *a_version, *a_base, *a_data_ptr, *a_storage_offset, *a_element_size;
+	object *write_back, *may_write, *why_opaque;
+	object *a_written, *a_version, *a_base, *a_is_cpu, *address_of, *a_data_ptr,
+	    *a_storage_offset, *a_element_size;
 } own;
 
 bool stand_ready(void)
 {
 	own.write_back = modes_name("write_back");
-	own.written_by_schema = modes_name("WRITTEN_BY_SCHEMA");
+	own.a_written = py.PyUnicode_InternFromString("written");
 	own.may_write = modes_name("may_write");
 	own.why_opaque = modes_name("why_opaque");
 	own.a_version = py.PyUnicode_InternFromString("_version");
 	own.a_base = py.PyUnicode_InternFromString("_base");
+	own.a_is_cpu = py.PyUnicode_InternFromString("is_cpu");
+	own.address_of = modes_name("address_of");
 	own.a_data_ptr = modes_name("DATA_PTR");
 	own.a_storage_offset = modes_name("STORAGE_OFFSET");
 	own.a_element_size = modes_name("ELEMENT_SIZE");
-	return own.write_back && own.written_by_schema && own.may_write && own.why_opaque &&
-	       own.a_version && own.a_base && own.a_data_ptr && own.a_storage_offset &&
-	       own.a_element_size;
+	return own.write_back && own.a_written && own.may_write && own.why_opaque &&
+	       own.a_version && own.a_base && own.a_is_cpu && own.address_of && own.a_data_ptr &&
+	       own.a_storage_offset && own.a_element_size;
 }
 
 /* STAND_UNVERSIONED: tensors made under inference_mode have none. */
@@ -95,19 +98,26 @@ static uintptr_t asked(object *method, object *tensor)
 	return number;
 }
 
+static uintptr_t address(object *tensor)
+{
+	object *is_cpu = py.PyObject_GetAttr(tensor, own.a_is_cpu);
+	python_drop(is_cpu);
+	return asked(is_cpu == py._Py_TrueStruct ? own.a_data_ptr : own.address_of, tensor);
+}
+
 /* Of a copy the whole memory is its own: it begins where its first element is. */
 static bool shows(const struct stand *s, object *result)
 {
 	object *base = py.PyObject_GetAttr(result, own.a_base);
 	bool is_view = base && stand_original(s, base);
 	python_drop(base);
-	uintptr_t first = is_view ? 0 : asked(own.a_data_ptr, result);
+	uintptr_t first = is_view ? 0 : address(result);
 	if (!first)
 		return is_view;
 	uintptr_t begin =
 	    first - asked(own.a_storage_offset, result) * asked(own.a_element_size, result);
 	for (size_t i = 0; i < s->n && !is_view; i++)
-		is_view = asked(own.a_data_ptr, s->pairs[i].copy) == begin;
+		is_view = address(s->pairs[i].copy) == begin;
 	return is_view;
 }
 
@@ -159,17 +169,16 @@ static bool append_pair(object *list, const struct stand_pair *p)
 	return good;
 }
 
-/* Below autograd no version says what was written, but the schema does; without versions the name
- * says whether something may have been. NULL with an error. */
-static object *written(const struct stand *s, object *schema)
+/* Not every version moves, below autograd none: the plan names what is written, too. NULL with an
+ * error. */
+static object *written(const struct stand *s, object *named)
 {
 	object *list = py.PyList_New(0);
 	bool good = list;
 	for (size_t i = 0; i < s->n && good; i++) {
 		const struct stand_pair *p = &s->pairs[i];
-		bool wrote = schema != py._Py_NoneStruct ? is_in(schema, p->x)
-							 : p->version != STAND_UNVERSIONED &&
-							       version_of(p->copy) != p->version;
+		bool wrote = p->version != STAND_UNVERSIONED && version_of(p->copy) != p->version;
+		wrote = wrote || (named != py._Py_NoneStruct && is_in(named, p->x));
 		good = !wrote || append_pair(list, p);
 	}
 	if (!good) {
@@ -189,20 +198,22 @@ static bool is_unversioned(const struct stand *s)
 
 bool stand_write_back(const struct stand *s, object *plan, object *args, object *kwargs)
 {
-	object *schema = own.written_by_schema == py._Py_NoneStruct
-			     ? python_none()
-			     : py.PyObject_CallFunctionObjArgs(own.written_by_schema, plan, args,
-							       kwargs, PY_END);
-	if (schema == py._Py_NoneStruct && is_unversioned(s)) {
-		object *may = py.PyObject_CallFunctionObjArgs(own.may_write, plan, kwargs, PY_END);
+	object *how = py.PyObject_GetAttr(plan, own.a_written);
+	object *named = how && how != py._Py_NoneStruct
+			    ? py.PyObject_CallFunctionObjArgs(how, plan, args, kwargs, PY_END)
+			    : python_kept(how);
+	python_drop(how);
+	if (named == py._Py_NoneStruct && is_unversioned(s)) {
+		object *may =
+		    py.PyObject_CallFunctionObjArgs(own.may_write, plan, args, kwargs, PY_END);
 		bool harmless = may == py._Py_FalseStruct;
 		if (may && !harmless)
 			modes_unchanged("may change an argument, under inference_mode");
 		python_drop(may);
-		python_drop(schema);
+		python_drop(named);
 		return harmless;
 	}
-	object *list = schema ? written(s, schema) : NULL;
+	object *list = named ? written(s, named) : NULL;
 	bool good = list && !py.PyList_Size(list);
 	if (list && !good) {
 		object *r = py.PyObject_CallFunctionObjArgs(own.write_back, list, PY_END);
@@ -210,7 +221,7 @@ bool stand_write_back(const struct stand *s, object *plan, object *args, object 
 		python_drop(r);
 	}
 	python_drop(list);
-	python_drop(schema);
+	python_drop(named);
 	return good;
 }
 

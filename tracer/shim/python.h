@@ -33,6 +33,15 @@ struct type_spec {
 };
 enum { TP_GETATTRO = 58 };
 
+/* Py_TPFLAGS_*_SUBCLASS (Include/object.h). */
+enum {
+	LONG_SUBCLASS = 1 << 24,
+	LIST_SUBCLASS = 1 << 25,
+	TUPLE_SUBCLASS = 1 << 26,
+	TEXT_SUBCLASS = 1 << 28,
+	DICT_SUBCLASS = 1 << 29
+};
+
 enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */, PY_EQUAL = 2 /* Py_EQ */ };
 
 /* clang-format off */
@@ -54,6 +63,7 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */, PY_EQUAL = 2 /* 
 	F(void, PyErr_SetInterrupt, (void))                                                        \
 	F(void, PyErr_SetString, (object *, const char *))                                         \
 	F(void, PyErr_SetObject, (object *, object *))                                             \
+	F(int, PyException_SetTraceback, (object *, object *))                                     \
 	F(int, PyErr_GivenExceptionMatches, (object *, object *))                                  \
 	F(void, PyErr_NormalizeException, (object **, object **, object **))                       \
 	F(object *, PyObject_Call, (object *, object *, object *))                                 \
@@ -154,6 +164,14 @@ static inline object *python_kept(object *o)
 static inline object *python_type(object *o)
 {
 	return ((object **)o)[1];
+}
+
+/* Is an attribute this object, one that Python or PyTorch keeps? An error stays set. */
+static inline bool python_has(object *o, object *attribute, object *wanted)
+{
+	object *found = py.PyObject_GetAttr(o, attribute);
+	python_drop(found);
+	return found == wanted;
 }
 
 static inline object *python_none(void)

@@ -114,9 +114,4 @@ void pycode_unwatch(void);
  * socket (NULL: nothing is), if CPython is in it. Called when libtorch is initialised. */
 void modes_start(const char *socket);
 
-/* modes_threads.c: from now on `enter` is called at ops of threads that run Python, every now and
- * then on each, with the GIL held. */
-void modes_threads_start(void (*enter)(void));
-void modes_threads_stop(void);
-
 #endif

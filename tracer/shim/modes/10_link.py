@@ -94,7 +94,7 @@ class Link:
             return self.careful(self.talk.hear)
 
     def tensors(self, what, **tensors):
-        self.careful(self.talk.tensors, what, **tensors)
+        return self.careful(self.talk.tensors, what, **tensors)
 
     def settle(self, event):
         """Ask what is to be done."""
@@ -131,7 +131,11 @@ def tell_totals():
         tell_silent()
         LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()] + missing_functions(),
                  spent=spent(),
-                 unseen=[[what, n] for what, n in unseen() if n])
+                 unseen=[[what, n] for what, n in unseen() if n],
+                 threads=[[what, n] for what, n in zip(THREAD_KINDS, threads()) if n])
+
+
+THREAD_KINDS = "entered", "without Python", "under modes of PyTorch alone"
 
 
 def unseen():
@@ -146,6 +150,7 @@ def unseen():
 
 def look_again(*_):
     """ditrace wants other things than before."""
+    tell_silent()
     LINK.settle("settings")
     start_casts()
     start_functions()

@@ -45,21 +45,34 @@ def rebuilt(x, f):
 COLUMNS = ["name", "shape", "stride", "numel", "dtype", "device", "requires_grad", "layout", "data_ptr"]
 
 
+def address_of(x):
+    """Not of a device whose tensors have none: to be asked for it ends the process there, before PyTorch 2."""
+    if x.device.type in LATER:
+        raise RuntimeError("its memory has no address")
+    return x.data_ptr()
+
+
 def row_of(name, x):
     if not isinstance(x, torch.Tensor):
         return [name] + [""] * (len(COLUMNS) - 1) + [str(x)[:200] if not callable(x) else type(x).__name__]
+    copied_from = getattr(x, LOCATIONS, None)
     try:
-        pointer = str(x.data_ptr())
+        pointer = str(address_of(x)) if copied_from is None else ""
     except RuntimeError:  # of a device whose tensors have none
         pointer = ""
-    return [name, str(tuple(x.shape)), str(tuple(x.stride())), str(x.numel()), str(x.dtype)[6:], str(x.device),
+    return [name, str(tuple(x.shape)), str(tuple(x.stride())), str(x.numel()), str(x.dtype)[6:], copied_from or str(x.device),
             str(x.requires_grad), str(x.layout), pointer, ""]
+
+
+def all_of(x):
+    """The arguments or the results, also of one alone."""
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
 
 def rows_of(title, args, kwargs=None):
     """As ditorch's tables name them: title for one alone, title[i], title key."""
     rows = []
-    whole = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    whole = all_of(args)
     for path, x in walk(whole):
         alone = len(whole) == 1 and path == "[0]"
         rows.append(row_of(title if alone else title + path, x))
@@ -68,17 +81,23 @@ def rows_of(title, args, kwargs=None):
     return rows
 
 
-def tell_table(name, at, rows):
-    columns = COLUMNS + ["value"]
-    if not any(r[-1] for r in rows):
-        columns, rows = COLUMNS, [r[:-1] for r in rows]
-    tell_rows(name, at, columns, rows)
+def described_in(rows):
+    """The table of rows_of()."""
+    if any(r[-1] for r in rows):
+        return COLUMNS + ["value"], rows
+    return COLUMNS, [r[:-1] for r in rows]
 
 
-def tell_rows(title, at, columns, rows, stack=True):
-    """With the stack, where that is wanted and this is the call itself, not its backward."""
-    wanted = stack and LINK.settings["stacks"] and at and place() == at
-    LINK.say(event="table", title=title, where=where_text(at), columns=columns, rows=rows, stack=stack_texts(at) if wanted else [])
+def shown(name, number, at, *tables, about=""):
+    """Tables, (columns, rows) each, of the call of that number, ditorch's forward_id, at a line; with the stack, where
+    that is wanted and this is the call itself, not its backward."""
+    wanted = LINK.settings["stacks"] and at and place() == at
+    return dict(title=f"{name}    forward_id: {number}{about}", where=where_text(at), tables=tables,
+                stack=stack_texts(at) if wanted else [])
+
+
+def tell_tables(*what):
+    LINK.say(event="tables", **shown(*what))
 
 
 def stack_texts(at):

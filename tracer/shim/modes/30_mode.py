@@ -1,4 +1,5 @@
 # The mode: every function of PyTorch that the program calls passes through it.
+import functools
 import inspect
 
 import torch.overrides as functions
@@ -49,8 +50,14 @@ class Plan:
 
     def __init__(self, func, name, features, when, casts, base=None):
         self.func, self.name, self.base, self.features = func, name, base or base_name(name), features
+        self.is_foreign = base is not None
+        self.written = how_written(func, self.base)
+        self.writes = self.written not in (None, written_by_schema) or self.base.endswith("_") or self.base.startswith(
+            "__") or any(is_written(a) for a in arguments_of(func))
+        self.inplace_at = next((i for i, name in enumerate(parameters_of(func)) if name == "inplace"), None)
         self.casts = casts  # a function's own
         self.is_asked = False  # whether it may be compared, before it is called
+        self.quick = 0  # for modes_compare.c
         self.when, self.held = when, {}  # features that have a condition; (feature, facts): whether it held
         self.refused = {f: why for f in features for names, why in REFUSED.get(f, ()) if self.base in names}
         self.dtypes = dtypes_of(casts["casts"]) if casts else None
@@ -65,6 +72,7 @@ def plan_of(func):
     out = left_out(plan)
     if plan is not None:
         plan.is_asked = out[0] is not None
+        plan.quick = how_quick(plan)
     return (*found, *out) if any(found) else None
 
 
@@ -97,6 +105,8 @@ def name_of(func):
         schema = func._schema
         return schema.name + ("." + schema.overload_name if schema.overload_name else "")
     name = functions.resolve_name(func)
+    if name is None and getattr(func, "__name__", "").startswith("_foreach_"):  # PyTorch 1 names it
+        name = "torch." + func.__name__
     good = isinstance(name, str) and name.startswith("torch.") and not name.endswith((".__get__", ".__set__", ".__delete__"))
     return name if good else None
 
@@ -148,10 +158,15 @@ REFUSED = {}  # feature: [(names, why it leaves these alone)]
 # What the library looks calls through with.
 TENSOR, PARAMETER, SIZE, STRIDED = torch.Tensor, torch.nn.Parameter, torch.Size, torch.strided
 DTYPE, DEVICE, GENERATOR, CPU = torch.dtype, torch.device, torch.Generator, torch.device("cpu")
-FLOAT16, BFLOAT16, FLOAT32 = torch.float16, torch.bfloat16, torch.float32
-TO, COPY, DATA_PTR = torch.Tensor.to, {"copy": True}, torch.Tensor.data_ptr
+FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+TO, CLONE, COPY, DATA_PTR = torch.Tensor.to, torch.Tensor.clone, {"copy": True}, torch.Tensor.data_ptr
 STORAGE_OFFSET, ELEMENT_SIZE = torch.Tensor.storage_offset, torch.Tensor.element_size
-TRACING_STATE = torch._C._get_tracing_state
+GET_STATE, SET_STATE = torch.default_generator.get_state, torch.default_generator.set_state
+STATE_BYTES = GET_STATE().numel()
+GRAD, SET_GRAD, DISPATCHING = torch.is_grad_enabled, torch._C._set_grad_enabled, torch._C._len_torch_dispatch_stack
+AUTOCAST, AUTOCAST_CPU = torch.is_autocast_enabled, functools.partial(torch.is_autocast_enabled, "cpu") if hasattr(
+    torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled
+TRACING_STATE, TORCH_NAMES = torch._C._get_tracing_state, vars(torch)
 IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
 
 
@@ -278,15 +293,45 @@ def quietly(f, *args):
         return None
 
 
+def arguments_of(func):
+    """Of an operator; none of a function."""
+    return func._schema.arguments if hasattr(func, "_schema") else []
+
+
+def how_written(func, base):
+    """What tells of tensors that a call writes to, though not every device counts their versions up. None: nothing."""
+    if base in ("batch_norm", "instance_norm") or arguments_of(func) and base.endswith("batch_norm"):
+        return written_statistics  # of which not all schemas tell
+    if arguments_of(func):
+        return written_by_schema
+    return written_list if base.startswith("_foreach_") and base.endswith("_") else None
+
+
+def written_list(plan, args, kwargs):
+    return tensors_in(args[:1], kwargs.get("self"))
+
+
+def written_statistics(plan, args, kwargs):
+    names = [a.name for a in arguments_of(plan.func)]
+    named = dict(zip(names, args) if names else named_arguments(plan, args, kwargs), **kwargs)
+    wanted = named.get("training") or named.get("use_input_stats")
+    return tensors_in(named.get("running_mean"), named.get("running_var")) if wanted else []
+
+
+def is_written(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
 def written_by_schema(plan, args, kwargs):
     """The tensors that an operator writes to."""
-    named = [(a, args[i] if i < len(args) else kwargs.get(a.name)) for i, a in enumerate(plan.func._schema.arguments)]
-    return [t for a, x in named if a.alias_info is not None and a.alias_info.is_write for t in tensors_in(x)]
+    named = [(a, args[i] if i < len(args) else kwargs.get(a.name)) for i, a in enumerate(arguments_of(plan.func))]
+    return [t for a, x in named if is_written(a) for t in tensors_in(x)]
 
 
-def may_write(plan, kwargs):
+def may_write(plan, args, kwargs):
     """By its name: where nothing else tells."""
-    return plan.base.endswith("_") or plan.base.startswith("__") or "out" in kwargs or bool(kwargs.get("inplace"))
+    at = plan.inplace_at
+    return plan.writes or "out" in kwargs or bool(kwargs.get("inplace") or at is not None and any(args[at:at + 1]))
 
 
 def write_back(pairs):
@@ -317,12 +362,24 @@ def fact(x):
     return {}
 
 
-def names_of(plan, n):
-    """Of the arguments that are given by place: Python's, else those of the operator of that name."""
-    names = []
+def parameters_of(func):
     try:
-        names = list(inspect.signature(plan.func).parameters)
+        return inspect.signature(func).parameters
     except (TypeError, ValueError):
+        return {}
+
+
+def named_arguments(plan, args, kwargs):
+    """(name, value) of those that are given, in their order, and then of the others that Python knows a value for."""
+    parameters = parameters_of(plan.func)
+    given = [*zip(names_of(plan, list(parameters), len(args)), args), *kwargs.items()]
+    names = [name for name, _ in given]
+    return given + [(k, p.default) for k, p in parameters.items() if p.default is not p.empty and k not in names]
+
+
+def names_of(plan, names, n):
+    """Of the arguments that are given by place: Python's, else those of the operator of that name."""
+    if not names:
         for schema in torch._C._jit_get_schemas_for_operator("aten::" + plan.base):
             if len(schema.arguments) >= n:
                 names = [a.name for a in schema.arguments]
@@ -333,7 +390,7 @@ def names_of(plan, n):
 def check_condition(feature, plan, args, kwargs):
     if feature not in plan.when:
         return
-    facts = [[k, fact(v)] for k, v in [*zip(names_of(plan, len(args)), args), *kwargs.items()]]
+    facts = [[k, fact(v)] for k, v in named_arguments(plan, args, kwargs)]
     key = feature, json.dumps(facts)
     if key not in plan.held:
         if len(plan.held) >= 4096:

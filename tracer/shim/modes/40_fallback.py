@@ -1,4 +1,4 @@
-# Functions computed on the CPU, their results brought back to the device (modes_copies.c): what it tells.
+# Functions computed on the CPU, their results brought back to the device (modes_fallback.c): what it tells.
 
 NO_HALF = {}  # (function, dtype) that the CPU has no kernel for
 FALLBACKS_IS_NEW = Seen().is_new
@@ -6,7 +6,14 @@ FALLBACKS_IS_NEW = Seen().is_new
 
 def has_no_half(e):
     text = str(e)
-    return "not implemented for" in text and ("Half" in text or "BFloat16" in text)
+    return lacks_kernel(text) and ("Half" in text or "BFloat16" in text)
+
+
+def lacks_half_backward(plan, args, kwargs):
+    """Of a function that computes in half precision, on the CPU."""
+    if not wants_gradient(args, kwargs):
+        return False
+    return has_no_half(is_tried(plan, args, kwargs) and why_lacking(plan, args, kwargs, CPU, {}))
 
 
 def rows_of_fallback(plan, args, kwargs, cpu_args, cpu_kwargs):
@@ -15,9 +22,10 @@ def rows_of_fallback(plan, args, kwargs, cpu_args, cpu_kwargs):
 
 
 def tell_fallback(plan, at, rows, given, result):
-    tell_table(plan.name, at, rows + rows_of(f"{plan.name} output(device)", given) + rows_of(
-        f"{plan.name} output(cpu)", result))
+    rows = rows + rows_of(f"{plan.name} output(device)", given) + rows_of(f"{plan.name} output(cpu)", result)
+    tell_tables(plan.name, call_number(), at, described_in(rows))
 
 
 FEATURES["fallback"] = fallback
-REFUSED["fallback"] = [(MAKE, "makes a tensor of none"), (VIEWS, "is a view")]
+REFUSED["fallback"] = [(MAKE, "makes a tensor of none"), (VIEWS, "is a view"), (
+    set("_to_copy _copy_from _copy_from_and_resize".split()), "moves a tensor")]

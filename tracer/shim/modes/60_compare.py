@@ -1,6 +1,15 @@
 # Functions judged while the program runs: as replay judges a captured call (Capture, Judge), of copies on the CPU.
 
-RANDOM_INSIDE = set("multi_head_attention_forward lstm gru rnn_tanh rnn_relu".split())
+WHOLE = RANDOM | RANDOM_INSIDE | DROPOUTS | UNINITIALISED | CASTS | BITS | {"scaled_dot_product_attention", "requires_grad_"}
+QUICK, EXACT, IN_PLACE = 1, 2, 4
+
+
+def how_quick(plan):
+    """Whether its calls may be compared in C (modes_compare.c), whether only equal results are right, and whether it
+    writes its first argument."""
+    if not plan.is_asked or LEVEL.is_aten or plan.base in WHOLE or plan.base.startswith(("__", "as_strided")):
+        return 0
+    return QUICK | EXACT * (plan.base in MOVES) | IN_PLACE * plan.base.endswith("_")
 
 
 def cpu_copy(t):
@@ -133,7 +142,7 @@ class Judged:
     def __init__(self, live, at, backward):
         self.live, self.at, self.backward = live, at or ("", 0, ""), backward
         self.said, self.tells, self.tensors_, self.not_judged = [], False, 0, 0
-        self.wrong = False
+        self.wrong = self.newly_wrong = False
 
     def say(self, **what):
         self.said.append((what, None))
@@ -176,15 +185,18 @@ class Judged:
             self.worst[key] = (max(verdict, was[0]) if was else verdict, bad)
         self.tells |= worse
         self.wrong |= verdict == 1
+        self.newly_wrong |= verdict == 1 and (was is None or was[0] != 1)
 
-    def end(self, number):
+    def end(self, number, described):
+        """described(): what the call was given and gave, as shown() has it."""
         if not self.tells:
             counts_ = self.silent.setdefault((self.live.name, *self.at), [0, 0, 0, 0])
             for i, n in enumerate((not self.backward, self.backward, self.tensors_, self.not_judged)):
                 counts_[i] += n
             return
         with LINK.lock:
-            LINK.say(event="op", name=self.live.name, where=list(self.at), id=number, backward=self.backward)
+            LINK.say(event="op", name=self.live.name, where=list(self.at), id=number, backward=self.backward,
+                     shown=quietly(described) if self.newly_wrong else None)
             for what, tensors in self.said:
                 if tensors is None:
                     LINK.say(**what)
@@ -195,12 +207,45 @@ class Judged:
 
 def tell_silent():
     """What was compared and not told."""
+    for plan, at, calls, tensors in settled_calls():
+        counts()["compare", plan.name, None] = counts().get(("compare", plan.name, None), 0) + calls
+        counts_ = Judged.silent.setdefault((plan.name, *(at or ("", 0, ""))), [0, 0, 0, 0])
+        counts_[0] += calls
+        counts_[2] += tensors
     told, Judged.silent = Judged.silent, {}
     if told:
         LINK.say(event="compared", calls=[[*key, *n] for key, n in told.items()])
 
 
-def judge(live, backward, at, number):
+def widened_to(live):
+    """What the reference computes in: {dtype of an input: its own}, as ditorch prints it."""
+    found = {t.dtype: wide(t.dtype) for t in live.tensors if live.base not in BITS}
+    found = {d: w for d, w in found.items() if d != w}
+    return f"    cpu_dtype_cast_info(from:to): {found}" if found else ""
+
+
+def rows_of_forward(judge_, given, result):
+    """given: (args, kwargs) of the program's call."""
+    c, ref = judge_.capture, judge_.reference
+
+    def of_reference(x):
+        return ref.copy(x) if isinstance(x, torch.Tensor) else ref.argument(x)  # which has made these before
+
+    return rows_of(f"{c.name} inputs", *given) + rows_of(f"{c.name} outputs", result) + rows_of(
+        f"{c.name} inputs(cpu)", convert(c.args, of_reference), convert(c.kwargs, of_reference)) + rows_of(
+        f"{c.name} outputs(cpu)", ref.results)
+
+
+def rows_of_backward(judge_):
+    """Of the program's gradients there are copies only."""
+    c = judge_.capture
+    given = [g if g is None else g.detach() for g in c.parts["grad_outputs"]["args"]]
+    return rows_of(f"{c.name} grad_output(cpu)", given) + rows_of(
+        f"{c.name} grad_inputs", tuple(c.grads.get(id(t)) for _, t in c.leaves())) + rows_of(
+        f"{c.name} grad_inputs(cpu)", tuple(g for _, g in judge_.reference.input_grads))
+
+
+def judge(live, backward, at, number, given=None, result=None):
     request = dict(forward_only=not backward, backward=backward, of="captured", device=None, trust=False)
     state, talk = torch.get_rng_state(), Judged(live, at, backward)
     role = "grad" if backward else "output"
@@ -213,7 +258,8 @@ def judge(live, backward, at, number):
                 talk.say(event="skip", role=role, index="", reason=str(e))
             except Exception as e:
                 talk.say(event="skip", role=role, index="", reason=f"the reference failed: {first_line(e)}")
-            talk.end(number)
+            talk.end(number, lambda: shown(live.name, number, at, described_in(
+                rows_of_backward(judge_) if backward else rows_of_forward(judge_, given, result)), about=widened_to(live)))
             if talk.wrong and Saved.wants((live.name, at, backward)):
                 with LINK.lock:
                     quietly(save_judged, judge_, at, number, backward)
@@ -256,8 +302,16 @@ def nodes_between(first, edges, most=64):
 class Backward:
     """Collects what the backward of one call gets and gives, and judges it when all is there."""
 
-    def __init__(self, live, at, number, shapes):
+    def __init__(self, live, at, number, shapes, taken):
         self.live, self.at, self.number, self.shapes, self.missing = live, at, number, shapes, 0
+        self.taken = taken
+        backward_comes(taken)
+
+    def came(self, judged=False, came=backward_came):
+        taken, self.taken = self.taken, 0
+        came(taken, judged)
+
+    __del__ = came
 
     def watch(self, node, leaving):
         places = {}
@@ -275,7 +329,7 @@ class Backward:
             if done or is_out() or is_busy():
                 return
             done.append(True)
-            quietly(spending, self.take, is_first, where, grad_inputs, grad_outputs)
+            quietly(spending, self.taken, True, self.take, is_first, where, grad_inputs, grad_outputs)
 
         return called
 
@@ -297,23 +351,21 @@ class Backward:
         if not self.missing and self.live.grads and "grad_outputs" in self.live.parts:
             self.live.parts["grad_inputs"] = {"of": (), "args": ()}
             self.end()
+            self.came(True)
             self.live = None
 
     def end(self):
         judge(self.live, True, self.at, self.number)
 
 
-def watch_backward(live, edges, result, at, number, kind=Backward):
+def watch_backward(live, edges, result, at, number, kind=Backward, taken=0):
     outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None]
     if not edges or not outs or len({t.grad_fn for t in outs}) != 1 or live.changes_inputs:
         return
     leaving = nodes_between(outs[0].grad_fn, edges)
     if leaving:
         shapes = {id(c): c.detach() for c in live.copied.values()}
-        kind(live, at, number, shapes).watch(outs[0].grad_fn, leaving)
-
-
-NUMBER = [0]
+        kind(live, at, number, shapes, taken).watch(outs[0].grad_fn, leaving)
 
 
 def is_autocast():
@@ -334,7 +386,7 @@ def never_compared(plan):
     return "may draw random numbers" if plan.base in RANDOM_INSIDE else None
 
 
-def compare(plan, call, args, kwargs, at):
+def compare_call(plan, call, args, kwargs, at):
     tensors = tensors_in(args, kwargs)
     reason = never_compared(plan) or (None if tensors else "makes a tensor")
     if reason:
@@ -352,17 +404,16 @@ def compare(plan, call, args, kwargs, at):
         raise Unchanged("runs under a TorchDispatchMode of the program")
     if any(t._base is not None and t.requires_grad for t in tensors) and plan.base.endswith("_"):
         raise Unchanged("changes a view that has a history")
-    NUMBER[0] += 1
-    number, began = NUMBER[0], time.perf_counter_ns()
+    number, began = call_number(), time.perf_counter_ns()
     live = Live(plan, args, kwargs)
     try:
         live.check_comparable()
     except Refused as e:
         raise Unchanged(f"cannot be compared: {e}") from None
-    wanted = torch.is_grad_enabled() and not LEVEL.is_aten  # the operators of a backward come by themselves
-    edges = {edge_of(t): id(live.copied[id(t)]) for t in tensors if t.requires_grad} if wanted else {}
+    edges = edges_of(live, tensors)
     state = torch.get_rng_state()
-    spend(time.perf_counter_ns() - began)
+    taken = number_taken()
+    spend(taken, False, time.perf_counter_ns() - began)
     try:
         result = call(*args, **kwargs)
     except Exception as e:
@@ -370,31 +421,58 @@ def compare(plan, call, args, kwargs, at):
     if not torch.equal(state, torch.get_rng_state()):
         quietly(count, ("compare", plan.name, "draws random numbers"))
         return result
-    quietly(spending, compare_result, live, edges, result, at, number, args, kwargs)
+    quietly(spending, taken, False, compare_result, live, edges, result, at, number, args, kwargs, taken)
     return result
 
 
-def spending(f, *args):
+def edges_of(live, tensors):
+    """{edge where a gradient leaves: id of the copy of the input it is of}"""
+    if not torch.is_grad_enabled() or LEVEL.is_aten:  # the operators of a backward come by themselves
+        return {}
+    return {edge_of(t): id(live.copied[id(t)]) for t in tensors if t.requires_grad}
+
+
+def compare_made(plan, args, kwargs, at, result):
+    """A call that was made already, and has changed none of its arguments."""
+    live = Live(plan, args, kwargs)
+    compare_result(live, edges_of(live, tensors_in(args, kwargs)), result, at, call_number(), args, kwargs, number_taken())
+
+
+def watch_made(plan, args, kwargs, at, result):
+    """The same where only the backward is still to be judged."""
+    live = Live(plan, args, kwargs)
+    keep_results(live, result, args, kwargs)
+    watch_backward(live, edges_of(live, tensors_in(args, kwargs)), result, at, call_number(), taken=number_taken())
+
+
+def spending(taken, is_backward, f, *args):
     """What it does counts as time of comparing."""
     began = time.perf_counter_ns()
     try:
         f(*args)
     finally:
-        spend(time.perf_counter_ns() - began)
+        spend(taken, is_backward, time.perf_counter_ns() - began)
 
 
-def compare_result(live, edges, result, at, number, args, kwargs):
+def copied_results(live, result, args, kwargs):
+    given = live.written(args, kwargs) if result is None and live.changes_inputs else result
+    return rebuilt(given, lambda x: cpu_copy(x) if isinstance(x, torch.Tensor) else x)
+
+
+def keep_results(live, result, args, kwargs):
+    live.parts["output"] = {"args": [copied_results(live, result, args, kwargs)]}
+
+
+def compare_result(live, edges, result, at, number, args, kwargs, taken):
     count(("compare", live.name, None))
-    kept = live.written(args, kwargs) if result is None and live.changes_inputs else result
-    kept = rebuilt(kept, lambda x: cpu_copy(x) if isinstance(x, torch.Tensor) else x)
-    live.parts["output"] = {"args": [kept]}
-    judge(live, False, at, number)
+    keep_results(live, result, args, kwargs)
+    judge(live, False, at, number, (args, kwargs), result)
     live.differentiable = not live.has_out and any(t.requires_grad for t in live.tensors)
-    watch_backward(live, edges, result, at, number)
+    watch_backward(live, edges, result, at, number, taken=taken)
 
 
 FEATURES["compare"] = compare
 
 
 def start_budget():
-    budget(LINK.settings["budget"], OWN_FILES)
+    budget(LINK.settings["budget"])

@@ -29,35 +29,35 @@ class Pieces:
 
 
 def save_part(about, part, args, kwargs=None, of=None, in_one=False, device=None, last=False):
-    """One file of a capture. about: op, above, id, time, where. Locations are those of the tensors, else `device`."""
+    """One file of a capture: is it saved? about: op, above, id, time, where. Locations are those of the tensors, else
+    `device`."""
     pieces = Pieces(device)
     what = dict(about, event="save", part=part, args=[value_facts(x, pieces.of) for x in args], of=of, in_one=in_one,
                 kwargs=[[k, value_facts(v, pieces.of)] for k, v in (kwargs or {}).items()], last=last)
-    LINK.tensors(what, **{f"p{i}": flat for i, (flat, _) in enumerate(pieces.flat)})
+    return LINK.tensors(what, **{f"p{i}": flat for i, (flat, _) in enumerate(pieces.flat)})["saved"]
 
 
 def save_results(about, part, results, **how):
     """As Python returns them: a tuple of several in one, None for what the call has written to."""
     if isinstance(results, dict):
-        save_part(about, part, [None], results, **how)
-    else:
-        several = isinstance(results, tuple)
-        save_part(about, part, results if several else [results], in_one=several, **how)
+        return save_part(about, part, [None], results, **how)
+    several = isinstance(results, tuple)
+    return save_part(about, part, results if several else [results], in_one=several, **how)
 
 
-def widened(x):
-    """The arguments as the reference has them."""
-    copies = {}
+def widened(x, call):
+    """Arguments of a call as the reference has them."""
+    copies, wider = {}, wide if call.base not in BITS else lambda dtype: dtype
 
     def wide_one(t):
         if isinstance(t, torch.dtype):
-            return wide(t)
+            return wider(t)
         if isinstance(t, torch.device):
             return torch.device("cpu")
         if not isinstance(t, torch.Tensor):
             return t
         if id(t) not in copies:
-            copies[id(t)] = t.detach().to(wide(t.dtype)).requires_grad_(t.requires_grad)
+            copies[id(t)] = t.detach().to(wider(t.dtype)).requires_grad_(t.requires_grad)
         return copies[id(t)]
 
     return convert(x, wide_one)
@@ -68,10 +68,9 @@ def save_judged(judge, at, number, backward):
     c = judge.capture
     about = dict(op=c.name, above="autocompare/", id=number, time=c.began, where=list(at or ()))
     output, reference = c.parts["output"]["args"][0], judge.reference
-    as_cpu = widened if c.base not in BITS else lambda x: x
     save_part(about, "device/input", c.args, c.kwargs)
     save_results(about, "device/output", output)
-    save_part(about, "cpu/input", as_cpu(c.args), as_cpu(c.kwargs), device="cpu")
+    save_part(about, "cpu/input", widened(c.args, c), widened(c.kwargs, c), device="cpu")
     save_results(about, "cpu/output", reference.results, device="cpu", last=not backward)
     if not backward:
         return
@@ -80,7 +79,7 @@ def save_judged(judge, at, number, backward):
     of = [path.replace("][", "[", 1) + "]" * ("][" in path) for path, _ in leaves]
     save_part(about, "device/grad_outputs", given)
     save_part(about, "device/grad_inputs", [c.grads.get(id(t)) for _, t in leaves], of=of)
-    save_part(about, "cpu/grad_outputs", as_cpu(given), device="cpu")
+    save_part(about, "cpu/grad_outputs", widened(given, c), device="cpu")
     save_part(about, "cpu/grad_inputs", [g for _, g in reference.input_grads], of=of, device="cpu", last=True)
 
 

@@ -21,14 +21,14 @@ def is_bad(rows):
     return any(r[BAD] == "True" for r in rows)
 
 
-def tell_measured(plan, at, rows, bad):
+def tell_measured(plan, number, at, rows, bad):
     if bad:
         count(("bad", plan.name, place_text(at)))
     if rows and FOUND.is_new(plan.name, at, ([r[0] for r in rows], bad), {}):
-        tell_rows(plan.name, at, MEASURED, rows)
+        tell_tables(plan.name, number, at, (MEASURED, rows))
 
 
-def watch_gradients(plan, at, result):
+def watch_gradients(plan, number, at, result):
     """What the node of the results gets and gives."""
     nodes = {t.grad_fn for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None}
     if len(nodes) != 1:
@@ -38,9 +38,9 @@ def watch_gradients(plan, at, result):
         if is_out() or is_busy():
             return
         with Busy():
-            given = measured("grad_outputs", tuple(grad_outputs))
-            made_ = measured("grad_inputs", tuple(grad_inputs))
-            quietly(tell_measured, plan, at, given + made_, is_bad(made_) and not is_bad(given))
+            given = measured(f"{plan.name} grad_outputs", tuple(grad_outputs))
+            made_ = measured(f"{plan.name} grad_inputs", tuple(grad_inputs))
+            quietly(tell_measured, plan, number, at, given + made_, is_bad(made_) and not is_bad(given))
 
     nodes.pop().register_hook(called)
 
@@ -48,15 +48,16 @@ def watch_gradients(plan, at, result):
 def overflow_check(plan, call, args, kwargs, at):
     if plan.base in VIEWS or plan.base in UNINITIALISED:
         raise Unchanged("is a view" if plan.base in VIEWS else "gives memory as it was")
-    rows = quietly(lambda: measured("input", tuple(args)) + measured("input", dict(kwargs))) or []
+    rows = quietly(lambda: measured(f"{plan.name} input", tuple(args)) + measured(f"{plan.name} input", dict(kwargs))) or []
     try:
         result = call(*args, **kwargs)
     except Exception as e:
         raise Raised(e) from None
-    gave = quietly(measured, "output", result if isinstance(result, (tuple, list)) else (result,)) or []
+    made_ = args[:1] if result is None and may_write(plan, args, kwargs) else all_of(result)
+    gave = quietly(measured, f"{plan.name} output", made_) or []
     count(("overflow", plan.name, None))
-    quietly(tell_measured, plan, at, rows + gave, is_bad(gave))
-    quietly(watch_gradients, plan, at, result)
+    quietly(tell_measured, plan, call_number(), at, rows + gave, is_bad(gave))
+    quietly(watch_gradients, plan, call_number(), at, result)
     return result
 
 

@@ -1,25 +1,5 @@
 # What is only looked at: arguments and results printed, and the time that calls take.
 
-CALL = threading.local()  # now: (plan, number) of the call under way
-
-
-class Number:
-    """The number of a call, ditorch's forward_id: one for all that is told of it."""
-
-    def __init__(self, plan):
-        self.plan = plan
-
-    def __enter__(self):
-        self.was = getattr(CALL, "now", None)
-        if self.was is None or self.was[0] is not self.plan:
-            NUMBER[0] += 1
-            CALL.now = self.plan, NUMBER[0]
-        return CALL.now[1]
-
-    def __exit__(self, *_):
-        CALL.now = self.was
-
-
 def own_call(call, args, kwargs):
     """The program's own call, which is not to be made again when it fails."""
     try:
@@ -29,11 +9,10 @@ def own_call(call, args, kwargs):
 
 
 def print_args(plan, call, args, kwargs, at):
-    with Number(plan) as number:
-        rows = quietly(rows_of, f"{plan.name} inputs", args, kwargs) or []
-        result = own_call(call, args, kwargs)
-        count(("print", plan.name, None))
-        quietly(lambda: tell_table(f"{plan.name}    forward_id: {number}", at, rows + rows_of(f"{plan.name} outputs", result)))
+    rows = quietly(rows_of, f"{plan.name} inputs", args, kwargs) or []
+    result = own_call(call, args, kwargs)
+    count(("print", plan.name, None))
+    quietly(lambda: tell_tables(plan.name, call_number(), at, described_in(rows + rows_of(f"{plan.name} outputs", result))))
     return result
 
 
@@ -53,13 +32,11 @@ def clocked(devices):
     return time.perf_counter_ns()
 
 
-def tell_time(plan, at, number, which, ns, texts, tables):
+def tell_time(plan, at, number, which, ns, texts, rows):
     """which: forward or backward; texts: for the columns of the CSV."""
-    if tables:
-        title = f"{plan.name}    forward_id: {number}"
-        tell_table(title, at, tables)
-        tell_rows(title, at, ["name", "forward_id", f"{which}_elasped", "unit"], [[plan.name, str(number), f"{ns / 1e6:.8f}", "ms"]],
-                  stack=False)
+    if rows:
+        took = [plan.name, str(number), f"{ns / 1e6:.8f}", "ms"]
+        tell_tables(plan.name, number, at, described_in(rows), (["name", "forward_id", f"{which}_elasped", "unit"], [took]))
     LINK.say(event="timed", name=plan.name, where=place_text(at), id=number, **{which: [ns]}, **texts)
 
 
@@ -102,22 +79,21 @@ def watch_time(plan, at, number, devices, result, is_first):
 
 
 def measure_time(plan, call, args, kwargs, at):
-    with Number(plan) as number:
-        devices = {str(t.device) for t in tensors_in(args, kwargs)}
-        rows = quietly(rows_of, f"{plan.name} inputs", args, kwargs)
-        texts = {"input": quietly(described, args, kwargs) or ""}
-        start = clocked(devices)
-        result = own_call(call, args, kwargs)
-        try:
-            ns = clocked(devices) - start
-        except Exception as e:
-            raise Raised(e) from None
-        is_first = TIMED.is_new(plan.name, at, args, kwargs)
-        count(("time", plan.name, None))
-        texts["output"] = quietly(described, (result,)) or ""
-        quietly(lambda: tell_time(plan, at, number, "forward", ns, texts,
-                                  is_first and rows and rows + rows_of(f"{plan.name} outputs", result)))
-        quietly(watch_time, plan, at, number, devices, result, is_first)
+    devices = {str(t.device) for t in tensors_in(args, kwargs)}
+    rows = quietly(rows_of, f"{plan.name} inputs", args, kwargs)
+    texts = {"input": quietly(described, args, kwargs) or ""}
+    start = clocked(devices)
+    result = own_call(call, args, kwargs)
+    try:
+        ns = clocked(devices) - start
+    except Exception as e:
+        raise Raised(e) from None
+    is_first = TIMED.is_new(plan.name, at, args, kwargs)
+    count(("time", plan.name, None))
+    texts["output"] = quietly(described, (result,)) or ""
+    quietly(lambda: tell_time(plan, at, call_number(), "forward", ns, texts,
+                              is_first and rows and rows + rows_of(f"{plan.name} outputs", result)))
+    quietly(watch_time, plan, at, call_number(), devices, result, is_first)
     return result
 
 

@@ -1,4 +1,4 @@
-# Calls saved as captures, as ditorch's OpCapture writes them: what --capture does, where it cannot read a device.
+# Calls saved as captures, as ditorch's OpCapture writes them: what --capture does from outside.
 
 
 class SavedBackward(Backward):
@@ -11,25 +11,31 @@ class SavedBackward(Backward):
         save_part(live.about, "grad_inputs", [live.grads.get(id(t)) for _, t in leaves], of=of)
 
 
+NOT_SAVED = "cannot be saved"
+CAPTURED = [0]  # calls, so far
+
+
 def save_call(live, edges, result, at, number, args, kwargs):
-    kept = live.written(args, kwargs) if result is None and live.changes_inputs else result
-    kept = rebuilt(kept, lambda x: cpu_copy(x) if isinstance(x, torch.Tensor) else x)
-    save_results(live.about, "output", kept, last=True)
-    count(("capture", live.name, None))
+    saved = save_results(live.about, "output", copied_results(live, result, args, kwargs), last=True)
+    count(("capture", live.name, None if saved else NOT_SAVED))
+    if not saved:
+        return
     watch_backward(live, edges, result, at, number, SavedBackward)
 
 
 def capture(plan, call, args, kwargs, at):
     if plan.base in UNINITIALISED:
         raise Unchanged("gives memory as it was")
-    with Number(plan) as number:
-        live = Live(plan, args, kwargs)
-        live.about = dict(op=plan.name, above="", id=number, time=live.began, where=list(at or ()))
-        save_part(live.about, "input", live.args, live.kwargs)
-        wanted = torch.is_grad_enabled() and not LEVEL.is_aten
-        edges = {edge_of(t): id(live.copied[id(t)]) for t in tensors_in(args, kwargs) if t.requires_grad} if wanted else {}
-        result = own_call(call, args, kwargs)
-        quietly(save_call, live, edges, result, at, number, args, kwargs)
+    if 0 < LINK.settings["max_calls"] <= CAPTURED[0]:
+        raise Unchanged("is beyond --max-calls")
+    live = Live(plan, args, kwargs)
+    live.about = dict(op=plan.name, above="", id=call_number(), time=live.began, where=list(at or ()))
+    if not save_part(live.about, "input", live.args, live.kwargs):
+        raise Unchanged(NOT_SAVED)
+    CAPTURED[0] += 1
+    edges = edges_of(live, tensors_in(args, kwargs))
+    result = own_call(call, args, kwargs)
+    quietly(save_call, live, edges, result, at, call_number(), args, kwargs)
     return result
 
 

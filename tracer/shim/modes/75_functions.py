@@ -99,12 +99,10 @@ class Function:
 
     def own(self, *args, **kwargs):
         """The function itself: those of PyTorch that it calls are the program's own calls."""
-        busy, now = pause_busy(), getattr(CALL, "now", None)
-        CALL.now = None
+        busy = pause_busy()
         try:
             return self.func(*args, **kwargs)
         finally:
-            CALL.now = now
             resume_busy(busy)
 
     def ask(self):
