@@ -119,6 +119,12 @@ test:
 	@$(MAKE) --no-print-directory $(PARALLEL) all unit
 	@BUILD=$(BUILD) tests/run
 
+# The same files with larger numbers.
+test-long:
+	@tests/deps test
+	@$(MAKE) --no-print-directory $(PARALLEL) all unit
+	@BUILD=$(BUILD) LONG=1 LIMIT=90m tests/run
+
 OBSERVER_SO := $(BUILD)/tests/bench/libobserver.so
 
 $(OBSERVER_SO): tests/bench/observer.c
@@ -185,13 +191,14 @@ help:
 	@echo "make             build $(BUILD)/ditrace; V=1 shows the commands, CFLAGS= and SAN= add to them"
 	@echo "make demo        install what is missing, build, train a small transformer under ditrace"
 	@echo "make test        all tests; make unit only builds the unit tests and their tools"
+	@echo "make test-long   the same, with what only repeats (attaches, kills, pairs of engines) repeated more often"
 	@echo "make bench       overhead, and what reading traces costs; beside torch.profiler, py-spy and bpftrace"
 	@echo "make install     into PREFIX=$(PREFIX), below DESTDIR; make uninstall"
 	@echo "make check-asan  unit tests and fuzz targets, built with the address and undefined sanitizers"
 	@echo "make lint        clang-format, cppcheck, clang-tidy; make format formats"
 	@echo "make clean       remove what was built; make distclean: and the virtual environment of the tests"
 
-.PHONY: all unit demo test bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-format lint-cppcheck \
+.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-format lint-cppcheck \
 	lint-tidy clean distclean help
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(SHIM_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)

@@ -93,6 +93,37 @@ done_testing() {
 	exit $failed
 }
 
+# how_many NAME N LONG: sets NAME to how often something is repeated, where the environment does not: N times, and LONG times
+# under make test-long
+how_many() {
+	local n=$2
+	! in_long || n=$3
+	printf -v "$1" %s "${!1:-$n}"
+}
+
+in_long() {
+	[ -n "${LONG:-}" ]
+}
+
+# untraced PROGRAM ARGUMENT...: what $PY PROGRAM, in tests/workloads, prints when nothing looks at it. It is run once for
+# all tests that ask, so this is for what depends on nothing else.
+untraced() {
+	local kept
+	kept=$BUILD/tests/untraced/$(cat "$W/$1" <(echo "$PY $TORCH $*") | sha1sum | cut -d' ' -f1)
+	if [ ! -e "$kept" ]; then
+		mkdir -p "${kept%/*}"
+		(cd "$W" && "$PY" "$@" 2>/dev/null) >"$kept.$$" && mv "$kept.$$" "$kept" || return 1
+	fi
+	cat "$kept"
+}
+
+# same_losses FILE: what the training of tests/workloads/train.py has printed there is what it prints when nothing looks at it
+same_losses() {
+	local n
+	n=$(grep -vc '^pid ' "$1")
+	cmp <(grep -v '^pid ' "$1") <(untraced train.py --steps $(((n / 200 + 1) * 200)) | grep -v '^pid ' | head -n "$n")
+}
+
 # Everything that traces needs root and the program.
 need_tracing() {
 	[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
