@@ -1,6 +1,7 @@
 /* The eBPF side of the engine bpf: carries out the probe plan at each hit and sends what it read
  * through a ring buffer. Knows nothing of torch but how the reads of tracer/plan.h are done. */
 #define __bpf__ 1
+#define MAY_SLEEP 1
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
@@ -120,7 +121,7 @@ static __always_inline void keep_words(struct pt_regs *ctx, struct thread *t,
 	if (plan->flags & PLAN_MOVED)
 		keep_moved(ctx, t, plan, f);
 	if (nstack && nstack <= LOC_MAX - LOC_STACK)
-		bpf_probe_read_user(&f->w[LOC_STACK], nstack * 8, (const void *)(f->sp + 8));
+		read_user(&f->w[LOC_STACK], nstack * 8, f->sp + 8);
 }
 
 static __always_inline int is_muted(const struct proc_conf *p, const struct op_plan *plan,
@@ -216,7 +217,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 	send(t, 0);
 }
 
-SEC("uprobe")
+SEC("uprobe.s")
 int op_entry(struct pt_regs *ctx)
 {
 	__u64 ts = bpf_ktime_get_ns();
@@ -260,7 +261,7 @@ static __always_inline int is_open(const struct thread *t, __u32 op, __u64 sp)
 	return 0;
 }
 
-SEC("uprobe")
+SEC("uprobe.s")
 int op_exit(struct pt_regs *ctx)
 {
 	__u64 ts = bpf_ktime_get_ns();
@@ -300,7 +301,7 @@ static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
 
 /* A code object is going: what was learnt of its address holds no more. Code that runs once, as
  * that of exec(), is gone before user space can look at it: it is sent along. */
-SEC("uprobe")
+SEC("uprobe.s")
 int code_freed(struct pt_regs *ctx)
 {
 	enum { STRING_OBJECT = 256, LINES_OBJECT = 1024 };
@@ -322,7 +323,7 @@ int code_freed(struct pt_regs *ctx)
 }
 
 /* torch::jit::parseSchema(const std::string &, ...): its result goes through a hidden pointer. */
-SEC("uprobe")
+SEC("uprobe.s")
 int schema_parsed(struct pt_regs *ctx)
 {
 	__u32 proc = (__u32)(bpf_get_attach_cookie(ctx) >> 48);
@@ -341,7 +342,7 @@ int schema_parsed(struct pt_regs *ctx)
 /* at::getStepCallbacksUnlessEmpty(RecordScope): called once a dispatched op, whatever the way. It
  * returns through a hidden pointer, so the scope is the second argument; FUNCTION is 0
  * (ATen/record_function.h). */
-SEC("uprobe")
+SEC("uprobe.s")
 int step_callbacks(struct pt_regs *ctx)
 {
 	if (!counting || (__u32)PT_REGS_PARM2(ctx) != 0)

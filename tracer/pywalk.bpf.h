@@ -19,7 +19,7 @@ static __always_inline int read_window(struct thread *t, __u64 at, __u32 len)
 	OPAQUE(n);
 	if (n > sizeof(t->window))
 		return -1;
-	return bpf_probe_read_user(t->window, n, (const void *)at);
+	return read_user(t->window, n, at);
 }
 
 /* Read the thread state at `ts` and check that it is this thread's. */

@@ -26,7 +26,7 @@ static __always_inline __u64 py_tensor(const struct proc_conf *p, __u64 obj)
 {
 	__u64 w[4] = {};
 	__u64 vt = p->tensor.vt_impl;
-	if (!vt || obj < 0x10000 || bpf_probe_read_user(w, sizeof(w), (const void *)obj))
+	if (!vt || obj < 0x10000 || read_user(w, sizeof(w), obj))
 		return 0;
 	if (w[2] >= 0x10000 && user_word(w[2]) == vt)
 		return w[2];
@@ -37,7 +37,7 @@ static __always_inline void read_vector(struct thread *t, const struct proc_conf
 					__u32 r, int is_exit)
 {
 	__u64 ends[2] = {};
-	bpf_probe_read_user(ends, sizeof(ends), (const void *)at);
+	read_user(ends, sizeof(ends), at);
 	put_tensors(t, p, ends[0], ends[1] > ends[0] ? (ends[1] - ends[0]) / 8 : 0, r, is_exit);
 }
 

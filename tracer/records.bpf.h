@@ -62,8 +62,21 @@ static __always_inline struct item *begin_item(struct thread *t, __u8 kind, __u8
 	return it;
 }
 
+/* 0 or a negative errno, and then *to is zeroed. Memory may be there and its page not present: of a
+ * file that the kernel has put out, or never touched. Programs that may sleep have it fetched, as
+ * the target's own access would (bpf_copy_from_user, include/uapi/linux/bpf.h of 6.6). */
+static __always_inline long read_user(void *to, __u32 n, __u64 from)
+{
+	long r = bpf_probe_read_user(to, n, (const void *)from);
+#ifdef MAY_SLEEP
+	if (r)
+		r = bpf_copy_from_user(to, n, (const void *)from);
+#endif
+	return r;
+}
+
 /* Append len (at most 2048) bytes from user address src; 0 or a negative errno. Padded to 8. */
-static __always_inline int copy_user(struct thread *t, __u32 len, __u64 src)
+static __always_inline long copy_user(struct thread *t, __u32 len, __u64 src)
 {
 	__u64 off = t->off, n = len;
 	OPAQUE(off);
@@ -72,7 +85,7 @@ static __always_inline int copy_user(struct thread *t, __u32 len, __u64 src)
 		return -1;
 	if (n > 2048)
 		return -1;
-	int r = bpf_probe_read_user(&t->buf[off], n, (const void *)src);
+	long r = read_user(&t->buf[off], n, src);
 	if (r)
 		return r;
 	t->off = (__u32)off + (((__u32)n + 7) & ~7U);
@@ -103,13 +116,13 @@ static __always_inline void put_word(struct thread *t, __u64 w)
 static __always_inline __u64 user_word(__u64 addr)
 {
 	__u64 w = 0;
-	bpf_probe_read_user(&w, sizeof(w), (const void *)addr);
+	read_user(&w, sizeof(w), addr);
 	return w;
 }
 
 static __always_inline __u8 user_byte(__u64 addr)
 {
 	__u8 b = 0;
-	bpf_probe_read_user(&b, sizeof(b), (const void *)addr);
+	read_user(&b, sizeof(b), addr);
 	return b;
 }

@@ -75,7 +75,7 @@ static __always_inline __u64 part_valid(const struct tensor_read *c, __u64 p)
 	if (!c->node_seq || !vt || (vt != c->meta_vtable[0] && vt != c->meta_vtable[1]))
 		return 1;
 	__u64 node = user_word(p + c->grad_fn);
-	if (!node || bpf_probe_read_user(&seq, sizeof(seq), (const void *)(node + c->node_seq)))
+	if (!node || read_user(&seq, sizeof(seq), node + c->node_seq))
 		return 1;
 	return 2 + seq;
 }

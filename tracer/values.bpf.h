@@ -63,15 +63,15 @@ static __always_inline void put_string(struct thread *t, __u64 base, __u64 count
 static __always_inline long std_string(const struct proc_conf *p, __u64 at, __u64 s[2])
 {
 	if (!p->cow_strings)
-		return bpf_probe_read_user(s, 16, (const void *)at);
-	long r = bpf_probe_read_user(&s[0], 8, (const void *)at);
-	return r ? r : bpf_probe_read_user(&s[1], 8, (const void *)(s[0] - COW_LENGTH));
+		return read_user(s, 16, at);
+	long r = read_user(&s[0], 8, at);
+	return r ? r : read_user(&s[1], 8, s[0] - COW_LENGTH);
 }
 
 static __always_inline void put_string_at(struct thread *t, __u64 at, __u32 read)
 {
 	__u64 w[3] = {};
-	if (bpf_probe_read_user(w, sizeof(w), (const void *)at))
+	if (read_user(w, sizeof(w), at))
 		begin_item(t, ITEM_FAULT, read, 0);
 	else if (w[0] & 0xff)
 		put_string(t, w[1], w[2], read);
@@ -103,7 +103,7 @@ static long each_list_value(__u32 i, void *arg)
 {
 	struct each *e = arg;
 	__u64 v[2] = {};
-	bpf_probe_read_user(v, sizeof(v), (const void *)(e->base + 16ULL * i));
+	read_user(v, sizeof(v), e->base + 16ULL * i);
 	if ((__u32)v[1] == IVALUE_TENSOR)
 		put_tensor(e->t, e->p, v[0], e->read, e->is_exit);
 	else if (ivalue_may_point(v[0], (__u32)v[1]))
@@ -117,8 +117,7 @@ __noinline int put_list(struct thread *t, const struct proc_conf *p, __u64 impl,
 	if (!t || !p)
 		return 0;
 	__u64 ends[2] = {};
-	if (bpf_probe_read_user(ends, sizeof(ends), (const void *)(impl + p->tensor.target_size)) ||
-	    !p->tensor.target_size) {
+	if (read_user(ends, sizeof(ends), impl + p->tensor.target_size) || !p->tensor.target_size) {
 		begin_item(t, ITEM_FAULT, read, 0);
 		return 0;
 	}
@@ -144,7 +143,7 @@ static __always_inline int put_object(struct thread *t, const struct proc_conf *
 	}
 	it->len = (__u16)there;
 	__u64 at = p->tensor.target_size, w[3] = {};
-	if (!at || bpf_probe_read_user(w, sizeof(w), (const void *)(obj + at)))
+	if (!at || read_user(w, sizeof(w), obj + at))
 		return 0;
 	int cow = p->cow_strings;
 	if (!cow && w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
@@ -165,7 +164,7 @@ static long each_stack_value(__u32 i, void *arg)
 {
 	struct each *e = arg;
 	__u64 v[2] = {};
-	bpf_probe_read_user(v, sizeof(v), (const void *)(e->base + 16ULL * i));
+	read_user(v, sizeof(v), e->base + 16ULL * i);
 	if ((__u32)v[1] == IVALUE_TENSOR) {
 		put_tensor(e->t, e->p, v[0], e->read, e->is_exit);
 		return 0;
@@ -183,7 +182,7 @@ __noinline int put_stack_values(struct thread *t, const struct proc_conf *p, __u
 	if (!t || !p)
 		return 0;
 	__u64 ends[2] = {};
-	if (bpf_probe_read_user(ends, sizeof(ends), (const void *)vec) || ends[1] < ends[0]) {
+	if (read_user(ends, sizeof(ends), vec) || ends[1] < ends[0]) {
 		begin_item(t, ITEM_FAULT, read, 0);
 		return 0;
 	}
@@ -200,7 +199,7 @@ static __always_inline void put_ilist(struct thread *t, const struct proc_conf *
 				      __u32 read, int is_exit)
 {
 	__u64 v[3] = {};
-	bpf_probe_read_user(v, sizeof(v), (const void *)at);
+	read_user(v, sizeof(v), at);
 	__u32 tag = (__u32)v[2];
 	if (tag == 0) {
 		put_tensors(t, p, v[0], v[1], read, is_exit);
