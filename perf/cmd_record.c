@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/options.h"
@@ -84,19 +83,12 @@ static int failed_output(const struct record *r, int code, struct err *e)
 	return err_hint(e, "free some space, or name another file: -o FILE");
 }
 
-/* Python frames are read after the sample: soon, as far as the user may have it. */
-static void hurry(void)
-{
-	enum { NICE = -10 };
-	setpriority(PRIO_PROCESS, 0, NICE);
-}
-
 static int loop(struct record *r, struct err *e)
 {
 	struct pollfd fd = {.fd = sampler_fd(r->sampler), .events = POLLIN};
 	uint64_t until = r->for_ns ? clock_ns(CLOCK_MONOTONIC) + r->for_ns : UINT64_MAX, looked = 0;
 	int code = 0;
-	hurry();
+	trace_loop_hurry(); /* Python frames are read after the sample */
 	while (!trace_loop_stopped() && !r->watch.gone && !code) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= until)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,12 @@ void trace_loop_signals(struct trace_loop *l)
 	sigaction(SIGTERM, &a, NULL);
 	sigaction(SIGHUP, &a, NULL);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+void trace_loop_hurry(void)
+{
+	enum { NICE = -10 };
+	setpriority(PRIO_PROCESS, 0, NICE);
 }
 
 static void add_process(struct trace_loop *l, pid_t pid)
@@ -199,6 +206,7 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	};
 	struct err output = {0};
 	int r = 0;
+	trace_loop_hurry(); /* what is not taken from the engine's ring in time is lost */
 	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
 		poll(fds, 3, 1);
 		r = trace_samples_read(l->samples, e);

@@ -67,6 +67,10 @@ void trace_loop_signals(struct trace_loop *l);
 /* Say on stderr which engine was taken, when that is not the first choice. */
 void trace_loop_note(const struct trace_loop *l);
 
+/* Give the calling thread a processor before others, as far as the user may have that; what it
+ * starts from now on has that, too (setpriority(2)). */
+void trace_loop_hurry(void);
+
 /* Run until the process has ended, a limit is reached or a signal came. 0 or -errno with *e. Prints
  * what goes wrong on the way and does not end tracing. */
 int trace_loop_run(struct trace_loop *l, struct err *e);
