@@ -3,10 +3,16 @@
 . "$(dirname "$0")/lib.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# stuck MODE [ARGUMENT]: starts the workload and waits until it says that it is there; $child is it
+# stuck PLACE...: starts the workload and waits until it says that it is at the first place; $child is it
 stuck() {
 	start "${PY:-python3}" "$W/stuck.py" "$@" >"$T/stuck" 2>&1
-	wait_line "$T/stuck" '^ready '
+	wait_line "$T/stuck" "^ready .* $1\$"
+}
+
+# now PLACE: sends it to its next
+now() {
+	kill -USR1 "$child"
+	wait_line "$T/stuck" "^ready .* $1\$"
 }
 
 unstick() {
@@ -95,21 +101,31 @@ deadlock() {
 }
 
 in_ops() {
-	stuck matmul
+	local alone looker
+	stuck matmul backward call calls compute
 	ok "a thread in a matrix product" until_says "first['op'] == 'aten::mm' and first in at('matmul')"
 	ok "native frames from the kernel of the library to main" until_says \
 		"first['native_whole'] and any(f['symbol'] and 'gemm' in f['symbol'] for f in first['native'])"
-	unstick
-	stuck backward
+	now backward
 	ok "in its backward" until_says "first['op'] == 'aten::mm' and first['node'] == 'MmBackward0'"
 	ok "at the line of backward()" says "first in at('backward')"
-	unstick
+	now call
+	arguments
+	now calls
+	"$DITRACE" attach --count 500 -o "$T/data" "$child" >/dev/null 2>&1
+	"$DITRACE" script --format jsonl "$T/data" >"$T/truth"
+	ok "of many ops" called
+	alone=$(untraced stuck.py compute)
+	start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
+	before_long grep -q '^TracerPid:.[1-9]' "/proc/$child/status"
+	now compute
+	finish "$child"
+	is "a training that is looked at all the time ends" $status 0
+	is "with the same number" "$(tail -n 1 "$T/stuck")" "$(tail -n 1 <<<"$alone")"
+	finish "$looker"
 }
 
 waits() {
-	stuck loader
-	ok "a DataLoader's batch" until_says "first['kind'] == 'dataloader' and first in at('batch')"
-	unstick
 	stuck pipe
 	ok "a pipe" until_says "first['kind'] == 'io' and first['syscall'] == 'read' and 'pipe:' in first['doing'] and first in at('read')"
 	unstick
@@ -122,18 +138,38 @@ waits() {
 	ok "a mutex, and who holds it" until_says \
 		"kinds(at('mutex')) == ['mutex'] and at('mutex')[0]['lock_holder'] == first['tid']"
 	unstick
-	if "$PY" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null ||
-		"$PY" -c 'import torch.distributed as d; d.ProcessGroupGloo' 2>/dev/null; then
-		stuck collective "$T/meet"
-		ok "a collective that nobody else takes part in" until_says \
-			"first['kind'] == 'collective' and first in at('reduce') and 'Work::wait' in first['doing']"
-		unstick
-	else
-		skip "this PyTorch has no gloo"
-	fi
 	stuck many
 	ok "200 threads" until_says "len(threads) == 201 and len(at('many')) == 200 and kinds(threads) == ['python lock']"
 	ok "shown once" until_text ' and 192 more: each waits'
+	how_many KILLS 3 5
+	for ((i = 0; i < KILLS; i++)); do
+		local looker
+		start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
+		look "$child" # somewhere in the midst of the other's
+		kill -9 "$looker"
+		wait "$looker" 2>/dev/null
+	done
+	ok "ditrace killed leaves nobody stopped" until_says "kinds(threads) == ['python lock']"
+	unstick
+}
+
+# Other processes take part in these.
+waits_of_torch() {
+	export MEET=$T/meet
+	local places=(loader)
+	if "$PY" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null ||
+		"$PY" -c 'import torch.distributed as d; d.ProcessGroupGloo' 2>/dev/null; then
+		places+=(collective)
+	fi
+	stuck "${places[@]}"
+	ok "a DataLoader's batch" until_says "first['kind'] == 'dataloader' and first in at('batch')"
+	if [ ${#places[@]} = 2 ]; then
+		now collective
+		ok "a collective that nobody else takes part in" until_says \
+			"first['kind'] == 'collective' and first in at('reduce') and 'Work::wait' in first['doing']"
+	else
+		skip "this PyTorch has no gloo"
+	fi
 	unstick
 }
 
@@ -176,7 +212,6 @@ called() {
 }
 
 arguments() {
-	stuck call
 	ok "an op that is not done" until_says "first['op'] == 'aten::mm' and first in at('call')"
 	ok "with what it was called with" says \
 		"[(a['name'], a['shape'], a['dtype']) for a in first['args']] == [('self', [2, 3], 'float32'), ('mat2', [3, 4], 'float32')]"
@@ -187,41 +222,15 @@ arguments() {
 		skip "no breakpoint of the processor is to be had here"
 	fi
 	ok "as text" until_text '^  args +self +\(2, 3\) float32 cpu$'
-	unstick
-	"$DITRACE" run -o "$T/data" -- "$PY" "$W/stuck.py" calls 1 >/dev/null 2>&1
-	"$DITRACE" script --format jsonl "$T/data" >"$T/truth"
-	stuck calls
-	ok "of many ops" called
-	unstick
 }
 
-harm() {
-	"$PY" "$W/stuck.py" compute >"$T/alone"
-	start "$PY" "$W/stuck.py" compute >"$T/stuck" 2>"$T/err"
-	wait_line "$T/stuck" '^ready '
-	"$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
-	finish "$child"
-	is "a training that is looked at all the time ends" $status 0
-	is "with the same number" "$(tail -n 1 "$T/stuck")" "$(tail -n 1 "$T/alone")"
-	stuck many
-	for _ in 1 2 3 4 5; do
-		local looker
-		start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
-		look "$child" # somewhere in the midst of the other's
-		kill -9 "$looker"
-		wait "$looker" 2>/dev/null
-	done
-	ok "ditrace killed leaves nobody stopped" until_says "kinds(threads) == ['python lock']"
-	unstick
-}
-
-each_torch deadlock
 each_torch in_ops
-each_torch arguments
-each_torch waits
-each_torch harm
+each_torch waits_of_torch
 
 T=$(mktemp -d "$base/t.XXXXXX")
+PY=python3
+deadlock
+waits
 pythons=0
 for PY in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
 	"$PY" -c 'import sys; assert (3, 8) <= sys.version_info[:2] <= (3, 13)' 2>/dev/null || continue
