@@ -2,7 +2,10 @@
 op_tools_results/op_capture_results/OP/PID/ID/TIME. Two modes: by the functions of Python, with gradients, and
 by the operators of the dispatcher.
 
-    captures.py functions|operators FOLDER [--steps N]     capture the demo training
+    captures.py functions|operators|both FOLDER [--steps N] [--small]     capture the demo training
+
+"both" captures by each, into FOLDER/functions and FOLDER/operators. --small: a model of one layer, of which
+two parameters are trained: every op of the other, but not as often.
 """
 
 import os
@@ -111,17 +114,22 @@ class Operators(TorchDispatchMode):
 
 
 def main():
-    mode = {"functions": Functions, "operators": Operators}[sys.argv[1]](sys.argv[2])
+    modes = {"functions": Functions, "operators": Operators}
+    what, folder = sys.argv[1:3]
+    modes = [modes[what](folder)] if what in modes else [modes[m](os.path.join(folder, m)) for m in modes]
     steps = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 1
+    small = "--small" in sys.argv
     import train
-    torch.manual_seed(0)
+    train.LAYERS = 1 if small else train.LAYERS
     torch.set_num_threads(1)
-    model = train.LanguageModel()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for _ in range(steps):
-        with mode:
-            train.train_step(model, optimizer)
-    print(mode.writer.calls, "calls captured")
+    for mode in modes:
+        torch.manual_seed(0)
+        model = train.LanguageModel()
+        optimizer = torch.optim.AdamW((model.norm if small else model).parameters(), lr=1e-3)
+        for _ in range(steps):
+            with mode:
+                train.train_step(model, optimizer)
+        print(mode.writer.calls, "calls captured")
 
 
 if __name__ == "__main__":
