@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""between_ops.py waits|runs: calls few ops, each at a line of its own, and between them sleeps, or runs Python.
-between_ops.py stands FILE: calls ops until FILE is there, and then stands still in a deep Python stack."""
+"""between_ops.py FILE: calls few ops, each at a line of its own, and between them runs Python, or sleeps once FILE.waits
+is there. When FILE.stands is there, it stands still in a deep Python stack."""
 
 import os
 import sys
@@ -33,13 +33,13 @@ def third(depth):
 
 
 def main():
-    how = sys.argv[1]
+    go = sys.argv[1]
     torch.set_num_threads(1)
     x = torch.ones(16, 16)
     print("pid", os.getpid(), flush=True)
-    while how != "stands" or not os.path.exists(sys.argv[2]):
+    while not os.path.exists(go + ".stands"):
         ops(x)
-        if how == "runs":
+        if not os.path.exists(go + ".waits"):
             sum(range(2_000_000))
         else:
             time.sleep(0.03)
