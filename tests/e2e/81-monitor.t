@@ -4,9 +4,9 @@
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 T=$(mktemp -d "$base/t.XXXXXX")
 
-# Holds 200 MiB, eleven more threads and seven more files, has written 3,000,000 bytes, and burns time.
+# Holds 200 MiB, eleven more threads and seven more files, has written 3,000,000 bytes, and burns some time.
 cat >"$T/work.py" <<'END'
-import os, threading
+import os, threading, time
 kept = bytearray(os.urandom(1 << 20) * 200)
 files = [open("/dev/null", "wb", buffering=0) for _ in range(7)]
 files[0].write(bytes(3000000))
@@ -16,6 +16,7 @@ for _ in range(11):
 print("ready", flush=True)
 while True:
     sum(range(10000))
+    time.sleep(0.002)
 END
 start python3 "$T/work.py" >"$T/work"
 wait_line "$T/work" ready
@@ -129,6 +130,15 @@ finish $watcher
 is "the end of the process ends it well" $status 0
 like "and it says so" "$T/err" "process $child has ended"
 
+# last_row_is OPS: what has been counted
+last_row_is() {
+	python3 - "$T/rows.csv" "$1" <<-'END'
+		import csv, sys
+		*_, last = csv.DictReader(open(sys.argv[1]))
+		sys.exit(last["ops"] != sys.argv[2])
+	END
+}
+
 # 20,000 operators between two rows that are far apart, and no others
 counted() {
 	cat >"$T/ops.py" <<-'END'
@@ -150,7 +160,7 @@ counted() {
 	wait_line "$T/out" '^[0-9:]{8} '
 	touch "$T/go"
 	wait_line "$T/work" done
-	sleep 1
+	before_long last_row_is 20000
 	kill -INT $watcher
 	finish $watcher
 	ok "operators are counted" rows 'rows[0]["ops"] == 0 and rows[-1]["ops"] == 20000'
