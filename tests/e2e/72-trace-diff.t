@@ -66,12 +66,10 @@ diffs() {
 	ok "with all rows" test "$("$DITRACE" diff --all "$T/32.data" "$T/32.data" | grep -c 'within noise')" = 3
 	ok "as CSV" test "$("$DITRACE" diff --format csv --when "op == 'aten::mm'" "$T/32.data" "$T/512.data" 2>/dev/null | wc -l)" = 2
 }
-each_torch diffs
-
 trains() {
 	local i
 	for i in 1 2; do
-		"$DITRACE" run -o "$T/run$i.data" -- "$PY" "$W/train.py" --steps 30 --quiet >/dev/null 2>"$T/err" || cat "$T/err"
+		"$DITRACE" run -o "$T/run$i.data" -- "$PY" "$W/train.py" --steps 8 --quiet >/dev/null 2>"$T/err" || cat "$T/err"
 	done
 	ok "the rows of two equal runs are the same, and called as often" equal_runs
 	"$DITRACE" diff "$T/run1.data" "$T/run2.data" >"$T/table"
@@ -79,8 +77,9 @@ trains() {
 }
 each_torch trains
 
+# What diff does with files does not depend on who made them.
 first_torch
-program 32
+diffs
 head -c $(($(stat -c %s "$T/32.data") * 3 / 4)) "$T/32.data" >"$T/cut"
 error "a trace that was cut" 'cut|ends' "$DITRACE" diff "$T/32.data" "$T/cut"
 is "is told by the exit status" "$status" 2
