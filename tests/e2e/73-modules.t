@@ -9,8 +9,13 @@ paths_are_right() {
 		"$PY" "$here/compare_modules.py" "$T/report" "$T/out"
 }
 
+# bpf with each PyTorch, and the others with one each
 modules() {
-	for engine in bpf shim ptrace; do
+	local engines=(bpf "${others[0]}")
+	! in_long || engines=(bpf shim ptrace)
+	in_long || skip "${others[1]}: with the other PyTorch, or make test-long"
+	others=("${others[1]}" "${others[0]}")
+	for engine in "${engines[@]}"; do
 		trace --engine "$engine" -- "$PY" modules.py
 		ok "$engine: each op has the path of its module" paths_are_right
 	done
@@ -18,5 +23,6 @@ modules() {
 		<("$DITRACE" report --group op,module --sort module --columns calls,op,module "$T/data")
 }
 
+others=(shim ptrace)
 each_torch modules
 done_testing
