@@ -6,45 +6,91 @@ need_tracing
 # ops: the recorded names, each once
 ops() {
 	events
-	"$PY" -c 'import json, sys; print(*sorted({json.loads(l)["op"] for l in open(sys.argv[1])}))' "$T/events"
+	python3 -c 'import json, sys; print(*sorted({json.loads(l)["op"] for l in open(sys.argv[1])}))' "$T/events"
 }
 
 count_where() {
-	"$PY" -c 'import json, sys; print(sum(bool(eval(sys.argv[2], {}, json.loads(l))) for l in open(sys.argv[1])))' "$T/events" "$1"
+	python3 -c 'import json, sys; print(sum(bool(eval(sys.argv[2], {}, json.loads(l))) for l in open(sys.argv[1])))' "$T/events" "$1"
 }
 
+# attached COUNT OPTIONS: so many events of the training, which stands still otherwise; started: all of a short one.
+# Both into $T/data.
+attached() {
+	local n=$1
+	shift
+	kill -CONT "$child"
+	"$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --count "$n" "$@" -o "$T/data" >/dev/null 2>&1
+	kill -STOP "$child"
+}
+
+started() {
+	shift
+	trace "$@" -- "$PY" train.py --steps 2
+}
+
+# filters HOW
 filters() {
-	trace --ops aten::addmm,aten::gelu -- "$PY" train.py --steps 2
-	is "full names" "$(ops)" "aten::addmm aten::gelu"
-	trace --ops 'aten::.*norm' --phase forward -- "$PY" train.py --steps 2
-	ok "a regular expression" [ "$(ops | tr ' ' '\n' | grep -c norm)" -ge 2 ]
-	is "and nothing else" "$(ops | tr ' ' '\n' | grep -vc norm)" 0
-	trace --ops torch.nn.functional.linear,torch.Tensor.masked_fill -- "$PY" train.py --steps 2
-	is "ditorch's names" "$(ops)" "aten::linear aten::masked_fill.Scalar"
-	trace --not-ops 'aten::.*' -- "$PY" train.py --steps 2
-	ok "--not-ops leaves the rest" [ "$(ops | tr ' ' '\n' | grep -c Backward)" -ge 5 ]
-	is "and takes out what it names" "$(ops | tr ' ' '\n' | grep -c '^aten::')" 0
-	trace --depth 1 -- "$PY" train.py --steps 2
+	"$1" 50 --ops aten::addmm,aten::gelu
+	is "$1: full names" "$(ops)" "aten::addmm aten::gelu"
+	"$1" 50 --ops 'aten::.*norm' --phase forward
+	ok "$1: a regular expression" [ "$(ops | tr ' ' '\n' | grep -c norm)" -ge 2 ]
+	is "$1: and nothing else" "$(ops | tr ' ' '\n' | grep -vc norm)" 0
+	"$1" 50 --ops torch.nn.functional.linear,torch.Tensor.masked_fill
+	is "$1: ditorch's names" "$(ops)" "aten::linear aten::masked_fill.Scalar"
+	"$1" 300 --not-ops 'aten::.*'
+	ok "$1: --not-ops leaves the rest" [ "$(ops | tr ' ' '\n' | grep -c Backward)" -ge 5 ]
+	is "$1: and takes out what it names" "$(ops | tr ' ' '\n' | grep -c '^aten::')" 0
+	"$1" 2000 --depth 1
 	events
-	is "--depth 1 has the outermost level" "$(count_where 'depth > 0 or parent')" 0
-	ok "with ops in it" [ "$(count_where 'op == "aten::linear"')" -ge 10 ]
-	trace --depth 2 -- "$PY" train.py --steps 2
+	is "$1: --depth 1 has the outermost level" "$(count_where 'depth > 0 or parent')" 0
+	ok "$1: with ops in it" [ "$(count_where 'op == "aten::linear"')" -ge 10 ]
+	"$1" 1000 --depth 2
 	events
-	is "--depth 2 has two" "$(count_where 'depth > 1') $(("$(count_where 'depth == 1')" > 0))" "0 1"
-	trace --phase backward -- "$PY" train.py --steps 2
+	is "$1: --depth 2 has two" "$(count_where 'depth > 1') $(("$(count_where 'depth == 1')" > 0))" "0 1"
+	"$1" 1000 --phase backward
 	events
-	is "--phase backward" "$(count_where 'phase == "forward"') $(("$(count_where 'phase == "backward"')" > 20))" "0 1"
-	trace --phase forward -- "$PY" train.py --steps 2
+	is "$1: --phase backward" "$(count_where 'phase == "forward"') $(("$(count_where 'phase == "backward"')" > 20))" "0 1"
+	"$1" 1000 --phase forward
 	events
-	is "--phase forward" "$(count_where 'phase == "backward"') $(("$(count_where 'phase == "forward"')" > 200))" "0 1"
-	start_busy
-	"$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --for 1s --ops aten::relu -o "$T/data" >/dev/null 2>&1
-	is "filters on attach" "$(ops)" aten::relu
+	is "$1: --phase forward" "$(count_where 'phase == "backward"') $(("$(count_where 'phase == "forward"')" > 200))" "0 1"
+}
+
+all_at_once() {
+	trace --ops 'aten::.*' --not-ops 'aten::.*norm.*' --depth 2 --phase forward -- "$PY" train.py --steps 2
+	events
+	is "run with all of them has what they leave only" \
+		"$(count_where 'not op.startswith("aten::") or "norm" in op or depth > 1 or phase == "backward"')" 0
+	is "and has that" "$(("$(count_where 'depth == 1')" > 20)) $(("$(count_where 'op == "aten::linear"')" >= 10))" "1 1"
+}
+
+errors() {
+	kill -CONT "$child"
 	error "a filter that matches nothing names near ones" 'ad+mm' "$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --ops aten::admm -o "$T/data"
 	ok "and lists aten::addmm" found "$T/error" 'aten::addmm'
 	error "a broken regular expression" '\(' "$DITRACE" attach ${ENGINE:+--engine "$ENGINE"} "$child" --ops 'aten::(' -o "$T/data"
-	stop_busy
+	kill -STOP "$child"
 }
-each_torch filters
-ENGINE=shim each_torch filters
+
+with_engine() {
+	filters attached
+	errors
+	all_at_once
+	in_long || { skip "each with a program of its own: make test-long"; return; }
+	filters started
+}
+
+both() {
+	local ENGINE="" all=$label
+	start "$PY" train.py --steps 1000000 --quiet >"$T/long" 2>"$T/long.err"
+	wait_line "$T/long" '^step '
+	with_engine
+	ENGINE=shim label="${all}shim: "
+	with_engine
+	label=$all
+	kill -TERM "$child"
+	kill -CONT "$child"
+	finish "$child"
+	is "the training ends well" "$status" 0
+}
+each_torch both
 done_testing
