@@ -315,13 +315,13 @@ static void many_threads(void)
 
 static void comes_and_goes_under_load(void **state)
 {
-	enum { TIMES = 200 };
+	const unsigned times = getenv("LONG") ? 200 : 50;
 	(void)state;
 	pid_t pid = child(many_threads);
 	while (shared->threads < THREADS)
 		sleep_ms(1);
 	long exits = 0;
-	for (unsigned i = 0; i < TIMES; i++) {
+	for (unsigned i = 0; i < times; i++) {
 		struct engine *g = open_engine();
 		attach(g, pid, i % 2 ? probed_jcc : probed_ret);
 		sleep_ms(i % 5);
@@ -331,7 +331,7 @@ static void comes_and_goes_under_load(void **state)
 		long rounds = shared->rounds;
 		await(&shared->rounds, rounds + 1);
 	}
-	assert_true(exits > TIMES);
+	assert_true(exits > times);
 	assert_false(is_traced(pid));
 	end(pid, 0);
 }
@@ -339,13 +339,13 @@ static void comes_and_goes_under_load(void **state)
 /* What dies with SIGKILL is all of ditrace but its tracing process. */
 static void leaves_when_killed(void **state)
 {
-	enum { TIMES = 100 };
+	const unsigned times = getenv("LONG") ? 100 : 30;
 	(void)state;
 	pid_t pid = child(many_threads);
 	while (shared->threads < THREADS)
 		sleep_ms(1);
 	srand(1);
-	for (unsigned i = 0; i < TIMES; i++) {
+	for (unsigned i = 0; i < times; i++) {
 		pid_t user = fork();
 		if (!user) {
 			struct engine *g = open_engine();
@@ -505,13 +505,13 @@ static void what_is_stopped_stays_so(void **state)
 /* A stop may come between a step that is done and the trap that tells of it. */
 static void stops_within_a_step(void **state)
 {
-	enum { STOPS = 2000 };
+	const unsigned stops = getenv("LONG") ? 2000 : 400;
 	(void)state;
 	struct seen s = {0};
 	pid_t pid = child(one_thread);
 	struct engine *g = open_engine();
 	attach(g, pid, probed_lea);
-	for (unsigned i = 0; i < STOPS; i++) {
+	for (unsigned i = 0; i < stops; i++) {
 		kill(pid, SIGSTOP);
 		kill(pid, SIGCONT);
 		g->consume(g, on_hit, &s);
@@ -647,7 +647,7 @@ static void forks_while_traced(void **state)
 {
 	(void)state;
 	pid_t pid = child(forks);
-	for (unsigned i = 0; i < 200; i++) {
+	for (unsigned i = 0, n = getenv("LONG") ? 200 : 50; i < n; i++) {
 		struct engine *g = open_engine();
 		attach(g, pid, probed_ret);
 		sleep_ms(i % 7);
