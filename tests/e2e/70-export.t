@@ -44,17 +44,17 @@ exports() {
 	not_found '"ph":"X"' "$T/none"
 	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"
 	ok "-o writes the same" cmp "$T/chrome" "$T/chrome2"
+	traced=$T/data
 }
 each_torch exports
 
 first_torch
-trace -- "$PY" train.py --steps 2
-head -c $(($(stat -c %s "$T/data") * 3 / 4)) "$T/data" >"$T/cut"
+head -c $(($(stat -c %s "$traced") * 3 / 4)) "$traced" >"$T/cut"
 for to in chrome speedscope; do
 	error "$to of a cut file" 'cut|ends' "$DITRACE" export --to "$to" "$T/cut"
 	ok "what is there is whole JSON" python3 -m json.tool "$T/error.out"
 done
-error "sqlite needs a file" "standard output" "$DITRACE" export --to sqlite "$T/data"
-error "sqlite into a folder that is not there" "cannot write" "$DITRACE" export --to sqlite -o "$T/no/db" "$T/data"
-error "a form that there is not" "--to" "$DITRACE" export --to excel "$T/data"
+error "sqlite needs a file" "standard output" "$DITRACE" export --to sqlite "$traced"
+error "sqlite into a folder that is not there" "cannot write" "$DITRACE" export --to sqlite -o "$T/no/db" "$traced"
+error "a form that there is not" "--to" "$DITRACE" export --to excel "$traced"
 done_testing
