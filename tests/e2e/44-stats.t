@@ -4,15 +4,14 @@
 need_tracing
 
 numbers() {
-	"$PY" stats.py "$T/expected.plain" >"$T/plain"
 	ok "a run with --stats" trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
-	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
+	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected"
 	like "the engine is told, and why" "$T/err" 'the engine is ptrace, since --stats needs threads that stand still'
 	like "the table of what was not finite" "$T/err" '^ +2 +3 +2 +1 +[0-9,]+  aten::flip  +stats.py:[0-9]+ main: y = x.flip'
-	"$DITRACE" script --format jsonl "$T/data" >"$T/events"
-	unlike "without the option objects of events alone" "$T/events" stats_of
+	"$DITRACE" script --format jsonl "$T/data" >"$T/all"
+	unlike "without the option objects of events alone" "$T/all" stats_of
 	"$DITRACE" script "$T/data" >"$T/text"
 	like "the text has a table" "$T/text" '^\| +name +\| inf_or_nan \| +min +\| +max +\| +mean +\| +std +\| +norm +\| nan \| inf \| -inf \| zeros \| +hash'
 	like "with a row for an argument" "$T/text" '^\| +self +\| +True +\| +-inf +\| +inf +\|'
@@ -22,9 +21,8 @@ numbers() {
 
 # Measured while the thread waits in the library inside the program.
 inside() {
-	"$PY" stats.py "$T/expected.plain" >"$T/plain"
 	ok "a run with --stats, by the engine shim" trace --engine shim --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
-	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(cat "$T/plain")"
+	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected" --observed
 	start_busy
@@ -53,21 +51,29 @@ choices() {
 	trace --stats --ops flip,hypot,HypotBackward --nth 2 -- "$PY" stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" | grep -c stats_of >"$T/count"
 	is "--nth chooses calls and the backward of these" "$(cat "$T/count")" 3
-	trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
-	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/all"
-	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "OP_OVERFLOW_CHECK_LIST chooses operators, with their backward" "$(measured_ops "$T/events")" "HypotBackward0 aten::hypot"
 	is "and all events are recorded" "$(grep -c '"op":' "$T/events")" "$(grep -c '"op":' "$T/all")"
 	OP_OVERFLOW_CHECK_DISABLE_LIST='torch.*hypot' trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(measured_ops "$T/events")" "aten::flip"
+}
+
+# no PyTorch is asked for these
+refusals() {
 	OP_OVERFLOW_CHECK_LIST='(' error "a list that is none" 'OP_OVERFLOW_CHECK_LIST: item 1' "$DITRACE" run --stats -o "$T/none" "$PY" stats.py "$T/expected"
 	error "--engine bpf stops none" '--stats needs threads that stand still' \
 		"$DITRACE" run --stats --engine bpf -o "$T/none" "$PY" stats.py "$T/expected"
 }
 
-each_torch numbers
-each_torch inside
-each_torch choices
+# the choices compare with the recorded numbers
+stats() {
+	numbers
+	inside
+	choices
+}
+each_torch stats
+first_torch
+refusals
 done_testing
