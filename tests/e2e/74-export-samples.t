@@ -21,7 +21,7 @@ samples() {
 	ok "export in all forms" all_forms
 	ok "all say the same, and are well formed" python3 "$here/compare_samples.py" "$T"
 	speedscope_schema "$T/speedscope"
-	ok "report sorts by each key, and groups by each and any two" python3 "$here/compare_sorts.py" "$T/data" --samples
+	[ "$TORCH" != "$first" ] || ok "report sorts by each key, and groups by each and any two" python3 "$here/compare_sorts.py" "$T/data" --samples
 	ok "a condition" "$DITRACE" export --to sqlite -o "$T/db" --when 'op == "aten::mm"' "$T/data"
 	is "and only such samples" "$(count_of "SELECT count(*) FROM samples")" "$(grep -c '"op":"aten::mm"' "$T/events")"
 	ok "a time" "$DITRACE" export --to csv -o "$T/csv" --time 0s-1ns "$T/data"
@@ -57,6 +57,7 @@ ctypes.CDLL(sys.argv[1]).spin_here(ctypes.c_long(400000000))' "$T/libspin.so"
 	is "and its build id" "$(count_of "SELECT build_id FROM builds WHERE file LIKE '%/libspin.so'")" "$id"
 }
 
+first=$("$here/pythons" | awk '$2 != "-" { print $2; exit }') # sorting does not depend on PyTorch
 each_torch samples
 first_torch
 both # in one file: its form does not depend on PyTorch
