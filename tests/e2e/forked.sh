@@ -1,0 +1,51 @@
+# Many short programs under ditrace run, each with other options. In the short run they are forked from one process
+# that has imported PyTorch, and ditrace is attached before their first line; under make test-long, and where one
+# may not attach, each is a program of its own. To be sourced by bash after lib.sh.
+
+# forking FUNCTION...: with what forks in the background
+forking() {
+	local forker to from
+	mkfifo "$T/orders" "$T/answers"
+	exec {to}<>"$T/orders" {from}<>"$T/answers"
+	start_as forker "$PY" "$W/forked.py" "$T/order" <"$T/orders" >"$T/answers" {to}<&- {from}<&-
+	"$@"
+	kill "$forker"
+	wait "$forker" 2>/dev/null # what it took is counted
+	exec {to}<&- {from}<&-
+}
+
+may_fork() {
+	[ "$(id -u)" = 0 ] && ! in_long
+}
+
+# answered WORD: what has come with it to $REPLY
+answered() {
+	local word
+	read -r -t 180 -u "$from" word REPLY && [ "$word" = "$1" ]
+}
+
+# forked OUT ERR go|wait PROGRAM ARGUMENT...: in the current folder; its pid in $REPLY
+forked() {
+	printf '%s\0' "$PWD" "$@" >"$T/order"
+	echo >&"$to"
+	answered pid
+}
+
+# alone PROGRAM ARGUMENT...: what $PY prints for it without ditrace
+alone() {
+	may_fork || { "$PY" "$@" 2>/dev/null; return; }
+	forked "/proc/$BASHPID/fd/1" /dev/null go "$@" && answered ended && return "$REPLY"
+}
+
+# ditraced OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., its output to $T/out,
+# ditrace's and its standard error to $T/err
+ditraced() {
+	local options=()
+	while [ "$1" != -- ]; do options+=("$1") && shift; done
+	shift
+	may_fork || { "$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"; return; }
+	: >"$T/out" >"$T/err"
+	forked "$T/out" "$T/err" wait "$@" || return
+	"$DITRACE" attach "${options[@]}" "$REPLY" >>"$T/out" 2>>"$T/err" || kill -9 "$REPLY"
+	answered ended && return "$REPLY"
+}
