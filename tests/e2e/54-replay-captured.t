@@ -3,10 +3,12 @@
 # among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
 . "$(dirname "$0")/lib.sh"
 need_tracing
+program=little_train.py layers=1 others=4 least=250 least_grads=25
+! in_long || program=train.py layers=2 others=7 least=1000 least_grads=100
 
-# all_right FILE: no verdict but "right", except of ops that have nothing to compare; at least 1,000 calls
+# all_right FILE: no verdict but "right", except of ops that have nothing to compare; enough calls
 all_right() {
-	"$PY" - "$1" <<-'EOF2'
+	python3 - "$1" "$least" "$least_grads" <<-'EOF2'
 		import collections, json, sys
 		rows = [json.loads(line) for line in open(sys.argv[1])]
 		nothing = ("empty", "resize_", "rand", "random_", "profiler")
@@ -14,14 +16,14 @@ all_right() {
 		    assert r["verdict"] == "right" or r["verdict"] == "not compared" and any(n in r["op"] for n in nothing), r
 		calls = {r["dir"] for r in rows}
 		print("#", len(calls), "calls,", collections.Counter((r["role"], r["verdict"]) for r in rows))
-		assert len(calls) >= 1000, len(calls)
-		assert sum(r["role"] == "grad" for r in rows) >= 100
+		assert len(calls) >= int(sys.argv[2]), len(calls)
+		assert sum(r["role"] == "grad" for r in rows) >= int(sys.argv[3])
 	EOF2
 }
 
 # loads_as_ditorchs FOLDER: a few lines after ditorch's run_op_from_data.py run every call and find its result
 loads_as_ditorchs() {
-	"$PY" - "$1" <<-'EOF2'
+	"$PY" - "$1" "$least" <<-'EOF2'
 		import glob, sys, torch
 		load = lambda p: torch.load(p, **({"weights_only": False} if torch.__version__ >= "2" else {}))
 		n = 0
@@ -35,12 +37,12 @@ loads_as_ditorchs() {
 		        assert not isinstance(b, torch.Tensor) or torch.allclose(a.double(), b.double(), 1e-4, 1e-5, equal_nan=True), call["name"]
 		    n += 1
 		print("#", n, "calls")
-		assert n >= 1000
+		assert n >= int(sys.argv[2]), n
 	EOF2
 }
 
 verdicts() {
-	"$PY" -c 'import json, sys
+	python3 -c 'import json, sys
 seen = {}
 for line in open(sys.argv[1]):
     r = json.loads(line)
@@ -51,7 +53,7 @@ for n in sorted(seen):
 }
 
 replays() {
-	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" train.py --steps 2 --quiet >"$T/out" 2>&1
+	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" "$program" --steps 2 --quiet >"$T/out" 2>&1
 	is "a training is captured" $? 0
 	"$DITRACE" replay --format json --detail --jobs 2 "$T/cap" >"$T/rerun" 2>"$T/err"
 	is "it replays" $? 0
@@ -64,12 +66,12 @@ replays() {
 
 	"$DITRACE" replay --ops addmm --when 'mat1.shape[1] > 64' "$T/cap" >"$T/when" 2>&1
 	is "a condition on arguments" $? 0
-	like "leaves the others out" "$T/when" '^2 op calls; .*right'
-	like "and says how many" "$T/when" '^--when left out 7 ops$'
+	like "leaves the others out" "$T/when" "^$layers op calls; .*right"
+	like "and says how many" "$T/when" "^--when left out $others ops$"
 	"$DITRACE" replay --when 'op == "aten::gelu" and line > 9 and "train.py" in file' "$T/cap" >"$T/when" 2>&1
-	like "on the op and the line" "$T/when" '^2 op calls; '
+	like "on the op and the line" "$T/when" "^$layers op calls; "
 	"$DITRACE" diff --when 'self.dim() == 4 and dim == -1' --ops softmax "$T/cap" "$T/cap" >"$T/when" 2>&1
-	like "of two runs" "$T/when" '^2 op calls in both'
+	like "of two runs" "$T/when" "^$layers op calls in both"
 	error "a name that no op has" 'none of the [0-9]+ chosen ops has' "$DITRACE" replay --when 'sellf.dim() == 2' "$T/cap"
 	like "is underlined" "$T/error" '^    \^~~~~$'
 	error "what a capture does not keep" 'does not keep "depth"' "$DITRACE" replay --when 'depth == 0' "$T/cap"
