@@ -49,7 +49,7 @@ struct thread {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 20);
+	__uint(max_entries, 32 << 20);
 } ring SEC(".maps");
 
 struct {
