@@ -3,7 +3,7 @@
 # among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
 . "$(dirname "$0")/lib.sh"
 need_tracing
-program=little_train.py layers=1 others=4 least=250 least_grads=25
+program=little_train.py layers=1 others=4 least=600 least_grads=60
 ! in_long || program=train.py layers=2 others=7 least=1000 least_grads=100
 
 # all_right FILE: no verdict but "right", except of ops that have nothing to compare; enough calls
