@@ -32,16 +32,16 @@ def without_unobserved(found):
     return kept
 
 
+def hide_addresses(fields):
+    for k in ADDRESSES & fields.keys():
+        fields[k] = fields[k] and "address"
+    return fields
+
+
 def events(path, observed):
     with open(path) as f:
-        found = [json.loads(line) for line in f]
+        found = [json.loads(line, object_hook=hide_addresses) for line in f]
     return without_unobserved(found) if observed else found
-
-
-def without_addresses(value):
-    if isinstance(value, dict):
-        return {k: (v and "address" if k in ADDRESSES else without_addresses(v)) for k, v in value.items()}
-    return [without_addresses(v) for v in value] if isinstance(value, list) else value
 
 
 def by_thread(all_events):
@@ -60,7 +60,7 @@ def by_thread(all_events):
         for key in ("id", "tid", "start_ns"):
             e.pop(key)
         e["ended"] = bool(e.pop("end_ns"))
-    return [[without_addresses(e) for e in t] for t in threads.values()]
+    return list(threads.values())
 
 
 def is_unknown(value, path):
