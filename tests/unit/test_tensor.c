@@ -429,8 +429,8 @@ static void training_without_accessors(struct live *l)
 	training(l, NULL);
 }
 
-/* Every tensor alone, and every few (of the short run: at every fourth): too little evidence may leave questions, but answers nothing
- * wrong. With the accessors one ordinary tensor is enough. */
+/* Every tensor alone, and every few (of the short run: at every fourth): too little evidence may
+ * leave questions, but answers nothing wrong. With the accessors one ordinary tensor is enough. */
 static void few(struct live *l)
 {
 	struct layout_facts f = facts_of(l);
