@@ -3,12 +3,18 @@
 . "$(dirname "$0")/lib.sh"
 need_tracing
 
+# repeats: whether this is ptrace with another torch than the first
+repeats() {
+	[ "$ENGINE" = ptrace ] && ! in_long && [ "$PY" != "${FIRST:=$PY}" ]
+}
+
 lines() {
+	! repeats || { skip "ptrace has run with another torch: make test-long"; return; }
 	ok "the workload runs traced" trace -- "$PY" lines.py
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/lines.py"
 	"$DITRACE" report --format json "$T/data" >"$T/report"
-	ok "the report names a backward op's forward line" "$PY" - "$T/report" <<-'EOF'
+	ok "the report names a backward op's forward line" python3 - "$T/report" <<-'EOF'
 		import json, sys
 		text = open(sys.argv[1]).read()
 		sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)
@@ -16,20 +22,32 @@ lines() {
 }
 
 # Code that has ended is told from what the probes have copied of it, when nothing can be asked of its process any more.
+# It goes on when ditrace, which then knows the ops, has told of its first one.
 ended() {
+	local go
+	rm -f "$T/go" "$T/data"
+	mkfifo "$T/go"
+	exec {go}<>"$T/go"
 	start_as tracer "$DITRACE" run --engine "$ENGINE" -o "$T/data" "$PY" -c '
-import os, signal, time, torch
+import os, torch
 torch.ones(1)
 print("pid", os.getpid(), flush=True)
-time.sleep(1)
-os.kill(os.getppid(), signal.SIGSTOP)
-exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})' >"$T/out" 2>"$T/err"
+input()
+exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})' <&"$go" >"$T/out" 2>"$T/err"
+	ok "$ENGINE: its first op is told" before_long is_told
+	kill -STOP "$tracer"
 	ok "$ENGINE: ditrace stands still" before_long grep -q '^[0-9]* (ditrace) T' "/proc/$tracer/stat"
+	echo >&"$go"
 	ok "$ENGINE: the program ends meanwhile" before_long is_ended
 	kill -CONT "$tracer"
 	finish "$tracer"
+	exec {go}>&-
 	events
 	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":4,.*"file":"<made>","line":5,'
+}
+
+is_told() {
+	"$DITRACE" script "$T/data" 2>/dev/null | grep -q aten::ones
 }
 
 is_ended() {
