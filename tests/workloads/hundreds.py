@@ -375,5 +375,7 @@ for step in range(a.steps):
     with torch.no_grad():
         for t, s in zip(given, sums):
             t.sub_(s * 0.01).clamp_(0.1, 0.9)
+    if a.device == "lazy":
+        torch._lazy.mark_step()  # all at once: a tensor alone is computed with all that it came from, each time again
     trained = array.array("d", (x for t in given for x in t.detach().cpu().flatten().tolist()))
     print(step, float(loss.cpu()).hex(), zlib.crc32(trained.tobytes()), flush=True)
