@@ -5,13 +5,30 @@
 tool=$BUILD/tests/tools/capture_tool
 [ -x "$tool" ] || skip_all "no $tool: make unit"
 
-# check DESCRIPTION WHAT [FOLDER]
+how_many DITRACE_TEST_KILLS 10 40
+export DITRACE_TEST_KILLS
+
+# checked: runs the checks that are called so, in one process, each in a child
+checked() {
+	(cd "$T" && mkdir -p "$@")
+	"$PY" "$here/capture_files.py" "$tool" "${@/#/$T/}"
+}
+
+# check DESCRIPTION WHAT
 check() {
-	mkdir -p "$T/$2"
-	ok "$1" "$PY" "$here/capture_files.py" "$tool" "$2" "${3:-$T/$2}"
+	ok "$1" passed "$2"
+}
+
+passed() {
+	cat "$T/$1.said"
+	[ "$(cat "$T/$1.status")" = 0 ]
 }
 
 files() {
+	local full=
+	mkdir -p "$T/full"
+	mount -t tmpfs -o size=1m none "$T/full" 2>/dev/null && full=full
+	checked dtypes grad shared values refused meta quantized layout ops stats limit unwritable killed $full
 	check "every dtype and view loads bit by bit" dtypes
 	check "requires_grad, parameters, conjugate and negative bits" grad
 	check "tensors that share a storage still do" shared
@@ -25,10 +42,9 @@ files() {
 	check "a limit of bytes is kept" limit
 	check "a folder that cannot be written" unwritable
 	check "a writer killed at any moment leaves whole files" killed
-	mkdir -p "$T/full"
-	if mount -t tmpfs -o size=1m none "$T/full" 2>/dev/null; then
-		check "a full disk" full
+	if [ -n "$full" ]; then
 		umount "$T/full"
+		check "a full disk" full
 	else
 		skip "cannot mount a small file system"
 	fi

@@ -1,5 +1,5 @@
 # Captures of this process's own tensors, made by the capture tool from outside, opened again with
-# torch.load and held against the tensors. capture_files.py TOOL WHAT
+# torch.load and held against the tensors. capture_files.py TOOL FOLDER...: the check that each folder is named after
 import ctypes
 import json
 import math
@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+import traceback
 import zipfile
 
 import torch
@@ -19,8 +20,7 @@ NEW = tuple(map(int, torch.__version__.split("+")[0].split(".")[0:1])) >= (2,)
 FULL_1_13, FULL, NOT_1_13, NO_QUANTIZER = 1, 2, 4, 8
 MULTIPLY = "mul.Tensor(Tensor self, Tensor other) -> Tensor"
 
-# A child may read this process under Yama too.
-ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
+KILLS = int(os.environ["DITRACE_TEST_KILLS"])
 
 
 def check(ok, *what):
@@ -558,7 +558,7 @@ def check_killed(root):
     request = json.dumps({"op": MULTIPLY, "args": [value(t), value(t[5:])]})[1:]
     random.seed(1)
     pths = parts = 0
-    for i in range(40):
+    for i in range(KILLS):
         here = "%s/%d" % (root, i)
         p = subprocess.Popen([TOOL, str(os.getpid()), here], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for k in range(30):
@@ -581,10 +581,30 @@ def check_killed(root):
     check(pths, "none was written")
 
 
-what = sys.argv[2]
-root = sys.argv[3]
-torch.manual_seed(0)
-if what in ("limit", "full", "unwritable", "killed"):
-    globals()["check_" + what](root)
-else:
-    globals()["check_" + what](Tool(root))
+def run(what, root):
+    """In a child of this process, so that PyTorch is imported once: what it says to ROOT.said, its status to ROOT.status."""
+    pid = os.fork()
+    if pid:
+        with open(root + ".status", "w") as f:
+            print(os.waitpid(pid, 0)[1], file=f)
+        return
+    said = os.open(root + ".said", os.O_WRONLY | os.O_CREAT, 0o644)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    # A child may read this process under Yama too.
+    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
+    torch.manual_seed(0)
+    alone = what in ("limit", "full", "unwritable", "killed")
+    status = 1
+    try:
+        globals()["check_" + what](root if alone else Tool(root))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
+
+
+for root in sys.argv[2:]:
+    run(os.path.basename(root), root)
