@@ -4,12 +4,12 @@
 
 export OMP_WAIT_POLICY=passive # or threads spin where there are as many as cores
 
-# forking FUNCTION...: with what forks in the background
+# forking FUNCTION...: with what forks in the background, which has imported $WARM beside PyTorch
 forking() {
 	local forker to from
 	mkfifo "$T/orders" "$T/answers"
 	exec {to}<>"$T/orders" {from}<>"$T/answers"
-	start_as forker "$PY" "$W/forked.py" "$T/order" <"$T/orders" >"$T/answers" {to}<&- {from}<&-
+	start_as forker "$PY" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
 	"$@"
 	kill "$forker"
 	wait "$forker" 2>/dev/null # what it took is counted

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Runs programs in children that have PyTorch already, one after the other: forked.py ORDERS. For each line of standard
+"""Runs programs in children that have PyTorch already, and the modules where there are such, one after the other: forked.py ORDERS [MODULE...]. For each line of standard
 input the file ORDERS says what, with a zero after each: a folder, a file for standard output, one for standard error (both are appended to),
 "wait" or "go", and the program with its arguments, which is a file, or -c and code. Answers with "pid PID" at once and "ended STATUS" at the end.
 "wait": it begins when the functions or the operators of its thread are met by a mode."""
 
+import contextlib
+import gc
+import importlib
 import os
 import sys
 import time
@@ -39,6 +42,10 @@ def become(folder, out, err, when, *argv):
 
 
 def serve():
+    for name in sys.argv[2:]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.freeze()  # what is collected in a child is copied
     for _ in sys.stdin:
         with open(sys.argv[1], encoding="utf-8") as f:
             order = f.read().split("\0")[:-1]
