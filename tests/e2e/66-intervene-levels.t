@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/forked.sh"
 how_many STEPS 201 720
+WARM=torch._dynamo # which modes of operators import
 
 # change OPTION... -- PROGRAM ARGUMENT...: in $T; the program's output to $T/out, ditrace's to $T/err
 change() {
