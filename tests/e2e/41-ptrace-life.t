@@ -3,14 +3,10 @@
 # times), with signals and stops, children and exec, and when something else traces already.
 . "$(dirname "$0")/lib.sh"
 need_tracing
-KILLS=${KILLS:-20}
+how_many KILLS 4 20
 
-losses() {
-	grep -v '^pid ' "$1"
-}
-
-# untraced PID: until nothing traces any thread of it
-untraced() {
+# let_go PID: until nothing traces any thread of it
+let_go() {
 	local i
 	for ((i = 0; i < 300; i++)); do
 		cat /proc/"$1"/task/*/status 2>/dev/null | grep -q '^TracerPid:	[1-9]' || return 0
@@ -21,15 +17,23 @@ untraced() {
 }
 
 left_alone() {
-	untraced "$child" && python3 "$here/code_unchanged.py" "$child"
+	let_go "$child" && python3 "$here/code_unchanged.py" "$child"
 }
 
+# recording FILE: whether ops have been written to it
+recording() {
+	[ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt 4096 ]
+}
+
+# Killed within a second: every other one of its start, the others of its first ops.
 kill_often() {
 	local i tracer alive=0
 	RANDOM=1
 	for ((i = 0; i < KILLS; i++)); do
+		rm -f "$T/killed"
 		start_as tracer "$DITRACE" attach --engine ptrace "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err"
-		sleep "$((RANDOM % 4)).$(printf %03d $((RANDOM % 1000)))"
+		[ $((i % 2)) = 0 ] || before_long recording "$T/killed" || return 1
+		sleep "0.$(printf %03d $((RANDOM % 1000)))"
 		kill -0 "$tracer" 2>/dev/null && alive=$((alive + 1))
 		kill -9 "$tracer" 2>/dev/null
 		wait "$tracer" 2>/dev/null
@@ -39,27 +43,14 @@ kill_often() {
 	[ "$alive" -ge $((KILLS * 9 / 10)) ] || { cat "$T/killed.err" && return 1; }
 }
 
-killed() {
-	local steps
-	start "$PY" train.py --steps 1000000 >"$T/long" 2>"$T/long.err"
-	wait_line "$T/long" '^1 '
-	ok "the training outlives $KILLS killed ditraces" kill_often
-	ok "one can still attach" "$DITRACE" attach --engine ptrace "$child" --for 1s -o "$T/data"
-	ok "and it is left alone then" left_alone
-	kill -TERM "$child"
-	finish "$child"
-	is "the training ends well" "$status" 0
-	steps=$(losses "$T/long" | wc -l)
-	"$PY" train.py --steps "$steps" >"$T/plain" 2>/dev/null
-	ok "its $steps losses are those of an untraced one" cmp <(losses "$T/long") <(losses "$T/plain")
-}
-
+# A training of the same few steps again and again, the first time before anything traces it.
 attached() {
-	ok "a program runs" start_busy
+	start "$PY" on_line.py <<<always >"$T/lines" 2>"$T/lines.err"
+	ok "a training runs" wait_line "$T/lines" '^always '
 	ok "attach for a second" "$DITRACE" attach --engine ptrace "$child" --for 1s -o "$T/a"
 	ok "the code is as in the file" left_alone
 	start_as tracer env --default-signal=INT "$DITRACE" attach --engine ptrace "$child" -o "$T/b" >"$T/b.out" 2>&1
-	sleep 4
+	ok "and until told otherwise" before_long recording "$T/b"
 	error "a second one is told who traces" 'traces it already' "$DITRACE" attach --engine ptrace "$child" -o "$T/c"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -71,36 +62,44 @@ attached() {
 	like "it is still stopped" "/proc/$child/status" '^State:	T'
 	ok "the code is as in the file" left_alone
 	kill -CONT "$child"
-	ok "attach for a number of ops" "$DITRACE" attach --engine ptrace "$child" --count 300 -o "$T/e"
+	ok "the training outlives $KILLS killed ditraces" kill_often
+	ok "one can still attach, for a number of ops" "$DITRACE" attach --engine ptrace "$child" --count 300 -o "$T/e"
+	ok "and it is left alone then" left_alone
 	start_as tracer "$DITRACE" attach --engine ptrace "$child" -o "$T/f" >"$T/f.out" 2>&1
-	sleep 4
-	stop_busy
-	is "the program ends well" "$status $(tail -n 1 "$T/busy")" "0 ended well True"
+	ok "attach until it ends" before_long recording "$T/f"
+	kill -TERM "$child"
+	finish "$child"
+	is "the program ends well" "$status $(tail -n 1 "$T/lines")" "0 ended well"
 	wait "$tracer"
 	is "ditrace ends with it" $? 0
+	is "all its losses are those from before it was traced" "$(grep '^always ' "$T/lines" | sort -u)" "$(grep -m 1 '^always ' "$T/lines")"
 }
 
+# fills PROGRAM: the values that its calls of full had, and from how many processes
 fills() {
-	"$DITRACE" script --format jsonl "$T/data" | "$PY" -c '
-import json, sys
-calls = [(e["args"][1]["value"], e["pid"]) for e in map(json.loads, sys.stdin) if e["op"] == "aten::full"]
-print(sorted(v for v, _ in calls), len({p for _, p in calls}))'
+	python3 - "$T/events.$1.jsonl" <<-'END'
+	import json, sys
+	calls = [(e["args"][1]["value"], e["pid"]) for e in map(json.loads, open(sys.argv[1])) if e["op"] == "aten::full"]
+	print(sorted(v for v, _ in calls), len({p for _, p in calls}))
+	END
 }
 
+# In one process, that becomes another one at last.
 followed() {
-	ok "forks and a DataLoader run traced" trace --engine ptrace -- "$PY" fork.py
-	is "their output is the same" "$(cat "$T/out")" "total 16056"
-	is "every child's ops are seen" "$(fills)" "[1, $(printf '2, %.0s' {1..10})$(printf '3, %.0s' {1..10})1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007] 5"
-	ok "exec and a shell run traced" trace --engine ptrace -- "$PY" exec.py
-	is "the ops of both are seen" "$(fills)" "[5, 6] 2"
-	ok "a late import runs traced" trace --engine ptrace -- "$PY" late_import.py 1
-	is "its ops are seen from the first" "$(fills)" "[$(seq -s ', ' 0 19)] 1"
-	"$PY" signals.py >"$T/plain" 2>/dev/null
-	ok "signals under trace" trace --engine ptrace -- "$PY" signals.py
-	ok "do the same as without" cmp "$T/plain" "$T/out"
+	ok "a late import, signals, forks, a DataLoader, exec and a shell run traced" \
+		trace --engine ptrace -- "$PY" in_turn.py "late_import.py 1" signals.py fork.py exec.py
+	is "their output is the same" "$(grep -v '^pid ' "$T/out")" "done
+$(untraced signals.py)
+total 16056
+ran 5
+ran 6"
+	events
+	ok "each has run" python3 "$here/split_at_marks.py" "$T/events" "$T/events" late_import signals fork exec
+	is "a late import's ops are seen from the first" "$(fills late_import)" "[$(seq -s ', ' 0 19)] 1"
+	is "every child's ops are seen" "$(fills fork)" "[1, $(printf '2, %.0s' {1..10})$(printf '3, %.0s' {1..10})1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007] 5"
+	is "the ops after exec and in a shell are seen" "$(fills exec)" "[5, 6] 2"
 }
 
 each_torch attached
 each_torch followed
-each_torch killed
 done_testing

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Says its pid and waits; for each line that it is given it trains five steps, the same each time, between
-the marks of observer.py, and prints the losses. With "threads N", so many threads wait beside it."""
+"""Says its pid and waits; for each line that it is given it trains two steps, the same each time, between
+the marks of observer.py, and prints the line's first word and the losses. The line "threads N" first starts so many
+threads that wait beside it; "always" is the last one, and is done again and again until SIGTERM."""
 
 import os
+import signal
 import sys
 import threading
+import time
 
 import torch
 
 import observer
 import train
+
+told = []
 
 
 def work():
@@ -17,12 +22,26 @@ def work():
     model = train.LanguageModel()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     with observer.region():
-        return [train.train_step(model, optimizer).hex() for _ in range(5)]
+        return [train.train_step(model, optimizer).hex() for _ in range(2)]
 
 
+def lines():
+    for line in sys.stdin:
+        yield line.split()
+        while line == "always\n" and not told:
+            time.sleep(0.05)  # else it takes the processor from what looks at it
+            yield line.split()
+        if told:
+            return
+
+
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 torch.set_num_threads(1)
-for _ in range(int(sys.argv[2]) if len(sys.argv) > 2 else 0):
-    threading.Thread(target=threading.Event().wait, daemon=True).start()
 print("pid", os.getpid(), flush=True)
-for line in sys.stdin:
-    print(line.strip(), *work(), flush=True)
+for name, *number in lines():
+    if name == "threads":
+        for _ in range(int(*number)):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+    print(name, *work(), flush=True)
+if told:
+    print("ended well")
