@@ -59,6 +59,20 @@ killed() {
 	ok "with the losses of an untraced one" same_losses "$T/long"
 }
 
+# late_for_new: ditrace stands still when an operator of the program's own is called, and the program ends at once.
+late_for_new() {
+	"$DITRACE" run --engine shim -o "$T/data" "$PY" -c '
+import os, subprocess, torch, customops
+tracer = os.getppid()
+customops.ops.none()
+subprocess.Popen(["sh", "-c", f"kill -STOP {tracer}; sleep 0.3; kill -CONT {tracer}"])
+while ") T " not in open(f"/proc/{tracer}/stat").read(): pass
+customops.text("late")
+os._exit(0)' 2>"$T/err"
+	events
+	like "an operator that ends with the program has its schema" "$T/events" '"op":"ditrace_test::text".*"name":"b"'
+}
+
 shim() {
 	by_both "late_import.py 1" ops.py "train.py --steps 2" "throws.py 500" torchops.py "threads.py 50" customfn.py
 	same_events "the ops" 10000 ops
@@ -70,6 +84,7 @@ shim() {
 	same_events "threads" 1000 threads
 	same_events "autograd functions" 1000 customfn
 	same_events "a late import" 100 late_import
+	late_for_new
 	plain
 	killed
 	killed --stats

@@ -14,6 +14,7 @@
 /* As the library is made of it: memory is the process's own. */
 #include "tracer/shim/inside.c"
 #include "tracer/shim/memory.c"
+#include "tracer/shim/new_operators.c"
 #include "tracer/shim/record_layout.c"
 #include "tracer/shim/ticks.c"
 #include "tracer/shim/recorder_thread.c"
@@ -21,7 +22,7 @@
 
 static struct shim_share *_Atomic memory;
 static struct eh_globals no_exceptions;
-static const char name_text[] = "aten::add";
+static const char *name_text;
 
 struct shim_share *shim_share(void)
 {
@@ -111,6 +112,7 @@ static int setup(void **state)
 	torch.name = name_of;
 	torch.num_inputs = two;
 	torch.exceptions = exceptions;
+	name_text = "aten::add";
 	layout = (struct record_layout){0};
 	checked = 0;
 	epoch++;
@@ -128,7 +130,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A RecordFunction of aten::add(1, 1) as of PyTorch 2.13. */
+/* A RecordFunction of name_text(1, 1) as of PyTorch 2.13. */
 struct sample {
 	uint64_t rf[64];
 	uint64_t schema[2];
@@ -335,6 +337,46 @@ static void test_stands(void **state)
 	stands(DIE_LOOKING, 1);
 }
 
+/* Looks at what stands, `arg` of them, and at nothing more. */
+static void *look_at(void *arg)
+{
+	for (unsigned *n = arg; *n; --*n)
+		do_deed(&(enum deed){LOOK});
+	return NULL;
+}
+
+static void meet(const char *name, unsigned woken)
+{
+	struct sample s;
+	unsigned gaps, before = wakes;
+	name_text = name;
+	call(&s);
+	finish(&s);
+	assert_int_equal(wakes - before, woken);
+	assert_int_equal(mine()->stand, SHIM_GOES);
+	assert_int_equal(drain(&gaps), 2);
+}
+
+/* A thread waits for ditrace at the end of an operator of the program's own, once, and for all of
+ * them no longer when ditrace did not come. */
+static void test_new_operators(void **state)
+{
+	pthread_t ditrace;
+	unsigned looks = 2;
+	(void)state;
+	give_conf(0);
+	new_operators_begin();
+	meet("aten::add", 0);
+	assert_int_equal(pthread_create(&ditrace, NULL, look_at, &looks), 0);
+	meet("mine::add", 1);
+	meet("mine::add", 0);
+	meet("mine::mul", 1);
+	pthread_join(ditrace, NULL);
+	meet("mine::div", 1);
+	meet("mine::sub", 0);
+	meet("mine::mul", 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +385,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_new_operators, setup, teardown),
 	};
 
 	if (!inside_prepare())

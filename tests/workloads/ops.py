@@ -9,7 +9,6 @@ With --log, PyTorch's own log of the run is written to FILE.
 import argparse
 import math
 import sys
-import time
 
 import torch
 import torch.nn as nn
@@ -611,7 +610,6 @@ def main():
                 section()
     layouts()
     print("done", flush=True)
-    time.sleep(0.5)  # its own operators end with it: on a busy machine their schemas would not have been read yet
 
 
 if __name__ == "__main__":

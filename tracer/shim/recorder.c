@@ -11,6 +11,7 @@
 
 #include "tracer/arch_x86_64.h"
 #include "tracer/op_stack.h"
+#include "tracer/shim/new_operators.h"
 #include "tracer/shim/record_callback.h"
 #include "tracer/shim/record_layout.h"
 #include "tracer/shim/recorder_thread.h"
@@ -41,6 +42,8 @@ static _Atomic int registered;
 
 static void *libtorch;
 static bool exiting;
+/* ditrace was too slow for a new operator once: no thread waits for that any more. */
+static _Atomic bool unheard;
 
 static void give_up(struct shim_share *s, enum shim_refusal why)
 {
@@ -76,23 +79,27 @@ static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *r
 	};
 }
 
-/* enum shim_stand */
-static void stand_still(struct thread *t)
+/* enum shim_stand. Whether ditrace has looked. */
+static bool stand_still(struct thread *t, int64_t patience_ns)
 {
-	enum { TURN_NS = 20 * 1000 * 1000, TURNS = SHIM_PATIENCE_S * (1000000000LL / TURN_NS) };
+	enum { TURN_NS = 20 * 1000 * 1000 };
 	const struct timespec turn = {.tv_nsec = TURN_NS};
 	_Atomic uint32_t *stand = &thread_slot(t)->stand;
 	int saved = errno;
 	uint32_t now;
 	shim_wake();
-	for (unsigned i = 0; (now = *stand) != SHIM_GOES && shim_share() == t->share; i++) {
-		bool enough = i > TURNS || !t->share->on;
+	bool looked = true;
+	for (int64_t i = 0; (now = *stand) != SHIM_GOES && shim_share() == t->share; i++) {
+		bool enough = i * TURN_NS > patience_ns || !t->share->on;
 		if (now == SHIM_STANDS && enough &&
-		    atomic_compare_exchange_strong(stand, &now, SHIM_GOES))
+		    atomic_compare_exchange_strong(stand, &now, SHIM_GOES)) {
+			looked = false;
 			break;
+		}
 		syscall(SYS_futex, stand, FUTEX_WAIT, now, &turn, NULL, 0);
 	}
 	errno = saved;
+	return looked;
 }
 
 static void account(struct thread *t, uint64_t since)
@@ -104,12 +111,15 @@ static void account(struct thread *t, uint64_t since)
 	thread_count(&of->sampled_ns, ticks_now(&t->ticks) - since);
 }
 
-static void sent(struct thread *t, uint64_t since)
+static void sent(struct thread *t, uint64_t since, const struct op_plan *plan)
 {
+	const int64_t second = 1000000000;
 	account(t, since);
 	t->out.hold = false;
-	if (t->out.held)
-		stand_still(t);
+	if (t->out.held && plan->flags & PLAN_HOLD)
+		stand_still(t, SHIM_PATIENCE_S * second);
+	else if (t->out.held && !stand_still(t, 3 * second))
+		unheard = true;
 	t->out.held = false;
 }
 
@@ -140,7 +150,7 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 	t->out.hold = h.plan->flags & PLAN_HOLD;
 	if (op_stack_entry(&t->ops, &h))
 		t->call[t->ops.depth - 1] = kept;
-	sent(t, now);
+	sent(t, now, h.plan);
 }
 
 /* The tensors of a node's gradients, as an array of at::Tensor. */
@@ -224,6 +234,11 @@ out:
 	return context;
 }
 
+static bool is_new(const struct call *c)
+{
+	return c->name && !unheard && new_operators_meet(c->name, c->data[0]);
+}
+
 static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint64_t now)
 {
 	t->regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
@@ -244,9 +259,11 @@ static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint6
 	w[SHIM_LOC_VALUES] = (uint64_t)(uintptr_t)call->values;
 	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
 	struct op_hit h = hit_of(t, kind, t->regs, now);
-	t->out.hold = h.plan->flags & PLAN_HOLD;
+	t->awaited |= is_new(call);
+	t->out.hold = h.plan->flags & PLAN_HOLD || t->awaited;
 	op_stack_exit(&t->ops, &h);
-	sent(t, now);
+	t->awaited &= !t->out.held;
+	sent(t, now, h.plan);
 }
 
 /* An op that throws leaves no record: its end shows in the next one. */
@@ -259,8 +276,12 @@ static void end(const uint64_t *rf)
 	uint32_t d = t->ops.depth;
 	while (d > 0 && t->call[d - 1].rf != rf)
 		d--;
-	if (!d || t->call[d - 1].exceptions != t->exceptions->uncaught)
+	if (!d)
 		return;
+	if (t->call[d - 1].exceptions != t->exceptions->uncaught) {
+		t->awaited |= is_new(&t->call[d - 1]);
+		return;
+	}
 	t->busy = true;
 	if (checked < CHECKED && !record_layout_end(&layout, rf))
 		give_up(s, SHIM_NO_LAYOUT);
@@ -369,6 +390,8 @@ void recorder_start(void *h)
 		return;
 	}
 	libtorch = h;
+	unheard = false;
+	new_operators_begin();
 	ticks_prepare();
 	shim_lock();
 	if (!registered && !exiting)

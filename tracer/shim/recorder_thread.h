@@ -29,6 +29,7 @@ struct thread {
 	unsigned index; /* of its ring */
 	struct chunks_writer ring;
 	bool busy;
+	bool awaited; /* a new operator has ended: the thread stands at the next record of an end */
 	uint32_t conf_seq;
 	struct proc_conf conf;
 	struct op_stack ops;
