@@ -3,13 +3,31 @@
 # entered before, while and after it is inside, on threads of every age, keep their order and what they give; threads
 # that cannot be changed are told of.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/forked.sh"
 need_tracing
 
-# begin PROGRAM REGEX: in $target, when it has printed such a line
+# begin REGEX PROGRAM ARGUMENT...: in $target, when it has printed such a line
 begin() {
-	start "$PY" "$1" >"$T/out" 2>"$T/out.err"
-	target=$child
-	wait_line "$T/out" "$2"
+	if may_fork; then
+		: >"$T/out" >"$T/out.err"
+		forked "$T/out" "$T/out.err" go "${@:2}"
+		target=$REPLY
+		children+=("$target")
+	else
+		start "$PY" "${@:2}" >"$T/out" 2>"$T/out.err"
+		target=$child
+	fi
+	wait_line "$T/out" "$1"
+}
+
+# the_end: of $target; its exit status in $status
+the_end() {
+	if may_fork; then
+		answered ended
+		status=$REPLY
+	else
+		finish "$target"
+	fi
 }
 
 # changing OPTION...: a ditrace that changes functions of the target, in $tracer
@@ -50,7 +68,7 @@ the_same() {
 
 modes() {
 	local option name
-	begin entering.py '^new 25 '
+	begin '^new 25 ' entering.py
 	for option in '--cast float32->float64 --ops relu' '--cast float32->float64 --ops relu --level aten' '--compare all' \
 		'--fallback-all --level aten'; do
 		# shellcheck disable=SC2086
@@ -61,9 +79,9 @@ modes() {
 	done
 	ok "no ditrace: all threads go on" further
 	kill -TERM "$target"
-	finish "$target"
+	the_end
 	is "the program ends well" "$status" 0
-	"$PY" entering.py --steps $((($(tail -n 50 "$T/out" | cut -d' ' -f2 | sort -n | tail -n 1) / 20 + 1) * 20)) >"$T/plain" 2>/dev/null
+	alone entering.py --steps $((($(tail -n 50 "$T/out" | cut -d' ' -f2 | sort -n | tail -n 1) / 20 + 1) * 20)) >"$T/plain"
 	for name in main other new; do
 		ok "the results of $name, what its modes saw and in which order are as they were" the_same $name
 	done
@@ -71,7 +89,7 @@ modes() {
 }
 
 budgets() {
-	begin switched.py '^other 5 '
+	begin '^other 5 ' switched.py
 	changing --compare all --budget 100%
 	like "a budget is told" "$T/status" '^functions: compare +all, budget 100%$'
 	ok "calls are compared" wait_line "$T/out" "^main $(($(grep -c '^main' "$T/out") + 20)) "
@@ -90,11 +108,11 @@ budgets() {
 	ok "and are left again" leave
 	like "which are told of" "$T/err" ' aten::relu +is on the CPU'
 	kill -TERM "$target"
-	finish "$target"
+	the_end
 }
 
 outside() {
-	begin outside.py '^ready'
+	begin '^ready' outside.py
 	changing --fallback add
 	ok "a thread that Python does not know is told of" before_long status '^threads: 1 entered, 1 without Python$'
 	leave
@@ -102,10 +120,11 @@ outside() {
 	unlike "without those that were changed" "$T/err" '^ditrace: .* entered'
 	like "its scripted functions with what to do about them" "$T/err" '^  hint: .*PYTORCH_JIT=0'
 	kill -TERM "$target"
-	finish "$target"
-	"$DITRACE" run --fallback-all "$PY" left_alone.py >/dev/null 2>"$T/scripted"
-	PYTORCH_JIT=0 "$DITRACE" run --fallback-all "$PY" left_alone.py >/dev/null 2>"$T/err"
-	unlike "what scripted functions call is not seen" "$T/scripted" ' torch.tanh '
+	the_end
+	ditraced --fallback-all -- left_alone.py scripted
+	like "a scripted function is left alone" "$T/err" ' call: 1 scripted function$'
+	unlike "what it calls is not seen" "$T/err" ' torch.tanh '
+	PYTORCH_JIT=0 "$DITRACE" run --fallback-all "$PY" left_alone.py scripted >/dev/null 2>"$T/err"
 	like "with that it is" "$T/err" ' torch.tanh +is on the CPU'
 	unlike "and there is no such function" "$T/err" 'scripted function'
 }
@@ -122,10 +141,16 @@ some_like() {
 
 # Threads that the module threading does not know.
 others() {
-	local level n
+	local level n program
 	ok "C that starts threads" gcc -shared -fPIC -o "$T/c_threads.so" c_threads.c -lpthread
 	for level in torch aten; do
-		start_as tracer "$DITRACE" run --cast 'float32->float64' --ops add --level $level "$PY" c_threads.py "$T/c_threads.so" >"$T/out" 2>"$T/err"
+		program=(c_threads.py "$T/c_threads.so")
+		if [ $level = aten ] && may_fork; then
+			begin '^pid ' "${program[@]}"
+			start_as tracer "$DITRACE" attach "$target" --cast 'float32->float64' --ops add --level $level 2>"$T/err"
+		else
+			start_as tracer "$DITRACE" run --cast 'float32->float64' --ops add --level $level "$PY" "${program[@]}" >"$T/out" 2>"$T/err"
+		fi
 		ok "$level: one of C is entered at its first operator" wait_line "$T/out" '^c 0 1$'
 		target=$(sed -n 's/^pid //p' "$T/out")
 		children+=("$target")
@@ -140,11 +165,12 @@ others() {
 		kill -TERM "$target"
 		ok "nor is the main one" wait_line "$T/out" '^modes of main 0$'
 	done
+	! may_fork || answered ended
 }
 
 # A thread that comes while functions are changed, and ends while operators are.
 levels() {
-	start "$PY" -c '
+	begin '^ready' -c '
 import os, sys, threading, time, torch
 def until(file):
     while not os.path.exists(os.path.join(sys.argv[1], file)):
@@ -155,9 +181,7 @@ until("start")
 other = threading.Thread(target=until, args=("end",))
 other.start()
 until("end")
-other.join()' "$T" >"$T/out" 2>"$T/out.err"
-	target=$child
-	wait_line "$T/out" '^ready'
+other.join()' "$T"
 	changing --compare all
 	touch "$T/start"
 	ok "a thread comes" before_long status '^threads: 2 entered$'
@@ -166,7 +190,7 @@ other.join()' "$T" >"$T/out" 2>"$T/out.err"
 	ok "it is changed at the other level" before_long status '^threads: 2 entered$'
 	like "nothing is said of a recording that never was" "$T/status" 'inside, does not record and changes functions$'
 	touch "$T/end"
-	finish "$target"
+	the_end
 	is "and ends well" "$status" 0
 	finish "$tracer"
 	rm "$T/start" "$T/end"
@@ -194,12 +218,12 @@ torch.add(torch.ones(2), 1)' "$T/go" >"$T/out" 2>"$T/err"
 }
 
 threads() {
-	importing
 	levels
 	others
 	modes
 	budgets
 	outside
 }
-each_torch threads
+each_torch importing
+each_torch forking threads
 done_testing
