@@ -2,18 +2,20 @@
 # Functions of PyTorch that compute something else in a program that knows nothing of it, or are judged while it
 # runs: run --fallback, --cast and --compare. It needs no privilege.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/forked.sh"
+WARM=torch._dynamo # which torch.vmap and torch.compile import
 
-# change OPTIONS... -- PROGRAM...: ditrace run; the program's output to $T/out, ditrace's to $T/err
-change() {
+# run OPTION... PROGRAM...: ditrace run itself; the program's output to $T/out, ditrace's to $T/err
+run() {
 	"$DITRACE" run "$@" >"$T/out" 2>"$T/err"
 }
 
-# as_before DESCRIPTION OPTION... -- PROGRAM...: the program prints what it prints without ditrace
+# as_before DESCRIPTION OPTION... -- PROGRAM ARGUMENT...: the program prints what it prints without ditrace
 as_before() {
 	local what=$1 program=("${@:2}")
 	while [ "${program[0]}" != -- ]; do program=("${program[@]:1}"); done
-	"${program[@]:1}" >"$T/plain" 2>/dev/null
-	ok "$what: runs" change "${@:2}"
+	alone "${program[@]:1}" >"$T/plain"
+	ok "$what: runs" ditraced "${@:2}"
 	ok "$what: as it was" cmp "$T/plain" "$T/out"
 }
 
@@ -24,44 +26,44 @@ is_headed() {
 
 lists() {
 	local linear="torch.nn.functional.linear"
-	change --fallback linear "$PY" device.py --steps 1
+	run --fallback linear "$PY" device.py --steps 1
 	is "by its last name" "$(count_of fallback)" 2
 	like "and its table has device and CPU" "$T/err" "\| +$linear input\(device\)\[1\] \| \(16, 6\) \| +\(6, 1\) +\| +96 +\| float32 \| lazy:0 \| +True +\|"
 	like "for both" "$T/err" "\| +$linear input\(cpu\)\[1\] .*\|  cpu   \|"
 	ok "with the call's number, and then its line" is_headed "$linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	OP_FALLBACK_LIST="$linear,torch.Tensor.add,torch.nn.functional.layer_norm" OP_FALLBACK_DISABLE_LIST=torch.Tensor.add \
-		change --fallback-all --not-ops layer_norm "$PY" device.py --steps 1
+		ditraced --fallback-all --not-ops layer_norm -- device.py --steps 1
 	is "ditorch's lists, and our own" "$(count_of fallback)" 2
-	change --fallback relu6 "$PY" device.py --steps 0
+	ditraced --fallback relu6 -- device.py --steps 0
 	like "a list without any call" "$T/err" "  hint: no function that was called is in the list"
 }
 
 faults() {
 	local fault
-	"$PY" device.py --device cpu >"$T/cpu" 2>/dev/null
-	ok "all ops on the CPU" change --fallback-all "$PY" device.py
+	alone device.py --device cpu >"$T/cpu"
+	ok "all ops on the CPU" ditraced --fallback-all -- device.py
 	ok "give the losses of the CPU" cmp "$T/cpu" "$T/out"
-	change --fallback gelu "$PY" device.py
+	ditraced --fallback gelu -- device.py
 	cp "$T/out" "$T/right"
 	for fault in forward backward; do
-		"$PY" device.py --fault $fault >"$T/wrong" 2>/dev/null
+		alone device.py --fault $fault >"$T/wrong"
 		ok "a fault in a $fault kernel is seen" not cmp "$T/wrong" "$T/right"
-		change --fallback gelu "$PY" device.py --fault $fault
+		ditraced --fallback gelu -- device.py --fault $fault
 		ok "and not with that op on the CPU" cmp "$T/out" "$T/right"
 		is "it and nothing else" "$(count_of fallback)" 3
 	done
-	change --fallback linear "$PY" device.py --threads --steps 1
+	ditraced --fallback linear -- device.py --threads --steps 1
 	is "threads" "$(count_of fallback)" 2
 }
 
 half() {
-	as_before "half precision" --fallback-all -- "$PY" halves_on_cpu.py
+	as_before "half precision" --fallback-all -- halves_on_cpu.py
 	like "that the CPU cannot compute" "$T/err" "1  torch.nn.functional.linear"
 }
 
 # its tensors have no versions, which say elsewhere what a call has changed
 inference() {
-	change --fallback add,mul_ "$PY" -c '
+	ditraced --fallback add,mul_ -- -c '
 import torch
 from torch._lazy import ts_backend
 ts_backend.init()
@@ -74,23 +76,22 @@ with torch.inference_mode():
 }
 
 casts() {
-	change --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view "$PY" device.py --device cpu --dtype bfloat16 --steps 1
+	ditraced --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view -- device.py --device cpu --dtype bfloat16 --steps 1
 	is "a cast" "$(count_of cast)" 2
-	ok "its table is headed as others are" is_headed "torch.nn.functional.linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	like "of an input" "$T/err" "\| torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| torch.bfloat16->torch.float32 \|"
 	like "of a result, back" "$T/err" "\| torch.nn.functional.linear \| output\[0\] \| torch.float32 -> torch.bfloat16 \| torch.bfloat16->torch.float32 \|"
 	like "and none of a view" "$T/err" "1  torch.Tensor.view +is a view"
-	OP_DTYPE_CAST_DICT="torch.bfloat16->torch.float32" OP_DTYPE_CAST_DISABLE_LIST=torch.Tensor.add OP_DTYPE_CAST_LIST='torch.Tensor.(?:add|mul_)' change --cast env "$PY" device.py --device cpu --dtype bfloat16 --steps 1
+	OP_DTYPE_CAST_DICT="torch.bfloat16->torch.float32" OP_DTYPE_CAST_DISABLE_LIST=torch.Tensor.add OP_DTYPE_CAST_LIST='torch.Tensor.(?:add|mul_)' ditraced --cast env -- device.py --device cpu --dtype bfloat16 --steps 1
 	is "ditorch's variables" "$(count_of cast)" 1
-	as_before "bfloat16 in float32" --cast 'torch.bfloat16->torch.float32' -- "$PY" changes.py --device cpu --dtype bfloat16
-	as_before "in float64, on the CPU" --fallback-all --cast 'float32->double' -- "$PY" changes.py
+	as_before "bfloat16 in float32" --cast 'torch.bfloat16->torch.float32' -- changes.py --device cpu --dtype bfloat16
+	as_before "in float64, on the CPU" --fallback-all --cast 'float32->double' -- changes.py
 	like "both are counted" "$T/err" "^ditrace: cast: [1-9]"
 }
 
-# judged OPTION... -- PROGRAM...: in $T, where the CSV goes
+# judged OPTION... -- PROGRAM ARGUMENT...: in $T, where the CSV goes
 judged() {
 	rm -rf "$T/op_tools_results"
-	(cd "$T" && "$DITRACE" run "$@" >"$T/out" 2>"$T/err")
+	(cd "$T" && ditraced "$@")
 }
 
 # shows FAULT: what is printed of the first call that is wrong
@@ -118,61 +119,65 @@ assert "/autocompare/%s/" % w["forward_id"] in open(sys.argv[3]).read(), w' "$1"
 compares() {
 	local fault
 	for fault in forward backward; do
-		judged --compare all -- "$PY" "$W/device.py" --fault $fault
+		if [ $fault = forward ]; then
+			(cd "$T" && run --compare all "$PY" "$W/device.py" --fault $fault)
+		else
+			judged --compare all -- "$W/device.py" --fault $fault
+		fi
 		is "a fault in a $fault kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
 		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/device.py" | cut -d: -f1) train  forward_id: [0-9]+  float32, lazy:0"
 		shows $fault
 		like "in the summary" "$T/err" "^ +3 +3 +torch.nn.functional.gelu +"
 		ok "and in the CSV, in ditorch's columns" is_in_csv $fault
 	done
-	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$PY" "$W/device.py" --fault backward
+	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$W/device.py" --fault backward
 	like "by ditorch's tolerance nothing" "$T/err" "^ditrace: compare: 0 of 1 function at their lines wrong; 2 calls and 2 backward compared, 4 tensors judged, 0 not"
 	like "and every second call" "$T/err" "^ +1 +torch.nn.functional.gelu +is not in the sample"
-	"$PY" device.py --device cpu --dtype bfloat16 --steps 20 >"$T/plain" 2>/dev/null
-	judged --compare all -- "$PY" "$W/device.py" --device cpu --dtype bfloat16 --steps 20
+	alone device.py --device cpu --dtype bfloat16 --steps 20 >"$T/plain"
+	judged --compare all -- "$W/device.py" --device cpu --dtype bfloat16 --steps 20
 	ok "a bfloat16 training computes the same" cmp "$T/plain" "$T/out"
 	like "without an alarm" "$T/err" "^ditrace: compare: 0 of 12 functions at their lines wrong; 262 calls and 140 backward compared, 422 tensors judged, 0 not"
-	"$PY" changes.py --device cpu >"$T/plain" 2>/dev/null
-	judged --compare all -- "$PY" "$W/changes.py" --device cpu
+	alone changes.py --device cpu >"$T/plain"
+	judged --compare all -- "$W/changes.py" --device cpu
 	ok "calls of all sorts as they were" cmp "$T/plain" "$T/out"
 	unlike "all right" "$T/err" " WRONG "
 }
 
 applied() {
-	change --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
-		--apply 'linear:cast_dtype:args[1].numel() == 96' "$PY" device.py --dtype bfloat16 --steps 1
+	ditraced --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
+		--apply 'linear:cast_dtype:args[1].numel() == 96' -- device.py --dtype bfloat16 --steps 1
 	is "what a condition holds for" "$(count_of fallback)" 1
 	like "and what it does not" "$T/err" '1  torch.nn.functional.layer_norm +does not meet the condition'
 	like "ditorch's own dtypes" "$T/err" 'torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32'
 	is "for one of two calls" "$(count_of cast)" 1
-	LINEAR_OP_DTYPE_CAST_DICT='bfloat16->float64' change --cast 'bfloat16->float32' --ops linear,gelu "$PY" device.py --device cpu --dtype bfloat16 --steps 1
+	LINEAR_OP_DTYPE_CAST_DICT='bfloat16->float64' ditraced --cast 'bfloat16->float32' --ops linear,gelu -- device.py --device cpu --dtype bfloat16 --steps 1
 	like "a variable of one function's own" "$T/err" 'linear \|  input\[0\] \| torch.bfloat16 -> torch.float64 \| +bfloat16->float64'
 	like "is not another's" "$T/err" 'gelu \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| +bfloat16->float32'
-	"$PY" -c 'import torch; torch.compile' 2>/dev/null || skip "no torch.compile to turn off" || return
-	change --eager --fallback relu6 "$PY" -c '
+	alone -c 'import torch; torch.compile' || { skip "no torch.compile to turn off"; return; }
+	run --eager --fallback relu6 "$PY" -c '
 import torch
 torch.compile(lambda x: x + 1, backend=lambda m, _: print("compiled") or m)(torch.ones(2))'
 	unlike "--eager" "$T/out" compiled
 }
 
 forks() {
-	change --fallback-all "$PY" -c '
+	run --fallback-all "$PY" -c '
 import os, sys
 sys.argv = ["device.py", "--steps", "0"]
 exec(open("device.py").read())
 x = torch.ones(2)
 pid = os.fork()
 torch.add(x, 1)
-if pid: sys.exit(os.waitpid(pid, 0)[1])
+if pid: sys.exit(os.waitpid(pid, 0)[1] or 7)
 os._exit(0)'
+	is "the exit status is the program's" $? 7
 	like "a fork is as its parent" "$T/err" "2  torch.add +is on the CPU"
 }
 
 killed() {
-	local pid
-	"$PY" device.py --device cpu --steps 400 >"$T/untouched" 2>/dev/null
-	start "$DITRACE" run --cast 'float32->float64' --ops torch.Tensor.add,linear "$PY" device.py --device cpu --steps 400 --alone >"$T/long" 2>"$T/long.err"
+	start "$DITRACE" run --cast 'float32->float64' --ops torch.Tensor.add,linear "$PY" device.py --device cpu --steps 400 --alone >"$T/long" 2>"$T/err"
 	wait_line "$T/long" '^3 '
+	ok "a table of casts is headed as others are" before_long is_headed "torch.nn.functional.linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	kill -9 "$child"
 	finish "$child"
 	ok "the program outlives a killed ditrace" wait_line "$T/long" '^modes '
@@ -181,11 +186,11 @@ killed() {
 }
 
 intervene() {
-	as_before "calls of all sorts on a device" --fallback-all -- "$PY" changes.py
+	as_before "calls of all sorts on a device" --fallback-all -- changes.py
 	like "most on the CPU" "$T/err" "^ditrace: fallback: 4[0-9] calls of 2[0-9] functions computed on the CPU"
-	as_before "on the CPU already" --fallback-all -- "$PY" changes.py --device cpu
+	as_before "on the CPU already" --fallback-all -- changes.py --device cpu
 	is "none of them changed" "$(count_of fallback)" 0
-	as_before "compiled functions" --cast 'float32->float64' -- "$PY" compiled.py
+	as_before "compiled functions" --cast 'float32->float64' -- compiled.py
 	lists
 	faults
 	half
@@ -195,10 +200,8 @@ intervene() {
 	applied
 	forks
 	killed
-	change --fallback add "$PY" -c 'import torch, sys; sys.exit(7)'
-	is "the exit status is the program's" $? 7
 }
-each_torch intervene
+each_torch forking intervene
 T=$base
 error "no list" 'the list is empty' "$DITRACE" run --fallback '' true
 error "operators of the dispatcher" 'functions of Python are chosen' "$DITRACE" run --fallback aten::add true
@@ -210,7 +213,7 @@ error "no feature" 'is no feature' "$DITRACE" run --apply torch.add:nothing true
 error "a condition that is none" 'nothing has "dtypo"' "$DITRACE" run --apply 'add:fallback:self.dtypo == 1' true
 error "what is not known before" 'has no "elapsed"' "$DITRACE" run --apply 'add:fallback:elapsed > 1ms' true
 error "whose ops" '--ops chooses for --cast' "$DITRACE" run --fallback add --ops add true
-ok "a program without PyTorch" change --fallback add sh -c 'echo here'
+ok "a program without PyTorch" run --fallback add sh -c 'echo here'
 like "runs on" "$T/out" '^here$'
 like "and that is said" "$T/err" '^ditrace: no process of this program imported PyTorch; nothing was changed$'
 done_testing
