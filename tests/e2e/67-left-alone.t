@@ -2,10 +2,11 @@
 # Calls that cannot be changed or judged are left as they are, and the summary says which and why. It needs no
 # privilege.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/forked.sh"
 
 # changed OPTION...: the calls are left alone; what they give to $T/out, the summary to $T/err
 changed() {
-	(cd "$T" && "$DITRACE" run "$@" "$PY" "$W/left_alone.py" >out 2>err)
+	ditraced "$@" -- "$W/left_alone.py"
 	ok "$*: all as it was" cmp "$T/plain" "$T/out"
 }
 
@@ -22,13 +23,14 @@ left() {
 	why torch.Tensor.reshape "is a view"
 	why torch.nn.functional.softmax "is being captured as a graph"
 	why torch.sigmoid "is being traced"
-	"$PY" -c 'import torch; torch.vmap' 2>/dev/null && why torch.mul "is inside of vmap, grad or the like"
+	grep -q '^vmap' "$T/plain" && why torch.mul "is inside of vmap, grad or the like"
 	like "scripted functions are told" "$T/err" '^ditrace: left alone as a whole, with all that they call: [1-9][0-9]* scripted functions?'
 	grep -q '^compiled' "$T/plain" && like "and compiled ones" "$T/err" ', 1 compiled graph$'
 }
 
-alone() {
-	"$PY" "$W/left_alone.py" >"$T/plain" 2>/dev/null
+left_alone() {
+	cd "$T" || return
+	alone "$W/left_alone.py" >"$T/plain"
 	like "the workload works" "$T/plain" '^captured as a graph'
 	changed --fallback-all
 	why torch.ones_like "makes a tensor of none"
@@ -40,5 +42,5 @@ alone() {
 	why torch.ones_like "makes a tensor"
 	changed --overflow
 }
-each_torch alone
+each_torch forking left_alone
 done_testing
