@@ -51,3 +51,25 @@ ditraced() {
 	"$DITRACE" attach "${options[@]}" "$REPLY" >>"$T/out" 2>>"$T/err" || kill -9 "$REPLY"
 	answered ended && return "$REPLY"
 }
+
+# begin REGEX PROGRAM ARGUMENT...: in the background, without ditrace, its output to $T/out; in $target, when it has printed
+# such a line
+begin() {
+	if may_fork; then
+		: >"$T/out" >"$T/out.err"
+		forked "$T/out" "$T/out.err" go "${@:2}" || return
+		target=$REPLY
+		children+=("$target")
+	else
+		start "$PY" "${@:2}" >"$T/out" 2>"$T/out.err"
+		target=$child
+	fi
+	wait_line "$T/out" "$1"
+}
+
+# the_end: of $target; its exit status in $status
+the_end() {
+	may_fork || { finish "$target"; return; }
+	status=none
+	answered ended && status=$REPLY
+}
