@@ -2,13 +2,13 @@
 # Functions of a process that runs are made to do something else, and changed while they do: attach --fallback,
 # --cast and --compare, ctl. Afterwards it computes as if nobody had been there, SWITCHES times, and after a kill.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/forked.sh"
 need_tracing
-SWITCHES=${SWITCHES:-100}
+how_many SWITCHES 10 100
 
-begin() {
-	start "$PY" switched.py "$@" >"$T/out" 2>"$T/out.err"
-	target=$child
-	wait_line "$T/out" '^other 5 '
+# trains ARGUMENT...: what is changed, and untouched ends
+trains() {
+	begin '^other 5 ' switched.py "$@"
 	wait_line "$T/out" '^main 5 '
 	fds >"$T/fds"
 }
@@ -46,9 +46,9 @@ finished() {
 
 untouched() {
 	kill -TERM "$target"
-	finish "$target"
+	the_end
 	is "it ends well" "$status" 0
-	"$PY" switched.py "$@" --steps "$(grep -c '^main' "$T/out")" >"$T/plain" 2>/dev/null
+	alone switched.py "$@" --steps "$(grep -c '^main' "$T/out")" >"$T/plain"
 	is "no mode is left on its threads" "$(modes_in out)" "$(modes_in plain)"
 	ok "it computed what it computes alone" the_same_losses
 }
@@ -141,7 +141,7 @@ switches() {
 }
 
 through() {
-	begin
+	trains
 	each_feature
 	switches
 	killed
@@ -150,7 +150,7 @@ through() {
 
 # the program's own modes were there before, and stay as long as it runs
 under() {
-	begin --under
+	trains --under
 	changing --cast 'float32->float64' --ops relu
 	ok "under modes of its own, both threads go on" further
 	ok "beneath them" finished
@@ -168,5 +168,5 @@ attach() {
 	through
 	under
 }
-each_torch attach
+each_torch forking attach
 done_testing
