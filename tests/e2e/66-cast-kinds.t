@@ -2,10 +2,11 @@
 # run --cast of integers and complex numbers: results and gradients are of the dtypes that they have without it. It
 # needs no privilege.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/forked.sh"
 
 # cast DTYPES [OPTION...]: all is as it was
 cast() {
-	"$DITRACE" run --cast "$@" "$PY" dtypes.py lazy >"$T/out" 2>"$T/err"
+	ditraced --cast "$@" -- dtypes.py lazy
 	ok "$*: as it was" cmp "$T/plain" "$T/out"
 }
 
@@ -19,9 +20,10 @@ not_done_to() {
 }
 
 kinds() {
-	"$PY" dtypes.py lazy >"$T/plain" 2>"$T/err"
+	alone dtypes.py lazy >"$T/plain"
 	like "the workload works" "$T/plain" '^gradients'
-	cast 'torch.int64->torch.int32'
+	"$DITRACE" run --cast 'torch.int64->torch.int32' "$PY" dtypes.py lazy >"$T/out" 2>"$T/err"
+	ok "as it was" cmp "$T/plain" "$T/out"
 	like "integers" "$T/err" '\| torch.sort \| +input\[0\] +\| torch.int64 -> torch.int32 \|'
 	like "and back" "$T/err" '\| torch.sort \| output\[0\] \| torch.int32 -> torch.int64 \|'
 	unlike "but for indices" "$T/err" '\| torch.sort \| output\[1\] \|'
@@ -41,12 +43,12 @@ kinds() {
 	like "complex ones of real ones" "$T/err" '\| +torch.fft.fft \| output\[0\] \| torch.complex128 -> torch.complex64 \|'
 	cast 'complex64->complex128,int64->int32' --level aten
 	like "operators" "$T/err" '^ditrace: cast: [1-9][0-9]* calls'
-	"$PY" -c 'import torch; torch.float8_e4m3fn' 2>/dev/null || {
+	[ "$(alone -c 'import torch; print(hasattr(torch, "float8_e4m3fn"))')" = True ] || {
 		cast 'float32->float8_e4m3fn'
 		not_done_to torch.mul 'is to be cast to a dtype that this PyTorch lacks'
 	}
 }
-each_torch kinds
+each_torch forking kinds
 T=$base
 error "of two kinds" 'int64 and float32 are numbers of two kinds' "$DITRACE" run --cast 'int64->float32' true
 error "no numbers" 'is not FROM->TO of two dtypes of numbers' "$DITRACE" run --cast 'bool->int8' true
