@@ -33,9 +33,27 @@ enter_stopped() {
 	"${enter[@]}" --for 1s "$child" 2>"$T/err" || found "$T/err" 'no thread of it was at a place where a library can be loaded'
 }
 
+# One process in long ops, refused at first, and a child of it that has forbidden itself what ditrace needs.
 in_ops() {
-	python 'import torch; x = torch.ones(1200, 1200); torch.set_num_threads(1); print("ready", flush=True)
+	python 'import ctypes, os, struct, torch
+x = torch.ones(1200, 1200)
+torch.set_num_threads(1)
+if (child := os.fork()) == 0:
+    libc = ctypes.CDLL(None)
+    code = b"".join(struct.pack("HBBI", *x) for x in [(0x20, 0, 0, 0), (0x15, 0, 1, 257), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)])
+    buf = ctypes.create_string_buffer(code)
+    libc.prctl(38, 1, 0, 0, 0)
+    assert not libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))))
+    print("ready", flush=True)
+    while True: torch.ones(2)
+print("child", child, flush=True)
 while True: x.mm(x)'
+	wait_line "$T/python" '^child'
+	forbidden=$(sed -n 's/^child //p' "$T/python")
+	children+=("$forbidden")
+	refuses "under a seccomp filter of its own" 'seccomp' "$forbidden"
+	kill -9 "$forbidden"
+	debugged
 	ok "in long C++ ops" "${enter[@]}" --count 3 "$child"
 	kill -STOP "$child"
 	ok "stopped" enter_stopped
@@ -43,6 +61,19 @@ while True: x.mm(x)'
 	kill -CONT "$child"
 	ok "and runs on" "${enter[@]}" --count 3 "$child"
 	gone
+}
+
+debugged() {
+	start_as debugger python3 -c "
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
+time.sleep(1000)" >"$T/debugger"
+	wait_line "$T/debugger" ready
+	refuses "being debugged" 'traces it already'
+	kill -9 "$debugger"
+	wait "$debugger" 2>/dev/null
 }
 
 # Its workers wait until the file is there.
@@ -75,35 +106,7 @@ has_children() {
 	return 1
 }
 
-debugged() {
-	python 'import torch, time; print("ready", flush=True)
-while True: torch.ones(2); time.sleep(0.01)'
-	start_as debugger python3 -c "
-import ctypes, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
-time.sleep(1000)" >"$T/debugger"
-	wait_line "$T/debugger" ready
-	refuses "being debugged" 'traces it already'
-	kill -9 "$debugger"
-	wait "$debugger" 2>/dev/null
-	gone
-}
-
-forbidden() {
-	python 'import ctypes, struct, time, torch
-libc = ctypes.CDLL(None)
-code = b"".join(struct.pack("HBBI", *x) for x in [(0x20, 0, 0, 0), (0x15, 0, 1, 257), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)])
-buf = ctypes.create_string_buffer(code)
-libc.prctl(38, 1, 0, 0, 0)
-assert not libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))))
-print("ready", flush=True)
-while True: torch.ones(2)'
-	refuses "under a seccomp filter of its own" 'seccomp'
-	gone
-}
-
+# Those that depend on no PyTorch.
 other_programs() {
 	python 'import time; print("ready", flush=True); time.sleep(1000)'
 	refuses "without PyTorch" 'no PyTorch'
@@ -113,6 +116,9 @@ other_programs() {
 	ok "a child has ended" has_children 1 Z
 	refuses "a zombie" 'zombie' "$(ps --ppid "$child" -o pid= | tr -d " ")"
 	gone
+}
+
+late() {
 	start "$PY" late_import.py 2 >"$T/late"
 	wait_line "$T/late" '^pid '
 	ok "torch is imported later" "${enter[@]}" --wait "$child"
@@ -162,13 +168,13 @@ targets() {
 	enter=("$DITRACE" attach --engine shim -o "$T/data")
 	in_ops
 	in_a_dataloader
-	debugged
-	forbidden
-	other_programs
+	late
 	mounts
 }
 each_torch targets
-T=$base label="" enter=("$DITRACE" attach --wait --engine shim -o "$base/data")
+T=$base PY=python3 enter=("$DITRACE" attach --engine shim -o "$base/data")
+other_programs
+enter+=(--wait)
 compiled "a static program" 'linked statically' gcc -static
 compiled "another C library" 'not the GNU one' musl-gcc
 done_testing
