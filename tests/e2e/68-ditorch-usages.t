@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What ditorch's README does with op_tools in the program, done from outside: usage by usage, with what must be seen.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/forked.sh"
 
 # usage OPTION...: the README's calls under ditrace run, in an empty folder; variables as they stand before it
 usage() {
 	rm -rf "$T/in" && mkdir "$T/in"
-	(cd "$T/in" && "$DITRACE" run "$@" -- "$PY" "$W/ditorch_usages.py" >"$T/out" 2>"$T/err")
+	(cd "$T/in" && ditraced "$@" -- "$W/ditorch_usages.py")
 }
 
 # done_by FEATURE: the functions that it was done to, each once
@@ -38,7 +39,7 @@ fallbacks() {
 	is "fallback of all" "$(done_by fallback)" "torch.Tensor.__float__ torch.Tensor.add torch.Tensor.float torch.Tensor.sort torch.Tensor.sub torch.Tensor.sum torch.add torch.div torch.mul torch.nn.functional.linear torch.nn.functional.relu torch.sub"
 	sees "tables of device and CPU" '^\| +torch.Tensor.sort output\(cpu\)\[1\] '
 	is "which computes the same" "$(cat "$T/out")" "$(cat "$T/plain")"
-	OP_FALLBACK_LIST="torch.nn.functional.linear" usage --fallback-all
+	OP_FALLBACK_LIST="torch.nn.functional.linear" "$DITRACE" run --fallback-all "$PY" ditorch_usages.py >"$T/out" 2>"$T/err"
 	is "of one" "$(done_by fallback)" torch.nn.functional.linear
 	OP_FALLBACK_DISABLE_LIST="torch.nn.functional.linear,torch.Tensor.*" usage --fallback-all
 	is "of all others, by an expression, too" "$(done_by fallback)" "torch.add torch.div torch.mul torch.nn.functional.relu torch.sub"
@@ -100,7 +101,7 @@ looks() {
 }
 
 usages() {
-	"$PY" ditorch_usages.py >"$T/plain" 2>/dev/null
+	alone ditorch_usages.py >"$T/plain"
 	captures
 	fallbacks
 	casts
@@ -108,5 +109,5 @@ usages() {
 	applied
 	looks
 }
-each_torch usages
+each_torch forking usages
 done_testing
