@@ -3,6 +3,7 @@
 # have them while ditrace is there.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/forked.sh"
+WARM=torch.fx.experimental.symbolic_shapes # which gradients of what was given import
 need_tracing
 
 # changed OPTION... -- PROGRAM ARGUMENT...: in an empty folder of $T; the program's output to $T/out, ditrace's to $T/err

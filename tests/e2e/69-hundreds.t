@@ -3,6 +3,7 @@
 # enough. It needs no privilege.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/forked.sh"
+WARM=torch.fx.experimental.symbolic_shapes # which gradients of what was given import
 
 # change OPTION... -- ARGUMENT...: of the workload
 change() {
