@@ -327,7 +327,7 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 void decoder_learn(struct decoder *d, const struct hit *h)
 {
 	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
-	if (!t || h->size < sizeof(*h) || h->kind == HIT_CODE_FREED)
+	if (!t || h->size < sizeof(*h) || h->kind == HIT_CODE_FREED || h->kind == HIT_CODE_MET)
 		return;
 	struct items it = items_of(h);
 	if (h->kind == HIT_SCHEMA) {
@@ -346,6 +346,8 @@ void decoder_hit(struct decoder *d, const struct hit *h)
 		d->dropped++;
 		return;
 	}
+	if (h->kind == HIT_CODE_MET)
+		return;
 	struct hit_queue *q = &d->held[h->proc];
 	if (t->layout_known && q->len)
 		decoder_drain(d, h->proc);
@@ -382,7 +384,8 @@ void decoder_foresee(struct decoder *d, const struct hit *h)
 	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
 	struct py_region r[REGIONS];
 	unsigned n = 0;
-	if (!t || !t->py || h->kind != HIT_CODE_FREED || h->size < sizeof(*h))
+	if (!t || !t->py || h->size < sizeof(*h) ||
+	    (h->kind != HIT_CODE_FREED && h->kind != HIT_CODE_MET))
 		return;
 	struct items it = items_of(h);
 	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
@@ -392,7 +395,8 @@ void decoder_foresee(struct decoder *d, const struct hit *h)
 		r[n].data = (const uint8_t *)(i + 1) + 8;
 		r[n++].len = i->len - 8u;
 	}
-	py_code_remember(t->py, h->sp, r, n);
+	if (n)
+		py_code_remember(t->py, h->sp, r, n);
 }
 
 void decoder_flush(struct decoder *d, int proc)

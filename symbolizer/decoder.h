@@ -54,8 +54,8 @@ void decoder_hit(struct decoder *d, const struct hit *h);
 /* Read the Python code that a record names, so that it is known when its turn comes. */
 void decoder_warm(struct decoder *d, const struct hit *h);
 
-/* Learn a Python code object from the record of its end (HIT_CODE_FREED), to be called before the
- * hits that were taken while it lived. Other records are ignored. */
+/* Learn a Python code object from what its record (HIT_CODE_FREED, HIT_CODE_MET) has copied of it,
+ * to be called before the hits that were taken while it lived. Other records are ignored. */
 void decoder_foresee(struct decoder *d, const struct hit *h);
 
 /* Decode what was held back of process `proc` while the layout of its tensors was being learnt,

@@ -6,23 +6,28 @@
 
 #include "symbolizer/decode_value.h"
 
-enum { BATCH_MAX = 6 << 20, ENDS_MAX = 512 };
+enum { BATCH_MAX = 6 << 20, ENDS_MAX = 2048 };
 
-/* Records of code objects that end, in order. */
+static bool is_of_code(const struct hit *h)
+{
+	return h->kind == HIT_CODE_FREED || h->kind == HIT_CODE_MET;
+}
+
+/* Records of code objects that end, or are met, in order. */
 struct ends {
 	const struct hit *hit[ENDS_MAX];
 	unsigned n;
 };
 
-static void gather(const struct batch *b, struct ends *e)
+static void gather(const struct batch *b, struct ends *e, bool met)
 {
 	const struct hit *h;
 	for (size_t at = 0; b->nends && (h = hit_queue_next(&b->hits, &at));)
-		if (h->kind == HIT_CODE_FREED && e->n < ENDS_MAX)
+		if (is_of_code(h) && (met || h->kind == HIT_CODE_FREED) && e->n < ENDS_MAX)
 			e->hit[e->n++] = h;
 }
 
-/* The first end from number `i` on of the code object at the place of `h`. */
+/* The first from number `i` on of the code object at the place of `h`. */
 static const struct hit *next_end(const struct ends *e, unsigned i, const struct hit *h)
 {
 	for (; i < e->n; i++)
@@ -35,8 +40,8 @@ static void decode(struct lookahead *l, struct decoder *d)
 {
 	struct ends e = {.n = 0};
 	unsigned passed = 0;
-	gather(&l->waiting, &e);
-	gather(&l->coming, &e);
+	gather(&l->waiting, &e, true);
+	gather(&l->coming, &e, true);
 	for (unsigned i = 0; i < e.n; i++)
 		if (next_end(&e, 0, e.hit[i]) == e.hit[i])
 			decoder_foresee(d, e.hit[i]);
@@ -71,8 +76,8 @@ static bool names_an_ended(const struct hit *h, const struct ends *e)
 static void warm(struct lookahead *l, struct decoder *d)
 {
 	struct ends e = {.n = 0};
-	gather(&l->waiting, &e);
-	gather(&l->coming, &e);
+	gather(&l->waiting, &e, false);
+	gather(&l->coming, &e, false);
 	const struct hit *h;
 	while (e.n < ENDS_MAX && (h = hit_queue_next(&l->coming.hits, &l->warmed)))
 		if (!names_an_ended(h, &e))
@@ -115,7 +120,7 @@ void lookahead_add(struct lookahead *l, struct decoder *d, const struct hit *h)
 			return;
 		}
 	}
-	l->coming.nends += h->kind == HIT_CODE_FREED;
+	l->coming.nends += is_of_code(h);
 }
 
 void lookahead_free(struct lookahead *l)

@@ -13,7 +13,7 @@ enum { LOOKAHEAD_NS = 20 * 1000 * 1000 };
 
 struct batch {
 	struct hit_queue hits;
-	size_t nends; /* records of code objects that ended */
+	size_t nends; /* records of code objects that ended or were met */
 };
 
 /* Zero-initialise. */

@@ -1,5 +1,5 @@
-/* Code objects that were freed before they could be read: what the engine copied of them as they
- * went. */
+/* Code objects that may be freed before they can be read: what the engine copied of them when they
+ * were met, or as they went. */
 #ifndef SYMBOLIZER_PYFREED_H
 #define SYMBOLIZER_PYFREED_H
 

@@ -247,13 +247,15 @@ static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
 }
 
 /* Code that runs once, as that of exec(), is gone before it could be looked at: it is sent along.
- */
+ * Of the ten thousands that end with a process few were in a record. */
 void op_stack_code_freed(struct op_stack *t, const struct op_hit *h)
 {
 	enum { STRING_OBJECT = 256, LINES_OBJECT = 1024 };
 	const struct py_code_read *c = &h->conf->code;
 	uint64_t code = h->regs[ARCH_ARG0];
 	const struct open_op none = {.sp = code};
+	if (!pyframes_may_have_named(code))
+		return;
 	begin_hit(t, h, &none, HIT_CODE_FREED, 0);
 	put_region(h, code, c->size & 0x1ff);
 	put_region(h, remote_word(h->mem, code + c->filename), STRING_OBJECT);

@@ -155,12 +155,15 @@ struct proc_conf {
 enum hit_kind {
 	HIT_ENTRY = 1,
 	HIT_EXIT,
-	HIT_CODE_FREED, /* sp: address of the code object; items: ITEM_DATA of 8 bytes of address
-			 * and the bytes there, of it and of what it points to */
+	HIT_CODE_FREED, /* sp: address of the code object; items: where no HIT_CODE_MET came,
+			 * ITEM_DATA of 8 bytes of address and the bytes there, of it and of what it
+			 * points to */
 	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator that is being defined */
 	HIT_PYTHON, /* of a sample that is about to be taken: an ITEM_DATA of the thread state, the
 		     * _PyCFrame (or 0) and the first frame; an ITEM_STACK */
 	HIT_STANDS, /* thread `tid` stands still; no items (tracer/engine_both.c) */
+	HIT_CODE_MET, /* the same items, of a code object in use that the hit before it on the
+		       * thread is the first to name */
 };
 
 enum {

@@ -176,6 +176,67 @@ static __always_inline void account(__u64 since)
 	}
 }
 
+static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
+{
+	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
+	if (!it)
+		return;
+	put_word(t, addr);
+	it->len = (__u16)(8 + copy_object(t, len, addr));
+}
+
+/* 0, or the record was lost. */
+static __always_inline int send_code(struct thread *t, const struct proc_conf *p, __u32 proc,
+				     __u8 kind, __u64 code)
+{
+	enum { STRING_OBJECT = 256, LINES_OBJECT = 2048 };
+	struct frame none = {.sp = code};
+	__u32 gap = t->gap;
+	start_hit(t, &none, kind, proc, 0, bpf_ktime_get_ns());
+	if (kind == HIT_CODE_MET) {
+		put_region(t, code, p->code.size & 0x1ff);
+		put_region(t, user_word(code + p->code.filename), STRING_OBJECT);
+		put_region(t, user_word(code + p->code.name), STRING_OBJECT);
+		put_region(t, user_word(code + p->code.linetable), LINES_OBJECT);
+	}
+	send(t, 0);
+	int r = (int)t->gap;
+	t->gap |= gap; /* for the ops that follow */
+	return r;
+}
+
+struct telling {
+	struct thread *t;
+	const struct proc_conf *p;
+	__u64 proc;
+};
+
+static long each_fresh(__u32 i, void *arg)
+{
+	struct telling *a = arg;
+	__u64 code = a->t->fresh[i & (FRESH - 1)], key = a->proc << 48 | code;
+	__u8 one = 1;
+	if (i >= a->t->nfresh)
+		return 1;
+	if (bpf_map_lookup_elem(&told, &key))
+		return 0;
+	if (bpf_map_update_elem(&told, &key, &one, BPF_ANY))
+		told_full = 1;
+	if (send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code))
+		bpf_map_delete_elem(&told, &key);
+	return 0;
+}
+
+/* The process may be gone, and its code with it, before user space can look at what a hit names. */
+static __always_inline void tell_code(struct thread *t, const struct proc_conf *p, __u32 proc)
+{
+	struct telling a = {.t = t, .p = p, .proc = proc};
+	if (!t->nfresh)
+		return;
+	bpf_loop(FRESH, each_fresh, &a, 0);
+	t->nfresh = 0;
+}
+
 static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 				    const struct proc_conf *p, const struct op_plan *plan,
 				    __u64 cookie, __u64 ts)
@@ -215,6 +276,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
 		put_python(t, p, d ? up->py_sent : 0, up, f);
 	t->shown += is_shown(f);
 	send(t, 0);
+	tell_code(t, p, (__u32)(cookie >> 48));
 }
 
 SEC("uprobe.s")
@@ -290,35 +352,22 @@ out:
 	return 0;
 }
 
-static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
-{
-	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
-	if (!it)
-		return;
-	put_word(t, addr);
-	it->len = (__u16)(8 + copy_object(t, len, addr));
-}
-
-/* A code object is going: what was learnt of its address holds no more. Code that runs once, as
- * that of exec(), is gone before user space can look at it: it is sent along. */
+/* A code object is going: what was learnt of its address holds no more. */
 SEC("uprobe.s")
 int code_freed(struct pt_regs *ctx)
 {
-	enum { STRING_OBJECT = 256, LINES_OBJECT = 1024 };
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 proc = (__u32)(cookie >> 48);
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
+	__u64 code = PT_REGS_PARM1(ctx), key = (__u64)proc << 48 | code;
+	if (bpf_map_delete_elem(&told, &key) && !told_full)
+		return 0;
 	struct thread *t = this_thread();
-	__u64 code = PT_REGS_PARM1(ctx);
 	if (!p || !t)
 		return 0;
-	struct frame none = {.sp = code};
-	start_hit(t, &none, HIT_CODE_FREED, proc, 0, bpf_ktime_get_ns());
-	put_region(t, code, p->code.size & 0x1ff);
-	put_region(t, user_word(code + p->code.filename), STRING_OBJECT);
-	put_region(t, user_word(code + p->code.name), STRING_OBJECT);
-	put_region(t, user_word(code + p->code.linetable), LINES_OBJECT);
-	send(t, 0);
+	if (*met_place(t, code) == code)
+		*met_place(t, code) = 0;
+	send_code(t, p, proc, HIT_CODE_FREED, code);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "tracer/pyframes.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 struct window {
@@ -145,6 +146,30 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 	return (struct py_place){0};
 }
 
+/* A bit for each code object that a record has named, and some others that share it. */
+static _Atomic uint64_t named[1024];
+
+static _Atomic uint64_t *bit_of(uint64_t code, uint64_t *bit)
+{
+	uint64_t h = code * 0x9e3779b97f4a7c15 >> 48;
+	*bit = 1ULL << (h & 63);
+	return &named[h >> 6];
+}
+
+static void name_code(uint64_t code)
+{
+	uint64_t bit;
+	_Atomic uint64_t *word = bit_of(code, &bit);
+	if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
+		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+}
+
+bool pyframes_may_have_named(uint64_t code)
+{
+	uint64_t bit;
+	return atomic_load_explicit(bit_of(code, &bit), memory_order_relaxed) & bit;
+}
+
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		  struct hit_buf *out, uint64_t frame)
 {
@@ -163,6 +188,7 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 		frame = f.previous;
 		if (f.is_marker)
 			continue;
+		name_code(f.code & ~7ULL);
 		*to++ = f.code & ~7ULL;
 		*to++ = f.instr;
 		*to++ = f.local;

@@ -37,6 +37,10 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		  struct hit_buf *out, uint64_t frame);
 
+/* Whether pyframes_put has named the code object at this address, of any process: true at times
+ * where it has not. */
+bool pyframes_may_have_named(uint64_t code);
+
 /* Whether the op whose caller was frame `was` cannot be running any more, as the innermost frame is
  * `now`: while an op runs, the Python code that called it stands still. An exception that took the
  * op away leaves no other trace when the stack is deeper now than it was. */

@@ -1,6 +1,23 @@
 /* The Python stack of the hitting thread, walked as symbolizer/python_offsets.h describes. Part of
  * probes.bpf.c and samples.bpf.c. */
 
+static __always_inline __u64 *met_place(struct thread *t, __u64 code)
+{
+	return &t->codes[(code >> 5 ^ code >> 12) & (CODES - 1)];
+}
+
+/* Most frames are of code that was met on this thread. */
+static __always_inline void meet_code(struct thread *t, __u64 code)
+{
+	__u64 *place = met_place(t, code);
+	__u64 n = t->nfresh;
+	if (*place == code || n >= FRESH)
+		return;
+	*place = code;
+	t->fresh[n & (FRESH - 1)] = code;
+	t->nfresh = n + 1;
+}
+
 struct walk {
 	struct thread *t;
 	const struct py_walk *w;
@@ -115,7 +132,9 @@ static long each_frame(__u32 i, void *arg)
 	k->frame = window_word(k->t, k->w->fw_previous);
 	if (not_python(k->t, k->w))
 		return 0;
-	put_word(k->t, window_word(k->t, k->w->fw_code) & ~7ULL);
+	__u64 code = window_word(k->t, k->w->fw_code) & ~7ULL;
+	meet_code(k->t, code);
+	put_word(k->t, code);
 	put_word(k->t, frame_instr(k->t, k->w));
 	put_word(k->t, k->w->fw_local == PY_NO_OFFSET ? user_word(frame + k->w->frame_local)
 						      : window_word(k->t, k->w->fw_local));

@@ -7,6 +7,8 @@
 #define BUF_SLACK (4 << 10)
 #define WINDOW_WORDS 32 /* a power of two, at least PY_TSTATE_WINDOW / 8 */
 #define REGS 21		/* words of struct pt_regs */
+#define CODES 128	/* a power of two, as FRESH */
+#define FRESH 16
 
 /* Keeps the compiler from merging two range checks into one that the verifier cannot follow. */
 #define OPAQUE(v) asm volatile("" : "+r"(v))
@@ -44,6 +46,8 @@ struct thread {
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];
+	__u64 codes[CODES];	    /* Python code objects that were met, by their addresses */
+	__u64 fresh[FRESH], nfresh; /* those that are to be told of */
 	__u8 buf[BUF_MAX + BUF_SLACK];
 };
 
@@ -95,6 +99,16 @@ struct {
 	__type(key, __u64);
 	__type(value, __u64);
 } calls SEC(".maps");
+
+/* Python code objects that were told of: process number << 48 | address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u8);
+} told SEC(".maps");
+int told_full; /* some were told of that are not in there */
 
 /* Counters read by user space. */
 __u64 lost;		   /* records that did not fit into the ring */

@@ -33,7 +33,8 @@ import os, torch
 torch.ones(1)
 print("pid", os.getpid(), flush=True)
 input()
-exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})' <&"$go" >"$T/out" 2>"$T/err"
+exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})
+torch.nn.functional.threshold(torch.ones(2), 0.5, 3)' <&"$go" >"$T/out" 2>"$T/err"
 	ok "$ENGINE: its first op is told" before_long is_told
 	kill -STOP "$tracer"
 	ok "$ENGINE: ditrace stands still" before_long grep -q '^[0-9]* (ditrace) T' "/proc/$tracer/stat"
@@ -44,6 +45,7 @@ exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade(
 	exec {go}>&-
 	events
 	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":4,.*"file":"<made>","line":5,'
+	like "$ENGINE: and those of a module that ends with Python" "$T/events" '"op":"aten::threshold",.*"stack":\[\{"file":"[^"]*functional.py","line":[0-9]+,"function":"_threshold"'
 }
 
 is_told() {

@@ -356,6 +356,25 @@ static void ends_of_pages(void **state)
 	assert_int_equal(it->len, OBJECT);
 }
 
+/* A record names the code object, as that of the only frame. */
+static void name_code(const void *code)
+{
+	const uint64_t frame[4] = {(uintptr_t)code};
+	const struct py_walk w = {
+	    .frame_window_len = sizeof(frame),
+	    .fw_previous = 8,
+	    .fw_instr = 16,
+	    .instr_size = 8,
+	    .fw_owner = PY_NO_OFFSET,
+	    .fw_local = 24,
+	};
+	struct hit_buf other = {.sink = take};
+	struct py_thread t = {0};
+	bool gap = false;
+	hit_buf_begin(&other, &gap);
+	pyframes_put(&t, &w, mem, &other, (uintptr_t)frame);
+}
+
 /* A code object whose strings end where their page does. */
 static void freed_code(void **state)
 {
@@ -368,6 +387,9 @@ static void freed_code(void **state)
 	t = (struct op_stack){.tid = 9};
 	regs[ARCH_ARG0] = (uintptr_t)code;
 	struct op_hit h = hit_of(NULL, 0);
+	op_stack_code_freed(&t, &h);
+	assert_int_equal(nrecords, 0);
+	name_code(code);
 	op_stack_code_freed(&t, &h);
 	assert_int_equal(nrecords, 1);
 	assert_int_equal(item_of(records[0], 0)->len, 8 + sizeof(code));
