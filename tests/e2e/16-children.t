@@ -3,9 +3,9 @@
 . "$(dirname "$0")/lib.sh"
 need_tracing
 
-# fills: PID-COUNT pairs and the values that aten::full was called with at the outermost level
+# fills PROGRAM: the values that aten::full was called with in it, and from how many processes
 fills() {
-	python3 - "$T/events" <<-'EOF'
+	python3 - "$T/events.$1.jsonl" <<-'EOF'
 		import json, sys
 		events = [json.loads(line) for line in open(sys.argv[1])]
 		calls = [(e["args"][1]["value"], e["pid"]) for e in events if e["op"] == "aten::full"]
@@ -13,32 +13,22 @@ fills() {
 	EOF
 }
 
-# repeats: whether this is ptrace with another torch than the first
-repeats() {
-	[ "$ENGINE" = ptrace ] && ! in_long && [ "$PY" != "${FIRST:=$PY}" ]
-}
-
+# A shell starts one process, which becomes another one at last.
 children() {
-	! repeats || { skip "ptrace has run with another torch: make test-long"; return; }
-	ok "forks and a DataLoader run traced" trace -- "$PY" fork.py
-	is "their output is the same" "$(cat "$T/out")" "total 16056"
-	events
-	is "every child's ops are seen" "$(fills)" "[1, $(printf '2, %.0s' {1..10})$(printf '3, %.0s' {1..10})1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007] 5"
-	ok "exec and a shell run traced" trace -- "$PY" exec.py
-	is "their output is the same" "$(cat "$T/out")" $'ran 5\nran 6'
-	events
-	is "the ops of both are seen" "$(fills)" "[5, 6] 2"
-	trace -- /bin/sh -c "'$PY' late_import.py 1; exit 7"
+	[ "$ENGINE" != ptrace ] || in_long || { skip "as in 41-ptrace-life.t: make test-long"; return; }
+	trace -- /bin/sh -c "'$PY' in_turn.py 'late_import.py 1' fork.py exec.py; exit 7"
 	is "the program's exit status is ditrace's" $? 7
-	late
+	is "what it prints is the same" "$(grep -v '^pid ' "$T/out")" $'done\ntotal 16056\nran 5\nran 6'
+	events
+	ok "each has run" python3 "$here/split_at_marks.py" "$T/events" "$T/events" late_import fork exec
+	is "a late import's ops are seen from the first" "$(fills late_import)" "[$(seq -s ', ' 0 19)] 1"
+	is "every child's ops are seen, those of a DataLoader, too" "$(fills fork)" "[1, $(printf '2, %.0s' {1..10})$(printf '3, %.0s' {1..10})1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007] 5"
+	is "the ops after exec and in a shell are seen" "$(fills exec)" "[5, 6] 2"
 	in_long || { skip "a late import of the program itself: make test-long"; return; }
 	ok "a late import runs traced" trace -- "$PY" late_import.py 1
-	late
-}
-
-late() {
 	events
-	is "a late import's ops are seen from the first" "$(fills)" "[$(seq -s ', ' 0 19)] 1"
+	cp "$T/events" "$T/events.alone.jsonl"
+	is "its ops are seen from the first" "$(fills alone)" "[$(seq -s ', ' 0 19)] 1"
 }
 each_torch each_engine children
 done_testing

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The training's losses are the same bit by bit: untraced, under run, attached to, and with ditrace
+# A training's losses are the same bit by bit: untraced, under run, attached to, and with ditrace
 # killed in the middle many times.
 . "$(dirname "$0")/lib.sh"
 need_tracing
@@ -35,22 +35,22 @@ kill_often() {
 	[ "$alive" -ge $((KILLS * 9 / 10)) ] || { cat "$T/killed.err" && return 1; }
 }
 
+# The same few steps again and again, the first time before anything traces them.
 bits() {
-	start "$PY" train.py --steps 1000000 >"$T/long" 2>"$T/long.err"
-	wait_line "$T/long" '^1 '
-	ok "the training outlives $KILLS killed ditraces" kill_often
+	start "$PY" on_line.py <<<always >"$T/lines" 2>"$T/lines.err"
+	ok "a training runs" wait_line "$T/lines" '^always '
+	ok "it outlives $KILLS killed ditraces" kill_often
 	ok "and keeps no probe in its code" unprobed
 	ok "one can still attach" "$DITRACE" attach "$child" --count 3000 -o "$T/data"
 	kill -TERM "$child"
 	finish "$child"
-	is "the training ends well" "$status" 0
+	is "the training ends well" "$status $(tail -n 1 "$T/lines")" "0 ended well"
 	events
 	ok "its ops were seen" grep -q '"op": *"AddmmBackward0"' "$T/events"
-	is "the log has every loss" "$(tail -n 1 "$T/long" | cut -d' ' -f1)" $(($(grep -vc '^pid ' "$T/long") - 1))
-	ok "its losses are those of an untraced one" same_losses "$T/long"
-	ok "it trains under run" trace -- "$PY" train.py --steps "$STEPS"
+	is "all its losses are those from before" "$(grep '^always ' "$T/lines" | sort -u)" "$(grep -m 1 '^always ' "$T/lines")"
+	ok "another trains under run" trace -- "$PY" train.py --steps "$STEPS"
 	is "to its end" "$(grep -vc '^pid ' "$T/out")" "$STEPS"
-	ok "with the same losses" same_losses "$T/out"
+	ok "with the losses of an untraced one" same_losses "$T/out"
 }
 each_torch bits
 done_testing

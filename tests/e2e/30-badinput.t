@@ -30,19 +30,19 @@ start sleep 60
 error "attach to a program without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
 ok "the hint speaks of --wait" found "$T/error" 'hint: .*--wait'
 error "a kernel thread" . "$DITRACE" attach 2 -o "$T/data"
-start "$PY" -c 'import time; time.sleep(60)'
-sleep 1
+start "$PY" -c 'import time; print("ready", flush=True); time.sleep(60)' >"$T/ready"
+ok "a Python runs" wait_line "$T/ready" ready
 error "a Python without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
 
 mkdir "$T/unknown"
 echo 'int torch_of_nobody(void) { return 1; }' >"$T/unknown.c"
 if gcc -shared -fPIC -s -o "$T/unknown/libtorch_cpu.so" "$T/unknown.c" 2>/dev/null; then
-	start "$PY" -c "import ctypes, time; ctypes.CDLL('$T/unknown/libtorch_cpu.so'); time.sleep(60)"
-	sleep 1
+	start "$PY" -c "import ctypes, time; ctypes.CDLL('$T/unknown/libtorch_cpu.so'); print('loaded', flush=True); time.sleep(60)" >"$T/loaded"
+	ok "one with a libtorch of nobody runs" wait_line "$T/loaded" loaded
 	error "a libtorch without ops" 'libtorch_cpu' "$DITRACE" attach "$child" -o "$T/data"
 	head -c 3000 "$T/unknown/libtorch_cpu.so" >"$T/broken.so"
 	ok "the target lives on" kill -0 "$child"
 else
-	skip "no C compiler to make an unknown libtorch with" 2
+	skip "no C compiler to make an unknown libtorch with" 3
 fi
 done_testing

@@ -18,18 +18,32 @@ else
 	skip "no statically linked program can be built: $(head -n 1 "$T/err")" 2
 fi
 
+# waiting PID: an attach --wait, in $tracer, that has begun to wait
+waiting() {
+	start_as tracer env --default-signal=INT "$DITRACE" attach "$1" --wait -o "$T/data" 2>"$T/err"
+	wait_line "$T/err" 'waiting for process'
+}
+
 waits() {
-	start "$PY" late_import.py 4 >"$T/late"
+	local go late tracer
+	mkfifo "$T/go"
+	exec {go}<>"$T/go"
+	start_as late "$PY" late_import.py told <&"$go" >"$T/late"
 	wait_line "$T/late" '^pid '
-	ok "attach --wait waits until torch is there, and ends with the program" \
-		timeout 60 "$DITRACE" attach "$child" --wait -o "$T/data"
-	finish "$child"
+	ok "attach --wait waits until torch is there" waiting "$late"
+	echo >&"$go"
+	finish "$tracer"
+	is "and ends with the program" "$status" 0
+	exec {go}>&-
+	finish "$late"
 	is "the program ended well" "$status $(tail -n 1 "$T/late")" "0 done"
 	events
 	ok "its ops were seen" [ "$(grep -c '"op": *"aten::full"' "$T/events")" -ge 15 ]
-	start sleep 100
-	timeout -s INT 3 "$DITRACE" attach "$child" --wait -o "$T/data" 2>"$T/err"
-	ok "Ctrl-C ends the waiting" [ $? -ne 137 ]
+	start sleep 1000
+	ok "of another it waits" waiting "$child"
+	kill -INT "$tracer"
+	finish "$tracer"
+	ok "until Ctrl-C" [ "$status" -lt 128 ]
 	kill "$child"
 }
 each_torch waits

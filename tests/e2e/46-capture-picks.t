@@ -25,14 +25,6 @@ both() {
 	like "$name: none in one alone" "$T/diff" "^[1-9][0-9]* op calls in both, 0 only in the first, 0 only in the second"
 }
 
-numbers() {
-	"$PY" - "$1" <<-'EOF'
-		import glob, sys, torch
-		files = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/*/*/*/*/input.pth")
-		print(*sorted(int(torch.load(f)["args"][0][0]) for f in files))
-	EOF
-}
-
 # The fours of threads.py: each result is four times the weight, whichever threads ran meanwhile.
 results() {
 	"$PY" - "$@" <<-'EOF'
@@ -75,7 +67,7 @@ picks() {
 	ok "which learnt the same" cmp <(grep -E '^[0-9]+ ' "$T/bpf.out") <(grep -E '^[0-9]+ ' "$T/ptrace.out")
 	both "a condition" --nth 1- --when 'phase == forward and len(inputs) == 1' --ops gelu,add -- "$PY" train.py --steps 2
 	both "both ways to call an op" --nth 2-4,10-20 --every 2 --ops add -- "$PY" ways_to_add.py
-	is "are counted together" "$(numbers "$T/bpf")" "2 4 11 13 15 17 19"
+	is "are counted together" "$(python3 "$here/picked_calls.py" "$T/bpf")" "2 4 11 13 15 17 19"
 	is "a SIGURG of its own arrives" "$(cat "$T/bpf.out")" "caught 6"
 	rm -rf "$T/bpf"
 	ok "threads" by bpf --nth 5- --ops linear -- "$PY" threads.py 10

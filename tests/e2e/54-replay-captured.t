@@ -3,7 +3,6 @@
 # among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
 . "$(dirname "$0")/lib.sh"
 need_tracing
-export OMP_WAIT_POLICY=passive # or threads spin where there are as many as cores
 program=little_train.py layers=1 others=4 least=400 least_grads=60 jobs=1
 ! in_long || jobs=2 program=train.py layers=2 others=7 least=1000 least_grads=100
 

@@ -2,7 +2,6 @@
 # that has imported PyTorch, and ditrace is attached before their first line; under make test-long, and where one
 # may not attach, each is a program of its own. To be sourced by bash after lib.sh.
 
-export OMP_WAIT_POLICY=passive # or threads spin where there are as many as cores
 
 # forking FUNCTION...: with what forks in the background, which has imported $WARM beside PyTorch
 forking() {
