@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """code_unchanged.py PID: the code of the process's libtorch is that of the file, so no probe is in it."""
 
+import struct
 import sys
 
-CHUNK = 1 << 22
+PAGE = 4096
 
 
 def mappings(pid):
@@ -15,13 +16,21 @@ def mappings(pid):
                 yield begin, end, int(fields[2], 16), fields[5].strip()
 
 
+def own_pages(pid, begin, end):
+    """Addresses of the pages that are the process's own copies, as those are that a breakpoint was ever written to; all others
+    are the file's (Documentation/admin-guide/mm/pagemap.rst: bits 61 of the file, 62 swapped, 63 present)."""
+    with open(f"/proc/{pid}/pagemap", "rb", 0) as f:
+        f.seek(begin // PAGE * 8)
+        entries = struct.iter_unpack("Q", f.read((end - begin) // PAGE * 8))
+    return [begin + i * PAGE for i, (e,) in enumerate(entries) if e >> 62 and not e >> 61 & 1]
+
+
 def differs(pid, begin, end, offset, path):
     with open(f"/proc/{pid}/mem", "rb", 0) as memory, open(path, "rb") as file:
-        memory.seek(begin)
-        file.seek(offset)
-        for at in range(begin, end, CHUNK):
-            size = min(CHUNK, end - at)
-            seen, wanted = memory.read(size), file.read(size)
+        for at in own_pages(pid, begin, end):
+            memory.seek(at)
+            file.seek(offset + at - begin)
+            seen, wanted = memory.read(PAGE), file.read(PAGE)
             if seen[: len(wanted)] != wanted:
                 return at
     return None
