@@ -17,11 +17,18 @@ fds() {
 	readlink "/proc/$target/fd/"* | sort
 }
 
-# changing OPTION...: a ditrace that changes functions of the target, in $tracer, once they are changed
+# changing OPTION...: a ditrace that changes functions of the target, in $tracer, once both threads have met it
 changing() {
+	local met
+	before_long plain_again
+	met=$(grep -c '^stack of' "$T/out")
 	start "$DITRACE" attach "$target" "$@" 2>"$T/err"
 	tracer=$child
-	before_long is_in
+	before_long have_met $((met + 2))
+}
+
+have_met() {
+	[ "$(grep -c '^stack of' "$T/out")" -ge "$1" ]
 }
 
 is_in() {
