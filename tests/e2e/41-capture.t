@@ -22,19 +22,23 @@ judge() {
 	forked "/proc/$BASHPID/fd/1" "/proc/$BASHPID/fd/1" go "$@" && answered ended && return "$REPLY"
 }
 
-# part_lazy: the first calls of torch.mul, which are those of lazy.py, go to $T/lazy
-part_lazy() {
-	local calls=op_tools_results/op_capture_results/torch.mul
-	mkdir -p "$T/lazy/$calls/pid"
-	find "$T/in_turn/$calls" -mindepth 2 -maxdepth 2 | sort -V | head -n 7 | xargs mv -t "$T/lazy/$calls/pid"
+# part NAME head|tail -n N: the calls of in_turn that are the first or the last go to $T/NAME
+part() {
+	local own=op_tools_results/op_capture_results call
+	find "$T/in_turn/$own" -mindepth 3 -maxdepth 3 -printf '%f %P\n' | sort -n | "${@:2}" | while read -r _ call; do
+		mkdir -p "$T/$1/$own/${call%/*}" && mv "$T/in_turn/$own/$call" "$T/$1/$own/$call"
+	done
 }
 
 exact() {
 	mkdir "$T/own"
 	# lazy.py is the first: no tensor must have been seen
-	ok "calls over all dtypes, views, lists, in place, conjugates and negatives" capture in_turn \
-		--when 'depth == 0 and (function == "traced" or op == "aten::mul.Tensor" and "lazy.py" in file)' -- "lazy.py $T/own" "captured.py $T/own"
-	part_lazy
+	ok "calls over all dtypes, views, lists, in place, conjugates and negatives, and ditorch's example" capture in_turn \
+		--when 'depth == 0 and (function == "traced" or "lazy.py" in file and op == "aten::mul.Tensor" or
+			"halves.py" in file and phase == forward and op in ("aten::mul.Tensor", "aten::add.Tensor", "aten::sub.Tensor",
+			"aten::div.Tensor", "aten::sort", "aten::sum", "aten::to.dtype", "aten::linear"))' -- "lazy.py $T/own" "captured.py $T/own" halves.py
+	part lazy head -n 7
+	part halves tail -n 17
 	ok "are captured bit by bit, with their gradients" judge "$here/compare_captures.py" "$T/in_turn" "$T/own"
 	like "gradients that cannot be told apart are left out" "$T/err" '^  skipped grad_inputs of 6 calls: arguments that come out of one op'
 	like "and those that are sums of several" "$T/err" '^  skipped grad_inputs of 1 call: .* summed up of several'
@@ -42,9 +46,12 @@ exact() {
 	[ "${TORCH%%.*}" != 1 ] || wanted=---x--x # its torch.load knows no such bits
 	is "conjugates and negatives are captured as such, or not at all" "$(judge "$here/lazy_captures.py" "$T/lazy" "$T/own/values.pth" 2>&1)" "$wanted"
 	[ "${TORCH%%.*}" != 1 ] || like "which is told" "$T/err" '^  skipped 5 files: .*conjugate'
-	ok "the ops of ditorch's example" capture halves --when 'phase == forward and depth == 0' \
+	ok "the ops of ditorch's example are captured in its form, and give the same again" judge "$here/ditorch_captures.py" "$T/halves"
+	in_long || { skip "the same, chosen by ditorch's names: make test-long" 2; return; }
+	rm -r "$T/halves"
+	ok "they are chosen by ditorch's names" capture halves --when 'phase == forward and depth == 0' \
 		--ops torch.mul,torch.add,torch.sub,torch.div,torch.sort,torch.sum,torch.Tensor.to,linear --
-	ok "are captured in its form, and give the same again" judge "$here/ditorch_captures.py" "$T/halves"
+	ok "and are the same" judge "$here/ditorch_captures.py" "$T/halves"
 }
 
 # memory on a device: what the hint says instead, as it stands there
