@@ -3,6 +3,9 @@
 # events, op for op and argument for argument.
 . "$(dirname "$0")/lib.sh"
 need_tracing
+how_many STEPS 1 2
+how_many THROWN 100 500
+how_many ROUNDS 20 50
 command -v setpriv >/dev/null || skip_all "no setpriv to become another user with"
 export HOME=/tmp
 
@@ -43,7 +46,7 @@ equal() {
 		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 10
 		return
 	fi
-	by_both ops.py "train.py --steps 2" "throws.py 500" torchops.py "threads.py 50"
+	by_both ops.py "train.py --steps $STEPS" "throws.py $THROWN" torchops.py "threads.py $ROUNDS"
 	same_events "the ops" 10000 ops
 	sed '0,/"dtype":"float32"/s//"dtype":"float64"/' "$T/ptrace.torchops.jsonl" >"$T/other.jsonl"
 	ok "a single other dtype would be noticed" not python3 "$here/compare_engines.py" "$T/bpf.torchops.jsonl" "$T/other.jsonl"
