@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --stats: what was recorded of every tensor is what the program finds itself, and the program does not notice.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/attached.sh"
 need_tracing
 
 numbers() {
@@ -25,11 +26,12 @@ inside() {
 	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected" --observed
-	start_busy
-	ok "attach --stats" "$DITRACE" attach --engine shim --stats --count 300 -o "$T/data" "$child"
+	ok "a program runs" begin '^pid ' busy.py
+	ok "attach --stats" "$DITRACE" attach --engine shim --stats --count 300 -o "$T/data" "$target"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "measures all that it records" "$(grep -c stats_of "$T/events")" 300
-	stop_busy
+	kill -TERM "$target"
+	the_end
 	is "and leaves it well" "$status" 0
 	error "but not the first NaN" 'told of no registers' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" nan.py clean
 }
@@ -45,17 +47,19 @@ measured_ops() {
 }
 
 choices() {
-	trace --stats --print --ops flip --when 'self.dtype == int16' -- "$PY" stats.py "$T/expected"
+	ok "a run with --print" attached -o "$T/data" --stats --print --ops flip --when 'self.dtype == int16' -- stats.py "$T/expected"
 	is "--when chooses, and --print shows them" "$(grep -c inf_or_nan "$T/out")" 1
 	like "a clean run says so" "$T/err" 'measured 1 call: no NaN and no infinity'
-	trace --stats --ops flip,hypot,HypotBackward --nth 2 -- "$PY" stats.py "$T/expected"
+	ok "a run with --nth" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward --nth 2 -- stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" | grep -c stats_of >"$T/count"
 	is "--nth chooses calls and the backward of these" "$(cat "$T/count")" 3
-	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot \
+		ok "a run with a list" attached -o "$T/data" --stats --ops flip,mul_,hypot,HypotBackward -- stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "OP_OVERFLOW_CHECK_LIST chooses operators, with their backward" "$(measured_ops "$T/events")" "HypotBackward0 aten::hypot"
 	is "and all events are recorded" "$(grep -c '"op":' "$T/events")" "$(grep -c '"op":' "$T/all")"
-	OP_OVERFLOW_CHECK_DISABLE_LIST='torch.*hypot' trace --stats --ops flip,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
+	OP_OVERFLOW_CHECK_DISABLE_LIST='torch.*hypot' \
+		ok "a run with the other list" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward -- stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(measured_ops "$T/events")" "aten::flip"
 }
@@ -73,7 +77,7 @@ stats() {
 	inside
 	choices
 }
-each_torch stats
+each_torch forking stats
 first_torch
 refusals
 done_testing

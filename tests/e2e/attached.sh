@@ -5,7 +5,7 @@
 
 # attached OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., the program's output to $T/out, that
 # of ditrace and its standard error to $T/err; whether both have ended well. With an --engine, the options are those of a
-# capture and choose relu, whose files are removed from $CAPTURED.
+# capture and choose relu, too.
 attached() {
 	local options=() tracer
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -14,7 +14,7 @@ attached() {
 	rm -f "$T/word"
 	: >"$T/out" >"$T/err"
 	forked "$T/out" "$T/out.err" go "$W/at_word.py" "$T/word" "$@" || return
-	start_as tracer "$DITRACE" attach "${options[@]}" "$REPLY" >"$T/err" 2>&1
+	start_as tracer "$DITRACE" attach "${options[@]}" "$REPLY" >>"$T/out" 2>"$T/err"
 	# Both are said when all probes are in the program.
 	before_long grep -qE '^ditrace: (the engine is ptrace|saved .*\.relu/)' "$T/err" || kill -9 "$REPLY" "$tracer"
 	touch "$T/word"
