@@ -26,6 +26,7 @@ struct space {
 	struct use *use; /* [0] is none */
 	size_t nuse, use_room;
 	uint32_t free_use;
+	size_t looked_at; /* by space_mend: the breakpoint that is next */
 };
 
 static int open_mem(pid_t pid, struct err *e)
@@ -231,6 +232,33 @@ void space_restore(struct space *s)
 {
 	for (size_t i = 0; i < s->n; i++)
 		space_give_up(s, &s->bp[i]);
+}
+
+static bool is_missing(const struct space *s, const struct breakpoint *b)
+{
+	uint8_t there;
+	return b->live && !space_read(s, b->addr, &there, 1) && there == b->code[0] &&
+	       there != INT3;
+}
+
+static size_t mend_all(struct space *s)
+{
+	static const uint8_t int3 = INT3;
+	size_t missing = 0;
+	for (size_t i = 0; i < s->n; i++)
+		if (is_missing(s, &s->bp[i]))
+			missing += !space_write(s, s->bp[i].addr, &int3, 1);
+	return missing;
+}
+
+size_t space_mend(struct space *s, size_t n)
+{
+	for (size_t i = 0; i < n && i < s->n; i++) {
+		s->looked_at = (s->looked_at + 1) % s->n;
+		if (is_missing(s, &s->bp[s->looked_at]))
+			return mend_all(s);
+	}
+	return 0;
 }
 
 /* Whether the instruction can be carried out by one of the two ways. */

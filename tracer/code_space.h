@@ -63,6 +63,13 @@ void space_remove(struct space *s, uint16_t proc);
 void space_give_up(struct space *s, struct breakpoint *b);
 void space_restore(struct space *s);
 
+/* See whether the next `n` breakpoints, in turn, are there, and where one is not, put all in again
+ * that are missing. Where a process once had eBPF probes, the kernel takes any breakpoint at an
+ * instruction for its own as long as somebody probes that one in another process, and takes it out
+ * (kernel/events/uprobes.c of 6.18, handle_swbp, register_for_each_vma). Returns how many were
+ * missing. */
+size_t space_mend(struct space *s, size_t n);
+
 /* The breakpoint at `addr`, live or not; NULL: none ever was. */
 struct breakpoint *space_find(struct space *s, uint64_t addr);
 

@@ -39,6 +39,7 @@ struct engine_ptrace {
 	bool guarded;
 	_Atomic bool closing, dead;
 	uint64_t trap_ns;
+	bool told_missing;
 	struct ending ending[ENDING_MOST];
 	unsigned nending;
 };
@@ -198,6 +199,21 @@ static int follow(struct engine *g, follow_fn *fn, void *arg)
 	return n;
 }
 
+static void tell_missing(struct engine_ptrace *p)
+{
+	uint32_t missing = p->share->missing;
+	if (!missing || p->told_missing)
+		return;
+	p->told_missing = true;
+	err_set(&p->engine.trouble, -EBUSY,
+		"the kernel took %u breakpoints out of process %d; they are put in again, and ops "
+		"are missing",
+		missing, p->share->missing_in);
+	err_hint(&p->engine.trouble,
+		 "this process had eBPF probes before, and others have some in the same library "
+		 "now: end those, or use --engine bpf");
+}
+
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
 	enum { AT_ONCE = ENGINE_AT_ONCE };
@@ -206,6 +222,7 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	const struct hit *h;
 	eventfd_t wakes;
 	eventfd_read(p->share->wake, &wakes);
+	tell_missing(p);
 	int n = 0;
 	for (; n < AT_ONCE && (h = share_next(p->share)); n++) {
 		pid_t held = h->flags & HIT_HELD ? (pid_t)h->tid : 0;

@@ -46,7 +46,10 @@ struct share {
 	struct news news[SHARE_NEWS];
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	_Atomic uint64_t dispatched, dispatched_seen;
-	_Atomic int counting;	   /* dispatched ops */
+	_Atomic int counting; /* dispatched ops */
+	_Atomic uint32_t
+	    missing; /* breakpoints that somebody else took out, of process missing_in */
+	_Atomic int32_t missing_in;
 	_Atomic int standing;	   /* a SIGURG of the kernel's is told of: HIT_STANDS */
 	uint64_t regs[SHARE_REGS]; /* answer to REQUEST_REGS, by enum arch_reg */
 	_Atomic uint32_t nbytes;   /* entries of `bytes` ever used */

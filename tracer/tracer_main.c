@@ -176,6 +176,34 @@ static void serve(struct tracer *t)
 	}
 }
 
+/* What is open has perhaps ended meanwhile. */
+static void forget_open(struct tracer *t, const struct tracee_process *p)
+{
+	for (size_t i = 0; i < TRACEE_SLOTS; i++)
+		for (struct tracee *x = t->slot[i]; x; x = x->next)
+			if (x->of == p && x->ops)
+				x->ops->gap = true;
+}
+
+static void mend(struct tracer *t)
+{
+	enum { EVERY_MS = 100, AT_ONCE = 256 };
+	static struct timespec last;
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	if ((now.tv_sec - last.tv_sec) * 1000 + (now.tv_nsec - last.tv_nsec) / 1000000 < EVERY_MS)
+		return;
+	last = now;
+	for (struct tracee_process *p = t->processes; p; p = p->next) {
+		size_t missing = space_mend(p->space, AT_ONCE);
+		if (!missing)
+			continue;
+		forget_open(t, p);
+		t->share->missing_in = p->pid;
+		t->share->missing += (uint32_t)missing;
+	}
+}
+
 static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
 {
 	const struct timespec patience = {.tv_nsec = 200 * 1000 * 1000};
@@ -189,6 +217,7 @@ static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
 			tracee_waited(t, tid, status);
 		}
 		serve(t);
+		mend(t);
 		if (tid > 0 || t->ending)
 			continue;
 		if (sigtimedwait(signals, NULL, &patience) == SIGTERM || getppid() != parent)

@@ -100,6 +100,38 @@ ran 6"
 	is "the ops after exec and in a shell are seen" "$(fills exec)" "[5, 6] 2"
 }
 
+# attach_until_told ENGINE PID FILE: in $tracer, when it has recorded
+attach_until_told() {
+	start_as tracer env --default-signal=INT "$DITRACE" attach --engine "$1" "$2" -o "$3" >"$3.out" 2>&1
+	before_long recording "$3"
+}
+
+# A process that had eBPF probes, while another one has some: the kernel takes breakpoints of ptrace for its own, and takes
+# them out with the others.
+taken_out() {
+	local other both
+	start bash -c 'exec "$0" on_line.py <<<always' "$PY" >"$T/other"
+	other=$child
+	start bash -c 'exec "$0" on_line.py <<<always' "$PY" >"$T/lines"
+	wait_line "$T/other" '^always '
+	wait_line "$T/lines" '^always '
+	ok "another process has eBPF probes" attach_until_told bpf "$other" "$T/o"
+	both=$tracer
+	ok "this one had some" "$DITRACE" attach --engine bpf --count 100 "$child" -o "$T/h"
+	start_as tracer env --default-signal=INT "$DITRACE" attach --engine ptrace "$child" -o "$T/p" >"$T/p.out" 2>&1
+	ok "breakpoints go in" before_long not python3 "$here/code_unchanged.py" "$child"
+	kill -INT "$both"
+	finish "$both"
+	ok "breakpoints that are taken out come in again" before_long recording "$T/p"
+	kill -INT "$tracer"
+	finish "$tracer"
+	is "it ends well" "$status" 0
+	like "and it is told" "$T/p.out" '^ditrace: the kernel took [0-9]+ breakpoints out of process'
+	ok "the code is as in the file" left_alone
+}
+
 each_torch attached
 each_torch followed
+first_torch
+taken_out
 done_testing

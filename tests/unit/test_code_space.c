@@ -162,12 +162,33 @@ static void nobody_to_reach(void **state)
 	space_put(s);
 }
 
+/* One place that is looked at tells; what is neither the breakpoint nor the code is somebody
+ * else's. */
+static void what_was_taken_out_comes_in_again(void **state)
+{
+	static const uint8_t others[PLACES] = {0x90, 0xf4, 0x90};
+	static const uint8_t mended[PLACES] = {INT3, 0xf4, INT3};
+	(void)state;
+	struct space *s = changed_parent();
+	assert_int_equal(space_mend(s, PLACES), 0);
+	assert_int_equal(space_write(s, place(0), places, PLACES), 0);
+	assert_int_equal(space_mend(s, 1), PLACES);
+	expect_code(s, changed);
+	assert_int_equal(space_write(s, place(0), others, PLACES), 0);
+	assert_int_equal(space_mend(s, PLACES), PLACES - 1);
+	expect_code(s, mended);
+	space_give_up(s, space_find(s, place(0)));
+	assert_int_equal(space_mend(s, PLACES), 0);
+	space_put(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(a_child_has_its_parents_breakpoints, begin, finish),
 	    cmocka_unit_test_setup_teardown(a_child_without_room_has_none, begin, finish),
 	    cmocka_unit_test_setup_teardown(nobody_to_reach, begin, finish),
+	    cmocka_unit_test_setup_teardown(what_was_taken_out_comes_in_again, begin, finish),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
