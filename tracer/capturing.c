@@ -151,6 +151,7 @@ static void choose(struct capturing *c, struct target *t, struct selection *s,
 	switch (selection_choose(s, ev, count)) {
 	case SELECTION_YES:
 		begin_call(c, t, ev);
+		c->over |= selection_is_spent(s); /* there may be no later call that says so */
 		break;
 	case SELECTION_OVER:
 		c->over = true;

@@ -42,10 +42,13 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 	return of(g)->bpf->set_proc(of(g)->bpf, proc, conf);
 }
 
+/* Its threads are traced before there are probes: calls are counted from the first one on, and one
+ * that is picked must be able to stop. */
 static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		  struct err *e)
 {
-	return of(g)->bpf->attach(of(g)->bpf, pid, proc, file, e);
+	int r = of(g)->ptrace->watch(of(g)->ptrace, pid, e);
+	return r ? r : of(g)->bpf->attach(of(g)->bpf, pid, proc, file, e);
 }
 
 static void detach(struct engine *g, uint16_t proc)

@@ -107,6 +107,11 @@ static bool counted(const struct selection_policy *p, struct selection_op *o,
 	return p->every < 2 || o->left++ % p->every == 0;
 }
 
+bool selection_is_spent(const struct selection *s)
+{
+	return s->policy->max_calls && *s->chosen >= s->policy->max_calls;
+}
+
 enum selection_answer selection_choose(struct selection *s, const struct op_event *ev,
 				       struct call_count count)
 {
@@ -115,7 +120,7 @@ enum selection_answer selection_choose(struct selection *s, const struct op_even
 
 	if (ev->op->kind != OP_DISPATCHED)
 		return SELECTION_NO;
-	if ((p->max_calls && *s->chosen >= p->max_calls) || ranges_over(&p->steps, step))
+	if (selection_is_spent(s) || ranges_over(&p->steps, step))
 		return SELECTION_OVER;
 	struct selection_op *o = op_of(s, ev->op);
 	if (!o || !o->wanted || !ranges_have(&p->steps, step) || !counted(p, o, count))

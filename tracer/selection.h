@@ -80,6 +80,9 @@ struct call_count {
 enum selection_answer selection_choose(struct selection *s, const struct op_event *ev,
 				       struct call_count count);
 
+/* Whether max_calls are chosen. */
+bool selection_is_spent(const struct selection *s);
+
 /* nth and every, for an engine that counts. False when only selection_choose can do it: there are
  * no such options, steps are counted, too, or the ranges are too many or overlap. */
 bool selection_pick(const struct selection_policy *p, struct pick *out);
