@@ -6,30 +6,6 @@
 . "$(dirname "$0")/forked.sh"
 need_tracing
 
-# begin REGEX PROGRAM ARGUMENT...: in $target, when it has printed such a line
-begin() {
-	if may_fork; then
-		: >"$T/out" >"$T/out.err"
-		forked "$T/out" "$T/out.err" go "${@:2}"
-		target=$REPLY
-		children+=("$target")
-	else
-		start "$PY" "${@:2}" >"$T/out" 2>"$T/out.err"
-		target=$child
-	fi
-	wait_line "$T/out" "$1"
-}
-
-# the_end: of $target; its exit status in $status
-the_end() {
-	if may_fork; then
-		answered ended
-		status=$REPLY
-	else
-		finish "$target"
-	fi
-}
-
 # changing OPTION...: a ditrace that changes functions of the target, in $tracer
 changing() {
 	start "$DITRACE" attach "$target" "$@" 2>"$T/err"

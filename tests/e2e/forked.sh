@@ -2,10 +2,9 @@
 # that has imported PyTorch, and ditrace is attached before their first line; under make test-long, and where one
 # may not attach, each is a program of its own. To be sourced by bash after lib.sh.
 
-
 # forking FUNCTION...: with what forks in the background, which has imported $WARM beside PyTorch
 forking() {
-	local forker to from
+	local forker to from order=0.0 forked=
 	mkfifo "$T/orders" "$T/answers"
 	exec {to}<>"$T/orders" {from}<>"$T/answers"
 	start_as forker "$PY" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
@@ -19,17 +18,24 @@ may_fork() {
 	[ "$(id -u)" = 0 ] && ! in_long
 }
 
-# answered WORD: what has come with it to $REPLY
+# answered WORD: what has come with it, for the order given last, to $REPLY. A child that does not end is killed, and what it
+# did is told.
 answered() {
-	local word
-	read -r -t 180 -u "$from" word REPLY && [ "$word" = "$1" ]
+	local word number
+	while read -r -t 180 -u "$from" word number REPLY; do
+		[ "$word $number" != "$1 $order" ] || return 0
+	done
+	[ -z "$forked" ] || { "$DITRACE" stack "$forked" >&2; kill -9 "$forked"; }
+	return 1
 }
 
 # forked OUT ERR go|wait PROGRAM ARGUMENT...: in the current folder; its pid in $REPLY
 forked() {
 	printf '%s\0' "$PWD" "$@" >"$T/order"
-	echo >&"$to"
-	answered pid
+	forked=
+	order=$BASHPID.$((${order#*.} + 1))
+	echo "$order" >&"$to"
+	answered pid && forked=$REPLY
 }
 
 # alone PROGRAM ARGUMENT...: what $PY prints for it without ditrace

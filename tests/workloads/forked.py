@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs programs in children that have PyTorch already, and the modules where there are such, one after the other: forked.py ORDERS [MODULE...]. For each line of standard
-input the file ORDERS says what, with a zero after each: a folder, a file for standard output, one for standard error (both are appended to),
-"wait" or "go", and the program with its arguments, which is a file, or -c and code. Answers with "pid PID" at once and "ended STATUS" at the end.
+input, a name for the order, the file ORDERS says what, with a zero after each: a folder, a file for standard output, one for standard error (both are appended to),
+"wait" or "go", and the program with its arguments, which is a file, or -c and code. Answers with "pid NAME PID" at once and "ended NAME STATUS" at the end.
 "wait": it begins when the functions or the operators of its thread are met by a mode."""
 
 import contextlib
@@ -46,15 +46,15 @@ def serve():
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()  # what is collected in a child is copied
-    for _ in sys.stdin:
+    for number in map(str.strip, sys.stdin):
         with open(sys.argv[1], encoding="utf-8") as f:
             order = f.read().split("\0")[:-1]
         pid = os.fork()
         if not pid:
             return become(*order)
-        print("pid", pid, flush=True)
+        print("pid", number, pid, flush=True)
         status = os.waitpid(pid, 0)[1]
-        print("ended", os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status), flush=True)
+        print("ended", number, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status), flush=True)
     return compile("", "", "exec")
 
 
