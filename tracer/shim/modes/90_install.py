@@ -91,7 +91,7 @@ def enter_thread(*_):
     puts it back. False: it is not on."""
     if is_out():
         return False
-    if not getattr(THREAD, "entered", False) and not is_busy() and not is_inside() and not is_tracing():
+    if not (getattr(THREAD, "entered", False) or is_busy() or is_inside() or is_tracing() or is_in_backward()):
         if not LEVEL.is_on():
             LEVEL.put_on()
         THREAD.entered = LEVEL.is_on()
@@ -107,6 +107,19 @@ def is_tracing():
         frame = frame.f_back
     return frame is not None
 
+
+def is_in_backward():
+    """The stack of modes is put back at its end to what it was before (ThreadLocalStateGuard, torch/csrc/autograd/engine.cpp)."""
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    if task is not None:
+        return task() != -1
+    frame = sys._getframe()
+    while frame is not None and frame.f_code not in BACKWARD:
+        frame = frame.f_back
+    return frame is not None
+
+
+BACKWARD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
 
 # PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
 ASKING = [m.__code__ for m in (
