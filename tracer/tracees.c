@@ -227,9 +227,10 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 			continue;
 		}
 		struct process who;
-		/* It has ended, or is a new one that came with its parent and will say so. */
-		if (code == -ESRCH || (!process_read(tids[i], &who, NULL) &&
-				       (who.status.tracer == getpid() || who.status.state == 'Z')))
+		/* It has ended, before or since, or is a new one that came with its parent and will
+		 * say so. */
+		if (code == -ESRCH || process_read(tids[i], &who, NULL) ||
+		    who.status.tracer == getpid() || who.status.state == 'Z')
 			continue;
 		r = process_seize_error(tids[i], code, e);
 	}
