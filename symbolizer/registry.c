@@ -126,14 +126,26 @@ static const char *type_class(const struct registry *g, uint64_t addr)
 	return rtti_is_a(c, "N3c104TypeE") ? c->name : NULL;
 }
 
-/* The element type of a List or Optional: the first word of the object that points to a type. */
+/* Whether the TypePtr `w` points to a type: a shared_ptr, whose second word is what counts the
+ * owners (libstdc++'s bits/shared_ptr_base.h, GCC 12), or one of a singleton, whose second word is
+ * 0 (ATen/core/type_ptr.h). The end of a vector points behind its memory, where the words of a type
+ * that is gone may lie. */
+static bool is_type_ptr(const struct registry *g, const uint64_t w[2])
+{
+	return type_class(g, w[0]) &&
+	       (!w[1] || rtti_is_a(rtti_of_object(g->rtti, w[1]),
+				   "St16_Sp_counted_baseILN9__gnu_cxx12_Lock_policyE2EE"));
+}
+
+/* The element type of a List or Optional: the first TypePtr in the object to another type than
+ * itself. */
 static uint64_t element_type(const struct registry *g, uint64_t type)
 {
-	uint64_t w[12];
+	uint64_t w[13];
 	if (mem_read(g->mem, type, w, sizeof(w)))
 		return 0;
-	for (unsigned i = 2; i < sizeof(w) / sizeof(w[0]); i++) {
-		if (w[i] > 4096 && w[i] != type && type_class(g, w[i]))
+	for (unsigned i = 2; i + 1 < sizeof(w) / sizeof(w[0]); i++) {
+		if (w[i] > 4096 && w[i] != type && is_type_ptr(g, &w[i]))
 			return w[i];
 	}
 	return 0;

@@ -213,9 +213,56 @@ static void test_gone(void **state)
 	expect_name_only(registry_find(g, w, "test::unclear"), "test::unclear");
 }
 
+/* c10::OptionalType, as libtorch 1.13 lays it out: the vector of its types, then the TypePtr of
+ * what it holds. At the vector's end a type lies that is gone; `owners` is the second word of the
+ * TypePtr. */
+static uint64_t optional_type(uint64_t type, uint64_t of, uint64_t owners)
+{
+	uint64_t class = fake_type(&fake, "N3c1012OptionalTypeE", type);
+	uint64_t types[5] = {of, owners, tensor_type, 0};
+	memcpy(&types[4], fake.bytes + (int_type - FAKE_BASE), 8);
+	uint64_t at = fake_put(&fake, types, sizeof(types)), end = at + 32;
+	uint64_t o[14] = {
+	    fake_vtable(&fake, class, FAKE_BASE, 0), 0x13, 0, 0, 0, at, end, end, 1, of, owners};
+	o[2] = fake_put(&fake, o, sizeof(o));
+	write_at(o[2], o, sizeof(o));
+	return o[2];
+}
+
+static void expect_type_of_second(const char *name, uint64_t type, const char *text)
+{
+	uint64_t w[HANDLE_WORDS], def = new_def(), args;
+	define_at(def, name, "", "dtype");
+	handle_of(def, FAKE_BASE, w);
+	memcpy(&args, fake.bytes + (def + 72 + 64 - FAKE_BASE), sizeof(args));
+	write_at(args + ARGUMENT + 32, &type, 8);
+	const struct registered_op *op = registry_find(g, w, name);
+	assert_string_equal(op->desc.args[1].type, text);
+	assert_int_equal(op->args[1].base, SCHEMA_DTYPE);
+	assert_true(op->args[1].is_optional);
+}
+
+static void test_optional(void **state)
+{
+	uint64_t type = fake_type(&fake, "N3c104TypeE", 0);
+	uint64_t counted =
+	    fake_type(&fake, "St16_Sp_counted_baseILN9__gnu_cxx12_Lock_policyE2EE", 0);
+	uint64_t shared = fake_type(
+	    &fake, "St15_Sp_counted_ptrIPN3c104TypeELN9__gnu_cxx12_Lock_policyE2EE", counted);
+	uint64_t of = object(
+	    fake_vtable(&fake, fake_type(&fake, "N3c1014ScalarTypeTypeE", type), FAKE_BASE, 0));
+	(void)state;
+	expect_type_of_second("test::singleton", optional_type(type, of, 0), "ScalarType?");
+	expect_type_of_second(
+	    "test::shared",
+	    optional_type(type, of, object(fake_vtable(&fake, shared, FAKE_BASE, 0))),
+	    "ScalarType?");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_optional, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_live, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_early, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_other, setup, teardown),
