@@ -3,13 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 need_tracing
 
-# repeats: whether this is ptrace with another torch than the first
-repeats() {
-	[ "$ENGINE" = ptrace ] && ! in_long && [ "$PY" != "${FIRST:=$PY}" ]
-}
-
 truth() {
-	! repeats || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
 	[ -s "$T/truth" ] || ok "PyTorch logs the training" "$PY" train.py --steps 2 --log "$T/truth"
 	ok "the training runs traced" trace -- "$PY" train.py --steps 2
 	ok "the events can be read" events

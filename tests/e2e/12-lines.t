@@ -3,13 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 need_tracing
 
-# repeats: whether this is ptrace with another torch than the first
-repeats() {
-	[ "$ENGINE" = ptrace ] && ! in_long && [ "$PY" != "${FIRST:=$PY}" ]
-}
-
 lines() {
-	! repeats || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
 	ok "the workload runs traced" trace -- "$PY" lines.py
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/lines.py"

@@ -25,7 +25,7 @@ count_thrown() {
 throws() {
 	local n=$THROWN_BY_OTHERS
 	[ "$ENGINE" != bpf ] || n=$THROWN
-	in_long || [ "$ENGINE" = bpf ] || [ "$PY" = "${FIRST:=$PY}" ] || { skip "by this engine with another torch: make test-long" 4; return; }
+	[ "$ENGINE" = bpf ] || of_first_torch || { skip "by this engine with another torch: make test-long" 4; return; }
 	ok "the program survives" trace -- "$PY" throws.py "$n"
 	is "its output is the same" "$(cat "$T/out")" "$(untraced throws.py "$n")"
 	ok "the events can be read" events

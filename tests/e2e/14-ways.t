@@ -3,11 +3,6 @@
 . "$(dirname "$0")/lib.sh"
 need_tracing
 
-# repeats: whether this is ptrace with another torch than the first
-repeats() {
-	[ "$ENGINE" = ptrace ] && ! in_long && [ "$PY" != "${FIRST:=$PY}" ]
-}
-
 torch_ops() {
 	ok "all of them are events, each with its own argument" python3 - "$T/events" <<-'EOF'
 		import collections, json, sys
@@ -37,7 +32,7 @@ functions() {
 }
 
 both() {
-	! repeats || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
 	ok "torch.ops and autograd.Functions run traced" trace -- "$PY" -c 'import torchops, customfn'
 	events
 	torch_ops

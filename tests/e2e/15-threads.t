@@ -5,13 +5,8 @@ need_tracing
 
 how_many DITRACE_TEST_ROUNDS 60 200
 
-# repeats: whether this is ptrace with another torch than the first
-repeats() {
-	[ "$ENGINE" = ptrace ] && ! in_long && [ "$PY" != "${FIRST:=$PY}" ]
-}
-
 threads() {
-	! repeats || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
 	ok "threads run traced" trace -- "$PY" threads.py "$DITRACE_TEST_ROUNDS"
 	events
 	ok "no thread's ops are missing or mixed" python3 - "$T/events" "$DITRACE_TEST_ROUNDS" <<-'EOF'

@@ -90,7 +90,7 @@ both() {
 	kill -STOP "$child"
 	with_engine
 	ENGINE=shim label="${all}shim: "
-	if in_long || [ "$PY" = "${FIRST:=$PY}" ]; then
+	if of_first_torch; then
 		with_engine
 	else
 		skip "the shim's filters were with another torch: make test-long" 17

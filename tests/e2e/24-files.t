@@ -58,7 +58,7 @@ files() {
 	cp "$T/data" "$T/copy"
 	ok "export refuses to write over the trace it reads" not "$DITRACE" export "$T/data" -o "$T/same"
 	ok "and leaves it as it was" cmp "$T/data" "$T/copy"
-	if in_long || [ "$PY" = "${FIRST:=$PY}" ]; then
+	if of_first_torch; then
 		ok "script --follow sees all of a file that is being written" follow
 	else
 		skip "what follows a file knows no torch: make test-long"

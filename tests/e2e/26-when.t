@@ -132,7 +132,7 @@ whens() {
 	of_a_file
 	unknown
 	other_commands
-	in_long || [ "${ENGINE:-}" != shim ] || [ "$PY" = "${FIRST:=$PY}" ] || { skip "run and attach by shim with another torch: make test-long"; return; }
+	[ "${ENGINE:-}" != shim ] || of_first_torch || { skip "run and attach by shim with another torch: make test-long"; return; }
 	of_a_run
 }
 each_torch whens

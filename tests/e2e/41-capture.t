@@ -73,7 +73,7 @@ on_a_device() {
 	(cd "$T/inside" && eval "'$DITRACE' run $option '$PY' '$T/gelus.py'") >"$T/out" 2>"$T/err"
 	like "and it works" "$T/err" '^ditrace: capture: 2 calls of 1 function captured'
 	is "forward and backward" "$(find "$T/inside" -name '*.pth' | wc -l)" 6
-	! in_long && [ "$PY" != "${FIRST:=$PY}" ] && { skip "--engine shim beside --capture was with another torch: make test-long" 3; return; }
+	of_first_torch || { skip "--engine shim beside --capture was with another torch: make test-long" 3; return; }
 	"$DITRACE" run --capture="$T/shim" --engine shim --ops gelu --max-calls 1 "$PY" "$T/gelus.py" >"$T/out" 2>"$T/err"
 	like "so does --engine shim beside --capture" "$T/err" "^ditrace: 1 call saved.* replay $T/shim/"
 	is "with its limit" "$(find "$T/shim" -name '*.pth' -printf '%f\n' | sort | xargs)" "input.pth output.pth"

@@ -35,16 +35,13 @@ both() {
 
 # The fours of threads.py: each result is four times the weight, whichever threads ran meanwhile.
 results() {
-	python3 - "$@" <<-'EOF'
-		import glob, struct, sys, zipfile
-		def numbers(path, storage):
-		    with zipfile.ZipFile(path) as z:
-		        data = z.read(next(n for n in z.namelist() if n.endswith(f"/data/{storage}")))
-		    return [x for x, in struct.iter_unpack("<f", data)]
+	PYTHONPATH=$here python3 - "$@" <<-'EOF'
+		import glob, sys
+		from storages import storages
 		folders = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/*linear/*/*/*/")
 		for f in folders:
-		    weight = numbers(f + "input.pth", 1)
-		    assert len(weight) == 12 and numbers(f + "output.pth", 0) == [4 * weight[0]] * 3, f
+		    weight = storages(f + "input.pth")[1]
+		    assert len(weight) == 12 and storages(f + "output.pth")[0] == [4 * weight[0]] * 3, f
 		assert len(folders) == int(sys.argv[2]), len(folders)
 	EOF
 }

@@ -95,7 +95,7 @@ odd_paths() {
 
 all() {
 	bad_files
-	if in_long || [ "$PY" = "${FIRST:=$PY}" ]; then
+	if of_first_torch; then
 		tolerance
 		odd_paths
 	else

@@ -24,11 +24,6 @@ again() {
 	"$DITRACE" replay --of captured --python "$PY" --format csv $(of "$1") >"$T/again" 2>&1
 }
 
-# again_here: with the first torch, with each under make test-long
-again_here() {
-	in_long || [ "$PY" = "${FIRST:=$PY}" ]
-}
-
 # verdicts ROLE VERDICT: how many
 verdicts() {
 	grep -c "^torch.nn.functional.gelu,[0-9]*,$1,[0-9]*,$2," "$T/again"
@@ -63,7 +58,7 @@ saves() {
 	ok "PyTorch opens them" opens
 	not again device
 	is "replay finds them wrong, too" "$(verdicts grad wrong)$(verdicts output right)" 11
-	if again_here; then
+	if of_first_torch; then
 		ok "the two sides can be compared" test -n "$("$DITRACE" diff --python "$PY" "$(of device)" "$(of cpu)" | grep 'dtype float32 against float64')"
 	else
 		skip "the two sides with another torch: make test-long"
@@ -120,7 +115,7 @@ late() {
 		rm -rf "$T/late_$fault" && mv "$T/run" "$T/late_$fault"
 		found+=("$(find "$T/late_$fault" -type d -name device | sort | head -1)")
 	done
-	again_here || { skip "a replay of them with another torch: make test-long"; return; }
+	of_first_torch || { skip "a replay of them with another torch: make test-long"; return; }
 	"$DITRACE" replay --of captured --python "$PY" --format csv "${found[@]}" >"$T/again" 2>/dev/null
 	is "with what the calls were given" "$(sed -nE 's/^torch[.a-zA-Z]*\.(gelu|tanh_),.*,output,0*,wrong,.*/\1/p' "$T/again" | sort | xargs)" "gelu tanh_"
 }

@@ -30,7 +30,7 @@ faults() {
 	alone hundreds.py --steps 2 >"$T/right"
 	like "the workload works" "$T/right" '^1 '
 	fault backward
-	in_long || [ "$PY" = "${FIRST:=$PY}" ] || { skip "a fault in a forward kernel with another torch: make test-long"; return; }
+	of_first_torch || { skip "a fault in a forward kernel with another torch: make test-long"; return; }
 	fault forward
 }
 each_torch forking faults

@@ -160,6 +160,11 @@ each_engine() {
 	label=$all
 }
 
+# of_first_torch: whether to do, with this PyTorch, what one of each_torch is enough for in the short run
+of_first_torch() {
+	in_long || [ "$PY" = "${FIRST:=$PY}" ]
+}
+
 first_torch() {
 	read -r PY TORCH _ < <("$here/pythons" | awk '$2 != "-"')
 	[ -n "${PY:-}" ] || skip_all "no Python with torch: $("$here/pythons" | cut -d' ' -f3- | paste -sd';')"

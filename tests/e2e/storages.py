@@ -6,6 +6,13 @@ import struct
 import sys
 import zipfile
 
-with zipfile.ZipFile(sys.argv[1]) as z:
-    names = sorted((n for n in z.namelist() if "/data/" in n), key=lambda n: int(n.rsplit("/", 1)[1]))
-    print("; ".join(" ".join(f"{x:g}" for x, in struct.iter_unpack("<f", z.read(n))) for n in names))
+
+def storages(path):
+    """A list of numbers for each, in their order."""
+    with zipfile.ZipFile(path) as z:
+        names = sorted((n for n in z.namelist() if "/data/" in n), key=lambda n: int(n.rsplit("/", 1)[1]))
+        return [[x for x, in struct.iter_unpack("<f", z.read(n))] for n in names]
+
+
+if __name__ == "__main__":
+    print("; ".join(" ".join(f"{x:g}" for x in s) for s in storages(sys.argv[1])))
