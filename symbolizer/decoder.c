@@ -327,7 +327,7 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 void decoder_learn(struct decoder *d, const struct hit *h)
 {
 	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
-	if (!t || h->size < sizeof(*h) || h->kind == HIT_CODE_FREED || h->kind == HIT_CODE_MET)
+	if (!t || h->size < sizeof(*h) || hit_is_of_code(h->kind))
 		return;
 	struct items it = items_of(h);
 	if (h->kind == HIT_SCHEMA) {
@@ -384,8 +384,7 @@ void decoder_foresee(struct decoder *d, const struct hit *h)
 	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
 	struct py_region r[REGIONS];
 	unsigned n = 0;
-	if (!t || !t->py || h->size < sizeof(*h) ||
-	    (h->kind != HIT_CODE_FREED && h->kind != HIT_CODE_MET))
+	if (!t || !t->py || h->size < sizeof(*h) || !hit_is_of_code(h->kind))
 		return;
 	struct items it = items_of(h);
 	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {

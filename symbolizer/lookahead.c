@@ -8,11 +8,6 @@
 
 enum { BATCH_MAX = 6 << 20, ENDS_MAX = 2048 };
 
-static bool is_of_code(const struct hit *h)
-{
-	return h->kind == HIT_CODE_FREED || h->kind == HIT_CODE_MET;
-}
-
 /* Records of code objects that end, or are met, in order. */
 struct ends {
 	const struct hit *hit[ENDS_MAX];
@@ -23,7 +18,8 @@ static void gather(const struct batch *b, struct ends *e, bool met)
 {
 	const struct hit *h;
 	for (size_t at = 0; b->nends && (h = hit_queue_next(&b->hits, &at));)
-		if (is_of_code(h) && (met || h->kind == HIT_CODE_FREED) && e->n < ENDS_MAX)
+		if ((h->kind == HIT_CODE_FREED || (met && h->kind == HIT_CODE_MET)) &&
+		    e->n < ENDS_MAX)
 			e->hit[e->n++] = h;
 }
 
@@ -120,7 +116,7 @@ void lookahead_add(struct lookahead *l, struct decoder *d, const struct hit *h)
 			return;
 		}
 	}
-	l->coming.nends += is_of_code(h);
+	l->coming.nends += hit_is_of_code(h->kind);
 }
 
 void lookahead_free(struct lookahead *l)

@@ -42,6 +42,7 @@ void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_regi
 {
 	struct copies c = {{.read = read_copies, .pid = rt->pid}, rt->mem, code, r, n};
 	rt->mem = &c.mem;
+	py_code_check(rt, code); /* the record of its end may have been lost */
 	py_resolve(rt, code, 0);
 	rt->mem = c.under;
 }

@@ -15,8 +15,8 @@ struct py_region {
 };
 
 /* Learn the code object at `code` from copies of it, of the strings and the line table it points
- * to, unless one is known at that address. What lies in no copy is read from the live target; what
- * reaches beyond one is not there. */
+ * to, unless it is known; another one that is known at that address is forgotten. What lies in no
+ * copy is read from the live target; what reaches beyond one is not there. */
 void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_region *r, unsigned n);
 
 /* Where a code object keeps what has to be copied, for the eBPF program: offsets of its pointers.

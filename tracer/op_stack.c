@@ -238,7 +238,7 @@ void op_stack_exit(struct op_stack *t, const struct op_hit *h)
 
 static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
 {
-	uint8_t bytes[2048];
+	uint8_t bytes[CODE_LINES];
 	struct item *it = hit_buf_item(h->out, ITEM_DATA, 0, 0);
 	hit_buf_word(h->out, addr);
 	len = len > sizeof(bytes) ? 0 : remote_read_most(h->mem, addr, bytes, len);
@@ -250,7 +250,6 @@ static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
  * Of the ten thousands that end with a process few were in a record. */
 void op_stack_code_freed(struct op_stack *t, const struct op_hit *h)
 {
-	enum { STRING_OBJECT = 256, LINES_OBJECT = 1024 };
 	const struct py_code_read *c = &h->conf->code;
 	uint64_t code = h->regs[ARCH_ARG0];
 	const struct open_op none = {.sp = code};
@@ -258,9 +257,9 @@ void op_stack_code_freed(struct op_stack *t, const struct op_hit *h)
 		return;
 	begin_hit(t, h, &none, HIT_CODE_FREED, 0);
 	put_region(h, code, c->size & 0x1ff);
-	put_region(h, remote_word(h->mem, code + c->filename), STRING_OBJECT);
-	put_region(h, remote_word(h->mem, code + c->name), STRING_OBJECT);
-	put_region(h, remote_word(h->mem, code + c->linetable), LINES_OBJECT);
+	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
+	put_region(h, remote_word(h->mem, code + c->name), CODE_STRING);
+	put_region(h, remote_word(h->mem, code + c->linetable), CODE_LINES);
 	hit_buf_send(h->out);
 }
 

@@ -136,7 +136,9 @@ enum {
 	LIST_MAX = 1024,  /* most elements of a list that are read */
 	STRING_MAX = 1024,
 	STACK_VALUES = 64,
-	OPEN_MAX = 64, /* deepest nesting of ops on one thread */
+	OPEN_MAX = 64,	   /* deepest nesting of ops on one thread */
+	CODE_STRING = 256, /* most bytes of what a code object points to: its names, */
+	CODE_LINES = 2048, /* its line table */
 };
 
 /* One process under trace. */
@@ -165,6 +167,12 @@ enum hit_kind {
 	HIT_CODE_MET, /* the same items, of a code object in use that the hit before it on the
 		       * thread is the first to name */
 };
+
+/* Whether it tells of a code object: one that is met, or that ends. */
+static inline int hit_is_of_code(__u32 kind)
+{
+	return kind == HIT_CODE_FREED || kind == HIT_CODE_MET;
+}
 
 enum {
 	HIT_MORE = 1 << 0, /* the items go on in the next hit of this thread */

@@ -189,15 +189,14 @@ static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
 static __always_inline int send_code(struct thread *t, const struct proc_conf *p, __u32 proc,
 				     __u8 kind, __u64 code)
 {
-	enum { STRING_OBJECT = 256, LINES_OBJECT = 2048 };
 	struct frame none = {.sp = code};
 	__u32 gap = t->gap;
 	start_hit(t, &none, kind, proc, 0, bpf_ktime_get_ns());
 	if (kind == HIT_CODE_MET) {
 		put_region(t, code, p->code.size & 0x1ff);
-		put_region(t, user_word(code + p->code.filename), STRING_OBJECT);
-		put_region(t, user_word(code + p->code.name), STRING_OBJECT);
-		put_region(t, user_word(code + p->code.linetable), LINES_OBJECT);
+		put_region(t, user_word(code + p->code.filename), CODE_STRING);
+		put_region(t, user_word(code + p->code.name), CODE_STRING);
+		put_region(t, user_word(code + p->code.linetable), CODE_LINES);
 	}
 	send(t, 0);
 	int r = (int)t->gap;
@@ -222,8 +221,10 @@ static long each_fresh(__u32 i, void *arg)
 		return 0;
 	if (bpf_map_update_elem(&told, &key, &one, BPF_ANY))
 		told_full = 1;
-	if (send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code))
-		bpf_map_delete_elem(&told, &key);
+	if (!send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code))
+		return 0;
+	bpf_map_delete_elem(&told, &key); /* to be told of the next time */
+	*met_place(a->t, code) = 0;
 	return 0;
 }
 

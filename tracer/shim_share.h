@@ -13,10 +13,11 @@ enum {
 	SHIM_VERSION = 5,
 	SHIM_THREADS = 128,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
-	SHIM_PATIENCE_S = 20, /* a process that has loaded libtorch waits for ditrace so long */
-	SHIM_LOOK_MS = 100,   /* how often the library looks whether it is to go */
-	SHIM_DOOR = 108,      /* bytes of a socket's path, struct sockaddr_un */
-	SHIM_WAKE = 'w',      /* the only byte on the socket behind the greeting: a thread stands */
+	SHIM_PATIENCE_S = 20,	 /* a process that has loaded libtorch waits for ditrace so long */
+	SHIM_NEW_PATIENCE_S = 3, /* a thread whose new operator has ended waits so long */
+	SHIM_LOOK_MS = 100,	 /* how often the library looks whether it is to go */
+	SHIM_DOOR = 108,	 /* bytes of a socket's path, struct sockaddr_un */
+	SHIM_WAKE = 'w', /* the only byte on the socket behind the greeting: a thread stands */
 };
 
 /* In the environment of the started program: path of the socket. */

@@ -387,7 +387,7 @@ static void check_ended(struct py_runtime *rt, struct python *p, const json_t *t
 	assert_int_equal(py_walk_thread(rt, ident, 0, pair, 1, &truncated), 1);
 	uint64_t code = pair[0][0], lines = pointer_in(rt->mem, code + at.linetable);
 	const struct py_frame was = *py_resolve(rt, code, pair[0][1]);
-	const struct py_region copies[] = {
+	struct py_region copies[] = {
 	    copy_of(rt->mem, lines, 40),
 	    copy_of(rt->mem, code, at.size),
 	    copy_of(rt->mem, pointer_in(rt->mem, code + at.filename), 256),
@@ -402,6 +402,17 @@ static void check_ended(struct py_runtime *rt, struct python *p, const json_t *t
 	assert_string_equal(is->file, was.file);
 	assert_string_equal(is->function, was.function);
 	assert_int_equal(is->line, was.line);
+
+	/* Another one has come to its place, and its end was not told. */
+	uint8_t other[COPY_MAX];
+	int32_t first;
+	memcpy(other, copies[1].data, at.size);
+	memcpy(&first, other + rt->layout.obj.code_firstlineno, sizeof(first));
+	first++;
+	memcpy(other + rt->layout.obj.code_firstlineno, &first, sizeof(first));
+	copies[1].data = other;
+	py_code_remember(rt, code, copies, sizeof(copies) / sizeof(copies[0]));
+	assert_int_equal(py_resolve(rt, code, pair[0][1])->line, was.line + 1);
 }
 
 static void check_process(struct python *p, int minor)

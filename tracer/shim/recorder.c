@@ -118,7 +118,7 @@ static void sent(struct thread *t, uint64_t since, const struct op_plan *plan)
 	t->out.hold = false;
 	if (t->out.held && plan->flags & PLAN_HOLD)
 		stand_still(t, SHIM_PATIENCE_S * second);
-	else if (t->out.held && !stand_still(t, 3 * second))
+	else if (t->out.held && !stand_still(t, SHIM_NEW_PATIENCE_S * second))
 		unheard = true;
 	t->out.held = false;
 }
