@@ -106,15 +106,25 @@ attach_until_told() {
 	before_long recording "$3"
 }
 
+# Copies of the libraries of PyTorch, in which no other test has probes.
+own_libraries() {
+	mkdir "$T/lib"
+	ldd "$("$PY" -c 'import glob, importlib.util as u; print(*glob.glob(u.find_spec("torch").submodule_search_locations[0] + "/_C.*.so"))')" |
+		awk '/libtorch|libc10/ { print $3 }' | xargs cp -Lt "$T/lib"
+	export LD_LIBRARY_PATH=$T/lib
+}
+
 # A process that had eBPF probes, while another one has some: the kernel takes breakpoints of ptrace for its own, and takes
 # them out with the others.
 taken_out() {
 	local other both
+	own_libraries
 	start bash -c 'exec "$0" on_line.py <<<always' "$PY" >"$T/other"
 	other=$child
 	start bash -c 'exec "$0" on_line.py <<<always' "$PY" >"$T/lines"
 	wait_line "$T/other" '^always '
 	wait_line "$T/lines" '^always '
+	ok "nobody else has probes there" grep -q "$T/lib/libtorch_cpu" "/proc/$other/maps"
 	ok "another process has eBPF probes" attach_until_told bpf "$other" "$T/o"
 	both=$tracer
 	ok "this one had some" "$DITRACE" attach --engine bpf --count 100 "$child" -o "$T/h"
