@@ -153,28 +153,40 @@ static int learn_view(struct tensor_layout *l, const struct meta_facts *f, uint6
 	return 0;
 }
 
-int layout_learn_meta(struct tensor_layout *l, uint64_t vtable, struct rtti *r, const struct mem *m)
+const struct meta_facts *layout_meta_facts(struct rtti *r, const struct mem *m, uint64_t vtable,
+					   int32_t slot)
 {
 	struct rtti_class *c = rtti_of_vtable(r, vtable);
 	struct meta_facts f;
+	if (!c || !rtti_is_a(c, CLASS_META))
+		return NULL;
+	if (!c->facts && !accessors_read_meta(m, vtable, slot, &f))
+		c->facts = rtti_keep(r, &f, sizeof(f));
+	return c->facts;
+}
+
+int layout_learn_meta(struct tensor_layout *l, uint64_t vtable, struct rtti *r, const struct mem *m)
+{
+	struct rtti_class *c = rtti_of_vtable(r, vtable);
 	bool plain = c && !strcmp(c->name, CLASS_META),
 	     view = c && !strcmp(c->name, CLASS_VIEW_META);
 	if (!plain && !view)
 		return -ENOENT;
-	if (accessors_read_meta(m, vtable, l->requires_grad_slot, &f) || f.is_view != view ||
-	    f.grad_fn > UINT16_MAX - 8 || f.requires_grad >= UINT16_MAX)
+	const struct meta_facts *f = layout_meta_facts(r, m, vtable, l->requires_grad_slot);
+	if (!f || f->is_view != view || f->grad_fn > UINT16_MAX - 8 ||
+	    f->requires_grad >= UINT16_MAX)
 		return -ENOENT;
 	if (l->meta_grad_fn != LAYOUT_NONE &&
-	    (l->meta_grad_fn != f.grad_fn || l->meta_requires_grad != f.requires_grad)) {
+	    (l->meta_grad_fn != f->grad_fn || l->meta_requires_grad != f->requires_grad)) {
 		meta_unknown(l);
 		return -EPROTO;
 	}
-	if (view && learn_view(l, &f, vtable))
+	if (view && learn_view(l, f, vtable))
 		return -ENOENT;
 	if (plain)
 		l->meta_vtable = vtable;
-	l->meta_grad_fn = (uint16_t)f.grad_fn;
-	l->meta_requires_grad = (uint16_t)f.requires_grad;
+	l->meta_grad_fn = (uint16_t)f->grad_fn;
+	l->meta_requires_grad = (uint16_t)f->requires_grad;
 	l->unknown &= ~(uint32_t)LAYOUT_META;
 	return 0;
 }

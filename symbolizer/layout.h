@@ -107,6 +107,12 @@ struct tensor_layout {
 int layout_solve(const struct tensor_snapshot *s, size_t n, const struct layout_facts *facts,
 		 struct rtti *r, const struct mem *m, struct tensor_layout *out, struct err *e);
 
+/* What accessors_read_meta tells of the class with that vtable, an AutogradMeta or a class derived
+ * from it; read once, so that it is known of a process that is gone. `slot` as there. NULL: it is
+ * not understood, or not there (yet). Lives as long as `r`. */
+const struct meta_facts *layout_meta_facts(struct rtti *r, const struct mem *m, uint64_t vtable,
+					   int32_t slot);
+
 /* Learn the offsets within AutogradMeta from the class with vtable `vtable` (first word of such an
  * object), by the code of its requires_grad(). Returns 0 if the layout knows that class now,
  * -ENOENT if it is no AutogradMeta or not understood, -EPROTO if it contradicts what was known

@@ -73,7 +73,9 @@ struct op_table {
 	uint64_t pynode_vtable; /* libtorch_python: of torch::autograd::PyNode */
 	uint64_t vt_impl;	/* libc10: vtable of c10::TensorImpl */
 	uint64_t vt_meta[2]; /* libtorch_cpu: vtables of AutogradMeta and DifferentiableViewMeta */
-	uint64_t undefined;  /* libc10: c10::UndefinedTensorImpl::_singleton */
+	uint64_t
+	    vt_storage[OPS_FILES]; /* vtables of c10::StorageImpl; a process uses one of them */
+	uint64_t undefined;	   /* libc10: c10::UndefinedTensorImpl::_singleton */
 	uint64_t interned[INTERNED_PLACES]; /* libtorch_cpu: see interned_places */
 	struct arena arena[2];
 	struct build *lazy; /* of op_table_load_lazy, else NULL */

@@ -109,41 +109,45 @@ static bool type_kind(struct rtti *r, uint64_t ti, char *out, size_t size)
 	       !mem_read_u64(r->mem, kind + 8, &at) && mem_read_str(r->mem, at, out, size) > 0;
 }
 
-static void add_bases(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth);
+static bool add_bases(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth);
 
-static void add_base(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth)
+/* False: it is not there, or not yet. */
+static bool add_base(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth)
 {
+	uint64_t at = 0;
+	if (!is_user_pointer(ti) || mem_read_u64(r->mem, ti + 8, &at) || at < 0x1000)
+		return false;
 	const char *name = type_name(r, ti);
 	if (!name || c->nancestors == RTTI_ANCESTORS)
-		return;
+		return true;
 	for (unsigned i = 0; i < c->nancestors; i++)
 		if (!strcmp(c->ancestors[i], name))
-			return;
+			return true;
 	c->ancestors[c->nancestors++] = name;
-	add_bases(r, c, ti, depth + 1);
+	return add_bases(r, c, ti, depth + 1);
 }
 
 /* Itanium C++ ABI 2.9.5: __si_class_type_info has one word more, its base; __vmi_class_type_info
  * has flags and a count (32 bits each), then {base, offset and flags} for each. */
-static void add_bases(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth)
+static bool add_bases(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth)
 {
 	char kind[64];
-	uint64_t word;
-	if (depth > DEPTH_MAX || !type_kind(r, ti, kind, sizeof(kind)))
-		return;
-	if (!strcmp(kind, "N10__cxxabiv120__si_class_type_infoE")) {
-		if (!mem_read_u64(r->mem, ti + 16, &word))
-			add_base(r, c, word, depth);
-	} else if (!strcmp(kind, "N10__cxxabiv121__vmi_class_type_infoE")) {
+	uint64_t word, n = 0;
+	if (depth > DEPTH_MAX)
+		return true;
+	if (!type_kind(r, ti, kind, sizeof(kind)))
+		return false;
+	if (!strcmp(kind, "N10__cxxabiv120__si_class_type_infoE"))
+		return !mem_read_u64(r->mem, ti + 16, &word) && add_base(r, c, word, depth);
+	if (!strcmp(kind, "N10__cxxabiv121__vmi_class_type_infoE")) {
 		if (mem_read_u64(r->mem, ti + 16, &word))
-			return;
-		unsigned n = (unsigned)(word >> 32);
-		for (unsigned i = 0; i < n && i < BASES_MAX; i++) {
-			uint64_t base;
-			if (!mem_read_u64(r->mem, ti + 24 + 16ULL * i, &base))
-				add_base(r, c, base, depth);
-		}
+			return false;
+		n = word >> 32 < BASES_MAX ? word >> 32 : BASES_MAX;
 	}
+	for (uint64_t i = 0; i < n; i++)
+		if (mem_read_u64(r->mem, ti + 24 + 16 * i, &word) || !add_base(r, c, word, depth))
+			return false;
+	return true;
 }
 
 static struct rtti_class *read_class(struct rtti *r, uint64_t vtable)
@@ -160,8 +164,7 @@ static struct rtti_class *read_class(struct rtti *r, uint64_t vtable)
 		return NULL;
 	c->vtable = vtable;
 	c->name = name;
-	add_bases(r, c, head[1], 0);
-	return c;
+	return add_bases(r, c, head[1], 0) ? c : NULL;
 }
 
 struct rtti_class *rtti_of_vtable(struct rtti *r, uint64_t vtable)
@@ -195,4 +198,10 @@ bool rtti_is_a(const struct rtti_class *c, const char *name)
 		if (!strcmp(c->ancestors[i], name))
 			return true;
 	return false;
+}
+
+const void *rtti_keep(struct rtti *r, const void *data, size_t len)
+{
+	void *kept = arena_alloc(&r->arena, len);
+	return kept ? memcpy(kept, data, len) : NULL;
 }

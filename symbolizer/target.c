@@ -287,40 +287,56 @@ bool target_node_seq(struct target *t, uint64_t node, uint64_t *seq)
 	return at && !mem_read_u64(&t->mem, node + at, seq);
 }
 
+/* What snapshots are understood by, and may be of a program that is gone when its turn comes. */
+static void know_classes(struct target *t)
+{
+	if (t->ops->vt_impl)
+		rtti_of_vtable(t->rtti, vtable_word(t->ops->vt_impl, t->bias[OPS_C10]));
+	for (unsigned i = 0; i < OPS_FILES; i++)
+		if (t->ops->vt_storage[i])
+			rtti_of_vtable(t->rtti, vtable_word(t->ops->vt_storage[i], t->bias[i]));
+}
+
+static const struct meta_facts *meta_facts(struct target *t, unsigned i)
+{
+	return layout_meta_facts(t->rtti, &t->mem,
+				 vtable_word(t->ops->vt_meta[i], t->bias[OPS_CPU]),
+				 t->ops->facts.requires_grad_slot);
+}
+
 /* The same for the bases of views. `grad_fn` is where the other class of metadata has it. */
 static void prepare_views(struct target *t, int32_t grad_fn)
 {
 	struct tensor_read *c = &t->conf.tensor;
 	int32_t meta = t->ops->facts.autograd_meta;
-	struct meta_facts f;
-	if (meta < 0 || meta + 8 > WIN_MAX ||
-	    accessors_read_meta(&t->mem, c->meta_vtable[1], t->ops->facts.requires_grad_slot, &f) ||
-	    !f.is_view || f.grad_fn != grad_fn || f.requires_grad > UINT16_MAX ||
-	    f.view_base > UINT16_MAX || f.view_has_base > UINT16_MAX)
+	const struct meta_facts *f = meta_facts(t, 1);
+	if (meta < 0 || meta + 8 > WIN_MAX || !f || !f->is_view || f->grad_fn != grad_fn ||
+	    f->requires_grad > UINT16_MAX || f->view_base > UINT16_MAX ||
+	    f->view_has_base > UINT16_MAX)
 		return;
 	c->meta = (uint16_t)meta;
-	c->requires_grad = (uint16_t)f.requires_grad;
-	c->view_base = (uint16_t)f.view_base;
-	c->view_has_base = (uint16_t)f.view_has_base;
+	c->requires_grad = (uint16_t)f->requires_grad;
+	c->view_base = (uint16_t)f->view_base;
+	c->view_has_base = (uint16_t)f->view_has_base;
 	c->view_vtable = c->meta_vtable[1];
 }
 
 bool target_prepare(struct target *t)
 {
 	struct tensor_read *c = &t->conf.tensor;
-	struct meta_facts f;
-	if (t->layout_known || c->node_seq || !t->ops->node_seq || !t->ops->vt_meta[0] ||
-	    !t->ops->vt_meta[1])
+	if (t->layout_known)
 		return false;
-	if (accessors_read_meta(&t->mem, vtable_word(t->ops->vt_meta[0], t->bias[OPS_CPU]),
-				t->ops->facts.requires_grad_slot, &f) ||
-	    f.grad_fn <= 0 || f.grad_fn + 8 > PART_MAX)
+	know_classes(t);
+	if (c->node_seq || !t->ops->node_seq || !t->ops->vt_meta[0] || !t->ops->vt_meta[1])
+		return false;
+	const struct meta_facts *f = meta_facts(t, 0);
+	if (!f || f->grad_fn <= 0 || f->grad_fn + 8 > PART_MAX)
 		return false;
 	for (unsigned i = 0; i < 2; i++)
 		c->meta_vtable[i] = vtable_word(t->ops->vt_meta[i], t->bias[OPS_CPU]);
-	c->grad_fn = (uint16_t)f.grad_fn;
+	c->grad_fn = (uint16_t)f->grad_fn;
 	c->node_seq = t->ops->node_seq;
-	prepare_views(t, f.grad_fn);
+	prepare_views(t, f->grad_fn);
 	next_generation(t);
 	return true;
 }
