@@ -1,0 +1,13 @@
+# Many short runs of a Python that imports PyTorch. In the short run they are forks of one that has done so; under make
+# test-long each is a Python of its own. To be sourced by bash after lib.sh.
+
+# warm FUNCTION...: with $WARMED, which does what $PY does
+warm() {
+	local WARMED=$PY server
+	in_long && { "$@"; return; }
+	start_as server "$PY" "$W/warm.py" "$T/python"
+	before_long [ -x "$T/python" ] && WARMED=$T/python
+	"$@"
+	kill "$server"
+	wait "$server" # what it took is counted
+}
