@@ -5,8 +5,8 @@
 warm() {
 	local WARMED=$PY server
 	in_long && { "$@"; return; }
-	start_as server "$PY" "$W/warm.py" "$T/python"
-	before_long [ -x "$T/python" ] && WARMED=$T/python
+	start_as server "$PY" "$W/warm.py" "$T/warm"
+	before_long [ -x "$T/warm" ] && WARMED=$T/warm
 	"$@"
 	kill "$server"
 	wait "$server" # what it took is counted
