@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Captures that are damaged or mean harm: each gives its reason, none does what it wants, the others go on.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/warm.sh"
 
 # reason ID REGEX: the call was not run, and says why
 reason() {
@@ -19,9 +20,9 @@ assert sorted(r["id"] for r in rows if r["verdict"] == "right") == [1, 22]' "$T/
 }
 
 bad_files() {
-	"$PY" bad_captures.py "$T/bad"
+	"$WARMED" bad_captures.py "$T/bad"
 	rm -f "$T/bad/harmed"
-	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json "$T/bad" >"$T/json" 2>"$T/err"
+	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json "$T/bad" >"$T/json" 2>"$T/err"
 	is "status 2: something could not be run" $? 2
 	ok "the good ones are right" right
 	ok "a cut zip" reason 2 'input.pth: .*zip'
@@ -45,7 +46,7 @@ bad_files() {
 	ok "a capture without results" reason 21 'no output.pth'
 	ok "and nobody was harmed" [ ! -e "$T/bad/harmed" ]
 
-	timeout 100 "$DITRACE" replay --python "$PY" --trust --of captured --format json --not-ops os.system,system \
+	timeout 100 "$DITRACE" replay --python "$WARMED" --trust --of captured --format json --not-ops os.system,system \
 		"$T/bad" >"$T/json" 2>"$T/err"
 	ok "an op that ends Python costs only its own result" reason 20 'ended the Python process: exit status 3'
 	ok "the ones after it are judged" grep -q '"id":22.*"verdict":"right"' "$T/json"
@@ -61,7 +62,7 @@ bad_files() {
 # Once, since it is not PyTorch that reads them.
 tolerance() {
 	AUTOCOMPARE_ERROR_TOLERANCE=x error "a tolerance that is none" 'not two numbers' \
-		"$DITRACE" replay --python "$PY" --ops add "$T/bad"
+		"$DITRACE" replay --python "$WARMED" --ops add "$T/bad"
 }
 
 # dirs TREE: the captures are named whole in $T/json
@@ -82,14 +83,14 @@ odd_paths() {
 		"$long"/op_tools_results/op_capture_results/torch.add/7/{[2-9],1[0-9],21}
 	cp -r "$long/op_tools_results" "$odd"
 	rm -r "$odd"/op_tools_results/op_capture_results/torch.add/7/22
-	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json --detail "$long" >"$T/json" 2>"$T/err"
+	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$long" >"$T/json" 2>"$T/err"
 	is "a long path is no reason not to judge" $? 0
 	ok "and is written whole" dirs "$T/long/"
-	timeout 100 "$DITRACE" replay --python "$PY" --of captured --format json --detail "$T/odd" "$long" >"$T/json" 2>"$T/err"
+	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$T/odd" "$long" >"$T/json" 2>"$T/err"
 	is "status 2: a path that is not UTF-8" $? 2
 	like "gives its reason" "$T/json" '"id":1,.*"not run".*not UTF-8.*b\\\\xffd'
 	is "the others are judged" "$(grep -c '"verdict":"right"' "$T/json")" 2
-	timeout 100 "$DITRACE" diff --python "$PY" "$T/odd" "$T/odd" >"$T/out" 2>"$T/err"
+	timeout 100 "$DITRACE" diff --python "$WARMED" "$T/odd" "$T/odd" >"$T/out" 2>"$T/err"
 	is "diff ends with it, too" $? 2
 }
 
@@ -102,5 +103,5 @@ all() {
 		skip "paths and tolerances were of another torch: make test-long"
 	fi
 }
-each_torch all
+each_torch warm all
 done_testing
