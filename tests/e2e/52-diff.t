@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Two captured runs side by side: equal ones, and where those with a difference part first.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/warm.sh"
 small=(--small) layers=1
 ! in_long || small=() layers=2
 
 diff_of() {
-	timeout 200 "$DITRACE" diff --python "$PY" "$@"
+	timeout 200 "$DITRACE" diff --python "$WARMED" "$@"
 }
 
 # trainings FOLDER: three trees in it, of which a and b are equal, and c is of a training whose third linear is a little
 # off; as of processes of their own, but in one
 trainings() {
-	"$PY" - "$@" "${small[@]}" <<-'EOF2'
+	"$WARMED" - "$@" "${small[@]}" <<-'EOF2'
 		import os, sys, torch
 		sys.path.insert(0, ".")
 		import captures
@@ -60,9 +61,9 @@ diffs() {
 	printf cut >"$a/input.pth"
 	diff_of --ops softmax,embedding "$T/a" "$T/c" >"$T/cut" 2>&1
 	like "a damaged file is named, the rest is compared" "$T/cut" 'input.pth: .*zip'
-	error "nothing in common" 'no op call of' "$DITRACE" diff --python "$PY" "$a" \
+	error "nothing in common" 'no op call of' "$DITRACE" diff --python "$WARMED" "$a" \
 		"$T"/a/op_tools_results/op_capture_results/torch.nn.functional.gelu
 	error "one operand" 'B is missing|A is missing|needs A B' "$DITRACE" diff "$T/a"
 }
-each_torch diffs
+each_torch warm diffs
 done_testing
