@@ -2,6 +2,7 @@
 # What ditrace itself captures of a training replays completely: every op runs, and all is right. Conditions choose
 # among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/warm.sh"
 need_tracing
 program=little_train.py layers=1 others=4 least=400 least_grads=60 jobs=1
 ! in_long || jobs=2 program=train.py layers=2 others=7 least=1000 least_grads=100
@@ -24,7 +25,7 @@ all_right() {
 # loads_as_ditorchs FOLDER GRADIENTS: a few lines after ditorch's run_op_from_data.py run every call and find its
 # result; beside it the captures of gradient_captures.py come to the folder GRADIENTS
 loads_as_ditorchs() {
-	"$PY" - "$1" "$least" "$2" <<-'EOF2'
+	"$WARMED" - "$1" "$least" "$2" <<-'EOF2'
 		import glob, runpy, sys, torch
 		sys.argv[1:], folder, least = sys.argv[3:], *sys.argv[1:3]
 		runpy.run_path("gradient_captures.py", run_name="__main__")
@@ -55,7 +56,15 @@ for n in sorted(seen):
     print(n, ", ".join(sorted(seen[n])))' "$1"
 }
 
-# choices: what does not depend on PyTorch
+# judged OPTION...: all of $T/cap, by the Python that it names
+judged() {
+	"$DITRACE" replay "$@" --format json --detail --jobs $jobs "$T/cap" >"$T/json" 2>"$T/err"
+	is "${*:-a new run} is judged" $? 0
+	ok "all is right" all_right "$T/json"
+	like "with the interpreter of the training" "$T/err" "CPython [0-9.]+ \\($PY\\)"
+}
+
+# what does not depend on PyTorch
 choices() {
 	mkdir "$T/other"
 	cp -r "$T"/cap/op_tools_results/op_capture_results/torch.{addmm,nn.functional.gelu} "$T/other"
@@ -66,41 +75,36 @@ choices() {
 	like "a condition on the op and the line" "$T/python" "^$layers op calls; "
 	"$DITRACE" diff --when 'self.dim() == 4 and dim == -1' --ops softmax "$T/cap" "$T/cap" >"$T/when" 2>&1
 	like "a condition of two runs" "$T/when" "^$layers op calls in both"
-	error "a name that no op has" 'none of the [0-9]+ chosen ops has' "$DITRACE" replay --when 'sellf.dim() == 2' --ops gelu,softmax "$T/cap"
+	error "a name that no op has" 'none of the [0-9]+ chosen ops has' "${replay[@]}" --when 'sellf.dim() == 2' --ops gelu,softmax "$T/cap"
 	like "is underlined" "$T/error" '^    \^~~~~$'
 	error "what a capture does not keep" 'does not keep "depth"' "$DITRACE" replay --when 'depth == 0' "$T/cap"
-	error "what it cannot know" 'cannot ask for results' "$DITRACE" replay --ops addmm --when 'out.dim() == 2' "$T/cap"
-	error "a condition that holds for none" 'holds for none' "$DITRACE" replay --ops addmm --when 'self.dim() == 7' "$T/cap"
+	error "what it cannot know" 'cannot ask for results' "${replay[@]}" --ops addmm --when 'out.dim() == 2' "$T/cap"
+	error "a condition that holds for none" 'holds for none' "${replay[@]}" --ops addmm --when 'self.dim() == 7' "$T/cap"
 	error "a dtype that is none" '"float17" is no floating-point dtype' "$DITRACE" replay --dtype float17 "$T/cap"
 	error "results that were captured, in another dtype" 'exclude each other' "$DITRACE" replay --of captured --dtype bfloat16 "$T/cap"
 }
 
 replays() {
+	local replay=("$DITRACE" replay --python "$WARMED")
 	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" "$program" --steps 2 --quiet >"$T/out" 2>&1
 	is "a training is captured" $? 0
-	"$DITRACE" replay --format json --detail --jobs $jobs "$T/cap" >"$T/rerun" 2>"$T/err"
-	is "it replays" $? 0
-	ok "all is right" all_right "$T/rerun"
-	like "with the interpreter of the training" "$T/err" "CPython [0-9.]+ \\($PY\\)"
-	"$DITRACE" replay --of captured --format json --detail --jobs $jobs "$T/cap" >"$T/captured" 2>"$T/err"
-	is "the results in the captures are judged" $? 0
-	ok "and are right" all_right "$T/captured"
+	of_first_torch && judged || skip "a new run was judged with another torch: make test-long"
+	{ in_long || ! of_first_torch; } && judged --of captured || skip "results in captures are judged with another torch: make test-long"
 	ok "a few lines of Python run them as well" loads_as_ditorchs "$T/cap" "$T/grads"
 
-	"$DITRACE" replay --ops addmm --when 'mat1.shape[1] > 64' "$T/cap" >"$T/when" 2>&1
+	"${replay[@]}" --ops addmm --when 'mat1.shape[1] > 64' "$T/cap" >"$T/when" 2>&1
 	is "a condition on arguments" $? 0
 	like "leaves the others out" "$T/when" "^$layers op calls; .*right"
 	like "and says how many" "$T/when" "^--when left out $others ops$"
 
-	"$DITRACE" replay --device lazy --ops as_strided,view,clone,gelu --format json "$T/cap" >"$T/lazy" 2>"$T/err"
+	"${replay[@]}" --device lazy --ops as_strided,view,clone,gelu --format json "$T/cap" >"$T/lazy" 2>"$T/err"
 	is "a device without strides: what needs them cannot be run" $? 2
 	is "and costs the others nothing" "$(grep -vc '"verdict":"right"' "$T/lazy")" \
 		"$(grep -c '"op":"torch.as_strided".*"verdict":"not run".*does not come along' "$T/lazy")"
 
-	[ -n "${once:-}" ] || choices
-	once=1
+	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
 
-	"$DITRACE" replay --python "$PY" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
+	"${replay[@]}" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
 	is "gradients that are not right" $? 1
 	is "are found where the node is known, and not judged where another may be meant" "$(verdicts "$T/grads.json")" \
 		"1 0 right, 1 right
@@ -111,5 +115,5 @@ replays() {
 6 0 not judged, 1 right
 7 0 wrong, 1 right"
 }
-each_torch replays
+each_torch warm replays
 done_testing
