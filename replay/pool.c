@@ -26,7 +26,7 @@ static unsigned threads_each(const struct pool *p)
 /* Start one and wait for its hello. */
 static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 {
-	char why[128] = "";
+	char why[128] = "it broke the connection";
 	json_t *m = NULL;
 	int r = worker_start(&pw->w, p->python, threads_each(p), e);
 	pw->job = SIZE_MAX;

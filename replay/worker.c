@@ -20,6 +20,10 @@ extern const char _binary_runner_py_start[], _binary_runner_py_end[];
 /* The descriptors as the runner sees them. */
 enum { FD_SCRIPT = 10, FD_REQUESTS, FD_REPLIES, FD_ARENA };
 
+/* How long it is waited for: one that was asked to end, and one that is ending by itself, of whose
+ * memory a core may be written. */
+enum { STOPPING_S = 1, DYING_S = 60 };
+
 static int script_file(void)
 {
 	/* cppcheck-suppress comparePointers; the linker puts both around the same bytes */
@@ -197,10 +201,10 @@ static void say_status(int status, char *why, size_t size)
 		snprintf(why, size, "exit status %d", WEXITSTATUS(status));
 }
 
-/* Whether it has ended within a second. */
-static bool ended(pid_t pid, int *status)
+/* Whether it has ended within so many seconds. */
+static bool ended(pid_t pid, int seconds, int *status)
 {
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 100 * seconds; i++) {
 		pid_t got = waitpid(pid, status, WNOHANG);
 		if (got == pid || (got < 0 && errno != EINTR))
 			return true;
@@ -216,12 +220,12 @@ void worker_stop(struct worker *w, char *why, size_t size)
 		close(w->requests);
 	if (w->replies >= 0)
 		close(w->replies);
-	if (w->pid > 0 && !ended(w->pid, &status)) {
+	if (w->pid > 0 && ended(w->pid, why ? DYING_S : STOPPING_S, &status)) {
+		say_status(status, why, size);
+	} else if (w->pid > 0) {
 		kill(w->pid, SIGKILL);
 		waitpid(w->pid, &status, 0);
 	}
-	if (w->pid > 0)
-		say_status(status, why, size);
 	if (w->map)
 		munmap(w->map, w->mapped);
 	if (w->arena >= 0)

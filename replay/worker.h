@@ -42,8 +42,9 @@ int worker_map(struct worker *w);
  * not that much. */
 const void *worker_memory(const struct worker *w, size_t offset, size_t size);
 
-/* End it, whether it runs or not, and free all. What it died of, "signal 11 (Segmentation fault)"
- * or "exit status 1", into `why` when it is not NULL. */
+/* End it, whether it runs or not, and free all. With `why` it has ended already, or is about to:
+ * what it died of, "signal 11 (Segmentation fault)" or "exit status 1", goes there, and nothing if
+ * it did not end by itself. */
 void worker_stop(struct worker *w, char *why, size_t size);
 
 #endif
