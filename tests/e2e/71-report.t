@@ -7,11 +7,15 @@ R() {
 	"$DITRACE" report "$@" "$T/data"
 }
 
-# sum COLUMN OPTIONS...: of the rows as CSV
+# sums OPTIONS...: the calls and the self times of the rows, as CSV; sum: the calls alone
+sums() {
+	R --format csv "$@" | python3 -c 'import csv, sys
+rows = list(csv.DictReader(sys.stdin))
+print(*(sum(int(r[c]) for r in rows) for c in ("calls", "self_ns")))'
+}
+
 sum() {
-	local column=$1
-	shift
-	R --format csv "$@" | python3 -c 'import csv, sys; print(sum(int(r[sys.argv[1]]) for r in csv.DictReader(sys.stdin)))' "$column"
+	sums "$@" | cut -d' ' -f1
 }
 
 # What is left of the table when times are taken out.
@@ -90,11 +94,11 @@ assert summary["threads"] > 1 or gaps == summary["in_no_op_ns"], (gaps, summary)
 }
 
 steps_add_up() {
-	local all part=0 i
-	all=$(sum calls) && for i in 1 2 3 4-; do
-		part=$((part + $(sum calls --step "$i")))
+	local part=0 i
+	for i in 1 2 3 4-; do
+		part=$((part + $(sum --step "$i")))
 	done
-	same "$part" "$all"
+	same "$part" "${all% *}"
 }
 
 sides_add_up() {
@@ -125,21 +129,22 @@ def check(n):
     below = sum(map(check, n["children"]))
     assert below <= n["total_ns"], n
     return n["total_ns"]
-for n in tree: check(n)' "$(sum self_ns)"
+for n in tree: check(n)' "${all#* }"
 }
 
 reports() {
-	local keys
+	local keys all
 	trace -- "$PY" train.py --steps 3
 	ok "script" events
 	R --format json >"$T/json"
+	all=$(sums)
 	for keys in op line file function thread shape dtype device phase op,shape,dtype,device function,thread,phase; do
-		is "all calls and all time by $keys" "$(sum calls --group $keys) $(sum self_ns --group $keys)" "$(sum calls) $(sum self_ns)"
+		is "all calls and all time by $keys" "$(sums --group $keys)" "$all"
 	done
 	ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
 	ok "steps add up to all" steps_add_up
-	is "a time before the end and one behind" "$(($(sum calls --time -2500ms) + $(sum calls --time 2500ms-)))" "$(sum calls)"
-	is "--filter is --when" "$(sum calls --filter "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
+	is "a time before the end and one behind" "$(($(sum --time -2500ms) + $(sum --time 2500ms-)))" "${all% *}"
+	is "--filter is --when" "$(sum --filter "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
 	ok "gaps add up to the time in no op" gaps_are_what_is_left
 	ok "the backward beside the forward" sides_add_up
 	ok "callees add up to the self time" graph_adds_up callees
