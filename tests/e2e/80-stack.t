@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
 # ditrace stack: threads that stay at known places are shown there, with what they wait for, and run on.
 . "$(dirname "$0")/lib.sh"
+. "$here/forked.sh"
+hash -p "$(python3 -c 'import sys; print(sys.executable)')" python3 # one of pyenv's takes ten times as long to start
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
 # stuck PLACE...: starts the workload and waits until it says that it is at the first place; $child is it
 stuck() {
-	start "${PY:-python3}" "$W/stuck.py" "$@" >"$T/stuck" 2>&1
-	wait_line "$T/stuck" "^ready .* $1\$"
+	start "$PY" "$W/stuck.py" "$@" >"$T/out" 2>&1
+	wait_line "$T/out" "^ready .* $1\$"
+}
+
+# the same with PyTorch
+stuck_in_torch() {
+	begin "^ready .* $1\$" "$W/stuck.py" "$@"
+	child=$target
 }
 
 # now PLACE: sends it to its next
 now() {
 	kill -USR1 "$child"
-	wait_line "$T/stuck" "^ready .* $1\$"
+	wait_line "$T/out" "^ready .* $1\$"
 }
 
 unstick() {
@@ -27,7 +35,7 @@ line_of() {
 # says EXPRESSION: of Python, on the last look: `look`, `threads`, `first`, and at(mark): the threads whose
 # Python frames have the line of a mark, with kinds(...) of what they do
 says() {
-	python3 - "$T/look" "$W/stuck.py" "$1" <<-'END'
+	python3 -IS - "$T/look" "$W/stuck.py" "$1" <<-'END'
 		import json, sys
 		look = json.load(open(sys.argv[1]))
 		marks = {s.split("# mark: ")[1].strip(): n for n, s in enumerate(open(sys.argv[2]), 1) if "# mark: " in s}
@@ -101,27 +109,28 @@ deadlock() {
 }
 
 in_ops() {
-	local alone looker
-	stuck matmul backward call calls compute
-	ok "a thread in a matrix product" until_says "first['op'] == 'aten::mm' and first in at('matmul')"
-	ok "native frames from the kernel of the library to main" until_says \
-		"first['native_whole'] and any(f['symbol'] and 'gemm' in f['symbol'] for f in first['native'])"
+	local alone looker places=(compute)
+	! in_long || places=(compute compute compute)
+	stuck_in_torch matmul backward call calls "${places[@]}"
+	ok "a thread in a matrix product, with native frames from the kernel of the library to main" until_says \
+		"first['op'] == 'aten::mm' and first in at('matmul') and first['native_whole'] and any(f['symbol'] and 'gemm' in f['symbol'] for f in first['native'])"
 	now backward
-	ok "in its backward" until_says "first['op'] == 'aten::mm' and first['node'] == 'MmBackward0'"
-	ok "at the line of backward()" says "first in at('backward')"
+	ok "in its backward, at the line of backward()" until_says \
+		"first['op'] == 'aten::mm' and first['node'] == 'MmBackward0' and first in at('backward')"
 	now call
 	arguments
 	now calls
-	"$DITRACE" attach --count 500 -o "$T/data" "$child" >/dev/null 2>&1
+	how_many OPS 200 500
+	"$DITRACE" attach --count "$OPS" -o "$T/data" "$child" >/dev/null 2>&1
 	"$DITRACE" script --format jsonl "$T/data" >"$T/truth"
 	ok "of many ops" called
-	alone=$(untraced stuck.py compute)
 	start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
 	before_long grep -q '^TracerPid:.[1-9]' "/proc/$child/status"
 	now compute
-	finish "$child"
+	the_end
+	alone=$(alone stuck.py compute)
 	is "a training that is looked at all the time ends" $status 0
-	is "with the same number" "$(tail -n 1 "$T/stuck")" "$(tail -n 1 <<<"$alone")"
+	is "with the same number" "$(tail -n 1 "$T/out")" "$(tail -n 1 <<<"$alone")"
 	finish "$looker"
 }
 
@@ -155,13 +164,10 @@ waits() {
 
 # Other processes take part in these.
 waits_of_torch() {
-	export MEET=$T/meet
 	local places=(loader)
-	if "$PY" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null ||
-		"$PY" -c 'import torch.distributed as d; d.ProcessGroupGloo' 2>/dev/null; then
+	alone -c 'import torch.distributed as d; getattr(d, "is_gloo_available", bool)() or d.ProcessGroupGloo' &&
 		places+=(collective)
-	fi
-	stuck "${places[@]}"
+	stuck_in_torch "${places[@]}"
 	ok "a DataLoader's batch" until_says "first['kind'] == 'dataloader' and first in at('batch')"
 	if [ ${#places[@]} = 2 ]; then
 		now collective
@@ -215,17 +221,25 @@ arguments() {
 	ok "an op that is not done" until_says "first['op'] == 'aten::mm' and first in at('call')"
 	ok "with what it was called with" says \
 		"[(a['name'], a['shape'], a['dtype']) for a in first['args']] == [('self', [2, 3], 'float32'), ('mat2', [3, 4], 'float32')]"
-	look --repeat 2 --interval 1s "$child"
-	if says "first['op_ns_least']" >/dev/null; then
-		ok "and for how long at least" says "10**9 <= first['op_ns_least'] < look['span_ns'] + 10**11"
+	local least="10**9 <= first['op_ns_least'] < look['span_ns'] + 10**11" # less when others took the breakpoint meanwhile
+	until_says "first['op_ns_least'] is None or $least" --repeat 2 --interval 1s >/dev/null
+	if says "first['op_ns_least'] is not None" >/dev/null; then
+		ok "and for how long at least" says "$least"
 	else
 		skip "no breakpoint of the processor is to be had here"
 	fi
 	ok "as text" until_text '^  args +self +\(2, 3\) float32 cpu$'
 }
 
-each_torch in_ops
-each_torch waits_of_torch
+with_torch() {
+	in_ops
+	waits_of_torch
+}
+
+all() {
+	MEET=$T/meet forking with_torch
+}
+each_torch all
 
 T=$(mktemp -d "$base/t.XXXXXX")
 PY=python3

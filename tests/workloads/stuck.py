@@ -46,7 +46,7 @@ def matmul():
     import torch
 
     torch.set_num_threads(1)
-    x = torch.ones(2000, 2000)
+    x = torch.ones(1200, 1200)
     ready()
     while True:
         x @ x  # mark: matmul
@@ -56,7 +56,7 @@ def backward():
     import torch
 
     torch.set_num_threads(1)
-    x = torch.ones(1500, 1500, requires_grad=True)
+    x = torch.ones(900, 900, requires_grad=True)
     ready()
     while True:
         torch.mm(x, x).sum().backward()  # mark: backward
@@ -186,7 +186,7 @@ def compute():
     torch.manual_seed(1)
     x = torch.randn(200, 200, requires_grad=True)
     ready()
-    for _ in range(100):
+    for _ in range(30):
         loss = (x @ x).tanh().square().mean()
         loss.backward()
         with torch.no_grad():
