@@ -4,7 +4,7 @@
 need_tracing
 
 lines() {
-	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 4; return; }
 	ok "the workload runs traced" trace -- "$PY" lines.py
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/lines.py"
@@ -52,10 +52,15 @@ is_ended() {
 	grep -q ') Z' "/proc/$(sed -n 's/^pid //p' "$T/out")/stat"
 }
 
+# bpf with each torch, and the others with one each
 both() {
 	each_engine lines
-	ENGINE=bpf ended
-	ENGINE=shim ended
+	[ $other = shim ] && ! in_long || ENGINE=shim ended
+	[ $other = ptrace ] && ! in_long || ENGINE=bpf ended
+	in_long || skip "what ends: by the other engine with the other torch, or make test-long" 6
+	other=shim
 }
+
+other=ptrace
 each_torch both
 done_testing
