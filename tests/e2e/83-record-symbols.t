@@ -9,7 +9,23 @@ symbols() {
 	env "$@" "$DITRACE" report --group symbol --format csv "$T/data" >"$T/symbols"
 }
 
+# spinners: shared libraries $T/liba.so, ...: late_spin(n) calls spin_a, ...
+spinners() {
+	local i
+	for i in a b c; do
+		printf 'static __attribute__((noinline)) void spin_%s(long n) { while (n--) __asm__ volatile(""); }
+			void late_spin(long n) { spin_%s(n); __asm__ volatile(""); }' $i $i |
+			cc -shared -fPIC -O1 -fno-optimize-sibling-calls -Wl,--build-id -o "$T/lib$i.so" -x c -
+	done
+}
+
+# all_spun: samples of all of them
+all_spun() {
+	[ "$(grep -cE '^spin_[abc],.*/lib[abc]\.so' "$T/symbols")" = 3 ]
+}
+
 late() {
+	spinners
 	mkdir "$T/lib"
 	cat >"$T/spin.c" <<-'END'
 		static __attribute__((noinline)) void spin_here(long n) { while (n--) __asm__ volatile(""); }
@@ -22,7 +38,7 @@ late() {
 	cp "$T/lib/libspin.so" "$T/home/.debug/.build-id/${id:0:2}/${id:2}/elf"
 	strip "$T/lib/libspin.so"
 	cat >"$T/late.py" <<-'END'
-		import ctypes, mmap, os, sys, time, torch
+		import _ctypes, ctypes, mmap, os, sys, time, torch
 		spin = ctypes.CDLL(sys.argv[1]).late_spin
 		spin.argtypes = [ctypes.c_long]
 		page = mmap.mmap(-1, 4096, prot=7)
@@ -30,18 +46,23 @@ late() {
 		at = ctypes.addressof(ctypes.c_char.from_buffer(page))
 		jit = ctypes.CFUNCTYPE(None, ctypes.c_long)(at)
 		for f in spin, jit:
-		    end = time.thread_time() + 0.5
+		    end = time.thread_time() + 0.25
 		    while time.thread_time() < end:
 		        f(20_000_000)
+		for path in sys.argv[2:]:
+		    lib = ctypes.CDLL(path)
+		    lib.late_spin(ctypes.c_long(60_000_000))
+		    _ctypes.dlclose(lib._handle)
 		print(f"/tmp/perf-{os.getpid()}.map {at:x} 9 made_late")
 	END
-	"$DITRACE" record -F 499 -o "$T/data" -- "$PY" "$T/late.py" "$T/lib/libspin.so" >"$T/map" 2>"$T/err"
+	"$DITRACE" record -F 997 -o "$T/data" -- "$PY" "$T/late.py" "$T/lib/libspin.so" "$T"/lib{a,b,c}.so >"$T/map" 2>"$T/err"
 	is "a program with code that has no names is recorded" $? 0
 	local map names
 	read -r map names < <(tail -n 1 "$T/map")
 	echo "$names" >"$T/later" # not by the program: the last samples may be looked at after its end
 	touch -r "$T/data" "$T/later"
 	symbols HOME=/nowhere
+	ok "each library of one place is known" all_spun
 	like "code without a symbol has its address in the file" "$T/symbols" 'libspin\.so\+0x[0-9a-f]+'
 	like "that in no file is told as such" "$T/symbols" '\(unknown\).*\[anon\]'
 	unlike "its addresses are not rows" "$T/symbols" '\[anon [0-9]'
@@ -61,36 +82,6 @@ late() {
 	symbols HOME=/nowhere
 	unlike "not from a file that was written after the recording" "$T/symbols" 'made_late'
 	rm -f "$map"
-}
-
-# spinners: shared libraries $T/liba.so, ...: late_spin(n) calls spin_a, ...
-spinners() {
-	local i
-	for i in a b c; do
-		printf 'static __attribute__((noinline)) void spin_%s(long n) { while (n--) __asm__ volatile(""); }
-			void late_spin(long n) { spin_%s(n); __asm__ volatile(""); }' $i $i |
-			cc -shared -fPIC -O1 -fno-optimize-sibling-calls -Wl,--build-id -o "$T/lib$i.so" -x c -
-	done
-}
-
-# all_spun: samples of all of them
-all_spun() {
-	[ "$(grep -cE '^spin_[abc],.*/lib[abc]\.so' "$T/symbols")" = 3 ]
-}
-
-gone() {
-	spinners
-	cat >"$T/gone.py" <<-'END'
-		import _ctypes, ctypes, sys, torch
-		for path in sys.argv[1:]:
-		    lib = ctypes.CDLL(path)
-		    lib.late_spin(ctypes.c_long(60_000_000))
-		    _ctypes.dlclose(lib._handle)
-	END
-	ok "a program that maps a library after the other in one place" \
-		"$DITRACE" record -F 997 -o "$T/data" -- "$PY" "$T/gone.py" "$T"/lib{a,b,c}.so
-	symbols
-	ok "each of them is known" all_spun
 }
 
 ended() {
@@ -140,7 +131,6 @@ ended() {
 }
 
 each_torch late
-each_torch gone
 T=$(mktemp -d "$base/t.XXXXXX")
 ended
 done_testing
