@@ -2,7 +2,6 @@
 # ditrace stack: threads that stay at known places are shown there, with what they wait for, and run on.
 . "$(dirname "$0")/lib.sh"
 . "$here/forked.sh"
-hash -p "$(python3 -c 'import sys; print(sys.executable)')" python3 # one of pyenv's takes ten times as long to start
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
 # stuck PLACE...: starts the workload and waits until it says that it is at the first place; $child is it

@@ -12,6 +12,8 @@ DITRACE=${DITRACE:-$BUILD/ditrace}
 export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
 # Threads of OpenMP spin where there are as many as cores, for longer than small ops take.
 export OMP_WAIT_POLICY=passive
+# One of pyenv's takes ten times as long to start.
+hash -p "$(python3 -c 'import sys; print(sys.executable)')" python3
 count=0 failed=0
 label=""
 
