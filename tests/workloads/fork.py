@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training with forked children, as a DataLoader has them; each runs operators with its own number. They wait
-before: the probes of a child are put in after its fork."""
+"""A training with forked children, as a DataLoader has them; each runs operators with its own number. The probes of a
+child are put in after its fork: each first calls one with a negative number, until that is printed in the file PRINTED."""
 
 import os
 import time
@@ -18,7 +18,10 @@ class Numbers(Dataset):
 
 
 def settle(*_):
-    time.sleep(2)
+    own, end = -os.getpid(), time.monotonic() + 60
+    while f" {own} " not in open(os.environ["PRINTED"]).read() and time.monotonic() < end:
+        torch.full((2,), own)
+        time.sleep(0.02)
 
 
 def child(number):
