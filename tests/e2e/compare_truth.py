@@ -331,6 +331,7 @@ def compare_forward_ids(report, pairs):
     with this number, the last one before the node made it. An op around that one is right, too."""
     made = {}
     event_of = {n: e for e, n in pairs}
+    functions = [(f["id"], m.op) for f, m in pairs if m.kind == "function"]
     for e, n in pairs:
         if n.kind == "op" and n.seq >= 0:
             made[n.tid, n.seq] = n
@@ -343,7 +344,7 @@ def compare_forward_ids(report, pairs):
             op = op.parent
         report.counts["forward ids"] += 1
         # An autograd.Function's forward has no schema: it is known by its name.
-        right += [f["id"] for f, m in pairs if m.kind == "function" and m.op + "Backward" == n.op and f["id"] < e["id"]]
+        right += [f for f, op in functions if op + "Backward" == n.op and f < e["id"]]
         if not e["forward_id"]:
             report.counts["forward ids not known"] += 1
         elif e["forward_id"] not in right:

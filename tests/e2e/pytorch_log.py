@@ -14,6 +14,7 @@ What these logs lack, and how it is dealt with here:
 - the operators in UNOBSERVED are never logged
 """
 
+import functools
 import json
 import re
 
@@ -126,6 +127,7 @@ def split(text):
     return parts + [last] if last else parts
 
 
+@functools.lru_cache(None)
 class Schema:
     """args and results: lists of (type, name)."""
 
@@ -162,6 +164,7 @@ def variable(text, result=False):
     return text[:space], text[space + 1 : equal]
 
 
+@functools.lru_cache(None)
 def base_type(schema_type):
     """ScalarType? -> ScalarType, Tensor(a!)[] -> Tensor"""
     return re.match(r"\w*", schema_type).group(0)
