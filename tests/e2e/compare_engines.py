@@ -8,6 +8,7 @@ cannot read a page that is not in memory at the moment."""
 import argparse
 import collections
 import json
+import re
 import sys
 
 SHOWN = 20
@@ -19,7 +20,7 @@ UNKNOWN_OP = "boxed"  # whose operator could not be read
 MAX_UNKNOWN = (0.3, 0.03)  # of the events: values that bpf, that the other does not know
 MAX_UNTOLD = 0.1  # the results of autograd nodes among them, which no observer is told of
 unknown = [[], []]
-ADDRESSES = {"data_ptr", "storage_ptr", "address"}
+ADDRESS = re.compile(r'("(?:data_ptr|storage_ptr|address)":\s*)(?:"[^"]+"|[1-9]\d*)')
 
 
 def without_unobserved(found):
@@ -32,15 +33,9 @@ def without_unobserved(found):
     return kept
 
 
-def hide_addresses(fields):
-    for k in ADDRESSES & fields.keys():
-        fields[k] = fields[k] and "address"
-    return fields
-
-
 def events(path, observed):
     with open(path) as f:
-        found = [json.loads(line, object_hook=hide_addresses) for line in f]
+        found = [json.loads(ADDRESS.sub(r'\1"address"', line)) for line in f]
     return without_unobserved(found) if observed else found
 
 
