@@ -57,9 +57,9 @@ filters() {
 	is "$1: --phase forward" "$(count_where 'phase == "backward"') $(("$(count_where 'phase == "forward"')" > 200))" "0 1"
 }
 
-# all_at_once HOW
+# all_at_once HOW: of two steps at least, which have some 1100 of these each
 all_at_once() {
-	"$1" 1000 --ops 'aten::.*' --not-ops 'aten::.*norm.*' --depth 2 --phase forward
+	"$1" 2500 --ops 'aten::.*' --not-ops 'aten::.*norm.*' --depth 2 --phase forward
 	events
 	is "$1 with all of them has what they leave only" \
 		"$(count_where 'not op.startswith("aten::") or "norm" in op or depth > 1 or phase == "backward"')" 0

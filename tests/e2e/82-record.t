@@ -49,6 +49,15 @@ both() {
 	fi
 }
 
+# Between two ops the processor may be taken by others, which is time by the clock.
+both_near() {
+	local i
+	for i in 1 2 3; do
+		both && report && near wall "$T/json" && return 0
+	done
+	return 1
+}
+
 # watched SEEN SECONDS COMMAND...: shares.py in a child that has PyTorch already, which begins when SEEN says that ditrace
 # COMMAND PID is there
 watched() {
@@ -116,9 +125,7 @@ print([r["op"] for r in json.load(open(sys.argv[1]))["rows"]])' "$T/json")" "['a
 
 events() {
 	[ "$(id -u)" = 0 ] || { skip "tracing with eBPF needs root" 4; return; }
-	ok "events and samples go into one file" both
-	report
-	ok "by the events, the shares are those by the clock" near wall "$T/json"
+	ok "events and samples go into one file; by the events, the shares are those by the clock" both_near
 	"$DITRACE" report "$T/data" >"$T/text"
 	like "that there are samples is said" "$T/text" "samples besides, see: ditrace report --samples"
 	"$DITRACE" report --samples --group op "$T/data" >"$T/text"

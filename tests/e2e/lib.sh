@@ -10,6 +10,8 @@ BUILD=${BUILD:-$top/build}
 case $BUILD in /*) ;; *) BUILD=$top/$BUILD ;; esac
 DITRACE=${DITRACE:-$BUILD/ditrace}
 export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
+# Each print would be several writes, between which other processes write to the same file.
+unset PYTHONUNBUFFERED
 # Threads of OpenMP spin where there are as many as cores, for longer than small ops take.
 export OMP_WAIT_POLICY=passive
 # One of pyenv's takes ten times as long to start.
