@@ -564,9 +564,10 @@ def check_killed(root):
         for k in range(30):
             p.stdin.write('{"id":%d,%s\n' % (k, request))
         p.stdin.flush()
-        while not os.path.isdir(here):
+        written = random.randrange(20)
+        while p.poll() is None and (sum(f.endswith(".pth") for f in files_of(here)) < written or not os.path.isdir(here)):
             time.sleep(0.001)
-        time.sleep(random.random() * 0.03)
+        time.sleep(random.random() * 0.003)
         p.send_signal(signal.SIGKILL)
         p.wait()
         for f in files_of(here):
