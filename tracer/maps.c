@@ -15,6 +15,8 @@
 #include "base/text.h"
 #include "tracer/process.h"
 
+enum { EXEC_TRIES = 10 };
+
 static const char deleted[] = " (deleted)";
 
 static int digit(char c, int base)
@@ -146,25 +148,36 @@ static char *read_all(int fd)
 	return NULL;
 }
 
-int maps_read(pid_t pid, struct maps *out, struct err *e)
+/* All of the file, NULL with errno. */
+static char *read_text(pid_t pid)
 {
 	char path[64];
-	*out = (struct maps){0};
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return process_error(pid, errno == ENOENT ? -ESRCH : -errno, "read the mappings of",
-				     e);
+		return NULL;
 	char *text = read_all(fd);
-	int r = text ? 0 : -errno;
+	int code = errno;
 	close(fd);
-	if (text && !*text)
-		r = -ESRCH;
-	if (r) {
+	errno = code;
+	return text;
+}
+
+int maps_read(pid_t pid, struct maps *out, struct err *e)
+{
+	*out = (struct maps){0};
+	char *text = read_text(pid);
+	/* What was opened before the process called execve is of a memory that is gone. */
+	for (unsigned i = 0; text && !*text && i < EXEC_TRIES && process_alive(pid); i++) {
 		free(text);
-		return process_error(pid, r, "read the mappings of", e);
+		text = read_text(pid);
 	}
-	r = maps_parse(text, out);
+	if (!text || !*text) {
+		int code = !text && errno != ENOENT ? -errno : -ESRCH;
+		free(text);
+		return process_error(pid, code, "read the mappings of", e);
+	}
+	int r = maps_parse(text, out);
 	return r ? err_set(e, r, "cannot read the mappings of %d: no memory", pid) : 0;
 }
 

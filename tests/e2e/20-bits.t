@@ -8,12 +8,10 @@ how_many STEPS 20 50
 
 # The kernel takes a dead tracer's probes out a moment later. The training stands still meanwhile.
 unprobed() {
-	local i status=1
+	local status
 	kill -STOP "$child"
-	for i in 1 2 3 4 5 6 7 8 9 10; do
-		python3 "$here/code_unchanged.py" "$child" && status=0 && break
-		sleep 0.5
-	done
+	before_long python3 "$here/code_unchanged.py" "$child"
+	status=$?
 	kill -CONT "$child"
 	return $status
 }

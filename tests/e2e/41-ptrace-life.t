@@ -5,15 +5,13 @@
 need_tracing
 how_many KILLS 2 20
 
+is_traced() {
+	cat /proc/"$1"/task/*/status 2>/dev/null | grep -q '^TracerPid:	[1-9]'
+}
+
 # let_go PID: until nothing traces any thread of it
 let_go() {
-	local i
-	for ((i = 0; i < 300; i++)); do
-		cat /proc/"$1"/task/*/status 2>/dev/null | grep -q '^TracerPid:	[1-9]' || return 0
-		sleep 0.1
-	done
-	echo "still traced"
-	return 1
+	before_long not is_traced "$1" || { echo "still traced" && return 1; }
 }
 
 left_alone() {

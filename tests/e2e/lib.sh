@@ -234,13 +234,9 @@ before_long() {
 	done
 }
 
-# wait_line FILE REGEX: until the file has such a line, or a minute has gone
+# wait_line FILE REGEX: until the file has such a line
 wait_line() {
-	local i
-	for ((i = 0; i < 600; i++)); do
-		grep -qE -e "$2" "$1" 2>/dev/null && return 0
-		sleep 0.1
-	done
+	before_long grep -qsE -e "$2" "$1" && return 0
 	echo "waited for '$2' in $1 in vain"
 	tail -n 5 "$1"
 	return 1
@@ -268,7 +264,7 @@ stop_busy() {
 error() {
 	local what=$1 regex=$2
 	shift 2
-	timeout 60 "$@" >"$T/error.out" 2>"$T/error"
+	timeout "${PATIENCE:-180}" "$@" >"$T/error.out" 2>"$T/error"
 	status=$?
 	ok "$what" error_is_good "$regex"
 }

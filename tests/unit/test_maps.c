@@ -1,12 +1,15 @@
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -253,6 +256,26 @@ static void test_version(void **state)
 	assert_false(library_parse_version("__version__", v, sizeof(v)));
 }
 
+/* Read while the process calls execve, again and again. */
+static void test_execve(void **state)
+{
+	const char *again = "exec sh -c \"$0\" \"$0\"";
+	pid_t pid = fork();
+	(void)state;
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl("/bin/sh", "sh", "-c", again, again, NULL);
+		_exit(1);
+	}
+	for (unsigned i = 0; i < 3000; i++) {
+		struct maps m;
+		assert_int_equal(maps_read(pid, &m, NULL), 0);
+		maps_free(&m);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +284,7 @@ int main(void)
 	    cmocka_unit_test(test_own),		  cmocka_unit_test(test_no_process),
 	    cmocka_unit_test(test_replaced_file), cmocka_unit_test(test_odd_name),
 	    cmocka_unit_test(test_libraries),	  cmocka_unit_test(test_version),
+	    cmocka_unit_test(test_execve),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
