@@ -168,7 +168,7 @@ attached() {
 	rm -f "$T/data"
 	start "$DITRACE" record -F 1997 --pid "$target" -o "$T/data" 2>"$T/err"
 	wait_sampling
-	before_long used "$target" $(($(ticks "$target") + 60))
+	before_long used "$target" $(($(ticks "$target") + 250))
 	kill -9 "$target"
 	the_end 2>/dev/null
 	finish "$child"
