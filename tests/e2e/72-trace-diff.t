@@ -4,25 +4,13 @@
 . "$here/forked.sh"
 need_tracing
 
-# recorded FILE [OPTION...] -- PROGRAM ARGUMENT...: in the short run by attach to a child that has PyTorch already, and calls
-# relu until it is traced
+# recorded FILE [OPTION...] -- PROGRAM ARGUMENT...
 recorded() {
-	local file=$1 options=() tracer
+	local file=$1 options=()
 	shift
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
-	shift
-	may_fork || { "$DITRACE" run "${options[@]}" -o "$file" -- "$PY" "$@" >/dev/null 2>"$T/err"; return; }
-	rm -f "$T/word"
-	forked /dev/null "$T/err" go "$W/at_word.py" "$T/word" "$@" || return
-	start_as tracer "$DITRACE" attach "${options[@]}" -o "$file" "$REPLY" >/dev/null 2>"$T/err"
-	before_long has_relu "$file"
-	touch "$T/word"
-	finish "$tracer"
-	answered ended && [ "$status,$REPLY" = 0,0 ]
-}
-
-has_relu() {
-	"$DITRACE" script "$1" 2>/dev/null | grep -q relu
+	may_fork || { "$DITRACE" run "${options[@]}" -o "$file" -- "$PY" "${@:2}" >/dev/null 2>"$T/err"; return; }
+	watched has_relu attach "${options[@]}" "$@" && mv "$T/data" "$file"
 }
 
 # program ROWS: 200 calls of a product with so many rows, and of some other ops
@@ -38,7 +26,7 @@ program() {
 		if len(sys.argv) > 2:
 		    torch.sigmoid(c)
 	EOF
-	recorded "$T/$1.data" --ops mm,relu,tanh,mul.Tensor,sigmoid -- "$T/steps.py" "$@" || cat "$T/err"
+	recorded "$T/$1.data" --ops mm,relu,tanh,mul.Tensor,sigmoid -- "$T/steps.py" "$@"
 }
 
 first_is_mm() {
@@ -98,7 +86,7 @@ diffs() {
 trains() {
 	local i
 	for i in 1 2; do
-		recorded "$T/run$i.data" -- "$W/train.py" --steps 8 --quiet || cat "$T/err"
+		recorded "$T/run$i.data" -- "$W/train.py" --steps 8 --quiet
 	done
 	ok "the rows of two equal runs are the same, and called as often" equal_runs
 	"$DITRACE" diff "$T/run1.data" "$T/run2.data" >"$T/table"

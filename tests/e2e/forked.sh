@@ -78,3 +78,23 @@ the_end() {
 	status=none
 	answered ended && status=$REPLY
 }
+
+# watched SEEN COMMAND... -- PROGRAM ARGUMENT...: ditrace COMMAND PID -o $T/data, of a child that has PyTorch already and calls
+# relu until SEEN says that ditrace is there
+watched() {
+	local seen=$1 command=()
+	shift
+	while [ "$1" != -- ]; do command+=("$1") && shift; done
+	rm -f "$T/word" "$T/data"
+	: >"$T/out"
+	forked "$T/out" "$T/out.err" go "$W/at_word.py" "$T/word" "${@:2}" || return
+	start "$DITRACE" "${command[@]}" "$REPLY" -o "$T/data" >/dev/null 2>"$T/err"
+	before_long "$seen"
+	touch "$T/word"
+	finish "$child"
+	answered ended && [ "$status,$REPLY" = 0,0 ] || { cat "$T/err" "$T/out.err"; return 1; }
+}
+
+has_relu() {
+	"$DITRACE" script "$T/data" 2>/dev/null | grep -q relu
+}
