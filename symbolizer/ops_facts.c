@@ -91,7 +91,7 @@ void ops_read_facts(struct build *b)
 	t->vt_meta[1] = find(b, OPS_CPU, "_ZTVN5torch8autograd22DifferentiableViewMetaE");
 	t->vt_impl = find(b, OPS_C10, "_ZTVN3c1010TensorImplE");
 	for (unsigned i = 0; i < OPS_FILES; i++)
-		t->vt_storage[i] = b->elf[i] ? find(b, i, "_ZTVN3c1011StorageImplE") : 0;
+		t->vt_storage[i] = find(b, i, "_ZTVN3c1011StorageImplE");
 	uint64_t cb = find(b, OPS_CPU, ops_dispatched);
 	int64_t off = cb ? elf_offset(b->elf[OPS_CPU], cb) : -1;
 	t->dispatch_off = off > 0 ? (uint64_t)off : 0;

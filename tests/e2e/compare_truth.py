@@ -13,6 +13,7 @@ nothing differs and all values are decoded but those for the reasons in NOT_DECO
 
 import argparse
 import collections
+import gc
 import json
 import math
 import sys
@@ -401,6 +402,7 @@ def compare(events, nodes, min_ops=1):
 
 
 def main():
+    gc.disable()  # looking through what stays to the end takes as long as all else
     p = argparse.ArgumentParser()
     p.add_argument("events")
     p.add_argument("truth")
