@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the corpus: captures whose results come from correct kernels and from wrong ones.
 
-    make.py FOLDER [--seeds N] [--sizes N] [--part 0|1]
+    make.py FOLDER [--seeds N] [--sizes N] [--part 0|1|2|3]
 
 FOLDER/KIND/... are captures as ditorch makes them; FOLDER/cases.json says for each what it is, how far
-the fault moves the exact result, and what other rules say of it. Both parts have all ops and all dtypes, but
-each op with each dtype is in one of them; what other rules say is left out there."""
+the fault moves the exact result, and what other rules say of it. A part has all dtypes, and each op with each
+dtype is in one of the four; what other rules say is left out there."""
 
 import argparse
 import json
@@ -287,7 +287,7 @@ def main():
     c = Corpus(args.folder, args.part is None)
     for op in OPS:
         for n, dtype in enumerate((torch.float32, torch.bfloat16, torch.float16)):
-            if args.part is not None and (len(op.name) + n) % 2 != args.part:
+            if args.part is not None and (len(op.name) + n) % 4 != args.part:
                 continue
             for seed in range(args.seeds):
                 for size in op.sizes[:args.sizes] if args.sizes > 1 else op.sizes[1:2]:
