@@ -13,20 +13,23 @@ LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash
 	-lpthread -lm
 
 FOLDERS := base tracer symbolizer perf tui replay
-LIB_SRC := $(filter-out %.bpf.c,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c)))
+# sources FOLDERS PATTERN: in these folders and below
+sources = $(sort $(shell find $(1) -name '$(2)'))
+LIB_SRC := $(filter-out %.bpf.c tracer/shim/%,$(call sources,$(FOLDERS),*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
-SHIM_SRC := $(wildcard tracer/shim/*.c) $(addprefix tracer/,plan_reader.c budget.c op_stack.c hit_buf.c pyframes.c chunks.c regs_x86_64.c) \
-	$(addprefix replay/,stats.c number.c compare.c compare_kernel.c tolerance.c verdict.c) symbolizer/names.c base/err.c base/text.c
+SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_reader.c op_stack.c hit_buf.c pyframes.c chunks.c) \
+	symbolizer/code/regs_x86_64.c $(addprefix replay/numbers/,stats.c number.c compare.c compare_kernel.c tolerance.c verdict.c) symbolizer/event/names.c \
+	base/err.c base/text.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one; clang would want another linker for that.
 SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto=auto)
 # What it brings into Python: the beginning, and what is run once PyTorch is there.
 MODES_PY := $(sort $(wildcard replay/runner/*.py)) $(sort $(wildcard tracer/shim/modes/[0-9]*.py))
 LIB := $(BUILD)/libditrace.a
-BPF_SRC := $(wildcard tracer/*.bpf.c)
+BPF_SRC := $(call sources,tracer,*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
-UNIT_SRC := $(wildcard tests/unit/test_*.c)
+UNIT_SRC := $(call sources,tests/unit,test_*.c)
 UNIT := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 TOOLS := $(TOOL_SRC:tests/tools/%.c=$(BUILD)/tests/tools/%)
@@ -85,7 +88,7 @@ $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
-$(BUILD)/replay/number.o $(BUILD)/replay/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi
+$(BUILD)/replay/numbers/number.o $(BUILD)/replay/numbers/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi
 
 $(BUILD)/%.bpf.o: %.bpf.c
 	@mkdir -p $(@D)
@@ -134,9 +137,9 @@ $(OBSERVER_SO): tests/bench/observer.c
 
 # The comparison loops as a library, for the bench.
 COMPARE_SO := $(BUILD)/tests/bench/libcompare.so
-COMPARE_SRC := $(wildcard replay/compare*.c) replay/number.c symbolizer/names.c base/err.c base/text.c
+COMPARE_SRC := $(wildcard replay/numbers/compare*.c) replay/numbers/number.c symbolizer/event/names.c base/err.c base/text.c
 
-$(COMPARE_SO): $(COMPARE_SRC) $(wildcard replay/*.h)
+$(COMPARE_SO): $(COMPARE_SRC) $(wildcard replay/numbers/*.h)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS_ALL) -O3 -Wno-psabi -fPIC -shared -o $@ $(COMPARE_SRC) -lm -lpthread
@@ -156,13 +159,16 @@ install: all
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/ditrace $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(MAN)))
 
-C_SRC := ditrace.c $(LIB_SRC) $(wildcard tracer/shim/*.c) $(UNIT_SRC) $(TOOL_SRC) $(FUZZ_SRC)
-FORMATTED := $(C_SRC) $(BPF_SRC) $(wildcard $(addsuffix /*.h,$(FOLDERS) tracer/shim tests/unit))
+C_SRC := ditrace.c $(LIB_SRC) $(call sources,tracer/shim,*.c) $(UNIT_SRC) $(TOOL_SRC) $(FUZZ_SRC)
+FORMATTED := $(C_SRC) $(BPF_SRC) $(call sources,$(FOLDERS) tests/unit,*.h)
 
 format:
 	clang-format -i $(FORMATTED)
 
-lint: lint-format lint-cppcheck lint-tidy
+lint: lint-layout lint-layout lint-format lint-cppcheck lint-tidy
+
+lint-layout:
+	@tests/layout
 
 lint-deps:
 	@tests/deps check
@@ -174,7 +180,7 @@ lint-cppcheck: lint-deps
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 		--suppressions-list=.cppcheck-suppressions -D'LIBBPF_OPTS(t,n,...)=struct t n' -j $(shell nproc) \
-		-I. ditrace.c $(LIB_SRC) $(wildcard tracer/shim/*.c)
+		-I. ditrace.c $(LIB_SRC) $(call sources,tracer/shim,*.c)
 
 lint-tidy: $(SKEL) | lint-deps
 	@echo clang-tidy
@@ -198,7 +204,7 @@ help:
 	@echo "make lint        clang-format, cppcheck, clang-tidy; make format formats"
 	@echo "make clean       remove what was built; make distclean: and the virtual environment of the tests"
 
-.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-format lint-cppcheck \
+.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-layout lint-format lint-cppcheck \
 	lint-tidy clean distclean help
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(SHIM_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)

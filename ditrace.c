@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "perf/cmd_export.h"
-#include "perf/cmd_record.h"
 #include "perf/cmd_report.h"
 #include "perf/cmd_script.h"
 #include "perf/cmd_trace_diff.h"
@@ -15,6 +14,7 @@
 #include "tracer/cmd_ctl.h"
 #include "tracer/cmd_doctor.h"
 #include "tracer/cmd_monitor.h"
+#include "tracer/cmd_record.h"
 #include "tracer/cmd_run.h"
 #include "tracer/cmd_stack.h"
 #include "tracer/doctor_target.h"

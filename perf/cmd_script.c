@@ -6,13 +6,13 @@
 #include <time.h>
 
 #include "base/options.h"
-#include "perf/json_event.h"
-#include "perf/json_stats.h"
-#include "perf/print_event.h"
-#include "perf/print_sample.h"
-#include "perf/trace_end.h"
-#include "perf/trace_order.h"
-#include "perf/trace_when.h"
+#include "perf/events/json_event.h"
+#include "perf/events/json_stats.h"
+#include "perf/events/print_event.h"
+#include "perf/events/print_sample.h"
+#include "perf/trace/trace_end.h"
+#include "perf/trace/trace_order.h"
+#include "perf/trace/trace_when.h"
 
 enum { POLL_MS = 100 };
 

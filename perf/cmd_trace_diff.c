@@ -8,10 +8,10 @@
 
 #include "base/options.h"
 #include "base/pager.h"
-#include "perf/trace_diff_print.h"
-#include "perf/trace_end.h"
-#include "perf/trace_read.h"
-#include "perf/trace_when.h"
+#include "perf/diff/trace_diff_print.h"
+#include "perf/trace/trace_end.h"
+#include "perf/trace/trace_read.h"
+#include "perf/trace/trace_when.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };

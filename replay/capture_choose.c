@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/event.h"
-#include "symbolizer/filter.h"
+#include "symbolizer/event/event.h"
+#include "symbolizer/ops/filter.h"
 
 enum { NAME_SIZE = 512 };
 

@@ -13,11 +13,11 @@ struct capture_place {
 	char *dir;
 	char *op;   /* name of the op, from input.pth.json or the folder; "" when neither tells */
 	char *file; /* source line of the call, from input.pth.json; NULL: not known */
-	char *function; /* NULL: not known */
-	char *python,
-	    *python_changed; /* its interpreter, as in replay/interpreter.h; both NULL: not known */
-	int64_t line;	     /* 0: not known */
-	int64_t pid, id;     /* from the path OP/PID/ID/TIME; -1: not known */
+	char *function;		       /* NULL: not known */
+	char *python, *python_changed; /* its interpreter, as in replay/capture/interpreter.h; both
+					  NULL: not known */
+	int64_t line;		       /* 0: not known */
+	int64_t pid, id;	       /* from the path OP/PID/ID/TIME; -1: not known */
 };
 
 /* Zero-initialise; capture_places_free gives everything back. */

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "replay/capture_find.h"
 #include "replay/pool.h"
-#include "symbolizer/when.h"
+#include "symbolizer/when/when.h"
 
 /* Read a condition for captures into *out (when_free it): as when_compile, and -EINVAL for one that
  * asks for what a capture does not keep: results, and when and where in the run the call was. */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "replay/interpreter.h"
+#include "replay/capture/interpreter.h"
 
 extern char **environ;
 

@@ -14,8 +14,8 @@ struct python_choice {
 };
 
 /* `given`, when it is not NULL; else the interpreter that most of the captures come from; where
- * they do not say, or it is not there any more (replay/interpreter.h), or has no torch now, the
- * first of python3 and python on the PATH that has. -ENOENT with a hint when there is none. */
+ * they do not say, or it is not there any more (replay/capture/interpreter.h), or has no torch now,
+ * the first of python3 and python on the PATH that has. -ENOENT with a hint when there is none. */
 int choose_python(const char *given, const struct capture_places *captures,
 		  struct python_choice *out, struct err *e);
 

@@ -16,9 +16,9 @@
 #include "replay/capture_when.h"
 #include "replay/choose_python.h"
 #include "replay/diff_match.h"
+#include "replay/numbers/tolerance.h"
 #include "replay/pool.h"
 #include "replay/replay_report.h"
-#include "replay/tolerance.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };

@@ -14,12 +14,12 @@
 #include "replay/capture_choose.h"
 #include "replay/capture_when.h"
 #include "replay/choose_python.h"
-#include "replay/number.h"
+#include "replay/numbers/number.h"
+#include "replay/numbers/tolerance.h"
 #include "replay/pool.h"
 #include "replay/replay_report.h"
 #include "replay/times.h"
-#include "replay/tolerance.h"
-#include "symbolizer/names.h"
+#include "symbolizer/event/names.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { OF_AUTO, OF_CAPTURED, OF_RERUN };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/names.h"
-#include "symbolizer/schema.h"
+#include "symbolizer/event/names.h"
+#include "symbolizer/ops/schema.h"
 
 enum { DEVICE_TYPES = 64 };
 

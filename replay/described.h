@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "replay/capture_find.h"
-#include "symbolizer/event.h"
+#include "symbolizer/event/event.h"
 
 /* {"schema": "aten::add.Tensor(...) -> Tensor", "args": [...]}, an argument each; or, for a
  * function that is no operator, {"name": ..., "names": [...], "args": [...]}, where the names may

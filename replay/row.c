@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "replay/tolerance.h"
-#include "symbolizer/names.h"
+#include "replay/numbers/tolerance.h"
+#include "symbolizer/event/names.h"
 
 enum { DTYPES = 64 };
 

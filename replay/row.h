@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "replay/verdict.h"
+#include "replay/numbers/verdict.h"
 #include "replay/worker.h"
 
 struct row {

@@ -7,9 +7,9 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "tracer/intervene_rules.h"
-#include "tracer/session.h"
-#include "tracer/spawn.h"
+#include "tracer/intervene/intervene_rules.h"
+#include "tracer/proc/spawn.h"
+#include "tracer/session/session.h"
 
 struct background_opts {
 	struct session_opts session; /* its output is the file to write */

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "symbolizer/target/process.h"
 #include "tracer/intervene_run.h"
-#include "tracer/process.h"
 
 static int no_torch(pid_t pid, struct err *e)
 {

@@ -11,10 +11,10 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "tracer/carrier.h"
-#include "tracer/intervene_ctl.h"
-#include "tracer/mem.h"
-#include "tracer/process.h"
+#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
+#include "tracer/engine/shim/carrier.h"
+#include "tracer/intervene/intervene_ctl.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};

@@ -10,9 +10,9 @@
 #include "base/options.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "tracer/carrier.h"
-#include "tracer/engine.h"
-#include "tracer/process.h"
+#include "symbolizer/target/process.h"
+#include "tracer/engine/engine.h"
+#include "tracer/engine/shim/carrier.h"
 
 doctor_target_fn *doctor_target_checks;
 

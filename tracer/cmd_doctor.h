@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "tracer/checks.h"
+#include "tracer/doctor/checks.h"
 
 /* Appends checks of process `pid`, which has loaded PyTorch and may be traced. */
 typedef void doctor_target_fn(pid_t pid, struct checks *c);

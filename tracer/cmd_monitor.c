@@ -12,10 +12,10 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "tracer/device_usage.h"
-#include "tracer/op_rate.h"
-#include "tracer/process.h"
-#include "tracer/usage.h"
+#include "symbolizer/target/process.h"
+#include "tracer/monitor/device_usage.h"
+#include "tracer/monitor/op_rate.h"
+#include "tracer/proc/usage.h"
 
 struct monitor {
 	pid_t pid;

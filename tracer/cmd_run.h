@@ -1,7 +1,7 @@
 #ifndef TRACER_CMD_RUN_H
 #define TRACER_CMD_RUN_H
 
-#include "tracer/spawn.h"
+#include "tracer/proc/spawn.h"
 #include "tracer/trace_loop.h"
 
 /* ditrace run: start a program under trace. Returns the program's exit status, or that of a

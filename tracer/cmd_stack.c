@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 #include "base/options.h"
-#include "tracer/look_text.h"
-#include "tracer/process.h"
+#include "symbolizer/target/process.h"
+#include "tracer/stack/look_text.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/text.h"
-#include "tracer/session_internal.h"
+#include "tracer/session/session_internal.h"
 
 static void check_python(const struct target *t, struct checks *c)
 {

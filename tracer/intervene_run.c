@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "tracer/intervene.h"
-#include "tracer/process.h"
+#include "symbolizer/target/process.h"
+#include "tracer/intervene/intervene.h"
 #include "tracer/trace_loop.h"
 
 /* An option of tracing that was given; NULL: none. */

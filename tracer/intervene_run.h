@@ -2,9 +2,9 @@
 #ifndef TRACER_INTERVENE_RUN_H
 #define TRACER_INTERVENE_RUN_H
 
-#include "tracer/intervene_rules.h"
-#include "tracer/session.h"
-#include "tracer/spawn.h"
+#include "tracer/intervene/intervene_rules.h"
+#include "tracer/proc/spawn.h"
+#include "tracer/session/session.h"
 
 /* Is anything of it asked for, by `change` or by what `o` has of captures? Both belong to one
  * command; what is of both is taken over into `change`. */

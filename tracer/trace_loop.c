@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/hold.h"
-#include "tracer/libraries.h"
-#include "tracer/process.h"
+#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/process.h"
+#include "tracer/proc/hold.h"
 
 const char *const trace_phases[] = {"all", "forward", "backward", NULL};
 

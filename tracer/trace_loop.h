@@ -6,9 +6,9 @@
 #include <sys/types.h>
 
 #include "base/options.h"
-#include "tracer/engine.h"
-#include "tracer/follow.h"
-#include "tracer/session.h"
+#include "tracer/engine/engine.h"
+#include "tracer/proc/follow.h"
+#include "tracer/session/session.h"
 #include "tracer/trace_samples.h"
 
 extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/record_samples.h"
+#include "tracer/sample/record_samples.h"
 
 struct trace_samples {
 	struct record_samples to;

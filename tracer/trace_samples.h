@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "tracer/session.h"
+#include "tracer/session/session.h"
 
 struct trace_samples;
 

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "base/options.h"
-#include "tracer/process.h"
+#include "symbolizer/target/process.h"
 #include "tracer/trace_loop.h"
-#include "tui/acts.h"
-#include "tui/live.h"
+#include "tui/actions/acts.h"
+#include "tui/model/live.h"
 
 struct top_opts {
 	struct live_opts live;

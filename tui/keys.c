@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tui/acts.h"
-#include "tui/live.h"
+#include "tui/actions/acts.h"
+#include "tui/model/live.h"
 
 #define CONTROL(letter) ((letter)&0x1f)
 

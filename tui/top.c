@@ -1,4 +1,4 @@
-#include "tui/top.h"
+#include "tui/model/top.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tui/acts.h"
+#include "tui/actions/acts.h"
 #include "tui/keys.h"
-#include "tui/live.h"
+#include "tui/model/live.h"
 
 enum { MS = 1000000, REFRESH_NS = 500 * MS, SLICE_NS = 50 * MS };
 

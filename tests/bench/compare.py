@@ -3,7 +3,7 @@
 
     compare.py LIBRARY [--elements N] [--rounds R]
 
-LIBRARY holds replay/compare*.c. Both compute allclose, max_abs_diff, max_relative_diff and the cosine;
+LIBRARY holds replay/numbers/compare*.c. Both compute allclose, max_abs_diff, max_relative_diff and the cosine;
 the loops compute all their other figures besides. GB/s counts the bytes of the two tensors once.
 """
 

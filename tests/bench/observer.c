@@ -1,5 +1,5 @@
 /* An observer of PyTorch's ops that asks for their inputs and outputs and does nothing with them:
- * what that alone costs. The structure is that of tracer/shim/recorder.c. */
+ * what that alone costs. The structure is that of tracer/shim/record/recorder.c. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/elf.h"
+#include "symbolizer/target/elf.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tracer/exits.h"
+#include "symbolizer/code/exits.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

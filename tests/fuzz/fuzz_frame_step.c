@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tracer/arch_x86_64.h"
-#include "tracer/device_usage.h"
-#include "tracer/frame_step.h"
-#include "tracer/thread_facts.h"
+#include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/native/frame_step.h"
+#include "tracer/monitor/device_usage.h"
+#include "tracer/proc/thread_facts.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

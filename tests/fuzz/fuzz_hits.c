@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/fuzz/input.h"
-#include "symbolizer/decoder.h"
+#include "symbolizer/decode/decoder.h"
 #include "tests/unit/sample_hits.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

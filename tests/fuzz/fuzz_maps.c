@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tracer/libraries.h"
-#include "tracer/maps.h"
-#include "tracer/process.h"
+#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
+#include "symbolizer/target/process.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "symbolizer/native/perf_map.h"
 #include "tests/fuzz/input.h"
-#include "tracer/known_maps.h"
-#include "tracer/perf_map.h"
-#include "tracer/perf_mmap.h"
-#include "tracer/perf_sample.h"
-#include "tracer/sample_check.h"
+#include "tracer/proc/perf_mmap.h"
+#include "tracer/sample/known_maps.h"
+#include "tracer/sample/perf_sample.h"
+#include "tracer/sample/sample_check.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/event.h"
-#include "symbolizer/schema_index.h"
+#include "symbolizer/event/event.h"
+#include "symbolizer/ops/schema_index.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

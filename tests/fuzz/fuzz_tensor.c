@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/names.h"
-#include "symbolizer/paths.h"
-#include "symbolizer/tensor.h"
+#include "symbolizer/code/paths.h"
+#include "symbolizer/event/names.h"
+#include "symbolizer/torch/tensor.h"
 #include "tests/unit/faketorch.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -14,11 +14,11 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "perf/aggregate.h"
-#include "perf/json_event.h"
-#include "perf/print_event.h"
-#include "perf/report.h"
-#include "perf/trace_order.h"
+#include "perf/events/json_event.h"
+#include "perf/events/print_event.h"
+#include "perf/report/aggregate.h"
+#include "perf/report/report.h"
+#include "perf/trace/trace_order.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "symbolizer/when.h"
+#include "symbolizer/when/when.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/trace_write.h"
+#include "perf/trace/trace_write.h"
 
 enum { OPS = 60, LINES = 50, PER_STEP = 500 };
 

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "replay/capture.h"
-#include "replay/stats.h"
-#include "symbolizer/names.h"
-#include "symbolizer/schema.h"
+#include "replay/capture/capture.h"
+#include "replay/numbers/stats.h"
+#include "symbolizer/event/names.h"
+#include "symbolizer/ops/schema.h"
 
 /* What the test says of a tensor beside the event. */
 struct known {

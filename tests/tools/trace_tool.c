@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/trace_write.h"
+#include "perf/trace/trace_write.h"
 
 enum { US = 1000, PID = 4121, AUTOGRAD = 4130, DEPTH = 2 };
 

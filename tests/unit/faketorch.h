@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/layout.h"
-#include "tracer/mem.h"
+#include "symbolizer/target/mem.h"
+#include "symbolizer/torch/layout.h"
 
 enum { FAKE_BYTES = 1 << 16, FAKE_TOP = 0x200 };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "symbolizer/event.h"
+#include "symbolizer/event/event.h"
 
 static const int64_t sample_shape[] = {2, 3, 4}, sample_stride[] = {12, -4, 1};
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/decode_value.h"
-#include "symbolizer/target.h"
+#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/target.h"
+#include "symbolizer/plan/plan.h"
 #include "tests/unit/faketorch.h"
-#include "tracer/plan.h"
 
 enum { SAMPLE_RECORD = 1 << 16 };
 

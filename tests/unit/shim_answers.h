@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tracer/shim_share.h"
+#include "tracer/engine/shim/shim_share.h"
 
 enum { SAID_FDS = 3 };
 

@@ -9,8 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "tracer/engine.h"
-#include "tracer/shim_share.h"
+#include "tracer/engine/engine.h"
+#include "tracer/engine/shim/shim_share.h"
 
 /* Connected to the engine that was opened last; -1: no. */
 static inline int shim_dial(void)

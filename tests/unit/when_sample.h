@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "symbolizer/event.h"
+#include "symbolizer/event/event.h"
 
 static const int64_t when_shape[] = {2, 3, 200}, when_stride[] = {600, 200, 1};
 static const int64_t when_turned_shape[] = {3, 1, 2}, when_turned_stride[] = {1, 9, 3};

@@ -1,4 +1,4 @@
-/* tracer/remote.h for the process's own memory. */
+/* tracer/engine/remote.h for the process's own memory. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -7,9 +7,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "tracer/plan.h"
-#include "tracer/remote.h"
-#include "tracer/shim/own_copy.h"
+#include "symbolizer/plan/plan.h"
+#include "tracer/engine/own_copy.h"
+#include "tracer/engine/remote.h"
 
 enum { TRIES = 16 };
 

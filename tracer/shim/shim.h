@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tracer/shim_share.h"
+#include "tracer/engine/shim/shim_share.h"
 
 /* client.c: SHIM_STATE. */
 extern __attribute__((visibility("default"))) struct shim_state ditrace_shim_state;

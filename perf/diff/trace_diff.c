@@ -1,0 +1,201 @@
+#include "perf/diff/trace_diff.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "perf/diff/significance.h"
+#include "perf/diff/trace_diff_match.h"
+
+/* Fewer rows than this do not say what is typical. */
+enum { TYPICAL_ROWS = 10, QUARTILES = 3 };
+static const double LEVEL = 0.001;
+static const double CALLS_CHANGE = 0.05; /* and at least two calls */
+
+struct judge {
+	struct trace_diff *d;
+	uint64_t events_a, events_b; /* in the traces */
+	double least;		     /* logarithm of the smallest ratio of interest */
+	double common, spread;	     /* of the logarithms of all rows' ratios */
+	size_t measured;	     /* rows that say so; fewer than TYPICAL_ROWS: they do not */
+};
+
+/* The observations of a pair. */
+struct pair {
+	double a[BATCHES_MAX], b[BATCHES_MAX];
+	uint32_t na, nb;
+	double changes[QUARTILES]; /* from a's quartiles to b's; 0 when either has none */
+};
+
+static double quartile(const double *values, uint32_t n, int i)
+{
+	double copy[BATCHES_MAX];
+	for (uint32_t k = 0; k < n; k++)
+		copy[k] = values[k];
+	return significance_quantile(copy, n, (i + 1) / 4.0);
+}
+
+/* Whether the pair has enough for a test. */
+static bool observe(const struct judge *j, const struct trace_diff_row *r, struct pair *p)
+{
+	*p = (struct pair){0};
+	if (!r->a || !r->b)
+		return false;
+	p->na = batches_means(r->a->batches, j->events_a, p->a);
+	p->nb = batches_means(r->b->batches, j->events_b, p->b);
+	for (int i = 0; i < QUARTILES && p->na && p->nb; i++)
+		p->changes[i] = quartile(p->b, p->nb, i) - quartile(p->a, p->na, i);
+	return p->na >= TRACE_DIFF_BATCHES_MIN && p->nb >= TRACE_DIFF_BATCHES_MIN;
+}
+
+static double effect_of(const struct pair *p)
+{
+	return p->changes[QUARTILES / 2];
+}
+
+/* What the typical row says. */
+static int find_typical(struct judge *j)
+{
+	struct trace_diff *d = j->d;
+	double *calls = malloc((d->n + 1) * sizeof(*calls)),
+	       *times = malloc((d->n + 1) * sizeof(*times));
+	size_t ncalls = 0, ntimes = 0;
+	struct pair p;
+	for (size_t i = 0; i < d->n && calls && times; i++) {
+		const struct trace_diff_row *r = &d->rows[i];
+		if (!r->a || !r->b || !r->a->calls || !r->b->calls)
+			continue;
+		calls[ncalls++] = (double)r->b->calls / (double)r->a->calls;
+		if (observe(j, r, &p))
+			times[ntimes++] = effect_of(&p);
+	}
+	d->calls_ratio = calls && ncalls ? significance_median(calls, ncalls) : 1;
+	j->spread = j->least;
+	j->measured = ntimes;
+	if (times && ntimes >= TYPICAL_ROWS) {
+		j->common = significance_median(times, ntimes);
+		j->spread = significance_spread(times, ntimes);
+		d->spread = expm1(j->spread);
+	}
+	d->time_ratio = exp(j->common);
+	free(calls);
+	free(times);
+	return calls && times ? 0 : -ENOMEM;
+}
+
+static void count_change(struct trace_diff_row *r, double calls_ratio)
+{
+	double a = r->a ? (double)r->a->total_ns : 0, b = r->b ? (double)r->b->total_ns : 0;
+	r->change_ns = b / calls_ratio - a;
+	if (!r->a || !r->b)
+		return;
+	double want = (double)r->a->calls * calls_ratio, off = fabs((double)r->b->calls - want);
+	r->calls = off >= 2 && off > CALLS_CHANGE * want;
+}
+
+/* How far all quartiles are from `common`, to the side of `sign`. */
+static double farther(const struct pair *p, double common, double sign)
+{
+	double least = INFINITY;
+	for (int i = 0; i < QUARTILES; i++)
+		least = fmin(least, sign * (p->changes[i] - common));
+	return least;
+}
+
+static double p_value(const struct judge *j, const struct pair *p, double sign)
+{
+	double freedom = (double)p->na + p->nb - 2,
+	       error = significance_error(p->a, p->na, p->b, p->nb);
+	double within = significance_student(farther(p, 0, sign), error, freedom);
+	if (j->measured >= TYPICAL_ROWS)
+		freedom = fmin(freedom, (double)j->measured - 1);
+	return fmax(within, significance_student(farther(p, j->common, sign),
+						 hypot(error, j->spread), freedom));
+}
+
+/* The duration has changed by itself, and not only along with all others. */
+static void test(const struct judge *j, struct trace_diff_row *r)
+{
+	struct pair p;
+	r->few = !observe(j, r, &p);
+	double effect = effect_of(&p), apart = effect - j->common;
+	if (p.na && p.nb)
+		r->ratio = exp(effect);
+	if (r->few || fabs(effect) < j->least || fabs(apart) < j->least ||
+	    (effect > 0) != (apart > 0))
+		return;
+	r->time = effect > 0 ? 1 : -1;
+	r->p = p_value(j, &p, r->time);
+}
+
+/* All that was tested counts for Holm's correction, whatever came of it. */
+static int judge(const struct judge *j)
+{
+	struct trace_diff *d = j->d;
+	double *p = malloc((d->n + 1) * sizeof(*p));
+	unsigned char *holds = malloc(d->n + 1);
+	size_t tests = 0;
+	int r = p && holds ? 0 : -ENOMEM;
+	for (size_t i = 0; i < d->n && !r; i++) {
+		count_change(&d->rows[i], d->calls_ratio);
+		test(j, &d->rows[i]);
+		if (!d->rows[i].few)
+			p[tests++] = d->rows[i].p;
+	}
+	r = r ? r : significance_holm(p, tests, LEVEL, holds);
+	tests = 0;
+	for (size_t i = 0; i < d->n && !r; i++)
+		if (!d->rows[i].few && !holds[tests++])
+			d->rows[i].time = 0;
+	free(p);
+	free(holds);
+	return r;
+}
+
+bool trace_diff_is_change(const struct trace_diff_row *r)
+{
+	return !r->a || !r->b || r->time || r->calls || r->shape;
+}
+
+static int compare(const void *x, const void *y)
+{
+	const struct trace_diff_row *a = x, *b = y;
+	if (trace_diff_is_change(a) != trace_diff_is_change(b))
+		return trace_diff_is_change(a) ? -1 : 1;
+	return (fabs(a->change_ns) < fabs(b->change_ns)) -
+	       (fabs(a->change_ns) > fabs(b->change_ns));
+}
+
+static uint64_t events_of(const struct aggregate *a)
+{
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
+	return t.events + t.passed;
+}
+
+int trace_diff(const struct aggregate *a, const struct aggregate *b, double threshold,
+	       struct trace_diff *out)
+{
+	struct judge j = {.d = out,
+			  .events_a = events_of(a),
+			  .events_b = events_of(b),
+			  .least = log1p(threshold)};
+	*out = (struct trace_diff){0};
+	int r = trace_diff_match(a, b, out);
+	r = r ? r : find_typical(&j);
+	r = r ? r : judge(&j);
+	if (r) {
+		trace_diff_free(out);
+		return r;
+	}
+	qsort(out->rows, out->n, sizeof(*out->rows), compare);
+	while (out->changed < out->n && trace_diff_is_change(&out->rows[out->changed]))
+		out->changed++;
+	return 0;
+}
+
+void trace_diff_free(struct trace_diff *d)
+{
+	free(d->rows);
+	*d = (struct trace_diff){0};
+}

@@ -1,0 +1,282 @@
+#include "perf/diff/trace_diff_print.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/csv.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "perf/events/json_event.h"
+#include "perf/events/where_text.h"
+#include "perf/report/report_columns.h"
+
+/* At the level of trace_diff.c a change is told from so many deviations on. */
+enum { TOLD = 5 };
+
+/* The row of either trace, B's line before A's: that is how the program is now. */
+static const struct aggregate_row *either(const struct trace_diff_row *r)
+{
+	return r->b ? r->b : r->a;
+}
+
+/* What happened, in a word or several. */
+static const char *verdict(char *out, size_t size, const struct trace_diff_row *r, bool people)
+{
+	const char *few = people ? "too few times to tell" : "few";
+	if (!r->a || !r->b)
+		return r->b ? "new" : "gone";
+	snprintf(out, size, "%s%s%s", r->time ? (r->time > 0 ? "slower" : "faster") : "",
+		 r->calls ? (r->time ? "+calls" : "calls") : "",
+		 r->shape ? (r->time || r->calls ? "+shape" : "shape") : "");
+	return out[0] ? out : r->few ? few : people ? "within noise" : "same";
+}
+
+static const char *signed_ns(char *out, size_t size, double ns)
+{
+	char text[32];
+	snprintf(out, size, "%c%s", ns < 0 ? '-' : '+',
+		 text_ns(text, sizeof(text), (uint64_t)fabs(ns)));
+	return out;
+}
+
+static const char *total_text(char *out, size_t size, const struct aggregate_row *r)
+{
+	return r ? text_ns(out, size, r->total_ns) : "-";
+}
+
+/* "412 us -> 790 us", and where there is but one "412 us". */
+static void add_means(struct table *t, const struct trace_diff_row *r)
+{
+	char a[32] = "", b[32] = "", both[80];
+	if (r->a)
+		text_ns(a, sizeof(a), report_mean(r->a));
+	if (r->b)
+		text_ns(b, sizeof(b), report_mean(r->b));
+	snprintf(both, sizeof(both), "%s%s%s", a, r->a && r->b ? " -> " : "", b);
+	table_cell(t, both);
+}
+
+static void add_calls(struct table *t, const struct trace_diff_row *r)
+{
+	char a[32] = "-", b[32] = "-", both[80];
+	if (r->a)
+		text_count(a, sizeof(a), r->a->calls);
+	if (r->b)
+		text_count(b, sizeof(b), r->b->calls);
+	if (strcmp(a, b))
+		snprintf(both, sizeof(both), "%s -> %s", a, b);
+	else
+		snprintf(both, sizeof(both), "%s", a);
+	table_cell(t, both);
+}
+
+static void add_shapes(struct table *t, const struct trace_diff_row *r)
+{
+	const struct aggregate_row *e = either(r);
+	char both[2 * 1024 + 8];
+	if (r->shape)
+		snprintf(both, sizeof(both), "%s -> %s", r->a->shape, r->b->shape);
+	else
+		snprintf(both, sizeof(both), "%s", e->shape);
+	table_cell(t, both[0] ? both : "-");
+}
+
+static void add_row(struct table *t, const struct trace_diff_row *r)
+{
+	const struct aggregate_row *e = either(r);
+	const struct py_frame frame = {
+	    .file = e->file, .function = e->function, .text = e->text, .line = e->line};
+	char text[WHERE_TEXT_MAX];
+	table_cell_styled(t, signed_ns(text, sizeof(text), r->change_ns),
+			  r->time > 0 ? TABLE_HOT : TABLE_PLAIN);
+	table_cell(t, total_text(text, sizeof(text), r->a));
+	table_cell(t, total_text(text, sizeof(text), r->b));
+	add_calls(t, r);
+	add_means(t, r);
+	table_cell(t, verdict(text, sizeof(text), r, true));
+	table_cell(t, e->op);
+	add_shapes(t, r);
+	table_cell(t, where_text(text, sizeof(text), e->file ? &frame : NULL, e->phase));
+}
+
+static int print_table(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)
+{
+	static const char *const numbers[] = {"Change", "Before", "After", "Calls", "Per call"};
+	static const char *const words[] = {"Verdict", "Op", "Shapes", "Where"};
+	size_t n = opts->all ? d->n : d->changed, shown = opts->limit ? opts->limit : n;
+	struct table *t = table_new();
+	char line[80], count[32];
+	if (!t)
+		return -ENOMEM;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		table_column(t, numbers[i], TABLE_RIGHT);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		table_column(t, words[i], TABLE_LEFT);
+	for (size_t i = 0; i < n && i < shown; i++)
+		add_row(t, &d->rows[i]);
+	if (shown < n) {
+		snprintf(line, sizeof(line), "and %s",
+			 text_counted(count, sizeof(count), n - shown, "more row"));
+		table_line(t, line);
+	}
+	int r = n ? table_print(t, f, opts->terminal.width, opts->terminal.color) : 0;
+	table_free(t);
+	return r;
+}
+
+static void print_side(FILE *f, const char *name, const struct aggregate *a)
+{
+	struct aggregate_totals t;
+	char ops[32], ns[32];
+	aggregate_totals(a, &t);
+	fprintf(f, "%s: %s, %s in ops", name, text_counted(ops, sizeof(ops), t.events, "op"),
+		text_ns(ns, sizeof(ns), t.self_ns));
+	if (t.lost)
+		fprintf(f, ", %s lost", text_count(ops, sizeof(ops), t.lost));
+	putc('\n', f);
+}
+
+int trace_diff_print(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)
+{
+	print_side(f, "before", opts->a);
+	print_side(f, "after ", opts->b);
+	if (fabs(d->calls_ratio - 1) > 0.01)
+		fprintf(f,
+			"after has %.2f times the calls: changes are of its time for as many as "
+			"before\n",
+			d->calls_ratio);
+	if (fabs(d->time_ratio - 1) > 0.01)
+		fprintf(
+		    f,
+		    "a typical call takes %.2f times as long: rows that changed just so are not "
+		    "marked\n",
+		    d->time_ratio);
+	if (d->spread > 0.001)
+		fprintf(
+		    f,
+		    "rows vary by %.1f %% from one to the other: changes below some %.0f %% are "
+		    "not told from that\n",
+		    100 * d->spread, 100 * expm1(TOLD * log1p(d->spread)));
+	putc('\n', f);
+	int r = print_table(f, d, opts);
+	if (!r && !opts->all)
+		fputs(d->changed ? "nothing else changed beyond noise\n"
+				 : "nothing changed beyond noise\n",
+		      f);
+	return r ? r : ferror(f) ? -EIO : 0;
+}
+
+static void json_string(FILE *f, const char *key, const char *s)
+{
+	fprintf(f, "\"%s\":", key);
+	if (s)
+		json_write_string(f, s, strlen(s));
+	else
+		fputs("null", f);
+}
+
+/* What one trace has of a row; null for nothing. */
+static void json_side(FILE *f, const char *key, const struct aggregate_row *r)
+{
+	fprintf(f, ",\"%s\":", key);
+	if (!r) {
+		fputs("null", f);
+		return;
+	}
+	fprintf(f,
+		"{\"calls\":%" PRIu64 ",\"total_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64
+		",\"mean_ns\":%" PRIu64 ",\"p50_ns\":%" PRIu64 ",",
+		r->calls, r->total_ns, r->self_ns, report_mean(r), aggregate_quantile(r, 0.5));
+	json_string(f, "shape", r->shape);
+	fprintf(f, ",\"line\":%" PRId32 "}", r->line);
+}
+
+static void json_row(FILE *f, const struct trace_diff_row *r)
+{
+	const struct aggregate_row *e = either(r);
+	char text[32];
+	putc('{', f);
+	json_string(f, "op", e->op);
+	putc(',', f);
+	json_string(f, "phase", e->phase == PHASE_BACKWARD ? "backward" : "forward");
+	putc(',', f);
+	json_string(f, "file", e->file);
+	putc(',', f);
+	json_string(f, "function", e->function);
+	putc(',', f);
+	json_string(f, "verdict", verdict(text, sizeof(text), r, false));
+	fprintf(f, ",\"changed\":%s,\"change_ns\":%.0f,\"p\":%.3g,\"ratio\":",
+		trace_diff_is_change(r) ? "true" : "false", r->change_ns, r->p);
+	if (r->ratio > 0)
+		fprintf(f, "%.4f", r->ratio);
+	else
+		fputs("null", f);
+	json_side(f, "before", r->a);
+	json_side(f, "after", r->b);
+	putc('}', f);
+}
+
+static void json_total(FILE *f, const char *key, const struct aggregate *a)
+{
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
+	fprintf(f, "\"%s\":{\"ops\":%" PRIu64 ",\"self_ns\":%" PRIu64 ",\"lost\":%" PRIu64 "}", key,
+		t.events, t.self_ns, t.lost);
+}
+
+int trace_diff_print_json(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)
+{
+	fputs("{\"summary\":{", f);
+	json_total(f, "before", opts->a);
+	putc(',', f);
+	json_total(f, "after", opts->b);
+	fprintf(f,
+		",\"changed\":%zu,\"calls_ratio\":%.4f,\"time_ratio\":%.4f,"
+		"\"spread\":%.4f},\n\"rows\":[",
+		d->changed, d->calls_ratio, d->time_ratio, d->spread);
+	for (size_t i = 0; i < d->n; i++) {
+		fputs(i ? ",\n" : "\n", f);
+		json_row(f, &d->rows[i]);
+	}
+	fputs("\n]}\n", f);
+	return ferror(f) ? -EIO : 0;
+}
+
+static void csv_side(FILE *f, const struct aggregate_row *r)
+{
+	if (!r) {
+		fputs(",,,,,", f);
+		return;
+	}
+	fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRId32 ",", r->calls, r->total_ns,
+		report_mean(r), r->line);
+	csv_text(f, r->shape ? r->shape : "");
+}
+
+int trace_diff_print_csv(FILE *f, const struct trace_diff *d)
+{
+	char text[32];
+	fputs("op,phase,file,function,verdict,change_ns,ratio,p,calls_before,total_ns_before,"
+	      "mean_ns_before,line_before,shape_before,calls_after,total_ns_after,mean_ns_after,"
+	      "line_after,shape_after\n",
+	      f);
+	for (size_t i = 0; i < d->n; i++) {
+		const struct trace_diff_row *r = &d->rows[i];
+		const struct aggregate_row *e = either(r);
+		csv_text(f, e->op);
+		fprintf(f, ",%s,", e->phase == PHASE_BACKWARD ? "backward" : "forward");
+		csv_text(f, e->file ? e->file : "");
+		putc(',', f);
+		csv_text(f, e->function ? e->function : "");
+		fprintf(f, ",%s,%.0f,", verdict(text, sizeof(text), r, false), r->change_ns);
+		if (r->ratio > 0)
+			fprintf(f, "%.4f", r->ratio);
+		fprintf(f, ",%.3g", r->p);
+		csv_side(f, r->a);
+		csv_side(f, r->b);
+		putc('\n', f);
+	}
+	return ferror(f) ? -EIO : 0;
+}

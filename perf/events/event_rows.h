@@ -1,0 +1,24 @@
+/* The arguments and results of an event as rows of a table: what they are called. */
+#ifndef PERF_EVENTS_EVENT_ROWS_H
+#define PERF_EVENTS_EVENT_ROWS_H
+
+#include "symbolizer/event/event.h"
+#include "symbolizer/event/event_stats.h"
+
+struct event_row {
+	const char *name;
+	const struct value
+	    *value; /* no list that holds tensors: its items have rows of their own */
+	struct tensor_place place; /* of a tensor */
+};
+
+typedef void event_row_fn(const struct event_row *row, void *arg);
+
+/* Call `fn` for each argument and each result, in that order. Arguments have their schema names;
+ * results are "outputs", with their number or schema name when there are several; those of a
+ * backward node are "grad_outputs" (what it was given) and "grad_inputs" (what it computed), as
+ * ditorch calls them. Items of lists that hold tensors are "tensors[0]", at most 1000 a list. A row
+ * is valid during the call only. */
+void event_rows(const struct op_event *ev, event_row_fn *fn, void *arg);
+
+#endif

@@ -1,0 +1,181 @@
+#include "perf/events/print_event.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "base/text.h"
+#include "perf/events/event_rows.h"
+#include "perf/events/print_stats.h"
+#include "symbolizer/event/value_text.h"
+#include "symbolizer/event/names.h"
+
+enum { CELL_MAX = 1024 };
+
+struct event_printer {
+	FILE *f;
+	struct table *table;
+	bool tensors, values; /* which columns the table of this event has */
+};
+
+struct event_printer *event_printer_new(FILE *f)
+{
+	struct event_printer *p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->f = f;
+	p->table = table_new();
+	if (p->table)
+		return p;
+	free(p);
+	return NULL;
+}
+
+void event_printer_free(struct event_printer *p)
+{
+	if (!p)
+		return;
+	table_free(p->table);
+	free(p);
+}
+
+static void look_at(struct event_printer *p, const struct value *v, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_TENSOR)
+			p->tensors = true;
+		else if (value_has_tensor(&v[i]))
+			look_at(p, v[i].items, v[i].count);
+		else
+			p->values = true;
+	}
+}
+
+static void add_columns(struct event_printer *p)
+{
+	static const char *const of_tensor[] = {"device", "dtype",	   "numel",  "shape",
+						"stride", "requires_grad", "layout", "data_ptr"};
+	table_column(p->table, "name", TABLE_CENTER);
+	for (size_t i = 0; p->tensors && i < sizeof(of_tensor) / sizeof(of_tensor[0]); i++)
+		table_column(p->table, of_tensor[i], TABLE_CENTER);
+	if (p->values)
+		table_column(p->table, "value", TABLE_CENTER);
+}
+
+static void cell_if(struct event_printer *p, bool unknown, const char *text)
+{
+	table_cell(p->table, unknown ? "?" : text);
+}
+
+/* "torch.strided", or the code when it has no name. */
+static const char *with_torch(char *out, size_t size, const char *name, int code)
+{
+	if (name)
+		snprintf(out, size, "torch.%s", name);
+	else
+		snprintf(out, size, "code %d", code);
+	return out;
+}
+
+static void add_tensor_cells(struct event_printer *p, const struct tensor *t)
+{
+	const struct tensor_meta *m = &t->meta;
+	char text[CELL_MAX];
+	const char *dtype = names_dtype(m->dtype);
+	cell_if(p, m->unknown & TENSOR_NO_DEVICE,
+		names_device(text, sizeof(text), m->device_type, m->device_index));
+	snprintf(text, sizeof(text), "code %d", m->dtype);
+	cell_if(p, m->unknown & TENSOR_NO_DTYPE, dtype ? dtype : text);
+	snprintf(text, sizeof(text), "%" PRId64, m->numel);
+	cell_if(p, m->unknown & TENSOR_NO_SHAPE, text);
+	cell_if(p, m->unknown & TENSOR_NO_SHAPE,
+		m->unknown & TENSOR_NO_SHAPE ? ""
+					     : value_dims(text, sizeof(text), m->shape, m->ndim));
+	cell_if(p, m->unknown & TENSOR_NO_STRIDE,
+		m->unknown & TENSOR_NO_STRIDE ? ""
+					      : value_dims(text, sizeof(text), m->stride, m->ndim));
+	cell_if(p, m->unknown & TENSOR_NO_REQUIRES_GRAD, m->requires_grad ? "True" : "False");
+	cell_if(p, m->unknown & TENSOR_NO_LAYOUT,
+		with_torch(text, sizeof(text), names_layout(m->layout), m->layout));
+	snprintf(text, sizeof(text), "%" PRIu64, t->data_ptr);
+	cell_if(p, m->unknown & TENSOR_NO_DATA_PTR, text);
+}
+
+static void add_row(const struct event_row *row, void *arg)
+{
+	enum { TENSOR_COLUMNS = 8 };
+	struct event_printer *p = arg;
+	const struct value *v = row->value;
+	char text[CELL_MAX];
+	table_cell(p->table, row->name);
+	if (v->kind == VALUE_TENSOR)
+		add_tensor_cells(p, v->tensor);
+	else
+		for (int i = 0; p->tensors && i < TENSOR_COLUMNS; i++)
+			table_cell(p->table, "");
+	if (p->values)
+		table_cell(p->table,
+			   v->kind == VALUE_TENSOR ? "" : value_text(text, sizeof(text), v));
+}
+
+static void print_where(FILE *f, const struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	if (!where) {
+		fputs(ev->phase == PHASE_BACKWARD ? "    (forward op not known)"
+						  : "    (no Python frame)",
+		      f);
+		return;
+	}
+	fputs("    ", f);
+	text_print_safe(f, where->file);
+	fprintf(f, ":%" PRId32 " ", where->line);
+	text_print_safe(f, where->function);
+	if (where->text) {
+		fputs(": ", f);
+		text_print_safe(f, where->text);
+	}
+}
+
+static void print_head(FILE *f, const struct op_event *ev)
+{
+	char time[32];
+	text_print_safe(f, ev->op->name);
+	if (ev->phase == PHASE_FORWARD)
+		fprintf(f, "    forward_id:%" PRIu64, ev->id);
+	else if (ev->forward_id)
+		fprintf(f, "    backward id:%" PRIu64 " forward_id:%" PRIu64, ev->id,
+			ev->forward_id);
+	else
+		fprintf(f, "    backward id:%" PRIu64 " forward_id:unknown", ev->id);
+	if (ev->end_ns >= ev->start_ns && ev->end_ns)
+		fprintf(f, "    %s", text_ns(time, sizeof(time), ev->end_ns - ev->start_ns));
+	else
+		fputs("    had not ended", f);
+	if (ev->thrown)
+		fputs(", thrown", f);
+	print_where(f, ev);
+	putc('\n', f);
+}
+
+int event_print(struct event_printer *p, const struct op_event *ev)
+{
+	p->tensors = p->values = false;
+	errno = 0;
+	look_at(p, ev->args, ev->nargs);
+	look_at(p, ev->results, ev->nresults);
+	table_reset(p->table);
+	add_columns(p);
+	event_rows(ev, add_row, p);
+	print_head(p->f, ev);
+	if (p->tensors || p->values) {
+		if (table_print_boxed(p->table, p->f) == -ENOMEM)
+			return -ENOMEM;
+	}
+	if (ev->stats && stats_print(p->table, p->f, ev) == -ENOMEM)
+		return -ENOMEM;
+	putc('\n', p->f);
+	return ferror(p->f) ? (errno == EPIPE ? -EPIPE : -EIO) : 0;
+}

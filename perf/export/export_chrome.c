@@ -1,0 +1,205 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "perf/events/event_tensors.h"
+#include "perf/events/json_event.h"
+#include "perf/export/export.h"
+#include "perf/export/export_profile.h"
+
+/* The ids of the events from which flows start. */
+struct starts {
+	uint8_t *bits;
+	size_t room;
+};
+
+struct chrome {
+	FILE *f;
+	struct export_in *in;
+	struct starts starts;
+	struct export_profile *profile; /* of the samples */
+	bool any;			/* a record was written */
+};
+
+static int mark(struct starts *s, uint64_t id)
+{
+	size_t byte = (size_t)(id / 8), old = s->room;
+	if (byte >= s->room) {
+		if (array_grow(&s->bits, &s->room, byte + 1, 1))
+			return -ENOMEM;
+		memset(s->bits + old, 0, s->room - old);
+	}
+	s->bits[byte] |= (uint8_t)(1 << id % 8);
+	return 0;
+}
+
+static bool is_marked(const struct starts *s, uint64_t id)
+{
+	return id / 8 < s->room && s->bits[id / 8] >> id % 8 & 1;
+}
+
+/* The forward op that made this node; 0: it is none, or that is not known. Ops that a node calls
+ * have the forward id too, and no arrows. */
+static uint64_t maker_of(const struct op_event *ev)
+{
+	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;
+}
+
+/* The first pass: which ops made a node. How the file ends is the second's to say. */
+static int find_starts(struct chrome *c, struct err *e)
+{
+	struct trace_reader *reader;
+	struct trace_item item;
+	int r = trace_reader_open(c->in->path, &reader, e);
+	if (r)
+		return r;
+	while (!r && trace_read_next(reader, &item, NULL) > 0)
+		if (item.type == TRACE_EVENT && maker_of(&item.event))
+			r = mark(&c->starts, maker_of(&item.event));
+	trace_reader_close(reader);
+	return r ? err_set(e, r, "no memory to read %s", c->in->path) : 0;
+}
+
+static void put_string(FILE *f, const char *key, const char *s)
+{
+	fprintf(f, ",\"%s\":", key);
+	json_write_string(f, s, strlen(s));
+}
+
+/* Nanoseconds as microseconds, exactly. */
+static void put_us(FILE *f, const char *key, uint64_t ns)
+{
+	fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
+}
+
+static void put_ts(struct chrome *c, uint64_t ns)
+{
+	uint64_t origin = c->in->origin_ns;
+	if (ns >= origin)
+		put_us(c->f, "ts", ns - origin);
+	else
+		fprintf(c->f, ",\"ts\":-%" PRIu64 ".%03u", (origin - ns) / 1000,
+			(unsigned)((origin - ns) % 1000));
+}
+
+static void begin(struct chrome *c, char phase, int32_t pid, int32_t tid)
+{
+	fprintf(c->f, "%s\n{\"ph\":\"%c\",\"pid\":%" PRId32 ",\"tid\":%" PRId32, c->any ? "," : "",
+		phase, pid, tid);
+	c->any = true;
+}
+
+static void put_name(struct chrome *c, const char *what, int32_t pid, int32_t tid, const char *name)
+{
+	begin(c, 'M', pid, tid);
+	put_string(c->f, "name", what);
+	fputs(",\"args\":{\"name\":", c->f);
+	json_write_string(c->f, name, strlen(name));
+	fputs("}}", c->f);
+}
+
+static void put_tensors(FILE *f, const char *key,
+			const char *(*text)(char *, size_t, const struct op_event *),
+			const struct op_event *ev)
+{
+	char out[EVENT_TENSORS_MAX];
+	if (text(out, sizeof(out), ev)[0])
+		put_string(f, key, out);
+}
+
+static void put_args(FILE *f, const struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	fprintf(f, ",\"args\":{\"id\":%" PRIu64, ev->id);
+	if (ev->forward_id)
+		fprintf(f, ",\"forward_id\":%" PRIu64, ev->forward_id);
+	if (ev->thrown)
+		fputs(",\"thrown\":true", f);
+	put_tensors(f, "shapes", event_shapes, ev);
+	put_tensors(f, "dtypes", event_dtypes, ev);
+	put_tensors(f, "devices", event_devices, ev);
+	if (where) {
+		put_string(f, "file", where->file);
+		fprintf(f, ",\"line\":%" PRId32, where->line);
+		put_string(f, "function", where->function);
+		if (where->text)
+			put_string(f, "text", where->text);
+	}
+	if (ev->where_stack && ev->where_stack->module)
+		put_string(f, "module", ev->where_stack->module);
+	putc('}', f);
+}
+
+/* One end of an arrow; it belongs to the op that is there at that time. */
+static void put_flow(struct chrome *c, char phase, const struct op_event *ev, uint64_t id)
+{
+	begin(c, phase, ev->pid, ev->tid);
+	put_ts(c, ev->start_ns);
+	fprintf(c->f, ",\"cat\":\"backward\",\"name\":\"backward\",\"id\":%" PRIu64 "%s}", id,
+		phase == 'f' ? ",\"bp\":\"e\"" : "");
+}
+
+static void put_event(struct chrome *c, const struct op_event *ev)
+{
+	begin(c, ev->end_ns ? 'X' : 'B', ev->pid, ev->tid);
+	put_ts(c, ev->start_ns);
+	if (ev->end_ns)
+		put_us(c->f, "dur", ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0);
+	put_string(c->f, "cat", ev->phase == PHASE_BACKWARD ? "backward" : "forward");
+	put_string(c->f, "name", ev->op->name);
+	put_args(c->f, ev);
+	putc('}', c->f);
+	if (is_marked(&c->starts, ev->id))
+		put_flow(c, 's', ev, ev->id);
+	if (maker_of(ev))
+		put_flow(c, 'f', ev, maker_of(ev));
+}
+
+static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const char *what)
+{
+	begin(c, 'i', 0, 0);
+	put_ts(c, time_ns);
+	fprintf(c->f, ",\"s\":\"g\",\"name\":\"%" PRIu64 " %s lost\"}", count, what);
+}
+
+static int put_sample(struct chrome *c, const struct sample *s)
+{
+	int64_t ns = (int64_t)(s->time_ns - c->in->origin_ns);
+	return export_profile_add(c->profile, c->f, &c->any, s, ns / 1000);
+}
+
+static int put_item(void *arg, const struct trace_item *item)
+{
+	struct chrome *c = arg;
+	if (item->type == TRACE_EVENT)
+		put_event(c, &item->event);
+	else if (item->type == TRACE_THREAD && item->thread.name[0])
+		put_name(c, "thread_name", item->thread.pid, item->thread.tid, item->thread.name);
+	else if (item->type == TRACE_TARGET)
+		put_name(c, "process_name", item->target.pid, item->target.pid,
+			 item->target.argv[0] ? item->target.argv : item->target.comm);
+	else if (item->type == TRACE_LOST)
+		put_lost(c, item->lost.time_ns, item->lost.count, "events");
+	else if (item->type == TRACE_SAMPLES_LOST)
+		put_lost(c, item->lost.time_ns, item->lost.count, "samples");
+	else if (item->type == TRACE_SAMPLE && put_sample(c, &item->sample))
+		return -ENOMEM;
+	return ferror(c->f) ? -EIO : 0;
+}
+
+int export_chrome(struct export_in *in, FILE *f, struct err *e)
+{
+	struct chrome c = {.f = f, .in = in, .profile = export_profile_new()};
+	int r =
+	    c.profile ? find_starts(&c, e) : err_set(e, -ENOMEM, "no memory to read %s", in->path);
+	if (!r) {
+		fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", f);
+		r = export_each(in, put_item, &c, e);
+		fprintf(f, "\n],\"otherData\":{\"origin_ns\":\"%" PRIu64 "\"}}\n", in->origin_ns);
+	}
+	free(c.starts.bits);
+	export_profile_free(c.profile);
+	return r;
+}

@@ -1,0 +1,154 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/csv.h"
+#include "perf/events/json_event.h"
+#include "perf/events/print_sample.h"
+#include "perf/export/export.h"
+#include "perf/report/call_tree.h"
+
+static int add(void *arg, const struct trace_item *item)
+{
+	return item->type == TRACE_SAMPLE ? call_tree_add_sample(arg, &item->sample, CALL_MIXED)
+					  : 0;
+}
+
+/* The frames of a node, outermost first; they are numbered as the nodes are. */
+static void put_path(FILE *f, const struct call_node *nodes, uint32_t at)
+{
+	uint32_t path[1024] = {0};
+	size_t n = 0;
+	for (; at != CALL_TREE_ROOT && n < sizeof(path) / sizeof(path[0]); at = nodes[at].parent)
+		path[n++] = nodes[at].name_id;
+	putc('[', f);
+	while (n--)
+		fprintf(f, "%" PRIu32 "%s", path[n], n ? "," : "");
+	putc(']', f);
+}
+
+/* Names by their numbers: each is that of some node. */
+static int put_frames(FILE *f, const struct call_node *nodes, size_t n)
+{
+	uint32_t most = 0;
+	for (size_t i = 0; i < n; i++)
+		if (nodes[i].name_id >= most)
+			most = nodes[i].name_id + 1;
+	const char **names = calloc((size_t)most + 1, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		names[nodes[i].name_id] = nodes[i].name;
+	for (uint32_t i = 0; i < most; i++) {
+		const char *name = names[i] ? names[i] : "";
+		fputs(i ? ",\n{\"name\":" : "\n{\"name\":", f);
+		json_write_string(f, name, strlen(name));
+		putc('}', f);
+	}
+	free(names);
+	return 0;
+}
+
+static int put_profile(FILE *f, struct call_tree *t)
+{
+	size_t n;
+	const struct call_node *nodes = call_tree_nodes(t, &n);
+	uint64_t whole = 0;
+	bool any = false;
+	for (size_t i = 0; i < n; i++)
+		whole += nodes[i].self_ns;
+	fprintf(f,
+		"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
+		"\"exporter\":\"ditrace\",\"profiles\":[{\"type\":\"sampled\",\"name\":\"samples\","
+		"\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
+		",\"samples\":[\n",
+		whole);
+	for (size_t i = 0; i < n; i++) {
+		if (!nodes[i].self_ns)
+			continue;
+		fputs(any ? ",\n" : "", f);
+		put_path(f, nodes, (uint32_t)i);
+		any = true;
+	}
+	fputs("],\"weights\":[", f);
+	any = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!nodes[i].self_ns)
+			continue;
+		fprintf(f, "%s%" PRIu64, any ? "," : "", nodes[i].self_ns);
+		any = true;
+	}
+	fputs("]}],\n\"shared\":{\"frames\":[", f);
+	int r = put_frames(f, nodes, n);
+	fputs("\n]}}\n", f);
+	return r;
+}
+
+int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e)
+{
+	struct call_tree *t = call_tree_new();
+	if (!t)
+		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
+	int r = export_each(in, add, t, e);
+	int w = put_profile(f, t);
+	call_tree_free(t);
+	return w ? err_set(e, w, "no memory to read %s", in->path) : r;
+}
+
+static int put_stack(FILE *f, const struct py_stack *s)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *m = open_memstream(&text, &len);
+	if (m) {
+		sample_json_stack(m, s);
+		if (fclose(m) == 0)
+			csv_quoted(f, text);
+	}
+	free(text);
+	return m && text ? 0 : -ENOMEM;
+}
+
+static void put_frame(FILE *f, const struct py_frame *x, bool line)
+{
+	putc(',', f);
+	if (x)
+		csv_text(f, x->file);
+	if (line && x && x->line)
+		fprintf(f, ",%" PRId32, x->line);
+	else if (line)
+		putc(',', f);
+	putc(',', f);
+	if (x)
+		csv_text(f, x->function);
+}
+
+static int put_sample(void *arg, const struct trace_item *item)
+{
+	FILE *f = arg;
+	const struct sample *s = &item->sample;
+	if (item->type != TRACE_SAMPLE)
+		return 0;
+	fprintf(f, "%" PRIu64 ",%" PRId32 ",%" PRId32 ",%" PRIu64 ",", s->time_ns, s->pid, s->tid,
+		s->weight);
+	csv_text(f, sample_op_name(s));
+	fprintf(f, ",%s,%d,%d", s->phase == PHASE_BACKWARD ? "backward" : "forward", s->in_kernel,
+		s->mismatched);
+	put_frame(f, py_stack_where(s->python), true);
+	put_frame(f, s->native && s->native->depth ? s->native->frames[0] : NULL, false);
+	putc(',', f);
+	int r = put_stack(f, s->python);
+	putc(',', f);
+	r = r ? r : put_stack(f, s->native);
+	putc('\n', f);
+	return r ? r : ferror(f) ? -EIO : 0;
+}
+
+int export_csv_samples(struct export_in *in, FILE *f, struct err *e)
+{
+	fputs("time_ns,pid,tid,weight,op,phase,in_kernel,mismatched,file,line,function,object,"
+	      "symbol,python,native\n",
+	      f);
+	return export_each(in, put_sample, f, e);
+}

@@ -1,0 +1,411 @@
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/text.h"
+#include "perf/events/event_tensors.h"
+#include "perf/events/json_event.h"
+#include "perf/export/export.h"
+
+enum { PER_TRANSACTION = 100000 };
+
+static const char tables[] =
+    "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
+    "CREATE TABLE meta (key TEXT, value);"
+    "CREATE TABLE processes (pid INTEGER, start_ns INTEGER, comm TEXT, command TEXT, torch TEXT,"
+    " python TEXT, engine TEXT);"
+    "CREATE TABLE threads (pid INTEGER, tid INTEGER, name TEXT, PRIMARY KEY (pid, tid));"
+    "CREATE TABLE ops (id INTEGER PRIMARY KEY, name TEXT, schema TEXT, backward INTEGER);"
+    "CREATE TABLE frames (id INTEGER PRIMARY KEY, file TEXT, line INTEGER, function TEXT,"
+    " text TEXT, in_torch INTEGER);"
+    "CREATE TABLE stacks (stack INTEGER, position INTEGER, frame INTEGER,"
+    " PRIMARY KEY (stack, position)) WITHOUT ROWID;"
+    "CREATE TABLE events (id INTEGER PRIMARY KEY, parent INTEGER, depth INTEGER, pid INTEGER,"
+    " tid INTEGER, phase TEXT, op INTEGER, start_ns INTEGER, end_ns INTEGER, self_ns INTEGER,"
+    " thrown INTEGER, forward_id INTEGER, stack INTEGER, where_frame INTEGER, shapes TEXT,"
+    " dtypes TEXT, devices TEXT, args TEXT, results TEXT);"
+    "CREATE TABLE samples (time_ns INTEGER, pid INTEGER, tid INTEGER, weight INTEGER, op INTEGER,"
+    " no_op TEXT, phase TEXT, in_kernel INTEGER, mismatched INTEGER, python INTEGER,"
+    " native INTEGER, where_frame INTEGER, native_frame INTEGER);"
+    "CREATE TABLE builds (file TEXT, build_id TEXT);"
+    "CREATE VIEW sampled AS SELECT s.time_ns, s.pid, s.tid, s.weight, coalesce(o.name, s.no_op) AS"
+    " op, s.phase, s.in_kernel, s.mismatched, f.file, f.line, f.function, f.text,"
+    " n.function AS symbol, n.file AS object FROM samples s LEFT JOIN ops o ON o.id = s.op"
+    " LEFT JOIN frames f ON f.id = s.where_frame LEFT JOIN frames n ON n.id = s.native_frame;"
+    "CREATE VIEW calls AS SELECT e.id, e.parent, e.depth, e.pid, e.tid, e.phase, o.name AS op,"
+    " e.start_ns, e.end_ns - e.start_ns AS ns, e.self_ns, e.thrown, e.forward_id, e.shapes,"
+    " e.dtypes, e.devices, f.file, f.line, f.function, f.text"
+    " FROM events e JOIN ops o ON o.id = e.op LEFT JOIN frames f ON f.id = e.where_frame;"
+    "BEGIN;";
+
+static const char indices[] = "CREATE INDEX events_op ON events (op);"
+			      "CREATE INDEX events_start ON events (start_ns);"
+			      "CREATE INDEX events_parent ON events (parent);"
+			      "CREATE INDEX events_forward ON events (forward_id);"
+			      "COMMIT;";
+
+enum insert { META, PROCESS, THREAD, OP, FRAME, STACK, EVENT, SAMPLE, BUILD, INSERTS };
+
+static const char *const inserts[INSERTS] = {
+    [META] = "INSERT INTO meta VALUES (?, ?)",
+    [PROCESS] = "INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?, ?)",
+    [THREAD] = "INSERT OR REPLACE INTO threads VALUES (?, ?, ?)",
+    [OP] = "INSERT INTO ops VALUES (?, ?, ?, ?)",
+    [FRAME] = "INSERT OR REPLACE INTO frames VALUES (?, ?, ?, ?, ?, ?)",
+    [STACK] = "INSERT INTO stacks VALUES (?, ?, ?)",
+    [EVENT] = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+	      "?)",
+    [SAMPLE] = "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [BUILD] = "INSERT INTO builds VALUES (?, ?)",
+};
+
+/* What has its row already, by id: 1, and of a frame with its text 2. */
+struct seen {
+	uint8_t *ids;
+	size_t room;
+};
+
+struct database {
+	sqlite3 *db;
+	sqlite3_stmt *insert[INSERTS];
+	struct seen ops, frames, stacks;
+	unsigned in_transaction;
+	sqlite3_stmt *row; /* being filled */
+	int column;
+	int error; /* the first, -errno */
+	uint64_t samples_lost;
+};
+
+static int code_of(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	default:
+		return -EIO;
+	}
+}
+
+static void check(struct database *d, int rc)
+{
+	if (rc != SQLITE_OK && rc != SQLITE_DONE && !d->error)
+		d->error = code_of(rc);
+}
+
+static void row(struct database *d, enum insert which)
+{
+	d->row = d->insert[which];
+	d->column = 0;
+	sqlite3_reset(d->row);
+	sqlite3_clear_bindings(d->row);
+}
+
+static void put_int(struct database *d, int64_t n)
+{
+	check(d, sqlite3_bind_int64(d->row, ++d->column, n));
+}
+
+/* NULL in the database for 0. */
+static void put_known(struct database *d, uint64_t n)
+{
+	if (n)
+		put_int(d, (int64_t)n);
+	else
+		d->column++;
+}
+
+/* NULL in the database for NULL. What is not UTF-8 is escaped. */
+static void put_text(struct database *d, const char *s)
+{
+	size_t size = s ? 4 * strlen(s) + 1 : 0;
+	char small[1024], *safe = size <= sizeof(small) ? small : malloc(size);
+	d->column++;
+	if (!s)
+		return;
+	if (safe) {
+		text_safe(safe, size, s);
+		check(d, sqlite3_bind_text(d->row, d->column, safe, -1, SQLITE_TRANSIENT));
+	} else {
+		check(d, SQLITE_NOMEM);
+	}
+	if (safe != small)
+		free(safe);
+}
+
+static void done(struct database *d)
+{
+	check(d, sqlite3_step(d->row));
+}
+
+/* What was seen of `id` so far; now it is `now`. */
+static uint8_t see(struct database *d, struct seen *s, uint32_t id, uint8_t now)
+{
+	size_t old = s->room;
+	if (id >= s->room) {
+		if (array_grow(&s->ids, &s->room, (size_t)id + 1, 1)) {
+			check(d, SQLITE_NOMEM);
+			return now;
+		}
+		memset(s->ids + old, 0, s->room - old);
+	}
+	uint8_t before = s->ids[id];
+	if (now > before)
+		s->ids[id] = now;
+	return before;
+}
+
+static void put_op(struct database *d, const struct op_desc *op)
+{
+	if (see(d, &d->ops, op->id, 1))
+		return;
+	row(d, OP);
+	put_int(d, op->id);
+	put_text(d, op->name);
+	put_text(d, op->schema[0] ? op->schema : NULL);
+	put_int(d, op->kind == OP_BACKWARD);
+	done(d);
+}
+
+static void put_frame(struct database *d, const struct py_frame *f)
+{
+	uint8_t now = f->text ? 2 : 1;
+	if (see(d, &d->frames, f->id, now) >= now)
+		return;
+	row(d, FRAME);
+	put_int(d, (int64_t)f->id + 1);
+	put_text(d, f->file);
+	put_int(d, f->line);
+	put_text(d, f->function);
+	put_text(d, f->text);
+	put_int(d, f->is_torch);
+	done(d);
+}
+
+static void put_stack(struct database *d, const struct py_stack *s)
+{
+	if (!s || see(d, &d->stacks, s->id, 1))
+		return;
+	for (uint16_t i = 0; i < s->depth; i++) {
+		put_frame(d, s->frames[i]);
+		row(d, STACK);
+		put_int(d, (int64_t)s->id + 1);
+		put_int(d, i);
+		put_int(d, (int64_t)s->frames[i]->id + 1);
+		done(d);
+	}
+}
+
+static void put_json(struct database *d, const struct op_event *ev,
+		     void (*values)(FILE *, const struct op_event *))
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	d->column++;
+	if (f) {
+		values(f, ev);
+		if (fclose(f) == 0)
+			check(d, sqlite3_bind_text(d->row, d->column, text, -1, free));
+		else
+			free(text);
+	}
+	if (!text)
+		check(d, SQLITE_NOMEM);
+}
+
+static void put_tensors(struct database *d, const struct op_event *ev)
+{
+	char text[EVENT_TENSORS_MAX];
+	put_text(d, event_shapes(text, sizeof(text), ev));
+	put_text(d, event_dtypes(text, sizeof(text), ev));
+	put_text(d, event_devices(text, sizeof(text), ev));
+}
+
+static void put_times(struct database *d, const struct op_event *ev)
+{
+	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	put_int(d, (int64_t)ev->start_ns);
+	put_known(d, ev->end_ns);
+	if (ev->end_ns)
+		put_int(d, ns > ev->child_ns ? (int64_t)(ns - ev->child_ns) : 0);
+	else
+		d->column++;
+}
+
+static void put_event(struct database *d, const struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	put_op(d, ev->op);
+	put_stack(d, ev->stack);
+	if (where)
+		put_frame(d, where);
+	row(d, EVENT);
+	put_int(d, (int64_t)ev->id);
+	put_known(d, ev->parent);
+	put_int(d, ev->depth);
+	put_int(d, ev->pid);
+	put_int(d, ev->tid);
+	put_text(d, ev->phase == PHASE_BACKWARD ? "backward" : "forward");
+	put_int(d, ev->op->id);
+	put_times(d, ev);
+	put_int(d, ev->thrown);
+	put_known(d, ev->forward_id);
+	put_known(d, ev->stack ? (uint64_t)ev->stack->id + 1 : 0);
+	put_known(d, where ? (uint64_t)where->id + 1 : 0);
+	put_tensors(d, ev);
+	put_json(d, ev, json_args);
+	put_json(d, ev, json_results);
+	done(d);
+}
+
+static void put_sample(struct database *d, const struct sample *s)
+{
+	const struct py_frame *where = py_stack_where(s->python);
+	bool native = s->native && s->native->depth;
+	if (s->op)
+		put_op(d, s->op);
+	put_stack(d, s->python);
+	put_stack(d, s->native);
+	row(d, SAMPLE);
+	put_int(d, (int64_t)s->time_ns);
+	put_int(d, s->pid);
+	put_int(d, s->tid);
+	put_int(d, (int64_t)s->weight);
+	if (s->op)
+		put_int(d, s->op->id);
+	else
+		d->column++;
+	put_text(d, s->op ? NULL : sample_op_name(s));
+	put_text(d, s->phase == PHASE_BACKWARD ? "backward" : "forward");
+	put_int(d, s->in_kernel);
+	put_int(d, s->mismatched);
+	put_known(d, s->python ? (uint64_t)s->python->id + 1 : 0);
+	put_known(d, s->native ? (uint64_t)s->native->id + 1 : 0);
+	put_known(d, where ? (uint64_t)where->id + 1 : 0);
+	put_known(d, native ? (uint64_t)s->native->frames[0]->id + 1 : 0);
+	done(d);
+}
+
+static void put_build(struct database *d, const struct trace_build *b)
+{
+	char hex[2 * 64 + 1] = "";
+	for (uint32_t i = 0; i < b->len && i < 64; i++)
+		snprintf(hex + 2 * (size_t)i, 3, "%02x", b->id[i]);
+	row(d, BUILD);
+	put_text(d, b->file);
+	put_text(d, hex);
+	done(d);
+}
+
+static void put_meta(struct database *d, const char *key, uint64_t n)
+{
+	row(d, META);
+	put_text(d, key);
+	put_int(d, (int64_t)n);
+	done(d);
+}
+
+static void put_sampling(struct database *d, const struct sampling *s)
+{
+	row(d, META);
+	put_text(d, "sampling_event");
+	put_text(d, s->event);
+	done(d);
+	put_meta(d, "sampling_frequency", s->frequency);
+	put_meta(d, "sampling_kernel", s->kernel);
+}
+
+static void put_target(struct database *d, const struct trace_target *t)
+{
+	row(d, PROCESS);
+	put_int(d, t->pid);
+	put_int(d, t->start_ns);
+	put_text(d, t->comm);
+	put_text(d, t->argv);
+	put_text(d, t->torch_version);
+	put_text(d, t->python_version);
+	put_text(d, t->engine);
+	done(d);
+}
+
+static void put_thread(struct database *d, int32_t pid, int32_t tid, const char *name)
+{
+	row(d, THREAD);
+	put_int(d, pid);
+	put_int(d, tid);
+	put_text(d, name);
+	done(d);
+}
+
+static void commit_now_and_then(struct database *d)
+{
+	if (++d->in_transaction < PER_TRANSACTION)
+		return;
+	check(d, sqlite3_exec(d->db, "COMMIT; BEGIN", NULL, NULL, NULL));
+	d->in_transaction = 0;
+}
+
+static int put_item(void *arg, const struct trace_item *item)
+{
+	struct database *d = arg;
+	if (item->type == TRACE_EVENT)
+		put_event(d, &item->event);
+	else if (item->type == TRACE_SAMPLE)
+		put_sample(d, &item->sample);
+	else if (item->type == TRACE_SAMPLES_LOST)
+		d->samples_lost += item->lost.count;
+	else if (item->type == TRACE_SAMPLING)
+		put_sampling(d, &item->sampling);
+	else if (item->type == TRACE_BUILD)
+		put_build(d, &item->build);
+	else if (item->type == TRACE_TARGET)
+		put_target(d, &item->target);
+	else if (item->type == TRACE_THREAD)
+		put_thread(d, item->thread.pid, item->thread.tid, item->thread.name);
+	commit_now_and_then(d);
+	return d->error;
+}
+
+static void open_database(struct database *d, const char *output)
+{
+	check(d, sqlite3_open(output, &d->db));
+	if (!d->error)
+		check(d, sqlite3_exec(d->db, tables, NULL, NULL, NULL));
+	for (int i = 0; i < INSERTS && !d->error; i++)
+		check(d, sqlite3_prepare_v2(d->db, inserts[i], -1, &d->insert[i], NULL));
+}
+
+static int fill(struct database *d, struct export_in *in, struct err *e)
+{
+	int r = export_each(in, put_item, d, e);
+	put_meta(d, "origin_ns", in->origin_ns);
+	put_meta(d, "lost", in->lost);
+	put_meta(d, "samples_lost", d->samples_lost);
+	if (!d->error)
+		check(d, sqlite3_exec(d->db, indices, NULL, NULL, NULL));
+	return r;
+}
+
+int export_sqlite(struct export_in *in, const char *output, struct err *e)
+{
+	struct database d = {0};
+	int r = 0;
+	open_database(&d, output);
+	if (!d.error)
+		r = fill(&d, in, e);
+	if (d.error) {
+		r = err_set(e, d.error, "cannot write %s: %s", output, sqlite3_errmsg(d.db));
+		err_hint(e, "name a file in a directory with room, where you may write: -o FILE");
+	}
+	for (int i = 0; i < INSERTS; i++)
+		sqlite3_finalize(d.insert[i]);
+	sqlite3_close(d.db);
+	free(d.ops.ids);
+	free(d.frames.ids);
+	free(d.stacks.ids);
+	return r;
+}

@@ -1,0 +1,461 @@
+#include "perf/report/aggregate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "perf/report/aggregate_key.h"
+
+enum { PENDING_MAX = 65536 };
+
+/* The calls of a row that ended inside ops that have not, outermost ones only. */
+struct pending {
+	uint32_t row;
+	uint16_t depth; /* of the outermost op around them that has ended */
+	uint64_t ns;	/* what they added to the row's total_ns */
+};
+
+struct thread {
+	uint64_t first_ns, last_ns;
+	struct pending *pending; /* depth never falls from one to the next */
+	uint32_t npending, pending_size;
+};
+
+/* The row of an event before, in one of two places that the hash of what tells rows apart gives: a
+ * line of the processor's cache. */
+struct memo {
+	const struct op_desc *op;
+	const struct py_stack *where_stack;
+	const struct aggregate_row *row;
+	uint32_t id;	 /* of the row */
+	uint32_t thread; /* number, twice, and one more in the backward phase */
+};
+
+enum { MEMO_PAIRS = 8192, CACHE_LINE = 64 };
+_Static_assert(2 * sizeof(struct memo) == CACHE_LINE, "a pair of memos is a cache line");
+
+/* The row of a forward op, in the place of its id modulo AGGREGATE_SIDES_MAX. */
+struct side {
+	uint64_t id;
+	uint32_t row;
+};
+
+struct aggregate {
+	unsigned keys;
+	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
+	int32_t last_pid, last_tid;
+	struct thread *last_thread; /* of these; NULL: none */
+	struct side *sides;
+	size_t sides_room;
+	struct intern row_ids, thread_ids;
+	struct arena arena;
+	struct aggregate_row **rows;
+	uint32_t *merged; /* by row: scratch of compact() */
+	struct thread *threads;
+	uint32_t rows_size, threads_size;
+	struct aggregate_totals totals;
+};
+
+struct aggregate *aggregate_new_by(unsigned keys)
+{
+	const unsigned others = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE |
+				AGGREGATE_SYMBOL | AGGREGATE_SAMPLES;
+	struct aggregate *a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	a->keys = keys;
+	if (keys & AGGREGATE_STEADY && !(keys & others)) /* without memory it goes without */
+		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
+	aggregate_forget(a);
+	return a;
+}
+
+struct aggregate *aggregate_new(void)
+{
+	return aggregate_new_by(AGGREGATE_DEFAULT);
+}
+
+unsigned aggregate_keys(const struct aggregate *a)
+{
+	return a->keys;
+}
+
+static const char *keep(struct aggregate *a, const char *s, bool *failed)
+{
+	if (!s)
+		return NULL;
+	const char *copy = arena_strndup(&a->arena, s, strlen(s));
+	if (!copy)
+		*failed = true;
+	return copy;
+}
+
+/* Twice the room, zeroed, for arrays of `size` elements. */
+static int grow(void *array, uint32_t *size, size_t element)
+{
+	void *old;
+	uint32_t more = *size ? *size * 2 : 64;
+	memcpy(&old, array, sizeof(old));
+	void *grown = realloc(old, more * element);
+	if (!grown)
+		return -ENOMEM;
+	memset((char *)grown + *size * element, 0, (more - *size) * element);
+	memcpy(array, &grown, sizeof(grown));
+	*size = more;
+	return 0;
+}
+
+static int grow_rows(struct aggregate *a)
+{
+	uint32_t size = a->rows_size;
+	int r = grow(&a->merged, &size, sizeof(*a->merged));
+	return r ? r : grow(&a->rows, &a->rows_size, sizeof(*a->rows));
+}
+
+static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
+				     const struct aggregate_row *like)
+{
+	bool failed = id >= a->rows_size && grow_rows(a);
+	char *room =
+	    failed ? NULL : arena_alloc(&a->arena, sizeof(struct aggregate_row) + CACHE_LINE);
+	if (!room)
+		return NULL;
+	struct aggregate_row *row = (void *)(room + (0 - (uintptr_t)room) % CACHE_LINE);
+	*row = *like;
+	row->min_ns = UINT64_MAX;
+	row->op = keep(a, like->op, &failed);
+	row->file = keep(a, like->file, &failed);
+	row->function = keep(a, like->function, &failed);
+	row->text = keep(a, like->text, &failed);
+	row->module = keep(a, like->module, &failed);
+	row->shape = keep(a, like->shape, &failed);
+	row->dtype = keep(a, like->dtype, &failed);
+	row->device = keep(a, like->device, &failed);
+	row->symbol = keep(a, like->symbol, &failed);
+	row->object = keep(a, like->object, &failed);
+	if (a->keys & AGGREGATE_BATCHES) {
+		row->batches = arena_alloc(&a->arena, sizeof(*row->batches));
+		failed |= !row->batches;
+	}
+	if (failed)
+		return NULL;
+	a->rows[id] = row;
+	return row;
+}
+
+/* The number of the event's row, or -ENOMEM. */
+static int64_t row_of(struct aggregate *a, const struct op_event *ev)
+{
+	struct aggregate_key key;
+	bool is_new, failed = false;
+	uint32_t len = aggregate_key(&key, a->keys, ev);
+	int64_t id = intern(&a->row_ids, key.bytes, len, &is_new);
+	if (id < 0)
+		return id;
+	struct aggregate_row *row = is_new		? add_row(a, (uint32_t)id, &key.row)
+				    : id < a->rows_size ? a->rows[id]
+							: NULL;
+	if (!row)
+		return -ENOMEM; /* now, or when the row was new */
+	if (!row->text && key.row.text)
+		row->text = keep(a, key.row.text, &failed);
+	return failed ? -ENOMEM : id;
+}
+
+static struct thread *find_thread(struct aggregate *a, const struct op_event *ev)
+{
+	int32_t key[2] = {ev->pid, ev->tid};
+	bool is_new;
+	if (a->last_thread && a->last_pid == ev->pid && a->last_tid == ev->tid)
+		return a->last_thread;
+	int64_t id = intern(&a->thread_ids, key, sizeof(key), &is_new);
+	if (id < 0 ||
+	    (id >= a->threads_size && grow(&a->threads, &a->threads_size, sizeof(*a->threads))))
+		return NULL;
+	struct thread *t = &a->threads[id];
+	if (is_new) {
+		*t = (struct thread){.first_ns = ev->start_ns, .last_ns = ev->start_ns};
+		a->totals.threads++;
+	}
+	a->last_pid = ev->pid;
+	a->last_tid = ev->tid;
+	a->last_thread = t;
+	return t;
+}
+
+/* Ops and stacks lie 16 bytes apart at least. */
+static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
+{
+	uint64_t h = ((uintptr_t)m->op >> 4) * 0x9e3779b97f4a7c15u;
+	h = (h ^ (uintptr_t)m->where_stack >> 4 ^ (uint64_t)m->thread << 40) * 0xff51afd7ed558ccdu;
+	return a->memos[h >> 51];
+}
+
+static struct memo key_of(const struct aggregate *a, const struct thread *t,
+			  const struct op_event *ev)
+{
+	return (struct memo){.op = ev->op,
+			     .where_stack = ev->where_stack,
+			     .thread = (uint32_t)(t - a->threads) * 2 + ev->phase};
+}
+
+/* Whether *m is there and for the same. */
+static bool is_for(const struct memo *m, const struct memo *n)
+{
+	return m->row && m->op == n->op && m->where_stack == n->where_stack &&
+	       m->thread == n->thread;
+}
+
+void aggregate_forget(struct aggregate *a)
+{
+	if (a->memos)
+		memset(a->memos, 0, MEMO_PAIRS * sizeof(*a->memos));
+}
+
+void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after)
+{
+	const struct thread *t = a->last_thread;
+	if (!a->memos || !t || a->last_pid != ev->pid || a->last_tid != ev->tid)
+		return;
+	struct memo key = key_of(a, t, ev);
+	const struct memo *m = memos_of(a, &key);
+	if (after == 3) {
+		__builtin_prefetch(m, 0);
+		return;
+	}
+	const struct aggregate_row *row = is_for(&m[0], &key)	? m[0].row
+					  : is_for(&m[1], &key) ? m[1].row
+								: NULL;
+	if (!row)
+		return;
+	if (after == 2)
+		__builtin_prefetch(row, 1);
+	histogram_prefetch(&row->times, ev->end_ns - ev->start_ns, after == 1);
+}
+
+/* As row_of, for an event of thread `t`. A row whose text is not known yet is looked at again: it
+ * may come. */
+static int64_t row_again(struct aggregate *a, const struct thread *t, const struct op_event *ev)
+{
+	if (!a->memos)
+		return row_of(a, ev);
+	struct memo new = key_of(a, t, ev);
+	struct memo *m = memos_of(a, &new);
+	for (int i = 0; i < 2; i++)
+		if (is_for(&m[i], &new) && (m[i].row->text || !(a->keys & AGGREGATE_LINE)))
+			return m[i].id;
+	int64_t id = row_of(a, ev);
+	if (id < 0)
+		return id;
+	new.id = (uint32_t)id;
+	new.row = a->rows[id];
+	if (!is_for(&m[0], &new))
+		m[1] = m[0];
+	m[0] = new;
+	return id;
+}
+
+static void observe(struct aggregate *a, struct thread *t, const struct op_event *ev)
+{
+	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
+	a->totals.observed_ns -= t->last_ns - t->first_ns;
+	if (ev->start_ns < t->first_ns)
+		t->first_ns = ev->start_ns;
+	if (end > t->last_ns)
+		t->last_ns = end;
+	a->totals.observed_ns += t->last_ns - t->first_ns;
+}
+
+/* Make one of pending calls of the same row and depth. */
+static void compact(struct aggregate *a, struct thread *t)
+{
+	uint32_t kept = 0, run = 0;
+	for (uint32_t i = 0; i < t->npending; i++) {
+		struct pending p = t->pending[i];
+		if (kept == 0 || t->pending[kept - 1].depth != p.depth)
+			run = kept;
+		uint32_t at = a->merged[p.row];
+		if (at >= run && at < kept && t->pending[at].row == p.row) {
+			t->pending[at].ns += p.ns;
+			continue;
+		}
+		a->merged[p.row] = kept;
+		t->pending[kept++] = p;
+	}
+	t->npending = kept;
+}
+
+static int push(struct aggregate *a, struct thread *t, struct pending p)
+{
+	if (t->npending == PENDING_MAX) {
+		compact(a, t);
+		if (t->npending > PENDING_MAX / 2)
+			t->npending = 0;
+	}
+	if (t->npending == t->pending_size &&
+	    grow(&t->pending, &t->pending_size, sizeof(*t->pending)))
+		return -ENOMEM;
+	t->pending[t->npending++] = p;
+	return 0;
+}
+
+/* Calls of the same row inside this one are part of it now; what remains lies inside what is around
+ * it. */
+static int nest(struct aggregate *a, struct thread *t, uint32_t id, uint16_t depth, uint64_t ns)
+{
+	uint32_t from = t->npending, kept;
+	while (from && t->pending[from - 1].depth > depth)
+		from--;
+	kept = from;
+	for (uint32_t i = from; i < t->npending; i++) {
+		struct pending p = t->pending[i];
+		if (p.row == id) {
+			a->rows[id]->total_ns -= p.ns;
+			continue;
+		}
+		p.depth = depth;
+		t->pending[kept++] = p;
+	}
+	t->npending = kept;
+	if (depth == 0) {
+		t->npending = 0;
+		return 0;
+	}
+	return push(a, t, (struct pending){.row = id, .depth = depth, .ns = ns});
+}
+
+static int count_call(struct aggregate *a, struct aggregate_row *row, const struct op_event *ev,
+		      uint64_t ns)
+{
+	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
+	row->calls++;
+	if (ev->thrown)
+		row->thrown++;
+	row->total_ns += ns;
+	row->sum_ns += ns;
+	row->self_ns += self;
+	if (ns < row->min_ns)
+		row->min_ns = ns;
+	if (ns > row->max_ns)
+		row->max_ns = ns;
+	a->totals.events++;
+	a->totals.thrown += ev->thrown;
+	a->totals.self_ns += self;
+	if (row->batches)
+		batches_add(row->batches, a->totals.events + a->totals.passed - 1,
+			    log(ns ? (double)ns : 1));
+	return histogram_add(&row->times, ns);
+}
+
+static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
+{
+	size_t at = event % AGGREGATE_SIDES_MAX, old = a->sides_room;
+	if (at >= old) {
+		if (array_grow(&a->sides, &a->sides_room, at + 1, sizeof(*a->sides)))
+			return -ENOMEM;
+		memset(a->sides + old, 0, (a->sides_room - old) * sizeof(*a->sides));
+	}
+	a->sides[at] = (struct side){.id = event, .row = row};
+	return 0;
+}
+
+/* The row of the forward op, or of the node's own when that is not known; or -ENOMEM. */
+static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
+{
+	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
+	if (ev->forward_id && at < a->sides_room && a->sides[at].id == ev->forward_id)
+		return a->sides[at].row;
+	return row_of(a, ev);
+}
+
+/* An event that the row of its forward op has, or none; the time in ops counts all the same. */
+static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t ns)
+{
+	a->totals.events++;
+	a->totals.thrown += ev->thrown;
+	a->totals.self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
+	if (ev->op->kind != OP_BACKWARD)
+		return 0;
+	int64_t id = row_of_node(a, ev);
+	if (id < 0)
+		return -ENOMEM;
+	a->rows[id]->backward_calls++;
+	a->rows[id]->backward_ns += ns;
+	return 0;
+}
+
+int aggregate_add(struct aggregate *a, const struct op_event *ev)
+{
+	struct thread *t = find_thread(a, ev);
+	if (!t)
+		return -ENOMEM;
+	observe(a, t, ev);
+	if (ev->end_ns == 0) {
+		a->totals.unfinished++;
+		return 0;
+	}
+	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
+		return add_backward(a, ev, ns);
+	int64_t id = row_again(a, t, ev);
+	if (id < 0)
+		return -ENOMEM;
+	int r = count_call(a, a->rows[id], ev, ns);
+	if (!r && a->keys & AGGREGATE_SIDES)
+		r = remember_side(a, ev->id, (uint32_t)id);
+	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
+}
+
+void aggregate_pass(struct aggregate *a)
+{
+	a->totals.passed++;
+}
+
+void aggregate_lost(struct aggregate *a, uint64_t count)
+{
+	a->totals.lost += count;
+}
+
+const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, size_t *n)
+{
+	*n = a->row_ids.used;
+	return (const struct aggregate_row *const *)a->rows;
+}
+
+void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
+{
+	*out = a->totals;
+	if (a->keys & AGGREGATE_SAMPLES)
+		out->observed_ns = out->self_ns;
+}
+
+uint64_t aggregate_quantile(const struct aggregate_row *row, double q)
+{
+	uint64_t ns = histogram_quantile(&row->times, q);
+	if (!row->calls)
+		return 0;
+	return ns < row->min_ns ? row->min_ns : ns > row->max_ns ? row->max_ns : ns;
+}
+
+void aggregate_free(struct aggregate *a)
+{
+	if (!a)
+		return;
+	for (uint32_t i = 0; i < a->row_ids.used && i < a->rows_size; i++)
+		if (a->rows[i])
+			histogram_free(&a->rows[i]->times);
+	for (uint32_t i = 0; i < a->threads_size; i++)
+		free(a->threads[i].pending);
+	intern_free(&a->row_ids);
+	intern_free(&a->thread_ids);
+	arena_free(&a->arena);
+	free(a->rows);
+	free(a->merged);
+	free(a->threads);
+	free(a->sides);
+	free(a->memos);
+	free(a);
+}

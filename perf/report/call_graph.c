@@ -1,0 +1,194 @@
+#define _GNU_SOURCE
+#include "perf/report/call_graph.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/csv.h"
+#include "base/text.h"
+#include "perf/events/json_event.h"
+
+/* What is shown, sorted by parent, and then by time. */
+struct graph {
+	FILE *f;
+	const struct call_graph_opts *opts;
+	const struct call_node *nodes;
+	uint32_t *order;
+	size_t n;
+};
+
+enum { DEPTH_MAX = 1024 };
+
+static int compare(const void *a, const void *b, void *nodes)
+{
+	const struct call_node *all = nodes;
+	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+	const struct call_node *x = &all[i], *y = &all[k];
+	if (x->parent != y->parent)
+		return x->parent < y->parent ? -1 : 1;
+	if (x->total_ns != y->total_ns)
+		return x->total_ns > y->total_ns ? -1 : 1;
+	return (i > k) - (i < k);
+}
+
+static double percent(const struct graph *g, const struct call_node *n)
+{
+	return g->opts->observed_ns ? 100.0 * (double)n->total_ns / (double)g->opts->observed_ns
+				    : 0;
+}
+
+/* The place of the first of the children of `parent`. */
+static size_t first_child(const struct graph *g, uint32_t parent)
+{
+	size_t low = 0, high = g->n;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		if (g->nodes[g->order[middle]].parent < parent)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The child at a place; NULL when there are no more. */
+static const struct call_node *child(const struct graph *g, uint32_t parent, size_t at)
+{
+	const struct call_node *n = at < g->n ? &g->nodes[g->order[at]] : NULL;
+	return n && n->parent == parent ? n : NULL;
+}
+
+static int open_graph(struct graph *g, FILE *f, struct call_tree *t,
+		      const struct call_graph_opts *opts)
+{
+	size_t all;
+	*g = (struct graph){.f = f, .opts = opts, .nodes = call_tree_nodes(t, &all)};
+	g->order = malloc((all + 1) * sizeof(*g->order));
+	if (!g->order)
+		return -ENOMEM;
+	for (size_t i = 0; i < all; i++)
+		if (g->nodes[i].total_ns && percent(g, &g->nodes[i]) >= opts->percent_limit)
+			g->order[g->n++] = (uint32_t)i;
+	qsort_r(g->order, g->n, sizeof(*g->order), compare, (void *)g->nodes);
+	return 0;
+}
+
+static int close_graph(struct graph *g)
+{
+	free(g->order);
+	return ferror(g->f) ? -EIO : 0;
+}
+
+static void print_node(const struct graph *g, const struct call_node *n, unsigned indent)
+{
+	char line[1024], name[768], count[32] = "";
+	text_safe(name, sizeof(name), n->name);
+	if (g->opts->samples ? n->calls > 0 : n->is_op || g->opts->callers)
+		text_count(count, sizeof(count), n->calls);
+	int len = snprintf(line, sizeof(line), "%5.1f%%  %8s  %*s%s", percent(g, n), count,
+			   (int)indent, "", name);
+	int width = g->opts->terminal.width;
+	if (width > 1 && len >= (int)sizeof(line))
+		len = sizeof(line) - 1;
+	if (width > 1 && len > width && text_width(line) > (size_t)width) {
+		line[width - 1] = '\0';
+		text_drop_part(line);
+		fprintf(g->f, "%s\n", line);
+	} else {
+		fprintf(g->f, "%s\n", line);
+	}
+}
+
+/* A node that is an only child stands below its parent without more room: most of a Python stack.
+ */
+static void print_children(const struct graph *g, uint32_t parent, unsigned indent, unsigned depth)
+{
+	size_t at = first_child(g, parent);
+	const struct call_node *n;
+	unsigned deeper = child(g, parent, at) && child(g, parent, at + 1) ? 2 : 0;
+	for (; (n = child(g, parent, at)); at++) {
+		print_node(g, n, indent + deeper);
+		if (depth < DEPTH_MAX)
+			print_children(g, g->order[at], indent + deeper, depth + 1);
+		if (parent == CALL_TREE_ROOT && g->opts->callers)
+			putc('\n', g->f);
+	}
+}
+
+int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)
+{
+	struct graph g;
+	int r = open_graph(&g, f, t, opts);
+	if (r)
+		return r;
+	fprintf(f, "%6s  %8s  %s\n", opts->callers ? "Self %" : "Total%",
+		opts->samples ? "Samples" : "Calls",
+		opts->callers && opts->samples ? "Frame or op, and what called it"
+		: opts->callers		       ? "Op, and what called it"
+					       : "Frame or op, and what it called");
+	print_children(&g, CALL_TREE_ROOT, 0, 0);
+	return close_graph(&g);
+}
+
+static const char *kind(const struct call_node *n)
+{
+	return n->is_op ? "op" : "frame";
+}
+
+static void json_children(const struct graph *g, uint32_t parent, unsigned depth)
+{
+	size_t first = first_child(g, parent);
+	const struct call_node *n;
+	putc('[', g->f);
+	for (size_t at = first; (n = child(g, parent, at)); at++) {
+		fputs(at > first ? ",\n{\"name\":" : "{\"name\":", g->f);
+		json_write_string(g->f, n->name, strlen(n->name));
+		fprintf(g->f,
+			",\"kind\":\"%s\",\"calls\":%" PRIu64 ",\"self_ns\":%" PRIu64
+			",\"total_ns\":%" PRIu64 ",\"percent\":%.4f,\"children\":",
+			kind(n), n->calls, n->self_ns, n->total_ns, percent(g, n));
+		if (depth < DEPTH_MAX)
+			json_children(g, g->order[at], depth + 1);
+		else
+			fputs("[]", g->f);
+		putc('}', g->f);
+	}
+	putc(']', g->f);
+}
+
+int call_graph_print_json(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)
+{
+	struct graph g;
+	int r = open_graph(&g, f, t, opts);
+	if (r)
+		return r;
+	json_children(&g, CALL_TREE_ROOT, 0);
+	putc('\n', f);
+	return close_graph(&g);
+}
+
+static void csv_children(const struct graph *g, uint32_t parent, unsigned depth)
+{
+	const struct call_node *n;
+	for (size_t at = first_child(g, parent); (n = child(g, parent, at)); at++) {
+		fprintf(g->f, "%u,%s,", depth, kind(n));
+		csv_text(g->f, n->name);
+		fprintf(g->f, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.4f\n", n->calls, n->self_ns,
+			n->total_ns, percent(g, n));
+		if (depth < DEPTH_MAX)
+			csv_children(g, g->order[at], depth + 1);
+	}
+}
+
+int call_graph_print_csv(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)
+{
+	struct graph g;
+	int r = open_graph(&g, f, t, opts);
+	if (r)
+		return r;
+	fputs("depth,kind,name,calls,self_ns,total_ns,percent\n", f);
+	csv_children(&g, CALL_TREE_ROOT, 0);
+	return close_graph(&g);
+}

@@ -1,0 +1,358 @@
+#include "perf/report/call_tree.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+#include "base/text.h"
+
+enum { NAME_MAX_LEN = 512 };
+
+/* An op that may have more to call. */
+struct open_op {
+	uint64_t id;
+	uint32_t node;
+	const struct py_stack *stack;
+};
+
+struct thread {
+	struct open_op *open;
+	size_t n, room;
+};
+
+struct call_tree {
+	struct intern thread_ids;
+	struct thread *threads;
+	size_t threads_room;
+	struct intern names;	 /* of frames (file, label) and ops */
+	const char **name_texts; /* by the id in `names` */
+	size_t names_room;
+	struct arena texts;
+	struct intern node_ids;	 /* struct node_key */
+	struct intern stack_ids; /* struct stack_key */
+	uint32_t *stack_nodes;	 /* by the id in `stack_ids`: the innermost frame's node */
+	size_t stacks_room;
+	struct ptrmap op_names; /* op_desc -> id in `names` */
+	struct call_node *nodes;
+	size_t nodes_room;
+	bool has_totals; /* they are not those of the nodes below */
+};
+
+struct node_key {
+	uint32_t parent, name;
+};
+
+struct stack_key {
+	const struct py_stack *stack;
+	uint32_t parent, outer; /* so many outermost frames are not part of it */
+};
+
+struct call_tree *call_tree_new(void)
+{
+	return calloc(1, sizeof(struct call_tree));
+}
+
+/* The id of a name: the `len` bytes at `key`, shown as `text`. */
+static int64_t name_id(struct call_tree *t, const char *key, size_t len, const char *text)
+{
+	bool is_new;
+	int64_t id = intern(&t->names, key, (uint32_t)len, &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	if (array_grow(&t->name_texts, &t->names_room, (size_t)id + 1, sizeof(*t->name_texts)))
+		return -ENOMEM;
+	t->name_texts[id] = arena_strndup(&t->texts, text, strlen(text));
+	return t->name_texts[id] ? id : -ENOMEM;
+}
+
+static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
+{
+	char key[2 * NAME_MAX_LEN];
+	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
+	char line[16] = "";
+	if (f->line)
+		snprintf(line, sizeof(line), ":%" PRId32, f->line);
+	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, file[0] ? "%.200s (%.200s%s)" : "%.200s",
+				      function, text_base_name(file), line);
+	size_t whole = strnlen(file, NAME_MAX_LEN - 1);
+	memcpy(key + len + 1, file, whole);
+	return name_id(t, key, len + 1 + whole, key);
+}
+
+static int64_t op_name(struct call_tree *t, const struct op_desc *op)
+{
+	int64_t id = ptrmap_get(&t->op_names, op);
+	if (id >= 0)
+		return id;
+	id = name_id(t, op->name, strlen(op->name), op->name);
+	if (id >= 0 && ptrmap_put(&t->op_names, op, (uint32_t)id))
+		return -ENOMEM;
+	return id;
+}
+
+static int64_t node_of(struct call_tree *t, uint32_t parent, int64_t name, bool is_op)
+{
+	struct node_key key = {parent, (uint32_t)name};
+	bool is_new;
+	if (name < 0)
+		return name;
+	int64_t id = intern(&t->node_ids, &key, sizeof(key), &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	if (array_grow(&t->nodes, &t->nodes_room, (size_t)id + 1, sizeof(*t->nodes)))
+		return -ENOMEM;
+	t->nodes[id] = (struct call_node){.name = t->name_texts[name],
+					  .name_id = (uint32_t)name,
+					  .parent = parent,
+					  .is_op = is_op};
+	return id;
+}
+
+/* The node of the innermost frame of `stack` without its `outer` outermost frames, below `parent`.
+ */
+static int64_t stack_node(struct call_tree *t, uint32_t parent, const struct py_stack *stack,
+			  uint16_t outer)
+{
+	struct stack_key key;
+	bool is_new;
+	memset(&key, 0, sizeof(key));
+	key = (struct stack_key){.stack = stack, .parent = parent, .outer = outer};
+	int64_t id = intern(&t->stack_ids, &key, sizeof(key), &is_new), node = parent;
+	if (id < 0)
+		return id;
+	if (!is_new)
+		return t->stack_nodes[id];
+	if (array_grow(&t->stack_nodes, &t->stacks_room, (size_t)id + 1, sizeof(*t->stack_nodes)))
+		return -ENOMEM;
+	for (uint16_t i = (uint16_t)(stack->depth - outer); i-- && node >= 0;)
+		node = node_of(t, (uint32_t)node, frame_name(t, stack->frames[i]), false);
+	if (node >= 0)
+		t->stack_nodes[id] = (uint32_t)node;
+	return node;
+}
+
+static struct thread *thread_of(struct call_tree *t, const struct op_event *ev)
+{
+	int32_t key[2] = {ev->pid, ev->tid};
+	bool is_new;
+	int64_t id = intern(&t->thread_ids, key, sizeof(key), &is_new);
+	if (id < 0 ||
+	    array_grow(&t->threads, &t->threads_room, (size_t)id + 1, sizeof(*t->threads)))
+		return NULL;
+	if (is_new)
+		t->threads[id] = (struct thread){0};
+	return &t->threads[id];
+}
+
+/* The op that called this one, with what it has called no longer open; NULL when there is none. */
+static const struct open_op *parent_of(struct thread *th, uint64_t parent)
+{
+	for (size_t i = th->n; parent && i--;)
+		if (th->open[i].id == parent) {
+			th->n = i + 1;
+			return &th->open[i];
+		}
+	th->n = 0;
+	return NULL;
+}
+
+/* Whether all frames of `outer` are also the outermost ones of `stack`. */
+static bool lies_within(const struct py_stack *stack, const struct py_stack *outer)
+{
+	if (stack->depth < outer->depth)
+		return false;
+	for (uint16_t i = 1; i <= outer->depth; i++)
+		if (stack->frames[stack->depth - i] != outer->frames[outer->depth - i])
+			return false;
+	return true;
+}
+
+static int64_t context_of(struct call_tree *t, const struct open_op *parent,
+			  const struct py_stack *stack, enum call_frames which)
+{
+	if (which == CALL_OPS)
+		return parent ? parent->node : CALL_TREE_ROOT;
+	if (!parent)
+		return stack ? stack_node(t, CALL_TREE_ROOT, stack, 0) : CALL_TREE_ROOT;
+	if (!stack || !parent->stack || stack == parent->stack ||
+	    !lies_within(stack, parent->stack))
+		return parent->node;
+	return stack_node(t, parent->node, stack, parent->stack->depth);
+}
+
+int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
+{
+	struct thread *th = thread_of(t, ev);
+	if (!th)
+		return -ENOMEM;
+	int64_t node = context_of(t, parent_of(th, ev->parent), ev->stack, which);
+	if (node >= 0)
+		node = node_of(t, (uint32_t)node, op_name(t, ev->op), true);
+	if (node < 0 || array_grow(&th->open, &th->room, th->n + 1, sizeof(*th->open)))
+		return -ENOMEM;
+	th->open[th->n++] =
+	    (struct open_op){.id = ev->id, .node = (uint32_t)node, .stack = ev->stack};
+	if (ev->end_ns == 0)
+		return 0;
+	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	t->nodes[node].calls++;
+	t->nodes[node].self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
+	return 0;
+}
+
+/* The frames of `stack` from number `from` - 1 inwards to number `to`, below `node`. */
+static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
+			    unsigned from, unsigned to)
+{
+	for (unsigned i = from; i-- > to && node >= 0;)
+		node = node_of(t, (uint32_t)node, frame_name(t, stack->frames[i]), false);
+	return node;
+}
+
+/* Whether the function is the one that dispatches an op: at::_ops::mm::call. */
+static bool is_dispatch(const char *function)
+{
+	static const char ops[] = "at::_ops::";
+	return !strncmp(function, ops, sizeof(ops) - 1);
+}
+
+/* How many native frames are inside of the interpreter's innermost one; all, without Python. */
+static unsigned inside_python(const struct sample *s)
+{
+	unsigned i = 0;
+	if (!s->native || !(s->python || s->mismatched))
+		return s->native ? s->native->depth : 0;
+	while (i < s->native->depth &&
+	       strncmp(s->native->frames[i]->function, "_PyEval_EvalFrame", 17) != 0)
+		i++;
+	return i;
+}
+
+static unsigned inside_op(const struct sample *s, unsigned most)
+{
+	for (unsigned i = 0; i < most; i++)
+		if (is_dispatch(s->native->frames[i]->function))
+			return i;
+	return most;
+}
+
+static int64_t sample_node(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	struct op_event ev;
+	int64_t node = CALL_TREE_ROOT;
+	unsigned native = which == CALL_MIXED		      ? inside_python(s)
+			  : which == CALL_NATIVE && s->native ? s->native->depth
+							      : 0;
+	unsigned op = which == CALL_MIXED && s->op ? inside_op(s, native) : native;
+	sample_as_event(s, &ev);
+	if ((which == CALL_MIXED || which == CALL_PYTHON) && ev.stack)
+		node = stack_node(t, CALL_TREE_ROOT, ev.stack, 0);
+	node = native_nodes(t, node, s->native, native, op);
+	if (node >= 0 && which != CALL_NATIVE && (s->op || which == CALL_OPS))
+		node = node_of(t, (uint32_t)node, op_name(t, ev.op), true);
+	node = native_nodes(t, node, s->native, op, 0);
+	/* A sample of which nothing of that kind is known has a place, too. */
+	if (node == CALL_TREE_ROOT) {
+		static const struct py_frame none = {.file = "-", .function = "(unknown)"};
+		node = node_of(t, CALL_TREE_ROOT, frame_name(t, &none), false);
+	}
+	return node;
+}
+
+int call_tree_sample_node(struct call_tree *t, const struct sample *s, enum call_frames which,
+			  uint32_t *out)
+{
+	int64_t node = sample_node(t, s, which);
+	if (node < 0)
+		return -ENOMEM;
+	t->nodes[node].calls++;
+	t->nodes[node].self_ns += s->weight;
+	*out = (uint32_t)node;
+	return 0;
+}
+
+int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	uint32_t node;
+	return call_tree_sample_node(t, s, which, &node);
+}
+
+const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
+{
+	*n = t->node_ids.used;
+	if (t->has_totals)
+		return t->nodes;
+	for (size_t i = 0; i < *n; i++)
+		t->nodes[i].total_ns = t->nodes[i].self_ns;
+	for (size_t i = *n; i--;)
+		if (t->nodes[i].parent != CALL_TREE_ROOT)
+			t->nodes[t->nodes[i].parent].total_ns += t->nodes[i].total_ns;
+	return t->nodes;
+}
+
+/* The names of `from` under the same numbers. */
+static int take_names(struct call_tree *to, const struct call_tree *from)
+{
+	if (array_grow(&to->name_texts, &to->names_room, from->names.used + 1,
+		       sizeof(*to->name_texts)))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < from->names.used; i++)
+		to->name_texts[i] = from->name_texts[i];
+	return 0;
+}
+
+/* Add the way from an op out. */
+static int add_callers(struct call_tree *to, const struct call_tree *from, uint32_t op)
+{
+	int64_t at = CALL_TREE_ROOT;
+	const struct call_node *self = &from->nodes[op];
+	for (uint32_t i = op; i != CALL_TREE_ROOT; i = from->nodes[i].parent) {
+		const struct call_node *n = &from->nodes[i];
+		at = node_of(to, (uint32_t)at, n->name_id, n->is_op);
+		if (at < 0)
+			return -ENOMEM;
+		to->nodes[at].calls += self->calls;
+		if (i == op)
+			to->nodes[at].self_ns += self->self_ns;
+		to->nodes[at].total_ns += self->self_ns;
+	}
+	return 0;
+}
+
+struct call_tree *call_tree_callers(struct call_tree *t)
+{
+	struct call_tree *to = call_tree_new();
+	int r = to ? take_names(to, t) : -ENOMEM;
+	for (uint32_t i = 0; i < t->node_ids.used && !r; i++)
+		if (t->nodes[i].is_op || t->nodes[i].self_ns)
+			r = add_callers(to, t, i);
+	if (!r) {
+		to->has_totals = true;
+		return to;
+	}
+	call_tree_free(to);
+	return NULL;
+}
+
+void call_tree_free(struct call_tree *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->thread_ids.used && i < t->threads_room; i++)
+		free(t->threads[i].open);
+	intern_free(&t->thread_ids);
+	intern_free(&t->names);
+	intern_free(&t->node_ids);
+	intern_free(&t->stack_ids);
+	ptrmap_free(&t->op_names);
+	arena_free(&t->texts);
+	free(t->threads);
+	free(t->name_texts);
+	free(t->stack_nodes);
+	free(t->nodes);
+	free(t);
+}

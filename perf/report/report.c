@@ -1,0 +1,382 @@
+#define _GNU_SOURCE
+#include "perf/report/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "base/text.h"
+#include "perf/events/json_event.h"
+#include "perf/report/report_columns.h"
+#include "perf/report/report_fields.h"
+
+const char *const report_sort_names[] = {
+    "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",
+    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", NULL};
+
+static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
+{
+	switch (sort) {
+	case REPORT_BY_TOTAL:
+		return r->total_ns + r->backward_ns;
+	case REPORT_BY_CALLS:
+		return r->calls;
+	case REPORT_BY_MEAN:
+		return report_mean(r);
+	case REPORT_BY_P99:
+		return aggregate_quantile(r, 0.99);
+	case REPORT_BY_MAX:
+		return r->max_ns;
+	case REPORT_BY_P50:
+		return aggregate_quantile(r, 0.5);
+	case REPORT_BY_SELF:
+		return r->self_ns;
+	default:
+		return 0;
+	}
+}
+
+static int compare_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "");
+}
+
+static int compare_int(int64_t a, int64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int compare_line(const struct aggregate_row *x, const struct aggregate_row *y)
+{
+	int c = compare_text(x->file, y->file);
+	return c ? c : compare_int(x->line, y->line);
+}
+
+static int compare_key(const struct aggregate_row *x, const struct aggregate_row *y,
+		       enum report_sort sort)
+{
+	int c;
+	switch (sort) {
+	case REPORT_BY_OP:
+		return compare_text(x->op, y->op);
+	case REPORT_BY_LINE:
+	case REPORT_BY_FILE:
+		return compare_line(x, y);
+	case REPORT_BY_FUNCTION:
+		return compare_text(x->function, y->function);
+	case REPORT_BY_THREAD:
+		c = compare_int(x->pid, y->pid);
+		return c ? c : compare_int(x->tid, y->tid);
+	case REPORT_BY_MODULE:
+		return compare_text(x->module, y->module);
+	case REPORT_BY_SHAPE:
+		return compare_text(x->shape, y->shape);
+	case REPORT_BY_DTYPE:
+		return compare_text(x->dtype, y->dtype);
+	case REPORT_BY_DEVICE:
+		return compare_text(x->device, y->device);
+	case REPORT_BY_SYMBOL:
+		return compare_text(x->symbol, y->symbol);
+	default:
+		return 0;
+	}
+}
+
+static int compare_rows(const void *a, const void *b, void *opts)
+{
+	const struct aggregate_row *x = *(const struct aggregate_row *const *)a;
+	const struct aggregate_row *y = *(const struct aggregate_row *const *)b;
+	enum report_sort sort = ((const struct report_opts *)opts)->sort;
+	uint64_t kx = sort_key(x, sort), ky = sort_key(y, sort);
+	if (x->phase != y->phase)
+		return x->phase < y->phase ? -1 : 1;
+	if (kx != ky)
+		return kx > ky ? -1 : 1;
+	int c = compare_key(x, y, sort);
+	if (!c && sort >= REPORT_BY_OP && x->self_ns != y->self_ns)
+		return x->self_ns > y->self_ns ? -1 : 1;
+	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_SYMBOL; k++)
+		c = compare_key(x, y, k);
+	return c;
+}
+
+static struct aggregate_totals totals_of(const struct aggregate *a, const struct report_opts *opts)
+{
+	struct aggregate_totals t;
+	aggregate_totals(opts->whole ? opts->whole : a, &t);
+	return t;
+}
+
+/* The rows, sorted within their phase, forward first; *nforward of *n are forward. NULL without
+ * memory. */
+static const struct aggregate_row **
+sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, size_t *nforward)
+{
+	const struct aggregate_row *const *rows = aggregate_rows(a, n);
+	const struct aggregate_row **s = malloc((*n + 1) * sizeof(*s));
+	if (!s)
+		return NULL;
+	size_t all = *n;
+	*n = 0;
+	for (size_t i = 0; i < all; i++)
+		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns,
+				   totals_of(a, opts).observed_ns) >= opts->percent_limit)
+			s[(*n)++] = rows[i];
+	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
+	for (*nforward = 0; *nforward < *n && s[*nforward]->phase == PHASE_FORWARD;)
+		++*nforward;
+	return s;
+}
+
+static void print_target(FILE *f, const struct trace_target *t, const struct trace_stats *stats)
+{
+	char wall[32];
+	fputs("ditrace: ", f);
+	text_print_safe(f, t->argv[0] ? t->argv : t->comm);
+	fprintf(f, " (pid %" PRId32 ", torch ", t->pid);
+	text_print_safe(f, t->torch_version[0] ? t->torch_version : "unknown");
+	fputs(", CPython ", f);
+	text_print_safe(f, t->python_version[0] ? t->python_version : "unknown");
+	fputs("), engine ", f);
+	text_print_safe(f, t->engine);
+	if (stats)
+		fprintf(f, ", %s", text_ns(wall, sizeof(wall), stats->wall_ns));
+	putc('\n', f);
+}
+
+/* Of a short run, or with threads that waited for a processor in the probes, the estimate can be
+ * more than there was. */
+static void print_probe_share(FILE *f, double share)
+{
+	if (share < 100)
+		fprintf(f, "; %.1f %% of the time spent in probes (estimate)", share);
+	else
+		fputs("; nearly all of the time spent in probes (estimate)", f);
+}
+
+static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	const struct report_samples *s = opts->samples;
+	char threads[32], samples[40], count[32], when[128];
+	struct aggregate_totals t = totals_of(a, opts);
+	fprintf(f, "ditrace: %s of %s", text_counted(samples, sizeof(samples), t.events, "sample"),
+		text_counted(threads, sizeof(threads), t.threads, "thread"));
+	if (s->how.event) {
+		fputs(", ", f);
+		text_print_safe(f, s->how.event);
+		fprintf(f, " at %" PRIu64 " Hz%s", s->how.frequency,
+			s->how.kernel ? "" : " in user space");
+	}
+	fprintf(f, ", %s lost", text_count(count, sizeof(count), s->lost));
+	if (s->mismatched)
+		fprintf(f, ", %s whose Python frames had moved on",
+			text_count(count, sizeof(count), s->mismatched));
+	if (opts->when)
+		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
+	fputs("\n\n", f);
+}
+
+static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	struct aggregate_totals t = totals_of(a, opts);
+	char threads[32], events[32], lost[32], unfinished[32], when[128];
+	const struct trace_stats *s = opts->stats;
+	for (size_t i = 0; i < opts->ntargets; i++)
+		print_target(f, &opts->targets[i], s);
+	fprintf(f, "ditrace: traced %s, %s, %s lost",
+		text_counted(threads, sizeof(threads), t.threads, "thread"),
+		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
+		text_count(lost, sizeof(lost), t.lost));
+	if (s && s->probe_ns && t.observed_ns)
+		print_probe_share(f, report_percent(s->probe_ns, t.observed_ns));
+	if (s && s->seen_permille < 1000)
+		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
+	if (t.unfinished)
+		fprintf(f, "; %s had not ended",
+			text_count(unfinished, sizeof(unfinished), t.unfinished));
+	if (opts->when)
+		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
+	fputs("\n\n", f);
+	if (opts->about)
+		fprintf(f, "%s\n\n", opts->about);
+}
+
+static void add_part(struct table *t, const struct report_columns *columns,
+		     const struct aggregate_row **rows, size_t n, uint64_t observed_ns,
+		     const struct report_opts *opts)
+{
+	char line[128], count[32];
+	uint64_t self = 0;
+	size_t shown = opts->limit && opts->limit < n ? opts->limit : n;
+	for (size_t i = 0; i < shown; i++)
+		report_columns_row(t, columns, rows[i], observed_ns, opts);
+	for (size_t i = shown; i < n; i++)
+		self += rows[i]->self_ns;
+	if (shown == n)
+		return;
+	snprintf(line, sizeof(line), "%5.1f%%  in %s", report_percent(self, observed_ns),
+		 text_counted(count, sizeof(count), n - shown, "more row"));
+	table_line(t, line);
+}
+
+static void print_in_no_op(FILE *f, const struct aggregate_totals *t)
+{
+	uint64_t self = t->self_ns < t->observed_ns ? t->self_ns : t->observed_ns;
+	if (t->observed_ns)
+		fprintf(f, "in no op: %.1f %%\n", 100.0 - report_percent(self, t->observed_ns));
+}
+
+static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	struct aggregate_totals totals = totals_of(a, opts);
+	struct report_columns columns;
+	size_t n, nforward;
+	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
+	struct table *t = table_new();
+	int r = -ENOMEM;
+	uint64_t observed_ns = totals.observed_ns;
+	report_columns_default(aggregate_keys(a), &columns);
+	if (opts->columns)
+		columns = *opts->columns;
+	if (rows && t) {
+		report_columns_head(t, &columns);
+		add_part(t, &columns, rows, nforward, observed_ns, opts);
+		if (n > nforward) {
+			table_line(t, nforward ? "backward of the above" : "backward");
+			add_part(t, &columns, rows + nforward, n - nforward, observed_ns, opts);
+		}
+		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
+	}
+	if (!r && !opts->samples)
+		print_in_no_op(f, &totals);
+	table_free(t);
+	free(rows);
+	return r;
+}
+
+int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	size_t n;
+	aggregate_rows(a, &n);
+	if (opts->samples)
+		print_sampled(f, a, opts);
+	else
+		print_summary(f, a, opts);
+	if (n == 0)
+		return ferror(f) ? -EIO : 0;
+	return print_table(f, a, opts);
+}
+
+static void json_text(FILE *f, const char *key, const char *s)
+{
+	fprintf(f, "\"%s\":", key);
+	if (s)
+		json_write_string(f, s, strlen(s));
+	else
+		fputs("null", f);
+}
+
+static void json_target(FILE *f, const struct trace_target *t)
+{
+	fprintf(f, "{\"pid\":%" PRId32 ",", t->pid);
+	json_text(f, "comm", t->comm);
+	putc(',', f);
+	json_text(f, "command", t->argv);
+	putc(',', f);
+	json_text(f, "torch", t->torch_version);
+	putc(',', f);
+	json_text(f, "python", t->python_version);
+	putc(',', f);
+	json_text(f, "engine", t->engine);
+	putc('}', f);
+}
+
+static void json_targets(FILE *f, const struct report_opts *opts)
+{
+	fputs("{\"targets\":[", f);
+	for (size_t i = 0; i < opts->ntargets; i++) {
+		if (i)
+			putc(',', f);
+		json_target(f, &opts->targets[i]);
+	}
+}
+
+static void json_sampled(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+{
+	const struct report_samples *s = opts->samples;
+	json_targets(f, opts);
+	fprintf(f, "],\"threads\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"weight\":%" PRIu64 ",",
+		t->threads, t->events, t->self_ns);
+	json_text(f, "event", s->how.event);
+	fprintf(f,
+		",\"frequency\":%" PRIu64 ",\"kernel\":%s,\"lost\":%" PRIu64
+		",\"mismatched\":%" PRIu64,
+		s->how.frequency, s->how.kernel ? "true" : "false", s->lost, s->mismatched);
+	if (opts->when)
+		fprintf(f, ",\"left_out\":%" PRIu64 ",\"not_known\":%" PRIu64, opts->when->left_out,
+			opts->when->unknown);
+	putc('}', f);
+}
+
+static void json_summary(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+{
+	const struct trace_stats *s = opts->stats;
+	json_targets(f, opts);
+	fprintf(f,
+		"],\"threads\":%" PRIu64 ",\"ops\":%" PRIu64 ",\"unfinished\":%" PRIu64
+		",\"thrown\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"observed_ns\":%" PRIu64
+		",\"in_no_op_ns\":%" PRIu64,
+		t->threads, t->events + t->unfinished, t->unfinished, t->thrown, t->lost,
+		t->observed_ns, t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
+	if (s)
+		fprintf(f, ",\"wall_ns\":%" PRIu64 ",\"probe_ns\":%" PRIu64, s->wall_ns,
+			s->probe_ns);
+	else
+		fputs(",\"wall_ns\":null,\"probe_ns\":null", f);
+	if (opts->when)
+		fprintf(f, ",\"left_out\":%" PRIu64 ",\"not_known\":%" PRIu64, opts->when->left_out,
+			opts->when->unknown);
+	if (s && s->seen_permille <= 1000)
+		fprintf(f, ",\"seen_percent\":%.1f}", s->seen_permille / 10.0);
+	else
+		fputs(",\"seen_percent\":null}", f);
+}
+
+int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	struct aggregate_totals t = totals_of(a, opts);
+	size_t n, nforward;
+	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
+	if (!rows)
+		return -ENOMEM;
+	fputs("{\"summary\":", f);
+	if (opts->samples)
+		json_sampled(f, &t, opts);
+	else
+		json_summary(f, &t, opts);
+	fputs(",\n\"rows\":[", f);
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? ",\n{" : "\n{", f);
+		report_fields_json(f, aggregate_keys(a), rows[i], t.observed_ns, opts);
+		putc('}', f);
+	}
+	fputs("\n]}\n", f);
+	free(rows);
+	return ferror(f) ? -EIO : 0;
+}
+
+int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	uint64_t observed_ns = totals_of(a, opts).observed_ns;
+	size_t n, nforward;
+	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
+	if (!rows)
+		return -ENOMEM;
+	report_fields_header(f, aggregate_keys(a));
+	for (size_t i = 0; i < n; i++)
+		report_fields_csv(f, aggregate_keys(a), rows[i], observed_ns, opts);
+	free(rows);
+	return ferror(f) ? -EIO : 0;
+}

@@ -1,0 +1,341 @@
+#include "perf/report/report_columns.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "perf/events/where_text.h"
+
+struct row {
+	const struct aggregate_row *r;
+	uint64_t observed_ns;
+	const struct report_opts *opts;
+};
+
+struct column {
+	const char *name, *header;
+	unsigned keys; /* rows by one of these have it; 0: all rows */
+	bool usual;    /* shown without --columns */
+	bool left;
+	const char *(*text)(char *out, size_t size, const struct row *row);
+};
+
+enum { CELL_MAX = WHERE_TEXT_MAX };
+
+uint64_t report_mean(const struct aggregate_row *r)
+{
+	return r->calls ? r->sum_ns / r->calls : 0;
+}
+
+double report_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static const char *percent_text(char *out, size_t size, uint64_t part, uint64_t whole)
+{
+	snprintf(out, size, "%.1f%%", report_percent(part, whole));
+	return out;
+}
+
+static const char *self_percent(char *out, size_t size, const struct row *w)
+{
+	return percent_text(out, size, w->r->self_ns, w->observed_ns);
+}
+
+static const char *total_percent(char *out, size_t size, const struct row *w)
+{
+	return percent_text(out, size, w->r->total_ns, w->observed_ns);
+}
+
+static const char *both_percent(char *out, size_t size, const struct row *w)
+{
+	return percent_text(out, size, w->r->total_ns + w->r->backward_ns, w->observed_ns);
+}
+
+static const char *backward(char *out, size_t size, const struct row *w)
+{
+	return w->r->backward_calls ? text_ns(out, size, w->r->backward_ns) : "-";
+}
+
+static const char *backward_calls(char *out, size_t size, const struct row *w)
+{
+	return text_count(out, size, w->r->backward_calls);
+}
+
+static const char *ratio(char *out, size_t size, const struct row *w)
+{
+	if (!w->r->total_ns || !w->r->backward_calls)
+		return "-";
+	snprintf(out, size, "%.2f", (double)w->r->backward_ns / (double)w->r->total_ns);
+	return out;
+}
+
+static const char *calls(char *out, size_t size, const struct row *w)
+{
+	return text_count(out, size, w->r->calls);
+}
+
+static const char *thrown(char *out, size_t size, const struct row *w)
+{
+	return text_count(out, size, w->r->thrown);
+}
+
+static const char *self(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, w->r->self_ns);
+}
+
+static const char *total(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, w->r->total_ns);
+}
+
+static const char *mean(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, report_mean(w->r));
+}
+
+static const char *shortest(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, w->r->calls ? w->r->min_ns : 0);
+}
+
+static const char *p50(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, aggregate_quantile(w->r, 0.5));
+}
+
+static const char *p99(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, aggregate_quantile(w->r, 0.99));
+}
+
+static const char *longest(char *out, size_t size, const struct row *w)
+{
+	return text_ns(out, size, w->r->max_ns);
+}
+
+static const char *phase(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return w->r->phase == PHASE_BACKWARD ? "backward" : "forward";
+}
+
+const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r)
+{
+	for (size_t i = opts->nthreads; i--;)
+		if (opts->threads[i].pid == r->pid && opts->threads[i].tid == r->tid)
+			return opts->threads[i].name;
+	return "";
+}
+
+static const char *thread(char *out, size_t size, const struct row *w)
+{
+	snprintf(out, size, "%" PRId32 "/%" PRId32 " %s", w->r->pid, w->r->tid,
+		 report_thread_name(w->opts, w->r));
+	return out;
+}
+
+static const char *or_dash(const char *s)
+{
+	return s && s[0] ? s : "-";
+}
+
+static const char *module(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->module);
+}
+
+static const char *shape(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->shape);
+}
+
+static const char *dtype(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->dtype);
+}
+
+static const char *device(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->device);
+}
+
+static const char *op(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return w->r->op;
+}
+
+static const char *file(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return w->r->file ? w->r->file : "(no Python frame)";
+}
+
+static const char *function(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return w->r->function ? w->r->function : "(no Python frame)";
+}
+
+static const char *symbol(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->symbol);
+}
+
+static const char *object(char *out, size_t size, const struct row *w)
+{
+	(void)out;
+	(void)size;
+	return or_dash(w->r->object ? text_base_name(w->r->object) : NULL);
+}
+
+static const char *where(char *out, size_t size, const struct row *w)
+{
+	const struct aggregate_row *r = w->r;
+	const struct py_frame frame = {
+	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
+	return where_text(out, size, r->file ? &frame : NULL, r->phase);
+}
+
+/* The columns of --side-by-side come instead of some usual ones. */
+static const struct column columns[] = {
+    {"overhead", "Overhead", AGGREGATE_SAMPLES, true, false, self_percent},
+    {"samples", "Samples", AGGREGATE_SAMPLES, true, false, calls},
+    {"self_percent", "Self %", 0, true, false, self_percent},
+    {"total_percent", "Total %", 0, true, false, total_percent},
+    {"both_percent", "Both %", AGGREGATE_SIDES, true, false, both_percent},
+    {"self", "Self", 0, false, false, self},
+    {"total", "Total", 0, false, false, total},
+    {"calls", "Calls", 0, true, false, calls},
+    {"thrown", "Thrown", 0, false, false, thrown},
+    {"mean", "Mean", 0, true, false, mean},
+    {"min", "Min", 0, false, false, shortest},
+    {"p50", "P50", 0, false, false, p50},
+    {"p99", "P99", 0, true, false, p99},
+    {"max", "Max", 0, true, false, longest},
+    {"forward", "Forward", AGGREGATE_SIDES, true, false, total},
+    {"backward", "Backward", AGGREGATE_SIDES, true, false, backward},
+    {"backward_calls", "Nodes", AGGREGATE_SIDES, true, false, backward_calls},
+    {"ratio", "B/F", AGGREGATE_SIDES, true, false, ratio},
+    {"phase", "Phase", AGGREGATE_PHASE, false, true, phase},
+    {"thread", "Thread", AGGREGATE_THREAD, true, true, thread},
+    {"module", "Module", AGGREGATE_MODULE, true, true, module},
+    {"op", "Op", AGGREGATE_OP, true, true, op},
+    {"shape", "Shapes", AGGREGATE_SHAPE, true, true, shape},
+    {"dtype", "Dtypes", AGGREGATE_DTYPE, true, true, dtype},
+    {"device", "Devices", AGGREGATE_DEVICE, true, true, device},
+    {"symbol", "Symbol", AGGREGATE_SYMBOL, true, true, symbol},
+    {"object", "Object", AGGREGATE_SYMBOL, true, true, object},
+    {"file", "File", AGGREGATE_FILE | AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, file},
+    {"function", "Function", AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, function},
+    {"where", "Where", AGGREGATE_LINE, true, true, where},
+};
+
+enum { NCOLUMNS = sizeof(columns) / sizeof(columns[0]) };
+_Static_assert((int)NCOLUMNS <= (int)REPORT_COLUMNS_MAX, "all columns can be chosen");
+
+/* Samples have no durations. */
+static bool has(const struct column *c, unsigned keys)
+{
+	return c->keys ? (keys & c->keys) != 0 : !(keys & AGGREGATE_SAMPLES);
+}
+
+static bool is_usual(const struct column *c, unsigned keys)
+{
+	static const char *const not_beside[] = {"self_percent", "total_percent", "p99", "max"};
+	if (c->keys & AGGREGATE_FILE) /* a line's "where" has them */
+		return !(keys & AGGREGATE_LINE) && keys & c->keys;
+	if (c->keys & AGGREGATE_FUNCTION)
+		return !(keys & AGGREGATE_LINE) && keys & AGGREGATE_FUNCTION;
+	for (size_t i = 0; keys & AGGREGATE_SIDES && i < 4; i++)
+		if (!strcmp(c->name, not_beside[i]))
+			return false;
+	return c->usual && has(c, keys);
+}
+
+void report_columns_default(unsigned keys, struct report_columns *out)
+{
+	out->n = 0;
+	for (unsigned char i = 0; i < NCOLUMNS; i++)
+		if (is_usual(&columns[i], keys))
+			out->which[out->n++] = i;
+}
+
+static int no_column(const char *word, size_t len, const char *why, unsigned keys, struct err *e)
+{
+	char names[256] = "";
+	size_t used = 0;
+	for (size_t i = 0; i < NCOLUMNS && used < sizeof(names); i++)
+		if (has(&columns[i], keys))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 used ? "," : "", columns[i].name);
+	err_set(e, -EINVAL, "--columns: %s \"%.*s\"", why, (int)(len < 40 ? len : 40), word);
+	return err_hint(e, "choose among %s", names);
+}
+
+int report_columns_parse(const char *text, unsigned keys, struct report_columns *out, struct err *e)
+{
+	out->n = 0;
+	for (const char *s = text;;) {
+		size_t len = strcspn(s, ","), i = 0;
+		while (i < NCOLUMNS &&
+		       (strlen(columns[i].name) != len || strncmp(columns[i].name, s, len) != 0))
+			i++;
+		if (i == NCOLUMNS)
+			return no_column(s, len, "there is no", keys, e);
+		if (!has(&columns[i], keys))
+			return no_column(s, len, "rows in this grouping have no", keys, e);
+		if (out->n == REPORT_COLUMNS_MAX)
+			return no_column(s, len, "too many, from", keys, e);
+		out->which[out->n++] = (unsigned char)i;
+		if (!s[len])
+			return 0;
+		s += len + 1;
+	}
+}
+
+void report_columns_head(struct table *t, const struct report_columns *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		const struct column *col = &columns[c->which[i]];
+		table_column(t, col->header, col->left ? TABLE_LEFT : TABLE_RIGHT);
+	}
+}
+
+void report_columns_row(struct table *t, const struct report_columns *c,
+			const struct aggregate_row *r, uint64_t observed_ns,
+			const struct report_opts *opts)
+{
+	const struct row row = {.r = r, .observed_ns = observed_ns, .opts = opts};
+	double part = report_percent(r->self_ns, observed_ns);
+	char text[CELL_MAX];
+	for (size_t i = 0; i < c->n; i++) {
+		const struct column *col = &columns[c->which[i]];
+		const char *cell = col->text(text, sizeof(text), &row);
+		if (col->text == self_percent)
+			table_cell_styled(t, cell,
+					  part >= 10  ? TABLE_HOT
+					  : part >= 3 ? TABLE_WARM
+						      : TABLE_PLAIN);
+		else
+			table_cell(t, cell);
+	}
+}

@@ -1,0 +1,192 @@
+#include "perf/report/report_fields.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/csv.h"
+#include "perf/events/json_event.h"
+#include "perf/report/report_columns.h"
+
+enum kind {
+	WORD,	/* a const char * at `offset`, may be NULL */
+	NUMBER, /* a uint64_t at `offset` */
+	PHASE,
+	LINE,
+	PID,
+	TID,
+	THREAD,
+	MEAN,
+	MIN,
+	P50,
+	P99,
+	SELF_PERCENT,
+	TOTAL_PERCENT,
+};
+
+struct field {
+	const char *name;
+	unsigned keys; /* rows by one of these have it; 0: all rows but those of samples */
+	enum kind kind;
+	size_t offset; /* in struct aggregate_row */
+};
+
+#define AT(kind, member) kind, offsetof(struct aggregate_row, member)
+
+static const struct field fields[] = {
+    {"op", AGGREGATE_OP, AT(WORD, op)},
+    {"phase", AGGREGATE_PHASE, PHASE, 0},
+    {"file", AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION, AT(WORD, file)},
+    {"line", AGGREGATE_LINE, LINE, 0},
+    {"function", AGGREGATE_LINE | AGGREGATE_FUNCTION, AT(WORD, function)},
+    {"text", AGGREGATE_LINE, AT(WORD, text)},
+    {"pid", AGGREGATE_THREAD, PID, 0},
+    {"tid", AGGREGATE_THREAD, TID, 0},
+    {"thread", AGGREGATE_THREAD, THREAD, 0},
+    {"module", AGGREGATE_MODULE, AT(WORD, module)},
+    {"shape", AGGREGATE_SHAPE, AT(WORD, shape)},
+    {"dtype", AGGREGATE_DTYPE, AT(WORD, dtype)},
+    {"device", AGGREGATE_DEVICE, AT(WORD, device)},
+    {"symbol", AGGREGATE_SYMBOL, AT(WORD, symbol)},
+    {"object", AGGREGATE_SYMBOL, AT(WORD, object)},
+    {"samples", AGGREGATE_SAMPLES, AT(NUMBER, calls)},
+    {"weight", AGGREGATE_SAMPLES, AT(NUMBER, self_ns)},
+    {"percent", AGGREGATE_SAMPLES, SELF_PERCENT, 0},
+    {"calls", 0, AT(NUMBER, calls)},
+    {"thrown", 0, AT(NUMBER, thrown)},
+    {"self_ns", 0, AT(NUMBER, self_ns)},
+    {"total_ns", 0, AT(NUMBER, total_ns)},
+    {"mean_ns", 0, MEAN, 0},
+    {"min_ns", 0, MIN, 0},
+    {"p50_ns", 0, P50, 0},
+    {"p99_ns", 0, P99, 0},
+    {"max_ns", 0, AT(NUMBER, max_ns)},
+    {"backward_calls", AGGREGATE_SIDES, AT(NUMBER, backward_calls)},
+    {"backward_ns", AGGREGATE_SIDES, AT(NUMBER, backward_ns)},
+    {"self_percent", 0, SELF_PERCENT, 0},
+    {"total_percent", 0, TOTAL_PERCENT, 0},
+};
+
+enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
+
+struct row {
+	const struct aggregate_row *r;
+	uint64_t observed_ns;
+	const struct report_opts *opts;
+	bool csv;
+};
+
+static void put_word(FILE *f, const char *word, bool csv)
+{
+	if (csv)
+		csv_text(f, word ? word : "");
+	else if (word)
+		json_write_string(f, word, strlen(word));
+	else
+		fputs("null", f);
+}
+
+static void put_line(FILE *f, const struct row *w)
+{
+	if (w->r->file)
+		fprintf(f, "%" PRId32, w->r->line);
+	else if (!w->csv)
+		fputs("null", f);
+}
+
+static uint64_t number(const struct aggregate_row *r, const struct field *d)
+{
+	uint64_t n;
+	switch (d->kind) {
+	case MEAN:
+		return report_mean(r);
+	case MIN:
+		return r->calls ? r->min_ns : 0;
+	case P50:
+		return aggregate_quantile(r, 0.5);
+	case P99:
+		return aggregate_quantile(r, 0.99);
+	default:
+		memcpy(&n, (const char *)r + d->offset, sizeof(n));
+		return n;
+	}
+}
+
+static void put_field(FILE *f, const struct field *d, const struct row *w)
+{
+	const struct aggregate_row *r = w->r;
+	const char *word;
+	switch (d->kind) {
+	case WORD:
+		memcpy(&word, (const char *)r + d->offset, sizeof(word));
+		put_word(f, word, w->csv);
+		break;
+	case PHASE:
+		put_word(f, r->phase == PHASE_BACKWARD ? "backward" : "forward", w->csv);
+		break;
+	case THREAD:
+		put_word(f, report_thread_name(w->opts, r), w->csv);
+		break;
+	case LINE:
+		put_line(f, w);
+		break;
+	case PID:
+	case TID:
+		fprintf(f, "%" PRId32, d->kind == PID ? r->pid : r->tid);
+		break;
+	case SELF_PERCENT:
+	case TOTAL_PERCENT:
+		fprintf(f, "%.4f",
+			report_percent(d->kind == SELF_PERCENT ? r->self_ns : r->total_ns,
+				       w->observed_ns));
+		break;
+	default:
+		fprintf(f, "%" PRIu64, number(r, d));
+	}
+}
+
+static bool has(const struct field *d, unsigned keys)
+{
+	return d->keys ? (d->keys & keys) != 0 : !(keys & AGGREGATE_SAMPLES);
+}
+
+static void put_fields(FILE *f, unsigned keys, const struct row *w)
+{
+	bool any = false;
+	for (size_t i = 0; i < NFIELDS; i++) {
+		if (!has(&fields[i], keys))
+			continue;
+		if (any)
+			putc(',', f);
+		if (!w->csv)
+			fprintf(f, "\"%s\":", fields[i].name);
+		put_field(f, &fields[i], w);
+		any = true;
+	}
+}
+
+void report_fields_json(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
+			const struct report_opts *opts)
+{
+	put_fields(f, keys, &(struct row){.r = r, .observed_ns = observed_ns, .opts = opts});
+}
+
+void report_fields_csv(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
+		       const struct report_opts *opts)
+{
+	put_fields(f, keys,
+		   &(struct row){.r = r, .observed_ns = observed_ns, .opts = opts, .csv = true});
+	putc('\n', f);
+}
+
+void report_fields_header(FILE *f, unsigned keys)
+{
+	bool any = false;
+	for (size_t i = 0; i < NFIELDS; i++) {
+		if (!has(&fields[i], keys))
+			continue;
+		fprintf(f, "%s%s", any ? "," : "", fields[i].name);
+		any = true;
+	}
+	putc('\n', f);
+}

@@ -1,0 +1,158 @@
+#include "perf/trace/trace_blocks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+
+enum {
+	COMPRESSION_LEVEL = 1,
+	FLUSH_NS = 250 * 1000 * 1000,
+};
+
+int trace_blocks_fail(struct trace_blocks *b, int code)
+{
+	b->failed = true;
+	b->raw_len = 0;
+	if (b->offset && ftruncate(b->fd, (off_t)b->offset) < 0)
+		return code; /* a reader stops at the last whole block as well */
+	return code;
+}
+
+int trace_blocks_flush(struct trace_blocks *b)
+{
+	struct trace_block_header h = {.magic = TRACE_BLOCK_MAGIC, .index = b->nblocks};
+	if (!b->raw_len)
+		return 0;
+	size_t n = ZSTD_compressCCtx(b->zstd, b->packed + sizeof(h), b->packed_max - sizeof(h) - 8,
+				     b->raw, b->raw_len, COMPRESSION_LEVEL);
+	if (ZSTD_isError(n))
+		return trace_blocks_fail(b, -ENOMEM);
+	size_t total = sizeof(h) + ((n + 7) & ~(size_t)7);
+	memset(b->packed + sizeof(h) + n, 0, total - sizeof(h) - n);
+	h.size = (uint32_t)n;
+	h.raw_size = (uint32_t)b->raw_len;
+	memcpy(b->packed, &h, sizeof(h));
+	h.crc = trace_crc(0, b->packed + 8, total - 8);
+	memcpy(b->packed + 4, &h.crc, sizeof(h.crc));
+	int r = io_write_all(b->fd, b->packed, total);
+	if (r)
+		return trace_blocks_fail(b, r);
+	b->offset += total;
+	b->nblocks++;
+	b->raw_len = 0;
+	b->waiting_ns = 0;
+	b->last = (struct trace_last){0};
+	return 0;
+}
+
+int trace_blocks_room(struct trace_blocks *b)
+{
+	return b->raw_len >= TRACE_BLOCK_FULL ? trace_blocks_flush(b) : 0;
+}
+
+void trace_blocks_seal(struct trace_blocks *b, enum trace_type type, const uint8_t *end)
+{
+	uint8_t *start = b->raw + b->raw_len;
+	size_t used = (size_t)(end - start), size = (used + 7) & ~(size_t)7;
+	struct trace_record_header h = {.size = (uint32_t)size, .type = (uint16_t)type};
+	memcpy(start, &h, sizeof(h));
+	memset(start + used, 0, size - used);
+	b->raw_len += size;
+}
+
+struct out trace_blocks_record(struct trace_blocks *b)
+{
+	uint8_t *start = b->raw + b->raw_len;
+	return (struct out){.p = start + sizeof(struct trace_record_header),
+			    .end = start + TRACE_RECORD_MAX - 8};
+}
+
+int trace_blocks_tick(struct trace_blocks *b, uint64_t now_ns)
+{
+	if (!b->raw_len)
+		return 0;
+	if (!b->waiting_ns)
+		b->waiting_ns = now_ns;
+	return now_ns - b->waiting_ns >= FLUSH_NS ? trace_blocks_flush(b) : 0;
+}
+
+void trace_blocks_close(struct trace_blocks *b)
+{
+	ZSTD_freeCCtx(b->zstd);
+	free(b->raw);
+	free(b->packed);
+	if (b->fd >= 0)
+		close(b->fd);
+}
+
+static int get_memory(struct trace_blocks *b)
+{
+	b->packed_max = sizeof(struct trace_block_header) + ZSTD_compressBound(TRACE_BLOCK_MAX) + 8;
+	b->raw = malloc(TRACE_BLOCK_MAX);
+	b->packed = malloc(b->packed_max);
+	b->zstd = ZSTD_createCCtx();
+	return b->raw && b->packed && b->zstd ? 0 : -ENOMEM;
+}
+
+static int write_file_header(struct trace_blocks *b)
+{
+	struct trace_file_header h = {.magic = TRACE_MAGIC,
+				      .version = TRACE_VERSION,
+				      .size = sizeof(h),
+				      .monotonic_ns = clock_ns(CLOCK_MONOTONIC),
+				      .realtime_ns = clock_ns(CLOCK_REALTIME)};
+	h.crc = trace_crc(0, &h, offsetof(struct trace_file_header, crc));
+	int r = io_write_all(b->fd, &h, sizeof(h));
+	if (!r)
+		b->offset = sizeof(h);
+	return r;
+}
+
+/* Open without truncating first: another ditrace may be writing there. */
+static int open_locked(struct trace_blocks *b, const char *path, struct err *e)
+{
+	b->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+	if (b->fd < 0) {
+		int code = -errno;
+		err_set(e, code, "cannot write %s: %s", path, strerror(-code));
+		err_hint(e, "name a file in a directory where you may write: -o FILE");
+		return code;
+	}
+	struct stat st;
+	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+		err_set(e, -EBUSY, "%s is being written or read by another ditrace", path);
+		return err_hint(e, "wait for it, or name another file: -o FILE");
+	}
+	if (fstat(b->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(b->fd, 0) < 0)
+		return err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int open_file(struct trace_blocks *b, const char *path, struct err *e)
+{
+	int r = open_locked(b, path, e);
+	if (r)
+		return r;
+	r = write_file_header(b);
+	if (!r)
+		return 0;
+	err_set(e, r, "cannot write %s: %s", path, strerror(-r));
+	return err_hint(e, "free some space, or name another file: -o FILE");
+}
+
+int trace_blocks_open(struct trace_blocks *b, const char *path, struct err *e)
+{
+	*b = (struct trace_blocks){.fd = -1};
+	int r = get_memory(b);
+	r = r ? err_set(e, r, "no memory to write %s", path) : open_file(b, path, e);
+	if (r)
+		trace_blocks_close(b);
+	return r;
+}

@@ -1,0 +1,187 @@
+#include "perf/trace/trace_encode.h"
+
+#include <errno.h>
+#include <string.h>
+
+_Static_assert((int)VALUE_DEPTH_MAX <= (int)TRACE_VALUE_DEPTH_MAX, "values fit into the file");
+
+void out_b(struct out *o, uint8_t b)
+{
+	if (o->p < o->end)
+		*o->p++ = b;
+	else
+		o->full = true;
+}
+
+void out_u(struct out *o, uint64_t n)
+{
+	if (o->end - o->p < 10) {
+		o->full = true;
+		return;
+	}
+	for (; n >= 0x80; n >>= 7)
+		*o->p++ = (uint8_t)(n | 0x80);
+	*o->p++ = (uint8_t)n;
+}
+
+void out_s(struct out *o, int64_t n)
+{
+	out_u(o, ((uint64_t)n << 1) ^ (uint64_t)(n >> 63));
+}
+
+void out_bytes(struct out *o, const void *bytes, size_t len)
+{
+	if ((size_t)(o->end - o->p) < len) {
+		o->full = true;
+		return;
+	}
+	memcpy(o->p, bytes, len);
+	o->p += len;
+}
+
+void out_str(struct out *o, const char *s, size_t len)
+{
+	out_u(o, len);
+	out_bytes(o, s, len);
+}
+
+void out_f(struct out *o, double f)
+{
+	out_bytes(o, &f, sizeof(f));
+}
+
+static void encode_meta(struct out *o, const struct tensor_meta *m)
+{
+	uint8_t ndim = m->ndim <= TENSOR_MAX_DIM ? m->ndim : 0;
+	uint8_t unknown = m->unknown;
+	if (!m->shape && ndim)
+		unknown |= TENSOR_NO_SHAPE;
+	if (!m->stride && ndim)
+		unknown |= TENSOR_NO_STRIDE;
+	if (m->ndim > TENSOR_MAX_DIM)
+		unknown |= TENSOR_NO_SHAPE | TENSOR_NO_STRIDE;
+	const uint8_t head[8] = {(uint8_t)m->dtype,
+				 (uint8_t)(m->dtype >> 8),
+				 (uint8_t)m->device_type,
+				 (uint8_t)m->device_index,
+				 (uint8_t)m->layout,
+				 m->requires_grad,
+				 unknown,
+				 ndim};
+	out_bytes(o, head, sizeof(head));
+	out_s(o, m->numel);
+	for (uint8_t i = 0; i < ndim && !(unknown & TENSOR_NO_SHAPE); i++)
+		out_s(o, m->shape[i]);
+	for (uint8_t i = 0; i < ndim && !(unknown & TENSOR_NO_STRIDE); i++)
+		out_s(o, m->stride[i]);
+}
+
+static int put_tensor(struct out *o, const struct tensor *t, const struct meta_numbers *metas)
+{
+	uint8_t buf[TRACE_META_PAYLOAD_MAX];
+	struct out m = {.p = buf, .end = buf + sizeof(buf)};
+	encode_meta(&m, &t->meta);
+	uint32_t len = (uint32_t)(m.p - buf);
+	int64_t id = metas->number(metas->arg, buf, len);
+	if (id < 0 && id != -ENOENT)
+		return (int)id;
+	out_u(o, id < 0 ? 0 : (uint64_t)id + 1);
+	if (id < 0)
+		out_bytes(o, buf, len);
+	out_s(o, t->storage_offset);
+	out_u(o, t->data_ptr);
+	out_u(o, t->impl);
+	out_u(o, t->storage);
+	return 0;
+}
+
+void trace_encode_not_decoded(struct out *o, const char *reason)
+{
+	out_b(o, VALUE_NOT_DECODED);
+	out_str(o, reason, strlen(reason));
+}
+
+static void put_scalar(struct out *o, const struct value *v)
+{
+	uint8_t held = v->scalar == VALUE_FLOAT ? 1 : v->scalar == VALUE_BOOL ? 2 : 0;
+	out_b(o, (uint8_t)(VALUE_SCALAR | held << 5 | (v->is_unsigned ? 0x80 : 0)));
+	if (held == 1)
+		out_f(o, v->f);
+	else if (held == 2)
+		out_b(o, v->i != 0);
+	else
+		out_s(o, v->i);
+}
+
+static int put_value(struct out *o, const struct value *v, const struct meta_numbers *metas,
+		     int depth);
+
+static int put_list(struct out *o, const struct value *v, const struct meta_numbers *metas,
+		    int depth)
+{
+	if (depth >= TRACE_VALUE_DEPTH_MAX) {
+		trace_encode_not_decoded(o, "lists nested too deeply");
+		return 0;
+	}
+	out_b(o, VALUE_LIST);
+	out_u(o, v->count);
+	for (uint32_t i = 0; i < v->count && !o->full; i++) {
+		int r = put_value(o, &v->items[i], metas, depth + 1);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int put_value(struct out *o, const struct value *v, const struct meta_numbers *metas,
+		     int depth)
+{
+	if (v->kind == VALUE_LIST)
+		return put_list(o, v, metas, depth);
+	if (v->kind == VALUE_SCALAR) {
+		put_scalar(o, v);
+		return 0;
+	}
+	if (v->kind > VALUE_NOT_DECODED) {
+		trace_encode_not_decoded(o, "unknown kind of value");
+		return 0;
+	}
+	out_b(o, v->kind);
+	switch (v->kind) {
+	case VALUE_TENSOR:
+		return put_tensor(o, v->tensor, metas);
+	case VALUE_INT:
+	case VALUE_DTYPE:
+	case VALUE_LAYOUT:
+	case VALUE_MEMORY_FORMAT:
+	case VALUE_GENERATOR:
+		out_s(o, v->i);
+		break;
+	case VALUE_BOOL:
+		out_b(o, v->i != 0);
+		break;
+	case VALUE_FLOAT:
+		out_f(o, v->f);
+		break;
+	case VALUE_COMPLEX:
+		out_f(o, v->c.re);
+		out_f(o, v->c.im);
+		break;
+	case VALUE_DEVICE:
+		out_b(o, (uint8_t)v->device.type);
+		out_b(o, (uint8_t)v->device.index);
+		break;
+	case VALUE_STRING:
+		out_str(o, v->str, v->count);
+		break;
+	case VALUE_NOT_DECODED:
+		out_str(o, v->str ? v->str : "", v->str ? strlen(v->str) : 0);
+		break;
+	}
+	return 0;
+}
+
+int trace_encode_value(struct out *o, const struct value *v, const struct meta_numbers *metas)
+{
+	return put_value(o, v, metas, 0);
+}

@@ -1,0 +1,285 @@
+#define _GNU_SOURCE
+#include "replay/capture/archive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <minizip/zip.h>
+
+struct archive {
+	char *path, *part; /* final and temporary name */
+	char *folder;	   /* of the members */
+	FILE *f;
+	zipFile zip;
+	uint64_t max_bytes;
+	uint64_t at, end;      /* position in the file, and its size so far */
+	uint64_t member_bytes; /* still to come */
+	uint64_t member_size;
+	uint32_t crc;
+	int rc; /* the first failure: nothing is written after it */
+};
+
+static voidpf io_open(voidpf opaque, const void *name, int mode)
+{
+	(void)name;
+	(void)mode;
+	return opaque;
+}
+
+static uLong io_read(voidpf opaque, voidpf stream, void *buf, uLong n)
+{
+	(void)opaque;
+	(void)stream;
+	(void)buf;
+	(void)n;
+	return 0;
+}
+
+static uLong io_write(voidpf opaque, voidpf stream, const void *buf, uLong n)
+{
+	struct archive *a = opaque;
+	(void)stream;
+	if (a->rc)
+		return 0;
+	if (a->max_bytes && (n > a->max_bytes || a->at > a->max_bytes - n)) {
+		a->rc = -EOVERFLOW;
+		return 0;
+	}
+	errno = 0;
+	if (fwrite(buf, 1, n, a->f) != n) {
+		a->rc = errno ? -errno : -EIO;
+		return 0;
+	}
+	a->at += n;
+	if (a->at > a->end)
+		a->end = a->at;
+	return n;
+}
+
+static ZPOS64_T io_tell(voidpf opaque, voidpf stream)
+{
+	const struct archive *a = opaque;
+	(void)stream;
+	return a->at;
+}
+
+static long io_seek(voidpf opaque, voidpf stream, ZPOS64_T offset, int origin)
+{
+	struct archive *a = opaque;
+	uint64_t from = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
+			: origin == ZLIB_FILEFUNC_SEEK_CUR ? a->at
+							   : a->end;
+	(void)stream;
+	if (a->rc)
+		return -1;
+	errno = 0;
+	if (fseeko(a->f, (off_t)(from + offset), SEEK_SET)) {
+		a->rc = errno ? -errno : -EIO;
+		return -1;
+	}
+	a->at = from + offset;
+	return 0;
+}
+
+static int io_close(voidpf opaque, voidpf stream)
+{
+	(void)opaque;
+	(void)stream;
+	return 0;
+}
+
+static int io_error(voidpf opaque, voidpf stream)
+{
+	const struct archive *a = opaque;
+	(void)stream;
+	return a->rc != 0;
+}
+
+/* What failed, in words; `rc` is what minizip thinks of it. */
+static int failed(struct archive *a, int rc, struct err *e)
+{
+	if (!a->rc && rc)
+		a->rc = rc == ZIP_ERRNO ? -EIO : -EINVAL;
+	if (!a->rc)
+		return 0;
+	if (a->rc == -EOVERFLOW && a->max_bytes)
+		return err_set(e, a->rc,
+			       "%s: larger than the %llu bytes that are left of the limit", a->path,
+			       (unsigned long long)a->max_bytes);
+	return err_set(e, a->rc, "cannot write %s: %s", a->part, strerror(-a->rc));
+}
+
+static void drop(struct archive *a)
+{
+	free(a->path);
+	free(a->part);
+	free(a->folder);
+	free(a);
+}
+
+static int name_it(struct archive *a, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *dot = strrchr(name, '.');
+
+	a->path = strdup(path);
+	if (asprintf(&a->part, "%s.part", path) < 0)
+		a->part = NULL;
+	a->folder = strndup(name, dot ? (size_t)(dot - name) : strlen(name));
+	return a->path && a->part && a->folder ? 0 : -ENOMEM;
+}
+
+/* A new file under the temporary name: one that is left there is not followed, written to or kept.
+ */
+static int create(struct archive *a)
+{
+	int fd;
+	unlink(a->part);
+	fd = open(a->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -errno;
+	a->f = fdopen(fd, "w");
+	if (a->f)
+		return 0;
+	close(fd);
+	unlink(a->part);
+	return -ENOMEM;
+}
+
+int archive_open(const char *path, uint64_t max_bytes, struct archive **out, struct err *e)
+{
+	struct archive *a = calloc(1, sizeof(*a));
+	int rc = a ? name_it(a, path) : -ENOMEM;
+
+	if (!rc)
+		rc = create(a);
+	if (rc) {
+		err_set(e, rc, "cannot create %s: %s", path, strerror(-rc));
+		if (a)
+			drop(a);
+		return rc;
+	}
+	a->max_bytes = max_bytes;
+	zlib_filefunc64_def io = {.zopen64_file = io_open,
+				  .zread_file = io_read,
+				  .zwrite_file = io_write,
+				  .ztell64_file = io_tell,
+				  .zseek64_file = io_seek,
+				  .zclose_file = io_close,
+				  .zerror_file = io_error,
+				  .opaque = a};
+	a->zip = zipOpen2_64(a->part, APPEND_STATUS_CREATE, NULL, &io);
+	if (!a->zip) {
+		archive_abort(a);
+		return err_set(e, -ENOMEM, "cannot create %s: out of memory", path);
+	}
+	*out = a;
+	return 0;
+}
+
+enum {
+	LOCAL_HEADER = 30, /* bytes before the name (APPNOTE.TXT of the zip format, 4.3.7) */
+	EXTRA_HEADER = 4,
+	ZIP64_EXTRA = 20, /* what minizip adds to the header of a large member */
+};
+
+/* An extra field "FB" that fills up to the alignment, as torch's own (getPadding,
+ * caffe2/serialize/inline_container.cc). Returns its size. */
+static unsigned padding(const struct archive *a, size_t name_len, bool large, uint8_t *out)
+{
+	uint64_t start = a->at + LOCAL_HEADER + name_len + EXTRA_HEADER + (large ? ZIP64_EXTRA : 0);
+	unsigned fill = (unsigned)(-start & (ARCHIVE_ALIGN - 1));
+	out[0] = 'F';
+	out[1] = 'B';
+	out[2] = (uint8_t)fill;
+	out[3] = 0;
+	memset(out + EXTRA_HEADER, 'Z', fill);
+	return EXTRA_HEADER + fill;
+}
+
+int archive_member(struct archive *a, const char *name, uint64_t bytes, struct err *e)
+{
+	enum { UTF8_NAMES = 1 << 11 };
+	const zip_fileinfo info = {.dosDate = 1 << 21 | 1 << 16}; /* 1980-01-01 */
+	uint8_t extra[EXTRA_HEADER + ARCHIVE_ALIGN];
+	bool large = bytes >= UINT32_MAX;
+	char *full;
+
+	if (asprintf(&full, "%s/%s", a->folder, name) < 0)
+		return err_set(e, -ENOMEM, "out of memory");
+	unsigned n = padding(a, strlen(full), large, extra);
+	int rc = zipOpenNewFileInZip4_64(a->zip, full, &info, extra, n, NULL, 0, NULL, 0, 0, 1,
+					 -MAX_WBITS, DEF_MEM_LEVEL, Z_DEFAULT_STRATEGY, NULL, 0, 0,
+					 UTF8_NAMES, large);
+	free(full);
+	a->member_bytes = a->member_size = bytes;
+	a->crc = 0;
+	return failed(a, rc, e);
+}
+
+/* Ends the member when it has all its bytes. */
+static int end_member(struct archive *a, struct err *e)
+{
+	if (a->member_bytes)
+		return 0;
+	return failed(a, zipCloseFileInZipRaw64(a->zip, a->member_size, a->crc), e);
+}
+
+int archive_write(struct archive *a, const void *data, size_t n, struct err *e)
+{
+	if (n > a->member_bytes)
+		return err_set(e, -EINVAL, "%s: more bytes than announced", a->path);
+	if (n)
+		a->crc = (uint32_t)crc32_z(a->crc, data, n);
+	a->member_bytes -= n;
+	int rc = n ? failed(a, zipWriteInFileInZip(a->zip, data, (unsigned)n), e) : 0;
+	return rc ? rc : end_member(a, e);
+}
+
+int archive_add(struct archive *a, const char *name, const void *data, size_t n, struct err *e)
+{
+	int rc = archive_member(a, name, n, e);
+	return rc ? rc : archive_write(a, data, n, e);
+}
+
+int archive_close(struct archive *a, uint64_t *bytes, struct err *e)
+{
+	int rc = failed(a, zipClose(a->zip, NULL), e);
+
+	a->zip = NULL;
+	errno = 0;
+	if (fclose(a->f) && !rc) {
+		a->rc = errno ? -errno : -EIO;
+		rc = failed(a, 0, e);
+	}
+	a->f = NULL;
+	if (!rc && rename(a->part, a->path)) {
+		rc = -errno;
+		err_set(e, rc, "cannot rename %s: %s", a->part, strerror(-rc));
+	}
+	if (!rc && bytes)
+		*bytes = a->end;
+	if (rc)
+		unlink(a->part);
+	drop(a);
+	return rc;
+}
+
+void archive_abort(struct archive *a)
+{
+	if (!a)
+		return;
+	if (!a->rc)
+		a->rc = -ECANCELED;
+	if (a->zip)
+		zipClose(a->zip, NULL);
+	if (a->f)
+		fclose(a->f);
+	unlink(a->part);
+	drop(a);
+}

@@ -1,0 +1,124 @@
+#include "replay/capture/kept.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "replay/capture/extent.h"
+
+struct kept_tensor {
+	struct kept_tensor *before;
+	struct tensor *tensor;
+	struct source_tensor more;
+	uint64_t address;
+	size_t n;
+	unsigned char *bytes; /* of [address, address + n) */
+};
+
+static const struct kept_tensor *find(const struct kept *k, uint64_t address, size_t n)
+{
+	for (const struct kept_tensor *x = k->last; x; x = x->before)
+		if (address >= x->address && n <= x->n && address - x->address <= x->n - n)
+			return x;
+	return NULL;
+}
+
+/* Has every kept tensor the same bytes where it lies over `x`? */
+static bool agrees(const struct kept *k, const struct kept_tensor *x)
+{
+	for (const struct kept_tensor *y = k->last; y; y = y->before) {
+		uint64_t from = x->address > y->address ? x->address : y->address;
+		uint64_t x_end = x->address + x->n, y_end = y->address + y->n;
+		uint64_t end = x_end < y_end ? x_end : y_end;
+		if (from < end && memcmp(x->bytes + (from - x->address),
+					 y->bytes + (from - y->address), end - from) != 0)
+			return false;
+	}
+	return true;
+}
+
+static int64_t *copy_dims(struct arena *a, const int64_t *dims, unsigned n)
+{
+	int64_t *to = arena_alloc(a, n * sizeof(*to) + 1);
+	if (to && n)
+		memcpy(to, dims, n * sizeof(*to));
+	return to;
+}
+
+static struct tensor *copy_tensor(struct arena *a, const struct tensor *t)
+{
+	struct tensor *to = arena_alloc(a, sizeof(*to));
+	if (!to)
+		return NULL;
+	*to = *t;
+	to->meta.shape = copy_dims(a, t->meta.shape, t->meta.ndim);
+	to->meta.stride = copy_dims(a, t->meta.stride, t->meta.ndim);
+	return to->meta.shape && to->meta.stride ? to : NULL;
+}
+
+static int read_bytes(struct kept *k, struct kept_tensor *x, const struct source *src)
+{
+	if (!x->n)
+		return 0;
+	x->bytes = arena_alloc(&k->arena, x->n);
+	if (!x->bytes)
+		return -ENOMEM;
+	int r = src->read(src->ctx, x->address, x->bytes, x->n);
+	return r ? r : agrees(k, x) ? 0 : -EEXIST;
+}
+
+int kept_add(struct kept *k, const struct tensor *t, const struct source *src, size_t max,
+	     struct tensor **out)
+{
+	struct extent extent;
+	if (extent_of(t, src->devices, &extent))
+		return -ENOTSUP;
+	size_t n = extent.base ? extent.bytes : 0;
+	if (n > max)
+		return -EFBIG;
+	struct kept_tensor *x = arena_alloc(&k->arena, sizeof(*x));
+	if (!x || !(x->tensor = copy_tensor(&k->arena, t)))
+		return -ENOMEM;
+	x->address = extent.base;
+	x->n = n;
+	if (src->more)
+		src->more(src->ctx, t, &x->more);
+	/* No more of the storage than was copied. */
+	x->more.has_storage_bytes = false;
+	int r = read_bytes(k, x, src);
+	if (r)
+		return r;
+	x->before = k->last;
+	k->last = x;
+	k->bytes += n;
+	*out = x->tensor;
+	return 0;
+}
+
+static int read_kept(void *ctx, uint64_t address, void *to, size_t n)
+{
+	const struct kept_tensor *x = find(ctx, address, n);
+	if (!x)
+		return -EFAULT;
+	memcpy(to, x->bytes + (address - x->address), n);
+	return 0;
+}
+
+static void more_of(void *ctx, const struct tensor *t, struct source_tensor *out)
+{
+	const struct kept *k = ctx;
+	for (const struct kept_tensor *x = k->last; x; x = x->before)
+		if (x->tensor == t)
+			*out = x->more;
+}
+
+struct source kept_source(struct kept *k)
+{
+	return (struct source){.ctx = k, .read = read_kept, .more = more_of};
+}
+
+void kept_free(struct kept *k)
+{
+	arena_free(&k->arena);
+	*k = (struct kept){0};
+}

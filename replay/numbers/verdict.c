@@ -1,0 +1,174 @@
+#include "replay/numbers/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Measured on tests/corpus, see docs/verdict.md. In units of compare_params. */
+static const double worst_limit = 6, rms_limit = 1.25, bias_limit = 0.5;
+/* The CPU is no perfect kernel: as much as so many times its error is no fault. */
+static const double worst_of_cpu = 4, rms_of_cpu = 2, bias_of_cpu = 3;
+/* The errors of a long sum have a little of a common sign. */
+static const double bias_order = 20;
+/* A mean is a bias when chance would not give it, in standard errors, of at least so many. */
+static const double bias_errors = 8;
+enum { BIAS_MIN = 64, DTYPE_FLOAT64 = 7, DTYPE_COMPLEX128 = 10 };
+
+const char *verdict_name(enum verdict v)
+{
+	static const char *const names[] = {"right", "wrong", "not judged"};
+	return names[v];
+}
+
+/* Unit roundoff of the sums in a kernel: half types add up in float32. */
+static double inner_roundoff(int dtype)
+{
+	bool twice = dtype == DTYPE_FLOAT64 || dtype == DTYPE_COMPLEX128;
+	return twice ? 0x1p-53 : 0x1p-24;
+}
+
+double verdict_floor(int dtype, double rms)
+{
+	double normal = compare_smallest_normal(dtype);
+	double flushed = normal < 0x1p-100 ? normal : 0; /* subnormal numbers may be zero */
+	return fmax(inner_roundoff(dtype) * rms, flushed);
+}
+
+struct figures {
+	double worst, rms, mean, along;
+};
+
+static struct figures figures_of(const struct compare_stats *s)
+{
+	double n = s->finite ? (double)s->finite : 1;
+	return (struct figures){s->worst, sqrt(s->sum2 / n), s->sum / n, s->along / n};
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* The worst of what was found so far, and the words for it. */
+struct finding {
+	double score;
+	bool has_cpu;
+	char *why;
+	size_t size;
+};
+
+static void find(struct finding *f, double value, double limit, const char *format, double cpu)
+{
+	double score = value / limit;
+	if (!(score > 1) || score <= f->score)
+		return;
+	f->score = score;
+	snprintf(f->why, f->size, format, value, cpu);
+	char *about_cpu = f->has_cpu ? NULL : strstr(f->why, ", the CPU");
+	if (about_cpu)
+		*about_cpu = '\0';
+}
+
+/* A sum of n numbers in any order may be off by sqrt(n) times as much as a good one. */
+static double order_of(double reach, int dtype)
+{
+	return reach > 1 ? 1 + sqrt(reach) * inner_roundoff(dtype) / compare_roundoff(dtype) : 1;
+}
+
+static double least_bias(double order)
+{
+	return bias_limit * (1 + order / bias_order);
+}
+
+static void judge_bias(struct finding *f, const struct figures *a, const struct figures *c,
+		       double n, double order)
+{
+	double noise = bias_errors * a->rms / sqrt(n), least = least_bias(order);
+	if (n < BIAS_MIN)
+		return;
+	double limit = larger(least, bias_of_cpu * fabs(c->mean));
+	if (fabs(a->mean) > noise)
+		find(f, fabs(a->mean), limit,
+		     a->mean > 0 ? "biased: too large by %.3g units on average, the CPU by %.2g"
+				 : "biased: too small by %.3g units on average, the CPU by %.2g",
+		     fabs(c->mean));
+	limit = larger(least, bias_of_cpu * fabs(c->along));
+	if (fabs(a->along) > noise)
+		find(f, fabs(a->along), limit,
+		     a->along > 0 ? "biased: %.3g units too far from zero on average, the CPU %.2g"
+				  : "biased: %.3g units too near to zero on average, the CPU %.2g",
+		     fabs(c->along));
+}
+
+static bool specials_match(const struct verdict_input *in)
+{
+	if (!in->stats->nan_wrong && !in->stats->inf_wrong)
+		return true;
+	return in->against_cpu && !in->against_cpu->nan_wrong && !in->against_cpu->inf_wrong;
+}
+
+static bool exactly_cpu(const struct verdict_input *in)
+{
+	return in->against_cpu && !in->against_cpu->unequal;
+}
+
+enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t size, double *score)
+{
+	const struct compare_stats *s = in->stats;
+	struct figures a = figures_of(s), c = in->cpu ? figures_of(in->cpu) : (struct figures){0};
+	struct finding f = {.has_cpu = in->cpu, .why = why, .size = size};
+	double roundoff = compare_roundoff(in->dtype);
+	if (size)
+		why[0] = '\0';
+	*score = 0;
+	if (!s->unequal || exactly_cpu(in))
+		return VERDICT_RIGHT;
+	*score = (double)INFINITY;
+	if (!specials_match(in)) {
+		snprintf(why, size, "%llu NaN and %llu infinities are not where they should be",
+			 (unsigned long long)s->nan_wrong, (unsigned long long)s->inf_wrong);
+		return VERDICT_WRONG;
+	}
+	if (in->exact || !(roundoff > 0)) {
+		snprintf(why, size, "%llu of %llu elements differ, and must not",
+			 (unsigned long long)s->unequal, (unsigned long long)s->n);
+		return VERDICT_WRONG;
+	}
+	double order = order_of(in->reach, in->dtype);
+	find(&f, a.worst, larger(worst_limit * order, worst_of_cpu * c.worst),
+	     "%.4g units of rounding at the worst element, the CPU has %.2g", c.worst);
+	find(&f, a.rms, larger(rms_limit * order, rms_of_cpu * c.rms),
+	     "%.4g units of rounding on average, the CPU has %.2g", c.rms);
+	judge_bias(&f, &a, &c, (double)s->finite, order);
+	*score = f.score;
+	return f.score > 1 ? VERDICT_WRONG : VERDICT_RIGHT;
+}
+
+/* A larger unit makes each |e| smaller, so worst and rms, too. A mean of errors that each shrink by
+ * a factor of their own is at most the sum of those of one sign: (sum |e| + |sum e|) / 2. */
+bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach)
+{
+	struct figures a = figures_of(s);
+	double order = order_of(reach, dtype);
+	if (!s->unequal)
+		return true;
+	if (exact || !(compare_roundoff(dtype) > 0) || s->nan_wrong || s->inf_wrong)
+		return false;
+	return a.worst <= worst_limit * order && a.rms <= rms_limit * order &&
+	       (a.rms + larger(fabs(a.mean), fabs(a.along))) / 2 <= least_bias(order);
+}
+
+enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,
+			      size_t size, double *score)
+{
+	if (size)
+		why[0] = '\0';
+	*score = s->not_close ? larger(compare_max_abs(s) / larger(atol, 1e-300), 1.0000001) : 0;
+	if (!s->not_close)
+		return VERDICT_RIGHT;
+	if (isnan(*score))
+		*score = (double)INFINITY;
+	snprintf(why, size, "%llu of %llu elements are beyond atol %g, rtol %g",
+		 (unsigned long long)s->not_close, (unsigned long long)s->n, atol, rtol);
+	return VERDICT_WRONG;
+}

@@ -1,0 +1,124 @@
+#include "symbolizer/code/exits_ctx.h"
+
+#include <errno.h>
+#include <string.h>
+
+void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, struct func_facts *out)
+{
+	for (uint32_t i = 0; i < out->nexits; i++) {
+		struct reg_state s = exits_state(c, p[i]);
+		struct reg_value sp = s.r[ARCH_SP];
+		out->frame_known = sp.kind == REG_FRAME && sp.off <= 0 &&
+				   (!i || out->frame == 0U - (uint32_t)sp.off);
+		if (!out->frame_known)
+			return;
+		out->frame = 0U - (uint32_t)sp.off;
+	}
+}
+
+/* The state at the return of block `end` when that of the registers at point p is `start`; false
+ * when no path leads there from p. */
+static bool state_at_end(const struct exits_ctx *c, struct exit_point p,
+			 const struct reg_state *start, uint32_t end, struct reg_state *s)
+{
+	uint32_t from = c->g.block[end].first;
+
+	*s = c->after.in[end];
+	if (end == p.block) {
+		*s = *start;
+		from = p.insn;
+	}
+	if (!s->seen)
+		return false;
+	for (uint32_t i = from; i < exits_last(&c->g, end); i++)
+		reg_step(s, &c->g.insn[i]);
+	return true;
+}
+
+static bool same_value(struct reg_value a, struct reg_value b)
+{
+	return !memcmp(&a, &b, sizeof(a));
+}
+
+/* What the result register holds at all returns that point p leads to, in terms of the registers at
+ * p. */
+static int result_after(struct exits_ctx *c, struct exit_point p, const struct reg_state *at,
+			struct reg_value *result)
+{
+	struct reg_state start = reg_state_entry(), s;
+	bool any = false;
+
+	*result = (struct reg_value){.kind = REG_UNKNOWN};
+	start.frame = &c->frame;
+	for (unsigned r = 0; r < ARCH_REGS; r++)
+		if (at->r[r].kind == REG_FRAME || r == ARCH_SP)
+			start.r[r] = at->r[r];
+	int rc = regflow_run(&c->after, &c->g, p.block, p.insn, &start);
+	if (rc == -ENOMEM)
+		return rc;
+	for (uint32_t i = 0; i < c->nend && !rc; i++) {
+		if (!state_at_end(c, p, &start, c->end[i].block, &s))
+			continue;
+		struct reg_value v = s.r[ARCH_RESULT];
+		if (!c->end[i].is_ret || (any && !same_value(v, *result)))
+			v = (struct reg_value){.kind = REG_UNKNOWN};
+		*result = v;
+		any = true;
+		if (v.kind == REG_UNKNOWN)
+			break;
+	}
+	return 0;
+}
+
+/* Whether the slot holds at p what it holds later on. */
+static bool slot_stays(struct exits_ctx *c, struct exit_point p, struct reg_value v)
+{
+	if (!frame_private(&c->frame, v.off, v.width))
+		return false;
+	exits_mark_after(c, p.block);
+	for (size_t i = 0; i < c->frame.nstore; i++) {
+		const struct frame_store *s = &c->frame.store[i];
+		bool later = s->block == p.block ? s->insn >= p.insn : c->mark[s->block];
+		if (later && frame_overlaps(s, v.off, v.width))
+			return false;
+	}
+	return true;
+}
+
+static bool is_first_arg(const struct exits_ctx *c, const struct reg_state *at, struct reg_value v)
+{
+	if (v.kind == REG_START && v.width == 8)
+		v = at->r[v.reg];
+	v = frame_resolve(&c->frame, v);
+	return v.kind == REG_START && v.reg == ARCH_ARG0 && v.width == 8;
+}
+
+int exits_set_result(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out)
+{
+	bool hidden = true;
+
+	for (uint32_t i = 0; i < out->nexits; i++) {
+		struct reg_state at = exits_state(c, p[i]);
+		struct reg_value v;
+		if (result_after(c, p[i], &at, &v))
+			return -ENOMEM;
+		bool in_reg = v.kind == REG_START;
+		uint8_t reg = in_reg ? v.reg : ARCH_NOREG;
+		bool known = in_reg || (v.kind == REG_SLOT && slot_stays(c, p[i], v));
+		hidden &= is_first_arg(c, &at, v);
+		if (i && (reg != out->ret_reg || v.width != out->ret_width ||
+			  (!in_reg && v.off != out->ret_sp_off)))
+			known = false;
+		out->ret_known = known && (!i || out->ret_known);
+		out->ret_reg = reg;
+		out->ret_width = v.width;
+		out->ret_sp_off = in_reg ? 0 : v.off;
+	}
+	out->ret_is_hidden_ptr = hidden;
+	if (!out->ret_known) {
+		out->ret_reg = ARCH_NOREG;
+		out->ret_width = 0;
+		out->ret_sp_off = 0;
+	}
+	return 0;
+}

@@ -1,0 +1,42 @@
+/* What a function keeps in its stack frame: every store to a known place in it, and every place
+ * whose address it takes, so that what a slot holds can be said. */
+#ifndef SYMBOLIZER_CODE_FRAME_H
+#define SYMBOLIZER_CODE_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "symbolizer/code/cfg.h"
+#include "symbolizer/code/regflow.h"
+
+struct frame_store {
+	int32_t off; /* from the stack pointer at the entry */
+	uint16_t width;
+	struct reg_value value;
+	uint32_t block, insn;
+};
+
+struct frame {
+	struct frame_store *store;
+	int32_t *taken; /* offsets whose address is taken */
+	size_t nstore, ntaken, store_cap, taken_cap;
+	int32_t call_sp; /* highest stack pointer at a call: callees write below it */
+	bool lost;	 /* something is stored in the frame at a place that is not known */
+};
+
+/* List what the function `g` does to its frame; `f` is the flow from its entry. Buffers are used
+ * again; zero-initialise before the first use. Returns 0 or -ENOMEM. */
+int frame_build(struct frame *fr, const struct cfg *g, const struct regflow *f);
+void frame_free(struct frame *fr);
+
+/* Whether the store touches the `width` bytes at `off`. */
+bool frame_overlaps(const struct frame_store *s, int32_t off, unsigned width);
+
+/* Whether nothing but what the listed stores say can have changed the `width` bytes at `off`. */
+bool frame_private(const struct frame *fr, int32_t off, unsigned width);
+
+/* What a register value loaded from the frame is in terms of the registers at the entry, where
+ * every store to that place stores the same; the value itself where that is not so. */
+struct reg_value frame_resolve(const struct frame *fr, struct reg_value v);
+
+#endif

@@ -1,0 +1,135 @@
+#include "symbolizer/decode/boxed.h"
+
+#include <string.h>
+
+#include "symbolizer/code/arch_x86_64.h"
+
+static const char lookup_symbol[] = "_ZN5torch3jit18getAllOperatorsForEN3c106SymbolE";
+
+enum {
+	CANDIDATES = 32,
+	CODE_MAX = 1024,
+	REGISTRY_WORDS = 48, /* of OperatorRegistry that are looked through */
+	OPERATOR_WORDS = 40,
+	AGREE = 3, /* operators that must have the same function */
+	OPERATORS_MAX =
+	    1 << 14, /* looked at: those of TorchScript alone come first, and hold none */
+};
+
+struct boxed {
+	struct elf_file *cpu;
+	const struct mem *mem;
+	struct registry *registry;
+	uint64_t bias, text, text_end;
+	uint64_t data[CANDIDATES]; /* addresses in the process that the lookup's code takes */
+	unsigned ndata;
+	uint64_t found;
+	unsigned votes;
+};
+
+static void add_data(struct boxed *b, uint64_t vaddr)
+{
+	for (unsigned i = 0; i < b->ndata; i++)
+		if (b->data[i] == vaddr + b->bias)
+			return;
+	if (b->ndata < CANDIDATES)
+		b->data[b->ndata++] = vaddr + b->bias;
+}
+
+/* The data that the function at `vaddr` takes the address of, and, one level deep, what it calls.
+ */
+static void collect(struct boxed *b, struct arch_decoder *d, uint64_t vaddr, int level)
+{
+	uint64_t len = CODE_MAX;
+	const uint8_t *code = elf_bytes(b->cpu, vaddr, len);
+	struct arch_insn i;
+	for (uint32_t off = 0; code && off < len && !arch_decode(d, code, len, vaddr, off, &i);
+	     off += i.len) {
+		if (i.effect == ARCH_EFF_LEA && i.base == ARCH_NOREG && i.target)
+			add_data(b, i.target);
+		if (i.flow == ARCH_FLOW_CALL && level == 0)
+			collect(b, d, i.target, 1);
+		if (i.flow == ARCH_FLOW_RET && off > 64)
+			break;
+	}
+}
+
+static bool is_code(const struct boxed *b, uint64_t addr)
+{
+	return addr >= b->text && addr < b->text_end;
+}
+
+/* An Operator of a c10 operator holds an OperatorHandle and a std::function: {16 bytes, manager,
+ * invoker}. */
+static void look_at_operator(struct boxed *b, uint64_t addr)
+{
+	uint64_t w[OPERATOR_WORDS];
+	if (mem_read(b->mem, addr, w, sizeof(w)))
+		return;
+	for (unsigned i = 3; i < OPERATOR_WORDS; i++) {
+		if (!is_code(b, w[i]) || !is_code(b, w[i - 1]))
+			continue;
+		uint64_t key[HANDLE_WORDS] = {addr + 8 * (i - 3), w[i - 3], w[i - 2]};
+		mem_read(b->mem, w[i - 3], &key[3], 16);
+		if (!registry_is_operator(b->registry, key))
+			return;
+		if (b->found && b->found != w[i])
+			b->votes = 0;
+		b->found = w[i];
+		b->votes++;
+		return;
+	}
+}
+
+/* {begin, end} of a vector of shared_ptr<Operator>, 16 bytes each. */
+static void look_at_vector(struct boxed *b, uint64_t begin, uint64_t end)
+{
+	uint64_t op;
+	if (begin < 4096 || end <= begin || (end - begin) % 16 || (begin & 7))
+		return;
+	for (uint64_t i = 0; i < OPERATORS_MAX && begin + 16 * i < end && b->votes < AGREE; i++) {
+		if (mem_read_u64(b->mem, begin + 16 * i, &op) || op <= 4096 || (op & 7))
+			return;
+		look_at_operator(b, op);
+	}
+}
+
+/* Walk the nodes of an unordered_map<Symbol, vector<...>>: {next, key, begin, end, ...}. */
+static void look_at_nodes(struct boxed *b, uint64_t node)
+{
+	uint64_t w[4];
+	for (unsigned i = 0; i < OPERATORS_MAX && node > 4096 && !(node & 7) && b->votes < AGREE;
+	     i++) {
+		if (mem_read(b->mem, node, w, sizeof(w)))
+			return;
+		look_at_vector(b, w[2], w[3]);
+		node = w[0];
+	}
+}
+
+static void look_at_registry(struct boxed *b, uint64_t at)
+{
+	uint64_t w[REGISTRY_WORDS];
+	if (mem_read(b->mem, at, w, sizeof(w)))
+		return;
+	for (unsigned i = 0; i + 1 < REGISTRY_WORDS && b->votes < AGREE; i++) {
+		look_at_vector(b, w[i], w[i + 1]);
+		look_at_nodes(b, w[i]);
+	}
+}
+
+uint64_t boxed_find(struct elf_file *cpu, uint64_t bias, uint64_t text, uint64_t text_end,
+		    const struct mem *m, struct registry *g)
+{
+	struct boxed b = {
+	    .cpu = cpu, .mem = m, .registry = g, .bias = bias, .text = text, .text_end = text_end};
+	uint64_t code = elf_find_dynamic(cpu, lookup_symbol, NULL);
+	struct arch_decoder *d = code ? arch_decoder_new() : NULL;
+	if (!d)
+		return 0;
+	collect(&b, d, code, 0);
+	arch_decoder_free(d);
+	for (unsigned i = 0; i < b.ndata && b.votes < AGREE; i++)
+		look_at_registry(&b, b.data[i]);
+	return b.votes >= AGREE ? b.found : 0;
+}

@@ -1,0 +1,94 @@
+/* From the items of a hit to values. The one decoder of values: engines differ in how the bytes
+ * came. */
+#ifndef SYMBOLIZER_DECODE_DECODE_VALUE_H
+#define SYMBOLIZER_DECODE_DECODE_VALUE_H
+
+#include "base/arena.h"
+#include "symbolizer/event/event.h"
+#include "symbolizer/ops/abi.h"
+#include "symbolizer/ops/schema.h"
+#include "symbolizer/plan/plan.h"
+
+/* The items of one hit: `data` of `len` bytes, as sent by the engine. Not owned. */
+struct items {
+	const uint8_t *data;
+	uint32_t len;
+};
+
+static inline struct items items_of(const struct hit *h)
+{
+	return (struct items){(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+}
+
+enum { MAX_NODES = 64 };
+
+/* Autograd nodes met while decoding: grad_fn of the tensors, with the node's sequence number where
+ * it was read (at exits). */
+struct node_refs {
+	uint32_t n;
+	struct {
+		uint64_t addr, seq;
+		bool has_seq;
+	} node[MAX_NODES];
+};
+
+struct target;
+
+struct decode {
+	struct target *target;
+	struct arena *arena;	 /* values are made here */
+	struct node_refs *nodes; /* may be NULL */
+};
+
+static inline const struct item *items_at(const struct items *it, uint32_t off)
+{
+	if (off > it->len || it->len - off < sizeof(struct item))
+		return NULL;
+	const struct item *i = (const struct item *)(it->data + off);
+	return it->len - off - sizeof(*i) >= ((i->len + 7u) & ~7u) ? i : NULL;
+}
+
+/* The item behind `after` (NULL: the first), NULL at the end; always wholly within `it`. */
+static inline const struct item *items_next(const struct items *it, const struct item *after)
+{
+	if (!after)
+		return items_at(it, 0);
+	uint32_t off = (uint32_t)((const uint8_t *)after - it->data);
+	return items_at(it, off + (uint32_t)sizeof(*after) + ((after->len + 7u) & ~7u));
+}
+
+/* The first item that read number `read` made, NULL if none. `after`: start behind this item (NULL:
+ * at the beginning). Never returns an item that does not lie wholly within `it`. */
+static inline const struct item *items_find(const struct items *it, unsigned read,
+					    const struct item *after)
+{
+	const struct item *i = after;
+	while ((i = items_next(it, i)))
+		if (i->read == read && i->kind != ITEM_STACK)
+			return i;
+	return NULL;
+}
+
+/* The stack item (ITEM_STACK), NULL if there is none. */
+const struct item *items_stack(const struct items *it);
+
+/* The frames of the stack item, innermost first, as they were read: words of STACK_FRAME_SIZE
+ * bytes, the code object first. *n of them; 0 if there is none. They lie in `it`. */
+const uint64_t (*items_frames(const struct items *it, uint32_t *n))[STACK_FRAME_SIZE / 8];
+
+/* Decode one argument or result planned as `v`, of whose entry or exit `it` are the items. Never
+ * fails: what cannot be told is VALUE_NOT_DECODED with the reason. */
+struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *it);
+
+/* Add the node of the tensor of read number `read`, if there is one, to d->nodes. */
+void decode_nodes(struct decode *d, const struct items *it, unsigned read);
+
+/* Decode the n values of a boxed call: the last n IValues of read number `read` in `it`, by the
+ * types of `types` (n of them; NULL: by their tags alone). out: n values. */
+void decode_boxed(struct decode *d, const struct items *it, unsigned read,
+		  const struct schema_arg *types, unsigned n, struct value *out);
+
+/* A VALUE_NOT_DECODED; `reason` is not copied. */
+struct value value_not_decoded(const char *reason);
+
+#endif

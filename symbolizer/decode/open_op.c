@@ -1,0 +1,118 @@
+#include "symbolizer/decode/open_op.h"
+
+#include <string.h>
+
+static const char no_schema[] = "the operator was gone before its schema was read";
+
+struct decode open_op_decode(struct target *t, struct open_op *o, struct node_refs *nodes)
+{
+	return (struct decode){
+	    .target = t,
+	    .arena = &o->arena,
+	    .nodes = nodes,
+	};
+}
+
+static void remember_nodes(struct target *t, const struct open_op *o, const struct node_refs *made)
+{
+	for (uint32_t i = 0; i < made->n; i++) {
+		bool was_there = false;
+		for (uint32_t k = 0; k < o->in.n && !was_there; k++)
+			was_there = o->in.node[k].addr == made->node[i].addr;
+		/* A result that has an argument's node was handed through, not made here. */
+		if (was_there || !made->node[i].has_seq)
+			continue;
+		struct node_owner owner = {
+		    .addr = made->node[i].addr,
+		    .seq = made->node[i].seq,
+		    .event = o->ev.id,
+		    .tid = (uint32_t)o->ev.tid,
+		    .stack = o->ev.stack,
+		};
+		node_map_add(&t->nodes, &owner);
+	}
+}
+
+/* Its node's address is not known: one that no node has stands for it. */
+static void remember_named(struct target *t, const struct open_op *o, const struct items *exit)
+{
+	const struct item *i = items_find(exit, NAMED_MADE_READ, NULL);
+	uint64_t w[2];
+	if (!i || i->kind != ITEM_DATA || i->len < sizeof(w))
+		return;
+	memcpy(w, i + 1, sizeof(w));
+	struct node_owner owner = {
+	    .addr = 1ULL << 63 | w[1],
+	    .seq = w[1],
+	    .event = o->ev.id,
+	    .tid = (uint32_t)o->ev.tid,
+	    .stack = o->ev.stack,
+	};
+	if (w[0])
+		node_map_add(&t->nodes, &owner);
+}
+
+void open_op_results(struct target *t, struct open_op *o, const struct items *exit)
+{
+	const struct op_probe *p = o->probe;
+	struct node_refs made = {0};
+	struct decode d = open_op_decode(t, o, &made);
+	uint16_t n = o->ev.op->nresults;
+	struct value *v = n ? arena_alloc(&o->arena, n * sizeof(*v)) : NULL;
+	if (v && o->reg && o->reg->name_only) {
+		*v = value_not_decoded(no_schema);
+	} else if (p->role == ROLE_BOXED) {
+		if (v)
+			decode_boxed(&d, exit, p->abi.results[0].read,
+				     o->reg ? o->reg->returns : NULL, n, v);
+	} else if (p->values_known) {
+		for (uint16_t i = 0; v && i < n; i++)
+			v[i] = decode_value(&d, &p->abi.results[i], exit);
+	}
+	o->ev.results = v;
+	o->ev.nresults = v && (p->values_known || p->role == ROLE_BOXED) ? n : 0;
+	if (p->role == ROLE_FUNCTION)
+		decode_nodes(&d, exit, FUNCTION_READ);
+	if (p->role == ROLE_NAMED)
+		remember_named(t, o, exit);
+	/* In a backward that is to be differentiated itself, ops make nodes, too. */
+	if (o->ev.op->kind != OP_BACKWARD)
+		remember_nodes(t, o, &made);
+}
+
+void open_op_tie(struct target *t, struct open_op *o, const struct items *it)
+{
+	const struct item *i = items_find(it, NODE_READ, NULL);
+	if (!i || i->kind != ITEM_DATA || i->len < 16)
+		return;
+	uint64_t w[2];
+	memcpy(w, i + 1, sizeof(w));
+	o->ev.node = w[0];
+	o->ev.node_seq = w[1];
+	const struct node_owner *owner =
+	    w[0] ? node_map_find(&t->nodes, w[0], w[1]) : node_map_find_seq(&t->nodes, w[1]);
+	if (!owner)
+		return;
+	o->ev.forward_id = owner->event;
+	o->ev.where_stack = owner->stack;
+}
+
+void open_op_args(struct target *t, struct open_op *o, const struct items *it)
+{
+	const struct op_probe *p = o->probe;
+	struct decode d = open_op_decode(t, o, &o->in);
+	uint16_t n = o->ev.op->nargs;
+	struct value *v = arena_alloc(&o->arena, n * sizeof(*v) + 1);
+	if (!v)
+		return;
+	if (o->reg && o->reg->name_only)
+		*v = value_not_decoded(no_schema);
+	else if (p->role == ROLE_BOXED)
+		decode_boxed(&d, it, p->abi.args[0].read, o->reg ? o->reg->args : NULL, n, v);
+	else
+		for (uint16_t i = 0; i < n; i++)
+			v[i] = p->values_known ? decode_value(&d, &p->abi.args[i], it)
+					       : value_not_decoded(p->why);
+	o->ev.args = v;
+	o->ev.nargs = n;
+}

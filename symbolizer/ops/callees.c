@@ -1,0 +1,258 @@
+#include "symbolizer/ops/callees.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/code/arch_x86_64.h"
+
+struct addresses {
+	uint64_t *at; /* sorted */
+	size_t n, cap;
+};
+
+struct callees {
+	struct elf_file *f;
+	struct addresses slots;	    /* words that the dynamic linker sets to a clean-up function */
+	struct addresses functions; /* clean-up functions of the file itself */
+	pthread_mutex_t lock;
+	bool listed;
+};
+
+static int add(struct addresses *a, uint64_t at)
+{
+	if (a->n == a->cap) {
+		size_t cap = a->cap ? a->cap * 2 : 256;
+		uint64_t *p = realloc(a->at, cap * sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+		a->at = p;
+		a->cap = cap;
+	}
+	a->at[a->n++] = at;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void sort(struct addresses *a)
+{
+	if (a->n)
+		qsort(a->at, a->n, sizeof(*a->at), compare);
+}
+
+static bool holds(const struct addresses *a, uint64_t at)
+{
+	return a->n && bsearch(&at, a->at, a->n, sizeof(*a->at), compare);
+}
+
+/* The names that the dynamic linker knows. */
+struct dynamic {
+	const uint8_t *sym;
+	const char *str;
+	size_t nsym, nstr;
+};
+
+static struct dynamic dynamic_symbols(struct elf_file *f)
+{
+	struct dynamic d = {0};
+	uint64_t at;
+
+	d.sym = elf_section(f, ".dynsym", &at, &d.nsym);
+	d.str = (const char *)elf_section(f, ".dynstr", &at, &d.nstr);
+	d.nsym = d.sym ? d.nsym / sizeof(Elf64_Sym) : 0;
+	if (!d.str || !d.nstr || d.str[d.nstr - 1])
+		d.nsym = 0;
+	return d;
+}
+
+static const char *dynamic_name(const struct dynamic *d, uint64_t index)
+{
+	Elf64_Sym s;
+
+	if (index >= d->nsym)
+		return "";
+	memcpy(&s, d->sym + index * sizeof(s), sizeof(s));
+	return s.st_name < d->nstr ? d->str + s.st_name : "";
+}
+
+static int add_slots(struct callees *c, const char *section)
+{
+	struct dynamic d = dynamic_symbols(c->f);
+	uint64_t at;
+	size_t size;
+	const uint8_t *rela = elf_section(c->f, section, &at, &size);
+
+	for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
+		Elf64_Rela r;
+		memcpy(&r, rela + i * sizeof(r), sizeof(r));
+		unsigned type = ELF64_R_TYPE(r.r_info);
+		if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) &&
+		    exits_cleanup_symbol(dynamic_name(&d, ELF64_R_SYM(r.r_info))) &&
+		    add(&c->slots, r.r_offset))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int callees_open(struct elf_file *f, struct callees **out)
+{
+	struct callees *c = calloc(1, sizeof(*c));
+	uint64_t at;
+	size_t size;
+
+	if (!c)
+		return -ENOMEM;
+	c->f = f;
+	pthread_mutex_init(&c->lock, NULL);
+	/* the linker takes slots of .rela.dyn for calls only when it makes a .plt.got */
+	if (add_slots(c, ".rela.plt") ||
+	    (elf_section(f, ".plt.got", &at, &size) && add_slots(c, ".rela.dyn"))) {
+		callees_close(c);
+		return -ENOMEM;
+	}
+	sort(&c->slots);
+	*out = c;
+	return 0;
+}
+
+void callees_close(struct callees *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_destroy(&c->lock);
+	free(c->slots.at);
+	free(c->functions.at);
+	free(c);
+}
+
+static int add_function(const struct elf_symbol *s, void *arg)
+{
+	struct callees *c = arg;
+
+	return s->is_function && exits_cleanup_symbol(s->name) ? add(&c->functions, s->vaddr) : 0;
+}
+
+static bool is_function(struct callees *c, uint64_t target)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->listed) {
+		elf_each_symbol(c->f, true, add_function, c);
+		elf_file_drop(c->f);
+		sort(&c->functions);
+		c->listed = true;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return holds(&c->functions, target);
+}
+
+/* The word that the stub at `target` takes its address from, 0 when it is none. */
+static uint64_t slot_of(struct callees *c, uint64_t target)
+{
+	enum { STUB = 16 };
+	const uint8_t *code = elf_bytes(c->f, target, STUB);
+
+	return code ? arch_stub_slot(code, STUB, target) : 0;
+}
+
+uint64_t callees_of_stub(struct callees *c, uint64_t stub)
+{
+	struct dynamic d = dynamic_symbols(c->f);
+	uint64_t at, slot = slot_of(c, stub);
+	size_t size;
+	const uint8_t *rela = slot ? elf_section(c->f, ".rela.plt", &at, &size) : NULL;
+
+	for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
+		Elf64_Rela r;
+		memcpy(&r, rela + i * sizeof(r), sizeof(r));
+		if (r.r_offset == slot)
+			return elf_find_dynamic(c->f, dynamic_name(&d, ELF64_R_SYM(r.r_info)),
+						NULL);
+	}
+	return 0;
+}
+
+static bool is_cleanup(void *arg, uint64_t target)
+{
+	struct callees *c = arg;
+	uint64_t slot = slot_of(c, target);
+
+	return slot ? holds(&c->slots, slot) : is_function(c, target);
+}
+
+static int read_constant(void *arg, uint64_t addr, void *buf, size_t len)
+{
+	struct callees *c = arg;
+	uint64_t start;
+	size_t size;
+	const uint8_t *p = elf_section(c->f, ".rodata", &start, &size);
+
+	if (!p || addr < start || addr - start > size || len > size - (addr - start))
+		return -EFAULT;
+	memcpy(buf, p + (addr - start), len);
+	return 0;
+}
+
+static int64_t word(const uint8_t *p)
+{
+	int32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* Entries of the search table of .eh_frame_hdr in its only form in use, sorted pairs of 4-byte
+ * offsets from the section's start: of a piece of code, of its FDE (Linux Standard Base
+ * Core 5.0, 10.6.2). */
+static const uint8_t *search_table(struct callees *c, uint64_t *at, uint64_t *n)
+{
+	static const uint8_t form[4] = {1, 0x1b, 0x03, 0x3b};
+	size_t size;
+	const uint8_t *hdr = elf_section(c->f, ".eh_frame_hdr", at, &size);
+
+	if (!hdr || size < 12 || memcmp(hdr, form, sizeof(form)))
+		return NULL;
+	*n = (uint32_t)word(hdr + 8);
+	return *n <= (size - 12) / 8 ? hdr + 12 : NULL;
+}
+
+static const uint8_t *find_piece(void *arg, uint64_t addr, uint64_t *start, size_t *len)
+{
+	struct callees *c = arg;
+	uint64_t at, lo = 0, hi;
+	const uint8_t *table = search_table(c, &at, &hi);
+
+	if (!table)
+		return NULL;
+	while (lo < hi) {
+		uint64_t mid = lo + (hi - lo) / 2;
+		if (at + (uint64_t)word(table + 8 * mid) <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo)
+		return NULL;
+	*start = at + (uint64_t)word(table + 8 * (lo - 1));
+	uint64_t fde = at + (uint64_t)word(table + 8 * (lo - 1) + 4);
+	/* length, CIE, then start and length of the code; the start is relative to its own place in
+	 * the form in use, which is checked by what it comes to */
+	const uint8_t *p = elf_bytes(c->f, fde, 16);
+	if (!p || fde + 8 + (uint64_t)word(p + 8) != *start)
+		return NULL;
+	*len = (uint32_t)word(p + 12);
+	return addr - *start < *len ? elf_bytes(c->f, *start, *len) : NULL;
+}
+
+struct exits_ops callees_ops(struct callees *c)
+{
+	return (struct exits_ops){
+	    .is_cleanup = is_cleanup, .read = read_constant, .piece = find_piece, .arg = c};
+}

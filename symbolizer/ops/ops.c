@@ -1,0 +1,229 @@
+#include "symbolizer/ops/ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/ops/ops_internal.h"
+
+const struct mapping *ops_mapping(const struct libraries *l, unsigned file)
+{
+	return file == OPS_CPU ? l->torch : file == OPS_PYTHON ? l->torch_python : l->c10;
+}
+
+static int add_site(struct op_table *t, size_t *room, int64_t offset, uint32_t op, uint32_t kind)
+{
+	if (offset < 0)
+		return 0;
+	if (t->nsites == *room) {
+		*room = *room ? 2 * *room : 8192;
+		struct probe_site *s = reallocarray(t->sites, *room, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		t->sites = s;
+	}
+	t->sites[t->nsites++] = (struct probe_site){(uint64_t)offset, op, kind};
+	return 0;
+}
+
+static void count(struct op_table *t, const struct op_probe *o)
+{
+	bool safe = o->exit_kind == EXIT_EMULATED;
+	t->ncalls += o->role == ROLE_CALL;
+	t->safe_calls += o->role == ROLE_CALL && safe;
+	t->nnodes += o->role == ROLE_NODE;
+	t->safe_nodes += o->role == ROLE_NODE && safe;
+	t->has_grads |= o->role == ROLE_GRADS && o->exit_kind != EXIT_NONE;
+	t->ret_exits += o->exit_kind == EXIT_RET && o->role != ROLE_GRADS;
+	t->no_values += o->role == ROLE_CALL && !o->values_known;
+}
+
+static int make_sites(struct build *b, const struct func_facts *facts)
+{
+	struct op_table *t = b->t;
+	size_t room = 0;
+	int r = 0;
+	for (uint32_t i = 0; !r && i < t->n; i++) {
+		struct op_probe *o = &t->ops[i];
+		o->first_site = (uint32_t)t->nsites;
+		o->desc.id = i;
+		if (ops_has_no_place(o->role))
+			continue;
+		count(t, o);
+		struct elf_file *f = b->elf[o->file];
+		uint32_t entry = o->abi.late ? facts[i].late.off : facts[i].entry;
+		r = add_site(t, &room, elf_offset(f, o->vaddr + entry), i, SITE_ENTRY);
+		for (unsigned k = 0; !r && k < facts[i].nexits; k++)
+			r = add_site(t, &room, elf_offset(f, o->vaddr + facts[i].exits[k]), i,
+				     SITE_EXIT);
+		o->nsites = (uint32_t)t->nsites - o->first_site;
+	}
+	return r;
+}
+
+static int plan_all(struct build *b)
+{
+	struct func_facts *facts = calloc(b->nfound + 1, sizeof(*facts));
+	int r = facts ? ops_plan_all(b, facts) : -ENOMEM;
+	r = r ? r : make_sites(b, facts);
+	free(facts);
+	return r;
+}
+
+/* As far as it needs no look at the code. */
+static int list_all(struct build *b)
+{
+	struct op_table *t = b->t;
+	b->planned = calloc(b->nfound + 1, sizeof(*b->planned));
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct found *f = &b->found[i];
+		t->ops[i] = (struct op_probe){.role = f->role,
+					      .file = f->file,
+					      .vaddr = f->vaddr,
+					      .desc = {.id = i, .name = "", .schema = ""}};
+		t->ncalls += f->role == ROLE_CALL;
+	}
+	return b->planned ? 0 : -ENOMEM;
+}
+
+static int build_table(struct build *b, bool lazy, struct err *e)
+{
+	struct op_table *t = b->t;
+	uint64_t at;
+	size_t size;
+	const uint8_t *ro = elf_section(b->elf[OPS_CPU], ".rodata", &at, &size);
+	if (!ro) {
+		err_set(e, -ENOENT, "%s is no libtorch: it has no read-only data",
+			t->path[OPS_CPU]);
+		return err_hint(e, "ditrace doctor shows which libraries the process has loaded");
+	}
+	int r = schema_index_add(&b->schemas, (const char *)ro, size);
+	r = r ? r : ops_find(b);
+	elf_file_drop(b->elf[OPS_CPU]);
+	t->n = t->nplans = (uint32_t)b->nfound;
+	t->ops = calloc(b->nfound + 1, sizeof(*t->ops));
+	t->plans = calloc(b->nfound + 1, sizeof(*t->plans));
+	if (!t->ops || !t->plans)
+		r = -ENOMEM;
+	ops_find_parse_schema(b);
+	r = r ? r : lazy ? list_all(b) : plan_all(b);
+	if (r)
+		return err_set(e, r, "cannot read the ops of %s: %s", t->path[OPS_CPU],
+			       strerror(-r));
+	if (!t->ncalls) {
+		err_set(e, -ENOENT, "%s has no at::_ops symbols", t->path[OPS_CPU]);
+		return err_hint(
+		    e, "it is stripped of its dynamic symbols, or older than PyTorch 1.10");
+	}
+	ops_read_facts(b);
+	return 0;
+}
+
+static int open_files(struct build *b, const char *const paths[OPS_FILES], struct err *e)
+{
+	int r = 0;
+	for (unsigned i = 0; i < OPS_FILES && !r; i++) {
+		if (!paths[i])
+			continue;
+		b->t->path[i] = strdup(paths[i]);
+		r = elf_file_open(paths[i], &b->elf[i], e);
+		if (!r && i != OPS_C10 && callees_open(b->elf[i], &b->callees[i]))
+			r = err_set(e, -ENOMEM, "no memory");
+		if (!r)
+			elf_file_drop(b->elf[i]);
+	}
+	return r;
+}
+
+/* What the table has not got. */
+static void build_free(struct build *b)
+{
+	schema_index_free(&b->schemas);
+	for (unsigned i = 0; i < OPS_FILES; i++)
+		if (i != OPS_CPU)
+			callees_close(b->callees[i]);
+	free(b->found);
+	free(b->planned);
+}
+
+static int load(const char *const paths[OPS_FILES], bool lazy, struct op_table **out, struct err *e)
+{
+	struct op_table *t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_set(e, -ENOMEM, "no memory");
+	struct build b = {.t = t};
+	int r = open_files(&b, paths, e);
+	r = r ? r : build_table(&b, lazy, e);
+	for (unsigned i = 0; i < OPS_FILES; i++) {
+		t->elf[i] = b.elf[i];
+		if (b.elf[i])
+			elf_file_drop(b.elf[i]);
+	}
+	t->callees = b.callees[OPS_CPU];
+	t->lazy = lazy && !r ? malloc(sizeof(b)) : NULL;
+	if (t->lazy)
+		*t->lazy = b;
+	else
+		build_free(&b);
+	if (lazy && !r && !t->lazy)
+		r = err_set(e, -ENOMEM, "no memory");
+	if (r) {
+		op_table_free(t);
+		return r;
+	}
+	*out = t;
+	return 0;
+}
+
+int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+{
+	return load(paths, false, out, e);
+}
+
+int op_table_load_lazy(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+{
+	return load(paths, true, out, e);
+}
+
+int op_table_plan(struct op_table *t, uint32_t i)
+{
+	struct func_facts facts = {0};
+	if (!t->lazy || t->lazy->planned[i])
+		return 0;
+	int r = ops_plan_one(t->lazy, i, &facts);
+	t->ops[i].desc.id = i;
+	t->lazy->planned[i] = !r;
+	return r;
+}
+
+int op_table_set_pynode(struct op_table *t, uint16_t off)
+{
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (t->ops[i].role != ROLE_PY_NODE)
+			continue;
+		t->plans[i].read[PY_NODE_READ].kind = off ? READ_MEM : READ_END;
+		t->plans[i].read[PY_NODE_READ].off = (int16_t)off;
+		return (int)i;
+	}
+	return -1;
+}
+
+void op_table_free(struct op_table *t)
+{
+	if (!t)
+		return;
+	if (t->lazy)
+		build_free(t->lazy);
+	free(t->lazy);
+	callees_close(t->callees);
+	free(t->ops);
+	free(t->plans);
+	free(t->sites);
+	for (unsigned i = 0; i < OPS_FILES; i++) {
+		elf_file_close(t->elf[i]);
+		free(t->path[i]);
+	}
+	for (unsigned i = 0; i < sizeof(t->arena) / sizeof(t->arena[0]); i++)
+		arena_free(&t->arena[i]);
+	free(t);
+}

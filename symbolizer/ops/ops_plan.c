@@ -1,0 +1,318 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/ops/cxxparams.h"
+#include "symbolizer/ops/ops_internal.h"
+#include "symbolizer/plan/plan.h"
+#include "symbolizer/target/std_string.h"
+
+/* Half of the ops, on a thread of its own: an arena and a disassembler each. */
+struct worker {
+	pthread_t thread;
+	struct build *b;
+	struct arena arena;
+	struct func_facts *facts; /* one for each op of the table */
+	size_t from, to;
+	int r;
+};
+
+static const char *names_grad_outputs = "grad_outputs", *names_grad_inputs = "grad_inputs";
+
+static int named_values(struct worker *w, struct op_desc *d)
+{
+	struct op_arg *a = arena_alloc(&w->arena, 2 * sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	a[0] = (struct op_arg){names_grad_outputs, "Tensor?[]"};
+	a[1] = (struct op_arg){names_grad_inputs, "Tensor?[]"};
+	d->args = &a[0];
+	d->results = &a[1];
+	d->nargs = d->nresults = 1;
+	return 0;
+}
+
+static struct probe_read *add_read(struct op_plan *p, struct probe_read r, bool exit)
+{
+	struct probe_read *at = &p->read[p->nentry + p->nexit];
+	*at = r;
+	if (exit)
+		p->nexit++;
+	else
+		p->nentry++;
+	return at;
+}
+
+static int one_value(struct worker *w, struct op_probe *o, uint8_t how, uint8_t entry, uint8_t exit)
+{
+	struct abi_value *v = arena_alloc(&w->arena, 2 * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	v[0] = (struct abi_value){
+	    .how = how, .base = CXX_TENSOR, .read = entry, .flag_read = ABI_NO_READ};
+	v[1] = v[0];
+	v[1].read = exit;
+	o->abi = (struct op_abi){.nargs = 1, .nresults = 1, .args = &v[0], .results = &v[1]};
+	o->values_known = true;
+	return 0;
+}
+
+/* variable_list Node::apply(variable_list &&grads) (torch/csrc/autograd/function.h): hidden
+ * pointer, this, grads. */
+static int plan_node(struct worker *w, struct op_probe *o, struct op_plan *p,
+		     const struct func_facts *facts)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_BACKWARD};
+	o->desc.kind = OP_BACKWARD;
+	add_read(p, (struct probe_read){.kind = READ_NODE, .a = 1}, false);
+	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 2}, false);
+	if (o->role == ROLE_PY_NODE)
+		/* {reference count, type} of the PyObject; where the PyNode keeps it is found out
+		 * later. */
+		add_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .deref = 1, .size = 16},
+			 false);
+	if (facts->exit_kind != EXIT_NONE)
+		add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 0}, true);
+	int r = named_values(w, &o->desc);
+	return r ? r : one_value(w, o, ABI_TENSORS, 1, p->nentry);
+}
+
+/* void validate_outputs(const edge_list &edges, variable_list &grads, ...)
+ * (torch/csrc/autograd/engine.h). */
+static int plan_grads(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_BACKWARD | PLAN_ASIDE};
+	o->desc.kind = OP_BACKWARD;
+	o->desc.name = "torch::autograd::validate_outputs";
+	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 1}, false);
+	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 1}, true);
+	return one_value(w, o, ABI_TENSORS, GRADS_RETURNED_READ, GRADS_FLOWING_READ);
+}
+
+/* A kernel's std::function: (const std::_Any_data &, torch::jit::Stack &). */
+static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	o->desc.name = "boxed";
+	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .size = 16}, false);
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .deref = 1, .size = 16}, false);
+	add_read(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0}, false);
+	add_read(p,
+		 (struct probe_read){.kind = READ_STD_STRING,
+				     .a = 0,
+				     .off = (int16_t)std_string_size(w->b->t->cow_strings)},
+		 false);
+	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, false);
+	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, true);
+	return one_value(w, o, ABI_IVALUES, BOXED_STACK, BOXED_RESULTS);
+}
+
+/* The name, of what is told of by the library inside. */
+static void add_name(struct op_plan *p)
+{
+	add_read(p,
+		 (struct probe_read){.kind = READ_ARRAY,
+				     .a = SHIM_LOC_NAME,
+				     .b = SHIM_LOC_NAME_LEN,
+				     .c = LOC_NONE,
+				     .size = 1},
+		 false);
+}
+
+static void plan_named(struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	o->desc.kind = OP_FUNCTION;
+	o->desc.name = "autograd.Function";
+	o->values_known = true;
+	add_name(p);
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = SHIM_LOC_DATA, .size = 16}, true);
+}
+
+static int plan_named_node(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_BACKWARD};
+	o->desc.kind = OP_BACKWARD;
+	o->desc.name = "torch::autograd::Node";
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = SHIM_LOC_DATA, .size = 16}, false);
+	add_read(
+	    p, (struct probe_read){.kind = READ_TENSORS, .a = SHIM_LOC_VALUES, .b = SHIM_LOC_COUNT},
+	    false);
+	add_name(p);
+	int r = named_values(w, &o->desc);
+	r = r ? r : one_value(w, o, ABI_TENSORS, 1, ABI_NO_READ);
+	if (!r)
+		o->abi.results[0] =
+		    (struct abi_value){.how = ABI_UNKNOWN,
+				       .read = ABI_NO_READ,
+				       .why = "PyTorch does not tell observers of it"};
+	return r;
+}
+
+/* THPFunction_apply(PyObject *cls, PyObject *inputs) (torch/csrc/autograd/python_function.cpp). */
+static void plan_function(struct op_probe *o, struct op_plan *p, const struct func_facts *facts)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	o->desc.kind = OP_FUNCTION;
+	o->desc.name = "autograd.Function";
+	o->values_known = true;
+	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	if (facts->ret_known && facts->ret_reg != ARCH_NOREG)
+		add_read(p,
+			 (struct probe_read){.kind = READ_PYTENSOR, .a = LOC_NOW | facts->ret_reg},
+			 true);
+}
+
+static const char *node_name(struct worker *w, const struct cxx_function *f)
+{
+	/* Node::name(): generated nodes have their class's name, others the whole type's
+	 * (torch/csrc/autograd/function.cpp). */
+	static const char generated[] = "torch::autograd::generated::";
+	size_t n = sizeof(generated) - 1;
+	const char *name = strncmp(f->scope, generated, n) ? f->scope : f->scope + n;
+	return arena_strndup(&w->arena, name, strlen(name));
+}
+
+static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
+		     struct cxx_function *f, const struct func_facts *facts)
+{
+	struct schema s;
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	for (unsigned i = 0; i < f->nparams; i++)
+		if (f->params[i].opt_array_ref_class)
+			((struct cxx_param *)f->params)[i].std_optional = w->b->std_optional;
+	int r = schema_index_find(&w->b->schemas, f, &w->arena, &s);
+	if (r == -ENOMEM)
+		return r;
+	if (r) {
+		char name[256];
+		snprintf(name, sizeof(name), "aten::%s", f->owner);
+		o->desc = (struct op_desc){.kind = OP_DISPATCHED,
+					   .schema = "",
+					   .name = arena_strndup(&w->arena, name, strlen(name))};
+		o->why = "its schema is not in the library";
+		return 0;
+	}
+	r = schema_to_desc(&s, &w->arena, &o->desc);
+	if (r)
+		return r;
+	r = abi_plan(f, &s, facts, &w->arena, p, &o->abi);
+	o->values_known = r == 0;
+	o->why = "its code does not fit its schema";
+	if (r == -EPROTO)
+		*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	return r == -ENOMEM ? r : 0;
+}
+
+static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct exits_ctx *x,
+		   struct arena *scratch)
+{
+	struct build *b = w->b;
+	const struct found *f = &b->found[i];
+	struct op_probe *o = &b->t->ops[i];
+	struct op_plan *p = &b->t->plans[i];
+	*o = (struct op_probe){
+	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
+	if (f->role == ROLE_BOXED)
+		return plan_boxed(w, o, p);
+	if (f->role == ROLE_NAMED_NODE)
+		return plan_named_node(w, o, p);
+	if (f->role == ROLE_NAMED) {
+		plan_named(o, p);
+		return 0;
+	}
+	const uint8_t *code = elf_bytes(b->elf[f->file], f->vaddr, f->size);
+	int r = code ? exits_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
+	if (r == -ENOMEM)
+		return r;
+	if (r)
+		*facts = (struct func_facts){.exit_kind = EXIT_NONE};
+	o->exit_kind = facts->exit_kind;
+	if (f->role == ROLE_FUNCTION) {
+		plan_function(o, p, facts);
+		return 0;
+	}
+	if (f->role == ROLE_GRADS)
+		return plan_grads(w, o, p);
+	if (f->role == ROLE_ENGINE) {
+		*p = (struct op_plan){.flags = PLAN_MARK | PLAN_BACKWARD};
+		o->desc.name = "torch::autograd::Engine::evaluate_function";
+		return 0;
+	}
+	struct cxx_function fn;
+	arena_reset(scratch);
+	r = cxx_function_parse(f->symbol, scratch, &fn);
+	if (r)
+		return r == -ENOMEM ? r : 0;
+	if (f->role == ROLE_CALL)
+		return plan_call(w, o, p, &fn, facts);
+	o->desc.name = node_name(w, &fn);
+	return o->desc.name ? plan_node(w, o, p, facts) : -ENOMEM;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct exits_ctx *x[OPS_FILES] = {NULL};
+	struct arena scratch = {0};
+	for (unsigned i = 0; i < OPS_FILES && !w->r; i++) {
+		if (!w->b->callees[i])
+			continue;
+		struct exits_ops ops = callees_ops(w->b->callees[i]);
+		x[i] = exits_new(&ops);
+		w->r = x[i] ? 0 : -ENOMEM;
+	}
+	for (size_t i = w->from; !w->r && i < w->to; i++)
+		w->r = plan_op(w, i, &w->facts[i], x[w->b->found[i].file], &scratch);
+	arena_free(&scratch);
+	for (unsigned i = 0; i < OPS_FILES; i++)
+		exits_free(x[i]);
+	return NULL;
+}
+
+int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts)
+{
+	struct worker w = {.b = b, .arena = b->t->arena[0]};
+	struct arena scratch = {0};
+	struct callees *callees = b->callees[b->found[i].file];
+	struct exits_ops ops = {0};
+	if (callees)
+		ops = callees_ops(callees);
+	struct exits_ctx *x = exits_new(callees ? &ops : NULL);
+	int r = x ? plan_op(&w, i, facts, x, &scratch) : -ENOMEM;
+	exits_free(x);
+	arena_free(&scratch);
+	b->t->arena[0] = w.arena;
+	return r;
+}
+
+enum { WORKERS = 2 };
+
+/* Plan all ops, on as many threads as there are workers. */
+int ops_plan_all(struct build *b, struct func_facts *facts)
+{
+	struct worker w[WORKERS] = {0};
+	int r = 0;
+	for (unsigned i = 0; i < WORKERS; i++) {
+		w[i].b = b;
+		w[i].facts = facts;
+		w[i].from = b->nfound * i / WORKERS;
+		w[i].to = b->nfound * (i + 1) / WORKERS;
+		if (i == 0 || pthread_create(&w[i].thread, NULL, work, &w[i]))
+			w[i].thread = 0;
+	}
+	for (unsigned i = 0; i < WORKERS; i++)
+		if (!w[i].thread)
+			work(&w[i]);
+	for (unsigned i = 0; i < WORKERS; i++) {
+		if (w[i].thread)
+			pthread_join(w[i].thread, NULL);
+		r = r ? r : w[i].r;
+		b->t->arena[i] = w[i].arena;
+	}
+	return r;
+}

@@ -1,0 +1,356 @@
+/* The probe plan and the hits that come back: what an engine is told to read at each probe, and the
+ * records it returns. An engine carries the plan out and knows nothing of torch; the symbolizer
+ * makes the plan and decodes the records and knows nothing of engines.
+ *
+ * Shared with the eBPF program: fixed-width types only, no pointers. */
+#ifndef SYMBOLIZER_PLAN_PLAN_H
+#define SYMBOLIZER_PLAN_PLAN_H
+
+#include <linux/types.h>
+#ifndef __bpf__
+#include <stdint.h>
+#endif
+
+/* Words known at a probe, by number ("loc"). At an entry: the integer argument registers in ABI
+ * order, then the words of the caller's argument area. They are kept until the exit, whose reads
+ * use them too. */
+enum {
+	LOC_REG =
+	    0, /* 0..5: integer argument registers, System V ABI 3.2.3: rdi rsi rdx rcx r8 r9 */
+	LOC_STACK = 6, /* 6 + k: the word at entry sp + 8 + 8 * k */
+	LOC_MAX = 32,
+	LOC_NOW =
+	    0x40, /* 0x40 + r: register r (symbolizer/code/arch_x86_64.h) as it is at the exit */
+	LOC_NONE = 0xff,
+};
+
+enum read_kind {
+	READ_END = 0,
+	READ_WORD,	 /* the word `a` itself */
+	READ_MEM,	 /* `size` bytes at a + off; with deref: at the pointer there, plus `b` */
+	READ_SLOT,	 /* 8 bytes at (sp at entry) + off */
+	READ_TENSOR,	 /* an at::Tensor at a + off */
+	READ_OPT_TENSOR, /* an optional at::Tensor: tensor at a + off, flag byte at a + size */
+	READ_TENSORS,	 /* `b` at::Tensor objects at a */
+	READ_VECTOR,	 /* std::vector<at::Tensor> at a + off */
+	READ_ARRAY, /* b elements of `size` bytes at a, if the flag c is set (LOC_NONE: it is); size
+		     * 1: a string. With deref: {flag, pointer, length} lie in memory at a */
+	READ_LIST,  /* c10::List<...> at a + off: a ListImpl of IValues */
+	READ_STD_STRING, /* the std::string at off behind the pointer at a */
+	READ_ILIST,	 /* at::ITensorListRef at a */
+	READ_IVALUES,  /* std::vector<c10::IValue> at a: all its elements (the last STACK_VALUES) */
+	READ_PYTENSOR, /* the tensor of the Python object at a, or of the first item of the tuple at
+			  a */
+	READ_NODE, /* a (a Node's address) and, 8 bytes more when its place is known, its sequence
+		      number */
+};
+
+struct probe_read {
+	__u8 kind;    /* enum read_kind */
+	__u8 a, b, c; /* locs */
+	__u8 size;
+	__u8 deref;
+	__s16 off;
+};
+
+enum { PLAN_READS = 30 };
+
+enum { NODE_READ = 0 }; /* index of a node's READ_NODE */
+
+enum {
+	PLAN_BACKWARD = 1 << 0, /* a backward node: it and all below it are backward */
+	PLAN_MARK = 1 << 1,	/* never reported itself (marks a region) */
+	PLAN_FORWARD = 1 << 2,	/* an op, no node */
+	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
+	PLAN_HOLD = 1 << 4,  /* the thread stands still until its record was handled: engine ptrace,
+				and bpf beside it */
+	PLAN_MOVED = 1 << 5, /* arguments are in other registers at the entry's probe: arg_reg */
+	PLAN_ASIDE = 1 << 6, /* no level of its own: what it calls counts as its caller's */
+	PLAN_PICK = 1 << 7, /* with PLAN_HOLD: only the calls that the engine picks, struct pick; of
+			       nodes and what is aside only while gradients are awaited */
+};
+
+enum { PICK_RANGES = 8 };
+
+/* Which calls of an op are picked, by their number from 1 on, in each process by itself: those in
+ * one of the `n` ranges (ascending, none touches another; n 0: all), and of these the first and
+ * each `every`-th after it (0 and 1: all). */
+struct pick {
+	__u32 n, every;
+	__u64 first[PICK_RANGES], last[PICK_RANGES];
+};
+
+static inline int pick_takes(const struct pick *p, __u64 number)
+{
+	__u64 before = p->n ? 0 : number - 1; /* it, in the ranges */
+	int in = !p->n;
+	for (__u32 i = 0; i < PICK_RANGES && i < p->n; i++) {
+		if (number > p->last[i])
+			before += p->last[i] - p->first[i] + 1;
+		else if (number >= p->first[i])
+			before += number - p->first[i], in = 1;
+	}
+	return in && (p->every < 2 || before % p->every == 0);
+}
+
+/* What to do at the entry and the exit of one op. */
+struct op_plan {
+	__u8 nentry, nexit; /* reads: entry ones first, exit ones behind them */
+	__u8 nstack;	    /* words of the argument area to keep, at most LOC_MAX - LOC_STACK */
+	__u8 flags;
+	/* The entry's probe may stand behind the function's first instructions: bytes from the
+	 * stack pointer there up to that at the entry; and, with PLAN_MOVED, the numbers (as in
+	 * LOC_NOW) of the registers that hold the integer arguments. */
+	__u16 entry_sp;
+	__u8 arg_reg[LOC_STACK - LOC_REG];
+	struct probe_read read[PLAN_READS];
+};
+
+/* Where the parts of a tensor lie, for the bulk read; made from symbolizer/torch/layout.h. */
+struct tensor_read {
+	__u8 discover;	/* copy whole snapshots instead: the layout is not known yet */
+	__u8 pack_meta; /* with `tail`: of the autograd meta, three words are enough */
+	__u16 win_len;	/* bytes from the start of the TensorImpl */
+	__u16 storage, storage_from,
+	    storage_len;		 /* offset of the pointer; bytes to read behind it */
+	__u16 meta, meta_from, meta_len; /* autograd meta; meta_len 0: not known */
+	__u16 grad_fn;			 /* offset within the bytes read from meta */
+	__u16 node_seq;	     /* offset of the sequence number within the Node; 0: not known */
+	__u16 sizes;	     /* offset of the SizesAndStrides */
+	__u16 inline_dims;   /* dimensions it holds itself */
+	__u16 target_size;   /* of an intrusive_ptr_target, behind which objects keep theirs */
+	__u16 requires_grad; /* within meta */
+	__u16 view_base,
+	    view_has_base; /* within the meta of a view: TensorImpl* of its base, flag */
+	__u16 tail; /* of a packed item: where the window behind the sizes begins; 0: not packed */
+	__u64 view_vtable;    /* first word of the meta of a view; 0: not known */
+	__u64 meta_vtable[2]; /* while discovering: first words of autograd metas; 0: not known */
+	__u64 undefined;      /* address of the undefined TensorImpl */
+	__u64 vt_impl;	      /* first word of a plain TensorImpl; 0: not known */
+};
+
+enum {
+	WIN_MAX = 0xe0,	  /* most bytes of a TensorImpl */
+	PART_MAX = 0x100, /* most bytes of what it points to */
+	PY_FRAMES = 128,  /* deepest Python stack kept */
+	LIST_MAX = 1024,  /* most elements of a list that are read */
+	STRING_MAX = 1024,
+	STACK_VALUES = 64,
+	OPEN_MAX = 64,	   /* deepest nesting of ops on one thread */
+	CODE_STRING = 256, /* most bytes of what a code object points to: its names, */
+	CODE_LINES = 2048, /* its line table */
+};
+
+enum {
+	PY_TSTATE_WINDOW = 192, /* upper bounds of the windows below, for fixed buffers */
+	PY_FRAME_WINDOW = 96,
+	PY_MAX_INTERPRETERS = 16, /* lists longer than these are taken for damage */
+	PY_MAX_THREADS = 4096,
+};
+
+#define PY_NO_OFFSET 0xffffffffU
+
+/* All that walking the frames of one thread needs. Every offset is in bytes; pointers are 8 bytes
+ * and 8-byte aligned, the low three bits of frame_code are to be cleared (3.14 tags them).
+ *
+ *   interpreter  = *interp_head_addr, then *(interpreter + interp_next)
+ *   thread state = *(interpreter + interp_tstate_head), then *(thread state + tstate_next)
+ *
+ * A thread state is read as one window: tstate_window_len bytes at thread state + tstate_window. It
+ * is the thread's own when the word tw_thread_id equals the thread's pthread_self() (x86-64: its fs
+ * base) and the word tw_interp is the interpreter. tw_frame is then cframe_frame == PY_NO_OFFSET:
+ * the innermost frame (3.8 to 3.10, 3.13) else: a _PyCFrame; the innermost frame is *(that +
+ * cframe_frame) (3.11, 3.12) 0 at either place: the thread runs no Python code.
+ *
+ * A frame is read as one window: frame_window_len bytes at frame + frame_window. fw_previous is the
+ * next frame outwards, 0 at the end. Where fw_owner is not PY_NO_OFFSET and the byte there is
+ * owner_not_python or more, the frame is an interpreter's own marker (3.12+:
+ * FRAME_OWNED_BY_CSTACK): follow fw_previous, emit nothing. 3.11 has no such frames.
+ *
+ * The (code, instruction) pair of a frame is the word fw_code and, at fw_instr, instr_size bytes
+ * zero-extended: 8, the address of an instruction (3.11+), or 4, an int f_lasti (3.8 to 3.10).
+ *
+ * Its first local variable, `self` of a method, is the word fw_local (3.11+), else the one at frame
+ * + frame_local. A function without any has garbage there. */
+struct py_walk {
+	__u64
+	    interp_head_addr; /* address, in the target, of the pointer to the first interpreter */
+	__u32 interp_next;
+	__u32 interp_tstate_head;
+	__u32 tstate_next;
+	__u32 tstate_window, tstate_window_len;	 /* at most PY_TSTATE_WINDOW, multiples of 8 */
+	__u32 tw_interp, tw_thread_id, tw_frame; /* within the window, multiples of 8 */
+	__u32 tw_native_thread_id; /* 8 bytes, gettid() in the target's PID namespace; 3.11+, else
+				      PY_NO_OFFSET */
+	__u32 cframe_frame;	   /* or PY_NO_OFFSET */
+	__u32 frame_window, frame_window_len; /* at most PY_FRAME_WINDOW, multiples of 8 */
+	__u32 fw_code, fw_previous,
+	    fw_instr;	/* within the window; multiples of 8 (fw_instr: of 4) */
+	__u32 fw_owner; /* within the window, one byte; or PY_NO_OFFSET */
+	__u32 owner_not_python;
+	__u32 instr_size; /* 8 or 4 */
+	__u32 fw_local;	  /* within the window, a multiple of 8; or PY_NO_OFFSET */
+	__u32 frame_local;
+};
+
+/* A code object as it is copied when it is freed: its size, and the offsets of its pointers to two
+ * str objects and a bytes object. */
+struct py_code_read {
+	__u32 size, filename, name, linetable;
+};
+
+/* One process under trace. */
+struct proc_conf {
+	struct tensor_read tensor;
+	struct py_walk py;
+	struct py_code_read code;
+	__u8 py_on;
+	__u8 phase;	  /* 0 all, 1 forward only, 2 backward only */
+	__u16 max_depth;  /* 0: all */
+	__u32 generation; /* of `tensor`; returned in hits */
+	__u8 cow_strings; /* a std::string is its text's address, before which its length lies */
+	__u8 pad[7];
+};
+
+enum hit_kind {
+	HIT_ENTRY = 1,
+	HIT_EXIT,
+	HIT_CODE_FREED, /* sp: address of the code object; items: where no HIT_CODE_MET came,
+			 * ITEM_DATA of 8 bytes of address and the bytes there, of it and of what it
+			 * points to */
+	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator that is being defined */
+	HIT_PYTHON, /* of a sample that is about to be taken: an ITEM_DATA of the thread state, the
+		     * _PyCFrame (or 0) and the first frame; an ITEM_STACK */
+	HIT_STANDS, /* thread `tid` stands still; no items (tracer/engine/ptrace/engine_both.c) */
+	HIT_CODE_MET, /* the same items, of a code object in use that the hit before it on the
+		       * thread is the first to name */
+};
+
+/* Whether it tells of a code object: one that is met, or that ends. */
+static inline int hit_is_of_code(__u32 kind)
+{
+	return kind == HIT_CODE_FREED || kind == HIT_CODE_MET;
+}
+
+enum {
+	HIT_MORE = 1 << 0, /* the items go on in the next hit of this thread */
+	HIT_CONT = 1 << 1, /* goes on from the hit before */
+	HIT_BACKWARD = 1 << 2,
+	HIT_GAP = 1 << 3,  /* records of this thread were lost before this one */
+	HIT_HELD = 1 << 4, /* the thread stands still: the last record of a hit with PLAN_HOLD */
+};
+
+struct hit {
+	__u32 size; /* of the record, header included */
+	__u8 kind, flags;
+	__u16 depth;	  /* open frames around this op, unreported ones left out */
+	__u32 op;	  /* index of the op's plan */
+	__u16 proc;	  /* index of the process */
+	__u16 generation; /* of the layout the tensors were read with */
+	__u32 tid;	  /* in ditrace's PID namespace */
+	__u32 pad;
+	__u64 ts;  /* CLOCK_MONOTONIC, ns */
+	__u64 seq; /* of the entry, counts up on each thread */
+	__u64 sp;  /* stack pointer at the entry */
+};
+
+enum item_kind {
+	ITEM_DATA = 1, /* raw bytes; aux: number of elements there were (READ_ARRAY), else 0 */
+	ITEM_TENSOR,   /* struct tensor_item and its parts */
+	ITEM_SNAPSHOT, /* the same while the layout is not known: struct tensor_snapshot; aux:
+			* TPART_BASE_* and TPART_OUTLINE, with that 16 bytes for each dimension
+			* behind it */
+	ITEM_LIST,     /* aux: number of elements; the elements follow as items (tensors) */
+	ITEM_UNSET,    /* an empty optional */
+	ITEM_FAULT,    /* memory could not be read */
+	ITEM_STACK,  /* Python frames, STACK_FRAME_SIZE bytes each: code object, instruction, first
+		      * local variable; aux: STACK_* */
+	ITEM_STRING, /* bytes of a string; aux: its true length */
+	ITEM_OBJECT, /* the first bytes of what an IValue points to, from 8, which tell its class,
+		      * to OBJECT_SIZE; aux: OBJECT_* */
+};
+
+enum {
+	STACK_FRAME_SIZE = 24,
+	STACK_SAME = 1,
+	STACK_CUT = 2,
+	STACK_NONE = 4,
+	STACK_KNOWN = 8
+}; /* KNOWN: symbolizer/decode/decoder.c */
+
+/* A list of IValues is one ITEM_DATA with the raw elements (16 bytes each: payload, tag), then, in
+ * order, one item for each element that needs more: ITEM_TENSOR (or a snapshot, or a fault) for a
+ * tensor; ITEM_OBJECT (or a fault) for a payload that may be a pointer. What looks like a list or a
+ * string in the object follows it as ITEM_DATA with its own elements' items or ITEM_STRING; whether
+ * it is one tells the object's class. Tensor has been tag 1 since there are tags
+ * (ATen/core/ivalue.h). */
+enum { COW_LENGTH = 24 }; /* bytes before the text (struct _Rep of libstdc++'s bits/cow_string.h) */
+enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2 };
+enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_DOUBLE = 3 };
+enum { IVALUE_INT = 5, IVALUE_TAGS = 64 }; /* since 1.6; there are fewer kinds than TAGS */
+
+static inline int ivalue_may_point(__u64 payload, __u32 tag)
+{
+	return tag != IVALUE_NONE && tag != IVALUE_TENSOR && tag != IVALUE_DOUBLE &&
+	       tag != IVALUE_INT && payload >= 0x10000 && payload < (1ULL << 47) && !(payload & 7);
+}
+
+/* Before each item; the payload is padded to 8 bytes. */
+struct item {
+	__u8 kind, read; /* read: index of the probe_read that made it */
+	__u16 len;	 /* payload bytes */
+	__u32 aux;
+};
+
+enum {
+	TPART_FAULT = 1 << 0, /* the impl could not be read; no payload but the address */
+	TPART_STORAGE = 1 << 1,
+	TPART_META = 1 << 2,
+	TPART_NODE = 1 << 3,
+	TPART_OUTLINE = 1 << 4, /* sizes and strides of more than five dimensions */
+	TPART_UNDEFINED = 1 << 5,
+	TPART_META_FAULT = 1 << 6,
+	TPART_BASE_NO_GRAD = 1 << 7, /* a view without a gradient of its own: its base has none */
+	TPART_BASE_GRAD = 1 << 8,    /* or it requires one */
+	TPART_PACKED = 1 << 9,
+};
+
+/* ITEM_TENSOR: aux of the item are TPART_*. Payload: impl address; win_len bytes; then, each
+ * present only with its flag and padded to 8: storage_len bytes, meta_len bytes, 8 bytes of the
+ * node's sequence number, 16 bytes for each dimension. With TPART_PACKED, instead of the win_len
+ * bytes: words 0, `storage`, `meta` and `sizes`; of the dimensions that the tensor holds itself the
+ * sizes, and the strides; the bytes from `tail` on. With `pack_meta`, too, instead of the meta_len
+ * bytes: words 0, `grad_fn` and that around `requires_grad`. */
+
+/* Which op of the plan a record is of. */
+enum shim_op {
+	SHIM_CALL,     /* an operator of the dispatcher: role ROLE_BOXED of symbolizer/ops/ops.h */
+	SHIM_FUNCTION, /* has a name only: ROLE_NAMED */
+	SHIM_NODE,     /* an autograd node: ROLE_NAMED_NODE */
+	SHIM_ENGINE,   /* what the autograd engine does about a node: ROLE_ENGINE */
+	SHIM_OPS,
+};
+
+/* Offsets of the words of a named op's and a node's arguments at the entry (enum LOC_*). */
+enum { SHIM_LOC_DATA, SHIM_LOC_VALUES, SHIM_LOC_COUNT, SHIM_LOC_NAME, SHIM_LOC_NAME_LEN };
+
+enum site_kind {
+	SITE_ENTRY,
+	SITE_EXIT,
+	SITE_CODE_FREED, /* first argument: address of a Python code object */
+	SITE_SCHEMA,	 /* second argument: a std::string with the schema of an operator */
+	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on */
+	SITE_OBSERVED, /* no place: what PyTorch tells an observer of, in the order of enum shim_op
+			  (tracer/engine/shim/shim_share.h) */
+};
+
+#ifndef __bpf__
+/* One place to probe: a file offset (not an address) of an instruction. */
+struct probe_site {
+	uint64_t offset;
+	uint32_t op;   /* index into the plan */
+	uint32_t kind; /* enum site_kind */
+};
+#endif
+
+#endif

@@ -1,0 +1,216 @@
+#include "symbolizer/python/pydict.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "symbolizer/python/pyobject.h"
+#include "symbolizer/python/python_runtime.h"
+
+/* Include/object.h. */
+#define TPFLAGS_INLINE_VALUES (1ULL << 2) /* 3.13 */
+#define TPFLAGS_MANAGED_DICT (1ULL << 4)  /* 3.11+ */
+#define TPFLAGS_DICT_SUBCLASS (1ULL << 29)
+
+/* PyDictObject and PyTypeObject: Include/cpython/dictobject.h, Include/cpython/object.h, 3.8 to
+ * 3.13. */
+enum { DICT_KEYS = 32, TYPE_BASICSIZE = 32, TYPE_DICTOFFSET = 288 };
+
+/* ht_cached_keys of a PyHeapTypeObject, Include/cpython/object.h. */
+enum { CACHED_KEYS_311 = 872, CACHED_KEYS_312 = 880 };
+
+struct keys {
+	uint64_t entries, n;
+	size_t entry; /* bytes; the last 16 are key and value */
+};
+
+static uint64_t word_of(const uint8_t *bytes, size_t at)
+{
+	uint64_t w;
+
+	memcpy(&w, bytes + at, sizeof(w));
+	return w;
+}
+
+/* dk_refcnt, dk_size, dk_lookup, dk_usable, dk_nentries, dk_indices. */
+static int keys_before_311(const uint8_t head[40], uint64_t at, struct keys *k)
+{
+	uint64_t size = word_of(head, 8);
+	unsigned width = size <= 0xff ? 1 : size <= 0xffff ? 2 : 4;
+
+	if (!size || size & (size - 1) || size > 1U << 20)
+		return -EPROTO;
+	*k = (struct keys){.entries = at + 40 + size * width, .n = word_of(head, 32), .entry = 24};
+	return k->n <= size ? 0 : -EPROTO;
+}
+
+/* dk_refcnt, dk_log2_size, dk_log2_index_bytes, dk_kind (0: any keys, with their hashes; 1:
+ * strings; 2: strings, values kept elsewhere), dk_version, dk_usable, dk_nentries, dk_indices. */
+static int keys_from_311(const uint8_t head[40], uint64_t at, struct keys *k)
+{
+	uint8_t log2_size = head[8], log2_bytes = head[9], kind = head[10];
+
+	if (log2_size > 20 || log2_bytes > 23 || log2_bytes < log2_size || kind > 2)
+		return -EPROTO;
+	*k = (struct keys){.entries = at + 32 + (1ULL << log2_bytes),
+			   .n = word_of(head, 24),
+			   .entry = kind ? 16 : 24};
+	return k->n <= 1ULL << log2_size ? 0 : -EPROTO;
+}
+
+static int open_keys(const struct py_runtime *rt, uint64_t at, struct keys *k)
+{
+	uint8_t head[40];
+	int rc = mem_read(rt->mem, at, head, sizeof(head));
+
+	if (rc)
+		return rc;
+	return rt->layout.minor >= 11 ? keys_from_311(head, at, k) : keys_before_311(head, at, k);
+}
+
+static void prove(struct py_dict *d, uint64_t at, uint64_t is)
+{
+	d->proof[d->nproof++] = (struct py_word){at, is};
+}
+
+/* The entries of the keys at `keys`; with `values` they have no values of their own. */
+static int open_entries(const struct py_runtime *rt, uint64_t keys, uint64_t values,
+			struct py_dict *d)
+{
+	struct keys k;
+	int rc = open_keys(rt, keys, &k);
+
+	if (rc)
+		return rc;
+	d->entries = k.entries;
+	d->key_at = k.entries + k.entry - 16;
+	d->key_step = k.entry;
+	d->value_at = values ? values : d->key_at + 8;
+	d->value_step = values ? 8 : k.entry;
+	d->n = k.n;
+	return k.n > PY_DICT_MAX ? -E2BIG : 0;
+}
+
+/* What stands before the values of struct _dictvalues: four bytes, padded, from 3.13 on. */
+static uint64_t values_head(const struct py_runtime *rt)
+{
+	return rt->layout.minor >= 13 ? 8 : 0;
+}
+
+int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out)
+{
+	uint64_t type, flags = 0, w[2];
+	int rc = py_object_type(rt, addr, &type);
+
+	*out = (struct py_dict){0};
+	if (!rc)
+		rc = mem_read_u64(rt->mem, type + rt->layout.obj.type_flags, &flags);
+	if (!rc && !(flags & TPFLAGS_DICT_SUBCLASS))
+		rc = -EPROTO;
+	if (!rc)
+		rc = mem_read(rt->mem, addr + DICT_KEYS, w, sizeof(w));
+	if (rc)
+		return rc;
+	prove(out, addr + DICT_KEYS, w[0]);
+	prove(out, addr + DICT_KEYS + 8, w[1]);
+	return open_entries(rt, w[0], w[1] ? w[1] + values_head(rt) : 0, out);
+}
+
+/* Where the values of an object without a __dict__ are; 0: it has one, or none are valid.
+ * Include/internal/pycore_object.h: _PyObject_ValuesPointer (3.11), _PyObject_DictOrValuesPointer
+ * (3.12: the lowest bit is set), _PyObject_InlineValues (3.13). */
+static int find_values(const struct py_runtime *rt, uint64_t obj, uint64_t type, uint64_t flags,
+		       uint64_t managed, uint64_t *values)
+{
+	uint8_t head[4];
+	uint64_t size;
+	int rc;
+
+	*values = 0;
+	if (rt->layout.minor == 11)
+		return managed ? 0 : mem_read_u64(rt->mem, obj - 32, values);
+	if (rt->layout.minor == 12) {
+		*values = managed & 1 ? managed + 1 : 0;
+		return 0;
+	}
+	if (managed || !(flags & TPFLAGS_INLINE_VALUES))
+		return 0;
+	rc = mem_read_u64(rt->mem, type + TYPE_BASICSIZE, &size);
+	if (!rc)
+		rc = mem_read(rt->mem, obj + size, head, sizeof(head));
+	if (!rc && head[3] == 1) /* valid */
+		*values = obj + size + values_head(rt);
+	return rc;
+}
+
+static int open_managed(const struct py_runtime *rt, uint64_t obj, uint64_t type, uint64_t flags,
+			struct py_dict *out)
+{
+	uint64_t keys_at = type + (rt->layout.minor == 11 ? CACHED_KEYS_311 : CACHED_KEYS_312);
+	uint64_t managed, values, keys;
+	int rc = mem_read_u64(rt->mem, obj - 24, &managed);
+
+	if (!rc)
+		rc = find_values(rt, obj, type, flags, managed, &values);
+	if (!rc && !values)
+		rc = managed & 7 || !managed ? -EPROTO : py_dict_open(rt, managed, out);
+	else if (!rc)
+		rc = mem_read_u64(rt->mem, keys_at, &keys);
+	if (rc)
+		return rc;
+	prove(out, obj - 24, managed);
+	if (!values)
+		return 0;
+	prove(out, keys_at, keys);
+	if (rt->layout.minor == 11)
+		prove(out, obj - 32, values);
+	return open_entries(rt, keys, values, out);
+}
+
+int py_attributes_open(const struct py_runtime *rt, uint64_t obj, uint64_t type,
+		       struct py_dict *out)
+{
+	uint64_t flags, off, dict;
+	int rc = mem_read_u64(rt->mem, type + rt->layout.obj.type_flags, &flags);
+
+	*out = (struct py_dict){0};
+	if (!rc && rt->layout.minor >= 11 && flags & TPFLAGS_MANAGED_DICT)
+		return open_managed(rt, obj, type, flags, out);
+	if (!rc)
+		rc = mem_read_u64(rt->mem, type + TYPE_DICTOFFSET, &off);
+	if (!rc && (off == 0 || off > 1U << 16)) /* negative: of objects of variable size */
+		rc = -ENOENT;
+	if (!rc)
+		rc = mem_read_u64(rt->mem, obj + off, &dict);
+	if (!rc)
+		rc = dict ? py_dict_open(rt, dict, out) : -ENOENT;
+	if (!rc)
+		prove(out, obj + off, dict);
+	return rc;
+}
+
+/* Words at `at` and every `step` bytes on, to every second one of `out`. */
+static int read_column(const struct py_runtime *rt, uint64_t at, size_t step, size_t n,
+		       uint64_t *out)
+{
+	enum { SOME = 64, STEP_MAX = 24 };
+	uint8_t bytes[SOME * STEP_MAX];
+
+	for (size_t i = 0; i < n; i += SOME) {
+		size_t some = n - i < SOME ? n - i : SOME;
+		int rc = mem_read(rt->mem, at + i * step, bytes, (some - 1) * step + 8);
+
+		if (rc)
+			return rc;
+		for (size_t k = 0; k < some; k++)
+			out[2 * (i + k)] = word_of(bytes, k * step);
+	}
+	return 0;
+}
+
+int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2])
+{
+	int rc = read_column(rt, d->key_at, d->key_step, d->n, &out[0][0]);
+
+	return rc ? rc : read_column(rt, d->value_at, d->value_step, d->n, &out[0][1]);
+}

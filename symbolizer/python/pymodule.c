@@ -1,0 +1,212 @@
+#include "symbolizer/python/pymodule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "symbolizer/python/pymodule_find.h"
+#include "symbolizer/python/pytable.h"
+#include "symbolizer/python/python_runtime.h"
+
+enum {
+	MAX_NODES = 1 << 16, /* then all begin anew */
+	MAX_DEPTH = 64,	     /* modules within modules */
+	TRUST_NS = 2000000,  /* so long it is taken to be what it was */
+	LATE_NS = 20000000,  /* what is read later than this after a call says nothing of it */
+};
+
+/* A module as it is called by another. */
+struct node {
+	uint32_t parent; /* PY_NO_MODULE: outermost */
+	uint32_t
+	    within; /* the one around it in whose tree it is; PY_NO_MODULE: a tree of its own */
+	uint64_t self;
+	const char *path;   /* interned; NULL: not known */
+	const char *prefix; /* of the paths of what is in its tree; "" at the top */
+	const char *outer;  /* the prefix of `within` from which `path` was made */
+	struct py_witness witness;
+	uint64_t since_ns, until_ns; /* the path was found; was last seen to hold (0: never) */
+	uint32_t failed;	     /* times in a row that it was looked for in vain */
+};
+
+struct py_modules {
+	struct pytable index;
+	struct node *nodes;
+	uint32_t n;
+	uint32_t base; /* number of nodes[0]: grows when they begin anew */
+	struct py_tree tree;
+};
+
+struct py_modules *py_modules_new(void)
+{
+	return calloc(1, sizeof(struct py_modules));
+}
+
+static void forget(struct py_modules *m)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		py_witness_free(&m->nodes[i].witness);
+	pytable_clear(&m->index);
+	m->base = m->base > UINT32_MAX / 2 ? 0 : m->base + m->n;
+	m->n = 0;
+}
+
+void py_modules_free(struct py_modules *m)
+{
+	if (!m)
+		return;
+	forget(m);
+	pytable_free(&m->index);
+	py_tree_free(&m->tree);
+	free(m->nodes);
+	free(m);
+}
+
+static struct node *node_at(struct py_modules *m, uint32_t number)
+{
+	return &m->nodes[number - m->base];
+}
+
+bool py_module_node_known(const struct py_runtime *rt, uint32_t node)
+{
+	const struct py_modules *m = rt->modules;
+
+	return node == PY_NO_MODULE || (node >= m->base && node - m->base < m->n);
+}
+
+static uint32_t find_or_add(struct py_modules *m, uint32_t parent, uint64_t self)
+{
+	const uint64_t key[2] = {parent, self};
+	uint64_t hash = pytable_hash(key, sizeof(key), 0);
+	uint32_t pos = 0, i;
+
+	while ((i = pytable_next(&m->index, hash, &pos)) != PYTABLE_NONE)
+		if (m->nodes[i].parent == parent && m->nodes[i].self == self)
+			return m->base + i;
+	if (!py_reserve(&m->nodes, m->n, 1, sizeof(*m->nodes)) ||
+	    pytable_add(&m->index, hash, m->n))
+		return PY_NO_MODULE;
+	m->nodes[m->n] = (struct node){.parent = parent, .self = self};
+	return m->base + m->n++;
+}
+
+uint32_t py_module_node(struct py_runtime *rt, const uint64_t *modules, size_t n)
+{
+	struct py_modules *m = rt->modules;
+	uint32_t node = PY_NO_MODULE;
+	uint64_t before = 0;
+	unsigned depth = 0;
+
+	if (m->n + n > MAX_NODES)
+		forget(m);
+	for (size_t i = n; i-- > 0;) {
+		uint64_t self = modules[i];
+
+		if (!self || depth++ > MAX_DEPTH)
+			return PY_NO_MODULE;
+		if (self == before)
+			continue;
+		node = find_or_add(m, node, self);
+		if (node == PY_NO_MODULE)
+			return node;
+		before = self;
+	}
+	return node;
+}
+
+static const char *join(struct py_runtime *rt, const char *prefix, const char *name)
+{
+	char path[PY_PATH_MAX];
+	int n = snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", name);
+
+	return n < 0 || (size_t)n >= sizeof(path) ? NULL : py_intern_string(rt->codes, path);
+}
+
+/* A module that is in no other's tree: its class names it. */
+static void look_alone(struct py_runtime *rt, struct node *node)
+{
+	char class[256], path[sizeof(class) + 2];
+
+	if (py_tree_class(rt, &rt->modules->tree, node->self, &node->witness, class, sizeof(class)))
+		return;
+	snprintf(path, sizeof(path), "(%s)", class);
+	node->within = PY_NO_MODULE;
+	node->prefix = "";
+	node->path = py_intern_string(rt->codes, path);
+}
+
+/* Find the module in the trees of those around it, the nearest first. */
+static void look(struct py_runtime *rt, struct node *node)
+{
+	struct py_modules *m = rt->modules;
+	char name[PY_PATH_MAX];
+
+	node->path = NULL;
+	for (uint32_t a = node->parent; a != PY_NO_MODULE; a = node_at(m, a)->parent) {
+		const struct node *around = node_at(m, a);
+		int rc = 1;
+
+		if (!around->path)
+			return;
+		if (around->self == node->self) /* it is called again by what it calls */
+			name[0] = '\0';
+		else
+			rc = py_tree_find(rt, &m->tree, around->self, node->self, &node->witness,
+					  name, sizeof(name));
+		if (rc < 0)
+			return;
+		if (!rc)
+			continue;
+		node->within = a;
+		node->outer = around->prefix;
+		node->prefix = *name ? join(rt, around->prefix, name) : around->prefix;
+		node->path = *name ? node->prefix : around->path;
+		return;
+	}
+	look_alone(rt, node);
+}
+
+/* Whether there is nothing to be read for a call at `ns`. */
+static bool is_settled(const struct node *node, uint64_t ns)
+{
+	enum { MOST_DOUBLED = 8 };
+	unsigned doubled = node->failed < MOST_DOUBLED ? node->failed : MOST_DOUBLED;
+
+	return node->until_ns && ns <= node->until_ns + ((uint64_t)TRUST_NS << doubled);
+}
+
+static bool still_holds(struct py_runtime *rt, const struct node *node)
+{
+	const struct node *within =
+	    node->within == PY_NO_MODULE ? NULL : node_at(rt->modules, node->within);
+
+	return node->path && (!within || (within->path && within->prefix == node->outer)) &&
+	       py_witness_holds(rt, &node->witness);
+}
+
+static void look_again(struct py_runtime *rt, struct node *node)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!still_holds(rt, node)) {
+		look(rt, node);
+		node->since_ns = now;
+	}
+	node->failed = node->path ? 0 : node->failed + 1;
+	node->until_ns = now;
+}
+
+const char *py_module_path(struct py_runtime *rt, uint32_t number, uint64_t ns)
+{
+	struct node *node;
+
+	if (number == PY_NO_MODULE)
+		return NULL;
+	node = node_at(rt->modules, number);
+	if (!is_settled(node, ns)) {
+		py_module_path(rt, node->parent, ns); /* MAX_DEPTH deep at most */
+		look_again(rt, node);
+	}
+	return ns + LATE_NS < node->since_ns ? NULL : node->path;
+}

@@ -1,0 +1,196 @@
+#include "symbolizer/python/pyobject.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/python/python_runtime.h"
+
+static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
+{
+	return mem_read_u64(rt->mem, addr, out);
+}
+
+static bool plausible(uint64_t addr)
+{
+	return addr >= 4096 && addr % 8 == 0;
+}
+
+/* Memory that was given back begins with a free list pointer. Immortal objects (PEP 683) count near
+ * 2^32, and extensions built for an older stable ABI may push them over it. */
+int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
+{
+	uint64_t refs;
+	int rc;
+
+	if (!plausible(obj))
+		return -EPROTO;
+	rc = word(rt, obj, &refs);
+	if (!rc)
+		rc = word(rt, obj + rt->layout.obj.ob_type, type);
+	if (rc)
+		return rc;
+	return refs == 0 || refs > 1ULL << 40 ? -EPROTO : 0;
+}
+
+/* Py_TPFLAGS_TYPE_SUBCLASS, Include/object.h: set in the flags of `type` and of every metaclass. */
+static int check_type(const struct py_runtime *rt, uint64_t type)
+{
+	const uint64_t type_subclass = 1ULL << 31;
+	uint64_t meta, flags;
+	int rc = py_live_type(rt, type, &meta);
+
+	if (rc)
+		return rc;
+	if (!plausible(meta))
+		return -EPROTO;
+	rc = word(rt, meta + rt->layout.obj.type_flags, &flags);
+	if (rc)
+		return rc;
+	return flags & type_subclass ? 0 : -EPROTO;
+}
+
+int py_object_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
+{
+	int rc = py_live_type(rt, obj, type);
+
+	return rc ? rc : check_type(rt, *type);
+}
+
+ssize_t py_type_name(const struct py_runtime *rt, uint64_t type, char *out, size_t size)
+{
+	uint64_t name;
+	int rc = check_type(rt, type);
+
+	if (!rc)
+		rc = word(rt, type + rt->layout.obj.type_name, &name);
+	if (rc)
+		return rc;
+	return mem_read_str(rt->mem, name, out, size);
+}
+
+static size_t put_utf8(char *out, uint32_t c)
+{
+	if (c < 0x80) {
+		out[0] = (char)c;
+		return 1;
+	}
+	if (c < 0x800) {
+		out[0] = (char)(0xc0 | c >> 6);
+		out[1] = (char)(0x80 | (c & 0x3f));
+		return 2;
+	}
+	if (c < 0x10000) {
+		out[0] = (char)(0xe0 | c >> 12);
+		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
+		out[2] = (char)(0x80 | (c & 0x3f));
+		return 3;
+	}
+	out[0] = (char)(0xf0 | c >> 18);
+	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
+	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
+	out[3] = (char)(0x80 | (c & 0x3f));
+	return 4;
+}
+
+static uint32_t code_point(const uint8_t *text, size_t i, unsigned width)
+{
+	uint32_t c = 0;
+
+	memcpy(&c, text + i * width, width); /* little-endian, like the targets */
+	if (c == 0 || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+		return 0xfffd;
+	return c;
+}
+
+static size_t to_utf8(const uint8_t *text, size_t count, unsigned width, char *out, size_t size)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		char one[4];
+		size_t n = put_utf8(one, code_point(text, i, width));
+
+		if (len + n >= size)
+			break;
+		memcpy(out + len, one, n);
+		len += n;
+	}
+	out[len] = '\0';
+	return len;
+}
+
+struct str {
+	uint64_t text, length;
+	unsigned width; /* bytes a character: 1, 2, 4 */
+};
+
+/* state: interned 2 bits, kind 3 bits (the width), compact, ascii. */
+static int str_header(const struct py_runtime *rt, uint64_t addr, struct str *s)
+{
+	const struct py_objects *o = &rt->layout.obj;
+	uint64_t type;
+	uint32_t state;
+	int rc = py_live_type(rt, addr, &type);
+
+	if (rc)
+		return rc;
+	if (type != rt->image.unicode_type)
+		return -EPROTO;
+	rc = word(rt, addr + o->str_length, &s->length);
+	if (!rc)
+		rc = mem_read(rt->mem, addr + o->str_state, &state, sizeof(state));
+	if (rc)
+		return rc;
+	s->width = state >> 2 & 7;
+	s->text = addr + (state & 0x40 ? o->str_ascii : o->str_compact);
+	if (!(state & 0x20) || (s->width != 1 && s->width != 2 && s->width != 4))
+		return -EPROTO;
+	return 0;
+}
+
+ssize_t py_read_str(const struct py_runtime *rt, uint64_t addr, char *out, size_t size)
+{
+	struct str s;
+	uint8_t *text;
+	ssize_t len;
+	int rc = size ? str_header(rt, addr, &s) : -EINVAL;
+
+	if (rc)
+		return rc;
+	if (s.length > size) /* no character takes less than a byte */
+		s.length = size;
+	text = malloc(s.length * s.width + 1);
+	if (!text)
+		return -ENOMEM;
+	rc = s.length ? mem_read(rt->mem, s.text, text, s.length * s.width) : 0;
+	len = rc ? rc : (ssize_t)to_utf8(text, s.length, s.width, out, size);
+	free(text);
+	return len;
+}
+
+ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, uint8_t **out)
+{
+	uint64_t type, len;
+	int rc = py_live_type(rt, addr, &type);
+
+	if (!rc && type != rt->image.bytes_type)
+		rc = -EPROTO;
+	if (!rc)
+		rc = word(rt, addr + rt->layout.obj.bytes_size, &len);
+	if (rc)
+		return rc;
+	if (len > max)
+		return -E2BIG;
+	*out = malloc(len + 1);
+	if (!*out)
+		return -ENOMEM;
+	rc = len ? mem_read(rt->mem, addr + rt->layout.obj.bytes_data, *out, len) : 0;
+	if (rc) {
+		free(*out);
+		*out = NULL;
+		return rc;
+	}
+	return (ssize_t)len;
+}

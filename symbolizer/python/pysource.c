@@ -1,0 +1,236 @@
+#define _GNU_SOURCE
+#include "symbolizer/python/pysource.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+enum {
+	MAX_FILES = 64,
+	MAX_BYTES = 16 << 20,
+};
+
+struct source {
+	char *name;
+	char *data; /* NULL: not readable, remembered so that it is not tried again */
+	size_t size;
+	uint32_t *start; /* of each line, and the end of the last */
+	uint32_t lines;
+	uint64_t used;
+};
+
+struct py_sources {
+	int root, cwd;
+	struct source file[MAX_FILES];
+	unsigned count;
+	size_t bytes;
+	uint64_t clock;
+};
+
+static int open_dir(pid_t pid, const char *what)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+struct py_sources *py_sources_new(pid_t pid)
+{
+	struct py_sources *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->root = open_dir(pid, "root");
+	s->cwd = open_dir(pid, "cwd");
+	return s;
+}
+
+static size_t source_bytes(const struct source *f)
+{
+	return f->size + (f->data ? (f->lines + 1) * sizeof(*f->start) : 0);
+}
+
+static void drop(struct py_sources *s, unsigned i)
+{
+	struct source *f = &s->file[i];
+
+	s->bytes -= source_bytes(f);
+	free(f->name);
+	free(f->data);
+	free(f->start);
+	*f = s->file[--s->count];
+}
+
+void py_sources_free(struct py_sources *s)
+{
+	if (!s)
+		return;
+	while (s->count)
+		drop(s, s->count - 1);
+	if (s->root >= 0)
+		close(s->root);
+	if (s->cwd >= 0)
+		close(s->cwd);
+	free(s);
+}
+
+/* Symbolic links with absolute targets must lead below the target's root, not ours: openat2(2),
+ * Linux 5.6. A fifo or device of the name must not block. */
+static int open_source(const struct py_sources *s, const char *name)
+{
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+			       .resolve = RESOLVE_IN_ROOT};
+
+	if (name[0] != '/')
+		return openat(s->cwd, name, (int)how.flags);
+	return (int)syscall(SYS_openat2, s->root, name, &how, sizeof(how));
+}
+
+static char *read_all(int fd, size_t size)
+{
+	char *data = malloc(size + 1);
+	size_t have = 0;
+
+	while (data && have < size) {
+		ssize_t n = read(fd, data + have, size - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) { /* shorter than it was a moment ago */
+			free(data);
+			return NULL;
+		}
+		have += (size_t)n;
+	}
+	return data;
+}
+
+/* Python ends lines at \n, \r\n and \r. */
+static bool ends_line(const struct source *f, size_t i)
+{
+	return f->data[i] == '\n' ||
+	       (f->data[i] == '\r' && (i + 1 == f->size || f->data[i + 1] != '\n'));
+}
+
+static bool index_lines(struct source *f)
+{
+	uint32_t n = 1;
+
+	for (size_t i = 0; i < f->size; i++)
+		n += ends_line(f, i);
+	f->start = malloc((n + 1) * sizeof(*f->start));
+	if (!f->start)
+		return false;
+	f->lines = n;
+	f->start[0] = 0;
+	n = 0;
+	for (size_t i = 0; i < f->size; i++)
+		if (ends_line(f, i))
+			f->start[++n] = (uint32_t)i + 1;
+	f->start[n + 1] = (uint32_t)f->size;
+	return true;
+}
+
+static void load(const struct py_sources *s, struct source *f)
+{
+	struct stat st;
+	int fd = f->name[0] == '<' ? -1 : open_source(s, f->name);
+
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= MAX_BYTES / 5) {
+		f->data = read_all(fd, (size_t)st.st_size);
+		f->size = f->data ? (size_t)st.st_size : 0;
+	}
+	close(fd);
+	if (f->data && !index_lines(f)) {
+		free(f->data);
+		f->data = NULL;
+		f->size = 0;
+	}
+}
+
+static void make_room(struct py_sources *s)
+{
+	while (s->count > 1 && (s->count > MAX_FILES - 1 || s->bytes > MAX_BYTES)) {
+		unsigned oldest = 0;
+
+		for (unsigned i = 1; i < s->count; i++)
+			if (s->file[i].used < s->file[oldest].used)
+				oldest = i;
+		drop(s, oldest);
+	}
+}
+
+static struct source *find(struct py_sources *s, const char *name)
+{
+	struct source *f;
+
+	for (unsigned i = 0; i < s->count; i++) {
+		if (strcmp(s->file[i].name, name) == 0) {
+			s->file[i].used = ++s->clock;
+			return &s->file[i];
+		}
+	}
+	make_room(s);
+	f = &s->file[s->count];
+	*f = (struct source){.name = strdup(name), .used = ++s->clock};
+	if (!f->name)
+		return NULL;
+	load(s, f);
+	s->count++;
+	s->bytes += source_bytes(f);
+	return f;
+}
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\f' || c == '\n' || c == '\r';
+}
+
+static size_t copy_clean(char *out, size_t size, const char *p, const char *end)
+{
+	size_t len = 0;
+
+	while (p < end) {
+		uint32_t cp;
+		size_t n = text_utf8(p, (size_t)(end - p), &cp);
+		bool bad = n == 0 || *p == '\0';
+
+		n = n ? n : 1;
+		if (len + n >= size)
+			break;
+		memcpy(out + len, bad ? "?" : p, n);
+		len += n;
+		p += n;
+	}
+	out[len] = '\0';
+	return len;
+}
+
+ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
+			size_t size)
+{
+	const struct source *f = file[0] && line > 0 && size ? find(s, file) : NULL;
+	const char *p, *end;
+
+	if (!f || !f->data || (uint32_t)line > f->lines)
+		return -ENOENT;
+	p = f->data + f->start[line - 1];
+	end = f->data + f->start[line];
+	while (p < end && is_space(*p))
+		p++;
+	while (end > p && is_space(end[-1]))
+		end--;
+	return (ssize_t)copy_clean(out, size, p, end);
+}

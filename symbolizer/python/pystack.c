@@ -1,0 +1,265 @@
+/* Stacks of Python frames, interned, and how they came: symbolizer/python/pycode.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/pymodule.h"
+#include "symbolizer/python/pytable.h"
+#include "symbolizer/python/python_runtime.h"
+
+/* Bounds for a target that makes up code without end; a training run stays far below them. */
+enum {
+	MAX_RAW_WORDS = 1 << 20,    /* of what is remembered as it came: 8 MiB */
+	MAX_STACK_BYTES = 24 << 20, /* then new stacks keep one frame */
+	MAX_DEPTH = 512,
+};
+
+/* A stack as it came: its pairs, and behind them the modules that are called in it, innermost
+ * first. */
+struct raw {
+	uint64_t words[3 * MAX_DEPTH];
+	size_t n, nmodules;
+	bool truncated;
+};
+
+#define RAW_WORDS(raw) (2 * (raw)->n + (raw)->nmodules)
+
+/* The same, kept: from raw_words[at]. */
+struct raw_stack {
+	const struct py_stack *stack;
+	size_t at, nwords;
+	uint32_t epoch, node; /* node: PY_NO_MODULE without a module */
+	uint16_t n;
+	bool truncated;
+};
+
+struct py_stacks {
+	struct arena arena;
+	struct pytable stack_index;
+	struct py_stack **stacks;
+	uint32_t nstacks;
+	size_t stack_bytes;
+
+	/* What may be forgotten. */
+	struct pytable raw_index;
+	struct raw_stack *raws;
+	uint64_t *raw_words;
+	uint32_t nraws;
+	size_t nraw_words;
+
+	struct raw raw; /* scratch */
+};
+
+struct py_stacks *py_stacks_new(void)
+{
+	return calloc(1, sizeof(struct py_stacks));
+}
+
+void py_stacks_free(struct py_stacks *s)
+{
+	if (!s)
+		return;
+	pytable_free(&s->stack_index);
+	pytable_free(&s->raw_index);
+	arena_free(&s->arena);
+	free(s->stacks);
+	free(s->raws);
+	free(s->raw_words);
+	free(s);
+}
+
+static void forget_raws(struct py_stacks *s)
+{
+	s->nraws = 0;
+	s->nraw_words = 0;
+	pytable_clear(&s->raw_index);
+}
+
+/* What a stack is made of, but for its frames. */
+struct stack {
+	uint16_t depth;
+	bool truncated;
+	const char *module;
+};
+
+static bool same_stack(const struct py_stack *s, const struct stack *like,
+		       const struct py_frame *const *frames)
+{
+	return s->depth == like->depth && s->truncated == like->truncated &&
+	       s->module == like->module &&
+	       (s->depth == 0 || memcmp(s->frames, frames, s->depth * sizeof(*frames)) == 0);
+}
+
+static const struct py_stack *intern_frames(struct py_stacks *st, struct stack like,
+					    const struct py_frame *const *frames)
+{
+	uint64_t hash;
+	uint32_t pos = 0, i;
+	struct py_stack *s;
+
+	if (st->stack_bytes > MAX_STACK_BYTES && like.depth > 1) {
+		like.depth = 1;
+		like.truncated = true;
+	}
+	hash = pytable_hash(frames, like.depth * sizeof(*frames),
+			    (uint64_t)like.truncated ^ (uintptr_t)like.module);
+	while ((i = pytable_next(&st->stack_index, hash, &pos)) != PYTABLE_NONE)
+		if (same_stack(st->stacks[i], &like, frames))
+			return st->stacks[i];
+	s = arena_alloc(&st->arena, sizeof(*s) + like.depth * sizeof(*frames));
+	if (!s || !py_reserve(&st->stacks, st->nstacks, 1, sizeof(*st->stacks)) ||
+	    pytable_add(&st->stack_index, hash, st->nstacks))
+		return NULL;
+	*s = (struct py_stack){.id = st->nstacks,
+			       .depth = like.depth,
+			       .truncated = like.truncated,
+			       .module = like.module};
+	if (s->depth)
+		memcpy(s->frames, frames, s->depth * sizeof(*frames));
+	st->stacks[st->nstacks++] = s;
+	st->stack_bytes += sizeof(*s) + s->depth * sizeof(*frames);
+	return s;
+}
+
+/* *sure is cleared when a frame is unknown: the pair may mean something the next time. */
+static void resolve_frames(struct py_runtime *rt, const struct raw *raw,
+			   const struct py_frame **frames, bool *sure)
+{
+	*sure = true;
+	for (size_t i = 0; i < raw->n; i++) {
+		frames[i] = py_resolve(rt, raw->words[2 * i], raw->words[2 * i + 1]);
+		if (!py_frame_known(rt->codes, frames[i]))
+			*sure = false;
+	}
+}
+
+static uint64_t hash_of(const struct raw *raw)
+{
+	return pytable_hash(raw->words, RAW_WORDS(raw) * sizeof(raw->words[0]), raw->truncated);
+}
+
+static struct raw_stack *find_raw(struct py_stacks *s, uint64_t hash, const struct raw *raw)
+{
+	uint32_t pos = 0, i;
+
+	while ((i = pytable_next(&s->raw_index, hash, &pos)) != PYTABLE_NONE) {
+		struct raw_stack *r = &s->raws[i];
+
+		if (r->n == raw->n && r->nwords == RAW_WORDS(raw) &&
+		    r->truncated == raw->truncated &&
+		    memcmp(s->raw_words + r->at, raw->words, r->nwords * sizeof(uint64_t)) == 0)
+			return r;
+	}
+	return NULL;
+}
+
+static void remember_raw(struct py_stacks *s, uint64_t hash, const struct raw *raw,
+			 struct raw_stack like)
+{
+	struct raw_stack *r = find_raw(s, hash, raw);
+
+	like.nwords = RAW_WORDS(raw);
+	if (!r && s->nraw_words + like.nwords > MAX_RAW_WORDS)
+		forget_raws(s);
+	like.at = r ? r->at : s->nraw_words;
+	if (!r) {
+		if (!py_reserve(&s->raw_words, s->nraw_words, like.nwords, sizeof(uint64_t)) ||
+		    !py_reserve(&s->raws, s->nraws, 1, sizeof(*s->raws)) ||
+		    pytable_add(&s->raw_index, hash, s->nraws))
+			return;
+		memcpy(s->raw_words + like.at, raw->words, like.nwords * sizeof(uint64_t));
+		s->nraw_words += like.nwords;
+		r = &s->raws[s->nraws++];
+	}
+	*r = like;
+}
+
+/* A stack whose frames are known, and what module it is in by now. */
+static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, uint64_t ns)
+{
+	const struct py_stack *s = r->stack;
+	const char *module = py_module_path(rt, r->node, ns);
+	struct stack like = {s->depth, s->truncated, module};
+
+	if (module != s->module) {
+		s = intern_frames(rt->stacks, like, s->frames);
+		r->stack = s ? s : r->stack;
+	}
+	return s;
+}
+
+/* Where a call has two frames, the outer one has the module for certain: in the inner one a
+ * variable that a closure uses is kept in a cell. */
+static void take_modules(const struct py_codes *c, struct raw *raw, const uint64_t frames[][3])
+{
+	raw->nmodules = 0;
+	for (size_t i = 0; i < raw->n; i++) {
+		enum py_call call = py_code_call(c, frames[i][0]);
+
+		if (call == PY_CALL_MODULE && i + 1 < raw->n &&
+		    py_code_call(c, frames[i + 1][0]) == PY_CALL_WRAPPED)
+			continue;
+		if (call != PY_CALL_OTHER)
+			raw->words[2 * raw->n + raw->nmodules++] = frames[i][2];
+	}
+}
+
+/* `frames` NULL: the modules are not known. */
+static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t frames[][3],
+					 uint64_t ns)
+{
+	const struct py_frame *resolved[MAX_DEPTH] = {NULL};
+	struct py_stacks *s = rt->stacks;
+	struct raw *raw = &s->raw;
+	struct stack like = {.depth = (uint16_t)raw->n, .truncated = raw->truncated};
+	struct raw_stack *r = find_raw(s, hash_of(raw), raw), kept;
+	bool sure;
+
+	if (r && r->epoch == py_codes_epoch(rt->codes) && py_module_node_known(rt, r->node))
+		return again(rt, r, ns);
+	resolve_frames(rt, raw, resolved, &sure);
+	if (frames) /* which codes call modules may be known only now */
+		take_modules(rt->codes, raw, frames);
+	kept = (struct raw_stack){
+	    .epoch = py_codes_epoch(rt->codes), .n = (uint16_t)raw->n, .truncated = raw->truncated};
+	kept.node = raw->truncated ? PY_NO_MODULE
+				   : py_module_node(rt, raw->words + 2 * raw->n, raw->nmodules);
+	like.module = py_module_path(rt, kept.node, ns);
+	kept.stack = intern_frames(s, like, resolved);
+	if (kept.stack && sure)
+		remember_raw(s, hash_of(raw), raw, kept);
+	return kept.stack;
+}
+
+static size_t begin(struct py_runtime *rt, size_t n, bool truncated)
+{
+	struct raw *raw = &rt->stacks->raw;
+
+	raw->n = n < MAX_DEPTH ? n : MAX_DEPTH;
+	raw->nmodules = 0;
+	raw->truncated = truncated || n > MAX_DEPTH;
+	return raw->n;
+}
+
+const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
+				       bool truncated)
+{
+	n = begin(rt, n, truncated);
+	if (n)
+		memcpy(rt->stacks->raw.words, pairs, n * sizeof(*pairs));
+	return intern_raw(rt, NULL, 0);
+}
+
+const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
+					  size_t n, bool truncated, uint64_t ns)
+{
+	struct raw *raw = &rt->stacks->raw;
+
+	n = begin(rt, n, truncated);
+	for (size_t i = 0; i < n; i++)
+		memcpy(&raw->words[2 * i], frames[i], 2 * sizeof(uint64_t));
+	take_modules(rt->codes, raw, frames);
+	return intern_raw(rt, frames, ns);
+}

@@ -1,0 +1,254 @@
+#include "symbolizer/python/python.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "symbolizer/python/linetable.h"
+#include "symbolizer/python/pyobject.h"
+#include "symbolizer/python/pymodule.h"
+#include "symbolizer/python/pysource.h"
+#include "symbolizer/python/python_runtime.h"
+
+static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
+{
+	return addr < 4096 ? -EFAULT : mem_read_u64(rt->mem, addr, out);
+}
+
+static uint64_t word_at(const uint8_t *window, uint32_t off)
+{
+	uint64_t v;
+
+	memcpy(&v, window + off, sizeof(v));
+	return v;
+}
+
+/* PY_VERSION_HEX, Include/patchlevel.h: major, minor, micro, a nibble of level, a nibble of serial.
+ */
+static void format_version(uint32_t v, char *out, size_t size)
+{
+	unsigned level = v >> 4 & 15;
+
+	int n = snprintf(out, size, "%u.%u.%u", v >> 24, v >> 16 & 0xff, v >> 8 & 0xff);
+
+	if (level != 15 && n > 0 && (size_t)n < size)
+		snprintf(out + n, size - (size_t)n, "%s%u",
+			 level == 10   ? "a"
+			 : level == 11 ? "b"
+				       : "rc",
+			 v & 15);
+}
+
+static int unknown_version(struct err *e, const char *version)
+{
+	err_set(e, -ENOTSUP, "CPython %s is not known to this program", version);
+	err_hint(e, "Python frames are shown for CPython 3.8 to 3.13");
+	return -ENOTSUP;
+}
+
+/* 3.8 to 3.12: a table, by Py_Version or the file's own text. */
+static int layout_by_version(struct py_runtime *rt, struct err *e)
+{
+	const struct py_layout *table;
+	uint32_t v = 0;
+	unsigned minor = rt->image.literal_minor;
+	int rc;
+
+	if (rt->image.version) {
+		rc = mem_read(rt->mem, rt->image.version, &v, sizeof(v));
+		if (rc)
+			return err_set(e, rc, "cannot read the version of Python: %s",
+				       strerror(-rc));
+		format_version(v, rt->version, sizeof(rt->version));
+		minor = v >> 24 == 3 ? v >> 16 & 0xff : 0;
+	} else if (minor && minor <= 10) {
+		snprintf(rt->version, sizeof(rt->version), "3.%u", minor);
+	} else {
+		return unknown_version(e, "(without Py_Version)");
+	}
+	table = py_layout_table(minor);
+	if (!table)
+		return unknown_version(e, rt->version);
+	rt->layout = *table;
+	return 0;
+}
+
+static int find_layout(struct py_runtime *rt, struct err *e)
+{
+	uint8_t head[PY_DEBUG_OFFSETS_SIZE];
+	uint32_t version;
+	int rc = mem_read(rt->mem, rt->image.runtime, head, sizeof(head));
+
+	if (rc) {
+		err_set(e, rc, "cannot read the memory of process %d: %s", rt->pid, strerror(-rc));
+		err_hint(e, "run as root, or as the user of the process");
+		return rc;
+	}
+	rc = py_layout_debug(head, sizeof(head), &rt->layout, &version, e);
+	if (rc == -ENOENT)
+		rc = layout_by_version(rt, e);
+	else
+		format_version(version, rt->version, sizeof(rt->version));
+	rt->layout.walk.interp_head_addr = rt->image.runtime + rt->layout.interp_head;
+	return rc;
+}
+
+static int check_type_name(const struct py_runtime *rt, uint64_t type, const char *name)
+{
+	char text[16];
+	ssize_t n = py_type_name(rt, type, text, sizeof(text));
+
+	return n >= 0 && strcmp(text, name) == 0 ? 0 : -EPROTO;
+}
+
+int py_each_tstate(const struct py_runtime *rt, py_tstate_fn *fn, void *arg)
+{
+	const struct py_walk *w = &rt->layout.walk;
+	struct tstate_visit v;
+	unsigned interps = 0, threads = 0;
+	int rc = word(rt, w->interp_head_addr, &v.interp);
+
+	while (!rc && v.interp) {
+		rc = ++interps > PY_MAX_INTERPRETERS
+			 ? -EPROTO
+			 : word(rt, v.interp + w->interp_tstate_head, &v.tstate);
+		while (!rc && v.tstate) {
+			rc = ++threads > PY_MAX_THREADS
+				 ? -EPROTO
+				 : mem_read(rt->mem, v.tstate + w->tstate_window, v.window,
+					    w->tstate_window_len);
+			if (!rc)
+				rc = fn(w, &v, arg);
+			if (!rc)
+				rc = word(rt, v.tstate + w->tstate_next, &v.tstate);
+		}
+		if (!rc)
+			rc = word(rt, v.interp + w->interp_next, &v.interp);
+	}
+	return rc;
+}
+
+static int check_tstate(const struct py_walk *w, const struct tstate_visit *v, void *arg)
+{
+	++*(unsigned *)arg;
+	return word_at(v->window, w->tw_interp) == v->interp ? 0 : -EPROTO;
+}
+
+/* 0, -EAGAIN before Py_Initialize has made the first thread state, or -EPROTO. */
+static int check_memory(const struct py_runtime *rt)
+{
+	unsigned count = 0;
+	int rc = check_type_name(rt, rt->image.code_type, "code");
+
+	if (!rc)
+		rc = check_type_name(rt, rt->image.unicode_type, "str");
+	if (!rc)
+		rc = check_type_name(rt, rt->image.bytes_type, "bytes");
+	if (!rc)
+		rc = py_each_tstate(rt, check_tstate, &count);
+	if (rc == -EFAULT)
+		return -EPROTO;
+	return rc ? rc : count ? 0 : -EAGAIN;
+}
+
+/* The process runs on while its lists are read: look more than once before doubting the layout. */
+static int validate(const struct py_runtime *rt, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+	int rc = check_memory(rt);
+
+	for (int i = 0; i < 3 && rc == -EPROTO; i++) {
+		nanosleep(&pause, NULL);
+		rc = check_memory(rt);
+	}
+	if (rc == -EPROTO) {
+		err_set(e, rc, "CPython %s does not look as expected in memory (%s)", rt->version,
+			rt->image.path);
+		err_hint(e, "a debug or patched build? Python frames are not shown");
+	} else if (rc == -EAGAIN) {
+		err_set(e, rc, "CPython %s has not started yet", rt->version);
+		err_hint(e, "try again in a moment");
+	} else if (rc) {
+		err_set(e, rc, "cannot read the memory of process %d: %s", rt->pid, strerror(-rc));
+	}
+	return rc;
+}
+
+static int open_image(struct py_runtime *rt, struct err *e)
+{
+	int rc = find_layout(rt, e);
+
+	return rc ? rc : validate(rt, e);
+}
+
+/* More than one file may hold a runtime (a program with its own, a library that came along): the
+ * one that runs is meant. */
+static int choose_image(struct py_runtime *rt, struct err *e)
+{
+	enum { MAX_IMAGES = 4 };
+	struct py_image images[MAX_IMAGES];
+	int n = py_images(rt->pid, images, MAX_IMAGES, e), rc = -ENOENT;
+
+	if (n < 0)
+		return n;
+	if (n == 0) {
+		err_set(e, -ENOENT, "process %d has no CPython in it", rt->pid);
+		err_hint(e, "Python frames are not shown");
+	}
+	for (int i = 0; i < n; i++) {
+		rt->image = images[i];
+		rc = open_image(rt, e);
+		if (!rc)
+			break;
+	}
+	return rc;
+}
+
+int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct err *e)
+{
+	struct py_runtime *rt = calloc(1, sizeof(*rt));
+	int rc;
+
+	*out = NULL;
+	if (!rt)
+		return err_set(e, -ENOMEM, "out of memory");
+	rt->pid = pid;
+	rt->mem = m;
+	rc = choose_image(rt, e);
+	if (!rc) {
+		rt->codes = py_codes_new();
+		rt->sources = py_sources_new(pid);
+		rt->stacks = py_stacks_new();
+		rt->modules = py_modules_new();
+		if (!rt->codes || !rt->sources || !rt->stacks || !rt->modules)
+			rc = err_set(e, -ENOMEM, "out of memory");
+	}
+	if (rc)
+		python_close(rt);
+	else
+		*out = rt;
+	return rc;
+}
+
+void python_close(struct py_runtime *rt)
+{
+	if (!rt)
+		return;
+	py_codes_free(rt->codes);
+	py_sources_free(rt->sources);
+	py_stacks_free(rt->stacks);
+	py_modules_free(rt->modules);
+	free(rt);
+}
+
+const char *python_version(const struct py_runtime *rt)
+{
+	return rt->version;
+}
+
+const struct py_walk *python_walk(const struct py_runtime *rt)
+{
+	return &rt->layout.walk;
+}

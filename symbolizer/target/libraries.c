@@ -1,0 +1,115 @@
+#define _GNU_SOURCE
+#include "symbolizer/target/libraries.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+/* "libtorch_cpu" names libtorch_cpu.so, libtorch_cpu.so.1.13 and, as packagers rename it,
+ * libtorch_cpu-1a2b3c4d.so. */
+static bool is_library(const char *name, const char *stem)
+{
+	size_t n = strlen(stem);
+	if (strncmp(name, stem, n))
+		return false;
+	const char *so = strstr(name + n, ".so");
+	return so && (so == name + n || name[n] == '-') && (!so[3] || so[3] == '.');
+}
+
+bool library_is_needed(const char *path)
+{
+	const char *name = text_base_name(path);
+	return is_library(name, "libtorch_cpu") || is_library(name, "libc10");
+}
+
+/* python, python3, python3.11, python3.11d */
+static bool is_interpreter(const char *name)
+{
+	if (strncmp(name, "python", 6))
+		return false;
+	name += 6 + strspn(name + 6, "0123456789.");
+	return !*name || (strchr("dt", *name) && !name[1]);
+}
+
+static bool is_libpython(const char *name)
+{
+	return !strncmp(name, "libpython3.", 11) && strstr(name, ".so");
+}
+
+bool library_parse_version(const char *text, char *out, size_t size)
+{
+	static const char name[] = "__version__";
+	for (const char *p = text; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		if (strncmp(p, name, sizeof(name) - 1))
+			continue;
+		size_t line = strcspn(p, "\n"), at = strcspn(p, "'\"");
+		const char *begin = p + at + 1, *end = at < line ? strchr(begin, p[at]) : NULL;
+		if (!end || end >= p + line || end == begin || (size_t)(end - begin) >= size)
+			return false;
+		memcpy(out, begin, (size_t)(end - begin));
+		out[end - begin] = '\0';
+		return true;
+	}
+	return false;
+}
+
+static void read_version(pid_t pid, struct torch_package *p)
+{
+	char path[4200], text[8192];
+	struct stat st;
+	if (snprintf(path, sizeof(path), "/proc/%d/root%s/version.py", pid, p->dir) >=
+	    (int)sizeof(path))
+		return;
+	/* O_NONBLOCK: it may be a FIFO. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	ssize_t n = !fstat(fd, &st) && S_ISREG(st.st_mode) ? read(fd, text, sizeof(text) - 1) : -1;
+	close(fd);
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	library_parse_version(text, p->version, sizeof(p->version));
+}
+
+/* The directory of the package is that of its module torch/_C.cpython-*.so; libtorch itself may lie
+ * elsewhere. */
+void torch_package_find(pid_t pid, const struct maps *m, struct torch_package *out)
+{
+	*out = (struct torch_package){0};
+	for (const struct mapping *x = NULL; (x = maps_next_exec(m, x));) {
+		const char *name = mapping_name(x);
+		size_t dir = (size_t)(name - x->path);
+		if (strncmp(name, "_C.", 3) || dir < 7 || strncmp(name - 7, "/torch/", 7))
+			continue;
+		snprintf(out->dir, sizeof(out->dir), "%.*s", (int)(dir - 1), x->path);
+		read_version(pid, out);
+		return;
+	}
+}
+
+void libraries_find(const struct maps *m, struct libraries *out)
+{
+	const struct mapping *interpreter = NULL;
+	*out = (struct libraries){0};
+	for (const struct mapping *x = NULL; (x = maps_next_exec(m, x));) {
+		const char *name = mapping_name(x);
+		if (!out->torch && is_library(name, "libtorch_cpu"))
+			out->torch = x;
+		else if (!out->torch_python && is_library(name, "libtorch_python"))
+			out->torch_python = x;
+		else if (!out->c10 && is_library(name, "libc10"))
+			out->c10 = x;
+		else if (!out->python && is_libpython(name))
+			out->python = x;
+		else if (!interpreter && is_interpreter(name))
+			interpreter = x;
+	}
+	if (!out->python)
+		out->python = interpreter;
+}

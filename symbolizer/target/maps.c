@@ -1,0 +1,315 @@
+#define _GNU_SOURCE
+#include "symbolizer/target/maps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/text.h"
+#include "symbolizer/target/process.h"
+
+enum { EXEC_TRIES = 10 };
+
+static const char deleted[] = " (deleted)";
+
+static int digit(char c, int base)
+{
+	int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : base;
+	return d < base ? d : -1;
+}
+
+/* Digits in `base` and the character `end` behind them; moves *s behind that. */
+static bool number(char **s, int base, char end, uint64_t *out)
+{
+	char *p = *s;
+	uint64_t n = 0;
+	for (int d; (d = digit(*p, base)) >= 0; p++)
+		if (__builtin_mul_overflow(n, (unsigned)base, &n) ||
+		    __builtin_add_overflow(n, (unsigned)d, &n))
+			return false;
+	if (p == *s || *p != end)
+		return false;
+	*s = p + 1;
+	*out = n;
+	return true;
+}
+
+static bool permissions(char **s, struct mapping *m)
+{
+	const char *p = *s;
+	if (strnlen(p, 5) < 5 || p[4] != ' ')
+		return false;
+	m->read = p[0] == 'r';
+	m->write = p[1] == 'w';
+	m->exec = p[2] == 'x';
+	m->shared = p[3] == 's';
+	*s += 5;
+	return true;
+}
+
+/* The kernel writes a newline in a name as \012, and nothing else that way (fs/seq_file.c,
+ * mangle_path). */
+static void decode_newlines(char *s)
+{
+	char *out = s;
+	while (*s) {
+		if (!strncmp(s, "\\012", 4)) {
+			*out++ = '\n';
+			s += 4;
+		} else {
+			*out++ = *s++;
+		}
+	}
+	*out = '\0';
+}
+
+static void take_path(struct mapping *m, char *path)
+{
+	size_t n = strlen(path), k = sizeof(deleted) - 1;
+	if (*path == '/' && n > k && !strcmp(path + n - k, deleted)) {
+		path[n - k] = '\0';
+		m->deleted = true;
+	}
+	decode_newlines(path);
+	m->path = path;
+}
+
+/* One line without its newline, changed in place; the path stays in it. */
+static bool parse_line(char *s, struct mapping *m)
+{
+	uint64_t major, minor;
+	*m = (struct mapping){0};
+	if (!number(&s, 16, '-', &m->start) || !number(&s, 16, ' ', &m->end) ||
+	    m->end <= m->start || !permissions(&s, m) || !number(&s, 16, ' ', &m->offset) ||
+	    !number(&s, 16, ':', &major) || !number(&s, 16, ' ', &minor) || major > UINT32_MAX ||
+	    minor > UINT32_MAX)
+		return false;
+	m->dev_major = (uint32_t)major;
+	m->dev_minor = (uint32_t)minor;
+	/* A mapping without a name may end right behind the inode. */
+	bool bare = !s[strspn(s, "0123456789")];
+	if (!number(&s, 10, bare ? '\0' : ' ', &m->inode))
+		return false;
+	take_path(m, bare ? s - 1 : s + strspn(s, " "));
+	return true;
+}
+
+int maps_parse(char *text, struct maps *out)
+{
+	size_t room = 0;
+	uint64_t end = 0;
+	*out = (struct maps){.text = text};
+	for (char *line = text, *next; line && *line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		if (array_grow(&out->map, &room, out->n + 1, sizeof(*out->map))) {
+			maps_free(out);
+			return -ENOMEM;
+		}
+		if (!parse_line(line, &out->map[out->n]) || out->map[out->n].start < end)
+			continue;
+		end = out->map[out->n++].end;
+	}
+	return 0;
+}
+
+/* All of a file whose length stat does not tell, NUL-terminated, from malloc; NULL with errno. */
+static char *read_all(int fd)
+{
+	size_t room = 64 << 10, len = 0;
+	char *text = malloc(room);
+	while (text) {
+		ssize_t n = read(fd, text + len, room - len - 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			text[len] = '\0';
+			if (!n)
+				return text;
+			break;
+		}
+		len += (size_t)n;
+		char *more = room - len > 4096 ? text : realloc(text, room *= 2);
+		if (!more)
+			break;
+		text = more;
+	}
+	int code = errno;
+	free(text);
+	errno = code;
+	return NULL;
+}
+
+/* All of the file, NULL with errno. */
+static char *read_text(pid_t pid)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	char *text = read_all(fd);
+	int code = errno;
+	close(fd);
+	errno = code;
+	return text;
+}
+
+int maps_read(pid_t pid, struct maps *out, struct err *e)
+{
+	*out = (struct maps){0};
+	char *text = read_text(pid);
+	/* What was opened before the process called execve is of a memory that is gone. */
+	for (unsigned i = 0; text && !*text && i < EXEC_TRIES && process_alive(pid); i++) {
+		free(text);
+		text = read_text(pid);
+	}
+	if (!text || !*text) {
+		int code = !text && errno != ENOENT ? -errno : -ESRCH;
+		free(text);
+		return process_error(pid, code, "read the mappings of", e);
+	}
+	int r = maps_parse(text, out);
+	return r ? err_set(e, r, "cannot read the mappings of %d: no memory", pid) : 0;
+}
+
+void maps_free(struct maps *m)
+{
+	free(m->map);
+	free(m->text);
+	*m = (struct maps){0};
+}
+
+const struct mapping *maps_find(const struct maps *m, uint64_t addr)
+{
+	size_t lo = 0, hi = m->n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (addr < m->map[mid].start)
+			hi = mid;
+		else if (addr >= m->map[mid].end)
+			lo = mid + 1;
+		else
+			return &m->map[mid];
+	}
+	return NULL;
+}
+
+const struct mapping *maps_next_exec(const struct maps *m, const struct mapping *prev)
+{
+	for (size_t i = prev ? (size_t)(prev - m->map) + 1 : 0; i < m->n; i++)
+		if (m->map[i].exec && m->map[i].inode)
+			return &m->map[i];
+	return NULL;
+}
+
+const char *mapping_name(const struct mapping *map)
+{
+	return text_base_name(map->path);
+}
+
+bool mapping_has_file(const struct mapping *map)
+{
+	return map->inode || map->nbuild;
+}
+
+/* What stat(2) gives for the mapped file, as far as it is known. */
+struct identity {
+	struct stat st;
+	bool known;
+};
+
+static void map_files_path(pid_t pid, const struct mapping *m, char *out, size_t size)
+{
+	snprintf(out, size, "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)m->start,
+		 (unsigned long long)m->end);
+}
+
+static struct identity identity_of(pid_t pid, const struct mapping *m)
+{
+	char path[80];
+	struct identity id;
+	map_files_path(pid, m, path, sizeof(path));
+	id.known = !stat(path, &id.st);
+	return id;
+}
+
+/* Without map_files the numbers in maps must do. Anonymous devices (major 0: btrfs, overlayfs)
+ * differ between maps and stat; `loose` lets them. */
+static bool is_mapped(const struct stat *st, const struct mapping *m, const struct identity *id,
+		      bool loose)
+{
+	if (!S_ISREG(st->st_mode))
+		return false;
+	if (id->known)
+		return st->st_dev == id->st.st_dev && st->st_ino == id->st.st_ino;
+	if (st->st_ino != m->inode)
+		return false;
+	return (major(st->st_dev) == m->dev_major && minor(st->st_dev) == m->dev_minor) ||
+	       (loose && major(st->st_dev) == 0 && m->dev_major == 0);
+}
+
+static int not_reached(pid_t pid, const struct mapping *m, struct err *e)
+{
+	err_set(e, -ENOENT, "cannot open the file %s that process %d has mapped%s", m->path, pid,
+		m->deleted ? ": it was replaced or deleted since the process started" : "");
+	return err_hint(
+	    e, m->deleted
+		   ? "restart the job, or run ditrace as root (CAP_SYS_ADMIN)"
+		   : "run ditrace as root (CAP_SYS_ADMIN), or in the container of the process");
+}
+
+static bool path_is(const char *path, int len, size_t size, const struct mapping *m,
+		    const struct identity *id, bool loose)
+{
+	struct stat st;
+	return len < (int)size && !stat(path, &st) && is_mapped(&st, m, id, loose);
+}
+
+static int find_path(pid_t pid, const struct mapping *m, const struct identity *id, char *out,
+		     size_t size, struct err *e)
+{
+	if (m->path[0] == '/' && !m->deleted) {
+		int n = snprintf(out, size, "%s", m->path);
+		if (path_is(out, n, size, m, id, false))
+			return 0;
+		n = snprintf(out, size, "/proc/%d/root%s", pid, m->path);
+		if (path_is(out, n, size, m, id, true))
+			return 0;
+	}
+	if (!id->known || !S_ISREG(id->st.st_mode) || size < 80)
+		return not_reached(pid, m, e);
+	map_files_path(pid, m, out, size);
+	return 0;
+}
+
+int maps_open_path(pid_t pid, const struct mapping *map, char *out, size_t size, struct err *e)
+{
+	struct identity id = identity_of(pid, map);
+	return find_path(pid, map, &id, out, size, e);
+}
+
+int maps_open(pid_t pid, const struct mapping *map, struct err *e)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	struct identity id = identity_of(pid, map);
+	int r = find_path(pid, map, &id, path, sizeof(path), e);
+	if (r)
+		return r;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return err_set(e, -errno, "cannot open %s: %s", path, strerror(errno));
+	if (!fstat(fd, &st) && is_mapped(&st, map, &id, true))
+		return fd;
+	close(fd);
+	return not_reached(pid, map, e);
+}

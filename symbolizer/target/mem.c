@@ -1,0 +1,74 @@
+#define _GNU_SOURCE
+#include "symbolizer/target/mem.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+static int read_process(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	struct iovec local = {buf, len};
+	struct iovec remote = {(void *)(uintptr_t)addr, len};
+	ssize_t n = process_vm_readv(m->pid, &local, 1, &remote, 1, 0);
+	if (n < 0)
+		return -errno;
+	return (size_t)n == len ? 0 : -EFAULT;
+}
+
+struct mem mem_process(pid_t pid)
+{
+	return (struct mem){.read = read_process, .pid = pid};
+}
+
+int mem_read_u64(const struct mem *m, uint64_t addr, uint64_t *out)
+{
+	return mem_read(m, addr, out, sizeof(*out));
+}
+
+int mem_read_words(const struct mem *m, const uint64_t *addrs, uint64_t *out, size_t n)
+{
+	enum { MOST = 64 };
+	struct iovec local, remote[MOST];
+	if (m->read != read_process) {
+		int r = 0;
+		for (size_t i = 0; i < n && !r; i++)
+			r = mem_read_u64(m, addrs[i], &out[i]);
+		return r;
+	}
+	for (size_t done = 0; done < n;) {
+		size_t some = n - done < MOST ? n - done : MOST;
+		for (size_t i = 0; i < some; i++)
+			remote[i] = (struct iovec){(void *)(uintptr_t)addrs[done + i], 8};
+		local = (struct iovec){out + done, 8 * some};
+		ssize_t got = process_vm_readv(m->pid, &local, 1, remote, some, 0);
+		if (got < 0)
+			return -errno;
+		if ((size_t)got != 8 * some)
+			return -EFAULT;
+		done += some;
+	}
+	return 0;
+}
+
+ssize_t mem_read_str(const struct mem *m, uint64_t addr, char *out, size_t size)
+{
+	size_t len = 0;
+	while (len + 1 < size) {
+		/* Never across a page that need not be there: the string may end just before it. */
+		size_t chunk = 4096 - ((addr + len) & 4095);
+		if (chunk > 256)
+			chunk = 256;
+		if (chunk > size - 1 - len)
+			chunk = size - 1 - len;
+		int r = mem_read(m, addr + len, out + len, chunk);
+		if (r)
+			return r;
+		char *end = memchr(out + len, 0, chunk);
+		if (end)
+			return end - out;
+		len += chunk;
+	}
+	if (size)
+		out[len] = '\0';
+	return (ssize_t)len;
+}

@@ -1,0 +1,36 @@
+/* Reading memory of the target, whatever stands behind it: a live process, a core of bytes in a
+ * test. */
+#ifndef SYMBOLIZER_TARGET_MEM_H
+#define SYMBOLIZER_TARGET_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Copies `len` bytes at target address `addr` to `buf`; returns 0, or -errno (-EFAULT when any byte
+ * of the range is not readable, -ESRCH when the process is gone). */
+struct mem {
+	int (*read)(const struct mem *m, uint64_t addr, void *buf, size_t len);
+	pid_t pid; /* for mem_process */
+};
+
+/* A reader of the live process `pid` by process_vm_readv(2); needs ptrace access rights to it. */
+struct mem mem_process(pid_t pid);
+
+static inline int mem_read(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	return m->read(m, addr, buf, len);
+}
+
+/* One 8-byte word, host order. 0 or -errno. */
+int mem_read_u64(const struct mem *m, uint64_t addr, uint64_t *out);
+
+/* `n` 8-byte words, each at an address of its own, in few system calls. 0, or -errno when one
+ * cannot be read. */
+int mem_read_words(const struct mem *m, const uint64_t *addrs, uint64_t *out, size_t n);
+
+/* A NUL-terminated string of at most size-1 bytes into out (always NUL-terminated on success; cut
+ * when longer). Returns its length or -errno. */
+ssize_t mem_read_str(const struct mem *m, uint64_t addr, char *out, size_t size);
+
+#endif

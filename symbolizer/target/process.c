@@ -1,0 +1,359 @@
+#define _GNU_SOURCE
+#include "symbolizer/target/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <linux/kcmp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/array.h"
+
+enum { PATH_SIZE = 512, STATUS_SIZE = 8192 };
+
+/* The file PROC/PID/NAME, cut to size - 1, with a NUL; its length or -errno. */
+static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, size_t size)
+{
+	char path[PATH_SIZE];
+	size_t len = 0;
+	ssize_t n = 1;
+	snprintf(path, sizeof(path), "%s/%d/%s", proc, pid, name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	out[0] = '\0';
+	if (fd < 0)
+		return -errno;
+	while (len < size - 1 && n > 0) {
+		n = read(fd, out + len, size - 1 - len);
+		len += n > 0 ? (size_t)n : 0;
+	}
+	int r = n < 0 ? -errno : 0;
+	close(fd);
+	out[r ? 0 : len] = '\0';
+	return r ? r : (ssize_t)len;
+}
+
+ssize_t process_file(pid_t pid, const char *name, char *out, size_t size)
+{
+	return slurp("/proc", pid, name, out, size);
+}
+
+bool process_setting(const char *proc, const char *name, long *out)
+{
+	char path[PATH_MAX];
+	long n;
+	snprintf(path, sizeof(path), "%s/sys/%s", proc, name);
+	FILE *f = fopen(path, "re");
+	bool found = f && fscanf(f, "%ld", &n) == 1;
+	if (f)
+		fclose(f);
+	if (found)
+		*out = n;
+	return found;
+}
+
+/* What stands behind the `skip`-th field after the name in parentheses, which may hold anything,
+ * parentheses too; "" when there is none. */
+static const char *stat_field(const char *line, int skip)
+{
+	const char *p = strrchr(line, ')');
+	for (; p && skip >= 0; skip--)
+		p = strchr(p + 1, ' ');
+	return p ? p + 1 : "";
+}
+
+char process_thread_state(pid_t pid, pid_t tid)
+{
+	char name[64], line[1024];
+	snprintf(name, sizeof(name), "task/%d/stat", tid);
+	return slurp("/proc", pid, name, line, sizeof(line)) > 0 ? *stat_field(line, 0) : 0;
+}
+
+static bool has_ended(char state)
+{
+	return !state || state == 'Z' || state == 'X';
+}
+
+bool process_alive(pid_t pid)
+{
+	pid_t *tids;
+	bool alive = !has_ended(process_thread_state(pid, pid));
+	if (alive)
+		return true;
+	/* The first thread may have ended before the others: it is a zombie until they have, too.
+	 */
+	ssize_t n = process_threads(pid, &tids);
+	for (ssize_t i = 0; i < n && !alive; i++)
+		alive = !has_ended(process_thread_state(pid, tids[i]));
+	if (n >= 0)
+		free(tids);
+	return alive;
+}
+
+static const char *line_of(const char *text, const char *name)
+{
+	size_t n = strlen(name);
+	for (const char *p = text; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		if (!strncmp(p, name, n) && p[n] == ':')
+			return p + n + 1 + strspn(p + n + 1, " \t");
+		if (!*p)
+			break;
+	}
+	return NULL;
+}
+
+static long long number_of(const char *text, const char *name, int base, long long missing)
+{
+	const char *p = line_of(text, name);
+	return p ? (long long)strtoull(p, NULL, base) : missing;
+}
+
+bool process_number(const char *text, const char *name, uint64_t *out)
+{
+	const char *p = line_of(text, name);
+	if (p)
+		*out = strtoull(p, NULL, 10);
+	return p;
+}
+
+static void parse_ns_pids(const char *p, struct process_status *out)
+{
+	while (p && *p >= '0' && *p <= '9') {
+		char *end;
+		out->ns_pid = (pid_t)strtoul(p, &end, 10);
+		out->ns_levels++;
+		p = end + strspn(end, " \t");
+	}
+}
+
+void process_parse_status(const char *text, struct process_status *out)
+{
+	*out = (struct process_status){0};
+	const char *state = line_of(text, "State"), *uid = line_of(text, "Uid");
+	out->state = state && *state != '\n' ? *state : 0;
+	out->tgid = (pid_t)number_of(text, "Tgid", 10, 0);
+	out->ppid = (pid_t)number_of(text, "PPid", 10, 0);
+	out->tracer = (pid_t)number_of(text, "TracerPid", 10, 0);
+	out->threads = (unsigned)number_of(text, "Threads", 10, 0);
+	out->caps = (uint64_t)number_of(text, "CapEff", 16, 0);
+	out->seccomp = (unsigned)number_of(text, "Seccomp", 10, 0);
+	out->seccomp_filters = (unsigned)number_of(text, "Seccomp_filters", 10, 0);
+	out->uid = uid ? (uid_t)strtoul(uid, NULL, 10) : (uid_t)-1;
+	parse_ns_pids(line_of(text, "NSpid"), out);
+}
+
+static void read_exe(const char *proc, struct process *p)
+{
+	static const char deleted[] = " (deleted)";
+	char path[PATH_SIZE];
+	snprintf(path, sizeof(path), "%s/%d/exe", proc, p->pid);
+	ssize_t n = readlink(path, p->exe, sizeof(p->exe) - 1);
+	p->exe[n > 0 ? n : 0] = '\0';
+	ssize_t k = sizeof(deleted) - 1;
+	if (n > k && !strcmp(p->exe + n - k, deleted))
+		p->exe[n - k] = '\0';
+}
+
+/* Whether the namespace `name` of `pid` is another than ours; *known becomes false when that cannot
+ * be told. */
+static bool other_ns(const char *proc, pid_t pid, const char *name, bool *known)
+{
+	char path[PATH_SIZE];
+	struct stat own, its;
+	snprintf(path, sizeof(path), "%s/self/ns/%s", proc, name);
+	bool read = !stat(path, &own);
+	snprintf(path, sizeof(path), "%s/%d/ns/%s", proc, pid, name);
+	read = read && !stat(path, &its);
+	*known = *known && read;
+	return read && (own.st_ino != its.st_ino || own.st_dev != its.st_dev);
+}
+
+int process_read_at(const char *proc, pid_t pid, struct process *out, struct err *e)
+{
+	char text[STATUS_SIZE];
+	*out = (struct process){.pid = pid};
+	if (pid <= 0 || slurp(proc, pid, "status", text, sizeof(text)) <= 0)
+		return process_error(pid, -ESRCH, "attach to", e);
+	process_parse_status(text, &out->status);
+	if (out->status.tgid > 0)
+		out->pid = out->status.tgid;
+	if (slurp(proc, out->pid, "stat", text, sizeof(text)) > 0)
+		out->start_ticks = strtoull(stat_field(text, 19), NULL, 10);
+	if (slurp(proc, out->pid, "comm", out->comm, sizeof(out->comm)) > 0)
+		out->comm[strcspn(out->comm, "\n")] = '\0';
+	read_exe(proc, out);
+	out->ns_known = true;
+	out->other_mnt_ns = other_ns(proc, out->pid, "mnt", &out->ns_known);
+	out->other_pid_ns = other_ns(proc, out->pid, "pid", &out->ns_known);
+	return 0;
+}
+
+int process_read(pid_t pid, struct process *out, struct err *e)
+{
+	int r = process_read_at("/proc", pid, out, e);
+	if (!r && has_ended(out->status.state) && !process_alive(out->pid))
+		return process_error(pid, -ESRCH, "attach to", e);
+	return r;
+}
+
+ssize_t process_threads(pid_t pid, pid_t **out)
+{
+	char path[PATH_SIZE];
+	size_t n = 0, room = 0;
+	int r = 0;
+	*out = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	DIR *d = opendir(path);
+	if (!d)
+		return errno == ENOENT ? 0 : -errno;
+	for (struct dirent *x; !r && (x = readdir(d));) {
+		int tid = atoi(x->d_name);
+		if (tid <= 0)
+			continue;
+		r = array_grow(out, &room, n + 1, sizeof(**out));
+		if (!r)
+			(*out)[n++] = tid;
+	}
+	closedir(d);
+	if (r) {
+		free(*out);
+		*out = NULL;
+		return r;
+	}
+	return (ssize_t)n;
+}
+
+static bool owner_of(pid_t pid, uid_t *uid)
+{
+	char path[64];
+	struct stat st;
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (pid <= 0 || stat(path, &st))
+		return false;
+	*uid = st.st_uid;
+	return true;
+}
+
+bool process_shares_memory(pid_t a, pid_t b)
+{
+	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
+}
+
+const char *process_user(uid_t uid, char *out, size_t size)
+{
+	const struct passwd *pw = getpwuid(uid);
+	if (pw)
+		snprintf(out, size, "%s", pw->pw_name);
+	else
+		snprintf(out, size, "%u", uid);
+	return out;
+}
+
+static int not_mine(pid_t pid, uid_t uid, int code, const char *what, struct err *e)
+{
+	char who[64], command[128];
+	process_user(uid, who, sizeof(who));
+	err_set(e, code, "cannot %s %d: it belongs to user %s", what, pid, who);
+	err_hint(e, "sudo ditrace attach %d, or let %s start it with: ditrace run -- %s", pid, who,
+		 process_cmdline(pid, command, sizeof(command)));
+	return code;
+}
+
+static int gone(pid_t pid, const char *what, const char *why, struct err *e)
+{
+	err_set(e, -ESRCH, "cannot %s %d: %s", what, pid, why);
+	err_hint(e, "list the Python processes with: pgrep -af python");
+	return -ESRCH;
+}
+
+int process_parse_pid(const char *word, pid_t *pid, struct err *e)
+{
+	enum { PID_LIMIT = 1 << 22 }; /* Linux include/linux/threads.h, PID_MAX_LIMIT */
+	char *end;
+	errno = 0;
+	long n = strtol(word, &end, 10);
+	if (errno || *end || n <= 0 || n > PID_LIMIT) {
+		err_set(e, -EINVAL, "\"%s\" is no process ID", word);
+		return err_hint(e, "list the Python processes with: pgrep -af python");
+	}
+	*pid = (pid_t)n;
+	return 0;
+}
+
+int process_error(pid_t pid, int code, const char *what, struct err *e)
+{
+	uid_t uid;
+	if (!owner_of(pid, &uid))
+		return gone(pid, what, "no such process", e);
+	if (!process_alive(pid))
+		return gone(pid, what, "it has ended (a zombie that its parent has not waited for)",
+			    e);
+	if ((code == -EPERM || code == -EACCES) && geteuid() && uid != geteuid())
+		return not_mine(pid, uid, code, what, e);
+	if (code == -ESRCH)
+		return gone(pid, what,
+			    "it has no memory of its own (a kernel thread, or it is ending)", e);
+	err_set(e, code, "cannot %s %d: %s", what, pid, strerror(-code));
+	if (code == -EPERM || code == -EACCES)
+		err_hint(e,
+			 "run it as root: sudo ditrace attach %d; ditrace doctor %d shows what is "
+			 "missing",
+			 pid, pid);
+	return code;
+}
+
+int process_check(pid_t pid, struct err *e)
+{
+	struct process self;
+	uid_t uid;
+	if (!owner_of(pid, &uid) || !process_alive(pid))
+		return process_error(pid, -ESRCH, "attach to", e);
+	if (!geteuid() || uid == geteuid())
+		return 0;
+	/* Another user's: ptrace(2), "Ptrace access mode checking", wants CAP_SYS_PTRACE. */
+	if (!process_read(getpid(), &self, NULL) && self.status.caps & (1ULL << CAP_SYS_PTRACE))
+		return 0;
+	return process_error(pid, -EPERM, "attach to", e);
+}
+
+const char *process_cmdline(pid_t pid, char *out, size_t size)
+{
+	ssize_t n = slurp("/proc", pid, "cmdline", out, size);
+	while (n > 0 && !out[n - 1])
+		n--;
+	for (ssize_t i = 0; i < n; i++)
+		if (!out[i])
+			out[i] = ' ';
+	if (n <= 0)
+		snprintf(out, size, "?");
+	return out;
+}
+
+int process_seize_error(pid_t pid, int code, struct err *e)
+{
+	struct process p, by;
+	if (code != -EPERM || process_read(pid, &p, NULL) || !p.status.tracer)
+		return process_error(pid, code, "trace", e);
+	bool named = !process_read(p.status.tracer, &by, NULL);
+	err_set(e, -EBUSY, "cannot trace %d by ptrace: process %d (%s) traces it already", pid,
+		p.status.tracer, named ? by.comm : "not seen from here");
+	return err_hint(e, "end that one (a debugger, strace, another ditrace), or trace beside it "
+			   "with: --engine bpf, as root");
+}
+
+bool process_has_shadow_stack(pid_t pid)
+{
+	char text[STATUS_SIZE];
+	process_file(pid, "status", text, sizeof(text));
+	const char *features = line_of(text, "x86_Thread_features");
+	const char *shadow = features ? strstr(features, "shstk") : NULL;
+	return shadow && shadow < features + strcspn(features, "\n");
+}

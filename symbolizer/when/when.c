@@ -1,0 +1,130 @@
+#include "symbolizer/when/when.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "symbolizer/when/when_node.h"
+
+struct when_place when_find_name(const struct op_desc *op, const char *name)
+{
+	for (uint16_t i = 0; i < op->nargs; i++)
+		if (!strcmp(op->args[i].name, name))
+			return (struct when_place){true, false, i};
+	for (uint16_t i = 0; i < op->nresults; i++)
+		if (!strcmp(op->results[i].name, name))
+			return (struct when_place){true, true, i};
+	if (!strcmp(name, "out") || !strcmp(name, "result"))
+		return (struct when_place){op->nresults > 0, true, 0};
+	unsigned long n = 0;
+	size_t digits = !strncmp(name, "arg", 3) ? strspn(name + 3, "0123456789") : 0;
+	if (digits && digits < 6 && !name[3 + digits])
+		n = strtoul(name + 3, NULL, 10) + 1;
+	return (struct when_place){n && n <= op->nargs, false, (uint16_t)(n ? n - 1 : 0)};
+}
+
+/* What can be found wrong without knowing the ops is, before anything starts. */
+static int compile(struct when *w, struct err *e)
+{
+	int r = when_parse(w, e);
+	return r ? r : when_check(w, NULL, 0, true, e);
+}
+
+int when_compile(const char *option, const char *text, struct when **out, struct err *e)
+{
+	struct when *w;
+	if (strlen(text) > WHEN_TEXT_MAX) {
+		err_set(e, -EINVAL, "%s: the condition is longer than %d bytes", option,
+			WHEN_TEXT_MAX);
+		return err_hint(e, "write many values as a list: line in (10, 20, 30)");
+	}
+	w = calloc(1, sizeof(*w));
+	if (w)
+		w->text = strdup(text);
+	if (!w || !w->text) {
+		free(w);
+		return err_set(e, -ENOMEM, "no memory");
+	}
+	w->option = option;
+	int r = compile(w, e);
+	if (r) {
+		when_free(w);
+		return r;
+	}
+	*out = w;
+	return 0;
+}
+
+static bool is_among(const char *word, const char *const *words)
+{
+	for (; *words; words++)
+		if (!strcmp(word, *words))
+			return true;
+	return false;
+}
+
+/* The first part with one of the words, NULL for none. Parts nest no deeper than WHEN_NESTING_MAX
+ * allows. */
+static const struct when_node *find_word(const struct when_node *n, const char *const *words)
+{
+	for (; n; n = n->next) {
+		if (n->kind == WHEN_N_WORD && is_among(n->word->name, words))
+			return n;
+		const struct when_node *found = find_word(n->a, words);
+		if (!found)
+			found = find_word(n->b, words);
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+int when_refuse(const struct when *w, const char *const *words, const char *why, const char *hint,
+		struct err *e)
+{
+	const struct when_node *n = find_word(w->root, words);
+	if (!n)
+		return 0;
+	when_wrong_node(w, n, e, "%s \"%s\"", why, n->word->name);
+	return err_hint(e, "%s", hint);
+}
+
+bool when_needs_exit(const struct when *w)
+{
+	return w->needs_exit;
+}
+
+bool when_chooses(const struct when *w, const struct op_event *ev, struct when_counts *c)
+{
+	enum when_result r = when_eval(w, ev, WHEN_AT_EXIT);
+	c->left_out += r == WHEN_FALSE;
+	c->unknown += r == WHEN_UNKNOWN;
+	return r == WHEN_TRUE;
+}
+
+const char *when_counts_text(char *out, size_t size, const struct when_counts *c)
+{
+	char left_out[32], unknown[32];
+	text_count(left_out, sizeof(left_out), c->left_out);
+	text_count(unknown, sizeof(unknown), c->unknown);
+	if (c->unknown)
+		snprintf(out, size,
+			 "--when left out %s ops, and %s because a value that it asks for is not "
+			 "known",
+			 left_out, unknown);
+	else
+		snprintf(out, size, "--when left out %s op%s", left_out,
+			 c->left_out == 1 ? "" : "s");
+	return out;
+}
+
+void when_free(struct when *w)
+{
+	if (!w)
+		return;
+	arena_free(&w->arena);
+	free(w->text);
+	free(w);
+}

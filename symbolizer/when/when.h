@@ -1,0 +1,68 @@
+/* Which calls: the condition that --when takes, a small expression on the arguments and results of
+ * an op and on the call itself. What may stand in it is described in ditrace(1). */
+#ifndef SYMBOLIZER_WHEN_WHEN_H
+#define SYMBOLIZER_WHEN_WHEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "symbolizer/event/event.h"
+
+struct when;
+
+enum when_result {
+	WHEN_FALSE, /* or it does not apply: the op has no such argument, a list no such item */
+	WHEN_TRUE,
+	WHEN_UNKNOWN, /* it depends on a value that is not decoded */
+	WHEN_LATER,   /* at the entry: it depends on what only the exit tells */
+};
+
+enum when_moment {
+	WHEN_AT_ENTRY, /* args are there; results, end and whether it threw are not looked at */
+	WHEN_AT_EXIT,
+};
+
+/* Read `text` into *out (free with when_free). `option` names it in messages ("--when") and must
+ * outlive *out. Returns 0; -EINVAL with what is wrong with the text, quoted, and a hint; -ENOMEM.
+ */
+int when_compile(const char *option, const char *text, struct when **out, struct err *e);
+
+/* Check a condition against the `n` ops that it is to choose among: -EINVAL when part of it does
+ * not apply to any of them (a name that none has, a comparison that can never be made), -ENOMEM.
+ * `more`: other ops may come that are not known yet; then names that none has are let pass. Must
+ * not run beside when_eval. */
+int when_check(struct when *w, const struct op_desc *const *ops, size_t n, bool more,
+	       struct err *e);
+
+/* Refuse a condition that has one of the `words` of the call (NULL at the end): -EINVAL with
+ * "--when: WHY "word"", the place in the text, and the hint; else 0. */
+int when_refuse(const struct when *w, const char *const *words, const char *why, const char *hint,
+		struct err *e);
+
+/* Whether the condition asks for something that only an exit tells, for some of the ops that it was
+ * checked against. When not, when_eval at the entry gives WHEN_LATER only for an argument that is
+ * not decoded at the entry. */
+bool when_needs_exit(const struct when *w);
+
+/* Whether the condition holds for a call. A result at the entry other than WHEN_LATER is the one
+ * that the exit gives. Allocates nothing; threads may share `w`. */
+enum when_result when_eval(const struct when *w, const struct op_event *ev, enum when_moment at);
+
+/* Calls that a condition did not choose. */
+struct when_counts {
+	uint64_t left_out; /* it does not hold */
+	uint64_t unknown;  /* it cannot be told whether it holds */
+};
+
+/* Whether the condition chooses a call that has ended; counts it when not. */
+bool when_chooses(const struct when *w, const struct op_event *ev, struct when_counts *c);
+
+/* "--when left out 1,234 ops, and 3 because a value that it asks for is not known" into out;
+ * returns out. 128 bytes are always enough. */
+const char *when_counts_text(char *out, size_t size, const struct when_counts *c);
+
+void when_free(struct when *w);
+
+#endif

@@ -1,0 +1,255 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "perf/events/event_tensors.h"
+#include "perf/export/export.h"
+#include "perf/trace/trace_write.h"
+#include "tests/unit/sample_events.h"
+
+static char path[64], database[80];
+
+static const struct op_desc evil_op = {.id = 3, .name = "evil;\x1b[31m \"op\"\n\xff", .schema = ""};
+
+/* linear 1000..2000 { add 1000..1400 }, evil 2500..2600 on another thread, the backward of linear
+ * twice, and one that has not ended. */
+static int setup(void **state)
+{
+	(void)state;
+	struct trace_writer *w;
+	struct err e = {0};
+	snprintf(path, sizeof(path), "/tmp/ditrace-test-%d.data", (int)getpid());
+	snprintf(database, sizeof(database), "%s.db", path);
+	if (trace_writer_open(path, &w, &e))
+		return -1;
+	struct op_event linear = sample_event(1, 0, 0, 1000, 2000), evil;
+	struct op_event open = sample_event(6, 0, 0, 9000, 0);
+	struct trace_target target = {.pid = 41,
+				      .comm = "python",
+				      .argv = "python \"train\".py",
+				      .torch_version = "",
+				      .python_version = "",
+				      .engine = "bpf",
+				      .torch_dir = ""};
+	linear.op = &sample_op;
+	linear.child_ns = 400;
+	linear.stack = linear.where_stack = sample_other_stack();
+	evil = sample_event(3, 0, 0, 2500, 2600);
+	evil.op = &evil_op;
+	evil.tid = 77;
+	evil.stack = evil.where_stack = NULL;
+	trace_write_target(w, &target);
+	trace_write_thread(w, 41, 42, "main \"thread\"");
+	struct op_event add = sample_event(2, 1, 1, 1000, 1400);
+	add.stack = add.where_stack = sample_other_stack();
+	trace_write_event(w, &add);
+	trace_write_event(w, &linear);
+	trace_write_event(w, &evil);
+	struct op_event node = sample_backward(4, 1, 3000, 3300);
+	trace_write_event(w, &node);
+	node = sample_backward(5, 1, 4000, 4030);
+	trace_write_event(w, &node);
+	trace_write_event(w, &open);
+	return trace_writer_close(w, true);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	unlink(path);
+	unlink(database);
+	return 0;
+}
+
+static char *exported(int (*export)(struct export_in *, FILE *, struct err *))
+{
+	struct trace_when when = {0};
+	struct export_in in = {.path = path, .when = &when};
+	struct err e = {0};
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	if (export(&in, f, &e))
+		fail_msg("%s", e.what);
+	fclose(f);
+	return text;
+}
+
+static json_t *parsed(char *text)
+{
+	json_error_t error;
+	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+	if (!j)
+		fail_msg("line %d: %s\n%s", error.line, error.text, text);
+	free(text);
+	return j;
+}
+
+static const char *string(const json_t *o, const char *key)
+{
+	return json_string_value(json_object_get(o, key));
+}
+
+static json_int_t integer(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
+
+static const json_t *of_phase(const json_t *events, char phase, size_t nth)
+{
+	const json_t *e;
+	size_t i;
+	json_array_foreach(events, i, e)
+	{
+		if (string(e, "ph")[0] == phase && nth-- == 0)
+			return e;
+	}
+	fail_msg("no event %c", phase);
+	return NULL;
+}
+
+static void chrome(void **state)
+{
+	(void)state;
+	json_t *j = parsed(exported(export_chrome));
+	const json_t *events = json_object_get(j, "traceEvents"), *e;
+	assert_string_equal(string(json_object_get(of_phase(events, 'M', 0), "args"), "name"),
+			    "python \"train\".py");
+	assert_string_equal(string(json_object_get(of_phase(events, 'M', 1), "args"), "name"),
+			    "main \"thread\"");
+	e = of_phase(events, 'X', 0);
+	assert_string_equal(string(e, "name"), "aten::sample.Tensor");
+	assert_true(json_number_value(json_object_get(e, "dur")) == 1.0);
+	assert_int_equal(integer(json_object_get(e, "args"), "line"), 40);
+	assert_string_equal(string(json_object_get(e, "args"), "shapes"), "[2,3,4] ?");
+	assert_string_equal(string(e, "cat"), "forward");
+	assert_string_equal(string(of_phase(events, 'X', 1), "name"), "aten::add.Tensor");
+	assert_string_equal(string(of_phase(events, 'X', 2), "name"),
+			    "evil;\x1b[31m \"op\"\n\xef\xbf\xbd");
+	assert_string_equal(string(of_phase(events, 'X', 3), "cat"), "backward");
+	assert_int_equal(integer(of_phase(events, 's', 0), "id"), 1);
+	assert_int_equal(integer(of_phase(events, 's', 0), "tid"), 42);
+	assert_int_equal(integer(of_phase(events, 'f', 1), "id"), 1);
+	assert_int_equal(integer(of_phase(events, 'f', 1), "tid"), 43);
+	assert_null(json_object_get(of_phase(events, 'B', 0), "dur"));
+	assert_int_equal(json_array_size(events), 2 + 6 + 1 + 2);
+	json_decref(j);
+}
+
+static void folded(void **state)
+{
+	(void)state;
+	char *text = exported(export_folded);
+	assert_string_equal(text, "main (train.py:40);aten::sample.Tensor 600\n"
+				  "main (train.py:40);aten::sample.Tensor;aten::add.Tensor 400\n"
+				  "evil:\\x1b[31m \"op\"\\x0a\\xff 100\n"
+				  "AddBackward0 330\n");
+	free(text);
+}
+
+static void check_profile(const json_t *p, size_t frames)
+{
+	json_int_t open[8], last = integer(p, "startValue");
+	const json_t *e;
+	size_t i, n = 0;
+	json_array_foreach(json_object_get(p, "events"), i, e)
+	{
+		json_int_t frame = integer(e, "frame");
+		assert_true(integer(e, "at") >= last);
+		last = integer(e, "at");
+		assert_in_range(frame, 0, frames - 1);
+		if (string(e, "type")[0] == 'O')
+			open[n++] = frame;
+		else
+			assert_int_equal(open[--n], frame);
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(integer(p, "endValue"), last);
+}
+
+static void speedscope(void **state)
+{
+	(void)state;
+	json_t *j = parsed(exported(export_speedscope));
+	const json_t *profiles = json_object_get(j, "profiles"), *p;
+	const json_t *frames = json_object_get(json_object_get(j, "shared"), "frames");
+	size_t i;
+	assert_int_equal(json_array_size(profiles), 3);
+	assert_int_equal(json_array_size(frames), 5);
+	json_array_foreach(profiles, i, p) check_profile(p, json_array_size(frames));
+	p = json_array_get(profiles, 0);
+	assert_string_equal(string(p, "name"), "main \"thread\", pid 41, thread 42");
+	/* linear, add within, the one that has not ended. */
+	assert_int_equal(json_array_size(json_object_get(p, "events")), 6);
+	assert_int_equal(integer(p, "endValue") - integer(p, "startValue"), 8000);
+	json_decref(j);
+}
+
+static void ask(sqlite3 *db, const char *sql, const char *want)
+{
+	sqlite3_stmt *s;
+	if (sqlite3_prepare_v2(db, sql, -1, &s, NULL))
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+	assert_string_equal((const char *)sqlite3_column_text(s, 0), want);
+	sqlite3_finalize(s);
+}
+
+static void sqlite(void **state)
+{
+	(void)state;
+	struct trace_when when = {.text = "op != 'nothing'"};
+	struct export_in in = {.path = path, .when = &when};
+	struct err e = {0};
+	sqlite3 *db;
+	assert_int_equal(trace_when_open(&when, path, &e), 0);
+	if (export_sqlite(&in, database, &e))
+		fail_msg("%s", e.what);
+	trace_when_close(&when);
+	assert_int_equal(sqlite3_open(database, &db), SQLITE_OK);
+	ask(db, "SELECT count(*) FROM events", "6");
+	ask(db, "SELECT sum(self_ns) FROM calls", "1430");
+	ask(db, "SELECT count(*) FROM calls WHERE ns IS NULL", "1");
+	ask(db, "SELECT op FROM calls WHERE id = 3", "evil;\\x1b[31m \"op\"\\x0a\\xff");
+	ask(db, "SELECT file || ':' || line FROM calls WHERE id = 1", "/home/me/train.py:40");
+	ask(db, "SELECT c.op FROM events e JOIN calls c ON c.id = e.forward_id WHERE e.id = 5",
+	    "aten::sample.Tensor");
+	ask(db, "SELECT json_extract(args, '$[0].shape[2]') FROM events WHERE id = 1", "4");
+	ask(db,
+	    "SELECT group_concat(f.function) FROM events e JOIN stacks s ON s.stack = e.stack "
+	    "JOIN frames f ON f.id = s.frame WHERE e.id = 6",
+	    "forward,forward");
+	ask(db, "SELECT name FROM threads", "main \"thread\"");
+	ask(db, "PRAGMA integrity_check", "ok");
+	sqlite3_close(db);
+}
+
+static void tensors_as_text(void **state)
+{
+	(void)state;
+	char text[EVENT_TENSORS_MAX], small[16];
+	struct op_event ev = sample_full_event();
+	assert_string_equal(event_shapes(text, sizeof(text), &ev), "[2,3,4] ? [2,3,4] ?");
+	assert_string_equal(event_dtypes(text, sizeof(text), &ev), "float32 dtype 999 ?");
+	assert_string_equal(event_devices(text, sizeof(text), &ev), "cpu device 57:1 ?");
+	assert_string_equal(event_shapes(small, sizeof(small), &ev), "[2,3,4] ? [2,3,");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(chrome),	       cmocka_unit_test(folded),
+	    cmocka_unit_test(speedscope),      cmocka_unit_test(sqlite),
+	    cmocka_unit_test(tensors_as_text),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

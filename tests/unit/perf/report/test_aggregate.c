@@ -1,0 +1,357 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "perf/report/aggregate.h"
+#include "perf/report/report.h"
+#include "tests/unit/sample_events.h"
+
+static void add(struct aggregate *a, struct op_event ev)
+{
+	assert_int_equal(aggregate_add(a, &ev), 0);
+}
+
+static const struct aggregate_row *row(const struct aggregate *a, const char *op)
+{
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(rows[i]->op, op))
+			return rows[i];
+	fail_msg("no row %s", op);
+	return NULL;
+}
+
+static void calls_are_summed_by_op_and_line(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	struct op_event other = sample_event(3, 0, 0, 400, 410);
+	size_t n;
+	add(a, sample_event(1, 0, 0, 100, 200));
+	add(a, sample_event(2, 0, 0, 250, 300));
+	other.stack = other.where_stack = sample_other_stack();
+	add(a, other);
+	other.phase = PHASE_BACKWARD;
+	add(a, other);
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 3);
+	assert_int_equal(rows[0]->calls, 2);
+	assert_int_equal(rows[0]->total_ns, 150);
+	assert_int_equal(rows[0]->self_ns, 150);
+	assert_int_equal(rows[0]->min_ns, 50);
+	assert_int_equal(rows[0]->max_ns, 100);
+	assert_int_equal(rows[0]->line, 13);
+	assert_string_equal(rows[0]->file, "/home/me/train.py");
+	assert_string_equal(rows[0]->text, "q = self.qkv(x)");
+	assert_int_equal(rows[1]->line, 40);
+	assert_null(rows[1]->text);
+	assert_int_equal(rows[2]->phase, PHASE_BACKWARD);
+	aggregate_free(a);
+}
+
+static void percentages_are_of_the_observed_time(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	struct aggregate_totals t;
+	struct op_event other = sample_event(3, 0, 0, 5000, 5100),
+			open = sample_event(4, 0, 0, 6000, 0);
+	other.tid = 99;
+	add(a, sample_event(1, 0, 0, 100, 200));
+	add(a, sample_event(2, 0, 0, 900, 1100));
+	add(a, other);
+	aggregate_totals(a, &t);
+	assert_int_equal(t.observed_ns, 1000 + 100);
+	assert_int_equal(t.self_ns, 400);
+	assert_int_equal(t.threads, 2);
+	add(a, open);
+	aggregate_lost(a, 5);
+	aggregate_totals(a, &t);
+	assert_int_equal(t.observed_ns, 5900 + 100);
+	assert_int_equal(t.events, 3);
+	assert_int_equal(t.unfinished, 1);
+	assert_int_equal(t.lost, 5);
+	aggregate_free(a);
+}
+
+/* add 10..90 { add 20..50 { add 30..40 }, sample 60..80 { add 65..70 } }, and again add 100..110 */
+static void a_row_inside_itself_counts_once(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	struct op_event inner = sample_event(3, 2, 2, 30, 40),
+			middle = sample_event(2, 1, 1, 20, 50);
+	struct op_event outer = sample_event(1, 0, 0, 10, 90),
+			between = sample_event(4, 1, 1, 60, 80);
+	middle.child_ns = 10;
+	outer.child_ns = 50;
+	between.child_ns = 5;
+	between.op = &sample_op;
+	add(a, inner);
+	add(a, middle);
+	add(a, sample_event(5, 4, 2, 65, 70));
+	add(a, between);
+	add(a, outer);
+	add(a, sample_event(6, 0, 0, 100, 110));
+	const struct aggregate_row *r = row(a, "aten::add.Tensor");
+	assert_int_equal(r->calls, 5);
+	assert_int_equal(r->total_ns, 80 + 10);
+	assert_int_equal(r->self_ns, 10 + 20 + 5 + 30 + 10);
+	assert_int_equal(r->sum_ns, 10 + 30 + 5 + 80 + 10);
+	assert_int_equal(row(a, "aten::sample.Tensor")->total_ns, 20);
+	aggregate_free(a);
+}
+
+/* The same with more calls inside than are remembered one by one. */
+static void many_calls_inside_count_once(void **state)
+{
+	(void)state;
+	enum { N = 200000 };
+	struct aggregate *a = aggregate_new();
+	for (uint64_t i = 0; i < N; i++)
+		add(a, sample_event(i + 2, 1, 1, 10 + 2 * i, 11 + 2 * i));
+	add(a, sample_event(1, 0, 0, 0, 2 * N + 20));
+	assert_int_equal(row(a, "aten::add.Tensor")->total_ns, 2 * N + 20);
+	aggregate_free(a);
+}
+
+static void threads_do_not_nest_in_each_other(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	struct op_event inside = sample_event(2, 1, 1, 20, 30);
+	inside.tid = 7;
+	add(a, inside);
+	add(a, sample_event(3, 0, 0, 10, 50));
+	assert_int_equal(row(a, "aten::add.Tensor")->total_ns, 10 + 40);
+	aggregate_free(a);
+}
+
+/* More ops, lines and threads than are remembered by their addresses: the rows are the same, and
+ * hints of what comes change nothing. */
+static void rows_remembered_are_the_same(void **state)
+{
+	(void)state;
+	enum { MANY = 20000, EVENTS = 200000 };
+	struct op_desc *ops = calloc(MANY, sizeof(*ops));
+	char(*names)[16] = calloc(MANY, sizeof(*names));
+	struct aggregate *plain = aggregate_new(),
+			 *steady = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
+	struct op_event ahead[4];
+	uint64_t r = 1;
+	size_t n, m;
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(names[i], sizeof(names[i]), "op%u", i);
+		ops[i] = (struct op_desc){.id = i, .name = names[i], .schema = ""};
+	}
+	for (uint64_t i = 0; i < EVENTS; i++) {
+		struct op_event *ev = &ahead[i % 4];
+		r = r * 6364136223846793005u + 1442695040888963407u;
+		*ev = sample_event(i + 1, 0, 0, 10 * i, 10 * i + (r >> 20) % 5000);
+		ev->op = &ops[(r >> 33) % (i % 3 ? 50 : MANY)];
+		ev->where_stack = r >> 40 & 1 ? sample_other_stack() : ev->where_stack;
+		ev->phase = r >> 41 & 1 ? PHASE_BACKWARD : PHASE_FORWARD;
+		ev->tid = (int32_t)(r >> 42 & 3);
+		for (unsigned k = 0; k < 3 && k <= i; k++)
+			aggregate_prefetch(steady, &ahead[(i - k) % 4], 3 - (int)k);
+		add(plain, *ev);
+		add(steady, *ev);
+	}
+	const struct aggregate_row *const *a = aggregate_rows(plain, &n);
+	const struct aggregate_row *const *b = aggregate_rows(steady, &m);
+	assert_int_equal(n, m);
+	for (size_t i = 0; i < n; i++) {
+		assert_string_equal(a[i]->op, b[i]->op);
+		assert_int_equal(a[i]->line, b[i]->line);
+		assert_int_equal(a[i]->phase, b[i]->phase);
+		assert_int_equal(a[i]->calls, b[i]->calls);
+		assert_int_equal(a[i]->self_ns, b[i]->self_ns);
+		assert_int_equal(aggregate_quantile(a[i], 0.5), aggregate_quantile(b[i], 0.5));
+	}
+	aggregate_free(plain);
+	aggregate_free(steady);
+	free(ops);
+	free(names);
+}
+
+/* Another op comes to the address of one that was freed. */
+static void forgets_addresses(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
+	struct op_desc op = {.name = "one", .schema = ""};
+	struct op_event ev = sample_event(1, 0, 0, 10, 20);
+	size_t n;
+	ev.op = &op;
+	add(a, ev);
+	op.name = "two";
+	aggregate_forget(a);
+	add(a, ev);
+	aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	aggregate_free(a);
+}
+
+static void quantiles_are_three_percent_exact(void **state)
+{
+	(void)state;
+	struct histogram h = {0};
+	for (uint64_t scale = 1; scale < (uint64_t)1 << 40; scale *= 7) {
+		for (uint64_t i = 1; i <= 1000; i++)
+			assert_int_equal(histogram_add(&h, i * scale), 0);
+		for (int q = 1; q <= 100; q++) {
+			double want = q * 10.0 * (double)scale;
+			double got = (double)histogram_quantile(&h, q / 100.0);
+			if (got < want * 0.983 - 0.5 || got > want * 1.017 + 0.5)
+				fail_msg("q %d of scale %g: want %g, got %g", q, (double)scale,
+					 want, got);
+		}
+		histogram_free(&h);
+	}
+}
+
+static void quantiles_of_the_extremes(void **state)
+{
+	(void)state;
+	struct histogram h = {0};
+	assert_int_equal(histogram_quantile(&h, 0.5), 0);
+	histogram_add(&h, 0);
+	assert_int_equal(histogram_quantile(&h, 0.99), 0);
+	histogram_add(&h, UINT64_MAX);
+	assert_true(histogram_quantile(&h, 1) > UINT64_MAX / 100 * 98);
+	assert_int_equal(histogram_quantile(&h, 0), 0);
+	histogram_free(&h);
+}
+
+static void a_quantile_lies_between_the_extremes(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	add(a, sample_event(1, 0, 0, 0, 1000003));
+	assert_int_equal(aggregate_quantile(row(a, "aten::add.Tensor"), 0.99), 1000003);
+	aggregate_free(a);
+}
+
+static char *printed(const struct aggregate *a, struct report_opts *opts,
+		     int (*print)(FILE *, const struct aggregate *, const struct report_opts *))
+{
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(print(f, a, opts), 0);
+	fclose(f);
+	return text;
+}
+
+static struct aggregate *sample(void)
+{
+	struct aggregate *a = aggregate_new();
+	struct op_event evil = sample_event(4, 0, 0, 3900, 4000);
+	static const struct op_desc evil_op = {.name = "evil\x1b[31m,\"op\""};
+	evil.op = &evil_op;
+	evil.stack = evil.where_stack = NULL;
+	add(a, sample_event(1, 0, 0, 1000, 2000));
+	add(a, sample_event(2, 0, 0, 2500, 3500));
+	add(a, evil);
+	add(a, sample_backward(5, 1, 10000, 11000));
+	return a;
+}
+
+static void the_table(void **state)
+{
+	(void)state;
+	struct trace_target target = {.pid = 7,
+				      .comm = "python",
+				      .argv = "python train.py",
+				      .torch_version = "2.13.0",
+				      .python_version = "3.11.7",
+				      .engine = "bpf"};
+	struct trace_stats stats = {.probe_ns = 40, .seen_permille = 973, .wall_ns = 12400000000};
+	struct report_opts opts = {
+	    .targets = &target, .ntargets = 1, .stats = &stats, .terminal.width = 96};
+	struct aggregate *a = sample();
+	char *text = printed(a, &opts, report_print);
+	assert_string_equal(
+	    text,
+	    "ditrace: python train.py (pid 7, torch 2.13.0, CPython 3.11.7), engine bpf, 12.4 s\n"
+	    "ditrace: traced 2 threads, 4 ops, 0 lost; 1.0 % of the time spent in probes "
+	    "(estimate); "
+	    "97.3 % of the dispatched ops were seen\n\n"
+	    "Self %  Total %  Calls    Mean     P99     Max  Op                 Where\n"
+	    " 50.0%    50.0%      2  1.0 us  1.0 us  1.0 us  aten::add.Tensor   train.py:13 "
+	    "forward: q = sel…\n"
+	    "  2.5%     2.5%      1  100 ns  100 ns  100 ns  evil\\x1b[31m,\"op\"  (no Python "
+	    "frame)\n"
+	    "backward of the above\n"
+	    " 25.0%    25.0%      1  1.0 us  1.0 us  1.0 us  AddBackward0       train.py:13 "
+	    "forward: q = sel…\n"
+	    "in no op: 22.5 %\n");
+	free(text);
+	aggregate_free(a);
+}
+
+static void a_limit_says_what_is_left_out(void **state)
+{
+	(void)state;
+	struct report_opts opts = {.limit = 1, .sort = REPORT_BY_CALLS};
+	struct aggregate *a = sample();
+	char *text = printed(a, &opts, report_print);
+	assert_non_null(strstr(text, "in 1 more row"));
+	assert_null(strstr(text, "evil"));
+	assert_non_null(strstr(text, "train.py:13 forward: q = self.qkv(x)\n"));
+	free(text);
+	aggregate_free(a);
+}
+
+static void rows_as_csv(void **state)
+{
+	(void)state;
+	struct report_opts opts = {0};
+	struct aggregate *a = sample();
+	char *text = printed(a, &opts, report_print_csv);
+	assert_non_null(strstr(
+	    text,
+	    "\naten::add.Tensor,forward,/home/me/train.py,13,forward,q = self.qkv(x),2,0,2000,"));
+	assert_non_null(strstr(text, "\n\"evil\\x1b[31m,\"\"op\"\"\",forward,,,,,1,"));
+	free(text);
+	aggregate_free(a);
+}
+
+static void no_events_no_table(void **state)
+{
+	(void)state;
+	struct report_opts opts = {0};
+	struct aggregate *a = aggregate_new();
+	char *text = printed(a, &opts, report_print);
+	assert_string_equal(text, "ditrace: traced 0 threads, 0 ops, 0 lost\n\n");
+	free(text);
+	aggregate_free(a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(calls_are_summed_by_op_and_line),
+	    cmocka_unit_test(percentages_are_of_the_observed_time),
+	    cmocka_unit_test(a_row_inside_itself_counts_once),
+	    cmocka_unit_test(many_calls_inside_count_once),
+	    cmocka_unit_test(threads_do_not_nest_in_each_other),
+	    cmocka_unit_test(rows_remembered_are_the_same),
+	    cmocka_unit_test(forgets_addresses),
+	    cmocka_unit_test(quantiles_are_three_percent_exact),
+	    cmocka_unit_test(quantiles_of_the_extremes),
+	    cmocka_unit_test(a_quantile_lies_between_the_extremes),
+	    cmocka_unit_test(the_table),
+	    cmocka_unit_test(a_limit_says_what_is_left_out),
+	    cmocka_unit_test(rows_as_csv),
+	    cmocka_unit_test(no_events_no_table),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

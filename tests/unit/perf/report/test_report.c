@@ -1,0 +1,366 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "perf/report/call_graph.h"
+#include "perf/report/gaps.h"
+#include "perf/report/group.h"
+#include "perf/report/report.h"
+#include "perf/report/report_columns.h"
+#include "perf/trace/trace_read.h"
+#include "perf/trace/trace_span.h"
+#include "perf/trace/trace_write.h"
+#include "tests/unit/sample_events.h"
+
+/* sample 1000..2000 { add 1100..1400 }, add 2500..2600 on another thread and line, the backward of
+ * both, of which the first calls an op. */
+static const struct {
+	uint64_t id, parent, start, end, child;
+	const struct op_desc *op;
+	int tid, phase;
+	uint64_t forward_id;
+} rows[] = {
+    {2, 1, 1100, 1400, 0, &sample_add, 42, PHASE_FORWARD, 0},
+    {1, 0, 1000, 2000, 300, &sample_op, 42, PHASE_FORWARD, 0},
+    {3, 0, 2500, 2600, 0, &sample_add, 77, PHASE_FORWARD, 0},
+    {5, 4, 3010, 3050, 0, &sample_add, 43, PHASE_BACKWARD, 1},
+    {4, 0, 3000, 3200, 40, &sample_node, 43, PHASE_BACKWARD, 1},
+    {6, 0, 3300, 3400, 0, &sample_node, 43, PHASE_BACKWARD, 3},
+    {7, 0, 3500, 3550, 0, &sample_node, 43, PHASE_BACKWARD, 0},
+};
+enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
+
+static struct op_event event(size_t i)
+{
+	struct op_event ev = sample_event(rows[i].id, rows[i].parent, rows[i].parent != 0,
+					  rows[i].start, rows[i].end);
+	ev.op = rows[i].op;
+	ev.tid = rows[i].tid;
+	ev.phase = (uint8_t)rows[i].phase;
+	ev.forward_id = rows[i].forward_id;
+	ev.child_ns = rows[i].child;
+	if (rows[i].tid == 77)
+		ev.stack = ev.where_stack = sample_other_stack();
+	return ev;
+}
+
+static struct aggregate *by(unsigned keys)
+{
+	struct aggregate *a = aggregate_new_by(keys);
+	for (size_t i = 0; i < NROWS; i++) {
+		struct op_event ev = event(i);
+		assert_int_equal(aggregate_add(a, &ev), 0);
+	}
+	return a;
+}
+
+/* The rows as CSV, without the header. */
+static char *csv(unsigned keys, enum report_sort sort)
+{
+	struct report_opts opts = {.sort = sort};
+	struct aggregate *a = by(keys);
+	char *text, *rest;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(report_print_csv(f, a, &opts), 0);
+	fclose(f);
+	aggregate_free(a);
+	rest = strdup(strchr(text, '\n') + 1);
+	free(text);
+	return rest;
+}
+
+static void check(unsigned keys, enum report_sort sort, const char *want)
+{
+	char *text = csv(keys, sort);
+	assert_string_equal(text, want);
+	free(text);
+}
+
+static void groups(void **state)
+{
+	(void)state;
+	/* calls, thrown, self, total, mean, min, p50, p99, max, self %, total % */
+	check(AGGREGATE_OP, REPORT_BY_SELF,
+	      "aten::sample.Tensor,1,0,700,1000,1000,1000,1000,1000,1000,42.4242,60.6061\n"
+	      "aten::add.Tensor,3,0,440,440,146,40,100,299,300,26.6667,26.6667\n"
+	      "AddBackward0,3,0,310,350,116,50,100,200,200,18.7879,21.2121\n");
+	check(AGGREGATE_PHASE, REPORT_BY_CALLS,
+	      "forward,3,0,1100,1100,466,100,299,999,1000,66.6667,66.6667\n"
+	      "backward,4,0,350,350,97,40,50,200,200,21.2121,21.2121\n");
+	check(AGGREGATE_THREAD, REPORT_BY_THREAD,
+	      "41,42,,2,0,1000,1000,650,300,300,999,1000,60.6061,60.6061\n"
+	      "41,43,,4,0,350,350,97,40,50,200,200,21.2121,21.2121\n"
+	      "41,77,,1,0,100,100,100,100,100,100,100,6.0606,6.0606\n");
+	check(AGGREGATE_FILE | AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE,
+	      REPORT_BY_SHAPE,
+	      "/home/me/train.py,\"[2,3,4] ?\",float32 dtype 999,cpu device "
+	      "57:1,7,0,1450,1450,255,40,100,999,1000,87.8788,87.8788\n");
+	check(AGGREGATE_FUNCTION, REPORT_BY_FUNCTION,
+	      "/home/me/train.py,forward,6,0,1350,1350,281,40,100,999,1000,81.8182,81.8182\n"
+	      "/home/me/train.py,main,1,0,100,100,100,100,100,100,100,6.0606,6.0606\n");
+	check(AGGREGATE_LINE, REPORT_BY_LINE,
+	      "/home/me/train.py,13,forward,q = "
+	      "self.qkv(x),6,0,1350,1350,281,40,100,999,1000,81.8182,81.8182\n"
+	      "/home/me/train.py,40,main,,1,0,100,100,100,100,100,100,100,6.0606,6.0606\n");
+}
+
+static void all_groups_add_up(void **state)
+{
+	(void)state;
+	for (unsigned keys = 0; keys < AGGREGATE_SIDES; keys++) {
+		struct aggregate *a = by(keys);
+		struct aggregate_totals t;
+		uint64_t self = 0, calls = 0;
+		size_t n;
+		const struct aggregate_row *const *all = aggregate_rows(a, &n);
+		for (size_t i = 0; i < n; i++) {
+			self += all[i]->self_ns;
+			calls += all[i]->calls;
+		}
+		aggregate_totals(a, &t);
+		assert_int_equal(self, t.self_ns);
+		assert_int_equal(self, 1450);
+		assert_int_equal(calls, NROWS);
+		aggregate_free(a);
+	}
+}
+
+static void forward_beside_backward(void **state)
+{
+	(void)state;
+	struct report_opts opts = {.sort = REPORT_BY_TOTAL};
+	struct aggregate *a = by(AGGREGATE_OP | AGGREGATE_SIDES);
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(report_print(f, a, &opts), 0);
+	fclose(f);
+	assert_string_equal(strstr(text, "Both"),
+			    "Both %  Calls    Mean  Forward  Backward  Nodes   B/F  Op\n"
+			    " 72.7%      1  1.0 us   1.0 us    200 ns      1  0.20  "
+			    "aten::sample.Tensor\n"
+			    " 30.3%      2  200 ns   400 ns    100 ns      1  0.25  "
+			    "aten::add.Tensor\n"
+			    "  3.0%      0    0 ns     0 ns     50 ns      1     -  AddBackward0\n"
+			    "in no op: 12.1 %\n");
+	free(text);
+	aggregate_free(a);
+}
+
+static void gaps(void **state)
+{
+	(void)state;
+	struct gaps g = {0};
+	struct op_event ev = sample_event(1, 0, 0, 100, 200), gap;
+	assert_int_equal(gaps_see(&g, &ev, &gap), 0);
+	ev = sample_event(3, 2, 1, 310, 320);
+	assert_int_equal(gaps_see(&g, &ev, &gap), 0);
+	ev = sample_event(2, 0, 0, 300, 400);
+	ev.where_stack = sample_other_stack();
+	assert_int_equal(gaps_see(&g, &ev, &gap), 1);
+	assert_int_equal(gap.start_ns, 200);
+	assert_int_equal(gap.end_ns, 300);
+	assert_int_equal(py_stack_where(gap.where_stack)->line, 13);
+	ev = sample_event(4, 0, 0, 1000, 1100);
+	ev.tid = 9;
+	assert_int_equal(gaps_see(&g, &ev, &gap), 0);
+	ev = sample_event(5, 0, 0, 400, 0);
+	assert_int_equal(gaps_see(&g, &ev, &gap), 0);
+	ev = sample_event(6, 0, 0, 900, 950);
+	assert_int_equal(gaps_see(&g, &ev, &gap), 0);
+	gaps_free(&g);
+}
+
+static char *graph(bool callers,
+		   int (*print)(FILE *, struct call_tree *, const struct call_graph_opts *))
+{
+	static const size_t started[] = {1, 0, 2, 4, 3, 5, 6};
+	struct call_graph_opts opts = {.callers = callers, .observed_ns = 1450};
+	struct call_tree *t = call_tree_new();
+	for (size_t i = 0; i < NROWS; i++) {
+		struct op_event ev = event(started[i]);
+		if (ev.phase == PHASE_BACKWARD)
+			ev.stack = NULL;
+		assert_int_equal(call_tree_add(t, &ev, CALL_MIXED), 0);
+	}
+	struct call_tree *shown = callers ? call_tree_callers(t) : t;
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(print(f, shown, &opts), 0);
+	fclose(f);
+	if (callers)
+		call_tree_free(shown);
+	call_tree_free(t);
+	return text;
+}
+
+static void callees(void **state)
+{
+	(void)state;
+	char *text = graph(false, call_graph_print);
+	assert_string_equal(text, "Total%     Calls  Frame or op, and what it called\n"
+				  " 69.0%              forward (train.py:13)\n"
+				  " 69.0%              forward (linear.py:114)\n"
+				  " 69.0%         1    aten::sample.Tensor\n"
+				  " 20.7%         1    aten::add.Tensor\n"
+				  " 24.1%         3    AddBackward0\n"
+				  "  2.8%         1    aten::add.Tensor\n"
+				  "  6.9%              main (train.py:40)\n"
+				  "  6.9%         1    aten::add.Tensor\n");
+	free(text);
+}
+
+static void callers(void **state)
+{
+	(void)state;
+	char *text = graph(true, call_graph_print);
+	assert_string_equal(text, "Self %     Calls  Op, and what called it\n"
+				  " 48.3%         1    aten::sample.Tensor\n"
+				  " 48.3%         1    forward (linear.py:114)\n"
+				  " 48.3%         1    forward (train.py:13)\n\n"
+				  " 30.3%         3    aten::add.Tensor\n"
+				  " 20.7%         1      aten::sample.Tensor\n"
+				  " 20.7%         1      forward (linear.py:114)\n"
+				  " 20.7%         1      forward (train.py:13)\n"
+				  "  6.9%         1      main (train.py:40)\n"
+				  "  2.8%         1      AddBackward0\n\n"
+				  " 21.4%         3    AddBackward0\n\n");
+	free(text);
+	text = graph(true, call_graph_print_csv);
+	assert_non_null(strstr(text, "\n0,op,aten::sample.Tensor,1,700,700,48.2759\n"
+				     "1,frame,forward (linear.py:114),1,0,700,48.2759\n"));
+	free(text);
+}
+
+static void words(void **state)
+{
+	(void)state;
+	struct report_columns columns;
+	struct err e = {0};
+	unsigned keys = 0;
+	enum report_sort sort = REPORT_BY_SELF;
+	assert_int_equal(group_parse("op,shape,thread", &keys, &e), 0);
+	assert_int_equal(keys, AGGREGATE_OP | AGGREGATE_SHAPE | AGGREGATE_THREAD);
+	assert_int_equal(group_parse_sort("p50", keys, &sort, &e), 0);
+	assert_int_equal(sort, REPORT_BY_P50);
+	assert_int_equal(group_parse_sort("shape", keys, &sort, &e), 0);
+	assert_int_equal(sort, REPORT_BY_SHAPE);
+	assert_int_equal(group_parse_sort("line", keys, &sort, &e), -EINVAL);
+	assert_string_equal(e.hint, "group by it, too: --group op,line");
+	assert_int_equal(group_parse_sort("phas", keys, &sort, &e), -EINVAL);
+	assert_int_equal(group_parse("op,", &keys, &e), -EINVAL);
+	assert_int_equal(group_parse("op,module", &keys, &e), 0);
+	assert_int_equal(keys, AGGREGATE_OP | AGGREGATE_MODULE);
+	assert_int_equal(group_parse_sort("module", keys, &sort, &e), 0);
+	assert_int_equal(report_columns_parse("op,calls", AGGREGATE_OP, &columns, &e), 0);
+	assert_int_equal(columns.n, 2);
+	assert_int_equal(report_columns_parse("op,where", AGGREGATE_OP, &columns, &e), -EINVAL);
+	assert_int_equal(report_columns_parse("", AGGREGATE_OP, &columns, &e), -EINVAL);
+}
+
+static const struct py_frame optimizer = {
+    .id = 3, .file = "/x/torch/optim/adam.py", .function = "step", .line = 5, .is_torch = true};
+
+/* Three steps: an op in the optimizer ends each; times are relative to when the file was begun. */
+enum { SPAN_EVENTS = 6, SPAN_APART_NS = 1000000 };
+
+static struct op_event span_event(uint64_t origin, uint64_t i)
+{
+	uint64_t start = origin + SPAN_APART_NS * i;
+	return sample_event(i + 1, 0, 0, start, start + 500);
+}
+
+/* A call every millisecond, every second of them by an optimizer. Its origin. */
+static uint64_t write_steps(const char *path)
+{
+	struct trace_writer *w;
+	struct trace_reader *r;
+	struct err e = {0};
+	static _Alignas(struct py_stack) char memory[sizeof(struct py_stack) + 2 * sizeof(void *)];
+	struct py_stack *stack = (struct py_stack *)memory;
+	*stack = (struct py_stack){.id = 7, .depth = 2};
+	stack->frames[0] = &optimizer;
+	stack->frames[1] = &sample_other_frame;
+	assert_int_equal(trace_writer_open(path, &w, &e), 0);
+	assert_int_equal(trace_writer_flush(w), 0);
+	assert_int_equal(trace_reader_open(path, &r, &e), 0);
+	uint64_t origin = trace_reader_origin(r);
+	trace_reader_close(r);
+	for (uint64_t i = 0; i < SPAN_EVENTS; i++) {
+		struct op_event ev = span_event(origin, i);
+		if (i % 2)
+			ev.stack = ev.where_stack = stack;
+		trace_write_event(w, &ev);
+	}
+	assert_int_equal(trace_writer_close(w, true), 0);
+	return origin;
+}
+
+static void spans(void **state)
+{
+	(void)state;
+	char path[64];
+	struct err e = {0};
+	snprintf(path, sizeof(path), "/tmp/ditrace-test-%d.data", (int)getpid());
+	uint64_t origin = write_steps(path);
+	struct {
+		const char *time, *step, *op;
+		int code;
+		unsigned chosen; /* a bit an event */
+	} cases[] = {
+	    {NULL, NULL, NULL, 0, 0x3f},
+	    {"1ms-3ms", NULL, NULL, 0, 0x06},
+	    {"-1ms", NULL, NULL, 0, 0x01},
+	    {"4500us-", NULL, NULL, 0, 0x20},
+	    {"3ms-2ms", NULL, NULL, -EINVAL, 0},
+	    {"-", NULL, NULL, -EINVAL, 0},
+	    {"2", NULL, NULL, -EINVAL, 0},
+	    {NULL, "2", NULL, 0, 0x0c},
+	    {NULL, "2-", NULL, 0, 0x3c},
+	    {NULL, "1,3", NULL, 0, 0x33},
+	    {"3ms-", "2", NULL, 0, 0x08},
+	    {NULL, "4", NULL, -ENOENT, 0},
+	    {NULL, "x", NULL, -EINVAL, 0},
+	    {NULL, NULL, "add", -EINVAL, 0},
+	    {NULL, "2", "aten::add.Tensor", 0, 0x02},
+	    {NULL, "2", "aten::mul.Tensor", -ENOENT, 0},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct trace_span s = {
+		    .time = cases[i].time, .step = cases[i].step, .step_op = cases[i].op};
+		unsigned chosen = 0;
+		int code = trace_span_open(&s, path, &e);
+		if (code != cases[i].code)
+			fail_msg("case %zu: %d, %s", i, code, e.what);
+		assert_true(code == 0 || e.hint[0]);
+		for (uint64_t k = 0; k < SPAN_EVENTS && !code; k++) {
+			struct op_event ev = span_event(origin, k);
+			chosen |= (unsigned)trace_span_has(&s, &ev) << k;
+		}
+		if (chosen != cases[i].chosen)
+			fail_msg("case %zu: chosen %x", i, chosen);
+		trace_span_close(&s);
+	}
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(groups),  cmocka_unit_test(all_groups_add_up),
+	    cmocka_unit_test(gaps),    cmocka_unit_test(forward_beside_backward),
+	    cmocka_unit_test(callees), cmocka_unit_test(callers),
+	    cmocka_unit_test(words),   cmocka_unit_test(spans),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

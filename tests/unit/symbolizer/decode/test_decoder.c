@@ -1,0 +1,726 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "symbolizer/decode/decoder.h"
+#include "tests/unit/sample_hits.h"
+
+/* Ops of the process, by index of plan. */
+enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, OP_GRADS, NOPS };
+
+enum { PROC = 3, TID = 500, SEEN_MAX = 256 };
+
+static struct op_arg names[1] = {{"a", "int"}};
+static struct abi_value word_in = {.how = ABI_WORD, .base = CXX_INT64, .read = 1};
+static struct abi_value word_out = {.how = ABI_WORD, .base = CXX_INT64, .read = 2};
+static struct abi_value tensor_in = {.how = ABI_TENSOR, .base = CXX_TENSOR, .read = 1};
+static struct abi_value tensor_out = {.how = ABI_TENSOR, .base = CXX_TENSOR, .read = 2};
+static struct abi_value returned = {.how = ABI_WORD, .base = CXX_INT64, .read = 0};
+static struct abi_value flowing = {.how = ABI_WORD, .base = CXX_INT64, .read = 2};
+static struct abi_value tensors_in = {.how = ABI_TENSORS, .base = CXX_TENSOR, .read = 1};
+static struct abi_value tensors_out = {.how = ABI_TENSORS, .base = CXX_TENSOR, .read = 2};
+#define OP(r, k, n, in, out)                                                                       \
+	{                                                                                          \
+		.role = r, .values_known = true,                                                   \
+		.desc = {.kind = k,                                                                \
+			 .name = n,                                                                \
+			 .schema = "",                                                             \
+			 .nargs = 1,                                                               \
+			 .nresults = 1,                                                            \
+			 .args = names,                                                            \
+			 .results = names},                                                        \
+		.abi = {.nargs = 1, .nresults = 1, .args = in, .results = out},                    \
+	}
+
+static struct op_probe ops[NOPS] = {
+    [OP_WORD] = OP(ROLE_CALL, OP_DISPATCHED, "aten::word", &word_in, &word_out),
+    [OP_TENSOR] = OP(ROLE_CALL, OP_DISPATCHED, "aten::tensor", &tensor_in, &tensor_out),
+    [OP_NODE] = OP(ROLE_NODE, OP_BACKWARD, "MulBackward0", &tensors_in, &tensors_out),
+    [OP_PLAIN] = {.role = ROLE_CALL,
+		  .why = "its schema is not in the library",
+		  .desc = {.name = "aten::plain", .schema = "", .nargs = 1, .args = names}},
+    [OP_GRADS] = OP(ROLE_GRADS, OP_BACKWARD, "validate_outputs", &returned, &flowing),
+};
+
+struct seen {
+	struct op_event ev;
+	struct value arg, result; /* VALUE_NONE when there was none */
+};
+
+static struct sample_target s;
+static struct decoder *d;
+static struct seen seen[SEEN_MAX];
+static unsigned nseen;
+static struct record rec;
+
+static void on_event(const struct op_event *ev, void *arg)
+{
+	assert_ptr_equal(arg, &nseen);
+	assert_true(nseen < SEEN_MAX);
+	seen[nseen].ev = *ev;
+	seen[nseen].arg = ev->nargs ? ev->args[0] : (struct value){.kind = VALUE_NONE};
+	seen[nseen].result = ev->nresults ? ev->results[0] : (struct value){.kind = VALUE_NONE};
+	nseen++;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	nseen = 0;
+	sample_target_init(&s, ops, NOPS);
+	if (sample_target_learn(&s))
+		return -1;
+	d = decoder_new(on_event, &nseen);
+	return d ? decoder_add_target(d, PROC, &s.target) : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	decoder_free(d);
+	sample_target_free(&s);
+	return 0;
+}
+
+static void begin(unsigned kind, unsigned op, unsigned depth, uint64_t seq, uint64_t ts)
+{
+	record_begin(&rec, (struct hit){.kind = (uint8_t)kind,
+					.op = op,
+					.depth = (uint16_t)depth,
+					.proc = PROC,
+					.tid = TID,
+					.seq = seq,
+					.ts = ts});
+}
+
+/* A record in memory that ends where it does. */
+static void give(void)
+{
+	struct hit *h = malloc(rec.hit.size);
+	assert_non_null(h);
+	memcpy(h, &rec, rec.hit.size);
+	decoder_hit(d, h);
+	free(h);
+}
+
+static void enter_with(unsigned op, unsigned depth, uint64_t seq, uint64_t ts, uint64_t arg,
+		       unsigned flags)
+{
+	begin(HIT_ENTRY, op, depth, seq, ts);
+	rec.hit.flags = (uint8_t)flags;
+	record_word(&rec, 1, arg);
+	give();
+}
+
+static void enter(unsigned depth, uint64_t seq, uint64_t ts)
+{
+	enter_with(OP_WORD, depth, seq, ts, 0, 0);
+}
+
+static void leave_with(unsigned op, uint64_t seq, uint64_t ts, uint64_t result, unsigned flags)
+{
+	begin(HIT_EXIT, op, 0, seq, ts);
+	rec.hit.flags = (uint8_t)flags;
+	record_word(&rec, 2, result);
+	give();
+}
+
+static void leave(uint64_t seq, uint64_t ts)
+{
+	leave_with(OP_WORD, seq, ts, 0, 0);
+}
+
+static void expect_word(struct value v, int64_t i)
+{
+	assert_int_equal(v.kind, VALUE_INT);
+	assert_int_equal(v.i, i);
+}
+
+static void test_pair(void **state)
+{
+	(void)state;
+	enter_with(OP_WORD, 0, 1, 1000, 11, 0);
+	assert_int_equal(nseen, 0);
+	leave_with(OP_WORD, 1, 1500, 12, 0);
+	assert_int_equal(nseen, 1);
+	const struct op_event *e = &seen[0].ev;
+	assert_int_equal(e->id, 1);
+	assert_int_equal(e->parent, 0);
+	assert_int_equal(e->start_ns, 1000);
+	assert_int_equal(e->end_ns, 1500);
+	assert_int_equal(e->child_ns, 0);
+	assert_int_equal(e->depth, 0);
+	assert_int_equal(e->pid, 77);
+	assert_int_equal(e->tid, TID);
+	assert_int_equal(e->phase, PHASE_FORWARD);
+	assert_false(e->thrown);
+	assert_string_equal(e->op->name, "aten::word");
+	assert_null(e->stack);
+	expect_word(seen[0].arg, 11);
+	expect_word(seen[0].result, 12);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+/* 1 { 2 { 3 } 4 }: children first, ids in the order of starts, time of direct children only. */
+static void test_nesting(void **state)
+{
+	static const struct {
+		uint64_t id, parent, child_ns;
+		unsigned depth;
+	} want[] = {{3, 2, 0, 2}, {2, 1, 10, 1}, {4, 1, 0, 1}, {1, 0, 35, 0}};
+	(void)state;
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	enter(2, 3, 120);
+	leave(3, 130);
+	leave(2, 140);
+	enter(1, 4, 150);
+	leave(4, 155);
+	leave(1, 200);
+	assert_int_equal(nseen, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(seen[i].ev.id, want[i].id);
+		assert_int_equal(seen[i].ev.parent, want[i].parent);
+		assert_int_equal(seen[i].ev.child_ns, want[i].child_ns);
+		assert_int_equal(seen[i].ev.depth, want[i].depth);
+		assert_false(seen[i].ev.thrown);
+	}
+}
+
+static struct decoder_grads grads;
+static unsigned ngrads;
+
+static void on_grads(const struct decoder_grads *g, void *arg)
+{
+	assert_ptr_equal(arg, &nseen);
+	grads = *g;
+	ngrads++;
+}
+
+static void enter_grads(unsigned depth, uint64_t seq, uint64_t was, uint64_t edges)
+{
+	begin(HIT_ENTRY, OP_GRADS, depth, seq, 100);
+	record_word(&rec, GRADS_RETURNED_READ, was);
+	record_word(&rec, GRADS_EDGES_READ, edges);
+	give();
+}
+
+/* What becomes of gradients is told beside the events, which know nothing of it. */
+static void test_grads(void **state)
+{
+	(void)state;
+	ngrads = 0;
+	decoder_on_grads(d, on_grads);
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	leave(2, 120);
+	enter_grads(1, 3, 7, 0x1234);
+	enter(1, 4, 130);
+	leave(4, 140);
+	leave_with(OP_GRADS, 3, 150, 8, 0);
+	assert_int_equal(ngrads, 1);
+	expect_word(grads.returned, 7);
+	expect_word(grads.flowing, 8);
+	assert_int_equal(grads.edges, 0x1234);
+	assert_int_equal(grads.pid, 77);
+	assert_int_equal(grads.tid, TID);
+	leave_with(OP_GRADS, 3, 150, 9, 0); /* of no entry */
+	enter_grads(1, 5, 7, 0);	    /* throws */
+	enter_grads(1, 6, 10, 0);
+	leave_with(OP_GRADS, 6, 170, 11, 0);
+	assert_int_equal(ngrads, 2);
+	expect_word(grads.returned, 10);
+	assert_int_equal(grads.edges, 0);
+	leave(1, 200);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[1].ev.id, 3);
+	assert_int_equal(seen[1].ev.parent, 1);
+	assert_int_equal(seen[2].ev.child_ns, 10 + 10);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+static void test_threads(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 105);
+	rec.hit.tid = TID + 256;
+	give();
+	leave(1, 110);
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].ev.tid, TID);
+	begin(HIT_EXIT, OP_WORD, 0, 1, 120);
+	rec.hit.tid = TID + 256;
+	give();
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.tid, TID + 256);
+	assert_int_equal(seen[1].ev.parent, 0);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+/* An op that an exception left has no exit: the next entry at its depth tells. */
+static void test_thrown_by_entry(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	enter(2, 3, 120);
+	enter(1, 4, 150);
+	assert_int_equal(nseen, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(seen[i].ev.id, 3 - i);
+		assert_true(seen[i].ev.thrown);
+		assert_int_equal(seen[i].ev.end_ns, 150);
+		assert_int_equal(seen[i].ev.nresults, 0);
+	}
+	leave(4, 160);
+	leave(1, 200);
+	assert_int_equal(nseen, 4);
+	assert_int_equal(seen[2].ev.parent, 1);
+	assert_int_equal(seen[3].ev.child_ns, 40 + 10);
+	assert_false(seen[2].ev.thrown || seen[3].ev.thrown);
+}
+
+static void test_thrown_by_exit(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	leave(1, 200);
+	assert_int_equal(nseen, 2);
+	assert_true(seen[0].ev.thrown);
+	assert_int_equal(seen[0].ev.id, 2);
+	assert_int_equal(seen[0].ev.end_ns, 200);
+	assert_false(seen[1].ev.thrown);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+/* When records were lost, an exit may have been among them: nothing is known of the end. */
+static void test_gap(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	leave_with(OP_WORD, 1, 200, 5, HIT_GAP);
+	assert_int_equal(nseen, 2);
+	assert_false(seen[0].ev.thrown);
+	assert_int_equal(seen[0].ev.end_ns, 0);
+	assert_int_equal(seen[1].ev.end_ns, 200);
+	assert_int_equal(seen[1].ev.child_ns, 0);
+	expect_word(seen[1].result, 5);
+
+	enter(0, 3, 300);
+	enter_with(OP_WORD, 0, 5, 400, 0, HIT_GAP);
+	assert_int_equal(nseen, 3);
+	assert_false(seen[2].ev.thrown);
+	assert_int_equal(seen[2].ev.end_ns, 0);
+	leave(5, 410);
+	assert_int_equal(seen[3].ev.end_ns, 410);
+}
+
+static void test_exit_alone(void **state)
+{
+	(void)state;
+	leave(9, 100);
+	assert_int_equal(nseen, 0);
+	assert_int_equal(decoder_dropped(d), 1);
+	enter(0, 1, 200);
+	leave(9, 210);
+	assert_int_equal(nseen, 0);
+	assert_int_equal(decoder_dropped(d), 2);
+	leave(1, 220);
+	assert_int_equal(nseen, 1);
+}
+
+static void test_flush(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	decoder_flush(d, PROC + 1);
+	assert_int_equal(nseen, 0);
+	decoder_flush(d, PROC);
+	assert_int_equal(nseen, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(seen[i].ev.id, 2 - i);
+		assert_int_equal(seen[i].ev.end_ns, 0);
+		assert_false(seen[i].ev.thrown);
+		assert_int_equal(seen[i].ev.child_ns, 0);
+	}
+	enter(0, 3, 300);
+	decoder_flush(d, -1);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[2].ev.id, 3);
+	decoder_flush(d, -1);
+	assert_int_equal(nseen, 3);
+}
+
+static void test_dropped(void **state)
+{
+	(void)state;
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
+	rec.hit.proc = PROC + 1;
+	give();
+	assert_int_equal(decoder_dropped(d), 1);
+	rec.hit.proc = 60000;
+	give();
+	assert_int_equal(decoder_dropped(d), 2);
+	begin(HIT_ENTRY, NOPS, 0, 1, 100);
+	give();
+	assert_int_equal(decoder_dropped(d), 3);
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
+	rec.hit.size = sizeof(struct hit) - 1;
+	decoder_hit(d, &rec.hit);
+	rec.hit.size = 0;
+	decoder_hit(d, &rec.hit);
+	assert_int_equal(decoder_dropped(d), 5);
+	begin(99, OP_WORD, 0, 1, 100);
+	give();
+	decoder_flush(d, -1);
+	assert_int_equal(nseen, 0);
+	assert_int_equal(decoder_add_target(d, 60000, &s.target), -E2BIG);
+}
+
+/* Deeper than is kept: dropped and counted; what is kept still ends well. */
+static void test_too_deep(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i <= OPEN_MAX; i++)
+		enter(i, i + 1, 100 + i);
+	assert_int_equal(decoder_dropped(d), 1);
+	leave(1, 1000);
+	assert_int_equal(nseen, OPEN_MAX);
+	assert_int_equal(seen[OPEN_MAX - 1].ev.id, 1);
+	assert_false(seen[OPEN_MAX - 1].ev.thrown);
+}
+
+/* Values that the plan does not give are not decoded, with the reason. */
+static void test_no_values(void **state)
+{
+	(void)state;
+	enter_with(OP_PLAIN, 0, 1, 100, 5, 0);
+	leave_with(OP_PLAIN, 1, 110, 5, 0);
+	assert_int_equal(seen[0].arg.kind, VALUE_NOT_DECODED);
+	assert_string_equal(seen[0].arg.str, "its schema is not in the library");
+	assert_int_equal(seen[0].ev.nresults, 0);
+}
+
+/* A hit in several records, with the item of interest in the last. */
+static void give_parts(unsigned kind, unsigned read, uint64_t seq, uint64_t ts, uint64_t word)
+{
+	begin(kind, OP_WORD, 0, seq, ts);
+	rec.hit.flags = HIT_MORE;
+	record_word(&rec, 9, 1);
+	give();
+	begin(kind, OP_WORD, 0, seq, ts);
+	rec.hit.flags = HIT_MORE | HIT_CONT;
+	record_word(&rec, 9, 2);
+	give();
+	begin(kind, OP_WORD, 0, seq, ts);
+	rec.hit.flags = HIT_CONT;
+	record_word(&rec, read, word);
+	give();
+}
+
+static void test_parts(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		nseen = 0;
+		give_parts(HIT_ENTRY, 1, i + 1, 100, 20 + i);
+		give_parts(HIT_EXIT, 2, i + 1, 200, 30 + i);
+		assert_int_equal(nseen, 1);
+		expect_word(seen[0].arg, 20 + i);
+		expect_word(seen[0].result, 30 + i);
+	}
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+/* The first part was lost: what is left is not taken for more of an earlier hit. */
+static void test_lost_part(void **state)
+{
+	(void)state;
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
+	rec.hit.flags = HIT_MORE;
+	record_word(&rec, 1, 41);
+	give();
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
+	rec.hit.flags = HIT_CONT;
+	give();
+	leave(1, 110);
+	expect_word(seen[0].arg, 41);
+
+	begin(HIT_ENTRY, OP_WORD, 0, 2, 200);
+	rec.hit.flags = HIT_CONT | HIT_GAP;
+	give();
+	leave(2, 210);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.start_ns, 200);
+	assert_int_equal(seen[1].arg.kind, VALUE_NOT_DECODED);
+
+	/* lost in between: what follows would move up into its place */
+	begin(HIT_ENTRY, OP_WORD, 0, 3, 300);
+	rec.hit.flags = HIT_MORE;
+	give();
+	begin(HIT_ENTRY, OP_WORD, 0, 3, 300);
+	rec.hit.flags = HIT_CONT | HIT_GAP;
+	record_word(&rec, 1, 43);
+	give();
+	leave(3, 310);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[2].arg.kind, VALUE_NOT_DECODED);
+}
+
+/* A size that no record has, as all of its parts are padded. */
+static void test_odd_size(void **state)
+{
+	(void)state;
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
+	record_word(&rec, 1, 41);
+	rec.hit.flags = HIT_MORE;
+	rec.hit.size += 4;
+	give();
+	assert_int_equal(decoder_dropped(d), 1);
+}
+
+enum { NOT_READ = 1000 };
+
+static uint64_t node_at;
+
+/* A tensor whose grad_fn is the node at `node` (0: none) with the sequence number `seq`. */
+static void add_tensor(unsigned read, uint64_t node, uint64_t seq)
+{
+	struct tensor_snapshot snap;
+	struct fake_tensor t = {.dtype = 6, .itemsize = 4, .ndim = 1, .size = {3}, .data = 64};
+	unsigned am = (s.fake.in.autograd - SNAPSHOT_FIRST) / 8;
+	fake_contiguous(&t);
+	t.meta_vtable = node ? s.fake.meta : 0;
+	fake_snapshot(&s.fake, &t, &snap);
+	if (node) {
+		fake_word(snap.at[am].bytes, s.fake.in.grad_fn, node);
+		snap.at[am].valid = seq == NOT_READ ? 1 : SNAPSHOT_NODE + seq;
+	}
+	record_item(&rec, ITEM_SNAPSHOT, read, 0, &snap, sizeof(snap));
+}
+
+/* An op that gets a tensor of node `in` and returns one of node `out`. */
+static void tensor_op(uint64_t seq, uint64_t ts, uint64_t in, uint64_t out, uint64_t out_seq)
+{
+	begin(HIT_ENTRY, OP_TENSOR, 0, seq, ts);
+	add_tensor(1, in, 1);
+	give();
+	begin(HIT_EXIT, OP_TENSOR, 0, seq, ts + 10);
+	add_tensor(2, out, out_seq);
+	give();
+}
+
+static void node_op(uint64_t seq, uint64_t ts, uint64_t node, uint64_t node_seq)
+{
+	uint64_t w[2] = {node, node_seq};
+	begin(HIT_ENTRY, OP_NODE, 0, seq, ts);
+	rec.hit.flags = HIT_BACKWARD;
+	record_item(&rec, ITEM_DATA, NODE_READ, 0, w, sizeof(w));
+	give();
+}
+
+static void test_tie(void **state)
+{
+	(void)state;
+	node_at = fake_put(&s.fake, &s.fake.node, 8);
+	tensor_op(1, 100, 0, node_at, 5);
+	assert_int_equal(seen[0].result.kind, VALUE_TENSOR);
+	/* handed through: not made by this one */
+	tensor_op(2, 200, node_at, node_at, 5);
+	node_op(3, 300, node_at, 5);
+	/* what runs in a backward node belongs to the same forward op */
+	enter_with(OP_WORD, 1, 4, 310, 0, HIT_BACKWARD);
+	leave(4, 320);
+	leave_with(OP_NODE, 3, 330, 0, HIT_BACKWARD);
+	assert_int_equal(nseen, 4);
+	assert_int_equal(seen[2].ev.phase, PHASE_BACKWARD);
+	assert_int_equal(seen[2].ev.forward_id, 1);
+	assert_int_equal(seen[2].ev.parent, seen[3].ev.id);
+	assert_int_equal(seen[3].ev.forward_id, 1);
+	assert_string_equal(seen[3].ev.op->name, "MulBackward0");
+	/* another node at the same address */
+	node_op(5, 400, node_at, 6);
+	leave_with(OP_NODE, 5, 410, 0, HIT_BACKWARD);
+	assert_int_equal(seen[4].ev.forward_id, 0);
+}
+
+/* An op that hands an argument's node through did not make it, even if nobody is known to have. */
+static void test_tie_through(void **state)
+{
+	(void)state;
+	node_at = fake_put(&s.fake, &s.fake.node, 8);
+	tensor_op(1, 100, node_at, node_at, 5);
+	node_op(2, 300, node_at, 5);
+	leave_with(OP_NODE, 2, 310, 0, HIT_BACKWARD);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.forward_id, 0);
+}
+
+/* Without its sequence number a node is not known again. */
+static void test_tie_not_read(void **state)
+{
+	(void)state;
+	node_at = fake_put(&s.fake, &s.fake.node, 8);
+	tensor_op(1, 100, 0, node_at, NOT_READ);
+	node_op(2, 300, node_at, 0);
+	leave_with(OP_NODE, 2, 310, 0, HIT_BACKWARD);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.forward_id, 0);
+}
+
+/* A node handed on by an outer op is the inner one's. */
+static void test_tie_inner(void **state)
+{
+	(void)state;
+	node_at = fake_put(&s.fake, &s.fake.node, 8);
+	begin(HIT_ENTRY, OP_TENSOR, 0, 1, 100);
+	add_tensor(1, 0, 0);
+	give();
+	begin(HIT_ENTRY, OP_TENSOR, 1, 2, 110);
+	add_tensor(1, 0, 0);
+	give();
+	for (unsigned seq = 2; seq >= 1; seq--) {
+		begin(HIT_EXIT, OP_TENSOR, 0, seq, 150 - 10 * seq);
+		add_tensor(2, node_at, 8);
+		give();
+	}
+	node_op(3, 300, node_at, 8);
+	leave_with(OP_NODE, 3, 310, 0, HIT_BACKWARD);
+	assert_int_equal(seen[2].ev.forward_id, 2);
+}
+
+/* Nothing comes out before the layout of tensors is known; then all does, in order. */
+static void test_held(void **state)
+{
+	(void)state;
+	s.target.layout_known = false;
+	tensor_op(1, 100, 0, 0, 0);
+	enter(0, 2, 200);
+	assert_int_equal(nseen, 0);
+	s.target.layout_known = true;
+	leave(2, 210);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[0].ev.id, 1);
+	assert_int_equal(seen[0].arg.kind, VALUE_TENSOR);
+	assert_int_equal(seen[0].result.kind, VALUE_TENSOR);
+	assert_int_equal(seen[1].ev.start_ns, 200);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+static void test_drain(void **state)
+{
+	(void)state;
+	s.target.layout_known = s.target.layout_complete = false;
+	s.target.layout.solved = false;
+	tensor_op(1, 100, 0, 0, 0);
+	decoder_drain(d, PROC);
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].arg.kind, VALUE_NOT_DECODED);
+	decoder_drain(d, PROC);
+	assert_int_equal(nseen, 1);
+	/* the layout is complete, and may be settled */
+	tensor_op(2, 200, 0, 0, 0);
+	s.target.layout.solved = s.target.layout_complete = true;
+	decoder_drain(d, PROC);
+	assert_true(s.target.layout_known);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].arg.kind, VALUE_TENSOR);
+	decoder_drain(d, PROC + 1);
+	decoder_drain(d, 60000);
+}
+
+static void count_in_order(const struct op_event *ev, void *arg)
+{
+	uint64_t *last = arg;
+	assert_int_equal(ev->id, ++*last);
+	assert_int_equal(ev->start_ns, 100 * ev->id);
+	assert_int_equal(ev->end_ns, ev->start_ns + 50);
+	assert_int_equal(ev->args[0].i, ev->id);
+}
+
+/* A target that is gone: what is open of it ends, what is held back is not another's. */
+static void test_remove(void **state)
+{
+	(void)state;
+	enter(0, 1, 100);
+	assert_int_equal(nseen, 0);
+	s.target.layout_known = false;
+	enter(0, 2, 200);
+	decoder_remove_target(d, PROC);
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].ev.start_ns, 100);
+	assert_int_equal(seen[0].ev.end_ns, 0);
+	leave(2, 210);
+	assert_int_equal(decoder_dropped(d), 1);
+	s.target.layout_known = true;
+	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
+	enter(0, 3, 300);
+	leave(3, 310);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.start_ns, 300);
+	decoder_remove_target(d, 60000);
+}
+
+/* More is held back than there is room for: nothing is lost, and order is kept all the same. */
+static void test_held_full(void **state)
+{
+	enum { N = 2000 };
+	static const uint8_t big[60000];
+	uint64_t last = 0;
+	(void)state;
+	decoder_free(d);
+	d = decoder_new(count_in_order, &last);
+	assert_non_null(d);
+	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
+	s.target.layout_known = s.target.layout_complete = false;
+	for (unsigned seq = 1; seq <= N; seq++) {
+		begin(HIT_ENTRY, OP_WORD, 0, seq, 100 * seq);
+		record_word(&rec, 1, seq);
+		record_item(&rec, ITEM_DATA, 9, 0, big, sizeof(big));
+		give();
+		leave(seq, 100 * seq + 50);
+	}
+	decoder_drain(d, PROC);
+	assert_int_equal(last, N);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+int main(void)
+{
+#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_pair),
+	    TEST(test_nesting),
+	    TEST(test_grads),
+	    TEST(test_threads),
+	    TEST(test_thrown_by_entry),
+	    TEST(test_thrown_by_exit),
+	    TEST(test_gap),
+	    TEST(test_exit_alone),
+	    TEST(test_flush),
+	    TEST(test_dropped),
+	    TEST(test_too_deep),
+	    TEST(test_no_values),
+	    TEST(test_parts),
+	    TEST(test_lost_part),
+	    TEST(test_odd_size),
+	    TEST(test_tie),
+	    TEST(test_tie_through),
+	    TEST(test_tie_not_read),
+	    TEST(test_tie_inner),
+	    TEST(test_held),
+	    TEST(test_drain),
+	    TEST(test_remove),
+	    TEST(test_held_full),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* The plan for every op of the real libraries: which arguments and results cannot be decoded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "symbolizer/ops/ops.h"
+#include "tests/unit/libtorch.h"
+
+static const char storage[] = "a storage, which is none of the kinds shown";
+
+/* All that is not decoded of at::_ops, in any version. */
+static const struct exception {
+	const char *op, *type, *why;
+} exceptions[] = {
+    {"aten::set_.source_Storage", "Storage", storage},
+    {"aten::set_.source_Storage_storage_offset", "Storage", storage},
+    {"aten::set.source_Storage", "Storage", storage},
+    {"aten::set.source_Storage_out", "Storage", storage},
+    {"aten::set.source_Storage_storage_offset", "Storage", storage},
+    {"aten::set.source_Storage_storage_offset_out", "Storage", storage},
+    {"aten::record_stream", "Stream", "a stream, which is none of the kinds shown"},
+    {"aten::qscheme", "QScheme", "a quantization scheme, which is none of the kinds shown"},
+    /* the one function that returns a double: in a register that no probe sees, and nowhere else */
+    {"aten::q_scale", "float", "returned in an SSE register"},
+    /* the one that returns a std::vector<int64_t>, and that which returns a c10::SymBool */
+    {"aten::_nested_tensor_offsets", "int[]", "a result of a type ditrace does not know"},
+    {"aten::sym_is_contiguous", "SymBool", "a result of a type ditrace does not know"},
+    /* 30 arguments, and seven results that are to be read at the exit again */
+    {"aten::mkldnn_rnn_layer_backward.out", "Tensor(", "too many arguments"},
+};
+
+enum { EXCEPTIONS = sizeof(exceptions) / sizeof(exceptions[0]) };
+
+struct census {
+	unsigned args, results, undecoded, doubles, late;
+	bool ops[EXCEPTIONS], met[EXCEPTIONS];
+};
+
+static int exception_of(const char *op)
+{
+	for (int i = 0; i < EXCEPTIONS; i++)
+		if (!strcmp(exceptions[i].op, op))
+			return i;
+	return -1;
+}
+
+static void check_value(struct census *c, const struct op_desc *d, const struct op_arg *a,
+			const struct abi_value *v)
+{
+	int e = exception_of(d->name);
+
+	c->doubles += !strcmp(a->type, "float");
+	if (v->how != ABI_UNKNOWN)
+		return;
+	c->undecoded++;
+	if (e < 0 || strncmp(a->type, exceptions[e].type, strlen(exceptions[e].type)) != 0)
+		fail_msg("%s: %s %s is not decoded: %s", d->name, a->type, a->name, v->why);
+	assert_string_equal(v->why, exceptions[e].why);
+	c->met[e] = true;
+}
+
+static void check_op(struct census *c, const struct op_probe *o)
+{
+	int e = exception_of(o->desc.name);
+
+	if (!o->values_known)
+		fail_msg("%s: nothing is decoded: %s", o->desc.name, o->why);
+	assert_int_equal(o->abi.nargs, o->desc.nargs);
+	assert_int_equal(o->abi.nresults, o->desc.nresults);
+	if (e >= 0)
+		c->ops[e] = true;
+	for (unsigned i = 0; i < o->abi.nargs; i++)
+		check_value(c, &o->desc, &o->desc.args[i], &o->abi.args[i]);
+	for (unsigned i = 0; i < o->abi.nresults; i++)
+		check_value(c, &o->desc, &o->desc.results[i], &o->abi.results[i]);
+	c->args += o->abi.nargs;
+	c->results += o->abi.nresults;
+	c->late += o->abi.late;
+}
+
+/* Where the probes of the entry are: behind the first instruction only where doubles need it. */
+static void check_sites(const struct op_table *t, const struct op_probe *o, uint32_t op)
+{
+	uint64_t at = (uint64_t)elf_offset(t->elf[o->file], o->vaddr);
+	const struct probe_site *s = &t->sites[o->first_site];
+
+	assert_int_equal(s->kind, SITE_ENTRY);
+	assert_int_equal(s->op, op);
+	uint64_t landing = at + 4; /* bytes of an endbr64 */
+	assert_true(o->abi.late ? s->offset > landing : s->offset == at || s->offset == landing);
+	assert_int_equal(t->plans[op].entry_sp != 0, o->abi.late);
+	for (uint32_t i = 1; i < o->nsites; i++)
+		assert_true(s[i].offset != s->offset);
+}
+
+static void check_library(const struct libtorch *l)
+{
+	const char *paths[OPS_FILES] = {l->path};
+	struct census c = {0};
+	struct op_table *t;
+	struct err e = {0};
+
+	assert_int_equal(op_table_load(paths, &t, &e), 0);
+	assert_true(t->ncalls > 1000);
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (t->ops[i].role != ROLE_CALL)
+			continue;
+		check_op(&c, &t->ops[i]);
+		check_sites(t, &t->ops[i], i);
+	}
+	for (unsigned i = 0; i < EXCEPTIONS; i++)
+		if (c.ops[i] && !c.met[i])
+			fail_msg("%s is decoded after all", exceptions[i].op);
+	assert_true(c.doubles > 200);
+	assert_true(c.late > 100);
+	print_message("# %s: %u ops, %u arguments and %u results, %u of them not decoded; "
+		      "%u doubles, %u late entries\n",
+		      l->path, t->ncalls, c.args, c.results, c.undecoded, c.doubles, c.late);
+	op_table_free(t);
+}
+
+/* What is planned alone is as it would be with all others. */
+static void check_lazy(const struct libtorch *l)
+{
+	enum { EACH = 37 };
+	const char *paths[OPS_FILES] = {l->path};
+	struct op_table *all, *lazy;
+	struct err e = {0};
+
+	assert_int_equal(op_table_load(paths, &all, &e), 0);
+	assert_int_equal(op_table_load_lazy(paths, &lazy, &e), 0);
+	assert_int_equal(lazy->n, all->n);
+	assert_int_equal(lazy->ncalls, all->ncalls);
+	assert_int_equal(lazy->nsites, 0);
+	for (uint32_t i = 0; i < all->n; i += EACH) {
+		const struct op_probe *a = &all->ops[i], *b = &lazy->ops[i];
+		assert_int_equal(op_table_plan(lazy, i), 0);
+		assert_int_equal(op_table_plan(lazy, i), 0);
+		assert_memory_equal(&lazy->plans[i], &all->plans[i], sizeof(all->plans[i]));
+		assert_int_equal(b->role, a->role);
+		assert_int_equal(b->vaddr, a->vaddr);
+		assert_int_equal(b->desc.id, a->desc.id);
+		assert_int_equal(b->desc.nargs, a->desc.nargs);
+		assert_string_equal(b->desc.name ? b->desc.name : "",
+				    a->desc.name ? a->desc.name : "");
+		assert_string_equal(b->desc.schema, a->desc.schema);
+		assert_int_equal(b->values_known, a->values_known);
+	}
+	assert_memory_equal(&lazy->facts, &all->facts, sizeof(all->facts));
+	op_table_free(all);
+	op_table_free(lazy);
+}
+
+static void test_lazy(void **state)
+{
+	(void)state;
+	libtorch_each(check_lazy);
+}
+
+static void test_libraries(void **state)
+{
+	(void)state;
+	libtorch_each(check_library);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_libraries),
+					   cmocka_unit_test(test_lazy)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+}

@@ -1,0 +1,836 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "symbolizer/python/linetable.h"
+#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/pyfreed.h"
+#include "symbolizer/python/pyobject.h"
+#include "symbolizer/python/pysource.h"
+#include "symbolizer/python/python.h"
+#include "symbolizer/python/python_runtime.h"
+#include "symbolizer/python/pytable.h"
+#include "symbolizer/python/pywalk.h"
+#include "tests/unit/pythons.h"
+
+enum { MAX_FRAMES = 128 };
+
+/* A memory that counts, and that can answer some reads with other bytes. */
+struct spy {
+	struct mem mem;
+	struct mem real;
+	unsigned reads;
+	uint64_t lie_at;
+	uint64_t lie;
+	uint32_t noise; /* state of a generator; 0: off */
+};
+
+/* Spoil one byte of about every sixteenth read: seldom enough that a walk past all threads to the
+ * oldest one goes well now and then. */
+static void spoil(struct spy *s, char *buf, size_t len)
+{
+	s->noise = s->noise * 1664525 + 1013904223;
+	if (len && s->noise >> 28 == 0)
+		buf[(s->noise >> 8) % len] ^= (char)(1 << (s->noise >> 20 & 7));
+}
+
+static int spy_read(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	struct spy *s = (struct spy *)m; /* mem is its first member */
+	int rc = mem_read(&s->real, addr, buf, len);
+
+	s->reads++;
+	for (size_t i = 0; !rc && s->lie_at && i < sizeof(s->lie); i++)
+		if (s->lie_at + i >= addr && s->lie_at + i < addr + len)
+			((char *)buf)[s->lie_at + i - addr] = ((const char *)&s->lie)[i];
+	if (!rc && s->noise)
+		spoil(s, buf, len);
+	return rc;
+}
+
+static struct spy spy_on(pid_t pid)
+{
+	return (struct spy){.mem = {.read = spy_read, .pid = pid}, .real = mem_process(pid)};
+}
+
+static const char *text(const json_t *frame, size_t i)
+{
+	const char *s = json_string_value(json_array_get(frame, i));
+
+	assert_non_null(s);
+	return s;
+}
+
+static int32_t number(const json_t *frame, size_t i, int32_t none)
+{
+	const json_t *v = json_array_get(frame, i);
+
+	assert_non_null(v);
+	return json_is_integer(v) ? (int32_t)json_integer_value(v) : none;
+}
+
+static void check_text(struct py_runtime *rt, const struct py_frame *f, const char *want)
+{
+	const char *have = py_frame_text(rt, f);
+
+	assert_int_equal(strncmp(have ? have : "", want, 200), 0);
+	assert_true(f->text == have);
+}
+
+static void check_frame(struct py_runtime *rt, const struct py_frame *f, const json_t *want)
+{
+	assert_string_equal(f->file, text(want, 0));
+	assert_string_equal(f->function, text(want, 1));
+	assert_int_equal(f->line, number(want, 2, 0));
+	if (json_is_integer(json_array_get(want, 3))) {
+		assert_int_equal(f->end_line, number(want, 3, 0));
+		assert_int_equal(f->column, number(want, 4, -1));
+		assert_int_equal(f->end_column, number(want, 5, -1));
+	} else {
+		assert_int_equal(f->column, -1);
+		assert_int_equal(f->end_column, -1);
+	}
+	check_text(rt, f, text(want, 6));
+}
+
+/* The frame that sleeps: hold() itself. */
+static void check_sleeping(const struct py_runtime *rt, const struct py_frame *f,
+			   const json_t *want)
+{
+	bool columns = rt->layout.minor >= 11;
+
+	assert_string_equal(f->function, "hold");
+	assert_int_equal(f->line, number(want, 0, 0));
+	assert_int_equal(f->column, columns ? number(want, 1, 0) : -1);
+	assert_int_equal(f->end_column, columns ? number(want, 2, 0) : -1);
+}
+
+/* Asking to sleep takes a moment: walk until the thread is in that line. */
+static int walk_asleep(struct py_runtime *rt, uint64_t ident, int32_t line, uint64_t pairs[][2])
+{
+	bool truncated;
+	int n = 0;
+
+	for (int i = 0; i < 500; i++) {
+		n = py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated);
+		assert_true(n > 0);
+		assert_false(truncated);
+		if (py_resolve(rt, pairs[0][0], pairs[0][1])->line == line)
+			break;
+		usleep(10000);
+	}
+	return n;
+}
+
+static void check_interned(struct py_runtime *rt, const uint64_t pairs[][2], int n)
+{
+	const struct py_stack *s = py_stack_intern(rt, pairs, (size_t)n, false);
+	const struct py_stack *cut = py_stack_intern(rt, pairs, (size_t)n, true);
+
+	assert_non_null(s);
+	assert_int_equal(s->depth, n);
+	assert_false(s->truncated);
+	for (int i = 0; i < n; i++)
+		assert_true(s->frames[i] == py_resolve(rt, pairs[i][0], pairs[i][1]));
+	assert_true(s == py_stack_intern(rt, pairs, (size_t)n, false));
+	assert_true(s != cut && cut->truncated && cut->depth == n);
+}
+
+static void check_by_tid(struct py_runtime *rt, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	pid_t tid = (pid_t)json_integer_value(json_object_get(thread, "native"));
+	uint64_t by_ident, by_tid;
+	int rc = py_find_tstate(rt, 0, tid, &by_tid);
+
+	assert_int_equal(py_find_tstate(rt, ident, 0, &by_ident), 0);
+	assert_int_equal(rc, 0);
+	assert_true(by_tid == by_ident);
+}
+
+/* All threads sleep: nobody holds it, once the last one has come to that. */
+static void check_gil_free(struct py_runtime *rt, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident")), tstate;
+	struct py_gil gil = {.holder = 1};
+
+	assert_int_equal(py_find_tstate(rt, ident, 0, &tstate), 0);
+	for (int i = 0; i < 60000 && gil.holder; i++) {
+		assert_int_equal(py_gil_read(rt, tstate, &gil), 0);
+		usleep(1000);
+	}
+	assert_int_equal(gil.holder, 0);
+	assert_true(gil.addr && gil.size);
+}
+
+static void check_thread(struct py_runtime *rt, const json_t *thread)
+{
+	const json_t *stack = json_object_get(thread, "stack"), *sleep;
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	uint64_t pairs[MAX_FRAMES][2];
+	bool truncated;
+	int n;
+
+	sleep = json_object_get(thread, "sleep");
+	n = walk_asleep(rt, ident, number(sleep, 0, 0), pairs);
+	assert_int_equal(n, json_array_size(stack) + 1);
+	check_sleeping(rt, py_resolve(rt, pairs[0][0], pairs[0][1]), sleep);
+	for (int i = 1; i < n; i++)
+		check_frame(rt, py_resolve(rt, pairs[i][0], pairs[i][1]),
+			    json_array_get(stack, (size_t)i - 1));
+	check_interned(rt, pairs, n);
+	check_by_tid(rt, thread);
+	assert_int_equal(py_walk_thread(rt, ident, 0, pairs, (size_t)n, &truncated), n);
+	assert_false(truncated);
+	assert_int_equal(py_walk_thread(rt, ident, 0, pairs, (size_t)n - 1, &truncated), n - 1);
+	assert_true(truncated);
+}
+
+static json_t *next_object(struct python *p)
+{
+	char *line = NULL;
+	size_t size = 0;
+	json_t *v;
+
+	assert_true(getline(&line, &size, p->out) > 0);
+	v = json_loads(line, 0, NULL);
+	assert_non_null(v);
+	free(line);
+	return v;
+}
+
+static void check_threads(struct py_runtime *rt, struct python *p, size_t count, json_t *last)
+{
+	uint64_t none;
+
+	for (size_t i = 0; i < count; i++) {
+		json_t *thread = next_object(p);
+
+		check_thread(rt, thread);
+		if (i + 1 == count) {
+			json_object_update(last, thread);
+			check_gil_free(rt, thread);
+		}
+		json_decref(thread);
+	}
+	assert_int_equal(py_find_tstate(rt, 0x1000, 0, &none), -ENOENT);
+}
+
+/* What is known of a code object is read once, and again after it was freed. */
+static void check_cache(struct py_runtime *rt, struct spy *spy, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	uint64_t pairs[MAX_FRAMES][2];
+	const struct py_stack *stack;
+	bool truncated;
+	int n = py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated);
+
+	assert_true(n > 0);
+	stack = py_stack_intern(rt, pairs, (size_t)n, false);
+	spy->reads = 0;
+	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
+	assert_int_equal(spy->reads, 0);
+	py_code_freed(rt, pairs[0][0] + 8);
+	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
+	assert_int_equal(spy->reads, 0);
+	py_code_freed(rt, pairs[0][0]);
+	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
+	assert_true(spy->reads > 0);
+	/* The address holds something else now. */
+	py_code_freed(rt, pairs[0][0]);
+	spy->lie_at = pairs[0][0] + 8;
+	spy->lie = rt->image.bytes_type;
+	assert_string_equal(py_resolve(rt, pairs[0][0], pairs[0][1])->function, "?");
+	assert_true(stack != py_stack_intern(rt, pairs, (size_t)n, false));
+	spy->lie_at = 0;
+	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
+}
+
+static void check_unknown(struct py_runtime *rt, uint64_t code)
+{
+	const struct py_frame *f = py_resolve(rt, code, 0);
+
+	assert_string_equal(f->file, "?");
+	assert_string_equal(f->function, "?");
+	assert_int_equal(f->line, 0);
+	assert_int_equal(f->column, -1);
+	assert_null(py_frame_text(rt, f));
+}
+
+/* Memory that changes under the reader: anything but a crash, a hang or a line without a function.
+ */
+static void check_noise(struct py_runtime *rt, struct spy *spy, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	uint64_t pairs[MAX_FRAMES][2];
+	unsigned walked = 0;
+	bool truncated;
+
+	spy->noise = 1;
+	for (int round = 0, n = getenv("LONG") ? 300 : 60; round < n; round++) {
+		int frames = py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated);
+
+		for (int i = 0; i < frames; i++) {
+			const struct py_frame *f = py_resolve(rt, pairs[i][0], pairs[i][1]);
+
+			/* A spoiled name may be empty, as compile() lets it be. */
+			assert_true(f->file && f->function);
+			assert_true(f->line >= 0 && f->column >= -1);
+			py_code_freed(rt, pairs[i][0]);
+			walked++;
+		}
+	}
+	spy->noise = 0;
+	assert_true(py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated) > 0);
+	assert_true(walked > 0);
+}
+
+static bool is_executable(pid_t pid, uint64_t addr)
+{
+	char name[64], line[8192], perms[5];
+	uint64_t start, end;
+	bool found = false;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
+	f = fopen(name, "r");
+	assert_non_null(f);
+	while (!found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, perms) == 3 &&
+			addr >= start && addr < end && perms[2] == 'x';
+	fclose(f);
+	return found;
+}
+
+static void check_objects(struct py_runtime *rt)
+{
+	uint64_t addr, type, meta;
+	char name[32];
+
+	assert_int_equal(py_code_dealloc_addr(rt, &addr), 0);
+	assert_true(is_executable(rt->pid, addr));
+	assert_int_equal(py_type_name(rt, rt->image.code_type, name, sizeof(name)), 4);
+	assert_string_equal(name, "code");
+	assert_int_equal(py_object_type(rt, rt->image.code_type, &meta), 0);
+	assert_int_equal(py_type_name(rt, meta, name, sizeof(name)), 4);
+	assert_string_equal(name, "type");
+	assert_true(py_object_type(rt, rt->image.runtime, &type) < 0 ||
+		    type != rt->image.code_type);
+	assert_int_equal(py_type_name(rt, 0, name, sizeof(name)), -EPROTO);
+	assert_true(py_type_name(rt, addr & ~7ULL, name, sizeof(name)) < 0);
+	assert_true(py_read_str(rt, rt->image.code_type, name, sizeof(name)) == -EPROTO);
+	check_unknown(rt, 0);
+	check_unknown(rt, 12345);
+	check_unknown(rt, rt->image.code_type);
+	check_unknown(rt, addr);
+	check_unknown(rt, 0xffffffffffffff00ULL);
+}
+
+/* An instruction that is none of its code's has a file and a function, but no line. */
+static void check_outside(struct py_runtime *rt, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	const struct py_frame *f;
+	uint64_t pair[1][2];
+	bool truncated;
+
+	assert_int_equal(py_walk_thread(rt, ident, 0, pair, 1, &truncated), 1);
+	f = py_resolve(rt, pair[0][0], rt->layout.minor < 11 ? 0x7ffffff0 : pair[0][0] - 64);
+	assert_string_equal(f->function, "hold");
+	if (rt->layout.minor >= 10) /* a lnotab has no end */
+		assert_int_equal(f->line, 0);
+	f = py_resolve(rt, pair[0][0], rt->layout.minor < 11 ? 0xff000000 : 0x8000000000000000);
+	assert_int_equal(f->line, 0);
+}
+
+enum { COPY_MAX = 1024 };
+
+/* As the probes copy what a code object points to, whose length they do not know. */
+static struct py_region copy_of(const struct mem *m, uint64_t addr, uint32_t len)
+{
+	static uint8_t copies[8][COPY_MAX];
+	static unsigned n;
+	uint8_t *to = copies[n++ % 8];
+
+	if (mem_read(m, addr, to, len)) {
+		len = 4096 - (uint32_t)(addr & 4095);
+		assert_int_equal(mem_read(m, addr, to, len), 0);
+	}
+	return (struct py_region){addr, to, len};
+}
+
+static uint64_t pointer_in(const struct mem *m, uint64_t addr)
+{
+	uint64_t w;
+
+	assert_int_equal(mem_read_u64(m, addr, &w), 0);
+	return w;
+}
+
+/* A code object that was freed, of a process that has ended; a copy of something else holds the
+ * beginning of its line table. */
+static void check_ended(struct py_runtime *rt, struct python *p, const json_t *thread)
+{
+	const struct py_code_read at = python_code_read(rt);
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	uint64_t pair[1][2];
+	bool truncated;
+
+	assert_int_equal(py_walk_thread(rt, ident, 0, pair, 1, &truncated), 1);
+	uint64_t code = pair[0][0], lines = pointer_in(rt->mem, code + at.linetable);
+	const struct py_frame was = *py_resolve(rt, code, pair[0][1]);
+	struct py_region copies[] = {
+	    copy_of(rt->mem, lines, 40),
+	    copy_of(rt->mem, code, at.size),
+	    copy_of(rt->mem, pointer_in(rt->mem, code + at.filename), 256),
+	    copy_of(rt->mem, pointer_in(rt->mem, code + at.name), 256),
+	    copy_of(rt->mem, lines, COPY_MAX),
+	};
+	py_code_freed(rt, code);
+	python_stop(p, SIGKILL);
+	check_unknown(rt, code);
+	py_code_remember(rt, code, copies, sizeof(copies) / sizeof(copies[0]));
+	const struct py_frame *is = py_resolve(rt, code, pair[0][1]);
+	assert_string_equal(is->file, was.file);
+	assert_string_equal(is->function, was.function);
+	assert_int_equal(is->line, was.line);
+
+	/* Another one has come to its place, and its end was not told. */
+	uint8_t other[COPY_MAX];
+	int32_t first;
+	memcpy(other, copies[1].data, at.size);
+	memcpy(&first, other + rt->layout.obj.code_firstlineno, sizeof(first));
+	first++;
+	memcpy(other + rt->layout.obj.code_firstlineno, &first, sizeof(first));
+	copies[1].data = other;
+	py_code_remember(rt, code, copies, sizeof(copies) / sizeof(copies[0]));
+	assert_int_equal(py_resolve(rt, code, pair[0][1])->line, was.line + 1);
+}
+
+static void check_process(struct python *p, int minor)
+{
+	struct spy spy = spy_on(p->pid);
+	json_t *count = next_object(p), *thread = json_object();
+	struct err e = {0};
+	struct py_runtime *rt;
+	char prefix[16];
+
+	assert_int_equal(python_open(p->pid, &spy.mem, &rt, &e), 0);
+	snprintf(prefix, sizeof(prefix), "3.%d", minor);
+	assert_memory_equal(python_version(rt), prefix, strlen(prefix));
+	assert_true(python_version(rt)[strlen(prefix)] == (minor < 11 ? '\0' : '.'));
+	assert_non_null(strstr(rt->image.path, "python"));
+	check_threads(rt, p, (size_t)json_integer_value(json_object_get(count, "count")), thread);
+	check_cache(rt, &spy, thread);
+	check_outside(rt, thread);
+	check_objects(rt);
+	check_noise(rt, &spy, thread);
+	check_ended(rt, p, thread);
+	python_close(rt);
+	json_decref(count);
+	json_decref(thread);
+}
+
+static void check_version(int minor)
+{
+	struct pythons found = pythons_find(minor);
+
+	if (!found.count) {
+		print_message("# no CPython 3.%d on this machine\n", minor);
+		skip();
+	}
+	for (size_t i = 0; i < found.count; i++) {
+		const char *const argv[] = {found.path[i], "tests/workloads/py_stacks.py", NULL};
+		struct python p = python_start(argv);
+
+		print_message("# %s\n", found.path[i]);
+		check_process(&p, minor);
+		python_stop(&p, SIGKILL);
+	}
+}
+
+#define VERSION(n)                                                                                 \
+	static void test_3_##n(void **state)                                                       \
+	{                                                                                          \
+		(void)state;                                                                       \
+		check_version(n);                                                                  \
+	}
+VERSION(8)
+VERSION(9)
+VERSION(10)
+VERSION(11)
+VERSION(12)
+VERSION(13)
+
+/* Open a sleeping interpreter whose memory reads `lie` at one place, and close it again. */
+static int open_with_lie(const char *path, uint64_t (*where)(const struct py_runtime *),
+			 uint64_t lie, struct err *e)
+{
+	const char *const argv[] = {path, "-c", "print(1, flush=True); import time; time.sleep(99)",
+				    NULL};
+	struct python p = python_start(argv);
+	struct spy spy = spy_on(p.pid);
+	struct py_runtime *rt;
+	char line[8];
+	int rc;
+
+	assert_non_null(fgets(line, sizeof(line), p.out));
+	assert_int_equal(python_open(p.pid, &spy.mem, &rt, e), 0);
+	spy.lie_at = where(rt);
+	spy.lie = lie;
+	python_close(rt);
+	rc = python_open(p.pid, &spy.mem, &rt, e);
+	assert_true(rc != 0 && rt == NULL);
+	python_stop(&p, SIGKILL);
+	return rc;
+}
+
+static uint64_t at_head(const struct py_runtime *rt)
+{
+	return rt->layout.walk.interp_head_addr;
+}
+
+static uint64_t at_version(const struct py_runtime *rt)
+{
+	return rt->layout.minor >= 13 ? rt->image.runtime + 8 : rt->image.version;
+}
+
+static uint64_t at_type_name(const struct py_runtime *rt)
+{
+	return rt->image.code_type + 24;
+}
+
+static void test_damage(void **state)
+{
+	struct err e = {0};
+
+	(void)state;
+	for (int minor = 8; minor <= 13; minor++) {
+		struct pythons found = pythons_find(minor);
+		const char *path = found.path[0];
+
+		if (!found.count)
+			continue;
+		assert_int_equal(open_with_lie(path, at_head, 0, &e), -EAGAIN);
+		assert_int_equal(open_with_lie(path, at_head, 0x12345678, &e), -EPROTO);
+		assert_int_equal(open_with_lie(path, at_type_name, 0, &e), -EPROTO);
+		assert_true(e.what[0] && e.hint[0]);
+		if (minor < 11)
+			continue;
+		assert_int_equal(open_with_lie(path, at_version, 0x03630000, &e), -ENOTSUP);
+		assert_non_null(strstr(e.what, "3.99"));
+	}
+}
+
+static void test_no_python(void **state)
+{
+	static const char *const argv[] = {"sh", "-c", "echo; exec sleep 99", NULL};
+	struct python p = python_start(argv);
+	struct mem m = mem_process(p.pid);
+	struct py_runtime *rt;
+	struct err e = {0};
+	char line[8];
+
+	(void)state;
+	assert_non_null(fgets(line, sizeof(line), p.out));
+	assert_int_equal(python_open(p.pid, &m, &rt, &e), -ENOENT);
+	assert_null(rt);
+	assert_true(e.what[0] && e.hint[0]);
+	m = mem_process(p.pid);
+	python_stop(&p, SIGKILL);
+	assert_int_equal(python_open(m.pid, &m, &rt, &e), -ESRCH);
+	assert_true(e.what[0] && e.hint[0]);
+}
+
+/* _Py_DebugOffsets of 3.13.0, by word: the fields that are used, and the sizes of their structures.
+ */
+static void fill_offsets(uint64_t w[73])
+{
+	static const struct {
+		uint16_t at, value;
+	} fields[] = {
+	    {3, 4096}, {5, 632},  {6, 8192}, {8, 7264}, {9, 7344}, {19, 304}, {21, 8},
+	    {22, 16},  {23, 72},  {24, 152}, {25, 160}, {28, 80},  {29, 8},   {30, 0},
+	    {31, 56},  {33, 70},  {34, 208}, {35, 112}, {36, 120}, {37, 128}, {38, 136},
+	    {39, 68},  {43, 200}, {44, 16},  {45, 8},	{46, 416}, {47, 24},  {49, 168},
+	    {64, 40},  {65, 16},  {66, 32},  {67, 64},	{68, 32},  {69, 16},  {70, 40},
+	};
+
+	memset(w, 0, 73 * sizeof(*w));
+	memcpy(w, "xdebugpy", 8);
+	w[1] = 0x030d00f0;
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		w[fields[i].at] = fields[i].value;
+}
+
+static bool windows_hold(const struct py_walk *w)
+{
+	return w->tstate_window_len <= PY_TSTATE_WINDOW && w->frame_window_len <= PY_FRAME_WINDOW &&
+	       w->tw_interp + 8 <= w->tstate_window_len &&
+	       w->tw_thread_id + 8 <= w->tstate_window_len &&
+	       w->tw_frame + 8 <= w->tstate_window_len &&
+	       w->tw_native_thread_id + 8 <= w->tstate_window_len &&
+	       w->fw_code + 8 <= w->frame_window_len && w->fw_previous + 8 <= w->frame_window_len &&
+	       w->fw_instr + 8 <= w->frame_window_len && w->fw_owner < w->frame_window_len &&
+	       (w->tw_interp | w->tw_thread_id | w->tw_frame | w->tw_native_thread_id |
+		w->tstate_window_len | w->frame_window_len | w->fw_code | w->fw_previous |
+		w->fw_instr) %
+		       8 ==
+		   0;
+}
+
+static void test_debug_offsets(void **state)
+{
+	struct py_layout l;
+	struct err e = {0};
+	uint32_t version;
+	uint64_t w[73];
+
+	(void)state;
+	fill_offsets(w);
+	assert_int_equal(py_layout_debug(w, sizeof(w), &l, &version, &e), 0);
+	assert_int_equal(version, 0x030d00f0);
+	assert_int_equal(l.minor, 13);
+	assert_int_equal(l.interp_head, 632);
+	assert_int_equal(l.walk.tstate_window + l.walk.tw_thread_id, 152);
+	assert_int_equal(l.walk.tstate_window + l.walk.tw_frame, 72);
+	assert_int_equal(l.walk.frame_window + l.walk.fw_owner, 70);
+	assert_int_equal(l.obj.code_adaptive, 200);
+	assert_true(windows_hold(&l.walk));
+	assert_int_equal(py_layout_debug(w, sizeof(w) - 1, &l, &version, &e), -ENOENT);
+	w[2] = 1;
+	assert_int_equal(py_layout_debug(w, sizeof(w), &l, &version, &e), -ENOTSUP);
+	assert_non_null(strstr(e.what, "free-threaded"));
+	w[2] = 0;
+	w[1] = 0x030e00f0;
+	assert_int_equal(py_layout_debug(w, sizeof(w), &l, &version, &e), -ENOTSUP);
+	w[0] = 0;
+	assert_int_equal(py_layout_debug(w, sizeof(w), &l, &version, &e), -ENOENT);
+}
+
+static void test_debug_offsets_wild(void **state)
+{
+	static const uint64_t wild[] = {
+	    0, 1, 7, 68, 199, 4093, 1 << 20, 1ULL << 32, UINT64_MAX - 7, UINT64_MAX};
+	size_t refused = 0;
+	uint32_t version;
+	uint64_t w[73];
+
+	(void)state;
+	for (size_t i = 3; i < 73; i++) {
+		for (size_t k = 0; k < sizeof(wild) / sizeof(wild[0]); k++) {
+			struct py_layout l;
+
+			fill_offsets(w);
+			w[i] = wild[k];
+			if (py_layout_debug(w, sizeof(w), &l, &version, NULL))
+				refused++;
+			else
+				assert_true(windows_hold(&l.walk) && l.obj.code_size <= 4096);
+		}
+	}
+	assert_true(refused > 35 * 5);
+}
+
+/* One thread, sleeping in code compiled for the file named. */
+static void check_torch_file(const char *python, const char *file, bool torch)
+{
+	static const char program[] =
+	    "import sys, threading\n"
+	    "exec(compile('import time; print(threading.get_ident(), flush=True)\\n'\n"
+	    "             'time.sleep(99)', sys.argv[1], 'exec'))\n";
+	const char *const argv[] = {python, "-c", program, file, NULL};
+	struct python p = python_start(argv);
+	struct mem m = mem_process(p.pid);
+	const struct py_frame *f;
+	struct py_runtime *rt;
+	struct err e = {0};
+	uint64_t pairs[4][2];
+	bool truncated;
+	char line[32];
+
+	assert_non_null(fgets(line, sizeof(line), p.out));
+	assert_int_equal(python_open(p.pid, &m, &rt, &e), 0);
+	assert_int_equal(py_set_torch_dir(rt, "/opt/build/torch//"), 0);
+	assert_int_equal(py_walk_thread(rt, strtoull(line, NULL, 10), 0, pairs, 4, &truncated), 2);
+	f = py_resolve(rt, pairs[0][0], pairs[0][1]);
+	assert_string_equal(f->file, file);
+	assert_int_equal(f->is_torch, torch);
+	assert_false(py_resolve(rt, pairs[1][0], pairs[1][1])->is_torch);
+	python_close(rt);
+	python_stop(&p, SIGKILL);
+}
+
+static void write_file(const char *path, const char *bytes, size_t len)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(bytes, 1, len, f), len);
+	assert_int_equal(fclose(f), 0);
+}
+
+#define WRITE(path, bytes) write_file(path, bytes, sizeof(bytes) - 1)
+
+static void assert_source(struct py_sources *s, const char *file, int32_t line, const char *want)
+{
+	char text[16];
+	ssize_t n = py_sources_line(s, file, line, text, sizeof(text));
+
+	if (!want) {
+		assert_int_equal(n, -ENOENT);
+		return;
+	}
+	assert_int_equal(n, strlen(want));
+	assert_string_equal(text, want);
+}
+
+static void check_lines(struct py_sources *s)
+{
+	WRITE("a.py", "one\n\t two  \r\nthree\rfour\n\n\xff\xc3\xa4\xed\xa0\x80\0\n"
+		      "12345678901234\xc3\xa4\nend");
+	assert_source(s, "a.py", 0, NULL);
+	assert_source(s, "a.py", -1, NULL);
+	assert_source(s, "a.py", 1, "one");
+	assert_source(s, "a.py", 2, "two");
+	assert_source(s, "a.py", 3, "three");
+	assert_source(s, "a.py", 4, "four");
+	assert_source(s, "a.py", 5, "");
+	assert_source(s, "a.py", 6, "?\xc3\xa4????");
+	assert_source(s, "a.py", 7, "12345678901234");
+	assert_source(s, "a.py", 8, "end");
+	assert_source(s, "a.py", 9, NULL);
+	assert_source(s, "", 1, NULL);
+	assert_source(s, "<string>", 1, NULL);
+	assert_source(s, "none.py", 1, NULL);
+	assert_source(s, "/dev/zero", 1, NULL);
+}
+
+static void check_many(struct py_sources *s)
+{
+	char name[32], want[32];
+
+	for (int i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "m%d.py", i);
+		snprintf(want, sizeof(want), "line %d", i);
+		write_file(name, want, strlen(want));
+	}
+	for (int i = 0; i < 400; i++) {
+		snprintf(name, sizeof(name), "m%d.py", i % 200);
+		snprintf(want, sizeof(want), "line %d", i % 200);
+		assert_source(s, name, 1, want);
+	}
+}
+
+static void test_sources(void **state)
+{
+	char old[4096], dir[] = "/tmp/ditrace-test-XXXXXX", command[64], absolute[64];
+	struct py_sources *s;
+
+	(void)state;
+	assert_non_null(getcwd(old, sizeof(old)));
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chdir(dir), 0);
+	s = py_sources_new(getpid());
+	assert_non_null(s);
+	check_lines(s);
+	check_many(s);
+	snprintf(absolute, sizeof(absolute), "%s/link.py", dir);
+	assert_int_equal(symlink(strcat(strcpy(command, dir), "/m7.py"), absolute), 0);
+	assert_source(s, absolute, 1, "line 7");
+	assert_int_equal(chdir(old), 0);
+	assert_source(s, "m8.py", 1, "line 8"); /* the directory is held */
+	py_sources_free(s);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+/* Whose file it is, by the directory given and by the usual places. */
+static void test_torch_dir(void **state)
+{
+	static const struct {
+		const char *file;
+		bool torch;
+	} cases[] = {
+	    {"/x/site-packages/torch/nn/modules/linear.py", true},
+	    {"/x/dist-packages/torch/_tensor.py", true},
+	    {"/x/site-packages/torchvision/ops.py", false},
+	    {"/opt/build/torch/optim/sgd.py", true},
+	    {"/opt/build/torchx/a.py", false},
+	    {"/home/u/torch/train.py", false},
+	    {"train.py", false},
+	};
+
+	(void)state;
+	for (int minor = 8; minor <= 13; minor++) {
+		struct pythons found = pythons_find(minor);
+
+		for (size_t i = 0; found.count && i < sizeof(cases) / sizeof(cases[0]); i++)
+			check_torch_file(found.path[0], cases[i].file, cases[i].torch);
+	}
+}
+
+static void test_tables(void **state)
+{
+	(void)state;
+	for (unsigned minor = 0; minor < 32; minor++) {
+		const struct py_layout *l = py_layout_table(minor);
+
+		assert_true((l != NULL) == (minor >= 8 && minor <= 12));
+		if (!l)
+			continue;
+		assert_int_equal(l->minor, minor);
+		assert_true(l->walk.tw_thread_id + 8 <= l->walk.tstate_window_len &&
+			    l->walk.tstate_window_len <= PY_TSTATE_WINDOW);
+		assert_true(l->walk.fw_instr + 8 <= l->walk.frame_window_len &&
+			    l->walk.frame_window_len <= PY_FRAME_WINDOW);
+		assert_true(l->obj.code_linetable + 8 <= l->obj.code_size);
+	}
+}
+
+static void test_table_index(void **state)
+{
+	enum { N = 1000 };
+	struct pytable t = {0};
+	unsigned found = 0;
+	uint32_t pos = 0, i;
+
+	(void)state;
+	assert_int_equal(pytable_next(&t, 1, &pos), PYTABLE_NONE);
+	for (i = 0; i < N; i++)
+		assert_int_equal(pytable_add(&t, i % 10, i), 0);
+	for (pos = 0; (i = pytable_next(&t, 7, &pos)) != PYTABLE_NONE; found++)
+		assert_int_equal(i % 10, 7);
+	assert_int_equal(found, N / 10);
+	pytable_clear(&t);
+	pos = 0;
+	assert_int_equal(pytable_next(&t, 7, &pos), PYTABLE_NONE);
+	pytable_free(&t);
+	assert_true(pytable_hash("abc", 3, 0) != pytable_hash("abd", 3, 0));
+	assert_true(pytable_hash("abc", 3, 0) != pytable_hash("abc", 3, 1));
+	assert_true(pytable_hash("", 0, 0) != pytable_hash("\0", 1, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_tables),	  cmocka_unit_test(test_table_index),
+	    cmocka_unit_test(test_debug_offsets), cmocka_unit_test(test_debug_offsets_wild),
+	    cmocka_unit_test(test_sources),	  cmocka_unit_test(test_torch_dir),
+	    cmocka_unit_test(test_no_python),	  cmocka_unit_test(test_damage),
+	    cmocka_unit_test(test_3_8),		  cmocka_unit_test(test_3_9),
+	    cmocka_unit_test(test_3_10),	  cmocka_unit_test(test_3_11),
+	    cmocka_unit_test(test_3_12),	  cmocka_unit_test(test_3_13),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,297 @@
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "symbolizer/target/elf.h"
+
+/* Found again by name in this program's own file. */
+__attribute__((noinline, used)) int elf_test_marker(int x);
+int elf_test_marker(int x)
+{
+	return x * 3 + 1;
+}
+
+static const char elf_test_text[] = "a text in read-only data that no other file has: 5b1e";
+
+static struct elf_file *own(void)
+{
+	struct elf_file *f;
+	struct err e = {0};
+	if (elf_file_open("/proc/self/exe", &f, &e))
+		fail_msg("%s", e.what);
+	return f;
+}
+
+static uint64_t own_bias(struct elf_file *f, uintptr_t addr)
+{
+	struct maps m;
+	uint64_t bias;
+	assert_int_equal(maps_read(getpid(), &m, NULL), 0);
+	const struct mapping *x = maps_find(&m, addr);
+	assert_non_null(x);
+	assert_int_equal(elf_bias(f, x, &bias), 0);
+	maps_free(&m);
+	return bias;
+}
+
+static void test_own_symbol(void **state)
+{
+	(void)state;
+	struct elf_file *f = own();
+	uint64_t size = 0, vaddr = elf_find(f, "elf_test_marker", &size);
+	assert_true(vaddr && size);
+	uint64_t bias = own_bias(f, (uintptr_t)elf_test_marker);
+	assert_true(vaddr + bias == (uintptr_t)elf_test_marker);
+	assert_memory_equal(elf_bytes(f, vaddr, size), (const void *)elf_test_marker, size);
+	int64_t off = elf_offset(f, vaddr);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	uint8_t first;
+	assert_true(off > 0 && pread(fd, &first, 1, off) == 1);
+	assert_int_equal(first, *(const uint8_t *)elf_test_marker);
+	close(fd);
+	elf_file_drop(f);
+	assert_memory_equal(elf_bytes(f, vaddr, size), (const void *)elf_test_marker, size);
+	assert_true(elf_find(f, "no such symbol", &size) == 0 && size == 0);
+	elf_file_close(f);
+}
+
+/* The bias is the same from whichever of the file's mappings it is taken, or not known. */
+static void test_bias_of_all_mappings(void **state)
+{
+	(void)state;
+	struct elf_file *f = own();
+	struct maps m;
+	uint64_t want = own_bias(f, (uintptr_t)elf_test_marker);
+	assert_int_equal(maps_read(getpid(), &m, NULL), 0);
+	const struct mapping *code = maps_find(&m, (uintptr_t)elf_test_marker);
+	int n = 0;
+	for (size_t i = 0; i < m.n; i++) {
+		uint64_t bias;
+		/* Far from the image: a reader of debug information has the file mapped, too. */
+		if (m.map[i].inode != code->inode || m.map[i].start - want > 1 << 30)
+			continue;
+		int r = elf_bias(f, &m.map[i], &bias);
+		/* A page that two segments share: not known is right, another value is not. */
+		assert_true(r ? r == -EINVAL && !m.map[i].exec : bias == want);
+		n++;
+		n++;
+	}
+	assert_true(n >= 3);
+	maps_free(&m);
+	elf_file_close(f);
+}
+
+/* Two segments that share a page of the file: the mapping's permissions tell them apart. */
+static void test_bias_shared_page(void **state)
+{
+	(void)state;
+	struct {
+		Elf64_Ehdr h;
+		Elf64_Phdr p[2];
+		uint8_t rest[0x2000];
+	} *file = calloc(1, sizeof(*file));
+	memcpy(file->h.e_ident, ELFMAG, SELFMAG);
+	file->h.e_ident[EI_CLASS] = ELFCLASS64;
+	file->h.e_ident[EI_DATA] = ELFDATA2LSB;
+	file->h.e_type = ET_DYN;
+	file->h.e_phoff = sizeof(Elf64_Ehdr);
+	file->h.e_phentsize = sizeof(Elf64_Phdr);
+	file->h.e_phnum = 2;
+	file->p[0] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = 0x1240};
+	file->p[1] = (Elf64_Phdr){.p_type = PT_LOAD,
+				  .p_flags = PF_R | PF_X,
+				  .p_offset = 0x1240,
+				  .p_vaddr = 0x2240,
+				  .p_filesz = 0x100};
+	struct elf_file *f;
+	uint64_t bias = 0;
+	assert_int_equal(elf_file_open_memory(file, sizeof(*file), &f), 0);
+	struct mapping m = {
+	    .start = 0x700000002000, .end = 0x700000003000, .offset = 0x1000, .exec = true};
+	assert_int_equal(elf_bias(f, &m, &bias), 0);
+	assert_true(bias == 0x700000000000);
+	m = (struct mapping){.start = 0x700000000000, .end = 0x700000002000, .offset = 0};
+	assert_int_equal(elf_bias(f, &m, &bias), 0);
+	assert_true(bias == 0x700000000000);
+	m.offset = 0x5000;
+	assert_int_equal(elf_bias(f, &m, &bias), -ENOENT);
+	assert_true(elf_offset(f, 0x2240) == 0x1240);
+	assert_true(elf_offset(f, 0x2340) == -1);
+	elf_file_close(f);
+	free(file);
+}
+
+static void test_rodata(void **state)
+{
+	(void)state;
+	struct elf_file *f = own();
+	uint64_t vaddr;
+	size_t size;
+	const uint8_t *p = elf_section(f, ".rodata", &vaddr, &size);
+	assert_non_null(p);
+	assert_non_null(memmem(p, size, elf_test_text, sizeof(elf_test_text)));
+	assert_ptr_equal(elf_bytes(f, vaddr, size), p);
+	assert_null(elf_bytes(f, vaddr, (uint64_t)-1));
+	assert_null(elf_bytes(f, (uint64_t)-8, 16));
+	assert_null(elf_section(f, ".no.such", &vaddr, &size));
+	assert_null(elf_section(f, ".bss", &vaddr, &size));
+	elf_file_close(f);
+}
+
+struct counted {
+	size_t n, from_symtab;
+	uint64_t marker;
+};
+
+static int count(const struct elf_symbol *s, void *arg)
+{
+	struct counted *c = arg;
+	c->n++;
+	c->from_symtab += s->from_symtab;
+	if (!strcmp(s->name, "elf_test_marker") && s->is_function)
+		c->marker = s->vaddr;
+	return 0;
+}
+
+static int stop(const struct elf_symbol *s, void *arg)
+{
+	(void)s;
+	++*(int *)arg;
+	return 42;
+}
+
+static void test_each(void **state)
+{
+	(void)state;
+	struct elf_file *f = own();
+	struct counted dynamic = {0}, all = {0};
+	int calls = 0;
+	assert_int_equal(elf_each_symbol(f, false, count, &dynamic), 0);
+	assert_int_equal(elf_each_symbol(f, true, count, &all), 0);
+	assert_int_equal(dynamic.from_symtab, 0);
+	assert_int_equal(all.n - all.from_symtab, dynamic.n);
+	assert_true(all.marker == elf_find(f, "elf_test_marker", NULL));
+	assert_int_equal(elf_each_symbol(f, true, stop, &calls), 42);
+	assert_int_equal(calls, 1);
+	elf_file_close(f);
+}
+
+/* The C library: its names by the hash table are what its symbol table holds. */
+static struct elf_file *libc_file(uint64_t *bias)
+{
+	Dl_info info;
+	struct elf_file *f;
+	assert_true(dladdr((void *)(uintptr_t)strtoull, &info));
+	assert_int_equal(elf_file_open(info.dli_fname, &f, NULL), 0);
+	*bias = (uintptr_t)info.dli_fbase;
+	return f;
+}
+
+static void test_library(void **state)
+{
+	(void)state;
+	uint64_t bias, at[3];
+	struct elf_file *f = libc_file(&bias);
+	assert_true(elf_find_dynamic(f, "getpid", NULL) + bias ==
+		    (uintptr_t)dlsym(RTLD_DEFAULT, "getpid"));
+	static const char *const names[] = {"malloc", "no such symbol", "getppid"};
+	assert_int_equal(elf_find_all(f, names, 3, at, NULL), 2);
+	assert_true(at[0] && !at[1] && at[2] + bias == (uintptr_t)dlsym(RTLD_DEFAULT, "getppid"));
+	elf_file_close(f);
+}
+
+static int check_found(const struct elf_symbol *s, void *arg)
+{
+	/* Versions give a name several addresses: one of them. */
+	return s->vaddr && !elf_find_dynamic(arg, s->name, NULL) ? -1 : 0;
+}
+
+static void test_hash_finds_all(void **state)
+{
+	(void)state;
+	uint64_t bias;
+	struct elf_file *f = libc_file(&bias);
+	assert_int_equal(elf_each_symbol(f, false, check_found, f), 0);
+	elf_file_close(f);
+}
+
+static void test_no_elf(void **state)
+{
+	(void)state;
+	struct elf_file *f = NULL;
+	struct err e = {0};
+	assert_int_equal(elf_file_open("/no/such/file", &f, &e), -ENOENT);
+	assert_non_null(strstr(e.what, "/no/such/file"));
+	assert_int_equal(elf_file_open("/proc/self/maps", &f, &e), -ENOEXEC);
+	assert_int_equal(elf_file_open("/dev/null", &f, &e), -ENOEXEC);
+	assert_int_equal(elf_file_open("/", &f, &e), -ENOEXEC);
+	elf_file_close(NULL);
+}
+
+static uint64_t elf_find_in(const char *file, size_t n)
+{
+	struct elf_file *f;
+	assert_int_equal(elf_file_open_memory(file, n, &f), 0);
+	uint64_t at = elf_find(f, "elf_test_marker", NULL);
+	elf_file_close(f);
+	return at;
+}
+
+/* This program's file cut at every length up to its headers and at many beyond: refused, or read
+ * within it. */
+static void test_cut(void **state)
+{
+	(void)state;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	char *whole = malloc((size_t)st.st_size);
+	assert_true(read(fd, whole, (size_t)st.st_size) == st.st_size);
+	close(fd);
+	uint64_t marker = elf_find_in(whole, (size_t)st.st_size);
+	assert_true(marker);
+	for (size_t n = 0; n < (size_t)st.st_size; n += n < 1024 ? 1 : (size_t)st.st_size / 50) {
+		struct counted c = {0};
+		struct elf_file *f;
+		char *cut = malloc(n ? n : 1); /* its own block, so that a sanitizer sees its end */
+		memcpy(cut, whole, n);
+		if (!elf_file_open_memory(cut, n, &f)) {
+			assert_true(n >= sizeof(Elf64_Ehdr));
+			elf_each_symbol(f, true, count, &c);
+			uint64_t found = elf_find(f, "elf_test_marker", NULL);
+			assert_true(!found || found == marker);
+			elf_file_close(f);
+		}
+		free(cut);
+	}
+	free(whole);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_own_symbol),
+	    cmocka_unit_test(test_bias_of_all_mappings),
+	    cmocka_unit_test(test_bias_shared_page),
+	    cmocka_unit_test(test_rodata),
+	    cmocka_unit_test(test_each),
+	    cmocka_unit_test(test_library),
+	    cmocka_unit_test(test_hash_finds_all),
+	    cmocka_unit_test(test_no_elf),
+	    cmocka_unit_test(test_cut),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

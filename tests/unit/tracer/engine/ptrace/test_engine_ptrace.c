@@ -1,0 +1,809 @@
+/* The engine ptrace on children whose functions are known to the byte: what it reports, that they
+ * run on unharmed, and that their code is as before once it is gone, in whatever way. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "symbolizer/target/maps.h"
+#include "symbolizer/target/process.h"
+#include "tracer/engine/engine.h"
+
+enum { PATIENCE_MS = 120000, THREADS = 8, CODE_MAX = 512 };
+
+/* sum(a, b) = a + b, as compilers make it: push at the entry, and each kind of instruction that a
+ * probe may take the place of on the way out. inner() is called by outer(). */
+__asm__(".text\n"
+	".globl probed_sum\nprobed_sum:\n"
+	"push %rbp\n"
+	"mov %rsp, %rbp\n"
+	"lea (%rdi,%rsi), %rax\n"
+	"cmp $0, %rax\n"
+	".globl probed_jcc\nprobed_jcc:\n"
+	"je 1f\n"
+	".globl probed_call\nprobed_call:\n"
+	"call probed_leaf\n"
+	"1:\n"
+	".globl probed_lea\nprobed_lea:\n"
+	"lea probed_word(%rip), %rcx\n"
+	"add (%rcx), %rax\n"
+	"pop %rbp\n"
+	".globl probed_ret\nprobed_ret:\n"
+	"ret\n"
+	".globl probed_leaf\nprobed_leaf:\n"
+	"nop\n"
+	"ret\n"
+	".globl probed_end\nprobed_end:\n"
+	".data\n.globl probed_word\nprobed_word: .quad 0\n.text\n");
+
+extern const uint8_t probed_jcc[], probed_call[], probed_lea[], probed_ret[], probed_leaf[],
+    probed_end[];
+long probed_sum(long a, long b);
+
+static struct shared {
+	atomic_long rounds, wrong, alarms, chld, prof, segv;
+	atomic_int stop, ready, threads;
+} * shared;
+
+static int setup(void **state)
+{
+	(void)state;
+	if (!shared)
+		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memset(shared, 0, sizeof(*shared));
+	return shared == MAP_FAILED;
+}
+
+static void *sum_on(void *arg)
+{
+	shared->threads++;
+	for (long i = (long)(intptr_t)arg; !shared->stop; i++) {
+		shared->wrong += probed_sum(i, -i) != 0;
+		shared->wrong += probed_sum(i, 5) != i + 5;
+		shared->rounds++;
+	}
+	return NULL;
+}
+
+static pid_t child(void (*body)(void))
+{
+	pid_t pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		body();
+		_exit(0);
+	}
+	assert_true(pid > 0);
+	return pid;
+}
+
+static void sleep_ms(long ms)
+{
+	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static void await(atomic_long *n, long least)
+{
+	for (int i = 0; i < PATIENCE_MS && *n < least; i++)
+		sleep_ms(1);
+	if (*n < least)
+		fail_msg("%ld instead of %ld after %d ms", *n, least, PATIENCE_MS);
+}
+
+static void end(pid_t pid, int wanted)
+{
+	int status;
+	shared->stop = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (status != wanted)
+		fail_msg("status %#x instead of %#x", (unsigned)status, (unsigned)wanted);
+	assert_int_equal(shared->wrong, 0);
+}
+
+/* The sites of probed_sum, with the entry at its start and the exit at `at`. */
+static struct probe_site site(const void *at, uint32_t kind, uint32_t op)
+{
+	struct maps maps;
+	assert_int_equal(maps_read(getpid(), &maps, NULL), 0);
+	const struct mapping *m = maps_find(&maps, (uintptr_t)at);
+	struct probe_site s = {(uintptr_t)at - m->start + m->offset, op, kind};
+	maps_free(&maps);
+	return s;
+}
+
+static bool none_interesting(pid_t pid)
+{
+	(void)pid;
+	return false;
+}
+
+static const struct op_plan plan = {
+    .nentry = 2,
+    .nexit = 1,
+    .read = {{.kind = READ_WORD, .a = 0},
+	     {.kind = READ_WORD, .a = 1},
+	     {.kind = READ_WORD, .a = LOC_NOW | 10 /* rax */}},
+};
+
+static struct engine *open_engine(void)
+{
+	const struct proc_conf conf = {.generation = 1};
+	struct engine *g;
+	struct err e = {0};
+	if (engine_ptrace_open(4, none_interesting, &g, &e))
+		fail_msg("%s", e.what);
+	for (uint32_t op = 0; op < 4; op++)
+		assert_int_equal(g->set_plans(g, op, &plan, 1, NULL), 0);
+	assert_int_equal(g->set_proc(g, 0, &conf), 0);
+	return g;
+}
+
+static int try_attach(struct engine *g, pid_t pid, const void *exit_at, struct err *e)
+{
+	const struct probe_site sites[] = {site((const void *)probed_sum, SITE_ENTRY, 1),
+					   site(exit_at, SITE_EXIT, 1)};
+	const struct probe_file file = {"/proc/self/exe", sites, 2};
+	char exe[4096];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	assert_true(n > 0);
+	exe[n] = '\0';
+	return g->attach(g, pid, 0, &(struct probe_file){exe, file.sites, 2}, e);
+}
+
+static void attach(struct engine *g, pid_t pid, const void *exit_at)
+{
+	struct err e = {0};
+	if (try_attach(g, pid, exit_at, &e))
+		fail_msg("%s", e.what);
+}
+
+struct seen {
+	long entries, exits, wrong, a, b;
+	uint64_t seq;
+};
+
+/* For one thread: each exit follows its entry, and gives its sum. */
+static void on_hit(const struct hit *h, void *arg)
+{
+	struct seen *s = arg;
+	const struct item *it = (const struct item *)(h + 1);
+	const long *w = (const long *)(it + 1);
+	if (h->kind == HIT_ENTRY) {
+		s->wrong += h->seq != s->seq + 1 && s->seq;
+		s->a = w[0];
+		s->b = w[2];
+		s->seq = h->seq;
+		s->entries++;
+	} else {
+		s->wrong += h->seq != s->seq || w[0] != s->a + s->b || h->depth != 0;
+		s->exits++;
+	}
+}
+
+static void any_hit(const struct hit *h, void *arg)
+{
+	*(long *)arg += h->kind == HIT_EXIT;
+}
+
+static void on_news(const struct follow_event *ev, void *arg)
+{
+	*(int *)arg |= 1 << ev->kind;
+}
+
+/* The end of a process that is traced, which waits until its records have been taken. What exits
+ * came and what was told of it. */
+static long end_traced(struct engine *g, pid_t pid, int wanted, int *kinds)
+{
+	long exits = 0;
+	int status = -1, ms = 0;
+	*kinds = 0;
+	shared->stop = 1;
+	for (; !(*kinds & 1 << FOLLOW_EXIT) && ms < PATIENCE_MS; ms++) {
+		g->follow(g, on_news, kinds);
+		g->consume(g, any_hit, &exits);
+		sleep_ms(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, wanted);
+	assert_int_equal(shared->wrong, 0);
+	return exits;
+}
+
+static size_t code_size(void)
+{
+	return (size_t)(probed_end - (const uint8_t *)probed_sum);
+}
+
+static void read_code(pid_t pid, uint8_t its[CODE_MAX])
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	int fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, its, code_size(), (off_t)(uintptr_t)probed_sum), code_size());
+	close(fd);
+}
+
+static void code_is_as_before(pid_t pid)
+{
+	uint8_t its[CODE_MAX];
+	read_code(pid, its);
+	assert_memory_equal(its, (const void *)probed_sum, code_size());
+}
+
+/* With `n` breakpoints. */
+static void code_is_as_before_but_for(pid_t pid, unsigned n)
+{
+	uint8_t its[CODE_MAX];
+	read_code(pid, its);
+	for (size_t i = 0; i < code_size(); i++)
+		n -= its[i] != ((const uint8_t *)probed_sum)[i];
+	assert_int_equal(n, 0);
+}
+
+static bool is_traced(pid_t pid)
+{
+	struct process p;
+	return !process_read(pid, &p, NULL) && p.status.tracer;
+}
+
+static void one_thread(void)
+{
+	sum_on(NULL);
+}
+
+/* With the exit at each kind of instruction: emulated or carried out elsewhere. */
+static void sums_are_seen(void **state)
+{
+	static const uint8_t *const exits[] = {probed_jcc, probed_lea, probed_ret};
+	(void)state;
+	for (unsigned i = 0; i < sizeof(exits) / sizeof(exits[0]); i++) {
+		struct seen s = {0};
+		struct engine_counters c;
+		setup(NULL);
+		pid_t pid = child(one_thread);
+		struct engine *g = open_engine();
+		attach(g, pid, exits[i]);
+		for (int k = 0; k < PATIENCE_MS && s.exits < 500; k++) {
+			g->consume(g, on_hit, &s);
+			sleep_ms(1);
+		}
+		assert_true(s.exits >= 500);
+		assert_int_equal(s.wrong, 0);
+		g->counters(g, &c);
+		assert_true(c.hits >= 1000);
+		assert_int_equal(c.lost, 0);
+		g->detach(g, 0);
+		code_is_as_before(pid);
+		long rounds = shared->rounds;
+		await(&shared->rounds, rounds + 1000);
+		g->close(g);
+		assert_false(is_traced(pid));
+		end(pid, 0);
+	}
+}
+
+static void many_threads(void)
+{
+	pthread_t t[THREADS];
+	for (long i = 0; i < THREADS; i++)
+		pthread_create(&t[i], NULL, sum_on, (void *)(intptr_t)(i * 1000));
+	for (long i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+}
+
+static void comes_and_goes_under_load(void **state)
+{
+	const unsigned times = getenv("LONG") ? 200 : 50;
+	(void)state;
+	pid_t pid = child(many_threads);
+	while (shared->threads < THREADS)
+		sleep_ms(1);
+	long exits = 0;
+	for (unsigned i = 0; i < times; i++) {
+		struct engine *g = open_engine();
+		attach(g, pid, i % 2 ? probed_jcc : probed_ret);
+		sleep_ms(i % 5);
+		g->consume(g, any_hit, &exits);
+		g->close(g);
+		code_is_as_before(pid);
+		long rounds = shared->rounds;
+		await(&shared->rounds, rounds + 1);
+	}
+	assert_true(exits > times);
+	assert_false(is_traced(pid));
+	end(pid, 0);
+}
+
+/* What dies with SIGKILL is all of ditrace but its tracing process. */
+static void leaves_when_killed(void **state)
+{
+	const unsigned times = getenv("LONG") ? 100 : 30;
+	(void)state;
+	pid_t pid = child(many_threads);
+	while (shared->threads < THREADS)
+		sleep_ms(1);
+	srand(1);
+	for (unsigned i = 0; i < times; i++) {
+		pid_t user = fork();
+		if (!user) {
+			struct engine *g = open_engine();
+			attach(g, pid, probed_ret);
+			for (;;)
+				pause();
+		}
+		sleep_ms(rand() % 30);
+		kill(user, SIGKILL);
+		waitpid(user, NULL, 0);
+		for (int k = 0; k < PATIENCE_MS && is_traced(pid); k++)
+			sleep_ms(1);
+		assert_false(is_traced(pid));
+		code_is_as_before(pid);
+	}
+	long rounds = shared->rounds;
+	await(&shared->rounds, rounds + 1000);
+	end(pid, 0);
+}
+
+static void count_signal(int sig)
+{
+	if (sig == SIGALRM)
+		shared->alarms++;
+	else if (sig == SIGPROF)
+		shared->prof++;
+	else
+		shared->chld++;
+}
+
+static sigjmp_buf back;
+static int *volatile nowhere = (int *)16;
+
+static void on_segv(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)context;
+	shared->wrong += info->si_addr != (void *)16;
+	shared->segv++;
+	siglongjmp(back, 1);
+}
+
+/* Timers that go off soon, once: on a busy machine a traced thread may take longer over a signal
+ * than to the next, and would do nothing else. */
+static void soon(void)
+{
+	const struct itimerval once = {{0, 0}, {0, 500}};
+	setitimer(ITIMER_REAL, &once, NULL);
+	setitimer(ITIMER_PROF, &once, NULL);
+}
+
+/* Signals of all sorts while it sums: timers, faults, children, system calls that are restarted. */
+static void with_signals(void)
+{
+	const struct sigaction restart = {.sa_handler = count_signal, .sa_flags = SA_RESTART},
+			       fault = {.sa_sigaction = on_segv,
+					.sa_flags = SA_SIGINFO | SA_NODEFER};
+	sigaction(SIGALRM, &restart, NULL);
+	sigaction(SIGPROF, &restart, NULL);
+	sigaction(SIGCHLD, &restart, NULL);
+	sigaction(SIGSEGV, &fault, NULL);
+	while (!shared->stop) {
+		char byte;
+		int fd[2];
+		for (long i = 0; i < 20; i++) {
+			soon();
+			shared->wrong += probed_sum(i, 3) != i + 3;
+		}
+		if (!sigsetjmp(back, 1))
+			*nowhere = 1;
+		/* A child that writes late: the read is restarted by the timers, and never fails.
+		 */
+		soon();
+		shared->wrong += pipe(fd) != 0;
+		pid_t pid = fork();
+		if (!pid) {
+			struct itimerval never = {0};
+			setitimer(ITIMER_REAL, &never, NULL);
+			sleep_ms(3);
+			_exit(write(fd[1], "x", 1) != 1 || probed_sum(2, 2) != 4);
+		}
+		shared->wrong += read(fd[0], &byte, 1) != 1;
+		int status = -1;
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+		shared->wrong += status != 0;
+		close(fd[0]);
+		close(fd[1]);
+		shared->rounds++;
+	}
+}
+
+static void signals_pass(void **state)
+{
+	(void)state;
+	pid_t pid = child(with_signals);
+	await(&shared->rounds, 5);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_lea);
+	long alarms = shared->alarms, chld = shared->chld, segv = shared->segv, exits = 0;
+	await(&shared->rounds, shared->rounds + 40);
+	assert_true(shared->alarms > alarms && shared->chld > chld + 35 &&
+		    shared->segv > segv + 35);
+	g->consume(g, any_hit, &exits);
+	assert_true(exits >= 750);
+	g->close(g);
+	code_is_as_before(pid);
+	await(&shared->rounds, shared->rounds + 5);
+	end(pid, 0);
+}
+
+static void await_state(pid_t pid, char state)
+{
+	struct process p = {0};
+	for (int i = 0; i < PATIENCE_MS && p.status.state != state; i++) {
+		sleep_ms(1);
+		process_read(pid, &p, NULL);
+	}
+	assert_int_equal(p.status.state, state);
+}
+
+static void what_is_stopped_stays_so(void **state)
+{
+	(void)state;
+	long exits = 0;
+	pid_t pid = child(many_threads);
+	await(&shared->rounds, 100);
+	kill(pid, SIGSTOP);
+	await_state(pid, 'T');
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	sleep_ms(50);
+	long rounds = shared->rounds;
+	sleep_ms(50);
+	assert_int_equal(shared->rounds, rounds);
+	g->close(g);
+	await_state(pid, 'T');
+	code_is_as_before(pid);
+
+	/* Continued, and stopped again, while it is traced. */
+	g = open_engine();
+	attach(g, pid, probed_ret);
+	kill(pid, SIGCONT);
+	await(&shared->rounds, rounds + 100);
+	kill(pid, SIGSTOP);
+	await_state(pid, 't');
+	g->consume(g, any_hit, &exits);
+	assert_true(exits > 50);
+	g->close(g);
+	await_state(pid, 'T');
+	code_is_as_before(pid);
+	rounds = shared->rounds;
+	kill(pid, SIGCONT);
+	await(&shared->rounds, rounds + 100);
+	end(pid, 0);
+}
+
+/* A stop may come between a step that is done and the trap that tells of it. */
+static void stops_within_a_step(void **state)
+{
+	const unsigned stops = getenv("LONG") ? 2000 : 400;
+	(void)state;
+	struct seen s = {0};
+	pid_t pid = child(one_thread);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_lea);
+	for (unsigned i = 0; i < stops; i++) {
+		kill(pid, SIGSTOP);
+		kill(pid, SIGCONT);
+		g->consume(g, on_hit, &s);
+		nanosleep(&(struct timespec){.tv_nsec = i % 16 * 10000}, NULL);
+	}
+	await(&shared->rounds, shared->rounds + 100);
+	assert_true(s.exits > 0);
+	assert_int_equal(s.wrong, 0);
+	g->close(g);
+	code_is_as_before(pid);
+	await(&shared->rounds, shared->rounds + 100);
+	end(pid, 0);
+}
+
+static void short_threads(void)
+{
+	while (!shared->stop) {
+		pthread_t t[4];
+		for (long i = 0; i < 4; i++)
+			pthread_create(&t[i], NULL, (void *(*)(void *))(void *)probed_sum, NULL);
+		for (long i = 0; i < 4; i++)
+			pthread_join(t[i], NULL);
+		shared->rounds++;
+	}
+}
+
+static void threads_come_and_go(void **state)
+{
+	(void)state;
+	pid_t pid = child(short_threads);
+	await(&shared->rounds, 10);
+	for (unsigned i = 0; i < 20; i++) {
+		long exits = 0;
+		struct engine *g = open_engine();
+		attach(g, pid, probed_ret);
+		long rounds = shared->rounds;
+		await(&shared->rounds, rounds + 20);
+		g->consume(g, any_hit, &exits);
+		if (exits < 4 * 15)
+			fail_msg("%ld exits in %ld rounds", exits, shared->rounds - rounds);
+		g->close(g);
+		code_is_as_before(pid);
+	}
+	end(pid, 0);
+}
+
+static void exits_in_the_middle(void)
+{
+	shared->ready = 1;
+	while (!shared->stop)
+		probed_sum(1, 1);
+	_exit((int)probed_sum(3, 4));
+}
+
+static void ends_while_traced(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		struct err e = {0};
+		int kinds;
+		setup(NULL);
+		pid_t pid = child(exits_in_the_middle);
+		while (!shared->ready)
+			sleep_ms(1);
+		struct engine *g = open_engine();
+		attach(g, pid, probed_ret);
+		end_traced(g, pid, 7 << 8, &kinds);
+		assert_int_equal(try_attach(g, pid, probed_ret, &e), -ESRCH);
+		g->close(g);
+	}
+}
+
+/* Until its records have been taken its memory can be read. */
+static void ends_when_looked_at(void **state)
+{
+	int kinds;
+	struct process p;
+	(void)state;
+	pid_t pid = child(exits_in_the_middle);
+	while (!shared->ready)
+		sleep_ms(1);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	shared->stop = 1;
+	await_state(pid, 't');
+	sleep_ms(50);
+	code_is_as_before_but_for(pid, 2);
+	assert_int_equal(process_read(pid, &p, NULL), 0);
+	assert_true(end_traced(g, pid, 7 << 8, &kinds) > 0);
+	assert_int_equal(kinds, 1 << FOLLOW_EXIT);
+	g->close(g);
+}
+
+static void execs(void)
+{
+	while (!shared->stop)
+		probed_sum(1, 1);
+	execl("/bin/sh", "sh", "-c", "exit 9", (char *)NULL);
+}
+
+static void execs_while_traced(void **state)
+{
+	int kinds = 0;
+	(void)state;
+	pid_t pid = child(execs);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	sleep_ms(20);
+	end_traced(g, pid, 9 << 8, &kinds);
+	assert_int_equal(kinds, 1 << FOLLOW_EXEC | 1 << FOLLOW_EXIT);
+	g->close(g);
+}
+
+static void forks(void)
+{
+	while (!shared->stop) {
+		int status = -1;
+		pid_t pid = fork();
+		if (!pid) {
+			long sum = 0;
+			for (long i = 0; i < 20; i++)
+				sum = probed_sum(sum, i);
+			_exit(sum != 190);
+		}
+		waitpid(pid, &status, 0);
+		shared->wrong += status != 0 || probed_sum(1, 2) != 3;
+		shared->rounds++;
+	}
+}
+
+/* Children have the breakpoints of their parent in their memory. */
+static void forks_while_traced(void **state)
+{
+	(void)state;
+	pid_t pid = child(forks);
+	for (unsigned i = 0, n = getenv("LONG") ? 200 : 50; i < n; i++) {
+		struct engine *g = open_engine();
+		attach(g, pid, probed_ret);
+		sleep_ms(i % 7);
+		g->close(g);
+		code_is_as_before(pid);
+	}
+	await(&shared->rounds, shared->rounds + 10);
+	end(pid, 0);
+}
+
+static void is_traced_already(void **state)
+{
+	struct err e = {0};
+	(void)state;
+	pid_t pid = child(one_thread);
+	struct engine *g = open_engine(), *other = open_engine();
+	attach(g, pid, probed_ret);
+	assert_int_equal(try_attach(other, pid, probed_ret, &e), -EBUSY);
+	assert_non_null(strstr(e.what, "traces it already"));
+	assert_true(e.hint[0]);
+	other->close(other);
+	g->close(g);
+	end(pid, 0);
+}
+
+/* A breakpoint that is not ours stays, and nothing is put in on top of it. */
+static void foreign_breakpoint(void **state)
+{
+	static const uint8_t int3 = 0xcc;
+	struct err e = {0};
+	char path[64];
+	uint8_t there;
+	(void)state;
+	shared->stop = 1; /* it must not run into it */
+	pid_t pid = child((void (*)(void))pause);
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	int fd = open(path, O_RDWR);
+	assert_int_equal(pwrite(fd, &int3, 1, (off_t)(uintptr_t)probed_sum), 1);
+	struct engine *g = open_engine();
+	assert_int_equal(try_attach(g, pid, probed_ret, &e), -EBUSY);
+	assert_non_null(strstr(e.what, "breakpoint"));
+	g->close(g);
+	assert_int_equal(pread(fd, &there, 1, (off_t)(uintptr_t)probed_sum), 1);
+	assert_int_equal(there, int3);
+	close(fd);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* The end of the tracing process itself: code is put back, and the engine says so. The threads are
+ * kept from running into a breakpoint meanwhile by being stopped. */
+static void tracer_is_killed(void **state)
+{
+	int r = 0;
+	long exits = 0;
+	(void)state;
+	pid_t pid = child(many_threads);
+	await(&shared->rounds, 100);
+	kill(pid, SIGSTOP);
+	await_state(pid, 'T');
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	kill(g->tracer, SIGKILL);
+	for (int i = 0; i < PATIENCE_MS && r != -ECHILD; i++) {
+		r = g->consume(g, any_hit, &exits);
+		sleep_ms(1);
+	}
+	assert_int_equal(r, -ECHILD);
+	code_is_as_before(pid);
+	g->close(g);
+	long rounds = shared->rounds;
+	kill(pid, SIGCONT);
+	await(&shared->rounds, rounds + 100);
+	end(pid, 0);
+}
+
+/* The user's terminal sends these to all of its processes. */
+static void tracer_ignores_the_terminal(void **state)
+{
+	struct seen s = {0};
+	(void)state;
+	pid_t pid = child(one_thread);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	assert_int_not_equal(getpgid(g->tracer), getpgrp());
+	assert_int_not_equal(getsid(g->tracer), getsid(0));
+	kill(g->tracer, SIGINT);
+	kill(g->tracer, SIGHUP);
+	kill(g->tracer, SIGQUIT);
+	sleep_ms(20);
+	while (g->consume(g, on_hit, &s) > 0)
+		;
+	long before = s.exits;
+	sleep_ms(50);
+	assert_true(g->consume(g, on_hit, &s) > 0);
+	assert_true(s.exits > before);
+	/* To this it leaves, as it would at the end. */
+	kill(g->tracer, SIGTERM);
+	for (int i = 0; i < PATIENCE_MS && is_traced(pid); i++)
+		sleep_ms(1);
+	code_is_as_before(pid);
+	g->close(g);
+	end(pid, 0);
+}
+
+/* New stack memory comes when the thread itself touches it: also by a push that is emulated. */
+static long deep(long n)
+{
+	volatile char room[3000];
+	room[0] = room[2999] = (char)n;
+	return n ? deep(n - 1) + probed_sum(n, -n) + room[0] - room[2999] : 0;
+}
+
+static void deep_stack(void)
+{
+	shared->ready = 1;
+	while (!shared->stop)
+		sleep_ms(1);
+	shared->wrong += deep(2000) != 0;
+}
+
+static void stack_grows(void **state)
+{
+	(void)state;
+	int kinds;
+	pid_t pid = child(deep_stack);
+	while (!shared->ready)
+		sleep_ms(1);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	assert_int_equal(end_traced(g, pid, 0, &kinds), 2000);
+	g->close(g);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup(sums_are_seen, setup),
+	    cmocka_unit_test_setup(comes_and_goes_under_load, setup),
+	    cmocka_unit_test_setup(leaves_when_killed, setup),
+	    cmocka_unit_test_setup(signals_pass, setup),
+	    cmocka_unit_test_setup(what_is_stopped_stays_so, setup),
+	    cmocka_unit_test_setup(stops_within_a_step, setup),
+	    cmocka_unit_test_setup(threads_come_and_go, setup),
+	    cmocka_unit_test_setup(ends_while_traced, setup),
+	    cmocka_unit_test_setup(ends_when_looked_at, setup),
+	    cmocka_unit_test_setup(execs_while_traced, setup),
+	    cmocka_unit_test_setup(forks_while_traced, setup),
+	    cmocka_unit_test_setup(is_traced_already, setup),
+	    cmocka_unit_test_setup(foreign_breakpoint, setup),
+	    cmocka_unit_test_setup(tracer_is_killed, setup),
+	    cmocka_unit_test_setup(tracer_ignores_the_terminal, setup),
+	    cmocka_unit_test_setup(stack_grows, setup),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

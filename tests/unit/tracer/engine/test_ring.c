@@ -1,0 +1,144 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tracer/engine/ring.h"
+
+enum { SIZE = 1024 };
+
+struct fixture {
+	struct ring ring;
+	_Alignas(8) uint8_t data[SIZE];
+};
+
+/* The room that is asked for, if it is more than the record turns out to need. */
+static uint32_t most;
+
+static int put(struct fixture *f, uint32_t extra, uint64_t seq)
+{
+	uint32_t n = (uint32_t)sizeof(struct hit) + extra;
+	struct hit *h = ring_room(&f->ring, f->data, SIZE, most > n ? most : n);
+	if (!h)
+		return -1;
+	*h = (struct hit){.size = n, .seq = seq};
+	memset(h + 1, (int)(seq & 0xff), extra);
+	ring_done(&f->ring, f->data, SIZE, h);
+	return 0;
+}
+
+static const struct hit *next(struct fixture *f, int *bad)
+{
+	*bad = 0;
+	return ring_next(&f->ring, f->data, SIZE, bad);
+}
+
+/* Records of all lengths, many times around. */
+static void test_around(void **state)
+{
+	struct fixture f = {0};
+	uint64_t in = 0, out = 0;
+	int bad;
+	(void)state;
+	for (unsigned i = 0; i < 5000; i++) {
+		while (!put(&f, (uint32_t)(in * 7 % 131), in))
+			in++;
+		assert_true(in > out);
+		for (unsigned k = 0; k < 1 + i % 4; k++) {
+			const struct hit *h = next(&f, &bad);
+			if (!h)
+				break;
+			assert_int_equal(h->seq, out);
+			assert_int_equal(h->size, sizeof(*h) + out * 7 % 131);
+			for (uint32_t b = sizeof(*h); b < h->size; b++)
+				assert_int_equal(((const uint8_t *)h)[b], out & 0xff);
+			ring_drop(&f.ring, h);
+			out++;
+		}
+		assert_int_equal(bad, 0);
+	}
+	assert_true(out > 1000);
+}
+
+static void test_around_with_more_room(void **state)
+{
+	most = SIZE / 4;
+	test_around(state);
+	most = 0;
+}
+
+static void test_full(void **state)
+{
+	static struct fixture f;
+	int bad;
+	(void)state;
+	unsigned n = 0;
+	while (!put(&f, 64, n))
+		n++;
+	assert_true(n > 0 && n <= SIZE / (sizeof(struct hit) + 64));
+	ring_drop(&f.ring, next(&f, &bad));
+	assert_int_equal(put(&f, 0, n), 0);
+}
+
+/* What a process that writes into its own ring can make of it. */
+static void test_nonsense(void **state)
+{
+	static const uint32_t sizes[] = {1, 7, sizeof(struct hit) - 1, SIZE + 8, UINT32_MAX};
+	int bad;
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct fixture f = {0};
+		put(&f, 0, 1);
+		((struct hit *)f.data)->size = sizes[i];
+		assert_null(next(&f, &bad));
+		assert_int_equal(bad, 1);
+	}
+	static const uint64_t heads[] = {3, SIZE + 8, UINT64_MAX};
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		struct fixture f = {0};
+		f.ring.head = heads[i];
+		assert_null(next(&f, &bad));
+		assert_int_equal(bad, 1);
+	}
+	struct fixture last = {0};
+	last.ring.tail = SIZE - 2;
+	last.ring.head = SIZE;
+	assert_null(next(&last, &bad));
+	assert_int_equal(bad, 1);
+	/* A jump to the start, behind which there is nothing. */
+	struct fixture f = {0};
+	f.ring.head = 8;
+	assert_null(next(&f, &bad));
+	assert_int_equal(bad, 1);
+	/* Anything at all: whatever is given out lies within. */
+	srand(1);
+	for (unsigned i = 0; i < 100000; i++) {
+		for (size_t b = 0; b < SIZE; b += 4)
+			*(uint32_t *)(void *)&f.data[b] =
+			    rand() % 3 ? (uint32_t)rand() % 256 : (uint32_t)rand();
+		f.ring.tail = (uint64_t)(rand() % 4096) * 8 + (rand() % 8 ? 0 : rand() % 8);
+		f.ring.head = f.ring.tail + (uint64_t)(rand() % (SIZE / 8 + 2)) * 8;
+		const struct hit *h = next(&f, &bad);
+		if (!h)
+			continue;
+		assert_true((const uint8_t *)h >= f.data && h->size >= sizeof(*h));
+		assert_true((const uint8_t *)h + h->size <= f.data + SIZE);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_around),
+	    cmocka_unit_test(test_around_with_more_room),
+	    cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_nonsense),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* The recorder inside a traced process, called as PyTorch would call it. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+/* As the library is made of it: memory is the process's own. */
+#include "tracer/shim/inside.c"
+#include "tracer/shim/memory.c"
+#include "tracer/shim/new_operators.c"
+#include "tracer/shim/record/record_layout.c"
+#include "tracer/shim/record/ticks.c"
+#include "tracer/shim/record/recorder_thread.c"
+#include "tracer/shim/record/recorder.c"
+
+static struct shim_share *_Atomic memory;
+static struct eh_globals no_exceptions;
+static const char *name_text;
+
+struct shim_share *shim_share(void)
+{
+	return memory;
+}
+
+static unsigned epoch;
+
+unsigned shim_epoch(void)
+{
+	return epoch;
+}
+
+bool shim_take_forked(void)
+{
+	return false;
+}
+
+bool shim_come_forked(void *handle)
+{
+	(void)handle;
+	return false;
+}
+
+void shim_go(void)
+{
+}
+
+static _Atomic unsigned wakes;
+
+void shim_wake(void)
+{
+	wakes++;
+}
+
+void shim_lock(void)
+{
+}
+
+void shim_unlock(void)
+{
+}
+
+void pycode_watch(void (*fn)(uint64_t code))
+{
+	(void)fn;
+}
+
+void pycode_unwatch(void)
+{
+}
+
+static const char *name_of(const uint64_t *rf)
+{
+	(void)rf;
+	return name_text;
+}
+
+static uint64_t two(const uint64_t *rf)
+{
+	(void)rf;
+	return 2;
+}
+
+static struct eh_globals *exceptions(void)
+{
+	return &no_exceptions;
+}
+
+static void give_conf(uint16_t max_depth)
+{
+	memory->conf_seq++;
+	memory->conf.max_depth = max_depth;
+	memory->conf_seq++;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return -1;
+	memory->on = 1;
+	for (uint32_t k = 0; k < SHIM_OPS; k++)
+		memory->op[k] = k;
+	torch.name = name_of;
+	torch.num_inputs = two;
+	torch.exceptions = exceptions;
+	name_text = "aten::add";
+	layout = (struct record_layout){0};
+	checked = 0;
+	epoch++;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (shim_place)
+		thread_ends(shim_place);
+	if (memory)
+		munmap(memory, sizeof(*memory));
+	memory = NULL;
+	return 0;
+}
+
+/* A RecordFunction of name_text(1, 1) as of PyTorch 2.13. */
+struct sample {
+	uint64_t rf[64];
+	uint64_t schema[2];
+	uint64_t in[2][2], out[1][2];
+};
+
+static struct thread *self(void)
+{
+	return inside_memory_had();
+}
+
+static void call(struct sample *s)
+{
+	void *context;
+	*s = (struct sample){.schema = {(uintptr_t)name_text, strlen(name_text)},
+			     .in = {{1, IVALUE_INT}, {1, IVALUE_INT}},
+			     .out = {{2, IVALUE_INT}}};
+	s->rf[20] = (uintptr_t)s->schema;
+	s->rf[25] = UINT64_MAX;
+	s->rf[26] = (uintptr_t)s->in;
+	s->rf[27] = 2;
+	assert_ptr_equal(start_function(&context, s->rf), &context);
+	assert_null(context);
+}
+
+static void finish(struct sample *s)
+{
+	s->rf[35] = (uintptr_t)s->out;
+	s->rf[36] = s->rf[37] = (uintptr_t)(s->out + 1);
+	end_either(s->rf, NULL);
+}
+
+static struct shim_thread *mine(void)
+{
+	return &memory->thread[0];
+}
+
+/* The records that are there; sets how many say that some were lost before them. */
+static unsigned drain(unsigned *gaps)
+{
+	const struct hit *h;
+	unsigned n = 0;
+	int bad = 0;
+	for (*gaps = 0; (h = chunks_next(&mine()->records, memory->ring[0], &bad)); n++) {
+		*gaps += (h->flags & HIT_GAP) != 0;
+		chunks_drop(&mine()->records, h);
+	}
+	assert_int_equal(bad, 0);
+	return n;
+}
+
+/* Without a whole configuration nothing is recorded; one that is being written, perhaps for ever,
+ * leaves the one before in force, and nobody waits. */
+static void test_conf(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	memory->conf_seq = 1;
+	call(&s);
+	assert_int_equal(drain(&gaps), 0);
+	assert_false(thread_update(self()));
+	memory->conf_seq = 0;
+	give_conf(3);
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(self()->conf.max_depth, 3);
+	memory->conf_seq++;
+	memory->conf.max_depth = 9;
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_true(thread_update(self()));
+	assert_int_equal(self()->conf.max_depth, 3);
+	memory->conf_seq++;
+	assert_true(thread_update(self()));
+	assert_int_equal(self()->conf.max_depth, 9);
+}
+
+/* Each record is in the ring or is counted as lost, and the next that comes says that some were. */
+static void test_exact(void **state)
+{
+	enum { CALLS = 100000 };
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	memory->plan[SHIM_CALL] = (struct op_plan){
+	    .nentry = 1,
+	    .read = {{.kind = READ_IVALUES, .a = SHIM_LOC_VALUES}},
+	};
+	for (unsigned i = 0; i < CALLS; i++) {
+		call(&s);
+		finish(&s);
+	}
+	assert_int_equal(mine()->hits, 2 * CALLS);
+	assert_true(mine()->lost > 0);
+	unsigned came = drain(&gaps);
+	assert_int_equal(gaps, 0);
+	assert_int_equal(came + mine()->lost, 2 * CALLS);
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(gaps, 1);
+	assert_int_equal(memory->lost, 0);
+}
+
+/* Nothing while it is off. */
+static void test_off(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	memory->on = 0;
+	call(&s);
+	finish(&s);
+	assert_null(self());
+	memory->on = 1;
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+}
+
+/* Whatever is written over the ring's words, records go nowhere but into the ring. */
+static void test_corrupted(void **state)
+{
+	struct sample s;
+	struct ring *r = &mine()->records.ring;
+	const uint64_t *next = (const uint64_t *)memory->ring[1];
+	(void)state;
+	give_conf(0);
+	srand(1);
+	for (unsigned i = 0; i < 100000; i++) {
+		uint64_t near_end = (uint64_t)rand() * SHIM_RING - (uint64_t)(rand() % 65536);
+		r->head = rand() % 2 ? near_end : (uint64_t)rand() << (rand() % 40);
+		r->tail = rand() % 2 ? r->head - (uint64_t)(rand() % SHIM_RING)
+				     : (uint64_t)rand() << (rand() % 40);
+		call(&s);
+		finish(&s);
+	}
+	for (unsigned i = 0; i < 8192; i++)
+		assert_int_equal(next[i], 0);
+}
+
+/* As ditrace does with a thread that stands: `look` at the memory first, or have the thread left,
+ * or end. */
+enum deed { LOOK, SWITCH_OFF, DIE, DIE_LOOKING };
+
+static void *do_deed(void *arg)
+{
+	const enum deed deed = *(const enum deed *)arg;
+	struct shim_share *s = memory;
+	uint32_t stands = SHIM_STANDS;
+	while (s->thread[0].stand != SHIM_STANDS)
+		;
+	if (deed == LOOK || deed == DIE_LOOKING)
+		assert_true(
+		    atomic_compare_exchange_strong(&s->thread[0].stand, &stands, SHIM_LOOKED_AT));
+	if (deed == LOOK)
+		s->thread[0].stand = SHIM_GOES;
+	else if (deed == SWITCH_OFF)
+		s->on = 0;
+	else
+		memory = NULL;
+	return s;
+}
+
+static void stands(enum deed deed, unsigned records)
+{
+	struct sample s;
+	pthread_t ditrace;
+	unsigned gaps, before = wakes;
+	assert_int_equal(pthread_create(&ditrace, NULL, do_deed, &deed), 0);
+	call(&s);
+	void *share;
+	pthread_join(ditrace, &share);
+	assert_int_equal(wakes, before + 1);
+	memory = share;
+	assert_int_equal(mine()->stand, deed == DIE	      ? SHIM_STANDS
+					: deed == DIE_LOOKING ? SHIM_LOOKED_AT
+							      : SHIM_GOES);
+	mine()->stand = SHIM_GOES;
+	memory->on = 1;
+	assert_int_equal(drain(&gaps), records);
+}
+
+/* A thread stands at a record that asks for it, until that was looked at or nobody will. */
+static void test_stands(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	call(&s);
+	finish(&s);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(wakes, 0);
+	memory->plan[SHIM_CALL].flags = PLAN_HOLD;
+	stands(LOOK, 1);
+	stands(SWITCH_OFF, 1);
+	stands(DIE, 1);
+	stands(DIE_LOOKING, 1);
+}
+
+/* Looks at what stands, `arg` of them, and at nothing more. */
+static void *look_at(void *arg)
+{
+	for (unsigned *n = arg; *n; --*n)
+		do_deed(&(enum deed){LOOK});
+	return NULL;
+}
+
+static void meet(const char *name, unsigned woken)
+{
+	struct sample s;
+	unsigned gaps, before = wakes;
+	name_text = name;
+	call(&s);
+	finish(&s);
+	assert_int_equal(wakes - before, woken);
+	assert_int_equal(mine()->stand, SHIM_GOES);
+	assert_int_equal(drain(&gaps), 2);
+}
+
+/* A thread waits for ditrace at the end of an operator of the program's own, once, and for all of
+ * them no longer when ditrace did not come. */
+static void test_new_operators(void **state)
+{
+	pthread_t ditrace;
+	unsigned looks = 2;
+	(void)state;
+	give_conf(0);
+	new_operators_begin();
+	meet("aten::add", 0);
+	assert_int_equal(pthread_create(&ditrace, NULL, look_at, &looks), 0);
+	meet("mine::add", 1);
+	meet("mine::add", 0);
+	meet("mine::mul", 1);
+	pthread_join(ditrace, NULL);
+	meet("mine::div", 1);
+	meet("mine::sub", 0);
+	meet("mine::mul", 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_conf, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_new_operators, setup, teardown),
+	};
+
+	if (!inside_prepare())
+		return 1;
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("recorder", tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+#include "tracer/capture/call_inputs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "replay/capture/call_args.h"
+
+const char *grads_trouble_text(enum grads_trouble t)
+{
+	static const char *const texts[GRADS_TROUBLES] = {
+	    [GRADS_FINE] = "nothing",
+	    [GRADS_UNKNOWN] = "where its gradients flow is not known",
+	    [GRADS_SHARED] = "arguments that come out of one op have gradients that cannot be told "
+			     "apart",
+	    [GRADS_SUMMED] = "the gradient of an argument is summed up of several",
+	    [GRADS_LOST] = "a gradient could not be kept until all were there",
+	};
+	return texts[t < GRADS_TROUBLES ? t : GRADS_UNKNOWN];
+}
+
+static void trouble(struct call_inputs *in, enum grads_trouble t)
+{
+	if (!in->trouble)
+		in->trouble = t;
+}
+
+static unsigned count_tensors(const struct value *v, unsigned n)
+{
+	unsigned sum = 0;
+	for (unsigned i = 0; i < n; i++)
+		sum += v[i].kind == VALUE_TENSOR ? 1
+		       : v[i].kind == VALUE_LIST ? count_tensors(v[i].items, v[i].count)
+						 : 0;
+	return sum;
+}
+
+static void add_tensor(struct call_inputs *in, struct target *t, const struct tensor *x,
+		       const char *name)
+{
+	struct call_input *i = &in->list[in->n++];
+	struct tensor *copy = arena_alloc(&in->arena, sizeof(*copy));
+	i->name = arena_strndup(&in->arena, name, strlen(name));
+	i->tensor = copy;
+	if (!copy || !i->name || grad_edge_of(t, x, &i->edge)) {
+		trouble(in, GRADS_UNKNOWN);
+		return;
+	}
+	*copy = *x;
+	copy->meta.shape = copy->meta.stride = NULL;
+	i->was_leaf = !i->edge.node || i->edge.seq == GRAD_LEAF;
+}
+
+static void add_value(struct call_inputs *in, struct target *t, const struct value *v,
+		      const char *name)
+{
+	char item[128];
+	if (v->kind == VALUE_TENSOR)
+		add_tensor(in, t, v->tensor, name);
+	for (unsigned i = 0; v->kind == VALUE_LIST && i < v->count; i++) {
+		snprintf(item, sizeof(item), "%.100s[%u]", name, i);
+		add_value(in, t, &v->items[i], item);
+	}
+}
+
+static bool is_decoded(const struct value *v)
+{
+	for (unsigned i = 0; v->kind == VALUE_LIST && i < v->count; i++)
+		if (!is_decoded(&v->items[i]))
+			return false;
+	return v->kind != VALUE_NOT_DECODED;
+}
+
+/* As input.pth has the arguments. */
+static const char *name_of(const struct call_args *args, const struct op_event *ev, unsigned i,
+			   char *place, size_t size)
+{
+	for (unsigned k = 0; k < args->nkwargs; k++)
+		if (args->kwargs[k].value == &ev->args[i])
+			return args->kwargs[k].name;
+	snprintf(place, size, "%u", i);
+	return place;
+}
+
+void call_inputs_begin(struct call_inputs *in, struct target *t, const struct op_event *ev)
+{
+	char place[16];
+	struct call_args args;
+	unsigned n = count_tensors(ev->args, ev->nargs);
+	in->list = arena_alloc(&in->arena, (n + 1) * sizeof(*in->list));
+	if (!in->list || call_args_sort(ev, &in->arena, &args)) {
+		trouble(in, GRADS_UNKNOWN);
+		return;
+	}
+	for (unsigned i = 0; i < ev->nargs; i++) {
+		if (strstr(ev->op->args[i].type, "Tensor") && !is_decoded(&ev->args[i]))
+			trouble(in, GRADS_UNKNOWN);
+		add_value(in, t, &ev->args[i], name_of(&args, ev, i, place, sizeof(place)));
+	}
+}
+
+static void settle(struct call_inputs *in, struct target *t, struct call_input *i, bool in_place)
+{
+	struct grad_edge now;
+	if (!i->tensor->meta.requires_grad)
+		return;
+	if (grad_edge_of(t, i->tensor, &now))
+		trouble(in, GRADS_UNKNOWN);
+	else if (i->was_leaf && now.seq == GRAD_LEAF)
+		i->edge = now;
+	else if (i->was_leaf ? now.node != 0 : !in_place && !grad_edge_same(&now, &i->edge))
+		trouble(in, GRADS_UNKNOWN);
+}
+
+void call_inputs_end(struct call_inputs *in, struct target *t, const struct op_event *ev)
+{
+	bool in_place = ev->op->flags & (OP_INPLACE | OP_OUT);
+	for (unsigned i = 0; i < in->n && !in->trouble; i++)
+		settle(in, t, &in->list[i], in_place);
+}
+
+unsigned call_inputs_at(const struct call_inputs *in, const struct grad_edge *edge,
+			struct call_input **input)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < in->n; i++) {
+		if (!grad_edge_same(&in->list[i].edge, edge))
+			continue;
+		*input = &in->list[i];
+		n++;
+	}
+	return n;
+}
+
+void call_inputs_keep(struct call_inputs *in, struct call_input *input, const struct tensor *grad,
+		      const struct source *live, size_t max)
+{
+	struct tensor *copy;
+	if (input->grad) {
+		trouble(in, GRADS_SUMMED);
+		return;
+	}
+	if (kept_add(&in->grads, grad, live, max, &copy))
+		trouble(in, GRADS_LOST);
+	else
+		input->grad = copy;
+}
+
+bool call_inputs_grads(struct call_inputs *in, struct value **grads, const char *const **names)
+{
+	const char **name = arena_alloc(&in->arena, (in->n + 1) * sizeof(*name));
+	struct value *v = arena_alloc(&in->arena, (in->n + 1) * sizeof(*v));
+	bool any = false;
+	for (unsigned i = 0; v && name && i < in->n; i++) {
+		const struct call_input *x = &in->list[i];
+		name[i] = x->name;
+		v[i].kind = x->grad ? VALUE_TENSOR : VALUE_NONE;
+		v[i].tensor = (struct tensor *)x->grad;
+		any |= x->grad != NULL;
+	}
+	*grads = v;
+	*names = name;
+	return any;
+}
+
+void call_inputs_free(struct call_inputs *in)
+{
+	kept_free(&in->grads);
+	arena_free(&in->arena);
+}

@@ -1,0 +1,39 @@
+/* --first-nan: the first op that puts a NaN or an infinity into a result while all that it was
+ * given is finite. */
+#ifndef TRACER_CAPTURE_FIRST_NAN_H
+#define TRACER_CAPTURE_FIRST_NAN_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "replay/capture/source.h"
+#include "symbolizer/decode/target.h"
+#include "symbolizer/event/event_stats.h"
+
+struct first_nan;
+
+/* `dir`: folder for the capture (struct capture's root). `log` takes what is found. With `hold` the
+ * process is left stopped. NULL without memory. */
+struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log);
+
+/* Where registers of a stopped thread are had (struct engine). Without it no native stack is shown.
+ */
+typedef int first_nan_registers_fn(void *arg, pid_t tid, uint64_t *out);
+void first_nan_registers(struct first_nan *f, first_nan_registers_fn *fn, void *arg);
+
+/* Judge a call that has ended, its thread standing still, with its statistics. `before` reads its
+ * arguments as they were when it began, as far as they could be kept, `now` as they are. The first
+ * that is found is printed and saved; later ones are not looked at. */
+void first_nan_judge(struct first_nan *f, struct target *t, const struct op_event *ev,
+		     const struct source *before, const struct source *now);
+
+/* The id of the event that was found; 0: none. */
+uint64_t first_nan_found(const struct first_nan *f);
+
+/* What was found, or that nothing was, with what could not be judged. */
+void first_nan_summary(const struct first_nan *f, FILE *out);
+
+void first_nan_free(struct first_nan *f);
+
+#endif

@@ -1,0 +1,196 @@
+#define _GNU_SOURCE
+#include "tracer/cmd_record.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "symbolizer/target/process.h"
+#include "tracer/proc/spawn.h"
+#include "tracer/sample/record_samples.h"
+#include "tracer/sample/sampler.h"
+#include "tracer/trace_loop.h"
+
+enum { TICK_MS = 100 };
+
+struct record {
+	const char *output;
+	uint64_t hz, for_ns;
+	struct trace_loop watch; /* of the process, as run and attach have it */
+	struct record_samples to;
+	struct sampler *sampler;
+};
+
+static void describe(struct record *r)
+{
+	char argv[4096];
+	struct process p = {0};
+	process_read(r->watch.pid, &p, NULL);
+	const struct trace_target t = {
+	    .pid = r->watch.pid,
+	    .start_ns = (int64_t)clock_ns(CLOCK_MONOTONIC),
+	    .comm = p.comm,
+	    .argv = process_cmdline(r->watch.pid, argv, sizeof(argv)),
+	    .engine = "samples",
+	};
+	trace_write_target(r->to.writer, &t);
+	trace_write_sampling(r->to.writer, sampler_how(r->sampler));
+}
+
+static int open_all(struct record *r, struct err *e)
+{
+	const struct sampler_sink sink = record_samples_sink(&r->to);
+	int code = sampler_open(r->hz, &sink, &r->sampler, e);
+	return code ? code : trace_writer_open(r->output, &r->to.writer, e);
+}
+
+static int start(struct record *r, char *const argv[], const struct spawn_signals *signals,
+		 int *status, struct err *e)
+{
+	struct spawn spawn;
+	int code = spawn_prepare(argv, signals, 0, &spawn, e);
+	if (code)
+		return code;
+	code = sampler_add_child(r->sampler, spawn.pid, e);
+	if (code) {
+		spawn_cancel(&spawn);
+		return code;
+	}
+	r->watch.pid = spawn.pid;
+	r->watch.is_child = true;
+	trace_loop_signals(&r->watch);
+	code = spawn_release(&spawn, argv, e);
+	if (code)
+		*status = spawn_failure_status(code);
+	return code;
+}
+
+static int attach(struct record *r, struct err *e)
+{
+	int code = process_check(r->watch.pid, e);
+	trace_loop_signals(&r->watch);
+	return code ? code : sampler_add_process(r->sampler, r->watch.pid, e);
+}
+
+static int failed_output(const struct record *r, int code, struct err *e)
+{
+	err_set(e, code, "cannot write %s: %s", r->output, strerror(-code));
+	return err_hint(e, "free some space, or name another file: -o FILE");
+}
+
+static int loop(struct record *r, struct err *e)
+{
+	struct pollfd fd = {.fd = sampler_fd(r->sampler), .events = POLLIN};
+	uint64_t until = r->for_ns ? clock_ns(CLOCK_MONOTONIC) + r->for_ns : UINT64_MAX, looked = 0;
+	int code = 0;
+	trace_loop_hurry(); /* Python frames are read after the sample */
+	while (!trace_loop_stopped() && !r->watch.gone && !code) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (now >= until)
+			break;
+		poll(&fd, 1, TICK_MS);
+		code = sampler_read(r->sampler);
+		if (!r->to.code && !code)
+			trace_writer_tick(r->to.writer, now);
+		if (now - looked > TICK_MS * 1000000ULL) {
+			looked = now;
+			trace_loop_look(&r->watch);
+		}
+	}
+	if (!code)
+		code = sampler_read(r->sampler); /* of the end */
+	return code ? err_set(e, code, "cannot take samples: %s", strerror(-code)) : 0;
+}
+
+static int finish(struct record *r, struct err *e)
+{
+	char size[32];
+	bool usual = !strcmp(r->output, "ditrace.data");
+	int code = trace_writer_flush(r->to.writer);
+	uint64_t bytes = trace_writer_bytes(r->to.writer);
+	code = code ? code : r->to.code;
+	int closed = trace_writer_close(r->to.writer, true);
+	r->to.writer = NULL;
+	code = code ? code : closed;
+	record_samples_summary(r->sampler);
+	if (code)
+		return failed_output(r, code, e);
+	fprintf(stderr, "written to %s (%s); see: ditrace report%s%s\n", r->output,
+		text_bytes(size, sizeof(size), bytes), usual ? "" : " ", usual ? "" : r->output);
+	return 0;
+}
+
+static int record(struct record *r, char *const argv[], const struct spawn_signals *signals)
+{
+	struct err e = {0};
+	int status = EXIT_FAILED, code = open_all(r, &e);
+	if (!code)
+		code = r->watch.pid ? attach(r, &e) : start(r, argv, signals, &status, &e);
+	bool started = !code;
+	if (started) {
+		describe(r);
+		code = loop(r, &e);
+	}
+	if (started && !code)
+		code = finish(r, &e);
+	if (code)
+		err_print(&e);
+	sampler_close(r->sampler);
+	trace_writer_close(r->to.writer, false);
+	if (!started || !r->watch.is_child)
+		return code ? status : EXIT_GOOD;
+	trace_loop_wait(&r->watch);
+	status = spawn_exit_status(r->watch.status);
+	return code && !status ? EXIT_FAILED : status;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	const char *pid = NULL;
+	struct record r = {.output = "ditrace.data", .hz = SAMPLER_HZ};
+	const struct option_def options[] = {
+	    {'F', "freq", OPTION_COUNT, &r.hz, "HZ",
+	     "samples in a second of each thread's time on a processor (default 99)", NULL},
+	    {'p', "pid", OPTION_STRING, &pid, "PID", "of this process, until it ends or Ctrl-C",
+	     NULL},
+	    {0, "for", OPTION_DURATION, &r.for_ns, "TIME", "end after TIME (10s, 500ms)", NULL},
+	    {'o', "output", OPTION_STRING, &r.output, "FILE",
+	     "record to FILE instead of ditrace.data", NULL},
+	    {0},
+	};
+	const struct command command = {
+	    .name = "record",
+	    .operands = "[--] PROGRAM [ARGUMENT...] | --pid PID",
+	    .about = "Take samples of what every thread of a program does: Python and native "
+		     "stack, and op.",
+	    .options = options,
+	    .notes = "Nothing is stopped or changed for it. With every op besides: ditrace run "
+		     "--sample.",
+	    .stop_at_operand = true,
+	    .max_operands = -1,
+	};
+	struct err e = {0};
+	struct spawn_signals signals;
+	int status, first = options_start(&command, argc, argv, &status);
+	if (!first)
+		return status;
+	int code = pid ? process_parse_pid(pid, &r.watch.pid, &e) : 0;
+	if (!code && !pid == (first == argc)) {
+		code = err_set(&e, -EINVAL,
+			       pid ? "there is a program beside --pid"
+				   : "there is nothing to take samples of");
+		err_hint(&e, "ditrace record -- python3 train.py, or ditrace record --pid PID");
+	}
+	if (code) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	spawn_signals_save(&signals);
+	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
+	return record(&r, &argv[first], &signals);
+}

@@ -1,0 +1,193 @@
+#define _GNU_SOURCE
+#include "tracer/engine/bpf/links.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tracer/engine/bpf/uprobe_multi.h"
+#include "tracer/proc/apart.h"
+
+struct links {
+	int sock;
+	pid_t keeper;
+};
+
+/* On the socket; `path_len` bytes, `n` offsets and `n` cookies follow. n = 0: drop the owner's. The
+ * answer is an int32_t, 0 or -errno. */
+struct request {
+	int32_t prog, pid;
+	uint32_t n, path_len;
+	uint16_t owner;
+};
+
+struct link {
+	struct link *next;
+	int fd;
+	uint16_t owner;
+	bool threaded;
+	pthread_t closer;
+};
+
+static void *close_link(void *link)
+{
+	struct link *l = link;
+	close(l->fd);
+	return NULL;
+}
+
+/* Closing a link waits some ten milliseconds for readers in the kernel: all wait together. */
+static void drop(struct link **links, uint16_t owner)
+{
+	struct link *closing = NULL;
+	while (*links) {
+		struct link *l = *links;
+		if (owner != ENGINE_ALL_PROCS && l->owner != owner) {
+			links = &l->next;
+			continue;
+		}
+		*links = l->next;
+		l->next = closing;
+		closing = l;
+		l->threaded = !pthread_create(&l->closer, NULL, close_link, l);
+	}
+	while (closing) {
+		struct link *l = closing;
+		closing = l->next;
+		if (l->threaded)
+			pthread_join(l->closer, NULL);
+		else
+			close_link(l);
+		free(l);
+	}
+}
+
+static int add(struct link **links, const struct request *q, const char *payload)
+{
+	const uint64_t *offsets = (const uint64_t *)(const void *)payload;
+	struct link *l = malloc(sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	int fd = uprobe_multi_link(q->prog, q->pid, payload + 2 * q->n * sizeof(*offsets), offsets,
+				   offsets + q->n, q->n);
+	if (fd < 0) {
+		free(l);
+		return fd;
+	}
+	*l = (struct link){.next = *links, .fd = fd, .owner = q->owner};
+	*links = l;
+	return 0;
+}
+
+static bool serve(int sock, struct link **links)
+{
+	struct request q;
+	if (!apart_receive(sock, &q, sizeof(q)))
+		return false;
+	size_t len = 2 * q.n * sizeof(uint64_t) + q.path_len;
+	char *payload = malloc(len + 1);
+	int32_t r = payload ? 0 : -ENOMEM;
+	if (!payload || !apart_receive(sock, payload, len)) {
+		free(payload);
+		return false;
+	}
+	if (q.n)
+		r = add(links, &q, payload);
+	else
+		drop(links, q.owner);
+	free(payload);
+	return apart_send(sock, &r, sizeof(r));
+}
+
+/* Signals are meant for ditrace, whose end ends this. */
+static void keep(int sock)
+{
+	sigset_t all;
+	struct link *links = NULL;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	apart_begin("ditrace-probes", sock);
+	while (serve(sock, &links))
+		;
+	drop(&links, ENGINE_ALL_PROCS);
+}
+
+int links_open(struct links **out)
+{
+	int sock[2];
+	struct links *l = calloc(1, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock)) {
+		free(l);
+		return -errno;
+	}
+	l->keeper = fork();
+	if (!l->keeper) {
+		close(sock[0]);
+		keep(sock[1]);
+		_exit(0);
+	}
+	close(sock[1]);
+	l->sock = sock[0];
+	if (l->keeper < 0) {
+		int r = -errno;
+		close(l->sock);
+		free(l);
+		return r;
+	}
+	*out = l;
+	return 0;
+}
+
+static int answer(struct links *l)
+{
+	int32_t r;
+	return apart_receive(l->sock, &r, sizeof(r)) ? r : -ECHILD;
+}
+
+int links_add(struct links *l, const struct link_wanted *w)
+{
+	const struct request q = {
+	    .prog = w->prog,
+	    .pid = w->pid,
+	    .n = w->n,
+	    .path_len = (uint32_t)strlen(w->path) + 1,
+	    .owner = w->owner,
+	};
+	if (!w->n)
+		return -EINVAL;
+	bool sent = apart_send(l->sock, &q, sizeof(q)) &&
+		    apart_send(l->sock, w->offsets, w->n * sizeof(*w->offsets)) &&
+		    apart_send(l->sock, w->cookies, w->n * sizeof(*w->cookies)) &&
+		    apart_send(l->sock, w->path, q.path_len);
+	return sent ? answer(l) : -ECHILD;
+}
+
+void links_drop(struct links *l, uint16_t owner)
+{
+	const struct request q = {.owner = owner};
+	if (apart_send(l->sock, &q, sizeof(q)))
+		answer(l);
+}
+
+bool links_alive(const struct links *l)
+{
+	char c;
+	return recv(l->sock, &c, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+}
+
+void links_close(struct links *l)
+{
+	if (!l)
+		return;
+	close(l->sock);
+	while (waitpid(l->keeper, NULL, 0) < 0 && errno == EINTR)
+		;
+	free(l);
+}

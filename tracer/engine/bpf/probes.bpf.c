@@ -1,0 +1,424 @@
+/* The eBPF side of the engine bpf: carries out the probe plan at each hit and sends what it read
+ * through a ring buffer. Knows nothing of torch but how the reads of symbolizer/plan/plan.h are
+ * done. */
+#define __bpf__ 1
+#define MAY_SLEEP 1
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "symbolizer/plan/plan.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#include "tracer/engine/bpf/state.bpf.h"
+#include "tracer/engine/bpf/records.bpf.h"
+#include "tracer/engine/bpf/tensors.bpf.h"
+#include "tracer/engine/bpf/values.bpf.h"
+#include "tracer/engine/bpf/reads.bpf.h"
+
+static __always_inline void start_hit(struct thread *t, const struct frame *f, __u8 kind,
+				      __u32 proc, __u32 gen, __u64 ts)
+{
+	struct hit *h = (struct hit *)t->buf;
+	h->size = 0;
+	h->kind = kind;
+	h->flags = f->backward ? HIT_BACKWARD : 0;
+	h->depth = (__u16)t->shown;
+	h->op = f->op;
+	h->proc = (__u16)proc;
+	h->generation = (__u16)gen;
+	h->tid = t->tid;
+	h->pad = 0;
+	h->ts = ts;
+	h->seq = f->seq;
+	h->sp = f->sp;
+	t->off = sizeof(*h);
+	t->hold = f->hold;
+}
+
+static __always_inline int is_shown(const struct frame *f)
+{
+	return !f->muted && !f->aside;
+}
+
+/* Close frames that an exception has left: their stack pointer is below `sp`, where the thread is
+ * now. */
+static __always_inline void prune(struct thread *t, __u64 sp)
+{
+	for (int i = 0; i < OPEN_MAX; i++) {
+		__u32 d = t->depth;
+		if (d == 0 || d > OPEN_MAX)
+			break;
+		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
+		if (f->sp > sp)
+			break;
+		t->shown -= is_shown(f);
+		t->depth = d - 1;
+	}
+}
+
+#include "tracer/engine/bpf/pywalk.bpf.h"
+
+struct moved {
+	struct thread *t;
+	const struct proc_conf *p;
+};
+
+static long each_open(__u32 i, void *arg)
+{
+	struct moved *m = arg;
+	struct thread *t = m->t;
+	__u32 d = t->depth;
+	(void)i;
+	if (d == 0 || d > OPEN_MAX)
+		return 1;
+	struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
+	if (!has_moved_on(t, m->p, f->py_frame, f->py_instr))
+		return 1;
+	t->shown -= is_shown(f);
+	t->depth = d - 1;
+	return 0;
+}
+
+/* The same where the stack pointer does not tell. */
+static __always_inline void prune_moved(struct thread *t, const struct proc_conf *p)
+{
+	struct moved m = {.t = t, .p = p};
+	bpf_loop(OPEN_MAX, each_open, &m, 0);
+}
+
+static __always_inline void keep_regs(struct pt_regs *ctx, struct thread *t)
+{
+	const unsigned long *r = (const unsigned long *)ctx;
+#pragma unroll
+	for (int i = 0; i < REGS; i++)
+		t->regs[i] = r[i];
+}
+
+static __always_inline void keep_moved(struct pt_regs *ctx, struct thread *t,
+				       const struct op_plan *plan, struct frame *f)
+{
+	keep_regs(ctx, t);
+#pragma unroll
+	for (int i = 0; i < LOC_STACK; i++) {
+		__u32 r = plan->arg_reg[i] & 31;
+		f->w[i] = r < REGS ? t->regs[r] : 0;
+	}
+}
+
+static __always_inline void keep_words(struct pt_regs *ctx, struct thread *t,
+				       const struct op_plan *plan, struct frame *f)
+{
+	__u32 nstack = plan->nstack;
+	f->w[0] = PT_REGS_PARM1(ctx);
+	f->w[1] = PT_REGS_PARM2(ctx);
+	f->w[2] = PT_REGS_PARM3(ctx);
+	f->w[3] = PT_REGS_PARM4(ctx);
+	f->w[4] = PT_REGS_PARM5(ctx);
+	f->w[5] = ctx->r9; /* libbpf 1.1 has no PT_REGS_PARM6 */
+	if (plan->flags & PLAN_MOVED)
+		keep_moved(ctx, t, plan, f);
+	if (nstack && nstack <= LOC_MAX - LOC_STACK)
+		read_user(&f->w[LOC_STACK], nstack * 8, f->sp + 8);
+}
+
+static __always_inline int is_muted(const struct proc_conf *p, const struct op_plan *plan,
+				    const struct thread *t, const struct frame *f)
+{
+	if (plan->flags & PLAN_MARK)
+		return 1;
+	if (p->phase == 1 && f->backward)
+		return 1;
+	if (p->phase == 2 && !f->backward)
+		return 1;
+	return p->max_depth && t->shown >= p->max_depth;
+}
+
+/* Counts the call. */
+static __always_inline int is_picked(__u64 cookie)
+{
+	__u32 zero = 0;
+	__u64 key = cookie >> 48 << 32 | (__u32)cookie, none = 0;
+	const struct pick *pick = bpf_map_lookup_elem(&picked, &zero);
+	__u64 *count = bpf_map_lookup_elem(&calls, &key);
+	if (!count) {
+		bpf_map_update_elem(&calls, &key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&calls, &key);
+	}
+	return pick && count && pick_takes(pick, __sync_fetch_and_add(count, 1) + 1);
+}
+
+static __always_inline int is_held(const struct op_plan *plan, __u64 cookie)
+{
+	if (!(plan->flags & PLAN_HOLD))
+		return 0;
+	if (!(plan->flags & PLAN_PICK))
+		return 1;
+	return plan->flags & (PLAN_BACKWARD | PLAN_ASIDE) ? awaited : is_picked(cookie);
+}
+
+/* At most eight functions may be active at once: a loop, where a callback would be one more. */
+static __always_inline void do_reads(struct thread *t, const struct proc_conf *p,
+				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
+{
+	for (__u32 i = 0; i < PLAN_READS && i < n; i++)
+		do_read(t, p, plan, from + i, is_exit);
+}
+
+static __always_inline void account(__u64 since)
+{
+	__u64 n = __sync_fetch_and_add(&hits, 1);
+	if ((n & 63) == 63) { /* not the very first, which finds nothing in the caches */
+		__sync_fetch_and_add(&sampled, 1);
+		__sync_fetch_and_add(&sampled_ns, bpf_ktime_get_ns() - since);
+	}
+}
+
+static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
+{
+	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
+	if (!it)
+		return;
+	put_word(t, addr);
+	it->len = (__u16)(8 + copy_object(t, len, addr));
+}
+
+/* 0, or the record was lost. */
+static __always_inline int send_code(struct thread *t, const struct proc_conf *p, __u32 proc,
+				     __u8 kind, __u64 code)
+{
+	struct frame none = {.sp = code};
+	__u32 gap = t->gap;
+	start_hit(t, &none, kind, proc, 0, bpf_ktime_get_ns());
+	if (kind == HIT_CODE_MET) {
+		put_region(t, code, p->code.size & 0x1ff);
+		put_region(t, user_word(code + p->code.filename), CODE_STRING);
+		put_region(t, user_word(code + p->code.name), CODE_STRING);
+		put_region(t, user_word(code + p->code.linetable), CODE_LINES);
+	}
+	send(t, 0);
+	int r = (int)t->gap;
+	t->gap |= gap; /* for the ops that follow */
+	return r;
+}
+
+struct telling {
+	struct thread *t;
+	const struct proc_conf *p;
+	__u64 proc;
+};
+
+static long each_fresh(__u32 i, void *arg)
+{
+	struct telling *a = arg;
+	__u64 code = a->t->fresh[i & (FRESH - 1)], key = a->proc << 48 | code;
+	__u8 one = 1;
+	if (i >= a->t->nfresh)
+		return 1;
+	if (bpf_map_lookup_elem(&told, &key))
+		return 0;
+	if (bpf_map_update_elem(&told, &key, &one, BPF_ANY))
+		told_full = 1;
+	if (!send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code))
+		return 0;
+	bpf_map_delete_elem(&told, &key); /* to be told of the next time */
+	*met_place(a->t, code) = 0;
+	return 0;
+}
+
+/* The process may be gone, and its code with it, before user space can look at what a hit names. */
+static __always_inline void tell_code(struct thread *t, const struct proc_conf *p, __u32 proc)
+{
+	struct telling a = {.t = t, .p = p, .proc = proc};
+	if (!t->nfresh)
+		return;
+	bpf_loop(FRESH, each_fresh, &a, 0);
+	t->nfresh = 0;
+}
+
+static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
+				    const struct proc_conf *p, const struct op_plan *plan,
+				    __u64 cookie, __u64 ts)
+{
+	__u64 sp = PT_REGS_SP(ctx) + plan->entry_sp;
+	t->now_frame = p->py_on ? innermost(t, p) : 0;
+	t->now_instr = t->now_frame ? frame_instr(t, &p->py) : 0;
+	prune(t, sp);
+	if (t->now_frame)
+		prune_moved(t, p);
+	__u32 d = t->depth;
+	if (d >= OPEN_MAX) {
+		__sync_fetch_and_add(&lost_depth, 1);
+		return;
+	}
+	struct frame *up = &t->open[(d - 1) & (OPEN_MAX - 1)]; /* the enclosing op's, if d > 0 */
+	struct frame *f = &t->open[d & (OPEN_MAX - 1)];
+	f->sp = sp;
+	f->seq = ++t->seq;
+	f->op = (__u32)cookie;
+	f->backward = (plan->flags & PLAN_BACKWARD) || (d && up->backward);
+	f->py_sent = 0;
+	f->counted = 0;
+	f->py_frame = t->now_frame;
+	f->py_instr = t->now_instr;
+	f->muted = (__u8)is_muted(p, plan, t, f);
+	f->aside = (plan->flags & PLAN_ASIDE) != 0;
+	f->hold = !f->muted && is_held(plan, cookie);
+	keep_words(ctx, t, plan, f);
+	if (!f->muted)
+		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);
+	t->depth = d + 1;
+	if (f->muted)
+		return;
+	do_reads(t, p, plan, 0, plan->nentry, 0);
+	if (p->py_on && (plan->flags & PLAN_PY))
+		put_python(t, p, d ? up->py_sent : 0, up, f);
+	t->shown += is_shown(f);
+	send(t, 0);
+	tell_code(t, p, (__u32)(cookie >> 48));
+}
+
+SEC("uprobe.s")
+int op_entry(struct pt_regs *ctx)
+{
+	__u64 ts = bpf_ktime_get_ns();
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 op = (__u32)cookie, proc = (__u32)(cookie >> 48);
+	const struct op_plan *plan = bpf_map_lookup_elem(&plans, &op);
+	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
+	struct thread *t = this_thread();
+	if (plan && p && t)
+		open_op(ctx, t, p, plan, cookie, ts);
+	account(ts);
+	return 0;
+}
+
+/* Close everything above the innermost open frame of `op`; 0 when there is none. */
+static __always_inline struct frame *find_open(struct thread *t, __u32 op, __u64 sp)
+{
+	for (int i = 0; i < OPEN_MAX; i++) {
+		__u32 d = t->depth;
+		if (d == 0 || d > OPEN_MAX)
+			return 0;
+		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
+		if (f->op == op && f->sp >= sp)
+			return f;
+		t->depth = d - 1;
+		t->shown -= is_shown(f);
+	}
+	return 0;
+}
+
+static __always_inline int is_open(const struct thread *t, __u32 op, __u64 sp)
+{
+	for (int i = 0; i < OPEN_MAX; i++) {
+		__u32 d = t->depth - i;
+		if (d == 0 || d > OPEN_MAX)
+			return 0;
+		const struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
+		if (f->op == op && f->sp >= sp)
+			return 1;
+	}
+	return 0;
+}
+
+SEC("uprobe.s")
+int op_exit(struct pt_regs *ctx)
+{
+	__u64 ts = bpf_ktime_get_ns();
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 op = (__u32)cookie, proc = (__u32)(cookie >> 48);
+	__u64 sp = PT_REGS_SP(ctx);
+	const struct op_plan *plan = bpf_map_lookup_elem(&plans, &op);
+	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
+	struct thread *t = this_thread();
+	/* An op that was running when the probes came has no open frame. */
+	if (!plan || !p || !t || !is_open(t, op, sp))
+		goto out;
+	struct frame *f = find_open(t, op, sp);
+	if (!f)
+		goto out;
+	t->shown -= is_shown(f);
+	if (!f->muted) {
+		keep_regs(ctx, t);
+		start_hit(t, f, HIT_EXIT, proc, p->generation, ts);
+		do_reads(t, p, plan, plan->nentry, plan->nexit, 1);
+		send(t, 0);
+	}
+	t->depth--;
+out:
+	account(ts);
+	return 0;
+}
+
+/* A code object is going: what was learnt of its address holds no more. */
+SEC("uprobe.s")
+int code_freed(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 proc = (__u32)(cookie >> 48);
+	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
+	__u64 code = PT_REGS_PARM1(ctx), key = (__u64)proc << 48 | code;
+	if (bpf_map_delete_elem(&told, &key) && !told_full)
+		return 0;
+	struct thread *t = this_thread();
+	if (!p || !t)
+		return 0;
+	if (*met_place(t, code) == code)
+		*met_place(t, code) = 0;
+	send_code(t, p, proc, HIT_CODE_FREED, code);
+	return 0;
+}
+
+/* torch::jit::parseSchema(const std::string &, ...): its result goes through a hidden pointer. */
+SEC("uprobe.s")
+int schema_parsed(struct pt_regs *ctx)
+{
+	__u32 proc = (__u32)(bpf_get_attach_cookie(ctx) >> 48);
+	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
+	struct thread *t = this_thread();
+	struct frame none = {};
+	__u64 s[2] = {};
+	if (!p || !t || std_string(p, PT_REGS_PARM2(ctx), s))
+		return 0;
+	start_hit(t, &none, HIT_SCHEMA, proc, 0, bpf_ktime_get_ns());
+	put_string(t, s[0], s[1], 0);
+	send(t, 0);
+	return 0;
+}
+
+/* at::getStepCallbacksUnlessEmpty(RecordScope): called once a dispatched op, whatever the way. It
+ * returns through a hidden pointer, so the scope is the second argument; FUNCTION is 0
+ * (ATen/record_function.h). */
+SEC("uprobe.s")
+int step_callbacks(struct pt_regs *ctx)
+{
+	if (!counting || (__u32)PT_REGS_PARM2(ctx) != 0)
+		return 0;
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+	__sync_fetch_and_add(&dispatched, 1);
+	__u32 d = t ? t->depth : 0;
+	if (d == 0 || d > OPEN_MAX)
+		return 0;
+	struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
+	/* An op's own call comes once, before anything it calls; `counted` remembers that it came.
+	 */
+	if (f->sp > PT_REGS_SP(ctx) && !f->counted) {
+		f->counted = 1;
+		__sync_fetch_and_add(&dispatched_seen, 1);
+	}
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int thread_exit(void *ctx)
+{
+	(void)ctx;
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	bpf_map_delete_elem(&threads, &tid);
+	return 0;
+}

@@ -1,0 +1,227 @@
+/* The Python stack of the hitting thread, walked as symbolizer/python/python_offsets.h describes.
+ * Part of probes.bpf.c and samples.bpf.c. */
+
+static __always_inline __u64 *met_place(struct thread *t, __u64 code)
+{
+	return &t->codes[(code >> 5 ^ code >> 12) & (CODES - 1)];
+}
+
+/* Most frames are of code that was met on this thread. */
+static __always_inline void meet_code(struct thread *t, __u64 code)
+{
+	__u64 *place = met_place(t, code);
+	__u64 n = t->nfresh;
+	if (*place == code || n >= FRESH)
+		return;
+	*place = code;
+	t->fresh[n & (FRESH - 1)] = code;
+	t->nfresh = n + 1;
+}
+
+struct walk {
+	struct thread *t;
+	const struct py_walk *w;
+	__u64 frame;
+	__u32 n, cut;
+};
+
+static __always_inline __u64 window_word(const struct thread *t, __u32 off)
+{
+	return t->window[(off >> 3) & (WINDOW_WORDS - 1)];
+}
+
+static __always_inline int read_window(struct thread *t, __u64 at, __u32 len)
+{
+	__u64 n = len;
+	OPAQUE(n);
+	if (n > sizeof(t->window))
+		return -1;
+	return read_user(t->window, n, at);
+}
+
+/* Read the thread state at `ts` and check that it is this thread's. */
+static __always_inline int own_tstate(struct thread *t, const struct py_walk *w, __u64 ts)
+{
+	return ts && !read_window(t, ts + w->tstate_window, w->tstate_window_len) &&
+	       window_word(t, w->tw_thread_id) == t->fsbase;
+}
+
+struct find {
+	struct thread *t;
+	const struct py_walk *w;
+	__u64 ts, interp;
+	int found;
+};
+
+static long each_tstate(__u32 i, void *arg)
+{
+	struct find *f = arg;
+	(void)i;
+	if (!f->ts) {
+		/* The end of one interpreter's list: on to the next interpreter. */
+		f->interp = f->interp ? user_word(f->interp + f->w->interp_next) : 0;
+		if (!f->interp)
+			return 1;
+		f->ts = user_word(f->interp + f->w->interp_tstate_head);
+		return 0;
+	}
+	if (own_tstate(f->t, f->w, f->ts)) {
+		f->found = 1;
+		return 1;
+	}
+	f->ts = user_word(f->ts + f->w->tstate_next);
+	return 0;
+}
+
+/* The window of this thread's own state is in t->window afterwards. A state is remembered and
+ * looked at again each time: threads come and go, and a search costs a read a thread. */
+__noinline int find_tstate(struct thread *t, const struct proc_conf *p)
+{
+	if (!t || !p)
+		return 0;
+	const struct py_walk *w = &p->py;
+	if (own_tstate(t, w, t->tstate))
+		return 1;
+	t->tstate = 0;
+	/* A thread without Python asks again and again: back off. */
+	if (t->py_wait) {
+		t->py_wait--;
+		return 0;
+	}
+	struct find f = {.t = t, .w = w, .interp = user_word(w->interp_head_addr)};
+	if (f.interp)
+		f.ts = user_word(f.interp + w->interp_tstate_head);
+	bpf_loop(512, each_tstate, &f, 0);
+	if (!f.found) {
+		t->py_misses = t->py_misses < 6 ? t->py_misses + 1 : 6;
+		t->py_wait = (1U << t->py_misses) - 1;
+		return 0;
+	}
+	t->py_misses = 0;
+	t->tstate = f.ts;
+	return 1;
+}
+
+static __always_inline int not_python(const struct thread *t, const struct py_walk *w)
+{
+	if (w->fw_owner == PY_NO_OFFSET)
+		return 0;
+	__u8 owner = (__u8)(window_word(t, w->fw_owner) >> (8 * (w->fw_owner & 7)));
+	return owner >= w->owner_not_python;
+}
+
+static __always_inline __u64 frame_instr(const struct thread *t, const struct py_walk *w)
+{
+	__u64 v = window_word(t, w->fw_instr);
+	if (w->instr_size == 4)
+		v = (__u32)(v >> (8 * (w->fw_instr & 4)));
+	return v;
+}
+
+static long each_frame(__u32 i, void *arg)
+{
+	struct walk *k = arg;
+	__u64 frame = k->frame;
+	(void)i;
+	if (!frame)
+		return 1;
+	if (read_window(k->t, frame + k->w->frame_window, k->w->frame_window_len)) {
+		k->cut = 1;
+		return 1;
+	}
+	k->frame = window_word(k->t, k->w->fw_previous);
+	if (not_python(k->t, k->w))
+		return 0;
+	__u64 code = window_word(k->t, k->w->fw_code) & ~7ULL;
+	meet_code(k->t, code);
+	put_word(k->t, code);
+	put_word(k->t, frame_instr(k->t, k->w));
+	put_word(k->t, k->w->fw_local == PY_NO_OFFSET ? user_word(frame + k->w->frame_local)
+						      : window_word(k->t, k->w->fw_local));
+	k->n++;
+	return 0;
+}
+
+/* The innermost Python frame: skips markers. Its window is in t->window; 0: none. */
+__noinline __u64 innermost(struct thread *t, const struct proc_conf *p)
+{
+	if (!t || !p || !find_tstate(t, p))
+		return 0;
+	const struct py_walk *w = &p->py;
+	__u64 frame = window_word(t, w->tw_frame);
+	if (frame && w->cframe_frame != PY_NO_OFFSET)
+		frame = user_word(frame + w->cframe_frame);
+	for (int i = 0; i < 4 && frame; i++) {
+		if (read_window(t, frame + w->frame_window, w->frame_window_len))
+			return 0;
+		if (!not_python(t, w))
+			return frame;
+		frame = window_word(t, w->fw_previous);
+	}
+	return 0;
+}
+
+__noinline int put_frames(struct thread *t, const struct proc_conf *p, __u64 frame)
+{
+	if (!t || !p)
+		return 0;
+	struct item *it = begin_item(t, ITEM_STACK, 0, 0);
+	if (!it)
+		return 0;
+	struct walk k = {.t = t, .w = &p->py, .frame = frame};
+	bpf_loop(PY_FRAMES, each_frame, &k, 0);
+	it->len = (__u16)(k.n * STACK_FRAME_SIZE);
+	if (k.cut || (k.n >= PY_FRAMES && k.frame))
+		it->aux = STACK_CUT;
+	return 0;
+}
+
+struct chain {
+	struct thread *t;
+	const struct py_walk *w;
+	__u64 frame, wanted, instr;
+};
+
+static long each_outer(__u32 i, void *arg)
+{
+	struct chain *c = arg;
+	(void)i;
+	if (!c->frame || read_window(c->t, c->frame + c->w->frame_window, c->w->frame_window_len))
+		return 1;
+	if (c->frame == c->wanted) {
+		c->instr = frame_instr(c->t, c->w);
+		return 1;
+	}
+	c->frame = window_word(c->t, c->w->fw_previous);
+	return 0;
+}
+
+/* Whether the op whose caller was Python frame `wanted` at `instr` cannot be running any more, as
+ * the thread's innermost frame is t->now_frame at t->now_instr: while an op runs, the Python code
+ * that called it stands still. An exception that took the op away leaves no other trace when the
+ * stack is deeper now than it was. */
+__noinline int has_moved_on(struct thread *t, const struct proc_conf *p, __u64 wanted, __u64 instr)
+{
+	if (!t || !p || !wanted || !t->now_frame)
+		return 0;
+	if (t->now_frame == wanted)
+		return t->now_instr != instr;
+	struct chain c = {
+	    .t = t, .w = &p->py, .frame = t->now_frame, .wanted = wanted, .instr = ~0ULL};
+	bpf_loop(PY_FRAMES, each_outer, &c, 0);
+	return c.frame != wanted || c.instr != instr;
+}
+
+/* An op called by another without Python in between has that one's stack: its caller's innermost
+ * frame cannot have moved on while the outer op runs. */
+static __always_inline void put_python(struct thread *t, const struct proc_conf *p, int up_sent,
+				       const struct frame *up, struct frame *f)
+{
+	f->py_sent = 1;
+	if (!f->py_frame)
+		begin_item(t, ITEM_STACK, 0, STACK_NONE);
+	else if (up_sent && up->py_frame == f->py_frame && up->py_instr == f->py_instr)
+		begin_item(t, ITEM_STACK, 0, STACK_SAME);
+	else
+		put_frames(t, p, f->py_frame);
+}

@@ -1,0 +1,269 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "symbolizer/target/process.h"
+#include "tracer/engine/engine_parts.h"
+
+/* The engine bpf, with threads that stand still for the calls that are picked: eBPF sends them a
+ * signal, at which they stop for the tracing process of the engine ptrace, which has no probes. */
+struct engine_both {
+	struct engine engine;
+	struct engine *bpf, *ptrace;
+	pid_t *standing; /* have told, and were not let go */
+	size_t nstanding, room;
+	struct hit *copy; /* of a record whose thread does not stand still after all */
+	size_t copy_room;
+	engine_hit_fn *fn; /* during consume */
+	void *arg;
+	bool dead;   /* the tracing process */
+	bool missed; /* a thread that was to stop runs on */
+	bool told;   /* that a thread cannot be stopped */
+};
+
+static struct engine_both *of(struct engine *g)
+{
+	return (struct engine_both *)g;
+}
+
+static int set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+		     struct err *e)
+{
+	return of(g)->bpf->set_plans(of(g)->bpf, first, plans, n, e);
+}
+
+static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf)
+{
+	return of(g)->bpf->set_proc(of(g)->bpf, proc, conf);
+}
+
+/* Its threads are traced before there are probes: calls are counted from the first one on, and one
+ * that is picked must be able to stop. */
+static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		  struct err *e)
+{
+	int r = of(g)->ptrace->watch(of(g)->ptrace, pid, e);
+	return r ? r : of(g)->bpf->attach(of(g)->bpf, pid, proc, file, e);
+}
+
+static void detach(struct engine *g, uint16_t proc)
+{
+	of(g)->bpf->detach(of(g)->bpf, proc);
+	if (proc != ENGINE_ALL_PROCS)
+		engine_bpf_forget_calls(of(g)->bpf, proc);
+}
+
+static void count_dispatch(struct engine *g, int on)
+{
+	of(g)->bpf->count_dispatch(of(g)->bpf, on);
+}
+
+static void counters(struct engine *g, struct engine_counters *out)
+{
+	of(g)->bpf->counters(of(g)->bpf, out);
+}
+
+static void calibrate(struct engine *g)
+{
+	of(g)->bpf->calibrate(of(g)->bpf);
+}
+
+static uint64_t count_call(struct engine *g, uint16_t proc, uint32_t op)
+{
+	return engine_bpf_count_call(of(g)->bpf, proc, op);
+}
+
+static void set_awaited(struct engine *g, bool awaited)
+{
+	engine_bpf_set_awaited(of(g)->bpf, awaited);
+}
+
+static int watch(struct engine *g, pid_t pid, struct err *e)
+{
+	return of(g)->ptrace->watch(of(g)->ptrace, pid, e);
+}
+
+static int follow(struct engine *g, follow_fn *fn, void *arg)
+{
+	return of(g)->ptrace->follow(of(g)->ptrace, fn, arg);
+}
+
+static void on_standing(const struct hit *h, void *arg)
+{
+	struct engine_both *b = arg;
+	if (h->kind != HIT_STANDS)
+		return;
+	if (array_grow(&b->standing, &b->room, b->nstanding + 1, sizeof(*b->standing)))
+		engine_ptrace_release(b->ptrace, (pid_t)h->tid, 0);
+	else
+		b->standing[b->nstanding++] = (pid_t)h->tid;
+}
+
+static void take_notices(struct engine_both *b)
+{
+	b->dead |= b->ptrace->consume(b->ptrace, on_standing, b) < 0;
+}
+
+static bool take_out(struct engine_both *b, pid_t tid)
+{
+	for (size_t i = 0; i < b->nstanding; i++) {
+		if (b->standing[i] != tid)
+			continue;
+		b->standing[i] = b->standing[--b->nstanding];
+		return true;
+	}
+	return false;
+}
+
+/* The record comes before the signal is sent, and that before the thread stops. Not for ever: it
+ * may have been killed between. */
+static bool await_stop(struct engine_both *b, pid_t tid)
+{
+	enum { ROUNDS = 250, MS = 20 };
+	struct pollfd wake = {.fd = b->ptrace->wake, .events = POLLIN};
+	for (unsigned i = 0; i < ROUNDS && !b->dead; i++) {
+		take_notices(b);
+		if (take_out(b, tid))
+			return true;
+		if (i && !process_alive(tid))
+			return false;
+		poll(&wake, 1, MS);
+	}
+	return false;
+}
+
+/* The same record, but of a thread that runs on. NULL without memory. */
+static const struct hit *not_held(struct engine_both *b, const struct hit *h)
+{
+	if (h->size > b->copy_room) {
+		struct hit *grown = realloc(b->copy, h->size);
+		if (!grown)
+			return NULL;
+		b->copy = grown;
+		b->copy_room = h->size;
+	}
+	memcpy(b->copy, h, h->size);
+	b->copy->flags &= (__u8)~HIT_HELD;
+	return b->copy;
+}
+
+static void on_record(const struct hit *h, void *arg)
+{
+	struct engine_both *b = arg;
+	bool held = h->flags & HIT_HELD;
+	if (held && !await_stop(b, (pid_t)h->tid)) {
+		held = false;
+		b->missed |= !b->dead && process_alive((pid_t)h->tid);
+		h = not_held(b, h);
+	}
+	if (h)
+		b->fn(h, b->arg);
+	if (held)
+		engine_ptrace_release(b->ptrace, (pid_t)h->tid, 0);
+}
+
+/* Those that stood still before all records were taken, and whose record is not among them, have
+ * met a signal of their own. */
+static void release_others(struct engine_both *b, pid_t *before, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (take_out(b, before[i]))
+			engine_ptrace_release(b->ptrace, before[i], SIGURG);
+}
+
+static int failed(struct engine_both *b, const struct engine *which)
+{
+	b->engine.gone = which->gone;
+	b->engine.gone_hint = which->gone_hint;
+	return -ECHILD;
+}
+
+/* What is not captured for that. */
+static void tell_missed(struct engine_both *b)
+{
+	bool blocked = engine_bpf_unheld(b->bpf);
+	if (b->told || !(blocked || b->missed))
+		return;
+	b->told = true;
+	err_set(
+	    &b->engine.trouble, -EAGAIN,
+	    "a thread that may have chosen calls cannot be stopped, since it %s: such calls are "
+	    "not captured",
+	    blocked ? "blocks SIGURG" : "does not heed the signal for that");
+	err_hint(&b->engine.trouble, "--engine ptrace stops it, and all others");
+}
+
+static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
+{
+	struct engine_both *b = of(g);
+	take_notices(b);
+	size_t n = b->nstanding;
+	pid_t *before = n ? malloc(n * sizeof(*before)) : NULL;
+	if (before)
+		memcpy(before, b->standing, n * sizeof(*before));
+	b->fn = fn;
+	b->arg = arg;
+	int r = b->bpf->consume(b->bpf, on_record, b);
+	release_others(b, before, before ? n : 0);
+	free(before);
+	tell_missed(b);
+	if (r < 0)
+		return r == -ECHILD ? failed(b, b->bpf) : r;
+	return b->dead && !r ? failed(b, b->ptrace) : r;
+}
+
+static void engine_close(struct engine *g)
+{
+	struct engine_both *b = of(g);
+	if (b->bpf)
+		b->bpf->close(b->bpf);
+	if (b->ptrace)
+		b->ptrace->close(b->ptrace);
+	free(b->standing);
+	free(b->copy);
+	free(b);
+}
+
+int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct pick *pick,
+		     struct engine **out, struct err *e)
+{
+	struct engine_both *b = calloc(1, sizeof(*b));
+	if (!b)
+		return err_set(e, -ENOMEM, "no memory");
+	b->engine = (struct engine){
+	    .name = "bpf",
+	    .set_plans = set_plans,
+	    .set_proc = set_proc,
+	    .attach = attach,
+	    .detach = detach,
+	    .consume = consume,
+	    .count_dispatch = count_dispatch,
+	    .counters = counters,
+	    .calibrate = calibrate,
+	    .count_call = count_call,
+	    .set_awaited = set_awaited,
+	    .watch = watch,
+	    .follow = follow,
+	    .close = engine_close,
+	};
+	/* The tracing process is forked before there is anything of eBPF that it could inherit. */
+	int r = engine_ptrace_open(1, interesting, &b->ptrace, e);
+	if (!r)
+		engine_ptrace_hold_signalled(b->ptrace);
+	r = r ? r : engine_bpf_open(nplans, &b->bpf, e);
+	if (!r && (r = engine_bpf_pick(b->bpf, pick)))
+		err_set(e, r, "cannot tell eBPF which calls are chosen: %s", strerror(-r));
+	if (r) {
+		engine_close(&b->engine);
+		return r;
+	}
+	b->engine.tracer = b->ptrace->tracer;
+	b->engine.wake = b->ptrace->wake;
+	*out = &b->engine;
+	return 0;
+}

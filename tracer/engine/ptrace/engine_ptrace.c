@@ -1,0 +1,383 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tracer/proc/apart.h"
+#include "symbolizer/code/arch_x86_64.h"
+#include "tracer/engine/engine_parts.h"
+#include "tracer/engine/ptrace/tracer_main.h"
+#include "tracer/engine/ptrace/ptrace_share.h"
+#include "tracer/proc/spawn.h"
+
+enum { ENDING_MOST = 64 };
+
+/* A process that is about to end, and waits until its last records have been looked at. */
+struct ending {
+	pid_t tid;
+	unsigned rounds; /* of consume that found all there was, since */
+};
+
+/* ditrace's side of the engine ptrace: what it asks of its tracing process (tracer_main.h), and
+ * what comes back. */
+struct engine_ptrace {
+	struct engine engine;
+	struct share *share;
+	int sock;
+	pid_t tracer; /* the tracing process */
+	pthread_t guard;
+	bool guarded;
+	_Atomic bool closing, dead;
+	uint64_t trap_ns;
+	bool told_missing;
+	struct ending ending[ENDING_MOST];
+	unsigned nending;
+};
+
+static struct engine_ptrace *of(struct engine *g)
+{
+	return (struct engine_ptrace *)g;
+}
+
+/* When the tracing process is killed, the kernel lets go of what it traced, and the breakpoints
+ * stay: a thread that meets one dies. So they are taken out at once. */
+static void *guard_main(void *arg)
+{
+	struct engine_ptrace *p = arg;
+	siginfo_t info;
+	while (waitid(P_PID, (id_t)p->tracer, &info, WEXITED) && errno == EINTR)
+		;
+	share_repair(p->share);
+	p->dead = true;
+	return NULL;
+}
+
+static int start_guard(struct engine_ptrace *p)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int r = pthread_create(&p->guard, NULL, guard_main, p);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	p->guarded = !r;
+	return -r;
+}
+
+/* `a` and `b` follow the request; b may be NULL. */
+static int ask(struct engine_ptrace *p, struct request q, const void *a, size_t na, const void *b,
+	       size_t nb, struct err *e)
+{
+	struct reply r;
+	q.len = (uint32_t)(na + nb);
+	if (!apart_send(p->sock, &q, sizeof(q)) || (na && !apart_send(p->sock, a, na)) ||
+	    (nb && !apart_send(p->sock, b, nb)) || !apart_receive(p->sock, &r, sizeof(r)))
+		return err_set(e, -ECHILD, "the tracing process has ended");
+	if (r.code && e)
+		*e = r.err;
+	if (r.code && e && !e->code)
+		err_set(e, r.code, "the tracing process refuses: %s", strerror(-r.code));
+	return r.code;
+}
+
+static int set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+		     struct err *e)
+{
+	struct request q = {.kind = REQUEST_PLANS, .first = first, .n = n};
+	int r = ask(of(g), q, plans, n * sizeof(*plans), NULL, 0, e);
+	return r == -E2BIG ? err_set(e, r, "too many ops for one session (%u)", first + n) : r;
+}
+
+static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf)
+{
+	struct request q = {.kind = REQUEST_PROC, .proc = proc};
+	return ask(of(g), q, conf, sizeof(*conf), NULL, 0, NULL);
+}
+
+static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		  struct err *e)
+{
+	char path[4096 + 8] = "";
+	size_t len = strlen(file->path) + 1, padded = (len + 7) & ~(size_t)7;
+	struct request q = {.kind = REQUEST_ATTACH,
+			    .pid = pid,
+			    .proc = proc,
+			    .path_len = (uint16_t)padded,
+			    .n = (uint32_t)file->nsites};
+	if (padded > sizeof(path))
+		return err_set(e, -ENAMETOOLONG, "the path %s is too long", file->path);
+	memcpy(path, file->path, len);
+	return ask(of(g), q, path, padded, file->sites, file->nsites * sizeof(*file->sites), e);
+}
+
+static void detach(struct engine *g, uint16_t proc)
+{
+	ask(of(g), (struct request){.kind = REQUEST_DETACH, .proc = proc}, NULL, 0, NULL, 0, NULL);
+}
+
+static int watch(struct engine *g, pid_t pid, struct err *e)
+{
+	return ask(of(g), (struct request){.kind = REQUEST_WATCH, .pid = pid}, NULL, 0, NULL, 0, e);
+}
+
+void engine_ptrace_hold_signalled(struct engine *g)
+{
+	of(g)->share->standing = 1;
+}
+
+void engine_ptrace_release(struct engine *g, pid_t tid, int sig)
+{
+	const struct request q = {.kind = REQUEST_RELEASE, .pid = tid, .sig = sig};
+	ask(of(g), q, NULL, 0, NULL, 0, NULL);
+}
+
+static void release(struct engine_ptrace *p, pid_t tid)
+{
+	engine_ptrace_release(&p->engine, tid, 0);
+}
+
+static int registers(struct engine *g, pid_t tid, uint64_t *out)
+{
+	struct engine_ptrace *p = of(g);
+	int r = ask(p, (struct request){.kind = REQUEST_REGS, .pid = tid}, NULL, 0, NULL, 0, NULL);
+	if (!r)
+		memcpy(out, p->share->regs, ARCH_REGS * sizeof(*out));
+	return r;
+}
+
+/* Two rounds: records wait for one until what comes behind them is known. */
+static void release_ending(struct engine_ptrace *p)
+{
+	enum { ROUNDS = 2 };
+	for (unsigned i = p->nending; i-- > 0;) {
+		if (p->ending[i].rounds < ROUNDS)
+			continue;
+		release(p, p->ending[i].tid);
+		p->ending[i] = p->ending[--p->nending];
+	}
+}
+
+static void pass_on(struct engine_ptrace *p, const struct news *news, follow_fn *fn, void *arg)
+{
+	const struct follow_event ev = {
+	    .kind = news->kind,
+	    .pid = news->pid,
+	    .tid = news->tid,
+	    .parent = news->parent,
+	    .path = "",
+	};
+	if (news->kind == FOLLOW_EXIT && news->held && p->nending < ENDING_MOST) {
+		p->ending[p->nending++] = (struct ending){.tid = news->tid};
+		return;
+	}
+	if (news->kind != FOLLOW_EXIT || !news->held)
+		fn(&ev, arg);
+	if (news->held)
+		release(p, news->tid);
+}
+
+static int follow(struct engine *g, follow_fn *fn, void *arg)
+{
+	struct engine_ptrace *p = of(g);
+	struct share *s = p->share;
+	int n = 0;
+	release_ending(p);
+	for (uint32_t tail; (tail = s->news_tail) != s->news_head; n++) {
+		const struct news news = s->news[tail % SHARE_NEWS];
+		s->news_tail = tail + 1;
+		pass_on(p, &news, fn, arg);
+	}
+	return n;
+}
+
+static void tell_missing(struct engine_ptrace *p)
+{
+	uint32_t missing = p->share->missing;
+	if (!missing || p->told_missing)
+		return;
+	p->told_missing = true;
+	err_set(&p->engine.trouble, -EBUSY,
+		"the kernel took %u breakpoints out of process %d; they are put in again, and ops "
+		"are missing",
+		missing, p->share->missing_in);
+	err_hint(&p->engine.trouble,
+		 "this process had eBPF probes before, and others have some in the same library "
+		 "now: end those, or use --engine bpf");
+}
+
+static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
+{
+	enum { AT_ONCE = ENGINE_AT_ONCE };
+	struct engine_ptrace *p = of(g);
+	bool dead = p->dead;
+	const struct hit *h;
+	eventfd_t wakes;
+	eventfd_read(p->share->wake, &wakes);
+	tell_missing(p);
+	int n = 0;
+	for (; n < AT_ONCE && (h = share_next(p->share)); n++) {
+		pid_t held = h->flags & HIT_HELD ? (pid_t)h->tid : 0;
+		fn(h, arg);
+		share_drop(p->share, h);
+		if (held)
+			release(p, held);
+	}
+	for (unsigned i = 0; i < p->nending; i++)
+		p->ending[i].rounds += n < AT_ONCE;
+	return dead && !n && !p->closing ? -ECHILD : n;
+}
+
+static void count_dispatch(struct engine *g, int on)
+{
+	of(g)->share->counting = on;
+}
+
+static void counters(struct engine *g, struct engine_counters *out)
+{
+	struct share *s = of(g)->share;
+	*out = (struct engine_counters){
+	    .hits = s->hits,
+	    .lost = s->lost,
+	    .mean_ns = s->sampled ? s->sampled_ns / s->sampled : 0,
+	    .trap_ns = of(g)->trap_ns,
+	    .dispatched = s->dispatched,
+	    .dispatched_seen = s->dispatched_seen,
+	};
+}
+
+/* A process that does nothing but stop. */
+static void stop_often(unsigned n)
+{
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	for (unsigned i = 0; i < n; i++)
+		__asm__ volatile("int3");
+	_exit(0);
+}
+
+/* What a stop costs the thread that stops, besides what is done in it. */
+static void calibrate(struct engine *g)
+{
+	enum { STOPS = 500 };
+	struct timespec a, b;
+	int status;
+	unsigned n = 0;
+	pid_t pid = spawn_part(SIGKILL); /* without ditrace it would be traced by init */
+	if (!pid)
+		stop_often(STOPS);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	while (pid > 0 && waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+		n += WSTOPSIG(status) == SIGTRAP;
+		ptrace(PTRACE_CONT, pid, NULL, NULL);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	if (n)
+		of(g)->trap_ns =
+		    (uint64_t)((b.tv_sec - a.tv_sec) * 1000000000LL + b.tv_nsec - a.tv_nsec) / n;
+}
+
+static void engine_close(struct engine *g)
+{
+	struct engine_ptrace *p = of(g);
+	const struct request leave = {.kind = REQUEST_LEAVE};
+	p->closing = true;
+	if (p->sock >= 0) {
+		apart_send(p->sock, &leave, sizeof(leave));
+		close(p->sock);
+	}
+	if (p->guarded)
+		pthread_join(p->guard, NULL);
+	else if (p->tracer > 0)
+		waitpid(p->tracer, NULL, 0);
+	if (p->share && p->share->wake > 0)
+		close(p->share->wake);
+	if (p->share)
+		munmap(p->share, sizeof(*p->share));
+	free(p);
+}
+
+static int no_kcmp(struct err *e)
+{
+	int r = -errno;
+	err_set(e, r, "kcmp(2) does not work here: %s", strerror(-r));
+	return err_hint(e,
+			"boot a kernel with CONFIG_KCMP; in a container, allow it in the seccomp "
+			"profile");
+}
+
+static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn *interesting,
+			struct err *e)
+{
+	int sock[2];
+	pid_t self = getpid();
+	if (syscall(SYS_kcmp, self, self, KCMP_VM, 0, 0))
+		return no_kcmp(e);
+	p->share = mmap(NULL, sizeof(*p->share), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->share == MAP_FAILED) {
+		p->share = NULL;
+		return err_set(e, -ENOMEM, "no memory");
+	}
+	p->share->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (p->share->wake < 0)
+		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
+		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
+	p->tracer = fork();
+	if (!p->tracer) {
+		close(sock[0]);
+		tracer_main(p->share, sock[1], self, nplans, interesting);
+		_exit(0);
+	}
+	close(sock[1]);
+	p->sock = sock[0];
+	if (p->tracer < 0)
+		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
+	int r = start_guard(p);
+	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
+}
+
+int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
+		       struct err *e)
+{
+	struct engine_ptrace *p = calloc(1, sizeof(*p));
+	if (!p)
+		return err_set(e, -ENOMEM, "no memory");
+	p->sock = -1;
+	p->engine = (struct engine){
+	    .name = "ptrace",
+	    .gone = "the tracing process of ditrace was killed",
+	    .gone_hint = "the code of the traced processes was put back at once; look whether they "
+			 "still run",
+	    .set_plans = set_plans,
+	    .set_proc = set_proc,
+	    .attach = attach,
+	    .detach = detach,
+	    .consume = consume,
+	    .registers = registers,
+	    .count_dispatch = count_dispatch,
+	    .counters = counters,
+	    .calibrate = calibrate,
+	    .watch = watch,
+	    .follow = follow,
+	    .close = engine_close,
+	};
+	int r = start_tracer(p, nplans, interesting, e);
+	if (r) {
+		engine_close(&p->engine);
+		return r;
+	}
+	p->engine.tracer = p->tracer;
+	p->engine.wake = p->share->wake;
+	*out = &p->engine;
+	return 0;
+}

@@ -1,0 +1,45 @@
+#define _GNU_SOURCE
+#include "tracer/engine/ptrace/linker.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symbolizer/target/auxv.h"
+#include "symbolizer/target/elf.h"
+#include "symbolizer/target/maps.h"
+
+/* The linker is mapped from its first byte on, at AT_BASE; its segments follow in one piece. */
+static int find_in(int fd, const struct maps *maps, uint64_t base, uint64_t *addr, uint8_t *code)
+{
+	struct elf_file *f;
+	int r = elf_file_open_fd(fd, "ld.so", &f, NULL);
+	if (r)
+		return r;
+	uint64_t vaddr = elf_find_dynamic(f, "_dl_debug_state", NULL);
+	elf_file_close(f);
+	const struct mapping *m = vaddr ? maps_find(maps, base + vaddr) : NULL;
+	if (!m || !m->exec)
+		return -ENOENT;
+	*addr = base + vaddr;
+	memset(code, 0, 16);
+	return pread(fd, code, 16, (off_t)(*addr - m->start + m->offset)) > 0 ? 0 : -EIO;
+}
+
+int linker_find(pid_t pid, uint64_t *addr, uint8_t code[16])
+{
+	struct maps maps;
+	uint64_t base = auxv_read(pid, AT_BASE);
+	if (!base)
+		return -ENOENT;
+	int r = maps_read(pid, &maps, NULL);
+	if (r)
+		return r;
+	const struct mapping *m = maps_find(&maps, base);
+	int fd = m && m->inode ? maps_open(pid, m, NULL) : -ENOENT;
+	r = fd < 0 ? fd : find_in(fd, &maps, base, addr, code);
+	if (fd >= 0)
+		close(fd);
+	maps_free(&maps);
+	return r;
+}

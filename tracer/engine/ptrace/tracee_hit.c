@@ -1,0 +1,317 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/code/regs_x86_64.h"
+#include "tracer/engine/ptrace/tracees.h"
+
+static bool get_regs(const struct tracee *x, union regs *r)
+{
+	return !ptrace(PTRACE_GETREGS, x->tid, NULL, &r->user);
+}
+
+static void set_regs(const struct tracee *x, const union regs *r)
+{
+	ptrace(PTRACE_SETREGS, x->tid, NULL, &r->user);
+}
+
+static int read_word(void *arg, uint64_t addr, uint64_t *out)
+{
+	const struct tracee *x = arg;
+	struct iovec ours = {out, 8}, its = {(void *)(uintptr_t)addr, 8};
+	return process_vm_readv(x->tid, &ours, 1, &its, 1, 0) == 8 ? 0 : -EFAULT;
+}
+
+static int write_word(void *arg, uint64_t addr, uint64_t value)
+{
+	const struct tracee *x = arg;
+	struct iovec ours = {&value, 8}, its = {(void *)(uintptr_t)addr, 8};
+	return process_vm_writev(x->tid, &ours, 1, &its, 1, 0) == 8 ? 0 : -EFAULT;
+}
+
+static void count(_Atomic uint64_t *n)
+{
+	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+}
+
+static struct op_stack *ops_of(struct tracee *x)
+{
+	if (x->ops)
+		return x->ops;
+	x->ops = calloc(1, sizeof(*x->ops));
+	if (x->ops)
+		x->ops->tid = (uint32_t)x->tid;
+	return x->ops;
+}
+
+static void on_dispatch(struct tracer *t, struct tracee *x, const union regs *r)
+{
+	struct op_stack *ops = ops_of(x);
+	bool seen;
+	if (!ops || !atomic_load_explicit(&t->share->counting, memory_order_relaxed) ||
+	    !op_stack_dispatched(ops, r->word, &seen))
+		return;
+	count(&t->share->dispatched);
+	if (seen)
+		count(&t->share->dispatched_seen);
+}
+
+static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const union regs *r,
+		  uint64_t ts)
+{
+	struct op_stack *ops = ops_of(x);
+	struct op_hit h = {
+	    .mem = t->mem,
+	    .out = &t->out,
+	    .conf = &t->procs[u->proc % SHARE_PROCS],
+	    .plan = &t->plans[u->op],
+	    .regs = r->word,
+	    .fsbase = r->user.fs_base,
+	    .ts = ts,
+	    .op = u->op,
+	    .proc = u->proc,
+	};
+	if (!ops || u->op >= t->nplans)
+		return;
+	count(&t->share->hits);
+	t->out.hold = h.plan->flags & PLAN_HOLD;
+	t->out.held = false;
+	if (u->kind == SITE_EXIT)
+		op_stack_exit(ops, &h);
+	else if (u->kind == SITE_CODE_FREED)
+		op_stack_code_freed(ops, &h);
+	else if (u->kind == SITE_SCHEMA)
+		op_stack_schema(ops, &h);
+	else if (!op_stack_entry(ops, &h))
+		count(&t->share->lost);
+	if (t->out.held) {
+		x->held = x->held_at_op = true;
+		share_wake(t->share);
+	}
+	t->out.hold = false;
+}
+
+/* The linker calls before it maps and after: whatever has come is there then, and not run yet. */
+static void on_linker(struct tracer *t, struct tracee *x)
+{
+	if (x->of->told || t->leaving || !t->interesting(x->of->pid))
+		return;
+	x->of->told = true;
+	x->held = tracee_tell(t, FOLLOW_MAP, x->of->pid, x->tid, 0, true);
+}
+
+static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint *b,
+		    const union regs *r)
+{
+	uint64_t ts = clock_ns(CLOCK_MONOTONIC);
+	const struct use *next;
+	remote_begin(t->mem, x->tid);
+	for (const struct use *u = space_next_use(x->of->space, b, NULL); u; u = next) {
+		next = space_next_use(x->of->space, b, u);
+		if (u->kind == USE_LINKER)
+			on_linker(t, x);
+		else if (u->kind == SITE_DISPATCH)
+			on_dispatch(t, x, r);
+		else
+			on_op(t, x, u, r, ts);
+	}
+}
+
+enum outcome {
+	DONE,
+	DONE_LATE,  /* the same, but the thread is in another stop, and that for the step is to come
+		     */
+	OTHER_STOP, /* the thread is before the instruction, in another stop, or has ended */
+	GIVE_UP,    /* it cannot be carried out */
+};
+
+/* Carry out the `len` bytes of `code` on the thread, elsewhere; *r is what came of it. The
+ * instruction stands at `addr`. Other threads never come to that place. */
+static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t len, uint64_t addr,
+				   union regs *r, int *status)
+{
+	uint8_t was[CODE_BYTES];
+	struct space *s = x->of->space;
+	uint64_t at = space_scratch(s);
+	if (!at || space_read(s, at, was, sizeof(was)) || space_write(s, at, code, len))
+		return GIVE_UP;
+	r->word[ARCH_IP] = at;
+	set_regs(x, r);
+	bool waited = !ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) &&
+		      waitpid(x->tid, status, __WALL) == x->tid;
+	space_write(s, at, was, len);
+	if (!waited)
+		return GIVE_UP;
+	if (!WIFSTOPPED(*status) || !get_regs(x, r))
+		return OTHER_STOP;
+	if (r->word[ARCH_IP] == at + len) {
+		x->late_trap = *status >> 8 != SIGTRAP;
+		return x->late_trap ? DONE_LATE : DONE;
+	}
+	if (r->word[ARCH_IP] == at) {
+		r->word[ARCH_IP] = addr;
+		set_regs(x, r);
+	}
+	return OTHER_STOP;
+}
+
+/* Below the stack there may be memory that comes only when the thread itself touches it. */
+static enum outcome touch_stack(struct tracee *x, uint64_t addr, const union regs *r, int *status)
+{
+	static const uint8_t push_ax = 0x50;
+	union regs touched = *r;
+	enum outcome o = step_elsewhere(x, &push_ax, 1, addr, &touched, status);
+	if (o != DONE_LATE)
+		return o;
+	set_regs(x, r);
+	return OTHER_STOP;
+}
+
+static enum outcome emulate(struct tracee *x, const struct breakpoint *b, union regs *r,
+			    int *status)
+{
+	const struct emulate_memory m = {read_word, write_word, x};
+	int rc = emulate_run(&b->insn, b->addr, r->word, &m);
+	if (rc && (b->insn.kind == EMULATE_PUSH || b->insn.kind == EMULATE_CALL)) {
+		enum outcome o = touch_stack(x, b->addr, r, status);
+		if (o != DONE)
+			return o;
+		rc = emulate_run(&b->insn, b->addr, r->word, &m);
+	}
+	if (rc)
+		return GIVE_UP;
+	set_regs(x, r);
+	return DONE;
+}
+
+static enum outcome step_over(struct tracee *x, const struct breakpoint *b, union regs *r,
+			      int *status)
+{
+	uint8_t moved[EMULATE_INSN_MAX];
+	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, space_scratch(x->of->space), moved);
+	if (n <= 0)
+		return GIVE_UP;
+	enum outcome o = step_elsewhere(x, moved, (size_t)n, b->addr, r, status);
+	if (o != DONE && o != DONE_LATE)
+		return o;
+	r->word[ARCH_IP] = b->addr + (uint64_t)n;
+	set_regs(x, r);
+	return o;
+}
+
+/* Carry out the instruction whose place the breakpoint takes, and go on. */
+static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, union regs *r)
+{
+	int status = 0;
+	uint64_t addr = b->addr, sp = r->word[ARCH_SP];
+	enum outcome o =
+	    b->insn.kind != EMULATE_NONE ? emulate(x, b, r, &status) : step_over(x, b, r, &status);
+	if (o == OTHER_STOP) {
+		x->skip_addr = addr;
+		x->skip_sp = sp;
+	}
+	if (o == OTHER_STOP || o == DONE_LATE) {
+		tracee_waited(t, x->tid, status);
+		return;
+	}
+	if (o == GIVE_UP) {
+		space_give_up(x->of->space, b);
+		r->word[ARCH_IP] = addr;
+		set_regs(x, r);
+	}
+	if (!x->held)
+		tracee_resume(x, 0);
+}
+
+/* int3 comes with SI_KERNEL and the address behind it (arch/x86/kernel/traps.c, do_int3); what
+ * kill(2) sends does not. */
+static struct breakpoint *breakpoint_met(const struct tracee *x, union regs *r)
+{
+	siginfo_t info;
+	if (!x->of || ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
+	    !get_regs(x, r))
+		return NULL;
+	struct breakpoint *b = space_find(x->of->space, r->word[ARCH_IP] - 1);
+	if (b)
+		r->word[ARCH_IP] = b->addr;
+	return b;
+}
+
+bool tracee_is_late_trap(const struct tracee *x, const siginfo_t *info)
+{
+	return x->late_trap && info->si_signo == SIGTRAP && info->si_code == TRAP_TRACE;
+}
+
+static bool take_late_trap(struct tracee *x)
+{
+	siginfo_t info;
+	if (!x->late_trap || ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) ||
+	    !tracee_is_late_trap(x, &info))
+		return false;
+	x->late_trap = false;
+	return true;
+}
+
+bool tracee_hit(struct tracer *t, struct tracee *x)
+{
+	union regs r;
+	uint64_t since = clock_ns(CLOCK_MONOTONIC);
+	if (take_late_trap(x)) {
+		tracee_resume(x, 0);
+		return true;
+	}
+	struct breakpoint *b = breakpoint_met(x, &r);
+	if (!b)
+		return false;
+	if (!b->live) {
+		set_regs(x, &r);
+		tracee_resume(x, 0);
+		return true;
+	}
+	uint64_t hits = t->share->hits;
+	bool again = x->skip_addr == b->addr && x->skip_sp == r.word[ARCH_SP];
+	if (!again)
+		use_hit(t, x, b, &r);
+	if (x->held_at_op) {
+		x->skip_addr = b->addr;
+		x->skip_sp = r.word[ARCH_SP];
+		return true;
+	}
+	if (again || r.word[ARCH_SP] > x->skip_sp)
+		x->skip_addr = 0;
+	go_on(t, x, b, &r);
+	if (t->share->hits == hits)
+		return true;
+	count(&t->share->sampled);
+	atomic_fetch_add_explicit(&t->share->sampled_ns, clock_ns(CLOCK_MONOTONIC) - since,
+				  memory_order_relaxed);
+	return true;
+}
+
+bool tracee_rewind(struct tracee *x)
+{
+	union regs r;
+	if (take_late_trap(x))
+		return true;
+	if (!breakpoint_met(x, &r))
+		return false;
+	set_regs(x, &r);
+	return true;
+}
+
+int tracee_registers(const struct tracee *x, uint64_t *out)
+{
+	union regs r;
+	if (!x->held_at_op || !get_regs(x, &r))
+		return -ESRCH;
+	r.word[ARCH_IP] = x->skip_addr;
+	memcpy(out, r.word, ARCH_REGS * sizeof(*out));
+	return 0;
+}

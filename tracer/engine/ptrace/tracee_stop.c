@@ -1,0 +1,128 @@
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include "tracer/engine/ptrace/tracees.h"
+
+void tracee_resume(const struct tracee *x, int sig)
+{
+	/* It fails when the thread has been killed, which will be told by a wait. */
+	ptrace(PTRACE_CONT, x->tid, NULL, (void *)(long)sig);
+}
+
+static bool is_stop_signal(int sig)
+{
+	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
+}
+
+/* A PTRACE_EVENT_STOP: a new thread is here; a group stop began, and then the thread stays stopped,
+ * but will hear of SIGCONT; or it ended. */
+static void on_event_stop(struct tracer *t, struct tracee *x, int sig)
+{
+	x->waiting = !x->of && !tracee_adopt(t, x, NULL);
+	if (x->waiting)
+		return; /* the parent's stop is yet to come */
+	if (x->held)
+		return;
+	if (is_stop_signal(sig))
+		ptrace(PTRACE_LISTEN, x->tid, NULL, NULL);
+	else
+		tracee_resume(x, 0);
+}
+
+/* The child may have stopped before, and wait to know whose it is; or it will, and must be known if
+ * everything is to be left before. */
+static void on_birth(struct tracer *t, struct tracee *x)
+{
+	unsigned long child = 0;
+	ptrace(PTRACE_GETEVENTMSG, x->tid, NULL, &child);
+	struct tracee *c = child ? tracee_find(t, (pid_t)child) : NULL;
+	c = c || !child ? c : tracee_add(t, (pid_t)child);
+	if (c && !c->of)
+		tracee_adopt(t, c, x->of);
+	if (c && c->waiting && !c->held)
+		tracee_resume(c, 0);
+	if (c)
+		c->waiting = false;
+	tracee_resume(x, 0);
+}
+
+static void on_exec(struct tracer *t, struct tracee *x)
+{
+	unsigned long before = 0;
+	ptrace(PTRACE_GETEVENTMSG, x->tid, NULL, &before);
+	if ((pid_t)before != x->tid)
+		tracee_drop(t, tracee_find(t, (pid_t)before));
+	tracee_exec(t, x);
+	tracee_resume(x, 0);
+}
+
+/* Its memory is there until the first thread is gone: ditrace reads on in it what the last records
+ * name. */
+static void on_exit_begun(struct tracer *t, struct tracee *x)
+{
+	if (x->of && x->of->probed && x->tid == x->of->pid)
+		x->held = tracee_tell(t, FOLLOW_EXIT, x->of->pid, x->tid, 0, true);
+	if (!x->held)
+		tracee_resume(x, 0);
+}
+
+/* A SIGURG of the kernel's: eBPF has sent it, or a socket has urgent data. ditrace tells them
+ * apart.
+ */
+static bool is_asked_for(struct tracer *t, struct tracee *x, int sig)
+{
+	siginfo_t info;
+	const struct hit h = {.size = sizeof(h), .kind = HIT_STANDS, .tid = (uint32_t)x->tid};
+	if (sig != SIGURG || !t->share->standing ||
+	    ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
+	    share_put(t->share, &h))
+		return false;
+	x->held = x->held_by_signal = true;
+	share_wake(t->share);
+	return true;
+}
+
+static void on_stop(struct tracer *t, struct tracee *x, int status)
+{
+	int sig = WSTOPSIG(status);
+	switch (status >> 16) {
+	case 0:
+		if (!(sig == SIGTRAP && tracee_hit(t, x)) && !is_asked_for(t, x, sig))
+			tracee_resume(x, sig);
+		break;
+	case PTRACE_EVENT_STOP:
+		on_event_stop(t, x, sig);
+		break;
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_VFORK:
+	case PTRACE_EVENT_CLONE:
+		on_birth(t, x);
+		break;
+	case PTRACE_EVENT_EXEC:
+		on_exec(t, x);
+		break;
+	case PTRACE_EVENT_EXIT:
+		on_exit_begun(t, x);
+		break;
+	default:
+		tracee_resume(x, 0);
+		break;
+	}
+}
+
+void tracee_waited(struct tracer *t, pid_t tid, int status)
+{
+	struct tracee *x = tracee_find(t, tid);
+	if (!WIFSTOPPED(status)) {
+		tracee_drop(t, x);
+		return;
+	}
+	if (!x)
+		x = tracee_add(t, tid);
+	if (!x)
+		return;
+	x->asked = false;
+	on_stop(t, x, status);
+}

@@ -1,0 +1,221 @@
+#include "tracer/engine/pyframes.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+struct window {
+	uint64_t word[PY_TSTATE_WINDOW / 8];
+};
+
+_Static_assert(PY_FRAME_WINDOW <= PY_TSTATE_WINDOW, "one window holds either");
+
+static uint64_t word_of(const struct window *win, uint32_t off)
+{
+	return off / 8 < PY_TSTATE_WINDOW / 8 ? win->word[off / 8] : 0;
+}
+
+static int read_window(struct remote *mem, struct window *win, uint64_t at, uint32_t len)
+{
+	return len > sizeof(*win) ? -1 : remote_read(mem, at, win, len);
+}
+
+struct frame {
+	uint64_t code, instr, local, previous;
+	bool is_marker; /* of the interpreter's own: no Python */
+};
+
+/* Word by word: in the process itself that is a load each. */
+static int read_frame(struct remote *mem, const struct py_walk *w, struct frame *f, uint64_t frame)
+{
+	uint64_t at = frame + w->frame_window;
+	uint32_t lasti = 0;
+	uint8_t owner = 0;
+	int r = remote_live(mem, at + w->fw_code, &f->code, 8);
+	r |= remote_live(mem, at + w->fw_previous, &f->previous, 8);
+	if (w->instr_size == 4) {
+		r |= remote_live(mem, at + w->fw_instr, &lasti, 4);
+		f->instr = lasti;
+	} else {
+		r |= remote_live(mem, at + w->fw_instr, &f->instr, 8);
+	}
+	if (w->fw_local != PY_NO_OFFSET)
+		r |= remote_live(mem, at + w->fw_local, &f->local, 8);
+	else
+		r |= remote_live(mem, frame + w->frame_local, &f->local, 8);
+	if (w->fw_owner != PY_NO_OFFSET)
+		r |= remote_live(mem, at + w->fw_owner, &owner, 1);
+	f->is_marker = w->fw_owner != PY_NO_OFFSET && owner >= w->owner_not_python;
+	/* Frames of CPython 3.11 and later lie one behind the other: those around come along. */
+	if (r)
+		remote_want(mem, frame & ~4095ULL, (frame & 4095) + 1);
+	return r;
+}
+
+static bool is_own(const struct py_thread *t, const struct py_walk *w, struct remote *mem,
+		   uint64_t ts, struct window *win)
+{
+	return ts && !read_window(mem, win, ts + w->tstate_window, w->tstate_window_len) &&
+	       word_of(win, w->tw_thread_id) == t->fsbase;
+}
+
+/* The thread's state among all of all interpreters; 0: none. */
+static uint64_t search(const struct py_thread *t, const struct py_walk *w, struct remote *mem,
+		       struct window *win)
+{
+	enum { MOST = 512 };
+	uint64_t interp = remote_word(mem, w->interp_head_addr), ts = 0;
+	if (interp)
+		ts = remote_word(mem, interp + w->interp_tstate_head);
+	for (unsigned i = 0; i < MOST; i++) {
+		if (!ts) {
+			interp = interp ? remote_word(mem, interp + w->interp_next) : 0;
+			if (!interp)
+				return 0;
+			ts = remote_word(mem, interp + w->interp_tstate_head);
+			continue;
+		}
+		if (is_own(t, w, mem, ts, win))
+			return ts;
+		ts = remote_word(mem, ts + w->tstate_next);
+	}
+	return 0;
+}
+
+/* Its innermost frame, or what leads there; false: it is not known. A state is remembered and
+ * looked at again each time: threads come and go, and a search is dear. */
+static bool find_frame(struct py_thread *t, const struct py_walk *w, struct remote *mem,
+		       bool collecting, uint64_t *frame)
+{
+	enum { MOST_MISSES = 6 };
+	struct window win;
+	if (t->is_certain)
+		return t->tstate &&
+		       !remote_live(mem, t->tstate + w->tstate_window + w->tw_frame, frame, 8);
+	if (is_own(t, w, mem, t->tstate, &win)) {
+		*frame = word_of(&win, w->tw_frame);
+		return true;
+	}
+	if (collecting) {
+		if (t->wait || !search(t, w, mem, &win))
+			return false;
+		*frame = word_of(&win, w->tw_frame);
+		return true;
+	}
+	t->tstate = 0;
+	/* A thread without Python asks again and again: back off. */
+	if (t->wait) {
+		t->wait--;
+		return false;
+	}
+	t->tstate = search(t, w, mem, &win);
+	if (!t->tstate) {
+		t->misses = t->misses < MOST_MISSES ? t->misses + 1 : MOST_MISSES;
+		t->wait = (1U << t->misses) - 1;
+		return false;
+	}
+	t->misses = 0;
+	*frame = word_of(&win, w->tw_frame);
+	return true;
+}
+
+void pyframes_foresee(const struct py_thread *t, const struct py_walk *w, struct remote *mem)
+{
+	if (t->tstate)
+		remote_want(mem, t->tstate + w->tstate_window, w->tstate_window_len);
+	for (uint32_t i = 0; i < t->nrecent; i++)
+		remote_want(mem, t->recent[i] + w->frame_window, w->frame_window_len);
+}
+
+struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w, struct remote *mem,
+				   bool collecting)
+{
+	enum { MARKERS = 4 };
+	struct frame f;
+	uint64_t frame = 0;
+	if (!find_frame(t, w, mem, collecting, &frame))
+		return (struct py_place){0};
+	if (frame && w->cframe_frame != PY_NO_OFFSET)
+		remote_live(mem, frame + w->cframe_frame, &frame, sizeof(frame));
+	for (unsigned i = 0; i < MARKERS && frame; i++) {
+		if (read_frame(mem, w, &f, frame))
+			break;
+		if (!f.is_marker)
+			return (struct py_place){frame, f.instr};
+		frame = f.previous;
+	}
+	return (struct py_place){0};
+}
+
+/* A bit for each code object that a record has named, and some others that share it. */
+static _Atomic uint64_t named[1024];
+
+static _Atomic uint64_t *bit_of(uint64_t code, uint64_t *bit)
+{
+	uint64_t h = code * 0x9e3779b97f4a7c15 >> 48;
+	*bit = 1ULL << (h & 63);
+	return &named[h >> 6];
+}
+
+static void name_code(uint64_t code)
+{
+	uint64_t bit;
+	_Atomic uint64_t *word = bit_of(code, &bit);
+	if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
+		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+}
+
+bool pyframes_may_have_named(uint64_t code)
+{
+	uint64_t bit;
+	return atomic_load_explicit(bit_of(code, &bit), memory_order_relaxed) & bit;
+}
+
+void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
+		  struct hit_buf *out, uint64_t frame)
+{
+	struct item *it = hit_buf_item(out, ITEM_STACK, 0, 0);
+	uint64_t *to = (uint64_t *)(it + 1);
+	struct frame f;
+	uint32_t n = 0, recent = 0;
+	bool cut = false;
+	for (uint32_t i = 0; i < PY_FRAMES && frame; i++) {
+		if (recent < PY_RECENT)
+			t->recent[recent++] = frame;
+		if (read_frame(mem, w, &f, frame)) {
+			cut = true;
+			break;
+		}
+		frame = f.previous;
+		if (f.is_marker)
+			continue;
+		name_code(f.code & ~7ULL);
+		*to++ = f.code & ~7ULL;
+		*to++ = f.instr;
+		*to++ = f.local;
+		n++;
+	}
+	t->nrecent = recent;
+	hit_buf_grow(out, n * STACK_FRAME_SIZE);
+	it->len = (__u16)(n * STACK_FRAME_SIZE);
+	if (cut || (n >= PY_FRAMES && frame))
+		it->aux = STACK_CUT;
+}
+
+bool pyframes_moved_on(const struct py_walk *w, struct remote *mem, struct py_place now,
+		       struct py_place was)
+{
+	struct frame f;
+	uint64_t frame = now.frame;
+	if (!was.frame || !now.frame)
+		return false;
+	if (now.frame == was.frame)
+		return now.instr != was.instr;
+	for (unsigned i = 0; i < PY_FRAMES && frame; i++) {
+		if (read_frame(mem, w, &f, frame))
+			break;
+		if (frame == was.frame)
+			return f.instr != was.instr;
+		frame = f.previous;
+	}
+	return true;
+}

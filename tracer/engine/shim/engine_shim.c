@@ -1,0 +1,331 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tracer/engine/shim/carrier.h"
+#include "tracer/engine/shim/engine_shim_internal.h"
+
+static struct engine_shim *of(struct engine *g)
+{
+	return (struct engine_shim *)g;
+}
+
+static int set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+		     struct err *e)
+{
+	struct engine_shim *m = of(g);
+	if (first > m->nplans || n > m->nplans - first)
+		return err_set(e, -E2BIG, "too many ops for one session (%u)", first + n);
+	memcpy(&m->plans[first], plans, n * sizeof(*plans));
+	return 0;
+}
+
+static void give_conf(struct shim_share *s, const struct proc_conf *conf)
+{
+	atomic_fetch_add(&s->conf_seq, 1);
+	memcpy(&s->conf, conf, sizeof(*conf));
+	atomic_fetch_add(&s->conf_seq, 1);
+}
+
+static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf)
+{
+	struct engine_shim *m = of(g);
+	if (proc >= PROCS)
+		return -E2BIG;
+	m->conf[proc] = *conf;
+	for (struct inside *i = m->all; i; i = i->next)
+		if (i->share && i->proc == proc)
+			give_conf(i->share, conf);
+	return 0;
+}
+
+/* It will call when its thread runs, which one that is stopped does not do. */
+static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e)
+{
+	struct shim_door *d = NULL;
+	struct inside *i = calloc(1, sizeof(*i));
+	if (!i)
+		return err_set(e, -ENOMEM, "no memory");
+	m->target = 0;
+	int r = shim_door_open(pid, &d, e);
+	r = r ? r : carrier_enter(pid, CARRIER_RECORDS, d, e);
+	if (r) {
+		shim_door_close(d);
+		free(i);
+		return r;
+	}
+	d->next = m->doors;
+	m->doors = d;
+	*i = (struct inside){.next = m->all,
+			     .pid = pid,
+			     .sock = -1,
+			     .memory = -1,
+			     .since = clock_ns(CLOCK_MONOTONIC)};
+	m->all = i;
+	*out = i;
+	return 0;
+}
+
+static void begin(struct engine_shim *m, struct inside *i)
+{
+	struct shim_share *s = i->share;
+	for (unsigned k = 0; k < SHIM_OPS; k++)
+		s->plan[k] = m->plans[s->op[k]];
+	s->proc = i->proc;
+	give_conf(s, &m->conf[i->proc]);
+	s->on = 1;
+}
+
+static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		  struct err *e)
+{
+	struct engine_shim *m = of(g);
+	struct inside *i = inside_find(m, pid);
+	if (!i && pid != m->target)
+		return err_set(e, -ENOTCONN, "the library in process %d is out of use", pid);
+	int r = i ? 0 : bring_in(m, pid, &i, e);
+	if (r)
+		return r;
+	for (size_t k = 0; k < file->nsites; k++)
+		if (file->sites[k].kind == SITE_CODE_FREED && i->share)
+			i->share->code_freed = 1;
+	if (i->share || !file->nsites || file->sites[0].kind != SITE_OBSERVED)
+		return 0;
+	r = inside_share(i);
+	if (r)
+		return err_set(e, r, "cannot make memory to share with process %d: %s", pid,
+			       strerror(-r));
+	i->proc = proc;
+	for (size_t k = 0; k < file->nsites && k < SHIM_OPS; k++)
+		i->share->op[k] = file->sites[k].op;
+	begin(m, i);
+	return 0;
+}
+
+static void detach(struct engine *g, uint16_t proc)
+{
+	for (struct inside *i = of(g)->all; i; i = i->next)
+		if (i->share && (proc == ENGINE_ALL_PROCS || i->proc == proc))
+			i->share->on = 0;
+}
+
+static int watch(struct engine *g, pid_t pid, struct err *e)
+{
+	(void)e;
+	of(g)->watched = pid == of(g)->target ? pid : 0;
+	return 0;
+}
+
+static void broken(struct engine_shim *m, struct inside *i)
+{
+	i->broken = true;
+	i->share->on = 0;
+	err_set(&m->engine.trouble, -EPROTO, "process %d has written over its records", i->pid);
+	err_hint(&m->engine.trouble, "it runs on untraced; the trace has what came before");
+}
+
+/* The threads that have rings; those whose thread has ended and whose ring is empty are given back.
+ */
+static void find_rings(struct engine_shim *m)
+{
+	m->nrings = 0;
+	for (struct inside *i = m->all; i; i = i->next) {
+		for (unsigned k = 0; i->share && !i->broken && k < SHIM_THREADS; k++) {
+			struct shim_thread *t = &i->share->thread[k];
+			if (!t->tid || m->nrings == RINGS_MAX)
+				continue;
+			if (t->ended && t->records.ring.head == t->records.ring.tail) {
+				t->ended = 0;
+				t->tid = 0;
+				continue;
+			}
+			m->rings[m->nrings++] = (struct ring_source){i, t, i->share->ring[k]};
+		}
+	}
+}
+
+/* The ring whose next record is the oldest, NULL: all are empty. */
+static struct ring_source *oldest(struct engine_shim *m)
+{
+	struct ring_source *best = NULL;
+	uint64_t ts = UINT64_MAX;
+	for (unsigned k = 0; k < m->nrings; k++) {
+		struct ring_source *x = &m->rings[k];
+		int bad = 0;
+		const struct hit *h =
+		    x->whose->broken ? NULL : chunks_next(&x->thread->records, x->data, &bad);
+		if (h && h->ts < ts) {
+			ts = h->ts;
+			best = x;
+		}
+		if (bad)
+			broken(m, x->whose);
+	}
+	return best;
+}
+
+/* Whether the thread stands still from now on for the record that this copy is of. */
+static bool claim(struct shim_thread *t, struct hit *copy)
+{
+	uint32_t stands = SHIM_STANDS;
+	if (!(copy->flags & HIT_HELD))
+		return false;
+	if (atomic_compare_exchange_strong(&t->stand, &stands, SHIM_LOOKED_AT))
+		return true;
+	copy->flags &= (uint8_t)~HIT_HELD;
+	return false;
+}
+
+static void let_go(struct shim_thread *t)
+{
+	t->stand = SHIM_GOES;
+	syscall(SYS_futex, &t->stand, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Copied before it is looked at: the traced process could write there meanwhile. */
+static bool take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
+{
+	struct hit *copy = (struct hit *)m->record;
+	const struct hit *h = chunks_next(&x->thread->records, x->data, NULL);
+	uint32_t size = h ? h->size : 0;
+	if (size < sizeof(*h) || size > sizeof(m->record) ||
+	    size > SHIM_RING - ((const uint8_t *)h - x->data)) {
+		broken(m, x->whose);
+		return false;
+	}
+	memcpy(copy, h, size);
+	chunks_drop(&x->thread->records, h);
+	copy->size = size;
+	copy->proc = x->whose->proc;
+	bool stands = claim(x->thread, copy);
+	fn(copy, arg);
+	if (stands)
+		let_go(x->thread);
+	return true;
+}
+
+static void look_after(struct engine_shim *m)
+{
+	static const char *const why[] = {
+	    [SHIM_NO_SYMBOLS] = "its libtorch lacks a function that an observer needs",
+	    [SHIM_NO_LAYOUT] = "what its libtorch tells observers does not look as it must",
+	};
+	for (struct inside *i = m->all; i; i = i->next) {
+		int32_t refusal = i->share ? i->share->refusal : SHIM_FINE;
+		if (refusal <= SHIM_FINE || refusal > SHIM_NO_LAYOUT || i->told)
+			continue;
+		i->told = true;
+		err_set(&m->engine.trouble, -ENOTSUP, "process %d is not traced: %s", i->pid,
+			why[refusal]);
+		err_hint(&m->engine.trouble, "try --engine bpf or --engine ptrace");
+	}
+}
+
+static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
+{
+	struct engine_shim *m = of(g);
+	struct ring_source *x;
+	int n = 0;
+	look_after(m);
+	find_rings(m);
+	while (n < ENGINE_AT_ONCE && (x = oldest(m)) && take(m, x, fn, arg))
+		n++;
+	for (struct inside *i = m->all; i; i = i->next)
+		i->rounds += i->gone && n < ENGINE_AT_ONCE;
+	return n;
+}
+
+static void count_dispatch(struct engine *g, int on)
+{
+	(void)g, (void)on;
+}
+
+static void counters(struct engine *g, struct engine_counters *out)
+{
+	*out = of(g)->past;
+	for (struct inside *i = of(g)->all; i; i = i->next)
+		if (i->share)
+			inside_count(i, out);
+}
+
+static void calibrate(struct engine *g)
+{
+	(void)g;
+}
+
+static void engine_close(struct engine *g)
+{
+	struct engine_shim *m = of(g);
+	detach(g, ENGINE_ALL_PROCS);
+	shim_callers_await_leaving(m);
+	while (m->all) {
+		struct inside *i = m->all;
+		m->all = i->next;
+		inside_drop(m, i);
+	}
+	while (m->doors) {
+		struct shim_door *d = m->doors;
+		m->doors = d->next;
+		shim_door_close(d);
+	}
+	if (m->engine.wake >= 0)
+		close(m->engine.wake);
+	free(m->plans);
+	free(m);
+}
+
+/* Into what this process starts. */
+static int prepare(struct engine_shim *m, struct err *e)
+{
+	int r = shim_door_open(0, &m->doors, e);
+	return r ? r : shim_door_environment(m->doors, SHIM_SOCKET, e);
+}
+
+int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)
+{
+	struct engine_shim *m = calloc(1, sizeof(*m));
+	if (!m)
+		return err_set(e, -ENOMEM, "no memory");
+	m->interesting = w->interesting;
+	m->target = w->pid;
+	m->nplans = w->nplans;
+	m->plans = calloc(w->nplans, sizeof(*m->plans));
+	m->engine = (struct engine){
+	    .name = "shim",
+	    .wake = epoll_create1(EPOLL_CLOEXEC),
+	    .observes = true,
+	    .set_plans = set_plans,
+	    .set_proc = set_proc,
+	    .attach = attach,
+	    .detach = detach,
+	    .consume = consume,
+	    .count_dispatch = count_dispatch,
+	    .counters = counters,
+	    .calibrate = calibrate,
+	    .watch = watch,
+	    .follow = shim_callers_follow,
+	    .close = engine_close,
+	};
+	struct inside *i;
+	int r = m->plans && m->engine.wake >= 0 ? 0 : err_set(e, -ENOMEM, "no memory");
+	if (!r && !w->pid)
+		r = prepare(m, e);
+	else if (!r && w->interesting(w->pid))
+		r = bring_in(m, w->pid, &i, e);
+	else if (!r)
+		r = carrier_check(w->pid, CARRIER_RECORDS, e);
+	if (r) {
+		engine_close(&m->engine);
+		return r;
+	}
+	*out = &m->engine;
+	return 0;
+}

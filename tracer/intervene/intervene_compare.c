@@ -1,0 +1,322 @@
+#define _GNU_SOURCE
+#include "tracer/intervene/intervene_compare.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/table.h"
+#include "base/terminal.h"
+#include "base/text.h"
+#include "tracer/intervene/intervene_result.h"
+#include "tracer/intervene/intervene_tables.h"
+#include "tracer/intervene/json_text.h"
+
+#define FOLDER "op_tools_results"
+#define RESULTS FOLDER "/op_autocompare_result"
+
+static int make_room(struct intervene_compare *c)
+{
+	struct capture_places *p = &c->places;
+	if (p->n < p->size)
+		return 0;
+	size_t size = p->size ? 2 * p->size : 64;
+	struct capture_place *list = reallocarray(p->list, size, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	p->list = list;
+	struct intervene_tally *t = reallocarray(c->tallies, size, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	c->tallies = t;
+	p->size = size;
+	return 0;
+}
+
+static int add_place(struct intervene_compare *c, const char *op, const char *file, int64_t line,
+		     const char *function, int64_t id)
+{
+	struct capture_places *p = &c->places;
+	if (make_room(c))
+		return -ENOMEM;
+	p->list[p->n] = (struct capture_place){.dir = strdup(""),
+					       .op = strdup(op),
+					       .file = strdup(file),
+					       .function = strdup(function),
+					       .line = line,
+					       .pid = -1,
+					       .id = id};
+	c->tallies[p->n] = (struct intervene_tally){0};
+	const struct capture_place *x = &p->list[p->n++];
+	return x->dir && x->op && x->file && x->function ? 0 : -ENOMEM;
+}
+
+/* The place of a function at [file, line, function]; `id` is for a new one. 0 or -ENOMEM. */
+static int place_of(struct intervene_compare *c, const char *op, json_t *const where[3], int64_t id,
+		    size_t *out)
+{
+	const char *file = json_text(where[0]);
+	int64_t line = json_integer_value(where[1]);
+	size_t i = 0;
+	while (i < c->places.n &&
+	       (c->places.list[i].line != line || strcmp(c->places.list[i].op, op) ||
+		strcmp(c->places.list[i].file, file)))
+		i++;
+	*out = i;
+	return i < c->places.n ? 0 : add_place(c, op, file, line, json_text(where[2]), id);
+}
+
+int intervene_compare_op(struct intervene_compare *c, struct intervene_call *call, json_t *m)
+{
+	json_t *where = json_object_get(m, "where");
+	intervene_compare_drop(call);
+	*call = (struct intervene_call){.number = json_integer_value(json_object_get(m, "id"))};
+	int r = place_of(c, json_text_of(m, "name"),
+			 (json_t *[]){json_array_get(where, 0), json_array_get(where, 1),
+				      json_array_get(where, 2)},
+			 call->number, &call->place);
+	if (r)
+		return r;
+	call->open = true;
+	json_t *shown = json_object_get(m, "shown");
+	if (json_is_object(shown))
+		call->results = table_new();
+	if (call->results) {
+		call->shown = json_incref(shown);
+		intervene_result_columns(call->results);
+	}
+	bool backward = json_is_true(json_object_get(m, "backward"));
+	c->tallies[call->place].calls += !backward;
+	c->tallies[call->place].judged_grads += backward;
+	return 0;
+}
+
+static uint64_t count_at(json_t *list, size_t i)
+{
+	return (uint64_t)json_integer_value(json_array_get(list, i));
+}
+
+int intervene_compare_silent(struct intervene_compare *c, json_t *calls)
+{
+	for (size_t i = 0; i < json_array_size(calls); i++) {
+		json_t *x = json_array_get(calls, i);
+		size_t place;
+		int r = place_of(
+		    c, json_text_at(x, 0),
+		    (json_t *[]){json_array_get(x, 1), json_array_get(x, 2), json_array_get(x, 3)},
+		    0, &place);
+		if (r)
+			return r;
+		c->tallies[place].calls += count_at(x, 4);
+		c->tallies[place].judged_grads += count_at(x, 5);
+		c->tensors += count_at(x, 6);
+		c->not_judged += count_at(x, 7);
+	}
+	return 0;
+}
+
+/* What is kept of this result so far, NULL: nothing. */
+static struct row *kept(struct intervene_compare *c, size_t place, const struct row *r)
+{
+	for (size_t i = 0; i < c->rows.n; i++) {
+		struct row *x = &c->rows.list[i];
+		if (x->place == place && !strcmp(x->role, r->role) && !strcmp(x->index, r->index) &&
+		    !strcmp(x->dtype, r->dtype))
+			return x;
+	}
+	return NULL;
+}
+
+static void print_failure(const struct intervene_compare *c, const struct row *r, int64_t number)
+{
+	const struct capture_place *p = &c->places.list[r->place];
+	text_print_safe(stderr, p->op);
+	fputs("  WRONG  ", stderr);
+	text_print_safe(stderr, p->file);
+	fprintf(stderr, ":%" PRId64 " ", p->line);
+	text_print_safe(stderr, p->function);
+	fprintf(stderr, "  forward_id: %" PRId64 "  %s%s%s\n  ", number, r->dtype,
+		r->device[0] ? ", " : "", r->device);
+	fprintf(stderr, strcmp(r->role, "grad") ? "result" : "gradient of input");
+	if (r->index[0])
+		fprintf(stderr, " %s", r->index);
+	fputs(": ", stderr);
+	text_print_safe(stderr, r->why);
+	fputs("\n\n", stderr);
+	fflush(stderr);
+}
+
+/* Whether `r` says more than what is kept. */
+static bool is_worse(const struct row *r, const struct row *than)
+{
+	struct row a = *r, b = *than;
+	a.place = b.place = a.number = b.number = 0;
+	return row_order(&a, &b) < 0 || (r->verdict == than->verdict && r->worst > than->worst);
+}
+
+static struct row *add_row(struct intervene_compare *c)
+{
+	int64_t *numbers = reallocarray(c->numbers, c->rows.n + 1, sizeof(*numbers));
+	if (!numbers)
+		return NULL;
+	c->numbers = numbers;
+	return rows_add(&c->rows);
+}
+
+static int keep(struct intervene_compare *c, struct intervene_call *call, const struct row *r)
+{
+	struct row *x = kept(c, call->place, r);
+	if (r->verdict == VERDICT_WRONG && (!x || x->verdict != VERDICT_WRONG)) {
+		call->newly_wrong = true;
+		print_failure(c, r, call->number);
+	}
+	if (x && !is_worse(r, x))
+		return 0;
+	if (r->verdict == VERDICT_WRONG)
+		c->places.list[call->place].id = call->number;
+	size_t number = x ? x->number : 0;
+	if (!x) {
+		x = add_row(c);
+		if (!x)
+			return -ENOMEM;
+		number = x->number;
+	}
+	*x = *r;
+	x->number = number;
+	c->numbers[number] = call->number;
+	return 0;
+}
+
+int intervene_compare_row(struct intervene_compare *c, struct intervene_call *call, json_t *m,
+			  struct worker *w)
+{
+	struct row r = {.place = call->place};
+	const struct row_rules rules = {0}; /* variables of ditorch's still decide */
+	struct err e = {0};
+	if (!call->open)
+		return -EPROTO;
+	int rc = row_fill(&r, c->places.list[call->place].op, m, w, &rules, &e);
+	if (rc)
+		return rc;
+	c->tensors += r.verdict != VERDICT_NOT_JUDGED;
+	c->not_judged += r.verdict == VERDICT_NOT_JUDGED;
+	call->wrong |= r.verdict == VERDICT_WRONG;
+	if (call->results)
+		intervene_result_cells(call->results, c->places.list[call->place].op, &r);
+	return keep(c, call, &r);
+}
+
+int intervene_compare_end(struct intervene_compare *c, struct intervene_call *call)
+{
+	if (!call->open)
+		return -EPROTO;
+	c->tallies[call->place].wrong += call->wrong;
+	call->open = false;
+	if (call->newly_wrong && call->shown)
+		intervene_tables_print(stderr, call->shown, call->results);
+	intervene_compare_drop(call);
+	return 0;
+}
+
+void intervene_compare_drop(struct intervene_call *call)
+{
+	json_decref(call->shown);
+	table_free(call->results);
+	call->shown = NULL;
+	call->results = NULL;
+}
+
+static void print_table(const struct intervene_compare *c)
+{
+	struct table *t = table_new();
+	size_t last = SIZE_MAX;
+	char text[640];
+	if (!t)
+		return;
+	table_column(t, "Wrong", TABLE_RIGHT);
+	table_column(t, "Calls", TABLE_RIGHT);
+	table_column(t, "Function", TABLE_LEFT);
+	table_column(t, "Result", TABLE_LEFT);
+	table_column(t, "Where", TABLE_LEFT);
+	table_column(t, "Worst", TABLE_LEFT);
+	for (size_t i = 0; i < c->rows.n && c->rows.list[i].verdict == VERDICT_WRONG; i++) {
+		const struct row *r = &c->rows.list[i];
+		const struct capture_place *p = &c->places.list[r->place];
+		const struct intervene_tally *n = &c->tallies[r->place];
+		table_cell(t, text_count(text, sizeof(text), n->wrong));
+		table_cell(t, text_count(text, sizeof(text), n->calls));
+		table_cell(t, p->op);
+		table_cell(t, intervene_result_name(text, r));
+		snprintf(text, sizeof(text), "%s:%" PRId64, text_base_name(p->file), p->line);
+		table_cell(t, text);
+		table_cell(t, r->why);
+		last = i;
+	}
+	if (last != SIZE_MAX)
+		table_print(t, stderr, terminal_of(stderr).width, false);
+	table_free(t);
+}
+
+static void write_csv(const struct intervene_compare *c)
+{
+	char when[32], path[128];
+	time_t now = time(NULL);
+	struct tm tm;
+	strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", localtime_r(&now, &tm));
+	snprintf(path, sizeof(path), RESULTS "/op_autocompare_info_pid%d_%s.csv", (int)getpid(),
+		 when);
+	FILE *f = NULL;
+	if ((!mkdir(FOLDER, 0777) || errno == EEXIST) && (!mkdir(RESULTS, 0777) || errno == EEXIST))
+		f = fopen(path, "we");
+	bool good = f && !intervene_result_csv(f, &c->places, &c->rows, c->numbers);
+	good = f && !fclose(f) && good;
+	if (good)
+		fprintf(stderr, "ditrace: the worst of each is in %s\n", path);
+	else
+		fprintf(stderr,
+			"ditrace: cannot write %s: %s\n  hint: run it in a folder that can "
+			"be written\n",
+			path, strerror(errno));
+}
+
+void intervene_compare_print(struct intervene_compare *c, double budget)
+{
+	uint64_t calls = 0, grads = 0, wrong_places = 0;
+	char a[32], b[32], d[32], g[32];
+	for (size_t i = 0; i < c->places.n; i++) {
+		calls += c->tallies[i].calls;
+		grads += c->tallies[i].judged_grads;
+		wrong_places += c->tallies[i].wrong > 0;
+	}
+	if (c->rows.n)
+		qsort(c->rows.list, c->rows.n, sizeof(*c->rows.list), row_order);
+	print_table(c);
+	fprintf(stderr,
+		"ditrace: compare: %s of %s at their lines wrong; %s and %s backward compared",
+		text_count(a, sizeof(a), wrong_places),
+		text_counted(b, sizeof(b), c->places.n, "function"),
+		text_counted(d, sizeof(d), calls, "call"), text_count(g, sizeof(g), grads));
+	fprintf(stderr, ", %s judged, %s not\n", text_counted(a, sizeof(a), c->tensors, "tensor"),
+		text_count(b, sizeof(b), c->not_judged));
+	if (c->passed_ns > 0) {
+		fprintf(stderr, "ditrace: compare: it took %.3g %% of the time",
+			100 * c->spent_ns / c->passed_ns);
+		fprintf(stderr, budget > 0 ? ", of %g %% that it may take\n" : "\n", 100 * budget);
+	}
+	if (c->rows.n)
+		write_csv(c);
+}
+
+void intervene_compare_free(struct intervene_compare *c)
+{
+	capture_places_free(&c->places);
+	free(c->tallies);
+	rows_free(&c->rows);
+	free(c->numbers);
+	*c = (struct intervene_compare){0};
+}

@@ -1,0 +1,221 @@
+#define _GNU_SOURCE
+#include "tracer/intervene/intervene_ctl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "replay/worker.h"
+#include "tracer/engine/shim/carrier.h"
+
+enum { PATIENCE_S = 20 };
+
+static int find_feature(const char *name)
+{
+	int f = 0;
+	while (f < INTERVENE_FEATURES && strcmp(intervene_names[f], name))
+		f++;
+	return f;
+}
+
+static int usage(const char *word, struct err *e)
+{
+	err_set(e, -EINVAL, "\"%s\" is nothing that ctl can do here", word);
+	return err_hint(e, "fallback, cast, compare, overflow, capture, print or time, then add "
+			   "LIST, remove LIST, all or off; cast "
+			   "'torch.float16->torch.float32' gives the dtypes; compare budget 10%%; "
+			   "or status");
+}
+
+/* What is left of a list without its last function is nothing, and an empty one means all. */
+static int remove_ops(struct intervene_rule *x, const char *list, struct err *e)
+{
+	struct oplist gone;
+	int r = oplist_compile("remove", list, &gone, e);
+	if (r)
+		return r;
+	bool had = x->listed.n;
+	oplist_subtract(&x->listed, &gone);
+	if (had && !x->listed.n)
+		x->on = false;
+	oplist_free(&gone);
+	return oplist_append("remove", list, &x->removed, e);
+}
+
+static int add_ops(struct intervene_rule *x, const char *list, struct err *e)
+{
+	struct oplist more;
+	int r = oplist_compile("add", list, &more, e);
+	if (r)
+		return r;
+	bool all = x->on && !x->listed.n;
+	oplist_subtract(&x->removed, &more);
+	oplist_free(&more);
+	if (!x->on)
+		oplist_free(&x->listed);
+	x->on = x->used = true;
+	return all ? 0 : oplist_append("add", list, &x->listed, e);
+}
+
+static int check_list(const char *list, bool is_aten, struct err *e)
+{
+	if (list && *list && (is_aten || !strstr(list, "::")))
+		return 0;
+	err_set(e, -EINVAL,
+		list && *list ? "functions of Python are chosen here, not operators of "
+				"the dispatcher"
+			      : "the list is empty");
+	return err_hint(e, is_aten ? "write aten::add.Tensor, or add for all overloads"
+				   : "write it as Python does: torch.add, torch.Tensor.add, or add "
+				     "for both");
+}
+
+static int change(struct intervene_rules *r, int f, const char *word, const char *list,
+		  struct err *e)
+{
+	struct intervene_rule *x = &r->rule[f];
+	bool adds = !strcmp(word, "add"), removes = !strcmp(word, "remove"),
+	     all = !strcmp(word, "all"), off = !strcmp(word, "off");
+	if (f == INTERVENE_CAST && strstr(word, "->") && !list)
+		return intervene_rules_cast(r, word, e);
+	if (f == INTERVENE_COMPARE && !strcmp(word, "budget") && list)
+		return intervene_rules_budget(r, list, e);
+	if ((!adds && !removes && !all && !off) || ((all || off) && list))
+		return usage(list && (all || off) ? list : word, e);
+	if (f == INTERVENE_CAST && !r->casts && !off) {
+		err_set(e, -EINVAL, "cast: there are no dtypes yet");
+		return err_hint(e, "first: cast 'torch.float16->torch.float32'");
+	}
+	int rc = adds || removes ? check_list(list, r->is_aten, e) : 0;
+	if (rc)
+		return rc;
+	if (adds)
+		return add_ops(x, list, e);
+	if (removes)
+		return remove_ops(x, list, e);
+	oplist_free(&x->listed);
+	oplist_free(&x->removed);
+	x->on = all;
+	x->used |= all;
+	return 0;
+}
+
+int intervene_ctl(struct intervene_rules *r, const char *const *words, size_t n, struct err *e)
+{
+	if (n == 1 && !strcmp(words[0], "status"))
+		return 0;
+	int f = n ? find_feature(words[0]) : INTERVENE_FEATURES;
+	if (f == INTERVENE_FEATURES || n < 2 || n > 3)
+		return usage(n ? words[n > 3 ? 3 : 0] : "", e);
+	int rc = change(r, f, words[1], n > 2 ? words[2] : NULL, e);
+	return rc ? rc : 1;
+}
+
+json_t *intervene_ctl_status(const struct intervene_rules *r)
+{
+	json_t *all = json_object();
+	for (int f = 0; f < INTERVENE_FEATURES; f++) {
+		const struct intervene_rule *x = &r->rule[f];
+		char *listed = oplist_text(&x->listed), *removed = oplist_text(&x->removed);
+		char *text = NULL;
+		char more[64] = "";
+		if (x->on && f == INTERVENE_COMPARE && r->budget > 0)
+			snprintf(more, sizeof(more), ", budget %g%%", 100 * r->budget);
+		if (!listed || !removed ||
+		    asprintf(&text, "%s%s%s%s%s%s",
+			     !x->on    ? "off"
+			     : *listed ? listed
+				       : "all",
+			     x->on && *removed ? " but " : "", x->on ? removed : "",
+			     x->on && f == INTERVENE_CAST ? ", " : "",
+			     x->on && f == INTERVENE_CAST ? r->cast_text : "", more) < 0)
+			text = NULL;
+		json_object_set_new(all, intervene_names[f], json_string(text ? text : "?"));
+		free(text);
+		free(listed);
+		free(removed);
+	}
+	return all;
+}
+
+bool intervene_ctl_is_there(const struct shim_state *s)
+{
+	bool there = s->modes == SHIM_IN || (s->modes == SHIM_COMING && *s->modes_door);
+	return there && memchr(s->modes_door, 0, sizeof(s->modes_door));
+}
+
+/* The socket of the ditrace that changes functions of process `pid`, or will when PyTorch is
+ * imported. */
+static int dial(pid_t pid, struct err *e)
+{
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
+	struct shim_state s = {0};
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int r = carrier_state(pid, &s, e);
+	if (!r && !intervene_ctl_is_there(&s))
+		r = err_set(e, -ENOENT, "no ditrace changes functions of process %d", pid);
+	if (r)
+		return r == -ENOENT
+			   ? err_hint(e, "ditrace attach %d --fallback, --cast or --compare does",
+				      pid)
+			   : r;
+	int n = snprintf(a.sun_path, sizeof(a.sun_path), "/proc/%d/root%s", pid, s.modes_door);
+	int sock =
+	    n < (int)sizeof(a.sun_path) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+	if (sock >= 0 && !setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) &&
+	    !connect(sock, (struct sockaddr *)&a, sizeof(a)))
+		return sock;
+	r = n < (int)sizeof(a.sun_path) ? -errno : -ENAMETOOLONG;
+	if (sock >= 0)
+		close(sock);
+	err_set(e, r, "cannot reach the ditrace of process %d: %s", pid, strerror(-r));
+	return err_hint(e, "it may have ended: ditrace ctl %d status", pid);
+}
+
+static int receive(struct worker *w, json_t **out)
+{
+	char byte; /* and descriptors, which are the kernel's to close */
+	if (recv(w->replies, &byte, 1, 0) != 1)
+		return -EPIPE;
+	int r = 0;
+	while (!r)
+		r = worker_receive(w, out);
+	return r < 0 ? r : 0;
+}
+
+static int read_reply(json_t *m, json_t **out, struct err *e)
+{
+	const char *error = json_string_value(json_object_get(m, "error"));
+	const char *hint = json_string_value(json_object_get(m, "hint"));
+	*out = json_incref(json_object_get(m, "status"));
+	if (!error)
+		return *out ? 0 : err_set(e, -EPROTO, "the other ditrace is of another kind");
+	err_set(e, -EINVAL, "%s", error);
+	return err_hint(e, "%s", hint ? hint : "");
+}
+
+int intervene_ctl_send(pid_t pid, char *const *words, size_t n, json_t **out, struct err *e)
+{
+	json_t *list = json_array(), *m = NULL;
+	int sock = dial(pid, e);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_string(words[i]));
+	json_t *order = json_pack("{ss so}", "event", "ctl", "words", list);
+	if (sock < 0) {
+		json_decref(order);
+		return sock;
+	}
+	struct worker w = {.requests = sock, .replies = dup(sock), .arena = -1};
+	int r = worker_send(&w, order);
+	r = r ? r : receive(&w, &m);
+	r = r ? err_set(e, r, "the ditrace of process %d does not answer: %s", pid, strerror(-r))
+	      : read_reply(m, out, e);
+	json_decref(m);
+	worker_stop(&w, NULL, 0);
+	return r;
+}

@@ -1,0 +1,327 @@
+#define _GNU_SOURCE
+#include "tracer/proc/perf_rings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+
+enum {
+	RING_PAGES = 16, /* of data; most records have 150 bytes */
+	SAMPLING_PAGES = 1024,
+	LARGE = 4096 + 256, /* a record with the longest path */
+};
+
+/* One CPU's records; the events of all threads on it write here. */
+struct ring {
+	int fd; /* of the event that owns the buffer, -1: none */
+	struct perf_event_mmap_page *meta;
+	size_t size; /* bytes of data, a power of two */
+};
+
+struct record {
+	uint64_t time;
+	size_t at; /* in perf_rings.bytes */
+};
+
+struct perf_rings {
+	int epoll; /* the caller's */
+	size_t page;
+	unsigned ncpus;
+	struct perf_event_attr sampling; /* size 0: no samples are taken */
+	int program;			 /* for events that take samples; -1: none */
+	struct ring *rings;		 /* by CPU */
+	int *fds;			 /* of the events that write */
+	size_t nfds, fds_room;
+	uint8_t *bytes; /* records taken from the rings, 8-byte aligned */
+	size_t nbytes, bytes_room;
+	struct record *records;
+	size_t nrecords, records_room;
+};
+
+int perf_rings_new(int epoll, struct perf_rings **out)
+{
+	struct perf_rings *f = calloc(1, sizeof(*f));
+	long n = sysconf(_SC_NPROCESSORS_CONF);
+	if (!f)
+		return -ENOMEM;
+	f->epoll = epoll;
+	f->program = -1;
+	f->page = (size_t)sysconf(_SC_PAGESIZE);
+	f->ncpus = n > 0 ? (unsigned)n : 1;
+	f->rings = calloc(f->ncpus, sizeof(*f->rings));
+	for (unsigned i = 0; f->rings && i < f->ncpus; i++)
+		f->rings[i].fd = -1;
+	if (!f->rings) {
+		free(f);
+		return -ENOMEM;
+	}
+	*out = f;
+	return 0;
+}
+
+unsigned perf_rings_cpus(const struct perf_rings *p)
+{
+	return p->ncpus;
+}
+
+static struct perf_event_attr make_attr(bool on_exec)
+{
+	/* Linux include/uapi/linux/perf_event.h. */
+	return (struct perf_event_attr){
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_DUMMY,
+	    .size = sizeof(struct perf_event_attr),
+	    .disabled = on_exec,
+	    .enable_on_exec = on_exec,
+	    .inherit = 1,
+	    .exclude_kernel = 1,
+	    .exclude_hv = 1,
+	    .mmap = 1,
+	    .mmap2 = 1,
+	    .comm = 1,
+	    .comm_exec = 1,
+	    .task = 1,
+	    .sample_id_all = 1,
+	    .sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME,
+	    .use_clockid = 1,
+	    .clockid = CLOCK_MONOTONIC,
+	    /* wakeup_events would count samples only. */
+	    .watermark = 1,
+	    .wakeup_watermark = 1,
+	};
+}
+
+void perf_rings_sampling(struct perf_rings *p, const struct perf_event_attr *attr)
+{
+	p->sampling = *attr;
+	p->sampling.size = sizeof(*attr);
+}
+
+void perf_rings_program(struct perf_rings *p, int program)
+{
+	p->program = program;
+}
+
+static struct perf_event_attr attr_of(const struct perf_rings *p, bool on_exec)
+{
+	const struct perf_event_attr *s = &p->sampling;
+	struct perf_event_attr attr = make_attr(on_exec);
+	if (!s->size)
+		return attr;
+	attr.type = s->type;
+	attr.config = s->config;
+	attr.freq = s->freq;
+	attr.sample_freq = s->sample_freq;
+	attr.sample_type |= s->sample_type;
+	attr.sample_regs_user = s->sample_regs_user;
+	attr.sample_stack_user = s->sample_stack_user;
+	attr.exclude_kernel = s->exclude_kernel;
+	attr.build_id = s->build_id;
+	return attr;
+}
+
+bool raise_fd_limit(void)
+{
+	struct rlimit l;
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max)
+		return false;
+	l.rlim_cur = l.rlim_max;
+	return !setrlimit(RLIMIT_NOFILE, &l);
+}
+
+static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
+{
+	int fd;
+	do
+		fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	while (fd < 0 && errno == EMFILE && raise_fd_limit());
+	return fd < 0 ? -errno : fd;
+}
+
+/* With less memory where the limit on locked pages is low. */
+static int map_ring(struct perf_rings *f, struct ring *r, int fd)
+{
+	for (size_t pages = f->sampling.size ? SAMPLING_PAGES : RING_PAGES; pages; pages /= 2) {
+		void *p =
+		    mmap(NULL, (pages + 1) * f->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED) {
+			*r = (struct ring){.fd = fd, .meta = p, .size = pages * f->page};
+			return 0;
+		}
+		if (errno != EPERM)
+			break;
+	}
+	return -errno;
+}
+
+/* The buffer belongs to an event of ditrace's own that records nothing: that of a target's thread
+ * polls as hung up for ever once the thread has ended (kernel/events/core.c, perf_poll), whoever
+ * else writes there. */
+static int open_ring(struct perf_rings *f, struct ring *r, int cpu)
+{
+	struct perf_event_attr attr = make_attr(false);
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = 0};
+	attr.disabled = 1;
+	attr.inherit = attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 0;
+	int fd = perf_open(attr, 0, cpu);
+	if (fd < 0)
+		return fd;
+	int code = map_ring(f, r, fd);
+	if (!code && epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &ev)) {
+		code = -errno;
+		munmap(r->meta, r->size + f->page);
+		r->fd = -1;
+	}
+	if (code)
+		close(fd);
+	return code;
+}
+
+static int add_event(struct perf_rings *f, pid_t tid, int cpu, bool on_exec)
+{
+	struct ring *r = &f->rings[cpu];
+	int code = array_grow(&f->fds, &f->fds_room, f->nfds + 1, sizeof(*f->fds));
+	if (!code && r->fd < 0)
+		code = open_ring(f, r, cpu);
+	if (code)
+		return code == -ENODEV ? 0 : code; /* the CPU is off */
+	int fd = perf_open(attr_of(f, on_exec), tid, cpu);
+	if (fd < 0)
+		return fd == -ENODEV ? 0 : fd;
+	f->fds[f->nfds++] = fd;
+	if (f->program >= 0 && f->sampling.size && ioctl(fd, PERF_EVENT_IOC_SET_BPF, f->program))
+		return -errno;
+	return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd) ? -errno : 0;
+}
+
+int perf_rings_add(struct perf_rings *f, pid_t tid, bool on_exec)
+{
+	for (unsigned cpu = 0; cpu < f->ncpus; cpu++) {
+		int r = add_event(f, tid, (int)cpu, on_exec);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static void copy_out(const struct ring *r, size_t page, uint64_t pos, void *out, size_t n)
+{
+	const uint8_t *data = (const uint8_t *)r->meta + page;
+	size_t at = pos & (r->size - 1), first = r->size - at < n ? r->size - at : n;
+	memcpy(out, data + at, first);
+	memcpy((uint8_t *)out + first, data, n - first);
+}
+
+static int keep(struct perf_rings *f, const struct ring *r, uint64_t pos, size_t size,
+		uint64_t time)
+{
+	int code = array_grow(&f->bytes, &f->bytes_room, f->nbytes + size, 1);
+	if (!code)
+		code =
+		    array_grow(&f->records, &f->records_room, f->nrecords + 1, sizeof(*f->records));
+	if (code)
+		return code;
+	copy_out(r, f->page, pos, f->bytes + f->nbytes, size);
+	f->records[f->nrecords++] = (struct record){time, f->nbytes};
+	f->nbytes += size;
+	return 0;
+}
+
+/* Where in a record the time is: sample_id ends all but samples, and the time ends that; in a
+ * sample it follows the numbers of process and thread. */
+static size_t time_at(const struct perf_event_header *h)
+{
+	return h->type == PERF_RECORD_SAMPLE ? sizeof(*h) + 8 : h->size - sizeof(uint64_t);
+}
+
+/* Take the records up to time `cut`; *more when there are later ones. */
+static int drain(struct perf_rings *f, struct ring *r, uint64_t cut, bool *more, bool *full)
+{
+	uint64_t head = __atomic_load_n(&r->meta->data_head, __ATOMIC_ACQUIRE),
+		 tail = r->meta->data_tail;
+	size_t large = LARGE < r->size / 2 ? LARGE : r->size / 2;
+	int code = 0;
+	*full = *full || r->size - (size_t)(head - tail) < large;
+	while (tail < head && !code) {
+		struct perf_event_header h;
+		uint64_t time;
+		copy_out(r, f->page, tail, &h, sizeof(h));
+		if (h.size < sizeof(h) + 2 * sizeof(time) || h.size > head - tail) {
+			tail = head;
+			break;
+		}
+		copy_out(r, f->page, tail + time_at(&h), &time, sizeof(time));
+		if (time > cut) {
+			*more = true;
+			break;
+		}
+		code = keep(f, r, tail, h.size, time);
+		tail += code ? 0 : h.size;
+	}
+	__atomic_store_n(&r->meta->data_tail, tail, __ATOMIC_RELEASE);
+	return code;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct record *x = a, *y = b;
+	if (x->time != y->time)
+		return x->time < y->time ? -1 : 1;
+	return x->at < y->at ? -1 : 1;
+}
+
+/* One round over all CPUs. What came after its start stays for the next, so that a CPU read early
+ * cannot make an effect on another appear before its cause. */
+static int read_round(struct perf_rings *f, perf_record_fn *fn, void *arg, bool *more, bool *full)
+{
+	uint64_t cut = clock_ns(CLOCK_MONOTONIC);
+	int r = 0;
+	*more = false;
+	f->nbytes = f->nrecords = 0;
+	for (unsigned i = 0; i < f->ncpus && !r; i++)
+		if (f->rings[i].fd >= 0)
+			r = drain(f, &f->rings[i], cut, more, full);
+	if (f->nrecords)
+		qsort(f->records, f->nrecords, sizeof(*f->records), by_time);
+	for (size_t i = 0; i < f->nrecords; i++)
+		fn((const void *)(f->bytes + f->records[i].at), f->records[i].time, arg);
+	return r;
+}
+
+int perf_rings_read(struct perf_rings *p, perf_record_fn *fn, void *arg, bool *full)
+{
+	bool more = true;
+	int r = 0;
+	*full = false;
+	while (more && !r)
+		r = read_round(p, fn, arg, &more, full);
+	return r;
+}
+
+void perf_rings_free(struct perf_rings *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->nfds; i++)
+		close(p->fds[i]);
+	for (unsigned i = 0; i < p->ncpus; i++) {
+		if (p->rings[i].fd < 0)
+			continue;
+		munmap(p->rings[i].meta, p->rings[i].size + p->page);
+		close(p->rings[i].fd);
+	}
+	free(p->rings);
+	free(p->fds);
+	free(p->bytes);
+	free(p->records);
+	free(p);
+}

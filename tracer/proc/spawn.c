@@ -1,0 +1,178 @@
+#define _GNU_SOURCE
+#include "tracer/proc/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void spawn_signals_save(struct spawn_signals *s)
+{
+	struct sigaction a;
+	sigprocmask(SIG_SETMASK, NULL, &s->mask);
+	sigemptyset(&s->ignored);
+	for (int i = 1; i < NSIG; i++)
+		if (!sigaction(i, NULL, &a) && a.sa_handler == SIG_IGN)
+			sigaddset(&s->ignored, i);
+}
+
+static void restore_signals(const struct spawn_signals *s)
+{
+	for (int i = 1; i < NSIG; i++) {
+		struct sigaction a = {.sa_handler =
+					  sigismember(&s->ignored, i) == 1 ? SIG_IGN : SIG_DFL};
+		if (i != SIGKILL && i != SIGSTOP)
+			sigaction(i, &a, NULL);
+	}
+	sigprocmask(SIG_SETMASK, &s->mask, NULL);
+}
+
+static ssize_t read_retry(int fd, void *buf, size_t n)
+{
+	ssize_t r;
+	do
+		r = read(fd, buf, n);
+	while (r < 0 && errno == EINTR);
+	return r;
+}
+
+/* After fork: nothing but async-signal-safe calls. */
+static void run_child(char *const argv[], const struct spawn_signals *s, pid_t tracer, int gate,
+		      int report)
+{
+	char go;
+	int code;
+	if (tracer) {
+		prctl(PR_SET_PTRACER, tracer); /* fails where there is no Yama */
+		if (write(gate, "", 1) != 1)
+			_exit(126);
+	}
+	if (read_retry(gate, &go, 1) != 1)
+		_exit(126);
+	restore_signals(s);
+	execvp(argv[0], argv);
+	code = errno;
+	if (write(report, &code, sizeof(code)) != sizeof(code))
+		_exit(126);
+	_exit(127);
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t tracer,
+		  struct spawn *out, struct err *e)
+{
+	int gate[2] = {-1, -1}, report[2] = {-1, -1}, code;
+	char ready;
+	*out = (struct spawn){.pid = -1, .gate = -1, .report = -1};
+	/* A socket: a pipe whose reader was killed would send SIGPIPE. */
+	if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) &&
+	    !pipe2(report, O_CLOEXEC) && (out->pid = fork()) >= 0) {
+		if (!out->pid) {
+			close(gate[1]);
+			close(report[0]);
+			run_child(argv, s, tracer, gate[0], report[1]);
+		}
+		out->gate = gate[1];
+		out->report = report[0];
+		close(gate[0]);
+		close(report[1]);
+		if (tracer && read_retry(gate[1], &ready, 1) != 1)
+			return err_set(e, -ECHILD, "cannot start a process: it was killed");
+		return 0;
+	}
+	code = -errno;
+	for (int i = 0; i < 2; i++) {
+		close_end(&gate[i]);
+		close_end(&report[i]);
+	}
+	return err_set(e, code, "cannot start a process: %s", strerror(-code));
+}
+
+static void reap(struct spawn *p)
+{
+	close_end(&p->gate);
+	close_end(&p->report);
+	while (p->pid > 0 && waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	p->pid = -1;
+}
+
+void spawn_cancel(struct spawn *p)
+{
+	reap(p);
+}
+
+/* execvp says EACCES when it could not look into a directory of PATH, whether the command is there
+ * or not. */
+static bool is_nowhere(const char *name)
+{
+	char path[4096];
+	const char *dirs = getenv("PATH");
+	if (strchr(name, '/'))
+		return false;
+	while (dirs && *dirs) {
+		size_t n = strcspn(dirs, ":");
+		snprintf(path, sizeof(path), "%.*s/%s", (int)n, dirs, name);
+		if (n && !access(path, F_OK))
+			return false;
+		dirs += n + (dirs[n] == ':');
+	}
+	return true;
+}
+
+int spawn_release(struct spawn *p, char *const argv[], struct err *e)
+{
+	int code = 0;
+	if (send(p->gate, "", 1, MSG_NOSIGNAL) != 1)
+		code = errno;
+	close_end(&p->gate);
+	if (!code && read_retry(p->report, &code, sizeof(code)) != sizeof(code))
+		code = 0; /* closed by exec */
+	close_end(&p->report);
+	if (!code)
+		return 0;
+	reap(p);
+	if (code == EACCES && is_nowhere(argv[0]))
+		code = ENOENT;
+	err_set(e, -code, "cannot run %s: %s", argv[0], strerror(code));
+	if (code == ENOENT)
+		err_hint(e, "check the name and PATH, as in: ditrace run -- python3 train.py");
+	else if (code == EACCES)
+		err_hint(e,
+			 "make it executable, or name the interpreter: ditrace run -- python3 %s",
+			 argv[0]);
+	return -code;
+}
+
+pid_t spawn_part(int sig)
+{
+	pid_t parent = getpid(), pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, sig);
+		if (getppid() != parent)
+			_exit(1);
+	}
+	return pid;
+}
+
+int spawn_exit_status(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int spawn_failure_status(int code)
+{
+	return code == -ENOENT ? 127 : 126;
+}

@@ -1,0 +1,34 @@
+/* What /proc tells of one thread: proc_pid_task(5). */
+#ifndef TRACER_PROC_THREAD_FACTS_H
+#define TRACER_PROC_THREAD_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { SYSCALL_ARGS = 6 };
+
+struct thread_facts {
+	pid_t tid, ns_tid; /* ns_tid: in the innermost PID namespace it is in */
+	char name[32];
+	char state;	   /* R S D T t Z X I */
+	pid_t tracer;	   /* 0: nobody traces it */
+	uint64_t run_ns;   /* time on a processor; may lack the time since the last tick */
+	uint64_t switches; /* times that it left a processor, by itself or not */
+	bool in_syscall;   /* it waits in one; syscall and arg are known */
+	long syscall;
+	uint64_t arg[SYSCALL_ARGS];
+	char wchan[64]; /* the function of the kernel that it waits in; "" not known */
+};
+
+/* Of thread `tid` of process `pid`. What may not be read is left empty. 0; -ESRCH when there is no
+ * such thread (any more). */
+int thread_facts_read(pid_t pid, pid_t tid, struct thread_facts *out);
+
+/* The number of the system call that the thread waits in; -1: in none, or that may not be known. */
+long thread_syscall(pid_t pid, pid_t tid);
+
+/* Take in the text of a thread's file "syscall". */
+void thread_facts_syscall(const char *text, struct thread_facts *out);
+
+#endif

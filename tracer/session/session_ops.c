@@ -1,0 +1,72 @@
+#include "symbolizer/target/maps.h"
+#include "tracer/session/load_ops.h"
+#include "tracer/session/session_internal.h"
+
+static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, struct err *e)
+{
+	out->inode = l->torch->inode;
+	out->major = l->torch->dev_major;
+	out->minor = l->torch->dev_minor;
+	return load_ops(pid, l, false, &out->table, e);
+}
+
+/* A failure is told by the attempt that follows when the table is needed. */
+static void *preload_main(void *arg)
+{
+	struct preload *p = arg;
+	struct maps maps;
+	struct libraries l;
+	struct err why = {0};
+	if (maps_read(p->pid, &maps, NULL))
+		return NULL;
+	libraries_find(&maps, &l);
+	if (l.torch && load(p->pid, &l, &p->ops, &why))
+		p->ops.table = NULL;
+	maps_free(&maps);
+	return NULL;
+}
+
+void session_preload(struct session *s, pid_t pid)
+{
+	s->preload.pid = pid;
+	s->preload.running = !pthread_create(&s->preload.thread, NULL, preload_main, &s->preload);
+}
+
+static void wait_for_preload(struct session *s)
+{
+	if (s->preload.running)
+		pthread_join(s->preload.thread, NULL);
+	s->preload.running = false;
+}
+
+static bool is_of(const struct loaded_ops *ops, const struct mapping *m)
+{
+	return ops->table && m->inode == ops->inode && m->dev_major == ops->major &&
+	       m->dev_minor == ops->minor;
+}
+
+bool session_has_ops_of(const struct session *s, const struct mapping *m)
+{
+	return is_of(&s->loaded, m);
+}
+
+int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e)
+{
+	int r = 0;
+	wait_for_preload(s);
+	if (is_of(&s->preload.ops, l->torch)) {
+		s->loaded = s->preload.ops;
+		s->preload.ops.table = NULL;
+	} else {
+		r = load(pid, l, &s->loaded, e);
+	}
+	if (!r)
+		s->ops = s->loaded.table;
+	return r;
+}
+
+void session_end_preload(struct session *s)
+{
+	wait_for_preload(s);
+	op_table_free(s->preload.ops.table);
+}

@@ -1,0 +1,235 @@
+/* Brings what is in modes/ beside this file into the Python of the process, so that what functions
+ * of PyTorch do can be changed. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tracer/shim/extension/modes_call.h"
+#include "tracer/shim/extension/modes_threads.h"
+#include "tracer/shim/extension/python.h"
+#include "tracer/shim/shim.h"
+
+extern const char _binary_start_py_start[], _binary_start_py_end[];
+extern const char _binary_modes_py_start[], _binary_modes_py_end[];
+
+static object *module; /* a dict: the names of modes/; NULL: they are not in */
+static bool entered;   /* a thread was made to call, there is no LD_PRELOAD */
+static bool was_in;    /* before this time, too */
+
+/* function() of modes/ as a number; 0 when it fails. With the GIL. */
+static long ask(const char *function)
+{
+	object *f = module ? py.PyDict_GetItemString(module, function) : NULL,
+	       *r = f ? py.PyObject_CallObject(f, NULL) : NULL;
+	long n = r ? py.PyLong_AsLong(r) : 0;
+	python_drop(r);
+	python_forget();
+	return n;
+}
+
+static bool enter_thread(void)
+{
+	object *type, *value, *traceback; /* what the program has raised stays */
+	py.PyErr_Fetch(&type, &value, &traceback);
+	bool is_on = ask("enter_thread");
+	py.PyErr_Restore(type, value, traceback);
+	return is_on;
+}
+
+static void set_phase(enum shim_phase phase)
+{
+	ditrace_shim_state.modes = phase;
+}
+
+static void end(void)
+{
+	python_drop(module);
+	module = NULL;
+	set_phase(SHIM_OUT);
+}
+
+/* On the main thread: stop() of modes/ says whether nothing is left of them there. */
+static int take_out(void *unused)
+{
+	(void)unused;
+	if (module && ditrace_shim_state.modes == SHIM_GOING && ask("stop"))
+		end();
+	return 0;
+}
+
+/* A ditrace that was killed has left its socket. */
+static void tidy(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	char *slash = strrchr(ditrace_shim_state.modes_door, '/');
+	int fd = slash ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+	strcpy(a.sun_path, ditrace_shim_state.modes_door);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) && errno == ECONNREFUSED &&
+	    !unlink(a.sun_path)) {
+		a.sun_path[slash - ditrace_shim_state.modes_door] = '\0';
+		rmdir(a.sun_path);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void leave(void)
+{
+	int state = py.PyGILState_Ensure();
+	set_phase(SHIM_GOING);
+	ask("leave_all");
+	py.PyGILState_Release(state);
+	modes_threads_stop();
+	if (entered)
+		tidy();
+}
+
+/* Waits until ditrace is gone or wants to go. */
+static void *keeper(void *arg)
+{
+	enum { AGAIN_MS = 20, SELDOM_MS = 1000, SOON = 500 };
+	struct pollfd p = {.fd = (int)(intptr_t)arg, .events = POLLRDHUP};
+	prctl(PR_SET_NAME, SHIM_THREAD);
+	modes_threads_start(enter_thread);
+	while (poll(&p, 1, -1) <= 0)
+		;
+	if (py.Py_IsInitialized())
+		leave();
+	for (int i = 0; ditrace_shim_state.modes == SHIM_GOING && py.Py_IsInitialized(); i++) {
+		py.Py_AddPendingCall(take_out, NULL);
+		poll(NULL, 0, i < SOON ? AGAIN_MS : SELDOM_MS);
+	}
+	return NULL;
+}
+
+static int start_thread(void *(*fn)(void *), void *arg)
+{
+	sigset_t all, was;
+	pthread_t thread;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &was);
+	int r = pthread_create(&thread, NULL, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	if (!r)
+		pthread_detach(thread);
+	return r;
+}
+
+/* keep(fd): the modes are taken out when this connection ends; -1: they did not come in. */
+static object *keep(object *self, object *fd)
+{
+	int sock = (int)py.PyLong_AsLong(fd);
+	(void)self;
+	set_phase(sock < 0 ? SHIM_OUT : SHIM_IN);
+	return py.PyLong_FromLong(sock < 0 ? 0 : start_thread(keeper, (void *)(intptr_t)sock));
+}
+
+static size_t length(const char *start, const char *end)
+{
+	return (size_t)(end - start);
+}
+
+static object *bytes(const char *start, const char *end)
+{
+	return py.PyBytes_FromStringAndSize(start, (ssize_t)length(start, end));
+}
+
+/* fill(dict): the functions of the library for modes/. */
+static object *fill(object *self, object *into)
+{
+	(void)self;
+	return modes_call_fill(into) ? python_none() : NULL;
+}
+
+static bool fill_module(void)
+{
+	static struct method keep_method = {"keep", keep, METH_O, NULL},
+			     fill_method = {"fill", fill, METH_O, NULL};
+	object *builtins = py.PyEval_GetBuiltins();
+	module = py.PyDict_New();
+	return module && builtins && !py.PyDict_SetItemString(module, "__builtins__", builtins) &&
+	       modes_set(module, "__name__", py.PyUnicode_DecodeFSDefault("ditrace")) &&
+	       modes_set(module, "SOURCE", bytes(_binary_modes_py_start, _binary_modes_py_end)) &&
+	       modes_set(module, "SOCKET",
+			 py.PyUnicode_DecodeFSDefault(ditrace_shim_state.modes_door)) &&
+	       modes_set(module, "AGAIN", py.PyLong_FromLong(was_in)) &&
+	       modes_set(module, "keep", py.PyCFunction_NewEx(&keep_method, NULL, NULL)) &&
+	       modes_set(module, "fill", py.PyCFunction_NewEx(&fill_method, NULL, NULL));
+}
+
+static void run_start(void)
+{
+	char *text =
+	    strndup(_binary_start_py_start, length(_binary_start_py_start, _binary_start_py_end));
+	object *code = text ? py.Py_CompileString(text, "ditrace/start.py", FILE_INPUT) : NULL;
+	object *r = code ? py.PyEval_EvalCode(code, module, module) : NULL;
+	python_drop(r);
+	python_drop(code);
+	free(text);
+}
+
+/* On the main thread, between two instructions of Python, or on one of the library's own. */
+static int begin(void *unused)
+{
+	(void)unused;
+	python_drop(module); /* of a parent of this process */
+	module = NULL;
+	if (fill_module()) {
+		was_in = true;
+		run_start();
+	}
+	py.PyErr_Clear();
+	if (ditrace_shim_state.modes == SHIM_OUT)
+		end();
+	return 0;
+}
+
+static bool may_come(const char *path)
+{
+	int32_t out = SHIM_OUT;
+	if (!path || strlen(path) >= sizeof(ditrace_shim_state.modes_door) ||
+	    !atomic_compare_exchange_strong(&ditrace_shim_state.modes, &out, SHIM_COMING))
+		return false;
+	strcpy(ditrace_shim_state.modes_door, path);
+	if (python_find() && py.Py_IsInitialized())
+		return true;
+	set_phase(SHIM_OUT);
+	return false;
+}
+
+void modes_start(const char *socket)
+{
+	if (may_come(socket))
+		py.Py_AddPendingCall(begin, NULL);
+}
+
+static void *come_main(void *arg)
+{
+	prctl(PR_SET_NAME, SHIM_THREAD);
+	int state = py.PyGILState_Ensure();
+	begin(arg);
+	py.PyGILState_Release(state);
+	return NULL;
+}
+
+/* SHIM_MODES_COME */
+__attribute__((visibility("default"))) void ditrace_modes_come(const char *path);
+
+void ditrace_modes_come(const char *path)
+{
+	int saved = errno;
+	if (may_come(path)) {
+		entered = true;
+		if (start_thread(come_main, NULL))
+			set_phase(SHIM_OUT);
+	}
+	errno = saved;
+}

@@ -1,0 +1,125 @@
+#define _GNU_SOURCE
+#include "tracer/shim/extension/modes_budget.h"
+
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "tracer/shim/budget.h"
+#include "tracer/shim/extension/modes_change.h"
+
+static struct budget budget;
+static double spent; /* nanoseconds in all, whatever the budget was */
+static uint64_t first;
+static __thread uint64_t taken_last;
+
+/* Of what a call comes from; 0 where that cannot be told. */
+static uint64_t place_hash(void)
+{
+	object *at = modes_place(NULL, NULL);
+	ssize_t h = at ? py.PyObject_Hash(at) : -1;
+	python_drop(at);
+	if (h == -1)
+		python_forget();
+	return (uint64_t)(h + 1);
+}
+
+static uint64_t passed(uint64_t now)
+{
+	if (!first)
+		first = now;
+	return now - first;
+}
+
+bool budget_takes(object *what)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	passed(now);
+	uint64_t number = budget_decide(&budget, what, budget.share > 0 ? place_hash() : 0, now);
+	if (number)
+		taken_last = number;
+	return number;
+}
+
+uint64_t budget_number(void)
+{
+	return taken_last;
+}
+
+void budget_set_number(uint64_t number)
+{
+	taken_last = number;
+}
+
+object *modes_budget_number(object *self, object *unused)
+{
+	(void)self, (void)unused;
+	return py.PyLong_FromLong((long)taken_last);
+}
+
+object *modes_takes(object *self, object *what)
+{
+	(void)self;
+	return py.PyBool_FromLong(budget_takes(what));
+}
+
+object *modes_budget(object *self, object *share)
+{
+	(void)self;
+	budget_begin(&budget, py.PyFloat_AsDouble(share));
+	return python_none();
+}
+
+void budget_forget(void)
+{
+	spent = 0;
+	first = 0;
+}
+
+static void spend(uint64_t number, bool backward, uint64_t ns)
+{
+	passed(clock_ns(CLOCK_MONOTONIC));
+	spent += (double)ns;
+	budget_spend(&budget, number, backward, ns);
+}
+
+void budget_spent(uint64_t number, uint64_t ns)
+{
+	spend(number, false, ns);
+}
+
+static uint64_t argument(object *args, ssize_t i)
+{
+	return (uint64_t)py.PyLong_AsLong(py.PyTuple_GetItem(args, i));
+}
+
+object *modes_spend(object *self, object *args)
+{
+	(void)self;
+	spend(argument(args, 0), argument(args, 1), argument(args, 2));
+	return python_none();
+}
+
+object *modes_comes(object *self, object *number)
+{
+	(void)self;
+	budget_await(&budget, (uint64_t)py.PyLong_AsLong(number));
+	return python_none();
+}
+
+object *modes_came(object *self, object *args)
+{
+	(void)self;
+	budget_came(&budget, argument(args, 0), argument(args, 1));
+	return python_none();
+}
+
+object *modes_spent(object *self, object *unused)
+{
+	(void)self, (void)unused;
+	uint64_t all = first ? passed(clock_ns(CLOCK_MONOTONIC)) : 0;
+	object *a = py.PyFloat_FromDouble(spent), *b = py.PyFloat_FromDouble((double)all);
+	object *r = a && b ? py.PyTuple_Pack(2, a, b) : NULL;
+	python_drop(a);
+	python_drop(b);
+	return r;
+}

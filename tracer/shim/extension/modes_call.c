@@ -1,0 +1,495 @@
+#define _GNU_SOURCE
+#include "tracer/shim/extension/modes_call.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "tracer/engine/shim/shim_share.h"
+#include "tracer/shim/extension/modes_budget.h"
+#include "tracer/shim/extension/modes_cast.h"
+#include "tracer/shim/extension/modes_change.h"
+#include "tracer/shim/extension/modes_compare.h"
+#include "tracer/shim/extension/modes_copies.h"
+#include "tracer/shim/extension/modes_fallback.h"
+#include "tracer/shim/extension/modes_judge.h"
+#include "tracer/shim/extension/modes_lines.h"
+#include "tracer/shim/extension/modes_nest.h"
+#include "tracer/shim/extension/modes_numbers.h"
+#include "tracer/shim/extension/modes_stats.h"
+#include "tracer/shim/extension/modes_threads.h"
+
+enum {
+	PLANS_MOST = 8192,
+	FLUSH_MS = 200, /* how often what was done is told */
+};
+
+_Atomic bool modes_out;
+__thread int modes_busy;
+static __thread int inside; /* how many calls of the mode are open */
+
+static struct {
+	object *module;
+	object *mode;  /* that is in use */
+	object *plans; /* function: what plan_of() of modes/ says */
+	object *counts;
+	object *push, *pop; /* of torch._C */
+	object *plain;	    /* a tuple: types of tensors that do not ask for themselves */
+	object *is_compiling;
+} own;
+
+static const struct modes_control *control;
+static uint32_t generation;
+static uint64_t flushed_ms;
+
+/* Of one call of the mode; borrowed, but for args. */
+struct asked {
+	object *func, *types, *args, *kwargs;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* (func, types, args=(), kwargs=None), by place as PyTorch itself gives them, or by name. */
+static bool take(struct asked *a, object *args, object *keywords)
+{
+	static const char *const names[] = {"func", "types", "args", "kwargs"};
+	object *got[4] = {0};
+	ssize_t n = py.PyTuple_Size(args);
+	for (ssize_t i = 0; i < 4; i++)
+		if (i < n)
+			got[i] = py.PyTuple_GetItem(args, i);
+		else if (keywords)
+			got[i] = py.PyDict_GetItemString(keywords, names[i]);
+	if (n > 4 || !got[0]) {
+		py.PyErr_SetString(*(object **)py.PyExc_TypeError,
+				   "__torch_function__ takes func, types, args and kwargs");
+		return false;
+	}
+	if (got[3] == py._Py_NoneStruct || (got[3] && !py.PyDict_Size(got[3])))
+		got[3] = NULL;
+	*a = (struct asked){got[0], got[1], NULL, got[3]};
+	a->args = got[2] ? py.PySequence_Tuple(got[2]) : py.PyTuple_New(0);
+	return a->args != NULL;
+}
+
+static object *pass_on(const struct asked *a)
+{
+	return py.PyObject_Call(a->func, a->args, a->kwargs);
+}
+
+/* A function of modes/ that is there by name; a new reference, or NULL without an error. */
+static object *ask(const char *name, object *arg)
+{
+	object *f = py.PyDict_GetItemString(own.module, name), *r = NULL;
+	modes_busy++;
+	if (f)
+		r = py.PyObject_CallFunctionObjArgs(f, arg, PY_END);
+	modes_busy--;
+	if (!r)
+		python_forget();
+	return r;
+}
+
+/* ditrace wants other things done than before: all that was decided is void. */
+static void look_again(void)
+{
+	generation = atomic_load(&control->generation);
+	py.PyDict_Clear(own.plans);
+	python_drop(ask("look_again", NULL));
+	lines_forget();
+}
+
+/* What is to be done about a function, a new reference: a tuple, None, or NULL for nothing either.
+ */
+static object *plan_of(object *func)
+{
+	object *found = py.PyDict_GetItemWithError(own.plans, func);
+	if (found)
+		return python_kept(found);
+	if (py.PyErr_Occurred()) { /* it has no hash */
+		python_forget();
+		return NULL;
+	}
+	found = ask("plan_of", func);
+	if (found && !modes_out && py.PyDict_Size(own.plans) < PLANS_MOST &&
+	    py.PyDict_SetItem(own.plans, func, found))
+		python_forget();
+	return found;
+}
+
+/* Run the body of a function that is written in Python with the mode on, so that those which it
+ * calls come here, too. */
+static object *call_body(object *mode, object *body, const struct asked *a)
+{
+	object *error[3] = {0};
+	object *pushed = py.PyObject_CallFunctionObjArgs(own.push, mode, PY_END);
+	if (!pushed) {
+		python_forget();
+		return pass_on(a);
+	}
+	python_drop(pushed);
+	object *r = py.PyObject_Call(body, a->args, a->kwargs);
+	if (!r)
+		py.PyErr_Fetch(&error[0], &error[1], &error[2]);
+	object *popped = py.PyObject_CallFunctionObjArgs(own.pop, PY_END);
+	if (!popped)
+		python_forget();
+	python_drop(popped);
+	if (!r)
+		py.PyErr_Restore(error[0], error[1], error[2]);
+	return r;
+}
+
+static object *call_changed(object *plan, const struct asked *a)
+{
+	object *kwargs = a->kwargs ? python_kept(a->kwargs) : py.PyDict_New();
+	object *r = kwargs ? modes_change(plan, a->func, a->args, kwargs) : NULL;
+	python_drop(kwargs);
+	return r;
+}
+
+static bool is_compiling(void)
+{
+	modes_busy++;
+	object *r = py.PyObject_CallObject(own.is_compiling, NULL);
+	modes_busy--;
+	bool yes = r && py.PyObject_IsTrue(r) == 1;
+	if (!r)
+		python_forget();
+	python_drop(r);
+	return yes;
+}
+
+/* A subclass of Tensor is to be asked as before. */
+static bool are_plain(object *types)
+{
+	object *all = py.PySequence_Tuple(types);
+	bool good = all != NULL;
+	for (ssize_t i = 0; good && i < py.PyTuple_Size(all); i++)
+		good = py.PySequence_Contains(own.plain, py.PyTuple_GetItem(all, i)) == 1;
+	if (!all)
+		py.PyErr_Clear();
+	python_drop(all);
+	return good;
+}
+
+static void flush(void)
+{
+	flushed_ms = now_ms();
+	python_drop(ask("flush", NULL));
+}
+
+void modes_counted(void)
+{
+	if (now_ms() - flushed_ms > FLUSH_MS)
+		flush();
+}
+
+object *modes_count(object *self, object *key)
+{
+	(void)self;
+	object *had = py.PyDict_GetItemWithError(own.counts, key);
+	object *n = py.PyLong_FromLong(1 + (had ? py.PyLong_AsLong(had) : 0));
+	int failed = !n || py.PyDict_SetItem(own.counts, key, n);
+	python_drop(n);
+	if (failed)
+		return NULL;
+	modes_counted();
+	return python_none();
+}
+
+/* Whether the call is passed on, for a reason that needs no look at its arguments. */
+static bool is_left_out(object *what, object *plan)
+{
+	object *key = py.PyTuple_GetItem(what, 3);
+	bool always = py.PyObject_IsTrue(py.PyTuple_GetItem(what, 4)) == 1;
+	if (key == py._Py_NoneStruct || (!always && budget_takes(plan)))
+		return false;
+	object *counted = modes_count(NULL, key);
+	if (!counted)
+		python_forget();
+	python_drop(counted);
+	return true;
+}
+
+static object *act(object *mode, object *what, struct asked *a)
+{
+	object *plan = py.PyTuple_GetItem(what, 0), *body = py.PyTuple_GetItem(what, 1);
+	object *call = py.PyTuple_GetItem(what, 2);
+	if (call != py._Py_NoneStruct)
+		a->func = call;
+	if (is_compiling() || (plan == py._Py_NoneStruct && body == py._Py_NoneStruct))
+		return pass_on(a);
+	if (plan != py._Py_NoneStruct)
+		return is_left_out(what, plan) ? pass_on(a) : call_changed(plan, a);
+	return are_plain(a->types) ? call_body(mode, body, a) : pass_on(a);
+}
+
+static object *asked_for(object *mode, struct asked *a)
+{
+	if (modes_out && !modes_busy)
+		python_drop(ask("leave_thread", NULL));
+	if (modes_out || modes_busy || mode != own.mode)
+		return pass_on(a);
+	if (control && control->generation != generation)
+		look_again();
+	object *what = plan_of(a->func), *r;
+	if (!what || what == py._Py_NoneStruct) {
+		r = pass_on(a);
+	} else {
+		r = act(mode, what, a);
+	}
+	python_drop(what);
+	return r;
+}
+
+static object *mode_call(object *mode, object *args, object *keywords)
+{
+	struct asked a;
+	if (!take(&a, args, keywords))
+		return NULL;
+	inside++;
+	object *r = asked_for(mode, &a);
+	inside--;
+	python_drop(a.args);
+	return r;
+}
+
+/* The modes of both levels, for as long as the process runs: a thread may still have one on its
+ * stack when it is not in use any more. */
+static struct kind {
+	const char *attribute; /* by which PyTorch finds mode_call */
+	object *mode, *call;
+} kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
+
+bool modes_is_mode(const object *o)
+{
+	return o && (o == kinds[0].mode || o == kinds[1].mode);
+}
+
+/* PyTorch's dispatcher gets mode_call; torch.compile looks into the class, and takes the method in
+ * Python that is there. */
+static object *get_attribute(object *mode, object *name)
+{
+	for (int i = 0; i < 2; i++)
+		if (mode == kinds[i].mode &&
+		    !py.PyUnicode_CompareWithASCIIString(name, kinds[i].attribute))
+			return python_kept(kinds[i].call);
+	return py.PyObject_GenericGetAttr(mode, name);
+}
+
+static bool make(struct kind *k, struct method *method, object *base)
+{
+	static struct type_slot slots[] = {{TP_GETATTRO, NULL}, {0, NULL}};
+	static struct type_spec spec = {"_ditrace_inside.Mode", 0, 0, 0, slots};
+	method_with_keywords *call = mode_call;
+	object *(*get)(object *, object *) = get_attribute;
+	memcpy(&method->call, &call, sizeof(call));
+	memcpy(&slots[0].value, &get, sizeof(get));
+	method->name = k->attribute;
+	object *bases = py.PyTuple_Pack(1, base);
+	object *type = bases ? py.PyType_FromSpecWithBases(&spec, bases) : NULL;
+	python_drop(bases);
+	object *mode = type ? py.PyObject_CallObject(type, NULL) : NULL;
+	k->call = mode ? py.PyCFunction_NewEx(method, mode, NULL) : NULL;
+	k->mode = k->call ? mode : NULL;
+	return k->mode;
+}
+
+/* made(base, is_aten): the mode, an object of a class of its own with that base. */
+static object *made(object *self, object *args)
+{
+	static struct method methods[2] = {{NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL},
+					   {NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL}};
+	int i = py.PyObject_IsTrue(py.PyTuple_GetItem(args, 1)) == 1;
+	(void)self;
+	if (!kinds[i].mode && !make(&kinds[i], &methods[i], py.PyTuple_GetItem(args, 0)))
+		return NULL;
+	own.mode = kinds[i].mode;
+	return python_kept(own.mode);
+}
+
+static object *is_out(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return py.PyBool_FromLong(modes_out);
+}
+
+static object *end(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_out = true;
+	return python_none();
+}
+
+static object *enter(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_busy++;
+	return python_none();
+}
+
+static object *leave(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_busy--;
+	return python_none();
+}
+
+static object *is_busy(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return py.PyBool_FromLong(modes_busy);
+}
+
+/* pause_busy(): what follows is the program's own again; gives what resume_busy() takes. */
+static object *pause_busy(object *self, object *arg)
+{
+	object *was = py.PyLong_FromLong(modes_busy);
+	(void)self, (void)arg;
+	if (was)
+		modes_busy = 0;
+	return was;
+}
+
+static object *resume_busy(object *self, object *was)
+{
+	(void)self;
+	modes_busy = (int)py.PyLong_AsLong(was);
+	return python_none();
+}
+
+/* refresh(): take over what ditrace wants now. */
+static object *refresh(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	if (control && control->generation != generation)
+		look_again();
+	return python_none();
+}
+
+static object *is_inside(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return py.PyBool_FromLong(inside);
+}
+
+/* forget(): nothing was done so far, and what is done next is told at once. */
+static object *forget(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	py.PyDict_Clear(own.counts);
+	flushed_ms = 0;
+	budget_forget();
+	modes_threads_forget();
+	lines_forget();
+	return python_none();
+}
+
+/* counts(): of all times, {(feature, name, reason): calls}. */
+static object *counts(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	return python_kept(own.counts);
+}
+
+/* watch(fd): what ditrace and this process share; descriptor 0 or above. */
+static object *watch(object *self, object *fd)
+{
+	(void)self;
+	void *p = mmap(NULL, sizeof(*control), PROT_READ, MAP_SHARED, (int)py.PyLong_AsLong(fd), 0);
+	if (p != MAP_FAILED) {
+		if (control)
+			munmap((void *)control, sizeof(*control));
+		control = p;
+		generation = control->generation;
+	}
+	return py.PyBool_FromLong(p != MAP_FAILED);
+}
+
+bool modes_set(object *module, const char *name, object *value)
+{
+	bool good = value && !py.PyDict_SetItemString(module, name, value);
+	python_drop(value);
+	return good;
+}
+
+/* ready(push, pop, plain, is_compiling, to_dlpack, uint8, is_conj, is_neg): what of Python is used
+ * here, besides names of modes/. */
+static object *ready(object *self, object *args)
+{
+	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling};
+	(void)self;
+	for (ssize_t i = 0; i < 4 && i < py.PyTuple_Size(args); i++)
+		*places[i] = python_kept(py.PyTuple_GetItem(args, i));
+	numbers_ready(py.PyTuple_GetItem(args, 4), py.PyTuple_GetItem(args, 5),
+		      py.PyTuple_GetItem(args, 6), py.PyTuple_GetItem(args, 7));
+	if (modes_change_ready(own.module) && modes_copies_ready() && modes_fallback_ready() &&
+	    modes_cast_ready() && modes_compare_ready())
+		return python_none();
+	py.PyErr_SetString(*(object **)py.PyExc_TypeError, "this PyTorch lacks what is needed");
+	return NULL;
+}
+
+bool modes_call_fill(object *module)
+{
+	static struct method methods[] = {
+	    {"made", made, METH_VARARGS, NULL},
+	    {"is_out", is_out, METH_NOARGS, NULL},
+	    {"end", end, METH_NOARGS, NULL},
+	    {"enter", enter, METH_NOARGS, NULL},
+	    {"leave", leave, METH_NOARGS, NULL},
+	    {"is_busy", is_busy, METH_NOARGS, NULL},
+	    {"pause_busy", pause_busy, METH_NOARGS, NULL},
+	    {"resume_busy", resume_busy, METH_O, NULL},
+	    {"refresh", refresh, METH_NOARGS, NULL},
+	    {"is_inside", is_inside, METH_NOARGS, NULL},
+	    {"count", modes_count, METH_O, NULL},
+	    {"statistics", modes_measure, METH_O, NULL},
+	    {"judged", modes_judged, METH_VARARGS, NULL},
+	    {"surely_right", modes_surely_right, METH_VARARGS, NULL},
+	    {"perturbed", modes_perturbed, METH_VARARGS, NULL},
+	    {"probed", modes_probed, METH_VARARGS, NULL},
+	    {"extent", modes_extent, METH_O, NULL},
+	    {"budget", modes_budget, METH_O, NULL},
+	    {"takes", modes_takes, METH_O, NULL},
+	    {"number_taken", modes_budget_number, METH_NOARGS, NULL},
+	    {"spend", modes_spend, METH_VARARGS, NULL},
+	    {"backward_comes", modes_comes, METH_O, NULL},
+	    {"backward_came", modes_came, METH_VARARGS, NULL},
+	    {"spent", modes_spent, METH_NOARGS, NULL},
+	    {"tensors_in", modes_tensors_in, METH_VARARGS, NULL},
+	    {"changed", modes_changed, METH_VARARGS, NULL},
+	    {"call_number", modes_call_number, METH_NOARGS, NULL},
+	    {"place", modes_place, METH_VARARGS, NULL},
+	    {"fallback", modes_fallback, METH_VARARGS, NULL},
+	    {"cast", modes_cast, METH_VARARGS, NULL},
+	    {"compare", modes_compare, METH_VARARGS, NULL},
+	    {"settled_calls", modes_settled, METH_NOARGS, NULL},
+	    {"forget", forget, METH_NOARGS, NULL},
+	    {"counts", counts, METH_NOARGS, NULL},
+	    {"threads", modes_threads, METH_NOARGS, NULL},
+	    {"no_more_threads", modes_threads_end, METH_NOARGS, NULL},
+	    {"watch", watch, METH_O, NULL},
+	    {"ready", ready, METH_VARARGS, NULL},
+	};
+	python_drop(own.module);
+	python_drop(own.plans);
+	python_drop(own.counts);
+	own.module = python_kept(module);
+	modes_out = false;
+	budget_forget();
+	modes_threads_forget();
+	own.plans = py.PyDict_New();
+	own.counts = py.PyDict_New();
+	bool good = own.plans && own.counts;
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		good = good && modes_set(module, methods[i].name,
+					 py.PyCFunction_NewEx(&methods[i], NULL, NULL));
+	return good;
+}

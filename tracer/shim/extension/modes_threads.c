@@ -1,0 +1,143 @@
+/* Threads that run already when the modes come in, or are not started by Python: each has a stack
+ * of modes that only itself can change, and is found when it calls an op. */
+#define _GNU_SOURCE
+#include "tracer/shim/extension/modes_threads.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tracer/shim/extension/modes_call.h"
+#include "tracer/shim/extension/modes_thread_end.h"
+#include "tracer/shim/record_callback.h"
+#include "tracer/shim/shim.h"
+
+enum { EVERY_NS = 20 * 1000 * 1000 };
+
+static struct {
+	void *(*thread_state)(void);
+	int (*ensure)(void);
+	void (*release)(int);
+	uint64_t (*add)(struct record_callback);
+	void (*remove)(uint64_t);
+} f;
+static bool (*enter)(void);
+static uint64_t handle;
+static bool added;
+static _Atomic bool exiting;
+static __thread uint64_t asked_ns;
+
+enum known { KNOWN_ENTERED, KNOWN_WITHOUT_PYTHON, KNOWN_NOT_ENTERED, KNOWN };
+static _Atomic long threads[KNOWN]; /* that ran an op, as they were found last */
+static _Atomic unsigned counting;   /* to be counted anew */
+static __thread unsigned counted;
+static __thread enum known counted_as;
+
+static void count_as(enum known now)
+{
+	if (counted == counting && counted_as == now)
+		return;
+	if (counted == counting)
+		threads[counted_as]--;
+	counted = counting;
+	counted_as = now;
+	threads[now]++;
+}
+
+/* Only a thread that Python knows is made to wait for the GIL: nobody who holds it waits for such a
+ * one. */
+static void **on_op(void **context, const uint64_t *rf)
+{
+	(void)rf;
+	*context = NULL;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	if (now - asked_ns < EVERY_NS || modes_out || exiting)
+		return context;
+	if (!f.thread_state()) {
+		count_as(KNOWN_WITHOUT_PYTHON);
+		return context;
+	}
+	asked_ns = now;
+	int state = f.ensure();
+	bool on = enter();
+	if (!modes_out)
+		count_as(on ? KNOWN_ENTERED : KNOWN_NOT_ENTERED);
+	f.release(state);
+	if (on && syscall(SYS_gettid) != getpid())
+		modes_thread_end_watch();
+	return context;
+}
+
+static void at_end(const uint64_t *rf, void *context)
+{
+	(void)rf, (void)context;
+}
+
+/* Comes before the end of libtorch's own objects: they are not touched afterwards. */
+static void at_exit(void)
+{
+	exiting = true;
+}
+
+object *modes_threads_end(object *self, object *unused)
+{
+	(void)self, (void)unused;
+	at_exit();
+	return python_none();
+}
+
+static bool find(void *torch)
+{
+	f.thread_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+	f.ensure = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+	f.release = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+	f.add = (uint64_t(*)(struct record_callback))dlsym(torch, RECORD_ADD);
+	f.remove = (void (*)(uint64_t))dlsym(torch, RECORD_REMOVE);
+	return f.thread_state && f.ensure && f.release && f.add && f.remove;
+}
+
+void modes_threads_start(bool (*fn)(void))
+{
+	static bool first = true;
+	struct record_callback c = {.start = on_op, .end = at_end, .probability = 1};
+	c.scopes[RECORD_FUNCTION] = true;
+	void *torch = added || exiting ? NULL : shim_find_torch();
+	if (!torch || !find(torch))
+		return;
+	modes_thread_end_find(torch);
+	if (first)
+		atexit(at_exit);
+	first = false;
+	enter = fn;
+	handle = f.add(c);
+	added = true;
+}
+
+void modes_threads_forget(void)
+{
+	counting++;
+	for (int i = 0; i < KNOWN; i++)
+		threads[i] = 0;
+}
+
+object *modes_threads(object *self, object *unused)
+{
+	object *n[KNOWN], *r = NULL;
+	(void)self, (void)unused;
+	for (int i = 0; i < KNOWN; i++)
+		n[i] = py.PyLong_FromLong(threads[i]);
+	if (n[0] && n[1] && n[2])
+		r = py.PyTuple_Pack(KNOWN, n[0], n[1], n[2]);
+	for (int i = 0; i < KNOWN; i++)
+		python_drop(n[i]);
+	return r;
+}
+
+void modes_threads_stop(void)
+{
+	if (added && !exiting)
+		f.remove(handle);
+	added = false;
+}

@@ -1,0 +1,61 @@
+#include "tracer/shim/record/ticks.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+	GOOD_NS = 1000 * 1000,	      /* after this the clock itself is read again */
+	LONG_NS = 1000 * 1000 * 1000, /* a rate is learnt from no more */
+	APART = 1000,		      /* ticks between two readings that count as one */
+	AGREE = 2000,		      /* two rates are the same up to 1 / AGREE */
+};
+
+static bool usable;
+
+/* Documentation/ABI/testing/sysfs-devices-system-clocksource. */
+void ticks_prepare(void)
+{
+	static const char path[] =
+	    "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+	char text[8] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	usable = read(fd, text, sizeof(text)) == 4 && !memcmp(text, "tsc\n", 4);
+	close(fd);
+}
+
+static bool is_same(uint64_t a, uint64_t b)
+{
+	return (a > b ? a - b : b - a) <= a / AGREE;
+}
+
+/* The clock showed `ns` at `at`. The counter is believed once two stretches of time one after the
+ * other give the same rate: it may have been set, or gone on while the clock stood. */
+static void learn_rate(struct ticks *t, uint64_t at, uint64_t ns)
+{
+	uint64_t past = ns - t->ns, was = t->rate;
+	if (t->at && past < GOOD_NS && !t->good)
+		return;
+	t->rate = past < LONG_NS && at > t->at ? (past << 32) / (at - t->at) : 0;
+	bool known = t->rate && is_same(t->rate, was);
+	t->good = known ? ((uint64_t)GOOD_NS << 32) / t->rate : 0;
+	t->at = at;
+	t->ns = ns;
+}
+
+uint64_t ticks_read_clock(struct ticks *t)
+{
+	uint64_t before = arch_ticks(), ns = clock_ns(CLOCK_MONOTONIC), after = arch_ticks();
+	if (usable && after - before < APART)
+		learn_rate(t, before + (after - before) / 2, ns);
+	else
+		t->good = 0;
+	if (ns > t->last)
+		t->last = ns;
+	return t->last;
+}

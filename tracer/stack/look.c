@@ -1,0 +1,418 @@
+#define _GNU_SOURCE
+#include "tracer/stack/look.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/code/regs_x86_64.h"
+#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/pytable.h"
+#include "symbolizer/python/pywalk.h"
+#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
+#include "tracer/proc/hold.h"
+#include "tracer/stack/look_access.h"
+#include "tracer/stack/op_watch.h"
+#include "tracer/stack/stack_copy.h"
+
+enum { PYTHON_FRAMES = 512, LOOKS = 2, STOP_MS = 1000 };
+
+/* A look with the memory that is its own. */
+struct taken {
+	struct look look;
+	struct maps maps;
+	struct arena arena;
+};
+
+struct looker {
+	pid_t pid;
+	struct mem mem;
+	bool native;
+	struct err native_note, python_note;
+	struct py_runtime *py;
+	struct stack_copy copy;
+	struct native_ops ops;
+	struct op_args *args; /* NULL: no thread was in an op yet, or its libtorch does not tell */
+	bool args_tried, catches;
+	struct op_watch watch;
+	/* Of the files that are mapped now, and those before them, whose names a look may have. */
+	struct native_stacks *natives, *old_natives;
+	uint64_t mapped;		     /* a hash of the files that `natives` knows */
+	uint64_t pairs[2][PYTHON_FRAMES][2]; /* as read first and again */
+	struct taken taken[LOOKS];
+	unsigned next; /* of `taken` */
+	bool looked;
+};
+
+static void open_python(struct looker *l)
+{
+	struct maps maps;
+	struct torch_package package;
+	int r = python_open(l->pid, &l->mem, &l->py, &l->python_note);
+	/* Images that were not the one leave their failures behind. */
+	if (!r || r == -ENOENT)
+		l->python_note = (struct err){0};
+	if (r || maps_read(l->pid, &maps, NULL))
+		return;
+	torch_package_find(l->pid, &maps, &package);
+	if (package.dir[0])
+		py_set_torch_dir(l->py, package.dir);
+	maps_free(&maps);
+}
+
+int looker_open(pid_t pid, bool native, struct looker **out, struct err *e)
+{
+	int r = look_access(pid, e);
+	if (r)
+		return r;
+	struct looker *l = calloc(1, sizeof(*l));
+	if (!l || stack_copy_init(&l->copy)) {
+		free(l);
+		return err_set(e, -ENOMEM, "no memory");
+	}
+	l->pid = pid;
+	l->mem = mem_process(pid);
+	l->native = native && !look_tracer(pid, &l->native_note);
+	open_python(l);
+	*out = l;
+	return 0;
+}
+
+static void forget(struct taken *t)
+{
+	maps_free(&t->maps);
+	free(t->look.threads);
+	arena_free(&t->arena);
+	*t = (struct taken){0};
+}
+
+void looker_close(struct looker *l)
+{
+	if (!l)
+		return;
+	for (unsigned i = 0; i < LOOKS; i++)
+		forget(&l->taken[i]);
+	native_stacks_close(l->natives);
+	native_stacks_close(l->old_natives);
+	native_ops_free(&l->ops);
+	op_args_close(l->args);
+	op_watch_free(&l->watch);
+	stack_copy_free(&l->copy);
+	python_close(l->py);
+	free(l);
+}
+
+struct py_runtime *looker_python(struct looker *l, const struct err **why)
+{
+	*why = &l->python_note;
+	return l->py;
+}
+
+const struct err *looker_native_note(const struct looker *l)
+{
+	return &l->native_note;
+}
+
+static void *copy_of(struct taken *t, const void *from, size_t size)
+{
+	void *p = size ? arena_alloc(&t->arena, size) : NULL;
+	if (p)
+		memcpy(p, from, size);
+	return p;
+}
+
+/* Code objects stay while a frame runs them: they are looked at before the thread goes on. */
+static void keep_python(struct looker *l, struct taken *t, struct look_thread *x, int n, bool cut,
+			enum python_read how)
+{
+	uint64_t(*pairs)[2] = l->pairs[0];
+	if (n <= 0)
+		return;
+	for (int i = 0; i < n; i++)
+		py_code_check(l->py, pairs[i][0]);
+	x->pairs = copy_of(t, pairs, (size_t)n * sizeof(*pairs));
+	x->npairs = x->pairs ? (unsigned)n : 0;
+	x->python = py_stack_intern(l->py, (const uint64_t(*)[2])pairs, (size_t)n, cut);
+	x->python_read = x->python ? how : PYTHON_NONE;
+}
+
+static bool holds_gil(struct looker *l, uint64_t self, pid_t tid, struct py_gil *gil)
+{
+	uint64_t state;
+	return !py_find_tstate(l->py, self, tid, &state) && !py_gil_read(l->py, state, gil) &&
+	       gil->holder == state;
+}
+
+static bool unchanged(const struct thread_facts *a, const struct thread_facts *b)
+{
+	return a->state != 'R' && b->state != 'R' && a->switches == b->switches;
+}
+
+/* A thread that is not held: what it did meanwhile, /proc tells. */
+static void read_running(struct looker *l, struct taken *t, struct look_thread *x)
+{
+	enum { TRIES = 40, MISSES = 3 };
+	struct thread_facts before, after;
+	bool cut = false, again;
+	size_t each = sizeof(l->pairs[0][0]);
+	for (unsigned i = 0; i < TRIES; i++) {
+		if (thread_facts_read(l->pid, x->facts.tid, &before))
+			return;
+		int n = py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[0], PYTHON_FRAMES, &cut);
+		int m =
+		    py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[1], PYTHON_FRAMES, &again);
+		if (!n || (n == -ENOENT && i + 1 >= MISSES))
+			return;
+		if (n < 0 || n != m || memcmp(l->pairs[0], l->pairs[1], (size_t)n * each) ||
+		    thread_facts_read(l->pid, x->facts.tid, &after))
+			continue;
+		bool exact = unchanged(&before, &after);
+		keep_python(l, t, x, n, cut, exact ? PYTHON_EXACT : PYTHON_RUNNING);
+		return;
+	}
+	x->python_note = "it changes too fast to be read while the thread runs";
+}
+
+static void read_held(struct looker *l, struct taken *t, struct look_thread *x, uint64_t self)
+{
+	enum { TRIES = 3 };
+	bool cut = false;
+	int n = -ENOENT;
+	/* Its own frames stand still, but the list of all threads that leads to them does not. */
+	for (unsigned i = 0; i < TRIES && n < 0; i++)
+		n = py_walk_thread(l->py, self, 0, l->pairs[0], PYTHON_FRAMES, &cut);
+	if (n < 0 && n != -ENOENT)
+		x->python_note = "it cannot be read: the list of Python's threads changes too fast";
+	keep_python(l, t, x, n, cut, PYTHON_EXACT);
+}
+
+static void unwind(struct looker *l, struct taken *t, struct look_thread *x, const uint64_t *regs)
+{
+	struct native_frame frames[LOOK_FRAMES];
+	const struct native_thread thread = {
+	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
+	struct err e = {0};
+	int n = native_stacks_walk(l->natives, &thread, frames, LOOK_FRAMES, &x->native_whole, &e);
+	if (n < 0)
+		snprintf(x->native_note, sizeof(x->native_note), "%.150s", e.what);
+	else
+		x->frames = copy_of(t, frames, (size_t)n * sizeof(*frames));
+	x->nframes = x->frames ? (unsigned)n : 0;
+	x->in = native_op_find(&l->ops, l->pid, &t->maps, x->frames, x->nframes);
+}
+
+static const char *why_not_held(int r)
+{
+	switch (r) {
+	case -ETIMEDOUT:
+		return "it does not stop: it sleeps in the kernel and cannot be interrupted";
+	case -EPERM:
+		return "it cannot be stopped: somebody else traces it, or that is forbidden";
+	case -ESRCH:
+		return "it has ended";
+	}
+	return strerror(-r);
+}
+
+/* It may have gone on since /proc was read: what it waits in shall go with its stack. */
+static void catch_up(struct thread_facts *f, const uint64_t *regs)
+{
+	if (f->state != 'S' && f->state != 'D')
+		return;
+	f->syscall = regs_syscall(regs, f->arg);
+	f->in_syscall = f->syscall >= 0;
+	if (!f->in_syscall)
+		f->state = 'R';
+}
+
+static struct op_caught *catch_op(struct looker *l, struct taken *t, const struct look_thread *x,
+				  const uint64_t *regs)
+{
+	const struct native_thread thread = {
+	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
+	return op_args_catch(l->args, l->natives, &thread, &t->arena);
+}
+
+/* False: it could not be held. */
+static bool look_held(struct looker *l, struct taken *t, struct look_thread *x, struct py_gil *gil)
+{
+	struct hold *h;
+	uint64_t self = 0, regs[ARCH_REGS] = {0};
+	bool holds = false;
+	int r = hold_thread(x->facts.tid, STOP_MS, &h);
+	if (r) {
+		snprintf(x->native_note, sizeof(x->native_note), "%s", why_not_held(r));
+		return false;
+	}
+	const uint64_t *got = hold_registers(h, &self);
+	if (got)
+		memcpy(regs, got, sizeof(regs));
+	if (got && l->py) {
+		holds = holds_gil(l, self, 0, gil);
+		read_held(l, t, x, self);
+		x->holds_gil = holds && holds_gil(l, self, 0, gil);
+	}
+	r = got ? stack_copy_take(&l->copy, &t->maps, &l->mem, regs[ARCH_SP]) : -ESRCH;
+	if (!r && l->catches)
+		x->caught = catch_op(l, t, x, regs);
+	uint64_t held_ns = clock_ns(CLOCK_MONOTONIC);
+	hold_release(h);
+	x->pc = regs[ARCH_IP];
+	x->sp = regs[ARCH_SP];
+	if (got)
+		catch_up(&x->facts, regs);
+	if (!r)
+		unwind(l, t, x, regs);
+	if (x->in.op)
+		x->in_op_ns = op_watch_in(&l->watch, x->facts.tid, x->in.entry, held_ns);
+	if (r)
+		snprintf(x->native_note, sizeof(x->native_note), "its stack cannot be read: %s",
+			 strerror(-r));
+	return got;
+}
+
+static void look_at(struct looker *l, struct taken *t, struct look_thread *x)
+{
+	struct py_gil gil = {0};
+	bool holds;
+	if (!(l->natives && look_held(l, t, x, &gil)) && l->py) {
+		holds = holds_gil(l, 0, x->facts.ns_tid, &gil);
+		read_running(l, t, x);
+		x->holds_gil = holds && x->python_read == PYTHON_EXACT &&
+			       holds_gil(l, 0, x->facts.ns_tid, &gil);
+	}
+	const struct wait_input in = {.facts = &x->facts,
+				      .frames = x->frames,
+				      .nframes = x->nframes,
+				      .python = x->python,
+				      .gil = gil.addr ? &gil : NULL,
+				      .mem = &l->mem,
+				      .pid = l->pid};
+	x->wait = wait_of(&in);
+	/* A waiter for it is not its holder: it was about to give it away, or has just taken it. */
+	x->holds_gil &= x->wait.kind != WAIT_GIL;
+}
+
+/* A thread in an op is held once more, with what was learnt of the op's functions: its arguments
+ * are there only while the op runs. */
+static void look_again(struct looker *l, struct taken *t, struct look_thread *x)
+{
+	struct look_thread again = {0};
+	if (thread_facts_read(l->pid, x->facts.tid, &again.facts))
+		return;
+	look_at(l, t, &again);
+	if (again.nframes)
+		*x = again;
+}
+
+static bool op_known(struct looker *l, const struct taken *t)
+{
+	struct err why = {0};
+	if (!l->args_tried)
+		op_args_open(l->pid, &t->maps, &l->args, &why);
+	l->args_tried = true;
+	return l->args;
+}
+
+static void look_at_ops(struct looker *l, struct taken *t)
+{
+	struct look *look = &t->look;
+	for (size_t i = 0; i < look->n; i++) {
+		struct look_thread *x = &look->threads[i];
+		if (!x->in.op || !op_known(l, t))
+			continue;
+		l->catches = true;
+		look_again(l, t, x);
+		l->catches = false;
+		if (x->caught)
+			op_args_learn(l->args, x->caught);
+	}
+	for (size_t i = 0; i < look->n; i++) {
+		struct look_thread *x = &look->threads[i];
+		if (!x->caught || !x->in.op)
+			continue;
+		struct op_call call = op_args_decode(l->args, x->caught, &t->arena);
+		if (call.op && !strcmp(call.op, x->in.op))
+			x->call = call;
+	}
+}
+
+/* Mutexes name their holders as these see themselves. */
+static void name_holders(struct look *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		pid_t holder = l->threads[i].wait.holder, found = 0;
+		for (size_t k = 0; holder && k < l->n; k++)
+			if (l->threads[k].facts.ns_tid == holder)
+				found = l->threads[k].facts.tid;
+		l->threads[i].wait.holder = found;
+	}
+}
+
+static int list_threads(struct looker *l, struct taken *t)
+{
+	pid_t *tids;
+	ssize_t n = process_threads(l->pid, &tids);
+	if (n <= 0)
+		return n ? (int)n : -ESRCH;
+	t->look.threads = calloc((size_t)n, sizeof(*t->look.threads));
+	for (ssize_t i = 0; t->look.threads && i < n; i++)
+		if (!thread_facts_read(l->pid, tids[i], &t->look.threads[t->look.n].facts))
+			t->look.n++;
+	free(tids);
+	return !t->look.threads ? -ENOMEM : t->look.n ? 0 : -ESRCH;
+}
+
+static uint64_t hash_of(const struct maps *maps)
+{
+	uint64_t hash = 1;
+	for (const struct mapping *m = NULL; (m = maps_next_exec(maps, m));) {
+		const uint64_t key[] = {m->start, m->end, m->offset, m->inode};
+		hash = pytable_hash(key, sizeof(key), hash);
+	}
+	return hash;
+}
+
+/* To open them is dear, and few programs load libraries while they are looked at. */
+static void renew_natives(struct looker *l, const struct maps *maps)
+{
+	uint64_t mapped = hash_of(maps);
+	if (l->natives && mapped == l->mapped)
+		return;
+	native_stacks_close(l->old_natives);
+	op_args_close(l->args);
+	l->args = NULL;
+	l->args_tried = false;
+	l->old_natives = l->natives;
+	l->mapped = mapped;
+	if (native_stacks_open(l->pid, &l->natives, &l->native_note))
+		l->natives = NULL;
+}
+
+int looker_look(struct looker *l, const struct look **out, struct err *e)
+{
+	struct taken *t = &l->taken[l->next], *before = &l->taken[1 - l->next];
+	forget(t);
+	t->look.at_ns = clock_ns(CLOCK_MONOTONIC);
+	int r = list_threads(l, t);
+	if (!r)
+		r = maps_read(l->pid, &t->maps, NULL);
+	if (r)
+		return process_error(l->pid, r, "look at", e);
+	if (l->native)
+		renew_natives(l, &t->maps);
+	for (size_t i = 0; i < t->look.n; i++)
+		look_at(l, t, &t->look.threads[i]);
+	look_at_ops(l, t);
+	name_holders(&t->look);
+	if (before->look.n)
+		look_compare(&t->look, &before->look, !l->looked);
+	l->looked = before->look.n;
+	l->next = 1 - l->next;
+	*out = &t->look;
+	return 0;
+}

@@ -1,0 +1,121 @@
+/* What the live view shows, without a terminal: events summed up, and the rows chosen, filtered and
+ * sorted. Knows no target and no screen. */
+#ifndef TUI_MODEL_VIEW_H
+#define TUI_MODEL_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "perf/trace/trace_read.h"
+#include "tui/model/step_times.h"
+#include "tui/model/tally.h"
+
+enum view_column {
+	VIEW_SELF,
+	VIEW_TOTAL,
+	VIEW_CALLS,
+	VIEW_MEAN,
+	VIEW_P99,
+	VIEW_OP,
+	VIEW_SHAPES,
+	VIEW_WHERE,
+	VIEW_COLUMNS
+};
+
+extern const char *const view_column_names[VIEW_COLUMNS + 1]; /* as the header has them, and NULL */
+
+enum { VIEW_FILTER_MAX = 128, VIEW_LINKS = 4 };
+enum { VIEW_INTERVAL_NS = 2000000000 }; /* of the trace's time: an interval */
+
+/* A row as it is shown. */
+struct view_row {
+	const struct tally_row *row;
+	const struct aggregate_row *sum;
+	uint64_t mean_ns, p99_ns;
+	double self_percent, total_percent; /* of the time in which the threads were observed */
+	double calls_per_s;		    /* of the trace's time */
+};
+
+/* The figures above the table; of the interval where the view shows one. */
+struct view_head {
+	const struct trace_target *target; /* the first; NULL: not known yet */
+	unsigned targets;
+	const struct trace_stats *stats; /* NULL: not known yet */
+	struct aggregate_totals totals;
+	uint64_t wall_ns; /* from the first event to the last */
+	uint64_t lost;	  /* all, not of the interval */
+	double ops_per_s; /* in the last whole second of the trace, or since its start */
+	double in_ops,
+	    outside; /* percent of the time in which threads were observed; -1: none was */
+	/* `outside` of threads with Python code, and of those without. */
+	double python, other;
+	/* The same by looks at the threads' states: the two parts while they ran, and all while
+	 * they waited; -1: there were too few looks. */
+	double python_ran, other_ran, waited;
+	double probes; /* the same, an estimate of when the trace told last; -1: not known */
+	const struct step_times *steps;
+};
+
+struct view;
+
+/* NULL without memory. */
+struct view *view_new(void);
+
+/* One item of a trace, in the order of the file. Copies what it keeps. 0 or -ENOMEM, after which
+ * the view is to be freed. */
+int view_add(struct view *v, const struct trace_item *item);
+
+/* The process and thread number i of those with events; false: there are no more. */
+bool view_thread(const struct view *v, size_t i, int32_t *pid, int32_t *tid);
+
+/* At `ns` by the clock of the trace a thread ran, or waited. 0 or -ENOMEM as above. */
+int view_look(struct view *v, int32_t pid, int32_t tid, uint64_t ns, bool ran);
+
+/* It is `ns` by the clock of the trace: tells when nothing happens any more. */
+void view_now(struct view *v, uint64_t ns);
+
+/* Begin to count anew; targets, lost events and settings stay. 0 or -ENOMEM as above. */
+int view_reset(struct view *v);
+
+/* What comes is of another file: the same, but that its stats will be of all that is counted. */
+int view_new_file(struct view *v);
+
+/* An interval begins anew with this. 0 or -ENOMEM. */
+int view_set_group(struct view *v, enum tally_group group);
+enum tally_group view_group(const struct view *v);
+
+/* Whether to show the last whole interval instead of all. Until one is over, what there is of it. 0
+ * or -ENOMEM. */
+int view_set_interval(struct view *v, bool interval);
+bool view_interval(const struct view *v);
+
+/* Sort by a column, numbers largest first; again by the same one: the other way round. */
+void view_sort(struct view *v, enum view_column column);
+enum view_column view_sorted(const struct view *v, bool *reversed);
+
+/* Only rows with `text` in op, file, function or source line, whatever the case (of ASCII). Cut to
+ * VIEW_FILTER_MAX - 1 bytes. */
+void view_set_filter(struct view *v, const char *text);
+const char *view_filter(const struct view *v);
+
+/* The rows to show, in their order; valid until the next call of any function but the ones that
+ * only tell. NULL with *n 0 without memory, too. */
+const struct view_row *view_rows(struct view *v, size_t *n);
+
+void view_head(const struct view *v, struct view_head *out);
+
+/* The rows by op and line, for what a row's details show; as tally_rows, valid until view_add. */
+struct tally_row *const *view_all(const struct view *v, enum tally_group group, size_t *n);
+
+/* The id of a row that is shown, which may be of an interval, among view_all of the same grouping;
+ * -1: there is none. */
+int64_t view_id(const struct view *v, const struct view_row *row);
+
+/* The forward rows whose nodes the backward row `id` (by op and line) has been, at most
+ * VIEW_LINKS; returns how many. */
+unsigned view_forwards(const struct view *v, uint32_t id, uint32_t *out);
+
+void view_free(struct view *v);
+
+#endif

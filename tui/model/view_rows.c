@@ -1,0 +1,171 @@
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "tui/model/view_internal.h"
+
+const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean", "P99",
+					 "Op",	  "Shapes", "Where",   NULL};
+
+const struct tally *view_shown(const struct view *v, uint64_t *ns)
+{
+	if (v->interval) {
+		*ns = v->whole ? v->whole_ns : v->going_last - v->going_first;
+		return v->whole ? v->whole : v->going;
+	}
+	*ns = v->last_ns - v->first_ns;
+	return v->all[v->group];
+}
+
+const struct outside *view_shown_outside(const struct view *v)
+{
+	return !v->interval ? &v->all_outside : v->whole ? &v->whole_outside : &v->going_outside;
+}
+
+int view_set_group(struct view *v, enum tally_group group)
+{
+	v->group = group;
+	v->nrows = 0;
+	return view_begin_interval(v);
+}
+
+enum tally_group view_group(const struct view *v)
+{
+	return v->group;
+}
+
+int view_set_interval(struct view *v, bool interval)
+{
+	v->interval = interval;
+	v->nrows = 0;
+	return view_begin_interval(v);
+}
+
+bool view_interval(const struct view *v)
+{
+	return v->interval;
+}
+
+void view_sort(struct view *v, enum view_column column)
+{
+	v->reversed = column == v->column && !v->reversed;
+	v->column = column;
+}
+
+enum view_column view_sorted(const struct view *v, bool *reversed)
+{
+	*reversed = v->reversed;
+	return v->column;
+}
+
+void view_set_filter(struct view *v, const char *text)
+{
+	v->filter[0] = '\0';
+	strncat(v->filter, text, sizeof(v->filter) - 1);
+}
+
+const char *view_filter(const struct view *v)
+{
+	return v->filter;
+}
+
+static bool has(const char *s, const char *part)
+{
+	return s && strcasestr(s, part);
+}
+
+static bool passes(const struct view *v, const struct aggregate_row *r)
+{
+	const char *f = v->filter;
+	return !f[0] || has(r->op, f) || has(r->file, f) || has(r->function, f) || has(r->text, f);
+}
+
+static int by_number(double a, double b)
+{
+	return (a < b) - (a > b);
+}
+
+static int by_text(const char *a, const char *b)
+{
+	if (!a || !b)
+		return !a - !b;
+	return strcmp(a, b);
+}
+
+static int by_where(const struct aggregate_row *a, const struct aggregate_row *b)
+{
+	int c = by_text(a->file, b->file);
+	return c ? c : (a->line > b->line) - (a->line < b->line);
+}
+
+static int compare(const struct view_row *a, const struct view_row *b, enum view_column column)
+{
+	switch (column) {
+	case VIEW_TOTAL:
+		return by_number((double)a->sum->total_ns, (double)b->sum->total_ns);
+	case VIEW_CALLS:
+		return by_number((double)a->sum->calls, (double)b->sum->calls);
+	case VIEW_MEAN:
+		return by_number((double)a->mean_ns, (double)b->mean_ns);
+	case VIEW_P99:
+		return by_number((double)a->p99_ns, (double)b->p99_ns);
+	case VIEW_SHAPES:
+		return by_number((double)a->row->last_elements, (double)b->row->last_elements);
+	case VIEW_OP:
+		return by_text(a->sum->op, b->sum->op);
+	case VIEW_WHERE:
+		return by_where(a->sum, b->sum);
+	default:
+		return by_number((double)a->sum->self_ns, (double)b->sum->self_ns);
+	}
+}
+
+static int compare_rows(const void *x, const void *y, void *arg)
+{
+	const struct view *v = arg;
+	const struct view_row *a = x, *b = y;
+	int c = compare(a, b, v->column);
+	if (v->reversed)
+		c = -c;
+	return c ? c : (a->row->id > b->row->id) - (a->row->id < b->row->id);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static struct view_row row_of(const struct tally_row *row, uint64_t observed_ns, uint64_t wall_ns)
+{
+	const struct aggregate_row *s = row->sum;
+	return (struct view_row){
+	    .row = row,
+	    .sum = s,
+	    .mean_ns = s->calls ? s->sum_ns / s->calls : 0,
+	    .p99_ns = aggregate_quantile(s, 0.99),
+	    .self_percent = percent(s->self_ns, observed_ns),
+	    .total_percent = percent(s->total_ns, observed_ns),
+	    .calls_per_s = wall_ns ? (double)s->calls * 1e9 / (double)wall_ns : 0,
+	};
+}
+
+const struct view_row *view_rows(struct view *v, size_t *n)
+{
+	uint64_t wall_ns;
+	size_t all;
+	struct aggregate_totals totals;
+	const struct tally *t = view_shown(v, &wall_ns);
+	struct tally_row *const *rows = tally_rows(t, &all);
+	aggregate_totals(tally_sum(t), &totals);
+	v->nrows = *n = 0;
+	if (array_grow(&v->rows, &v->rows_room, all + 1, sizeof(*v->rows)))
+		return NULL;
+	/* A row without a sum has the same name as another, which counts its calls. */
+	for (size_t i = 0; i < all; i++)
+		if (rows[i]->sum && passes(v, rows[i]->sum))
+			v->rows[v->nrows++] = row_of(rows[i], totals.observed_ns, wall_ns);
+	qsort_r(v->rows, v->nrows, sizeof(*v->rows), compare_rows, v);
+	*n = v->nrows;
+	return v->rows;
+}

@@ -1,0 +1,243 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "perf/events/print_event.h"
+#include "perf/events/where_text.h"
+#include "tui/model/top.h"
+#include "tui/screen/code.h"
+
+enum { BARS = 48, RELATED_MAX = 10 };
+
+/* Whether a row of another grouping belongs to the one shown. */
+typedef bool related_fn(const struct aggregate_row *r, const void *arg);
+
+static void title(struct lines *l, const char *text)
+{
+	lines_add(l, STYLE_PLAIN, "%s", "");
+	lines_add(l, STYLE_BOLD, "%s", text);
+}
+
+static const char *place_of(const struct aggregate_row *s, char *out, size_t size)
+{
+	const struct py_frame frame = {
+	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
+	return where_text(out, size, s->file ? &frame : NULL, s->phase);
+}
+
+static void add_row(struct lines *l, const struct aggregate_row *s, bool with_op, bool with_where)
+{
+	char calls[32], mean[32], p99[32], total[32], where[WHERE_TEXT_MAX];
+	lines_add(l, STYLE_PLAIN, "  %12s calls %9s mean %9s p99 %9s in all  %s%s%s",
+		  text_count(calls, sizeof(calls), s->calls),
+		  text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
+		  text_ns(p99, sizeof(p99), aggregate_quantile(s, 0.99)),
+		  text_ns(total, sizeof(total), s->total_ns), with_op ? s->op : "",
+		  with_op && with_where ? "  " : "",
+		  with_where ? place_of(s, where, sizeof(where)) : "");
+}
+
+static int by_self(const void *a, const void *b)
+{
+	const struct aggregate_row *x = *(const struct aggregate_row *const *)a;
+	const struct aggregate_row *y = *(const struct aggregate_row *const *)b;
+	return (x->self_ns < y->self_ns) - (x->self_ns > y->self_ns);
+}
+
+static void add_related(struct top *t, enum tally_group group, related_fn *is_related,
+			const void *arg, const char *name, bool with_op)
+{
+	size_t n, found = 0;
+	char more[32];
+	struct tally_row *const *rows = view_all(t->view, group, &n);
+	const struct aggregate_row **list = calloc(n + 1, sizeof(*list));
+	if (!list) {
+		t->lines.failed = -ENOMEM;
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (rows[i]->sum && is_related(rows[i]->sum, arg))
+			list[found++] = rows[i]->sum;
+	qsort(list, found, sizeof(*list), by_self);
+	if (found)
+		title(&t->lines, name);
+	for (size_t i = 0; i < found && i < RELATED_MAX; i++)
+		add_row(&t->lines, list[i], with_op, group == TALLY_OP_LINE);
+	if (found > RELATED_MAX)
+		lines_add(&t->lines, STYLE_DIM, "  and %s",
+			  text_counted(more, sizeof(more), found - RELATED_MAX, "more row"));
+	free(list);
+}
+
+struct op_name {
+	const char *name;
+	uint8_t phase;
+};
+
+static bool has_op(const struct aggregate_row *r, const void *arg)
+{
+	const struct op_name *op = arg;
+	return r->phase == op->phase && !strcmp(r->op, op->name);
+}
+
+/* Rows by shape are called by the op and then the shapes. */
+static bool has_op_and_shapes(const struct aggregate_row *r, const void *arg)
+{
+	const struct op_name *op = arg;
+	size_t n = strlen(op->name);
+	return r->phase == op->phase && !strncmp(r->op, op->name, n) &&
+	       (!strcmp(r->op + n, " ") || !strncmp(r->op + n, " [", 2));
+}
+
+static bool on_line(const struct aggregate_row *r, const void *arg)
+{
+	const struct aggregate_row *s = arg;
+	return r->phase == s->phase && r->file && s->file && r->line == s->line &&
+	       !strcmp(r->file, s->file);
+}
+
+/* Counts in bars that stand for equal ratios of times, from the shortest call to the longest. */
+static void add_histogram(struct lines *l, const struct aggregate_row *s)
+{
+	uint64_t counts[BARS] = {0}, most = 0;
+	char text[BARS * 4 + 1] = "", min[32], p50[32], p99[32], max[32], mean[32];
+	histogram_spread(&s->times, s->min_ns, s->max_ns, counts, BARS);
+	for (int i = 0; i < BARS; i++)
+		most = counts[i] > most ? counts[i] : most;
+	for (int i = 0; i < BARS; i++)
+		strcat(text, counts[i] ? screen_block(counts[i], most) : " ");
+	title(l, "Time of a call");
+	lines_add(l, STYLE_PLAIN, "  min %s  median %s  mean %s  p99 %s  max %s",
+		  text_ns(min, sizeof(min), s->min_ns),
+		  text_ns(p50, sizeof(p50), aggregate_quantile(s, 0.5)),
+		  text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
+		  text_ns(p99, sizeof(p99), aggregate_quantile(s, 0.99)),
+		  text_ns(max, sizeof(max), s->max_ns));
+	lines_add(l, STYLE_PLAIN, "  %s |%s| %s", min, text, max);
+}
+
+static bool is_linked(const struct view *v, uint32_t backward, uint32_t forward)
+{
+	uint32_t ids[VIEW_LINKS];
+	unsigned n = view_forwards(v, backward, ids);
+	for (unsigned i = 0; i < n; i++)
+		if (ids[i] == forward)
+			return true;
+	return false;
+}
+
+/* The other direction's rows beside this one. */
+static void add_directions(struct top *t, const struct tally_row *row)
+{
+	size_t n;
+	bool told = false, backward = row->sum->phase == PHASE_BACKWARD;
+	struct tally_row *const *rows = view_all(t->view, TALLY_OP_LINE, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (!rows[i]->sum || !(backward ? is_linked(t->view, row->id, (uint32_t)i)
+						: is_linked(t->view, (uint32_t)i, row->id)))
+			continue;
+		if (!told) {
+			title(&t->lines, "Forward and backward");
+			add_row(&t->lines, row->sum, true, false);
+		}
+		told = true;
+		add_row(&t->lines, rows[i]->sum, true, false);
+	}
+}
+
+static void add_stack(struct lines *l, const struct op_event *ev)
+{
+	const struct py_stack *s = ev->where_stack ? ev->where_stack : ev->stack;
+	const struct py_frame *where = py_stack_where(s);
+	title(l, ev->phase == PHASE_BACKWARD && ev->where_stack != ev->stack
+		     ? "Python stack of the forward op, innermost first"
+		     : "Python stack, innermost first");
+	for (uint16_t i = 0; s && i < s->depth; i++)
+		lines_add(l, s->frames[i]->is_torch ? STYLE_DIM : STYLE_PLAIN,
+			  "  %s:%" PRId32 " %s", s->frames[i]->file, s->frames[i]->line,
+			  s->frames[i]->function);
+	if (!s)
+		lines_add(l, STYLE_DIM, "  (no Python frame)");
+	else if (s->truncated)
+		lines_add(l, STYLE_DIM, "  (there are more frames outside)");
+	if (!where)
+		return;
+	title(l, "Code");
+	code_add(l, where);
+}
+
+static void add_arguments(struct lines *l, const struct op_event *ev)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	struct event_printer *p = f ? event_printer_new(f) : NULL;
+	int r = p ? event_print(p, ev) : -ENOMEM;
+	event_printer_free(p);
+	if (f && fclose(f))
+		r = -ENOMEM;
+	title(l, "Last call");
+	if (!r)
+		lines_add_text(l, STYLE_PLAIN, text);
+	else
+		l->failed = -ENOMEM;
+	free(text);
+}
+
+static void add_head(struct lines *l, const struct aggregate_row *s)
+{
+	char where[WHERE_TEXT_MAX], calls[32], thrown[32], self[32], total[32];
+	lines_add(l, STYLE_BOLD, "%s%s", s->op,
+		  s->phase == PHASE_BACKWARD ? "   in the backward" : "");
+	if (s->file)
+		lines_add(l, STYLE_PLAIN, "  %s", place_of(s, where, sizeof(where)));
+	lines_add(l, STYLE_PLAIN, "  %s, %s left by an exception, self %s, total %s",
+		  text_counted(calls, sizeof(calls), s->calls, "call"),
+		  text_count(thrown, sizeof(thrown), s->thrown),
+		  text_ns(self, sizeof(self), s->self_ns),
+		  text_ns(total, sizeof(total), s->total_ns));
+}
+
+/* What else is known of the ops of a row. */
+static void add_parts(struct top *t, enum tally_group group, const struct tally_row *row,
+		      const struct op_event *last)
+{
+	const struct op_name op = {.name = last ? last->op->name : "", .phase = row->sum->phase};
+	if (group == TALLY_LINE)
+		add_related(t, TALLY_OP_LINE, on_line, row->sum, "Ops of this line", true);
+	if (group == TALLY_LINE || group == TALLY_MODULE || group == TALLY_THREAD || !last)
+		return;
+	add_related(t, TALLY_OP_LINE, has_op, &op, "Source lines of this op", false);
+	add_related(t, TALLY_SHAPE, has_op_and_shapes, &op, "Shapes of this op", true);
+	if (group == TALLY_OP_LINE)
+		add_directions(t, row);
+}
+
+int panel_detail(struct top *t)
+{
+	size_t n;
+	enum tally_group group = view_group(t->view);
+	struct tally_row *const *rows = view_all(t->view, group, &n);
+	struct lines *l = &t->lines;
+	struct op_event ev;
+	lines_reset(l);
+	if (t->detail >= n || !rows[t->detail]->sum)
+		return 0;
+	const struct tally_row *row = rows[t->detail];
+	bool decoded = row->last.size && !source_decode(t->source, &row->last, &ev, NULL);
+	add_head(l, row->sum);
+	add_histogram(l, row->sum);
+	add_parts(t, group, row, decoded ? &ev : NULL);
+	if (decoded) {
+		add_arguments(l, &ev);
+		add_stack(l, &ev);
+	} else {
+		title(l, "Last call");
+		lines_add(l, STYLE_DIM, "  its record is too long to be kept; see ditrace script");
+	}
+	return l->failed;
+}

@@ -1,0 +1,191 @@
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "tui/model/live.h"
+#include "tui/model/top.h"
+
+enum { LINE_MAX_BYTES = 1024, SPARKS = 24 };
+
+struct text {
+	char s[LINE_MAX_BYTES];
+	size_t len;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(t->s + t->len, sizeof(t->s) - t->len, format, args);
+	va_end(args);
+	if (n > 0)
+		t->len = t->len + (size_t)n < sizeof(t->s) ? t->len + (size_t)n : sizeof(t->s) - 1;
+	text_drop_part(t->s);
+}
+
+static const char *or_unknown(const char *s)
+{
+	return s[0] ? s : "unknown";
+}
+
+static void target_line(const struct top *t, const struct view_head *h)
+{
+	struct text l = {0};
+	char at[32];
+	uint64_t s = h->wall_ns / 1000000000;
+	add(&l, "ditrace top  ");
+	if (!h->target)
+		add(&l, "%s", t->source ? "no process known" : "nothing recorded yet");
+	else
+		add(&l, "pid %" PRId32 " %s  torch %s  CPython %s  engine %s", h->target->pid,
+		    h->target->argv[0] ? h->target->argv : h->target->comm,
+		    or_unknown(h->target->torch_version), or_unknown(h->target->python_version),
+		    or_unknown(h->target->engine));
+	if (h->targets > 1)
+		add(&l, "  and %u more", h->targets - 1);
+	snprintf(at, sizeof(at), " %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64, s / 3600, s / 60 % 60,
+		 s % 60);
+	screen_text(0, 0, screen_width() - 9, l.s, STYLE_PLAIN);
+	screen_right(0, screen_width() - 9, 9, at, STYLE_PLAIN);
+	screen_line(0, STYLE_BAR);
+}
+
+/* As many as there is room for. */
+static void add_sparks(struct text *l, const struct step_times *steps, int room)
+{
+	uint64_t ns[SPARKS], max = 0;
+	unsigned n = step_times_last(steps, ns,
+				     room < 0	     ? 0
+				     : room < SPARKS ? (unsigned)room
+						     : SPARKS);
+	for (unsigned i = 0; i < n; i++)
+		max = ns[i] > max ? ns[i] : max;
+	for (unsigned i = 0; i < n; i++)
+		add(l, "%s", screen_block(ns[i], max));
+}
+
+/* The mean of the last ones, since single steps jump. */
+static uint64_t step_ns(const struct step_times *steps)
+{
+	uint64_t ns[SPARKS], sum = 0;
+	unsigned n = step_times_last(steps, ns, SPARKS);
+	for (unsigned i = 0; i < n; i++)
+		sum += ns[i];
+	return n ? sum / n : 0;
+}
+
+static void process_figures(const struct top_process *p, struct text *out)
+{
+	char n[32], threads[32];
+	if (p->known && p->cpu_percent >= 0)
+		add(out, "CPU %.0f %%  ", p->cpu_percent);
+	if (p->known)
+		add(out, "RSS %s  %s", text_bytes(n, sizeof(n), p->rss_bytes),
+		    text_counted(threads, sizeof(threads), p->threads, "thread"));
+}
+
+static void step_line(const struct top *t, const struct view_head *h)
+{
+	struct text l = {0}, figures = {0};
+	process_figures(&t->process, &figures);
+	int width = (int)figures.len, left = screen_width() - (width ? width + 2 : 0);
+	char count[32], time[32];
+	uint64_t ns = step_ns(h->steps);
+	if (h->steps->done == 0)
+		add(&l, "no step of an optimizer seen");
+	else
+		add(&l, "%s", text_counted(count, sizeof(count), h->steps->done, "step"));
+	if (ns) {
+		add(&l, "  %s/step  %.1f/s  ", text_ns(time, sizeof(time), ns), 1e9 / (double)ns);
+		add_sparks(&l, h->steps, left - (int)l.len);
+	}
+	screen_text(1, 0, screen_width(), l.s, STYLE_BOLD);
+	if (width && left > 0)
+		screen_right(1, left + 2, width, figures.s, STYLE_BOLD);
+}
+
+/* No dispatched op but those in the trace, as far as that was measured. */
+static bool has_all_ops(const struct top *t, const struct view_head *h)
+{
+	enum { WHOLE = 1000, NEARLY = 990 };
+	uint32_t seen = h->stats ? h->stats->seen_permille : TRACE_SEEN_UNKNOWN;
+	return seen <= WHOLE ? seen >= NEARLY : t->live && !live_leaves_out(t->live);
+}
+
+static void add_part(struct text *l, const char *name, double percent, bool always)
+{
+	if (always || percent >= 0.5)
+		add(l, "  %s %.0f %%", name, percent);
+}
+
+/* Where the threads were; the names are in the help. */
+static void add_shares(struct text *l, const struct view_head *h, bool all_ops)
+{
+	add_part(l, "in ops", h->in_ops, true);
+	if (h->python_ran >= 0) {
+		add_part(l, all_ops ? "Python" : "not in these", h->python_ran, true);
+		add_part(l, "waits", h->waited, true);
+		add_part(l, "other", h->other_ran, false);
+	} else if (all_ops) {
+		add_part(l, "Python/waits", h->python, true);
+		add_part(l, "no Python", h->other, false);
+	} else {
+		add_part(l, "not in these", h->outside, true);
+	}
+}
+
+static void rates_line(const struct top *t, const struct view_head *h)
+{
+	struct text l = {0};
+	char n[32];
+	add(&l, "%s ops/s", text_count(n, sizeof(n), (uint64_t)(h->ops_per_s + 0.5)));
+	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
+	if (h->in_ops >= 0)
+		add_shares(&l, h, has_all_ops(t, h));
+	if (h->probes >= 0)
+		add(&l, "  probes %.0f %%", h->probes);
+	screen_text(2, 0, screen_width(), l.s, h->lost ? STYLE_WARM : STYLE_PLAIN);
+}
+
+static void add_source(struct text *l, const struct top *t)
+{
+	double speed = t->source ? source_speed(t->source) : 0;
+	if (t->live)
+		add(l, "  %s%s", live_state(t->live),
+		    t->source && source_state(t->source) == SOURCE_GOES_ON ? ", behind" : "");
+	else if (source_state(t->source) == SOURCE_ENDED)
+		add(l, "  end of file");
+	else if (source_state(t->source) == SOURCE_BROKEN)
+		add(l, "  file cut");
+	else if (speed > 0)
+		add(l, "  speed %gx", speed);
+	else
+		add(l, "  full speed");
+	if (t->paused)
+		add(l, "  PAUSED");
+}
+
+static void settings_line(const struct top *t)
+{
+	struct text l = {0};
+	bool reversed;
+	enum view_column column = view_sorted(t->view, &reversed);
+	add(&l, "by %s  sort %s%s  %s", tally_group_names[view_group(t->view)],
+	    view_column_names[column], reversed ? " reversed" : "",
+	    view_interval(t->view) ? "last 2 s" : "cumulative");
+	add_source(&l, t);
+	add(&l, "  filter: %s", view_filter(t->view)[0] ? view_filter(t->view) : "none");
+	screen_text(3, 0, screen_width(), l.s, STYLE_DIM);
+}
+
+void panel_head(const struct top *t)
+{
+	struct view_head h;
+	view_head(t->view, &h);
+	target_line(t, &h);
+	step_line(t, &h);
+	rates_line(t, &h);
+	settings_line(t);
+}

@@ -1,0 +1,164 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "perf/events/where_text.h"
+#include "tui/model/top.h"
+
+enum { GAP = 2, NUMBERS = VIEW_P99 + 1, SHAPES_MAX = 256 };
+
+/* Where each column stands; width 0: it is not shown. */
+struct layout {
+	struct {
+		int x, width;
+	} of[VIEW_COLUMNS];
+};
+
+static const int number_widths[NUMBERS] = {6, 6, 9, 7, 7};
+
+static bool has_where(enum tally_group g)
+{
+	return g == TALLY_OP_LINE || g == TALLY_LINE;
+}
+
+static void place(struct layout *l, enum view_column c, int *x, int width)
+{
+	l->of[c].x = *x;
+	l->of[c].width = width;
+	if (width)
+		*x += width + GAP;
+}
+
+static struct layout layout_of(const struct top *t)
+{
+	enum tally_group group = view_group(t->view);
+	struct layout l;
+	int x = 2; /* the sign of the backward */
+	for (int c = 0; c < NUMBERS; c++)
+		place(&l, (enum view_column)c, &x, number_widths[c]);
+	int rest = screen_width() - x;
+	bool shapes = (group == TALLY_OP_LINE && rest >= 70) || (group == TALLY_OP && rest >= 60);
+	bool narrow = group == TALLY_OP_LINE && rest < 96;
+	int op = group == TALLY_LINE		? 10
+		 : !has_where(group) && !shapes ? rest
+		 : rest < 70			? rest * 5 / 9
+		 : narrow			? 24
+						: 28;
+	if (op < 0)
+		op = 0;
+	place(&l, VIEW_OP, &x, op);
+	place(&l, VIEW_SHAPES, &x, !shapes ? 0 : narrow ? 18 : 28);
+	rest = screen_width() - x;
+	place(&l, VIEW_WHERE, &x, has_where(group) && rest > 0 ? rest : 0);
+	return l;
+}
+
+enum view_column panel_table_column(const struct top *t, int x)
+{
+	struct layout l = layout_of(t);
+	for (int c = 0; c < VIEW_COLUMNS; c++)
+		if (x >= l.of[c].x && x < l.of[c].x + l.of[c].width)
+			return (enum view_column)c;
+	return VIEW_COLUMNS;
+}
+
+static void draw_header(const struct top *t, const struct layout *l, int y)
+{
+	bool reversed;
+	enum view_column sorted = view_sorted(t->view, &reversed);
+	for (int c = 0; c < VIEW_COLUMNS; c++) {
+		char name[32];
+		snprintf(name, sizeof(name), "%s%s", view_column_names[c],
+			 (int)sorted != c ? ""
+			 : reversed	  ? "^"
+					  : "v");
+		if (c < NUMBERS)
+			screen_right(y, l->of[c].x, l->of[c].width, name, STYLE_BAR);
+		else
+			screen_text(y, l->of[c].x, l->of[c].width, name, STYLE_BAR);
+	}
+	screen_line(y, STYLE_BAR);
+}
+
+static const char *rate_text(char *out, size_t size, double rate)
+{
+	if (rate >= 100)
+		return text_count(out, size, (uint64_t)(rate + 0.5));
+	snprintf(out, size, "%.1f", rate);
+	return out;
+}
+
+static void draw_numbers(const struct layout *l, int y, const struct view_row *r)
+{
+	char text[NUMBERS][32];
+	snprintf(text[VIEW_SELF], sizeof(text[0]), "%.1f", r->self_percent);
+	snprintf(text[VIEW_TOTAL], sizeof(text[0]), "%.1f", r->total_percent);
+	rate_text(text[VIEW_CALLS], sizeof(text[0]), r->calls_per_s);
+	text_ns(text[VIEW_MEAN], sizeof(text[0]), r->mean_ns);
+	text_ns(text[VIEW_P99], sizeof(text[0]), r->p99_ns);
+	for (int c = 0; c < NUMBERS; c++) {
+		bool heat = c == VIEW_SELF;
+		screen_right(y, l->of[c].x, l->of[c].width, text[c],
+			     heat && r->self_percent >= 10  ? STYLE_HOT
+			     : heat && r->self_percent >= 3 ? STYLE_WARM
+							    : STYLE_PLAIN);
+	}
+}
+
+static void draw_shapes(const struct top *t, const struct layout *l, int y,
+			const struct tally_call *last)
+{
+	char shapes[SHAPES_MAX];
+	struct op_event ev;
+	if (l->of[VIEW_SHAPES].width && last->size && !source_decode(t->source, last, &ev, NULL))
+		screen_text(y, l->of[VIEW_SHAPES].x, l->of[VIEW_SHAPES].width,
+			    tally_shapes(shapes, sizeof(shapes), &ev), STYLE_PLAIN);
+}
+
+static void draw_where(const struct layout *l, int y, const struct aggregate_row *s)
+{
+	char where[WHERE_TEXT_MAX];
+	const struct py_frame frame = {
+	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
+	screen_text(y, l->of[VIEW_WHERE].x, l->of[VIEW_WHERE].width,
+		    where_text(where, sizeof(where), s->file ? &frame : NULL, s->phase),
+		    STYLE_PLAIN);
+}
+
+static void draw_row(const struct top *t, const struct layout *l, int y, const struct view_row *r)
+{
+	if (r->sum->phase == PHASE_BACKWARD)
+		screen_text(y, 0, 1, "b", STYLE_DIM);
+	draw_numbers(l, y, r);
+	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, r->sum->op, STYLE_PLAIN);
+	draw_shapes(t, l, y, &r->row->last);
+	draw_where(l, y, r->sum);
+}
+
+void panel_table(struct top *t, int y, int height)
+{
+	size_t n, shown = height > 1 ? (size_t)height - 1 : 0;
+	struct layout l = layout_of(t);
+	const struct view_row *rows = view_rows(t->view, &n);
+	if (t->selected >= n)
+		t->selected = n ? n - 1 : 0;
+	if (t->first > t->selected)
+		t->first = t->selected;
+	if (shown && t->selected >= t->first + shown)
+		t->first = t->selected - shown + 1;
+	/* Others may come to lie there until the next key. */
+	t->chosen = n ? view_id(t->view, &rows[t->selected]) : -1;
+	draw_header(t, &l, y);
+	for (size_t i = t->first; i < n && i - t->first < shown; i++) {
+		int line = y + 1 + (int)(i - t->first);
+		draw_row(t, &l, line, &rows[i]);
+		if (i == t->selected)
+			screen_line(line, STYLE_SELECTED);
+	}
+	if (n == 0)
+		screen_text(y + 2, 2, screen_width(),
+			    view_filter(t->view)[0] ? "no row has this text; Esc clears the filter"
+						    : "no op seen yet",
+			    STYLE_DIM);
+}
