@@ -4,21 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "perf/cmd_export.h"
-#include "perf/cmd_report.h"
-#include "perf/cmd_script.h"
-#include "perf/cmd_trace_diff.h"
-#include "replay/cmd_diff.h"
-#include "replay/cmd_replay.h"
-#include "tracer/cmd_attach.h"
-#include "tracer/cmd_ctl.h"
-#include "tracer/cmd_doctor.h"
-#include "tracer/cmd_monitor.h"
-#include "tracer/cmd_record.h"
-#include "tracer/cmd_run.h"
-#include "tracer/cmd_stack.h"
-#include "tracer/doctor_target.h"
-#include "tui/cmd_top.h"
+#include "base/commands.h"
 
 static const char version[] = "ditrace 0.1.0\n";
 
@@ -62,7 +48,6 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
 	setlocale(LC_CTYPE, "");
-	doctor_target_checks = doctor_target;
 	if (name && (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))) {
 		usage(stdout);
 		return 0;

@@ -1,4 +1,4 @@
-#include "perf/cmd_export.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "perf/cmd_report.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "perf/cmd_script.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <signal.h>

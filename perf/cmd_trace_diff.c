@@ -1,4 +1,4 @@
-#include "perf/cmd_trace_diff.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "replay/cmd_diff.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>

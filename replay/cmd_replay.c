@@ -1,4 +1,4 @@
-#include "replay/cmd_replay.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <signal.h>

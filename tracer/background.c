@@ -13,9 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/cmd_attach.h"
-#include "tracer/cmd_run.h"
 #include "tracer/intervene_run.h"
+#include "tracer/start.h"
 
 /* In place of the terminal. */
 static int redirect(const char *output)
@@ -38,10 +37,10 @@ static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 	l->pid = o->pid;
 	if (o->pid) {
 		trace_loop_signals(l);
-		return attach_start(l, &o->session, false, e);
+		return start_attached(l, &o->session, false, e);
 	}
 	/* Signals are for the tracing, not for the program: l is said to have no child till now. */
-	r = run_start(l, &o->session, o->argv, &o->signals, &status, e);
+	r = start_program(l, &o->session, o->argv, &o->signals, &status, e);
 	l->is_child = !r;
 	return r;
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/cmd_attach.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,67 +7,7 @@
 
 #include "symbolizer/target/process.h"
 #include "tracer/intervene_run.h"
-
-static int no_torch(pid_t pid, struct err *e)
-{
-	char line[256];
-	err_set(e, -ENOENT, "process %d (%s) has no PyTorch loaded", pid,
-		process_cmdline(pid, line, sizeof(line)));
-	return err_hint(e, "if it is going to load it, wait with: ditrace attach --wait %d", pid);
-}
-
-/* Children are followed where the kernel permits; tracing the process itself does not depend on it.
- * This begins before the engine is known, so that none is missed. */
-static void follow(struct trace_loop *l, struct err *why)
-{
-	if (!follow_new(&l->follow, why) && !follow_add_process(l->follow, l->pid, why))
-		return;
-	follow_free(l->follow);
-	l->follow = NULL;
-}
-
-static int follow_by_engine(struct trace_loop *l, const struct err *why, struct err *e)
-{
-	if (session_follows(l->session)) {
-		follow_free(l->follow);
-		l->follow = NULL;
-		return session_watch(l->session, l->pid, e);
-	}
-	if (!l->follow)
-		fprintf(stderr, "ditrace: children of %d will not be traced: %s\n", l->pid,
-			why->what);
-	return 0;
-}
-
-int attach_start(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e)
-{
-	struct err why = {0};
-	int r = process_check(l->pid, e);
-	if (r)
-		return r;
-	bool has_torch = session_has_torch(l->pid);
-	if (!has_torch && !wait)
-		return no_torch(l->pid, e);
-	o->pid = has_torch ? l->pid : 0;
-	o->attach = l->pid;
-	r = session_open(o, &l->session, e);
-	if (r)
-		return r;
-	r = trace_samples_open(o->sample, l->session, &l->samples, e);
-	r = r ? r : trace_samples_add_process(l->samples, l->pid, e);
-	if (r)
-		return r;
-	follow(l, &why);
-	r = has_torch ? session_add(l->session, l->pid, e) : 0;
-	if (r)
-		return r;
-	trace_loop_note(l);
-	r = follow_by_engine(l, &why, e);
-	if (r || has_torch)
-		return r;
-	fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);
-	return session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
-}
+#include "tracer/start.h"
 
 int cmd_attach(int argc, char **argv)
 {
@@ -102,7 +42,7 @@ int cmd_attach(int argc, char **argv)
 		return intervene_attach(&change, &o, l.pid, wait);
 	if (!r)
 		trace_loop_signals(&l);
-	r = r ? r : attach_start(&l, &o, wait, &e);
+	r = r ? r : start_attached(&l, &o, wait, &e);
 	r = r ? r : trace_loop_run(&l, &e);
 	trace_samples_finish(l.samples);
 	if (!r) {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/cmd_ctl.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <jansson.h>

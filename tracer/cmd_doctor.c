@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/cmd_doctor.h"
+#include "base/commands.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,10 +11,9 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
+#include "tracer/doctor_target.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/carrier.h"
-
-doctor_target_fn *doctor_target_checks;
 
 static const char *const words[] = {
     [CHECK_OK] = "ok", [CHECK_WARN] = "warn", [CHECK_FAIL] = "fail"};
@@ -153,8 +152,8 @@ static struct engines run_checks(pid_t pid, struct checks *c)
 	g.shim = pid ? target && check_entering(pid, c) : check_door(c);
 	if (!g.bpf && (g.ptrace || g.shim))
 		checks_spare_bpf(c);
-	if (target && !c->failed && doctor_target_checks)
-		doctor_target_checks(pid, c);
+	if (target && !c->failed)
+		doctor_target(pid, c);
 	return g;
 }
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/cmd_monitor.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>

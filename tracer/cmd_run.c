@@ -1,47 +1,12 @@
 #define _GNU_SOURCE
-#include "tracer/cmd_run.h"
+#include "base/commands.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tracer/intervene_run.h"
-
-/* Without records of the kernel, nothing tells when a library is mapped. */
-static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
-{
-	if (session_follows(l->session))
-		return session_watch(l->session, pid, e);
-	int r = follow_new(&l->follow, e);
-	return r ? r : follow_add_child(l->follow, pid, e);
-}
-
-int run_start(struct trace_loop *l, const struct session_opts *o, char *const argv[],
-	      const struct spawn_signals *signals, int *status, struct err *e)
-{
-	struct spawn child;
-	*status = EXIT_FAILED;
-	int r = session_open(o, &l->session, e);
-	if (r)
-		return r;
-	trace_loop_note(l);
-	r = spawn_prepare(argv, signals, session_tracer(l->session), &child, e);
-	if (r)
-		return r;
-	r = trace_samples_open(o->sample, l->session, &l->samples, e);
-	r = r ? r : trace_samples_add_child(l->samples, child.pid, e);
-	r = r ? r : follow_child(l, child.pid, e);
-	if (r) {
-		spawn_cancel(&child);
-		return r;
-	}
-	l->pid = child.pid;
-	trace_loop_signals(l);
-	r = spawn_release(&child, argv, e);
-	if (r)
-		*status = spawn_failure_status(r);
-	return r;
-}
+#include "tracer/start.h"
 
 static int finish(struct trace_loop *l, int failed, struct err *e)
 {
@@ -103,7 +68,7 @@ int cmd_run(int argc, char **argv)
 	signal(SIGCHLD, SIG_DFL); /* ignored by a caller, it would take the exit status away */
 	if (intervene_run_wanted(&change, &o))
 		return intervene_run(&change, &o, &argv[first], &signals);
-	int r = run_start(&l, &o, &argv[first], &signals, &status, &e);
+	int r = start_program(&l, &o, &argv[first], &signals, &status, &e);
 	if (r) {
 		err_print(&e);
 		trace_samples_finish(l.samples);

@@ -1,4 +1,4 @@
-#include "tui/cmd_top.h"
+#include "base/commands.h"
 
 #include <errno.h>
 #include <signal.h>
