@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Which calls --capture takes: counted exactly, of calls that tell their number.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+# picks OPTIONS...: the numbers of the calls that were captured, by op, of a child of $child that ditrace comes to before
+# them. With the engine bpf the options have to choose tanh, too.
+picks() {
+	local tracer pid
+	rm -rf "$T/cap"
+	before_long next_pid || echo "no child"
+	start_as tracer "$DITRACE" attach --capture="$T/cap" -o "$T/data" --phase forward --print "$@" "$pid" >"$T/printed" 2>"$T/err"
+	before_long has_come || echo "it does not come"
+	kill -USR1 "$pid"
+	finish "$tracer"
+	[ "$status" = 0 ] || echo "ditrace: $status"
+	echo "$pid" >"$T/last"
+	picked
+}
+
+next_pid() {
+	pid=$(sed -n '$s/^pid //p' "$T/picks")
+	[ -n "$pid" ] && ! grep -qsx "$pid" "$T/last"
+}
+
+# has_come: all probes are there: the loop that prints, or that which tells of the engine, begins then
+has_come() {
+	grep -q 'aten::tanh' "$T/printed" || grep -q 'the engine is ptrace' "$T/err"
+}
+
+picked() {
+	python3 "$here/picked_calls.py" "$T/cap" add mul
+}
+
+of_steps() {
+	"$DITRACE" run --capture="$T/cap" -o "$T/data" --phase forward --ops torch.mul --steps 2-3 -- "$PY" picks.py >"$T/out" 2>"$T/err" ||
+		echo "ditrace: $?"
+	is "--steps" "$(picked)" "mul 6 7 8 9 10 11 12 13 14 15;"
+	like "the forward alone has no gradients, which is told" "$T/err" '^  no gradients: --phase forward'
+	start "$PY" picks.py again >"$T/picks" 2>&1
+	is "--steps with counts" "$(picks --ops torch.mul,torch.add --steps 2,4 --every 4)" "add 4 11;mul 6 10 19;"
+	is "OP_CAPTURE_LIST" "$(OP_CAPTURE_LIST=torch.Tensor.mul,torch.tanh picks --when '"picks.py" in file' --nth 20)" "mul 20;"
+	[ -n "${counted:-}" ] || counted
+	counted=1
+	kill -9 "$child"
+	wait "$child" 2>/dev/null
+}
+
+counted() {
+	is "--nth, for each op by itself" "$(picks --ops mul,torch.add,tanh --nth 3,5-6)" "add 3 5 6;mul 3 5 6;"
+	is "--every" "$(picks --ops mul,tanh --every 7)" "mul 1 8 15;"
+	is "--nth, and of these --every" "$(picks --ops mul,tanh --nth 2-20 --every 7)" "mul 2 9 16;"
+	is "--max-calls" "$(picks --ops mul,torch.add --max-calls 6)" "add 1;mul 1 2 3 4 5;"
+	is "--when" "$(picks --ops mul --when 'self.shape[0] == 2')" "mul 2 4 6 8 10 12 14 16 18 20;"
+	is "--nth counts what --when leaves" "$(picks --ops mul,tanh --when 'self.shape[0] == 2' --nth 2,4)" "mul 4 8;"
+	is "--step-op" "$(picks --ops torch.mul --step-op square --steps 3)" "mul 11 12 13 14 15;"
+	is "OP_CAPTURE_DISABLE_LIST" "$(OP_CAPTURE_DISABLE_LIST=torch.mul picks --ops torch.mul,torch.add,tanh --nth 1)" "add 1;"
+	is "both lists" "$(OP_CAPTURE_LIST='torch.*' OP_CAPTURE_DISABLE_LIST=torch.add picks --ops mul,torch.add,tanh --nth 1)" "mul 1;"
+	is "--not-ops" "$(picks --ops mul,torch.add,tanh --not-ops torch.add --nth 1)" "mul 1;"
+	picks --ops mul --max-bytes 9k >"$T/picked"
+	like "--max-bytes takes the first calls" "$T/picked" '^mul 1 2( 3)?;$'
+	like "and the exit status is not 0" "$T/picked" '^ditrace: 1$'
+	ok "in so many bytes" [ $(($(find "$T/cap" -type f -printf '%s+')0)) -le 9216 ]
+	like "it is told" "$T/err" '^ditrace: the limit of 9,?[0-9]+ bytes is reached'
+	like "the trace is there, and that is said" "$T/err" '^trace written to'
+	like "with a way out" "$T/err" '^  hint: .'
+	is "once" "$(grep -c 'limit of' "$T/err")" 1
+	for wrong in '--nth 0' '--steps 3-1' '--every x'; do
+		error "$wrong" 'nth|steps|every' "$DITRACE" run -o "$T/no.data" --capture="$T/no" $wrong -- touch "$T/started"
+	done
+	before_long next_pid
+	error "--when on results" 'cannot ask for results' "$DITRACE" attach -o "$T/no.data" --capture="$T/no" --when 'numel(out) > 3' "$pid"
+	error "--engine bpf" 'stops none' "$DITRACE" run -o "$T/no.data" --engine bpf --capture="$T/no" -- touch "$T/started"
+	ok "and started no program" not test -e "$T/started"
+}
+each_torch of_steps
+done_testing

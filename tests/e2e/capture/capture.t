@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Captures of a program's calls hold what the program had, bit by bit, in ditorch's form.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../forked.sh"
+need_tracing
+
+# capture PROGRAM OPTIONS... -- ARGUMENTS...
+capture() {
+	local program=$1 options=()
+	shift
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	"$DITRACE" run --capture="$T/$program" -o "$T/data" "${options[@]}" -- "$PY" "$program.py" "$@" >"$T/out" 2>"$T/err"
+}
+
+# judge PROGRAM ARGUMENT...: forked from one process that has imported PyTorch
+judge() {
+	may_fork || { "$PY" "$@"; return; }
+	forked "/proc/$BASHPID/fd/1" "/proc/$BASHPID/fd/1" go "$@" && answered ended && return "$REPLY"
+}
+
+# part NAME head|tail -n N: the calls of in_turn that are the first or the last go to $T/NAME
+part() {
+	local own=op_tools_results/op_capture_results call
+	find "$T/in_turn/$own" -mindepth 3 -maxdepth 3 -printf '%f %P\n' | sort -n | "${@:2}" | while read -r _ call; do
+		mkdir -p "$T/$1/$own/${call%/*}" && mv "$T/in_turn/$own/$call" "$T/$1/$own/$call"
+	done
+}
+
+exact() {
+	mkdir "$T/own"
+	# lazy.py is the first: no tensor must have been seen
+	ok "calls over all dtypes, views, lists, in place, conjugates and negatives, and ditorch's example" capture in_turn \
+		--when 'depth == 0 and (function == "traced" or "lazy.py" in file and op == "aten::mul.Tensor" or
+			"halves.py" in file and phase == forward and op in ("aten::mul.Tensor", "aten::add.Tensor", "aten::sub.Tensor",
+			"aten::div.Tensor", "aten::sort", "aten::sum", "aten::to.dtype", "aten::linear"))' -- "lazy.py $T/own" "captured.py $T/own" halves.py
+	part lazy head -n 7
+	part halves tail -n 17
+	ok "are captured bit by bit, with their gradients" judge "$here/compare_captures.py" "$T/in_turn" "$T/own"
+	like "gradients that cannot be told apart are left out" "$T/err" '^  skipped grad_inputs of 6 calls: arguments that come out of one op'
+	like "and those that are sums of several" "$T/err" '^  skipped grad_inputs of 1 call: .* summed up of several'
+	local wanted=xxxxxxx
+	[ "${TORCH%%.*}" != 1 ] || wanted=---x--x # its torch.load knows no such bits
+	is "conjugates and negatives are captured as such, or not at all" "$(judge "$here/lazy_captures.py" "$T/lazy" "$T/own/values.pth" 2>&1)" "$wanted"
+	[ "${TORCH%%.*}" != 1 ] || like "which is told" "$T/err" '^  skipped 5 files: .*conjugate'
+	ok "the ops of ditorch's example are captured in its form, and give the same again" judge "$here/ditorch_captures.py" "$T/halves"
+	in_long || { skip "the same, chosen by ditorch's names: make test-long" 2; return; }
+	rm -r "$T/halves"
+	ok "they are chosen by ditorch's names" capture halves --when 'phase == forward and depth == 0' \
+		--ops torch.mul,torch.add,torch.sub,torch.div,torch.sort,torch.sum,torch.Tensor.to,linear --
+	ok "and are the same" judge "$here/ditorch_captures.py" "$T/halves"
+}
+
+# memory on a device: what the hint says instead, as it stands there
+on_a_device() {
+	cat >"$T/gelus.py" <<-'END'
+		import torch
+		from torch._lazy import ts_backend
+		ts_backend.init()
+		torch.nn.functional.gelu(torch.ones(2))
+		x = torch.ones(2, device="lazy", requires_grad=True)
+		torch.nn.functional.gelu(x).sum().backward()
+	END
+	"$DITRACE" run --capture="$T/none" --ops gelu -o "$T/data" "$PY" "$T/gelus.py" >"$T/out" 2>"$T/err"
+	like "tensors on a device are not read from outside" "$T/err" 'cannot be saved: argument 0: (memory on a device|a tensor of which not all is known)'
+	local option
+	option=$(grep -oE -m 1 -e "--apply '[^']+'" "$T/err" | head -n 1)
+	is "the hint names what does" "$option" "--apply 'torch.nn.functional.gelu:op_capture'"
+	rm -rf "$T/inside" && mkdir "$T/inside"
+	(cd "$T/inside" && eval "'$DITRACE' run $option '$PY' '$T/gelus.py'") >"$T/out" 2>"$T/err"
+	like "and it works" "$T/err" '^ditrace: capture: 2 calls of 1 function captured'
+	is "forward and backward" "$(find "$T/inside" -name '*.pth' | wc -l)" 6
+	of_first_torch || { skip "--engine shim beside --capture was with another torch: make test-long" 3; return; }
+	"$DITRACE" run --capture="$T/shim" --engine shim --ops gelu --max-calls 1 "$PY" "$T/gelus.py" >"$T/out" 2>"$T/err"
+	like "so does --engine shim beside --capture" "$T/err" "^ditrace: 1 call saved.* replay $T/shim/"
+	is "with its limit" "$(find "$T/shim" -name '*.pth' -printf '%f\n' | sort | xargs)" "input.pth output.pth"
+	error "it saves each call" '--nth does not go together' "$DITRACE" run --capture --engine shim --nth 2 "$PY" "$T/gelus.py"
+}
+each_torch forking exact
+each_torch on_a_device
+done_testing

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# --first-nan finds the op that makes a NaN or an infinity of finite inputs, at its line, and what it had been
+# given; the program does not notice, or stands still for a debugger.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../attached.sh"
+need_tracing
+
+# saved FILE: the numbers that were captured, of each tensor
+saved() {
+	python3 "$here/storages.py" "$(find "$T/saved" -name "$1.pth")"
+}
+
+last_id() {
+	sed 's/^{"id":\([0-9]*\),.*/\1/' "$T/events" | sort -n | tail -n 1
+}
+
+# ran OPTION... -- PROGRAM ARGUMENT...: as attached, but by ditrace run
+ran() {
+	local options=()
+	while [ "$1" != -- ]; do options+=("$1") && shift; done
+	shift
+	"$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"
+}
+
+# find_it ran|attached MODE OP LINE-MARK: a run that finds it
+find_it() {
+	local how=$1 mode=$2 op=$3 line
+	line=$(grep -n "# $4\$" nan.py | cut -d: -f1)
+	rm -rf "$T/saved"
+	mkdir "$T/saved"
+	cd "$T/saved" || return
+	ok "$mode: a run with --first-nan" "$how" -o "$T/data" --first-nan -- "$W/nan.py" "$mode"
+	cd "$W" || return
+	is "$mode: the program's results are the same, bit by bit" "$(cat "$T/out")" "$(untraced nan.py "$mode")"
+	like "$mode: the op" "$T/err" "^ditrace: the first NaN or infinity: $op gave [0-9]+ \\+inf, and all that it was given is finite"
+	like "$mode: its line" "$T/err" "^    .*nan.py:$line "
+	like "$mode: the native stack, from the op" "$T/err" '^    at::_ops::div__?Tensor::call\(.*\(libtorch_cpu'
+	like "$mode: to the start of the program" "$T/err" '^    _start  \('
+	like "$mode: said at the end, too" "$T/err" "the first NaN or infinity came from $op, id [0-9]+, at nan.py:$line "
+	events
+	is "$mode: tracing ended there" "$(last_id)" "$(sed -n 's/.* came from .*, id \([0-9]*\), .*/\1/p' "$T/err")"
+}
+
+planted() {
+	find_it ran forward aten::div.Tensor FORWARD
+	is "the inputs of it" "$(saved input)" "1 1 1; 0 0 0"
+	is "and its output" "$(saved output)" "inf inf inf"
+	find_it attached inplace 'aten::div_.Tensor' INPLACE
+	is "inputs, one that it wrote over as it was before" "$(saved input)" "7 7 7; 0 0 0"
+	like "and the statistics of that" "$T/err" '^\| +self +\| +False +\| +7 +\| +7 +\|'
+	find_it attached backward aten::div.Tensor BACKWARD
+	like "the stack of the forward op" "$T/err" 'Python stack of its forward op'
+	like "and of the backward" "$T/err" '^    .*nan.py:[0-9]+ backward: y.backward'
+}
+
+clean() {
+	ok "a run without any" attached -o "$T/data" --first-nan -- nan.py clean
+	is "its results are the same, bit by bit" "$(cat "$T/out")" "$(untraced nan.py clean)"
+	like "it is said" "$T/err" '^ditrace: no op made a NaN or an infinity of finite inputs'
+	like "and what was passed on" "$T/err" 'calls gave such numbers and had been given some; the first: aten::'
+	error "another word than hold" 'only --first-nan=hold' "$DITRACE" run --first-nan=stop -o "$T/none" "$PY" nan.py clean
+	ok "a run where few calls are chosen" attached -o "$T/data" --first-nan --ops zero_ -- nan.py forward
+	like "steps and calls that are not chosen are not judged" "$T/err" 'no op made a NaN'
+}
+
+state() {
+	awk '/^State/ { print $2 }' "/proc/$1/status"
+}
+
+is_seen() {
+	"$DITRACE" script "$T/data" 2>/dev/null | grep -q aten::relu
+}
+
+held() {
+	mkfifo "$T/go"
+	exec 8<>"$T/go"
+	ok "a program runs" begin '^ready' -c 'import sys, nan; sys.stdin = open(sys.argv.pop()); nan.main()' forward --wait "$T/go"
+	(cd "$T" && exec "$DITRACE" attach --first-nan=hold -o "$T/data" "$target" 2>"$T/err") &
+	tracer=$!
+	ok "it is traced" wait_line "$T/err" 'the engine is ptrace'
+	ok "its ops are seen" before_long is_seen
+	echo go >&8
+	wait "$tracer"
+	is "ditrace has ended" "$?" 0
+	like "how to look at it" "$T/err" "^  look at it: gdb -p $target\$"
+	like "and how to let it go" "$T/err" "^  let it run on: kill -CONT $target\$"
+	is "the process stands still" "$(state "$target")" T
+	is "nobody traces it" "$(awk '/^TracerPid/ { print $2 }' "/proc/$target/status")" 0
+	is "it has not gone on" "$(wc -l <"$T/out")" 1
+	kill -CONT "$target"
+	exec 8>&-
+	the_end
+	is "it runs on when it is let go, to its end" "$status" 0
+	like "with the op's result" "$T/out" 'nan, nan, nan'
+}
+
+held_child() {
+	start env -C "$T" "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" "$W/nan.py" forward >"$T/out" 2>"$T/err"
+	ok "run: held" wait_line "$T/err" 'first NaN or infinity came from'
+	pid=$(sed -n 's/.*kill -CONT //p' "$T/err")
+	is "run: the process stands still" "$(state "$pid")" T
+	kill -CONT "$pid"
+	finish "$child"
+	is "run: its exit status is the program's" "$status" 0
+}
+
+all() {
+	planted
+	clean
+	held
+}
+each_torch forking all
+first_torch
+held_child
+done_testing

@@ -1,0 +1,237 @@
+#!/usr/bin/env bash
+# The engine shim brought into a process that runs: the same events; taken out again INJECTIONS times, and when
+# ditrace is killed (KILLS); closed to other users.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+how_many INJECTIONS 5 50
+how_many KILLS 2 25
+
+# state PID STATE: until the library in it says so
+state() {
+	before_long says "$@" || { "$DITRACE" ctl "$1"; return 1; }
+}
+
+says() {
+	"$DITRACE" ctl --format json "$1" 2>/dev/null | grep -q "\"state\": \"$2\""
+}
+
+# on_line: starts on_line.py; lines for it go to descriptor 9, its output to $T/lines
+on_line() {
+	rm -f "$T/in"
+	mkfifo "$T/in"
+	exec 9<>"$T/in"
+	start "$PY" on_line.py <"$T/in" >"$T/lines" 2>/dev/null
+	wait_line "$T/lines" '^pid '
+}
+
+# attached COMMAND...: while $child is traced from within
+attached() {
+	start_as tracer "${enter[@]}" "$child" >"$T/attached" 2>&1
+	state "$child" recording && "$@"
+	local r=$?
+	kill -TERM "$tracer"
+	wait "$tracer" && [ $r = 0 ] || { cat "$T/attached" && return 1; }
+}
+
+# one_line WORD [NUMBER]
+one_line() {
+	echo "$*" >&9
+	wait_line "$T/lines" "^$1 "
+}
+
+# losses FILE: each once that on_line.py has had
+losses() {
+	grep -vE '^pid |^ended well$' "$1" | cut -d' ' -f2- | sort -u
+}
+
+# between FILE: the events of the JSON lines between the marks
+between() {
+	python3 - "$1" <<-'END'
+	import json, sys
+	events = [json.loads(line) for line in open(sys.argv[1])]
+	at = {e["args"][1]["value"]: e for e in events if e["op"] == "aten::full"}
+	first, last = at[12345.0]["end_ns"], at[54321.0]["start_ns"]
+	print(*(json.dumps(e) for e in events if first < e["start_ns"] < last), sep="\n")
+	END
+}
+
+# by_bpf: while bpf traces, lines until it has recorded some, and one more
+by_bpf() {
+	start_as tracer "$DITRACE" attach --engine bpf -o "$T/bpf" "$child" >"$T/attached" 2>&1
+	before_long seen_by_bpf && one_line last
+	kill -TERM "$tracer"
+	wait "$tracer"
+}
+
+seen_by_bpf() {
+	one_line bpf && [ -n "$(find "$T/bpf" -size +8)" ]
+}
+
+the_same() {
+	on_line
+	one_line before
+	ok "bpf sees it" by_bpf
+	"$DITRACE" script --format jsonl "$T/bpf" >"$T/all.jsonl"
+	between "$T/all.jsonl" >"$T/bpf.jsonl"
+	mapped >"$T/mapped"
+	open >"$T/fds"
+	ok "entered while it is blocked in read()" attached one_line within
+	one_line after
+	"$DITRACE" script --format jsonl "$T/data" >"$T/all.jsonl"
+	between "$T/all.jsonl" >"$T/shim.jsonl"
+	ok "the same events as bpf" python3 "$here/compare_engines.py" --observed --least 2000 "$T/bpf.jsonl" "$T/shim.jsonl"
+	ok "a second one is refused" attached refused
+	ok "taken out from outside, ditrace ends" taken_out
+	like "ctl says that" "$T/ctl" 'out of use'
+	ok "and in again" attached one_line again
+	ok "it has open what it had before" diff "$T/fds" <(open)
+	ok "it has mapped what it had before" as_before
+	one_line threads 64
+	ok "64 threads" attached one_line many
+	killed
+	is "the same losses all the time" "$(losses "$T/lines")" "$(losses <(grep '^before ' "$T/lines"))"
+	exec 9>&-
+}
+
+refused() {
+	"$DITRACE" attach --engine shim -o "$T/other" "$child" 2>"$T/error"
+	[ $? = 1 ] && found "$T/error" 'is inside of process' && found "$T/error" '^  hint: ditrace ctl'
+}
+
+taken_out() {
+	start_as tracer "${enter[@]}" "$child" >"$T/attached" 2>&1
+	state "$child" recording && "$DITRACE" ctl "$child" off >"$T/ctl" && wait "$tracer"
+}
+
+# What it has mapped of files, but for what comes and goes by itself.
+mapped() {
+	sed -n 's/.* \(\/[^ ]*\).*/\1/p' "/proc/$child/maps" | grep -vE '^/dev/shm/|libditrace_shim' | sort -u
+}
+
+open() {
+	readlink "/proc/$child/fd/"* | sort
+}
+
+as_before() {
+	diff "$T/mapped" <(mapped)
+}
+
+# Those of what its workers send come and go.
+few_mappings() {
+	[ "$(wc -l <"/proc/$child/maps")" -lt $(($(cat "$T/first") + INJECTIONS * 2 / 5)) ]
+}
+
+in_and_out() {
+	local i
+	for ((i = 0; i < INJECTIONS; i++)); do
+		"${enter[@]}" --count 100 "$child" >"$T/attached" 2>&1 || { cat "$T/attached" && return 1; }
+		[ "$i" -gt 0 ] || wc -l <"/proc/$child/maps" >"$T/first"
+	done
+	PATIENCE=20 before_long few_mappings
+	i=$?
+	echo "# mappings: $(cat "$T/first") after the first, $(wc -l <"/proc/$child/maps") after $INJECTIONS"
+	return $i
+}
+
+crowd() {
+	start "$PY" crowd.py >"$T/crowd" 2>"$T/crowd.err"
+	wait_line "$T/crowd" '^3 '
+	mapped >"$T/mapped"
+	ok "in and out of a crowd of threads $INJECTIONS times" in_and_out
+	ok "the files that it has mapped are those of before" as_before
+	is "the library is mapped once" "$(grep -c 'r-xp.*libditrace_shim' "/proc/$child/maps")" 1
+	unlike "its thread is gone" <(cat "/proc/$child/task/"*/comm) ditrace
+	kill -TERM "$child"
+	finish "$child"
+	is "it ends well" "$status" 0
+	ok "its losses are those of an untraced one" same_losses "$T/crowd"
+}
+
+# Killed within a second: every other one of its start, the others of its recording.
+kill_often() {
+	local i tracer
+	RANDOM=1
+	for ((i = 0; i < KILLS; i++)); do
+		start_as tracer "$DITRACE" attach --engine shim "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err"
+		[ $((i % 2)) = 0 ] || state "$child" recording || return 1
+		sleep "0.$(printf %03d $((RANDOM % 1000)))"
+		kill -9 "$tracer" 2>/dev/null
+		wait "$tracer" 2>/dev/null
+		kill -0 "$child" || return 1
+	done
+}
+
+killed() {
+	one_line always
+	ok "a training outlives $KILLS killed ditraces" kill_often
+	ok "the library in it is out of use" state "$child" 'out of use'
+	ok "one can still attach" "${enter[@]}" --count 1000 "$child"
+	become_user && error "a plain user does not enter root's" 'belongs to user' \
+		"${user[@]}" "$T/ditrace" attach --engine shim -o "$T/open/data" "$child"
+	kill -TERM "$child"
+	finish "$child"
+	is "it ends well" "$status $(tail -n 1 "$T/lines")" "0 ended well"
+}
+
+# become_user: a plain user is to have ditrace at $T/ditrace, and the folder $T/open
+become_user() {
+	command -v setpriv >/dev/null || { skip "no setpriv to become another user with" && return 1; }
+	cp "$DITRACE" "$T/ditrace"
+	chmod 755 "$base" "$T" "$T/ditrace"
+	mkdir -p -m 777 "$T/open"
+	user=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+}
+
+# A third user at the socket, the descriptors and the memory of a traced process of another one.
+closed() {
+	local door
+	door=$(readlink "/proc/$tracer/fd/"* | grep -m 1 '/ditrace-[^/]*$') || return 1
+	[ -S "$door/socket" ] || { echo "no socket in $door" && return 1; }
+	setpriv --reuid=65533 --regid=65533 --clear-groups --inh-caps=-all "$PY" - "$door" "$child" "$tracer" <<-'END'
+		import os, socket, sys
+		door, traced, tracer = sys.argv[1:]
+		def refused(what, do):
+		    try:
+		        do()
+		    except PermissionError:
+		        return True
+		    print("not refused:", what)
+		s = socket.socket(socket.AF_UNIX)
+		ways = [("the socket", lambda: s.connect(door + "/socket")), ("its folder", lambda: os.listdir(door))]
+		for pid in traced, tracer:
+		    ways += [("descriptors", lambda: os.listdir(f"/proc/{pid}/fd")), ("memory", lambda: open(f"/proc/{pid}/mem", "rb"))]
+		    ways += [("mappings", lambda: os.listdir(f"/proc/{pid}/map_files"))]
+		sys.exit(not all([refused(*w) for w in ways]))
+	END
+}
+
+users() {
+	become_user || return
+	start "${user[@]}" env HOME=/tmp "$PY" busy.py >"$T/busy" 2>"$T/err"
+	if ! before_long pid_or_end || ! has_pid; then
+		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 4
+		return
+	fi
+	ok "root enters a plain user's" "${enter[@]}" --count 1000 "$child"
+	ok "a plain user enters the own" "${user[@]}" "$T/ditrace" attach --engine shim --count 1000 -o "$T/open/data" "$child"
+	ok "socket and memory are closed to a third user" attached closed
+	stop_busy
+	is "it ends well" "$status" 0
+}
+
+has_pid() {
+	grep -q '^pid ' "$T/busy"
+}
+
+pid_or_end() {
+	has_pid || ! kill -0 "$child" 2>/dev/null
+}
+
+all() {
+	enter=("$DITRACE" attach --engine shim -o "$T/data")
+	the_same
+	crowd
+	users
+}
+each_torch all
+done_testing

@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# Where the engine shim is to go into a process that runs: it works, or is refused with the reason, and the
+# process is none the worse.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+# python CODE: a process that runs it; it says when it is ready
+python() {
+	start "$PY" -c "$1" >"$T/python" 2>/dev/null
+	wait_line "$T/python" '^ready'
+}
+
+gone() {
+	kill -9 "$child" 2>/dev/null
+	wait "$child" 2>/dev/null
+}
+
+# refuses WHAT REGEX [PID]: is refused, and the process is as before
+refuses() {
+	local pid=${3:-$child} was
+	was=$(cut -d' ' -f3 "/proc/$pid/stat")
+	error "$1" "$2" "${enter[@]}" "$pid"
+	ok "$1: it is not harmed" unharmed "$pid" "$was"
+}
+
+unharmed() {
+	not_found "/proc/$1/maps" libditrace_shim && not_found "/proc/$1/status" '^TracerPid:.*[1-9].*ditrace' &&
+		case $2 in [TZ]) found "/proc/$1/status" "^State:	$2" ;; *) found "/proc/$1/status" '^State:	[RSD]' ;; esac
+}
+
+# It stands where it was stopped: a library can be loaded there, or that is the reason why not.
+enter_stopped() {
+	"${enter[@]}" --for 1s "$child" 2>"$T/err" || found "$T/err" 'no thread of it was at a place where a library can be loaded'
+}
+
+# One process in long ops, refused at first, and a child of it that has forbidden itself what ditrace needs.
+in_ops() {
+	python 'import ctypes, os, struct, torch
+x = torch.ones(1200, 1200)
+torch.set_num_threads(1)
+if (child := os.fork()) == 0:
+    libc = ctypes.CDLL(None)
+    code = b"".join(struct.pack("HBBI", *x) for x in [(0x20, 0, 0, 0), (0x15, 0, 1, 257), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)])
+    buf = ctypes.create_string_buffer(code)
+    libc.prctl(38, 1, 0, 0, 0)
+    assert not libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))))
+    os.write(1, b"ready\n")
+    while True: torch.ones(2)
+os.write(1, b"child %d\n" % child)
+while True: x.mm(x)'
+	wait_line "$T/python" '^child'
+	forbidden=$(sed -n 's/^child //p' "$T/python")
+	children+=("$forbidden")
+	refuses "under a seccomp filter of its own" 'seccomp' "$forbidden"
+	kill -9 "$forbidden"
+	debugged
+	ok "in long C++ ops" "${enter[@]}" --count 3 "$child"
+	kill -STOP "$child"
+	ok "stopped" enter_stopped
+	like "it is still stopped" "/proc/$child/status" '^State:	T'
+	kill -CONT "$child"
+	ok "and runs on" "${enter[@]}" --count 3 "$child"
+	gone
+}
+
+debugged() {
+	start_as debugger python3 -c "
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
+time.sleep(1000)" >"$T/debugger"
+	wait_line "$T/debugger" ready
+	refuses "being debugged" 'traces it already'
+	kill -9 "$debugger"
+	wait "$debugger" 2>/dev/null
+}
+
+# Its workers wait until the file is there.
+in_a_dataloader() {
+	rm -f "$T/go"
+	python "import os, time, torch, torch.utils.data
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i):
+        while not os.path.exists('$T/go'): time.sleep(0.05)
+        return torch.full((2,), i)
+torch.set_num_threads(1)
+print('ready', flush=True)
+print('sum', sum(int(x.sum()) for x in torch.utils.data.DataLoader(Slow(), num_workers=2)), flush=True)"
+	ok "it has workers" before_long has_children 2
+	ok "waiting for a DataLoader" "${enter[@]}" --for 1s "$child"
+	touch "$T/go"
+	finish "$child"
+	like "gets its data" "$T/python" '^sum 12$'
+	is "and ends well" "$status" 0
+}
+
+# has_children N [STATE]
+has_children() {
+	[ "$(ps --ppid "$child" -o state= | grep -c "${2:-.}")" -ge "$1" ]
+}
+
+# Those that depend on no PyTorch.
+other_programs() {
+	python 'import time; print("ready", flush=True); time.sleep(1000)'
+	refuses "without PyTorch" 'no PyTorch'
+	error "nothing is inside" 'is not in process' "$DITRACE" ctl "$child"
+	gone
+	python 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(1000)'
+	ok "a child has ended" before_long has_children 1 Z
+	refuses "a zombie" 'zombie' "$(ps --ppid "$child" -o pid= | tr -d " ")"
+	gone
+}
+
+late() {
+	start "$PY" late_import.py 2 >"$T/late"
+	wait_line "$T/late" '^pid '
+	ok "torch is imported later" "${enter[@]}" --wait "$child"
+	wait_line "$T/late" '^done'
+}
+
+# compiled WHAT REGEX COMPILER...: a small program made by it
+compiled() {
+	local what=$1 regex=$2
+	shift 2
+	command -v "$1" >/dev/null || skip "no $1" 2 || return
+	if ! echo 'int main(void) { return pause(); }' | "$@" -x c -include unistd.h -o "$T/program" -; then
+		skip "$* cannot make a program" 2
+		return
+	fi
+	start "$T/program"
+	refuses "$what" "$regex"
+	gone
+}
+
+# inside COMMAND...: in the mount namespace of the process
+inside() {
+	nsenter -t "$child" -m "$@"
+}
+
+mounts() {
+	if ! unshare -m --propagation private true 2>"$T/err"; then
+		skip "no mount namespaces: $(tail -n 1 "$T/err")" 6
+		return
+	fi
+	start unshare -m --propagation private "$PY" busy.py >"$T/busy" 2>/dev/null
+	wait_line "$T/busy" '^pid '
+	inside mount -t tmpfs none /tmp
+	ok "another mount namespace, with a /tmp of its own" "${enter[@]}" --count 1000 "$child"
+	is "which is as before" "$(inside ls -A /tmp)" ""
+	inside mount -o remount,noexec /tmp
+	ok "and noexec" "${enter[@]}" --count 1000 "$child"
+	inside mount -t tmpfs -o noexec none /dev/shm
+	inside mount -t tmpfs -o noexec none /var/tmp
+	error "no place for a library" 'no directory of process .* for the library' "${enter[@]}" "$child"
+	is "nothing is left" "$(inside ls -A /tmp /dev/shm /var/tmp | grep -v '^/\|^$')" ""
+	stop_busy
+	is "it ends well" "$status" 0
+}
+
+targets() {
+	enter=("$DITRACE" attach --engine shim -o "$T/data")
+	in_ops
+	in_a_dataloader
+	late
+	mounts
+}
+each_torch targets
+T=$base PY=python3 enter=("$DITRACE" attach --engine shim -o "$base/data")
+other_programs
+enter+=(--wait)
+compiled "a static program" 'linked statically' gcc -static
+compiled "another C library" 'not the GNU one' musl-gcc
+done_testing

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Every marked op shows its own source line; backward nodes point to the line of their forward op.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+lines() {
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 4; return; }
+	ok "the workload runs traced" trace -- "$PY" lines.py
+	ok "the events can be read" events
+	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/lines.py"
+	"$DITRACE" report --format json "$T/data" >"$T/report"
+	ok "the report names a backward op's forward line" python3 - "$T/report" <<-'EOF'
+		import json, sys
+		text = open(sys.argv[1]).read()
+		sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)
+	EOF
+}
+
+# Code that has ended is told from what the probes have copied of it, when nothing can be asked of its process any more,
+# and its tensors by what is always read of its libraries before.
+# It goes on when ditrace, which then knows the ops, has told of its first one.
+ended() {
+	local go
+	rm -f "$T/go" "$T/data"
+	mkfifo "$T/go"
+	exec {go}<>"$T/go"
+	start_as tracer "$DITRACE" run --engine "$ENGINE" -o "$T/data" "$PY" -c '
+import os, select, torch, customops
+print("pid", os.getpid(), flush=True)
+while not select.select([0], [], [], 0.1)[0]: customops.ops.none()
+exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})
+torch.nn.functional.threshold(torch.ones(2), 0.5, 3)' <&"$go" >"$T/out" 2>"$T/err"
+	ok "$ENGINE: its first op is told" before_long is_told
+	kill -STOP "$tracer"
+	ok "$ENGINE: ditrace stands still" before_long grep -q '^[0-9]* (ditrace) T' "/proc/$tracer/stat"
+	echo >&"$go"
+	ok "$ENGINE: the program ends meanwhile" before_long is_ended
+	kill -CONT "$tracer"
+	finish "$tracer"
+	exec {go}>&-
+	events
+	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":4,.*"file":"<made>","line":5,'
+	like "$ENGINE: and its tensors" "$T/events" '"op":"aten::full",.*"results":\[[^]]*"shape":\[2\],.*"dtype":"int64".*"requires_grad":false'
+	like "$ENGINE: and those of a module that ends with Python" "$T/events" '"op":"aten::threshold",.*"stack":\[\{"file":"[^"]*functional.py","line":[0-9]+,"function":"_threshold"'
+}
+
+is_told() {
+	"$DITRACE" script "$T/data" 2>/dev/null | grep -q ditrace_test::none
+}
+
+is_ended() {
+	grep -q ') Z' "/proc/$(sed -n 's/^pid //p' "$T/out")/stat"
+}
+
+# bpf with each torch, and the others with one each
+both() {
+	each_engine lines
+	[ $other = shim ] && ! in_long || ENGINE=shim ended
+	[ $other = ptrace ] && ! in_long || ENGINE=bpf ended
+	in_long || skip "what ends: by the other engine with the other torch, or make test-long" 6
+	other=shim
+}
+
+other=ptrace
+each_torch both
+done_testing

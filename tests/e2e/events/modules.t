@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The module that each op ran in: nested, in lists, shared, alone, calling itself, remade at its old address.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+# paths_are_right: no path is another than what the program says, and where it is sure all are there
+paths_are_right() {
+	"$DITRACE" report --group op,shape,module --filter 'op == "aten::fill_.Scalar"' --format json "$T/data" >"$T/report" &&
+		"$PY" "$here/compare_modules.py" "$T/report" "$T/out"
+}
+
+# bpf with each PyTorch, and the others with one each
+modules() {
+	local engines=(bpf "${others[0]}")
+	! in_long || engines=(bpf shim ptrace)
+	in_long || skip "${others[1]}: with the other PyTorch, or make test-long"
+	others=("${others[1]}" "${others[0]}")
+	for engine in "${engines[@]}"; do
+		trace --engine "$engine" -- "$PY" modules.py
+		ok "$engine: each op has the path of its module" paths_are_right
+	done
+	ok "a column, and sorted" grep -q 'blocks.1.attn.qkv' \
+		<("$DITRACE" report --group op,module --sort module --columns calls,op,module "$T/data")
+}
+
+others=(shim ptrace)
+each_torch modules
+done_testing

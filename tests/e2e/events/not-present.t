@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# An argument in a page that is mapped but not present, as pages of files are that the kernel has put out.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+dims() {
+	"$DITRACE" script --format jsonl "$T/data" | python3 -c 'import json, sys
+for e in map(json.loads, sys.stdin):
+    if e["op"] == "aten::flip":
+        print([v["value"] for v in e["args"][1].get("items", ())] or e["args"][1])'
+}
+
+not_present() {
+	ok "the program runs" trace --ops flip -- "$PY" not_present.py
+	is "each call's dims are seen" "$(dims | sort | uniq -c | xargs)" "10 [-1, 0]"
+}
+each_torch each_engine not_present
+done_testing

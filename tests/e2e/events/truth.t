@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Hundreds of ops with arguments of every kind, and a training with backward and optimizer: the events are what PyTorch
+# itself logged.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+# agree PROGRAM LEAST
+agree() {
+	ok "events and log of $1 agree" python3 "$here/compare_truth.py" --min-ops "$2" "$T/events.$1.jsonl" "$T/truth.$1"
+}
+
+logs() {
+	"$PY" in_turn.py "ops.py --log $T/truth.ops" "train.py --steps 2 --log $T/truth.train" | grep -v '^pid ' >"$T/logged"
+}
+
+truth() {
+	[ "$ENGINE" = bpf ] || of_first_torch || { skip "$ENGINE has run with another torch: make test-long"; return; }
+	[ -s "$T/truth.train" ] || ok "PyTorch logs the workloads" logs
+	ok "the workloads run traced" trace -- "$PY" in_turn.py ops.py "train.py --steps 2"
+	is "their output is the same" "$(grep -v '^pid ' "$T/out")" "$(cat "$T/logged")"
+	unlike "nothing was lost" "$T/err" '[1-9][0-9,]* lost'
+	events
+	ok "each has run" python3 "$here/split_at_marks.py" "$T/events" "$T/events" ops train
+	agree ops 9000
+	agree train 4000
+}
+each_torch each_engine truth
+done_testing

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# run --cast never harms the program: dtypes and effects of its calls are as they were, and a call whose kernels, or
+# whose backward's, may be missing is left alone. It needs no privilege.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../forked.sh"
+
+# cast DTYPES [OPTION...]: all is as it was
+cast() {
+	ditraced --cast "$1" "${@:2}" -- cast_kept.py "$device"
+	ok "$* on $device: as it was" cmp "$T/plain" "$T/out"
+}
+
+kept() {
+	local device
+	for device in lazy cpu; do
+		alone cast_kept.py $device >"$T/plain"
+		like "the workload works" "$T/plain" '^statistics'
+		cast 'float32->float16'
+		like "a gradient that cannot be had" "$T/err" "^ +1  torch.(special.i1|special.special_i1|nn.functional.mse_loss) +would fail: .*not implemented for 'Half'"
+		like "numbers are read as they are" "$T/err" "^ +1  torch.Tensor.item +reads a number"
+		cast 'float32->bfloat16'
+		cast 'float32->float64'
+		cast 'bfloat16->float32'
+	done
+	like "lists of several dtypes" "$T/err" "^ +1  torch._foreach_add +gives several results, of tensors of several dtypes"
+	cast 'float32->float64' --level aten
+	cast 'bfloat16->float32' --level aten
+}
+# Below autograd a tensor of the lazy one has no memory, and a move to the CPU is the program's
+operators() {
+	local what
+	for what in --fallback-all '--cast float32->float64'; do
+		# shellcheck disable=SC2086 # words
+		ditraced $what --level aten -- -c '
+import torch
+from torch._lazy import ts_backend
+ts_backend.init()
+x = torch.ones(2).to("lazy")
+x.add_(1)
+print(torch.mul(x, 3).cpu().tolist())'
+		like "operators on a device: $what" "$T/out" '^\[6.0, 6.0\]$'
+		like "are changed" "$T/err" "^ +1  aten::mul.Tensor *$"
+	done
+}
+
+casts() {
+	kept
+	operators
+}
+each_torch forking casts
+done_testing

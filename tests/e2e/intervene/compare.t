@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# What --compare leaves behind: calls that were wrong, saved as ditorch's comparison lays them out, and no
+# harm to the program when they cannot be; and --budget, which leaves calls out. It needs no privilege.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../forked.sh"
+WARM=torch._dynamo # which embedding imports, and parts of it the first backward that is compared, of the budget's time
+how_many STEPS 600 6000 # in which all lines have their turn
+
+# judged OPTION... -- PROGRAM ARGUMENT...: in $T/run, where captures and the CSV go
+judged() {
+	rm -rf "$T/run"
+	mkdir "$T/run"
+	(cd "$T/run" && ditraced "$@")
+}
+
+# of SIDE: the folders of saved calls, "device" or "cpu"
+of() {
+	find "$T/run" -type d -path "*/op_capture_results/torch.nn.functional.gelu/*/autocompare/*/$1" | sort
+}
+
+# again SIDE: the calls that replay judges by what was saved, to $T/again
+again() {
+	# shellcheck disable=SC2046
+	"$DITRACE" replay --of captured --python "$PY" --format csv $(of "$1") >"$T/again" 2>&1
+}
+
+# verdicts ROLE VERDICT: how many
+verdicts() {
+	grep -c "^torch.nn.functional.gelu,[0-9]*,$1,[0-9]*,$2," "$T/again"
+}
+
+opens() {
+	local files
+	mapfile -d '' -t files < <(find "$T/run" -name '*.pth' -print0)
+	alone -c '
+import sys, torch
+for path in sys.argv[1:]:
+    kept = torch.load(path, map_location="cpu", weights_only=True)
+    dtypes = {x.dtype for x in kept["args"] if isinstance(x, torch.Tensor)}
+    assert kept["name"] == "torch.nn.functional.gelu" and dtypes == {torch.float64 if "/cpu/" in path else torch.float32}, path' "${files[@]}"
+}
+
+saves() {
+	rm -rf "$T/run" && mkdir "$T/run"
+	(cd "$T/run" && "$DITRACE" run --compare all "$PY" "$W/device.py" --fault forward --steps 5 >"$T/out" 2>"$T/err")
+	is "three calls that are wrong are saved, of five" "$(of device | wc -l)" 3
+	like "and that is said" "$T/err" '^ditrace: 3 calls saved, .* at most 3 of each function at a line; ditrace replay'
+	like "with each folder" "$T/err" '^ditrace: saved op_tools_results/op_capture_results/torch.nn.functional.gelu/[0-9]+/autocompare/[0-9]+/[-0-9]+$'
+	is "with inputs and results of both sides" "$(find "$T/run" -name '*.pth' | wc -l)" 12
+	ok "PyTorch opens all of them" opens
+	not again device
+	is "replay finds them wrong" "$(verdicts output wrong)" 3
+	ok "and their references right" again cpu
+	is "all three" "$(verdicts output right)" 3
+	judged --compare gelu --max-calls 1 -- "$W/device.py" --fault backward
+	is "one call is wanted" "$(of device | wc -l)" 1
+	is "with its gradients" "$(find "$T/run" -name '*.pth' | wc -l)" 8
+	ok "PyTorch opens them" opens
+	not again device
+	is "replay finds them wrong, too" "$(verdicts grad wrong)$(verdicts output right)" 11
+	if of_first_torch; then
+		ok "the two sides can be compared" test -n "$("$DITRACE" diff --python "$PY" "$(of device)" "$(of cpu)" | grep 'dtype float32 against float64')"
+	else
+		skip "the two sides with another torch: make test-long"
+	fi
+	judged --compare all -- "$W/device.py" --device cpu
+	ok "where nothing is wrong, nothing is saved" not test -e "$T/run/op_tools_results/op_capture_results"
+}
+
+cannot() {
+	alone "$W/device.py" --fault forward >"$T/plain"
+	judged --compare all --max-bytes 1 -- "$W/device.py" --fault forward
+	ok "where there is no room, the program goes on" cmp "$T/plain" "$T/out"
+	like "that is said" "$T/err" '^ditrace: .*limit of 1 bytes'
+	is "once" "$(grep -c 'no more calls are saved' "$T/err")" 1
+	like "and the rest is told" "$T/err" '^ditrace: compare: 1 of '
+	rm -rf "$T/run"
+	mkdir "$T/run"
+	: >"$T/run/op_tools_results"
+	(cd "$T/run" && ditraced --compare all -- "$W/device.py" --fault forward)
+	ok "nor does a folder that cannot be made harm it" cmp "$T/plain" "$T/out"
+	like "it is named" "$T/err" '^ditrace: .*op_tools_results'
+}
+
+# calls FUNCTION [REASON]: how many calls of it were compared, or not for that reason
+calls() {
+	sed -nE "s/^ +([0-9,]+)  $1 *${2:-}\$/\1/p" "$T/err"
+}
+
+budgets() {
+	judged --compare all --budget 0.001% -- "$W/device.py" --device cpu --steps 20
+	alone "$W/device.py" --device cpu --steps 20 >"$T/plain"
+	ok "with a budget it computes the same" cmp "$T/plain" "$T/out"
+	is "no call begins that may take more than there is" "$(calls torch.nn.functional.linear 'is beyond the budget')" 40
+	like "the share of the time is told" "$T/err" '^ditrace: compare: it took [0-9.e+-]+ % of the time, of 0.001 % that it may take$'
+	judged --compare all --budget 50% -- "$W/device.py" --device cpu --steps "$STEPS"
+	like "with time for it all lines have their turn" "$T/err" '^ditrace: compare: 0 of 1[12] functions at their lines wrong; '
+	judged --compare all --budget 100% -- "$W/device.py" --device cpu --steps 3
+	is "all of the time is enough for all" "$(calls torch.nn.functional.linear)" 6
+	judged --compare all --budget 0.001% --sample 1/2 -- "$W/device.py" --device cpu --steps 20
+	is "beside a sample" "$(calls torch.nn.functional.gelu 'is not in the sample')" 10
+	is "it counts what that leaves" "$(calls torch.nn.functional.gelu 'is beyond the budget')" 10
+}
+
+# Calls that are right at once are compared in a shorter way than the first of a line.
+late() {
+	local fault found=()
+	alone "$W/late_fault.py" >"$T/plain"
+	judged --compare all -- "$W/late_fault.py"
+	ok "random numbers and arguments that are changed stay the same" cmp "$T/plain" "$T/out"
+	for fault in gelu tanh_; do
+		judged --compare all -- "$W/late_fault.py" --fault $fault
+		is "a fault in $fault that comes late is found, once" "$(grep -c ' WRONG ' "$T/err")" 1
+		like "and nothing else" "$T/err" "^torch[.a-zA-Z]*\.$fault  WRONG  .*/late_fault.py:[0-9]+ "
+		rm -rf "$T/late_$fault" && mv "$T/run" "$T/late_$fault"
+		found+=("$(find "$T/late_$fault" -type d -name device | sort | head -1)")
+	done
+	of_first_torch || { skip "a replay of them with another torch: make test-long"; return; }
+	"$DITRACE" replay --of captured --python "$PY" --format csv "${found[@]}" >"$T/again" 2>/dev/null
+	is "with what the calls were given" "$(sed -nE 's/^torch[.a-zA-Z]*\.(gelu|tanh_),.*,output,0*,wrong,.*/\1/p' "$T/again" | sort | xargs)" "gelu tanh_"
+}
+
+compare() {
+	budgets
+	late
+	saves
+	cannot
+}
+each_torch forking compare
+T=$base
+error "no share of the time" 'is no share of the time' "$DITRACE" run --compare all --budget 10 true
+error "a budget of nothing" 'the time of --compare, which is not there' "$DITRACE" run --fallback add --budget 10% true
+done_testing

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# Functions of PyTorch that compute something else in a program that knows nothing of it, or are judged while it
+# runs: run --fallback, --cast and --compare. It needs no privilege.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../forked.sh"
+WARM=torch._dynamo # which torch.vmap and torch.compile import
+
+# run OPTION... PROGRAM...: ditrace run itself; the program's output to $T/out, ditrace's to $T/err
+run() {
+	"$DITRACE" run "$@" >"$T/out" 2>"$T/err"
+}
+
+# as_before DESCRIPTION OPTION... -- PROGRAM ARGUMENT...: the program prints what it prints without ditrace
+as_before() {
+	local what=$1 program=("${@:2}")
+	while [ "${program[0]}" != -- ]; do program=("${program[@]:1}"); done
+	alone "${program[@]:1}" >"$T/plain"
+	ok "$what: runs" ditraced "${@:2}"
+	ok "$what: as it was" cmp "$T/plain" "$T/out"
+}
+
+# is_headed TITLE WHERE: two lines that follow each other, the first one as it is, the second one's end
+is_headed() {
+	grep -A 1 -xF -e "$1" "$T/err" | tail -n 1 | grep -E -e "$2\$"
+}
+
+lists() {
+	local linear="torch.nn.functional.linear"
+	run --fallback linear "$PY" device.py --steps 1
+	is "by its last name" "$(count_of fallback)" 2
+	like "and its table has device and CPU" "$T/err" "\| +$linear input\(device\)\[1\] \| \(16, 6\) \| +\(6, 1\) +\| +96 +\| float32 \| lazy:0 \| +True +\|"
+	like "for both" "$T/err" "\| +$linear input\(cpu\)\[1\] .*\|  cpu   \|"
+	ok "with the call's number, and then its line" is_headed "$linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
+	OP_FALLBACK_LIST="$linear,torch.Tensor.add,torch.nn.functional.layer_norm" OP_FALLBACK_DISABLE_LIST=torch.Tensor.add \
+		ditraced --fallback-all --not-ops layer_norm -- device.py --steps 1
+	is "ditorch's lists, and our own" "$(count_of fallback)" 2
+	ditraced --fallback relu6 -- device.py --steps 0
+	like "a list without any call" "$T/err" "  hint: no function that was called is in the list"
+}
+
+faults() {
+	local fault
+	alone device.py --device cpu >"$T/cpu"
+	ok "all ops on the CPU" ditraced --fallback-all -- device.py
+	ok "give the losses of the CPU" cmp "$T/cpu" "$T/out"
+	ditraced --fallback gelu -- device.py
+	cp "$T/out" "$T/right"
+	for fault in forward backward; do
+		alone device.py --fault $fault >"$T/wrong"
+		ok "a fault in a $fault kernel is seen" not cmp "$T/wrong" "$T/right"
+		ditraced --fallback gelu -- device.py --fault $fault
+		ok "and not with that op on the CPU" cmp "$T/out" "$T/right"
+		is "it and nothing else" "$(count_of fallback)" 3
+	done
+	ditraced --fallback linear -- device.py --threads --steps 1
+	is "threads" "$(count_of fallback)" 2
+}
+
+half() {
+	as_before "half precision" --fallback-all -- halves_on_cpu.py
+	like "that the CPU cannot compute" "$T/err" "1  torch.nn.functional.linear"
+}
+
+# its tensors have no versions, which say elsewhere what a call has changed
+inference() {
+	ditraced --fallback add,mul_ -- -c '
+import torch
+from torch._lazy import ts_backend
+ts_backend.init()
+x = torch.ones(2).to("lazy")
+with torch.inference_mode():
+    print(torch.add(x, x).mul_(3).cpu().tolist())'
+	like "under inference_mode" "$T/out" '\[6.0, 6.0\]'
+	is "calls are computed on the CPU" "$(count_of fallback)" 1
+	like "but not those that change an argument" "$T/err" "1  torch.Tensor.mul_ +may change an argument"
+}
+
+casts() {
+	ditraced --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view -- device.py --device cpu --dtype bfloat16 --steps 1
+	is "a cast" "$(count_of cast)" 2
+	like "of an input" "$T/err" "\| torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| torch.bfloat16->torch.float32 \|"
+	like "of a result, back" "$T/err" "\| torch.nn.functional.linear \| output\[0\] \| torch.float32 -> torch.bfloat16 \| torch.bfloat16->torch.float32 \|"
+	like "and none of a view" "$T/err" "1  torch.Tensor.view +is a view"
+	OP_DTYPE_CAST_DICT="torch.bfloat16->torch.float32" OP_DTYPE_CAST_DISABLE_LIST=torch.Tensor.add OP_DTYPE_CAST_LIST='torch.Tensor.(?:add|mul_)' ditraced --cast env -- device.py --device cpu --dtype bfloat16 --steps 1
+	is "ditorch's variables" "$(count_of cast)" 1
+	as_before "bfloat16 in float32" --cast 'torch.bfloat16->torch.float32' -- changes.py --device cpu --dtype bfloat16
+	as_before "in float64, on the CPU" --fallback-all --cast 'float32->double' -- changes.py
+	like "both are counted" "$T/err" "^ditrace: cast: [1-9]"
+}
+
+# judged OPTION... -- PROGRAM ARGUMENT...: in $T, where the CSV goes
+judged() {
+	rm -rf "$T/op_tools_results"
+	(cd "$T" && ditraced "$@")
+}
+
+# shows FAULT: what is printed of the first call that is wrong
+shows() {
+	local part="output" given="inputs outputs inputs(cpu) outputs(cpu)"
+	[ "$1" = forward ] || part="grad[0]" given="grad_output(cpu) grad_inputs grad_inputs(cpu)"
+	ok "its number, the dtype of the reference and the line" is_headed "torch.nn.functional.gelu    forward_id: 4    cpu_dtype_cast_info(from:to): {torch.float32: torch.float64}" "/device.py:[0-9]+ train: h = F.gelu\(h\)"
+	is "what it was given and gave, on both sides" "$(sed -nE 's/^\| +torch.nn.functional.gelu ([a-z_]+(\(cpu\))?) +\| \(8, 16\) .*/\1/p' "$T/err" | xargs)" "$given"
+	is "in ditorch's columns" "$(sed -nE 's/^\| torch.nn.functional.gelu ([a-z0-9]+(\[0\])?) +\| +(False) +\| 0\.[0-9]{9} +\| +0\.[0-9]{9} +\| 0.000010000 \| 0.000010000 \| biased: .*/\1 \3/p' "$T/err")" "$part False"
+}
+
+# is_in_csv FAULT: the worst call that was wrong, with its number
+is_in_csv() {
+	python3 -c '
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[2])))
+assert list(rows[0])[:8] == "forward_id name allclose max_abs_diff max_relative_diff atol rtol error_info".split(), rows[0]
+wrong = [r for r in rows if r["verdict"] == "wrong"]
+assert [r["name"] for r in wrong] == ["torch.nn.functional.gelu " + {"forward": "output", "backward": "grad[0]"}[sys.argv[1]]], wrong
+w = wrong[0]
+assert w["allclose"] == "False" and float(w["max_abs_diff"]) > 1e-4 and w["atol"] == "1e-05" and "biased" in w["error_info"], w
+assert "/autocompare/%s/" % w["forward_id"] in open(sys.argv[3]).read(), w' "$1" "$T"/op_tools_results/op_autocompare_result/op_autocompare_info_pid*.csv "$T/err"
+}
+
+compares() {
+	local fault
+	for fault in forward backward; do
+		if [ $fault = forward ]; then
+			(cd "$T" && run --compare all "$PY" "$W/device.py" --fault $fault)
+		else
+			judged --compare all -- "$W/device.py" --fault $fault
+		fi
+		is "a fault in a $fault kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
+		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/device.py" | cut -d: -f1) train  forward_id: [0-9]+  float32, lazy:0"
+		shows $fault
+		like "in the summary" "$T/err" "^ +3 +3 +torch.nn.functional.gelu +"
+		ok "and in the CSV, in ditorch's columns" is_in_csv $fault
+	done
+	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$W/device.py" --fault backward
+	like "by ditorch's tolerance nothing" "$T/err" "^ditrace: compare: 0 of 1 function at their lines wrong; 2 calls and 2 backward compared, 4 tensors judged, 0 not"
+	like "and every second call" "$T/err" "^ +1 +torch.nn.functional.gelu +is not in the sample"
+	alone device.py --device cpu --dtype bfloat16 --steps 20 >"$T/plain"
+	judged --compare all -- "$W/device.py" --device cpu --dtype bfloat16 --steps 20
+	ok "a bfloat16 training computes the same" cmp "$T/plain" "$T/out"
+	like "without an alarm" "$T/err" "^ditrace: compare: 0 of 12 functions at their lines wrong; 262 calls and 140 backward compared, 422 tensors judged, 0 not"
+	alone changes.py --device cpu >"$T/plain"
+	judged --compare all -- "$W/changes.py" --device cpu
+	ok "calls of all sorts as they were" cmp "$T/plain" "$T/out"
+	unlike "all right" "$T/err" " WRONG "
+}
+
+applied() {
+	ditraced --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
+		--apply 'linear:cast_dtype:args[1].numel() == 96' -- device.py --dtype bfloat16 --steps 1
+	is "what a condition holds for" "$(count_of fallback)" 1
+	like "and what it does not" "$T/err" '1  torch.nn.functional.layer_norm +does not meet the condition'
+	like "ditorch's own dtypes" "$T/err" 'torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32'
+	is "for one of two calls" "$(count_of cast)" 1
+	LINEAR_OP_DTYPE_CAST_DICT='bfloat16->float64' ditraced --cast 'bfloat16->float32' --ops linear,gelu -- device.py --device cpu --dtype bfloat16 --steps 1
+	like "a variable of one function's own" "$T/err" 'linear \|  input\[0\] \| torch.bfloat16 -> torch.float64 \| +bfloat16->float64'
+	like "is not another's" "$T/err" 'gelu \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| +bfloat16->float32'
+	alone -c 'import torch; torch.compile' || { skip "no torch.compile to turn off"; return; }
+	run --eager --fallback relu6 "$PY" -c '
+import torch
+torch.compile(lambda x: x + 1, backend=lambda m, _: print("compiled") or m)(torch.ones(2))'
+	unlike "--eager" "$T/out" compiled
+}
+
+forks() {
+	run --fallback-all "$PY" -c '
+import os, sys
+sys.argv = ["device.py", "--steps", "0"]
+exec(open("device.py").read())
+x = torch.ones(2)
+pid = os.fork()
+torch.add(x, 1)
+if pid: sys.exit(os.waitpid(pid, 0)[1] or 7)
+os._exit(0)'
+	is "the exit status is the program's" $? 7
+	like "a fork is as its parent" "$T/err" "2  torch.add +is on the CPU"
+}
+
+killed() {
+	start "$DITRACE" run --cast 'float32->float64' --ops torch.Tensor.add,linear "$PY" device.py --device cpu --steps 400 --alone >"$T/long" 2>"$T/err"
+	wait_line "$T/long" '^3 '
+	ok "a table of casts is headed as others are" before_long is_headed "torch.nn.functional.linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
+	kill -9 "$child"
+	finish "$child"
+	ok "the program outlives a killed ditrace" wait_line "$T/long" '^modes '
+	is "and nothing is left in it" "$(tail -n 1 "$T/long")" "modes 0"
+	is "all its steps are there" "$(wc -l <"$T/long")" 401
+}
+
+intervene() {
+	as_before "calls of all sorts on a device" --fallback-all -- changes.py
+	like "most on the CPU" "$T/err" "^ditrace: fallback: 4[0-9] calls of 2[0-9] functions computed on the CPU"
+	as_before "on the CPU already" --fallback-all -- changes.py --device cpu
+	is "none of them changed" "$(count_of fallback)" 0
+	as_before "compiled functions" --cast 'float32->float64' -- compiled.py
+	lists
+	faults
+	half
+	inference
+	casts
+	compares
+	applied
+	forks
+	killed
+}
+each_torch forking intervene
+T=$base
+error "no list" 'the list is empty' "$DITRACE" run --fallback '' true
+error "operators of the dispatcher" 'functions of Python are chosen' "$DITRACE" run --fallback aten::add true
+error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int9' true
+error "nothing is recorded" '--print does not go together' "$DITRACE" run --fallback add --print true
+error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample=50 true
+error "nor captured" '--capture does not go' "$DITRACE" run --fallback add --capture="$T/c" true
+error "no feature" 'is no feature' "$DITRACE" run --apply torch.add:nothing true
+error "a condition that is none" 'nothing has "dtypo"' "$DITRACE" run --apply 'add:fallback:self.dtypo == 1' true
+error "what is not known before" 'has no "elapsed"' "$DITRACE" run --apply 'add:fallback:elapsed > 1ms' true
+error "whose ops" '--ops chooses for --cast' "$DITRACE" run --fallback add --ops add true
+ok "a program without PyTorch" run --fallback add sh -c 'echo here'
+like "runs on" "$T/out" '^here$'
+like "and that is said" "$T/err" '^ditrace: no process of this program imported PyTorch; nothing was changed$'
+done_testing

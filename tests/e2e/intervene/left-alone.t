@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Calls that cannot be changed or judged are left as they are, and the summary says which and why. It needs no
+# privilege.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../forked.sh"
+
+# changed OPTION...: the calls are left alone; what they give to $T/out, the summary to $T/err
+changed() {
+	ditraced "$@" -- "$W/left_alone.py"
+	ok "$*: all as it was" cmp "$T/plain" "$T/out"
+}
+
+# why FUNCTION REASON: the only calls of it were left alone for that
+why() {
+	is "$1 $2" "$(sed -nE "s/^ +[0-9,]+  $1 +//p" "$T/err")" "$2"
+}
+
+left() {
+	why torch.add "has a Own, which is a subclass of Tensor"
+	why 'torch.(mm|spmm|sparse.mm)' "has a tensor of layout sparse_coo"
+	why torch.nn.functional.relu "has a quantized tensor"
+	why torch.sub "has a tensor without numbers"
+	why torch.Tensor.reshape "is a view"
+	why torch.nn.functional.softmax "is being captured as a graph"
+	why torch.sigmoid "is being traced"
+	grep -q '^vmap' "$T/plain" && why torch.mul "is inside of vmap, grad or the like"
+	like "scripted functions are told" "$T/err" '^ditrace: left alone as a whole, with all that they call: [1-9][0-9]* scripted functions?'
+	grep -q '^compiled' "$T/plain" && like "and compiled ones" "$T/err" ', 1 compiled graph$'
+}
+
+left_alone() {
+	cd "$T" || return
+	alone "$W/left_alone.py" >"$T/plain"
+	like "the workload works" "$T/plain" '^captured as a graph'
+	changed --fallback-all
+	why torch.ones_like "makes a tensor of none"
+	left
+	changed --compare all
+	why torch.ones_like "makes a tensor"
+	left
+	changed --cast 'float32->float64'
+	why torch.ones_like "makes a tensor"
+	changed --overflow
+}
+each_torch forking left_alone
+done_testing

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# What ditrace itself captures of a training replays completely: every op runs, and all is right. Conditions choose
+# among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../warm.sh"
+need_tracing
+program=little_train.py layers=1 others=4 least=400 least_grads=60 jobs=1
+! in_long || jobs=2 program=train.py layers=2 others=7 least=1000 least_grads=100
+
+# all_right FILE: no verdict but "right", except of ops that have nothing to compare; enough calls
+all_right() {
+	python3 - "$1" "$least" "$least_grads" <<-'EOF2'
+		import collections, json, sys
+		rows = [json.loads(line) for line in open(sys.argv[1])]
+		nothing = ("empty", "resize_", "rand", "random_", "profiler")
+		for r in rows:
+		    assert r["verdict"] == "right" or r["verdict"] == "not compared" and any(n in r["op"] for n in nothing), r
+		calls = {r["dir"] for r in rows}
+		print("#", len(calls), "calls,", collections.Counter((r["role"], r["verdict"]) for r in rows))
+		assert len(calls) >= int(sys.argv[2]), len(calls)
+		assert sum(r["role"] == "grad" for r in rows) >= int(sys.argv[3])
+	EOF2
+}
+
+# loads_as_ditorchs FOLDER GRADIENTS: a few lines after ditorch's run_op_from_data.py run every call and find its
+# result; beside it the captures of gradient_captures.py come to the folder GRADIENTS
+loads_as_ditorchs() {
+	"$WARMED" - "$1" "$least" "$2" <<-'EOF2'
+		import glob, runpy, sys, torch
+		sys.argv[1:], folder, least = sys.argv[3:], *sys.argv[1:3]
+		runpy.run_path("gradient_captures.py", run_name="__main__")
+		load = lambda p: torch.load(p, **({"weights_only": False} if torch.__version__ >= "2" else {}))
+		n = 0
+		for path in glob.glob(folder + "/op_tools_results/op_capture_results/*/*/*/*/input.pth"):
+		    call = load(path)
+		    if any(s in call["name"] for s in ("empty", "rand", "resize_", "profiler", "foreach")):
+		        continue
+		    got = eval(call["name"])(*[a.detach() if isinstance(a, torch.Tensor) else a for a in call["args"]], **call["kwargs"])
+		    want = load(path.replace("input.pth", "output.pth"))["args"]
+		    for a, b in zip(got if isinstance(got, (tuple, list)) else (got,), want[0] if len(want) == 1 and isinstance(want[0], (tuple, list)) else want):
+		        assert not isinstance(b, torch.Tensor) or torch.allclose(a.double(), b.double(), 1e-4, 1e-5, equal_nan=True), call["name"]
+		    n += 1
+		print("#", n, "calls")
+		assert n >= int(least), n
+	EOF2
+}
+
+verdicts() {
+	python3 -c 'import json, sys
+seen = {}
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    if r["role"] == "grad":
+        seen.setdefault(r["id"], []).append(r["index"] + " " + r["verdict"])
+for n in sorted(seen):
+    print(n, ", ".join(sorted(seen[n])))' "$1"
+}
+
+# judged OPTION...: all of $T/cap, by the Python that it names
+judged() {
+	"$DITRACE" replay "$@" --format json --detail --jobs $jobs "$T/cap" >"$T/json" 2>"$T/err"
+	is "${*:-a new run} is judged" $? 0
+	ok "all is right" all_right "$T/json"
+	like "with the interpreter of the training" "$T/err" "CPython [0-9.]+ \\($PY\\)"
+}
+
+# what does not depend on PyTorch
+choices() {
+	mkdir "$T/other"
+	cp -r "$T"/cap/op_tools_results/op_capture_results/torch.{addmm,nn.functional.gelu} "$T/other"
+	sed -i 's/"python_changed": "/&9/' "$T"/other/*/*/*/*/input.pth.json
+	PATH=$(dirname "$PY"):$PATH "$DITRACE" replay --when 'op == "aten::gelu" and line > 9 and "train.py" in file' "$T/other" >"$T/python" 2>&1
+	is "captures of an interpreter that has changed" $? 0
+	like "are run with one on the PATH, and that is said" "$T/python" "^ditrace: the captures are of $PY, which .*has changed since"
+	like "a condition on the op and the line" "$T/python" "^$layers op calls; "
+	"$DITRACE" diff --when 'self.dim() == 4 and dim == -1' --ops softmax "$T/cap" "$T/cap" >"$T/when" 2>&1
+	like "a condition of two runs" "$T/when" "^$layers op calls in both"
+	error "a name that no op has" 'none of the [0-9]+ chosen ops has' "${replay[@]}" --when 'sellf.dim() == 2' --ops gelu,softmax "$T/cap"
+	like "is underlined" "$T/error" '^    \^~~~~$'
+	error "what a capture does not keep" 'does not keep "depth"' "$DITRACE" replay --when 'depth == 0' "$T/cap"
+	error "what it cannot know" 'cannot ask for results' "${replay[@]}" --ops addmm --when 'out.dim() == 2' "$T/cap"
+	error "a condition that holds for none" 'holds for none' "${replay[@]}" --ops addmm --when 'self.dim() == 7' "$T/cap"
+	error "a dtype that is none" '"float17" is no floating-point dtype' "$DITRACE" replay --dtype float17 "$T/cap"
+	error "results that were captured, in another dtype" 'exclude each other' "$DITRACE" replay --of captured --dtype bfloat16 "$T/cap"
+}
+
+replays() {
+	local replay=("$DITRACE" replay --python "$WARMED")
+	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" "$program" --steps 2 --quiet >"$T/out" 2>&1
+	is "a training is captured" $? 0
+	of_first_torch && judged || skip "a new run was judged with another torch: make test-long"
+	{ in_long || ! of_first_torch; } && judged --of captured || skip "results in captures are judged with another torch: make test-long"
+	ok "a few lines of Python run them as well" loads_as_ditorchs "$T/cap" "$T/grads"
+
+	"${replay[@]}" --ops addmm --when 'mat1.shape[1] > 64' "$T/cap" >"$T/when" 2>&1
+	is "a condition on arguments" $? 0
+	like "leaves the others out" "$T/when" "^$layers op calls; .*right"
+	like "and says how many" "$T/when" "^--when left out $others ops$"
+
+	"${replay[@]}" --device lazy --ops as_strided,view,clone,gelu --format json "$T/cap" >"$T/lazy" 2>"$T/err"
+	is "a device without strides: what needs them cannot be run" $? 2
+	is "and costs the others nothing" "$(grep -vc '"verdict":"right"' "$T/lazy")" \
+		"$(grep -c '"op":"torch.as_strided".*"verdict":"not run".*does not come along' "$T/lazy")"
+
+	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
+
+	"${replay[@]}" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
+	is "gradients that are not right" $? 1
+	is "are found where the node is known, and not judged where another may be meant" "$(verdicts "$T/grads.json")" \
+		"1 0 right, 1 right
+2 0 not judged, 1 not judged
+3 0 right, 1 right
+4 0 wrong, 1 wrong
+5 0 right, 1 right
+6 0 not judged, 1 right
+7 0 wrong, 1 right"
+}
+each_torch warm replays
+done_testing

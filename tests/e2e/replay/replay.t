@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# A captured training runs again: all is right, times are measured, and a result that was tampered with is found.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../warm.sh"
+small=(--small) layers=1 least=(270 30)
+! in_long || small=() layers=2 least=(1000 50)
+
+replay() {
+	timeout 300 "$DITRACE" replay --python "$WARMED" "$@"
+}
+
+# all_right FILE: every op call ran, every verdict is "right", and there were enough of them
+all_right() {
+	python3 - "$1" "${least[@]}" <<-'EOF2'
+		import collections, json, sys
+		rows = [json.loads(line) for line in open(sys.argv[1])]
+		for r in rows:
+		    random = r["verdict"] == "not compared" and "randint" in r["op"]
+		    nothing = r["verdict"] == "not judged" and "_foreach_" in r["op"]
+		    assert r["verdict"] == "right" or random or nothing, r
+		calls = {r["dir"] for r in rows}
+		print("#", len(calls), "calls,", collections.Counter(r["role"] for r in rows))
+		assert len(calls) >= int(sys.argv[2]), len(calls)
+		assert sum(r["role"] == "grad" for r in rows) >= int(sys.argv[3])
+	EOF2
+}
+
+keys() {
+	python3 -c 'import json, sys
+wanted = "op id role index verdict allclose cosine max_abs_diff max_relative_diff ulp atol rtol reason file line".split()
+for line in open(sys.argv[1]):
+    assert list(json.loads(line)) == wanted, line' "$1"
+}
+
+# tamper TREE: element [1, 2, 3] of a gelu's result
+tamper() {
+	python3 - "$1" <<-'EOF2'
+		import glob, struct, sys, zipfile
+		path = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/torch.nn.functional.gelu/*/*/*/output.pth")[0]
+		parts = {name: zipfile.ZipFile(path).read(name) for name in zipfile.ZipFile(path).namelist()}
+		name, at = next(n for n in parts if n.endswith("/data/0")), ((1 * 32 + 2) * 256 + 3) * 4
+		value, = struct.unpack("<f", parts[name][at : at + 4])
+		parts[name] = parts[name][:at] + struct.pack("<f", value * 1.001) + parts[name][at + 4 :]
+		with zipfile.ZipFile(path, "w") as out:
+		    for name in parts:
+		        out.writestr(name, parts[name])
+	EOF2
+}
+
+csv_is_ditorchs() {
+	python3 - "$1" "$layers" <<-'EOF2'
+		import csv, glob, sys
+		layers = int(sys.argv[2])
+		rows = list(csv.DictReader(open(glob.glob(sys.argv[1] + "/op_tools_results/op_time_measure_result/op_elasped_info_pid*.csv")[0])))
+		assert list(rows[0]) == "name forward_id forward_elasped backward_elasped unit input output grad_inputs grad_outputs".split()
+		gelu = [r for r in rows if r["name"] == "torch.nn.functional.gelu"]
+		assert len(gelu) == layers * 4, len(gelu)
+		assert all(float(r["forward_elasped"]) > 0 and float(r["backward_elasped"]) > 0 and r["unit"] == "ms" for r in gelu)
+		assert "'dtype': 'float32'" in gelu[0]["input"], gelu[0]
+	EOF2
+}
+
+# tolerances TREE: it is not PyTorch that judges
+tolerances() {
+	AUTOCOMPARE_ERROR_TOLERANCE_BFLOAT16=1e-9,1e-9 replay --dtype bfloat16 --ops gelu "$1" >"$T/env" 2>&1
+	is "ditorch's variables decide when they are set" $? 1
+	like "and are shown" "$T/env" ' 1e-09  1e-09 '
+	GELU_AUTOCOMPARE_ERROR_TOLERANCE_BFLOAT16=1,1 AUTOCOMPARE_ERROR_TOLERANCE_BFLOAT16=1e-9,1e-9 \
+		replay --dtype bfloat16 --ops gelu "$1" >"$T/env" 2>&1
+	is "that of an op before that of a dtype" $? 0
+}
+replays() {
+	local f=$T/both/functions python=$WARMED
+	! of_first_torch || python=$PY
+	ok "a training is captured, by functions and by operators" "$WARMED" captures.py both "$T/both" "${small[@]}"
+	replay --of captured --format json --detail "$T/both" >"$T/c.json" 2>"$T/c.err"
+	is "the results in the captures are judged" $? 0
+	ok "and are right, forward and backward" all_right "$T/c.json"
+
+	ok "one element of one result is changed by 0.1 %" tamper "$f"
+	replay --of captured "$f" >"$T/tampered" 2>&1
+	is "that is found: status 1" $? 1
+	like "first in the table, with the place" "$T/tampered" '^wrong +torch.nn.functional.gelu output .*worst \[1, 2, 3\]: got'
+	is "and nothing else" "$(grep -c '^wrong' "$T/tampered")" 1
+	WARMED=$python replay --of rerun --format json --detail --jobs 2 "$T/both" >"$T/rerun.json" 2>"$T/rerun.err"
+	is "a new run has no such fault, in two processes" $? 0
+	ok "and all is right, forward and backward" all_right "$T/rerun.json"
+
+	cd "$T" || return
+	replay --sync-time-measure --run_times 4 --ops gelu "$f" >"$T/times" 2>"$T/times.err"
+	is "times are measured; ditorch's spelling of an option does" $? 0
+	like "in ditorch's table" "$T/times" '^\| *name *\| forward_id \| forward_elasped \| backward_elasped \| unit \|'
+	like "and summed up" "$T/times" '^ *[0-9]+ +4 .*torch.nn.functional.gelu'
+	ok "the CSV has ditorch's columns and place" csv_is_ditorchs "$T"
+	cd "$W" || return
+
+	replay --device lazy --ops linear,gelu,softmax --format json "$f" >"$T/keys.json" 2>"$T/lazy.err"
+	is "another device computes right" $? 0
+	ok "a row has the keys that programs know" keys "$T/keys.json"
+	replay --device cuda:99 --ops gelu "$f" >"$T/cuda" 2>&1
+	is "a device that is not there: status 2" $? 2
+	like "and the reason" "$T/cuda" 'there is no cuda:99 here'
+	replay --dtype bfloat16 --ops gelu,linear,layer_norm "$f" >"$T/half" 2>&1
+	is "in bfloat16 it is right as well" $? 0
+	of_first_torch && tolerances "$f" || skip "tolerances were of another torch: make test-long"
+}
+
+each_torch warm replays
+done_testing

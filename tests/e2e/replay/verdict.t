@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The verdict on a corpus of correct and wrong kernels: no false alarm, few misses. tests/corpus has more.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../warm.sh"
+
+corpus() {
+	"$WARMED" "$top/tests/corpus/make.py" "$T/corpus" --seeds 1 --sizes 1 "${part[@]}" 2>"$T/made" || return 1
+	sed 's/^/# /' "$T/made"
+	timeout 600 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail --jobs 2 "$T/corpus/captures" \
+		>"$T/verdicts" 2>"$T/err"
+	python3 "$top/tests/corpus/judge.py" "$T/corpus" "$T/verdicts" --detail >"$T/report"
+	local status=$?
+	head -n 12 "$T/report" | cut -c 1-96 | sed 's/^/# /'
+	[ $status = 0 ] || { tail -n 30 "$T/report" && return 1; }
+}
+
+verdicts() {
+	local part=() least=1000
+	if ! in_long; then
+		of_first_torch && part=(--part 0) || part=(--part 1)
+		least=400
+		skip "an op's results in other dtypes: make test-long"
+	fi
+	ok "no correct kernel is called wrong, fewer than 3 % of the faults are missed" corpus
+	ok "of at least $least" [ "$(sed -n 's/.* \([0-9]*\) faults$/\1/p' "$T/made")" -ge $least ]
+}
+each_torch warm verdicts
+done_testing

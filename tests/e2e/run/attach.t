@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# attach to a running process and leave it: after a time, after a number of ops, by Ctrl-C, with it.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+lines_of() {
+	"$DITRACE" script --format jsonl "$1" | wc -l
+}
+
+recorded() {
+	[ "$("$DITRACE" script --format jsonl "$1" 2>/dev/null | head -n 100 | wc -l)" = 100 ]
+}
+
+# begin COMMAND...: an attach, $tracer, that has recorded into $T/c
+begin() {
+	rm -f "$T/c"
+	start_as tracer "$@" -o "$T/c" >"$T/c.out" 2>&1
+	ok "ops are recorded" before_long recorded "$T/c"
+}
+
+ended_by() {
+	kill "-$1" "$tracer"
+	wait "$tracer"
+	is "SIG$1 ends it well" $? 0
+	ok "and the table is shown" found "$T/c.out" 'aten::(linear|addmm|relu|sum)'
+	ok "the file is whole" "$DITRACE" script --format jsonl "$T/c"
+}
+
+# start_paced: busy.py at full speed under make test-long, else asleep for most of the time: what is traced costs, not how long
+start_paced() {
+	in_long && start_busy && return
+	start "$PY" -c 'import time, torch
+linear = torch.nn.functional.linear
+torch.nn.functional.linear = lambda *x: time.sleep(0.001) or linear(*x)
+import busy' >"$T/busy" 2>"$T/busy.err"
+	wait_line "$T/busy" '^pid '
+}
+
+attach() {
+	ok "a program runs" start_paced
+	ok "attach for a second" "$DITRACE" attach "$child" --for 1s -o "$T/a"
+	ok "ops were recorded" [ "$(lines_of "$T/a")" -ge 100 ]
+	ok "attach for a number of ops" "$DITRACE" attach "$child" --count 1000 -o "$T/b"
+	ok "so many were recorded" [ "$(lines_of "$T/b")" -ge 1000 ]
+	ok "no probe is left in the code" python3 "$here/code_unchanged.py" "$child"
+
+	begin env --default-signal=INT "$DITRACE" attach "$child"
+	ok "another at once" "$DITRACE" attach "$child" --count 1000 -o "$T/d"
+	ok "which recorded" [ "$(lines_of "$T/d")" -ge 1000 ]
+	ended_by INT
+	begin env --default-signal=TERM "$DITRACE" attach "$child"
+	ended_by TERM
+
+	begin "$DITRACE" attach --engine bpf "$child"
+	kill -9 "$(ps --ppid "$tracer" -o pid=,comm= | awk '$2 == "ditrace-probes" { print $1 }')"
+	wait "$tracer"
+	is "without its process for probes it fails" $? 1
+	like "and names that" "$T/c.out" '^ditrace: .*ditrace-probes.* was killed'
+	like "and what became of the program" "$T/c.out" '^  hint: the traced processes run on'
+	ok "which runs on" kill -0 "$child"
+
+	begin "$DITRACE" attach "$child"
+	stop_busy
+	is "the program ends well" "$status $(tail -n 1 "$T/busy")" "0 ended well True"
+	wait "$tracer"
+	is "ditrace ends with it" $? 0
+	ok "and shows the table" found "$T/c.out" 'aten::(linear|addmm|relu|sum)'
+}
+each_torch attach
+done_testing

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# run follows what a program starts: forks, DataLoader workers, exec, shells, and torch loaded late; with signals.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+how_many ROUNDS 6 20
+
+# fills PROGRAM: the values, not negative, that aten::full was called with in it, and from how many processes
+fills() {
+	python3 - "$T/events.$1.jsonl" <<-'EOF'
+		import json, sys
+		events = [json.loads(line) for line in open(sys.argv[1])]
+		calls = [(e["args"][1]["value"], e["pid"]) for e in events if e["op"] == "aten::full" and e["args"][1]["value"] >= 0]
+		print(sorted(v for v, _ in calls), len({p for _, p in calls}))
+	EOF
+}
+
+# A shell starts one process, which becomes another one at last.
+children() {
+	[ "$ENGINE" = bpf ] || of_first_torch || { skip "$ENGINE has run with another torch: make test-long"; return; }
+	PRINTED=$T/out trace --print -- /bin/sh -c "'$PY' in_turn.py 'late_import.py 0.2' 'signals.py $ROUNDS' fork.py exec.py >'$T/said'; exit 7"
+	is "the program's exit status is ditrace's" $? 7
+	is "what it prints is the same" "$(grep -v '^pid ' "$T/said")" "done
+$(untraced signals.py "$ROUNDS")
+total 16056
+ran 5
+ran 6"
+	events
+	ok "each has run" python3 "$here/split_at_marks.py" "$T/events" "$T/events" late_import signals fork exec
+	is "a late import's ops are seen from the first" "$(fills late_import)" "[$(seq -s ', ' 0 19)] 1"
+	is "every child's ops are seen, those of a DataLoader, too" "$(fills fork)" "[1, $(printf '2, %.0s' {1..10})$(printf '3, %.0s' {1..10})1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007] 5"
+	is "the ops after exec and in a shell are seen" "$(fills exec)" "[5, 6] 2"
+	in_long || { skip "a late import of the program itself: make test-long"; return; }
+	ok "a late import runs traced" trace -- "$PY" late_import.py 1
+	events
+	cp "$T/events" "$T/events.alone.jsonl"
+	is "its ops are seen from the first" "$(fills alone)" "[$(seq -s ', ' 0 19)] 1"
+}
+each_torch each_engine children
+done_testing

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# A plain user: what is missing is named, and ptrace is taken in its place. Another user's process.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+first_torch
+command -v setpriv >/dev/null || skip_all "no setpriv to become another user with"
+cp "$DITRACE" "$T/ditrace"
+chmod 755 "$base" "$T" "$T/ditrace"
+mkdir -m 777 "$T/open"
+cd "$T/open" || exit 1
+
+nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$T/ditrace")
+
+"${nobody[@]}" --version >/dev/null 2>"$T/err" || skip_all "another user cannot run $T/ditrace: $(head -n 1 "$T/err")"
+error "run with eBPF names the capability" 'CAP_(BPF|PERFMON|SYS_ADMIN)|root' "${nobody[@]}" run --engine bpf -- true
+"${nobody[@]}" run -- /bin/sh -c 'exit 3' >"$T/out" 2>"$T/err"
+is "run without rights runs the program" $? 3
+like "and says which engine it took and why" "$T/err" '^ditrace: engine shim: .*CAP_BPF'
+start sleep 60
+error "attach to root's process" 'permi|belongs|root|CAP_' "${nobody[@]}" attach "$child"
+"${nobody[@]}" doctor >"$T/doctor" 2>&1
+is "doctor says that tracing will work" $? 0
+like "by its library" "$T/doctor" 'bpf no, shim yes, ptrace yes; --engine auto takes shim'
+like "and names the capability that eBPF needs" "$T/doctor" '^warn .*(CAP_BPF|CAP_PERFMON)'
+trace -- setpriv --reuid=65534 --regid=65534 --clear-groups /usr/bin/env sh -c 'id -u'
+is "root traces what runs as another user" "$(cat "$T/out")" 65534
+done_testing

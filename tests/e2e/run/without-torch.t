@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Programs without PyTorch, or without it yet.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+"$DITRACE" run -o "$T/data" -- /bin/sh -c 'echo hello; exit 3' >"$T/out" 2>"$T/err"
+is "run leaves a program without PyTorch its exit status" $? 3
+is "and its output" "$(cat "$T/out")" hello
+like "and says that there was no PyTorch" "$T/err" '^ditrace: .*[Tt]orch'
+
+first_torch
+echo 'int main(void) { return 4; }' >"$T/static.c"
+if gcc -static -o "$T/static" "$T/static.c" 2>"$T/err"; then
+	"$DITRACE" run -o "$T/data" -- "$T/static" >"$T/out" 2>"$T/err"
+	is "a statically linked program keeps its exit status" $? 4
+	like "and ditrace says that there was no PyTorch" "$T/err" '^ditrace: .*[Tt]orch'
+else
+	skip "no statically linked program can be built: $(head -n 1 "$T/err")" 2
+fi
+
+# waiting PID: an attach --wait, in $tracer, that has begun to wait
+waiting() {
+	start_as tracer env --default-signal=INT "$DITRACE" attach "$1" --wait -o "$T/data" 2>"$T/err"
+	wait_line "$T/err" 'waiting for process'
+}
+
+waits() {
+	local go late tracer
+	mkfifo "$T/go"
+	exec {go}<>"$T/go"
+	start_as late "$PY" late_import.py told <&"$go" >"$T/late"
+	wait_line "$T/late" '^pid '
+	ok "attach --wait waits until torch is there" waiting "$late"
+	echo >&"$go"
+	finish "$tracer"
+	is "and ends with the program" "$status" 0
+	exec {go}>&-
+	finish "$late"
+	is "the program ended well" "$status $(tail -n 1 "$T/late")" "0 done"
+	events
+	ok "its ops were seen" [ "$(grep -c '"op": *"aten::full"' "$T/events")" -ge 15 ]
+	start sleep 1000
+	ok "of another it waits" waiting "$child"
+	kill -INT "$tracer"
+	finish "$tracer"
+	ok "until Ctrl-C" [ "$status" -lt 128 ]
+	kill "$child"
+}
+each_torch waits
+done_testing

@@ -1,0 +1,350 @@
+#!/usr/bin/env bash
+# ditrace record: samples show where the time went as the program itself measured it, to ops and to lines of
+# Python, and as its op events do.
+. "$(dirname "$0")/../lib.sh"
+. "$here/forked.sh"
+[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
+
+# near CLOCK JSON: the shares of the three lines, and of the op on each, are those that the program said it had had
+near() {
+	python3 - "$1" "$2" "$T/out" "$W/shares.py" <<-'END'
+		import json, sys
+		clock, report, out, source = sys.argv[1:]
+		ops = {"first": "aten::mm", "second": "aten::lgamma", "third": "aten::digamma"}
+		words = next(s for s in open(out) if s.startswith(clock)).split()[1:]
+		wanted = dict(zip(words[::2], map(float, words[1::2])))
+		lines = {s.split("# mark: ")[1].strip(): n for n, s in enumerate(open(source), 1) if "# mark: " in s}
+		rows = json.load(open(report))["rows"]
+		key = "weight" if "weight" in rows[0] else "self_ns"
+		here = [r for r in rows if (r["file"] or "").endswith("shares.py")]
+		by_line = {m: sum(r[key] for r in here if r["line"] == n) for m, n in lines.items()}
+		by_op = {m: sum(r[key] for r in rows if r["op"] == ops[m]) for m in lines}
+		good = True
+		for what in by_line, by_op:
+		    share = {m: 100 * what[m] / sum(what.values()) for m in lines}
+		    print("#", *(f"{m} {share[m]:.1f} ({wanted[m]:.1f})" for m in lines))
+		    good &= all(abs(share[m] - wanted[m]) < 2 for m in lines)
+		sys.exit(not good)
+	END
+}
+
+# Samples are chance, and where the machine is busy their Python frames are sometimes read too late; between two ops the
+# processor may be taken by others, which is time by the clock.
+thrice() {
+	"$@" || "$@" || "$@"
+}
+
+by_samples() {
+	if may_fork; then
+		watched has_events record -F 1997 --pid -- shares.py 2
+	else
+		record -- "$PY" shares.py 2
+	fi && report && near cpu "$T/json"
+}
+
+by_events() {
+	if may_fork; then
+		watched has_relu attach --sample=199 -- shares.py 1
+	else
+		"$DITRACE" run --sample=199 -o "$T/data" -- "$PY" shares.py 1 >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
+	fi && report && near wall "$T/json"
+}
+
+# until $child has the events of a thread, and their buffers
+wait_sampling() {
+	before_long has_events
+}
+
+has_events() {
+	[ "$(ls -l "/proc/$child/fd" | grep -c perf_event)" -ge $((2 * $(nproc))) ]
+}
+
+record() {
+	"$DITRACE" record -F "${HZ:-1997}" -o "$T/data" "$@" >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
+}
+
+report() {
+	"$DITRACE" report --format json "$@" "${data:-$T/data}" >"$T/json"
+}
+
+samples() {
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"]["samples"])' "$T/json"
+}
+
+weight() {
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"]["weight"])' "$T/json"
+}
+
+shares() {
+	ok "the three lines and ops of a program have their shares" thrice by_samples
+	like "what was recorded is told" "$T/err" "samples of (cycles|cpu-clock) at 1997 Hz, .* lost, .* moved on"
+	"$DITRACE" report --call-graph callees --frames mixed --percent-limit 1 "$T/data" >"$T/tree"
+	like "the tree leads from Python over the op into native code" "$T/tree" "aten::digamma$"
+	like "with lines of Python" "$T/tree" "third \(shares.py:[0-9]+\)"
+	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+	is "script has each of the samples" "$(grep -c '"sample":true' "$T/jsonl")" "$(samples)"
+	"$DITRACE" export --to folded "$T/data" >"$T/folded"
+	is "the flame graph has all of the weight" "$(awk '{ n += $NF } END { printf "%.0f", n }' "$T/folded")" "$(weight)"
+	"$DITRACE" export --to speedscope "$T/data" >"$T/speedscope"
+	is "so has the speedscope" "$(python3 -c 'import json, sys
+p = json.load(open(sys.argv[1]))
+frames = len(p["shared"]["frames"])
+[p] = p["profiles"]
+assert len(p["samples"]) == len(p["weights"]) and all(0 <= f < frames for s in p["samples"] for f in s)
+print(sum(p["weights"]))' "$T/speedscope")" "$(weight)"
+	ok "by thread, op and native function" report --group thread,op,symbol --sort samples
+	ok "a filter chooses" report --filter 'op == "aten::mm"' --group op
+	is "one op then" "$(python3 -c 'import json, sys
+print([r["op"] for r in json.load(open(sys.argv[1]))["rows"]])' "$T/json")" "['aten::mm']"
+}
+
+events() {
+	[ "$(id -u)" = 0 ] || { skip "tracing with eBPF needs root" 3; return; }
+	ok "events and samples go into one file; by the events, the shares are those by the clock" thrice by_events
+	"$DITRACE" report "$T/data" >"$T/text"
+	like "that there are samples is said" "$T/text" "samples besides, see: ditrace report --samples"
+	"$DITRACE" report --samples --group op "$T/data" >"$T/text"
+	like "and they are shown" "$T/text" "aten::mm"
+}
+
+# Two threads, each with modules; they are looked at while they run, and so is what happens when either side ends.
+attached() {
+	cat >"$T/modules.py" <<-'END'
+		import threading, torch
+		class Block(torch.nn.Module):
+		    def __init__(self):
+		        super().__init__()
+		        self.fc, self.out = torch.nn.Linear(512, 512), torch.nn.Linear(512, 512)
+		    def forward(self, x):
+		        return self.out(torch.relu(self.fc(x)))
+		class Net(torch.nn.Module):
+		    def __init__(self):
+		        super().__init__()
+		        self.blocks = torch.nn.ModuleList([Block(), Block()])
+		    def forward(self, x):
+		        return self.blocks[1](self.blocks[0](x))
+		def work():
+		    while True:
+		        net(x)
+		net, x = Net(), torch.randn(256, 512)
+		for _ in range(2):
+		    threading.Thread(target=work).start()
+		print("ready", flush=True)
+	END
+	begin '^ready' "$T/modules.py"
+	ok "a running program is recorded" record --pid "$target" --for 300ms
+	ok "and runs on" kill -0 "$target"
+	ok "its samples are there" report --group thread
+	start "$DITRACE" record --pid "$target" -o "$T/killed" 2>"$T/err"
+	before_long test -s "$T/killed"
+	kill -9 "$child"
+	wait "$child" 2>/dev/null
+	ok "the program outlives a recorder that is killed" kill -0 "$target"
+	rm -f "$T/data"
+	start "$DITRACE" record -F 1997 --pid "$target" -o "$T/data" 2>"$T/err"
+	wait_sampling
+	before_long used "$target" $(($(ticks "$target") + 250))
+	kill -9 "$target"
+	the_end 2>/dev/null
+	finish "$child"
+	is "recording ends with the process" "$status" 0
+	report --group thread
+	ok "with samples of both of its threads" python3 -c 'import json, sys
+rows = [r for r in json.load(open(sys.argv[1]))["rows"] if r["samples"] > 20]
+print(rows)
+sys.exit(len(rows) < 2)' "$T/json"
+	if [ "$(id -u)" = 0 ]; then
+		report --group module
+		ok "and of the paths of its modules" python3 -c 'import json, sys
+had = {r["module"]: r["samples"] for r in json.load(open(sys.argv[1]))["rows"]}
+print(had)
+sys.exit(not all(had.get(f"blocks.{i}.{m}", 0) > 50 for i in (0, 1) for m in ("fc", "out")))' "$T/json"
+	else
+		skip "modules come with frames read by eBPF, which needs root"
+	fi
+}
+
+user() {
+	[ "$(id -u)" = 0 ] || { skip "only root can become another user" 2; return; }
+	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 2; return; }
+	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+	"${nobody[@]}" test -x "$PY" || { skip "a plain user may not run $PY" 2; return; }
+	chmod 755 "$base" "$T"
+	mkdir -m 777 "$T/user"
+	cp "$DITRACE" "$T/ditrace"
+	ok "a plain user records a program" "${nobody[@]}" "$T/ditrace" record -F 499 -o "$T/user/data" -- "$PY" -c 'import torch; a = torch.randn(400, 400)
+for _ in range(60): torch.mm(a, a)'
+	"$DITRACE" report "$T/user/data" >"$T/user.report"
+	like "and sees ops and lines" "$T/user.report" 'aten::mm +<string>:2'
+}
+
+# python_near: the shares of the three functions in $T/json are those that the program said it had had
+python_near() {
+	python3 - "$T/json" "$T/out" <<-'END'
+		import json, sys
+		words = next(s for s in open(sys.argv[2]) if s.startswith("cpu")).split()[1:]
+		wanted = dict(zip(words[::2], map(float, words[1::2])))
+		rows = json.load(open(sys.argv[1]))["rows"]
+		had = {f: sum(r["weight"] for r in rows if (r["function"] or "").endswith(f)) for f in wanted}
+		share = {f: 100 * had[f] / max(sum(had.values()), 1) for f in had}
+		print("#", *(f"{f} {share[f]:.1f} ({wanted[f]:.1f})" for f in wanted))
+		sys.exit(not all(abs(share[f] - wanted[f]) < 3 for f in wanted))
+	END
+}
+
+# twice COMMAND...: py_shares.py, recorded into $T/data, and by COMMAND ditrace besides into $T/plain
+twice() {
+	record -- "$@" bash -c 'exec "$@" 2>"$0"' "$T/plain.err" \
+		"$DITRACE" record -F 1997 -o "$T/plain" -- "$PY" "$W/py_shares.py" 1 || { cat "$T/plain.err"; return 1; }
+}
+
+# python_shares FILE: those that it has, recorded where that is not done yet or chance was against it
+python_shares() {
+	local i data=$1
+	for i in 1 2 3 4; do
+		[ -e "$data" ] && report --group function && python_near && return 0
+		[ $i = 4 ] || twice "${no_bpf[@]}" || return 1
+	done
+	return 1
+}
+
+pythons() {
+	local found=0 no_bpf=()
+	[ "$(id -u)" != 0 ] || no_bpf=(setpriv --bounding-set=-bpf,-perfmon,-sys_admin)
+	for PY in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+		"$PY" -c 'import sys; assert (3, 8) <= sys.version_info[:2] <= (3, 13)' 2>/dev/null || continue
+		found=$((found + 1))
+		label="CPython $("$PY" -c 'import platform; print(platform.python_version())'): "
+		rm -f "$T/data" "$T/plain"
+		ok "functions have their shares" python_shares "$T/data"
+		[ "$(id -u)" = 0 ] || { skip "reading by eBPF needs root" 3; continue; }
+		like "read as the samples were taken" "$T/err" "[0-9] read at once by eBPF"
+		ok "also without eBPF" python_shares "$T/plain"
+		ok "which says nothing of it" not grep -q "at once" "$T/plain.err"
+	done
+	label=""
+	[ $found -gt 0 ] || skip "no CPython of pyenv's here"
+}
+
+children() {
+	HZ=499 ok "children are recorded" record -- "$PY" -c 'import os, torch
+a = torch.randn(400, 400)
+if not os.fork():
+    for _ in range(60): torch.mm(a, a)
+    os._exit(0)
+os.wait()'
+	ok "both processes have samples" report --group thread,op
+	ok "the op is the child'\''s" python3 -c 'import json, sys
+r = json.load(open(sys.argv[1]))
+rows = [x for x in r["rows"] if x["op"] == "aten::mm"]
+sys.exit(not rows or rows[0]["pid"] == r["summary"]["targets"][0]["pid"])' "$T/json"
+}
+
+born() {
+	cat >"$T/born.py" <<-'END'
+		import os, sys, threading, time
+		def spin(seconds):
+		    end = time.thread_time() + seconds
+		    while time.thread_time() < end:
+		        pass
+		print("ready", flush=True)
+		while not os.path.exists(sys.argv[1]):
+		    time.sleep(0.05)
+		t = threading.Thread(target=spin, args=(0.3,))
+		t.start()
+		forked = os.fork()
+		if not forked:
+		    spin(0.3)
+		    os._exit(0)
+		started = os.spawnv(os.P_NOWAIT, sys.executable,
+		                    [sys.executable, "-c", "import time\nwhile time.thread_time() < 0.4: pass"])
+		t.join()
+		os.waitpid(forked, 0)
+		os.waitpid(started, 0)
+		print("made", t.native_id, forked, started, flush=True)
+		time.sleep(36000)
+	END
+	rm -f "$T/go" "$T/data"
+	start "$PY" "$T/born.py" "$T/go" >"$T/running" 2>&1
+	local target=$child
+	wait_line "$T/running" '^ready'
+	start "$DITRACE" record -F 499 --pid "$target" -o "$T/data" 2>"$T/err"
+	wait_sampling
+	touch "$T/go"
+	wait_line "$T/running" '^made'
+	kill -INT "$child"
+	wait "$child"
+	is "Ctrl-C ends recording well" $? 0
+	ok "the program runs on" kill -0 "$target"
+	kill -9 "$target"
+	ok "the file is whole" report --group thread
+	ok "a thread, a fork and a program that it made have samples" python3 - "$T/json" "$T/running" <<-'END'
+		import json, sys
+		thread, *processes = map(int, next(s for s in open(sys.argv[2]) if s.startswith("made")).split()[1:])
+		rows = [r for r in json.load(open(sys.argv[1]))["rows"] if r["samples"] > 20]
+		print(rows, thread, processes)
+		sys.exit(thread not in {r["tid"] for r in rows} or not set(processes) <= {r["pid"] for r in rows})
+	END
+}
+
+# ticks PID: how many hundredths of a second of a processor it has had
+ticks() {
+	awk '{ print $14 + $15 }' "/proc/$1/stat"
+}
+
+# used PID TICKS: whether it has had so many
+used() {
+	[ "$(ticks "$1")" -ge "$2" ]
+}
+
+lost() {
+	start "$PY" -c 'while True: pass'
+	local target=$child had
+	rm -f "$T/data"
+	start "$DITRACE" record -F 9973 --pid "$target" -o "$T/data" 2>"$T/err"
+	wait_sampling
+	kill -STOP "$child" # the buffers fill up
+	had=$(ticks "$target")
+	before_long used "$target" $((had + 100))
+	kill -CONT "$child"
+	before_long used "$target" $((had + 130))
+	kill -INT "$child"
+	wait "$child"
+	kill -9 "$target"
+	like "samples that were lost are told" "$T/err" "samples of .* [1-9][0-9,]* lost"
+	report
+	ok "and in the report" python3 -c 'import json, sys
+sys.exit(not json.load(open(sys.argv[1]))["summary"]["lost"] > 0)' "$T/json"
+}
+
+ends() {
+	"$DITRACE" record -o "$T/data" -- "$PY" -c 'import sys; sys.exit(7)' 2>"$T/err"
+	is "the status is the program's" $? 7
+	"$DITRACE" record -o "$T/data" -- /nowhere/at-all 2>"$T/err"
+	is "that of a shell for none" $? 127
+	"$DITRACE" record -F 100000000 -o "$T/data" -- true 2>"$T/err"
+	like "a frequency that cannot be is told" "$T/err" 'hint: from 1 to'
+	"$DITRACE" record 2>"$T/err"
+	is "nothing to record is misuse" $? 2
+}
+
+# What is in children that have PyTorch already in the short run; one torch each is started there by ditrace record.
+all() {
+	shares
+	events
+	attached
+}
+
+with_torch() {
+	OMP_NUM_THREADS=1 forking all
+	! of_first_torch || user
+	! in_long && [ "$PY" = "$FIRST" ] && skip "children: with the other torch, or make test-long" 3 || children
+}
+
+each_torch with_torch
+first_torch
+born
+lost
+ends
+pythons
+done_testing

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Files that were cut or damaged: what can be read is shown, the rest is said, nothing crashes.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+first_torch
+trace -- "$PY" train.py --steps 2
+events
+
+CUT='cut|truncat|incomplete|ends|empty|short|not a '
+
+# prefix: what was printed are events of the whole file, in its order; an op that encloses others comes behind
+# them in the file, so that the last ones may lack it
+prefix() {
+	[ "$(wc -l <"$T/error.out")" -ge "$1" ] &&
+		python3 -c 'import sys; whole = iter(open(sys.argv[1])); sys.exit(not all(e in whole for e in open(sys.argv[2])))' \
+			"$T/events" "$T/error.out"
+}
+
+for size in 0 8 64 256; do
+	head -c "$size" "$T/data" >"$T/cut"
+	error "script: cut at $size bytes" "$CUT" "$DITRACE" script --format jsonl "$T/cut"
+	error "report: cut at $size bytes" "$CUT" "$DITRACE" report "$T/cut"
+	error "export: cut at $size bytes" "$CUT" "$DITRACE" export "$T/cut" --to csv
+done
+head -c $(($(stat -c %s "$T/data") * 3 / 4)) "$T/data" >"$T/cut"
+error "report: cut at 75 %" "$CUT" "$DITRACE" report "$T/cut"
+like "the table of what is there is shown" "$T/error.out" aten::
+error "script: cut at 75 %" "$CUT" "$DITRACE" script --format jsonl "$T/cut"
+ok "the events before the cut are shown" prefix 1
+
+# damage SEED: other bits in one to three bytes
+damage() {
+	python3 - "$T/data" "$T/cut" "$1" <<-'EOF'
+		import random, sys
+		data, rng = bytearray(open(sys.argv[1], "rb").read()), random.Random(int(sys.argv[3]))
+		for _ in range(rng.randint(1, 3)):
+		    data[rng.randrange(len(data))] ^= rng.randint(1, 255)
+		open(sys.argv[2], "wb").write(data)
+	EOF
+}
+
+# damaged_is_good: an error and the events before it, or the damage changed nothing that is shown
+damaged_is_good() {
+	"$DITRACE" script --format jsonl "$T/cut" >"$T/error.out" 2>"$T/error"
+	status=$?
+	if [ "$status" = 0 ]; then
+		cmp "$T/error.out" "$T/events"
+	else
+		error_is_good . && prefix 0
+	fi
+}
+
+for seed in $(seq 24); do
+	damage "$seed"
+	ok "flipped bytes, $seed" damaged_is_good
+done
+head -c 4096 /dev/urandom >"$T/cut"
+error "not a trace file" . "$DITRACE" report "$T/cut"
+error "a folder" . "$DITRACE" report "$T"
+error "no such file" . "$DITRACE" report "$T/nothing"
+done_testing

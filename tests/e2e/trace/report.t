@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# report: groups, parts of a trace, gaps, call graphs; every form adds up to the same.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+R() {
+	"$DITRACE" report "$@" "$T/data"
+}
+
+# sums OPTIONS...: the calls and the self times of the rows, as CSV; sum: the calls alone
+sums() {
+	R --format csv "$@" | python3 -c 'import csv, sys
+rows = list(csv.DictReader(sys.stdin))
+print(*(sum(int(r[c]) for r in rows) for c in ("calls", "self_ns")))'
+}
+
+sum() {
+	sums "$@" | cut -d' ' -f1
+}
+
+# What is left of the table when times are taken out.
+normalised() {
+	sed -E -e 's/[0-9.]+ (ns|us|ms|s)/TIME/g; s/[0-9.]+ ?%/PERCENT/g; s/ +/ /g; s/pid [0-9]+, torch [^,]*, CPython [0-9.]+/WHO/
+		s/; PERCENT of the time spent in probes \(estimate\)//; s/; nearly all of the time.*\)//; s|^ditrace: '"$PY"' |ditrace: PYTHON |' -e 's/^ //' | LC_ALL=C sort
+}
+
+# A few ops whose numbers are known, with the lines of this file.
+golden() {
+	cat >"$T/golden.py" <<-'EOG'
+		import torch
+		torch.ones(3)
+		def f(a, n):
+		    for _ in range(n):
+		        a = torch.mul(a, a)
+		    return torch.relu(a)
+		f(torch.ones(4), 3)
+		f(torch.ones(4, 4), 2)
+	EOG
+	cat >"$T/wanted" <<-'EOG'
+		ditrace: PYTHON T/golden.py (WHO), engine bpf, TIME
+		ditrace: traced 1 thread, 7 ops, 0 lost
+		
+		Calls Op Shapes Where
+		2 aten::mul.Tensor [4,4] [4,4] golden.py:5 f: a = torch.mul(a, a)
+		3 aten::mul.Tensor [4] [4] golden.py:5 f: a = torch.mul(a, a)
+		1 aten::relu [4,4] golden.py:6 f: return torch.relu(a)
+		1 aten::relu [4] golden.py:6 f: return torch.relu(a)
+		in no op: PERCENT
+	EOG
+	"$DITRACE" run --engine bpf -o "$T/golden.data" --ops mul.Tensor,relu -- "$PY" "$T/golden.py" >/dev/null 2>&1
+	few=$T/golden.data # has no steps
+	"$DITRACE" report --columns calls,op,shape,where --group op,shape,line --sort op "$T/golden.data" | normalised |
+		sed "s|$T|T|" | diff - <(LC_ALL=C sort "$T/wanted")
+}
+
+# The last call as script says it, and the tree of callees.
+golden_script() {
+	cat >"$T/wanted" <<-'EOG'
+		aten::relu forward_id:7 TIME T/golden.py:6 f: return torch.relu(a)
+		+-+-+-+-+-+-+-+-+-+
+		| name | device | dtype | numel | shape | stride | requires_grad | layout | data_ptr |
+		+-+-+-+-+-+-+-+-+-+
+		| self | cpu | float32 | 16 | (4, 4) | (4, 1) | False | torch.strided | ADDRESS |
+		| outputs | cpu | float32 | 16 | (4, 4) | (4, 1) | False | torch.strided | ADDRESS |
+		+-+-+-+-+-+-+-+-+-+
+	EOG
+	"$DITRACE" script "$T/golden.data" | awk -v RS= '{ last = $0 } END { print last }' |
+		sed -E "s|$T|T|; "'s/ +/ /g; s/-+/-/g; s/ [0-9.]+ (ns|us|ms|s) / TIME /; s/ [0-9]+ \|$/ ADDRESS |/' | diff - "$T/wanted"
+}
+
+golden_tree() {
+	cat >"$T/wanted" <<-'EOG'
+		PERCENT 1 aten::relu
+		PERCENT 1 aten::relu
+		PERCENT 2 aten::mul.Tensor
+		PERCENT 3 aten::mul.Tensor
+		PERCENT <module> (golden.py:7)
+		PERCENT <module> (golden.py:8)
+		PERCENT f (golden.py:5)
+		PERCENT f (golden.py:5)
+		PERCENT f (golden.py:6)
+		PERCENT f (golden.py:6)
+		Total% Calls Frame or op, and what it called
+	EOG
+	"$DITRACE" report --call-graph callees "$T/golden.data" | sed -E 's/^ *[0-9.]+%/PERCENT/; s/ +/ /g' | LC_ALL=C sort |
+		diff - "$T/wanted"
+}
+
+gaps_are_what_is_left() {
+	R --gaps --format json | python3 -c 'import json, sys
+gaps = sum(r["total_ns"] for r in json.load(sys.stdin)["rows"])
+summary = json.load(open(sys.argv[1]))["summary"]
+assert summary["threads"] > 1 or gaps == summary["in_no_op_ns"], (gaps, summary)' "$T/json"
+}
+
+steps_add_up() {
+	local part=0 i
+	for i in 1 2 3 4-; do
+		part=$((part + $(sum --step "$i")))
+	done
+	same "$part" "${all% *}"
+}
+
+sides_add_up() {
+	R --side-by-side --format json | python3 -c 'import collections, json, sys
+rows = json.load(sys.stdin)["rows"]
+events = list(map(json.loads, open(sys.argv[1])))
+nodes = [e for e in events if e["op"].startswith("torch::autograd::") or "::" not in e["op"]]
+assert nodes and sum(r["backward_calls"] for r in rows) == len(nodes)
+assert sum(r["backward_ns"] for r in rows) == sum(e["end_ns"] - e["start_ns"] for e in nodes)
+names = {e["id"]: e["op"] for e in events}
+wanted = collections.Counter(names.get(e["forward_id"], e["op"]) for e in nodes)
+seen = collections.Counter()
+for r in rows: seen[r["op"]] += r["backward_calls"]
+assert +seen == wanted, (seen, wanted)' "$T/events"
+}
+
+tree_is_of_ops() {
+	R --call-graph callees --frames ops --format csv | python3 -c 'import csv, sys
+assert all(int(r["calls"]) for r in csv.DictReader(sys.stdin))'
+}
+
+# graph_adds_up WAY [OPTIONS...]
+graph_adds_up() {
+	R --call-graph "$@" --format json | python3 -c 'import json, sys
+tree, want = json.load(sys.stdin), int(sys.argv[1])
+assert sum(n["total_ns"] for n in tree) == want
+def check(n):
+    below = sum(map(check, n["children"]))
+    assert below <= n["total_ns"], n
+    return n["total_ns"]
+for n in tree: check(n)' "${all#* }"
+}
+
+reports() {
+	local keys all
+	trace -- "$PY" train.py --steps 3
+	ok "script" events
+	R --format json >"$T/json"
+	all=$(sums)
+	for keys in op line file function thread shape dtype device phase op,shape,dtype,device function,thread,phase; do
+		is "all calls and all time by $keys" "$(sums --group $keys)" "$all"
+	done
+	ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
+	ok "steps add up to all" steps_add_up
+	is "a time before the end and one behind" "$(($(sum --time -2500ms) + $(sum --time 2500ms-)))" "${all% *}"
+	is "--filter is --when" "$(sum --filter "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
+	ok "gaps add up to the time in no op" gaps_are_what_is_left
+	ok "the backward beside the forward" sides_add_up
+	ok "callees add up to the self time" graph_adds_up callees
+	ok "callers add up to the self time" graph_adds_up callers
+	ok "a tree of ops alone, too" graph_adds_up callees --frames ops
+	ok "has ops alone" tree_is_of_ops
+	ok "the percent limit leaves out" not same "$(R --percent-limit 1 | wc -l)" "$(R | wc -l)"
+	ok "the table, times taken out" golden
+	ok "a call of script" golden_script
+	ok "a tree" golden_tree
+	error "no such step" "has [0-9]+ steps" "$DITRACE" report --step 90 "$T/data"
+}
+each_torch reports
+
+first_torch
+cp "$few" "$T/data"
+error "a step when no optimizer was seen" "no end of a step" "$DITRACE" report --step 1 "$T/data"
+ok "a step by an op" "$DITRACE" report --step 2 --step-op aten::mul.Tensor "$T/data"
+error "a group that there is not" "told apart" "$DITRACE" report --group colour "$T/data"
+error "sorted by what is not there" "told apart" "$DITRACE" report --sort shape "$T/data"
+error "a column that there is not" "no \"size\"" "$DITRACE" report --columns size "$T/data"
+error "a percentage that is none" "not a percentage" "$DITRACE" report --percent-limit x "$T/data"
+error "native frames of ops" "no native frames" "$DITRACE" report --call-graph callees --frames native "$T/data"
+error "frames of no tree" "call graphs" "$DITRACE" report --frames ops "$T/data"
+error "two forms at once" "does not go with" "$DITRACE" report --gaps --side-by-side "$T/data"
+# A terminal, by script(1): the pager gets all of it, and its end is waited for.
+if command -v script >/dev/null; then
+	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
+	like "a pager on a terminal" "$T/tty" '^paged:.*aten::mul'
+	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report --stdio -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
+	unlike "none with --stdio" "$T/tty" '^paged:'
+else
+	skip "no script(1) here" 2
+fi
+done_testing

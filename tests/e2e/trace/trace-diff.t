@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# diff of two traces: what got slower is named first, and equal runs have the same rows.
+. "$(dirname "$0")/../lib.sh"
+. "$here/forked.sh"
+need_tracing
+
+# recorded FILE [OPTION...] -- PROGRAM ARGUMENT...
+recorded() {
+	local file=$1 options=()
+	shift
+	while [ "$1" != -- ]; do options+=("$1") && shift; done
+	may_fork || { "$DITRACE" run "${options[@]}" -o "$file" -- "$PY" "${@:2}" >/dev/null 2>"$T/err"; return; }
+	watched has_relu attach "${options[@]}" "$@" && mv "$T/data" "$file"
+}
+
+# program ROWS: 200 calls of a product with so many rows, and of some other ops
+program() {
+	cat >"$T/steps.py" <<-'EOF'
+		import sys, torch
+		torch.set_num_threads(1)
+		a, b, c = torch.ones(int(sys.argv[1]), 256), torch.ones(256, 256), torch.ones(64)
+		for _ in range(200):
+		    d = torch.mm(a, b)
+		    e = torch.tanh(c)
+		    f = torch.mul(c, e)
+		if len(sys.argv) > 2:
+		    torch.sigmoid(c)
+	EOF
+	recorded "$T/$1.data" --ops mm,relu,tanh,mul.Tensor,sigmoid -- "$T/steps.py" "$@"
+}
+
+first_is_mm() {
+	"$DITRACE" diff --format json "$T/32.data" "$T/512.data" | python3 -c 'import json, sys
+rows = json.load(sys.stdin)["rows"]
+first = rows[0]
+assert first["op"] == "aten::mm" and first["verdict"] == "slower+shape", first
+assert first["before"]["shape"] == "[32,256] [256,256]" and first["after"]["shape"] == "[512,256] [256,256]", first
+assert first["before"]["calls"] == first["after"]["calls"] == 200, first
+new = [r["op"] for r in rows if r["verdict"] == "new"]
+assert new == ["aten::sigmoid"], new
+report = {r["op"]: r["total_ns"] for r in json.load(open(sys.argv[1]))["rows"]}
+assert {r["op"]: r["after"]["total_ns"] for r in rows} == report' "$T/report.json"
+}
+
+doubled_is_first() {
+	"$DITRACE" diff --format json "$T/256.data" "$T/512.data" | python3 -c 'import json, sys
+first = json.load(sys.stdin)["rows"][0]
+assert first["op"] == "aten::mm" and "shape" in first["verdict"], first'
+}
+
+# What the machine did to durations is a bench's (tests/bench/diff.py): of two equal runs all else is certain.
+equal_runs() {
+	"$DITRACE" diff --all --format json "$T/run1.data" "$T/run2.data" >"$T/rows"
+	[ $? -le 1 ] && python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+rows = [r for r in d["rows"] if not (r["file"] or "").endswith("at_word.py")]
+assert len(rows) > 50, len(rows)
+for r in rows:
+    assert r["before"]["calls"] == r["after"]["calls"] and r["before"]["shape"] == r["after"]["shape"], r
+    assert r["verdict"] in ("same", "few", "slower", "faster"), r' "$T/rows"
+}
+
+diffs() {
+	program 32
+	program 256
+	program 512 more
+	"$DITRACE" report --format json "$T/512.data" >"$T/report.json"
+	ok "the slowed op is named first, the new one, and all agrees with the report" first_is_mm
+	ok "so is one whose input has doubled" doubled_is_first
+	"$DITRACE" diff "$T/32.data" "$T/512.data" >"$T/table"
+	is "the exit status says that something changed" $? 1
+	like "the table" "$T/table" '\+[0-9.]+ m?s .* 200 .* -> .* slower\+shape +aten::mm +\[32,256\] \[256,256\] -> \[512,256\].*steps.py:5'
+	"$DITRACE" diff "$T/32.data" "$T/32.data" >"$T/table"
+	is "a trace does not differ from itself" $? 0
+	like "which is said" "$T/table" '^nothing changed beyond noise'
+	ok "with all rows" test "$("$DITRACE" diff --all "$T/32.data" "$T/32.data" | grep -v at_word.py | grep -c 'within noise')" = 3
+	ok "as CSV" test "$("$DITRACE" diff --format csv --when "op == 'aten::mm'" "$T/32.data" "$T/512.data" 2>/dev/null | wc -l)" = 2
+	head -c $(($(stat -c %s "$T/32.data") * 3 / 4)) "$T/32.data" >"$T/cut"
+	error "a trace that was cut" 'cut|ends' "$DITRACE" diff "$T/32.data" "$T/cut"
+	is "is told by the exit status" "$status" 2
+	error "a file that is none" . "$DITRACE" diff "$T/32.data" "$T/nothing"
+	error "a threshold that is none" "not a percentage" "$DITRACE" diff --threshold x "$T/32.data" "$T/32.data"
+	error "one trace" . "$DITRACE" diff "$T/32.data"
+}
+
+trains() {
+	local i
+	for i in 1 2; do
+		recorded "$T/run$i.data" -- "$W/train.py" --steps 8 --quiet
+	done
+	ok "the rows of two equal runs are the same, and called as often" equal_runs
+	"$DITRACE" diff "$T/run1.data" "$T/run2.data" >"$T/table"
+	ok "what rows vary by is told" grep -q '^rows vary by ' "$T/table"
+}
+
+all() {
+	trains
+	! of_first_torch || diffs # what diff does with files does not depend on who made them
+}
+
+each_torch forking all
+done_testing
