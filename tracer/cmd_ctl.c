@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
-#include "tracer/engine/shim/carrier.h"
+#include "tracer/engine/shim/injector.h"
 #include "tracer/intervene/intervene_ctl.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
@@ -54,7 +54,7 @@ static int read_status(pid_t pid, struct status *s, struct err *e)
 {
 	*s = (struct status){.pid = pid};
 	int r = process_check(pid, e);
-	r = r ? r : carrier_state(pid, &s->state, e);
+	r = r ? r : injector_state(pid, &s->state, e);
 	if (r == -ENOENT)
 		err_hint(e, "ditrace attach --engine shim %d brings it in", pid);
 	else if (r == -EPROTO)
@@ -160,7 +160,7 @@ static int run(pid_t pid, bool off, int format, struct err *e)
 	struct status s;
 	int r = read_status(pid, &s, e);
 	if (!r && off)
-		r = carrier_take_out(pid, e);
+		r = injector_take_out(pid, e);
 	if (!r && off) {
 		json_decref(s.functions);
 		r = read_status(pid, &s, e);

@@ -13,7 +13,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/doctor_target.h"
 #include "tracer/engine/engine.h"
-#include "tracer/engine/shim/carrier.h"
+#include "tracer/engine/shim/injector.h"
 
 static const char *const words[] = {
     [CHECK_OK] = "ok", [CHECK_WARN] = "warn", [CHECK_FAIL] = "fail"};
@@ -47,15 +47,15 @@ static bool check_engine(struct checks *c)
 }
 
 /* Whether the engine shim can come into what `run` starts. */
-static bool check_door(struct checks *c)
+static bool check_listener(struct checks *c)
 {
-	struct shim_door *d;
+	struct shim_listener *d;
 	struct err e = {0};
-	if (shim_door_open(0, &d, &e)) {
+	if (shim_listener_open(0, &d, &e)) {
 		checks_add(c, CHECK_WARN, e.what, e.hint);
 		return false;
 	}
-	shim_door_close(d);
+	shim_listener_close(d);
 	return true;
 }
 
@@ -63,7 +63,7 @@ static bool check_door(struct checks *c)
 static bool check_entering(pid_t pid, struct checks *c)
 {
 	struct err e = {0};
-	if (carrier_check(pid, CARRIER_RECORDS, &e)) {
+	if (injector_check(pid, INJECTOR_RECORDS, &e)) {
 		checks_add(c, CHECK_WARN, e.what, e.hint);
 		return false;
 	}
@@ -149,7 +149,7 @@ static struct engines run_checks(pid_t pid, struct checks *c)
 	g.bpf = !hopeless && check_engine(c);
 	env.ptrace_only = !g.bpf;
 	bool target = pid && checks_process(&env, pid, c);
-	g.shim = pid ? target && check_entering(pid, c) : check_door(c);
+	g.shim = pid ? target && check_entering(pid, c) : check_listener(c);
 	if (!g.bpf && (g.ptrace || g.shim))
 		checks_spare_bpf(c);
 	if (target && !c->failed)

@@ -10,7 +10,7 @@
 #include "base/options.h"
 #include "symbolizer/target/process.h"
 #include "tracer/trace_loop.h"
-#include "tui/actions/acts.h"
+#include "tui/actions/actions.h"
 #include "tui/model/live.h"
 
 struct top_opts {
@@ -56,7 +56,7 @@ static int choose(struct top_opts *o, int n, char **operands, bool is_command, s
 static int open_events(struct top *t, const struct top_opts *o, struct err *e)
 {
 	t->view = view_new();
-	t->acts = o->file ? NULL : acts_new();
+	t->acts = o->file ? NULL : actions_new();
 	if (!t->view || (!o->file && !t->acts))
 		return err_set(e, -ENOMEM, "no memory");
 	return o->file ? source_open(o->file, o->speed, &t->source, e)
@@ -82,7 +82,7 @@ static int top(const struct top_opts *o)
 	struct top t = {0};
 	struct err e = {0};
 	int r = show(&t, o, &e);
-	acts_free(t.acts);
+	actions_free(t.acts);
 	live_close(t.live, screen_end_signal() != SIGHUP);
 	source_close(t.source);
 	view_free(t.view);

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tui/actions/acts.h"
+#include "tui/actions/actions.h"
 #include "tui/model/live.h"
 
 #define CONTROL(letter) ((letter)&0x1f)
@@ -133,10 +133,10 @@ static int set_interval(struct top *t)
 
 static int next_group(struct top *t)
 {
-	int group = (view_group(t->view) + 1) % TALLY_GROUPS;
+	int group = (view_group(t->view) + 1) % GROUPING_GROUPS;
 	t->selected = t->first = 0;
-	top_say(t, "by %s", tally_group_names[group]);
-	return view_set_group(t->view, (enum tally_group)group);
+	top_say(t, "by %s", grouping_names[group]);
+	return view_set_group(t->view, (enum grouping_by)group);
 }
 
 static int reset(struct top *t)
@@ -190,7 +190,7 @@ static int command(struct top *t, int key)
 		return 0;
 	default:
 		if (key < 0x80 && key > 0 && !live_key(t, key))
-			acts_key(t, key);
+			actions_key(t, key);
 		return 0;
 	}
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tui/actions/acts.h"
+#include "tui/actions/actions.h"
 #include "tui/keys.h"
 #include "tui/model/live.h"
 
@@ -80,7 +80,7 @@ int top_run(struct top *t, struct err *e)
 		if (r || (key == SCREEN_NO_KEY && now - shown < REFRESH_NS))
 			continue;
 		r = t->live ? live_tick(t->live, t) : 0;
-		acts_tick(t);
+		actions_tick(t);
 		r = r ? r : draw(t);
 		shown = now;
 	}

@@ -1,12 +1,13 @@
-#include "symbolizer/code/exits_ctx.h"
+#include "symbolizer/code/return_sites_ctx.h"
 
 #include <errno.h>
 #include <string.h>
 
-void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, struct func_facts *out)
+void return_sites_set_frame(const struct return_sites_ctx *c, const struct exit_point *p,
+			    struct func_facts *out)
 {
 	for (uint32_t i = 0; i < out->nexits; i++) {
-		struct reg_state s = exits_state(c, p[i]);
+		struct reg_state s = return_sites_state(c, p[i]);
 		struct reg_value sp = s.r[ARCH_SP];
 		out->frame_known = sp.kind == REG_FRAME && sp.off <= 0 &&
 				   (!i || out->frame == 0U - (uint32_t)sp.off);
@@ -18,7 +19,7 @@ void exits_set_frame(const struct exits_ctx *c, const struct exit_point *p, stru
 
 /* The state at the return of block `end` when that of the registers at point p is `start`; false
  * when no path leads there from p. */
-static bool state_at_end(const struct exits_ctx *c, struct exit_point p,
+static bool state_at_end(const struct return_sites_ctx *c, struct exit_point p,
 			 const struct reg_state *start, uint32_t end, struct reg_state *s)
 {
 	uint32_t from = c->g.block[end].first;
@@ -30,7 +31,7 @@ static bool state_at_end(const struct exits_ctx *c, struct exit_point p,
 	}
 	if (!s->seen)
 		return false;
-	for (uint32_t i = from; i < exits_last(&c->g, end); i++)
+	for (uint32_t i = from; i < return_sites_last(&c->g, end); i++)
 		reg_step(s, &c->g.insn[i]);
 	return true;
 }
@@ -42,7 +43,7 @@ static bool same_value(struct reg_value a, struct reg_value b)
 
 /* What the result register holds at all returns that point p leads to, in terms of the registers at
  * p. */
-static int result_after(struct exits_ctx *c, struct exit_point p, const struct reg_state *at,
+static int result_after(struct return_sites_ctx *c, struct exit_point p, const struct reg_state *at,
 			struct reg_value *result)
 {
 	struct reg_state start = reg_state_entry(), s;
@@ -53,7 +54,7 @@ static int result_after(struct exits_ctx *c, struct exit_point p, const struct r
 	for (unsigned r = 0; r < ARCH_REGS; r++)
 		if (at->r[r].kind == REG_FRAME || r == ARCH_SP)
 			start.r[r] = at->r[r];
-	int rc = regflow_run(&c->after, &c->g, p.block, p.insn, &start);
+	int rc = register_dataflow_run(&c->after, &c->g, p.block, p.insn, &start);
 	if (rc == -ENOMEM)
 		return rc;
 	for (uint32_t i = 0; i < c->nend && !rc; i++) {
@@ -71,11 +72,11 @@ static int result_after(struct exits_ctx *c, struct exit_point p, const struct r
 }
 
 /* Whether the slot holds at p what it holds later on. */
-static bool slot_stays(struct exits_ctx *c, struct exit_point p, struct reg_value v)
+static bool slot_stays(struct return_sites_ctx *c, struct exit_point p, struct reg_value v)
 {
 	if (!frame_private(&c->frame, v.off, v.width))
 		return false;
-	exits_mark_after(c, p.block);
+	return_sites_mark_after(c, p.block);
 	for (size_t i = 0; i < c->frame.nstore; i++) {
 		const struct frame_store *s = &c->frame.store[i];
 		bool later = s->block == p.block ? s->insn >= p.insn : c->mark[s->block];
@@ -85,7 +86,8 @@ static bool slot_stays(struct exits_ctx *c, struct exit_point p, struct reg_valu
 	return true;
 }
 
-static bool is_first_arg(const struct exits_ctx *c, const struct reg_state *at, struct reg_value v)
+static bool is_first_arg(const struct return_sites_ctx *c, const struct reg_state *at,
+			 struct reg_value v)
 {
 	if (v.kind == REG_START && v.width == 8)
 		v = at->r[v.reg];
@@ -93,12 +95,13 @@ static bool is_first_arg(const struct exits_ctx *c, const struct reg_state *at, 
 	return v.kind == REG_START && v.reg == ARCH_ARG0 && v.width == 8;
 }
 
-int exits_set_result(struct exits_ctx *c, const struct exit_point *p, struct func_facts *out)
+int return_sites_set_result(struct return_sites_ctx *c, const struct exit_point *p,
+			    struct func_facts *out)
 {
 	bool hidden = true;
 
 	for (uint32_t i = 0; i < out->nexits; i++) {
-		struct reg_state at = exits_state(c, p[i]);
+		struct reg_state at = return_sites_state(c, p[i]);
 		struct reg_value v;
 		if (result_after(c, p[i], &at, &v))
 			return -ENOMEM;

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "symbolizer/code/exits.h"
+#include "symbolizer/code/return_sites.h"
 
 static bool begins(const char *name, const char *prefix)
 {
@@ -18,7 +18,7 @@ static bool is_destructor(const char *name)
 	return end && (!end[4] || end[4] == '.');
 }
 
-bool exits_cleanup_symbol(const char *name)
+bool return_sites_cleanup_symbol(const char *name)
 {
 	static const char *const exact[] = {"free", "pthread_mutex_unlock", "__stack_chk_fail"};
 

@@ -130,7 +130,7 @@ static int walk_block(struct walk *w, const struct cfg *g, struct reg_state s, u
 	return 0;
 }
 
-int frame_build(struct frame *fr, const struct cfg *g, const struct regflow *f)
+int frame_build(struct frame *fr, const struct cfg *g, const struct register_dataflow *f)
 {
 	struct walk w = {.fr = fr};
 

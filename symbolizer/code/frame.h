@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/regflow.h"
+#include "symbolizer/code/register_dataflow.h"
 
 struct frame_store {
 	int32_t off; /* from the stack pointer at the entry */
@@ -26,7 +26,7 @@ struct frame {
 
 /* List what the function `g` does to its frame; `f` is the flow from its entry. Buffers are used
  * again; zero-initialise before the first use. Returns 0 or -ENOMEM. */
-int frame_build(struct frame *fr, const struct cfg *g, const struct regflow *f);
+int frame_build(struct frame *fr, const struct cfg *g, const struct register_dataflow *f);
 void frame_free(struct frame *fr);
 
 /* Whether the store touches the `width` bytes at `off`. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/decode/hit_parts.h"
+#include "symbolizer/decode/hit_fragments.h"
 #include "symbolizer/decode/hit_queue.h"
 #include "symbolizer/decode/open_op.h"
 #include "symbolizer/python/pycode.h"
@@ -17,7 +17,7 @@ struct thread {
 	uint32_t tid;
 	uint16_t proc;
 	uint16_t nopen;
-	struct hit_parts parts;
+	struct hit_fragments parts;
 	struct open_op *open[OPEN_MAX];
 	struct open_op grads; /* ROLE_GRADS, which is beside the ops; seq 0: not open */
 };
@@ -247,11 +247,11 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 	}
 	struct items it = items_of(h);
 	if (h->flags & (HIT_MORE | HIT_CONT)) {
-		if (hit_parts_add(&th->parts, h))
+		if (hit_fragments_add(&th->parts, h))
 			d->dropped++;
 		if (h->flags & HIT_MORE)
 			return;
-		it = hit_parts_end(&th->parts);
+		it = hit_fragments_end(&th->parts);
 	}
 	if (t->ops->ops[h->op].role == ROLE_GRADS)
 		on_grads(d, t, th, h, &it);
@@ -418,7 +418,7 @@ static void free_thread(struct thread *t)
 		free(t->open[i]);
 	}
 	arena_free(&t->grads.arena);
-	hit_parts_free(&t->parts);
+	hit_fragments_free(&t->parts);
 	free(t);
 }
 

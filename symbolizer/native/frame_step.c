@@ -8,13 +8,13 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/code/cfg.h"
 #include "symbolizer/code/frame.h"
-#include "symbolizer/code/regflow.h"
+#include "symbolizer/code/register_dataflow.h"
 
 struct frame_code {
 	struct cfg_reader reader;
 	uint64_t vaddr;
 	struct cfg g;
-	struct regflow flow;
+	struct register_dataflow flow;
 	struct frame frame;
 	uint32_t block, insn; /* where the frame stands */
 	struct reg_state at;  /* before that instruction */
@@ -45,7 +45,7 @@ static int analyse(struct frame_code *s, const struct frame_step_code *f)
 	const struct reg_state entry = reg_state_entry();
 	int r = cfg_build(&s->g, f->code, f->len, f->vaddr);
 	if (!r)
-		r = regflow_run(&s->flow, &s->g, 0, 0, &entry);
+		r = register_dataflow_run(&s->flow, &s->g, 0, 0, &entry);
 	if (!r)
 		r = frame_build(&s->frame, &s->g, &s->flow);
 	return !r || r == -ENOMEM ? r : -ENOTSUP;
@@ -195,7 +195,7 @@ void frame_code_free(struct frame_code *c)
 	if (!c)
 		return;
 	frame_free(&c->frame);
-	regflow_free(&c->flow);
+	register_dataflow_free(&c->flow);
 	cfg_free(&c->g);
 	free(c);
 }

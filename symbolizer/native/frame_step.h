@@ -23,9 +23,9 @@ struct frame_step_code {
  * reads the thread's stack.
  *
  * The code is followed along all paths from the function's start to `pc`
- * (symbolizer/code/regflow.h): that tells how far the stack pointer is from where it was at the
- * entry, and where registers were saved. 0, -ENOTSUP when the code does not tell, -EFAULT when the
- * stack cannot be read, -ENOMEM.
+ * (symbolizer/code/register_dataflow.h): that tells how far the stack pointer is from where it was
+ * at the entry, and where registers were saved. 0, -ENOTSUP when the code does not tell, -EFAULT
+ * when the stack cannot be read, -ENOMEM.
  */
 int frame_step(const struct frame_step_code *f, const struct mem *stack, uint64_t pc,
 	       uint64_t *regs, uint32_t *known);

@@ -489,7 +489,7 @@ static void join_reads(struct builder *b, struct op_abi *out)
 
 /* Whether arguments come in SSE registers, and everything else that is passed in registers is known
  * where the function has put them into memory. */
-static bool wants_late(const struct cxx_function *f, const struct late_entry *late, bool hidden,
+static bool wants_late(const struct cxx_function *f, const struct deferred_entry *late, bool hidden,
 		       unsigned *ngpr)
 {
 	struct assign all = {.gpr = hidden ? 1 : 0};
@@ -504,7 +504,7 @@ static bool wants_late(const struct cxx_function *f, const struct late_entry *la
 	return true;
 }
 
-static void set_late(struct op_plan *plan, const struct late_entry *late, unsigned ngpr)
+static void set_late(struct op_plan *plan, const struct deferred_entry *late, unsigned ngpr)
 {
 	plan->entry_sp = (uint16_t)late->sp;
 	memcpy(plan->arg_reg, late->arg, sizeof(plan->arg_reg));

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "symbolizer/code/exits.h"
+#include "symbolizer/code/return_sites.h"
 #include "symbolizer/ops/cxxparams.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"

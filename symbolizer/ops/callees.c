@@ -95,7 +95,7 @@ static int add_slots(struct callees *c, const char *section)
 		memcpy(&r, rela + i * sizeof(r), sizeof(r));
 		unsigned type = ELF64_R_TYPE(r.r_info);
 		if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) &&
-		    exits_cleanup_symbol(dynamic_name(&d, ELF64_R_SYM(r.r_info))) &&
+		    return_sites_cleanup_symbol(dynamic_name(&d, ELF64_R_SYM(r.r_info))) &&
 		    add(&c->slots, r.r_offset))
 			return -ENOMEM;
 	}
@@ -137,7 +137,8 @@ static int add_function(const struct elf_symbol *s, void *arg)
 {
 	struct callees *c = arg;
 
-	return s->is_function && exits_cleanup_symbol(s->name) ? add(&c->functions, s->vaddr) : 0;
+	return s->is_function && return_sites_cleanup_symbol(s->name) ? add(&c->functions, s->vaddr)
+								      : 0;
 }
 
 static bool is_function(struct callees *c, uint64_t target)
@@ -251,8 +252,8 @@ static const uint8_t *find_piece(void *arg, uint64_t addr, uint64_t *start, size
 	return addr - *start < *len ? elf_bytes(c->f, *start, *len) : NULL;
 }
 
-struct exits_ops callees_ops(struct callees *c)
+struct return_sites_ops callees_ops(struct callees *c)
 {
-	return (struct exits_ops){
+	return (struct return_sites_ops){
 	    .is_cleanup = is_cleanup, .read = read_constant, .piece = find_piece, .arg = c};
 }

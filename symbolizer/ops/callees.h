@@ -3,7 +3,7 @@
 #ifndef SYMBOLIZER_OPS_CALLEES_H
 #define SYMBOLIZER_OPS_CALLEES_H
 
-#include "symbolizer/code/exits.h"
+#include "symbolizer/code/return_sites.h"
 #include "symbolizer/target/elf.h"
 
 struct callees;
@@ -13,9 +13,9 @@ struct callees;
 int callees_open(struct elf_file *f, struct callees **out);
 void callees_close(struct callees *c); /* NULL allowed */
 
-/* For exits_new; addresses are those of the file. May be used by several threads. Valid while `c`
- * is. */
-struct exits_ops callees_ops(struct callees *c);
+/* For return_sites_new; addresses are those of the file. May be used by several threads. Valid
+ * while `c` is. */
+struct return_sites_ops callees_ops(struct callees *c);
 
 /* The function of the file itself that the linker's stub (.plt) at address `stub` jumps to, if no
  * other library has one of its name; 0: it is no stub, or for a function of another file. */

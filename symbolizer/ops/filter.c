@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/near.h"
+#include "base/suggestions.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/opnames.h"
 
@@ -251,15 +251,15 @@ static void written_like(const char *item, const struct op_desc *op, char *out, 
 static int matches_nothing(const struct filter *f, const struct filter_item *i,
 			   const struct op_desc *const *ops, size_t n, struct err *e)
 {
-	struct near near = {.word = i->text};
+	struct suggestions near = {.word = i->text};
 	char name[NAME_SIZE], list[256];
 
 	for (size_t k = 0; k < n && !i->is_regex; k++) {
 		written_like(i->text, ops[k], name, sizeof(name));
-		near_add(&near, name);
+		suggestions_add(&near, name);
 	}
 	err_set(e, -ENOENT, "%s: \"%s\" matches none of the %zu ops", f->option, i->text, n);
-	if (near_list(&near, list, sizeof(list)))
+	if (suggestions_list(&near, list, sizeof(list)))
 		err_hint(e, "near it: %s", list);
 	else if (i->is_regex)
 		err_hint(e, "an expression is searched for in names like aten::add.Tensor and "

@@ -57,7 +57,7 @@ static bool user_of(struct elf_file *cpu, struct callees *c, uint64_t near, uint
 		    struct named *out)
 {
 	enum { AROUND = 1 << 18 };
-	const struct exits_ops ops = callees_ops(c);
+	const struct return_sites_ops ops = callees_ops(c);
 	uint64_t start = 0;
 	size_t size = 0;
 	const uint8_t *text = elf_section(cpu, ".text", &start, &size);

@@ -36,7 +36,7 @@ enum probe_role {
 /* One probed function: plan entry of the same index. */
 struct op_probe {
 	uint8_t role;	   /* enum probe_role */
-	uint8_t exit_kind; /* enum exit_kind of symbolizer/code/exits.h */
+	uint8_t exit_kind; /* enum exit_kind of symbolizer/code/return_sites.h */
 	uint8_t file;	   /* index into op_table.files */
 	bool values_known; /* abi is good; else desc has names only and the reason is why */
 	const char *why;

@@ -17,7 +17,7 @@ static uint64_t tail_target(struct elf_file *f, uint64_t vaddr, uint64_t size)
 	return target;
 }
 
-static size_t sites_of(struct elf_file *f, uint64_t vaddr, uint32_t op, struct exits_ctx *x,
+static size_t sites_of(struct elf_file *f, uint64_t vaddr, uint32_t op, struct return_sites_ctx *x,
 		       struct probe_site *out)
 {
 	struct func_facts facts;
@@ -25,7 +25,8 @@ static size_t sites_of(struct elf_file *f, uint64_t vaddr, uint32_t op, struct e
 	const uint8_t *code = size ? elf_bytes(f, vaddr, size) : NULL;
 	int64_t at = elf_offset(f, vaddr);
 	size_t n = 0;
-	if (!code || exits_analyze(x, code, size, vaddr, &facts) || facts.exit_kind == EXIT_NONE)
+	if (!code || return_sites_analyze(x, code, size, vaddr, &facts) ||
+	    facts.exit_kind == EXIT_NONE)
 		return 0;
 	out[n++] = (struct probe_site){(uint64_t)at + facts.entry, op, SITE_ENTRY};
 	for (unsigned i = 0; i < facts.nexits; i++)
@@ -36,10 +37,10 @@ static size_t sites_of(struct elf_file *f, uint64_t vaddr, uint32_t op, struct e
 static size_t find_sites(struct elf_file *f, struct callees *c, uint64_t vaddr, uint32_t op,
 			 struct probe_site *out)
 {
-	struct exits_ops ops = callees_ops(c);
-	struct exits_ctx *x = exits_new(&ops);
+	struct return_sites_ops ops = callees_ops(c);
+	struct return_sites_ctx *x = return_sites_new(&ops);
 	size_t n = x ? sites_of(f, vaddr, op, x, out) : 0;
-	exits_free(x);
+	return_sites_free(x);
 	return n;
 }
 

@@ -208,7 +208,7 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 	return r == -ENOMEM ? r : 0;
 }
 
-static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct exits_ctx *x,
+static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct return_sites_ctx *x,
 		   struct arena *scratch)
 {
 	struct build *b = w->b;
@@ -226,7 +226,7 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		return 0;
 	}
 	const uint8_t *code = elf_bytes(b->elf[f->file], f->vaddr, f->size);
-	int r = code ? exits_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
+	int r = code ? return_sites_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
 	if (r == -ENOMEM)
 		return r;
 	if (r)
@@ -257,20 +257,20 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	struct exits_ctx *x[OPS_FILES] = {NULL};
+	struct return_sites_ctx *x[OPS_FILES] = {NULL};
 	struct arena scratch = {0};
 	for (unsigned i = 0; i < OPS_FILES && !w->r; i++) {
 		if (!w->b->callees[i])
 			continue;
-		struct exits_ops ops = callees_ops(w->b->callees[i]);
-		x[i] = exits_new(&ops);
+		struct return_sites_ops ops = callees_ops(w->b->callees[i]);
+		x[i] = return_sites_new(&ops);
 		w->r = x[i] ? 0 : -ENOMEM;
 	}
 	for (size_t i = w->from; !w->r && i < w->to; i++)
 		w->r = plan_op(w, i, &w->facts[i], x[w->b->found[i].file], &scratch);
 	arena_free(&scratch);
 	for (unsigned i = 0; i < OPS_FILES; i++)
-		exits_free(x[i]);
+		return_sites_free(x[i]);
 	return NULL;
 }
 
@@ -279,12 +279,12 @@ int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts)
 	struct worker w = {.b = b, .arena = b->t->arena[0]};
 	struct arena scratch = {0};
 	struct callees *callees = b->callees[b->found[i].file];
-	struct exits_ops ops = {0};
+	struct return_sites_ops ops = {0};
 	if (callees)
 		ops = callees_ops(callees);
-	struct exits_ctx *x = exits_new(callees ? &ops : NULL);
+	struct return_sites_ctx *x = return_sites_new(callees ? &ops : NULL);
 	int r = x ? plan_op(&w, i, facts, x, &scratch) : -ENOMEM;
-	exits_free(x);
+	return_sites_free(x);
 	arena_free(&scratch);
 	b->t->arena[0] = w.arena;
 	return r;

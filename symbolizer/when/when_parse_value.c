@@ -232,11 +232,11 @@ static struct when_node *parse_atom(struct when_parser *p)
 
 static struct when_node *no_attribute(struct when_parser *p)
 {
-	struct near near = {.word = p->now.name};
+	struct suggestions near = {.word = p->now.name};
 	char list[256];
 	when_attributes_near(&near);
 	p->code = when_wrong(&p->lexer, p->now.at, p->now.len, "nothing has \"%s\"", p->now.name);
-	if (near_list(&near, list, sizeof(list)))
+	if (suggestions_list(&near, list, sizeof(list)))
 		err_hint(p->lexer.e, "near it: %s", list);
 	else
 		err_hint(p->lexer.e,

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/near.h"
+#include "base/suggestions.h"
 #include "base/text.h"
 #include "symbolizer/event/names.h"
 
@@ -35,18 +35,18 @@ static bool is_device_type(const char *name)
 
 static void say_near(const struct told *c, const char *name, struct err *e)
 {
-	struct near near = {.word = name};
+	struct suggestions near = {.word = name};
 	char list[256];
 	for (size_t i = 0; i < c->n; i++) {
 		for (uint16_t k = 0; k < c->ops[i]->nargs; k++)
-			near_add(&near, c->ops[i]->args[k].name);
+			suggestions_add(&near, c->ops[i]->args[k].name);
 		for (uint16_t k = 0; k < c->ops[i]->nresults; k++)
-			near_add(&near, c->ops[i]->results[k].name);
+			suggestions_add(&near, c->ops[i]->results[k].name);
 	}
 	when_words_near(&near);
 	if (is_device_type(name))
 		err_hint(e, "devices are written as strings: self.device == \"%s\"", name);
-	else if (near_list(&near, list, sizeof(list)))
+	else if (suggestions_list(&near, list, sizeof(list)))
 		err_hint(e, "near it: %s", list);
 	else if (c->n == 1 && c->ops[0]->nargs) {
 		names_of(c->ops[0], list, sizeof(list));

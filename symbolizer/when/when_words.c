@@ -102,26 +102,26 @@ bool when_constant_find(const char *name, struct when_value *out)
 	       is_code(names_memory_format_code(name), WHEN_V_MEMORY_FORMAT, out);
 }
 
-void when_words_near(struct near *x)
+void when_words_near(struct suggestions *x)
 {
 	static const char *const others[] = {"forward", "backward", "True", "False", "None",
 					     "len",	"numel",    "any",  "all"};
 	for (size_t i = 0; i < COUNT(words); i++)
-		near_add(x, words[i].name);
+		suggestions_add(x, words[i].name);
 	for (size_t i = 0; i < COUNT(others); i++)
-		near_add(x, others[i]);
+		suggestions_add(x, others[i]);
 	for (int i = 0; names_dtype(i); i++)
-		near_add(x, names_dtype(i));
+		suggestions_add(x, names_dtype(i));
 	for (int i = 0; names_layout(i); i++)
-		near_add(x, names_layout(i));
+		suggestions_add(x, names_layout(i));
 	for (int i = 0; names_memory_format(i); i++)
-		near_add(x, names_memory_format(i));
+		suggestions_add(x, names_memory_format(i));
 }
 
-void when_attributes_near(struct near *x)
+void when_attributes_near(struct suggestions *x)
 {
 	for (size_t i = 0; i < COUNT(attributes); i++)
-		near_add(x, attributes[i].name);
+		suggestions_add(x, attributes[i].name);
 }
 
 struct when_type when_type_of(struct when_value v)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/near.h"
+#include "base/suggestions.h"
 #include "symbolizer/when/when_value.h"
 
 /* What a part of a condition may be, or-ed; 0: it does not apply. */
@@ -97,8 +97,8 @@ const struct when_attribute_def *when_attribute_find(const char *name);
 bool when_constant_find(const char *name, struct when_value *out);
 
 /* Offer the names of all words, or of all attributes. */
-void when_words_near(struct near *x);
-void when_attributes_near(struct near *x);
+void when_words_near(struct suggestions *x);
+void when_attributes_near(struct suggestions *x);
 
 /* What a constant is. */
 struct when_type when_type_of(struct when_value v);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/code/exits.h"
+#include "symbolizer/code/return_sites.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -42,12 +42,12 @@ static const uint8_t *piece_of_input(void *arg, uint64_t addr, uint64_t *start, 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	struct input in = {data, size};
-	const struct exits_ops ops = {is_cleanup, read_input, piece_of_input, &in};
-	struct exits_ctx *c = exits_new(&ops);
+	const struct return_sites_ops ops = {is_cleanup, read_input, piece_of_input, &in};
+	struct return_sites_ctx *c = return_sites_new(&ops);
 	struct func_facts f;
 
-	if (!c || size < 2 || exits_analyze(c, data + 1, size - 1, data[0], &f)) {
-		exits_free(c);
+	if (!c || size < 2 || return_sites_analyze(c, data + 1, size - 1, data[0], &f)) {
+		return_sites_free(c);
 		return 0;
 	}
 	if (f.nexits > EXITS_MAX || (f.exit_kind == EXIT_NONE) != (f.nexits == 0) ||
@@ -56,6 +56,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	for (unsigned i = 0; i < f.nexits; i++)
 		if (f.exits[i] >= size - 1)
 			abort();
-	exits_free(c);
+	return_sites_free(c);
 	return 0;
 }

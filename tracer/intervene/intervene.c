@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "replay/worker.h"
-#include "tracer/engine/shim/carrier.h"
-#include "tracer/engine/shim/shim_door.h"
+#include "tracer/engine/shim/injector.h"
+#include "tracer/engine/shim/shim_listener.h"
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/intervene/intervene_compare.h"
 #include "tracer/intervene/intervene_ctl.h"
@@ -40,7 +40,7 @@ struct peer {
 
 struct intervene {
 	struct intervene_rules *rules;
-	struct shim_door *door;
+	struct shim_listener *listener;
 	pid_t entered; /* 0: what is changed was started by this process */
 	struct peer *peers[PEERS];
 	unsigned npeers, greeted;
@@ -73,10 +73,10 @@ static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene *
 	v->entered = pid;
 	v->save.files = (struct capture){.root = rules->folder, .max_bytes = rules->max_bytes};
 	int r = open_control(v, e);
-	r = r ? r : shim_door_open(pid, &v->door, e);
+	r = r ? r : shim_listener_open(pid, &v->listener, e);
 	if (!r)
-		r = pid ? carrier_enter(pid, CARRIER_MODES, v->door, e)
-			: shim_door_environment(v->door, MODES_SOCKET, e);
+		r = pid ? injector_enter(pid, INJECTOR_MODES, v->listener, e)
+			: shim_listener_environment(v->listener, MODES_SOCKET, e);
 	if (r)
 		intervene_close(v);
 	else
@@ -120,7 +120,7 @@ static void greet(struct intervene *v)
 {
 	struct ucred who;
 	socklen_t len = sizeof(who);
-	int sock = accept4(v->door->listener, NULL, NULL, SOCK_CLOEXEC);
+	int sock = accept4(v->listener->sock, NULL, NULL, SOCK_CLOEXEC);
 	struct peer *p = sock < 0 || v->npeers == PEERS ? NULL : calloc(1, sizeof(*p));
 	bool own = p && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
 		   (who.uid == geteuid() || (v->entered && !geteuid()));
@@ -324,7 +324,7 @@ static bool step(struct intervene *v, int ms)
 	unsigned n = v->npeers;
 	for (unsigned i = 0; i < n; i++)
 		fds[i] = (struct pollfd){.fd = v->peers[i]->link.replies, .events = POLLIN};
-	fds[n] = (struct pollfd){.fd = v->door->listener, .events = POLLIN};
+	fds[n] = (struct pollfd){.fd = v->listener->sock, .events = POLLIN};
 	if (poll(fds, n + 1, ms) <= 0)
 		return false;
 	for (unsigned i = n; i-- > 0;)
@@ -343,7 +343,7 @@ void intervene_step(struct intervene *v, int ms)
 static bool is_in(pid_t pid)
 {
 	struct shim_state s;
-	return pid && !carrier_state(pid, &s, NULL) && s.modes != SHIM_OUT;
+	return pid && !injector_state(pid, &s, NULL) && s.modes != SHIM_OUT;
 }
 
 void intervene_leave(struct intervene *v)
@@ -392,7 +392,7 @@ void intervene_close(struct intervene *v)
 {
 	while (v->npeers)
 		drop(v, v->npeers - 1);
-	shim_door_close(v->door);
+	shim_listener_close(v->listener);
 	intervene_totals_free(&v->totals);
 	intervene_compare_free(&v->compare);
 	intervene_times_free(&v->times);

@@ -14,7 +14,8 @@ struct intervene;
  * outlive it, and change as ditrace ctl (intervene_ctl.h) says. 0, or -errno with *e. */
 int intervene_open(struct intervene_rules *rules, struct intervene **out, struct err *e);
 
-/* The same for a process that runs, which has a libtorch: the library is brought in (carrier.h). */
+/* The same for a process that runs, which has a libtorch: the library is brought in (injector.h).
+ */
 int intervene_enter(struct intervene_rules *rules, pid_t pid, struct intervene **out,
 		    struct err *e);
 

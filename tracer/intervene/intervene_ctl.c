@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "replay/worker.h"
-#include "tracer/engine/shim/carrier.h"
+#include "tracer/engine/shim/injector.h"
 
 enum { PATIENCE_S = 20 };
 
@@ -145,8 +145,8 @@ json_t *intervene_ctl_status(const struct intervene_rules *r)
 
 bool intervene_ctl_is_there(const struct shim_state *s)
 {
-	bool there = s->modes == SHIM_IN || (s->modes == SHIM_COMING && *s->modes_door);
-	return there && memchr(s->modes_door, 0, sizeof(s->modes_door));
+	bool there = s->modes == SHIM_IN || (s->modes == SHIM_COMING && *s->modes_socket);
+	return there && memchr(s->modes_socket, 0, sizeof(s->modes_socket));
 }
 
 /* The socket of the ditrace that changes functions of process `pid`, or will when PyTorch is
@@ -156,7 +156,7 @@ static int dial(pid_t pid, struct err *e)
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct shim_state s = {0};
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int r = carrier_state(pid, &s, e);
+	int r = injector_state(pid, &s, e);
 	if (!r && !intervene_ctl_is_there(&s))
 		r = err_set(e, -ENOENT, "no ditrace changes functions of process %d", pid);
 	if (r)
@@ -164,7 +164,7 @@ static int dial(pid_t pid, struct err *e)
 			   ? err_hint(e, "ditrace attach %d --fallback, --cast or --compare does",
 				      pid)
 			   : r;
-	int n = snprintf(a.sun_path, sizeof(a.sun_path), "/proc/%d/root%s", pid, s.modes_door);
+	int n = snprintf(a.sun_path, sizeof(a.sun_path), "/proc/%d/root%s", pid, s.modes_socket);
 	int sock =
 	    n < (int)sizeof(a.sun_path) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
 	if (sock >= 0 && !setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) &&

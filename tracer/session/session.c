@@ -121,7 +121,7 @@ static void on_event(const struct op_event *ev, void *arg)
 /* The thread stands still: it is now or never. */
 static void on_held_hit(struct session *s, const struct hit *h)
 {
-	lookahead_flush(&s->lookahead, s->decoder);
+	reorder_buffer_flush(&s->reorder_buffer, s->decoder);
 	/* Of the shim's threads some have gone on. */
 	s->stands = !s->engine->observes || h->flags & HIT_HELD;
 	decoder_hit(s->decoder, h);
@@ -137,7 +137,7 @@ static void on_hit(const struct hit *h, void *arg)
 	if (s->holds)
 		on_held_hit(s, h);
 	else
-		lookahead_add(&s->lookahead, s->decoder, h);
+		reorder_buffer_add(&s->reorder_buffer, s->decoder, h);
 }
 
 static void on_start(const struct op_event *ev, void *arg)
@@ -256,7 +256,7 @@ int session_step(struct session *s, struct err *e)
 		return s->fatal.code;
 	}
 	int r = s->engine->consume(s->engine, on_hit, s);
-	lookahead_turn(&s->lookahead, s->decoder, s->now);
+	reorder_buffer_turn(&s->reorder_buffer, s->decoder, s->now);
 	if (r < 0)
 		return engine_failed(s, r, e);
 	session_free_ended(s, r < ENGINE_AT_ONCE);
@@ -322,7 +322,7 @@ static void stop_probes(struct session *s)
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	while (s->engine->consume(s->engine, on_hit, s) > 0)
 		update_procs(s);
-	lookahead_flush(&s->lookahead, s->decoder);
+	reorder_buffer_flush(&s->reorder_buffer, s->decoder);
 	for (unsigned i = 0; i < MAX_PROCS; i++) {
 		if (!s->procs[i].target)
 			continue;
@@ -403,7 +403,7 @@ void session_close(struct session *s)
 	session_end_preload(s);
 	if (s->engine)
 		s->engine->close(s->engine);
-	lookahead_free(&s->lookahead);
+	reorder_buffer_free(&s->reorder_buffer);
 	decoder_free(s->decoder);
 	event_printer_free(s->printer);
 	aggregate_free(s->sum);

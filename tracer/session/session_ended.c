@@ -15,7 +15,7 @@ static bool has_ended(const struct proc *p)
 static bool is_decoded(const struct session *s, const struct proc *p)
 {
 	enum { TURNS = 2 };
-	return has_ended(p) && p->all_taken && s->lookahead.turns >= p->taken_turn + TURNS;
+	return has_ended(p) && p->all_taken && s->reorder_buffer.turns >= p->taken_turn + TURNS;
 }
 
 /* What was held back comes out now; nothing refers to the target afterwards. */
@@ -54,7 +54,7 @@ void session_free_ended(struct session *s, bool all)
 		unused += !p->target;
 		if (all && has_ended(p) && !p->all_taken) {
 			p->all_taken = true;
-			p->taken_turn = s->lookahead.turns;
+			p->taken_turn = s->reorder_buffer.turns;
 		}
 		decoded += is_decoded(s, p);
 	}

@@ -9,7 +9,7 @@
 #include "perf/trace/trace_format.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/ops/ops.h"
-#include "symbolizer/decode/lookahead.h"
+#include "symbolizer/decode/reorder_buffer.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/when/when.h"
 #include "tracer/capture/capturing.h"
@@ -33,7 +33,7 @@ struct proc {
 	uint32_t generation; /* of the configuration the engine has */
 	uint64_t drained;
 	uint64_t added;
-	bool all_taken;	     /* of one that has ended: its last record is with the lookahead ... */
+	bool all_taken; /* of one that has ended: its last record is with the reorder_buffer ... */
 	uint64_t taken_turn; /* ... since this turn of it */
 };
 
@@ -58,7 +58,7 @@ struct session {
 	struct engine *engine;
 	struct err engine_note; /* code 0: none */
 	struct decoder *decoder;
-	struct lookahead lookahead;
+	struct reorder_buffer reorder_buffer;
 	struct preload preload;
 	struct op_table *ops;	  /* that of `loaded` */
 	struct loaded_ops loaded; /* of the first libtorch met; others are not traced */

@@ -25,7 +25,7 @@ static struct shim_share *_Atomic share;
 static _Atomic bool forked;
 static _Atomic unsigned epoch;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char door[SHIM_DOOR];
+static char socket_path[SHIM_PATH];
 static bool entered; /* a thread was made to call, there is no LD_PRELOAD */
 static int sock = -1;
 /* The thread's stack is part of the library: libc would keep one that it has made. */
@@ -141,7 +141,7 @@ static int connect_to_ditrace(bool waits)
 	struct ucred who = {0};
 	socklen_t len = sizeof(who);
 	int memory = -1, r = -ECONNREFUSED;
-	sock = answer_dial(door);
+	sock = answer_dial(socket_path);
 	if (sock < 0)
 		return -errno;
 	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
@@ -164,13 +164,13 @@ static int connect_to_ditrace(bool waits)
 /* A ditrace that was killed has left its socket. */
 static void tidy(void)
 {
-	int fd = entered ? answer_dial(door) : -1;
-	char *slash = strrchr(door, '/');
+	int fd = entered ? answer_dial(socket_path) : -1;
+	char *slash = strrchr(socket_path, '/');
 	if (fd >= 0)
 		close(fd);
-	else if (entered && errno == ECONNREFUSED && slash && !unlink(door)) {
+	else if (entered && errno == ECONNREFUSED && slash && !unlink(socket_path)) {
 		*slash = '\0';
-		rmdir(door);
+		rmdir(socket_path);
 	}
 }
 
@@ -266,11 +266,11 @@ static int start_thread(void *(*fn)(void *))
 static bool may_come(const char *path)
 {
 	int32_t out = SHIM_OUT;
-	if (!path || strlen(path) >= sizeof(door) ||
+	if (!path || strlen(path) >= sizeof(socket_path) ||
 	    !atomic_compare_exchange_strong(&ditrace_shim_state.phase, &out, SHIM_COMING))
 		return false;
-	if (path != door)
-		strcpy(door, path);
+	if (path != socket_path)
+		strcpy(socket_path, path);
 	return true;
 }
 
@@ -288,7 +288,7 @@ bool shim_come(const char *path, void *torch)
 
 bool shim_come_forked(void *torch)
 {
-	return shim_come(door, torch);
+	return shim_come(socket_path, torch);
 }
 
 /* SHIM_COME */

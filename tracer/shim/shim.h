@@ -20,7 +20,7 @@ struct shim_share *shim_share(void);
 /* Call ditrace on the socket whose path this is and take part from now on, with a thread that waits
  * for the end of it; returns when that is settled. False: there is no ditrace, or it does not want
  * this process, or it is inside already. `torch`: handle of its libtorch_cpu (dlopen). */
-bool shim_come(const char *door, void *torch);
+bool shim_come(const char *socket_path, void *torch);
 
 /* The library's handle of the process's libtorch_cpu, NULL: it has none. */
 void *shim_find_torch(void);
@@ -51,7 +51,7 @@ int answer_dial(const char *path);
  * it brings none. */
 int answer_receive(int fd);
 
-/* inside.c: a thread's own. */
+/* quiescence.c: a thread's own. */
 enum { SHIM_OWN_HEAD = 64 };
 struct shim_place {
 	_Alignas(64) _Atomic uint32_t depth; /* the thread is at work in the library */

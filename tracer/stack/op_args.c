@@ -91,7 +91,7 @@ static int get_ready(struct op_args *a, pid_t pid, const struct maps *maps, stru
 	r = r ? r : target_open(pid, a->table, maps, &a->target, &no_python, e);
 	if (r)
 		return r;
-	const struct exits_ops ops = callees_ops(a->table->callees);
+	const struct return_sites_ops ops = callees_ops(a->table->callees);
 	a->reader = (struct cfg_reader){.read = ops.read, .piece = ops.piece, .arg = ops.arg};
 	a->out.sink = take_items;
 	a->out.arg = a;

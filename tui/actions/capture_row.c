@@ -59,14 +59,14 @@ static void put_shapes(FILE *f, const struct value *v, uint32_t n, unsigned *ten
 }
 
 /* The condition for a row of one op. */
-static void put_condition(FILE *f, enum tally_group group, const struct aggregate_row *s,
+static void put_condition(FILE *f, enum grouping_by group, const struct aggregate_row *s,
 			  const struct op_event *last)
 {
 	unsigned tensors = 0;
 	/* The line of the forward is not known to a tracing that began after it. */
-	if (group == TALLY_OP_LINE && s->file && s->phase != PHASE_BACKWARD) {
+	if (group == GROUPING_OP_LINE && s->file && s->phase != PHASE_BACKWARD) {
 		put_line(f, s);
-	} else if (group == TALLY_SHAPE) {
+	} else if (group == GROUPING_SHAPE) {
 		fprintf(f, "phase == %s", phase_name(s));
 		put_shapes(f, last->args, last->nargs, &tensors);
 		fprintf(f, " and len(inputs) == %u", tensors);
@@ -81,7 +81,7 @@ static bool no_memory(struct top *t)
 	return false;
 }
 
-bool capture_row_op(struct top *t, const struct tally_row *row, struct op_event *last)
+bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_event *last)
 {
 	if (!row->last.size || source_decode(t->source, &row->last, last, NULL)) {
 		top_say(t, "which op this row is of is not known");
@@ -93,7 +93,7 @@ bool capture_row_op(struct top *t, const struct tally_row *row, struct op_event 
 	return false;
 }
 
-static bool one_op(struct top *t, enum tally_group group, const struct tally_row *row,
+static bool one_op(struct top *t, enum grouping_by group, const struct grouping_row *row,
 		   struct capture_what *out)
 {
 	struct op_event last;
@@ -107,7 +107,8 @@ static bool one_op(struct top *t, enum tally_group group, const struct tally_row
 	put_condition(f, group, s, &last);
 	if (fclose(f) || !(out->ops = strdup(last.op->name)))
 		return no_memory(t);
-	snprintf(out->text, sizeof(out->text), "%s", group == TALLY_SHAPE ? s->op : last.op->name);
+	snprintf(out->text, sizeof(out->text), "%s",
+		 group == GROUPING_SHAPE ? s->op : last.op->name);
 	if (s->phase == PHASE_BACKWARD)
 		snprintf(out->text, sizeof(out->text), "%s in the backward", last.op->name);
 	else if (s->file)
@@ -121,7 +122,7 @@ static bool put_ops(FILE *f, const struct view *v, const struct aggregate_row *l
 {
 	size_t n;
 	bool some = false;
-	struct tally_row *const *rows = view_all(v, TALLY_OP_LINE, &n);
+	struct grouping_row *const *rows = view_all(v, GROUPING_OP_LINE, &n);
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *s = rows[i]->sum;
 		if (!s || !s->file || s->phase != line->phase || s->line != line->line ||
@@ -164,7 +165,7 @@ static bool one_line(struct top *t, const struct aggregate_row *s, struct captur
 	return true;
 }
 
-static bool one_thread(struct top *t, const struct tally_row *row, struct capture_what *out)
+static bool one_thread(struct top *t, const struct grouping_row *row, struct capture_what *out)
 {
 	struct op_event last;
 	if (!row->last.size || source_decode(t->source, &row->last, &last, NULL)) {
@@ -179,20 +180,20 @@ static bool one_thread(struct top *t, const struct tally_row *row, struct captur
 	return true;
 }
 
-bool capture_row(struct top *t, const struct tally_row *row, struct capture_what *out)
+bool capture_row(struct top *t, const struct grouping_row *row, struct capture_what *out)
 {
-	enum tally_group group = view_group(t->view);
+	enum grouping_by group = view_group(t->view);
 	*out = (struct capture_what){0};
 	if (!strcmp(row->sum->op, "(other)")) {
 		top_say(t, "this row is of all that found no room in the table");
 		return false;
 	}
 	switch (group) {
-	case TALLY_LINE:
+	case GROUPING_LINE:
 		return one_line(t, row->sum, out);
-	case TALLY_THREAD:
+	case GROUPING_THREAD:
 		return one_thread(t, row, out);
-	case TALLY_MODULE:
+	case GROUPING_MODULE:
 		top_say(t, "calls cannot be chosen by their module: g groups by op or line");
 		return false;
 	default:

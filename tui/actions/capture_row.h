@@ -12,11 +12,11 @@ struct capture_what {
 
 /* The calls of a row of the view's grouping: op, source line, shapes, thread. False when they
  * cannot be chosen, and why was said. Free *out with capture_what_free either way. */
-bool capture_row(struct top *t, const struct tally_row *row, struct capture_what *out);
+bool capture_row(struct top *t, const struct grouping_row *row, struct capture_what *out);
 
 /* The last call of a row that is of one op, in *last until the source is asked again. False when it
  * is not known or no op that a program calls, and that was said. */
-bool capture_row_op(struct top *t, const struct tally_row *row, struct op_event *last);
+bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_event *last);
 
 void capture_what_free(struct capture_what *w);
 

@@ -121,7 +121,7 @@ void source_resume(struct source *s)
 	s->from_clock = 0;
 }
 
-int source_decode(struct source *s, const struct tally_call *call, struct op_event *out,
+int source_decode(struct source *s, const struct grouping_call *call, struct op_event *out,
 		  struct err *e)
 {
 	const struct trace_raw_event raw = {.id = call->id,

@@ -36,7 +36,7 @@ void source_resume(struct source *s);
 
 /* A call that was kept (size > 0), decoded; valid until the next call of any function of the source
  * but those that only tell. 0 or -errno with *e. */
-int source_decode(struct source *s, const struct tally_call *call, struct op_event *out,
+int source_decode(struct source *s, const struct grouping_call *call, struct op_event *out,
 		  struct err *e);
 
 void source_close(struct source *s);

@@ -9,7 +9,7 @@
 #include "tui/screen/lines.h"
 #include "tui/screen/screen.h"
 
-struct acts;
+struct actions;
 struct live;
 
 /* What /proc tells of the process now. */
@@ -28,7 +28,7 @@ struct top {
 	struct view *view;
 	struct source *source; /* NULL: nothing was recorded yet */
 	struct live *live;     /* NULL: a file */
-	struct acts *acts;     /* with `live` */
+	struct actions *acts;  /* with `live` */
 	struct undo undo;
 	struct top_process process;
 	enum top_panel panel;
@@ -59,7 +59,7 @@ int panel_detail(struct top *t);
 /* Fill t->lines with the keys. */
 int panel_help(struct top *t);
 
-/* Fill t->lines with what a key of acts.h has asked for. */
+/* Fill t->lines with what a key of actions.h has asked for. */
 int panel_text(struct top *t);
 
 /* The last line of the screen. */

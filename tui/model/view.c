@@ -18,33 +18,33 @@ static const char *thread_name(void *arg, int32_t pid, int32_t tid)
 
 static void free_tallies(struct view *v)
 {
-	for (int g = 0; g < TALLY_GROUPS; g++) {
-		tally_free(v->all[g]);
+	for (int g = 0; g < GROUPING_GROUPS; g++) {
+		grouping_free(v->all[g]);
 		v->all[g] = NULL;
 	}
-	tally_free(v->going);
-	tally_free(v->whole);
+	grouping_free(v->going);
+	grouping_free(v->whole);
 	v->going = v->whole = NULL;
-	outside_reset(&v->all_outside);
+	off_op_reset(&v->all_outside);
 }
 
 static int new_tallies(struct view *v)
 {
-	for (int g = 0; g < TALLY_GROUPS; g++)
-		if (!(v->all[g] = tally_new((enum tally_group)g, thread_name, v)))
+	for (int g = 0; g < GROUPING_GROUPS; g++)
+		if (!(v->all[g] = grouping_new((enum grouping_by)g, thread_name, v)))
 			return -ENOMEM;
 	return view_begin_interval(v);
 }
 
 int view_begin_interval(struct view *v)
 {
-	tally_free(v->going);
-	tally_free(v->whole);
+	grouping_free(v->going);
+	grouping_free(v->whole);
 	v->going = v->whole = NULL;
-	outside_reset(&v->going_outside);
-	outside_reset(&v->whole_outside);
+	off_op_reset(&v->going_outside);
+	off_op_reset(&v->whole_outside);
 	v->going_first = v->going_last = v->whole_ns = 0;
-	if (v->interval && !(v->going = tally_new(v->group, thread_name, v)))
+	if (v->interval && !(v->going = grouping_new(v->group, thread_name, v)))
 		return -ENOMEM;
 	return 0;
 }
@@ -63,8 +63,8 @@ void view_free(struct view *v)
 	if (!v)
 		return;
 	free_tallies(v);
-	outside_reset(&v->going_outside);
-	outside_reset(&v->whole_outside);
+	off_op_reset(&v->going_outside);
+	off_op_reset(&v->whole_outside);
 	looks_free(&v->looks);
 	free(v->made);
 	free(v->links);
@@ -120,23 +120,23 @@ static void count_second(struct view *v, uint64_t now)
 static int add_to_interval(struct view *v, const struct op_event *ev,
 			   const struct trace_raw_event *raw)
 {
-	const struct tally_row *row;
+	const struct grouping_row *row;
 	if (v->going_first && ev->end_ns >= v->going_first + VIEW_INTERVAL_NS) {
-		tally_free(v->whole);
+		grouping_free(v->whole);
 		v->whole = v->going;
-		outside_reset(&v->whole_outside);
+		off_op_reset(&v->whole_outside);
 		v->whole_outside = v->going_outside;
-		v->going_outside = (struct outside){0};
+		v->going_outside = (struct off_op){0};
 		v->whole_ns = v->going_last - v->going_first;
 		v->going_first = 0;
-		v->going = tally_new(v->group, thread_name, v);
+		v->going = grouping_new(v->group, thread_name, v);
 		if (!v->going)
 			return -ENOMEM;
 	}
 	if (!v->going_first)
 		v->going_first = ev->start_ns;
 	v->going_last = ev->end_ns;
-	return tally_add(v->going, ev, raw, &row);
+	return grouping_add(v->going, ev, raw, &row);
 }
 
 static int link_forward(struct view *v, const struct op_event *ev, uint32_t row)
@@ -164,7 +164,7 @@ static int link_forward(struct view *v, const struct op_event *ev, uint32_t row)
 	return 0;
 }
 
-static void add_looks(struct outside_part *to, const struct outside_part *looks)
+static void add_looks(struct off_op_part *to, const struct off_op_part *looks)
 {
 	to->ran += looks->ran;
 	to->waited += looks->waited;
@@ -173,13 +173,13 @@ static void add_looks(struct outside_part *to, const struct outside_part *looks)
 /* After the event was added to the interval. */
 static int add_outside(struct view *v, const struct op_event *ev)
 {
-	struct outside_part *part = NULL, *part_going = NULL, looks;
+	struct off_op_part *part = NULL, *part_going = NULL, looks;
 	uint64_t from = ev->start_ns, same;
 	if (ev->depth)
 		return 0;
-	int r = outside_see(&v->all_outside, ev, &part, &from);
+	int r = off_op_see(&v->all_outside, ev, &part, &from);
 	if (r >= 0 && v->going)
-		r = outside_see(&v->going_outside, ev, &part_going, &same);
+		r = off_op_see(&v->going_outside, ev, &part_going, &same);
 	if (r < 0)
 		return r;
 	looks_take(&v->looks, ev, from, &looks);
@@ -202,13 +202,13 @@ static void count_event(struct view *v, const struct op_event *ev)
 
 static int add_event(struct view *v, const struct op_event *ev, const struct trace_raw_event *raw)
 {
-	const struct tally_row *row;
+	const struct grouping_row *row;
 	int r = 0;
 	if (ev->end_ns)
 		count_event(v, ev);
-	for (int g = 0; g < TALLY_GROUPS && !r; g++) {
-		r = tally_add(v->all[g], ev, raw, &row);
-		if (!r && row && g == TALLY_OP_LINE)
+	for (int g = 0; g < GROUPING_GROUPS && !r; g++) {
+		r = grouping_add(v->all[g], ev, raw, &row);
+		if (!r && row && g == GROUPING_OP_LINE)
 			r = link_forward(v, ev, row->id);
 	}
 	if (!r && ev->end_ns && v->interval)
@@ -253,7 +253,7 @@ static int add_target(struct view *v, const struct trace_target *t)
 static void add_stats(struct view *v, const struct trace_stats *s)
 {
 	struct aggregate_totals totals;
-	aggregate_totals(tally_sum(v->all[TALLY_OP_LINE]), &totals);
+	aggregate_totals(grouping_sum(v->all[GROUPING_OP_LINE]), &totals);
 	const struct cost now = {s->probe_ns, totals.observed_ns};
 	v->stats = *s;
 	v->has_stats = true;
@@ -284,15 +284,15 @@ int view_add(struct view *v, const struct trace_item *item)
 	}
 }
 
-struct tally_row *const *view_all(const struct view *v, enum tally_group group, size_t *n)
+struct grouping_row *const *view_all(const struct view *v, enum grouping_by group, size_t *n)
 {
-	return tally_rows(v->all[group], n);
+	return grouping_rows(v->all[group], n);
 }
 
 int64_t view_id(const struct view *v, const struct view_row *row)
 {
 	size_t n;
-	struct tally_row *const *all = view_all(v, v->group, &n);
+	struct grouping_row *const *all = view_all(v, v->group, &n);
 	const struct aggregate_row *s = row->sum;
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *r = all[i]->sum;

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "perf/trace/trace_read.h"
+#include "tui/model/grouping.h"
 #include "tui/model/step_times.h"
-#include "tui/model/tally.h"
 
 enum view_column {
 	VIEW_SELF,
@@ -30,7 +30,7 @@ enum { VIEW_INTERVAL_NS = 2000000000 }; /* of the trace's time: an interval */
 
 /* A row as it is shown. */
 struct view_row {
-	const struct tally_row *row;
+	const struct grouping_row *row;
 	const struct aggregate_row *sum;
 	uint64_t mean_ns, p99_ns;
 	double self_percent, total_percent; /* of the time in which the threads were observed */
@@ -82,8 +82,8 @@ int view_reset(struct view *v);
 int view_new_file(struct view *v);
 
 /* An interval begins anew with this. 0 or -ENOMEM. */
-int view_set_group(struct view *v, enum tally_group group);
-enum tally_group view_group(const struct view *v);
+int view_set_group(struct view *v, enum grouping_by group);
+enum grouping_by view_group(const struct view *v);
 
 /* Whether to show the last whole interval instead of all. Until one is over, what there is of it. 0
  * or -ENOMEM. */
@@ -105,8 +105,9 @@ const struct view_row *view_rows(struct view *v, size_t *n);
 
 void view_head(const struct view *v, struct view_head *out);
 
-/* The rows by op and line, for what a row's details show; as tally_rows, valid until view_add. */
-struct tally_row *const *view_all(const struct view *v, enum tally_group group, size_t *n);
+/* The rows by op and line, for what a row's details show; as grouping_rows, valid until view_add.
+ */
+struct grouping_row *const *view_all(const struct view *v, enum grouping_by group, size_t *n);
 
 /* The id of a row that is shown, which may be of an interval, among view_all of the same grouping;
  * -1: there is none. */

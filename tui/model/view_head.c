@@ -17,7 +17,7 @@ static double ops_per_s(const struct view *v)
 
 enum { LOOKS_LEAST = 20 };
 
-static uint64_t looks_of(const struct outside_part *p)
+static uint64_t looks_of(const struct off_op_part *p)
 {
 	return p->ran + p->waited;
 }
@@ -28,14 +28,14 @@ static double share(uint64_t part, uint64_t whole)
 }
 
 /* Little time may have no looks: that it waited then changes no figure that is shown. */
-static bool is_looked_at(double percent, const struct outside_part *p)
+static bool is_looked_at(double percent, const struct off_op_part *p)
 {
 	return percent < 0.5 || looks_of(p) >= LOOKS_LEAST;
 }
 
-static void tell_outside(const struct outside *o, struct view_head *out)
+static void tell_outside(const struct off_op *o, struct view_head *out)
 {
-	const struct outside_part *p = &o->python, *n = &o->other;
+	const struct off_op_part *p = &o->python, *n = &o->other;
 	out->python_ran = out->other_ran = out->waited = -1;
 	out->python = out->outside * share(p->ns, p->ns + n->ns);
 	out->other = out->outside - out->python;
@@ -60,7 +60,7 @@ void view_head(const struct view *v, struct view_head *out)
 				  .outside = -1,
 				  .python_ran = -1,
 				  .probes = -1};
-	aggregate_totals(tally_sum(view_shown(v, &ns)), &out->totals);
+	aggregate_totals(grouping_sum(view_shown(v, &ns)), &out->totals);
 	out->wall_ns = v->last_ns - v->first_ns;
 	out->ops_per_s = ops_per_s(v);
 	if (out->totals.observed_ns) {

@@ -3,18 +3,18 @@
 #define TUI_MODEL_VIEW_INTERNAL_H
 
 #include "base/arena.h"
-#include "tui/model/outside.h"
+#include "tui/model/off_op.h"
 #include "tui/model/view.h"
 
 enum { MADE = 65536, THREADS_MAX = 1024 };
 
 struct view {
-	struct tally *all[TALLY_GROUPS];
-	struct tally *going, *whole; /* intervals; NULL while none is shown, or is over */
+	struct grouping *all[GROUPING_GROUPS];
+	struct grouping *going, *whole; /* intervals; NULL while none is shown, or is over */
 	uint64_t going_first, going_last, whole_ns;
-	struct outside all_outside, going_outside, whole_outside; /* beside those */
+	struct off_op all_outside, going_outside, whole_outside; /* beside those */
 	struct looks looks;
-	enum tally_group group;
+	enum grouping_by group;
 	bool interval, reversed;
 	enum view_column column;
 	char filter[VIEW_FILTER_MAX];
@@ -62,9 +62,9 @@ struct view {
 int view_begin_interval(struct view *v);
 
 /* What is shown, and how long it is (of the trace's time). */
-const struct tally *view_shown(const struct view *v, uint64_t *ns);
+const struct grouping *view_shown(const struct view *v, uint64_t *ns);
 
 /* The time in no op of that. */
-const struct outside *view_shown_outside(const struct view *v);
+const struct off_op *view_shown_outside(const struct view *v);
 
 #endif

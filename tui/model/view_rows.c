@@ -8,7 +8,7 @@
 const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean", "P99",
 					 "Op",	  "Shapes", "Where",   NULL};
 
-const struct tally *view_shown(const struct view *v, uint64_t *ns)
+const struct grouping *view_shown(const struct view *v, uint64_t *ns)
 {
 	if (v->interval) {
 		*ns = v->whole ? v->whole_ns : v->going_last - v->going_first;
@@ -18,19 +18,19 @@ const struct tally *view_shown(const struct view *v, uint64_t *ns)
 	return v->all[v->group];
 }
 
-const struct outside *view_shown_outside(const struct view *v)
+const struct off_op *view_shown_outside(const struct view *v)
 {
 	return !v->interval ? &v->all_outside : v->whole ? &v->whole_outside : &v->going_outside;
 }
 
-int view_set_group(struct view *v, enum tally_group group)
+int view_set_group(struct view *v, enum grouping_by group)
 {
 	v->group = group;
 	v->nrows = 0;
 	return view_begin_interval(v);
 }
 
-enum tally_group view_group(const struct view *v)
+enum grouping_by view_group(const struct view *v)
 {
 	return v->group;
 }
@@ -136,7 +136,8 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static struct view_row row_of(const struct tally_row *row, uint64_t observed_ns, uint64_t wall_ns)
+static struct view_row row_of(const struct grouping_row *row, uint64_t observed_ns,
+			      uint64_t wall_ns)
 {
 	const struct aggregate_row *s = row->sum;
 	return (struct view_row){
@@ -155,9 +156,9 @@ const struct view_row *view_rows(struct view *v, size_t *n)
 	uint64_t wall_ns;
 	size_t all;
 	struct aggregate_totals totals;
-	const struct tally *t = view_shown(v, &wall_ns);
-	struct tally_row *const *rows = tally_rows(t, &all);
-	aggregate_totals(tally_sum(t), &totals);
+	const struct grouping *t = view_shown(v, &wall_ns);
+	struct grouping_row *const *rows = grouping_rows(t, &all);
+	aggregate_totals(grouping_sum(t), &totals);
 	v->nrows = *n = 0;
 	if (array_grow(&v->rows, &v->rows_room, all + 1, sizeof(*v->rows)))
 		return NULL;

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "tui/model/outside.h"
+#include "tui/model/off_op.h"
 #include "tui/model/view.h"
 
 /* Zero-initialise. */

@@ -48,12 +48,12 @@ static int by_self(const void *a, const void *b)
 	return (x->self_ns < y->self_ns) - (x->self_ns > y->self_ns);
 }
 
-static void add_related(struct top *t, enum tally_group group, related_fn *is_related,
+static void add_related(struct top *t, enum grouping_by group, related_fn *is_related,
 			const void *arg, const char *name, bool with_op)
 {
 	size_t n, found = 0;
 	char more[32];
-	struct tally_row *const *rows = view_all(t->view, group, &n);
+	struct grouping_row *const *rows = view_all(t->view, group, &n);
 	const struct aggregate_row **list = calloc(n + 1, sizeof(*list));
 	if (!list) {
 		t->lines.failed = -ENOMEM;
@@ -66,7 +66,7 @@ static void add_related(struct top *t, enum tally_group group, related_fn *is_re
 	if (found)
 		title(&t->lines, name);
 	for (size_t i = 0; i < found && i < RELATED_MAX; i++)
-		add_row(&t->lines, list[i], with_op, group == TALLY_OP_LINE);
+		add_row(&t->lines, list[i], with_op, group == GROUPING_OP_LINE);
 	if (found > RELATED_MAX)
 		lines_add(&t->lines, STYLE_DIM, "  and %s",
 			  text_counted(more, sizeof(more), found - RELATED_MAX, "more row"));
@@ -131,11 +131,11 @@ static bool is_linked(const struct view *v, uint32_t backward, uint32_t forward)
 }
 
 /* The other direction's rows beside this one. */
-static void add_directions(struct top *t, const struct tally_row *row)
+static void add_directions(struct top *t, const struct grouping_row *row)
 {
 	size_t n;
 	bool told = false, backward = row->sum->phase == PHASE_BACKWARD;
-	struct tally_row *const *rows = view_all(t->view, TALLY_OP_LINE, &n);
+	struct grouping_row *const *rows = view_all(t->view, GROUPING_OP_LINE, &n);
 	for (size_t i = 0; i < n; i++) {
 		if (!rows[i]->sum || !(backward ? is_linked(t->view, row->id, (uint32_t)i)
 						: is_linked(t->view, (uint32_t)i, row->id)))
@@ -203,31 +203,31 @@ static void add_head(struct lines *l, const struct aggregate_row *s)
 }
 
 /* What else is known of the ops of a row. */
-static void add_parts(struct top *t, enum tally_group group, const struct tally_row *row,
+static void add_parts(struct top *t, enum grouping_by group, const struct grouping_row *row,
 		      const struct op_event *last)
 {
 	const struct op_name op = {.name = last ? last->op->name : "", .phase = row->sum->phase};
-	if (group == TALLY_LINE)
-		add_related(t, TALLY_OP_LINE, on_line, row->sum, "Ops of this line", true);
-	if (group == TALLY_LINE || group == TALLY_MODULE || group == TALLY_THREAD || !last)
+	if (group == GROUPING_LINE)
+		add_related(t, GROUPING_OP_LINE, on_line, row->sum, "Ops of this line", true);
+	if (group == GROUPING_LINE || group == GROUPING_MODULE || group == GROUPING_THREAD || !last)
 		return;
-	add_related(t, TALLY_OP_LINE, has_op, &op, "Source lines of this op", false);
-	add_related(t, TALLY_SHAPE, has_op_and_shapes, &op, "Shapes of this op", true);
-	if (group == TALLY_OP_LINE)
+	add_related(t, GROUPING_OP_LINE, has_op, &op, "Source lines of this op", false);
+	add_related(t, GROUPING_SHAPE, has_op_and_shapes, &op, "Shapes of this op", true);
+	if (group == GROUPING_OP_LINE)
 		add_directions(t, row);
 }
 
 int panel_detail(struct top *t)
 {
 	size_t n;
-	enum tally_group group = view_group(t->view);
-	struct tally_row *const *rows = view_all(t->view, group, &n);
+	enum grouping_by group = view_group(t->view);
+	struct grouping_row *const *rows = view_all(t->view, group, &n);
 	struct lines *l = &t->lines;
 	struct op_event ev;
 	lines_reset(l);
 	if (t->detail >= n || !rows[t->detail]->sum)
 		return 0;
-	const struct tally_row *row = rows[t->detail];
+	const struct grouping_row *row = rows[t->detail];
 	bool decoded = row->last.size && !source_decode(t->source, &row->last, &ev, NULL);
 	add_head(l, row->sum);
 	add_histogram(l, row->sum);

@@ -172,7 +172,7 @@ static void settings_line(const struct top *t)
 	struct text l = {0};
 	bool reversed;
 	enum view_column column = view_sorted(t->view, &reversed);
-	add(&l, "by %s  sort %s%s  %s", tally_group_names[view_group(t->view)],
+	add(&l, "by %s  sort %s%s  %s", grouping_names[view_group(t->view)],
 	    view_column_names[column], reversed ? " reversed" : "",
 	    view_interval(t->view) ? "last 2 s" : "cumulative");
 	add_source(&l, t);

@@ -17,9 +17,9 @@ struct layout {
 
 static const int number_widths[NUMBERS] = {6, 6, 9, 7, 7};
 
-static bool has_where(enum tally_group g)
+static bool has_where(enum grouping_by g)
 {
-	return g == TALLY_OP_LINE || g == TALLY_LINE;
+	return g == GROUPING_OP_LINE || g == GROUPING_LINE;
 }
 
 static void place(struct layout *l, enum view_column c, int *x, int width)
@@ -32,15 +32,16 @@ static void place(struct layout *l, enum view_column c, int *x, int width)
 
 static struct layout layout_of(const struct top *t)
 {
-	enum tally_group group = view_group(t->view);
+	enum grouping_by group = view_group(t->view);
 	struct layout l;
 	int x = 2; /* the sign of the backward */
 	for (int c = 0; c < NUMBERS; c++)
 		place(&l, (enum view_column)c, &x, number_widths[c]);
 	int rest = screen_width() - x;
-	bool shapes = (group == TALLY_OP_LINE && rest >= 70) || (group == TALLY_OP && rest >= 60);
-	bool narrow = group == TALLY_OP_LINE && rest < 96;
-	int op = group == TALLY_LINE		? 10
+	bool shapes =
+	    (group == GROUPING_OP_LINE && rest >= 70) || (group == GROUPING_OP && rest >= 60);
+	bool narrow = group == GROUPING_OP_LINE && rest < 96;
+	int op = group == GROUPING_LINE		? 10
 		 : !has_where(group) && !shapes ? rest
 		 : rest < 70			? rest * 5 / 9
 		 : narrow			? 24
@@ -107,13 +108,13 @@ static void draw_numbers(const struct layout *l, int y, const struct view_row *r
 }
 
 static void draw_shapes(const struct top *t, const struct layout *l, int y,
-			const struct tally_call *last)
+			const struct grouping_call *last)
 {
 	char shapes[SHAPES_MAX];
 	struct op_event ev;
 	if (l->of[VIEW_SHAPES].width && last->size && !source_decode(t->source, last, &ev, NULL))
 		screen_text(y, l->of[VIEW_SHAPES].x, l->of[VIEW_SHAPES].width,
-			    tally_shapes(shapes, sizeof(shapes), &ev), STYLE_PLAIN);
+			    grouping_shapes(shapes, sizeof(shapes), &ev), STYLE_PLAIN);
 }
 
 static void draw_where(const struct layout *l, int y, const struct aggregate_row *s)

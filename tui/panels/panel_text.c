@@ -1,12 +1,12 @@
 #include <string.h>
 
-#include "tui/actions/acts.h"
+#include "tui/actions/actions.h"
 #include "tui/model/top.h"
 
 int panel_text(struct top *t)
 {
 	struct lines *l = &t->lines;
-	const char *text = acts_text(t->acts);
+	const char *text = actions_text(t->acts);
 	lines_reset(l);
 	for (; text && *text; text += strcspn(text, "\n"), text += *text == '\n') {
 		bool head = !strncmp(text, "pid ", 4) || !strncmp(text, "thread ", 7);

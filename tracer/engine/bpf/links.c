@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tracer/engine/bpf/uprobe_multi.h"
-#include "tracer/proc/apart.h"
+#include "tracer/proc/helper.h"
 
 struct links {
 	int sock;
@@ -87,12 +87,12 @@ static int add(struct link **links, const struct request *q, const char *payload
 static bool serve(int sock, struct link **links)
 {
 	struct request q;
-	if (!apart_receive(sock, &q, sizeof(q)))
+	if (!helper_receive(sock, &q, sizeof(q)))
 		return false;
 	size_t len = 2 * q.n * sizeof(uint64_t) + q.path_len;
 	char *payload = malloc(len + 1);
 	int32_t r = payload ? 0 : -ENOMEM;
-	if (!payload || !apart_receive(sock, payload, len)) {
+	if (!payload || !helper_receive(sock, payload, len)) {
 		free(payload);
 		return false;
 	}
@@ -101,7 +101,7 @@ static bool serve(int sock, struct link **links)
 	else
 		drop(links, q.owner);
 	free(payload);
-	return apart_send(sock, &r, sizeof(r));
+	return helper_send(sock, &r, sizeof(r));
 }
 
 /* Signals are meant for ditrace, whose end ends this. */
@@ -111,7 +111,7 @@ static void keep(int sock)
 	struct link *links = NULL;
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
-	apart_begin("ditrace-probes", sock);
+	helper_begin("ditrace-probes", sock);
 	while (serve(sock, &links))
 		;
 	drop(&links, ENGINE_ALL_PROCS);
@@ -148,7 +148,7 @@ int links_open(struct links **out)
 static int answer(struct links *l)
 {
 	int32_t r;
-	return apart_receive(l->sock, &r, sizeof(r)) ? r : -ECHILD;
+	return helper_receive(l->sock, &r, sizeof(r)) ? r : -ECHILD;
 }
 
 int links_add(struct links *l, const struct link_wanted *w)
@@ -162,17 +162,17 @@ int links_add(struct links *l, const struct link_wanted *w)
 	};
 	if (!w->n)
 		return -EINVAL;
-	bool sent = apart_send(l->sock, &q, sizeof(q)) &&
-		    apart_send(l->sock, w->offsets, w->n * sizeof(*w->offsets)) &&
-		    apart_send(l->sock, w->cookies, w->n * sizeof(*w->cookies)) &&
-		    apart_send(l->sock, w->path, q.path_len);
+	bool sent = helper_send(l->sock, &q, sizeof(q)) &&
+		    helper_send(l->sock, w->offsets, w->n * sizeof(*w->offsets)) &&
+		    helper_send(l->sock, w->cookies, w->n * sizeof(*w->cookies)) &&
+		    helper_send(l->sock, w->path, q.path_len);
 	return sent ? answer(l) : -ECHILD;
 }
 
 void links_drop(struct links *l, uint16_t owner)
 {
 	const struct request q = {.owner = owner};
-	if (apart_send(l->sock, &q, sizeof(q)))
+	if (helper_send(l->sock, &q, sizeof(q)))
 		answer(l);
 }
 

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tracer/proc/apart.h"
+#include "tracer/proc/helper.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/engine_parts.h"
 #include "tracer/engine/ptrace/tracer_main.h"
@@ -80,8 +80,8 @@ static int ask(struct engine_ptrace *p, struct request q, const void *a, size_t 
 {
 	struct reply r;
 	q.len = (uint32_t)(na + nb);
-	if (!apart_send(p->sock, &q, sizeof(q)) || (na && !apart_send(p->sock, a, na)) ||
-	    (nb && !apart_send(p->sock, b, nb)) || !apart_receive(p->sock, &r, sizeof(r)))
+	if (!helper_send(p->sock, &q, sizeof(q)) || (na && !helper_send(p->sock, a, na)) ||
+	    (nb && !helper_send(p->sock, b, nb)) || !helper_receive(p->sock, &r, sizeof(r)))
 		return err_set(e, -ECHILD, "the tracing process has ended");
 	if (r.code && e)
 		*e = r.err;
@@ -291,7 +291,7 @@ static void engine_close(struct engine *g)
 	const struct request leave = {.kind = REQUEST_LEAVE};
 	p->closing = true;
 	if (p->sock >= 0) {
-		apart_send(p->sock, &leave, sizeof(leave));
+		helper_send(p->sock, &leave, sizeof(leave));
 		close(p->sock);
 	}
 	if (p->guarded)

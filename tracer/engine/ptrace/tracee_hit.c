@@ -41,7 +41,7 @@ static void count(_Atomic uint64_t *n)
 	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
 
-static struct op_stack *ops_of(struct tracee *x)
+static struct shadow_stack *ops_of(struct tracee *x)
 {
 	if (x->ops)
 		return x->ops;
@@ -53,10 +53,10 @@ static struct op_stack *ops_of(struct tracee *x)
 
 static void on_dispatch(struct tracer *t, struct tracee *x, const union regs *r)
 {
-	struct op_stack *ops = ops_of(x);
+	struct shadow_stack *ops = ops_of(x);
 	bool seen;
 	if (!ops || !atomic_load_explicit(&t->share->counting, memory_order_relaxed) ||
-	    !op_stack_dispatched(ops, r->word, &seen))
+	    !shadow_stack_dispatched(ops, r->word, &seen))
 		return;
 	count(&t->share->dispatched);
 	if (seen)
@@ -66,7 +66,7 @@ static void on_dispatch(struct tracer *t, struct tracee *x, const union regs *r)
 static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const union regs *r,
 		  uint64_t ts)
 {
-	struct op_stack *ops = ops_of(x);
+	struct shadow_stack *ops = ops_of(x);
 	struct op_hit h = {
 	    .mem = t->mem,
 	    .out = &t->out,
@@ -84,12 +84,12 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	t->out.hold = h.plan->flags & PLAN_HOLD;
 	t->out.held = false;
 	if (u->kind == SITE_EXIT)
-		op_stack_exit(ops, &h);
+		shadow_stack_exit(ops, &h);
 	else if (u->kind == SITE_CODE_FREED)
-		op_stack_code_freed(ops, &h);
+		shadow_stack_code_freed(ops, &h);
 	else if (u->kind == SITE_SCHEMA)
-		op_stack_schema(ops, &h);
-	else if (!op_stack_entry(ops, &h))
+		shadow_stack_schema(ops, &h);
+	else if (!shadow_stack_entry(ops, &h))
 		count(&t->share->lost);
 	if (t->out.held) {
 		x->held = x->held_at_op = true;
@@ -113,8 +113,8 @@ static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint 
 	uint64_t ts = clock_ns(CLOCK_MONOTONIC);
 	const struct use *next;
 	remote_begin(t->mem, x->tid);
-	for (const struct use *u = space_next_use(x->of->space, b, NULL); u; u = next) {
-		next = space_next_use(x->of->space, b, u);
+	for (const struct use *u = breakpoints_next_use(x->of->space, b, NULL); u; u = next) {
+		next = breakpoints_next_use(x->of->space, b, u);
 		if (u->kind == USE_LINKER)
 			on_linker(t, x);
 		else if (u->kind == SITE_DISPATCH)
@@ -138,15 +138,15 @@ static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t
 				   union regs *r, int *status)
 {
 	uint8_t was[CODE_BYTES];
-	struct space *s = x->of->space;
-	uint64_t at = space_scratch(s);
-	if (!at || space_read(s, at, was, sizeof(was)) || space_write(s, at, code, len))
+	struct breakpoints *s = x->of->space;
+	uint64_t at = breakpoints_scratch(s);
+	if (!at || breakpoints_read(s, at, was, sizeof(was)) || breakpoints_write(s, at, code, len))
 		return GIVE_UP;
 	r->word[ARCH_IP] = at;
 	set_regs(x, r);
 	bool waited = !ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) &&
 		      waitpid(x->tid, status, __WALL) == x->tid;
-	space_write(s, at, was, len);
+	breakpoints_write(s, at, was, len);
 	if (!waited)
 		return GIVE_UP;
 	if (!WIFSTOPPED(*status) || !get_regs(x, r))
@@ -195,7 +195,8 @@ static enum outcome step_over(struct tracee *x, const struct breakpoint *b, unio
 			      int *status)
 {
 	uint8_t moved[EMULATE_INSN_MAX];
-	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, space_scratch(x->of->space), moved);
+	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, breakpoints_scratch(x->of->space),
+				 moved);
 	if (n <= 0)
 		return GIVE_UP;
 	enum outcome o = step_elsewhere(x, moved, (size_t)n, b->addr, r, status);
@@ -222,7 +223,7 @@ static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, unio
 		return;
 	}
 	if (o == GIVE_UP) {
-		space_give_up(x->of->space, b);
+		breakpoints_give_up(x->of->space, b);
 		r->word[ARCH_IP] = addr;
 		set_regs(x, r);
 	}
@@ -238,7 +239,7 @@ static struct breakpoint *breakpoint_met(const struct tracee *x, union regs *r)
 	if (!x->of || ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
 	    !get_regs(x, r))
 		return NULL;
-	struct breakpoint *b = space_find(x->of->space, r->word[ARCH_IP] - 1);
+	struct breakpoint *b = breakpoints_find(x->of->space, r->word[ARCH_IP] - 1);
 	if (b)
 		r->word[ARCH_IP] = b->addr;
 	return b;

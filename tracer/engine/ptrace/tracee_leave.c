@@ -148,6 +148,6 @@ void tracees_leave(struct tracer *t)
 {
 	t->leaving = true;
 	for (struct tracee_process *p = t->processes; p; p = p->next)
-		space_restore(p->space);
+		breakpoints_restore(p->space);
 	await_stops(t, ask(t));
 }

@@ -71,7 +71,7 @@ static void drop_process(struct tracer *t, struct tracee_process *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	space_put(p->space);
+	breakpoints_put(p->space);
 	tracee_tell(t, FOLLOW_EXIT, p->pid, p->pid, 0, false);
 	free(p);
 }
@@ -90,7 +90,7 @@ void tracee_drop(struct tracer *t, struct tracee *x)
 	free(x);
 }
 
-static struct tracee_process *new_process(struct tracer *t, pid_t pid, struct space *space)
+static struct tracee_process *new_process(struct tracer *t, pid_t pid, struct breakpoints *space)
 {
 	struct tracee_process *p = calloc(1, sizeof(*p));
 	if (!p)
@@ -107,26 +107,26 @@ static void watch_linker(struct tracee_process *p)
 	uint64_t addr;
 	uint8_t code[CODE_BYTES];
 	if (!linker_find(p->pid, &addr, code))
-		space_add(p->space, addr, code, &use);
+		breakpoints_add(p->space, addr, code, &use);
 }
 
 static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_process *parent,
 			  pid_t pid)
 {
-	struct space *space = NULL;
+	struct breakpoints *space = NULL;
 	bool shared = process_shares_memory(pid, parent->pid);
 	int r = 0;
 	if (shared)
-		space = space_ref(parent->space);
+		space = breakpoints_ref(parent->space);
 	else
-		r = space_fork(parent->space, pid, &space, NULL);
+		r = breakpoints_fork(parent->space, pid, &space, NULL);
 	if (!space)
 		return true; /* it is ending */
 	struct tracee_process *p = new_process(t, pid, space);
 	if (!p) {
 		if (!shared)
-			space_restore(space);
-		space_put(space);
+			breakpoints_restore(space);
+		breakpoints_put(space);
 		return true;
 	}
 	set_process(x, p);
@@ -134,8 +134,8 @@ static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_proc
 	if (r)
 		tracee_tell(t, FOLLOW_LEFT, pid, pid, parent->pid, false);
 	else if (t->leaving && !shared)
-		space_restore(space);
-	else if (!shared && space_live(space) && t->interesting(pid))
+		breakpoints_restore(space);
+	else if (!shared && breakpoints_live(space) && t->interesting(pid))
 		x->held = tracee_tell(t, FOLLOW_FORK, pid, pid, parent->pid, true);
 	return true;
 }
@@ -170,15 +170,15 @@ static void drop_other_threads(struct tracer *t, const struct tracee *x)
 void tracee_exec(struct tracer *t, struct tracee *x)
 {
 	struct tracee_process *p = x->of;
-	struct space *fresh;
+	struct breakpoints *fresh;
 	if (!p)
 		return;
 	drop_other_threads(t, x);
 	free(x->ops);
 	x->ops = NULL;
 	x->skip_addr = 0;
-	if (!space_open(p->pid, t->share, &fresh, NULL)) {
-		space_put(p->space);
+	if (!breakpoints_open(p->pid, t->share, &fresh, NULL)) {
+		breakpoints_put(p->space);
 		p->space = fresh;
 	} else {
 		return; /* it is ending */
@@ -241,7 +241,7 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 
 int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e)
 {
-	struct space *space;
+	struct breakpoints *space;
 	bool fresh = true;
 	*out = tracee_process_find(t, pid);
 	if (*out)
@@ -259,7 +259,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	r = seize(pid);
 	if (r)
 		return process_seize_error(pid, r, e);
-	r = space_open(pid, t->share, &space, e);
+	r = breakpoints_open(pid, t->share, &space, e);
 	if (r)
 		return r;
 	*out = new_process(t, pid, space);

@@ -11,10 +11,10 @@
 #include <time.h>
 
 #include "tracer/engine/hit_buf.h"
-#include "tracer/engine/op_stack.h"
-#include "tracer/engine/ptrace/code_space.h"
+#include "tracer/engine/ptrace/breakpoints.h"
 #include "tracer/engine/ptrace/ptrace_share.h"
 #include "tracer/engine/remote.h"
+#include "tracer/engine/shadow_stack.h"
 
 enum { TRACEE_SLOTS = 1024 };
 #define TRACER_NAME "ditrace-tracer"
@@ -22,7 +22,7 @@ enum { TRACEE_SLOTS = 1024 };
 struct tracee_process {
 	struct tracee_process *next;
 	pid_t pid;
-	struct space *space;
+	struct breakpoints *space;
 	unsigned threads;
 	bool told;   /* that it has the libraries that are looked for */
 	bool probed; /* some of its breakpoints are of use to ditrace */
@@ -32,13 +32,13 @@ struct tracee {
 	struct tracee *next;	   /* in its slot */
 	struct tracee_process *of; /* NULL: which process it is of is not known yet */
 	pid_t tid;
-	bool waiting;	      /* stopped until its parent's stop says whose it is */
-	bool held;	      /* stopped until REQUEST_RELEASE */
-	bool held_at_op;      /* and that for its record */
-	bool held_by_signal;  /* or for that of eBPF, which has sent it one */
-	bool late_trap;	      /* the SIGTRAP of a step that is done is still to come */
-	bool asked;	      /* to stop, and has not yet */
-	struct op_stack *ops; /* NULL: it has met no probe */
+	bool waiting;		  /* stopped until its parent's stop says whose it is */
+	bool held;		  /* stopped until REQUEST_RELEASE */
+	bool held_at_op;	  /* and that for its record */
+	bool held_by_signal;	  /* or for that of eBPF, which has sent it one */
+	bool late_trap;		  /* the SIGTRAP of a step that is done is still to come */
+	bool asked;		  /* to stop, and has not yet */
+	struct shadow_stack *ops; /* NULL: it has met no probe */
 	/* The breakpoint that was met and told of, but not carried out, as a signal came first. */
 	uint64_t skip_addr, skip_sp;
 };

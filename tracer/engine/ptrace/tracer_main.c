@@ -17,7 +17,7 @@
 #include "symbolizer/target/maps.h"
 #include "tracer/engine/ptrace/tracees.h"
 #include "tracer/engine/ptrace/tracer_sites.h"
-#include "tracer/proc/apart.h"
+#include "tracer/proc/helper.h"
 #include "tracer/proc/perf_rings.h"
 
 enum { MOST_STOPS = 64, PAYLOAD_MAX = 64 << 20 };
@@ -94,7 +94,7 @@ static int watch(struct tracer *t, pid_t pid, struct err *e)
 static int detach_proc(struct tracer *t, uint16_t proc)
 {
 	for (struct tracee_process *p = t->processes; p; p = p->next)
-		space_remove(p->space, proc);
+		breakpoints_remove(p->space, proc);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ static int release(struct tracer *t, pid_t tid, int sig)
 	}
 	bool at_op = x->held_at_op;
 	if (x->of && !at_op)
-		space_remove(x->of->space, NO_PROC);
+		breakpoints_remove(x->of->space, NO_PROC);
 	x->held = x->held_at_op = false;
 	/* It still stands at the breakpoint, which has been told of. */
 	if (!at_op || !tracee_hit(t, x))
@@ -165,10 +165,10 @@ static void serve(struct tracer *t)
 	while (!t->ending && poll(&p, 1, 0) > 0) {
 		struct request q;
 		void *payload = NULL;
-		t->ending = !apart_receive(t->sock, &q, sizeof(q)) || q.len > PAYLOAD_MAX;
+		t->ending = !helper_receive(t->sock, &q, sizeof(q)) || q.len > PAYLOAD_MAX;
 		if (!t->ending && q.len) {
 			payload = malloc(q.len);
-			t->ending = !payload || !apart_receive(t->sock, payload, q.len);
+			t->ending = !payload || !helper_receive(t->sock, payload, q.len);
 		}
 		if (!t->ending)
 			answer(t, &q, payload);
@@ -195,7 +195,7 @@ static void mend(struct tracer *t)
 		return;
 	last = now;
 	for (struct tracee_process *p = t->processes; p; p = p->next) {
-		size_t missing = space_mend(p->space, AT_ONCE);
+		size_t missing = breakpoints_mend(p->space, AT_ONCE);
 		if (!missing)
 			continue;
 		forget_open(t, p);
@@ -258,7 +258,7 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 		 interesting_fn *interesting)
 {
 	sigset_t signals;
-	apart_begin(TRACER_NAME, sock);
+	helper_begin(TRACER_NAME, sock);
 	set_signals(&signals);
 	raise_fd_limit(); /* each process takes one */
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);

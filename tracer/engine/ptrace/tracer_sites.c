@@ -12,7 +12,7 @@
 #include "symbolizer/target/maps.h"
 
 struct put_in {
-	struct space *space;
+	struct breakpoints *space;
 	const struct maps *maps;
 	const struct mapping *like; /* one of the mappings of the file */
 	const char *path;
@@ -52,7 +52,7 @@ static int add_at(const struct put_in *w, uint64_t addr, const struct probe_site
 	uint8_t code[CODE_BYTES] = {0};
 	if (pread(w->fd, code, sizeof(code), (off_t)site->offset) <= 0)
 		return -EIO;
-	return space_add(w->space, addr, code, &use);
+	return breakpoints_add(w->space, addr, code, &use);
 }
 
 /* In every place where the file's piece is mapped. */
@@ -73,7 +73,7 @@ static int add_site(const struct put_in *w, const struct probe_site *site)
 static int cannot_add(const struct put_in *w, const struct probe_site *site, int code,
 		      struct err *e)
 {
-	pid_t pid = space_pid(w->space);
+	pid_t pid = breakpoints_pid(w->space);
 	if (code != -EBUSY)
 		return err_set(e, code, "cannot put breakpoints into %s in process %d: %s", w->path,
 			       pid, strerror(-code));

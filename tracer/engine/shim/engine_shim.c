@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tracer/engine/shim/carrier.h"
 #include "tracer/engine/shim/engine_shim_internal.h"
+#include "tracer/engine/shim/injector.h"
 
 static struct engine_shim *of(struct engine *g)
 {
@@ -50,20 +50,20 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 /* It will call when its thread runs, which one that is stopped does not do. */
 static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e)
 {
-	struct shim_door *d = NULL;
+	struct shim_listener *d = NULL;
 	struct inside *i = calloc(1, sizeof(*i));
 	if (!i)
 		return err_set(e, -ENOMEM, "no memory");
 	m->target = 0;
-	int r = shim_door_open(pid, &d, e);
-	r = r ? r : carrier_enter(pid, CARRIER_RECORDS, d, e);
+	int r = shim_listener_open(pid, &d, e);
+	r = r ? r : injector_enter(pid, INJECTOR_RECORDS, d, e);
 	if (r) {
-		shim_door_close(d);
+		shim_listener_close(d);
 		free(i);
 		return r;
 	}
-	d->next = m->doors;
-	m->doors = d;
+	d->next = m->listeners;
+	m->listeners = d;
 	*i = (struct inside){.next = m->all,
 			     .pid = pid,
 			     .sock = -1,
@@ -265,16 +265,16 @@ static void engine_close(struct engine *g)
 {
 	struct engine_shim *m = of(g);
 	detach(g, ENGINE_ALL_PROCS);
-	shim_callers_await_leaving(m);
+	shim_clients_await_leaving(m);
 	while (m->all) {
 		struct inside *i = m->all;
 		m->all = i->next;
 		inside_drop(m, i);
 	}
-	while (m->doors) {
-		struct shim_door *d = m->doors;
-		m->doors = d->next;
-		shim_door_close(d);
+	while (m->listeners) {
+		struct shim_listener *d = m->listeners;
+		m->listeners = d->next;
+		shim_listener_close(d);
 	}
 	if (m->engine.wake >= 0)
 		close(m->engine.wake);
@@ -285,8 +285,8 @@ static void engine_close(struct engine *g)
 /* Into what this process starts. */
 static int prepare(struct engine_shim *m, struct err *e)
 {
-	int r = shim_door_open(0, &m->doors, e);
-	return r ? r : shim_door_environment(m->doors, SHIM_SOCKET, e);
+	int r = shim_listener_open(0, &m->listeners, e);
+	return r ? r : shim_listener_environment(m->listeners, SHIM_SOCKET, e);
 }
 
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)
@@ -311,7 +311,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .counters = counters,
 	    .calibrate = calibrate,
 	    .watch = watch,
-	    .follow = shim_callers_follow,
+	    .follow = shim_clients_follow,
 	    .close = engine_close,
 	};
 	struct inside *i;
@@ -321,7 +321,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	else if (!r && w->interesting(w->pid))
 		r = bring_in(m, w->pid, &i, e);
 	else if (!r)
-		r = carrier_check(w->pid, CARRIER_RECORDS, e);
+		r = injector_check(w->pid, INJECTOR_RECORDS, e);
 	if (r) {
 		engine_close(&m->engine);
 		return r;

@@ -1,10 +1,10 @@
 /* Inside of the engine shim: shared by what carries out the plan and takes records
- * (engine_shim.c) and what deals with the processes that call (shim_callers.c). */
+ * (engine_shim.c) and what deals with the processes that call (shim_clients.c). */
 #ifndef TRACER_ENGINE_SHIM_ENGINE_SHIM_INTERNAL_H
 #define TRACER_ENGINE_SHIM_ENGINE_SHIM_INTERNAL_H
 
 #include "tracer/engine/engine.h"
-#include "tracer/engine/shim/shim_door.h"
+#include "tracer/engine/shim/shim_listener.h"
 #include "tracer/engine/shim/shim_share.h"
 
 enum { PROCS = 256, RECORD_MAX = 48 << 10, RINGS_MAX = 1024 };
@@ -34,7 +34,7 @@ struct ring_source {
  * process that runs, and which calls once there is a libtorch. */
 struct engine_shim {
 	struct engine engine;
-	struct shim_door *doors;
+	struct shim_listener *listeners;
 	interesting_fn *interesting;
 	pid_t target;  /* runs and is to be entered, once; 0: none */
 	pid_t watched; /* that, while it has no libtorch; 0: none */
@@ -62,10 +62,10 @@ void inside_count(const struct inside *i, struct engine_counters *c);
 void inside_drop(struct engine_shim *m, struct inside *i);
 
 /* engine->follow */
-int shim_callers_follow(struct engine *g, follow_fn *fn, void *arg);
+int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg);
 
 /* Wait, for a while, until those that run have taken the library out of use; what they have open is
  * closed then. */
-void shim_callers_await_leaving(struct engine_shim *m);
+void shim_clients_await_leaving(struct engine_shim *m);
 
 #endif

@@ -16,7 +16,7 @@ enum {
 	SHIM_PATIENCE_S = 20,	 /* a process that has loaded libtorch waits for ditrace so long */
 	SHIM_NEW_PATIENCE_S = 3, /* a thread whose new operator has ended waits so long */
 	SHIM_LOOK_MS = 100,	 /* how often the library looks whether it is to go */
-	SHIM_DOOR = 108,	 /* bytes of a socket's path, struct sockaddr_un */
+	SHIM_PATH = 108,	 /* bytes of a socket's path, struct sockaddr_un */
 	SHIM_WAKE = 'w', /* the only byte on the socket behind the greeting: a thread stands */
 };
 
@@ -71,8 +71,8 @@ struct shim_state {
 	/* Written from outside: how long the thread stood still that was made to call, when it came
 	 * in last; 0: not known, or it was preloaded. */
 	uint64_t stood_ns;
-	_Atomic int32_t modes;	    /* enum shim_phase of what changes functions of PyTorch */
-	char modes_door[SHIM_DOOR]; /* socket that they call ditrace on, as the process sees it */
+	_Atomic int32_t modes;	      /* enum shim_phase of what changes functions of PyTorch */
+	char modes_socket[SHIM_PATH]; /* socket that they call ditrace on, as the process sees it */
 };
 #define SHIM_STATE "ditrace_shim_state"
 #define SHIM_THREAD "ditrace-shim" /* name of its thread */

@@ -69,12 +69,12 @@ static int take_out(void *unused)
 static void tidy(void)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	char *slash = strrchr(ditrace_shim_state.modes_door, '/');
+	char *slash = strrchr(ditrace_shim_state.modes_socket, '/');
 	int fd = slash ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
-	strcpy(a.sun_path, ditrace_shim_state.modes_door);
+	strcpy(a.sun_path, ditrace_shim_state.modes_socket);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) && errno == ECONNREFUSED &&
 	    !unlink(a.sun_path)) {
-		a.sun_path[slash - ditrace_shim_state.modes_door] = '\0';
+		a.sun_path[slash - ditrace_shim_state.modes_socket] = '\0';
 		rmdir(a.sun_path);
 	}
 	if (fd >= 0)
@@ -159,7 +159,7 @@ static bool fill_module(void)
 	       modes_set(module, "__name__", py.PyUnicode_DecodeFSDefault("ditrace")) &&
 	       modes_set(module, "SOURCE", bytes(_binary_modes_py_start, _binary_modes_py_end)) &&
 	       modes_set(module, "SOCKET",
-			 py.PyUnicode_DecodeFSDefault(ditrace_shim_state.modes_door)) &&
+			 py.PyUnicode_DecodeFSDefault(ditrace_shim_state.modes_socket)) &&
 	       modes_set(module, "AGAIN", py.PyLong_FromLong(was_in)) &&
 	       modes_set(module, "keep", py.PyCFunction_NewEx(&keep_method, NULL, NULL)) &&
 	       modes_set(module, "fill", py.PyCFunction_NewEx(&fill_method, NULL, NULL));
@@ -195,10 +195,10 @@ static int begin(void *unused)
 static bool may_come(const char *path)
 {
 	int32_t out = SHIM_OUT;
-	if (!path || strlen(path) >= sizeof(ditrace_shim_state.modes_door) ||
+	if (!path || strlen(path) >= sizeof(ditrace_shim_state.modes_socket) ||
 	    !atomic_compare_exchange_strong(&ditrace_shim_state.modes, &out, SHIM_COMING))
 		return false;
-	strcpy(ditrace_shim_state.modes_door, path);
+	strcpy(ditrace_shim_state.modes_socket, path);
 	if (python_find() && py.Py_IsInitialized())
 		return true;
 	set_phase(SHIM_OUT);

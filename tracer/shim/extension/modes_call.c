@@ -11,11 +11,11 @@
 #include "tracer/shim/extension/modes_change.h"
 #include "tracer/shim/extension/modes_compare.h"
 #include "tracer/shim/extension/modes_copies.h"
+#include "tracer/shim/extension/modes_dlpack.h"
 #include "tracer/shim/extension/modes_fallback.h"
 #include "tracer/shim/extension/modes_judge.h"
 #include "tracer/shim/extension/modes_lines.h"
-#include "tracer/shim/extension/modes_nest.h"
-#include "tracer/shim/extension/modes_numbers.h"
+#include "tracer/shim/extension/modes_pytree.h"
 #include "tracer/shim/extension/modes_stats.h"
 #include "tracer/shim/extension/modes_threads.h"
 

@@ -5,7 +5,7 @@
 
 #include "tracer/shim/extension/modes_change.h"
 #include "tracer/shim/extension/modes_copies.h"
-#include "tracer/shim/extension/modes_seen.h"
+#include "tracer/shim/extension/modes_dedup.h"
 
 static struct {
 	object *dtype, *to, *copy, *dtypes, *may_write, *narrow, *check_kernels, *check_integers,

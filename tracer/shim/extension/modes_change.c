@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tracer/shim/extension/modes_call.h"
-#include "tracer/shim/extension/modes_nest.h"
+#include "tracer/shim/extension/modes_pytree.h"
 
 static struct {
 	object *module;

@@ -8,10 +8,10 @@
 #include "tracer/shim/extension/modes_budget.h"
 #include "tracer/shim/extension/modes_call.h"
 #include "tracer/shim/extension/modes_change.h"
+#include "tracer/shim/extension/modes_dlpack.h"
 #include "tracer/shim/extension/modes_judge.h"
 #include "tracer/shim/extension/modes_lines.h"
-#include "tracer/shim/extension/modes_numbers.h"
-#include "tracer/shim/extension/modes_stand.h"
+#include "tracer/shim/extension/modes_substitutes.h"
 
 static struct {
 	object *whole, *made, *watch, *cpu, *float64, *to, *clone, *get_state, *set_state,

@@ -3,7 +3,7 @@
 #ifndef TRACER_SHIM_EXTENSION_MODES_COPIES_H
 #define TRACER_SHIM_EXTENSION_MODES_COPIES_H
 
-#include "tracer/shim/extension/modes_stand.h"
+#include "tracer/shim/extension/modes_substitutes.h"
 
 /* Zero-initialised; copies_drop frees. */
 struct copies {

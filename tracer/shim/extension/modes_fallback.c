@@ -5,7 +5,7 @@
 
 #include "tracer/shim/extension/modes_change.h"
 #include "tracer/shim/extension/modes_copies.h"
-#include "tracer/shim/extension/modes_seen.h"
+#include "tracer/shim/extension/modes_dedup.h"
 
 static struct {
 	object *cpu, *float16, *bfloat16, *float32, *dtype, *device, *generator, *to, *copy;

@@ -7,7 +7,7 @@
 #include "replay/numbers/compare_kernel.h"
 #include "replay/numbers/number.h"
 #include "replay/numbers/verdict.h"
-#include "tracer/shim/extension/modes_numbers.h"
+#include "tracer/shim/extension/modes_dlpack.h"
 
 enum { FLOAT64 = 7, PROBES_MOST = 8 };
 

@@ -4,7 +4,7 @@
 #define TRACER_SHIM_EXTENSION_MODES_JUDGE_H
 
 #include "replay/numbers/tolerance.h"
-#include "tracer/shim/extension/modes_numbers.h"
+#include "tracer/shim/extension/modes_dlpack.h"
 #include "tracer/shim/extension/python.h"
 
 /* What results of an op are judged by. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tracer/shim/extension/modes_change.h"
-#include "tracer/shim/extension/modes_seen.h"
+#include "tracer/shim/extension/modes_dedup.h"
 
 enum { LINES = 1 << 12 /* slots, as line_find() has them */ };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "replay/numbers/stats.h"
-#include "tracer/shim/extension/modes_numbers.h"
+#include "tracer/shim/extension/modes_dlpack.h"
 
 enum { COLUMNS = 11 };
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/op_stack.h"
+#include "tracer/engine/shadow_stack.h"
 #include "tracer/shim/new_operators.h"
 #include "tracer/shim/record/record_layout.h"
 #include "tracer/shim/record/recorder_thread.h"
@@ -148,7 +148,7 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 		t->ops.py.is_certain = true;
 	}
 	t->out.hold = h.plan->flags & PLAN_HOLD;
-	if (op_stack_entry(&t->ops, &h))
+	if (shadow_stack_entry(&t->ops, &h))
 		t->call[t->ops.depth - 1] = kept;
 	sent(t, now, h.plan);
 }
@@ -261,7 +261,7 @@ static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint6
 	struct op_hit h = hit_of(t, kind, t->regs, now);
 	t->awaited |= is_new(call);
 	t->out.hold = h.plan->flags & PLAN_HOLD || t->awaited;
-	op_stack_exit(&t->ops, &h);
+	shadow_stack_exit(&t->ops, &h);
 	t->awaited &= !t->out.held;
 	sent(t, now, h.plan);
 }
@@ -330,7 +330,7 @@ static void tell_code_freed(uint64_t code)
 	regs[ARCH_ARG0] = code;
 	struct op_hit h = hit_of(t, SHIM_CALL, regs, ticks_now(&t->ticks));
 	h.plan = NULL;
-	op_stack_code_freed(&t->ops, &h);
+	shadow_stack_code_freed(&t->ops, &h);
 	t->busy = false;
 }
 

@@ -8,7 +8,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/chunks.h"
-#include "tracer/engine/op_stack.h"
+#include "tracer/engine/shadow_stack.h"
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/shim/record/ticks.h"
 
@@ -32,7 +32,7 @@ struct thread {
 	bool awaited; /* a new operator has ended: the thread stands at the next record of an end */
 	uint32_t conf_seq;
 	struct proc_conf conf;
-	struct op_stack ops;
+	struct shadow_stack ops;
 	struct ticks ticks;
 	struct hit_buf out;
 	const struct eh_globals *exceptions; /* NULL: not known yet */

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "base/near.h"
+#include "base/suggestions.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
 
@@ -136,25 +136,25 @@ static void test_check(void **state)
 
 static void test_near(void **state)
 {
-	struct near x = {.word = "linear"};
+	struct suggestions x = {.word = "linear"};
 	char out[64];
 	(void)state;
-	assert_false(near_list(&x, out, sizeof(out)));
-	near_add(&x, "bilinear");
-	near_add(&x, "linaer");
-	near_add(&x, "linaer");
-	near_add(&x, "convolution");
-	near_add(&x, "");
-	assert_true(near_list(&x, out, sizeof(out)));
+	assert_false(suggestions_list(&x, out, sizeof(out)));
+	suggestions_add(&x, "bilinear");
+	suggestions_add(&x, "linaer");
+	suggestions_add(&x, "linaer");
+	suggestions_add(&x, "convolution");
+	suggestions_add(&x, "");
+	assert_true(suggestions_list(&x, out, sizeof(out)));
 	assert_string_equal(out, "linaer, bilinear");
-	near_add(&x, "linea");
-	near_add(&x, "lineas");
-	near_add(&x, "lines");
-	near_add(&x, "linears");
-	assert_int_equal(x.n, NEAR_MAX);
-	assert_true(near_list(&x, out, sizeof(out)));
+	suggestions_add(&x, "linea");
+	suggestions_add(&x, "lineas");
+	suggestions_add(&x, "lines");
+	suggestions_add(&x, "linears");
+	assert_int_equal(x.n, SUGGESTIONS_MAX);
+	assert_true(suggestions_list(&x, out, sizeof(out)));
 	assert_string_equal(out, "linaer, linea, lineas, linears, bilinear");
-	assert_true(near_list(&x, out, 8));
+	assert_true(suggestions_list(&x, out, 8));
 	assert_string_equal(out, "linaer");
 }
 

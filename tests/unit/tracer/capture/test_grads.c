@@ -192,16 +192,16 @@ static void function_of(const struct libtorch *l)
 	assert_int_equal(elf_file_open(l->path, &f, NULL), 0);
 	assert_int_equal(callees_open(f, &c), 0);
 	assert_true(grads_function_find(f, c, &at, &size));
-	const struct exits_ops ops = callees_ops(c);
+	const struct return_sites_ops ops = callees_ops(c);
 	assert_non_null(ops.piece(ops.arg, at, &start, &len));
 	assert_int_equal(start, at);
 	assert_int_equal(len, size);
-	struct exits_ctx *x = exits_new(&ops);
+	struct return_sites_ctx *x = return_sites_new(&ops);
 	struct func_facts facts;
-	assert_int_equal(exits_analyze(x, elf_bytes(f, at, size), size, at, &facts), 0);
+	assert_int_equal(return_sites_analyze(x, elf_bytes(f, at, size), size, at, &facts), 0);
 	print_message("# %s: %#lx, %lu bytes, exit kind %d\n", l->path, at, size, facts.exit_kind);
 	assert_int_not_equal(facts.exit_kind, EXIT_NONE);
-	exits_free(x);
+	return_sites_free(x);
 	callees_close(c);
 	elf_file_close(f);
 }

@@ -16,8 +16,8 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/torch/layout.h"
-#include "tracer/engine/op_stack.h"
 #include "tracer/engine/plan_reader.h"
+#include "tracer/engine/shadow_stack.h"
 
 enum { PAGE = 4096, RECORDS = 64 };
 
@@ -96,12 +96,12 @@ static const struct item *item_of(const struct hit *h, unsigned n)
 
 static const struct item *read_one(struct probe_read rd, uint64_t a)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	const struct op_plan plan = {.nentry = 1, .nexit = 0, .read = {rd}};
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_DI] = a;
 	struct op_hit h = hit_of(&plan, 1);
-	assert_true(op_stack_entry(&t, &h));
+	assert_true(shadow_stack_entry(&t, &h));
 	assert_true(nrecords > 0);
 	return item_of(records[nrecords - 1], 0);
 }
@@ -206,7 +206,7 @@ static void arrays_and_strings(void **state)
 /* {data, length, ...} behind a pointer; and the schema that parseSchema is given. */
 static void std_strings(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	uint64_t object[6] = {0, 0, (uintptr_t) "aten::neg(Tensor self)", 22},
 		 at = (uintptr_t)object;
 	(void)state;
@@ -215,22 +215,22 @@ static void std_strings(void **state)
 	assert_int_equal(it->kind, ITEM_STRING);
 	assert_int_equal(it->len, 22);
 	assert_memory_equal(it + 1, "aten::neg(Tensor self)", 22);
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_SI] = (uintptr_t)&object[2];
 	struct op_hit h = hit_of(NULL, 0);
-	op_stack_schema(&t, &h);
+	shadow_stack_schema(&t, &h);
 	assert_int_equal(nrecords, 2);
 	assert_int_equal(records[1]->kind, HIT_SCHEMA);
 	assert_memory_equal(item_of(records[1], 0) + 1, "aten::neg(Tensor self)", 22);
 	regs[ARCH_SI] = (uintptr_t)edge;
-	op_stack_schema(&t, &h);
+	shadow_stack_schema(&t, &h);
 	assert_int_equal(nrecords, 2);
 }
 
 /* The same before the C++11 ABI: the length stands before the text. */
 static void cow_strings(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	struct {
 		uint64_t length, room, references;
 		char text[16];
@@ -254,10 +254,10 @@ static void cow_strings(void **state)
 	it = item_of(records[1], 2);
 	assert_int_equal(it->kind, ITEM_STRING);
 	assert_memory_equal(it + 1, "aten::neg", 9);
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_SI] = (uintptr_t)&object[2];
 	struct op_hit h = hit_of(NULL, 0);
-	op_stack_schema(&t, &h);
+	shadow_stack_schema(&t, &h);
 	assert_int_equal(nrecords, 3);
 	assert_memory_equal(item_of(records[2], 0) + 1, "aten::neg", 9);
 }
@@ -378,19 +378,19 @@ static void name_code(const void *code)
 /* A code object whose strings end where their page does. */
 static void freed_code(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	uint64_t code[4] = {1, (uintptr_t)edge - 64, (uintptr_t)edge - 8, (uintptr_t)edge};
 	(void)state;
 	conf.code =
 	    (struct py_code_read){.size = sizeof(code), .filename = 8, .name = 16, .linetable = 24};
 	memset(edge - 64, 0x5a, 64);
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_ARG0] = (uintptr_t)code;
 	struct op_hit h = hit_of(NULL, 0);
-	op_stack_code_freed(&t, &h);
+	shadow_stack_code_freed(&t, &h);
 	assert_int_equal(nrecords, 0);
 	name_code(code);
-	op_stack_code_freed(&t, &h);
+	shadow_stack_code_freed(&t, &h);
 	assert_int_equal(nrecords, 1);
 	assert_int_equal(item_of(records[0], 0)->len, 8 + sizeof(code));
 	assert_memory_equal((const uint64_t *)(item_of(records[0], 0) + 1) + 1, code, sizeof(code));
@@ -454,18 +454,18 @@ static const struct op_plan call = {
     .nexit = 1,
     .read = {{.kind = READ_WORD, .a = 0}, {.kind = READ_WORD, .a = LOC_NOW | ARCH_AX}}};
 
-static void enter(struct op_stack *t, const struct op_plan *plan, uint32_t op, int at)
+static void enter(struct shadow_stack *t, const struct op_plan *plan, uint32_t op, int at)
 {
 	regs[ARCH_SP] = (uintptr_t)&stack[at];
 	struct op_hit h = hit_of(plan, op);
-	assert_true(op_stack_entry(t, &h));
+	assert_true(shadow_stack_entry(t, &h));
 }
 
-static void leave(struct op_stack *t, const struct op_plan *plan, uint32_t op, int at)
+static void leave(struct shadow_stack *t, const struct op_plan *plan, uint32_t op, int at)
 {
 	regs[ARCH_SP] = (uintptr_t)&stack[at];
 	struct op_hit h = hit_of(plan, op);
-	op_stack_exit(t, &h);
+	shadow_stack_exit(t, &h);
 }
 
 static void is_record(unsigned n, int kind, uint32_t op, int depth, uint64_t seq)
@@ -482,9 +482,9 @@ static void is_record(unsigned n, int kind, uint32_t op, int depth, uint64_t seq
 
 static void ops_are_paired(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	(void)state;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	leave(&t, &call, 1, 100); /* was running before */
 	assert_int_equal(nrecords, 0);
 	enter(&t, &call, 1, 100);
@@ -501,9 +501,9 @@ static void ops_are_paired(void **state)
 
 static void ops_that_throw_are_dropped(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	(void)state;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	enter(&t, &call, 1, 100);
 	enter(&t, &call, 2, 90); /* throws, and so does what it calls */
 	enter(&t, &call, 3, 80);
@@ -518,7 +518,7 @@ static void ops_that_throw_are_dropped(void **state)
 /* A probe behind the function's first instructions: the record is as at the entry itself. */
 static void entries_are_late(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	struct op_plan late = {.nentry = 3,
 			       .nexit = 1,
 			       .nstack = 1,
@@ -530,7 +530,7 @@ static void entries_are_late(void **state)
 					{.kind = READ_WORD, .a = LOC_STACK},
 					{.kind = READ_WORD, .a = LOC_NOW | ARCH_AX}}};
 	(void)state;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_SI] = 1;
 	regs[ARCH_R14] = 0x1234;
 	stack[97] = 0x5678;
@@ -557,12 +557,12 @@ static void entries_are_late(void **state)
 
 static void filters_mute(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	struct op_plan mark = call, node = call;
 	(void)state;
 	mark.flags = PLAN_MARK;
 	node.flags = PLAN_BACKWARD;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	conf.max_depth = 1;
 	enter(&t, &mark, 1, 100);
 	enter(&t, &call, 2, 90);
@@ -586,11 +586,11 @@ static void filters_mute(void **state)
 
 static void what_is_aside_is_no_level(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	struct op_plan aside = call;
 	(void)state;
 	aside.flags = PLAN_ASIDE;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	conf.max_depth = 2;
 	enter(&t, &call, 1, 100);
 	enter(&t, &aside, 2, 90);
@@ -614,24 +614,24 @@ static void what_is_aside_is_no_level(void **state)
 
 static void nesting_has_an_end(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	struct op_plan mark = call;
 	(void)state;
 	mark.flags = PLAN_MARK;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	for (int i = 0; i < OPEN_MAX; i++)
 		enter(&t, &mark, 1, 200 - i);
 	regs[ARCH_SP] = (uintptr_t)&stack[10];
 	struct op_hit h = hit_of(&mark, 1);
-	assert_false(op_stack_entry(&t, &h));
+	assert_false(shadow_stack_entry(&t, &h));
 	assert_int_equal(t.depth, OPEN_MAX);
 }
 
 static void lost_records_are_told(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	(void)state;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	full = true;
 	enter(&t, &call, 1, 100);
 	full = false;
@@ -644,21 +644,21 @@ static void lost_records_are_told(void **state)
 
 static void own_dispatch_is_counted_once(void **state)
 {
-	static struct op_stack t;
+	static struct shadow_stack t;
 	bool seen;
 	(void)state;
-	t = (struct op_stack){.tid = 9};
+	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_SP] = (uintptr_t)&stack[50];
 	regs[ARCH_SI] = 1; /* another scope */
-	assert_false(op_stack_dispatched(&t, regs, &seen));
+	assert_false(shadow_stack_dispatched(&t, regs, &seen));
 	regs[ARCH_SI] = 0;
-	assert_true(op_stack_dispatched(&t, regs, &seen));
+	assert_true(shadow_stack_dispatched(&t, regs, &seen));
 	assert_false(seen);
 	enter(&t, &call, 1, 100);
 	regs[ARCH_SP] = (uintptr_t)&stack[50];
-	assert_true(op_stack_dispatched(&t, regs, &seen));
+	assert_true(shadow_stack_dispatched(&t, regs, &seen));
 	assert_true(seen);
-	assert_true(op_stack_dispatched(&t, regs, &seen));
+	assert_true(shadow_stack_dispatched(&t, regs, &seen));
 	assert_false(seen);
 }
 

@@ -68,15 +68,15 @@ static void groups(void **state)
 	struct view *v = sample();
 	assert_string_equal(names(v),
 			    "aten::mul.Tensor,aten::add.Tensor,AddBackward0,aten::add.Tensor,");
-	assert_int_equal(view_set_group(v, TALLY_OP), 0);
+	assert_int_equal(view_set_group(v, GROUPING_OP), 0);
 	assert_string_equal(names(v), "aten::add.Tensor,aten::mul.Tensor,AddBackward0,");
-	assert_int_equal(view_set_group(v, TALLY_LINE), 0);
+	assert_int_equal(view_set_group(v, GROUPING_LINE), 0);
 	assert_string_equal(names(v), "(forward),(backward),(forward),");
-	assert_int_equal(view_set_group(v, TALLY_MODULE), 0);
+	assert_int_equal(view_set_group(v, GROUPING_MODULE), 0);
 	assert_string_equal(names(v), "(no module),blocks.0.attn,blocks.0.attn,");
-	assert_int_equal(view_set_group(v, TALLY_THREAD), 0);
+	assert_int_equal(view_set_group(v, GROUPING_THREAD), 0);
 	assert_string_equal(names(v), "42 ,43 ,");
-	assert_int_equal(view_set_group(v, TALLY_SHAPE), 0);
+	assert_int_equal(view_set_group(v, GROUPING_SHAPE), 0);
 	assert_string_equal(names(v), "aten::add.Tensor [2,3,4] [?],aten::mul.Tensor [2,3,4] [?],"
 				      "AddBackward0 [2,3,4],");
 	view_free(v);
@@ -252,10 +252,10 @@ static void last_call_is_kept(void **state)
 {
 	(void)state;
 	struct view *v = view_new();
-	static uint8_t large[TALLY_CALL_MAX + 1];
+	static uint8_t large[GROUPING_CALL_MAX + 1];
 	size_t n;
 	add(v, sample_event(1, 0, 0, 1, 2));
-	const struct tally_row *row = view_all(v, TALLY_OP_LINE, &n)[0];
+	const struct grouping_row *row = view_all(v, GROUPING_OP_LINE, &n)[0];
 	assert_int_equal(row->last.size, sizeof(payload));
 	assert_memory_equal(row->last.bytes, payload, sizeof(payload));
 	struct trace_item item = {.type = TRACE_EVENT, .event = sample_event(2, 0, 0, 3, 4)};
@@ -272,7 +272,7 @@ static void too_many_rows_are_one(void **state)
 	struct view *v = view_new();
 	uint64_t calls = 0;
 	size_t n;
-	enum { OPS = TALLY_ROWS + 100 };
+	enum { OPS = GROUPING_ROWS + 100 };
 	for (unsigned i = 0; i < 2 * OPS; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "my::op%u", i % OPS);
@@ -280,7 +280,7 @@ static void too_many_rows_are_one(void **state)
 		add(v, of(sample_event(i + 1, 0, 0, 10 * i + 1, 10 * i + 11), &op));
 	}
 	const struct view_row *rows = view_rows(v, &n);
-	assert_int_equal(n, TALLY_ROWS);
+	assert_int_equal(n, GROUPING_ROWS);
 	for (size_t i = 0; i < n; i++)
 		calls += rows[i].sum->calls;
 	assert_int_equal(calls, 2 * OPS);
@@ -354,7 +354,7 @@ static void agrees_with_the_aggregate(void **state)
 	assert_int_equal(h.totals.observed_ns, of_a.observed_ns);
 	assert_int_equal(h.totals.unfinished, 1);
 	const struct aggregate_row *const *wanted = aggregate_rows(a, &n);
-	struct tally_row *const *seen = view_all(v, TALLY_OP_LINE, &nrows);
+	struct grouping_row *const *seen = view_all(v, GROUPING_OP_LINE, &nrows);
 	assert_int_equal(n, nrows);
 	for (size_t i = 0; i < n; i++) {
 		assert_string_equal(seen[i]->sum->op, wanted[i]->op);
@@ -384,7 +384,7 @@ static void names_are_kept(void **state)
 	view_head(v, &h);
 	assert_string_equal(h.target->argv, "python train.py");
 	assert_int_equal(h.targets, 1);
-	assert_int_equal(view_set_group(v, TALLY_THREAD), 0);
+	assert_int_equal(view_set_group(v, GROUPING_THREAD), 0);
 	assert_string_equal(names(v), "42 main,");
 	view_free(v);
 }

@@ -558,7 +558,7 @@ static void threads_come_and_go(void **state)
 	end(pid, 0);
 }
 
-static void exits_in_the_middle(void)
+static void return_sites_in_the_middle(void)
 {
 	shared->ready = 1;
 	while (!shared->stop)
@@ -573,7 +573,7 @@ static void ends_while_traced(void **state)
 		struct err e = {0};
 		int kinds;
 		setup(NULL);
-		pid_t pid = child(exits_in_the_middle);
+		pid_t pid = child(return_sites_in_the_middle);
 		while (!shared->ready)
 			sleep_ms(1);
 		struct engine *g = open_engine();
@@ -590,7 +590,7 @@ static void ends_when_looked_at(void **state)
 	int kinds;
 	struct process p;
 	(void)state;
-	pid_t pid = child(exits_in_the_middle);
+	pid_t pid = child(return_sites_in_the_middle);
 	while (!shared->ready)
 		sleep_ms(1);
 	struct engine *g = open_engine();

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 /* As the library is made of it: memory is the process's own. */
-#include "tracer/shim/inside.c"
+#include "tracer/shim/quiescence.c"
 #include "tracer/shim/memory.c"
 #include "tracer/shim/new_operators.c"
 #include "tracer/shim/record/record_layout.c"
@@ -266,8 +266,9 @@ static void test_corrupted(void **state)
 	give_conf(0);
 	srand(1);
 	for (unsigned i = 0; i < 100000; i++) {
-		uint64_t near_end = (uint64_t)rand() * SHIM_RING - (uint64_t)(rand() % 65536);
-		r->head = rand() % 2 ? near_end : (uint64_t)rand() << (rand() % 40);
+		uint64_t suggestions_end =
+		    (uint64_t)rand() * SHIM_RING - (uint64_t)(rand() % 65536);
+		r->head = rand() % 2 ? suggestions_end : (uint64_t)rand() << (rand() % 40);
 		r->tail = rand() % 2 ? r->head - (uint64_t)(rand() % SHIM_RING)
 				     : (uint64_t)rand() << (rand() % 40);
 		call(&s);

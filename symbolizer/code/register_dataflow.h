@@ -1,0 +1,65 @@
+/* What the registers hold on every path: copies of the values they had at a starting point,
+ * addresses in the stack frame, words loaded from it. */
+#ifndef SYMBOLIZER_CODE_REGISTER_DATAFLOW_H
+#define SYMBOLIZER_CODE_REGISTER_DATAFLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "symbolizer/code/cfg.h"
+
+enum reg_value_kind {
+	REG_UNKNOWN,
+	REG_START, /* low `width` bytes of what register `reg` held at the starting point */
+	REG_FRAME, /* the stack pointer at the function's entry + off */
+	REG_SLOT,  /* low `width` bytes are what lay at (stack pointer at the entry) + off */
+};
+
+struct reg_value {
+	uint8_t kind; /* enum reg_value_kind */
+	uint8_t reg;
+	uint8_t width;
+	uint8_t pad;
+	int32_t off;
+};
+
+enum { REG_SAVED = 4 };
+
+struct frame;
+
+struct reg_state {
+	struct reg_value r[ARCH_REGS];
+	/* What was stored in the frame: for places that frame says are private, none when it is
+	 * NULL. */
+	struct reg_saved {
+		int32_t off;
+		struct reg_value value; /* REG_UNKNOWN: unused */
+	} saved[REG_SAVED];
+	const struct frame *frame;
+	uint8_t fp;   /* bit n: xmm n holds what it held at the starting point */
+	uint8_t seen; /* a path leads here */
+	uint8_t dirty;
+};
+
+/* Buffers for one flow analysis, used again for the next. Zero-initialise; free with
+ * register_dataflow_free.
+ */
+struct register_dataflow {
+	struct reg_state
+	    *in; /* at the start of each block; not of the one started in the middle of */
+	size_t cap;
+};
+
+/* State at the entry of a function: all registers as they are, the stack pointer known. */
+struct reg_state reg_state_entry(void);
+
+/* Follow `start`, the state just before instruction g->insn[insn] of block `block`, along all
+ * paths. Returns 0, -ENOMEM, or -ELOOP when it does not settle soon. */
+int register_dataflow_run(struct register_dataflow *f, const struct cfg *g, uint32_t block,
+			  uint32_t insn, const struct reg_state *start);
+void register_dataflow_free(struct register_dataflow *f);
+
+/* Turn the state before instruction `i` into the state after it. */
+void reg_step(struct reg_state *s, const struct arch_insn *i);
+
+#endif

@@ -1,0 +1,382 @@
+#define _GNU_SOURCE
+#include "tracer/engine/ptrace/breakpoints.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symbolizer/target/auxv.h"
+
+#define INT3 0xcc
+
+enum { NONE = 0, FIRST_SLOTS = 64 };
+
+struct breakpoints {
+	unsigned refs;
+	pid_t pid;
+	int mem; /* /proc/PID/mem */
+	struct share *share;
+	uint64_t scratch;
+	struct breakpoint *bp; /* by index; a table of indexes + 1 finds them by address */
+	uint32_t *slot;
+	size_t n, room, slots, live;
+	struct use *use; /* [0] is none */
+	size_t nuse, use_room;
+	uint32_t free_use;
+	size_t looked_at; /* by breakpoints_mend: the breakpoint that is next */
+};
+
+static int open_mem(pid_t pid, struct err *e)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd >= 0
+		   ? fd
+		   : err_set(e, -errno, "cannot open %s for writing: %s", path, strerror(errno));
+}
+
+int breakpoints_open(pid_t pid, struct share *share, struct breakpoints **out, struct err *e)
+{
+	struct breakpoints *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(e, -ENOMEM, "no memory");
+	*s = (struct breakpoints){.refs = 1, .pid = pid, .share = share, .nuse = 1};
+	s->mem = open_mem(pid, e);
+	if (s->mem < 0) {
+		int r = s->mem;
+		free(s);
+		return r;
+	}
+	s->scratch = auxv_read(pid, AT_ENTRY);
+	*out = s;
+	return 0;
+}
+
+struct breakpoints *breakpoints_ref(struct breakpoints *s)
+{
+	s->refs++;
+	return s;
+}
+
+static void forget_byte(struct breakpoints *s, const struct breakpoint *b)
+{
+	s->share->bytes[b->byte].in_use = 0;
+}
+
+void breakpoints_put(struct breakpoints *s)
+{
+	if (!s || --s->refs)
+		return;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->bp[i].live)
+			forget_byte(s, &s->bp[i]);
+	close(s->mem);
+	free(s->bp);
+	free(s->slot);
+	free(s->use);
+	free(s);
+}
+
+pid_t breakpoints_pid(const struct breakpoints *s)
+{
+	return s->pid;
+}
+
+int breakpoints_read(const struct breakpoints *s, uint64_t addr, void *buf, size_t len)
+{
+	ssize_t n = pread(s->mem, buf, len, (off_t)addr);
+	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EFAULT;
+}
+
+int breakpoints_write(const struct breakpoints *s, uint64_t addr, const void *buf, size_t len)
+{
+	ssize_t n = pwrite(s->mem, buf, len, (off_t)addr);
+	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EFAULT;
+}
+
+uint64_t breakpoints_scratch(const struct breakpoints *s)
+{
+	return s->scratch;
+}
+
+static size_t slot_of(const struct breakpoints *s, uint64_t addr)
+{
+	return (addr * 0x9e3779b97f4a7c15ULL >> 20) & (s->slots - 1);
+}
+
+struct breakpoint *breakpoints_find(struct breakpoints *s, uint64_t addr)
+{
+	for (size_t i = s->slots ? slot_of(s, addr) : 0; s->slots && s->slot[i] != NONE;
+	     i = (i + 1) & (s->slots - 1))
+		if (s->bp[s->slot[i] - 1].addr == addr)
+			return &s->bp[s->slot[i] - 1];
+	return NULL;
+}
+
+static void enter(struct breakpoints *s, uint32_t index)
+{
+	size_t i = slot_of(s, s->bp[index].addr);
+	while (s->slot[i] != NONE)
+		i = (i + 1) & (s->slots - 1);
+	s->slot[i] = index + 1;
+}
+
+/* At most half of the slots are taken. */
+static int grow(struct breakpoints *s)
+{
+	size_t room = s->room ? 2 * s->room : FIRST_SLOTS;
+	if (s->n < s->room)
+		return 0;
+	struct breakpoint *bp = reallocarray(s->bp, room, sizeof(*bp));
+	if (!bp)
+		return -ENOMEM;
+	s->bp = bp;
+	uint32_t *slot = calloc(2 * room, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	free(s->slot);
+	s->slot = slot;
+	s->slots = 2 * room;
+	s->room = room;
+	for (uint32_t i = 0; i < s->n; i++)
+		enter(s, i);
+	return 0;
+}
+
+static int add_use(struct breakpoints *s, struct breakpoint *b, const struct use *use)
+{
+	uint32_t at = s->free_use;
+	if (at) {
+		s->free_use = s->use[at].next;
+	} else {
+		if (s->nuse >= s->use_room) {
+			size_t room = s->use_room ? 2 * s->use_room : FIRST_SLOTS;
+			struct use *u = reallocarray(s->use, room, sizeof(*u));
+			if (!u)
+				return -ENOMEM;
+			s->use = u;
+			s->use_room = room;
+		}
+		at = (uint32_t)s->nuse++;
+	}
+	s->use[at] = *use;
+	s->use[at].next = b->first_use;
+	b->first_use = at;
+	return 0;
+}
+
+const struct use *breakpoints_next_use(const struct breakpoints *s, const struct breakpoint *b,
+				       const struct use *u)
+{
+	uint32_t next = u ? u->next : b->first_use;
+	return next ? &s->use[next] : NULL;
+}
+
+/* Entries are taken again when the list has come to its end, each search from where the last one
+ * ended: forked children take thousands at once. */
+static int take_byte(struct share *share, uint32_t *out)
+{
+	static uint32_t next;
+	uint32_t n = atomic_load(&share->nbytes);
+	for (uint32_t k = 0; n == SHARE_BYTES && k < n; k++, next = (next + 1) % SHARE_BYTES)
+		if (!share->bytes[next].in_use) {
+			*out = next;
+			return 0;
+		}
+	if (n == SHARE_BYTES)
+		return -E2BIG;
+	*out = n;
+	atomic_store(&share->nbytes, n + 1);
+	return 0;
+}
+
+/* It is listed before it is changed, so that nothing is changed that is not listed. */
+static int make_live(struct breakpoints *s, struct breakpoint *b, bool write)
+{
+	static const uint8_t int3 = INT3;
+	if (b->live)
+		return 0;
+	int r = take_byte(s->share, &b->byte);
+	if (r)
+		return r;
+	struct changed_byte *c = &s->share->bytes[b->byte];
+	*c = (struct changed_byte){.addr = b->addr, .pid = s->pid, .was = b->code[0]};
+	atomic_signal_fence(memory_order_seq_cst);
+	c->in_use = 1;
+	r = write ? breakpoints_write(s, b->addr, &int3, 1) : 0;
+	if (r) {
+		c->in_use = 0;
+		return r;
+	}
+	b->live = true;
+	s->live++;
+	return 0;
+}
+
+void breakpoints_give_up(struct breakpoints *s, struct breakpoint *b)
+{
+	if (!b->live)
+		return;
+	/* Only one that was not there when a child was forked fails: its memory is gone. */
+	breakpoints_write(s, b->addr, &b->code[0], 1);
+	b->live = false;
+	s->live--;
+	forget_byte(s, b);
+}
+
+void breakpoints_restore(struct breakpoints *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		breakpoints_give_up(s, &s->bp[i]);
+}
+
+static bool is_missing(const struct breakpoints *s, const struct breakpoint *b)
+{
+	uint8_t there;
+	return b->live && !breakpoints_read(s, b->addr, &there, 1) && there == b->code[0] &&
+	       there != INT3;
+}
+
+static size_t mend_all(struct breakpoints *s)
+{
+	static const uint8_t int3 = INT3;
+	size_t missing = 0;
+	for (size_t i = 0; i < s->n; i++)
+		if (is_missing(s, &s->bp[i]))
+			missing += !breakpoints_write(s, s->bp[i].addr, &int3, 1);
+	return missing;
+}
+
+size_t breakpoints_mend(struct breakpoints *s, size_t n)
+{
+	for (size_t i = 0; i < n && i < s->n; i++) {
+		s->looked_at = (s->looked_at + 1) % s->n;
+		if (is_missing(s, &s->bp[s->looked_at]))
+			return mend_all(s);
+	}
+	return 0;
+}
+
+/* Whether the instruction can be carried out by one of the two ways. */
+static int understand(const struct breakpoints *s, struct breakpoint *b)
+{
+	uint8_t moved[EMULATE_INSN_MAX];
+	if (!emulate_decode(b->code, CODE_BYTES, &b->insn))
+		return 0;
+	if (!s->scratch)
+		return -ENOTSUP;
+	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, s->scratch, moved);
+	return n < 0 ? -ENOTSUP : 0;
+}
+
+static int new_breakpoint(struct breakpoints *s, uint64_t addr, const uint8_t code[CODE_BYTES],
+			  struct breakpoint **out)
+{
+	uint8_t there;
+	struct breakpoint b = {.addr = addr};
+	memcpy(b.code, code, CODE_BYTES);
+	int r = breakpoints_read(s, addr, &there, 1);
+	if (!r && there != code[0])
+		r = -EBUSY;
+	r = r ? r : understand(s, &b);
+	r = r ? r : grow(s);
+	if (r)
+		return r;
+	s->bp[s->n] = b;
+	enter(s, (uint32_t)s->n);
+	*out = &s->bp[s->n++];
+	return 0;
+}
+
+int breakpoints_add(struct breakpoints *s, uint64_t addr, const uint8_t code[CODE_BYTES],
+		    const struct use *use)
+{
+	struct breakpoint *b = breakpoints_find(s, addr);
+	int r = b ? 0 : new_breakpoint(s, addr, code, &b);
+	r = r ? r : add_use(s, b, use);
+	return r ? r : make_live(s, b, true);
+}
+
+static void remove_uses(struct breakpoints *s, struct breakpoint *b, uint16_t proc)
+{
+	for (uint32_t *at = &b->first_use; *at;) {
+		uint32_t i = *at;
+		bool goes = proc == ENGINE_ALL_PROCS || s->use[i].proc == proc;
+		if (!goes || s->use[i].kind == USE_LINKER) {
+			at = &s->use[i].next;
+			continue;
+		}
+		*at = s->use[i].next;
+		s->use[i].next = s->free_use;
+		s->free_use = i;
+	}
+}
+
+void breakpoints_remove(struct breakpoints *s, uint16_t proc)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		remove_uses(s, &s->bp[i], proc);
+		if (!s->bp[i].first_use)
+			breakpoints_give_up(s, &s->bp[i]);
+	}
+}
+
+size_t breakpoints_live(const struct breakpoints *s)
+{
+	return s->live;
+}
+
+/* The bytes that the parent has changed are changed in the child, too; what was put back meanwhile
+ * may not be, and what was changed meanwhile not yet. */
+static int copy_breakpoint(const struct breakpoints *from, const struct breakpoint *b,
+			   struct breakpoints *to)
+{
+	struct breakpoint *c;
+	int r = grow(to);
+	if (r)
+		return r;
+	to->bp[to->n] = *b;
+	enter(to, (uint32_t)to->n);
+	c = &to->bp[to->n++];
+	c->live = false;
+	c->first_use = 0;
+	r = make_live(to, c, b->live);
+	if (!b->live)
+		breakpoints_give_up(to, c);
+	for (const struct use *u = NULL; !r && (u = breakpoints_next_use(from, b, u));)
+		if (u->kind == USE_LINKER)
+			r = add_use(to, c, u);
+	return r;
+}
+
+/* Of the child, which has them from `from`: all, whether `to` knows them or not. */
+static void take_out(const struct breakpoints *from, struct breakpoints *to)
+{
+	for (size_t i = 0; i < from->n; i++)
+		breakpoints_write(to, from->bp[i].addr, &from->bp[i].code[0], 1);
+	for (size_t i = 0; i < to->n; i++)
+		if (to->bp[i].live)
+			forget_byte(to, &to->bp[i]);
+	if (to->slots)
+		memset(to->slot, NONE, to->slots * sizeof(*to->slot));
+	to->n = to->live = 0;
+}
+
+int breakpoints_fork(const struct breakpoints *s, pid_t child, struct breakpoints **out,
+		     struct err *e)
+{
+	*out = NULL;
+	int r = breakpoints_open(child, s->share, out, e);
+	if (r)
+		return r;
+	for (size_t i = 0; !r && i < s->n; i++)
+		r = copy_breakpoint(s, &s->bp[i], *out);
+	if (!r)
+		return 0;
+	take_out(s, *out);
+	return err_set(e, r, "cannot follow process %d: %s", child, strerror(-r));
+}

@@ -1,0 +1,300 @@
+#include "tracer/engine/shadow_stack.h"
+
+#include <stddef.h>
+
+#include "symbolizer/code/arch_x86_64.h"
+#include "tracer/engine/plan_reader.h"
+
+/* What is likely to be read is tried without records until all of it is known, so that it comes in
+ * few system calls; then it is done. More rounds than this only a cycle takes. */
+enum { MAX_ROUNDS = 24 };
+
+static struct open_op *top(struct shadow_stack *t)
+{
+	return t->depth ? &t->open[t->depth - 1] : NULL;
+}
+
+static bool is_shown(const struct open_op *f)
+{
+	return !f->muted && !f->aside;
+}
+
+static void drop_top(struct shadow_stack *t)
+{
+	t->shown -= is_shown(top(t));
+	t->depth--;
+}
+
+/* Close ops that an exception has left: their stack pointer is below `sp`, where the thread is now.
+ */
+static void prune(struct shadow_stack *t, uint64_t sp)
+{
+	while (t->depth && top(t)->sp <= sp)
+		drop_top(t);
+}
+
+/* The same where the stack pointer does not tell. */
+static void prune_moved(struct shadow_stack *t, const struct op_hit *h, struct py_place now)
+{
+	while (t->depth && pyframes_moved_on(&h->conf->py, h->mem, now, top(t)->py))
+		drop_top(t);
+}
+
+static uint64_t sp_at_entry(const struct op_hit *h)
+{
+	return h->regs[ARCH_SP] + h->plan->entry_sp;
+}
+
+static void keep_words(const struct op_hit *h, struct open_op *f)
+{
+	uint8_t n = h->plan->nstack; /* no more of the argument area than this is used */
+	bool moved = h->plan->flags & PLAN_MOVED;
+	for (unsigned i = 0; i < ARCH_INT_ARGS; i++) {
+		unsigned r = moved ? h->plan->arg_reg[i] & 31 : arch_int_arg[i];
+		f->w[i] = r < ARCH_REGS ? h->regs[r] : 0;
+	}
+	if (n && n <= LOC_MAX - LOC_STACK)
+		remote_read(h->mem, f->sp + 8, &f->w[LOC_STACK], n * 8U);
+}
+
+static bool is_muted(const struct shadow_stack *t, const struct op_hit *h, const struct open_op *f)
+{
+	if (h->plan->flags & PLAN_MARK)
+		return true;
+	if (h->conf->phase == 1 && f->backward)
+		return true;
+	if (h->conf->phase == 2 && !f->backward)
+		return true;
+	return h->conf->max_depth && t->shown >= h->conf->max_depth;
+}
+
+static void begin_hit(struct shadow_stack *t, const struct op_hit *h, const struct open_op *f,
+		      uint8_t kind, uint16_t generation)
+{
+	*hit_buf_begin(h->out, &t->gap) = (struct hit){
+	    .kind = kind,
+	    .flags = f->backward ? HIT_BACKWARD : 0,
+	    .depth = (uint16_t)t->shown,
+	    .op = f->op,
+	    .proc = h->proc,
+	    .generation = generation,
+	    .tid = t->tid,
+	    .ts = h->ts,
+	    .seq = f->seq,
+	    .sp = f->sp,
+	};
+}
+
+/* An op called by another without Python in between has that one's stack: its caller's innermost
+ * frame cannot have moved on while the outer op runs. */
+static void put_python(struct shadow_stack *t, const struct op_hit *h, bool up_sent,
+		       const struct open_op *up, struct open_op *f)
+{
+	f->py_sent = true;
+	if (!f->py.frame)
+		hit_buf_item(h->out, ITEM_STACK, 0, STACK_NONE);
+	else if (up_sent && up->py.frame == f->py.frame && up->py.instr == f->py.instr)
+		hit_buf_item(h->out, ITEM_STACK, 0, STACK_SAME);
+	else
+		pyframes_put(&t->py, &h->conf->py, h->mem, h->out, f->py.frame);
+}
+
+static struct reading reading_of(const struct op_hit *h, const struct open_op *f, bool is_exit)
+{
+	return (struct reading){
+	    .mem = h->mem,
+	    .out = h->out,
+	    .conf = h->conf,
+	    .plan = h->plan,
+	    .w = f->w,
+	    .regs = h->regs,
+	    .sp = f->sp,
+	    .is_exit = is_exit,
+	};
+}
+
+/* One round of what the entry is going to read. */
+static void try_entry(struct shadow_stack *t, const struct op_hit *h)
+{
+	struct open_op f = {.sp = sp_at_entry(h), .op = h->op};
+	keep_words(h, &f);
+	begin_hit(t, h, &f, HIT_ENTRY, 0);
+	struct reading r = reading_of(h, &f, false);
+	if (!(h->plan->flags & PLAN_MARK))
+		plan_reader_run(&r);
+	if (!h->conf->py_on)
+		return;
+	struct py_place now = pyframes_innermost(&t->py, &h->conf->py, h->mem, true);
+	const struct open_op *up = top(t);
+	bool same = up && up->py_sent && up->py.frame == now.frame && up->py.instr == now.instr;
+	if (now.frame && (h->plan->flags & PLAN_PY) && !same)
+		pyframes_put(&t->py, &h->conf->py, h->mem, h->out, now.frame);
+}
+
+static void gather_entry(struct shadow_stack *t, const struct op_hit *h)
+{
+	if (!remote_collects(h->mem))
+		return;
+	h->out->dry = true;
+	remote_collect(h->mem, true);
+	if (h->conf->py_on)
+		pyframes_foresee(&t->py, &h->conf->py, h->mem);
+	for (unsigned i = 0; i < MAX_ROUNDS; i++) {
+		try_entry(t, h);
+		if (!remote_fetch(h->mem))
+			break;
+	}
+	remote_collect(h->mem, false);
+	h->out->dry = false;
+}
+
+static void send_entry(struct shadow_stack *t, const struct op_hit *h, const struct open_op *up,
+		       struct open_op *f)
+{
+	begin_hit(t, h, f, HIT_ENTRY, (uint16_t)h->conf->generation);
+	struct reading r = reading_of(h, f, false);
+	plan_reader_run(&r);
+	if (h->conf->py_on && (h->plan->flags & PLAN_PY))
+		put_python(t, h, up && up->py_sent, up, f);
+	hit_buf_send(h->out);
+}
+
+bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
+{
+	struct py_place now = {0};
+	uint64_t sp = sp_at_entry(h);
+	t->py.fsbase = h->fsbase;
+	gather_entry(t, h);
+	if (h->conf->py_on)
+		now = pyframes_innermost(&t->py, &h->conf->py, h->mem, false);
+	prune(t, sp);
+	if (now.frame)
+		prune_moved(t, h, now);
+	if (t->depth >= OPEN_MAX)
+		return false;
+	struct open_op *up = top(t), *f = &t->open[t->depth];
+	f->sp = sp;
+	f->seq = ++t->seq;
+	f->op = h->op;
+	f->py = now;
+	f->py_sent = f->counted = false;
+	f->backward = (h->plan->flags & PLAN_BACKWARD) || (up && up->backward);
+	f->muted = is_muted(t, h, f);
+	f->aside = h->plan->flags & PLAN_ASIDE;
+	keep_words(h, f);
+	if (!f->muted)
+		send_entry(t, h, up, f);
+	t->shown += is_shown(f);
+	t->depth++;
+	return true;
+}
+
+static void gather_exit(struct shadow_stack *t, const struct op_hit *h, const struct open_op *f,
+			const struct reading *r)
+{
+	h->out->dry = true;
+	remote_collect(h->mem, true);
+	for (unsigned i = 0; i < MAX_ROUNDS; i++) {
+		begin_hit(t, h, f, HIT_EXIT, 0);
+		plan_reader_run(r);
+		if (!remote_fetch(h->mem))
+			break;
+	}
+	remote_collect(h->mem, false);
+	h->out->dry = false;
+}
+
+static void send_exit(struct shadow_stack *t, const struct op_hit *h, const struct open_op *f)
+{
+	struct reading r = reading_of(h, f, true);
+	if (remote_collects(h->mem))
+		gather_exit(t, h, f, &r);
+	begin_hit(t, h, f, HIT_EXIT, (uint16_t)h->conf->generation);
+	plan_reader_run(&r);
+	hit_buf_send(h->out);
+}
+
+static bool is_open(const struct shadow_stack *t, uint32_t op, uint64_t sp)
+{
+	for (uint32_t d = t->depth; d-- > 0;)
+		if (t->open[d].op == op && t->open[d].sp >= sp)
+			return true;
+	return false;
+}
+
+void shadow_stack_exit(struct shadow_stack *t, const struct op_hit *h)
+{
+	uint64_t sp = h->regs[ARCH_SP];
+	if (!is_open(t, h->op, sp))
+		return;
+	while (top(t)->op != h->op || top(t)->sp < sp)
+		drop_top(t);
+	const struct open_op *f = top(t);
+	t->shown -= is_shown(f);
+	if (!f->muted)
+		send_exit(t, h, f);
+	t->depth--;
+}
+
+static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
+{
+	uint8_t bytes[CODE_LINES];
+	struct item *it = hit_buf_item(h->out, ITEM_DATA, 0, 0);
+	hit_buf_word(h->out, addr);
+	len = len > sizeof(bytes) ? 0 : remote_read_most(h->mem, addr, bytes, len);
+	hit_buf_put(h->out, bytes, len);
+	it->len = (uint16_t)(8 + len);
+}
+
+/* Code that runs once, as that of exec(), is gone before it could be looked at: it is sent along.
+ * Of the ten thousands that end with a process few were in a record. */
+void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
+{
+	const struct py_code_read *c = &h->conf->code;
+	uint64_t code = h->regs[ARCH_ARG0];
+	const struct open_op none = {.sp = code};
+	if (!pyframes_may_have_named(code))
+		return;
+	begin_hit(t, h, &none, HIT_CODE_FREED, 0);
+	put_region(h, code, c->size & 0x1ff);
+	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
+	put_region(h, remote_word(h->mem, code + c->name), CODE_STRING);
+	put_region(h, remote_word(h->mem, code + c->linetable), CODE_LINES);
+	hit_buf_send(h->out);
+}
+
+void shadow_stack_schema(struct shadow_stack *t, const struct op_hit *h)
+{
+	const struct open_op none = {0};
+	const struct reading r = {.mem = h->mem, .conf = h->conf, .unsure = true};
+	uint64_t s[2];
+	char text[STRING_MAX];
+	if (plan_reader_std_string(&r, h->regs[arch_int_arg[1]], s))
+		return;
+	begin_hit(t, h, &none, HIT_SCHEMA, 0);
+	struct item *it =
+	    hit_buf_item(h->out, ITEM_STRING, 0, s[1] > UINT32_MAX ? UINT32_MAX : (uint32_t)s[1]);
+	uint32_t len = s[1] > STRING_MAX ? STRING_MAX : (uint32_t)s[1];
+	if (remote_read(h->mem, s[0], text, len)) {
+		it->kind = ITEM_FAULT;
+	} else {
+		hit_buf_put(h->out, text, len);
+		it->len = (uint16_t)len;
+	}
+	hit_buf_send(h->out);
+}
+
+/* It returns through a hidden pointer, so the scope is the second argument; FUNCTION is 0
+ * (ATen/record_function.h). */
+bool shadow_stack_dispatched(struct shadow_stack *t, const uint64_t *regs, bool *seen)
+{
+	struct open_op *f = top(t);
+	*seen = false;
+	if ((uint32_t)regs[arch_int_arg[1]] != 0)
+		return false;
+	/* An op's own call comes once, before anything it calls; `counted` remembers that it came.
+	 */
+	if (f && f->sp > regs[ARCH_SP] && !f->counted)
+		f->counted = *seen = true;
+	return true;
+}

@@ -1,0 +1,316 @@
+#define _GNU_SOURCE
+#include "tracer/engine/shim/injector.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
+#include "tracer/engine/shim/injector_internal.h"
+#include "tracer/engine/shim/remote_call.h"
+#include "tracer/engine/shim/safepoint.h"
+#include "tracer/proc/helper.h"
+#include "tracer/proc/thread_facts.h"
+
+#define NAME "ditrace-enter"
+enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000, SOON_MS = 5000 };
+
+/* What the entering process works with. */
+struct entering {
+	pid_t pid, parent;
+	enum injector_part part;
+	struct shim_listener *listener;
+	struct injector_points points;
+	struct safepoints *places;
+	uint64_t come; /* address of come_of(part); 0: the library is not there yet */
+	unsigned looks;
+	uint64_t stood_ns; /* the thread that was made to call */
+	struct err err;
+};
+
+static const char *come_of(enum injector_part part)
+{
+	return part == INJECTOR_MODES ? SHIM_MODES_COME : SHIM_COME;
+}
+
+static int32_t phase_of(const struct shim_state *s, enum injector_part part)
+{
+	return part == INJECTOR_MODES ? s->modes : s->phase;
+}
+
+struct answer {
+	int32_t code;
+	struct err err;
+};
+
+/* Under a filter that was there when the program was started, the loader has worked before: one of
+ * a container. One that the program has given to itself may kill it for what dlopen does. */
+static bool has_filter_of_its_own(const struct process *p)
+{
+	struct process parent;
+	const struct process_status *s = &p->status;
+	if (!s->seccomp || process_read(s->ppid, &parent, NULL))
+		return s->seccomp;
+	return s->seccomp != parent.status.seccomp ||
+	       s->seccomp_filters > parent.status.seccomp_filters;
+}
+
+static int not_possible(pid_t pid, const char *why, struct err *e)
+{
+	err_set(e, -ENOTSUP, "process %d is not entered: %s", pid, why);
+	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
+}
+
+/* What a ditrace that was killed meanwhile has begun comes to its end soon. */
+static void await_others(pid_t pid, enum injector_part part)
+{
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+	for (unsigned ms = 0; ms < SOON_MS; ms += 10, nanosleep(&pause, NULL)) {
+		struct process p, by;
+		struct shim_state s;
+		if (process_read(pid, &p, NULL))
+			return;
+		bool traced = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
+			      !strcmp(by.comm, NAME);
+		bool moving =
+		    !injector_state(pid, &s, NULL) &&
+		    (phase_of(&s, part) == SHIM_COMING || phase_of(&s, part) == SHIM_GOING);
+		if (!traced && !moving)
+			return;
+	}
+}
+
+static int is_in_use(pid_t pid, enum injector_part part, struct err *e)
+{
+	struct shim_state s;
+	int r = injector_state(pid, &s, NULL);
+	if (r || phase_of(&s, part) == SHIM_OUT)
+		return r == -ENOENT || r == -EPROTO ? 0 : r;
+	if (part == INJECTOR_MODES) {
+		err_set(e, -EBUSY, "a ditrace changes functions of process %d already", pid);
+		return err_hint(e, "ditrace ctl %d status tells which", pid);
+	}
+	err_set(e, -EBUSY, "a ditrace (process %d) is inside of process %d already", s.tracer, pid);
+	return err_hint(e, "ditrace ctl %d off takes its library out", pid);
+}
+
+int injector_check(pid_t pid, enum injector_part part, struct err *e)
+{
+	struct process p;
+	struct injector_points points;
+	int r = process_check(pid, e);
+	if (r)
+		return r;
+	await_others(pid, part);
+	r = process_read(pid, &p, e);
+	if (r)
+		return r;
+	if (p.status.tracer)
+		return process_seize_error(pid, -EPERM, e);
+	if (process_has_shadow_stack(pid))
+		return not_possible(pid, "it has a shadow stack", e);
+	if (has_filter_of_its_own(&p))
+		return not_possible(pid,
+				    "it has forbidden itself system calls (seccomp), and loading "
+				    "a library might end it",
+				    e);
+	r = is_in_use(pid, part, e);
+	return r ? r : injector_find_points(pid, &points, e);
+}
+
+/* Calls that a stop ends with EINTR though no signal was delivered (signal(7)). */
+static bool would_be_disturbed(pid_t pid, pid_t tid)
+{
+	static const long disturbed[] = {
+	    SYS_epoll_wait, SYS_epoll_pwait, SYS_semop,	       SYS_semtimedop,
+	    SYS_msgrcv,	    SYS_msgsnd,	     SYS_io_getevents, SYS_rt_sigtimedwait,
+	};
+	long nr = thread_syscall(pid, tid);
+	for (size_t i = 0; i < sizeof(disturbed) / sizeof(disturbed[0]); i++)
+		if (nr == disturbed[i])
+			return true;
+	return false;
+}
+
+/* Another one each time; those that would be disturbed, not in the first round. 0: none. */
+static pid_t choose(const struct entering *x)
+{
+	pid_t *tids, tid = 0;
+	ssize_t n = process_threads(x->pid, &tids);
+	if (n <= 0)
+		return 0;
+	for (ssize_t i = 0; i < n && !tid; i++) {
+		pid_t t = tids[(x->looks + (unsigned)i) % (unsigned)n];
+		struct process p;
+		if (process_read(t, &p, NULL) || p.status.state == 'D' || p.status.state == 'Z' ||
+		    !strcmp(p.comm, SHIM_THREAD))
+			continue;
+		if (x->looks >= (unsigned)n || !would_be_disturbed(x->pid, t))
+			tid = t;
+	}
+	free(tids);
+	return tid;
+}
+
+static int ask_dlerror(struct entering *x, struct remote_thread *t)
+{
+	const struct remote_call c = {.function = x->points.dlerror,
+				      .sigreturn = x->points.sigreturn};
+	struct mem mem = mem_process(x->pid);
+	uint64_t at = 0;
+	char text[256] = "";
+	if (!remote_thread_ask(t, &c, CALL_MS, &at) && at)
+		mem_read_str(&mem, at, text, sizeof(text));
+	err_set(&x->err, -ELIBACC, "process %d does not load ditrace's library: %s", x->pid,
+		*text ? text : "it does not say why");
+	return err_hint(&x->err, "trace it with --engine bpf or --engine ptrace");
+}
+
+static int load(struct entering *x, struct remote_thread *t)
+{
+	const struct remote_call c = {
+	    .function = x->points.dlopen,
+	    .sigreturn = x->points.sigreturn,
+	    .data = x->listener->library,
+	    .size = strlen(x->listener->library) + 1,
+	    .second = RTLD_NOW | RTLD_LOCAL,
+	};
+	int r = remote_thread_call(t, &c, CALL_MS);
+	if (r)
+		return r;
+	r = injector_find_library(x->pid, come_of(x->part), &x->come);
+	return r ? ask_dlerror(x, t) : 0;
+}
+
+static int call(struct entering *x, struct remote_thread *t)
+{
+	const struct remote_call c = {
+	    .function = x->come,
+	    .sigreturn = x->points.sigreturn,
+	    .data = x->listener->socket,
+	    .size = strlen(x->listener->socket) + 1,
+	};
+	return remote_thread_call(t, &c, CALL_MS);
+}
+
+/* 0; -EAGAIN: look again; -errno. */
+static int try_thread(struct entering *x, pid_t tid)
+{
+	struct remote_thread *t;
+	uint64_t since = clock_ns(CLOCK_MONOTONIC);
+	int r = remote_thread_stop(tid, STOP_MS, &t);
+	if (r == -ESRCH)
+		return -EAGAIN;
+	if (r)
+		return r == -EPERM ? process_seize_error(x->pid, r, &x->err) : r;
+	if (safepoint(x->places, tid, remote_thread_regs(t))) {
+		if (!x->come)
+			r = load(x, t);
+		r = r ? r : call(x, t);
+	} else {
+		r = -EAGAIN;
+	}
+	remote_thread_release(t);
+	x->stood_ns = clock_ns(CLOCK_MONOTONIC) - since;
+	return r;
+}
+
+/* So that it is not always at the same place when it is looked at. */
+static void pause_a_bit(unsigned look)
+{
+	nanosleep(&(struct timespec){.tv_nsec = (1 + look * 7 % 11) * 500 * 1000}, NULL);
+}
+
+static int search(struct entering *x)
+{
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + SEARCH_MS * 1000000ULL;
+	int r = -EAGAIN;
+	for (; r == -EAGAIN && clock_ns(CLOCK_MONOTONIC) < until; x->looks++) {
+		if (getppid() != x->parent)
+			return -ECHILD;
+		pid_t tid = choose(x);
+		if (tid)
+			r = try_thread(x, tid);
+		else if (!process_alive(x->pid))
+			return process_error(x->pid, -ESRCH, "enter", &x->err);
+		if (r == -EAGAIN)
+			pause_a_bit(x->looks);
+	}
+	return r;
+}
+
+static int say(struct entering *x, int r)
+{
+	if (!r || x->err.code)
+		return r;
+	err_set(&x->err, r, "process %d could not be entered: %s", x->pid,
+		r == -EAGAIN	  ? "no thread of it was at a place where a library can be loaded"
+		: r == -ETIMEDOUT ? "a thread of it did not stop, or loading the library takes long"
+		: r == -EFAULT	  ? "there is no room on its stack"
+				  : strerror(-r));
+	return err_hint(&x->err, "try again, or trace it with --engine bpf or --engine ptrace");
+}
+
+static int enter(struct entering *x)
+{
+	int r = injector_find_points(x->pid, &x->points, &x->err);
+	if (!r && injector_find_library(x->pid, come_of(x->part), &x->come))
+		x->come = 0;
+	r = r ? r : safepoints_new(x->pid, &x->places, &x->err);
+	r = r ? r : say(x, search(x));
+	if (!r)
+		injector_set_stood(x->pid, x->stood_ns);
+	safepoints_free(x->places);
+	return r;
+}
+
+/* Nothing but SIGKILL ends it. */
+static void enter_main(struct entering *x, int sock)
+{
+	sigset_t all;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	helper_begin(NAME, sock);
+	struct answer a = {.code = enter(x)};
+	a.err = x->err;
+	shim_listener_loaded(x->listener);
+	helper_send(sock, &a, sizeof(a));
+}
+
+int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *listener, struct err *e)
+{
+	struct entering x = {.pid = pid, .parent = getpid(), .part = part, .listener = listener};
+	struct answer a = {.code = -ECHILD};
+	int sock[2];
+	int r = injector_check(pid, part, e);
+	if (r)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
+		return err_set(e, -errno, "cannot enter process %d: %s", pid, strerror(errno));
+	pid_t child = fork();
+	if (!child) {
+		close(sock[0]);
+		enter_main(&x, sock[1]);
+		_exit(0);
+	}
+	close(sock[1]);
+	bool answered = child > 0 && helper_receive(sock[0], &a, sizeof(a));
+	close(sock[0]);
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (!answered)
+		return err_set(e, -ECHILD, "the process that was to enter %d has ended", pid);
+	if (a.code && e)
+		*e = a.err;
+	return a.code;
+}

@@ -1,0 +1,263 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "symbolizer/target/process.h"
+#include "tracer/engine/shim/engine_shim_internal.h"
+#include "tracer/engine/shim/injector.h"
+
+struct inside *inside_find(struct engine_shim *m, pid_t pid)
+{
+	for (struct inside *i = m->all; i; i = i->next)
+		if (i->pid == pid && !i->gone)
+			return i;
+	return NULL;
+}
+
+int inside_share(struct inside *i)
+{
+	int fd = memfd_create("ditrace-shim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	void *at = MAP_FAILED;
+	/* Sealed, since what reads behind the end of a file that was cut short gets SIGBUS. */
+	if (!ftruncate(fd, sizeof(struct shim_share)) &&
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		at = mmap(NULL, sizeof(struct shim_share), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (at == MAP_FAILED) {
+		int r = -errno;
+		close(fd);
+		return r;
+	}
+	i->memory = fd;
+	i->share = at;
+	return 0;
+}
+
+/* What it says wakes ditrace. */
+static void hear(const struct engine_shim *m, struct inside *i, int sock)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	i->sock = sock;
+	epoll_ctl(m->engine.wake, EPOLL_CTL_ADD, sock, &e);
+}
+
+/* To accept nobody takes several times as long. */
+static bool is_called(int listener)
+{
+	struct pollfd fd = {.fd = listener, .events = POLLIN};
+	return poll(&fd, 1, 0) > 0;
+}
+
+static void greet(struct engine_shim *m, int listener)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	bool good = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+		    (who.uid == geteuid() || !geteuid());
+	struct inside *i = good ? inside_find(m, who.pid) : NULL;
+	if (i && i->sock < 0) {
+		hear(m, i, fd);
+		return;
+	}
+	i = good ? calloc(1, sizeof(*i)) : NULL;
+	if (!i) {
+		close(fd);
+		return;
+	}
+	*i = (struct inside){.next = m->all, .pid = who.pid, .memory = -1};
+	hear(m, i, fd);
+	m->all = i;
+}
+
+static void answer(struct inside *i)
+{
+	struct shim_answer a = {.code = i->share ? 0 : -ENOENT};
+	struct iovec iov = {&a, sizeof(a)};
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+	if (i->share) {
+		m.msg_control = control.bytes;
+		m.msg_controllen = sizeof(control.bytes);
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+				      .cmsg_level = SOL_SOCKET,
+				      .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(c), &i->memory, sizeof(int));
+	}
+	sendmsg(i->sock, &m, MSG_NOSIGNAL);
+	if (i->memory >= 0)
+		close(i->memory);
+	i->memory = -1;
+}
+
+/* Whether it says nothing else than that threads stand still. */
+static bool only_wakes(struct inside *i)
+{
+	char said[64];
+	ssize_t n = recv(i->sock, said, sizeof(said), MSG_DONTWAIT);
+	for (ssize_t k = 0; k < n; k++)
+		if (said[k] != SHIM_WAKE)
+			return false;
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* What comes on the socket: first the greeting, then SHIM_WAKE now and then, until its end. */
+static void listen_to(struct inside *i, follow_fn *fn, void *arg)
+{
+	struct shim_hello hello;
+	if (i->greeted) {
+		i->gone = !only_wakes(i);
+		return;
+	}
+	ssize_t n = recv(i->sock, &hello, sizeof(hello), MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	const struct shim_hello ours = {.version = SHIM_VERSION,
+					.bytes = sizeof(struct shim_share)};
+	if (n != sizeof(hello) || memcmp(&hello, &ours, sizeof(ours))) {
+		i->gone = true;
+		return;
+	}
+	i->greeted = true;
+	if (i->share) {
+		answer(i);
+		return;
+	}
+	const struct follow_event ev = {
+	    .kind = FOLLOW_MAP, .pid = i->pid, .tid = i->pid, .path = ""};
+	fn(&ev, arg);
+	answer(i);
+}
+
+void inside_count(const struct inside *i, struct engine_counters *c)
+{
+	const struct shim_counts now = shim_count(i->share->lost, i->share->thread);
+	uint64_t hits = c->hits + now.hits;
+	uint64_t mean = now.sampled ? now.sampled_ns / now.sampled : 0;
+	c->mean_ns = hits ? (c->mean_ns * c->hits + mean * now.hits) / hits : 0;
+	c->hits = hits;
+	c->lost += now.lost;
+}
+
+void inside_drop(struct engine_shim *m, struct inside *i)
+{
+	if (i->sock >= 0)
+		close(i->sock);
+	if (i->memory >= 0)
+		close(i->memory);
+	if (i->share) {
+		inside_count(i, &m->past);
+		munmap(i->share, sizeof(*i->share));
+	}
+	free(i);
+}
+
+/* A process that is gone goes when all that it left in its rings has been taken. */
+static void bury(struct engine_shim *m, follow_fn *fn, void *arg)
+{
+	enum { ROUNDS = 2 };
+	for (struct inside **at = &m->all, *i; (i = *at);) {
+		if (!i->gone || i->rounds < ROUNDS) {
+			at = &i->next;
+			continue;
+		}
+		const struct follow_event ev = {
+		    .kind = FOLLOW_EXIT, .pid = i->pid, .tid = i->pid, .path = ""};
+		*at = i->next;
+		if (i->share)
+			fn(&ev, arg);
+		inside_drop(m, i);
+	}
+}
+
+/* A process that was entered and does not call. */
+static void wait_for_call(struct engine_shim *m, struct inside *i)
+{
+	const uint64_t patience = SHIM_PATIENCE_S * 1000000000ULL;
+	struct shim_state s;
+	struct process p;
+	if (clock_ns(CLOCK_MONOTONIC) - i->since < patience)
+		return;
+	i->since = clock_ns(CLOCK_MONOTONIC);
+	if (process_read(i->pid, &p, NULL)) {
+		i->gone = true;
+		return;
+	}
+	if (p.status.state == 'T' || i->told)
+		return;
+	i->told = true;
+	bool known = !injector_state(i->pid, &s, NULL) && s.failed;
+	err_set(&m->engine.trouble, -ETIMEDOUT,
+		"the library in process %d does not call ditrace%s%s", i->pid, known ? ": " : "",
+		known ? strerror(s.failed) : "");
+	err_hint(&m->engine.trouble, "trace it with --engine bpf or --engine ptrace");
+}
+
+/* --wait: the process is entered as soon as it has what is needed. */
+static void look_at_watched(struct engine_shim *m, follow_fn *fn, void *arg)
+{
+	enum { EVERY_NS = 20 * 1000 * 1000 };
+	static uint64_t looked;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!m->watched || now - looked < EVERY_NS)
+		return;
+	looked = now;
+	if (!m->interesting(m->watched))
+		return;
+	const struct follow_event ev = {
+	    .kind = FOLLOW_MAP, .pid = m->watched, .tid = m->watched, .path = ""};
+	m->watched = 0;
+	fn(&ev, arg);
+}
+
+int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg)
+{
+	struct engine_shim *m = (struct engine_shim *)g;
+	for (const struct shim_listener *d = m->listeners; d; d = d->next)
+		if (is_called(d->sock))
+			greet(m, d->sock);
+	look_at_watched(m, fn, arg);
+	for (struct inside *i = m->all; i; i = i->next) {
+		if (!i->gone && i->sock >= 0)
+			listen_to(i, fn, arg);
+		else if (!i->gone)
+			wait_for_call(m, i);
+	}
+	bury(m, fn, arg);
+	return 0;
+}
+
+void shim_clients_await_leaving(struct engine_shim *m)
+{
+	enum { PATIENCE_MS = 2000 };
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + PATIENCE_MS * 1000000ULL;
+	for (struct inside *i = m->all; i; i = i->next)
+		if (i->sock >= 0)
+			shutdown(i->sock, SHUT_WR);
+	for (struct inside *i = m->all; i; i = i->next) {
+		struct process p;
+		struct pollfd fd = {.fd = i->sock, .events = POLLIN};
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (i->sock < 0 || now >= until || process_read(i->pid, &p, NULL) ||
+		    p.status.state == 'T' || p.status.state == 't')
+			continue;
+		poll(&fd, 1, (int)((until - now) / 1000000) + 1);
+	}
+}

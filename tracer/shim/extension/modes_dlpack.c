@@ -1,0 +1,166 @@
+#define _GNU_SOURCE
+#include "tracer/shim/extension/modes_dlpack.h"
+
+/* DLTensor, the beginning of DLManagedTensor (dlpack.h 0.8; the same since 0.2). */
+struct dl_tensor {
+	void *data;
+	int32_t device_type, device_id;
+	int32_t ndim;
+	uint8_t code, bits;
+	uint16_t lanes;
+	int64_t *shape, *strides;
+	uint64_t byte_offset;
+};
+
+/* DLDataTypeCode, and the c10::ScalarType of each width. */
+static const struct {
+	uint8_t code, bits;
+	int dtype;
+} dtypes[] = {{0, 8, 1},  {0, 16, 2}, {0, 32, 3},  {0, 64, 4}, {1, 8, 0},    {2, 16, 5},
+	      {2, 32, 6}, {2, 64, 7}, {4, 16, 15}, {5, 64, 9}, {5, 128, 10}, {6, 8, 11}};
+enum { BOOL = 11 };
+
+static struct {
+	object *to_dlpack, *uint8;
+	object *is_conj, *is_neg, *a_is_cpu;
+} own;
+
+void numbers_ready(object *to_dlpack, object *uint8, object *is_conj, object *is_neg)
+{
+	own.to_dlpack = python_kept(to_dlpack);
+	own.uint8 = python_kept(uint8);
+	own.is_conj = python_kept(is_conj);
+	own.is_neg = python_kept(is_neg);
+	own.a_is_cpu = py.PyUnicode_InternFromString("is_cpu");
+}
+
+static bool says_no(object *method, object *tensor)
+{
+	object *r = py.PyObject_CallFunctionObjArgs(method, tensor, PY_END);
+	python_drop(r);
+	return r == py._Py_FalseStruct;
+}
+
+/* Are its elements numbers in memory of this process as they are? */
+static bool is_direct(object *t)
+{
+	return python_has(t, own.a_is_cpu, py._Py_TrueStruct) && says_no(own.is_conj, t) &&
+	       says_no(own.is_neg, t);
+}
+
+static object *method(object *o, const char *name)
+{
+	object *f = o ? py.PyObject_GetAttrString(o, name) : NULL;
+	object *r = f ? py.PyObject_CallObject(f, NULL) : NULL;
+	python_drop(f);
+	return r;
+}
+
+/* Its elements without history, on the CPU, packed. */
+static object *packed(object *t)
+{
+	static const char *const steps[] = {"detach", "cpu", "resolve_conj", "resolve_neg",
+					    "contiguous"};
+	t = python_kept(t);
+	for (unsigned i = 0; t && i < sizeof(steps) / sizeof(steps[0]); i++) {
+		object *next = method(t, steps[i]);
+		python_drop(t);
+		t = next;
+	}
+	return t;
+}
+
+/* Of a bool the bytes, which DLPack had no name for at first. */
+static object *capsule_of(object *t, bool *is_bool)
+{
+	object *c = py.PyObject_CallFunctionObjArgs(own.to_dlpack, t, PY_END);
+	if (c)
+		return c;
+	object *error[3], *dtype = NULL;
+	py.PyErr_Fetch(&error[0], &error[1], &error[2]);
+	dtype = py.PyObject_GetAttrString(t, "dtype");
+	object *text = dtype ? py.PyObject_Str(dtype) : NULL;
+	*is_bool = text && !py.PyUnicode_CompareWithASCIIString(text, "torch.bool");
+	object *view = *is_bool ? py.PyObject_GetAttrString(t, "view") : NULL;
+	object *bytes = view ? py.PyObject_CallFunctionObjArgs(view, own.uint8, PY_END) : NULL;
+	c = bytes ? py.PyObject_CallFunctionObjArgs(own.to_dlpack, bytes, PY_END) : NULL;
+	python_drop(bytes);
+	python_drop(view);
+	python_drop(text);
+	python_drop(dtype);
+	if (c) {
+		python_drop(error[0]);
+		python_drop(error[1]);
+		python_drop(error[2]);
+	} else {
+		py.PyErr_Restore(error[0], error[1], error[2]);
+	}
+	return c;
+}
+
+static int dtype_of(const struct dl_tensor *d)
+{
+	for (unsigned i = 0; d->lanes == 1 && i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (dtypes[i].code == d->code && dtypes[i].bits == d->bits)
+			return dtypes[i].dtype;
+	return -1;
+}
+
+static bool is_packed(const struct dl_tensor *d)
+{
+	int64_t expected = 1;
+	bool packed = true;
+	for (int i = d->ndim - 1; d->strides && i >= 0; i--) {
+		packed = packed && (d->shape[i] == 1 || d->strides[i] == expected);
+		expected *= d->shape[i];
+	}
+	return packed || !expected;
+}
+
+/* Takes the reference to t, which may be NULL with an error. NULL with an error, or without one:
+ * its elements do not lie packed. */
+static struct dl_tensor *open_tensor(object *t, bool *is_bool, struct numbers *out)
+{
+	*out = (struct numbers){.tensor = t, .n = 1};
+	*is_bool = false;
+	out->capsule = t ? capsule_of(t, is_bool) : NULL;
+	struct dl_tensor *d =
+	    out->capsule ? py.PyCapsule_GetPointer(out->capsule, "dltensor") : NULL;
+	if (d && is_packed(d))
+		return d;
+	numbers_drop(out);
+	return NULL;
+}
+
+bool numbers_of(object *tensor, struct numbers *out)
+{
+	enum { CPU = 1 };
+	bool is_bool;
+	struct dl_tensor *d =
+	    is_direct(tensor) ? open_tensor(python_kept(tensor), &is_bool, out) : NULL;
+	if (!d) {
+		python_forget();
+		d = open_tensor(packed(tensor), &is_bool, out);
+	}
+	if (!d)
+		return false;
+	out->dtype = is_bool ? BOOL : dtype_of(d);
+	out->data = (const char *)d->data + d->byte_offset;
+	out->ndim = d->ndim;
+	out->shape = d->shape;
+	for (int i = 0; i < d->ndim; i++)
+		out->n *= d->shape[i];
+	if (out->dtype >= 0 && d->device_type == CPU)
+		return true;
+	numbers_drop(out);
+	py.PyErr_SetString(*(object **)py.PyExc_TypeError, "it has a dtype without known numbers");
+	return false;
+}
+
+/* Nobody has taken the capsule over: it frees what it holds. */
+void numbers_drop(struct numbers *n)
+{
+	python_drop(n->capsule);
+	python_drop(n->tensor);
+	*n = (struct numbers){0};
+}

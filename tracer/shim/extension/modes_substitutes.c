@@ -1,0 +1,235 @@
+#define _GNU_SOURCE
+#include "tracer/shim/extension/modes_substitutes.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "tracer/shim/extension/modes_change.h"
+
+static struct {
+	object *write_back, *may_write, *why_opaque;
+	object *a_written, *a_version, *a_base, *a_is_cpu, *address_of, *a_data_ptr,
+	    *a_storage_offset, *a_element_size;
+} own;
+
+bool stand_ready(void)
+{
+	own.write_back = modes_name("write_back");
+	own.a_written = py.PyUnicode_InternFromString("written");
+	own.may_write = modes_name("may_write");
+	own.why_opaque = modes_name("why_opaque");
+	own.a_version = py.PyUnicode_InternFromString("_version");
+	own.a_base = py.PyUnicode_InternFromString("_base");
+	own.a_is_cpu = py.PyUnicode_InternFromString("is_cpu");
+	own.address_of = modes_name("address_of");
+	own.a_data_ptr = modes_name("DATA_PTR");
+	own.a_storage_offset = modes_name("STORAGE_OFFSET");
+	own.a_element_size = modes_name("ELEMENT_SIZE");
+	return own.write_back && own.a_written && own.may_write && own.why_opaque &&
+	       own.a_version && own.a_base && own.a_is_cpu && own.address_of && own.a_data_ptr &&
+	       own.a_storage_offset && own.a_element_size;
+}
+
+/* STAND_UNVERSIONED: tensors made under inference_mode have none. */
+static long version_of(object *tensor)
+{
+	object *number = py.PyObject_GetAttr(tensor, own.a_version);
+	long version = number ? py.PyLong_AsLong(number) : STAND_UNVERSIONED;
+	python_drop(number);
+	if (!number)
+		python_forget();
+	return version;
+}
+
+/* The reference to the copy is taken. */
+static bool add(struct stand *s, object *x, object *copy)
+{
+	if (s->n == s->room) {
+		size_t room = s->room ? 2 * s->room : 8;
+		struct stand_pair *pairs = realloc(s->pairs, room * sizeof(*pairs));
+		if (!pairs) {
+			python_drop(copy);
+			py.PyErr_SetString(*(object **)py.PyExc_RuntimeError, "no memory");
+			return false;
+		}
+		s->pairs = pairs;
+		s->room = room;
+	}
+	s->pairs[s->n++] = (struct stand_pair){x, copy, version_of(copy)};
+	return true;
+}
+
+static object *replaced(object *leaf, void *context)
+{
+	struct stand *s = context;
+	if (!nest_is_tensor(leaf))
+		return s->other ? s->other(leaf, s->context) : python_kept(leaf);
+	for (size_t i = 0; i < s->n; i++)
+		if (s->pairs[i].x == leaf)
+			return python_kept(s->pairs[i].copy);
+	object *copy = s->made(leaf, s->context);
+	if (!copy)
+		return py.PyErr_Occurred() ? NULL : python_kept(leaf);
+	return add(s, leaf, copy) ? python_kept(copy) : NULL;
+}
+
+object *stand_for(struct stand *s, object *nest)
+{
+	return nest_rebuilt(nest, replaced, s);
+}
+
+object *stand_original(const struct stand *s, object *copy)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->pairs[i].copy == copy)
+			return s->pairs[i].x;
+	return NULL;
+}
+
+/* A number that a method of Tensor gives; 0 where it cannot be had, as of devices without
+ * addresses. */
+static uintptr_t asked(object *method, object *tensor)
+{
+	object *r = py.PyObject_CallFunctionObjArgs(method, tensor, PY_END);
+	uintptr_t number = r ? (uintptr_t)py.PyLong_AsVoidPtr(r) : 0;
+	python_drop(r);
+	if (py.PyErr_Occurred())
+		python_forget();
+	return number;
+}
+
+static uintptr_t address(object *tensor)
+{
+	object *is_cpu = py.PyObject_GetAttr(tensor, own.a_is_cpu);
+	python_drop(is_cpu);
+	return asked(is_cpu == py._Py_TrueStruct ? own.a_data_ptr : own.address_of, tensor);
+}
+
+/* Of a copy the whole memory is its own: it begins where its first element is. */
+static bool shows(const struct stand *s, object *result)
+{
+	object *base = py.PyObject_GetAttr(result, own.a_base);
+	bool is_view = base && stand_original(s, base);
+	python_drop(base);
+	uintptr_t first = is_view ? 0 : address(result);
+	if (!first)
+		return is_view;
+	uintptr_t begin =
+	    first - asked(own.a_storage_offset, result) * asked(own.a_element_size, result);
+	for (size_t i = 0; i < s->n && !is_view; i++)
+		is_view = address(s->pairs[i].copy) == begin;
+	return is_view;
+}
+
+static bool check_leaf(object *leaf, void *context)
+{
+	const struct stand *s = context;
+	if (nest_is_tensor(leaf)) {
+		if (stand_original(s, leaf) || !shows(s, leaf))
+			return true;
+		modes_unchanged("gives a view");
+		return false;
+	}
+	return true;
+}
+
+/* A copy must not stay in what is given. */
+static bool is_transparent(object *result)
+{
+	object *why = nest_is_known(result)
+			  ? python_none()
+			  : py.PyObject_CallFunctionObjArgs(own.why_opaque, result, PY_END);
+	bool good = why == py._Py_NoneStruct;
+	object *text = why && !good ? py.PyUnicode_AsUTF8String(why) : NULL;
+	if (text)
+		modes_unchanged(py.PyBytes_AsString(text));
+	python_drop(text);
+	python_drop(why);
+	return good;
+}
+
+bool stand_check(const struct stand *s, object *result)
+{
+	return is_transparent(result) && nest_each(result, check_leaf, (void *)s);
+}
+
+static bool is_in(object *list, object *x)
+{
+	for (ssize_t i = 0; i < py.PyList_Size(list); i++)
+		if (py.PyList_GetItem(list, i) == x)
+			return true;
+	return false;
+}
+
+static bool append_pair(object *list, const struct stand_pair *p)
+{
+	object *pair = py.PyTuple_Pack(2, p->x, p->copy);
+	bool good = pair && !py.PyList_Append(list, pair);
+	python_drop(pair);
+	return good;
+}
+
+/* Not every version moves, below autograd none: the plan names what is written, too. NULL with an
+ * error. */
+static object *written(const struct stand *s, object *named)
+{
+	object *list = py.PyList_New(0);
+	bool good = list;
+	for (size_t i = 0; i < s->n && good; i++) {
+		const struct stand_pair *p = &s->pairs[i];
+		bool wrote = p->version != STAND_UNVERSIONED && version_of(p->copy) != p->version;
+		wrote = wrote || (named != py._Py_NoneStruct && is_in(named, p->x));
+		good = !wrote || append_pair(list, p);
+	}
+	if (!good) {
+		python_drop(list);
+		list = NULL;
+	}
+	return list;
+}
+
+static bool is_unversioned(const struct stand *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->pairs[i].version == STAND_UNVERSIONED)
+			return true;
+	return false;
+}
+
+bool stand_write_back(const struct stand *s, object *plan, object *args, object *kwargs)
+{
+	object *how = py.PyObject_GetAttr(plan, own.a_written);
+	object *named = how && how != py._Py_NoneStruct
+			    ? py.PyObject_CallFunctionObjArgs(how, plan, args, kwargs, PY_END)
+			    : python_kept(how);
+	python_drop(how);
+	if (named == py._Py_NoneStruct && is_unversioned(s)) {
+		object *may =
+		    py.PyObject_CallFunctionObjArgs(own.may_write, plan, args, kwargs, PY_END);
+		bool harmless = may == py._Py_FalseStruct;
+		if (may && !harmless)
+			modes_unchanged("may change an argument, under inference_mode");
+		python_drop(may);
+		python_drop(named);
+		return harmless;
+	}
+	object *list = named ? written(s, named) : NULL;
+	bool good = list && !py.PyList_Size(list);
+	if (list && !good) {
+		object *r = py.PyObject_CallFunctionObjArgs(own.write_back, list, PY_END);
+		good = r;
+		python_drop(r);
+	}
+	python_drop(list);
+	python_drop(named);
+	return good;
+}
+
+void stand_drop(struct stand *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		python_drop(s->pairs[i].copy);
+	free(s->pairs);
+	s->pairs = NULL;
+	s->n = s->room = 0;
+}

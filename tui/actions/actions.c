@@ -1,0 +1,208 @@
+#include "tui/actions/actions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracer/engine/engine.h"
+#include "tui/actions/capture_next.h"
+#include "tui/actions/change.h"
+#include "tui/actions/stacks.h"
+#include "tui/model/live.h"
+
+enum { OP_MAX = 256 };
+
+struct actions {
+	struct stacks stacks;
+	struct capture_next capture;
+	struct change change;
+	bool shows_change; /* the panel, in place of the stacks */
+};
+
+struct actions *actions_new(void)
+{
+	return calloc(1, sizeof(struct actions));
+}
+
+void actions_free(struct actions *a)
+{
+	if (!a)
+		return;
+	stacks_close(&a->stacks);
+	capture_next_close(&a->capture);
+	change_close(&a->change);
+	free(a);
+}
+
+const char *actions_text(const struct actions *a)
+{
+	return !a ? NULL : a->shows_change ? a->change.text : a->stacks.text;
+}
+
+/* 0: there is none, and why was said. */
+static pid_t process(struct top *t)
+{
+	pid_t pid = t->live ? live_process(t->live) : 0;
+	if (!t->live)
+		top_say(t, "this is a recorded file: no process is traced");
+	else if (!pid)
+		top_say(t, live_has_ended(t->live) ? "the process has ended"
+						   : "no process has loaded PyTorch yet");
+	return pid;
+}
+
+static void look_at_stacks(struct top *t)
+{
+	pid_t pid = process(t);
+	if (!pid)
+		return;
+	int r = stacks_look(&t->acts->stacks, pid);
+	if (r)
+		top_say(t, "cannot look at process %d: %s", (int)pid, strerror(-r));
+	else
+		top_say(t, "looking at all threads of process %d", (int)pid);
+}
+
+static const struct grouping_row *chosen_row(struct top *t)
+{
+	size_t n;
+	struct grouping_row *const *rows = view_all(t->view, view_group(t->view), &n);
+	int64_t id = t->panel == TOP_DETAIL ? (int64_t)t->detail : t->chosen;
+	return id >= 0 && (size_t)id < n ? rows[id] : NULL;
+}
+
+static const struct grouping_row *row_or_say(struct top *t)
+{
+	const struct grouping_row *row = chosen_row(t);
+	if (row && row->sum)
+		return row;
+	top_say(t, "no row is chosen");
+	return NULL;
+}
+
+/* The op of the row with the cursor, and whether another op called it last; false: it is not of
+ * one, and that was said. */
+static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
+{
+	struct op_event last;
+	const struct grouping_row *row = row_or_say(t);
+	enum grouping_by group = view_group(t->view);
+	if (!row)
+		return false;
+	if (group != GROUPING_OP_LINE && group != GROUPING_OP && group != GROUPING_SHAPE) {
+		top_say(t, "this row is of many ops: g groups by op");
+		return false;
+	}
+	if (!capture_row_op(t, row, &last))
+		return false;
+	snprintf(out, size, "%s", last.op->name);
+	*inner = last.depth > 0;
+	return true;
+}
+
+/* Breakpoints of a second tracer do not go together with those of the first. */
+static int engine_beside(struct top *t)
+{
+	struct view_head h;
+	view_head(t->view, &h);
+	const char *engine = h.target ? h.target->engine : "";
+	if (!live_is_tracing(t->live))
+		return ENGINE_AUTO;
+	if (!strcmp(engine, engine_names[ENGINE_PTRACE]))
+		return -1;
+	return strcmp(engine, engine_names[ENGINE_BPF]) ? ENGINE_AUTO : ENGINE_BPF;
+}
+
+static void capture(struct top *t)
+{
+	struct capture_what what;
+	pid_t pid = process(t);
+	const struct grouping_row *row = pid ? row_or_say(t) : NULL;
+	int engine = row ? engine_beside(t) : -1;
+	if (row && engine < 0)
+		top_say(t, "the engine ptrace is tracing, and only one can: d detaches, then c");
+	else if (row && !capture_row(t, row, &what))
+		capture_what_free(&what);
+	else if (row)
+		capture_next_begin(&t->acts->capture, t, pid, &what, engine);
+}
+
+static void undo(struct top *t)
+{
+	char path[UNDO_PATH];
+	if (t->acts &&
+	    (capture_next_stop(&t->acts->capture, t) || change_undo(&t->acts->change, t)))
+		return;
+	int r = undo_last(&t->undo, path, sizeof(path));
+	if (r > 0)
+		top_say(t, "removed %s", path);
+	else if (r < 0)
+		top_say(t, "cannot remove %s: %s", path, strerror(-r));
+	else
+		top_say(t, "there is nothing to undo");
+}
+
+/* "aten::add_.Tensor" is called as torch.Tensor.add_: "add_". */
+static void change(struct top *t, enum intervene_feature feature)
+{
+	char op[OP_MAX];
+	bool inner;
+	pid_t pid = process(t);
+	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
+		return;
+	if (inner) {
+		top_say(t, "%s is called by another op: choose that, which the program calls", op);
+		return;
+	}
+	const char *name = strstr(op, "::");
+	name = name ? name + 2 : op;
+	op[(name - op) + (long)strcspn(name, ".")] = '\0';
+	change_add(&t->acts->change, t, pid, engine_beside(t) >= 0, feature, name);
+}
+
+bool actions_key(struct top *t, int key)
+{
+	switch (key) {
+	case 's':
+		look_at_stacks(t);
+		return true;
+	case 'c':
+		capture(t);
+		return true;
+	case 'C':
+		change(t, INTERVENE_COMPARE);
+		return true;
+	case 'f':
+		change(t, INTERVENE_FALLBACK);
+		return true;
+	case 'u':
+		undo(t);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void show(struct top *t, bool change)
+{
+	t->acts->shows_change = change;
+	if (t->panel == TOP_TEXT)
+		return;
+	t->panel = TOP_TEXT;
+	t->scroll = 0;
+	t->left = 0;
+}
+
+void actions_tick(struct top *t)
+{
+	struct actions *a = t->acts;
+	if (!a)
+		return;
+	capture_next_tick(&a->capture, t);
+	if (change_tick(&a->change, t))
+		show(t, true);
+	if (!stacks_came(&a->stacks))
+		return;
+	t->message[0] = '\0';
+	show(t, false);
+}

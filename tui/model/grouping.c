@@ -1,0 +1,299 @@
+#include "tui/model/grouping.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/intern.h"
+
+enum { KEY_MAX = 4096, NAME_MAX_BYTES = 512, SHAPES_MAX = 256 };
+
+const char *const grouping_names[] = {"op and line", "op",     "line",
+				      "module",	     "thread", "op and shapes"};
+
+struct grouping {
+	enum grouping_by group;
+	const char *(*thread_name)(void *arg, int32_t pid, int32_t tid);
+	void *arg;
+	struct intern keys;
+	struct arena arena;
+	struct grouping_row **rows;
+	const struct op_desc *
+	    *names; /* what the aggregate takes for the op of a row; NULL: its own */
+	size_t n, room, names_room;
+	struct aggregate *sum;
+};
+
+struct key {
+	size_t len;
+	char bytes[KEY_MAX];
+};
+
+struct grouping *grouping_new(enum grouping_by group,
+			      const char *(*thread_name)(void *arg, int32_t pid, int32_t tid),
+			      void *arg)
+{
+	struct grouping *t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->group = group;
+	t->thread_name = thread_name;
+	t->arg = arg;
+	t->sum = aggregate_new();
+	if (t->sum)
+		return t;
+	free(t);
+	return NULL;
+}
+
+void grouping_free(struct grouping *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->n; i++)
+		free(t->rows[i]->last.bytes);
+	free(t->rows);
+	free(t->names);
+	aggregate_free(t->sum);
+	intern_free(&t->keys);
+	arena_free(&t->arena);
+	free(t);
+}
+
+struct grouping_row *const *grouping_rows(const struct grouping *t, size_t *n)
+{
+	*n = t->n;
+	return t->rows;
+}
+
+const struct aggregate *grouping_sum(const struct grouping *t)
+{
+	return t->sum;
+}
+
+static void key_bytes(struct key *k, const void *bytes, size_t len)
+{
+	if (len > KEY_MAX - k->len)
+		len = KEY_MAX - k->len;
+	memcpy(k->bytes + k->len, bytes, len);
+	k->len += len;
+}
+
+static void key_text(struct key *k, const char *s)
+{
+	size_t n = strnlen(s, NAME_MAX_BYTES);
+	key_bytes(k, s, n);
+	key_bytes(k, "", 1);
+}
+
+static void key_shapes(struct key *k, const struct value *v, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_LIST) {
+			key_shapes(k, v[i].items, v[i].count);
+			continue;
+		}
+		if (v[i].kind != VALUE_TENSOR)
+			continue;
+		const struct tensor_meta *m = &v[i].tensor->meta;
+		uint8_t ndim = m->unknown & TENSOR_NO_SHAPE ? UINT8_MAX : m->ndim;
+		key_bytes(k, &ndim, 1);
+		if (ndim != UINT8_MAX)
+			key_bytes(k, m->shape, ndim * sizeof(*m->shape));
+	}
+}
+
+static void key_where(struct key *k, const struct py_frame *where)
+{
+	int32_t line = where ? where->line : -1;
+	key_bytes(k, &line, sizeof(line));
+	key_text(k, where ? where->file : "");
+}
+
+static const char *module_of(const struct op_event *ev)
+{
+	const char *module = ev->where_stack ? ev->where_stack->module : NULL;
+	return module ? module : "(no module)";
+}
+
+static void make_key(struct key *k, enum grouping_by group, const struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	k->len = 0;
+	if (group == GROUPING_THREAD) {
+		key_bytes(k, &ev->pid, sizeof(ev->pid));
+		key_bytes(k, &ev->tid, sizeof(ev->tid));
+		return;
+	}
+	key_bytes(k, &ev->phase, 1);
+	if (group != GROUPING_LINE && group != GROUPING_MODULE)
+		key_text(k, ev->op->name);
+	if (group == GROUPING_MODULE)
+		key_text(k, module_of(ev));
+	if (group == GROUPING_LINE || group == GROUPING_OP_LINE)
+		key_where(k, where);
+	if (group == GROUPING_SHAPE)
+		key_shapes(k, ev->args, ev->nargs);
+}
+
+/* snprintf to *at of out, which stays ended. */
+static void add(char *out, size_t size, size_t *at, const char *s)
+{
+	size_t n = strlen(s);
+	if (n >= size - *at)
+		n = size - *at - 1;
+	memcpy(out + *at, s, n);
+	*at += n;
+	out[*at] = '\0';
+}
+
+static void add_shape(char *out, size_t size, size_t *at, const struct tensor_meta *m)
+{
+	char dim[24];
+	add(out, size, at, *at ? " [" : "[");
+	if (m->unknown & TENSOR_NO_SHAPE)
+		add(out, size, at, "?");
+	else
+		for (unsigned i = 0; i < m->ndim; i++) {
+			snprintf(dim, sizeof(dim), "%s%" PRId64, i ? "," : "", m->shape[i]);
+			add(out, size, at, dim);
+		}
+	add(out, size, at, "]");
+}
+
+static void add_shapes(char *out, size_t size, size_t *at, const struct value *v, uint32_t n)
+{
+	for (uint32_t i = 0; i < n && *at + 1 < size; i++) {
+		if (v[i].kind == VALUE_LIST)
+			add_shapes(out, size, at, v[i].items, v[i].count);
+		else if (v[i].kind == VALUE_TENSOR)
+			add_shape(out, size, at, &v[i].tensor->meta);
+	}
+}
+
+const char *grouping_shapes(char *out, size_t size, const struct op_event *ev)
+{
+	size_t at = 0;
+	out[0] = '\0';
+	add_shapes(out, size, &at, ev->args, ev->nargs);
+	if (at + 1 == size && size > 4)
+		memcpy(out + size - 4, "...", 4);
+	return out;
+}
+
+static const char *name_of(const struct grouping *t, const struct op_event *ev, char *out,
+			   size_t size)
+{
+	char shapes[SHAPES_MAX];
+	const char *name;
+	switch (t->group) {
+	case GROUPING_LINE:
+		return ev->phase == PHASE_BACKWARD ? "(backward)" : "(forward)";
+	case GROUPING_MODULE:
+		return module_of(ev);
+	case GROUPING_THREAD:
+		name = t->thread_name(t->arg, ev->pid, ev->tid);
+		snprintf(out, size, "%" PRId32 " %s", ev->tid, name);
+		return out;
+	case GROUPING_SHAPE:
+		snprintf(out, size, "%s %s", ev->op->name,
+			 grouping_shapes(shapes, sizeof(shapes), ev));
+		return out;
+	default:
+		return ev->op->name;
+	}
+}
+
+static int add_row(struct grouping *t, const struct op_event *ev, bool other)
+{
+	char text[NAME_MAX_BYTES + SHAPES_MAX];
+	const char *name = other ? "(other)" : name_of(t, ev, text, sizeof(text));
+	struct op_desc *op = arena_alloc(&t->arena, sizeof(*op));
+	struct grouping_row *row = arena_alloc(&t->arena, sizeof(*row));
+	if (!op || !row || !(op->name = arena_strndup(&t->arena, name, strlen(name))) ||
+	    array_grow(&t->rows, &t->room, t->n + 1, sizeof(struct grouping_row *)) ||
+	    array_grow(&t->names, &t->names_room, t->n + 1, sizeof(struct op_desc *)))
+		return -ENOMEM;
+	row->id = (uint32_t)t->n;
+	t->rows[t->n] = row;
+	t->names[t->n++] = op;
+	return 0;
+}
+
+/* The number of the event's row; *other when it is the one for all that finds no room. */
+static int64_t row_id(struct grouping *t, const struct op_event *ev, bool *other)
+{
+	struct key k;
+	bool is_new = false;
+	make_key(&k, t->group, ev);
+	int64_t id = t->n < GROUPING_ROWS ? intern(&t->keys, k.bytes, (uint32_t)k.len, &is_new)
+					  : intern_find(&t->keys, k.bytes, (uint32_t)k.len);
+	*other = id == -ENOENT || id == GROUPING_ROWS - 1;
+	if (id == -ENOENT)
+		id = GROUPING_ROWS - 1;
+	if (is_new && add_row(t, ev, *other))
+		return -ENOMEM;
+	return id;
+}
+
+static uint64_t elements(const struct value *v, uint32_t n)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_LIST)
+			sum += elements(v[i].items, v[i].count);
+		else if (v[i].kind == VALUE_TENSOR)
+			sum += (uint64_t)v[i].tensor->meta.numel;
+	}
+	return sum;
+}
+
+static int keep(struct grouping_call *c, const struct trace_raw_event *raw)
+{
+	c->size = raw->size <= GROUPING_CALL_MAX ? raw->size : 0;
+	if (c->size > c->room || !c->bytes) {
+		uint8_t *more = realloc(c->bytes, c->size + 64);
+		if (!more)
+			return -ENOMEM;
+		c->bytes = more;
+		c->room = c->size + 64;
+	}
+	c->id = raw->id;
+	c->last_id = raw->last_id;
+	c->last_ns = raw->last_ns;
+	memcpy(c->bytes, raw->payload, c->size);
+	return 0;
+}
+
+int grouping_add(struct grouping *t, const struct op_event *ev, const struct trace_raw_event *raw,
+		 const struct grouping_row **row)
+{
+	bool other;
+	size_t before, after;
+	*row = NULL;
+	if (!ev->end_ns)
+		return aggregate_add(t->sum, ev);
+	int64_t id = row_id(t, ev, &other);
+	if (id < 0)
+		return (int)id;
+	struct op_event named = *ev;
+	named.op = t->names[id];
+	bool with_line = t->group == GROUPING_OP_LINE || t->group == GROUPING_LINE;
+	if (other || !with_line)
+		named.where_stack = NULL;
+	if (other || t->group == GROUPING_THREAD)
+		named.phase = PHASE_FORWARD;
+	aggregate_rows(t->sum, &before);
+	int r = aggregate_add(t->sum, &named);
+	if (r)
+		return r;
+	const struct aggregate_row *const *sums = aggregate_rows(t->sum, &after);
+	if (after > before)
+		t->rows[id]->sum = sums[after - 1];
+	*row = t->rows[id];
+	t->rows[id]->last_elements = elements(ev->args, ev->nargs);
+	return keep(&t->rows[id]->last, raw);
+}

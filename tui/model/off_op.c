@@ -1,0 +1,123 @@
+#include "tui/model/off_op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+struct look {
+	uint64_t ns;
+	uint32_t weight;
+	bool ran;
+};
+
+struct looks_thread {
+	int32_t pid, tid;
+	size_t first, n; /* n of them from looks[first] on, in a ring */
+	uint64_t last_ns;
+	struct look *looks;
+};
+
+static struct looks_thread *find(const struct looks *l, int32_t pid, int32_t tid)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->threads[i].pid == pid && l->threads[i].tid == tid)
+			return &l->threads[i];
+	return NULL;
+}
+
+/* The place of a thread that was not looked at for long: it has ended. */
+static struct looks_thread *reuse(struct looks *l, int32_t pid, int32_t tid, uint64_t now)
+{
+	const uint64_t long_ns = 10000000000;
+	for (size_t i = 0; i < l->n; i++) {
+		struct looks_thread *t = &l->threads[i];
+		if (now < t->last_ns + long_ns)
+			continue;
+		*t = (struct looks_thread){.pid = pid, .tid = tid, .looks = t->looks};
+		return t;
+	}
+	return NULL;
+}
+
+static struct looks_thread *add_thread(struct looks *l, int32_t pid, int32_t tid)
+{
+	struct look *looks = calloc(LOOKS_KEPT, sizeof(*looks));
+	if (!looks || array_grow(&l->threads, &l->room, l->n + 1, sizeof(*l->threads))) {
+		free(looks);
+		return NULL;
+	}
+	l->threads[l->n] = (struct looks_thread){.pid = pid, .tid = tid, .looks = looks};
+	return &l->threads[l->n++];
+}
+
+static struct look *at(const struct looks_thread *t, size_t i)
+{
+	return &t->looks[(t->first + i) % LOOKS_KEPT];
+}
+
+/* Every second one stands for two. */
+static void merge(struct looks_thread *t)
+{
+	for (size_t i = 0; i < LOOKS_KEPT / 2; i++) {
+		*at(t, i) = *at(t, 2 * i);
+		at(t, i)->weight *= 2;
+	}
+	t->n = LOOKS_KEPT / 2;
+}
+
+int looks_add(struct looks *l, int32_t pid, int32_t tid, uint64_t ns, bool ran)
+{
+	struct looks_thread *t = find(l, pid, tid);
+	if (!t && l->n == LOOKS_THREADS && !(t = reuse(l, pid, tid, ns)))
+		return 0;
+	if (!t && !(t = add_thread(l, pid, tid)))
+		return -ENOMEM;
+	t->last_ns = ns;
+	if (t->n == LOOKS_KEPT)
+		merge(t);
+	*at(t, t->n++) = (struct look){.ns = ns, .weight = 1, .ran = ran};
+	return 0;
+}
+
+void looks_take(struct looks *l, const struct op_event *ev, uint64_t from, struct off_op_part *out)
+{
+	struct looks_thread *t = find(l, ev->pid, ev->tid);
+	*out = (struct off_op_part){0};
+	for (; t && t->n && at(t, 0)->ns <= ev->end_ns; t->n--, t->first++) {
+		const struct look *look = at(t, 0);
+		if (look->ns < from || look->ns >= ev->start_ns)
+			continue;
+		*(look->ran ? &out->ran : &out->waited) += look->weight;
+	}
+	if (t)
+		t->first %= LOOKS_KEPT;
+}
+
+void looks_free(struct looks *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->threads[i].looks);
+	free(l->threads);
+	*l = (struct looks){0};
+}
+
+int off_op_see(struct off_op *o, const struct op_event *ev, struct off_op_part **part,
+	       uint64_t *from)
+{
+	struct op_event gap;
+	int r = gaps_see(&o->gaps, ev, &gap);
+	if (r <= 0)
+		return r;
+	*part = gap.stack ? &o->python : &o->other;
+	(*part)->ns += gap.end_ns - gap.start_ns;
+	*from = gap.start_ns;
+	return 1;
+}
+
+void off_op_reset(struct off_op *o)
+{
+	gaps_free(&o->gaps);
+	*o = (struct off_op){0};
+}
