@@ -38,10 +38,10 @@ struct registry {
 	struct named *named;
 };
 
-/* The schema of a definition. */
 struct text {
 	struct text *next;
 	const char *text;
+	bool of_library;
 };
 
 struct named {
@@ -341,13 +341,16 @@ static const char *without_namespace(const char *text)
 	return colons && colons < strchr(text, '(') ? colons + 2 : text;
 }
 
-/* The one text of the operator `full`: NULL if there is none, or two that differ. */
+/* The text of the operator `full`: the library's, or the only one; NULL if there is none, or two
+ * that differ. */
 static const char *find_text(const struct registry *g, const char *full)
 {
 	const char *found = NULL;
 	for (const struct text *t = g->texts; t; t = t->next) {
 		if (!is_text_of(t->text, full))
 			continue;
+		if (t->of_library)
+			return t->text;
 		if (found && strcmp(without_namespace(found), without_namespace(t->text)))
 			return NULL;
 		found = t->text;
@@ -370,7 +373,7 @@ static struct registered_op *from_text(struct registry *g, const char *full)
 	return op->args && op->returns && !set_values(g, op, s.nargs, s.nreturns) ? op : NULL;
 }
 
-void registry_add_schema(struct registry *g, const char *text, size_t len)
+static void add_text(struct registry *g, const char *text, size_t len, bool of_library)
 {
 	struct text *t = g->ntexts < MAX_TEXTS ? arena_alloc(&g->arena, sizeof(*t)) : NULL;
 	if (!t)
@@ -378,9 +381,20 @@ void registry_add_schema(struct registry *g, const char *text, size_t len)
 	t->text = arena_strndup(&g->arena, text, len);
 	if (!t->text || !strchr(t->text, '('))
 		return;
+	t->of_library = of_library;
 	t->next = g->texts;
 	g->texts = t;
 	g->ntexts++;
+}
+
+void registry_add_schema(struct registry *g, const char *text, size_t len)
+{
+	add_text(g, text, len, false);
+}
+
+void registry_add_library_schema(struct registry *g, const char *text)
+{
+	add_text(g, text, strlen(text), true);
 }
 
 static struct registered_op *new_name(struct registry *g, const char *full)

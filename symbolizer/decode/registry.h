@@ -53,6 +53,10 @@ bool registry_is_operator(const struct registry *g, const uint64_t w[HANDLE_WORD
  * namespace. `text` of `len` bytes is copied. */
 void registry_add_schema(struct registry *g, const char *text, size_t len);
 
+/* The schema that libtorch has for an operator of its own. No definition comes before it:
+ * TorchScript parses texts of older forms, too, and of operators that are not the dispatcher's. */
+void registry_add_library_schema(struct registry *g, const char *text);
+
 /* An op that has nothing but a name, made on first use: a Python class of autograd, say. `args` and
  * `results` are names, NULL-terminated. NULL without memory. */
 const struct op_desc *registry_named(struct registry *g, const char *name, enum op_kind kind,

@@ -434,7 +434,7 @@ static void learn_schema(struct target *t, const char *name)
 		const struct op_desc *d = &t->ops->ops[i].desc;
 		if (t->ops->ops[i].role != ROLE_CALL || strcmp(d->name, name) || !d->schema[0])
 			continue;
-		registry_add_schema(t->registry, d->schema, strlen(d->schema));
+		registry_add_library_schema(t->registry, d->schema);
 		return;
 	}
 }

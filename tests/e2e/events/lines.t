@@ -29,7 +29,8 @@ import os, select, torch, customops
 print("pid", os.getpid(), flush=True)
 while not select.select([0], [], [], 0.1)[0]: customops.ops.none()
 exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})
-torch.nn.functional.threshold(torch.ones(2), 0.5, 3)' <&"$go" >"$T/out" 2>"$T/err"
+torch.nn.functional.threshold(torch.ones(2), 0.5, 3)
+torch.ops.aten.cat([torch.ones(2)] * 3)' <&"$go" >"$T/out" 2>"$T/err"
 	ok "$ENGINE: its first op is told" before_long is_told
 	kill -STOP "$tracer"
 	ok "$ENGINE: ditrace stands still" before_long grep -q '^[0-9]* (ditrace) T' "/proc/$tracer/stat"
@@ -42,6 +43,7 @@ torch.nn.functional.threshold(torch.ones(2), 0.5, 3)' <&"$go" >"$T/out" 2>"$T/er
 	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":4,.*"file":"<made>","line":5,'
 	like "$ENGINE: and its tensors" "$T/events" '"op":"aten::full",.*"results":\[[^]]*"shape":\[2\],.*"dtype":"int64".*"requires_grad":false'
 	like "$ENGINE: and those of a module that ends with Python" "$T/events" '"op":"aten::threshold",.*"stack":\[\{"file":"[^"]*functional.py","line":[0-9]+,"function":"_threshold"'
+	like "$ENGINE: and the schema of a boxed call" "$T/events" '"op":"aten::cat","start_ns":[0-9]*,"end_ns":[0-9]*,"thrown":false,"forward_id":null,"args":\[\{"name":"tensors",.*_ops.py'
 }
 
 is_told() {
@@ -57,7 +59,7 @@ both() {
 	each_engine lines
 	[ $other = shim ] && ! in_long || ENGINE=shim ended
 	[ $other = ptrace ] && ! in_long || ENGINE=bpf ended
-	in_long || skip "what ends: by the other engine with the other torch, or make test-long" 6
+	in_long || skip "what ends: by the other engine with the other torch, or make test-long" 7
 	other=shim
 }
 

@@ -211,6 +211,11 @@ static void test_gone(void **state)
 	add_schema("unclear(Tensor x, int n) -> Tensor");
 	add_schema("unclear(Tensor x, ScalarType n) -> Tensor");
 	expect_name_only(registry_find(g, w, "test::unclear"), "test::unclear");
+	/* but the library does */
+	add_schema("known(Tensor x, ScalarType n) -> Tensor");
+	registry_add_library_schema(g, "test::known(Tensor x, int n) -> Tensor");
+	add_schema("test::known(Tensor x, int[] n) -> Tensor");
+	expect_op(registry_find(g, w, "test::known"), "test::known", "n");
 }
 
 /* c10::OptionalType, as libtorch 1.13 lays it out: the vector of its types, then the TypePtr of
