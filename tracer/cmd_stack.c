@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "symbolizer/target/process.h"
-#include "tracer/stack/look_text.h"
+#include "tracer/stack/stack_snapshot_text.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
@@ -21,12 +21,13 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&left, NULL);
 }
 
-static int take_looks(struct look_view *v, unsigned times, uint64_t interval, struct err *e)
+static int take_looks(struct stack_snapshot_view *v, unsigned times, uint64_t interval,
+		      struct err *e)
 {
 	for (; v->looks < times; v->looks++) {
 		if (v->looks)
 			pause_ns(interval);
-		int r = looker_look(v->looker, &v->look, e);
+		int r = stack_reader_take(v->stack_reader, &v->look, e);
 		if (r)
 			return r;
 		if (!v->looks)
@@ -35,20 +36,21 @@ static int take_looks(struct look_view *v, unsigned times, uint64_t interval, st
 	return 0;
 }
 
-static int show(struct look_view *v, unsigned times, uint64_t interval, int format)
+static int show(struct stack_snapshot_view *v, unsigned times, uint64_t interval, int format)
 {
 	struct err e = {0};
-	int r = looker_open(v->pid, v->native, &v->looker, &e);
+	int r = stack_reader_open(v->pid, v->native, &v->stack_reader, &e);
 	if (!r)
 		r = take_looks(v, times, interval, &e);
 	if (!r) {
-		r = format == FORMAT_JSON ? look_json(v, stdout) : look_print(v, stdout);
+		r = format == FORMAT_JSON ? stack_snapshot_json(v, stdout)
+					  : stack_snapshot_print(v, stdout);
 		if (!r && fflush(stdout))
 			r = -1;
 		if (r)
 			err_set(&e, r, "cannot write the stacks");
 	}
-	looker_close(v->looker);
+	stack_reader_close(v->stack_reader);
 	if (r)
 		err_print(&e);
 	return r ? EXIT_FAILED : EXIT_GOOD;
@@ -84,7 +86,7 @@ int cmd_stack(int argc, char **argv)
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	struct look_view view = {.native = !no_native, .all = all};
+	struct stack_snapshot_view view = {.native = !no_native, .all = all};
 	struct err e = {0};
 	int r = process_parse_pid(argv[first], &view.pid, &e);
 	if (!r && (!times || times > MOST)) {

@@ -11,10 +11,10 @@ struct way {
 /* Take note of `width` bytes written at `off`. False when they are not the function's own. */
 static bool note_write(struct way *w, int32_t off, unsigned width)
 {
-	const struct frame_store here = {.off = off, .width = (uint16_t)width};
+	const struct slot_dataflow_store here = {.off = off, .width = (uint16_t)width};
 
 	for (unsigned n = 0; n < ARCH_FP_ARGS; n++)
-		if (w->xmm[n].known && frame_overlaps(&here, w->xmm[n].sp_off, 8))
+		if (w->xmm[n].known && slot_dataflow_overlaps(&here, w->xmm[n].sp_off, 8))
 			w->xmm[n].known = false;
 	return width && (int64_t)off + width <= 0;
 }

@@ -74,13 +74,13 @@ static int result_after(struct return_sites_ctx *c, struct exit_point p, const s
 /* Whether the slot holds at p what it holds later on. */
 static bool slot_stays(struct return_sites_ctx *c, struct exit_point p, struct reg_value v)
 {
-	if (!frame_private(&c->frame, v.off, v.width))
+	if (!slot_dataflow_private(&c->frame, v.off, v.width))
 		return false;
 	return_sites_mark_after(c, p.block);
 	for (size_t i = 0; i < c->frame.nstore; i++) {
-		const struct frame_store *s = &c->frame.store[i];
+		const struct slot_dataflow_store *s = &c->frame.store[i];
 		bool later = s->block == p.block ? s->insn >= p.insn : c->mark[s->block];
-		if (later && frame_overlaps(s, v.off, v.width))
+		if (later && slot_dataflow_overlaps(s, v.off, v.width))
 			return false;
 	}
 	return true;
@@ -91,7 +91,7 @@ static bool is_first_arg(const struct return_sites_ctx *c, const struct reg_stat
 {
 	if (v.kind == REG_START && v.width == 8)
 		v = at->r[v.reg];
-	v = frame_resolve(&c->frame, v);
+	v = slot_dataflow_resolve(&c->frame, v);
 	return v.kind == REG_START && v.reg == ARCH_ARG0 && v.width == 8;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/code/frame.h"
+#include "symbolizer/code/slot_dataflow.h"
 
 enum { MAX_SWEEPS = 64 };
 
@@ -63,16 +63,18 @@ static void save(struct reg_state *s, struct reg_value at, unsigned width, struc
 
 	if (!s->frame || at.kind != REG_FRAME)
 		return;
-	const struct frame_store here = {.off = at.off, .width = (uint16_t)width};
+	const struct slot_dataflow_store here = {.off = at.off, .width = (uint16_t)width};
 	for (int k = 0; k < REG_SAVED; k++) {
 		struct reg_saved *o = &s->saved[k];
-		if (o->value.kind && (!width || frame_overlaps(&here, o->off, o->value.width)))
+		if (o->value.kind &&
+		    (!width || slot_dataflow_overlaps(&here, o->off, o->value.width)))
 			o->value = unknown;
 		if (!o->value.kind)
 			unused = k;
 	}
 	value = narrowed(value, width);
-	if (unused >= 0 && value.kind == REG_START && frame_private(s->frame, at.off, value.width))
+	if (unused >= 0 && value.kind == REG_START &&
+	    slot_dataflow_private(s->frame, at.off, value.width))
 		s->saved[unused] = (struct reg_saved){at.off, value};
 }
 

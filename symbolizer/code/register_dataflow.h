@@ -25,7 +25,7 @@ struct reg_value {
 
 enum { REG_SAVED = 4 };
 
-struct frame;
+struct slot_dataflow;
 
 struct reg_state {
 	struct reg_value r[ARCH_REGS];
@@ -35,7 +35,7 @@ struct reg_state {
 		int32_t off;
 		struct reg_value value; /* REG_UNKNOWN: unused */
 	} saved[REG_SAVED];
-	const struct frame *frame;
+	const struct slot_dataflow *frame;
 	uint8_t fp;   /* bit n: xmm n holds what it held at the starting point */
 	uint8_t seen; /* a path leads here */
 	uint8_t dirty;

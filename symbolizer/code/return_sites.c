@@ -31,7 +31,7 @@ void return_sites_free(struct return_sites_ctx *c)
 	cfg_free(&c->g);
 	register_dataflow_free(&c->flow);
 	register_dataflow_free(&c->after);
-	frame_free(&c->frame);
+	slot_dataflow_free(&c->frame);
 	free(c->returns);
 	free(c->mark);
 	free(c->stack);
@@ -368,7 +368,7 @@ int return_sites_analyze(struct return_sites_ctx *c, const uint8_t *code, size_t
 		return_sites_set_late(c, p, out);
 	}
 	if (!rc)
-		rc = frame_build(&c->frame, &c->g, &c->flow);
+		rc = slot_dataflow_build(&c->frame, &c->g, &c->flow);
 	out->reason = out->exit_kind == EXIT_EMULATED ? NULL : c->reason;
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;

@@ -5,16 +5,16 @@
 #define SYMBOLIZER_CODE_RETURN_SITES_CTX_H
 
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/frame.h"
 #include "symbolizer/code/register_dataflow.h"
 #include "symbolizer/code/return_sites.h"
+#include "symbolizer/code/slot_dataflow.h"
 
 struct return_sites_ctx {
 	struct return_sites_ops ops;
 	struct cfg_reader reader;
 	struct cfg g;
 	struct register_dataflow flow, after;
-	struct frame frame;
+	struct slot_dataflow frame;
 	uint8_t *returns; /* a block: whether a return can still come */
 	uint8_t *mark;
 	uint32_t *stack;

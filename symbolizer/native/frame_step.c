@@ -7,15 +7,15 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/frame.h"
 #include "symbolizer/code/register_dataflow.h"
+#include "symbolizer/code/slot_dataflow.h"
 
 struct frame_code {
 	struct cfg_reader reader;
 	uint64_t vaddr;
 	struct cfg g;
 	struct register_dataflow flow;
-	struct frame frame;
+	struct slot_dataflow frame;
 	uint32_t block, insn; /* where the frame stands */
 	struct reg_state at;  /* before that instruction */
 };
@@ -47,7 +47,7 @@ static int analyse(struct frame_code *s, const struct frame_step_code *f)
 	if (!r)
 		r = register_dataflow_run(&s->flow, &s->g, 0, 0, &entry);
 	if (!r)
-		r = frame_build(&s->frame, &s->g, &s->flow);
+		r = slot_dataflow_build(&s->frame, &s->g, &s->flow);
 	return !r || r == -ENOMEM ? r : -ENOTSUP;
 }
 
@@ -78,7 +78,7 @@ static bool is_entry_value(const struct reg_value *v, unsigned reg)
 	return v->kind == REG_START && v->reg == reg && v->width == 8;
 }
 
-static bool before(const struct frame_code *s, const struct frame_store *st)
+static bool before(const struct frame_code *s, const struct slot_dataflow_store *st)
 {
 	return st->block == s->block ? st->insn < s->insn
 				     : cfg_dominates(&s->g, st->block, s->block);
@@ -88,9 +88,9 @@ static bool before(const struct frame_code *s, const struct frame_store *st)
 static bool saved_at(const struct frame_code *s, unsigned reg, int32_t *off)
 {
 	for (size_t i = 0; i < s->frame.nstore; i++) {
-		const struct frame_store *st = &s->frame.store[i];
+		const struct slot_dataflow_store *st = &s->frame.store[i];
 		const struct reg_value slot = {.kind = REG_SLOT, .width = 8, .off = st->off};
-		const struct reg_value v = frame_resolve(&s->frame, slot);
+		const struct reg_value v = slot_dataflow_resolve(&s->frame, slot);
 		if (!is_entry_value(&st->value, reg) || !is_entry_value(&v, reg) || !before(s, st))
 			continue;
 		*off = st->off;
@@ -152,9 +152,9 @@ int frame_code_step(struct frame_code *c, const struct mem *stack, uint64_t pc, 
 static bool is_kept(const struct frame_code *s, int32_t off)
 {
 	for (size_t i = 0; i < s->frame.nstore; i++)
-		if (frame_overlaps(&s->frame.store[i], off, 8))
+		if (slot_dataflow_overlaps(&s->frame.store[i], off, 8))
 			return false;
-	return frame_private(&s->frame, off, 8);
+	return slot_dataflow_private(&s->frame, off, 8);
 }
 
 static bool argument(const struct frame_code *s, const struct mem *stack, const uint64_t *regs,
@@ -194,7 +194,7 @@ void frame_code_free(struct frame_code *c)
 {
 	if (!c)
 		return;
-	frame_free(&c->frame);
+	slot_dataflow_free(&c->frame);
 	register_dataflow_free(&c->flow);
 	cfg_free(&c->g);
 	free(c);

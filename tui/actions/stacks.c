@@ -13,18 +13,18 @@
 
 #include "base/io.h"
 #include "tracer/proc/spawn.h"
-#include "tracer/stack/look_text.h"
+#include "tracer/stack/stack_snapshot_text.h"
 
 static int print(pid_t pid, FILE *f)
 {
-	struct look_view v = {.pid = pid, .looks = 1, .native = true};
+	struct stack_snapshot_view v = {.pid = pid, .looks = 1, .native = true};
 	struct err e = {0};
-	int r = looker_open(pid, true, &v.looker, &e);
+	int r = stack_reader_open(pid, true, &v.stack_reader, &e);
 	if (!r)
-		r = looker_look(v.looker, &v.look, &e);
+		r = stack_reader_take(v.stack_reader, &v.look, &e);
 	if (!r) {
 		v.first_ns = v.look->at_ns;
-		r = look_print(&v, f);
+		r = stack_snapshot_print(&v, f);
 	}
 	if (r)
 		fprintf(f, "%s\n%s\n", e.what[0] ? e.what : strerror(-r), e.hint);

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/waits.h"
+#include "tracer/stack/wait_reason.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,12 +33,12 @@ static const struct {
     [WAIT_OTHER] = {"other", "waits in the kernel"},
 };
 
-const char *wait_word(enum wait_kind kind)
+const char *wait_reason_word(enum wait_kind kind)
 {
 	return kinds[kind].word;
 }
 
-const char *wait_text(const struct wait *w, char *out, size_t size)
+const char *wait_reason_text(const struct wait_reason *w, char *out, size_t size)
 {
 	int n = snprintf(out, size, "%s", kinds[w->kind].text);
 	size_t at = n > 0 && (size_t)n < size ? (size_t)n : size;
@@ -82,7 +82,7 @@ static bool is_collective(const char *name)
 	return *scope && has_any(name, collective_words) && !has_any(name, collective_not);
 }
 
-static const char *find_collective(const struct wait_input *in)
+static const char *find_collective(const struct wait_reason_input *in)
 {
 	for (unsigned i = 0; i < in->nframes; i++)
 		if (in->frames[i].name && is_collective(in->frames[i].name))
@@ -148,7 +148,7 @@ static bool is_openmp(const struct native_frame *f)
 }
 
 /* Condition variables and semaphores serve what lies a few frames further out. */
-static enum wait_kind kind_of_futex(const struct wait_input *in)
+static enum wait_kind kind_of_futex(const struct wait_reason_input *in)
 {
 	enum { NEAR = 10 };
 	enum wait_kind kind = WAIT_FUTEX;
@@ -169,7 +169,7 @@ static enum wait_kind kind_of_futex(const struct wait_input *in)
 
 /* FUTEX_WAIT and FUTEX_WAIT_BITSET take the address first (futex(2)). A call that goes on after an
  * interruption has its first argument unchanged. */
-static bool waits_for_gil(const struct wait_input *in)
+static bool waits_for_gil(const struct wait_reason_input *in)
 {
 	const struct thread_facts *f = in->facts;
 	return in->gil && f->in_syscall && f->arg[0] - in->gil->addr < in->gil->size;
@@ -177,7 +177,7 @@ static bool waits_for_gil(const struct wait_input *in)
 
 /* pthread_mutex_t begins with the lock and has the owner's tid behind the count (glibc 2.17
  * to 2.41, sysdeps/nptl/bits/struct_mutex.h). */
-static pid_t mutex_holder(const struct wait_input *in)
+static pid_t mutex_holder(const struct wait_reason_input *in)
 {
 	enum { OWNER = 8 };
 	int32_t owner;
@@ -187,7 +187,7 @@ static pid_t mutex_holder(const struct wait_input *in)
 	return owner > 0 ? owner : 0;
 }
 
-static void find_file(const struct wait_input *in, struct wait *w)
+static void find_file(const struct wait_reason_input *in, struct wait_reason *w)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d/fd/%llu", in->pid,
@@ -198,7 +198,7 @@ static void find_file(const struct wait_input *in, struct wait *w)
 
 /* Of a wait that goes on after an interruption the call is not known any more, but its wrapper in
  * the C library is. */
-static enum syscall_kind restarted(const struct wait_input *in)
+static enum syscall_kind restarted(const struct wait_reason_input *in)
 {
 	const char *name = in->nframes && in->frames[0].name ? in->frames[0].name : "";
 	if (strstr(name, "nanosleep"))
@@ -210,7 +210,7 @@ static enum syscall_kind restarted(const struct wait_input *in)
 	return SYSCALL_RESTART;
 }
 
-static enum wait_kind kind_in_call(const struct wait_input *in, enum syscall_kind call)
+static enum wait_kind kind_in_call(const struct wait_reason_input *in, enum syscall_kind call)
 {
 	static const enum wait_kind of[] = {
 	    [SYSCALL_OTHER] = WAIT_OTHER,   [SYSCALL_SLEEP] = WAIT_SLEEP,
@@ -234,7 +234,7 @@ static bool polls_nothing(const struct thread_facts *f, const char *call)
 	return (!strcmp(call, "poll") || !strcmp(call, "ppoll")) && !f->arg[1];
 }
 
-static bool by_state(const struct thread_facts *f, struct wait *w)
+static bool by_state(const struct thread_facts *f, struct wait_reason *w)
 {
 	switch (f->state) {
 	case 'R':
@@ -254,9 +254,9 @@ static bool by_state(const struct thread_facts *f, struct wait *w)
 	return false;
 }
 
-struct wait wait_of(const struct wait_input *in)
+struct wait_reason wait_reason_of(const struct wait_reason_input *in)
 {
-	struct wait w = {.kind = WAIT_OTHER};
+	struct wait_reason w = {.kind = WAIT_OTHER};
 	enum syscall_kind call = SYSCALL_OTHER;
 	const char *collective = find_collective(in);
 	if (by_state(in->facts, &w))

@@ -1,6 +1,6 @@
 /* What a thread is doing: whether it runs, and if not, what it waits for. */
-#ifndef TRACER_STACK_WAITS_H
-#define TRACER_STACK_WAITS_H
+#ifndef TRACER_STACK_WAIT_REASON_H
+#define TRACER_STACK_WAIT_REASON_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ enum wait_kind {
 };
 
 /* What is known of the thread. */
-struct wait_input {
+struct wait_reason_input {
 	const struct thread_facts *facts;
 	const struct native_frame *frames;
 	unsigned nframes;
@@ -48,19 +48,19 @@ struct wait_input {
 	pid_t pid;
 };
 
-struct wait {
+struct wait_reason {
 	enum wait_kind kind;
 	const char *in; /* WAIT_COLLECTIVE: the function; else the system call's name, or NULL */
 	pid_t holder;	/* WAIT_MUTEX: the thread that holds it, as it sees itself; 0: not known */
 	char file[256]; /* WAIT_IO: the file it reads or writes; "" not known */
 };
 
-struct wait wait_of(const struct wait_input *in);
+struct wait_reason wait_reason_of(const struct wait_reason_input *in);
 
 /* One word for programs, "gil", "collective". */
-const char *wait_word(enum wait_kind kind);
+const char *wait_reason_word(enum wait_kind kind);
 
 /* A phrase for people, "waits for the GIL". Returns out. */
-const char *wait_text(const struct wait *w, char *out, size_t size);
+const char *wait_reason_text(const struct wait_reason *w, char *out, size_t size);
 
 #endif

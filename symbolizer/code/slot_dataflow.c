@@ -1,4 +1,4 @@
-#include "symbolizer/code/frame.h"
+#include "symbolizer/code/slot_dataflow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { SLOT = 8 };
 
-static int add_taken(struct frame *fr, int32_t off)
+static int add_taken(struct slot_dataflow *fr, int32_t off)
 {
 	if (array_grow(&fr->taken, &fr->taken_cap, fr->ntaken + 1, sizeof(*fr->taken)))
 		return -ENOMEM;
@@ -16,7 +16,7 @@ static int add_taken(struct frame *fr, int32_t off)
 	return 0;
 }
 
-static int add_store(struct frame *fr, const struct frame_store *s)
+static int add_store(struct slot_dataflow *fr, const struct slot_dataflow_store *s)
 {
 	if (array_grow(&fr->store, &fr->store_cap, fr->nstore + 1, sizeof(*fr->store)))
 		return -ENOMEM;
@@ -26,10 +26,10 @@ static int add_store(struct frame *fr, const struct frame_store *s)
 
 /* What the walk over the instructions carries along. */
 struct walk {
-	struct frame *fr;
+	struct slot_dataflow *fr;
 	const struct reg_state *s;
 	const struct arch_insn *i;
-	struct frame_store st; /* with block and insn filled in */
+	struct slot_dataflow_store st; /* with block and insn filled in */
 	bool bp_is_frame, bp_lost;
 };
 
@@ -122,7 +122,7 @@ static int walk_block(struct walk *w, const struct cfg *g, struct reg_state s, u
 	w->s = &s;
 	for (uint32_t k = b->first; k < b->first + b->n; k++) {
 		w->i = &g->insn[k];
-		w->st = (struct frame_store){.block = block, .insn = k};
+		w->st = (struct slot_dataflow_store){.block = block, .insn = k};
 		if (note_insn(w))
 			return -ENOMEM;
 		reg_step(&s, w->i);
@@ -130,7 +130,8 @@ static int walk_block(struct walk *w, const struct cfg *g, struct reg_state s, u
 	return 0;
 }
 
-int frame_build(struct frame *fr, const struct cfg *g, const struct register_dataflow *f)
+int slot_dataflow_build(struct slot_dataflow *fr, const struct cfg *g,
+			const struct register_dataflow *f)
 {
 	struct walk w = {.fr = fr};
 
@@ -144,14 +145,14 @@ int frame_build(struct frame *fr, const struct cfg *g, const struct register_dat
 	return 0;
 }
 
-void frame_free(struct frame *fr)
+void slot_dataflow_free(struct slot_dataflow *fr)
 {
 	free(fr->store);
 	free(fr->taken);
 	memset(fr, 0, sizeof(*fr));
 }
 
-bool frame_overlaps(const struct frame_store *s, int32_t off, unsigned width)
+bool slot_dataflow_overlaps(const struct slot_dataflow_store *s, int32_t off, unsigned width)
 {
 	return (int64_t)s->off < (int64_t)off + width && (int64_t)off < (int64_t)s->off + s->width;
 }
@@ -159,7 +160,7 @@ bool frame_overlaps(const struct frame_store *s, int32_t off, unsigned width)
 /* Objects are told apart by where they begin: a slot that is part of an object whose address is
  * taken further down would be missed, but compilers give a spilled register a slot of its own, and
  * a variable that shares its place with an object begins where that begins. */
-bool frame_private(const struct frame *fr, int32_t off, unsigned width)
+bool slot_dataflow_private(const struct slot_dataflow *fr, int32_t off, unsigned width)
 {
 	if (fr->lost || off < fr->call_sp)
 		return false;
@@ -169,15 +170,15 @@ bool frame_private(const struct frame *fr, int32_t off, unsigned width)
 	return true;
 }
 
-struct reg_value frame_resolve(const struct frame *fr, struct reg_value v)
+struct reg_value slot_dataflow_resolve(const struct slot_dataflow *fr, struct reg_value v)
 {
-	const struct frame_store *found = NULL;
+	const struct slot_dataflow_store *found = NULL;
 
-	if (v.kind != REG_SLOT || !frame_private(fr, v.off, SLOT))
+	if (v.kind != REG_SLOT || !slot_dataflow_private(fr, v.off, SLOT))
 		return v;
 	for (size_t i = 0; i < fr->nstore; i++) {
-		const struct frame_store *s = &fr->store[i];
-		if (!frame_overlaps(s, v.off, SLOT))
+		const struct slot_dataflow_store *s = &fr->store[i];
+		if (!slot_dataflow_overlaps(s, v.off, SLOT))
 			continue;
 		if (s->off != v.off || s->width != SLOT || s->value.kind != REG_START ||
 		    s->value.width != SLOT || (found && found->value.reg != s->value.reg))

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/look_text.h"
+#include "tracer/stack/stack_snapshot_text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -21,10 +21,11 @@ static json_t *json_safe(const char *s)
 	return json_string(text);
 }
 
-static json_t *json_python(const struct look_view *v, const struct look_thread *x)
+static json_t *json_python(const struct stack_snapshot_view *v,
+			   const struct stack_snapshot_thread *x)
 {
 	const struct err *why;
-	struct py_runtime *py = looker_python(v->looker, &why);
+	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	json_t *list = json_array();
 	for (unsigned i = 0; x->python && i < x->python->depth; i++) {
 		const struct py_frame *f = x->python->frames[i];
@@ -65,7 +66,7 @@ static json_t *json_arg(const char *name, const struct value *v)
 	return o;
 }
 
-static json_t *json_args(const struct look_thread *x)
+static json_t *json_args(const struct stack_snapshot_thread *x)
 {
 	json_t *list = x->call.op ? json_array() : json_null();
 	for (unsigned i = 0; i < x->call.nargs; i++)
@@ -73,7 +74,7 @@ static json_t *json_args(const struct look_thread *x)
 	return list;
 }
 
-static json_t *json_native(const struct look_thread *x)
+static json_t *json_native(const struct stack_snapshot_thread *x)
 {
 	json_t *list = json_array();
 	for (unsigned i = 0; i < x->nframes; i++) {
@@ -96,18 +97,19 @@ static json_t *json_call(const struct thread_facts *f)
 	return json_sprintf("%ld", f->syscall);
 }
 
-static json_t *json_thread(const struct look_view *v, const struct look_thread *x)
+static json_t *json_thread(const struct stack_snapshot_view *v,
+			   const struct stack_snapshot_thread *x)
 {
 	static const char *const reads[] = {
 	    [PYTHON_NONE] = NULL, [PYTHON_EXACT] = "exact", [PYTHON_RUNNING] = "while running"};
 	const char state[2] = {x->facts.state, 0};
 	char doing[512];
-	wait_text(&x->wait, doing, sizeof(doing));
+	wait_reason_text(&x->wait, doing, sizeof(doing));
 	json_t *o = json_pack("{s:i, s:o, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:b, s:I}", "tid",
 			      (int)x->facts.tid, "name", json_safe(x->facts.name), "state", state,
 			      "syscall", json_call(&x->facts), "wchan",
 			      json_safe(x->facts.wchan[0] ? x->facts.wchan : NULL), "kind",
-			      wait_word(x->wait.kind), "doing", json_safe(doing), "op",
+			      wait_reason_word(x->wait.kind), "doing", json_safe(doing), "op",
 			      json_safe(x->in.op), "node", json_safe(x->in.node), "holds_gil",
 			      x->holds_gil, "run_ns", (json_int_t)x->facts.run_ns);
 	json_object_set_new(o, "op_ns_least",
@@ -125,11 +127,11 @@ static json_t *json_thread(const struct look_view *v, const struct look_thread *
 	return o;
 }
 
-int look_json(const struct look_view *v, FILE *f)
+int stack_snapshot_json(const struct stack_snapshot_view *v, FILE *f)
 {
 	char command[256];
-	const struct err *why, *native = looker_native_note(v->looker);
-	struct py_runtime *py = looker_python(v->looker, &why);
+	const struct err *why, *native = stack_reader_native_note(v->stack_reader);
+	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	json_t *threads = json_array();
 	for (size_t i = 0; i < v->look->n; i++)
 		json_array_append_new(threads, json_thread(v, &v->look->threads[i]));

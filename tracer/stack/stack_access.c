@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/look_access.h"
+#include "tracer/stack/stack_access.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ static int not_allowed(pid_t pid, int code, struct err *e)
 			pid);
 }
 
-int look_access(pid_t pid, struct err *e)
+int stack_access(pid_t pid, struct err *e)
 {
 	const struct mem mem = mem_process(pid);
 	struct maps maps;
@@ -45,7 +45,7 @@ int look_access(pid_t pid, struct err *e)
 	return 0;
 }
 
-int look_tracer(pid_t pid, struct err *e)
+int stack_tracer(pid_t pid, struct err *e)
 {
 	struct process p, tracer;
 	if (process_read(pid, &p, NULL) || !p.status.tracer)

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/look_text.h"
+#include "tracer/stack/stack_snapshot_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,7 +37,7 @@ static const char *tensor_text(char *out, size_t size, const struct tensor_meta 
 	return out;
 }
 
-static void add_args(struct table *t, const struct look_thread *x)
+static void add_args(struct table *t, const struct stack_snapshot_thread *x)
 {
 	const char *label = "  args";
 	char text[LINE_SIZE];
@@ -55,11 +55,12 @@ static void add_args(struct table *t, const struct look_thread *x)
 	}
 }
 
-static void add_python(struct table *t, const struct look_view *v, const struct look_thread *x)
+static void add_python(struct table *t, const struct stack_snapshot_view *v,
+		       const struct stack_snapshot_thread *x)
 {
 	const char *label = "  python";
 	const struct err *why;
-	struct py_runtime *py = looker_python(v->looker, &why);
+	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	bool own = false; /* there are frames outside of torch */
 	char place[LINE_SIZE], text[LINE_SIZE];
 	for (unsigned i = 0; x->python && i < x->python->depth; i++)
@@ -114,7 +115,8 @@ static const char *without_templates(const char *name, char *out, size_t size)
 	return out;
 }
 
-static void add_native(struct table *t, const struct look_view *v, const struct look_thread *x)
+static void add_native(struct table *t, const struct stack_snapshot_view *v,
+		       const struct stack_snapshot_thread *x)
 {
 	const char *label = "  native";
 	char address[32], name[LINE_SIZE];
@@ -129,13 +131,15 @@ static void add_native(struct table *t, const struct look_view *v, const struct 
 	}
 	if (x->nframes && !x->native_whole)
 		row(t, &label, "",
-		    x->nframes == LOOK_FRAMES ? "and more" : "and more, which cannot be unwound",
+		    x->nframes == STACK_SNAPSHOT_FRAMES ? "and more"
+							: "and more, which cannot be unwound",
 		    TABLE_DIM);
 	if (x->native_note[0])
 		row(t, &label, "", x->native_note, TABLE_DIM);
 }
 
-static void print_doing(FILE *f, const struct look_view *v, const struct look_thread *x)
+static void print_doing(FILE *f, const struct stack_snapshot_view *v,
+			const struct stack_snapshot_thread *x)
 {
 	char text[512], span[32];
 	const char *op = x->in.op ? x->in.op : "", *node = x->in.node ? x->in.node : "";
@@ -146,7 +150,7 @@ static void print_doing(FILE *f, const struct look_view *v, const struct look_th
 			fprintf(f, " for at least %s", text_ns(span, sizeof(span), x->in_op_ns));
 		fputs("; ", f);
 	}
-	text_print_safe(f, wait_text(&x->wait, text, sizeof(text)));
+	text_print_safe(f, wait_reason_text(&x->wait, text, sizeof(text)));
 	if (x->holds_gil)
 		fputs("; holds the GIL", f);
 	if (x->still)
@@ -155,7 +159,8 @@ static void print_doing(FILE *f, const struct look_view *v, const struct look_th
 }
 
 /* All that is shown of a thread but its name, from malloc; NULL without memory. */
-static char *body_of(const struct look_view *v, const struct look_thread *x, int width, bool color)
+static char *body_of(const struct stack_snapshot_view *v, const struct stack_snapshot_thread *x,
+		     int width, bool color)
 {
 	char *text = NULL;
 	size_t size;
@@ -183,7 +188,7 @@ static char *body_of(const struct look_view *v, const struct look_thread *x, int
 	return text;
 }
 
-static void print_name(FILE *f, const struct look_thread *x)
+static void print_name(FILE *f, const struct stack_snapshot_thread *x)
 {
 	fprintf(f, "%d \"", x->facts.tid);
 	text_print_safe(f, x->facts.name);
@@ -191,7 +196,7 @@ static void print_name(FILE *f, const struct look_thread *x)
 }
 
 /* The `n` threads from bodies[i] on that have the same body, which are taken out. */
-static void print_same(FILE *f, const struct look_view *v, char **bodies, size_t i)
+static void print_same(FILE *f, const struct stack_snapshot_view *v, char **bodies, size_t i)
 {
 	enum { NAMED = 8 };
 	size_t same = 0, n = v->look->n;
@@ -219,11 +224,11 @@ static void print_same(FILE *f, const struct look_view *v, char **bodies, size_t
 	free(body);
 }
 
-static void print_head(FILE *f, const struct look_view *v)
+static void print_head(FILE *f, const struct stack_snapshot_view *v)
 {
 	char command[256], threads[32], span[32];
-	const struct err *why, *native = looker_native_note(v->looker);
-	struct py_runtime *py = looker_python(v->looker, &why);
+	const struct err *why, *native = stack_reader_native_note(v->stack_reader);
+	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	size_t still = 0;
 	for (size_t i = 0; i < v->look->n; i++)
 		still += v->look->threads[i].still;
@@ -248,7 +253,7 @@ static void print_head(FILE *f, const struct look_view *v)
 	}
 }
 
-int look_print(const struct look_view *v, FILE *f)
+int stack_snapshot_print(const struct stack_snapshot_view *v, FILE *f)
 {
 	const struct terminal term = terminal_of(f);
 	char **bodies = calloc(v->look->n, sizeof(*bodies));

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/look.h"
+#include "tracer/stack/stack_snapshot.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,20 +15,20 @@
 #include "symbolizer/target/libraries.h"
 #include "symbolizer/target/maps.h"
 #include "tracer/proc/hold.h"
-#include "tracer/stack/look_access.h"
 #include "tracer/stack/op_watch.h"
+#include "tracer/stack/stack_access.h"
 #include "tracer/stack/stack_copy.h"
 
 enum { PYTHON_FRAMES = 512, LOOKS = 2, STOP_MS = 1000 };
 
 /* A look with the memory that is its own. */
 struct taken {
-	struct look look;
+	struct stack_snapshot look;
 	struct maps maps;
 	struct arena arena;
 };
 
-struct looker {
+struct stack_reader {
 	pid_t pid;
 	struct mem mem;
 	bool native;
@@ -48,7 +48,7 @@ struct looker {
 	bool looked;
 };
 
-static void open_python(struct looker *l)
+static void open_python(struct stack_reader *l)
 {
 	struct maps maps;
 	struct torch_package package;
@@ -64,19 +64,19 @@ static void open_python(struct looker *l)
 	maps_free(&maps);
 }
 
-int looker_open(pid_t pid, bool native, struct looker **out, struct err *e)
+int stack_reader_open(pid_t pid, bool native, struct stack_reader **out, struct err *e)
 {
-	int r = look_access(pid, e);
+	int r = stack_access(pid, e);
 	if (r)
 		return r;
-	struct looker *l = calloc(1, sizeof(*l));
+	struct stack_reader *l = calloc(1, sizeof(*l));
 	if (!l || stack_copy_init(&l->copy)) {
 		free(l);
 		return err_set(e, -ENOMEM, "no memory");
 	}
 	l->pid = pid;
 	l->mem = mem_process(pid);
-	l->native = native && !look_tracer(pid, &l->native_note);
+	l->native = native && !stack_tracer(pid, &l->native_note);
 	open_python(l);
 	*out = l;
 	return 0;
@@ -90,7 +90,7 @@ static void forget(struct taken *t)
 	*t = (struct taken){0};
 }
 
-void looker_close(struct looker *l)
+void stack_reader_close(struct stack_reader *l)
 {
 	if (!l)
 		return;
@@ -106,13 +106,13 @@ void looker_close(struct looker *l)
 	free(l);
 }
 
-struct py_runtime *looker_python(struct looker *l, const struct err **why)
+struct py_runtime *stack_reader_python(struct stack_reader *l, const struct err **why)
 {
 	*why = &l->python_note;
 	return l->py;
 }
 
-const struct err *looker_native_note(const struct looker *l)
+const struct err *stack_reader_native_note(const struct stack_reader *l)
 {
 	return &l->native_note;
 }
@@ -126,8 +126,8 @@ static void *copy_of(struct taken *t, const void *from, size_t size)
 }
 
 /* Code objects stay while a frame runs them: they are looked at before the thread goes on. */
-static void keep_python(struct looker *l, struct taken *t, struct look_thread *x, int n, bool cut,
-			enum python_read how)
+static void keep_python(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
+			int n, bool cut, enum python_read how)
 {
 	uint64_t(*pairs)[2] = l->pairs[0];
 	if (n <= 0)
@@ -140,7 +140,7 @@ static void keep_python(struct looker *l, struct taken *t, struct look_thread *x
 	x->python_read = x->python ? how : PYTHON_NONE;
 }
 
-static bool holds_gil(struct looker *l, uint64_t self, pid_t tid, struct py_gil *gil)
+static bool holds_gil(struct stack_reader *l, uint64_t self, pid_t tid, struct py_gil *gil)
 {
 	uint64_t state;
 	return !py_find_tstate(l->py, self, tid, &state) && !py_gil_read(l->py, state, gil) &&
@@ -153,7 +153,7 @@ static bool unchanged(const struct thread_facts *a, const struct thread_facts *b
 }
 
 /* A thread that is not held: what it did meanwhile, /proc tells. */
-static void read_running(struct looker *l, struct taken *t, struct look_thread *x)
+static void read_running(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x)
 {
 	enum { TRIES = 40, MISSES = 3 };
 	struct thread_facts before, after;
@@ -177,7 +177,8 @@ static void read_running(struct looker *l, struct taken *t, struct look_thread *
 	x->python_note = "it changes too fast to be read while the thread runs";
 }
 
-static void read_held(struct looker *l, struct taken *t, struct look_thread *x, uint64_t self)
+static void read_held(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
+		      uint64_t self)
 {
 	enum { TRIES = 3 };
 	bool cut = false;
@@ -190,13 +191,15 @@ static void read_held(struct looker *l, struct taken *t, struct look_thread *x, 
 	keep_python(l, t, x, n, cut, PYTHON_EXACT);
 }
 
-static void unwind(struct looker *l, struct taken *t, struct look_thread *x, const uint64_t *regs)
+static void unwind(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
+		   const uint64_t *regs)
 {
-	struct native_frame frames[LOOK_FRAMES];
+	struct native_frame frames[STACK_SNAPSHOT_FRAMES];
 	const struct native_thread thread = {
 	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
 	struct err e = {0};
-	int n = native_stacks_walk(l->natives, &thread, frames, LOOK_FRAMES, &x->native_whole, &e);
+	int n = native_stacks_walk(l->natives, &thread, frames, STACK_SNAPSHOT_FRAMES,
+				   &x->native_whole, &e);
 	if (n < 0)
 		snprintf(x->native_note, sizeof(x->native_note), "%.150s", e.what);
 	else
@@ -229,8 +232,8 @@ static void catch_up(struct thread_facts *f, const uint64_t *regs)
 		f->state = 'R';
 }
 
-static struct op_caught *catch_op(struct looker *l, struct taken *t, const struct look_thread *x,
-				  const uint64_t *regs)
+static struct op_caught *catch_op(struct stack_reader *l, struct taken *t,
+				  const struct stack_snapshot_thread *x, const uint64_t *regs)
 {
 	const struct native_thread thread = {
 	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
@@ -238,7 +241,8 @@ static struct op_caught *catch_op(struct looker *l, struct taken *t, const struc
 }
 
 /* False: it could not be held. */
-static bool look_held(struct looker *l, struct taken *t, struct look_thread *x, struct py_gil *gil)
+static bool look_held(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
+		      struct py_gil *gil)
 {
 	struct hold *h;
 	uint64_t self = 0, regs[ARCH_REGS] = {0};
@@ -275,7 +279,7 @@ static bool look_held(struct looker *l, struct taken *t, struct look_thread *x, 
 	return got;
 }
 
-static void look_at(struct looker *l, struct taken *t, struct look_thread *x)
+static void look_at(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x)
 {
 	struct py_gil gil = {0};
 	bool holds;
@@ -285,23 +289,23 @@ static void look_at(struct looker *l, struct taken *t, struct look_thread *x)
 		x->holds_gil = holds && x->python_read == PYTHON_EXACT &&
 			       holds_gil(l, 0, x->facts.ns_tid, &gil);
 	}
-	const struct wait_input in = {.facts = &x->facts,
-				      .frames = x->frames,
-				      .nframes = x->nframes,
-				      .python = x->python,
-				      .gil = gil.addr ? &gil : NULL,
-				      .mem = &l->mem,
-				      .pid = l->pid};
-	x->wait = wait_of(&in);
+	const struct wait_reason_input in = {.facts = &x->facts,
+					     .frames = x->frames,
+					     .nframes = x->nframes,
+					     .python = x->python,
+					     .gil = gil.addr ? &gil : NULL,
+					     .mem = &l->mem,
+					     .pid = l->pid};
+	x->wait = wait_reason_of(&in);
 	/* A waiter for it is not its holder: it was about to give it away, or has just taken it. */
 	x->holds_gil &= x->wait.kind != WAIT_GIL;
 }
 
 /* A thread in an op is held once more, with what was learnt of the op's functions: its arguments
  * are there only while the op runs. */
-static void look_again(struct looker *l, struct taken *t, struct look_thread *x)
+static void look_again(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x)
 {
-	struct look_thread again = {0};
+	struct stack_snapshot_thread again = {0};
 	if (thread_facts_read(l->pid, x->facts.tid, &again.facts))
 		return;
 	look_at(l, t, &again);
@@ -309,7 +313,7 @@ static void look_again(struct looker *l, struct taken *t, struct look_thread *x)
 		*x = again;
 }
 
-static bool op_known(struct looker *l, const struct taken *t)
+static bool op_known(struct stack_reader *l, const struct taken *t)
 {
 	struct err why = {0};
 	if (!l->args_tried)
@@ -318,11 +322,11 @@ static bool op_known(struct looker *l, const struct taken *t)
 	return l->args;
 }
 
-static void look_at_ops(struct looker *l, struct taken *t)
+static void look_at_ops(struct stack_reader *l, struct taken *t)
 {
-	struct look *look = &t->look;
+	struct stack_snapshot *look = &t->look;
 	for (size_t i = 0; i < look->n; i++) {
-		struct look_thread *x = &look->threads[i];
+		struct stack_snapshot_thread *x = &look->threads[i];
 		if (!x->in.op || !op_known(l, t))
 			continue;
 		l->catches = true;
@@ -332,7 +336,7 @@ static void look_at_ops(struct looker *l, struct taken *t)
 			op_args_learn(l->args, x->caught);
 	}
 	for (size_t i = 0; i < look->n; i++) {
-		struct look_thread *x = &look->threads[i];
+		struct stack_snapshot_thread *x = &look->threads[i];
 		if (!x->caught || !x->in.op)
 			continue;
 		struct op_call call = op_args_decode(l->args, x->caught, &t->arena);
@@ -342,7 +346,7 @@ static void look_at_ops(struct looker *l, struct taken *t)
 }
 
 /* Mutexes name their holders as these see themselves. */
-static void name_holders(struct look *l)
+static void name_holders(struct stack_snapshot *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		pid_t holder = l->threads[i].wait.holder, found = 0;
@@ -353,7 +357,7 @@ static void name_holders(struct look *l)
 	}
 }
 
-static int list_threads(struct looker *l, struct taken *t)
+static int list_threads(struct stack_reader *l, struct taken *t)
 {
 	pid_t *tids;
 	ssize_t n = process_threads(l->pid, &tids);
@@ -378,7 +382,7 @@ static uint64_t hash_of(const struct maps *maps)
 }
 
 /* To open them is dear, and few programs load libraries while they are looked at. */
-static void renew_natives(struct looker *l, const struct maps *maps)
+static void renew_natives(struct stack_reader *l, const struct maps *maps)
 {
 	uint64_t mapped = hash_of(maps);
 	if (l->natives && mapped == l->mapped)
@@ -393,7 +397,7 @@ static void renew_natives(struct looker *l, const struct maps *maps)
 		l->natives = NULL;
 }
 
-int looker_look(struct looker *l, const struct look **out, struct err *e)
+int stack_reader_take(struct stack_reader *l, const struct stack_snapshot **out, struct err *e)
 {
 	struct taken *t = &l->taken[l->next], *before = &l->taken[1 - l->next];
 	forget(t);
@@ -410,7 +414,7 @@ int looker_look(struct looker *l, const struct look **out, struct err *e)
 	look_at_ops(l, t);
 	name_holders(&t->look);
 	if (before->look.n)
-		look_compare(&t->look, &before->look, !l->looked);
+		stack_snapshot_compare(&t->look, &before->look, !l->looked);
 	l->looked = before->look.n;
 	l->next = 1 - l->next;
 	*out = &t->look;
