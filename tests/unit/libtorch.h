@@ -3,19 +3,13 @@
 #ifndef TESTS_UNIT_LIBTORCH_H
 #define TESTS_UNIT_LIBTORCH_H
 
+#include "tests/unit/unit.h"
+
 #include <fcntl.h>
 #include <gelf.h>
-#include <stdarg.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 struct libtorch {
 	char path[4096];

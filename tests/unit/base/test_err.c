@@ -1,9 +1,6 @@
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/err.h"
 
@@ -40,6 +37,5 @@ int main(void)
 	    cmocka_unit_test(a_failure_is_one_without_an_err_too),
 	    cmocka_unit_test(a_new_failure_has_no_old_hint),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

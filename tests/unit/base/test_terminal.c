@@ -1,14 +1,9 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "base/terminal.h"
 
@@ -66,6 +61,5 @@ int main(void)
 	    cmocka_unit_test(colours_where_they_are_welcome),
 	    cmocka_unit_test(a_file_is_no_terminal),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return unit_run(tests, setup, NULL);
 }

@@ -1,11 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "replay/capture_when.h"
 #include "replay/described.h"
@@ -138,6 +134,5 @@ int main(void)
 	    cmocka_unit_test(what_does_not_fit_is_refused),
 	    cmocka_unit_test(what_a_capture_does_not_keep_is_refused),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, drop);
+	return unit_run(tests, NULL, drop);
 }

@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "perf/diff/significance.h"
 #include "perf/diff/trace_diff_print.h"
@@ -476,6 +470,5 @@ int main(void)
 	    cmocka_unit_test(batches_keep_the_mean),
 	    cmocka_unit_test(batches_of_a_moment_are_one),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return unit_run(tests, setup, NULL);
 }

@@ -1,12 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <float.h>
 #include <jansson.h>
-#include <stdlib.h>
 
 #include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
@@ -325,6 +321,5 @@ int main(void)
 	    cmocka_unit_test(a_backward_block),
 	    cmocka_unit_test(strings_cannot_drive_the_terminal),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

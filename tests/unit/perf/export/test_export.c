@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <jansson.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "perf/events/event_tensors.h"
@@ -250,6 +245,5 @@ int main(void)
 	    cmocka_unit_test(speedscope),      cmocka_unit_test(sqlite),
 	    cmocka_unit_test(tensors_as_text),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return unit_run(tests, setup, teardown);
 }

@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
+
+#include "tests/unit/unit.h"
 
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
@@ -352,6 +347,5 @@ int main(void)
 	    cmocka_unit_test(rows_as_csv),
 	    cmocka_unit_test(no_events_no_table),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

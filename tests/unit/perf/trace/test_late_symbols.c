@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -145,6 +140,5 @@ int main(void)
 	    cmocka_unit_test(what_stays_is_an_address_in_the_file),
 	    cmocka_unit_test(a_jit_has_written_since),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, find_own, free_own);
+	return unit_run(tests, find_own, free_own);
 }

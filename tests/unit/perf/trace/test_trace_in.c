@@ -1,8 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "perf/trace/trace_encode.h"
 #include "perf/trace/trace_in.h"
@@ -81,6 +78,5 @@ int main(void)
 	    cmocka_unit_test(passing_ends_where_reading_does),
 	    cmocka_unit_test(too_long_and_cut_numbers_are_bad),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -106,6 +100,5 @@ int main(void)
 	    cmocka_unit_test(what_is_no_python_is_none),
 	    cmocka_unit_test(one_that_has_changed_is_not_there),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, make_links, drop_links);
+	return unit_run(tests, make_links, drop_links);
 }

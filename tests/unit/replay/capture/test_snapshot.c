@@ -1,11 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "tests/unit/self_source.h"
 #include "replay/capture/snapshot.h"
@@ -149,6 +145,5 @@ int main(void)
 	    cmocka_unit_test(calls_are_found),
 	    cmocka_unit_test(chosen_calls_are_remembered),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "replay/numbers/compare.h"
 #include "replay/numbers/compare_kernel.h"
@@ -333,6 +327,5 @@ int main(void)
 	    cmocka_unit_test(mean_squares_are_of_what_is_finite),
 	    cmocka_unit_test(sums_alone_are_the_same_sums),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "replay/numbers/tolerance.h"
 #include "replay/numbers/verdict.h"
@@ -240,6 +235,5 @@ int main(void)
 	    cmocka_unit_test(tolerances_are_those_of_ditorch),
 	    cmocka_unit_test(tolerances_that_are_none_are_refused),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,11 +1,4 @@
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/target/elf.h"
 #include "symbolizer/code/arch_x86_64.h"
@@ -119,6 +112,5 @@ int main(void)
 	    cmocka_unit_test(test_libraries),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("insn_cache", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

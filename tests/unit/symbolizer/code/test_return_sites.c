@@ -763,6 +763,5 @@ int main(void)
 	    cmocka_unit_test(test_mutations), cmocka_unit_test(test_libraries),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("exits", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* symbolizer/decode/boxed_seen.h */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/sample_hits.h"
 #include "symbolizer/decode/boxed_seen.h"
@@ -90,6 +84,5 @@ int main(void)
 	    cmocka_unit_test(test_cut),
 	    cmocka_unit_test(test_not_kept),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "symbolizer/decode/boxed.h"
 #include "symbolizer/decode/decode_value.h"
@@ -942,6 +937,5 @@ int main(void)
 	    cmocka_unit_test(test_boxed_short_object),
 	    cmocka_unit_test(test_boxed_stack),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return unit_run(tests, setup, teardown);
 }

@@ -1,10 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "symbolizer/decode/decoder.h"
 #include "tests/unit/sample_hits.h"
@@ -721,6 +717,5 @@ int main(void)
 	    TEST(test_remove),
 	    TEST(test_held_full),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

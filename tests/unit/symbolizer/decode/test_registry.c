@@ -1,10 +1,6 @@
 /* Operators in the memory of a process that comes and goes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "symbolizer/decode/registry.h"
 #include "tests/unit/faketorch.h"
@@ -274,6 +270,5 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_dying, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "symbolizer/ops/abi.h"
 
@@ -644,6 +640,5 @@ int main(void)
 	    cmocka_unit_test(test_tuples),	     cmocka_unit_test(test_results),
 	    cmocka_unit_test(test_mismatch),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, teardown);
+	return unit_run(tests, NULL, teardown);
 }

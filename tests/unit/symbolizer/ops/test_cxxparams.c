@@ -158,6 +158,5 @@ int main(void)
 	    cmocka_unit_test(test_unknown),   cmocka_unit_test(test_function),
 	    cmocka_unit_test(test_libraries),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
 
@@ -164,6 +160,5 @@ int main(void)
 	    cmocka_unit_test(test_names), cmocka_unit_test(test_regex), cmocka_unit_test(test_bad),
 	    cmocka_unit_test(test_check), cmocka_unit_test(test_near),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -127,6 +127,5 @@ int main(void)
 	    cmocka_unit_test(test_show),
 	    cmocka_unit_test(test_libraries),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* The plan for every op of the real libraries: which arguments and results cannot be decoded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "symbolizer/ops/ops.h"
 #include "tests/unit/libtorch.h"
@@ -170,6 +164,5 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_libraries),
 					   cmocka_unit_test(test_lazy)};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -437,6 +437,5 @@ int main(void)
 	    cmocka_unit_test_teardown(test_libraries, teardown),
 	    cmocka_unit_test_teardown(test_oracle, teardown),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

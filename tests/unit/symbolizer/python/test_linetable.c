@@ -1,12 +1,7 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "symbolizer/python/linetable.h"
@@ -240,6 +235,5 @@ int main(void)
 	    cmocka_unit_test(test_3_12),      cmocka_unit_test(test_3_13),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

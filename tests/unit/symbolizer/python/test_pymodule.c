@@ -1,13 +1,9 @@
 /* Paths of modules, by what the interpreters that are installed say of their own objects. */
 #define _GNU_SOURCE
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <inttypes.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "symbolizer/python/pymodule.h"
@@ -200,6 +196,5 @@ int main(void)
 	    cmocka_unit_test(test_3_11), cmocka_unit_test(test_3_12), cmocka_unit_test(test_3_13),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/target/elf.h"
 
@@ -292,6 +286,5 @@ int main(void)
 	    cmocka_unit_test(test_no_elf),
 	    cmocka_unit_test(test_cut),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

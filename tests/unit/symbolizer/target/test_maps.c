@@ -1,18 +1,12 @@
+#include "tests/unit/unit.h"
+
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/target/libraries.h"
 #include "symbolizer/target/maps.h"
@@ -286,6 +280,5 @@ int main(void)
 	    cmocka_unit_test(test_libraries),	  cmocka_unit_test(test_version),
 	    cmocka_unit_test(test_execve),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

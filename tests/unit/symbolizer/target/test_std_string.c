@@ -1,12 +1,7 @@
 /* Strings of both ABIs of libstdc++, in this program's own memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <unistd.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "symbolizer/target/std_string.h"
 
@@ -81,6 +76,5 @@ static void cow(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(cxx11), cmocka_unit_test(cow)};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("std_string", tests, setup, NULL);
+	return unit_run(tests, setup, NULL);
 }

@@ -1,12 +1,7 @@
 /* Accessors like libtorch's, compiled here, and what their code tells. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "symbolizer/code/paths.h"
 #include "symbolizer/torch/accessors.h"
@@ -284,6 +279,5 @@ int main(void)
 	    cmocka_unit_test(test_conflict),
 	    cmocka_unit_test(test_garbage),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,4 @@
 /* Names of interned strings, from tables in this program's own memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "tests/unit/fake_interned.h"
 #include "tests/unit/libtorch.h"
@@ -132,6 +126,5 @@ int main(void)
 	const struct CMUnitTest tests[] = {TEST(test_names), TEST(test_grown),
 					   TEST(test_contradictions), TEST(test_no_table),
 					   cmocka_unit_test(test_libraries)};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("interned", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

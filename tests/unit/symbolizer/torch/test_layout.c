@@ -1,12 +1,7 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "symbolizer/torch/layout.h"
 #include "symbolizer/torch/tensor.h"
@@ -530,6 +525,5 @@ int main(void)
 	    cmocka_unit_test_teardown(test_outline, end),
 	    cmocka_unit_test_teardown(test_view, end),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

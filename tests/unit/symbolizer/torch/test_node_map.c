@@ -1,9 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "symbolizer/torch/node_map.h"
 
@@ -191,6 +187,5 @@ int main(void)
 	    cmocka_unit_test(test_bounded),	   cmocka_unit_test(test_older_half),
 	    cmocka_unit_test(test_given_back),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

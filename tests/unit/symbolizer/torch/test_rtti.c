@@ -1,11 +1,6 @@
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "symbolizer/torch/accessors.h"
 #include "symbolizer/torch/rtti.h"
@@ -177,6 +172,5 @@ int main(void)
 	    cmocka_unit_test(test_relocated), cmocka_unit_test(test_rejected),
 	    cmocka_unit_test(test_spoiled),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Tensors of live Python processes, as ditrace decodes them and as Python says they are. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "symbolizer/event/names.h"
@@ -526,6 +520,5 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_live),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "symbolizer/when/when.h"
 #include "tests/unit/when_sample.h"
@@ -720,7 +716,6 @@ static void limits(void **state)
 
 int main(void)
 {
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(numbers), cmocka_unit_test(logic),
 	    cmocka_unit_test(tensors), cmocka_unit_test(values),
@@ -731,5 +726,5 @@ int main(void)
 	    cmocka_unit_test(checks),  cmocka_unit_test(check_passes),
 	    cmocka_unit_test(limits),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -222,6 +222,5 @@ int main(void)
 	    cmocka_unit_test_setup(one_gradient_for_each_argument, fill),
 	    cmocka_unit_test(the_function_is_found),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

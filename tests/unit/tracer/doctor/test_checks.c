@@ -1,17 +1,11 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/target/caps.h"
 #include "tracer/doctor/checks.h"
@@ -345,6 +339,5 @@ int main(void)
 	    TEST(test_spare_bpf),   TEST(test_hidepid),	     TEST(test_list),
 	    TEST(test_process),	    TEST(test_selftest),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

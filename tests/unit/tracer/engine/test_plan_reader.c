@@ -1,18 +1,12 @@
 /* Plans carried out on the test's own memory: what comes out for each kind of read, what happens at
  * the edge of what is mapped, how ops are paired, and how many system calls it takes. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/torch/layout.h"
@@ -686,6 +680,5 @@ int main(void)
 	    TEST(lost_records_are_told),
 	    TEST(own_dispatch_is_counted_once),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "tracer/engine/ring.h"
 
@@ -139,6 +134,5 @@ int main(void)
 	    cmocka_unit_test(test_nonsense),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* --apply OP:FEATURE[:CONDITION], and what variables of ditorch's say to it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tracer/intervene/intervene_rules.h"
 
@@ -155,6 +150,5 @@ int main(void)
 	    cmocka_unit_test(features),	 cmocka_unit_test(wrong),      cmocka_unit_test(several),
 	    cmocka_unit_test(variables), cmocka_unit_test(full_names),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* The words of ditrace ctl PID: what they do to the rules in force. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tracer/intervene/intervene_ctl.h"
 
@@ -130,6 +124,5 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(wrong, fresh, gone),
 	    cmocka_unit_test_setup_teardown(operators, fresh, gone),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

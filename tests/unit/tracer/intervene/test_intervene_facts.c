@@ -1,11 +1,6 @@
 /* What a program tells of the arguments of a call, as conditions see it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "symbolizer/when/when.h"
 #include "tracer/intervene/intervene_facts.h"
@@ -93,6 +88,5 @@ static void wrong(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(conditions), cmocka_unit_test(wrong)};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* Lists and dtypes of --fallback and --cast, and ditorch's variables. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tracer/intervene/intervene_rules.h"
 
@@ -254,6 +248,5 @@ int main(void)
 	    cmocka_unit_test(compared),
 	    cmocka_unit_test(overflow_and_level),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

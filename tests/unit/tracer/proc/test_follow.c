@@ -1,23 +1,17 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tracer/doctor/selftest.h"
 #include "tracer/proc/follow.h"
@@ -485,6 +479,5 @@ int main(void)
 	    cmocka_unit_test(test_children_without_records),
 	    cmocka_unit_test(test_crowd),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,25 +1,19 @@
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/target/process.h"
 #include "tracer/proc/hold.h"
@@ -358,6 +352,5 @@ int main(void)
 	    TEST(test_in_system_call),	TEST(test_holder_killed),    TEST(test_killed_while_held),
 	    TEST(test_traced_by_other), TEST(test_does_not_stop),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
+
 #include <unistd.h>
 
 #include "symbolizer/native/perf_map.h"
@@ -226,6 +221,5 @@ int main(void)
 	    cmocka_unit_test(code_stays_known_until_it_is_replaced),
 	    cmocka_unit_test(functions_of_a_jit_are_found),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

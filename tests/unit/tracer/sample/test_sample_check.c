@@ -1,11 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/sample/sample_check.h"
@@ -214,6 +210,5 @@ int main(void)
 	    cmocka_unit_test(before_3_11_frames_are_counted),
 	    cmocka_unit_test(any_places_do),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
-#include <string.h>
+
+#include "tests/unit/unit.h"
 
 #include "tracer/shim/budget.c"
 
@@ -261,6 +257,5 @@ int main(void)
 	    cmocka_unit_test(without_a_budget_all_are_taken),
 	    cmocka_unit_test(more_lines_than_slots),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,11 +1,8 @@
 /* What the library inside a process makes of ditrace's answer: memory that is whole and stays so,
  * or nothing, and no descriptor more. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/shim_answers.h"
 #include "tracer/shim/answer.c"
@@ -95,6 +92,5 @@ int main(void)
 	    cmocka_unit_test(test_descriptors),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("shim_answer", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

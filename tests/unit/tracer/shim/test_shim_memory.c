@@ -1,11 +1,7 @@
 /* What the library inside a traced process takes for certain of its own memory. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tracer/shim/memory.c"
 
@@ -102,6 +98,5 @@ int main(void)
 	    cmocka_unit_test_setup(test_copies, setup),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("shim_memory", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

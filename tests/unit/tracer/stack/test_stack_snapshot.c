@@ -1,10 +1,6 @@
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/frame_step.h"
@@ -152,6 +148,5 @@ int main(void)
 	    cmocka_unit_test(test_aligned), cmocka_unit_test(test_lost),
 	    cmocka_unit_test(test_names),   cmocka_unit_test(test_syscall),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

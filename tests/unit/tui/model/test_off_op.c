@@ -1,8 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/unit/unit.h"
 
 #include "tests/unit/sample_events.h"
 #include "tui/model/off_op.h"
@@ -148,6 +145,5 @@ int main(void)
 	    cmocka_unit_test(looks_are_merged),
 	    cmocka_unit_test(threads_that_are_gone_make_room),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
+
+#include "tests/unit/unit.h"
 
 #include "tests/unit/sample_events.h"
 #include "tui/model/view.h"
@@ -425,6 +420,5 @@ int main(void)
 	    cmocka_unit_test(names_are_kept),
 	    cmocka_unit_test(histogram_is_spread),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* Breakpoints in the memory of children that wait. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tracer/engine/ptrace/breakpoints.h"
 
@@ -190,6 +185,5 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(nobody_to_reach, begin, finish),
 	    cmocka_unit_test_setup_teardown(what_was_taken_out_comes_in_again, begin, finish),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,24 +1,17 @@
 /* Every instruction form is carried out by the emulation and by the processor itself (a child that
  * is single-stepped), from the same registers and memory, and both must agree. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/ptrace/emulate_x86_64.h"
@@ -388,6 +381,5 @@ int main(void)
 	    cmocka_unit_test(instructions_are_moved),
 	    cmocka_unit_test(what_cannot_be_moved),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return unit_run(tests, setup, teardown);
 }

@@ -1,19 +1,14 @@
 /* The engine ptrace on children whose functions are known to the byte: what it reports, that they
  * run on unharmed, and that their code is as before once it is gone, in whatever way. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -21,8 +16,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
@@ -802,8 +795,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup(tracer_ignores_the_terminal, setup),
 	    cmocka_unit_test_setup(stack_grows, setup),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

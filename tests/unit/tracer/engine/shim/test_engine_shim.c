@@ -1,14 +1,10 @@
 /* The engine shim against what may call it: greetings that are none, memory that a traced process
  * has written over. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/shim_client.h"
 
@@ -277,6 +273,5 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_counters, setup, teardown),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("engine_shim", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,24 +1,18 @@
 /* Calls made by a thread of another process: what they return, and that the process is as before,
  * whether the caller has ended well or was killed in the middle. */
 #define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
 #include <errno.h>
 #include <link.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/shim/remote_call.h"
@@ -316,6 +310,5 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_killed_while_blocked, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_failing, setup, teardown),
 	};
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

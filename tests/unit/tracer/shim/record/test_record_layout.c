@@ -1,13 +1,8 @@
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* As the library inside a process is made of it: memory is the process's own. */
+#include "tests/unit/unit.h"
+
 #include "tracer/shim/memory.c"
 #include "tracer/shim/record/record_layout.c"
 
@@ -147,6 +142,5 @@ int main(void)
 	    cmocka_unit_test(test_empty),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("record_layout", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

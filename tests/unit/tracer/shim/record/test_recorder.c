@@ -1,15 +1,9 @@
 /* The recorder inside a traced process, called as PyTorch would call it. */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <pthread.h>
+#include <sys/mman.h>
 
 /* As the library is made of it: memory is the process's own. */
 #include "tracer/shim/quiescence.c"
@@ -391,6 +385,5 @@ int main(void)
 
 	if (!inside_prepare())
 		return 1;
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("recorder", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Time as the library inside a traced process reads it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tracer/shim/record/ticks.c"
 
@@ -77,6 +73,5 @@ int main(void)
 	    cmocka_unit_test(test_jumps),
 	};
 
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("ticks", tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }
