@@ -271,7 +271,7 @@ still_stacks() {
 	until_stands() {
 		keys s
 		sleep 1
-		screen_has '  python +between_ops.py:[0-9]+ +third: time.sleep'
+		screen_has 'sleeps for a time' && screen_has '  python +between_ops.py:[0-9]+ +third: time.sleep'
 	}
 	ok "it stands still" before_long until_stands
 	for size in 80x24 120x40 200x50 80x24; do
