@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "replay/capture/extent.h"
 #include "replay/capture/pth.h"
 #include "tracer/capture/capturing_internal.h"
 
@@ -133,6 +134,23 @@ static void begin_call(struct capturing *c, struct target *t, const struct op_ev
 		capture_grads_enter(call, t, ev);
 }
 
+/* The first tensors of a process teach where tensors have what: until then a part may be missing.
+ */
+static bool are_known(const struct value *v, uint32_t n)
+{
+	struct extent x;
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_TENSOR &&
+		    extent_of(v[i].tensor, true, &x) == REFUSED_UNKNOWN)
+			return false;
+		if (v[i].kind == VALUE_NOT_DECODED)
+			return false;
+		if (v[i].kind == VALUE_LIST && !are_known(v[i].items, v[i].count))
+			return false;
+	}
+	return true;
+}
+
 static void choose(struct capturing *c, struct target *t, struct selection *s,
 		   const struct op_event *ev)
 {
@@ -150,6 +168,11 @@ static void choose(struct capturing *c, struct target *t, struct selection *s,
 	    c->count ? c->count(ev, c->count_arg) : (struct call_count){CALL_NOT_COUNTED, 0};
 	switch (selection_choose(s, ev, count)) {
 	case SELECTION_YES:
+		if (!t->layout_known && !are_known(ev->args, ev->nargs)) {
+			c->too_early++;
+			selection_give_back(s);
+			return;
+		}
 		begin_call(c, t, ev);
 		c->over |= selection_is_spent(s); /* there may be no later call that says so */
 		break;
@@ -224,6 +247,10 @@ void capturing_summary(const struct capturing *c, FILE *f)
 	if (c->without_grads)
 		fputs("  no gradients: --phase forward leaves the backward out\n", f);
 	capture_grads_summary(c, f);
+	if (c->too_early)
+		fprintf(f,
+			"  skipped %s call%s: where tensors have their parts was not known yet\n",
+			text_count(n, sizeof(n), c->too_early), c->too_early == 1 ? "" : "s");
 	if (c->not_known)
 		fprintf(f, "  skipped %s call%s: --when asks for a value that is not known\n",
 			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");

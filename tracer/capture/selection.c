@@ -129,6 +129,11 @@ enum selection_answer selection_choose(struct selection *s, const struct op_even
 	return SELECTION_YES;
 }
 
+void selection_give_back(struct selection *s)
+{
+	--*s->chosen;
+}
+
 void selection_free(struct selection *s)
 {
 	intern_free(&s->names);

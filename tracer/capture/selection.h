@@ -80,6 +80,10 @@ struct call_count {
 enum selection_answer selection_choose(struct selection *s, const struct op_event *ev,
 				       struct call_count count);
 
+/* The call that selection_choose has just said yes to is not captured after all: another one may be
+ * in its place, as far as max_calls go. */
+void selection_give_back(struct selection *s);
+
 /* Whether max_calls are chosen. */
 bool selection_is_spent(const struct selection *s);
 

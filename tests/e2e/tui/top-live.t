@@ -256,7 +256,7 @@ next_call() {
 	keys c
 	ok "c captures $what" shows "captured a call of $what"
 	files=$(find ditrace-top-*-capture -name 'input*.json')
-	is "once" "$(echo "$files" | wc -l)" 1
+	is "once" "$(grep -c . <<<"$files")" 1
 	[ -z "$line" ] || like "at the line" "$files" "\"line\": $line,"
 	[ -z "$shape" ] || ok "of the shape" grep -qF "\"shape\": \"$shape\"" "$files"
 	keys u
