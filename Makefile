@@ -163,7 +163,7 @@ C_SRC := ditrace.c $(LIB_SRC) $(call sources,tracer/shim,*.c) $(UNIT_SRC) $(TOOL
 FORMATTED := $(C_SRC) $(BPF_SRC) $(call sources,$(FOLDERS) tests/unit,*.h)
 
 format:
-	clang-format -i $(FORMATTED)
+	@clang-format -i $(FORMATTED)
 
 lint: lint-layout lint-layout lint-format lint-cppcheck lint-tidy
 

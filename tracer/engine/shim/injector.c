@@ -287,7 +287,8 @@ static void enter_main(struct entering *x, int sock)
 	helper_send(sock, &a, sizeof(a));
 }
 
-int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *listener, struct err *e)
+int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *listener,
+		   struct err *e)
 {
 	struct entering x = {.pid = pid, .parent = getpid(), .part = part, .listener = listener};
 	struct answer a = {.code = -ECHILD};

@@ -18,11 +18,12 @@ enum injector_part { INJECTOR_RECORDS, INJECTOR_MODES };
 int injector_check(pid_t pid, enum injector_part part, struct err *e);
 
 /* Bring the library in, or, if it is inside and out of use, call it again; it will then connect to
- * `listener`. A process of its own does that and survives this one; while it holds a thread it may be
- * killed at any moment, too (tracer/engine/shim/remote_call.h). 0 or -errno with *e: as
+ * `listener`. A process of its own does that and survives this one; while it holds a thread it may
+ * be killed at any moment, too (tracer/engine/shim/remote_call.h). 0 or -errno with *e: as
  * injector_check; -EAGAIN: no thread was found at a safepoint; -ELIBACC: dlopen refuses, in its
  * words. */
-int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *listener, struct err *e);
+int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *listener,
+		   struct err *e);
 
 /* What the library in process `pid` says of itself; of several (from different builds of ditrace)
  * the one that is this build's. 0; -ENOENT: there is none; -EPROTO: of other builds alone; -errno.

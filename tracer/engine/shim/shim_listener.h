@@ -11,7 +11,7 @@
 struct shim_listener {
 	struct shim_listener *next;
 	int parent, dir, sock; /* descriptors; the last does not block */
-	char name[32];		   /* of the directory */
+	char name[32];	       /* of the directory */
 	/* As the process sees them. */
 	char library[SHIM_PATH], socket[SHIM_PATH];
 };
