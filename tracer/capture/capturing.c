@@ -134,8 +134,8 @@ static void begin_call(struct capturing *c, struct target *t, const struct op_ev
 		capture_grads_enter(call, t, ev);
 }
 
-/* The first tensors of a process teach where tensors have what: until then a part may be missing.
- */
+/* The first tensors of a process teach where tensors have what: until then a part may be missing,
+ * and of so many calls another one is better. */
 static bool are_known(const struct value *v, uint32_t n)
 {
 	struct extent x;
@@ -168,7 +168,8 @@ static void choose(struct capturing *c, struct target *t, struct selection *s,
 	    c->count ? c->count(ev, c->count_arg) : (struct call_count){CALL_NOT_COUNTED, 0};
 	switch (selection_choose(s, ev, count)) {
 	case SELECTION_YES:
-		if (!t->layout_known && !are_known(ev->args, ev->nargs)) {
+		if (c->selections.policy.max_calls && !t->layout_known &&
+		    !are_known(ev->args, ev->nargs)) {
 			c->too_early++;
 			selection_give_back(s);
 			return;
