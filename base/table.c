@@ -54,7 +54,7 @@ void table_free(struct table *t)
 	free(t);
 }
 
-static const char *keep(struct table *t, const char *text)
+static const char *table_copy_text(struct table *t, const char *text)
 {
 	char safe[TEXT_MAX];
 	size_t len = text_safe(safe, sizeof(safe), text);
@@ -70,7 +70,7 @@ void table_column(struct table *t, const char *header, enum table_align align)
 		t->failed = true;
 		return;
 	}
-	const char *text = keep(t, header);
+	const char *text = table_copy_text(t, header);
 	int width = (int)text_width(text);
 	int i = t->ncolumns++;
 	t->columns[i].header = text;
@@ -85,7 +85,7 @@ static struct cell *add_cell(struct table *t, const char *text)
 		return NULL;
 	}
 	struct cell *c = &t->cells[t->ncells++];
-	*c = (struct cell){.text = keep(t, text)};
+	*c = (struct cell){.text = table_copy_text(t, text)};
 	c->width = (int)text_width(c->text);
 	return c;
 }

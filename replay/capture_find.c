@@ -72,7 +72,7 @@ static void read_json(struct capture_place *p)
 	json_decref(o);
 }
 
-static int add(struct capture_places *all, const char *dir)
+static int places_add(struct capture_places *all, const char *dir)
 {
 	struct capture_place *p;
 	if (all->n == all->size) {
@@ -105,7 +105,7 @@ static int by_call(const void *a, const void *b)
 	return strcmp(x->dir, y->dir);
 }
 
-static int take(FTSENT *f, const char *root, struct capture_places *out, struct err *e)
+static int places_visit(FTSENT *f, const char *root, struct capture_places *out, struct err *e)
 {
 	if (f->fts_info == FTS_ERR || f->fts_info == FTS_DNR || f->fts_info == FTS_NS) {
 		err_set(e, -f->fts_errno, "cannot read %s: %s", f->fts_path,
@@ -116,7 +116,7 @@ static int take(FTSENT *f, const char *root, struct capture_places *out, struct 
 	if (f->fts_info != FTS_F || strcmp(f->fts_name, "input.pth") != 0)
 		return 0;
 	f->fts_path[f->fts_pathlen - f->fts_namelen - 1] = '\0';
-	int r = add(out, f->fts_pathlen > f->fts_namelen + 1 ? f->fts_path : root);
+	int r = places_add(out, f->fts_pathlen > f->fts_namelen + 1 ? f->fts_path : root);
 	f->fts_path[f->fts_pathlen - f->fts_namelen - 1] = '/';
 	return r ? err_set(e, r, "no memory for the list of captures") : 0;
 }
@@ -131,7 +131,7 @@ int capture_find(const char *root, struct capture_places *out, struct err *e)
 	if (!tree)
 		return err_set(e, -errno, "cannot read %s: %s", root, strerror(errno));
 	while (!r && (f = fts_read(tree)))
-		r = take(f, root, out, e);
+		r = places_visit(f, root, out, e);
 	fts_close(tree);
 	if (r)
 		return r;

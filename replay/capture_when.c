@@ -7,7 +7,7 @@
 
 #include "replay/described.h"
 
-struct look {
+struct capture_look {
 	const struct capture_places *places;
 	bool trust;
 	struct arena arena;
@@ -16,14 +16,14 @@ struct look {
 
 static json_t *request(void *ctx, size_t i)
 {
-	struct look *l = ctx;
+	struct capture_look *l = ctx;
 	return json_pack("{s:s, s:s, s:b}", "cmd", "describe", "dir", l->places->list[i].dir,
 			 "trust", l->trust);
 }
 
 static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
 {
-	struct look *l = ctx;
+	struct capture_look *l = ctx;
 	const char *event = json_string_value(json_object_get(m, "event"));
 	(void)w;
 	if (!event || strcmp(event, "described") != 0)
@@ -42,7 +42,7 @@ static void ended(void *ctx, size_t i, const char *how, const char *why)
 	(void)why;
 }
 
-static int look_at_all(struct look *l, struct pool *pool, struct err *e)
+static int look_at_all(struct capture_look *l, struct pool *pool, struct err *e)
 {
 	const struct pool before = {.count = pool->count,
 				    .ctx = pool->ctx,
@@ -68,7 +68,7 @@ static bool same_op(const struct op_desc *a, const struct op_desc *b)
 	return !strcmp(a->name, b->name) && !strcmp(a->schema, b->schema) && a->nargs == b->nargs;
 }
 
-static int check(const struct look *l, struct when *w, struct err *e)
+static int check(const struct capture_look *l, struct when *w, struct err *e)
 {
 	const struct op_desc **ops = malloc((l->places->n + 1) * sizeof(*ops));
 	size_t n = 0;
@@ -102,7 +102,7 @@ static bool holds(const struct op_event *ev, const struct when *w, struct when_c
 int capture_when(const struct capture_places *p, struct when *w, struct pool *pool, bool trust,
 		 bool *keep, struct when_counts *counts, struct err *e)
 {
-	struct look l = {
+	struct capture_look l = {
 	    .places = p, .trust = trust, .events = calloc(p->n + 1, sizeof(*l.events))};
 	int r = l.events ? look_at_all(&l, pool, e) : err_set(e, -ENOMEM, "no memory");
 	r = r ? r : check(&l, w, e);

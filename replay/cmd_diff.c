@@ -53,7 +53,7 @@ static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err 
 	size_t place = d->match.pairs[i].a;
 	if (!event || !strcmp(event, "done"))
 		return 0;
-	struct row *row = rows_add(&d->report.rows);
+	struct replay_row *row = rows_add(&d->report.rows);
 	if (!row)
 		return err_set(e, -ENOMEM, "no memory for the results");
 	row->place = place;
@@ -71,12 +71,12 @@ static void ended(void *ctx, size_t i, const char *how, const char *why)
 	o->why = strdup(why);
 }
 
-static bool is_part(const struct row *r, bool beyond)
+static bool is_part(const struct replay_row *r, bool beyond)
 {
 	return beyond ? r->verdict == VERDICT_WRONG : !r->equal && r->verdict != VERDICT_NOT_JUDGED;
 }
 
-static bool is_backward(const struct row *r)
+static bool is_backward(const struct replay_row *r)
 {
 	return !strncmp(r->role, "grad", 4);
 }
@@ -85,7 +85,7 @@ static bool is_backward(const struct row *r)
  * first. */
 static int by_time(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct replay_row *x = a, *y = b;
 	if (is_backward(x) != is_backward(y))
 		return is_backward(x) ? 1 : -1;
 	if (x->place != y->place)
@@ -93,7 +93,7 @@ static int by_time(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-static const struct row *first_part(const struct diff *d, bool beyond)
+static const struct replay_row *first_part(const struct diff *d, bool beyond)
 {
 	for (size_t i = 0; i < d->report.rows.n; i++)
 		if (is_part(&d->report.rows.list[i], beyond))
@@ -102,11 +102,11 @@ static const struct row *first_part(const struct diff *d, bool beyond)
 }
 
 /* Does anything differ that the forward, or the backward, of this row's call takes? */
-static bool inputs_differ(const struct diff *d, const struct row *of)
+static bool inputs_differ(const struct diff *d, const struct replay_row *of)
 {
 	const char *role = is_backward(of) ? "grad_output" : "input";
 	for (size_t i = 0; i < d->report.rows.n; i++) {
-		const struct row *r = &d->report.rows.list[i];
+		const struct replay_row *r = &d->report.rows.list[i];
 		if (r->place == of->place && !strcmp(r->role, role) && is_part(r, false))
 			return true;
 	}
@@ -121,7 +121,7 @@ static size_t partner(const struct diff *d, size_t place)
 	return 0;
 }
 
-static void print_first(const struct diff *d, const struct row *r, const char *what)
+static void print_first(const struct diff *d, const struct replay_row *r, const char *what)
 {
 	const struct capture_place *p = &d->a.list[r->place];
 	printf("%s: ", what);
@@ -148,7 +148,7 @@ static void print_first(const struct diff *d, const struct row *r, const char *w
 
 static void print_people(struct diff *d)
 {
-	const struct row *any = first_part(d, false), *beyond = first_part(d, true);
+	const struct replay_row *any = first_part(d, false), *beyond = first_part(d, true);
 	struct replay_counts c;
 	char n[32];
 	replay_count(&d->report, &c);
@@ -190,7 +190,7 @@ static int print_rows(struct diff *d, struct err *e)
 	for (size_t i = 0; i < all.n && !r; i++) {
 		if (!is_part(&all.list[i], false))
 			continue;
-		struct row *row = rows_add(&part.rows);
+		struct replay_row *row = rows_add(&part.rows);
 		if (row)
 			*row = all.list[i];
 		else

@@ -81,7 +81,7 @@ static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err 
 		return take_name(&r->places.list[i], m);
 	if (!strcmp(event, "times"))
 		return times_add(&r->times, i, m);
-	struct row *row = rows_add(&r->report.rows);
+	struct replay_row *row = rows_add(&r->report.rows);
 	if (!row)
 		return err_set(e, -ENOMEM, "no memory for the results");
 	row->place = i;

@@ -32,7 +32,7 @@ void replay_count(const struct replay_report *r, struct replay_counts *c)
 		c->not_run += r->outcomes[i].kind == OUTCOME_NOT_RUN;
 	}
 	for (size_t i = 0; i < r->rows.n; i++) {
-		const struct row *x = &r->rows.list[i];
+		const struct replay_row *x = &r->rows.list[i];
 		c->right += x->verdict == VERDICT_RIGHT;
 		c->not_judged += x->verdict == VERDICT_NOT_JUDGED;
 		c->wrong += x->verdict == VERDICT_WRONG;
@@ -49,7 +49,7 @@ void replay_count(const struct replay_report *r, struct replay_counts *c)
 }
 
 /* "forward result", "gradient of 0". */
-static const char *tensor_name(char *out, size_t size, const struct row *r)
+static const char *tensor_name(char *out, size_t size, const struct replay_row *r)
 {
 	if (!strcmp(r->role, "grad"))
 		snprintf(out, size, "grad[%s]", r->index);
@@ -68,7 +68,7 @@ static void cell(struct table *t, const char *format, double v, bool there)
 	table_cell(t, text);
 }
 
-static void table_row(struct table *t, const struct row *r, const struct capture_place *p)
+static void table_row(struct table *t, const struct replay_row *r, const struct capture_place *p)
 {
 	static const enum table_style styles[] = {[VERDICT_RIGHT] = TABLE_PLAIN,
 						  [VERDICT_WRONG] = TABLE_HOT,
@@ -127,7 +127,7 @@ int replay_print_rows(FILE *f, const struct replay_report *r, int width, bool co
 /* The calls of an op with something wrong: the first row of an op is its worst. */
 static void print_wrong(FILE *f, const struct replay_report *r, size_t first)
 {
-	const struct row *x = &r->rows.list[first];
+	const struct replay_row *x = &r->rows.list[first];
 	const struct capture_place *p = &r->places->list[x->place];
 	char name[96];
 	size_t wrong = 0;
@@ -242,7 +242,7 @@ static void set_bool(struct value *v, bool x, bool there)
 	v->text = !there ? "" : x ? "true" : "false";
 }
 
-static void row_values(const struct row *r, const struct capture_place *p, struct value *v)
+static void row_values(const struct replay_row *r, const struct capture_place *p, struct value *v)
 {
 	bool has = r->has_figures, cpu = r->has_cpu;
 	const double numbers[] = {r->cosine, r->max_abs, r->max_rel, r->ulp, r->atol, r->rtol};

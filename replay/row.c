@@ -12,18 +12,18 @@
 
 enum { DTYPES = 64 };
 
-struct row *rows_add(struct rows *rows)
+struct replay_row *rows_add(struct rows *rows)
 {
 	if (rows->n == rows->size) {
 		size_t size = rows->size ? 2 * rows->size : 256;
-		struct row *list = realloc(rows->list, size * sizeof(*list));
+		struct replay_row *list = realloc(rows->list, size * sizeof(*list));
 		if (!list)
 			return NULL;
 		rows->list = list;
 		rows->size = size;
 	}
-	struct row *r = &rows->list[rows->n];
-	*r = (struct row){.number = rows->n++};
+	struct replay_row *r = &rows->list[rows->n];
+	*r = (struct replay_row){.number = rows->n++};
 	return r;
 }
 
@@ -83,7 +83,7 @@ static double number(json_t *message, const char *key)
 	return json_number_value(json_object_get(message, key));
 }
 
-static void set_figures(struct row *r, const struct compare_stats *s)
+static void set_figures(struct replay_row *r, const struct compare_stats *s)
 {
 	double n = s->finite ? (double)s->finite : 1;
 	r->has_figures = true;
@@ -99,7 +99,7 @@ static void set_figures(struct row *r, const struct compare_stats *s)
 	r->along = s->along / n;
 }
 
-static void set_cpu_figures(struct row *r, const struct compare_stats *s)
+static void set_cpu_figures(struct replay_row *r, const struct compare_stats *s)
 {
 	double n = s->finite ? (double)s->finite : 1;
 	r->has_cpu = true;
@@ -112,7 +112,7 @@ static void set_cpu_figures(struct row *r, const struct compare_stats *s)
 }
 
 /* Add to the reason where it is worst. */
-static void say_place(struct row *r, const struct blob *a, const struct compare_stats *s)
+static void say_place(struct replay_row *r, const struct blob *a, const struct compare_stats *s)
 {
 	char place[80];
 	bool special = s->first_wrong != UINT64_MAX;
@@ -125,7 +125,7 @@ static void say_place(struct row *r, const struct blob *a, const struct compare_
 		 special ? "first" : "worst", place, s->a_at_worst, s->b_at_worst);
 }
 
-static int fill_tensor(struct row *r, const char *op, json_t *m, struct worker *w,
+static int fill_tensor(struct replay_row *r, const char *op, json_t *m, struct worker *w,
 		       const struct row_rules *rules, struct err *e)
 {
 	struct blob a, ref, cpu, allowance;
@@ -178,7 +178,7 @@ static int fill_tensor(struct row *r, const char *op, json_t *m, struct worker *
 	return 0;
 }
 
-static void fill_value(struct row *r, json_t *m)
+static void fill_value(struct replay_row *r, json_t *m)
 {
 	bool equal = json_is_true(json_object_get(m, "equal"));
 	r->verdict = equal ? VERDICT_RIGHT : VERDICT_WRONG;
@@ -192,7 +192,7 @@ static void fill_value(struct row *r, json_t *m)
 	text_drop_part(r->why);
 }
 
-int row_fill(struct row *r, const char *op, json_t *m, struct worker *w,
+int row_fill(struct replay_row *r, const char *op, json_t *m, struct worker *w,
 	     const struct row_rules *rules, struct err *e)
 {
 	const char *event = json_string_value(json_object_get(m, "event"));
@@ -220,7 +220,7 @@ int row_order(const void *a, const void *b)
 {
 	static const int rank[] = {
 	    [VERDICT_WRONG] = 0, [VERDICT_NOT_JUDGED] = 1, [VERDICT_RIGHT] = 2};
-	const struct row *x = a, *y = b;
+	const struct replay_row *x = a, *y = b;
 	if (x->verdict != y->verdict)
 		return rank[x->verdict] - rank[y->verdict];
 	if (x->verdict == VERDICT_WRONG && x->score != y->score)

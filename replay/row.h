@@ -11,7 +11,7 @@
 #include "replay/numbers/verdict.h"
 #include "replay/worker.h"
 
-struct row {
+struct replay_row {
 	size_t place;  /* index of the capture in its list */
 	size_t number; /* of the row, as they came */
 	char role[16]; /* "output", "grad"; of diff also "input", "grad_output" */
@@ -34,7 +34,7 @@ struct row {
 };
 
 struct rows {
-	struct row *list;
+	struct replay_row *list;
 	size_t n, size;
 };
 
@@ -44,12 +44,12 @@ struct row_rules {
 };
 
 /* The next row of `rows`, zeroed; NULL without memory. */
-struct row *rows_add(struct rows *rows);
+struct replay_row *rows_add(struct rows *rows);
 void rows_free(struct rows *rows);
 
 /* A row from a message of the runner about a tensor, a value, a mismatch or something that it does
  * not judge; the tensors lie in the memory of `w`. -EPROTO for a message that does not fit. */
-int row_fill(struct row *r, const char *op, json_t *message, struct worker *w,
+int row_fill(struct replay_row *r, const char *op, json_t *message, struct worker *w,
 	     const struct row_rules *rules, struct err *e);
 
 /* Worst first: wrong before not judged before right, then by score, then as they came. For qsort.

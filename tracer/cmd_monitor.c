@@ -30,7 +30,7 @@ struct monitor {
 };
 
 /* What one row shows: the time between two reads. */
-struct row {
+struct monitor_row {
 	const struct usage *was, *now;
 	double seconds;
 	bool has_device, has_ops, has_op_rate;
@@ -46,12 +46,12 @@ static void on_signal(int sig)
 	stop = sig;
 }
 
-static double cpu_percent(const struct row *r)
+static double cpu_percent(const struct monitor_row *r)
 {
 	return (double)(r->now->cpu_ns - r->was->cpu_ns) / r->seconds / 1e7;
 }
 
-static uint64_t rate(const struct row *r, uint64_t was, uint64_t now)
+static uint64_t rate(const struct monitor_row *r, uint64_t was, uint64_t now)
 {
 	return now > was ? (uint64_t)((double)(now - was) / r->seconds) : 0;
 }
@@ -61,7 +61,7 @@ static const char *maybe(const char *text, bool known)
 	return known ? text : "?";
 }
 
-static void print_row(struct monitor *m, const struct row *r)
+static void print_row(struct monitor *m, const struct monitor_row *r)
 {
 	enum { ROWS = 20 };
 	char rss[32], threads[32], fds[32], in[32], out[32], switches[32], device[32], ops[32],
@@ -103,7 +103,7 @@ static void csv_number(FILE *f, uint64_t n, bool known)
 }
 
 /* What is not known is an empty field. */
-static int csv_row(const struct monitor *m, const struct row *r)
+static int csv_row(const struct monitor *m, const struct monitor_row *r)
 {
 	const struct usage *u = r->now;
 	struct timespec at;
@@ -152,7 +152,7 @@ static void begin_ops(struct monitor *m)
 		fprintf(stderr, "ditrace: no rate of operators: %s\n", why.what);
 }
 
-static void read_ops(struct monitor *m, struct row *r)
+static void read_ops(struct monitor *m, struct monitor_row *r)
 {
 	uint64_t before = m->last_ops, at = clock_ns(CLOCK_MONOTONIC);
 	bool had = m->ops;
@@ -171,7 +171,7 @@ static void read_ops(struct monitor *m, struct row *r)
 		m->printed = 0;
 }
 
-static int show(struct monitor *m, struct row *r)
+static int show(struct monitor *m, struct monitor_row *r)
 {
 	read_ops(m, r);
 	r->seconds = (double)(r->now->at_ns - r->was->at_ns) / 1e9;
@@ -189,7 +189,7 @@ static int watch(struct monitor *m, struct err *e)
 	uint64_t due;
 	int r = usage_read(m->pid, &u[0], e);
 	for (due = u[0].at_ns; !r && !stop && (!m->count || m->rows < m->count); turn ^= 1) {
-		struct row row = {.was = &u[turn], .now = &u[turn ^ 1]};
+		struct monitor_row row = {.was = &u[turn], .now = &u[turn ^ 1]};
 		/* A slow tool of a vendor may have taken longer than an interval. */
 		due =
 		    clock_ns(CLOCK_MONOTONIC) > due + m->interval ? clock_ns(CLOCK_MONOTONIC) : due;

@@ -190,7 +190,7 @@ void trace_loop_look(struct trace_loop *l)
 		l->gone |= !process_alive(l->pid);
 }
 
-static void tell(struct err *e)
+static void print_failure(struct err *e)
 {
 	if (e->code)
 		err_print(e);
@@ -221,8 +221,8 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 			*e = output;
 			return r;
 		}
-		tell(&output);
-		tell(&l->trouble);
+		print_failure(&output);
+		print_failure(&l->trouble);
 		if (turn % 16 == 0)
 			trace_loop_look(l);
 	}

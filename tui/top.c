@@ -46,7 +46,7 @@ static int draw(struct top *t)
 	return r;
 }
 
-static int take(struct top *t, uint64_t until)
+static int top_take_items(struct top *t, uint64_t until)
 {
 	enum source_state before;
 	if (t->paused || !t->source)
@@ -72,7 +72,7 @@ int top_run(struct top *t, struct err *e)
 	while (!r && !t->quit && !screen_end_signal()) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC), until = now + SLICE_NS;
 		r = t->live ? live_look(t->live, t->view) : 0;
-		r = r ? r : take(t, until);
+		r = r ? r : top_take_items(t, until);
 		int key = screen_key(is_behind(t, until) ? 0 : SLICE_NS / MS, &y, &x);
 		if (!r && key != SCREEN_NO_KEY)
 			r = keys_press(t, key, y, x);

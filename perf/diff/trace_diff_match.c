@@ -17,7 +17,7 @@ static const struct level {
 	bool shape;
 } levels[] = {{false, true}, {true, true}, {false, false}, {true, false}};
 
-struct entry {
+struct match_entry {
 	const struct aggregate_row *row;
 	bool of_b, taken;
 	const char *key;
@@ -39,7 +39,7 @@ static const char *key_of(struct arena *arena, const struct aggregate_row *r, co
 /* By key, and of equal ones those with the most time first. */
 static int compare(const void *x, const void *y)
 {
-	const struct entry *a = x, *b = y;
+	const struct match_entry *a = x, *b = y;
 	if (!a->key || !b->key)
 		return !a->key - !b->key;
 	int c = strcmp(a->key, b->key);
@@ -50,7 +50,7 @@ static int compare(const void *x, const void *y)
 	return (a->row->total_ns < b->row->total_ns) - (a->row->total_ns > b->row->total_ns);
 }
 
-static void add_pair(struct trace_diff *d, struct entry *a, struct entry *b)
+static void add_pair(struct trace_diff *d, struct match_entry *a, struct match_entry *b)
 {
 	const char *x = a ? a->row->shape : NULL, *y = b ? b->row->shape : NULL;
 	d->rows[d->n++] = (struct trace_diff_row){.a = a ? a->row : NULL,
@@ -65,7 +65,7 @@ static void add_pair(struct trace_diff *d, struct entry *a, struct entry *b)
 
 /* Entries from `i` on with its key: the first of A with the first of B, and so on. Returns where
  * the next key begins. */
-static size_t pair_equal(struct trace_diff *d, struct entry *all, size_t i, size_t n)
+static size_t pair_equal(struct trace_diff *d, struct match_entry *all, size_t i, size_t n)
 {
 	size_t end = i, b;
 	while (end < n && all[end].key && !strcmp(all[end].key, all[i].key))
@@ -77,7 +77,8 @@ static size_t pair_equal(struct trace_diff *d, struct entry *all, size_t i, size
 	return end;
 }
 
-static int match_level(struct trace_diff *d, struct entry *all, size_t n, const struct level *l)
+static int match_level(struct trace_diff *d, struct match_entry *all, size_t n,
+		       const struct level *l)
 {
 	struct arena arena = {0};
 	int r = 0;
@@ -101,15 +102,15 @@ int trace_diff_match(const struct aggregate *a, const struct aggregate *b, struc
 	size_t na, nb, n = 0;
 	const struct aggregate_row *const *ra = aggregate_rows(a, &na);
 	const struct aggregate_row *const *rb = aggregate_rows(b, &nb);
-	struct entry *all = calloc(na + nb + 1, sizeof(*all));
+	struct match_entry *all = calloc(na + nb + 1, sizeof(*all));
 	int r = 0;
 	out->rows = calloc(na + nb + 1, sizeof(*out->rows));
 	if (!all || !out->rows)
 		r = -ENOMEM;
 	for (size_t i = 0; i < na && !r; i++)
-		all[n++] = (struct entry){.row = ra[i]};
+		all[n++] = (struct match_entry){.row = ra[i]};
 	for (size_t i = 0; i < nb && !r; i++)
-		all[n++] = (struct entry){.row = rb[i], .of_b = true};
+		all[n++] = (struct match_entry){.row = rb[i], .of_b = true};
 	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]) && !r; i++)
 		r = match_level(out, all, n, &levels[i]);
 	for (size_t i = 0; i < n && !r; i++)

@@ -6,7 +6,7 @@
 #include "perf/export/export.h"
 #include "perf/report/call_tree.h"
 
-static int add(void *arg, const struct trace_item *item)
+static int folded_add_item(void *arg, const struct trace_item *item)
 {
 	if (item->type == TRACE_SAMPLE)
 		return call_tree_add_sample(arg, &item->sample, CALL_MIXED);
@@ -41,7 +41,7 @@ int export_folded(struct export_in *in, FILE *f, struct err *e)
 	size_t n = 0;
 	if (!t)
 		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	int r = export_each(in, add, t, e);
+	int r = export_each(in, folded_add_item, t, e);
 	const struct call_node *nodes = call_tree_nodes(t, &n);
 	for (size_t i = 0; i < n; i++) {
 		if (!nodes[i].self_ns)

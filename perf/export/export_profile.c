@@ -10,7 +10,7 @@
 #include "perf/events/json_event.h"
 #include "perf/report/call_tree.h"
 
-struct thread {
+struct profile_thread {
 	int64_t last_us;
 	uint8_t *told; /* by the number of a node of the tree: it was written */
 	size_t room;
@@ -19,7 +19,7 @@ struct thread {
 struct export_profile {
 	struct call_tree *tree;
 	struct intern ids; /* of threads */
-	struct thread *threads;
+	struct profile_thread *threads;
 	size_t threads_room;
 };
 
@@ -60,8 +60,8 @@ static void begin(FILE *f, bool *any, const char *name, const struct sample *s, 
 }
 
 /* The thread of the sample, and its number. NULL without memory. */
-static struct thread *thread_of(struct export_profile *p, FILE *f, bool *any,
-				const struct sample *s, int64_t us, int64_t *number)
+static struct profile_thread *thread_of(struct export_profile *p, FILE *f, bool *any,
+					const struct sample *s, int64_t us, int64_t *number)
 {
 	int32_t key[2] = {s->pid, s->tid};
 	bool is_new;
@@ -70,7 +70,7 @@ static struct thread *thread_of(struct export_profile *p, FILE *f, bool *any,
 	    array_grow(&p->threads, &p->threads_room, (size_t)*number + 1, sizeof(*p->threads)))
 		return NULL;
 	if (is_new) {
-		p->threads[*number] = (struct thread){.last_us = us};
+		p->threads[*number] = (struct profile_thread){.last_us = us};
 		begin(f, any, "Profile", s, *number, us);
 		fprintf(f, "\"startTime\":%" PRId64 "}}}", us);
 	}
@@ -88,7 +88,7 @@ static void put_node(FILE *f, const struct call_node *n, uint32_t number)
 }
 
 /* The nodes on the way to `node` that the thread's profile does not have yet, parents first. */
-static int put_nodes(struct export_profile *p, struct thread *t, FILE *f, uint32_t node)
+static int put_nodes(struct export_profile *p, struct profile_thread *t, FILE *f, uint32_t node)
 {
 	size_t n, old = t->room;
 	const struct call_node *nodes = call_tree_nodes(p->tree, &n);
@@ -119,7 +119,7 @@ int export_profile_add(struct export_profile *p, FILE *f, bool *any, const struc
 	uint32_t node;
 	int64_t number;
 	int r = call_tree_sample_node(p->tree, s, CALL_MIXED, &node);
-	struct thread *t = r ? NULL : thread_of(p, f, any, s, us, &number);
+	struct profile_thread *t = r ? NULL : thread_of(p, f, any, s, us, &number);
 	if (!t)
 		return -ENOMEM;
 	begin(f, any, "ProfileChunk", s, number, us);

@@ -9,7 +9,7 @@
 #include "perf/export/export.h"
 #include "perf/report/call_tree.h"
 
-static int add(void *arg, const struct trace_item *item)
+static int samples_add_item(void *arg, const struct trace_item *item)
 {
 	return item->type == TRACE_SAMPLE ? call_tree_add_sample(arg, &item->sample, CALL_MIXED)
 					  : 0;
@@ -90,7 +90,7 @@ int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e)
 	struct call_tree *t = call_tree_new();
 	if (!t)
 		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	int r = export_each(in, add, t, e);
+	int r = export_each(in, samples_add_item, t, e);
 	int w = put_profile(f, t);
 	call_tree_free(t);
 	return w ? err_set(e, w, "no memory to read %s", in->path) : r;

@@ -18,7 +18,7 @@ struct pending {
 	uint64_t ns;	/* what they added to the row's total_ns */
 };
 
-struct thread {
+struct aggregate_thread {
 	uint64_t first_ns, last_ns;
 	struct pending *pending; /* depth never falls from one to the next */
 	uint32_t npending, pending_size;
@@ -47,14 +47,14 @@ struct aggregate {
 	unsigned keys;
 	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
 	int32_t last_pid, last_tid;
-	struct thread *last_thread; /* of these; NULL: none */
+	struct aggregate_thread *last_thread; /* of these; NULL: none */
 	struct side *sides;
 	size_t sides_room;
 	struct intern row_ids, thread_ids;
 	struct arena arena;
 	struct aggregate_row **rows;
 	uint32_t *merged; /* by row: scratch of compact() */
-	struct thread *threads;
+	struct aggregate_thread *threads;
 	uint32_t rows_size, threads_size;
 	struct aggregate_totals totals;
 };
@@ -83,7 +83,7 @@ unsigned aggregate_keys(const struct aggregate *a)
 	return a->keys;
 }
 
-static const char *keep(struct aggregate *a, const char *s, bool *failed)
+static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool *failed)
 {
 	if (!s)
 		return NULL;
@@ -126,16 +126,16 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 	struct aggregate_row *row = (void *)(room + (0 - (uintptr_t)room) % CACHE_LINE);
 	*row = *like;
 	row->min_ns = UINT64_MAX;
-	row->op = keep(a, like->op, &failed);
-	row->file = keep(a, like->file, &failed);
-	row->function = keep(a, like->function, &failed);
-	row->text = keep(a, like->text, &failed);
-	row->module = keep(a, like->module, &failed);
-	row->shape = keep(a, like->shape, &failed);
-	row->dtype = keep(a, like->dtype, &failed);
-	row->device = keep(a, like->device, &failed);
-	row->symbol = keep(a, like->symbol, &failed);
-	row->object = keep(a, like->object, &failed);
+	row->op = aggregate_copy_text(a, like->op, &failed);
+	row->file = aggregate_copy_text(a, like->file, &failed);
+	row->function = aggregate_copy_text(a, like->function, &failed);
+	row->text = aggregate_copy_text(a, like->text, &failed);
+	row->module = aggregate_copy_text(a, like->module, &failed);
+	row->shape = aggregate_copy_text(a, like->shape, &failed);
+	row->dtype = aggregate_copy_text(a, like->dtype, &failed);
+	row->device = aggregate_copy_text(a, like->device, &failed);
+	row->symbol = aggregate_copy_text(a, like->symbol, &failed);
+	row->object = aggregate_copy_text(a, like->object, &failed);
 	if (a->keys & AGGREGATE_BATCHES) {
 		row->batches = arena_alloc(&a->arena, sizeof(*row->batches));
 		failed |= !row->batches;
@@ -161,11 +161,11 @@ static int64_t row_of(struct aggregate *a, const struct op_event *ev)
 	if (!row)
 		return -ENOMEM; /* now, or when the row was new */
 	if (!row->text && key.row.text)
-		row->text = keep(a, key.row.text, &failed);
+		row->text = aggregate_copy_text(a, key.row.text, &failed);
 	return failed ? -ENOMEM : id;
 }
 
-static struct thread *find_thread(struct aggregate *a, const struct op_event *ev)
+static struct aggregate_thread *find_thread(struct aggregate *a, const struct op_event *ev)
 {
 	int32_t key[2] = {ev->pid, ev->tid};
 	bool is_new;
@@ -175,9 +175,9 @@ static struct thread *find_thread(struct aggregate *a, const struct op_event *ev
 	if (id < 0 ||
 	    (id >= a->threads_size && grow(&a->threads, &a->threads_size, sizeof(*a->threads))))
 		return NULL;
-	struct thread *t = &a->threads[id];
+	struct aggregate_thread *t = &a->threads[id];
 	if (is_new) {
-		*t = (struct thread){.first_ns = ev->start_ns, .last_ns = ev->start_ns};
+		*t = (struct aggregate_thread){.first_ns = ev->start_ns, .last_ns = ev->start_ns};
 		a->totals.threads++;
 	}
 	a->last_pid = ev->pid;
@@ -194,7 +194,7 @@ static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
 	return a->memos[h >> 51];
 }
 
-static struct memo key_of(const struct aggregate *a, const struct thread *t,
+static struct memo key_of(const struct aggregate *a, const struct aggregate_thread *t,
 			  const struct op_event *ev)
 {
 	return (struct memo){.op = ev->op,
@@ -217,7 +217,7 @@ void aggregate_forget(struct aggregate *a)
 
 void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after)
 {
-	const struct thread *t = a->last_thread;
+	const struct aggregate_thread *t = a->last_thread;
 	if (!a->memos || !t || a->last_pid != ev->pid || a->last_tid != ev->tid)
 		return;
 	struct memo key = key_of(a, t, ev);
@@ -238,7 +238,8 @@ void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, in
 
 /* As row_of, for an event of thread `t`. A row whose text is not known yet is looked at again: it
  * may come. */
-static int64_t row_again(struct aggregate *a, const struct thread *t, const struct op_event *ev)
+static int64_t row_again(struct aggregate *a, const struct aggregate_thread *t,
+			 const struct op_event *ev)
 {
 	if (!a->memos)
 		return row_of(a, ev);
@@ -258,7 +259,7 @@ static int64_t row_again(struct aggregate *a, const struct thread *t, const stru
 	return id;
 }
 
-static void observe(struct aggregate *a, struct thread *t, const struct op_event *ev)
+static void observe(struct aggregate *a, struct aggregate_thread *t, const struct op_event *ev)
 {
 	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
 	a->totals.observed_ns -= t->last_ns - t->first_ns;
@@ -270,7 +271,7 @@ static void observe(struct aggregate *a, struct thread *t, const struct op_event
 }
 
 /* Make one of pending calls of the same row and depth. */
-static void compact(struct aggregate *a, struct thread *t)
+static void compact(struct aggregate *a, struct aggregate_thread *t)
 {
 	uint32_t kept = 0, run = 0;
 	for (uint32_t i = 0; i < t->npending; i++) {
@@ -288,7 +289,7 @@ static void compact(struct aggregate *a, struct thread *t)
 	t->npending = kept;
 }
 
-static int push(struct aggregate *a, struct thread *t, struct pending p)
+static int push(struct aggregate *a, struct aggregate_thread *t, struct pending p)
 {
 	if (t->npending == PENDING_MAX) {
 		compact(a, t);
@@ -304,7 +305,8 @@ static int push(struct aggregate *a, struct thread *t, struct pending p)
 
 /* Calls of the same row inside this one are part of it now; what remains lies inside what is around
  * it. */
-static int nest(struct aggregate *a, struct thread *t, uint32_t id, uint16_t depth, uint64_t ns)
+static int nest(struct aggregate *a, struct aggregate_thread *t, uint32_t id, uint16_t depth,
+		uint64_t ns)
 {
 	uint32_t from = t->npending, kept;
 	while (from && t->pending[from - 1].depth > depth)
@@ -389,7 +391,7 @@ static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t
 
 int aggregate_add(struct aggregate *a, const struct op_event *ev)
 {
-	struct thread *t = find_thread(a, ev);
+	struct aggregate_thread *t = find_thread(a, ev);
 	if (!t)
 		return -ENOMEM;
 	observe(a, t, ev);

@@ -19,14 +19,14 @@ struct open_op {
 	const struct py_stack *stack;
 };
 
-struct thread {
+struct tree_thread {
 	struct open_op *open;
 	size_t n, room;
 };
 
 struct call_tree {
 	struct intern thread_ids;
-	struct thread *threads;
+	struct tree_thread *threads;
 	size_t threads_room;
 	struct intern names;	 /* of frames (file, label) and ops */
 	const char **name_texts; /* by the id in `names` */
@@ -135,7 +135,7 @@ static int64_t stack_node(struct call_tree *t, uint32_t parent, const struct py_
 	return node;
 }
 
-static struct thread *thread_of(struct call_tree *t, const struct op_event *ev)
+static struct tree_thread *thread_of(struct call_tree *t, const struct op_event *ev)
 {
 	int32_t key[2] = {ev->pid, ev->tid};
 	bool is_new;
@@ -144,12 +144,12 @@ static struct thread *thread_of(struct call_tree *t, const struct op_event *ev)
 	    array_grow(&t->threads, &t->threads_room, (size_t)id + 1, sizeof(*t->threads)))
 		return NULL;
 	if (is_new)
-		t->threads[id] = (struct thread){0};
+		t->threads[id] = (struct tree_thread){0};
 	return &t->threads[id];
 }
 
 /* The op that called this one, with what it has called no longer open; NULL when there is none. */
-static const struct open_op *parent_of(struct thread *th, uint64_t parent)
+static const struct open_op *parent_of(struct tree_thread *th, uint64_t parent)
 {
 	for (size_t i = th->n; parent && i--;)
 		if (th->open[i].id == parent) {
@@ -186,7 +186,7 @@ static int64_t context_of(struct call_tree *t, const struct open_op *parent,
 
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
 {
-	struct thread *th = thread_of(t, ev);
+	struct tree_thread *th = thread_of(t, ev);
 	if (!th)
 		return -ENOMEM;
 	int64_t node = context_of(t, parent_of(th, ev->parent), ev->stack, which);

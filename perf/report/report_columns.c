@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "perf/events/where_text.h"
 
-struct row {
+struct column_row {
 	const struct aggregate_row *r;
 	uint64_t observed_ns;
 	const struct report_opts *opts;
@@ -18,7 +18,7 @@ struct column {
 	unsigned keys; /* rows by one of these have it; 0: all rows */
 	bool usual;    /* shown without --columns */
 	bool left;
-	const char *(*text)(char *out, size_t size, const struct row *row);
+	const char *(*text)(char *out, size_t size, const struct column_row *row);
 };
 
 enum { CELL_MAX = WHERE_TEXT_MAX };
@@ -39,32 +39,32 @@ static const char *percent_text(char *out, size_t size, uint64_t part, uint64_t 
 	return out;
 }
 
-static const char *self_percent(char *out, size_t size, const struct row *w)
+static const char *self_percent(char *out, size_t size, const struct column_row *w)
 {
 	return percent_text(out, size, w->r->self_ns, w->observed_ns);
 }
 
-static const char *total_percent(char *out, size_t size, const struct row *w)
+static const char *total_percent(char *out, size_t size, const struct column_row *w)
 {
 	return percent_text(out, size, w->r->total_ns, w->observed_ns);
 }
 
-static const char *both_percent(char *out, size_t size, const struct row *w)
+static const char *both_percent(char *out, size_t size, const struct column_row *w)
 {
 	return percent_text(out, size, w->r->total_ns + w->r->backward_ns, w->observed_ns);
 }
 
-static const char *backward(char *out, size_t size, const struct row *w)
+static const char *backward(char *out, size_t size, const struct column_row *w)
 {
 	return w->r->backward_calls ? text_ns(out, size, w->r->backward_ns) : "-";
 }
 
-static const char *backward_calls(char *out, size_t size, const struct row *w)
+static const char *backward_calls(char *out, size_t size, const struct column_row *w)
 {
 	return text_count(out, size, w->r->backward_calls);
 }
 
-static const char *ratio(char *out, size_t size, const struct row *w)
+static const char *ratio(char *out, size_t size, const struct column_row *w)
 {
 	if (!w->r->total_ns || !w->r->backward_calls)
 		return "-";
@@ -72,52 +72,52 @@ static const char *ratio(char *out, size_t size, const struct row *w)
 	return out;
 }
 
-static const char *calls(char *out, size_t size, const struct row *w)
+static const char *calls(char *out, size_t size, const struct column_row *w)
 {
 	return text_count(out, size, w->r->calls);
 }
 
-static const char *thrown(char *out, size_t size, const struct row *w)
+static const char *thrown(char *out, size_t size, const struct column_row *w)
 {
 	return text_count(out, size, w->r->thrown);
 }
 
-static const char *self(char *out, size_t size, const struct row *w)
+static const char *self(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, w->r->self_ns);
 }
 
-static const char *total(char *out, size_t size, const struct row *w)
+static const char *total(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, w->r->total_ns);
 }
 
-static const char *mean(char *out, size_t size, const struct row *w)
+static const char *mean(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, report_mean(w->r));
 }
 
-static const char *shortest(char *out, size_t size, const struct row *w)
+static const char *shortest(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, w->r->calls ? w->r->min_ns : 0);
 }
 
-static const char *p50(char *out, size_t size, const struct row *w)
+static const char *p50(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, aggregate_quantile(w->r, 0.5));
 }
 
-static const char *p99(char *out, size_t size, const struct row *w)
+static const char *p99(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, aggregate_quantile(w->r, 0.99));
 }
 
-static const char *longest(char *out, size_t size, const struct row *w)
+static const char *longest(char *out, size_t size, const struct column_row *w)
 {
 	return text_ns(out, size, w->r->max_ns);
 }
 
-static const char *phase(char *out, size_t size, const struct row *w)
+static const char *phase(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
@@ -132,7 +132,7 @@ const char *report_thread_name(const struct report_opts *opts, const struct aggr
 	return "";
 }
 
-static const char *thread(char *out, size_t size, const struct row *w)
+static const char *thread(char *out, size_t size, const struct column_row *w)
 {
 	snprintf(out, size, "%" PRId32 "/%" PRId32 " %s", w->r->pid, w->r->tid,
 		 report_thread_name(w->opts, w->r));
@@ -144,70 +144,70 @@ static const char *or_dash(const char *s)
 	return s && s[0] ? s : "-";
 }
 
-static const char *module(char *out, size_t size, const struct row *w)
+static const char *module(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return or_dash(w->r->module);
 }
 
-static const char *shape(char *out, size_t size, const struct row *w)
+static const char *shape(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return or_dash(w->r->shape);
 }
 
-static const char *dtype(char *out, size_t size, const struct row *w)
+static const char *dtype(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return or_dash(w->r->dtype);
 }
 
-static const char *device(char *out, size_t size, const struct row *w)
+static const char *device(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return or_dash(w->r->device);
 }
 
-static const char *op(char *out, size_t size, const struct row *w)
+static const char *op(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return w->r->op;
 }
 
-static const char *file(char *out, size_t size, const struct row *w)
+static const char *file(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return w->r->file ? w->r->file : "(no Python frame)";
 }
 
-static const char *function(char *out, size_t size, const struct row *w)
+static const char *function(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return w->r->function ? w->r->function : "(no Python frame)";
 }
 
-static const char *symbol(char *out, size_t size, const struct row *w)
+static const char *symbol(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return or_dash(w->r->symbol);
 }
 
-static const char *object(char *out, size_t size, const struct row *w)
+static const char *object(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
 	return or_dash(w->r->object ? text_base_name(w->r->object) : NULL);
 }
 
-static const char *where(char *out, size_t size, const struct row *w)
+static const char *where(char *out, size_t size, const struct column_row *w)
 {
 	const struct aggregate_row *r = w->r;
 	const struct py_frame frame = {
@@ -324,7 +324,7 @@ void report_columns_row(struct table *t, const struct report_columns *c,
 			const struct aggregate_row *r, uint64_t observed_ns,
 			const struct report_opts *opts)
 {
-	const struct row row = {.r = r, .observed_ns = observed_ns, .opts = opts};
+	const struct column_row row = {.r = r, .observed_ns = observed_ns, .opts = opts};
 	double part = report_percent(r->self_ns, observed_ns);
 	char text[CELL_MAX];
 	for (size_t i = 0; i < c->n; i++) {

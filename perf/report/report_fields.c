@@ -69,7 +69,7 @@ static const struct field fields[] = {
 
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 
-struct row {
+struct field_row {
 	const struct aggregate_row *r;
 	uint64_t observed_ns;
 	const struct report_opts *opts;
@@ -86,7 +86,7 @@ static void put_word(FILE *f, const char *word, bool csv)
 		fputs("null", f);
 }
 
-static void put_line(FILE *f, const struct row *w)
+static void put_line(FILE *f, const struct field_row *w)
 {
 	if (w->r->file)
 		fprintf(f, "%" PRId32, w->r->line);
@@ -112,7 +112,7 @@ static uint64_t number(const struct aggregate_row *r, const struct field *d)
 	}
 }
 
-static void put_field(FILE *f, const struct field *d, const struct row *w)
+static void put_field(FILE *f, const struct field *d, const struct field_row *w)
 {
 	const struct aggregate_row *r = w->r;
 	const char *word;
@@ -150,7 +150,7 @@ static bool has(const struct field *d, unsigned keys)
 	return d->keys ? (d->keys & keys) != 0 : !(keys & AGGREGATE_SAMPLES);
 }
 
-static void put_fields(FILE *f, unsigned keys, const struct row *w)
+static void put_fields(FILE *f, unsigned keys, const struct field_row *w)
 {
 	bool any = false;
 	for (size_t i = 0; i < NFIELDS; i++) {
@@ -168,14 +168,15 @@ static void put_fields(FILE *f, unsigned keys, const struct row *w)
 void report_fields_json(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
 			const struct report_opts *opts)
 {
-	put_fields(f, keys, &(struct row){.r = r, .observed_ns = observed_ns, .opts = opts});
+	put_fields(f, keys, &(struct field_row){.r = r, .observed_ns = observed_ns, .opts = opts});
 }
 
 void report_fields_csv(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
 		       const struct report_opts *opts)
 {
-	put_fields(f, keys,
-		   &(struct row){.r = r, .observed_ns = observed_ns, .opts = opts, .csv = true});
+	put_fields(
+	    f, keys,
+	    &(struct field_row){.r = r, .observed_ns = observed_ns, .opts = opts, .csv = true});
 	putc('\n', f);
 }
 

@@ -67,7 +67,7 @@ static int hold(struct trace_order *o, const struct trace_raw_event *raw)
 	return 0;
 }
 
-static struct trace_raw_event take(struct trace_order *o)
+static struct trace_raw_event order_pop(struct trace_order *o)
 {
 	struct held top = o->heap[0], last = o->heap[--o->n];
 	size_t i = 0, child;
@@ -97,7 +97,7 @@ static bool ready(const struct trace_order *o)
 
 static int give(struct trace_order *o, struct trace_item *item, struct err *e)
 {
-	struct trace_raw_event raw = take(o);
+	struct trace_raw_event raw = order_pop(o);
 	free(o->given);
 	o->given = (uint8_t *)raw.payload;
 	if (raw.id >= o->expected)

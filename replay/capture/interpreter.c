@@ -52,7 +52,8 @@ static bool is_python(const char *path)
 }
 
 /* Take FOLDER/NAME (or NAME, of n characters of folder none) if it leads to the file that runs. */
-static bool take(struct interpreter *out, const char *folder, size_t n, const char *name)
+static bool interpreter_accept(struct interpreter *out, const char *folder, size_t n,
+			       const char *name)
 {
 	char seen[PATH_MAX + 32];
 	struct stat st;
@@ -75,7 +76,7 @@ static bool by_path(struct interpreter *out, const char *folders, const char *na
 {
 	for (const char *s = folders; s && *s;) {
 		size_t n = strcspn(s, ":");
-		if (n && take(out, s, n, name))
+		if (n && interpreter_accept(out, s, n, name))
 			return true;
 		s += n + (s[n] == ':');
 	}
@@ -89,13 +90,13 @@ static bool by_argument(struct interpreter *out, const char *name, const char *e
 	if (!name || !*name)
 		return false;
 	if (*name == '/')
-		return take(out, "", 0, name);
+		return interpreter_accept(out, "", 0, name);
 	if (!strchr(name, '/'))
 		return by_path(out, variable(environment, "PATH"), name);
 	snprintf(link, sizeof(link), "/proc/%d/cwd", (int)out->pid);
 	ssize_t n = readlink(link, folder, sizeof(folder));
-	return (pwd && take(out, pwd, strlen(pwd), name)) ||
-	       (n > 0 && take(out, folder, (size_t)n, name));
+	return (pwd && interpreter_accept(out, pwd, strlen(pwd), name)) ||
+	       (n > 0 && interpreter_accept(out, folder, (size_t)n, name));
 }
 
 static bool by_file(struct interpreter *out, const char *exe)
@@ -105,7 +106,7 @@ static bool by_file(struct interpreter *out, const char *exe)
 	if (n <= 0)
 		return false;
 	path[n] = '\0';
-	return take(out, "", 0, path);
+	return interpreter_accept(out, "", 0, path);
 }
 
 void interpreter_of(pid_t pid, struct interpreter *out)

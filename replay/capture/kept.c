@@ -15,7 +15,7 @@ struct kept_tensor {
 	unsigned char *bytes; /* of [address, address + n) */
 };
 
-static const struct kept_tensor *find(const struct kept *k, uint64_t address, size_t n)
+static const struct kept_tensor *kept_find(const struct kept *k, uint64_t address, size_t n)
 {
 	for (const struct kept_tensor *x = k->last; x; x = x->before)
 		if (address >= x->address && n <= x->n && address - x->address <= x->n - n)
@@ -97,7 +97,7 @@ int kept_add(struct kept *k, const struct tensor *t, const struct source *src, s
 
 static int read_kept(void *ctx, uint64_t address, void *to, size_t n)
 {
-	const struct kept_tensor *x = find(ctx, address, n);
+	const struct kept_tensor *x = kept_find(ctx, address, n);
 	if (!x)
 		return -EFAULT;
 	memcpy(to, x->bytes + (address - x->address), n);

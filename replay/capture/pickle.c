@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add(struct pickle *p, const void *data, size_t n)
+static void pickle_append(struct pickle *p, const void *data, size_t n)
 {
 	if (p->failed || !n)
 		return;
@@ -23,7 +23,7 @@ static void add(struct pickle *p, const void *data, size_t n)
 
 static void op(struct pickle *p, char opcode)
 {
-	add(p, &opcode, 1);
+	pickle_append(p, &opcode, 1);
 }
 
 /* The n lowest bytes of v, least first. */
@@ -32,12 +32,12 @@ static void add_le(struct pickle *p, uint64_t v, size_t n)
 	uint8_t b[8];
 	for (size_t i = 0; i < n; i++)
 		b[i] = (uint8_t)(v >> (8 * i));
-	add(p, b, n);
+	pickle_append(p, b, n);
 }
 
 void pickle_begin(struct pickle *p)
 {
-	add(p, "\x80\x02", 2);
+	pickle_append(p, "\x80\x02", 2);
 }
 
 void pickle_end(struct pickle *p)
@@ -68,7 +68,7 @@ void pickle_int(struct pickle *p, int64_t i)
 		add_le(p, (uint64_t)i, 4);
 	} else {
 		op(p, '\x8a');
-		add(p, "\x08", 1);
+		pickle_append(p, "\x08", 1);
 		add_le(p, (uint64_t)i, 8);
 	}
 }
@@ -81,9 +81,9 @@ void pickle_uint(struct pickle *p, uint64_t i)
 	}
 	/* LONG1 is signed: a ninth byte keeps it positive. */
 	op(p, '\x8a');
-	add(p, "\x09", 1);
+	pickle_append(p, "\x09", 1);
 	add_le(p, i, 8);
-	add(p, "\0", 1);
+	pickle_append(p, "\0", 1);
 }
 
 void pickle_float(struct pickle *p, double f)
@@ -102,7 +102,7 @@ void pickle_text(struct pickle *p, const char *s, size_t len)
 	}
 	op(p, 'X');
 	add_le(p, len, 4);
-	add(p, s, len);
+	pickle_append(p, s, len);
 }
 
 void pickle_string(struct pickle *p, const char *s)
@@ -113,9 +113,9 @@ void pickle_string(struct pickle *p, const char *s)
 void pickle_global(struct pickle *p, const char *module, const char *name)
 {
 	op(p, 'c');
-	add(p, module, strlen(module));
+	pickle_append(p, module, strlen(module));
 	op(p, '\n');
-	add(p, name, strlen(name));
+	pickle_append(p, name, strlen(name));
 	op(p, '\n');
 }
 

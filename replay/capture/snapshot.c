@@ -15,7 +15,8 @@ static bool contains(const struct snapshot_range *r, uint64_t address, size_t n)
 	return address >= r->address && n <= r->n && address - r->address <= r->n - n;
 }
 
-static const struct snapshot_range *find(const struct snapshot *s, uint64_t address, size_t n)
+static const struct snapshot_range *snapshot_find_range(const struct snapshot *s, uint64_t address,
+							size_t n)
 {
 	for (size_t i = 0; i < s->nranges; i++)
 		if (contains(&s->ranges[i], address, n))
@@ -52,7 +53,7 @@ int snapshot_add(struct snapshot *s, const struct tensor *t, const struct source
 	if (!x.base)
 		return 0; /* no elements */
 	uint64_t n = x.base + x.bytes - t->data_ptr;
-	if (find(s, t->data_ptr, n))
+	if (snapshot_find_range(s, t->data_ptr, n))
 		return 0;
 	bool sparse = n > SMALL && n / SPARSE / x.itemsize > (uint64_t)t->meta.numel;
 	if (sparse || n > max || s->len > max - n)
@@ -80,7 +81,7 @@ static void lay_over(const struct snapshot *s, const struct snapshot_range *r, u
 static int read_then(void *ctx, uint64_t address, void *to, size_t n)
 {
 	const struct snapshot *s = ctx;
-	const struct snapshot_range *r = find(s, address, n);
+	const struct snapshot_range *r = snapshot_find_range(s, address, n);
 	if (r) {
 		memcpy(to, s->bytes + r->at + (address - r->address), n);
 		return 0;

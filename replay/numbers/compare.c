@@ -19,7 +19,7 @@ enum { CHUNK = 256 * COMPARE_BLOCK, THREADS_MAX = 64, DTYPE_FLOAT64 = 7 };
 
 enum { OF_A, OF_B, OF_ALLOWANCE, WALKS };
 
-struct walk {
+struct compare_walk {
 	const char *data;
 	number_load load;
 };
@@ -33,7 +33,7 @@ struct dim {
 };
 
 struct job {
-	struct walk walks[WALKS];
+	struct compare_walk walks[WALKS];
 	int ndim;
 	struct dim dims[COMPARE_DIMS + 1];
 	struct compare_units units;
@@ -148,7 +148,7 @@ static void fetch(const struct job *j, int which, uint64_t at, size_t n, void *o
 {
 	int64_t place[COMPARE_DIMS + 1];
 	int last = j->ndim - 1;
-	const struct walk *w = &j->walks[which];
+	const struct compare_walk *w = &j->walks[which];
 	const char *p = w->data;
 	for (int i = last; i >= 0; i--) {
 		place[i] = (int64_t)(at % (uint64_t)j->dims[i].size);
@@ -325,9 +325,9 @@ static void set_walks(struct job *j, const struct compare_tensor *a, const struc
 	j->is_int = !is_float(ta) && !is_float(tb) && is_uint64(ta) == is_uint64(tb);
 	j->is_unsigned = is_uint64(ta);
 	j->has_allowance = p->allowance && !j->is_int;
-	j->walks[OF_A] = (struct walk){a->data, j->is_int ? ta->to_int : ta->to_double};
-	j->walks[OF_B] = (struct walk){b->data, j->is_int ? tb->to_int : tb->to_double};
-	j->walks[OF_ALLOWANCE] = (struct walk){(const char *)p->allowance, tk->to_double};
+	j->walks[OF_A] = (struct compare_walk){a->data, j->is_int ? ta->to_int : ta->to_double};
+	j->walks[OF_B] = (struct compare_walk){b->data, j->is_int ? tb->to_int : tb->to_double};
+	j->walks[OF_ALLOWANCE] = (struct compare_walk){(const char *)p->allowance, tk->to_double};
 	dims_init(j, a, b);
 	set_units(&j->units, p, a);
 }

@@ -12,16 +12,16 @@ enum { CHUNK = 1 << 20 };
 
 /* A walk over the elements: dimensions of size 1 left out, and those that lie behind each other
  * without a gap made one. */
-struct walk {
+struct tensor_walk {
 	unsigned ndim;
 	uint64_t size[TENSOR_MAX_DIM], stride[TENSOR_MAX_DIM]; /* stride in bytes */
 	uint64_t run;					       /* bytes without a gap */
 	uint64_t runs;					       /* so many of them */
 };
 
-static struct walk walk_of(const struct tensor *t, const struct extent *x)
+static struct tensor_walk walk_of(const struct tensor *t, const struct extent *x)
 {
-	struct walk w = {.run = x->itemsize, .runs = 1};
+	struct tensor_walk w = {.run = x->itemsize, .runs = 1};
 	uint64_t size[TENSOR_MAX_DIM], stride[TENSOR_MAX_DIM];
 	unsigned n = 0;
 
@@ -72,7 +72,7 @@ static int add_run(struct stats_sum *s, const struct source *src, uint64_t addre
 
 /* Every run in turn, from `memory`, which holds what begins at `base`, or with NULL from the source
  * one by one. */
-static int add_runs(struct stats_sum *s, const struct walk *w, const struct source *src,
+static int add_runs(struct stats_sum *s, const struct tensor_walk *w, const struct source *src,
 		    const unsigned char *memory, uint64_t base, unsigned itemsize, struct err *e)
 {
 	uint64_t index[TENSOR_MAX_DIM] = {0}, offset = 0;
@@ -103,7 +103,7 @@ static int add_all(struct stats_sum *s, const struct tensor *t, const struct ext
 {
 	/* From the first element on: what the storage has before it is not needed. */
 	uint64_t span = x->base + x->bytes - t->data_ptr;
-	struct walk w = walk_of(t, x);
+	struct tensor_walk w = walk_of(t, x);
 
 	if (!w.ndim)
 		return add_run(s, src, t->data_ptr, w.run, x->itemsize, e);

@@ -32,7 +32,7 @@ static void op_part(const char *op, char *out, size_t size)
 }
 
 /* 1: taken, 0: not set. */
-static int take(const char *variable, struct tolerance *out, struct err *e)
+static int tolerance_read_variable(const char *variable, struct tolerance *out, struct err *e)
 {
 	const char *text = getenv(variable);
 	char *end, *end2;
@@ -63,12 +63,12 @@ int tolerance_of(const char *op, int dtype, struct tolerance *out, struct err *e
 			continue;
 		out->atol = out->rtol = defaults[i].tolerance;
 		snprintf(variable, sizeof(variable), "%s_" VARIABLE "_%s", part, defaults[i].name);
-		r = take(variable, out, e);
+		r = tolerance_read_variable(variable, out, e);
 		if (!r)
-			r = take(strstr(variable, VARIABLE), out, e);
+			r = tolerance_read_variable(strstr(variable, VARIABLE), out, e);
 	}
 	if (!r)
-		r = take(VARIABLE, out, e);
+		r = tolerance_read_variable(VARIABLE, out, e);
 	return r < 0 ? r : 0;
 }
 

@@ -57,7 +57,8 @@ struct finding {
 	size_t size;
 };
 
-static void find(struct finding *f, double value, double limit, const char *format, double cpu)
+static void finding_note(struct finding *f, double value, double limit, const char *format,
+			 double cpu)
 {
 	double score = value / limit;
 	if (!(score > 1) || score <= f->score)
@@ -88,16 +89,18 @@ static void judge_bias(struct finding *f, const struct figures *a, const struct 
 		return;
 	double limit = larger(least, bias_of_cpu * fabs(c->mean));
 	if (fabs(a->mean) > noise)
-		find(f, fabs(a->mean), limit,
-		     a->mean > 0 ? "biased: too large by %.3g units on average, the CPU by %.2g"
+		finding_note(f, fabs(a->mean), limit,
+			     a->mean > 0
+				 ? "biased: too large by %.3g units on average, the CPU by %.2g"
 				 : "biased: too small by %.3g units on average, the CPU by %.2g",
-		     fabs(c->mean));
+			     fabs(c->mean));
 	limit = larger(least, bias_of_cpu * fabs(c->along));
 	if (fabs(a->along) > noise)
-		find(f, fabs(a->along), limit,
-		     a->along > 0 ? "biased: %.3g units too far from zero on average, the CPU %.2g"
-				  : "biased: %.3g units too near to zero on average, the CPU %.2g",
-		     fabs(c->along));
+		finding_note(f, fabs(a->along), limit,
+			     a->along > 0
+				 ? "biased: %.3g units too far from zero on average, the CPU %.2g"
+				 : "biased: %.3g units too near to zero on average, the CPU %.2g",
+			     fabs(c->along));
 }
 
 static bool specials_match(const struct verdict_input *in)
@@ -135,10 +138,10 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 		return VERDICT_WRONG;
 	}
 	double order = order_of(in->reach, in->dtype);
-	find(&f, a.worst, larger(worst_limit * order, worst_of_cpu * c.worst),
-	     "%.4g units of rounding at the worst element, the CPU has %.2g", c.worst);
-	find(&f, a.rms, larger(rms_limit * order, rms_of_cpu * c.rms),
-	     "%.4g units of rounding on average, the CPU has %.2g", c.rms);
+	finding_note(&f, a.worst, larger(worst_limit * order, worst_of_cpu * c.worst),
+		     "%.4g units of rounding at the worst element, the CPU has %.2g", c.worst);
+	finding_note(&f, a.rms, larger(rms_limit * order, rms_of_cpu * c.rms),
+		     "%.4g units of rounding on average, the CPU has %.2g", c.rms);
 	judge_bias(&f, &a, &c, (double)s->finite, order);
 	*score = f.score;
 	return f.score > 1 ? VERDICT_WRONG : VERDICT_RIGHT;

@@ -75,7 +75,7 @@ static uint8_t register_of_arg(const struct way *w, unsigned n)
 	return found;
 }
 
-static void take(const struct way *w, uint32_t off, struct deferred_entry *out)
+static void deferred_entry_fill(const struct way *w, uint32_t off, struct deferred_entry *out)
 {
 	*out = (struct deferred_entry){.off = off, .sp = 0U - (uint32_t)w->s.r[ARCH_SP].off};
 	for (unsigned n = 0; n < ARCH_INT_ARGS; n++)
@@ -106,7 +106,7 @@ void return_sites_set_late(const struct return_sites_ctx *c, const struct exit_p
 		if (has_exit_before(p, out->nexits, i))
 			return;
 		if (insn->emulated && n > have) {
-			take(&w, insn->off, &out->late);
+			deferred_entry_fill(&w, insn->off, &out->late);
 			have = n;
 		}
 		if (!walk_on(&w, insn))

@@ -5,7 +5,7 @@
 
 enum { HEADS = 1 << 15, ENTRIES = 1 << 14, KEY = 4, LONGEST = 15, NONE = UINT16_MAX };
 
-struct entry {
+struct cached_insn {
 	uint8_t bytes[LONGEST];
 	uint8_t fixed; /* bytes that must be the same; the rest of the instruction is a distance */
 	uint16_t next;
@@ -16,7 +16,7 @@ struct entry {
 struct insn_cache {
 	uint16_t head[HEADS];
 	uint32_t n;
-	struct entry entry[ENTRIES];
+	struct cached_insn entry[ENTRIES];
 };
 
 struct insn_cache *insn_cache_new(void)
@@ -65,7 +65,7 @@ bool insn_cache_find(const struct insn_cache *c, const uint8_t *code, size_t lef
 {
 	for (unsigned n = left < KEY ? (unsigned)left : KEY; n > 0; n--) {
 		for (uint16_t i = c->head[hash(code, n)]; i != NONE; i = c->entry[i].next) {
-			const struct entry *e = &c->entry[i];
+			const struct cached_insn *e = &c->entry[i];
 			if (e->insn.len > left || memcmp(e->bytes, code, e->fixed))
 				continue;
 			*out = e->insn;
@@ -82,8 +82,8 @@ void insn_cache_add(struct insn_cache *c, const uint8_t *code, uint64_t at, unsi
 {
 	if (c->n == ENTRIES || insn->len > LONGEST || insn->len <= relative)
 		return;
-	struct entry *e = &c->entry[c->n];
-	*e = (struct entry){.fixed = (uint8_t)(insn->len - relative), .insn = *insn};
+	struct cached_insn *e = &c->entry[c->n];
+	*e = (struct cached_insn){.fixed = (uint8_t)(insn->len - relative), .insn = *insn};
 	memcpy(e->bytes, code, e->fixed);
 	if (relative) {
 		/* What does not follow the distance after all is not for other distances. */

@@ -17,7 +17,7 @@ enum {
 	STEPS = 4000
 };
 
-struct state {
+struct path_state {
 	uint32_t pc;
 	uint8_t nconds;
 	bool flags_known; /* the flags are those of comparing flags_v with flags_imm */
@@ -27,14 +27,14 @@ struct state {
 	struct sym_cond conds[PATH_CONDS];
 };
 
-struct walk {
+struct path_walk {
 	csh cs;
 	cs_insn *insn;
 	const uint8_t *code;
 	size_t len;
 	struct paths *out;
-	struct state now;
-	struct state pending[PENDING];
+	struct path_state now;
+	struct path_state pending[PENDING];
 	unsigned npending;
 };
 
@@ -108,7 +108,7 @@ static struct sym pointer_add(struct sym v, int64_t n)
 }
 
 /* The address that a memory operand names, if it is one of the object. */
-static struct sym address_of(const struct state *s, const x86_op_mem *m)
+static struct sym address_of(const struct path_state *s, const x86_op_mem *m)
 {
 	unsigned size;
 	int r = reg_number(m->base, &size);
@@ -117,7 +117,7 @@ static struct sym address_of(const struct state *s, const x86_op_mem *m)
 	return pointer_add(s->reg[r], m->disp);
 }
 
-static struct sym load(struct walk *w, const cs_x86_op *op)
+static struct sym load(struct path_walk *w, const cs_x86_op *op)
 {
 	struct sym v = address_of(&w->now, &op->mem);
 	if (!v.known || v.derefs == SYM_DEREFS)
@@ -132,7 +132,7 @@ static struct sym load(struct walk *w, const cs_x86_op *op)
 }
 
 /* The value of a register or memory operand, cut to the operand's size. */
-static struct sym operand(struct walk *w, const cs_x86_op *op)
+static struct sym operand(struct path_walk *w, const cs_x86_op *op)
 {
 	unsigned size;
 	if (op->type == X86_OP_MEM)
@@ -156,7 +156,7 @@ static struct sym operand(struct walk *w, const cs_x86_op *op)
 
 /* Set the register operand `op`. A write of 1 or 2 bytes leaves the rest of the register as it was,
  * so its value is only known when that rest was zero: `keeps_rest` says so. */
-static void set_reg(struct walk *w, const cs_x86_op *op, struct sym v, bool keeps_rest)
+static void set_reg(struct path_walk *w, const cs_x86_op *op, struct sym v, bool keeps_rest)
 {
 	unsigned size;
 	int r = op->type == X86_OP_REG ? reg_number(op->reg, &size) : -1;
@@ -165,7 +165,7 @@ static void set_reg(struct walk *w, const cs_x86_op *op, struct sym v, bool keep
 	w->now.reg[r] = size >= 4 || keeps_rest ? v : unknown;
 }
 
-static void forget_written(struct walk *w)
+static void forget_written(struct path_walk *w)
 {
 	cs_regs rd, wr;
 	uint8_t nrd, nwr;
@@ -181,14 +181,14 @@ static void forget_written(struct walk *w)
 	}
 }
 
-static void set_flags(struct state *s, struct sym v, uint64_t imm)
+static void set_flags(struct path_state *s, struct sym v, uint64_t imm)
 {
 	s->flags_known = v.known && v.derefs && !v.add && !v.indexed;
 	s->flags_v = v;
 	s->flags_imm = imm;
 }
 
-static void step_compare(struct walk *w, const cs_x86 *x, bool is_test)
+static void step_compare(struct path_walk *w, const cs_x86 *x, bool is_test)
 {
 	const cs_x86_op *a = &x->operands[0], *b = &x->operands[1];
 	struct sym v = operand(w, a);
@@ -210,7 +210,7 @@ static void step_compare(struct walk *w, const cs_x86 *x, bool is_test)
 }
 
 /* shr and and by an immediate, which keep a bit-field traceable and set the flags by its value. */
-static void step_bits(struct walk *w, const cs_x86 *x, bool is_shift)
+static void step_bits(struct path_walk *w, const cs_x86 *x, bool is_shift)
 {
 	struct sym v = operand(w, &x->operands[0]);
 	uint64_t imm = (uint64_t)x->operands[1].imm;
@@ -226,13 +226,13 @@ static void step_bits(struct walk *w, const cs_x86 *x, bool is_shift)
 	set_flags(&w->now, v, 0);
 }
 
-static void step_move(struct walk *w, const cs_x86 *x)
+static void step_move(struct path_walk *w, const cs_x86 *x)
 {
 	struct sym v = operand(w, &x->operands[1]);
 	set_reg(w, &x->operands[0], v, false);
 }
 
-static void step_other(struct walk *w, const cs_x86 *x)
+static void step_other(struct path_walk *w, const cs_x86 *x)
 {
 	for (unsigned i = 0; i < x->op_count; i++)
 		if (x->operands[i].type == X86_OP_MEM && (x->operands[i].access & CS_AC_READ))
@@ -249,7 +249,7 @@ static struct sym element_of(struct sym array)
 	return array;
 }
 
-static void step_lea(struct walk *w, const cs_x86 *x)
+static void step_lea(struct path_walk *w, const cs_x86 *x)
 {
 	x86_op_mem m = x->operands[1].mem;
 	bool indexed = m.index != X86_REG_INVALID;
@@ -259,7 +259,7 @@ static void step_lea(struct walk *w, const cs_x86 *x)
 }
 
 /* A pointer plus something that is not known. */
-static void step_add_reg(struct walk *w, const cs_x86 *x)
+static void step_add_reg(struct path_walk *w, const cs_x86 *x)
 {
 	struct sym a = operand(w, &x->operands[0]), b = operand(w, &x->operands[1]);
 	struct sym v = !b.known ? element_of(a) : !a.known ? element_of(b) : unknown;
@@ -267,7 +267,7 @@ static void step_add_reg(struct walk *w, const cs_x86 *x)
 	w->now.flags_known = false;
 }
 
-static void step_add(struct walk *w, const cs_x86 *x, int sign)
+static void step_add(struct path_walk *w, const cs_x86 *x, int sign)
 {
 	if (sign > 0 && x->operands[0].type == X86_OP_REG && x->operands[1].type == X86_OP_REG) {
 		step_add_reg(w, x);
@@ -282,14 +282,14 @@ static void step_add(struct walk *w, const cs_x86 *x, int sign)
 	w->now.flags_known = false;
 }
 
-static void note_call(struct walk *w)
+static void note_call(struct path_walk *w)
 {
 	const struct sym *arg = &w->now.reg[RDI];
 	if (arg->known && w->out->ncalls < PATHS_CALLS)
 		w->out->calls[w->out->ncalls++] = *arg;
 }
 
-static void step_call(struct walk *w, const cs_x86 *x)
+static void step_call(struct path_walk *w, const cs_x86 *x)
 {
 	if (x->operands[0].type != X86_OP_IMM)
 		operand(w, &x->operands[0]);
@@ -300,7 +300,7 @@ static void step_call(struct walk *w, const cs_x86 *x)
 	w->now.flags_known = false;
 }
 
-static void end_path(struct walk *w, bool is_return, struct sym target)
+static void end_path(struct path_walk *w, bool is_return, struct sym target)
 {
 	struct paths *out = w->out;
 	if (!is_return)
@@ -352,21 +352,21 @@ static enum sym_cc opposite(enum sym_cc cc)
 	return of[cc];
 }
 
-static void add_cond(struct state *s, enum sym_cc cc)
+static void add_cond(struct path_state *s, enum sym_cc cc)
 {
 	if (s->flags_known && cc != SYM_OTHER && s->nconds < PATH_CONDS)
 		s->conds[s->nconds++] = (struct sym_cond){s->flags_v, s->flags_imm, (uint8_t)cc};
 }
 
 /* Both ways of a conditional jump: the one taken waits, the other goes on. */
-static void step_branch(struct walk *w, const cs_x86 *x)
+static void step_branch(struct path_walk *w, const cs_x86 *x)
 {
 	enum sym_cc cc = condition_of(w->insn->id);
 	uint64_t to = (uint64_t)x->operands[0].imm;
 	if (w->npending == PENDING) {
 		w->out->cut = true;
 	} else if (to < w->len) {
-		struct state *s = &w->pending[w->npending++];
+		struct path_state *s = &w->pending[w->npending++];
 		*s = w->now;
 		s->pc = (uint32_t)to;
 		add_cond(s, cc);
@@ -375,7 +375,7 @@ static void step_branch(struct walk *w, const cs_x86 *x)
 }
 
 /* Returns false when the path ends here. */
-static bool step_jump(struct walk *w, const cs_x86 *x)
+static bool step_jump(struct path_walk *w, const cs_x86 *x)
 {
 	const cs_x86_op *to = &x->operands[0];
 	if (to->type == X86_OP_IMM && (uint64_t)to->imm < w->len) {
@@ -386,7 +386,7 @@ static bool step_jump(struct walk *w, const cs_x86 *x)
 	return false;
 }
 
-static void step_plain(struct walk *w, const cs_x86 *x)
+static void step_plain(struct path_walk *w, const cs_x86 *x)
 {
 	bool two_ops = x->op_count == 2;
 	bool imm2 = two_ops && x->operands[1].type == X86_OP_IMM;
@@ -431,7 +431,7 @@ static void step_plain(struct walk *w, const cs_x86 *x)
 
 /* A call that is followed by padding does not come back (a compiler pads only where nothing falls
  * through, loop heads aside). */
-static bool comes_back(struct walk *w)
+static bool comes_back(struct path_walk *w)
 {
 	const uint8_t *p = w->code + w->now.pc;
 	size_t left = w->len - w->now.pc;
@@ -440,7 +440,7 @@ static bool comes_back(struct walk *w)
 	       w->insn->id != X86_INS_NOP && w->insn->id != X86_INS_INT3;
 }
 
-static void walk_path(struct walk *w, unsigned *steps)
+static void walk_path(struct path_walk *w, unsigned *steps)
 {
 	for (; *steps < STEPS; ++*steps) {
 		const uint8_t *p = w->code + w->now.pc;
@@ -475,12 +475,12 @@ static void walk_path(struct walk *w, unsigned *steps)
 int paths_walk(const uint8_t *code, size_t len, unsigned self, struct paths *out)
 {
 	memset(out, 0, sizeof(*out));
-	struct walk *w = calloc(1, sizeof(*w));
+	struct path_walk *w = calloc(1, sizeof(*w));
 	if (!w)
 		return -ENOMEM;
 	if (len > UINT32_MAX)
 		len = UINT32_MAX;
-	*w = (struct walk){.code = code, .len = len, .out = out};
+	*w = (struct path_walk){.code = code, .len = len, .out = out};
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &w->cs)) {
 		free(w);
 		return -ENOMEM;

@@ -25,7 +25,7 @@ static int add_store(struct slot_dataflow *fr, const struct slot_dataflow_store 
 }
 
 /* What the walk over the instructions carries along. */
-struct walk {
+struct slot_walk {
 	struct slot_dataflow *fr;
 	const struct reg_state *s;
 	const struct arch_insn *i;
@@ -33,7 +33,7 @@ struct walk {
 	bool bp_is_frame, bp_lost;
 };
 
-static int push_at(struct walk *w, struct reg_value value)
+static int push_at(struct slot_walk *w, struct reg_value value)
 {
 	const struct reg_value *sp = &w->s->r[ARCH_SP];
 
@@ -50,7 +50,7 @@ static int push_at(struct walk *w, struct reg_value value)
 	return add_store(w->fr, &w->st);
 }
 
-static int note_store(struct walk *w)
+static int note_store(struct slot_walk *w)
 {
 	const struct arch_insn *i = w->i;
 	struct reg_value at = {0};
@@ -71,7 +71,7 @@ static int note_store(struct walk *w)
 }
 
 /* An address in the frame that comes to a register other than the stack and the frame pointer. */
-static int note_address(struct walk *w)
+static int note_address(struct slot_walk *w)
 {
 	const struct arch_insn *i = w->i;
 	unsigned from = i->effect == ARCH_EFF_COPY ? i->src : i->base;
@@ -89,7 +89,7 @@ static int note_address(struct walk *w)
 	return add_taken(w->fr, off);
 }
 
-static int note_insn(struct walk *w)
+static int note_insn(struct slot_walk *w)
 {
 	const struct reg_value *sp = &w->s->r[ARCH_SP];
 
@@ -115,7 +115,7 @@ static int note_insn(struct walk *w)
 	}
 }
 
-static int walk_block(struct walk *w, const struct cfg *g, struct reg_state s, uint32_t block)
+static int walk_block(struct slot_walk *w, const struct cfg *g, struct reg_state s, uint32_t block)
 {
 	const struct cfg_block *b = &g->block[block];
 
@@ -133,7 +133,7 @@ static int walk_block(struct walk *w, const struct cfg *g, struct reg_state s, u
 int slot_dataflow_build(struct slot_dataflow *fr, const struct cfg *g,
 			const struct register_dataflow *f)
 {
-	struct walk w = {.fr = fr};
+	struct slot_walk w = {.fr = fr};
 
 	fr->nstore = fr->ntaken = 0;
 	fr->call_sp = INT32_MIN;

@@ -12,7 +12,7 @@ struct cursor {
 	uint32_t left;
 };
 
-static const uint8_t *take(struct cursor *c, uint32_t len)
+static const uint8_t *cursor_take(struct cursor *c, uint32_t len)
 {
 	uint32_t padded = (len + 7) & ~7u;
 	if (padded > c->left)
@@ -65,11 +65,11 @@ static bool is_packed_so(const struct tensor_read *c, const struct tensor_layout
 static const uint8_t *unpack_window(const struct tensor_read *c, struct cursor *at,
 				    struct unpacked *u)
 {
-	const uint8_t *head = take(at, 32);
+	const uint8_t *head = cursor_take(at, 32);
 	uint64_t ndim = head ? load64(head + 24) : 0;
 	uint32_t n = 8 * (uint32_t)(ndim <= c->inline_dims ? ndim : 0);
-	const uint8_t *dims = head ? take(at, 2 * n) : NULL;
-	const uint8_t *tail = dims ? take(at, (uint32_t)c->win_len - c->tail) : NULL;
+	const uint8_t *dims = head ? cursor_take(at, 2 * n) : NULL;
+	const uint8_t *tail = dims ? cursor_take(at, (uint32_t)c->win_len - c->tail) : NULL;
 	if (!tail)
 		return NULL;
 	memcpy(u->impl, head, 8);
@@ -86,7 +86,7 @@ static const uint8_t *unpack_window(const struct tensor_read *c, struct cursor *
 static const uint8_t *unpack_meta(const struct tensor_read *c, const struct tensor_layout *l,
 				  struct cursor *at, struct unpacked *u)
 {
-	const uint8_t *w = take(at, 24);
+	const uint8_t *w = cursor_take(at, 24);
 	if (!w || c->meta_from || c->grad_fn != l->meta_grad_fn ||
 	    c->requires_grad != l->meta_requires_grad || l->view_has_base < c->meta_len ||
 	    c->grad_fn + 8u > PART_MAX || c->requires_grad >= PART_MAX)
@@ -105,19 +105,19 @@ static bool raw_of_item(const struct tensor_read *c, const struct tensor_layout 
 {
 	bool packed = i->aux & TPART_PACKED;
 	struct cursor at = {(const uint8_t *)(i + 1), i->len};
-	const uint8_t *addr = take(&at, 8);
+	const uint8_t *addr = cursor_take(&at, 8);
 	*raw = (struct tensor_raw){.impl_addr = load64(addr)};
 	*node_seq = NULL;
 	if (!addr || (i->aux & TPART_FAULT) || (packed && !is_packed_so(c, l)))
 		return false;
-	raw->impl = packed ? unpack_window(c, &at, u) : take(&at, c->win_len);
+	raw->impl = packed ? unpack_window(c, &at, u) : cursor_take(&at, c->win_len);
 	raw->impl_len = c->win_len;
 	if (i->aux & TPART_STORAGE)
-		raw->storage = take(&at, c->storage_len);
+		raw->storage = cursor_take(&at, c->storage_len);
 	if (i->aux & TPART_META)
-		raw->meta =
-		    packed && c->pack_meta ? unpack_meta(c, l, &at, u) : take(&at, c->meta_len);
-	*node_seq = i->aux & TPART_NODE ? take(&at, 8) : NULL;
+		raw->meta = packed && c->pack_meta ? unpack_meta(c, l, &at, u)
+						   : cursor_take(&at, c->meta_len);
+	*node_seq = i->aux & TPART_NODE ? cursor_take(&at, 8) : NULL;
 	if (i->aux & TPART_OUTLINE) {
 		raw->outline = at.at;
 		raw->outline_len = at.left;

@@ -10,10 +10,10 @@
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/python/pyfreed.h"
 
-enum { MAX_PROCS = 256, THREAD_BUCKETS = 256, HELD_MAX = 32 << 20 };
+enum { THREAD_BUCKETS = 256, HELD_MAX = 32 << 20 };
 
-struct thread {
-	struct thread *next;
+struct decoder_thread {
+	struct decoder_thread *next;
 	uint32_t tid;
 	uint16_t proc;
 	uint16_t nopen;
@@ -26,9 +26,9 @@ struct decoder {
 	decoder_event_fn *fn, *start_fn;
 	decoder_grads_fn *grads_fn;
 	void *arg;
-	struct target *targets[MAX_PROCS];
-	struct hit_queue held[MAX_PROCS]; /* until the layout of their tensors is known */
-	struct thread *threads[THREAD_BUCKETS];
+	struct target *targets[PROCS_MAX];
+	struct hit_queue held[PROCS_MAX]; /* until the layout of their tensors is known */
+	struct decoder_thread *threads[THREAD_BUCKETS];
 	uint64_t next_id, dropped;
 };
 
@@ -55,19 +55,19 @@ void decoder_on_grads(struct decoder *d, decoder_grads_fn *fn)
 
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
 {
-	if (proc >= MAX_PROCS)
+	if (proc >= PROCS_MAX)
 		return -E2BIG;
 	d->targets[proc] = t;
 	return 0;
 }
 
-static struct thread *thread_of(struct decoder *d, const struct hit *h)
+static struct decoder_thread *thread_of(struct decoder *d, const struct hit *h)
 {
-	struct thread **bucket = &d->threads[h->tid % THREAD_BUCKETS];
-	for (struct thread *t = *bucket; t; t = t->next)
+	struct decoder_thread **bucket = &d->threads[h->tid % THREAD_BUCKETS];
+	for (struct decoder_thread *t = *bucket; t; t = t->next)
 		if (t->tid == h->tid && t->proc == h->proc)
 			return t;
-	struct thread *t = calloc(1, sizeof(*t));
+	struct decoder_thread *t = calloc(1, sizeof(*t));
 	if (!t)
 		return NULL;
 	t->tid = h->tid;
@@ -77,7 +77,7 @@ static struct thread *thread_of(struct decoder *d, const struct hit *h)
 	return t;
 }
 
-static void close_op(struct decoder *d, struct thread *t, uint64_t end_ns, bool thrown)
+static void close_op(struct decoder *d, struct decoder_thread *t, uint64_t end_ns, bool thrown)
 {
 	struct open_op *o = t->open[--t->nopen];
 	o->ev.end_ns = end_ns;
@@ -90,14 +90,15 @@ static void close_op(struct decoder *d, struct thread *t, uint64_t end_ns, bool 
 
 /* Ops above `depth` are gone without an exit: an exception passed them, unless records were lost,
  * and then nothing is known of their end. */
-static void close_above(struct decoder *d, struct thread *t, unsigned depth, const struct hit *h)
+static void close_above(struct decoder *d, struct decoder_thread *t, unsigned depth,
+			const struct hit *h)
 {
 	bool lost = h->flags & HIT_GAP;
 	while (t->nopen > depth)
 		close_op(d, t, lost ? 0 : h->ts, !lost);
 }
 
-static struct open_op *push_op(struct decoder *d, struct thread *t, const struct hit *h)
+static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, const struct hit *h)
 {
 	if (t->nopen >= OPEN_MAX)
 		return NULL;
@@ -133,7 +134,7 @@ static const struct py_stack *frames_of(struct target *t, const struct item *i, 
 				  i->aux & STACK_CUT, when);
 }
 
-static const struct py_stack *stack_of(struct target *t, const struct thread *th,
+static const struct py_stack *stack_of(struct target *t, const struct decoder_thread *th,
 				       const struct items *it, uint64_t when)
 {
 	const struct item *i = items_stack(it);
@@ -148,8 +149,8 @@ static const struct py_stack *stack_of(struct target *t, const struct thread *th
 	return frames_of(t, i, when);
 }
 
-static void on_entry(struct decoder *d, struct target *t, struct thread *th, const struct hit *h,
-		     const struct items *it)
+static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
+		     const struct hit *h, const struct items *it)
 {
 	close_above(d, th, h->depth, h);
 	struct open_op *o = push_op(d, th, h);
@@ -170,8 +171,8 @@ static void on_entry(struct decoder *d, struct target *t, struct thread *th, con
 		d->start_fn(&o->ev, d->arg);
 }
 
-static void on_exit_hit(struct decoder *d, struct target *t, struct thread *th, const struct hit *h,
-			const struct items *it)
+static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thread *th,
+			const struct hit *h, const struct items *it)
 {
 	unsigned i = th->nopen;
 	while (i > 0 && th->open[i - 1]->seq != h->seq)
@@ -226,8 +227,8 @@ static void on_grads_exit(struct decoder *d, struct target *t, struct open_op *o
 	d->grads_fn(&g, d->arg);
 }
 
-static void on_grads(struct decoder *d, struct target *t, struct thread *th, const struct hit *h,
-		     const struct items *it)
+static void on_grads(struct decoder *d, struct target *t, struct decoder_thread *th,
+		     const struct hit *h, const struct items *it)
 {
 	if (h->kind == HIT_ENTRY) {
 		close_above(d, th, h->depth, h);
@@ -240,7 +241,7 @@ static void on_grads(struct decoder *d, struct target *t, struct thread *th, con
 static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 {
 	t->reading = h->generation;
-	struct thread *th = thread_of(d, h);
+	struct decoder_thread *th = thread_of(d, h);
 	if (!th || h->op >= t->ops->n) {
 		d->dropped++;
 		return;
@@ -261,7 +262,7 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		on_exit_hit(d, t, th, h, &it);
 }
 
-static void take(struct decoder *d, struct target *t, const struct hit *h)
+static void decoder_take_hit(struct decoder *d, struct target *t, const struct hit *h)
 {
 	if (h->kind == HIT_CODE_FREED && t->py)
 		py_code_freed(t->py, h->sp);
@@ -271,14 +272,14 @@ static void take(struct decoder *d, struct target *t, const struct hit *h)
 
 void decoder_drain(struct decoder *d, uint16_t proc)
 {
-	if (proc >= MAX_PROCS || !d->targets[proc])
+	if (proc >= PROCS_MAX || !d->targets[proc])
 		return;
 	struct hit_queue *q = &d->held[proc];
 	if (d->targets[proc]->layout_complete)
 		target_settle(d->targets[proc]);
 	const struct hit *h;
 	for (size_t at = 0; (h = hit_queue_next(q, &at));)
-		take(d, d->targets[proc], h);
+		decoder_take_hit(d, d->targets[proc], h);
 	q->len = 0;
 	if (d->targets[proc]->layout_known)
 		hit_queue_free(q);
@@ -326,7 +327,7 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 
 void decoder_learn(struct decoder *d, const struct hit *h)
 {
-	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
+	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
 	if (!t || h->size < sizeof(*h) || hit_is_of_code(h->kind))
 		return;
 	struct items it = items_of(h);
@@ -341,7 +342,7 @@ void decoder_learn(struct decoder *d, const struct hit *h)
 
 void decoder_hit(struct decoder *d, const struct hit *h)
 {
-	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
+	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
 	if (!t || h->size < sizeof(*h) || h->size % 8) {
 		d->dropped++;
 		return;
@@ -352,13 +353,13 @@ void decoder_hit(struct decoder *d, const struct hit *h)
 	if (t->layout_known && q->len)
 		decoder_drain(d, h->proc);
 	if (t->layout_known || h->kind == HIT_CODE_FREED) {
-		take(d, t, h);
+		decoder_take_hit(d, t, h);
 		return;
 	}
 	struct hit *copy = hit_queue_add(q, h, HELD_MAX);
 	if (!copy) {
 		decoder_drain(d, h->proc);
-		take(d, t, h);
+		decoder_take_hit(d, t, h);
 		return;
 	}
 	struct items it = items_of(copy);
@@ -369,7 +370,7 @@ void decoder_hit(struct decoder *d, const struct hit *h)
 
 void decoder_warm(struct decoder *d, const struct hit *h)
 {
-	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
+	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
 	if (!t || !t->py || h->kind != HIT_ENTRY)
 		return;
 	struct items it = items_of(h);
@@ -381,7 +382,7 @@ void decoder_warm(struct decoder *d, const struct hit *h)
 void decoder_foresee(struct decoder *d, const struct hit *h)
 {
 	enum { REGIONS = 4 };
-	struct target *t = h->proc < MAX_PROCS ? d->targets[h->proc] : NULL;
+	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
 	struct py_region r[REGIONS];
 	unsigned n = 0;
 	if (!t || !t->py || h->size < sizeof(*h) || !hit_is_of_code(h->kind))
@@ -401,7 +402,7 @@ void decoder_foresee(struct decoder *d, const struct hit *h)
 void decoder_flush(struct decoder *d, int proc)
 {
 	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
-		for (struct thread *t = d->threads[b]; t; t = t->next)
+		for (struct decoder_thread *t = d->threads[b]; t; t = t->next)
 			while ((proc < 0 || t->proc == proc) && t->nopen)
 				close_op(d, t, 0, false);
 }
@@ -411,7 +412,7 @@ uint64_t decoder_dropped(const struct decoder *d)
 	return d->dropped;
 }
 
-static void free_thread(struct thread *t)
+static void free_thread(struct decoder_thread *t)
 {
 	for (unsigned i = 0; i < OPEN_MAX && t->open[i]; i++) {
 		arena_free(&t->open[i]->arena);
@@ -425,7 +426,7 @@ static void free_thread(struct thread *t)
 static void drop_threads(struct decoder *d, uint16_t proc)
 {
 	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
-		for (struct thread **at = &d->threads[b], *t; (t = *at);) {
+		for (struct decoder_thread **at = &d->threads[b], *t; (t = *at);) {
 			if (t->proc != proc) {
 				at = &t->next;
 				continue;
@@ -437,7 +438,7 @@ static void drop_threads(struct decoder *d, uint16_t proc)
 
 void decoder_remove_target(struct decoder *d, uint16_t proc)
 {
-	if (proc >= MAX_PROCS)
+	if (proc >= PROCS_MAX)
 		return;
 	decoder_flush(d, proc);
 	drop_threads(d, proc);
@@ -449,11 +450,11 @@ void decoder_free(struct decoder *d)
 {
 	if (!d)
 		return;
-	for (unsigned i = 0; i < MAX_PROCS; i++)
+	for (unsigned i = 0; i < PROCS_MAX; i++)
 		hit_queue_free(&d->held[i]);
 	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
 		while (d->threads[b]) {
-			struct thread *t = d->threads[b];
+			struct decoder_thread *t = d->threads[b];
 			d->threads[b] = t->next;
 			free_thread(t);
 		}

@@ -18,7 +18,7 @@ enum {
 	TRIES_MAX = 8, /* to read an operator that has a name and no schema yet */
 };
 
-struct entry {
+struct registry_entry {
 	uint64_t key[HANDLE_WORDS - 1];
 	struct registered_op *op; /* NULL: a free place */
 	unsigned tries;		  /* left; 0: all that is wanted is known */
@@ -28,18 +28,18 @@ struct registry {
 	const struct mem *mem;
 	bool cow; /* std_string.h */
 	struct rtti *rtti;
-	struct entry *entries;
+	struct registry_entry *entries;
 	size_t n, room;
 	unsigned argument_size; /* sizeof(c10::Argument), 0: not known yet */
 	bool has_real_types;	/* c10::Argument has real_type_ */
-	struct text *texts;
+	struct definition_text *texts;
 	unsigned ntexts;
 	struct arena arena;
 	struct named *named;
 };
 
-struct text {
-	struct text *next;
+struct definition_text {
+	struct definition_text *next;
 	const char *text;
 	bool of_library;
 };
@@ -346,7 +346,7 @@ static const char *without_namespace(const char *text)
 static const char *find_text(const struct registry *g, const char *full)
 {
 	const char *found = NULL;
-	for (const struct text *t = g->texts; t; t = t->next) {
+	for (const struct definition_text *t = g->texts; t; t = t->next) {
 		if (!is_text_of(t->text, full))
 			continue;
 		if (t->of_library)
@@ -375,7 +375,8 @@ static struct registered_op *from_text(struct registry *g, const char *full)
 
 static void add_text(struct registry *g, const char *text, size_t len, bool of_library)
 {
-	struct text *t = g->ntexts < MAX_TEXTS ? arena_alloc(&g->arena, sizeof(*t)) : NULL;
+	struct definition_text *t =
+	    g->ntexts < MAX_TEXTS ? arena_alloc(&g->arena, sizeof(*t)) : NULL;
 	if (!t)
 		return;
 	t->text = arena_strndup(&g->arena, text, len);
@@ -410,8 +411,8 @@ static struct registered_op *new_name(struct registry *g, const char *full)
 }
 
 /* The place of the operator `name` (NULL: any) with that handle, or the free one for it. */
-static struct entry *lookup(struct registry *g, const uint64_t key[HANDLE_WORDS - 1],
-			    const char *name)
+static struct registry_entry *lookup(struct registry *g, const uint64_t key[HANDLE_WORDS - 1],
+				     const char *name)
 {
 	size_t i = ((key[0] ^ key[2]) * 0x9e3779b97f4a7c15ULL >> 16) & (g->room - 1);
 	for (; g->entries[i].op; i = (i + 1) & (g->room - 1))
@@ -481,7 +482,7 @@ const struct registered_op *registry_find(struct registry *g, const uint64_t w[H
 	bool full_up = !make_room(g);
 	if (!w[0] || !g->room)
 		return NULL;
-	struct entry *e = lookup(g, &w[1], name);
+	struct registry_entry *e = lookup(g, &w[1], name);
 	if (full_up || (e->op && !e->tries))
 		return e->op;
 	if (name)

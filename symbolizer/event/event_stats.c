@@ -6,13 +6,13 @@
 
 enum { DEPTH_MAX = 16 };
 
-struct walk {
+struct stats_walk {
 	event_tensor_fn *fn;
 	void *arg;
 	struct tensor_place place;
 };
 
-static void walk_value(struct walk *w, const struct value *v, int depth)
+static void walk_value(struct stats_walk *w, const struct value *v, int depth)
 {
 	if (v->kind == VALUE_TENSOR) {
 		w->fn(v->tensor, &w->place, w->arg);
@@ -24,7 +24,7 @@ static void walk_value(struct walk *w, const struct value *v, int depth)
 
 void event_each_tensor(const struct op_event *ev, bool of_results, event_tensor_fn *fn, void *arg)
 {
-	struct walk w = {.fn = fn, .arg = arg, .place.is_result = of_results};
+	struct stats_walk w = {.fn = fn, .arg = arg, .place.is_result = of_results};
 	const struct value *v = of_results ? ev->results : ev->args;
 	uint16_t n = of_results ? ev->nresults : ev->nargs;
 	for (uint16_t i = 0; i < n; i++) {

@@ -147,7 +147,7 @@ int names_dtype_code(const char *name)
 	return -1;
 }
 
-static int find(const char *const *names, int n, const char *name)
+static int name_index(const char *const *names, int n, const char *name)
 {
 	for (int i = 0; i < n; i++)
 		if (!strcmp(name, names[i]))
@@ -157,10 +157,10 @@ static int find(const char *const *names, int n, const char *name)
 
 int names_layout_code(const char *name)
 {
-	return find(layouts, COUNT(layouts), name);
+	return name_index(layouts, COUNT(layouts), name);
 }
 
 int names_memory_format_code(const char *name)
 {
-	return find(memory_formats, COUNT(memory_formats), name);
+	return name_index(memory_formats, COUNT(memory_formats), name);
 }

@@ -15,9 +15,9 @@ struct buf {
 	bool full;
 };
 
-static void add(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-static void add(struct buf *b, const char *fmt, ...)
+static void buf_printf(struct buf *b, const char *fmt, ...)
 {
 	va_list ap;
 	if (b->full)
@@ -63,10 +63,10 @@ const char *value_float(char *out, size_t size, double f)
 
 static void add_dims(struct buf *b, const int64_t *dims, unsigned n)
 {
-	add(b, "(");
+	buf_printf(b, "(");
 	for (unsigned i = 0; i < n; i++)
-		add(b, "%s%" PRId64, i ? ", " : "", dims[i]);
-	add(b, n == 1 ? ",)" : ")");
+		buf_printf(b, "%s%" PRId64, i ? ", " : "", dims[i]);
+	buf_printf(b, n == 1 ? ",)" : ")");
 }
 
 const char *value_dims(char *out, size_t size, const int64_t *dims, unsigned n)
@@ -79,17 +79,17 @@ const char *value_dims(char *out, size_t size, const int64_t *dims, unsigned n)
 static void add_name(struct buf *b, const char *what, const char *name, int64_t code)
 {
 	if (name)
-		add(b, "torch.%s", name);
+		buf_printf(b, "torch.%s", name);
 	else
-		add(b, "%s %" PRId64, what, code);
+		buf_printf(b, "%s %" PRId64, what, code);
 }
 
 static void add_int(struct buf *b, const struct value *v)
 {
 	if (v->is_unsigned)
-		add(b, "%" PRIu64, (uint64_t)v->i);
+		buf_printf(b, "%" PRIu64, (uint64_t)v->i);
 	else
-		add(b, "%" PRId64, v->i);
+		buf_printf(b, "%" PRId64, v->i);
 }
 
 /* A part of a complex number: whole numbers without ".0". */
@@ -108,27 +108,27 @@ static void add_complex(struct buf *b, const struct value *v)
 	part(re, sizeof(re), v->c.re);
 	part(im, sizeof(im), v->c.im);
 	if (v->c.re == 0 && !signbit(v->c.re))
-		add(b, "%sj", im);
+		buf_printf(b, "%sj", im);
 	else
-		add(b, "(%s%s%sj)", re, im[0] == '-' ? "" : "+", im);
+		buf_printf(b, "(%s%s%sj)", re, im[0] == '-' ? "" : "+", im);
 }
 
 static void add_value(struct buf *b, const struct value *v);
 
 static void add_list(struct buf *b, const struct value *v)
 {
-	add(b, "[");
+	buf_printf(b, "[");
 	for (uint32_t i = 0; i < v->count && !b->full; i++) {
 		if (i)
-			add(b, ", ");
+			buf_printf(b, ", ");
 		add_value(b, &v->items[i]);
 	}
-	add(b, "]");
+	buf_printf(b, "]");
 }
 
 static void add_tensor(struct buf *b, const struct tensor *t)
 {
-	add(b, "Tensor");
+	buf_printf(b, "Tensor");
 	if (!(t->meta.unknown & TENSOR_NO_SHAPE))
 		add_dims(b, t->meta.shape, t->meta.ndim);
 }
@@ -137,9 +137,9 @@ static void add_scalar(struct buf *b, const struct value *v)
 {
 	char text[32];
 	if (v->scalar == VALUE_FLOAT)
-		add(b, "%s", value_float(text, sizeof(text), v->f));
+		buf_printf(b, "%s", value_float(text, sizeof(text), v->f));
 	else if (v->scalar == VALUE_BOOL)
-		add(b, v->i ? "True" : "False");
+		buf_printf(b, v->i ? "True" : "False");
 	else
 		add_int(b, v);
 }
@@ -149,7 +149,7 @@ static void add_value(struct buf *b, const struct value *v)
 	char text[48];
 	switch (v->kind) {
 	case VALUE_NONE:
-		add(b, "None");
+		buf_printf(b, "None");
 		break;
 	case VALUE_TENSOR:
 		add_tensor(b, v->tensor);
@@ -161,10 +161,10 @@ static void add_value(struct buf *b, const struct value *v)
 		add_int(b, v);
 		break;
 	case VALUE_FLOAT:
-		add(b, "%s", value_float(text, sizeof(text), v->f));
+		buf_printf(b, "%s", value_float(text, sizeof(text), v->f));
 		break;
 	case VALUE_BOOL:
-		add(b, v->i ? "True" : "False");
+		buf_printf(b, v->i ? "True" : "False");
 		break;
 	case VALUE_SCALAR:
 		add_scalar(b, v);
@@ -173,13 +173,14 @@ static void add_value(struct buf *b, const struct value *v)
 		add_complex(b, v);
 		break;
 	case VALUE_STRING:
-		add(b, "'%.*s'", (int)(v->count < 65536 ? v->count : 65536), v->str);
+		buf_printf(b, "'%.*s'", (int)(v->count < 65536 ? v->count : 65536), v->str);
 		break;
 	case VALUE_DTYPE:
 		add_name(b, "dtype", names_dtype((int)v->i), v->i);
 		break;
 	case VALUE_DEVICE:
-		add(b, "%s", names_device(text, sizeof(text), v->device.type, v->device.index));
+		buf_printf(b, "%s",
+			   names_device(text, sizeof(text), v->device.type, v->device.index));
 		break;
 	case VALUE_LAYOUT:
 		add_name(b, "layout", names_layout((int)v->i), v->i);
@@ -188,11 +189,11 @@ static void add_value(struct buf *b, const struct value *v)
 		add_name(b, "memory format", names_memory_format((int)v->i), v->i);
 		break;
 	case VALUE_GENERATOR:
-		add(b, "<generator at 0x%" PRIx64 ">", (uint64_t)v->i);
+		buf_printf(b, "<generator at 0x%" PRIx64 ">", (uint64_t)v->i);
 		break;
 	default:
-		add(b, "not decoded: %s",
-		    v->kind == VALUE_NOT_DECODED && v->str ? v->str : "unknown kind");
+		buf_printf(b, "not decoded: %s",
+			   v->kind == VALUE_NOT_DECODED && v->str ? v->str : "unknown kind");
 	}
 }
 

@@ -138,7 +138,7 @@ static bool set_registers(Dwfl_Thread *thread, void *arg)
 	return true;
 }
 
-static const char *keep(struct native_stacks *s, const char *text)
+static const char *stacks_copy_text(struct native_stacks *s, const char *text)
 {
 	const char *kept = text ? arena_strndup(&s->arena, text, strlen(text)) : NULL;
 	s->failed |= text && !kept;
@@ -148,7 +148,7 @@ static const char *keep(struct native_stacks *s, const char *text)
 static const char *demangle(struct native_stacks *s, const char *symbol, int how)
 {
 	char *text = cplus_demangle_v3(symbol, how);
-	const char *kept = keep(s, text ? text : symbol);
+	const char *kept = stacks_copy_text(s, text ? text : symbol);
 	free(text);
 	return kept;
 }
@@ -157,10 +157,12 @@ static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Modul
 {
 	GElf_Off off = 0;
 	GElf_Sym sym;
-	f->symbol = keep(s, dwfl_module_addrinfo(mod, f->pc, &off, &sym, NULL, NULL, NULL));
+	f->symbol =
+	    stacks_copy_text(s, dwfl_module_addrinfo(mod, f->pc, &off, &sym, NULL, NULL, NULL));
 	f->start = f->symbol ? f->pc - off : 0;
 	Dwarf_Addr start = 0;
-	f->file = keep(s, dwfl_module_info(mod, NULL, &start, NULL, NULL, NULL, NULL, NULL));
+	f->file =
+	    stacks_copy_text(s, dwfl_module_info(mod, NULL, &start, NULL, NULL, NULL, NULL, NULL));
 	f->offset = f->pc - (f->file ? start : 0);
 	if (!f->symbol)
 		return;

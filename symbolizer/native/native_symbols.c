@@ -36,7 +36,7 @@ struct native_file {
 	size_t nwanted;
 };
 
-static int take(const struct elf_symbol *s, void *arg)
+static int symbols_add(const struct elf_symbol *s, void *arg)
 {
 	struct native_file *f = arg;
 	if (!s->size || (!s->is_function && s->type != STT_GNU_IFUNC))
@@ -73,7 +73,7 @@ static void sort(struct native_file *f)
 
 static void read_file(struct native_file *f)
 {
-	elf_each_symbol(f->elf, true, take, f);
+	elf_each_symbol(f->elf, true, symbols_add, f);
 	sort(f);
 	elf_file_drop(f->elf);
 }

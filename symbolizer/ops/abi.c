@@ -160,7 +160,7 @@ static uint8_t element_size(const struct cxx_param *p)
 }
 
 /* Where the function has put what came in that SSE register; NULL: not known. */
-static const struct fp_slot *slot_of(const struct builder *b, unsigned xmm)
+static const struct fp_slot *fp_slot_of(const struct builder *b, unsigned xmm)
 {
 	const struct fp_slot *s = &b->facts->late.xmm[xmm];
 	bool good = b->late && s->known && s->sp_off >= INT16_MIN && s->sp_off <= INT16_MAX;
@@ -175,7 +175,7 @@ static struct abi_value plan_double(struct builder *b, const struct cxx_param *p
 	uint8_t loc = at->loc[vi];
 	struct probe_read r = {.kind = READ_WORD, .a = loc};
 	if (loc >= XMM_BASE) {
-		const struct fp_slot *s = slot_of(b, loc - XMM_BASE);
+		const struct fp_slot *s = fp_slot_of(b, loc - XMM_BASE);
 		if (!s)
 			return unknown(
 			    "passed in an SSE register that the code does not put into memory");

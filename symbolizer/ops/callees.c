@@ -21,7 +21,7 @@ struct callees {
 	bool listed;
 };
 
-static int add(struct addresses *a, uint64_t at)
+static int addresses_add(struct addresses *a, uint64_t at)
 {
 	if (a->n == a->cap) {
 		size_t cap = a->cap ? a->cap * 2 : 256;
@@ -96,7 +96,7 @@ static int add_slots(struct callees *c, const char *section)
 		unsigned type = ELF64_R_TYPE(r.r_info);
 		if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) &&
 		    return_sites_cleanup_symbol(dynamic_name(&d, ELF64_R_SYM(r.r_info))) &&
-		    add(&c->slots, r.r_offset))
+		    addresses_add(&c->slots, r.r_offset))
 			return -ENOMEM;
 	}
 	return 0;
@@ -137,8 +137,9 @@ static int add_function(const struct elf_symbol *s, void *arg)
 {
 	struct callees *c = arg;
 
-	return s->is_function && return_sites_cleanup_symbol(s->name) ? add(&c->functions, s->vaddr)
-								      : 0;
+	return s->is_function && return_sites_cleanup_symbol(s->name)
+		   ? addresses_add(&c->functions, s->vaddr)
+		   : 0;
 }
 
 static bool is_function(struct callees *c, uint64_t target)
@@ -155,7 +156,7 @@ static bool is_function(struct callees *c, uint64_t target)
 }
 
 /* The word that the stub at `target` takes its address from, 0 when it is none. */
-static uint64_t slot_of(struct callees *c, uint64_t target)
+static uint64_t callees_slot(struct callees *c, uint64_t target)
 {
 	enum { STUB = 16 };
 	const uint8_t *code = elf_bytes(c->f, target, STUB);
@@ -166,7 +167,7 @@ static uint64_t slot_of(struct callees *c, uint64_t target)
 uint64_t callees_of_stub(struct callees *c, uint64_t stub)
 {
 	struct dynamic d = dynamic_symbols(c->f);
-	uint64_t at, slot = slot_of(c, stub);
+	uint64_t at, slot = callees_slot(c, stub);
 	size_t size;
 	const uint8_t *rela = slot ? elf_section(c->f, ".rela.plt", &at, &size) : NULL;
 
@@ -183,7 +184,7 @@ uint64_t callees_of_stub(struct callees *c, uint64_t stub)
 static bool is_cleanup(void *arg, uint64_t target)
 {
 	struct callees *c = arg;
-	uint64_t slot = slot_of(c, target);
+	uint64_t slot = callees_slot(c, target);
 
 	return slot ? holds(&c->slots, slot) : is_function(c, target);
 }

@@ -17,7 +17,7 @@ static const char *const parse_schema[] = {
 enum { FIRST_COW = 2 };
 const char ops_dispatched[] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE";
 
-static uint64_t find(struct build *b, unsigned file, const char *name)
+static uint64_t build_find(struct build *b, unsigned file, const char *name)
 {
 	return b->elf[file] ? elf_find_dynamic(b->elf[file], name, NULL) : 0;
 }
@@ -71,7 +71,7 @@ void ops_find_parse_schema(struct build *b)
 {
 	unsigned i = 0, n = sizeof(parse_schema) / sizeof(parse_schema[0]);
 	uint64_t at = 0;
-	while (i < n && !(at = find(b, OPS_CPU, parse_schema[i])))
+	while (i < n && !(at = build_find(b, OPS_CPU, parse_schema[i])))
 		i++;
 	int64_t off = at ? elf_offset(b->elf[OPS_CPU], at) : -1;
 	b->t->schema_off = off > 0 ? (uint64_t)off : 0;
@@ -86,13 +86,13 @@ void ops_read_facts(struct build *b)
 	t->ndevice_types = count_device_types(b);
 	t->scalar_complex_tag = complex_tag(b);
 	t->node_seq = node_seq_offset(b->elf[OPS_CPU]);
-	t->undefined = find(b, OPS_C10, "_ZN3c1019UndefinedTensorImpl10_singletonE");
-	t->vt_meta[0] = find(b, OPS_CPU, "_ZTVN5torch8autograd12AutogradMetaE");
-	t->vt_meta[1] = find(b, OPS_CPU, "_ZTVN5torch8autograd22DifferentiableViewMetaE");
-	t->vt_impl = find(b, OPS_C10, "_ZTVN3c1010TensorImplE");
+	t->undefined = build_find(b, OPS_C10, "_ZN3c1019UndefinedTensorImpl10_singletonE");
+	t->vt_meta[0] = build_find(b, OPS_CPU, "_ZTVN5torch8autograd12AutogradMetaE");
+	t->vt_meta[1] = build_find(b, OPS_CPU, "_ZTVN5torch8autograd22DifferentiableViewMetaE");
+	t->vt_impl = build_find(b, OPS_C10, "_ZTVN3c1010TensorImplE");
 	for (unsigned i = 0; i < OPS_FILES; i++)
-		t->vt_storage[i] = find(b, i, "_ZTVN3c1011StorageImplE");
-	uint64_t cb = find(b, OPS_CPU, ops_dispatched);
+		t->vt_storage[i] = build_find(b, i, "_ZTVN3c1011StorageImplE");
+	uint64_t cb = build_find(b, OPS_CPU, ops_dispatched);
 	int64_t off = cb ? elf_offset(b->elf[OPS_CPU], cb) : -1;
 	t->dispatch_off = off > 0 ? (uint64_t)off : 0;
 	interned_places(b->elf[OPS_CPU], t->interned);

@@ -199,6 +199,10 @@ struct py_code_read {
 	__u32 size, filename, name, linetable;
 };
 
+/* Processes under trace at a time, and their numbers: the one behind the last process is that of
+ * the count of dispatched ops. */
+enum { PROCS_MAX = 255, PROC_SLOTS = PROCS_MAX + 1 };
+
 /* One process under trace. */
 struct proc_conf {
 	struct tensor_read tensor;

@@ -99,14 +99,14 @@ enum {
 	LOC_NONE = 15,
 };
 
-struct entry {
+struct line_entry {
 	int64_t line_delta, end_line_delta;
 	int64_t column, end_column;
 	int64_t bytes; /* of code that the entry covers */
 	bool none;
 };
 
-static void next_columns(struct cursor *c, unsigned code, struct entry *e)
+static void next_columns(struct cursor *c, unsigned code, struct line_entry *e)
 {
 	uint8_t b;
 
@@ -128,11 +128,11 @@ static void next_columns(struct cursor *c, unsigned code, struct entry *e)
 	}
 }
 
-static struct entry next_entry(struct cursor *c)
+static struct line_entry next_entry(struct cursor *c)
 {
 	uint8_t first = next_byte(c);
 	unsigned code = (first >> 3) & 15;
-	struct entry e = {.column = -1, .end_column = -1, .bytes = 2 * ((first & 7) + 1)};
+	struct line_entry e = {.column = -1, .end_column = -1, .bytes = 2 * ((first & 7) + 1)};
 
 	if (!(first & 0x80))
 		c->bad = true;
@@ -143,7 +143,7 @@ static struct entry next_entry(struct cursor *c)
 	return e;
 }
 
-static int position(int64_t line, const struct entry *e, struct linetable_pos *out)
+static int position(int64_t line, const struct line_entry *e, struct linetable_pos *out)
 {
 	int64_t end_line = line + e->end_line_delta;
 	int rc = only_line(line, out);
@@ -167,7 +167,7 @@ static int lookup_positions(const uint8_t *bytes, size_t len, int64_t line, int6
 	int64_t end = 0;
 
 	while (c.at < c.end) {
-		struct entry e = next_entry(&c);
+		struct line_entry e = next_entry(&c);
 
 		if (c.bad)
 			return -EPROTO;

@@ -172,7 +172,7 @@ static void make_room(struct py_sources *s)
 	}
 }
 
-static struct source *find(struct py_sources *s, const char *name)
+static struct source *sources_find(struct py_sources *s, const char *name)
 {
 	struct source *f;
 
@@ -221,7 +221,7 @@ static size_t copy_clean(char *out, size_t size, const char *p, const char *end)
 ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
 			size_t size)
 {
-	const struct source *f = file[0] && line > 0 && size ? find(s, file) : NULL;
+	const struct source *f = file[0] && line > 0 && size ? sources_find(s, file) : NULL;
 	const char *p, *end;
 
 	if (!f || !f->data || (uint32_t)line > f->lines)

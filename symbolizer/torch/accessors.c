@@ -8,7 +8,7 @@
 
 enum { CODE_MAX = 2048, VTABLE_SLOTS = 12, NODE_SLOTS = 24, METHOD_BYTES = 160 };
 
-static void tell(int32_t *fact, int64_t value)
+static void fact_set(int32_t *fact, int64_t value)
 {
 	if (*fact == FACT_NONE)
 		*fact = (int32_t)value;
@@ -36,7 +36,7 @@ static void returned(const struct paths *p, unsigned size, int32_t *fact)
 {
 	for (unsigned i = 0; i < p->nends; i++)
 		if (p->ends[i].is_return && is_load(&p->ends[i].result, 1, size))
-			tell(fact, p->ends[i].result.off[0]);
+			fact_set(fact, p->ends[i].result.off[0]);
 }
 
 /* The only read of that size through that many pointers. */
@@ -44,7 +44,7 @@ static void only_load(const struct paths *p, unsigned derefs, unsigned size, int
 {
 	for (unsigned i = 0; i < p->nloads; i++)
 		if (is_load(&p->loads[i], derefs, size))
-			tell(fact, p->loads[i].off[derefs - 1]);
+			fact_set(fact, p->loads[i].off[derefs - 1]);
 }
 
 /* An ArrayRef into the object: pointer to its first element, and the count. */
@@ -55,8 +55,8 @@ static void returned_array(const struct paths *p, int32_t *data, int32_t *count)
 		if (!e->is_return || !is_load(&e->result2, 1, 8) || !e->result.known ||
 		    e->result.derefs)
 			continue;
-		tell(data, e->result.add);
-		tell(count, e->result2.off[0]);
+		fact_set(data, e->result.add);
+		fact_set(count, e->result2.off[0]);
 	}
 }
 
@@ -142,7 +142,7 @@ static void flags_to_return(const struct paths *p, unsigned size, struct flag_te
 			if (!flag_of(&e->conds[k], 1, &t))
 				continue;
 			if (e->conds[k].cc == SYM_NE && e->conds[k].v.mask == ~0ULL)
-				tell(engaged, t.off);
+				fact_set(engaged, t.off);
 			else
 				add_flag(f, &t);
 		}
@@ -156,9 +156,9 @@ static void meta_call(const struct paths *p, struct layout_facts *out)
 	for (unsigned i = 0; i < p->nloads; i++) {
 		const struct sym *v = &p->loads[i];
 		if (is_load(v, 1, 8))
-			tell(&out->autograd_meta, v->off[0]);
+			fact_set(&out->autograd_meta, v->off[0]);
 		if (v->derefs == 3 && v->size == 8 && !v->off[1])
-			tell(&out->requires_grad_slot, v->off[2]);
+			fact_set(&out->requires_grad_slot, v->off[2]);
 	}
 }
 
@@ -171,8 +171,8 @@ static void storage_chain(const struct paths *p, struct layout_facts *out)
 		v.indexed = false;
 		if (!p->ends[i].is_return || !indexed || !is_load(&v, 3, 8) || !v.off[1])
 			continue;
-		tell(&out->storage, v.off[1]);
-		tell(&out->data_ptr, v.off[2]);
+		fact_set(&out->storage, v.off[1]);
+		fact_set(&out->data_ptr, v.off[2]);
 	}
 }
 
@@ -185,7 +185,7 @@ static void pynode_chain(const struct paths *p, int32_t *obj)
 		const struct sym *v = &p->loads[i];
 		if (v->derefs == 3 && v->size == 8 &&
 		    ((v->off[1] == 8 && v->off[2] == 24) || (v->off[1] == 24 && v->off[2] == 40)))
-			tell(obj, v->off[0]);
+			fact_set(obj, v->off[0]);
 	}
 }
 
@@ -231,7 +231,7 @@ static void returned_bit(const struct paths *p, int32_t *fact)
 		plain.mask = ~0ULL;
 		bool is_bit = e->is_return && is_load(&plain, 2, plain.size) &&
 			      e->result.mask == 1 && plain.off[1] >= 0;
-		tell(fact, is_bit ? 8 * plain.off[1] + e->result.shift : FACT_CONFLICT);
+		fact_set(fact, is_bit ? 8 * plain.off[1] + e->result.shift : FACT_CONFLICT);
 	}
 	if (p->cut)
 		*fact = FACT_CONFLICT;
@@ -310,13 +310,13 @@ static void view_path(const struct path_end *e, const struct sym *base, struct m
 		if (e->conds[i].imm)
 			continue;
 		if (is_load(v, 1, 8) && e->conds[i].cc == SYM_EQ)
-			tell(&out->grad_fn, v->off[0]);
+			fact_set(&out->grad_fn, v->off[0]);
 		else if (is_load(v, 1, 1) && e->conds[i].cc == SYM_EQ)
-			tell(&out->requires_grad, v->off[0]);
+			fact_set(&out->requires_grad, v->off[0]);
 		else if (is_load(v, 1, 1) && e->conds[i].cc == SYM_NE)
-			tell(&out->view_has_base, v->off[0]);
+			fact_set(&out->view_has_base, v->off[0]);
 	}
-	tell(&out->view_base, base->off[0]);
+	fact_set(&out->view_base, base->off[0]);
 }
 
 static bool method_facts(const struct paths *p, struct meta_facts *out)

@@ -135,7 +135,8 @@ static bool look_up(const struct interned *s, const uint64_t vec[3], uint32_t id
 	       is_qualified(qual, "namespaces", domain);
 }
 
-static const char *keep(struct interned *s, uint32_t id, const char *domain, const char *name)
+static const char *interned_add(struct interned *s, uint32_t id, const char *domain,
+				const char *name)
 {
 	if (array_grow(&s->known, &s->room, s->nknown + 1, sizeof(*s->known)))
 		return NULL;
@@ -160,7 +161,7 @@ const char *interned_name(struct interned *s, uint32_t id, const char *domain)
 			continue;
 		for (unsigned i = 0; i + 3 <= SPAN / 8; i++)
 			if (is_vector(s, &head[i]) && look_up(s, &head[i], id, domain, name))
-				return keep(s, id, domain, name);
+				return interned_add(s, id, domain, name);
 	}
 	return NULL;
 }

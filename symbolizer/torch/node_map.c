@@ -8,7 +8,7 @@ enum { FIRST_SIZE = 1 << 12, LAST_SIZE = 1 << 18 };
 
 #define SEVERAL UINT64_MAX
 
-static size_t slot_of(const struct node_table *t, uint64_t addr)
+static size_t owner_slot(const struct node_table *t, uint64_t addr)
 {
 	return (addr * 0x9e3779b97f4a7c15ULL >> 20) & (t->size - 1);
 }
@@ -16,7 +16,7 @@ static size_t slot_of(const struct node_table *t, uint64_t addr)
 /* The slot that holds `addr`, or the free one where it belongs. */
 static struct node_owner *probe(const struct node_table *t, uint64_t addr)
 {
-	size_t i = slot_of(t, addr);
+	size_t i = owner_slot(t, addr);
 	while (t->slots[i].addr && t->slots[i].addr != addr)
 		i = (i + 1) & (t->size - 1);
 	return &t->slots[i];

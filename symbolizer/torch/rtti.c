@@ -44,7 +44,7 @@ void rtti_free(struct rtti *r)
 	free(r);
 }
 
-static size_t slot_of(const struct rtti *r, uint64_t vtable)
+static size_t class_slot(const struct rtti *r, uint64_t vtable)
 {
 	size_t i = (size_t)((vtable >> 3) * 0x9e3779b97f4a7c15ULL >> 32) & (r->nslots - 1);
 	while (r->slots[i] && r->slots[i]->vtable != vtable)
@@ -66,7 +66,7 @@ static bool grow(struct rtti *r)
 	r->nslots = nold * 2;
 	for (size_t i = 0; i < nold; i++)
 		if (old[i])
-			r->slots[slot_of(r, old[i]->vtable)] = old[i];
+			r->slots[class_slot(r, old[i]->vtable)] = old[i];
 	free(old);
 	return true;
 }
@@ -169,13 +169,13 @@ static struct rtti_class *read_class(struct rtti *r, uint64_t vtable)
 
 struct rtti_class *rtti_of_vtable(struct rtti *r, uint64_t vtable)
 {
-	size_t i = slot_of(r, vtable);
+	size_t i = class_slot(r, vtable);
 	if (r->slots[i])
 		return r->slots[i];
 	struct rtti_class *c = read_class(r, vtable);
 	if (!c || !grow(r))
 		return NULL;
-	r->slots[slot_of(r, vtable)] = c;
+	r->slots[class_slot(r, vtable)] = c;
 	r->used++;
 	return c;
 }

@@ -133,7 +133,7 @@ struct loop {
 	struct when_value result;
 };
 
-static bool take(struct when_ctx *c, struct when_value v, void *arg)
+static bool loop_item(struct when_ctx *c, struct when_value v, void *arg)
 {
 	struct loop *l = arg;
 	bool all = l->node->kind == WHEN_N_ALL;
@@ -149,7 +149,7 @@ static struct when_value loop(struct when_ctx *c, const struct when_node *n)
 	struct when_value list = when_node_eval(c, n->a);
 	if (!when_is_list(list))
 		return when_is_special(list) ? list : when_none(WHEN_V_ABSENT);
-	when_list_each(c, list, take, &l);
+	when_list_each(c, list, loop_item, &l);
 	return l.result;
 }
 

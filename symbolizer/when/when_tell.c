@@ -136,7 +136,7 @@ static void wrong_truth(const struct told *c, const struct when_node *n, struct 
 		 "write what has to hold of it: numel(x) > 0, x is not None, x.dtype == float16");
 }
 
-static void tell(const struct told *c, const struct when_node *n, struct err *e)
+static void explain_node(const struct told *c, const struct when_node *n, struct err *e)
 {
 	switch (n->kind) {
 	case WHEN_N_NAME:
@@ -192,5 +192,5 @@ void when_tell(const struct when *w, const struct when_node *n, const struct op_
 	if (n->kind == WHEN_N_LINK)
 		wrong_comparison(&c, chain_of(w->root, n), n, e);
 	else
-		tell(&c, n, e);
+		explain_node(&c, n, e);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct captured_call **slot_of(struct capture_calls *c, uint64_t id)
+static struct captured_call **call_slot(struct capture_calls *c, uint64_t id)
 {
 	return &c->slot[id % CAPTURE_CALLS_MAX];
 }
@@ -14,7 +14,7 @@ struct captured_call *capture_calls_add(struct capture_calls *c, uint64_t id)
 {
 	if (c->n >= CAPTURE_CALLS_MAX)
 		capture_calls_drop(c, c->oldest);
-	struct captured_call *x = calloc(1, sizeof(*x)), **slot = slot_of(c, id);
+	struct captured_call *x = calloc(1, sizeof(*x)), **slot = call_slot(c, id);
 	if (!x)
 		return NULL;
 	x->call.id = id;
@@ -92,7 +92,7 @@ void capture_calls_drop(struct capture_calls *c, struct captured_call *call)
 	while (call->nodes)
 		capture_calls_ran(c, call->nodes);
 	call_inputs_free(&call->inputs);
-	struct captured_call **at = slot_of(c, call->call.id);
+	struct captured_call **at = call_slot(c, call->call.id);
 	while (*at != call)
 		at = &(*at)->next;
 	*at = call->next;

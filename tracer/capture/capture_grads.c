@@ -303,7 +303,7 @@ void capture_grads_node_ends(struct capturing *c, struct target *t, const struct
 		take_returned(c, t, ev);
 }
 
-static void tell(FILE *f, uint64_t n, const char *what, const char *why)
+static void print_skipped(FILE *f, uint64_t n, const char *what, const char *why)
 {
 	char count[32];
 	if (n)
@@ -318,13 +318,15 @@ void capture_grads_summary(const struct capturing *c, FILE *f)
 	for (const struct captured_call *x = c->calls.oldest; x; x = x->younger)
 		unfinished += x->began;
 	for (unsigned i = 1; i < GRADS_TROUBLES; i++)
-		tell(f, g->troubles[i], "skipped grad_inputs", grads_trouble_text(i));
-	tell(f, unfinished, "skipped grad_inputs", "not all of their backward ran");
-	tell(f, g->unseen, "skipped grad_inputs",
-	     "what autograd makes of them in the end could not be seen; capture the ops that the "
-	     "op is made of");
-	tell(f, g->as_returned, "saved grad_inputs",
-	     "as the backward node returned them; those of broadcast arguments are not summed yet");
+		print_skipped(f, g->troubles[i], "skipped grad_inputs", grads_trouble_text(i));
+	print_skipped(f, unfinished, "skipped grad_inputs", "not all of their backward ran");
+	print_skipped(
+	    f, g->unseen, "skipped grad_inputs",
+	    "what autograd makes of them in the end could not be seen; capture the ops that the "
+	    "op is made of");
+	print_skipped(
+	    f, g->as_returned, "saved grad_inputs",
+	    "as the backward node returned them; those of broadcast arguments are not summed yet");
 }
 
 void capture_grads_free(struct capture_grads *g)

@@ -97,7 +97,7 @@ static bool may_hold(const struct measuring *m, const struct op_event *ev)
 	return r == WHEN_TRUE || r == WHEN_LATER;
 }
 
-struct look {
+struct measuring_look {
 	struct measuring *m;
 	struct measured *call;
 	const struct source *src;
@@ -113,7 +113,7 @@ static const char *why_not(int r, enum refusal refusal)
 
 static void look_at(const struct tensor *t, const struct tensor_place *place, void *arg)
 {
-	struct look *l = arg;
+	struct measuring_look *l = arg;
 	struct source_tensor more = {0};
 	enum refusal refusal = REFUSED_LAZY;
 	struct tensor_stats *row = measured_row(l->call, place);
@@ -138,7 +138,7 @@ static void measure_arguments(struct measuring *m, struct target *t, struct meas
 	struct capture_source place = {.target = t, .keys = &m->keys};
 	const struct source live = capture_source(&place);
 	const struct source before = snapshot_source(&call->before, &live);
-	struct look l = {.m = m, .call = call, .src = &live, .keep = m->first_nan};
+	struct measuring_look l = {.m = m, .call = call, .src = &live, .keep = m->first_nan};
 	if (l.keep)
 		l.src = &before;
 	event_each_tensor(ev, false, look_at, &l);
@@ -162,7 +162,7 @@ const struct event_stats *measuring_exit(struct measuring *m, struct target *t,
 		return NULL;
 	struct capture_source place = {.target = t, .keys = &m->keys};
 	const struct source live = capture_source(&place);
-	struct look l = {.m = m, .call = call, .src = &live};
+	struct measuring_look l = {.m = m, .call = call, .src = &live};
 	if (t && ev->end_ns && !ev->thrown)
 		event_each_tensor(ev, true, look_at, &l);
 	m->last_stats = (struct event_stats){.rows = call->rows, .n = call->n};

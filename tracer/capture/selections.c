@@ -19,7 +19,7 @@ bool selections_restrict(const struct selections *s)
 	return p->nth.n || p->steps.n || p->every > 1 || p->max_calls || p->only.n || p->disabled.n;
 }
 
-static struct selection_process *find(struct selections *s, pid_t pid)
+static struct selection_process *selections_find(struct selections *s, pid_t pid)
 {
 	for (unsigned i = 0; i < SELECTIONS_MAX; i++)
 		if (s->processes[i].pid == pid)
@@ -29,10 +29,10 @@ static struct selection_process *find(struct selections *s, pid_t pid)
 
 struct selection *selections_of(struct selections *s, pid_t pid)
 {
-	struct selection_process *p = find(s, pid);
+	struct selection_process *p = selections_find(s, pid);
 	if (p)
 		return &p->selection;
-	p = find(s, 0);
+	p = selections_find(s, 0);
 	if (!p)
 		return NULL;
 	p->pid = pid;
@@ -43,7 +43,7 @@ struct selection *selections_of(struct selections *s, pid_t pid)
 
 void selections_forget(struct selections *s, pid_t pid)
 {
-	struct selection_process *p = find(s, pid);
+	struct selection_process *p = selections_find(s, pid);
 	if (!p)
 		return;
 	selection_free(&p->selection);

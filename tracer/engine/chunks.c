@@ -19,7 +19,7 @@ static uint8_t *place(const struct chunks_writer *w, uint8_t *data, uint64_t hea
 	return data + (uint64_t)w->order[w->stretch % CHUNKS] * CHUNK + head % CHUNK;
 }
 
-static void take(struct chunks *c, struct chunks_writer *w, uint8_t chunk)
+static void chunks_take(struct chunks *c, struct chunks_writer *w, uint8_t chunk)
 {
 	w->order[w->stretch % CHUNKS] = chunk;
 	atomic_store_explicit(&c->at[w->stretch % CHUNKS], chunk, memory_order_relaxed);
@@ -33,7 +33,7 @@ void chunks_begin(struct chunks *c, struct chunks_writer *w)
 	for (uint8_t i = CHUNKS; i-- > 0;)
 		if (i != first)
 			w->spare[w->nspare++] = i;
-	take(c, w, first);
+	chunks_take(c, w, first);
 }
 
 /* On to the next stretch. False: all are full. */
@@ -47,7 +47,7 @@ static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint
 	if (head % CHUNK && CHUNK - head % CHUNK >= sizeof(uint64_t))
 		memset(place(w, data, head), 0, sizeof(uint64_t));
 	w->stretch++;
-	take(c, w, w->spare[--w->nspare]);
+	chunks_take(c, w, w->spare[--w->nspare]);
 	atomic_store_explicit(&c->ring.head, w->stretch * CHUNK, memory_order_release);
 	return true;
 }

@@ -58,15 +58,15 @@ static bool may_be(uint64_t number)
 	return number >= FIRST_BLOCK && number <= LAST_BLOCK;
 }
 
-static uint32_t slot_of(uint64_t number)
+static uint32_t block_slot(uint64_t number)
 {
 	return (uint32_t)((number * 0x9e3779b97f4a7c15ULL) >> 50) % SLOTS;
 }
 
 /* The index of the block, a new one when it is not known; -1 when there is no room for it. */
-static int find(struct remote *r, uint64_t number)
+static int block_index(struct remote *r, uint64_t number)
 {
-	uint32_t s = slot_of(number);
+	uint32_t s = block_slot(number);
 	for (; r->slot_stamp[s] == r->stamp; s = (s + 1) % SLOTS)
 		if (r->block[r->slot_block[s]].number == number)
 			return r->slot_block[s];
@@ -111,7 +111,7 @@ void remote_want(struct remote *r, uint64_t addr, size_t len)
 	if (!len || addr + len < addr)
 		return;
 	for (uint64_t b = addr >> BLOCK_SHIFT; b <= (addr + len - 1) >> BLOCK_SHIFT; b++)
-		if (!may_be(b) || find(r, b) < 0)
+		if (!may_be(b) || block_index(r, b) < 0)
 			return;
 }
 
@@ -129,7 +129,7 @@ static int read_around(struct remote *r, uint64_t addr, void *buf, size_t len)
 
 static int copy_block(struct remote *r, uint64_t number, size_t from, void *buf, size_t len)
 {
-	int i = may_be(number) ? find(r, number) : -1;
+	int i = may_be(number) ? block_index(r, number) : -1;
 	if (!may_be(number))
 		return -EFAULT;
 	if (i < 0)

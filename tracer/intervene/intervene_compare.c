@@ -121,10 +121,11 @@ int intervene_compare_silent(struct intervene_compare *c, json_t *calls)
 }
 
 /* What is kept of this result so far, NULL: nothing. */
-static struct row *kept(struct intervene_compare *c, size_t place, const struct row *r)
+static struct replay_row *kept(struct intervene_compare *c, size_t place,
+			       const struct replay_row *r)
 {
 	for (size_t i = 0; i < c->rows.n; i++) {
-		struct row *x = &c->rows.list[i];
+		struct replay_row *x = &c->rows.list[i];
 		if (x->place == place && !strcmp(x->role, r->role) && !strcmp(x->index, r->index) &&
 		    !strcmp(x->dtype, r->dtype))
 			return x;
@@ -132,7 +133,8 @@ static struct row *kept(struct intervene_compare *c, size_t place, const struct 
 	return NULL;
 }
 
-static void print_failure(const struct intervene_compare *c, const struct row *r, int64_t number)
+static void print_failure(const struct intervene_compare *c, const struct replay_row *r,
+			  int64_t number)
 {
 	const struct capture_place *p = &c->places.list[r->place];
 	text_print_safe(stderr, p->op);
@@ -152,14 +154,14 @@ static void print_failure(const struct intervene_compare *c, const struct row *r
 }
 
 /* Whether `r` says more than what is kept. */
-static bool is_worse(const struct row *r, const struct row *than)
+static bool is_worse(const struct replay_row *r, const struct replay_row *than)
 {
-	struct row a = *r, b = *than;
+	struct replay_row a = *r, b = *than;
 	a.place = b.place = a.number = b.number = 0;
 	return row_order(&a, &b) < 0 || (r->verdict == than->verdict && r->worst > than->worst);
 }
 
-static struct row *add_row(struct intervene_compare *c)
+static struct replay_row *add_row(struct intervene_compare *c)
 {
 	int64_t *numbers = reallocarray(c->numbers, c->rows.n + 1, sizeof(*numbers));
 	if (!numbers)
@@ -168,9 +170,10 @@ static struct row *add_row(struct intervene_compare *c)
 	return rows_add(&c->rows);
 }
 
-static int keep(struct intervene_compare *c, struct intervene_call *call, const struct row *r)
+static int compare_keep_call(struct intervene_compare *c, struct intervene_call *call,
+			     const struct replay_row *r)
 {
-	struct row *x = kept(c, call->place, r);
+	struct replay_row *x = kept(c, call->place, r);
 	if (r->verdict == VERDICT_WRONG && (!x || x->verdict != VERDICT_WRONG)) {
 		call->newly_wrong = true;
 		print_failure(c, r, call->number);
@@ -195,7 +198,7 @@ static int keep(struct intervene_compare *c, struct intervene_call *call, const 
 int intervene_compare_row(struct intervene_compare *c, struct intervene_call *call, json_t *m,
 			  struct worker *w)
 {
-	struct row r = {.place = call->place};
+	struct replay_row r = {.place = call->place};
 	const struct row_rules rules = {0}; /* variables of ditorch's still decide */
 	struct err e = {0};
 	if (!call->open)
@@ -208,7 +211,7 @@ int intervene_compare_row(struct intervene_compare *c, struct intervene_call *ca
 	call->wrong |= r.verdict == VERDICT_WRONG;
 	if (call->results)
 		intervene_result_cells(call->results, c->places.list[call->place].op, &r);
-	return keep(c, call, &r);
+	return compare_keep_call(c, call, &r);
 }
 
 int intervene_compare_end(struct intervene_compare *c, struct intervene_call *call)
@@ -245,7 +248,7 @@ static void print_table(const struct intervene_compare *c)
 	table_column(t, "Where", TABLE_LEFT);
 	table_column(t, "Worst", TABLE_LEFT);
 	for (size_t i = 0; i < c->rows.n && c->rows.list[i].verdict == VERDICT_WRONG; i++) {
-		const struct row *r = &c->rows.list[i];
+		const struct replay_row *r = &c->rows.list[i];
 		const struct capture_place *p = &c->places.list[r->place];
 		const struct intervene_tally *n = &c->tallies[r->place];
 		table_cell(t, text_count(text, sizeof(text), n->wrong));

@@ -16,7 +16,8 @@ void intervene_result_columns(struct table *t)
 		table_column(t, columns[i], TABLE_CENTER);
 }
 
-const char *intervene_result_name(char out[static INTERVENE_RESULT_SIZE], const struct row *r)
+const char *intervene_result_name(char out[static INTERVENE_RESULT_SIZE],
+				  const struct replay_row *r)
 {
 	bool indexed = r->index[0];
 	snprintf(out, INTERVENE_RESULT_SIZE, "%s%s%s%s", r->role, indexed ? "[" : "", r->index,
@@ -24,26 +25,27 @@ const char *intervene_result_name(char out[static INTERVENE_RESULT_SIZE], const 
 	return out;
 }
 
-static const char *name_of(char out[static NAME_SIZE], const char *op, const struct row *r)
+static const char *name_of(char out[static NAME_SIZE], const char *op, const struct replay_row *r)
 {
 	char result[INTERVENE_RESULT_SIZE];
 	snprintf(out, NAME_SIZE, "%s %s", op, intervene_result_name(result, r));
 	return out;
 }
 
-static const char *error_of(const struct row *r)
+static const char *error_of(const struct replay_row *r)
 {
 	return r->verdict == VERDICT_RIGHT ? r->note : r->why;
 }
 
-static const char *allclose_of(const struct row *r)
+static const char *allclose_of(const struct replay_row *r)
 {
 	if (!r->has_figures && r->verdict == VERDICT_NOT_JUDGED)
 		return "";
 	return r->allclose ? "True" : "False";
 }
 
-static const char *figure(char out[static 32], const char *format, const struct row *r, int i)
+static const char *figure(char out[static 32], const char *format, const struct replay_row *r,
+			  int i)
 {
 	const double figures[FIGURES] = {r->max_abs, r->max_rel, r->atol, r->rtol};
 	out[0] = '\0';
@@ -52,7 +54,7 @@ static const char *figure(char out[static 32], const char *format, const struct 
 	return out;
 }
 
-void intervene_result_cells(struct table *t, const char *op, const struct row *r)
+void intervene_result_cells(struct table *t, const char *op, const struct replay_row *r)
 {
 	char name[NAME_SIZE], text[32];
 	table_cell(t, name_of(name, op, r));
@@ -77,7 +79,8 @@ static void put(FILE *f, const char *text)
 		putc('"', f);
 }
 
-static void put_row(FILE *f, const struct capture_place *p, const struct row *r, int64_t number)
+static void put_row(FILE *f, const struct capture_place *p, const struct replay_row *r,
+		    int64_t number)
 {
 	char name[NAME_SIZE], text[32];
 	fprintf(f, "%" PRId64, number);
@@ -102,7 +105,7 @@ int intervene_result_csv(FILE *f, const struct capture_places *places, const str
 		fprintf(f, ",%s", columns[i]);
 	fputs(",verdict,cosine,ulp,dtype,device,file,line\n", f);
 	for (size_t i = 0; i < rows->n; i++) {
-		const struct row *r = &rows->list[i];
+		const struct replay_row *r = &rows->list[i];
 		put_row(f, &places->list[r->place], r, numbers[r->number]);
 	}
 	return ferror(f) ? -EIO : 0;

@@ -14,8 +14,8 @@ static bool same(const char *a, const char *b)
 	return a && b ? !strcmp(a, b) : a == b;
 }
 
-static void add(struct intervene_totals *t, const char *feature, const char *name,
-		const char *reason, uint64_t calls)
+static void totals_add(struct intervene_totals *t, const char *feature, const char *name,
+		       const char *reason, uint64_t calls)
 {
 	struct intervene_total *x = t->list;
 	for (size_t i = 0; i < t->n; i++, x++)
@@ -40,8 +40,8 @@ void intervene_totals_add(struct intervene_totals *t, json_t *totals)
 		const char *feature = json_string_value(json_array_get(x, 0));
 		const char *name = json_string_value(json_array_get(x, 1));
 		if (feature && name)
-			add(t, feature, name, json_string_value(json_array_get(x, 2)),
-			    (uint64_t)json_integer_value(json_array_get(x, 3)));
+			totals_add(t, feature, name, json_string_value(json_array_get(x, 2)),
+				   (uint64_t)json_integer_value(json_array_get(x, 3)));
 	}
 }
 
@@ -100,8 +100,8 @@ static void add_counts(struct intervene_totals *t, const char *feature, json_t *
 		json_t *x = json_array_get(counts, i);
 		const char *what = json_string_value(json_array_get(x, 0));
 		if (what)
-			add(t, feature, what, NULL,
-			    (uint64_t)json_integer_value(json_array_get(x, 1)));
+			totals_add(t, feature, what, NULL,
+				   (uint64_t)json_integer_value(json_array_get(x, 1)));
 	}
 }
 

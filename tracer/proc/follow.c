@@ -187,7 +187,7 @@ int follow_fd(const struct follow *f)
 	return f->epoll;
 }
 
-static void tell(const struct listener *l, struct follow_event ev)
+static void listener_call(const struct listener *l, struct follow_event ev)
 {
 	ev.path = ev.path ? ev.path : "";
 	l->f->calls++;
@@ -205,12 +205,12 @@ static bool know(const struct listener *l, pid_t pid, pid_t parent, uint64_t tim
 	if (f->wide && !(parent && member_of(f, parent)))
 		return false;
 	int r = add_member(f, pid, true);
-	tell(l,
-	     (struct follow_event){
-		 .kind = FOLLOW_FORK, .pid = pid, .tid = pid, .parent = parent, .time_ns = time});
+	listener_call(
+	    l, (struct follow_event){
+		   .kind = FOLLOW_FORK, .pid = pid, .tid = pid, .parent = parent, .time_ns = time});
 	if (r) /* its end will not be seen */
-		tell(l, (struct follow_event){
-			    .kind = FOLLOW_LOST, .pid = pid, .tid = pid, .time_ns = time});
+		listener_call(l, (struct follow_event){
+				     .kind = FOLLOW_LOST, .pid = pid, .tid = pid, .time_ns = time});
 	return true;
 }
 
@@ -230,13 +230,13 @@ static void on_map(const struct listener *l, const struct perf_event_header *h, 
 	struct perf_mmap m;
 	if (!perf_mmap_parse(h, &m) || !know(l, m.pid, 0, time))
 		return;
-	tell(l, (struct follow_event){
-		    .kind = FOLLOW_MAP,
-		    .pid = m.pid,
-		    .tid = m.tid,
-		    .time_ns = time,
-		    .path = m.map.path,
-		});
+	listener_call(l, (struct follow_event){
+			     .kind = FOLLOW_MAP,
+			     .pid = m.pid,
+			     .tid = m.tid,
+			     .time_ns = time,
+			     .path = m.map.path,
+			 });
 }
 
 /* Of exec(2) alone: a thread may also name itself. */
@@ -245,13 +245,13 @@ static void on_exec(const struct listener *l, const struct comm_body *b, size_t 
 	if (size <= sizeof(*b) || !memchr(b->comm, 0, size - sizeof(*b)) ||
 	    !know(l, (pid_t)b->pid, 0, time))
 		return;
-	tell(l, (struct follow_event){
-		    .kind = FOLLOW_EXEC,
-		    .pid = (pid_t)b->pid,
-		    .tid = (pid_t)b->tid,
-		    .time_ns = time,
-		    .path = b->comm,
-		});
+	listener_call(l, (struct follow_event){
+			     .kind = FOLLOW_EXEC,
+			     .pid = (pid_t)b->pid,
+			     .tid = (pid_t)b->tid,
+			     .time_ns = time,
+			     .path = b->comm,
+			 });
 }
 
 static void on_record(const struct perf_event_header *h, uint64_t time, void *arg)
@@ -273,7 +273,7 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 			know(l, (pid_t)t->pid, (pid_t)t->ppid, time);
 		break;
 	case PERF_RECORD_LOST:
-		tell(l, (struct follow_event){.kind = FOLLOW_LOST, .time_ns = time});
+		listener_call(l, (struct follow_event){.kind = FOLLOW_LOST, .time_ns = time});
 		break;
 	}
 }
@@ -282,7 +282,7 @@ static void tell_exit(const struct listener *l, struct member *m)
 {
 	pid_t pid = m->pid;
 	drop_member(l->f, m);
-	tell(l, (struct follow_event){.kind = FOLLOW_EXIT, .pid = pid, .tid = pid});
+	listener_call(l, (struct follow_event){.kind = FOLLOW_EXIT, .pid = pid, .tid = pid});
 }
 
 /* All records, among them all of the ghosts: those were made before they were found to be ghosts.
@@ -296,7 +296,7 @@ static int read_records(const struct listener *l)
 		ghosts = l->f->nghosts;
 		r = perf_rings_read(l->f->rings, on_record, (void *)l, &full);
 		if (full)
-			tell(l, (struct follow_event){.kind = FOLLOW_LOST});
+			listener_call(l, (struct follow_event){.kind = FOLLOW_LOST});
 	} while (!r && l->f->nghosts != ghosts);
 	return r;
 }

@@ -80,7 +80,7 @@ static int seize(struct hold *h, int *signal)
 	return r;
 }
 
-static void tell(struct hold *h, int state)
+static void hold_set_state(struct hold *h, int state)
 {
 	pthread_mutex_lock(&h->lock);
 	h->state = state;
@@ -93,7 +93,7 @@ static void *tracer_main(void *arg)
 	struct hold *h = arg;
 	int signal = 0, r = seize(h, &signal);
 	h->has_regs = !r && !ptrace(PTRACE_GETREGS, h->tid, NULL, &h->regs.user);
-	tell(h, r);
+	hold_set_state(h, r);
 	if (r)
 		return NULL;
 	pthread_mutex_lock(&h->lock);

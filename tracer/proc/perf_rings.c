@@ -221,8 +221,8 @@ static void copy_out(const struct ring *r, size_t page, uint64_t pos, void *out,
 	memcpy((uint8_t *)out + first, data, n - first);
 }
 
-static int keep(struct perf_rings *f, const struct ring *r, uint64_t pos, size_t size,
-		uint64_t time)
+static int ring_keep(struct perf_rings *f, const struct ring *r, uint64_t pos, size_t size,
+		     uint64_t time)
 {
 	int code = array_grow(&f->bytes, &f->bytes_room, f->nbytes + size, 1);
 	if (!code)
@@ -264,7 +264,7 @@ static int drain(struct perf_rings *f, struct ring *r, uint64_t cut, bool *more,
 			*more = true;
 			break;
 		}
-		code = keep(f, r, tail, h.size, time);
+		code = ring_keep(f, r, tail, h.size, time);
 		tail += code ? 0 : h.size;
 	}
 	__atomic_store_n(&r->meta->data_tail, tail, __ATOMIC_RELEASE);

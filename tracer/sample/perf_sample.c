@@ -21,7 +21,7 @@ struct in {
 	bool bad;
 };
 
-static void take(struct in *in, void *out, size_t n)
+static void in_take(struct in *in, void *out, size_t n)
 {
 	if (n > in->left) {
 		in->bad = true;
@@ -37,7 +37,7 @@ static void take(struct in *in, void *out, size_t n)
 static uint64_t word(struct in *in)
 {
 	uint64_t v;
-	take(in, &v, sizeof(v));
+	in_take(in, &v, sizeof(v));
 	return v;
 }
 
@@ -67,7 +67,7 @@ bool perf_sample_parse(const struct perf_event_header *h, struct perf_sample *ou
 	*out = (struct perf_sample){0};
 	if (h->type != PERF_RECORD_SAMPLE || h->size < sizeof(*h))
 		return false;
-	take(&in, numbers, sizeof(numbers));
+	in_take(&in, numbers, sizeof(numbers));
 	out->pid = (pid_t)numbers[0];
 	out->tid = (pid_t)numbers[1];
 	out->time = word(&in);
@@ -75,7 +75,7 @@ bool perf_sample_parse(const struct perf_event_header *h, struct perf_sample *ou
 	out->in_kernel = (h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
 	uint64_t abi = word(&in);
 	if (abi)
-		take(&in, regs, sizeof(regs));
+		in_take(&in, regs, sizeof(regs));
 	take_stack(&in, out);
 	if (in.bad)
 		return false;

@@ -16,7 +16,7 @@
  * taken first. */
 static const uint64_t APART_NS = 100000;
 
-struct kept {
+struct kept_frames {
 	pid_t tid; /* 0: taken */
 	uint64_t ts;
 	struct sampled_frames frames;
@@ -26,7 +26,7 @@ struct sample_frames {
 	struct samples_bpf *skel;
 	struct bpf_link *exit_link;
 	struct ring_buffer *ring;
-	struct kept *kept; /* in the order of coming */
+	struct kept_frames *kept; /* in the order of coming */
 	size_t n, room;
 };
 
@@ -41,7 +41,7 @@ static int on_record(void *arg, void *data, size_t size)
 	if (!top || top->kind != ITEM_DATA || top->len < 3 * sizeof(uint64_t) || !stack ||
 	    array_grow(&f->kept, &f->room, f->n + 1, sizeof(*f->kept)))
 		return 0;
-	struct kept *k = &f->kept[f->n++];
+	struct kept_frames *k = &f->kept[f->n++];
 	uint64_t words[3];
 	memcpy(words, top + 1, sizeof(words));
 	unsigned n = stack->len / STACK_FRAME_SIZE;
@@ -138,10 +138,10 @@ static uint64_t between(uint64_t a, uint64_t b)
 bool sample_frames_take(struct sample_frames *f, pid_t tid, uint64_t time_ns,
 			struct sampled_frames *out)
 {
-	struct kept *found = NULL;
+	struct kept_frames *found = NULL;
 	ring_buffer__consume(f->ring);
 	for (size_t i = 0; i < f->n; i++) {
-		struct kept *k = &f->kept[i];
+		struct kept_frames *k = &f->kept[i];
 		if (k->tid == tid && between(k->ts, time_ns) < APART_NS &&
 		    (!found || between(k->ts, time_ns) < between(found->ts, time_ns)))
 			found = k;

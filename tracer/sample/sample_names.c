@@ -15,7 +15,7 @@ static uint32_t key_of(char *key, const char *a, const char *b)
 	return (uint32_t)n;
 }
 
-static const char *keep(struct sample_names *n, const char *text)
+static const char *names_copy_text(struct sample_names *n, const char *text)
 {
 	return arena_strndup(&n->arena, text, strnlen(text, PART_MOST));
 }
@@ -34,8 +34,8 @@ const struct py_frame *sample_frame(struct sample_names *n, const char *file, co
 	if (!f || array_grow(&n->frames, &n->frames_room, (size_t)id + 1, sizeof(*n->frames)))
 		return NULL;
 	*f = (struct py_frame){.id = (uint32_t)id,
-			       .file = keep(n, file),
-			       .function = keep(n, function),
+			       .file = names_copy_text(n, file),
+			       .function = names_copy_text(n, function),
 			       .column = -1,
 			       .end_column = -1};
 	n->frames[id] = f->file && f->function ? f : NULL;
@@ -75,8 +75,10 @@ const struct op_desc *sample_op(struct sample_names *n, const char *name, enum o
 	struct op_desc *op = arena_alloc(&n->arena, sizeof(*op));
 	if (!op || array_grow(&n->ops, &n->ops_room, (size_t)id + 1, sizeof(*n->ops)))
 		return NULL;
-	*op = (struct op_desc){
-	    .id = (uint32_t)id, .kind = (uint8_t)kind, .name = keep(n, name), .schema = ""};
+	*op = (struct op_desc){.id = (uint32_t)id,
+			       .kind = (uint8_t)kind,
+			       .name = names_copy_text(n, name),
+			       .schema = ""};
 	n->ops[id] = op->name ? op : NULL;
 	return n->ops[id];
 }

@@ -175,7 +175,7 @@ struct sampler_counts sampler_counts(const struct sampler *s)
 	return s->counts;
 }
 
-static struct sampler_process **find(struct sampler *s, pid_t pid)
+static struct sampler_process **sampler_find(struct sampler *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->nprocesses; i++)
 		if (sampler_process_pid(s->processes[i]) == pid)
@@ -185,7 +185,7 @@ static struct sampler_process **find(struct sampler *s, pid_t pid)
 
 static struct sampler_process *process_of(struct sampler *s, pid_t pid)
 {
-	struct sampler_process **found = find(s, pid), *p;
+	struct sampler_process **found = sampler_find(s, pid), *p;
 	if (found)
 		return *found;
 	p = sampler_process_new(pid);
@@ -201,7 +201,7 @@ static struct sampler_process *process_of(struct sampler *s, pid_t pid)
 
 static void drop(struct sampler *s, pid_t pid)
 {
-	struct sampler_process **found = find(s, pid);
+	struct sampler_process **found = sampler_find(s, pid);
 	if (!found)
 		return;
 	s->all.sink.forget(s->all.sink.arg);
@@ -283,7 +283,7 @@ static void on_new_task(struct sampler *s, pid_t tid)
 
 static void give(struct sampler *s, struct taken_sample *t)
 {
-	struct sampler_process **p = find(s, t->sample.pid);
+	struct sampler_process **p = sampler_find(s, t->sample.pid);
 	struct sample out = {.time_ns = t->sample.time,
 			     .weight = t->sample.period,
 			     .pid = t->sample.pid,
@@ -321,11 +321,11 @@ static void on_mmap(struct sampler *s, const struct perf_event_header *h)
 
 static void on_fork(struct sampler *s, pid_t pid, pid_t parent)
 {
-	struct sampler_process **from = find(s, parent);
+	struct sampler_process **from = sampler_find(s, parent);
 	if (pid <= 0 || pid == parent || !from)
 		return;
 	struct sampler_process *p = process_of(s, pid);
-	from = find(s, parent);
+	from = sampler_find(s, parent);
 	if (p && from)
 		sampler_process_forked(p, *from);
 }

@@ -24,7 +24,7 @@ struct {
 	__type(value, struct proc_conf);
 } sampled_procs SEC(".maps");
 
-static __always_inline void put_top(struct thread *t, __u64 frame)
+static __always_inline void put_top(struct bpf_thread *t, __u64 frame)
 {
 	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
 	if (!it)
@@ -37,7 +37,7 @@ static __always_inline void put_top(struct thread *t, __u64 frame)
 
 /* The frame where the walk begins; in t->now_instr the _PyCFrame that names it, where there are
  * such. */
-static __always_inline __u64 first_frame(struct thread *t, const struct py_walk *w)
+static __always_inline __u64 first_frame(struct bpf_thread *t, const struct py_walk *w)
 {
 	__u64 frame = window_word(t, w->tw_frame);
 	t->now_instr = 0;
@@ -48,7 +48,7 @@ static __always_inline __u64 first_frame(struct thread *t, const struct py_walk 
 	return frame;
 }
 
-static __always_inline void begin_record(struct thread *t)
+static __always_inline void begin_record(struct bpf_thread *t)
 {
 	struct hit *h = (struct hit *)t->buf;
 	h->size = 0;
@@ -76,7 +76,7 @@ int sample_python(struct bpf_perf_event_data *ctx)
 	if (bpf_get_ns_current_pid_tgid(ns_dev, ns_ino, &ns, sizeof(ns)))
 		return 1;
 	const struct proc_conf *p = bpf_map_lookup_elem(&sampled_procs, &ns.tgid);
-	struct thread *t = p ? this_thread() : 0;
+	struct bpf_thread *t = p ? this_thread() : 0;
 	if (!t)
 		return 1;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

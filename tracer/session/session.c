@@ -61,7 +61,7 @@ static void find_text(struct session *s, const struct op_event *ev)
 	if (!f || f->text || f == s->textless)
 		return;
 	/* Its process may have ended, and another have the number: only its own knows the frame. */
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		const struct target *t = s->procs[i].target;
 		if (t && t->pid == ev->pid && t->py && py_frame_text(t->py, f))
 			return;
@@ -175,7 +175,7 @@ int session_begin_decoding(struct session *s)
 static void drain_held(struct session *s)
 {
 	enum { HELD_NS = 500 * 1000 * 1000 };
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = &s->procs[i];
 		if (!p->target || p->target->layout_known || s->now - p->drained < HELD_NS)
 			continue;
@@ -213,7 +213,7 @@ static void housekeeping(struct session *s)
 /* The engine is told as soon as the layout of a process's tensors is known. */
 static void update_procs(struct session *s)
 {
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = &s->procs[i];
 		if (!p->target)
 			continue;
@@ -323,7 +323,7 @@ static void stop_probes(struct session *s)
 	while (s->engine->consume(s->engine, on_hit, s) > 0)
 		update_procs(s);
 	reorder_buffer_flush(&s->reorder_buffer, s->decoder);
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		if (!s->procs[i].target)
 			continue;
 		target_settle(s->procs[i].target);
@@ -407,7 +407,7 @@ void session_close(struct session *s)
 	decoder_free(s->decoder);
 	event_printer_free(s->printer);
 	aggregate_free(s->sum);
-	for (unsigned i = 0; i < MAX_PROCS; i++)
+	for (unsigned i = 0; i < PROCS_MAX; i++)
 		target_close(s->procs[i].target);
 	op_table_free(s->ops);
 	free(s->sites);

@@ -31,14 +31,14 @@ static void finish(struct session *s, uint16_t index)
 
 static void free_all(struct session *s)
 {
-	for (uint16_t i = 0; i < MAX_PROCS; i++)
+	for (uint16_t i = 0; i < PROCS_MAX; i++)
 		if (is_decoded(s, &s->procs[i]))
 			finish(s, i);
 	if (s->writer)
 		trace_writer_forget(s->writer);
 	aggregate_forget(s->sum);
 	s->textless = NULL;
-	for (uint16_t i = 0; i < MAX_PROCS; i++) {
+	for (uint16_t i = 0; i < PROCS_MAX; i++) {
 		if (!is_decoded(s, &s->procs[i]))
 			continue;
 		target_close(s->procs[i].target);
@@ -49,7 +49,7 @@ static void free_all(struct session *s)
 void session_free_ended(struct session *s, bool all)
 {
 	unsigned unused = 0, decoded = 0;
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = &s->procs[i];
 		unused += !p->target;
 		if (all && has_ended(p) && !p->all_taken) {

@@ -18,7 +18,6 @@
 #include "tracer/session/session.h"
 
 enum {
-	MAX_PROCS = 255, /* one more index is the dispatch counter's */
 	PLANS_MAX = 16384,
 	THREAD_SLOTS = 1024,
 	TARGETS_MAX = 16,     /* described in the trace */
@@ -72,7 +71,7 @@ struct session {
 	struct measuring *measuring; /* NULL: no statistics */
 	struct overflow *overflow;   /* with `measuring` */
 	struct when_counts when_counts;
-	struct proc procs[MAX_PROCS];
+	struct proc procs[PROCS_MAX];
 	unsigned total;
 	bool pynode_known; /* where PyNode keeps its Python object */
 	struct aggregate *sum;

@@ -14,7 +14,7 @@
 
 struct proc *session_proc(struct session *s, pid_t pid)
 {
-	for (unsigned i = 0; i < MAX_PROCS; i++)
+	for (unsigned i = 0; i < PROCS_MAX; i++)
 		if (s->procs[i].target && s->procs[i].alive && s->procs[i].target->pid == pid)
 			return &s->procs[i];
 	return NULL;
@@ -209,7 +209,7 @@ static int probe_library(struct session *s, uint16_t index, const struct librari
 
 static struct proc *free_slot(struct session *s)
 {
-	for (unsigned i = 0; i < MAX_PROCS; i++)
+	for (unsigned i = 0; i < PROCS_MAX; i++)
 		if (!s->procs[i].target)
 			return &s->procs[i];
 	return NULL;
@@ -341,7 +341,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	if (!p)
 		return err_set(e, -E2BIG,
 			       "more than %d processes at once; process %d is left alone",
-			       MAX_PROCS, pid);
+			       PROCS_MAX, pid);
 	r = open_proc(s, p, pid, maps, &l, e);
 	if (r)
 		return r;
@@ -463,7 +463,7 @@ static void learn_pynode(struct session *s, struct proc *p)
 void session_complete_procs(struct session *s)
 {
 	s->now = session_now();
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = &s->procs[i];
 		if (!p->target || !p->alive)
 			continue;
@@ -481,7 +481,7 @@ void session_complete_procs(struct session *s)
 void session_sample_dispatch(struct session *s)
 {
 	enum { WINDOW_NS = 50 * 1000 * 1000, PAUSE_NS = 1000 * 1000 * 1000 };
-	uint16_t index = MAX_PROCS;
+	uint16_t index = PROCS_MAX;
 	if (!s->ops || !s->ops->dispatch_off || !s->first_ns)
 		return;
 	if (s->dispatch_since && s->now - s->dispatch_since >= WINDOW_NS) {
@@ -493,7 +493,7 @@ void session_sample_dispatch(struct session *s)
 	}
 	if (s->dispatch_since || s->now < s->dispatch_next)
 		return;
-	for (unsigned i = 0; i < MAX_PROCS; i++) {
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		const struct proc *p = &s->procs[i];
 		if (!p->target || !p->alive)
 			continue;

@@ -8,7 +8,7 @@
 /* Of time, whose share is kept for those whose turn it is. */
 #define RESERVE (0.25 * SECOND)
 
-static size_t slot_of(const void *what, uint64_t place)
+static size_t budget_slot(const void *what, uint64_t place)
 {
 	uint64_t h = (uintptr_t)what * 0x9e3779b97f4a7c15;
 	h = (h ^ place) * 0xc2b2ae3d27d4eb4f;
@@ -16,9 +16,9 @@ static size_t slot_of(const void *what, uint64_t place)
 	return h >> 40 & (BUDGET_CALLS - 1);
 }
 
-static struct budget_call *find(struct budget *b, const struct budget_call *key)
+static struct budget_call *budget_find_call(struct budget *b, const struct budget_call *key)
 {
-	size_t i = slot_of(key->what, key->place);
+	size_t i = budget_slot(key->what, key->place);
 	struct budget_call *c = &b->calls[i];
 	while (c->what && (c->what != key->what || c->place != key->place)) {
 		i = (i + 1) & (BUDGET_CALLS - 1);
@@ -86,10 +86,10 @@ static bool is_turn(const struct budget *b, const struct budget_call *c, double 
 static struct budget_call *known(struct budget *b, const void *what, uint64_t place)
 {
 	static const char others;
-	struct budget_call key = {.what = what, .place = place}, *c = find(b, &key);
+	struct budget_call key = {.what = what, .place = place}, *c = budget_find_call(b, &key);
 	if (!c->what && b->ncalls >= BUDGET_CALLS / 2) {
 		key = (struct budget_call){.what = &others};
-		c = find(b, &key);
+		c = budget_find_call(b, &key);
 	}
 	if (!c->what) {
 		b->ncalls++;

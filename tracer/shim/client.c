@@ -112,7 +112,7 @@ static void in_child(void)
 	shim_unlock();
 }
 
-static bool take(int memory)
+static bool share_map(int memory)
 {
 	void *at = mmap(NULL, sizeof(struct shim_share), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_NORESERVE, memory, 0);
@@ -153,7 +153,7 @@ static int connect_to_ditrace(bool waits)
 		memory = ditrace_shim_state.go ? -1 : answer_receive(sock);
 	}
 	if (memory >= 0)
-		r = take(memory) ? 0 : -ENOMEM;
+		r = share_map(memory) ? 0 : -ENOMEM;
 	if (r) {
 		close(sock);
 		sock = -1;

@@ -29,7 +29,7 @@ static void start(struct op_watched *x, pid_t tid, uint64_t entry)
 		*x = (struct op_watched){tid, fd, entry, clock_ns(CLOCK_MONOTONIC)};
 }
 
-static struct op_watched *find(struct op_watch *w, pid_t tid)
+static struct op_watched *watch_find(struct op_watch *w, pid_t tid)
 {
 	for (unsigned i = 0; i < w->n; i++)
 		if (w->at[i].tid == tid)
@@ -50,7 +50,7 @@ static bool has_stayed(const struct op_watched *x)
 
 uint64_t op_watch_in(struct op_watch *w, pid_t tid, uint64_t entry, uint64_t now_ns)
 {
-	struct op_watched *x = find(w, tid);
+	struct op_watched *x = watch_find(w, tid);
 	if (!x || !entry)
 		return 0;
 	if (x->tid == tid && x->entry == entry && has_stayed(x))

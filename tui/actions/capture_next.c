@@ -68,7 +68,7 @@ static void listen(struct capture_next *c)
 	}
 }
 
-static void tell(struct capture_next *c, struct top *t, bool asked)
+static void capture_next_say(struct capture_next *c, struct top *t, bool asked)
 {
 	if (c->files) {
 		undo_made(&t->undo, c->dir);
@@ -106,7 +106,7 @@ void capture_next_tick(struct capture_next *c, struct top *t)
 	background_free(&c->background);
 	bool asked = c->phase == CAPTURE_STOPS;
 	c->phase = CAPTURE_NONE;
-	tell(c, t, asked);
+	capture_next_say(c, t, asked);
 }
 
 bool capture_next_stop(struct capture_next *c, struct top *t)

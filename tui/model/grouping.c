@@ -140,7 +140,7 @@ static void make_key(struct key *k, enum grouping_by group, const struct op_even
 }
 
 /* snprintf to *at of out, which stays ended. */
-static void add(char *out, size_t size, size_t *at, const char *s)
+static void name_append(char *out, size_t size, size_t *at, const char *s)
 {
 	size_t n = strlen(s);
 	if (n >= size - *at)
@@ -153,15 +153,15 @@ static void add(char *out, size_t size, size_t *at, const char *s)
 static void add_shape(char *out, size_t size, size_t *at, const struct tensor_meta *m)
 {
 	char dim[24];
-	add(out, size, at, *at ? " [" : "[");
+	name_append(out, size, at, *at ? " [" : "[");
 	if (m->unknown & TENSOR_NO_SHAPE)
-		add(out, size, at, "?");
+		name_append(out, size, at, "?");
 	else
 		for (unsigned i = 0; i < m->ndim; i++) {
 			snprintf(dim, sizeof(dim), "%s%" PRId64, i ? "," : "", m->shape[i]);
-			add(out, size, at, dim);
+			name_append(out, size, at, dim);
 		}
-	add(out, size, at, "]");
+	name_append(out, size, at, "]");
 }
 
 static void add_shapes(char *out, size_t size, size_t *at, const struct value *v, uint32_t n)
@@ -251,7 +251,7 @@ static uint64_t elements(const struct value *v, uint32_t n)
 	return sum;
 }
 
-static int keep(struct grouping_call *c, const struct trace_raw_event *raw)
+static int call_keep(struct grouping_call *c, const struct trace_raw_event *raw)
 {
 	c->size = raw->size <= GROUPING_CALL_MAX ? raw->size : 0;
 	if (c->size > c->room || !c->bytes) {
@@ -295,5 +295,5 @@ int grouping_add(struct grouping *t, const struct op_event *ev, const struct tra
 		t->rows[id]->sum = sums[after - 1];
 	*row = t->rows[id];
 	t->rows[id]->last_elements = elements(ev->args, ev->nargs);
-	return keep(&t->rows[id]->last, raw);
+	return call_keep(&t->rows[id]->last, raw);
 }

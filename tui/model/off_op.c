@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-struct look {
+struct thread_look {
 	uint64_t ns;
 	uint32_t weight;
 	bool ran;
@@ -16,10 +16,10 @@ struct looks_thread {
 	int32_t pid, tid;
 	size_t first, n; /* n of them from looks[first] on, in a ring */
 	uint64_t last_ns;
-	struct look *looks;
+	struct thread_look *looks;
 };
 
-static struct looks_thread *find(const struct looks *l, int32_t pid, int32_t tid)
+static struct looks_thread *looks_find_thread(const struct looks *l, int32_t pid, int32_t tid)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (l->threads[i].pid == pid && l->threads[i].tid == tid)
@@ -43,7 +43,7 @@ static struct looks_thread *reuse(struct looks *l, int32_t pid, int32_t tid, uin
 
 static struct looks_thread *add_thread(struct looks *l, int32_t pid, int32_t tid)
 {
-	struct look *looks = calloc(LOOKS_KEPT, sizeof(*looks));
+	struct thread_look *looks = calloc(LOOKS_KEPT, sizeof(*looks));
 	if (!looks || array_grow(&l->threads, &l->room, l->n + 1, sizeof(*l->threads))) {
 		free(looks);
 		return NULL;
@@ -52,7 +52,7 @@ static struct looks_thread *add_thread(struct looks *l, int32_t pid, int32_t tid
 	return &l->threads[l->n++];
 }
 
-static struct look *at(const struct looks_thread *t, size_t i)
+static struct thread_look *at(const struct looks_thread *t, size_t i)
 {
 	return &t->looks[(t->first + i) % LOOKS_KEPT];
 }
@@ -69,7 +69,7 @@ static void merge(struct looks_thread *t)
 
 int looks_add(struct looks *l, int32_t pid, int32_t tid, uint64_t ns, bool ran)
 {
-	struct looks_thread *t = find(l, pid, tid);
+	struct looks_thread *t = looks_find_thread(l, pid, tid);
 	if (!t && l->n == LOOKS_THREADS && !(t = reuse(l, pid, tid, ns)))
 		return 0;
 	if (!t && !(t = add_thread(l, pid, tid)))
@@ -77,16 +77,16 @@ int looks_add(struct looks *l, int32_t pid, int32_t tid, uint64_t ns, bool ran)
 	t->last_ns = ns;
 	if (t->n == LOOKS_KEPT)
 		merge(t);
-	*at(t, t->n++) = (struct look){.ns = ns, .weight = 1, .ran = ran};
+	*at(t, t->n++) = (struct thread_look){.ns = ns, .weight = 1, .ran = ran};
 	return 0;
 }
 
 void looks_take(struct looks *l, const struct op_event *ev, uint64_t from, struct off_op_part *out)
 {
-	struct looks_thread *t = find(l, ev->pid, ev->tid);
+	struct looks_thread *t = looks_find_thread(l, ev->pid, ev->tid);
 	*out = (struct off_op_part){0};
 	for (; t && t->n && at(t, 0)->ns <= ev->end_ns; t->n--, t->first++) {
-		const struct look *look = at(t, 0);
+		const struct thread_look *look = at(t, 0);
 		if (look->ns < from || look->ns >= ev->start_ns)
 			continue;
 		*(look->ran ? &out->ran : &out->waited) += look->weight;

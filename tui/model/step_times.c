@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-static struct step_process *find(struct step_times *t, int32_t pid)
+static struct step_process *steps_find(struct step_times *t, int32_t pid)
 {
 	for (unsigned i = 0; i < STEP_PROCESSES; i++) {
 		struct step_process *p = &t->processes[i];
@@ -30,7 +30,7 @@ static void end_step(struct step_times *t, struct step_process *p)
  * thread, which is all that it takes, that is the same order. */
 void step_times_see(struct step_times *t, const struct op_event *ev)
 {
-	struct step_process *p = ev->depth ? NULL : find(t, ev->pid);
+	struct step_process *p = ev->depth ? NULL : steps_find(t, ev->pid);
 	if (!p)
 		return;
 	steps_see(&p->steps, ev);

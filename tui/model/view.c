@@ -228,8 +228,8 @@ static int add_thread(struct view *v, int32_t pid, int32_t tid, const char *name
 			return -ENOMEM;
 		v->nthreads++;
 	}
-	struct thread *t = &v->threads[i];
-	*t = (struct thread){.pid = pid, .tid = tid};
+	struct view_thread *t = &v->threads[i];
+	*t = (struct view_thread){.pid = pid, .tid = tid};
 	strncat(t->name, name, sizeof(t->name) - 1);
 	return 0;
 }

@@ -21,7 +21,7 @@ struct view {
 	struct view_row *rows;
 	size_t nrows, rows_room;
 
-	struct thread {
+	struct view_thread {
 		int32_t pid, tid;
 		char name[32];
 	} * threads;

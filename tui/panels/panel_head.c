@@ -9,12 +9,12 @@
 
 enum { LINE_MAX_BYTES = 1024, SPARKS = 24 };
 
-struct text {
+struct head_text {
 	char s[LINE_MAX_BYTES];
 	size_t len;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add(struct head_text *t, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -32,7 +32,7 @@ static const char *or_unknown(const char *s)
 
 static void target_line(const struct top *t, const struct view_head *h)
 {
-	struct text l = {0};
+	struct head_text l = {0};
 	char at[32];
 	uint64_t s = h->wall_ns / 1000000000;
 	add(&l, "ditrace top  ");
@@ -53,7 +53,7 @@ static void target_line(const struct top *t, const struct view_head *h)
 }
 
 /* As many as there is room for. */
-static void add_sparks(struct text *l, const struct step_times *steps, int room)
+static void add_sparks(struct head_text *l, const struct step_times *steps, int room)
 {
 	uint64_t ns[SPARKS], max = 0;
 	unsigned n = step_times_last(steps, ns,
@@ -76,7 +76,7 @@ static uint64_t step_ns(const struct step_times *steps)
 	return n ? sum / n : 0;
 }
 
-static void process_figures(const struct top_process *p, struct text *out)
+static void process_figures(const struct top_process *p, struct head_text *out)
 {
 	char n[32], threads[32];
 	if (p->known && p->cpu_percent >= 0)
@@ -88,7 +88,7 @@ static void process_figures(const struct top_process *p, struct text *out)
 
 static void step_line(const struct top *t, const struct view_head *h)
 {
-	struct text l = {0}, figures = {0};
+	struct head_text l = {0}, figures = {0};
 	process_figures(&t->process, &figures);
 	int width = (int)figures.len, left = screen_width() - (width ? width + 2 : 0);
 	char count[32], time[32];
@@ -114,14 +114,14 @@ static bool has_all_ops(const struct top *t, const struct view_head *h)
 	return seen <= WHOLE ? seen >= NEARLY : t->live && !live_leaves_out(t->live);
 }
 
-static void add_part(struct text *l, const char *name, double percent, bool always)
+static void add_part(struct head_text *l, const char *name, double percent, bool always)
 {
 	if (always || percent >= 0.5)
 		add(l, "  %s %.0f %%", name, percent);
 }
 
 /* Where the threads were; the names are in the help. */
-static void add_shares(struct text *l, const struct view_head *h, bool all_ops)
+static void add_shares(struct head_text *l, const struct view_head *h, bool all_ops)
 {
 	add_part(l, "in ops", h->in_ops, true);
 	if (h->python_ran >= 0) {
@@ -138,7 +138,7 @@ static void add_shares(struct text *l, const struct view_head *h, bool all_ops)
 
 static void rates_line(const struct top *t, const struct view_head *h)
 {
-	struct text l = {0};
+	struct head_text l = {0};
 	char n[32];
 	add(&l, "%s ops/s", text_count(n, sizeof(n), (uint64_t)(h->ops_per_s + 0.5)));
 	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
@@ -149,7 +149,7 @@ static void rates_line(const struct top *t, const struct view_head *h)
 	screen_text(2, 0, screen_width(), l.s, h->lost ? STYLE_WARM : STYLE_PLAIN);
 }
 
-static void add_source(struct text *l, const struct top *t)
+static void add_source(struct head_text *l, const struct top *t)
 {
 	double speed = t->source ? source_speed(t->source) : 0;
 	if (t->live)
@@ -169,7 +169,7 @@ static void add_source(struct text *l, const struct top *t)
 
 static void settings_line(const struct top *t)
 {
-	struct text l = {0};
+	struct head_text l = {0};
 	bool reversed;
 	enum view_column column = view_sorted(t->view, &reversed);
 	add(&l, "by %s  sort %s%s  %s", grouping_names[view_group(t->view)],

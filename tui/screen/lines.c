@@ -23,7 +23,7 @@ void lines_free(struct lines *l)
 	*l = (struct lines){0};
 }
 
-static void add(struct lines *l, enum style style, const char *text, size_t len)
+static void lines_append(struct lines *l, enum style style, const char *text, size_t len)
 {
 	const char *copy = arena_strndup(&l->arena, text, len);
 	if (!copy || array_grow(&l->lines, &l->room, l->n + 1, sizeof(*l->lines))) {
@@ -44,7 +44,7 @@ void lines_add(struct lines *l, enum style style, const char *format, ...)
 		l->failed = -ENOMEM;
 		return;
 	}
-	add(l, style, text, (size_t)n);
+	lines_append(l, style, text, (size_t)n);
 	free(text);
 }
 
@@ -52,7 +52,7 @@ void lines_add_text(struct lines *l, enum style style, const char *text)
 {
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		add(l, style, text, n);
+		lines_append(l, style, text, n);
 		text += n + (text[n] == '\n');
 	}
 }

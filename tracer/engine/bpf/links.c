@@ -67,7 +67,7 @@ static void drop(struct link **links, uint16_t owner)
 	}
 }
 
-static int add(struct link **links, const struct request *q, const char *payload)
+static int links_attach(struct link **links, const struct request *q, const char *payload)
 {
 	const uint64_t *offsets = (const uint64_t *)(const void *)payload;
 	struct link *l = malloc(sizeof(*l));
@@ -97,7 +97,7 @@ static bool serve(int sock, struct link **links)
 		return false;
 	}
 	if (q.n)
-		r = add(links, &q, payload);
+		r = links_attach(links, &q, payload);
 	else
 		drop(links, q.owner);
 	free(payload);
@@ -105,7 +105,7 @@ static bool serve(int sock, struct link **links)
 }
 
 /* Signals are meant for ditrace, whose end ends this. */
-static void keep(int sock)
+static void links_serve(int sock)
 {
 	sigset_t all;
 	struct link *links = NULL;
@@ -130,7 +130,7 @@ int links_open(struct links **out)
 	l->keeper = fork();
 	if (!l->keeper) {
 		close(sock[0]);
-		keep(sock[1]);
+		links_serve(sock[1]);
 		_exit(0);
 	}
 	close(sock[1]);

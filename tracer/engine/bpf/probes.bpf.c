@@ -19,7 +19,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "tracer/engine/bpf/values.bpf.h"
 #include "tracer/engine/bpf/reads.bpf.h"
 
-static __always_inline void start_hit(struct thread *t, const struct frame *f, __u8 kind,
+static __always_inline void start_hit(struct bpf_thread *t, const struct frame *f, __u8 kind,
 				      __u32 proc, __u32 gen, __u64 ts)
 {
 	struct hit *h = (struct hit *)t->buf;
@@ -46,7 +46,7 @@ static __always_inline int is_shown(const struct frame *f)
 
 /* Close frames that an exception has left: their stack pointer is below `sp`, where the thread is
  * now. */
-static __always_inline void prune(struct thread *t, __u64 sp)
+static __always_inline void prune(struct bpf_thread *t, __u64 sp)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
 		__u32 d = t->depth;
@@ -63,14 +63,14 @@ static __always_inline void prune(struct thread *t, __u64 sp)
 #include "tracer/engine/bpf/pywalk.bpf.h"
 
 struct moved {
-	struct thread *t;
+	struct bpf_thread *t;
 	const struct proc_conf *p;
 };
 
 static long each_open(__u32 i, void *arg)
 {
 	struct moved *m = arg;
-	struct thread *t = m->t;
+	struct bpf_thread *t = m->t;
 	__u32 d = t->depth;
 	(void)i;
 	if (d == 0 || d > OPEN_MAX)
@@ -84,13 +84,13 @@ static long each_open(__u32 i, void *arg)
 }
 
 /* The same where the stack pointer does not tell. */
-static __always_inline void prune_moved(struct thread *t, const struct proc_conf *p)
+static __always_inline void prune_moved(struct bpf_thread *t, const struct proc_conf *p)
 {
 	struct moved m = {.t = t, .p = p};
 	bpf_loop(OPEN_MAX, each_open, &m, 0);
 }
 
-static __always_inline void keep_regs(struct pt_regs *ctx, struct thread *t)
+static __always_inline void keep_regs(struct pt_regs *ctx, struct bpf_thread *t)
 {
 	const unsigned long *r = (const unsigned long *)ctx;
 #pragma unroll
@@ -98,7 +98,7 @@ static __always_inline void keep_regs(struct pt_regs *ctx, struct thread *t)
 		t->regs[i] = r[i];
 }
 
-static __always_inline void keep_moved(struct pt_regs *ctx, struct thread *t,
+static __always_inline void keep_moved(struct pt_regs *ctx, struct bpf_thread *t,
 				       const struct op_plan *plan, struct frame *f)
 {
 	keep_regs(ctx, t);
@@ -109,7 +109,7 @@ static __always_inline void keep_moved(struct pt_regs *ctx, struct thread *t,
 	}
 }
 
-static __always_inline void keep_words(struct pt_regs *ctx, struct thread *t,
+static __always_inline void keep_words(struct pt_regs *ctx, struct bpf_thread *t,
 				       const struct op_plan *plan, struct frame *f)
 {
 	__u32 nstack = plan->nstack;
@@ -126,7 +126,7 @@ static __always_inline void keep_words(struct pt_regs *ctx, struct thread *t,
 }
 
 static __always_inline int is_muted(const struct proc_conf *p, const struct op_plan *plan,
-				    const struct thread *t, const struct frame *f)
+				    const struct bpf_thread *t, const struct frame *f)
 {
 	if (plan->flags & PLAN_MARK)
 		return 1;
@@ -161,7 +161,7 @@ static __always_inline int is_held(const struct op_plan *plan, __u64 cookie)
 }
 
 /* At most eight functions may be active at once: a loop, where a callback would be one more. */
-static __always_inline void do_reads(struct thread *t, const struct proc_conf *p,
+static __always_inline void do_reads(struct bpf_thread *t, const struct proc_conf *p,
 				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
 {
 	for (__u32 i = 0; i < PLAN_READS && i < n; i++)
@@ -177,7 +177,7 @@ static __always_inline void account(__u64 since)
 	}
 }
 
-static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
+static __always_inline void put_region(struct bpf_thread *t, __u64 addr, __u32 len)
 {
 	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
 	if (!it)
@@ -187,7 +187,7 @@ static __always_inline void put_region(struct thread *t, __u64 addr, __u32 len)
 }
 
 /* 0, or the record was lost. */
-static __always_inline int send_code(struct thread *t, const struct proc_conf *p, __u32 proc,
+static __always_inline int send_code(struct bpf_thread *t, const struct proc_conf *p, __u32 proc,
 				     __u8 kind, __u64 code)
 {
 	struct frame none = {.sp = code};
@@ -206,7 +206,7 @@ static __always_inline int send_code(struct thread *t, const struct proc_conf *p
 }
 
 struct telling {
-	struct thread *t;
+	struct bpf_thread *t;
 	const struct proc_conf *p;
 	__u64 proc;
 };
@@ -230,7 +230,7 @@ static long each_fresh(__u32 i, void *arg)
 }
 
 /* The process may be gone, and its code with it, before user space can look at what a hit names. */
-static __always_inline void tell_code(struct thread *t, const struct proc_conf *p, __u32 proc)
+static __always_inline void tell_code(struct bpf_thread *t, const struct proc_conf *p, __u32 proc)
 {
 	struct telling a = {.t = t, .p = p, .proc = proc};
 	if (!t->nfresh)
@@ -239,7 +239,7 @@ static __always_inline void tell_code(struct thread *t, const struct proc_conf *
 	t->nfresh = 0;
 }
 
-static __always_inline void open_op(struct pt_regs *ctx, struct thread *t,
+static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 				    const struct proc_conf *p, const struct op_plan *plan,
 				    __u64 cookie, __u64 ts)
 {
@@ -289,7 +289,7 @@ int op_entry(struct pt_regs *ctx)
 	__u32 op = (__u32)cookie, proc = (__u32)(cookie >> 48);
 	const struct op_plan *plan = bpf_map_lookup_elem(&plans, &op);
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
-	struct thread *t = this_thread();
+	struct bpf_thread *t = this_thread();
 	if (plan && p && t)
 		open_op(ctx, t, p, plan, cookie, ts);
 	account(ts);
@@ -297,7 +297,7 @@ int op_entry(struct pt_regs *ctx)
 }
 
 /* Close everything above the innermost open frame of `op`; 0 when there is none. */
-static __always_inline struct frame *find_open(struct thread *t, __u32 op, __u64 sp)
+static __always_inline struct frame *find_open(struct bpf_thread *t, __u32 op, __u64 sp)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
 		__u32 d = t->depth;
@@ -312,7 +312,7 @@ static __always_inline struct frame *find_open(struct thread *t, __u32 op, __u64
 	return 0;
 }
 
-static __always_inline int is_open(const struct thread *t, __u32 op, __u64 sp)
+static __always_inline int is_open(const struct bpf_thread *t, __u32 op, __u64 sp)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
 		__u32 d = t->depth - i;
@@ -334,7 +334,7 @@ int op_exit(struct pt_regs *ctx)
 	__u64 sp = PT_REGS_SP(ctx);
 	const struct op_plan *plan = bpf_map_lookup_elem(&plans, &op);
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
-	struct thread *t = this_thread();
+	struct bpf_thread *t = this_thread();
 	/* An op that was running when the probes came has no open frame. */
 	if (!plan || !p || !t || !is_open(t, op, sp))
 		goto out;
@@ -364,7 +364,7 @@ int code_freed(struct pt_regs *ctx)
 	__u64 code = PT_REGS_PARM1(ctx), key = (__u64)proc << 48 | code;
 	if (bpf_map_delete_elem(&told, &key) && !told_full)
 		return 0;
-	struct thread *t = this_thread();
+	struct bpf_thread *t = this_thread();
 	if (!p || !t)
 		return 0;
 	if (*met_place(t, code) == code)
@@ -379,7 +379,7 @@ int schema_parsed(struct pt_regs *ctx)
 {
 	__u32 proc = (__u32)(bpf_get_attach_cookie(ctx) >> 48);
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
-	struct thread *t = this_thread();
+	struct bpf_thread *t = this_thread();
 	struct frame none = {};
 	__u64 s[2] = {};
 	if (!p || !t || std_string(p, PT_REGS_PARM2(ctx), s))
@@ -399,7 +399,7 @@ int step_callbacks(struct pt_regs *ctx)
 	if (!counting || (__u32)PT_REGS_PARM2(ctx) != 0)
 		return 0;
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+	struct bpf_thread *t = bpf_map_lookup_elem(&threads, &tid);
 	__sync_fetch_and_add(&dispatched, 1);
 	__u32 d = t ? t->depth : 0;
 	if (d == 0 || d > OPEN_MAX)

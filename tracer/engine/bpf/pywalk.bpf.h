@@ -1,13 +1,13 @@
 /* The Python stack of the hitting thread, walked as symbolizer/python/python_offsets.h describes.
  * Part of probes.bpf.c and samples.bpf.c. */
 
-static __always_inline __u64 *met_place(struct thread *t, __u64 code)
+static __always_inline __u64 *met_place(struct bpf_thread *t, __u64 code)
 {
 	return &t->codes[(code >> 5 ^ code >> 12) & (CODES - 1)];
 }
 
 /* Most frames are of code that was met on this thread. */
-static __always_inline void meet_code(struct thread *t, __u64 code)
+static __always_inline void meet_code(struct bpf_thread *t, __u64 code)
 {
 	__u64 *place = met_place(t, code);
 	__u64 n = t->nfresh;
@@ -18,19 +18,19 @@ static __always_inline void meet_code(struct thread *t, __u64 code)
 	t->nfresh = n + 1;
 }
 
-struct walk {
-	struct thread *t;
+struct frame_walk {
+	struct bpf_thread *t;
 	const struct py_walk *w;
 	__u64 frame;
 	__u32 n, cut;
 };
 
-static __always_inline __u64 window_word(const struct thread *t, __u32 off)
+static __always_inline __u64 window_word(const struct bpf_thread *t, __u32 off)
 {
 	return t->window[(off >> 3) & (WINDOW_WORDS - 1)];
 }
 
-static __always_inline int read_window(struct thread *t, __u64 at, __u32 len)
+static __always_inline int read_window(struct bpf_thread *t, __u64 at, __u32 len)
 {
 	__u64 n = len;
 	OPAQUE(n);
@@ -40,14 +40,14 @@ static __always_inline int read_window(struct thread *t, __u64 at, __u32 len)
 }
 
 /* Read the thread state at `ts` and check that it is this thread's. */
-static __always_inline int own_tstate(struct thread *t, const struct py_walk *w, __u64 ts)
+static __always_inline int own_tstate(struct bpf_thread *t, const struct py_walk *w, __u64 ts)
 {
 	return ts && !read_window(t, ts + w->tstate_window, w->tstate_window_len) &&
 	       window_word(t, w->tw_thread_id) == t->fsbase;
 }
 
 struct find {
-	struct thread *t;
+	struct bpf_thread *t;
 	const struct py_walk *w;
 	__u64 ts, interp;
 	int found;
@@ -75,7 +75,7 @@ static long each_tstate(__u32 i, void *arg)
 
 /* The window of this thread's own state is in t->window afterwards. A state is remembered and
  * looked at again each time: threads come and go, and a search costs a read a thread. */
-__noinline int find_tstate(struct thread *t, const struct proc_conf *p)
+__noinline int find_tstate(struct bpf_thread *t, const struct proc_conf *p)
 {
 	if (!t || !p)
 		return 0;
@@ -102,7 +102,7 @@ __noinline int find_tstate(struct thread *t, const struct proc_conf *p)
 	return 1;
 }
 
-static __always_inline int not_python(const struct thread *t, const struct py_walk *w)
+static __always_inline int not_python(const struct bpf_thread *t, const struct py_walk *w)
 {
 	if (w->fw_owner == PY_NO_OFFSET)
 		return 0;
@@ -110,7 +110,7 @@ static __always_inline int not_python(const struct thread *t, const struct py_wa
 	return owner >= w->owner_not_python;
 }
 
-static __always_inline __u64 frame_instr(const struct thread *t, const struct py_walk *w)
+static __always_inline __u64 frame_instr(const struct bpf_thread *t, const struct py_walk *w)
 {
 	__u64 v = window_word(t, w->fw_instr);
 	if (w->instr_size == 4)
@@ -120,7 +120,7 @@ static __always_inline __u64 frame_instr(const struct thread *t, const struct py
 
 static long each_frame(__u32 i, void *arg)
 {
-	struct walk *k = arg;
+	struct frame_walk *k = arg;
 	__u64 frame = k->frame;
 	(void)i;
 	if (!frame)
@@ -143,7 +143,7 @@ static long each_frame(__u32 i, void *arg)
 }
 
 /* The innermost Python frame: skips markers. Its window is in t->window; 0: none. */
-__noinline __u64 innermost(struct thread *t, const struct proc_conf *p)
+__noinline __u64 innermost(struct bpf_thread *t, const struct proc_conf *p)
 {
 	if (!t || !p || !find_tstate(t, p))
 		return 0;
@@ -161,14 +161,14 @@ __noinline __u64 innermost(struct thread *t, const struct proc_conf *p)
 	return 0;
 }
 
-__noinline int put_frames(struct thread *t, const struct proc_conf *p, __u64 frame)
+__noinline int put_frames(struct bpf_thread *t, const struct proc_conf *p, __u64 frame)
 {
 	if (!t || !p)
 		return 0;
 	struct item *it = begin_item(t, ITEM_STACK, 0, 0);
 	if (!it)
 		return 0;
-	struct walk k = {.t = t, .w = &p->py, .frame = frame};
+	struct frame_walk k = {.t = t, .w = &p->py, .frame = frame};
 	bpf_loop(PY_FRAMES, each_frame, &k, 0);
 	it->len = (__u16)(k.n * STACK_FRAME_SIZE);
 	if (k.cut || (k.n >= PY_FRAMES && k.frame))
@@ -177,7 +177,7 @@ __noinline int put_frames(struct thread *t, const struct proc_conf *p, __u64 fra
 }
 
 struct chain {
-	struct thread *t;
+	struct bpf_thread *t;
 	const struct py_walk *w;
 	__u64 frame, wanted, instr;
 };
@@ -200,7 +200,8 @@ static long each_outer(__u32 i, void *arg)
  * the thread's innermost frame is t->now_frame at t->now_instr: while an op runs, the Python code
  * that called it stands still. An exception that took the op away leaves no other trace when the
  * stack is deeper now than it was. */
-__noinline int has_moved_on(struct thread *t, const struct proc_conf *p, __u64 wanted, __u64 instr)
+__noinline int has_moved_on(struct bpf_thread *t, const struct proc_conf *p, __u64 wanted,
+			    __u64 instr)
 {
 	if (!t || !p || !wanted || !t->now_frame)
 		return 0;
@@ -214,7 +215,7 @@ __noinline int has_moved_on(struct thread *t, const struct proc_conf *p, __u64 w
 
 /* An op called by another without Python in between has that one's stack: its caller's innermost
  * frame cannot have moved on while the outer op runs. */
-static __always_inline void put_python(struct thread *t, const struct proc_conf *p, int up_sent,
+static __always_inline void put_python(struct bpf_thread *t, const struct proc_conf *p, int up_sent,
 				       const struct frame *up, struct frame *f)
 {
 	f->py_sent = 1;

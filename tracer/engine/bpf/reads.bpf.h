@@ -1,6 +1,6 @@
 /* The reads of the plan. Part of probes.bpf.c. */
 
-static __always_inline __u64 word_at(struct thread *t, const struct frame *f, __u8 loc)
+static __always_inline __u64 word_at(struct bpf_thread *t, const struct frame *f, __u8 loc)
 {
 	if (loc & LOC_NOW) {
 		__u32 r = loc & 31;
@@ -9,7 +9,7 @@ static __always_inline __u64 word_at(struct thread *t, const struct frame *f, __
 	return f->w[loc & (LOC_MAX - 1)];
 }
 
-static __always_inline void put_bytes(struct thread *t, __u64 addr, __u32 size, __u32 read)
+static __always_inline void put_bytes(struct bpf_thread *t, __u64 addr, __u32 size, __u32 read)
 {
 	struct item *it = begin_item(t, ITEM_DATA, read, 0);
 	if (!it)
@@ -33,7 +33,7 @@ static __always_inline __u64 py_tensor(const struct proc_conf *p, __u64 obj)
 	return w[3] >= 0x10000 && user_word(w[3]) == vt ? w[3] : 0;
 }
 
-static __always_inline void read_vector(struct thread *t, const struct proc_conf *p, __u64 at,
+static __always_inline void read_vector(struct bpf_thread *t, const struct proc_conf *p, __u64 at,
 					__u32 r, int is_exit)
 {
 	__u64 ends[2] = {};
@@ -41,7 +41,7 @@ static __always_inline void read_vector(struct thread *t, const struct proc_conf
 	put_tensors(t, p, ends[0], ends[1] > ends[0] ? (ends[1] - ends[0]) / 8 : 0, r, is_exit);
 }
 
-static __always_inline void read_array(struct thread *t, const struct frame *f,
+static __always_inline void read_array(struct bpf_thread *t, const struct frame *f,
 				       const struct probe_read *rd, __u64 a, __u32 r)
 {
 	if (rd->deref) {
@@ -60,15 +60,15 @@ static __always_inline void read_array(struct thread *t, const struct frame *f,
 		put_array(t, a, n, rd->size, r);
 }
 
-static __always_inline void read_std_string(struct thread *t, const struct proc_conf *p, __u64 at,
-					    __u32 r)
+static __always_inline void read_std_string(struct bpf_thread *t, const struct proc_conf *p,
+					    __u64 at, __u32 r)
 {
 	__u64 s[2] = {};
 	std_string(p, at, s);
 	put_string(t, s[0], s[1], r);
 }
 
-static __always_inline void read_py_tensor(struct thread *t, const struct proc_conf *p, __u64 a,
+static __always_inline void read_py_tensor(struct bpf_thread *t, const struct proc_conf *p, __u64 a,
 					   __u32 r, int is_exit)
 {
 	__u64 impl = py_tensor(p, a);
@@ -79,14 +79,15 @@ static __always_inline void read_py_tensor(struct thread *t, const struct proc_c
 		put_tensor(t, p, impl, r, is_exit);
 }
 
-static __always_inline void read_word(struct thread *t, __u64 w, __u32 r)
+static __always_inline void read_word(struct bpf_thread *t, __u64 w, __u32 r)
 {
 	struct item *it = begin_item(t, ITEM_DATA, r, 0);
 	if (it)
 		put_word(t, w), it->len = 8;
 }
 
-static __always_inline void read_node(struct thread *t, const struct proc_conf *p, __u64 a, __u32 r)
+static __always_inline void read_node(struct bpf_thread *t, const struct proc_conf *p, __u64 a,
+				      __u32 r)
 {
 	struct item *it = begin_item(t, ITEM_DATA, r, 0);
 	if (!it)
@@ -96,7 +97,7 @@ static __always_inline void read_node(struct thread *t, const struct proc_conf *
 }
 
 /* One read of the plan. `r` is its index. */
-__noinline int do_read(struct thread *t, const struct proc_conf *p, const struct op_plan *plan,
+__noinline int do_read(struct bpf_thread *t, const struct proc_conf *p, const struct op_plan *plan,
 		       __u32 r, int is_exit)
 {
 	if (!t || !p || !plan || r >= PLAN_READS)

@@ -17,7 +17,7 @@ static __always_inline int may_hold(void)
 	return 0;
 }
 
-static __always_inline void send(struct thread *t, __u8 more)
+static __always_inline void send(struct bpf_thread *t, __u8 more)
 {
 	__u64 size = t->off;
 	OPAQUE(size);
@@ -37,7 +37,7 @@ static __always_inline void send(struct thread *t, __u8 more)
 
 /* Room for one more part of at most BUF_SLACK bytes; sends what there is when the buffer is full.
  */
-static __always_inline void make_room(struct thread *t)
+static __always_inline void make_room(struct bpf_thread *t)
 {
 	if (t->off <= BUF_MAX)
 		return;
@@ -46,7 +46,8 @@ static __always_inline void make_room(struct thread *t)
 	t->off = sizeof(struct hit);
 }
 
-static __always_inline struct item *begin_item(struct thread *t, __u8 kind, __u8 read, __u32 aux)
+static __always_inline struct item *begin_item(struct bpf_thread *t, __u8 kind, __u8 read,
+					       __u32 aux)
 {
 	make_room(t);
 	__u64 off = t->off;
@@ -76,7 +77,7 @@ static __always_inline long read_user(void *to, __u32 n, __u64 from)
 }
 
 /* Append len (at most 2048) bytes from user address src; 0 or a negative errno. Padded to 8. */
-static __always_inline long copy_user(struct thread *t, __u32 len, __u64 src)
+static __always_inline long copy_user(struct bpf_thread *t, __u32 len, __u64 src)
 {
 	__u64 off = t->off, n = len;
 	OPAQUE(off);
@@ -95,7 +96,7 @@ static __always_inline long copy_user(struct thread *t, __u32 len, __u64 src)
 /* The same of an object that may end before `len`: where the page behind `src` is not there, what
  * lies before it, followed by zeros up to `len`, as a read that fails leaves them. Returns how many
  * bytes were there and appended; 0: none. */
-static __always_inline __u32 copy_object(struct thread *t, __u32 len, __u64 src)
+static __always_inline __u32 copy_object(struct bpf_thread *t, __u32 len, __u64 src)
 {
 	__u32 here = 4096 - (__u32)(src & 4095);
 	if (!copy_user(t, len, src))
@@ -103,7 +104,7 @@ static __always_inline __u32 copy_object(struct thread *t, __u32 len, __u64 src)
 	return here < len && !copy_user(t, here, src) ? here : 0;
 }
 
-static __always_inline void put_word(struct thread *t, __u64 w)
+static __always_inline void put_word(struct bpf_thread *t, __u64 w)
 {
 	__u64 off = t->off;
 	OPAQUE(off);

@@ -36,7 +36,7 @@ struct frame {
 	__u64 w[LOC_MAX];
 };
 
-struct thread {
+struct bpf_thread {
 	__u64 seq;
 	__u64 tstate;
 	__u64 fsbase;
@@ -60,14 +60,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 512);
 	__type(key, __u32);
-	__type(value, struct thread);
+	__type(value, struct bpf_thread);
 } threads SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct thread);
+	__type(value, struct bpf_thread);
 } blank SEC(".maps");
 
 struct {
@@ -79,7 +79,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 256);
+	__uint(max_entries, PROC_SLOTS);
 	__type(key, __u32);
 	__type(value, struct proc_conf);
 } procs SEC(".maps");
@@ -123,14 +123,14 @@ int awaited;  /* gradients */
 __u64 unheld; /* records whose thread should stand still, and blocks the signal for that */
 const volatile __u64 ns_dev, ns_ino; /* PID namespace of ditrace */
 
-static __always_inline struct thread *this_thread(void)
+static __always_inline struct bpf_thread *this_thread(void)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+	struct bpf_thread *t = bpf_map_lookup_elem(&threads, &tid);
 	if (t)
 		return t;
 	__u32 zero = 0;
-	struct thread *fresh = bpf_map_lookup_elem(&blank, &zero);
+	struct bpf_thread *fresh = bpf_map_lookup_elem(&blank, &zero);
 	if (!fresh || bpf_map_update_elem(&threads, &tid, fresh, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&lost_threads, 1);
 		return 0;

@@ -23,7 +23,8 @@ static __always_inline __u32 view_grad(const struct tensor_read *c, __u64 meta)
 
 /* Sizes and strides that the tensor does not hold itself. Its window is at buf[at]; returns
  * TPART_OUTLINE when they were added, else 0. */
-static __always_inline __u32 put_outline(struct thread *t, const struct tensor_read *c, __u32 at)
+static __always_inline __u32 put_outline(struct bpf_thread *t, const struct tensor_read *c,
+					 __u32 at)
 {
 	if (at > BUF_MAX + 1024)
 		return 0;
@@ -36,8 +37,8 @@ static __always_inline __u32 put_outline(struct thread *t, const struct tensor_r
 
 /* The parts behind a tensor's window. The window is at buf[at]; returns TPART_* of what was added.
  */
-static __always_inline __u32 tensor_parts(struct thread *t, const struct tensor_read *c, __u32 at,
-					  int is_exit)
+static __always_inline __u32 tensor_parts(struct bpf_thread *t, const struct tensor_read *c,
+					  __u32 at, int is_exit)
 {
 	__u32 flags = 0;
 	if (at > BUF_MAX + 1024)
@@ -80,7 +81,8 @@ static __always_inline __u64 part_valid(const struct tensor_read *c, __u64 p)
 	return 2 + seq;
 }
 
-static __always_inline void snapshot_part(struct thread *t, const struct tensor_read *c, __u64 p)
+static __always_inline void snapshot_part(struct bpf_thread *t, const struct tensor_read *c,
+					  __u64 p)
 {
 	put_word(t, p);
 	__u32 at = t->off, there = 0;
@@ -95,7 +97,7 @@ static __always_inline void snapshot_part(struct thread *t, const struct tensor_
 	t->off = at + 16 + PART_MAX;
 }
 
-static __always_inline void snapshot(struct thread *t, const struct tensor_read *c, __u8 read,
+static __always_inline void snapshot(struct bpf_thread *t, const struct tensor_read *c, __u8 read,
 				     __u64 impl)
 {
 	struct item *it = begin_item(t, ITEM_SNAPSHOT, read, 0);
@@ -122,7 +124,7 @@ static __always_inline void snapshot(struct thread *t, const struct tensor_read 
 }
 
 /* One tensor, by the address of its TensorImpl. */
-__noinline int put_tensor(struct thread *t, const struct proc_conf *p, __u64 impl, __u32 read,
+__noinline int put_tensor(struct bpf_thread *t, const struct proc_conf *p, __u64 impl, __u32 read,
 			  int is_exit)
 {
 	if (!t || !p)

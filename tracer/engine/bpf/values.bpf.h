@@ -1,7 +1,7 @@
 /* Lists, arrays, strings, IValues. Part of probes.bpf.c. */
 
 struct each {
-	struct thread *t;
+	struct bpf_thread *t;
 	const struct proc_conf *p;
 	__u64 base;
 	__u32 read, count;
@@ -15,7 +15,7 @@ static long each_tensor(__u32 i, void *arg)
 	return 0;
 }
 
-static __always_inline void put_tensors(struct thread *t, const struct proc_conf *p, __u64 base,
+static __always_inline void put_tensors(struct bpf_thread *t, const struct proc_conf *p, __u64 base,
 					__u64 count, __u32 read, int is_exit)
 {
 	struct item *it =
@@ -26,7 +26,7 @@ static __always_inline void put_tensors(struct thread *t, const struct proc_conf
 	bpf_loop(count > LIST_MAX ? LIST_MAX : (__u32)count, each_tensor, &e, 0);
 }
 
-__noinline int put_array(struct thread *t, __u64 base, __u64 count, __u32 size, __u32 read)
+__noinline int put_array(struct bpf_thread *t, __u64 base, __u64 count, __u32 size, __u32 read)
 {
 	if (!t)
 		return 0;
@@ -46,7 +46,7 @@ __noinline int put_array(struct thread *t, __u64 base, __u64 count, __u32 size, 
 	return 0;
 }
 
-static __always_inline void put_string(struct thread *t, __u64 base, __u64 count, __u32 read)
+static __always_inline void put_string(struct bpf_thread *t, __u64 base, __u64 count, __u32 read)
 {
 	struct item *it =
 	    begin_item(t, ITEM_STRING, read, count > 0xffffffff ? 0xffffffff : (__u32)count);
@@ -68,7 +68,7 @@ static __always_inline long std_string(const struct proc_conf *p, __u64 at, __u6
 	return r ? r : read_user(&s[1], 8, s[0] - COW_LENGTH);
 }
 
-static __always_inline void put_string_at(struct thread *t, __u64 at, __u32 read)
+static __always_inline void put_string_at(struct bpf_thread *t, __u64 at, __u32 read)
 {
 	__u64 w[3] = {};
 	if (read_user(w, sizeof(w), at))
@@ -80,7 +80,7 @@ static __always_inline void put_string_at(struct thread *t, __u64 at, __u32 read
 }
 
 /* Raw IValues, 2048 bytes at most; returns how many, and where they lie in the buffer. */
-static __always_inline __u32 put_ivalues(struct thread *t, __u64 begin, __u64 end, __u32 read,
+static __always_inline __u32 put_ivalues(struct bpf_thread *t, __u64 begin, __u64 end, __u32 read,
 					 __u32 most)
 {
 	__u64 n = end > begin ? (end - begin) / 16 : 0;
@@ -111,7 +111,7 @@ static long each_list_value(__u32 i, void *arg)
 	return 0;
 }
 
-__noinline int put_list(struct thread *t, const struct proc_conf *p, __u64 impl, __u32 read,
+__noinline int put_list(struct bpf_thread *t, const struct proc_conf *p, __u64 impl, __u32 read,
 			int is_exit)
 {
 	if (!t || !p)
@@ -128,7 +128,7 @@ __noinline int put_list(struct thread *t, const struct proc_conf *p, __u64 impl,
 
 /* What an IValue points to. A std::vector is {begin, end, end of storage}; a std::string {data,
  * length, capacity or the text itself}. */
-static __always_inline int put_object(struct thread *t, const struct proc_conf *p, __u64 obj,
+static __always_inline int put_object(struct bpf_thread *t, const struct proc_conf *p, __u64 obj,
 				      __u32 read, int is_exit)
 {
 	if (!t || !p)
@@ -176,8 +176,8 @@ static long each_stack_value(__u32 i, void *arg)
 }
 
 /* The values on top of a boxed call's stack. */
-__noinline int put_stack_values(struct thread *t, const struct proc_conf *p, __u64 vec, __u32 read,
-				int is_exit)
+__noinline int put_stack_values(struct bpf_thread *t, const struct proc_conf *p, __u64 vec,
+				__u32 read, int is_exit)
 {
 	if (!t || !p)
 		return 0;
@@ -195,7 +195,7 @@ __noinline int put_stack_values(struct thread *t, const struct proc_conf *p, __u
 
 /* at::ITensorListRef: {payload (16 bytes), tag}; tags Unboxed 0, Boxed 1, Materialized 2
  * (ATen/core/IListRef.h). */
-static __always_inline void put_ilist(struct thread *t, const struct proc_conf *p, __u64 at,
+static __always_inline void put_ilist(struct bpf_thread *t, const struct proc_conf *p, __u64 at,
 				      __u32 read, int is_exit)
 {
 	__u64 v[3] = {};

@@ -103,14 +103,14 @@ uint64_t breakpoints_scratch(const struct breakpoints *s)
 	return s->scratch;
 }
 
-static size_t slot_of(const struct breakpoints *s, uint64_t addr)
+static size_t breakpoint_slot(const struct breakpoints *s, uint64_t addr)
 {
 	return (addr * 0x9e3779b97f4a7c15ULL >> 20) & (s->slots - 1);
 }
 
 struct breakpoint *breakpoints_find(struct breakpoints *s, uint64_t addr)
 {
-	for (size_t i = s->slots ? slot_of(s, addr) : 0; s->slots && s->slot[i] != NONE;
+	for (size_t i = s->slots ? breakpoint_slot(s, addr) : 0; s->slots && s->slot[i] != NONE;
 	     i = (i + 1) & (s->slots - 1))
 		if (s->bp[s->slot[i] - 1].addr == addr)
 			return &s->bp[s->slot[i] - 1];
@@ -119,7 +119,7 @@ struct breakpoint *breakpoints_find(struct breakpoints *s, uint64_t addr)
 
 static void enter(struct breakpoints *s, uint32_t index)
 {
-	size_t i = slot_of(s, s->bp[index].addr);
+	size_t i = breakpoint_slot(s, s->bp[index].addr);
 	while (s->slot[i] != NONE)
 		i = (i + 1) & (s->slots - 1);
 	s->slot[i] = index + 1;

@@ -17,7 +17,6 @@ enum {
 	SHARE_RING = 32 << 20, /* bytes of records */
 	SHARE_NEWS = 1024,     /* events of processes on their way */
 	SHARE_BYTES = 1 << 20, /* code bytes changed at a time, in all processes */
-	SHARE_PROCS = 256,
 	SHARE_REGS = 32,
 };
 

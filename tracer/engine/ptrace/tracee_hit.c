@@ -70,7 +70,7 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	struct op_hit h = {
 	    .mem = t->mem,
 	    .out = &t->out,
-	    .conf = &t->procs[u->proc % SHARE_PROCS],
+	    .conf = &t->procs[u->proc % PROC_SLOTS],
 	    .plan = &t->plans[u->op],
 	    .regs = r->word,
 	    .fsbase = r->user.fs_base,

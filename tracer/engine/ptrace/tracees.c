@@ -15,7 +15,7 @@
 static const long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
 			    PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
 
-static struct tracee **slot_of(struct tracer *t, pid_t tid)
+static struct tracee **tracee_slot(struct tracer *t, pid_t tid)
 {
 	return &t->slot[(uint32_t)tid % TRACEE_SLOTS];
 }
@@ -45,7 +45,7 @@ static void set_process(struct tracee *x, struct tracee_process *p)
 struct tracee *tracee_add(struct tracer *t, pid_t tid)
 {
 	struct process who;
-	struct tracee *x = calloc(1, sizeof(*x)), **slot = slot_of(t, tid);
+	struct tracee *x = calloc(1, sizeof(*x)), **slot = tracee_slot(t, tid);
 	if (!x)
 		return NULL;
 	x->tid = tid;
@@ -80,7 +80,7 @@ void tracee_drop(struct tracer *t, struct tracee *x)
 {
 	if (!x)
 		return;
-	struct tracee **at = slot_of(t, x->tid);
+	struct tracee **at = tracee_slot(t, x->tid);
 	while (*at != x)
 		at = &(*at)->next;
 	*at = x->next;

@@ -50,7 +50,7 @@ struct tracer {
 	bool (*interesting)(pid_t pid); /* has it mapped all that is looked for? */
 	uint32_t nplans;
 	struct op_plan *plans;
-	struct proc_conf procs[SHARE_PROCS];
+	struct proc_conf procs[PROC_SLOTS];
 	struct remote *mem;
 	struct hit_buf out;
 	struct tracee_process *processes;

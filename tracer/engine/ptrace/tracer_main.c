@@ -79,7 +79,7 @@ static int set_plans(struct tracer *t, const struct request *q, const void *payl
 
 static int set_proc(struct tracer *t, const struct request *q, const void *payload)
 {
-	if (q->proc >= SHARE_PROCS || q->len != sizeof(t->procs[0]))
+	if (q->proc >= PROC_SLOTS || q->len != sizeof(t->procs[0]))
 		return -EINVAL;
 	memcpy(&t->procs[q->proc], payload, q->len);
 	return 0;

@@ -38,7 +38,7 @@ static void give_conf(struct shim_share *s, const struct proc_conf *conf)
 static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf)
 {
 	struct engine_shim *m = of(g);
-	if (proc >= PROCS)
+	if (proc >= PROC_SLOTS)
 		return -E2BIG;
 	m->conf[proc] = *conf;
 	for (struct inside *i = m->all; i; i = i->next)
@@ -191,7 +191,7 @@ static void let_go(struct shim_thread *t)
 }
 
 /* Copied before it is looked at: the traced process could write there meanwhile. */
-static bool take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
+static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
 {
 	struct hit *copy = (struct hit *)m->record;
 	const struct hit *h = chunks_next(&x->thread->records, x->data, NULL);
@@ -236,7 +236,7 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	int n = 0;
 	look_after(m);
 	find_rings(m);
-	while (n < ENGINE_AT_ONCE && (x = oldest(m)) && take(m, x, fn, arg))
+	while (n < ENGINE_AT_ONCE && (x = oldest(m)) && ring_take(m, x, fn, arg))
 		n++;
 	for (struct inside *i = m->all; i; i = i->next)
 		i->rounds += i->gone && n < ENGINE_AT_ONCE;

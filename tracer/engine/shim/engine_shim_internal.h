@@ -7,7 +7,7 @@
 #include "tracer/engine/shim/shim_listener.h"
 #include "tracer/engine/shim/shim_share.h"
 
-enum { PROCS = 256, RECORD_MAX = 48 << 10, RINGS_MAX = 1024 };
+enum { RECORD_MAX = 48 << 10, RINGS_MAX = 1024 };
 
 /* One process that has the library in it, and has called or is going to. */
 struct inside {
@@ -39,7 +39,7 @@ struct engine_shim {
 	pid_t target;  /* runs and is to be entered, once; 0: none */
 	pid_t watched; /* that, while it has no libtorch; 0: none */
 	struct inside *all;
-	struct proc_conf conf[PROCS];
+	struct proc_conf conf[PROC_SLOTS];
 	uint32_t nplans;
 	struct op_plan *plans;
 	struct engine_counters past; /* of processes that have ended */

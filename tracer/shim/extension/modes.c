@@ -123,8 +123,8 @@ static int start_thread(void *(*fn)(void *), void *arg)
 	return r;
 }
 
-/* keep(fd): the modes are taken out when this connection ends; -1: they did not come in. */
-static object *keep(object *self, object *fd)
+/* modes_keep(fd): the modes are taken out when this connection ends; -1: they did not come in. */
+static object *modes_keep(object *self, object *fd)
 {
 	int sock = (int)py.PyLong_AsLong(fd);
 	(void)self;
@@ -151,7 +151,7 @@ static object *fill(object *self, object *into)
 
 static bool fill_module(void)
 {
-	static struct method keep_method = {"keep", keep, METH_O, NULL},
+	static struct method keep_method = {"keep", modes_keep, METH_O, NULL},
 			     fill_method = {"fill", fill, METH_O, NULL};
 	object *builtins = py.PyEval_GetBuiltins();
 	module = py.PyDict_New();

@@ -55,7 +55,7 @@ static uint64_t now_ms(void)
 }
 
 /* (func, types, args=(), kwargs=None), by place as PyTorch itself gives them, or by name. */
-static bool take(struct asked *a, object *args, object *keywords)
+static bool asked_parse(struct asked *a, object *args, object *keywords)
 {
 	static const char *const names[] = {"func", "types", "args", "kwargs"};
 	object *got[4] = {0};
@@ -251,7 +251,7 @@ static object *asked_for(object *mode, struct asked *a)
 static object *mode_call(object *mode, object *args, object *keywords)
 {
 	struct asked a;
-	if (!take(&a, args, keywords))
+	if (!asked_parse(&a, args, keywords))
 		return NULL;
 	inside++;
 	object *r = asked_for(mode, &a);

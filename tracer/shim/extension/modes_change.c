@@ -108,7 +108,7 @@ static struct {
 	long lasti;
 } places[PLACES];
 
-static size_t slot_of(object *code, long lasti)
+static size_t place_slot(object *code, long lasti)
 {
 	uint64_t x = ((uint64_t)(uintptr_t)code >> 4) + (uint64_t)lasti * 0x9e3779b97f4a7c15;
 	return (x * 0xbf58476d1ce4e5b9) >> 54;
@@ -121,7 +121,7 @@ static object *look_at(object *frame)
 	return f ? py.PyObject_CallFunctionObjArgs(f, frame, PY_END) : NULL;
 }
 
-static void keep(size_t slot, object *code, long lasti, object *at)
+static void place_keep(size_t slot, object *code, long lasti, object *at)
 {
 	object *old[] = {places[slot].code, places[slot].at};
 	places[slot].code = python_kept(code);
@@ -135,13 +135,13 @@ static void keep(size_t slot, object *code, long lasti, object *at)
  * code alone. False with an error: it cannot be told. */
 static bool is_place(object *frame, object *code, object **at)
 {
-	size_t slot = slot_of(code, -1);
+	size_t slot = place_slot(code, -1);
 	if (places[slot].code == code && places[slot].lasti == -1)
 		return false;
 	object *number = py.PyObject_GetAttr(frame, own.a_lasti);
 	long lasti = number ? py.PyLong_AsLong(number) : 0;
 	python_drop(number);
-	size_t here = slot_of(code, lasti);
+	size_t here = place_slot(code, lasti);
 	if (number && places[here].code == code && places[here].lasti == lasti) {
 		*at = python_kept(places[here].at);
 		return true;
@@ -150,7 +150,7 @@ static bool is_place(object *frame, object *code, object **at)
 	if (!found)
 		return false;
 	bool is_own = found != py._Py_NoneStruct;
-	keep(is_own ? here : slot, code, is_own ? lasti : -1, is_own ? found : NULL);
+	place_keep(is_own ? here : slot, code, is_own ? lasti : -1, is_own ? found : NULL);
 	if (is_own)
 		*at = found;
 	else

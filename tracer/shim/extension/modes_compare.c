@@ -120,7 +120,7 @@ static bool take_written(struct call *c)
 }
 
 /* May the call be compared here? */
-static bool take(struct call *c, const struct line *l)
+static bool call_may_be_compared(struct call *c, const struct line *l)
 {
 	if (writes(c->kwargs) || !nest_is_known(c->args) || !nest_is_known(c->kwargs) ||
 	    !nest_tensors(c->args, &c->tensors) || !nest_tensors(c->kwargs, &c->tensors) ||
@@ -342,7 +342,7 @@ static object *given(const struct call *c)
 	return args;
 }
 
-static void tell(object *function, const struct call *c, object *result)
+static void call_report(object *function, const struct call *c, object *result)
 {
 	object *args = given(c);
 	python_drop(args ? py.PyObject_CallFunctionObjArgs(function, c->plan, args, c->kwargs,
@@ -386,10 +386,10 @@ static void judge(const struct call *c, object *result)
 		l->tensors += known.tensors;
 		modes_counted();
 		if (c->wants_grads && same)
-			tell(own.watch, c, result);
+			call_report(own.watch, c, result);
 	} else if (same) {
 		judge_reach(); /* forgotten */
-		tell(own.made, c, result);
+		call_report(own.made, c, result);
 		line_learn_reach(c->plan, c->at, c->args, c->kwargs);
 	} else {
 		count_changed(l, c->plan);
@@ -431,7 +431,7 @@ object *modes_compare(object *self, object *args)
 	(void)self;
 	if (!l->plan)
 		line_begin(l, c.plan, c.at);
-	else if (!l->whole && take(&c, l) && keep_written(&c))
+	else if (!l->whole && call_may_be_compared(&c, l) && keep_written(&c))
 		c.reference = called(&c, &c.copies);
 	python_forget();
 	if (!c.reference)

@@ -49,7 +49,7 @@ static bool add_leaf(object *leaf, void *context)
 }
 
 /* The slot of a key, or an empty one. */
-static uint64_t *slot_of(struct seen *s, uint64_t key)
+static uint64_t *seen_slot(struct seen *s, uint64_t key)
 {
 	size_t i = key % SEEN_SLOTS;
 	while (s->slots[i] && s->slots[i] != key)
@@ -70,7 +70,7 @@ bool seen_is_new(struct seen *s, object *is_new, object *plan, object *at, objec
 {
 	uint64_t key =
 	    mixed(mixed(attribute_hash(plan, own.name), hash_of(at)), seen_hash(args, kwargs)) | 1;
-	uint64_t *slot = slot_of(s, key);
+	uint64_t *slot = seen_slot(s, key);
 	if (*slot || s->n >= SEEN_MOST)
 		return false;
 	*slot = key;

@@ -42,7 +42,7 @@ static long version_of(object *tensor)
 }
 
 /* The reference to the copy is taken. */
-static bool add(struct stand *s, object *x, object *copy)
+static bool stand_add(struct stand *s, object *x, object *copy)
 {
 	if (s->n == s->room) {
 		size_t room = s->room ? 2 * s->room : 8;
@@ -70,7 +70,7 @@ static object *replaced(object *leaf, void *context)
 	object *copy = s->made(leaf, s->context);
 	if (!copy)
 		return py.PyErr_Occurred() ? NULL : python_kept(leaf);
-	return add(s, leaf, copy) ? python_kept(copy) : NULL;
+	return stand_add(s, leaf, copy) ? python_kept(copy) : NULL;
 }
 
 object *stand_for(struct stand *s, object *nest)

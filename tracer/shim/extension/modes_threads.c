@@ -88,7 +88,7 @@ object *modes_threads_end(object *self, object *unused)
 	return python_none();
 }
 
-static bool find(void *torch)
+static bool functions_find(void *torch)
 {
 	f.thread_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
 	f.ensure = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
@@ -104,7 +104,7 @@ void modes_threads_start(bool (*fn)(void))
 	struct record_callback c = {.start = on_op, .end = at_end, .probability = 1};
 	c.scopes[RECORD_FUNCTION] = true;
 	void *torch = added || exiting ? NULL : shim_find_torch();
-	if (!torch || !find(torch))
+	if (!torch || !functions_find(torch))
 		return;
 	modes_thread_end_find(torch);
 	if (first)

@@ -63,7 +63,8 @@ static struct shim_share *recording(void)
 	return s && atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;
 }
 
-static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *regs, uint64_t now)
+static struct op_hit hit_of(struct recorder_thread *t, enum shim_op op, const uint64_t *regs,
+			    uint64_t now)
 {
 	struct shim_share *s = t->share;
 	return (struct op_hit){
@@ -80,7 +81,7 @@ static struct op_hit hit_of(struct thread *t, enum shim_op op, const uint64_t *r
 }
 
 /* enum shim_stand. Whether ditrace has looked. */
-static bool stand_still(struct thread *t, int64_t patience_ns)
+static bool stand_still(struct recorder_thread *t, int64_t patience_ns)
 {
 	enum { TURN_NS = 20 * 1000 * 1000 };
 	const struct timespec turn = {.tv_nsec = TURN_NS};
@@ -102,7 +103,7 @@ static bool stand_still(struct thread *t, int64_t patience_ns)
 	return looked;
 }
 
-static void account(struct thread *t, uint64_t since)
+static void account(struct recorder_thread *t, uint64_t since)
 {
 	struct shim_thread *of = thread_slot(t);
 	if (thread_count(&of->hits, 1) % SAMPLE != SAMPLE - 1)
@@ -111,7 +112,7 @@ static void account(struct thread *t, uint64_t since)
 	thread_count(&of->sampled_ns, ticks_now(&t->ticks) - since);
 }
 
-static void sent(struct thread *t, uint64_t since, const struct op_plan *plan)
+static void sent(struct recorder_thread *t, uint64_t since, const struct op_plan *plan)
 {
 	const int64_t second = 1000000000;
 	account(t, since);
@@ -123,8 +124,8 @@ static void sent(struct thread *t, uint64_t since, const struct op_plan *plan)
 	t->out.held = false;
 }
 
-static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const struct call *call,
-		  uint64_t count, const char *name, uint64_t now)
+static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf,
+		  const struct call *call, uint64_t count, const char *name, uint64_t now)
 {
 	if (t->ops.depth >= OPEN_MAX) {
 		thread_count(&thread_slot(t)->lost, 1);
@@ -154,7 +155,7 @@ static void enter(struct thread *t, enum shim_op op, const uint64_t *rf, const s
 }
 
 /* The tensors of a node's gradients, as an array of at::Tensor. */
-static uint64_t take_tensors(struct thread *t, const uint64_t *v, uint64_t n)
+static uint64_t take_tensors(struct recorder_thread *t, const uint64_t *v, uint64_t n)
 {
 	for (uint64_t i = 0; i < n && i < LIST_MAX; i++)
 		t->tensors[i] = (uint32_t)v[2 * i + 1] == IVALUE_TENSOR ? v[2 * i] : 0;
@@ -181,7 +182,7 @@ static bool is_engine(const char *name)
 
 /* Records that PyTorch makes of its own working: of dispatch to Python, and by the kernels of some
  * ops once more, without a namespace (aten::detach's). */
-static bool is_inner(const struct thread *t, const uint64_t *rf, const char *name)
+static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const char *name)
 {
 	if (!strcmp(name, "PythonDispatchMode") || !strcmp(name, "PythonSubclass"))
 		return true;
@@ -207,7 +208,7 @@ static void **start(void **context, const uint64_t *rf, int scope)
 {
 	*context = NULL;
 	struct shim_share *s = recording();
-	struct thread *t = s ? thread_here(s) : NULL;
+	struct recorder_thread *t = s ? thread_here(s) : NULL;
 	if (!t || t->busy || !thread_update(t))
 		return context;
 	t->busy = true;
@@ -239,7 +240,7 @@ static bool is_new(const struct call *c)
 	return c->name && !unheard && new_operators_meet(c->name, c->data[0]);
 }
 
-static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint64_t now)
+static void leave(struct recorder_thread *t, struct call *call, const uint64_t *rf, uint64_t now)
 {
 	t->regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
 	uint32_t op = t->ops.open[call - t->call].op;
@@ -269,7 +270,7 @@ static void leave(struct thread *t, struct call *call, const uint64_t *rf, uint6
 /* An op that throws leaves no record: its end shows in the next one. */
 static void end(const uint64_t *rf)
 {
-	struct thread *t = inside_memory_had();
+	struct recorder_thread *t = inside_memory_had();
 	struct shim_share *s = shim_share();
 	if (!t || !s || t->share != s || t->busy || t->epoch != shim_epoch())
 		return;
@@ -322,7 +323,7 @@ static void end_either(const uint64_t *rf, void *context)
 static void tell_code_freed(uint64_t code)
 {
 	struct shim_share *s = shim_share();
-	struct thread *t = s && atomic_load(&s->on) ? thread_here(s) : NULL;
+	struct recorder_thread *t = s && atomic_load(&s->on) ? thread_here(s) : NULL;
 	if (!t || t->busy || !thread_update(t))
 		return;
 	t->busy = true;

@@ -13,14 +13,14 @@ static __thread unsigned refused; /* in this epoch; 0: never */
 
 static void *place(void *arg)
 {
-	struct thread *t = arg;
+	struct recorder_thread *t = arg;
 	return chunks_room(&thread_slot(t)->records, &t->ring, t->share->ring[t->index],
 			   HIT_BUF_MAX + HIT_BUF_SLACK);
 }
 
 static int sink(void *arg, const struct hit *h)
 {
-	struct thread *t = arg;
+	struct recorder_thread *t = arg;
 	if ((const uint8_t *)h == t->out.own) {
 		thread_count(&thread_slot(t)->lost, 1);
 		return -1;
@@ -33,12 +33,12 @@ static int sink(void *arg, const struct hit *h)
 
 void recorder_thread_ends(void *memory)
 {
-	struct thread *t = memory;
+	struct recorder_thread *t = memory;
 	if (t->epoch == shim_epoch() && shim_share() == t->share)
 		atomic_store(&t->share->thread[t->index].ended, 1);
 }
 
-static bool claim(struct thread *t, struct shim_share *s)
+static bool claim(struct recorder_thread *t, struct shim_share *s)
 {
 	int32_t tid = (int32_t)syscall(SYS_gettid);
 	for (unsigned i = 0; i < SHIM_THREADS; i++) {
@@ -57,9 +57,9 @@ static bool claim(struct thread *t, struct shim_share *s)
 	return false;
 }
 
-struct thread *thread_here(struct shim_share *s)
+struct recorder_thread *thread_here(struct shim_share *s)
 {
-	struct thread *t = inside_memory_had();
+	struct recorder_thread *t = inside_memory_had();
 	unsigned epoch = shim_epoch();
 	if (t && t->share == s && t->epoch == epoch)
 		return t;
@@ -79,7 +79,7 @@ struct thread *thread_here(struct shim_share *s)
 	return NULL;
 }
 
-bool thread_update(struct thread *t)
+bool thread_update(struct recorder_thread *t)
 {
 	struct shim_share *s = t->share;
 	struct proc_conf conf;

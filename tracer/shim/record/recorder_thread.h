@@ -23,7 +23,7 @@ struct call {
 	unsigned exceptions;
 };
 
-struct thread {
+struct recorder_thread {
 	struct shim_share *share;
 	unsigned epoch;
 	unsigned index; /* of its ring */
@@ -49,16 +49,16 @@ static inline uint64_t thread_count(_Atomic uint64_t *counter, uint64_t n)
 	return was;
 }
 
-static inline struct shim_thread *thread_slot(const struct thread *t)
+static inline struct shim_thread *thread_slot(const struct recorder_thread *t)
 {
 	return &t->share->thread[t->index];
 }
 
 /* The calling thread's, with a ring in `s`. NULL: it has none, which is counted. */
-struct thread *thread_here(struct shim_share *s);
+struct recorder_thread *thread_here(struct shim_share *s);
 
 /* ditrace writes the configuration now and then while it learns, and may be killed at that: then
  * what was there before holds, and nobody waits. False: there was none. */
-bool thread_update(struct thread *t);
+bool thread_update(struct recorder_thread *t);
 
 #endif

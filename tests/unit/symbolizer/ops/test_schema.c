@@ -207,14 +207,14 @@ static void test_desc(void **state)
 	assert_string_equal(d.results[1].name, "indices");
 }
 
-struct found {
+struct found_schema {
 	size_t n;
 	const char *text[8];
 };
 
 static int note(const char *text, size_t len, void *arg)
 {
-	struct found *f = arg;
+	struct found_schema *f = arg;
 	assert_int_equal(strlen(text), len);
 	if (f->n == 8)
 		return 1;
@@ -227,7 +227,7 @@ static void test_scan(void **state)
 	static const char image[] =
 	    "junk\0\x01\x02?add.Tensor(Tensor self) -> Tensor\0) -> \0\ndef f(a) -> x\n  g\0"
 	    "ns::g(int[] a) -> ()\0cut(Tensor self) -> Tens";
-	struct found f = {0};
+	struct found_schema f = {0};
 	(void)state;
 	assert_int_equal(schema_scan(image, sizeof(image) - 1, note, &f), 0);
 	assert_int_equal(f.n, 3);

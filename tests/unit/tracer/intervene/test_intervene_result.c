@@ -4,26 +4,26 @@
 
 #include "tracer/intervene/intervene_result.h"
 
-static const struct row wrong = {.role = "output",
-				 .index = "1,0",
-				 .number = 1,
-				 .dtype = "float32",
-				 .device = "cuda:0",
-				 .verdict = VERDICT_WRONG,
-				 .why = "worst [3, 7]: \"got\" 2 want 1",
-				 .has_figures = true,
-				 .max_abs = 1,
-				 .max_rel = 0.5,
-				 .atol = 1e-5,
-				 .rtol = 1e-5,
-				 .cosine = 0.75,
-				 .ulp = 8388608};
-static const struct row number = {
+static const struct replay_row wrong = {.role = "output",
+					.index = "1,0",
+					.number = 1,
+					.dtype = "float32",
+					.device = "cuda:0",
+					.verdict = VERDICT_WRONG,
+					.why = "worst [3, 7]: \"got\" 2 want 1",
+					.has_figures = true,
+					.max_abs = 1,
+					.max_rel = 0.5,
+					.atol = 1e-5,
+					.rtol = 1e-5,
+					.cosine = 0.75,
+					.ulp = 8388608};
+static const struct replay_row number = {
     .role = "output", .verdict = VERDICT_RIGHT, .allclose = true, .why = "equal"};
-static const struct row skipped = {
+static const struct replay_row skipped = {
     .role = "grad", .index = "weight", .verdict = VERDICT_NOT_JUDGED, .why = "random"};
 
-static char *printed(const struct row *r)
+static char *printed(const struct replay_row *r)
 {
 	char *text = NULL;
 	size_t size;
@@ -37,7 +37,7 @@ static char *printed(const struct row *r)
 	return text;
 }
 
-static void has(const struct row *r, const char *wanted)
+static void has(const struct replay_row *r, const char *wanted)
 {
 	char *text = printed(r);
 	if (!strstr(text, wanted))
@@ -64,7 +64,7 @@ static void csv(void **state)
 	(void)state;
 	struct capture_place place = {.op = (char *)"torch.add", .file = (char *)"a.py", .line = 3};
 	const struct capture_places places = {.list = &place, .n = 1};
-	struct row list[] = {wrong, number}; /* sorted: number is the first that came */
+	struct replay_row list[] = {wrong, number}; /* sorted: number is the first that came */
 	const struct rows rows = {.list = list, .n = 2};
 	const int64_t numbers[] = {7, 12};
 	char *text = NULL;

@@ -131,7 +131,7 @@ struct sample {
 	uint64_t in[2][2], out[1][2];
 };
 
-static struct thread *self(void)
+static struct recorder_thread *self(void)
 {
 	return inside_memory_had();
 }
