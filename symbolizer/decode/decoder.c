@@ -381,7 +381,7 @@ void decoder_warm(struct decoder *d, const struct hit *h)
 
 void decoder_foresee(struct decoder *d, const struct hit *h)
 {
-	enum { REGIONS = 4 };
+	enum { REGIONS = 3 + CODE_PIECES };
 	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
 	struct py_region r[REGIONS];
 	unsigned n = 0;

@@ -138,7 +138,8 @@ enum {
 	STACK_VALUES = 64,
 	OPEN_MAX = 64,	   /* deepest nesting of ops on one thread */
 	CODE_STRING = 256, /* most bytes of what a code object points to: its names, */
-	CODE_LINES = 2048, /* its line table */
+	CODE_LINES = 2048, /* of its line table, a piece */
+	CODE_PIECES = 8,   /* most pieces: functions of some thousand lines */
 };
 
 enum {
@@ -197,6 +198,7 @@ struct py_walk {
  * str objects and a bytes object. */
 struct py_code_read {
 	__u32 size, filename, name, linetable;
+	__u32 bytes_size, bytes_data; /* of a bytes object: its length, and where its bytes begin */
 };
 
 /* Processes under trace at a time, and their numbers: the one behind the last process is that of

@@ -16,26 +16,39 @@ struct copies {
 	unsigned n;
 };
 
-/* Copies may overlap: they are of objects whose lengths nobody knew. */
+/* Copies may overlap, as they are of objects whose lengths nobody knew, and an object may lie in
+ * several. The longest from `addr` on, *n bytes; NULL: there is none. */
+static const uint8_t *longest_copy(const struct copies *c, uint64_t addr, size_t *n)
+{
+	const uint8_t *found = NULL;
+	*n = 0;
+	for (unsigned i = 0; i < c->n; i++) {
+		const struct py_region *r = &c->region[i];
+		if (addr < r->addr || addr - r->addr >= r->len || r->len - (addr - r->addr) <= *n)
+			continue;
+		*n = r->len - (addr - r->addr);
+		found = r->data + (addr - r->addr);
+	}
+	return found;
+}
+
 static int read_copies(const struct mem *m, uint64_t addr, void *buf, size_t len)
 {
 	static const uint64_t alive = 1;
 	const struct copies *c = (const struct copies *)m;
-	bool begins = false;
-	for (unsigned i = 0; i < c->n; i++) {
-		const struct py_region *r = &c->region[i];
-		if (addr < r->addr || addr - r->addr >= r->len)
-			continue;
-		begins = true;
-		if (len > r->len - (addr - r->addr))
-			continue;
-		memcpy(buf, r->data + (addr - r->addr), len);
-		/* It was on its way out: nobody held it any more (ob_refcnt, Include/object.h). */
-		if (addr == c->code && len >= sizeof(alive))
-			memcpy(buf, &alive, sizeof(alive));
-		return 0;
+	for (size_t done = 0; done < len;) {
+		size_t n;
+		const uint8_t *copy = longest_copy(c, addr + done, &n);
+		if (!copy)
+			return done ? -EFAULT : mem_read(c->under, addr, buf, len);
+		n = n < len - done ? n : len - done;
+		memcpy((uint8_t *)buf + done, copy, n);
+		done += n;
 	}
-	return begins ? -EFAULT : mem_read(c->under, addr, buf, len);
+	/* It was on its way out: nobody held it any more (ob_refcnt, Include/object.h). */
+	if (addr == c->code && len >= sizeof(alive))
+		memcpy(buf, &alive, sizeof(alive));
+	return 0;
 }
 
 void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_region *r, unsigned n)
@@ -55,5 +68,7 @@ struct py_code_read python_code_read(const struct py_runtime *rt)
 	    .filename = o->code_filename,
 	    .name = o->code_qualname == PY_NO_OFFSET ? o->code_name : o->code_qualname,
 	    .linetable = o->code_linetable,
+	    .bytes_size = o->bytes_size,
+	    .bytes_data = o->bytes_data,
 	};
 }

@@ -246,6 +246,18 @@ static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
 	it->len = (uint16_t)(8 + len);
 }
 
+/* The bytes object at `at`. */
+static void put_lines(const struct op_hit *h, uint64_t at)
+{
+	const struct py_code_read *c = &h->conf->code;
+	uint64_t left = remote_word(h->mem, at + c->bytes_size) + c->bytes_data;
+	for (unsigned i = 0; i < CODE_PIECES && left; i++) {
+		uint64_t n = left < CODE_LINES ? left : CODE_LINES;
+		put_region(h, at + (uint64_t)i * CODE_LINES, (uint32_t)n);
+		left -= n;
+	}
+}
+
 /* Code that runs once, as that of exec(), is gone before it could be looked at: it is sent along.
  * Of the ten thousands that end with a process few were in a record. */
 void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
@@ -259,7 +271,7 @@ void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
 	put_region(h, code, c->size & 0x1ff);
 	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
 	put_region(h, remote_word(h->mem, code + c->name), CODE_STRING);
-	put_region(h, remote_word(h->mem, code + c->linetable), CODE_LINES);
+	put_lines(h, remote_word(h->mem, code + c->linetable));
 	hit_buf_send(h->out);
 }
 

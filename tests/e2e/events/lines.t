@@ -28,7 +28,8 @@ ended() {
 import os, select, torch, customops
 print("pid", os.getpid(), flush=True)
 while not select.select([0], [], [], 0.1)[0]: customops.ops.none()
-exec(compile("import torch\n\ndef made():\n    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})
+lines = "    len(str(len(())))\n" * 300 # a long line table
+exec(compile("import torch\n\ndef made():\n" + lines + "    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})
 torch.nn.functional.threshold(torch.ones(2), 0.5, 3)
 torch.ops.aten.cat([torch.ones(2)] * 3)' <&"$go" >"$T/out" 2>"$T/err"
 	ok "$ENGINE: its first op is told" before_long is_told
@@ -40,7 +41,7 @@ torch.ops.aten.cat([torch.ones(2)] * 3)' <&"$go" >"$T/out" 2>"$T/err"
 	finish "$tracer"
 	exec {go}>&-
 	events
-	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":4,.*"file":"<made>","line":5,'
+	like "$ENGINE: its last lines are known" "$T/events" '"op":"aten::full",.*"stack":\[\{"file":"<made>","line":304,.*"file":"<made>","line":305,'
 	like "$ENGINE: and its tensors" "$T/events" '"op":"aten::full",.*"results":\[[^]]*"shape":\[2\],.*"dtype":"int64".*"requires_grad":false'
 	like "$ENGINE: and those of a module that ends with Python" "$T/events" '"op":"aten::threshold",.*"stack":\[\{"file":"[^"]*functional.py","line":[0-9]+,"function":"_threshold"'
 	like "$ENGINE: and the schema of a boxed call" "$T/events" '"op":"aten::cat","start_ns":[0-9]*,"end_ns":[0-9]*,"thrown":false,"forward_id":null,"args":\[\{"name":"tensors",.*_ops.py'

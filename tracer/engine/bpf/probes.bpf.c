@@ -186,6 +186,17 @@ static __always_inline void put_region(struct bpf_thread *t, __u64 addr, __u32 l
 	it->len = (__u16)(8 + copy_object(t, len, addr));
 }
 
+/* The bytes object at `at`. */
+static __always_inline void put_lines(struct bpf_thread *t, const struct proc_conf *p, __u64 at)
+{
+	__u64 left = user_word(at + p->code.bytes_size) + p->code.bytes_data;
+	for (__u32 i = 0; i < CODE_PIECES && left; i++) {
+		__u64 n = left < CODE_LINES ? left : CODE_LINES;
+		put_region(t, at + i * CODE_LINES, (__u32)n);
+		left -= n;
+	}
+}
+
 /* 0, or the record was lost. */
 static __always_inline int send_code(struct bpf_thread *t, const struct proc_conf *p, __u32 proc,
 				     __u8 kind, __u64 code)
@@ -197,7 +208,7 @@ static __always_inline int send_code(struct bpf_thread *t, const struct proc_con
 		put_region(t, code, p->code.size & 0x1ff);
 		put_region(t, user_word(code + p->code.filename), CODE_STRING);
 		put_region(t, user_word(code + p->code.name), CODE_STRING);
-		put_region(t, user_word(code + p->code.linetable), CODE_LINES);
+		put_lines(t, p, user_word(code + p->code.linetable));
 	}
 	send(t, 0);
 	int r = (int)t->gap;

@@ -387,7 +387,8 @@ static void check_ended(struct py_runtime *rt, struct python *p, const json_t *t
 	    copy_of(rt->mem, code, at.size),
 	    copy_of(rt->mem, pointer_in(rt->mem, code + at.filename), 256),
 	    copy_of(rt->mem, pointer_in(rt->mem, code + at.name), 256),
-	    copy_of(rt->mem, lines, COPY_MAX),
+	    copy_of(rt->mem, lines, 64), /* in two pieces */
+	    copy_of(rt->mem, lines + 64, COPY_MAX),
 	};
 	py_code_freed(rt, code);
 	python_stop(p, SIGKILL);

@@ -373,10 +373,15 @@ static void name_code(const void *code)
 static void freed_code(void **state)
 {
 	static struct shadow_stack t;
-	uint64_t code[4] = {1, (uintptr_t)edge - 64, (uintptr_t)edge - 8, (uintptr_t)edge};
+	static uint64_t lines[4 + 2 * CODE_LINES / 8] = {1, 0, sizeof(lines) - 32, 0, 0x1234};
+	uint64_t code[4] = {1, (uintptr_t)edge - 64, (uintptr_t)edge - 8, (uintptr_t)lines};
 	(void)state;
-	conf.code =
-	    (struct py_code_read){.size = sizeof(code), .filename = 8, .name = 16, .linetable = 24};
+	conf.code = (struct py_code_read){.size = sizeof(code),
+					  .filename = 8,
+					  .name = 16,
+					  .linetable = 24,
+					  .bytes_size = 16,
+					  .bytes_data = 32};
 	memset(edge - 64, 0x5a, 64);
 	t = (struct shadow_stack){.tid = 9};
 	regs[ARCH_ARG0] = (uintptr_t)code;
@@ -391,6 +396,17 @@ static void freed_code(void **state)
 	assert_int_equal(item_of(records[0], 1)->len, 8 + 64);
 	assert_memory_equal((const uint64_t *)(item_of(records[0], 1) + 1) + 1, edge - 64, 64);
 	assert_int_equal(item_of(records[0], 2)->len, 8 + 8);
+	/* its line table in pieces */
+	assert_int_equal(item_of(records[0], 3)->len, 8 + CODE_LINES);
+	assert_int_equal(item_of(records[0], 4)->len, 8 + CODE_LINES);
+	assert_int_equal(item_of(records[0], 5)->len, 8 + 32);
+	assert_int_equal(((const uint64_t *)(item_of(records[0], 5) + 1))[0],
+			 (uintptr_t)lines + 2 * CODE_LINES);
+	nrecords = 0;
+	code[3] = (uintptr_t)edge;
+	remote_begin(mem, gettid()); /* forgets what was there */
+	shadow_stack_code_freed(&t, &h);
+	assert_int_equal(nrecords, 1);
 	assert_int_equal(item_of(records[0], 3)->len, 8);
 }
 
