@@ -35,6 +35,22 @@ static int drop_links(void **state)
 }
 
 /* The interpreter of a process that was started under the name `name` in the folder ROOT. */
+/* exec closes files before it says what the arguments are (fs/exec.c, begin_new_exec;
+ * fs/binfmt_elf.c, create_elf_tables). */
+static void await_arguments(pid_t pid)
+{
+	char path[32], c;
+	ssize_t n = 0;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	while (n == 0) {
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		assert_true(fd >= 0);
+		n = read(fd, &c, 1);
+		close(fd);
+	}
+	assert_int_equal(n, 1);
+}
+
 static void find(const char *name, struct interpreter *out)
 {
 	int started[2];
@@ -51,6 +67,7 @@ static void find(const char *name, struct interpreter *out)
 	close(started[1]);
 	assert_int_equal(read(started[0], &one, 1), 0); /* exec has closed it */
 	close(started[0]);
+	await_arguments(pid);
 	*out = (struct interpreter){0};
 	interpreter_of(pid, out);
 	kill(pid, SIGKILL);
