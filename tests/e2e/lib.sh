@@ -19,6 +19,8 @@ hash -p "$(python3 -c 'import sys; print(sys.executable)')" python3
 count=0 failed=0
 label=""
 
+# A user whom no other test is at the same time: what one may lock in memory is counted for all processes of the user.
+plain_uid=$((200000 + $$))
 base=$(mktemp -d "${TMPDIR:-/tmp}/ditrace-test.XXXXXX")
 T=$base
 children=() # to be killed at the end, beside the jobs that run then

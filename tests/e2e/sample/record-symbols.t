@@ -101,7 +101,7 @@ ended() {
 	cc -O1 -o "$T/short" "$T/short.c"
 	local as=() who
 	for who in "" "a plain user: "; do
-		[ -n "$who" ] && as=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+		[ -n "$who" ] && as=(setpriv --reuid="$plain_uid" --regid="$plain_uid" --clear-groups --inh-caps=-all)
 		label=$who
 		[ -n "$who" ] && [ "$(id -u)" != 0 ] && skip "only root can become another user" 4 && continue
 		[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 4; continue; }

@@ -167,7 +167,7 @@ sys.exit(not all(had.get(f"blocks.{i}.{m}", 0) > 50 for i in (0, 1) for m in ("f
 user() {
 	[ "$(id -u)" = 0 ] || { skip "only root can become another user" 2; return; }
 	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 2; return; }
-	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
+	local nobody=(setpriv --reuid="$plain_uid" --regid="$plain_uid" --clear-groups --inh-caps=-all)
 	"${nobody[@]}" test -x "$PY" || { skip "a plain user may not run $PY" 2; return; }
 	chmod 755 "$base" "$T"
 	mkdir -m 777 "$T/user"
