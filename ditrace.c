@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "base/commands.h"
+#include "base/err.h"
 
 static const char version[] = "ditrace 0.1.0\n";
 

@@ -1,4 +1,4 @@
-#include "base/suggestions.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/array.h"
 #include "base/text.h"
 
 enum { COLUMNS_MAX = 32, TEXT_MAX = 4096, GAP = 2 };
@@ -260,4 +259,30 @@ int table_print_boxed(const struct table *t, FILE *f)
 	if (t->ncells)
 		print_rule(t, f);
 	return ferror(f) ? -EIO : 0;
+}
+
+void csv_quoted(FILE *f, const char *text)
+{
+	putc('"', f);
+	for (const char *s = text; *s; s++) {
+		if (*s == '"')
+			putc('"', f);
+		putc(*s, f);
+	}
+	putc('"', f);
+}
+
+void csv_text(FILE *f, const char *text)
+{
+	size_t size = 4 * strlen(text) + 1;
+	char small[1024], *safe = size <= sizeof(small) ? small : malloc(size);
+	if (!safe)
+		return;
+	text_safe(safe, size, text);
+	if (strpbrk(safe, ",\"") || safe[0] == ' ')
+		csv_quoted(f, safe);
+	else
+		fputs(safe, f);
+	if (safe != small)
+		free(safe);
 }

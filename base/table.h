@@ -41,4 +41,13 @@ int table_print_boxed(const struct table *t, FILE *f);
 
 void table_free(struct table *t);
 
+/* Fields of a CSV file (RFC 4180). */
+
+/* `text` as a field, quoted where needed. Control characters and bytes that are not UTF-8 appear as
+ * \xNN, so that a field stays on its line and cannot drive a terminal. */
+void csv_text(FILE *f, const char *text);
+
+/* `text`, which needs no such care, as a quoted field. */
+void csv_quoted(FILE *f, const char *text);
+
 #endif

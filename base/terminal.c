@@ -1,8 +1,11 @@
 #include "base/terminal.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct terminal terminal_of(FILE *f)
@@ -16,4 +19,47 @@ struct terminal terminal_of(FILE *f)
 		t.width = ws.ws_col;
 	t.color = !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 	return t;
+}
+
+static pid_t pager;
+
+static const char *chosen(void)
+{
+	const char *name = getenv("PAGER");
+	if (!name)
+		return access("/usr/bin/less", X_OK) && access("/bin/less", X_OK) ? "" : "less";
+	return strcmp(name, "cat") ? name : "";
+}
+
+int pager_start(void)
+{
+	const char *name = chosen();
+	int ends[2];
+	if (!isatty(STDOUT_FILENO) || !name[0] || pipe(ends))
+		return 0;
+	fflush(stdout);
+	pager = fork();
+	if (pager == 0) {
+		dup2(ends[0], STDIN_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		setenv("LESS", "FRX", 0);
+		execl("/bin/sh", "sh", "-c", name, (char *)NULL);
+		_exit(127);
+	}
+	if (pager > 0)
+		dup2(ends[1], STDOUT_FILENO);
+	close(ends[0]);
+	close(ends[1]);
+	return pager > 0;
+}
+
+void pager_wait(void)
+{
+	if (pager <= 0)
+		return;
+	fclose(stdout);
+	while (waitpid(pager, NULL, 0) < 0 && errno == EINTR)
+		;
+	pager = 0;
 }

@@ -6,10 +6,8 @@
 
 #include "base/options.h"
 #include "perf/export/export.h"
-#include "perf/export/export_csv.h"
-#include "perf/trace/trace_end.h"
 #include "perf/trace/trace_read.h"
-#include "perf/trace/trace_when.h"
+#include "perf/trace/trace_span.h"
 
 /* Opening it for writing would empty the trace before it is read. */
 static bool same_file(const char *a, const char *b)

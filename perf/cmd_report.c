@@ -4,20 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/options.h"
-#include "base/pager.h"
+#include "base/terminal.h"
 #include "base/text.h"
-#include "perf/report/call_graph.h"
-#include "perf/report/gaps.h"
-#include "perf/report/group.h"
+#include "perf/report/aggregate.h"
+#include "perf/report/call_tree.h"
 #include "perf/report/overflow.h"
 #include "perf/report/report.h"
-#include "perf/report/report_columns.h"
-#include "perf/trace/trace_end.h"
-#include "perf/trace/trace_order.h"
+#include "perf/trace/trace_read.h"
 #include "perf/trace/trace_span.h"
-#include "perf/trace/trace_when.h"
 
 enum { TARGETS_MAX = 16, AHEAD = 4 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };

@@ -7,12 +7,9 @@
 
 #include "base/options.h"
 #include "perf/events/json_event.h"
-#include "perf/events/json_stats.h"
 #include "perf/events/print_event.h"
-#include "perf/events/print_sample.h"
-#include "perf/trace/trace_end.h"
-#include "perf/trace/trace_order.h"
-#include "perf/trace/trace_when.h"
+#include "perf/trace/trace_read.h"
+#include "perf/trace/trace_span.h"
 
 enum { POLL_MS = 100 };
 

@@ -7,11 +7,10 @@
 #include <sys/stat.h>
 
 #include "base/options.h"
-#include "base/pager.h"
-#include "perf/diff/trace_diff_print.h"
-#include "perf/trace/trace_end.h"
+#include "base/terminal.h"
+#include "perf/diff/trace_diff.h"
 #include "perf/trace/trace_read.h"
-#include "perf/trace/trace_when.h"
+#include "perf/trace/trace_span.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };

@@ -1,11 +1,11 @@
-#include "replay/capture_when.h"
+#include "replay/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/described.h"
+#include "replay/capture_find.h"
 
 struct capture_look {
 	const struct capture_places *places;

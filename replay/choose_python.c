@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/choose_python.h"
+#include "replay/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "replay/capture/interpreter.h"
+#include "replay/capture/capture_files.h"
 
 extern char **environ;
 

@@ -12,13 +12,8 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "replay/capture_choose.h"
-#include "replay/capture_when.h"
-#include "replay/choose_python.h"
-#include "replay/diff_match.h"
-#include "replay/numbers/tolerance.h"
-#include "replay/pool.h"
-#include "replay/replay_report.h"
+#include "replay/internal.h"
+#include "replay/numbers/verdict.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };

@@ -11,14 +11,10 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "replay/capture_choose.h"
-#include "replay/capture_when.h"
-#include "replay/choose_python.h"
+#include "replay/internal.h"
 #include "replay/numbers/number.h"
-#include "replay/numbers/tolerance.h"
-#include "replay/pool.h"
-#include "replay/replay_report.h"
-#include "replay/times.h"
+#include "replay/numbers/verdict.h"
+#include "replay/row.h"
 #include "symbolizer/event/names.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };

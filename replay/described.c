@@ -1,4 +1,4 @@
-#include "replay/described.h"
+#include "replay/capture_find.h"
 
 #include <errno.h>
 #include <stdio.h>

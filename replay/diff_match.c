@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/diff_match.h"
+#include "replay/internal.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/pool.h"
+#include "replay/internal.h"
 
 #include <errno.h>
 #include <poll.h>

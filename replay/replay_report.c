@@ -1,4 +1,4 @@
-#include "replay/replay_report.h"
+#include "replay/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -205,21 +205,21 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 
 /* --- for programs: the value of each key as text */
 
-struct value {
+struct shown_value {
 	const char *text; /* of the row and its capture, or `number`; "" for null */
 	char number[32];
 	bool is_text; /* to be quoted in JSON */
 	bool is_null;
 };
 
-static void set_text(struct value *v, const char *s)
+static void set_text(struct shown_value *v, const char *s)
 {
 	v->is_text = true;
 	v->is_null = !s;
 	v->text = s ? s : "";
 }
 
-static void set_number(struct value *v, double x, bool there)
+static void set_number(struct shown_value *v, double x, bool there)
 {
 	v->is_null = !there;
 	v->is_text = !isfinite(x);
@@ -227,7 +227,7 @@ static void set_number(struct value *v, double x, bool there)
 	snprintf(v->number, sizeof(v->number), isnan(x) ? "nan" : "%.9g", x);
 }
 
-static void set_int(struct value *v, int64_t x, bool there)
+static void set_int(struct shown_value *v, int64_t x, bool there)
 {
 	v->is_null = !there;
 	v->is_text = false;
@@ -235,14 +235,15 @@ static void set_int(struct value *v, int64_t x, bool there)
 	snprintf(v->number, sizeof(v->number), "%" PRId64, x);
 }
 
-static void set_bool(struct value *v, bool x, bool there)
+static void set_bool(struct shown_value *v, bool x, bool there)
 {
 	v->is_null = !there;
 	v->is_text = false;
 	v->text = !there ? "" : x ? "true" : "false";
 }
 
-static void row_values(const struct replay_row *r, const struct capture_place *p, struct value *v)
+static void row_values(const struct replay_row *r, const struct capture_place *p,
+		       struct shown_value *v)
 {
 	bool has = r->has_figures, cpu = r->has_cpu;
 	const double numbers[] = {r->cosine, r->max_abs, r->max_rel, r->ulp, r->atol, r->rtol};
@@ -274,7 +275,8 @@ static void row_values(const struct replay_row *r, const struct capture_place *p
 	set_text(&v[30], p->dir);
 }
 
-static void outcome_values(const struct outcome *o, const struct capture_place *p, struct value *v)
+static void outcome_values(const struct outcome *o, const struct capture_place *p,
+			   struct shown_value *v)
 {
 	for (int i = 0; i < KEYS; i++)
 		set_text(&v[i], NULL);
@@ -287,7 +289,7 @@ static void outcome_values(const struct outcome *o, const struct capture_place *
 	set_text(&v[30], p->dir);
 }
 
-typedef int (*print_values)(FILE *f, const struct value *v, int n);
+typedef int (*print_values)(FILE *f, const struct shown_value *v, int n);
 
 /* JSON has only UTF-8: the bytes of a path that are none appear as \xNN. */
 static json_t *json_text(const char *s)
@@ -305,14 +307,14 @@ static json_t *json_text(const char *s)
 	return x;
 }
 
-static json_t *json_value(const struct value *v)
+static json_t *json_value(const struct shown_value *v)
 {
 	if (v->is_null)
 		return json_null();
 	return v->is_text ? json_text(v->text) : json_loads(v->text, JSON_DECODE_ANY, NULL);
 }
 
-static int print_json(FILE *f, const struct value *v, int n)
+static int print_json(FILE *f, const struct shown_value *v, int n)
 {
 	json_t *o = json_object();
 	bool failed = false;
@@ -331,7 +333,7 @@ static int print_json(FILE *f, const struct value *v, int n)
 	return 0;
 }
 
-static int print_csv(FILE *f, const struct value *v, int n)
+static int print_csv(FILE *f, const struct shown_value *v, int n)
 {
 	for (int i = 0; i < n; i++) {
 		const char *s = v[i].text;
@@ -356,7 +358,7 @@ static int columns(const struct replay_report *r)
 
 static int print_all(FILE *f, const struct replay_report *r, print_values print)
 {
-	struct value *v = calloc(KEYS, sizeof(*v));
+	struct shown_value *v = calloc(KEYS, sizeof(*v));
 	int rc = v ? 0 : -ENOMEM;
 	for (size_t i = 0; i < r->rows.n && !rc; i++) {
 		row_values(&r->rows.list[i], &r->places->list[r->rows.list[i].place], v);

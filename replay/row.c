@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "replay/numbers/tolerance.h"
+#include "replay/numbers/verdict.h"
 #include "symbolizer/event/names.h"
 
 enum { DTYPES = 64 };

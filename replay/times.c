@@ -1,4 +1,4 @@
-#include "replay/times.h"
+#include "replay/row.h"
 
 #include <errno.h>
 #include <inttypes.h>

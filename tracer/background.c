@@ -13,8 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/intervene_run.h"
-#include "tracer/start.h"
+#include "tracer/internal.h"
 
 /* In place of the terminal. */
 static int redirect(const char *output)

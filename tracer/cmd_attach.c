@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #include "symbolizer/target/process.h"
-#include "tracer/intervene_run.h"
-#include "tracer/start.h"
+#include "tracer/internal.h"
 
 int cmd_attach(int argc, char **argv)
 {
@@ -17,7 +16,7 @@ int cmd_attach(int argc, char **argv)
 	const struct option_def options[] = {
 	    TRACE_OPTIONS(o),
 	    CAPTURE_OPTIONS(o.capture),
-	    MEASURE_OPTIONS(o.measure),
+	    STATS_OPTIONS(o.measure),
 	    INTERVENE_OPTIONS(change),
 	    {0, "for", OPTION_DURATION, &o.for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},
 	    {0, "count", OPTION_COUNT, &o.count, "N", "detach after N events", NULL},

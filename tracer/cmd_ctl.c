@@ -14,7 +14,7 @@
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/injector.h"
-#include "tracer/intervene/intervene_ctl.h"
+#include "tracer/intervene/intervene.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};

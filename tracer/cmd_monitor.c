@@ -13,9 +13,8 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
-#include "tracer/monitor/device_usage.h"
-#include "tracer/monitor/op_rate.h"
-#include "tracer/proc/usage.h"
+#include "tracer/monitor/monitor.h"
+#include "tracer/proc/thread_facts.h"
 
 struct monitor {
 	pid_t pid;

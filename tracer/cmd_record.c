@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"
-#include "tracer/sample/record_samples.h"
 #include "tracer/sample/sampler.h"
 #include "tracer/trace_loop.h"
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tracer/intervene_run.h"
-#include "tracer/start.h"
+#include "tracer/internal.h"
 
 static int finish(struct trace_loop *l, int failed, struct err *e)
 {
@@ -39,7 +38,7 @@ int cmd_run(int argc, char **argv)
 	const struct option_def options[] = {
 	    TRACE_OPTIONS(o),
 	    CAPTURE_OPTIONS(o.capture),
-	    MEASURE_OPTIONS(o.measure),
+	    STATS_OPTIONS(o.measure),
 	    INTERVENE_OPTIONS(change),
 	    {0, "eager", OPTION_FLAG, &eager, NULL, "turn torch.compile off in the program", NULL},
 	    {0}};

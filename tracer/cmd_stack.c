@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "symbolizer/target/process.h"
-#include "tracer/stack/stack_snapshot_text.h"
+#include "tracer/stack/stack_snapshot.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};

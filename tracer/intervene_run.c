@@ -1,4 +1,4 @@
-#include "tracer/intervene_run.h"
+#include "tracer/internal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ static const char *tracing_option(const struct session_opts *o)
 /* What chooses calls to be captured from outside. */
 static int check_capture(const struct session_opts *o, struct err *e)
 {
-	const struct capturing_opts *c = &o->capture;
+	const struct capture_opts *c = &o->capture;
 	const char *option = o->when	  ? "--when"
 			     : c->nth	  ? "--nth"
 			     : c->every	  ? "--every"

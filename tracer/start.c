@@ -1,4 +1,4 @@
-#include "tracer/start.h"
+#include "tracer/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

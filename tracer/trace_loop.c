@@ -11,9 +11,85 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/hold.h"
+#include "tracer/proc/freeze.h"
+#include "tracer/sample/sampler.h"
+
+struct trace_samples {
+	struct record_samples to;
+	struct sampler *sampler;
+};
+
+static int parse_hz(const char *text, uint64_t *hz, struct err *e)
+{
+	char *end;
+	*hz = SAMPLER_HZ;
+	if (!*text)
+		return 0;
+	*hz = strtoull(text, &end, 10);
+	if (*end || *text < '0' || *text > '9') {
+		err_set(e, -EINVAL, "--sample %s: not a number of samples a second", text);
+		return err_hint(e, "--sample=99");
+	}
+	return 0;
+}
+
+int trace_samples_open(const char *text, struct session *session, struct trace_samples **out,
+		       struct err *e)
+{
+	uint64_t hz;
+	*out = NULL;
+	if (!text)
+		return 0;
+	int r = parse_hz(text, &hz, e);
+	if (r)
+		return r;
+	struct trace_samples *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(e, -ENOMEM, "no memory");
+	const struct sampler_sink sink = record_samples_sink(&s->to);
+	s->to.writer = session_writer(session);
+	r = sampler_open(hz, &sink, &s->sampler, e);
+	if (r) {
+		free(s);
+		return r;
+	}
+	trace_write_sampling(s->to.writer, sampler_how(s->sampler));
+	*out = s;
+	return 0;
+}
+
+int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e)
+{
+	return s ? sampler_add_child(s->sampler, child, e) : 0;
+}
+
+int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e)
+{
+	return s ? sampler_add_process(s->sampler, pid, e) : 0;
+}
+
+int trace_samples_fd(const struct trace_samples *s)
+{
+	return s ? sampler_fd(s->sampler) : -1;
+}
+
+int trace_samples_read(struct trace_samples *s, struct err *e)
+{
+	int r = s ? sampler_read(s->sampler) : 0;
+	return r ? err_set(e, r, "cannot take samples: %s", strerror(-r)) : 0;
+}
+
+void trace_samples_finish(struct trace_samples *s)
+{
+	if (!s)
+		return;
+	sampler_read(s->sampler);
+	record_samples_summary(s->sampler);
+	sampler_close(s->sampler);
+	free(s);
+}
 
 const char *const trace_phases[] = {"all", "forward", "backward", NULL};
 
@@ -54,13 +130,13 @@ static void add_process(struct trace_loop *l, pid_t pid)
 static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 {
 	enum { WAIT_MS = 100 };
-	struct hold *hold = NULL;
+	struct freeze *frozen = NULL;
 	if (process_shares_memory(ev->pid, ev->parent ? ev->parent : l->pid))
 		return;
-	hold_thread(ev->pid, WAIT_MS, &hold);
+	freeze_thread(ev->pid, WAIT_MS, &frozen);
 	if (session_is_complete(ev->pid))
 		add_process(l, ev->pid);
-	hold_release(hold);
+	freeze_release(frozen);
 }
 
 /* The loading thread waits while the probes are put in, so that no op runs without them. Where that
@@ -68,13 +144,13 @@ static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 static void on_map(struct trace_loop *l, const struct follow_event *ev)
 {
 	enum { WAIT_MS = 1000 };
-	struct hold *hold = NULL;
+	struct freeze *frozen = NULL;
 	if (!library_is_needed(ev->path))
 		return;
-	hold_thread(ev->tid, WAIT_MS, &hold);
+	freeze_thread(ev->tid, WAIT_MS, &frozen);
 	if (session_is_complete(ev->pid))
 		add_process(l, ev->pid);
-	hold_release(hold);
+	freeze_release(frozen);
 }
 
 static void on_follow(const struct follow_event *ev, void *arg)

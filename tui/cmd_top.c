@@ -11,7 +11,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/trace_loop.h"
 #include "tui/actions/actions.h"
-#include "tui/model/live.h"
+#include "tui/model/top.h"
 
 struct top_opts {
 	struct live_opts live;
@@ -59,7 +59,7 @@ static int open_events(struct top *t, const struct top_opts *o, struct err *e)
 	t->acts = o->file ? NULL : actions_new();
 	if (!t->view || (!o->file && !t->acts))
 		return err_set(e, -ENOMEM, "no memory");
-	return o->file ? source_open(o->file, o->speed, &t->source, e)
+	return o->file ? player_open(o->file, o->speed, &t->player, e)
 		       : live_open(&o->live, &t->live, e);
 }
 
@@ -84,7 +84,7 @@ static int top(const struct top_opts *o)
 	int r = show(&t, o, &e);
 	actions_free(t.acts);
 	live_close(t.live, screen_end_signal() != SIGHUP);
-	source_close(t.source);
+	player_close(t.player);
 	view_free(t.view);
 	lines_free(&t.lines);
 	if (r)

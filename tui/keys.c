@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tui/actions/actions.h"
-#include "tui/model/live.h"
+#include "tui/model/top.h"
 
 #define CONTROL(letter) ((letter)&0x1f)
 
@@ -98,7 +98,7 @@ static void click(struct top *t, int y, int x)
 
 static void set_speed(struct top *t, int key)
 {
-	double speed = t->source ? source_speed(t->source) : 0;
+	double speed = t->player ? player_speed(t->player) : 0;
 	if (t->live) {
 		top_say(t, "events of a process come as fast as it makes them");
 		return;
@@ -109,7 +109,7 @@ static void set_speed(struct top *t, int key)
 		speed = 1;
 	else
 		speed = key == '-' ? speed / 2 : speed * 2;
-	source_set_speed(t->source, speed);
+	player_set_speed(t->player, speed);
 	if (speed > 0)
 		top_say(t, "speed %g", speed);
 	else
@@ -119,8 +119,8 @@ static void set_speed(struct top *t, int key)
 static void pause_or_go_on(struct top *t)
 {
 	t->paused = !t->paused;
-	if (!t->paused && t->source)
-		source_resume(t->source);
+	if (!t->paused && t->player)
+		player_resume(t->player);
 	top_say(t, t->paused ? "paused; p goes on" : "going on");
 }
 

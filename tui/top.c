@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "tui/actions/actions.h"
 #include "tui/keys.h"
-#include "tui/model/live.h"
 
 enum { MS = 1000000, REFRESH_NS = 500 * MS, SLICE_NS = 50 * MS };
 
@@ -48,20 +47,20 @@ static int draw(struct top *t)
 
 static int top_take_items(struct top *t, uint64_t until)
 {
-	enum source_state before;
-	if (t->paused || !t->source)
+	enum player_state before;
+	if (t->paused || !t->player)
 		return 0;
-	before = source_state(t->source);
-	int r = source_take(t->source, t->view, until);
-	if (source_state(t->source) == SOURCE_BROKEN && before != SOURCE_BROKEN)
-		top_say(t, "%s", source_trouble(t->source)->what);
+	before = player_state(t->player);
+	int r = player_take(t->player, t->view, until);
+	if (player_state(t->player) == PLAYER_BROKEN && before != PLAYER_BROKEN)
+		top_say(t, "%s", player_trouble(t->player)->what);
 	return r;
 }
 
 /* Whether there was more to take than time. */
 static bool is_behind(const struct top *t, uint64_t until)
 {
-	return t->source && !t->paused && source_state(t->source) == SOURCE_GOES_ON &&
+	return t->player && !t->paused && player_state(t->player) == PLAYER_GOES_ON &&
 	       clock_ns(CLOCK_MONOTONIC) >= until;
 }
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "perf/diff/significance.h"
+#include "perf/diff/internal.h"
 
 #include <errno.h>
 #include <math.h>

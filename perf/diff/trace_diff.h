@@ -4,7 +4,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
+#include "base/terminal.h"
 #include "perf/report/aggregate.h"
 
 enum {
@@ -42,5 +44,23 @@ int trace_diff(const struct aggregate *a, const struct aggregate *b, double thre
 bool trace_diff_is_change(const struct trace_diff_row *r);
 
 void trace_diff_free(struct trace_diff *d);
+
+/* A comparison of two traces as people and as programs read it. */
+
+struct trace_diff_print {
+	const struct aggregate *a, *b;
+	bool all;     /* rows that have not changed, too */
+	size_t limit; /* so many rows of the table; 0: all */
+	struct terminal terminal;
+};
+
+/* What was compared, and a table of what changed. 0, -ENOMEM or -EIO. */
+int trace_diff_print(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts);
+
+/* {"summary": {...}, "rows": [...]}, all rows. */
+int trace_diff_print_json(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts);
+
+/* The rows with a header. */
+int trace_diff_print_csv(FILE *f, const struct trace_diff *d);
 
 #endif

@@ -1,16 +1,15 @@
-#include "perf/diff/trace_diff_print.h"
+#include "perf/diff/trace_diff.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/csv.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/events/json_event.h"
-#include "perf/events/where_text.h"
-#include "perf/report/report_columns.h"
+#include "perf/events/print_event.h"
+#include "perf/report/report.h"
 
 /* At the level of trace_diff.c a change is told from so many deviations on. */
 enum { TOLD = 5 };

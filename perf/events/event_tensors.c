@@ -1,4 +1,4 @@
-#include "perf/events/event_tensors.h"
+#include "perf/events/print_event.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -44,4 +44,18 @@ void json_write_float(FILE *f, double d);
 /* A JSON string of the first `len` bytes of s. */
 void json_write_string(FILE *f, const char *s, size_t len);
 
+/* The statistics of an event as JSON. */
+
+/* One JSON object without a newline, of an event whose `stats` is not NULL:
+ *
+ *   stats_of   the id of the event
+ *   tensors    an array, for each tensor of it that was looked at: name (as event_rows names it),
+ * of
+ *              ("args" or "results"), and either reason (why it could not be measured) or count,
+ *              nan, inf, neg_inf, zeros, min, max, mean, std, norm and hash; of a dtype without
+ *              numbers only count and hash. Numbers are as json_event writes them, hash is a string
+ *              of 16 hexadecimal digits.
+ */
+void json_stats(FILE *f, const struct op_event *ev);
+
 #endif

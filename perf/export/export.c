@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "perf/trace/trace_order.h"
+#include "perf/trace/trace_read.h"
 
 bool export_chooses(const struct export_in *in, const struct op_event *ev)
 {

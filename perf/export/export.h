@@ -8,7 +8,6 @@
 #include "base/err.h"
 #include "perf/trace/trace_read.h"
 #include "perf/trace/trace_span.h"
-#include "perf/trace/trace_when.h"
 
 struct export_in {
 	const char *path;
@@ -59,5 +58,26 @@ int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
 /* An SQLite 3 database into the empty or new file `output`; its tables are described in
  * ditrace-export(1). */
 int export_sqlite(struct export_in *in, const char *output, struct err *e);
+
+/* A trace as ditorch's table of times: a row for each forward op. */
+
+/* Write the trace to `f`. Columns:
+ *
+ *   name, forward_id           of the op
+ *   forward_elapsed            its duration in `unit`, empty when it had not ended
+ *   backward_elapsed           the sum over the backward nodes that it made, empty when none ran
+ *   unit                       "ms"
+ *   input, output              JSON arrays as in json_event.h
+ *   grad_inputs, grad_outputs  JSON arrays of {"node", "values"}, one for each backward node, in
+ *                              the order in which they ran
+ *
+ * Rows in the order in which the ops started. A backward node whose forward op is not known has a
+ * row of its own without forward_id and forward_elapsed. Ops that backward nodes call have none:
+ * their time is in backward_elapsed. The part and the condition choose among the rows: a forward op
+ * by its own event, with all that ran backward for it. What the nodes say waits in a temporary
+ * file, so that memory grows by about 50 bytes for an op with a backward.
+ *
+ * Returns as trace_read_next at the end of the file (0: all of it). */
+int export_csv(struct export_in *in, FILE *f, struct err *e);
 
 #endif

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "perf/events/event_tensors.h"
+#include "base/arena.h"
 #include "perf/events/json_event.h"
+#include "perf/events/print_event.h"
 #include "perf/export/export.h"
-#include "perf/export/export_profile.h"
+#include "perf/export/internal.h"
 
 /* The ids of the events from which flows start. */
 struct starts {

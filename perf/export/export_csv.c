@@ -1,14 +1,14 @@
-#include "perf/export/export_csv.h"
+#include "perf/export/export.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/csv.h"
 #include "base/intern.h"
+#include "base/table.h"
 #include "perf/events/json_event.h"
-#include "perf/trace/trace_order.h"
+#include "perf/trace/trace_read.h"
 
 /* What ran backward for one forward op. */
 struct backward {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/intern.h"
 #include "perf/events/json_event.h"
 #include "perf/export/export.h"

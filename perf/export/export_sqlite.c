@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/text.h"
-#include "perf/events/event_tensors.h"
 #include "perf/events/json_event.h"
+#include "perf/events/print_event.h"
 #include "perf/export/export.h"
 
 enum { PER_TRANSACTION = 100000 };

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/intern.h"
-#include "perf/report/aggregate_key.h"
+#include "perf/report/internal.h"
 
 enum { PENDING_MAX = 65536 };
 

@@ -3,12 +3,70 @@
 #ifndef PERF_REPORT_AGGREGATE_H
 #define PERF_REPORT_AGGREGATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "perf/report/batches.h"
-#include "perf/report/histogram.h"
+#include "base/intern.h"
 #include "symbolizer/event/event.h"
+
+/* Means of a row's calls over stretches of the trace, in little memory, however many calls come:
+ * what a test of significance takes for its observations. Calls near each other in time are alike
+ * (caches, clock, neighbours), so single calls are not independent; means over long stretches
+ * nearly are. All rows have the same stretches: one whose calls all come in a single moment has but
+ * one observation, however many they are. */
+
+enum { BATCHES_MAX = 64 };
+
+/* Zero-initialise. */
+struct batches {
+	uint64_t size; /* of a stretch, in events of all rows; doubled when there are too many */
+	uint32_t calls[BATCHES_MAX];
+	double sums[BATCHES_MAX];
+};
+
+/* at: how many events of all rows were before it. */
+void batches_add(struct batches *b, uint64_t at, double value);
+
+/* The means of the stretches that have calls, in the order of time, in a trace of so many events;
+ * the last one is left out when it was less than half over, unless it is alone. Returns how many.
+ */
+uint32_t batches_means(const struct batches *b, uint64_t events, double *out);
+
+/* A histogram of durations whose buckets grow with the value: quantiles to about 3 % in little
+ * memory. */
+
+enum {
+	HISTOGRAM_SUB_BITS = 5, /* 32 buckets for each power of two: 3.1 % wide */
+	HISTOGRAM_SUB = 1 << HISTOGRAM_SUB_BITS,
+	HISTOGRAM_OCTAVES = 64 - HISTOGRAM_SUB_BITS + 1,
+};
+
+/* Zero-initialise. Memory comes with the first value of each power of two. */
+struct histogram {
+	uint64_t count;
+	uint64_t *octaves[HISTOGRAM_OCTAVES]; /* HISTOGRAM_SUB counts each, NULL: none */
+};
+
+/* 0 or -ENOMEM. */
+int histogram_add(struct histogram *h, uint64_t value);
+
+/* Fetches into the processor's cache what histogram_add of the value will need: first where its
+ * count is found, and with `second`, a while later, the count. */
+void histogram_prefetch(const struct histogram *h, uint64_t value, bool second);
+
+/* The value below or at which the share q (0..1) of all lies: the middle of its bucket. 0 when
+ * empty. */
+uint64_t histogram_quantile(const struct histogram *h, double q);
+
+/* How many values lie in each of `n` parts of low..high (with both ends), whose bounds grow by
+ * equal ratios; a value counts as the middle of its bucket, and those outside with the first or
+ * last part.
+ */
+void histogram_spread(const struct histogram *h, uint64_t low, uint64_t high, uint64_t *counts,
+		      unsigned n);
+
+void histogram_free(struct histogram *h);
 
 /* What rows are told apart by. */
 enum {
@@ -17,7 +75,7 @@ enum {
 	AGGREGATE_FILE = 1 << 2,
 	AGGREGATE_FUNCTION = 1 << 3, /* and its file */
 	AGGREGATE_THREAD = 1 << 4,   /* and its process */
-	AGGREGATE_SHAPE = 1 << 5,    /* of the tensors given, see perf/events/event_tensors.h */
+	AGGREGATE_SHAPE = 1 << 5,    /* of the tensors given, see perf/events/print_event.h */
 	AGGREGATE_DTYPE = 1 << 6,
 	AGGREGATE_DEVICE = 1 << 7,
 	AGGREGATE_PHASE = 1 << 8,
@@ -114,5 +172,21 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q);
 
 void aggregate_free(struct aggregate *a);
+
+/* The time in which a thread was in no op: between one outermost op and the next. */
+
+/* Zero-initialise. */
+struct gaps {
+	struct intern threads;
+	uint64_t *ends; /* of each thread's outermost op before */
+	size_t room;
+};
+
+/* See the next event of its thread, in the order in which they end. 1: *gap is the time since the
+ * op before, as an event of the op "(in no op)", located where Python was when the gap ended; it
+ * shares what ev points to. 0: there is no gap that ends with this event. -ENOMEM. */
+int gaps_see(struct gaps *g, const struct op_event *ev, struct op_event *gap);
+
+void gaps_free(struct gaps *g);
 
 #endif

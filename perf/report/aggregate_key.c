@@ -1,4 +1,4 @@
-#include "perf/report/aggregate_key.h"
+#include "perf/report/internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "perf/report/batches.h"
+#include "perf/report/aggregate.h"
 
 static void join(struct batches *b)
 {

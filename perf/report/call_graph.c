@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "perf/report/call_graph.h"
+#include "perf/report/call_tree.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/csv.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "perf/events/json_event.h"
 

@@ -1,9 +1,9 @@
-#include "perf/report/gaps.h"
+#include "perf/report/aggregate.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 
 int gaps_see(struct gaps *g, const struct op_event *ev, struct op_event *gap)
 {

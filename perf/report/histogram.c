@@ -1,4 +1,4 @@
-#include "perf/report/histogram.h"
+#include "perf/report/aggregate.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "base/intern.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/events/where_text.h"
+#include "perf/events/print_event.h"
 
 enum { REASONS_MAX = 16, KEY_MAX = 2048 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/terminal.h"
-#include "symbolizer/event/event_stats.h"
+#include "symbolizer/event/event.h"
 
 struct overflow;
 

@@ -9,8 +9,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/events/json_event.h"
-#include "perf/report/report_columns.h"
-#include "perf/report/report_fields.h"
+#include "perf/report/internal.h"
 
 const char *const report_sort_names[] = {
     "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",

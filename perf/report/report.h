@@ -5,10 +5,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/err.h"
+#include "base/table.h"
 #include "base/terminal.h"
 #include "perf/report/aggregate.h"
 #include "perf/trace/trace_format.h"
-#include "symbolizer/event/sample.h"
+#include "symbolizer/event/event.h"
 #include "symbolizer/when/when.h"
 
 enum report_sort {
@@ -79,5 +81,46 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 
 /* The rows with the same columns and a header line. */
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
+/* The columns of a report: what a row of an aggregate shows to people, and to programs. */
+
+enum { REPORT_COLUMNS_MAX = 32 };
+
+/* Which columns, by their place in the list of all. */
+struct report_columns {
+	size_t n;
+	unsigned char which[REPORT_COLUMNS_MAX];
+};
+
+/* Those for rows by `keys` (AGGREGATE_*). */
+void report_columns_default(unsigned keys, struct report_columns *out);
+
+/* Read "calls,mean,op". 0, or -EINVAL: no such column, one that rows by `keys` do not have, too
+ * many. */
+int report_columns_parse(const char *text, unsigned keys, struct report_columns *out,
+			 struct err *e);
+
+void report_columns_head(struct table *t, const struct report_columns *c);
+
+/* The cells of a row; percentages are of `observed_ns`. */
+void report_columns_row(struct table *t, const struct report_columns *c,
+			const struct aggregate_row *r, uint64_t observed_ns,
+			const struct report_opts *opts);
+
+/* The numbers that rows are sorted by, too. */
+uint64_t report_mean(const struct aggregate_row *r);
+double report_percent(uint64_t part, uint64_t whole);
+
+/* The name of the row's thread, "" when it is not known. */
+const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r);
+
+/* --group and --sort of a report, as they are written. */
+
+/* Read "op,line,shape" into AGGREGATE_* keys. 0 or -EINVAL. */
+int group_parse(const char *text, unsigned *keys, struct err *e);
+
+/* Read the name of a key to sort rows by `keys` by. 0, or -EINVAL: there is no such key, or the
+ * rows do not have it. */
+int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e);
 
 #endif

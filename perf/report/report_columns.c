@@ -1,11 +1,11 @@
-#include "perf/report/report_columns.h"
+#include "perf/report/report.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "perf/events/where_text.h"
+#include "perf/events/print_event.h"
 
 struct column_row {
 	const struct aggregate_row *r;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "perf/trace/late_symbols.h"
+#include "perf/trace/trace_read.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,11 +11,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "symbolizer/native/native_symbols.h"
-#include "symbolizer/native/perf_map.h"
+#include "symbolizer/native/native_stack.h"
 #include "symbolizer/target/process.h"
 
 struct jit {

@@ -1,4 +1,4 @@
-#include "perf/trace/trace_blocks.h"
+#include "perf/trace/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,6 @@
-#include "perf/trace/trace_decode.h"
+#include "perf/trace/internal.h"
 
 #include <errno.h>
-
-#include "perf/trace/trace_defs.h"
-#include "perf/trace/trace_values.h"
 
 static const struct py_stack *stack_at(const struct trace_defs *d, struct in *in)
 {

@@ -1,4 +1,4 @@
-#include "perf/trace/trace_defs.h"
+#include "perf/trace/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,8 @@
-#include "perf/trace/trace_ids.h"
+#include "perf/trace/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "perf/trace/trace_encode.h"
 
 enum {
 	META_BYTES_MAX = 16 << 20, /* beyond it new metas are written where they are used */

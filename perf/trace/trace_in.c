@@ -1,4 +1,4 @@
-#include "perf/trace/trace_in.h"
+#include "perf/trace/internal.h"
 
 uint64_t in_long(struct in *in)
 {

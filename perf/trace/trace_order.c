@@ -1,11 +1,13 @@
-#include "perf/trace/trace_order.h"
-
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/clock.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "perf/trace/trace_read.h"
 
 enum { HELD_MAX = 65536, HELD_BYTES_MAX = 64 << 20 };
 static const uint64_t HELD_NS_MAX = 1000000000;
@@ -132,4 +134,23 @@ int trace_order_next(struct trace_order *o, struct trace_item *item, struct err 
 			return err_set(e, -ENOMEM, "no memory to put the events in order");
 		}
 	}
+}
+
+int trace_end_print(const char *path, int code, const struct err *e, uint64_t lost)
+{
+	char count[40];
+	fflush(stdout);
+	if (lost)
+		fprintf(stderr, "ditrace: %s lost while recording\n",
+			text_counted(count, sizeof(count), lost, "event"));
+	if (code == -EAGAIN) {
+		fputs("ditrace: ", stderr);
+		text_print_safe(stderr, path);
+		fputs(" is still being written: this is what it holds so far\n", stderr);
+		return EXIT_GOOD;
+	}
+	if (code == 0)
+		return EXIT_GOOD;
+	err_print(e);
+	return EXIT_FAILED;
 }

@@ -9,9 +9,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "perf/trace/late_symbols.h"
-#include "perf/trace/trace_decode.h"
-#include "perf/trace/trace_defs.h"
+#include "perf/trace/internal.h"
 
 /* How far the reader is. */
 struct trace_progress {

@@ -8,7 +8,6 @@
 #include "base/err.h"
 #include "perf/trace/trace_format.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/event/sample.h"
 
 struct trace_reader;
 
@@ -85,5 +84,53 @@ uint64_t trace_reader_origin(const struct trace_reader *r);
 bool trace_has_only_samples(const char *path);
 
 void trace_reader_close(struct trace_reader *r);
+
+/* The events of a trace in the order in which they started. */
+
+/* The file has events in the order in which they ended, children before parents; this holds them
+ * back and gives them out by id. Up to 65,536 events (64 MiB of them) are held, and the smallest id
+ * goes out when that is reached: only an op that encloses more than so many others comes late,
+ * after its children. Numbers missing from the file (lost or filtered events) do no harm. */
+struct trace_order;
+
+/* `follow`: the file is read while it is written; then no event is held for longer than a second.
+ * The reader stays the caller's. NULL without memory. */
+struct trace_order *trace_order_new(struct trace_reader *r, bool follow);
+
+/* As trace_read_next; items other than events come at once. How the file ended is told when all
+ * events are out. */
+int trace_order_next(struct trace_order *o, struct trace_item *item, struct err *e);
+
+void trace_order_free(struct trace_order *o);
+
+/* What the commands that read a trace file say when they are done with it. */
+
+/* Print on stderr how reading `path` ended: `code` and `e` as trace_read_next gave them last,
+ * `lost` events in LOST records. Returns the exit status of the command: EXIT_GOOD for a whole file
+ * and for one that is still being written, else EXIT_FAILED. */
+int trace_end_print(const char *path, int code, const struct err *e, uint64_t lost);
+
+/* Native frames that had no symbol when they were recorded, named as a trace file is read: by the
+ * files with the build ids that the trace has, and by what JITs have written meanwhile. */
+
+/* How such a frame's function is written in the trace: "0x1234" is an address as the symbols of its
+ * file have it, "@0x1234" an offset into a file that could not be read,
+ * "+0x1234" an address in a file of a name that had been another's before. The file of code that is
+ * in no file is that of sample_anon_file. */
+
+struct late_symbols;
+
+/* When the file was begun (CLOCK_REALTIME ns), and its descriptor, which stays the caller's. NULL
+ * without memory. */
+struct late_symbols *late_symbols_new(uint64_t begun_ns, int fd);
+void late_symbols_free(struct late_symbols *l); /* NULL allowed */
+
+/* A file's build id; what `b` points to must outlive *l. 0 or -ENOMEM. */
+int late_symbols_build(struct late_symbols *l, const struct trace_build *b);
+
+/* If *f is such a frame, give it its function's name, where that is certain; else
+ * "libfoo.so+0x1234", with an offset into the file "libfoo.so@0x1234"; of code in no file "[anon]"
+ * and "(unknown)". The strings live as long as `l`. 0 or -ENOMEM. */
+int late_symbols_name(struct late_symbols *l, struct py_frame *f);
 
 #endif

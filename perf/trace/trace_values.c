@@ -1,9 +1,7 @@
-#include "perf/trace/trace_values.h"
+#include "perf/trace/internal.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "perf/trace/trace_defs.h"
 
 struct value_in {
 	struct in in;

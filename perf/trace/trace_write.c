@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/trace/trace_blocks.h"
-#include "perf/trace/trace_encode.h"
-#include "perf/trace/trace_ids.h"
+#include "perf/trace/internal.h"
 
 enum {
 	SCRATCH = TRACE_RECORD_MAX,

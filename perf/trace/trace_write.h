@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "perf/trace/trace_format.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/event/sample.h"
 
 struct trace_writer;
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/capture/archive.h"
+#include "replay/capture/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

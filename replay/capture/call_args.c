@@ -1,4 +1,4 @@
-#include "replay/capture/call_args.h"
+#include "replay/capture/pth.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/capture/interpreter.h"
+#include "replay/capture/capture_files.h"
 
 #include <fcntl.h>
 #include <stdio.h>

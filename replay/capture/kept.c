@@ -1,10 +1,8 @@
-#include "replay/capture/kept.h"
+#include "replay/capture/source.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-
-#include "replay/capture/extent.h"
 
 struct kept_tensor {
 	struct kept_tensor *before;

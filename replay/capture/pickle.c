@@ -1,4 +1,4 @@
-#include "replay/capture/pickle.h"
+#include "replay/capture/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

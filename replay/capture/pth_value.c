@@ -1,4 +1,4 @@
-#include "replay/capture/pth_value.h"
+#include "replay/capture/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

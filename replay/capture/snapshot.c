@@ -1,12 +1,10 @@
 #define _GNU_SOURCE
-#include "replay/capture/snapshot.h"
+#include "replay/capture/source.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "replay/capture/extent.h"
 
 enum { SPARSE = 16, SMALL = 1 << 20, KEPT = 64 << 20 };
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/numbers/compare_kernel.h"
 #include "replay/numbers/number.h"
 #include "symbolizer/event/names.h"
 

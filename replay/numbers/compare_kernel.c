@@ -1,9 +1,9 @@
-#include "replay/numbers/compare_kernel.h"
+#include "replay/numbers/compare.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "replay/numbers/arch_x86_64.h"
+#include "replay/numbers/simd_x86_64.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

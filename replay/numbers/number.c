@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "replay/numbers/arch_x86_64.h"
+#include "replay/numbers/simd_x86_64.h"
 
 /* IEEE and bfloat16 formats as floats, by their bits: faster than the compiler's conversions where
  * the machine has none, and the same on all. */

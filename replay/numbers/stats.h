@@ -1,4 +1,4 @@
-/* The statistics of a tensor (struct stats, symbolizer/event/event_stats.h) from its bytes. */
+/* The statistics of a tensor (struct stats, symbolizer/event/event.h) from its bytes. */
 #ifndef REPLAY_NUMBERS_STATS_H
 #define REPLAY_NUMBERS_STATS_H
 
@@ -7,10 +7,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "replay/capture/refusal.h"
 #include "replay/capture/source.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/event/event_stats.h"
 
 /* How: blocks of STATS_BLOCK elements in row-major order, each converted to float64; in a block the
  * mean first and then the sum of squared deviations from it, in eight lanes; blocks are put

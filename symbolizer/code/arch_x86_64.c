@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/code/insn_cache.h"
+#include "symbolizer/code/cfg.h"
 
 #define BIT(r) (UINT32_C(1) << (r))
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/user.h>
 
 /* Registers are numbered as the words of struct pt_regs (Linux, arch/x86/include/asm/ptrace.h),
  * which are also the first words of struct user_regs_struct (sys/user.h). */
@@ -143,5 +144,23 @@ int arch_decode(struct arch_decoder *d, const uint8_t *code, size_t len, uint64_
  * switch in position-independent code: `insn` are the `n` instructions in a row the last of which
  * jumps. Returns the number of entries, with the table's address, or 0. */
 uint32_t arch_jump_table(const struct arch_insn *insn, uint32_t n, uint64_t *table);
+
+/* Registers as ptrace(2) gives them. */
+
+/* The registers by enum arch_reg are the first words of struct user_regs_struct. */
+union regs {
+	struct user_regs_struct user;
+	uint64_t word[sizeof(struct user_regs_struct) / sizeof(uint64_t)];
+};
+
+/* The system call that the thread is in, with its six arguments in arg[]; -1: in none (Linux,
+ * arch/x86/entry/entry_64.S). */
+static inline long regs_syscall(const uint64_t *word, uint64_t *arg)
+{
+	static const uint8_t place[] = {ARCH_DI, ARCH_SI, ARCH_DX, ARCH_R10, ARCH_R8, ARCH_R9};
+	for (unsigned i = 0; i < sizeof(place); i++)
+		arg[i] = word[place[i]];
+	return (long)word[ARCH_ORIG_AX];
+}
 
 #endif

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "symbolizer/code/return_sites_ctx.h"
+#include "symbolizer/code/internal.h"
 
 /* The way from the entry in a straight line. */
 struct way {

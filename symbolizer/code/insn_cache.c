@@ -1,4 +1,4 @@
-#include "symbolizer/code/insn_cache.h"
+#include "symbolizer/code/cfg.h"
 
 #include <stdlib.h>
 #include <string.h>

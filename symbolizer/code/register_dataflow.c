@@ -1,10 +1,8 @@
-#include "symbolizer/code/register_dataflow.h"
+#include "symbolizer/code/dataflow.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "symbolizer/code/slot_dataflow.h"
 
 enum { MAX_SWEEPS = 64 };
 

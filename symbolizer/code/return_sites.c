@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/code/return_sites_ctx.h"
+#include "symbolizer/code/internal.h"
 
 /* Instructions inside loops looked at on the way up to one outside. */
 enum { MAX_LOOPS = 32 };

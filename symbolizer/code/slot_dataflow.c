@@ -1,10 +1,10 @@
-#include "symbolizer/code/slot_dataflow.h"
+#include "symbolizer/code/dataflow.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 
 enum { SLOT = 8 };
 

@@ -1,4 +1,4 @@
-#include "symbolizer/decode/decode_tensor.h"
+#include "symbolizer/decode/internal.h"
 
 #include <string.h>
 

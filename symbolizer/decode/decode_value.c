@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "symbolizer/decode/decode_tensor.h"
+#include "symbolizer/decode/internal.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/names.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/ops/abi.h"
+#include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
 

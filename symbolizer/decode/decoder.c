@@ -4,11 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/decode/hit_fragments.h"
-#include "symbolizer/decode/hit_queue.h"
-#include "symbolizer/decode/open_op.h"
+#include "symbolizer/decode/internal.h"
 #include "symbolizer/python/pycode.h"
-#include "symbolizer/python/pyfreed.h"
 
 enum { THREAD_BUCKETS = 256, HELD_MAX = 32 << 20 };
 
@@ -121,7 +118,7 @@ static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, cons
 		o->ev.forward_id = up->ev.forward_id;
 		o->ev.where_stack = up->ev.where_stack;
 	}
-	o->ev.held = h->flags & HIT_HELD;
+	o->ev.held = h->flags & HIT_STOPPED;
 	o->seq = h->seq;
 	o->in.n = 0;
 	t->nopen++;
@@ -182,7 +179,7 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 		return;
 	}
 	close_above(d, th, i, h);
-	th->open[i - 1]->ev.held = h->flags & HIT_HELD;
+	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
 	open_op_results(t, th->open[i - 1], it);
 	close_op(d, th, h->ts, false);
 }

@@ -3,6 +3,9 @@
 #ifndef SYMBOLIZER_DECODE_DECODER_H
 #define SYMBOLIZER_DECODE_DECODER_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/plan/plan.h"
@@ -71,5 +74,55 @@ void decoder_flush(struct decoder *d, int proc);
 uint64_t decoder_dropped(const struct decoder *d);
 
 void decoder_free(struct decoder *d);
+
+/* Records that wait for their turn, one behind the other as they came. */
+
+/* Zero-initialise. The records lie at data[0 .. len), each padded to 8 bytes. */
+struct hit_queue {
+	uint8_t *data;
+	size_t len, room; /* bytes */
+};
+
+/* Append a copy of `h`, unless the queue would hold more than `most` bytes then; it takes no more
+ * memory than that. Returns the copy, valid until the next call with this queue; NULL when there is
+ * no room for it. */
+struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most);
+
+/* The record that begins *at bytes behind the first (0 to begin with), NULL at the end; *at moves
+ * on. */
+const struct hit *hit_queue_next(const struct hit_queue *q, size_t *at);
+
+/* Free its memory; it is empty then. */
+void hit_queue_free(struct hit_queue *q);
+
+/* Hits wait for a moment before they are decoded, so that it is known by then which Python code
+ * objects ended right after them. */
+
+enum { REORDER_BUFFER_NS = 20 * 1000 * 1000 };
+
+struct batch {
+	struct hit_queue hits;
+	size_t nends; /* records of code objects that ended or were met */
+};
+
+/* Zero-initialise. */
+struct reorder_buffer {
+	struct batch waiting, coming;
+	size_t warmed;	 /* bytes of `coming` whose stacks have been looked at */
+	uint64_t turned; /* CLOCK_MONOTONIC, ns: the last turn */
+	uint64_t turns;	 /* two later, all that has come is decoded */
+};
+
+/* Take one record; copies it. When more wait than fit into a few MiB they are decoded at once. */
+void reorder_buffer_add(struct reorder_buffer *l, struct decoder *d, const struct hit *h);
+
+/* Call it right after records have come: reads the Python code they name while it lives, and
+ * decodes what had come before the last turn, when that is REORDER_BUFFER_NS ago. */
+void reorder_buffer_turn(struct reorder_buffer *l, struct decoder *d, uint64_t now_ns);
+
+/* Decode all that waits. */
+void reorder_buffer_flush(struct reorder_buffer *l, struct decoder *d);
+
+void reorder_buffer_free(struct reorder_buffer *l);
 
 #endif

@@ -1,4 +1,4 @@
-#include "symbolizer/decode/hit_fragments.h"
+#include "symbolizer/decode/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "symbolizer/decode/open_op.h"
+#include "symbolizer/decode/internal.h"
 
 #include <string.h>
 

@@ -7,11 +7,12 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "symbolizer/decode/decode_value.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/schema.h"
+#include "symbolizer/target/elf.h"
 #include "symbolizer/target/mem.h"
-#include "symbolizer/target/std_string.h"
-#include "symbolizer/torch/rtti.h"
+#include "symbolizer/torch/layout.h"
 
 struct registered_op {
 	struct op_desc desc;		   /* first: a pointer to it is a pointer to this */
@@ -61,5 +62,35 @@ void registry_add_library_schema(struct registry *g, const char *text);
  * `results` are names, NULL-terminated. NULL without memory. */
 const struct op_desc *registry_named(struct registry *g, const char *name, enum op_kind kind,
 				     const char *const *args, const char *const *results);
+
+/* Where boxed calls of operators pass: the std::function that every torch::jit::Operator of a c10
+ * operator holds (torch/csrc/jit/runtime/register_c10_ops.cpp, createOperatorFromC10). torch.ops,
+ * TorchScript and all that is built on them call ops through it. It has no symbol in stripped
+ * libraries, so it is taken from the live registry. */
+
+/* Address in the process of that function. `cpu` is libtorch_cpu, loaded at `bias`; [text,
+ * text_end) its executable mapping in the process. 0 when it is not (yet) to be found. */
+uint64_t boxed_find(struct elf_file *cpu, uint64_t bias, uint64_t text, uint64_t text_end,
+		    const struct mem *m, struct registry *g);
+
+/* Which operator the boxed calls before were of, by the bytes of their records. */
+
+enum { BOXED_SEEN = 256, BOXED_SEEN_BYTES = 176 };
+
+/* All that names the operator in a record: its items up to BOXED_OVERLOAD, which come first; what
+ * is in the very first, the argument itself, is left out. */
+struct boxed_seen {
+	const struct registered_op *op; /* NULL: none */
+	uint32_t len;
+	uint8_t bytes[BOXED_SEEN_BYTES];
+};
+
+/* The operator of a record that begins as one before did; NULL: none did. `all`: BOXED_SEEN of
+ * them, zeroed at first. */
+const struct registered_op *boxed_seen_find(const struct boxed_seen *all, const struct items *it);
+
+/* From now on records that begin as this one are of `op`, which must be whole: what registry_find
+ * will always answer for it. */
+void boxed_seen_add(struct boxed_seen *all, const struct items *it, const struct registered_op *op);
 
 #endif

@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/decode/boxed.h"
+#include "symbolizer/decode/registry.h"
+#include "symbolizer/python/internal.h"
 #include "symbolizer/python/pycode.h"
-#include "symbolizer/python/pyfreed.h"
-#include "symbolizer/python/pyobject.h"
 
 static int find_biases(struct target *t, const struct maps *maps)
 {

@@ -8,19 +8,16 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "symbolizer/decode/boxed_seen.h"
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/decode/registry.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/python/python.h"
-#include "symbolizer/target/libraries.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/torch/interned.h"
 #include "symbolizer/torch/layout.h"
 #include "symbolizer/torch/node_map.h"
-#include "symbolizer/torch/rtti.h"
 
 enum { SNAPSHOTS_ENOUGH = 32, SNAPSHOTS_MAX = 256, TYPE_SLOTS = 64, READS_KEPT = 16 };
 

@@ -1,6 +1,12 @@
+#define _GNU_SOURCE
 #include "symbolizer/event/event.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 const struct py_frame *py_stack_where(const struct py_stack *s)
 {
@@ -10,4 +16,153 @@ const struct py_frame *py_stack_where(const struct py_stack *s)
 		if (!s->frames[i]->is_torch && s->frames[i]->line > 0)
 			return s->frames[i];
 	return s->frames[0];
+}
+
+enum { DEPTH_MAX = 16 };
+
+struct stats_walk {
+	event_tensor_fn *fn;
+	void *arg;
+	struct tensor_place place;
+};
+
+static void walk_value(struct stats_walk *w, const struct value *v, int depth)
+{
+	if (v->kind == VALUE_TENSOR) {
+		w->fn(v->tensor, &w->place, w->arg);
+		w->place.tensor++;
+	}
+	for (uint32_t i = 0; v->kind == VALUE_LIST && depth < DEPTH_MAX && i < v->count; i++)
+		walk_value(w, &v->items[i], depth + 1);
+}
+
+void event_each_tensor(const struct op_event *ev, bool of_results, event_tensor_fn *fn, void *arg)
+{
+	struct stats_walk w = {.fn = fn, .arg = arg, .place.is_result = of_results};
+	const struct value *v = of_results ? ev->results : ev->args;
+	uint16_t n = of_results ? ev->nresults : ev->nargs;
+	for (uint16_t i = 0; i < n; i++) {
+		w.place.value = i;
+		w.place.tensor = 0;
+		walk_value(&w, &v[i], 0);
+	}
+}
+
+int tensor_place_compare(const struct tensor_place *a, const struct tensor_place *b)
+{
+	if (a->is_result != b->is_result)
+		return a->is_result ? 1 : -1;
+	if (a->value != b->value)
+		return a->value < b->value ? -1 : 1;
+	return (a->tensor > b->tensor) - (a->tensor < b->tensor);
+}
+
+const struct tensor_stats *event_stats_next(const struct event_stats *s,
+					    const struct tensor_place *place, uint32_t *next)
+{
+	while (*next < s->n && tensor_place_compare(&s->rows[*next].place, place) < 0)
+		++*next;
+	if (*next == s->n || tensor_place_compare(&s->rows[*next].place, place))
+		return NULL;
+	return &s->rows[(*next)++];
+}
+
+uint64_t event_stats_bad_results(const struct event_stats *s)
+{
+	uint64_t bad = 0;
+	for (uint32_t i = 0; i < s->n; i++) {
+		const struct stats *x = &s->rows[i].stats;
+		if (s->rows[i].place.is_result && !s->rows[i].why)
+			bad += x->nan + x->pos_inf + x->neg_inf;
+	}
+	return bad;
+}
+
+bool op_gives_no_numbers(const struct op_desc *op)
+{
+	static const char *const starts[] = {"resize", "_resize", "set_.", "set_data"};
+	const char *base = strstr(op->name, "::");
+	base = base ? base + 2 : op->name;
+	size_t n = strcspn(base, ".");
+	if (memmem(base, n, "empty", 5))
+		return true;
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (!strncmp(base, starts[i], strlen(starts[i])))
+			return true;
+	return false;
+}
+
+struct storages {
+	uint64_t of_args[32];
+	unsigned n;
+	bool shared;
+};
+
+static void add_storage(const struct tensor *t, const struct tensor_place *place, void *arg)
+{
+	struct storages *s = arg;
+	(void)place;
+	if (s->n < sizeof(s->of_args) / sizeof(s->of_args[0]))
+		s->of_args[s->n++] = t->storage;
+}
+
+static void look_for_storage(const struct tensor *t, const struct tensor_place *place, void *arg)
+{
+	struct storages *s = arg;
+	(void)place;
+	for (unsigned i = 0; i < s->n; i++)
+		s->shared |= s->of_args[i] == t->storage;
+}
+
+bool event_gave_view(const struct op_event *ev)
+{
+	struct storages s = {0};
+	if (!(ev->op->flags & OP_VIEW))
+		return false;
+	event_each_tensor(ev, false, add_storage, &s);
+	event_each_tensor(ev, true, look_for_storage, &s);
+	return s.shared;
+}
+
+static const struct op_desc none = {.name = "(in no op)", .schema = ""},
+			    unknown = {.name = "(op not known)", .schema = ""};
+
+static const struct op_desc *op_of(const struct sample *s)
+{
+	if (s->op)
+		return s->op;
+	return s->native && !s->native->truncated ? &none : &unknown;
+}
+
+const char *sample_op_name(const struct sample *s)
+{
+	return op_of(s)->name;
+}
+
+void sample_as_event(const struct sample *s, struct op_event *out)
+{
+	static const struct py_frame moved = {.file = "", .function = "(not read: it moved on)"};
+	static const struct py_stack unread = {.depth = 1, .truncated = true, .frames = {&moved}};
+	const struct py_stack *stack = s->mismatched ? &unread : s->python;
+	*out = (struct op_event){.start_ns = s->time_ns,
+				 .end_ns = s->time_ns + s->weight,
+				 .op = op_of(s),
+				 .stack = stack,
+				 .where_stack = stack,
+				 .native = s->native,
+				 .pid = s->pid,
+				 .tid = s->tid,
+				 .phase = s->phase};
+}
+
+void sample_anon_file(int32_t pid, char *out, size_t size)
+{
+	static char boot[9]; /* random(4) */
+	int fd = *boot ? -1 : open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (read(fd, boot, sizeof(boot) - 1) != sizeof(boot) - 1)
+			boot[0] = '-';
+		close(fd);
+	}
+	snprintf(out, size, "[anon %" PRId32 " %s]", pid, boot);
 }

@@ -1,12 +1,10 @@
-#include "symbolizer/event/value_text.h"
+#include "symbolizer/event/names.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "symbolizer/event/names.h"
 
 /* Text being put together in a buffer; what does not fit is dropped and noted. */
 struct buf {

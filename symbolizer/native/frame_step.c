@@ -7,8 +7,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/register_dataflow.h"
-#include "symbolizer/code/slot_dataflow.h"
+#include "symbolizer/code/dataflow.h"
 
 struct frame_code {
 	struct cfg_reader reader;

@@ -23,7 +23,7 @@ struct frame_step_code {
  * reads the thread's stack.
  *
  * The code is followed along all paths from the function's start to `pc`
- * (symbolizer/code/register_dataflow.h): that tells how far the stack pointer is from where it was
+ * (symbolizer/code/dataflow.h): that tells how far the stack pointer is from where it was
  * at the entry, and where registers were saved. 0, -ENOTSUP when the code does not tell, -EFAULT
  * when the stack cannot be read, -ENOMEM.
  */

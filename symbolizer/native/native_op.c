@@ -1,14 +1,14 @@
 #define _GNU_SOURCE
-#include "symbolizer/native/native_op.h"
+#include "symbolizer/native/native_stack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "symbolizer/ops/schema_index.h"
+#include "symbolizer/ops/schema.h"
 #include "symbolizer/target/elf.h"
-#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
 
 enum { NAME_MOST = 256 };
 

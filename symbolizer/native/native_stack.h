@@ -3,10 +3,12 @@
 #define SYMBOLIZER_NATIVE_NATIVE_STACK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "base/arena.h"
 #include "base/err.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
@@ -85,5 +87,105 @@ int native_stacks_find(struct native_stacks *s, const struct native_thread *t, u
  * Returns how many there were, or -errno with *e. */
 int native_stack_print(FILE *f, const char *indent, pid_t pid, const struct native_thread *t,
 		       struct err *e);
+
+/* The operator of PyTorch that a thread is in, by the functions on its native stack. */
+
+/* What is known of the names of one process; zero-initialise, free with native_ops_free. */
+struct native_ops {
+	struct arena arena;
+	struct native_op_name *names; /* those asked for */
+	struct elf_file *elf;	      /* libtorch_cpu; NULL: not opened (yet) */
+	bool opened;
+};
+
+struct in_op {
+	const char *op;	  /* "aten::add.Tensor"; NULL: in none that at::_ops has */
+	uint64_t entry;	  /* where the function begins that is the op's; 0: not known */
+	const char *node; /* "AddmmBackward0": the innermost backward node; NULL: none */
+};
+
+/* The innermost of the `n` frames of process `pid`. An operator's schema name is looked up in the
+ * read-only data of its libtorch; where that has none or several that would be written so in C++,
+ * the name is that of the C++ struct, "at::_ops::add_Tensor". The strings live as long as `o`. */
+struct in_op native_op_find(struct native_ops *o, pid_t pid, const struct maps *maps,
+			    const struct native_frame *frames, unsigned n);
+
+void native_ops_free(struct native_ops *o);
+
+/* Whether schema name `name` of `len` bytes, with or without "aten::", is that of the struct
+ * at::_ops::`owner`: its name with "_" for the overload's "." (torchgen/model.py,
+ * OperatorName.unambiguous_name). */
+bool native_op_is(const char *name, size_t len, const char *owner);
+
+/* The functions of the files that processes have mapped, by address: each file is read once,
+ * whoever has it mapped. */
+
+struct native_file;
+
+/* Zero-initialise. */
+struct native_symbols {
+	struct arena arena;
+	struct native_file **files;
+	size_t n, room;
+};
+
+/* Describe the code at `pc` of process `pid`, whose mappings are `maps`: the strings live as long
+ * as `s`. Where a file has no symbol for it, `symbol` is NULL and `offset` its address in the file
+ * (of a file that cannot be read the offset into it, and `in_file` says so); `is_second` is set
+ * where `s` knows the file's name from another file, too; where no file is mapped, or one that is
+ * memory (shared, or a memfd) and no ELF file, `file` is NULL, too. The build id of the file, at
+ * most 64 bytes, is put to *build with *nbuild (0: none). 0 or -ENOMEM. */
+int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
+			struct native_frame *out, const uint8_t **build, size_t *nbuild);
+
+/* Where in the process the function at `pc` begins, and its bytes; false: there is no symbol. */
+bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct maps *maps,
+			   uint64_t pc, uint64_t *start, uint64_t *size);
+
+/* Where the first segment of the file begins in process `pid` that has `code` of it mapped; 0 when
+ * the file cannot be read. */
+uint64_t native_symbols_base(struct native_symbols *s, pid_t pid, const struct mapping *code);
+
+/* The demangled name of the function at address `addr` of the file `path` (as this process sees it)
+ * whose build id is `build`, 1 to 64 bytes: looked for in the file there, in
+ * /usr/lib/debug/.build-id and in ~/.debug/.build-id
+ * (tools/perf/Documentation/perf-buildid-cache.txt); a file with another build id is none of them.
+ * `addr` is an offset into the file with `is_offset`, else an address as its symbols have it. NULL:
+ * there is no such file or symbol, or no memory. Valid as long as `s`. */
+const char *native_symbols_by_build(struct native_symbols *s, const char *path,
+				    const uint8_t *build, size_t nbuild, uint64_t addr,
+				    bool is_offset);
+
+void native_symbols_free(struct native_symbols *s);
+
+/* The functions that a process has compiled for itself: /tmp/perf-PID.map, which JITs write (Linux,
+ * tools/perf/Documentation/jit-interface.txt): lines "START SIZE name", numbers hexadecimal. */
+
+struct perf_map_entry {
+	uint64_t start, end;
+	const char *name; /* of the text */
+};
+
+/* Zero-initialise. */
+struct perf_map {
+	struct perf_map_entry *entries; /* by rising start */
+	size_t n, room;
+	char *text;
+	off_t size; /* of the file when it was read */
+};
+
+/* Read the file of process `pid`, which calls itself `ns_pid`, as it sees /tmp (of one
+ * that has ended, as ditrace does), if it has grown since. Names given before become invalid. 0
+ * (there need not be one) or -ENOMEM. */
+int perf_map_read(struct perf_map *m, pid_t pid, pid_t ns_pid);
+
+/* Parse `text` (NUL-terminated, from malloc, taken over). Lines that make no sense are left out; of
+ * entries that overlap the last one counts where it begins. 0 or -ENOMEM. */
+int perf_map_parse(struct perf_map *m, char *text);
+
+/* The name of the function at `pc`, NULL if none; valid until the next reading. */
+const char *perf_map_find(const struct perf_map *m, uint64_t pc);
+
+void perf_map_free(struct perf_map *m);
 
 #endif

@@ -1,4 +1,4 @@
-#include "symbolizer/native/native_symbols.h"
+#include "symbolizer/native/native_stack.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "symbolizer/target/elf.h"
 
 struct function {

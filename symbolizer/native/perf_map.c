@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/native/perf_map.h"
+#include "symbolizer/native/native_stack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/io.h"
 
 enum { SIZE_MOST = 64 << 20 };

@@ -1,4 +1,4 @@
-#include "symbolizer/ops/abi.h"
+#include "symbolizer/ops/ops.h"
 
 #include <errno.h>
 #include <string.h>

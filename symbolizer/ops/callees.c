@@ -1,4 +1,4 @@
-#include "symbolizer/ops/callees.h"
+#include "symbolizer/ops/ops.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* memrchr */
-#include "symbolizer/ops/cxxparams.h"
+#include "symbolizer/ops/schema.h"
 
 #include <errno.h>
 #include <stdlib.h>

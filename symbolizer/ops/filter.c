@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggestions.h"
+#include "base/text.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/ops/opnames.h"
 
 struct filter_item {
 	char *text;

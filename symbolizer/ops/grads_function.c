@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/ops/grads_function.h"
+#include "symbolizer/ops/internal.h"
 
 #include <string.h>
 

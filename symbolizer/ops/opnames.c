@@ -1,4 +1,4 @@
-#include "symbolizer/ops/opnames.h"
+#include "symbolizer/ops/filter.h"
 
 #include <stdio.h>
 #include <stdlib.h>

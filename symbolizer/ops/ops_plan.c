@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/ops/cxxparams.h"
-#include "symbolizer/ops/ops_internal.h"
+#include "symbolizer/ops/internal.h"
+#include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
-#include "symbolizer/target/std_string.h"
+#include "symbolizer/target/mem.h"
 
 /* Half of the ops, on a thread of its own: an arena and a disassembler each. */
 struct worker {

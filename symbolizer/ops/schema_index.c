@@ -1,4 +1,4 @@
-#include "symbolizer/ops/schema_index.h"
+#include "symbolizer/ops/schema.h"
 
 #include <ctype.h>
 #include <errno.h>

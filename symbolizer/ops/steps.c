@@ -1,4 +1,4 @@
-#include "symbolizer/ops/steps.h"
+#include "symbolizer/ops/filter.h"
 
 #include <string.h>
 

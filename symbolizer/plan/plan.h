@@ -62,11 +62,11 @@ enum {
 	PLAN_MARK = 1 << 1,	/* never reported itself (marks a region) */
 	PLAN_FORWARD = 1 << 2,	/* an op, no node */
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
-	PLAN_HOLD = 1 << 4,  /* the thread stands still until its record was handled: engine ptrace,
+	PLAN_STOP = 1 << 4,  /* the thread stands still until its record was handled: engine ptrace,
 				and bpf beside it */
 	PLAN_MOVED = 1 << 5, /* arguments are in other registers at the entry's probe: arg_reg */
 	PLAN_ASIDE = 1 << 6, /* no level of its own: what it calls counts as its caller's */
-	PLAN_PICK = 1 << 7, /* with PLAN_HOLD: only the calls that the engine picks, struct pick; of
+	PLAN_PICK = 1 << 7, /* with PLAN_STOP: only the calls that the engine picks, struct pick; of
 			       nodes and what is aside only while gradients are awaited */
 };
 
@@ -242,8 +242,8 @@ enum {
 	HIT_MORE = 1 << 0, /* the items go on in the next hit of this thread */
 	HIT_CONT = 1 << 1, /* goes on from the hit before */
 	HIT_BACKWARD = 1 << 2,
-	HIT_GAP = 1 << 3,  /* records of this thread were lost before this one */
-	HIT_HELD = 1 << 4, /* the thread stands still: the last record of a hit with PLAN_HOLD */
+	HIT_GAP = 1 << 3,     /* records of this thread were lost before this one */
+	HIT_STOPPED = 1 << 4, /* the thread stands still: the last record of a hit with PLAN_STOP */
 };
 
 struct hit {

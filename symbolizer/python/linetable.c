@@ -1,4 +1,4 @@
-#include "symbolizer/python/linetable.h"
+#include "symbolizer/python/internal.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -96,7 +96,7 @@ enum {
 	LOC_ONE_LINE2 = 12,
 	LOC_NO_COLUMNS = 13,
 	LOC_LONG = 14,
-	LOC_NONE = 15,
+	NO_LOCATION = 15,
 };
 
 struct line_entry {
@@ -136,7 +136,7 @@ static struct line_entry next_entry(struct cursor *c)
 
 	if (!(first & 0x80))
 		c->bad = true;
-	if (code == LOC_NONE)
+	if (code == NO_LOCATION)
 		e.none = true;
 	else
 		next_columns(c, code, &e);

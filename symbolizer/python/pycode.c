@@ -5,11 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "symbolizer/python/linetable.h"
-#include "symbolizer/python/pyobject.h"
-#include "symbolizer/python/pysource.h"
-#include "symbolizer/python/pytable.h"
-#include "symbolizer/python/python_runtime.h"
+#include "symbolizer/python/internal.h"
 
 /* Bounds for a target that makes up code without end; a training run stays far below them. */
 enum {

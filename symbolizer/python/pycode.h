@@ -10,7 +10,7 @@
 #include "symbolizer/event/event.h"
 #include "symbolizer/python/python.h"
 
-/* The frame of one pair (symbolizer/python/python_offsets.h). Reads the target once for a code
+/* The frame of one pair (symbolizer/python/python.h). Reads the target once for a code
  * object, never for a further instruction of it. Call it soon after the pair was taken: code
  * objects go away (py_code_freed). A code address that is no code object any more, or never was,
  * gives the frame {file "?", function "?", line 0}, which is not remembered for the pair; an
@@ -53,5 +53,51 @@ int py_set_torch_dir(struct py_runtime *rt, const char *path);
 /* The source line of a frame of this runtime, as py_sources_line gives it, at most 200 bytes; NULL
  * when there is none. Sets frame->text, too. */
 const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame);
+
+/* Code objects that may be freed before they can be read: what the engine copied of them when they
+ * were met, or as they went. */
+
+/* A piece of the target's memory as it was. */
+struct py_region {
+	uint64_t addr;
+	const uint8_t *data;
+	uint32_t len;
+};
+
+/* Learn the code object at `code` from copies of it, of the strings and the line table it points
+ * to, unless it is known; another one that is known at that address is forgotten. What lies in no
+ * copy is read from the live target; what reaches beyond one is not there. */
+void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_region *r, unsigned n);
+
+/* Where a code object keeps what has to be copied, for the eBPF program: offsets of its pointers.
+ */
+struct py_code_read python_code_read(const struct py_runtime *rt);
+
+/* A hash index: from 64-bit hashes to item numbers of arrays kept elsewhere. */
+
+#define PYTABLE_NONE 0xffffffffU
+
+/* Zero-initialise. */
+struct pytable {
+	struct pytable_slot {
+		uint64_t hash;
+		uint32_t item; /* + 1; 0: free */
+	} * slot;
+	uint32_t size, used; /* size: 0 or a power of two */
+};
+
+/* Items whose hash is `hash`, one a call: start with *pos = 0, PYTABLE_NONE at the end. The caller
+ * compares the keys. */
+uint32_t pytable_next(const struct pytable *t, uint64_t hash, uint32_t *pos);
+
+/* Add an item, whether or not it is there already. 0 or -ENOMEM. */
+int pytable_add(struct pytable *t, uint64_t hash, uint32_t item);
+
+/* Forget all items; keeps the memory. */
+void pytable_clear(struct pytable *t);
+void pytable_free(struct pytable *t);
+
+/* A hash of `len` bytes, good enough for power-of-two tables. Not for adversaries: compare keys. */
+uint64_t pytable_hash(const void *bytes, size_t len, uint64_t seed);
 
 #endif

@@ -1,11 +1,8 @@
-#include "symbolizer/python/pydict.h"
+#include "symbolizer/python/internal.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-
-#include "symbolizer/python/pyobject.h"
-#include "symbolizer/python/python_runtime.h"
 
 /* Include/object.h. */
 #define TPFLAGS_INLINE_VALUES (1ULL << 2) /* 3.13 */

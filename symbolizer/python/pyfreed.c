@@ -1,11 +1,10 @@
-#include "symbolizer/python/pyfreed.h"
+#include "symbolizer/python/pycode.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "symbolizer/python/pycode.h"
-#include "symbolizer/python/python_runtime.h"
+#include "symbolizer/python/internal.h"
 
 /* A reader of the copies, and behind them of the process. */
 struct copies {

@@ -1,13 +1,11 @@
-#include "symbolizer/python/pymodule.h"
+#include "symbolizer/python/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "symbolizer/python/pymodule_find.h"
-#include "symbolizer/python/pytable.h"
-#include "symbolizer/python/python_runtime.h"
+#include "symbolizer/python/pycode.h"
 
 enum {
 	MAX_NODES = 1 << 16, /* then all begin anew */

@@ -1,13 +1,9 @@
-#include "symbolizer/python/pymodule_find.h"
+#include "symbolizer/python/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "symbolizer/python/pydict.h"
-#include "symbolizer/python/pyobject.h"
-#include "symbolizer/python/python_runtime.h"
 
 enum {
 	MAX_BRANCHES = 4096, /* modules that a search goes through */

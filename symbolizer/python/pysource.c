@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/python/pysource.h"
+#include "symbolizer/python/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

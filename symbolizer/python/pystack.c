@@ -4,10 +4,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "symbolizer/python/internal.h"
 #include "symbolizer/python/pycode.h"
-#include "symbolizer/python/pymodule.h"
-#include "symbolizer/python/pytable.h"
-#include "symbolizer/python/python_runtime.h"
 
 /* Bounds for a target that makes up code without end; a training run stays far below them. */
 enum {

@@ -9,8 +9,68 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "symbolizer/python/python_offsets.h"
+#include "symbolizer/plan/plan.h"
 #include "symbolizer/target/mem.h"
+
+/* Where CPython keeps what a stack walk and a code object's lines need: one layout for each minor
+ * version.
+ *
+ * The offsets of 3.8 to 3.12 are offsetof() of the structures in the headers named at each table in
+ * python_offsets.c, compiled for x86-64. From 3.13 the target itself carries them (_Py_DebugOffsets
+ * at the start of _PyRuntime, Include/internal/pycore_runtime.h). */
+
+/* How the second word of a pair gives the instruction's byte offset in the code. */
+enum py_instr_kind {
+	PY_INSTR_LASTI_BYTES, /* 3.8, 3.9: f_lasti itself */
+	PY_INSTR_LASTI_UNITS, /* 3.10: f_lasti * 2 */
+	PY_INSTR_POINTER,     /* 3.11+: word - (code + code_adaptive) */
+};
+
+/* Offsets of the objects that user space reads. */
+struct py_objects {
+	__u32 code_size; /* bytes from the start that hold all code_* fields */
+	__u32 code_filename, code_name, code_qualname; /* qualname: 3.11+, else PY_NO_OFFSET */
+	__u32 code_firstlineno, code_linetable;
+	__u32 code_adaptive; /* first instruction; 3.11+, else PY_NO_OFFSET */
+	__u32 str_length, str_state;
+	__u32 str_ascii, str_compact; /* text of a compact ASCII, of another compact string */
+	__u32 bytes_size, bytes_data;
+	__u32 ob_type, type_name, type_dealloc, type_flags;
+};
+
+struct py_layout {
+	__u32 minor;	   /* of 3.minor */
+	__u32 linetable;   /* enum linetable_kind */
+	__u32 instr_kind;  /* enum py_instr_kind */
+	__u32 interp_head; /* offset within _PyRuntime */
+	/* The lock: offset within _PyRuntime, or from 3.12 on of a pointer in an interpreter. */
+	__u32 gil;
+	__u32 gil_locked, gil_holder, gil_size; /* int, pointer; bytes of the whole */
+	struct py_walk walk;			/* without interp_head_addr */
+	struct py_objects obj;
+};
+
+/* sizeof(_Py_DebugOffsets) of 3.13.0: the first bytes of _PyRuntime. */
+enum { PY_DEBUG_OFFSETS_SIZE = 584 };
+
+#ifndef __bpf__
+#include <stddef.h>
+
+struct err;
+
+/* The layout of CPython 3.`minor` for the versions that have a table (3.8 to 3.12), else NULL.
+ * Static storage. */
+const struct py_layout *py_layout_table(unsigned minor);
+
+/* Fill `out` from the `len` bytes at the start of the target's _PyRuntime (3.13). The bytes are not
+ * trusted: every structure size and every field's span is checked.
+ * Returns 0; -ENOENT when there is no debug cookie (older than 3.13); -ENOTSUP for a free-threaded
+ * build or a version not known here; -EPROTO for offsets that cannot be. *version is set to
+ * PY_VERSION_HEX whenever the cookie is there. Source: Include/internal/pycore_runtime.h of 3.13.0.
+ */
+int py_layout_debug(const void *bytes, size_t len, struct py_layout *out, __u32 *version,
+		    struct err *e);
+#endif
 
 /* One interpreter runtime of one process, with the caches of symbolizer/python/pycode.h. Not
  * thread-safe.
@@ -32,7 +92,48 @@ void python_close(struct py_runtime *rt); /* NULL is allowed */
 /* "3.11.7"; "3.9" where the patch level cannot be had (3.8 to 3.10). */
 const char *python_version(const struct py_runtime *rt);
 
-/* How to walk, for the eBPF program: see symbolizer/python/python_offsets.h. */
+/* How to walk, for the eBPF program: see symbolizer/python/python.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
+
+/* Walking a Python thread from outside as struct py_walk says: what the engines do on the thread
+ * that hit, for any thread. */
+
+/* The thread state of the thread whose pthread_self() is `thread_id` (x86-64: its fs base). With
+ * thread_id 0, of the thread whose gettid() in its own PID namespace is `tid`; before 3.11 that
+ * takes glibc (symbolizer/python/internal.h). All interpreters are searched. Returns 0 and
+ * its address, -ENOENT when the thread has none, or -errno of the reading. */
+int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate);
+
+/* Walk the frames of a thread, named as above, innermost first: pairs[i] = {code object,
+ * instruction} as struct py_walk describes them, at most `max`. The thread should not be running
+ * Python meanwhile. *truncated is set when there are more frames or one could not be read. Returns
+ * the number of frames (0: the thread runs no Python code), or -errno as py_find_tstate. */
+int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
+		   size_t max, bool *truncated);
+
+/* What a walk began with. */
+struct py_top {
+	uint64_t tstate;
+	uint64_t cframe; /* the _PyCFrame on the C stack of the interpreter's innermost call (3.11,
+			    3.12), else 0 */
+	uint64_t frame;	 /* the innermost frame */
+};
+
+/* The same, and *top tells where it began. */
+int py_walk_from(struct py_runtime *rt, uint64_t thread_id, pid_t tid, struct py_top *top,
+		 uint64_t pairs[][2], size_t max, bool *truncated);
+
+/* Where the instructions of the code object at `code` lie, [*start, *end), when the second word of
+ * its pairs is an address (3.11+); -ENOTSUP before, -errno of the reading. */
+int py_code_range(struct py_runtime *rt, uint64_t code, uint64_t *start, uint64_t *end);
+
+struct py_gil {
+	uint64_t addr, size; /* where it lies, bytes: what its waiters sleep on is within it */
+	uint64_t holder;     /* the thread state that holds it; 0: it is free */
+};
+
+/* The global interpreter lock of the thread state's interpreter at this moment. A thread that takes
+ * it sets it locked first and writes the holder an instruction later: look twice. 0 or -errno. */
+int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out);
 
 #endif

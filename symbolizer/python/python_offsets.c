@@ -1,6 +1,13 @@
-#include "symbolizer/python/python_offsets.h"
+/* _Py_DebugOffsets: what CPython 3.13 says of its own layout. */
 
-#include "symbolizer/python/linetable.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "symbolizer/python/internal.h"
+#include "symbolizer/python/python.h"
 
 /* Member offsets below: offsetof() in the headers named, x86-64.
  * tests/unit/symbolizer/python/test_python.c checks each version that is installed against what the
@@ -145,4 +152,231 @@ const struct py_layout *py_layout_table(unsigned minor)
 		if (tables[i]->minor == minor)
 			return tables[i];
 	return NULL;
+}
+
+/* Include/internal/pycore_runtime.h of 3.13.0, the first member of _PyRuntimeState. */
+struct debug_offsets {
+	char cookie[8];
+	uint64_t version, free_threaded;
+	struct {
+		uint64_t size, finalizing, interpreters_head;
+	} runtime;
+	struct {
+		uint64_t size, id, next, threads_head, gc, imports_modules, sysdict, builtins, gil;
+		uint64_t gil_state, gil_enabled, gil_locked, gil_holder;
+	} interpreter;
+	struct {
+		uint64_t size, prev, next, interp, current_frame, thread_id, native_thread_id;
+		uint64_t datastack_chunk, status;
+	} thread;
+	struct {
+		uint64_t size, previous, executable, instr_ptr, localsplus, owner;
+	} frame;
+	struct {
+		uint64_t size, filename, name, qualname, linetable, firstlineno, argcount;
+		uint64_t localsplusnames, localspluskinds, adaptive;
+	} code;
+	struct {
+		uint64_t size, ob_type;
+	} object;
+	struct {
+		uint64_t size, name, repr, flags;
+	} type;
+	uint64_t tuple[3], list[3], dict[3], floating[2], integer[3];
+	struct {
+		uint64_t size, length, data;
+	} bytes;
+	struct {
+		uint64_t size, state, length, ascii_size;
+	} str;
+	uint64_t gc[2];
+};
+
+_Static_assert(sizeof(struct debug_offsets) == PY_DEBUG_OFFSETS_SIZE, "layout of 3.13.0");
+
+/* Sizes are a few hundred bytes to a few MiB (the runtime and an interpreter with their static
+ * objects); nothing here reads further than one of them. */
+enum { MAX_SIZE = 16 << 20 };
+
+static int fits(uint64_t off, uint64_t bytes, uint64_t align, uint64_t size)
+{
+	return size <= MAX_SIZE && off < size && bytes <= size - off && off % align == 0;
+}
+
+static int runtime_fits(const struct debug_offsets *d)
+{
+	return fits(d->runtime.interpreters_head, 8, 8, d->runtime.size) &&
+	       fits(d->interpreter.next, 8, 8, d->interpreter.size) &&
+	       fits(d->interpreter.threads_head, 8, 8, d->interpreter.size) &&
+	       fits(d->thread.next, 8, 8, d->thread.size) &&
+	       fits(d->thread.interp, 8, 8, d->thread.size) &&
+	       fits(d->thread.current_frame, 8, 8, d->thread.size) &&
+	       fits(d->thread.thread_id, 8, 8, d->thread.size) &&
+	       fits(d->thread.native_thread_id, 8, 8, d->thread.size) &&
+	       fits(d->frame.previous, 8, 8, d->frame.size) &&
+	       fits(d->frame.executable, 8, 8, d->frame.size) &&
+	       fits(d->frame.instr_ptr, 8, 8, d->frame.size) &&
+	       fits(d->frame.owner, 1, 1, d->frame.size) && d->frame.localsplus % 8 == 0 &&
+	       d->frame.localsplus <= d->frame.size;
+}
+
+static int objects_fit(const struct debug_offsets *d)
+{
+	return fits(d->code.filename, 8, 8, d->code.size) &&
+	       fits(d->code.name, 8, 8, d->code.size) &&
+	       fits(d->code.qualname, 8, 8, d->code.size) &&
+	       fits(d->code.linetable, 8, 8, d->code.size) &&
+	       fits(d->code.firstlineno, 4, 4, d->code.size) &&
+	       fits(d->code.adaptive, 1, 2, d->code.size) &&
+	       fits(d->object.ob_type, 8, 8, d->object.size) &&
+	       fits(d->type.name, 8, 8, d->type.size) && fits(d->type.flags, 8, 8, d->type.size) &&
+	       fits(d->bytes.length, 8, 8, d->bytes.size) &&
+	       fits(d->bytes.data, 1, 1, d->bytes.size) && fits(d->str.length, 8, 8, d->str.size) &&
+	       fits(d->str.state, 4, 4, d->str.size) && fits(d->str.ascii_size, 8, 8, d->str.size);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Windows from the first to the last field needed; -1 when they are longer than the buffers. */
+static int walk_windows(const struct debug_offsets *d, struct py_walk *w)
+{
+	uint64_t t0 = least(least(d->thread.interp, d->thread.current_frame),
+			    least(d->thread.thread_id, d->thread.native_thread_id));
+	uint64_t t1 = most(most(d->thread.interp, d->thread.current_frame),
+			   most(d->thread.thread_id, d->thread.native_thread_id));
+	uint64_t f0 = least(least(d->frame.previous, d->frame.executable),
+			    least(d->frame.instr_ptr, d->frame.owner & ~7ULL));
+	uint64_t f1 = most(most(d->frame.previous, d->frame.executable),
+			   most(d->frame.instr_ptr, d->frame.owner & ~7ULL));
+	bool local = d->frame.localsplus >= f0 && d->frame.localsplus + 8 - f0 <= PY_FRAME_WINDOW;
+
+	if (local)
+		f1 = most(f1, d->frame.localsplus);
+
+	if (t1 + 8 - t0 > PY_TSTATE_WINDOW || f1 + 8 - f0 > PY_FRAME_WINDOW)
+		return -1;
+	*w = (struct py_walk){
+	    .interp_next = (uint32_t)d->interpreter.next,
+	    .interp_tstate_head = (uint32_t)d->interpreter.threads_head,
+	    .tstate_next = (uint32_t)d->thread.next,
+	    .tstate_window = (uint32_t)t0,
+	    .tstate_window_len = (uint32_t)(t1 + 8 - t0),
+	    .tw_interp = (uint32_t)(d->thread.interp - t0),
+	    .tw_thread_id = (uint32_t)(d->thread.thread_id - t0),
+	    .tw_frame = (uint32_t)(d->thread.current_frame - t0),
+	    .tw_native_thread_id = (uint32_t)(d->thread.native_thread_id - t0),
+	    .cframe_frame = PY_NO_OFFSET,
+	    .frame_window = (uint32_t)f0,
+	    .frame_window_len = (uint32_t)(f1 + 8 - f0),
+	    .fw_code = (uint32_t)(d->frame.executable - f0),
+	    .fw_previous = (uint32_t)(d->frame.previous - f0),
+	    .fw_instr = (uint32_t)(d->frame.instr_ptr - f0),
+	    .fw_owner = (uint32_t)(d->frame.owner - f0),
+	    .owner_not_python = 3, /* FRAME_OWNED_BY_CSTACK, pycore_frame.h of 3.13.0 */
+	    .instr_size = 8,
+	    .fw_local = local ? (uint32_t)(d->frame.localsplus - f0) : PY_NO_OFFSET,
+	    .frame_local = (uint32_t)d->frame.localsplus,
+	};
+	return 0;
+}
+
+/* Not among the debug offsets: tp_dealloc (Include/cpython/object.h), and where the text of a
+ * compact string that is not ASCII begins, sizeof(PyCompactUnicodeObject) = sizeof(PyASCIIObject) +
+ * 16 (Include/cpython/unicodeobject.h), both of 3.13.0. */
+static void objects(const struct debug_offsets *d, struct py_objects *o)
+{
+	*o = (struct py_objects){
+	    .code_size = (uint32_t)d->code.size,
+	    .code_filename = (uint32_t)d->code.filename,
+	    .code_name = (uint32_t)d->code.name,
+	    .code_qualname = (uint32_t)d->code.qualname,
+	    .code_firstlineno = (uint32_t)d->code.firstlineno,
+	    .code_linetable = (uint32_t)d->code.linetable,
+	    .code_adaptive = (uint32_t)d->code.adaptive,
+	    .str_length = (uint32_t)d->str.length,
+	    .str_state = (uint32_t)d->str.state,
+	    .str_ascii = (uint32_t)d->str.ascii_size,
+	    .str_compact = (uint32_t)d->str.ascii_size + 16,
+	    .bytes_size = (uint32_t)d->bytes.length,
+	    .bytes_data = (uint32_t)d->bytes.data,
+	    .ob_type = (uint32_t)d->object.ob_type,
+	    .type_name = (uint32_t)d->type.name,
+	    .type_dealloc = 48,
+	    .type_flags = (uint32_t)d->type.flags,
+	};
+}
+
+/* gil_state is within the interpreter, and what the pointer `gil` points to looks the same. Its
+ * size: Include/internal/pycore_gil.h of 3.13.0. */
+static void lock(const struct debug_offsets *d, struct py_layout *out)
+{
+	uint64_t holder = d->interpreter.gil_holder - d->interpreter.gil_state;
+	uint64_t locked = d->interpreter.gil_locked - d->interpreter.gil_state;
+
+	out->gil_size = 208;
+	out->gil = PY_NO_OFFSET;
+	if (!fits(d->interpreter.gil, 8, 8, d->interpreter.size) ||
+	    !fits(holder, 8, 8, out->gil_size) || !fits(locked, 4, 4, out->gil_size))
+		return;
+	out->gil = (uint32_t)d->interpreter.gil;
+	out->gil_holder = (uint32_t)holder;
+	out->gil_locked = (uint32_t)locked;
+}
+
+static int check_version(const struct debug_offsets *d, struct err *e)
+{
+	unsigned major = d->version >> 24 & 0xff, minor = d->version >> 16 & 0xff;
+
+	if (d->version >> 32 || major != 3) {
+		err_set(e, -EPROTO, "the debug offsets of this Python name no version");
+		return err_hint(e, "Python frames are not shown"), -EPROTO;
+	}
+	if (d->free_threaded) {
+		err_set(e, -ENOTSUP, "this is a free-threaded build of CPython 3.%u", minor);
+		return err_hint(e, "Python frames are shown for builds with a GIL only"), -ENOTSUP;
+	}
+	if (minor != 13) {
+		err_set(e, -ENOTSUP, "CPython 3.%u is not known to this program", minor);
+		return err_hint(e, "Python frames are shown for CPython 3.8 to 3.13"), -ENOTSUP;
+	}
+	return 0;
+}
+
+int py_layout_debug(const void *bytes, size_t len, struct py_layout *out, __u32 *version,
+		    struct err *e)
+{
+	struct debug_offsets d;
+	int rc;
+
+	*out = (struct py_layout){0};
+	*version = 0;
+	if (len < sizeof(d))
+		return err_set(e, -ENOENT, "no debug offsets at the start of _PyRuntime");
+	memcpy(&d, bytes, sizeof(d));
+	if (memcmp(d.cookie, "xdebugpy", sizeof(d.cookie)) != 0)
+		return err_set(e, -ENOENT, "no debug offsets at the start of _PyRuntime");
+	*version = (uint32_t)d.version;
+	rc = check_version(&d, e);
+	if (rc)
+		return rc;
+	if (!runtime_fits(&d) || !objects_fit(&d) || d.code.size > 4096 ||
+	    walk_windows(&d, &out->walk)) {
+		err_set(e, -EPROTO, "the debug offsets of this Python contradict each other");
+		return err_hint(e, "Python frames are not shown"), -EPROTO;
+	}
+	out->minor = 13;
+	out->linetable = LINETABLE_POSITIONS;
+	out->instr_kind = PY_INSTR_POINTER;
+	out->interp_head = (uint32_t)d.runtime.interpreters_head;
+	objects(&d, &out->obj);
+	lock(&d, out);
+	return 0;
 }

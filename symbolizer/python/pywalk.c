@@ -1,10 +1,9 @@
-#include "symbolizer/python/pywalk.h"
+#include "symbolizer/python/python.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "symbolizer/python/pthread_x86_64.h"
-#include "symbolizer/python/python_runtime.h"
+#include "symbolizer/python/internal.h"
 
 static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
 {

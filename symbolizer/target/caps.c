@@ -1,4 +1,4 @@
-#include "symbolizer/target/caps.h"
+#include "symbolizer/target/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 

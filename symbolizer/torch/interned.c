@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/array.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/target/std_string.h"
+#include "symbolizer/target/mem.h"
 
 enum {
 	SPAN = 256,	/* bytes of the table's head that are searched */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/torch/layout_solve.h"
+#include "symbolizer/torch/internal.h"
 
 /* Facts without which a tensor cannot be shown whole. */
 static const uint32_t needed = LAYOUT_STORAGE | LAYOUT_AUTOGRAD | LAYOUT_SIZES | LAYOUT_OFFSET |

@@ -1,4 +1,4 @@
-#include "symbolizer/torch/layout_solve.h"
+#include "symbolizer/torch/internal.h"
 
 #include "symbolizer/event/names.h"
 
@@ -32,7 +32,7 @@ static bool is_shape_word(const struct solve *s, unsigned off, unsigned len)
 
 /* Bytes of the storage if the size is at `at`; 0 if it tells nothing (freed, symbolic, no pointer).
  */
-static uint64_t storage_bytes(const struct sample *p, unsigned at)
+static uint64_t storage_bytes(const struct layout_sample *p, unsigned at)
 {
 	uint64_t n = p->storage ? word_at(p->storage, at) : 0;
 	return n >> NBYTES_MAX_SHIFT ? 0 : n;
@@ -91,7 +91,7 @@ struct pair {
 
 /* A tensor that fills its storage from the first to the last byte: the strongest evidence there is.
  */
-static bool is_anchor(const struct sample *p, const struct pair *c)
+static bool is_anchor(const struct layout_sample *p, const struct pair *c)
 {
 	int size = names_itemsize(half_at(p->impl, c->dtype));
 	uint64_t bytes = storage_bytes(p, c->nbytes);
@@ -111,7 +111,7 @@ static bool pair_support(const struct solve *s, const struct pair *c, struct pai
 	uint64_t first = 0;
 	*out = (struct pair_support){0};
 	for (size_t i = 0; i < s->n; i++) {
-		const struct sample *p = &s->sample[i];
+		const struct layout_sample *p = &s->sample[i];
 		unsigned dtype = half_at(p->impl, c->dtype);
 		int size = names_itemsize((int)dtype);
 		uint64_t bytes = storage_bytes(p, c->nbytes);
@@ -228,7 +228,7 @@ static unsigned same_device(const struct solve *s, unsigned dev)
 	if (l->storage_nbytes == LAYOUT_NONE)
 		return 0;
 	for (size_t i = 0; i < s->n; i++) {
-		const struct sample *p = &s->sample[i];
+		const struct layout_sample *p = &s->sample[i];
 		if (!p->storage || !is_anchor(p, &c))
 			continue;
 		if (half_at(p->impl, dev) !=
@@ -282,7 +282,7 @@ static bool offset_support(const struct solve *s, unsigned at, struct offset_sup
 	struct pair c = {s->out->dtype, s->out->storage_nbytes};
 	*out = (struct offset_support){0};
 	for (size_t i = 0; i < s->n; i++) {
-		const struct sample *p = &s->sample[i];
+		const struct layout_sample *p = &s->sample[i];
 		uint64_t offset = word_at(p->impl, at), bytes = storage_bytes(p, c.nbytes);
 		unsigned dtype = half_at(p->impl, c.dtype);
 		if (offset >> NBYTES_MAX_SHIFT)
@@ -388,7 +388,7 @@ static void solve_ordinary(struct solve *s)
 	set_bits(l->ordinary, at, l->numel, 8);
 	set_bits(l->ordinary, at, l->sizes, 8 + 16u * l->inline_dims);
 	for (size_t i = 0; i < s->n; i++) {
-		const struct sample *p = &s->sample[i];
+		const struct layout_sample *p = &s->sample[i];
 		if (!p->storage || !is_anchor(p, &c) || !word_at(p->storage, l->storage_data_ptr))
 			continue;
 		for (unsigned k = 0; k < ORDINARY_BYTES; k++)

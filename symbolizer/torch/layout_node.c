@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "symbolizer/torch/layout_solve.h"
+#include "symbolizer/torch/internal.h"
 
 enum { NODE_WORDS = 40, FIRST_WORDS = 8 };
 

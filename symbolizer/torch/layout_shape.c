@@ -1,4 +1,4 @@
-#include "symbolizer/torch/layout_solve.h"
+#include "symbolizer/torch/internal.h"
 
 enum {
 	MAX_DIMS = 64,	 /* ATen/core/TensorBase.h */
@@ -141,7 +141,7 @@ static unsigned numel_candidates(struct solve *s, struct shape *sh, unsigned *fo
 static void fill_samples(struct solve *s, struct shape *sh)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		struct sample *p = &s->sample[i];
+		struct layout_sample *p = &s->sample[i];
 		p->has_shape = shape_at(p->impl, sh) && !sh->outline;
 		p->contiguous = p->has_shape && sh->contiguous;
 		p->ndim = (uint8_t)sh->ndim;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "symbolizer/event/event.h"
+#include "symbolizer/target/elf.h"
 
 /* There may be hundreds of thousands. */
 struct node_owner {
@@ -49,5 +50,12 @@ const struct node_owner *node_map_find(const struct node_map *m, uint64_t addr, 
 const struct node_owner *node_map_find_seq(struct node_map *m, uint64_t seq);
 
 void node_map_free(struct node_map *m);
+
+/* Where an autograd node keeps its sequence number, by the code that sets it. */
+
+/* Byte offset of sequence_nr_ within torch::autograd::Node, 0 when it cannot be told. The
+ * constructor of AccumulateGrad sets it, and no other word, to UINT64_MAX
+ * (torch/csrc/autograd/functions/accumulate_grad.cpp, 1.13.1 and 2.13.0). */
+uint16_t node_seq_offset(struct elf_file *cpu);
 
 #endif

@@ -1,4 +1,4 @@
-#include "symbolizer/torch/rtti.h"
+#include "symbolizer/torch/layout.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "base/arena.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/torch/layout.h"
-#include "symbolizer/torch/rtti.h"
 
 /* What is known of the base of a view. */
 enum base_state {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "symbolizer/when/when_node.h"
+#include "symbolizer/when/internal.h"
 
 struct when_place when_find_name(const struct op_desc *op, const char *name)
 {

@@ -1,4 +1,4 @@
-#include "symbolizer/when/when_check.h"
+#include "symbolizer/when/internal.h"
 
 #include <errno.h>
 #include <string.h>

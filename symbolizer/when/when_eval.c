@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/when/when_eval.h"
+#include "symbolizer/when/internal.h"
 
 #include <string.h>
 

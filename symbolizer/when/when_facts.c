@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "symbolizer/event/names.h"
-#include "symbolizer/when/when_eval.h"
+#include "symbolizer/when/internal.h"
 
 static struct when_value text(const char *s)
 {

@@ -1,4 +1,4 @@
-#include "symbolizer/when/when_lex.h"
+#include "symbolizer/when/internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "symbolizer/when/when_eval.h"
+#include "symbolizer/when/internal.h"
 
 static struct when_value of(const struct when_ctx *c, const struct value *v)
 {

@@ -1,9 +1,8 @@
-#include "symbolizer/when/when_check.h"
+#include "symbolizer/when/internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/suggestions.h"
 #include "base/text.h"
 #include "symbolizer/event/names.h"
 

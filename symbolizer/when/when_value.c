@@ -1,4 +1,4 @@
-#include "symbolizer/when/when_value.h"
+#include "symbolizer/when/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

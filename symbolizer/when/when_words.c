@@ -1,4 +1,4 @@
-#include "symbolizer/when/when_words.h"
+#include "symbolizer/when/internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/frame_step.h"
-#include "tracer/monitor/device_usage.h"
+#include "tracer/monitor/monitor.h"
 #include "tracer/proc/thread_facts.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

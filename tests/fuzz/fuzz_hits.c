@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fuzz/input.h"
 #include "symbolizer/decode/decoder.h"
+#include "tests/fuzz/input.h"
 #include "tests/unit/sample_hits.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

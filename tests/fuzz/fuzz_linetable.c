@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/python/linetable.h"
-#include "symbolizer/python/python_offsets.h"
+#include "symbolizer/python/internal.h"
+#include "symbolizer/python/python.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/target/libraries.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 

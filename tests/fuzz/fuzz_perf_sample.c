@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/native/perf_map.h"
+#include "symbolizer/native/native_stack.h"
 #include "tests/fuzz/input.h"
-#include "tracer/proc/perf_mmap.h"
-#include "tracer/sample/known_maps.h"
-#include "tracer/sample/perf_sample.h"
-#include "tracer/sample/sample_check.h"
+#include "tracer/proc/perf_rings.h"
+#include "tracer/sample/internal.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

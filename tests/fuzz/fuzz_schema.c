@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "symbolizer/event/event.h"
-#include "symbolizer/ops/schema_index.h"
+#include "symbolizer/ops/schema.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -18,7 +18,7 @@
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
-#include "perf/trace/trace_order.h"
+#include "perf/trace/trace_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

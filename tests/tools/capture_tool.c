@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "replay/capture/capture.h"
+#include "replay/capture/capture_files.h"
 #include "replay/numbers/stats.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/schema.h"
@@ -180,7 +180,7 @@ static struct value value_of(const json_t *o)
 }
 
 /* {"op": schema text, "part": 0 .. 3, "id": n, "pid": n, "args": [...], "results": [...]} */
-static json_t *capture(struct capture *c, const struct source *src, const json_t *o)
+static json_t *capture(struct capture_files *c, const struct source *src, const json_t *o)
 {
 	const char *text = json_string_value(json_object_get(o, "op"));
 	struct schema schema;
@@ -243,8 +243,8 @@ int main(int argc, char **argv)
 {
 	pid_t pid = argc > 2 ? atoi(argv[1]) : 0;
 	struct source src = {.ctx = &pid, .read = read_process, .more = more_of};
-	struct capture c = {.root = argc > 2 ? argv[2] : "",
-			    .max_bytes = argc > 3 ? strtoull(argv[3], NULL, 10) : 0};
+	struct capture_files c = {.root = argc > 2 ? argv[2] : "",
+				  .max_bytes = argc > 3 ? strtoull(argv[3], NULL, 10) : 0};
 	char *line = NULL;
 	size_t size = 0;
 

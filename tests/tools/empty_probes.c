@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tracer/engine/bpf/uprobe_multi.h"
-#include "tracer/session/load_ops.h"
+#include "tracer/engine/bpf/links.h"
+#include "tracer/session/session.h"
 
 static int load_nothing(void)
 {

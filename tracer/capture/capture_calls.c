@@ -1,4 +1,4 @@
-#include "tracer/capture/capture_calls.h"
+#include "tracer/capture/internal.h"
 
 #include <ctype.h>
 #include <errno.h>

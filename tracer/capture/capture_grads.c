@@ -1,10 +1,9 @@
-#include "tracer/capture/capture_grads.h"
+#include "tracer/capture/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "tracer/capture/capturing_internal.h"
 
 /* Memory for the gradients of all calls of which not all have come. */
 static const size_t KEPT_MAX = (size_t)1 << 30;
@@ -16,7 +15,7 @@ void capture_grads_enter(struct captured_call *call, struct target *t, const str
 }
 
 /* The nodes of the results, but those that came with an argument. */
-static int await_results(struct capturing *c, struct captured_call *call, struct target *t,
+static int await_results(struct capture *c, struct captured_call *call, struct target *t,
 			 const struct value *v, unsigned n)
 {
 	struct call_input *input;
@@ -35,7 +34,7 @@ static int await_results(struct capturing *c, struct captured_call *call, struct
 	return r;
 }
 
-bool capture_grads_leave(struct capturing *c, struct captured_call *call, struct target *t,
+bool capture_grads_leave(struct capture *c, struct captured_call *call, struct target *t,
 			 const struct op_event *ev)
 {
 	call->one_result = ev->nresults == 1 && ev->results->kind == VALUE_TENSOR;
@@ -71,7 +70,7 @@ static const struct value *only_gradient(const struct op_event *ev)
 	return only;
 }
 
-static void save_grad_outputs(struct capturing *c, struct target *t, const struct call_node *n,
+static void save_grad_outputs(struct capture *c, struct target *t, const struct call_node *n,
 			      const struct op_event *ev)
 {
 	struct capture_source place = {.target = t, .keys = &c->keys};
@@ -83,10 +82,10 @@ static void save_grad_outputs(struct capturing *c, struct target *t, const struc
 		of_call.nargs = 1;
 	}
 	if (of_call.args)
-		capturing_save(c, n->call, CAPTURE_GRAD_OUTPUTS, &of_call, &live);
+		capture_save(c, n->call, CAPTURE_GRAD_OUTPUTS, &of_call, &live);
 }
 
-void capture_grads_node_starts(struct capturing *c, struct target *t, const struct op_event *ev)
+void capture_grads_node_starts(struct capture *c, struct target *t, const struct op_event *ev)
 {
 	const struct grad_edge at = {ev->node, ev->node_seq};
 	for (struct call_node *n = NULL; (n = capture_calls_awaiting(&c->calls, ev->pid, &at, n));)
@@ -95,7 +94,7 @@ void capture_grads_node_starts(struct capturing *c, struct target *t, const stru
 }
 
 /* `node`: the one whose edges they are of; NULL: they are those of the arguments. */
-static void save_grad_inputs(struct capturing *c, struct captured_call *call, const char *node,
+static void save_grad_inputs(struct capture *c, struct captured_call *call, const char *node,
 			     const struct value *grads, unsigned n, const struct source *src)
 {
 	const struct op_desc op = {
@@ -105,11 +104,11 @@ static void save_grad_inputs(struct capturing *c, struct captured_call *call, co
 				    .nresults = (uint16_t)n,
 				    .pid = call->call.pid,
 				    .where_stack = call->where};
-	capturing_save(c, call, CAPTURE_GRAD_INPUTS, &ev, src);
+	capture_save(c, call, CAPTURE_GRAD_INPUTS, &ev, src);
 }
 
 /* All nodes of the call have run. */
-static void finish(struct capturing *c, struct captured_call *call)
+static void finish(struct capture *c, struct captured_call *call)
 {
 	const struct source kept = kept_source(&call->inputs.grads);
 	struct value *grads;
@@ -129,7 +128,7 @@ static size_t kept_bytes(const struct capture_calls *c)
 }
 
 /* One result of a node of the call flows to `edge`. */
-static enum grads_trouble flow(struct capturing *c, struct captured_call *call,
+static enum grads_trouble flow(struct capture *c, struct captured_call *call,
 			       const struct value *grad, const struct grad_edge *edge,
 			       const struct source *live)
 {
@@ -153,7 +152,7 @@ static enum grads_trouble flow(struct capturing *c, struct captured_call *call,
 	return GRADS_FINE;
 }
 
-static void take_flows(struct capturing *c, struct target *t, struct captured_call *call,
+static void take_flows(struct capture *c, struct target *t, struct captured_call *call,
 		       const struct decoder_grads *g, const struct source *live)
 {
 	unsigned n = g->flowing.count;
@@ -168,8 +167,8 @@ static void take_flows(struct capturing *c, struct target *t, struct captured_ca
 	free(edges);
 }
 
-static void flow_of_node(struct capturing *c, struct target *t, struct call_node *n,
-			 const char *name, const struct decoder_grads *g)
+static void flow_of_node(struct capture *c, struct target *t, struct call_node *n, const char *name,
+			 const struct decoder_grads *g)
 {
 	struct capture_source place = {.target = t, .keys = &c->keys};
 	const struct source live = capture_source(&place);
@@ -217,7 +216,7 @@ static void forget(struct ended_node *e)
 }
 
 /* All that wait for the node do so in vain. */
-static void give_up(struct capturing *c, int32_t pid, const struct grad_edge *at, uint64_t *count)
+static void give_up(struct capture *c, int32_t pid, const struct grad_edge *at, uint64_t *count)
 {
 	struct call_node *n;
 	while ((n = capture_calls_awaiting(&c->calls, pid, at, NULL))) {
@@ -227,7 +226,7 @@ static void give_up(struct capturing *c, int32_t pid, const struct grad_edge *at
 	}
 }
 
-void capture_grads_flow(struct capturing *c, struct target *t, const struct decoder_grads *g)
+void capture_grads_flow(struct capture *c, struct target *t, const struct decoder_grads *g)
 {
 	struct ended_node *e = ended_on(&c->grads, g->tid);
 	struct call_node *n;
@@ -240,7 +239,7 @@ void capture_grads_flow(struct capturing *c, struct target *t, const struct deco
 	forget(e);
 }
 
-static void remember(struct capturing *c, const struct op_event *ev)
+static void remember(struct capture *c, const struct op_event *ev)
 {
 	const struct value *v = ev->results;
 	struct ended_node *e = NULL;
@@ -264,7 +263,7 @@ static void remember(struct capturing *c, const struct op_event *ev)
 }
 
 /* Without a probe on what gives the gradients their final form. */
-static void take_returned(struct capturing *c, struct target *t, const struct op_event *ev)
+static void take_returned(struct capture *c, struct target *t, const struct op_event *ev)
 {
 	struct capture_source place = {.target = t, .keys = &c->keys};
 	const struct source live = capture_source(&place);
@@ -283,7 +282,7 @@ static void take_returned(struct capturing *c, struct target *t, const struct op
 	}
 }
 
-void capture_grads_node_ends(struct capturing *c, struct target *t, const struct op_event *ev)
+void capture_grads_node_ends(struct capture *c, struct target *t, const struct op_event *ev)
 {
 	uint64_t nobody = 0;
 	const struct grad_edge at = {ev->node, ev->node_seq};
@@ -311,7 +310,7 @@ static void print_skipped(FILE *f, uint64_t n, const char *what, const char *why
 			n == 1 ? "" : "s", why);
 }
 
-void capture_grads_summary(const struct capturing *c, FILE *f)
+void capture_grads_summary(const struct capture *c, FILE *f)
 {
 	const struct capture_grads *g = &c->grads;
 	uint64_t unfinished = c->calls.unfinished;

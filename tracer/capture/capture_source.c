@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/capture/capture_source.h"
+#include "tracer/capture/internal.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/capture/first_nan.h"
+#include "tracer/capture/tensor_stats.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,8 +12,7 @@
 
 #include "base/text.h"
 #include "perf/events/print_event.h"
-#include "perf/events/where_text.h"
-#include "replay/capture/capture.h"
+#include "replay/capture/capture_files.h"
 #include "replay/capture/pth.h"
 #include "replay/numbers/stats.h"
 #include "symbolizer/code/arch_x86_64.h"
@@ -27,7 +26,7 @@ struct first_nan {
 	FILE *log;
 	first_nan_registers_fn *registers;
 	void *registers_arg;
-	struct capture files;
+	struct capture_files files;
 	uint64_t found;		   /* id of the event; 0: none yet */
 	char line[LINE_MAX_LEN];   /* what was found, for the summary */
 	uint64_t passed_on;	   /* calls that gave bad numbers and had been given some */

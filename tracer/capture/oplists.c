@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "symbolizer/event/event.h"
-#include "symbolizer/ops/opnames.h"
+#include "symbolizer/ops/filter.h"
 
 struct oplist_item {
 	char *text;

@@ -11,7 +11,6 @@
 #include "base/ranges.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
-#include "symbolizer/ops/steps.h"
 #include "symbolizer/plan/plan.h"
 #include "tracer/capture/oplists.h"
 

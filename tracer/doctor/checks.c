@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
-#include "symbolizer/target/caps.h"
+#include "base/arena.h"
 #include "symbolizer/target/process.h"
 
 static const char by_root[] =

@@ -5,8 +5,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "symbolizer/target/caps.h"
-#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/doctor/checks.h"
 

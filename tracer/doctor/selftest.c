@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/doctor/selftest.h"
+#include "tracer/doctor/checks.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "symbolizer/target/maps.h"
-#include "tracer/engine/bpf/uprobe_multi.h"
+#include "tracer/engine/bpf/links.h"
 #include "tracer/proc/spawn.h"
 
 /* The function that is probed. */

@@ -43,7 +43,7 @@ struct engine {
 	/* What has become of it when consume returns -ECHILD, and what that means for the traced.
 	 */
 	const char *gone, *gone_hint;
-	int wake;      /* readable when a thread stands still for its record (PLAN_HOLD); -1: none
+	int wake;      /* readable when a thread stands still for its record (PLAN_STOP); -1: none
 			  ever does */
 	bool observes; /* takes SITE_OBSERVED instead of entries and exits */
 	struct err trouble; /* something that the user is to be told; whoever does clears it */
@@ -60,7 +60,7 @@ struct engine {
 	void (*detach)(struct engine *g, uint16_t proc);
 	/* Hand over what has come since the last call; returns the number of records or -errno.
 	 * Less than ENGINE_AT_ONCE was all that there is. Never blocks: call it every millisecond
-	 * or so. A thread that stands still at a record with HIT_HELD goes on when `fn` has
+	 * or so. A thread that stands still at a record with HIT_STOPPED goes on when `fn` has
 	 * returned. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
 	/* Registers of the thread that stands still at the record that `fn` is called with, by enum
@@ -101,7 +101,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 		       struct err *e);
 
 /* The engine bpf, with the threads of the calls that `pick` picks standing still: those of plans
- * with PLAN_HOLD and PLAN_PICK; of plans with PLAN_HOLD alone all do. Follows processes itself.
+ * with PLAN_STOP and PLAN_PICK; of plans with PLAN_STOP alone all do. Follows processes itself.
  * Needs what both engines need. Returns 0 and *out, or -errno with *e. */
 int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct pick *pick,
 		     struct engine **out, struct err *e);
@@ -127,5 +127,32 @@ extern const char *const engine_names[]; /* words of --engine, in that order, en
  * that is not the first, its `what` says in one line which it is and why, else its code is 0. */
 int engine_open(const struct engine_wanted *w, struct engine **out, struct err *note,
 		struct err *e);
+
+/* What the engines bpf and ptrace have beside tracer/engine/engine.h, for the engine that is made
+ * of both (tracer/engine/ptrace/engine_both.c): eBPF sees every call and picks some, whose threads
+ * ptrace stops. */
+
+/* Of the engine bpf: what PLAN_PICK picks. 0 or -errno. */
+int engine_bpf_pick(struct engine *g, const struct pick *pick);
+
+/* One more call of plan entry `op` in process number `proc`, which eBPF has not seen: its number,
+ * from 1 on; 0 without memory. */
+uint64_t engine_bpf_count_call(struct engine *g, uint16_t proc, uint32_t op);
+
+/* Whether gradients are awaited (PLAN_PICK). */
+void engine_bpf_set_awaited(struct engine *g, bool awaited);
+
+/* Records so far whose thread should stand still, and whose signal mask forbids it. */
+uint64_t engine_bpf_unheld(struct engine *g);
+
+/* Count the calls of process number `proc` from the start. */
+void engine_bpf_forget_calls(struct engine *g, uint16_t proc);
+
+/* Of the engine ptrace: hold threads at a SIGURG that the kernel sends (SI_KERNEL), and tell of
+ * each by a record of the kind HIT_STANDS. */
+void engine_ptrace_hold_signalled(struct engine *g);
+
+/* Let such a thread go on, with signal `sig` (0: none). */
+void engine_ptrace_release(struct engine *g, pid_t tid, int sig);
 
 #endif

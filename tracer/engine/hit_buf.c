@@ -1,4 +1,4 @@
-#include "tracer/engine/hit_buf.h"
+#include "tracer/engine/plan_reader.h"
 
 static struct hit *start_part(struct hit_buf *b)
 {
@@ -22,10 +22,10 @@ static void send_part(struct hit_buf *b, __u8 more)
 		return;
 	b->hit->size = (__u32)(b->at - (__u8 *)b->hit);
 	b->hit->flags = (__u8)((b->hit->flags & ~HIT_MORE) | more | (*b->gap ? HIT_GAP : 0));
-	if (b->hold && !more)
-		b->hit->flags |= HIT_HELD;
+	if (b->stop && !more)
+		b->hit->flags |= HIT_STOPPED;
 	*b->gap = b->sink(b->arg, b->hit) != 0;
-	b->held |= b->hold && !more && !*b->gap;
+	b->held |= b->stop && !more && !*b->gap;
 }
 
 void hit_buf_go_on(struct hit_buf *b)

@@ -1,4 +1,4 @@
-#include "tracer/engine/pyframes.h"
+#include "tracer/engine/plan_reader.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 #include "tracer/engine/ring.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -74,4 +75,90 @@ void ring_drop(struct ring *r, const struct hit *h)
 {
 	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
 	atomic_store_explicit(&r->tail, tail + padded(h->size), memory_order_release);
+}
+
+static uint64_t own_head(const struct chunks *c)
+{
+	return atomic_load_explicit(&c->ring.head, memory_order_relaxed);
+}
+
+static uint8_t *place(const struct chunks_writer *w, uint8_t *data, uint64_t head)
+{
+	return data + (uint64_t)w->order[w->stretch % CHUNKS] * CHUNK + head % CHUNK;
+}
+
+static void chunks_take(struct chunks *c, struct chunks_writer *w, uint8_t chunk)
+{
+	w->order[w->stretch % CHUNKS] = chunk;
+	atomic_store_explicit(&c->at[w->stretch % CHUNKS], chunk, memory_order_relaxed);
+}
+
+void chunks_begin(struct chunks *c, struct chunks_writer *w)
+{
+	w->stretch = w->freed = own_head(c) / CHUNK;
+	w->nspare = 0;
+	uint8_t first = c->at[w->stretch % CHUNKS] % CHUNKS;
+	for (uint8_t i = CHUNKS; i-- > 0;)
+		if (i != first)
+			w->spare[w->nspare++] = i;
+	chunks_take(c, w, first);
+}
+
+/* On to the next stretch. False: all are full. */
+static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint64_t head)
+{
+	uint64_t read = atomic_load_explicit(&c->ring.tail, memory_order_acquire) / CHUNK;
+	for (; w->freed < read && w->freed < w->stretch; w->freed++)
+		w->spare[w->nspare++] = w->order[w->freed % CHUNKS];
+	if (!w->nspare)
+		return false;
+	if (head % CHUNK && CHUNK - head % CHUNK >= sizeof(uint64_t))
+		memset(place(w, data, head), 0, sizeof(uint64_t));
+	w->stretch++;
+	chunks_take(c, w, w->spare[--w->nspare]);
+	atomic_store_explicit(&c->ring.head, w->stretch * CHUNK, memory_order_release);
+	return true;
+}
+
+void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most)
+{
+	uint64_t head = own_head(c);
+	if (head / CHUNK == w->stretch && CHUNK - head % CHUNK >= most)
+		return place(w, data, head);
+	return go_on(c, w, data, head) ? place(w, data, 0) : NULL;
+}
+
+void chunks_done(struct chunks *c, const struct hit *h)
+{
+	atomic_store_explicit(&c->ring.head, own_head(c) + padded(h->size), memory_order_release);
+}
+
+const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad)
+{
+	uint64_t tail = atomic_load_explicit(&c->ring.tail, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&c->ring.head, memory_order_acquire);
+	for (unsigned skips = 0; skips < 2 && head != tail; skips++) {
+		uint8_t chunk = c->at[tail / CHUNK % CHUNKS];
+		if (head < tail || head - tail > (uint64_t)CHUNKS * CHUNK || head % 8 || tail % 8 ||
+		    chunk >= CHUNKS)
+			return wrong(bad);
+		uint64_t left = CHUNK - tail % CHUNK;
+		const struct hit *h =
+		    (const struct hit *)(data + (uint64_t)chunk * CHUNK + tail % CHUNK);
+		uint32_t n = *(const volatile __u32 *)&h->size;
+		if (n)
+			return n < sizeof(*h) || padded(n) > head - tail || n > left ? wrong(bad)
+										     : h;
+		tail += left;
+		if (head < tail)
+			return wrong(bad);
+		atomic_store_explicit(&c->ring.tail, tail, memory_order_release);
+	}
+	return head == tail ? NULL : wrong(bad);
+}
+
+void chunks_drop(struct chunks *c, const struct hit *h)
+{
+	uint64_t tail = atomic_load_explicit(&c->ring.tail, memory_order_relaxed);
+	atomic_store_explicit(&c->ring.tail, tail + padded(h->size), memory_order_release);
 }

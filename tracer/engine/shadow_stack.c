@@ -1,9 +1,8 @@
-#include "tracer/engine/shadow_stack.h"
+#include "tracer/engine/plan_reader.h"
 
 #include <stddef.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/plan_reader.h"
 
 /* What is likely to be read is tried without records until all of it is known, so that it comes in
  * few system calls; then it is done. More rounds than this only a cycle takes. */

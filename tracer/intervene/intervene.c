@@ -13,15 +13,8 @@
 
 #include "replay/worker.h"
 #include "tracer/engine/shim/injector.h"
-#include "tracer/engine/shim/shim_listener.h"
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/intervene/intervene_compare.h"
-#include "tracer/intervene/intervene_ctl.h"
-#include "tracer/intervene/intervene_save.h"
-#include "tracer/intervene/intervene_tables.h"
-#include "tracer/intervene/intervene_times.h"
-#include "tracer/intervene/intervene_totals.h"
-#include "tracer/intervene/json_text.h"
+#include "tracer/intervene/internal.h"
 
 enum { PEERS = 256 };
 
@@ -71,7 +64,8 @@ static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene *
 		return err_set(e, -ENOMEM, "no memory");
 	v->rules = rules;
 	v->entered = pid;
-	v->save.files = (struct capture){.root = rules->folder, .max_bytes = rules->max_bytes};
+	v->save.files =
+	    (struct capture_files){.root = rules->folder, .max_bytes = rules->max_bytes};
 	int r = open_control(v, e);
 	r = r ? r : shim_listener_open(pid, &v->listener, e);
 	if (!r)

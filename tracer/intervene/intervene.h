@@ -4,8 +4,10 @@
 #ifndef TRACER_INTERVENE_INTERVENE_H
 #define TRACER_INTERVENE_INTERVENE_H
 
+#include <jansson.h>
 #include <sys/types.h>
 
+#include "tracer/engine/shim/shim_share.h"
 #include "tracer/intervene/intervene_rules.h"
 
 struct intervene;
@@ -30,5 +32,29 @@ void intervene_finish(struct intervene *v);
 
 /* The programs that are still connected compute by themselves from now on. */
 void intervene_close(struct intervene *v);
+
+/* What functions of PyTorch do, changed while it is in force: ditrace ctl asks the ditrace that
+ * changes them, on the socket that the process has from it. */
+
+/* Obey the words of an order: "fallback" "add" "torch.add", "compare" "off", "cast" "all", "cast"
+ * "torch.float16->torch.float32", "status". Returns 1 when the rules are others now, 0 when they
+ * are not, -EINVAL (as they were then) or -ENOMEM with *e. */
+int intervene_ctl(struct intervene_rules *r, const char *const *words, size_t n, struct err *e);
+
+/* {"fallback": "torch.add,gelu", "compare": "off", ...}: what is in force. NULL without memory. */
+json_t *intervene_ctl_status(const struct intervene_rules *r);
+
+/* Its key for a text on the threads that run ops, as intervene_totals_threads has it. */
+#define CTL_THREADS "threads"
+
+/* Send the `n` words to the ditrace that changes functions of process `pid`. 0 and *out, what is in
+ * force then, and CTL_THREADS where any is known; -ENOENT when there is none; -EINVAL when it
+ * refuses, in its words; -errno. */
+int intervene_ctl_send(pid_t pid, char *const *words, size_t n, json_t **out, struct err *e);
+
+/* Does a ditrace change functions of the process with that state, or will it when PyTorch is
+ * imported?
+ */
+bool intervene_ctl_is_there(const struct shim_state *s);
 
 #endif

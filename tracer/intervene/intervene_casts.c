@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/intervene/intervene_casts.h"
+#include "tracer/intervene/internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/intervene/intervene_compare.h"
+#include "tracer/intervene/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,9 +13,6 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "tracer/intervene/intervene_result.h"
-#include "tracer/intervene/intervene_tables.h"
-#include "tracer/intervene/json_text.h"
 
 #define FOLDER "op_tools_results"
 #define RESULTS FOLDER "/op_autocompare_result"

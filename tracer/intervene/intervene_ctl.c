@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/intervene/intervene_ctl.h"
+#include "tracer/intervene/intervene.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tracer/intervene/intervene_casts.h"
+#include "tracer/intervene/internal.h"
 
 enum { CAPTURES = 3 };
 #define CAPTURE_BYTES (UINT64_C(4) << 30)

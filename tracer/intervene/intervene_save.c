@@ -1,4 +1,4 @@
-#include "tracer/intervene/intervene_save.h"
+#include "tracer/intervene/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "replay/described.h"
-#include "tracer/intervene/json_text.h"
+#include "replay/capture_find.h"
 
 /* Where a source reads. */
 struct pieces {

@@ -1,15 +1,14 @@
 #define _GNU_SOURCE
-#include "tracer/intervene/intervene_times.h"
+#include "tracer/intervene/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "tracer/intervene/json_text.h"
 
 enum { KEPT = 5000 }; /* calls whose backward is waited for, as ditorch's OP_TOOLS_MAX_CACHE_SIZE */
 

@@ -1,4 +1,4 @@
-#include "tracer/intervene/intervene_totals.h"
+#include "tracer/intervene/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/monitor/device_usage.h"
+#include "tracer/monitor/monitor.h"
 
 #include <errno.h>
 #include <fcntl.h>

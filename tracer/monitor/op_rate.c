@@ -1,11 +1,10 @@
-#include "tracer/monitor/op_rate.h"
+#include "tracer/monitor/monitor.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 
 #include "symbolizer/ops/ops.h"
-#include "symbolizer/target/libraries.h"
 #include "symbolizer/target/maps.h"
 #include "tracer/engine/engine.h"
 

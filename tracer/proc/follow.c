@@ -10,10 +10,9 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/clock.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/perf_mmap.h"
 #include "tracer/proc/perf_rings.h"
 
 /* Threads times CPUs before everything is listened to instead. */

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "symbolizer/target/maps.h"
+
 struct perf_rings;
 
 /* Let the process have as many open files as it may; false when it has that already. */
@@ -44,5 +46,18 @@ typedef void perf_record_fn(const struct perf_event_header *h, uint64_t time, vo
 int perf_rings_read(struct perf_rings *p, perf_record_fn *fn, void *arg, bool *full);
 
 void perf_rings_free(struct perf_rings *p); /* NULL allowed */
+
+/* A PERF_RECORD_MMAP2 of perf_event_open(2): a process has mapped something to execute. */
+
+struct perf_mmap {
+	pid_t pid, tid;
+	/* What is mapped: of a file either its inode and device, or its build id. `path` is in the
+	 * record, "" of memory that is in no file. */
+	struct mapping map;
+};
+
+/* Take the record apart: `h` and h->size - sizeof(*h) bytes behind it, any bytes. False: it is no
+ * such record, or makes no sense. */
+bool perf_mmap_parse(const struct perf_event_header *h, struct perf_mmap *out);
 
 #endif

@@ -3,6 +3,8 @@
 #define TRACER_PROC_SPAWN_H
 
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -46,5 +48,18 @@ int spawn_exit_status(int status);
 /* What a shell exits with when a command could not be run for the reason `code` (negative errno):
  * 127 when there is none of that name, else 126 (POSIX.1-2017, XCU 2.8.2). */
 int spawn_failure_status(int code);
+
+/* Processes of ditrace's own that outlive it by the moment that it takes to leave the traced ones
+ * as they were, and how they are talked to. */
+
+/* Make the calling process, a fresh child, one of these: named `name` (15 bytes at most), in a
+ * session of its own, without the user's terminal and files, spared when memory runs out (as far as
+ * it may ask for that). `sock`, its end to ditrace, is kept. */
+void helper_begin(const char *name, int sock);
+
+/* Send or receive all `n` bytes over a stream socket, whatever interrupts. false: the other end is
+ * gone. */
+bool helper_send(int sock, const void *buf, size_t n);
+bool helper_receive(int sock, void *buf, size_t n);
 
 #endif

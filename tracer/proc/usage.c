@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/proc/usage.h"
+#include "tracer/proc/thread_facts.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/thread_facts.h"
 
 enum { TEXT_SIZE = 8192 };
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/sample/known_maps.h"
+#include "tracer/sample/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "symbolizer/target/elf.h"
 
 static bool overlap(const struct mapping *a, const struct mapping *b)

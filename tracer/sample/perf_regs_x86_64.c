@@ -1,4 +1,4 @@
-#include "tracer/sample/perf_regs_x86_64.h"
+#include "tracer/sample/internal.h"
 
 #include <string.h>
 

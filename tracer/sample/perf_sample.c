@@ -1,8 +1,6 @@
-#include "tracer/sample/perf_sample.h"
+#include "tracer/sample/internal.h"
 
 #include <string.h>
-
-#include "tracer/sample/perf_regs_x86_64.h"
 
 /* The stack of a Python program below its outermost op: some 30 functions of C++ in a row. */
 enum { STACK_BYTES = 24 << 10 };

@@ -1,4 +1,4 @@
-#include "tracer/sample/record_samples.h"
+#include "tracer/sample/sampler.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tracer/sample/sample_check.h"
+#include "tracer/sample/internal.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/sample/sample_frames.h"
+#include "tracer/sample/internal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "symbolizer/decode/decode_value.h"
-#include "tracer/engine/bpf/bpf_begin.h"
+#include "tracer/engine/bpf/links.h"
 #include "tracer/sample/samples.skel.h"
 
 /* The most between a sample's time and the time at which its program ran, which of the two may be

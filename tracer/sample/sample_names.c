@@ -1,10 +1,10 @@
-#include "tracer/sample/sample_names.h"
+#include "tracer/sample/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 
 enum { KEY_MOST = 4096, PART_MOST = 1900 };
 

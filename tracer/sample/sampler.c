@@ -9,14 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/clock.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/perf_mmap.h"
 #include "tracer/proc/perf_rings.h"
-#include "tracer/sample/perf_sample.h"
-#include "tracer/sample/sample_names.h"
-#include "tracer/sample/sampler_process.h"
+#include "tracer/sample/internal.h"
 
 struct sampler {
 	struct sampler_shared all;

@@ -8,7 +8,8 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "symbolizer/event/sample.h"
+#include "perf/trace/trace_write.h"
+#include "symbolizer/event/event.h"
 
 /* Whom samples go to. */
 struct sampler_sink {
@@ -58,5 +59,23 @@ int sampler_fd(const struct sampler *s);
 int sampler_read(struct sampler *s);
 
 struct sampler_counts sampler_counts(const struct sampler *s);
+
+/* Samples into a trace file. */
+
+enum { RECORD_NAMED = 1024 };
+
+/* Zero-initialise but for the writer, which is the caller's. */
+struct record_samples {
+	struct trace_writer *writer;
+	int32_t named[RECORD_NAMED]; /* threads whose names were written, by their numbers */
+	int code;		     /* -errno of the first write that failed */
+};
+
+/* Where to give samples to: writes them, with the names of their threads. `r` must outlive the
+ * sampler. */
+struct sampler_sink record_samples_sink(struct record_samples *r);
+
+/* "1,234 samples of cpu-clock at 99 Hz, 3 lost, ..." on stderr. */
+void record_samples_summary(const struct sampler *s);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/sample/sampler_process.h"
+#include "tracer/sample/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "symbolizer/python/pycode.h"
-#include "symbolizer/target/libraries.h"
+#include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
 

@@ -64,7 +64,7 @@ static __always_inline void begin_record(struct bpf_thread *t)
 	h->seq = 0;
 	h->sp = 0;
 	t->off = sizeof(*h);
-	t->hold = 0;
+	t->stop = 0;
 }
 
 /* 1 lets the sample be taken. */

@@ -20,7 +20,7 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/engine.h"
-#include "tracer/session/session_internal.h"
+#include "tracer/session/internal.h"
 
 uint64_t session_now(void)
 {
@@ -84,7 +84,7 @@ static bool record(struct session *s, const struct op_event *ev)
 		return false;
 	if (s->o->count && s->events >= s->o->count)
 		return false;
-	if (s->measuring && measuring_is_past(s->measuring, ev))
+	if (s->tensor_stats && stats_collector_is_past(s->tensor_stats, ev))
 		return false;
 	if (s->when && !when_chooses(s->when, ev, &s->when_counts))
 		return false;
@@ -109,13 +109,13 @@ static void on_event(const struct op_event *ev, void *arg)
 	struct session *s = arg;
 	struct target *t = s->stands ? target_of(s, ev) : NULL;
 	struct op_event measured = *ev;
-	if (t && s->capturing)
-		capturing_exit(s->capturing, t, ev);
-	if (s->measuring)
-		measured.stats = measuring_exit(s->measuring, t, ev);
+	if (t && s->capture)
+		capture_exit(s->capture, t, ev);
+	if (s->tensor_stats)
+		measured.stats = stats_collector_exit(s->tensor_stats, t, ev);
 	bool recorded = record(s, &measured);
-	if (s->measuring)
-		measuring_done(s->measuring, t, &measured, recorded);
+	if (s->tensor_stats)
+		stats_collector_done(s->tensor_stats, t, &measured, recorded);
 }
 
 /* The thread stands still: it is now or never. */
@@ -123,11 +123,11 @@ static void on_held_hit(struct session *s, const struct hit *h)
 {
 	reorder_buffer_flush(&s->reorder_buffer, s->decoder);
 	/* Of the shim's threads some have gone on. */
-	s->stands = !s->engine->observes || h->flags & HIT_HELD;
+	s->stands = !s->engine->observes || h->flags & HIT_STOPPED;
 	decoder_hit(s->decoder, h);
 	decoder_drain(s->decoder, h->proc);
 	if (s->engine->count_call)
-		s->engine->set_awaited(s->engine, capturing_awaits(s->capturing));
+		s->engine->set_awaited(s->engine, capture_awaits(s->capture));
 }
 
 static void on_hit(const struct hit *h, void *arg)
@@ -145,10 +145,10 @@ static void on_start(const struct op_event *ev, void *arg)
 	struct session *s = arg;
 	struct target *t = target_of(s, ev);
 	bool wanted = session_wants(s, ev->op);
-	if (t && s->capturing)
-		capturing_entry(s->capturing, t, ev, wanted);
-	if (t && s->measuring)
-		measuring_entry(s->measuring, s->stands ? t : NULL, ev, wanted);
+	if (t && s->capture)
+		capture_entry(s->capture, t, ev, wanted);
+	if (t && s->tensor_stats)
+		stats_collector_entry(s->tensor_stats, s->stands ? t : NULL, ev, wanted);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)
@@ -156,7 +156,7 @@ static void on_grads(const struct decoder_grads *g, void *arg)
 	struct session *s = arg;
 	const struct proc *p = session_proc(s, g->pid);
 	if (p)
-		capturing_grads(s->capturing, p->target, g);
+		capture_gradients(s->capture, p->target, g);
 }
 
 int session_begin_decoding(struct session *s)
@@ -166,7 +166,7 @@ int session_begin_decoding(struct session *s)
 		return -ENOMEM;
 	if (s->holds)
 		decoder_on_start(s->decoder, on_start);
-	if (s->capturing)
+	if (s->capture)
 		decoder_on_grads(s->decoder, on_grads);
 	return 0;
 }
@@ -240,7 +240,7 @@ static const struct err *untold(struct session *s)
 		s->output_told = true;
 		return &s->output_error;
 	}
-	const struct err *capture = s->capturing ? capturing_trouble(s->capturing) : NULL;
+	const struct err *capture = s->capture ? capture_trouble(s->capture) : NULL;
 	if (!capture || !capture->code || s->capture_told)
 		return NULL;
 	s->capture_told = true;
@@ -274,8 +274,8 @@ int session_step(struct session *s, struct err *e)
 		s->engine->trouble = (struct err){0};
 	}
 	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
-	bool captured = s->capturing && capturing_is_over(s->capturing);
-	bool found = s->measuring && measuring_is_over(s->measuring);
+	bool captured = s->capture && capture_is_done(s->capture);
+	bool found = s->tensor_stats && stats_collector_is_over(s->tensor_stats);
 	return late || captured || found || s->closed_pipe ||
 	       (s->o->count && s->events >= s->o->count);
 }
@@ -345,11 +345,11 @@ static void print_summary(struct session *s, const struct trace_stats *stats)
 	    .terminal = terminal_of(stderr),
 	};
 	report_print(stderr, s->sum, &r);
-	if (!s->measuring)
+	if (!s->tensor_stats)
 		return;
 	putc('\n', stderr);
 	overflow_print(s->overflow, stderr, r.limit, r.terminal);
-	measuring_summary(s->measuring, stderr);
+	stats_collector_summary(s->tensor_stats, stderr);
 }
 
 struct trace_writer *session_writer(struct session *s)
@@ -366,8 +366,8 @@ int session_finish(struct session *s, struct err *e)
 	session_stats(s, &stats);
 	if (s->printer)
 		fflush(stdout);
-	if (s->capturing)
-		capturing_summary(s->capturing, stderr);
+	if (s->capture)
+		capture_summary(s->capture, stderr);
 	if (!s->o->quiet)
 		print_summary(s, &stats);
 	if (s->writer) {
@@ -392,7 +392,7 @@ int session_finish(struct session *s, struct err *e)
 		err_print(more);
 	if (s->output_error.code)
 		return s->output_error.code;
-	return s->capturing ? capturing_trouble(s->capturing)->code : 0;
+	return s->capture ? capture_trouble(s->capture)->code : 0;
 }
 
 void session_close(struct session *s)
@@ -416,8 +416,8 @@ void session_close(struct session *s)
 	filter_free(&s->ops_filter);
 	filter_free(&s->not_filter);
 	when_free(s->when);
-	capturing_free(s->capturing);
-	measuring_free(s->measuring);
+	capture_free(s->capture);
+	stats_collector_free(s->tensor_stats);
 	overflow_free(s->overflow);
 	free(s);
 }

@@ -9,9 +9,17 @@
 
 #include "base/err.h"
 #include "symbolizer/event/event.h"
-#include "tracer/capture/capturing.h"
-#include "tracer/capture/measuring.h"
+#include "symbolizer/ops/ops.h"
+#include "symbolizer/target/maps.h"
+#include "tracer/capture/capture.h"
+#include "tracer/capture/tensor_stats.h"
 #include "tracer/proc/follow.h"
+
+/* The ops of the libtorch that a process has mapped. */
+
+/* Read them from the files `l` of process `pid`, l->torch not NULL. As op_table_load,
+ * with `lazy` as op_table_load_lazy. */
+int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e);
 
 #define SESSION_ALL_LEVELS UINT64_MAX
 
@@ -27,8 +35,8 @@ struct session_opts {
 	uint64_t for_ns, count;	   /* limits; 0: none */
 	bool print;		   /* events as text on stdout */
 	bool quiet;		   /* no summary at the end */
-	struct capturing_opts capture;
-	struct measuring_opts measure;
+	struct capture_opts capture;
+	struct stats_opts measure;
 	pid_t pid;    /* the process that will be added first; 0: not known */
 	pid_t attach; /* what is to be traced runs already; 0: it will be started */
 	int engine;   /* enum engine_choice (tracer/engine/engine.h) */
@@ -53,7 +61,7 @@ int session_wake(const struct session *s);
 pid_t session_tracer(const struct session *s);
 
 /* Whether the engine follows processes by itself, so that the two below are to be used in place of
- * follow.h and hold.h; they are those of struct engine. */
+ * follow.h and freeze.h; they are those of struct engine. */
 bool session_follows(const struct session *s);
 int session_watch(struct session *s, pid_t pid, struct err *e);
 int session_follow(struct session *s, follow_fn *fn, void *arg);

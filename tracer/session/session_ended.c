@@ -2,7 +2,7 @@
 #include "perf/report/aggregate.h"
 #include "perf/trace/trace_write.h"
 #include "symbolizer/decode/decoder.h"
-#include "tracer/session/session_internal.h"
+#include "tracer/session/internal.h"
 
 /* The writer has to define all again what it knew by the addresses of what is freed. */
 enum { MANY = 32 };
@@ -64,8 +64,8 @@ void session_free_ended(struct session *s, bool all)
 
 void session_forget_counts(struct session *s, pid_t pid)
 {
-	if (s->capturing)
-		capturing_forget(s->capturing, pid);
-	if (s->measuring)
-		measuring_forget(s->measuring, pid);
+	if (s->capture)
+		capture_forget(s->capture, pid);
+	if (s->tensor_stats)
+		stats_collector_forget(s->tensor_stats, pid);
 }

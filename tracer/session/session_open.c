@@ -1,3 +1,5 @@
+/* What tracing costs and how much of the ops it sees. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,36 @@
 #include "perf/report/aggregate.h"
 #include "perf/report/overflow.h"
 #include "perf/trace/trace_write.h"
-#include "tracer/session/session_internal.h"
+#include "tracer/engine/engine.h"
+#include "tracer/session/internal.h"
+
+const char *const engine_names[] = {"auto", "bpf", "ptrace", "shim", NULL};
+
+/* The second choice and the third. `why` says what was wrong with the first. */
+static int open_other(const struct engine_wanted *w, const struct err *why, struct engine **out,
+		      struct err *note, struct err *e)
+{
+	struct err no_shim = {0};
+	if (!engine_shim_open(w, out, &no_shim)) {
+		err_set(note, why->code, "engine shim: %s", why->what);
+		return 0;
+	}
+	int r = engine_ptrace_open(w->nplans, w->interesting, out, e);
+	if (!r)
+		err_set(note, why->code, "engine ptrace: %s; %s", why->what, no_shim.what);
+	return r;
+}
+
+int engine_open(const struct engine_wanted *w, struct engine **out, struct err *note, struct err *e)
+{
+	struct err why = {0};
+	if (w->choice == ENGINE_PTRACE)
+		return engine_ptrace_open(w->nplans, w->interesting, out, e);
+	if (w->choice == ENGINE_SHIM)
+		return engine_shim_open(w, out, e);
+	int r = engine_bpf_open(w->nplans, out, w->choice == ENGINE_BPF ? e : &why);
+	return !r || w->choice == ENGINE_BPF ? r : open_other(w, &why, out, note, e);
+}
 
 static int open_filters(struct session *s, struct err *e)
 {
@@ -19,12 +50,12 @@ static int open_filters(struct session *s, struct err *e)
 	if (!r && s->o->when)
 		r = when_compile("--when", s->o->when, &s->when, e);
 	if (!r && s->o->capture.dir)
-		r = capturing_open(&s->o->capture, s->when, stderr, &s->capturing, e);
-	if (!r && s->capturing && s->o->phase == SESSION_FORWARD)
-		capturing_without_grads(s->capturing);
+		r = capture_open(&s->o->capture, s->when, stderr, &s->capture, e);
+	if (!r && s->capture && s->o->phase == SESSION_FORWARD)
+		capture_without_grads(s->capture);
 	if (!r)
-		r = measuring_open(&s->o->measure, &s->o->capture, s->when, stderr, &s->measuring,
-				   e);
+		r = stats_collector_open(&s->o->measure, &s->o->capture, s->when, stderr,
+					 &s->tensor_stats, e);
 	return r;
 }
 
@@ -40,7 +71,7 @@ static const char *needs_held_threads(const struct session_opts *o)
 /* Which calls stand still, if the engine bpf can pick them. */
 static bool is_pickable(const struct session *s, struct pick *out)
 {
-	return s->capturing && s->o->engine != ENGINE_PTRACE && capturing_pick(s->capturing, out);
+	return s->capture && s->o->engine != ENGINE_PTRACE && capture_pick(s->capture, out);
 }
 
 /* The library has the thread wait that records a call. */
@@ -66,7 +97,7 @@ static int check_engine(const struct session *s, struct err *e)
 		return 0;
 	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine bpf stops none",
 		s->holds);
-	if (s->capturing)
+	if (s->capture)
 		return err_hint(e, "leave --engine out; bpf can with --nth or --every, and without "
 				   "--when and --steps");
 	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
@@ -104,7 +135,7 @@ static int open_holding(struct session *s, struct err *e)
 	if (is_pickable(s, &pick)) {
 		int r = engine_both_open(PLANS_MAX, session_is_complete, &pick, &s->engine, &why);
 		if (!r) {
-			capturing_picked(s->capturing, count_of, s);
+			capture_picked(s->capture, count_of, s);
 			return 0;
 		}
 		if (s->o->engine == ENGINE_BPF) {
@@ -131,8 +162,8 @@ static int open_engine(struct session *s, struct err *e)
 	int r = s->holds && !shim_measures(s->o)
 		    ? open_holding(s, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
-	if (!r && s->measuring)
-		measuring_registers(s->measuring, registers, s);
+	if (!r && s->tensor_stats)
+		stats_collector_registers(s->tensor_stats, registers, s);
 	return r;
 }
 
@@ -143,8 +174,8 @@ static int open_outputs(struct session *s)
 	/* The program writes there, too: whole events at a time. */
 	if (s->o->print)
 		setvbuf(stdout, NULL, _IOFBF, 1 << 20);
-	s->overflow = s->measuring ? overflow_new() : NULL;
-	if (!s->sum || (s->measuring && !s->overflow) || (s->o->print && !s->printer))
+	s->overflow = s->tensor_stats ? overflow_new() : NULL;
+	if (!s->sum || (s->tensor_stats && !s->overflow) || (s->o->print && !s->printer))
 		return -ENOMEM;
 	return session_begin_decoding(s);
 }
@@ -176,4 +207,45 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	}
 	*out = s;
 	return 0;
+}
+
+void session_stats(struct session *s, struct trace_stats *out)
+{
+	struct engine_counters c;
+	s->engine->counters(s->engine, &c);
+	*out = (struct trace_stats){
+	    .probe_ns = c.mean_ns ? c.hits * (c.mean_ns + c.trap_ns) : 0,
+	    .seen_permille = TRACE_SEEN_UNKNOWN,
+	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
+	};
+	bool all = !s->o->ops && !s->o->not_ops && !s->when && s->o->depth == SESSION_ALL_LEVELS &&
+		   s->o->phase == SESSION_ALL;
+	if (all && c.dispatched >= DISPATCH_LEAST)
+		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
+}
+
+void session_calibrate(struct session *s)
+{
+	if (!s->calibrated)
+		s->engine->calibrate(s->engine);
+	s->calibrated = true;
+}
+
+/* Whoever reads the file while it grows is told once a second, if anything happened. */
+void session_write_stats(struct session *s)
+{
+	enum { EVERY_NS = 1000 * 1000 * 1000 };
+	struct trace_stats stats;
+	struct engine_counters c;
+	/* While dispatched ops are counted a measurement would count, too. */
+	if (!s->writer || !s->first_ns || s->dispatch_since || s->now - s->stats_ns < EVERY_NS)
+		return;
+	s->stats_ns = s->now;
+	s->engine->counters(s->engine, &c);
+	if (c.hits == s->stats_hits)
+		return;
+	s->stats_hits = c.hits;
+	session_calibrate(s);
+	session_stats(s, &stats);
+	trace_write_stats(s->writer, &stats);
 }

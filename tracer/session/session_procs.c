@@ -10,7 +10,7 @@
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
-#include "tracer/session/session_internal.h"
+#include "tracer/session/internal.h"
 
 struct proc *session_proc(struct session *s, pid_t pid)
 {
@@ -54,19 +54,19 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 	if (p->exit_kind == EXIT_NONE)
 		return false;
 	if (p->role == ROLE_GRADS)
-		return s->capturing && s->o->phase != SESSION_FORWARD;
+		return s->capture && s->o->phase != SESSION_FORWARD;
 	/* Nodes mark what is backward, wanted or not, and have the gradients of captures. */
-	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->capturing))
+	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->capture))
 		return true;
-	if (s->capturing && capturing_needs_all(s->capturing))
+	if (s->capture && capture_needs_all(s->capture))
 		return true;
-	if (s->measuring && measuring_needs_all(s->measuring))
+	if (s->tensor_stats && stats_collector_needs_all(s->tensor_stats))
 		return true;
 	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
 		return true;
 	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
 		return s->o->phase == SESSION_BACKWARD && is_node(p);
-	if (s->capturing && p->role == ROLE_CALL && !capturing_wants_op(s->capturing, &p->desc))
+	if (s->capture && p->role == ROLE_CALL && !capture_wants_op(s->capture, &p->desc))
 		return false;
 	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
 }
@@ -92,7 +92,7 @@ static int check_when(struct session *s, const struct op_desc **ops, size_t n, s
 		if (is_chosen(s, &s->ops->ops[i]))
 			ops[n++] = &s->ops->ops[i].desc;
 	int r = when_check(s->when, ops, n, more, e);
-	if (r || !s->capturing || !when_needs_exit(s->when))
+	if (r || !s->capture || !when_needs_exit(s->when))
 		return r;
 	err_set(e, -EINVAL,
 		"--when with --capture cannot ask for results, elapsed or thrown: inputs "
@@ -147,11 +147,11 @@ bool session_wants(const struct session *s, const struct op_desc *op)
 
 /* Of an engine that picks calls: which operator a boxed call is of only its event tells, and Python
  * functions are not captured. */
-static __u8 hold_flags(const struct session *s, const struct op_probe *p)
+static __u8 stop_flags(const struct session *s, const struct op_probe *p)
 {
 	if (!s->engine->count_call || p->role == ROLE_BOXED)
-		return PLAN_HOLD;
-	return p->role == ROLE_FUNCTION ? 0 : PLAN_HOLD | PLAN_PICK;
+		return PLAN_STOP;
+	return p->role == ROLE_FUNCTION ? 0 : PLAN_STOP | PLAN_PICK;
 }
 
 /* What the options add to the plan of an op. */
@@ -160,11 +160,11 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
-	__u8 hold = hold_flags(s, p);
-	if (s->capturing && is_node(p))
-		return hold;
+	__u8 stop = stop_flags(s, p);
+	if (s->capture && is_node(p))
+		return stop;
 	if (s->holds && (!is_named || session_wants(s, &p->desc)))
-		return hold;
+		return stop;
 	return s->o->ops && p->role == ROLE_NODE && !filter_match(&s->ops_filter, &p->desc)
 		   ? PLAN_MARK
 		   : 0;

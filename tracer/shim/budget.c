@@ -1,4 +1,4 @@
-#include "tracer/shim/budget.h"
+#include "tracer/shim/shim.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "tracer/shim/new_operators.h"
+#include "tracer/shim/shim.h"
 
 #include <stdatomic.h>
 #include <string.h>

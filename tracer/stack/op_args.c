@@ -1,17 +1,16 @@
-#include "tracer/stack/op_args.h"
+#include "tracer/stack/stack_snapshot.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/native/frame_step.h"
-#include "symbolizer/target/libraries.h"
-#include "tracer/engine/hit_buf.h"
+#include "symbolizer/target/maps.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/remote.h"
-#include "tracer/session/load_ops.h"
+#include "tracer/session/session.h"
 
 /* One at::_ops function, by its place in the file. */
 struct op_code {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/op_watch.h"
+#include "tracer/stack/internal.h"
 
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>

@@ -8,16 +8,11 @@
 
 #include "base/clock.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/code/regs_x86_64.h"
 #include "symbolizer/python/pycode.h"
-#include "symbolizer/python/pytable.h"
-#include "symbolizer/python/pywalk.h"
-#include "symbolizer/target/libraries.h"
+#include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
-#include "tracer/proc/hold.h"
-#include "tracer/stack/op_watch.h"
-#include "tracer/stack/stack_access.h"
-#include "tracer/stack/stack_copy.h"
+#include "tracer/proc/freeze.h"
+#include "tracer/stack/internal.h"
 
 enum { PYTHON_FRAMES = 512, LOOKS = 2, STOP_MS = 1000 };
 
@@ -244,15 +239,15 @@ static struct op_caught *catch_op(struct stack_reader *l, struct taken *t,
 static bool look_held(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
 		      struct py_gil *gil)
 {
-	struct hold *h;
+	struct freeze *h;
 	uint64_t self = 0, regs[ARCH_REGS] = {0};
 	bool holds = false;
-	int r = hold_thread(x->facts.tid, STOP_MS, &h);
+	int r = freeze_thread(x->facts.tid, STOP_MS, &h);
 	if (r) {
 		snprintf(x->native_note, sizeof(x->native_note), "%s", why_not_held(r));
 		return false;
 	}
-	const uint64_t *got = hold_registers(h, &self);
+	const uint64_t *got = freeze_registers(h, &self);
 	if (got)
 		memcpy(regs, got, sizeof(regs));
 	if (got && l->py) {
@@ -264,7 +259,7 @@ static bool look_held(struct stack_reader *l, struct taken *t, struct stack_snap
 	if (!r && l->catches)
 		x->caught = catch_op(l, t, x, regs);
 	uint64_t held_ns = clock_ns(CLOCK_MONOTONIC);
-	hold_release(h);
+	freeze_release(h);
 	x->pc = regs[ARCH_IP];
 	x->sp = regs[ARCH_SP];
 	if (got)

@@ -5,15 +5,106 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
 
+#include "base/arena.h"
 #include "base/err.h"
-#include "symbolizer/native/native_op.h"
+#include "symbolizer/event/event.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/python/python.h"
+#include "symbolizer/target/maps.h"
+#include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
-#include "tracer/stack/op_args.h"
-#include "tracer/stack/wait_reason.h"
+
+/* What the operators that threads are in at this moment were called with: read from the frames of
+ * at::_ops::NAME::call on their stacks, as far as these still tell. */
+
+struct op_args;
+
+/* Get ready for process `pid`, which has mapped what `maps` says; takes a fraction of a second. 0
+ * and *out (free with op_args_close), or -errno with *e: it has no libtorch, or one that cannot be
+ * understood. */
+int op_args_open(pid_t pid, const struct maps *maps, struct op_args **out, struct err *e);
+void op_args_close(struct op_args *a); /* NULL allowed */
+
+/* One call, as it was caught. */
+struct op_caught;
+
+/* While thread t->tid stands still: the innermost call of an operator on its stack, which t->mem
+ * reads, with what its arguments point to. From `arena`; NULL: there is none, its frame does not
+ * tell, or no memory. */
+struct op_caught *op_args_catch(struct op_args *a, struct native_stacks *stacks,
+				const struct native_thread *t, struct arena *arena);
+
+/* Learn from it how the tensors of this process are laid out: all that were caught, before the
+ * first is decoded. */
+void op_args_learn(struct op_args *a, const struct op_caught *c);
+
+struct op_call {
+	const char *op; /* "aten::mm"; NULL: none */
+	/* Of its arguments the names and the values, those that are not known
+	 * VALUE_NOT_DECODED. */
+	const char **names;
+	const struct value *args;
+	unsigned nargs;
+};
+
+/* All of it from `arena`, but for static strings. */
+struct op_call op_args_decode(struct op_args *a, const struct op_caught *c, struct arena *arena);
+
+/* What a thread is doing: whether it runs, and if not, what it waits for. */
+
+enum wait_kind {
+	WAIT_NONE, /* it runs, or is ready to */
+	WAIT_STOPPED,
+	WAIT_TRACED,
+	WAIT_ENDED,
+	WAIT_GIL,
+	WAIT_COLLECTIVE,
+	WAIT_DATALOADER,
+	WAIT_PYTHON_LOCK,
+	WAIT_MUTEX,
+	WAIT_CONDITION,
+	WAIT_SEMAPHORE,
+	WAIT_OPENMP,   /* for work of its team */
+	WAIT_AUTOGRAD, /* for work of the autograd engine */
+	WAIT_FUTEX,    /* of which nothing more is known */
+	WAIT_SLEEP,
+	WAIT_POLL,
+	WAIT_IO,
+	WAIT_CHILD,
+	WAIT_SIGNAL,
+	WAIT_OTHER,
+	WAIT_KINDS
+};
+
+/* What is known of the thread. */
+struct wait_reason_input {
+	const struct thread_facts *facts;
+	const struct native_frame *frames;
+	unsigned nframes;
+	const struct py_stack *python; /* NULL: none, or not known */
+	const struct py_gil *gil;      /* of its interpreter; NULL: not known */
+	const struct mem *mem;
+	pid_t pid;
+};
+
+struct wait_reason {
+	enum wait_kind kind;
+	const char *in; /* WAIT_COLLECTIVE: the function; else the system call's name, or NULL */
+	pid_t holder;	/* WAIT_MUTEX: the thread that holds it, as it sees itself; 0: not known */
+	char file[256]; /* WAIT_IO: the file it reads or writes; "" not known */
+};
+
+struct wait_reason wait_reason_of(const struct wait_reason_input *in);
+
+/* One word for programs, "gil", "collective". */
+const char *wait_reason_word(enum wait_kind kind);
+
+/* A phrase for people, "waits for the GIL". Returns out. */
+const char *wait_reason_text(const struct wait_reason *w, char *out, size_t size);
 
 /* How certain a Python stack is. */
 enum python_read {
@@ -77,5 +168,23 @@ struct py_runtime *stack_reader_python(struct stack_reader *l, const struct err 
 
 /* Why there are no native stacks; code 0: there are, or none were wanted. */
 const struct err *stack_reader_native_note(const struct stack_reader *l);
+
+/* A look at a process for people, and for programs. */
+
+struct stack_snapshot_view {
+	pid_t pid;
+	struct stack_reader *stack_reader;
+	const struct stack_snapshot *look; /* the last one */
+	unsigned looks;			   /* taken */
+	uint64_t first_ns;		   /* when the first of them began, CLOCK_MONOTONIC */
+	bool native;			   /* native stacks were asked for */
+	bool all;			   /* frames of torch and of the interpreter, too */
+};
+
+/* Threads that do the same at the same place are shown once. 0, -ENOMEM or -EIO. */
+int stack_snapshot_print(const struct stack_snapshot_view *v, FILE *f);
+
+/* One JSON object, see ditrace-stack(1). 0, -ENOMEM or -EIO. */
+int stack_snapshot_json(const struct stack_snapshot_view *v, FILE *f);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/stack/stack_snapshot_text.h"
+#include "tracer/stack/stack_snapshot.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -7,9 +7,8 @@
 
 #include "base/text.h"
 #include "symbolizer/event/names.h"
-#include "symbolizer/event/value_text.h"
 #include "symbolizer/python/pycode.h"
-#include "tracer/stack/syscall_names.h"
+#include "tracer/stack/internal.h"
 
 /* Names from the target may hold bytes that are not UTF-8. */
 static json_t *json_safe(const char *s)

@@ -5,10 +5,7 @@
 #include <string.h>
 
 #include "tracer/engine/engine.h"
-#include "tui/actions/capture_next.h"
-#include "tui/actions/change.h"
-#include "tui/actions/stacks.h"
-#include "tui/model/live.h"
+#include "tui/model/top.h"
 
 enum { OP_MAX = 256 };
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tui/actions/change.h"
+#include "tui/actions/actions.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "tracer/intervene/intervene_ctl.h"
+#include "tracer/intervene/intervene.h"
 
 static const char *const now[INTERVENE_FEATURES] = {
     [INTERVENE_FALLBACK] = "computed on the CPU",

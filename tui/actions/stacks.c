@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tui/actions/stacks.h"
+#include "tui/actions/actions.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "base/io.h"
 #include "tracer/proc/spawn.h"
-#include "tracer/stack/stack_snapshot_text.h"
+#include "tracer/stack/stack_snapshot.h"
 
 static int print(pid_t pid, FILE *f)
 {

@@ -1,4 +1,4 @@
-#include "tui/model/grouping.h"
+#include "tui/model/view.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "base/intern.h"
 
 enum { KEY_MAX = 4096, NAME_MAX_BYTES = 512, SHAPES_MAX = 256 };

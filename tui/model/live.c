@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#include "tui/model/live.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +13,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
-#include "tui/model/proc_figures.h"
-#include "tui/model/watch.h"
+#include "tracer/proc/thread_facts.h"
+#include "tui/model/internal.h"
+#include "tui/model/top.h"
 
 enum live_phase { LIVE_TRACES, LIVE_DETACHES, LIVE_IS_DETACHED, LIVE_ENDED };
 
@@ -106,13 +106,13 @@ int live_open(const struct live_opts *o, struct live **out, struct err *e)
 /* Once both ends of the file are open it needs no name. */
 static int open_source(struct live *l, struct top *t)
 {
-	struct source *s;
-	if (l->fd >= 0 || !l->path[0] || source_open(l->path, 0, &s, NULL))
+	struct player *s;
+	if (l->fd >= 0 || !l->path[0] || player_open(l->path, 0, &s, NULL))
 		return 0;
 	l->fd = open(l->path, O_RDONLY | O_CLOEXEC);
 	remove_file(l);
-	source_close(t->source);
-	t->source = s;
+	player_close(t->player);
+	t->player = s;
 	t->chosen = -1;
 	t->panel = t->panel == TOP_DETAIL ? TOP_TABLE : t->panel; /* its row is gone */
 	return view_new_file(t->view);
@@ -196,7 +196,7 @@ int live_tick(struct live *l, struct top *t)
 		live_detach(l, t);
 		l->full = true;
 	} else if (l->phase == LIVE_IS_DETACHED && l->full &&
-		   source_state(t->source) == SOURCE_ENDED) {
+		   player_state(t->player) == PLAYER_ENDED) {
 		go_on(l, t);
 	}
 	t->process.known = l->pid && proc_figures_read(&l->figures, l->pid, &t->process);
@@ -331,4 +331,25 @@ void live_close(struct live *l, bool tell)
 	if (tell && l->o->background.session.output)
 		fprintf(stderr, "ditrace: trace written to %s\n", l->o->background.session.output);
 	free(l);
+}
+
+bool proc_figures_read(struct proc_figures *f, pid_t pid, struct top_process *out)
+{
+	enum { SECOND = 1000000000 };
+	struct usage u;
+	if (!usage_read_stat(pid, &u))
+		return false;
+	uint64_t now = u.at_ns, cpu_ns = u.cpu_ns;
+	out->threads = (unsigned)u.threads;
+	out->rss_bytes = u.rss;
+	if (!f->read_ns)
+		f->percent = -1;
+	else if (now - f->read_ns >= SECOND && cpu_ns >= f->cpu_ns)
+		f->percent = 100.0 * (double)(cpu_ns - f->cpu_ns) / (double)(now - f->read_ns);
+	if (!f->read_ns || now - f->read_ns >= SECOND) {
+		f->read_ns = now;
+		f->cpu_ns = cpu_ns;
+	}
+	out->cpu_percent = f->percent;
+	return true;
 }

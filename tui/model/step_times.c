@@ -1,4 +1,4 @@
-#include "tui/model/step_times.h"
+#include "tui/model/view.h"
 
 #include <stddef.h>
 

@@ -3,11 +3,72 @@
 #ifndef TUI_MODEL_TOP_H
 #define TUI_MODEL_TOP_H
 
-#include "tui/model/source.h"
-#include "tui/model/undo.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "tracer/background.h"
 #include "tui/model/view.h"
-#include "tui/screen/lines.h"
 #include "tui/screen/screen.h"
+
+/* Where the view's events come from: a trace file, whole or being written, at its own speed or
+ * another. */
+
+enum player_state {
+	PLAYER_GOES_ON,
+	PLAYER_WAITS, /* all there is was read, and the file is still being written */
+	PLAYER_ENDED, /* whole */
+	PLAYER_BROKEN /* it is cut or damaged: player_trouble says where */
+};
+
+struct player;
+
+/* `speed`: seconds of the trace in a second; 0: as fast as it can be read. 0 and *out, or -errno
+ * with *e. */
+int player_open(const char *path, double speed, struct player **out, struct err *e);
+
+/* Give `v` what has come up to now, for no longer than until `deadline_ns` (CLOCK_MONOTONIC). 0 or
+ * -ENOMEM. */
+int player_take(struct player *s, struct view *v, uint64_t deadline_ns);
+
+enum player_state player_state(const struct player *s);
+
+/* Why the state is PLAYER_BROKEN. */
+const struct err *player_trouble(const struct player *s);
+
+void player_set_speed(struct player *s, double speed);
+double player_speed(const struct player *s);
+
+/* The trace's time goes on from here, after a pause. */
+void player_resume(struct player *s);
+
+/* A call that was kept (size > 0), decoded; valid until the next call of any function of the player
+ * but those that only tell. 0 or -errno with *e. */
+int player_decode(struct player *s, const struct grouping_call *call, struct op_event *out,
+		  struct err *e);
+
+void player_close(struct player *s);
+
+/* What keys have made, so that it can be taken back. */
+
+enum { UNDO_STEPS = 16, UNDO_PATH = 256 };
+
+/* Zero-initialise. */
+struct undo {
+	struct undo_step {
+		char path[UNDO_PATH];
+	} steps[UNDO_STEPS]; /* the oldest are forgotten, and what they made stays */
+	unsigned n;
+};
+
+/* The file or folder `path` was made, by this program and anew. */
+void undo_made(struct undo *u, const char *path);
+
+/* Remove what was made last, of a folder all that is in it. 1 and its path in out; 0 when there is
+ * nothing to remove; -errno with the path in out when it could not be removed. */
+int undo_last(struct undo *u, char *out, size_t size);
 
 struct actions;
 struct live;
@@ -26,7 +87,7 @@ enum { TOP_MESSAGE_MAX = 512, TOP_HEAD_LINES = 4 };
 
 struct top {
 	struct view *view;
-	struct source *source; /* NULL: nothing was recorded yet */
+	struct player *player; /* NULL: nothing was recorded yet */
 	struct live *live;     /* NULL: a file */
 	struct actions *acts;  /* with `live` */
 	struct undo undo;
@@ -70,5 +131,64 @@ __attribute__((format(printf, 2, 3))) void top_say(struct top *t, const char *fo
 
 /* Show what is in t until the user leaves. 0 or -errno with *e. The screen is open. */
 int top_run(struct top *t, struct err *e);
+
+/* A process that is traced while its events are shown. Tracing runs by itself (tracer/background.h)
+ * and writes a file, which the view reads: the screen keeps nothing up. */
+
+struct live_opts {
+	struct background_opts background; /* session.output: NULL for a file that is removed */
+	uint64_t limit;			   /* bytes of the file, 0: none; then all begins anew */
+};
+
+struct live;
+
+/* Begin to trace; `o` must outlive it. 0 and *out, or -errno with *e. */
+int live_open(const struct live_opts *o, struct live **out, struct err *e);
+
+/* Do what is due, some times a second: read the process's figures, open the file when it is there,
+ * say what has happened. May set t->player. 0 or -ENOMEM, after which the view is to be freed. */
+int live_tick(struct live *l, struct top *t);
+
+/* Look at whether its threads run. 0 or -ENOMEM, after which the view is to be freed. */
+int live_look(struct live *l, struct view *v);
+
+/* Whether ops that others do not call are left out of the trace. */
+bool live_leaves_out(const struct live *l);
+
+/* "tracing", "detached", "ended". */
+const char *live_state(const struct live *l);
+
+/* The process, 0: it has ended or is not known yet. */
+pid_t live_process(const struct live *l);
+
+bool live_has_ended(const struct live *l);
+
+/* Whether probes are in it, or come out just now. */
+bool live_is_tracing(const struct live *l);
+
+/* Take the probes out; the process runs on. */
+void live_detach(struct live *l, struct top *t);
+
+/* Trace the process again, into a new file, and count anew, for what happened in between is not
+ * known. Says what it did. */
+void live_attach(struct live *l, struct top *t);
+
+/* Copy the trace so far into a new file in the current folder; says where. */
+void live_save(struct live *l, struct top *t);
+
+/* Stop tracing, wait until all is taken out, and free `l` (may be NULL). Prints what a user should
+ * know on stderr when `tell`. */
+void live_close(struct live *l, bool tell);
+
+/* Processor time, memory and threads of a process, from /proc. */
+
+/* Zero-initialise, one for each process. */
+struct proc_figures {
+	uint64_t read_ns, cpu_ns; /* when it was read last, and what it had used then */
+	double percent;
+};
+
+/* Fill *out, at most once a second anew. False when the process is not there. */
+bool proc_figures_read(struct proc_figures *f, pid_t pid, struct top_process *out);
 
 #endif

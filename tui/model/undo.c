@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tui/model/undo.h"
+#include "tui/model/top.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "tui/model/view_internal.h"
+#include "base/arena.h"
+#include "tui/model/internal.h"
 
 static const char *thread_name(void *arg, int32_t pid, int32_t tid)
 {

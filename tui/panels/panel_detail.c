@@ -7,9 +7,8 @@
 
 #include "base/text.h"
 #include "perf/events/print_event.h"
-#include "perf/events/where_text.h"
 #include "tui/model/top.h"
-#include "tui/screen/code.h"
+#include "tui/screen/screen.h"
 
 enum { BARS = 48, RELATED_MAX = 10 };
 
@@ -228,7 +227,7 @@ int panel_detail(struct top *t)
 	if (t->detail >= n || !rows[t->detail]->sum)
 		return 0;
 	const struct grouping_row *row = rows[t->detail];
-	bool decoded = row->last.size && !source_decode(t->source, &row->last, &ev, NULL);
+	bool decoded = row->last.size && !player_decode(t->player, &row->last, &ev, NULL);
 	add_head(l, row->sum);
 	add_histogram(l, row->sum);
 	add_parts(t, group, row, decoded ? &ev : NULL);

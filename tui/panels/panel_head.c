@@ -4,8 +4,45 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "tui/model/live.h"
+#include "tui/actions/actions.h"
 #include "tui/model/top.h"
+
+int panel_text(struct top *t)
+{
+	struct lines *l = &t->lines;
+	const char *text = actions_text(t->acts);
+	lines_reset(l);
+	for (; text && *text; text += strcspn(text, "\n"), text += *text == '\n') {
+		bool head = !strncmp(text, "pid ", 4) || !strncmp(text, "thread ", 7);
+		lines_add(l, head ? STYLE_BOLD : STYLE_PLAIN, "%.*s", (int)strcspn(text, "\n"),
+			  text);
+	}
+	return l->failed;
+}
+
+static void draw_prompt(const struct top *t, int y)
+{
+	char text[VIEW_FILTER_MAX + 16];
+	snprintf(text, sizeof(text), "/%s", view_filter(t->view));
+	int x = screen_text(y, 0, screen_width() - 1, text, STYLE_BOLD);
+	screen_cursor(y, x);
+}
+
+void panel_status(const struct top *t, int y)
+{
+	static const char table_keys[] =
+	    "? help  q quit  Enter details  g group  < > sort  / filter  "
+	    "p pause  s stacks  c capture  C compare  f to CPU  u undo  "
+	    "i interval  r reset  e save  d detach  a attach";
+	static const char other_keys[] = "q back to the table  Up Down PgUp PgDn Left Right move";
+	if (t->typing)
+		draw_prompt(t, y);
+	else if (t->message[0])
+		screen_text(y, 0, screen_width(), t->message, STYLE_BOLD);
+	else
+		screen_text(y, 0, screen_width(), t->panel == TOP_TABLE ? table_keys : other_keys,
+			    STYLE_DIM);
+}
 
 enum { LINE_MAX_BYTES = 1024, SPARKS = 24 };
 
@@ -37,7 +74,7 @@ static void target_line(const struct top *t, const struct view_head *h)
 	uint64_t s = h->wall_ns / 1000000000;
 	add(&l, "ditrace top  ");
 	if (!h->target)
-		add(&l, "%s", t->source ? "no process known" : "nothing recorded yet");
+		add(&l, "%s", t->player ? "no process known" : "nothing recorded yet");
 	else
 		add(&l, "pid %" PRId32 " %s  torch %s  CPython %s  engine %s", h->target->pid,
 		    h->target->argv[0] ? h->target->argv : h->target->comm,
@@ -151,13 +188,13 @@ static void rates_line(const struct top *t, const struct view_head *h)
 
 static void add_source(struct head_text *l, const struct top *t)
 {
-	double speed = t->source ? source_speed(t->source) : 0;
+	double speed = t->player ? player_speed(t->player) : 0;
 	if (t->live)
 		add(l, "  %s%s", live_state(t->live),
-		    t->source && source_state(t->source) == SOURCE_GOES_ON ? ", behind" : "");
-	else if (source_state(t->source) == SOURCE_ENDED)
+		    t->player && player_state(t->player) == PLAYER_GOES_ON ? ", behind" : "");
+	else if (player_state(t->player) == PLAYER_ENDED)
 		add(l, "  end of file");
-	else if (source_state(t->source) == SOURCE_BROKEN)
+	else if (player_state(t->player) == PLAYER_BROKEN)
 		add(l, "  file cut");
 	else if (speed > 0)
 		add(l, "  speed %gx", speed);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "perf/events/where_text.h"
+#include "perf/events/print_event.h"
 #include "tui/model/top.h"
 
 enum { GAP = 2, NUMBERS = VIEW_P99 + 1, SHAPES_MAX = 256 };
@@ -112,7 +112,7 @@ static void draw_shapes(const struct top *t, const struct layout *l, int y,
 {
 	char shapes[SHAPES_MAX];
 	struct op_event ev;
-	if (l->of[VIEW_SHAPES].width && last->size && !source_decode(t->source, last, &ev, NULL))
+	if (l->of[VIEW_SHAPES].width && last->size && !player_decode(t->player, last, &ev, NULL))
 		screen_text(y, l->of[VIEW_SHAPES].x, l->of[VIEW_SHAPES].width,
 			    grouping_shapes(shapes, sizeof(shapes), &ev), STYLE_PLAIN);
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tui/screen/code.h"
+#include "tui/screen/screen.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

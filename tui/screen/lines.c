@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tui/screen/lines.h"
+#include "tui/screen/screen.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 
 void lines_reset(struct lines *l)
 {

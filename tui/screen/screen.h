@@ -3,8 +3,11 @@
 #define TUI_SCREEN_SCREEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
+#include "base/arena.h"
 #include "base/err.h"
+#include "symbolizer/event/event.h"
 
 enum style {
 	STYLE_PLAIN,
@@ -84,5 +87,38 @@ enum screen_key {
 /* The next key within `timeout_ms`: a character (a code point), or an enum screen_key. With
  * SCREEN_CLICK, *y and *x say where. */
 int screen_key(int timeout_ms, int *y, int *x);
+
+/* Lines of text to look through: details, help. */
+
+/* Zero-initialise. */
+struct lines {
+	struct arena arena;
+	struct line {
+		const char *text;
+		enum style style;
+	} * lines;
+	size_t n, room;
+	int failed; /* -ENOMEM once memory ran out */
+};
+
+void lines_reset(struct lines *l);
+
+__attribute__((format(printf, 3, 4))) void lines_add(struct lines *l, enum style style,
+						     const char *format, ...);
+
+/* Each line of `text` (which is not kept). */
+void lines_add_text(struct lines *l, enum style style, const char *text);
+
+/* Draw those from number `first` on at line y of the screen, at most `height`, without the first
+ * `left` bytes of each. */
+void lines_draw(const struct lines *l, size_t first, int left, int y, int height);
+
+void lines_free(struct lines *l);
+
+/* The source code around a frame. */
+
+/* Add the line of `f` with its expression underlined, and some lines around it where its file lies
+ * here and still has the line as it was recorded. */
+void code_add(struct lines *l, const struct py_frame *f);
 
 #endif

@@ -11,13 +11,10 @@
 
 #include "base/clock.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/target/caps.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/target/maps.h"
-#include "tracer/engine/bpf/bpf_begin.h"
 #include "tracer/engine/bpf/links.h"
 #include "tracer/engine/bpf/probes.skel.h"
-#include "tracer/engine/bpf/uprobe_multi.h"
-#include "tracer/engine/engine_parts.h"
 
 enum { ROUNDS = 16, CALLS = 250 };
 

@@ -1,17 +1,21 @@
 #define _GNU_SOURCE
 #include "tracer/engine/bpf/links.h"
 
+#include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/types.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/engine/bpf/uprobe_multi.h"
-#include "tracer/proc/helper.h"
+#include "tracer/proc/spawn.h"
 
 struct links {
 	int sock;
@@ -190,4 +194,46 @@ void links_close(struct links *l)
 	while (waitpid(l->keeper, NULL, 0) < 0 && errno == EINTR)
 		;
 	free(l);
+}
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	(void)level, (void)fmt, (void)ap;
+	return 0;
+}
+
+int bpf_begin(uint64_t *ns_dev, uint64_t *ns_ino)
+{
+	struct stat ns;
+	if (!getenv("DITRACE_LIBBPF_LOG"))
+		libbpf_set_print(quiet);
+	if (stat("/proc/self/ns/pid", &ns))
+		return -errno;
+	*ns_dev = ns.st_dev;
+	*ns_ino = ns.st_ino;
+	return 0;
+}
+
+/* union bpf_attr, link_create.uprobe_multi */
+struct link_attr {
+	__u32 prog_fd, target_fd, attach_type, flags;
+	__u64 path, offsets, ref_ctr_offsets, cookies;
+	__u32 cnt, multi_flags, pid;
+};
+
+int uprobe_multi_link(int prog, pid_t pid, const char *path, const uint64_t *offsets,
+		      const uint64_t *cookies, uint32_t n)
+{
+	enum { LINK_CREATE = 28 };
+	struct link_attr a = {
+	    .prog_fd = (__u32)prog,
+	    .attach_type = BPF_ATTACH_UPROBE_MULTI,
+	    .path = (uintptr_t)path,
+	    .offsets = (uintptr_t)offsets,
+	    .cookies = (uintptr_t)cookies,
+	    .cnt = n,
+	    .pid = (__u32)pid,
+	};
+	int fd = (int)syscall(SYS_bpf, LINK_CREATE, &a, sizeof(a));
+	return fd < 0 ? -errno : fd;
 }

@@ -36,7 +36,7 @@ static __always_inline void start_hit(struct bpf_thread *t, const struct frame *
 	h->seq = f->seq;
 	h->sp = f->sp;
 	t->off = sizeof(*h);
-	t->hold = f->hold;
+	t->stop = f->stop;
 }
 
 static __always_inline int is_shown(const struct frame *f)
@@ -151,9 +151,9 @@ static __always_inline int is_picked(__u64 cookie)
 	return pick && count && pick_takes(pick, __sync_fetch_and_add(count, 1) + 1);
 }
 
-static __always_inline int is_held(const struct op_plan *plan, __u64 cookie)
+static __always_inline int is_stopped(const struct op_plan *plan, __u64 cookie)
 {
-	if (!(plan->flags & PLAN_HOLD))
+	if (!(plan->flags & PLAN_STOP))
 		return 0;
 	if (!(plan->flags & PLAN_PICK))
 		return 1;
@@ -277,7 +277,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 	f->py_instr = t->now_instr;
 	f->muted = (__u8)is_muted(p, plan, t, f);
 	f->aside = (plan->flags & PLAN_ASIDE) != 0;
-	f->hold = !f->muted && is_held(plan, cookie);
+	f->stop = !f->muted && is_stopped(plan, cookie);
 	keep_words(ctx, t, plan, f);
 	if (!f->muted)
 		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);

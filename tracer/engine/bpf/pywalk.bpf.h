@@ -1,4 +1,4 @@
-/* The Python stack of the hitting thread, walked as symbolizer/python/python_offsets.h describes.
+/* The Python stack of the hitting thread, walked as symbolizer/python/python.h describes.
  * Part of probes.bpf.c and samples.bpf.c. */
 
 static __always_inline __u64 *met_place(struct bpf_thread *t, __u64 code)

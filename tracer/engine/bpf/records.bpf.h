@@ -3,15 +3,15 @@
 
 /* A traced thread stops for its tracer at a signal, even one that is ignored, before it runs on in
  * its own code; without a tracer nothing comes of this one. Its own SIGURGs are passed on. */
-enum { HOLD_SIGNAL = 23 }; /* SIGURG */
+enum { FREEZE_SIGNAL = 23 }; /* SIGURG */
 
-static __always_inline int may_hold(void)
+static __always_inline int may_stop(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	unsigned long blocked = BPF_CORE_READ(task, blocked.sig[0]);
 	if (!BPF_CORE_READ(task, ptrace))
 		return 0;
-	if (!(blocked >> (HOLD_SIGNAL - 1) & 1))
+	if (!(blocked >> (FREEZE_SIGNAL - 1) & 1))
 		return 1;
 	__sync_fetch_and_add(&unheld, 1);
 	return 0;
@@ -24,15 +24,15 @@ static __always_inline void send(struct bpf_thread *t, __u8 more)
 	if (size > BUF_MAX + BUF_SLACK)
 		return;
 	struct hit *h = (struct hit *)t->buf;
-	int hold = !more && t->hold && may_hold();
+	int stop = !more && t->stop && may_stop();
 	h->size = (__u32)size;
-	h->flags = (h->flags & ~(HIT_MORE | HIT_HELD)) | more | (t->gap ? HIT_GAP : 0) |
-		   (hold ? HIT_HELD : 0);
+	h->flags = (h->flags & ~(HIT_MORE | HIT_STOPPED)) | more | (t->gap ? HIT_GAP : 0) |
+		   (stop ? HIT_STOPPED : 0);
 	t->gap = bpf_ringbuf_output(&ring, t->buf, size, BPF_RB_NO_WAKEUP) != 0;
 	if (t->gap)
 		__sync_fetch_and_add(&lost, 1);
-	else if (hold)
-		bpf_send_signal_thread(HOLD_SIGNAL);
+	else if (stop)
+		bpf_send_signal_thread(FREEZE_SIGNAL);
 }
 
 /* Room for one more part of at most BUF_SLACK bytes; sends what there is when the buffer is full.

@@ -32,7 +32,7 @@ struct frame {
 	__u64 py_frame, py_instr;
 	__u32 op;
 	__u8 muted, backward, py_sent, counted;
-	__u8 aside, hold;
+	__u8 aside, stop;
 	__u64 w[LOC_MAX];
 };
 
@@ -42,7 +42,7 @@ struct bpf_thread {
 	__u64 fsbase;
 	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
 	__u32 tid, depth, shown, off;
-	__u32 py_misses, py_wait, gap, hold; /* hold: after the record that is being made */
+	__u32 py_misses, py_wait, gap, stop; /* stop: after the record that is being made */
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];

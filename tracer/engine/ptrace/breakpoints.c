@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/ptrace/breakpoints.h"
+#include "tracer/engine/ptrace/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "symbolizer/target/auxv.h"
+#include "symbolizer/target/process.h"
 
 #define INT3 0xcc
 

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/arena.h"
 #include "symbolizer/target/process.h"
-#include "tracer/engine/engine_parts.h"
+#include "tracer/engine/engine.h"
 
 /* The engine bpf, with threads that stand still for the calls that are picked: eBPF sends them a
  * signal, at which they stop for the tracing process of the engine ptrace, which has no probes. */
@@ -148,14 +148,14 @@ static const struct hit *not_held(struct engine_both *b, const struct hit *h)
 		b->copy_room = h->size;
 	}
 	memcpy(b->copy, h, h->size);
-	b->copy->flags &= (__u8)~HIT_HELD;
+	b->copy->flags &= (__u8)~HIT_STOPPED;
 	return b->copy;
 }
 
 static void on_record(const struct hit *h, void *arg)
 {
 	struct engine_both *b = arg;
-	bool held = h->flags & HIT_HELD;
+	bool held = h->flags & HIT_STOPPED;
 	if (held && !await_stop(b, (pid_t)h->tid)) {
 		held = false;
 		b->missed |= !b->dead && process_alive((pid_t)h->tid);

@@ -14,11 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tracer/proc/helper.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/engine_parts.h"
-#include "tracer/engine/ptrace/tracer_main.h"
-#include "tracer/engine/ptrace/ptrace_share.h"
+#include "tracer/engine/engine.h"
+#include "tracer/engine/ptrace/internal.h"
 #include "tracer/proc/spawn.h"
 
 enum { ENDING_MOST = 64 };
@@ -226,7 +224,7 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	tell_missing(p);
 	int n = 0;
 	for (; n < AT_ONCE && (h = share_next(p->share)); n++) {
-		pid_t held = h->flags & HIT_HELD ? (pid_t)h->tid : 0;
+		pid_t held = h->flags & HIT_STOPPED ? (pid_t)h->tid : 0;
 		fn(h, arg);
 		share_drop(p->share, h);
 		if (held)

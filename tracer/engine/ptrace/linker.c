@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "symbolizer/target/auxv.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
+#include "symbolizer/target/process.h"
 
 /* The linker is mapped from its first byte on, at AT_BASE; its segments follow in one piece. */
 static int find_in(int fd, const struct maps *maps, uint64_t base, uint64_t *addr, uint8_t *code)

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/ptrace/ptrace_share.h"
+#include "tracer/engine/ptrace/internal.h"
 
 #include <fcntl.h>
 #include <string.h>

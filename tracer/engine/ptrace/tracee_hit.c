@@ -9,8 +9,7 @@
 
 #include "base/clock.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/code/regs_x86_64.h"
-#include "tracer/engine/ptrace/tracees.h"
+#include "tracer/engine/ptrace/internal.h"
 
 static bool get_regs(const struct tracee *x, union regs *r)
 {
@@ -81,7 +80,7 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	if (!ops || u->op >= t->nplans)
 		return;
 	count(&t->share->hits);
-	t->out.hold = h.plan->flags & PLAN_HOLD;
+	t->out.stop = h.plan->flags & PLAN_STOP;
 	t->out.held = false;
 	if (u->kind == SITE_EXIT)
 		shadow_stack_exit(ops, &h);
@@ -95,7 +94,7 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 		x->held = x->held_at_op = true;
 		share_wake(t->share);
 	}
-	t->out.hold = false;
+	t->out.stop = false;
 }
 
 /* The linker calls before it maps and after: whatever has come is there then, and not run yet. */

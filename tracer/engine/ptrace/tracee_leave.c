@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/engine/ptrace/tracees.h"
+#include "tracer/engine/ptrace/internal.h"
 
 /* Once the code is put back no thread meets a breakpoint any more, but one that has met one just
  * before may not have stopped yet. The kernel lets go of all that we trace when we end; a thread

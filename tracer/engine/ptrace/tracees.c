@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/ptrace/tracees.h"
+#include "tracer/engine/ptrace/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

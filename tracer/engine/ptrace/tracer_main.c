@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/ptrace/tracer_main.h"
+#include "tracer/engine/ptrace/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +15,8 @@
 #include <unistd.h>
 
 #include "symbolizer/target/maps.h"
-#include "tracer/engine/ptrace/tracees.h"
-#include "tracer/engine/ptrace/tracer_sites.h"
-#include "tracer/proc/helper.h"
 #include "tracer/proc/perf_rings.h"
+#include "tracer/proc/spawn.h"
 
 enum { MOST_STOPS = 64, PAYLOAD_MAX = 64 << 20 };
 

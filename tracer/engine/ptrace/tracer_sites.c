@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/ptrace/tracer_sites.h"
+#include "tracer/engine/ptrace/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tracer/engine/shim/engine_shim_internal.h"
 #include "tracer/engine/shim/injector.h"
+#include "tracer/engine/shim/internal.h"
 
 static struct engine_shim *of(struct engine *g)
 {
@@ -176,11 +176,11 @@ static struct ring_source *oldest(struct engine_shim *m)
 static bool claim(struct shim_thread *t, struct hit *copy)
 {
 	uint32_t stands = SHIM_STANDS;
-	if (!(copy->flags & HIT_HELD))
+	if (!(copy->flags & HIT_STOPPED))
 		return false;
 	if (atomic_compare_exchange_strong(&t->stand, &stands, SHIM_LOOKED_AT))
 		return true;
-	copy->flags &= (uint8_t)~HIT_HELD;
+	copy->flags &= (uint8_t)~HIT_STOPPED;
 	return false;
 }
 

@@ -16,10 +16,8 @@
 #include "base/clock.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
-#include "tracer/engine/shim/injector_internal.h"
-#include "tracer/engine/shim/remote_call.h"
-#include "tracer/engine/shim/safepoint.h"
-#include "tracer/proc/helper.h"
+#include "tracer/engine/shim/internal.h"
+#include "tracer/proc/spawn.h"
 #include "tracer/proc/thread_facts.h"
 
 #define NAME "ditrace-enter"

@@ -12,8 +12,7 @@
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/ptrace/linker.h"
-#include "tracer/engine/shim/injector_internal.h"
-#include "tracer/engine/shim/remote_call.h"
+#include "tracer/engine/shim/internal.h"
 
 enum { HEAD = 1024 }; /* of the library's file: with its build ID, none is as another */
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/remote_call.h"
+#include "tracer/engine/shim/internal.h"
 
 #include <cpuid.h>
 #include <elf.h>
@@ -17,7 +17,6 @@
 
 #include "base/clock.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/code/regs_x86_64.h"
 
 enum { XSTATE_MOST = 16 << 10, SYSCALL_STOP = SIGTRAP | 0x80, CS_64 = 0x33, NO_SYSCALL = -1 };
 /* How the kernel says that an interrupted call is to be restarted (Linux, include/linux/errno.h).

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/safepoint.h"
+#include "tracer/engine/shim/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "symbolizer/target/process.h"
-#include "tracer/engine/shim/engine_shim_internal.h"
 #include "tracer/engine/shim/injector.h"
+#include "tracer/engine/shim/internal.h"
 
 struct inside *inside_find(struct engine_shim *m, pid_t pid)
 {

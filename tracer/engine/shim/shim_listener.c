@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/shim_listener.h"
+#include "tracer/engine/shim/injector.h"
 
 #include <errno.h>
 #include <fcntl.h>

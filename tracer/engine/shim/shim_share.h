@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "symbolizer/plan/plan.h"
-#include "tracer/engine/chunks.h"
+#include "tracer/engine/ring.h"
 
 enum {
 	SHIM_VERSION = 5,
@@ -81,10 +81,10 @@ struct shim_state {
  * starts a thread that does everything else, and returns. */
 #define SHIM_COME "ditrace_shim_come"
 
-/* Of a thread whose last record has HIT_HELD: it sends SHIM_WAKE and waits on this word (futex(2))
- * for SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record is of, and sets GOES;
- * the thread goes on by itself when ditrace is gone, and from STANDS when it is to be left or
- * nothing happens for SHIM_PATIENCE_S. */
+/* Of a thread whose last record has HIT_STOPPED: it sends SHIM_WAKE and waits on this word
+ * (futex(2)) for SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record is of, and
+ * sets GOES; the thread goes on by itself when ditrace is gone, and from STANDS when it is to be
+ * left or nothing happens for SHIM_PATIENCE_S. */
 enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT };
 
 /* The same, where functions of PyTorch are to do something else. */

@@ -12,8 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "tracer/shim/extension/modes_call.h"
-#include "tracer/shim/extension/modes_threads.h"
+#include "tracer/shim/extension/modes.h"
 #include "tracer/shim/extension/python.h"
 #include "tracer/shim/shim.h"
 

@@ -1,11 +1,10 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_budget.h"
+#include "tracer/shim/extension/modes.h"
 
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "tracer/shim/budget.h"
-#include "tracer/shim/extension/modes_change.h"
+#include "tracer/shim/shim.h"
 
 static struct budget budget;
 static double spent; /* nanoseconds in all, whatever the budget was */

@@ -1,23 +1,12 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_call.h"
+#include "tracer/shim/extension/modes.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/shim/extension/modes_budget.h"
-#include "tracer/shim/extension/modes_cast.h"
-#include "tracer/shim/extension/modes_change.h"
-#include "tracer/shim/extension/modes_compare.h"
-#include "tracer/shim/extension/modes_copies.h"
-#include "tracer/shim/extension/modes_dlpack.h"
-#include "tracer/shim/extension/modes_fallback.h"
-#include "tracer/shim/extension/modes_judge.h"
-#include "tracer/shim/extension/modes_lines.h"
-#include "tracer/shim/extension/modes_pytree.h"
-#include "tracer/shim/extension/modes_stats.h"
-#include "tracer/shim/extension/modes_threads.h"
+#include "tracer/shim/extension/modes_args.h"
 
 enum {
 	PLANS_MOST = 8192,

@@ -1,11 +1,9 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_cast.h"
+#include "tracer/shim/extension/modes_args.h"
 
 #include <stdint.h>
 
-#include "tracer/shim/extension/modes_change.h"
-#include "tracer/shim/extension/modes_copies.h"
-#include "tracer/shim/extension/modes_dedup.h"
+#include "tracer/shim/extension/modes.h"
 
 static struct {
 	object *dtype, *to, *copy, *dtypes, *may_write, *narrow, *check_kernels, *check_integers,

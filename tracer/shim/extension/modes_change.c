@@ -1,11 +1,10 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_change.h"
+#include "tracer/shim/extension/modes.h"
 
 #include <stdint.h>
 #include <string.h>
 
-#include "tracer/shim/extension/modes_call.h"
-#include "tracer/shim/extension/modes_pytree.h"
+#include "tracer/shim/extension/modes_args.h"
 
 static struct {
 	object *module;

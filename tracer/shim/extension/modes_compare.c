@@ -1,17 +1,11 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_compare.h"
+#include "tracer/shim/extension/modes_args.h"
 
 #include <stdint.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "tracer/shim/extension/modes_budget.h"
-#include "tracer/shim/extension/modes_call.h"
-#include "tracer/shim/extension/modes_change.h"
-#include "tracer/shim/extension/modes_dlpack.h"
-#include "tracer/shim/extension/modes_judge.h"
-#include "tracer/shim/extension/modes_lines.h"
-#include "tracer/shim/extension/modes_substitutes.h"
+#include "tracer/shim/extension/modes.h"
 
 static struct {
 	object *whole, *made, *watch, *cpu, *float64, *to, *clone, *get_state, *set_state,

@@ -1,8 +1,7 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_copies.h"
+#include "tracer/shim/extension/modes_args.h"
 
-#include "tracer/shim/extension/modes_call.h"
-#include "tracer/shim/extension/modes_change.h"
+#include "tracer/shim/extension/modes.h"
 
 static struct {
 	object *to, *promoted;

@@ -1,9 +1,7 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_dedup.h"
+#include "tracer/shim/extension/modes_args.h"
 
 #include <string.h>
-
-#include "tracer/shim/extension/modes_pytree.h"
 
 enum { SEEN_MOST = SEEN_SLOTS / 2 };
 

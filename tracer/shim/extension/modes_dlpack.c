@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_dlpack.h"
+#include "tracer/shim/extension/modes_args.h"
 
 /* DLTensor, the beginning of DLManagedTensor (dlpack.h 0.8; the same since 0.2). */
 struct dl_tensor {

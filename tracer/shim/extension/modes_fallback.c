@@ -1,11 +1,9 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_fallback.h"
+#include "tracer/shim/extension/modes_args.h"
 
 #include <stdint.h>
 
-#include "tracer/shim/extension/modes_change.h"
-#include "tracer/shim/extension/modes_copies.h"
-#include "tracer/shim/extension/modes_dedup.h"
+#include "tracer/shim/extension/modes.h"
 
 static struct {
 	object *cpu, *float16, *bfloat16, *float32, *dtype, *device, *generator, *to, *copy;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_pytree.h"
+#include "tracer/shim/extension/modes_args.h"
 
 #include <stdlib.h>
 

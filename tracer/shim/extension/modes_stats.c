@@ -1,12 +1,12 @@
 /* Statistics of a tensor for --overflow: those of --stats (replay/numbers/stats.h). */
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_stats.h"
+#include "tracer/shim/extension/modes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "replay/numbers/stats.h"
-#include "tracer/shim/extension/modes_dlpack.h"
+#include "tracer/shim/extension/modes_args.h"
 
 enum { COLUMNS = 11 };
 

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_substitutes.h"
+#include "tracer/shim/extension/modes_args.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "tracer/shim/extension/modes_change.h"
+#include "tracer/shim/extension/modes.h"
 
 static struct {
 	object *write_back, *may_write, *why_opaque;

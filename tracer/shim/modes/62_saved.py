@@ -1,7 +1,7 @@
 # Calls saved as captures: the parts of one go to ditrace, which writes the files.
 
 class Pieces:
-    """The tensors of one file, as facts of replay/described.h; each that is met twice is one piece of memory."""
+    """The tensors of one file, as facts of replay/capture_find.h; each that is met twice is one piece of memory."""
 
     def __init__(self, device):
         self.device, self.numbers, self.flat = device, {}, []

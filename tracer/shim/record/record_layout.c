@@ -1,4 +1,4 @@
-#include "tracer/shim/record/record_layout.h"
+#include "tracer/shim/record/internal.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@ static bool get(uint64_t addr, void *buf, size_t len)
 }
 
 /* A FunctionSchema begins with its name, a std::string: {text, length, ...} or, before the C++11
- * ABI, {text}, and the length stands before that (symbolizer/target/std_string.h). */
+ * ABI, {text}, and the length stands before that (symbolizer/target/mem.h). */
 static bool is_schema(uint64_t addr, const char *name)
 {
 	uint64_t s[2], text = (uint64_t)(uintptr_t)name, length;

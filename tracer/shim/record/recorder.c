@@ -10,11 +10,8 @@
 #include <unistd.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/shadow_stack.h"
-#include "tracer/shim/new_operators.h"
-#include "tracer/shim/record/record_layout.h"
-#include "tracer/shim/record/recorder_thread.h"
-#include "tracer/shim/record_callback.h"
+#include "tracer/engine/plan_reader.h"
+#include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
 enum { CHECKED = 64, SAMPLE = 64 };
@@ -116,8 +113,8 @@ static void sent(struct recorder_thread *t, uint64_t since, const struct op_plan
 {
 	const int64_t second = 1000000000;
 	account(t, since);
-	t->out.hold = false;
-	if (t->out.held && plan->flags & PLAN_HOLD)
+	t->out.stop = false;
+	if (t->out.held && plan->flags & PLAN_STOP)
 		stand_still(t, SHIM_PATIENCE_S * second);
 	else if (t->out.held && !stand_still(t, SHIM_NEW_PATIENCE_S * second))
 		unheard = true;
@@ -148,7 +145,7 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 		t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
 		t->ops.py.is_certain = true;
 	}
-	t->out.hold = h.plan->flags & PLAN_HOLD;
+	t->out.stop = h.plan->flags & PLAN_STOP;
 	if (shadow_stack_entry(&t->ops, &h))
 		t->call[t->ops.depth - 1] = kept;
 	sent(t, now, h.plan);
@@ -261,7 +258,7 @@ static void leave(struct recorder_thread *t, struct call *call, const uint64_t *
 	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
 	struct op_hit h = hit_of(t, kind, t->regs, now);
 	t->awaited |= is_new(call);
-	t->out.hold = h.plan->flags & PLAN_HOLD || t->awaited;
+	t->out.stop = h.plan->flags & PLAN_STOP || t->awaited;
 	shadow_stack_exit(&t->ops, &h);
 	t->awaited &= !t->out.held;
 	sent(t, now, h.plan);

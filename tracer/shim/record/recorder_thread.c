@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/shim/record/recorder_thread.h"
+#include "tracer/shim/record/internal.h"
 
 #include <string.h>
 #include <sys/syscall.h>
@@ -25,7 +25,7 @@ static int sink(void *arg, const struct hit *h)
 		thread_count(&thread_slot(t)->lost, 1);
 		return -1;
 	}
-	if (h->flags & HIT_HELD)
+	if (h->flags & HIT_STOPPED)
 		atomic_store(&thread_slot(t)->stand, SHIM_STANDS);
 	chunks_done(&thread_slot(t)->records, h);
 	return 0;

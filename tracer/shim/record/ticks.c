@@ -1,4 +1,4 @@
-#include "tracer/shim/record/ticks.h"
+#include "tracer/shim/record/internal.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#include "perf/diff/significance.h"
-#include "perf/diff/trace_diff_print.h"
-#include "perf/report/batches.h"
+#include "perf/diff/internal.h"
+#include "perf/diff/trace_diff.h"
+#include "perf/report/aggregate.h"
 #include "tests/unit/sample_events.h"
 
 /* splitmix64: the same numbers everywhere. */

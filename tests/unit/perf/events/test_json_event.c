@@ -6,7 +6,7 @@
 
 #include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
-#include "symbolizer/event/value_text.h"
+#include "symbolizer/event/names.h"
 #include "tests/unit/sample_events.h"
 
 static __attribute__((noinline)) char *json_of(const struct op_event *ev)

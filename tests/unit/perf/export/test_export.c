@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
-#include "perf/events/event_tensors.h"
+#include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"

@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "perf/report/call_graph.h"
-#include "perf/report/gaps.h"
-#include "perf/report/group.h"
+#include "perf/report/aggregate.h"
+#include "perf/report/call_tree.h"
 #include "perf/report/report.h"
-#include "perf/report/report_columns.h"
 #include "perf/trace/trace_read.h"
 #include "perf/trace/trace_span.h"
 #include "perf/trace/trace_write.h"

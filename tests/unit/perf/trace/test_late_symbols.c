@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "perf/trace/late_symbols.h"
-#include "symbolizer/native/native_symbols.h"
+#include "perf/trace/trace_read.h"
+#include "symbolizer/native/native_stack.h"
 #include "symbolizer/target/maps.h"
 
 /* What is known of a function of this program, as the recorder finds it. */

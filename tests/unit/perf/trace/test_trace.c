@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "perf/trace/trace_order.h"
 #include "perf/trace/trace_read.h"
 #include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"

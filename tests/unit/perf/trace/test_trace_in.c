@@ -1,8 +1,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "perf/trace/trace_encode.h"
-#include "perf/trace/trace_in.h"
+#include "perf/trace/internal.h"
 
 enum { NUMBERS = 64 * 3 + 1 };
 

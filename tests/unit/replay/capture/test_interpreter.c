@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "replay/capture/interpreter.h"
+#include "replay/capture/capture_files.h"
 
 /* As in a virtual environment: ROOT/bin/python3 is a link to a program elsewhere. */
 static char root[64], bin[80], python[96], server[96];

@@ -6,11 +6,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "tests/unit/self_source.h"
-#include "replay/capture/archive.h"
-#include "replay/capture/pickle.h"
+#include "replay/capture/internal.h"
 #include "replay/capture/pth.h"
-#include "replay/capture/pth_storage.h"
+#include "tests/unit/self_source.h"
 
 static char dir[64];
 

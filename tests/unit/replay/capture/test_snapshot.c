@@ -3,10 +3,10 @@
 
 #include <errno.h>
 
-#include "tests/unit/self_source.h"
-#include "replay/capture/snapshot.h"
+#include "replay/capture/source.h"
 #include "replay/numbers/stats.h"
-#include "tracer/capture/measured.h"
+#include "tests/unit/self_source.h"
+#include "tracer/capture/internal.h"
 
 enum { UINT8 = 0 };
 static const size_t plenty = 1 << 30;
@@ -105,35 +105,35 @@ static void a_limit_is_kept(void **state)
 static void calls_are_found(void **state)
 {
 	(void)state;
-	struct measured_calls c = {0};
-	struct measured *a = measured_begin(&c, 5), *b = measured_begin(&c, 5 + MEASURED_SLOTS);
+	struct stats_calls c = {0};
+	struct stats_call *a = stats_call_begin(&c, 5), *b = stats_call_begin(&c, 5 + STATS_SLOTS);
 	struct tensor_place place = {.value = 3};
-	assert_ptr_equal(measured_find(&c, 5), a);
-	assert_ptr_equal(measured_find(&c, 5 + MEASURED_SLOTS), b);
-	assert_null(measured_find(&c, 6));
+	assert_ptr_equal(stats_call_find(&c, 5), a);
+	assert_ptr_equal(stats_call_find(&c, 5 + STATS_SLOTS), b);
+	assert_null(stats_call_find(&c, 6));
 	for (place.tensor = 0; place.tensor < 100; place.tensor++)
-		assert_non_null(measured_row(a, &place));
+		assert_non_null(stats_call_row(a, &place));
 	assert_int_equal(a->rows[99].place.tensor, 99);
-	measured_end(&c, a);
-	assert_null(measured_find(&c, 5));
-	assert_ptr_equal(measured_find(&c, 5 + MEASURED_SLOTS), b);
-	assert_int_equal(measured_begin(&c, 7)->n, 0);
-	measured_free(&c);
+	stats_call_end(&c, a);
+	assert_null(stats_call_find(&c, 5));
+	assert_ptr_equal(stats_call_find(&c, 5 + STATS_SLOTS), b);
+	assert_int_equal(stats_call_begin(&c, 7)->n, 0);
+	stats_call_free(&c);
 }
 
 static void chosen_calls_are_remembered(void **state)
 {
 	(void)state;
-	struct measured_calls c = {0};
-	assert_false(measured_was_chosen(&c, 1));
+	struct stats_calls c = {0};
+	assert_false(stats_was_chosen(&c, 1));
 	for (uint64_t id = 1; id < 3 * (uint64_t)CHOSEN_MAX; id += 2)
-		measured_choose(&c, id);
-	assert_true(measured_was_chosen(&c, 3 * (uint64_t)CHOSEN_MAX - 1));
-	assert_true(measured_was_chosen(&c, CHOSEN_MAX + 1));
-	assert_false(measured_was_chosen(&c, CHOSEN_MAX - 1)); /* too long ago */
-	assert_false(measured_was_chosen(&c, 2 * (uint64_t)CHOSEN_MAX));
-	assert_false(measured_was_chosen(&c, 0));
-	measured_free(&c);
+		stats_call_choose(&c, id);
+	assert_true(stats_was_chosen(&c, 3 * (uint64_t)CHOSEN_MAX - 1));
+	assert_true(stats_was_chosen(&c, CHOSEN_MAX + 1));
+	assert_false(stats_was_chosen(&c, CHOSEN_MAX - 1)); /* too long ago */
+	assert_false(stats_was_chosen(&c, 2 * (uint64_t)CHOSEN_MAX));
+	assert_false(stats_was_chosen(&c, 0));
+	stats_call_free(&c);
 }
 
 int main(void)

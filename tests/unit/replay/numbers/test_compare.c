@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "replay/numbers/compare.h"
-#include "replay/numbers/compare_kernel.h"
 
 /* c10::ScalarType */
 enum { U8, I8, I16, I32, I64, F16, F32, F64, C32, C64, C128, BOOL, BF16 = 15, E5M2 = 23, U64 = 29 };

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 
-#include "symbolizer/target/elf.h"
 #include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/target/elf.h"
 #include "tests/unit/libtorch.h"
 
 static void assert_same(const struct arch_insn *a, const struct arch_insn *b)

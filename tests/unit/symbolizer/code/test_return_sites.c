@@ -5,8 +5,8 @@
 #include "base/arena.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/code/return_sites.h"
-#include "symbolizer/ops/callees.h"
-#include "symbolizer/ops/cxxparams.h"
+#include "symbolizer/ops/ops.h"
+#include "symbolizer/ops/schema.h"
 #include "symbolizer/target/elf.h"
 
 #define CODE(name, text)                                                                           \

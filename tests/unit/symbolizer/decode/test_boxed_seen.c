@@ -1,10 +1,10 @@
-/* symbolizer/decode/boxed_seen.h */
+/* symbolizer/decode/registry.h */
 
 #include "tests/unit/unit.h"
 
-#include "tests/unit/sample_hits.h"
-#include "symbolizer/decode/boxed_seen.h"
+#include "symbolizer/decode/registry.h"
 #include "symbolizer/ops/ops.h"
+#include "tests/unit/sample_hits.h"
 
 static struct boxed_seen all[BOXED_SEEN];
 static struct record rec;

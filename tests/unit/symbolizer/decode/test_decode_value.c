@@ -1,8 +1,8 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/decode/boxed.h"
 #include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/registry.h"
 #include "tests/unit/fake_interned.h"
 #include "tests/unit/sample_hits.h"
 

@@ -6,12 +6,11 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "perf/events/json_stats.h"
+#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/report/overflow.h"
-#include "perf/trace/trace_decode.h"
-#include "perf/trace/trace_encode.h"
-#include "perf/trace/trace_order.h"
+#include "perf/trace/internal.h"
+#include "perf/trace/trace_read.h"
 #include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"
 

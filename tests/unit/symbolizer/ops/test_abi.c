@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "symbolizer/ops/abi.h"
+#include "symbolizer/ops/ops.h"
 
 enum { PARAMS_MAX = 64 };
 

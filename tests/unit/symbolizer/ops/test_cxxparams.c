@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "symbolizer/ops/cxxparams.h"
+#include "symbolizer/ops/schema.h"
 
 static struct cxx_param type(const char *text)
 {

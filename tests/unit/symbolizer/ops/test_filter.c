@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "base/suggestions.h"
+#include "base/text.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
 

@@ -1,8 +1,8 @@
 #include "tests/unit/libtorch.h"
 
 #include "symbolizer/event/event.h"
-#include "symbolizer/ops/cxxparams.h"
-#include "symbolizer/ops/opnames.h"
+#include "symbolizer/ops/filter.h"
+#include "symbolizer/ops/schema.h"
 
 static struct op_desc op(const char *name)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "symbolizer/event/event.h"
-#include "symbolizer/ops/schema_index.h"
+#include "symbolizer/ops/schema.h"
 
 static struct arena arena;
 

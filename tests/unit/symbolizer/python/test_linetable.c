@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <jansson.h>
 
-#include "symbolizer/python/linetable.h"
+#include "symbolizer/python/internal.h"
 #include "tests/unit/pythons.h"
 
 static struct linetable_pos pos;

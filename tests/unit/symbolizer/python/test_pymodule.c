@@ -6,8 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "symbolizer/python/pymodule.h"
-#include "symbolizer/python/python_runtime.h"
+#include "symbolizer/python/internal.h"
 #include "tests/unit/pythons.h"
 
 /* Prints lines "PATH ID ID ..." of nestings of modules, innermost first; then "frame ADDRESS ID" of

@@ -5,15 +5,9 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#include "symbolizer/python/linetable.h"
+#include "symbolizer/python/internal.h"
 #include "symbolizer/python/pycode.h"
-#include "symbolizer/python/pyfreed.h"
-#include "symbolizer/python/pyobject.h"
-#include "symbolizer/python/pysource.h"
 #include "symbolizer/python/python.h"
-#include "symbolizer/python/python_runtime.h"
-#include "symbolizer/python/pytable.h"
-#include "symbolizer/python/pywalk.h"
 #include "tests/unit/pythons.h"
 
 enum { MAX_FRAMES = 128 };

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symbolizer/target/libraries.h"
 #include "symbolizer/target/maps.h"
 
 static const char sample[] =

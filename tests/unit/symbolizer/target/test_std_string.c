@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "symbolizer/target/std_string.h"
+#include "symbolizer/target/mem.h"
 
 enum { SIZE = 32 };
 

@@ -3,7 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include "symbolizer/torch/accessors.h"
-#include "symbolizer/torch/rtti.h"
+#include "symbolizer/torch/layout.h"
 #include "tests/unit/faketorch.h"
 
 static struct fake fake;

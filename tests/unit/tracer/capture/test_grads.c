@@ -3,13 +3,12 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "replay/capture/kept.h"
-#include "symbolizer/ops/callees.h"
+#include "replay/capture/source.h"
+#include "symbolizer/ops/internal.h"
+#include "symbolizer/ops/ops.h"
 #include "symbolizer/target/elf.h"
-#include "symbolizer/ops/grads_function.h"
-#include "tracer/capture/call_inputs.h"
 #include "tests/unit/self_source.h"
-#include "tracer/capture/capture_calls.h"
+#include "tracer/capture/internal.h"
 
 enum { UINT8 = 0, PID = 77 };
 static const size_t plenty = 1 << 30;

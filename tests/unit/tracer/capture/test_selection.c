@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "tracer/capture/selections.h"
+#include "tracer/capture/internal.h"
 
 static struct op_desc op(uint32_t id, const char *name)
 {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "symbolizer/target/caps.h"
+#include "symbolizer/target/process.h"
 #include "tracer/doctor/checks.h"
 
 /* A machine of one's own: files below a temporary directory, and the results of self-tests. */

@@ -2,7 +2,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "tracer/engine/chunks.h"
+#include "tracer/engine/ring.h"
 
 enum { ALL = CHUNKS * CHUNK, BIG = 24 << 10 };
 

@@ -11,7 +11,6 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/torch/layout.h"
 #include "tracer/engine/plan_reader.h"
-#include "tracer/engine/shadow_stack.h"
 
 enum { PAGE = 4096, RECORDS = 64 };
 

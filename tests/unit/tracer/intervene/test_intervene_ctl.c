@@ -2,7 +2,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "tracer/intervene/intervene_ctl.h"
+#include "tracer/intervene/intervene.h"
 
 static struct intervene_rules rules;
 

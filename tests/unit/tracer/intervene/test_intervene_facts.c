@@ -3,7 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include "symbolizer/when/when.h"
-#include "tracer/intervene/intervene_facts.h"
+#include "tracer/intervene/internal.h"
 
 #define TENSOR                                                                                     \
 	"{\"tensor\": {\"shape\": [2, 3], \"stride\": [3, 1], \"offset\": 1, \"dtype\": "          \

@@ -2,7 +2,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "tracer/intervene/intervene_result.h"
+#include "tracer/intervene/internal.h"
 
 static const struct replay_row wrong = {.role = "output",
 					.index = "1,0",

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/doctor/selftest.h"
+#include "tracer/doctor/checks.h"
 #include "tracer/proc/follow.h"
 #include "tracer/proc/spawn.h"
 

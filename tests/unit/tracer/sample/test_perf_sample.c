@@ -3,11 +3,9 @@
 
 #include <unistd.h>
 
-#include "symbolizer/native/perf_map.h"
-#include "tracer/proc/perf_mmap.h"
-#include "tracer/sample/known_maps.h"
-#include "tracer/sample/perf_regs_x86_64.h"
-#include "tracer/sample/perf_sample.h"
+#include "symbolizer/native/native_stack.h"
+#include "tracer/proc/perf_rings.h"
+#include "tracer/sample/internal.h"
 
 struct record {
 	struct perf_event_header h;

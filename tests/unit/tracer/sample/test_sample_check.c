@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/sample/sample_check.h"
+#include "tracer/sample/internal.h"
 
 /* A stack at 0x10000: 16 words of an op's function, whose last one is the return address into the
  * interpreter; 16 of the interpreter, the word 20 of all its _PyCFrame; then the rest. */

@@ -4,7 +4,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/frame_step.h"
-#include "symbolizer/native/native_op.h"
+#include "symbolizer/native/native_stack.h"
 #include "tracer/proc/thread_facts.h"
 
 #define CODE(name, text)                                                                           \

@@ -2,7 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "tests/unit/sample_events.h"
-#include "tui/model/off_op.h"
+#include "tui/model/internal.h"
 #include "tui/model/view.h"
 
 static const uint64_t MS = 1000000;

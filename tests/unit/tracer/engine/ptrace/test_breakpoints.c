@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/engine/ptrace/breakpoints.h"
+#include "tracer/engine/ptrace/internal.h"
 
 enum { PLACES = 3, INT3 = 0xcc };
 

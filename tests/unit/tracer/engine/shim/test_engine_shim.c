@@ -164,7 +164,7 @@ static void test_corrupted(void **state)
 static void on_standing(const struct hit *h, void *arg)
 {
 	const struct shim_share *s = *(struct shim_share **)arg;
-	const bool stands = h->flags & HIT_HELD;
+	const bool stands = h->flags & HIT_STOPPED;
 	assert_int_equal(s->thread[0].stand == SHIM_LOOKED_AT, stands);
 	*(struct shim_share **)arg = NULL;
 }
@@ -181,7 +181,7 @@ static void test_stands(void **state)
 	s->thread[0].tid = 1;
 	for (unsigned i = 0; i < 4; i++) {
 		put(s, 0, 64);
-		((struct hit *)&s->ring[0][64ULL * i])->flags = HIT_HELD;
+		((struct hit *)&s->ring[0][64ULL * i])->flags = HIT_STOPPED;
 		s->thread[0].stand = i % 2 ? SHIM_STANDS : SHIM_GOES;
 		assert_int_equal(send(fd, &(const char){SHIM_WAKE}, 1, 0), 1);
 		assert_int_equal(poll(&wake, 1, 1000), 1);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/shim/remote_call.h"
+#include "tracer/engine/shim/internal.h"
 
 enum { PATIENCE_MS = 60000 };
 

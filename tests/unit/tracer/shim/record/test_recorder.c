@@ -6,13 +6,13 @@
 #include <sys/mman.h>
 
 /* As the library is made of it: memory is the process's own. */
-#include "tracer/shim/quiescence.c"
 #include "tracer/shim/memory.c"
 #include "tracer/shim/new_operators.c"
+#include "tracer/shim/quiescence.c"
 #include "tracer/shim/record/record_layout.c"
-#include "tracer/shim/record/ticks.c"
-#include "tracer/shim/record/recorder_thread.c"
 #include "tracer/shim/record/recorder.c"
+#include "tracer/shim/record/recorder_thread.c"
+#include "tracer/shim/record/ticks.c"
 
 static struct shim_share *_Atomic memory;
 static struct eh_globals no_exceptions;
@@ -325,7 +325,7 @@ static void test_stands(void **state)
 	finish(&s);
 	assert_int_equal(drain(&gaps), 2);
 	assert_int_equal(wakes, 0);
-	memory->plan[SHIM_CALL].flags = PLAN_HOLD;
+	memory->plan[SHIM_CALL].flags = PLAN_STOP;
 	stands(LOOK, 1);
 	stands(SWITCH_OFF, 1);
 	stands(DIE, 1);

@@ -1,0 +1,381 @@
+#define _GNU_SOURCE
+#include "replay/capture/capture_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "replay/capture/pth.h"
+#include "symbolizer/event/names.h"
+#include "symbolizer/ops/filter.h"
+
+static json_t *named(const char *prefix, const char *name)
+{
+	return name ? json_sprintf("%s%s", prefix, name) : NULL;
+}
+
+/* A member that is not known, NULL, is left out. */
+static void set(json_t *o, const char *key, json_t *value)
+{
+	if (value)
+		json_object_set_new(o, key, value);
+}
+
+static json_t *strides(const struct tensor_meta *m)
+{
+	json_t *list = json_array();
+	for (unsigned i = 0; i < m->ndim; i++)
+		json_array_append_new(list, json_integer(m->stride[i]));
+	return list;
+}
+
+static json_t *tensor(const struct tensor *t, bool addresses)
+{
+	const struct tensor_meta *m = &t->meta;
+	char text[TENSOR_MAX_DIM * 22 + 8];
+	json_t *o = json_object();
+
+	if (!(m->unknown & TENSOR_NO_DEVICE))
+		set(o, "device",
+		    json_string(names_device(text, sizeof(text), m->device_type, m->device_index)));
+	if (!(m->unknown & TENSOR_NO_DTYPE))
+		set(o, "dtype", named("", names_dtype(m->dtype)));
+	if (!(m->unknown & TENSOR_NO_SHAPE)) {
+		set(o, "numel", json_integer(m->numel));
+		set(o, "shape", json_string(value_dims(text, sizeof(text), m->shape, m->ndim)));
+	}
+	if (!(m->unknown & TENSOR_NO_STRIDE))
+		set(o, "stride", strides(m));
+	if (!(m->unknown & TENSOR_NO_REQUIRES_GRAD))
+		set(o, "requires_grad", json_boolean(m->requires_grad));
+	if (!(m->unknown & TENSOR_NO_LAYOUT))
+		set(o, "layout", named("torch.", names_layout(m->layout)));
+	if (addresses && !(m->unknown & TENSOR_NO_DATA_PTR))
+		set(o, "data_ptr", json_integer((json_int_t)t->data_ptr));
+	return o;
+}
+
+static json_t *value(const struct value *v, bool addresses);
+
+static json_t *values(const struct value *v, unsigned n, bool addresses)
+{
+	json_t *list = json_array();
+	for (unsigned i = 0; i < n; i++)
+		json_array_append_new(list, value(&v[i], addresses));
+	return list;
+}
+
+static json_t *value(const struct value *v, bool addresses)
+{
+	char text[512];
+	if (v->kind == VALUE_TENSOR)
+		return tensor(v->tensor, addresses);
+	if (v->kind == VALUE_LIST)
+		return values(v->items, v->count, addresses);
+	if (v->kind == VALUE_STRING)
+		return json_stringn(v->str, v->count);
+	return json_string(value_text(text, sizeof(text), v));
+}
+
+static void add_place(json_t *o, const struct py_frame *where)
+{
+	if (!where)
+		return;
+	json_object_set_new(o, "file", json_string(where->file));
+	json_object_set_new(o, "function", json_string(where->function));
+	if (where->line)
+		json_object_set_new(o, "line", json_integer(where->line));
+}
+
+static void add_text(json_t *o, const char *key, const char *text)
+{
+	if (text && *text)
+		set(o, key, json_string(text));
+}
+
+char *capture_json(const struct pth_content *c, const struct capture_about *about)
+{
+	bool addresses = !about->no_addresses;
+	json_t *o = json_object(), *args = values(c->args, c->nargs, addresses);
+
+	if (c->args_in_one) {
+		json_t *one = json_array();
+		json_array_append_new(one, args);
+		args = one;
+	}
+	json_object_set_new(o, "args", args);
+	if (c->nkwargs) {
+		json_t *kwargs = json_object();
+		for (unsigned i = 0; i < c->nkwargs; i++)
+			json_object_set_new(kwargs, c->kwargs[i].name,
+					    value(c->kwargs[i].value, addresses));
+		json_object_set_new(o, "kwargs", kwargs);
+	}
+	if (c->of) {
+		json_t *of = json_array();
+		for (unsigned i = 0; i < c->nargs; i++)
+			json_array_append_new(of, json_string(c->of[i]));
+		json_object_set_new(o, "of", of);
+	}
+	json_object_set_new(o, "op", json_string(c->name));
+	add_place(o, about->where);
+	add_text(o, "node", about->node);
+	add_text(o, "python", about->python);
+	add_text(o, "python_changed", about->changed);
+	char *text = json_dumps(o, JSON_INDENT(4) | JSON_ENSURE_ASCII);
+	json_decref(o);
+	return text;
+}
+
+enum { PATH_SIZE = sizeof(((struct capture_saved *)0)->path) };
+
+static const char folder[] = "op_tools_results/op_capture_results";
+
+static const char *const part_names[] = {
+    [CAPTURE_INPUT] = "input",
+    [CAPTURE_OUTPUT] = "output",
+    [CAPTURE_GRAD_INPUTS] = "grad_inputs",
+    [CAPTURE_GRAD_OUTPUTS] = "grad_outputs",
+};
+
+bool capture_call_of(struct capture_files *c, const struct op_event *ev, struct capture_call *out)
+{
+	if (!c->realtime_offset_ns)
+		c->realtime_offset_ns =
+		    (int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
+	*out = (struct capture_call){.id = ev->id, .pid = ev->pid};
+	out->time_s = ((int64_t)ev->start_ns + c->realtime_offset_ns) / 1000000000;
+	return opnames_callable(ev->op, out->op, sizeof(out->op));
+}
+
+/* "161/2024-10-09-11-42-15/input" */
+static void identify(const struct capture_call *call, const char *above, const char *part,
+		     char *out, size_t size)
+{
+	time_t t = (time_t)call->time_s;
+	struct tm tm;
+	char when[64] = "";
+	if (localtime_r(&t, &tm))
+		strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", &tm);
+	snprintf(out, size, "%s%llu/%s/%s", above, (unsigned long long)call->id, when, part);
+}
+
+/* The op as one component of a path. */
+static void as_component(const char *op, char *out, size_t size)
+{
+	size_t i;
+	for (i = 0; op[i] && i + 1 < size; i++)
+		out[i] = op[i] == '/' || (unsigned char)op[i] < ' ' || op[i] == 0x7f ? '_' : op[i];
+	out[i] = '\0';
+	if (out[0] == '.')
+		out[0] = '_';
+}
+
+/* Make the folders that lead to the file `path`. */
+static int make_folders(const char *path, struct err *e)
+{
+	char dir[PATH_SIZE];
+	snprintf(dir, sizeof(dir), "%s", path);
+	for (char *s = strchr(dir + 1, '/'); s; s = strchr(s + 1, '/')) {
+		*s = '\0';
+		if (mkdir(dir, 0777) && errno != EEXIST) {
+			int rc = -errno;
+			return err_set(e, rc, "cannot make the folder %s: %s", dir, strerror(-rc));
+		}
+		*s = '/';
+	}
+	return 0;
+}
+
+/* As the archive: under a temporary name until it is whole. */
+static int write_json(const char *path, const char *text, struct err *e)
+{
+	char final[PATH_SIZE + 8], part[sizeof(final) + 8];
+	snprintf(final, sizeof(final), "%s.json", path);
+	snprintf(part, sizeof(part), "%s.part", final);
+	unlink(part);
+	int rc, fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0) {
+		rc = -errno;
+		return err_set(e, rc, "cannot create %s: %s", final, strerror(-rc));
+	}
+	rc = io_write_all(fd, text, strlen(text));
+	if (close(fd) && !rc)
+		rc = -errno;
+	if (!rc && rename(part, final))
+		rc = -errno;
+	if (!rc)
+		return 0;
+	unlink(part);
+	return err_set(e, rc, "cannot write %s: %s", final, strerror(-rc));
+}
+
+/* Output as Python returns it: the result, a tuple of several, None for none, and then what was
+ * written to as keywords. */
+static int fill_output(struct pth_content *c, const struct op_event *ev, struct arena *a)
+{
+	static const struct value none = {.kind = VALUE_NONE};
+	c->args = ev->nresults ? ev->results : &none;
+	c->nargs = ev->nresults ? ev->nresults : 1;
+	c->args_in_one = ev->nresults > 1;
+	return ev->nresults ? 0 : call_args_written(ev, a, &c->kwargs, &c->nkwargs);
+}
+
+/* Gradients: the one list that nodes take and give is the tuple of args. */
+static void fill_grads(struct pth_content *c, const struct value *v, unsigned n)
+{
+	bool is_list = n == 1 && v->kind == VALUE_LIST;
+	c->args = is_list ? v->items : v;
+	c->nargs = is_list ? v->count : n;
+}
+
+static int fill(struct pth_content *c, enum capture_part part, const struct op_event *ev,
+		struct arena *a)
+{
+	struct call_args args;
+	int rc;
+
+	switch (part) {
+	case CAPTURE_INPUT:
+		rc = call_args_sort(ev, a, &args);
+		if (rc)
+			return rc;
+		c->args = ev->args;
+		c->nargs = args.nargs;
+		c->kwargs = args.kwargs;
+		c->nkwargs = args.nkwargs;
+		return 0;
+	case CAPTURE_OUTPUT:
+		return fill_output(c, ev, a);
+	case CAPTURE_GRAD_INPUTS:
+		fill_grads(c, ev->results, ev->nresults);
+		return 0;
+	default:
+		fill_grads(c, ev->args, ev->nargs);
+		return 0;
+	}
+}
+
+static int limit_reached(const struct capture_files *c, const char *path, struct err *e)
+{
+	err_set(e, -EOVERFLOW, "the limit of %llu bytes is reached: %s is not written",
+		(unsigned long long)c->max_bytes, path);
+	err_hint(e, "a larger --max-bytes, or fewer calls: --ops, --nth, --every, --max-calls");
+	return -EOVERFLOW;
+}
+
+/* The folders are made when it is sure that something can go into them. */
+static int write_pth(const char *path, const struct pth_content *content, const struct source *src,
+		     uint64_t max_bytes, struct pth_result *result, struct err *e)
+{
+	int rc = pth_write(path, content, src, max_bytes, result, e);
+	if (rc != -ENOENT)
+		return rc;
+	rc = make_folders(path, e);
+	return rc ? rc : pth_write(path, content, src, max_bytes, result, e);
+}
+
+/* Both files, or none as far as it can be helped: the .json is small, and room is kept for it. */
+static int write_files(struct capture_files *c, const struct pth_content *content,
+		       const struct capture_about *about, const struct source *src,
+		       struct capture_saved *saved, struct pth_result *result, struct err *e)
+{
+	char *json = capture_json(content, about);
+	uint64_t left = c->max_bytes > c->bytes ? c->max_bytes - c->bytes : 0;
+	int rc = json ? 0 : err_set(e, -ENOMEM, "out of memory");
+
+	if (!rc && c->max_bytes && left <= strlen(json))
+		rc = -EOVERFLOW;
+	if (!rc)
+		rc = write_pth(saved->path, content, src, c->max_bytes ? left - strlen(json) : 0,
+			       result, e);
+	if (!rc) {
+		c->files++;
+		c->bytes += result->bytes;
+		c->limits |= result->limits;
+		rc = write_json(saved->path, json, e);
+	}
+	if (!rc) {
+		saved->bytes = result->bytes + strlen(json);
+		c->bytes += strlen(json);
+	}
+	free(json);
+	return rc == -EOVERFLOW && c->max_bytes ? limit_reached(c, saved->path, e) : rc;
+}
+
+int capture_write_content(struct capture_files *c, const struct capture_call *call,
+			  const char *above, const char *part, struct pth_content *content,
+			  struct capture_about *about, const struct source *src,
+			  struct capture_saved *saved, struct err *e)
+{
+	char identifier[128], op[CAPTURE_NAME_SIZE];
+	struct pth_result result = {0};
+
+	*saved = (struct capture_saved){0};
+	identify(call, above, part, identifier, sizeof(identifier));
+	as_component(call->op, op, sizeof(op));
+	int n = snprintf(saved->path, sizeof(saved->path), "%s%s%s/%s/%d/%s.pth", c->root,
+			 c->root[0] ? "/" : "", folder, op, call->pid, identifier);
+	if (n < 0 || (size_t)n >= sizeof(saved->path))
+		return err_set(e, -ENAMETOOLONG, "the name of the capture is too long: %s",
+			       c->root);
+	interpreter_of(call->pid, &c->python);
+	about->python = c->python.path;
+	about->changed = c->python.changed;
+	content->name = call->op;
+	content->identifier = identifier;
+	int rc = write_files(c, content, about, src, saved, &result, e);
+	if (result.refusal)
+		c->refused[result.refusal]++;
+	saved->limits = result.limits;
+	return rc;
+}
+
+int capture_write(struct capture_files *c, const struct capture_call *call, enum capture_part part,
+		  const struct op_event *ev, const struct source *src, struct capture_saved *saved,
+		  struct err *e)
+{
+	struct capture_saved own;
+	struct arena a = {0};
+	struct pth_content content = {.of = part == CAPTURE_GRAD_INPUTS ? call->of : NULL};
+	struct capture_about about = {.where = py_stack_where(ev->where_stack),
+				      .node = ev->op->kind == OP_BACKWARD ? ev->op->name : NULL};
+	int rc = fill(&content, part, ev, &a);
+
+	if (rc)
+		err_set(e, rc, "out of memory");
+	else
+		rc = capture_write_content(c, call, "", part_names[part], &content, &about, src,
+					   saved ? saved : &own, e);
+	arena_free(&a);
+	return rc;
+}
+
+bool capture_is_over(int rc)
+{
+	switch (-rc) {
+	case EOVERFLOW:
+	case EDQUOT:
+	case ENOSPC:
+	case EROFS:
+	case EACCES:
+	case EPERM:
+	case ENOTDIR:
+	case ENAMETOOLONG:
+	case ENOMEM:
+	case EMFILE:
+	case ENFILE:
+	case EFBIG:
+		return true;
+	default:
+		return false;
+	}
+}

@@ -1,0 +1,54 @@
+/* Inside of symbolizer/code/return_sites.h, shared by the search for exits and the facts told about
+ * them.
+ */
+#ifndef SYMBOLIZER_CODE_INTERNAL_H
+#define SYMBOLIZER_CODE_INTERNAL_H
+
+#include "symbolizer/code/cfg.h"
+#include "symbolizer/code/dataflow.h"
+#include "symbolizer/code/return_sites.h"
+
+struct return_sites_ctx {
+	struct return_sites_ops ops;
+	struct cfg_reader reader;
+	struct cfg g;
+	struct register_dataflow flow, after;
+	struct slot_dataflow frame;
+	uint8_t *returns; /* a block: whether a return can still come */
+	uint8_t *mark;
+	uint32_t *stack;
+	size_t cap;
+	uint32_t nend;
+	struct end {
+		uint32_t block;
+		bool is_ret;
+	} end[EXITS_MAX];
+	const char *reason;
+};
+
+/* An instruction of the graph. */
+struct exit_point {
+	uint32_t block, insn;
+};
+
+/* The last instruction of a block. */
+uint32_t return_sites_last(const struct cfg *g, uint32_t block);
+
+/* The registers just before instruction p. */
+struct reg_state return_sites_state(const struct return_sites_ctx *c, struct exit_point p);
+
+/* Mark in c->mark the blocks that can come after the end of `block` on the way to a return. */
+void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block);
+
+/* Fill in out->late, from the graph alone; the exits are the out->nexits points p. */
+void return_sites_set_late(const struct return_sites_ctx *c, const struct exit_point *p,
+			   struct func_facts *out);
+
+/* Fill in what is where at the out->nexits points p; return_sites_set_result needs the frame
+ * listed, and gives 0 or -ENOMEM. */
+void return_sites_set_frame(const struct return_sites_ctx *c, const struct exit_point *p,
+			    struct func_facts *out);
+int return_sites_set_result(struct return_sites_ctx *c, const struct exit_point *p,
+			    struct func_facts *out);
+
+#endif

@@ -1,0 +1,416 @@
+/* What the files of this folder share. */
+#ifndef SYMBOLIZER_WHEN_INTERNAL_H
+#define SYMBOLIZER_WHEN_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "symbolizer/event/event.h"
+#include "symbolizer/when/when.h"
+
+/* Values while a condition is evaluated, with Python's rules for them. */
+
+enum when_kind {
+	/* No value, and why; see when_weaker. */
+	WHEN_V_ABSENT, /* there is no such thing here: the operation does not apply */
+	WHEN_V_UNKNOWN,
+	WHEN_V_LATER,
+	WHEN_V_NONE,
+	WHEN_V_INT, /* truth values, too */
+	WHEN_V_FLOAT,
+	WHEN_V_COMPLEX,
+	WHEN_V_STRING,
+	WHEN_V_DTYPE, /* codes in i, as those of the next three */
+	WHEN_V_LAYOUT,
+	WHEN_V_MEMORY_FORMAT,
+	WHEN_V_PHASE, /* enum op_phase */
+	WHEN_V_DEVICE,
+	WHEN_V_TENSOR,
+	WHEN_V_VALUES,	/* a list of values */
+	WHEN_V_DIMS,	/* a shape or stride */
+	WHEN_V_TENSORS, /* the tensors among values, those in lists, too */
+	WHEN_V_LITERAL, /* a list written in the condition */
+	WHEN_V_OTHER,	/* generators: not None, and that is all that can be asked */
+};
+
+struct when_node;
+
+struct when_value {
+	uint8_t kind;	/* enum when_kind */
+	uint32_t count; /* VALUES, DIMS, LITERAL: items; TENSORS: of `values` */
+	union {
+		__int128 i;
+		double f;
+		struct {
+			double re, im;
+		} c;
+		struct {
+			const char *bytes;
+			size_t len;
+		} s;
+		struct {
+			int8_t type, index;
+		} device;
+		const struct tensor *tensor;
+		const int64_t *dims;
+		const struct when_node *items; /* LITERAL: the first, others by next */
+		struct {
+			const struct value *values;
+			const struct op_arg *types; /* TENSORS: of the values; NULL: not known */
+		};
+	};
+};
+
+static inline struct when_value when_none(enum when_kind why)
+{
+	return (struct when_value){.kind = (uint8_t)why};
+}
+
+static inline struct when_value when_int(__int128 i)
+{
+	return (struct when_value){.kind = WHEN_V_INT, .i = i};
+}
+
+static inline struct when_value when_string(const char *s, size_t len)
+{
+	return (struct when_value){.kind = WHEN_V_STRING, .s = {s, len}};
+}
+
+/* One of WHEN_V_ABSENT, UNKNOWN, LATER. */
+static inline bool when_is_special(struct when_value v)
+{
+	return v.kind <= WHEN_V_LATER;
+}
+
+bool when_is_list(struct when_value v);
+
+/* Of two values of which one at least is special, what an operation on them gives: ABSENT before
+ * LATER before UNKNOWN. */
+struct when_value when_weaker(struct when_value a, struct when_value b);
+
+/* A decoded value; one that is not decoded is UNKNOWN, or at the entry LATER (`at_entry`). */
+struct when_value when_of(const struct value *v, bool at_entry);
+
+/* Three-valued logic (strictly: truth, not known yet, not known, does not apply). `a` and `b` are
+ * INT 0 or 1, or special. An `and` is decided by a false, an `or` by a true; else what is not known
+ * comes before what does not apply, so that nothing is chosen that may not be. */
+struct when_value when_and(struct when_value a, struct when_value b);
+struct when_value when_or(struct when_value a, struct when_value b);
+struct when_value when_not(struct when_value a);
+
+/* Python's + - * / % // on numbers (`op` is the character, '|' for //), ABSENT where it would
+ * raise. */
+struct when_value when_arith(char op, struct when_value a, struct when_value b);
+struct when_value when_minus(struct when_value a);
+
+/* a < b when `or_equal` is false, a <= b when it is true; numbers and strings, else ABSENT. */
+struct when_value when_less(struct when_value a, struct when_value b, bool or_equal);
+
+/* a == b of values that are no lists. Of different kinds: false, but that a device equals a string
+ * that names it ("cuda" any index of it). ABSENT for tensors. */
+struct when_value when_equal(struct when_value a, struct when_value b);
+
+/* The truth of a value that is no list, as Python has it; ABSENT for tensors. */
+struct when_value when_truth(struct when_value v);
+
+/* The words of conditions: what may stand in them besides the names of arguments and results, and
+ * what is known of their types beforehand. */
+
+/* What a part of a condition may be, or-ed; 0: it does not apply. */
+enum {
+	WHEN_T_NONE = 1 << 0,
+	WHEN_T_NUMBER = 1 << 1,
+	WHEN_T_STRING = 1 << 2,
+	WHEN_T_DTYPE = 1 << 3,
+	WHEN_T_LAYOUT = 1 << 4,
+	WHEN_T_MEMORY_FORMAT = 1 << 5,
+	WHEN_T_PHASE = 1 << 6,
+	WHEN_T_DEVICE = 1 << 7,
+	WHEN_T_TENSOR = 1 << 8,
+	WHEN_T_LIST = 1 << 9,
+	WHEN_T_OTHER = 1 << 10,
+	WHEN_T_ANY = (1 << 11) - 1,
+};
+
+struct when_type {
+	uint16_t may_be;
+	uint16_t item; /* of a list: what its items may be */
+};
+
+/* Facts of a call. */
+enum when_word {
+	WHEN_OP,
+	WHEN_OVERLOAD,
+	WHEN_PHASE,
+	WHEN_ID,
+	WHEN_FORWARD_ID,
+	WHEN_DEPTH,
+	WHEN_PID,
+	WHEN_TID,
+	WHEN_FILE,
+	WHEN_LINE,
+	WHEN_FUNCTION,
+	WHEN_THROWN,
+	WHEN_ELAPSED,
+	WHEN_ARGS,
+	WHEN_RESULTS,
+	WHEN_INPUTS,
+	WHEN_OUTPUTS,
+};
+
+/* Facts of a value, written x.shape or x.shape(). */
+enum when_attribute {
+	WHEN_SHAPE,
+	WHEN_STRIDE,
+	WHEN_DIM,
+	WHEN_NUMEL,
+	WHEN_ITEMSIZE,
+	WHEN_NBYTES,
+	WHEN_STORAGE_OFFSET,
+	WHEN_DATA_PTR,
+	WHEN_DTYPE,
+	WHEN_DEVICE,
+	WHEN_LAYOUT,
+	WHEN_REQUIRES_GRAD,
+	WHEN_IS_CONTIGUOUS,
+	WHEN_TYPE,
+	WHEN_INDEX,
+	WHEN_STARTSWITH,
+	WHEN_ENDSWITH,
+};
+
+struct when_word_def {
+	const char *name;
+	uint8_t word; /* enum when_word */
+	bool at_exit; /* only the exit tells */
+	struct when_type type;
+};
+
+struct when_attribute_def {
+	const char *name;
+	uint8_t attribute; /* enum when_attribute */
+	bool takes_index;  /* x.size(0) is x.size()[0] */
+	bool takes_string; /* x.startswith("a") */
+	uint16_t of;	   /* WHEN_T_* of which one has it */
+	struct when_type type;
+};
+
+/* NULL when there is none of that name. */
+const struct when_word_def *when_word_find(const char *name);
+const struct when_attribute_def *when_attribute_find(const char *name);
+
+/* "float16", "strided", "channels_last", "forward", "True", "None" ...: its value. */
+bool when_constant_find(const char *name, struct when_value *out);
+
+/* Offer the names of all words, or of all attributes. */
+void when_words_near(struct suggestions *x);
+void when_attributes_near(struct suggestions *x);
+
+/* What a constant is. */
+struct when_type when_type_of(struct when_value v);
+
+/* "a tensor", "None or a number" into out; returns out. 160 bytes are always enough. */
+const char *when_type_text(char *out, size_t size, unsigned may_be);
+
+/* The words and signs that a condition is written with. */
+
+enum when_token_kind {
+	TOKEN_END,
+	TOKEN_NAME,  /* names and words, and, or ... */
+	TOKEN_VALUE, /* numbers and strings */
+	TOKEN_SIGN,  /* one or two characters: sign[] */
+};
+
+struct when_token {
+	uint8_t kind;
+	char sign[3];
+	uint32_t at, len;	 /* bytes in the text */
+	const char *name;	 /* TOKEN_NAME, in the arena */
+	struct when_value value; /* TOKEN_VALUE; strings in the arena */
+};
+
+/* Where a condition is read, and what for. */
+struct when_lexer {
+	const char *option, *text;
+	size_t at;
+	struct arena *arena;
+	struct err *e;
+};
+
+/* The next token into *out. 0; -EINVAL with *l->e; -ENOMEM. */
+int when_lex(struct when_lexer *l, struct when_token *out);
+
+/* Describe what is wrong with `len` bytes from `at` on. -EINVAL. */
+int when_wrong(const struct when_lexer *l, size_t at, size_t len, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* A condition as a tree. */
+
+enum when_node_kind {
+	WHEN_N_CONSTANT,  /* value */
+	WHEN_N_NAME,	  /* name: of an argument or a result */
+	WHEN_N_WORD,	  /* word */
+	WHEN_N_VARIABLE,  /* slot: what any or all is at */
+	WHEN_N_ATTRIBUTE, /* attribute of a; b: an index or string, may be NULL */
+	WHEN_N_ITEM,	  /* a[b] */
+	WHEN_N_LEN,	  /* len(a) */
+	WHEN_N_MINUS,	  /* -a */
+	WHEN_N_ARITH,	  /* a op b, see when_arith */
+	WHEN_N_LIST,	  /* a and what follows it by next; count of them */
+	WHEN_N_COMPARE,	  /* a, and WHEN_N_LINKs from b on: a < b < c asks for each neighbours, and
+			     evaluates each once */
+	WHEN_N_LINK,	  /* op and the right side a; the next comparison by next */
+	WHEN_N_TRUTH,	  /* of a, where a condition is wanted */
+	WHEN_N_NOT,
+	WHEN_N_AND,
+	WHEN_N_OR,
+	WHEN_N_ANY, /* b for one of the items of a, each in turn in slot */
+	WHEN_N_ALL,
+};
+
+enum when_comparison {
+	WHEN_EQUAL,
+	WHEN_NOT_EQUAL,
+	WHEN_LESS,
+	WHEN_LESS_EQUAL,
+	WHEN_GREATER,
+	WHEN_GREATER_EQUAL,
+	WHEN_IN,
+	WHEN_NOT_IN,
+	WHEN_IS,
+	WHEN_IS_NOT,
+};
+
+enum {
+	WHEN_TEXT_MAX = 4096, /* bytes of a condition */
+	WHEN_NESTING_MAX = 64,
+	WHEN_SLOTS_MAX = 3, /* any and all within each other */
+};
+
+struct when_node {
+	uint8_t kind; /* enum when_node_kind */
+	uint8_t op;   /* a character of when_arith, or enum when_comparison */
+	uint8_t slot;
+	uint16_t seen;	  /* the checker's: what it may be for one of the ops */
+	uint32_t at, len; /* place in the text */
+	uint32_t count;
+	struct when_node *a, *b, *next;
+	struct when_value value;
+	const char *name;
+	const struct when_word_def *word;
+	const struct when_attribute_def *attribute;
+};
+
+struct when {
+	const char *option;
+	char *text;
+	struct when_node *root; /* WHEN_N_TRUTH or a kind that gives truth */
+	bool needs_exit;
+	struct arena arena;
+};
+
+/* Where a name of an op stands: its arguments are looked at first, then its results; "out" and
+ * "result" also stand for the first result, and "arg0" for the first argument. */
+struct when_place {
+	bool found, is_result;
+	uint16_t index;
+};
+
+struct when_place when_find_name(const struct op_desc *op, const char *name);
+
+/* Read w->text into w->root, which lies in w->arena. 0, -EINVAL with *e, -ENOMEM. */
+int when_parse(struct when *w, struct err *e);
+
+/* Wrong at `n`: as when_wrong. */
+int when_wrong_node(const struct when *w, const struct when_node *n, struct err *e, const char *fmt,
+		    ...) __attribute__((format(printf, 4, 5)));
+
+/* Inside of the parser of conditions: shared by what reads operators (when_parse.c), what reads
+ * values (when_parse_value.c), and the steps that both take (when_parse_step.c). */
+
+/* Functions return NULL when something is wrong, which `code` and *lexer.e say. */
+struct when_parser {
+	struct when_lexer lexer;
+	struct when_token now; /* the token to be looked at */
+	size_t end;	       /* of the token before */
+	int code;
+	unsigned nesting, slots;
+	bool in_list;
+};
+
+/* On to the next token. */
+void when_advance(struct when_parser *p);
+
+bool when_is_sign(const struct when_parser *p, const char *sign);
+bool when_is_name(const struct when_parser *p, const char *name);
+
+/* Whether that is the token, and then on to the next. */
+bool when_accept(struct when_parser *p, const char *sign);
+bool when_accept_name(struct when_parser *p, const char *name);
+
+/* Something is wrong at a token. What was wrong before, if anything, stays. NULL. */
+struct when_node *when_wrong_token(struct when_parser *p, const struct when_token *t,
+				   const char *what, const char *hint);
+
+/* `what` is missing where the parser is. NULL. */
+struct when_node *when_expected(struct when_parser *p, const char *what, const char *hint);
+
+/* A node that begins at byte `at`; NULL when something was wrong before. */
+struct when_node *when_new_node(struct when_parser *p, enum when_node_kind kind, size_t at);
+
+/* `n` (may be NULL) reaches to the end of the token before: gives it back, or NULL when something
+ * was wrong. */
+struct when_node *when_close(struct when_parser *p, struct when_node *n);
+
+/* The truth of an operand (may be NULL) where a condition is wanted. */
+struct when_node *when_truth_node(struct when_parser *p, struct when_node *a);
+
+/* An expression; a value with what follows it: x, x.shape[0], len(x), (1, 2). */
+struct when_node *when_parse_or(struct when_parser *p);
+struct when_node *when_parse_postfix(struct when_parser *p);
+
+/* Inside of the checker of conditions. */
+
+/* Describe what is wrong with part `n` of a condition, which is nothing for any of the `count` ops;
+ * what its parts may be is in their `seen`. Fills *e with -EINVAL. */
+void when_tell(const struct when *w, const struct when_node *n, const struct op_desc *const *ops,
+	       size_t count, struct err *e);
+
+/* Evaluating a condition: what its parts share. */
+
+struct when_ctx {
+	const struct op_event *ev;
+	bool at_entry;
+	struct when_value slots[WHEN_SLOTS_MAX]; /* what any and all are at */
+};
+
+struct when_value when_node_eval(struct when_ctx *c, const struct when_node *n);
+
+/* Facts of the call. */
+struct when_value when_word_eval(const struct when_ctx *c, enum when_word word);
+
+/* An argument or a result by its name. */
+struct when_value when_name_eval(const struct when_ctx *c, const char *name);
+
+/* A fact of a value; without the index or string that may follow. */
+struct when_value when_attribute_eval(struct when_value v, enum when_attribute attribute);
+
+/* Lists. Each takes what is special for what it is, and gives ABSENT for what is no list. */
+struct when_value when_list_len(struct when_ctx *c, struct when_value list);
+struct when_value when_list_item(struct when_ctx *c, struct when_value list, __int128 i);
+
+/* Whether all that both hold is equal, one by one; also of values that are no lists. */
+struct when_value when_list_equal(struct when_ctx *c, struct when_value a, struct when_value b);
+
+/* Whether `item` is among what the list holds. */
+struct when_value when_list_has(struct when_ctx *c, struct when_value list, struct when_value item);
+
+/* A loop over a list: `take` is called for each item until it returns false. */
+typedef bool when_take_fn(struct when_ctx *c, struct when_value item, void *arg);
+void when_list_each(struct when_ctx *c, struct when_value list, when_take_fn *take, void *arg);
+
+#endif

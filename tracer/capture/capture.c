@@ -1,0 +1,273 @@
+#define _GNU_SOURCE
+#include "tracer/capture/capture.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "replay/capture/pth.h"
+#include "replay/capture/source.h"
+#include "tracer/capture/internal.h"
+
+int capture_open(const struct capture_opts *o, const struct when *when, FILE *log,
+		 struct capture **out, struct err *e)
+{
+	struct capture *c = calloc(1, sizeof(*c));
+	if (!c)
+		return err_set(e, -ENOMEM, "no memory");
+	c->when = when;
+	c->log = log;
+	c->files.root = o->dir[0] ? o->dir : ".";
+	c->files.max_bytes = o->max_bytes;
+	int r = selections_read(&c->selections, o, e);
+	r = r ? r : selection_environment(&c->selections.policy, &selection_capture, e);
+	if (r) {
+		capture_free(c);
+		return r;
+	}
+	*out = c;
+	return 0;
+}
+
+void capture_without_grads(struct capture *c)
+{
+	c->without_grads = true;
+}
+
+bool capture_wants_op(const struct capture *c, const struct op_desc *op)
+{
+	return selection_wants_op(&c->selections.policy, op);
+}
+
+bool capture_pick(const struct capture *c, struct pick *out)
+{
+	if (!selection_pick(&c->selections.policy, out))
+		return false;
+	/* An engine counts calls, not those for which the condition holds. */
+	bool all =
+	    out->n == 1 && out->first[0] == 1 && out->last[0] == UINT64_MAX && out->every < 2;
+	return !c->when || all;
+}
+
+void capture_picked(struct capture *c, capture_count_fn *count, void *arg)
+{
+	c->count = count;
+	c->count_arg = arg;
+}
+
+bool capture_awaits(const struct capture *c)
+{
+	return c->calls.n > 0;
+}
+
+bool capture_needs_all(const struct capture *c)
+{
+	return c->selections.policy.steps.n > 0;
+}
+
+static void give_up(struct capture *c, const struct err *why)
+{
+	c->over = true;
+	c->trouble = *why;
+	err_hint(&c->trouble, "%s; the program runs on untouched, and what was saved is whole",
+		 why->hint[0] ? why->hint : "free some space, or another folder: --capture=DIR");
+}
+
+static void log_saved(struct capture *c, const struct capture_saved *saved)
+{
+	char size[32], limits[512];
+	pth_limits_text(limits, sizeof(limits), saved->limits);
+	fprintf(c->log, "ditrace: saved %s (%s)%s%s\n", saved->path,
+		text_bytes(size, sizeof(size), saved->bytes), limits[0] ? "; " : "", limits);
+}
+
+/* One line for calls that follow each other; how many they are, the summary says. */
+static void log_refused(struct capture *c, const struct capture_call *call, int code,
+			const struct err *why)
+{
+	if (c->refused_code == code && !strcmp(c->refused_op, call->op))
+		return;
+	c->refused_code = code;
+	snprintf(c->refused_op, sizeof(c->refused_op), "%s", call->op);
+	fputs("ditrace: not saved: ", c->log);
+	text_print_safe(c->log, why->what);
+	fprintf(c->log, "%s%s\n", why->hint[0] ? "; " : "", why->hint);
+}
+
+void capture_save(struct capture *c, struct captured_call *call, enum capture_part part,
+		  const struct op_event *ev, const struct source *src)
+{
+	struct capture_saved saved;
+	struct err why = {0};
+	if (c->trouble.code)
+		return;
+	int r = capture_write(&c->files, &call->call, part, ev, src, &saved, &why);
+	if (capture_is_over(r)) {
+		give_up(c, &why);
+	} else if (r) {
+		log_refused(c, &call->call, r, &why);
+	} else {
+		c->saved += !call->files;
+		call->files++;
+		log_saved(c, &saved);
+	}
+}
+
+static void save(struct capture *c, struct target *t, struct captured_call *call,
+		 enum capture_part part, const struct op_event *ev)
+{
+	struct capture_source place = {.target = t, .keys = &c->keys};
+	const struct source live = capture_source(&place);
+	capture_save(c, call, part, ev, &live);
+}
+
+static void begin_call(struct capture *c, struct target *t, const struct op_event *ev)
+{
+	struct captured_call *call = capture_calls_add(&c->calls, ev->id);
+	if (!call || !capture_call_of(&c->files, ev, &call->call)) {
+		capture_calls_drop(&c->calls, call);
+		return;
+	}
+	save(c, t, call, CAPTURE_INPUT, ev);
+	if (!c->without_grads)
+		capture_grads_enter(call, t, ev);
+}
+
+/* The first tensors of a process teach where tensors have what: until then a part may be missing,
+ * and of so many calls another one is better. */
+static bool are_known(const struct value *v, uint32_t n)
+{
+	struct extent x;
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].kind == VALUE_TENSOR &&
+		    extent_of(v[i].tensor, true, &x) == REFUSED_UNKNOWN)
+			return false;
+		if (v[i].kind == VALUE_NOT_DECODED)
+			return false;
+		if (v[i].kind == VALUE_LIST && !are_known(v[i].items, v[i].count))
+			return false;
+	}
+	return true;
+}
+
+static void choose(struct capture *c, struct target *t, struct selection *s,
+		   const struct op_event *ev)
+{
+	switch (c->when ? when_eval(c->when, ev, WHEN_AT_ENTRY) : WHEN_TRUE) {
+	case WHEN_TRUE:
+		break;
+	case WHEN_UNKNOWN:
+	case WHEN_LATER:
+		c->not_known++;
+		return;
+	default:
+		return;
+	}
+	const struct call_count count =
+	    c->count ? c->count(ev, c->count_arg) : (struct call_count){CALL_NOT_COUNTED, 0};
+	switch (selection_choose(s, ev, count)) {
+	case SELECTION_YES:
+		if (c->selections.policy.max_calls && !t->layout_known &&
+		    !are_known(ev->args, ev->nargs)) {
+			c->too_early++;
+			selection_give_back(s);
+			return;
+		}
+		begin_call(c, t, ev);
+		c->over |= selection_is_spent(s); /* there may be no later call that says so */
+		break;
+	case SELECTION_OVER:
+		c->over = true;
+		break;
+	default:
+		break;
+	}
+}
+
+void capture_entry(struct capture *c, struct target *t, const struct op_event *ev, bool wanted)
+{
+	struct selection *s = selections_of(&c->selections, ev->pid);
+	if (!s)
+		return;
+	selection_see(s, ev);
+	if (!ev->held)
+		return;
+	if (ev->op->kind == OP_DISPATCHED) {
+		if (wanted && !c->over && selection_wants_op(&c->selections.policy, ev->op))
+			choose(c, t, s, ev);
+		return;
+	}
+	if (ev->op->kind == OP_BACKWARD)
+		capture_grads_node_starts(c, t, ev);
+}
+
+void capture_exit(struct capture *c, struct target *t, const struct op_event *ev)
+{
+	if (ev->op->kind == OP_BACKWARD) {
+		capture_grads_node_ends(c, t, ev);
+		return;
+	}
+	struct captured_call *call = capture_calls_find(&c->calls, ev->id);
+	if (!call)
+		return;
+	bool ended = !ev->thrown && ev->end_ns && ev->held;
+	if (ended)
+		save(c, t, call, CAPTURE_OUTPUT, ev);
+	if (!ended || c->without_grads || !capture_grads_leave(c, call, t, ev))
+		capture_calls_drop(&c->calls, call);
+}
+
+void capture_gradients(struct capture *c, struct target *t, const struct decoder_grads *g)
+{
+	capture_grads_flow(c, t, g);
+}
+
+bool capture_is_done(const struct capture *c)
+{
+	return c->over && (!c->calls.n || c->trouble.code);
+}
+
+const struct err *capture_trouble(const struct capture *c)
+{
+	return &c->trouble;
+}
+
+void capture_summary(const struct capture *c, FILE *f)
+{
+	char calls[32], files[32], size[32], n[32];
+	fprintf(f, "ditrace: captured %s call%s in %s file%s, %s\n",
+		text_count(calls, sizeof(calls), c->saved), c->saved == 1 ? "" : "s",
+		text_count(files, sizeof(files), c->files.files), c->files.files == 1 ? "" : "s",
+		text_bytes(size, sizeof(size), c->files.bytes));
+	for (unsigned i = 1; i < REFUSAL_COUNT; i++)
+		if (c->files.refused[i])
+			fprintf(f, "  skipped %s file%s: %s\n",
+				text_count(n, sizeof(n), c->files.refused[i]),
+				c->files.refused[i] == 1 ? "" : "s", refusal_text(i));
+	if (c->without_grads)
+		fputs("  no gradients: --phase forward leaves the backward out\n", f);
+	capture_grads_summary(c, f);
+	if (c->too_early)
+		fprintf(f,
+			"  skipped %s call%s: where tensors have their parts was not known yet\n",
+			text_count(n, sizeof(n), c->too_early), c->too_early == 1 ? "" : "s");
+	if (c->not_known)
+		fprintf(f, "  skipped %s call%s: --when asks for a value that is not known\n",
+			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");
+}
+
+void capture_forget(struct capture *c, pid_t pid)
+{
+	selections_forget(&c->selections, pid);
+}
+
+void capture_free(struct capture *c)
+{
+	if (!c)
+		return;
+	selections_free(&c->selections);
+	capture_calls_free(&c->calls);
+	capture_grads_free(&c->grads);
+	free(c);
+}

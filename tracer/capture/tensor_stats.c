@@ -1,0 +1,317 @@
+#define _GNU_SOURCE
+#include "tracer/capture/tensor_stats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay/capture/source.h"
+#include "replay/numbers/stats.h"
+#include "tracer/capture/internal.h"
+
+static struct stats_call *take_unused(struct stats_calls *c)
+{
+	struct stats_call *m = c->unused;
+	if (!m)
+		return calloc(1, sizeof(*m));
+	c->unused = m->next;
+	m->n = 0;
+	return m;
+}
+
+struct stats_call *stats_call_begin(struct stats_calls *c, uint64_t id)
+{
+	struct stats_call *m = take_unused(c), **slot = &c->slot[id % STATS_SLOTS];
+	if (!m)
+		return NULL;
+	m->id = id;
+	m->next = *slot;
+	*slot = m;
+	return m;
+}
+
+struct stats_call *stats_call_find(const struct stats_calls *c, uint64_t id)
+{
+	struct stats_call *m = c->slot[id % STATS_SLOTS];
+	while (m && m->id != id)
+		m = m->next;
+	return m;
+}
+
+struct tensor_stats *stats_call_row(struct stats_call *m, const struct tensor_place *place)
+{
+	if (m->n == m->size) {
+		uint32_t size = m->size ? 2 * m->size : 8;
+		struct tensor_stats *rows = reallocarray(m->rows, size, sizeof(*rows));
+		if (!rows)
+			return NULL;
+		m->rows = rows;
+		m->size = size;
+	}
+	struct tensor_stats *row = &m->rows[m->n++];
+	*row = (struct tensor_stats){.place = *place};
+	return row;
+}
+
+void stats_call_end(struct stats_calls *c, struct stats_call *m)
+{
+	struct stats_call **at = &c->slot[m->id % STATS_SLOTS];
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	snapshot_clear(&m->before);
+	m->next = c->unused;
+	c->unused = m;
+}
+
+void stats_call_choose(struct stats_calls *c, uint64_t id)
+{
+	if (!c->chosen)
+		c->chosen = calloc(CHOSEN_MAX, sizeof(*c->chosen));
+	if (c->chosen)
+		c->chosen[c->nchosen++ % CHOSEN_MAX] = id;
+}
+
+bool stats_was_chosen(const struct stats_calls *c, uint64_t id)
+{
+	uint64_t low = c->nchosen > CHOSEN_MAX ? c->nchosen - CHOSEN_MAX : 0, high = c->nchosen;
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		if (c->chosen[middle % CHOSEN_MAX] < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < c->nchosen && c->chosen[low % CHOSEN_MAX] == id;
+}
+
+static void free_list(struct stats_call *m)
+{
+	while (m) {
+		struct stats_call *next = m->next;
+		snapshot_free(&m->before);
+		free(m->rows);
+		free(m);
+		m = next;
+	}
+}
+
+void stats_call_free(struct stats_calls *c)
+{
+	for (unsigned i = 0; i < STATS_SLOTS; i++)
+		free_list(c->slot[i]);
+	free_list(c->unused);
+	free(c->chosen);
+	*c = (struct stats_calls){0};
+}
+
+/* Memory for the arguments of all ops that run at a moment; what is beyond is looked at where it
+ * is. */
+static const size_t KEPT_MAX = (size_t)1 << 30;
+
+struct stats_collector {
+	const struct when *when;
+	struct selections selections;
+	struct stats_calls calls;
+	struct ordinary_keys keys;
+	struct first_nan *first_nan; /* NULL: not asked for */
+	size_t kept;		     /* bytes in snapshots */
+	struct stats_call *last;     /* that stats_collector_exit gave */
+	struct event_stats last_stats;
+};
+
+static int open_first_nan(struct stats_collector *m, const struct stats_opts *o, const char *dir,
+			  FILE *log, struct err *e)
+{
+	if (!o->first_nan)
+		return 0;
+	bool hold = !strcmp(o->first_nan, "hold");
+	if (o->first_nan[0] && !hold) {
+		err_set(e, -EINVAL, "--first-nan=%s: there is only --first-nan=hold", o->first_nan);
+		return err_hint(e, "without a word, the program runs on");
+	}
+	m->first_nan = first_nan_new(dir && dir[0] ? dir : ".", hold, log);
+	return m->first_nan ? 0 : err_set(e, -ENOMEM, "no memory");
+}
+
+int stats_collector_open(const struct stats_opts *o, const struct capture_opts *selection,
+			 const struct when *when, FILE *log, struct stats_collector **out,
+			 struct err *e)
+{
+	*out = NULL;
+	if (!o->stats && !o->first_nan)
+		return 0;
+	struct stats_collector *m = calloc(1, sizeof(*m));
+	if (!m)
+		return err_set(e, -ENOMEM, "no memory");
+	m->when = when;
+	int r = selections_read(&m->selections, selection, e);
+	r = r ? r : selection_environment(&m->selections.policy, &selection_overflow, e);
+	r = r ? r : open_first_nan(m, o, selection->dir, log, e);
+	if (r) {
+		stats_collector_free(m);
+		return r;
+	}
+	*out = m;
+	return 0;
+}
+
+void stats_collector_registers(struct stats_collector *m, first_nan_registers_fn *fn, void *arg)
+{
+	if (m->first_nan)
+		first_nan_registers(m->first_nan, fn, arg);
+}
+
+bool stats_collector_needs_all(const struct stats_collector *m)
+{
+	return m->selections.policy.steps.n > 0;
+}
+
+/* Gradients belong to the call of their forward op. */
+static bool is_selected(struct stats_collector *m, const struct op_event *ev, bool wanted)
+{
+	struct selection *s = selections_of(&m->selections, ev->pid);
+	if (!selections_restrict(&m->selections))
+		return wanted;
+	if (!s)
+		return false;
+	selection_see(s, ev);
+	if (!wanted)
+		return false;
+	if (ev->op->kind == OP_BACKWARD)
+		return stats_was_chosen(&m->calls, ev->forward_id);
+	if (selection_choose(s, ev, (struct call_count){0}) != SELECTION_YES)
+		return false;
+	stats_call_choose(&m->calls, ev->id);
+	return true;
+}
+
+static bool may_stop(const struct stats_collector *m, const struct op_event *ev)
+{
+	enum when_result r = m->when ? when_eval(m->when, ev, WHEN_AT_ENTRY) : WHEN_TRUE;
+	return r == WHEN_TRUE || r == WHEN_LATER;
+}
+
+struct stats_collector_look {
+	struct stats_collector *m;
+	struct stats_call *call;
+	const struct source *src;
+	bool keep; /* the bytes, too */
+};
+
+static const char *why_not(int r, enum refusal refusal)
+{
+	if (r == -ENOTSUP)
+		return refusal_text(refusal);
+	return r == -ENOMEM ? "no memory for it" : "its memory could not be read";
+}
+
+static void look_at(const struct tensor *t, const struct tensor_place *place, void *arg)
+{
+	struct stats_collector_look *l = arg;
+	struct source_tensor more = {0};
+	enum refusal refusal = REFUSED_LAZY;
+	struct tensor_stats *row = stats_call_row(l->call, place);
+	int r = -ENOTSUP;
+	if (!row)
+		return;
+	if (l->keep && l->m->kept < KEPT_MAX)
+		snapshot_add(&l->call->before, t, &l->call->before.live,
+			     l->call->before.len + (KEPT_MAX - l->m->kept));
+	if (l->src->more)
+		l->src->more(l->src->ctx, t, &more);
+	/* A negative bit turns the signs of all that is in memory. */
+	if (!more.neg && !more.may_be_lazy)
+		r = stats_tensor(t, l->src, &row->stats, &refusal, NULL);
+	if (r)
+		row->why = why_not(r, refusal);
+}
+
+static void measure_arguments(struct stats_collector *m, struct target *t, struct stats_call *call,
+			      const struct op_event *ev)
+{
+	struct capture_source place = {.target = t, .keys = &m->keys};
+	const struct source live = capture_source(&place);
+	const struct source before = snapshot_source(&call->before, &live);
+	struct stats_collector_look l = {.m = m, .call = call, .src = &live, .keep = m->first_nan};
+	if (l.keep)
+		l.src = &before;
+	event_each_tensor(ev, false, look_at, &l);
+	m->kept += call->before.len;
+}
+
+void stats_collector_entry(struct stats_collector *m, struct target *t, const struct op_event *ev,
+			   bool wanted)
+{
+	if (!is_selected(m, ev, wanted) || !t || !may_stop(m, ev) || stats_collector_is_over(m))
+		return;
+	struct stats_call *call = stats_call_begin(&m->calls, ev->id);
+	if (call)
+		measure_arguments(m, t, call, ev);
+}
+
+const struct event_stats *stats_collector_exit(struct stats_collector *m, struct target *t,
+					       const struct op_event *ev)
+{
+	struct stats_call *call = m->last = stats_call_find(&m->calls, ev->id);
+	if (!call)
+		return NULL;
+	struct capture_source place = {.target = t, .keys = &m->keys};
+	const struct source live = capture_source(&place);
+	struct stats_collector_look l = {.m = m, .call = call, .src = &live};
+	if (t && ev->end_ns && !ev->thrown)
+		event_each_tensor(ev, true, look_at, &l);
+	m->last_stats = (struct event_stats){.rows = call->rows, .n = call->n};
+	return &m->last_stats;
+}
+
+static void judge(struct stats_collector *m, struct target *t, const struct op_event *ev)
+{
+	struct capture_source place = {.target = t, .keys = &m->keys};
+	const struct source live = capture_source(&place);
+	const struct source before = snapshot_source(&m->last->before, &live);
+	first_nan_judge(m->first_nan, t, ev, &before, &live);
+}
+
+void stats_collector_done(struct stats_collector *m, struct target *t, const struct op_event *ev,
+			  bool recorded)
+{
+	if (!m->last)
+		return;
+	if (m->first_nan && t && recorded)
+		judge(m, t, ev);
+	m->kept -= m->last->before.len;
+	stats_call_end(&m->calls, m->last);
+	m->last = NULL;
+}
+
+bool stats_collector_is_over(const struct stats_collector *m)
+{
+	return m->first_nan && first_nan_found(m->first_nan);
+}
+
+bool stats_collector_is_past(const struct stats_collector *m, const struct op_event *ev)
+{
+	return stats_collector_is_over(m) && ev->id > first_nan_found(m->first_nan);
+}
+
+void stats_collector_summary(const struct stats_collector *m, FILE *f)
+{
+	if (m->first_nan)
+		first_nan_summary(m->first_nan, f);
+}
+
+void stats_collector_forget(struct stats_collector *m, pid_t pid)
+{
+	selections_forget(&m->selections, pid);
+}
+
+void stats_collector_free(struct stats_collector *m)
+{
+	if (!m)
+		return;
+	first_nan_free(m->first_nan);
+	stats_call_free(&m->calls);
+	selections_free(&m->selections);
+	free(m);
+}

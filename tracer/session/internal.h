@@ -1,0 +1,137 @@
+/* Inside of tracer/session/session.h: shared by what begins (session_open.c), what takes events
+ * (session.c) and what adds processes (session_procs.c). */
+#ifndef TRACER_SESSION_INTERNAL_H
+#define TRACER_SESSION_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/text.h"
+#include "perf/trace/trace_format.h"
+#include "symbolizer/decode/decoder.h"
+#include "symbolizer/decode/target.h"
+#include "symbolizer/ops/filter.h"
+#include "symbolizer/ops/ops.h"
+#include "symbolizer/when/when.h"
+#include "tracer/capture/capture.h"
+#include "tracer/capture/tensor_stats.h"
+#include "tracer/engine/engine.h"
+#include "tracer/session/session.h"
+
+enum {
+	PLANS_MAX = 16384,
+	THREAD_SLOTS = 1024,
+	TARGETS_MAX = 16,     /* described in the trace */
+	DISPATCH_LEAST = 100, /* dispatched ops that must be counted to tell a share */
+};
+
+struct proc {
+	struct target *target; /* NULL: this index is free */
+	bool alive;
+	bool boxed;	     /* the boxed call is probed */
+	bool code_freed;     /* the freeing of Python code is probed */
+	uint32_t generation; /* of the configuration the engine has */
+	uint64_t drained;
+	uint64_t added;
+	bool all_taken; /* of one that has ended: its last record is with the reorder_buffer ... */
+	uint64_t taken_turn; /* ... since this turn of it */
+};
+
+/* The op table of a libtorch, and which file that is. */
+struct loaded_ops {
+	struct op_table *table; /* NULL: none */
+	uint64_t inode;
+	uint32_t major, minor;
+};
+
+/* The op table of the process that is to be traced first, made in a thread of its own while the
+ * kernel checks the engine's programs. */
+struct preload {
+	pthread_t thread;
+	bool running;
+	pid_t pid;
+	struct loaded_ops ops;
+};
+
+struct session {
+	const struct session_opts *o;
+	struct engine *engine;
+	struct err engine_note; /* code 0: none */
+	struct decoder *decoder;
+	struct reorder_buffer reorder_buffer;
+	struct preload preload;
+	struct op_table *ops;	  /* that of `loaded` */
+	struct loaded_ops loaded; /* of the first libtorch met; others are not traced */
+	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
+	size_t cpu_sites, python_sites;
+	struct filter ops_filter, not_filter;
+	struct when *when;	 /* NULL: no condition */
+	const char *holds;	 /* the option that needs threads that stand still; NULL: none */
+	bool stands;		 /* the thread of the record that is decoded now */
+	struct capture *capture; /* NULL: no capture */
+	struct stats_collector *tensor_stats; /* NULL: no statistics */
+	struct overflow *overflow;	      /* with `tensor_stats` */
+	struct when_counts when_counts;
+	struct proc procs[PROCS_MAX];
+	unsigned total;
+	bool pynode_known; /* where PyNode keeps its Python object */
+	struct aggregate *sum;
+	struct trace_writer *writer;
+	struct event_printer *printer;
+	const struct py_frame *textless; /* asked for in vain, the last */
+	struct trace_target targets[TARGETS_MAX];
+	unsigned ntargets;
+	int32_t named[THREAD_SLOTS];
+	struct err output_error;
+	struct err fatal; /* nothing can be traced as asked for; code 0: none */
+	bool calibrated;  /* what a probe costs was measured */
+	bool output_told, capture_told, closed_pipe;
+	uint64_t events, lost;
+	uint64_t start_ns, first_ns, now, kept_house;
+	uint64_t stats_ns, stats_hits; /* when stats were last written, and of how many hits */
+	uint64_t dispatch_since;       /* counting now, since */
+	uint64_t dispatch_next;
+};
+
+uint64_t session_now(void);
+
+/* Make the decoder, whose events the session takes from now on. Returns 0 or -ENOMEM. */
+int session_begin_decoding(struct session *s);
+
+/* The slot of a process that is traced, NULL if it is not. */
+struct proc *session_proc(struct session *s, pid_t pid);
+
+/* Whether the lists of names leave this op. */
+bool session_wants(const struct session *s, const struct op_desc *op);
+
+/* Put in what could not be put in when the process was added: its Python had not started, its
+ * operators were not registered. */
+void session_complete_procs(struct session *s);
+
+/* session_ended.c, after each consume: free the slots of processes that have ended and whose
+ * records are decoded, many at a time. `all`: there are no records that were not consumed. */
+void session_free_ended(struct session *s, bool all);
+
+/* session_ended.c: what the options count of process `pid` is counted from the start. */
+void session_forget_counts(struct session *s, pid_t pid);
+
+/* Count dispatched ops for a moment, now and then. */
+void session_sample_dispatch(struct session *s);
+
+/* session_stats.c: measure what a probe costs, once; what is to be said of tracing as it is now;
+ * with a file, say it there now and then. */
+void session_calibrate(struct session *s);
+void session_stats(struct session *s, struct trace_stats *out);
+void session_write_stats(struct session *s);
+
+/* session_ops.c: begin to make the op table of `pid`; make it, or take what was begun, into s->ops
+ * (0 or -errno); end what was begun and not taken. */
+void session_preload(struct session *s, pid_t pid);
+int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e);
+void session_end_preload(struct session *s);
+
+/* Whether `m`, a libtorch, is the one that the op table was made of. */
+bool session_has_ops_of(const struct session *s, const struct mapping *m);
+
+void session_free_target_info(struct trace_target *t);
+
+#endif
