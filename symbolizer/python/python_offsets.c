@@ -1,5 +1,3 @@
-/* _Py_DebugOffsets: what CPython 3.13 says of its own layout. */
-
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
