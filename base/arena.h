@@ -1,4 +1,5 @@
-/* Memory that is given back all at once: the values of one event, the strings of one file. */
+/* Arena allocator: memory that is freed all at once, such as the values of one event or the strings
+ * of one file. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -10,31 +11,31 @@ struct arena_block;
 /* Zero-initialise. Not thread-safe. */
 struct arena {
 	struct arena_block *blocks; /* newest first */
-	size_t used;		    /* bytes of the newest block in use */
+	size_t used;		    /* bytes used of the newest block */
 };
 
-/* `size` bytes, zeroed, 16-byte aligned, valid until arena_reset or arena_free; NULL without
+/* `size` bytes, zeroed, 16-byte aligned, valid until arena_reset or arena_free; NULL when out of
  * memory. */
 void *arena_alloc(struct arena *a, size_t size);
 
-/* A NUL-terminated copy of the first n bytes of s (s needs no NUL); NULL without memory. */
+/* A NUL-terminated copy of the first n bytes of s, which needs no NUL; NULL when out of memory. */
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 
-/* Forget everything allocated, keep one block for the next round. */
+/* Free all allocations, but keep one block for reuse. */
 void arena_reset(struct arena *a);
 
-/* Give all memory back; the arena may be used again. */
+/* Free everything; the arena stays usable. */
 void arena_free(struct arena *a);
 
-/* Arrays that grow. */
+/* Growable and sorted arrays. */
 
-/* Make the array that the pointer at `array` (a T **) points to, from malloc or NULL, hold `need`
- * elements of `each` bytes, at least doubling it; *room is how many it holds. What is new is not
- * initialised. 0 or -ENOMEM, and then nothing has changed. */
+/* Grow the malloc'ed array (or NULL) at *array, where `array` is a T **, to hold `need` elements of
+ * `each` bytes, at least doubling it. *room is its capacity in elements. New elements are
+ * uninitialised. 0, or -ENOMEM with nothing changed. */
 int array_grow(void *array, size_t *room, size_t need, size_t each);
 
-/* How many of the `n` elements of `each` bytes begin with a uint64_t of at most `key`, by which
- * they are sorted. */
+/* Upper bound in an array of `n` elements of `each` bytes, sorted by the uint64_t that each begins
+ * with: the number of elements whose key is at most `key`. */
 size_t array_up_to(const void *array, size_t n, size_t each, uint64_t key);
 
 #endif

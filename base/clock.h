@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* What `clock` (CLOCK_MONOTONIC ...) shows. */
+/* The time of `clock` (CLOCK_MONOTONIC ...). */
 static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;

@@ -1,31 +1,31 @@
 /* The commands of ditrace. argv[0] is the command's name. Results go to standard output, all else
- * to standard error. Each returns its exit status: one of base/options.h, where no other is named.
+ * to standard error. Each returns its exit status, one of base/options.h unless stated otherwise.
  */
 #ifndef BASE_COMMANDS_H
 #define BASE_COMMANDS_H
 
 #include <stdbool.h>
 
-/* Of a program that is started, and of what it starts: its ops; samples of its threads, or of those
- * of a running process. The program's exit status is returned. */
+/* These start a program and follow its children: run traces its ops; record samples its threads, or
+ * those of a running process. They return the program's exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 
-/* Of a running process: trace it; the live view, of a recorded file too; what every thread does at
- * this moment; what it uses of the machine. */
+/* On a running process: trace it; the live view, also of a recorded file; a snapshot of all thread
+ * stacks; its resource usage. */
 int cmd_attach(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_stack(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);
 
-/* What the library of the engine shim does in a process, and taking it out. */
+/* Inspect and remove the shim library in a process. */
 int cmd_ctl(int argc, char **argv);
 
-/* Whether tracing will work, here or of a process: EXIT_GOOD only then. */
+/* Check whether tracing will work, on this machine or on one process; EXIT_GOOD only if so. */
 int cmd_doctor(int argc, char **argv);
 
-/* Of a trace file: the table of ops by source line; its events as text or JSON lines; another
- * format. */
+/* On a trace file: the table of ops by source line; its events as text or JSON lines; conversion to
+ * another format. */
 int cmd_report(int argc, char **argv);
 int cmd_script(int argc, char **argv);
 int cmd_export(int argc, char **argv);
@@ -33,8 +33,8 @@ int cmd_export(int argc, char **argv);
 /* Run captured ops again. */
 int cmd_replay(int argc, char **argv);
 
-/* diff: of two captured runs; or of two trace files, which is meant when the command line names
- * one. */
+/* cmd_diff compares two captured runs, cmd_trace_diff two trace files; cmd_trace_diff_is_meant says
+ * whether the command line names a trace file. */
 int cmd_diff(int argc, char **argv);
 int cmd_trace_diff(int argc, char **argv);
 bool cmd_trace_diff_is_meant(int argc, char **argv);

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-/* Of the err_set before, for err_hint without a struct err. */
+/* Code of the last err_set, for err_hint without a struct err. */
 static _Thread_local int last_code;
 
 int err_set(struct err *e, int code, const char *fmt, ...)
@@ -33,7 +33,7 @@ int err_hint(struct err *e, const char *fmt, ...)
 	return e->code;
 }
 
-/* The nearest place at or before `at` where a UTF-8 character begins; `at` when there is none. */
+/* Start of the UTF-8 character that contains byte `at`, or `at` if there is none. */
 static size_t whole_character(const char *text, size_t at)
 {
 	size_t back = 0;
@@ -63,7 +63,7 @@ int err_quote(struct err *e, const char *text, size_t at, size_t len)
 	return e->code;
 }
 
-/* Columns that the first `n` bytes of `s` take once they are made safe. */
+/* Terminal columns of the first `n` bytes of `s` after text_safe. */
 static size_t columns(const char *s, size_t n)
 {
 	char part[sizeof(((struct err *)0)->quote)], safe[4 * sizeof(part)];

@@ -6,7 +6,7 @@
 
 enum { FIRST_SIZE = 256 };
 
-/* Fast, not for use against an adversary. */
+/* Fast; not resistant to crafted collisions. */
 static uint32_t hash_of(const void *bytes, size_t len)
 {
 	const unsigned char *p = bytes;

@@ -1,4 +1,4 @@
-/* Giving dense numbers to things: to equal byte strings (intern), to the same object (ptrmap). */
+/* Dense ids for byte strings (intern) and values by object address (ptrmap). Not thread-safe. */
 #ifndef BASE_INTERN_H
 #define BASE_INTERN_H
 
@@ -9,7 +9,7 @@
 #include "base/arena.h"
 
 struct intern_slot {
-	uint32_t hash, id1; /* id1: id + 1, 0 for an empty slot */
+	uint32_t hash, id1; /* id1: id + 1; 0: empty slot */
 	uint32_t len;
 	const void *bytes;
 };
@@ -18,17 +18,18 @@ struct intern_slot {
 struct intern {
 	struct intern_slot *slots;
 	uint32_t size, used; /* size: a power of two */
-	size_t bytes;	     /* memory taken by the contents */
+	size_t bytes;	     /* bytes of all interned contents */
 	struct arena arena;
 };
 
-/* The id of the `len` bytes at `bytes`; *is_new when they were not known, and then the id is the
- * number of those before. Copies the bytes. Returns the id or -ENOMEM. */
+/* The id of the `len` bytes at `bytes`, which are copied when new. *is_new: they were not interned
+ * yet; ids count from 0. Returns the id or -ENOMEM. */
 int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new);
 
-/* The id, or -ENOENT without adding anything. */
+/* The id, or -ENOENT; adds nothing. */
 int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len);
 
+/* Free everything; the table stays usable. */
 void intern_free(struct intern *t);
 
 struct ptrmap_slot {
@@ -42,13 +43,13 @@ struct ptrmap {
 	uint32_t size, used;
 };
 
-/* The value kept for `key` (not NULL), or -ENOENT. */
+/* The value stored for `key` (not NULL), or -ENOENT. */
 int64_t ptrmap_get(const struct ptrmap *m, const void *key);
 
-/* Keep `value` for `key`, which is not there yet. 0 or -ENOMEM. */
+/* Store `value` for `key`, which must not be present. 0 or -ENOMEM. */
 int ptrmap_put(struct ptrmap *m, const void *key, uint32_t value);
 
-/* Forget all keys; the memory goes too. */
+/* Remove all keys and free the memory. */
 void ptrmap_free(struct ptrmap *m);
 
 #endif

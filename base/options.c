@@ -135,7 +135,7 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	return -EINVAL;
 }
 
-/* The tables that getopt_long wants; returns the number of options. */
+/* Build the tables for getopt_long; returns the number of options. */
 static int fill_getopt(const struct command *c, struct option *longs, char *shorts)
 {
 	int n = 0;
@@ -161,7 +161,7 @@ static int fill_getopt(const struct command *c, struct option *longs, char *shor
 	return n;
 }
 
-/* The long options that `word` ("--fo") is the beginning of, as text; "" for none. */
+/* The long options that `word` ("--fo") is a prefix of, as text; "" for none. */
 static void meant(const struct option *longs, const char *word, char *out, size_t size)
 {
 	size_t len = 0, n = strcspn(word + 2, "=");
@@ -194,7 +194,7 @@ static int bad_option(const struct command *c, const struct option *longs, int g
 	return err_hint(e, "see: ditrace %s --help", c->name);
 }
 
-/* The first operand that must be there, as `operands` names it: "PROGRAM" of "[--] PROGRAM". */
+/* The first required operand in `operands`: "PROGRAM" of "[--] PROGRAM". Returns its length. */
 static int needed_operand(const char *operands, const char **name)
 {
 	while (*operands == '[') {

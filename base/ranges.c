@@ -22,7 +22,7 @@ static bool number(const char **s, uint64_t *out)
 	return !errno;
 }
 
-/* One item; *s is left behind it. */
+/* Parse one item and advance *s past it. Returns NULL or the reason it is invalid. */
 static const char *parse_one(const char **s, struct range *r)
 {
 	if (!number(s, &r->first))

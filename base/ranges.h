@@ -1,4 +1,4 @@
-/* Numbers as a user lists them: "3,10-20,50-". */
+/* Lists of numbers and ranges as users write them: "3,10-20,50-". */
 #ifndef BASE_RANGES_H
 #define BASE_RANGES_H
 
@@ -9,22 +9,23 @@
 #include "base/err.h"
 
 struct range {
-	uint64_t first, last; /* both belong to it; last is UINT64_MAX for "50-" */
+	uint64_t first, last; /* inclusive; last is UINT64_MAX for "50-" */
 };
 
-/* Zero-initialised: every number. Owns `list`. */
+/* Zero-initialised: all numbers. Owns `list`. */
 struct ranges {
 	struct range *list;
 	size_t n;
 };
 
-/* Read `text`; `option` is the option's name for messages. Numbers begin at 1. Returns 0, -EINVAL
- * or -ENOMEM. */
+/* Parse `text`; `option` is the option's name for messages. Numbers start at 1. Returns 0 (free
+ * with ranges_free), or -EINVAL or -ENOMEM with *e. */
 int ranges_parse(const char *option, const char *text, struct ranges *out, struct err *e);
 
+/* Whether `n` is in one of the ranges. */
 bool ranges_have(const struct ranges *r, uint64_t n);
 
-/* Is `n` behind all of them: does no number from `n` on belong? */
+/* Whether all ranges end before `n`. */
 bool ranges_over(const struct ranges *r, uint64_t n);
 
 void ranges_free(struct ranges *r);

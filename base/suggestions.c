@@ -9,7 +9,7 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 	return m < c ? m : c;
 }
 
-/* Optimal string alignment distance; both shorter than SUGGESTIONS_WORD. */
+/* Optimal string alignment distance; both words are shorter than SUGGESTIONS_WORD. */
 static unsigned distance(const char *a, size_t na, const char *b, size_t nb)
 {
 	unsigned rows[3][SUGGESTIONS_WORD];

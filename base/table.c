@@ -24,7 +24,7 @@ struct table {
 		enum table_align align;
 	} columns[COLUMNS_MAX];
 	int ncolumns;
-	struct cell *cells; /* a line takes one cell, and stands where a row would begin */
+	struct cell *cells; /* row-major; a line between rows is one cell */
 	size_t ncells, cells_size;
 	int filled; /* cells of the row being filled */
 	bool failed;
@@ -120,7 +120,7 @@ static void print_spaces(FILE *f, int n)
 		putc(' ', f);
 }
 
-/* As much of `text` as fits into `width` columns, "…" at its end when something is missing. */
+/* Print `text`, truncated with "…" to `width` columns. */
 static void print_cut(FILE *f, const char *text, int width)
 {
 	char part[TEXT_MAX];

@@ -1,4 +1,4 @@
-/* What a stream can show. */
+/* Terminal capabilities of a stream, and the pager. */
 #ifndef BASE_TERMINAL_H
 #define BASE_TERMINAL_H
 
@@ -6,22 +6,20 @@
 #include <stdio.h>
 
 struct terminal {
-	int width;  /* columns; 0: not a terminal, or it does not say */
-	bool color; /* escape sequences for colours are welcome */
+	int width;  /* columns; 0: not a terminal, or unknown */
+	bool color; /* colour escape sequences may be used */
 };
 
-/* Of `f`: width and colour when it is a terminal; no colour when NO_COLOR is set to anything
+/* Width and colour support of `f`. No colour when NO_COLOR is set and not empty
  * (https://no-color.org) or TERM is "dumb" or unset. */
 struct terminal terminal_of(FILE *f);
 
-/* Long output on a terminal goes through a pager, as git does it. */
-
-/* When standard output is a terminal, start $PAGER ("less" when it is not set; with LESS=FRX unless
- * that is set) and make it standard output. Does nothing for an empty $PAGER, "cat", and when there
- * is no less. Whether a pager was started. */
+/* When standard output is a terminal, start $PAGER ("less" if unset, with LESS=FRX unless set) and
+ * redirect standard output to it. Does nothing when $PAGER is empty or "cat", or less is not
+ * installed. Returns whether a pager was started. */
 int pager_start(void);
 
-/* Close standard output and wait until the pager has ended. Does nothing without one. */
+/* Close standard output and wait for the pager to exit; no effect without one. */
 void pager_wait(void);
 
 #endif

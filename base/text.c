@@ -4,7 +4,7 @@
 #include <string.h>
 #include <wchar.h>
 
-/* A NUL, too, ends what is looked at: in a string no other bound is needed. */
+/* text_utf8 stops at a NUL, too: for strings, UTF8_MAX is a safe bound. */
 enum { UTF8_MAX = 4 };
 
 size_t text_utf8(const char *text, size_t left, uint32_t *cp)
@@ -34,7 +34,7 @@ size_t text_utf8(const char *text, size_t left, uint32_t *cp)
 
 void text_drop_part(char *s)
 {
-	/* Of characters longer than so many bytes, the least that the first can be. */
+	/* Smallest lead byte of a character longer than n bytes. */
 	static const unsigned char leads[UTF8_MAX] = {0, 0xc0, 0xe0, 0xf0};
 	size_t len = strlen(s);
 	for (size_t n = 1; n < UTF8_MAX && n <= len; n++) {
@@ -86,7 +86,7 @@ void text_print_safe(FILE *f, const char *s)
 	char safe[4 * sizeof(part) + 1];
 	while (*s) {
 		size_t n = strnlen(s, sizeof(part) - 1);
-		/* Do not cut a character in two: back to the last start of one. */
+		/* Do not split a character: back up to its first byte. */
 		if (s[n]) {
 			size_t back = n;
 			while (back > 1 && ((unsigned char)s[back] & 0xc0) == 0x80)

@@ -7,51 +7,51 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The UTF-8 character at the start of the `left` bytes at s, its code point into *cp: its length in
- * bytes; 0 when they begin with none (RFC 3629: no overlong forms, no surrogates, nothing above
+/* Decode the UTF-8 character at the start of the `left` bytes at s into *cp. Returns its length in
+ * bytes; 0 when there is no valid one (RFC 3629: no overlong forms, no surrogates, nothing above
  * U+10FFFF). */
 size_t text_utf8(const char *s, size_t left, uint32_t *cp);
 
-/* Take off the beginning of a character that `s` ends with, as snprintf leaves it where it cuts. */
+/* Drop an incomplete UTF-8 character at the end of `s`, as snprintf leaves one when it truncates.
+ */
 void text_drop_part(char *s);
 
-/* Whether a terminal shows the character and does nothing else: no control character (C0, DEL, C1),
- * none that turns the reading direction. */
+/* Whether printing the character has no side effect on a terminal: it is neither a control
+ * character (C0, DEL, C1) nor a bidirectional override. */
 bool text_is_safe(uint32_t cp);
 
-/* Write `s` (NUL-terminated, from any source) to `f`: control characters, DEL, the C1 range and
- * bytes that are not UTF-8 appear as \xNN, so that a string of the target cannot drive the
- * terminal. */
+/* Write `s` (NUL-terminated, untrusted) to `f`; control characters, DEL, C1 and invalid UTF-8
+ * appear as \xNN, so that a string of the target cannot drive the terminal. */
 void text_print_safe(FILE *f, const char *s);
 
-/* The same into `out` of `size` bytes (always NUL-terminated when size > 0); returns the length
- * written, cut at a whole character when it does not fit. */
+/* The same into `out` of `size` bytes (always NUL-terminated when size > 0); truncated between
+ * characters. Returns the length written. */
 size_t text_safe(char *out, size_t size, const char *s);
 
-/* What stands behind the last '/' of a path (in it); the whole of one that ends with it. */
+/* The part of a path after its last '/'; the whole path if it ends with one. Points into `path`. */
 const char *text_base_name(const char *path);
 
-/* Columns that `s` takes on a terminal (UTF-8, by wcwidth-like rules of the C library's tables;
- * unprintable characters count 0). */
+/* Columns of `s` (UTF-8) on a terminal, by the C library's wcwidth; unprintable characters count 0.
+ */
 size_t text_width(const char *s);
 
 /* "1,234,567" into out; returns out. 27 bytes are always enough. */
 const char *text_count(char *out, size_t size, uint64_t n);
 
-/* "1 op", "1,234 ops": the number with the word, which takes an s. Returns out. */
+/* "1 op", "1,234 ops": the number and the word, with a plural s. Returns out. */
 const char *text_counted(char *out, size_t size, uint64_t n, const char *word);
 
-/* A duration in ns with a unit that changes with its size: "412 us", "1.9 ms", "12.4 s". */
+/* A duration in ns, in a unit that suits its size: "412 us", "1.9 ms", "12.4 s". Returns out. */
 const char *text_ns(char *out, size_t size, uint64_t ns);
 
-/* A size in bytes: "512 B", "11.8 MiB". */
+/* A size in bytes: "512 B", "11.8 MiB". Returns out. */
 const char *text_bytes(char *out, size_t size, uint64_t bytes);
 
-/* The names nearest to a mistyped one. */
+/* Suggestions for a mistyped name. */
 
 enum { SUGGESTIONS_MAX = 5, SUGGESTIONS_WORD = 64 };
 
-/* Zero-initialise but for `word`, the name as typed, which must stay. */
+/* Zero-initialise except `word`, the name as typed, borrowed. */
 struct suggestions {
 	const char *word;
 	size_t n;
@@ -61,12 +61,13 @@ struct suggestions {
 	} found[SUGGESTIONS_MAX]; /* nearest first */
 };
 
-/* Offer a name. Kept while it is among the SUGGESTIONS_MAX nearest by edit distance (insertions,
- * deletions, changes and swaps of neighbours) and not too far: a third of the word's length, and at
- * least 2. Names and words of SUGGESTIONS_WORD bytes and more are passed over. */
+/* Offer a candidate. The SUGGESTIONS_MAX nearest by edit distance (insertions, deletions,
+ * substitutions and transpositions of neighbours) are kept, within a distance of a third of the
+ * word's length or 2, whichever is more. Names and words of SUGGESTIONS_WORD bytes or more are
+ * ignored. */
 void suggestions_add(struct suggestions *x, const char *name);
 
-/* "add, addr, addmm" into out; false when nothing is near. */
+/* "add, addr, addmm" into out; false when there is no suggestion. */
 bool suggestions_list(const struct suggestions *x, char *out, size_t size);
 
 #endif
