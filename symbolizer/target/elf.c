@@ -21,7 +21,7 @@ struct table {
 struct elf_file {
 	const uint8_t *raw;
 	size_t size;
-	void *map; /* NULL: the bytes are the caller's */
+	void *map; /* NULL: `raw` is the caller's */
 	const Elf64_Phdr *ph;
 	size_t nph;
 	const Elf64_Shdr *sh;
@@ -30,7 +30,8 @@ struct elf_file {
 	unsigned nloads;
 };
 
-/* `count` elements of `each` bytes at offset `off`, aligned to 8, or NULL. */
+/* `count` elements of `each` bytes at offset `off`; NULL when out of bounds or not 8-byte aligned.
+ */
 static const void *part(const struct elf_file *f, uint64_t off, uint64_t count, uint64_t each)
 {
 	uint64_t len;
@@ -148,8 +149,7 @@ static const Elf64_Shdr *section_of_type(const struct elf_file *f, uint32_t type
 	return NULL;
 }
 
-/* The symbol table of that type; without one, or with one that does not hold together, it is empty.
- */
+/* The symbol table of that type; empty when missing or malformed. */
 static struct table table_of(const struct elf_file *f, uint32_t type)
 {
 	struct table t = {0};
@@ -194,7 +194,7 @@ static int each_in(struct elf_file *f, uint32_t type, elf_symbol_fn *fn, void *a
 	enum { DROP_EVERY = 1 << 16 };
 	struct table t = table_of(f, type);
 	for (size_t i = 0; i < t.n; i++) {
-		/* Half a million names are 90 MB: do not keep them all resident. */
+		/* Half a million names are 90 MB; do not keep them all resident. */
 		if (i % DROP_EVERY == DROP_EVERY - 1)
 			elf_file_drop(f);
 		if (!is_wanted(&t, &t.sym[i]))
@@ -213,11 +213,11 @@ int elf_each_symbol(struct elf_file *f, bool symtab, elf_symbol_fn *fn, void *ar
 	return r || !symtab ? r : each_in(f, SHT_SYMTAB, fn, arg);
 }
 
-/* The words of a .gnu.hash section: a header of four, 64-bit words of a Bloom filter, buckets,
+/* A .gnu.hash section: a header of four 32-bit words, a Bloom filter of 64-bit words, buckets,
  * chains. */
 struct gnu_hash {
 	const uint32_t *bucket, *chain;
-	uint32_t nbuckets, first; /* first: symbol of chain[0] */
+	uint32_t nbuckets, first; /* first: index of the symbol of chain[0] */
 	size_t nchains;
 };
 
@@ -370,7 +370,7 @@ const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len)
 	return NULL;
 }
 
-/* The NUL-terminated string at `off` of `len` bytes at s, or NULL. */
+/* The NUL-terminated string at offset `off` of the `len` bytes at s, or NULL. */
 static const char *string_at(const uint8_t *s, uint64_t len, uint64_t off)
 {
 	if (off >= len || !memchr(s + off, 0, len - off))
@@ -399,9 +399,8 @@ const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr
 	return NULL;
 }
 
-/* The table's entries: {function - table's section, unwind entry - table's section}, sorted, as
- * written by
- * --eh-frame-hdr (encoding 0x3b: relative to the section, signed, 4 bytes). */
+/* Entries {function, unwind entry}, both relative to the section *base, sorted, as --eh-frame-hdr
+ * writes them (encoding 0x3b: datarel, signed, 4 bytes). */
 static const int32_t (*unwind_table(struct elf_file *f, uint64_t *base, uint32_t *n))[2]
 {
 	size_t size;

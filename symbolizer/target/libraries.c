@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 
-/* "libtorch_cpu" names libtorch_cpu.so, libtorch_cpu.so.1.13 and, as packagers rename it,
- * libtorch_cpu-1a2b3c4d.so. */
+/* "libtorch_cpu" matches libtorch_cpu.so, libtorch_cpu.so.1.13 and the renamed
+ * libtorch_cpu-1a2b3c4d.so of repackaged wheels. */
 static bool is_library(const char *name, const char *stem)
 {
 	size_t n = strlen(stem);
@@ -65,7 +65,7 @@ static void read_version(pid_t pid, struct torch_package *p)
 	if (snprintf(path, sizeof(path), "/proc/%d/root%s/version.py", pid, p->dir) >=
 	    (int)sizeof(path))
 		return;
-	/* O_NONBLOCK: it may be a FIFO. */
+	/* O_NONBLOCK: the path is the target's and may be a FIFO. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return;
@@ -77,8 +77,7 @@ static void read_version(pid_t pid, struct torch_package *p)
 	library_parse_version(text, p->version, sizeof(p->version));
 }
 
-/* The directory of the package is that of its module torch/_C.cpython-*.so; libtorch itself may lie
- * elsewhere. */
+/* The package directory is that of its module torch/_C.cpython-*.so; libtorch may be elsewhere. */
 void torch_package_find(pid_t pid, const struct maps *m, struct torch_package *out)
 {
 	*out = (struct torch_package){0};

@@ -25,7 +25,7 @@ static int digit(char c, int base)
 	return d < base ? d : -1;
 }
 
-/* Digits in `base` and the character `end` behind them; moves *s behind that. */
+/* Parse digits in `base` followed by the character `end`; advances *s past it. */
 static bool number(char **s, int base, char end, uint64_t *out)
 {
 	char *p = *s;
@@ -54,8 +54,7 @@ static bool permissions(char **s, struct mapping *m)
 	return true;
 }
 
-/* The kernel writes a newline in a name as \012, and nothing else that way (fs/seq_file.c,
- * mangle_path). */
+/* The kernel escapes a newline in a name as \012, and nothing else (fs/seq_file.c, mangle_path). */
 static void decode_newlines(char *s)
 {
 	char *out = s;
@@ -81,7 +80,7 @@ static void take_path(struct mapping *m, char *path)
 	m->path = path;
 }
 
-/* One line without its newline, changed in place; the path stays in it. */
+/* Parse one line, without its newline, in place; m->path points into it. */
 static bool parse_line(char *s, struct mapping *m)
 {
 	uint64_t major, minor;
@@ -93,7 +92,7 @@ static bool parse_line(char *s, struct mapping *m)
 		return false;
 	m->dev_major = (uint32_t)major;
 	m->dev_minor = (uint32_t)minor;
-	/* A mapping without a name may end right behind the inode. */
+	/* The line of a mapping without a name may end at the inode. */
 	bool bare = !s[strspn(s, "0123456789")];
 	if (!number(&s, 10, bare ? '\0' : ' ', &m->inode))
 		return false;
@@ -121,7 +120,7 @@ int maps_parse(char *text, struct maps *out)
 	return 0;
 }
 
-/* All of a file whose length stat does not tell, NUL-terminated, from malloc; NULL with errno. */
+/* The whole of a file of unknown length, NUL-terminated, from malloc; NULL with errno. */
 static char *read_all(int fd)
 {
 	size_t room = 64 << 10, len = 0;
@@ -148,7 +147,6 @@ static char *read_all(int fd)
 	return NULL;
 }
 
-/* All of the file, NULL with errno. */
 static char *read_text(pid_t pid)
 {
 	char path[64];
@@ -167,7 +165,8 @@ int maps_read(pid_t pid, struct maps *out, struct err *e)
 {
 	*out = (struct maps){0};
 	char *text = read_text(pid);
-	/* What was opened before the process called execve is of a memory that is gone. */
+	/* If the process calls execve after the open, the file refers to the old, dead mm and reads
+	 * empty: open it again. */
 	for (unsigned i = 0; text && !*text && i < EXEC_TRIES && process_alive(pid); i++) {
 		free(text);
 		text = read_text(pid);
@@ -221,7 +220,7 @@ bool mapping_has_file(const struct mapping *map)
 	return map->inode || map->nbuild;
 }
 
-/* What stat(2) gives for the mapped file, as far as it is known. */
+/* stat(2) of the mapped file, if map_files is accessible. */
 struct identity {
 	struct stat st;
 	bool known;
@@ -242,8 +241,8 @@ static struct identity identity_of(pid_t pid, const struct mapping *m)
 	return id;
 }
 
-/* Without map_files the numbers in maps must do. Anonymous devices (major 0: btrfs, overlayfs)
- * differ between maps and stat; `loose` lets them. */
+/* Without map_files, compare with the device and inode in maps. Anonymous devices (major 0: btrfs,
+ * overlayfs) differ between maps and stat; `loose` accepts that. */
 static bool is_mapped(const struct stat *st, const struct mapping *m, const struct identity *id,
 		      bool loose)
 {

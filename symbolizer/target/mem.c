@@ -57,7 +57,8 @@ ssize_t mem_read_str(const struct mem *m, uint64_t addr, char *out, size_t size)
 {
 	size_t len = 0;
 	while (len + 1 < size) {
-		/* Never across a page that need not be there: the string may end just before it. */
+		/* Do not cross into the next page: it may be unmapped, and the string may end
+		 * before it. */
 		size_t chunk = 4096 - ((addr + len) & 4095);
 		if (chunk > 256)
 			chunk = 256;
@@ -78,7 +79,7 @@ ssize_t mem_read_str(const struct mem *m, uint64_t addr, char *out, size_t size)
 
 enum { LONGEST = 1 << 30 };
 
-/* Where the text is, and its length; false: it is none. */
+/* Address and length of the text; false when there is no valid string. */
 static bool find_cow(const struct mem *m, uint64_t addr, uint64_t *text, uint64_t *len)
 {
 	uint64_t rep[3];

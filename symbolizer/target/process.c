@@ -19,7 +19,6 @@
 
 enum { PATH_SIZE = 512, STATUS_SIZE = 8192 };
 
-/* The file PROC/PID/NAME, cut to size - 1, with a NUL; its length or -errno. */
 static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, size_t size)
 {
 	char path[PATH_SIZE];
@@ -59,8 +58,8 @@ bool process_setting(const char *proc, const char *name, long *out)
 	return found;
 }
 
-/* What stands behind the `skip`-th field after the name in parentheses, which may hold anything,
- * parentheses too; "" when there is none. */
+/* The rest of the line after the `skip`-th field after the command name; "" if there is none. The
+ * name is in parentheses and may itself contain any characters, parentheses too. */
 static const char *stat_field(const char *line, int skip)
 {
 	const char *p = strrchr(line, ')');
@@ -87,8 +86,7 @@ bool process_alive(pid_t pid)
 	bool alive = !has_ended(process_thread_state(pid, pid));
 	if (alive)
 		return true;
-	/* The first thread may have ended before the others: it is a zombie until they have, too.
-	 */
+	/* The main thread may exit first; it stays a zombie until the others have exited. */
 	ssize_t n = process_threads(pid, &tids);
 	for (ssize_t i = 0; i < n && !alive; i++)
 		alive = !has_ended(process_thread_state(pid, tids[i]));
@@ -162,8 +160,7 @@ static void read_exe(const char *proc, struct process *p)
 		p->exe[n - k] = '\0';
 }
 
-/* Whether the namespace `name` of `pid` is another than ours; *known becomes false when that cannot
- * be told. */
+/* Whether the namespace `name` of `pid` differs from ours; clears *known when it cannot be read. */
 static bool other_ns(const char *proc, pid_t pid, const char *name, bool *known)
 {
 	char path[PATH_SIZE];
@@ -318,7 +315,7 @@ int process_check(pid_t pid, struct err *e)
 		return process_error(pid, -ESRCH, "attach to", e);
 	if (!geteuid() || uid == geteuid())
 		return 0;
-	/* Another user's: ptrace(2), "Ptrace access mode checking", wants CAP_SYS_PTRACE. */
+	/* Another user's process needs CAP_SYS_PTRACE: ptrace(2), "Ptrace access mode checking". */
 	if (!process_read(getpid(), &self, NULL) && self.status.caps & (1ULL << CAP_SYS_PTRACE))
 		return 0;
 	return process_error(pid, -EPERM, "attach to", e);
