@@ -1,4 +1,5 @@
-/* PyTorch's names for the codes of its C++ side: dtypes, devices, layouts, memory formats. */
+/* Text for events: PyTorch's names for the codes of its C++ side (dtypes, devices, layouts, memory
+ * formats), and values. */
 #ifndef SYMBOLIZER_EVENT_NAMES_H
 #define SYMBOLIZER_EVENT_NAMES_H
 
@@ -10,15 +11,14 @@
 /* All names are as Python prints them without "torch.": "float32", "strided", "channels_last".
  * Sources, read for PyTorch 2.13.0:
  * torch/headeronly/core/{ScalarType,DeviceType,Layout,MemoryFormat}.h; for 1.13.1:
- * c10/core/{ScalarType,DeviceType,Layout,MemoryFormat}.h. Codes keep their meaning from version to
- * version except those named below. Static strings; NULL for a code without a name. */
+ * c10/core/{ScalarType,DeviceType,Layout,MemoryFormat}.h. Codes are stable across versions except
+ * as noted below. Static strings; NULL for an unknown code. */
 
-/* c10::ScalarType, 0 .. 45. In 1.13.1 they end at 17 and 18 is Undefined, which no defined tensor
- * has. */
+/* c10::ScalarType, 0 .. 45. 1.13.1 ends at 17; its 18 is Undefined, which no defined tensor has. */
 const char *names_dtype(int code);
 
-/* The codes of names; -1 for what is none. Of dtypes also torch's other names for them are taken:
- * "half", "float", "double", "int", "long", "short", "chalf", "cfloat", "cdouble". */
+/* The codes of names; -1 if unknown. Dtypes also by torch's aliases: "half", "float", "double",
+ * "int", "long", "short", "chalf", "cfloat", "cdouble". */
 int names_dtype_code(const char *name);
 int names_layout_code(const char *name);
 int names_memory_format_code(const char *name);
@@ -31,13 +31,13 @@ int names_itemsize(int code);
  * storages, ATen/quantized/Quantizer.cpp, get_sub_byte_tensor_size), 1 for all others. */
 int names_elements_per_byte(int code);
 
-/* c10::DeviceType, 0 .. 20, as in 2.13.0. 1.13.1 differs in two: 8 is "ort" (now "maia") and 19 is
- * PrivateUse1 (now "mtia", PrivateUse1 moved to 20); for such a target translate the code first
- * with names_device_code. */
+/* c10::DeviceType, 0 .. 20, as in 2.13.0. 1.13.1 differs: 8 is "ort" (now "maia") and 19 is
+ * PrivateUse1 (now "mtia", PrivateUse1 moved to 20); translate codes of such a target with
+ * names_device_code first. */
 const char *names_device_type(int code);
 
 /* The 2.13.0 code for the device code of a library whose COMPILE_TIME_MAX_DEVICE_TYPES is
- * `ndevice_types` (20: before MTIA came in; 21: as today). */
+ * `ndevice_types` (20: before MTIA was added; 21: as in 2.13.0). */
 int names_device_code(int code, int ndevice_types);
 
 /* "cpu", "cuda:0", "device 57:0" for an unknown type, as str(torch.device) does; index -1: none.
@@ -50,22 +50,21 @@ const char *names_layout(int code);
 /* c10::MemoryFormat, 0 .. 3: "contiguous_format", "channels_last". */
 const char *names_memory_format(int code);
 
-/* Values of an event as people and as programs read them. */
+/* Values of an event as text. */
 
-/* The shortest decimal that reads back as the same double, with ".0" for whole numbers, as Python's
+/* The shortest decimal that parses to the same double, with ".0" for whole numbers, as Python's
  * repr: "1e-05", "0.1", "2.0"; "nan", "inf", "-inf". Returns out; 32 bytes are always enough. */
 const char *value_float(char *out, size_t size, double f);
 
-/* A value that is no tensor and holds none, as Python would show it: "1e-05", "True", "None",
- * "'sum'", "torch.float32", "[1, 2]", "(1+2j)", "not decoded: why"; a tensor inside a list is
- * "Tensor(2, 3)". Cut with "..." when it does not fit. Control characters are left as they are:
- * print it with text_print_safe. Returns out. */
+/* A value as Python would show it: "1e-05", "True", "None", "'sum'", "torch.float32", "[1, 2]",
+ * "(1+2j)", "not decoded: why"; a tensor is "Tensor(2, 3)". Truncated with "..." when it does not
+ * fit. Control characters are not escaped: print it with text_print_safe. Returns out. */
 const char *value_text(char *out, size_t size, const struct value *v);
 
-/* "(2, 3)", "(5,)", "()": n numbers as a Python tuple. Returns out. */
+/* `n` numbers as a Python tuple: "(2, 3)", "(5,)", "()". Returns out. */
 const char *value_dims(char *out, size_t size, const int64_t *dims, unsigned n);
 
-/* Whether `v` is a tensor or a list with one in it. */
+/* Whether `v` is a tensor or a list that contains one. */
 bool value_has_tensor(const struct value *v);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Text being put together in a buffer; what does not fit is dropped and noted. */
+/* Text builder; what does not fit is dropped and sets `full`. */
 struct buf {
 	char *out;
 	size_t size, len;
@@ -46,7 +46,8 @@ const char *value_float(char *out, size_t size, double f)
 		snprintf(out, size, "%s", isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
 		return out;
 	}
-	/* A normal double that 15 digits give back has no shorter form that %g would not print. */
+	/* 15 digits suffice if they round-trip: %g drops trailing zeros, so no shorter form of a
+	 * normal double is missed. Subnormals have fewer significant digits. */
 	int digits = fpclassify(f) == FP_SUBNORMAL ? 1 : 15;
 	for (; digits <= 17; digits++) {
 		snprintf(out, size, "%.*g", digits, f);
@@ -90,7 +91,7 @@ static void add_int(struct buf *b, const struct value *v)
 		buf_printf(b, "%" PRId64, v->i);
 }
 
-/* A part of a complex number: whole numbers without ".0". */
+/* One part of a complex number; whole numbers without ".0". */
 static const char *part(char *out, size_t size, double f)
 {
 	value_float(out, size, f);
