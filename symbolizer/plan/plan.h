@@ -1,6 +1,6 @@
-/* The probe plan and the hits that come back: what an engine is told to read at each probe, and the
- * records it returns. An engine carries the plan out and knows nothing of torch; the symbolizer
- * makes the plan and decodes the records and knows nothing of engines.
+/* The probe plan and the hits: what an engine is told to read at each probe, and the records it
+ * returns. An engine executes the plan and knows nothing of torch; the symbolizer makes the plan
+ * and decodes the records and knows nothing of engines.
  *
  * Shared with the eBPF program: fixed-width types only, no pointers. */
 #ifndef SYMBOLIZER_PLAN_PLAN_H
@@ -11,38 +11,36 @@
 #include <stdint.h>
 #endif
 
-/* Words known at a probe, by number ("loc"). At an entry: the integer argument registers in ABI
- * order, then the words of the caller's argument area. They are kept until the exit, whose reads
- * use them too. */
+/* Words available at a probe, by number ("loc"): at an entry, the integer argument registers in ABI
+ * order, then the words of the stack argument area. They are saved for the reads at the exit. */
 enum {
 	LOC_REG =
 	    0, /* 0..5: integer argument registers, System V ABI 3.2.3: rdi rsi rdx rcx r8 r9 */
 	LOC_STACK = 6, /* 6 + k: the word at entry sp + 8 + 8 * k */
 	LOC_MAX = 32,
-	LOC_NOW =
-	    0x40, /* 0x40 + r: register r (symbolizer/code/arch_x86_64.h) as it is at the exit */
+	LOC_NOW = 0x40, /* 0x40 + r: register r (symbolizer/code/arch_x86_64.h) at the exit */
 	LOC_NONE = 0xff,
 };
 
 enum read_kind {
 	READ_END = 0,
 	READ_WORD,	 /* the word `a` itself */
-	READ_MEM,	 /* `size` bytes at a + off; with deref: at the pointer there, plus `b` */
+	READ_MEM,	 /* `size` bytes at a + off; with deref: at *(a + off) + b */
 	READ_SLOT,	 /* 8 bytes at (sp at entry) + off */
 	READ_TENSOR,	 /* an at::Tensor at a + off */
-	READ_OPT_TENSOR, /* an optional at::Tensor: tensor at a + off, flag byte at a + size */
+	READ_OPT_TENSOR, /* std::optional<at::Tensor>: tensor at a + off, flag byte at a + size */
 	READ_TENSORS,	 /* `b` at::Tensor objects at a */
 	READ_VECTOR,	 /* std::vector<at::Tensor> at a + off */
-	READ_ARRAY, /* b elements of `size` bytes at a, if the flag c is set (LOC_NONE: it is); size
-		     * 1: a string. With deref: {flag, pointer, length} lie in memory at a */
+	READ_ARRAY, /* b elements of `size` bytes at a, if the flag c is set (LOC_NONE: always);
+		       size 1: a string. With deref: a points to {flag, pointer, length} */
 	READ_LIST,  /* c10::List<...> at a + off: a ListImpl of IValues */
-	READ_STD_STRING, /* the std::string at off behind the pointer at a */
+	READ_STD_STRING, /* the std::string at *a + off */
 	READ_ILIST,	 /* at::ITensorListRef at a */
-	READ_IVALUES,  /* std::vector<c10::IValue> at a: all its elements (the last STACK_VALUES) */
-	READ_PYTENSOR, /* the tensor of the Python object at a, or of the first item of the tuple at
-			  a */
-	READ_NODE, /* a (a Node's address) and, 8 bytes more when its place is known, its sequence
-		      number */
+	READ_IVALUES,	 /* std::vector<c10::IValue> at a: its elements (the last STACK_VALUES) */
+	READ_PYTENSOR,	 /* the tensor of the Python object at a, or of the first item if it is a
+			    tuple */
+	READ_NODE, /* a, the address of a Node, and 8 bytes of its sequence number if the offset is
+		      known */
 };
 
 struct probe_read {
@@ -55,26 +53,26 @@ struct probe_read {
 
 enum { PLAN_READS = 30 };
 
-enum { NODE_READ = 0 }; /* index of a node's READ_NODE */
+enum { NODE_READ = 0 }; /* index of READ_NODE among a node's reads */
 
 enum {
-	PLAN_BACKWARD = 1 << 0, /* a backward node: it and all below it are backward */
-	PLAN_MARK = 1 << 1,	/* never reported itself (marks a region) */
-	PLAN_FORWARD = 1 << 2,	/* an op, no node */
+	PLAN_BACKWARD = 1 << 0, /* a backward node; it and what it encloses are backward */
+	PLAN_MARK = 1 << 1,	/* marks a region; not reported itself */
+	PLAN_FORWARD = 1 << 2,	/* an op, not a node */
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
-	PLAN_STOP = 1 << 4,  /* the thread stands still until its record was handled: engine ptrace,
-				and bpf beside it */
-	PLAN_MOVED = 1 << 5, /* arguments are in other registers at the entry's probe: arg_reg */
-	PLAN_ASIDE = 1 << 6, /* no level of its own: what it calls counts as its caller's */
-	PLAN_PICK = 1 << 7, /* with PLAN_STOP: only the calls that the engine picks, struct pick; of
-			       nodes and what is aside only while gradients are awaited */
+	PLAN_STOP = 1 << 4,	/* the thread is stopped until its record has been handled: engine
+				   ptrace, and bpf beside it */
+	PLAN_MOVED = 1 << 5,	/* arguments are in other registers: arg_reg */
+	PLAN_ASIDE = 1 << 6,	/* adds no nesting level: its callees count as its caller's */
+	PLAN_PICK = 1 << 7,	/* with PLAN_STOP: stop only for calls that the engine picks (struct
+				   pick); for nodes and PLAN_ASIDE only while gradients are awaited */
 };
 
 enum { PICK_RANGES = 8 };
 
-/* Which calls of an op are picked, by their number from 1 on, in each process by itself: those in
- * one of the `n` ranges (ascending, none touches another; n 0: all), and of these the first and
- * each `every`-th after it (0 and 1: all). */
+/* The calls of an op to pick, by call number from 1 within each process: those in one of the `n`
+ * ascending, disjoint ranges (n 0: all), and of these the first and then each `every`-th (0 and 1:
+ * all). */
 struct pick {
 	__u32 n, every;
 	__u64 first[PICK_RANGES], last[PICK_RANGES];
@@ -82,7 +80,7 @@ struct pick {
 
 static inline int pick_takes(const struct pick *p, __u64 number)
 {
-	__u64 before = p->n ? 0 : number - 1; /* it, in the ranges */
+	__u64 before = p->n ? 0 : number - 1; /* calls in the ranges before this one */
 	int in = !p->n;
 	for (__u32 i = 0; i < PICK_RANGES && i < p->n; i++) {
 		if (number > p->last[i])
@@ -95,34 +93,37 @@ static inline int pick_takes(const struct pick *p, __u64 number)
 
 /* What to do at the entry and the exit of one op. */
 struct op_plan {
-	__u8 nentry, nexit; /* reads: entry ones first, exit ones behind them */
-	__u8 nstack;	    /* words of the argument area to keep, at most LOC_MAX - LOC_STACK */
+	__u8 nentry, nexit; /* numbers of reads: entry ones first in `read`, then exit ones */
+	__u8 nstack; /* words of the stack argument area to save, at most LOC_MAX - LOC_STACK */
 	__u8 flags;
-	/* The entry's probe may stand behind the function's first instructions: bytes from the
-	 * stack pointer there up to that at the entry; and, with PLAN_MOVED, the numbers (as in
-	 * LOC_NOW) of the registers that hold the integer arguments. */
+	/* For a deferred entry: entry_sp is the stack pointer at the function's entry minus that at
+	 * the probe, in bytes. With PLAN_MOVED, arg_reg are the registers (numbered as in LOC_NOW)
+	 * that hold the integer arguments. */
 	__u16 entry_sp;
 	__u8 arg_reg[LOC_STACK - LOC_REG];
 	struct probe_read read[PLAN_READS];
 };
 
-/* Where the parts of a tensor lie, for the bulk read; made from symbolizer/torch/layout.h. */
+/* The parts of a tensor to copy in one read, and their offsets in bytes; made from
+ * symbolizer/torch/layout.h. */
 struct tensor_read {
-	__u8 discover;	/* copy whole snapshots instead: the layout is not known yet */
-	__u8 pack_meta; /* with `tail`: of the autograd meta, three words are enough */
-	__u16 win_len;	/* bytes from the start of the TensorImpl */
+	__u8 discover;	/* the layout is not known yet: copy whole snapshots instead */
+	__u8 pack_meta; /* with `tail`: only three words of the autograd meta are sent */
+	__u16 win_len;	/* bytes to read from the start of the TensorImpl */
 	__u16 storage, storage_from,
-	    storage_len;		 /* offset of the pointer; bytes to read behind it */
-	__u16 meta, meta_from, meta_len; /* autograd meta; meta_len 0: not known */
+	    storage_len;		 /* offset of the pointer; range to read behind it */
+	__u16 meta, meta_from, meta_len; /* the same for the autograd meta; meta_len 0: not known */
 	__u16 grad_fn;			 /* offset within the bytes read from meta */
 	__u16 node_seq;	     /* offset of the sequence number within the Node; 0: not known */
 	__u16 sizes;	     /* offset of the SizesAndStrides */
-	__u16 inline_dims;   /* dimensions it holds itself */
-	__u16 target_size;   /* of an intrusive_ptr_target, behind which objects keep theirs */
-	__u16 requires_grad; /* within meta */
-	__u16 view_base,
-	    view_has_base; /* within the meta of a view: TensorImpl* of its base, flag */
-	__u16 tail; /* of a packed item: where the window behind the sizes begins; 0: not packed */
+	__u16 inline_dims;   /* number of dimensions stored inline */
+	__u16 target_size;   /* sizeof(intrusive_ptr_target), after which derived classes have their
+				members */
+	__u16 requires_grad; /* offset within the autograd meta */
+	__u16 view_base, view_has_base; /* offsets within the meta of a view: TensorImpl* of its
+					   base, and whether it has one */
+	__u16 tail; /* packed items: offset of the part of the window after the sizes; 0: items are
+		       not packed */
 	__u64 view_vtable;    /* first word of the meta of a view; 0: not known */
 	__u64 meta_vtable[2]; /* while discovering: first words of autograd metas; 0: not known */
 	__u64 undefined;      /* address of the undefined TensorImpl */
@@ -130,38 +131,38 @@ struct tensor_read {
 };
 
 enum {
-	WIN_MAX = 0xe0,	  /* most bytes of a TensorImpl */
-	PART_MAX = 0x100, /* most bytes of what it points to */
-	PY_FRAMES = 128,  /* deepest Python stack kept */
-	LIST_MAX = 1024,  /* most elements of a list that are read */
+	WIN_MAX = 0xe0,	  /* maximum bytes of a TensorImpl */
+	PART_MAX = 0x100, /* maximum bytes of a part it points to */
+	PY_FRAMES = 128,  /* maximum depth of a Python stack */
+	LIST_MAX = 1024,  /* maximum elements read of a list */
 	STRING_MAX = 1024,
 	STACK_VALUES = 64,
-	OPEN_MAX = 64,	   /* deepest nesting of ops on one thread */
-	CODE_STRING = 256, /* most bytes of what a code object points to: its names, */
-	CODE_LINES = 2048, /* of its line table, a piece */
-	CODE_PIECES = 8,   /* most pieces: functions of some thousand lines */
+	OPEN_MAX = 64,	   /* maximum nesting of ops on one thread */
+	CODE_STRING = 256, /* maximum bytes of what a code object points to: its names, */
+	CODE_LINES = 2048, /* each piece of its line table */
+	CODE_PIECES = 8,   /* pieces; enough for functions of some thousand lines */
 };
 
 enum {
-	PY_TSTATE_WINDOW = 192, /* upper bounds of the windows below, for fixed buffers */
+	PY_TSTATE_WINDOW = 192, /* maximum sizes of the windows below, for fixed buffers */
 	PY_FRAME_WINDOW = 96,
-	PY_MAX_INTERPRETERS = 16, /* lists longer than these are taken for damage */
+	PY_MAX_INTERPRETERS = 16, /* longer lists are treated as corrupt */
 	PY_MAX_THREADS = 4096,
 };
 
 #define PY_NO_OFFSET 0xffffffffU
 
 /* All that walking the frames of one thread needs. Every offset is in bytes; pointers are 8 bytes
- * and 8-byte aligned, the low three bits of frame_code are to be cleared (3.14 tags them).
+ * and 8-byte aligned, the low three bits of fw_code must be cleared (3.14 tags them).
  *
  *   interpreter  = *interp_head_addr, then *(interpreter + interp_next)
  *   thread state = *(interpreter + interp_tstate_head), then *(thread state + tstate_next)
  *
  * A thread state is read as one window: tstate_window_len bytes at thread state + tstate_window. It
  * is the thread's own when the word tw_thread_id equals the thread's pthread_self() (x86-64: its fs
- * base) and the word tw_interp is the interpreter. tw_frame is then cframe_frame == PY_NO_OFFSET:
- * the innermost frame (3.8 to 3.10, 3.13) else: a _PyCFrame; the innermost frame is *(that +
- * cframe_frame) (3.11, 3.12) 0 at either place: the thread runs no Python code.
+ * base) and the word tw_interp is the interpreter. tw_frame is then the innermost frame if
+ * cframe_frame is PY_NO_OFFSET (3.8 to 3.10, 3.13), else a _PyCFrame, and the innermost frame is
+ * *(it + cframe_frame) (3.11, 3.12). 0 at either place: the thread runs no Python code.
  *
  * A frame is read as one window: frame_window_len bytes at frame + frame_window. fw_previous is the
  * next frame outwards, 0 at the end. Where fw_owner is not PY_NO_OFFSET and the byte there is
@@ -172,7 +173,7 @@ enum {
  * zero-extended: 8, the address of an instruction (3.11+), or 4, an int f_lasti (3.8 to 3.10).
  *
  * Its first local variable, `self` of a method, is the word fw_local (3.11+), else the one at frame
- * + frame_local. A function without any has garbage there. */
+ * + frame_local. Garbage if the function has no locals. */
 struct py_walk {
 	__u64
 	    interp_head_addr; /* address, in the target, of the pointer to the first interpreter */
@@ -194,15 +195,15 @@ struct py_walk {
 	__u32 frame_local;
 };
 
-/* A code object as it is copied when it is freed: its size, and the offsets of its pointers to two
+/* What to copy of a code object when it is freed: its size, and the offsets of its pointers to two
  * str objects and a bytes object. */
 struct py_code_read {
 	__u32 size, filename, name, linetable;
-	__u32 bytes_size, bytes_data; /* of a bytes object: its length, and where its bytes begin */
+	__u32 bytes_size, bytes_data; /* offsets of a bytes object's length and data */
 };
 
-/* Processes under trace at a time, and their numbers: the one behind the last process is that of
- * the count of dispatched ops. */
+/* Maximum number of processes under trace at a time. Process number PROCS_MAX stands for the count
+ * of dispatched ops. */
 enum { PROCS_MAX = 255, PROC_SLOTS = PROCS_MAX + 1 };
 
 /* One process under trace. */
@@ -213,67 +214,67 @@ struct proc_conf {
 	__u8 py_on;
 	__u8 phase;	  /* 0 all, 1 forward only, 2 backward only */
 	__u16 max_depth;  /* 0: all */
-	__u32 generation; /* of `tensor`; returned in hits */
-	__u8 cow_strings; /* a std::string is its text's address, before which its length lies */
+	__u32 generation; /* version of `tensor`; copied into hits */
+	__u8 cow_strings; /* old libstdc++ ABI: std::string is a pointer to its text, preceded by
+			     the length */
 	__u8 pad[7];
 };
 
 enum hit_kind {
 	HIT_ENTRY = 1,
 	HIT_EXIT,
-	HIT_CODE_FREED, /* sp: address of the code object; items: where no HIT_CODE_MET came,
-			 * ITEM_DATA of 8 bytes of address and the bytes there, of it and of what it
-			 * points to */
-	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator that is being defined */
-	HIT_PYTHON, /* of a sample that is about to be taken: an ITEM_DATA of the thread state, the
-		     * _PyCFrame (or 0) and the first frame; an ITEM_STACK */
-	HIT_STANDS, /* thread `tid` stands still; no items (tracer/engine/ptrace/engine_both.c) */
-	HIT_CODE_MET, /* the same items, of a code object in use that the hit before it on the
-		       * thread is the first to name */
+	HIT_CODE_FREED, /* sp: address of the code object. Items, if no HIT_CODE_MET was sent for
+			   it: ITEM_DATA of 8 bytes of address and the bytes there, for it and for
+			   what it points to */
+	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator being defined */
+	HIT_PYTHON, /* precedes a sample: an ITEM_DATA of the thread state, the _PyCFrame (or 0) and
+		       the first frame; an ITEM_STACK */
+	HIT_STANDS, /* thread `tid` is stopped; no items (tracer/engine/ptrace/engine_both.c) */
+	HIT_CODE_MET, /* the items of HIT_CODE_FREED, for a live code object that the previous hit
+			 of the thread is the first to refer to */
 };
 
-/* Whether it tells of a code object: one that is met, or that ends. */
+/* Whether the hit describes a code object, live or freed. */
 static inline int hit_is_of_code(__u32 kind)
 {
 	return kind == HIT_CODE_FREED || kind == HIT_CODE_MET;
 }
 
 enum {
-	HIT_MORE = 1 << 0, /* the items go on in the next hit of this thread */
-	HIT_CONT = 1 << 1, /* goes on from the hit before */
+	HIT_MORE = 1 << 0, /* the items continue in the next hit of this thread */
+	HIT_CONT = 1 << 1, /* continues the previous hit of this thread */
 	HIT_BACKWARD = 1 << 2,
 	HIT_GAP = 1 << 3,     /* records of this thread were lost before this one */
-	HIT_STOPPED = 1 << 4, /* the thread stands still: the last record of a hit with PLAN_STOP */
+	HIT_STOPPED = 1 << 4, /* the thread is stopped; last record of a PLAN_STOP hit */
 };
 
 struct hit {
 	__u32 size; /* of the record, header included */
 	__u8 kind, flags;
-	__u16 depth;	  /* open frames around this op, unreported ones left out */
+	__u16 depth;	  /* number of reported ops open around this one */
 	__u32 op;	  /* index of the op's plan */
 	__u16 proc;	  /* index of the process */
-	__u16 generation; /* of the layout the tensors were read with */
+	__u16 generation; /* generation of the layout the tensors were read with */
 	__u32 tid;	  /* in ditrace's PID namespace */
 	__u32 pad;
 	__u64 ts;  /* CLOCK_MONOTONIC, ns */
-	__u64 seq; /* of the entry, counts up on each thread */
+	__u64 seq; /* number of the entry, ascending on each thread */
 	__u64 sp;  /* stack pointer at the entry */
 };
 
 enum item_kind {
-	ITEM_DATA = 1, /* raw bytes; aux: number of elements there were (READ_ARRAY), else 0 */
-	ITEM_TENSOR,   /* struct tensor_item and its parts */
-	ITEM_SNAPSHOT, /* the same while the layout is not known: struct tensor_snapshot; aux:
-			* TPART_BASE_* and TPART_OUTLINE, with that 16 bytes for each dimension
-			* behind it */
+	ITEM_DATA = 1, /* raw bytes; aux: full number of elements (READ_ARRAY), else 0 */
+	ITEM_TENSOR,   /* a tensor and its parts, see below */
+	ITEM_SNAPSHOT, /* struct tensor_snapshot, while the layout is not known; aux: TPART_BASE_*
+			  and TPART_OUTLINE, which appends 16 bytes for each dimension */
 	ITEM_LIST,     /* aux: number of elements; the elements follow as items (tensors) */
 	ITEM_UNSET,    /* an empty optional */
 	ITEM_FAULT,    /* memory could not be read */
 	ITEM_STACK,  /* Python frames, STACK_FRAME_SIZE bytes each: code object, instruction, first
 		      * local variable; aux: STACK_* */
-	ITEM_STRING, /* bytes of a string; aux: its true length */
-	ITEM_OBJECT, /* the first bytes of what an IValue points to, from 8, which tell its class,
-		      * to OBJECT_SIZE; aux: OBJECT_* */
+	ITEM_STRING, /* bytes of a string; aux: its full length */
+	ITEM_OBJECT, /* bytes 8 to 8 + OBJECT_SIZE of the object an IValue points to, which identify
+			its class; aux: OBJECT_* */
 };
 
 enum {
@@ -282,18 +283,18 @@ enum {
 	STACK_CUT = 2,
 	STACK_NONE = 4,
 	STACK_KNOWN = 8
-}; /* KNOWN: symbolizer/decode/decoder.c */
+}; /* STACK_KNOWN: set by symbolizer/decode/decoder.c */
 
 /* A list of IValues is one ITEM_DATA with the raw elements (16 bytes each: payload, tag), then, in
- * order, one item for each element that needs more: ITEM_TENSOR (or a snapshot, or a fault) for a
- * tensor; ITEM_OBJECT (or a fault) for a payload that may be a pointer. What looks like a list or a
- * string in the object follows it as ITEM_DATA with its own elements' items or ITEM_STRING; whether
- * it is one tells the object's class. Tensor has been tag 1 since there are tags
+ * order, one item for each element that needs one: ITEM_TENSOR (or a snapshot, or a fault) for a
+ * tensor; ITEM_OBJECT (or a fault) for a payload that may be a pointer. If the object looks like a
+ * list or a string, its ITEM_DATA with its own elements' items, or its ITEM_STRING, follows;
+ * whether it is one is decided by the object's class. Tensor has always been tag 1
  * (ATen/core/ivalue.h). */
 enum { COW_LENGTH = 24 }; /* bytes before the text (struct _Rep of libstdc++'s bits/cow_string.h) */
 enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2 };
 enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_DOUBLE = 3 };
-enum { IVALUE_INT = 5, IVALUE_TAGS = 64 }; /* since 1.6; there are fewer kinds than TAGS */
+enum { IVALUE_INT = 5, IVALUE_TAGS = 64 }; /* INT: since 1.6; TAGS: above all kinds */
 
 static inline int ivalue_may_point(__u64 payload, __u32 tag)
 {
@@ -301,7 +302,7 @@ static inline int ivalue_may_point(__u64 payload, __u32 tag)
 	       tag != IVALUE_INT && payload >= 0x10000 && payload < (1ULL << 47) && !(payload & 7);
 }
 
-/* Before each item; the payload is padded to 8 bytes. */
+/* Header of each item; the payload is padded to 8 bytes. */
 struct item {
 	__u8 kind, read; /* read: index of the probe_read that made it */
 	__u16 len;	 /* payload bytes */
@@ -309,31 +310,31 @@ struct item {
 };
 
 enum {
-	TPART_FAULT = 1 << 0, /* the impl could not be read; no payload but the address */
+	TPART_FAULT = 1 << 0, /* the impl could not be read; the payload is its address only */
 	TPART_STORAGE = 1 << 1,
 	TPART_META = 1 << 2,
 	TPART_NODE = 1 << 3,
-	TPART_OUTLINE = 1 << 4, /* sizes and strides of more than five dimensions */
+	TPART_OUTLINE = 1 << 4, /* sizes and strides that are not inline */
 	TPART_UNDEFINED = 1 << 5,
 	TPART_META_FAULT = 1 << 6,
-	TPART_BASE_NO_GRAD = 1 << 7, /* a view without a gradient of its own: its base has none */
-	TPART_BASE_GRAD = 1 << 8,    /* or it requires one */
+	TPART_BASE_NO_GRAD = 1 << 7, /* a view without own gradient; its base requires none */
+	TPART_BASE_GRAD = 1 << 8,    /* the same; its base requires one */
 	TPART_PACKED = 1 << 9,
 };
 
-/* ITEM_TENSOR: aux of the item are TPART_*. Payload: impl address; win_len bytes; then, each
- * present only with its flag and padded to 8: storage_len bytes, meta_len bytes, 8 bytes of the
- * node's sequence number, 16 bytes for each dimension. With TPART_PACKED, instead of the win_len
- * bytes: words 0, `storage`, `meta` and `sizes`; of the dimensions that the tensor holds itself the
- * sizes, and the strides; the bytes from `tail` on. With `pack_meta`, too, instead of the meta_len
- * bytes: words 0, `grad_fn` and that around `requires_grad`. */
+/* ITEM_TENSOR: aux is TPART_*. Payload: impl address; win_len bytes; then, each only if its flag is
+ * set and padded to 8: storage_len bytes, meta_len bytes, 8 bytes of the node's sequence number, 16
+ * bytes for each dimension. With TPART_PACKED, instead of the win_len bytes: words 0, `storage`,
+ * `meta` and `sizes`; sizes, then strides, of the inline dimensions; the bytes from `tail` on. With
+ * `pack_meta`, also instead of the meta_len bytes: words 0, `grad_fn` and the one around
+ * `requires_grad`. */
 
-/* Which op of the plan a record is of. */
+/* The op of the plan that a record belongs to. */
 enum shim_op {
 	SHIM_CALL,     /* an operator of the dispatcher: role ROLE_BOXED of symbolizer/ops/ops.h */
-	SHIM_FUNCTION, /* has a name only: ROLE_NAMED */
+	SHIM_FUNCTION, /* known by name only: ROLE_NAMED */
 	SHIM_NODE,     /* an autograd node: ROLE_NAMED_NODE */
-	SHIM_ENGINE,   /* what the autograd engine does about a node: ROLE_ENGINE */
+	SHIM_ENGINE,   /* work of the autograd engine around a node: ROLE_ENGINE */
 	SHIM_OPS,
 };
 
@@ -346,8 +347,8 @@ enum site_kind {
 	SITE_CODE_FREED, /* first argument: address of a Python code object */
 	SITE_SCHEMA,	 /* second argument: a std::string with the schema of an operator */
 	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on */
-	SITE_OBSERVED, /* no place: what PyTorch tells an observer of, in the order of enum shim_op
-			  (tracer/engine/shim/shim_share.h) */
+	SITE_OBSERVED,	 /* no address: a callback from PyTorch's observer, in the order of enum
+			    shim_op (tracer/engine/shim/shim_share.h) */
 };
 
 #ifndef __bpf__
