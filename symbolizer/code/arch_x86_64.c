@@ -154,7 +154,7 @@ static bool is_gpr(const struct arch_decoder *d, const cs_x86_op *op)
 	return op->type == X86_OP_REG && d->reg[op->reg].reg != ARCH_NOREG;
 }
 
-/* A whole or low part of a general register. */
+/* Whether the operand is a whole general register or its low part. */
 static bool is_low_gpr(const struct arch_decoder *d, const cs_x86_op *op)
 {
 	return is_gpr(d, op) && d->reg[op->reg].width;
@@ -201,7 +201,7 @@ static void set_flow(const cs_insn *c, struct arch_insn *o)
 		o->target = (uint64_t)x->operands[0].imm;
 }
 
-/* Instructions that change none of their operands. Only these are believed: the access flags of
+/* Instructions that write none of their operands. An allowlist, since the access flags of
  * libcapstone 4 are wrong for some instructions. */
 static bool only_reads(unsigned id)
 {
@@ -377,7 +377,7 @@ static void set_lea(const struct arch_decoder *d, const cs_x86 *x, uint64_t at, 
 	o->dst = d->reg[x->operands[0].reg].reg;
 }
 
-/* add or sub of a constant to a whole register */
+/* add or sub of a constant to a 64-bit register */
 static bool set_add(const struct arch_decoder *d, const cs_x86 *x, bool negative,
 		    struct arch_insn *o)
 {
@@ -485,8 +485,8 @@ static void set_effect(const struct arch_decoder *d, const cs_insn *c, struct ar
 	set_other(d, c, o);
 }
 
-/* How many bytes at the end of the instruction are a distance from there: those of a direct branch
- * (of two bytes or more) and of memory relative to rip. */
+/* Number of trailing bytes that are a displacement from the end of the instruction: of a direct
+ * branch (of two bytes or more), or of a rip-relative memory operand. */
 static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
 {
 	const cs_x86 *x = &c->detail->x86;
@@ -503,7 +503,7 @@ static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
 	return relative ? 4 : 0;
 }
 
-/* Everything but out->off. */
+/* Fills all of *out except `off`. */
 static int decode(struct arch_decoder *d, const uint8_t *code, size_t left, uint64_t at,
 		  struct arch_insn *out)
 {

@@ -6,8 +6,8 @@
 
 enum { MAX_CODE = 1 << 16 };
 
-/* g->at, one word a byte of code: the number of the instruction that begins there plus one, and
- * whether a block begins there */
+/* g->at, one word per byte of code: 1 + the index of the instruction that starts there, and whether
+ * a block starts there */
 #define AT_LEADER UINT32_C(0x80000000)
 #define AT_INDEX UINT32_C(0x7fffffff)
 
@@ -57,7 +57,7 @@ static int not_followed(struct cfg *g, const char *reason)
 	return -ENOTSUP;
 }
 
-/* Make room for `count` in an array of *cap. */
+/* Grow the array of capacity *cap to at least `count` elements. */
 static int fit(void *array, size_t *cap, size_t count, size_t size)
 {
 	if (count <= *cap)
@@ -69,7 +69,7 @@ static int fit(void *array, size_t *cap, size_t count, size_t size)
 	return 0;
 }
 
-/* Offset of an address in the code at hand, UINT32_MAX when it is not there. */
+/* Offset of an address in the pieces; UINT32_MAX if it is in neither. */
 static uint32_t offset_of(const struct cfg *g, uint64_t addr)
 {
 	const struct cfg_piece *p = g->piece;
@@ -87,7 +87,7 @@ uint64_t cfg_address(const struct cfg *g, const struct arch_insn *i)
 					: g->piece[1].vaddr + (i->off - g->piece[0].len);
 }
 
-/* Offset of what follows an instruction in memory. */
+/* Offset of the byte after an instruction. */
 static uint32_t next_of(const struct cfg *g, const struct arch_insn *i)
 {
 	return offset_of(g, cfg_address(g, i) + i->len);
@@ -133,7 +133,7 @@ static struct arch_insn *new_insn(struct cfg *g)
 	return &g->insn[g->ninsn++];
 }
 
-/* Note the targets of the indirect jump just decoded, if a table tells them. */
+/* Record the targets of the indirect jump just decoded, if it uses a jump table. */
 static int follow_table(struct cfg *g, uint32_t run)
 {
 	uint64_t at;
@@ -171,7 +171,7 @@ static int decode(struct cfg *g, uint32_t off, struct arch_insn *i)
 	return rc;
 }
 
-/* Decode from `off` to where flow ends or meets what is decoded already. */
+/* Decode from `off` until flow ends or reaches an instruction already decoded. */
 static int decode_run(struct cfg *g, uint32_t off)
 {
 	uint32_t run = g->ninsn;
@@ -222,7 +222,7 @@ static bool is_leader(const struct cfg *g, uint32_t off)
 	return off < g->len && (g->at[off] & AT_LEADER);
 }
 
-/* Index of the block that begins at `off`, CFG_NONE when nothing does. */
+/* Index of the block at `off`; CFG_NONE if no decoded instruction starts there. */
 static uint32_t block_at(const struct cfg *g, uint32_t off)
 {
 	if (off >= g->len || !(g->at[off] & AT_INDEX))
@@ -296,7 +296,7 @@ static void set_target(struct cfg *g, struct cfg_block *b, uint32_t off)
 		b->end = CFG_END_UNKNOWN;
 }
 
-/* A call that nothing follows is one that does not return. */
+/* A call at the end of the code is taken for one that does not return. */
 static void set_next(struct cfg *g, struct cfg_block *b, const struct arch_insn *last)
 {
 	if (!add_succ(g, b, next_of(g, last)) && last->flow != ARCH_FLOW_CALL &&
@@ -346,15 +346,15 @@ static void link_block(struct cfg *g, struct cfg_block *b)
 	g->nsucc += b->nsucc;
 }
 
-/* Depth-first walk with an explicit stack; fills g->number with the post-order number counted down
- * from nblock - 1, which is the reverse post-order. */
+/* Depth-first walk with an explicit stack; numbers blocks from nblock - 1 downwards in post-order,
+ * which gives reverse post-order. */
 static void number_blocks(struct cfg *g)
 {
 	uint32_t *stack = g->order, depth = 0, left = g->nblock;
 
 	for (uint32_t i = 0; i < g->nblock; i++) {
 		g->number[i] = CFG_NONE;
-		g->unordered[i].npred = 0; /* successors walked so far */
+		g->unordered[i].npred = 0; /* reused: successors visited so far */
 	}
 	stack[depth++] = 0;
 	g->number[0] = 0;
@@ -460,8 +460,8 @@ static void find_dominators(struct cfg *g)
 	g->block[0].idom = CFG_NONE;
 }
 
-/* Take the piece in which a conditional jump out of the function leads, if it is known. Jumps
- * without a condition to there are landing pads in functions that have no other way to it. */
+/* Add the cold part: the piece that a conditional jump out of the function leads to, if known.
+ * Unconditional jumps to it are from landing pads, in functions without another edge to it. */
 static bool add_piece(struct cfg *g)
 {
 	struct cfg_piece *p = &g->piece[1];

@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Dataflow analyses over the control-flow graph: registers and stack slots. */
 #ifndef SYMBOLIZER_CODE_DATAFLOW_H
 #define SYMBOLIZER_CODE_DATAFLOW_H
 
@@ -7,14 +7,14 @@
 
 #include "symbolizer/code/cfg.h"
 
-/* What the registers hold on every path: copies of the values they had at a starting point,
+/* Register dataflow: what registers hold on every path: copies of their values at a starting point,
  * addresses in the stack frame, words loaded from it. */
 
 enum reg_value_kind {
 	REG_UNKNOWN,
-	REG_START, /* low `width` bytes of what register `reg` held at the starting point */
-	REG_FRAME, /* the stack pointer at the function's entry + off */
-	REG_SLOT,  /* low `width` bytes are what lay at (stack pointer at the entry) + off */
+	REG_START, /* low `width` bytes of register `reg`'s value at the starting point */
+	REG_FRAME, /* (stack pointer at the function's entry) + off */
+	REG_SLOT,  /* low `width` bytes were loaded from (stack pointer at the entry) + off */
 };
 
 struct reg_value {
@@ -31,44 +31,42 @@ struct slot_dataflow;
 
 struct reg_state {
 	struct reg_value r[ARCH_REGS];
-	/* What was stored in the frame: for places that frame says are private, none when it is
-	 * NULL. */
+	/* Values stored in slots that `frame` shows to be private; none when it is NULL. */
 	struct reg_saved {
 		int32_t off;
 		struct reg_value value; /* REG_UNKNOWN: unused */
 	} saved[REG_SAVED];
 	const struct slot_dataflow *frame;
-	uint8_t fp;   /* bit n: xmm n holds what it held at the starting point */
-	uint8_t seen; /* a path leads here */
+	uint8_t fp;   /* bit n: xmm n is unchanged since the starting point */
+	uint8_t seen; /* reached by a path */
 	uint8_t dirty;
 };
 
-/* Buffers for one flow analysis, used again for the next. Zero-initialise; free with
- * register_dataflow_free.
+/* Buffers for one analysis, reused for the next. Zero-initialise; free with register_dataflow_free.
  */
 struct register_dataflow {
-	struct reg_state
-	    *in; /* at the start of each block; not of the one started in the middle of */
+	struct reg_state *in; /* state at the start of each block; unset for a block that the run
+				 started inside */
 	size_t cap;
 };
 
-/* State at the entry of a function: all registers as they are, the stack pointer known. */
+/* State at a function's entry: each register holds its own value, the stack pointer is known. */
 struct reg_state reg_state_entry(void);
 
-/* Follow `start`, the state just before instruction g->insn[insn] of block `block`, along all
- * paths. Returns 0, -ENOMEM, or -ELOOP when it does not settle soon. */
+/* Propagate `start`, the state before instruction g->insn[insn] of block `block`, along all paths.
+ * Returns 0, -ENOMEM, or -ELOOP when it does not converge soon. */
 int register_dataflow_run(struct register_dataflow *f, const struct cfg *g, uint32_t block,
 			  uint32_t insn, const struct reg_state *start);
 void register_dataflow_free(struct register_dataflow *f);
 
-/* Turn the state before instruction `i` into the state after it. */
+/* Transfer function: turn the state before instruction `i` into the state after it. */
 void reg_step(struct reg_state *s, const struct arch_insn *i);
 
-/* What a function keeps in its stack frame: every store to a known place in it, and every place
- * whose address it takes, so that what a slot holds can be said. */
+/* Stack-slot dataflow: all stores to known offsets of the stack frame, and all offsets whose
+ * address is taken, from which follows what a slot holds. */
 
 struct slot_dataflow_store {
-	int32_t off; /* from the stack pointer at the entry */
+	int32_t off; /* bytes from the stack pointer at the entry */
 	uint16_t width;
 	struct reg_value value;
 	uint32_t block, insn;
@@ -79,23 +77,24 @@ struct slot_dataflow {
 	int32_t *taken; /* offsets whose address is taken */
 	size_t nstore, ntaken, store_cap, taken_cap;
 	int32_t call_sp; /* highest stack pointer at a call: callees write below it */
-	bool lost;	 /* something is stored in the frame at a place that is not known */
+	bool lost;	 /* there is a store to an unknown place in the frame */
 };
 
-/* List what the function `g` does to its frame; `f` is the flow from its entry. Buffers are used
- * again; zero-initialise before the first use. Returns 0 or -ENOMEM. */
+/* Collect the frame accesses of function `g`; `f` is the register dataflow from its entry. Buffers
+ * are reused: zero-initialise before the first use, free with slot_dataflow_free. Returns 0 or
+ * -ENOMEM. */
 int slot_dataflow_build(struct slot_dataflow *fr, const struct cfg *g,
 			const struct register_dataflow *f);
 void slot_dataflow_free(struct slot_dataflow *fr);
 
-/* Whether the store touches the `width` bytes at `off`. */
+/* Whether the store overlaps the `width` bytes at `off`. */
 bool slot_dataflow_overlaps(const struct slot_dataflow_store *s, int32_t off, unsigned width);
 
-/* Whether nothing but what the listed stores say can have changed the `width` bytes at `off`. */
+/* Whether only the listed stores can write the `width` bytes at `off`. */
 bool slot_dataflow_private(const struct slot_dataflow *fr, int32_t off, unsigned width);
 
-/* What a register value loaded from the frame is in terms of the registers at the entry, where
- * every store to that place stores the same; the value itself where that is not so. */
+/* Resolve a value loaded from a slot to the entry register that every store to that slot saves; `v`
+ * itself if they differ or are unknown. */
 struct reg_value slot_dataflow_resolve(const struct slot_dataflow *fr, struct reg_value v);
 
 #endif

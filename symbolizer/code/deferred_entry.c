@@ -2,13 +2,14 @@
 
 #include "symbolizer/code/internal.h"
 
-/* The way from the entry in a straight line. */
+/* The straight-line path from the entry. */
 struct way {
 	struct reg_state s;
 	struct fp_slot xmm[ARCH_FP_ARGS];
 };
 
-/* Take note of `width` bytes written at `off`. False when they are not the function's own. */
+/* Record a write of `width` bytes at frame offset `off`. False when it is outside the function's
+ * own frame. */
 static bool note_write(struct way *w, int32_t off, unsigned width)
 {
 	const struct slot_dataflow_store here = {.off = off, .width = (uint16_t)width};
@@ -34,7 +35,7 @@ static bool note_store(struct way *w, const struct arch_insn *i)
 	return true;
 }
 
-/* Go past one instruction; false when what lies behind it is no place for an entry. */
+/* Step over one instruction; false when the entry cannot be deferred beyond it. */
 static bool walk_on(struct way *w, const struct arch_insn *i)
 {
 	bool own = true;
@@ -51,7 +52,7 @@ static bool walk_on(struct way *w, const struct arch_insn *i)
 	return own;
 }
 
-/* How many of the slots nothing but the function itself can write to. */
+/* Number of spill slots that only the function itself can write. */
 static unsigned count_kept(const struct way *w)
 {
 	unsigned n = 0;

@@ -9,8 +9,8 @@ static bool begins(const char *name, const char *prefix)
 	return !strncmp(name, prefix, strlen(prefix));
 }
 
-/* Itanium C++ ABI 5.1.4.3: D1 and D2 name the complete and the base object destructor. The compiler
- * appends .part.0 and the like to its own copies. */
+/* Itanium C++ ABI 5.1.4.3: D1 and D2 are the complete and base object destructors. The compiler
+ * appends .part.0 and the like to its clones. */
 static bool is_destructor(const char *name)
 {
 	const char *end = strstr(name, "D1Ev");
@@ -50,8 +50,8 @@ void return_sites_set_frame(const struct return_sites_ctx *c, const struct exit_
 	}
 }
 
-/* The state at the return of block `end` when that of the registers at point p is `start`; false
- * when no path leads there from p. */
+/* The state at the end of block `end`, given the state `start` at p; false when no path leads there
+ * from p. */
 static bool state_at_end(const struct return_sites_ctx *c, struct exit_point p,
 			 const struct reg_state *start, uint32_t end, struct reg_state *s)
 {
@@ -74,8 +74,8 @@ static bool same_value(struct reg_value a, struct reg_value b)
 	return !memcmp(&a, &b, sizeof(a));
 }
 
-/* What the result register holds at all returns that point p leads to, in terms of the registers at
- * p. */
+/* The value of the result register at all returns reachable from p, in terms of the registers at p.
+ */
 static int result_after(struct return_sites_ctx *c, struct exit_point p, const struct reg_state *at,
 			struct reg_value *result)
 {
@@ -104,7 +104,7 @@ static int result_after(struct return_sites_ctx *c, struct exit_point p, const s
 	return 0;
 }
 
-/* Whether the slot holds at p what it holds later on. */
+/* Whether the slot keeps the value that it has at p. */
 static bool slot_stays(struct return_sites_ctx *c, struct exit_point p, struct reg_value v)
 {
 	if (!slot_dataflow_private(&c->frame, v.off, v.width))

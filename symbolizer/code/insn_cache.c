@@ -7,12 +7,12 @@ enum { HEADS = 1 << 15, ENTRIES = 1 << 14, KEY = 4, LONGEST = 15, NONE = UINT16_
 
 struct cached_insn {
 	uint8_t bytes[LONGEST];
-	uint8_t fixed; /* bytes that must be the same; the rest of the instruction is a distance */
+	uint8_t fixed; /* bytes that must match; the rest is a displacement */
 	uint16_t next;
 	struct arch_insn insn;
 };
 
-/* Found by a hash of the first bytes, KEY of them or as many as are fixed. */
+/* Hashed by the first KEY fixed bytes, or all of them if fewer. */
 struct insn_cache {
 	uint16_t head[HEADS];
 	uint32_t n;
@@ -86,7 +86,7 @@ void insn_cache_add(struct insn_cache *c, const uint8_t *code, uint64_t at, unsi
 	*e = (struct cached_insn){.fixed = (uint8_t)(insn->len - relative), .insn = *insn};
 	memcpy(e->bytes, code, e->fixed);
 	if (relative) {
-		/* What does not follow the distance after all is not for other distances. */
+		/* Do not cache an instruction whose fields do not follow from its displacement. */
 		move(&e->insn, code, at, relative);
 		if (e->insn.target != insn->target || e->insn.disp != insn->disp)
 			return;

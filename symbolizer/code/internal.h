@@ -1,6 +1,4 @@
-/* Inside of symbolizer/code/return_sites.h, shared by the search for exits and the facts told about
- * them.
- */
+/* State of the return-site analysis, shared by the search for exits and the facts about them. */
 #ifndef SYMBOLIZER_CODE_INTERNAL_H
 #define SYMBOLIZER_CODE_INTERNAL_H
 
@@ -14,7 +12,7 @@ struct return_sites_ctx {
 	struct cfg g;
 	struct register_dataflow flow, after;
 	struct slot_dataflow frame;
-	uint8_t *returns; /* a block: whether a return can still come */
+	uint8_t *returns; /* by block: whether a return is reachable from it */
 	uint8_t *mark;
 	uint32_t *stack;
 	size_t cap;
@@ -37,15 +35,15 @@ uint32_t return_sites_last(const struct cfg *g, uint32_t block);
 /* The registers just before instruction p. */
 struct reg_state return_sites_state(const struct return_sites_ctx *c, struct exit_point p);
 
-/* Mark in c->mark the blocks that can come after the end of `block` on the way to a return. */
+/* Set c->mark for the blocks reachable from the end of `block` that can reach a return. */
 void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block);
 
-/* Fill in out->late, from the graph alone; the exits are the out->nexits points p. */
+/* Fill in out->late, the deferred entry, from the graph alone; p: the out->nexits exits. */
 void return_sites_set_late(const struct return_sites_ctx *c, const struct exit_point *p,
 			   struct func_facts *out);
 
-/* Fill in what is where at the out->nexits points p; return_sites_set_result needs the frame
- * listed, and gives 0 or -ENOMEM. */
+/* Fill in the frame size and the location of the result at the out->nexits exits p.
+ * return_sites_set_result needs c->frame built; it returns 0 or -ENOMEM. */
 void return_sites_set_frame(const struct return_sites_ctx *c, const struct exit_point *p,
 			    struct func_facts *out);
 int return_sites_set_result(struct return_sites_ctx *c, const struct exit_point *p,

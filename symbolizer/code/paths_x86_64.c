@@ -20,7 +20,7 @@ enum {
 struct path_state {
 	uint32_t pc;
 	uint8_t nconds;
-	bool flags_known; /* the flags are those of comparing flags_v with flags_imm */
+	bool flags_known; /* the flags result from comparing flags_v with flags_imm */
 	uint64_t flags_imm;
 	struct sym flags_v;
 	struct sym reg[NREGS];
@@ -59,11 +59,11 @@ static const uint16_t reg_names[NREGS][4] = {
     {X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
 };
 
-/* Number 0..15 of the register that capstone's `reg` is (part of), -1 for none; *size its bytes. */
+/* Number 0..15 of the register that capstone's `reg` is (part of), -1 if none; *size: its bytes. */
 static int reg_number(unsigned reg, unsigned *size)
 {
 	if (reg == X86_REG_AH || reg == X86_REG_CH || reg == X86_REG_DH || reg == X86_REG_BH) {
-		*size = 0; /* no part that a sym can describe */
+		*size = 0; /* not representable in a sym */
 		return reg == X86_REG_AH ? 0 : reg == X86_REG_CH ? 1 : reg == X86_REG_DH ? 2 : 3;
 	}
 	for (int r = 0; r < NREGS; r++)
@@ -107,7 +107,7 @@ static struct sym pointer_add(struct sym v, int64_t n)
 	return v;
 }
 
-/* The address that a memory operand names, if it is one of the object. */
+/* The address of a memory operand, if derived from the object. */
 static struct sym address_of(const struct path_state *s, const x86_op_mem *m)
 {
 	unsigned size;
@@ -131,7 +131,7 @@ static struct sym load(struct path_walk *w, const cs_x86_op *op)
 	return v;
 }
 
-/* The value of a register or memory operand, cut to the operand's size. */
+/* The value of a register or memory operand, truncated to the operand's size. */
 static struct sym operand(struct path_walk *w, const cs_x86_op *op)
 {
 	unsigned size;
@@ -154,8 +154,8 @@ static struct sym operand(struct path_walk *w, const cs_x86_op *op)
 	return v;
 }
 
-/* Set the register operand `op`. A write of 1 or 2 bytes leaves the rest of the register as it was,
- * so its value is only known when that rest was zero: `keeps_rest` says so. */
+/* Set the register operand `op`. A write of 1 or 2 bytes preserves the upper bits, so the value is
+ * known only if they are zero, as `keeps_rest` says. */
 static void set_reg(struct path_walk *w, const cs_x86_op *op, struct sym v, bool keeps_rest)
 {
 	unsigned size;
@@ -209,7 +209,7 @@ static void step_compare(struct path_walk *w, const cs_x86 *x, bool is_test)
 	}
 }
 
-/* shr and and by an immediate, which keep a bit-field traceable and set the flags by its value. */
+/* shr and and with an immediate: tracks a bit-field, and flags set by its value. */
 static void step_bits(struct path_walk *w, const cs_x86 *x, bool is_shift)
 {
 	struct sym v = operand(w, &x->operands[0]);
@@ -258,7 +258,7 @@ static void step_lea(struct path_walk *w, const cs_x86 *x)
 	set_reg(w, &x->operands[0], indexed ? element_of(v) : v, false);
 }
 
-/* A pointer plus something that is not known. */
+/* A pointer plus an unknown value. */
 static void step_add_reg(struct path_walk *w, const cs_x86 *x)
 {
 	struct sym a = operand(w, &x->operands[0]), b = operand(w, &x->operands[1]);
@@ -358,7 +358,7 @@ static void add_cond(struct path_state *s, enum sym_cc cc)
 		s->conds[s->nconds++] = (struct sym_cond){s->flags_v, s->flags_imm, (uint8_t)cc};
 }
 
-/* Both ways of a conditional jump: the one taken waits, the other goes on. */
+/* Both ways of a conditional jump: queue the taken one, continue with the other. */
 static void step_branch(struct path_walk *w, const cs_x86 *x)
 {
 	enum sym_cc cc = condition_of(w->insn->id);
@@ -429,8 +429,8 @@ static void step_plain(struct path_walk *w, const cs_x86 *x)
 	step_other(w, x);
 }
 
-/* A call that is followed by padding does not come back (a compiler pads only where nothing falls
- * through, loop heads aside). */
+/* Whether a call returns. Compilers pad only where nothing falls through (except before loop
+ * heads), so a call followed by padding does not. */
 static bool comes_back(struct path_walk *w)
 {
 	const uint8_t *p = w->code + w->now.pc;

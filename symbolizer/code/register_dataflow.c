@@ -54,7 +54,7 @@ static struct reg_value loaded(const struct reg_state *s, const struct arch_insn
 	return v;
 }
 
-/* Take note that `width` bytes of `value` are stored at `at`. */
+/* Record a store of `width` bytes of `value` at `at`; width 0: unknown. */
 static void save(struct reg_state *s, struct reg_value at, unsigned width, struct reg_value value)
 {
 	int unused = -1;
@@ -139,7 +139,7 @@ static bool same(const struct reg_value *a, const struct reg_value *b)
 	return !memcmp(a, b, sizeof(*a));
 }
 
-/* What is true of both. */
+/* Meet of two values. */
 static struct reg_value common(const struct reg_value *a, const struct reg_value *b)
 {
 	if (a->kind == b->kind && a->reg == b->reg && a->off == b->off)
@@ -163,7 +163,7 @@ static bool merge_saved(struct reg_state *to, const struct reg_state *from)
 	return changed;
 }
 
-/* Keep in `to` what holds in `from` as well; tells whether `to` changed. */
+/* Meet `from` into `to`; returns whether `to` changed. */
 static bool merge(struct reg_state *to, const struct reg_state *from)
 {
 	bool changed = false;

@@ -6,7 +6,7 @@
 
 #include "symbolizer/code/internal.h"
 
-/* Instructions inside loops looked at on the way up to one outside. */
+/* Maximum candidates inside loops to skip while climbing the dominator tree. */
 enum { MAX_LOOPS = 32 };
 
 struct return_sites_ctx *return_sites_new(const struct return_sites_ops *ops)
@@ -85,9 +85,10 @@ static bool frame_is_gone(const struct return_sites_ctx *c, struct exit_point p)
 	return s.r[ARCH_SP].kind == REG_FRAME && !s.r[ARCH_SP].off;
 }
 
-/* Whether the block is reached only by going on behind a call. With a jump out of the function at
- * its end it is the landing pad of an exception behind a call that never returns: compilers leave
- * such jumps in the hot part, while a way to the cold part that runs is a conditional jump. */
+/* Whether the block contains a call or is entered only by falling through from one. If it ends with
+ * a jump out of the function, it is then an exception landing pad after a call that never returns:
+ * compilers leave such jumps in the hot part, while real edges to the cold part are conditional
+ * jumps. */
 static bool is_behind_call(const struct cfg *g, uint32_t block)
 {
 	const struct cfg_block *b = &g->block[block];
@@ -132,8 +133,8 @@ static int judge_way_out(struct return_sites_ctx *c, uint32_t block)
 	return -ENOTSUP;
 }
 
-/* List where the function returns. 0, or -ENOTSUP with c->reason when not all such places are
- * known. */
+/* Collect the ends of the function in c->end. 0, or -ENOTSUP with c->reason when not all are known.
+ */
 static int find_ends(struct return_sites_ctx *c)
 {
 	int rc = 0;
@@ -170,7 +171,7 @@ static void push_block(uint8_t *mark, uint32_t *stack, uint32_t *n, uint32_t blo
 	stack[(*n)++] = block;
 }
 
-/* Fills c->returns. */
+/* Fill c->returns: the blocks from which an end is reachable. */
 static void find_returning(struct return_sites_ctx *c)
 {
 	uint32_t n = 0;
@@ -185,7 +186,6 @@ static void find_returning(struct return_sites_ctx *c)
 	}
 }
 
-/* Mark in c->mark the blocks that can come after the end of `block` on the way to a return. */
 void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block)
 {
 	uint32_t n = 0;
@@ -199,8 +199,8 @@ void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block)
 	}
 }
 
-/* Work as against clean-up: a call of something else, a store that can be part of the result.
- * Counting down references (lock prefix) is clean-up. */
+/* Whether the instruction is more than clean-up: a call of something else, or a store outside the
+ * frame, which may be part of the result. Refcount decrements (lock prefix) are clean-up. */
 static bool works(const struct return_sites_ctx *c, const struct reg_state *s,
 		  const struct arch_insn *i)
 {
@@ -210,7 +210,7 @@ static bool works(const struct return_sites_ctx *c, const struct reg_state *s,
 	       (i->base >= ARCH_REGS || s->r[i->base].kind != REG_FRAME);
 }
 
-/* Whether an instruction of the block, from number `from` on, works. */
+/* Whether any instruction of the block from index `from` on is more than clean-up. */
 static bool block_works(const struct return_sites_ctx *c, uint32_t block, uint32_t from)
 {
 	struct reg_state s = return_sites_state(c, (struct exit_point){block, from});
@@ -223,7 +223,7 @@ static bool block_works(const struct return_sites_ctx *c, uint32_t block, uint32
 	return false;
 }
 
-/* Whether nothing but clean-up runs from `p` on; c->mark holds what comes after its block. */
+/* Whether only clean-up runs from `p` on; c->mark holds the blocks after its own. */
 static bool only_cleanup_after(const struct return_sites_ctx *c, struct exit_point p)
 {
 	if (block_works(c, p.block, p.insn))
@@ -245,7 +245,7 @@ static bool last_emulated(const struct cfg *g, uint32_t block, uint32_t *insn)
 	return false;
 }
 
-/* The last emulated instruction outside loops that is passed before the end of `block` is; only
+/* Find the last emulated instruction, outside loops, that dominates the end of `block`; only
  * clean-up may follow it. */
 static int find_point(struct return_sites_ctx *c, uint32_t block, struct exit_point *p)
 {
@@ -286,7 +286,7 @@ static bool is_listed(const struct exit_point *p, uint32_t n, uint32_t insn)
 	return false;
 }
 
-/* One instruction for each return, none of which can come after another. */
+/* One instruction for each return, no two of them on one path. */
 static int point_per_end(struct return_sites_ctx *c, struct exit_point p[EXITS_MAX], uint32_t *n)
 {
 	*n = 0;

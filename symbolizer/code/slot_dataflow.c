@@ -24,12 +24,12 @@ static int add_store(struct slot_dataflow *fr, const struct slot_dataflow_store 
 	return 0;
 }
 
-/* What the walk over the instructions carries along. */
+/* State of the walk over the instructions. */
 struct slot_walk {
 	struct slot_dataflow *fr;
 	const struct reg_state *s;
 	const struct arch_insn *i;
-	struct slot_dataflow_store st; /* with block and insn filled in */
+	struct slot_dataflow_store st; /* block and insn are set */
 	bool bp_is_frame, bp_lost;
 };
 
@@ -70,7 +70,7 @@ static int note_store(struct slot_walk *w)
 	return add_store(w->fr, &w->st);
 }
 
-/* An address in the frame that comes to a register other than the stack and the frame pointer. */
+/* Note a frame address that reaches a register other than the stack or frame pointer. */
 static int note_address(struct slot_walk *w)
 {
 	const struct arch_insn *i = w->i;
@@ -157,9 +157,9 @@ bool slot_dataflow_overlaps(const struct slot_dataflow_store *s, int32_t off, un
 	return (int64_t)s->off < (int64_t)off + width && (int64_t)off < (int64_t)s->off + s->width;
 }
 
-/* Objects are told apart by where they begin: a slot that is part of an object whose address is
- * taken further down would be missed, but compilers give a spilled register a slot of its own, and
- * a variable that shares its place with an object begins where that begins. */
+/* Only the start of an object whose address is taken is known. A slot inside such an object that
+ * starts lower would be missed, but compilers give a spilled register a spill slot of its own, and
+ * a variable that shares its place with an object starts where that starts. */
 bool slot_dataflow_private(const struct slot_dataflow *fr, int32_t off, unsigned width)
 {
 	if (fr->lost || off < fr->call_sp)
