@@ -15,8 +15,8 @@ struct frame_code {
 	struct cfg g;
 	struct register_dataflow flow;
 	struct slot_dataflow frame;
-	uint32_t block, insn; /* where the frame stands */
-	struct reg_state at;  /* before that instruction */
+	uint32_t block, insn; /* the current instruction */
+	struct reg_state at;  /* state before it */
 };
 
 static int read_table(void *arg, uint64_t addr, void *buf, size_t len)
@@ -60,7 +60,7 @@ static int stand_at(struct frame_code *s, uint64_t pc)
 	return 0;
 }
 
-/* The stack pointer at the entry, from any register that holds a place in the frame. */
+/* The stack pointer at the entry, from any known register that holds a frame address. */
 static bool entry_sp(const struct frame_code *s, const uint64_t *regs, uint32_t known, uint64_t *sp)
 {
 	for (unsigned r = 0; r < ARCH_REGS; r++) {
@@ -83,7 +83,8 @@ static bool before(const struct frame_code *s, const struct slot_dataflow_store 
 				     : cfg_dominates(&s->g, st->block, s->block);
 }
 
-/* Where the caller's value of the register was saved, on every path; false: nowhere for certain. */
+/* The slot in which the caller's value of the register is saved on every path; false if not
+ * certain. */
 static bool saved_at(const struct frame_code *s, unsigned reg, int32_t *off)
 {
 	for (size_t i = 0; i < s->frame.nstore; i++) {
@@ -147,7 +148,7 @@ int frame_code_step(struct frame_code *c, const struct mem *stack, uint64_t pc, 
 	return r ? r : to_caller(c, stack, regs, known);
 }
 
-/* A word of the caller's argument area that nothing in the function can have changed. */
+/* Whether a word of the stack argument area is unmodified by the function. */
 static bool is_kept(const struct frame_code *s, int32_t off)
 {
 	for (size_t i = 0; i < s->frame.nstore; i++)

@@ -17,8 +17,8 @@ struct native_op_name {
 	const char *owner, *name;
 };
 
-/* What stands between `prefix` and `suffix` in `name`, into out; false when it is not so built, or
- * has a scope within. */
+/* The part of `name` between `prefix` and `suffix` into out; false when they do not match or the
+ * part contains a scope. */
 static bool between(const char *name, const char *prefix, const char *suffix, char *out)
 {
 	size_t p = strlen(prefix), s = strlen(suffix), n = name ? strlen(name) : 0;
@@ -78,7 +78,7 @@ static void open_library(struct native_ops *o, pid_t pid, const struct maps *map
 	close(fd);
 }
 
-/* A name in which nothing could stand for a "." is the schema's. */
+/* A struct name without "_" can have no overload, so it is the schema's name. */
 static void look_up(struct native_ops *o, const char *owner, char *out)
 {
 	struct search q = {.owner = owner};

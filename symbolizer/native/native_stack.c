@@ -17,20 +17,20 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/frame_step.h"
 
-/* One address that was asked for. */
+/* Cached facts of one code address. */
 struct place {
 	struct native_frame frame;
-	bool no_table; /* its function has no unwinding table */
+	bool no_table; /* its function has no unwind table */
 	bool described;
-	struct place *next; /* of the same bucket */
+	struct place *next; /* in the same bucket */
 };
 
-/* A function without a table that a walk came through. */
+/* A function without an unwind table that was met on a stack. */
 struct walked {
 	uint64_t start, size;
 	struct mem mem; /* of the process */
 	uint8_t *code;
-	struct frame_code *steps; /* NULL: it does not tell */
+	struct frame_code *steps; /* NULL: cannot be analysed */
 	struct walked *next;
 };
 
@@ -38,31 +38,31 @@ enum { BUCKETS = 1024 };
 
 struct native_stacks {
 	pid_t pid;
-	const struct maps *maps; /* the caller's; NULL: what it has mapped */
+	const struct maps *maps; /* borrowed; NULL: the current mappings */
 	Dwfl *dwfl;
 	struct arena arena;
 	struct place *places[BUCKETS];
 	struct walked *walked;
-	/* The walk that is going on. */
+	/* State of the walk in progress; exactly one of out, pcs, at and wanted is set. */
 	const struct native_thread *thread;
 	struct native_frame *out;
-	uint64_t *pcs;		  /* in place of `out` */
-	struct native_place *at;  /* the same */
-	native_wanted_fn *wanted; /* the same */
+	uint64_t *pcs;
+	struct native_place *at;
+	native_wanted_fn *wanted;
 	void *wanted_arg;
 	bool found;
 	unsigned most, n;
-	bool failed; /* no memory */
-	bool missed; /* the way from the last frame leads to memory that cannot be read */
+	bool failed; /* out of memory */
+	bool missed; /* unwinding from the last frame needs memory that cannot be read */
 	uint64_t regs[ARCH_REGS]; /* of the last frame */
-	uint32_t known;		  /* bit n: register n of them */
-	bool no_table;		  /* the last frame's function has no unwinding table */
+	uint32_t known;		  /* bit n: regs[n] is valid */
+	bool no_table;		  /* the last frame's function has no unwind table */
 };
 
-/* libdwfl passes nothing of ours to find_elf. */
+/* find_elf has no context argument of ours. */
 static _Thread_local const struct native_stacks *finding;
 
-/* The process has ended: the file that it had mapped, where it is the same. */
+/* Open the file mapped by a process that has ended, if it is still the same file. */
 static int open_ended(const struct native_stacks *s, Dwfl_Module *mod)
 {
 	Dwarf_Addr start = 0, end = 0;
@@ -75,7 +75,7 @@ static int open_ended(const struct native_stacks *s, Dwfl_Module *mod)
 	return -1;
 }
 
-/* The file as the process sees it: it may have another root directory. */
+/* Open the file through the process's root directory. */
 static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base,
 		    char **file_name, Elf **elf)
 {
@@ -185,7 +185,7 @@ static bool has_table(Dwfl_Module *mod, uint64_t pc)
 	return found;
 }
 
-/* To look a symbol up takes a walk over all of its library. NULL without memory. */
+/* Cached, since a symbol lookup scans all symbols of the library. NULL when out of memory. */
 static const struct place *place_at(struct native_stacks *s, uint64_t pc, bool described)
 {
 	struct place **bucket = &s->places[pc * 0x9e3779b97f4a7c15u >> 54], *p = *bucket;
@@ -223,7 +223,7 @@ static void keep_registers(struct native_stacks *s, Dwfl_Frame *frame, uint64_t 
 	}
 }
 
-/* Of a caller, what its callee may change is not known. */
+/* In a caller's frame, the caller-saved registers are unknown. */
 static int on_wanted(struct native_stacks *s, Dwfl_Frame *frame, uint64_t pc, bool is_activation)
 {
 	keep_registers(s, frame, pc);
@@ -238,7 +238,8 @@ static uint64_t sp_of(Dwfl_Frame *frame)
 	return dwfl_frame_reg(frame, ARCH_DWARF_SP, &sp) ? 0 : sp;
 }
 
-/* Without a table libdw would guess by the frame pointer, which may be anything. */
+/* Stops at a function without an unwind table: libdw would fall back to the frame pointer, which
+ * may hold anything there. */
 static int on_frame(Dwfl_Frame *frame, void *arg)
 {
 	struct native_stacks *s = arg;
@@ -248,7 +249,7 @@ static int on_frame(Dwfl_Frame *frame, void *arg)
 	s->missed = false;
 	if (s->n >= s->most || !dwfl_frame_pc(frame, &pc, &is_activation))
 		return DWARF_CB_ABORT;
-	/* Of a caller, the call is meant, and not what comes behind it. */
+	/* A caller's pc is the return address; step back into the call instruction. */
 	pc -= is_activation ? 0 : 1;
 	if (s->pcs) {
 		s->pcs[s->n++] = pc;
@@ -297,7 +298,7 @@ static void read_code(struct native_stacks *s, struct walked *w)
 		w->steps = NULL;
 }
 
-/* NULL: it cannot be read, or does not tell. */
+/* NULL: the code cannot be read or analysed. */
 static struct frame_code *code_at(struct native_stacks *s, uint64_t pc)
 {
 	enum { LARGEST = 1 << 20 };
@@ -318,13 +319,13 @@ static struct frame_code *code_at(struct native_stacks *s, uint64_t pc)
 	return w->steps;
 }
 
-/* From a frame without a table to its caller, by its code. */
+/* Step from a frame without an unwind table to its caller, by its code. */
 static bool step(struct native_stacks *s)
 {
 	struct frame_code *code = code_at(s, s->regs[ARCH_IP]);
 	bool done =
 	    code && !frame_code_step(code, s->thread->mem, s->regs[ARCH_IP], s->regs, &s->known);
-	s->regs[ARCH_IP]--; /* within the call */
+	s->regs[ARCH_IP]--; /* back into the call instruction */
 	return done;
 }
 
@@ -339,12 +340,12 @@ static bool report_module(struct native_stacks *s, const char *name, uint64_t st
 	return start && start < end && dwfl_report_module(s->dwfl, name, start, end);
 }
 
-/* A module for each file of which code is mapped. Of what is no code it may not be known that it is
- * no longer there. */
+/* Report a module for each file with an executable mapping. Records of other mappings may be stale.
+ */
 static void report_maps(struct native_stacks *s, native_base_fn *base, void *arg)
 {
 	const struct mapping *map = s->maps->map;
-	uint64_t before = 0; /* the end of the last module */
+	uint64_t before = 0; /* end of the last module */
 	char vdso[32];
 	snprintf(vdso, sizeof(vdso), "[vdso: %d]", s->pid);
 	for (size_t i = 0; i < s->maps->n; i++) {
@@ -364,7 +365,7 @@ static void report_maps(struct native_stacks *s, native_base_fn *base, void *arg
 	}
 }
 
-/* With `base`, of s->maps. */
+/* If `base` is set, report s->maps, else the current mappings. */
 static int open_dwfl(struct native_stacks *s, native_base_fn *base, void *arg)
 {
 	static const Dwfl_Callbacks files = {
@@ -437,7 +438,7 @@ void native_stacks_close(struct native_stacks *s)
 	free(s);
 }
 
-/* What the walk is to fill in: one of them. */
+/* Output of a walk: exactly one of the first four is set. */
 struct walk_out {
 	struct native_frame *frames;
 	uint64_t *pcs;
@@ -465,7 +466,7 @@ static int walk(struct native_stacks *s, const struct native_thread *t, const st
 	do {
 		s->no_table = false;
 		s->missed = false;
-		/* libdw takes a return address that it cannot read for the end of the stack. */
+		/* libdw reports an unreadable return address as the end of the stack. */
 		*whole = !dwfl_getthread_frames(s->dwfl, t->tid, on_frame, s) && !s->missed;
 	} while (s->no_table && !s->found && s->n < most && step(s));
 	s->thread = NULL;

@@ -16,23 +16,23 @@
 #include "symbolizer/target/elf.h"
 
 struct function {
-	uint64_t start, end; /* addresses of the file */
-	const char *symbol;  /* of the file */
-	const char *name;    /* once it was asked for */
+	uint64_t start, end; /* virtual addresses in the file */
+	const char *symbol;  /* points into the file */
+	const char *name;    /* demangled; NULL until looked up */
 };
 
 struct native_file {
-	uint64_t inode; /* 0: it was opened by its build id */
+	uint64_t inode; /* 0: looked up by build id */
 	uint32_t major, minor;
 	const char *path;
-	bool is_second;		    /* there is one before it with that path */
-	struct elf_file *elf;	    /* NULL: it cannot be read */
-	struct function *functions; /* by rising start */
+	bool is_second;		    /* an earlier file has the same path */
+	struct elf_file *elf;	    /* NULL: cannot be read */
+	struct function *functions; /* by ascending start */
 	size_t n, room;
-	bool failed; /* no memory */
+	bool failed; /* out of memory */
 	const uint8_t *build;
 	size_t nbuild;
-	const uint8_t *wanted; /* of inode 0: the build id it was looked for with */
+	const uint8_t *wanted; /* if inode is 0: the build id it was looked up by */
 	size_t nwanted;
 };
 
@@ -49,7 +49,8 @@ static int symbols_add(const struct elf_symbol *s, void *arg)
 	return 0;
 }
 
-/* Of names for one function, the shortest: the others are its aliases and versions. */
+/* Of several names for one function the shortest sorts first: the others are aliases and versions.
+ */
 static int compare(const void *a, const void *b)
 {
 	const struct function *x = a, *y = b;
@@ -104,7 +105,7 @@ static bool is_build(const uint8_t *id, size_t n, const uint8_t *build, size_t n
 	return n == nbuild && !memcmp(id, build, n);
 }
 
-/* Whether a file with the path of `f` was there before it that has not this build id. */
+/* Whether an earlier file has the path of `f` but not this build id. */
 static bool is_second(const struct native_symbols *s, const struct native_file *f,
 		      const uint8_t *build, size_t nbuild)
 {
@@ -141,7 +142,6 @@ static struct native_file *file_of(struct native_symbols *s, pid_t pid, const st
 	return f;
 }
 
-/* NULL: there is none. */
 static struct function *function_at(const struct native_file *f, uint64_t vaddr)
 {
 	size_t n = array_up_to(f->functions, f->n, sizeof(*f->functions), vaddr);
@@ -159,7 +159,7 @@ static bool name(struct native_symbols *s, struct function *fn)
 	return fn->name;
 }
 
-/* Memory that the kernel keeps as a file: shared anonymous memory and memfd_create(2). */
+/* Memory that maps shows as a file: shared anonymous memory and memfd_create(2). */
 static bool is_memory(const char *path)
 {
 	static const char *const names[] = {"/dev/zero", "/memfd:", "/anon_hugepage", "/SYSV"};
@@ -169,7 +169,7 @@ static bool is_memory(const char *path)
 	return false;
 }
 
-/* The file at `path` if it is the one with that build id, else one without functions. */
+/* The file at `path` if it has that build id, else an entry without functions. */
 static struct native_file *file_of_build(struct native_symbols *s, const char *path,
 					 const uint8_t *build, size_t nbuild)
 {
@@ -196,7 +196,7 @@ static struct native_file *file_of_build(struct native_symbols *s, const char *p
 	return f;
 }
 
-/* A file that is known by its build id alone: it could not be opened. */
+/* A file known only by its build id; it could not be opened in the process. */
 static int unread_file(struct native_symbols *s, const struct mapping *map,
 		       struct native_frame *out, const uint8_t **build, size_t *nbuild)
 {
@@ -273,7 +273,7 @@ uint64_t native_symbols_base(struct native_symbols *s, pid_t pid, const struct m
 	return bias + elf_first(f->elf);
 }
 
-/* The address of the byte at `offset` of the file, by the segment that holds code there. */
+/* The virtual address of file offset `offset`, by the executable segment that contains it. */
 static bool vaddr_of(const struct native_file *f, uint64_t offset, uint64_t *vaddr)
 {
 	const struct mapping at = {
@@ -306,7 +306,7 @@ const char *native_symbols_by_build(struct native_symbols *s, const char *path,
 	for (size_t i = 0; i < nbuild; i++)
 		snprintf(hex + 2 * i, 3, "%02x", build[i]);
 	snprintf(file, sizeof(file), "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
-	if (!found && !is_offset) /* its segments have no bytes */
+	if (!found && !is_offset) /* debug files have no segment data */
 		found = name_in(s, file_of_build(s, file, build, nbuild), addr, false);
 	snprintf(file, sizeof(file), "%s/.debug/.build-id/%.2s/%s/elf", home ? home : "", hex,
 		 hex + 2);

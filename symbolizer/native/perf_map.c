@@ -24,7 +24,7 @@ static int by_start(const void *a, const void *b)
 	return (x->name > y->name) - (x->name < y->name);
 }
 
-/* False: the line makes no sense. */
+/* False if the line is malformed. */
 static bool parse_line(char *line, struct perf_map_entry *out)
 {
 	char *end;
@@ -50,7 +50,7 @@ int perf_map_parse(struct perf_map *m, char *text)
 		struct perf_map_entry e;
 		next = strchr(line, '\n');
 		if (!next)
-			break; /* it is being written */
+			break; /* incomplete: still being written */
 		*next++ = '\0';
 		if (!parse_line(line, &e))
 			continue;
@@ -63,7 +63,7 @@ int perf_map_parse(struct perf_map *m, char *text)
 	return 0;
 }
 
-/* The user may have put anything there: a link to elsewhere, a pipe. */
+/* Hazard: /tmp is writable by others, so the path may be a symlink or a FIFO. */
 static int open_map(pid_t pid, pid_t ns_pid, struct stat *st)
 {
 	static const int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
