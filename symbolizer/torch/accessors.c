@@ -16,8 +16,8 @@ static void fact_set(int32_t *fact, int64_t value)
 		*fact = FACT_CONFLICT;
 }
 
-/* A plain load of `size` bytes through `derefs` pointers, the first derefs-1 of them without offset
- * when `handle` (the object is passed as at::Tensor, a pointer to a pointer). */
+/* Whether `v` is a plain load of `size` bytes through `derefs` pointers. The first of several has
+ * offset 0: the object is passed as at::Tensor, a pointer to the impl. */
 static bool is_load(const struct sym *v, unsigned derefs, unsigned size)
 {
 	return v->known && !v->indexed && v->derefs == derefs && v->size == size && !v->shift &&
@@ -31,7 +31,7 @@ static bool walk(const struct code_source *src, const char *name, unsigned self,
 	return code && !paths_walk(code, len < CODE_MAX ? len : CODE_MAX, self, p);
 }
 
-/* The accessor returns the field itself, at least on one path. */
+/* Set the fact to the offset of a field that the accessor returns on some path. */
 static void returned(const struct paths *p, unsigned size, int32_t *fact)
 {
 	for (unsigned i = 0; i < p->nends; i++)
@@ -39,7 +39,7 @@ static void returned(const struct paths *p, unsigned size, int32_t *fact)
 			fact_set(fact, p->ends[i].result.off[0]);
 }
 
-/* The only read of that size through that many pointers. */
+/* Set the fact to the offset of the only load of that size through that many pointers. */
 static void only_load(const struct paths *p, unsigned derefs, unsigned size, int32_t *fact)
 {
 	for (unsigned i = 0; i < p->nloads; i++)
@@ -47,7 +47,7 @@ static void only_load(const struct paths *p, unsigned derefs, unsigned size, int
 			fact_set(fact, p->loads[i].off[derefs - 1]);
 }
 
-/* An ArrayRef into the object: pointer to its first element, and the count. */
+/* The accessor returns an ArrayRef into the object: pointer to its first element, and the count. */
 static void returned_array(const struct paths *p, int32_t *data, int32_t *count)
 {
 	for (unsigned i = 0; i < p->nends; i++) {
@@ -60,7 +60,7 @@ static void returned_array(const struct paths *p, int32_t *data, int32_t *count)
 	}
 }
 
-/* The flag that a condition on one byte of the object tests, whichever way it went. `derefs` as in
+/* The flag tested by a condition on one byte of the object, for either branch. `derefs` as in
  * is_load. */
 static bool flag_of(const struct sym_cond *c, unsigned derefs, struct flag_test *out)
 {
@@ -110,8 +110,8 @@ static void add_flag(struct flag_tests *f, const struct flag_test *t)
 		f->test[f->n++] = *t;
 }
 
-/* The first thing the function tests is whether the property is customised. Returns whether it was.
- */
+/* The function's first test is whether the property is customised. Returns whether it was
+ * understood. */
 static bool first_flag(const struct paths *p, unsigned derefs, struct flag_tests *f)
 {
 	struct flag_test t;
@@ -128,8 +128,8 @@ static void drop_flag(struct flag_tests *f, int32_t off)
 			f->test[i--] = f->test[--f->n];
 }
 
-/* All flags tested on the way to returning the plain field. A whole byte that is nonzero on that
- * way is no flag of customisation but an optional's engaged byte. */
+/* Collect all flags tested on paths that return the plain field. A whole byte that is nonzero on
+ * such a path is not a customisation flag but an optional's engaged byte. */
 static void flags_to_return(const struct paths *p, unsigned size, struct flag_tests *f,
 			    int32_t *engaged)
 {
@@ -150,7 +150,7 @@ static void flags_to_return(const struct paths *p, unsigned size, struct flag_te
 	drop_flag(f, *engaged);
 }
 
-/* requires_grad() of a TensorImpl: fetches autograd_meta and calls through its vtable. */
+/* TensorImpl::requires_grad(): loads autograd_meta and calls through its vtable. */
 static void meta_call(const struct paths *p, struct layout_facts *out)
 {
 	for (unsigned i = 0; i < p->nloads; i++) {
@@ -162,7 +162,7 @@ static void meta_call(const struct paths *p, struct layout_facts *out)
 	}
 }
 
-/* data_ptr<float>(): an element of what the storage points to. */
+/* data_ptr<float>(): returns an element of the storage's data. */
 static void storage_chain(const struct paths *p, struct layout_facts *out)
 {
 	for (unsigned i = 0; i < p->nends; i++) {
@@ -176,9 +176,8 @@ static void storage_chain(const struct paths *p, struct layout_facts *out)
 	}
 }
 
-/* PyNode::name(): obj, its type, its tp_name. ob_type comes after the reference count, tp_name
- * after the PyVarObject head (Include/object.h; the second pair is that of free-threaded builds).
- */
+/* PyNode::name(): loads obj->ob_type->tp_name. ob_type follows the refcount, tp_name the
+ * PyVarObject head (Include/object.h; the second pair is for free-threaded builds). */
 static void pynode_chain(const struct paths *p, int32_t *obj)
 {
 	for (unsigned i = 0; i < p->nloads; i++) {
@@ -221,7 +220,7 @@ static void read_impl_fields(const struct code_source *src, struct paths *p,
 		meta_call(p, out);
 }
 
-/* One bit of the object, 0 or 1 on every path. */
+/* The accessor returns one bit of the object on every path. */
 static void returned_bit(const struct paths *p, int32_t *fact)
 {
 	for (unsigned i = 0; i < p->nends; i++) {
@@ -237,7 +236,7 @@ static void returned_bit(const struct paths *p, int32_t *fact)
 		*fact = FACT_CONFLICT;
 }
 
-/* data_ptr<float>() may jump on to the other, by way of the linker. */
+/* data_ptr<float>() may be a tail call of another of these through the PLT. */
 static const char *const elements[] = {"_ZNK2at10TensorBase8data_ptrIfEEPT_v",
 				       "_ZNK2at10TensorBase16mutable_data_ptrIfEEPT_v",
 				       "_ZNK2at10TensorBase14const_data_ptrIfLi0EEEPKT_v"};
@@ -267,8 +266,8 @@ static void read_handle_fields(const struct code_source *src, struct paths *p,
 		out->custom_stride.complete = first_flag(p, 2, &out->custom_stride);
 	if (walk(src, "_ZN2at6native10get_deviceERKNS_6TensorE", 0, p))
 		out->custom_device.complete = first_flag(p, 2, &out->custom_device);
-	/* std::string name() is returned through a hidden pointer, so the object is the second
-	 * argument */
+	/* std::string is returned through a hidden pointer, so the object is the second argument.
+	 */
 	if (walk(src, "_ZNK5torch8autograd6PyNode4nameB5cxx11Ev", 1, p) ||
 	    walk(src, "_ZNK5torch8autograd6PyNode4nameEv", 1, p))
 		pynode_chain(p, &out->pynode_obj);
@@ -302,7 +301,7 @@ void accessors_read(const struct code_source *src, struct layout_facts *out)
 	free(p);
 }
 
-/* The path that asks the base: every condition on the way is a field of the object. */
+/* The path that consults the base: each condition on it is a field of the object. */
 static void view_path(const struct path_end *e, const struct sym *base, struct meta_facts *out)
 {
 	for (unsigned i = 0; i < e->nconds; i++) {
@@ -337,7 +336,7 @@ static bool method_facts(const struct paths *p, struct meta_facts *out)
 	       p->nends;
 }
 
-/* Bytes of a method, fewer when it lies at the end of a mapping. */
+/* Read the bytes of a method, fewer at the end of a mapping. */
 static size_t read_method(const struct mem *m, uint64_t at, uint8_t *code)
 {
 	for (size_t len = METHOD_BYTES; len >= 16; len /= 2)

@@ -1,4 +1,4 @@
-/* Inner parts of layout_solve: what the snapshots alone say. */
+/* Internals of layout_solve: evidence from the snapshots alone. */
 #ifndef SYMBOLIZER_TORCH_INTERNAL_H
 #define SYMBOLIZER_TORCH_INTERNAL_H
 
@@ -15,11 +15,11 @@
 struct layout_sample {
 	const uint8_t *impl;
 	const uint8_t *storage; /* PART_MAX bytes, NULL: none */
-	/* by the shape that was found */
-	bool has_shape;	 /* false: sizes are out of line */
+	/* derived from the solved shape */
+	bool has_shape;	 /* false: sizes are not inline */
 	bool contiguous; /* row-major, and not empty */
 	uint8_t ndim;
-	int64_t numel, extent; /* elements; extent: from the first to the last, 0 when empty */
+	int64_t numel, extent; /* elements; extent: first to last, 0 if empty */
 };
 
 struct solve {
@@ -27,7 +27,7 @@ struct solve {
 	struct layout_sample *sample;
 	size_t n;
 	struct tensor_layout *out;
-	uint32_t conflict; /* LAYOUT_* that contradict each other */
+	uint32_t conflict; /* LAYOUT_* with contradicting evidence */
 };
 
 static inline uint64_t word_at(const uint8_t *p, unsigned off)
@@ -44,16 +44,16 @@ static inline uint16_t half_at(const uint8_t *p, unsigned off)
 	return w;
 }
 
-/* Whether [a, a + alen) and [b, b + blen) meet. */
+/* Whether [a, a + alen) and [b, b + blen) intersect. */
 static inline bool overlaps(unsigned a, unsigned alen, unsigned b, unsigned blen)
 {
 	return a < b + blen && b < a + alen;
 }
 
-/* Finds sizes and numel; fills the shapes of the samples. */
+/* Find sizes and numel; fill the shapes of the samples. */
 void solve_shape(struct solve *s);
 
-/* Finds dtype and nbytes, device, storage_offset, data_ptr. Needs the shapes. */
+/* Find dtype and nbytes, device, storage_offset, data_ptr. Needs the shapes. */
 void solve_elements(struct solve *s);
 
 #endif

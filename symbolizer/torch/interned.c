@@ -10,11 +10,11 @@
 #include "symbolizer/target/mem.h"
 
 enum {
-	SPAN = 256,	/* bytes of the table's head that are searched */
-	NAME_LEN = 512, /* longest name taken, with the NUL */
+	SPAN = 256,	/* bytes of the table's head to search */
+	NAME_LEN = 512, /* maximum length of a name, with the NUL */
 	SYMBOLS_LEAST = 64,
 	/* InternedStrings::SymbolInfo: {Symbol ns; std::string qual_name, unqual_name}
-	 * (ATen/core/interned_strings_class.h); looked up names prove it. */
+	   (ATen/core/interned_strings_class.h); every lookup verifies it. */
 	INFO_QUAL = 8,
 };
 
@@ -25,7 +25,7 @@ struct known {
 
 struct interned {
 	const struct mem *mem;
-	bool cow; /* std_string.h */
+	bool cow; /* as in std_string_size */
 	uint64_t places[INTERNED_PLACES];
 	struct arena arena;
 	struct known *known;
@@ -42,7 +42,7 @@ static void add_place(uint64_t out[INTERNED_PLACES], uint64_t at)
 	}
 }
 
-/* The addresses that a function takes, and those that the functions it calls do. */
+/* Collect the addresses that a function takes, and if `follow` those of its direct callees. */
 static void take_addresses(struct elf_file *f, struct arch_decoder *d, uint64_t vaddr,
 			   uint64_t size, bool follow, uint64_t out[INTERNED_PLACES])
 {
@@ -94,7 +94,7 @@ static unsigned info_size(const struct interned *s)
 	return INFO_QUAL + 2 * std_string_size(s->cow);
 }
 
-/* The three words of a std::vector<SymbolInfo>. */
+/* Whether the three words are a std::vector<SymbolInfo>. */
 static bool is_vector(const struct interned *s, const uint64_t w[3])
 {
 	unsigned size = info_size(s);
@@ -102,7 +102,8 @@ static bool is_vector(const struct interned *s, const uint64_t w[3])
 	       !((w[1] - w[0]) % size) && (w[1] - w[0]) / size >= SYMBOLS_LEAST;
 }
 
-/* Read entry `id` of the vector: the symbol of its domain, and its two names. */
+/* Read entry `id` of the vector: the symbol of its domain, and its qualified and unqualified names.
+ */
 static bool read_info(const struct interned *s, const uint64_t vec[3], uint32_t id, uint32_t *ns,
 		      char qual[NAME_LEN], char unqual[NAME_LEN])
 {
@@ -122,7 +123,7 @@ static bool is_qualified(const char *qual, const char *domain, const char *name)
 	       !strcmp(qual + n + 2, name);
 }
 
-/* An entry names its domain twice, in words and by the domain's own symbol. */
+/* Verifies the entry: its domain must match by name and by the domain's own symbol. */
 static bool look_up(const struct interned *s, const uint64_t vec[3], uint32_t id,
 		    const char *domain, char name[NAME_LEN])
 {

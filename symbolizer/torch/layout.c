@@ -7,7 +7,7 @@
 
 #include "symbolizer/torch/internal.h"
 
-/* Facts without which a tensor cannot be shown whole. */
+/* Facts needed to decode a tensor completely. */
 static const uint32_t needed = LAYOUT_STORAGE | LAYOUT_AUTOGRAD | LAYOUT_SIZES | LAYOUT_OFFSET |
 			       LAYOUT_DTYPE | LAYOUT_DEVICE | LAYOUT_DATA_PTR | LAYOUT_META;
 
@@ -54,7 +54,7 @@ static struct layout_facts no_facts(void)
 	return f;
 }
 
-/* Flags beyond the window cannot be read. */
+/* Drops flags beyond the window, which cannot be read. */
 static void copy_flags(struct flag_tests *to, const struct flag_tests *from)
 {
 	*to = (struct flag_tests){0};
@@ -78,8 +78,8 @@ static struct rtti_class *part_class(struct rtti *r, const struct tensor_snapsho
 	return s->at[part].valid ? rtti_of_vtable(r, word_at(s->at[part].bytes, 0)) : NULL;
 }
 
-/* The only part that points to objects of the class `name` in some of the snapshots and to nothing
- * else in the others: its number, -1 if there is none, -2 if it cannot be told. */
+/* The number of the only part that, where readable, always points to an object of the class `name`;
+ * -1 if there is none, -2 if ambiguous. */
 static int part_of_class(struct rtti *r, const struct tensor_snapshot *const *s, size_t n,
 			 const char *name)
 {
@@ -191,7 +191,7 @@ int layout_learn_meta(struct tensor_layout *l, uint64_t vtable, struct rtti *r, 
 	return 0;
 }
 
-/* What every AutogradMeta holds where the accessors say: a bool, and a Node or nothing. */
+/* Plausibility of an AutogradMeta at the learned offsets: a bool, and a Node or NULL. */
 static bool meta_is_consistent(const struct tensor_layout *l, const uint8_t *meta, struct rtti *r)
 {
 	if (l->meta_grad_fn + 8u > PART_MAX || l->meta_requires_grad >= PART_MAX)

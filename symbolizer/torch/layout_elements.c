@@ -4,16 +4,15 @@
 
 enum {
 	VALUES_NEEDED =
-	    2, /* different values that must support a candidate that no accessor names */
-	STORAGE_HEAD = 0x10, /* c10/util/intrusive_ptr.h: vtable and counts, no less */
-	DATA_TO_NBYTES =
-	    0x20, /* c10/core/Allocator.h: DataPtr is data, deleter and context, device, */
-	DEVICE_TO_NBYTES = 8, /* padded; StorageImpl's size follows it */
+	    2, /* different values needed to support a candidate that no accessor gives */
+	STORAGE_HEAD = 0x10,   /* c10/util/intrusive_ptr.h: vtable and refcounts at least */
+	DATA_TO_NBYTES = 0x20, /* c10/core/Allocator.h: DataPtr is data, deleter, context, device */
+	DEVICE_TO_NBYTES = 8,  /* device, padded; StorageImpl's size follows it */
 	DEVICE_TYPES = 40,
 	NBYTES_MAX_SHIFT = 47,
 };
 
-/* Dtypes of which an element is not itemsize bytes of storage: those packed below a byte
+/* Dtypes packed below a byte, whose elements do not take itemsize bytes of storage
  * (torch/headeronly/core/ScalarType.h: quint4x2, quint2x4, bits1x8 .. bits4x2, uint1 .. 7, int1 ..
  * 7, float4_e2m1fn_x2). */
 static bool is_packed(unsigned dtype)
@@ -30,8 +29,8 @@ static bool is_shape_word(const struct solve *s, unsigned off, unsigned len)
 	       overlaps(off, len, 0, 8);
 }
 
-/* Bytes of the storage if the size is at `at`; 0 if it tells nothing (freed, symbolic, no pointer).
- */
+/* The storage's size in bytes if it is at `at`; 0 if that is no evidence (freed, symbolic, not
+ * read). */
 static uint64_t storage_bytes(const struct layout_sample *p, unsigned at)
 {
 	uint64_t n = p->storage ? word_at(p->storage, at) : 0;
@@ -48,7 +47,7 @@ static bool may_be_device(const uint8_t *p)
 	return p[0] < DEVICE_TYPES && (int8_t)p[1] >= -1;
 }
 
-/* Whether every storage may have a DataPtr that ends at `nbytes`; false if there is none. */
+/* Whether every storage may have a DataPtr that ends at `nbytes`; false without storages. */
 static bool ends_data_ptr(const struct solve *s, unsigned nbytes)
 {
 	unsigned storages = 0;
@@ -66,9 +65,9 @@ static bool ends_data_ptr(const struct solve *s, unsigned nbytes)
 	return storages > 0;
 }
 
-/* Where the storage's size is. The snapshot reaches beyond the StorageImpl, often into another one,
- * whose size may fit a tensor as well; so it is the first place behind a DataPtr and no other,
- * however many tensors agree with that. LAYOUT_NONE if it cannot be told. */
+/* Find the offset of the storage's size: the first place after a plausible DataPtr. Later places
+ * are not considered, however many tensors support them: the snapshot extends past the StorageImpl,
+ * often into another one whose size may also fit. LAYOUT_NONE if undetermined. */
 static unsigned find_nbytes(struct solve *s)
 {
 	const int32_t fact = s->facts->data_ptr;
@@ -84,13 +83,12 @@ static unsigned find_nbytes(struct solve *s)
 	return at;
 }
 
-/* A candidate: the dtype at `dtype`, the storage's size at `nbytes`. */
+/* A candidate: dtype at `dtype`, storage size at `nbytes`. */
 struct pair {
 	unsigned dtype, nbytes;
 };
 
-/* A tensor that fills its storage from the first to the last byte: the strongest evidence there is.
- */
+/* A tensor that fills its storage exactly: the strongest evidence. */
 static bool is_anchor(const struct layout_sample *p, const struct pair *c)
 {
 	int size = names_itemsize(half_at(p->impl, c->dtype));
@@ -99,10 +97,10 @@ static bool is_anchor(const struct layout_sample *p, const struct pair *c)
 	       (uint64_t)p->numel * (uint64_t)size == bytes;
 }
 
-/* What supports a pair. */
+/* Support for a pair. */
 struct pair_support {
 	size_t anchors;
-	unsigned distinct; /* different storage sizes among them, up to VALUES_NEEDED */
+	unsigned distinct; /* different storage sizes among the anchors, up to VALUES_NEEDED */
 };
 
 /* False if a sample contradicts. */
@@ -138,8 +136,8 @@ static bool all_codes_known(const struct solve *s, unsigned dtype)
 	return true;
 }
 
-/* What both roads together say: the accessors' word, unless it does not fit every sample or the
- * data alone point elsewhere; without accessors the data's word. LAYOUT_NONE if nobody knows. */
+/* Combine the evidence: the accessors' offset unless a sample does not fit it or the data alone
+ * point elsewhere; without accessors the data's offset. LAYOUT_NONE if undetermined. */
 static unsigned combine(struct solve *s, uint32_t bit, int32_t fact, bool fits, unsigned data)
 {
 	if (fact == FACT_CONFLICT ||
@@ -168,8 +166,8 @@ static void rank(struct ranking *r, const struct pair *c, const struct pair_supp
 	}
 }
 
-/* More than twice the anchors of any other: a place that happens to hold a code is an anchor for
- * the tensors of that itemsize only. */
+/* The best has more than twice the anchors of any other: a place that holds a dtype code by chance
+ * is an anchor only for tensors of that itemsize. */
 static bool is_clear(const struct ranking *r, unsigned distinct)
 {
 	return r->sup.distinct >= distinct && r->sup.anchors > 2 * r->second;
@@ -192,7 +190,7 @@ static void solve_dtype(struct solve *s)
 	const struct ranking *r = fact >= 0 ? &named : &all;
 	bool fits = fact >= 8 && fact + 2 <= WIN_MAX && all_codes_known(s, (unsigned)fact);
 	if (fits && data == LAYOUT_NONE && !is_clear(&named, 1))
-		return; /* nothing speaks against it, and nothing for it yet */
+		return; /* neither contradicted nor confirmed yet */
 	unsigned found = combine(s, LAYOUT_DTYPE, fact, fits && is_clear(&named, 1), data);
 	if (found == LAYOUT_NONE || found != r->best.dtype)
 		return;
@@ -208,7 +206,8 @@ static bool engaged_at(const struct solve *s, unsigned off)
 	return s->n > 0;
 }
 
-/* Every sample may have a device at `dev`. The optional's engaged byte is before or behind. */
+/* Whether every sample may have a device at `dev`, with the optional's engaged byte before or after
+ * it. */
 static bool is_device(const struct solve *s, unsigned dev)
 {
 	if (!engaged_at(s, dev - 1) && !engaged_at(s, dev + 2))
@@ -219,7 +218,7 @@ static bool is_device(const struct solve *s, unsigned dev)
 	return true;
 }
 
-/* Number of anchors whose storage is on the device at `dev`; 0 if there is one that is not. */
+/* Number of anchors whose storage is on the device at `dev`; 0 if any is not. */
 static unsigned same_device(const struct solve *s, unsigned dev)
 {
 	const struct tensor_layout *l = s->out;
@@ -239,7 +238,7 @@ static unsigned same_device(const struct solve *s, unsigned dev)
 	return count;
 }
 
-/* The engaged byte is before or behind the device. */
+/* Find the engaged byte, before or after the device. */
 static void solve_engaged(struct solve *s)
 {
 	struct tensor_layout *l = s->out;
@@ -271,10 +270,10 @@ static void solve_device(struct solve *s)
 		solve_engaged(s);
 }
 
-/* What supports storage_offset being at a place. */
+/* Support for storage_offset being at a place. */
 struct offset_support {
 	unsigned full;	  /* tensors that fill their storage, whose offset must be 0 */
-	unsigned nonzero; /* others, whose storage has room for their offset */
+	unsigned nonzero; /* others with a nonzero offset that fits their storage */
 };
 
 static bool offset_support(const struct solve *s, unsigned at, struct offset_support *out)
@@ -298,8 +297,8 @@ static bool offset_support(const struct solve *s, unsigned at, struct offset_sup
 	return true;
 }
 
-/* The samples alone point here, next to sizes or numel, where the word always has been: what lies
- * elsewhere, often behind the tensor, may fit as well. */
+/* Whether the samples alone determine this place. It must be adjacent to sizes or numel, where
+ * storage_offset has always been: words elsewhere, often past the tensor, may fit by chance. */
 static bool offset_shown(const struct solve *s, unsigned at)
 {
 	const struct tensor_layout *l = s->out;
@@ -333,7 +332,7 @@ static void solve_offset(struct solve *s)
 	    (uint16_t)combine(s, LAYOUT_OFFSET, fact, fits, count == 1 ? data : LAYOUT_NONE);
 }
 
-/* Whether some tensors of real bytes have an address there. */
+/* Whether a tensor that fills its storage has a data address there. */
 static bool has_data(const struct solve *s, unsigned at)
 {
 	struct pair c = {s->out->dtype, s->out->storage_nbytes};
@@ -343,8 +342,8 @@ static bool has_data(const struct solve *s, unsigned at)
 	return false;
 }
 
-/* The data's address stands before its size with the device between them: where the device there is
- * the tensor's, the address is found by that. */
+/* The data pointer precedes the storage size with the device between them; where that device
+ * matches the tensor's, the pointer is confirmed. */
 static void solve_data(struct solve *s)
 {
 	const int32_t fact = s->facts->data_ptr;
@@ -369,8 +368,9 @@ static void set_bits(uint8_t *bytes, unsigned at, unsigned off, unsigned len)
 			bytes[off + i - at] = 0xff;
 }
 
-/* The bits of tensors that fill a storage of real memory: whatever they have set does not mean that
- * size or device are not as they stand. Bytes of known fields count as always set. */
+/* Collect the bits set in tensors that fill a storage of real memory: their size and device are
+ * known to be the plain fields, whatever flags they have. Bytes of known fields count as always
+ * set. */
 static void solve_ordinary(struct solve *s)
 {
 	struct tensor_layout *l = s->out;

@@ -5,8 +5,8 @@
 
 enum { NODE_WORDS = 40, FIRST_WORDS = 8 };
 
-/* Does `node` hold UINT64_MAX at exactly one of its first words, which then is AccumulateGrad's
- * sequence number? */
+/* The offset of the only UINT64_MAX among the first words of an AccumulateGrad node: its sequence
+ * number. 0 if there is none, or several. */
 static unsigned accumulate_offset(const struct mem *m, uint64_t node)
 {
 	uint64_t w[FIRST_WORDS];
@@ -26,8 +26,8 @@ static bool is_node(struct rtti *r, uint64_t addr, const char *class)
 	return rtti_is_a(rtti_of_object(r, addr), class);
 }
 
-/* Offset told by an AccumulateGrad that one of the node's edges leads to (the first word of an Edge
- * is the node, torch/csrc/autograd/edge.h), 0 if there is none. */
+/* The offset from an AccumulateGrad that one of the node's edges leads to (the first word of an
+ * Edge is the node, torch/csrc/autograd/edge.h); 0 if there is none. */
 static unsigned edge_offset(struct rtti *r, const struct mem *m, const uint64_t *words)
 {
 	for (unsigned i = 1; i + 1 < NODE_WORDS; i++) {
@@ -57,7 +57,7 @@ int layout_learn_node(struct tensor_layout *l, uint64_t node, struct rtti *r, co
 	if (!node || !is_node(r, node, CLASS_NODE) || mem_read(m, node, words, sizeof(words)))
 		return -EAGAIN;
 	unsigned off = edge_offset(r, m, words);
-	/* the number of an ordinary node counts from 0, a pointer would be far above */
+	/* ordinary sequence numbers count from 0; a pointer would be far larger */
 	if (!off || words[off / 8] >> 40)
 		return -EAGAIN;
 	l->node_sequence_nr = (uint16_t)off;

@@ -8,7 +8,7 @@ enum {
 
 static const uint64_t POINTER_MIN = 0x1000, POINTER_MAX = 1ULL << 47;
 
-/* Room for one candidate: sizes at `at`. */
+/* A candidate: sizes at `at`. */
 struct shape {
 	unsigned at, inline_dims;
 	unsigned ndim;
@@ -29,7 +29,7 @@ static bool add_extent(int64_t *extent, int64_t size, int64_t stride)
 	       !__builtin_add_overflow(*extent, step, extent) && *extent < INT64_MAX / 64;
 }
 
-/* Read the shape that would be there; false if it cannot be one. */
+/* Read the candidate shape; false if it is not a valid one. */
 static bool shape_at(const uint8_t *impl, struct shape *sh)
 {
 	uint64_t n = word_at(impl, sh->at);
@@ -64,9 +64,9 @@ static bool shape_at(const uint8_t *impl, struct shape *sh)
 	return true;
 }
 
-/* How many different shapes support `numel` at that offset with the sizes at sh->at: contiguous, of
- * at least two dimensions and two elements, counted up to SHAPES_NEEDED. `any` counts all nonempty
- * ones. -1 if a sample contradicts. */
+/* Number of different shapes, up to SHAPES_NEEDED, that support `numel` at that offset with the
+ * sizes at sh->at: contiguous, of at least two dimensions and two elements. `any` counts all
+ * nonempty samples that agree. -1 if a sample contradicts. */
 static int support(const struct solve *s, struct shape *sh, unsigned numel, unsigned *any)
 {
 	int64_t first = 0;
@@ -97,7 +97,7 @@ static bool is_taken(const struct solve *s, unsigned off, unsigned len)
 	       (l->autograd_meta != LAYOUT_NONE && overlaps(off, len, l->autograd_meta, 8));
 }
 
-/* Whether sizes at sh->at and numel at `numel` are to be believed. */
+/* Whether there is enough evidence for sizes at sh->at and numel at `numel`. */
 static bool accepted(struct solve *s, struct shape *sh, unsigned numel)
 {
 	const struct layout_facts *f = s->facts;
@@ -150,7 +150,7 @@ static void fill_samples(struct solve *s, struct shape *sh)
 	}
 }
 
-/* The facts name a place and every nonempty sample speaks against it. */
+/* Whether the samples contradict the offsets that the accessors give. */
 static bool facts_refuted(struct solve *s, struct shape *sh)
 {
 	const struct layout_facts *f = s->facts;

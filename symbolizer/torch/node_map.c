@@ -13,7 +13,7 @@ static size_t owner_slot(const struct node_table *t, uint64_t addr)
 	return (addr * 0x9e3779b97f4a7c15ULL >> 20) & (t->size - 1);
 }
 
-/* The slot that holds `addr`, or the free one where it belongs. */
+/* The slot of `addr`, or the empty one for it. */
 static struct node_owner *probe(const struct node_table *t, uint64_t addr)
 {
 	size_t i = owner_slot(t, addr);
@@ -54,7 +54,7 @@ static void put(struct node_table *t, const struct node_owner *o)
 		add_seq(t, o);
 }
 
-/* Sequence numbers of nodes whose address another has now are left behind. */
+/* Drops the sequence numbers of nodes whose address has been reused. */
 static int grow(struct node_table *t, bool by_seq)
 {
 	size_t size = 4 * t->used < t->size ? t->size : 2 * t->size;
@@ -106,7 +106,7 @@ static const struct node_seq *seq_in(const struct node_table *t, uint64_t seq)
 	return s && s->addr ? s : NULL;
 }
 
-/* From now on, and for what is known by now. */
+/* Start the index by sequence number, with the nodes already known. */
 static void count_seqs(struct node_map *m)
 {
 	struct node_table *all[] = {&m->young, &m->old};

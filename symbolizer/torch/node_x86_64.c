@@ -5,8 +5,8 @@
 
 static const char constructor[] = "_ZN5torch8autograd14AccumulateGradC1EN2at6TensorE";
 
-/* Displacement of a memory operand relative to rdi, the object: ModRM mod 1 or 2, rm 7 (Intel SDM
- * volume 2, 2.1.5). -1 for another operand. */
+/* Displacement of a memory operand based on rdi, the object: ModRM mod 1 or 2, rm 7 (Intel SDM
+ * volume 2, 2.1.5). -1 for any other operand. */
 static int32_t object_disp(const uint8_t *modrm)
 {
 	int32_t d;
@@ -20,7 +20,7 @@ static int32_t object_disp(const uint8_t *modrm)
 	return d;
 }
 
-/* The constant that an SSE register was last loaded with from memory relative to rip. */
+/* The constants that SSE registers hold, loaded from rip-relative memory. */
 struct constants {
 	const uint8_t *reg[8];
 };
@@ -40,7 +40,7 @@ static void note_load(struct elf_file *f, struct constants *c, const uint8_t *i,
 	c->reg[modrm >> 3 & 7] = elf_bytes(f, next + (uint64_t)(int64_t)disp, 16);
 }
 
-/* The offset at which `i` stores eight bytes of ones into the object, or -1. */
+/* The offset at which instruction `i` stores eight 0xff bytes into the object, or -1. */
 static int32_t ones_stored(const struct constants *c, const uint8_t *i, size_t len)
 {
 	static const uint8_t ones[8] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
@@ -66,7 +66,7 @@ uint16_t node_seq_offset(struct elf_file *cpu)
 	struct constants c = {{NULL}};
 	struct arch_insn i;
 	int32_t found = 0;
-	/* Up to the first call the object is in rdi. */
+	/* The object is in rdi up to the first call. */
 	for (uint32_t off = 0; d && off < size && !arch_decode(d, code, size, at, off, &i);
 	     off += i.len) {
 		if (i.flow == ARCH_FLOW_CALL || i.flow == ARCH_FLOW_RET)

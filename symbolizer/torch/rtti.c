@@ -82,7 +82,7 @@ static bool name_char(char c)
 	       c == '_' || c == '.' || c == '$';
 }
 
-/* The name in the type_info at `ti`, checked, in the cache's arena; NULL if it is none. */
+/* The validated name in the type_info at `ti`, copied to the arena; NULL if it has none. */
 static const char *type_name(struct rtti *r, uint64_t ti)
 {
 	char buf[NAME_MAX_LEN + 1];
@@ -91,7 +91,7 @@ static const char *type_name(struct rtti *r, uint64_t ti)
 		return NULL;
 	ssize_t n = mem_read_str(r->mem, at, buf, sizeof(buf));
 	const char *s = buf + (n > 0 && buf[0] == '*'); /* '*': compared by address only */
-	/* a source name, a nested one, one of std, or a local one */
+	/* mangled source name, nested name, name in std, or local name */
 	if (n < 2 || !((*s >= '1' && *s <= '9') || *s == 'N' || *s == 'S' || *s == 'Z'))
 		return NULL;
 	for (const char *p = s; *p; p++)
@@ -100,7 +100,7 @@ static const char *type_name(struct rtti *r, uint64_t ti)
 	return arena_strndup(&r->arena, s, strlen(s));
 }
 
-/* Name of the class of the type_info itself, which says how its bases are listed. */
+/* Class name of the type_info object itself, which determines how its bases are stored. */
 static bool type_kind(struct rtti *r, uint64_t ti, char *out, size_t size)
 {
 	uint64_t vt, kind, at;
@@ -111,7 +111,7 @@ static bool type_kind(struct rtti *r, uint64_t ti, char *out, size_t size)
 
 static bool add_bases(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth);
 
-/* False: it is not there, or not yet. */
+/* False if it is missing, or not relocated yet. */
 static bool add_base(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth)
 {
 	uint64_t at = 0;
@@ -127,8 +127,8 @@ static bool add_base(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned
 	return add_bases(r, c, ti, depth + 1);
 }
 
-/* Itanium C++ ABI 2.9.5: __si_class_type_info has one word more, its base; __vmi_class_type_info
- * has flags and a count (32 bits each), then {base, offset and flags} for each. */
+/* Itanium C++ ABI 2.9.5: __si_class_type_info has one more word, its base; __vmi_class_type_info
+ * has flags and a count (32 bits each), then {base, offset and flags} for each base. */
 static bool add_bases(struct rtti *r, struct rtti_class *c, uint64_t ti, unsigned depth)
 {
 	char kind[64];

@@ -5,19 +5,18 @@
 
 #include "symbolizer/event/names.h"
 
-/* What is known of a class derived from TensorImpl; 0 is "not classified yet" (struct rtti_class).
- */
+/* Classification of a TensorImpl class, cached in rtti_class.kind; 0: not classified yet. */
 enum impl_kind {
 	IMPL_UNSEEN,
 	IMPL_NOT, /* not derived from TensorImpl */
 	IMPL_UNDEFINED,
 	IMPL_PLAIN,   /* TensorImpl itself */
-	IMPL_STRIDED, /* derived, with ordinary storage and layout */
+	IMPL_STRIDED, /* derived, with ordinary storage and strides */
 	IMPL_SPARSE,
-	IMPL_COMPRESSED, /* sparse with a layout of its own */
+	IMPL_COMPRESSED, /* sparse, with its own layout code */
 	IMPL_MKLDNN,
-	IMPL_LAZY,  /* strided, but its elements are elsewhere */
-	IMPL_OTHER, /* derived, nothing known */
+	IMPL_LAZY,  /* strided, but without its elements */
+	IMPL_OTHER, /* derived, unknown */
 };
 
 enum {
@@ -85,7 +84,8 @@ static uint64_t word(const uint8_t *p, unsigned off)
 	return w;
 }
 
-/* The n bytes at `off` of a part read from `from` on; NULL if they were not read. */
+/* `n` bytes at offset `off` of a part that was read from offset `from`; NULL if they were not read.
+ */
 static const uint8_t *part(const uint8_t *bytes, uint32_t from, uint32_t len, unsigned off,
 			   unsigned n)
 {
@@ -109,7 +109,7 @@ static bool customised(const struct flag_tests *f, const struct tensor_raw *raw)
 	return layout_custom(f, raw->impl);
 }
 
-/* Sizes and strides, inline or not; NULL if they were not read. */
+/* Sizes and strides, inline or not; NULL if not read. */
 static const uint8_t *dims_of(const struct tensor_layout *l, const struct tensor_raw *raw,
 			      unsigned *ndim, unsigned *stride_at)
 {
@@ -196,7 +196,7 @@ static void decode_layout_code(const struct tensor_layout *l, const struct tenso
 	m->unknown &= (uint8_t)~TENSOR_NO_LAYOUT;
 }
 
-/* The address of the first element needs storage, offset, itemsize and numel. */
+/* The data address requires storage, offset, itemsize and numel. */
 static void decode_data(const struct tensor_layout *l, const struct tensor_raw *raw,
 			struct tensor *t)
 {
@@ -229,7 +229,7 @@ static void set_requires_grad(struct tensor_meta *m, bool on)
 	m->unknown &= (uint8_t)~TENSOR_NO_REQUIRES_GRAD;
 }
 
-/* A view that has no grad of its own: it requires grad if its base does. */
+/* A view without a gradient of its own requires grad if its base does. */
 static void decode_view(const struct tensor_layout *l, const struct tensor_raw *raw,
 			struct tensor_meta *m, struct tensor_extra *x)
 {
@@ -293,7 +293,7 @@ static void no_device(struct tensor_meta *m)
 	m->unknown |= TENSOR_NO_DEVICE;
 }
 
-/* A bit is set that no ordinary tensor had. Not read counts as set. */
+/* Whether a bit is set that no ordinary tensor had set; unread bytes count as set. */
 static bool is_extraordinary(const struct tensor_layout *l, const struct tensor_raw *raw)
 {
 	const uint8_t *p = field(raw, l->ordinary_at, ORDINARY_BYTES);
@@ -305,9 +305,9 @@ static bool is_extraordinary(const struct tensor_layout *l, const struct tensor_
 	return false;
 }
 
-/* A derived class may keep anything elsewhere, and only flags that cover its overrides tell. Where
- * the flags are not known, even a plain tensor is only believed when it has none that ordinary ones
- * lack. */
+/* Mark uncertain facts as unknown. A derived class may override any property, and only complete
+ * flags show whether it does. Without known flags, even a plain tensor is trusted only if it has no
+ * bits that ordinary ones lack. */
 static void doubt(const struct tensor_layout *l, const struct tensor_raw *raw, int kind,
 		  struct tensor_meta *m)
 {
