@@ -62,7 +62,7 @@ static uint8_t next_byte(struct cursor *c)
 	return *c->at++;
 }
 
-/* Six bits a byte, least significant first, 0x40: more follow. */
+/* Six bits per byte, least significant first; 0x40: more follow. */
 static uint32_t next_varint(struct cursor *c)
 {
 	uint64_t value = 0;
@@ -102,7 +102,7 @@ enum {
 struct line_entry {
 	int64_t line_delta, end_line_delta;
 	int64_t column, end_column;
-	int64_t bytes; /* of code that the entry covers */
+	int64_t bytes; /* bytes of code that the entry covers */
 	bool none;
 };
 
@@ -148,7 +148,7 @@ static int position(int64_t line, const struct line_entry *e, struct linetable_p
 	int64_t end_line = line + e->end_line_delta;
 	int rc = only_line(line, out);
 
-	if (rc || line == 0) /* the start of a module is on line 0 */
+	if (rc || line == 0) /* the start of a module has line 0 */
 		return rc;
 	if (end_line > INT32_MAX) {
 		*out = NOWHERE;

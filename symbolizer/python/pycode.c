@@ -7,12 +7,12 @@
 #include "base/arena.h"
 #include "symbolizer/python/internal.h"
 
-/* Bounds for a target that makes up code without end; a training run stays far below them. */
+/* Limits for a target that keeps generating code; a training run stays far below them. */
 enum {
-	MAX_CODES = 1 << 15, /* then all code objects are read anew */
+	MAX_CODES = 1 << 15, /* then all code objects are dropped and read again */
 	MAX_LINETABLES = 8 << 20,
 	MAX_POINTS = 1 << 17,
-	MAX_FRAMES = 1 << 17, /* then new frames are unknown ones */
+	MAX_FRAMES = 1 << 17, /* then new frames resolve to the unknown frame */
 	MAX_STRINGS = 8 << 20,
 	MAX_FILE = 4096,
 	MAX_FUNCTION = 1024,
@@ -24,17 +24,17 @@ enum {
 
 /* A code object of the target. */
 struct code {
-	uint64_t parts[3]; /* addresses of its file's name, its name, its line table */
+	uint64_t parts[3]; /* addresses of its file name, name and line table */
 	uint64_t addr;
 	const char *file, *function; /* interned */
 	uint8_t *linetable;
 	uint32_t linetable_len;
 	int32_t firstlineno;
 	bool is_torch, freed;
-	uint64_t serial; /* never given twice: what was known of a freed one is not found again */
+	uint64_t serial; /* unique, so that entries of a freed one are never matched */
 };
 
-/* An instruction of a code object that has been resolved. */
+/* A resolved instruction of a code object. */
 struct point {
 	uint64_t serial, instr;
 	struct py_frame *frame;
@@ -47,7 +47,7 @@ struct call {
 };
 
 struct py_codes {
-	struct arena arena; /* strings, frames: kept to the end */
+	struct arena arena; /* strings and frames: never freed before the end */
 	struct pytable string_index, frame_index;
 	const char **strings;
 	struct py_frame **frames;
@@ -56,7 +56,7 @@ struct py_codes {
 	char *torch_dir;
 	size_t string_bytes;
 
-	/* What may be forgotten. */
+	/* Caches that may be dropped. */
 	struct pytable code_index, point_index;
 	struct code *codes;
 	struct point *points;
@@ -243,7 +243,7 @@ static void parts_of(const struct py_objects *o, const uint8_t *object, uint64_t
 	parts[2] = field(object, o->code_linetable);
 }
 
-/* Fill `code` from the target. false: there is no code object at this address. */
+/* Read `code` from the target. False if there is no code object at this address. */
 static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 {
 	const struct py_objects *o = &rt->layout.obj;
@@ -271,8 +271,7 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 	return true;
 }
 
-/* Index of the entry for the code object at `addr`, freed or not; PYTABLE_NONE when there is none.
- */
+/* Index of the entry for the code object at `addr`, freed or not; PYTABLE_NONE if none. */
 static uint32_t known_code(const struct py_codes *c, uint64_t addr, uint64_t hash)
 {
 	uint32_t pos = 0, i;
@@ -298,7 +297,7 @@ static bool keep_code(struct py_codes *c, const struct code *code, uint64_t hash
 	return true;
 }
 
-/* The code object at `addr`, read when it is new; NULL when there is none. */
+/* The code object at `addr`, read when new; NULL if there is none. */
 static const struct code *find_code(struct py_runtime *rt, uint64_t addr)
 {
 	struct py_codes *c = rt->codes;
@@ -362,7 +361,7 @@ int py_code_dealloc_addr(struct py_runtime *rt, uint64_t *addr)
 	return mem_read_u64(rt->mem, rt->image.code_type + rt->layout.obj.type_dealloc, addr);
 }
 
-/* The instruction's byte offset in its code; negative: before the first one. */
+/* The instruction's byte offset in its code; negative before the first one. */
 static int64_t instr_offset(const struct py_runtime *rt, uint64_t code, uint64_t instr)
 {
 	switch ((enum py_instr_kind)rt->layout.instr_kind) {

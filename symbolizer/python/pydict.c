@@ -18,7 +18,7 @@ enum { CACHED_KEYS_311 = 872, CACHED_KEYS_312 = 880 };
 
 struct keys {
 	uint64_t entries, n;
-	size_t entry; /* bytes; the last 16 are key and value */
+	size_t entry; /* size in bytes; the last 16 are key and value */
 };
 
 static uint64_t word_of(const uint8_t *bytes, size_t at)
@@ -41,8 +41,8 @@ static int keys_before_311(const uint8_t head[40], uint64_t at, struct keys *k)
 	return k->n <= size ? 0 : -EPROTO;
 }
 
-/* dk_refcnt, dk_log2_size, dk_log2_index_bytes, dk_kind (0: any keys, with their hashes; 1:
- * strings; 2: strings, values kept elsewhere), dk_version, dk_usable, dk_nentries, dk_indices. */
+/* dk_refcnt, dk_log2_size, dk_log2_index_bytes, dk_kind (0: any keys, with hashes; 1: strings; 2:
+ * strings, values stored separately), dk_version, dk_usable, dk_nentries, dk_indices. */
 static int keys_from_311(const uint8_t head[40], uint64_t at, struct keys *k)
 {
 	uint8_t log2_size = head[8], log2_bytes = head[9], kind = head[10];
@@ -70,7 +70,7 @@ static void prove(struct py_dict *d, uint64_t at, uint64_t is)
 	d->proof[d->nproof++] = (struct py_word){at, is};
 }
 
-/* The entries of the keys at `keys`; with `values` they have no values of their own. */
+/* Set the entries from the keys object at `keys`; `values`: address of separate values, or 0. */
 static int open_entries(const struct py_runtime *rt, uint64_t keys, uint64_t values,
 			struct py_dict *d)
 {
@@ -88,7 +88,7 @@ static int open_entries(const struct py_runtime *rt, uint64_t keys, uint64_t val
 	return k.n > PY_DICT_MAX ? -E2BIG : 0;
 }
 
-/* What stands before the values of struct _dictvalues: four bytes, padded, from 3.13 on. */
+/* Bytes before the values in struct _dictvalues: four, padded, since 3.13. */
 static uint64_t values_head(const struct py_runtime *rt)
 {
 	return rt->layout.minor >= 13 ? 8 : 0;
@@ -113,9 +113,9 @@ int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out
 	return open_entries(rt, w[0], w[1] ? w[1] + values_head(rt) : 0, out);
 }
 
-/* Where the values of an object without a __dict__ are; 0: it has one, or none are valid.
- * Include/internal/pycore_object.h: _PyObject_ValuesPointer (3.11), _PyObject_DictOrValuesPointer
- * (3.12: the lowest bit is set), _PyObject_InlineValues (3.13). */
+/* Address of the inline values of an object without a __dict__; 0: it has one, or they are not
+ * valid. Include/internal/pycore_object.h: _PyObject_ValuesPointer (3.11),
+ * _PyObject_DictOrValuesPointer (3.12: the lowest bit is set), _PyObject_InlineValues (3.13). */
 static int find_values(const struct py_runtime *rt, uint64_t obj, uint64_t type, uint64_t flags,
 		       uint64_t managed, uint64_t *values)
 {
@@ -175,7 +175,7 @@ int py_attributes_open(const struct py_runtime *rt, uint64_t obj, uint64_t type,
 		return open_managed(rt, obj, type, flags, out);
 	if (!rc)
 		rc = mem_read_u64(rt->mem, type + TYPE_DICTOFFSET, &off);
-	if (!rc && (off == 0 || off > 1U << 16)) /* negative: of objects of variable size */
+	if (!rc && (off == 0 || off > 1U << 16)) /* negative for variable-size objects */
 		rc = -ENOENT;
 	if (!rc)
 		rc = mem_read_u64(rt->mem, obj + off, &dict);
@@ -186,7 +186,7 @@ int py_attributes_open(const struct py_runtime *rt, uint64_t obj, uint64_t type,
 	return rc;
 }
 
-/* Words at `at` and every `step` bytes on, to every second one of `out`. */
+/* Read the words at `at`, `at` + `step`, ... into every second element of `out`. */
 static int read_column(const struct py_runtime *rt, uint64_t at, size_t step, size_t n,
 		       uint64_t *out)
 {

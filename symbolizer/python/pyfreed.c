@@ -6,17 +6,17 @@
 
 #include "symbolizer/python/internal.h"
 
-/* A reader of the copies, and behind them of the process. */
+/* A reader of the copies that falls back to the process. */
 struct copies {
-	struct mem mem; /* first */
+	struct mem mem; /* must be first */
 	const struct mem *under;
 	uint64_t code;
 	const struct py_region *region;
 	unsigned n;
 };
 
-/* Copies may overlap, as they are of objects whose lengths nobody knew, and an object may lie in
- * several. The longest from `addr` on, *n bytes; NULL: there is none. */
+/* The longest copy from `addr` on, *n bytes; NULL if there is none. Copies may overlap, since
+ * objects are copied without knowing their lengths, and an object may be in several. */
 static const uint8_t *longest_copy(const struct copies *c, uint64_t addr, size_t *n)
 {
 	const uint8_t *found = NULL;
@@ -44,7 +44,7 @@ static int read_copies(const struct mem *m, uint64_t addr, void *buf, size_t len
 		memcpy((uint8_t *)buf + done, copy, n);
 		done += n;
 	}
-	/* It was on its way out: nobody held it any more (ob_refcnt, Include/object.h). */
+	/* A copy made while it was freed has refcount 0 (ob_refcnt, Include/object.h). */
 	if (addr == c->code && len >= sizeof(alive))
 		memcpy(buf, &alive, sizeof(alive));
 	return 0;
@@ -54,7 +54,7 @@ void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_regi
 {
 	struct copies c = {{.read = read_copies, .pid = rt->pid}, rt->mem, code, r, n};
 	rt->mem = &c.mem;
-	py_code_check(rt, code); /* the record of its end may have been lost */
+	py_code_check(rt, code); /* the record of its freeing may have been lost */
 	py_resolve(rt, code, 0);
 	rt->mem = c.under;
 }

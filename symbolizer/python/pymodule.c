@@ -8,31 +8,30 @@
 #include "symbolizer/python/pycode.h"
 
 enum {
-	MAX_NODES = 1 << 16, /* then all begin anew */
-	MAX_DEPTH = 64,	     /* modules within modules */
-	TRUST_NS = 2000000,  /* so long it is taken to be what it was */
-	LATE_NS = 20000000,  /* what is read later than this after a call says nothing of it */
+	MAX_NODES = 1 << 16, /* then all are dropped */
+	MAX_DEPTH = 64,	     /* nesting of modules */
+	TRUST_NS = 2000000,  /* a path is trusted this long without a check */
+	LATE_NS = 20000000,  /* a path found later than this after a call is not valid for it */
 };
 
-/* A module as it is called by another. */
+/* A module in the context of the module that calls it. */
 struct node {
 	uint32_t parent; /* PY_NO_MODULE: outermost */
-	uint32_t
-	    within; /* the one around it in whose tree it is; PY_NO_MODULE: a tree of its own */
+	uint32_t within; /* the enclosing one whose tree contains it; PY_NO_MODULE: none does */
 	uint64_t self;
-	const char *path;   /* interned; NULL: not known */
-	const char *prefix; /* of the paths of what is in its tree; "" at the top */
-	const char *outer;  /* the prefix of `within` from which `path` was made */
+	const char *path;   /* interned; NULL: unknown */
+	const char *prefix; /* prefix of paths in its tree; "" at the top */
+	const char *outer;  /* the prefix of `within` that `path` was made from */
 	struct py_witness witness;
-	uint64_t since_ns, until_ns; /* the path was found; was last seen to hold (0: never) */
-	uint32_t failed;	     /* times in a row that it was looked for in vain */
+	uint64_t since_ns, until_ns; /* when the path was found, and last verified (0: never) */
+	uint32_t failed;	     /* consecutive failed lookups */
 };
 
 struct py_modules {
 	struct pytable index;
 	struct node *nodes;
 	uint32_t n;
-	uint32_t base; /* number of nodes[0]: grows when they begin anew */
+	uint32_t base; /* number of nodes[0]: grows when all are dropped */
 	struct py_tree tree;
 };
 
@@ -121,7 +120,7 @@ static const char *join(struct py_runtime *rt, const char *prefix, const char *n
 	return n < 0 || (size_t)n >= sizeof(path) ? NULL : py_intern_string(rt->codes, path);
 }
 
-/* A module that is in no other's tree: its class names it. */
+/* A module in no enclosing module's tree is named by its class. */
 static void look_alone(struct py_runtime *rt, struct node *node)
 {
 	char class[256], path[sizeof(class) + 2];
@@ -134,7 +133,7 @@ static void look_alone(struct py_runtime *rt, struct node *node)
 	node->path = py_intern_string(rt->codes, path);
 }
 
-/* Find the module in the trees of those around it, the nearest first. */
+/* Search the trees of the enclosing modules for the module, the nearest first. */
 static void look(struct py_runtime *rt, struct node *node)
 {
 	struct py_modules *m = rt->modules;
@@ -147,7 +146,7 @@ static void look(struct py_runtime *rt, struct node *node)
 
 		if (!around->path)
 			return;
-		if (around->self == node->self) /* it is called again by what it calls */
+		if (around->self == node->self) /* recursion: called by a module that it calls */
 			name[0] = '\0';
 		else
 			rc = py_tree_find(rt, &m->tree, around->self, node->self, &node->witness,
@@ -165,7 +164,8 @@ static void look(struct py_runtime *rt, struct node *node)
 	look_alone(rt, node);
 }
 
-/* Whether there is nothing to be read for a call at `ns`. */
+/* Whether the node needs no check for a call at `ns`. The interval doubles with each failed lookup.
+ */
 static bool is_settled(const struct node *node, uint64_t ns)
 {
 	enum { MOST_DOUBLED = 8 };
@@ -203,7 +203,7 @@ const char *py_module_path(struct py_runtime *rt, uint32_t number, uint64_t ns)
 		return NULL;
 	node = node_at(rt->modules, number);
 	if (!is_settled(node, ns)) {
-		py_module_path(rt, node->parent, ns); /* MAX_DEPTH deep at most */
+		py_module_path(rt, node->parent, ns); /* recursion of at most MAX_DEPTH */
 		look_again(rt, node);
 	}
 	return ns + LATE_NS < node->since_ns ? NULL : node->path;

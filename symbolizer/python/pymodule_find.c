@@ -6,24 +6,24 @@
 #include <string.h>
 
 enum {
-	MAX_BRANCHES = 4096, /* modules that a search goes through */
+	MAX_BRANCHES = 4096, /* maximum modules in a search */
 	MAX_DEPTH = 32,
-	HASH_IN_STR = 24, /* of a PyASCIIObject: Include/cpython/unicodeobject.h, 3.8 to 3.13 */
+	HASH_IN_STR = 24, /* in PyASCIIObject: Include/cpython/unicodeobject.h, 3.8 to 3.13 */
 };
 
-/* A module's dict _modules, and how it is reached. */
+/* A module's dict _modules, and the path to it. */
 struct children {
-	uint64_t type; /* of the module */
+	uint64_t type; /* type of the module */
 	struct py_dict own;
-	uint64_t modules_at, modules; /* among its own attributes */
+	uint64_t modules_at, modules; /* address of the attribute's value, and the value */
 	struct py_dict dict;
 };
 
-/* A module that was found in the tree. */
+/* A module found in the tree. */
 struct py_branch {
 	uint64_t module;
-	uint32_t parent; /* branch */
-	uint32_t entry;	 /* in the parent's _modules */
+	uint32_t parent; /* index in py_tree.branch */
+	uint32_t entry;	 /* index in the parent's _modules */
 };
 
 bool py_witness_holds(const struct py_runtime *rt, const struct py_witness *w)
@@ -47,7 +47,7 @@ void py_witness_free(struct py_witness *w)
 	*w = (struct py_witness){0};
 }
 
-/* The words are in one piece of memory: `room` addresses, then what they hold. */
+/* One allocation: `room` addresses, then `room` values. */
 static int witness_room(struct py_witness *w, uint32_t room)
 {
 	if (room > w->room) {
@@ -78,8 +78,8 @@ void py_tree_free(struct py_tree *t)
 	*t = (struct py_tree){0};
 }
 
-/* The number of the entry of `_modules`; d->n: there is none. Python interns the names of
- * attributes, so the string is mostly the same one. */
+/* Index of the entry `_modules`; d->n if there is none. Python interns attribute names, so the key
+ * is usually the same str object. */
 static size_t modules_entry(const struct py_runtime *rt, struct py_tree *t, const struct py_dict *d,
 			    const uint64_t pairs[][2])
 {
@@ -97,7 +97,7 @@ static size_t modules_entry(const struct py_runtime *rt, struct py_tree *t, cons
 	return d->n;
 }
 
-/* The entry of `_modules` in an object's attributes: 1, 0, -errno. */
+/* Find the entry `_modules` in an object's attributes: 1, 0, -errno. */
 static int find_modules(const struct py_runtime *rt, struct py_tree *t, uint64_t module,
 			struct children *c)
 {
@@ -121,7 +121,7 @@ static int find_modules(const struct py_runtime *rt, struct py_tree *t, uint64_t
 	return rc;
 }
 
-/* The _modules of an object. 1; 0: it has none, it is no module; -errno. */
+/* Open the _modules of an object. 1; 0: it has none, so is not a module; -errno. */
 static int open_children(const struct py_runtime *rt, struct py_tree *t, uint64_t module,
 			 struct children *c)
 {
@@ -143,7 +143,7 @@ static void attest_dict(struct py_witness *w, const struct py_dict *d)
 		attest(w, d->proof[i].at, d->proof[i].is);
 }
 
-/* That the children are those of the module. */
+/* Add to the witness that the children are the module's. */
 static void attest_children(const struct py_runtime *rt, struct py_witness *w, uint64_t module,
 			    const struct children *c)
 {
@@ -155,7 +155,7 @@ static void attest_children(const struct py_runtime *rt, struct py_witness *w, u
 
 enum { WORDS_OF_CHILDREN = 10, WORDS_OF_STEP = WORDS_OF_CHILDREN + 3 };
 
-/* One step of the way: the name of the child, and what it follows from. */
+/* One step of the path: the name of the child, and its witness. */
 static int attest_step(const struct py_runtime *rt, struct py_tree *t, struct py_witness *w,
 		       uint64_t module, const struct py_branch *child, char *name, size_t size)
 {
@@ -179,7 +179,7 @@ static int attest_step(const struct py_runtime *rt, struct py_tree *t, struct py
 	return 0;
 }
 
-/* The way to branch `last`, and all that it follows from as it is now. 1 or -errno. */
+/* The path to branch `last` with its witness, verified at the end. 1 or -errno. */
 static int trace_back(const struct py_runtime *rt, struct py_tree *t, uint32_t last,
 		      struct py_witness *w, char *out, size_t size)
 {
@@ -224,7 +224,7 @@ static int add_branch(struct py_tree *t, struct py_branch b)
 	return 0;
 }
 
-/* Add the children of a branch. 1: `module` is the last one added. */
+/* Add the children of a branch. 1: `module` was found and added last. */
 static int grow_branch(const struct py_runtime *rt, struct py_tree *t, uint32_t parent,
 		       uint64_t module)
 {

@@ -16,8 +16,9 @@ static bool plausible(uint64_t addr)
 	return addr >= 4096 && addr % 8 == 0;
 }
 
-/* Memory that was given back begins with a free list pointer. Immortal objects (PEP 683) count near
- * 2^32, and extensions built for an older stable ABI may push them over it. */
+/* Freed memory starts with a free-list pointer, which is not a plausible refcount. Immortal objects
+ * (PEP 683) count near 2^32, and extensions built for an older stable ABI may push them above it.
+ */
 int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
 {
 	uint64_t refs;
@@ -33,7 +34,8 @@ int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
 	return refs == 0 || refs > 1ULL << 40 ? -EPROTO : 0;
 }
 
-/* Py_TPFLAGS_TYPE_SUBCLASS, Include/object.h: set in the flags of `type` and of every metaclass. */
+/* Py_TPFLAGS_TYPE_SUBCLASS, Include/object.h: set in the flags of `type` and of every metaclass, so
+ * the check is on the type's type. */
 static int check_type(const struct py_runtime *rt, uint64_t type)
 {
 	const uint64_t type_subclass = 1ULL << 31;
@@ -122,7 +124,7 @@ static size_t to_utf8(const uint8_t *text, size_t count, unsigned width, char *o
 
 struct str {
 	uint64_t text, length;
-	unsigned width; /* bytes a character: 1, 2, 4 */
+	unsigned width; /* bytes per character: 1, 2, 4 */
 };
 
 /* state: interned 2 bits, kind 3 bits (the width), compact, ascii. */
@@ -158,7 +160,7 @@ ssize_t py_read_str(const struct py_runtime *rt, uint64_t addr, char *out, size_
 
 	if (rc)
 		return rc;
-	if (s.length > size) /* no character takes less than a byte */
+	if (s.length > size) /* each character takes at least a byte of out */
 		s.length = size;
 	text = malloc(s.length * s.width + 1);
 	if (!text)

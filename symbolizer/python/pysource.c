@@ -21,9 +21,9 @@ enum {
 
 struct source {
 	char *name;
-	char *data; /* NULL: not readable, remembered so that it is not tried again */
+	char *data; /* NULL: unreadable; cached so that it is not retried */
 	size_t size;
-	uint32_t *start; /* of each line, and the end of the last */
+	uint32_t *start; /* offset of each line, and of the end of the last */
 	uint32_t lines;
 	uint64_t used;
 };
@@ -84,8 +84,8 @@ void py_sources_free(struct py_sources *s)
 	free(s);
 }
 
-/* Symbolic links with absolute targets must lead below the target's root, not ours: openat2(2),
- * Linux 5.6. A fifo or device of the name must not block. */
+/* Absolute symlinks must resolve below the target's root, not ours: openat2(2), Linux 5.6. Must not
+ * block on a FIFO or device. */
 static int open_source(const struct py_sources *s, const char *name)
 {
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -106,7 +106,7 @@ static char *read_all(int fd, size_t size)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0) { /* shorter than it was a moment ago */
+		if (n <= 0) { /* truncated since fstat */
 			free(data);
 			return NULL;
 		}

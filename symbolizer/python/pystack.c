@@ -1,4 +1,4 @@
-/* Stacks of Python frames, interned, and how they came: symbolizer/python/pycode.h. */
+/* Interning of Python stacks (symbolizer/python/pycode.h), with a cache keyed by the raw pairs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,14 @@
 #include "symbolizer/python/internal.h"
 #include "symbolizer/python/pycode.h"
 
-/* Bounds for a target that makes up code without end; a training run stays far below them. */
+/* Limits for a target that keeps generating code; a training run stays far below them. */
 enum {
-	MAX_RAW_WORDS = 1 << 20,    /* of what is remembered as it came: 8 MiB */
-	MAX_STACK_BYTES = 24 << 20, /* then new stacks keep one frame */
+	MAX_RAW_WORDS = 1 << 20,    /* cached raw stacks: 8 MiB */
+	MAX_STACK_BYTES = 24 << 20, /* then new stacks keep one frame only */
 	MAX_DEPTH = 512,
 };
 
-/* A stack as it came: its pairs, and behind them the modules that are called in it, innermost
- * first. */
+/* A raw stack: its pairs, then the modules called in it, innermost first. */
 struct raw {
 	uint64_t words[3 * MAX_DEPTH];
 	size_t n, nmodules;
@@ -24,11 +23,11 @@ struct raw {
 
 #define RAW_WORDS(raw) (2 * (raw)->n + (raw)->nmodules)
 
-/* The same, kept: from raw_words[at]. */
+/* A cached raw stack: its words start at raw_words[at]. */
 struct raw_stack {
 	const struct py_stack *stack;
 	size_t at, nwords;
-	uint32_t epoch, node; /* node: PY_NO_MODULE without a module */
+	uint32_t epoch, node; /* node: PY_NO_MODULE if none */
 	uint16_t n;
 	bool truncated;
 };
@@ -40,7 +39,7 @@ struct py_stacks {
 	uint32_t nstacks;
 	size_t stack_bytes;
 
-	/* What may be forgotten. */
+	/* Cache that may be dropped. */
 	struct pytable raw_index;
 	struct raw_stack *raws;
 	uint64_t *raw_words;
@@ -75,7 +74,7 @@ static void forget_raws(struct py_stacks *s)
 	pytable_clear(&s->raw_index);
 }
 
-/* What a stack is made of, but for its frames. */
+/* The key of an interned stack, besides its frames. */
 struct stack {
 	uint16_t depth;
 	bool truncated;
@@ -121,7 +120,7 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 	return s;
 }
 
-/* *sure is cleared when a frame is unknown: the pair may mean something the next time. */
+/* *sure is cleared when a frame is unknown: its pair may be resolvable next time. */
 static void resolve_frames(struct py_runtime *rt, const struct raw *raw,
 			   const struct py_frame **frames, bool *sure)
 {
@@ -174,7 +173,7 @@ static void remember_raw(struct py_stacks *s, uint64_t hash, const struct raw *r
 	*r = like;
 }
 
-/* A stack whose frames are known, and what module it is in by now. */
+/* The stack of a cached raw stack, with its module path updated. */
 static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, uint64_t ns)
 {
 	const struct py_stack *s = r->stack;
@@ -188,8 +187,8 @@ static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, 
 	return s;
 }
 
-/* Where a call has two frames, the outer one has the module for certain: in the inner one a
- * variable that a closure uses is kept in a cell. */
+/* Collect the modules called. If a call has two frames, use the outer one: in the inner one the
+ * variable may be in a cell, because a closure uses it. */
 static void take_modules(const struct py_codes *c, struct raw *raw, const uint64_t frames[][3])
 {
 	raw->nmodules = 0;
@@ -204,7 +203,7 @@ static void take_modules(const struct py_codes *c, struct raw *raw, const uint64
 	}
 }
 
-/* `frames` NULL: the modules are not known. */
+/* `frames` may be NULL: the modules are unknown. */
 static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t frames[][3],
 					 uint64_t ns)
 {
@@ -218,7 +217,7 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 	if (r && r->epoch == py_codes_epoch(rt->codes) && py_module_node_known(rt, r->node))
 		return again(rt, r, ns);
 	resolve_frames(rt, raw, resolved, &sure);
-	if (frames) /* which codes call modules may be known only now */
+	if (frames) /* resolving may have identified the module calls */
 		take_modules(rt->codes, raw, frames);
 	kept = (struct raw_stack){
 	    .epoch = py_codes_epoch(rt->codes), .n = (uint16_t)raw->n, .truncated = raw->truncated};

@@ -24,7 +24,8 @@ static bool complete(const uint64_t vaddr[NNAMES])
 	return vaddr[RUNTIME] && vaddr[CODE_TYPE] && vaddr[UNICODE_TYPE] && vaddr[BYTES_TYPE];
 }
 
-/* A program that holds its own interpreter need not export it. */
+/* A program with an embedded interpreter need not export it, so `likely` files are searched in
+ * .symtab, too. */
 static bool find_symbols(struct elf_file *f, bool likely, uint64_t vaddr[NNAMES])
 {
 	for (size_t i = 0; i < NNAMES; i++)
@@ -34,7 +35,7 @@ static bool find_symbols(struct elf_file *f, bool likely, uint64_t vaddr[NNAMES]
 	return complete(vaddr);
 }
 
-/* The N of "python3.N" at p, its NUL included; 0: something else. */
+/* The N of "python3.N" at p, NUL-terminated; 0 otherwise. */
 static unsigned literal_at(const uint8_t *p, size_t left)
 {
 	size_t i = strlen("python3.");
@@ -103,7 +104,7 @@ static bool is_likely(const struct mapping *m, const char *exe)
 	return strstr(mapping_name(m), "python") || strcmp(m->path, exe) == 0;
 }
 
-/* One pass over the mappings: the likely files, or the others. */
+/* Scan the mappings for images: the likely files, or all others. */
 static size_t scan_maps(pid_t pid, const struct maps *maps, const char *exe, bool likely,
 			struct py_image *out, size_t max)
 {
@@ -172,7 +173,7 @@ static int unknown_version(struct err *e, const char *version)
 	return -ENOTSUP;
 }
 
-/* 3.8 to 3.12: a table, by Py_Version or the file's own text. */
+/* 3.8 to 3.12: choose the table by Py_Version or by the string in the file. */
 static int layout_by_version(struct py_runtime *rt, struct err *e)
 {
 	const struct py_layout *table;
@@ -260,7 +261,7 @@ static int check_tstate(const struct py_walk *w, const struct tstate_visit *v, v
 	return word_at(v->window, w->tw_interp) == v->interp ? 0 : -EPROTO;
 }
 
-/* 0, -EAGAIN before Py_Initialize has made the first thread state, or -EPROTO. */
+/* 0, -EAGAIN before Py_Initialize has created the first thread state, or -EPROTO. */
 static int check_memory(const struct py_runtime *rt)
 {
 	unsigned count = 0;
@@ -277,7 +278,7 @@ static int check_memory(const struct py_runtime *rt)
 	return rc ? rc : count ? 0 : -EAGAIN;
 }
 
-/* The process runs on while its lists are read: look more than once before doubting the layout. */
+/* The process is running while its lists are read: retry before rejecting the layout. */
 static int validate(const struct py_runtime *rt, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 2000000};
@@ -307,8 +308,8 @@ static int open_image(struct py_runtime *rt, struct err *e)
 	return rc ? rc : validate(rt, e);
 }
 
-/* More than one file may hold a runtime (a program with its own, a library that came along): the
- * one that runs is meant. */
+/* Several files may contain a runtime (the program's own, and an unused library); choose the one in
+ * use. */
 static int choose_image(struct py_runtime *rt, struct err *e)
 {
 	enum { MAX_IMAGES = 4 };

@@ -1,4 +1,4 @@
-/* The CPython runtime of a live process, seen from outside: its version, its threads, their frames.
+/* The CPython runtime of a live process, read from outside: version, layout, threads, frames, GIL.
  */
 #ifndef SYMBOLIZER_PYTHON_PYTHON_H
 #define SYMBOLIZER_PYTHON_PYTHON_H
@@ -12,40 +12,40 @@
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/mem.h"
 
-/* Where CPython keeps what a stack walk and a code object's lines need: one layout for each minor
- * version.
+/* The offsets that a stack walk and the line lookup need, by CPython minor version.
  *
- * The offsets of 3.8 to 3.12 are offsetof() of the structures in the headers named at each table in
- * python_offsets.c, compiled for x86-64. From 3.13 the target itself carries them (_Py_DebugOffsets
- * at the start of _PyRuntime, Include/internal/pycore_runtime.h). */
+ * Those of 3.8 to 3.12 are offsetof() of the structures in the headers named at each table in
+ * python_offsets.c, compiled for x86-64. From 3.13 on, the target itself contains them
+ * (_Py_DebugOffsets at the start of _PyRuntime, Include/internal/pycore_runtime.h). */
 
-/* How the second word of a pair gives the instruction's byte offset in the code. */
+/* How the second word of a pair encodes the instruction's byte offset in the code. */
 enum py_instr_kind {
 	PY_INSTR_LASTI_BYTES, /* 3.8, 3.9: f_lasti itself */
 	PY_INSTR_LASTI_UNITS, /* 3.10: f_lasti * 2 */
 	PY_INSTR_POINTER,     /* 3.11+: word - (code + code_adaptive) */
 };
 
-/* Offsets of the objects that user space reads. */
+/* Byte offsets within the objects that user space reads. */
 struct py_objects {
-	__u32 code_size; /* bytes from the start that hold all code_* fields */
+	__u32 code_size; /* bytes from the start that cover all code_* fields */
 	__u32 code_filename, code_name, code_qualname; /* qualname: 3.11+, else PY_NO_OFFSET */
 	__u32 code_firstlineno, code_linetable;
 	__u32 code_adaptive; /* first instruction; 3.11+, else PY_NO_OFFSET */
 	__u32 str_length, str_state;
-	__u32 str_ascii, str_compact; /* text of a compact ASCII, of another compact string */
+	__u32 str_ascii, str_compact; /* text of a compact ASCII string, of any other */
 	__u32 bytes_size, bytes_data;
 	__u32 ob_type, type_name, type_dealloc, type_flags;
 };
 
 struct py_layout {
-	__u32 minor;	   /* of 3.minor */
+	__u32 minor;	   /* as in 3.minor */
 	__u32 linetable;   /* enum linetable_kind */
 	__u32 instr_kind;  /* enum py_instr_kind */
 	__u32 interp_head; /* offset within _PyRuntime */
-	/* The lock: offset within _PyRuntime, or from 3.12 on of a pointer in an interpreter. */
+	/* The GIL: its offset within _PyRuntime, or (3.12+) offset of a pointer to it within an
+	 * interpreter. */
 	__u32 gil;
-	__u32 gil_locked, gil_holder, gil_size; /* int, pointer; bytes of the whole */
+	__u32 gil_locked, gil_holder, gil_size; /* offsets of an int and a pointer; size in bytes */
 	struct py_walk walk;			/* without interp_head_addr */
 	struct py_objects obj;
 };
@@ -62,56 +62,54 @@ struct err;
  * Static storage. */
 const struct py_layout *py_layout_table(unsigned minor);
 
-/* Fill `out` from the `len` bytes at the start of the target's _PyRuntime (3.13). The bytes are not
- * trusted: every structure size and every field's span is checked.
- * Returns 0; -ENOENT when there is no debug cookie (older than 3.13); -ENOTSUP for a free-threaded
- * build or a version not known here; -EPROTO for offsets that cannot be. *version is set to
- * PY_VERSION_HEX whenever the cookie is there. Source: Include/internal/pycore_runtime.h of 3.13.0.
- */
+/* Fill `out` from the `len` bytes at the start of the target's _PyRuntime (3.13). The bytes are
+ * untrusted: every structure size and every field's span is checked. Returns 0; -ENOENT when there
+ * is no debug cookie (before 3.13); -ENOTSUP for a free-threaded build or an unknown version;
+ * -EPROTO for impossible offsets. *version is set to PY_VERSION_HEX whenever the cookie is there.
+ * Source: Include/internal/pycore_runtime.h of 3.13.0. */
 int py_layout_debug(const void *bytes, size_t len, struct py_layout *out, __u32 *version,
 		    struct err *e);
 #endif
 
-/* One interpreter runtime of one process, with the caches of symbolizer/python/pycode.h. Not
- * thread-safe.
- */
+/* The interpreter runtime of one process, with the caches of symbolizer/python/pycode.h. Not
+ * thread-safe. */
 struct py_runtime;
 
-/* Find the runtime of `pid` (CPython 3.8 to 3.13, the default build), linked into the program or as
- * a shared library, and check that its memory looks as the layout says. `m` must outlive *out.
- * Keeps the root and working directory of the process open, for source texts after its end.
- * Returns 0 and *out (free with python_close), or -errno with *e:
+/* Find the runtime of `pid` (CPython 3.8 to 3.13, the default build), linked into the program or in
+ * a shared library, and validate its memory against the layout. `m` is borrowed and must outlive
+ * *out. Keeps the root and working directory of the process open, so that sources can be read after
+ * its end. Returns 0 and *out (free with python_close), or -errno with *e:
  *   -ENOENT   no CPython in this process
- *   -EAGAIN   CPython is mapped but has not started yet: try again later
- *   -ENOTSUP  a version or build that this program does not know
+ *   -EAGAIN   CPython is mapped but not initialised yet: try again later
+ *   -ENOTSUP  unknown version or build
  *   -EPROTO   memory contradicts the layout of the version
- *   -ESRCH, -EPERM, -EACCES  the process cannot be read. */
+ *   -ESRCH, -EPERM, -EACCES  the process cannot be read */
 int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct err *e);
-void python_close(struct py_runtime *rt); /* NULL is allowed */
+void python_close(struct py_runtime *rt); /* NULL allowed */
 
-/* "3.11.7"; "3.9" where the patch level cannot be had (3.8 to 3.10). */
+/* "3.11.7"; "3.9" where the patch level is unknown (3.8 to 3.10). */
 const char *python_version(const struct py_runtime *rt);
 
-/* How to walk, for the eBPF program: see symbolizer/python/python.h. */
+/* How to walk frames, for the engines: struct py_walk in symbolizer/plan/plan.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
 
-/* Walking a Python thread from outside as struct py_walk says: what the engines do on the thread
- * that hit, for any thread. */
+/* Walking the frames of any Python thread from outside, by struct py_walk, as the engines do for
+ * the thread that hit. */
 
-/* The thread state of the thread whose pthread_self() is `thread_id` (x86-64: its fs base). With
- * thread_id 0, of the thread whose gettid() in its own PID namespace is `tid`; before 3.11 that
- * takes glibc (symbolizer/python/internal.h). All interpreters are searched. Returns 0 and
- * its address, -ENOENT when the thread has none, or -errno of the reading. */
+/* Find the thread state of the thread whose pthread_self() is `thread_id` (x86-64: its fs base),
+ * or, if that is 0, whose gettid() in its own PID namespace is `tid`; before 3.11 the latter
+ * requires glibc (pthread_tid in symbolizer/python/internal.h). Searches all interpreters. Returns
+ * 0 and its address, -ENOENT when the thread has none, or -errno of a read. */
 int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t *tstate);
 
-/* Walk the frames of a thread, named as above, innermost first: pairs[i] = {code object,
- * instruction} as struct py_walk describes them, at most `max`. The thread should not be running
- * Python meanwhile. *truncated is set when there are more frames or one could not be read. Returns
- * the number of frames (0: the thread runs no Python code), or -errno as py_find_tstate. */
+/* Walk the frames of a thread, given as above, innermost first: pairs[i] = {code object,
+ * instruction} as struct py_walk describes them, at most `max`. The thread should not run Python
+ * meanwhile. *truncated is set when there are more frames, or one could not be read. Returns the
+ * number of frames (0: no Python code), or -errno as py_find_tstate. */
 int py_walk_thread(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_t pairs[][2],
 		   size_t max, bool *truncated);
 
-/* What a walk began with. */
+/* Where a walk started. */
 struct py_top {
 	uint64_t tstate;
 	uint64_t cframe; /* the _PyCFrame on the C stack of the interpreter's innermost call (3.11,
@@ -119,21 +117,21 @@ struct py_top {
 	uint64_t frame;	 /* the innermost frame */
 };
 
-/* The same, and *top tells where it began. */
+/* The same; *top tells where the walk started. */
 int py_walk_from(struct py_runtime *rt, uint64_t thread_id, pid_t tid, struct py_top *top,
 		 uint64_t pairs[][2], size_t max, bool *truncated);
 
-/* Where the instructions of the code object at `code` lie, [*start, *end), when the second word of
- * its pairs is an address (3.11+); -ENOTSUP before, -errno of the reading. */
+/* Address range [*start, *end) of the instructions of the code object at `code`, if the second word
+ * of its pairs is an address (3.11+); 0, -ENOTSUP before 3.11, -errno of a read. */
 int py_code_range(struct py_runtime *rt, uint64_t code, uint64_t *start, uint64_t *end);
 
 struct py_gil {
-	uint64_t addr, size; /* where it lies, bytes: what its waiters sleep on is within it */
-	uint64_t holder;     /* the thread state that holds it; 0: it is free */
+	uint64_t addr, size; /* address, bytes; contains the futex words of its waiters */
+	uint64_t holder;     /* the thread state that holds it; 0: free */
 };
 
-/* The global interpreter lock of the thread state's interpreter at this moment. A thread that takes
- * it sets it locked first and writes the holder an instruction later: look twice. 0 or -errno. */
+/* Read the GIL of the thread state's interpreter. Hazard: a thread that takes it sets `locked`
+ * first and the holder an instruction later, so read twice. 0 or -errno. */
 int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out);
 
 #endif

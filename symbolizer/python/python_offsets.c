@@ -1,3 +1,5 @@
+/* CPython's structure offsets: tables for 3.8 to 3.12, _Py_DebugOffsets of 3.13. */
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,8 +10,8 @@
 #include "symbolizer/python/python.h"
 
 /* Member offsets below: offsetof() in the headers named, x86-64.
- * tests/unit/symbolizer/python/test_python.c checks each version that is installed against what the
- * interpreter says of itself. */
+ * tests/unit/symbolizer/python/test_python.c checks each installed version against the
+ * interpreter's own report. */
 
 /* Include/object.h, Include/cpython/object.h (bytesobject.h, unicodeobject.h), 3.8.18 to 3.11.7.
  * 3.12 dropped wstr from PyASCIIObject (PEP 623), so the text moved. */
@@ -20,8 +22,8 @@
 #define STR_FROM_312 .str_ascii = 40, .str_compact = 56
 
 /* Include/cpython/pystate.h, Include/internal/pycore_pystate.h (3.8) or pycore_interp.h and
- * pycore_runtime.h, Include/frameobject.h or Include/cpython/frameobject.h: the window spans
- * interp to thread_id, and f_back to f_lasti. */
+ * pycore_runtime.h, Include/frameobject.h or Include/cpython/frameobject.h. The windows span interp
+ * to thread_id, and f_back to f_lasti. */
 #define WALK_BEFORE_311                                                                            \
 	.interp_next = 0, .interp_tstate_head = 8, .tstate_next = 8, .tstate_window = 16,          \
 	.tstate_window_len = 168, .tw_interp = 0, .tw_frame = 8, .tw_thread_id = 160,              \
@@ -29,7 +31,7 @@
 	.fw_previous = 0, .fw_code = 8, .fw_owner = PY_NO_OFFSET, .instr_size = 4,                 \
 	.fw_local = PY_NO_OFFSET
 
-/* struct _gil_runtime_state, Include/internal/pycore_gil.h, the same in all. */
+/* struct _gil_runtime_state, Include/internal/pycore_gil.h, the same in all versions. */
 #define GIL .gil_holder = 8, .gil_locked = 16, .gil_size = 208
 
 /* Include/code.h (3.8), Include/cpython/code.h (3.9, 3.10). */
@@ -76,8 +78,8 @@ static const struct py_layout layout_3_10 = {
 
 /* Checked against 3.11.2 and 3.11.7. _PyInterpreterFrame: Include/internal/pycore_frame.h;
  * _PyCFrame and PyThreadState: Include/cpython/pystate.h; PyCodeObject: Include/cpython/code.h. The
- * instruction is prev_instr, the last one begun or one of its cache entries, which share its
- * position. Entry frames (is_entry) are frames of Python functions like the others. */
+ * instruction is prev_instr, the last one started or one of its cache entries, which share its
+ * position. Entry frames (is_entry) are ordinary Python frames. */
 static const struct py_layout layout_3_11 = {
     .minor = 11,
     .linetable = LINETABLE_POSITIONS,
@@ -109,7 +111,7 @@ static const struct py_layout layout_3_11 = {
 };
 
 /* Checked against 3.12.1; the same headers. FRAME_OWNED_BY_CSTACK (3) is the frame that
- * _PyEval_EvalFrameDefault pushes for itself, with a trampoline for a code object. */
+ * _PyEval_EvalFrameDefault pushes for itself, whose code object is a trampoline. */
 static const struct py_layout layout_3_12 = {
     .minor = 12,
     .linetable = LINETABLE_POSITIONS,
@@ -192,8 +194,8 @@ struct debug_offsets {
 
 _Static_assert(sizeof(struct debug_offsets) == PY_DEBUG_OFFSETS_SIZE, "layout of 3.13.0");
 
-/* Sizes are a few hundred bytes to a few MiB (the runtime and an interpreter with their static
- * objects); nothing here reads further than one of them. */
+/* Bound for structure sizes, which are a few hundred bytes to a few MiB (the runtime and an
+ * interpreter with their static objects). */
 enum { MAX_SIZE = 16 << 20 };
 
 static int fits(uint64_t off, uint64_t bytes, uint64_t align, uint64_t size)
@@ -243,7 +245,7 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Windows from the first to the last field needed; -1 when they are longer than the buffers. */
+/* Compute the windows from the first to the last field needed; -1 when one exceeds its buffer. */
 static int walk_windows(const struct debug_offsets *d, struct py_walk *w)
 {
 	uint64_t t0 = least(least(d->thread.interp, d->thread.current_frame),
@@ -286,9 +288,9 @@ static int walk_windows(const struct debug_offsets *d, struct py_walk *w)
 	return 0;
 }
 
-/* Not among the debug offsets: tp_dealloc (Include/cpython/object.h), and where the text of a
- * compact string that is not ASCII begins, sizeof(PyCompactUnicodeObject) = sizeof(PyASCIIObject) +
- * 16 (Include/cpython/unicodeobject.h), both of 3.13.0. */
+/* Not in the debug offsets: tp_dealloc (Include/cpython/object.h), and the text of a compact
+ * non-ASCII string, sizeof(PyCompactUnicodeObject) = sizeof(PyASCIIObject) + 16
+ * (Include/cpython/unicodeobject.h), both of 3.13.0. */
 static void objects(const struct debug_offsets *d, struct py_objects *o)
 {
 	*o = (struct py_objects){
@@ -312,8 +314,9 @@ static void objects(const struct debug_offsets *d, struct py_objects *o)
 	};
 }
 
-/* gil_state is within the interpreter, and what the pointer `gil` points to looks the same. Its
- * size: Include/internal/pycore_gil.h of 3.13.0. */
+/* The debug offsets give the members of gil_state, which is embedded in the interpreter; the struct
+ * that the pointer `gil` points to has the same layout. Its size: Include/internal/pycore_gil.h
+ * of 3.13.0. */
 static void lock(const struct debug_offsets *d, struct py_layout *out)
 {
 	uint64_t holder = d->interpreter.gil_holder - d->interpreter.gil_state;
@@ -334,7 +337,7 @@ static int check_version(const struct debug_offsets *d, struct err *e)
 	unsigned major = d->version >> 24 & 0xff, minor = d->version >> 16 & 0xff;
 
 	if (d->version >> 32 || major != 3) {
-		err_set(e, -EPROTO, "the debug offsets of this Python name no version");
+		err_set(e, -EPROTO, "the debug offsets of this Python have no valid version");
 		return err_hint(e, "Python frames are not shown"), -EPROTO;
 	}
 	if (d->free_threaded) {
@@ -342,7 +345,7 @@ static int check_version(const struct debug_offsets *d, struct err *e)
 		return err_hint(e, "Python frames are shown for builds with a GIL only"), -ENOTSUP;
 	}
 	if (minor != 13) {
-		err_set(e, -ENOTSUP, "CPython 3.%u is not known to this program", minor);
+		err_set(e, -ENOTSUP, "CPython 3.%u is not supported", minor);
 		return err_hint(e, "Python frames are shown for CPython 3.8 to 3.13"), -ENOTSUP;
 	}
 	return 0;

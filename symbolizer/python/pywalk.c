@@ -36,7 +36,7 @@ static int match_thread(const struct py_walk *w, const struct tstate_visit *v, v
 	return 1;
 }
 
-/* Before 3.11 a thread state has pthread_self() alone. */
+/* Before 3.11 a thread state has only pthread_self(), not the TID. */
 static int match_descriptor(const struct py_walk *w, const struct tstate_visit *v, void *arg)
 {
 	struct wanted_thread *t = arg;
@@ -67,8 +67,8 @@ int py_find_tstate(struct py_runtime *rt, uint64_t thread_id, pid_t tid, uint64_
 	return rc;
 }
 
-/* Read one frame; returns the next one outwards in *frame, and 1 with `pair` set, 0 for an
- * interpreter's marker, or -errno. */
+/* Read one frame and advance *frame to the next outer one. Returns 1 with `pair` set, 0 for an
+ * interpreter's marker frame, or -errno. */
 static int read_frame(const struct py_runtime *rt, uint64_t *frame, uint64_t pair[2])
 {
 	const struct py_walk *w = &rt->layout.walk;
@@ -86,8 +86,8 @@ static int read_frame(const struct py_runtime *rt, uint64_t *frame, uint64_t pai
 	return 1;
 }
 
-/* Before the next Python frame there may be markers, before the end of the stack too (3.12+):
- * whether there are more frames is known when the next one has been found. */
+/* Marker frames may precede the next Python frame, and also the end of the stack (3.12+), so
+ * whether there are more frames is known only when the next one is found. */
 static int walk_frames(const struct py_runtime *rt, uint64_t frame, uint64_t pairs[][2], size_t max,
 		       bool *truncated)
 {
@@ -156,7 +156,7 @@ int py_code_range(struct py_runtime *rt, uint64_t code, uint64_t *start, uint64_
 	return 0;
 }
 
-/* The interpreter's own since 3.12; a pointer there. */
+/* Since 3.12 each interpreter has a pointer to its GIL. */
 static int gil_address(const struct py_runtime *rt, uint64_t interp, uint64_t *gil)
 {
 	if (rt->layout.gil == PY_NO_OFFSET)
