@@ -7,7 +7,7 @@
 
 enum { SLOT_NONE = 0xff, XMM_BASE = 0x80 };
 
-/* Where the eightbytes of one parameter went: locs of plan.h, or XMM_BASE + n. */
+/* Locations of the eightbytes of one parameter: locs of plan.h, or XMM_BASE + n. */
 struct passed {
 	uint8_t loc[3];
 	bool ok;
@@ -22,21 +22,22 @@ struct builder {
 	struct op_plan *plan;
 	struct assign at;
 	const struct func_facts *facts;
-	bool late; /* the entry's probe stands at facts->late */
-	/* Reads at the exit are gathered apart: they stand behind all entry reads. */
+	bool late; /* the entry probe is at facts->late */
+	/* Exit reads, collected separately: they follow all entry reads. */
 	struct probe_read exit[PLAN_READS];
 	unsigned nexit;
 };
 
-/* Eightbytes of a parameter: 'I' an integer register, 'S' an SSE one, 'M' three words of memory. */
+/* Eightbytes of a parameter: 'I' an integer register, 'S' an SSE register; 'M': three words in
+ * memory. */
 static const char *classes_of(const struct cxx_param *p)
 {
 	if (p->by_ref || (!p->list && (p->base == CXX_SCALAR || p->base == CXX_TENSOR)))
 		return "I";
 	if (p->list == CXX_ARRAY_REF)
-		/* c10's own optional of an ArrayRef takes no room for the flag
-		 * (c10/util/Optional.h, arrayref_optional_base, 1.13); OptionalArrayRef wraps
-		 * whichever its version has. */
+		/* c10's optional of an ArrayRef has no separate flag (c10/util/Optional.h,
+		 * arrayref_optional_base, 1.13); OptionalArrayRef wraps whichever optional its
+		 * version has. */
 		return p->optional && p->std_optional ? "M" : "II";
 	if (p->list)
 		return "I";
@@ -44,14 +45,14 @@ static const char *classes_of(const struct cxx_param *p)
 	case CXX_SYMINT:
 	case CXX_GENERATOR:
 	case CXX_STORAGE:
-		return "I"; /* by reference: their copy is not trivial */
+		return "I"; /* by reference: the copy constructor is not trivial */
 	case CXX_STRING_VIEW:
-		/* c10::optional<c10::string_view> has a copy constructor of its own
-		 * (c10/util/Optional.h, optional_base, 1.13) and goes by reference. */
+		/* c10::optional<c10::string_view> has a non-trivial copy constructor
+		 * (c10/util/Optional.h, optional_base, 1.13) and is passed by reference. */
 		return !p->optional ? "II" : p->std_optional ? "M" : "I";
 	case CXX_DOUBLE:
-		/* c10's optional has its value in a union with a char: that eightbyte is an integer
-		 * one. */
+		/* c10's optional has its value in a union with a char, so that eightbyte is of
+		 * class INTEGER. */
 		return !p->optional ? "S" : p->std_optional ? "SI" : "II";
 	case CXX_INT64:
 		return p->optional ? "II" : "I";
@@ -127,21 +128,21 @@ static struct abi_value known(const struct cxx_param *p, uint8_t how, uint8_t re
 	};
 }
 
-/* std::array<bool, N> by value in one register. */
+/* Whether it is a std::array<bool, N> by value in one register. */
 static bool is_bools(const struct cxx_param *p)
 {
 	return p->list == CXX_STD_ARRAY && p->base == CXX_BOOL && p->array_len <= 8 && !p->by_ref &&
 	       !p->optional && !p->elem_optional;
 }
 
-/* By value and of a size that is not known here: where the arguments behind it are is not, either.
- */
+/* Whether it is passed by value with unknown size, so that the locations of later arguments are
+ * unknown, too. */
 static bool of_unknown_size(const struct cxx_param *p)
 {
 	return !p->by_ref && (p->base == CXX_OTHER || (p->list == CXX_STD_ARRAY && !is_bools(p)));
 }
 
-/* Bytes of an element of an ArrayRef; 0: not known. */
+/* Bytes of an element of an ArrayRef; 0: unknown. */
 static uint8_t element_size(const struct cxx_param *p)
 {
 	if (p->elem_optional)
@@ -159,7 +160,7 @@ static uint8_t element_size(const struct cxx_param *p)
 	}
 }
 
-/* Where the function has put what came in that SSE register; NULL: not known. */
+/* The spill slot of that SSE argument register; NULL: unknown. */
 static const struct fp_slot *fp_slot_of(const struct builder *b, unsigned xmm)
 {
 	const struct fp_slot *s = &b->facts->late.xmm[xmm];
@@ -167,7 +168,7 @@ static const struct fp_slot *fp_slot_of(const struct builder *b, unsigned xmm)
 	return good ? s : NULL;
 }
 
-/* A word that may be an SSE register. */
+/* Plan a double, which may be in an SSE register. */
 static struct abi_value plan_double(struct builder *b, const struct cxx_param *p,
 				    const struct passed *at)
 {
@@ -213,7 +214,7 @@ static struct abi_value plan_array(struct builder *b, const struct cxx_param *p,
 }
 
 /* std::string_view is {length, pointer} (libstdc++, string_view), c10's {pointer, length}; an
- * optional one has its flag behind (std) or before (c10). */
+ * optional has its flag after (std) or before (c10) the value. */
 static struct abi_value plan_string(struct builder *b, const struct cxx_param *p,
 				    const struct passed *at)
 {
@@ -234,7 +235,8 @@ static struct abi_value plan_memory(struct builder *b, const struct cxx_param *p
 {
 	struct probe_read r = {.kind = READ_MEM, .a = loc, .size = 8};
 	if (p->base == CXX_SCALAR)
-		/* c10::Scalar is 32 bytes, 16-aligned: tag, then a union (c10/core/Scalar.h). */
+		/* c10::Scalar is 32 bytes, 16-byte aligned: tag, then a union (c10/core/Scalar.h).
+		 */
 		r.size = !p->optional ? 32 : p->std_optional ? 40 : 48;
 	else if (p->optional)
 		r.size = 16;
@@ -308,9 +310,9 @@ static struct abi_value plan_param(struct builder *b, const struct cxx_param *p)
 		     add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at.loc[0]}));
 }
 
-/* A result by value that needs a hidden pointer: its size and alignment in a std::tuple. */
+/* The C++ type of a result, with its size in a std::tuple. */
 struct result_type {
-	uint8_t base; /* enum cxx_base, CXX_OTHER: not known */
+	uint8_t base; /* enum cxx_base, CXX_OTHER: unknown */
 	uint8_t size;
 	bool vector, in_register, reference;
 };
@@ -344,7 +346,7 @@ static struct result_type result_type(const struct schema_arg *r)
 	case SCHEMA_DTYPE:
 		t = (struct result_type){.base = CXX_SCALAR_TYPE, .size = 1, .in_register = true};
 		break;
-	case SCHEMA_QSCHEME: /* an enumeration of one byte: c10/core/QScheme.h */
+	case SCHEMA_QSCHEME: /* a one-byte enum: c10/core/QScheme.h */
 		t = (struct result_type){.base = CXX_QSCHEME, .size = 1, .in_register = true};
 		break;
 	case SCHEMA_FLOAT:
@@ -361,12 +363,12 @@ static bool sse_result(const struct schema *s)
 	return s->nreturns == 1 && result_type(&s->returns[0]).base == CXX_DOUBLE;
 }
 
-/* 1: returns through a hidden pointer, 0: not, -1: not known. */
+/* Whether the op returns through a hidden pointer: 1, 0, or -1 if unknown. */
 static int has_hidden(const struct schema *s, const struct func_facts *facts)
 {
 	if (s->nreturns == 0 || sse_result(s))
 		return 0;
-	/* libstdc++'s tuple has a move constructor of its own, of references too (tuple,
+	/* libstdc++'s tuple has a non-trivial move constructor, also for references (tuple,
 	 * _Tuple_impl). */
 	if (s->nreturns > 1)
 		return 1;
@@ -376,7 +378,8 @@ static int has_hidden(const struct schema *s, const struct func_facts *facts)
 	return !t.reference && !t.in_register;
 }
 
-/* The argument that a written-to result refers to: the one with the same alias set. */
+/* Index of the argument that a reference result refers to, by their common alias set; -1 if none.
+ */
 static int aliased_arg(const struct schema *s, const struct schema_arg *r)
 {
 	for (unsigned i = 0; r->alias && i < s->nargs; i++) {
@@ -428,7 +431,7 @@ static struct abi_value plan_hidden(struct builder *b, const struct result_type 
 	return known(&p, how, add_exit(b, r));
 }
 
-/* libstdc++ lays a tuple's elements out from the last to the first (tuple, _Tuple_impl). */
+/* libstdc++ stores a tuple's elements from the last to the first (tuple, _Tuple_impl). */
 static void tuple_offsets(const struct schema *s, unsigned *off)
 {
 	unsigned at = 0;
@@ -473,7 +476,7 @@ static void plan_results(struct builder *b, const struct schema *s, struct op_ab
 	}
 }
 
-/* Exit reads were numbered on their own: move them behind the entry reads. */
+/* Append the exit reads to the entry reads and renumber them. */
 static void join_reads(struct builder *b, struct op_abi *out)
 {
 	struct op_plan *p = b->plan;
@@ -487,8 +490,8 @@ static void join_reads(struct builder *b, struct op_abi *out)
 	p->nstack = (uint8_t)(stack > LOC_MAX - LOC_STACK ? LOC_MAX - LOC_STACK : stack);
 }
 
-/* Whether arguments come in SSE registers, and everything else that is passed in registers is known
- * where the function has put them into memory. */
+/* Whether to probe at the deferred entry: some arguments are in SSE registers, and all integer
+ * arguments are still in known registers there. */
 static bool wants_late(const struct cxx_function *f, const struct deferred_entry *late, bool hidden,
 		       unsigned *ngpr)
 {
@@ -518,7 +521,7 @@ int abi_plan(const struct cxx_function *f, const struct schema *s, const struct 
 	int hidden = has_hidden(s, facts);
 	if (f->nparams != s->nargs || hidden < 0)
 		return -EPROTO;
-	/* The code must agree: a function that returns a class ends with its address in the result
+	/* The code must agree: a function that returns a class returns its address in the result
 	 * register. */
 	if (facts->ret_is_hidden_ptr && !hidden)
 		return -EPROTO;
@@ -533,7 +536,7 @@ int abi_plan(const struct cxx_function *f, const struct schema *s, const struct 
 	b.late = out->late = wants_late(f, &facts->late, hidden, &ngpr);
 	if (b.late)
 		set_late(plan, &facts->late, ngpr);
-	bool lost = false; /* nothing is certain any more */
+	bool lost = false; /* the locations of further arguments are unknown */
 	for (unsigned i = 0; i < s->nargs; i++) {
 		out->args[i] = lost ? unknown("passed behind a type ditrace does not know")
 				    : plan_param(&b, &f->params[i]);

@@ -15,7 +15,7 @@ struct addresses {
 
 struct callees {
 	struct elf_file *f;
-	struct addresses slots;	    /* words that the dynamic linker sets to a clean-up function */
+	struct addresses slots; /* GOT words that the dynamic linker sets to a clean-up function */
 	struct addresses functions; /* clean-up functions of the file itself */
 	pthread_mutex_t lock;
 	bool listed;
@@ -53,7 +53,7 @@ static bool holds(const struct addresses *a, uint64_t at)
 	return a->n && bsearch(&at, a->at, a->n, sizeof(*a->at), compare);
 }
 
-/* The names that the dynamic linker knows. */
+/* The dynamic symbol table. */
 struct dynamic {
 	const uint8_t *sym;
 	const char *str;
@@ -112,7 +112,7 @@ int callees_open(struct elf_file *f, struct callees **out)
 		return -ENOMEM;
 	c->f = f;
 	pthread_mutex_init(&c->lock, NULL);
-	/* the linker takes slots of .rela.dyn for calls only when it makes a .plt.got */
+	/* calls use GOT slots of .rela.dyn only if there is a .plt.got */
 	if (add_slots(c, ".rela.plt") ||
 	    (elf_section(f, ".plt.got", &at, &size) && add_slots(c, ".rela.dyn"))) {
 		callees_close(c);
@@ -155,7 +155,7 @@ static bool is_function(struct callees *c, uint64_t target)
 	return holds(&c->functions, target);
 }
 
-/* The word that the stub at `target` takes its address from, 0 when it is none. */
+/* The GOT word that the PLT stub at `target` jumps through, 0 if it is not a stub. */
 static uint64_t callees_slot(struct callees *c, uint64_t target)
 {
 	enum { STUB = 16 };
@@ -210,8 +210,8 @@ static int64_t word(const uint8_t *p)
 	return v;
 }
 
-/* Entries of the search table of .eh_frame_hdr in its only form in use, sorted pairs of 4-byte
- * offsets from the section's start: of a piece of code, of its FDE (Linux Standard Base
+/* Binary search table of .eh_frame_hdr in the only encoding in use: sorted pairs of 4-byte offsets
+ * from the section's start, of a piece of code and of its FDE (Linux Standard Base
  * Core 5.0, 10.6.2). */
 static const uint8_t *search_table(struct callees *c, uint64_t *at, uint64_t *n)
 {
@@ -244,8 +244,8 @@ static const uint8_t *find_piece(void *arg, uint64_t addr, uint64_t *start, size
 		return NULL;
 	*start = at + (uint64_t)word(table + 8 * (lo - 1));
 	uint64_t fde = at + (uint64_t)word(table + 8 * (lo - 1) + 4);
-	/* length, CIE, then start and length of the code; the start is relative to its own place in
-	 * the form in use, which is checked by what it comes to */
+	/* FDE: length, CIE, then start and length of the code. The start is assumed to be
+	 * pc-relative, which is verified by comparison with the table. */
 	const uint8_t *p = elf_bytes(c->f, fde, 16);
 	if (!p || fde + 8 + (uint64_t)word(p + 8) != *start)
 		return NULL;

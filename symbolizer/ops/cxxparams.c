@@ -7,7 +7,7 @@
 
 #include <libiberty/demangle.h>
 
-/* A piece of demangled text. */
+/* A substring of the demangled text. */
 struct span {
 	const char *s;
 	size_t len;
@@ -65,7 +65,7 @@ static bool unwrap_optional(struct span *t, bool *is_std)
 	return *is_std || unwrap(t, "c10::optional<");
 }
 
-/* "bool, 3ul" becomes "bool"; false when the length is not one that fits. */
+/* "bool, 3ul" becomes "bool"; false when the length is not in 1 .. 255. */
 static bool array_length(struct span *t, uint8_t *len)
 {
 	const char *comma = memrchr(t->s, ',', t->len);
@@ -117,7 +117,7 @@ void cxx_type_parse(const char *type, size_t len, struct cxx_param *out)
 
 	*out = (struct cxx_param){.text = text};
 	out->by_ref = strip_suffix(&t, "&");
-	if (out->by_ref && strip_suffix(&t, "&")) { /* T&& is no way ATen takes an argument */
+	if (out->by_ref && strip_suffix(&t, "&")) { /* ATen takes no T&& */
 		out->base = CXX_OTHER;
 		return;
 	}
@@ -135,7 +135,7 @@ void cxx_type_parse(const char *type, size_t len, struct cxx_param *out)
 	out->std_view = out->base == CXX_STRING_VIEW && *t.s == 's';
 }
 
-/* Where the text from s on, of a parameter list, has its next comma or end outside <> and (). */
+/* The next comma outside <> and () of the parameter list at s, or its end. */
 static const char *param_end(const char *s, const char *end)
 {
 	int depth = 0;
@@ -176,7 +176,7 @@ static int parse_params(const char *s, const char *end, struct arena *a, struct 
 	return 0;
 }
 
-/* The "(" that belongs to the ")" at close; NULL if there is none. */
+/* The "(" that matches the ")" at close; NULL if none. */
 static const char *params_open(const char *s, const char *close)
 {
 	int depth = 0;

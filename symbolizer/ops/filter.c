@@ -18,9 +18,9 @@ struct filter_item {
 
 enum { NAME_SIZE = 512 };
 
-/* "ns::base.overload" in pieces. */
+/* The components of "ns::base.overload". */
 struct parts {
-	const char *ns, *base, *overload; /* NULL where there is none */
+	const char *ns, *base, *overload; /* NULL if absent */
 	size_t ns_len, base_len;
 };
 
@@ -117,7 +117,7 @@ bool filter_match(const struct filter *f, const struct op_desc *op)
 	return false;
 }
 
-/* The "]" of the bracket expression that begins at s ("[^]a]" has its first "]" inside), or the
+/* The "]" that closes the bracket expression at s (in "[^]a]" the first "]" is a member), or the
  * end. */
 static const char *bracket_end(const char *s)
 {
@@ -127,7 +127,7 @@ static const char *bracket_end(const char *s)
 	return s + strcspn(s, "]");
 }
 
-/* Where the item that begins at s ends: at a comma of its own level, or at the end of the list. */
+/* The end of the item at s: a comma at its nesting level, or the end of the list. */
 static const char *item_end(const char *s)
 {
 	for (int depth = 0; *s; s++) {
@@ -213,7 +213,7 @@ static bool matches_any(const struct filter_item *i, const struct op_desc *const
 	return false;
 }
 
-/* May this item match an op that is not known yet? */
+/* Whether the item may match an op that is not known yet. */
 static bool may_come(const struct filter_item *i, const struct op_desc *const *ops, size_t n)
 {
 	struct parts want = parts_of(i->text);
@@ -231,8 +231,8 @@ static bool may_come(const struct filter_item *i, const struct op_desc *const *o
 	return want.ns != NULL;
 }
 
-/* How an op is written by somebody who wrote `item`: with or without namespace and overload, or
- * ditorch's way. */
+/* The name of an op in the style of `item`: with or without namespace and overload, or as ditorch
+ * does. */
 static void written_like(const char *item, const struct op_desc *op, char *out, size_t size)
 {
 	if (opnames_is_ditorch(item)) {

@@ -8,8 +8,8 @@
 static const char evaluate[] =
     "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_"
     "11InputBufferERKS2_INS0_10ReadyQueueEE";
-/* Mangled by the Itanium C++ ABI, up to the second parameter; another overload takes
- * std::vector<std::optional<InputMetadata>> in place of the edges. */
+/* Mangled name up to the second parameter; another overload takes
+ * std::vector<std::optional<InputMetadata>> instead of the edges. */
 static const char symbol[] =
     "_ZN5torch8autograd16validate_outputsERKSt6vectorINS0_4EdgeESaIS2_EERS1_IN2at6TensorE";
 static const char message[] = "invalid number of gradients - expected ";
@@ -28,7 +28,7 @@ static int is_it(const struct elf_symbol *s, void *arg)
 	return 1;
 }
 
-/* The address of the message, 0 when it is not there or there twice. */
+/* The address of the message, 0 when it is missing or not unique. */
 static uint64_t message_at(struct elf_file *cpu)
 {
 	uint64_t at = 0;
@@ -52,7 +52,7 @@ static bool takes_address(const uint8_t *p, uint64_t vaddr, uint64_t target)
 	return vaddr + LEN + (uint64_t)(int64_t)disp == target;
 }
 
-/* The one function of those around `near` that takes the address `target`. */
+/* The only function around `near` that takes the address `target`. */
 static bool user_of(struct elf_file *cpu, struct callees *c, uint64_t near, uint64_t target,
 		    struct named *out)
 {
@@ -81,7 +81,7 @@ static bool user_of(struct elf_file *cpu, struct callees *c, uint64_t near, uint
 	return out->vaddr != 0;
 }
 
-/* It may do no more than jump to a function with the same arguments. */
+/* It may be a stub that jumps to a function with the same arguments. */
 static void follow_jump(struct elf_file *cpu, struct named *f)
 {
 	const uint8_t *code = f->size ? elf_bytes(cpu, f->vaddr, f->size) : NULL;

@@ -6,15 +6,16 @@
 
 #include "symbolizer/event/event.h"
 
-/* A piece of text that no NUL ends. */
+/* A string without a terminating NUL. */
 struct span {
 	const char *s;
 	size_t len;
 };
 
-/* Names of Python that stand for operators of other names. Sorted by name. The operators of one are
- * separated by spaces. Sources: torch/_tensor.py, torch/nn/functional.py, tools/autograd/templates/
- * python_variable_methods.cpp and torch/csrc/autograd/python_variable_indexing.cpp. */
+/* Python names that stand for operators with other names. Sorted by name; operators separated by
+ * spaces. Sources: torch/_tensor.py, torch/nn/functional.py,
+ * tools/autograd/templates/python_variable_methods.cpp and
+ * torch/csrc/autograd/python_variable_indexing.cpp. */
 static const struct python_name {
 	const char *name, *ops;
 } python_names[] = {
@@ -104,8 +105,7 @@ static const struct python_name {
     {"torch.split", "split split_with_sizes"},
 };
 
-/* aten::X that Python has as torch.nn.functional.X and that is not better known as torch.X. Sorted.
- */
+/* aten::X that is torch.nn.functional.X in Python and not better known as torch.X. Sorted. */
 static const char *const functional[] = {
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
@@ -202,7 +202,7 @@ static const char *const functional[] = {
     "triplet_margin_loss",
 };
 
-/* aten::X that Python has as a method or attribute of Tensor only. Sorted. */
+/* aten::X that is only a method or attribute of Tensor in Python. Sorted. */
 static const char *const methods[] = {
     "align_as",
     "align_to",
@@ -265,8 +265,7 @@ static const char *const methods[] = {
     "view_as",
 };
 
-/* aten::X whose name in Python is another, or for which Python has no public function (""). Sorted.
- */
+/* aten::X with another name in Python, or without a public function (""). Sorted. */
 static const struct other_name {
 	const char *op, *name;
 } other_names[] = {
@@ -354,9 +353,9 @@ static const struct other_name {
     {"zero", ""},
 };
 
-/* Functions of Python that take other arguments than aten::X, by kind or by order, or return less:
- * torch.nn.functional.X unless it says otherwise. Sorted. Sources: torch/nn/functional.py and
- * torch/functional.py of 1.13.1 and 2.13.0, beside native_functions.yaml. */
+/* Python functions whose arguments differ from those of aten::X in kind or order, or that return
+ * less: torch.nn.functional.X unless noted. Sorted. Sources: torch/nn/functional.py and
+ * torch/functional.py of 1.13.1 and 2.13.0, against native_functions.yaml. */
 static const char *const of_other_arguments[] = {
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
@@ -401,7 +400,7 @@ static const char *const of_other_arguments[] = {
     "triplet_margin_loss",
 };
 
-/* Modules whose functions carry the module's name in aten: torch.linalg.det is aten::linalg_det. */
+/* Modules whose name prefixes that of the operator: torch.linalg.det is aten::linalg_det. */
 static const char *const prefixed[] = {"linalg", "fft", "special"};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -411,7 +410,7 @@ static bool equal(struct span a, const char *b)
 	return strlen(b) == a.len && !memcmp(a.s, b, a.len);
 }
 
-/* Compare with the string that an array element begins with. */
+/* Compares with the string that is the first member of an array element. */
 static int by_name(const void *key, const void *element)
 {
 	const struct span *k = key;
@@ -425,7 +424,7 @@ static bool listed(struct span name, const char *const *list, size_t n)
 	return bsearch(&name, list, n, sizeof(*list), by_name) != NULL;
 }
 
-/* "add_" of "aten::add_.Tensor"; empty for operators of other namespaces. */
+/* "add_" of "aten::add_.Tensor"; empty for other namespaces. */
 static struct span base_of(const struct op_desc *op)
 {
 	struct span b = {"", 0};
@@ -460,7 +459,7 @@ static bool is_any_of(const struct op_desc *op, const char *names)
 }
 
 /* "linear" of "torch.nn.functional.linear", with the module before it ("nn.functional", or nothing)
- * in `module`. The getter of an attribute, "torch.Tensor.T.__get__", is the attribute. */
+ * in `module`. An attribute getter, "torch.Tensor.T.__get__", is treated as the attribute. */
 static struct span split(struct span name, struct span *module)
 {
 	static const char get[] = ".__get__";
@@ -513,7 +512,7 @@ bool opnames_match(const char *name, const struct op_desc *op)
 	       !memcmp(b.s, last.s, last.len);
 }
 
-/* Names that Python has under no public name: "_to_copy", "tanh_backward". */
+/* Operators without a public name in Python: "_to_copy", "tanh_backward". */
 static bool is_internal(struct span b)
 {
 	bool is_dunder = b.len > 4 && !memcmp(b.s, "__", 2) && !memcmp(b.s + b.len - 2, "__", 2);
@@ -569,7 +568,7 @@ bool opnames_ditorch(const struct op_desc *op, char *out, size_t size)
 	return n > 0 && (size_t)n < size;
 }
 
-/* As the dispatcher has it; a backward node's own name. */
+/* The dispatcher's name, or a backward node's own name. */
 static bool name_of_operator(const struct op_desc *op, char *out, size_t size)
 {
 	const char *colons = strstr(op->name, "::");
@@ -592,8 +591,8 @@ bool opnames_python(const struct op_desc *op, char *out, size_t size)
 	return opnames_ditorch(op, out, size) || name_of_operator(op, out, size);
 }
 
-/* Whether Python's function is the operator but for its name: not one that works in place by an
- * argument, or that has other arguments. */
+/* Whether Python's function differs from the operator in name only: not if its arguments differ, or
+ * an argument makes it in-place. */
 static bool is_operator_itself(struct span b)
 {
 	struct span bare = {b.s, b.len - 1};

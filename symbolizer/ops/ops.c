@@ -9,9 +9,9 @@
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/torch/node_map.h"
 
-/* parseSchema(const std::string &), in later versions with a bool behind it
- * (torch/csrc/jit/frontend/function_schema_parser.h); the last two with the std::string of before
- * C++11. */
+/* parseSchema(const std::string &), in later versions with a bool parameter
+ * (torch/csrc/jit/frontend/function_schema_parser.h); the last two with the pre-C++11 std::string.
+ */
 static const char *const parse_schema[] = {
     "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEb",
     "_ZN5torch3jit11parseSchemaERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
@@ -60,8 +60,8 @@ static uint8_t complex_tag(struct build *b)
 	return tag;
 }
 
-/* libc10 names all device types (c10/core/DeviceType.cpp); "mtia" came in before PrivateUse1, which
- * made 21. */
+/* libc10 contains the names of all device types (c10/core/DeviceType.cpp); since "mtia" was
+ * inserted before PrivateUse1 there are 21. */
 static uint8_t count_device_types(struct build *b)
 {
 	uint64_t at;
@@ -170,7 +170,7 @@ static int plan_all(struct build *b)
 	return r;
 }
 
-/* As far as it needs no look at the code. */
+/* List the ops without analysing their code. */
 static int list_all(struct build *b)
 {
 	struct op_table *t = b->t;
@@ -235,7 +235,7 @@ static int open_files(struct build *b, const char *const paths[OPS_FILES], struc
 	return r;
 }
 
-/* What the table has not got. */
+/* Free what the table does not own. */
 static void build_free(struct build *b)
 {
 	schema_index_free(&b->schemas);

@@ -6,8 +6,8 @@
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/ops.h"
 
-/* Symbols that are looked for by their whole name, in libtorch_cpu and in libtorch_python. Mangled
- * by the Itanium C++ ABI, section 5.1. */
+/* Symbols looked up by full name, in libtorch_cpu and libtorch_python. Mangled by the Itanium C++
+ * ABI, section 5.1. */
 static const struct wanted {
 	const char *name;
 	uint8_t role, file;
@@ -44,8 +44,8 @@ static bool is_op_call(const char *s)
 	return len > 0 && len < strlen(end) && has_prefix(end + len, "4callE");
 }
 
-/* SOMETHING::apply(std::vector<at::Tensor>&&): the backward of a node class. Substitutions differ
- * with the class's nesting: S_, S0_ ... */
+/* CLASS::apply(std::vector<at::Tensor>&&) of a node class. The substitution depends on the class's
+ * nesting: S_, S0_ ... */
 static bool is_node_apply(const char *s)
 {
 	if (!has_prefix(s, "_ZN") || !strstr(s, "autograd"))
@@ -94,7 +94,8 @@ bool ops_has_no_place(uint8_t role)
 	return role == ROLE_BOXED || role == ROLE_NAMED || role == ROLE_NAMED_NODE;
 }
 
-/* The boxed call is found later, in the live process; it has its place from the beginning. */
+/* Add the ops without a symbol. The boxed call is found later, in the live process, but has its
+ * index from the start. */
 static int add_placeless(struct build *b)
 {
 	static const uint8_t roles[] = {ROLE_BOXED, ROLE_NAMED, ROLE_NAMED_NODE};
@@ -106,7 +107,7 @@ static int add_placeless(struct build *b)
 	return r;
 }
 
-/* Has no symbol in some builds. */
+/* Separate, since it has no symbol in some builds. */
 static int add_grads(struct build *b)
 {
 	struct elf_symbol s = {.name = "torch::autograd::validate_outputs"};
@@ -126,7 +127,7 @@ int ops_find(struct build *b)
 	return r ? r : add_placeless(b);
 }
 
-/* Where the function at `vaddr` jumps out of itself to, 0 when it does not. */
+/* Target of the first jump out of the function at `vaddr`, 0 if there is none. */
 static uint64_t tail_target(struct elf_file *f, uint64_t vaddr, uint64_t size)
 {
 	const uint8_t *code = size ? elf_bytes(f, vaddr, size) : NULL;
@@ -182,7 +183,7 @@ size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, struct probe_sit
 	struct elf_file *f = t->elf[OPS_CPU];
 	uint32_t op = boxed_op(t);
 	size_t n = op < t->n ? find_sites(f, t->callees, vaddr, op, out) : 0;
-	/* It may do no more than jump on, with the same arguments. */
+	/* It may only be a tail call with the same arguments. */
 	uint64_t target = n || op == t->n ? 0 : tail_target(f, vaddr, elf_function_size(f, vaddr));
 	if (target)
 		n = find_sites(f, t->callees, target, op, out);
@@ -195,11 +196,11 @@ size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, struct probe_sit
 static const char call_boxed[] =
     "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE";
 
-/* The handle and the stack come one register later than in the std::function. */
+/* The handle and the stack are one register later than for the std::function, because of `this`. */
 static void shift_arguments(struct op_plan *p)
 {
 	if (p->read[BOXED_DATA].a)
-		return; /* for another process of the same library */
+		return; /* already done, for another process with the same library */
 	for (unsigned i = 0; i < p->nentry + p->nexit; i++)
 		p->read[i].a++;
 }

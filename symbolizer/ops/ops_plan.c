@@ -9,12 +9,12 @@
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/mem.h"
 
-/* Half of the ops, on a thread of its own: an arena and a disassembler each. */
+/* A share of the ops, planned on a thread of its own with its own arena and disassembler. */
 struct worker {
 	pthread_t thread;
 	struct build *b;
 	struct arena arena;
-	struct func_facts *facts; /* one for each op of the table */
+	struct func_facts *facts; /* by op of the table */
 	size_t from, to;
 	int r;
 };
@@ -69,8 +69,7 @@ static int plan_node(struct worker *w, struct op_probe *o, struct op_plan *p,
 	add_read(p, (struct probe_read){.kind = READ_NODE, .a = 1}, false);
 	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 2}, false);
 	if (o->role == ROLE_PY_NODE)
-		/* {reference count, type} of the PyObject; where the PyNode keeps it is found out
-		 * later. */
+		/* {refcount, type} of the PyObject; its offset in the PyNode is found later. */
 		add_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .deref = 1, .size = 16},
 			 false);
 	if (facts->exit_kind != EXIT_NONE)
@@ -111,7 +110,7 @@ static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
 	return one_value(w, o, ABI_IVALUES, BOXED_STACK, BOXED_RESULTS);
 }
 
-/* The name, of what is told of by the library inside. */
+/* Read the name, for ops that the shim reports. */
 static void add_name(struct op_plan *p)
 {
 	add_read(p,
@@ -169,7 +168,7 @@ static void plan_function(struct op_probe *o, struct op_plan *p, const struct fu
 
 static const char *node_name(struct worker *w, const struct cxx_function *f)
 {
-	/* Node::name(): generated nodes have their class's name, others the whole type's
+	/* Node::name() gives generated nodes the name of their class, others the full type name
 	 * (torch/csrc/autograd/function.cpp). */
 	static const char generated[] = "torch::autograd::generated::";
 	size_t n = sizeof(generated) - 1;
@@ -292,7 +291,6 @@ int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts)
 
 enum { WORKERS = 2 };
 
-/* Plan all ops, on as many threads as there are workers. */
 int ops_plan_all(struct build *b, struct func_facts *facts)
 {
 	struct worker w[WORKERS] = {0};

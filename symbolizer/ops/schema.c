@@ -38,7 +38,7 @@ static const struct {
     {"QScheme", SCHEMA_QSCHEME},
 };
 
-/* Types whose parentheses hold types, not an alias set (schema_type_parser.cpp, parseType). */
+/* Types whose parentheses contain types, not an alias set (schema_type_parser.cpp, parseType). */
 static const char *const containers[] = {"Dict", "Future", "Await", "RRef", "Union", "Tuple"};
 
 static void skip_space(struct parser *p)
@@ -101,7 +101,7 @@ static bool is_container(const char *s, size_t n)
 	return false;
 }
 
-/* "(a!)", "(a -> *)", "(a! -> a|b)": true and consumed when what stands here is one. */
+/* Consumes an alias annotation, "(a!)", "(a -> *)", "(a! -> a|b)"; false if there is none. */
 static bool parse_alias(struct parser *p, struct schema_arg *out)
 {
 	if (p->p == p->end || *p->p != '(')
@@ -122,7 +122,7 @@ static bool parse_alias(struct parser *p, struct schema_arg *out)
 
 static int parse_type(struct parser *p, struct schema_arg *out, int nesting);
 
-/* Types up to the ")" of a tuple, Dict ...; the "(" has been read. */
+/* The types up to the ")" of a tuple, Dict ...; the "(" has been consumed. */
 static int parse_type_list(struct parser *p, int nesting)
 {
 	if (accept(p, ")"))
@@ -134,7 +134,7 @@ static int parse_type_list(struct parser *p, int nesting)
 		if (rc)
 			return rc;
 		skip_space(p);
-		p->p += word(p); /* a field of a named tuple */
+		p->p += word(p); /* field name of a named tuple */
 	} while (accept(p, ","));
 	return accept(p, ")") ? 0 : -EINVAL;
 }
@@ -160,7 +160,7 @@ static int parse_base(struct parser *p, struct schema_arg *out, int nesting)
 	return 0;
 }
 
-/* The "[" has been read. */
+/* The "[" has been consumed. */
 static int parse_list_suffix(struct parser *p, struct schema_arg *out)
 {
 	int32_t len = 0;
@@ -202,7 +202,7 @@ static int parse_type(struct parser *p, struct schema_arg *out, int nesting)
 	return rc;
 }
 
-/* The end of a quoted string that begins at s; NULL when it does not end. */
+/* The end of the quoted string at s; NULL if unterminated. */
 static const char *string_end(const char *s, const char *end)
 {
 	char quote = *s++;
@@ -212,7 +212,7 @@ static const char *string_end(const char *s, const char *end)
 	return s < end ? s + 1 : NULL;
 }
 
-/* A default goes on to the next "," or ")" that stands outside brackets and strings. */
+/* A default extends to the next "," or ")" outside brackets and strings. */
 static int parse_default(struct parser *p, struct schema_arg *out)
 {
 	skip_space(p);
@@ -251,7 +251,7 @@ static int parse_arg(struct parser *p, struct schema_arg *out, bool is_result)
 	out->name = copy(p, p->p, n);
 	p->p += n;
 	if (p->p < p->end && *p->p == '[' &&
-	    !is_result) { /* "int stride[2]": an older way to write int[2] */
+	    !is_result) { /* "int stride[2]": older syntax for int[2] */
 		p->p++;
 		rc = parse_list_suffix(p, out);
 	}
@@ -271,7 +271,7 @@ static const struct schema_arg *copy_args(struct parser *p, const struct schema_
 	return c;
 }
 
-/* The arguments, from after the "(" to the ")" included. */
+/* The arguments after the "(", up to and including the ")". */
 static int parse_args(struct parser *p, struct schema *out)
 {
 	struct schema_arg args[SCHEMA_MAX_ARGS];

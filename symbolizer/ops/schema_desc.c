@@ -1,4 +1,4 @@
-/* What the event model needs of a schema: flags, names and types. */
+/* From schemas to the event model: flags, names and types. */
 #include "symbolizer/ops/schema.h"
 
 #include <errno.h>
@@ -6,9 +6,9 @@
 
 #include "symbolizer/event/event.h"
 
-/* Operators that draw random numbers, or may, and take no Generator: those tagged
- * nondeterministic_seeded in ATen/native/native_functions.yaml (2.13.0). Without overload; a
- * trailing "_" is left out. */
+/* Operators that may draw random numbers but take no Generator: those tagged
+ * nondeterministic_seeded in ATen/native/native_functions.yaml (2.13.0). Without overload or
+ * trailing "_". */
 static const char *const random_names[] = {
     "_cudnn_attention_backward",
     "_cudnn_attention_forward",

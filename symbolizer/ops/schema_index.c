@@ -10,7 +10,7 @@
 struct schema_text {
 	const char *text;
 	uint32_t len;
-	uint16_t name_len; /* up to the "(" */
+	uint16_t name_len; /* length of the name, up to the "(" */
 };
 
 static bool is_name(char c)
@@ -18,8 +18,8 @@ static bool is_name(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '.' || c == ':';
 }
 
-/* Where the name before the first "(" of the printable text around `at` begins, not before `floor`;
- * NULL when there is no such name. */
+/* Start of the name before the first "(" of the printable text around `at`, not before `floor`;
+ * NULL if there is none. */
 static const char *name_begin(const char *floor, const char *at)
 {
 	const char *s = at, *open;
@@ -63,7 +63,7 @@ int schema_scan(const char *rodata, size_t len, schema_scan_fn *fn, void *arg)
 	return 0;
 }
 
-/* A hash of `n` bytes that takes "." for "_", as the C++ name does (FNV-1a). */
+/* FNV-1a hash of `n` bytes, with "." read as "_", as in the C++ name. */
 static uint32_t hash(const char *s, size_t n)
 {
 	uint32_t h = 2166136261u;
@@ -72,7 +72,7 @@ static uint32_t hash(const char *s, size_t n)
 	return h;
 }
 
-/* Is `s` the text of the operator name whose C++ struct is `owner`, both `n` bytes? */
+/* Whether `s` is the operator name whose C++ struct is `owner`, both `n` bytes. */
 static bool is_owner(const char *s, const char *owner, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -193,7 +193,7 @@ static bool same_schema(const struct schema *a, const struct schema *b)
 	       same_args(a->returns, b->returns, a->nreturns);
 }
 
-/* The candidates seen so far in one search. */
+/* State of a search. */
 struct search {
 	const struct cxx_function *fn;
 	struct arena *arena;
@@ -228,7 +228,7 @@ static void search_exact(const struct schema_index *x, const char *name, size_t 
 	}
 }
 
-/* Texts of which the operator's is the end: a linker keeps one copy of a string that ends another.
+/* Texts that end with the operator's: linkers merge a string into a longer one that ends with it.
  */
 static void search_ends(const struct schema_index *x, const char *owner, size_t n, struct search *q)
 {

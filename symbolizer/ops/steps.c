@@ -8,8 +8,8 @@ static bool ends_with(const char *s, const char *end)
 	return n >= k && !strcmp(s + n - k, end);
 }
 
-/* Is `f` the step of an optimizer of PyTorch, or what it wraps around the step of any optimizer
- * (profile_hook_step, torch/optim/optimizer.py)? Function names may be qualified. */
+/* Whether `f` is the step of an optimizer of PyTorch, or the wrapper around the step of any
+ * optimizer (profile_hook_step, torch/optim/optimizer.py). Function names may be qualified. */
 static bool is_step(const struct py_frame *f)
 {
 	const char *dot = f->function ? strrchr(f->function, '.') : NULL;
@@ -22,9 +22,8 @@ static bool is_step(const struct py_frame *f)
 	       !strcmp(name, "step");
 }
 
-/* The place of the frame that called the optimizer: the innermost outside of it. 0 when `stack` is
- * not in an optimizer's step, else its id + 1, or UINT32_MAX when the stack does not reach so far.
- */
+/* The frame that called the optimizer, the innermost one outside it: its id + 1; 0 when `stack` is
+ * not in an optimizer's step; UINT32_MAX when the stack does not reach that far. */
 static uint32_t caller_of_step(const struct py_stack *stack)
 {
 	uint16_t i, last = 0;
