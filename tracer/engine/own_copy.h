@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* memcpy of some words: a call of it would take longer. Above 8 bytes the end is copied as a whole
- * word, part of it for the second time. */
+/* An inline memcpy for a few words, where a call would cost more. Above 8 bytes the tail is copied
+ * as one whole word that overlaps what was copied before. */
 static inline void own_copy(void *to, const void *from, size_t len)
 {
 	char *t = to;

@@ -4,7 +4,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 
-/* The checks and limits are those of probes.bpf.c, function by function. */
+/* The checks and limits match those of probes.bpf.c, function by function. */
 
 enum { COPY_MAX = 16 * LIST_MAX };
 
@@ -18,8 +18,8 @@ static uint32_t cut32(uint64_t n)
 	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-/* Append len bytes at `addr`, a multiple of 8 in all; where they went, NULL when they cannot be
- * read, and then nothing is appended. */
+/* Append `len` bytes from `addr`, padded to 8. Returns where they went, or NULL with nothing
+ * appended when they cannot be read. */
 static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 {
 	void *at = len > COPY_MAX ? NULL : hit_buf_room(r->out, len);
@@ -29,8 +29,8 @@ static void *copy(const struct reading *r, uint32_t len, uint64_t addr)
 	return at;
 }
 
-/* The same of an object that may end before `len` (at most COPY_MAX): remote_read_most. *there: how
- * many bytes were there. */
+/* The same for an object that may end before `len` (at most COPY_MAX), by remote_read_most. *there:
+ * the bytes that were readable. */
 static void *copy_object(const struct reading *r, uint32_t len, uint64_t addr, uint32_t *there)
 {
 	void *at = hit_buf_room(r->out, len);
@@ -41,7 +41,8 @@ static void *copy_object(const struct reading *r, uint32_t len, uint64_t addr, u
 	return at;
 }
 
-/* Whether what is read is there for certain, if this is what it looks like. */
+/* Whether pointers can be followed unchecked: the layout is known, and the object is certainly of
+ * the class it looks like. */
 static bool is_certain(const struct reading *r)
 {
 	return !r->unsure && !r->conf->tensor.discover;
@@ -97,7 +98,8 @@ static uint32_t base_grad(const struct reading *r, uint64_t meta)
 	return TPART_BASE_NO_GRAD;
 }
 
-/* The same of whatever autograd meta there is at `meta`; 0 if it does not need its base. */
+/* TPART_BASE_* of the autograd meta at `meta`; 0 unless it is a view without a gradient of its own.
+ */
 static uint32_t view_grad(const struct reading *r, uint64_t meta)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -107,7 +109,7 @@ static uint32_t view_grad(const struct reading *r, uint64_t meta)
 	return base_grad(r, meta);
 }
 
-/* Sizes and strides that the tensor does not hold itself; TPART_OUTLINE when they were added. */
+/* Append sizes and strides that are stored out of line; TPART_OUTLINE when there were any. */
 static uint32_t put_outline(const struct reading *r, const void *window)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -118,7 +120,7 @@ static uint32_t put_outline(const struct reading *r, const void *window)
 	return copy_live(r, (uint32_t)ndim * 16, line) ? TPART_OUTLINE : 0;
 }
 
-/* What goes with a meta of this class that has this grad_fn; TPART_*. */
+/* Append what belongs to a meta with this vtable and grad_fn; returns TPART_*. */
 static uint32_t beside_meta(const struct reading *r, uint64_t meta, uint64_t vtable, uint64_t node)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -140,7 +142,7 @@ static uint32_t meta_part(const struct reading *r, uint64_t meta)
 	return beside_meta(r, meta, word_of(bytes, 0), word_of(bytes, c->grad_fn));
 }
 
-/* A word that is there for certain. */
+/* A word known to be readable. */
 static inline uint64_t sure_word(const struct reading *r, uint64_t addr)
 {
 	uint64_t w = 0;
@@ -159,7 +161,7 @@ static uint32_t packed_meta(const struct reading *r, uint64_t meta)
 	return beside_meta(r, meta, to[0], to[1]);
 }
 
-/* The parts behind a tensor's window; TPART_* of what was added. */
+/* Append the parts that a tensor's window points to; TPART_* of those appended. */
 static uint32_t tensor_parts(const struct reading *r, const void *window)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -173,8 +175,8 @@ static uint32_t tensor_parts(const struct reading *r, const void *window)
 	return flags | put_outline(r, window);
 }
 
-/* As symbolizer/torch/layout.h has it: 1, or 2 and the sequence number of the node that this
- * autograd meta holds. */
+/* 1, or 2 + the sequence number of the node that this autograd meta holds
+ * (symbolizer/torch/layout.h). */
 static uint64_t part_valid(const struct reading *r, uint64_t p)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -225,7 +227,7 @@ static void snapshot(const struct reading *r, uint8_t read, uint64_t impl)
 	it->len = (uint16_t)(r->out->at - start);
 }
 
-/* With TPART_PACKED. */
+/* Append a tensor in the packed form (TPART_PACKED). */
 static void put_packed(const struct reading *r, uint64_t impl, uint8_t read)
 {
 	const struct tensor_read *c = &r->conf->tensor;
@@ -352,7 +354,7 @@ static void put_std_string(const struct reading *r, uint64_t at, uint8_t read)
 	put_string(r, s[0], s[1], read);
 }
 
-/* Raw IValues, at most `most`; how many. */
+/* Append raw IValues, at most `most`; returns how many. */
 static uint32_t put_ivalues(const struct reading *r, uint64_t first, uint64_t end, uint8_t read,
 			    uint32_t most)
 {
@@ -394,7 +396,8 @@ static void put_object(const struct reading *as, uint32_t tag, uint64_t obj, uin
 	own.unsure = !kind;
 	struct item *it = begin(r, ITEM_OBJECT, read, 0);
 	uint8_t *start = r->out->at;
-	/* Of what is certain the class is enough; more than that may be more than there is. */
+	/* If the kind is known its first word, the class, is enough; the object may end soon after.
+	 */
 	uint32_t len = 8;
 	if (kind ? !copy_live(r, len, obj) : !copy_object(r, OBJECT_SIZE, obj, &len)) {
 		it->kind = ITEM_FAULT;
@@ -404,7 +407,7 @@ static void put_object(const struct reading *as, uint32_t tag, uint64_t obj, uin
 	r->out->at = start + len;
 	uint64_t at = r->conf->tensor.target_size, w[3] = {0};
 	bool cow = r->conf->cow_strings;
-	/* An object with such a string ends behind its first word. */
+	/* A copy-on-write string is a single word; do not read past it. */
 	if (!at || live(r, obj + at, w, cow && kind == OBJECT_STRING ? sizeof(*w) : sizeof(w)))
 		return;
 	if (!cow && w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
@@ -480,7 +483,7 @@ static uint64_t py_tensor(const struct reading *r, uint64_t obj)
 	return w[3] >= 0x10000 && remote_word(r->mem, w[3]) == vt ? w[3] : 0;
 }
 
-/* Of the Python object, or of the first item of the tuple {head, size, first item}
+/* The tensor of the Python object, or of the first item of the tuple {head, size, first item}
  * (Include/cpython/tupleobject.h). */
 static void put_py_tensor(const struct reading *r, uint64_t obj, uint8_t read)
 {

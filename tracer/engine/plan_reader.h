@@ -1,7 +1,7 @@
-/* Carrying out the reads of a probe plan (symbolizer/plan/plan.h) in user space on a thread that
- * stands still: the same items, byte for byte, as tracer/engine/bpf/probes.bpf.c makes of the same
- * memory, but that the class alone is sent of an object whose class is known, and of a list of
- * IValues more than the first 128. */
+/* Carries out the reads of a probe plan (symbolizer/plan/plan.h) in user space, on a stopped
+ * thread: the same items, byte for byte, as tracer/engine/bpf/probes.bpf.c makes of the same
+ * memory, except that an object of known class is sent as its first word only, and a list of
+ * IValues is not cut at 128. */
 #ifndef TRACER_ENGINE_PLAN_READER_H
 #define TRACER_ENGINE_PLAN_READER_H
 
@@ -12,39 +12,39 @@
 #include "symbolizer/plan/plan.h"
 #include "tracer/engine/remote.h"
 
-/* A hit (symbolizer/plan/plan.h) as it is put together in user space, and sent in parts when it is
- * long. */
+/* Hit buffers: a hit (symbolizer/plan/plan.h) being assembled in user space, sent as several
+ * records when it is long. */
 
 enum {
-	HIT_BUF_MAX = 20 << 10,	  /* a part is sent before it grows beyond this */
+	HIT_BUF_MAX = 20 << 10,	  /* a record longer than this is sent before the next item */
 	HIT_BUF_SLACK = 20 << 10, /* the most bytes of one item */
 };
 
 struct hit_buf {
-	/* Takes a record; 0, or -1 when it was lost. */
+	/* Takes a record; 0, or -1 when it was dropped. */
 	int (*sink)(void *arg, const struct hit *h);
-	/* May be NULL: where the next record is to be put together, HIT_BUF_MAX + HIT_BUF_SLACK
-	 * bytes aligned to 8; it goes to `sink` from there. NULL: there is no such place now. */
+	/* May be NULL. Where to assemble the next record: HIT_BUF_MAX + HIT_BUF_SLACK bytes aligned
+	 * to 8, passed to `sink` in place. Returns NULL when there is no room now. */
 	void *(*place)(void *arg);
 	void *arg;
-	bool dry;	 /* the reads are only tried: nothing is sent */
-	bool *gap;	 /* of the thread: its last record was lost */
-	bool stop;	 /* the thread is to stand still once the record is sent */
+	bool dry;	 /* only try the reads, send nothing */
+	bool *gap;	 /* the thread's: its last record was lost */
+	bool stop;	 /* the thread is to stay stopped once the record is sent */
 	bool held;	 /* such a record was sent */
 	struct hit *hit; /* the record */
-	__u8 *at;	 /* where what comes next goes */
-	__u8 *full;	 /* behind this no item begins */
+	__u8 *at;	 /* where to write next */
+	__u8 *full;	 /* no item begins beyond this */
 	_Alignas(8) __u8 own[HIT_BUF_MAX + HIT_BUF_SLACK];
 };
 
-/* Begin a hit, whose head is to be set next, all of it. `gap` is the thread's, read and set when
+/* Begin a hit; the caller sets all of its head next. `gap` is the thread's, read and set when
  * records are sent. */
 struct hit *hit_buf_begin(struct hit_buf *b, bool *gap);
 
-/* Send what there is, more is to come. */
+/* Send what there is with HIT_MORE, and begin the next fragment. */
 void hit_buf_go_on(struct hit_buf *b);
 
-/* The next item, without payload so far. Valid until the next item begins. */
+/* Begin the next item, still without payload. Valid until the next item begins. */
 static inline struct item *hit_buf_item(struct hit_buf *b, __u8 kind, __u8 read, __u32 aux)
 {
 	if (b->at > b->full)
@@ -55,8 +55,8 @@ static inline struct item *hit_buf_item(struct hit_buf *b, __u8 kind, __u8 read,
 	return it;
 }
 
-/* Where the next `len` bytes of payload go, and that they went there; padding to 8 bytes is seen
- * to. */
+/* hit_buf_room: where the next `len` bytes of payload go, with the padding to 8 bytes zeroed.
+ * hit_buf_grow: they have been written there. */
 static inline void *hit_buf_room(struct hit_buf *b, __u32 len)
 {
 	if (len & 7)
@@ -69,8 +69,8 @@ static inline void hit_buf_grow(struct hit_buf *b, __u32 len)
 	b->at += (len + 7) & ~7U;
 }
 
-/* Append payload, padded to 8 bytes. An item takes at most HIT_BUF_SLACK bytes in all. Its `len` is
- * the caller's to set. Returns where the bytes went. */
+/* Append payload, padded to 8 bytes; returns where it went. The item's `len` is the caller's to
+ * set. An item takes at most HIT_BUF_SLACK bytes in all. */
 void *hit_buf_put(struct hit_buf *b, const void *bytes, __u32 len);
 
 static inline void hit_buf_word(struct hit_buf *b, __u64 w)
@@ -81,70 +81,70 @@ static inline void hit_buf_word(struct hit_buf *b, __u64 w)
 
 void hit_buf_send(struct hit_buf *b);
 
-/* The Python stack of a thread that stands still, walked as symbolizer/python/python.h
- * describes: what tracer/engine/bpf/pywalk.bpf.h does in the kernel. */
+/* The Python stack of a stopped thread, walked as symbolizer/python/python.h describes; the
+ * counterpart in the kernel is tracer/engine/bpf/pywalk.bpf.h. */
 
 enum { PY_RECENT = 64 };
 
-/* What is remembered of a thread between its stops. Zero-initialise; fsbase is the caller's. */
+/* What is remembered of a thread between hits. Zero-initialise; fsbase is the caller's to set. */
 struct py_thread {
 	uint64_t fsbase; /* of the thread: pthread_self() */
 	uint64_t tstate; /* its PyThreadState, 0: not known */
-	bool is_certain; /* CPython itself has told of `tstate`, just now */
+	bool is_certain; /* `tstate` comes from CPython itself, just now */
 	uint32_t misses, wait;
 	uint32_t nrecent;
 	uint64_t recent[PY_RECENT]; /* frames of the last walk */
 };
 
-/* A frame and the instruction it stands at. frame 0: none. */
+/* A frame and its current instruction. frame 0: none. */
 struct py_place {
 	uint64_t frame, instr;
 };
 
-/* Note what a walk is likely to read, in `mem`. */
+/* Note in `mem` what a walk is likely to read. */
 void pyframes_foresee(const struct py_thread *t, const struct py_walk *w, struct remote *mem);
 
-/* The innermost Python frame. `t` learns from it only when `mem` does not collect. */
+/* The innermost Python frame. `t` is updated only when not `collecting`. */
 struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 				   bool collecting);
 
-/* Append an ITEM_STACK of all frames from `frame` outwards. */
+/* Append an ITEM_STACK of `frame` and all frames outside it. */
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		  struct hit_buf *out, uint64_t frame);
 
-/* Whether pyframes_put has named the code object at this address, of any process: true at times
- * where it has not. */
+/* Whether pyframes_put has sent the code object at this address, in any process. May give a false
+ * positive, never a false negative. */
 bool pyframes_may_have_named(uint64_t code);
 
-/* Whether the op whose caller was frame `was` cannot be running any more, as the innermost frame is
- * `now`: while an op runs, the Python code that called it stands still. An exception that took the
- * op away leaves no other trace when the stack is deeper now than it was. */
+/* Whether the op whose caller was frame `was` must have ended, given that the innermost frame is
+ * `now`: while an op runs, the Python code that called it does not advance. Needed for ops left by
+ * an exception when the stack is deeper now than it was then. */
 bool pyframes_moved_on(const struct py_walk *w, struct remote *mem, struct py_place now,
 		       struct py_place was);
 
-/* One stop of a thread at the entry or the exit of an op. Nothing is owned. */
+/* One stop of a thread at the entry or exit of an op. Nothing is owned. */
 struct reading {
 	struct remote *mem;
 	struct hit_buf *out;
 	const struct proc_conf *conf;
 	const struct op_plan *plan;
-	const uint64_t *w;    /* LOC_MAX words kept at the entry */
+	const uint64_t *w;    /* LOC_MAX words saved at the entry */
 	const uint64_t *regs; /* ARCH_REGS registers as they are now (enum arch_reg) */
 	uint64_t sp;	      /* stack pointer at the entry */
 	bool is_exit;
-	bool unsure; /* what is being read may not be what it looks like */
+	bool unsure; /* the object being read may not be of the class it looks like */
 };
 
-/* Append the items of the plan's entry or exit reads to r->out. While r->mem collects, what is not
- * known yet is noted there, and the items are worth nothing. */
+/* Append the items of the plan's entry or exit reads to r->out. While r->mem collects, unknown
+ * memory is only noted there, and the items are meaningless. */
 void plan_reader_run(const struct reading *r);
 
-/* The std::string at `at`, of the ABI that r->conf says: address and length of its text, in s. 0 or
+/* The std::string at `at`, of the ABI given by r->conf: address and length of its text in s. 0 or
  * -errno. */
 int plan_reader_std_string(const struct reading *r, uint64_t at, uint64_t s[2]);
 
-/* The ops that are open on a thread, followed from probe hit to probe hit, and the records of them:
- * what the programs of tracer/engine/bpf/probes.bpf.c do, for engines in user space. */
+/* The shadow stack: the ops open on a thread, followed from hit to hit, and the records of them.
+ * For engines in user space; the counterpart in the kernel is tracer/engine/bpf/probes.bpf.c. */
 
 struct open_op {
 	uint64_t sp, seq;
@@ -165,7 +165,7 @@ struct shadow_stack {
 	struct open_op open[OPEN_MAX];
 };
 
-/* A hit: the thread stands still at a probe. Nothing is owned. */
+/* A hit: the thread is stopped at a probe. Nothing is owned. */
 struct op_hit {
 	struct remote *mem; /* of the thread, begun for this stop */
 	struct hit_buf *out;
@@ -178,20 +178,19 @@ struct op_hit {
 	uint16_t proc;
 };
 
-/* At the entry of an op. False when it was nested too deep to be followed. */
+/* The entry of an op. False when it is nested too deep to be followed. */
 bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h);
 
-/* At its exit. An op that was running when the probes came is not known, and passed over. */
+/* The exit of an op. One that was already running when the probes were placed is ignored. */
 void shadow_stack_exit(struct shadow_stack *t, const struct op_hit *h);
 
 /* A Python code object, the first integer argument, is being freed. */
 void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h);
 
-/* At torch::jit::parseSchema(const std::string &, ...), whose result goes through a hidden pointer.
- */
+/* torch::jit::parseSchema(const std::string &, ...), which returns through a hidden pointer. */
 void shadow_stack_schema(struct shadow_stack *t, const struct op_hit *h);
 
-/* At at::getStepCallbacksUnlessEmpty: whether it is called for a dispatched op, and whether that is
+/* at::getStepCallbacksUnlessEmpty: whether it was called for a dispatched op; *seen: whether for
  * one that is open here. */
 bool shadow_stack_dispatched(struct shadow_stack *t, const uint64_t *regs, bool *seen);
 

@@ -21,10 +21,10 @@ static int read_window(struct remote *mem, struct window *win, uint64_t at, uint
 
 struct frame {
 	uint64_t code, instr, local, previous;
-	bool is_marker; /* of the interpreter's own: no Python */
+	bool is_marker; /* an interpreter-internal frame without Python code */
 };
 
-/* Word by word: in the process itself that is a load each. */
+/* Word by word: inside the process itself each is a plain load. */
 static int read_frame(struct remote *mem, const struct py_walk *w, struct frame *f, uint64_t frame)
 {
 	uint64_t at = frame + w->frame_window;
@@ -45,7 +45,7 @@ static int read_frame(struct remote *mem, const struct py_walk *w, struct frame 
 	if (w->fw_owner != PY_NO_OFFSET)
 		r |= remote_live(mem, at + w->fw_owner, &owner, 1);
 	f->is_marker = w->fw_owner != PY_NO_OFFSET && owner >= w->owner_not_python;
-	/* Frames of CPython 3.11 and later lie one behind the other: those around come along. */
+	/* CPython 3.11 and later allocates frames contiguously: prefetch the neighbours. */
 	if (r)
 		remote_want(mem, frame & ~4095ULL, (frame & 4095) + 1);
 	return r;
@@ -58,7 +58,7 @@ static bool is_own(const struct py_thread *t, const struct py_walk *w, struct re
 	       word_of(win, w->tw_thread_id) == t->fsbase;
 }
 
-/* The thread's state among all of all interpreters; 0: none. */
+/* The thread's own state among those of all interpreters; 0: none. */
 static uint64_t search(const struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		       struct window *win)
 {
@@ -81,8 +81,8 @@ static uint64_t search(const struct py_thread *t, const struct py_walk *w, struc
 	return 0;
 }
 
-/* Its innermost frame, or what leads there; false: it is not known. A state is remembered and
- * looked at again each time: threads come and go, and a search is dear. */
+/* The innermost frame, or the cframe that leads there; false: not known. The cached state is
+ * checked each time, since threads come and go; a search is expensive. */
 static bool find_frame(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		       bool collecting, uint64_t *frame)
 {
@@ -102,7 +102,7 @@ static bool find_frame(struct py_thread *t, const struct py_walk *w, struct remo
 		return true;
 	}
 	t->tstate = 0;
-	/* A thread without Python asks again and again: back off. */
+	/* A thread without Python would search at every hit: back off. */
 	if (t->wait) {
 		t->wait--;
 		return false;
@@ -146,7 +146,7 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 	return (struct py_place){0};
 }
 
-/* A bit for each code object that a record has named, and some others that share it. */
+/* A Bloom filter with one hash: code objects that some record has named. */
 static _Atomic uint64_t named[1024];
 
 static _Atomic uint64_t *bit_of(uint64_t code, uint64_t *bit)

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* Blocks never cross a page: a block can be read whole or not at all. */
+/* Blocks never cross a page, so a block is readable as a whole or not at all. */
 enum { BLOCK_SHIFT = 8, BLOCK = 1 << BLOCK_SHIFT, BLOCKS = 4096, SLOTS = 4 * BLOCKS };
-enum { IOVECS = 512 }; /* a call; at most IOV_MAX */
-/* No program has memory below or above these (vm.mmap_min_addr; x86-64 and arm64, 47 bits), and a
- * block that cannot be read costs a call of its own. */
+enum { IOVECS = 512 }; /* per call; at most IOV_MAX */
+/* User memory lies between these (vm.mmap_min_addr; x86-64 and arm64, 47 bits). Addresses outside
+ * are refused without a system call, since each unreadable block costs one. */
 enum { FIRST_BLOCK = 0x10000 >> BLOCK_SHIFT };
 #define LAST_BLOCK ((1ULL << 47 >> BLOCK_SHIFT) - 1)
 enum state { WANTED, GOOD, FAULT };
@@ -24,7 +24,7 @@ struct remote {
 	pid_t tid;
 	bool collecting;
 	uint32_t stamp;
-	uint32_t n, fetched; /* blocks; those before `fetched` are no longer wanted */
+	uint32_t n, fetched; /* blocks; those before `fetched` have been read or failed */
 	uint64_t calls;
 	uint32_t slot_stamp[SLOTS];
 	uint16_t slot_block[SLOTS];
@@ -63,7 +63,7 @@ static uint32_t block_slot(uint64_t number)
 	return (uint32_t)((number * 0x9e3779b97f4a7c15ULL) >> 50) % SLOTS;
 }
 
-/* The index of the block, a new one when it is not known; -1 when there is no room for it. */
+/* The index of the block, which is added if it is new; -1 when there is no room. */
 static int block_index(struct remote *r, uint64_t number)
 {
 	uint32_t s = block_slot(number);
@@ -95,7 +95,7 @@ size_t remote_fetch(struct remote *r)
 		uint32_t n = r->n - r->fetched;
 		n = n > IOVECS ? IOVECS : n;
 		ssize_t got = read_blocks(r, r->fetched, n);
-		/* It stops at the first that cannot be read. */
+		/* process_vm_readv stops at the first block that cannot be read. */
 		uint32_t good = got > 0 ? (uint32_t)(got / BLOCK) : 0;
 		for (uint32_t i = 0; i < good; i++)
 			r->block[r->fetched + i].state = GOOD;
@@ -150,7 +150,7 @@ int remote_read(struct remote *r, uint64_t addr, void *buf, size_t len)
 {
 	uint8_t *to = buf;
 	int worst = addr + len < addr ? -EFAULT : 0;
-	/* All blocks are looked at, so that those that are missing are fetched together. */
+	/* Visit all blocks even after a miss, so that the missing ones are fetched together. */
 	for (size_t at = 0; at < len && worst != -EFAULT;) {
 		size_t from = (addr + at) & (BLOCK - 1);
 		size_t part = BLOCK - from < len - at ? BLOCK - from : len - at;

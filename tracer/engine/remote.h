@@ -1,5 +1,5 @@
-/* Memory of a thread that stands still, read in few system calls: what was read once is kept until
- * the thread goes on, and what is going to be read can be fetched together. */
+/* Memory of a stopped thread, read in few system calls: what was read is cached until the thread
+ * resumes, and reads known in advance can be fetched together. */
 #ifndef TRACER_ENGINE_REMOTE_H
 #define TRACER_ENGINE_REMOTE_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#ifdef INSIDE /* the library in the process itself */
+#ifdef INSIDE /* compiled into the library inside the process */
 #include "tracer/engine/own_copy.h"
 #endif
 
@@ -18,17 +18,16 @@ struct remote;
 struct remote *remote_new(void);
 void remote_free(struct remote *r);
 
-/* From now on the memory of thread `tid`, which stands still; what was known is forgotten. Needs
- * ptrace access rights to it. */
+/* Switch to the memory of thread `tid`, which is stopped, and drop the cache. Needs ptrace access
+ * to it. */
 void remote_begin(struct remote *r, pid_t tid);
 
-/* Copy `len` bytes at address `addr` of the thread. 0; -EFAULT when any byte of it cannot be read,
- * and then *buf is zeroed; while collecting, -EAGAIN when it is not known yet. */
+/* Copy `len` bytes from address `addr` of the thread. 0; -EFAULT when any of them cannot be read,
+ * and then *buf is zeroed; while collecting, -EAGAIN when they are not cached yet. */
 int remote_read(struct remote *r, uint64_t addr, void *buf, size_t len);
 
-/* The same of an object that may end before `len`: where the page behind `addr` is not there, what
- * lies before it, and zeros behind. Returns how many bytes were there; 0: none, or not known yet.
- */
+/* The same for an object that may end before `len`: if the page after `addr` is not mapped, what
+ * lies before it, then zeros. Returns how many bytes were readable; 0: none, or not cached yet. */
 static inline uint32_t remote_read_most(struct remote *r, uint64_t addr, void *buf, uint32_t len)
 {
 	uint32_t here = 4096 - (uint32_t)(addr & 4095);
@@ -37,8 +36,8 @@ static inline uint32_t remote_read_most(struct remote *r, uint64_t addr, void *b
 	return here < len && !remote_read(r, addr, buf, here) ? here : 0;
 }
 
-/* As remote_read(), of what is there for certain as long as the thread stands still: what a live
- * object holds or points to. Within the process itself that needs no check. */
+/* As remote_read(), for memory that is certainly mapped as long as the thread is stopped: what a
+ * live object holds or points to. Inside the process itself that is an unchecked load. */
 #ifndef INSIDE
 int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len);
 #else
@@ -53,31 +52,31 @@ static inline int remote_live(struct remote *r, uint64_t addr, void *buf, size_t
 }
 #endif
 
-/* Whether that is as quick as a load, so that words can be taken one by one. */
+/* Whether remote_live is as fast as a load, so that words may be read one by one. */
 #ifdef INSIDE
 enum { REMOTE_IS_OWN = 1 };
 #else
 enum { REMOTE_IS_OWN = 0 };
 #endif
 
-/* The kind of the object (enum OBJECT_*) that an IValue with this tag points to, when it is certain
- * that it is alive and of that class; 0: it is not. */
+/* The kind (enum OBJECT_*) of the object that an IValue with this tag points to, if it is certainly
+ * alive and of that class; else 0. */
 unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr);
 
-/* The word, the byte there; 0 when it cannot be read. */
+/* The word or byte there; 0 when it cannot be read. */
 uint64_t remote_word(struct remote *r, uint64_t addr);
 uint8_t remote_byte(struct remote *r, uint64_t addr);
 
-/* Whether it pays to collect what is going to be read. */
+/* Whether it pays to collect reads in advance. */
 bool remote_collects(const struct remote *r);
 
-/* While `on`, reads of what is not known fail and are noted instead. */
+/* While `on`, reads of what is not cached fail and are noted. */
 void remote_collect(struct remote *r, bool on);
 
 /* Note the range for the next remote_fetch. */
 void remote_want(struct remote *r, uint64_t addr, size_t len);
 
-/* Read all that was noted. The number of blocks that were wanted; 0: none, nothing was done. */
+/* Read all that was noted. Returns the number of blocks that were wanted; 0: nothing to do. */
 size_t remote_fetch(struct remote *r);
 
 /* System calls made since remote_new. */

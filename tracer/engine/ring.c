@@ -104,7 +104,7 @@ void chunks_begin(struct chunks *c, struct chunks_writer *w)
 	chunks_take(c, w, first);
 }
 
-/* On to the next stretch. False: all are full. */
+/* Move to the next stretch. False: all chunks are full. */
 static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint64_t head)
 {
 	uint64_t read = atomic_load_explicit(&c->ring.tail, memory_order_acquire) / CHUNK;

@@ -4,8 +4,8 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 
-/* What is likely to be read is tried without records until all of it is known, so that it comes in
- * few system calls; then it is done. More rounds than this only a cycle takes. */
+/* The reads are tried without sending until all the memory they need is cached, which takes few
+ * system calls; then the record is made. Only a pointer cycle takes more rounds than this. */
 enum { MAX_ROUNDS = 24 };
 
 static struct open_op *top(struct shadow_stack *t)
@@ -24,7 +24,7 @@ static void drop_top(struct shadow_stack *t)
 	t->depth--;
 }
 
-/* Close ops that an exception has left: their stack pointer is below `sp`, where the thread is now.
+/* Drop ops that an exception unwound: their stack pointer is below `sp`, where the thread is now.
  */
 static void prune(struct shadow_stack *t, uint64_t sp)
 {
@@ -32,7 +32,7 @@ static void prune(struct shadow_stack *t, uint64_t sp)
 		drop_top(t);
 }
 
-/* The same where the stack pointer does not tell. */
+/* Drop ops that the stack pointer does not show to be over, but the Python frames do. */
 static void prune_moved(struct shadow_stack *t, const struct op_hit *h, struct py_place now)
 {
 	while (t->depth && pyframes_moved_on(&h->conf->py, h->mem, now, top(t)->py))
@@ -46,7 +46,7 @@ static uint64_t sp_at_entry(const struct op_hit *h)
 
 static void keep_words(const struct op_hit *h, struct open_op *f)
 {
-	uint8_t n = h->plan->nstack; /* no more of the argument area than this is used */
+	uint8_t n = h->plan->nstack; /* words of the argument area that are used */
 	bool moved = h->plan->flags & PLAN_MOVED;
 	for (unsigned i = 0; i < ARCH_INT_ARGS; i++) {
 		unsigned r = moved ? h->plan->arg_reg[i] & 31 : arch_int_arg[i];
@@ -84,8 +84,8 @@ static void begin_hit(struct shadow_stack *t, const struct op_hit *h, const stru
 	};
 }
 
-/* An op called by another without Python in between has that one's stack: its caller's innermost
- * frame cannot have moved on while the outer op runs. */
+/* An op called by another without Python in between has the same Python stack: the frame that
+ * called the outer op cannot have advanced. */
 static void put_python(struct shadow_stack *t, const struct op_hit *h, bool up_sent,
 		       const struct open_op *up, struct open_op *f)
 {
@@ -112,7 +112,7 @@ static struct reading reading_of(const struct op_hit *h, const struct open_op *f
 	};
 }
 
-/* One round of what the entry is going to read. */
+/* One dry round of what the entry will read. */
 static void try_entry(struct shadow_stack *t, const struct op_hit *h)
 {
 	struct open_op f = {.sp = sp_at_entry(h), .op = h->op};
@@ -257,8 +257,8 @@ static void put_lines(const struct op_hit *h, uint64_t at)
 	}
 }
 
-/* Code that runs once, as that of exec(), is gone before it could be looked at: it is sent along.
- * Of the ten thousands that end with a process few were in a record. */
+/* Code that runs once, as by exec(), is gone before it can be read from outside: send it along. Of
+ * the tens of thousands freed when a process ends, few were in a record. */
 void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
 {
 	const struct py_code_read *c = &h->conf->code;
@@ -303,8 +303,7 @@ bool shadow_stack_dispatched(struct shadow_stack *t, const uint64_t *regs, bool 
 	*seen = false;
 	if ((uint32_t)regs[arch_int_arg[1]] != 0)
 		return false;
-	/* An op's own call comes once, before anything it calls; `counted` remembers that it came.
-	 */
+	/* An op's own call comes once, before any that it makes; `counted`: it has come. */
 	if (f && f->sp > regs[ARCH_SP] && !f->counted)
 		f->counted = *seen = true;
 	return true;

@@ -147,7 +147,7 @@ static int attach_kind(struct engine_bpf *b, pid_t pid, uint16_t proc,
 	return n ? links_add(b->links, &w) : 0;
 }
 
-/* Exits go in first: an op whose entry is seen must find its exit probed. */
+/* Exits first: an op whose entry is seen must have its exit probed. */
 static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		  struct err *e)
 {
@@ -186,14 +186,14 @@ static void count_dispatch(struct engine *g, int on)
 	of(g)->skel->bss->counting = on;
 }
 
-/* A function of ditrace's own that begins with an instruction that the kernel emulates, as ops do.
+/* A function of ditrace's own that begins, as most ops do, with an instruction the kernel emulates.
  */
 static __attribute__((noinline, noclone)) void trapped(void)
 {
 	__asm__ volatile("nop" ::: "memory");
 }
 
-/* ns that CALLS of them take; the least of some rounds, as others may have the processor. */
+/* ns for CALLS calls; the minimum of several rounds, since other tasks may preempt this one. */
 static uint64_t time_calls(void)
 {
 	uint64_t least = UINT64_MAX;
@@ -207,7 +207,7 @@ static uint64_t time_calls(void)
 	return least;
 }
 
-/* What a probe costs that does next to nothing: measured on ditrace itself. 0 when it cannot be. */
+/* The cost of a probe that does almost nothing, measured on ditrace itself. 0 when it cannot be. */
 static uint64_t measure_trap(struct engine_bpf *b)
 {
 	enum { OWN = 256 };
@@ -266,7 +266,7 @@ static void engine_close(struct engine *g)
 
 static int load_failed(int r, struct err *e)
 {
-	/* A verifier that refuses a program gives EACCES, too. */
+	/* The verifier also reports a rejected program as EACCES. */
 	uint64_t mask = caps_effective("/proc");
 	if ((r == -EPERM || r == -EACCES) &&
 	    !(caps_has(mask, CAPS_BPF) && caps_has(mask, CAPS_PERFMON))) {

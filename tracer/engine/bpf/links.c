@@ -22,8 +22,8 @@ struct links {
 	pid_t keeper;
 };
 
-/* On the socket; `path_len` bytes, `n` offsets and `n` cookies follow. n = 0: drop the owner's. The
- * answer is an int32_t, 0 or -errno. */
+/* A request on the socket; n offsets, n cookies and `path_len` bytes of path follow. n = 0: close
+ * the owner's links. The answer is an int32_t, 0 or -errno. */
 struct request {
 	int32_t prog, pid;
 	uint32_t n, path_len;
@@ -45,7 +45,7 @@ static void *close_link(void *link)
 	return NULL;
 }
 
-/* Closing a link waits some ten milliseconds for readers in the kernel: all wait together. */
+/* Closing a link waits tens of milliseconds for an RCU grace period: close all in parallel. */
 static void drop(struct link **links, uint16_t owner)
 {
 	struct link *closing = NULL;
@@ -108,7 +108,7 @@ static bool serve(int sock, struct link **links)
 	return helper_send(sock, &r, sizeof(r));
 }
 
-/* Signals are meant for ditrace, whose end ends this. */
+/* Signals are left to ditrace, whose end closes the socket and so ends this process. */
 static void links_serve(int sock)
 {
 	sigset_t all;

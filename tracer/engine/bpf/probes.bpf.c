@@ -1,6 +1,5 @@
 /* The eBPF side of the engine bpf: carries out the probe plan at each hit and sends what it read
- * through a ring buffer. Knows nothing of torch but how the reads of symbolizer/plan/plan.h are
- * done. */
+ * through a ring buffer. All it knows of torch is how to do the reads of symbolizer/plan/plan.h. */
 #define __bpf__ 1
 #define MAY_SLEEP 1
 #include <linux/bpf.h>
@@ -44,7 +43,7 @@ static __always_inline int is_shown(const struct frame *f)
 	return !f->muted && !f->aside;
 }
 
-/* Close frames that an exception has left: their stack pointer is below `sp`, where the thread is
+/* Drop frames that an exception unwound: their stack pointer is below `sp`, where the thread is
  * now. */
 static __always_inline void prune(struct bpf_thread *t, __u64 sp)
 {
@@ -83,7 +82,7 @@ static long each_open(__u32 i, void *arg)
 	return 0;
 }
 
-/* The same where the stack pointer does not tell. */
+/* Drop frames that the stack pointer does not show to be over, but the Python frames do. */
 static __always_inline void prune_moved(struct bpf_thread *t, const struct proc_conf *p)
 {
 	struct moved m = {.t = t, .p = p};
@@ -137,7 +136,7 @@ static __always_inline int is_muted(const struct proc_conf *p, const struct op_p
 	return p->max_depth && t->shown >= p->max_depth;
 }
 
-/* Counts the call. */
+/* Counts the call and says whether it is selected. */
 static __always_inline int is_picked(__u64 cookie)
 {
 	__u32 zero = 0;
@@ -160,7 +159,7 @@ static __always_inline int is_stopped(const struct op_plan *plan, __u64 cookie)
 	return plan->flags & (PLAN_BACKWARD | PLAN_ASIDE) ? awaited : is_picked(cookie);
 }
 
-/* At most eight functions may be active at once: a loop, where a callback would be one more. */
+/* A loop, since bpf_loop's callback would add a frame, and the verifier allows only eight. */
 static __always_inline void do_reads(struct bpf_thread *t, const struct proc_conf *p,
 				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
 {
@@ -171,7 +170,7 @@ static __always_inline void do_reads(struct bpf_thread *t, const struct proc_con
 static __always_inline void account(__u64 since)
 {
 	__u64 n = __sync_fetch_and_add(&hits, 1);
-	if ((n & 63) == 63) { /* not the very first, which finds nothing in the caches */
+	if ((n & 63) == 63) { /* not the first one, which has cold caches */
 		__sync_fetch_and_add(&sampled, 1);
 		__sync_fetch_and_add(&sampled_ns, bpf_ktime_get_ns() - since);
 	}
@@ -197,7 +196,7 @@ static __always_inline void put_lines(struct bpf_thread *t, const struct proc_co
 	}
 }
 
-/* 0, or the record was lost. */
+/* 0, or nonzero when the record was lost. */
 static __always_inline int send_code(struct bpf_thread *t, const struct proc_conf *p, __u32 proc,
 				     __u8 kind, __u64 code)
 {
@@ -235,12 +234,12 @@ static long each_fresh(__u32 i, void *arg)
 		told_full = 1;
 	if (!send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code))
 		return 0;
-	bpf_map_delete_elem(&told, &key); /* to be told of the next time */
+	bpf_map_delete_elem(&told, &key); /* retry at its next use */
 	*met_place(a->t, code) = 0;
 	return 0;
 }
 
-/* The process may be gone, and its code with it, before user space can look at what a hit names. */
+/* Send the code objects now: the process may be gone before user space could read them. */
 static __always_inline void tell_code(struct bpf_thread *t, const struct proc_conf *p, __u32 proc)
 {
 	struct telling a = {.t = t, .p = p, .proc = proc};
@@ -265,7 +264,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 		__sync_fetch_and_add(&lost_depth, 1);
 		return;
 	}
-	struct frame *up = &t->open[(d - 1) & (OPEN_MAX - 1)]; /* the enclosing op's, if d > 0 */
+	struct frame *up = &t->open[(d - 1) & (OPEN_MAX - 1)]; /* the enclosing op, if d > 0 */
 	struct frame *f = &t->open[d & (OPEN_MAX - 1)];
 	f->sp = sp;
 	f->seq = ++t->seq;
@@ -307,7 +306,7 @@ int op_entry(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Close everything above the innermost open frame of `op`; 0 when there is none. */
+/* Drop everything above the innermost open frame of `op`; 0 when there is none. */
 static __always_inline struct frame *find_open(struct bpf_thread *t, __u32 op, __u64 sp)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
@@ -346,7 +345,7 @@ int op_exit(struct pt_regs *ctx)
 	const struct op_plan *plan = bpf_map_lookup_elem(&plans, &op);
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
 	struct bpf_thread *t = this_thread();
-	/* An op that was running when the probes came has no open frame. */
+	/* An op that was already running when the probes were placed has no open frame. */
 	if (!plan || !p || !t || !is_open(t, op, sp))
 		goto out;
 	struct frame *f = find_open(t, op, sp);
@@ -365,7 +364,7 @@ out:
 	return 0;
 }
 
-/* A code object is going: what was learnt of its address holds no more. */
+/* A code object is being freed: what is known of its address no longer holds. */
 SEC("uprobe.s")
 int code_freed(struct pt_regs *ctx)
 {
@@ -384,7 +383,7 @@ int code_freed(struct pt_regs *ctx)
 	return 0;
 }
 
-/* torch::jit::parseSchema(const std::string &, ...): its result goes through a hidden pointer. */
+/* torch::jit::parseSchema(const std::string &, ...): returns through a hidden pointer. */
 SEC("uprobe.s")
 int schema_parsed(struct pt_regs *ctx)
 {
@@ -401,8 +400,8 @@ int schema_parsed(struct pt_regs *ctx)
 	return 0;
 }
 
-/* at::getStepCallbacksUnlessEmpty(RecordScope): called once a dispatched op, whatever the way. It
- * returns through a hidden pointer, so the scope is the second argument; FUNCTION is 0
+/* at::getStepCallbacksUnlessEmpty(RecordScope): called once for each dispatched op, on every path.
+ * It returns through a hidden pointer, so the scope is the second argument; FUNCTION is 0
  * (ATen/record_function.h). */
 SEC("uprobe.s")
 int step_callbacks(struct pt_regs *ctx)
@@ -416,8 +415,7 @@ int step_callbacks(struct pt_regs *ctx)
 	if (d == 0 || d > OPEN_MAX)
 		return 0;
 	struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
-	/* An op's own call comes once, before anything it calls; `counted` remembers that it came.
-	 */
+	/* An op's own call comes once, before any that it makes; `counted`: it has come. */
 	if (f->sp > PT_REGS_SP(ctx) && !f->counted) {
 		f->counted = 1;
 		__sync_fetch_and_add(&dispatched_seen, 1);

@@ -6,7 +6,7 @@ static __always_inline __u64 *met_place(struct bpf_thread *t, __u64 code)
 	return &t->codes[(code >> 5 ^ code >> 12) & (CODES - 1)];
 }
 
-/* Most frames are of code that was met on this thread. */
+/* Note the code object as one to send, unless this thread has met it: most frames' code was. */
 static __always_inline void meet_code(struct bpf_thread *t, __u64 code)
 {
 	__u64 *place = met_place(t, code);
@@ -58,7 +58,7 @@ static long each_tstate(__u32 i, void *arg)
 	struct find *f = arg;
 	(void)i;
 	if (!f->ts) {
-		/* The end of one interpreter's list: on to the next interpreter. */
+		/* End of this interpreter's list: go to the next interpreter. */
 		f->interp = f->interp ? user_word(f->interp + f->w->interp_next) : 0;
 		if (!f->interp)
 			return 1;
@@ -73,8 +73,8 @@ static long each_tstate(__u32 i, void *arg)
 	return 0;
 }
 
-/* The window of this thread's own state is in t->window afterwards. A state is remembered and
- * looked at again each time: threads come and go, and a search costs a read a thread. */
+/* Leaves the window of this thread's own state in t->window. The cached state is checked each time,
+ * since threads come and go; a search costs one read per thread. */
 __noinline int find_tstate(struct bpf_thread *t, const struct proc_conf *p)
 {
 	if (!t || !p)
@@ -83,7 +83,7 @@ __noinline int find_tstate(struct bpf_thread *t, const struct proc_conf *p)
 	if (own_tstate(t, w, t->tstate))
 		return 1;
 	t->tstate = 0;
-	/* A thread without Python asks again and again: back off. */
+	/* A thread without Python would search at every hit: back off. */
 	if (t->py_wait) {
 		t->py_wait--;
 		return 0;
@@ -142,7 +142,7 @@ static long each_frame(__u32 i, void *arg)
 	return 0;
 }
 
-/* The innermost Python frame: skips markers. Its window is in t->window; 0: none. */
+/* The innermost Python frame, markers skipped; 0: none. Leaves its window in t->window. */
 __noinline __u64 innermost(struct bpf_thread *t, const struct proc_conf *p)
 {
 	if (!t || !p || !find_tstate(t, p))
@@ -196,10 +196,10 @@ static long each_outer(__u32 i, void *arg)
 	return 0;
 }
 
-/* Whether the op whose caller was Python frame `wanted` at `instr` cannot be running any more, as
- * the thread's innermost frame is t->now_frame at t->now_instr: while an op runs, the Python code
- * that called it stands still. An exception that took the op away leaves no other trace when the
- * stack is deeper now than it was. */
+/* Whether the op whose caller was Python frame `wanted` at `instr` must have ended, given that the
+ * thread's innermost frame is t->now_frame at t->now_instr: while an op runs, the Python code that
+ * called it does not advance. Needed for ops left by an exception when the stack is deeper now than
+ * it was then. */
 __noinline int has_moved_on(struct bpf_thread *t, const struct proc_conf *p, __u64 wanted,
 			    __u64 instr)
 {
@@ -213,8 +213,8 @@ __noinline int has_moved_on(struct bpf_thread *t, const struct proc_conf *p, __u
 	return c.frame != wanted || c.instr != instr;
 }
 
-/* An op called by another without Python in between has that one's stack: its caller's innermost
- * frame cannot have moved on while the outer op runs. */
+/* An op called by another without Python in between has the same Python stack: the frame that
+ * called the outer op cannot have advanced. */
 static __always_inline void put_python(struct bpf_thread *t, const struct proc_conf *p, int up_sent,
 				       const struct frame *up, struct frame *f)
 {

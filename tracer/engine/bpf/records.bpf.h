@@ -1,8 +1,8 @@
-/* A record as it grows in a thread's buffer. Part of probes.bpf.c and
- * samples.bpf.c. */
+/* A record being assembled in a thread's buffer. Part of probes.bpf.c and samples.bpf.c. */
 
-/* A traced thread stops for its tracer at a signal, even one that is ignored, before it runs on in
- * its own code; without a tracer nothing comes of this one. Its own SIGURGs are passed on. */
+/* The signal that stops a picked thread. A ptraced thread stops for its tracer at any signal, even
+ * an ignored one, before it returns to user code; untraced, it ignores this one by default. A
+ * SIGURG of the program's own is passed on. */
 enum { FREEZE_SIGNAL = 23 }; /* SIGURG */
 
 static __always_inline int may_stop(void)
@@ -35,7 +35,7 @@ static __always_inline void send(struct bpf_thread *t, __u8 more)
 		bpf_send_signal_thread(FREEZE_SIGNAL);
 }
 
-/* Room for one more part of at most BUF_SLACK bytes; sends what there is when the buffer is full.
+/* Make room for one more part of at most BUF_SLACK bytes; sends a fragment when the buffer is full.
  */
 static __always_inline void make_room(struct bpf_thread *t)
 {
@@ -63,9 +63,9 @@ static __always_inline struct item *begin_item(struct bpf_thread *t, __u8 kind, 
 	return it;
 }
 
-/* 0 or a negative errno, and then *to is zeroed. Memory may be there and its page not present: of a
- * file that the kernel has put out, or never touched. Programs that may sleep have it fetched, as
- * the target's own access would (bpf_copy_from_user, include/uapi/linux/bpf.h of 6.6). */
+/* 0, or a negative errno and *to zeroed. Memory may be mapped with its page not present: evicted
+ * from the page cache, or never touched. Sleepable programs fault it in, as the target's own access
+ * would (bpf_copy_from_user, include/uapi/linux/bpf.h of 6.6). */
 static __always_inline long read_user(void *to, __u32 n, __u64 from)
 {
 	long r = bpf_probe_read_user(to, n, (const void *)from);
@@ -76,7 +76,7 @@ static __always_inline long read_user(void *to, __u32 n, __u64 from)
 	return r;
 }
 
-/* Append len (at most 2048) bytes from user address src; 0 or a negative errno. Padded to 8. */
+/* Append len (at most 2048) bytes from user address src, padded to 8. 0 or a negative errno. */
 static __always_inline long copy_user(struct bpf_thread *t, __u32 len, __u64 src)
 {
 	__u64 off = t->off, n = len;
@@ -93,9 +93,9 @@ static __always_inline long copy_user(struct bpf_thread *t, __u32 len, __u64 src
 	return 0;
 }
 
-/* The same of an object that may end before `len`: where the page behind `src` is not there, what
- * lies before it, followed by zeros up to `len`, as a read that fails leaves them. Returns how many
- * bytes were there and appended; 0: none. */
+/* The same for an object that may end before `len`: if the page after `src` is not mapped, what
+ * lies before it, then zeros up to `len`, as a failed read leaves them. Returns how many bytes were
+ * readable and appended; 0: none. */
 static __always_inline __u32 copy_object(struct bpf_thread *t, __u32 len, __u64 src)
 {
 	__u32 here = 4096 - (__u32)(src & 4095);

@@ -1,5 +1,4 @@
-/* What the eBPF programs keep: maps, counters, a thread. Part of probes.bpf.c
- * and samples.bpf.c. */
+/* State of the eBPF programs: maps, counters, threads. Part of probes.bpf.c and samples.bpf.c. */
 
 #ifndef BUF_MAX
 #define BUF_MAX (20 << 10)
@@ -10,7 +9,7 @@
 #define CODES 128	/* a power of two, as FRESH */
 #define FRESH 16
 
-/* Keeps the compiler from merging two range checks into one that the verifier cannot follow. */
+/* Keeps the compiler from merging two bounds checks into one that the verifier cannot follow. */
 #define OPAQUE(v) asm volatile("" : "+r"(v))
 
 struct thread_struct {
@@ -42,12 +41,12 @@ struct bpf_thread {
 	__u64 fsbase;
 	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
 	__u32 tid, depth, shown, off;
-	__u32 py_misses, py_wait, gap, stop; /* stop: after the record that is being made */
+	__u32 py_misses, py_wait, gap, stop; /* stop: at the end of the current record */
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];
-	__u64 codes[CODES];	    /* Python code objects that were met, by their addresses */
-	__u64 fresh[FRESH], nfresh; /* those that are to be told of */
+	__u64 codes[CODES];	    /* a cache of Python code objects met, by address */
+	__u64 fresh[FRESH], nfresh; /* those still to be sent */
 	__u8 buf[BUF_MAX + BUF_SLACK];
 };
 
@@ -84,7 +83,7 @@ struct {
 	__type(value, struct proc_conf);
 } procs SEC(".maps");
 
-/* PLAN_PICK: what is picked, and how many calls there were, by process number << 32 | op. */
+/* PLAN_PICK: which calls are selected, and the number of calls by process number << 32 | op. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -100,7 +99,7 @@ struct {
 	__type(value, __u64);
 } calls SEC(".maps");
 
-/* Python code objects that were told of: process number << 48 | address. */
+/* Python code objects that were sent: process number << 48 | address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 16);
@@ -108,19 +107,19 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } told SEC(".maps");
-int told_full; /* some were told of that are not in there */
+int told_full; /* some that were sent did not fit into the map */
 
 /* Counters read by user space. */
-__u64 lost;		   /* records that did not fit into the ring */
+__u64 lost;		   /* records that did not fit into the ring buffer */
 __u64 lost_threads;	   /* hits of threads beyond the size of `threads` */
 __u64 lost_depth;	   /* hits nested deeper than OPEN_MAX */
-__u64 hits;		   /* probe hits, whatever became of them */
-__u64 sampled, sampled_ns; /* hits whose time in here was measured, and that time */
+__u64 hits;		   /* probe hits, lost ones included */
+__u64 sampled, sampled_ns; /* hits whose time in the probe was measured, and that time */
 __u64 dispatched,
     dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */
 int counting;
 int awaited;  /* gradients */
-__u64 unheld; /* records whose thread should stand still, and blocks the signal for that */
+__u64 unheld; /* records whose thread should have stopped but blocks the signal */
 const volatile __u64 ns_dev, ns_ino; /* PID namespace of ditrace */
 
 static __always_inline struct bpf_thread *this_thread(void)

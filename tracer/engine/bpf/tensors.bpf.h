@@ -12,7 +12,8 @@ static __always_inline __u32 base_grad(const struct tensor_read *c, __u64 meta)
 	return TPART_BASE_NO_GRAD;
 }
 
-/* The same of whatever autograd meta there is at `meta`; 0 if it does not need its base. */
+/* TPART_BASE_* of the autograd meta at `meta`; 0 unless it is a view without a gradient of its
+ * own. */
 static __always_inline __u32 view_grad(const struct tensor_read *c, __u64 meta)
 {
 	if (!meta || user_word(meta) != c->view_vtable || user_word(meta + c->grad_fn) ||
@@ -21,8 +22,8 @@ static __always_inline __u32 view_grad(const struct tensor_read *c, __u64 meta)
 	return base_grad(c, meta);
 }
 
-/* Sizes and strides that the tensor does not hold itself. Its window is at buf[at]; returns
- * TPART_OUTLINE when they were added, else 0. */
+/* Append sizes and strides that are stored out of line. The tensor's window is at buf[at]; returns
+ * TPART_OUTLINE when they were appended, else 0. */
 static __always_inline __u32 put_outline(struct bpf_thread *t, const struct tensor_read *c,
 					 __u32 at)
 {
@@ -35,8 +36,7 @@ static __always_inline __u32 put_outline(struct bpf_thread *t, const struct tens
 	return copy_user(t, (__u32)ndim * 16, line) ? 0 : TPART_OUTLINE;
 }
 
-/* The parts behind a tensor's window. The window is at buf[at]; returns TPART_* of what was added.
- */
+/* Append the parts that a tensor's window, at buf[at], points to; TPART_* of those appended. */
 static __always_inline __u32 tensor_parts(struct bpf_thread *t, const struct tensor_read *c,
 					  __u32 at, int is_exit)
 {
@@ -68,8 +68,8 @@ static __always_inline __u32 tensor_parts(struct bpf_thread *t, const struct ten
 	return flags | put_outline(t, c, at);
 }
 
-/* What the snapshot says of a part at `p` that could be read: 1, or SNAPSHOT_NODE
- * (symbolizer/torch/layout.h) and the sequence number of the node that this autograd meta holds. */
+/* What the snapshot says of a readable part at `p`: 1, or SNAPSHOT_NODE (symbolizer/torch/layout.h)
+ * plus the sequence number of the node that this autograd meta holds. */
 static __always_inline __u64 part_valid(const struct tensor_read *c, __u64 p)
 {
 	__u64 vt = user_word(p), seq = 0;

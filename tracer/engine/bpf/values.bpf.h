@@ -59,7 +59,8 @@ static __always_inline void put_string(struct bpf_thread *t, __u64 base, __u64 c
 		it->len = (__u16)len;
 }
 
-/* {text, length} of a std::string: the C++11 ABI's begins so (libstdc++, bits/basic_string.h). */
+/* {text, length} of a std::string, which is how that of the C++11 ABI begins (libstdc++,
+ * bits/basic_string.h); a copy-on-write one has its length before the text. */
 static __always_inline long std_string(const struct proc_conf *p, __u64 at, __u64 s[2])
 {
 	if (!p->cow_strings)
@@ -79,7 +80,7 @@ static __always_inline void put_string_at(struct bpf_thread *t, __u64 at, __u32 
 		begin_item(t, ITEM_UNSET, read, 0);
 }
 
-/* Raw IValues, 2048 bytes at most; returns how many, and where they lie in the buffer. */
+/* Append raw IValues, at most 2048 bytes; returns how many. */
 static __always_inline __u32 put_ivalues(struct bpf_thread *t, __u64 begin, __u64 end, __u32 read,
 					 __u32 most)
 {
@@ -98,7 +99,7 @@ static __always_inline __u32 put_ivalues(struct bpf_thread *t, __u64 begin, __u6
 	return take;
 }
 
-/* An element of a list: only tensors are read deeper, and strings. */
+/* An element of a list: of those that are pointers only tensors are read. */
 static long each_list_value(__u32 i, void *arg)
 {
 	struct each *e = arg;

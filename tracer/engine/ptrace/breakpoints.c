@@ -20,13 +20,13 @@ struct breakpoints {
 	int mem; /* /proc/PID/mem */
 	struct share *share;
 	uint64_t scratch;
-	struct breakpoint *bp; /* by index; a table of indexes + 1 finds them by address */
+	struct breakpoint *bp; /* by index; `slot` hashes addresses to index + 1 */
 	uint32_t *slot;
 	size_t n, room, slots, live;
 	struct use *use; /* [0] is none */
 	size_t nuse, use_room;
 	uint32_t free_use;
-	size_t looked_at; /* by breakpoints_mend: the breakpoint that is next */
+	size_t looked_at; /* breakpoints_mend: the last one checked */
 };
 
 static int open_mem(pid_t pid, struct err *e)
@@ -125,7 +125,7 @@ static void enter(struct breakpoints *s, uint32_t index)
 	s->slot[i] = index + 1;
 }
 
-/* At most half of the slots are taken. */
+/* Keeps the slots at most half full. */
 static int grow(struct breakpoints *s)
 {
 	size_t room = s->room ? 2 * s->room : FIRST_SLOTS;
@@ -176,8 +176,8 @@ const struct use *breakpoints_next_use(const struct breakpoints *s, const struct
 	return next ? &s->use[next] : NULL;
 }
 
-/* Entries are taken again when the list has come to its end, each search from where the last one
- * ended: forked children take thousands at once. */
+/* Entries are reused only once the list is full. Each search starts where the last one ended, since
+ * forked children take thousands at once. */
 static int take_byte(struct share *share, uint32_t *out)
 {
 	static uint32_t next;
@@ -194,7 +194,7 @@ static int take_byte(struct share *share, uint32_t *out)
 	return 0;
 }
 
-/* It is listed before it is changed, so that nothing is changed that is not listed. */
+/* Listed before the byte is changed, so that no changed byte is ever unlisted. */
 static int make_live(struct breakpoints *s, struct breakpoint *b, bool write)
 {
 	static const uint8_t int3 = INT3;
@@ -221,7 +221,7 @@ void breakpoints_give_up(struct breakpoints *s, struct breakpoint *b)
 {
 	if (!b->live)
 		return;
-	/* Only one that was not there when a child was forked fails: its memory is gone. */
+	/* Fails only where the memory has been unmapped: nothing to restore. */
 	breakpoints_write(s, b->addr, &b->code[0], 1);
 	b->live = false;
 	s->live--;
@@ -261,7 +261,7 @@ size_t breakpoints_mend(struct breakpoints *s, size_t n)
 	return 0;
 }
 
-/* Whether the instruction can be carried out by one of the two ways. */
+/* 0 if the instruction can be emulated or executed out of line, else -ENOTSUP. */
 static int understand(const struct breakpoints *s, struct breakpoint *b)
 {
 	uint8_t moved[EMULATE_INSN_MAX];
@@ -330,8 +330,8 @@ size_t breakpoints_live(const struct breakpoints *s)
 	return s->live;
 }
 
-/* The bytes that the parent has changed are changed in the child, too; what was put back meanwhile
- * may not be, and what was changed meanwhile not yet. */
+/* Bring the child's byte to the parent's present state: the fork may have copied it before the
+ * parent changed or restored it. */
 static int copy_breakpoint(const struct breakpoints *from, const struct breakpoint *b,
 			   struct breakpoints *to)
 {
@@ -353,7 +353,7 @@ static int copy_breakpoint(const struct breakpoints *from, const struct breakpoi
 	return r;
 }
 
-/* Of the child, which has them from `from`: all, whether `to` knows them or not. */
+/* Restore all bytes of the child that `from` ever changed, and empty `to`. */
 static void take_out(const struct breakpoints *from, struct breakpoints *to)
 {
 	for (size_t i = 0; i < from->n; i++)

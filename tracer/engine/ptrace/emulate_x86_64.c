@@ -22,7 +22,7 @@ static int32_t imm32(const uint8_t *p)
 	return v;
 }
 
-/* The byte as a signed number. */
+/* Sign-extended. */
 static int32_t imm8(const uint8_t *p)
 {
 	return p[0] < 0x80 ? p[0] : p[0] - 0x100;
@@ -35,7 +35,7 @@ static int done(struct emulated *out, uint8_t kind, size_t len)
 	return 0;
 }
 
-/* push and pop of a register, with REX.B before it or not. */
+/* push and pop of a register, with or without REX.B. */
 static int decode_stack(const uint8_t *p, size_t n, struct emulated *out)
 {
 	size_t at = n > 1 && p[0] == 0x41;
@@ -45,7 +45,7 @@ static int decode_stack(const uint8_t *p, size_t n, struct emulated *out)
 	return done(out, p[at] < 0x58 ? EMULATE_PUSH : EMULATE_POP, at + 1);
 }
 
-/* nop of one byte and of several (0f 1f /0, perhaps with 66 and cs prefixes), pause, endbr64. */
+/* nop of one or more bytes (0f 1f /0, with any 66 and cs prefixes), pause, endbr64. */
 static int decode_nop(const uint8_t *p, size_t n, struct emulated *out)
 {
 	static const uint8_t disp_len[4] = {0, 1, 4, 0};
@@ -62,7 +62,7 @@ static int decode_nop(const uint8_t *p, size_t n, struct emulated *out)
 		return -ENOTSUP;
 	uint8_t modrm = p[at + 2], mod = modrm >> 6, rm = modrm & 7;
 	size_t len = at + 3 + (mod != 3 && rm == 4) + disp_len[mod];
-	/* Without a base register there are four bytes of address. */
+	/* No base register: a 32-bit displacement follows. */
 	if (mod == 0 && (rm == 5 || (rm == 4 && at + 3 < n && (p[at + 3] & 7) == 5)))
 		len += 4;
 	return len <= n && len <= EMULATE_INSN_MAX ? done(out, EMULATE_NOP, len) : -ENOTSUP;
@@ -70,7 +70,7 @@ static int decode_nop(const uint8_t *p, size_t n, struct emulated *out)
 
 static int decode_flow(const uint8_t *p, size_t n, struct emulated *out)
 {
-	size_t bnd = n > 1 && p[0] == 0xf2; /* of MPX: it does nothing else any more */
+	size_t bnd = n > 1 && p[0] == 0xf2; /* prefix of MPX, which has no effect any more */
 	p += bnd;
 	n -= bnd;
 	out->cond = 0;
@@ -164,7 +164,7 @@ static bool holds(uint8_t cond, uint64_t flags)
 	return yes != (cond & 1);
 }
 
-/* rsp += or -= value, with the flags of the instruction. */
+/* rsp += or -= value, setting the flags as the instruction does. */
 static void add_to_sp(const struct emulated *i, uint64_t *regs)
 {
 	uint64_t a = regs[ARCH_SP], b = (uint64_t)(int64_t)i->value;
@@ -249,7 +249,7 @@ static bool goes_elsewhere(csh cs, const cs_insn *i)
 	       i->id == X86_INS_SYSENTER || i->id == X86_INS_HLT || i->id == X86_INS_UD2;
 }
 
-/* Whether an operand is memory relative to the next instruction. */
+/* Whether an operand is RIP-relative. */
 static bool is_relative(const cs_x86 *x)
 {
 	for (unsigned k = 0; k < x->op_count; k++)

@@ -10,20 +10,20 @@
 #include "symbolizer/target/process.h"
 #include "tracer/engine/engine.h"
 
-/* The engine bpf, with threads that stand still for the calls that are picked: eBPF sends them a
- * signal, at which they stop for the tracing process of the engine ptrace, which has no probes. */
+/* The engine bpf, which also stops threads at selected calls: eBPF sends them a signal, at which
+ * they stop for the tracing process of the engine ptrace, which places no probes itself. */
 struct engine_both {
 	struct engine engine;
 	struct engine *bpf, *ptrace;
-	pid_t *standing; /* have told, and were not let go */
+	pid_t *standing; /* stopped threads that were reported and not resumed yet */
 	size_t nstanding, room;
-	struct hit *copy; /* of a record whose thread does not stand still after all */
+	struct hit *copy; /* of a record whose thread did not stop after all */
 	size_t copy_room;
 	engine_hit_fn *fn; /* during consume */
 	void *arg;
 	bool dead;   /* the tracing process */
 	bool missed; /* a thread that was to stop runs on */
-	bool told;   /* that a thread cannot be stopped */
+	bool told;   /* the user has been told that a thread cannot be stopped */
 };
 
 static struct engine_both *of(struct engine *g)
@@ -42,8 +42,8 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 	return of(g)->bpf->set_proc(of(g)->bpf, proc, conf);
 }
 
-/* Its threads are traced before there are probes: calls are counted from the first one on, and one
- * that is picked must be able to stop. */
+/* Trace the threads before placing probes: calls are counted from the first one on, and a selected
+ * one must be able to stop. */
 static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		  struct err *e)
 {
@@ -120,8 +120,8 @@ static bool take_out(struct engine_both *b, pid_t tid)
 	return false;
 }
 
-/* The record comes before the signal is sent, and that before the thread stops. Not for ever: it
- * may have been killed between. */
+/* The record is sent before the signal, the thread stops after both. The wait is bounded, since the
+ * thread may be killed in between. */
 static bool await_stop(struct engine_both *b, pid_t tid)
 {
 	enum { ROUNDS = 250, MS = 20 };
@@ -137,7 +137,7 @@ static bool await_stop(struct engine_both *b, pid_t tid)
 	return false;
 }
 
-/* The same record, but of a thread that runs on. NULL without memory. */
+/* A copy of the record without HIT_STOPPED, for a thread that runs on. NULL without memory. */
 static const struct hit *not_held(struct engine_both *b, const struct hit *h)
 {
 	if (h->size > b->copy_room) {
@@ -167,8 +167,8 @@ static void on_record(const struct hit *h, void *arg)
 		engine_ptrace_release(b->ptrace, (pid_t)h->tid, 0);
 }
 
-/* Those that stood still before all records were taken, and whose record is not among them, have
- * met a signal of their own. */
+/* Threads that were stopped before this round, and whose record is not in it, got a SIGURG of their
+ * own: deliver it. */
 static void release_others(struct engine_both *b, pid_t *before, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -183,7 +183,7 @@ static int failed(struct engine_both *b, const struct engine *which)
 	return -ECHILD;
 }
 
-/* What is not captured for that. */
+/* Report once that calls are not captured because a thread cannot be stopped. */
 static void tell_missed(struct engine_both *b)
 {
 	bool blocked = engine_bpf_unheld(b->bpf);
@@ -251,7 +251,7 @@ int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct 
 	    .follow = follow,
 	    .close = engine_close,
 	};
-	/* The tracing process is forked before there is anything of eBPF that it could inherit. */
+	/* Fork the tracing process first, so that it inherits nothing of eBPF. */
 	int r = engine_ptrace_open(1, interesting, &b->ptrace, e);
 	if (!r)
 		engine_ptrace_hold_signalled(b->ptrace);

@@ -21,14 +21,14 @@
 
 enum { ENDING_MOST = 64 };
 
-/* A process that is about to end, and waits until its last records have been looked at. */
+/* A process that is about to exit, held until its last records have been consumed. */
 struct ending {
 	pid_t tid;
-	unsigned rounds; /* of consume that found all there was, since */
+	unsigned rounds; /* calls of consume since then that took all there was */
 };
 
-/* ditrace's side of the engine ptrace: what it asks of its tracing process (tracer_main.h), and
- * what comes back. */
+/* ditrace's side of the engine ptrace: the requests to its tracing process (tracer_main.c) and what
+ * comes back. */
 struct engine_ptrace {
 	struct engine engine;
 	struct share *share;
@@ -48,8 +48,8 @@ static struct engine_ptrace *of(struct engine *g)
 	return (struct engine_ptrace *)g;
 }
 
-/* When the tracing process is killed, the kernel lets go of what it traced, and the breakpoints
- * stay: a thread that meets one dies. So they are taken out at once. */
+/* When the tracing process is killed, the kernel detaches its tracees but the breakpoints stay, and
+ * a thread that hits one dies. So restore the code at once. */
 static void *guard_main(void *arg)
 {
 	struct engine_ptrace *p = arg;
@@ -72,7 +72,7 @@ static int start_guard(struct engine_ptrace *p)
 	return -r;
 }
 
-/* `a` and `b` follow the request; b may be NULL. */
+/* Send a request with the payloads `a` and `b` (either may be NULL) and wait for its reply. */
 static int ask(struct engine_ptrace *p, struct request q, const void *a, size_t na, const void *b,
 	       size_t nb, struct err *e)
 {
@@ -153,7 +153,7 @@ static int registers(struct engine *g, pid_t tid, uint64_t *out)
 	return r;
 }
 
-/* Two rounds: records wait for one until what comes behind them is known. */
+/* Two rounds, since records are held back for one until their successors are known. */
 static void release_ending(struct engine_ptrace *p)
 {
 	enum { ROUNDS = 2 };
@@ -253,7 +253,7 @@ static void counters(struct engine *g, struct engine_counters *out)
 	};
 }
 
-/* A process that does nothing but stop. */
+/* Child of calibrate: does nothing but stop. */
 static void stop_often(unsigned n)
 {
 	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -262,14 +262,14 @@ static void stop_often(unsigned n)
 	_exit(0);
 }
 
-/* What a stop costs the thread that stops, besides what is done in it. */
+/* The cost of a stop to the thread, without the work done during it. */
 static void calibrate(struct engine *g)
 {
 	enum { STOPS = 500 };
 	struct timespec a, b;
 	int status;
 	unsigned n = 0;
-	pid_t pid = spawn_part(SIGKILL); /* without ditrace it would be traced by init */
+	pid_t pid = spawn_part(SIGKILL); /* dies with ditrace, lest init become its tracer */
 	if (!pid)
 		stop_often(STOPS);
 	clock_gettime(CLOCK_MONOTONIC, &a);

@@ -9,7 +9,7 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 
-/* The linker is mapped from its first byte on, at AT_BASE; its segments follow in one piece. */
+/* The linker is mapped at AT_BASE from offset 0 of its file, its segments contiguous. */
 static int find_in(int fd, const struct maps *maps, uint64_t base, uint64_t *addr, uint8_t *code)
 {
 	struct elf_file *f;

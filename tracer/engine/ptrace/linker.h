@@ -1,4 +1,4 @@
-/* Where the dynamic linker of a process says that it has mapped libraries. */
+/* Where the dynamic linker of a process reports that it has mapped libraries. */
 #ifndef TRACER_ENGINE_PTRACE_LINKER_H
 #define TRACER_ENGINE_PTRACE_LINKER_H
 
@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 /* Address of _dl_debug_state in process `pid`, which the linker calls before and after it maps
- * libraries and before they run (glibc, elf/dl-debug.c; musl has it, too), and the bytes of code
- * there as the file has them. 0 or -errno: -ENOENT for a static program. */
+ * libraries, and before their code runs (glibc, elf/dl-debug.c; musl has it, too), and the bytes of
+ * code there in the file. 0 or -errno: -ENOENT for a static program. */
 int linker_find(pid_t pid, uint64_t *addr, uint8_t code[16]);
 
 #endif

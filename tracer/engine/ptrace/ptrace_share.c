@@ -36,7 +36,7 @@ void share_wake(struct share *s)
 	eventfd_write(s->wake, 1);
 }
 
-/* "/proc/PID/mem" without stdio, which a signal handler may not use. */
+/* "/proc/PID/mem" without stdio, which is not async-signal-safe. */
 static void mem_path(char *out, int32_t pid)
 {
 	char digits[12];

@@ -97,7 +97,7 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	t->out.stop = false;
 }
 
-/* The linker calls before it maps and after: whatever has come is there then, and not run yet. */
+/* The linker calls before and after mapping: what is mapped by now has not run yet. */
 static void on_linker(struct tracer *t, struct tracee *x)
 {
 	if (x->of->told || t->leaving || !t->interesting(x->of->pid))
@@ -125,14 +125,13 @@ static void use_hit(struct tracer *t, struct tracee *x, const struct breakpoint 
 
 enum outcome {
 	DONE,
-	DONE_LATE,  /* the same, but the thread is in another stop, and that for the step is to come
-		     */
-	OTHER_STOP, /* the thread is before the instruction, in another stop, or has ended */
-	GIVE_UP,    /* it cannot be carried out */
+	DONE_LATE,  /* DONE, but in another stop; the SIGTRAP of the step is still to come */
+	OTHER_STOP, /* the thread is before the instruction in another stop, or has ended */
+	GIVE_UP,    /* the instruction cannot be executed */
 };
 
-/* Carry out the `len` bytes of `code` on the thread, elsewhere; *r is what came of it. The
- * instruction stands at `addr`. Other threads never come to that place. */
+/* Single-step the `len` bytes of `code` at the scratch address; *r becomes the resulting registers.
+ * The original instruction is at `addr`. No other thread executes there. */
 static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t len, uint64_t addr,
 				   union regs *r, int *status)
 {
@@ -161,7 +160,7 @@ static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t
 	return OTHER_STOP;
 }
 
-/* Below the stack there may be memory that comes only when the thread itself touches it. */
+/* Stack below sp may be mapped only when the thread itself touches it: let it execute a push. */
 static enum outcome touch_stack(struct tracee *x, uint64_t addr, const union regs *r, int *status)
 {
 	static const uint8_t push_ax = 0x50;
@@ -206,7 +205,7 @@ static enum outcome step_over(struct tracee *x, const struct breakpoint *b, unio
 	return o;
 }
 
-/* Carry out the instruction whose place the breakpoint takes, and go on. */
+/* Execute the instruction under the breakpoint, and resume. */
 static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, union regs *r)
 {
 	int status = 0;
@@ -230,8 +229,8 @@ static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, unio
 		tracee_resume(x, 0);
 }
 
-/* int3 comes with SI_KERNEL and the address behind it (arch/x86/kernel/traps.c, do_int3); what
- * kill(2) sends does not. */
+/* int3 is reported with SI_KERNEL and the address after it (arch/x86/kernel/traps.c, do_int3); a
+ * SIGTRAP from kill(2) is not. */
 static struct breakpoint *breakpoint_met(const struct tracee *x, union regs *r)
 {
 	siginfo_t info;

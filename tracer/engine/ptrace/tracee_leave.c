@@ -8,17 +8,17 @@
 
 #include "tracer/engine/ptrace/internal.h"
 
-/* Once the code is put back no thread meets a breakpoint any more, but one that has met one just
- * before may not have stopped yet. The kernel lets go of all that we trace when we end; a thread
- * that waits in a system call has met none, and is best left alone: a stop would end some of these
- * calls with EINTR (signal(7)). The others are stopped once more. */
+/* Once the code is restored no thread can hit a breakpoint, but one that did just before may not
+ * have stopped yet, so running threads are stopped once more. A thread blocked in a system call has
+ * hit none and is left alone, since a stop would end some calls with EINTR (signal(7)); the kernel
+ * detaches it when this process ends. */
 
 static void detach(struct tracee *x, int sig)
 {
 	ptrace(PTRACE_DETACH, x->tid, NULL, (void *)(long)sig);
 }
 
-/* Ask for the stops that are needed; how many. Threads that stand still already go first. */
+/* Detach from stopped threads and interrupt those that need it; returns how many. */
 static unsigned ask(struct tracer *t)
 {
 	unsigned n = 0;
@@ -35,14 +35,13 @@ static unsigned ask(struct tracer *t)
 				tracee_drop(t, x);
 				continue;
 			}
-			/* A fork that is going on may have copied the breakpoints. */
+			/* A fork in progress may have copied the breakpoints. */
 			n += tracee_ask(x);
 		}
 	return n;
 }
 
-/* A breakpoint has been met or a step done, but the stop for it is still to come: ours was first.
- */
+/* Whether a breakpoint was hit or a step finished whose SIGTRAP is queued behind our interrupt. */
 static bool has_trap_pending(const struct tracee *x)
 {
 	enum { MOST = 16 };
@@ -56,8 +55,8 @@ static bool has_trap_pending(const struct tracee *x)
 	return false;
 }
 
-/* A stop of any kind is the last: the thread goes on as if it had not been traced, with the signal
- * that is on its way. False when it has to stop once more. */
+/* Any stop will do: detach, and deliver the signal that stopped the thread. False when it has to
+ * stop once more. */
 static bool let_go(struct tracer *t, struct tracee *x, int status)
 {
 	int event = status >> 16, sig = event ? 0 : WSTOPSIG(status);
@@ -76,7 +75,7 @@ static bool let_go(struct tracer *t, struct tracee *x, int status)
 	return true;
 }
 
-/* A child that is being born is traced, too, and has its breakpoints taken out in tracee_adopt. */
+/* The newborn is traced, too, and has its breakpoints removed in tracee_adopt. */
 static bool is_birth(int status)
 {
 	int event = status >> 16;
@@ -84,7 +83,7 @@ static bool is_birth(int status)
 	       event == PTRACE_EVENT_CLONE;
 }
 
-/* Its first stop; false when it does not come, or has come and gone. */
+/* Wait for the thread's first stop; false when it does not come, or is gone. */
 static bool await_stop(pid_t tid, int *status)
 {
 	for (unsigned turn = 0; turn < TRACEE_TURNS; turn++) {
@@ -111,7 +110,7 @@ static void await_child(struct tracer *t, struct tracee *x)
 	let_go(t, c, status);
 }
 
-/* One stop; how many of those asked for it was. */
+/* Handle one stop; returns how many of the stops asked for that was. */
 static unsigned met(struct tracer *t, pid_t tid, int status)
 {
 	struct tracee *x = tracee_find(t, tid);
@@ -130,7 +129,7 @@ static unsigned met(struct tracer *t, pid_t tid, int status)
 	return asked;
 }
 
-/* A thread that sleeps uninterruptibly does not stop; it meets nothing either. */
+/* A thread in uninterruptible sleep does not stop, but cannot hit a breakpoint either. */
 static void await_stops(struct tracer *t, unsigned asked)
 {
 	for (unsigned turn = 0; turn < TRACEE_TURNS; turn++) {

@@ -12,7 +12,7 @@
 
 void tracee_resume(const struct tracee *x, int sig)
 {
-	/* It fails when the thread has been killed, which will be told by a wait. */
+	/* Fails when the thread has been killed, which waitpid will report. */
 	ptrace(PTRACE_CONT, x->tid, NULL, (void *)(long)sig);
 }
 
@@ -21,13 +21,13 @@ static bool is_stop_signal(int sig)
 	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
 }
 
-/* A PTRACE_EVENT_STOP: a new thread is here; a group stop began, and then the thread stays stopped,
- * but will hear of SIGCONT; or it ended. */
+/* PTRACE_EVENT_STOP: a new thread; the start of a group-stop, in which PTRACE_LISTEN leaves the
+ * thread stopped but lets SIGCONT through; or the end of one. */
 static void on_event_stop(struct tracer *t, struct tracee *x, int sig)
 {
 	x->waiting = !x->of && !tracee_adopt(t, x, NULL);
 	if (x->waiting)
-		return; /* the parent's stop is yet to come */
+		return; /* until on_birth */
 	if (x->held)
 		return;
 	if (is_stop_signal(sig))
@@ -36,8 +36,8 @@ static void on_event_stop(struct tracer *t, struct tracee *x, int sig)
 		tracee_resume(x, 0);
 }
 
-/* The child may have stopped before, and wait to know whose it is; or it will, and must be known if
- * everything is to be left before. */
+/* The child may have stopped already, waiting to be assigned to a process. If not, it is entered
+ * now, so that leaving before its first stop does not miss it. */
 static void on_birth(struct tracer *t, struct tracee *x)
 {
 	unsigned long child = 0;
@@ -63,8 +63,8 @@ static void on_exec(struct tracer *t, struct tracee *x)
 	tracee_resume(x, 0);
 }
 
-/* Its memory is there until the first thread is gone: ditrace reads on in it what the last records
- * name. */
+/* The memory lasts until the thread-group leader is gone: ditrace still reads what the last records
+ * point to. */
 static void on_exit_begun(struct tracer *t, struct tracee *x)
 {
 	if (x->of && x->of->probed && x->tid == x->of->pid)
@@ -73,9 +73,7 @@ static void on_exit_begun(struct tracer *t, struct tracee *x)
 		tracee_resume(x, 0);
 }
 
-/* A SIGURG of the kernel's: eBPF has sent it, or a socket has urgent data. ditrace tells them
- * apart.
- */
+/* A SIGURG from the kernel: eBPF sent it, or a socket has urgent data. ditrace tells them apart. */
 static bool is_asked_for(struct tracer *t, struct tracee *x, int sig)
 {
 	siginfo_t info;

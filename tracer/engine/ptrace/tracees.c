@@ -100,7 +100,7 @@ static struct tracee_process *new_process(struct tracer *t, pid_t pid, struct br
 	return p;
 }
 
-/* The linker says when libraries have come. A program without one maps none. */
+/* The linker's breakpoint reports new libraries. A static program maps none. */
 static void watch_linker(struct tracee_process *p)
 {
 	const struct use use = {.kind = USE_LINKER, .proc = NO_PROC};
@@ -121,7 +121,7 @@ static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_proc
 	else
 		r = breakpoints_fork(parent->space, pid, &space, NULL);
 	if (!space)
-		return true; /* it is ending */
+		return true; /* it is exiting */
 	struct tracee_process *p = new_process(t, pid, space);
 	if (!p) {
 		if (!shared)
@@ -181,7 +181,7 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 		breakpoints_put(p->space);
 		p->space = fresh;
 	} else {
-		return; /* it is ending */
+		return; /* it is exiting */
 	}
 	p->told = p->probed = false;
 	tracee_tell(t, FOLLOW_EXEC, p->pid, p->pid, 0, false);
@@ -189,8 +189,8 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 		watch_linker(p);
 }
 
-/* One that has just been let go by another ditrace, or is about to be as that was killed, is waited
- * for. */
+/* Retries on EPERM: another ditrace may have just detached, or have been killed while its tracing
+ * process is still leaving. */
 static int seize(pid_t tid)
 {
 	enum { SOON_MS = 100, ENDING_MS = 3000 };
@@ -210,7 +210,7 @@ static int seize(pid_t tid)
 	}
 }
 
-/* Those that are not traced yet; *fresh: there was one. */
+/* Seize the threads that are not traced yet; *fresh: there was one. */
 static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e)
 {
 	pid_t *tids;
@@ -227,8 +227,8 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 			continue;
 		}
 		struct process who;
-		/* It has ended, before or since, or is a new one that came with its parent and will
-		 * say so. */
+		/* It has ended, or it is new, was attached with its parent and will report
+		 * itself. */
 		if (code == -ESRCH || process_read(tids[i], &who, NULL) ||
 		    who.status.tracer == getpid() || who.status.state == 'Z')
 			continue;
@@ -255,7 +255,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	}
 	if (r)
 		return r;
-	/* First one thread, so that it is certain that this is permitted. */
+	/* One thread first, to see whether this is permitted. */
 	r = seize(pid);
 	if (r)
 		return process_seize_error(pid, r, e);

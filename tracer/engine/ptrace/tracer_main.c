@@ -22,8 +22,8 @@ enum { MOST_STOPS = 64, PAYLOAD_MAX = 64 << 20 };
 
 static struct tracer *crashed; /* for on_crash */
 
-/* Our own fault must not be the traced processes'. Those that stand at a breakpoint are put before
- * it as far as they can be waited for at once. */
+/* A crash of this process must not kill the traced ones: restore the code, and rewind the threads
+ * that have already stopped at a breakpoint. */
 static void on_crash(int sig)
 {
 	struct tracer *t = crashed;
@@ -51,7 +51,7 @@ static void catch_crashes(struct tracer *t)
 		sigaction(all[i], &a, NULL);
 }
 
-/* SIGCHLD, SIGIO and the like are waited for, the terminal's are not meant for this process. */
+/* The signals that sigtimedwait takes, and the terminal's, which this process ignores. */
 static void set_signals(sigset_t *waited)
 {
 	static const int all[] = {SIGCHLD, SIGIO, SIGTERM, SIGUSR1};
@@ -96,7 +96,6 @@ static int detach_proc(struct tracer *t, uint16_t proc)
 	return 0;
 }
 
-/* Breakpoints that a forked child has from its parent and that nobody wanted meanwhile go. */
 static int release(struct tracer *t, pid_t tid, int sig)
 {
 	struct tracee *x = tracee_find(t, tid);
@@ -108,10 +107,11 @@ static int release(struct tracer *t, pid_t tid, int sig)
 		return 0;
 	}
 	bool at_op = x->held_at_op;
+	/* Remove breakpoints that a forked child inherited and nobody has claimed. */
 	if (x->of && !at_op)
 		breakpoints_remove(x->of->space, NO_PROC);
 	x->held = x->held_at_op = false;
-	/* It still stands at the breakpoint, which has been told of. */
+	/* The thread is still at the breakpoint, whose hit has been recorded. */
 	if (!at_op || !tracee_hit(t, x))
 		tracee_resume(x, 0);
 	return 0;
@@ -156,7 +156,7 @@ static void answer(struct tracer *t, const struct request *q, const void *payloa
 		t->ending = true;
 }
 
-/* Whatever is there: requests, or that ditrace is gone. */
+/* Handle all pending requests, or the end of ditrace. */
 static void serve(struct tracer *t)
 {
 	struct pollfd p = {.fd = t->sock, .events = POLLIN};
@@ -174,7 +174,7 @@ static void serve(struct tracer *t)
 	}
 }
 
-/* What is open has perhaps ended meanwhile. */
+/* Ops that are open may have ended unseen. */
 static void forget_open(struct tracer *t, const struct tracee_process *p)
 {
 	for (size_t i = 0; i < TRACEE_SLOTS; i++)
@@ -232,7 +232,7 @@ static int sink(void *arg, const struct hit *h)
 	return r;
 }
 
-/* Lives as long as the process. */
+/* Never freed: it lives as long as the process. */
 static struct tracer *new_tracer(struct share *share, uint32_t nplans)
 {
 	struct tracer *t = calloc(1, sizeof(*t));
@@ -260,7 +260,7 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 	set_signals(&signals);
 	raise_fd_limit(); /* each process takes one */
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);
-	/* So that requests and the end of ditrace interrupt the wait for stops. */
+	/* Requests and the end of ditrace interrupt the wait for stops by SIGIO. */
 	fcntl(sock, F_SETOWN, getpid());
 	fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_ASYNC);
 	struct tracer *t = new_tracer(share, nplans);

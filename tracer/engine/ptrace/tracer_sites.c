@@ -26,8 +26,8 @@ static bool has_numbers(const struct mapping *m, const struct stat *st)
 	       m->dev_minor == minor(st->st_dev);
 }
 
-/* A mapping of the file at `path`. On file systems whose numbers in maps are others than stat's,
- * by the way it was found. */
+/* A mapping of the file at `path`: by device and inode or, on file systems where those in maps
+ * differ from stat's, by path. */
 static const struct mapping *mapping_of(const struct maps *maps, pid_t pid, const char *path,
 					const struct stat *st)
 {
@@ -55,7 +55,7 @@ static int add_at(const struct put_in *w, uint64_t addr, const struct probe_site
 	return breakpoints_add(w->space, addr, code, &use);
 }
 
-/* In every place where the file's piece is mapped. */
+/* Set it in every mapping that covers the site's file offset. */
 static int add_site(const struct put_in *w, const struct probe_site *site)
 {
 	int r = 0;
@@ -64,7 +64,7 @@ static int add_site(const struct put_in *w, const struct probe_site *site)
 		    site->offset - m->offset >= m->end - m->start)
 			continue;
 		r = add_at(w, m->start + (site->offset - m->offset), site);
-		/* One that cannot be carried out is left out, as if its op had not been there. */
+		/* An instruction that can neither be emulated nor moved: leave out the site. */
 		r = r == -ENOTSUP ? 0 : r;
 	}
 	return r;
@@ -85,7 +85,7 @@ static int cannot_add(const struct put_in *w, const struct probe_site *site, int
 			   "--engine bpf works");
 }
 
-/* Exits go in first: an op whose entry is seen must find its exit probed. */
+/* Exits first: an op whose entry is seen must have its exit probed. */
 static int add_sites(const struct put_in *w, const struct probe_site *sites, size_t n,
 		     struct err *e)
 {

@@ -47,7 +47,7 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 	return 0;
 }
 
-/* It will call when its thread runs, which one that is stopped does not do. */
+/* Inject the library. It connects once its thread runs, so not while the process is stopped. */
 static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e)
 {
 	struct shim_listener *d = NULL;
@@ -132,8 +132,7 @@ static void broken(struct engine_shim *m, struct inside *i)
 	err_hint(&m->engine.trouble, "it runs on untraced; the trace has what came before");
 }
 
-/* The threads that have rings; those whose thread has ended and whose ring is empty are given back.
- */
+/* List the rings in use, and free those that are empty and whose thread has ended. */
 static void find_rings(struct engine_shim *m)
 {
 	m->nrings = 0;
@@ -152,7 +151,7 @@ static void find_rings(struct engine_shim *m)
 	}
 }
 
-/* The ring whose next record is the oldest, NULL: all are empty. */
+/* The ring whose next record is the oldest; NULL: all are empty. */
 static struct ring_source *oldest(struct engine_shim *m)
 {
 	struct ring_source *best = NULL;
@@ -172,7 +171,7 @@ static struct ring_source *oldest(struct engine_shim *m)
 	return best;
 }
 
-/* Whether the thread stands still from now on for the record that this copy is of. */
+/* Whether the thread stays stopped while the record that this is a copy of is handled. */
 static bool claim(struct shim_thread *t, struct hit *copy)
 {
 	uint32_t stands = SHIM_STANDS;
@@ -190,7 +189,7 @@ static void let_go(struct shim_thread *t)
 	syscall(SYS_futex, &t->stand, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Copied before it is looked at: the traced process could write there meanwhile. */
+/* The record is copied before it is used, since the traced process could change it meanwhile. */
 static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
 {
 	struct hit *copy = (struct hit *)m->record;
@@ -212,6 +211,7 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 	return true;
 }
 
+/* Report processes whose library refuses to record. */
 static void look_after(struct engine_shim *m)
 {
 	static const char *const why[] = {
@@ -282,7 +282,7 @@ static void engine_close(struct engine *g)
 	free(m);
 }
 
-/* Into what this process starts. */
+/* For processes that this one will start. */
 static int prepare(struct engine_shim *m, struct err *e)
 {
 	int r = shim_listener_open(0, &m->listeners, e);

@@ -23,16 +23,16 @@
 #define NAME "ditrace-enter"
 enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000, SOON_MS = 5000 };
 
-/* What the entering process works with. */
+/* State of the injecting process. */
 struct entering {
 	pid_t pid, parent;
 	enum injector_part part;
 	struct shim_listener *listener;
 	struct injector_points points;
 	struct safepoints *places;
-	uint64_t come; /* address of come_of(part); 0: the library is not there yet */
+	uint64_t come; /* address of come_of(part); 0: the library is not loaded yet */
 	unsigned looks;
-	uint64_t stood_ns; /* the thread that was made to call */
+	uint64_t stood_ns; /* how long the thread that made the call was stopped */
 	struct err err;
 };
 
@@ -51,8 +51,8 @@ struct answer {
 	struct err err;
 };
 
-/* Under a filter that was there when the program was started, the loader has worked before: one of
- * a container. One that the program has given to itself may kill it for what dlopen does. */
+/* A filter inherited from the parent (a container's) has let the loader work before. One that the
+ * program installed itself may kill it for what dlopen does. */
 static bool has_filter_of_its_own(const struct process *p)
 {
 	struct process parent;
@@ -69,7 +69,7 @@ static int not_possible(pid_t pid, const char *why, struct err *e)
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
-/* What a ditrace that was killed meanwhile has begun comes to its end soon. */
+/* Work that a killed ditrace has begun in the process ends soon: wait for it. */
 static void await_others(pid_t pid, enum injector_part part)
 {
 	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
@@ -126,7 +126,7 @@ int injector_check(pid_t pid, enum injector_part part, struct err *e)
 	return r ? r : injector_find_points(pid, &points, e);
 }
 
-/* Calls that a stop ends with EINTR though no signal was delivered (signal(7)). */
+/* System calls that a stop ends with EINTR even if no signal is delivered (signal(7)). */
 static bool would_be_disturbed(pid_t pid, pid_t tid)
 {
 	static const long disturbed[] = {
@@ -140,7 +140,7 @@ static bool would_be_disturbed(pid_t pid, pid_t tid)
 	return false;
 }
 
-/* Another one each time; those that would be disturbed, not in the first round. 0: none. */
+/* A different thread each time; in the first round none that a stop would disturb. 0: none. */
 static pid_t choose(const struct entering *x)
 {
 	pid_t *tids, tid = 0;
@@ -201,7 +201,7 @@ static int call(struct entering *x, struct remote_thread *t)
 	return remote_thread_call(t, &c, CALL_MS);
 }
 
-/* 0; -EAGAIN: look again; -errno. */
+/* Have thread `tid` make the calls. 0; -EAGAIN: try again; -errno. */
 static int try_thread(struct entering *x, pid_t tid)
 {
 	struct remote_thread *t;
@@ -223,7 +223,7 @@ static int try_thread(struct entering *x, pid_t tid)
 	return r;
 }
 
-/* So that it is not always at the same place when it is looked at. */
+/* Of varying length, so as not to sample a periodic thread always at the same place. */
 static void pause_a_bit(unsigned look)
 {
 	nanosleep(&(struct timespec){.tv_nsec = (1 + look * 7 % 11) * 500 * 1000}, NULL);
@@ -272,7 +272,7 @@ static int enter(struct entering *x)
 	return r;
 }
 
-/* Nothing but SIGKILL ends it. */
+/* All signals are blocked: only SIGKILL ends it early. */
 static void enter_main(struct entering *x, int sock)
 {
 	sigset_t all;

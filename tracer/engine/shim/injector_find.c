@@ -14,7 +14,7 @@
 #include "tracer/engine/ptrace/linker.h"
 #include "tracer/engine/shim/internal.h"
 
-enum { HEAD = 1024 }; /* of the library's file: with its build ID, none is as another */
+enum { HEAD = 1024 }; /* of the library's file: the build ID in it makes it unique */
 
 static bool is_named(const struct mapping *m, const char *first, const char *second)
 {
@@ -32,7 +32,7 @@ static int find_sigreturn(struct elf_file *f, const struct mapping *m, uint64_t 
 {
 	size_t size = m->end - m->start;
 	const uint8_t *code = elf_bytes(f, m->start - bias, size);
-	/* Behind the file's end the last page is zero. */
+	/* The last page of the mapping may extend beyond the end of the file. */
 	for (; !code && size > 4096; size -= 4096)
 		code = elf_bytes(f, m->start - bias, size - 4096);
 	ssize_t at = code ? remote_call_sigreturn(code, size) : -1;
@@ -42,7 +42,7 @@ static int find_sigreturn(struct elf_file *f, const struct mapping *m, uint64_t 
 	return 0;
 }
 
-/* From glibc 2.34 on all is in libc, before that dlopen is in libdl. */
+/* From glibc 2.34 on libc has everything; before that dlopen is in libdl. */
 static int look_in(pid_t pid, const struct mapping *m, struct injector_points *out, bool *glibc)
 {
 	struct elf_file *f;
@@ -95,7 +95,7 @@ int injector_find_points(pid_t pid, struct injector_points *out, struct err *e)
 		      glibc ? "its C library has no dlopen" : "its C library is not the GNU one");
 }
 
-/* The file's first bytes are mapped first. */
+/* The mapping with the file's first bytes. */
 static bool is_library(const struct mapping *m)
 {
 	return !m->offset && !strcmp(mapping_name(m), "libditrace_shim.so");
@@ -165,7 +165,7 @@ int injector_state(pid_t pid, struct shim_state *out, struct err *e)
 	return r ? process_error(pid, r, "look into", e) : 0;
 }
 
-/* `size` bytes at `offset` of the state that stands at `at`. 0 or -errno. */
+/* Write `size` bytes at `offset` of the state, which is at `at`. 0 or -errno. */
 static int write_state(pid_t pid, uint64_t at, size_t offset, const void *bytes, size_t size)
 {
 	struct iovec ours = {(void *)bytes, size}, its = {(void *)(uintptr_t)(at + offset), size};

@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* What the files of the engine shim share. */
 #ifndef TRACER_ENGINE_SHIM_INTERNAL_H
 #define TRACER_ENGINE_SHIM_INTERNAL_H
 
@@ -12,22 +12,22 @@
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/shim_share.h"
 
-/* Inside of the engine shim: shared by what carries out the plan and takes records
- * (engine_shim.c) and what deals with the processes that call (shim_clients.c). */
+/* The engine: shared by what carries out the plan and takes records (engine_shim.c) and what
+ * handles the client processes (shim_clients.c). */
 
 enum { RECORD_MAX = 48 << 10, RINGS_MAX = 1024 };
 
-/* One process that has the library in it, and has called or is going to. */
+/* A process that has the library and has connected, or is expected to. */
 struct inside {
 	struct inside *next;
 	pid_t pid;
-	int sock; /* -1: it has not called yet */
+	int sock; /* -1: not connected yet */
 	int memory;
-	uint64_t since; /* is expected to call */
+	uint64_t since; /* ns: expected to connect since then */
 	uint16_t proc;
 	bool greeted, gone, told;
-	bool broken;		  /* its rings cannot be believed any more */
-	unsigned rounds;	  /* of consume since it is gone */
+	bool broken;		  /* its rings were found corrupt and are no longer read */
+	unsigned rounds;	  /* of consume since it has gone */
 	struct shim_share *share; /* NULL: not traced */
 };
 
@@ -38,119 +38,119 @@ struct ring_source {
 	const uint8_t *data;
 };
 
-/* The engine shim: a library that `run` preloads into what it starts, or that is brought into a
- * process that runs, and which calls once there is a libtorch. */
+/* The library is preloaded into what `run` starts, or injected into a running process, and connects
+ * once there is a libtorch. */
 struct engine_shim {
 	struct engine engine;
 	struct shim_listener *listeners;
 	interesting_fn *interesting;
-	pid_t target;  /* runs and is to be entered, once; 0: none */
-	pid_t watched; /* that, while it has no libtorch; 0: none */
+	pid_t target;  /* a running process, to be injected once; 0: none */
+	pid_t watched; /* the same while it has no libtorch; 0: none */
 	struct inside *all;
 	struct proc_conf conf[PROC_SLOTS];
 	uint32_t nplans;
 	struct op_plan *plans;
-	struct engine_counters past; /* of processes that have ended */
+	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
 	uint64_t record[RECORD_MAX / 8];
 };
 
-/* The process `pid` that has not gone, NULL: none calls or is expected to. */
+/* The client `pid` that has not gone; NULL: it is not connected and not expected. */
 struct inside *inside_find(struct engine_shim *m, pid_t pid);
 
-/* Memory to share with it. 0 or -errno. */
+/* Make the memory to share with it. 0 or -errno. */
 int inside_share(struct inside *i);
 
-/* Add what the process has counted to *c; it must have such memory. */
+/* Add the process's counters to *c; it must have such memory. */
 void inside_count(const struct inside *i, struct engine_counters *c);
 
-/* Its connection and memory, and `i`; what it counted stays with the engine. It must be out of
- * m->all. */
+/* Close its connection, unmap its memory and free `i`; its counts stay with the engine. It must be
+ * out of m->all. */
 void inside_drop(struct engine_shim *m, struct inside *i);
 
-/* engine->follow */
+/* engine->follow: accept connections, read from them and report process events. */
 int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg);
 
-/* Wait, for a while, until those that run have taken the library out of use; what they have open is
- * closed then. */
+/* Wait, up to a limit, until running processes have taken the library out of use; their connections
+ * are closed then. */
 void shim_clients_await_leaving(struct engine_shim *m);
 
-/* Inside of tracer/engine/shim/injector.h: where what is needed is in the process. */
+/* injector_find.c: addresses in the process that the injector needs. */
 
 struct injector_points {
 	uint64_t dlopen, dlerror;
-	uint64_t sigreturn; /* of remote_call_sigreturn */
+	uint64_t sigreturn; /* see remote_call_sigreturn */
 };
 
 /* 0 or -errno with *e, as injector_check. */
 int injector_find_points(pid_t pid, struct injector_points *out, struct err *e);
 
 /* Address of `symbol` of the library in process `pid`, if that is of this build. 0 and *out;
- * -ENOENT: it is not there; -EPROTO: only that of another build is. */
+ * -ENOENT: not loaded; -EPROTO: only that of another build. */
 int injector_find_library(pid_t pid, const char *symbol, uint64_t *out);
 
-/* Have its state say how long the thread stood still that made it come. */
+/* Store in the library's state how long (ns) the thread that called it was stopped. */
 void injector_set_stood(pid_t pid, uint64_t ns);
 
-/* Calls of functions in another process, made by one of its threads, by ptrace(2).
+/* remote_call: function calls made by a thread of another process, by ptrace(2).
  *
- * Below what the thread has on its stack lies the frame of a signal, as the kernel writes it, with
- * all of the thread's state, and the function returns into rt_sigreturn(2). So whatever becomes of
- * the caller, SIGKILL included, the thread finishes the function and goes on where it was; a system
- * call that was interrupted is then restarted or ends with EINTR, as signal(7) has it. When all
- * goes well the thread is put back by ptrace, and the system call goes on as if nothing had been.
- */
+ * A signal frame, as the kernel would write it, is put on the thread's stack with all of its state,
+ * and the function returns into rt_sigreturn(2). So even if the caller gets SIGKILL, the thread
+ * finishes the function and continues where it was; an interrupted system call is then restarted or
+ * ends with EINTR, as in signal(7). If all goes well the thread's registers are restored by ptrace,
+ * and the system call continues undisturbed. */
 
 struct remote_call {
 	uint64_t function;
-	uint64_t sigreturn; /* of remote_call_sigreturn */
-	/* Copied to its stack; the address is the first argument (NULL: 0). `size` bytes. */
+	uint64_t sigreturn; /* see remote_call_sigreturn */
+	/* `size` bytes, copied to the stack; their address is the first argument (NULL: 0). */
 	const void *data;
 	size_t size;
-	uint64_t second; /* argument */
+	uint64_t second; /* second argument */
 };
 
 struct remote_thread;
 
 /* Stop thread `tid`; waits at most `timeout_ms`. 0 and *out, or -errno: -EPERM, -ESRCH, -ETIMEDOUT
- * (when this process ends the thread runs on as if nothing had been done). Until
+ * (the thread runs on undisturbed once this process ends), -ENOTSUP (not a 64-bit thread). Until
  * remote_thread_release the calling thread may wait for no other child. */
 int remote_thread_stop(pid_t tid, unsigned timeout_ms, struct remote_thread **out);
 
-/* Its registers by enum arch_reg, those of the system call it was in included. */
+/* Its registers by enum arch_reg, including those of the system call it was in. */
 const uint64_t *remote_thread_regs(const struct remote_thread *t);
 
-/* Have it call. 0 when the function has returned. -EFAULT: it did not, as it made a fault that was
- * not delivered, or there is no room on the stack; -ETIMEDOUT: not within `timeout_ms`, and the
- * thread will finish it by itself; -ESRCH. */
+/* Make the call. 0 when the function has returned. -EFAULT: it faulted, with the signal not
+ * delivered, or the stack has no room; -ETIMEDOUT: not within `timeout_ms`, and the thread finishes
+ * it on its own; -ESRCH. */
 int remote_thread_call(struct remote_thread *t, const struct remote_call *c, unsigned timeout_ms);
 
-/* The same, and *result is what the function returned. While that is fetched, some microseconds,
- * the thread would not survive a SIGKILL of this process. */
+/* The same, with the function's return value in *result. While that is being fetched, for some
+ * microseconds, the thread would not survive a SIGKILL of this process. */
 int remote_thread_ask(struct remote_thread *t, const struct remote_call *c, unsigned timeout_ms,
 		      uint64_t *result);
 
-/* Put the thread back, let it go on, free `t` (NULL allowed). */
+/* Restore the thread, let it run, free `t` (NULL allowed). */
 void remote_thread_release(struct remote_thread *t);
 
-/* Offset in `code`, `size` bytes of a C library, of the instructions that call rt_sigreturn, as
- * handlers of signals return to (__restore_rt in glibc and musl); -1: there are none. */
+/* Offset in `code`, `size` bytes of a C library, of the instructions that call rt_sigreturn and
+ * that signal handlers return to (__restore_rt in glibc and musl); -1: none. */
 ssize_t remote_call_sigreturn(const uint8_t *code, size_t size);
 
-/* Whether a thread that stands still could call dlopen(3) where it is: that takes locks of the
- * loader and of malloc, which are not to be taken twice by one thread. */
+/* safepoint.c: whether a stopped thread could call dlopen(3) where it is, which takes locks of the
+ * loader and of malloc that the thread must not already hold. */
 
 struct safepoints;
 
-/* Of process `pid` with what it has mapped now. 0 and *out (free with safepoints_free), or -errno
+/* For process `pid` with its present mappings. 0 and *out (free with safepoints_free), or -errno
  * with *e. */
 int safepoints_new(pid_t pid, struct safepoints **out, struct err *e);
 void safepoints_free(struct safepoints *s); /* NULL allowed */
 
-/* `regs`: the thread's, by enum arch_reg. Not when its stack is not known to the end, when the
- * loader or another malloc is on it, when something of the C library is that is not known to hold
- * no lock (a wait in the kernel, the beginning of the thread), or when its stack is small. */
+/* Whether thread `tid` with these registers (by enum arch_reg) is at a safepoint. It is not when
+ * its stack cannot be unwound completely; when the loader or another malloc is on it; when a
+ * function of the C library is that may hold a lock (waits in the kernel and thread start do not);
+ * or when little stack is left. */
 bool safepoint(struct safepoints *s, pid_t tid, const uint64_t *regs);
 
 #endif

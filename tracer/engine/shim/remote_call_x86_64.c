@@ -19,23 +19,23 @@
 #include "symbolizer/code/arch_x86_64.h"
 
 enum { XSTATE_MOST = 16 << 10, SYSCALL_STOP = SIGTRAP | 0x80, CS_64 = 0x33, NO_SYSCALL = -1 };
-/* How the kernel says that an interrupted call is to be restarted (Linux, include/linux/errno.h).
- */
+/* Return values by which the kernel marks an interrupted system call for restart (Linux,
+ * include/linux/errno.h). */
 enum { RESTARTSYS = 512, RESTARTNOINTR = 513, RESTARTNOHAND = 514, RESTART_BLOCK = 516 };
 
 /* mov $15, %rax; syscall */
 static const uint8_t sigreturn_code[] = {0x48, 0xc7, 0xc0, SYS_rt_sigreturn, 0, 0, 0, 0x0f, 0x05};
 enum { SYSCALL_AT = 7 };
 
-/* The beginning of struct rt_sigframe (Linux, arch/x86/include/asm/sigframe.h); of uc_sigmask the
- * kernel knows the first word. */
+/* The beginning of struct rt_sigframe (Linux, arch/x86/include/asm/sigframe.h); the kernel uses
+ * only the first word of uc_sigmask. */
 struct frame {
 	uint64_t restorer;
 	ucontext_t uc;
 };
 
 /* At offset 464 of the extended state (Linux, arch/x86/include/uapi/asm/sigcontext.h, struct
- * _fpx_sw_bytes); ptrace has the mask of features there (NT_X86_XSTATE). */
+ * _fpx_sw_bytes); NT_X86_XSTATE of ptrace has the feature mask there. */
 struct sw_bytes {
 	uint32_t magic, extended_size;
 	uint64_t features;
@@ -50,7 +50,7 @@ struct remote_thread {
 	union regs regs;
 	uint64_t mask; /* of blocked signals */
 	size_t xsize;
-	uint64_t frame; /* address of the frame that it is about to return from; 0: none */
+	uint64_t frame; /* address of the signal frame it will return through; 0: none */
 	_Alignas(64) uint8_t xstate[XSTATE_MOST];
 };
 
@@ -90,7 +90,7 @@ static bool is_event(int status)
 	return status >> 16 == PTRACE_EVENT_STOP;
 }
 
-/* Signals that come first are passed on. */
+/* Wait for our PTRACE_EVENT_STOP; signals that come first are delivered. */
 static int wait_event(pid_t tid, uint64_t until)
 {
 	int status, r;
@@ -138,8 +138,8 @@ int remote_thread_stop(pid_t tid, unsigned timeout_ms, struct remote_thread **ou
 	return 0;
 }
 
-/* Bytes of the state that are needed for the features in use: what a thread has not asked for (AMX)
- * it may not be given. */
+/* Bytes of the state needed for *features. AMX state is left out unless it is in use: a thread may
+ * have it only after asking for it. */
 static uint32_t needed(const struct remote_thread *t, uint64_t *features)
 {
 	uint64_t in_use;
@@ -156,7 +156,7 @@ static uint32_t needed(const struct remote_thread *t, uint64_t *features)
 	return most;
 }
 
-/* What a handler of a signal would return to. */
+/* The registers that a signal handler would return to, with the restart of a system call. */
 static void set_interrupted(const struct remote_thread *t, greg_t *g)
 {
 	const struct user_regs_struct *u = &t->regs.user;
@@ -187,7 +187,7 @@ static int write_to(const struct remote_thread *t, uint64_t at, const void *data
 	return process_vm_writev(t->tid, &ours, 1, &its, 1, 0) == (ssize_t)n ? 0 : -EFAULT;
 }
 
-/* Data, extended state and frame, downwards. The frame's end is where a call finds the stack. */
+/* Data, extended state and frame, downwards. The end of the frame is aligned as a call wants. */
 static int write_frame(const struct remote_thread *t, const struct remote_call *c,
 		       uint64_t restorer, uint64_t *data, uint64_t *at)
 {
@@ -213,7 +213,7 @@ static int write_frame(const struct remote_thread *t, const struct remote_call *
 	return r ? r : write_to(t, *at, &f, sizeof(f));
 }
 
-/* All but faults are kept waiting: the kernel does away with a handler of one that is blocked. */
+/* All but faults: a fault whose signal is blocked would kill, its handler being reset. */
 static int block_signals(const struct remote_thread *t)
 {
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -255,14 +255,16 @@ static int start(struct remote_thread *t, const struct remote_call *c, uint64_t 
 	return r ? r : block_signals(t);
 }
 
-/* It has returned and calls rt_sigreturn, or what the result stands for. */
+/* The function has returned and the thread enters rt_sigreturn, or, for remote_thread_ask, the
+ * system call whose number is the result. */
 static bool has_returned(const struct remote_thread *t, const union regs *regs, uint64_t sigreturn)
 {
 	return regs->user.rip == sigreturn + sizeof(sigreturn_code) &&
 	       regs->user.rsp == t->frame + 8;
 }
 
-/* A stop in which the thread may be put back: before that call, which it would make after all. */
+/* Bring the thread to a stop where it can be restored: before that call, which it would still make.
+ */
 static int settle(struct remote_thread *t, union regs *regs, uint64_t sigreturn)
 {
 	regs->user.rip = sigreturn;
@@ -282,7 +284,7 @@ static int run(struct remote_thread *t, uint64_t sigreturn, unsigned timeout_ms,
 	while (!ptrace(PTRACE_SYSCALL, t->tid, NULL, NULL)) {
 		r = wait_stop(t->tid, until, &status);
 		if (r == -ETIMEDOUT) {
-			/* It goes on by itself. */
+			/* It finishes on its own. */
 			ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL);
 			if (!wait_event(t->tid, after_ms(1000)))
 				ptrace(PTRACE_DETACH, t->tid, NULL, NULL);
@@ -319,7 +321,7 @@ int remote_thread_ask(struct remote_thread *t, const struct remote_call *c, unsi
 	return r ? r : run(t, c->sigreturn, timeout_ms, result);
 }
 
-/* The registers last: until then it would return from the frame. */
+/* The registers go last: until then the thread would return through the frame. */
 void remote_thread_release(struct remote_thread *t)
 {
 	if (!t)

@@ -16,8 +16,8 @@ enum { FRAMES = 2048, RANGES = 256, STACK_LEAST = 128 << 10 };
 
 enum owner {
 	OTHER,
-	LIBC,	/* or what was part of it before glibc 2.34 */
-	LOCKED, /* the loader, or another malloc */
+	LIBC,	/* or a part of it before glibc 2.34 */
+	LOCKED, /* the loader, or another malloc: may hold locks */
 };
 
 struct safepoints {
@@ -27,10 +27,10 @@ struct safepoints {
 	unsigned n;
 	struct {
 		uint64_t begin, end;
-	} range[RANGES]; /* of functions of the C library, as the process has them */
+	} range[RANGES]; /* addresses of the functions in `waiting` */
 };
 
-/* They wait, or pass a call on to the kernel, and hold no lock of the C library meanwhile. */
+/* Functions that wait or merely make a system call, and hold no lock of the C library then. */
 static const char *const waiting[] = {
     "accept",
     "accept4",
@@ -191,7 +191,7 @@ static bool has_room(const struct safepoints *s, uint64_t sp)
 	return m && m->write && (sp - m->start >= STACK_LEAST || !strcmp(m->path, "[stack]"));
 }
 
-/* How many frames are left without those of the C library that begin the thread or the program. */
+/* The number of frames without the outermost ones of the C library, which started the thread. */
 static int without_beginning(const enum owner *of, int n)
 {
 	if (n > 1 && of[n - 1] == OTHER && of[n - 2] == LIBC)
@@ -201,7 +201,7 @@ static int without_beginning(const enum owner *of, int n)
 	return n;
 }
 
-/* What others call in the C library is the outermost of its frames in a row. */
+/* In a run of C library frames the outermost is the function that was called from outside. */
 static bool frames_are_safe(const struct safepoints *s, const uint64_t *pc, int n)
 {
 	enum owner of[FRAMES];

@@ -29,7 +29,7 @@ int inside_share(struct inside *i)
 	if (fd < 0)
 		return -errno;
 	void *at = MAP_FAILED;
-	/* Sealed, since what reads behind the end of a file that was cut short gets SIGBUS. */
+	/* Sealed: access beyond the end of a truncated file is a SIGBUS. */
 	if (!ftruncate(fd, sizeof(struct shim_share)) &&
 	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		at = mmap(NULL, sizeof(struct shim_share), PROT_READ | PROT_WRITE,
@@ -44,7 +44,7 @@ int inside_share(struct inside *i)
 	return 0;
 }
 
-/* What it says wakes ditrace. */
+/* Messages from it wake ditrace. */
 static void hear(const struct engine_shim *m, struct inside *i, int sock)
 {
 	struct epoll_event e = {.events = EPOLLIN};
@@ -52,7 +52,7 @@ static void hear(const struct engine_shim *m, struct inside *i, int sock)
 	epoll_ctl(m->engine.wake, EPOLL_CTL_ADD, sock, &e);
 }
 
-/* To accept nobody takes several times as long. */
+/* Polling first is several times cheaper than an accept that finds nobody. */
 static bool is_called(int listener)
 {
 	struct pollfd fd = {.fd = listener, .events = POLLIN};
@@ -107,7 +107,7 @@ static void answer(struct inside *i)
 	i->memory = -1;
 }
 
-/* Whether it says nothing else than that threads stand still. */
+/* Whether only wake-ups have come, and no end of file. */
 static bool only_wakes(struct inside *i)
 {
 	char said[64];
@@ -118,7 +118,7 @@ static bool only_wakes(struct inside *i)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* What comes on the socket: first the greeting, then SHIM_WAKE now and then, until its end. */
+/* Messages on the socket: the greeting, then SHIM_WAKE now and then, until end of file. */
 static void listen_to(struct inside *i, follow_fn *fn, void *arg)
 {
 	struct shim_hello hello;
@@ -169,7 +169,7 @@ void inside_drop(struct engine_shim *m, struct inside *i)
 	free(i);
 }
 
-/* A process that is gone goes when all that it left in its rings has been taken. */
+/* Drop processes that have gone once their rings have been drained, and report their exit. */
 static void bury(struct engine_shim *m, follow_fn *fn, void *arg)
 {
 	enum { ROUNDS = 2 };
@@ -187,7 +187,7 @@ static void bury(struct engine_shim *m, follow_fn *fn, void *arg)
 	}
 }
 
-/* A process that was entered and does not call. */
+/* Report a process that was injected but does not connect. */
 static void wait_for_call(struct engine_shim *m, struct inside *i)
 {
 	const uint64_t patience = SHIM_PATIENCE_S * 1000000000ULL;
@@ -210,7 +210,7 @@ static void wait_for_call(struct engine_shim *m, struct inside *i)
 	err_hint(&m->engine.trouble, "trace it with --engine bpf or --engine ptrace");
 }
 
-/* --wait: the process is entered as soon as it has what is needed. */
+/* --wait: report the process as soon as it has the needed libraries. */
 static void look_at_watched(struct engine_shim *m, follow_fn *fn, void *arg)
 {
 	enum { EVERY_NS = 20 * 1000 * 1000 };

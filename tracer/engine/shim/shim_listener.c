@@ -27,7 +27,8 @@ const void *shim_library(size_t *size)
 	return _binary_libditrace_shim_so_start;
 }
 
-/* A new directory in `place`, which is below `root` from here. 0 or -errno. */
+/* Make a directory in `place`, which the process sees and which is below `root` here. 0 or -errno.
+ */
 static int make_dir(struct shim_listener *d, const char *root, const char *place)
 {
 	char path[128];
@@ -111,7 +112,7 @@ static int start_listening(struct shim_listener *d)
 	return 0;
 }
 
-/* Root's files would be closed to the process of another user. */
+/* As root, make the process's user the owner: it could not open root's files. */
 static int give_to(const struct shim_listener *d, pid_t pid)
 {
 	struct process p;

@@ -1,5 +1,5 @@
 /* What ditrace and its library inside a traced process (engine shim) share: a memfd that both map,
- * and the first messages on the socket between them. Either side is of the same build. */
+ * and the first messages on the socket between them. Both sides are of the same build. */
 #ifndef TRACER_ENGINE_SHIM_SHIM_SHARE_H
 #define TRACER_ENGINE_SHIM_SHIM_SHARE_H
 
@@ -13,22 +13,22 @@ enum {
 	SHIM_VERSION = 5,
 	SHIM_THREADS = 128,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
-	SHIM_PATIENCE_S = 20,	 /* a process that has loaded libtorch waits for ditrace so long */
-	SHIM_NEW_PATIENCE_S = 3, /* a thread whose new operator has ended waits so long */
-	SHIM_LOOK_MS = 100,	 /* how often the library looks whether it is to go */
+	SHIM_PATIENCE_S = 20,	    /* how long the traced process waits for ditrace */
+	SHIM_NEW_PATIENCE_S = 3, /* the same of a thread at the end of an operator new to ditrace */
+	SHIM_LOOK_MS = 100,	 /* how often the library checks whether it is to leave */
 	SHIM_PATH = 108,	 /* bytes of a socket's path, struct sockaddr_un */
-	SHIM_WAKE = 'w', /* the only byte on the socket behind the greeting: a thread stands */
+	SHIM_WAKE = 'w',	 /* the only byte sent after the greeting: a thread is stopped */
 };
 
-/* In the environment of the started program: path of the socket. */
+/* Environment variable of the started program: path of the socket. */
 #define SHIM_SOCKET "DITRACE_SHIM"
 
-/* The same, where functions of PyTorch are to do something else (tracer/intervene/intervene.h). */
+/* The same for interventions (tracer/intervene/intervene.h). */
 #define MODES_SOCKET "DITRACE_MODES"
 
-/* What the library is told there while a program runs: a page that ditrace writes. */
+/* A page written by ditrace, which the library of MODES_SOCKET watches while the program runs. */
 struct modes_control {
-	/* Counted up when ditrace wants other things done: the library asks anew then. */
+	/* Incremented when the rules change: the library then asks for them again. */
 	_Atomic uint32_t generation;
 };
 
@@ -38,7 +38,7 @@ struct shim_hello {
 	uint64_t bytes; /* sizeof(struct shim_share) */
 };
 
-/* With it, when code is 0, comes the descriptor of the memfd. */
+/* When code is 0 the memfd's descriptor comes with it. */
 struct shim_answer {
 	int32_t code;
 };
@@ -46,56 +46,56 @@ struct shim_answer {
 enum shim_refusal {
 	SHIM_FINE,
 	SHIM_NO_SYMBOLS, /* libtorch lacks a function that is needed */
-	SHIM_NO_LAYOUT,	 /* a RecordFunction did not look as it must */
+	SHIM_NO_LAYOUT,	 /* a RecordFunction has an unknown layout */
 };
 
 enum shim_phase {
-	SHIM_OUT,    /* nothing of it is in use */
-	SHIM_COMING, /* it calls ditrace */
+	SHIM_OUT,    /* not in use */
+	SHIM_COMING, /* connecting to ditrace */
 	SHIM_IN,
-	SHIM_GOING, /* it takes itself out */
+	SHIM_GOING, /* removing itself */
 };
 
-/* What the library is doing, for whoever reads its memory: SHIM_STATE in its dynamic symbols. */
+/* The library's state, for anyone who reads the process's memory: SHIM_STATE in its dynamic
+ * symbols. */
 struct shim_state {
 	uint32_t version; /* SHIM_VERSION */
 	_Atomic int32_t phase;
-	_Atomic int32_t failed;	  /* errno of why it did not come in when it was called last; 0 */
-	_Atomic int32_t go;	  /* written from outside: take yourself out */
+	_Atomic int32_t failed;	  /* errno of the last attempt to connect; 0: it worked */
+	_Atomic int32_t go;	  /* written from outside: leave */
 	int32_t tracer;		  /* process ID of ditrace as the process sees it */
-	uint32_t came;		  /* how many times it came in */
+	uint32_t came;		  /* how many times it has connected */
 	uint64_t since_ns;	  /* CLOCK_MONOTONIC: when the phase began */
 	struct shim_share *share; /* address in the process; NULL while nothing is recorded */
-	/* Of all times before this one. */
+	/* Totals of all earlier connections. */
 	uint64_t hits, lost;
-	/* Written from outside: how long the thread stood still that was made to call, when it came
-	 * in last; 0: not known, or it was preloaded. */
+	/* Written from outside: how long the thread that was made to call was stopped, the last
+	 * time; 0: not known, or the library was preloaded. */
 	uint64_t stood_ns;
-	_Atomic int32_t modes;	      /* enum shim_phase of what changes functions of PyTorch */
-	char modes_socket[SHIM_PATH]; /* socket that they call ditrace on, as the process sees it */
+	_Atomic int32_t modes;	      /* enum shim_phase of the interventions */
+	char modes_socket[SHIM_PATH]; /* the socket they use, as the process sees it */
 };
 #define SHIM_STATE "ditrace_shim_state"
 #define SHIM_THREAD "ditrace-shim" /* name of its thread */
 
-/* SHIM_COME: the function that a thread of the process is made to call: copies the socket's path,
- * starts a thread that does everything else, and returns. */
+/* SHIM_COME: the function that the injector has a thread call: copies the socket's path, starts a
+ * thread that does everything else, and returns. */
 #define SHIM_COME "ditrace_shim_come"
 
-/* Of a thread whose last record has HIT_STOPPED: it sends SHIM_WAKE and waits on this word
- * (futex(2)) for SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record is of, and
- * sets GOES; the thread goes on by itself when ditrace is gone, and from STANDS when it is to be
- * left or nothing happens for SHIM_PATIENCE_S. */
+/* The futex word of a thread whose last record has HIT_STOPPED: it sends SHIM_WAKE and waits for
+ * SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record refers to, and sets GOES.
+ * The thread goes on by itself when ditrace is gone, and from STANDS also when recording ends or
+ * nothing happens for SHIM_PATIENCE_S. */
 enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT };
 
-/* The same, where functions of PyTorch are to do something else. */
+/* The same as SHIM_COME, for interventions. */
 #define SHIM_MODES_COME "ditrace_modes_come"
 
 struct shim_thread {
-	_Atomic int32_t
-	    tid; /* whose ring it is; 0: nobody's. Set by the thread, cleared by ditrace */
+	_Atomic int32_t tid; /* owner of the ring; 0: free. Set by the thread, cleared by ditrace */
 	_Atomic int32_t ended;
 	_Atomic uint32_t stand; /* enum shim_stand */
-	/* Counted up by whoever has the ring; never set back. */
+	/* Incremented by the ring's owner; never reset. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	struct chunks records; /* in the ring of the same index */
 };
@@ -103,8 +103,8 @@ struct shim_thread {
 struct shim_share {
 	_Atomic int32_t on;	    /* ops are to be recorded */
 	_Atomic int32_t refusal;    /* enum shim_refusal: why the library does not record */
-	_Atomic int32_t code_freed; /* tell of Python code objects that are freed */
-	_Atomic uint32_t conf_seq;  /* odd while conf is being written */
+	_Atomic int32_t code_freed; /* report Python code objects that are freed */
+	_Atomic uint32_t conf_seq;  /* a seqlock: odd while conf is being written */
 	struct proc_conf conf;
 	uint32_t op[SHIM_OPS]; /* index in the plan */
 	struct op_plan plan[SHIM_OPS];
@@ -118,7 +118,7 @@ struct shim_counts {
 	uint64_t hits, lost, sampled, sampled_ns;
 };
 
-/* `lost`: of threads without a ring; `t`: SHIM_THREADS of them. */
+/* Sum the counters. `lost`: those of threads without a ring; `t`: SHIM_THREADS threads. */
 static inline struct shim_counts shim_count(uint64_t lost, const struct shim_thread *t)
 {
 	struct shim_counts c = {.lost = lost};
