@@ -1,5 +1,5 @@
-/* What the library says and hears when it calls ditrace: nothing that comes is believed that would
- * do harm. */
+/* The library's side of the first messages. ditrace's answer is checked before it is used: nothing
+ * in it may harm the process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ int answer_dial(const char *path)
 	return -1;
 }
 
-/* All of it is there and stays: what reads behind the end of a file gets SIGBUS. */
+/* Of full size and sealed against shrinking: access beyond the end of a file is a SIGBUS. */
 static bool is_whole(int memory)
 {
 	struct stat st;
@@ -40,7 +40,7 @@ static bool is_whole(int memory)
 	       st.st_size == (off_t)sizeof(struct shim_share);
 }
 
-/* The descriptor that came, if it is one; all others are closed. */
+/* The descriptor received, if it is exactly one; else all are closed. */
 static int only_descriptor(struct msghdr *m)
 {
 	int first = -1, n = 0;

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #define SECOND 1e9
-#define FIRST (10e-3 * SECOND) /* that the first call at a place is expected to take at least */
-#define FORGOTTEN 0.9	       /* of what the dearest call needs, with each that is taken */
-/* Of time, whose share is kept for those whose turn it is. */
+#define FIRST (10e-3 * SECOND) /* least cost assumed for the first call at a place */
+#define FORGOTTEN 0.9	       /* decay of `dearest` with each call taken */
+/* A surplus of budget, relative to its share of this much time, relaxes the turns. */
 #define RESERVE (0.25 * SECOND)
 
 static size_t budget_slot(const void *what, uint64_t place)
@@ -32,7 +32,7 @@ static double mean(double sum, uint64_t n, double otherwise)
 	return n && sum > 0 ? sum / (double)n : otherwise;
 }
 
-/* Nanoseconds that one call takes, and one backward. */
+/* Mean nanoseconds that a call takes; below, that its backward takes. */
 static double forward(const struct budget *b, const struct budget_call *c)
 {
 	double others = mean(b->spent, b->taken, 0);
@@ -44,7 +44,7 @@ static double backward(const struct budget *b, const struct budget_call *c)
 	return mean(c->backward, c->judged, forward(b, c));
 }
 
-/* The same of one call more, with its backward if it has one. */
+/* Expected cost, ns, of the next call, weighted by how often such calls have a backward. */
 static double expected(const struct budget *b, const struct budget_call *c)
 {
 	double share = c->taken ? (double)(c->judged + c->coming) / (double)c->taken : 0;
@@ -58,8 +58,8 @@ static void reserve(struct budget *b, struct budget_call *c)
 	b->reserved += c->reserved;
 }
 
-/* Nanoseconds that may be spent now. What was not spent in a second is lost, so that a pause is not
- * followed by as long a time of nothing but this, but for what the dearest call takes. */
+/* Nanoseconds that may be spent now. At most one second's share can be saved up, plus what the
+ * dearest call takes, so that a pause is not followed by a long burst of nothing but this. */
 static double left(struct budget *b, uint64_t now)
 {
 	double most = b->share * SECOND + b->dearest;
@@ -73,8 +73,8 @@ static double left(struct budget *b, uint64_t now)
 	return n;
 }
 
-/* Were all others taken since `c` was? Some may never be called again: the more time there is to
- * spare when the dearest was taken, too, the fewer will do. */
+/* Whether all others were taken since `c` was. Some may never be called again, so the more is left
+ * beyond the cost of the dearest, the fewer others are required. */
 static bool is_turn(const struct budget *b, const struct budget_call *c, double left_ns)
 {
 	double spare = left_ns > b->dearest ? (left_ns - b->dearest) / (b->share * RESERVE) : 0;
@@ -82,7 +82,8 @@ static bool is_turn(const struct budget *b, const struct budget_call *c, double 
 	return !c->turn || (double)(b->turns - c->turn) >= others;
 }
 
-/* A call that is not taken waits for its turn, too. */
+/* The slot of the call, made if it is new; calls that are not taken wait for their turn there, too.
+ */
 static struct budget_call *known(struct budget *b, const void *what, uint64_t place)
 {
 	static const char others;

@@ -1,5 +1,5 @@
-/* How the library comes into use, and goes out of it: one thread of its own talks with ditrace,
- * waits for the end of it, and then leaves everything as it was. */
+/* How the library comes into use and leaves again: a thread of its own talks to ditrace, waits for
+ * the end of the connection, and then undoes everything. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "tracer/shim/shim.h"
 
-enum { STACK = 1 << 20 }; /* with the thread-local data of all libraries */
+enum { STACK = 1 << 20 }; /* also holds the thread-local data of all libraries */
 
 /* SHIM_STATE */
 struct shim_state ditrace_shim_state = {.version = SHIM_VERSION};
@@ -26,9 +26,9 @@ static _Atomic bool forked;
 static _Atomic unsigned epoch;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char socket_path[SHIM_PATH];
-static bool entered; /* a thread was made to call, there is no LD_PRELOAD */
+static bool entered; /* injected by way of a thread, not preloaded */
 static int sock = -1;
-/* The thread's stack is part of the library: libc would keep one that it has made. */
+/* The thread's stack is static: libc would cache, and so keep, one that it allocates. */
 static _Alignas(4096) char stack[STACK];
 static pthread_t thread;
 static bool started;
@@ -58,7 +58,7 @@ void shim_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Where the socket is full it has been told. */
+/* If the socket's buffer is full, ditrace has wake-ups to read already. */
 void shim_wake(void)
 {
 	send(sock, &(const char){SHIM_WAKE}, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -92,7 +92,7 @@ static void enter_phase(enum shim_phase phase)
 	ditrace_shim_state.phase = phase;
 }
 
-/* The parent's rings, and its thread, are the parent's alone. */
+/* The rings and the thread belong to the parent. */
 static void in_child(void)
 {
 	struct shim_share *was = share;
@@ -126,7 +126,7 @@ static bool share_map(int memory)
 	return true;
 }
 
-/* A thread that has nothing else to do: ditrace may take its time. */
+/* This thread has nothing else to do, so ditrace may take any time. */
 static void await_answer(void)
 {
 	struct pollfd p = {.fd = sock, .events = POLLIN};
@@ -161,7 +161,7 @@ static int connect_to_ditrace(bool waits)
 	return r;
 }
 
-/* A ditrace that was killed has left its socket. */
+/* Remove a socket that a killed ditrace left behind. */
 static void tidy(void)
 {
 	int fd = entered ? answer_dial(socket_path) : -1;
@@ -174,7 +174,7 @@ static void tidy(void)
 	}
 }
 
-/* Within an op, which uses it, the memory stays. */
+/* Within an op the memory is in use: leave it mapped. */
 static void leave(bool within_op)
 {
 	struct shim_share *was = share;
@@ -194,10 +194,10 @@ static void leave(bool within_op)
 	sock = -1;
 	ditrace_shim_state.go = 0;
 	enter_phase(SHIM_OUT);
-	close(fd); /* this tells ditrace */
+	close(fd); /* ditrace notices */
 }
 
-/* ditrace sends nothing more: what comes is the end. */
+/* ditrace sends nothing more: readable means end of file. */
 static void watch(void)
 {
 	struct pollfd p = {.fd = sock, .events = POLLIN};
@@ -245,7 +245,8 @@ static void *come_main(void *arg)
 	return NULL;
 }
 
-/* The program's signals are its own threads'. The thread before is at its end. */
+/* With all signals blocked: those of the program are for its own threads. Any earlier thread is
+ * about to end. */
 static int start_thread(void *(*fn)(void *))
 {
 	pthread_attr_t how;

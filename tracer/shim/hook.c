@@ -1,7 +1,7 @@
-/* Finds the moment at which the process gets its libtorch: preloaded, this library comes before the
- * C library in the search for symbols, and each shared object that is being initialised calls
- * __cxa_atexit for its static objects (Itanium C++ ABI, 3.3.6.3). All that it needs is mapped then,
- * and none of its ops has run. A program without libtorch notices nothing. */
+/* Notices when the process loads libtorch: preloaded, this library precedes the C library in symbol
+ * lookup, and each shared object calls __cxa_atexit for its static objects while it is initialised
+ * (Itanium C++ ABI, 3.3.6.3). By then all that is needed is mapped and none of its ops has run. A
+ * program without libtorch is not affected. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ int __cxa_atexit(void (*f)(void *), void *arg, void *dso)
 	int r = libc(f, arg, dso);
 	if (found || looking || (!getenv(SHIM_SOCKET) && !getenv(MODES_SOCKET)))
 		return r;
-	looking = true; /* the loader calls back */
+	looking = true; /* the loader may re-enter here */
 	void *torch = shim_find_torch();
 	looking = false;
 	if (!torch)

@@ -13,7 +13,7 @@
 
 enum { TRIES = 16 };
 
-/* By tag: the first word of such an object, and below its alignment the kind; 0: not known. */
+/* By IValue tag: the vtable pointer of its objects, with the kind in the low bits; 0: not known. */
 static _Atomic uint64_t class_of[IVALUE_TAGS];
 static _Atomic uint8_t tries[IVALUE_TAGS];
 
@@ -37,7 +37,7 @@ void remote_begin(struct remote *r, pid_t tid)
 	(void)r, (void)tid;
 }
 
-/* What may not be there is read by the kernel. */
+/* Memory that may be unmapped is read by the kernel. */
 __attribute__((cold, noinline)) int remote_read(struct remote *r, uint64_t addr, void *buf,
 						size_t len)
 {
@@ -61,8 +61,8 @@ int remote_live(struct remote *r, uint64_t addr, void *buf, size_t len)
 }
 #endif
 
-/* Itanium C++ ABI, 2.9.5: before what a vtable pointer points to stands the address of a type_info,
- * whose second word is that of the name. */
+/* Itanium C++ ABI, 2.9.5: the word before the vtable's address point is the address of a type_info,
+ * whose second word points to the name. */
 static bool is_named(uint64_t vtable, const char *name)
 {
 	struct remote *r = remote_new();
@@ -93,9 +93,9 @@ static uint64_t learn(uint32_t tag, uint64_t addr)
 	return 0;
 }
 
-/* A tag says whether its payload is a pointer (c10::IValue::isIntrusivePtr), and an IValue owns
- * what it points to: once an object of such a class was found behind a tag, what has this tag
- * points to a living object, whose first word tells whether it is of that class, too. */
+/* The tag determines whether the payload is a pointer (c10::IValue::isIntrusivePtr), and an IValue
+ * owns what it points to. So once an object of a known class was seen behind a tag, every payload
+ * with that tag points to a live object, whose vtable tells whether it is of that class. */
 unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr)
 {
 	(void)r;

@@ -5,7 +5,7 @@
 
 enum { OPERATORS = 1024, TRIED = 16 };
 
-static _Atomic uint64_t met[OPERATORS]; /* 0: none */
+static _Atomic uint64_t met[OPERATORS]; /* an open-addressed set of IDs; 0: empty */
 
 void new_operators_begin(void)
 {
@@ -13,7 +13,7 @@ void new_operators_begin(void)
 		met[i] = 0;
 }
 
-/* FNV-1a. Handles are used again when an operator is gone. */
+/* FNV-1a of name and handle. Both, since a handle is reused once its operator is gone. */
 static uint64_t id_of(const char *name, uint64_t handle)
 {
 	uint64_t h = 0xcbf29ce484222325 ^ handle;

@@ -5,7 +5,7 @@
 #include "tracer/shim/shim.h"
 
 /* The beginning of PyTypeObject (Include/cpython/object.h, 3.8 to 3.13; not of free-threaded
- * builds, whose object head is longer). */
+ * builds, whose object header is longer). */
 struct type_head {
 	size_t refcount;
 	void *type;
@@ -40,7 +40,7 @@ void pycode_watch(void (*fn)(uint64_t code))
 	t->dealloc = freed;
 }
 
-/* Somebody else may have taken the place meanwhile: then it is left alone. */
+/* If somebody else has replaced tp_dealloc since, leave it alone. */
 void pycode_unwatch(void)
 {
 	told = NULL;

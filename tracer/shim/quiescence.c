@@ -1,6 +1,6 @@
-/* Which threads are at work in the library: what they use is taken away when none is any more. A
- * thread says so in a place of its own, without a lock; whoever waits for all of them makes each
- * see what he has written before by membarrier(2) (Linux 4.14), so that they need no fence. */
+/* Which threads are at work in the library: its resources are freed once there is none. A thread
+ * marks that in a slot of its own, without lock or fence; whoever waits for all of them uses
+ * membarrier(2) (Linux 4.14) to make his earlier writes visible to each. */
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -90,7 +90,7 @@ void inside_await_nobody(void)
 		give_back(atomic_exchange(&places[i].own, NULL));
 }
 
-/* The other threads are not in the child, their memory is. */
+/* In the child the other threads are gone, but their memory is there. */
 void inside_fork(void)
 {
 	for (unsigned i = 0; i < PLACES; i++) {

@@ -1,5 +1,5 @@
-/* Brings what is in modes/ beside this file into the Python of the process, so that what functions
- * of PyTorch do can be changed. */
+/* Loads modes/, beside this file, into the process's Python, so that functions of PyTorch can be
+ * changed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -19,11 +19,11 @@
 extern const char _binary_start_py_start[], _binary_start_py_end[];
 extern const char _binary_modes_py_start[], _binary_modes_py_end[];
 
-static object *module; /* a dict: the names of modes/; NULL: they are not in */
-static bool entered;   /* a thread was made to call, there is no LD_PRELOAD */
-static bool was_in;    /* before this time, too */
+static object *module; /* a dict: the globals of modes/; NULL: not loaded */
+static bool entered;   /* injected by way of a thread, not preloaded */
+static bool was_in;    /* loaded at least once before */
 
-/* function() of modes/ as a number; 0 when it fails. With the GIL. */
+/* Call function() of modes/; its result as a number, 0 when it fails. With the GIL. */
 static long ask(const char *function)
 {
 	object *f = module ? py.PyDict_GetItemString(module, function) : NULL,
@@ -36,7 +36,7 @@ static long ask(const char *function)
 
 static bool enter_thread(void)
 {
-	object *type, *value, *traceback; /* what the program has raised stays */
+	object *type, *value, *traceback; /* keep an exception that the program has raised */
 	py.PyErr_Fetch(&type, &value, &traceback);
 	bool is_on = ask("enter_thread");
 	py.PyErr_Restore(type, value, traceback);
@@ -55,7 +55,7 @@ static void end(void)
 	set_phase(SHIM_OUT);
 }
 
-/* On the main thread: stop() of modes/ says whether nothing is left of them there. */
+/* Runs on the main thread; stop() of modes/ says whether everything is removed from it. */
 static int take_out(void *unused)
 {
 	(void)unused;
@@ -64,7 +64,7 @@ static int take_out(void *unused)
 	return 0;
 }
 
-/* A ditrace that was killed has left its socket. */
+/* Remove a socket that a killed ditrace left behind. */
 static void tidy(void)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -91,7 +91,7 @@ static void leave(void)
 		tidy();
 }
 
-/* Waits until ditrace is gone or wants to go. */
+/* A thread that waits until ditrace ends the connection. */
 static void *keeper(void *arg)
 {
 	enum { AGAIN_MS = 20, SELDOM_MS = 1000, SOON = 500 };
@@ -122,7 +122,7 @@ static int start_thread(void *(*fn)(void *), void *arg)
 	return r;
 }
 
-/* modes_keep(fd): the modes are taken out when this connection ends; -1: they did not come in. */
+/* modes_keep(fd): remove the modes when this connection ends; -1: they could not be installed. */
 static object *modes_keep(object *self, object *fd)
 {
 	int sock = (int)py.PyLong_AsLong(fd);
@@ -175,11 +175,11 @@ static void run_start(void)
 	free(text);
 }
 
-/* On the main thread, between two instructions of Python, or on one of the library's own. */
+/* Runs on the main thread, between two bytecodes, or on a thread of the library. */
 static int begin(void *unused)
 {
 	(void)unused;
-	python_drop(module); /* of a parent of this process */
+	python_drop(module); /* inherited from the parent of a fork */
 	module = NULL;
 	if (fill_module()) {
 		was_in = true;

@@ -7,11 +7,11 @@
 #include "tracer/shim/shim.h"
 
 static struct budget budget;
-static double spent; /* nanoseconds in all, whatever the budget was */
-static uint64_t first;
+static double spent;   /* nanoseconds in all, under any budget */
+static uint64_t first; /* time of the first call, ns; 0: none yet */
 static __thread uint64_t taken_last;
 
-/* Of what a call comes from; 0 where that cannot be told. */
+/* A hash of the place that makes the call; 0 where it is not known. */
 static uint64_t place_hash(void)
 {
 	object *at = modes_place(NULL, NULL);

@@ -10,20 +10,20 @@
 
 enum {
 	PLANS_MOST = 8192,
-	FLUSH_MS = 200, /* how often what was done is told */
+	FLUSH_MS = 200, /* least time between reports of the counts */
 };
 
 _Atomic bool modes_out;
 __thread int modes_busy;
-static __thread int inside; /* how many calls of the mode are open */
+static __thread int inside; /* calls of the mode that are open */
 
 static struct {
 	object *module;
-	object *mode;  /* that is in use */
-	object *plans; /* function: what plan_of() of modes/ says */
+	object *mode;  /* the one in use */
+	object *plans; /* a cache: function to what plan_of() of modes/ returned */
 	object *counts;
 	object *push, *pop; /* of torch._C */
-	object *plain;	    /* a tuple: types of tensors that do not ask for themselves */
+	object *plain;	    /* a tuple: tensor types without a __torch_function__ of their own */
 	object *is_compiling;
 } own;
 
@@ -31,7 +31,7 @@ static const struct modes_control *control;
 static uint32_t generation;
 static uint64_t flushed_ms;
 
-/* Of one call of the mode; borrowed, but for args. */
+/* The arguments of one call of the mode; borrowed except args. */
 struct asked {
 	object *func, *types, *args, *kwargs;
 };
@@ -43,7 +43,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* (func, types, args=(), kwargs=None), by place as PyTorch itself gives them, or by name. */
+/* (func, types, args=(), kwargs=None): positional, as PyTorch calls it, or by keyword. */
 static bool asked_parse(struct asked *a, object *args, object *keywords)
 {
 	static const char *const names[] = {"func", "types", "args", "kwargs"};
@@ -71,7 +71,8 @@ static object *pass_on(const struct asked *a)
 	return py.PyObject_Call(a->func, a->args, a->kwargs);
 }
 
-/* A function of modes/ that is there by name; a new reference, or NULL without an error. */
+/* Call a function of modes/, if there is one of that name; a new reference, or NULL without an
+ * error. */
 static object *ask(const char *name, object *arg)
 {
 	object *f = py.PyDict_GetItemString(own.module, name), *r = NULL;
@@ -84,7 +85,7 @@ static object *ask(const char *name, object *arg)
 	return r;
 }
 
-/* ditrace wants other things done than before: all that was decided is void. */
+/* The rules have changed: forget all that was derived from them. */
 static void look_again(void)
 {
 	generation = atomic_load(&control->generation);
@@ -93,14 +94,13 @@ static void look_again(void)
 	lines_forget();
 }
 
-/* What is to be done about a function, a new reference: a tuple, None, or NULL for nothing either.
- */
+/* What to do about a function, a new reference: a tuple, or None or NULL for nothing. */
 static object *plan_of(object *func)
 {
 	object *found = py.PyDict_GetItemWithError(own.plans, func);
 	if (found)
 		return python_kept(found);
-	if (py.PyErr_Occurred()) { /* it has no hash */
+	if (py.PyErr_Occurred()) { /* it is unhashable */
 		python_forget();
 		return NULL;
 	}
@@ -111,7 +111,7 @@ static object *plan_of(object *func)
 	return found;
 }
 
-/* Run the body of a function that is written in Python with the mode on, so that those which it
+/* Run the body of a function written in Python with the mode pushed again, so that functions it
  * calls come here, too. */
 static object *call_body(object *mode, object *body, const struct asked *a)
 {
@@ -154,7 +154,7 @@ static bool is_compiling(void)
 	return yes;
 }
 
-/* A subclass of Tensor is to be asked as before. */
+/* Whether all tensor types are plain; other subclasses have a __torch_function__ to be honoured. */
 static bool are_plain(object *types)
 {
 	object *all = py.PySequence_Tuple(types);
@@ -192,7 +192,7 @@ object *modes_count(object *self, object *key)
 	return python_none();
 }
 
-/* Whether the call is passed on, for a reason that needs no look at its arguments. */
+/* Whether the call can be passed on without looking at its arguments. */
 static bool is_left_out(object *what, object *plan)
 {
 	object *key = py.PyTuple_GetItem(what, 3);
@@ -249,10 +249,10 @@ static object *mode_call(object *mode, object *args, object *keywords)
 	return r;
 }
 
-/* The modes of both levels, for as long as the process runs: a thread may still have one on its
- * stack when it is not in use any more. */
+/* The modes of both levels. Never freed: a thread may still have one on its stack after it is out
+ * of use. */
 static struct kind {
-	const char *attribute; /* by which PyTorch finds mode_call */
+	const char *attribute; /* under which PyTorch looks up mode_call */
 	object *mode, *call;
 } kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
 
@@ -261,8 +261,8 @@ bool modes_is_mode(const object *o)
 	return o && (o == kinds[0].mode || o == kinds[1].mode);
 }
 
-/* PyTorch's dispatcher gets mode_call; torch.compile looks into the class, and takes the method in
- * Python that is there. */
+/* PyTorch's dispatcher gets mode_call from the instance; torch.compile looks at the class, and uses
+ * the Python method there. */
 static object *get_attribute(object *mode, object *name)
 {
 	for (int i = 0; i < 2; i++)
@@ -290,7 +290,7 @@ static bool make(struct kind *k, struct method *method, object *base)
 	return k->mode;
 }
 
-/* made(base, is_aten): the mode, an object of a class of its own with that base. */
+/* made(base, is_aten): the mode, an instance of a new class with that base. */
 static object *made(object *self, object *args)
 {
 	static struct method methods[2] = {{NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL},
@@ -336,7 +336,7 @@ static object *is_busy(object *self, object *arg)
 	return py.PyBool_FromLong(modes_busy);
 }
 
-/* pause_busy(): what follows is the program's own again; gives what resume_busy() takes. */
+/* pause_busy(): what follows is the program's own code again; returns what resume_busy() takes. */
 static object *pause_busy(object *self, object *arg)
 {
 	object *was = py.PyLong_FromLong(modes_busy);
@@ -353,7 +353,7 @@ static object *resume_busy(object *self, object *was)
 	return python_none();
 }
 
-/* refresh(): take over what ditrace wants now. */
+/* refresh(): take over the present rules. */
 static object *refresh(object *self, object *arg)
 {
 	(void)self, (void)arg;
@@ -368,7 +368,7 @@ static object *is_inside(object *self, object *arg)
 	return py.PyBool_FromLong(inside);
 }
 
-/* forget(): nothing was done so far, and what is done next is told at once. */
+/* forget(): reset all counts; the next ones are reported at once. */
 static object *forget(object *self, object *arg)
 {
 	(void)self, (void)arg;
@@ -380,14 +380,14 @@ static object *forget(object *self, object *arg)
 	return python_none();
 }
 
-/* counts(): of all times, {(feature, name, reason): calls}. */
+/* counts(): {(feature, name, reason): calls}, since forget(). */
 static object *counts(object *self, object *arg)
 {
 	(void)self, (void)arg;
 	return python_kept(own.counts);
 }
 
-/* watch(fd): what ditrace and this process share; descriptor 0 or above. */
+/* watch(fd): map struct modes_control, which ditrace writes. */
 static object *watch(object *self, object *fd)
 {
 	(void)self;
@@ -408,8 +408,8 @@ bool modes_set(object *module, const char *name, object *value)
 	return good;
 }
 
-/* ready(push, pop, plain, is_compiling, to_dlpack, uint8, is_conj, is_neg): what of Python is used
- * here, besides names of modes/. */
+/* ready(push, pop, plain, is_compiling, to_dlpack, uint8, is_conj, is_neg): objects of Python that
+ * are used here, besides names of modes/. */
 static object *ready(object *self, object *args)
 {
 	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling};

@@ -40,24 +40,26 @@ struct cast {
 	struct copies call;
 	object *dtypes;
 	object *before, *after; /* dtypes of results */
-	object *writes; /* True, False: may_write() of modes/; NULL: not asked yet. Borrowed */
-	/* Some tensor is cast, some integers, some to a dtype that not all functions have. */
+	object *writes; /* borrowed True or False: may_write() of modes/; NULL: not asked yet */
+	/* Some tensor is cast; some are integers; some go to a dtype that not all functions
+	 * support. */
 	bool some, integers, narrow;
 };
 
-/* False with an error: it cannot be told. */
+/* False also with an error: it is not known. */
 static bool may_write(struct cast *c)
 {
 	const struct copies *call = &c->call;
 	if (!c->writes) {
 		c->writes = py.PyObject_CallFunctionObjArgs(own.may_write, call->plan, call->args,
 							    call->kwargs, PY_END);
-		python_drop(c->writes); /* True and False stay */
+		python_drop(c->writes); /* True and False are immortal */
 	}
 	return c->writes == py._Py_TrueStruct;
 }
 
-/* What a call that fails has written must not be seen by the program's own. */
+/* A tensor that keeps its dtype is copied, too, if the call may write: the program must not see
+ * what a failing call wrote. */
 static object *to_dtype(object *tensor, void *context)
 {
 	struct cast *c = context;

@@ -100,8 +100,8 @@ void modes_raised(void)
 
 enum { PLACES = 1024 };
 
-/* What was found last for (code, instruction) pairs of such a hash. `at`: NULL for code that is not
- * the program's. All references are ours. */
+/* A direct-mapped cache by (code, instruction). `at`: NULL for code that is not the program's. Owns
+ * its references. */
 static struct {
 	object *code, *at;
 	long lasti;
@@ -113,7 +113,7 @@ static size_t place_slot(object *code, long lasti)
 	return (x * 0xbf58476d1ce4e5b9) >> 54;
 }
 
-/* line_of(frame) of modes/: (file, line, function), None for code that is not the program's. */
+/* line_of(frame) of modes/: (file, line, function), or None for code that is not the program's. */
 static object *look_at(object *frame)
 {
 	object *f = modes_name("line_of");
@@ -130,8 +130,8 @@ static void place_keep(size_t slot, object *code, long lasti, object *at)
 	python_drop(old[1]);
 }
 
-/* Whether this frame is the program's: *at, a new reference. Frames that are not are known by their
- * code alone. False with an error: it cannot be told. */
+/* Whether this frame is the program's: *at, a new reference. Code that is not is cached under
+ * instruction -1. False with an error: not known. */
 static bool is_place(object *frame, object *code, object **at)
 {
 	size_t slot = place_slot(code, -1);
@@ -157,7 +157,8 @@ static bool is_place(object *frame, object *code, object **at)
 	return is_own;
 }
 
-/* A new reference; None where no frame is the program's; NULL with an error. */
+/* The place of the call, a new reference; None where no frame is the program's; NULL with an error.
+ */
 static object *place(void)
 {
 	object *frame = py.PyEval_GetFrame(), *at = NULL;
@@ -205,7 +206,7 @@ static bool says(object *function, object *wanted)
 	return r == wanted;
 }
 
-/* The type of the device of a tensor, borrowed: PyTorch makes a new text each time. */
+/* The device type of a tensor, borrowed and cached: PyTorch makes a new string each time. */
 static object *device_type(object *tensor)
 {
 	static object *known, *type; /* of the device met last */
@@ -220,8 +221,9 @@ static object *device_type(object *tensor)
 	return device ? type : NULL;
 }
 
-/* Is what a device does being captured as a graph, or is that not known? A call has tensors of one
- * device, and maybe of the CPU. Of a device without a module, torch.cuda or such, it never is. */
+/* Whether a graph is being captured on the device (torch.cuda.graph), or that is not known. A call
+ * has tensors of one device, and perhaps of the CPU. A device without a torch module, such as
+ * torch.cuda, captures none. */
 static bool is_captured(const struct tensors *t)
 {
 	size_t i = 0;
@@ -237,7 +239,7 @@ static bool is_captured(const struct tensors *t)
 	return r != py._Py_FalseStruct;
 }
 
-/* Surely; otherwise why_unfit() of modes/ tells. */
+/* Certainly fit; if not, why_unfit() of modes/ decides. */
 static bool is_fit(object *args, object *kwargs)
 {
 	struct tensors t = {0};
@@ -250,7 +252,8 @@ static bool is_fit(object *args, object *kwargs)
 	return fit;
 }
 
-/* A new reference to a text, or NULL: it may be changed, and *at is where it comes from. */
+/* Why the call may not be changed, a new reference to a string; or NULL, with *at where it comes
+ * from. */
 static object *reason_of(object *args, object *kwargs, object **at)
 {
 	object *why = NULL;
@@ -289,7 +292,7 @@ void modes_tally(object *feature, object *plan, object *reason)
 	py.PyErr_Restore(type, value, traceback);
 }
 
-/* A call that all features up to `last` leave alone. */
+/* Make a call that all features up to `last` leave alone. */
 static object *left_alone(object *plan, object *features, ssize_t last, object *call, object *args,
 			  object *kwargs, object *reason)
 {
@@ -303,8 +306,8 @@ struct call {
 	object *plan, *features, *func, *at; /* borrowed */
 };
 
-static uint64_t calls;		 /* so far, on all threads: the GIL is held */
-static __thread uint64_t number; /* of the call that is being changed on this one */
+static uint64_t calls;		 /* so far, on all threads; protected by the GIL */
+static __thread uint64_t number; /* of the call that this thread is changing */
 
 object *modes_call_number(object *self, object *unused)
 {
@@ -314,7 +317,8 @@ object *modes_call_number(object *self, object *unused)
 
 static object *run(const struct call *c, ssize_t i, object *args, object *kwargs);
 
-/* The features below one, as a function for it: self is (plan, features, func, at, which). */
+/* The features below one, as a function that it calls: self is (plan, features, func, at, which).
+ */
 static object *inner(object *self, object *args, object *kwargs)
 {
 	struct call c = {py.PyTuple_GetItem(self, 0), py.PyTuple_GetItem(self, 1),
@@ -343,7 +347,7 @@ static object *function_of(const struct call *c, ssize_t i)
 	return made;
 }
 
-/* False with an error: it has a condition that does not hold. */
+/* False with an error: its condition does not hold. */
 static bool does_hold(const struct call *c, object *feature, object *args, object *kwargs)
 {
 	object *when = py.PyObject_GetAttr(c->plan, own.a_when);
@@ -358,7 +362,7 @@ static bool does_hold(const struct call *c, object *feature, object *args, objec
 	return good;
 }
 
-/* Why a feature has failed: a new reference to a text. NULL: the error is the program's, and set.
+/* Why a feature failed, a new reference to a string. NULL: the error is the program's own, and set.
  */
 static object *taken_for(object *type, object *value, object *traceback)
 {

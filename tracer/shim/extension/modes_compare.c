@@ -14,7 +14,7 @@ static struct {
 	    *a_version;
 } own;
 
-static size_t state_bytes; /* of PyTorch's random numbers on the CPU */
+static size_t state_bytes; /* size of the CPU generator's state */
 
 bool modes_compare_ready(void)
 {
@@ -56,9 +56,9 @@ struct call {
 	struct tensors tensors;
 	struct stand copies;
 	object *reference;
-	object *written;   /* a tensor that the call writes; NULL: it writes none */
-	object *as_it_was; /* a copy of that, ours */
-	long versions;	   /* of the others */
+	object *written;   /* the tensor that the call writes; NULL: none */
+	object *as_it_was; /* a copy of that from before the call, owned */
+	long versions;	   /* of the others, see versions_of */
 	double reach;
 	bool wants_grads;
 };
@@ -71,7 +71,7 @@ static bool says(object *function)
 	return yes;
 }
 
-/* The sum of all but that which is written; -1: one has none, as under inference_mode. */
+/* The sum of the versions of all but the written one; -1: one has none, as under inference_mode. */
 static long versions_of(const struct call *c)
 {
 	const struct tensors *t = &c->tensors;
@@ -103,7 +103,7 @@ static bool writes(object *kwargs)
 					  py.PyDict_GetItemWithError(kwargs, own.inplace));
 }
 
-/* The first argument, when it is a tensor that is no other argument, too. */
+/* The first argument, if it is a tensor that occurs only once. */
 static bool take_written(struct call *c)
 {
 	size_t times = 0;
@@ -113,7 +113,7 @@ static bool take_written(struct call *c)
 	return times == 1 && !c->wants_grads;
 }
 
-/* May the call be compared here? */
+/* Whether the call can be compared here. */
 static bool call_may_be_compared(struct call *c, const struct line *l)
 {
 	if (writes(c->kwargs) || !nest_is_known(c->args) || !nest_is_known(c->kwargs) ||
@@ -146,7 +146,7 @@ static bool keep_written(struct call *c)
 	return c->as_it_was || !c->written;
 }
 
-/* --- PyTorch's random numbers on the CPU, which must be the program's when the reference is made
+/* --- the CPU random generator, which must be left as the program had it when the reference is made
  */
 
 static const void *bytes_of(object *state)
@@ -157,7 +157,7 @@ static const void *bytes_of(object *state)
 	return p;
 }
 
-/* Whether nothing was drawn since; else it is put back. */
+/* Whether nothing was drawn since `before`; else the state is restored. */
 static bool is_undrawn(object *before)
 {
 	object *now = py.PyObject_CallObject(own.get_state, NULL);
@@ -170,7 +170,7 @@ static bool is_undrawn(object *before)
 	return same;
 }
 
-/* The same call with its tensors replaced, without a history; NULL where it fails or draws. */
+/* The call with substitutes, under no_grad; NULL where it fails or draws random numbers. */
 static object *called(const struct call *c, struct stand *s)
 {
 	bool was = says(own.grad);
@@ -196,7 +196,7 @@ static object *called(const struct call *c, struct stand *s)
 
 /* --- the reference */
 
-/* A copy on the CPU, of floating numbers in float64; NULL with an error for complex ones. */
+/* A copy on the CPU, floating-point ones as float64; NULL with an error for complex ones. */
 static object *wide(object *tensor, void *context)
 {
 	(void)context;
@@ -212,7 +212,7 @@ static object *wide(object *tensor, void *context)
 	return r;
 }
 
-/* A copy, which the call may write, of what the program's call was given. */
+/* A copy, writable by the call, of the tensor as the program's call got it. */
 static object *on_cpu(object *tensor, void *context)
 {
 	const struct call *c = context;
@@ -249,8 +249,7 @@ static bool is_number_right(object *a, object *ref, struct told *found)
 	       py.PyObject_RichCompareBool(a, ref, PY_EQUAL) == 1;
 }
 
-/* Whether the CPU gives the same in the same dtype. *cpu: its results, made when they are asked for
- * first. */
+/* Whether the CPU gives the same in the same dtype. *cpu: its results, computed on first use. */
 static bool is_as_cpu(const struct call *c, const struct leaves *a, int i, const struct numbers *n,
 		      object **cpu)
 {
@@ -298,8 +297,8 @@ static bool is_right(struct line *l, const struct call *c, const struct leaves *
 	return sure;
 }
 
-/* Are all results right? *was_told: and none further off than one that was told; else l->told has
- * them. */
+/* Whether all results are right. *was_told: and none is further off than one already reported; else
+ * l->told is updated. */
 static bool are_right(struct line *l, const struct call *c, object *result, bool *was_told)
 {
 	struct leaves a = {0}, ref = {0};
@@ -323,7 +322,7 @@ static bool are_right(struct line *l, const struct call *c, object *result, bool
 	return right;
 }
 
-/* The arguments as the call was given them; a new reference. */
+/* The arguments as the call got them; a new reference. */
 static object *given(const struct call *c)
 {
 	ssize_t n = py.PyTuple_Size(c->args);
@@ -357,7 +356,8 @@ static void count_changed(struct line *l, object *plan)
 	python_forget();
 }
 
-/* The call was made. Other threads may forget all lines while PyTorch computes. */
+/* Judge the call after it was made. Works on a copy of the line, since other threads may forget all
+ * lines while PyTorch computes. */
 static void judge(const struct call *c, object *result)
 {
 	struct line *l = line_find(c->plan, c->at), known = *l;
@@ -382,7 +382,7 @@ static void judge(const struct call *c, object *result)
 		if (c->wants_grads && same)
 			call_report(own.watch, c, result);
 	} else if (same) {
-		judge_reach(); /* forgotten */
+		judge_reach(); /* reset */
 		call_report(own.made, c, result);
 		line_learn_reach(c->plan, c->at, c->args, c->kwargs);
 	} else {
@@ -406,7 +406,7 @@ static object *own_call(struct call *c, uint64_t began)
 
 static object *whole_call(const struct call *c, object *args)
 {
-	judge_reach(); /* forgotten */
+	judge_reach(); /* reset */
 	object *r = py.PyObject_Call(own.whole, args, NULL);
 	line_learn_reach(c->plan, c->at, c->args, c->kwargs);
 	return r;

@@ -52,7 +52,8 @@ bool copies_call(struct copies *c)
 	return c->result;
 }
 
-/* At once where all floating tensors have one dtype and there are some, and no complex ones. */
+/* Fast path: all floating-point tensors have one dtype, there is at least one, and none is complex.
+ */
 object *copies_promoted(const struct copies *c, bool of_new)
 {
 	object *args = of_new ? c->new_args : c->args, *found = NULL;
@@ -65,7 +66,7 @@ object *copies_promoted(const struct copies *c, bool of_new)
 		one = d && (floating ? !found || d == found
 				     : !python_has(d, own.a_complex, py._Py_TrueStruct));
 		found = floating ? d : found;
-		python_drop(d); /* torch keeps it */
+		python_drop(d); /* torch holds a reference */
 	}
 	tensors_drop(&t);
 	if (one && found)
@@ -101,7 +102,7 @@ void copies_drop(struct copies *c)
 	tensors_drop(&c->tensors);
 }
 
-/* With a device that is not told PyTorch takes the dtype for one first, which costs more. */
+/* Without an explicit device PyTorch first tries to parse the dtype as one, which costs more. */
 object *copies_to(object *tensor, object *dtype)
 {
 	return py.PyObject_CallFunctionObjArgs(own.to, tensor, py._Py_NoneStruct, dtype, PY_END);

@@ -46,7 +46,7 @@ static bool add_leaf(object *leaf, void *context)
 	return true;
 }
 
-/* The slot of a key, or an empty one. */
+/* The slot of a key, or a free one. */
 static uint64_t *seen_slot(struct seen *s, uint64_t key)
 {
 	size_t i = key % SEEN_SLOTS;

@@ -41,7 +41,7 @@ static bool says_no(object *method, object *tensor)
 	return r == py._Py_FalseStruct;
 }
 
-/* Are its elements numbers in memory of this process as they are? */
+/* Whether its elements are in memory of this process with their plain values. */
 static bool is_direct(object *t)
 {
 	return python_has(t, own.a_is_cpu, py._Py_TrueStruct) && says_no(own.is_conj, t) &&
@@ -56,7 +56,7 @@ static object *method(object *o, const char *name)
 	return r;
 }
 
-/* Its elements without history, on the CPU, packed. */
+/* Its elements without history, on the CPU, contiguous. A new reference. */
 static object *packed(object *t)
 {
 	static const char *const steps[] = {"detach", "cpu", "resolve_conj", "resolve_neg",
@@ -70,7 +70,7 @@ static object *packed(object *t)
 	return t;
 }
 
-/* Of a bool the bytes, which DLPack had no name for at first. */
+/* A bool tensor's bytes as uint8 where DLPack refuses: it had no bool at first. */
 static object *capsule_of(object *t, bool *is_bool)
 {
 	object *c = py.PyObject_CallFunctionObjArgs(own.to_dlpack, t, PY_END);
@@ -117,8 +117,8 @@ static bool is_packed(const struct dl_tensor *d)
 	return packed || !expected;
 }
 
-/* Takes the reference to t, which may be NULL with an error. NULL with an error, or without one:
- * its elements do not lie packed. */
+/* Steals the reference to t, which may be NULL with an error. NULL with an error, or without one
+ * when the elements are not packed. */
 static struct dl_tensor *open_tensor(object *t, bool *is_bool, struct numbers *out)
 {
 	*out = (struct numbers){.tensor = t, .n = 1};
@@ -157,7 +157,7 @@ bool numbers_of(object *tensor, struct numbers *out)
 	return false;
 }
 
-/* Nobody has taken the capsule over: it frees what it holds. */
+/* Nobody has consumed the capsule, so its destructor frees the memory. */
 void numbers_drop(struct numbers *n)
 {
 	python_drop(n->capsule);

@@ -40,12 +40,12 @@ bool modes_fallback_ready(void)
 	return good;
 }
 
-/* float16 or bfloat16, if a tensor has that; borrowed from torch. */
+/* float16 or bfloat16, if a tensor has it; borrowed from torch. */
 static object *half_of(const struct tensors *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		object *d = py.PyObject_GetAttr(t->list[i], own.a_dtype);
-		python_drop(d); /* torch keeps it */
+		python_drop(d); /* torch holds a reference */
 		if (d && (d == own.float16 || d == own.bfloat16))
 			return d;
 	}
@@ -56,9 +56,9 @@ struct fallback {
 	struct copies call;
 	object *device, *half;
 	object *told;	   /* a dtype among the arguments; borrowed */
-	object *narrow;	   /* what a float32 result would have been */
-	bool widened;	   /* half precision computed in float32 */
-	struct stand back; /* results, each brought to the device once */
+	object *narrow;	   /* dtype that a float32 result is narrowed to */
+	bool widened;	   /* half precision is computed in float32 */
+	struct stand back; /* results, each moved to the device once */
 };
 
 static object *to_cpu(object *tensor, void *context)
@@ -68,7 +68,7 @@ static object *to_cpu(object *tensor, void *context)
 		    (copies_is_dtype(tensor, own.float16) || copies_is_dtype(tensor, own.bfloat16));
 	object *args = wide ? py.PyTuple_Pack(3, tensor, own.cpu, own.float32)
 			    : py.PyTuple_Pack(2, tensor, own.cpu);
-	/* What comes from a device is a copy in any case. */
+	/* A tensor from another device is copied in any case. */
 	object *r = args
 			? py.PyObject_Call(own.to, args, copies_is_on_cpu(tensor) ? own.copy : NULL)
 			: NULL;
@@ -106,7 +106,8 @@ static bool compute(struct fallback *f, bool widened)
 	return copies_make(&f->call) && copies_call(&f->call);
 }
 
-/* After an error: was it that the CPU cannot compute in half precision? Then there is none. */
+/* Whether the error that is set says that the CPU lacks a half-precision kernel; it is cleared
+ * then. */
 static bool lacks_half(void)
 {
 	object *error[3];
@@ -165,7 +166,8 @@ static object *to_device(object *tensor, void *context)
 		   : py.PyObject_CallFunctionObjArgs(own.to, tensor, f->device, PY_END);
 }
 
-/* The device of all tensors that are not on the CPU; NULL: Unchanged, or an error. */
+/* The device of all tensors that are not on the CPU, a new reference; NULL: Unchanged, or an error.
+ */
 static object *device_of(const struct tensors *t)
 {
 	object *device = NULL;
@@ -187,7 +189,7 @@ static object *device_of(const struct tensors *t)
 	return device ? device : modes_unchanged("is on the CPU");
 }
 
-/* What the program gets; NULL with an error. */
+/* What the program gets, a new reference; NULL with an error. */
 static object *finish(struct fallback *f)
 {
 	struct copies *c = &f->call;

@@ -9,7 +9,7 @@
 #include "tracer/shim/extension/modes.h"
 #include "tracer/shim/extension/modes_args.h"
 
-enum { LINES = 1 << 12 /* slots, as line_find() has them */ };
+enum { LINES = 1 << 12 /* slots; line_find takes the upper 12 bits of the hash */ };
 
 static struct line lines[LINES];
 static unsigned nlines;
@@ -35,7 +35,7 @@ void lines_forget(void)
 	nlines = 0;
 }
 
-/* One place of the program may be told by several objects that are equal. */
+/* Different objects may denote one place of the program. */
 static bool is_same(object *at, object *other)
 {
 	return at == other || py.PyObject_RichCompareBool(at, other, PY_EQUAL) == 1;
@@ -132,7 +132,7 @@ static double number_at(object *args, ssize_t i)
 	return py.PyFloat_AsDouble(arg(args, i));
 }
 
-/* None gives no numbers, and is no error. */
+/* None gives an empty *out, and is no error. */
 static bool numbers_at(object *args, ssize_t i, struct numbers *out)
 {
 	*out = (struct numbers){0};
@@ -152,7 +152,7 @@ static object *pair(object *a, object *b)
 	return r;
 }
 
-/* The statistics of a verdict. 0 or -errno. */
+/* The statistics that a verdict needs. 0 or -errno. */
 static int compare_all(const struct numbers n[4], const struct compare_params *p,
 		       struct compare_stats s[3])
 {
@@ -276,7 +276,7 @@ object *modes_surely_right(object *self, object *args)
 	python_drop(op);
 	numbers_drop(&n[0]);
 	numbers_drop(&n[1]);
-	python_forget(); /* what has no numbers here */
+	python_forget(); /* a tensor whose elements cannot be read */
 	return good ? pair(py.PyBool_FromLong(sure), py.PyFloat_FromDouble(worst)) : python_none();
 }
 
@@ -308,14 +308,15 @@ object *modes_perturbed(object *self, object *args)
 	return python_kept(arg(args, 0));
 }
 
-/* How far an element has moved; 0 where that is no number. */
+/* How far an element has moved; 0 where that is not finite. */
 static double distance(const double *a, const double *b, int64_t i)
 {
 	double d = fabs(a[i] - b[i]);
 	return isfinite(d) ? d : 0;
 }
 
-/* Rows of `length` elements: none is taken to move by less than a quarter of what its row does. */
+/* In each row of `length` elements, raise every value to at least a quarter of the row's root mean
+ * square. */
 static void level_rows(double *typical, int64_t n, int64_t length)
 {
 	for (int64_t i = 0; i + length <= n && length; i += length) {
@@ -328,7 +329,7 @@ static void level_rows(double *typical, int64_t n, int64_t length)
 	}
 }
 
-/* m[0] to m[probes - 2]: all inputs moved; m[probes - 1]: half of them. */
+/* m[0] to m[probes - 2]: with all inputs moved; m[probes - 1]: with half of them. */
 static double probe(double *out, const double *ref, const double *const *m, int probes,
 		    const struct numbers *shape)
 {

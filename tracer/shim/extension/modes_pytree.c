@@ -167,7 +167,7 @@ static object *rebuilt_tuple(object *x, unsigned long kind, object *(*fn)(object
 	return made;
 }
 
-/* A named tuple takes its elements one by one, the results of PyTorch's operators all as one. */
+/* A named tuple takes its elements one by one, PyTorch's structseq results take one sequence. */
 static object *of_type(object *type, object *elements)
 {
 	object *fields = py.PyObject_GetAttrString(type, "_fields");

@@ -30,7 +30,7 @@ bool stand_ready(void)
 	       own.a_storage_offset && own.a_element_size;
 }
 
-/* STAND_UNVERSIONED: tensors made under inference_mode have none. */
+/* STAND_UNVERSIONED for tensors made under inference_mode, which have no version. */
 static long version_of(object *tensor)
 {
 	object *number = py.PyObject_GetAttr(tensor, own.a_version);
@@ -41,7 +41,7 @@ static long version_of(object *tensor)
 	return version;
 }
 
-/* The reference to the copy is taken. */
+/* Steals the reference to the copy. */
 static bool stand_add(struct stand *s, object *x, object *copy)
 {
 	if (s->n == s->room) {
@@ -86,7 +86,7 @@ object *stand_original(const struct stand *s, object *copy)
 	return NULL;
 }
 
-/* A number that a method of Tensor gives; 0 where it cannot be had, as of devices without
+/* The number that a method of Tensor returns; 0 where it cannot be had, as on devices without
  * addresses. */
 static uintptr_t asked(object *method, object *tensor)
 {
@@ -105,7 +105,8 @@ static uintptr_t address(object *tensor)
 	return asked(is_cpu == py._Py_TrueStruct ? own.a_data_ptr : own.address_of, tensor);
 }
 
-/* Of a copy the whole memory is its own: it begins where its first element is. */
+/* Whether the result is in a copy's memory. A copy has its storage to itself, from its first
+ * element on. */
 static bool shows(const struct stand *s, object *result)
 {
 	object *base = py.PyObject_GetAttr(result, own.a_base);
@@ -133,7 +134,7 @@ static bool check_leaf(object *leaf, void *context)
 	return true;
 }
 
-/* A copy must not stay in what is given. */
+/* The result must hold no reference to a copy where it cannot be replaced. */
 static bool is_transparent(object *result)
 {
 	object *why = nest_is_known(result)
@@ -169,8 +170,8 @@ static bool append_pair(object *list, const struct stand_pair *p)
 	return good;
 }
 
-/* Not every version moves, below autograd none: the plan names what is written, too. NULL with an
- * error. */
+/* Versions do not show every write, below autograd none, so the plan names written tensors, too. A
+ * list of (program's tensor, copy); NULL with an error. */
 static object *written(const struct stand *s, object *named)
 {
 	object *list = py.PyList_New(0);

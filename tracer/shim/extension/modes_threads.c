@@ -1,5 +1,5 @@
-/* Threads that run already when the modes come in, or are not started by Python: each has a stack
- * of modes that only itself can change, and is found when it calls an op. */
+/* Threads that were running when the modes were installed, or that Python did not start: only a
+ * thread itself can change its stack of modes, so each is caught when it calls an op. */
 
 #define _GNU_SOURCE
 
@@ -13,7 +13,7 @@
 #include "tracer/shim/extension/modes.h"
 #include "tracer/shim/shim.h"
 
-/* std::shared_ptr<c10::SafePyObject>; the first word of that is the object of Python
+/* std::shared_ptr<c10::SafePyObject>, whose first word is the Python object
  * (c10/core/SafePyObject.h). */
 struct shared {
 	object *const *object;
@@ -21,8 +21,8 @@ struct shared {
 };
 
 /* at::impl::PythonTorchFunctionTLS (ATen/PythonTorchFunctionTLS.h) and
- * c10::impl::TorchDispatchModeTLS, all of them static: what is returned by value comes through
- * memory. Before 2.0 a stack that is not empty has a mode in Python, which asks those on it. */
+ * c10::impl::TorchDispatchModeTLS: static member functions, which return objects through a hidden
+ * pointer. Before 2.0 a stack that is not empty has a mode in Python that calls those on it. */
 static struct stack {
 	const char *len_name, *at_name, *pop_name, *swap_name;
 	int64_t (*len)(void);
@@ -45,7 +45,7 @@ enum { STACKS = sizeof(stacks) / sizeof(stacks[0]) };
 
 extern int __cxa_thread_atexit_impl(void (*f)(void *), void *arg, void *dso); /* glibc 2.18 */
 
-/* What is popped is never given back: the mode is there for as long as the process. */
+/* The popped reference is leaked on purpose: the mode lives as long as the process. */
 static void thread_ends(void *unused)
 {
 	(void)unused;
@@ -72,9 +72,9 @@ void modes_thread_end_find(void *torch)
 	}
 }
 
-/* What a thread has registered last goes first. A stack registers itself where it is first looked
- * at, which is done here for both: one that another level uses later would else be gone before
- * ours. */
+/* Thread-local destructors run in reverse order of registration, and a stack registers its own when
+ * it is first used. So use both here: a stack first used later would be destroyed before ours runs.
+ */
 void modes_thread_end_watch(void)
 {
 	static __thread bool watched;
@@ -104,8 +104,8 @@ static _Atomic bool exiting;
 static __thread uint64_t asked_ns;
 
 enum known { KNOWN_ENTERED, KNOWN_WITHOUT_PYTHON, KNOWN_NOT_ENTERED, KNOWN };
-static _Atomic long threads[KNOWN]; /* that ran an op, as they were found last */
-static _Atomic unsigned counting;   /* to be counted anew */
+static _Atomic long threads[KNOWN]; /* that ran an op, by what was found last */
+static _Atomic unsigned counting;   /* incremented to restart the counts */
 static __thread unsigned counted;
 static __thread enum known counted_as;
 
@@ -120,8 +120,8 @@ static void count_as(enum known now)
 	threads[now]++;
 }
 
-/* Only a thread that Python knows is made to wait for the GIL: nobody who holds it waits for such a
- * one. */
+/* Only a thread that Python knows may wait for the GIL: a holder of the GIL does not wait for such
+ * a thread. */
 static void **on_op(void **context, const uint64_t *rf)
 {
 	(void)rf;
@@ -149,7 +149,7 @@ static void at_end(const uint64_t *rf, void *context)
 	(void)rf, (void)context;
 }
 
-/* Comes before the end of libtorch's own objects: they are not touched afterwards. */
+/* Runs before libtorch's static objects are destroyed; they are not touched afterwards. */
 static void at_exit(void)
 {
 	exiting = true;

@@ -1,6 +1,6 @@
-/* CPython as it is in the process: functions of its stable ABI (Doc/data/stable_abi.dat), which are
- * the same from 3.8 on, found by name. No libpython is linked. The GIL is held wherever one of them
- * is called, but for Py_AddPendingCall, Py_IsInitialized and PyGILState_Ensure. */
+/* CPython as it is in the process: functions of its stable ABI (Doc/data/stable_abi.dat), the same
+ * since 3.8, found by name; libpython is not linked. All need the GIL except Py_AddPendingCall,
+ * Py_IsInitialized and PyGILState_Ensure. */
 #ifndef TRACER_SHIM_EXTENSION_PYTHON_H
 #define TRACER_SHIM_EXTENSION_PYTHON_H
 
@@ -137,17 +137,16 @@ struct python {
 
 extern struct python py;
 
-/* Fill `py`. False: this process has no CPython that can be used. */
+/* Fill `py`. False: the process has no usable CPython. */
 bool python_find(void);
 
-/* Forget an error of a function of ours; an interrupt from the keyboard that has come meanwhile
- * comes again. */
+/* Clear an error raised in a function of ours; a KeyboardInterrupt among them is raised again. */
 void python_forget(void);
 
-/* For PyObject_CallFunctionObjArgs. */
+/* The end of PyObject_CallFunctionObjArgs' arguments. */
 #define PY_END ((object *)NULL)
 
-/* Give back a reference that may be NULL. */
+/* Drop a reference, which may be NULL. */
 static inline void python_drop(object *o)
 {
 	if (o)
@@ -160,13 +159,14 @@ static inline object *python_kept(object *o)
 	return o;
 }
 
-/* Py_TYPE: the second word of an object but in free-threaded builds; borrowed. */
+/* Py_TYPE, the second word of an object except in free-threaded builds; borrowed. */
 static inline object *python_type(object *o)
 {
 	return ((object **)o)[1];
 }
 
-/* Is an attribute this object, one that Python or PyTorch keeps? An error stays set. */
+/* Whether an attribute is this very object, which must be kept alive by others. An error stays set.
+ */
 static inline bool python_has(object *o, object *attribute, object *wanted)
 {
 	object *found = py.PyObject_GetAttr(o, attribute);

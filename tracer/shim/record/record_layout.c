@@ -6,8 +6,8 @@
 #include "tracer/engine/remote.h"
 
 enum {
-	WORDS = 48, /* looked at; a RecordFunction has more in all versions */
-	NEAR = 12,  /* words behind fn in which the inputs begin */
+	WORDS = 48, /* searched; a RecordFunction is longer in all versions */
+	NEAR = 12,  /* words after fn within which the inputs begin */
 	IVALUE = 16,
 };
 
@@ -17,7 +17,7 @@ static bool get(uint64_t addr, void *buf, size_t len)
 }
 
 /* A FunctionSchema begins with its name, a std::string: {text, length, ...} or, before the C++11
- * ABI, {text}, and the length stands before that (symbolizer/target/mem.h). */
+ * ABI, {text} with the length before the text (symbolizer/target/mem.h). */
 static bool is_schema(uint64_t addr, const char *name)
 {
 	uint64_t s[2], text = (uint64_t)(uintptr_t)name, length;

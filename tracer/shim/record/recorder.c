@@ -1,4 +1,4 @@
-/* Records what the callbacks on at::RecordFunction tell. */
+/* Records what the callbacks on at::RecordFunction report. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum { CHECKED = 64, SAMPLE = 64 };
 
-/* Of a thread, as long as it lives (Itanium C++ ABI: exception handling, 2.2.2). */
+/* Per thread, valid as long as it lives (Itanium C++ ABI: exception handling, 2.2.2). */
 struct eh_globals {
 	void *caught;
 	unsigned int uncaught;
@@ -39,7 +39,7 @@ static _Atomic int registered;
 
 static void *libtorch;
 static bool exiting;
-/* ditrace was too slow for a new operator once: no thread waits for that any more. */
+/* ditrace was once too slow to read a new operator: threads no longer stop for them. */
 static _Atomic bool unheard;
 
 static void give_up(struct shim_share *s, enum shim_refusal why)
@@ -50,7 +50,7 @@ static void give_up(struct shim_share *s, enum shim_refusal why)
 	shim_go();
 }
 
-/* The memory, if ops are to be recorded now. */
+/* The shared memory, if ops are to be recorded now. */
 static struct shim_share *recording(void)
 {
 	struct shim_share *s = shim_share();
@@ -77,7 +77,7 @@ static struct op_hit hit_of(struct recorder_thread *t, enum shim_op op, const ui
 	};
 }
 
-/* enum shim_stand. Whether ditrace has looked. */
+/* Wait as enum shim_stand describes. Returns whether ditrace has looked. */
 static bool stand_still(struct recorder_thread *t, int64_t patience_ns)
 {
 	enum { TURN_NS = 20 * 1000 * 1000 };
@@ -130,7 +130,7 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 	}
 	uint64_t *regs = t->regs;
 	struct op_hit h = hit_of(t, op, regs, now);
-	/* Where the call will stand once those are gone that an exception has left. */
+	/* A copy, for the slot that is top once ops left by an exception are dropped. */
 	struct call kept = *call;
 	regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
 	regs[arch_int_arg[SHIM_LOC_DATA]] = (uint64_t)(uintptr_t)kept.data;
@@ -170,15 +170,15 @@ static bool check_start(struct shim_share *s, const uint64_t *rf, const char *na
 	return false;
 }
 
-/* What torch/csrc/autograd/engine.cpp, Engine::evaluate_function, calls its own record. */
+/* The name that Engine::evaluate_function (torch/csrc/autograd/engine.cpp) gives its own record. */
 static bool is_engine(const char *name)
 {
 	static const char prefix[] = "autograd::engine::evaluate_function: ";
 	return !strncmp(name, prefix, sizeof(prefix) - 1);
 }
 
-/* Records that PyTorch makes of its own working: of dispatch to Python, and by the kernels of some
- * ops once more, without a namespace (aten::detach's). */
+/* Records of PyTorch's inner workings: of dispatch to Python, and those that kernels of some ops
+ * make again, without a namespace (aten::detach's). */
 static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const char *name)
 {
 	if (!strcmp(name, "PythonDispatchMode") || !strcmp(name, "PythonSubclass"))
@@ -250,7 +250,7 @@ static void leave(struct recorder_thread *t, struct call *call, const uint64_t *
 		memcpy(call->values, &rf[layout.outputs], sizeof(call->values));
 	else
 		call->values[1] = call->values[0];
-	/* The number that a node would have had was not used when there is no node. */
+	/* Without a node, the sequence number that it would have had is still unused. */
 	if (kind == SHIM_FUNCTION)
 		call->data[0] = torch.sequence() > call->data[1];
 	uint64_t *w = t->ops.open[call - t->call].w;
@@ -264,7 +264,7 @@ static void leave(struct recorder_thread *t, struct call *call, const uint64_t *
 	sent(t, now, h.plan);
 }
 
-/* An op that throws leaves no record: its end shows in the next one. */
+/* An op that throws has no exit record; the next record shows that it has ended. */
 static void end(const uint64_t *rf)
 {
 	struct recorder_thread *t = inside_memory_had();
@@ -354,7 +354,7 @@ static bool find_symbols(void *h)
 	       torch.sequence;
 }
 
-/* Comes before the end of libtorch's own objects: they are not touched afterwards. */
+/* Runs before libtorch's static objects are destroyed; they are not touched afterwards. */
 static void at_exit(void)
 {
 	shim_lock();

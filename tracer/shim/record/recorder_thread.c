@@ -9,7 +9,7 @@
 
 enum { NO_CONF = 1 /* odd: never a finished one */ };
 
-static __thread unsigned refused; /* in this epoch; 0: never */
+static __thread unsigned refused; /* epoch in which there was no free ring; 0: never */
 
 static void *place(void *arg)
 {

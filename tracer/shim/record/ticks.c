@@ -9,9 +9,9 @@
 
 enum {
 	GOOD_NS = 1000 * 1000,	      /* after this the clock itself is read again */
-	LONG_NS = 1000 * 1000 * 1000, /* a rate is learnt from no more */
-	APART = 1000,		      /* ticks between two readings that count as one */
-	AGREE = 2000,		      /* two rates are the same up to 1 / AGREE */
+	LONG_NS = 1000 * 1000 * 1000, /* longest interval to learn a rate from */
+	APART = 1000,		      /* most ticks between two readings that count as one */
+	AGREE = 2000,		      /* two rates agree within 1 / AGREE */
 };
 
 static bool usable;
@@ -34,8 +34,8 @@ static bool is_same(uint64_t a, uint64_t b)
 	return (a > b ? a - b : b - a) <= a / AGREE;
 }
 
-/* The clock showed `ns` at `at`. The counter is believed once two stretches of time one after the
- * other give the same rate: it may have been set, or gone on while the clock stood. */
+/* The clock said `ns` at TSC value `at`. The TSC is trusted once two successive intervals give the
+ * same rate: it may have been set, or run on while the clock stood still. */
 static void learn_rate(struct ticks *t, uint64_t at, uint64_t ns)
 {
 	uint64_t past = ns - t->ns, was = t->rate;
