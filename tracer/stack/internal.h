@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* What the files of stack snapshots share. */
 #ifndef TRACER_STACK_INTERNAL_H
 #define TRACER_STACK_INTERNAL_H
 
@@ -10,10 +10,10 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 
-/* For how long a thread has been in a function at least: a breakpoint of the processor counts its
- * entries from some moment on, and a thread that is in it later without one has been since then.
- * Nothing of the process is changed, and it is not stopped (perf_event_open(2),
- * PERF_TYPE_BREAKPOINT); the processor has four of them. */
+/* op_watch.c: a lower bound on how long a thread has been in a function. A hardware breakpoint
+ * counts entries of the function from some moment on; if the thread is in it later and the count is
+ * 0, it has been in it since then. Neither changes nor stops the process (perf_event_open(2),
+ * PERF_TYPE_BREAKPOINT). The processor has four such breakpoints. */
 
 enum { OP_WATCH_THREADS = 64 };
 
@@ -27,28 +27,27 @@ struct op_watch {
 	unsigned n;
 };
 
-/* Thread `tid` is in the function that begins at address `entry`, and was at `now_ns`
- * (CLOCK_MONOTONIC). For how long it has been at least, in ns; 0: that is not known (yet). It is
- * watched from now on. */
+/* Thread `tid` was in the function with entry address `entry` at `now_ns` (CLOCK_MONOTONIC).
+ * Returns for how long at least, in ns, 0 if that is not known yet, and watches it from now on. */
 uint64_t op_watch_in(struct op_watch *w, pid_t tid, uint64_t entry, uint64_t now_ns);
 
 void op_watch_free(struct op_watch *w);
 
-/* Whether a process may be looked at, and what to do if not. */
+/* stack_copy.c: access to a process, and copies of stacks. */
 
-/* 0 when the memory of `pid` can be read; else -errno with *e and a hint: -ESRCH, -EPERM (another
+/* Whether the memory of `pid` can be read: 0, or -errno with *e and a hint: -ESRCH, -EPERM (another
  * user's, Yama). */
 int stack_access(pid_t pid, struct err *e);
 
-/* Whether somebody traces it, so that its threads cannot be held: 0: nobody; else -EBUSY with *e
- * naming it. */
+/* Whether the process is being traced, so that its threads cannot be stopped: 0 if not, else -EBUSY
+ * with *e naming the tracer. */
 int stack_tracer(pid_t pid, struct err *e);
 
-/* A copy of the stack of a thread, to be unwound after the thread has gone on. */
+/* A copy of a thread's stack, to be unwound after the thread has resumed. */
 
 enum { STACK_COPY_MOST = 1 << 20 };
 
-/* `mem` reads what was copied, at its address in the process, and nothing else. */
+/* `mem` reads the copied bytes, by their address in the process, and nothing else. */
 struct stack_copy {
 	struct mem mem; /* first */
 	uint64_t start;
@@ -60,12 +59,12 @@ struct stack_copy {
 int stack_copy_init(struct stack_copy *c);
 void stack_copy_free(struct stack_copy *c);
 
-/* Copy from `sp`, the red zone below it included, to the end of its mapping, or as much as there is
- * room for. 0 or -errno: -EFAULT when `sp` is in no mapping of `maps`. */
+/* Copy from the red zone below `sp` up to the end of the mapping, or as much as fits. 0 or -errno:
+ * -EFAULT when `sp` is in no mapping of `maps`. */
 int stack_copy_take(struct stack_copy *c, const struct maps *maps, const struct mem *from,
 		    uint64_t sp);
 
-/* Names of the system calls in which a thread may wait. */
+/* wait_reason.c: system calls in which a thread may wait. */
 
 /* What a wait in it is for. */
 enum syscall_kind {
@@ -76,10 +75,10 @@ enum syscall_kind {
 	SYSCALL_IO,	 /* its first argument is a file descriptor */
 	SYSCALL_CHILD,	 /* waits for a child */
 	SYSCALL_SIGNAL,	 /* waits for a signal */
-	SYSCALL_RESTART, /* goes on with a wait that was interrupted, of which nothing is known */
+	SYSCALL_RESTART, /* resumes an interrupted wait of unknown kind */
 };
 
-/* The name of system call `nr` of this machine, with its kind; NULL: it is not in the list. */
+/* The name and kind of system call `nr` on this machine; NULL: not in the list. */
 const char *syscall_name(long nr, enum syscall_kind *kind);
 
 #endif

@@ -12,13 +12,13 @@
 #include "tracer/engine/remote.h"
 #include "tracer/session/session.h"
 
-/* One at::_ops function, by its place in the file. */
+/* An at::_ops function, by its address in libtorch_cpu. */
 struct op_code {
 	uint64_t start; /* first */
 	uint64_t size;
 	uint32_t op; /* index of the table */
 	bool looked;
-	struct frame_code *steps; /* NULL: not looked at, or it does not tell */
+	struct frame_code *steps; /* NULL: not analysed yet, or that failed */
 };
 
 struct op_args {
@@ -28,9 +28,9 @@ struct op_args {
 	struct cfg_reader reader;
 	struct op_code *codes; /* by start */
 	size_t n;
-	struct op_code *found; /* of the walk that is going on */
+	struct op_code *found; /* by the current walk */
 	struct hit_buf out;
-	uint8_t *items; /* of the call that is being read */
+	uint8_t *items; /* of the call being read */
 	size_t nitems, room;
 };
 
@@ -154,8 +154,8 @@ static bool has_word(const struct frame_args *f, unsigned loc)
 	return loc < LOC_MAX && f->stack_known >> (loc - LOC_STACK) & 1;
 }
 
-/* Whether the words that a read needs are there. A slot of the function's own may hold something
- * else by now. */
+/* Whether the words that a read needs are known. Slots in the function's own frame are not read,
+ * since they may have been reused by now. */
 static bool can_read(const struct frame_args *f, const struct probe_read *r)
 {
 	switch (r->kind) {
@@ -255,7 +255,7 @@ static struct value argument(struct op_args *a, const struct op_caught *c,
 	if (!is_known(c, v))
 		return value_not_decoded("the frame of the call does not tell any more");
 	struct value out = decode_value(&d, v, &it);
-	/* One that is passed by value may have been moved from. */
+	/* One passed by value may have been moved from. */
 	return out.kind == VALUE_GENERATOR
 		   ? value_not_decoded("the frame of the call does not tell any more")
 		   : out;

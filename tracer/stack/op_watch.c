@@ -40,10 +40,10 @@ static struct op_watched *watch_find(struct op_watch *w, pid_t tid)
 	return w->n < OP_WATCH_THREADS ? &w->at[w->n++] : NULL;
 }
 
-/* Without a gap in the counting. */
+/* Whether there was no entry, and the counting had no gap. */
 static bool has_stayed(const struct op_watched *x)
 {
-	uint64_t count[3]; /* entries, time that it was to be counted, time that it was */
+	uint64_t count[3]; /* entries, time enabled, time running */
 	return read(x->fd, count, sizeof(count)) == sizeof(count) && !count[0] &&
 	       count[1] == count[2];
 }

@@ -16,7 +16,7 @@
 
 enum { PYTHON_FRAMES = 512, LOOKS = 2, STOP_MS = 1000 };
 
-/* A look with the memory that is its own. */
+/* A snapshot with the memory it owns. */
 struct taken {
 	struct stack_snapshot look;
 	struct maps maps;
@@ -31,13 +31,13 @@ struct stack_reader {
 	struct py_runtime *py;
 	struct stack_copy copy;
 	struct native_ops ops;
-	struct op_args *args; /* NULL: no thread was in an op yet, or its libtorch does not tell */
+	struct op_args *args; /* NULL: no thread was in an op yet, or opening it failed */
 	bool args_tried, catches;
 	struct op_watch watch;
-	/* Of the files that are mapped now, and those before them, whose names a look may have. */
+	/* For the files mapped now, and for those mapped before, whose names a snapshot may use. */
 	struct native_stacks *natives, *old_natives;
-	uint64_t mapped;		     /* a hash of the files that `natives` knows */
-	uint64_t pairs[2][PYTHON_FRAMES][2]; /* as read first and again */
+	uint64_t mapped;		     /* a hash of the mapped files that `natives` covers */
+	uint64_t pairs[2][PYTHON_FRAMES][2]; /* of two successive reads */
 	struct taken taken[LOOKS];
 	unsigned next; /* of `taken` */
 	bool looked;
@@ -48,7 +48,7 @@ static void open_python(struct stack_reader *l)
 	struct maps maps;
 	struct torch_package package;
 	int r = python_open(l->pid, &l->mem, &l->py, &l->python_note);
-	/* Images that were not the one leave their failures behind. */
+	/* Candidates that were rejected leave their errors behind. */
 	if (!r || r == -ENOENT)
 		l->python_note = (struct err){0};
 	if (r || maps_read(l->pid, &maps, NULL))
@@ -120,7 +120,7 @@ static void *copy_of(struct taken *t, const void *from, size_t size)
 	return p;
 }
 
-/* Code objects stay while a frame runs them: they are looked at before the thread goes on. */
+/* Read the code objects before the thread resumes: a frame keeps its own alive until then. */
 static void keep_python(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
 			int n, bool cut, enum python_read how)
 {
@@ -147,7 +147,7 @@ static bool unchanged(const struct thread_facts *a, const struct thread_facts *b
 	return a->state != 'R' && b->state != 'R' && a->switches == b->switches;
 }
 
-/* A thread that is not held: what it did meanwhile, /proc tells. */
+/* Read a thread that is not stopped; /proc tells whether it ran meanwhile. */
 static void read_running(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x)
 {
 	enum { TRIES = 40, MISSES = 3 };
@@ -178,7 +178,7 @@ static void read_held(struct stack_reader *l, struct taken *t, struct stack_snap
 	enum { TRIES = 3 };
 	bool cut = false;
 	int n = -ENOENT;
-	/* Its own frames stand still, but the list of all threads that leads to them does not. */
+	/* Its frames do not change, but the list of threads that leads to them may. */
 	for (unsigned i = 0; i < TRIES && n < 0; i++)
 		n = py_walk_thread(l->py, self, 0, l->pairs[0], PYTHON_FRAMES, &cut);
 	if (n < 0 && n != -ENOENT)
@@ -216,7 +216,7 @@ static const char *why_not_held(int r)
 	return strerror(-r);
 }
 
-/* It may have gone on since /proc was read: what it waits in shall go with its stack. */
+/* The thread may have moved since /proc was read: make the system call match the stack. */
 static void catch_up(struct thread_facts *f, const uint64_t *regs)
 {
 	if (f->state != 'S' && f->state != 'D')
@@ -235,7 +235,7 @@ static struct op_caught *catch_op(struct stack_reader *l, struct taken *t,
 	return op_args_catch(l->args, l->natives, &thread, &t->arena);
 }
 
-/* False: it could not be held. */
+/* Take the thread's part of the snapshot while it is stopped. False: it could not be stopped. */
 static bool look_held(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
 		      struct py_gil *gil)
 {
@@ -292,12 +292,12 @@ static void look_at(struct stack_reader *l, struct taken *t, struct stack_snapsh
 					     .mem = &l->mem,
 					     .pid = l->pid};
 	x->wait = wait_reason_of(&in);
-	/* A waiter for it is not its holder: it was about to give it away, or has just taken it. */
+	/* A waiter is not the holder: it was about to release the GIL, or has just taken it. */
 	x->holds_gil &= x->wait.kind != WAIT_GIL;
 }
 
-/* A thread in an op is held once more, with what was learnt of the op's functions: its arguments
- * are there only while the op runs. */
+/* Stop a thread in an op once more, now that the op's functions have been analysed: its arguments
+ * exist only while the op runs. */
 static void look_again(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x)
 {
 	struct stack_snapshot_thread again = {0};
@@ -340,7 +340,7 @@ static void look_at_ops(struct stack_reader *l, struct taken *t)
 	}
 }
 
-/* Mutexes name their holders as these see themselves. */
+/* Mutexes hold their owners' tids as seen in the innermost PID namespace: translate them. */
 static void name_holders(struct stack_snapshot *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
@@ -376,7 +376,7 @@ static uint64_t hash_of(const struct maps *maps)
 	return hash;
 }
 
-/* To open them is dear, and few programs load libraries while they are looked at. */
+/* Reopened only when the mapped files have changed, since that is expensive. */
 static void renew_natives(struct stack_reader *l, const struct maps *maps)
 {
 	uint64_t mapped = hash_of(maps);

@@ -10,7 +10,7 @@
 #include "symbolizer/python/pycode.h"
 #include "tracer/stack/internal.h"
 
-/* Names from the target may hold bytes that are not UTF-8. */
+/* Strings from the target may not be valid UTF-8. */
 static json_t *json_safe(const char *s)
 {
 	char text[4096];
@@ -45,7 +45,7 @@ static json_t *json_shape(const struct tensor_meta *m)
 	return list;
 }
 
-/* A tensor has its shape and dtype; anything else its text. null is what is not known. */
+/* A tensor has a shape and a dtype, anything else a text; what is not known is null. */
 static json_t *json_arg(const char *name, const struct value *v)
 {
 	char text[1024];

@@ -20,7 +20,7 @@ static const struct stack_snapshot_thread *thread_of(const struct stack_snapshot
 	return NULL;
 }
 
-/* The same place, and no time spent but what being looked at takes. */
+/* The same place, and no more CPU time spent than a snapshot costs. */
 static bool same_place(const struct stack_snapshot_thread *a, const struct stack_snapshot_thread *b)
 {
 	enum { LOOKED_AT_NS = 2000000 };
@@ -87,7 +87,7 @@ static void add_python(struct table *t, const struct stack_snapshot_view *v,
 	const char *label = "  python";
 	const struct err *why;
 	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
-	bool own = false; /* there are frames outside of torch */
+	bool own = false; /* some frames are outside torch */
 	char place[LINE_SIZE], text[LINE_SIZE];
 	for (unsigned i = 0; x->python && i < x->python->depth; i++)
 		own |= !x->python->frames[i]->is_torch;
@@ -109,7 +109,7 @@ static void add_python(struct table *t, const struct stack_snapshot_view *v,
 		row(t, &label, "", x->python_note, TABLE_DIM);
 }
 
-/* The interpreter's own frames say nothing that the Python frames do not. */
+/* The interpreter's frames, which only repeat the Python frames. */
 static bool is_interpreter(const struct native_frame *f)
 {
 	const char *name = f->file ? text_base_name(f->file) : "";
@@ -184,7 +184,7 @@ static void print_doing(FILE *f, const struct stack_snapshot_view *v,
 			text_ns(span, sizeof(span), v->look->at_ns - v->first_ns));
 }
 
-/* All that is shown of a thread but its name, from malloc; NULL without memory. */
+/* All that is shown of a thread except its name, from malloc; NULL without memory. */
 static char *body_of(const struct stack_snapshot_view *v, const struct stack_snapshot_thread *x,
 		     int width, bool color)
 {
@@ -221,7 +221,7 @@ static void print_name(FILE *f, const struct stack_snapshot_thread *x)
 	putc('"', f);
 }
 
-/* The `n` threads from bodies[i] on that have the same body, which are taken out. */
+/* Print bodies[i] once for all threads with an equal body, and free these. */
 static void print_same(FILE *f, const struct stack_snapshot_view *v, char **bodies, size_t i)
 {
 	enum { NAMED = 8 };

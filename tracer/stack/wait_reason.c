@@ -141,7 +141,7 @@ static const char *const collective_scopes[] = {"c10d::", "gloo::", "nccl", "pnc
 static const char *const collective_words[] = {
     "allreduce", "all_reduce", "reduce", "broadcast", "barrier", "gather", "scatter",
     "alltoall",	 "all_to_all", "send",	 "recv",      "wait",	 NULL};
-/* Rendezvous and watchdogs wait all the time. */
+/* Rendezvous stores and watchdogs always wait. */
 static const char *const collective_not[] = {"Store", "Watchdog", "Heartbeat", "Monitor", NULL};
 
 static bool has_any(const char *s, const char *const *words)
@@ -184,7 +184,7 @@ static bool in_dataloader(const struct py_stack *s)
 	return false;
 }
 
-/* Functions on the stack of a thread that waits for another, the innermost first that is found. */
+/* Functions on the stack of a thread that waits for another, found from the innermost frame. */
 static const struct {
 	const char *name;
 	enum wait_kind kind;
@@ -225,7 +225,7 @@ static bool is_openmp(const struct native_frame *f)
 	       has_prefix(name, "libomp.");
 }
 
-/* Condition variables and semaphores serve what lies a few frames further out. */
+/* A condition variable or semaphore is often the means of what a frame further out waits for. */
 static enum wait_kind kind_of_futex(const struct wait_reason_input *in)
 {
 	enum { NEAR = 10 };
@@ -245,16 +245,16 @@ static enum wait_kind kind_of_futex(const struct wait_reason_input *in)
 	return kind;
 }
 
-/* FUTEX_WAIT and FUTEX_WAIT_BITSET take the address first (futex(2)). A call that goes on after an
- * interruption has its first argument unchanged. */
+/* The first argument of FUTEX_WAIT and FUTEX_WAIT_BITSET is the address (futex(2)). A call that was
+ * restarted still has it. */
 static bool waits_for_gil(const struct wait_reason_input *in)
 {
 	const struct thread_facts *f = in->facts;
 	return in->gil && f->in_syscall && f->arg[0] - in->gil->addr < in->gil->size;
 }
 
-/* pthread_mutex_t begins with the lock and has the owner's tid behind the count (glibc 2.17
- * to 2.41, sysdeps/nptl/bits/struct_mutex.h). */
+/* pthread_mutex_t begins with lock and count, followed by the owner's tid (glibc 2.17 to 2.41,
+ * sysdeps/nptl/bits/struct_mutex.h). */
 static pid_t mutex_holder(const struct wait_reason_input *in)
 {
 	enum { OWNER = 8 };
@@ -274,8 +274,7 @@ static void find_file(const struct wait_reason_input *in, struct wait_reason *w)
 	w->file[n > 0 ? n : 0] = '\0';
 }
 
-/* Of a wait that goes on after an interruption the call is not known any more, but its wrapper in
- * the C library is. */
+/* After restart_syscall the original call is not known, but its wrapper in the C library is. */
 static enum syscall_kind restarted(const struct wait_reason_input *in)
 {
 	const char *name = in->nframes && in->frames[0].name ? in->frames[0].name : "";
@@ -301,8 +300,8 @@ static enum wait_kind kind_in_call(const struct wait_reason_input *in, enum sysc
 	return of[call];
 }
 
-/* select(2) and poll(2) of no file are a way to sleep: the number of files comes first or second.
- */
+/* select(2) and poll(2) without files are used to sleep: the number of files is the first or second
+ * argument. */
 static bool polls_nothing(const struct thread_facts *f, const char *call)
 {
 	if (!call)
