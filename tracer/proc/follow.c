@@ -15,22 +15,22 @@
 #include "symbolizer/target/process.h"
 #include "tracer/proc/perf_rings.h"
 
-/* Threads times CPUs before everything is listened to instead. */
+/* Threads times CPUs above which system-wide events are used instead of per-thread ones. */
 enum { MAX_TASK_EVENTS = 4096 };
 
 struct member {
 	pid_t pid;
-	int pidfd; /* -1: it had ended when its first record was read */
+	int pidfd; /* -1: a ghost, which had ended when its first record was read */
 };
 
 struct follow {
 	int epoll;
-	uint64_t since; /* as struct process has start_ticks */
-	bool wide;	/* all processes are listened to: those that are not members do not count */
+	uint64_t since; /* in the unit of start_ticks of struct process */
+	bool wide;	/* events are system-wide: ignore those of processes that are not members */
 	struct perf_rings *rings;
 	struct member *members;
 	size_t nmembers, members_room;
-	size_t nghosts; /* members without pidfd */
+	size_t nghosts; /* members without a pidfd */
 	int calls;
 };
 
@@ -89,8 +89,7 @@ static int watch(struct follow *f, pid_t pid)
 	return fd;
 }
 
-/* A process that has ended and been reaped becomes a ghost when `ghosts` are wanted, else it is
- * -ESRCH. */
+/* A process that has ended and been reaped becomes a ghost if `ghosts`, else it is -ESRCH. */
 static int add_member(struct follow *f, pid_t pid, bool ghosts)
 {
 	int r = array_grow(&f->members, &f->members_room, f->nmembers + 1, sizeof(*f->members));
@@ -144,7 +143,7 @@ static bool was_there(const pid_t *old, ssize_t n, pid_t tid)
 	return false;
 }
 
-/* All threads, until no new one appears. */
+/* Add events for all threads, until no new one appears. */
 static int add_threads(struct follow *f, pid_t pid)
 {
 	pid_t *old = NULL, *tids;
@@ -163,7 +162,7 @@ static int add_threads(struct follow *f, pid_t pid)
 				continue;
 			fresh = true;
 			r = perf_rings_add(f->rings, tids[i], false);
-			r = r == -ESRCH ? 0 : r; /* has ended meanwhile */
+			r = r == -ESRCH ? 0 : r; /* it has ended */
 		}
 		free(old);
 		old = tids;
@@ -193,12 +192,12 @@ static void listener_call(const struct listener *l, struct follow_event ev)
 	l->fn(&ev, l->arg);
 }
 
-/* Make `pid` a member if it is not; whether its events count. */
+/* Make `pid` a member if it should be; whether its events count. */
 static bool know(const struct listener *l, pid_t pid, pid_t parent, uint64_t time)
 {
 	struct follow *f = l->f;
 	if (pid <= 0)
-		return false; /* in no PID namespace of ours */
+		return false; /* not in our PID namespace */
 	if (member_of(f, pid))
 		return true;
 	if (f->wide && !(parent && member_of(f, parent)))
@@ -207,13 +206,13 @@ static bool know(const struct listener *l, pid_t pid, pid_t parent, uint64_t tim
 	listener_call(
 	    l, (struct follow_event){
 		   .kind = FOLLOW_FORK, .pid = pid, .tid = pid, .parent = parent, .time_ns = time});
-	if (r) /* its end will not be seen */
+	if (r) /* its exit will be missed */
 		listener_call(l, (struct follow_event){
 				     .kind = FOLLOW_LOST, .pid = pid, .tid = pid, .time_ns = time});
 	return true;
 }
 
-/* The bodies of the records, as in the comments of enum perf_event_type in linux/perf_event.h. */
+/* Bodies of the records, as documented at enum perf_event_type in linux/perf_event.h. */
 struct comm_body {
 	uint32_t pid, tid;
 	char comm[];
@@ -238,7 +237,7 @@ static void on_map(const struct listener *l, const struct perf_event_header *h, 
 			 });
 }
 
-/* Of exec(2) alone: a thread may also name itself. */
+/* COMM records of exec(2) only: a thread may also rename itself. */
 static void on_exec(const struct listener *l, const struct comm_body *b, size_t size, uint64_t time)
 {
 	if (size <= sizeof(*b) || !memchr(b->comm, 0, size - sizeof(*b)) ||
@@ -284,8 +283,8 @@ static void tell_exit(const struct listener *l, struct member *m)
 	listener_call(l, (struct follow_event){.kind = FOLLOW_EXIT, .pid = pid, .tid = pid});
 }
 
-/* All records, among them all of the ghosts: those were made before they were found to be ghosts.
- */
+/* Read again when ghosts were found: a ghost's records were all made before, so they are complete
+ * then. */
 static int read_records(const struct listener *l)
 {
 	size_t ghosts;
@@ -305,7 +304,7 @@ int follow_read(struct follow *f, follow_fn *fn, void *arg)
 	struct epoll_event ready[64];
 	struct listener l = {f, fn, arg};
 	f->calls = 0;
-	/* First who has ended, then the records, so that theirs are all there. */
+	/* First the ended processes, then the records, so that all of theirs have been read. */
 	int n = epoll_wait(f->epoll, ready, sizeof(ready) / sizeof(ready[0]), 0);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
@@ -322,7 +321,7 @@ int follow_read(struct follow *f, follow_fn *fn, void *arg)
 	return r ? r : f->calls;
 }
 
-/* Children of followed processes that are not known; how many, or -errno. */
+/* Add unknown children of followed processes; how many, or -errno. */
 static int find_children(struct follow *f)
 {
 	DIR *proc = opendir("/proc");
@@ -347,7 +346,7 @@ ssize_t follow_processes(struct follow *f, pid_t **out)
 {
 	int r;
 	while ((r = find_children(f)) > 0)
-		; /* and theirs */
+		; /* and their children */
 	if (r < 0)
 		return r;
 	*out = malloc((f->nmembers + 1) * sizeof(**out));

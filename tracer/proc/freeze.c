@@ -16,18 +16,18 @@
 
 enum { PENDING = 1 };
 
-/* The tracer is a thread of its own: when it ends the kernel detaches it from its tracee whatever
- * state that is in (ptrace(2), "Death under ptrace"), which is the only way out when the tracee
- * does not stop. */
+/* The tracer is a thread of its own: when it exits, the kernel detaches its tracee in whatever
+ * state that is (ptrace(2), "Death under ptrace"), which is the only way to give up on a tracee
+ * that does not stop. */
 struct freeze {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t change;
 	pid_t tid;
 	unsigned timeout_ms;
-	int state; /* PENDING, 0: held, -errno */
+	int state; /* PENDING, 0: stopped, -errno */
 	bool release;
-	int result; /* of the release */
+	int result; /* of PTRACE_DETACH */
 	bool has_regs;
 	union regs regs;
 };
@@ -47,8 +47,8 @@ static int wait_stop(pid_t tid, unsigned timeout_ms, int *status)
 {
 	uint64_t end = now_ms() + timeout_ms;
 	for (long pause = 20000;; pause = pause < 1000000 ? 2 * pause : pause) {
-		/* __WALL: a thread is no child in the sense of fork; __WNOTHREAD: only what this
-		 * thread traces. */
+		/* __WALL: the thread is no fork child of ours; __WNOTHREAD: only tracees of this
+		 * thread. */
 		pid_t r = waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG);
 		if (r == tid)
 			return WIFSTOPPED(*status) ? 0 : -ESRCH;
@@ -60,9 +60,9 @@ static int wait_stop(pid_t tid, unsigned timeout_ms, int *status)
 	}
 }
 
-/* What PTRACE_DETACH is to deliver. A PTRACE_EVENT_STOP (ours, or that of a group stop, which the
- * kernel resumes by itself) holds back no signal; any other stop of a seized tracee is on the way
- * of one. */
+/* The signal that PTRACE_DETACH is to deliver. A PTRACE_EVENT_STOP (ours, or of a group-stop, which
+ * the kernel restores by itself) suppresses no signal; any other stop of a seized tracee is a
+ * signal-delivery-stop. */
 static int held_signal(int status)
 {
 	return status >> 16 ? 0 : WSTOPSIG(status);
@@ -112,7 +112,7 @@ static void freeze_free(struct freeze *h)
 	free(h);
 }
 
-/* No signal meant for ditrace may be handled on it. */
+/* With all signals blocked: ditrace's must not be handled on this thread. */
 static int start_tracer(struct freeze *h)
 {
 	sigset_t all, old;

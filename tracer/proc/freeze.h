@@ -1,5 +1,4 @@
-/* Holding one thread still for a moment, by ptrace(2), while probes are put in or its stack is
- * copied.
+/* Stops a single thread for a moment, by ptrace(2), while probes are placed or its stack is copied.
  */
 #ifndef TRACER_PROC_FREEZE_H
 #define TRACER_PROC_FREEZE_H
@@ -9,24 +8,24 @@
 
 struct freeze;
 
-/* Stop thread `tid` at the next instant at which it is in user space or leaves a system call,
- * without a signal to the process; the other threads run on. Waits for that at most `timeout_ms`. 0
- * and *out (let it go with freeze_release); -EPERM when this user may not trace it, or somebody
- * else does; -ESRCH when it has ended; -ETIMEDOUT when it did not stop (it is in an uninterruptible
- * sleep), and it runs on then as if nothing had been done; -errno.
+/* Stop thread `tid` as soon as it is in user space or leaves a system call, without a signal to the
+ * process; its other threads run on. Waits at most `timeout_ms`. 0 and *out (resume with
+ * freeze_release); -EPERM when this user may not trace it, or it is traced already; -ESRCH when it
+ * has ended; -ETIMEDOUT when it did not stop (uninterruptible sleep), and then it runs on
+ * undisturbed; -errno.
  *
- * If ditrace dies the kernel lets the thread go. A signal that comes meanwhile is delivered at the
- * release; a process that was stopped (SIGSTOP) stays so. Meanwhile no thread of ditrace may wait
- * for the held process with waitpid(2): it could take the notice of the stop. The few system calls
- * that a stop ends with EINTR (epoll_wait and others, signal(7)) do so here, too. */
+ * If ditrace dies, the kernel resumes the thread. A signal that arrives meanwhile is delivered at
+ * the release; a process in group-stop (SIGSTOP) stays in it. Until then no thread of ditrace may
+ * wait for the process with waitpid(2): it could consume the stop. The few system calls that a stop
+ * ends with EINTR (epoll_wait and others, signal(7)) do so here, too. */
 int freeze_thread(pid_t tid, unsigned timeout_ms, struct freeze **out);
 
-/* Its registers as it was stopped: ARCH_REGS words by enum arch_reg
- * (symbolizer/code/arch_x86_64.h), and in *self what pthread_self() is for it. NULL when they could
+/* The registers of the stopped thread: ARCH_REGS words by enum arch_reg
+ * (symbolizer/code/arch_x86_64.h); its pthread_self() in *self. Owned by `h`; NULL when they could
  * not be read. */
 const uint64_t *freeze_registers(const struct freeze *h, uint64_t *self);
 
-/* Let it go on. 0, or -ESRCH when it was killed meanwhile. Frees `h`; NULL allowed. */
+/* Resume the thread and free `h` (NULL allowed). 0, or -ESRCH when it was killed meanwhile. */
 int freeze_release(struct freeze *h);
 
 #endif

@@ -15,14 +15,14 @@
 #include "base/clock.h"
 
 enum {
-	RING_PAGES = 16, /* of data; most records have 150 bytes */
+	RING_PAGES = 16, /* of data; most records are about 150 bytes */
 	SAMPLING_PAGES = 1024,
 	LARGE = 4096 + 256, /* a record with the longest path */
 };
 
-/* One CPU's records; the events of all threads on it write here. */
+/* The buffer of one CPU; the events of all threads on it write here. */
 struct ring {
-	int fd; /* of the event that owns the buffer, -1: none */
+	int fd; /* of the event that owns the buffer; -1: none */
 	struct perf_event_mmap_page *meta;
 	size_t size; /* bytes of data, a power of two */
 };
@@ -36,10 +36,10 @@ struct perf_rings {
 	int epoll; /* the caller's */
 	size_t page;
 	unsigned ncpus;
-	struct perf_event_attr sampling; /* size 0: no samples are taken */
-	int program;			 /* for events that take samples; -1: none */
+	struct perf_event_attr sampling; /* size 0: take no samples */
+	int program;			 /* of events that take samples; -1: none */
 	struct ring *rings;		 /* by CPU */
-	int *fds;			 /* of the events that write */
+	int *fds;			 /* of the events that write to them */
 	size_t nfds, fds_room;
 	uint8_t *bytes; /* records taken from the rings, 8-byte aligned */
 	size_t nbytes, bytes_room;
@@ -94,7 +94,7 @@ static struct perf_event_attr make_attr(bool on_exec)
 	    .sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME,
 	    .use_clockid = 1,
 	    .clockid = CLOCK_MONOTONIC,
-	    /* wakeup_events would count samples only. */
+	    /* Not wakeup_events, which counts samples only. */
 	    .watermark = 1,
 	    .wakeup_watermark = 1,
 	};
@@ -147,7 +147,7 @@ static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
 	return fd < 0 ? -errno : fd;
 }
 
-/* With less memory where the limit on locked pages is low. */
+/* With a smaller buffer where the limit on locked memory is low. */
 static int map_ring(struct perf_rings *f, struct ring *r, int fd)
 {
 	for (size_t pages = f->sampling.size ? SAMPLING_PAGES : RING_PAGES; pages; pages /= 2) {
@@ -163,9 +163,9 @@ static int map_ring(struct perf_rings *f, struct ring *r, int fd)
 	return -errno;
 }
 
-/* The buffer belongs to an event of ditrace's own that records nothing: that of a target's thread
- * polls as hung up for ever once the thread has ended (kernel/events/core.c, perf_poll), whoever
- * else writes there. */
+/* The buffer belongs to an event of ditrace's own that records nothing. One of a target's thread
+ * would poll as hung up for ever once that thread has ended (kernel/events/core.c, perf_poll), even
+ * while others write to it. */
 static int open_ring(struct perf_rings *f, struct ring *r, int cpu)
 {
 	struct perf_event_attr attr = make_attr(false);
@@ -193,7 +193,7 @@ static int add_event(struct perf_rings *f, pid_t tid, int cpu, bool on_exec)
 	if (!code && r->fd < 0)
 		code = open_ring(f, r, cpu);
 	if (code)
-		return code == -ENODEV ? 0 : code; /* the CPU is off */
+		return code == -ENODEV ? 0 : code; /* the CPU is offline */
 	int fd = perf_open(attr_of(f, on_exec), tid, cpu);
 	if (fd < 0)
 		return fd == -ENODEV ? 0 : fd;
@@ -236,14 +236,14 @@ static int ring_keep(struct perf_rings *f, const struct ring *r, uint64_t pos, s
 	return 0;
 }
 
-/* Where in a record the time is: sample_id ends all but samples, and the time ends that; in a
- * sample it follows the numbers of process and thread. */
+/* The offset of the time in a record: it is the last word of sample_id, which ends every record
+ * except samples; in a sample it follows pid and tid. */
 static size_t time_at(const struct perf_event_header *h)
 {
 	return h->type == PERF_RECORD_SAMPLE ? sizeof(*h) + 8 : h->size - sizeof(uint64_t);
 }
 
-/* Take the records up to time `cut`; *more when there are later ones. */
+/* Copy out the records up to time `cut`; *more: there are later ones. */
 static int drain(struct perf_rings *f, struct ring *r, uint64_t cut, bool *more, bool *full)
 {
 	uint64_t head = __atomic_load_n(&r->meta->data_head, __ATOMIC_ACQUIRE),
@@ -279,8 +279,8 @@ static int by_time(const void *a, const void *b)
 	return x->at < y->at ? -1 : 1;
 }
 
-/* One round over all CPUs. What came after its start stays for the next, so that a CPU read early
- * cannot make an effect on another appear before its cause. */
+/* One pass over all CPUs. Records made after its start wait for the next pass, so that an effect on
+ * a CPU read late cannot precede its cause on one read early. */
 static int read_round(struct perf_rings *f, perf_record_fn *fn, void *arg, bool *more, bool *full)
 {
 	uint64_t cut = clock_ns(CLOCK_MONOTONIC);
@@ -326,7 +326,7 @@ void perf_rings_free(struct perf_rings *p)
 	free(p);
 }
 
-/* As in the comments of enum perf_event_type in linux/perf_event.h. */
+/* As documented at enum perf_event_type in linux/perf_event.h. */
 struct body {
 	uint32_t pid, tid;
 	uint64_t addr, len, pgoff;

@@ -76,7 +76,7 @@ int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t trace
 	int gate[2] = {-1, -1}, report[2] = {-1, -1}, code;
 	char ready;
 	*out = (struct spawn){.pid = -1, .gate = -1, .report = -1};
-	/* A socket: a pipe whose reader was killed would send SIGPIPE. */
+	/* A socket, since writing to a pipe whose reader was killed would raise SIGPIPE. */
 	if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) &&
 	    !pipe2(report, O_CLOEXEC) && (out->pid = fork()) >= 0) {
 		if (!out->pid) {
@@ -114,7 +114,7 @@ void spawn_cancel(struct spawn *p)
 	reap(p);
 }
 
-/* execvp says EACCES when it could not look into a directory of PATH, whether the command is there
+/* execvp fails with EACCES when a directory of PATH cannot be searched, whether the command exists
  * or not. */
 static bool is_nowhere(const char *name)
 {
@@ -139,7 +139,7 @@ int spawn_release(struct spawn *p, char *const argv[], struct err *e)
 		code = errno;
 	close_end(&p->gate);
 	if (!code && read_retry(p->report, &code, sizeof(code)) != sizeof(code))
-		code = 0; /* closed by exec */
+		code = 0; /* closed by the exec */
 	close_end(&p->report);
 	if (!code)
 		return 0;
@@ -187,7 +187,7 @@ static void let_go_of_files(int keep)
 		close(null);
 }
 
-/* Lowering the score needs CAP_SYS_RESOURCE. */
+/* Lowering oom_score_adj needs CAP_SYS_RESOURCE. */
 static void be_spared(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);

@@ -8,7 +8,7 @@
 
 #include "symbolizer/target/process.h"
 
-/* A file of the thread, without a newline at its end; "" when it cannot be read. */
+/* Read a file of the thread, without the trailing newline; "" when it cannot be read. */
 static const char *slurp(pid_t pid, pid_t tid, const char *name, char *out, size_t size)
 {
 	char path[64];
@@ -19,7 +19,7 @@ static const char *slurp(pid_t pid, pid_t tid, const char *name, char *out, size
 	return out;
 }
 
-/* The beginning of a thread's file "syscall"; *end is behind it. */
+/* Parse the number at the start of the thread's "syscall" file; *end is after it. */
 static long call_number(const char *text, char **end)
 {
 	long nr = strtol(text, end, 10);
@@ -32,7 +32,7 @@ long thread_syscall(pid_t pid, pid_t tid)
 	return call_number(slurp(pid, tid, "syscall", text, sizeof(text)), &end);
 }
 
-/* "running", "-1 SP PC" (it waits, but in no system call), or "NUMBER ARG... SP PC". */
+/* The text is "running", "-1 SP PC" (blocked, but in no system call), or "NUMBER ARG... SP PC". */
 void thread_facts_syscall(const char *text, struct thread_facts *out)
 {
 	char *end;

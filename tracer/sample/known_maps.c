@@ -24,7 +24,7 @@ static bool is_code(const struct mapping *m)
 	return m->exec && mapping_has_file(m);
 }
 
-/* With the path as the array's own. */
+/* Append a mapping, with a copy of its path. */
 static int push(struct known_maps *k, const struct mapping *m)
 {
 	const char *path = arena_strndup(&k->arena, m->path, strlen(m->path));
@@ -41,7 +41,7 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Whether none of the first `n` known ones is where `m` is. */
+/* Whether none of the first `n` mappings overlaps `m`. */
 static bool is_free(const struct known_maps *k, size_t n, const struct mapping *m)
 {
 	for (size_t i = 0; i < n; i++)
@@ -83,7 +83,7 @@ static bool is_same(const struct mapping *a, const struct mapping *b)
 	       a->start - a->offset == b->start - b->offset && !strcmp(a->path, b->path);
 }
 
-/* What is left of mapping `at` beside `m`, in place and at the end. */
+/* Cut `m` out of mapping `at`: what is left of it stays in place, a right part is appended. */
 static int cut(struct known_maps *k, size_t at, const struct mapping *m)
 {
 	struct mapping *o = &k->maps.map[at], right = *o;

@@ -4,8 +4,8 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 
-/* In the order of enum perf_event_x86_regs, Linux, arch/x86/include/uapi/asm/perf_regs.h; 12 to 15
- * are segment registers that 64-bit code does not have. */
+/* Bits of enum perf_event_x86_regs (Linux, arch/x86/include/uapi/asm/perf_regs.h); 12 to 15 are
+ * segment registers that struct pt_regs does not have. */
 static const struct {
 	uint8_t perf, arch;
 } order[PERF_REGS] = {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The stack of a Python program below its outermost op: some 30 functions of C++ in a row. */
+/* Enough for the stack of a Python program inside its outermost op, some 30 C++ functions. */
 enum { STACK_BYTES = 24 << 10 };
 
 void perf_sample_ask(struct perf_event_attr *attr)
@@ -39,7 +39,7 @@ static uint64_t word(struct in *in)
 	return v;
 }
 
-/* u64 size; bytes[size]; u64 of them that are there, when size is not 0. */
+/* u64 size; bytes[size]; and, when size is not 0, u64 number of valid bytes. */
 static void take_stack(struct in *in, struct perf_sample *out)
 {
 	uint64_t size = word(in);

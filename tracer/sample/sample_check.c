@@ -4,7 +4,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 
-/* Of what a callee keeps of its caller next to it: the return address and six registers (System V
+/* What a callee saves next to its caller's frame: the return address and six registers (System V
  * ABI for AMD64, figure 3.4). */
 enum { SAVED = 7 * 8, INTERPRETER_MOST = 4096 };
 
@@ -16,7 +16,7 @@ static bool word_at(const struct sample_stack *s, uint64_t at, uint64_t *out)
 	return true;
 }
 
-/* The interpreter's C frame with what its callee saved. */
+/* The interpreter's C frame and the registers that its callee saved. */
 struct region {
 	uint64_t from, own, to; /* saved registers; the frame itself */
 };
@@ -47,7 +47,7 @@ static bool has_word(const struct sample_check *c, const struct region *r, uint6
 	for (uint64_t at = r->from; at < r->to; at += sizeof(word))
 		if (word_at(&c->stack, at, &word) && word == wanted)
 			return true;
-	/* What a callee keeps for its caller, and has not saved, is still the caller's. */
+	/* A callee-saved register that a callee has not saved still belongs to its caller. */
 	uint32_t own = c->interpreter == 0 ? ~0U : c->at_once ? ~arch_call_clobbers : 0;
 	for (unsigned i = 0; i < ARCH_REGS; i++)
 		if (own >> i & 1 && c->regs[i] == wanted)
@@ -67,7 +67,7 @@ static bool same_frame(const struct sample_check *c, const struct region *r)
 	return has_word(c, r, c->top->frame);
 }
 
-/* Take a word that may point behind the instruction; false: there are two of them. */
+/* Consider a word that may point to the next instruction; false: there are two candidates. */
 static bool consider(const struct sample_check *c, uint64_t word, uint64_t *found)
 {
 	if (word <= c->code_start || word > c->code_end || word & 1)
@@ -78,7 +78,7 @@ static bool consider(const struct sample_check *c, uint64_t word, uint64_t *foun
 	return true;
 }
 
-/* Where the instruction ends that the interpreter was at; 0: not known. */
+/* The end of the interpreter's current instruction; 0: not known. */
 static uint64_t next_instruction(const struct sample_check *c, const struct region *r)
 {
 	uint64_t found = 0, word;

@@ -12,12 +12,12 @@
 #include "tracer/engine/bpf/links.h"
 #include "tracer/sample/samples.skel.h"
 
-/* The most between a sample's time and the time at which its program ran, which of the two may be
- * taken first. */
+/* The largest difference between a sample's time and its program's, either of which may be first.
+ */
 static const uint64_t APART_NS = 100000;
 
 struct kept_frames {
-	pid_t tid; /* 0: taken */
+	pid_t tid; /* 0: already taken */
 	uint64_t ts;
 	struct sampled_frames frames;
 };
@@ -26,7 +26,7 @@ struct sample_frames {
 	struct samples_bpf *skel;
 	struct bpf_link *exit_link;
 	struct ring_buffer *ring;
-	struct kept_frames *kept; /* in the order of coming */
+	struct kept_frames *kept; /* in order of arrival */
 	size_t n, room;
 };
 
@@ -119,7 +119,7 @@ int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_walk *
 	return bpf_map_update_elem(fd, &key, &conf, 0);
 }
 
-/* What has no sample, because that was lost, goes when a second has passed. */
+/* Drop what has found no sample, since that was lost, for a second. */
 static void drop_old(struct sample_frames *f, uint64_t time_ns)
 {
 	static const uint64_t second = 1000000000;

@@ -8,7 +8,7 @@
 
 enum { KEY_MOST = 4096, PART_MOST = 1900 };
 
-/* Two texts as one key, cut. */
+/* Two strings as one key, truncated. */
 static uint32_t key_of(char *key, const char *a, const char *b)
 {
 	int n = snprintf(key, KEY_MOST, "%.*s%c%.*s", PART_MOST, a, 1, PART_MOST, b);
@@ -50,7 +50,8 @@ const struct py_stack *sample_stack(struct sample_names *n, const struct py_fram
 	bool fresh;
 	if (!s)
 		return NULL;
-	/* What is the same of two equal ones, in a row. */
+	/* The struct itself is the key, so set nothing in it that may differ between equal stacks.
+	 */
 	s->depth = (uint16_t)depth;
 	s->truncated = truncated;
 	memcpy(s->frames, frames, size);

@@ -23,14 +23,14 @@ struct sampler {
 	struct perf_rings *rings;
 	struct sampler_process **processes;
 	size_t nprocesses, processes_room;
-	struct taken_sample **taken; /* of this reading; kept for the next ones */
+	struct taken_sample **taken; /* `ntaken` of the current read; allocated ones are reused */
 	size_t ntaken, ready, taken_room;
-	pid_t *born; /* threads that an event was inherited by, while a process is added */
+	pid_t *born; /* threads that have an event, while a process is being added */
 	size_t nborn, born_room;
 	bool adding;
 	struct sampler_counts counts;
-	uint64_t looked_ns; /* for processes that have ended */
-	bool failed;	    /* no memory */
+	uint64_t looked_ns; /* when ended processes were last looked for */
+	bool failed;	    /* out of memory */
 };
 
 static int closed(int fd)
@@ -41,7 +41,7 @@ static int closed(int fd)
 	return 0;
 }
 
-/* Linux before 5.12 knows no build ids. */
+/* Linux before 5.12 has no build_id. */
 static int try_open(struct perf_event_attr *attr)
 {
 	attr->mmap2 = attr->mmap = attr->build_id = 1;
@@ -53,7 +53,7 @@ static int try_open(struct perf_event_attr *attr)
 	return closed(fd);
 }
 
-/* With the kernel's time where that is permitted. */
+/* With kernel time where that is permitted. */
 static int try_event(struct sampler *s, uint32_t type, uint64_t config)
 {
 	s->attr.type = type;
@@ -221,7 +221,7 @@ static struct taken_sample *taken_new(size_t stack)
 	return NULL;
 }
 
-/* A place for the next sample of this reading; NULL without memory. */
+/* A slot for the next sample of this read; NULL without memory. */
 static struct taken_sample *next_taken(struct sampler *s)
 {
 	if (s->ntaken < s->ready)
@@ -259,7 +259,7 @@ static void on_sample(struct sampler *s, const struct perf_event_header *h)
 	s->ntaken++;
 }
 
-/* Records of mappings may be among them. */
+/* Records of mappings may be among the lost. */
 static void on_lost(struct sampler *s, uint64_t time, uint64_t count)
 {
 	for (size_t i = 0; i < s->nprocesses; i++)
@@ -327,7 +327,7 @@ static void on_fork(struct sampler *s, pid_t pid, pid_t parent)
 		sampler_process_forked(p, *from);
 }
 
-/* The layouts are those of perf_event_open(2). */
+/* Layouts: perf_event_open(2). */
 static void on_record(const struct perf_event_header *h, uint64_t time, void *arg)
 {
 	struct sampler *s = arg;
@@ -356,7 +356,7 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 		break;
 	case PERF_RECORD_COMM: /* u32 pid, tid */
 		if (h->misc & PERF_RECORD_MISC_COMM_EXEC) {
-			give_all(s); /* those of the program before */
+			give_all(s); /* samples of the program before */
 			drop(s, (pid_t)word[0]);
 		}
 		break;
@@ -417,7 +417,7 @@ static bool is_among(const pid_t *list, size_t n, pid_t tid)
 	return false;
 }
 
-/* The threads that have no event yet. 1 when there were some, 0, or -errno. */
+/* Add the threads that have no event yet. 1 when there were some, 0, or -errno. */
 static int add_new(struct sampler *s, pid_t pid)
 {
 	pid_t *tids;
@@ -429,7 +429,7 @@ static int add_new(struct sampler *s, pid_t pid)
 			continue;
 		any = true;
 		r = perf_rings_add(s->rings, tids[i], false);
-		r = r == -ESRCH ? 0 : r; /* has ended meanwhile */
+		r = r == -ESRCH ? 0 : r; /* it has ended */
 		on_new_task(s, tids[i]);
 	}
 	if (n > 0)
@@ -437,8 +437,8 @@ static int add_new(struct sampler *s, pid_t pid)
 	return r < 0 ? r : any;
 }
 
-/* A thread made meanwhile has inherited its event if its parent had one by then, which the record
- * of the fork tells. */
+/* A thread created meanwhile has inherited an event if its parent had one by then; its fork record
+ * shows that. */
 int sampler_add_process(struct sampler *s, pid_t pid, struct err *e)
 {
 	int r = 1;

@@ -13,7 +13,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
 
-static const uint64_t PAUSE_NS = 300000000; /* between looks for Python and stacks */
+static const uint64_t PAUSE_NS = 300000000; /* least time between searches for Python or stacks */
 
 enum { NS_TIDS = 256 };
 
@@ -28,12 +28,12 @@ struct sampler_process {
 	struct py_runtime *py;
 	uint64_t stacks_ns, python_ns; /* when they were last looked for */
 	bool unread;		       /* /proc/PID/maps is to be read (again) */
-	bool mapped;		       /* something, since `natives` were opened */
-	bool told;		       /* the kernel knows how to walk it */
-	bool python_gone;	       /* there is none for ditrace to read */
+	bool mapped;		       /* there are new mappings since `natives` was opened */
+	bool told;		       /* the eBPF program knows how to walk it */
+	bool python_gone;	       /* there is no Python that ditrace can read */
 	struct {
 		pid_t tid, ns_tid;
-	} ns_tids[NS_TIDS]; /* by the number modulo that */
+	} ns_tids[NS_TIDS]; /* a cache, by tid modulo its size */
 };
 
 struct sampler_process *sampler_process_new(pid_t pid)
@@ -115,7 +115,7 @@ static void open_python(struct sampler_process *p)
 	p->python_gone = r == -ENOTSUP || r == -EPROTO;
 }
 
-/* The directory of torch may be mapped only later than Python. */
+/* torch may be mapped only after Python. */
 static void find_torch(struct sampler_process *p)
 {
 	struct torch_package package;
@@ -151,7 +151,7 @@ static void open_natives(struct sampler_process *p, struct native_symbols *symbo
 	find_torch(p);
 }
 
-/* In the innermost PID namespace, as Python keeps it. */
+/* The tid in the innermost PID namespace, as Python stores it. */
 static pid_t ns_tid(struct sampler_process *p, pid_t tid)
 {
 	struct thread_facts facts;
@@ -167,7 +167,7 @@ static pid_t ns_tid(struct sampler_process *p, pid_t tid)
 	return facts.ns_tid;
 }
 
-/* The main thread's may have grown since. */
+/* The mapping of the stack; the main thread's may have grown since it was read. */
 static const struct mapping *stack_at(const struct maps *maps, uint64_t sp)
 {
 	for (size_t i = maps->n; i--;)
@@ -177,11 +177,12 @@ static const struct mapping *stack_at(const struct maps *maps, uint64_t sp)
 	return maps_find(maps, sp);
 }
 
-/* Of a stack that goes on, more than the sample has: frames of numeric kernels can be large. */
+/* Read the stack, beyond the sample's part if it goes on: frames of numeric kernels can be large.
+ */
 static void read_stack(struct sampler_process *p, struct taken_sample *t)
 {
 	uint64_t sp = t->sample.regs[ARCH_SP];
-	if (!stack_at(&p->known.maps, sp) && due(&p->stacks_ns)) /* a new thread's */
+	if (!stack_at(&p->known.maps, sp) && due(&p->stacks_ns)) /* of a new thread */
 		known_maps_read(&p->known, p->pid);
 	const struct mapping *map = stack_at(&p->known.maps, sp);
 	size_t most = t->sample.len + SAMPLED_MORE, left = map ? map->end - sp : 0;
@@ -191,7 +192,7 @@ static void read_stack(struct sampler_process *p, struct taken_sample *t)
 	t->now_len = len;
 }
 
-/* As the kernel read them; false: it did not. */
+/* Use the frames that the kernel read; false: there are none. */
 static bool take_frames(struct sampler_process *p, struct taken_sample *t,
 			struct sample_frames *frames)
 {
@@ -230,7 +231,7 @@ void sampler_process_catch(struct sampler_process *p, struct taken_sample *t,
 		t->code_start = t->code_end = 0;
 }
 
-/* The bytes of a sample, for unwinding. */
+/* The stack bytes of a sample, for unwinding. */
 struct sample_mem {
 	struct mem mem; /* first */
 	uint64_t start;
@@ -254,7 +255,7 @@ struct unwound {
 	size_t nbuilds[SAMPLED_FRAMES];
 	unsigned n;
 	bool whole;
-	size_t len; /* bytes of the stack that were used */
+	size_t len; /* stack bytes that were used */
 };
 
 static void name_frames(struct sampler_process *p, struct native_symbols *symbols,
@@ -289,8 +290,8 @@ static void walk(struct sampler_process *p, const struct taken_sample *t, size_t
 	name_frames(p, symbols, u);
 }
 
-/* Whether the last frame that the sample leads to was still the same when the rest was read: where
- * its callee returns to, and its own first words. */
+/* Whether the last frame reached in the sample was still the same when the rest was read: its
+ * callee's return address and its own first words. */
 static bool stands_still(const struct taken_sample *t, const struct unwound *u)
 {
 	enum { FIRST = 64 };
@@ -301,7 +302,7 @@ static bool stands_still(const struct taken_sample *t, const struct unwound *u)
 	       !memcmp(t->then + (from - start), t->now + (from - start), to - from);
 }
 
-/* Go on in what was read after the sample, where that has not enough of the stack. */
+/* If the sample has too little of the stack, continue in what was read afterwards. */
 static void walk_on(struct sampler_process *p, struct taken_sample *t,
 		    struct native_symbols *symbols, struct unwound *u)
 {
@@ -394,7 +395,7 @@ static void put_python(struct sampler_process *p, struct taken_sample *t, const 
 		py_frame_text(p->py, where);
 }
 
-/* A JIT writes there before the code runs, or some time later. */
+/* A JIT writes its perf map before the code runs, or some time later. */
 static const char *jit_name(struct sampler_process *p, uint64_t pc)
 {
 	const char *name = perf_map_find(&p->jit, pc);
@@ -404,7 +405,7 @@ static const char *jit_name(struct sampler_process *p, uint64_t pc)
 	return perf_map_find(&p->jit, pc);
 }
 
-/* Code in no file: with its address where the process's number alone leads to the names. */
+/* A frame in anonymous memory: by its address if the PID alone identifies the process. */
 static const struct py_frame *anon_frame(struct sampler_process *p, uint64_t pc,
 					 struct sample_names *names)
 {
@@ -426,7 +427,7 @@ static const struct py_frame *frame_of(struct sampler_process *p, const struct u
 	const struct native_frame *f = &u->frames[i];
 	if (!f->file)
 		return anon_frame(p, f->pc, &all->names);
-	/* The file's name alone stands for it once its build id is told. */
+	/* After its build ID was reported the file is known by name. */
 	if (!sample_frame(&all->names, f->file, "", &is_new))
 		return NULL;
 	if (is_new && u->nbuilds[i])

@@ -1,5 +1,5 @@
-/* The eBPF side of sampling: with each sample of perf_event_open(2), the Python frames of the
- * thread at that very moment. Sent before the sample itself is put into its buffer. */
+/* The eBPF side of sampling: with each sample of perf_event_open(2) it sends the Python frames of
+ * the thread at that moment, before the sample itself is put into its buffer. */
 #define __bpf__ 1
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -16,7 +16,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/pywalk.bpf.h"
 
-/* How to walk a process, by its number in ditrace's PID namespace. */
+/* How to walk a process, by its PID in ditrace's namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -35,8 +35,8 @@ static __always_inline void put_top(struct bpf_thread *t, __u64 frame)
 	it->len = 24;
 }
 
-/* The frame where the walk begins; in t->now_instr the _PyCFrame that names it, where there are
- * such. */
+/* The frame where the walk begins; t->now_instr: the _PyCFrame that points to it, where Python has
+ * them. */
 static __always_inline __u64 first_frame(struct bpf_thread *t, const struct py_walk *w)
 {
 	__u64 frame = window_word(t, w->tw_frame);
@@ -67,7 +67,7 @@ static __always_inline void begin_record(struct bpf_thread *t)
 	t->stop = 0;
 }
 
-/* 1 lets the sample be taken. */
+/* Returns 1, which lets the sample be taken. */
 SEC("perf_event")
 int sample_python(struct bpf_perf_event_data *ctx)
 {
