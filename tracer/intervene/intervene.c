@@ -20,24 +20,24 @@ enum { PEERS = 256 };
 
 /* A process that has the library in it. */
 struct peer {
-	struct worker link; /* without a process of ours */
-	json_t *totals;	    /* what it told last */
-	json_t *unseen;	    /* the same: what it has that no mode sees */
-	json_t *threads;    /* the same: those that run ops */
+	struct worker link; /* the connection; its process is not our child */
+	json_t *totals;	    /* as last reported */
+	json_t *unseen;	    /* likewise: what it has that no mode sees */
+	json_t *threads;    /* likewise: threads that run ops */
 	bool greeted;
-	struct intervene_call call; /* that is being judged */
+	struct intervene_call call; /* the one being judged */
 	pid_t pid;
-	double spent_ns, passed_ns; /* in comparing, and since its first call */
-	bool save_failed;	    /* of the call that is being saved, a file */
+	double spent_ns, passed_ns; /* on comparing, and since its first call */
+	bool save_failed;	    /* a file of the call being saved could not be written */
 };
 
 struct intervene {
 	struct intervene_rules *rules;
 	struct shim_listener *listener;
-	pid_t entered; /* 0: what is changed was started by this process */
+	pid_t entered; /* the injected process; 0: it was started with the library preloaded */
 	struct peer *peers[PEERS];
 	unsigned npeers, greeted;
-	int shared; /* memfd of *control */
+	int shared; /* memfd of `control` */
 	struct modes_control *control;
 	struct intervene_totals totals;
 	struct intervene_compare compare;
@@ -88,8 +88,8 @@ int intervene_enter(struct intervene_rules *rules, pid_t pid, struct intervene *
 	return open_for(rules, pid, out, e);
 }
 
-/* The first byte on a connection brings the memory for tensors, and that of struct modes_control.
- */
+/* Send the descriptors of the memory for tensors and of struct modes_control, with the first byte
+ * of the connection. */
 static bool give_memory(int sock, const int memory[2])
 {
 	char byte = 0;
@@ -130,7 +130,7 @@ static void greet(struct intervene *v)
 	p->pid = who.pid;
 	v->peers[v->npeers++] = p;
 	if (p->link.arena < 0 || !give_memory(sock, (int[]){p->link.arena, v->shared}))
-		shutdown(sock, SHUT_RDWR); /* it ends at the next step */
+		shutdown(sock, SHUT_RDWR); /* dropped at the next step */
 }
 
 static json_t *settings(const struct intervene_rules *r)
@@ -164,7 +164,7 @@ static json_t *features_of(const struct intervene_rules *r, json_t *m)
 			 intervene_rules_op_casts(r, base));
 }
 
-/* Whether a condition holds for a call: null when that is not known. */
+/* Whether a condition holds for a call; null when that is not known. */
 static json_t *does_hold(const struct intervene_rules *r, json_t *m)
 {
 	enum when_result w =
@@ -176,7 +176,7 @@ static json_t *does_hold(const struct intervene_rules *r, json_t *m)
 					   : json_null());
 }
 
-/* What is to be judged. */
+/* Handle a message of a call that is being judged. */
 static int judge(struct intervene *v, struct peer *p, json_t *m, const char *event)
 {
 	if (!strcmp(event, "op"))
@@ -218,7 +218,7 @@ static json_t *status_of(const struct intervene *v)
 	return status;
 }
 
-/* The words of `ditrace ctl`. */
+/* Carry out an order of `ditrace ctl`. */
 static json_t *obey(struct intervene *v, json_t *m)
 {
 	enum { WORDS = 4 };
@@ -242,7 +242,7 @@ static void take_spent(struct peer *p, json_t *pair)
 	p->passed_ns = json_number_value(json_array_get(pair, 1));
 }
 
-/* False: it does not keep to what was agreed. */
+/* False: the message violates the protocol. */
 static bool handle(struct intervene *v, struct peer *p, json_t *m)
 {
 	const char *event = json_text_of(m, "event");
@@ -296,7 +296,7 @@ static void drop(struct intervene *v, unsigned i)
 	v->peers[i] = v->peers[--v->npeers];
 }
 
-/* All that it has said; one read, so that no peer keeps the others waiting. */
+/* Handle all messages that one read has brought, so that no peer starves the others. */
 static void hear(struct intervene *v, unsigned i)
 {
 	struct peer *p = v->peers[i];
@@ -311,7 +311,7 @@ static void hear(struct intervene *v, unsigned i)
 		drop(v, i);
 }
 
-/* Whether there was something. */
+/* Whether anything happened within `ms`. */
 static bool step(struct intervene *v, int ms)
 {
 	struct pollfd fds[PEERS + 1];

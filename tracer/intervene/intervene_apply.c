@@ -37,7 +37,7 @@ static int wrong(const char *text, const char *why, size_t at, size_t len, struc
 	return err_quote(e, text, at, len);
 }
 
-/* What is known before the call, of the arguments alone. */
+/* A condition may use only what is known before the call: its arguments. */
 static int read_condition(const char *text, struct when **out, struct err *e)
 {
 	static const char *const later[] = {
@@ -50,7 +50,7 @@ static int read_condition(const char *text, struct when **out, struct err *e)
 			       e);
 }
 
-/* How far the name goes: "::" is part of it. */
+/* Length of the operator's name; "::" is part of it. */
 static size_t name_length(const char *text)
 {
 	size_t n = strcspn(text, ":");
@@ -103,7 +103,7 @@ enum when_result intervene_apply_holds(const struct intervene_apply *a, const ch
 	return r;
 }
 
-/* "cuda:1": type and index. */
+/* "cuda:1" to type and index. */
 static int read_device(const char *text, int8_t *type, int8_t *index)
 {
 	const char *colon = text ? strchr(text, ':') : NULL;

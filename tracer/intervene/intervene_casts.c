@@ -11,7 +11,7 @@
 
 static const char *const example = "write torch.float16->torch.float32, several with commas";
 
-/* The c10::ScalarType of a name, with blanks around it or "torch." before it; -1: none. */
+/* The c10::ScalarType of a name, which may have "torch." and blanks around it; -1: none. */
 static int dtype_of(const char *s, const char *end)
 {
 	char name[32];
@@ -38,7 +38,7 @@ static enum number_kind kind_of(int dtype)
 	return kind == NUMBER_UNSIGNED ? NUMBER_SIGNED : kind;
 }
 
-/* Why integers are not cast so; NULL: they may be. */
+/* Why integers cannot be cast this way; NULL: they can. */
 static const char *why_not_integers(const char *from, const char *to)
 {
 	if (!strcmp(from, "uint8") || !strcmp(to, "uint8"))

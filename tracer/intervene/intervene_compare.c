@@ -53,7 +53,7 @@ static int add_place(struct intervene_compare *c, const char *op, const char *fi
 	return x->dir && x->op && x->file && x->function ? 0 : -ENOMEM;
 }
 
-/* The place of a function at [file, line, function]; `id` is for a new one. 0 or -ENOMEM. */
+/* The place of a function at [file, line, function]; `id` is used for a new one. 0 or -ENOMEM. */
 static int place_of(struct intervene_compare *c, const char *op, json_t *const where[3], int64_t id,
 		    size_t *out)
 {
@@ -117,7 +117,7 @@ int intervene_compare_silent(struct intervene_compare *c, json_t *calls)
 	return 0;
 }
 
-/* What is kept of this result so far, NULL: nothing. */
+/* The row kept for this result; NULL: none. */
 static struct replay_row *kept(struct intervene_compare *c, size_t place,
 			       const struct replay_row *r)
 {
@@ -150,7 +150,7 @@ static void print_failure(const struct intervene_compare *c, const struct replay
 	fflush(stderr);
 }
 
-/* Whether `r` says more than what is kept. */
+/* Whether `r` is worse than the row kept. */
 static bool is_worse(const struct replay_row *r, const struct replay_row *than)
 {
 	struct replay_row a = *r, b = *than;
@@ -196,7 +196,7 @@ int intervene_compare_row(struct intervene_compare *c, struct intervene_call *ca
 			  struct worker *w)
 {
 	struct replay_row r = {.place = call->place};
-	const struct row_rules rules = {0}; /* variables of ditorch's still decide */
+	const struct row_rules rules = {0}; /* variables of ditorch's still apply */
 	struct err e = {0};
 	if (!call->open)
 		return -EPROTO;

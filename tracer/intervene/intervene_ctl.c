@@ -32,7 +32,7 @@ static int usage(const char *word, struct err *e)
 			   "or status");
 }
 
-/* What is left of a list without its last function is nothing, and an empty one means all. */
+/* If nothing is left of a list, turn the feature off: an empty list would mean all. */
 static int remove_ops(struct intervene_rule *x, const char *list, struct err *e)
 {
 	struct oplist gone;
@@ -149,8 +149,8 @@ bool intervene_ctl_is_there(const struct shim_state *s)
 	return there && memchr(s->modes_socket, 0, sizeof(s->modes_socket));
 }
 
-/* The socket of the ditrace that changes functions of process `pid`, or will when PyTorch is
- * imported. */
+/* Connect to the ditrace that intervenes in process `pid`, or will when it imports PyTorch. The
+ * socket, or -errno with *e. */
 static int dial(pid_t pid, struct err *e)
 {
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -179,7 +179,7 @@ static int dial(pid_t pid, struct err *e)
 
 static int receive(struct worker *w, json_t **out)
 {
-	char byte; /* and descriptors, which are the kernel's to close */
+	char byte; /* the descriptors with it are discarded by the kernel */
 	if (recv(w->replies, &byte, 1, 0) != 1)
 		return -EPIPE;
 	int r = 0;

@@ -105,7 +105,7 @@ int intervene_rules_budget(struct intervene_rules *r, const char *text, struct e
 	return err_hint(e, "write 10%% for a tenth of the time; 100%% for as much as it takes");
 }
 
-/* Variables that are named after one function. */
+/* Read the variables named after a function. */
 static int read_op_casts(struct intervene_rules *r, struct err *e)
 {
 	static const char suffix[] = "_OP_DTYPE_CAST_DICT=";
@@ -132,7 +132,7 @@ static int read_op_casts(struct intervene_rules *r, struct err *e)
 json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base)
 {
 	char upper[128];
-	const char *last = strrchr(base, '.'); /* of a function of another module */
+	const char *last = strrchr(base, '.'); /* a function of another module */
 	base = last ? last + 1 : base;
 	size_t n = strlen(base);
 	for (size_t i = 0; i <= n && n < sizeof(upper); i++)
@@ -140,7 +140,7 @@ json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *ba
 	return n < sizeof(upper) ? json_object_get(r->op_casts, upper) : NULL;
 }
 
-/* ditorch's default where no dtypes are given. */
+/* Use ditorch's default if no dtypes are given. */
 static int cast_some(struct intervene_rules *r, struct err *e)
 {
 	const char *text = getenv("OP_DTYPE_CAST_DICT");
@@ -256,7 +256,7 @@ enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
 	return all;
 }
 
-/* "pkg.function", nothing that only an expression has. */
+/* Whether it has the form "pkg.function", so that it is no regular expression. */
 static bool is_full_name(const char *s)
 {
 	static const char chars[] =

@@ -1,5 +1,5 @@
-/* Which functions of PyTorch are to do something else, and what: options of run and ditorch's
- * variables. Nothing is done here. */
+/* The rules of interventions: which functions of PyTorch to change, and how, from the options of
+ * run and attach and from ditorch's variables. */
 #ifndef TRACER_INTERVENE_INTERVENE_RULES_H
 #define TRACER_INTERVENE_INTERVENE_RULES_H
 
@@ -13,26 +13,27 @@
 #include "symbolizer/when/when.h"
 #include "tracer/capture/oplists.h"
 
-/* --apply OP:FEATURE[:CONDITION]: what ditorch's apply_feature does to one function, for the calls
- * for which a condition holds. */
+/* intervene_apply.c: --apply OP:FEATURE[:CONDITION] does to one function what ditorch's
+ * apply_feature does, for the calls that meet a condition. */
 
 struct intervene_apply {
-	struct oplist ops; /* one function, or several with commas between */
+	struct oplist ops; /* one function, or several separated by commas */
 	char *feature;	   /* a name of intervene_names */
 	struct when *when; /* NULL: every call */
 };
 
-/* Read `text`; ditorch's names of features (cast_dtype, autocompare) are taken, too. 0; -EINVAL
- * with *e. intervene_apply_free in either case. */
+/* Parse `text`; ditorch's names of features (cast_dtype, autocompare) are accepted, too. 0; -EINVAL
+ * with *e. Call intervene_apply_free in either case. */
 int intervene_apply_read(const char *text, struct intervene_apply *out, struct err *e);
 void intervene_apply_free(struct intervene_apply *a);
 
-/* Whether it is about the function of this name ("torch.Tensor.add", its last part "add"). */
+/* Whether it applies `feature` to the function `name` ("torch.Tensor.add"; `base`: its last part,
+ * "add"). */
 bool intervene_apply_is_of(const struct intervene_apply *a, const char *feature, const char *name,
 			   const char *base);
 
 /* Whether the condition holds for a call with these arguments (intervene_facts); WHEN_UNKNOWN when
- * they tell too little. */
+ * they are not described well enough. */
 enum when_result intervene_apply_holds(const struct intervene_apply *a, const char *name,
 				       const json_t *args);
 
@@ -93,7 +94,7 @@ struct intervene_opts {
 		    "meet calls at PyTorch's functions, or at the dispatcher's operators", NULL      \
 	}
 
-/* In the order in which they lie around a call that has several: the first is the innermost. */
+/* In nesting order: if a call has several, the first is the innermost. */
 enum intervene_feature {
 	INTERVENE_TIME,
 	INTERVENE_FALLBACK,
@@ -110,8 +111,8 @@ extern const char *const intervene_names[INTERVENE_FEATURES];
 
 struct intervene_rule {
 	bool on;
-	bool used;		/* is on or was */
-	struct oplist listed;	/* on the command line, or by ctl; empty: all */
+	bool used;		/* is or was on */
+	struct oplist listed;	/* from the command line or ctl; empty: all */
 	struct oplist removed;	/* by ctl */
 	struct oplist only;	/* OP_FALLBACK_LIST and the like; empty: all */
 	struct oplist disabled; /* OP_FALLBACK_DISABLE_LIST and the like */
@@ -127,53 +128,53 @@ struct intervene_rules {
 	json_t *casts;	  /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
 	bool stacks;	    /* OP_TOOLS_PRINT_STACK */
-	uint64_t sample;    /* every so many calls are compared */
-	double budget;	    /* share of the time that comparing may take, up to 1; 0: any */
-	uint64_t captures;  /* of wrong calls, at most so many of each function at a line */
-	uint64_t max_calls; /* to be saved in each process whether right or wrong; 0: any number */
+	uint64_t sample;    /* compare every so many calls */
+	double budget;	    /* share of the time for comparing, up to 1; 0: unlimited */
+	uint64_t captures;  /* limit on captures of wrong calls per function and line */
+	uint64_t max_calls; /* limit on calls saved, right or wrong, in each process; 0: none */
 	uint64_t max_bytes; /* of all captures */
-	const char *folder; /* in which those are; "": the current one */
+	const char *folder; /* for the captures; "": the current one */
 };
 
-/* Is anything of it asked for? */
+/* Whether any intervention is asked for. */
 bool intervene_wanted(const struct intervene_opts *o);
 
-/* Read options and environment. An item of a LIST of the command line is a name as ditorch's, the
- * last part of one ("add", which is torch.add as well as torch.Tensor.add), or a regular expression
- * for either; those of a variable are read as ditorch reads them (oplist.h), and count where the
- * command line has no list; the DISABLE ones always. 0, or -EINVAL with *e; intervene_rules_free in
- * either case. `o` must outlive it. */
+/* Read options and environment. An item of a LIST on the command line is a name as in ditorch, its
+ * last part ("add" for both torch.add and torch.Tensor.add), or a regular expression for either.
+ * Items of a variable are read as ditorch does (oplists.h), and used if the command line has no
+ * list; those of DISABLE variables always are. 0, or -EINVAL with *e; call intervene_rules_free in
+ * either case. `o` must outlive `r`. */
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e);
 
-/* Cast by this text from now on, as --cast takes it. 0, or -errno with *e and all as it was. */
+/* Set the casts from now on, in the syntax of --cast. 0, or -errno with *e and nothing changed. */
 int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err *e);
 
-/* Compare for this share of the time from now on: "10%". 0, or -EINVAL with *e and all as it was.
- */
+/* Set the share of the time for comparing from now on: "10%". 0, or -EINVAL with *e and nothing
+ * changed. */
 int intervene_rules_budget(struct intervene_rules *r, const char *text, struct err *e);
 
-/* Whether the function of this name ("torch.Tensor.add", its last part "add") is to do that. */
+/* Whether feature `f` is on for the function `name` ("torch.Tensor.add"; `base`: its last part,
+ * "add"). */
 bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feature f,
 			    const char *name, const char *base);
 
-/* The dtypes of a variable of this function's own, {"casts": {..}, "text": ..}, NULL: there is
- * none.
- */
+/* The dtypes of the variable named after this function, {"casts": {..}, "text": ..}, borrowed;
+ * NULL: none. */
 json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base);
 
-/* Whether it is to do that by --apply, for all calls or under a condition. --not-ops and both
- * variables come first, as in ditorch's apply_feature. */
+/* Whether --apply has feature `f` for the function, for all calls or with a condition. --not-ops
+ * and both variables take precedence, as in ditorch's apply_feature. */
 enum intervene_applied { APPLIED_NOT, APPLIED_WHEN, APPLIED_ALWAYS };
 enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
 					     enum intervene_feature f, const char *name,
 					     const char *base);
 
-/* Names that lists and --apply give in full, ["flash_attn.flash_attn_func", "torch.add"]: what no
- * mode meets of them is wrapped where its module has it. None at the level of operators. */
+/* Full names in lists and --apply, ["flash_attn.flash_attn_func", "torch.add"], a new reference:
+ * those that no mode intercepts are wrapped in their modules. Empty at the level of operators. */
 json_t *intervene_rules_functions(const struct intervene_rules *r);
 
-/* Whether a condition holds for these arguments (intervene_facts.h): WHEN_TRUE for one of several.
- */
+/* Whether a condition for the feature holds for these arguments (intervene_facts): WHEN_TRUE if any
+ * of several does. */
 enum when_result intervene_rules_hold(const struct intervene_rules *r, const char *feature,
 				      const char *name, const char *base, const json_t *args);
 

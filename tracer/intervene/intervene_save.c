@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "replay/capture_find.h"
 
-/* Where a source reads. */
+/* Where the source of a capture reads from. */
 struct pieces {
 	struct worker *w;
 	json_t *message;
@@ -96,7 +96,7 @@ static int write_part(struct intervene_save *s, json_t *m, struct worker *w, pid
 				     json_text_of(m, "part"), &content, &about, &source, saved, e);
 }
 
-/* One line for ops that follow each other. */
+/* Once for successive calls of the same op. */
 static void tell_refused(struct intervene_save *s, const char *op, const struct err *why)
 {
 	if (!strcmp(s->refused, op))

@@ -10,7 +10,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 
-enum { KEPT = 5000 }; /* calls whose backward is waited for, as ditorch's OP_TOOLS_MAX_CACHE_SIZE */
+enum { KEPT = 5000 }; /* calls kept for their backward, as ditorch's OP_TOOLS_MAX_CACHE_SIZE */
 
 static struct intervene_timed *timed_of(struct intervene_times *t, const char *name,
 					const char *where)
@@ -33,7 +33,7 @@ static void spend(struct intervene_spent *s, uint64_t ns)
 	s->n++;
 }
 
-/* What was told of calls goes to the CSV. */
+/* Write the calls kept so far to the CSV. */
 static void flush(struct intervene_times *t)
 {
 	struct err e = {0};
@@ -65,7 +65,7 @@ static int add_forward(struct intervene_times *t, json_t *m)
 	return p->list[p->n - 1].op ? times_add(&t->calls, p->n - 1, m) : -ENOMEM;
 }
 
-/* Into the row of its forward, if that is still here and has none yet. */
+/* Add it to the row of its forward, if that is still kept and has none yet. */
 static int add_backward(struct intervene_times *t, json_t *m, uint64_t ns)
 {
 	static const char *const keys[] = {"grad_inputs", "grad_outputs"};

@@ -87,10 +87,10 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 				"those of Python, such as torch.add or torch.Tensor.add\n");
 }
 
-/* What stands for a feature in what no mode sees. */
+/* Pseudo-feature of the counts of what no mode sees. */
 #define UNSEEN "unseen"
 
-/* The same for threads of a kind. */
+/* Pseudo-feature of the counts of threads. */
 #define THREADS "threads"
 #define ENTERED "entered"
 
@@ -152,10 +152,10 @@ static void print_unseen(const struct intervene_totals *t)
 		      stderr);
 }
 
-/* What stands for a feature in those of calls that gave NaN or infinities; reason: where. */
+/* Feature name of calls that produced NaN or infinities; reason: where. */
 #define OVERFLOWN "bad"
 
-/* The same of a function that was not found where its name says; reason: why. */
+/* Feature name of functions that were not found; reason: why. */
 #define MISSING "missing"
 
 static bool has_any(const struct intervene_totals *t, const char *feature)
