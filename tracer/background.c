@@ -15,7 +15,7 @@
 
 #include "tracer/internal.h"
 
-/* In place of the terminal. */
+/* Detach the standard streams from the terminal. */
 static int redirect(const char *output)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -38,13 +38,13 @@ static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 		trace_loop_signals(l);
 		return start_attached(l, &o->session, false, e);
 	}
-	/* Signals are for the tracing, not for the program: l is said to have no child till now. */
+	/* l has no child yet, so signals end tracing and are not passed on to the program. */
 	r = start_program(l, &o->session, o->argv, &o->signals, &status, e);
 	l->is_child = !r;
 	return r;
 }
 
-/* It begins when the library is inside, which it says. */
+/* Intervene instead. `ready` comes at once; a message reports when the changes are in force. */
 static int change(struct background_opts *o, int ready)
 {
 	if (redirect("/dev/null") || write(ready, "", 1) != 1)
@@ -81,13 +81,13 @@ static int trace(struct background_opts *o, int ready)
 	return r ? 1 : 0;
 }
 
-/* What is said goes to `messages`, which no program inherits. */
+/* Messages go to `messages`, which no program inherits. */
 static void child(const struct background_opts *opts, int messages, int ready, pid_t parent)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	struct background_opts o = *opts;
 	setpgid(0, 0);
-	/* The caller's handlers are not for it: until it has its own, it ends at once. */
+	/* The caller's handlers are wrong here: until it has its own, a signal ends it at once. */
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		signal(ends[i], SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -25,13 +25,13 @@ static const char *const phases[] = {
     [SHIM_GOING] = "going",
 };
 
-/* What is told of the library in a process. */
+/* The status of the library in a process. */
 struct status {
 	pid_t pid;
 	struct shim_state state;
 	bool counted;	   /* the counts could be read */
-	json_t *functions; /* intervene_ctl_status of who changes them, NULL: nobody does */
-	uint64_t hits, lost, mean_ns; /* since it came in last; mean_ns 0: not known */
+	json_t *functions; /* intervene_ctl_status of the ditrace that intervenes; NULL: none */
+	uint64_t hits, lost, mean_ns; /* of this connection; mean_ns 0: not known */
 };
 
 static void read_counts(struct status *s)
@@ -87,7 +87,7 @@ static void print_functions(const json_t *functions)
 	}
 }
 
-/* It may never have recorded, and changes functions all the same. */
+/* It may intervene without ever having recorded. */
 static void print_out_of_use(const struct status *s, const char *since)
 {
 	if (s->functions)
@@ -170,7 +170,7 @@ static int run(pid_t pid, bool off, int format, struct err *e)
 	return r;
 }
 
-/* An order for the ditrace that changes functions of the process. */
+/* Send an order to the ditrace that intervenes in the process. */
 static int order(pid_t pid, char **words, int n, int format, struct err *e)
 {
 	json_t *functions;

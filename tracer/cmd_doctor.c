@@ -73,7 +73,7 @@ static void trace_a_moment(struct session *s)
 
 void doctor_target(pid_t pid, struct checks *c)
 {
-	/* The engine shim would leave its library in the process. */
+	/* Not the engine shim, which would leave its library in the process. */
 	struct session_opts o = {.depth = SESSION_ALL_LEVELS, .attach = pid, .engine = ENGINE_BPF};
 	struct session *s;
 	struct err e = {0};
@@ -109,13 +109,13 @@ struct engines {
 	bool bpf, shim, ptrace;
 };
 
-/* The one that --engine auto takes. */
+/* The engine that --engine auto would use. */
 static const char *taken(const struct engines *g)
 {
 	return g->bpf ? "bpf" : g->shim ? "shim" : g->ptrace ? "ptrace" : NULL;
 }
 
-/* Whether the engine opens is the last word on it. */
+/* The decisive test: whether the engine opens. */
 static bool check_engine(struct checks *c)
 {
 	struct engine *g;
@@ -130,7 +130,7 @@ static bool check_engine(struct checks *c)
 	return true;
 }
 
-/* Whether the engine shim can come into what `run` starts. */
+/* Whether the engine shim can be preloaded into what `run` starts. */
 static bool check_listener(struct checks *c)
 {
 	struct shim_listener *d;
@@ -143,7 +143,7 @@ static bool check_listener(struct checks *c)
 	return true;
 }
 
-/* Whether it can come into a process that runs. */
+/* Whether it can be injected into a running process. */
 static bool check_entering(pid_t pid, struct checks *c)
 {
 	struct err e = {0};
@@ -161,7 +161,7 @@ static const char *color_of(enum check_status s)
 	return s == CHECK_OK ? "" : s == CHECK_FAIL ? "\033[31m" : "\033[33m";
 }
 
-/* The remedy on the same line where there is room, else on one of its own. */
+/* With the remedy on the same line if there is room, else on the next one. */
 static void print_check(const struct check *x, size_t column, size_t width, bool colored)
 {
 	const char *color = colored ? color_of(x->status) : "";
@@ -199,7 +199,7 @@ static void print_text(const struct checks *c, const struct engines *g)
 
 static json_t *json_check(const struct check *x)
 {
-	/* Names from the target may hold bytes that are not UTF-8. */
+	/* Strings from the target may not be valid UTF-8. */
 	char text[8192], fix[2048];
 	text_safe(text, sizeof(text), x->text);
 	text_safe(fix, sizeof(fix), x->fix);

@@ -20,21 +20,21 @@ struct monitor {
 	pid_t pid;
 	uint64_t interval, count;
 	FILE *csv;     /* NULL: none */
-	bool device;   /* there is a tool to ask */
+	bool device;   /* there is a tool that reports device memory */
 	uint64_t rows; /* shown */
 	bool count_ops;
-	uint64_t printed; /* rows since the headers */
+	uint64_t printed; /* rows since the header */
 	uint64_t last_ops, ops_ns;
-	struct op_rate *ops; /* NULL: they are not counted (yet) */
+	struct op_rate *ops; /* NULL: not counted (yet) */
 };
 
-/* What one row shows: the time between two reads. */
+/* A row: the interval between two reads. */
 struct monitor_row {
 	const struct usage *was, *now;
 	double seconds;
 	bool has_device, has_ops, has_op_rate;
 	uint64_t device;
-	uint64_t ops; /* since they were counted */
+	uint64_t ops; /* since counting began */
 	uint64_t op_rate;
 };
 
@@ -80,7 +80,7 @@ static void print_row(struct monitor *m, const struct monitor_row *r)
 		     r->now->has_io && r->was->has_io),
 	       maybe(text_bytes(out, sizeof(out), rate(r, r->was->written, r->now->written)),
 		     r->now->has_io && r->was->has_io),
-	       /* A thread that has ended took its own along. */
+	       /* The switches of threads that have ended are missing. */
 	       maybe(text_count(switches, sizeof(switches),
 				rate(r, r->was->switches, r->now->switches)),
 		     r->now->switches >= r->was->switches));
@@ -101,7 +101,7 @@ static void csv_number(FILE *f, uint64_t n, bool known)
 		putc(',', f);
 }
 
-/* What is not known is an empty field. */
+/* A field whose value is not known is empty. */
 static int csv_row(const struct monitor *m, const struct monitor_row *r)
 {
 	const struct usage *u = r->now;
@@ -139,7 +139,7 @@ static void wait_until(uint64_t at_ns)
 		;
 }
 
-/* PyTorch may be loaded only later, and the headers are printed anew then. */
+/* PyTorch may be loaded later; the header is printed again then. */
 static void begin_ops(struct monitor *m)
 {
 	struct err why = {0};
@@ -180,7 +180,7 @@ static int show(struct monitor *m, struct monitor_row *r)
 	return m->csv ? csv_row(m, r) : 0;
 }
 
-/* -ESRCH: the process has ended, after at least one row. */
+/* Print rows until the end. 0 also when the process ends; -errno with *e. */
 static int watch(struct monitor *m, struct err *e)
 {
 	struct usage u[2];
@@ -189,7 +189,7 @@ static int watch(struct monitor *m, struct err *e)
 	int r = usage_read(m->pid, &u[0], e);
 	for (due = u[0].at_ns; !r && !stop && (!m->count || m->rows < m->count); turn ^= 1) {
 		struct monitor_row row = {.was = &u[turn], .now = &u[turn ^ 1]};
-		/* A slow tool of a vendor may have taken longer than an interval. */
+		/* A slow vendor tool may take longer than an interval. */
 		due =
 		    clock_ns(CLOCK_MONOTONIC) > due + m->interval ? clock_ns(CLOCK_MONOTONIC) : due;
 		due += m->interval;
@@ -226,7 +226,7 @@ static int run(struct monitor *m, const char *path)
 	struct usage first;
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	/* No file is left behind for a process that is not there. */
+	/* First, so that no file is left behind for a process that does not exist. */
 	int r = usage_read(m->pid, &first, &e);
 	if (!r && path)
 		r = open_csv(m, path, &e);

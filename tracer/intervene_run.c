@@ -11,7 +11,7 @@
 #include "tracer/intervene/intervene.h"
 #include "tracer/trace_loop.h"
 
-/* An option of tracing that was given; NULL: none. */
+/* A tracing option that was given; NULL: none. */
 static const char *tracing_option(const struct session_opts *o)
 {
 	const struct {
@@ -35,7 +35,7 @@ static const char *tracing_option(const struct session_opts *o)
 	return NULL;
 }
 
-/* What chooses calls to be captured from outside. */
+/* Refuse options that choose calls from outside the process. */
 static int check_capture(const struct session_opts *o, struct err *e)
 {
 	const struct capture_opts *c = &o->capture;
@@ -74,7 +74,7 @@ static int check(const struct intervene_opts *change, const struct session_opts 
 	return 0;
 }
 
-/* The command until its end. */
+/* Run the command until it ends. Returns its exit status. */
 static int see_through(struct intervene *v, char **argv, const struct spawn_signals *signals,
 		       struct err *e)
 {
@@ -122,7 +122,7 @@ static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 	intervene_finish(v);
 }
 
-/* A table is written at once, beside what the program writes. */
+/* stderr is buffered, so that a table is written at once amid the program's output. */
 static int prepare(struct intervene_opts *change, const struct session_opts *o,
 		   struct intervene_rules *rules, struct err *e)
 {

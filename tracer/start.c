@@ -13,8 +13,8 @@ static int no_torch(pid_t pid, struct err *e)
 	return err_hint(e, "if it is going to load it, wait with: ditrace attach --wait %d", pid);
 }
 
-/* Children are followed where the kernel permits; tracing the process itself does not depend on it.
- * This begins before the engine is known, so that none is missed. */
+/* Children are followed if the kernel permits it; tracing the process itself does not depend on
+ * that. Begun before the engine is known, so that no child is missed. */
 static void follow(struct trace_loop *l, struct err *why)
 {
 	if (!follow_new(&l->follow, why) && !follow_add_process(l->follow, l->pid, why))
@@ -66,7 +66,7 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 	return session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
 }
 
-/* Without records of the kernel, nothing tells when a library is mapped. */
+/* Without the kernel's records nothing would report that a library was mapped. */
 static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 {
 	if (session_follows(l->session))

@@ -1,4 +1,4 @@
-/* What run and attach have in common: their options, and the loop that keeps a session going. */
+/* What run and attach have in common: their options, and the main loop of a session. */
 #ifndef TRACER_TRACE_LOOP_H
 #define TRACER_TRACE_LOOP_H
 
@@ -11,12 +11,12 @@
 #include "tracer/proc/follow.h"
 #include "tracer/session/session.h"
 
-/* Samples beside the events of a session, into the same file: --sample of run and attach. */
+/* Samples beside a session's events, in the same file: --sample of run and attach. */
 
 struct trace_samples;
 
-/* What `hz`, the text of --sample, asks for: NULL: *out is NULL; "": 99 a second. The session stays
- * the caller's. 0 or -errno with *e; free with trace_samples_finish. */
+/* Start sampling as `hz`, the argument of --sample, says: NULL: not at all, *out is NULL; "": 99 a
+ * second. The session stays the caller's. 0 or -errno with *e; free with trace_samples_finish. */
 int trace_samples_open(const char *hz, struct session *session, struct trace_samples **out,
 		       struct err *e);
 
@@ -24,13 +24,13 @@ int trace_samples_open(const char *hz, struct session *session, struct trace_sam
 int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e);
 int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e);
 
-/* A descriptor to poll, or -1. */
+/* A descriptor to poll; -1: none. */
 int trace_samples_fd(const struct trace_samples *s);
 
-/* Take what there is. 0 or -errno with *e. */
+/* Hand over the samples that are there. 0 or -errno with *e. */
 int trace_samples_read(struct trace_samples *s, struct err *e);
 
-/* Take the last ones, say on stderr how many there were, and free `s`. To be called before
+/* Hand over the last samples, print on stderr how many there were, and free `s`. Call it before
  * session_finish and session_close. */
 void trace_samples_finish(struct trace_samples *s);
 
@@ -73,39 +73,38 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 struct trace_loop {
 	struct session *session;
 	struct trace_samples *samples; /* NULL: none are taken */
-	struct follow *follow;	       /* NULL: what is not told is not known */
-	pid_t pid;		       /* that started or was attached to */
-	bool is_child;		       /* and is to be waited for */
+	struct follow *follow;	       /* NULL: processes are not followed */
+	pid_t pid;		       /* the process started or attached to */
+	bool is_child;		       /* it is our child and must be waited for */
 	bool gone;		       /* it has ended */
-	int status;		       /* as waitpid gave it, when is_child */
-	bool lost, told_lost;	       /* records of `follow`; and that it was said */
+	int status;		       /* from waitpid, when is_child */
+	bool lost, told_lost;	       /* `follow` lost records; that was reported */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
 
-/* From now on, SIGINT, SIGTERM and SIGHUP end the loop; with a child to wait for, SIGINT is the
- * child's alone (the terminal sends it to both) and the others are passed on to it, for as long as
- * it is there. SIGPIPE is ignored. */
+/* From now on, SIGINT, SIGTERM and SIGHUP end the loop. With a child, SIGINT is left to the child
+ * (the terminal sends it to both), and the others are passed on to it while it lives. SIGPIPE is
+ * ignored. */
 void trace_loop_signals(struct trace_loop *l);
 
-/* Say on stderr which engine was taken, when that is not the first choice. */
+/* Print on stderr which engine is used, if it is not the first choice. */
 void trace_loop_note(const struct trace_loop *l);
 
-/* Give the calling thread a processor before others, as far as the user may have that; what it
- * starts from now on has that, too (setpriority(2)). */
+/* Raise the scheduling priority of the calling thread, as far as the user may; what it starts from
+ * now on inherits that (setpriority(2)). */
 void trace_loop_hurry(void);
 
 /* Run until the process has ended, a limit is reached or a signal came. 0 or -errno with *e. Prints
- * what goes wrong on the way and does not end tracing. */
+ * errors that do not end tracing. */
 int trace_loop_run(struct trace_loop *l, struct err *e);
 
-/* Whether a signal came that ends the loop. */
+/* Whether a signal has come that ends the loop. */
 bool trace_loop_stopped(void);
 
-/* Look whether the process has ended, without waiting: sets l->gone. */
+/* Check, without waiting, whether the process has ended: sets l->gone. */
 void trace_loop_look(struct trace_loop *l);
 
-/* Wait until the child has ended, whatever signals come; l->status is its status then. 0 or
- * -errno. */
+/* Wait until the child has ended, regardless of signals, and set l->status. 0 or -errno. */
 int trace_loop_wait(struct trace_loop *l);
 
 #endif

@@ -108,7 +108,7 @@ void check_kernel(const struct check_env *env, struct checks *c)
 			    "the version of the kernel is not known");
 		return;
 	}
-	/* Vendors carry it back to older ones. */
+	/* Vendors backport it to older kernels. */
 	bool works = !env->bpf.load && !env->bpf.link;
 	if (!works && (major < 6 || (major == 6 && minor < 6))) {
 		checks_addf(c, CHECK_FAIL,
@@ -127,7 +127,7 @@ void check_kernel(const struct check_env *env, struct checks *c)
 	checks_addf(c, CHECK_OK, "", "kernel %u.%u: eBPF, uprobe_multi, BTF", major, minor);
 }
 
-/* The initial user namespace maps all numbers to themselves. */
+/* The initial user namespace maps all IDs to themselves. */
 static bool in_first_user_ns(const struct check_env *env)
 {
 	char line[128];
@@ -178,7 +178,7 @@ static void probes_refused(const struct check_env *env, struct checks *c, const 
 			    "%s: not permitted, though the capabilities are there (seccomp, or a "
 			    "security module)",
 			    what);
-	/* Else check_capabilities has said it. */
+	/* Else check_capabilities has reported it. */
 }
 
 void check_probes(const struct check_env *env, struct checks *c)
@@ -261,7 +261,7 @@ void check_seccomp(const struct check_env *env, struct checks *c)
 		    : "");
 }
 
-/* Inode numbers of the first namespaces: include/linux/proc_ns.h, PROC_PID_INIT_INO. */
+/* Inode number of the initial PID namespace: include/linux/proc_ns.h, PROC_PID_INIT_INO. */
 static const char first_pid_ns[] = "pid:[4026531836]";
 
 void check_container(const struct check_env *env, struct checks *c)

@@ -57,7 +57,7 @@ static int load_counter(int map)
 			     sizeof(prog) / sizeof(prog[0]), &opts);
 }
 
-/* Where probed() stands in ditrace's own file. */
+/* File offset of probed() in ditrace's executable. */
 static int probe_offset(uint64_t *offset)
 {
 	struct maps m;

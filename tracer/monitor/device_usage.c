@@ -43,7 +43,7 @@ static bool on_path(const char *name)
 	return false;
 }
 
-/* The first one that is there; NULL: none. */
+/* The first tool found on PATH; NULL: none. */
 static const struct tool *find_tool(void)
 {
 	for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
@@ -79,8 +79,8 @@ int device_usage_parse(const char *text, pid_t pid, uint64_t *bytes)
 	return 0;
 }
 
-/* The rows behind the line that has `title`, each read by `row`: 1: it is one, of *who, who has
- * *mib; 0: a line between rows, or that says that there are none. */
+/* Sum up the rows after the line that contains `title`. `row` parses a line: 1: a row, process *who
+ * with *mib; 0: a line between rows, or one that says there are none; -errno. */
 static int parse_table(const char *text, const char *title, pid_t pid, uint64_t *bytes,
 		       int (*row)(const char *line, int *who, unsigned long long *mib))
 {
@@ -136,7 +136,7 @@ static int mlu_row(const char *line, int *who, unsigned long long *mib)
 	int card, end = 0;
 	const char *unit = NULL, *number;
 	for (const char *s = line; (s = strstr(s, " MiB")); s++)
-		unit = s; /* the command may have one, too */
+		unit = s; /* the last one: the command may contain " MiB", too */
 	number = unit;
 	if (is_rule(line) || strstr(line, "No running processes found"))
 		return 0;
@@ -173,7 +173,7 @@ static int start(const struct tool *tool, pid_t *child, int *out)
 	return -r;
 }
 
-/* All that it prints, to its end. */
+/* Read all that the tool prints. */
 static int collect(int fd, char *text)
 {
 	const uint64_t end = clock_ns(CLOCK_MONOTONIC) + PATIENCE_MS * 1000000ull;

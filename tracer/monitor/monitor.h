@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* What `ditrace monitor` measures beyond /proc: device memory and the rate of operators. */
 #ifndef TRACER_MONITOR_MONITOR_H
 #define TRACER_MONITOR_MONITOR_H
 
@@ -8,40 +8,40 @@
 
 #include "base/err.h"
 
-/* Memory that a process uses on devices, as the vendor's tool tells. */
+/* device_usage.c: device memory of a process, as reported by the vendor's tool. */
 
-/* Whether there is a tool on PATH whose output is understood: nvidia-smi, npu-smi, cnmon. The first
- * of them is asked. */
+/* Whether PATH has a tool whose output is understood: nvidia-smi, npu-smi, cnmon. The first one is
+ * used. */
 bool device_usage_there(void);
 
-/* Ask it for process `pid`, as the tool sees processes: in a container its numbers may be others. 0
+/* Ask the tool for process `pid`; inside a container its numbers may be of another PID namespace. 0
  * and the bytes on all devices, 0 for a process that uses none; -ETIMEDOUT when it does not answer
- * within ten seconds, -EPROTO when it fails or says what is not understood, -errno. */
+ * within ten seconds; -EPROTO when it fails or its output is not understood; -errno. */
 int device_usage_read(pid_t pid, uint64_t *bytes);
 
-/* Sum up the lines "PID, MIB" of `text`, what nvidia-smi
- * --query-compute-apps=pid,used_memory --format=csv,noheader,nounits prints (driver 470 to 580),
- * for `pid`. 0, or -EPROTO for any other line and for a process whose memory it does not know. */
+/* Sum up the lines "PID, MIB" of `text`, the output of nvidia-smi
+ * --query-compute-apps=pid,used_memory --format=csv,noheader,nounits (driver 470 to 580), for
+ * `pid`. 0, or -EPROTO for any other line, or if the memory of `pid` is not given. */
 int device_usage_parse(const char *text, pid_t pid, uint64_t *bytes);
 
-/* The same of the table of processes that `npu-smi info` prints last (Ascend, npu-smi 23 and 24),
- * and of that of `cnmon` (Cambricon), as their manuals show them. */
+/* The same for the process table that `npu-smi info` prints last (Ascend, npu-smi 23 and 24), and
+ * for that of `cnmon` (Cambricon), as in their manuals. */
 int device_usage_parse_npu(const char *text, pid_t pid, uint64_t *bytes);
 int device_usage_parse_mlu(const char *text, pid_t pid, uint64_t *bytes);
 
-/* How many operators a process dispatches: counted by an eBPF program at the function of PyTorch
- * that each call of the dispatcher asks for its observers (at::getStepCallbacksUnlessEmpty,
- * ATen/record_function.h). Costs the process less than a microsecond an operator. */
+/* op_rate.c: the number of operators that a process dispatches, counted by an eBPF program at the
+ * function that each dispatcher call asks for observers (at::getStepCallbacksUnlessEmpty,
+ * ATen/record_function.h). Costs the process less than a microsecond per operator. */
 
 struct op_rate;
 
-/* Begin to count in process `pid`. 0 and *out (free with op_rate_close); -ENODATA: it has not
- * loaded PyTorch (yet); -errno with *e: that is not permitted, or not known of this PyTorch. */
+/* Start counting in process `pid`. 0 and *out (free with op_rate_close); -ENODATA: PyTorch is not
+ * loaded (yet); -errno with *e: not permitted, or not supported with this PyTorch. */
 int op_rate_open(pid_t pid, struct op_rate **out, struct err *e);
 void op_rate_close(struct op_rate *r); /* NULL allowed */
 
-/* The operators since op_rate_open, those that others called included. 0; -ESTALE when the process
- * runs another PyTorch now, or none: begin anew. */
+/* The operators since op_rate_open, nested ones included. 0; -ESTALE when the process has another
+ * PyTorch loaded now, or none: open again. */
 int op_rate_read(struct op_rate *r, uint64_t *ops);
 
 #endif
