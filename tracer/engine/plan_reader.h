@@ -73,12 +73,14 @@ static inline void hit_buf_grow(struct hit_buf *b, __u32 len)
  * set. An item takes at most HIT_BUF_SLACK bytes in all. */
 void *hit_buf_put(struct hit_buf *b, const void *bytes, __u32 len);
 
+/* Append one word of payload. */
 static inline void hit_buf_word(struct hit_buf *b, __u64 w)
 {
 	memcpy(b->at, &w, sizeof(w));
 	b->at += sizeof(w);
 }
 
+/* Send the record, or its last fragment. */
 void hit_buf_send(struct hit_buf *b);
 
 /* The Python stack of a stopped thread, walked as symbolizer/python/python.h describes; the

@@ -59,6 +59,7 @@ int sampler_fd(const struct sampler *s);
 /* Hand over the samples taken until now. 0 or -ENOMEM. */
 int sampler_read(struct sampler *s);
 
+/* Counts since sampler_open. */
 struct sampler_counts sampler_counts(const struct sampler *s);
 
 /* record_samples.c: samples into a trace file. */

@@ -126,6 +126,7 @@ void modes_start(const char *socket);
  * since new_operators_begin, and is not in "aten". Tracks some hundreds at most. Thread-safe. */
 bool new_operators_meet(const char *name, uint64_t handle);
 
+/* Forget all operators met. */
 void new_operators_begin(void);
 
 /* record/: callbacks on at::RecordFunction (ATen/record_function.h). at::addGlobalCallback takes,

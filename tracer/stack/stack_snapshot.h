@@ -96,6 +96,7 @@ struct wait_reason {
 	char file[256]; /* WAIT_IO: the file it reads or writes; "": not known */
 };
 
+/* What the thread waits for, as far as *in shows it. */
 struct wait_reason wait_reason_of(const struct wait_reason_input *in);
 
 /* One word for machine-readable output, "gil", "collective". */

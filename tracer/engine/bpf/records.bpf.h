@@ -5,6 +5,7 @@
  * SIGURG of the program's own is passed on. */
 enum { FREEZE_SIGNAL = 23 }; /* SIGURG */
 
+/* Whether the current thread is traced and would stop at FREEZE_SIGNAL. */
 static __always_inline int may_stop(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -17,6 +18,7 @@ static __always_inline int may_stop(void)
 	return 0;
 }
 
+/* Send what the buffer holds; `more`: HIT_MORE when fragments follow, else 0. */
 static __always_inline void send(struct bpf_thread *t, __u8 more)
 {
 	__u64 size = t->off;

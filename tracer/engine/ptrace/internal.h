@@ -142,6 +142,7 @@ int breakpoints_open(pid_t pid, struct share *share, struct breakpoints **out, s
 int breakpoints_fork(const struct breakpoints *s, pid_t child, struct breakpoints **out,
 		     struct err *e);
 
+/* Take another reference; returns `s`. */
 struct breakpoints *breakpoints_ref(struct breakpoints *s);
 /* Drop a reference (NULL allowed). The last one frees `s`; the process's code stays as it is. */
 void breakpoints_put(struct breakpoints *s);

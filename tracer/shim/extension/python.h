@@ -153,6 +153,7 @@ static inline void python_drop(object *o)
 		py.Py_DecRef(o);
 }
 
+/* Take a reference; returns `o`. */
 static inline object *python_kept(object *o)
 {
 	py.Py_IncRef(o);
