@@ -63,8 +63,9 @@ static int read_status(pid_t pid, struct status *s, struct err *e)
 		return r;
 	if (s->state.version != SHIM_VERSION || s->state.phase < SHIM_OUT ||
 	    s->state.phase > SHIM_GOING) {
-		err_set(e, -EPROTO, "the library in process %d does not answer as it must", pid);
-		return err_hint(e, "it may have been written over: look whether the program runs");
+		err_set(e, -EPROTO, "the state of the library in process %d makes no sense", pid);
+		return err_hint(e,
+				"it may have been overwritten: check that the program still runs");
 	}
 	read_counts(s);
 	return intervene_ctl_is_there(&s->state)

@@ -92,8 +92,7 @@ static void check_torch(const struct libraries *l, pid_t pid, const struct maps 
 	}
 	torch_package_find(pid, m, &package);
 	checks_addf(c, CHECK_OK, "", "PyTorch %s in %s",
-		    *package.version ? package.version : "of a version that it does not say",
-		    l->torch->path);
+		    *package.version ? package.version : "of unknown version", l->torch->path);
 }
 
 static void check_python(const struct libraries *l, struct checks *c)

@@ -471,7 +471,7 @@ static uint64_t word_at(const struct reading *r, uint8_t loc)
 	return r->w[loc & (LOC_MAX - 1)];
 }
 
-/* The TensorImpl of the Python tensor at `obj`: in one of the two words behind the object's head
+/* The TensorImpl of the Python tensor at `obj`: in one of the two words after its header
  * (THPVariable.cdata, torch/csrc/autograd/python_variable.h; in 1.13 a MaybeOwned, flag first). */
 static uint64_t py_tensor(const struct reading *r, uint64_t obj)
 {

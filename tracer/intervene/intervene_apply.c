@@ -66,7 +66,7 @@ int intervene_apply_read(const char *text, struct intervene_apply *out, struct e
 	size_t len = strcspn(text + at, ":");
 	const char *feature = feature_of(text + at, len);
 	if (!feature)
-		return wrong(text, "this is no feature that it has", at, len, e);
+		return wrong(text, "unknown feature", at, len, e);
 	char *name = strndup(text, op);
 	out->feature = strdup(feature);
 	int r = name && out->feature ? oplist_compile(OPTION, name, &out->ops, e) : -ENOMEM;

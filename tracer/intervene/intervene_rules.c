@@ -174,7 +174,7 @@ static int read_level(const char *text, bool *is_aten, struct err *e)
 	*is_aten = text && !strcmp(text, "aten");
 	if (!text || *is_aten || !strcmp(text, "torch"))
 		return 0;
-	err_set(e, -EINVAL, "--level: %s is none", text);
+	err_set(e, -EINVAL, "--level: there is no level %s", text);
 	return err_hint(
 	    e, "write torch for functions of Python, aten for operators of the dispatcher");
 }

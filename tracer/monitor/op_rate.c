@@ -38,7 +38,9 @@ static int find_place(const char *path, uint64_t *offset, struct err *e)
 	int64_t off = at ? elf_offset(elf, at) : -1;
 	elf_file_close(elf);
 	*offset = (uint64_t)off;
-	return off > 0 ? 0 : err_set(e, -ENOTSUP, "this PyTorch has no place to count them at");
+	return off > 0 ? 0
+		       : err_set(e, -ENOTSUP,
+				 "this PyTorch lacks the function at which they are counted");
 }
 
 static int begin(struct op_rate *r, struct err *e)

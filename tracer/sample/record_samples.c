@@ -73,6 +73,6 @@ void record_samples_summary(const struct sampler *s)
 		text_count(moved, sizeof(moved), c.mismatched), at_once);
 	if (c.throttled)
 		fprintf(stderr,
-			"the kernel held sampling back %s: kernel.perf_cpu_time_max_percent\n",
+			"the kernel throttled sampling %s: kernel.perf_cpu_time_max_percent\n",
 			text_counted(n, sizeof(n), c.throttled, "time"));
 }

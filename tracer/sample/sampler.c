@@ -396,7 +396,7 @@ static int cannot_add(pid_t pid, int code, struct err *e)
 	err_set(e, code, "cannot take samples of process %d: perf_event_open: %s", pid,
 		strerror(-code));
 	if (code == -EACCES || code == -EPERM)
-		return err_hint(e, "it is somebody else's, or may not be looked into: run ditrace "
+		return err_hint(e, "it belongs to another user, or may not be traced: run ditrace "
 				   "as root");
 	if (code == -EMFILE)
 		return err_hint(e, "raise the limit on open files: ulimit -n 65536");

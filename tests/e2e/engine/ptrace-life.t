@@ -73,7 +73,7 @@ taken_out() {
 	kill -INT "$tracer"
 	finish "$tracer"
 	is "it ends well" "$status" 0
-	like "and it is told" "$T/p.out" '^ditrace: the kernel took [0-9]+ breakpoints out of process'
+	like "and it is told" "$T/p.out" '^ditrace: the kernel removed [0-9]+ breakpoints from process'
 	ok "the code is as in the file" left_alone
 	kill -TERM "$other"
 	finish "$other"

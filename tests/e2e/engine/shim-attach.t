@@ -95,7 +95,7 @@ the_same() {
 
 refused() {
 	"$DITRACE" attach --engine shim -o "$T/other" "$child" 2>"$T/error"
-	[ $? = 1 ] && found "$T/error" 'is inside of process' && found "$T/error" '^  hint: ditrace ctl'
+	[ $? = 1 ] && found "$T/error" 'is recorded by another ditrace' && found "$T/error" '^  hint: ditrace ctl'
 }
 
 taken_out() {

@@ -83,5 +83,5 @@ levels() {
 }
 each_torch forking levels
 T=$base
-error "no such level" '--level: jit is none' "$DITRACE" run --overflow --level jit true
+error "no such level" '--level: there is no level jit' "$DITRACE" run --overflow --level jit true
 done_testing

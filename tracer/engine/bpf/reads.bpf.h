@@ -20,7 +20,7 @@ static __always_inline void put_bytes(struct bpf_thread *t, __u64 addr, __u32 si
 		it->len = (__u16)size;
 }
 
-/* The TensorImpl of the Python tensor at `obj`: in one of the two words behind the object's head
+/* The TensorImpl of the Python tensor at `obj`: in one of the two words after its header
  * (THPVariable.cdata, torch/csrc/autograd/python_variable.h; in 1.13 a MaybeOwned, flag first). */
 static __always_inline __u64 py_tensor(const struct proc_conf *p, __u64 obj)
 {

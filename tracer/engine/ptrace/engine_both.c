@@ -190,12 +190,10 @@ static void tell_missed(struct engine_both *b)
 	if (b->told || !(blocked || b->missed))
 		return;
 	b->told = true;
-	err_set(
-	    &b->engine.trouble, -EAGAIN,
-	    "a thread that may have chosen calls cannot be stopped, since it %s: such calls are "
-	    "not captured",
-	    blocked ? "blocks SIGURG" : "does not heed the signal for that");
-	err_hint(&b->engine.trouble, "--engine ptrace stops it, and all others");
+	err_set(&b->engine.trouble, -EAGAIN,
+		"a thread cannot be stopped, since it %s: chosen calls on it are not captured",
+		blocked ? "blocks SIGURG" : "does not react to SIGURG");
+	err_hint(&b->engine.trouble, "--engine ptrace stops it, as it does every thread");
 }
 
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)

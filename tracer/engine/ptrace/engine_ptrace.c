@@ -205,7 +205,7 @@ static void tell_missing(struct engine_ptrace *p)
 		return;
 	p->told_missing = true;
 	err_set(&p->engine.trouble, -EBUSY,
-		"the kernel took %u breakpoints out of process %d; they are put in again, and ops "
+		"the kernel removed %u breakpoints from process %d; they are set again, but ops "
 		"are missing",
 		missing, p->share->missing_in);
 	err_hint(&p->engine.trouble,
@@ -354,7 +354,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 	p->engine = (struct engine){
 	    .name = "ptrace",
 	    .gone = "the tracing process of ditrace was killed",
-	    .gone_hint = "the code of the traced processes was put back at once; look whether they "
+	    .gone_hint = "the code of the traced processes was restored at once; check that they "
 			 "still run",
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,

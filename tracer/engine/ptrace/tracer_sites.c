@@ -122,7 +122,7 @@ int tracer_sites_attach(struct tracer *t, const struct request *q, const void *p
 	const struct probe_site *sites = (const void *)(path + q->path_len);
 	if (q->path_len < 1 || q->path_len % 8 || path[q->path_len - 1] ||
 	    q->len != q->path_len + (uint64_t)q->n * sizeof(*sites))
-		return err_set(e, -EINVAL, "a request that is none");
+		return err_set(e, -EINVAL, "malformed request");
 	int r = tracee_seize(t, q->pid, &p, e);
 	if (r)
 		return r;

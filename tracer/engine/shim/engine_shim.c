@@ -216,7 +216,8 @@ static void look_after(struct engine_shim *m)
 {
 	static const char *const why[] = {
 	    [SHIM_NO_SYMBOLS] = "its libtorch lacks a function that an observer needs",
-	    [SHIM_NO_LAYOUT] = "what its libtorch tells observers does not look as it must",
+	    [SHIM_NO_LAYOUT] =
+		"the records that its libtorch passes to observers have an unknown layout",
 	};
 	for (struct inside *i = m->all; i; i = i->next) {
 		int32_t refusal = i->share ? i->share->refusal : SHIM_FINE;

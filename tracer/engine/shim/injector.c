@@ -65,7 +65,7 @@ static bool has_filter_of_its_own(const struct process *p)
 
 static int not_possible(pid_t pid, const char *why, struct err *e)
 {
-	err_set(e, -ENOTSUP, "process %d is not entered: %s", pid, why);
+	err_set(e, -ENOTSUP, "no library can be loaded into process %d: %s", pid, why);
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
@@ -98,7 +98,8 @@ static int is_in_use(pid_t pid, enum injector_part part, struct err *e)
 		err_set(e, -EBUSY, "a ditrace changes functions of process %d already", pid);
 		return err_hint(e, "ditrace ctl %d status tells which", pid);
 	}
-	err_set(e, -EBUSY, "a ditrace (process %d) is inside of process %d already", s.tracer, pid);
+	err_set(e, -EBUSY, "process %d is recorded by another ditrace (process %d) already", pid,
+		s.tracer);
 	return err_hint(e, "ditrace ctl %d off takes its library out", pid);
 }
 
@@ -169,8 +170,8 @@ static int ask_dlerror(struct entering *x, struct remote_thread *t)
 	char text[256] = "";
 	if (!remote_thread_ask(t, &c, CALL_MS, &at) && at)
 		mem_read_str(&mem, at, text, sizeof(text));
-	err_set(&x->err, -ELIBACC, "process %d does not load ditrace's library: %s", x->pid,
-		*text ? text : "it does not say why");
+	err_set(&x->err, -ELIBACC, "process %d cannot load ditrace's library: %s", x->pid,
+		*text ? text : "no reason given");
 	return err_hint(&x->err, "trace it with --engine bpf or --engine ptrace");
 }
 
@@ -251,7 +252,7 @@ static int say(struct entering *x, int r)
 {
 	if (!r || x->err.code)
 		return r;
-	err_set(&x->err, r, "process %d could not be entered: %s", x->pid,
+	err_set(&x->err, r, "cannot load ditrace's library into process %d: %s", x->pid,
 		r == -EAGAIN	  ? "no thread of it was at a place where a library can be loaded"
 		: r == -ETIMEDOUT ? "a thread of it did not stop, or loading the library takes long"
 		: r == -EFAULT	  ? "there is no room on its stack"
@@ -308,7 +309,8 @@ int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *lis
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (!answered)
-		return err_set(e, -ECHILD, "the process that was to enter %d has ended", pid);
+		return err_set(e, -ECHILD,
+			       "the helper that was to load the library into %d has ended", pid);
 	if (a.code && e)
 		*e = a.err;
 	return a.code;
