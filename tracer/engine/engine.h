@@ -27,11 +27,12 @@ enum { ENGINE_ALL_PROCS = UINT16_MAX };
 enum { ENGINE_AT_ONCE = 100000 }; /* records after which consume may return early */
 
 struct engine_counters {
-	uint64_t hits;			      /* probe hits so far */
-	uint64_t lost;			      /* records that were dropped, all causes */
-	uint64_t mean_ns;		      /* mean time of a hit inside the probe itself */
-	uint64_t trap_ns;		      /* cost of an empty probe; 0 before calibrate */
-	uint64_t dispatched, dispatched_seen; /* see engine_count_dispatch */
+	uint64_t hits;	  /* probe hits so far */
+	uint64_t lost;	  /* records that were dropped, all causes */
+	uint64_t mean_ns; /* mean time of a hit inside the probe itself */
+	uint64_t trap_ns; /* cost of an empty probe; 0 before calibrate */
+	/* Dispatched ops while count_dispatch is on; those of them that a probe was hit for. */
+	uint64_t dispatched, dispatched_seen;
 };
 
 /* Called for every record, in the order in which they were taken. `h` is valid only during the
@@ -66,7 +67,7 @@ struct engine {
 	/* Registers, by enum arch_reg (ARCH_REGS of them), of the thread stopped at the record that
 	 * `fn` is being called with. 0 or -errno. NULL: not supported by this engine. */
 	int (*registers)(struct engine *g, pid_t tid, uint64_t *out);
-	/* Turn on or off the counters of dispatched ops. */
+	/* Start or stop counting dispatched ops. */
 	void (*count_dispatch)(struct engine *g, int on);
 	/* NULL for an engine that does not select calls (PLAN_PICK). Counts a call of plan entry
 	 * `op` that was seen by other means than its probe; returns its number. */
