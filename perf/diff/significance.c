@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Of the normal distribution: half and nine tenths of all lie within so many deviations. */
+/* Half and nine tenths of a normal distribution lie within so many standard deviations. */
 static const double HALF = 0.6745, NINE_TENTHS = 1.645;
-/* Rows beyond so many deviations have changed and say nothing of those that have not. */
+/* Rows beyond so many deviations are taken as changed and do not count as noise. */
 static const double OUTSIDE = 5;
 
 static int by_number(const void *a, const void *b)
@@ -52,7 +52,7 @@ static double mean(const double *v, size_t n)
 	return sum / (double)n;
 }
 
-/* The sum of the products of values `lag` apart, about their mean. */
+/* Sum of the products of values `lag` apart, about their mean: n times the autocovariance. */
 static double products(const double *v, size_t n, size_t lag)
 {
 	double about = mean(v, n), sum = 0;
@@ -68,7 +68,8 @@ double significance_inflation(const double *a, size_t na, const double *b, size_
 	for (size_t lag = 1; lag + 1 < most && all > 0; lag += 2) {
 		double two = products(a, na, lag) + products(b, nb, lag) +
 			     products(a, na, lag + 1) + products(b, nb, lag + 1);
-		/* About its own mean a list of n values shows that much too little. */
+		/* Deviations from the sample mean bias each autocorrelation low by about sum / n.
+		 */
 		double alike = two / all + 2 * sum / n;
 		if (alike <= 0)
 			break;
@@ -86,7 +87,7 @@ double significance_error(const double *a, size_t na, const double *b, size_t nb
 	return sqrt(significance_inflation(a, na, b, nb) * variance);
 }
 
-/* The normal value that is as rare as `t` of Student's distribution. */
+/* The normal deviate with the same tail probability as `t` of Student's distribution. */
 static double as_normal(double t, double freedom)
 {
 	return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom));

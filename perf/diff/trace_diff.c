@@ -13,9 +13,9 @@
 
 enum { KEY_MAX = 8192 };
 
-/* How rows are compared: first the strictest way. */
+/* What rows are matched by, the strictest first. */
 static const struct level {
-	bool by_text; /* instead of the number of the line */
+	bool by_text; /* the text of the line instead of its number */
 	bool shape;
 } levels[] = {{false, true}, {true, true}, {false, false}, {true, false}};
 
@@ -25,7 +25,7 @@ struct match_entry {
 	const char *key;
 };
 
-/* NULL: the row cannot be compared so. */
+/* NULL: the row has no key at this level. */
 static const char *key_of(struct arena *arena, const struct aggregate_row *r, const struct level *l)
 {
 	char key[KEY_MAX], line[16];
@@ -38,7 +38,7 @@ static const char *key_of(struct arena *arena, const struct aggregate_row *r, co
 	return arena_strndup(arena, key, (size_t)n < sizeof(key) ? (size_t)n : sizeof(key) - 1);
 }
 
-/* By key, and of equal ones those with the most time first. */
+/* By key; among equal keys the longest total time first. */
 static int compare_pairs(const void *x, const void *y)
 {
 	const struct match_entry *a = x, *b = y;
@@ -65,8 +65,8 @@ static void add_pair(struct trace_diff *d, struct match_entry *a, struct match_e
 		b->taken = true;
 }
 
-/* Entries from `i` on with its key: the first of A with the first of B, and so on. Returns where
- * the next key begins. */
+/* Pair the entries with the key of entry `i`: the first of A with the first of B, and so on.
+ * Returns the index of the next key. */
 static size_t pair_equal(struct trace_diff *d, struct match_entry *all, size_t i, size_t n)
 {
 	size_t end = i, b;
@@ -122,24 +122,25 @@ int trace_diff_match(const struct aggregate *a, const struct aggregate *b, struc
 	return r;
 }
 
-/* Fewer rows than this do not say what is typical. */
+/* With fewer rows than this the typical change is not estimated. */
 enum { TYPICAL_ROWS = 10, QUARTILES = 3 };
 static const double LEVEL = 0.001;
 static const double CALLS_CHANGE = 0.05; /* and at least two calls */
 
 struct judge {
 	struct trace_diff *d;
-	uint64_t events_a, events_b; /* in the traces */
-	double least;		     /* logarithm of the smallest ratio of interest */
-	double common, spread;	     /* of the logarithms of all rows' ratios */
-	size_t measured;	     /* rows that say so; fewer than TYPICAL_ROWS: they do not */
+	uint64_t events_a, events_b; /* all events of each trace */
+	double least;		     /* log of the smallest ratio to report */
+	double common, spread;	     /* typical log ratio of all rows, and its deviation */
+	size_t measured; /* rows with a ratio; below TYPICAL_ROWS `common` is 0 and `spread` is
+			    `least` */
 };
 
-/* The observations of a pair. */
+/* The observations of a pair: logarithms of durations, see struct batches. */
 struct pair {
 	double a[BATCHES_MAX], b[BATCHES_MAX];
 	uint32_t na, nb;
-	double changes[QUARTILES]; /* from a's quartiles to b's; 0 when either has none */
+	double changes[QUARTILES]; /* of each quartile, from A to B; 0 when either has none */
 };
 
 static double quartile(const double *values, uint32_t n, int i)
@@ -150,7 +151,7 @@ static double quartile(const double *values, uint32_t n, int i)
 	return significance_quantile(copy, n, (i + 1) / 4.0);
 }
 
-/* Whether the pair has enough for a test. */
+/* Fill *p; whether both sides have enough batches for a test. */
 static bool observe(const struct judge *j, const struct trace_diff_row *r, struct pair *p)
 {
 	*p = (struct pair){0};
@@ -168,7 +169,7 @@ static double effect_of(const struct pair *p)
 	return p->changes[QUARTILES / 2];
 }
 
-/* What the typical row says. */
+/* Estimate the typical change of calls and durations over all rows. */
 static int find_typical(struct judge *j)
 {
 	struct trace_diff *d = j->d;
@@ -208,7 +209,7 @@ static void count_change(struct trace_diff_row *r, double calls_ratio)
 	r->calls = off >= 2 && off > CALLS_CHANGE * want;
 }
 
-/* How far all quartiles are from `common`, to the side of `sign`. */
+/* The smallest distance of a quartile's change from `common` in the direction of `sign`. */
 static double farther(const struct pair *p, double common, double sign)
 {
 	double least = INFINITY;
@@ -228,7 +229,7 @@ static double p_value(const struct judge *j, const struct pair *p, double sign)
 						 hypot(error, j->spread), freedom));
 }
 
-/* The duration has changed by itself, and not only along with all others. */
+/* Test one row: its duration must have changed against A, and against the typical change. */
 static void test(const struct judge *j, struct trace_diff_row *r)
 {
 	struct pair p;
@@ -243,7 +244,7 @@ static void test(const struct judge *j, struct trace_diff_row *r)
 	r->p = p_value(j, &p, r->time);
 }
 
-/* All that was tested counts for Holm's correction, whatever came of it. */
+/* Holm's correction counts every row tested, significant or not. */
 static int judge(const struct judge *j)
 {
 	struct trace_diff *d = j->d;

@@ -11,16 +11,16 @@
 #include "perf/events/print_event.h"
 #include "perf/report/report.h"
 
-/* At the level of trace_diff.c a change is told from so many deviations on. */
+/* At the significance level of trace_diff.c a change shows from about so many deviations on. */
 enum { TOLD = 5 };
 
-/* The row of either trace, B's line before A's: that is how the program is now. */
+/* B's row, or A's where B has none: B is the program as it is now. */
 static const struct aggregate_row *either(const struct trace_diff_row *r)
 {
 	return r->b ? r->b : r->a;
 }
 
-/* What happened, in a word or several. */
+/* The verdict on a row, for people or as a word for programs. */
 static const char *verdict(char *out, size_t size, const struct trace_diff_row *r, bool people)
 {
 	const char *few = people ? "too few times to tell" : "few";
@@ -45,7 +45,7 @@ static const char *total_text(char *out, size_t size, const struct aggregate_row
 	return r ? text_ns(out, size, r->total_ns) : "-";
 }
 
-/* "412 us -> 790 us", and where there is but one "412 us". */
+/* "412 us -> 790 us", or one mean where only one trace has the row. */
 static void add_means(struct table *t, const struct trace_diff_row *r)
 {
 	char a[32] = "", b[32] = "", both[80];
@@ -176,7 +176,7 @@ static void json_string(FILE *f, const char *key, const char *s)
 		fputs("null", f);
 }
 
-/* What one trace has of a row; null for nothing. */
+/* One side of a row; null when the trace does not have it. */
 static void json_side(FILE *f, const char *key, const struct aggregate_row *r)
 {
 	fprintf(f, ",\"%s\":", key);
