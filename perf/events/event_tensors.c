@@ -45,7 +45,7 @@ static void put_shape(struct line *l, const struct tensor_meta *m)
 	put(l, "]");
 }
 
-/* The word, unless the line has it. */
+/* Append the word, unless the line has it already. */
 static void put_once(struct line *l, const char *word)
 {
 	size_t n = strlen(word);
@@ -83,7 +83,7 @@ static void each(struct line *l, const struct value *v, tensor_fn *fn)
 		each(l, &v->items[i], fn);
 }
 
-/* Is the argument a tensor by the schema? Else one that is not decoded is none of ours. */
+/* Whether the schema says that the argument is a tensor; only then is one not decoded shown. */
 static bool is_tensor(const struct op_event *ev, uint16_t i)
 {
 	return i >= ev->op->nargs || strstr(ev->op->args[i].type, "Tensor");

@@ -8,7 +8,7 @@
 #include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
-/* How many characters at the start can be written as they are, all in one go. */
+/* Length of the prefix that needs no escaping. */
 static size_t plain_len(const unsigned char *s, size_t len)
 {
 	size_t n = 0;
@@ -80,7 +80,7 @@ static void put_device(FILE *f, int type, int index)
 	put_string(f, names_device(text, sizeof(text), type, index));
 }
 
-/* `,"key":`, and null when the fact is not known; whether it is known. */
+/* `,"key":`, followed by null when the value is unknown. Returns whether it is known. */
 static bool put_key(FILE *f, const char *key, bool unknown)
 {
 	fprintf(f, ",\"%s\":%s", key, unknown ? "null" : "");
@@ -155,7 +155,7 @@ static void put_plain(FILE *f, const struct value *v)
 	case VALUE_MEMORY_FORMAT:
 		put_name(f, names_memory_format((int)v->i), "memory format", v->i);
 		break;
-	default: /* none; a generator has nothing that means the same tomorrow */
+	default: /* none; a generator has no value that means anything outside its process */
 		fputs("null", f);
 	}
 }

@@ -43,7 +43,7 @@ static bool is_node(const struct op_event *ev)
 	return ev->op->kind == OP_BACKWARD;
 }
 
-/* What the schema says, or else what it is, with its number when there are more. */
+/* The schema's name, or `what`, with an index when there are several. */
 static void row_name(char *out, size_t size, const char *what, const char *name, uint16_t i,
 		     uint16_t n)
 {
@@ -74,7 +74,7 @@ static void give_results(struct rows *r, const struct op_event *ev)
 		const char *name = i < ev->op->nresults ? ev->op->results[i].name : NULL;
 		row_name(row, sizeof(row), is_node(ev) ? "grad_inputs" : "outputs", name, i,
 			 ev->nresults);
-		/* A result may be named as an argument is. */
+		/* A result may have the same name as an argument. */
 		snprintf(named, sizeof(named), "outputs %.180s", row);
 		r->place = (struct tensor_place){.is_result = true, .value = i};
 		give(r, !is_node(ev) && name && name[0] ? named : row, &ev->results[i]);
