@@ -1,4 +1,4 @@
-/* A trace in a form that other programs read: what the exports share. */
+/* Exports of a trace to the formats of other programs. */
 #ifndef PERF_EXPORT_EXPORT_H
 #define PERF_EXPORT_EXPORT_H
 
@@ -11,73 +11,69 @@
 
 struct export_in {
 	const char *path;
-	struct trace_when *when;       /* which events */
-	const struct trace_span *span; /* and of which part of the trace; NULL: of all */
-	bool samples;		       /* these, and not the events */
-	bool both;		       /* without `samples`: these and the events */
-	uint64_t lost;		       /* out: events in LOST records */
-	uint64_t origin_ns;	       /* out, before the first item: when the file was begun */
+	struct trace_when *when;       /* which events to export */
+	const struct trace_span *span; /* which part of the trace; NULL: all of it */
+	bool samples;		       /* export samples and no events */
+	bool both;		       /* export samples and events */
+	uint64_t lost;		       /* out: number of events in LOST records */
+	uint64_t origin_ns; /* out, before the first item: start of the file, CLOCK_MONOTONIC */
 };
 
-/* Called with each item; an event only when it is in the part and the condition chooses it. 0 or
- * -errno, which ends it.
- */
+/* Called for each item; for events and samples only if they are selected. 0, or -errno to stop. */
 typedef int export_item_fn(void *arg, const struct trace_item *item);
 
-/* Whether the event is to be exported. Counts what the condition leaves out. */
+/* Whether the event is selected. Counts those that the condition leaves out. */
 bool export_chooses(const struct export_in *in, const struct op_event *ev);
 
-/* Read the trace, events in the order in which they started (see trace_order.h). Returns as
- * trace_read_next at the end of the file, or what `fn` returned with *e set. */
+/* Read the trace, with events in order of their start (see trace_order.h). Returns what
+ * trace_read_next returns at the end of the file, or what `fn` returned with *e set. */
 int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err *e);
 
 /* Trace Event JSON (the "Trace Event Format" of Chrome's about:tracing, which Perfetto reads): a
- * complete event an op ("X"; "B" without an end for one that had not ended), named processes and
- * threads, a flow from each forward op to the backward nodes that it made. ts and dur are
- * microseconds, ts since origin_ns. Memory beside what is open: a bit an event. Samples are CPU
- * profiles as V8 writes them ("P", which Perfetto and Chrome's own tools read), one a thread; their
- * stacks take memory for each different one. */
+ * complete event for each op ("X"; "B" without an end for one that had not ended), names of
+ * processes and threads, and a flow from each forward op to its backward nodes. ts and dur are
+ * microseconds, ts since origin_ns. Memory: a bit for each event id. Samples become CPU profiles as
+ * V8 writes them ("P", read by Perfetto and Chrome's own tools), one a thread; memory grows with
+ * the number of distinct stacks. */
 int export_chrome(struct export_in *in, FILE *f, struct err *e);
 
-/* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the ns
- * spent in the last op itself. Memory grows with the number of distinct stacks. Of
- * samples: mixed stacks (perf/report/call_tree.h) and their weights. */
+/* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the self
+ * time of the last op in ns. With samples: mixed stacks (perf/report/call_tree.h) and their
+ * weights. Memory grows with the number of distinct stacks. */
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
 /* speedscope's file format (https://www.speedscope.app/file-format-schema.json): an evented profile
- * a thread, in ns since origin_ns; an op that had not ended reaches to its thread's last event. The
- * events of each thread wait in a temporary file. */
+ * for each thread, in ns since origin_ns; an op that had not ended reaches to its thread's last
+ * event. Events are buffered in a temporary file. */
 int export_speedscope(struct export_in *in, FILE *f, struct err *e);
 
-/* The same of samples: one profile, with the mixed stacks that there were and their weights. */
+/* The same for samples: one profile of the mixed stacks and their weights. */
 int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e);
 
-/* A row for each sample. */
+/* CSV with a row for each sample. */
 int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
 
-/* An SQLite 3 database into the empty or new file `output`; its tables are described in
+/* An SQLite 3 database into `output`, an empty or new file; its tables are described in
  * ditrace-export(1). */
 int export_sqlite(struct export_in *in, const char *output, struct err *e);
 
-/* A trace as ditorch's table of times: a row for each forward op. */
-
-/* Write the trace to `f`. Columns:
+/* CSV with a row for each forward op, in the layout of ditorch's table of times. Columns:
  *
  *   name, forward_id           of the op
  *   forward_elapsed            its duration in `unit`, empty when it had not ended
- *   backward_elapsed           the sum over the backward nodes that it made, empty when none ran
+ *   backward_elapsed           the sum over its backward nodes, empty when none ran
  *   unit                       "ms"
  *   input, output              JSON arrays as in json_event.h
  *   grad_inputs, grad_outputs  JSON arrays of {"node", "values"}, one for each backward node, in
  *                              the order in which they ran
  *
- * Rows in the order in which the ops started. A backward node whose forward op is not known has a
- * row of its own without forward_id and forward_elapsed. Ops that backward nodes call have none:
- * their time is in backward_elapsed. The part and the condition choose among the rows: a forward op
- * by its own event, with all that ran backward for it. What the nodes say waits in a temporary
- * file, so that memory grows by about 50 bytes for an op with a backward.
+ * Rows are in order of the ops' start. A backward node without a known forward op has a row of its
+ * own, without forward_id and forward_elapsed. Ops called by backward nodes have no row: their time
+ * is in backward_elapsed. Rows are selected by the event of the forward op, and then include all of
+ * its backward. Values of backward nodes are buffered in a temporary file; memory grows by about 50
+ * bytes for each op with a backward.
  *
- * Returns as trace_read_next at the end of the file (0: all of it). */
+ * Returns what trace_read_next returns at the end of the file (0: all was read). */
 int export_csv(struct export_in *in, FILE *f, struct err *e);
 
 #endif

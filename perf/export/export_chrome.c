@@ -9,7 +9,7 @@
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 
-/* The ids of the events from which flows start. */
+/* Bit set of the ids of the events from which flows start. */
 struct starts {
 	uint8_t *bits;
 	size_t room;
@@ -19,7 +19,7 @@ struct chrome {
 	FILE *f;
 	struct export_in *in;
 	struct starts starts;
-	struct export_profile *profile; /* of the samples */
+	struct export_profile *profile; /* the samples so far */
 	bool any;			/* a record was written */
 };
 
@@ -40,14 +40,14 @@ static bool is_marked(const struct starts *s, uint64_t id)
 	return id / 8 < s->room && s->bits[id / 8] >> id % 8 & 1;
 }
 
-/* The forward op that made this node; 0: it is none, or that is not known. Ops that a node calls
- * have the forward id too, and no arrows. */
+/* The forward op of a backward node; 0: not a node, or unknown. Ops called by a node have a
+ * forward_id too, but no flows. */
 static uint64_t maker_of(const struct op_event *ev)
 {
 	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;
 }
 
-/* The first pass: which ops made a node. How the file ends is the second's to say. */
+/* First pass: mark the ops with backward nodes. The second pass reports how the file ends. */
 static int find_starts(struct chrome *c, struct err *e)
 {
 	struct trace_reader *reader;
@@ -68,7 +68,7 @@ static void put_string(FILE *f, const char *key, const char *s)
 	json_write_string(f, s, strlen(s));
 }
 
-/* Nanoseconds as microseconds, exactly. */
+/* Microseconds with three decimals: exact, unlike a double. */
 static void put_us(FILE *f, const char *key, uint64_t ns)
 {
 	fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
@@ -132,7 +132,7 @@ static void put_args(FILE *f, const struct op_event *ev)
 	putc('}', f);
 }
 
-/* One end of an arrow; it belongs to the op that is there at that time. */
+/* One end of a flow; viewers attach it to the op at that time. */
 static void put_flow(struct chrome *c, char phase, const struct op_event *ev, uint64_t id)
 {
 	begin(c, phase, ev->pid, ev->tid);

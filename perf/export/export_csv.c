@@ -10,24 +10,24 @@
 #include "perf/events/json_event.h"
 #include "perf/trace/trace_read.h"
 
-/* What ran backward for one forward op. */
+/* The backward of one forward op. */
 struct backward {
 	uint64_t ns;
-	uint64_t last; /* where in the spill file its latest node is, + 1 */
+	uint64_t last; /* offset of its last node in the spill file, plus 1 */
 	uint32_t nodes;
 };
 
-/* A node in the spill file; the two JSON texts (with their NULs) follow. */
+/* A node in the spill file, followed by its two JSON texts with their NULs. */
 struct spilled {
-	uint64_t before;	  /* the node before of the same op, as backward.last */
-	uint32_t inputs, outputs; /* bytes */
+	uint64_t before;	  /* the op's previous node, as backward.last */
+	uint32_t inputs, outputs; /* lengths in bytes */
 };
 
 struct export
 {
 	FILE *f, *spill;
 	uint64_t spill_len;
-	struct intern ids; /* forward id -> index into backwards */
+	struct intern ids; /* forward id to index into backwards */
 	struct backward *backwards;
 	uint32_t size;
 	struct export_in *in;
@@ -53,7 +53,7 @@ static struct backward *backward_of(struct export *x, uint64_t forward_id, bool 
 	return &x->backwards[i];
 }
 
-/* {"node": ..., "values": [...]} in memory of its own. */
+/* {"node": ..., "values": [...]}; the caller frees it. NULL without memory. */
 static char *node_text(const struct op_event *ev, void (*values)(FILE *, const struct op_event *))
 {
 	char *text = NULL;
@@ -103,7 +103,7 @@ static bool is_node(const struct op_event *ev)
 	return ev->op->kind == OP_BACKWARD;
 }
 
-/* The first pass: what ran backward. */
+/* First pass: collect the backward nodes. */
 static int gather(struct export *x, const char *path, struct err *e)
 {
 	struct trace_reader *reader;
@@ -119,7 +119,7 @@ static int gather(struct export *x, const char *path, struct err *e)
 		err_set(e, r, "cannot keep the backward of %s aside: %s", path, strerror(-r));
 		return err_hint(e, "make room in " P_tmpdir);
 	}
-	return 0; /* how the file ends is the second pass's to say */
+	return 0; /* the second pass reports how the file ends */
 }
 
 static char *read_text(struct export *x, uint64_t at, uint32_t len)
@@ -132,7 +132,7 @@ static char *read_text(struct export *x, uint64_t at, uint32_t len)
 	return NULL;
 }
 
-/* The texts of an op's nodes as one JSON array in a field; `inputs`: grad_inputs, else
+/* The texts of an op's nodes as one CSV field with a JSON array: grad_inputs if `inputs`, else
  * grad_outputs. */
 static int put_nodes(struct export *x, const struct backward *b, bool inputs)
 {
@@ -187,7 +187,7 @@ static void put_ms(struct export *x, uint64_t ns)
 	fprintf(x->f, ",%.8f", (double)ns / 1e6);
 }
 
-/* An op, with what its backward came to (NULL: nothing). */
+/* The row of a forward op; b: its backward, or NULL. */
 static int put_forward(struct export *x, const struct op_event *ev, const struct backward *b)
 {
 	csv_text(x->f, ev->op->name);
@@ -245,7 +245,7 @@ static int put_event(struct export *x, const struct op_event *ev)
 	return r ? r : ferror(x->f) ? -EIO : 0;
 }
 
-/* The second pass: the rows. */
+/* Second pass: write the rows. */
 static int put_all(struct export *x, const char *path, struct err *e)
 {
 	struct trace_reader *reader;

@@ -13,7 +13,7 @@ static int folded_add_item(void *arg, const struct trace_item *item)
 	return item->type == TRACE_EVENT ? call_tree_add(arg, &item->event, CALL_MIXED) : 0;
 }
 
-/* A name as part of a line in which ";" separates and the last blank comes before the number. */
+/* Write a name; ";" separates frames, and the last blank of a line precedes the number. */
 static void put_name(FILE *f, const char *name)
 {
 	char safe[2048];

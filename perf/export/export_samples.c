@@ -14,7 +14,7 @@
 
 struct profile_thread {
 	int64_t last_us;
-	uint8_t *told; /* by the number of a node of the tree: it was written */
+	uint8_t *told; /* by index of the call tree's node: already written */
 	size_t room;
 };
 
@@ -48,7 +48,7 @@ void export_profile_free(struct export_profile *p)
 	free(p);
 }
 
-/* An event up to its arguments; the profile of thread `number` has the id number + 1. */
+/* An event up to its arguments; the profile of thread `number` has id number + 1. */
 static void begin(FILE *f, bool *any, const char *name, const struct sample *s, int64_t number,
 		  int64_t us)
 {
@@ -61,7 +61,7 @@ static void begin(FILE *f, bool *any, const char *name, const struct sample *s, 
 	*any = true;
 }
 
-/* The thread of the sample, and its number. NULL without memory. */
+/* The sample's thread and its index; begins its profile if it is new. NULL without memory. */
 static struct profile_thread *thread_of(struct export_profile *p, FILE *f, bool *any,
 					const struct sample *s, int64_t us, int64_t *number)
 {
@@ -89,7 +89,7 @@ static void put_node(FILE *f, const struct call_node *n, uint32_t number)
 	fputs(",\"scriptId\":\"0\",\"url\":\"\",\"lineNumber\":-1,\"columnNumber\":-1}}", f);
 }
 
-/* The nodes on the way to `node` that the thread's profile does not have yet, parents first. */
+/* Write the nodes from the root to `node` that the thread's profile lacks, parents first. */
 static int put_nodes(struct export_profile *p, struct profile_thread *t, FILE *f, uint32_t node)
 {
 	size_t n, old = t->room;
@@ -141,7 +141,7 @@ static int samples_add_item(void *arg, const struct trace_item *item)
 					  : 0;
 }
 
-/* The frames of a node, outermost first; they are numbered as the nodes are. */
+/* The frames of a node, outermost first; frames are numbered by name_id. */
 static void put_path(FILE *f, const struct call_node *nodes, uint32_t at)
 {
 	uint32_t path[1024] = {0};
@@ -154,7 +154,7 @@ static void put_path(FILE *f, const struct call_node *nodes, uint32_t at)
 	putc(']', f);
 }
 
-/* Names by their numbers: each is that of some node. */
+/* The names in order of name_id. */
 static int put_frames(FILE *f, const struct call_node *nodes, size_t n)
 {
 	uint32_t most = 0;

@@ -10,7 +10,7 @@
 
 enum { CHUNK = 32 << 10 };
 
-/* One opening or closing. */
+/* The opening or the closing of a frame. */
 struct edge {
 	uint64_t at_ns;
 	uint32_t frame;
@@ -18,20 +18,20 @@ struct edge {
 };
 
 struct open_op {
-	uint64_t id, end_ns; /* UINT64_MAX: it had not ended */
+	uint64_t id, end_ns; /* UINT64_MAX: had not ended */
 	uint32_t frame;
 };
 
-/* A profile: what is written lies in chunks of the temporary file, in `chunks`. */
+/* A thread's profile. Full chunks of edges are in the spill file, at the offsets in `chunks`. */
 struct lane {
 	int32_t pid, tid;
 	char name[64];
 	uint64_t first_ns, last_ns;
 	struct open_op *open;
 	size_t nopen, open_room;
-	struct edge *edges; /* CHUNK / sizeof(struct edge) of them */
+	struct edge *edges; /* the chunk being filled, EDGES long */
 	size_t nedges;
-	uint64_t *chunks; /* offsets */
+	uint64_t *chunks; /* offsets in the spill file */
 	size_t nchunks, chunks_room;
 };
 
@@ -39,7 +39,7 @@ struct speedscope {
 	struct intern lane_ids, frame_ids;
 	struct lane *lanes;
 	size_t lanes_room;
-	FILE *spill, *frames; /* frames: the list of them, as it will stand in the file */
+	FILE *spill, *frames; /* frames: the JSON of the frame list so far */
 };
 
 enum { EDGES = CHUNK / sizeof(struct edge) };
@@ -77,7 +77,7 @@ static int put_edge(struct speedscope *s, struct lane *l, char kind, uint64_t at
 {
 	if (!l->edges && !(l->edges = calloc(EDGES, sizeof(*l->edges))))
 		return -ENOMEM;
-	/* Never back in time, whatever the clocks of two processors said. */
+	/* Clocks of two processors may disagree, but time in a profile must never decrease. */
 	if (l->first_ns == UINT64_MAX)
 		l->first_ns = l->last_ns = at_ns;
 	if (at_ns > l->last_ns)
@@ -92,7 +92,7 @@ static int close_last(struct speedscope *s, struct lane *l, uint64_t latest_ns)
 	return put_edge(s, l, 'C', o.end_ns < latest_ns ? o.end_ns : latest_ns, o.frame);
 }
 
-/* Close what is over when `ev` begins. */
+/* Close what has ended when `ev` begins. */
 static int close_before(struct speedscope *s, struct lane *l, const struct op_event *ev)
 {
 	size_t keep = 0;
@@ -116,7 +116,7 @@ static void put_text(FILE *f, const char *key, const char *text)
 	json_write_string(f, text, strlen(text));
 }
 
-/* The number of an op at a line. */
+/* The frame number of an op at a source line; writes the frame if it is new. */
 static int64_t frame_of(struct speedscope *s, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);

@@ -61,7 +61,7 @@ static const char *const inserts[INSERTS] = {
     [BUILD] = "INSERT INTO builds VALUES (?, ?)",
 };
 
-/* What has its row already, by id: 1, and of a frame with its text 2. */
+/* By id, whether the row is written: 1, and 2 for a frame with its text. */
 struct seen {
 	uint8_t *ids;
 	size_t room;
@@ -72,9 +72,9 @@ struct database {
 	sqlite3_stmt *insert[INSERTS];
 	struct seen ops, frames, stacks;
 	unsigned in_transaction;
-	sqlite3_stmt *row; /* being filled */
+	sqlite3_stmt *row; /* the row being filled */
 	int column;
-	int error; /* the first, -errno */
+	int error; /* the first error, -errno */
 	uint64_t samples_lost;
 };
 
@@ -109,7 +109,7 @@ static void put_int(struct database *d, int64_t n)
 	check(d, sqlite3_bind_int64(d->row, ++d->column, n));
 }
 
-/* NULL in the database for 0. */
+/* NULL for 0. */
 static void put_known(struct database *d, uint64_t n)
 {
 	if (n)
@@ -118,7 +118,7 @@ static void put_known(struct database *d, uint64_t n)
 		d->column++;
 }
 
-/* NULL in the database for NULL. What is not UTF-8 is escaped. */
+/* NULL for NULL; invalid UTF-8 is escaped. */
 static void put_text(struct database *d, const char *s)
 {
 	size_t size = s ? 4 * strlen(s) + 1 : 0;
@@ -141,7 +141,7 @@ static void done(struct database *d)
 	check(d, sqlite3_step(d->row));
 }
 
-/* What was seen of `id` so far; now it is `now`. */
+/* Raise the state of `id` to `now`; returns the state before. */
 static uint8_t see(struct database *d, struct seen *s, uint32_t id, uint8_t now)
 {
 	size_t old = s->room;
