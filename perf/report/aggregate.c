@@ -11,33 +11,33 @@
 
 enum { PENDING_MAX = 65536 };
 
-/* The calls of a row that ended inside ops that have not, outermost ones only. */
+/* Finished calls of a row inside ops that are still open; of recursive calls the outermost only. */
 struct pending {
 	uint32_t row;
-	uint16_t depth; /* of the outermost op around them that has ended */
-	uint64_t ns;	/* what they added to the row's total_ns */
+	uint16_t depth; /* of the outermost finished op around them, or their own */
+	uint64_t ns;	/* their share of the row's total_ns */
 };
 
 struct aggregate_thread {
 	uint64_t first_ns, last_ns;
-	struct pending *pending; /* depth never falls from one to the next */
+	struct pending *pending; /* in ascending order of depth */
 	uint32_t npending, pending_size;
 };
 
-/* The row of an event before, in one of two places that the hash of what tells rows apart gives: a
- * line of the processor's cache. */
+/* Cache of the rows of recent events, two-way: the hash of the key selects a pair of entries, which
+ * is one cache line. */
 struct memo {
 	const struct op_desc *op;
 	const struct py_stack *where_stack;
 	const struct aggregate_row *row;
 	uint32_t id;	 /* of the row */
-	uint32_t thread; /* number, twice, and one more in the backward phase */
+	uint32_t thread; /* 2 * index of the thread, + 1 in the backward phase */
 };
 
 enum { MEMO_PAIRS = 8192, CACHE_LINE = 64 };
 _Static_assert(2 * sizeof(struct memo) == CACHE_LINE, "a pair of memos is a cache line");
 
-/* The row of a forward op, in the place of its id modulo AGGREGATE_SIDES_MAX. */
+/* The row of a forward op, stored at its id modulo AGGREGATE_SIDES_MAX. */
 struct side {
 	uint64_t id;
 	uint32_t row;
@@ -47,13 +47,13 @@ struct aggregate {
 	unsigned keys;
 	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
 	int32_t last_pid, last_tid;
-	struct aggregate_thread *last_thread; /* of these; NULL: none */
+	struct aggregate_thread *last_thread; /* that of last_pid and last_tid, or NULL */
 	struct side *sides;
 	size_t sides_room;
 	struct intern row_ids, thread_ids;
 	struct arena arena;
 	struct aggregate_row **rows;
-	uint32_t *merged; /* by row: scratch of compact() */
+	uint32_t *merged; /* by row: scratch space of compact() */
 	struct aggregate_thread *threads;
 	uint32_t rows_size, threads_size;
 	struct aggregate_totals totals;
@@ -67,7 +67,8 @@ struct aggregate *aggregate_new_by(unsigned keys)
 	if (!a)
 		return NULL;
 	a->keys = keys;
-	if (keys & AGGREGATE_STEADY && !(keys & others)) /* without memory it goes without */
+	if (keys & AGGREGATE_STEADY &&
+	    !(keys & others)) /* only a cache: may stay NULL without memory */
 		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
 	aggregate_forget(a);
 	return a;
@@ -93,7 +94,7 @@ static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool 
 	return copy;
 }
 
-/* Twice the room, zeroed, for arrays of `size` elements. */
+/* Double the room of an array of elements of that size; new elements are zero. */
 static int grow(void *array, uint32_t *size, size_t element)
 {
 	void *old;
@@ -146,7 +147,7 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 	return row;
 }
 
-/* The number of the event's row, or -ENOMEM. */
+/* The index of the event's row, or -ENOMEM. */
 static int64_t row_of(struct aggregate *a, const struct op_event *ev)
 {
 	struct aggregate_key key;
@@ -159,7 +160,7 @@ static int64_t row_of(struct aggregate *a, const struct op_event *ev)
 				    : id < a->rows_size ? a->rows[id]
 							: NULL;
 	if (!row)
-		return -ENOMEM; /* now, or when the row was new */
+		return -ENOMEM; /* now, or earlier when the row was added */
 	if (!row->text && key.row.text)
 		row->text = aggregate_copy_text(a, key.row.text, &failed);
 	return failed ? -ENOMEM : id;
@@ -186,7 +187,7 @@ static struct aggregate_thread *find_thread(struct aggregate *a, const struct op
 	return t;
 }
 
-/* Ops and stacks lie 16 bytes apart at least. */
+/* Ops and stacks are allocated at least 16 bytes apart: the low bits carry nothing. */
 static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
 {
 	uint64_t h = ((uintptr_t)m->op >> 4) * 0x9e3779b97f4a7c15u;
@@ -202,7 +203,6 @@ static struct memo key_of(const struct aggregate *a, const struct aggregate_thre
 			     .thread = (uint32_t)(t - a->threads) * 2 + ev->phase};
 }
 
-/* Whether *m is there and for the same. */
 static bool is_for(const struct memo *m, const struct memo *n)
 {
 	return m->row && m->op == n->op && m->where_stack == n->where_stack &&
@@ -236,8 +236,8 @@ void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, in
 	histogram_prefetch(&row->times, ev->end_ns - ev->start_ns, after == 1);
 }
 
-/* As row_of, for an event of thread `t`. A row whose text is not known yet is looked at again: it
- * may come. */
+/* As row_of, through the cache. A row without its source text is looked up again, as the text may
+ * have become known since. */
 static int64_t row_again(struct aggregate *a, const struct aggregate_thread *t,
 			 const struct op_event *ev)
 {
@@ -270,7 +270,7 @@ static void observe(struct aggregate *a, struct aggregate_thread *t, const struc
 	a->totals.observed_ns += t->last_ns - t->first_ns;
 }
 
-/* Make one of pending calls of the same row and depth. */
+/* Merge pending entries of the same row and depth. */
 static void compact(struct aggregate *a, struct aggregate_thread *t)
 {
 	uint32_t kept = 0, run = 0;
@@ -303,8 +303,8 @@ static int push(struct aggregate *a, struct aggregate_thread *t, struct pending 
 	return 0;
 }
 
-/* Calls of the same row inside this one are part of it now; what remains lies inside what is around
- * it. */
+/* Calls of the same row inside this one are already part of its duration: take them off the row's
+ * total. The other pending calls move up to this op's depth. */
 static int nest(struct aggregate *a, struct aggregate_thread *t, uint32_t id, uint16_t depth,
 		uint64_t ns)
 {
@@ -364,7 +364,7 @@ static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
 	return 0;
 }
 
-/* The row of the forward op, or of the node's own when that is not known; or -ENOMEM. */
+/* The row of the node's forward op, or one of its own if that is not known; or -ENOMEM. */
 static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 {
 	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
@@ -373,7 +373,8 @@ static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 	return row_of(a, ev);
 }
 
-/* An event that the row of its forward op has, or none; the time in ops counts all the same. */
+/* In the backward phase nodes count in the row of their forward op, other ops in no row; all count
+ * as time in ops. */
 static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t ns)
 {
 	a->totals.events++;

@@ -11,7 +11,7 @@ static void join(struct batches *b)
 	b->size *= 2;
 }
 
-/* Stretches as long as a trace of `events` needs them. */
+/* Double the stretches until BATCHES_MAX of them hold `events`. */
 static void grow(struct batches *b, uint64_t events)
 {
 	if (!b->size)

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "perf/events/json_event.h"
 
-/* What is shown, sorted by parent, and then by time. */
+/* The nodes shown, sorted by parent and then by time. */
 struct graph {
 	FILE *f;
 	const struct call_graph_opts *opts;
@@ -39,7 +39,7 @@ static double percent(const struct graph *g, const struct call_node *n)
 				    : 0;
 }
 
-/* The place of the first of the children of `parent`. */
+/* The index in `order` of the first child of `parent`. */
 static size_t first_child(const struct graph *g, uint32_t parent)
 {
 	size_t low = 0, high = g->n;
@@ -53,7 +53,7 @@ static size_t first_child(const struct graph *g, uint32_t parent)
 	return low;
 }
 
-/* The child at a place; NULL when there are no more. */
+/* The node at an index of `order`, or NULL when it is no child of `parent`. */
 static const struct call_node *child(const struct graph *g, uint32_t parent, size_t at)
 {
 	const struct call_node *n = at < g->n ? &g->nodes[g->order[at]] : NULL;
@@ -101,8 +101,7 @@ static void print_node(const struct graph *g, const struct call_node *n, unsigne
 	}
 }
 
-/* A node that is an only child stands below its parent without more room: most of a Python stack.
- */
+/* An only child is not indented: most frames of a Python stack are. */
 static void print_children(const struct graph *g, uint32_t parent, unsigned indent, unsigned depth)
 {
 	size_t at = first_child(g, parent);

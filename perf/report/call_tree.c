@@ -12,7 +12,7 @@
 
 enum { NAME_MAX_LEN = 512 };
 
-/* An op that may have more to call. */
+/* An op whose children may still come. */
 struct open_op {
 	uint64_t id;
 	uint32_t node;
@@ -28,18 +28,18 @@ struct call_tree {
 	struct intern thread_ids;
 	struct tree_thread *threads;
 	size_t threads_room;
-	struct intern names;	 /* of frames (file, label) and ops */
-	const char **name_texts; /* by the id in `names` */
+	struct intern names;	 /* frames (file, label) and ops */
+	const char **name_texts; /* by id in `names` */
 	size_t names_room;
 	struct arena texts;
 	struct intern node_ids;	 /* struct node_key */
 	struct intern stack_ids; /* struct stack_key */
-	uint32_t *stack_nodes;	 /* by the id in `stack_ids`: the innermost frame's node */
+	uint32_t *stack_nodes;	 /* by id in `stack_ids`: the node of the innermost frame */
 	size_t stacks_room;
-	struct ptrmap op_names; /* op_desc -> id in `names` */
+	struct ptrmap op_names; /* op_desc to id in `names` */
 	struct call_node *nodes;
 	size_t nodes_room;
-	bool has_totals; /* they are not those of the nodes below */
+	bool has_totals; /* total_ns is set by call_tree_callers, not summed from children */
 };
 
 struct node_key {
@@ -48,7 +48,7 @@ struct node_key {
 
 struct stack_key {
 	const struct py_stack *stack;
-	uint32_t parent, outer; /* so many outermost frames are not part of it */
+	uint32_t parent, outer; /* outer: outermost frames to skip */
 };
 
 struct call_tree *call_tree_new(void)
@@ -56,7 +56,7 @@ struct call_tree *call_tree_new(void)
 	return calloc(1, sizeof(struct call_tree));
 }
 
-/* The id of a name: the `len` bytes at `key`, shown as `text`. */
+/* The id of the name with that key of `len` bytes, displayed as `text`. */
 static int64_t name_id(struct call_tree *t, const char *key, size_t len, const char *text)
 {
 	bool is_new;
@@ -112,8 +112,7 @@ static int64_t node_of(struct call_tree *t, uint32_t parent, int64_t name, bool 
 	return id;
 }
 
-/* The node of the innermost frame of `stack` without its `outer` outermost frames, below `parent`.
- */
+/* The node of the innermost frame of `stack` below `parent`, less the `outer` outermost frames. */
 static int64_t stack_node(struct call_tree *t, uint32_t parent, const struct py_stack *stack,
 			  uint16_t outer)
 {
@@ -148,7 +147,8 @@ static struct tree_thread *thread_of(struct call_tree *t, const struct op_event 
 	return &t->threads[id];
 }
 
-/* The op that called this one, with what it has called no longer open; NULL when there is none. */
+/* Pop the thread's open ops down to the caller with that id; NULL, with none open, if it is not
+ * there. */
 static const struct open_op *parent_of(struct tree_thread *th, uint64_t parent)
 {
 	for (size_t i = th->n; parent && i--;)
@@ -160,7 +160,7 @@ static const struct open_op *parent_of(struct tree_thread *th, uint64_t parent)
 	return NULL;
 }
 
-/* Whether all frames of `outer` are also the outermost ones of `stack`. */
+/* Whether `outer` is a prefix of `stack`, seen from the outermost frame. */
 static bool lies_within(const struct py_stack *stack, const struct py_stack *outer)
 {
 	if (stack->depth < outer->depth)
@@ -204,7 +204,7 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 	return 0;
 }
 
-/* The frames of `stack` from number `from` - 1 inwards to number `to`, below `node`. */
+/* Append the frames numbered from - 1 down to `to` (0: innermost) below `node`. */
 static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
 			    unsigned from, unsigned to)
 {
@@ -213,14 +213,14 @@ static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_s
 	return node;
 }
 
-/* Whether the function is the one that dispatches an op: at::_ops::mm::call. */
+/* Whether the function is an op's dispatcher: at::_ops::mm::call. */
 static bool is_dispatch(const char *function)
 {
 	static const char ops[] = "at::_ops::";
 	return !strncmp(function, ops, sizeof(ops) - 1);
 }
 
-/* How many native frames are inside of the interpreter's innermost one; all, without Python. */
+/* Number of native frames called by the interpreter's innermost frame; all, without Python. */
 static unsigned inside_python(const struct sample *s)
 {
 	unsigned i = 0;
@@ -255,7 +255,7 @@ static int64_t sample_node(struct call_tree *t, const struct sample *s, enum cal
 	if (node >= 0 && which != CALL_NATIVE && (s->op || which == CALL_OPS))
 		node = node_of(t, (uint32_t)node, op_name(t, ev.op), true);
 	node = native_nodes(t, node, s->native, op, 0);
-	/* A sample of which nothing of that kind is known has a place, too. */
+	/* A sample without any frame to show still has to be counted. */
 	if (node == CALL_TREE_ROOT) {
 		static const struct py_frame none = {.file = "-", .function = "(unknown)"};
 		node = node_of(t, CALL_TREE_ROOT, frame_name(t, &none), false);
@@ -294,7 +294,7 @@ const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
 	return t->nodes;
 }
 
-/* The names of `from` under the same numbers. */
+/* Copy the names with their ids; the texts stay those of `from`. */
 static int take_names(struct call_tree *to, const struct call_tree *from)
 {
 	if (array_grow(&to->name_texts, &to->names_room, from->names.used + 1,
@@ -305,7 +305,7 @@ static int take_names(struct call_tree *to, const struct call_tree *from)
 	return 0;
 }
 
-/* Add the way from an op out. */
+/* Add the path from an op out to its outermost frame. */
 static int add_callers(struct call_tree *to, const struct call_tree *from, uint32_t op)
 {
 	int64_t at = CALL_TREE_ROOT;

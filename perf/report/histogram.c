@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Values below HISTOGRAM_SUB have a bucket each, in octave 0; octave k > 0 holds
- * HISTOGRAM_SUB << (k - 1) and on, in buckets 1 << (k - 1) wide. */
+/* Octave 0 holds the values below HISTOGRAM_SUB, a bucket each; octave k > 0 holds the values from
+ * HISTOGRAM_SUB << (k - 1), in buckets 1 << (k - 1) wide. */
 static unsigned octave_of(uint64_t value)
 {
 	if (value < HISTOGRAM_SUB)

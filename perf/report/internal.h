@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Internal to perf/report: keys of rows, and their fields for programs. */
 #ifndef PERF_REPORT_INTERNAL_H
 #define PERF_REPORT_INTERNAL_H
 
@@ -8,26 +8,24 @@
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
 
-/* What makes two events one row. For aggregate.c alone. */
+/* The key of an event's row; for aggregate.c alone. */
 
 enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
 
 struct aggregate_key {
-	struct aggregate_row row; /* the keys alone; strings are the event's, or those below */
+	struct aggregate_row row; /* only the keys; strings are the event's or those below */
 	char shape[EVENT_TENSORS_MAX], dtype[EVENT_TENSORS_MAX], device[EVENT_TENSORS_MAX];
 	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
 };
 
-/* Fill *k with what `keys` (AGGREGATE_*) ask for of the event, valid as long as the event and *k.
- * Returns how many of the bytes count. */
+/* Fill *k with the keys of the event that `keys` (AGGREGATE_*) selects; valid as long as the event
+ * and *k. Returns the number of bytes in k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev);
 
-/* What a row of an aggregate says to programs: all that there is. */
+/* A row of an aggregate in JSON and CSV, with all its fields. */
 
-/* Of a row by `keys` (AGGREGATE_*), in JSON as `"op":"...",...` without braces, in CSV as a line
- * with its newline, of which report_fields_header writes the header. Percentages are of
- * `observed_ns`.
- */
+/* A row by `keys` (AGGREGATE_*): in JSON `"op":"...",...` without braces, in CSV a line with its
+ * newline; report_fields_header writes the header line. Percentages are of `observed_ns`. */
 void report_fields_json(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
 			const struct report_opts *opts);
 void report_fields_csv(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,

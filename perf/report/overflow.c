@@ -13,10 +13,10 @@
 
 enum { REASONS_MAX = 16, KEY_MAX = 2048 };
 
-/* The calls of an op from one line in one phase; strings are those of the arena. */
+/* The calls of an op from one line in one phase; strings are in the arena. */
 struct overflow_row {
 	const char *op, *where;
-	uint64_t calls; /* with such results */
+	uint64_t calls; /* with NaN or infinite results */
 	uint64_t nan, pos_inf, neg_inf;
 	uint64_t first; /* id of the first of them */
 };

@@ -1,4 +1,4 @@
-/* Which ops gave NaN or infinities, from the statistics of their events. */
+/* Ops whose results have NaN or infinities, from the tensor statistics of events. */
 #ifndef PERF_REPORT_OVERFLOW_H
 #define PERF_REPORT_OVERFLOW_H
 
@@ -13,16 +13,16 @@ struct overflow;
 /* NULL without memory. */
 struct overflow *overflow_new(void);
 
-/* Count one event; one without statistics does not count. 0 or -ENOMEM. */
+/* Count one event; events without statistics are ignored. 0 or -ENOMEM. */
 int overflow_add(struct overflow *o, const struct op_event *ev);
 
-/* How many events with statistics there were. */
+/* Number of events with statistics. */
 uint64_t overflow_measured(const struct overflow *o);
 
-/* A table of the ops with NaN or infinite elements in their results (of backward nodes: in what
- * they computed), by source line, those with the most NaN first, then those with the most
- * infinities; not of ops that give memory as it was, and views (event_stats.h); at most `limit`
- * rows (0: all). Without any, a line that says so. And how many tensors could not be measured, by
+/* Print a table of the ops with NaN or infinite elements in their results (of backward nodes: in
+ * what they computed), by source line, most NaN first, then most infinities. Views, and ops that
+ * return memory as they found it, are left out (event_stats.h). At most `limit` rows (0: all); a
+ * line that says so if there are none. Then the number of tensors that could not be measured, by
  * reason. 0, -ENOMEM or -EIO. */
 int overflow_print(const struct overflow *o, FILE *f, size_t limit, struct terminal terminal);
 

@@ -108,8 +108,8 @@ static struct aggregate_totals totals_of(const struct aggregate *a, const struct
 	return t;
 }
 
-/* The rows, sorted within their phase, forward first; *nforward of *n are forward. NULL without
- * memory. */
+/* The rows within percent_limit, forward first, sorted within each phase; *nforward of *n are
+ * forward. The caller frees the array. NULL without memory. */
 static const struct aggregate_row **
 sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, size_t *nforward)
 {
@@ -145,8 +145,8 @@ static void print_target(FILE *f, const struct trace_target *t, const struct tra
 	putc('\n', f);
 }
 
-/* Of a short run, or with threads that waited for a processor in the probes, the estimate can be
- * more than there was. */
+/* The estimate can exceed the time there was: in short runs, or with threads that waited for a
+ * processor inside probes. */
 static void print_probe_share(FILE *f, double share)
 {
 	if (share < 100)

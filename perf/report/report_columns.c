@@ -15,8 +15,8 @@ struct column_row {
 
 struct column {
 	const char *name, *header;
-	unsigned keys; /* rows by one of these have it; 0: all rows */
-	bool usual;    /* shown without --columns */
+	unsigned keys; /* rows by any of these have it; 0: all rows but those of samples */
+	bool usual;    /* shown by default */
 	bool left;
 	const char *(*text)(char *out, size_t size, const struct column_row *row);
 };
@@ -215,7 +215,7 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 	return where_text(out, size, r->file ? &frame : NULL, r->phase);
 }
 
-/* The columns of --side-by-side come instead of some usual ones. */
+/* With AGGREGATE_SIDES (--side-by-side) some columns replace default ones: see is_usual. */
 static const struct column columns[] = {
     {"overhead", "Overhead", AGGREGATE_SAMPLES, true, false, self_percent},
     {"samples", "Samples", AGGREGATE_SAMPLES, true, false, calls},
@@ -252,7 +252,6 @@ static const struct column columns[] = {
 enum { NCOLUMNS = sizeof(columns) / sizeof(columns[0]) };
 _Static_assert((int)NCOLUMNS <= (int)REPORT_COLUMNS_MAX, "all columns can be chosen");
 
-/* Samples have no durations. */
 static bool has(const struct column *c, unsigned keys)
 {
 	return c->keys ? (keys & c->keys) != 0 : !(keys & AGGREGATE_SAMPLES);
@@ -261,7 +260,7 @@ static bool has(const struct column *c, unsigned keys)
 static bool is_usual(const struct column *c, unsigned keys)
 {
 	static const char *const not_beside[] = {"self_percent", "total_percent", "p99", "max"};
-	if (c->keys & AGGREGATE_FILE) /* a line's "where" has them */
+	if (c->keys & AGGREGATE_FILE) /* a row by line shows them in "where" */
 		return !(keys & AGGREGATE_LINE) && keys & c->keys;
 	if (c->keys & AGGREGATE_FUNCTION)
 		return !(keys & AGGREGATE_LINE) && keys & AGGREGATE_FUNCTION;
