@@ -16,8 +16,8 @@
 
 enum { PARTS_MAX = 256 };
 
-/* The numbers and the op in a path .../OP/PID/ID/TIME, or .../OP/PID/autocompare/ID/TIME/device as
- * ditorch's comparison writes it. Anything else leaves them unknown. */
+/* Take pid, id and op from a path .../OP/PID/ID/TIME, or .../OP/PID/autocompare/ID/TIME/device as
+ * ditorch's comparison writes it. From other paths they stay unknown. */
 static void read_path(struct capture_place *p, char *path)
 {
 	char *parts[PARTS_MAX] = {NULL}, *save = NULL, *end;
@@ -50,7 +50,7 @@ static char *text_of(json_t *o, const char *key)
 	return s ? strdup(s) : NULL;
 }
 
-/* What the JSON beside the inputs says. A damaged one says nothing. */
+/* Read the JSON beside the inputs; a damaged one is ignored. */
 static void read_json(struct capture_place *p)
 {
 	char *path = NULL;
@@ -180,7 +180,7 @@ void capture_places_free(struct capture_places *p)
 
 enum { NAME_SIZE = 512 };
 
-/* The operator that a capture's name stands for, "aten::add". */
+/* The operator of a capture's name, "aten::add"; `out` is the buffer for it. */
 static const char *operator_name(const char *name, char *out)
 {
 	const char *dot;

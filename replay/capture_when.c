@@ -11,7 +11,7 @@ struct capture_look {
 	const struct capture_places *places;
 	bool trust;
 	struct arena arena;
-	struct op_event *events; /* one for each place; op is NULL when it could not be read */
+	struct op_event *events; /* one for each place; op is NULL if it could not be read */
 };
 
 static json_t *request(void *ctx, size_t i)

@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* Has this interpreter a torch to import? */
+/* Whether the interpreter can import torch. */
 static bool has_torch(const char *python)
 {
 	static char script[] =
@@ -63,8 +63,8 @@ static bool same(const struct capture_place *a, const struct capture_place *b)
 	return !strcmp(a->python, b->python) && !strcmp(a->python_changed, b->python_changed);
 }
 
-/* The first capture of those with the commonest interpreter, NULL when none names one; the number
- * of interpreters into *kinds. */
+/* The first capture of the most common interpreter, or NULL if none names one; *kinds is the number
+ * of different interpreters. */
 static const struct capture_place *commonest(const struct capture_places *p, size_t *kinds)
 {
 	const struct capture_place *best = NULL;
@@ -86,7 +86,7 @@ static const struct capture_place *commonest(const struct capture_places *p, siz
 	return best;
 }
 
-/* What the captures say, of which `p` is the first of the commonest. */
+/* Choose the interpreter of the captures; `p` is the first of the most common one. */
 static int as_captured(const struct capture_place *p, size_t kinds, struct python_choice *out,
 		       struct err *e)
 {

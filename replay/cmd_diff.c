@@ -30,7 +30,7 @@ struct diff {
 	struct pool pool;
 	struct replay_report report; /* of the calls of the first run */
 	struct row_rules rules;
-	struct when_counts left_out; /* of both runs */
+	struct when_counts left_out; /* of both runs together */
 };
 
 static json_t *request(void *ctx, size_t i)
@@ -76,7 +76,7 @@ static bool is_backward(const struct replay_row *r)
 	return !strncmp(r->role, "grad", 4);
 }
 
-/* In the order in which it was computed: the forward of all calls, then the backward, last call
+/* In order of computation: the forward of all calls, then the backward from the last call to the
  * first. */
 static int by_time(const void *a, const void *b)
 {
@@ -96,7 +96,7 @@ static const struct replay_row *first_part(const struct diff *d, bool beyond)
 	return NULL;
 }
 
-/* Does anything differ that the forward, or the backward, of this row's call takes? */
+/* Whether an input of the row's call differs, or a grad_output for a row of the backward. */
 static bool inputs_differ(const struct diff *d, const struct replay_row *of)
 {
 	const char *role = is_backward(of) ? "grad_output" : "input";
@@ -175,7 +175,7 @@ static void print_unread(FILE *f, const struct diff *d)
 	}
 }
 
-/* The rows that are not equal, in the order of time. */
+/* The rows that differ, in order of computation. */
 static int print_rows(struct diff *d, struct err *e)
 {
 	struct replay_report part = d->report;
@@ -237,8 +237,8 @@ static int load(struct diff *d, char **dirs, struct err *e)
 			   "line, the same time there");
 }
 
-/* Keep the pairs, and count the calls without a partner, for which the condition holds in one run
- * or the other. */
+/* Keep the pairs for which the condition holds in either run, and count such calls without a
+ * partner. */
 static int choose_pairs(struct diff *d, const bool *a, const bool *b, struct err *e)
 {
 	struct diff_match *m = &d->match;

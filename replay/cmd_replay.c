@@ -55,7 +55,7 @@ static json_t *request(void *ctx, size_t i)
 			 text_or_null(r->device), "dtype", text_or_null(r->dtype));
 }
 
-/* The inputs know the name of the op best. */
+/* The name in the pickled inputs is more precise than that of the folder. */
 static int take_name(struct capture_place *p, json_t *m)
 {
 	const char *name = json_string_value(json_object_get(m, "name"));
@@ -159,7 +159,7 @@ static int status_of(const struct replay *r)
 	return c.wrong ? EXIT_FAILED : c.not_run ? EXIT_NOT_RUN : EXIT_GOOD;
 }
 
-/* A dtype and a device are those of a new run. */
+/* --dtype and --device need a new run. */
 static int check_options(struct replay *r, struct err *e)
 {
 	bool captured = r->of == OF_CAPTURED;
@@ -247,7 +247,7 @@ static int run(struct replay *r, char **dirs, int n, struct err *e)
 	return rc ? rc : print(r, e);
 }
 
-/* ditorch's spelling, --run_times, is as good. */
+/* Accept ditorch's spelling with underscores: --run_times. */
 static void take_underscores(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)

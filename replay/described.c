@@ -180,7 +180,7 @@ int described_values(json_t *list_of_values, struct arena *a, struct value **out
 	return r;
 }
 
-/* Defaults of schemas are numbers where they mean a dtype, a layout or a memory format. */
+/* Schemas write defaults of dtypes, layouts and memory formats as numbers. */
 static void as_type(const struct schema_arg *arg, struct value *v)
 {
 	if (v->kind != VALUE_INT || arg->is_list)

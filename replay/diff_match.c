@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call with what it is matched by. */
+/* A call and its key. */
 struct keyed {
 	size_t place;
-	size_t rank;	/* which process of its run */
-	size_t ordinal; /* which call of this op at this line */
+	size_t rank;	/* number of its process within the run */
+	size_t ordinal; /* number of the call, of this op at this line */
 	const struct capture_place *p;
-	bool lines; /* source lines count */
+	bool lines; /* the source line is part of the key */
 };
 
 static int by_line(const struct keyed *x, const struct keyed *y)

@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Internal to replay: choosing captures, running them in Python processes, and printing results. */
 #ifndef REPLAY_INTERNAL_H
 #define REPLAY_INTERNAL_H
 
@@ -14,33 +14,34 @@
 #include "replay/worker.h"
 #include "symbolizer/when/when.h"
 
-/* Which captures: --ops and --not-ops on the names of their ops. */
+/* Choosing captures: --ops and --not-ops. */
 
-/* Keep the captures whose op the list `ops` names (NULL: all) and `not_ops` (NULL: none) does not;
- * lists as in symbolizer/ops/filter.h. A capture's name, of ditorch or of an operator, is taken for
- * the operator in it: torch.Tensor.add for aten::add. -EINVAL for a list that is none, -ENOENT when
- * nothing is left. */
+/* Keep the captures whose op is in the list `ops` (NULL: all) and not in `not_ops` (NULL: none);
+ * lists as in symbolizer/ops/filter.h. A name, of ditorch or of an operator, is compared as the
+ * operator: torch.Tensor.add as aten::add. 0; -EINVAL for an invalid list, -ENOENT when nothing is
+ * left. */
 int capture_choose(struct capture_places *p, const char *ops, const char *not_ops, struct err *e);
 
-/* Jobs for several runners at once. */
+/* A pool of Python runners, one job each at a time. */
 
 enum { POOL_MAX = 64 };
 
 struct pool {
-	const char *python;	     /* the interpreter */
-	unsigned jobs;		     /* runners, 1 .. POOL_MAX */
-	char torch[64], version[32]; /* of the runners: "2.13.0", "3.11.2"; set by pool_open */
+	const char *python; /* the interpreter */
+	unsigned jobs;	    /* number of runners, 1 .. POOL_MAX */
+	char torch[64],
+	    version[32]; /* versions of the runners, "2.13.0", "3.11.2"; set by pool_open */
 
-	size_t count; /* jobs to do */
+	size_t count; /* number of jobs */
 	void *ctx;
-	/* The request of job `i`; its reference is taken over. NULL: it has text that is not UTF-8.
-	 */
+	/* The request of job `i`, a new reference for the pool; NULL: it has text that is not
+	 * UTF-8. */
 	json_t *(*request)(void *ctx, size_t i);
-	/* A message about job `i`. Tensors in w's memory are valid during the call. Not 0 ends all.
-	 */
+	/* A message about job `i`. Tensors in w's memory are valid during the call. Any value but 0
+	 * ends pool_run with it. */
 	int (*message)(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e);
-	/* Job `i` has ended: `how` is "done", "skipped" (nothing that could be compared),
-	 * "refused", "damaged", "error" or "died", `why` the reason, "" for done. */
+	/* Job `i` has ended: `how` is "done", "skipped" (nothing to compare), "refused", "damaged",
+	 * "error" or "died"; `why` is the reason, "" for done. */
 	void (*ended)(void *ctx, size_t i, const char *how, const char *why);
 
 	struct pool_worker {
@@ -50,77 +51,77 @@ struct pool {
 	unsigned nworkers;
 };
 
-/* Start the first runner. -ENOENT with a hint when this is no Python with PyTorch. */
+/* Start the first runner. 0; -ENOENT with a hint if this is no Python with PyTorch. */
 int pool_open(struct pool *p, struct err *e);
 
-/* Do all jobs. A runner that dies costs its job and is started anew. 0 or -errno. */
+/* Run all jobs. If a runner dies, its job has failed and a new runner takes its place. 0 or -errno.
+ */
 int pool_run(struct pool *p, struct err *e);
 
 void pool_close(struct pool *p);
 
-/* Which captures: --when on what their calls were given. */
+/* Choosing captures: --when on the arguments of their calls. */
 
-/* Read a condition for captures into *out (when_free it): as when_compile, and -EINVAL for one that
- * asks for what a capture does not keep: results, and when and where in the run the call was. */
+/* Compile a condition for captures into *out (free with when_free). Errors as of when_compile; also
+ * -EINVAL for what a capture does not record: results, and time and place of the call in the run.
+ */
 int capture_when_compile(const char *text, struct when **out, struct err *e);
 
-/* For which of the captures `w` holds, into `keep`, one for each. `pool` is open, and is as before
- * afterwards; its runners look at the captures (`trust`: also at those that hold more than
- * numbers). A capture that cannot be read is kept, so that running it says why. -EINVAL for a
- * condition that applies to none of them, else as pool_run. */
+/* Set keep[i] for each capture: whether `w` holds for it. `pool` is open and has no jobs; its
+ * runners read the captures (`trust`: also those that hold more than numbers). A capture that
+ * cannot be read is kept, so that running it reports why. -EINVAL for a condition that applies to
+ * none of them, else as pool_run. */
 int capture_when(const struct capture_places *p, struct when *w, struct pool *pool, bool trust,
 		 bool *keep, struct when_counts *counts, struct err *e);
 
-/* Record in *e that it holds for none of `all` captures: -ENOENT. */
+/* Record in *e that the condition holds for none of `all` captures. Returns -ENOENT. */
 int capture_when_none(size_t all, const struct when_counts *counts, struct err *e);
 
-/* Which Python runs captures. */
+/* Choosing the Python that runs captures. */
 
 struct python_choice {
 	char path[PATH_MAX];
-	char note[2 * PATH_MAX]; /* what a user would not expect of the choice, "" for nothing */
+	char note[2 * PATH_MAX]; /* a remark about an unexpected choice, or "" */
 };
 
-/* `given`, when it is not NULL; else the interpreter that most of the captures come from; where
- * they do not say, or it is not there any more (replay/capture/capture_files.h), or has no torch
- * now, the first of python3 and python on the PATH that has. -ENOENT with a hint when there is
- * none. */
+/* Choose `given` if not NULL; else the interpreter that most of the captures come from
+ * (replay/capture/capture_files.h). Where that is not recorded, is gone or has no torch, the first
+ * of python3 and python on the PATH that has torch. -ENOENT with a hint if there is none. */
 int choose_python(const char *given, const struct capture_places *captures,
 		  struct python_choice *out, struct err *e);
 
-/* The note as a line for people, when there is one. */
+/* Print the note as a line, if there is one. */
 void python_choice_say(const struct python_choice *c, FILE *f);
 
-/* Which calls of two runs are the same: the same op from the same source line, the same time it
- * came there, in the process of the same rank. */
+/* Matching the calls of two runs: the same op at the same source line, the same occurrence of it,
+ * in the process of the same rank. */
 
 struct diff_pair {
 	size_t a, b; /* indices in the two lists */
 };
 
 struct diff_match {
-	struct diff_pair *pairs; /* in the order of the calls of the first run */
+	struct diff_pair *pairs; /* in order of the first run's calls */
 	size_t n;
 	size_t only_a, only_b; /* calls without a partner */
 };
 
-/* Match the captures of two runs, both as capture_find sorts them; processes are taken in the order
- * of their numbers. A source line that only one of two runs knows is taken for the same. Returns 0
- * or -ENOMEM; diff_match_free gives the pairs back. */
+/* Match the captures of two runs, both sorted as by capture_find; ranks follow the order of pids.
+ * Source lines count only if both runs have them. 0 or -ENOMEM; free with diff_match_free. */
 int diff_match(const struct capture_places *a, const struct capture_places *b,
 	       struct diff_match *out);
 
 void diff_match_free(struct diff_match *m);
 
-/* What replay found, for people and for programs. */
+/* Results of replay and diff as text, JSON and CSV. */
 
 enum outcome_kind {
 	OUTCOME_DONE,
-	OUTCOME_SKIPPED, /* nothing that could be compared: random ops */
-	OUTCOME_NOT_RUN, /* could not be run: damaged, refused, died */
+	OUTCOME_SKIPPED, /* nothing to compare: random ops */
+	OUTCOME_NOT_RUN, /* damaged, refused or died */
 };
 
-/* How it went with one captured call. */
+/* What became of one captured call. */
 struct outcome {
 	enum outcome_kind kind;
 	char *why; /* owned; NULL for OUTCOME_DONE */
@@ -128,14 +129,14 @@ struct outcome {
 
 struct replay_report {
 	const struct capture_places *places;
-	struct outcome *outcomes; /* one for each place; has not begun: OUTCOME_DONE */
+	struct outcome *outcomes; /* one for each place; OUTCOME_DONE also before it begins */
 	struct rows rows;
-	bool detail;		    /* programs get all that is known of a row */
-	size_t done;		    /* calls that ended */
+	bool detail;		    /* JSON and CSV with all fields of a row */
+	size_t done;		    /* calls that have ended */
 	const char *torch, *python; /* versions */
 	const char *interpreter;    /* path */
-	const char
-	    *judged; /* what: "results in the capture", "results of a new run"; NULL: nothing */
+	const char *
+	    judged; /* what was judged: "results in the capture", "results of a new run"; or NULL */
 };
 
 struct replay_counts {
@@ -146,19 +147,19 @@ struct replay_counts {
 
 void replay_count(const struct replay_report *r, struct replay_counts *c);
 
-/* A row a tensor, worst first. Sorts the rows. 0, -ENOMEM or -EIO. */
+/* A table with a row for each tensor, worst first; sorts r->rows. 0, -ENOMEM or -EIO. */
 int replay_print_table(FILE *f, struct replay_report *r, int width, bool color);
 
-/* The same in the order in which the rows are. */
+/* The same table, in the present order of the rows. */
 int replay_print_rows(FILE *f, const struct replay_report *r, int width, bool color);
 
-/* What failed, by op, worst first; what could not be run; how much there was. Sorts the rows. */
+/* Failures by op, worst first; what could not be run; totals. Sorts r->rows. */
 void replay_print_summary(FILE *f, struct replay_report *r);
 
-/* A JSON object a line for each row (and for each call that was not run): op, id, role, index,
- * verdict, allclose, cosine, max_abs_diff, max_relative_diff, ulp, atol, rtol, reason, file, line,
- * and with `detail` more (ditrace-replay(1)). Numbers that JSON has not are strings: "nan", "inf",
- * "-inf". */
+/* A line of JSON for each row, and for each call that was not run: op, id, role, index, verdict,
+ * allclose, cosine, max_abs_diff, max_relative_diff, ulp, atol, rtol, reason, file, line, and more
+ * with `detail` (ditrace-replay(1)). Numbers that JSON lacks are strings: "nan", "inf", "-inf". 0,
+ * -ENOMEM or -EIO. */
 int replay_print_json(FILE *f, const struct replay_report *r);
 
 /* The same as CSV with a header line. */

@@ -23,7 +23,7 @@ static unsigned threads_each(const struct pool *p)
 	return cpus > (long)p->jobs ? (unsigned)cpus / p->jobs : 1;
 }
 
-/* Start one and wait for its hello. */
+/* Start a runner and wait for its hello. */
 static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 {
 	char why[128] = "it broke the connection";
@@ -67,7 +67,7 @@ static bool ends_job(const char *event)
 	       !strcmp(event, "damaged") || !strcmp(event, "error");
 }
 
-/* The worker is gone: its job has failed, and another takes its place. */
+/* The worker is gone: fail its job and start another. */
 static int replace(struct pool *p, struct pool_worker *pw, struct err *e)
 {
 	char why[128] = "it broke the connection", text[192];
@@ -92,11 +92,12 @@ static int handle(struct pool *p, struct pool_worker *pw, json_t *m, struct err 
 	}
 	r = p->message(p->ctx, pw->job, &pw->w, m, e);
 	if (!r && !strcmp(event, "tensor"))
-		worker_send(&pw->w, json_pack("{s:b}", "go", 1)); /* its end is seen at reading */
+		worker_send(&pw->w, json_pack("{s:b}", "go",
+					      1)); /* if it has died, the next read sees it */
 	return r;
 }
 
-/* Take what a runner says. One whose device stays broken after an op is replaced. */
+/* Handle the messages of a runner. One whose device is broken after an op is replaced. */
 static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
 {
 	json_t *m = NULL;
@@ -120,13 +121,13 @@ static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
 	return r;
 }
 
-/* The next job that can be put into words; those before it have failed. */
+/* Give the runner the next job that can be sent; jobs that cannot have failed. */
 static void give_jobs(struct pool *p, struct pool_worker *pw, size_t *next)
 {
 	while (*next < p->count) {
 		size_t job = (*next)++;
 		pw->job = job;
-		/* A worker that is gone is seen at reading. */
+		/* If the worker has died, the next read sees it. */
 		if (worker_send(&pw->w, p->request(p->ctx, job)) != -ENOMEM)
 			return;
 		pw->job = SIZE_MAX;

@@ -124,7 +124,7 @@ int replay_print_rows(FILE *f, const struct replay_report *r, int width, bool co
 	return rc;
 }
 
-/* The calls of an op with something wrong: the first row of an op is its worst. */
+/* The calls of an op with failures; its first row is its worst. */
 static void print_wrong(FILE *f, const struct replay_report *r, size_t first)
 {
 	const struct replay_row *x = &r->rows.list[first];
@@ -203,12 +203,12 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 	fprintf(f, r->judged ? "); judged: %s\n" : ")\n", r->judged);
 }
 
-/* --- for programs: the value of each key as text */
+/* JSON and CSV: the value of each key as text. */
 
 struct shown_value {
-	const char *text; /* of the row and its capture, or `number`; "" for null */
+	const char *text; /* borrowed from the row or its capture, or `number`; "" for null */
 	char number[32];
-	bool is_text; /* to be quoted in JSON */
+	bool is_text; /* quoted in JSON */
 	bool is_null;
 };
 
@@ -291,7 +291,7 @@ static void outcome_values(const struct outcome *o, const struct capture_place *
 
 typedef int (*print_values)(FILE *f, const struct shown_value *v, int n);
 
-/* JSON has only UTF-8: the bytes of a path that are none appear as \xNN. */
+/* Bytes of a path that are not UTF-8 become \xNN, as JSON is UTF-8 only. */
 static json_t *json_text(const char *s)
 {
 	json_t *x = json_string(s);

@@ -41,7 +41,7 @@ static int dtype_code(const char *name)
 	return -1;
 }
 
-/* A tensor of a message, in the shared memory. */
+/* A tensor of a message; its data is in shared memory. */
 struct blob {
 	struct compare_tensor t;
 	int64_t shape[COMPARE_DIMS];
@@ -111,7 +111,7 @@ static void set_cpu_figures(struct replay_row *r, const struct compare_stats *s)
 	r->cpu_along = s->along / n;
 }
 
-/* Add to the reason where it is worst. */
+/* Append the place of the worst element to the reason. */
 static void say_place(struct replay_row *r, const struct blob *a, const struct compare_stats *s)
 {
 	char place[80];

@@ -65,7 +65,7 @@ void times_free(struct times_list *l)
 	*l = (struct times_list){0};
 }
 
-/* "12.34500000" ms, as ditorch; "-" for none. */
+/* "12.34500000" ms, in ditorch's format; "-" for none. */
 static void ms(char *out, size_t size, const uint64_t *ns, size_t n, size_t i)
 {
 	if (i < n)
@@ -108,7 +108,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* First, min, median, p99: four cells. The first run apart, unless it is the only one. */
+/* First, min, median, p99: four cells. The first run is not in the others, unless it is the only
+ * one. */
 static int summary_cells(struct table *t, const uint64_t *ns, size_t n)
 {
 	char text[32];
@@ -164,7 +165,7 @@ int times_print_summary(FILE *f, const struct times_list *l, const struct captur
 	return r;
 }
 
-/* As Python's csv module writes it, whose output ditorch's is. */
+/* Quoted as by Python's csv module, which ditorch uses. */
 static void csv_field(FILE *f, const char *s, const char *end)
 {
 	if (strpbrk(s, ",\"\r\n")) {

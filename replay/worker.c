@@ -17,16 +17,16 @@
 extern char **environ;
 extern const char _binary_runner_py_start[], _binary_runner_py_end[];
 
-/* The descriptors as the runner sees them. */
+/* File descriptor numbers in the runner. */
 enum { FD_SCRIPT = 10, FD_REQUESTS, FD_REPLIES, FD_ARENA };
 
-/* How long it is waited for: one that was asked to end, and one that is ending by itself, of whose
- * memory a core may be written. */
+/* Seconds to wait for a runner: told to stop, and dying by itself, perhaps writing a core file. */
 enum { STOPPING_S = 1, DYING_S = 60 };
 
 static int script_file(void)
 {
-	/* cppcheck-suppress comparePointers; the linker puts both around the same bytes */
+	/* cppcheck-suppress comparePointers; both symbols are ends of one object made by the linker
+	 */
 	size_t left = (size_t)(_binary_runner_py_end - _binary_runner_py_start);
 	const char *p = _binary_runner_py_start;
 	int fd = memfd_create("runner.py", MFD_CLOEXEC);
@@ -78,7 +78,8 @@ static int spawn(struct worker *w, const char *python, unsigned threads, const i
 	return r;
 }
 
-/* A copy above the numbers that the runner gets, so that none is overwritten on the way. */
+/* Move fd above the numbers used in the runner, so that dup2 overwrites none before it is copied.
+ */
 static int high(int fd)
 {
 	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, FD_ARENA + 1) : -1;
@@ -117,7 +118,7 @@ int worker_send(struct worker *w, json_t *request)
 	if (!text)
 		return -ENOMEM;
 	size_t left = strlen(text);
-	text[left++] = '\n'; /* in place of the NUL */
+	text[left++] = '\n'; /* replaces the NUL */
 	for (const char *p = text; left;) {
 		ssize_t n = write(w->requests, p, left);
 		if (n < 0 && errno != EINTR)
@@ -201,7 +202,7 @@ static void say_status(int status, char *why, size_t size)
 		snprintf(why, size, "exit status %d", WEXITSTATUS(status));
 }
 
-/* Whether it has ended within so many seconds. */
+/* Whether the process ends within so many seconds. */
 static bool ended(pid_t pid, int seconds, int *status)
 {
 	for (int i = 0; i < 100 * seconds; i++) {

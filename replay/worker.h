@@ -1,5 +1,5 @@
-/* A Python process that runs captured ops (replay/runner), and the talk with it: lines of JSON over
- * pipes, tensors in shared memory. */
+/* A Python process that runs captured ops (replay/runner). Messages are lines of JSON over pipes,
+ * tensors are in shared memory. */
 #ifndef REPLAY_WORKER_H
 #define REPLAY_WORKER_H
 
@@ -11,40 +11,40 @@
 
 struct worker {
 	pid_t pid;		      /* 0: none */
-	int requests, replies, arena; /* file descriptors; replies is to be polled */
-	char *text;		      /* received, not yet a whole line */
+	int requests, replies, arena; /* file descriptors; poll replies */
+	char *text;		      /* received part of a line */
 	size_t len, size;
 	void *map;
 	size_t mapped;
 };
 
-/* Start `python` with the runner; it computes on `threads` threads. The worker's first message is
- * "hello". Its standard output goes to our standard error. A worker that could not be started is
- * left zeroed. */
+/* Start the runner in `python`, with `threads` compute threads. Its first message is "hello"; its
+ * standard output goes to our standard error. 0, or -errno with *e; the worker then holds no
+ * resources. */
 int worker_start(struct worker *w, const char *python, unsigned threads, struct err *e);
 
-/* Returns 0, -EPIPE when the worker is gone, or -ENOMEM for what cannot be written as JSON: NULL,
- * which is what a text that is not UTF-8 comes to. Steals the reference to `request`. */
+/* Send a request; takes over the reference. 0; -EPIPE if the worker has died; -ENOMEM if the
+ * request cannot be encoded, or is NULL, as json_pack returns for text that is not UTF-8. */
 int worker_send(struct worker *w, json_t *request);
 
-/* The next message into *out (json_decref it) once w->replies is readable: 1; 0 when it is not yet
- * whole; -EPIPE when the worker has ended; -EPROTO for what is no JSON. */
+/* Receive a message once w->replies is readable: 1 with *out (json_decref it); 0: not complete yet;
+ * -EPIPE: the worker has ended; -EPROTO: not JSON. */
 int worker_receive(struct worker *w, json_t **out);
 
-/* The same of what was received already, without waiting. */
+/* As worker_receive, from what was received already; never blocks. */
 int worker_next(struct worker *w, json_t **out);
 
-/* See all of the shared memory as it is now: for each message that has tensors, before the first
- * worker_memory. What worker_memory gave before is not valid any more. 0 or -errno. */
+/* Map the shared memory at its present size: once for each message with tensors, before the first
+ * worker_memory. Pointers from earlier mappings become invalid. 0 or -errno. */
 int worker_map(struct worker *w);
 
-/* `size` bytes at `offset` of the shared memory, until the message is answered; NULL when there is
- * not that much. */
+/* `size` bytes at `offset` of the shared memory, valid until the message is answered; NULL if out
+ * of range. */
 const void *worker_memory(const struct worker *w, size_t offset, size_t size);
 
-/* End it, whether it runs or not, and free all. With `why` it has ended already, or is about to:
- * what it died of, "signal 11 (Segmentation fault)" or "exit status 1", goes there, and nothing if
- * it did not end by itself. */
+/* End the worker, running or not, and free everything. With `why` it has ended or is ending by
+ * itself: `why` gets the cause, "signal 11 (Segmentation fault)" or "exit status 1", and stays as
+ * it is if the worker had to be killed. */
 void worker_stop(struct worker *w, char *why, size_t size);
 
 #endif

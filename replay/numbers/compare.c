@@ -13,7 +13,7 @@
 #include "replay/numbers/number.h"
 #include "symbolizer/event/names.h"
 
-/* Chunks are the same whatever the number of threads, and so are the sums. */
+/* Chunks do not depend on the number of threads, so neither do the sums. */
 enum { CHUNK = 256 * COMPARE_BLOCK, THREADS_MAX = 64, DTYPE_FLOAT64 = 7 };
 
 enum { OF_A, OF_B, OF_ALLOWANCE, WALKS };
@@ -23,12 +23,12 @@ struct compare_walk {
 	number_load load;
 };
 
-/* What is walked through, together. Dimensions of size one are dropped, neighbours that follow each
- * other in memory are one, the parts of complex numbers are the last dimension. Where the tensors
- * lie in another order than row-major, the dimensions are in theirs. Steps are in bytes. */
+/* The loop nest over both tensors and the allowance. Dimensions of size one are dropped, contiguous
+ * neighbours merged; the parts of complex numbers are the last dimension. For tensors that are not
+ * row-major, dimensions are in order of memory. Steps are in bytes. */
 struct dim {
 	int64_t size, step[WALKS];
-	int64_t row_major; /* how far a step goes in row-major order */
+	int64_t row_major; /* step of the row-major index */
 };
 
 struct job {
@@ -93,7 +93,7 @@ static int64_t stride_of(const struct compare_tensor *t, int i, int64_t dense)
 	return t->stride ? t->stride[i] : dense;
 }
 
-/* Larger steps first: insertion sort, which keeps the order of equals. */
+/* By decreasing step. Insertion sort is stable. */
 static void sort_dims(struct dim *dims, int n)
 {
 	for (int i = 1; i < n; i++)
@@ -128,7 +128,7 @@ static void dims_init(struct job *j, const struct compare_tensor *a, const struc
 		    (struct dim){1, {ta->itemsize, tb->itemsize, sizeof(double)}, 1};
 }
 
-/* The row-major index of the `at`-th element of the walk. */
+/* The row-major index of element number `at` of the loop nest. */
 static uint64_t row_major(const struct job *j, uint64_t at)
 {
 	uint64_t index = 0;
@@ -142,7 +142,7 @@ static uint64_t row_major(const struct job *j, uint64_t at)
 	return index;
 }
 
-/* `n` elements from the `at`-th on into `out`. */
+/* Load `n` elements, from number `at` of the loop nest on. */
 static void fetch(const struct job *j, int which, uint64_t at, size_t n, void *out)
 {
 	int64_t place[COMPARE_DIMS + 1];
@@ -241,7 +241,7 @@ static double max(double a, double b)
 	return b > a ? b : a;
 }
 
-/* Chunks come in order, so what is first and equal stays. */
+/* Chunks are merged in order, so that the first of equal maxima stays. */
 static void merge(struct compare_stats *s, const struct compare_stats *c)
 {
 	bool had_wrong = s->first_wrong != UINT64_MAX, has_wrong = c->first_wrong != UINT64_MAX;
@@ -284,7 +284,7 @@ static void set_units(struct compare_units *u, const struct compare_params *p,
 	u->roundoff = p->roundoff > 0 ? p->roundoff : compare_roundoff(a->dtype);
 	u->floor = p->floor > least ? p->floor : least;
 	if (!(u->floor > 0x1p-1070))
-		u->floor = 0x1p-1070; /* 0 / 0 is no error */
+		u->floor = 0x1p-1070; /* avoids 0 / 0 for equal zeros */
 	u->sums_only = p->sums_only;
 	u->to_ulp = is_float(t) ? ldexp(1, t->digits - 1) : 0;
 	if (!(normal > 0))

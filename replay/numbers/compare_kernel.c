@@ -19,7 +19,7 @@ typedef uint64_t vu __attribute__((vector_size(LANES * 8)));
 struct lanes {
 	vd max_abs, worst, ulp;
 	vd dot, aa, bb, sum, sum2, along;
-	vi unequal, not_close, more_rel; /* counts are subtracted: true is -1 */
+	vi unequal, not_close, more_rel; /* a true comparison is -1: counts are negative */
 };
 
 INLINE vd load(const double *p)
@@ -49,7 +49,7 @@ INLINE vd magnitude(vd x)
 	return (vd)((vi)x & ~SIGN);
 }
 
-/* |d| over 2^exponent of b, which is at least that of the smallest normal number. */
+/* d| in units of 2^exponent of b, at least that of the smallest normal number. */
 INLINE vd in_binades(vd d, vd b, uint64_t emin_bits)
 {
 	vi e = (vi)b & EXPONENT, least = e - e + (int64_t)emin_bits;
@@ -129,7 +129,7 @@ COMPARE_CLONES double compare_mean_square(const double *v, size_t n)
 	return count > 0 ? sum_of(squares) / count : 0;
 }
 
-/* Is there a NaN or an infinity? Either less itself is NaN, and stays so in the sum. */
+/* Whether there is a NaN or an infinity: x - x is NaN for both, and makes the sum NaN. */
 COMPARE_CLONES static bool special(const double *a, const double *b, size_t n)
 {
 	vd sum = {0};
@@ -153,7 +153,7 @@ static void wrong(double a, double b, uint64_t at, struct compare_stats *s)
 	s->b_at_worst = b;
 }
 
-/* Count what is not finite and put zeros in its place. Returns how many. */
+/* Count the elements that are not finite and set them to zero. Returns their number. */
 static size_t take_special(double *a, double *b, size_t n, uint64_t at, struct compare_stats *s)
 {
 	size_t found = 0;
@@ -181,7 +181,7 @@ static double max_of(vd v)
 	return m;
 }
 
-/* A block that has a new maximum is looked through again for its place. */
+/* Find the index of a new maximum in a second pass over its block. */
 static void find_max_abs(const double *a, const double *b, size_t n, uint64_t at, double max,
 			 struct compare_stats *s)
 {
@@ -286,7 +286,7 @@ void compare_block(double *a, double *b, const double *k, size_t n, uint64_t at,
 		find_rel(a, b, n, s);
 }
 
-/* Distance of two integers; a difference of int64_t as uint64_t is exact whichever is larger. */
+/* a - b|. The difference as uint64_t is exact also where int64_t would overflow. */
 INLINE uint64_t distance(int64_t a, int64_t b, bool is_unsigned)
 {
 	bool less = is_unsigned ? (uint64_t)a < (uint64_t)b : a < b;

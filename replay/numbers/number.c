@@ -5,8 +5,8 @@
 
 #include "replay/numbers/simd_x86_64.h"
 
-/* IEEE and bfloat16 formats as floats, by their bits: faster than the compiler's conversions where
- * the machine has none, and the same on all. */
+/* Conversions from half and bfloat16 by bits: faster than the compiler's on machines without
+ * instructions for it, and the same result everywhere. */
 static inline __attribute__((always_inline)) float from_half(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, bits = (uint32_t)(h & 0x7fff) << 13;
@@ -28,9 +28,9 @@ static inline __attribute__((always_inline)) float from_bfloat16(uint16_t h)
 	return f;
 }
 
-/* The four 8-bit formats (torch/headeronly/util/Float8_*.h of 2.13.0): `ebits` of exponent with
- * `bias`, `mbits` of mantissa. e5m2 alone has infinities; e4m3fn has NaN at 0x7f; the fnuz ones
- * have no -0, and NaN in its place. */
+/* The four 8-bit formats (torch/headeronly/util/Float8_*.h of 2.13.0), with `mbits` of mantissa and
+ * an exponent with `bias`. Only e5m2 has infinities; e4m3fn has NaN at 0x7f; the fnuz formats have
+ * NaN in place of -0. */
 static double from_float8(uint8_t v, int mbits, int bias, bool fnuz)
 {
 	int exponent = (v & 0x7f) >> mbits, mantissa = v & ((1 << mbits) - 1);
@@ -56,7 +56,7 @@ static double from_float8(uint8_t v, int mbits, int bias, bool fnuz)
 #define AS_BOOL(v) ((v) != 0)
 #define AS_IT_IS(v) (v)
 
-/* memcpy: the elements of a file need not be aligned. */
+/* memcpy because elements in a file may be unaligned. */
 #define LOAD(name, clones, type, to, convert)                                                      \
 	clones static void name(const void *in, ptrdiff_t step, size_t n, void *out)               \
 	{                                                                                          \
@@ -112,7 +112,7 @@ LOAD(e8m0fnu_double, , uint8_t, double, FLOAT8_E8M0FNU)
 		NUMBER_COMPLEX, bytes, 2, digits, emin, load##_double, NULL                        \
 	}
 
-/* Indexed by c10::ScalarType (names_dtype). Quantized dtypes: the integers that are stored. */
+/* Indexed by c10::ScalarType (names_dtype). Quantized dtypes have the stored integers. */
 static const struct number numbers[] = {
     [0] = UNSIGNED(uint8_t, u8),
     [1] = SIGNED(int8_t, i8),

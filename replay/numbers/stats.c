@@ -11,8 +11,8 @@
 
 enum { LANES = 8, MAX_ITEM = 16 };
 
-/* Two numbers at once, which every 64-bit processor has registers for, and the outcome of comparing
- * them: -1 for true. A row is LANES numbers. */
+/* Two doubles, a register of every 64-bit processor, and the mask of a comparison, -1 for true. A
+ * row is LANES doubles. */
 typedef double vec __attribute__((vector_size(2 * sizeof(double))));
 typedef int64_t mask __attribute__((vector_size(2 * sizeof(int64_t))));
 enum { ROW = LANES / 2 };
@@ -21,7 +21,7 @@ struct stats_sum {
 	struct stats s;
 	const struct number *number;
 	size_t itemsize;
-	uint64_t finite; /* elements that mean, m2 and squares are of */
+	uint64_t finite; /* number of elements in mean, m2 and squares */
 	long double mean, m2, squares;
 	XXH3_state_t *hash;
 	size_t pending; /* elements in `raw` */
@@ -52,7 +52,8 @@ struct stats_sum *stats_begin(int dtype)
 	return s;
 }
 
-/* |z| of n complex numbers, in place. hypot says infinity where the other part is NaN. */
+/* z| of n complex numbers, in place. hypot is infinite for an infinity and a NaN; PyTorch has NaN.
+ */
 static void absolute(double *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -61,7 +62,7 @@ static void absolute(double *v, size_t n)
 	}
 }
 
-/* The next up to LANES of `n` numbers from v[i] on, filled up with `pad`. */
+/* Load up to LANES of `n` numbers from v[i] on, padded with `pad`. */
 static inline void load(const double *v, size_t i, size_t n, double pad, vec *row)
 {
 	if (n - i >= LANES) {
@@ -107,7 +108,8 @@ static double greatest(const vec *row)
 	return m;
 }
 
-/* NaN, infinities, zeros, least and largest of a block. Returns how many are finite. */
+/* Count NaN, infinities and zeros of a block, and update minimum and maximum. Returns the number of
+ * finite elements. */
 static size_t classify(struct stats *s, const double *v, size_t n)
 {
 	mask nan[ROW] = {0}, pos[ROW] = {0}, neg[ROW] = {0}, zero[ROW] = {0};
@@ -161,7 +163,8 @@ static double largest(const double *v, size_t n)
 	return greatest(m);
 }
 
-/* The block's values are x * 2^-scale afterwards. */
+/* Scale the block to avoid overflow and underflow of squares: x becomes x * 2^-scale. Returns
+ * scale. */
 static int scale(double *v, size_t n)
 {
 	int exponent = 0;
@@ -174,8 +177,7 @@ static int scale(double *v, size_t n)
 	return exponent;
 }
 
-/* Mean, sum of squared deviations and sum of squares of n finite values, put together with those of
- * the blocks before. */
+/* Mean, sum of squared deviations and sum of squares of n finite values, merged into the totals. */
 static void accumulate(struct stats_sum *s, double *v, size_t n)
 {
 	vec sum[ROW] = {0}, deviations[ROW] = {0}, squares[ROW] = {0}, x[ROW];
@@ -204,7 +206,7 @@ static void accumulate(struct stats_sum *s, double *v, size_t n)
 	s->finite += n;
 }
 
-/* Least and largest of 64-bit integers, which a double does not hold. */
+/* Minimum and maximum of 64-bit integers, which a double cannot represent exactly. */
 static void ints64(struct stats *s, const unsigned char *raw, size_t n, bool first)
 {
 	uint64_t flip = s->is_unsigned ? UINT64_C(1) << 63 : 0;

@@ -1,4 +1,4 @@
-/* The elements of a tensor in row-major order, from another process. */
+/* Reads the elements of a tensor in another process in row-major order. */
 #include "replay/numbers/stats.h"
 
 #include <errno.h>
@@ -10,13 +10,12 @@
 
 enum { CHUNK = 1 << 20 };
 
-/* A walk over the elements: dimensions of size 1 left out, and those that lie behind each other
- * without a gap made one. */
+/* A loop nest over the elements: dimensions of size 1 are dropped, contiguous neighbours merged. */
 struct tensor_walk {
 	unsigned ndim;
 	uint64_t size[TENSOR_MAX_DIM], stride[TENSOR_MAX_DIM]; /* stride in bytes */
-	uint64_t run;					       /* bytes without a gap */
-	uint64_t runs;					       /* so many of them */
+	uint64_t run;					       /* bytes of a contiguous run */
+	uint64_t runs;					       /* number of runs */
 };
 
 static struct tensor_walk walk_of(const struct tensor *t, const struct extent *x)
@@ -70,8 +69,8 @@ static int add_run(struct stats_sum *s, const struct source *src, uint64_t addre
 	return rc;
 }
 
-/* Every run in turn, from `memory`, which holds what begins at `base`, or with NULL from the source
- * one by one. */
+/* Add every run, from `memory`, a copy of what begins at `base`; if NULL each run is read from the
+ * source. */
 static int add_runs(struct stats_sum *s, const struct tensor_walk *w, const struct source *src,
 		    const unsigned char *memory, uint64_t base, unsigned itemsize, struct err *e)
 {
@@ -101,7 +100,7 @@ static int add_runs(struct stats_sum *s, const struct tensor_walk *w, const stru
 static int add_all(struct stats_sum *s, const struct tensor *t, const struct extent *x,
 		   const struct source *src, struct err *e)
 {
-	/* From the first element on: what the storage has before it is not needed. */
+	/* The storage before the first element is not needed. */
 	uint64_t span = x->base + x->bytes - t->data_ptr;
 	struct tensor_walk w = walk_of(t, x);
 

@@ -32,7 +32,7 @@ static void op_part(const char *op, char *out, size_t size)
 	out[n] = '\0';
 }
 
-/* 1: taken, 0: not set. */
+/* 1: read into *out, 0: the variable is not set, or -EINVAL. */
 static int tolerance_read_variable(const char *variable, struct tolerance *out, struct err *e)
 {
 	const char *text = getenv(variable);
@@ -83,13 +83,13 @@ bool tolerance_in_env(void)
 	return false;
 }
 
-/* Measured on tests/corpus, see docs/verdict.md. In units of compare_params. */
+/* Limits in units of compare_params, measured on tests/corpus; see docs/verdict.md. */
 static const double worst_limit = 6, rms_limit = 1.25, bias_limit = 0.5;
-/* The CPU is no perfect kernel: as much as so many times its error is no fault. */
+/* The CPU's kernels round, too: errors up to so many times theirs are accepted. */
 static const double worst_of_cpu = 4, rms_of_cpu = 2, bias_of_cpu = 3;
-/* The errors of a long sum have a little of a common sign. */
+/* Errors of a long sum are slightly correlated: how the bias limit grows with it. */
 static const double bias_order = 20;
-/* A mean is a bias when chance would not give it, in standard errors, of at least so many. */
+/* Standard errors from which on a mean counts as a bias rather than chance. */
 static const double bias_errors = 8;
 enum { BIAS_MIN = 64, DTYPE_FLOAT64 = 7, DTYPE_COMPLEX128 = 10 };
 
@@ -99,7 +99,7 @@ const char *verdict_name(enum verdict v)
 	return names[v];
 }
 
-/* Unit roundoff of the sums in a kernel: half types add up in float32. */
+/* Unit roundoff of sums inside kernels: half types accumulate in float32. */
 static double inner_roundoff(int dtype)
 {
 	bool twice = dtype == DTYPE_FLOAT64 || dtype == DTYPE_COMPLEX128;
@@ -109,7 +109,7 @@ static double inner_roundoff(int dtype)
 double verdict_floor(int dtype, double rms)
 {
 	double normal = compare_smallest_normal(dtype);
-	double flushed = normal < 0x1p-100 ? normal : 0; /* subnormal numbers may be zero */
+	double flushed = normal < 0x1p-100 ? normal : 0; /* kernels may flush subnormals to zero */
 	return fmax(inner_roundoff(dtype) * rms, flushed);
 }
 
@@ -128,7 +128,7 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
-/* The worst of what was found so far, and the words for it. */
+/* The worst finding so far, and its text. */
 struct finding {
 	double score;
 	bool has_cpu;
@@ -149,7 +149,8 @@ static void finding_note(struct finding *f, double value, double limit, const ch
 		*about_cpu = '\0';
 }
 
-/* A sum of n numbers in any order may be off by sqrt(n) times as much as a good one. */
+/* Factor on the limits for a sum of `reach` numbers in any order of addition: its error grows with
+ * sqrt(reach). */
 static double order_of(double reach, int dtype)
 {
 	return reach > 1 ? 1 + sqrt(reach) * inner_roundoff(dtype) / compare_roundoff(dtype) : 1;
@@ -226,8 +227,9 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 	return f.score > 1 ? VERDICT_WRONG : VERDICT_RIGHT;
 }
 
-/* A larger unit makes each |e| smaller, so worst and rms, too. A mean of errors that each shrink by
- * a factor of their own is at most the sum of those of one sign: (sum |e| + |sum e|) / 2. */
+/* An allowance makes the unit larger, so each |e|, and with them worst and rms, smaller. If each
+ * error shrinks by its own factor, the mean is at most that of the errors of one sign: (sum |e| +
+ * |sum e|) / 2, and rms is an upper bound of the mean of |e|. */
 bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach)
 {
 	struct figures a = figures_of(s);

@@ -1,5 +1,5 @@
-/* Is a result right? By ditorch's tolerances, or by what correct kernels do; docs/verdict.md has
- * the formulas and how they were found. */
+/* Verdicts on results, by ditorch's tolerances or by the errors of correct kernels; formulas and
+ * their derivation are in docs/verdict.md. */
 #ifndef REPLAY_NUMBERS_VERDICT_H
 #define REPLAY_NUMBERS_VERDICT_H
 
@@ -8,23 +8,23 @@
 #include "base/err.h"
 #include "replay/numbers/compare.h"
 
-/* atol and rtol as ditorch takes them: defaults by dtype, and its environment variables
- * (get_error_tolerance in op_tools/utils.py). */
+/* ditorch's atol and rtol: defaults by dtype, and its environment variables (get_error_tolerance in
+ * op_tools/utils.py). */
 
 struct tolerance {
 	double atol, rtol;
-	bool from_env; /* a variable decided */
+	bool from_env; /* set by an environment variable */
 };
 
-/* For results of `op` ("torch.Tensor.add", "aten::add.Tensor") of a dtype (c10::ScalarType).
- * Strongest first: OP_AUTOCOMPARE_ERROR_TOLERANCE_DTYPE (OP: what stands behind the last dot, in
- * capitals; of an operator's name what stands before the overload),
- * AUTOCOMPARE_ERROR_TOLERANCE_DTYPE, AUTOCOMPARE_ERROR_TOLERANCE; then the defaults 1e-4, 1e-3,
- * 1e-5, 1e-8 of float16, bfloat16, float32, float64 and 1e-3 of all others, for which only the last
- * variable counts. -EINVAL for a variable that is not "atol,rtol". */
+/* The tolerance for results of `op` ("torch.Tensor.add", "aten::add.Tensor") of a dtype
+ * (c10::ScalarType). In order of precedence: OP_AUTOCOMPARE_ERROR_TOLERANCE_DTYPE (OP: the part
+ * after the last dot in capitals; of an operator the part before the overload),
+ * AUTOCOMPARE_ERROR_TOLERANCE_DTYPE, AUTOCOMPARE_ERROR_TOLERANCE, the default: 1e-4, 1e-3, 1e-5,
+ * 1e-8 for float16, bfloat16, float32, float64, and 1e-3 for all others, to which only the last
+ * variable applies. 0; -EINVAL for a variable that is not "atol,rtol". */
 int tolerance_of(const char *op, int dtype, struct tolerance *out, struct err *e);
 
-/* Is any of the variables set, for whatever op? */
+/* Whether any of the variables is set, for any op. */
 bool tolerance_in_env(void);
 
 enum verdict { VERDICT_RIGHT, VERDICT_WRONG, VERDICT_NOT_JUDGED };
@@ -32,30 +32,29 @@ enum verdict { VERDICT_RIGHT, VERDICT_WRONG, VERDICT_NOT_JUDGED };
 /* "right", "wrong", "not judged". */
 const char *verdict_name(enum verdict v);
 
-/* What a result is judged by. */
+/* The basis of a verdict. */
 struct verdict_input {
 	const struct compare_stats *stats; /* the result against the reference */
-	const struct compare_stats *cpu;   /* the CPU in the same dtype against it; NULL: none */
+	const struct compare_stats
+	    *cpu; /* the same op on the CPU in the same dtype, against the reference; NULL: none */
 	const struct compare_stats *against_cpu; /* the result against the CPU's; NULL: none */
 	int dtype;				 /* c10::ScalarType of the result */
-	bool exact;   /* every bit is known: integers, bools, moved data */
-	double reach; /* numbers that one element may be a sum of, >= 1 */
+	bool exact;   /* results must match bit for bit: integers, bools, moved data */
+	double reach; /* number of summands of one element, at most; >= 1 */
 };
 
-/* The floor of compare_params for results of `dtype` whose reference has this root mean square. */
+/* The floor of compare_params for results of `dtype`; rms: root mean square of the reference. */
 double verdict_floor(int dtype, double rms);
 
-/* The verdict. `why` (of `size` bytes) says what is wrong, "" when nothing is. *score is how far
- * beyond the limit the result is: <= 1 for right, larger is worse, infinite for NaN and the like.
- */
+/* The verdict. `why` (of `size` bytes) gets what is wrong, or "". *score is the error relative to
+ * its limit: <= 1 for right, larger is worse, infinite for mismatched NaN and infinities. */
 enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t size, double *score);
 
-/* Whether verdict_judge would say right whatever the allowance of the inputs and the CPU's figures
- * are, and with every reach from this one (>= 1) on: `s` is of a comparison without an allowance.
- */
+/* Whether verdict_judge would say right for any allowance of the inputs, any figures of the CPU,
+ * and any reach from this one on (>= 1). `s` comes from a comparison without an allowance. */
 bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach);
 
-/* The verdict by torch.allclose, as ditorch decides. */
+/* The verdict of torch.allclose, as in ditorch. */
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,
 			      size_t size, double *score);
 
