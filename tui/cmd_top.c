@@ -15,12 +15,12 @@
 
 struct top_opts {
 	struct live_opts live;
-	const char *file; /* NULL: live */
+	const char *file; /* NULL: a live process */
 	const char *speed_text;
 	double speed;
 };
 
-/* A word that is all digits is a process, unless a file is called so. */
+/* All digits, and no file of that name exists. */
 static bool is_pid(const char *word)
 {
 	return strspn(word, "0123456789") == strlen(word) && access(word, F_OK);

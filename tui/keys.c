@@ -24,7 +24,7 @@ static void move(size_t *at, long by)
 		*at += (size_t)by;
 }
 
-/* Too far is put right when the panel is drawn. */
+/* Limits are enforced when the panel is drawn. */
 static bool movement(struct top *t, int key)
 {
 	size_t *at = t->panel == TOP_TABLE ? &t->selected : &t->scroll;
@@ -154,7 +154,7 @@ static void show_help(struct top *t)
 	t->left = 0;
 }
 
-/* Of a process only. */
+/* Keys that need a live process. */
 static bool live_key(struct top *t, int key)
 {
 	if (!strchr("ade", key))
@@ -234,7 +234,7 @@ static void lines_key(struct top *t, int key)
 		t->left += SIDE;
 }
 
-/* Letter by letter, so that the rows follow. Only ASCII is found whatever its case. */
+/* Filter on each letter typed. Only ASCII ignores case. */
 static void filter_key(struct top *t, int key)
 {
 	char text[VIEW_FILTER_MAX + 8];

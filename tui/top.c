@@ -57,7 +57,7 @@ static int top_take_items(struct top *t, uint64_t until)
 	return r;
 }
 
-/* Whether there was more to take than time. */
+/* Whether reading stopped for lack of time, not of events. */
 static bool is_behind(const struct top *t, uint64_t until)
 {
 	return t->player && !t->paused && player_state(t->player) == PLAYER_GOES_ON &&

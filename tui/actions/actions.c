@@ -13,7 +13,7 @@ struct actions {
 	struct stacks stacks;
 	struct capture_next capture;
 	struct change change;
-	bool shows_change; /* the panel, in place of the stacks */
+	bool shows_change; /* the panel shows the changes instead of the stacks */
 };
 
 struct actions *actions_new(void)
@@ -36,7 +36,7 @@ const char *actions_text(const struct actions *a)
 	return !a ? NULL : a->shows_change ? a->change.text : a->stacks.text;
 }
 
-/* 0: there is none, and why was said. */
+/* The traced process; 0 if there is none, with a message. */
 static pid_t process(struct top *t)
 {
 	pid_t pid = t->live ? live_process(t->live) : 0;
@@ -77,8 +77,8 @@ static const struct grouping_row *row_or_say(struct top *t)
 	return NULL;
 }
 
-/* The op of the row with the cursor, and whether another op called it last; false: it is not of
- * one, and that was said. */
+/* The op of the selected row, and in *inner whether its last call came from another op. False, with
+ * a message, if the row is not of one op. */
 static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
 {
 	struct op_event last;
@@ -97,7 +97,8 @@ static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
 	return true;
 }
 
-/* Breakpoints of a second tracer do not go together with those of the first. */
+/* The engine for a second tracer of the process; -1: none. Two tracers cannot both set breakpoints.
+ */
 static int engine_beside(struct top *t)
 {
 	struct view_head h;
@@ -139,7 +140,7 @@ static void undo(struct top *t)
 		top_say(t, "there is nothing to undo");
 }
 
-/* "aten::add_.Tensor" is called as torch.Tensor.add_: "add_". */
+/* "aten::add_.Tensor" is called as torch.Tensor.add_: its name here is "add_". */
 static void change(struct top *t, enum intervene_feature feature)
 {
 	char op[OP_MAX];

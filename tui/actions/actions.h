@@ -1,4 +1,4 @@
-/* What keys do with the process that is traced, besides tracing it. */
+/* Actions of keys on the traced process: capture, change of functions, stacks. */
 #ifndef TUI_ACTIONS_ACTIONS_H
 #define TUI_ACTIONS_ACTIONS_H
 
@@ -11,40 +11,40 @@
 /* NULL without memory. */
 struct actions *actions_new(void);
 
-/* Do what `key` means for the row with the cursor; says what it did, or why it cannot. False when
- * it is none of these keys. */
+/* Perform the action of `key` on the selected row, with a message about the outcome. False if the
+ * key has no action. */
 bool actions_key(struct top *t, int key);
 
-/* Some times a second: see what has become of it. */
+/* Poll for progress, several times a second. */
 void actions_tick(struct top *t);
 
-/* What a key has asked for last: the stacks of all threads, or what the changed functions did;
- * NULL: nothing yet. */
+/* The output of the last action: stacks of all threads, or what the changed functions did; NULL:
+ * none yet. */
 const char *actions_text(const struct actions *a);
 
-/* End what goes on, and free `a` (may be NULL). */
+/* Stop everything in progress, and free `a` (may be NULL). */
 void actions_free(struct actions *a);
 
-/* Which calls a row of the table is of, as the options of a capture say it. */
+/* The calls of a table row as options of a capture. */
 
 struct capture_what {
-	char *ops;	/* a list for --ops; NULL: all */
-	char *when;	/* a condition for --when; NULL: none */
+	char *ops;	/* for --ops; NULL: all */
+	char *when;	/* for --when; NULL: none */
 	char text[192]; /* "aten::linear at train.py:12" */
 };
 
-/* The calls of a row of the view's grouping: op, source line, shapes, thread. False when they
- * cannot be chosen, and why was said. Free *out with capture_what_free either way. */
+/* The calls of a row of the view's grouping: op, source line, shapes or thread. False, with a
+ * message, if options cannot select them. Free *out with capture_what_free either way. */
 bool capture_row(struct top *t, const struct grouping_row *row, struct capture_what *out);
 
-/* The last call of a row that is of one op, in *last until the player is asked again. False when it
- * is not known or no op that a program calls, and that was said. */
+/* The last call of a row, valid until the next call of the player. False, with a message, if it is
+ * unknown or the row is of something that no program calls. */
 bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_event *last);
 
 void capture_what_free(struct capture_what *w);
 
-/* The next of some calls of a traced process, captured by a second tracing of its own
- * (tracer/background.h), which ends with the call. */
+/* Capturing the next of the selected calls, by a second tracer (tracer/background.h) that ends with
+ * that call. */
 
 enum { CAPTURE_DIR_MAX = 64 };
 
@@ -55,33 +55,34 @@ struct capture_next {
 	struct background background;
 	struct capture_what what;
 	char dir[CAPTURE_DIR_MAX];
-	char last[TOP_MESSAGE_MAX]; /* what the tracing said last */
-	unsigned files;		    /* saved so far */
+	char last[TOP_MESSAGE_MAX]; /* last message of the tracer */
+	unsigned files;		    /* number saved so far */
 };
 
-/* Wait for the next call of `what` (taken over), with the engine `engine` (enum engine_choice),
- * into a new folder here; says what it does, or why it cannot. */
+/* Wait for the next call of `what` (takes it over) with `engine` (enum engine_choice), and capture
+ * it into a new folder in the current directory. Reports success or the reason of failure with a
+ * message. */
 void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, struct capture_what *what,
 			int engine);
 
-/* Some times a second: say how it went. */
+/* Poll for progress, several times a second; reports it with messages. */
 void capture_next_tick(struct capture_next *c, struct top *t);
 
-/* Wait no longer; false when nothing was waited for. */
+/* Stop waiting; false if it was not. */
 bool capture_next_stop(struct capture_next *c, struct top *t);
 
-/* End it, and wait until all is taken out. */
+/* Stop waiting, and return once all probes are removed. */
 void capture_next_close(struct capture_next *c);
 
-/* What functions of the process do, changed: by a ditrace of its own (tracer/background.h), or by
- * the one that changes them already (tracer/intervene/intervene.h). */
+/* Changing what functions of the process do: by a ditrace of its own (tracer/background.h), or
+ * through one that already changes functions there (tracer/intervene/intervene.h). */
 
 enum { CHANGES_MAX = 16, CHANGE_NAME_MAX = 128 };
 
 /* Zero-initialise. */
 struct change {
 	pid_t pid;
-	bool running, stopping; /* the ditrace of its own */
+	bool running, stopping; /* state of the ditrace of its own */
 	struct background_opts o;
 	struct background background;
 	struct {
@@ -89,41 +90,41 @@ struct change {
 		char name[CHANGE_NAME_MAX];
 	} done[CHANGES_MAX];
 	unsigned n;
-	char *text; /* what was told in all, once it has ended; NULL: not yet */
+	char *text; /* its output, once it has ended; NULL before */
 };
 
-/* From its next call on the function `name` of `pid` is to do that; says so, or why not.
- * `reachable`: nothing keeps another ditrace from entering the process. */
+/* Change the function `name` of `pid` from its next call on; reports success or failure with a
+ * message. `reachable`: another ditrace can attach to the process. */
 void change_add(struct change *c, struct top *t, pid_t pid, bool reachable,
 		enum intervene_feature feature, const char *name);
 
-/* Take back the last of them; false when there is none. */
+/* Undo the last change; false if there is none. */
 bool change_undo(struct change *c, struct top *t);
 
-/* Some times a second: say what has come. True when it has ended and c->text is new. */
+/* Poll for messages, several times a second. True once it has ended and c->text is new. */
 bool change_tick(struct change *c, struct top *t);
 
-/* Take all back, and free what there is. */
+/* Undo all changes, and free everything. */
 void change_close(struct change *c);
 
-/* What all threads of a process do now, looked at by a process of its own: neither a slow look nor
- * a stopped thread keeps the screen up, and ending it lets all threads go. */
+/* Stacks of all threads of a process, taken by a child process: the screen stays responsive if that
+ * is slow or a thread stays stopped, and ending the child releases all threads. */
 
 /* Zero-initialise. */
 struct stacks {
-	pid_t child; /* that looks; 0: none does */
-	int out;     /* file with what it says, while there is a child */
-	char *text;  /* of the last look that ended: what ditrace stack prints, or why there is
-			nothing; NULL: none yet */
+	pid_t child; /* takes the snapshot; 0: none running */
+	int out;     /* file with its output while it runs */
+	char *text;  /* last finished snapshot: output of ditrace stack, or why there is none; NULL:
+			none yet */
 };
 
-/* Begin to look at `pid`; nothing happens while a look goes on. 0 or -errno. */
+/* Start a snapshot of `pid`, unless one is running. 0 or -errno. */
 int stacks_look(struct stacks *s, pid_t pid);
 
-/* Whether a look has ended since the last call, and s->text is new. */
+/* Whether a snapshot has finished since the last call; s->text is then new. */
 bool stacks_came(struct stacks *s);
 
-/* End a look that goes on, and free what there is. */
+/* Cancel a running snapshot, and free everything. */
 void stacks_close(struct stacks *s);
 
 #endif

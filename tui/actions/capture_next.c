@@ -61,12 +61,12 @@ static void put_shapes(FILE *f, const struct value *v, uint32_t n, unsigned *ten
 	}
 }
 
-/* The condition for a row of one op. */
+/* The --when condition of a row of one op. */
 static void put_condition(FILE *f, enum grouping_by group, const struct aggregate_row *s,
 			  const struct op_event *last)
 {
 	unsigned tensors = 0;
-	/* The line of the forward is not known to a tracing that began after it. */
+	/* A tracer that starts now does not know the lines of forward ops called before. */
 	if (group == GROUPING_OP_LINE && s->file && s->phase != PHASE_BACKWARD) {
 		put_line(f, s);
 	} else if (group == GROUPING_SHAPE) {
@@ -120,7 +120,7 @@ static bool one_op(struct top *t, enum grouping_by group, const struct grouping_
 	return true;
 }
 
-/* The ops that were seen at a line, which alone need be looked at. */
+/* List the ops seen at a line, so that no others need probes. */
 static bool put_ops(FILE *f, const struct view *v, const struct aggregate_row *line)
 {
 	size_t n;
@@ -233,7 +233,8 @@ void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, struct
 		top_say(t, "cannot make the folder %s: %s", c->dir, strerror(-r));
 		return;
 	}
-	/* All calls are picked, and one is taken: the first may come before it can be decoded. */
+	/* Not `nth 1`: the first call may come before calls can be decoded. Select all, stop after
+	 * one. */
 	c->o.session = (struct session_opts){
 	    .ops = c->what.ops,
 	    .when = c->what.when,

@@ -31,7 +31,7 @@ static int print(pid_t pid, FILE *f)
 	return fclose(f) ? -EIO : r;
 }
 
-/* The terminal and its signals are the parent's alone. */
+/* In the child: leave terminal and signals to the parent. */
 static void child(pid_t pid, int out)
 {
 	static const int handled[] = {SIGINT, SIGTERM, SIGHUP,	SIGSEGV, SIGBUS,

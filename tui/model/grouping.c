@@ -21,8 +21,8 @@ struct grouping {
 	struct intern keys;
 	struct arena arena;
 	struct grouping_row **rows;
-	const struct op_desc *
-	    *names; /* what the aggregate takes for the op of a row; NULL: its own */
+	const struct op_desc **names; /* stand-ins for the op of the events of a row, which the
+					 aggregate then groups by; NULL: its own */
 	size_t n, room, names_room;
 	struct aggregate *sum;
 };
@@ -139,7 +139,7 @@ static void make_key(struct key *k, enum grouping_by group, const struct op_even
 		key_shapes(k, ev->args, ev->nargs);
 }
 
-/* snprintf to *at of out, which stays ended. */
+/* Append to out at *at, cut to its size. */
 static void name_append(char *out, size_t size, size_t *at, const char *s)
 {
 	size_t n = strlen(s);
@@ -223,7 +223,7 @@ static int add_row(struct grouping *t, const struct op_event *ev, bool other)
 	return 0;
 }
 
-/* The number of the event's row; *other when it is the one for all that finds no room. */
+/* The index of the event's row; *other if it is the row "(other)". */
 static int64_t row_id(struct grouping *t, const struct op_event *ev, bool *other)
 {
 	struct key k;

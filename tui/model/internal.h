@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Internal to tui/model: off-op time, and the state of the view. */
 #ifndef TUI_MODEL_INTERNAL_H
 #define TUI_MODEL_INTERNAL_H
 
@@ -12,10 +12,10 @@
 #include "symbolizer/event/event.h"
 #include "tui/model/view.h"
 
-/* What threads do in no op: time between one outermost op and the next, told apart by whether the
- * thread has Python code on it, and whether it runs or waits by looks at its state meanwhile. */
+/* Off-op time: the gaps between the outermost ops of a thread, with and without Python code on the
+ * thread, divided into running and waiting by samples of the thread's state ("looks"). */
 
-/* Looks at threads whose events have not come yet. Zero-initialise. */
+/* State samples of threads, kept until the events around them come. Zero-initialise. */
 struct looks {
 	struct looks_thread *threads;
 	size_t n, room;
@@ -23,9 +23,9 @@ struct looks {
 
 enum { LOOKS_KEPT = 512, LOOKS_THREADS = 64 };
 
-/* At `ns` (CLOCK_MONOTONIC; ascending for a thread) the thread ran, or waited. A thread that has
- * LOOKS_KEPT of them has its looks merged by two, and of more than LOOKS_THREADS threads the rest
- * is left out. 0 or -ENOMEM. */
+/* Add a sample at `ns` (CLOCK_MONOTONIC, ascending for each thread): the thread ran or waited. With
+ * LOOKS_KEPT samples of a thread, neighbours are merged in pairs; threads beyond LOOKS_THREADS are
+ * ignored. 0 or -ENOMEM. */
 int looks_add(struct looks *l, int32_t pid, int32_t tid, uint64_t ns, bool ran);
 
 void looks_free(struct looks *l);
@@ -35,31 +35,32 @@ struct off_op {
 	struct gaps gaps;
 	struct off_op_part {
 		uint64_t ns;	      /* of all threads together */
-		uint64_t ran, waited; /* looks */
-	} python, other;	      /* threads with Python code, and those without */
+		uint64_t ran, waited; /* state samples */
+	} python, other;	      /* threads with Python code, and without */
 };
 
-/* The next event of its thread, in the order in which they end. Returns 1 when the thread was in no
- * op before it: since *from, and that time was added to *part, where the looks of it belong. 0: it
- * was not, or not an outermost op. -ENOMEM. */
+/* Process the next event; those of a thread come in the order in which they end. 1: an off-op gap
+ * from *from to its start was added to *part, which is also where its samples belong. 0: no gap, or
+ * not an outermost op. -ENOMEM. */
 int off_op_see(struct off_op *o, const struct op_event *ev, struct off_op_part **part,
 	       uint64_t *from);
 
-/* Take the thread's looks up to the end of `ev`, an outermost op, and count in *out (only ran and
- * waited) those between `from` and its start. */
+/* Remove the thread's samples up to the end of `ev`, an outermost op; *out counts those between
+ * `from` and its start (ran and waited only). */
 void looks_take(struct looks *l, const struct op_event *ev, uint64_t from, struct off_op_part *out);
 
 void off_op_reset(struct off_op *o);
 
-/* What the parts of the view share: view.c takes events, view_rows.c chooses and sorts. */
+/* State of the view: view.c processes events, view_rows.c filters and sorts. */
 
 enum { MADE = 65536, THREADS_MAX = 1024 };
 
 struct view {
 	struct grouping *all[GROUPING_GROUPS];
-	struct grouping *going, *whole; /* intervals; NULL while none is shown, or is over */
+	struct grouping *going, *whole; /* interval in progress and last complete one; NULL if there
+					   is none, or none is shown */
 	uint64_t going_first, going_last, whole_ns;
-	struct off_op all_outside, going_outside, whole_outside; /* beside those */
+	struct off_op all_outside, going_outside, whole_outside; /* off-op time of each */
 	struct looks looks;
 	enum grouping_by group;
 	bool interval, reversed;
@@ -74,7 +75,7 @@ struct view {
 	} * threads;
 	size_t nthreads, threads_room;
 
-	/* The rows of the last forward events, at their id % MADE, for what the backward tells. */
+	/* The rows of recent forward events, at id % MADE, to link backward rows to. */
 	struct made {
 		uint64_t id;
 		uint32_t row;
@@ -82,49 +83,49 @@ struct view {
 	struct links {
 		uint32_t forward[VIEW_LINKS];
 		unsigned n;
-	} * links; /* by row */
+	} * links; /* by backward row */
 	size_t nlinks, links_room;
 
 	struct trace_target target;
-	struct arena strings; /* the target's */
+	struct arena strings; /* those of `target` */
 	unsigned targets;
 	struct trace_stats stats;
 	bool has_stats;
-	/* Time in probes, and in which threads were observed, when stats came: of what is counted,
-	 * first (0 if all is counted), the last time but one, last. */
+	/* Probe time and observed time at three statistics records: the first that counts (zero if
+	 * everything counts), the last but one, and the last. */
 	struct cost {
 		uint64_t probe_ns, observed_ns;
 	} costs[3];
-	bool cost_unknown; /* of what is counted, the first was not told yet */
+	bool cost_unknown; /* the first of them is still to come */
 	struct step_times steps;
 	uint64_t lost, first_ns, last_ns;
-	uint64_t now_ns; /* 0: not told */
+	uint64_t now_ns; /* 0: unknown */
 	struct second {
 		uint64_t from, ops;
 	} second;
-	double ops_per_s; /* of the last whole second, 0: none yet */
+	double ops_per_s; /* in the last full second; 0: none yet */
 };
 
 /* 0 or -ENOMEM. */
 int view_begin_interval(struct view *v);
 
-/* What is shown, and how long it is (of the trace's time). */
+/* What is shown, and in *ns the trace time it covers. */
 const struct grouping *view_shown(const struct view *v, uint64_t *ns);
 
-/* The time in no op of that. */
+/* The off-op time of what is shown. */
 const struct off_op *view_shown_outside(const struct view *v);
 
-/* Looks at whether the threads of a process run. */
+/* Sampling the state of a process's threads. */
 
 /* Zero-initialise. */
 struct watch {
-	pid_t tids[LOOKS_THREADS]; /* those with events that have not ended, the newest first */
+	pid_t tids[LOOKS_THREADS]; /* threads with events that have not exited, newest first */
 	size_t n;
 	uint64_t chosen_ns, looked_ns;
 };
 
-/* Tell `v` whether those of its threads that belong to `pid` run now; at most 25 times a second. 0
- * or -ENOMEM as view_add. */
+/* Sample which threads of `pid` are running, and give the samples to `v`; at most 25 times a
+ * second. 0 or -ENOMEM as view_add. */
 int watch_look(struct watch *w, pid_t pid, struct view *v);
 
 #endif

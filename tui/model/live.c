@@ -21,15 +21,15 @@ enum live_phase { LIVE_TRACES, LIVE_DETACHES, LIVE_IS_DETACHED, LIVE_ENDED };
 
 struct live {
 	const struct live_opts *o;
-	struct background_opts now; /* what the background was started with */
+	struct background_opts now; /* options the background was started with */
 	struct background background;
 	enum live_phase phase;
-	bool full; /* the file: a new one is to be begun */
-	bool told; /* something by the background, since it began */
-	pid_t pid; /* 0: not known yet */
+	bool full; /* the file has reached its limit; start a new one */
+	bool told; /* the background has reported something since its start */
+	pid_t pid; /* 0: unknown yet */
 	char path[512];
-	unsigned files; /* so many were begun */
-	int fd;		/* of the file, to copy it; -1: not open */
+	unsigned files; /* number of files so far */
+	int fd;		/* the file, for copying; -1: not open */
 	struct proc_figures figures;
 	struct watch watch;
 };
@@ -103,7 +103,7 @@ int live_open(const struct live_opts *o, struct live **out, struct err *e)
 	return 0;
 }
 
-/* Once both ends of the file are open it needs no name. */
+/* The file is removed as soon as reader and copy have it open. */
 static int open_source(struct live *l, struct top *t)
 {
 	struct player *s;
@@ -114,7 +114,8 @@ static int open_source(struct live *l, struct top *t)
 	player_close(t->player);
 	t->player = s;
 	t->chosen = -1;
-	t->panel = t->panel == TOP_DETAIL ? TOP_TABLE : t->panel; /* its row is gone */
+	t->panel =
+	    t->panel == TOP_DETAIL ? TOP_TABLE : t->panel; /* the row of the details is gone */
 	return view_new_file(t->view);
 }
 
@@ -137,7 +138,7 @@ static bool is_full(const struct live *l)
 	       (uint64_t)st.st_size >= l->o->limit;
 }
 
-/* Before it has detached the process may be gone without a word: see whether it is. */
+/* Tracing may end without a message when the process dies: check. */
 static void look_for_end(struct live *l, struct top *t)
 {
 	if (!background_ended(&l->background, false))
@@ -157,7 +158,7 @@ static void look_for_end(struct live *l, struct top *t)
 			(int)l->pid);
 }
 
-/* Trace into a new file; its events come once it is there. */
+/* Trace into a new file; open_source opens it once it exists. */
 static bool begin_again(struct live *l, struct top *t)
 {
 	struct err e = {0};
@@ -171,7 +172,7 @@ static bool begin_again(struct live *l, struct top *t)
 	return false;
 }
 
-/* The file is full and all of it was read. */
+/* The file has reached its limit and all of it was read. */
 static void go_on(struct live *l, struct top *t)
 {
 	char size[32];

@@ -15,7 +15,7 @@ struct thread_look {
 
 struct looks_thread {
 	int32_t pid, tid;
-	size_t first, n; /* n of them from looks[first] on, in a ring */
+	size_t first, n; /* ring buffer: n samples from looks[first] on */
 	uint64_t last_ns;
 	struct thread_look *looks;
 };
@@ -28,7 +28,7 @@ static struct looks_thread *looks_find_thread(const struct looks *l, int32_t pid
 	return NULL;
 }
 
-/* The place of a thread that was not looked at for long: it has ended. */
+/* Reuse the entry of a thread without recent samples: it has exited. */
 static struct looks_thread *reuse(struct looks *l, int32_t pid, int32_t tid, uint64_t now)
 {
 	const uint64_t long_ns = 10000000000;
@@ -58,7 +58,7 @@ static struct thread_look *at(const struct looks_thread *t, size_t i)
 	return &t->looks[(t->first + i) % LOOKS_KEPT];
 }
 
-/* Every second one stands for two. */
+/* Drop every second sample, and double the weight of the others. */
 static void merge(struct looks_thread *t)
 {
 	for (size_t i = 0; i < LOOKS_KEPT / 2; i++) {
@@ -150,7 +150,7 @@ int watch_look(struct watch *w, pid_t pid, struct view *v)
 	for (size_t i = 0; i < w->n && !r; i++) {
 		now = clock_ns(CLOCK_MONOTONIC);
 		char state = process_thread_state(pid, w->tids[i]);
-		if (state && state != 't') /* stopped by what traces it: in neither */
+		if (state && state != 't') /* stopped by the tracer: neither running nor waiting */
 			r = view_look(v, pid, w->tids[i], now, state == 'R');
 	}
 	return r;

@@ -10,9 +10,9 @@ struct player {
 	enum player_state state;
 	struct err trouble;
 	double speed;
-	/* The trace's time is from_trace at from_clock; 0: set by the next event. */
+	/* Trace time from_trace is played at from_clock; 0: set by the next event. */
 	uint64_t from_trace, from_clock;
-	struct trace_item item; /* an event whose time has not come */
+	struct trace_item item; /* an event that is not due yet */
 	bool has_item;
 };
 
@@ -39,11 +39,11 @@ void player_close(struct player *s)
 	free(s);
 }
 
-/* 1 when s->item is the next, 0 when there is none now. */
+/* 1: s->item is the next item; 0: none available now. */
 static int next(struct player *s)
 {
 	struct err e = {0};
-	/* Calls may have been decoded meanwhile, over what the item points to. */
+	/* player_decode may have overwritten what the item points to. */
 	if (s->has_item)
 		return trace_decode_event(s->reader, &s->item.raw, &s->item.event, &e) == 0;
 	if (s->state == PLAYER_ENDED || s->state == PLAYER_BROKEN)
@@ -90,7 +90,7 @@ int player_take(struct player *s, struct view *v, uint64_t deadline_ns)
 		if (n % LOOK_AT_CLOCK == 0 && (now = clock_ns(CLOCK_MONOTONIC)) >= deadline_ns)
 			return 0;
 	}
-	if (s->state == PLAYER_WAITS) /* by a process of this machine: its clock is ours */
+	if (s->state == PLAYER_WAITS) /* written on this machine: same clock */
 		view_now(v, now);
 	return 0;
 }

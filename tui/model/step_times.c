@@ -26,8 +26,8 @@ static void end_step(struct step_times *t, struct step_process *p)
 	p->ended_ns = p->last_ns;
 }
 
-/* Events come when they end, and steps wants them when they start: for the outermost ops of a
- * thread, which is all that it takes, that is the same order. */
+/* Events come in order of their end, steps_see needs the order of start: for the outermost ops of a
+ * thread, all it looks at, they are the same. */
 void step_times_see(struct step_times *t, const struct op_event *ev)
 {
 	struct step_process *p = ev->depth ? NULL : steps_find(t, ev->pid);

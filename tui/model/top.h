@@ -1,5 +1,5 @@
-/* The live op view while it is on the screen: its state, and the panels, one file each. A panel
- * only draws what is here; top.c reads events and keys. */
+/* State of the live view, and its panels, one file each. Panels only draw what is here; top.c reads
+ * events and keys. */
 #ifndef TUI_MODEL_TOP_H
 #define TUI_MODEL_TOP_H
 
@@ -13,45 +13,44 @@
 #include "tui/model/view.h"
 #include "tui/screen/screen.h"
 
-/* Where the view's events come from: a trace file, whole or being written, at its own speed or
+/* The player: reads a trace file, complete or still being written, and plays it at its own speed or
  * another. */
 
 enum player_state {
 	PLAYER_GOES_ON,
-	PLAYER_WAITS, /* all there is was read, and the file is still being written */
-	PLAYER_ENDED, /* whole */
-	PLAYER_BROKEN /* it is cut or damaged: player_trouble says where */
+	PLAYER_WAITS, /* at the end of a file still being written */
+	PLAYER_ENDED, /* at the end of a complete file */
+	PLAYER_BROKEN /* truncated or damaged, see player_trouble */
 };
 
 struct player;
 
-/* `speed`: seconds of the trace in a second; 0: as fast as it can be read. 0 and *out, or -errno
- * with *e. */
+/* `speed`: seconds of the trace per second; 0: as fast as possible. 0 with *out, or -errno with *e.
+ */
 int player_open(const char *path, double speed, struct player **out, struct err *e);
 
-/* Give `v` what has come up to now, for no longer than until `deadline_ns` (CLOCK_MONOTONIC). 0 or
- * -ENOMEM. */
+/* Give `v` all events due by now, until `deadline_ns` (CLOCK_MONOTONIC) at most. 0 or -ENOMEM. */
 int player_take(struct player *s, struct view *v, uint64_t deadline_ns);
 
 enum player_state player_state(const struct player *s);
 
-/* Why the state is PLAYER_BROKEN. */
+/* Why the file is PLAYER_BROKEN. */
 const struct err *player_trouble(const struct player *s);
 
 void player_set_speed(struct player *s, double speed);
 double player_speed(const struct player *s);
 
-/* The trace's time goes on from here, after a pause. */
+/* Continue from the present trace time after a pause. */
 void player_resume(struct player *s);
 
-/* A call that was kept (size > 0), decoded; valid until the next call of any function of the player
- * but those that only tell. 0 or -errno with *e. */
+/* Decode a call that was kept (size > 0); valid until the next call of a player function other than
+ * the getters. 0 or -errno with *e. */
 int player_decode(struct player *s, const struct grouping_call *call, struct op_event *out,
 		  struct err *e);
 
 void player_close(struct player *s);
 
-/* What keys have made, so that it can be taken back. */
+/* Files made by keys, for undo. */
 
 enum { UNDO_STEPS = 16, UNDO_PATH = 256 };
 
@@ -59,24 +58,24 @@ enum { UNDO_STEPS = 16, UNDO_PATH = 256 };
 struct undo {
 	struct undo_step {
 		char path[UNDO_PATH];
-	} steps[UNDO_STEPS]; /* the oldest are forgotten, and what they made stays */
+	} steps[UNDO_STEPS]; /* when full the oldest is forgotten, and its file stays */
 	unsigned n;
 };
 
-/* The file or folder `path` was made, by this program and anew. */
+/* Record that this program created `path`, a file or folder. */
 void undo_made(struct undo *u, const char *path);
 
-/* Remove what was made last, of a folder all that is in it. 1 and its path in out; 0 when there is
- * nothing to remove; -errno with the path in out when it could not be removed. */
+/* Delete the newest, folders with all content. 1 with its path in out; 0: nothing to undo; -errno
+ * with its path in out. */
 int undo_last(struct undo *u, char *out, size_t size);
 
 struct actions;
 struct live;
 
-/* What /proc tells of the process now. */
+/* Figures of the process from /proc. */
 struct top_process {
 	bool known;
-	double cpu_percent; /* of one core; -1: not known yet */
+	double cpu_percent; /* of one core; -1: unknown yet */
 	uint64_t rss_bytes;
 	unsigned threads;
 };
@@ -87,108 +86,109 @@ enum { TOP_MESSAGE_MAX = 512, TOP_HEAD_LINES = 4 };
 
 struct top {
 	struct view *view;
-	struct player *player; /* NULL: nothing was recorded yet */
-	struct live *live;     /* NULL: a file */
-	struct actions *acts;  /* with `live` */
+	struct player *player; /* NULL: no trace yet */
+	struct live *live;     /* NULL: a recorded file */
+	struct actions *acts;  /* NULL without `live` */
 	struct undo undo;
 	struct top_process process;
 	enum top_panel panel;
-	size_t selected, first; /* rows of the table: the one with the cursor; the uppermost */
-	int64_t chosen;		/* the row that was drawn with the cursor: view_id; -1: none */
-	uint32_t detail;	/* TOP_DETAIL: id of the row in view_all(view, view_group(view)) */
-	size_t scroll;		/* of all panels but the table: the uppermost line */
-	int left;		/* columns that are left of the screen */
-	bool paused, typing;	/* typing: keys go to the filter */
+	size_t selected, first; /* index of the selected row; of the top row */
+	int64_t chosen;		/* view_id of the selected row as last drawn; -1: none */
+	uint32_t detail;	/* of TOP_DETAIL: row id in view_all(view, view_group(view)) */
+	size_t scroll;		/* of all panels but the table: index of the top line */
+	int left;		/* columns scrolled off to the left */
+	bool paused, typing;	/* typing: keys edit the filter */
 	bool quit;
-	struct lines lines;	       /* what they show */
-	char message[TOP_MESSAGE_MAX]; /* what the last key did; "" */
+	struct lines lines;	       /* the lines of these panels */
+	char message[TOP_MESSAGE_MAX]; /* about the last key, or "" */
 };
 
-/* Lines 0 to TOP_HEAD_LINES - 1. */
+/* Draw lines 0 to TOP_HEAD_LINES - 1. */
 void panel_head(const struct top *t);
 
-/* The table from line `y` on, `height` lines with its header; keeps the cursor on a row and within
- * what is shown. */
+/* Draw the table from line `y` on, `height` lines with its header; clamps selection and scrolling.
+ */
 void panel_table(struct top *t, int y, int height);
 
-/* The column of the table's header at screen column x; VIEW_COLUMNS: none. */
+/* The column under screen column x of the table's header; VIEW_COLUMNS: none. */
 enum view_column panel_table_column(const struct top *t, int x);
 
 /* Fill t->lines with the details of t->detail. 0 or -ENOMEM. */
 int panel_detail(struct top *t);
 
-/* Fill t->lines with the keys. */
+/* Fill t->lines with the key bindings. 0 or -ENOMEM. */
 int panel_help(struct top *t);
 
-/* Fill t->lines with what a key of actions.h has asked for. */
+/* Fill t->lines with actions_text. 0 or -ENOMEM. */
 int panel_text(struct top *t);
 
-/* The last line of the screen. */
+/* Draw the status line, the last of the screen. */
 void panel_status(const struct top *t, int y);
 
-/* Say in the status line what was done. */
+/* Set the message of the status line. */
 __attribute__((format(printf, 2, 3))) void top_say(struct top *t, const char *format, ...);
 
-/* Show what is in t until the user leaves. 0 or -errno with *e. The screen is open. */
+/* Run the view until the user quits; the screen is open. 0 or -errno with *e. */
 int top_run(struct top *t, struct err *e);
 
-/* A process that is traced while its events are shown. Tracing runs by itself (tracer/background.h)
- * and writes a file, which the view reads: the screen keeps nothing up. */
+/* Live tracing. The tracer runs in the background (tracer/background.h) and writes a file that the
+ * view reads, so that the screen never slows it down. */
 
 struct live_opts {
-	struct background_opts background; /* session.output: NULL for a file that is removed */
-	uint64_t limit;			   /* bytes of the file, 0: none; then all begins anew */
+	struct background_opts background; /* session.output NULL: a temporary file */
+	uint64_t limit; /* of the file, bytes; at the limit counting starts anew in a new file; 0:
+			   none */
 };
 
 struct live;
 
-/* Begin to trace; `o` must outlive it. 0 and *out, or -errno with *e. */
+/* Start tracing; `o` must outlive it. 0 with *out, or -errno with *e. */
 int live_open(const struct live_opts *o, struct live **out, struct err *e);
 
-/* Do what is due, some times a second: read the process's figures, open the file when it is there,
- * say what has happened. May set t->player. 0 or -ENOMEM, after which the view is to be freed. */
+/* Poll, several times a second: read figures of the process, open the file once it exists, report
+ * messages. May set t->player. 0 or -ENOMEM, after which the view may only be freed. */
 int live_tick(struct live *l, struct top *t);
 
-/* Look at whether its threads run. 0 or -ENOMEM, after which the view is to be freed. */
+/* Sample the state of its threads. 0 or -ENOMEM, after which the view may only be freed. */
 int live_look(struct live *l, struct view *v);
 
-/* Whether ops that others do not call are left out of the trace. */
+/* Whether options leave some outermost ops out of the trace. */
 bool live_leaves_out(const struct live *l);
 
 /* "tracing", "detached", "ended". */
 const char *live_state(const struct live *l);
 
-/* The process, 0: it has ended or is not known yet. */
+/* The process; 0: ended, or unknown yet. */
 pid_t live_process(const struct live *l);
 
 bool live_has_ended(const struct live *l);
 
-/* Whether probes are in it, or come out just now. */
+/* Whether probes are in the process, or being removed. */
 bool live_is_tracing(const struct live *l);
 
-/* Take the probes out; the process runs on. */
+/* Start removing the probes; the process keeps running. */
 void live_detach(struct live *l, struct top *t);
 
-/* Trace the process again, into a new file, and count anew, for what happened in between is not
- * known. Says what it did. */
+/* Trace the process again into a new file, and count from zero, as the time in between is unknown.
+ * Reports with a message. */
 void live_attach(struct live *l, struct top *t);
 
-/* Copy the trace so far into a new file in the current folder; says where. */
+/* Copy the trace so far into a new file in the current directory; reports with a message. */
 void live_save(struct live *l, struct top *t);
 
-/* Stop tracing, wait until all is taken out, and free `l` (may be NULL). Prints what a user should
- * know on stderr when `tell`. */
+/* Stop tracing, wait until probes are removed, and free `l` (may be NULL). With `tell`, prints
+ * pending messages on stderr. */
 void live_close(struct live *l, bool tell);
 
-/* Processor time, memory and threads of a process, from /proc. */
+/* CPU time, memory and threads of a process, from /proc. */
 
-/* Zero-initialise, one for each process. */
+/* One for each process. Zero-initialise. */
 struct proc_figures {
-	uint64_t read_ns, cpu_ns; /* when it was read last, and what it had used then */
+	uint64_t read_ns, cpu_ns; /* time of the last reading, and CPU time then */
 	double percent;
 };
 
-/* Fill *out, at most once a second anew. False when the process is not there. */
+/* Fill *out; reads /proc at most once a second. False if the process is gone. */
 bool proc_figures_read(struct proc_figures *f, pid_t pid, struct top_process *out);
 
 #endif

@@ -103,7 +103,7 @@ int view_new_file(struct view *v)
 	return r;
 }
 
-/* Ops by whole seconds of the trace. */
+/* Count ops by full seconds of trace time. */
 static void count_second(struct view *v, uint64_t now)
 {
 	enum { SECOND = 1000000000 };
@@ -116,7 +116,7 @@ static void count_second(struct view *v, uint64_t now)
 	v->second.ops++;
 }
 
-/* A new one begins with the first event beyond the end of the last. */
+/* Events after the end of an interval start a new one. */
 static int add_to_interval(struct view *v, const struct op_event *ev,
 			   const struct trace_raw_event *raw)
 {
@@ -170,7 +170,7 @@ static void add_looks(struct off_op_part *to, const struct off_op_part *looks)
 	to->waited += looks->waited;
 }
 
-/* After the event was added to the interval. */
+/* Add the off-op time before the event; call after add_to_interval. */
 static int add_outside(struct view *v, const struct op_event *ev)
 {
 	struct off_op_part *part = NULL, *part_going = NULL, looks;
@@ -240,7 +240,7 @@ static int add_target(struct view *v, const struct trace_target *t)
 	const char **strings[] = {&to->comm,	       &to->argv,   &to->torch_version,
 				  &to->python_version, &to->engine, &to->torch_dir};
 	if (v->targets && t->pid == v->target.pid)
-		return 0; /* attached again */
+		return 0; /* the same process, attached again */
 	if (v->targets++)
 		return 0;
 	*to = *t;

@@ -33,7 +33,7 @@ static double share(uint64_t part, uint64_t whole)
 	return whole ? (double)part / (double)whole : 0;
 }
 
-/* Little time may have no looks: that it waited then changes no figure that is shown. */
+/* A share that rounds to 0 needs no samples: its division does not show. */
 static bool is_looked_at(double percent, const struct off_op_part *p)
 {
 	return percent < 0.5 || looks_of(p) >= LOOKS_LEAST;
@@ -76,8 +76,8 @@ void view_head(const struct view *v, struct view_head *out)
 	}
 	const struct cost *from = &v->costs[v->interval ? 1 : 0], *to = &v->costs[2];
 	if (to->probe_ns > from->probe_ns && to->observed_ns > from->observed_ns)
-		out->probes =
-		    percent_capped(to->probe_ns - from->probe_ns, to->observed_ns - from->observed_ns);
+		out->probes = percent_capped(to->probe_ns - from->probe_ns,
+					     to->observed_ns - from->observed_ns);
 }
 
 const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean", "P99",
@@ -237,7 +237,7 @@ const struct view_row *view_rows(struct view *v, size_t *n)
 	v->nrows = *n = 0;
 	if (array_grow(&v->rows, &v->rows_room, all + 1, sizeof(*v->rows)))
 		return NULL;
-	/* A row without a sum has the same name as another, which counts its calls. */
+	/* Only one of several rows with the same name has the sum of their calls. */
 	for (size_t i = 0; i < all; i++)
 		if (rows[i]->sum && passes(v, rows[i]->sum))
 			v->rows[v->nrows++] = row_of(rows[i], totals.observed_ns, wall_ns);

@@ -83,7 +83,7 @@ static bool has_op(const struct aggregate_row *r, const void *arg)
 	return r->phase == op->phase && !strcmp(r->op, op->name);
 }
 
-/* Rows by shape are called by the op and then the shapes. */
+/* Rows by shape are named by the op followed by the shapes. */
 static bool has_op_and_shapes(const struct aggregate_row *r, const void *arg)
 {
 	const struct op_name *op = arg;
@@ -99,7 +99,7 @@ static bool on_line(const struct aggregate_row *r, const void *arg)
 	       !strcmp(r->file, s->file);
 }
 
-/* Counts in bars that stand for equal ratios of times, from the shortest call to the longest. */
+/* A histogram of durations with logarithmic bins, from the shortest call to the longest. */
 static void add_histogram(struct lines *l, const struct aggregate_row *s)
 {
 	uint64_t counts[BARS] = {0}, most = 0;
@@ -129,7 +129,7 @@ static bool is_linked(const struct view *v, uint32_t backward, uint32_t forward)
 	return false;
 }
 
-/* The other direction's rows beside this one. */
+/* The forward rows of a backward row, or the backward rows of a forward row. */
 static void add_directions(struct top *t, const struct grouping_row *row)
 {
 	size_t n;
@@ -201,7 +201,7 @@ static void add_head(struct lines *l, const struct aggregate_row *s)
 		  text_ns(total, sizeof(total), s->total_ns));
 }
 
-/* What else is known of the ops of a row. */
+/* The parts of the panel that depend on the grouping. */
 static void add_parts(struct top *t, enum grouping_by group, const struct grouping_row *row,
 		      const struct op_event *last)
 {

@@ -89,7 +89,7 @@ static void target_line(const struct top *t, const struct view_head *h)
 	screen_line(0, STYLE_BAR);
 }
 
-/* As many as there is room for. */
+/* A sparkline of as many steps as fit. */
 static void add_sparks(struct head_text *l, const struct step_times *steps, int room)
 {
 	uint64_t ns[SPARKS], max = 0;
@@ -103,7 +103,7 @@ static void add_sparks(struct head_text *l, const struct step_times *steps, int 
 		add(l, "%s", screen_block(ns[i], max));
 }
 
-/* The mean of the last ones, since single steps jump. */
+/* Mean over the last steps, as single ones vary. */
 static uint64_t step_ns(const struct step_times *steps)
 {
 	uint64_t ns[SPARKS], sum = 0;
@@ -143,7 +143,7 @@ static void step_line(const struct top *t, const struct view_head *h)
 		screen_right(1, left + 2, width, figures.s, STYLE_BOLD);
 }
 
-/* No dispatched op but those in the trace, as far as that was measured. */
+/* Whether the trace has (nearly) every op dispatched, as far as that was measured. */
 static bool has_all_ops(const struct top *t, const struct view_head *h)
 {
 	enum { WHOLE = 1000, NEARLY = 990 };
@@ -157,7 +157,7 @@ static void add_part(struct head_text *l, const char *name, double percent, bool
 		add(l, "  %s %.0f %%", name, percent);
 }
 
-/* Where the threads were; the names are in the help. */
+/* Shares of the threads' time; the names are explained in the help. */
 static void add_shares(struct head_text *l, const struct view_head *h, bool all_ops)
 {
 	add_part(l, "in ops", h->in_ops, true);

@@ -8,7 +8,7 @@
 
 enum { GAP = 2, NUMBERS = VIEW_P99 + 1, SHAPES_MAX = 256 };
 
-/* Where each column stands; width 0: it is not shown. */
+/* Position of each column; width 0: hidden. */
 struct layout {
 	struct {
 		int x, width;
@@ -34,7 +34,7 @@ static struct layout layout_of(const struct top *t)
 {
 	enum grouping_by group = view_group(t->view);
 	struct layout l;
-	int x = 2; /* the sign of the backward */
+	int x = 2; /* room for the mark of backward rows */
 	for (int c = 0; c < NUMBERS; c++)
 		place(&l, (enum view_column)c, &x, number_widths[c]);
 	int rest = screen_width() - x;
@@ -148,7 +148,7 @@ void panel_table(struct top *t, int y, int height)
 		t->first = t->selected;
 	if (shown && t->selected >= t->first + shown)
 		t->first = t->selected - shown + 1;
-	/* Others may come to lie there until the next key. */
+	/* The order of rows may change before the next key. */
 	t->chosen = n ? view_id(t->view, &rows[t->selected]) : -1;
 	draw_header(t, &l, y);
 	for (size_t i = t->first; i < n && i - t->first < shown; i++) {

@@ -14,7 +14,7 @@
 enum { AROUND = 3, LINES = 2 * AROUND + 1, LINE_BYTES = 1024 };
 
 struct code {
-	char line[LINES][LINE_BYTES]; /* without the newline; index AROUND is the frame's */
+	char line[LINES][LINE_BYTES]; /* without newline; index AROUND is the frame's line */
 	bool has[LINES];
 };
 
@@ -47,7 +47,7 @@ static void read_around(struct code *c, FILE *f, int64_t line)
 	free(text);
 }
 
-/* The file may have changed since, or be another machine's. */
+/* The file may have changed, or be from another machine. */
 static bool is_same(const struct code *c, const struct py_frame *f)
 {
 	const char *s = c->line[AROUND];
@@ -56,8 +56,8 @@ static bool is_same(const struct code *c, const struct py_frame *f)
 	return n && c->has[AROUND] && !strncmp(s, f->text, n) && s[n + strspn(s + n, " \t\f")] == 0;
 }
 
-/* Signs below the expression; columns count bytes of the whole line, of which `skip` are left out.
- */
+/* Mark the expression below its line; columns count bytes of the whole line, of which `skip` are
+ * not shown. */
 static void underline(struct lines *l, const struct py_frame *f, const char *text, size_t skip,
 		      const char *margin)
 {
@@ -79,7 +79,7 @@ static void underline(struct lines *l, const struct py_frame *f, const char *tex
 		return;
 	for (size_t i = 0; i < from; i++)
 		if (text[i] == '\t')
-			return; /* how wide it is the terminal knows */
+			return; /* only the terminal knows its width */
 	memset(below, ' ', begin);
 	memset(below + begin, '^', end - begin);
 	below[end] = '\0';

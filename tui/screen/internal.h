@@ -1,8 +1,8 @@
-/* What screen_keys.c tells screen.c. */
+/* Internal to tui/screen. */
 #ifndef TUI_SCREEN_INTERNAL_H
 #define TUI_SCREEN_INTERNAL_H
 
-/* The terminal is gone. */
+/* Record that the terminal is gone, as SIGHUP does. */
 void screen_hangup(void);
 
 #endif

@@ -33,13 +33,13 @@ static void on_end(int sig)
 	end_signal = sig;
 }
 
-/* Nothing but async-signal-safe calls. */
+/* Only async-signal-safe calls. */
 static void on_crash(int sig)
 {
 	if (write(STDOUT_FILENO, restore, strlen(restore)) < 0)
 		_exit(128 + sig);
 	tcsetattr(STDIN_FILENO, TCSANOW, &before);
-	raise(sig); /* SA_RESETHAND: comes with its default when this returns */
+	raise(sig); /* SA_RESETHAND: the default action follows on return */
 }
 
 static void catch (const int *signals, size_t n, void (*handler)(int), int flags)
@@ -60,7 +60,7 @@ static void prepare_restore(void)
 {
 	restore[0] = '\0';
 	if (tigetstr((char *)"kmous") != NULL)
-		strcat(restore, "\033[?1000l\033[?1006l"); /* xterm's mouse reports */
+		strcat(restore, "\033[?1000l\033[?1006l"); /* xterm's mouse reporting */
 	add_capability("sgr0");
 	add_capability("cnorm");
 	add_capability("rmkx");
@@ -187,8 +187,8 @@ static attr_t attributes(enum style style)
 	}
 }
 
-/* Of what is safe: bytes of the whole characters within `width` cells, *cells how many they
- * take. */
+/* Length in bytes of the prefix of `s` (safe text) that fits into `width` cells; *cells is its
+ * width. */
 static size_t fitting(const char *s, int width, int *cells)
 {
 	size_t at = 0, len = strlen(s), n;
@@ -206,7 +206,7 @@ static size_t fitting(const char *s, int width, int *cells)
 	return at;
 }
 
-/* Each character outside of ASCII becomes one "?"; but for the ellipsis. */
+/* Replace each character outside ASCII, except the ellipsis, by one "?". */
 static void to_ascii(char *s)
 {
 	size_t to = 0, len = strlen(s), n;
@@ -327,7 +327,7 @@ static int character(wint_t c)
 	}
 }
 
-/* Reading from a terminal that is gone fails at once. */
+/* Reading from a terminal that is gone returns at once, again and again. */
 static void look_for_hangup(void)
 {
 	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};

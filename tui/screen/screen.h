@@ -1,4 +1,4 @@
-/* The terminal: the one place that starts, ends and writes to it, by ncurses. */
+/* The terminal, by ncurses: nothing else starts, ends or writes to it. */
 #ifndef TUI_SCREEN_SCREEN_H
 #define TUI_SCREEN_SCREEN_H
 
@@ -20,19 +20,18 @@ enum style {
 	STYLES
 };
 
-/* Whether standard input and output are a terminal that will do. 0, or -ENOTTY, -ENOTSUP
- * with *e. */
+/* Check that standard input and output are a usable terminal. 0, or -ENOTTY or -ENOTSUP with *e. */
 int screen_check(struct err *e);
 
-/* Take standard input and output over. When the process is killed by a signal that it can notice,
- * the terminal is first made what it was. 0, or -ENOTSUP with *e. */
+/* Take over the terminal. Catchable signals that kill the process restore it first. 0, or -ENOTSUP
+ * with *e. */
 int screen_open(struct err *e);
 
-/* Make it what it was; may be called at any time. */
+/* Restore the terminal; may be called at any time. */
 void screen_close(void);
 
-/* The signal that asks to end (SIGINT, SIGTERM, SIGHUP; SIGHUP for a terminal that is gone), 0:
- * none. */
+/* The signal received that asks to end: SIGINT, SIGTERM, or SIGHUP (also for a terminal that is
+ * gone); 0: none. */
 int screen_end_signal(void);
 
 int screen_height(void);
@@ -41,28 +40,28 @@ int screen_width(void);
 /* Whether the terminal shows UTF-8. */
 bool screen_utf8(void);
 
-/* Begin a new picture, and show it. */
+/* Start a new frame, and display it. */
 void screen_begin(void);
 void screen_show(void);
 
-/* Write `text` (from any source: made safe) at column x of line y, at most `width` columns, cut
- * with "…" when it is longer. Characters the terminal has no way to show become "?". Returns the
- * columns written. */
+/* Write `text` (untrusted text is escaped) at line y, column x, in at most `width` columns; longer
+ * text is cut with "…". Characters that the terminal cannot show become "?". Returns the columns
+ * written. */
 int screen_text(int y, int x, int width, const char *text, enum style style);
 
-/* The same, to the right of the `width` columns. */
+/* The same, right-aligned in the `width` columns. */
 void screen_right(int y, int x, int width, const char *text, enum style style);
 
-/* The whole line in a style. */
+/* Set the style of a whole line. */
 void screen_line(int y, enum style style);
 
-/* A bar of `value` of `max` as one character: one of eight heights, or of ASCII. */
+/* One character of a bar chart: `value` of `max` in eight heights, or in ASCII. */
 const char *screen_block(unsigned long long value, unsigned long long max);
 
-/* Put the cursor somewhere and show it; it is hidden in the next picture. */
+/* Show the cursor at a position, in this frame only. */
 void screen_cursor(int y, int x);
 
-/* Keys that are no character. */
+/* Keys that are not characters. */
 enum screen_key {
 	SCREEN_NO_KEY = -1,
 	SCREEN_UP = 0x1000000,
@@ -80,15 +79,15 @@ enum screen_key {
 	SCREEN_WHEEL_UP,
 	SCREEN_WHEEL_DOWN,
 	SCREEN_CLICK,
-	SCREEN_F1, /* and so on to F10 */
+	SCREEN_F1, /* up to F10, consecutive */
 	SCREEN_F10 = SCREEN_F1 + 9,
 };
 
-/* The next key within `timeout_ms`: a character (a code point), or an enum screen_key. With
- * SCREEN_CLICK, *y and *x say where. */
+/* Wait at most `timeout_ms` for a key: a code point or an enum screen_key; SCREEN_NO_KEY: none. For
+ * SCREEN_CLICK *y and *x are its position. */
 int screen_key(int timeout_ms, int *y, int *x);
 
-/* Lines of text to look through: details, help. */
+/* Text panels that scroll: details, help. */
 
 /* Zero-initialise. */
 struct lines {
@@ -106,19 +105,19 @@ void lines_reset(struct lines *l);
 __attribute__((format(printf, 3, 4))) void lines_add(struct lines *l, enum style style,
 						     const char *format, ...);
 
-/* Each line of `text` (which is not kept). */
+/* Add each line of `text`, which is copied. */
 void lines_add_text(struct lines *l, enum style style, const char *text);
 
-/* Draw those from number `first` on at line y of the screen, at most `height`, without the first
- * `left` bytes of each. */
+/* Draw from line `first` on, at line y of the screen, at most `height` lines, each without its
+ * first `left` bytes. */
 void lines_draw(const struct lines *l, size_t first, int left, int y, int height);
 
 void lines_free(struct lines *l);
 
-/* The source code around a frame. */
+/* Source code around a frame. */
 
-/* Add the line of `f` with its expression underlined, and some lines around it where its file lies
- * here and still has the line as it was recorded. */
+/* Add the line of `f` with its expression underlined, and the lines around it if the file exists
+ * here and the line is unchanged. */
 void code_add(struct lines *l, const struct py_frame *f);
 
 #endif
