@@ -1,4 +1,4 @@
-/* A table of interned strings as libtorch's, in this program's own memory. */
+/* A table of interned strings like libtorch's, in the test's own memory. */
 #ifndef TESTS_UNIT_FAKE_INTERNED_H
 #define TESTS_UNIT_FAKE_INTERNED_H
 
@@ -22,7 +22,7 @@ enum {
 struct fake_text {
 	const char *at;
 	uint64_t len;
-	char room[16]; /* the text, or its capacity */
+	char room[16]; /* the text itself, or its capacity */
 };
 
 struct fake_info {
@@ -31,7 +31,7 @@ struct fake_info {
 };
 
 static struct fake_table {
-	uint64_t map[7]; /* of names to symbols: not looked at */
+	uint64_t map[7]; /* from names to symbols: never read */
 	const struct fake_info *begin, *end, *room;
 	uint64_t mutex[5];
 	uint64_t behind[40];

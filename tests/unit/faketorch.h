@@ -1,5 +1,5 @@
-/* An invented build of libtorch: classes with type information and a little code in a memory of our
- * own, and tensors laid out as the test likes. */
+/* An invented build of libtorch: classes with type information and some code in the test's own
+ * memory, and tensors in any layout. */
 #ifndef TESTS_UNIT_FAKETORCH_H
 #define TESTS_UNIT_FAKETORCH_H
 
@@ -19,12 +19,12 @@ static const uint64_t FAKE_BASE = 0x7f0000000000;
 /* Offsets of the invented build. */
 struct invented {
 	unsigned storage, autograd, sizes, offset, numel, dtype, device, engaged, flags;
-	unsigned data; /* in StorageImpl; its size 0x20 behind it */
+	unsigned data; /* in StorageImpl; its size is 0x20 further */
 	unsigned grad_fn, requires_grad, view_base, view_has_base;
 };
 
 struct fake {
-	struct mem mem; /* first: fake_read goes back from it */
+	struct mem mem; /* first member: fake_read casts back from it */
 	uint8_t bytes[FAKE_BYTES];
 	size_t used;
 	struct invented in;
@@ -59,7 +59,7 @@ static inline uint64_t fake_put(struct fake *f, const void *data, size_t len)
 	return at;
 }
 
-/* A type_info; `base` 0: none. `kind` is the name of its own class. */
+/* A type_info; `base` 0: none. `kind` is the name of the type_info's own class. */
 static inline uint64_t fake_type(struct fake *f, const char *name, uint64_t base)
 {
 	const char *kind =
@@ -148,7 +148,7 @@ struct fake_tensor {
 	uint16_t dtype;
 	unsigned itemsize;
 	int64_t offset;
-	int64_t spare; /* elements of storage beyond what is needed */
+	int64_t spare; /* extra elements of storage */
 	uint64_t data;
 	uint64_t meta_vtable; /* 0: no AutogradMeta */
 	bool requires_grad;
@@ -184,11 +184,12 @@ static inline void fake_word(uint8_t *p, unsigned off, uint64_t w)
 	memcpy(p + off, &w, 8);
 }
 
-/* What else may stand in an object: nothing, small counts, pointers. */
+/* Other contents of an object: zeros, small counts, pointers. */
 static inline void fake_noise(struct fake *f, uint8_t *p, unsigned len)
 {
 	for (unsigned off = 8; off + 8 <= len; off += 8) {
-		uint32_t kind = (off / 8 * 2654435761U >> 28) % 4; /* a place keeps its character */
+		uint32_t kind =
+		    (off / 8 * 2654435761U >> 28) % 4; /* always the same kind at an offset */
 		fake_word(p, off,
 			  kind == 0   ? 0
 			  : kind == 1 ? 1 + fake_random(f, 3)
@@ -198,7 +199,7 @@ static inline void fake_noise(struct fake *f, uint8_t *p, unsigned len)
 	}
 }
 
-/* The snapshot that the probes would take of `t`. */
+/* The snapshot that probes take of `t`. */
 static inline void fake_snapshot(struct fake *f, const struct fake_tensor *t,
 				 struct tensor_snapshot *s)
 {
@@ -247,7 +248,7 @@ static inline void fake_snapshot(struct fake *f, const struct fake_tensor *t,
 	p[in->requires_grad] = t->requires_grad;
 }
 
-/* A tensor as a training has them: mostly fresh, now and then a view of another. */
+/* A tensor as in training: mostly fresh, sometimes a view of another. */
 static inline struct fake_tensor fake_ordinary(struct fake *f)
 {
 	static const struct {
@@ -272,7 +273,7 @@ static inline struct fake_tensor fake_ordinary(struct fake *f)
 	return t;
 }
 
-/* Some layout that no version has: the fields in any order. */
+/* A random layout, with the fields in any order. */
 static inline struct invented fake_layout(uint32_t seed)
 {
 	struct fake f = {.random = seed};

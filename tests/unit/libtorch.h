@@ -1,5 +1,5 @@
-/* The libtorch_cpu of this machine, for tests of what is read from one: DITRACE_TEST_LIBTORCH is a
- * colon list of files, else Debian's is looked for. */
+/* The libtorch_cpu of this machine, for tests of its readers: the files in DITRACE_TEST_LIBTORCH,
+ * separated by colons, or else Debian's. */
 #ifndef TESTS_UNIT_LIBTORCH_H
 #define TESTS_UNIT_LIBTORCH_H
 
@@ -76,7 +76,7 @@ static void libtorch_close(struct libtorch *l)
 	free(l->calls);
 }
 
-/* Run `test` on each library; skips, saying why, when there is none. */
+/* Run `test` on each library; skips with a message if there is none. */
 static inline void libtorch_each(void (*test)(const struct libtorch *))
 {
 	const char *list = getenv("DITRACE_TEST_LIBTORCH");

@@ -1,4 +1,4 @@
-/* The CPython interpreters of this machine, for tests that ask them for the truth. */
+/* The CPython interpreters of this machine, for tests that compare with them. */
 #ifndef TESTS_UNIT_PYTHONS_H
 #define TESTS_UNIT_PYTHONS_H
 
@@ -15,13 +15,13 @@
 
 enum { PYTHONS_MAX = 8 };
 
-/* A child whose standard output is read. */
+/* A child process whose standard output is read. */
 struct python {
 	pid_t pid;
 	FILE *out;
 };
 
-/* Start argv[0], found by PATH, without standard error; it dies with the test. */
+/* Start argv[0] from PATH, without standard error; it dies with the test. */
 static inline struct python python_start(const char *const argv[])
 {
 	struct python p = {0};
@@ -60,7 +60,7 @@ static inline int python_stop(struct python *p, int sig)
 	return status;
 }
 
-/* The interpreter behind `name` into real, when it is CPython 3.`minor`. */
+/* The interpreter behind `name`, into real, if it is CPython 3.`minor`. */
 static inline bool python_real(const char *name, int minor, char *real, size_t size)
 {
 	static const char program[] =
@@ -111,8 +111,7 @@ static inline void pythons_add_root(struct pythons *found, const char *root, int
 	globfree(&g);
 }
 
-/* Every CPython 3.`minor` below $PYENV_ROOT, ~/.pyenv and `pyenv root`, on PATH, and in /usr/bin.
- */
+/* Every CPython 3.`minor` in $PYENV_ROOT, ~/.pyenv and `pyenv root`, on PATH, and in /usr/bin. */
 static inline struct pythons pythons_find(int minor)
 {
 	static const char *const pyenv[] = {"pyenv", "root", NULL};

@@ -1,4 +1,4 @@
-/* Events for tests: one with every kind of value, and plain ones. */
+/* Events for tests: one with every kind of value, and simple ones. */
 #ifndef TESTS_SAMPLE_EVENTS_H
 #define TESTS_SAMPLE_EVENTS_H
 
@@ -102,7 +102,7 @@ static const struct py_frame sample_other_frame = {.id = 2,
 						   .column = -1,
 						   .end_column = -1};
 
-/* Innermost in torch, then train.py:13. */
+/* The innermost frame is in torch, the next is train.py:13. */
 static inline const struct py_stack *sample_stack(void)
 {
 	static _Alignas(struct py_stack) char memory[sizeof(struct py_stack) + 2 * sizeof(void *)];
@@ -114,7 +114,7 @@ static inline const struct py_stack *sample_stack(void)
 	return s;
 }
 
-/* train.py:40, cut off. */
+/* train.py:40, truncated. */
 static inline const struct py_stack *sample_other_stack(void)
 {
 	static _Alignas(struct py_stack) char memory[sizeof(struct py_stack) + sizeof(void *)];
@@ -126,7 +126,7 @@ static inline const struct py_stack *sample_other_stack(void)
 	return s;
 }
 
-/* Every kind of value. */
+/* An event with every kind of value. */
 static inline struct op_event sample_full_event(void)
 {
 	return (struct op_event){.id = 5,

@@ -1,4 +1,4 @@
-/* Records as an engine sends them, and a process to decode them for, made by hand. */
+/* Hand-made records of an engine, and a process to decode them for. */
 #ifndef TESTS_UNIT_SAMPLE_HITS_H
 #define TESTS_UNIT_SAMPLE_HITS_H
 
@@ -14,9 +14,9 @@
 
 enum { SAMPLE_RECORD = 1 << 16 };
 
-/* A record with its items behind it. */
+/* A record followed by its items. */
 struct record {
-	struct hit hit; /* first; its size grows with the items */
+	struct hit hit; /* first member; hit.size grows with the items */
 	uint8_t items[SAMPLE_RECORD];
 };
 
@@ -51,7 +51,7 @@ static inline struct items record_items(const struct record *r)
 	return (struct items){r->items, r->hit.size - (uint32_t)sizeof(r->hit)};
 }
 
-/* A process without Python whose memory is `fake`'s. */
+/* A process without Python; its memory is that of `fake`. */
 struct sample_target {
 	struct fake fake;
 	struct op_table ops;
@@ -66,7 +66,7 @@ static inline int sample_read(const struct mem *m, uint64_t addr, void *buf, siz
 	return fake_read(&((const struct sample_target *)at)->fake.mem, addr, buf, len);
 }
 
-/* Find the layout of its tensors, as after a while of a training. */
+/* Learn the layout of its tensors, as after some time of training. */
 static inline int sample_target_learn(struct sample_target *s)
 {
 	static struct tensor_snapshot snap[SAMPLE_SNAPSHOTS];
@@ -80,7 +80,7 @@ static inline int sample_target_learn(struct sample_target *s)
 	return r;
 }
 
-/* With the ops of `ops`, which stay the caller's. Nothing is known of its tensors yet. */
+/* Set up with `ops`, which stay the caller's. The tensor layout is still unknown. */
 static inline void sample_target_init(struct sample_target *s, struct op_probe *ops, uint32_t n)
 {
 	struct invented in = fake_layout(1);

@@ -1,4 +1,4 @@
-/* The memory of this very process, as a source of tensors. */
+/* The memory of this process as a source of tensors. */
 #ifndef TESTS_SELF_SOURCE_H
 #define TESTS_SELF_SOURCE_H
 

@@ -1,4 +1,4 @@
-/* Answers to the library inside a process, as whoever is at the socket could give them. */
+/* Answers to the shim, valid and invalid. */
 #ifndef TESTS_UNIT_SHIM_ANSWERS_H
 #define TESTS_UNIT_SHIM_ANSWERS_H
 
@@ -16,19 +16,19 @@ enum { SAID_FDS = 3 };
 
 struct said {
 	struct shim_answer answer;
-	size_t len; /* bytes of it that are sent */
+	size_t len; /* number of its bytes to send */
 	unsigned nfds;
 	int fd[SAID_FDS];
 };
 
-/* A memfd of this size with these seals (F_SEAL_*). */
+/* A memfd of that size with those seals (F_SEAL_*). */
 static inline int said_memory(uint64_t size, int seals)
 {
 	int fd = memfd_create("answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, seals) ? -1 : fd;
 }
 
-/* Sends it and closes its descriptors. */
+/* Send the answer and close its descriptors. */
 static inline void said_send(int sock, const struct said *s)
 {
 	struct iovec iov = {(void *)&s->answer, s->len};
@@ -51,7 +51,7 @@ static inline void said_send(int sock, const struct said *s)
 		close(s->fd[i]);
 }
 
-/* Descriptors that are open. */
+/* Number of open descriptors. */
 static inline unsigned said_open(void)
 {
 	unsigned n = 0;

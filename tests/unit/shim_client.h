@@ -1,4 +1,4 @@
-/* What the library inside a traced process does on its socket, for tests of the other side. */
+/* The shim's side of the socket, for tests of the engine. */
 #ifndef TESTS_UNIT_SHIM_CLIENT_H
 #define TESTS_UNIT_SHIM_CLIENT_H
 
@@ -12,7 +12,7 @@
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/shim_share.h"
 
-/* Connected to the engine that was opened last; -1: no. */
+/* Connect to the engine opened last; -1 on failure. */
 static inline int shim_dial(void)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -29,13 +29,13 @@ static inline struct shim_hello shim_greeting(void)
 	return (struct shim_hello){.version = SHIM_VERSION, .bytes = sizeof(struct shim_share)};
 }
 
-/* As `arg` of follow: the processes that came (FOLLOW_MAP) and went. */
+/* Argument of follow: counts processes that came (FOLLOW_MAP) and went. */
 struct shim_seen {
 	struct engine *engine;
 	unsigned came, went;
 };
 
-/* Has whoever comes traced as process 0. */
+/* Trace every new process, as process 0. */
 static inline void shim_on_follow(const struct follow_event *ev, void *arg)
 {
 	static const struct probe_site sites[SHIM_OPS] = {{.op = 0, .kind = SITE_OBSERVED},
@@ -51,7 +51,7 @@ static inline void shim_on_follow(const struct follow_event *ev, void *arg)
 		abort();
 }
 
-/* The engine of what is started from now on. */
+/* Open the engine for processes started from now on. */
 static inline int shim_open(struct engine **out)
 {
 	const struct engine_wanted w = {.choice = ENGINE_SHIM, .nplans = SHIM_OPS};
@@ -59,7 +59,7 @@ static inline int shim_open(struct engine **out)
 	return engine_shim_open(&w, out, &e);
 }
 
-/* The descriptor that came with the answer, -1: none did. */
+/* The descriptor that came with the answer, or -1. */
 static inline int shim_receive(int fd)
 {
 	struct shim_answer answer;
@@ -79,7 +79,7 @@ static inline int shim_receive(int fd)
 	return memory;
 }
 
-/* Maps and closes it; NULL: it cannot be. */
+/* Map the memory and close the descriptor; NULL on failure. */
 static inline struct shim_share *shim_map(int memory)
 {
 	void *at = mmap(NULL, sizeof(struct shim_share), PROT_READ | PROT_WRITE,
@@ -88,7 +88,7 @@ static inline struct shim_share *shim_map(int memory)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* The whole of it. */
+/* The complete handshake. */
 static inline struct shim_share *shim_join(struct shim_seen *seen, int *fd)
 {
 	const struct shim_hello hello = shim_greeting();
@@ -99,7 +99,7 @@ static inline struct shim_share *shim_join(struct shim_seen *seen, int *fd)
 	return shim_map(shim_receive(*fd));
 }
 
-/* It goes; what the engine has of it is let go, too. */
+/* Disconnect; the engine then releases the process. */
 static inline void shim_part(struct shim_seen *seen, int fd, struct shim_share *s,
 			     engine_hit_fn *fn, void *arg)
 {

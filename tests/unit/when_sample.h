@@ -1,4 +1,4 @@
-/* A call for tests of conditions: a made-up op with arguments of every kind. */
+/* A call for tests of conditions: an invented op with arguments of every kind. */
 #ifndef TESTS_WHEN_SAMPLE_H
 #define TESTS_WHEN_SAMPLE_H
 
@@ -20,7 +20,7 @@ static struct tensor when_self = {.meta = {.dtype = 5,
 					   .stride = when_stride},
 				  .storage_offset = 7,
 				  .data_ptr = 0x7f0012345678};
-/* int64 on the CPU, turned round. */
+/* int64 on the CPU, transposed. */
 static struct tensor when_turned = {.meta = {.dtype = 4,
 					     .device_index = -1,
 					     .ndim = 3,
@@ -29,7 +29,7 @@ static struct tensor when_turned = {.meta = {.dtype = 4,
 					     .stride = when_turned_stride}};
 static struct tensor when_scalar_tensor = {
     .meta = {.dtype = 6, .device_index = -1, .numel = 1, .layout = 0}};
-/* Nothing but its dtype is known. */
+/* Only its dtype is known. */
 static struct tensor when_dark = {.meta = {.dtype = 6, .unknown = 0xff & ~TENSOR_NO_DTYPE}};
 
 static struct value when_tensors[] = {{.kind = VALUE_TENSOR, .tensor = &when_turned},
@@ -118,7 +118,7 @@ static const struct op_desc when_op = {.kind = OP_DISPATCHED,
 				       .args = when_arg_names,
 				       .results = when_result_names};
 
-/* Another, of which little is the same. */
+/* Another op, with little in common. */
 static const struct op_arg when_input_name[] = {{"input", "Tensor"}, {"alpha", "str"}};
 static const struct op_desc when_other_op = {.id = 1,
 					     .kind = OP_DISPATCHED,

@@ -45,8 +45,8 @@ static void printing_makes_safe_too(void **state)
 	}
 }
 
-/* Longer than any buffer within, with a character of several bytes at every place where it could be
- * cut. */
+/* Longer than any internal buffer, with a multibyte character at every place where it could be cut.
+ */
 static void long_strings_are_not_cut(void **state)
 {
 	(void)state;
@@ -238,7 +238,7 @@ static void a_reset_table_is_new(void **state)
 	table_free(t);
 }
 
-/* The odd space as PrettyTable has it: right of texts of odd length, left of the others. */
+/* PrettyTable's rounding: the odd space is right of texts of odd length, and left of others. */
 static void boxes(void **state)
 {
 	(void)state;

@@ -31,7 +31,7 @@ static const struct py_stack python = {.depth = 1, .frames = {&line}};
 static const struct py_frame code = {.file = "/lib/libm.so", .function = "exp"};
 static const struct py_stack native = {.depth = 1, .truncated = true, .frames = {&code}};
 
-/* One of every kind in turn, at times that go back now and then, as those of two CPUs do. */
+/* One of each kind in turn, with times that sometimes go back, as on two CPUs. */
 static struct sample sample(unsigned i)
 {
 	return (struct sample){.time_ns = 1000000 + 1000ULL * (i ^ 1),
@@ -90,7 +90,7 @@ static void same(const struct sample *a, const struct sample *b)
 	same_stack(a->native, b->native);
 }
 
-/* How many samples there are; each is compared. */
+/* Number of samples; each is compared with the one written. */
 static unsigned read_all(int *end)
 {
 	struct trace_reader *r = NULL;

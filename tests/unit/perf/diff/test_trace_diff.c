@@ -8,7 +8,7 @@
 #include "perf/report/aggregate.h"
 #include "tests/unit/sample_events.h"
 
-/* splitmix64: the same numbers everywhere. */
+/* splitmix64: the same sequence on every machine. */
 static uint64_t seed;
 
 static double uniform(void)
@@ -26,19 +26,19 @@ static double normal(void)
 
 enum { OPS = 40 };
 
-/* What a run is made of. */
+/* A simulated run. */
 struct run {
 	unsigned calls; /* of each op */
-	double all;	/* how much longer every call takes */
-	int slow;	/* an op that takes `by` times as long; -1: none */
+	double all;	/* slowdown of all calls */
+	int slow;	/* op whose calls take `by` times as long; -1: none */
 	double by;
-	int64_t rows;	/* the first dimension of that op's input */
-	int missing;	/* an op that is not called; -1: none */
-	unsigned twice; /* an op called twice as often; OPS: none */
-	int32_t line;	/* where all ops lie below this one */
-	double wander;	/* noise of each op alone, call by call: sums up, and fades */
-	double vary;	/* noise of each op alone, the same in the whole run */
-	int early;	/* an op whose calls all come first; -1: none */
+	int64_t rows;	/* first dimension of that op's input */
+	int missing;	/* op that is never called; -1: none */
+	unsigned twice; /* op that is called twice as often; OPS: none */
+	int32_t line;	/* offset of all line numbers */
+	double wander;	/* noise of each op, autocorrelated from call to call */
+	double vary;	/* noise of each op, constant over the run */
+	int early;	/* op whose calls all come first; -1: none */
 };
 
 static const struct run usual = {
@@ -81,8 +81,8 @@ static struct op_event call(const struct run *run, unsigned op, uint64_t id, dou
 				 .tid = 1};
 }
 
-/* Durations are lognormal about 10 us, 20 us, ..., with 20 % of noise, now and then a call that
- * takes fifty times as long, and a drift that all ops of a stretch share. */
+/* Durations are lognormal around 10 us, 20 us, ..., with 20 % of noise, rare outliers of fifty
+ * times the duration, and a drift common to all ops of a stretch. */
 static struct aggregate *traced(const struct run *run, uint64_t from)
 {
 	struct aggregate *a = aggregate_new_by(TRACE_DIFF_KEYS);
@@ -152,7 +152,7 @@ static void equal_runs_do_not_differ(void **state)
 	}
 }
 
-/* Twice as long a run, on a machine that is 10 % slower. */
+/* A run with twice the steps on a machine that is 10 % slower. */
 static void longer_and_slower_runs_do_not_differ(void **state)
 {
 	(void)state;
@@ -168,8 +168,8 @@ static void longer_and_slower_runs_do_not_differ(void **state)
 	}
 }
 
-/* Each op is slow for a while and fast for a while, by a seventh, some hundred calls long: in a run
- * of 400 calls what that comes to can only be estimated. */
+/* Each op drifts by a seventh over some hundred calls: in a run of 400 calls the effect can only be
+ * estimated. */
 static void ops_that_wander_do_not_differ(void **state)
 {
 	(void)state;
@@ -190,8 +190,8 @@ static void ops_that_wander_do_not_differ(void **state)
 	done(&d);
 }
 
-/* Memory lies elsewhere, another processor is taken: what differs between whole runs no number of
- * calls tells, but the other rows do. */
+/* Memory layout or processor differ between runs: more calls do not reveal that, but the spread
+ * over the rows does. */
 static void runs_that_vary_do_not_differ(void **state)
 {
 	(void)state;
@@ -213,7 +213,7 @@ static void runs_that_vary_do_not_differ(void **state)
 	}
 }
 
-/* All calls of an op come in a moment, when the machine happened to be slow: one observation. */
+/* All calls of an op fall into one slow moment: a single observation. */
 static void a_moment_tells_nothing(void **state)
 {
 	(void)state;
@@ -234,9 +234,9 @@ static void inflation(void **state)
 	(void)state;
 	static const double up[] = {1, 2, 3, 4, 5, 6, 7, 8}, saw[] = {1, 8, 1, 8, 1, 8, 1, 8},
 			    flat[] = {4, 4, 4, 4, 4, 4, 4, 4}, mixed[] = {1, 2, 7, 8, 3, 4, 5, 6};
-	/* of `mixed`: squares 42, products 7.25, -24.5 and -10.25 one, two and three apart */
+	/* of `mixed`: sum of squares 42, products at lag 1 to 3: 7.25, -24.5 and -10.25 */
 	assert_true(significance_inflation(mixed, 8, mixed, 8) == 1);
-	/* of a line: 26.25 and 11.5, then less than none */
+	/* of a line: 26.25 and 11.5, then negative */
 	double line = 1 + 2 * ((26.25 + 11.5) / 42 + 2.0 / 8);
 	assert_true(fabs(significance_inflation(up, 8, up, 8) - line) < 1e-9);
 	assert_true(significance_inflation(saw, 8, saw, 8) < 1.3);
@@ -377,7 +377,7 @@ static void quantiles_and_spread(void **state)
 	assert_true(fabs(significance_quantile(v, 4, 0.25) - 1.75) < 1e-12);
 	assert_true(significance_quantile(v, 5, 1) == 5 && significance_quantile(one, 1, 0.9) == 7);
 	assert_true(significance_quantile(v, 0, 0.5) == 0);
-	/* What a tenth of the rows does, far away, is not what the others vary by. */
+	/* Outliers, a tenth of the rows, do not change the spread of the others. */
 	for (int changed = 0; changed <= 10; changed += 10) {
 		seed = 5;
 		for (int i = 0; i < 100; i++)
@@ -385,7 +385,7 @@ static void quantiles_and_spread(void **state)
 		double spread = significance_spread(rows, 100);
 		assert_true(spread > 0.07 && spread < 0.15);
 	}
-	/* Tails that are heavier than normal ones widen it. */
+	/* Heavier tails than normal widen it. */
 	for (int i = 0; i < 100; i++)
 		rows[i] = (i % 10 < 2 ? 4 : 1) * (i % 2 ? 1 : -1);
 	assert_true(fabs(significance_spread(rows, 100) - 4 / 1.645) < 1e-9);
@@ -394,14 +394,14 @@ static void quantiles_and_spread(void **state)
 static void student(void **state)
 {
 	(void)state;
-	/* tables: 2.228 of 10 degrees of freedom at 0.05, 4.587 at 0.001 */
+	/* from tables of t: 2.228 for 10 degrees of freedom at 0.05, 4.587 at 0.001 */
 	assert_true(fabs(significance_student(2.228, 1, 10) - 0.05) < 0.001);
 	assert_true(fabs(significance_student(2 * 4.587, 2, 10) - 0.001) < 0.0001);
 	assert_true(significance_student(-1, 1, 10) == 1);
 	assert_true(significance_student(1, 0, 10) == 0 && significance_student(0, 0, 10) == 1);
 	assert_true(significance_student(9, INFINITY, 10) == 1);
 	static const double a[] = {1, 3, 1, 3}, b[] = {2, 6, 2, 6};
-	/* variances 4/3 and 16/3, of four values each */
+	/* variances 4/3 and 16/3 of four values each */
 	assert_true(fabs(significance_error(a, 4, b, 4) - sqrt(20.0 / 12)) < 1e-9);
 	assert_true(isinf(significance_error(a, 1, b, 4)));
 }
@@ -418,7 +418,7 @@ static void holm(void **state)
 	assert_int_equal(holds[3], 1);
 }
 
-/* A row that has every third event of the trace. */
+/* A row with every third event of the trace. */
 static void batches_keep_the_mean(void **state)
 {
 	(void)state;
@@ -436,7 +436,7 @@ static void batches_keep_the_mean(void **state)
 	}
 }
 
-/* However many calls: all in a hundredth of the trace. */
+/* All calls in a hundredth of the trace, however many they are. */
 static void batches_of_a_moment_are_one(void **state)
 {
 	(void)state;

@@ -52,7 +52,7 @@ static void exactly_these_keys(void **state)
 	json_decref(j);
 }
 
-/* The args of the full event as compact JSON, one each. */
+/* The arguments of the full event as compact JSON. */
 static void every_kind_of_value(void **state)
 {
 	(void)state;
@@ -149,7 +149,7 @@ static void strings_are_valid_and_harmless(void **state)
 	    {"\xc0\xaf", "\"\\ufffd\\ufffd\""},			      /* overlong */
 	    {"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""},	      /* a surrogate */
 	    {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""}, /* above U+10FFFF */
-	    {"\xe2\x82", "\"\\ufffd\\ufffd\""},			      /* cut */
+	    {"\xe2\x82", "\"\\ufffd\\ufffd\""},			      /* truncated */
 	    {"\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6", "\"\\u007f\\u009b\\u202e\\u2066\""},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -14,8 +14,8 @@ static char path[64], database[80];
 
 static const struct op_desc evil_op = {.id = 3, .name = "evil;\x1b[31m \"op\"\n\xff", .schema = ""};
 
-/* linear 1000..2000 { add 1000..1400 }, evil 2500..2600 on another thread, the backward of linear
- * twice, and one that has not ended. */
+/* linear 1000..2000 { add 1000..1400 }, evil 2500..2600 on another thread, two backward nodes of
+ * linear, and an unfinished op. */
 static int setup(void **state)
 {
 	(void)state;
@@ -182,7 +182,7 @@ static void speedscope(void **state)
 	json_array_foreach(profiles, i, p) check_profile(p, json_array_size(frames));
 	p = json_array_get(profiles, 0);
 	assert_string_equal(string(p, "name"), "main \"thread\", pid 41, thread 42");
-	/* linear, add within, the one that has not ended. */
+	/* linear, the add in it, and the unfinished op. */
 	assert_int_equal(json_array_size(json_object_get(p, "events")), 6);
 	assert_int_equal(integer(p, "endValue") - integer(p, "startValue"), 8000);
 	json_decref(j);

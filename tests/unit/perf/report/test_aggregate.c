@@ -75,7 +75,7 @@ static void percentages_are_of_the_observed_time(void **state)
 	aggregate_free(a);
 }
 
-/* add 10..90 { add 20..50 { add 30..40 }, sample 60..80 { add 65..70 } }, and again add 100..110 */
+/* add 10..90 { add 20..50 { add 30..40 }, sample 60..80 { add 65..70 } }, then add 100..110 */
 static void a_row_inside_itself_counts_once(void **state)
 {
 	(void)state;
@@ -103,7 +103,7 @@ static void a_row_inside_itself_counts_once(void **state)
 	aggregate_free(a);
 }
 
-/* The same with more calls inside than are remembered one by one. */
+/* The same with more inner calls than are remembered one by one. */
 static void many_calls_inside_count_once(void **state)
 {
 	(void)state;
@@ -128,8 +128,8 @@ static void threads_do_not_nest_in_each_other(void **state)
 	aggregate_free(a);
 }
 
-/* More ops, lines and threads than are remembered by their addresses: the rows are the same, and
- * hints of what comes change nothing. */
+/* More ops, lines and threads than the cache has room for: the rows are the same, with and without
+ * prefetching. */
 static void rows_remembered_are_the_same(void **state)
 {
 	(void)state;
@@ -175,7 +175,7 @@ static void rows_remembered_are_the_same(void **state)
 	free(names);
 }
 
-/* Another op comes to the address of one that was freed. */
+/* A new op at the address of one that was freed. */
 static void forgets_addresses(void **state)
 {
 	(void)state;

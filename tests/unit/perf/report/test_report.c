@@ -12,8 +12,8 @@
 #include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"
 
-/* sample 1000..2000 { add 1100..1400 }, add 2500..2600 on another thread and line, the backward of
- * both, of which the first calls an op. */
+/* sample 1000..2000 { add 1100..1400 }, add 2500..2600 on another thread and line, and the backward
+ * of both; the first backward node calls an op. */
 static const struct {
 	uint64_t id, parent, start, end, child;
 	const struct op_desc *op;
@@ -263,7 +263,8 @@ static void words(void **state)
 static const struct py_frame optimizer = {
     .id = 3, .file = "/x/torch/optim/adam.py", .function = "step", .line = 5, .is_torch = true};
 
-/* Three steps: an op in the optimizer ends each; times are relative to when the file was begun. */
+/* Three steps, each ended by an op in the optimizer; times are relative to the start of the file.
+ */
 enum { SPAN_EVENTS = 6, SPAN_APART_NS = 1000000 };
 
 static struct op_event span_event(uint64_t origin, uint64_t i)
@@ -272,7 +273,7 @@ static struct op_event span_event(uint64_t origin, uint64_t i)
 	return sample_event(i + 1, 0, 0, start, start + 500);
 }
 
-/* A call every millisecond, every second of them by an optimizer. Its origin. */
+/* A call every millisecond, every second one by the optimizer. Returns the origin. */
 static uint64_t write_steps(const char *path)
 {
 	struct trace_writer *w;
@@ -308,7 +309,7 @@ static void spans(void **state)
 	struct {
 		const char *time, *step, *op;
 		int code;
-		unsigned chosen; /* a bit an event */
+		unsigned chosen; /* bit set of the events selected */
 	} cases[] = {
 	    {NULL, NULL, NULL, 0, 0x3f},
 	    {"1ms-3ms", NULL, NULL, 0, 0x06},

@@ -10,7 +10,7 @@
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/target/maps.h"
 
-/* What is known of a function of this program, as the recorder finds it. */
+/* A function of this program, as the recorder sees it. */
 struct own {
 	struct native_symbols symbols;
 	struct native_frame frame;
@@ -42,7 +42,7 @@ static int free_own(void **state)
 	return 0;
 }
 
-/* Of the frame with `function` in `file`: its name once read, into `out`. */
+/* The name of the frame with `function` in `file`, once resolved, into `out`. */
 static void name(const struct trace_build *build, const char *file, const char *function, char *out)
 {
 	struct late_symbols *l = late_symbols_new(clock_ns(CLOCK_REALTIME), -1);
@@ -106,7 +106,7 @@ static void what_stays_is_an_address_in_the_file(void **state)
 	assert_string_equal(out, "(unknown)");
 }
 
-/* Its process is this one, which was there before the trace was begun. */
+/* The target is this process, which was there before the trace began. */
 static void a_jit_has_written_since(void **state)
 {
 	char path[64], file[64], out[128];
@@ -126,7 +126,7 @@ static void a_jit_has_written_since(void **state)
 	assert_string_equal(in.file, "[JIT]");
 	assert_string_equal(behind.function, "(unknown)");
 	late_symbols_free(l);
-	snprintf(file + strlen(file) - 2, 3, "z]"); /* of another boot */
+	snprintf(file + strlen(file) - 2, 3, "z]"); /* from another boot */
 	name(NULL, file, "0x1004", out);
 	assert_string_equal(out, "(unknown)");
 	unlink(path);

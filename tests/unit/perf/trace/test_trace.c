@@ -105,7 +105,7 @@ static void same_value(const struct value *a, const struct value *b)
 		break;
 	default:
 		assert_int_equal(a->scalar, b->scalar);
-		assert_int_equal(a->i, b->i); /* a double by its bits */
+		assert_int_equal(a->i, b->i); /* doubles too: compared by their bits */
 	}
 }
 
@@ -171,7 +171,7 @@ static void same_event(const struct op_event *a, const struct op_event *b)
 	same_stack(a->where_stack, b->where_stack);
 }
 
-/* The next item of this type, others are passed over. */
+/* The next item of that type; others are skipped. */
 static struct trace_item next(struct trace_reader *r, enum trace_type type)
 {
 	struct trace_item item;
@@ -209,7 +209,7 @@ static void every_value_comes_back(void **state)
 	trace_reader_close(r);
 }
 
-/* All kinds of values are passed over; what else there is of the event stays. */
+/* Skipping the values leaves the rest of the event unchanged. */
 static void values_may_be_left_out(void **state)
 {
 	(void)state;
@@ -266,8 +266,8 @@ static void facts_about_the_target_come_back(void **state)
 	trace_reader_close(r);
 }
 
-/* Objects of several owners with the same content are one, and an address used again is not taken
- * for the old. */
+/* Equal objects of different owners are stored once, and a reused address is not mistaken for the
+ * old object. */
 static void owners_come_and_go(void **state)
 {
 	(void)state;
@@ -293,7 +293,7 @@ static void owners_come_and_go(void **state)
 	trace_reader_close(r);
 }
 
-/* A frame that got its text after it was first written. */
+/* A frame whose text becomes known after it was first written. */
 static void a_text_may_come_later(void **state)
 {
 	(void)state;
@@ -328,12 +328,12 @@ static void write_events(uint64_t n, bool clean)
 		ev.id = i;
 		assert_int_equal(trace_write_event(w, &ev), 0);
 		if (i % 100 == 0)
-			trace_writer_tick(w, i * 10000000); /* 1 s of these: a block each */
+			trace_writer_tick(w, i * 10000000); /* 1 s each: a block each */
 	}
 	assert_int_equal(trace_writer_close(w, clean), 0);
 }
 
-/* How many events can be read and how reading ends. Each event must be the one that was written. */
+/* Number of events read, and in *end how reading ended. Each event must equal the one written. */
 static uint64_t read_events(int *end, struct err *e)
 {
 	struct trace_reader *r;
@@ -468,7 +468,7 @@ static void a_newer_version_is_told(void **state)
 	assert_int_equal(trace_reader_open(path, &r, &e), -ENOTSUP);
 }
 
-/* A reader of a file being written sees what was flushed, waits, and goes on. */
+/* A reader of a file being written sees what was flushed, waits, and continues. */
 static void a_reader_follows(void **state)
 {
 	(void)state;
@@ -513,7 +513,7 @@ static void an_unwritable_path_is_told(void **state)
 	assert_true(e.hint[0]);
 }
 
-/* The disk is full in the middle: told once, and the file stays good up to there. */
+/* The disk becomes full: reported once, and the file is valid up to there. */
 static void a_full_disk_leaves_a_good_file(void **state)
 {
 	(void)state;
@@ -628,7 +628,7 @@ static void events_come_in_the_order_of_their_start(void **state)
 	trace_reader_close(r);
 }
 
-/* An op with more inside than is held comes late, and all come once. */
+/* An op with more inner ops than are held comes late, and every event comes once. */
 static void the_order_is_bounded(void **state)
 {
 	(void)state;
@@ -661,7 +661,7 @@ static void the_order_is_bounded(void **state)
 static void the_checksum_is_crc32(void **state)
 {
 	(void)state;
-	/* The check value of the CRC catalogue for CRC-32/ISO-HDLC. */
+	/* Check value of the CRC catalogue for CRC-32/ISO-HDLC. */
 	assert_int_equal(trace_crc(0, "123456789", 9), 0xcbf43926);
 	assert_int_equal(trace_crc(trace_crc(0, "1234", 4), "56789", 5), 0xcbf43926);
 }

@@ -5,7 +5,7 @@
 
 enum { NUMBERS = 64 * 3 + 1 };
 
-/* Around each power of two, as many numbers as each length has, with so many bytes behind them. */
+/* Write numbers around each power of two, to cover each length, followed by `behind` bytes. */
 static struct in written(uint8_t *buf, size_t size, size_t behind, uint64_t *numbers)
 {
 	struct out o = {.p = buf, .end = buf + size};

@@ -23,7 +23,7 @@ static struct value boolean(bool b)
 	return (struct value){.kind = VALUE_BOOL, .i = b};
 }
 
-/* "2 alpha out": positional ones and the names of the keywords. */
+/* "2 alpha out": the number of positional arguments, and the names of keyword arguments. */
 static const char *sorted(const char *schema, const struct value *args, uint16_t n)
 {
 	static char out[256];
@@ -101,7 +101,7 @@ static void defaults_are_left_out(void **state)
 		if (strcmp(sorted(schema, &cases[i].v, 1), cases[i].sorted) != 0)
 			fail_msg("%s: %s", schema, sorted(schema, &cases[i].v, 1));
 	}
-	/* Only from the end. */
+	/* Only trailing defaults are dropped. */
 	struct value two[] = {none, number(5)};
 	assert_string_equal(sorted("aten::f(Tensor? a=None, int b=1) -> ()", two, 2), "2");
 }
@@ -127,7 +127,7 @@ static void names_for_python(void **state)
 	assert_string_equal(name, "");
 }
 
-/* Python's own function, where it takes what the operator takes. */
+/* Python's own function, if it takes the operator's arguments. */
 static void names_to_call(void **state)
 {
 	(void)state;
@@ -155,7 +155,7 @@ static void names_to_call(void **state)
 	}
 }
 
-/* A name of the target's does not lead out of the folder. */
+/* A name from the target cannot escape the folder. */
 static void paths_stay_inside(void **state)
 {
 	(void)state;
@@ -218,7 +218,7 @@ static void statistics_do_not_depend_on_pieces(void **state)
 		     c = stats_of(FLOAT64, v, N, 4097);
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_memory_equal(&a, &c, sizeof(a));
-	/* Multiples of 1/64: the plain sums are exact. */
+	/* Multiples of 1/64, so that the plain sums are exact. */
 	assert_true(fabs(a.mean - sum / N) < 1e-13);
 	assert_true(fabs(a.l2 - sqrt(squares)) < 1e-10);
 	assert_true(fabs(a.std - sqrt((squares - sum * sum / N) / (N - 1))) < 1e-12);

@@ -10,7 +10,7 @@
 
 #include "replay/capture/capture_files.h"
 
-/* As in a virtual environment: ROOT/bin/python3 is a link to a program elsewhere. */
+/* As in a virtual environment: ROOT/bin/python3 is a symbolic link to a program elsewhere. */
 static char root[64], bin[80], python[96], server[96];
 
 static int make_links(void **state)
@@ -34,9 +34,8 @@ static int drop_links(void **state)
 	return rmdir(root);
 }
 
-/* The interpreter of a process that was started under the name `name` in the folder ROOT. */
-/* exec closes files before it says what the arguments are (fs/exec.c, begin_new_exec;
- * fs/binfmt_elf.c, create_elf_tables). */
+/* exec closes files before it sets the arguments (fs/exec.c, begin_new_exec; fs/binfmt_elf.c,
+ * create_elf_tables): wait for them. */
 static void await_arguments(pid_t pid)
 {
 	char path[32], c;
@@ -51,6 +50,7 @@ static void await_arguments(pid_t pid)
 	assert_int_equal(n, 1);
 }
 
+/* Find the interpreter of a process started as `name` in the folder ROOT. */
 static void find(const char *name, struct interpreter *out)
 {
 	int started[2];
@@ -65,7 +65,7 @@ static void find(const char *name, struct interpreter *out)
 		_exit(1);
 	}
 	close(started[1]);
-	assert_int_equal(read(started[0], &one, 1), 0); /* exec has closed it */
+	assert_int_equal(read(started[0], &one, 1), 0); /* end of file: exec has closed the pipe */
 	close(started[0]);
 	await_arguments(pid);
 	*out = (struct interpreter){0};

@@ -22,7 +22,7 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
 	(void)state;
-	return rmdir(dir); /* fails when something is left */
+	return rmdir(dir); /* fails if anything is left */
 }
 
 static const char *in_dir(const char *name)
@@ -49,7 +49,7 @@ static void check_pickle(struct pickle *p, const char *bytes, size_t n)
 
 #define CHECK_PICKLE(p, literal) check_pickle(p, literal, sizeof(literal) - 1)
 
-/* What pickle.dumps(x, 2) of CPython gives, without its PROTO, memo and STOP. */
+/* Output of CPython's pickle.dumps(x, 2), without PROTO, memo and STOP. */
 static void pickled_integers(void **state)
 {
 	(void)state;
@@ -96,7 +96,7 @@ static void pickled_others(void **state)
 	CHECK_PICKLE(&p, "]((te}(u");
 }
 
-/* Where `needle` stands in the file, from `from` on; -1 when it does not. */
+/* Offset of `needle` in the file from `from` on, or -1. */
 static long find(const unsigned char *data, size_t n, const char *needle, size_t from)
 {
 	size_t k = strlen(needle);
@@ -156,7 +156,7 @@ static void limits_and_failures_leave_nothing(void **state)
 	assert_int_equal(rc, -EOVERFLOW);
 	assert_non_null(strstr(e.what, "10000"));
 	archive_abort(a);
-	/* The directory at the end does not fit. */
+	/* The directory at the end exceeds the limit. */
 	assert_int_equal(archive_open(path, 4200, &a, &e), 0);
 	assert_int_equal(archive_add(a, "data/0", zeros, sizeof(zeros), &e), 0);
 	assert_int_equal(archive_close(a, NULL, &e), -EOVERFLOW);
@@ -170,7 +170,7 @@ static void limits_and_failures_leave_nothing(void **state)
 	assert_false(exists(in_dir("limited.pth.part")));
 }
 
-/* The file may not grow any further (RLIMIT_FSIZE): what is kept back in memory fails late. */
+/* The file cannot grow (RLIMIT_FSIZE): what is buffered fails late. */
 static void a_file_that_may_not_grow(void **state)
 {
 	(void)state;
@@ -275,7 +275,7 @@ static void storages_are_shared(void **state)
 	assert_int_equal(s.list[0].bytes, 48);
 	assert_int_equal(enter(&s, &other), 1);
 	assert_int_equal(enter(&s, &as_int), 2);
-	/* Both are UntypedStorage. */
+	/* Both have UntypedStorage. */
 	assert_int_equal(enter(&s, &untyped), 3);
 	assert_int_equal(enter(&s, &bytes), 3);
 	assert_int_equal(s.n, 4);

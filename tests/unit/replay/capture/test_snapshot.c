@@ -35,7 +35,7 @@ static int fill(void **state)
 	return 0;
 }
 
-/* What was copied is as it was, all else as it is. */
+/* What was copied is unchanged, all else is current. */
 static void reads_what_was_there(void **state)
 {
 	(void)state;
@@ -90,7 +90,7 @@ static void a_limit_is_kept(void **state)
 	struct tensor a = bytes(0, &n, &stride), b = bytes(200, &n, &stride);
 	struct snapshot s = {0};
 	assert_int_equal(snapshot_add(&s, &a, &self, 150), 0);
-	assert_int_equal(snapshot_add(&s, &a, &self, 150), 0); /* it is there */
+	assert_int_equal(snapshot_add(&s, &a, &self, 150), 0); /* exists already */
 	assert_int_equal(snapshot_add(&s, &b, &self, 150), -EFBIG);
 	assert_int_equal(snapshot_add(&s, &b, &self, 200), 0);
 	assert_int_equal(s.len, 200);

@@ -29,7 +29,7 @@ static double noise(uint64_t *seed)
 	return (double)(int64_t)(*seed >> 11) / 0x1p52 - 1;
 }
 
-/* The figures by their definitions, one element after the other. */
+/* Straightforward implementation of the figures, element by element. */
 static void reference(const float *a, const double *b, const double *k, size_t n,
 		      const struct compare_params *p, struct compare_stats *s)
 {
@@ -127,7 +127,7 @@ static void strides_of_any_kind_are_followed(void **state)
 	uint64_t seed = 9;
 	for (size_t i = 0; i < A * B * C; i++)
 		base[i] = (float)noise(&seed);
-	/* permuted to (C, A, B), with A counted down */
+	/* permuted to (C, A, B), with A reversed */
 	int64_t shape[] = {C, A, 1, B}, stride[] = {1, -B * C, 12345, C};
 	for (int c = 0, o = 0; c < C; c++)
 		for (int a = 0; a < A; a++)
@@ -187,7 +187,7 @@ static void integers_are_exact(void **state)
 	s = compare(tensor(a, I64, 1, shape), tensor(b, I64, 1, shape), (struct compare_params){0});
 	assert_true(s.max_abs == 0x1p64);
 	assert_int_equal(s.max_abs_at, 2);
-	/* ditorch's difference of unsigned numbers wraps */
+	/* ditorch's difference of unsigned numbers wraps; ours must not */
 	static const uint8_t c[] = {0, 255}, d[] = {1, 0};
 	s = compare(tensor(c, U8, 1, two), tensor(d, U8, 1, two), (struct compare_params){0});
 	assert_true(s.max_abs == 255);

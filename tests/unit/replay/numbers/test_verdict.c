@@ -175,7 +175,8 @@ static void tolerances_that_are_none_are_refused(void **state)
 	unset_all();
 }
 
-/* Whoever is sure without an allowance must be right with any, and of a CPU that is perfect. */
+/* If verdict_is_sure without an allowance, the verdict is right with any allowance, even against an
+ * exact CPU. */
 static void what_is_sure_is_right_with_every_allowance(void **state)
 {
 	static const int64_t shape[] = {N};

@@ -25,7 +25,7 @@ static void assert_same(const struct arch_insn *a, const struct arch_insn *b)
 	assert_int_equal(a->target, b->target);
 }
 
-/* What a decoder that has seen other code says is what one says that has seen none. */
+/* A decoder with a warm cache must decode like a fresh one. */
 static void check_at(struct arch_decoder *warm, const uint8_t *code, size_t len, uint64_t at,
 		     uint32_t off)
 {
@@ -41,7 +41,7 @@ static void check_at(struct arch_decoder *warm, const uint8_t *code, size_t len,
 
 static void test_distances(void **state)
 {
-	/* Each twice, with other distances; then with the end cut off. */
+	/* Each twice with different displacements; then truncated. */
 	static const struct {
 		uint8_t len, code[2][10];
 	} all[] = {

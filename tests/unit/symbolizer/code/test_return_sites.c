@@ -36,9 +36,8 @@ static int read_self(void *arg, uint64_t addr, void *buf, size_t len)
 
 static const struct return_sites_ops self_ops = {.is_cleanup = is_free, .read = read_self};
 
-/* Whether a return, or a way out, can be reached from `from` without passing one of the exits;
- * whether the exit `again` can. Follows each instruction by itself, jumps through tables not at
- * all. */
+/* Whether a return or a tail jump can be reached from `from` without passing a return site, and
+ * whether the site `again` can. Follows every instruction, but no jump tables. */
 struct search {
 	struct arch_decoder *d;
 	const uint8_t *code;
@@ -99,7 +98,7 @@ static void search(struct search *s, uint32_t from, bool behind)
 	}
 }
 
-/* Every path passes one of the exits, and none of them, or itself, can come after one. */
+/* Every path passes a return site, and no path passes two, or one twice. */
 static void check_exits(struct arch_decoder *d, const uint8_t *code, size_t len, uint64_t vaddr,
 			const struct func_facts *f, const char *name)
 {
@@ -204,7 +203,7 @@ static void test_stub(void **state)
 	assert_int_equal(arch_stub_slot(plain, 5, 0x1000), 0);
 }
 
-/* ---- where the exit is ---- */
+/* ---- where the return site is ---- */
 
 CODE(clean_end,
      "push rbx; mov rbx, rdi; call t_work; test al, al; clean_end_x: je 1f; mov rdi, rbx;"
@@ -350,7 +349,7 @@ static void test_ways_out(void **state)
 	check_one(&f, EXIT_EMULATED, middle, middle_x);
 }
 
-/* the unlikely part goes back before the exit, or behind it */
+/* the cold part jumps back before the site, or behind it */
 CODE(unlikely_early, "call t_work; jmp unlikely_early_r")
 CODE(early, "push rbx; call t_work; test al, al; jne unlikely_early; unlikely_early_r: test al, al;"
 	    "early_x: je 1f; 1: pop rbx; ret")
@@ -442,7 +441,7 @@ PLACE(spill_bp_p)
 CODE(spill_sp, "push rbx; sub rsp, 0x20; movsd [rsp + 8], xmm0; spill_sp_p: push rdi; call t_work;"
 	       "pop rdi; test al, al; je 1f; 1: add rsp, 0x20; pop rbx; ret")
 PLACE(spill_sp_p)
-/* a slot that is used again later, and registers that were moved */
+/* a slot that is reused later, and registers that were moved */
 CODE(spill_moved,
      "push rbx; push r12; sub rsp, 0x20; mov rbx, rdi; mov r12, rsi; mov rdi, [rsp + 0x38];"
      "xor esi, esi; movaps [rsp], xmm1; spill_moved_p: je 2f; 2: call t_work; mov [rsp], rax;"
@@ -495,7 +494,7 @@ CODE(spill_narrow, SPILL("movss [rsp + 8], xmm0"))
 CODE(spill_changed, SPILL("pxor xmm0, xmm0; movsd [rsp + 8], xmm0"))
 CODE(spill_indexed, SPILL("movsd [rsp + rdi * 8], xmm0"))
 CODE(spill_outside, SPILL("movsd [rdi + 8], xmm0"))
-/* what the caller put on the stack is changed; something outside the frame is */
+/* writes to the caller's part of the stack; to memory outside the frame */
 CODE(spill_caller, SPILL("mov qword ptr [rsp + 0x30], 0; movsd [rsp + 8], xmm0"))
 CODE(spill_written, SPILL("mov qword ptr [rdi], 0; movsd [rsp + 8], xmm0"))
 CODE(spill_aligned, "push rbp; mov rbp, rsp; and rsp, -32; sub rsp, 0x40; movsd [rsp + 8], xmm0;"
@@ -506,7 +505,7 @@ CODE(spill_below, "push rbx; movsd [rsp - 0x88], xmm0; je 2f; 2: call t_work; te
 		  "1: pop rbx; ret")
 CODE(spill_loop, "1: push rbx; sub rsp, 0x20; movsd [rsp + 8], xmm0; je 2f; 2: call t_work;"
 		 "add rsp, 0x20; pop rbx; test al, al; jne 1b; je 3f; 3: ret")
-/* it comes to its exit before */
+/* the return site comes first */
 CODE(spill_after, "push rbx; call t_work; test al, al; sub rsp, 0x20; movsd [rsp + 8], xmm0;"
 		  "add rsp, 0x20; nop; pop rbx; ret")
 
@@ -528,7 +527,7 @@ static void test_no_spills(void **state)
 		for (unsigned n = 0; n < ARCH_FP_ARGS; n++)
 			assert_false(none[i].late.xmm[n].known);
 	}
-	/* good before the push that takes its place, and not behind it */
+	/* valid before the push that overwrites it, not after */
 	struct func_facts f = ANALYZE(spill_pushed);
 	assert_int_equal(f.late.sp, 8);
 }
@@ -596,7 +595,7 @@ static void test_symbols(void **state)
 		assert_false(return_sites_cleanup_symbol(no[i]));
 }
 
-/* ---- bytes that nobody wrote ---- */
+/* ---- random bytes ---- */
 
 static void test_mutations(void **state)
 {
@@ -630,12 +629,12 @@ struct tally {
 	struct elf_file *elf;
 	struct return_sites_ctx *c;
 	struct arch_decoder *d;
-	const char *part; /* of the symbols that count */
+	const char *part; /* of the symbols to count */
 	struct arena arena;
 	unsigned n, kind[3], entry_emulated, hidden, fp, fp_known;
 };
 
-/* Numbers of the leading SSE arguments. */
+/* Number of leading SSE arguments. */
 static unsigned count_doubles(struct tally *t, const char *symbol)
 {
 	struct cxx_function fn;
@@ -658,7 +657,7 @@ static void tally_doubles(struct tally *t, const char *symbol, const struct func
 	t->fp_known += n && seen == n;
 }
 
-/* What is known of these ops from their declarations in ATen/ops/NAME_ops.h. */
+/* Known facts of these ops, from their declarations in ATen/ops/NAME_ops.h. */
 static void check_known(const char *symbol, const struct func_facts *f)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* symbolizer/decode/registry.h */
+/* Boxed calls, symbolizer/decode/registry.h. */
 
 #include "tests/unit/unit.h"
 
@@ -42,10 +42,10 @@ static void test_same(void **state)
 	assert_null(find(1, 4096, "aten::add"));
 	add(4096, "aten::add");
 	assert_ptr_equal(find(1, 4096, "aten::add"), &op);
-	assert_ptr_equal(find(2, 4096, "aten::add"), &op); /* another for each call */
+	assert_ptr_equal(find(2, 4096, "aten::add"), &op); /* an entry of its own for each call */
 	assert_null(find(0, 4096, "aten::add"));
 	assert_null(find(1, 8192, "aten::add"));
-	assert_null(find(1, 4096, "aten::sub")); /* it took the place of the one before */
+	assert_null(find(1, 4096, "aten::sub")); /* evicted by the next one */
 	assert_null(find(1, 4096, "aten::addmm_"));
 }
 

@@ -33,7 +33,7 @@ static void begin(void)
 	arena_reset(&arena);
 }
 
-/* The items in memory that ends where they do. */
+/* The items in a buffer of their exact size. */
 static struct items exact(const struct record *r)
 {
 	struct items it = record_items(r);
@@ -71,7 +71,7 @@ static void expect_int(struct value v, unsigned kind, int64_t i)
 	assert_int_equal(v.i, i);
 }
 
-/* One item of raw bytes, decoded. */
+/* Decode an item of raw bytes. */
 static struct value bytes(struct abi_value v, const void *data, size_t len, uint32_t aux)
 {
 	begin();
@@ -88,7 +88,7 @@ static void test_words(void **state)
 {
 	(void)state;
 	expect_int(word(CXX_INT64, (uint64_t)-3), VALUE_INT, -3);
-	/* what stands above a small value in its register is no part of it */
+	/* the upper bits of the register are ignored */
 	expect_int(word(CXX_INT8, 0xdeadbe00000000fe), VALUE_INT, -2);
 	expect_int(word(CXX_BOOL, 0xdeadbeefdead0001), VALUE_BOOL, 1);
 	expect_int(word(CXX_BOOL, 0xff00), VALUE_BOOL, 0);
@@ -156,7 +156,7 @@ static void expect_complex(struct value v)
 	assert_true(v.c.re == 0.5 && v.c.im == 2.0);
 }
 
-/* The tags HAS_d, HAS_i, HAS_z, HAS_b, symbolic ones. */
+/* Tags HAS_d, HAS_i, HAS_z, HAS_b, then the symbolic ones. */
 static void test_scalar_tags_2(void **state)
 {
 	(void)state;
@@ -170,7 +170,7 @@ static void test_scalar_tags_2(void **state)
 	expect_not(scalar(UINT32_MAX, 0, 0), "a symbolic scalar");
 }
 
-/* HAS_u came between HAS_i and HAS_z. */
+/* HAS_u was inserted between HAS_i and HAS_z. */
 static void test_scalar_tags_3(void **state)
 {
 	(void)state;
@@ -242,7 +242,7 @@ static void test_optional_bytes(void **state)
 	assert_int_equal(bytes(optional(ABI_BYTES, CXX_SYMINT, true), std, 16, 0).kind, VALUE_NONE);
 }
 
-/* A flag that was not read is no flag that is unset. */
+/* A flag that was not read is not the same as an unset flag. */
 static void test_optional_cut(void **state)
 {
 	uint8_t p[48] = {0};
@@ -281,7 +281,7 @@ static void test_optional_words(void **state)
 	expect_not(decode(&v), "memory could not be read");
 }
 
-/* {symbol, 1 for the wildcard} */
+/* {symbol, 1 for a wildcard} */
 static void test_dimnames(void **state)
 {
 	const uint64_t wildcard = 1ULL << 32, names[] = {SYM_LONG, SYM_WILD | wildcard, SYM_OTHER};
@@ -383,7 +383,7 @@ static void test_arrays(void **state)
 	assert_int_equal(v.count, 2);
 	expect_scalar(v.items[0], VALUE_INT, 4, false);
 	expect_scalar(v.items[1], VALUE_BOOL, 1, false);
-	/* there were more than came */
+	/* there were more elements than were read */
 	expect_not(bytes(how(ABI_ARRAY, CXX_INT64), w, sizeof(w), 4), "a list too long to be read");
 	expect_not(bytes(how(ABI_ARRAY, CXX_SCALAR), sc, 63, 2), "a list too long to be read");
 	expect_not(bytes(how(ABI_ARRAY, CXX_INT64), w, sizeof(w), UINT32_MAX),
@@ -427,7 +427,7 @@ static void test_strings(void **state)
 	expect_not(string("mean", 4, 5), "a string too long to be read");
 }
 
-/* Items that claim more than there is are not there at all. */
+/* Items longer than the data are dropped. */
 static void test_truncated(void **state)
 {
 	struct abi_value v = how(ABI_WORD, CXX_INT64);
@@ -456,7 +456,7 @@ static void test_truncated(void **state)
 	expect_not(decode(&v), "memory could not be read");
 }
 
-/* A stack has no read of its own, and is never taken for a value. */
+/* A stack item has no read of its own, and is never decoded as a value. */
 static void test_stack_item(void **state)
 {
 	struct abi_value v = how(ABI_WORD, CXX_INT64);
@@ -550,7 +550,7 @@ static void test_tensors(void **state)
 	expect_not(decode(&list), "a list too long to be read");
 }
 
-/* A tensor of six dimensions, whose sizes are elsewhere, in a snapshot. */
+/* A snapshot of a tensor with six dimensions, whose sizes are out of line. */
 static void test_snapshot_outline(void **state)
 {
 	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
@@ -572,14 +572,14 @@ static void test_snapshot_outline(void **state)
 	assert_int_equal(v.tensor->meta.ndim, 6);
 	assert_memory_equal(v.tensor->meta.shape, x.dims, 48);
 	assert_memory_equal(v.tensor->meta.stride, x.dims + 6, 48);
-	/* read where they turned out not to be */
+	/* read from a wrong place */
 	s.target.reads[0].sizes += 8;
 	v = decode(&one);
 	assert_int_equal(v.kind, VALUE_TENSOR);
 	assert_true(v.tensor->meta.unknown & TENSOR_NO_SHAPE);
 }
 
-/* The engine was told anew between a hit's beginning and the reading of its tensor. */
+/* The engine got a new plan between the start of a hit and the reading of its tensor. */
 static void test_newer_generation(void **state)
 {
 	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
@@ -615,7 +615,7 @@ static uint32_t append(uint8_t *to, uint32_t len, const uint8_t *from, uint32_t 
 	return len + n;
 }
 
-/* The words that a packed item has, of the window and of what the storage's word points to. */
+/* The words of a packed item: of the window, and of what the storage pointer points to. */
 static uint32_t pack(const struct tensor_read *c, const struct tensor_snapshot *snap,
 		     uint8_t *bytes)
 {
@@ -674,7 +674,7 @@ static void test_packed(void **state)
 	expect_not(decode(&one), "memory could not be read");
 }
 
-/* IValues */
+/* IValues. */
 
 struct ivalue {
 	uint64_t payload;
@@ -743,7 +743,7 @@ static void test_boxed_tensor(void **state)
 	assert_int_equal(boxed_one(&type).kind, VALUE_TENSOR);
 }
 
-/* The first OBJECT_SIZE bytes of an object of the class `name`. */
+/* Add the first OBJECT_SIZE bytes of an object of the class `name`. */
 static void add_object(const char *name, uint32_t aux)
 {
 	uint64_t object[OBJECT_SIZE / 8] = {0};
@@ -764,7 +764,7 @@ static void test_boxed_string(void **state)
 	struct value v = boxed_one(&type);
 	assert_int_equal(v.kind, VALUE_STRING);
 	assert_string_equal(v.str, "mean");
-	/* what looks like a string in an object of another class is none */
+	/* what looks like a string in an object of another class is not one */
 	begin();
 	record_item(&rec, ITEM_DATA, READ, 1, &pointer, sizeof(pointer));
 	add_object("N3c106ivalue6FutureE", OBJECT_STRING);
@@ -821,8 +821,8 @@ static void test_boxed_list(void **state)
 	}
 }
 
-/* Lists in lists, as deep as they may be: shown; one more: not, and nothing behind it is given what
- * may belong to another. */
+/* Lists nested to the limit are decoded; one level more is not, and later values are not assigned
+ * data that belongs to others. */
 static void test_boxed_depth(void **state)
 {
 	struct schema_arg types[2] = {{.base = SCHEMA_OTHER}, {.base = SCHEMA_STR}};
@@ -857,7 +857,7 @@ static void test_boxed_depth(void **state)
 	}
 }
 
-/* An object that was not read far enough to tell its class, at the end of all items. */
+/* An object at the end of all items, truncated before its class is known. */
 static void test_boxed_short_object(void **state)
 {
 	struct schema_arg type = {.base = SCHEMA_STR};
@@ -871,7 +871,7 @@ static void test_boxed_short_object(void **state)
 	}
 }
 
-/* Several values, each with what it points to; below them lie those of the caller. */
+/* Several values with the objects they point to; the caller's values lie below them. */
 static void test_boxed_stack(void **state)
 {
 	struct ivalue v[4] = {
@@ -895,7 +895,7 @@ static void test_boxed_stack(void **state)
 	expect_int(out[0], VALUE_INT, 1);
 	assert_string_equal(out[1].str, "own");
 	expect_int(out[2], VALUE_INT, 2);
-	/* more are expected than there are */
+	/* more values expected than there are */
 	decode_boxed(&d, &it, READ, types, 5, out);
 	expect_not(out[4], "not on the stack");
 	decode_boxed(&d, &it, READ + 1, types, 5, out);

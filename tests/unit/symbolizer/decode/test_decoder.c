@@ -5,7 +5,7 @@
 #include "symbolizer/decode/decoder.h"
 #include "tests/unit/sample_hits.h"
 
-/* Ops of the process, by index of plan. */
+/* Ops of the process, by plan index. */
 enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, OP_GRADS, NOPS };
 
 enum { PROC = 3, TID = 500, SEEN_MAX = 256 };
@@ -44,7 +44,7 @@ static struct op_probe ops[NOPS] = {
 
 struct seen {
 	struct op_event ev;
-	struct value arg, result; /* VALUE_NONE when there was none */
+	struct value arg, result; /* VALUE_NONE: there was none */
 };
 
 static struct sample_target s;
@@ -93,7 +93,7 @@ static void begin(unsigned kind, unsigned op, unsigned depth, uint64_t seq, uint
 					.ts = ts});
 }
 
-/* A record in memory that ends where it does. */
+/* Feed the record from a buffer of its exact size. */
 static void give(void)
 {
 	struct hit *h = malloc(rec.hit.size);
@@ -161,7 +161,7 @@ static void test_pair(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
-/* 1 { 2 { 3 } 4 }: children first, ids in the order of starts, time of direct children only. */
+/* 1 { 2 { 3 } 4 }: children first, ids in order of start, time of direct children only. */
 static void test_nesting(void **state)
 {
 	static const struct {
@@ -205,7 +205,7 @@ static void enter_grads(unsigned depth, uint64_t seq, uint64_t was, uint64_t edg
 	give();
 }
 
-/* What becomes of gradients is told beside the events, which know nothing of it. */
+/* Gradients are reported beside the events, which are unchanged. */
 static void test_grads(void **state)
 {
 	(void)state;
@@ -224,7 +224,7 @@ static void test_grads(void **state)
 	assert_int_equal(grads.edges, 0x1234);
 	assert_int_equal(grads.pid, 77);
 	assert_int_equal(grads.tid, TID);
-	leave_with(OP_GRADS, 3, 150, 9, 0); /* of no entry */
+	leave_with(OP_GRADS, 3, 150, 9, 0); /* without an entry */
 	enter_grads(1, 5, 7, 0);	    /* throws */
 	enter_grads(1, 6, 10, 0);
 	leave_with(OP_GRADS, 6, 170, 11, 0);
@@ -258,7 +258,7 @@ static void test_threads(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
-/* An op that an exception left has no exit: the next entry at its depth tells. */
+/* An op left by an exception has no exit: the next entry at its depth ends it. */
 static void test_thrown_by_entry(void **state)
 {
 	(void)state;
@@ -295,7 +295,7 @@ static void test_thrown_by_exit(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
-/* When records were lost, an exit may have been among them: nothing is known of the end. */
+/* Lost records may include an exit: the end is unknown. */
 static void test_gap(void **state)
 {
 	(void)state;
@@ -381,7 +381,7 @@ static void test_dropped(void **state)
 	assert_int_equal(decoder_add_target(d, 60000, &s.target), -E2BIG);
 }
 
-/* Deeper than is kept: dropped and counted; what is kept still ends well. */
+/* Calls nested too deep are dropped and counted; the others end normally. */
 static void test_too_deep(void **state)
 {
 	(void)state;
@@ -394,7 +394,7 @@ static void test_too_deep(void **state)
 	assert_false(seen[OPEN_MAX - 1].ev.thrown);
 }
 
-/* Values that the plan does not give are not decoded, with the reason. */
+/* Values that are not in the plan are not decoded, with a reason. */
 static void test_no_values(void **state)
 {
 	(void)state;
@@ -405,7 +405,7 @@ static void test_no_values(void **state)
 	assert_int_equal(seen[0].ev.nresults, 0);
 }
 
-/* A hit in several records, with the item of interest in the last. */
+/* A hit in several fragments; the item that matters is in the last. */
 static void give_parts(unsigned kind, unsigned read, uint64_t seq, uint64_t ts, uint64_t word)
 {
 	begin(kind, OP_WORD, 0, seq, ts);
@@ -436,7 +436,7 @@ static void test_parts(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
-/* The first part was lost: what is left is not taken for more of an earlier hit. */
+/* The first fragment was lost: the rest is not attached to an earlier hit. */
 static void test_lost_part(void **state)
 {
 	(void)state;
@@ -458,7 +458,7 @@ static void test_lost_part(void **state)
 	assert_int_equal(seen[1].ev.start_ns, 200);
 	assert_int_equal(seen[1].arg.kind, VALUE_NOT_DECODED);
 
-	/* lost in between: what follows would move up into its place */
+	/* one in the middle was lost: the next must not take its place */
 	begin(HIT_ENTRY, OP_WORD, 0, 3, 300);
 	rec.hit.flags = HIT_MORE;
 	give();
@@ -471,7 +471,7 @@ static void test_lost_part(void **state)
 	assert_int_equal(seen[2].arg.kind, VALUE_NOT_DECODED);
 }
 
-/* A size that no record has, as all of its parts are padded. */
+/* A size that no record can have, as all parts are padded. */
 static void test_odd_size(void **state)
 {
 	(void)state;
@@ -487,7 +487,7 @@ enum { NOT_READ = 1000 };
 
 static uint64_t node_at;
 
-/* A tensor whose grad_fn is the node at `node` (0: none) with the sequence number `seq`. */
+/* Add a tensor whose grad_fn is the node at `node` (0: none), with that sequence number. */
 static void add_tensor(unsigned read, uint64_t node, uint64_t seq)
 {
 	struct tensor_snapshot snap;
@@ -503,7 +503,7 @@ static void add_tensor(unsigned read, uint64_t node, uint64_t seq)
 	record_item(&rec, ITEM_SNAPSHOT, read, 0, &snap, sizeof(snap));
 }
 
-/* An op that gets a tensor of node `in` and returns one of node `out`. */
+/* An op that takes a tensor of node `in` and returns one of node `out`. */
 static void tensor_op(uint64_t seq, uint64_t ts, uint64_t in, uint64_t out, uint64_t out_seq)
 {
 	begin(HIT_ENTRY, OP_TENSOR, 0, seq, ts);
@@ -529,10 +529,10 @@ static void test_tie(void **state)
 	node_at = fake_put(&s.fake, &s.fake.node, 8);
 	tensor_op(1, 100, 0, node_at, 5);
 	assert_int_equal(seen[0].result.kind, VALUE_TENSOR);
-	/* handed through: not made by this one */
+	/* passed through: not created by this op */
 	tensor_op(2, 200, node_at, node_at, 5);
 	node_op(3, 300, node_at, 5);
-	/* what runs in a backward node belongs to the same forward op */
+	/* ops in a backward node belong to the same forward op */
 	enter_with(OP_WORD, 1, 4, 310, 0, HIT_BACKWARD);
 	leave(4, 320);
 	leave_with(OP_NODE, 3, 330, 0, HIT_BACKWARD);
@@ -548,7 +548,7 @@ static void test_tie(void **state)
 	assert_int_equal(seen[4].ev.forward_id, 0);
 }
 
-/* An op that hands an argument's node through did not make it, even if nobody is known to have. */
+/* An op that passes on the node of an argument did not create it, even if no creator is known. */
 static void test_tie_through(void **state)
 {
 	(void)state;
@@ -560,7 +560,7 @@ static void test_tie_through(void **state)
 	assert_int_equal(seen[1].ev.forward_id, 0);
 }
 
-/* Without its sequence number a node is not known again. */
+/* Without its sequence number a node cannot be matched. */
 static void test_tie_not_read(void **state)
 {
 	(void)state;
@@ -572,7 +572,7 @@ static void test_tie_not_read(void **state)
 	assert_int_equal(seen[1].ev.forward_id, 0);
 }
 
-/* A node handed on by an outer op is the inner one's. */
+/* A node passed on by an outer op belongs to the inner one. */
 static void test_tie_inner(void **state)
 {
 	(void)state;
@@ -593,7 +593,7 @@ static void test_tie_inner(void **state)
 	assert_int_equal(seen[2].ev.forward_id, 2);
 }
 
-/* Nothing comes out before the layout of tensors is known; then all does, in order. */
+/* Events are held until the tensor layout is known; then all come, in order. */
 static void test_held(void **state)
 {
 	(void)state;
@@ -622,7 +622,7 @@ static void test_drain(void **state)
 	assert_int_equal(seen[0].arg.kind, VALUE_NOT_DECODED);
 	decoder_drain(d, PROC);
 	assert_int_equal(nseen, 1);
-	/* the layout is complete, and may be settled */
+	/* the layout is complete and can be fixed */
 	tensor_op(2, 200, 0, 0, 0);
 	s.target.layout.solved = s.target.layout_complete = true;
 	decoder_drain(d, PROC);
@@ -642,7 +642,7 @@ static void count_in_order(const struct op_event *ev, void *arg)
 	assert_int_equal(ev->args[0].i, ev->id);
 }
 
-/* A target that is gone: what is open of it ends, what is held back is not another's. */
+/* A target that is gone: its open ops end, and what is held is not attributed to others. */
 static void test_remove(void **state)
 {
 	(void)state;
@@ -665,7 +665,7 @@ static void test_remove(void **state)
 	decoder_remove_target(d, 60000);
 }
 
-/* More is held back than there is room for: nothing is lost, and order is kept all the same. */
+/* More is held than there is room for: nothing is lost, and the order is kept. */
 static void test_held_full(void **state)
 {
 	enum { N = 2000 };

@@ -1,4 +1,4 @@
-/* Operators in the memory of a process that comes and goes. */
+/* Operators in the memory of a process that may disappear. */
 
 #include "tests/unit/unit.h"
 
@@ -47,7 +47,7 @@ static void write_at(uint64_t addr, const void *data, size_t len)
 	memcpy(fake.bytes + (addr - FAKE_BASE), data, len);
 }
 
-/* A std::string in place, its text elsewhere. */
+/* A std::string, with its text elsewhere. */
 static void write_string(uint64_t addr, const char *text)
 {
 	uint64_t w[4] = {fake_put(&fake, text, strlen(text) + 1), strlen(text), 64};
@@ -85,7 +85,7 @@ static uint64_t new_def(void)
 	return fake_put(&fake, none, sizeof(none));
 }
 
-/* The words of a call's handle, as the probes read them. */
+/* The words of an OperatorHandle, as probes read them. */
 static void handle_of(uint64_t def, uint64_t data, uint64_t w[HANDLE_WORDS])
 {
 	w[0] = data;
@@ -129,14 +129,14 @@ static void test_live(void **state)
 	const struct registered_op *op = registry_find(g, w, NULL);
 	expect_op(op, "test::operator.out", "n");
 	expect_op(registry_find(g, w, "test::operator.out"), "test::operator.out", "n");
-	/* What was read is good when it is gone, whichever copy of the handle the call has. */
+	/* What was read stays valid when it is gone, with any copy of the handle. */
 	forget(def);
 	w[0] += 8;
 	assert_ptr_equal(registry_find(g, w, NULL), op);
 	assert_false(registry_is_operator(g, w));
 }
 
-/* Looked for too early, it is found later. */
+/* Looked up before it exists, then found. */
 static void test_early(void **state)
 {
 	uint64_t w[HANDLE_WORDS] = {FAKE_BASE, new_def()};
@@ -146,7 +146,7 @@ static void test_early(void **state)
 	expect_op(registry_find(g, w, NULL), "test::early", "n");
 }
 
-/* Another operator lies where one was. */
+/* An operator reuses the memory of another. */
 static void test_other(void **state)
 {
 	uint64_t w[HANDLE_WORDS], def = new_def();
@@ -158,7 +158,7 @@ static void test_other(void **state)
 	const struct registered_op *op = registry_find(g, w, "test::second");
 	expect_op(op, "test::second", "m");
 	assert_ptr_equal(registry_find(g, w, "test::second"), op);
-	/* A call of a third one, which is gone: its name is known, and nothing else. */
+	/* A call of a third one that is gone: only its name is known. */
 	expect_name_only(registry_find(g, w, "test::third"), "test::third");
 	expect_op(registry_find(g, w, "test::first"), "test::first", "n");
 }
@@ -168,7 +168,7 @@ static void add_schema(const char *text)
 	registry_add_schema(g, text, strlen(text));
 }
 
-/* Of an operator that is being destroyed a part is not taken for the whole. */
+/* An operator that is being destroyed is not read in part. */
 static void test_dying(void **state)
 {
 	uint64_t w[HANDLE_WORDS], def = new_def(), args, nowhere = 0;
@@ -185,7 +185,7 @@ static void test_dying(void **state)
 	assert_string_equal(op->desc.args[1].type, "ScalarType");
 }
 
-/* Gone when it is looked for: its definition tells. */
+/* Gone before it is looked up: found by its definition. */
 static void test_gone(void **state)
 {
 	uint64_t w[HANDLE_WORDS] = {FAKE_BASE, new_def(), 1, 2, 3};
@@ -199,24 +199,24 @@ static void test_gone(void **state)
 	assert_string_equal(op->desc.args[1].type, "int[]");
 	assert_int_equal(op->desc.nresults, 0);
 	expect_name_only(registry_find(g, w, "other::gone"), "other::gone");
-	/* the same text twice, and with its namespace */
+	/* the same text twice, once with its namespace */
 	add_schema("twice(Tensor x, int n) -> Tensor");
 	add_schema("test::twice(Tensor x, int n) -> Tensor");
 	expect_op(registry_find(g, w, "test::twice"), "test::twice", "n");
-	/* two texts, and nobody knows which */
+	/* two different texts: ambiguous */
 	add_schema("unclear(Tensor x, int n) -> Tensor");
 	add_schema("unclear(Tensor x, ScalarType n) -> Tensor");
 	expect_name_only(registry_find(g, w, "test::unclear"), "test::unclear");
-	/* but the library does */
+	/* the library's text decides */
 	add_schema("known(Tensor x, ScalarType n) -> Tensor");
 	registry_add_library_schema(g, "test::known(Tensor x, int n) -> Tensor");
 	add_schema("test::known(Tensor x, int[] n) -> Tensor");
 	expect_op(registry_find(g, w, "test::known"), "test::known", "n");
 }
 
-/* c10::OptionalType, as libtorch 1.13 lays it out: the vector of its types, then the TypePtr of
- * what it holds. At the vector's end a type lies that is gone; `owners` is the second word of the
- * TypePtr. */
+/* c10::OptionalType in libtorch 1.13: the vector of contained types, then the TypePtr of the
+ * element. The vector ends with a type that was freed; `owners` is the second word of the TypePtr.
+ */
 static uint64_t optional_type(uint64_t type, uint64_t of, uint64_t owners)
 {
 	uint64_t class = fake_type(&fake, "N3c1012OptionalTypeE", type);

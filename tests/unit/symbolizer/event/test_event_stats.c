@@ -58,7 +58,7 @@ static const struct stats no_ints = {.min = NAN,
 static const struct stats no_numbers = {
     .count = 9, .min = NAN, .max = NAN, .mean = NAN, .std = NAN, .l2 = NAN, .hash = 5};
 
-/* Of sample_full_event: arguments 0, 1 and the first of the list 2; the result is a tensor. */
+/* For sample_full_event: arguments 0, 1 and the first of the list 2; the result is a tensor. */
 static const struct event_stats *sample_stats(void)
 {
 	static struct tensor_stats rows[4];
@@ -228,8 +228,7 @@ static void next_event(struct trace_order *o, struct trace_item *item)
 	} while (item->type != TRACE_EVENT);
 }
 
-/* In the file the inner op comes first, and each has its own statistics after the order is put
- * right. */
+/* In the file the inner op comes first; after reordering each op has its own statistics. */
 static void statistics_stay_with_their_event(void **state)
 {
 	(void)state;
@@ -264,7 +263,7 @@ static void statistics_stay_with_their_event(void **state)
 	unlink(path);
 }
 
-/* The event is kept when its statistics do not fit. */
+/* The event is kept if its statistics do not fit. */
 static void too_many_statistics_are_left_out(void **state)
 {
 	(void)state;
@@ -307,7 +306,7 @@ static char *printed(const struct op_event *ev)
 	return text;
 }
 
-/* One space for a row of them. */
+/* Squeeze runs of spaces to one. */
 static void squeeze(char *text)
 {
 	char *to = text;

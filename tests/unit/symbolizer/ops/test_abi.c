@@ -8,7 +8,7 @@ enum { PARAMS_MAX = 64 };
 
 static const char TENSOR[] = "at::Tensor const&";
 
-/* One op: what is given and what was planned. */
+/* One op: the inputs, and the resulting plan. */
 struct planned {
 	struct arena arena;
 	struct cxx_param params[PARAMS_MAX];
@@ -57,7 +57,7 @@ static const struct func_facts returns_plain = {.exit_kind = EXIT_EMULATED};
 	assert_int_equal(                                                                          \
 	    plan_with((const char *const[]){__VA_ARGS__, NULL}, schema, &returns_class), 0)
 
-/* The read of argument i, which is an entry one. */
+/* The read of argument i, which must be at the entry. */
 static const struct probe_read *entry_read(unsigned i)
 {
 	assert_true(i < p.abi.nargs);
@@ -120,7 +120,7 @@ static void test_mangled(void **state)
 	assert_int_equal(p.plan.flags, PLAN_PY | PLAN_FORWARD);
 }
 
-/* Without a class to return, nothing comes before the first argument. */
+/* Without a class as result there is no hidden argument. */
 static void test_no_hidden(void **state)
 {
 	struct func_facts facts = {
@@ -167,7 +167,7 @@ static void test_no_hidden(void **state)
 	expect(0, ABI_TENSOR, READ_TENSOR, LOC_REG);
 }
 
-/* std::optional has its flag behind the value, c10's before it. */
+/* std::optional has its flag after the value, c10's before it. */
 static void test_optional_tensor(void **state)
 {
 	(void)state;
@@ -233,8 +233,8 @@ static struct func_facts late_facts(void)
 	return f;
 }
 
-/* A double comes in an SSE register; what can be read is the slot where the code puts it, behind
- * its first instructions. */
+/* A double arrives in an SSE register; what can be read is the stack slot where the code spills it,
+ * after its first instructions. */
 static void test_double(void **state)
 {
 	struct func_facts facts = late_facts();
@@ -253,7 +253,7 @@ static void test_double(void **state)
 	assert_true(p.abi.late);
 	assert_int_equal(p.plan.entry_sp, 0x128);
 	assert_false(p.plan.flags & PLAN_MOVED);
-	/* the result's read is another one */
+	/* the result has a read of its own */
 	assert_int_equal(result_read(0)->kind, READ_TENSOR);
 	assert_int_equal(p.plan.nexit, 1);
 
@@ -262,7 +262,7 @@ static void test_double(void **state)
 	assert_int_equal(p.abi.args[3].how, ABI_UNKNOWN);
 }
 
-/* Without one the probe stays at the first instruction. */
+/* Without doubles the probe stays at the first instruction. */
 static void test_late_not_needed(void **state)
 {
 	struct func_facts facts = late_facts();
@@ -273,7 +273,7 @@ static void test_late_not_needed(void **state)
 	assert_int_equal(p.plan.entry_sp, 0);
 }
 
-/* The integer arguments must be there, too, in whatever registers. */
+/* The integer arguments must still be in registers, whichever they are. */
 static void test_late_registers(void **state)
 {
 	struct func_facts facts = late_facts();
@@ -299,7 +299,7 @@ static void test_late_registers(void **state)
 	expect(2, ABI_WORD, READ_WORD, LOC_REG + 2);
 }
 
-/* std::optional<double> is an SSE and an integer eightbyte, c10's two integer ones. */
+/* std::optional<double> is an SSE and an INTEGER eightbyte, c10's two INTEGER ones. */
 static void test_optional_double(void **state)
 {
 	struct func_facts facts = late_facts();
@@ -317,7 +317,7 @@ static void test_optional_double(void **state)
 	expect(2, ABI_WORD, READ_WORD, LOC_REG + 4);
 }
 
-/* The ninth double is on the stack, and read from there. */
+/* The ninth double is passed on the stack, and read there. */
 static void test_double_on_stack(void **state)
 {
 	const char *types[10];
@@ -382,11 +382,11 @@ static void test_arrays(void **state)
 	expect(2, ABI_ARRAY, READ_ARRAY, LOC_STACK);
 	assert_int_equal(entry_read(2)->b, LOC_STACK + 1);
 	assert_int_equal(entry_read(2)->c, LOC_STACK + 2);
-	/* one register is left: an ArrayRef needs two, and goes to the stack whole */
+	/* one register is left: an ArrayRef needs two and goes entirely to the stack */
 	expect(3, ABI_ARRAY, READ_ARRAY, LOC_STACK + 3);
 	assert_int_equal(p.plan.nstack, 5);
 
-	/* c10's own optional of an ArrayRef is no larger */
+	/* c10's specialized optional of an ArrayRef is no larger */
 	PLAN("f(int[]? a, Scalar[] b, bool c) -> Tensor", "c10::optional<c10::ArrayRef<long> >",
 	     "c10::ArrayRef<c10::Scalar>", "bool");
 	expect(0, ABI_ARRAY, READ_ARRAY, LOC_REG + 1);
@@ -406,8 +406,8 @@ static void test_other_lists(void **state)
 	expect(2, ABI_TENSORS, READ_ILIST, LOC_REG + 3);
 }
 
-/* Only what is certain to be bools in one register is read, and what follows only where the place
- * is. */
+/* Arrays are read only if they are certainly bools in one register; later arguments only if their
+ * place is known. */
 static void test_std_arrays(void **state)
 {
 	static const char *const unknown[] = {
@@ -431,7 +431,7 @@ static void test_std_arrays(void **state)
 	expect(1, ABI_TENSOR, READ_TENSOR, LOC_REG + 2);
 }
 
-/* Elements whose size is not known are not taken for words. */
+/* Arrays of elements of unknown size are not decoded as words. */
 static void test_unknown_elements(void **state)
 {
 	static const char *const unknown[] = {"c10::ArrayRef<bool>", "c10::ArrayRef<c10::Device>",
@@ -445,7 +445,7 @@ static void test_unknown_elements(void **state)
 	}
 }
 
-/* A list of tensors that may be missing as a whole is not decoded, and the reason is given. */
+/* An optional list of tensors is not decoded, with a reason. */
 static void test_optional_tensors(void **state)
 {
 	(void)state;
@@ -466,7 +466,7 @@ static void test_stack(void **state)
 	expect(7, ABI_WORD, READ_WORD, LOC_STACK + 3);
 	assert_int_equal(p.plan.nstack, 4);
 
-	/* what does not fit leaves the register to the next */
+	/* an argument that does not fit leaves the register to the next */
 	PLAN("f(int a, int b, int c, int d, int[] e, bool g) -> Tensor", "long", "long", "long",
 	     "long", "c10::ArrayRef<long>", "bool");
 	expect(4, ABI_ARRAY, READ_ARRAY, LOC_STACK);
@@ -485,7 +485,7 @@ static void test_too_many(void **state)
 	for (unsigned i = 0; i < 33; i++)
 		types[i] = "long";
 	assert_int_equal(plan_with(types, many, &returns_class), 0);
-	/* reads run out before the places do */
+	/* reads run out before stack slots do */
 	expect(PLAN_READS - 1, ABI_WORD, READ_WORD, LOC_STACK + PLAN_READS - 6);
 	expect_unknown(&p.abi.args[PLAN_READS], "too many arguments");
 	expect_unknown(&p.abi.args[32], "passed too far up the stack");
@@ -501,7 +501,7 @@ static void test_too_many(void **state)
 	assert_true(p.plan.nentry + p.plan.nexit <= PLAN_READS);
 }
 
-/* A type that is not known takes an unknown number of registers: nothing behind it is certain. */
+/* A type of unknown class uses an unknown number of registers: later arguments are unknown. */
 static void test_unknown_type(void **state)
 {
 	(void)state;
@@ -526,7 +526,7 @@ static void test_not_shown(void **state)
 	expect(2, ABI_TENSOR, READ_TENSOR, LOC_REG + 4);
 }
 
-/* Tensor(a!) is a reference to the argument of the same alias set: read again at the exit. */
+/* Tensor(a!) is a reference to the argument with that alias set: read again at the exit. */
 static void test_written(void **state)
 {
 	(void)state;
@@ -544,7 +544,7 @@ static void test_written(void **state)
 				   "values) -> (Tensor(a!) max, Tensor(b!) values)",
 				   &returns_class),
 			 0);
-	/* two references are a tuple, through a hidden pointer */
+	/* two references are returned as a tuple, through a hidden pointer */
 	expect(0, ABI_TENSOR, READ_TENSOR, LOC_REG + 1);
 	assert_int_equal(result_read(0)->a, LOC_REG + 3);
 	assert_int_equal(result_read(1)->a, LOC_REG + 4);
@@ -554,7 +554,7 @@ static void test_written(void **state)
 	expect_unknown(&p.abi.results[0], "a reference to no known argument");
 }
 
-/* libstdc++ lays tuples out from the last element to the first. */
+/* libstdc++ stores tuples from the last element to the first. */
 static void test_tuples(void **state)
 {
 	(void)state;
@@ -582,7 +582,7 @@ static void test_tuples(void **state)
 		assert_int_equal(p.abi.results[i].base, want[i].base);
 	}
 	assert_int_equal(result_read(1)->size, 32);
-	/* one that is not known leaves the places of all others open */
+	/* one unknown element makes the offsets of all others unknown */
 	PLAN("f(Tensor a) -> (Tensor, Foo)", TENSOR);
 	assert_int_equal(p.abi.results[0].how, ABI_UNKNOWN);
 	assert_int_equal(p.abi.results[1].how, ABI_UNKNOWN);
@@ -602,7 +602,7 @@ static void test_results(void **state)
 	assert_int_equal(plan_with(types, "f(Tensor a) -> float", &returns_plain), 0);
 	expect(0, ABI_TENSOR, READ_TENSOR, LOC_REG);
 	expect_unknown(&p.abi.results[0], "returned in an SSE register");
-	/* not known, but its code returns the hidden pointer */
+	/* unknown type, but the code returns the hidden pointer */
 	PLAN("f(Tensor a) -> Foo", TENSOR);
 	expect(0, ABI_TENSOR, READ_TENSOR, LOC_REG + 1);
 	assert_int_equal(p.abi.results[0].how, ABI_UNKNOWN);
@@ -615,10 +615,10 @@ static void test_mismatch(void **state)
 	const char *schema = "f(Tensor a, int b) -> Tensor";
 	assert_int_equal(plan_with(one, schema, &returns_class), -EPROTO);
 	assert_int_equal(plan_with(two, "f(Tensor a) -> Tensor", &returns_class), -EPROTO);
-	/* the code returns a class, the schema says none */
+	/* the code returns a class, the schema says otherwise */
 	assert_int_equal(plan_with(two, "f(Tensor a, int b) -> int", &returns_class), -EPROTO);
 	assert_int_equal(plan_with(two, "f(Tensor a, int b) -> ()", &returns_class), -EPROTO);
-	/* not known whether there is a hidden pointer */
+	/* unknown whether there is a hidden pointer */
 	assert_int_equal(plan_with(two, "f(Tensor a, int b) -> Foo", &returns_plain), -EPROTO);
 	assert_int_equal(plan_with(two, schema, &returns_class), 0);
 }

@@ -23,8 +23,7 @@ static const struct op_desc ops[] = {
 
 enum { N = sizeof(ops) / sizeof(ops[0]) };
 
-/* The ops that `list` matches, one letter each: t(add.Tensor) _ o(ut) m l M(ylib) A B F f(oreach).
- */
+/* The ops that `list` matches, a letter each: t(add.Tensor) _ o(ut) m l M(ylib) A B F f(oreach). */
 static const char *matched(const char *list)
 {
 	static const char letters[] = "t_omlMABFf";

@@ -1,11 +1,11 @@
-/* The plan for every op of the real libraries: which arguments and results cannot be decoded. */
+/* Plans for every op of the real libraries: which arguments and results cannot be decoded. */
 
 #include "symbolizer/ops/ops.h"
 #include "tests/unit/libtorch.h"
 
 static const char storage[] = "a storage, which is none of the kinds shown";
 
-/* All that is not decoded of at::_ops, in any version. */
+/* Everything of at::_ops that is not decoded, in any version. */
 static const struct exception {
 	const char *op, *type, *why;
 } exceptions[] = {
@@ -17,12 +17,12 @@ static const struct exception {
     {"aten::set.source_Storage_storage_offset_out", "Storage", storage},
     {"aten::record_stream", "Stream", "a stream, which is none of the kinds shown"},
     {"aten::qscheme", "QScheme", "a quantization scheme, which is none of the kinds shown"},
-    /* the one function that returns a double: in a register that no probe sees, and nowhere else */
+    /* the only function that returns a double, in a register that probes cannot read */
     {"aten::q_scale", "float", "returned in an SSE register"},
-    /* the one that returns a std::vector<int64_t>, and that which returns a c10::SymBool */
+    /* the functions that return a std::vector<int64_t> and a c10::SymBool */
     {"aten::_nested_tensor_offsets", "int[]", "a result of a type ditrace does not know"},
     {"aten::sym_is_contiguous", "SymBool", "a result of a type ditrace does not know"},
-    /* 30 arguments, and seven results that are to be read at the exit again */
+    /* 30 arguments, and seven results that must be read again at the exit */
     {"aten::mkldnn_rnn_layer_backward.out", "Tensor(", "too many arguments"},
 };
 
@@ -75,7 +75,7 @@ static void check_op(struct census *c, const struct op_probe *o)
 	c->late += o->abi.late;
 }
 
-/* Where the probes of the entry are: behind the first instruction only where doubles need it. */
+/* Entry probes are deferred only where doubles need it. */
 static void check_sites(const struct op_table *t, const struct op_probe *o, uint32_t op)
 {
 	uint64_t at = (uint64_t)elf_offset(t->elf[o->file], o->vaddr);
@@ -83,7 +83,7 @@ static void check_sites(const struct op_table *t, const struct op_probe *o, uint
 
 	assert_int_equal(s->kind, SITE_ENTRY);
 	assert_int_equal(s->op, op);
-	uint64_t landing = at + 4; /* bytes of an endbr64 */
+	uint64_t landing = at + 4; /* endbr64 takes 4 bytes */
 	assert_true(o->abi.late ? s->offset > landing : s->offset == at || s->offset == landing);
 	assert_int_equal(t->plans[op].entry_sp != 0, o->abi.late);
 	for (uint32_t i = 1; i < o->nsites; i++)
@@ -116,7 +116,7 @@ static void check_library(const struct libtorch *l)
 	op_table_free(t);
 }
 
-/* What is planned alone is as it would be with all others. */
+/* An op planned on its own has the same plan as among all others. */
 static void check_lazy(const struct libtorch *l)
 {
 	enum { EACH = 37 };

@@ -234,8 +234,7 @@ static void test_scan(void **state)
 	assert_string_equal(f.text[0], "add.Tensor(Tensor self) -> Tensor");
 	assert_string_equal(f.text[2], "ns::g(int[] a) -> ()");
 	for (size_t n = 0; n < sizeof(image); n++) {
-		char *cut = malloc(
-		    n + 1); /* exactly n bytes when n > 0: reading past them is seen by ASan */
+		char *cut = malloc(n + 1); /* exactly n bytes if n > 0: ASan sees reads beyond */
 		memcpy(cut, image, n);
 		f.n = 0;
 		assert_int_equal(schema_scan(cut, n, note, &f), 0);
@@ -274,7 +273,7 @@ static void test_index(void **state)
 	assert_int_equal(find("", 1, symbol, &s), -ENOENT);
 }
 
-/* The name that at::_ops gives the struct of this operator. */
+/* The name of this operator's struct in at::_ops. */
 static void struct_name(char *out, size_t size, const struct schema *s)
 {
 	snprintf(out, size, "%s%s%s", s->name, *s->overload ? "_" : "", s->overload);
@@ -312,7 +311,7 @@ static void test_libraries(void **state)
 	libtorch_each(library);
 }
 
-/* Prints the path of the libtorch_cpu that the interpreter has loaded, then each schema of the
+/* Prints the path of the libtorch_cpu that the interpreter loads, then each schema of the
  * dispatcher. */
 static const char oracle[] = "import torch\n"
 			     "print(next(l.split(None, 5)[5].strip() for l in "
@@ -320,7 +319,7 @@ static const char oracle[] = "import torch\n"
 			     "for s in torch._C._jit_get_all_schemas():\n"
 			     "    if s.name.startswith('aten::'): print(s)\n";
 
-/* PyTorch prints the types of the JIT, for which these are two names of one type. */
+/* PyTorch prints JIT types, in which these are the same type. */
 static bool same_type(const struct schema_arg *a, const struct schema_arg *torch)
 {
 	return a->base == torch->base || (a->base == SCHEMA_DIMNAME && torch->base == SCHEMA_STR) ||
@@ -348,8 +347,7 @@ static void compare(const struct schema *s, const struct schema *torch)
 		fail_msg("\n  %s\nis, as PyTorch says,\n  %s", s->text, torch->text);
 }
 
-/* An operator may be defined by the running PyTorch alone; every at::_ops must be among the
- * oracle's. */
+/* Operators may be registered only at run time; but every at::_ops must be among the oracle's. */
 static size_t compare_all(const struct libtorch *l, const struct schema *torch, size_t n)
 {
 	struct schema_index x = {0};

@@ -50,7 +50,7 @@ static void test_lnotab(void **state)
 	assert_line(140);
 	assert_int_equal(LOOKUP(LINETABLE_LNOTAB, 10, -1, 0, 1), 0);
 	assert_line(10);
-	/* The odd byte at the end is no entry. */
+	/* A trailing odd byte is not an entry. */
 	assert_int_equal(LOOKUP(LINETABLE_LNOTAB, 10, 999, 6, 1, 4), 0);
 	assert_line(11);
 	assert_int_equal(linetable_lookup(LINETABLE_LNOTAB, NULL, 0, 7, 4, &pos), 0);
@@ -62,7 +62,8 @@ static void test_lnotab(void **state)
 static void test_pep626(void **state)
 {
 	(void)state;
-	/* Two instructions on 5, one without a line, one on 6; 300 lines on in three steps. */
+	/* Two instructions on line 5, one without a line, one on 6; then 300 lines further in three
+	 * steps. */
 	assert_int_equal(LOOKUP(LINETABLE_PEP626, 5, 2, 4, 0, 2, 0x80, 2, 1), 0);
 	assert_line(5);
 	assert_int_equal(LOOKUP(LINETABLE_PEP626, 5, 4, 4, 0, 2, 0x80, 2, 1), 0);
@@ -79,7 +80,7 @@ static void test_pep626(void **state)
 	assert_nowhere();
 }
 
-/* An entry's first byte: its code and the code units it covers. */
+/* First byte of an entry: its code and the number of code units it covers. */
 #define ENTRY(code, units) (uint8_t)(0x80 | (code) << 3 | ((units)-1))
 
 static void test_positions(void **state)
@@ -89,7 +90,7 @@ static void test_positions(void **state)
 	assert_pos(20, 20, 26, 31);
 	assert_int_equal(LOOKUP(LINETABLE_POSITIONS, 20, 0, ENTRY(12, 1), 200, 255), 0);
 	assert_pos(22, 22, 200, 255);
-	/* Two lines back without columns, then nothing, then a long form. */
+	/* Two lines back without columns, then none, then a long form. */
 	assert_int_equal(LOOKUP(LINETABLE_POSITIONS, 20, 0, ENTRY(13, 1), 5), 0);
 	assert_pos(18, 18, -1, -1);
 	assert_int_equal(LOOKUP(LINETABLE_POSITIONS, 20, 2, ENTRY(13, 1), 5, ENTRY(15, 8)), 0);
@@ -98,7 +99,7 @@ static void test_positions(void **state)
 				3, 7, 0x40 | 1, 5, 0),
 			 0);
 	assert_pos(120, 127, 320, -1);
-	/* A module begins on line 0. */
+	/* A module starts at line 0. */
 	assert_int_equal(LOOKUP(LINETABLE_POSITIONS, 1, 0, ENTRY(11, 1), 0, 0), 0);
 	assert_pos(2, 2, 0, 0);
 	assert_int_equal(LOOKUP(LINETABLE_POSITIONS, 1, 0, ENTRY(14, 1), 3, 1, 1, 1), 0);
@@ -145,7 +146,7 @@ static size_t from_hex(const char *hex, uint8_t *out)
 	return n;
 }
 
-/* The interpreter's word on one range of instructions. */
+/* Compare with the interpreter for one range of instructions. */
 static void check_range(int minor, const uint8_t *table, size_t len, int32_t first, const json_t *t)
 {
 	const enum linetable_kind kind = minor < 10    ? LINETABLE_LNOTAB

@@ -1,4 +1,4 @@
-/* Paths of modules, by what the interpreters that are installed say of their own objects. */
+/* Module paths, compared with what the installed interpreters report about their own objects. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -116,7 +116,7 @@ static void check_paths(struct truth *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		assert_string_equal(path_at(t, i, clock_ns(CLOCK_MONOTONIC) + SECOND), t->path[i]);
-		assert_string_equal(path_at(t, i, 1), "-"); /* long before it was looked for */
+		assert_string_equal(path_at(t, i, 1), "-"); /* from long before it was looked up */
 	}
 }
 
@@ -131,7 +131,7 @@ static void check_local(const struct truth *t)
 	assert_true(w->fw_local == PY_NO_OFFSET || w->fw_local + 8 <= w->frame_window_len);
 }
 
-/* What was found is believed for 2 ms; then the new name is found. */
+/* A path is cached for 2 ms; then the new name is found. */
 static void check_change(struct truth *t)
 {
 	char line[64];

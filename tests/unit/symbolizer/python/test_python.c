@@ -12,18 +12,18 @@
 
 enum { MAX_FRAMES = 128 };
 
-/* A memory that counts, and that can answer some reads with other bytes. */
+/* A memory that counts reads and can falsify some of them. */
 struct spy {
 	struct mem mem;
 	struct mem real;
 	unsigned reads;
 	uint64_t lie_at;
 	uint64_t lie;
-	uint32_t noise; /* state of a generator; 0: off */
+	uint32_t noise; /* state of a random generator; 0: off */
 };
 
-/* Spoil one byte of about every sixteenth read: seldom enough that a walk past all threads to the
- * oldest one goes well now and then. */
+/* Corrupt one byte in about every sixteenth read: rarely enough that a walk over all threads to the
+ * oldest one sometimes succeeds. */
 static void spoil(struct spy *s, char *buf, size_t len)
 {
 	s->noise = s->noise * 1664525 + 1013904223;
@@ -90,7 +90,7 @@ static void check_frame(struct py_runtime *rt, const struct py_frame *f, const j
 	check_text(rt, f, text(want, 6));
 }
 
-/* The frame that sleeps: hold() itself. */
+/* The sleeping frame, hold() itself. */
 static void check_sleeping(const struct py_runtime *rt, const struct py_frame *f,
 			   const json_t *want)
 {
@@ -102,7 +102,7 @@ static void check_sleeping(const struct py_runtime *rt, const struct py_frame *f
 	assert_int_equal(f->end_column, columns ? number(want, 2, 0) : -1);
 }
 
-/* Asking to sleep takes a moment: walk until the thread is in that line. */
+/* The thread takes a moment to fall asleep: walk until it is on that line. */
 static int walk_asleep(struct py_runtime *rt, uint64_t ident, int32_t line, uint64_t pairs[][2])
 {
 	bool truncated;
@@ -145,7 +145,7 @@ static void check_by_tid(struct py_runtime *rt, const json_t *thread)
 	assert_true(by_tid == by_ident);
 }
 
-/* All threads sleep: nobody holds it, once the last one has come to that. */
+/* All threads sleep: once the last one does, nobody holds the GIL. */
 static void check_gil_free(struct py_runtime *rt, const json_t *thread)
 {
 	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident")), tstate;
@@ -213,7 +213,7 @@ static void check_threads(struct py_runtime *rt, struct python *p, size_t count,
 	assert_int_equal(py_find_tstate(rt, 0x1000, 0, &none), -ENOENT);
 }
 
-/* What is known of a code object is read once, and again after it was freed. */
+/* A code object is read once, and again after it was freed. */
 static void check_cache(struct py_runtime *rt, struct spy *spy, const json_t *thread)
 {
 	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
@@ -233,7 +233,7 @@ static void check_cache(struct py_runtime *rt, struct spy *spy, const json_t *th
 	py_code_freed(rt, pairs[0][0]);
 	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
 	assert_true(spy->reads > 0);
-	/* The address holds something else now. */
+	/* The address holds another object now. */
 	py_code_freed(rt, pairs[0][0]);
 	spy->lie_at = pairs[0][0] + 8;
 	spy->lie = rt->image.bytes_type;
@@ -254,8 +254,7 @@ static void check_unknown(struct py_runtime *rt, uint64_t code)
 	assert_null(py_frame_text(rt, f));
 }
 
-/* Memory that changes under the reader: anything but a crash, a hang or a line without a function.
- */
+/* Memory that changes while it is read: no crash, no hang, no line without a function. */
 static void check_noise(struct py_runtime *rt, struct spy *spy, const json_t *thread)
 {
 	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
@@ -270,7 +269,7 @@ static void check_noise(struct py_runtime *rt, struct spy *spy, const json_t *th
 		for (int i = 0; i < frames; i++) {
 			const struct py_frame *f = py_resolve(rt, pairs[i][0], pairs[i][1]);
 
-			/* A spoiled name may be empty, as compile() lets it be. */
+			/* A corrupted name may be empty, as compile() allows. */
 			assert_true(f->file && f->function);
 			assert_true(f->line >= 0 && f->column >= -1);
 			py_code_freed(rt, pairs[i][0]);
@@ -323,7 +322,7 @@ static void check_objects(struct py_runtime *rt)
 	check_unknown(rt, 0xffffffffffffff00ULL);
 }
 
-/* An instruction that is none of its code's has a file and a function, but no line. */
+/* An instruction outside its code has a file and a function, but no line. */
 static void check_outside(struct py_runtime *rt, const json_t *thread)
 {
 	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
@@ -342,7 +341,7 @@ static void check_outside(struct py_runtime *rt, const json_t *thread)
 
 enum { COPY_MAX = 1024 };
 
-/* As the probes copy what a code object points to, whose length they do not know. */
+/* A region as the probes copy it, which do not know its length. */
 static struct py_region copy_of(const struct mem *m, uint64_t addr, uint32_t len)
 {
 	static uint8_t copies[8][COPY_MAX];
@@ -364,8 +363,8 @@ static uint64_t pointer_in(const struct mem *m, uint64_t addr)
 	return w;
 }
 
-/* A code object that was freed, of a process that has ended; a copy of something else holds the
- * beginning of its line table. */
+/* A freed code object of a process that has ended; the copy of something else holds the start of
+ * its line table. */
 static void check_ended(struct py_runtime *rt, struct python *p, const json_t *thread)
 {
 	const struct py_code_read at = python_code_read(rt);
@@ -393,7 +392,7 @@ static void check_ended(struct py_runtime *rt, struct python *p, const json_t *t
 	assert_string_equal(is->function, was.function);
 	assert_int_equal(is->line, was.line);
 
-	/* Another one has come to its place, and its end was not told. */
+	/* Another code object at its address, whose predecessor's end was not reported. */
 	uint8_t other[COPY_MAX];
 	int32_t first;
 	memcpy(other, copies[1].data, at.size);
@@ -460,7 +459,7 @@ VERSION(11)
 VERSION(12)
 VERSION(13)
 
-/* Open a sleeping interpreter whose memory reads `lie` at one place, and close it again. */
+/* Open a sleeping interpreter whose memory is falsified at one place, and close it again. */
 static int open_with_lie(const char *path, uint64_t (*where)(const struct py_runtime *),
 			 uint64_t lie, struct err *e)
 {
@@ -540,8 +539,7 @@ static void test_no_python(void **state)
 	assert_true(e.what[0] && e.hint[0]);
 }
 
-/* _Py_DebugOffsets of 3.13.0, by word: the fields that are used, and the sizes of their structures.
- */
+/* _Py_DebugOffsets of 3.13.0 in words: the fields used, and the sizes of their structures. */
 static void fill_offsets(uint64_t w[73])
 {
 	static const struct {
@@ -630,7 +628,7 @@ static void test_debug_offsets_wild(void **state)
 	assert_true(refused > 35 * 5);
 }
 
-/* One thread, sleeping in code compiled for the file named. */
+/* One thread, sleeping in code compiled for that file name. */
 static void check_torch_file(const char *python, const char *file, bool torch)
 {
 	static const char program[] =
@@ -737,13 +735,13 @@ static void test_sources(void **state)
 	assert_int_equal(symlink(strcat(strcpy(command, dir), "/m7.py"), absolute), 0);
 	assert_source(s, absolute, 1, "line 7");
 	assert_int_equal(chdir(old), 0);
-	assert_source(s, "m8.py", 1, "line 8"); /* the directory is held */
+	assert_source(s, "m8.py", 1, "line 8"); /* the directory is held open */
 	py_sources_free(s);
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	assert_int_equal(system(command), 0);
 }
 
-/* Whose file it is, by the directory given and by the usual places. */
+/* Whether a file belongs to torch, by the directory given and by the usual paths. */
 static void test_torch_dir(void **state)
 {
 	static const struct {

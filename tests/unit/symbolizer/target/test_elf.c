@@ -10,7 +10,7 @@
 
 #include "symbolizer/target/elf.h"
 
-/* Found again by name in this program's own file. */
+/* To be looked up by name in this program's file. */
 __attribute__((noinline, used)) int elf_test_marker(int x);
 int elf_test_marker(int x)
 {
@@ -61,7 +61,7 @@ static void test_own_symbol(void **state)
 	elf_file_close(f);
 }
 
-/* The bias is the same from whichever of the file's mappings it is taken, or not known. */
+/* The load bias is the same from each of the file's mappings, or unknown. */
 static void test_bias_of_all_mappings(void **state)
 {
 	(void)state;
@@ -73,11 +73,11 @@ static void test_bias_of_all_mappings(void **state)
 	int n = 0;
 	for (size_t i = 0; i < m.n; i++) {
 		uint64_t bias;
-		/* Far from the image: a reader of debug information has the file mapped, too. */
+		/* Far from the image: a reader of debug information has mapped the file, too. */
 		if (m.map[i].inode != code->inode || m.map[i].start - want > 1 << 30)
 			continue;
 		int r = elf_bias(f, &m.map[i], &bias);
-		/* A page that two segments share: not known is right, another value is not. */
+		/* A page shared by two segments: unknown is fine, a wrong bias is not. */
 		assert_true(r ? r == -EINVAL && !m.map[i].exec : bias == want);
 		n++;
 		n++;
@@ -87,7 +87,7 @@ static void test_bias_of_all_mappings(void **state)
 	elf_file_close(f);
 }
 
-/* Two segments that share a page of the file: the mapping's permissions tell them apart. */
+/* Two segments that share a page of the file: permissions of the mapping distinguish them. */
 static void test_bias_shared_page(void **state)
 {
 	(void)state;
@@ -182,7 +182,7 @@ static void test_each(void **state)
 	elf_file_close(f);
 }
 
-/* The C library: its names by the hash table are what its symbol table holds. */
+/* The C library: symbols found by the hash table equal those of the symbol table. */
 static struct elf_file *libc_file(uint64_t *bias)
 {
 	Dl_info info;
@@ -208,7 +208,7 @@ static void test_library(void **state)
 
 static int check_found(const struct elf_symbol *s, void *arg)
 {
-	/* Versions give a name several addresses: one of them. */
+	/* Symbol versions give a name several addresses: any one of them. */
 	return s->vaddr && !elf_find_dynamic(arg, s->name, NULL) ? -1 : 0;
 }
 
@@ -243,8 +243,8 @@ static uint64_t elf_find_in(const char *file, size_t n)
 	return at;
 }
 
-/* This program's file cut at every length up to its headers and at many beyond: refused, or read
- * within it. */
+/* This program's file, truncated at every length up to the end of its headers and at many beyond:
+ * rejected, or read within bounds. */
 static void test_cut(void **state)
 {
 	(void)state;
@@ -259,7 +259,8 @@ static void test_cut(void **state)
 	for (size_t n = 0; n < (size_t)st.st_size; n += n < 1024 ? 1 : (size_t)st.st_size / 50) {
 		struct counted c = {0};
 		struct elf_file *f;
-		char *cut = malloc(n ? n : 1); /* its own block, so that a sanitizer sees its end */
+		char *cut =
+		    malloc(n ? n : 1); /* a block of its own, so that sanitizers see its end */
 		memcpy(cut, whole, n);
 		if (!elf_file_open_memory(cut, n, &f)) {
 			assert_true(n >= sizeof(Elf64_Ehdr));

@@ -135,7 +135,7 @@ static void test_no_process(void **state)
 	assert_true(*e.hint);
 }
 
-/* A file with `content` in a fresh directory, mapped; returns the address. */
+/* Create a file with `content` and map it; returns the address. */
 static void *map_file(const char *path, const char *content)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -146,7 +146,8 @@ static void *map_file(const char *path, const char *content)
 	return p;
 }
 
-/* The mapped file, when another one has taken its name: the old one or none, never the new one. */
+/* Another file has taken the name of the mapped one: opens the old file or none, never the new one.
+ */
 static void test_replaced_file(void **state)
 {
 	(void)state;
@@ -249,7 +250,7 @@ static void test_version(void **state)
 	assert_false(library_parse_version("__version__", v, sizeof(v)));
 }
 
-/* Read while the process calls execve, again and again. */
+/* Read repeatedly while the process calls execve. */
 static void test_execve(void **state)
 {
 	const char *again = "exec sh -c \"$0\" \"$0\"";

@@ -13,7 +13,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"
 
-/* A child that does nothing until it is killed; it dies with the test. */
+/* A child that sleeps until killed; it dies with the test. */
 static pid_t sleeper(void)
 {
 	pid_t pid = spawn_part(SIGKILL);
@@ -106,13 +106,13 @@ static void *linger(void *arg)
 {
 	char c;
 	(void)arg;
-	/* Ends when the test closes its end. */
+	/* Returns when the test closes its end. */
 	ssize_t n = read(gate[0], &c, 1);
 	(void)n;
 	_exit(0);
 }
 
-/* A process whose first thread has ended is a zombie by its state, and lives. */
+/* If its first thread has exited, a process has the state of a zombie but is alive. */
 static void test_first_thread_ended(void **state)
 {
 	(void)state;
@@ -208,11 +208,11 @@ static void test_spawn(void **state)
 	assert_int_equal(spawn_failure_status(-ENOENT), 127);
 	assert_int_equal(run((const char *const[]){"/etc/passwd", NULL}, &e), -EACCES);
 	assert_int_equal(spawn_failure_status(-EACCES), 126);
-	/* Nobody is left behind. */
+	/* No child is left. */
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-/* A mask of signals in this process's status, as the kernel writes it. */
+/* A signal mask from this process's status, in the kernel's format. */
 static void signal_mask(const char *name, char mask[17])
 {
 	char line[256];
@@ -226,7 +226,8 @@ static void signal_mask(const char *name, char mask[17])
 	assert_int_equal(strlen(mask), 16);
 }
 
-/* The command gets the signals of ditrace's caller, whatever ditrace does with them itself. */
+/* The command inherits the signal dispositions of ditrace's caller, whatever ditrace changed
+ * itself. */
 static void test_spawn_signals(void **state)
 {
 	(void)state;
@@ -258,7 +259,7 @@ static void test_spawn_signals(void **state)
 	assert_int_equal(spawn_exit_status(status), 0);
 }
 
-/* Nothing runs before the release, nor when ditrace goes away instead. */
+/* The command does not run before the release, nor if ditrace exits instead. */
 static void test_spawn_gate(void **state)
 {
 	(void)state;
@@ -283,7 +284,7 @@ static void test_spawn_gate(void **state)
 	unlink(file);
 }
 
-/* A child that is killed at the gate is no reason to die by SIGPIPE. */
+/* A child killed at the gate must not cause SIGPIPE in ditrace. */
 static void test_spawn_killed(void **state)
 {
 	(void)state;
@@ -315,7 +316,7 @@ static void test_parse_pid(void **state)
 	assert_int_equal(pid, 4121);
 }
 
-/* Parts of processes that end at once: none is left to hold the pipe, whatever came first. */
+/* Child processes that exit at once: none keeps the pipe open, in any order of events. */
 static void test_spawn_part(void **state)
 {
 	int ends[2];
@@ -346,7 +347,7 @@ int main(void)
 	    cmocka_unit_test(test_spawn_gate),	 cmocka_unit_test(test_spawn_killed),
 	    cmocka_unit_test(test_spawn_part),	 cmocka_unit_test(test_parse_pid),
 	};
-	signal(SIGCHLD, SIG_DFL); /* whatever the caller ignores */
+	signal(SIGCHLD, SIG_DFL); /* even if the caller ignores it */
 	signal(SIGTERM, SIG_DFL);
 	return unit_run(tests, NULL, NULL);
 }

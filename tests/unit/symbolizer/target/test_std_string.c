@@ -1,4 +1,4 @@
-/* Strings of both ABIs of libstdc++, in this program's own memory. */
+/* Strings of both libstdc++ ABIs, in this program's own memory. */
 #include "tests/unit/unit.h"
 
 #include <unistd.h>
@@ -36,7 +36,7 @@ static void cxx11(void **state)
 	assert_string_equal(out, "self");
 	assert_int_equal(read_string(false, &there), 9);
 	assert_string_equal(out, "aten::add");
-	there.room[0] = 8; /* less room than text */
+	there.room[0] = 8; /* capacity less than length */
 	assert_int_equal(read_string(false, &there), -1);
 	here.len = 16;
 	assert_int_equal(read_string(false, &here), -1);
@@ -56,7 +56,7 @@ static void cow(void **state)
 	assert_string_equal(out, "aten::add");
 	assert_int_equal(read_string(true, &empty), 0);
 	assert_int_equal(std_string_size(true), sizeof(s));
-	rep.references = -1; /* that cannot be shared */
+	rep.references = -1; /* a string that cannot be shared */
 	assert_int_equal(read_string(true, &s), 9);
 	rep.references = -2;
 	assert_int_equal(read_string(true, &s), -1);
@@ -67,7 +67,7 @@ static void cow(void **state)
 	rep.text[3] = '\n';
 	assert_int_equal(read_string(true, &s), -1);
 	rep.text[3] = 'n';
-	rep.len = 8; /* and no NUL there */
+	rep.len = 8; /* no NUL at that length */
 	assert_int_equal(read_string(true, &s), -1);
 	s = 24;
 	assert_int_equal(read_string(true, &s), -1);

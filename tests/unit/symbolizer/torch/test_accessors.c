@@ -1,4 +1,4 @@
-/* Accessors like libtorch's, compiled here, and what their code tells. */
+/* Accessors like libtorch's, compiled here, and the facts derived from their code. */
 #define _GNU_SOURCE
 
 #include "tests/unit/unit.h"
@@ -6,7 +6,7 @@
 #include "symbolizer/code/paths.h"
 #include "symbolizer/torch/accessors.h"
 
-/* As a library has it, whatever the test is built with. */
+/* Compiled as in a library, whatever the test's own flags. */
 #define LIBRARY                                                                                    \
 	__attribute__((noinline, noclone,                                                          \
 		       optimize("O2", "no-stack-protector", "no-tree-vectorize"),                  \
@@ -208,7 +208,7 @@ static void test_facts(void **state)
 	assert_int_equal(f.data_ptr, offsetof(struct storage, data));
 	assert_int_equal(f.pynode_obj, FACT_NONE);
 	assert_true(f.custom_shape.complete);
-	/* > 1 of a field of two bits may be compiled as a test of its upper bit */
+	/* > 1 of a two-bit field may be compiled as a test of its upper bit */
 	assert_true(has_flag(&f.custom_shape, flags, 0x18) ||
 		    has_flag(&f.custom_shape, flags, 0x10));
 	assert_true(has_flag(&f.custom_shape, flags + 1, 0x0c) ||
@@ -218,7 +218,7 @@ static void test_facts(void **state)
 	assert_true(has_flag(&f.custom_device, flags + 1, 0x20));
 }
 
-/* Each accessor may be missing; the facts that no other tells are then none. */
+/* Without an accessor, the facts that only it provides are missing. */
 static void test_missing(void **state)
 {
 	struct layout_facts all, f;
@@ -241,7 +241,7 @@ static const uint8_t *numel_twice(void *ctx, const char *mangled, size_t *len)
 	return code_of(ctx, mangled, len);
 }
 
-/* Two accessors that differ about one fact. */
+/* Two accessors that contradict each other. */
 static void test_conflict(void **state)
 {
 	struct code_source src = {numel_twice, NULL};
@@ -251,7 +251,7 @@ static void test_conflict(void **state)
 	assert_int_equal(f.sizes, FACT_CONFLICT);
 }
 
-/* Bytes that are no code, cut code, and no code at all. */
+/* Random bytes, truncated code, and no code. */
 static void test_garbage(void **state)
 {
 	uint8_t code[64] = {0};

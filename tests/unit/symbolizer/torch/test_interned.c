@@ -32,7 +32,7 @@ static void test_names(void **state)
 	assert_null(interned_name(s, UINT32_MAX, "dimname"));
 }
 
-/* The table grows, and moves; what was found does not change. */
+/* The table grows and moves; results stay the same. */
 static void test_grown(void **state)
 {
 	static struct fake_info moved[SYMBOLS];
@@ -54,7 +54,7 @@ static void test_grown(void **state)
 	assert_ptr_equal(interned_name(s, SYM_N, "dimname"), n);
 }
 
-/* Nothing is believed that does not say the same everywhere. */
+/* Inconsistent tables are rejected. */
 static void test_contradictions(void **state)
 {
 	(void)state;
@@ -82,7 +82,7 @@ static void test_no_table(void **state)
 	(void)state;
 	table.end = (const struct fake_info *)((const char *)infos + sizeof(infos) - 8);
 	assert_null(interned_name(s, SYM_N, "dimname"));
-	table.end = infos + 30; /* too few to be all of libtorch's */
+	table.end = infos + 30; /* too few entries for libtorch */
 	assert_null(interned_name(s, SYM_N, "dimname"));
 	table.end = infos;
 	assert_null(interned_name(s, SYM_N, "dimname"));
@@ -104,7 +104,7 @@ static void check_library(const struct libtorch *l)
 	while (n < INTERNED_PLACES && places[n])
 		n++;
 	assert_true(n > 0);
-	/* the variable itself, in builds that keep the names of such */
+	/* the variable itself, in builds with local symbols */
 	uint64_t at = elf_find(f, "_ZZN3c10L13globalStringsEvE1s", NULL);
 	bool found = !at;
 	for (unsigned i = 0; i < n; i++)

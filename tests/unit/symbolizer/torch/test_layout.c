@@ -65,7 +65,7 @@ static void right_or_none(unsigned got, unsigned want, const char *what)
 		fail_msg("%s found at %#x, is at %#x", what, got, want);
 }
 
-/* Whatever was found is what was invented. */
+/* Every offset found is the invented one. */
 static void assert_true_layout(const struct tensor_layout *l)
 {
 	const struct invented *in = &fake.in;
@@ -94,7 +94,7 @@ static int solve(unsigned n, const struct layout_facts *facts, struct tensor_lay
 	return rc;
 }
 
-/* Layouts that no version ever had are found, by the tensors alone and with accessors. */
+/* Random layouts are found from the tensors alone and with accessors. */
 static void test_invented(void **state)
 {
 	(void)state;
@@ -112,7 +112,7 @@ static void test_invented(void **state)
 	}
 }
 
-/* Decoding gives back what the snapshot was made from. */
+/* Decoding a snapshot gives the tensor it was made from. */
 static void test_decode(void **state)
 {
 	struct arena a = {0};
@@ -146,8 +146,8 @@ static void test_decode(void **state)
 	arena_free(&a);
 }
 
-/* Tensors of one kind only leave several layouts possible: more are asked for. With the accessors
- * one is enough. */
+/* Tensors of a single kind leave several layouts possible: more are needed. With accessors one is
+ * enough. */
 static void test_too_little(void **state)
 {
 	static const struct fake_tensor kinds[] = {
@@ -175,7 +175,7 @@ static void test_too_little(void **state)
 			assert_int_equal(solve(MANY, NULL, &l), -EAGAIN);
 			assert_false(l.solved);
 			struct layout_facts f = true_facts();
-			assert_int_equal(solve(1, &f, &l), -EAGAIN); /* no AutogradMeta seen */
+			assert_int_equal(solve(1, &f, &l), -EAGAIN); /* no AutogradMeta yet */
 			assert_true(l.solved);
 			assert_int_equal(l.unknown &
 					     ~(uint32_t)(LAYOUT_META | LAYOUT_VIEW | LAYOUT_NODE |
@@ -185,8 +185,8 @@ static void test_too_little(void **state)
 	assert_int_equal(solve(0, NULL, &(struct tensor_layout){0}), -EAGAIN);
 }
 
-/* Behind the objects lie others of the same kind, whose numbers fit these tensors better than their
- * own do: nothing there is believed. */
+/* After the objects lie others of the same kind, whose values fit these tensors better than their
+ * own: they must not be used. */
 static void test_neighbours(void **state)
 {
 	(void)state;
@@ -216,7 +216,7 @@ static void test_neighbours(void **state)
 			solve(n, &f, &l);
 			assert_int_equal(l.storage_nbytes, LAYOUT_NONE);
 		}
-		/* One that fills its storage, at last. */
+		/* Now one that fills its storage. */
 		struct fake_tensor t = {.ndim = 2, .size = {3, 5}, .dtype = 6, .itemsize = 4};
 		fake_contiguous(&t);
 		t.data = 0x7f1200000040;
@@ -230,8 +230,8 @@ static void test_neighbours(void **state)
 	}
 }
 
-/* Without a tensor that has one, nobody knows which word is AutogradMeta's: then requires_grad is
- * unknown, never false. */
+/* Without a tensor that has an AutogradMeta its offset is unknown; requires_grad is then unknown,
+ * never false. */
 static void test_no_autograd(void **state)
 {
 	struct tensor_layout l;
@@ -250,7 +250,7 @@ static void test_no_autograd(void **state)
 	assert_int_equal(tensor_decode(&l, &raw, rtti, &a, &t, NULL), TENSOR_OK);
 	assert_true(t.meta.unknown & TENSOR_NO_REQUIRES_GRAD);
 	assert_false(t.meta.unknown & TENSOR_NO_SHAPE);
-	/* an accessor tells: null is no grad */
+	/* an accessor tells: null means no grad */
 	struct layout_facts f = true_facts();
 	assert_int_equal(solve(MANY, &f, &l), -EAGAIN);
 	raw = tensor_raw_of_snapshot(&l, &snap[0]);
@@ -260,7 +260,7 @@ static void test_no_autograd(void **state)
 	arena_free(&a);
 }
 
-/* Bytes that are not what they should be make the answer "not certain", never another one. */
+/* Corrupted snapshots make the result uncertain, never wrong. */
 static void test_corrupted(void **state)
 {
 	(void)state;
@@ -283,7 +283,7 @@ static void test_corrupted(void **state)
 	}
 }
 
-/* An accessor that says something else than the tensors: neither is believed. */
+/* If an accessor contradicts the tensors, neither is used. */
 static void test_conflict(void **state)
 {
 	(void)state;
@@ -332,7 +332,7 @@ static void test_learn_meta(void **state)
 	assert_int_equal(layout_learn_meta(&l, fake.meta, rtti, &fake.mem), 0);
 	assert_int_equal(l.meta_vtable, fake.meta);
 	assert_int_equal(l.unknown & (LAYOUT_META | LAYOUT_VIEW), 0);
-	/* what contradicts is unknown from then on */
+	/* contradictory fields are unknown from then on */
 	l.meta_grad_fn += 8;
 	assert_int_equal(layout_learn_meta(&l, fake.meta, rtti, &fake.mem), -EPROTO);
 	assert_int_equal(l.meta_grad_fn, LAYOUT_NONE);
@@ -354,7 +354,7 @@ static struct tensor_raw one_raw(struct tensor_layout *l)
 	return tensor_raw_of_snapshot(l, &snap[0]);
 }
 
-/* Spoil one word and see what is not said any more. */
+/* Overwrite one word; returns what becomes unknown. */
 static unsigned unknown_with(unsigned off, uint64_t w)
 {
 	struct tensor_layout l;
@@ -424,7 +424,7 @@ static void test_classes(void **state)
 	assert_int_equal(tensor_decode(&l, &raw, rtti, &a, &t, &x), TENSOR_UNDEFINED);
 	memcpy(snap[0].impl, &fake.storage, 8);
 	assert_int_equal(tensor_decode(&l, &raw, rtti, &a, &t, &x), -EINVAL);
-	/* a subclass may keep its shape elsewhere */
+	/* a subclass may store its shape elsewhere */
 	memcpy(snap[0].impl, &fake.derived, 8);
 	assert_int_equal(tensor_decode(&l, &raw, rtti, &a, &t, &x), TENSOR_OK);
 	assert_string_equal(x.class_name, "N5vendr10TensorImplE");
@@ -432,7 +432,7 @@ static void test_classes(void **state)
 	assert_true(t.meta.unknown & TENSOR_NO_DEVICE);
 	assert_true(t.meta.unknown & TENSOR_NO_LAYOUT);
 	assert_false(t.meta.unknown & TENSOR_NO_DTYPE);
-	/* but not if a flag says that it does not */
+	/* unless a flag says that it does not */
 	l.custom_shape =
 	    (struct flag_tests){.n = 1, .complete = true, .test = {{.off = 8, .mask = 1}}};
 	snap[0].impl[8] = 0;
@@ -444,7 +444,7 @@ static void test_classes(void **state)
 	arena_free(&a);
 }
 
-/* Six dimensions: sizes and strides are where the word behind the count points to. */
+/* Six dimensions: sizes and strides are out of line, behind the pointer after the count. */
 static void test_outline(void **state)
 {
 	const int64_t dims[12] = {1, 2, 1, 3, 1, 2, 12, 6, 6, 2, 2, 1};
@@ -468,7 +468,7 @@ static void test_outline(void **state)
 	arena_free(&a);
 }
 
-/* A view without a grad of its own: its base decides, and nobody else. */
+/* A view without a grad of its own: only its base decides. */
 static void test_view(void **state)
 {
 	uint8_t meta[0x180] = {0};
@@ -498,7 +498,7 @@ static void test_view(void **state)
 	assert_int_equal(tensor_decode(&l, &raw, rtti, &a, &t, &x), TENSOR_OK);
 	assert_true(!t.meta.unknown && t.meta.requires_grad);
 	assert_int_equal(x.grad_fn, 0x555800000000);
-	/* a class of metadata that the layout has not met */
+	/* a metadata class that the layout has not seen */
 	fake_word(meta, l.meta_grad_fn, 0);
 	raw.base = BASE_NOT_READ;
 	l.view_base = l.view_has_base = LAYOUT_NONE;

@@ -5,7 +5,7 @@
 
 enum { MANY = 2000000, BYTES_MAX = 36 << 20 };
 
-/* Nodes lie where the allocator puts them: 16-byte steps and more. */
+/* Nodes lie at the allocator's spacing of 16 bytes or more. */
 static uint64_t addr_of(uint64_t i)
 {
 	return 0x7f0000000000 + 176 * i;
@@ -41,7 +41,7 @@ static void test_empty(void **state)
 	node_map_free(&m);
 }
 
-/* The innermost op returns first: an outer one that hands the node on is not its owner. */
+/* The innermost op returns first; an outer one that passes the node on is not its owner. */
 static void test_first_owner(void **state)
 {
 	struct node_map m = {0};
@@ -71,12 +71,12 @@ static void test_by_number(void **state)
 	(void)state;
 	assert_int_equal(event_of_seq(&m, 5), 0);
 	add(&m, 0x1000, 5, 7);
-	add(&m, 0x1000, 6, 8); /* the first one is gone */
+	add(&m, 0x1000, 6, 8); /* the first node is gone */
 	add(&m, 0x2000, 0, 9);
 	assert_int_equal(event_of_seq(&m, 5), 0);
 	assert_int_equal(event_of_seq(&m, 6), 8);
 	assert_int_equal(event_of_seq(&m, 0), 9);
-	/* The same node by another name, and one of another thread. */
+	/* The same node under another address, and one of another thread. */
 	add(&m, 1ULL << 63 | 0, 0, 10);
 	assert_int_equal(event_of_seq(&m, 0), 9);
 	struct node_owner other = {.addr = 0x3000, .seq = 6, .event = 11, .tid = 2};
@@ -86,7 +86,7 @@ static void test_by_number(void **state)
 	node_map_free(&m);
 }
 
-/* Numbers go on while addresses are used again. */
+/* Sequence numbers grow while addresses are reused. */
 static void test_few_addresses(void **state)
 {
 	struct node_map m = {0};
@@ -125,7 +125,7 @@ static void test_all_found(void **state)
 	node_map_free(&m);
 }
 
-/* Nodes that never run backward: the newest are kept, the oldest forgotten, memory stays. */
+/* Nodes that never run backward: the newest are kept, memory is bounded. */
 static void test_bounded(void **state)
 {
 	struct node_map m = {0};
@@ -144,8 +144,8 @@ static void test_bounded(void **state)
 	node_map_free(&m);
 }
 
-/* What has moved to the older half still counts: its owner stays, and a new node at its address
- * hides it. */
+/* Entries in the older half still count: their owner stays, and a new node at the address replaces
+ * it. */
 static void test_older_half(void **state)
 {
 	struct node_map m = {0};

@@ -35,7 +35,7 @@ static void test_names(void **state)
 	rtti_free(r);
 }
 
-/* The cache does not ask twice: static data may be read after the target is gone. */
+/* Cached: static data is not read again after the target is gone. */
 static void test_cached(void **state)
 {
 	(void)state;
@@ -67,7 +67,7 @@ static void test_many(void **state)
 	rtti_free(r);
 }
 
-/* Several bases, one of them seen twice, and a class that is its own base. */
+/* Several bases, one of them twice, and a class that is its own base. */
 static void test_bases(void **state)
 {
 	(void)state;
@@ -92,14 +92,14 @@ static void test_bases(void **state)
 	memcpy(fake.bytes + (loop - FAKE_BASE) + 16, &loop, 8);
 	c = rtti_of_vtable(r, fake_vtable(&fake, loop, 0, 0));
 	assert_string_equal(c->name, "4Loop");
-	/* counts beyond reason end, at what is no base */
+	/* an absurd number of bases ends at the first invalid one */
 	info[2] = 0xffffffffULL << 32;
 	assert_null(
 	    rtti_of_vtable(r, fake_vtable(&fake, fake_put(&fake, info, sizeof(info)), 0, 0)));
 	rtti_free(r);
 }
 
-/* Of a class that is being relocated a part is not taken for the whole. */
+/* A class that is being relocated is not read in part. */
 static void test_relocated(void **state)
 {
 	(void)state;
@@ -118,7 +118,7 @@ static void test_relocated(void **state)
 	rtti_free(r);
 }
 
-/* What is no vtable is none. */
+/* What is not a vtable is rejected. */
 static void test_rejected(void **state)
 {
 	static const char *const bad[] = {"",	  "x", "3 a",	 "3\x1b[2J", "+",
@@ -138,13 +138,13 @@ static void test_rejected(void **state)
 	assert_null(rtti_of_vtable(r, FAKE_BASE + FAKE_BYTES));
 	assert_null(rtti_of_object(r, 0));
 	assert_null(rtti_of_object(r, FAKE_BASE - 8));
-	/* offset to top that no object has */
+	/* an impossible offset to top */
 	uint64_t v[3] = {12345, fake_type(&fake, "1A", 0), 0};
 	assert_null(rtti_of_vtable(r, fake_put(&fake, v, sizeof(v)) + 16));
 	rtti_free(r);
 }
 
-/* Every single byte spoiled: no crash, and what is named is named cleanly. */
+/* With any single byte corrupted: no crash, and only valid names. */
 static void test_spoiled(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Tensors of live Python processes, as ditrace decodes them and as Python says they are. */
+/* Tensors of live Python processes: as decoded by ditrace and as reported by Python. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -14,7 +14,7 @@
 
 enum { TENSORS_MAX = 600, LIBS = 3, META_BYTES = 0x180 };
 
-/* Prints the files of libtorch, then one JSON object a tensor, then "end", and waits. */
+/* Prints the files of libtorch, one JSON object for each tensor, then "end"; then waits. */
 static const char program[] =
     "import torch, json, sys, time, warnings\n"
     "warnings.simplefilter('ignore')\n"
@@ -223,7 +223,7 @@ static uint64_t word(const uint8_t *p, unsigned off)
 	return w;
 }
 
-/* What the probes read: the base of a view that has no grad of its own. */
+/* What probes read: the base of a view without a grad of its own. */
 static uint8_t base_of(struct live *l, const struct tensor_layout *y, const uint8_t *meta)
 {
 	uint64_t base, base_meta, grad_fn;
@@ -275,7 +275,7 @@ static void check_dims(const json_t *list, const int64_t *got, unsigned n, const
 				 (long long)got[d]);
 }
 
-/* Nothing that was decoded differs from what Python says; `may_lack` may be unknown. */
+/* Nothing decoded differs from Python's report; fields in `may_lack` may be unknown. */
 static void check(const json_t *want, const struct tensor *t, unsigned may_lack)
 {
 	const struct tensor_meta *m = &t->meta;
@@ -308,8 +308,8 @@ static void check(const json_t *want, const struct tensor *t, unsigned may_lack)
 	free(all);
 }
 
-/* Decode all tensors with `y`. Plain ones must be decoded whole but for `may_lack`. Returns how
- * many were decoded whole. */
+/* Decode all tensors with `y`. Ordinary ones must be complete except for `may_lack`. Returns the
+ * number of complete ones. */
 static size_t check_all(struct live *l, const struct tensor_layout *y, unsigned may_lack)
 {
 	struct arena a = {0};
@@ -341,7 +341,7 @@ static void print_layout(const char *who, const struct tensor_layout *y, int rc)
 		      y->win_len);
 }
 
-/* The same place wherever both layouts name one. */
+/* Offsets known in both layouts are equal. */
 static void assert_agree(const struct tensor_layout *a, const struct tensor_layout *b)
 {
 #define AGREE(f)                                                                                   \
@@ -385,7 +385,7 @@ static void with_accessors(struct live *l)
 	check_all(l, &y, 0);
 }
 
-/* The accessors hidden: what the data alone says must be enough, and the same. */
+/* Without accessors the data alone gives the same layout. */
 static void without_accessors(struct live *l)
 {
 	struct layout_facts f = facts_of(l);
@@ -394,7 +394,7 @@ static void without_accessors(struct live *l)
 	assert_true(check_all(l, &hidden, 0xff) * 10 > l->n * 8);
 }
 
-/* 64 tensors of a training, taken anywhere, are enough, and never give another answer. */
+/* Any 64 tensors of a training run suffice, and never give another layout. */
 static void training(struct live *l, const struct layout_facts *f)
 {
 	struct layout_facts all = facts_of(l);
@@ -423,8 +423,8 @@ static void training_without_accessors(struct live *l)
 	training(l, NULL);
 }
 
-/* Every tensor alone, and every few (of the short run: at every fourth): too little evidence may
- * leave questions, but answers nothing wrong. With the accessors one ordinary tensor is enough. */
+/* Single tensors and small groups (in the short run every fourth): too little evidence may leave
+ * the layout open, but never gives a wrong one. With accessors one ordinary tensor is enough. */
 static void few(struct live *l)
 {
 	struct layout_facts f = facts_of(l);
@@ -451,7 +451,7 @@ static void few(struct live *l)
 	}
 }
 
-/* Facts that contradict what the tensors show are not believed. */
+/* Facts that contradict the tensors are rejected. */
 static void wrong_accessors(struct live *l)
 {
 	struct layout_facts good = facts_of(l);

@@ -38,7 +38,7 @@ static void check_all(const struct example *x, size_t n, const struct op_event *
 		char r = evaluate(x[i].text, ev, WHEN_AT_EXIT);
 		if (r != x[i].result)
 			fail_msg("%s: %c, not %c", x[i].text, r, x[i].result);
-		/* What the entry decides, the exit does not change. */
+		/* A decision at the entry holds at the exit. */
 		char entry = evaluate(x[i].text, ev, WHEN_AT_ENTRY);
 		if (entry != 'L' && entry != r)
 			fail_msg("%s: %c at the entry, %c at the exit", x[i].text, entry, r);
@@ -85,7 +85,7 @@ static void numbers(void **state)
 	    {"1 / 0 > 0", 'F'},
 	    {"not (1 / 0 > 0)", 'F'},
 	    {"1 % 0 == 0 or 1 == 1", 'T'},
-	    /* exact, where doubles are not */
+	    /* exact, where doubles are rounded */
 	    {"9007199254740993 == 9007199254740992.0", 'F'},
 	    {"9007199254740993 > 9007199254740992.0", 'T'},
 	    {"18446744073709551615 + 1 == 18446744073709551616.0", 'T'},
@@ -103,7 +103,7 @@ static void numbers(void **state)
 
 static void logic(void **state)
 {
-	/* eps is not decoded; nothing and its like do not apply. */
+	/* eps is not decoded; None and the like do not apply. */
 	static const struct example examples[] = {
 	    {"eps > 0", 'U'},
 	    {"not eps > 0", 'U'},
@@ -297,7 +297,7 @@ static void loops(void **state)
 	    {"any(t.numel() == 6 for t in tensors)", 'T'},
 	    {"any(t is None for t in tensors)", 'T'},
 	    {"all(t is None or t.numel > 0 for t in tensors)", 'T'},
-	    {"all(t.numel() > 0 for t in inputs)", 'U'}, /* of dark it is not known */
+	    {"all(t.numel() > 0 for t in inputs)", 'U'}, /* unknown for the tensor `dark` */
 	    {"all(t.numel() > 1 for t in inputs)", 'F'},
 	    {"all(t.numel() > 0 for t in outputs)", 'T'},
 	    {"any(n > 100 for n in self.shape)", 'T'},
@@ -336,7 +336,7 @@ static void undecoded_tensors(void **state)
 	assert_int_equal(evaluate("any(t.dtype == half for t in inputs)", &ev, WHEN_AT_EXIT), 'T');
 	assert_int_equal(evaluate("len(inputs) == 2", &ev, WHEN_AT_EXIT), 'U');
 	assert_int_equal(evaluate("len(inputs) == 2", &ev, WHEN_AT_ENTRY), 'L');
-	op.args = float_names; /* which is no tensor, decoded or not */
+	op.args = float_names; /* not a tensor, decoded or not */
 	assert_int_equal(evaluate("any(t.dtype == int8 for t in inputs)", &ev, WHEN_AT_EXIT), 'F');
 	assert_int_equal(evaluate("len(inputs) == 1", &ev, WHEN_AT_EXIT), 'T');
 }
@@ -400,10 +400,10 @@ static void other_events(void **state)
 	assert_int_equal(evaluate("numel(out) > 0", &ev, WHEN_AT_EXIT), 'F');
 	assert_int_equal(evaluate("not (numel(out) > 0)", &ev, WHEN_AT_EXIT), 'F');
 
-	ev.thrown = false; /* returned, but the results are not known */
+	ev.thrown = false; /* returned, but the results are unknown */
 	assert_int_equal(evaluate("numel(out) > 0", &ev, WHEN_AT_EXIT), 'U');
 	assert_int_equal(evaluate("any(t.numel > 0 for t in outputs)", &ev, WHEN_AT_EXIT), 'U');
-	ev.end_ns = 0; /* had not ended */
+	ev.end_ns = 0; /* unfinished */
 	assert_int_equal(evaluate("thrown", &ev, WHEN_AT_EXIT), 'U');
 	assert_int_equal(evaluate("elapsed > 1", &ev, WHEN_AT_EXIT), 'U');
 
@@ -438,7 +438,7 @@ static void entries(void **state)
 	    {"len(results) == 2", 'L'},
 	    {"outputs[0].dim() == 1", 'L'},
 	    {"values.dim() == 1", 'L'},
-	    {"eps > 0", 'L'}, /* it may be read at the exit */
+	    {"eps > 0", 'L'}, /* could be decoded at the exit */
 	    {"dark.numel > 1", 'U'},
 	    {"dark.numel > 1 and elapsed > 1", 'L'},
 	    {"1 / 0 == 1 and elapsed > 1", 'L'},
@@ -509,7 +509,7 @@ static void counts(void **state)
 	when_free(w);
 }
 
-/* Mistakes, with the part that is marked, and words of what is said and of the hint. */
+/* Errors, the part of the text that is marked, and words of message and hint. */
 struct mistake {
 	const char *text, *marked, *what, *hint;
 };
@@ -570,7 +570,7 @@ static void mistakes(void **state)
 	    {"any(t for t of inputs)", "of", "\"in\" is missing", "for t in inputs"},
 	    {"a == ((1, 2), 3)", "(", "list within a list", "one by one"},
 	    {"a == (b, [1])", "[", "list within a list", "one by one"},
-	    /* What can be told without knowing the ops. */
+	    /* Errors that do not depend on the ops. */
 	    {"depth == 'a'", "==", "between a number and a string", "one kind"},
 	    {"phase == 'backward'", "==", "between a phase and a string", "without quotes"},
 	    {"self.dtype == 'float16'", "==", "between a dtype and a string", "without quotes"},
@@ -640,7 +640,7 @@ static void check_passes(void **state)
 	static const char *const good[] = {
 	    "self.dim() == 1 or input.dim() == 1",
 	    "alpha == 2",
-	    "alpha == 'x'", /* it is a string in the other */
+	    "alpha == 'x'", /* a string in the other op */
 	    "bias is None",
 	    "dtype == None",
 	    "args[1] is None",
@@ -657,7 +657,7 @@ static void check_passes(void **state)
 			fail_msg("%s: %s", good[i], e.what);
 		when_free(w);
 	}
-	/* Names of ops that come later are let pass, and nothing else is. */
+	/* Names of ops registered later are allowed, nothing else is. */
 	struct when *w = compiled("sellf.dim() == 1");
 	assert_int_equal(when_check(w, both_ops, 2, true, &e), 0);
 	assert_true(when_needs_exit(w));
@@ -692,7 +692,7 @@ static void limits(void **state)
 	text[5000] = '\0';
 	assert_int_equal(when_compile("--when", text, &w, &e), -EINVAL);
 	assert_non_null(strstr(e.what, "longer than"));
-	/* A mistake far into a long text is quoted with what is around it. */
+	/* An error far into a long text is quoted with its surroundings. */
 	text[0] = '\0';
 	for (size_t i = 0; i < 60; i++)
 		strcat(text, "depth == 1 or ");
@@ -703,7 +703,8 @@ static void limits(void **state)
 	assert_int_equal(strncmp(e.quote + e.quote_at, "== 1 or", 7), 0);
 	assert_int_equal(strncmp(e.quote, "...", 3), 0);
 	assert_string_equal(e.quote + strlen(e.quote) - 3, "...");
-	/* Middles of comparisons are evaluated once, or this would not end. */
+	/* Middle operands of comparisons are evaluated once, or this would take exponential time.
+	 */
 	text[0] = '\0';
 	for (size_t i = 0; i < 30; i++)
 		strcat(text, "0 <= (0 <= ");

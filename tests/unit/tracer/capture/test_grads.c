@@ -25,7 +25,7 @@ static void is_conjugate(void *ctx, const struct tensor *t, struct source_tensor
 
 static const struct source live = {.read = source_read_self, .more = is_conjugate};
 
-/* `n` bytes of memory[] whose storage begins at `base`, and they `offset` behind it. */
+/* `n` bytes of memory[], at `offset` of the storage at `base`. */
 static struct tensor bytes(size_t base, int64_t offset, int64_t *n)
 {
 	static int64_t one = 1;
@@ -58,7 +58,7 @@ static void kept_tensors_are_as_they_were(void **state)
 	assert_int_equal(kept_add(&k, &b, &live, plenty, &y), 0);
 	assert_int_equal(k.bytes, 120 + 10);
 	memset(memory, 0xee, sizeof(memory));
-	n = m = 1; /* the event is gone, too */
+	n = m = 1; /* the event is gone as well */
 	assert_int_equal(x->meta.shape[0], 100);
 	assert_int_equal(y->meta.shape[0], 10);
 	const struct source s = kept_source(&k);
@@ -74,7 +74,7 @@ static void kept_tensors_are_as_they_were(void **state)
 	kept_free(&k);
 }
 
-/* The allocator gives the same place again. */
+/* The allocator reuses the address. */
 static void what_lay_in_the_same_place_is_not_mixed(void **state)
 {
 	(void)state;
@@ -107,7 +107,7 @@ static void nodes_lead_to_their_calls(void **state)
 	const struct grad_edge at = {0x1000, 5}, later = {0x1000, 6}, none = {0};
 	struct captured_call *a = add_call(&c, 1), *b = add_call(&c, 2);
 	assert_int_equal(capture_calls_await(&c, a, &at, true), 0);
-	assert_int_equal(capture_calls_await(&c, a, &at, false), 0); /* known */
+	assert_int_equal(capture_calls_await(&c, a, &at, false), 0); /* known already */
 	assert_int_equal(capture_calls_await(&c, b, &at, false), 0);
 	assert_int_equal(a->nnodes, 1);
 	struct call_node *n = capture_calls_awaiting(&c, PID, &at, NULL);
@@ -118,7 +118,7 @@ static void nodes_lead_to_their_calls(void **state)
 	assert_true(n->gave_result);
 	assert_null(capture_calls_awaiting(&c, PID, &at, n));
 	assert_null(capture_calls_awaiting(&c, PID, &later, NULL));
-	assert_null(capture_calls_awaiting(&c, PID + 1, &at, NULL)); /* a forked child's */
+	assert_null(capture_calls_awaiting(&c, PID + 1, &at, NULL)); /* of a forked child */
 	assert_null(capture_calls_awaiting(&c, PID, &none, NULL));
 	capture_calls_ran(&c, n);
 	assert_null(a->nodes);
@@ -175,13 +175,13 @@ static void one_gradient_for_each_argument(void **state)
 	call_inputs_keep(&in, &list[1], &t[1], &live, 3); /* too large */
 	assert_int_equal(in.trouble, GRADS_LOST);
 	in.trouble = GRADS_FINE;
-	call_inputs_keep(&in, at, &t[1], &live, plenty); /* a second one */
+	call_inputs_keep(&in, at, &t[1], &live, plenty); /* kept twice */
 	assert_int_equal(in.trouble, GRADS_SUMMED);
 	call_inputs_free(&in);
 }
 
-/* A whole function, whose end can be probed; that it is the right one the captures of gradients
- * tell. */
+/* A complete function whose end can be probed; the capture tests of gradients show that it is the
+ * right one. */
 static void function_of(const struct libtorch *l)
 {
 	struct elf_file *f;

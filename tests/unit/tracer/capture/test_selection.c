@@ -49,7 +49,7 @@ static void ranges_that_are_none(void **state)
 	}
 }
 
-/* The ops that a list of ditorch's stands for, one letter each. */
+/* The ops matched by one of ditorch's lists, a letter each. */
 static const char *listed(const char *text)
 {
 	static const char *const names[] = {"aten::add.Tensor", "aten::add_.Tensor", "aten::linear",
@@ -74,7 +74,7 @@ static const char *listed(const char *text)
 	return out;
 }
 
-/* What name in re.findall(item, name) says, by Python. */
+/* As `name in re.findall(item, name)` in Python. */
 static void lists_of_ditorch(void **state)
 {
 	(void)state;
@@ -88,7 +88,7 @@ static void lists_of_ditorch(void **state)
 	assert_string_equal(listed("torch.Tensor.*"), "aAm");
 	assert_string_equal(listed("torch.Tensor.add.?"), "aA");
 	assert_string_equal(listed("torch\\.nn\\.functional\\.\\w+"), "l");
-	/* re.findall gives the group. */
+	/* re.findall returns the group. */
 	assert_string_equal(listed("(torch.add|torch.mul)"), "am");
 	assert_string_equal(listed("torch.(add|mul)"), "");
 	assert_string_equal(listed("torch.(?:add|mul)"), "am");
@@ -112,7 +112,7 @@ static void lists_that_are_none(void **state)
 	assert_null(l.items);
 }
 
-/* "yes" for a call, "no" for none, "over" for the end: one letter each, y . o */
+/* A letter for each call: y (taken), . (not taken), o (over). */
 static const char *answers(struct selection *s, const struct op_desc *d, int n)
 {
 	static char out[64];
@@ -126,7 +126,7 @@ static const char *answers(struct selection *s, const struct op_desc *d, int n)
 	return out;
 }
 
-/* What an engine picks is what is counted here. */
+/* The selection takes the same calls as an engine. */
 static void picked_as(const char *nth, uint64_t every)
 {
 	struct selection_policy p = {.every = every};
@@ -186,7 +186,7 @@ static void calls_are_counted_for_each_op(void **state)
 	assert_string_equal(answers(&s, &mul, 6), ".y.yy.");
 	assert_string_equal(answers(&s, &add, 3), "yy.");
 	assert_int_equal(chosen, 6);
-	/* Those that only a process has registered have no number. */
+	/* Ops registered only in one process have no number. */
 	struct op_desc one = op(0, "mine::one"), two = op(0, "mine::two");
 	assert_string_equal(answers(&s, &one, 3), ".y.");
 	assert_string_equal(answers(&s, &two, 3), ".y.");
@@ -212,7 +212,7 @@ static void processes_come_and_go(void **state)
 	}
 	assert_ptr_equal(selections_of(&s, 1), stays);
 	assert_string_equal(answers(stays, &add, 2), "y.");
-	/* A number that comes again is of another process. */
+	/* A number used again belongs to another process. */
 	assert_string_equal(answers(selections_of(&s, 2), &add, 2), ".y");
 	for (pid_t pid = 3; pid <= SELECTIONS_MAX; pid++)
 		assert_non_null(selections_of(&s, pid));
@@ -231,7 +231,7 @@ static void every_and_the_most(void **state)
 
 	assert_string_equal(answers(&s, &add, 7), "y..y..y");
 	assert_string_equal(answers(&s, &node, 2), "..");
-	/* The most is of all processes. */
+	/* The limit counts all processes together. */
 	assert_string_equal(answers(&other, &mul, 3), "yoo");
 	assert_string_equal(answers(&s, &add, 2), "oo");
 	assert_int_equal(chosen, 4);
@@ -341,7 +341,7 @@ static void steps_of_the_optimizer(void **state)
 	assert_int_equal(see(&s, step, 1), 3);
 	assert_int_equal(see(&s, second, 1), 4); /* two optimizers in a row */
 	assert_int_equal(see(&s, NULL, 1), 5);
-	assert_int_equal(see(&s, step, 9), 5); /* an optimizer of another thread */
+	assert_int_equal(see(&s, step, 9), 5); /* an optimizer on another thread */
 	assert_int_equal(see(&s, forward, 9), 5);
 }
 

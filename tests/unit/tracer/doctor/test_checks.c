@@ -10,7 +10,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/doctor/checks.h"
 
-/* A machine of one's own: files below a temporary directory, and the results of self-tests. */
+/* A simulated machine: files below a temporary directory, and results of self-tests. */
 struct machine {
 	char root[32], proc[64], sys[64];
 	struct check_env env;
@@ -76,8 +76,8 @@ static int teardown(void **state)
 
 typedef void check_fn(const struct check_env *env, struct checks *c);
 
-/* Run the check; its first line must have that status and contain `text`, and a failure a remedy.
- */
+/* Run the check: its first line must have that status and contain `text`; failures must suggest a
+ * remedy. */
 static void expect(check_fn *fn, enum check_status status, const char *text)
 {
 	checks_free(&machine.found);
@@ -102,7 +102,7 @@ static void test_kernel(void **state)
 	(void)state;
 	expect(check_kernel, CHECK_OK, "kernel 6.18");
 	put("proc/sys/kernel/osrelease", "5.10.0-13-amd64\n");
-	expect(check_kernel, CHECK_OK, "kernel 5.10"); /* the self-test passed: carried back */
+	expect(check_kernel, CHECK_OK, "kernel 5.10"); /* the self-test passed: backported */
 	machine.env.bpf.link = -EINVAL;
 	expect(check_kernel, CHECK_FAIL, "5.10 is too old");
 	put("proc/sys/kernel/osrelease", "6.5.0\n");
@@ -154,7 +154,7 @@ static void test_probes(void **state)
 	t->load = -EPERM;
 	expect(check_probes, CHECK_FAIL, "seccomp");
 	put_caps(0);
-	expect_nothing(check_probes); /* said by check_capabilities */
+	expect_nothing(check_probes); /* reported by check_capabilities */
 }
 
 static void test_perf_events(void **state)
@@ -236,7 +236,7 @@ static void test_ptrace(void **state)
 	expect(check_ptrace, CHECK_WARN, "Operation not permitted");
 }
 
-/* What only eBPF lacks does not count where ptrace works; the rest does. */
+/* What only eBPF lacks is ignored where ptrace works; the rest counts. */
 static void test_spare_bpf(void **state)
 {
 	struct checks c = {.of_bpf = true};
@@ -262,7 +262,7 @@ static void test_hidepid(void **state)
 	expect_nothing(check_hidepid);
 	put("proc/self/mounts",
 	    "sysfs /sys sysfs rw 0 0\nproc /proc proc rw,hidepid=invisible,gid=5 0 0\n");
-	expect_nothing(check_hidepid); /* seen with CAP_SYS_PTRACE */
+	expect_nothing(check_hidepid); /* allowed with CAP_SYS_PTRACE */
 	put_caps(0);
 	expect(check_hidepid, CHECK_WARN, "mounted with hidepid=invisible:");
 	put("proc/self/mounts", "proc /proc proc rw,hidepid=0 0 0\n");
@@ -314,7 +314,7 @@ static void test_process(void **state)
 	checks_free(&c);
 }
 
-/* The self-test agrees with what the capabilities say it may. */
+/* The self-test agrees with the capabilities. */
 static void test_selftest(void **state)
 {
 	(void)state;

@@ -37,7 +37,7 @@ static uint32_t extra_of(uint64_t seq)
 	return (uint32_t)(seq * 7919 % 5000);
 }
 
-/* The record that must come next; where it lies. */
+/* Take the next record, which must be number `seq`; returns its address. */
 static const uint8_t *get(uint64_t seq)
 {
 	int bad = 0;
@@ -53,7 +53,7 @@ static const uint8_t *get(uint64_t seq)
 	return (const uint8_t *)h;
 }
 
-/* Filled whole and emptied in part, many times around; then another writer takes over. */
+/* Filled completely and emptied in part, many times around; then by another writer. */
 static void test_around(void **state)
 {
 	uint64_t in = 0, out = 0;
@@ -77,7 +77,7 @@ static void test_around(void **state)
 	assert_int_equal(in, out);
 }
 
-/* A reader that keeps up leaves most of the memory untouched. */
+/* While the reader keeps up, most of the memory stays untouched. */
 static void test_stays(void **state)
 {
 	(void)state;
@@ -88,7 +88,7 @@ static void test_stays(void **state)
 	}
 }
 
-/* What a process that writes into its own ring can make of it. */
+/* Corruption by a process that writes into its own ring. */
 static void test_nonsense(void **state)
 {
 	int bad = 0;

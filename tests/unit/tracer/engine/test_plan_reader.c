@@ -1,5 +1,5 @@
-/* Plans carried out on the test's own memory: what comes out for each kind of read, what happens at
- * the edge of what is mapped, how ops are paired, and how many system calls it takes. */
+/* Plans executed on the test's own memory: the result of each kind of read, reads across the end of
+ * a mapping, pairing of entries and exits, and the number of system calls. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -22,7 +22,7 @@ static struct hit_buf out;
 static struct proc_conf conf;
 static uint64_t regs[ARCH_REGS];
 static uint64_t stack[256];
-static uint8_t *edge; /* the first byte behind two pages that can be read */
+static uint8_t *edge; /* first byte after two readable pages */
 
 static int take(void *arg, const struct hit *h)
 {
@@ -112,7 +112,7 @@ static void memory_is_read_in_blocks(void **state)
 	assert_int_equal(remote_read(mem, at + 3, seen, 300), 0);
 	assert_memory_equal(seen, edge - 697, 300);
 	assert_true(remote_calls(mem) - before <= 3);
-	/* To the last byte, and not one further. */
+	/* Up to the last byte and no further. */
 	assert_int_equal(remote_read(mem, (uintptr_t)edge - 1, seen, 1), 0);
 	assert_int_equal(remote_read(mem, (uintptr_t)edge - 1, seen, 2), -EFAULT);
 	assert_int_equal(seen[0], 0);
@@ -134,7 +134,7 @@ static void what_is_missing_is_fetched_together(void **state)
 		uint64_t w;
 		assert_int_equal(remote_read(mem, (uintptr_t)&word[i], &w, 8), -EAGAIN);
 	}
-	remote_want(mem, (uintptr_t)edge, 8); /* that one cannot be had, the others can */
+	remote_want(mem, (uintptr_t)edge, 8); /* unreadable; the others are */
 	assert_true(remote_fetch(mem) >= 20);
 	remote_collect(mem, false);
 	for (unsigned i = 0; i < 1000; i += 50)
@@ -196,7 +196,7 @@ static void arrays_and_strings(void **state)
 	assert_int_equal(it->kind, ITEM_DATA);
 }
 
-/* {data, length, ...} behind a pointer; and the schema that parseSchema is given. */
+/* {data, length, ...} behind a pointer; and the schema passed to parseSchema. */
 static void std_strings(void **state)
 {
 	static struct shadow_stack t;
@@ -220,7 +220,7 @@ static void std_strings(void **state)
 	assert_int_equal(nrecords, 2);
 }
 
-/* The same before the C++11 ABI: the length stands before the text. */
+/* The same before the C++11 ABI: the length is stored before the text. */
 static void cow_strings(void **state)
 {
 	static struct shadow_stack t;
@@ -255,7 +255,7 @@ static void cow_strings(void **state)
 	assert_memory_equal(item_of(records[2], 0) + 1, "aten::neg", 9);
 }
 
-/* A TensorImpl with a storage, an autograd meta and seven dimensions outside of it. */
+/* A TensorImpl with a storage, an autograd meta and seven dimensions out of line. */
 struct fake {
 	uint64_t word[WIN_MAX / 8];
 	uint64_t storage[8], meta[16], node[8], outline[14];
@@ -302,9 +302,9 @@ static void tensors(void **state)
 	assert_memory_equal(p + 8 + 0xd0, &f.storage[1], 24);
 	assert_memory_equal(p + 8 + 0xd0 + 24, f.meta, 64);
 	assert_memory_equal(p + 8 + 0xd0 + 24 + 64, f.outline, 7 * 16);
-	/* The handle, the object, its parts: a call for each level. */
+	/* The handle, the object, its parts: one call for each level. */
 	assert_true(remote_calls(mem) - before <= 3);
-	/* What is behind it cannot be read. */
+	/* What it points to is unreadable. */
 	f.word[2] = (uintptr_t)edge;
 	f.word[3] = (uintptr_t)edge - 8;
 	it = read_one(rd, (uintptr_t)&handle);
@@ -318,7 +318,7 @@ static void tensors(void **state)
 	assert_int_equal(it->aux, TPART_UNDEFINED);
 }
 
-/* Objects that end where their page does. */
+/* Objects at the end of their page. */
 static void ends_of_pages(void **state)
 {
 	enum { IMPL = 0xc0, STORAGE = 0x80, OBJECT = 32 };
@@ -349,7 +349,7 @@ static void ends_of_pages(void **state)
 	assert_int_equal(it->len, OBJECT);
 }
 
-/* A record names the code object, as that of the only frame. */
+/* A record with the code object as its only frame. */
 static void name_code(const void *code)
 {
 	const uint64_t frame[4] = {(uintptr_t)code};
@@ -368,7 +368,7 @@ static void name_code(const void *code)
 	pyframes_put(&t, &w, mem, &other, (uintptr_t)frame);
 }
 
-/* A code object whose strings end where their page does. */
+/* A code object with strings at the end of their page. */
 static void freed_code(void **state)
 {
 	static struct shadow_stack t;
@@ -402,7 +402,7 @@ static void freed_code(void **state)
 	assert_int_equal(((const uint64_t *)(item_of(records[0], 5) + 1))[0],
 			 (uintptr_t)lines + 2 * CODE_LINES);
 	code[3] = (uintptr_t)edge;
-	remote_begin(mem, gettid()); /* forgets what was there */
+	remote_begin(mem, gettid()); /* forget the earlier one */
 	shadow_stack_code_freed(&t, &h);
 	assert_int_equal(nrecords, 2);
 	assert_int_equal(item_of(records[1], 3)->len, 8);
@@ -513,17 +513,17 @@ static void ops_that_throw_are_dropped(void **state)
 	(void)state;
 	t = (struct shadow_stack){.tid = 9};
 	enter(&t, &call, 1, 100);
-	enter(&t, &call, 2, 90); /* throws, and so does what it calls */
+	enter(&t, &call, 2, 90); /* throws, and so do the ops it calls */
 	enter(&t, &call, 3, 80);
 	enter(&t, &call, 4, 95);
 	is_record(3, HIT_ENTRY, 4, 1, 4);
 	enter(&t, &call, 5, 90);
-	leave(&t, &call, 1, 99); /* 4 and 5 are gone, too */
+	leave(&t, &call, 1, 99); /* 4 and 5 are gone as well */
 	is_record(5, HIT_EXIT, 1, 0, 1);
 	assert_int_equal(t.depth, 0);
 }
 
-/* A probe behind the function's first instructions: the record is as at the entry itself. */
+/* A deferred entry: the record is the same as at the first instruction. */
 static void entries_are_late(void **state)
 {
 	static struct shadow_stack t;
@@ -543,7 +543,7 @@ static void entries_are_late(void **state)
 	regs[ARCH_R14] = 0x1234;
 	stack[97] = 0x5678;
 	stack[101] = 0x9abc;
-	enter(&t, &late, 1, 80); /* that is 100 at the entry */
+	enter(&t, &late, 1, 80); /* 100 at the first instruction */
 	assert_true(records[0]->sp == (uintptr_t)&stack[100]);
 	const uint64_t want[] = {0x1234, 0x5678, 0x9abc};
 	for (unsigned i = 0; i < 3; i++) {
@@ -557,7 +557,7 @@ static void entries_are_late(void **state)
 	leave(&t, &call, 2, 79);
 	leave(&t, &late, 1, 80);
 	assert_int_equal(t.depth, 0);
-	/* another from where the first one was called: that is gone */
+	/* a second call from the same place: the first one is gone */
 	enter(&t, &late, 1, 80);
 	enter(&t, &late, 1, 80);
 	assert_int_equal(t.depth, 1);
@@ -582,7 +582,7 @@ static void filters_mute(void **state)
 	is_record(0, HIT_ENTRY, 2, 0, 2);
 	is_record(1, HIT_EXIT, 2, 0, 2);
 	conf.max_depth = 0;
-	conf.phase = 2; /* the backward alone, and what it calls */
+	conf.phase = 2; /* backward only, and what it calls */
 	enter(&t, &call, 2, 100);
 	enter(&t, &node, 4, 90);
 	enter(&t, &call, 2, 80);

@@ -11,7 +11,7 @@ struct fixture {
 	_Alignas(8) uint8_t data[SIZE];
 };
 
-/* The room that is asked for, if it is more than the record turns out to need. */
+/* Bytes to reserve, if more than the record needs. */
 static uint32_t most;
 
 static int put(struct fixture *f, uint32_t extra, uint64_t seq)
@@ -79,7 +79,7 @@ static void test_full(void **state)
 	assert_int_equal(put(&f, 0, n), 0);
 }
 
-/* What a process that writes into its own ring can make of it. */
+/* Corruption by a process that writes into its own ring. */
 static void test_nonsense(void **state)
 {
 	static const uint32_t sizes[] = {1, 7, sizeof(struct hit) - 1, SIZE + 8, UINT32_MAX};
@@ -104,12 +104,12 @@ static void test_nonsense(void **state)
 	last.ring.head = SIZE;
 	assert_null(next(&last, &bad));
 	assert_int_equal(bad, 1);
-	/* A jump to the start, behind which there is nothing. */
+	/* A wrap to the start, where there is nothing. */
 	struct fixture f = {0};
 	f.ring.head = 8;
 	assert_null(next(&f, &bad));
 	assert_int_equal(bad, 1);
-	/* Anything at all: whatever is given out lies within. */
+	/* Random contents: records returned are within the ring. */
 	srand(1);
 	for (unsigned i = 0; i < 100000; i++) {
 		for (size_t b = 0; b < SIZE; b += 4)

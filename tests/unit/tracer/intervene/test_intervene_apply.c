@@ -1,4 +1,4 @@
-/* --apply OP:FEATURE[:CONDITION], and what variables of ditorch's say to it. */
+/* --apply OP:FEATURE[:CONDITION], with ditorch's variables. */
 
 #include "tests/unit/unit.h"
 

@@ -1,4 +1,4 @@
-/* The words of ditrace ctl PID: what they do to the rules in force. */
+/* The commands of ditrace ctl PID, and their effect on the rules in force. */
 
 #include "tests/unit/unit.h"
 
@@ -21,7 +21,7 @@ static int gone(void **state)
 	return 0;
 }
 
-/* The words of `text`, between blanks, with what they give. */
+/* Execute the words of `text`. */
 static int say(const char *text)
 {
 	char copy[128];

@@ -1,4 +1,4 @@
-/* What a program tells of the arguments of a call, as conditions see it. */
+/* The arguments of a call as its program describes them, for conditions. */
 
 #include "tests/unit/unit.h"
 
@@ -9,7 +9,7 @@
 	"{\"tensor\": {\"shape\": [2, 3], \"stride\": [3, 1], \"offset\": 1, \"dtype\": "          \
 	"\"float16\", \"device\": \"cuda:1\", \"layout\": \"strided\", \"requires_grad\": true}}"
 
-/* The event's texts are those of *args, the caller's. */
+/* Texts of the event are in *args, which the caller frees. */
 static int read_facts(const char *text, json_t **args, struct arena *a, struct op_event *ev)
 {
 	*args = json_loads(text, 0, NULL);

@@ -1,4 +1,4 @@
-/* Judged results in ditorch's columns, as a table and as CSV. */
+/* Verdicts in ditorch's columns, as a table and as CSV. */
 
 #include "tests/unit/unit.h"
 
@@ -64,7 +64,7 @@ static void csv(void **state)
 	(void)state;
 	struct capture_place place = {.op = (char *)"torch.add", .file = (char *)"a.py", .line = 3};
 	const struct capture_places places = {.list = &place, .n = 1};
-	struct replay_row list[] = {wrong, number}; /* sorted: number is the first that came */
+	struct replay_row list[] = {wrong, number}; /* as sorted; `number` came first */
 	const struct rows rows = {.list = list, .n = 2};
 	const int64_t numbers[] = {7, 12};
 	char *text = NULL;

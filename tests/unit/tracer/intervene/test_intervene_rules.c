@@ -61,7 +61,7 @@ static void variables(void **state)
 	unsetenv("OP_FALLBACK_DISABLE_LIST");
 }
 
-/* What is_opname_match of ditorch's op_tools/utils.py says: NULL is a variable that is not set. */
+/* As is_opname_match in ditorch's op_tools/utils.py; NULL: variable not set. */
 static void lists_of_ditorch(void **state)
 {
 	(void)state;
@@ -82,9 +82,9 @@ static void lists_of_ditorch(void **state)
 	    {"torch.add", ".add", NULL, false},
 	    {"torch.add", ".*add", NULL, true},
 	    {"torch.add", "Torch.Add", NULL, false},
-	    {"torch.add", "torch.mul, torch.add", NULL, false}, /* blanks are not taken away */
+	    {"torch.add", "torch.mul, torch.add", NULL, false}, /* blanks are not stripped */
 	    {"torch.add", "(torch.add)", NULL, true},
-	    {"torch.add", "torch.(add|mul)", NULL, false}, /* findall gives the group */
+	    {"torch.add", "torch.(add|mul)", NULL, false}, /* findall returns the group */
 	    {"torch.add", "torch.(?:add|mul)", NULL, true},
 	    {"torch.add", NULL, "", true},
 	    {"torch.add", NULL, "torch.add", false},
@@ -165,7 +165,7 @@ static void samples(void **state)
 	(void)state;
 	static const struct {
 		const char *text;
-		uint64_t every; /* 0: an error */
+		uint64_t every; /* 0: error */
 	} cases[] = {{NULL, 1}, {"1/1", 1}, {"1/50", 50}, {"1/0", 0}, {"50", 0},
 		     {"", 0},	{"1/", 0},  {"1/-2", 0},  {"1/2x", 0}};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

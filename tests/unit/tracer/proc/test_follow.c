@@ -41,7 +41,7 @@ static void note(const struct follow_event *ev, void *arg)
 	snprintf(s->ev[s->n++].path, sizeof(s->ev[0].path), "%s", ev->path);
 }
 
-/* Index of the first such event from `from` on, or -1. pid 0: any. */
+/* Index of the first such event from `from` on, or -1; pid 0: any. */
 static int find(const struct seen *s, size_t from, enum follow_kind kind, pid_t pid,
 		const char *end)
 {
@@ -54,7 +54,7 @@ static int find(const struct seen *s, size_t from, enum follow_kind kind, pid_t 
 	return -1;
 }
 
-/* Read until that event has come; fails when nothing at all comes for ten seconds. */
+/* Read events until that one comes; fails if none comes for ten seconds. */
 static int await(struct follow *f, struct seen *s, enum follow_kind kind, pid_t pid,
 		 const char *end)
 {
@@ -87,7 +87,7 @@ static void test_command(void **state)
 	struct spawn_signals signals;
 	struct spawn p;
 	struct err e = {0};
-	/* Two processes below the first: one that execs, one that does not. */
+	/* Two descendants: one that execs, one that does not. */
 	static const char *const argv[] = {"sh", "-c", "(env true; :); (:); exec env sleep 0",
 					   NULL};
 	spawn_signals_save(&signals);
@@ -119,7 +119,7 @@ static void test_command(void **state)
 	free(s);
 }
 
-/* What a command did before its exec, still being this program, is not told. */
+/* What a command did before its exec, still as this program, is not reported. */
 static void test_failed_command(void **state)
 {
 	(void)state;
@@ -155,7 +155,7 @@ static void *thread_main(void *arg)
 	return arg;
 }
 
-/* Does one thing for each byte it reads. */
+/* Perform one action for each byte read. */
 static void serve(int fd)
 {
 	char what;
@@ -233,7 +233,7 @@ static void *map_when_told(void *arg)
 	return NULL;
 }
 
-/* The thread that was followed first ends: no more noise than there are events, and those come. */
+/* The first thread ends: the descriptor does not stay readable, and later events still come. */
 static void test_first_thread_ends(void **state)
 {
 	(void)state;
@@ -257,7 +257,7 @@ static void test_first_thread_ends(void **state)
 	close(start[0]);
 	assert_int_equal(follow_add_process(f, pid, NULL), 0);
 	close(start[1]);
-	/* Until its first thread is a zombie. */
+	/* Wait until its first thread is a zombie. */
 	char path[64], line[256] = "";
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	for (int i = 0; i < 5000 && !strstr(line, ") Z "); i++) {
@@ -286,7 +286,7 @@ static void test_first_thread_ends(void **state)
 	free(s);
 }
 
-/* Processes that have ended before anybody looks: all that they did is told, and then their end. */
+/* Processes that end before they are looked at: everything they did is reported, then their end. */
 static void test_short_lived(void **state)
 {
 	(void)state;
@@ -329,8 +329,8 @@ static void *idle(void *arg)
 	return arg;
 }
 
-/* Make so many threads that one event for each on each CPU is too much; false when the system does
- * not let. */
+/* Create so many threads that a perf event for each on each CPU exceeds the limit; false if the
+ * system does not allow it. */
 static bool make_crowd(void)
 {
 	long n = 4200 / sysconf(_SC_NPROCESSORS_CONF) + 1;
@@ -369,7 +369,7 @@ static void test_crowd(void **state)
 		int at = await(f, s, FOLLOW_MAP, 0, to_map);
 		int forked = find(s, 0, FOLLOW_FORK, s->ev[at].pid, "");
 		assert_true(forked >= 0 && forked < at && s->ev[forked].parent == pid);
-		/* Nothing of all the others on this machine. */
+		/* Nothing from other processes of this machine. */
 		for (size_t i = 0; i < s->n; i++)
 			assert_true(s->ev[i].pid == pid || s->ev[i].pid == s->ev[at].pid);
 	}
@@ -397,7 +397,7 @@ static void test_no_process(void **state)
 	follow_free(NULL);
 }
 
-/* More at once than the rings hold: it is said, and ends are not lost. */
+/* More records than the rings hold: the loss is reported, ends of processes are not lost. */
 static void test_flood(void **state)
 {
 	(void)state;
@@ -443,12 +443,12 @@ static bool is_among(const pid_t *pids, ssize_t n, pid_t pid)
 	return false;
 }
 
-/* Records aside, /proc tells of new children; those that were there before do not count. */
+/* Without records new children are found in /proc; earlier ones do not count. */
 static void test_children_without_records(void **state)
 {
 	(void)state;
 	pid_t *pids = NULL, old = fork_waiting();
-	/* Start times are in hundredths of a second. */
+	/* Start times have a resolution of 10 ms. */
 	usleep(50000);
 	struct follow *f = fresh();
 	assert_int_equal(follow_add_process(f, getpid(), NULL), 0);

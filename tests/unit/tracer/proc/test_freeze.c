@@ -20,7 +20,7 @@
 
 enum { PATIENCE_MS = 5000 };
 
-/* Between the test and its child. */
+/* Shared by the test and its child. */
 struct shared {
 	atomic_long count, other_count;
 	atomic_int tid, result, signals, ready;
@@ -49,7 +49,7 @@ static pid_t child(void (*body)(void))
 	pid_t pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* under Yama: by a sibling */
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* Yama: to be traced by a sibling */
 		body();
 		_exit(0);
 	}
@@ -74,7 +74,7 @@ static void await_state(pid_t pid, char want)
 	assert_int_equal(p.status.state, want);
 }
 
-/* It counts on: its state is that of a running thread again, whatever happened to it. */
+/* Wait until it counts on: then its state is that of a running thread, whatever it was before. */
 static void await_counting(atomic_long *count)
 {
 	long then = atomic_load(count);
@@ -161,8 +161,7 @@ static void test_signal_meanwhile(void **state)
 	await(&shared->ready);
 	await(&shared->tid);
 	for (int i = 1; i <= 50; i++) {
-		/* Before, so that the stop may be that of the signal itself, and while it is held.
-		 */
+		/* Before the freeze, so that the stop may be the signal's own, or during it. */
 		if (i % 2)
 			tgkill(pid, pid, SIGUSR1);
 		struct freeze *h = freeze(pid);
@@ -176,7 +175,7 @@ static void test_signal_meanwhile(void **state)
 	kill_child(pid);
 }
 
-/* A stopped process stays stopped, and one stopped meanwhile is so afterwards. */
+/* A stopped process stays stopped, and one stopped during the freeze is stopped afterwards. */
 static void test_group_stop(void **state)
 {
 	(void)state;
@@ -215,7 +214,7 @@ static void sleep_and_read(void)
 	atomic_store(&shared->result, n == 1 && c == 'x' ? 2 : -errno);
 }
 
-/* System calls that the hold interrupts go on by themselves. */
+/* System calls interrupted by the freeze resume by themselves. */
 static void test_in_system_call(void **state)
 {
 	(void)state;
@@ -237,7 +236,7 @@ static void test_in_system_call(void **state)
 	close(to_child[1]);
 }
 
-/* The holder dies with a thread held: the thread runs on. */
+/* The tracer dies while a thread is frozen: the thread resumes. */
 static void test_holder_killed(void **state)
 {
 	(void)state;
@@ -287,7 +286,7 @@ static void test_killed_while_held(void **state)
 	assert_int_equal(freeze_release(NULL), 0);
 }
 
-/* What somebody else traces is refused and left alone. */
+/* A process traced by another is refused and left alone. */
 static void test_traced_by_other(void **state)
 {
 	(void)state;
@@ -304,7 +303,7 @@ static void test_traced_by_other(void **state)
 	kill_child(pid);
 }
 
-/* The parent of a vfork waits where no signal reaches it until the child is gone. */
+/* The parent of a vfork is uninterruptible until the child is gone. */
 static void vfork_and_wait(void)
 {
 	close(to_child[1]);

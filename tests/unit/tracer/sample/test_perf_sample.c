@@ -23,7 +23,7 @@ static void put_word(struct record *r, uint64_t w)
 	put(r, &w, sizeof(w));
 }
 
-/* Process 7, thread 8, at 1000 ns, after 500; word n of the registers is 100 + n. */
+/* Process 7, thread 8, at 1000 ns, period 500; word n of the registers is 100 + n. */
 static struct record sample(bool regs, uint64_t stack, uint64_t used)
 {
 	static const uint8_t bytes[256] = {1, 2, 3};
@@ -90,7 +90,7 @@ static void what_is_short_is_refused(void **state)
 	assert_false(perf_sample_parse(&other.h, &s));
 }
 
-/* Process 7, thread 8: 0x2000 bytes at 0x1000, from 0x3000 of the file; then the sample_id. */
+/* Process 7, thread 8: 0x2000 bytes at 0x1000, at file offset 0x3000; then the sample_id. */
 static struct record mapping(bool build)
 {
 	static const uint8_t id[24] = {20, 0, 0, 0, 0xab, 0xcd};
@@ -163,7 +163,7 @@ static void code_stays_known_until_it_is_replaced(void **state)
 	struct known_maps k = {0}, child = {0};
 	const struct mapping other = {.start = 0x1000, .end = 0x1001, .exec = true, .path = "/c"};
 	add(&k, 0x1000, 0x5000, "/a", 1);
-	add(&k, 0x1000, 0x4000, "/a", 0); /* part of what is known */
+	add(&k, 0x1000, 0x4000, "/a", 0); /* contained in a known mapping */
 	assert_true(known_maps_replaces(&k, &other));
 	add(&k, 0x2000, 0x3000, "/b", 1);
 	assert_string_equal(at(&k, 0x1fff), "/a");
@@ -173,7 +173,7 @@ static void code_stays_known_until_it_is_replaced(void **state)
 	assert_int_equal(known_maps_inherit(&child, &k), 0);
 	known_maps_free(&k);
 	assert_string_equal(at(&child, 0x2000), "/b");
-	/* This process has it not; what it has counts. */
+	/* Not a mapping of this process; those it has count. */
 	assert_int_equal(known_maps_read(&child, getpid()), 0);
 	assert_string_equal(at(&child, 0x2000), "/b");
 	assert_non_null(maps_find(&child.maps, (uintptr_t)known_maps_read));

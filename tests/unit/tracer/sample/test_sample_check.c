@@ -6,8 +6,8 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/sample/internal.h"
 
-/* A stack at 0x10000: 16 words of an op's function, whose last one is the return address into the
- * interpreter; 16 of the interpreter, the word 20 of all its _PyCFrame; then the rest. */
+/* A stack at 0x10000: 16 words of an op's function, the last of them the return address into the
+ * interpreter; 16 of the interpreter, word 20 of all being its _PyCFrame; then the rest. */
 enum { START = 0x10000, WORDS = 64, CFRAME = 20, FRAME = 0x5000, CODE = 0x7000 };
 
 struct stage {
@@ -35,7 +35,7 @@ static void set_up(struct stage *s)
 	    .top = {.cframe = at(CFRAME), .frame = FRAME},
 	};
 	s->then[CFRAME + 1] = FRAME;
-	s->then[14] = CODE + 12; /* saved by the op's function: the next instruction */
+	s->then[14] = CODE + 12; /* saved by the op's function: address of the next instruction */
 	memcpy(s->now, s->then, sizeof(s->now));
 	s->c = (struct sample_check){
 	    .regs = s->regs,
@@ -59,7 +59,7 @@ static void what_stands_still_is_taken(void **state)
 	(void)state;
 	struct stage s;
 	set_up(&s);
-	s.now[2] = 1; /* the op goes on */
+	s.now[2] = 1; /* the op is still running */
 	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
 	assert_int_equal(s.pairs[0][1], CODE + 10);
 }
@@ -72,7 +72,7 @@ static void another_frame_is_not(void **state)
 	s.top.frame = FRAME + 0x40;
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 	set_up(&s);
-	s.top.cframe = at(40); /* of an outer call of the interpreter: the inner one has returned */
+	s.top.cframe = at(40); /* of an outer interpreter call: the inner one has returned */
 	s.then[41] = FRAME;
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 }
@@ -82,7 +82,7 @@ static void the_instruction_is_the_samples(void **state)
 	(void)state;
 	struct stage s;
 	set_up(&s);
-	s.now[15] = 1; /* it has returned since, and called another */
+	s.now[15] = 1; /* has returned, and called another */
 	s.pairs[0][1] = CODE + 40;
 	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
 	assert_int_equal(s.pairs[0][1], CODE + 10);
@@ -121,7 +121,7 @@ static void without_the_interpreter(void **state)
 	set_up(&s);
 	s.c.interpreter = -1;
 	assert_int_equal(sample_check(&s.c), SAMPLE_NO_PYTHON);
-	s.c.whole = false; /* it may lie beyond */
+	s.c.whole = false; /* it may be further out */
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 	s.c.n = -ENOENT;
 	assert_int_equal(sample_check(&s.c), SAMPLE_NO_PYTHON);
@@ -133,14 +133,14 @@ static void at_once_the_frames_are_the_samples(void **state)
 	(void)state;
 	set_up(&s);
 	s.c.at_once = true;
-	s.c.stack.now = NULL; /* what became of it does not matter */
+	s.c.stack.now = NULL; /* its later state does not matter */
 	s.then[14] = s.then[15] = 0;
 	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
 	assert_int_equal(s.pairs[0][1], CODE + 10);
-	s.top.frame = FRAME + 8; /* but the interpreter was just about to change it */
+	s.top.frame = FRAME + 8; /* but the interpreter was about to change it */
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 	s.c.interpreter = -1;
-	s.c.whole = false; /* somewhere in a kernel that does not lead back */
+	s.c.whole = false; /* in a kernel without a path back */
 	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
 	s.c.whole = true;
 	assert_int_equal(sample_check(&s.c), SAMPLE_NO_PYTHON);
@@ -176,7 +176,7 @@ static void any_places_do(void **state)
 		}
 }
 
-/* From 3.13, no place is known to name the frame. */
+/* Since 3.13 no known place holds the frame pointer. */
 static void a_register_that_no_callee_has_saved_names_the_frame(void **state)
 {
 	struct stage s;
@@ -188,11 +188,11 @@ static void a_register_that_no_callee_has_saved_names_the_frame(void **state)
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 	s.regs[ARCH_BX] = FRAME;
 	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
-	s.c.at_once = false; /* a callee's own, read later: it may be about to begin */
+	s.c.at_once = false; /* in the callee itself, read later: it may be about to begin */
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 	s.c.at_once = true;
 	s.regs[ARCH_BX] = 0;
-	s.regs[ARCH_AX] = FRAME; /* a callee may have put that there */
+	s.regs[ARCH_AX] = FRAME; /* a callee may have set it */
 	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 }
 

@@ -25,13 +25,13 @@ static void spend(uint64_t number, bool backward, uint64_t ns)
 	now += ns;
 }
 
-/* What is left of the share of the time so far. */
+/* What is left of the budget so far. */
 static double unspent(void)
 {
 	return b.share * (double)(now - MS) - (double)spent;
 }
 
-/* A call that takes 20 us by itself, and `cost` more when it is taken. */
+/* A call of 20 us, which takes `cost` more if it is selected. */
 static void call(int line, uint64_t cost)
 {
 	calls++;
@@ -50,7 +50,7 @@ static void steps(int n, int from, int to, uint64_t cost)
 			call(k, cost);
 }
 
-/* At every moment, from the first on. */
+/* At any time, from the start. */
 static void no_call_begins_that_exceeds_the_share(void **state)
 {
 	(void)state;
@@ -61,14 +61,16 @@ static void no_call_begins_that_exceeds_the_share(void **state)
 		call(i % 10, (i % 10 + 1) * 400 * US);
 		if (taken[i % 10] > was && was)
 			assert_true(before >= (i % 10 + 1) * 400 * US);
-		if (taken[i % 10] > was && !was) /* dearer than known by no more than this */
+		/* The first call of a line, of unknown cost, needs this reserve. */
+		if (taken[i % 10] > was && !was)
 			assert_true(before >= 10 * MS);
 	}
 	for (int k = 0; k < 10; k++)
 		assert_true(taken[k] > 1);
 }
 
-/* Each has a backward of ten times its cost, twenty calls later; of every third it never comes. */
+/* Each call has a backward of ten times its cost, twenty calls later; for every third it never
+ * comes. */
 static void backwards_are_counted_before_they_come(void **state)
 {
 	enum { LATER = 20, COST = 100 * US };
@@ -106,7 +108,7 @@ static void new_calls_come_first(void **state)
 	steps(2000, 0, 10, MS);
 	uint64_t before[10];
 	memcpy(before, taken, sizeof(before));
-	assert_int_equal(budget_decide(&b, &f, 50, now), 0); /* nothing is left */
+	assert_int_equal(budget_decide(&b, &f, 50, now), 0); /* nothing is left of the budget */
 	while (unspent() < 11 * MS)
 		now += US;
 	call(0, MS);
@@ -124,12 +126,12 @@ static void the_first_waits_for_what_it_may_take(void **state)
 	now += 100 * MS;
 	call(0, 100 * MS);
 	assert_int_equal(taken[0], 1);
-	now += 800 * MS; /* it has cost more, which is made up for */
+	now += 800 * MS; /* the overrun is made up for */
 	call(0, MS);
 	assert_int_equal(taken[0], 1);
 }
 
-/* It takes more than a second's share. */
+/* A call that costs more than the budget of a second. */
 static void dear_calls_are_taken_as_well(void **state)
 {
 	(void)state;
@@ -174,7 +176,7 @@ static void the_share_is_kept_and_all_have_their_turn(void **state)
 	assert_true(most - least <= least / 4);
 }
 
-/* One line has a thousand calls for each of the others. */
+/* One line has a thousand calls for each call of the others. */
 static void frequent_calls_do_not_keep_others_out(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* What the library inside a process makes of ditrace's answer: memory that is whole and stays so,
- * or nothing, and no descriptor more. */
+/* How the shim handles ditrace's answer: it accepts memory of the full size that is sealed, or
+ * nothing, and leaks no descriptor. */
 #define _GNU_SOURCE
 
 #include "tests/unit/unit.h"
@@ -17,7 +17,7 @@ static struct said good(void)
 	    .len = sizeof(struct shim_answer), .nfds = 1, .fd = {said_memory(size, SEALS)}};
 }
 
-/* Whether it is taken. */
+/* Whether the answer is accepted. */
 static bool takes(const struct said *s)
 {
 	int sock[2];
@@ -72,7 +72,7 @@ static void test_memory(void **state)
 	assert_false(takes(&s));
 }
 
-/* More than one is none. */
+/* More than one descriptor is rejected. */
 static void test_descriptors(void **state)
 {
 	(void)state;

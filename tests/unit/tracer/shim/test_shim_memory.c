@@ -1,11 +1,11 @@
-/* What the library inside a traced process takes for certain of its own memory. */
+/* Checks of the shim on its own process's memory. */
 #define _GNU_SOURCE
 
 #include "tests/unit/unit.h"
 
 #include "tracer/shim/memory.c"
 
-/* A class as its objects tell it: Itanium C++ ABI, 2.9.4 and 2.9.5. */
+/* A class as its objects show it: Itanium C++ ABI, 2.9.4 and 2.9.5. */
 struct class
 {
 	uint64_t info[2], vtable[3];
@@ -45,14 +45,14 @@ static void test_classes(void **state)
 	assert_int_equal(kind(12, list), OBJECT_LIST);
 	assert_int_equal(kind(12, list), OBJECT_LIST);
 	assert_int_equal(kind(10, string), OBJECT_STRING);
-	/* The undefined tensor stands for a null pointer. */
+	/* The undefined tensor counts as a null pointer. */
 	assert_int_equal(kind(12, other), 0);
 	assert_int_equal(kind(10, longer), 0);
 	assert_int_equal(kind(20, longer), 0);
 }
 
-/* Before anything is known of a tag, what it points to may be nothing at all; and what no look ever
- * proves is looked at no more. */
+/* While a tag is unknown, its payload may be no pointer at all; and a tag that stays unproven is
+ * not examined for ever. */
 static void test_nothing_there(void **state)
 {
 	(void)state;

@@ -12,22 +12,22 @@
 	    "_end:\n.att_syntax\n.popsection");                                                    \
 	extern const uint8_t name[], name##_end[]
 
-/* Saved by stores below a moved stack pointer, as in kernels written by hand. */
+/* Registers saved by stores below a moved stack pointer, as in hand-written kernels. */
 CODE(t_stores, "sub rsp, 0x20\n mov [rsp], rbx\n mov [rsp + 8], rbp\n mov rbp, rdi\n mov rbx, rsi\n"
 	       ".globl t_stores_at\nt_stores_at: add rax, rbx\n jne t_stores_at\n mov rbx, [rsp]\n"
 	       " mov rbp, [rsp + 8]\n add rsp, 0x20\n ret");
-/* The stack pointer is aligned: only the frame pointer tells where the entry was. */
+/* An aligned stack pointer: only the frame pointer leads to the frame's start. */
 CODE(t_aligned, "push rbp\n mov rbp, rsp\n push r12\n and rsp, -64\n sub rsp, 0x40\n mov r12, rdi\n"
 		".globl t_aligned_at\nt_aligned_at: add rax, r12\n jne t_aligned_at\n"
 		" lea rsp, [rbp - 8]\n pop r12\n pop rbp\n ret");
-/* Where the entry was is nowhere to be had. */
+/* The frame's start cannot be recovered. */
 CODE(t_lost, "mov rax, rsp\n and rsp, -64\n xor eax, eax\n"
 	     ".globl t_lost_at\nt_lost_at: dec rdx\n jne t_lost_at\n ret");
 extern const uint8_t t_stores_at[], t_aligned_at[], t_lost_at[];
 
 enum { WORDS = 64, TOP = 48, KNOWN = (1 << ARCH_REGS) - 1 };
 
-/* A stack of the words 1000, 1001 ... */
+/* A stack with the words 1000, 1001 ... */
 static uint64_t words[WORDS];
 
 static int read_words(const struct mem *m, uint64_t addr, void *buf, size_t len)

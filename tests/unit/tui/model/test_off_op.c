@@ -14,7 +14,7 @@ static void add(struct view *v, struct op_event ev)
 	assert_int_equal(view_add(v, &item), 0);
 }
 
-/* `n` looks from `from` on, `step` apart. */
+/* `n` state samples from `from` on, `step` apart. */
 static void look(struct view *v, int32_t tid, uint64_t from, uint64_t step, unsigned n, bool ran)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -33,14 +33,14 @@ static void a_thread_runs_and_waits(void **state)
 	(void)state;
 	struct view *v = view_new();
 	assert_true(head(v).python_ran < 0);
-	look(v, 42, 1, 1, 50, false); /* before all ops: in nothing */
+	look(v, 42, 1, 1, 50, false); /* before all ops: not counted */
 	add(v, sample_event(1, 0, 0, 100 * MS, 200 * MS));
-	look(v, 42, 110 * MS, 1, 50, false); /* in the op */
+	look(v, 42, 110 * MS, 1, 50, false); /* within the op */
 	look(v, 42, 200 * MS, MS, 30, true);
 	look(v, 42, 250 * MS, MS, 10, false);
-	look(v, 42, 400 * MS, 1, 50, false); /* when the next op begins: in it */
+	look(v, 42, 400 * MS, 1, 50, false); /* at the start of the next op: belongs to it */
 	add(v, sample_event(3, 2, 1, 410 * MS, 420 * MS));
-	assert_true(head(v).python_ran < 0); /* of an inner op nothing follows yet */
+	assert_true(head(v).python_ran < 0); /* not known yet within an op */
 	struct op_event outer = sample_event(2, 0, 0, 400 * MS, 500 * MS);
 	outer.child_ns = 10 * MS;
 	add(v, outer);
@@ -71,7 +71,7 @@ static void a_thread_without_python(void **state)
 	struct view_head h = head(v);
 	assert_int_equal(h.other * 100, 2500);
 	assert_int_equal(h.python, 0);
-	assert_true(h.waited < 0); /* 19 looks are too few */
+	assert_true(h.waited < 0); /* 19 samples are too few */
 	look(v, 43, 102 * MS, MS, 21, false);
 	add(v, sample_backward(4, 1, 201 * MS, 202 * MS));
 	h = head(v);
@@ -86,7 +86,7 @@ static void of_the_interval(void **state)
 	(void)state;
 	struct view *v = view_new();
 	assert_int_equal(view_set_interval(v, true), 0);
-	for (unsigned i = 0; i < 5; i++) { /* runs in the first two seconds, then waits */
+	for (unsigned i = 0; i < 5; i++) { /* running in the first two seconds, then waiting */
 		look(v, 42, i * 1000 * MS + 1, MS, 40, i < 2);
 		add(v,
 		    sample_event(i + 1, 0, 0, i * 1000 * MS + 500 * MS, i * 1000 * MS + 1000 * MS));
@@ -96,12 +96,11 @@ static void of_the_interval(void **state)
 	assert_true(h.waited > 30);
 	assert_int_equal(view_set_interval(v, false), 0);
 	h = head(v);
-	assert_int_equal(h.python_ran * 4, h.outside); /* of four times between ops, the first */
+	assert_int_equal(h.python_ran * 4, h.outside); /* the first of four gaps between ops */
 	view_free(v);
 }
 
-/* More looks than are kept while nothing is told of the thread keep their weight and their parts.
- */
+/* When samples are merged for lack of events, their weight and division stay the same. */
 static void looks_are_merged(void **state)
 {
 	(void)state;

@@ -33,7 +33,7 @@ static struct op_event of(struct op_event ev, const struct op_desc *op)
 	return ev;
 }
 
-/* The names of the rows in their order, with a comma after each. */
+/* The names of the rows in order, each followed by a comma. */
 static const char *names(struct view *v)
 {
 	static char text[512];
@@ -88,7 +88,7 @@ static void figures(void **state)
 	assert_int_equal(n, 1);
 	assert_int_equal(rows[0].mean_ns, 3 * MS);
 	assert_int_equal(rows[0].calls_per_s, 100); /* one in 10 ms */
-	/* Thread 42 was observed for 7 ms, thread 43 for 2 ms. */
+	/* Observed time: 7 ms of thread 42, 2 ms of thread 43. */
 	assert_int_equal(rows[0].self_percent * 100, 3333);
 	view_head(v, &h);
 	assert_int_equal(h.totals.events, 4);
@@ -98,7 +98,7 @@ static void figures(void **state)
 	view_now(v, 2000 * MS);
 	view_head(v, &h);
 	assert_int_equal(h.ops_per_s, 400);
-	view_now(v, 2012 * MS); /* for two seconds nothing came */
+	view_now(v, 2012 * MS); /* no event for two seconds */
 	view_head(v, &h);
 	assert_int_equal(h.ops_per_s, 0);
 	assert_true(h.probes < 0);
@@ -185,17 +185,17 @@ static void share_of_probes(void **state)
 	struct view *v = sample(); /* observed for 9 ms */
 	add_stats(v, 900000);
 	assert_int_equal(probes(v), 1000);
-	add(v, sample_event(5, 0, 0, 11 * MS, 18 * MS)); /* till 18 ms on the first thread */
+	add(v, sample_event(5, 0, 0, 11 * MS, 18 * MS)); /* up to 18 ms on the first thread */
 	assert_int_equal(probes(v), 1000);
 	add_stats(v, 900000 + 2 * MS);
 	assert_int_equal(probes(v), 1526); /* 2.9 of 19 ms */
 	assert_int_equal(view_set_interval(v, true), 0);
-	assert_int_equal(probes(v), 2000); /* since the last word */
+	assert_int_equal(probes(v), 2000); /* since the last statistics */
 	assert_int_equal(view_set_interval(v, false), 0);
 	assert_int_equal(view_reset(v), 0);
 	add(v, sample_event(6, 0, 0, 20 * MS, 30 * MS));
 	add_stats(v, 5 * MS);
-	assert_true(probes(v) < 0); /* what it was when counting began is not known */
+	assert_true(probes(v) < 0); /* unknown at the time when counting began */
 	add(v, sample_event(7, 0, 0, 30 * MS, 40 * MS));
 	add_stats(v, 6 * MS);
 	assert_int_equal(probes(v), 1000);
@@ -216,7 +216,7 @@ static void intervals(void **state)
 	add(v, sample_event(5, 0, 0, 100 * MS, 200 * MS));
 	add(v, sample_event(6, 0, 0, 1000 * MS, 1100 * MS));
 	assert_int_equal(view_rows(v, &n)[0].sum->calls, 2);
-	/* The next begins; what is shown is the whole one. */
+	/* The next interval begins; the complete one is shown. */
 	add(v, at(sample_event(7, 0, 0, 2100 * MS, 2200 * MS), sample_other_stack()));
 	assert_int_equal(view_rows(v, &n)[0].sum->calls, 2);
 	assert_int_equal(n, 1);
@@ -225,7 +225,7 @@ static void intervals(void **state)
 	assert_int_equal(view_rows(v, &n)[0].sum->calls, 1);
 	assert_int_equal(view_set_interval(v, false), 0);
 	view_rows(v, &n);
-	assert_int_equal(n, 4); /* all was counted meanwhile */
+	assert_int_equal(n, 4); /* meanwhile everything was counted */
 	view_free(v);
 }
 
@@ -237,7 +237,7 @@ static void backward_knows_its_forward(void **state)
 	assert_int_equal(view_forwards(v, 0, forward), 0);
 	assert_int_equal(view_forwards(v, 3, forward), 1);
 	assert_int_equal(forward[0], 0);
-	add(v, sample_backward(9, 77777, 20 * MS, 21 * MS)); /* one that was not seen */
+	add(v, sample_backward(9, 77777, 20 * MS, 21 * MS)); /* of a forward op that was not seen */
 	add(v, sample_backward(10, 1, 21 * MS, 22 * MS));
 	assert_int_equal(view_forwards(v, 3, forward), 1);
 	view_free(v);
@@ -303,7 +303,7 @@ static void step_times(void **state)
 	struct view *v = view_new();
 	struct view_head h;
 	uint64_t ns[STEP_TIMES], id = 0;
-	/* A step is 10 ms, the fourth 15 ms; ops inside of ops and other threads do not matter. */
+	/* A step takes 10 ms, the fourth 15 ms; inner ops and other threads do not matter. */
 	uint64_t now = 100 * MS;
 	for (int i = 0; i < 6; i++) {
 		uint64_t more = i == 4 ? 5 * MS : 0;
@@ -318,7 +318,7 @@ static void step_times(void **state)
 		now += 10 * MS;
 	}
 	view_head(v, &h);
-	assert_int_equal(h.steps->done, 5); /* the end of the last is not seen */
+	assert_int_equal(h.steps->done, 5); /* the end of the last has not come */
 	assert_int_equal(step_times_last(h.steps, ns, STEP_TIMES), 4);
 	assert_int_equal(ns[0], 10 * MS);
 	assert_int_equal(ns[3], 15 * MS);
@@ -392,7 +392,7 @@ static void histogram_is_spread(void **state)
 	for (uint64_t v = 3000; v <= 300000; v *= 10)
 		assert_int_equal(histogram_add(&h, v), 0);
 	assert_int_equal(histogram_add(&h, 400000), 0);
-	/* A part is a factor of ten. */
+	/* Each part is a factor of ten. */
 	histogram_spread(&h, 1000, 1000000, counts, 3);
 	assert_int_equal(counts[0], 1);
 	assert_int_equal(counts[1], 1);

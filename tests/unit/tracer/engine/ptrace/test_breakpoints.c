@@ -1,4 +1,4 @@
-/* Breakpoints in the memory of children that wait. */
+/* Breakpoints in the memory of sleeping children. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -83,7 +83,7 @@ static void expect_code(const struct breakpoints *s, const uint8_t wanted[PLACES
 
 static const uint8_t changed[PLACES] = {INT3, INT3, INT3};
 
-/* All places of the parent changed; the child is one that was forked then. */
+/* Breakpoints at all places of the parent, and a child forked then. */
 static struct breakpoints *changed_parent(void)
 {
 	const struct use use = {.kind = SITE_ENTRY};
@@ -127,7 +127,7 @@ static void a_child_without_room_has_none(void **state)
 	(void)state;
 	struct err e = {0};
 	struct breakpoints *s = changed_parent(), *its;
-	/* The list has room for one more. */
+	/* The table has room for one more. */
 	for (uint32_t i = PLACES; i < SHARE_BYTES - 1; i++)
 		share->bytes[i].in_use = 1;
 	share->nbytes = SHARE_BYTES;
@@ -138,7 +138,7 @@ static void a_child_without_room_has_none(void **state)
 	assert_int_equal(breakpoints_live(its), 0);
 	assert_null(breakpoints_find(its, place(0)));
 	assert_int_equal(listed(), SHARE_BYTES - 1);
-	/* It can have some of its own again. */
+	/* It can set its own again. */
 	const struct use use = {.kind = SITE_ENTRY};
 	assert_int_equal(breakpoints_add(its, place(1), places + 1, &use), 0);
 	assert_non_null(breakpoints_find(its, place(1)));
@@ -157,8 +157,8 @@ static void nobody_to_reach(void **state)
 	breakpoints_put(s);
 }
 
-/* One place that is looked at tells; what is neither the breakpoint nor the code is somebody
- * else's. */
+/* Checking one place is enough to notice; what is neither breakpoint nor code was put there by
+ * someone else. */
 static void what_was_taken_out_comes_in_again(void **state)
 {
 	static const uint8_t others[PLACES] = {0x90, 0xf4, 0x90};

@@ -1,5 +1,5 @@
-/* Every instruction form is carried out by the emulation and by the processor itself (a child that
- * is single-stepped), from the same registers and memory, and both must agree. */
+/* Each instruction form is run by the emulator and by the processor (a single-stepped child) from
+ * the same registers and memory; both must agree. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -137,7 +137,8 @@ static void agree_once(const struct emulated *i, uint64_t at, const uint8_t *cod
 	assert_memory_equal(stack, after, sizeof(after));
 }
 
-/* Emulated and stepped, the instruction does the same to registers, flags and stack. */
+/* Emulated and single-stepped, the instruction has the same effect on registers, flags and stack.
+ */
 static void agree(const uint8_t *code, size_t len, uint8_t kind)
 {
 	struct emulated i;
@@ -146,7 +147,7 @@ static void agree(const uint8_t *code, size_t len, uint8_t kind)
 	assert_int_equal(emulate_decode(page + CODE_AT, 16, &i), 0);
 	assert_int_equal(i.kind, kind);
 	assert_int_equal(i.len, len);
-	/* No byte behind the instruction is needed, and none of it may lack. */
+	/* Decoding needs no byte after the instruction, and every byte of it. */
 	assert_int_equal(emulate_decode(code, len, &i), 0);
 	for (unsigned k = 0; k < ROUNDS; k++)
 		agree_once(&i, (uintptr_t)page + CODE_AT, code);
@@ -216,8 +217,7 @@ static void calls(void **state)
 	agree((const uint8_t[]){0xf2, 0xe8, 0x20, 0xff, 0xff, 0xff}, 6, EMULATE_CALL);
 }
 
-/* The address that is returned to must be one that the stack may hold: the step is compared there.
- */
+/* The return address must be one that the stack can hold, as the step is compared there. */
 static void return_once(const uint8_t *code, size_t len, uint64_t at)
 {
 	struct user_regs_struct base;
@@ -313,7 +313,7 @@ static void memory_that_faults_changes_nothing(void **state)
 	}
 }
 
-/* Moved somewhere else, an instruction does what it did where it stood, for the processor, too. */
+/* A relocated instruction has the same effect as at its old place, on the processor, too. */
 static void moved_agrees(const uint8_t *code, size_t len)
 {
 	enum { ELSEWHERE = 0x200, DATA = 0xc00 };
@@ -344,7 +344,7 @@ static void instructions_are_moved(void **state)
 	moved_agrees((const uint8_t[]){0x48, 0x89, 0x44, 0x24, 8}, 5);
 	moved_agrees((const uint8_t[]){0x31, 0xc0, 0, 0}, 2);
 	moved_agrees((const uint8_t[]){0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0}, 9);
-	/* mov, lea and cmp relative to rip: 0x3f9 bytes behind their own end */
+	/* mov, lea and cmp relative to rip: 0x3f9 bytes after the instruction's end */
 	moved_agrees((const uint8_t[]){0x48, 0x8b, 0x05, 0xf9, 3, 0, 0}, 7);
 	moved_agrees((const uint8_t[]){0x4c, 0x8d, 0x3d, 0xf9, 3, 0, 0}, 7);
 	moved_agrees((const uint8_t[]){0x48, 0x83, 0x3d, 0xf8, 3, 0, 0, 0x11}, 8);
@@ -359,7 +359,7 @@ static void what_cannot_be_moved(void **state)
 	(void)state;
 	for (unsigned i = 0; i < sizeof(flows) / sizeof(flows[0]); i++)
 		assert_int_equal(emulate_relocate(flows[i], 8, 0x1000, 0x2000, out), -ENOTSUP);
-	/* Out of reach of 32 bits. */
+	/* Beyond the reach of 32 bits. */
 	const uint8_t far[] = {0x48, 0x8b, 0x05, 0xf9, 3, 0, 0};
 	assert_int_equal(emulate_relocate(far, 7, 0x7f0000000000, 0x550000000000, out), -ENOTSUP);
 	assert_int_equal(emulate_relocate((const uint8_t[]){0x06}, 1, 0x1000, 0x2000, out),

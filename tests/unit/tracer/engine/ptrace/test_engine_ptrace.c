@@ -1,5 +1,5 @@
-/* The engine ptrace on children whose functions are known to the byte: what it reports, that they
- * run on unharmed, and that their code is as before once it is gone, in whatever way. */
+/* The engine ptrace on children whose functions are known byte by byte: its reports, that they run
+ * on unharmed, and that their code is restored however the engine ends. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -23,8 +23,8 @@
 
 enum { PATIENCE_MS = 120000, THREADS = 8, CODE_MAX = 512 };
 
-/* sum(a, b) = a + b, as compilers make it: push at the entry, and each kind of instruction that a
- * probe may take the place of on the way out. inner() is called by outer(). */
+/* sum(a, b) = a + b in compiler style: push at the entry, and each kind of instruction at the exit
+ * that a breakpoint can replace. inner() is called by outer(). */
 __asm__(".text\n"
 	".globl probed_sum\nprobed_sum:\n"
 	"push %rbp\n"
@@ -114,7 +114,7 @@ static void end(pid_t pid, int wanted)
 	assert_int_equal(shared->wrong, 0);
 }
 
-/* The sites of probed_sum, with the entry at its start and the exit at `at`. */
+/* A site of probed_sum: the entry at its start, or the exit at `at`. */
 static struct probe_site site(const void *at, uint32_t kind, uint32_t op)
 {
 	struct maps maps;
@@ -176,7 +176,7 @@ struct seen {
 	uint64_t seq;
 };
 
-/* For one thread: each exit follows its entry, and gives its sum. */
+/* For one thread: each exit follows its entry and has the right sum. */
 static void on_hit(const struct hit *h, void *arg)
 {
 	struct seen *s = arg;
@@ -204,8 +204,8 @@ static void on_news(const struct follow_event *ev, void *arg)
 	*(int *)arg |= 1 << ev->kind;
 }
 
-/* The end of a process that is traced, which waits until its records have been taken. What exits
- * came and what was told of it. */
+/* Wait for the end of a traced process, which stays until its records have been read. Returns the
+ * number of exits; *kinds are the events reported. */
 static long end_traced(struct engine *g, pid_t pid, int wanted, int *kinds)
 {
 	long exits = 0;
@@ -245,7 +245,7 @@ static void code_is_as_before(pid_t pid)
 	assert_memory_equal(its, (const void *)probed_sum, code_size());
 }
 
-/* With `n` breakpoints. */
+/* The code is unchanged except for `n` breakpoints. */
 static void code_is_as_before_but_for(pid_t pid, unsigned n)
 {
 	uint8_t its[CODE_MAX];
@@ -266,7 +266,7 @@ static void one_thread(void)
 	sum_on(NULL);
 }
 
-/* With the exit at each kind of instruction: emulated or carried out elsewhere. */
+/* With the exit at each kind of instruction, emulated or executed out of line. */
 static void sums_are_seen(void **state)
 {
 	static const uint8_t *const exits[] = {probed_jcc, probed_lea, probed_ret};
@@ -329,7 +329,7 @@ static void comes_and_goes_under_load(void **state)
 	end(pid, 0);
 }
 
-/* What dies with SIGKILL is all of ditrace but its tracing process. */
+/* SIGKILL ends all of ditrace but its tracing process. */
 static void leaves_when_killed(void **state)
 {
 	const unsigned times = getenv("LONG") ? 100 : 30;
@@ -380,8 +380,8 @@ static void on_segv(int sig, siginfo_t *info, void *context)
 	siglongjmp(back, 1);
 }
 
-/* Timers that go off soon, once: on a busy machine a traced thread may take longer over a signal
- * than to the next, and would do nothing else. */
+/* One-shot timers that expire soon: with periodic ones a traced thread on a busy machine might do
+ * nothing but handle signals. */
 static void soon(void)
 {
 	const struct itimerval once = {{0, 0}, {0, 500}};
@@ -389,7 +389,7 @@ static void soon(void)
 	setitimer(ITIMER_PROF, &once, NULL);
 }
 
-/* Signals of all sorts while it sums: timers, faults, children, system calls that are restarted. */
+/* All sorts of signals while it sums: timers, faults, children, restarted system calls. */
 static void with_signals(void)
 {
 	const struct sigaction restart = {.sa_handler = count_signal, .sa_flags = SA_RESTART},
@@ -408,8 +408,7 @@ static void with_signals(void)
 		}
 		if (!sigsetjmp(back, 1))
 			*nowhere = 1;
-		/* A child that writes late: the read is restarted by the timers, and never fails.
-		 */
+		/* A child that writes late: timers restart the read, which must never fail. */
 		soon();
 		shared->wrong += pipe(fd) != 0;
 		pid_t pid = fork();
@@ -477,7 +476,7 @@ static void what_is_stopped_stays_so(void **state)
 	await_state(pid, 'T');
 	code_is_as_before(pid);
 
-	/* Continued, and stopped again, while it is traced. */
+	/* Continued and stopped again while traced. */
 	g = open_engine();
 	attach(g, pid, probed_ret);
 	kill(pid, SIGCONT);
@@ -495,7 +494,7 @@ static void what_is_stopped_stays_so(void **state)
 	end(pid, 0);
 }
 
-/* A stop may come between a step that is done and the trap that tells of it. */
+/* A stop may arrive between a finished step and the trap that reports it. */
 static void stops_within_a_step(void **state)
 {
 	const unsigned stops = getenv("LONG") ? 2000 : 400;
@@ -577,7 +576,7 @@ static void ends_while_traced(void **state)
 	}
 }
 
-/* Until its records have been taken its memory can be read. */
+/* Memory stays readable until the process's records have been read. */
 static void ends_when_looked_at(void **state)
 {
 	int kinds;
@@ -635,7 +634,7 @@ static void forks(void)
 	}
 }
 
-/* Children have the breakpoints of their parent in their memory. */
+/* Children inherit the breakpoints in their parent's memory. */
 static void forks_while_traced(void **state)
 {
 	(void)state;
@@ -666,7 +665,7 @@ static void is_traced_already(void **state)
 	end(pid, 0);
 }
 
-/* A breakpoint that is not ours stays, and nothing is put in on top of it. */
+/* A foreign breakpoint stays, and no probe is placed on it. */
 static void foreign_breakpoint(void **state)
 {
 	static const uint8_t int3 = 0xcc;
@@ -674,7 +673,7 @@ static void foreign_breakpoint(void **state)
 	char path[64];
 	uint8_t there;
 	(void)state;
-	shared->stop = 1; /* it must not run into it */
+	shared->stop = 1; /* it must not hit the breakpoint */
 	pid_t pid = child((void (*)(void))pause);
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 	int fd = open(path, O_RDWR);
@@ -690,8 +689,8 @@ static void foreign_breakpoint(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* The end of the tracing process itself: code is put back, and the engine says so. The threads are
- * kept from running into a breakpoint meanwhile by being stopped. */
+/* When the tracing process itself dies, the code is restored, and the engine reports it. The
+ * threads are stopped meanwhile to keep them off the breakpoints. */
 static void tracer_is_killed(void **state)
 {
 	int r = 0;
@@ -717,7 +716,7 @@ static void tracer_is_killed(void **state)
 	end(pid, 0);
 }
 
-/* The user's terminal sends these to all of its processes. */
+/* The terminal sends these signals to all processes of the job. */
 static void tracer_ignores_the_terminal(void **state)
 {
 	struct seen s = {0};
@@ -737,7 +736,7 @@ static void tracer_ignores_the_terminal(void **state)
 	sleep_ms(50);
 	assert_true(g->consume(g, on_hit, &s) > 0);
 	assert_true(s.exits > before);
-	/* To this it leaves, as it would at the end. */
+	/* On this one it detaches, as at the end. */
 	kill(g->tracer, SIGTERM);
 	for (int i = 0; i < PATIENCE_MS && is_traced(pid); i++)
 		sleep_ms(1);
@@ -746,7 +745,7 @@ static void tracer_ignores_the_terminal(void **state)
 	end(pid, 0);
 }
 
-/* New stack memory comes when the thread itself touches it: also by a push that is emulated. */
+/* Stack memory is allocated when the thread touches it, also by an emulated push. */
 static long deep(long n)
 {
 	volatile char room[3000];

@@ -1,5 +1,4 @@
-/* The engine shim against what may call it: greetings that are none, memory that a traced process
- * has written over. */
+/* The engine shim against hostile clients: invalid greetings, and corrupted shared memory. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -32,7 +31,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Another that calls meanwhile is served. */
+/* Another client that connects meanwhile is served. */
 static void serves(void)
 {
 	unsigned hits = 0, came = seen.came, went = seen.went;
@@ -45,7 +44,7 @@ static void serves(void)
 	assert_int_equal(seen.went, went + 1);
 }
 
-/* Turned away: nothing is made for it, and its connection is closed. */
+/* Rejected: no process is added, and the connection is closed. */
 static void refused(const void *bytes, size_t n)
 {
 	unsigned hits = 0;
@@ -61,7 +60,7 @@ static void refused(const void *bytes, size_t n)
 		seen.engine->consume(seen.engine, on_hit, &hits);
 	}
 	assert_int_equal(seen.came, 0);
-	/* What it had sent and nobody read shows as a reset. */
+	/* Unread data shows as a connection reset. */
 	ssize_t got = recv(fd, &c, 1, MSG_DONTWAIT);
 	assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
 	close(fd);
@@ -89,7 +88,7 @@ static void test_greetings(void **state)
 	serves();
 }
 
-/* What comes behind a right greeting ends the connection. */
+/* Data after a valid greeting ends the connection. */
 static void test_too_much(void **state)
 {
 	struct shim_hello hello[2] = {shim_greeting(), shim_greeting()};
@@ -107,7 +106,7 @@ static void test_too_much(void **state)
 	serves();
 }
 
-/* One that says nothing is waited for by nobody. */
+/* A silent client keeps nobody waiting. */
 static void test_silent(void **state)
 {
 	(void)state;
@@ -131,8 +130,8 @@ static void put(struct shim_share *s, unsigned ring, uint32_t size)
 	chunks_done(c, h);
 }
 
-/* Good records come; from one that cannot be, nothing more is believed of the process, and the user
- * is told. */
+/* Valid records come; after an invalid one nothing more is read from the process, and the user is
+ * told. */
 static void test_corrupted(void **state)
 {
 	static const uint32_t sizes[] = {1, sizeof(struct hit) - 1, 56 << 10, UINT32_MAX};
@@ -160,7 +159,7 @@ static void test_corrupted(void **state)
 	serves();
 }
 
-/* What the thread of the first ring stands at, as the record that came says. */
+/* Whether the thread of the first ring is stopped, as its record says. */
 static void on_standing(const struct hit *h, void *arg)
 {
 	const struct shim_share *s = *(struct shim_share **)arg;
@@ -169,7 +168,7 @@ static void on_standing(const struct hit *h, void *arg)
 	*(struct shim_share **)arg = NULL;
 }
 
-/* A thread goes on when its record was looked at; of one that does not wait the record says so. */
+/* A thread resumes once its record was read; the record of one that does not wait says so. */
 static void test_stands(void **state)
 {
 	unsigned hits = 0;
@@ -197,7 +196,7 @@ static void test_stands(void **state)
 	assert_int_equal(seen.went, 1);
 }
 
-/* Its words hold anything at all. */
+/* Random contents of the shared memory. */
 static void test_hostile(void **state)
 {
 	(void)state;
@@ -218,7 +217,7 @@ static void test_hostile(void **state)
 	serves();
 }
 
-/* It cannot be made shorter, which would make its reader stumble. */
+/* The memory cannot be truncated, which would crash its reader. */
 static void test_sealed(void **state)
 {
 	const struct shim_hello hello = shim_greeting();
@@ -235,7 +234,7 @@ static void test_sealed(void **state)
 	shim_part(&seen, fd, NULL, on_hit, &hits);
 }
 
-/* What each thread counted, and those without a ring. */
+/* Counters of each thread, and of threads without a ring. */
 static void test_counters(void **state)
 {
 	struct engine_counters c;

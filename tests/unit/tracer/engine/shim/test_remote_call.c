@@ -1,5 +1,5 @@
-/* Calls made by a thread of another process: what they return, and that the process is as before,
- * whether the caller has ended well or was killed in the middle. */
+/* Calls on a thread of another process: what they return, and that the process is unharmed, whether
+ * the caller ends well or is killed in between. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -19,7 +19,7 @@
 
 enum { PATIENCE_MS = 60000 };
 
-/* Between the test and its children. */
+/* Shared by the test and its children. */
 struct shared {
 	atomic_long rounds, wrong;
 	atomic_int ready, called, release, end;
@@ -82,12 +82,12 @@ static pid_t child(void (*body)(void))
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* under Yama: by a sibling */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* Yama: to be traced by a sibling */
 	body();
 	_exit(0);
 }
 
-/* All that a call could spoil, looked at all the time. */
+/* Check continuously everything that a call could corrupt. */
 static void compute(void)
 {
 	static char alternative[64 << 10];
@@ -124,7 +124,7 @@ static void block(void)
 	shared->end = 1;
 }
 
-/* Called. Uses what the caller may have left in a state of its own. */
+/* The function called. Uses state that the caller may have left in disorder. */
 static long greet(const char *text, long second)
 {
 	volatile double d = 3;
@@ -200,7 +200,7 @@ static void test_ask(void **state)
 	end_well(pid);
 }
 
-/* A read(2) that was interrupted goes on. */
+/* An interrupted read(2) continues. */
 static void test_blocked(void **state)
 {
 	(void)state;
@@ -224,7 +224,7 @@ static void nap(void)
 	shared->got = clock_nanosleep(CLOCK_MONOTONIC, 0, &some, NULL);
 }
 
-/* One that the kernel restarts by another call does, too. */
+/* So does a call that the kernel restarts by another. */
 static void test_sleeping(void **state)
 {
 	(void)state;
@@ -250,7 +250,7 @@ static void call_forever(void)
 		remote_thread_call(t, &c, PATIENCE_MS);
 }
 
-/* The caller is killed while the call goes on. */
+/* Kill the caller during the call. */
 static void kill_caller(void)
 {
 	pid_t caller = child(call_forever);
@@ -282,7 +282,7 @@ static void test_killed_while_blocked(void **state)
 	assert_int_equal(shared->got, 1);
 }
 
-/* One that does not exist, and one that makes a fault. */
+/* A function that does not exist, and one that faults. */
 static void test_failing(void **state)
 {
 	(void)state;

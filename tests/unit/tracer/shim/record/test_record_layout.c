@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 
-/* As the library inside a process is made of it: memory is the process's own. */
+/* Included as in the shim: it reads its own process's memory. */
 #include "tests/unit/unit.h"
 
 #include "tracer/shim/memory.c"
@@ -67,7 +67,7 @@ static void test_found(void **state)
 	}
 }
 
-/* Of the std::string of before C++11, which is its text's address alone. */
+/* With the std::string of before C++11, which is a pointer to its text. */
 static void test_cow(void **state)
 {
 	struct record_layout l = {0};
@@ -86,7 +86,7 @@ static void test_cow(void **state)
 	assert_false(record_layout_start(&l, s.rf, name.text, 2));
 }
 
-/* Each thing that can be another than it must be. */
+/* Each precondition violated in turn. */
 static void test_refused(void **state)
 {
 	struct record_layout l = {0};
@@ -97,7 +97,7 @@ static void test_refused(void **state)
 	assert_false(record_layout_start(&l, s.rf, s.name, 3));
 	make(&s, "aten::add", 3);
 	assert_false(record_layout_start(&l, s.rf, s.name, 4));
-	s.in[1][1] = 1000; /* no kind of IValue */
+	s.in[1][1] = 1000; /* not a kind of IValue */
 	assert_false(record_layout_start(&l, s.rf, s.name, 3));
 	make(&s, "aten::add", 3);
 	s.rf[26] = 0x1000;
@@ -122,7 +122,7 @@ static void test_refused(void **state)
 	assert_false(record_layout_end(&l, s.rf));
 }
 
-/* An op without arguments tells nothing yet. */
+/* An op without arguments gives no information. */
 static void test_empty(void **state)
 {
 	struct record_layout l = {0};

@@ -1,11 +1,11 @@
-/* The recorder inside a traced process, called as PyTorch would call it. */
+/* The recorder inside a traced process, called as PyTorch calls it. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 
-/* As the library is made of it: memory is the process's own. */
+/* Included as in the shim: it reads its own process's memory. */
 #include "tracer/shim/memory.c"
 #include "tracer/shim/new_operators.c"
 #include "tracer/shim/quiescence.c"
@@ -124,7 +124,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A RecordFunction of name_text(1, 1) as of PyTorch 2.13. */
+/* A RecordFunction of name_text(1, 1) in PyTorch 2.13. */
 struct sample {
 	uint64_t rf[64];
 	uint64_t schema[2];
@@ -162,7 +162,7 @@ static struct shim_thread *mine(void)
 	return &memory->thread[0];
 }
 
-/* The records that are there; sets how many say that some were lost before them. */
+/* Consume all records; *gaps counts those that report a loss before them. */
 static unsigned drain(unsigned *gaps)
 {
 	const struct hit *h;
@@ -176,8 +176,8 @@ static unsigned drain(unsigned *gaps)
 	return n;
 }
 
-/* Without a whole configuration nothing is recorded; one that is being written, perhaps for ever,
- * leaves the one before in force, and nobody waits. */
+/* Nothing is recorded without a complete configuration; while one is being written, perhaps
+ * forever, the old one stays in force, without waiting. */
 static void test_conf(void **state)
 {
 	struct sample s;
@@ -205,7 +205,7 @@ static void test_conf(void **state)
 	assert_int_equal(self()->conf.max_depth, 9);
 }
 
-/* Each record is in the ring or is counted as lost, and the next that comes says that some were. */
+/* Each record is in the ring or counted as lost, and the next record reports the loss. */
 static void test_exact(void **state)
 {
 	enum { CALLS = 100000 };
@@ -233,7 +233,7 @@ static void test_exact(void **state)
 	assert_int_equal(memory->lost, 0);
 }
 
-/* Nothing while it is off. */
+/* Nothing is recorded while it is off. */
 static void test_off(void **state)
 {
 	struct sample s;
@@ -250,7 +250,7 @@ static void test_off(void **state)
 	assert_int_equal(drain(&gaps), 2);
 }
 
-/* Whatever is written over the ring's words, records go nowhere but into the ring. */
+/* With the ring's words corrupted, records still stay within the ring. */
 static void test_corrupted(void **state)
 {
 	struct sample s;
@@ -272,8 +272,7 @@ static void test_corrupted(void **state)
 		assert_int_equal(next[i], 0);
 }
 
-/* As ditrace does with a thread that stands: `look` at the memory first, or have the thread left,
- * or end. */
+/* What ditrace may do about a stopped thread: read memory first, switch recording off, or die. */
 enum deed { LOOK, SWITCH_OFF, DIE, DIE_LOOKING };
 
 static void *do_deed(void *arg)
@@ -314,7 +313,7 @@ static void stands(enum deed deed, unsigned records)
 	assert_int_equal(drain(&gaps), records);
 }
 
-/* A thread stands at a record that asks for it, until that was looked at or nobody will. */
+/* A thread stops at a record that asks for it, until that was read or no reader is left. */
 static void test_stands(void **state)
 {
 	struct sample s;
@@ -332,7 +331,7 @@ static void test_stands(void **state)
 	stands(DIE_LOOKING, 1);
 }
 
-/* Looks at what stands, `arg` of them, and at nothing more. */
+/* Serve `arg` stopped threads, and no more. */
 static void *look_at(void *arg)
 {
 	for (unsigned *n = arg; *n; --*n)
@@ -352,8 +351,8 @@ static void meet(const char *name, unsigned woken)
 	assert_int_equal(drain(&gaps), 2);
 }
 
-/* A thread waits for ditrace at the end of an operator of the program's own, once, and for all of
- * them no longer when ditrace did not come. */
+/* At the end of a call of an operator registered by the program, a thread waits for ditrace once;
+ * if ditrace did not come, no other thread waits again. */
 static void test_new_operators(void **state)
 {
 	pthread_t ditrace;

@@ -1,4 +1,4 @@
-/* Time as the library inside a traced process reads it. */
+/* The clock of the shim. */
 
 #include "tests/unit/unit.h"
 
@@ -13,7 +13,7 @@ static void assert_near(struct ticks *t)
 	assert_in_range(ns, before - OFF_NS, clock_ns(CLOCK_MONOTONIC) + OFF_NS);
 }
 
-/* It shows what the clock shows, and never goes back. */
+/* It agrees with the system clock and never goes back. */
 static void test_clock(void **state)
 {
 	struct ticks t = {0};
@@ -29,7 +29,7 @@ static void test_clock(void **state)
 	assert_int_equal(by_counter > 0, usable);
 }
 
-/* Where the kernel does not keep time by the counter, nor does this. */
+/* If the kernel does not use the counter, neither does this. */
 static void test_other_clock(void **state)
 {
 	struct ticks t = {0};
@@ -40,7 +40,7 @@ static void test_other_clock(void **state)
 	assert_int_equal(t.good, 0);
 }
 
-/* A counter that was set, or ran on while the clock stood, is not believed. */
+/* A counter that was set, or that ran while the clock was stopped, is not used. */
 static void test_jumps(void **state)
 {
 	const uint64_t ms = 1000 * 1000, second = 1000 * ms;
