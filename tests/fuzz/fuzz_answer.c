@@ -1,5 +1,5 @@
-/* Whatever is said on the socket that the library inside a process has called: it takes memory that
- * is whole and stays so, or nothing, and keeps no other descriptor. */
+/* Fuzzes the answers on the socket of the shim: it maps memory of the full size that is sealed, or
+ * nothing, and leaks no descriptor. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Whatever a file says of itself in its ELF headers, its reader stays within it. */
+/* Fuzzes ELF headers: the reader stays within the file. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Whatever bytes are taken for a function, the search for its exits stays within them, and what it
- * names lies in them. The first byte says where jump tables are read from. */
+/* Fuzzes the code of functions: the search for return sites stays within it, and reports sites
+ * within it. The first byte selects where jump tables are read from. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int read_input(void *arg, uint64_t addr, void *buf, size_t len)
 	return 0;
 }
 
-/* The bytes again, as a piece that lies behind them. */
+/* The same bytes again, as a piece of code after the first. */
 static const uint8_t *piece_of_input(void *arg, uint64_t addr, uint64_t *start, size_t *len)
 {
 	const struct input *in = arg;

@@ -1,6 +1,6 @@
-/* Whatever bytes are taken for a function and for a stack, a step to the caller reads nothing else,
- * and what it calls known it has from there. The first bytes: where in the code, the offset of the
- * stack pointer. */
+/* Fuzzes code and stack of an unwinding step: it reads nothing else, and values reported as known
+ * come from there. The first bytes are the offset in the code and the offset of the stack pointer.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { STACK = 512, BASE = 0x10000 };
 static const unsigned char *input;
 static size_t input_size;
 
-/* The input again and again, as if it lay at BASE. */
+/* The input repeated from BASE on. */
 static int read_input(const struct mem *m, uint64_t addr, void *buf, size_t len)
 {
 	(void)m;

@@ -1,6 +1,5 @@
-/* Whatever records come, the decoder stays within them and within its own memory, and the events
- * that come out are events: children end before their parents, ids grow, values are of the kinds
- * there are. */
+/* Fuzzes the records of an engine: the decoder stays within them and its own memory, and the events
+ * are well formed: children end before their parents, ids grow, values are of known kinds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 enum { NROLES = 6, NHOWS = ABI_LIST + 1, NOPS = NHOWS + NROLES, NBASES = CXX_QSCHEME + 1 };
 
-/* Of each op: an argument of the entry, one that the exit shows, a result. */
+/* For each op an argument of the entry, one decoded at the exit, and a result. */
 static struct abi_value values[NOPS][3];
 static struct op_probe ops[NOPS];
 static struct op_arg names[3] = {{"a", ""}, {"b", ""}, {"c", ""}};
@@ -83,7 +82,7 @@ static void on_event(const struct op_event *ev, void *arg)
 	++*events;
 }
 
-/* Classes that an IValue may point to, made once an input. */
+/* Objects that IValues may point to, created for each input. */
 static uint64_t boxes[3];
 
 static void make_boxes(struct sample_target *s)
@@ -95,7 +94,7 @@ static void make_boxes(struct sample_target *s)
 		boxes[i] = fake_vtable(&s->fake, fake_type(&s->fake, names[i], 0), 0, 0);
 }
 
-/* Some tensors and vtables that are real among what is random. */
+/* Put some valid tensors and vtables among the random data. */
 static void plant(struct sample_target *s, struct record *r, unsigned char how, unsigned read)
 {
 	struct fake_tensor t = fake_ordinary(&s->fake);
@@ -133,7 +132,7 @@ static void add_items(struct sample_target *s, struct record *r, struct input *i
 	}
 }
 
-/* The record in memory of its own, sometimes cut short or with a spoiled item. */
+/* Feed the record from a buffer of its exact size, sometimes truncated or with a corrupted item. */
 static void give(struct decoder *d, struct record *r, struct input *in)
 {
 	uint8_t b[3] = {0};
@@ -178,7 +177,7 @@ static void run(struct sample_target *s, struct decoder *d, struct input *in)
 	}
 }
 
-/* The invented build is always the same one. */
+/* The layout of the invented build is the same each time: learn it once. */
 static void know_layout(struct sample_target *s)
 {
 	static struct tensor_layout layout;

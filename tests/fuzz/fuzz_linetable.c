@@ -1,5 +1,5 @@
-/* Whatever bytes a target shows as a line table or as debug offsets, what comes out stays in
- * bounds. The input is taken as a table of each kind, and as the start of _PyRuntime. */
+/* Fuzzes line tables and debug offsets of a target: results stay in bounds. The input serves as a
+ * table of each kind, and as the start of _PyRuntime. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 }
 
 #ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-/* Without a fuzzing engine: the input is the file named, or standard input. */
+/* Without a fuzzing engine the input is a file or standard input. */
 __attribute__((weak)) int main(int argc, char **argv)
 {
 	static unsigned char data[1 << 20];

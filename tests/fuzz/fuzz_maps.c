@@ -1,5 +1,4 @@
-/* Whatever stands in a maps file, a status file or torch/version.py, their readers stay within it.
- */
+/* Fuzzes the readers of maps files, status files and torch/version.py. */
 #include <stdlib.h>
 #include <string.h>
 

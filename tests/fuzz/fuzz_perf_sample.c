@@ -1,5 +1,5 @@
-/* Whatever the kernel or a JIT writes: samples, mappings and /tmp/perf-PID.map, and what is made of
- * a stack and of mappings. */
+/* Fuzzes records of the kernel (samples, mappings) and /tmp/perf-PID.map, and the unwinding and
+ * mapping code that uses them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static void check(const struct perf_sample *s, struct input *in)
 	sample_check(&c);
 }
 
-/* Mappings one after the other, which stay in order and apart. */
+/* Mappings added one after the other stay sorted and disjoint. */
 static void map_all(struct input in)
 {
 	struct known_maps k = {0};

@@ -1,6 +1,6 @@
-/* Whatever bytes stand in a library's read-only data and symbols, the readers of schemas and of C++
- * names stay within them. The input is taken as a schema text, as an image to scan, and as a symbol
- * to look up in it. */
+/* Fuzzes a library's read-only data and symbols: the readers of schemas and of C++ names stay
+ * within them. The input serves as a schema text, as an image to scan, and as a symbol to look up
+ * in it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Whatever a process says on the socket and leaves in the memory that it shares, the engine shim
- * reads no more than there is, gives out nothing but whole records, and comes to an end. */
+/* Fuzzes the socket and the shared memory of a process with the shim: the engine shim reads within
+ * bounds, returns only complete records, and terminates. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void on_hit(const struct hit *h, void *arg)
 		sum = (uint8_t)(sum + ((const uint8_t *)h)[i]);
 }
 
-/* Places in three rings, one of them the last; where they begin and near their ends. */
+/* Put input into three rings, the last one included, at their start and near their end. */
 static void fill(struct shim_share *s, struct input *in)
 {
 	static const unsigned rings[RINGS] = {0, 1, SHIM_THREADS - 1};

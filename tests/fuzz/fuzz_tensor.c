@@ -1,6 +1,6 @@
-/* Whatever bytes stand where a tensor should be, decoding stays within them, and a shape that comes
- * out is one: its product is numel. The input also spoils the snapshots that a layout is found
- * from, the classes' type information, and is walked as the code of an accessor. */
+/* Fuzzes the bytes of tensors: decoding stays within them, and in a decoded shape the product is
+ * numel. The input also corrupts the snapshots that a layout is learned from and the type
+ * information, and serves as the code of an accessor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void check(const struct tensor *t)
 		abort();
 }
 
-/* Three bytes of input spoil one byte of `p`. */
+/* Corrupt one byte of `p` for every three bytes of input. */
 static size_t spoil(uint8_t *p, size_t len, const unsigned char *data, size_t size, size_t count)
 {
 	size_t i = 0;

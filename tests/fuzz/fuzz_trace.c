@@ -1,9 +1,8 @@
-/* The trace reader and what stands behind it, on any bytes. A libFuzzer target: build it with
+/* Fuzzes the trace reader and its users, with libFuzzer: build with
  * -fsanitize=fuzzer,address,undefined.
  *
- * The first byte of the input says what the rest is: even, a file as it is; odd, the records of its
- * first block, which are then packed and given the right checksum, so that the fuzzer reaches the
- * record decoder. */
+ * The first byte selects what the rest is: even, a file as it is; odd, records of its first block,
+ * which are packed and checksummed so that the fuzzer reaches the record decoder. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>
@@ -57,7 +56,7 @@ static void read_sample(const struct sample *s, struct aggregate *a, FILE *out)
 		abort();
 }
 
-/* Passing over values finds the same events, and the same faults, as reading them. */
+/* Skipping values finds the same events and the same errors as reading them. */
 static void read_both_ways(const char *path)
 {
 	struct trace_reader *with, *without;

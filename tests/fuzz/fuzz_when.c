@@ -1,6 +1,6 @@
-/* Whatever is given as a condition, and whatever a call looks like that it is evaluated on. The
- * input is a condition, a NUL, and bytes that values are made of. What the entry decides the exit
- * must not change, and what is said of a mistake must point into the text. */
+/* Fuzzes conditions and the calls they are evaluated on. The input is a condition, a NUL, and bytes
+ * for values. A decision at the entry must hold at the exit, and the position of an error must be
+ * within the text. */
 #include <stdlib.h>
 #include <string.h>
 

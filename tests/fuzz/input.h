@@ -1,4 +1,4 @@
-/* What a fuzz target was given, taken piece by piece. */
+/* The input of a fuzz target, consumed piece by piece. */
 #ifndef TESTS_FUZZ_INPUT_H
 #define TESTS_FUZZ_INPUT_H
 
@@ -10,7 +10,7 @@ struct input {
 	size_t left;
 };
 
-/* At most `len` bytes to out; how many. */
+/* Copy at most `len` bytes to out; returns their number. */
 static inline size_t take(struct input *in, void *out, size_t len)
 {
 	size_t n = in->left < len ? in->left : len;

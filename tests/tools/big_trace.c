@@ -1,5 +1,5 @@
-/* big_trace EVENTS FILE: writes a trace as of a long training: steps of 500 ops, three levels deep,
- * from 50 source lines, with a backward for each tenth. */
+/* big_trace EVENTS FILE: writes the trace of a long training run, with steps of 500 ops, three
+ * levels deep, from 50 source lines, and a backward node for every tenth op. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void make_things(void)
 	}
 }
 
-/* Number `i` of those that end: two inside one inside one, again and again. */
+/* Event number `i`, in order of end: two ops in one in one, repeated. */
 static struct op_event event(uint64_t i, uint64_t base, int32_t pid)
 {
 	static const struct {

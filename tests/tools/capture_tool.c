@@ -1,5 +1,5 @@
-/* Writes captures and statistics of the tensors of another process, as a test tells it to: a JSON
- * object on each line of standard input, the answer on a line of standard output. */
+/* Writes captures and statistics of tensors of another process, on command of a test: JSON objects
+ * on lines of standard input, answers on lines of standard output. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <jansson.h>
@@ -16,9 +16,9 @@
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/schema.h"
 
-/* What the test says of a tensor beside the event. */
+/* What the test knows of a tensor besides the event. */
 struct known {
-	struct tensor t; /* first: the source finds the rest behind it */
+	struct tensor t; /* first member: the source finds `more` behind it */
 	struct source_tensor more;
 };
 
@@ -103,7 +103,7 @@ static struct value *values_of(const json_t *list)
 	return out;
 }
 
-/* The kind of value that `kind` names, in an empty value. */
+/* An empty value of the kind named. */
 static struct value kind_of(const char *kind)
 {
 	static const struct {

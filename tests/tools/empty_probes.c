@@ -1,10 +1,10 @@
-/* Puts eBPF programs that do nothing on every op of a process, and waits for SIGINT: what the
- * kernel alone takes for them.
+/* Attaches empty eBPF programs to every op of a process and waits for SIGINT, to measure the
+ * overhead of the kernel alone.
  *
  *     empty_probes PID entry|both READY
  *
- * `entry`: one a call; `both`: at the exit, too, at the places that the engine bpf probes. READY: a
- * file that is made once they are in. */
+ * `entry`: a probe for each call; `both`: also at the exit, at the sites of the engine bpf. READY:
+ * a file that is created once the probes are attached. */
 #define _GNU_SOURCE
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static int load_nothing(void)
 			     sizeof(prog) / sizeof(prog[0]), &opts);
 }
 
-/* File offsets in libtorch_cpu of that kind, into `out`; how many. */
+/* File offsets of the sites of that kind in libtorch_cpu, into `out`; returns their number. */
 static uint32_t offsets_of(const struct op_table *t, uint32_t kind, uint64_t *out)
 {
 	uint32_t n = 0;

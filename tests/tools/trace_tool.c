@@ -1,8 +1,8 @@
-/* Writes a trace in which no time varies: a small training on two threads.
+/* Writes the trace of a small training run on two threads, with fixed times.
  *
  *     trace_tool FILE STEPS [SOURCE [OPS]]
  *
- * SOURCE is the path of the Python file that the calls are from; OPS more ops a step, of many
+ * SOURCE is the path of the Python file of the calls; OPS: additional ops in each step, of many
  * sizes. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -137,7 +137,7 @@ static struct value tensor(int64_t rows, int64_t columns, unsigned slot)
 	return (struct value){.kind = VALUE_TENSOR, .tensor = &tensors[slot]};
 }
 
-/* A call of `ns` that ends at w->now + ns, where the next begins. */
+/* A call from w->now that takes `ns`; the next begins at its end. */
 static uint64_t call(struct writer *w, struct op_event ev, uint64_t ns, int64_t rows)
 {
 	struct value args[] = {tensor(rows, 64, 0), tensor(64, 32, 1)},
