@@ -226,6 +226,6 @@ int capture_choose(struct capture_places *p, const char *ops, const char *not_op
 	filter_free(&no);
 	if (r || p->n)
 		return r;
-	err_set(e, -ENOENT, "none of the %zu captures is of such an op", all);
-	return err_hint(e, "the folders of the tree have the names of the ops");
+	err_set(e, -ENOENT, "none of the %zu captures is of a selected op", all);
+	return err_hint(e, "folders are named by their ops");
 }

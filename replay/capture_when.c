@@ -87,8 +87,8 @@ static int check(const struct capture_look *l, struct when *w, struct err *e)
 	if (r || !n || !when_needs_exit(w))
 		return r;
 	err_set(e, -EINVAL,
-		"--when cannot ask for results here: it is about what captured calls were given");
-	return err_hint(e, "ask for arguments only");
+		"--when cannot ask for results here: it is for arguments of captured calls");
+	return err_hint(e, "use arguments only");
 }
 
 static bool holds(const struct op_event *ev, const struct when *w, struct when_counts *counts)
@@ -117,13 +117,13 @@ int capture_when_none(size_t all, const struct when_counts *counts, struct err *
 {
 	if (!counts->unknown) {
 		err_set(e, -ENOENT, "--when holds for none of the %zu captures", all);
-		return err_hint(e, "the .json beside an input.pth shows what its call was given");
+		return err_hint(e, "the .json next to an input.pth shows its arguments");
 	}
 	err_set(e, -ENOENT,
 		"--when holds for none of the %zu captures; of %" PRIu64
-		" it asks for what is not known of them",
+		" it uses values that are unknown",
 		all, counts->unknown);
-	return err_hint(e, "a capture does not keep addresses, for one; ask for something else");
+	return err_hint(e, "captures have no addresses, for example; use other values");
 }
 
 int capture_when_compile(const char *text, struct when **out, struct err *e)

@@ -233,8 +233,8 @@ static int load(struct diff *d, char **dirs, struct err *e)
 	if (d->match.n)
 		return 0;
 	err_set(e, -ENOENT, "no op call of %s is also in %s", dirs[0], dirs[1]);
-	return err_hint(e, "calls are the same when they are of the same op, at the same source "
-			   "line, the same time there");
+	return err_hint(e, "calls match if they have the same op and source line, and the same "
+			   "number among the calls there");
 }
 
 /* Keep the pairs for which the condition holds in either run, and count such calls without a
@@ -337,11 +337,12 @@ int cmd_diff(int argc, char **argv)
 	     "the interpreter (default: that of the captures, else the first on the PATH that has "
 	     "torch)",
 	     NULL},
-	    {'j', "jobs", OPTION_COUNT, &d.jobs, "N", "so many Python processes (default 1)", NULL},
+	    {'j', "jobs", OPTION_COUNT, &d.jobs, "N", "number of Python processes (default 1)",
+	     NULL},
 	    {0, "format", OPTION_CHOICE, &d.format, "FORMAT", "table (default), json or csv",
 	     formats},
 	    {0, "detail", OPTION_FLAG, &d.report.detail, NULL,
-	     "json and csv: also what the verdict was made of, and the capture's folder", NULL},
+	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
 	    {0, "trust", OPTION_FLAG, &d.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
 	    {0},
@@ -349,8 +350,9 @@ int cmd_diff(int argc, char **argv)
 	const struct command command = {
 	    .name = "diff",
 	    .operands = "A B",
-	    .about = "Compare the numbers of two captured runs: where do they part first? A and B "
-		     "are captures or have some below.",
+	    .about =
+		"Compare the numbers of two captured runs: where do they diverge first? A and B "
+		"are captures, or contain captures.",
 	    .options = options,
 	    .notes = "Nothing is run. Exit status: 1 when the runs differ beyond rounding or have "
 		     "other calls, 2 when\nsomething could not be read.",

@@ -170,7 +170,7 @@ static int check_options(struct replay *r, struct err *e)
 	if (captured && (r->dtype || r->device)) {
 		err_set(e, -EINVAL, "--of captured and --%s exclude each other",
 			r->dtype ? "dtype" : "device");
-		return err_hint(e, "without --of captured the op is run anew");
+		return err_hint(e, "without --of captured the op is run again");
 	}
 	if (r->dtype && r->of == OF_AUTO)
 		r->of = OF_RERUN;
@@ -308,11 +308,12 @@ int cmd_replay(int argc, char **argv)
 	     "only calls for which this holds: 'self.dtype == float16', see ditrace(1)", NULL},
 	    {0, "verdict", OPTION_CHOICE, &r.verdict, "RULE",
 	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
-	    {'j', "jobs", OPTION_COUNT, &r.jobs, "N", "so many Python processes (default 1)", NULL},
+	    {'j', "jobs", OPTION_COUNT, &r.jobs, "N", "number of Python processes (default 1)",
+	     NULL},
 	    {0, "format", OPTION_CHOICE, &r.format, "FORMAT", "table (default), json or csv",
 	     formats},
 	    {0, "detail", OPTION_FLAG, &r.report.detail, NULL,
-	     "json and csv: also what the verdict was made of, and the capture's folder", NULL},
+	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
 	    {0, "trust", OPTION_FLAG, &r.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
 	    {0},
@@ -321,7 +322,7 @@ int cmd_replay(int argc, char **argv)
 	    .name = "replay",
 	    .operands = "DIR...",
 	    .about = "Run captured op calls again: are they right, and how fast are they? DIR is a "
-		     "capture or has some below.",
+		     "capture, or contains captures.",
 	    .options = options,
 	    .notes = "Exit status: 1 when something is wrong, 2 when something could not be run.",
 	    .min_operands = 1,

@@ -134,7 +134,7 @@ static int fill_tensor(struct replay_row *r, const char *op, json_t *m, struct w
 	if (worker_map(w) || take_blob(&a, m, "actual", w) || take_blob(&ref, m, "reference", w) ||
 	    take_blob(&cpu, m, "cpu", w) || take_blob(&allowance, m, "allowance", w) || !a.there ||
 	    !ref.there)
-		return err_set(e, -EPROTO, "the runner sent a tensor that cannot be");
+		return err_set(e, -EPROTO, "the runner sent an invalid tensor");
 	int rc = tolerance_of(op, a.t.dtype, &tolerance, e);
 	if (rc)
 		return rc;

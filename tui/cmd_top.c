@@ -99,12 +99,12 @@ int cmd_top(int argc, char **argv)
 	struct session_opts *s = &o.live.background.session;
 	const struct option_def options[] = {
 	    {0, "speed", OPTION_STRING, &o.speed_text, "N",
-	     "of a file: N seconds of it in a second (default 1), 0: as fast as possible", NULL},
+	     "replay N seconds of a file per second (default 1), 0: as fast as possible", NULL},
 	    {'o', "output", OPTION_STRING, &o.live.background.program_output, "FILE",
-	     "what the program prints goes to FILE (default ditrace-top.out)", NULL},
+	     "write the program's output to FILE (default ditrace-top.out)", NULL},
 	    {0, "trace", OPTION_STRING, &s->output, "FILE", "keep the trace in FILE", NULL},
 	    {0, "trace-limit", OPTION_SIZE, &o.live.limit, "SIZE",
-	     "begin a new file and count anew when one has SIZE (default 2G), 0: never", NULL},
+	     "at SIZE (default 2G) start a new file, and count from zero; 0: no limit", NULL},
 	    {0, "ops", OPTION_STRING, &s->ops, "LIST", "trace these ops only", NULL},
 	    {0, "not-ops", OPTION_STRING, &s->not_ops, "LIST", "leave these ops out", NULL},
 	    {0, "depth", OPTION_COUNT, &s->depth, "N", "trace the outermost N levels of ops only",
@@ -122,7 +122,7 @@ int cmd_top(int argc, char **argv)
 		"Show which ops take the time, live, of a process or of a trace file (default: "
 		"ditrace.data).",
 	    .options = options,
-	    .notes = "Keys: ? lists them, q quits; a traced process runs on.",
+	    .notes = "Keys: ? lists them, q quits; a traced process keeps running.",
 	    .stop_at_operand = true,
 	    .max_operands = -1,
 	};

@@ -116,7 +116,7 @@ static int gather(struct export *x, const char *path, struct err *e)
 			r = keep_node(x, &item.event);
 	trace_reader_close(reader);
 	if (r) {
-		err_set(e, r, "cannot keep the backward of %s aside: %s", path, strerror(-r));
+		err_set(e, r, "cannot buffer the backward of %s: %s", path, strerror(-r));
 		return err_hint(e, "make room in " P_tmpdir);
 	}
 	return 0; /* the second pass reports how the file ends */

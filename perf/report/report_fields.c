@@ -222,7 +222,7 @@ int group_parse(const char *text, unsigned *keys, struct err *e)
 		while (i < NGROUPS && !is(s, len, groups[i].name))
 			i++;
 		if (i == NGROUPS) {
-			err_set(e, -EINVAL, "--group: rows cannot be told apart by \"%.*s\"",
+			err_set(e, -EINVAL, "--group: rows cannot be grouped by \"%.*s\"",
 				(int)(len < 40 ? len : 40), s);
 			return err_hint(e, "any of %s, separated by commas", words);
 		}
@@ -280,6 +280,6 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 	*sort = (enum report_sort)i;
 	if (!keys_of(*sort) || keys_of(*sort) & keys)
 		return 0;
-	err_set(e, -EINVAL, "--sort %s: the rows are not told apart by it", text);
+	err_set(e, -EINVAL, "--sort %s: the rows are not grouped by it", text);
 	return err_hint(e, "group by it, too: --group op,%s", text);
 }

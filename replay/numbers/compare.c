@@ -304,7 +304,7 @@ static int64_t count(const struct compare_tensor *a, const struct compare_tensor
 				       (long long)a->shape[i], (long long)b->shape[i]);
 		if (a->shape[i] < 0 || __builtin_mul_overflow(n, a->shape[i], &n) ||
 		    n > INT64_MAX / 32)
-			return err_set(e, -EINVAL, "a shape that cannot be");
+			return err_set(e, -EINVAL, "an invalid shape");
 	}
 	return n;
 }

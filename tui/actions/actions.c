@@ -118,7 +118,7 @@ static void capture(struct top *t)
 	const struct grouping_row *row = pid ? row_or_say(t) : NULL;
 	int engine = row ? engine_beside(t) : -1;
 	if (row && engine < 0)
-		top_say(t, "the engine ptrace is tracing, and only one can: d detaches, then c");
+		top_say(t, "the engine ptrace is tracing, and no other can: d detaches, then c");
 	else if (row && !capture_row(t, row, &what))
 		capture_what_free(&what);
 	else if (row)
@@ -149,7 +149,7 @@ static void change(struct top *t, enum intervene_feature feature)
 	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
 		return;
 	if (inner) {
-		top_say(t, "%s is called by another op: choose that, which the program calls", op);
+		top_say(t, "%s is called by another op: select the op that the program calls", op);
 		return;
 	}
 	const char *name = strstr(op, "::");

@@ -87,7 +87,7 @@ static bool no_memory(struct top *t)
 bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_event *last)
 {
 	if (!row->last.size || player_decode(t->player, &row->last, last, NULL)) {
-		top_say(t, "which op this row is of is not known");
+		top_say(t, "the op of this row is unknown");
 		return false;
 	}
 	if (last->op->kind == OP_DISPATCHED)
@@ -154,7 +154,7 @@ static bool one_line(struct top *t, const struct aggregate_row *s, struct captur
 	if (!f || fclose(f))
 		return no_memory(t);
 	if (!some) {
-		top_say(t, "which ops this line calls is not known");
+		top_say(t, "the ops of this line are unknown");
 		return false;
 	}
 	f = open_memstream(&out->when, &size);
@@ -172,7 +172,7 @@ static bool one_thread(struct top *t, const struct grouping_row *row, struct cap
 {
 	struct op_event last;
 	if (!row->last.size || player_decode(t->player, &row->last, &last, NULL)) {
-		top_say(t, "which thread this row is of is not known");
+		top_say(t, "the thread of this row is unknown");
 		return false;
 	}
 	if (asprintf(&out->when, "thread == %" PRId32, last.tid) < 0) {
@@ -188,7 +188,7 @@ bool capture_row(struct top *t, const struct grouping_row *row, struct capture_w
 	enum grouping_by group = view_group(t->view);
 	*out = (struct capture_what){0};
 	if (!strcmp(row->sum->op, "(other)")) {
-		top_say(t, "this row is of all that found no room in the table");
+		top_say(t, "this row is of all calls that did not fit into the table");
 		return false;
 	}
 	switch (group) {
