@@ -14,9 +14,8 @@ char LICENSE[] SEC("license") = "GPL";
 
 #include "tracer/engine/bpf/state.bpf.h"
 #include "tracer/engine/bpf/records.bpf.h"
-#include "tracer/engine/bpf/tensors.bpf.h"
-#include "tracer/engine/bpf/values.bpf.h"
 #include "tracer/engine/bpf/reads.bpf.h"
+#include "tracer/engine/bpf/tensors.bpf.h"
 
 static __always_inline void start_hit(struct bpf_thread *t, const struct frame *f, __u8 kind,
 				      __u32 proc, __u32 gen, __u64 ts)
@@ -392,10 +391,11 @@ int schema_parsed(struct pt_regs *ctx)
 	struct bpf_thread *t = this_thread();
 	struct frame none = {};
 	__u64 s[2] = {};
-	if (!p || !t || std_string(p, PT_REGS_PARM2(ctx), s))
+	const exec_t x = {t, p, 0};
+	if (!p || !t || exec_std_string(&x, PT_REGS_PARM2(ctx), s))
 		return 0;
 	start_hit(t, &none, HIT_SCHEMA, proc, 0, bpf_ktime_get_ns());
-	put_string(t, s[0], s[1], 0);
+	exec_string(&x, s[0], s[1], 0);
 	send(t, 0);
 	return 0;
 }
