@@ -6,8 +6,7 @@
 
 #include "base/options.h"
 #include "perf/export/export.h"
-#include "perf/trace/trace_read.h"
-#include "perf/trace/trace_span.h"
+#include "perf/trace/trace_query.h"
 
 /* Opening it for writing would empty the trace before it is read. */
 static bool same_file(const char *a, const char *b)
@@ -39,24 +38,25 @@ enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_SPEEDSCOPE, TO_SQLITE };
 struct export_job {
 	int format;
 	const char *output;
+	bool samples;
+	struct trace_choice choice;
 	struct export_in in;
-	struct trace_when when;
-	struct trace_span span;
 };
 
-/* As trace_read_next at the end of the file. */
+/* As trace_query_next at the end of the file. */
 static int write_stream(struct export_job *x, FILE *f, struct err *e)
 {
+	bool samples = trace_query_of_samples(x->in.query);
 	switch (x->format) {
 	case TO_CHROME:
 		return export_chrome(&x->in, f, e);
 	case TO_FOLDED:
 		return export_folded(&x->in, f, e);
 	case TO_SPEEDSCOPE:
-		return x->in.samples ? export_speedscope_samples(&x->in, f, e)
-				     : export_speedscope(&x->in, f, e);
+		return samples ? export_speedscope_samples(&x->in, f, e)
+			       : export_speedscope(&x->in, f, e);
 	default:
-		return x->in.samples ? export_csv_samples(&x->in, f, e) : export_csv(&x->in, f, e);
+		return samples ? export_csv_samples(&x->in, f, e) : export_csv(&x->in, f, e);
 	}
 }
 
@@ -71,54 +71,49 @@ static int write_output(struct export_job *x, FILE *f, struct err *e)
 	return x->format == TO_SQLITE && !r ? export_sqlite(&x->in, x->output, e) : r;
 }
 
-/* What can be known to fail before a file to be written is touched. */
-static int check(struct export_job *x, struct err *e)
+static int open_query(struct export_job *x, struct err *e)
 {
-	struct trace_reader *reader;
+	const struct trace_query_opts opts = {
+	    .choice = x->choice,
+	    .kinds = x->samples						? TRACE_SAMPLES
+		     : x->format == TO_CHROME || x->format == TO_SQLITE ? TRACE_OPS_AND_SAMPLES
+									: TRACE_OPS_OR_SAMPLES,
+	    .by_start = true,
+	    .unchosen = x->format == TO_CSV,
+	    .first = x->samples		      ? NULL
+		     : x->format == TO_CSV    ? export_csv_note
+		     : x->format == TO_CHROME ? export_chrome_note
+					      : NULL,
+	    .first_arg = &x->in};
 	if (x->format == TO_SQLITE && !x->output) {
 		err_set(e, -EINVAL, "a database cannot be written to standard output");
 		return err_hint(e, "name a file: -o FILE");
 	}
-	int r = trace_reader_open(x->in.path, &reader, e);
-	if (r)
-		return r;
-	trace_reader_close(reader);
-	x->in.samples = x->in.samples || trace_has_only_samples(x->in.path);
-	x->in.both = !x->in.samples && (x->format == TO_CHROME || x->format == TO_SQLITE);
-	r = trace_span_open(&x->span, x->in.path, e);
-	return r ? r : trace_when_open(&x->when, x->in.path, e);
+	return trace_query(x->in.path, &opts, &x->in.query, e);
 }
 
+/* What can be known to fail does before a file to be written is touched. */
 static int export_to(struct export_job *x)
 {
 	struct err e = {0};
-	FILE *f = check(x, &e) ? NULL : open_output(x->in.path, x->output, &e);
-	if (!f) {
-		err_print(&e);
-		return EXIT_FAILED;
-	}
-	int r = write_output(x, f, &e);
-	trace_when_print(&x->when);
-	return trace_end_print(x->in.path, r, &e, x->in.lost);
+	int r = open_query(x, &e);
+	FILE *f = r ? NULL : open_output(x->in.path, x->output, &e);
+	if (!f)
+		return trace_query_end(x->in.query, 0, e.code, &e);
+	r = write_output(x, f, &e);
+	return trace_query_end(x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST, r, &e);
 }
 
 int cmd_export(int argc, char **argv)
 {
 	static const char *const formats[] = {"csv",	    "chrome", "folded",
 					      "speedscope", "sqlite", NULL};
-	struct export_job x = {.in.path = "ditrace.data", .in.when = &x.when, .in.span = &x.span};
+	struct export_job x = {.in.path = "ditrace.data"};
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
 	     "csv (default), chrome, folded, speedscope or sqlite", formats},
-	    {0, "when", OPTION_STRING, &x.when.text, "EXPR",
-	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
-	    {0, "time", OPTION_STRING, &x.span.time, "A-B",
-	     "only what started between, since the trace was begun: 3s-5s", NULL},
-	    {0, "step", OPTION_STRING, &x.span.step, "N",
-	     "only these training steps, counted from 1: 3 or 2-4", NULL},
-	    {0, "step-op", OPTION_STRING, &x.span.step_op, "OP",
-	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
-	    {0, "samples", OPTION_FLAG, &x.in.samples, NULL,
+	    QUERY_OPTIONS(x.choice),
+	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output", NULL},
@@ -145,7 +140,6 @@ int cmd_export(int argc, char **argv)
 	if (first < argc)
 		x.in.path = argv[first];
 	status = export_to(&x);
-	trace_when_close(&x.when);
-	trace_span_close(&x.span);
+	export_notes_free(x.in.notes);
 	return status;
 }

@@ -12,8 +12,7 @@
 #include "perf/report/call_tree.h"
 #include "perf/report/overflow.h"
 #include "perf/report/report.h"
-#include "perf/trace/trace_read.h"
-#include "perf/trace/trace_span.h"
+#include "perf/trace/trace_query.h"
 
 enum { TARGETS_MAX = 16, AHEAD = 4 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
@@ -26,8 +25,8 @@ struct report {
 	bool samples; /* of them, and not of ops */
 	struct report_opts opts;
 	struct report_columns chosen;
-	struct trace_when when;
-	struct trace_span span;
+	struct trace_choice choice;
+	struct trace_query *query;
 	struct aggregate *sum, *gap_sum; /* gap_sum: of --gaps */
 	struct gaps between;
 	struct call_tree *tree; /* of --call-graph */
@@ -36,30 +35,22 @@ struct report {
 	struct report_thread *threads;
 	size_t threads_room;
 	struct report_samples sampled;
-	uint64_t nsamples;
 	struct trace_stats stats;
 	bool has_stats;
-	uint64_t lost;
 };
 
 static int take_gap(struct report *p, const struct op_event *ev)
 {
 	struct op_event gap;
 	int r = gaps_see(&p->between, ev, &gap);
-	if (r <= 0 || !trace_when_chooses(&p->when, ev))
+	if (r <= 0 || !trace_query_chooses(p->query, ev))
 		return r < 0 ? r : 0;
 	return aggregate_add(p->gap_sum, &gap);
 }
 
 static int take_event(struct report *p, const struct op_event *ev)
 {
-	int r = 0;
-	if (!trace_span_has(&p->span, ev))
-		return 0;
-	if (p->gaps)
-		r = take_gap(p, ev);
-	else if (!trace_when_chooses(&p->when, ev))
-		return 0;
+	int r = p->gaps ? take_gap(p, ev) : 0;
 	r = r ? r : aggregate_add(p->sum, ev);
 	if (!r && p->tree)
 		r = call_tree_add(p->tree, ev, (enum call_frames)p->frames);
@@ -69,10 +60,7 @@ static int take_event(struct report *p, const struct op_event *ev)
 static int take_sample(struct report *p, const struct sample *s)
 {
 	struct op_event ev;
-	p->nsamples++;
 	sample_as_event(s, &ev);
-	if (!p->samples || !trace_span_has(&p->span, &ev) || !trace_when_chooses(&p->when, &ev))
-		return 0;
 	p->sampled.mismatched += s->mismatched;
 	int r = aggregate_add(p->sum, &ev);
 	return !r && p->tree ? call_tree_add_sample(p->tree, s, (enum call_frames)p->frames) : r;
@@ -90,7 +78,7 @@ static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_EVENT:
-		return p->samples ? 0 : take_event(p, &item->event);
+		return take_event(p, &item->event);
 	case TRACE_SAMPLE:
 		return take_sample(p, &item->sample);
 	case TRACE_SAMPLING:
@@ -100,7 +88,6 @@ static int take_item(struct report *p, const struct trace_item *item)
 		p->sampled.lost += item->lost.count;
 		break;
 	case TRACE_LOST:
-		p->lost += item->lost.count;
 		aggregate_lost(p->sum, item->lost.count);
 		break;
 	case TRACE_THREAD:
@@ -135,18 +122,18 @@ static void prefetch(const struct report *p, const struct trace_item *items, uin
 static bool needs_values(const struct report *p)
 {
 	const unsigned of_tensors = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE;
-	return p->when.when || aggregate_keys(p->sum) & of_tensors;
+	return p->choice.when || aggregate_keys(p->sum) & of_tensors;
 }
 
 /* Without values, which live only until the next one is read. */
-static int read_ahead(struct report *p, struct trace_reader *reader, struct err *e)
+static int read_ahead(struct report *p, struct err *e)
 {
 	struct trace_item items[AHEAD];
 	uint64_t n = 0, done = 0;
 	int r = 0, end = 1;
 	while (!r && end > 0) {
 		struct trace_item *item = &items[n % AHEAD];
-		end = trace_read_next(reader, item, e);
+		end = trace_query_next(p->query, item, e);
 		n += end > 0;
 		prefetch(p, items, n);
 		bool last = end <= 0 || (item->type == TRACE_EVENT && item->event.stats);
@@ -156,18 +143,16 @@ static int read_ahead(struct report *p, struct trace_reader *reader, struct err 
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : end;
 }
 
-/* The call tree takes events as they start, all else as they end. */
-static int read_all(struct report *p, struct trace_reader *reader, struct err *e)
+static int read_all(struct report *p, struct err *e)
 {
-	if (!p->tree && !needs_values(p))
-		return read_ahead(p, reader, e);
-	struct trace_order *order = p->tree ? trace_order_new(reader, false) : NULL;
 	struct trace_item item;
-	int n, r = p->tree && !order ? -ENOMEM : 0;
-	while (!r && (n = order ? trace_order_next(order, &item, e)
-				: trace_read_next(reader, &item, e)) > 0)
+	int n, r = 0;
+	if (!needs_values(p))
+		trace_query_no_values(p->query);
+	if (!p->tree && !needs_values(p))
+		return read_ahead(p, e);
+	while (!r && (n = trace_query_next(p->query, &item, e)) > 0)
 		r = take_item(p, &item);
-	trace_order_free(order);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : n;
 }
 
@@ -205,7 +190,7 @@ static void print_more(const struct report *p)
 {
 	char n[40];
 	printf("%s besides, see: ditrace report --samples\n",
-	       text_counted(n, sizeof(n), p->nsamples, "sample"));
+	       text_counted(n, sizeof(n), trace_query_samples(p->query), "sample"));
 }
 
 static int print(struct report *p)
@@ -213,7 +198,7 @@ static int print(struct report *p)
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
-	p->opts.when = p->when.when ? &p->when.counts : NULL;
+	p->opts.when = trace_query_counts(p->query);
 	p->opts.samples = p->samples ? &p->sampled : NULL;
 	if (p->tree)
 		return print_graph(p);
@@ -223,7 +208,7 @@ static int print(struct report *p)
 	if (p->format == FORMAT_CSV)
 		return report_print_csv(stdout, rows, &p->opts);
 	int r = report_print(stdout, rows, &p->opts);
-	if (!r && p->nsamples && !p->samples)
+	if (!r && !p->samples && trace_query_samples(p->query))
 		print_more(p);
 	if (r || p->samples || p->gaps || !overflow_measured(p->overflow))
 		return r;
@@ -320,15 +305,13 @@ static void close_all(struct report *p)
 	gaps_free(&p->between);
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
-	trace_when_close(&p->when);
-	trace_span_close(&p->span);
 	free(p->threads);
 }
 
 /* As trace_read_next at the end of the file, or why there is no report. */
-static int show(struct report *p, struct trace_reader *reader, struct err *e)
+static int show(struct report *p, struct err *e)
 {
-	int end = read_all(p, reader, e);
+	int end = read_all(p, e);
 	if (end < 0 && nothing(p))
 		return end;
 	p->opts.terminal = terminal_of(stdout);
@@ -343,22 +326,19 @@ static int show(struct report *p, struct trace_reader *reader, struct err *e)
 
 static int report(struct report *p)
 {
-	struct err e = {0};
-	struct trace_reader *reader = NULL;
-	p->samples = p->samples || trace_has_only_samples(p->path);
+	/* The call tree takes events as they start, all else as they end. */
+	enum trace_kinds kinds = p->samples ? TRACE_SAMPLES : TRACE_OPS_OR_SAMPLES;
+	const struct trace_query_opts opts = {
+	    .choice = p->choice, .kinds = kinds, .by_start = p->graph, .unchosen = p->gaps};
+	struct err e = {0}, unopened = {0};
+	int open = trace_query(p->path, &opts, &p->query, &unopened);
+	p->samples = p->samples || (p->query && trace_query_of_samples(p->query));
 	int r = prepare(p, &e);
-	r = r ? r : trace_reader_open(p->path, &reader, &e);
-	r = r ? r : trace_when_open(&p->when, p->path, &e);
-	r = r ? r : trace_span_open(&p->span, p->path, &e);
-	if (!r && !needs_values(p))
-		trace_reader_no_values(reader);
-	if (!r)
-		r = show(p, reader, &e);
+	if (!r && open)
+		e = unopened;
+	r = r ? r : open ? open : show(p, &e);
 	close_all(p);
-	if (reader)
-		trace_reader_close(reader);
-	/* The table says how many events were lost. */
-	return trace_end_print(p->path, r, &e, 0);
+	return trace_query_end(p->query, 0, r, &e); /* the table says what was lost and left out */
 }
 
 int cmd_report(int argc, char **argv)
@@ -371,15 +351,8 @@ int cmd_report(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &p.format, "FORMAT", "table (default), json or csv",
 	     formats},
-	    {0, "when", OPTION_STRING, &p.when.text, "EXPR",
-	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
-	    {0, "filter", OPTION_STRING, &p.when.text, "EXPR", "the same", NULL},
-	    {0, "time", OPTION_STRING, &p.span.time, "A-B",
-	     "only what started between, since the trace was begun: 3s-5s", NULL},
-	    {0, "step", OPTION_STRING, &p.span.step, "N",
-	     "only these training steps, counted from 1: 3 or 2-4", NULL},
-	    {0, "step-op", OPTION_STRING, &p.span.step_op, "OP",
-	     "a step ends with a call of OP (default: of the optimizer's step)", NULL},
+	    QUERY_OPTIONS(p.choice),
+	    {0, "filter", OPTION_STRING, &p.choice.when, "EXPR", "the same as --when", NULL},
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
 	     "phase, symbol (default op,line,phase)",

@@ -8,8 +8,7 @@
 #include "base/options.h"
 #include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
-#include "perf/trace/trace_read.h"
-#include "perf/trace/trace_span.h"
+#include "perf/trace/trace_query.h"
 
 enum { POLL_MS = 100 };
 
@@ -26,9 +25,9 @@ struct script {
 	bool follow;
 	int format; /* 0: text, 1: JSON lines */
 	bool stats; /* JSON lines: those of statistics, too */
-	struct trace_when when;
+	struct trace_choice choice;
 	struct event_printer *printer;
-	uint64_t lost, origin_ns;
+	uint64_t origin_ns;
 };
 
 static void wait_for_more(void)
@@ -50,10 +49,6 @@ static void print_json(const struct script *s, const struct op_event *ev)
 
 static void print_sample(struct script *s, const struct sample *x)
 {
-	struct op_event ev;
-	sample_as_event(x, &ev);
-	if (!trace_when_chooses(&s->when, &ev))
-		return;
 	if (s->format == 0)
 		sample_print(stdout, x, s->origin_ns);
 	else
@@ -65,11 +60,9 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 {
 	int r = 0;
 	errno = 0;
-	if (item->type == TRACE_LOST)
-		s->lost += item->lost.count;
 	if (item->type == TRACE_SAMPLE)
 		print_sample(s, &item->sample);
-	else if (item->type != TRACE_EVENT || !trace_when_chooses(&s->when, &item->event))
+	else if (item->type != TRACE_EVENT)
 		return 0;
 	else if (s->format == 0)
 		r = event_print(s->printer, &item->event);
@@ -80,12 +73,12 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 	return r ? err_set(e, r, "cannot write the events: %s", strerror(-r)) : 0;
 }
 
-/* As trace_read_next at the end of the file; 0 when interrupted. */
-static int print_all(struct script *s, struct trace_order *order, struct err *e)
+/* As trace_query_next at the end of the file; 0 when interrupted. */
+static int print_all(struct script *s, struct trace_query *query, struct err *e)
 {
 	struct trace_item item;
 	while (!interrupted) {
-		int n = trace_order_next(order, &item, e);
+		int n = trace_query_next(query, &item, e);
 		if (n == -EAGAIN && s->follow)
 			wait_for_more();
 		else if (n <= 0)
@@ -98,34 +91,23 @@ static int print_all(struct script *s, struct trace_order *order, struct err *e)
 
 static int script(struct script *s)
 {
+	const struct trace_query_opts opts = {
+	    .choice = s->choice, .by_start = true, .follow = s->follow};
 	struct err e = {0};
-	struct trace_reader *reader;
-	int r = trace_reader_open(s->path, &reader, &e);
-	if (!r) {
-		r = trace_when_open(&s->when, s->path, &e);
-		if (r)
-			trace_reader_close(reader);
-	}
-	if (r) {
-		err_print(&e);
-		trace_when_close(&s->when);
-		return EXIT_FAILED;
-	}
-	struct trace_order *order = trace_order_new(reader, s->follow);
-	s->origin_ns = trace_reader_origin(reader);
+	struct trace_query *query = NULL;
+	int r = trace_query(s->path, &opts, &query, &e);
+	if (r)
+		return trace_query_end(query, 0, r, &e);
+	s->origin_ns = trace_query_origin(query);
 	s->printer = event_printer_new(stdout);
-	if (order && s->printer)
-		r = print_all(s, order, &e);
+	if (s->printer)
+		r = print_all(s, query, &e);
 	else
 		r = err_set(&e, -ENOMEM, "no memory to read %s", s->path);
 	if (fflush(stdout) && !r)
 		r = err_set(&e, -errno, "cannot write the events: %s", strerror(errno));
 	event_printer_free(s->printer);
-	trace_order_free(order);
-	trace_reader_close(reader);
-	trace_when_print(&s->when);
-	trace_when_close(&s->when);
-	return trace_end_print(s->path, r, &e, s->lost);
+	return trace_query_end(query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST, r, &e);
 }
 
 int cmd_script(int argc, char **argv)
@@ -137,8 +119,7 @@ int cmd_script(int argc, char **argv)
 	     "text (default) or jsonl: an object a line", formats},
 	    {0, "stats", OPTION_FLAG, &s.stats, NULL,
 	     "jsonl: behind an event its statistics, an object of their own", NULL},
-	    {0, "when", OPTION_STRING, &s.when.text, "EXPR",
-	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
+	    QUERY_OPTIONS(s.choice),
 	    {'f', "follow", OPTION_FLAG, &s.follow, NULL,
 	     "go on with what ditrace is still writing", NULL},
 	    {0},

@@ -9,14 +9,14 @@
 #include "base/options.h"
 #include "base/terminal.h"
 #include "perf/diff/trace_diff.h"
-#include "perf/trace/trace_read.h"
-#include "perf/trace/trace_span.h"
+#include "perf/trace/trace_query.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };
 
 struct trace_diff_job {
-	const char *condition, *threshold;
+	struct trace_choice choice;
+	const char *threshold;
 	int format;
 	bool no_pager;
 	uint64_t limit;
@@ -44,15 +44,14 @@ bool cmd_trace_diff_is_meant(int argc, char **argv)
 	return false;
 }
 
-static int sum_up(const char *path, struct trace_when *when, struct trace_reader *reader,
-		  struct aggregate *sum, struct err *e)
+static int sum_up(const char *path, struct trace_query *query, struct aggregate *sum, struct err *e)
 {
 	struct trace_item item;
 	int n, r = 0;
-	while (!r && (n = trace_read_next(reader, &item, e)) > 0) {
+	while (!r && (n = trace_query_next(query, &item, e)) > 0) {
 		if (item.type == TRACE_LOST)
 			aggregate_lost(sum, item.lost.count);
-		else if (item.type == TRACE_EVENT && trace_when_chooses(when, &item.event))
+		else if (item.type == TRACE_EVENT && trace_query_chooses(query, &item.event))
 			r = aggregate_add(sum, &item.event);
 		else if (item.type == TRACE_EVENT)
 			aggregate_pass(sum);
@@ -61,25 +60,21 @@ static int sum_up(const char *path, struct trace_when *when, struct trace_reader
 }
 
 /* 0, 1 for a trace that is cut, which is compared as far as it goes; else -errno. All is said. */
-static int read_trace(const char *path, const char *condition, struct aggregate **out)
+static int read_trace(const char *path, const struct trace_choice *choice, struct aggregate **out)
 {
+	const struct trace_query_opts opts = {
+	    .choice = *choice, .kinds = TRACE_OPS, .unchosen = true};
 	struct err e = {0};
-	struct trace_when when = {.text = condition};
-	struct trace_reader *reader;
-	int r = trace_reader_open(path, &reader, &e);
+	struct trace_query *query = NULL;
+	int r = trace_query(path, &opts, &query, &e);
 	if (r) {
-		err_print(&e);
+		trace_query_end(query, 0, r, &e);
 		return r;
 	}
-	r = trace_when_open(&when, path, &e);
 	*out = aggregate_new_by(TRACE_DIFF_KEYS);
-	if (!r)
-		r = *out ? sum_up(path, &when, reader, *out, &e)
-			 : err_set(&e, -ENOMEM, "no memory to sum up %s", path);
-	trace_end_print(path, r, &e, 0);
-	trace_when_print(&when);
-	trace_when_close(&when);
-	trace_reader_close(reader);
+	r = *out ? sum_up(path, query, *out, &e)
+		 : err_set(&e, -ENOMEM, "no memory to sum up %s", path);
+	trace_query_end(query, TRACE_SAY_LEFT_OUT, r, &e);
 	return r == -ENODATA || r == -EBADMSG ? 1 : r == -EAGAIN ? 0 : r;
 }
 
@@ -125,8 +120,8 @@ static int compare(struct trace_diff_job *j, char **paths)
 	double threshold;
 	if (parse_threshold(j->threshold, &threshold))
 		return EXIT_NOT_READ;
-	int first = read_trace(paths[0], j->condition, &j->a);
-	int second = first < 0 ? first : read_trace(paths[1], j->condition, &j->b);
+	int first = read_trace(paths[0], &j->choice, &j->a);
+	int second = first < 0 ? first : read_trace(paths[1], &j->choice, &j->b);
 	if (second < 0)
 		return EXIT_NOT_READ;
 	if (trace_diff(j->a, j->b, threshold, &j->found)) {
@@ -142,8 +137,7 @@ int cmd_trace_diff(int argc, char **argv)
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	struct trace_diff_job j = {0};
 	const struct option_def options[] = {
-	    {0, "when", OPTION_STRING, &j.condition, "EXPR",
-	     "only calls for which EXPR holds: 'self.dim() == 2'", NULL},
+	    QUERY_OPTIONS(j.choice),
 	    {0, "threshold", OPTION_STRING, &j.threshold, "P",
 	     "durations that changed by less than P % are within noise (default 5)", NULL},
 	    {0, "all", OPTION_FLAG, &j.print.all, NULL, "also the rows that have not changed",
@@ -160,7 +154,10 @@ int cmd_trace_diff(int argc, char **argv)
 	    .operands = "A B",
 	    .about = "Compare two traces: which ops take longer in B than in A, beyond noise?",
 	    .options = options,
-	    .notes = "Exit status: 1 when something changed, 2 when something could not be read.",
+	    .notes = "--when, --time and --step choose in A and in B alike: times since each was "
+		     "begun, steps of each.\n"
+		     "Exit status: 1 when something changed, 2 when something could not be "
+		     "read.",
 	    .min_operands = 2,
 	    .max_operands = 2,
 	};

@@ -354,8 +354,10 @@ int cmd_diff(int argc, char **argv)
 		"Compare the numbers of two captured runs: where do they diverge first? A and B "
 		"are captures, or contain captures.",
 	    .options = options,
-	    .notes = "Nothing is run. Exit status: 1 when the runs differ beyond rounding or have "
-		     "other calls, 2 when\nsomething could not be read.",
+	    .notes =
+		"Nothing is run. Exit status: 1 when the runs differ beyond rounding or have "
+		"other calls, 2 when\nsomething could not be read.\n"
+		"Two traces are compared with other options: ditrace diff --help A.data B.data",
 	    .min_operands = 2,
 	    .max_operands = 2,
 	};

@@ -6,27 +6,25 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "perf/trace/trace_read.h"
-#include "perf/trace/trace_span.h"
+#include "perf/trace/trace_query.h"
 
 struct export_in {
 	const char *path;
-	struct trace_when *when;       /* which events to export */
-	const struct trace_span *span; /* which part of the trace; NULL: all of it */
-	bool samples;		       /* export samples and no events */
-	bool both;		       /* export samples and events */
-	uint64_t lost;		       /* out: number of events in LOST records */
-	uint64_t origin_ns; /* out, before the first item: start of the file, CLOCK_MONOTONIC */
+	struct trace_query *query;  /* of `path`; events by their start */
+	struct export_notes *notes; /* what the functions below noted; NULL: nothing */
 };
 
-/* Called for each item; for events and samples only if they are selected. 0, or -errno to stop. */
+/* The first pass (trace_first_fn, `in` is a struct export_in) of a query for export_csv and for
+ * export_chrome: what ran backward. */
+int export_csv_note(void *in, const struct trace_item *item, struct err *e);
+int export_chrome_note(void *in, const struct trace_item *item, struct err *e);
+void export_notes_free(struct export_notes *n); /* NULL allowed */
+
+/* Called with each item of the query. 0 or -errno, which ends it. */
 typedef int export_item_fn(void *arg, const struct trace_item *item);
 
-/* Whether the event is selected. Counts those that the condition leaves out. */
-bool export_chooses(const struct export_in *in, const struct op_event *ev);
-
-/* Read the trace, with events in order of their start (see trace_order.h). Returns what
- * trace_read_next returns at the end of the file, or what `fn` returned with *e set. */
+/* Read the query to its end. Returns as trace_query_next at the end of the file, or what `fn`
+ * returned with *e set. */
 int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err *e);
 
 /* Trace Event JSON (the "Trace Event Format" of Chrome's about:tracing, which Perfetto reads): a
@@ -73,7 +71,8 @@ int export_sqlite(struct export_in *in, const char *output, struct err *e);
  * its backward. Values of backward nodes are buffered in a temporary file; memory grows by about 50
  * bytes for each op with a backward.
  *
- * Returns what trace_read_next returns at the end of the file (0: all was read). */
+ * The query gives `unchosen` events, too. Returns as trace_query_next at the end of the file (0:
+ * all of it). */
 int export_csv(struct export_in *in, FILE *f, struct err *e);
 
 #endif

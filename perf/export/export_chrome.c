@@ -9,35 +9,28 @@
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 
-/* Bit set of the ids of the events from which flows start. */
-struct starts {
-	uint8_t *bits;
-	size_t room;
-};
-
 struct chrome {
 	FILE *f;
 	struct export_in *in;
-	struct starts starts;
-	struct export_profile *profile; /* the samples so far */
+	struct export_profile *profile; /* of the samples */
 	bool any;			/* a record was written */
 };
 
-static int mark(struct starts *s, uint64_t id)
+static int mark(struct export_notes *n, uint64_t id)
 {
-	size_t byte = (size_t)(id / 8), old = s->room;
-	if (byte >= s->room) {
-		if (array_grow(&s->bits, &s->room, byte + 1, 1))
+	size_t byte = (size_t)(id / 8), old = n->starts_room;
+	if (byte >= n->starts_room) {
+		if (array_grow(&n->starts, &n->starts_room, byte + 1, 1))
 			return -ENOMEM;
-		memset(s->bits + old, 0, s->room - old);
+		memset(n->starts + old, 0, n->starts_room - old);
 	}
-	s->bits[byte] |= (uint8_t)(1 << id % 8);
+	n->starts[byte] |= (uint8_t)(1 << id % 8);
 	return 0;
 }
 
-static bool is_marked(const struct starts *s, uint64_t id)
+static bool is_marked(const struct export_notes *n, uint64_t id)
 {
-	return id / 8 < s->room && s->bits[id / 8] >> id % 8 & 1;
+	return n && id / 8 < n->starts_room && n->starts[id / 8] >> id % 8 & 1;
 }
 
 /* The forward op of a backward node; 0: not a node, or unknown. Ops called by a node have a
@@ -47,19 +40,14 @@ static uint64_t maker_of(const struct op_event *ev)
 	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;
 }
 
-/* First pass: mark the ops with backward nodes. The second pass reports how the file ends. */
-static int find_starts(struct chrome *c, struct err *e)
+int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
 {
-	struct trace_reader *reader;
-	struct trace_item item;
-	int r = trace_reader_open(c->in->path, &reader, e);
-	if (r)
-		return r;
-	while (!r && trace_read_next(reader, &item, NULL) > 0)
-		if (item.type == TRACE_EVENT && maker_of(&item.event))
-			r = mark(&c->starts, maker_of(&item.event));
-	trace_reader_close(reader);
-	return r ? err_set(e, r, "no memory to read %s", c->in->path) : 0;
+	struct export_in *in = arg;
+	uint64_t maker = item->type == TRACE_EVENT ? maker_of(&item->event) : 0;
+	struct export_notes *n = maker ? export_notes(in) : NULL;
+	if (maker && (!n || mark(n, maker)))
+		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
+	return 0;
 }
 
 static void put_string(FILE *f, const char *key, const char *s)
@@ -76,7 +64,7 @@ static void put_us(FILE *f, const char *key, uint64_t ns)
 
 static void put_ts(struct chrome *c, uint64_t ns)
 {
-	uint64_t origin = c->in->origin_ns;
+	uint64_t origin = trace_query_origin(c->in->query);
 	if (ns >= origin)
 		put_us(c->f, "ts", ns - origin);
 	else
@@ -151,7 +139,7 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 	put_string(c->f, "name", ev->op->name);
 	put_args(c->f, ev);
 	putc('}', c->f);
-	if (is_marked(&c->starts, ev->id))
+	if (is_marked(c->in->notes, ev->id))
 		put_flow(c, 's', ev, ev->id);
 	if (maker_of(ev))
 		put_flow(c, 'f', ev, maker_of(ev));
@@ -166,7 +154,7 @@ static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const c
 
 static int put_sample(struct chrome *c, const struct sample *s)
 {
-	int64_t ns = (int64_t)(s->time_ns - c->in->origin_ns);
+	int64_t ns = (int64_t)(s->time_ns - trace_query_origin(c->in->query));
 	return export_profile_add(c->profile, c->f, &c->any, s, ns / 1000);
 }
 
@@ -192,14 +180,12 @@ static int put_item(void *arg, const struct trace_item *item)
 int export_chrome(struct export_in *in, FILE *f, struct err *e)
 {
 	struct chrome c = {.f = f, .in = in, .profile = export_profile_new()};
-	int r =
-	    c.profile ? find_starts(&c, e) : err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	if (!r) {
-		fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", f);
-		r = export_each(in, put_item, &c, e);
-		fprintf(f, "\n],\"otherData\":{\"origin_ns\":\"%" PRIu64 "\"}}\n", in->origin_ns);
-	}
-	free(c.starts.bits);
+	if (!c.profile)
+		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
+	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", f);
+	int r = export_each(in, put_item, &c, e);
+	fprintf(f, "\n],\"otherData\":{\"origin_ns\":\"%" PRIu64 "\"}}\n",
+		trace_query_origin(in->query));
 	export_profile_free(c.profile);
 	return r;
 }

@@ -288,7 +288,7 @@ int export_speedscope(struct export_in *in, FILE *f, struct err *e)
 	int r;
 	if (s.spill && s.frames) {
 		r = export_each(in, put_item, &s, e);
-		int w = print_all(&s, f, in->origin_ns);
+		int w = print_all(&s, f, trace_query_origin(in->query));
 		if (w)
 			r = err_set(e, w, "cannot write the profiles: %s", strerror(-w));
 	} else {

@@ -1,7 +1,4 @@
-/* Internal to perf/export: samples in Trace Event JSON. They are written as V8's CPU profiles,
- * events of phase "P" named Profile and ProfileChunk, one profile a thread. The fields are those of
- * Chrome's DevTools protocol (Profiler.ProfileNode, Runtime.CallFrame); what Perfetto reads of them
- * is in its src/trace_processor/importers/common/legacy_v8_cpu_profile_tracker.cc. */
+/* What the files of this folder share. */
 #ifndef PERF_EXPORT_INTERNAL_H
 #define PERF_EXPORT_INTERNAL_H
 
@@ -9,8 +6,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/intern.h"
+#include "perf/export/export.h"
 #include "symbolizer/event/event.h"
 
+/* Samples in Trace Event JSON: as V8's CPU profiles, events of phase "P" named Profile and
+ * ProfileChunk, one profile a thread. Chrome's DevTools protocol (Profiler.ProfileNode,
+ * Runtime.CallFrame) has the words; what Perfetto takes of them is in its
+ * src/trace_processor/importers/common/legacy_v8_cpu_profile_tracker.cc. */
 struct export_profile;
 
 /* NULL without memory. */
@@ -23,5 +26,23 @@ int export_profile_add(struct export_profile *p, FILE *f, bool *any, const struc
 		       int64_t us);
 
 void export_profile_free(struct export_profile *p);
+
+struct export_backward;
+
+/* What the first pass noted of nodes that ran backward. */
+struct export_notes {
+	/* export_csv: the nodes' texts, what the nodes of each forward op came to */
+	FILE *spill;
+	uint64_t spill_len;
+	struct intern ids; /* forward id -> index into backwards */
+	struct export_backward *backwards;
+	uint32_t size;
+	/* export_chrome: a bit for each id of an event, set where a flow starts */
+	uint8_t *starts;
+	size_t starts_room;
+};
+
+/* Those of `in`, made when there are none yet; NULL without memory. */
+struct export_notes *export_notes(struct export_in *in);
 
 #endif

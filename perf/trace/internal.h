@@ -11,9 +11,12 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/ranges.h"
 #include "perf/trace/trace_format.h"
+#include "perf/trace/trace_query.h"
 #include "perf/trace/trace_read.h"
 #include "symbolizer/event/event.h"
+#include "symbolizer/ops/filter.h"
 
 /* A record's payload being read: the forms of trace_format.h. Short, and called many times for each
  * event. */
@@ -280,5 +283,36 @@ void trace_meta_head(struct in *in, struct tensor_meta *m);
 void trace_meta_dims(struct in *in, struct tensor_meta *m, int64_t *dims);
 
 void trace_defs_free(struct trace_defs *d);
+
+/* A part of a trace: --time and --step of a query. */
+
+struct trace_steps;
+
+/* Zero-initialise. */
+struct trace_span {
+	const char *step, *step_op; /* as in struct trace_choice */
+	uint64_t from_ns, to_ns;    /* CLOCK_MONOTONIC */
+	struct ranges ranges;
+	struct filter op;
+	struct intern pids;
+	struct trace_steps *processes; /* by the number in `pids` */
+	size_t room;
+};
+
+/* Read the texts of `c`, which must outlive *s; `origin`: see trace_reader_origin. 0, -EINVAL or
+ * -ENOMEM. */
+int trace_span_parse(struct trace_span *s, const struct trace_choice *c, uint64_t origin,
+		     struct err *e);
+
+/* Count steps: each event, in the order in which they start. 0 or -ENOMEM. */
+int trace_span_see(struct trace_span *s, const struct op_event *ev);
+
+/* Whether one of the steps that were asked for was seen. 0 or -ENOENT; `path` names the trace. */
+int trace_span_check(const struct trace_span *s, const char *path, struct err *e);
+
+/* Whether the event started in the part, by the steps that were seen. */
+bool trace_span_has(const struct trace_span *s, const struct op_event *ev);
+
+void trace_span_close(struct trace_span *s);
 
 #endif

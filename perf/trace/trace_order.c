@@ -1,12 +1,9 @@
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/options.h"
-#include "base/text.h"
 #include "perf/trace/trace_read.h"
 
 enum { HELD_MAX = 65536, HELD_BYTES_MAX = 64 << 20 };
@@ -19,6 +16,8 @@ struct held {
 
 struct trace_order {
 	struct trace_reader *reader;
+	int (*tap)(void *arg, const struct trace_item *item); /* or NULL */
+	void *tap_arg;
 	bool follow;
 	struct held *heap; /* smallest id first */
 	size_t n, size, bytes;
@@ -38,6 +37,13 @@ struct trace_order *trace_order_new(struct trace_reader *r, bool follow)
 	o->follow = follow;
 	o->expected = 1;
 	return o;
+}
+
+void trace_order_tap(struct trace_order *o, int (*fn)(void *arg, const struct trace_item *item),
+		     void *arg)
+{
+	o->tap = fn;
+	o->tap_arg = arg;
 }
 
 void trace_order_free(struct trace_order *o)
@@ -124,6 +130,9 @@ int trace_order_next(struct trace_order *o, struct trace_item *item, struct err 
 		int n = trace_read_next(o->reader, item, &end);
 		if (n == -EAGAIN)
 			return n;
+		int r = n > 0 && o->tap ? o->tap(o->tap_arg, item) : 0;
+		if (r)
+			return r;
 		if (n <= 0) {
 			o->ended = true;
 			o->end_code = n;
@@ -134,23 +143,4 @@ int trace_order_next(struct trace_order *o, struct trace_item *item, struct err 
 			return err_set(e, -ENOMEM, "no memory to put the events in order");
 		}
 	}
-}
-
-int trace_end_print(const char *path, int code, const struct err *e, uint64_t lost)
-{
-	char count[40];
-	fflush(stdout);
-	if (lost)
-		fprintf(stderr, "ditrace: %s lost while recording\n",
-			text_counted(count, sizeof(count), lost, "event"));
-	if (code == -EAGAIN) {
-		fputs("ditrace: ", stderr);
-		text_print_safe(stderr, path);
-		fputs(" is still being written: this is what it holds so far\n", stderr);
-		return EXIT_GOOD;
-	}
-	if (code == 0)
-		return EXIT_GOOD;
-	err_print(e);
-	return EXIT_FAILED;
 }

@@ -418,18 +418,3 @@ int trace_reader_open(const char *path, struct trace_reader **out, struct err *e
 	*out = r;
 	return 0;
 }
-
-bool trace_has_only_samples(const char *path)
-{
-	struct trace_reader *r;
-	struct trace_item item;
-	bool samples = false, events = false;
-	if (trace_reader_open(path, &r, NULL))
-		return false;
-	while (!events && trace_read_next(r, &item, NULL) > 0) {
-		samples |= item.type == TRACE_SAMPLE;
-		events = item.type == TRACE_EVENT;
-	}
-	trace_reader_close(r);
-	return samples && !events;
-}

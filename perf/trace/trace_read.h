@@ -80,9 +80,6 @@ void trace_reader_no_values(struct trace_reader *r);
 /* When the file was begun, CLOCK_MONOTONIC ns. */
 uint64_t trace_reader_origin(const struct trace_reader *r);
 
-/* Whether the file has samples and no events; false when it cannot be read. */
-bool trace_has_only_samples(const char *path);
-
 void trace_reader_close(struct trace_reader *r);
 
 /* The events of a trace in the order in which they started. */
@@ -101,14 +98,12 @@ struct trace_order *trace_order_new(struct trace_reader *r, bool follow);
  * events are out. */
 int trace_order_next(struct trace_order *o, struct trace_item *item, struct err *e);
 
+/* Call `fn` with each item as it is read, before it is put in order. 0, or -errno, which ends it:
+ * trace_order_next returns that. */
+void trace_order_tap(struct trace_order *o, int (*fn)(void *arg, const struct trace_item *item),
+		     void *arg);
+
 void trace_order_free(struct trace_order *o);
-
-/* What the commands that read a trace file say when they are done with it. */
-
-/* Print on stderr how reading `path` ended: `code` and `e` as trace_read_next gave them last,
- * `lost` events in LOST records. Returns the exit status of the command: EXIT_GOOD for a whole file
- * and for one that is still being written, else EXIT_FAILED. */
-int trace_end_print(const char *path, int code, const struct err *e, uint64_t lost);
 
 /* Native frames that had no symbol when they were recorded, named as a trace file is read: by the
  * files with the build ids that the trace has, and by what JITs have written meanwhile. */

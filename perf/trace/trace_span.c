@@ -1,5 +1,3 @@
-#include "perf/trace/trace_span.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,8 +6,7 @@
 
 #include "base/arena.h"
 #include "base/options.h"
-#include "perf/trace/trace_read.h"
-#include "symbolizer/ops/filter.h"
+#include "perf/trace/internal.h"
 
 /* Of one process. */
 struct trace_steps {
@@ -25,18 +22,18 @@ static int bad_time(const char *text, struct err *e)
 }
 
 /* "A-B" with `origin` the zero of both. */
-static int parse_time(struct trace_span *s, uint64_t origin, struct err *e)
+static int parse_time(struct trace_span *s, const char *time, uint64_t origin, struct err *e)
 {
 	char from[64];
-	const char *dash = strchr(s->time, '-');
+	const char *dash = strchr(time, '-');
 	uint64_t a = 0, b = UINT64_MAX - origin;
-	if (!dash || (size_t)(dash - s->time) >= sizeof(from) || !s->time[1])
-		return bad_time(s->time, e);
-	snprintf(from, sizeof(from), "%.*s", (int)(dash - s->time), s->time);
+	if (!dash || (size_t)(dash - time) >= sizeof(from) || !time[1])
+		return bad_time(time, e);
+	snprintf(from, sizeof(from), "%.*s", (int)(dash - time), time);
 	if ((from[0] && options_duration(from, &a)) || (dash[1] && options_duration(dash + 1, &b)))
-		return bad_time(s->time, e);
+		return bad_time(time, e);
 	if (b <= a)
-		return bad_time(s->time, e);
+		return bad_time(time, e);
 	s->from_ns = origin + a;
 	s->to_ns = origin + b;
 	return 0;
@@ -53,7 +50,7 @@ static struct trace_steps *steps_of(struct trace_span *s, int32_t pid)
 	return &s->processes[id];
 }
 
-static int see_event(struct trace_span *s, const struct op_event *ev)
+int trace_span_see(struct trace_span *s, const struct op_event *ev)
 {
 	struct trace_steps *p = steps_of(s, ev->pid);
 	if (!p)
@@ -68,20 +65,7 @@ static int see_event(struct trace_span *s, const struct op_event *ev)
 	return 0;
 }
 
-static int find_steps(struct trace_span *s, struct trace_reader *reader)
-{
-	struct trace_order *order = trace_order_new(reader, false);
-	struct trace_item item;
-	int r = order ? 0 : -ENOMEM;
-	while (!r && trace_order_next(order, &item, NULL) > 0)
-		if (item.type == TRACE_EVENT)
-			r = see_event(s, &item.event);
-	trace_order_free(order);
-	return r;
-}
-
-/* That a step that was asked for is there. */
-static int check_steps(const struct trace_span *s, const char *path, struct err *e)
+int trace_span_check(const struct trace_span *s, const char *path, struct err *e)
 {
 	uint64_t most = 0;
 	for (size_t i = 0; i < s->pids.used; i++) {
@@ -104,37 +88,21 @@ static int check_steps(const struct trace_span *s, const char *path, struct err 
 	return err_hint(e, "name an op that ends a step: --step-op aten::_foreach_add_");
 }
 
-static int open_steps(struct trace_span *s, struct trace_reader *reader, const char *path,
-		      struct err *e)
+int trace_span_parse(struct trace_span *s, const struct trace_choice *c, uint64_t origin,
+		     struct err *e)
 {
-	int r = ranges_parse("--step", s->step, &s->ranges, e);
-	r = r || !s->step_op ? r : filter_compile("--step-op", s->step_op, &s->op, e);
-	if (r)
-		return r;
-	r = find_steps(s, reader);
-	return r ? err_set(e, r, "no memory to read %s", path) : check_steps(s, path, e);
-}
-
-int trace_span_open(struct trace_span *s, const char *path, struct err *e)
-{
-	struct trace_reader *reader;
-	int r = 0;
 	s->to_ns = UINT64_MAX;
-	if (s->step_op && !s->step) {
+	if (c->step_op && !c->step) {
 		err_set(e, -EINVAL, "--step-op without --step");
 		return err_hint(e, "say which step: --step 3");
 	}
-	if (!s->time && !s->step)
-		return 0;
-	r = trace_reader_open(path, &reader, e);
-	if (r)
+	int r = c->time ? parse_time(s, c->time, origin, e) : 0;
+	if (r || !c->step)
 		return r;
-	if (s->time)
-		r = parse_time(s, trace_reader_origin(reader), e);
-	if (!r && s->step)
-		r = open_steps(s, reader, path, e);
-	trace_reader_close(reader);
-	return r;
+	s->step = c->step;
+	s->step_op = c->step_op;
+	r = ranges_parse("--step", s->step, &s->ranges, e);
+	return r || !s->step_op ? r : filter_compile("--step-op", s->step_op, &s->op, e);
 }
 
 /* The step that was going on. */
@@ -161,70 +129,4 @@ void trace_span_close(struct trace_span *s)
 	intern_free(&s->pids);
 	ranges_free(&s->ranges);
 	filter_free(&s->op);
-}
-
-/* Ops by their number, as the events of the file name them. */
-struct seen {
-	const struct op_desc **ops;
-	size_t n, room;
-};
-
-static int see_op(struct seen *s, const struct op_desc *op)
-{
-	while (op->id >= s->room) {
-		size_t room = s->room ? 2 * s->room : 1024;
-		const struct op_desc **ops = reallocarray(s->ops, room, sizeof(*ops));
-		if (!ops)
-			return -ENOMEM;
-		for (size_t i = s->room; i < room; i++)
-			ops[i] = NULL;
-		s->ops = ops;
-		s->room = room;
-	}
-	s->ops[op->id] = op;
-	return 0;
-}
-
-static int check(struct trace_when *w, struct seen *s, bool more, struct err *e)
-{
-	for (size_t i = 0; i < s->room; i++)
-		if (s->ops[i])
-			s->ops[s->n++] = s->ops[i];
-	return when_check(w->when, s->ops, s->n, more, e);
-}
-
-int trace_when_open(struct trace_when *w, const char *path, struct err *e)
-{
-	struct trace_reader *reader;
-	struct trace_item item;
-	struct seen seen = {0};
-	int n, r = w->text ? when_compile("--when", w->text, &w->when, e) : 0;
-	if (r || !w->text || trace_reader_open(path, &reader, NULL))
-		return r;
-	while (!r && (n = trace_read_next(reader, &item, NULL)) > 0)
-		if (item.type == TRACE_EVENT || (item.type == TRACE_SAMPLE && item.sample.op))
-			r = see_op(&seen,
-				   item.type == TRACE_EVENT ? item.event.op : item.sample.op);
-	r = r ? err_set(e, r, "no memory to read %s", path) : check(w, &seen, n == -EAGAIN, e);
-	free(seen.ops);
-	trace_reader_close(reader);
-	return r;
-}
-
-bool trace_when_chooses(struct trace_when *w, const struct op_event *ev)
-{
-	return !w->when || when_chooses(w->when, ev, &w->counts);
-}
-
-void trace_when_print(const struct trace_when *w)
-{
-	char text[128];
-	if (w->when)
-		fprintf(stderr, "ditrace: %s\n", when_counts_text(text, sizeof(text), &w->counts));
-}
-
-void trace_when_close(struct trace_when *w)
-{
-	when_free(w->when);
-	w->when = NULL;
 }

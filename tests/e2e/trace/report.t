@@ -132,6 +132,20 @@ def check(n):
 for n in tree: check(n)' "${all#* }"
 }
 
+# What script prints of a part is what report counts there.
+printed() {
+	"$DITRACE" script --format jsonl --step 2 "$T/data" >"$T/part"
+	is "script prints the calls of a step" "$(wc -l <"$T/part")" "$(sum --step 2)"
+	is "each as without the step" "$(LC_ALL=C comm -23 <(LC_ALL=C sort "$T/part") <(LC_ALL=C sort "$T/events"))" ""
+	is "as text, too" "$("$DITRACE" script --step 2 "$T/data" | awk -v RS= 'END { print NR }')" "$(wc -l <"$T/part")"
+	is "those of a time" "$("$DITRACE" script --format jsonl --time 2500ms- "$T/data" | wc -l)" "$(sum --time 2500ms-)"
+	is "those of a step, a time and a condition" \
+		"$("$DITRACE" script --format jsonl --step 2- --time 1s-1h --when "op == 'aten::linear'" "$T/data" 2>/dev/null | wc -l)" \
+		"$(sum --step 2- --time 1s-1h --when "op == 'aten::linear'")"
+	is "--follow finds the step as it comes" "$("$DITRACE" script --format jsonl --follow --step 2 "$T/data" | cksum)" "$(cksum <"$T/part")"
+	error "no such step to print" "has [0-9]+ steps" "$DITRACE" script --step 90 "$T/data"
+	error "nor to follow" "has [0-9]+ steps" "$DITRACE" script --follow --step 90 "$T/data"
+}
 reports() {
 	local keys all
 	trace -- "$PY" train.py --steps 3
@@ -156,6 +170,7 @@ reports() {
 	ok "a call of script" golden_script
 	ok "a tree" golden_tree
 	error "no such step" "has [0-9]+ steps" "$DITRACE" report --step 90 "$T/data"
+	printed
 }
 each_torch reports
 

@@ -83,6 +83,31 @@ diffs() {
 	error "one trace" . "$DITRACE" diff "$T/32.data"
 }
 
+# calls_of FILE OPTION...: how many calls report counts
+calls_of() {
+	"$DITRACE" report --format json "${@:2}" "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)["summary"]["ops"])'
+}
+
+# compared OPTION...: the calls of the rows of run1 and run2
+compared() {
+	"$DITRACE" diff --all --format json "$@" "$T/run1.data" "$T/run2.data" | python3 -c 'import json, sys
+rows = json.load(sys.stdin)["rows"]
+print(*(sum(r[side]["calls"] for r in rows if r[side]) for side in ("before", "after")))'
+}
+
+# A part is of both traces.
+parts() {
+	local part
+	for part in "--step 2-3" "--time -1500ms" "--step 2- --time 1s-"; do
+		is "$part of both" "$(compared $part)" "$(calls_of "$T/run1.data" $part) $(calls_of "$T/run2.data" $part)"
+	done
+	head -c $(($(stat -c %s "$T/run2.data") * 2 / 3)) "$T/run2.data" >"$T/short"
+	error "a step that the second has not" "short has [0-9]+ steps" "$DITRACE" diff --step 8 "$T/run1.data" "$T/short"
+	is "which is told by the exit status" "$status" 2
+	"$DITRACE" diff --help "$T/run1.data" >"$T/help"
+	like "help says that it is of both" "$T/help" '--time and --step choose in A and in B alike'
+}
+
 trains() {
 	local i
 	for i in 1 2; do
@@ -91,6 +116,7 @@ trains() {
 	ok "the rows of two equal runs are the same, and called as often" equal_runs
 	"$DITRACE" diff "$T/run1.data" "$T/run2.data" >"$T/table"
 	ok "what rows vary by is told" grep -q '^rows vary by ' "$T/table"
+	parts
 }
 
 all() {

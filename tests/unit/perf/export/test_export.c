@@ -64,17 +64,30 @@ static int teardown(void **state)
 	return 0;
 }
 
-static char *exported(int (*export)(struct export_in *, FILE *, struct err *))
+static void query(struct export_in *in, const char *when, trace_first_fn *first)
 {
-	struct trace_when when = {0};
-	struct export_in in = {.path = path, .when = &when};
+	const struct trace_query_opts opts = {
+	    .choice.when = when, .by_start = true, .first = first, .first_arg = in};
+	struct err e = {0};
+	*in = (struct export_in){.path = path};
+	if (trace_query(path, &opts, &in->query, &e))
+		fail_msg("%s", e.what);
+}
+
+static char *exported(int (*export)(struct export_in *, FILE *, struct err *),
+		      trace_first_fn *first)
+{
+	struct export_in in;
 	struct err e = {0};
 	char *text;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
+	query(&in, NULL, first);
 	if (export(&in, f, &e))
 		fail_msg("%s", e.what);
 	fclose(f);
+	trace_query_end(in.query, 0, 0, &e);
+	export_notes_free(in.notes);
 	return text;
 }
 
@@ -114,7 +127,7 @@ static const json_t *of_phase(const json_t *events, char phase, size_t nth)
 static void chrome(void **state)
 {
 	(void)state;
-	json_t *j = parsed(exported(export_chrome));
+	json_t *j = parsed(exported(export_chrome, export_chrome_note));
 	const json_t *events = json_object_get(j, "traceEvents"), *e;
 	assert_string_equal(string(json_object_get(of_phase(events, 'M', 0), "args"), "name"),
 			    "python \"train\".py");
@@ -142,7 +155,7 @@ static void chrome(void **state)
 static void folded(void **state)
 {
 	(void)state;
-	char *text = exported(export_folded);
+	char *text = exported(export_folded, NULL);
 	assert_string_equal(text, "main (train.py:40);aten::sample.Tensor 600\n"
 				  "main (train.py:40);aten::sample.Tensor;aten::add.Tensor 400\n"
 				  "evil:\\x1b[31m \"op\"\\x0a\\xff 100\n"
@@ -173,7 +186,7 @@ static void check_profile(const json_t *p, size_t frames)
 static void speedscope(void **state)
 {
 	(void)state;
-	json_t *j = parsed(exported(export_speedscope));
+	json_t *j = parsed(exported(export_speedscope, NULL));
 	const json_t *profiles = json_object_get(j, "profiles"), *p;
 	const json_t *frames = json_object_get(json_object_get(j, "shared"), "frames");
 	size_t i;
@@ -201,14 +214,13 @@ static void ask(sqlite3 *db, const char *sql, const char *want)
 static void sqlite(void **state)
 {
 	(void)state;
-	struct trace_when when = {.text = "op != 'nothing'"};
-	struct export_in in = {.path = path, .when = &when};
+	struct export_in in;
 	struct err e = {0};
 	sqlite3 *db;
-	assert_int_equal(trace_when_open(&when, path, &e), 0);
+	query(&in, "op != 'nothing'", NULL);
 	if (export_sqlite(&in, database, &e))
 		fail_msg("%s", e.what);
-	trace_when_close(&when);
+	trace_query_end(in.query, 0, 0, &e);
 	assert_int_equal(sqlite3_open(database, &db), SQLITE_OK);
 	ask(db, "SELECT count(*) FROM events", "6");
 	ask(db, "SELECT sum(self_ns) FROM calls", "1430");

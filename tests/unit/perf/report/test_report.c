@@ -2,14 +2,10 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "perf/report/aggregate.h"
 #include "perf/report/call_tree.h"
 #include "perf/report/report.h"
-#include "perf/trace/trace_read.h"
-#include "perf/trace/trace_span.h"
-#include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"
 
 /* sample 1000..2000 { add 1100..1400 }, add 2500..2600 on another thread and line, and the backward
@@ -260,100 +256,13 @@ static void words(void **state)
 	assert_int_equal(report_columns_parse("", AGGREGATE_OP, &columns, &e), -EINVAL);
 }
 
-static const struct py_frame optimizer = {
-    .id = 3, .file = "/x/torch/optim/adam.py", .function = "step", .line = 5, .is_torch = true};
-
-/* Three steps, each ended by an op in the optimizer; times are relative to the start of the file.
- */
-enum { SPAN_EVENTS = 6, SPAN_APART_NS = 1000000 };
-
-static struct op_event span_event(uint64_t origin, uint64_t i)
-{
-	uint64_t start = origin + SPAN_APART_NS * i;
-	return sample_event(i + 1, 0, 0, start, start + 500);
-}
-
-/* A call every millisecond, every second one by the optimizer. Returns the origin. */
-static uint64_t write_steps(const char *path)
-{
-	struct trace_writer *w;
-	struct trace_reader *r;
-	struct err e = {0};
-	static _Alignas(struct py_stack) char memory[sizeof(struct py_stack) + 2 * sizeof(void *)];
-	struct py_stack *stack = (struct py_stack *)memory;
-	*stack = (struct py_stack){.id = 7, .depth = 2};
-	stack->frames[0] = &optimizer;
-	stack->frames[1] = &sample_other_frame;
-	assert_int_equal(trace_writer_open(path, &w, &e), 0);
-	assert_int_equal(trace_writer_flush(w), 0);
-	assert_int_equal(trace_reader_open(path, &r, &e), 0);
-	uint64_t origin = trace_reader_origin(r);
-	trace_reader_close(r);
-	for (uint64_t i = 0; i < SPAN_EVENTS; i++) {
-		struct op_event ev = span_event(origin, i);
-		if (i % 2)
-			ev.stack = ev.where_stack = stack;
-		trace_write_event(w, &ev);
-	}
-	assert_int_equal(trace_writer_close(w, true), 0);
-	return origin;
-}
-
-static void spans(void **state)
-{
-	(void)state;
-	char path[64];
-	struct err e = {0};
-	snprintf(path, sizeof(path), "/tmp/ditrace-test-%d.data", (int)getpid());
-	uint64_t origin = write_steps(path);
-	struct {
-		const char *time, *step, *op;
-		int code;
-		unsigned chosen; /* bit set of the events selected */
-	} cases[] = {
-	    {NULL, NULL, NULL, 0, 0x3f},
-	    {"1ms-3ms", NULL, NULL, 0, 0x06},
-	    {"-1ms", NULL, NULL, 0, 0x01},
-	    {"4500us-", NULL, NULL, 0, 0x20},
-	    {"3ms-2ms", NULL, NULL, -EINVAL, 0},
-	    {"-", NULL, NULL, -EINVAL, 0},
-	    {"2", NULL, NULL, -EINVAL, 0},
-	    {NULL, "2", NULL, 0, 0x0c},
-	    {NULL, "2-", NULL, 0, 0x3c},
-	    {NULL, "1,3", NULL, 0, 0x33},
-	    {"3ms-", "2", NULL, 0, 0x08},
-	    {NULL, "4", NULL, -ENOENT, 0},
-	    {NULL, "x", NULL, -EINVAL, 0},
-	    {NULL, NULL, "add", -EINVAL, 0},
-	    {NULL, "2", "aten::add.Tensor", 0, 0x02},
-	    {NULL, "2", "aten::mul.Tensor", -ENOENT, 0},
-	};
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct trace_span s = {
-		    .time = cases[i].time, .step = cases[i].step, .step_op = cases[i].op};
-		unsigned chosen = 0;
-		int code = trace_span_open(&s, path, &e);
-		if (code != cases[i].code)
-			fail_msg("case %zu: %d, %s", i, code, e.what);
-		assert_true(code == 0 || e.hint[0]);
-		for (uint64_t k = 0; k < SPAN_EVENTS && !code; k++) {
-			struct op_event ev = span_event(origin, k);
-			chosen |= (unsigned)trace_span_has(&s, &ev) << k;
-		}
-		if (chosen != cases[i].chosen)
-			fail_msg("case %zu: chosen %x", i, chosen);
-		trace_span_close(&s);
-	}
-	unlink(path);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(groups),  cmocka_unit_test(all_groups_add_up),
 	    cmocka_unit_test(gaps),    cmocka_unit_test(forward_beside_backward),
 	    cmocka_unit_test(callees), cmocka_unit_test(callers),
-	    cmocka_unit_test(words),   cmocka_unit_test(spans),
+	    cmocka_unit_test(words),
 	};
 	return unit_run(tests, NULL, NULL);
 }

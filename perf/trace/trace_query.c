@@ -1,0 +1,271 @@
+#include "perf/trace/trace_query.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "perf/trace/internal.h"
+
+struct trace_query {
+	const char *path;
+	struct trace_query_opts opts;
+	struct trace_reader *reader;
+	struct trace_order *order; /* NULL: as recorded */
+	struct when *when;
+	struct when_counts counts;
+	struct trace_span span;
+	bool no_ops; /* the first pass saw samples, and no events */
+	uint64_t samples, lost;
+};
+
+struct first_pass {
+	struct trace_query *q;
+	const struct op_desc **ops; /* by their number; NULL: not seen */
+	size_t ops_room;
+	bool events, samples;
+	int error; /* of what was done with an item; its text is in *e */
+	struct err *e;
+};
+
+static int no_memory(const struct trace_query *q, struct err *e)
+{
+	return err_set(e, -ENOMEM, "no memory to read %s", q->path);
+}
+
+/* Whether the first pass does, and not trace_query_next. */
+static bool finds_steps(const struct trace_query *q)
+{
+	return q->span.step && !q->opts.follow;
+}
+
+/* Whether the first pass goes to the end of the file. */
+static bool needs_all(const struct trace_query *q)
+{
+	return q->when || q->opts.first || finds_steps(q);
+}
+
+static int first_pass_op(struct first_pass *f, const struct op_desc *op)
+{
+	size_t old = f->ops_room;
+	if (array_grow(&f->ops, &f->ops_room, (size_t)op->id + 1, sizeof(*f->ops)))
+		return no_memory(f->q, f->e);
+	while (old < f->ops_room)
+		f->ops[old++] = NULL;
+	f->ops[op->id] = op;
+	return 0;
+}
+
+static int first_pass_item(void *arg, const struct trace_item *item)
+{
+	struct first_pass *f = arg;
+	const struct trace_query_opts *o = &f->q->opts;
+	const struct op_desc *op = item->type == TRACE_EVENT	? item->event.op
+				   : item->type == TRACE_SAMPLE ? item->sample.op
+								: NULL;
+	f->events |= item->type == TRACE_EVENT;
+	f->samples |= item->type == TRACE_SAMPLE;
+	if (op && f->q->when)
+		f->error = first_pass_op(f, op);
+	if (!f->error && o->first)
+		f->error = o->first(o->first_arg, item, f->e);
+	return f->error;
+}
+
+/* Steps are counted by events in the order in which they started, and all else takes items as
+ * recorded. As trace_read_next. */
+static int first_pass_next(struct first_pass *f, struct trace_reader *reader,
+			   struct trace_order *order)
+{
+	struct trace_item item;
+	int n = order ? trace_order_next(order, &item, NULL) : trace_read_next(reader, &item, NULL);
+	if (n <= 0)
+		return n;
+	if (!order)
+		first_pass_item(f, &item);
+	else if (item.type == TRACE_EVENT && trace_span_see(&f->q->span, &item.event))
+		f->error = no_memory(f->q, f->e);
+	return n;
+}
+
+static int first_pass_check(struct first_pass *f, bool more)
+{
+	struct trace_query *q = f->q;
+	size_t n = 0;
+	for (size_t i = 0; i < f->ops_room; i++)
+		if (f->ops[i])
+			f->ops[n++] = f->ops[i];
+	int r = q->when ? when_check(q->when, f->ops, n, more, f->e) : 0;
+	return r || !finds_steps(q) ? r : trace_span_check(&q->span, q->path, f->e);
+}
+
+static int first_pass_read(struct first_pass *f, struct trace_reader *reader)
+{
+	bool all = needs_all(f->q);
+	struct trace_order *order = NULL;
+	int n = 1;
+	if (!f->q->opts.first)
+		trace_reader_no_values(reader);
+	if (finds_steps(f->q) && !(order = trace_order_new(reader, false)))
+		return no_memory(f->q, f->e);
+	if (order)
+		trace_order_tap(order, first_pass_item, f);
+	while (!f->error && n > 0 && (all || !f->events))
+		n = first_pass_next(f, reader, order);
+	trace_order_free(order);
+	f->q->no_ops = f->samples && !f->events;
+	return f->error ? f->error : first_pass_check(f, n == -EAGAIN);
+}
+
+static int first_pass(struct trace_query *q, struct err *e)
+{
+	struct first_pass f = {.q = q, .e = e};
+	struct trace_reader *reader;
+	int r = trace_reader_open(q->path, &reader, e);
+	if (r)
+		return r;
+	r = first_pass_read(&f, reader);
+	free(f.ops);
+	trace_reader_close(reader);
+	return r;
+}
+
+static void query_free(struct trace_query *q)
+{
+	trace_order_free(q->order);
+	trace_reader_close(q->reader);
+	trace_span_close(&q->span);
+	when_free(q->when);
+	free(q);
+}
+
+static int query_open(struct trace_query *q, struct err *e)
+{
+	const struct trace_choice *c = &q->opts.choice;
+	int r = trace_reader_open(q->path, &q->reader, e);
+	if (!r && c->when)
+		r = when_compile("--when", c->when, &q->when, e);
+	r = r ? r : trace_span_parse(&q->span, c, trace_reader_origin(q->reader), e);
+	if (!r && (needs_all(q) || q->opts.kinds == TRACE_OPS_OR_SAMPLES))
+		r = first_pass(q, e);
+	if (r || !q->opts.by_start)
+		return r;
+	q->order = trace_order_new(q->reader, q->opts.follow);
+	return q->order ? 0 : no_memory(q, e);
+}
+
+int trace_query(const char *path, const struct trace_query_opts *opts, struct trace_query **out,
+		struct err *e)
+{
+	struct trace_query *q = calloc(1, sizeof(*q));
+	if (!q)
+		return err_set(e, -ENOMEM, "no memory to read %s", path);
+	q->path = path;
+	q->opts = *opts;
+	int r = query_open(q, e);
+	if (r)
+		query_free(q);
+	else
+		*out = q;
+	return r;
+}
+
+bool trace_query_chooses(struct trace_query *q, const struct op_event *ev)
+{
+	return !q->when || when_chooses(q->when, ev, &q->counts);
+}
+
+bool trace_query_of_samples(const struct trace_query *q)
+{
+	return q->opts.kinds == TRACE_SAMPLES ||
+	       (q->opts.kinds == TRACE_OPS_OR_SAMPLES && q->no_ops);
+}
+
+static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
+{
+	struct op_event ev;
+	bool samples = trace_query_of_samples(q);
+	if (item->type == TRACE_EVENT)
+		return !samples && trace_span_has(&q->span, &item->event) &&
+		       (q->opts.unchosen || trace_query_chooses(q, &item->event));
+	if (item->type != TRACE_SAMPLE)
+		return true;
+	sample_as_event(&item->sample, &ev);
+	return (samples || q->opts.kinds == TRACE_OPS_AND_SAMPLES) &&
+	       trace_span_has(&q->span, &ev) && trace_query_chooses(q, &ev);
+}
+
+int trace_query_next(struct trace_query *q, struct trace_item *item, struct err *e)
+{
+	bool steps = q->span.step && !finds_steps(q);
+	for (;;) {
+		int n = q->order ? trace_order_next(q->order, item, e)
+				 : trace_read_next(q->reader, item, e);
+		if (n == 0 && steps)
+			return trace_span_check(&q->span, q->path, e);
+		if (n <= 0)
+			return n;
+		if (item->type == TRACE_LOST)
+			q->lost += item->lost.count;
+		if (item->type == TRACE_SAMPLE)
+			q->samples++;
+		if (steps && item->type == TRACE_EVENT && trace_span_see(&q->span, &item->event))
+			return no_memory(q, e);
+		if (is_asked_for(q, item))
+			return n;
+	}
+}
+
+void trace_query_no_values(struct trace_query *q)
+{
+	trace_reader_no_values(q->reader);
+}
+
+uint64_t trace_query_origin(const struct trace_query *q)
+{
+	return trace_reader_origin(q->reader);
+}
+
+uint64_t trace_query_samples(const struct trace_query *q)
+{
+	return q->samples;
+}
+
+uint64_t trace_query_lost(const struct trace_query *q)
+{
+	return q->lost;
+}
+
+const struct when_counts *trace_query_counts(const struct trace_query *q)
+{
+	return q->when ? &q->counts : NULL;
+}
+
+static void print_counts(const struct trace_query *q, unsigned say)
+{
+	char text[128];
+	if (say & TRACE_SAY_LEFT_OUT && q->when)
+		fprintf(stderr, "ditrace: %s\n", when_counts_text(text, sizeof(text), &q->counts));
+	if (say & TRACE_SAY_LOST && q->lost)
+		fprintf(stderr, "ditrace: %s lost while recording\n",
+			text_counted(text, sizeof(text), q->lost, "event"));
+}
+
+int trace_query_end(struct trace_query *q, unsigned say, int code, const struct err *e)
+{
+	fflush(stdout);
+	if (q)
+		print_counts(q, say);
+	if (code == -EAGAIN) {
+		fputs("ditrace: ", stderr);
+		text_print_safe(stderr, q->path);
+		fputs(" is still being written: this is what it holds so far\n", stderr);
+	} else if (code) {
+		err_print(e);
+	}
+	if (q)
+		query_free(q);
+	return code && code != -EAGAIN ? EXIT_FAILED : EXIT_GOOD;
+}
