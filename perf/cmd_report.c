@@ -352,7 +352,6 @@ int cmd_report(int argc, char **argv)
 	    {0, "format", OPTION_CHOICE, &p.format, "FORMAT", "table (default), json or csv",
 	     formats},
 	    QUERY_OPTIONS(p.choice),
-	    {0, "filter", OPTION_STRING, &p.choice.when, "EXPR", "the same as --when", NULL},
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
 	     "phase, symbol (default op,line,phase)",
@@ -376,7 +375,6 @@ int cmd_report(int argc, char **argv)
 	     "nothing with less than P % of the time", NULL},
 	    {0, "no-pager", OPTION_FLAG, &p.no_pager, NULL, "do not start $PAGER on a terminal",
 	     NULL},
-	    {0, "stdio", OPTION_FLAG, &p.no_pager, NULL, "the same", NULL},
 	    {0},
 	};
 	const struct command command = {

@@ -5,7 +5,7 @@ need_tracing
 
 # paths_are_right: no path is another than what the program says, and where it is sure all are there
 paths_are_right() {
-	"$DITRACE" report --group op,shape,module --filter 'op == "aten::fill_.Scalar"' --format json "$T/data" >"$T/report" &&
+	"$DITRACE" report --group op,shape,module --when 'op == "aten::fill_.Scalar"' --format json "$T/data" >"$T/report" &&
 		"$PY" "$here/compare_modules.py" "$T/report" "$T/out"
 }
 

@@ -93,7 +93,7 @@ frames = len(p["shared"]["frames"])
 assert len(p["samples"]) == len(p["weights"]) and all(0 <= f < frames for s in p["samples"] for f in s)
 print(sum(p["weights"]))' "$T/speedscope")" "$(weight)"
 	ok "by thread, op and native function" report --group thread,op,symbol --sort samples
-	ok "a filter chooses" report --filter 'op == "aten::mm"' --group op
+	ok "a condition chooses" report --when 'op == "aten::mm"' --group op
 	is "one op then" "$(python3 -c 'import json, sys
 print([r["op"] for r in json.load(open(sys.argv[1]))["rows"]])' "$T/json")" "['aten::mm']"
 }

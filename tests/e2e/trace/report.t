@@ -158,7 +158,7 @@ reports() {
 	ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
 	ok "steps add up to all" steps_add_up
 	is "a time before the end and one behind" "$(($(sum --time -2500ms) + $(sum --time 2500ms-)))" "${all% *}"
-	is "--filter is --when" "$(sum --filter "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
+	is "a condition" "$(sum --when "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
 	ok "gaps add up to the time in no op" gaps_are_what_is_left
 	ok "the backward beside the forward" sides_add_up
 	ok "callees add up to the self time" graph_adds_up callees
@@ -189,8 +189,8 @@ error "two forms at once" "does not go with" "$DITRACE" report --gaps --side-by-
 if command -v script >/dev/null; then
 	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
 	like "a pager on a terminal" "$T/tty" '^paged:.*aten::mul'
-	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report --stdio -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
-	unlike "none with --stdio" "$T/tty" '^paged:'
+	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report --no-pager -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
+	unlike "none with --no-pager" "$T/tty" '^paged:'
 else
 	skip "no script(1) here" 2
 fi
