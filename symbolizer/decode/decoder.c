@@ -7,27 +7,7 @@
 #include "symbolizer/decode/internal.h"
 #include "symbolizer/python/pycode.h"
 
-enum { THREAD_BUCKETS = 256, HELD_MAX = 32 << 20 };
-
-struct decoder_thread {
-	struct decoder_thread *next;
-	uint32_t tid;
-	uint16_t proc;
-	uint16_t nopen;
-	struct hit_fragments parts;
-	struct open_op *open[OPEN_MAX];
-	struct open_op grads; /* ROLE_GRADS, which is beside the ops; seq 0: not open */
-};
-
-struct decoder {
-	decoder_event_fn *fn, *start_fn;
-	decoder_grads_fn *grads_fn;
-	void *arg;
-	struct target *targets[PROCS_MAX];
-	struct hit_queue held[PROCS_MAX]; /* until the layout of their tensors is known */
-	struct decoder_thread *threads[THREAD_BUCKETS];
-	uint64_t next_id, dropped;
-};
+enum { HELD_MAX = 32 << 20 };
 
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg)
 {
@@ -54,240 +34,54 @@ int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
 {
 	if (proc >= PROCS_MAX)
 		return -E2BIG;
-	d->targets[proc] = t;
+	d->procs[proc].target = t;
 	return 0;
 }
 
-static struct decoder_thread *thread_of(struct decoder *d, const struct hit *h)
+/* Decode what is held back of a process, with what is known of its tensors now. */
+static void drain_proc(struct decoder *d, struct decoder_proc *p)
 {
-	struct decoder_thread **bucket = &d->threads[h->tid % THREAD_BUCKETS];
-	for (struct decoder_thread *t = *bucket; t; t = t->next)
-		if (t->tid == h->tid && t->proc == h->proc)
-			return t;
-	struct decoder_thread *t = calloc(1, sizeof(*t));
-	if (!t)
-		return NULL;
-	t->tid = h->tid;
-	t->proc = h->proc;
-	t->next = *bucket;
-	*bucket = t;
-	return t;
-}
-
-static void close_op(struct decoder *d, struct decoder_thread *t, uint64_t end_ns, bool thrown)
-{
-	struct open_op *o = t->open[--t->nopen];
-	o->ev.end_ns = end_ns;
-	o->ev.thrown = thrown;
-	if (end_ns && t->nopen)
-		t->open[t->nopen - 1]->ev.child_ns += end_ns - o->ev.start_ns;
-	d->fn(&o->ev, d->arg);
-	arena_reset(&o->arena);
-}
-
-/* Ops above `depth` are gone without an exit: an exception passed them, unless records were lost,
- * and then nothing is known of their end. */
-static void close_above(struct decoder *d, struct decoder_thread *t, unsigned depth,
-			const struct hit *h)
-{
-	bool lost = h->flags & HIT_GAP;
-	while (t->nopen > depth)
-		close_op(d, t, lost ? 0 : h->ts, !lost);
-}
-
-static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, const struct hit *h)
-{
-	if (t->nopen >= OPEN_MAX)
-		return NULL;
-	struct open_op *o = t->open[t->nopen];
-	if (!o)
-		o = t->open[t->nopen] = calloc(1, sizeof(*o));
-	if (!o)
-		return NULL;
-	const struct open_op *up = t->nopen ? t->open[t->nopen - 1] : NULL;
-	o->ev = (struct op_event){
-	    .id = d->next_id++,
-	    .parent = up ? up->ev.id : 0,
-	    .start_ns = h->ts,
-	    .pid = d->targets[h->proc]->pid,
-	    .tid = (int32_t)h->tid,
-	    .depth = t->nopen,
-	    .phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD,
-	};
-	if (up && o->ev.phase == PHASE_BACKWARD) {
-		o->ev.forward_id = up->ev.forward_id;
-		o->ev.where_stack = up->ev.where_stack;
-	}
-	o->ev.held = h->flags & HIT_STOPPED;
-	o->seq = h->seq;
-	o->in.n = 0;
-	t->nopen++;
-	return o;
-}
-
-static const struct py_stack *frames_of(struct target *t, const struct item *i, uint64_t when)
-{
-	return py_stack_intern_at(t->py, (const uint64_t(*)[3])(i + 1), i->len / STACK_FRAME_SIZE,
-				  i->aux & STACK_CUT, when);
-}
-
-static const struct py_stack *stack_of(struct target *t, const struct decoder_thread *th,
-				       const struct items *it, uint64_t when)
-{
-	const struct item *i = items_stack(it);
-	if (!i || !t->py || (i->aux & STACK_NONE))
-		return NULL;
-	/* The same as the enclosing op's, the innermost open op but this one. */
-	if (i->aux & STACK_SAME)
-		return th->nopen > 1 ? th->open[th->nopen - 2]->ev.stack : NULL;
-	const struct py_stack *known;
-	if (i->aux & STACK_KNOWN)
-		return memcpy(&known, i + 1, sizeof(known)), known;
-	return frames_of(t, i, when);
-}
-
-static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
-		     const struct hit *h, const struct items *it)
-{
-	close_above(d, th, h->depth, h);
-	struct open_op *o = push_op(d, th, h);
-	if (!o) {
-		d->dropped++;
-		return;
-	}
-	o->probe = &t->ops->ops[h->op];
-	o->ev.op = target_identify(t, o->probe, it, &o->reg);
-	o->ev.stack = stack_of(t, th, it, h->ts);
-	if (o->ev.phase == PHASE_FORWARD)
-		o->ev.where_stack = o->ev.stack;
-	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
-	    o->probe->role == ROLE_NAMED_NODE)
-		open_op_tie(t, o, it);
-	open_op_args(t, o, it);
-	if (d->start_fn)
-		d->start_fn(&o->ev, d->arg);
-}
-
-static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thread *th,
-			const struct hit *h, const struct items *it)
-{
-	unsigned i = th->nopen;
-	while (i > 0 && th->open[i - 1]->seq != h->seq)
-		i--;
-	if (i == 0) {
-		d->dropped++;
-		return;
-	}
-	close_above(d, th, i, h);
-	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
-	open_op_results(t, th->open[i - 1], it);
-	close_op(d, th, h->ts, false);
-}
-
-static uint64_t edges_of(const struct items *it)
-{
-	const struct item *i = items_find(it, GRADS_EDGES_READ, NULL);
-	uint64_t edges = 0;
-	if (i && i->kind == ITEM_DATA && i->len >= sizeof(edges))
-		memcpy(&edges, i + 1, sizeof(edges));
-	return edges;
-}
-
-static void on_grads_entry(struct target *t, struct open_op *o, const struct hit *h,
-			   const struct items *it)
-{
-	struct decode in = open_op_decode(t, o, NULL);
-	arena_reset(&o->arena);
-	o->probe = &t->ops->ops[h->op];
-	o->seq = h->seq;
-	struct value *returned = arena_alloc(&o->arena, sizeof(*returned));
-	if (returned)
-		*returned = decode_value(&in, &o->probe->abi.args[0], it);
-	o->ev.args = returned;
-	o->edges = edges_of(it);
-}
-
-static void on_grads_exit(struct decoder *d, struct target *t, struct open_op *o,
-			  const struct hit *h, const struct items *it)
-{
-	struct decode in = open_op_decode(t, o, NULL);
-	if (o->seq != h->seq || !o->ev.args || !d->grads_fn)
-		return;
-	const struct decoder_grads g = {
-	    .pid = t->pid,
-	    .tid = (int32_t)h->tid,
-	    .returned = o->ev.args[0],
-	    .flowing = decode_value(&in, &o->probe->abi.results[0], it),
-	    .edges = o->edges,
-	};
-	o->seq = 0;
-	d->grads_fn(&g, d->arg);
-}
-
-static void on_grads(struct decoder *d, struct target *t, struct decoder_thread *th,
-		     const struct hit *h, const struct items *it)
-{
-	if (h->kind == HIT_ENTRY) {
-		close_above(d, th, h->depth, h);
-		on_grads_entry(t, &th->grads, h, it);
-	} else {
-		on_grads_exit(d, t, &th->grads, h, it);
-	}
-}
-
-static void on_op(struct decoder *d, struct target *t, const struct hit *h)
-{
-	t->reading = h->generation;
-	struct decoder_thread *th = thread_of(d, h);
-	if (!th || h->op >= t->ops->n) {
-		d->dropped++;
-		return;
-	}
-	struct items it = items_of(h);
-	if (h->flags & (HIT_MORE | HIT_CONT)) {
-		if (hit_fragments_add(&th->parts, h))
-			d->dropped++;
-		if (h->flags & HIT_MORE)
-			return;
-		it = hit_fragments_end(&th->parts);
-	}
-	if (t->ops->ops[h->op].role == ROLE_GRADS)
-		on_grads(d, t, th, h, &it);
-	else if (h->kind == HIT_ENTRY)
-		on_entry(d, t, th, h, &it);
-	else
-		on_exit_hit(d, t, th, h, &it);
-}
-
-static void decoder_take_hit(struct decoder *d, struct target *t, const struct hit *h)
-{
-	if (h->kind == HIT_CODE_FREED && t->py)
-		py_code_freed(t->py, h->sp);
-	else if (h->kind == HIT_ENTRY || h->kind == HIT_EXIT)
-		on_op(d, t, h);
-}
-
-void decoder_drain(struct decoder *d, uint16_t proc)
-{
-	if (proc >= PROCS_MAX || !d->targets[proc])
-		return;
-	struct hit_queue *q = &d->held[proc];
-	if (d->targets[proc]->layout_complete)
-		target_settle(d->targets[proc]);
 	const struct hit *h;
-	for (size_t at = 0; (h = hit_queue_next(q, &at));)
-		decoder_take_hit(d, d->targets[proc], h);
-	q->len = 0;
-	if (d->targets[proc]->layout_known)
-		hit_queue_free(q);
+	if (p->target->layout_complete)
+		target_settle(p->target);
+	for (size_t at = 0; (h = hit_queue_next(&p->held, &at));)
+		decoder_pair(d, p->target, h);
+	p->held.len = 0;
+	if (p->target->layout_known)
+		hit_queue_free(&p->held);
 }
 
 /* In a copy of our own, the frames give way to the stack they stand for. */
 static void know_stack(struct target *t, struct item *i, uint64_t when)
 {
-	const struct py_stack *s = frames_of(t, i, when);
+	const struct py_stack *s = decoder_frames(t, i, when);
 	memcpy(i + 1, &s, sizeof(s));
 	i->aux |= STACK_KNOWN;
+}
+
+void decoder_decode(struct decoder *d, const struct hit *h)
+{
+	struct decoder_proc *p = &d->procs[h->proc];
+	if (!p->target) {
+		d->dropped++;
+		return;
+	}
+	if (p->target->layout_known && p->held.len)
+		drain_proc(d, p);
+	if (p->target->layout_known || hit_is_of_code(h->kind)) {
+		decoder_pair(d, p->target, h);
+		return;
+	}
+	struct hit *copy = hit_queue_add(&p->held, h, HELD_MAX);
+	if (!copy) {
+		drain_proc(d, p);
+		decoder_pair(d, p->target, h);
+		return;
+	}
+	struct items it = items_of(copy);
+	const struct item *s = items_stack(&it);
+	if (s && s->len && p->target->py)
+		know_stack(p->target, (struct item *)s, h->ts);
 }
 
 /* The first word of the tensor that an item holds, of its class's vtable; 0: none. */
@@ -322,10 +116,10 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	}
 }
 
-void decoder_learn(struct decoder *d, const struct hit *h)
+/* The sooner the layout of tensors is known, the fewer records are held back. */
+static void learn_hit(struct target *t, const struct hit *h)
 {
-	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
-	if (!t || h->size < sizeof(*h) || hit_is_of_code(h->kind))
+	if (hit_is_of_code(h->kind))
 		return;
 	struct items it = items_of(h);
 	if (h->kind == HIT_SCHEMA) {
@@ -337,52 +131,51 @@ void decoder_learn(struct decoder *d, const struct hit *h)
 		target_learn(t, &it);
 }
 
-void decoder_hit(struct decoder *d, const struct hit *h)
+/* Whether the record can be used; then what it tells at once is learned. */
+static bool accept_hit(struct decoder *d, const struct hit *h)
 {
-	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
+	struct target *t = h->proc < PROCS_MAX ? d->procs[h->proc].target : NULL;
 	if (!t || h->size < sizeof(*h) || h->size % 8) {
 		d->dropped++;
-		return;
+		return false;
 	}
-	if (h->kind == HIT_CODE_MET)
+	learn_hit(t, h);
+	return true;
+}
+
+void decoder_feed(struct decoder *d, const struct hit *h)
+{
+	if (accept_hit(d, h))
+		reorder_buffer_add(&d->reorder_buffer, d, h);
+}
+
+void decoder_feed_now(struct decoder *d, const struct hit *h)
+{
+	if (!accept_hit(d, h))
 		return;
-	struct hit_queue *q = &d->held[h->proc];
-	if (t->layout_known && q->len)
-		decoder_drain(d, h->proc);
-	if (t->layout_known || h->kind == HIT_CODE_FREED) {
-		decoder_take_hit(d, t, h);
-		return;
-	}
-	struct hit *copy = hit_queue_add(q, h, HELD_MAX);
-	if (!copy) {
-		decoder_drain(d, h->proc);
-		decoder_take_hit(d, t, h);
-		return;
-	}
-	struct items it = items_of(copy);
-	const struct item *s = items_stack(&it);
-	if (s && s->len && t->py)
-		know_stack(t, (struct item *)s, h->ts);
+	reorder_buffer_flush(&d->reorder_buffer, d);
+	drain_proc(d, &d->procs[h->proc]);
+	decoder_pair(d, d->procs[h->proc].target, h);
 }
 
 void decoder_warm(struct decoder *d, const struct hit *h)
 {
-	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
+	struct target *t = d->procs[h->proc].target;
 	if (!t || !t->py || h->kind != HIT_ENTRY)
 		return;
 	struct items it = items_of(h);
 	const struct item *s = items_stack(&it);
 	if (s && s->len)
-		frames_of(t, s, h->ts);
+		decoder_frames(t, s, h->ts);
 }
 
 void decoder_foresee(struct decoder *d, const struct hit *h)
 {
 	enum { REGIONS = 3 + CODE_PIECES };
-	struct target *t = h->proc < PROCS_MAX ? d->targets[h->proc] : NULL;
+	struct target *t = d->procs[h->proc].target;
 	struct py_region r[REGIONS];
 	unsigned n = 0;
-	if (!t || !t->py || h->size < sizeof(*h) || !hit_is_of_code(h->kind))
+	if (!t || !t->py)
 		return;
 	struct items it = items_of(h);
 	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
@@ -396,12 +189,57 @@ void decoder_foresee(struct decoder *d, const struct hit *h)
 		py_code_remember(t->py, h->sp, r, n);
 }
 
-void decoder_flush(struct decoder *d, int proc)
+/* Hits of a process have stopped coming, or have come for long: show what is there. */
+static void drain_held(struct decoder *d, uint64_t now_ns)
 {
-	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
-		for (struct decoder_thread *t = d->threads[b]; t; t = t->next)
-			while ((proc < 0 || t->proc == proc) && t->nopen)
-				close_op(d, t, 0, false);
+	enum { HELD_NS = 500 * 1000 * 1000 };
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
+		struct decoder_proc *p = &d->procs[i];
+		if (!p->target || p->target->layout_known || now_ns - p->drained < HELD_NS)
+			continue;
+		p->drained = now_ns;
+		drain_proc(d, p);
+	}
+}
+
+void decoder_tick(struct decoder *d, uint64_t now_ns)
+{
+	if (reorder_buffer_turn(&d->reorder_buffer, d, now_ns))
+		drain_held(d, now_ns);
+}
+
+bool decoder_end_target(struct decoder *d, uint16_t proc)
+{
+	struct decoder_proc *p = &d->procs[proc];
+	if (!p->last_turn)
+		p->last_turn = d->reorder_buffer.turns + 2;
+	return d->reorder_buffer.turns >= p->last_turn;
+}
+
+static void settle_proc(struct decoder *d, struct decoder_proc *p)
+{
+	if (!p->target)
+		return;
+	target_settle(p->target);
+	drain_proc(d, p);
+}
+
+void decoder_remove_target(struct decoder *d, uint16_t proc)
+{
+	if (proc >= PROCS_MAX)
+		return;
+	settle_proc(d, &d->procs[proc]);
+	decoder_end_ops(d, proc);
+	decoder_drop_threads(d, proc);
+	d->procs[proc] = (struct decoder_proc){0};
+}
+
+void decoder_finish(struct decoder *d)
+{
+	reorder_buffer_flush(&d->reorder_buffer, d);
+	for (unsigned i = 0; i < PROCS_MAX; i++)
+		settle_proc(d, &d->procs[i]);
+	decoder_end_ops(d, -1);
 }
 
 uint64_t decoder_dropped(const struct decoder *d)
@@ -409,51 +247,13 @@ uint64_t decoder_dropped(const struct decoder *d)
 	return d->dropped;
 }
 
-static void free_thread(struct decoder_thread *t)
-{
-	for (unsigned i = 0; i < OPEN_MAX && t->open[i]; i++) {
-		arena_free(&t->open[i]->arena);
-		free(t->open[i]);
-	}
-	arena_free(&t->grads.arena);
-	hit_fragments_free(&t->parts);
-	free(t);
-}
-
-static void drop_threads(struct decoder *d, uint16_t proc)
-{
-	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
-		for (struct decoder_thread **at = &d->threads[b], *t; (t = *at);) {
-			if (t->proc != proc) {
-				at = &t->next;
-				continue;
-			}
-			*at = t->next;
-			free_thread(t);
-		}
-}
-
-void decoder_remove_target(struct decoder *d, uint16_t proc)
-{
-	if (proc >= PROCS_MAX)
-		return;
-	decoder_flush(d, proc);
-	drop_threads(d, proc);
-	hit_queue_free(&d->held[proc]);
-	d->targets[proc] = NULL;
-}
-
 void decoder_free(struct decoder *d)
 {
 	if (!d)
 		return;
 	for (unsigned i = 0; i < PROCS_MAX; i++)
-		hit_queue_free(&d->held[i]);
-	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
-		while (d->threads[b]) {
-			struct decoder_thread *t = d->threads[b];
-			d->threads[b] = t->next;
-			free_thread(t);
-		}
+		hit_queue_free(&d->procs[i].held);
+	decoder_drop_threads(d, -1);
+	reorder_buffer_free(&d->reorder_buffer);
 	free(d);
 }

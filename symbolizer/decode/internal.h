@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/plan/plan.h"
 
@@ -63,5 +64,96 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
 /* Of a node's entry: give the event its node, and the forward op and stack that it belongs to, when
  * they are known. */
 void open_op_tie(struct target *t, struct open_op *o, const struct items *it);
+
+/* Records that wait for their turn, one behind the other as they came. */
+
+/* Zero-initialise. The records lie at data[0 .. len). */
+struct hit_queue {
+	uint8_t *data;
+	size_t len, room; /* bytes */
+};
+
+/* Append a copy of `h`, unless the queue would hold more than `most` bytes then; it takes no more
+ * memory than that. Returns the copy, valid until the next call with this queue; NULL when there is
+ * no room for it. */
+struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most);
+
+/* The record that begins *at bytes behind the first (0 to begin with), NULL at the end; *at moves
+ * on. */
+const struct hit *hit_queue_next(const struct hit_queue *q, size_t *at);
+
+/* Free its memory; it is empty then. */
+void hit_queue_free(struct hit_queue *q);
+
+/* Hits wait for a moment before they are decoded, so that it is known by then which Python code
+ * objects ended right after them. */
+
+enum { REORDER_BUFFER_NS = 20 * 1000 * 1000 };
+
+struct batch {
+	struct hit_queue hits;
+	size_t nends; /* records of code objects that ended or were met */
+};
+
+/* Zero-initialise. */
+struct reorder_buffer {
+	struct batch waiting, coming;
+	size_t warmed;	 /* bytes of `coming` whose stacks have been looked at */
+	uint64_t turned; /* CLOCK_MONOTONIC, ns: the last turn */
+	uint64_t turns;	 /* two later, all that has come is decoded */
+};
+
+/* Take one record; copies it. When more wait than fit into a few MiB they are decoded at once. */
+void reorder_buffer_add(struct reorder_buffer *l, struct decoder *d, const struct hit *h);
+
+/* Read the Python code that the records which have come since name, while it lives; and, when the
+ * last turn is REORDER_BUFFER_NS ago, decode what had come before it. Returns whether it did. */
+bool reorder_buffer_turn(struct reorder_buffer *l, struct decoder *d, uint64_t now_ns);
+
+/* Decode all that waits. */
+void reorder_buffer_flush(struct reorder_buffer *l, struct decoder *d);
+
+void reorder_buffer_free(struct reorder_buffer *l);
+
+enum { THREAD_BUCKETS = 256 };
+
+struct decoder_proc {
+	struct target *target; /* NULL: not known */
+	struct hit_queue held; /* until the layout of its tensors is known */
+	uint64_t drained;      /* CLOCK_MONOTONIC, ns: when what was held was last decoded */
+	uint64_t last_turn;    /* of the reorder buffer: all was fed, and is decoded then; 0: more
+				* may come */
+};
+
+struct decoder {
+	decoder_event_fn *fn, *start_fn;
+	decoder_grads_fn *grads_fn;
+	void *arg;
+	struct decoder_proc procs[PROCS_MAX];
+	struct reorder_buffer reorder_buffer;
+	struct decoder_thread *threads[THREAD_BUCKETS];
+	uint64_t next_id, dropped;
+};
+
+/* Decode a record whose turn has come, or hold it back. */
+void decoder_decode(struct decoder *d, const struct hit *h);
+
+/* Read the Python code that a record names, so that it is known when its turn comes. */
+void decoder_warm(struct decoder *d, const struct hit *h);
+
+/* Learn a Python code object from what its record (HIT_CODE_FREED, HIT_CODE_MET) has copied of it,
+ * to be called before the hits that were taken while it lived. */
+void decoder_foresee(struct decoder *d, const struct hit *h);
+
+/* pair_hits.c: open or close the op that a record is of; `t` is its process. */
+void decoder_pair(struct decoder *d, struct target *t, const struct hit *h);
+
+/* End the ops of process `proc` (all processes: -1) that are open, unfinished; forget its threads.
+ */
+void decoder_end_ops(struct decoder *d, int proc);
+void decoder_drop_threads(struct decoder *d, int proc);
+
+/* The stack whose frames are in the ITEM_STACK `i`, of a hit at `when`. */
+const struct py_stack *decoder_frames(struct target *t, const struct item *i, uint64_t when);
 
 #endif

@@ -3,12 +3,7 @@
 #include <string.h>
 
 #include "symbolizer/decode/decode_value.h"
-#include "symbolizer/decode/decoder.h"
-
-static size_t padded(const struct hit *h)
-{
-	return (h->size + 7u) & ~(size_t)7;
-}
+#include "symbolizer/decode/internal.h"
 
 static int make_room(struct hit_queue *q, size_t need, size_t most)
 {
@@ -25,11 +20,10 @@ static int make_room(struct hit_queue *q, size_t need, size_t most)
 
 struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most)
 {
-	size_t need = padded(h);
-	if (make_room(q, q->len + need, most))
+	if (make_room(q, q->len + h->size, most))
 		return NULL;
 	struct hit *copy = memcpy(q->data + q->len, h, h->size);
-	q->len += need;
+	q->len += h->size;
 	return copy;
 }
 
@@ -38,7 +32,7 @@ const struct hit *hit_queue_next(const struct hit_queue *q, size_t *at)
 	if (*at >= q->len)
 		return NULL;
 	const struct hit *h = (const struct hit *)(q->data + *at);
-	*at += padded(h);
+	*at += h->size;
 	return h;
 }
 
@@ -85,7 +79,7 @@ static void decode(struct reorder_buffer *l, struct decoder *d)
 			decoder_foresee(d, e.hit[i]);
 	const struct hit *h;
 	for (size_t at = 0; (h = hit_queue_next(&l->waiting.hits, &at));) {
-		decoder_hit(d, h);
+		decoder_decode(d, h);
 		if (passed >= e.n || e.hit[passed] != h)
 			continue;
 		/* Another code object may have taken the place and ended, too. */
@@ -133,17 +127,20 @@ static void turn(struct reorder_buffer *l, struct decoder *d)
 	l->turns++;
 }
 
-void reorder_buffer_turn(struct reorder_buffer *l, struct decoder *d, uint64_t now_ns)
+bool reorder_buffer_turn(struct reorder_buffer *l, struct decoder *d, uint64_t now_ns)
 {
 	warm(l, d);
 	if (now_ns - l->turned < REORDER_BUFFER_NS)
-		return;
+		return false;
 	l->turned = now_ns;
 	turn(l, d);
+	return true;
 }
 
 void reorder_buffer_flush(struct reorder_buffer *l, struct decoder *d)
 {
+	if (!l->waiting.hits.len && !l->coming.hits.len)
+		return;
 	turn(l, d);
 	turn(l, d);
 }
@@ -154,7 +151,7 @@ void reorder_buffer_add(struct reorder_buffer *l, struct decoder *d, const struc
 	if (!hit_queue_add(q, h, BATCH_MAX)) {
 		reorder_buffer_flush(l, d);
 		if (!hit_queue_add(q, h, BATCH_MAX)) {
-			decoder_hit(d, h);
+			decoder_decode(d, h);
 			return;
 		}
 	}

@@ -146,23 +146,32 @@ static void give(struct decoder *d, struct record *r, struct input *in)
 	if (!h)
 		return;
 	memcpy(h, r, r->hit.size > sizeof(*h) ? r->hit.size : sizeof(*h));
-	decoder_foresee(d, h);
-	if (h->size >= sizeof(*h))
-		decoder_learn(d, h);
-	decoder_hit(d, h);
+	if (b[0] & 2)
+		decoder_feed_now(d, h);
+	else
+		decoder_feed(d, h);
 	free(h);
+}
+
+/* The process ends, and another gets its number. */
+static void remove_target(struct sample_target *s, struct decoder *d)
+{
+	decoder_end_target(d, 0);
+	decoder_remove_target(d, 0);
+	if (decoder_add_target(d, 0, &s->target))
+		abort();
 }
 
 static void run(struct sample_target *s, struct decoder *d, struct input *in)
 {
 	static struct record r;
 	uint8_t b[8];
-	uint64_t ts = 0;
+	uint64_t ts = 0, now = 0;
 	while (take(in, b, sizeof(b)) == sizeof(b)) {
 		if (b[0] == 0xff)
-			decoder_drain(d, b[1] & 1);
+			decoder_tick(d, now += (uint64_t)b[1] << 25);
 		if (b[0] == 0xfe)
-			decoder_flush(d, (b[1] & 3) - 1);
+			remove_target(s, d);
 		record_begin(&r,
 			     (struct hit){.kind = b[0] & 3,
 					  .flags = b[1],
@@ -212,8 +221,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	if (s.target.snapshots && d && !decoder_add_target(d, 0, &s.target)) {
 		decoder_on_grads(d, on_grads);
 		run(&s, d, &in);
-		decoder_drain(d, 0);
-		decoder_flush(d, -1);
+		decoder_finish(d);
 	}
 	decoder_free(d);
 	sample_target_free(&s);

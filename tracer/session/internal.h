@@ -30,10 +30,8 @@ struct proc {
 	bool boxed;	     /* the boxed call is probed */
 	bool code_freed;     /* the freeing of Python code is probed */
 	uint32_t generation; /* of the configuration the engine has */
-	uint64_t drained;
 	uint64_t added;
-	bool all_taken; /* of one that has ended: its last record is with the reorder_buffer ... */
-	uint64_t taken_turn; /* ... since this turn of it */
+	bool decoded; /* of one that has ended: all of its records */
 };
 
 /* The op table of a libtorch, and which file that is. */
@@ -57,7 +55,6 @@ struct session {
 	struct engine *engine;
 	struct err engine_note; /* code 0: none */
 	struct decoder *decoder;
-	struct reorder_buffer reorder_buffer;
 	struct preload preload;
 	struct op_table *ops;	  /* that of `loaded` */
 	struct loaded_ops loaded; /* of the first libtorch met; others are not traced */

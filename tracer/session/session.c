@@ -118,14 +118,12 @@ static void on_event(const struct op_event *ev, void *arg)
 		stats_collector_done(s->tensor_stats, t, &measured, recorded);
 }
 
-/* The thread stands still: it is now or never. */
-static void on_held_hit(struct session *s, const struct hit *h)
+static void on_stopped_hit(const struct hit *h, void *arg)
 {
-	reorder_buffer_flush(&s->reorder_buffer, s->decoder);
+	struct session *s = arg;
 	/* Of the shim's threads some have gone on. */
 	s->stands = !s->engine->observes || h->flags & HIT_STOPPED;
-	decoder_hit(s->decoder, h);
-	decoder_drain(s->decoder, h->proc);
+	decoder_feed_now(s->decoder, h);
 	if (s->engine->count_call)
 		s->engine->set_awaited(s->engine, capture_awaits(s->capture));
 }
@@ -133,11 +131,13 @@ static void on_held_hit(struct session *s, const struct hit *h)
 static void on_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
-	decoder_learn(s->decoder, h);
-	if (s->holds)
-		on_held_hit(s, h);
-	else
-		reorder_buffer_add(&s->reorder_buffer, s->decoder, h);
+	decoder_feed(s->decoder, h);
+}
+
+/* Hand what has come to the decoder; as the engine's consume. */
+static int consume(struct session *s)
+{
+	return s->engine->consume(s->engine, s->holds ? on_stopped_hit : on_hit, s);
 }
 
 static void on_start(const struct op_event *ev, void *arg)
@@ -171,19 +171,6 @@ int session_begin_decoding(struct session *s)
 	return 0;
 }
 
-/* Hits of this process have stopped coming, or have come for long: show what is there. */
-static void drain_held(struct session *s)
-{
-	enum { HELD_NS = 500 * 1000 * 1000 };
-	for (unsigned i = 0; i < PROCS_MAX; i++) {
-		struct proc *p = &s->procs[i];
-		if (!p->target || p->target->layout_known || s->now - p->drained < HELD_NS)
-			continue;
-		p->drained = s->now;
-		decoder_drain(s->decoder, (uint16_t)i);
-	}
-}
-
 static void count_lost(struct session *s)
 {
 	struct engine_counters c;
@@ -205,7 +192,6 @@ static void housekeeping(struct session *s)
 	s->kept_house = s->now;
 	session_complete_procs(s);
 	session_sample_dispatch(s);
-	drain_held(s);
 	count_lost(s);
 	session_write_stats(s);
 }
@@ -255,8 +241,8 @@ int session_step(struct session *s, struct err *e)
 			*e = s->fatal;
 		return s->fatal.code;
 	}
-	int r = s->engine->consume(s->engine, on_hit, s);
-	reorder_buffer_turn(&s->reorder_buffer, s->decoder, s->now);
+	int r = consume(s);
+	decoder_tick(s->decoder, s->now);
 	if (r < 0)
 		return engine_failed(s, r, e);
 	session_free_ended(s, r < ENGINE_AT_ONCE);
@@ -320,18 +306,11 @@ static void stop_probes(struct session *s)
 {
 	session_calibrate(s);
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
-	while (s->engine->consume(s->engine, on_hit, s) > 0)
+	while (consume(s) > 0)
 		update_procs(s);
-	reorder_buffer_flush(&s->reorder_buffer, s->decoder);
-	for (unsigned i = 0; i < PROCS_MAX; i++) {
-		if (!s->procs[i].target)
-			continue;
-		target_settle(s->procs[i].target);
-		decoder_drain(s->decoder, (uint16_t)i);
-	}
+	decoder_finish(s->decoder);
 	s->now = session_now();
 	count_lost(s);
-	decoder_flush(s->decoder, -1);
 }
 
 static void print_summary(struct session *s, const struct trace_stats *stats)
@@ -403,7 +382,6 @@ void session_close(struct session *s)
 	session_end_preload(s);
 	if (s->engine)
 		s->engine->close(s->engine);
-	reorder_buffer_free(&s->reorder_buffer);
 	decoder_free(s->decoder);
 	event_printer_free(s->printer);
 	aggregate_free(s->sum);

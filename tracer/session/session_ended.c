@@ -7,23 +7,10 @@
 /* The writer has to define all again what it knew by the addresses of what is freed. */
 enum { MANY = 32 };
 
-static bool has_ended(const struct proc *p)
-{
-	return p->target && !p->alive;
-}
-
-static bool is_decoded(const struct session *s, const struct proc *p)
-{
-	enum { TURNS = 2 };
-	return has_ended(p) && p->all_taken && s->reorder_buffer.turns >= p->taken_turn + TURNS;
-}
-
 /* What was held back comes out now; nothing refers to the target afterwards. */
 static void finish(struct session *s, uint16_t index)
 {
 	struct target *t = s->procs[index].target;
-	target_settle(t);
-	decoder_drain(s->decoder, index);
 	decoder_remove_target(s->decoder, index);
 	if (!session_proc(s, t->pid))
 		session_forget_counts(s, t->pid);
@@ -32,14 +19,14 @@ static void finish(struct session *s, uint16_t index)
 static void free_all(struct session *s)
 {
 	for (uint16_t i = 0; i < PROCS_MAX; i++)
-		if (is_decoded(s, &s->procs[i]))
+		if (s->procs[i].decoded)
 			finish(s, i);
 	if (s->writer)
 		trace_writer_forget(s->writer);
 	aggregate_forget(s->sum);
 	s->textless = NULL;
 	for (uint16_t i = 0; i < PROCS_MAX; i++) {
-		if (!is_decoded(s, &s->procs[i]))
+		if (!s->procs[i].decoded)
 			continue;
 		target_close(s->procs[i].target);
 		s->procs[i] = (struct proc){0};
@@ -49,14 +36,12 @@ static void free_all(struct session *s)
 void session_free_ended(struct session *s, bool all)
 {
 	unsigned unused = 0, decoded = 0;
-	for (unsigned i = 0; i < PROCS_MAX; i++) {
+	for (uint16_t i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = &s->procs[i];
 		unused += !p->target;
-		if (all && has_ended(p) && !p->all_taken) {
-			p->all_taken = true;
-			p->taken_turn = s->reorder_buffer.turns;
-		}
-		decoded += is_decoded(s, p);
+		if (all && p->target && !p->alive)
+			p->decoded = decoder_end_target(s->decoder, i);
+		decoded += p->decoded;
 	}
 	if (decoded >= MANY || (decoded && unused < MANY))
 		free_all(s);

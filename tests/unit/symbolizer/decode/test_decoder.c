@@ -49,6 +49,8 @@ struct seen {
 
 static struct sample_target s;
 static struct decoder *d;
+static uint64_t now;
+static void (*feed)(struct decoder *d, const struct hit *h);
 static struct seen seen[SEEN_MAX];
 static unsigned nseen;
 static struct record rec;
@@ -67,6 +69,8 @@ static int setup(void **state)
 {
 	(void)state;
 	nseen = 0;
+	now = 0;
+	feed = decoder_feed_now;
 	sample_target_init(&s, ops, NOPS);
 	if (sample_target_learn(&s))
 		return -1;
@@ -99,8 +103,24 @@ static void give(void)
 	struct hit *h = malloc(rec.hit.size);
 	assert_non_null(h);
 	memcpy(h, &rec, rec.hit.size);
-	decoder_hit(d, h);
+	feed(d, h);
 	free(h);
+}
+
+enum { TURN_NS = 20 * 1000 * 1000, HELD_NS = 500 * 1000 * 1000 };
+
+/* What was fed is decoded, or held back. */
+static void turn(void)
+{
+	decoder_tick(d, now += TURN_NS);
+	decoder_tick(d, now += TURN_NS);
+}
+
+/* As before the first tensors were seen, and with no room for what they show. */
+static void forget_layout(void)
+{
+	s.target.layout_known = s.target.layout_complete = false;
+	s.target.nsnapshots = SNAPSHOTS_MAX;
 }
 
 static void enter_with(unsigned op, unsigned depth, uint64_t seq, uint64_t ts, uint64_t arg,
@@ -337,9 +357,9 @@ static void test_flush(void **state)
 	(void)state;
 	enter(0, 1, 100);
 	enter(1, 2, 110);
-	decoder_flush(d, PROC + 1);
+	decoder_remove_target(d, PROC + 1);
 	assert_int_equal(nseen, 0);
-	decoder_flush(d, PROC);
+	decoder_remove_target(d, PROC);
 	assert_int_equal(nseen, 2);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(seen[i].ev.id, 2 - i);
@@ -347,12 +367,64 @@ static void test_flush(void **state)
 		assert_false(seen[i].ev.thrown);
 		assert_int_equal(seen[i].ev.child_ns, 0);
 	}
+	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
 	enter(0, 3, 300);
-	decoder_flush(d, -1);
+	decoder_finish(d);
 	assert_int_equal(nseen, 3);
 	assert_int_equal(seen[2].ev.id, 3);
-	decoder_flush(d, -1);
+	decoder_finish(d);
 	assert_int_equal(nseen, 3);
+}
+
+/* What was fed waits for one turn; then it comes out, in order. */
+static void test_turns(void **state)
+{
+	(void)state;
+	feed = decoder_feed;
+	decoder_tick(d, now += TURN_NS);
+	enter(0, 1, 100);
+	leave(1, 110);
+	decoder_tick(d, now += TURN_NS - 1);
+	assert_int_equal(nseen, 0);
+	decoder_tick(d, now += 1);
+	enter(0, 2, 200);
+	assert_int_equal(nseen, 0);
+	decoder_tick(d, now += TURN_NS);
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].ev.start_ns, 100);
+	leave(2, 210);
+	/* nothing overtakes what waits */
+	feed = decoder_feed_now;
+	enter(0, 3, 300);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.end_ns, 210);
+	feed = decoder_feed;
+	leave(3, 310);
+	assert_int_equal(nseen, 2);
+	decoder_finish(d);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[2].ev.end_ns, 310);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
+/* Of a process that has ended all comes out before it is forgotten. */
+static void test_end(void **state)
+{
+	(void)state;
+	feed = decoder_feed;
+	decoder_tick(d, now += TURN_NS);
+	enter(0, 1, 100);
+	leave(1, 110);
+	assert_false(decoder_end_target(d, PROC));
+	decoder_tick(d, now += TURN_NS);
+	assert_false(decoder_end_target(d, PROC));
+	decoder_tick(d, now += TURN_NS);
+	assert_true(decoder_end_target(d, PROC));
+	assert_int_equal(nseen, 1);
+	/* and another with its number begins anew */
+	decoder_remove_target(d, PROC);
+	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
+	assert_false(decoder_end_target(d, PROC));
 }
 
 static void test_dropped(void **state)
@@ -370,13 +442,13 @@ static void test_dropped(void **state)
 	assert_int_equal(decoder_dropped(d), 3);
 	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
 	rec.hit.size = sizeof(struct hit) - 1;
-	decoder_hit(d, &rec.hit);
+	decoder_feed_now(d, &rec.hit);
 	rec.hit.size = 0;
-	decoder_hit(d, &rec.hit);
+	decoder_feed(d, &rec.hit);
 	assert_int_equal(decoder_dropped(d), 5);
 	begin(99, OP_WORD, 0, 1, 100);
 	give();
-	decoder_flush(d, -1);
+	decoder_finish(d);
 	assert_int_equal(nseen, 0);
 	assert_int_equal(decoder_add_target(d, 60000, &s.target), -E2BIG);
 }
@@ -597,12 +669,15 @@ static void test_tie_inner(void **state)
 static void test_held(void **state)
 {
 	(void)state;
-	s.target.layout_known = false;
+	feed = decoder_feed;
+	forget_layout();
 	tensor_op(1, 100, 0, 0, 0);
 	enter(0, 2, 200);
+	turn();
 	assert_int_equal(nseen, 0);
 	s.target.layout_known = true;
 	leave(2, 210);
+	turn();
 	assert_int_equal(nseen, 2);
 	assert_int_equal(seen[0].ev.id, 1);
 	assert_int_equal(seen[0].arg.kind, VALUE_TENSOR);
@@ -611,26 +686,41 @@ static void test_held(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
+/* After half a second it comes out with what is known then. */
 static void test_drain(void **state)
 {
 	(void)state;
-	s.target.layout_known = s.target.layout_complete = false;
+	feed = decoder_feed;
+	forget_layout();
 	s.target.layout.solved = false;
+	decoder_tick(d, now = HELD_NS);
 	tensor_op(1, 100, 0, 0, 0);
-	decoder_drain(d, PROC);
+	turn();
+	assert_int_equal(nseen, 0);
+	decoder_tick(d, now += HELD_NS);
 	assert_int_equal(nseen, 1);
 	assert_int_equal(seen[0].arg.kind, VALUE_NOT_DECODED);
-	decoder_drain(d, PROC);
+	decoder_tick(d, now += HELD_NS);
 	assert_int_equal(nseen, 1);
 	/* the layout is complete and can be fixed */
 	tensor_op(2, 200, 0, 0, 0);
+	turn();
 	s.target.layout.solved = s.target.layout_complete = true;
-	decoder_drain(d, PROC);
+	decoder_tick(d, now += HELD_NS);
 	assert_true(s.target.layout_known);
 	assert_int_equal(nseen, 2);
 	assert_int_equal(seen[1].arg.kind, VALUE_TENSOR);
-	decoder_drain(d, PROC + 1);
-	decoder_drain(d, 60000);
+}
+
+/* A record of a stopped thread is not held back. */
+static void test_not_held(void **state)
+{
+	(void)state;
+	forget_layout();
+	s.target.layout.solved = false;
+	tensor_op(1, 100, 0, 0, 0);
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].arg.kind, VALUE_NOT_DECODED);
 }
 
 static void count_in_order(const struct op_event *ev, void *arg)
@@ -642,26 +732,31 @@ static void count_in_order(const struct op_event *ev, void *arg)
 	assert_int_equal(ev->args[0].i, ev->id);
 }
 
-/* A target that is gone: its open ops end, and what is held is not attributed to others. */
+/* A target that is gone: held-back hits of it are decoded, its open ops end, and nothing is
+ * attributed to others. */
 static void test_remove(void **state)
 {
 	(void)state;
 	enter(0, 1, 100);
 	assert_int_equal(nseen, 0);
-	s.target.layout_known = false;
-	enter(0, 2, 200);
+	feed = decoder_feed;
+	forget_layout();
+	enter(1, 2, 200);
+	turn();
 	decoder_remove_target(d, PROC);
-	assert_int_equal(nseen, 1);
-	assert_int_equal(seen[0].ev.start_ns, 100);
-	assert_int_equal(seen[0].ev.end_ns, 0);
+	assert_int_equal(nseen, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(seen[i].ev.start_ns, 200 - 100 * i);
+		assert_int_equal(seen[i].ev.end_ns, 0);
+	}
 	leave(2, 210);
 	assert_int_equal(decoder_dropped(d), 1);
-	s.target.layout_known = true;
+	feed = decoder_feed_now;
 	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
 	enter(0, 3, 300);
 	leave(3, 310);
-	assert_int_equal(nseen, 2);
-	assert_int_equal(seen[1].ev.start_ns, 300);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[2].ev.start_ns, 300);
 	decoder_remove_target(d, 60000);
 }
 
@@ -676,7 +771,8 @@ static void test_held_full(void **state)
 	d = decoder_new(count_in_order, &last);
 	assert_non_null(d);
 	assert_int_equal(decoder_add_target(d, PROC, &s.target), 0);
-	s.target.layout_known = s.target.layout_complete = false;
+	feed = decoder_feed;
+	forget_layout();
 	for (unsigned seq = 1; seq <= N; seq++) {
 		begin(HIT_ENTRY, OP_WORD, 0, seq, 100 * seq);
 		record_word(&rec, 1, seq);
@@ -684,7 +780,7 @@ static void test_held_full(void **state)
 		give();
 		leave(seq, 100 * seq + 50);
 	}
-	decoder_drain(d, PROC);
+	decoder_finish(d);
 	assert_int_equal(last, N);
 	assert_int_equal(decoder_dropped(d), 0);
 }
@@ -702,6 +798,8 @@ int main(void)
 	    TEST(test_gap),
 	    TEST(test_exit_alone),
 	    TEST(test_flush),
+	    TEST(test_turns),
+	    TEST(test_end),
 	    TEST(test_dropped),
 	    TEST(test_too_deep),
 	    TEST(test_no_values),
@@ -714,6 +812,7 @@ int main(void)
 	    TEST(test_tie_inner),
 	    TEST(test_held),
 	    TEST(test_drain),
+	    TEST(test_not_held),
 	    TEST(test_remove),
 	    TEST(test_held_full),
 	};

@@ -1,0 +1,259 @@
+/* From hits to op events: pairs entries with exits, finds parents and what was thrown. */
+#include "symbolizer/decode/decoder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbolizer/decode/internal.h"
+#include "symbolizer/python/pycode.h"
+
+struct decoder_thread {
+	struct decoder_thread *next;
+	uint32_t tid;
+	uint16_t proc;
+	uint16_t nopen;
+	struct hit_fragments parts;
+	struct open_op *open[OPEN_MAX];
+	struct open_op grads; /* ROLE_GRADS, which is beside the ops; seq 0: not open */
+};
+
+static struct decoder_thread *thread_of(struct decoder *d, const struct hit *h)
+{
+	struct decoder_thread **bucket = &d->threads[h->tid % THREAD_BUCKETS];
+	for (struct decoder_thread *t = *bucket; t; t = t->next)
+		if (t->tid == h->tid && t->proc == h->proc)
+			return t;
+	struct decoder_thread *t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->tid = h->tid;
+	t->proc = h->proc;
+	t->next = *bucket;
+	*bucket = t;
+	return t;
+}
+
+static void close_op(struct decoder *d, struct decoder_thread *t, uint64_t end_ns, bool thrown)
+{
+	struct open_op *o = t->open[--t->nopen];
+	o->ev.end_ns = end_ns;
+	o->ev.thrown = thrown;
+	if (end_ns && t->nopen)
+		t->open[t->nopen - 1]->ev.child_ns += end_ns - o->ev.start_ns;
+	d->fn(&o->ev, d->arg);
+	arena_reset(&o->arena);
+}
+
+/* Ops above `depth` are gone without an exit: an exception passed them, unless records were lost,
+ * and then nothing is known of their end. */
+static void close_above(struct decoder *d, struct decoder_thread *t, unsigned depth,
+			const struct hit *h)
+{
+	bool lost = h->flags & HIT_GAP;
+	while (t->nopen > depth)
+		close_op(d, t, lost ? 0 : h->ts, !lost);
+}
+
+static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, const struct hit *h)
+{
+	if (t->nopen >= OPEN_MAX)
+		return NULL;
+	struct open_op *o = t->open[t->nopen];
+	if (!o)
+		o = t->open[t->nopen] = calloc(1, sizeof(*o));
+	if (!o)
+		return NULL;
+	const struct open_op *up = t->nopen ? t->open[t->nopen - 1] : NULL;
+	o->ev = (struct op_event){
+	    .id = d->next_id++,
+	    .parent = up ? up->ev.id : 0,
+	    .start_ns = h->ts,
+	    .pid = d->procs[h->proc].target->pid,
+	    .tid = (int32_t)h->tid,
+	    .depth = t->nopen,
+	    .phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD,
+	};
+	if (up && o->ev.phase == PHASE_BACKWARD) {
+		o->ev.forward_id = up->ev.forward_id;
+		o->ev.where_stack = up->ev.where_stack;
+	}
+	o->ev.held = h->flags & HIT_STOPPED;
+	o->seq = h->seq;
+	o->in.n = 0;
+	t->nopen++;
+	return o;
+}
+
+const struct py_stack *decoder_frames(struct target *t, const struct item *i, uint64_t when)
+{
+	return py_stack_intern_at(t->py, (const uint64_t(*)[3])(i + 1), i->len / STACK_FRAME_SIZE,
+				  i->aux & STACK_CUT, when);
+}
+
+static const struct py_stack *stack_of(struct target *t, const struct decoder_thread *th,
+				       const struct items *it, uint64_t when)
+{
+	const struct item *i = items_stack(it);
+	if (!i || !t->py || (i->aux & STACK_NONE))
+		return NULL;
+	/* The same as the enclosing op's, the innermost open op but this one. */
+	if (i->aux & STACK_SAME)
+		return th->nopen > 1 ? th->open[th->nopen - 2]->ev.stack : NULL;
+	const struct py_stack *known;
+	if (i->aux & STACK_KNOWN)
+		return memcpy(&known, i + 1, sizeof(known)), known;
+	return decoder_frames(t, i, when);
+}
+
+static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
+		     const struct hit *h, const struct items *it)
+{
+	close_above(d, th, h->depth, h);
+	struct open_op *o = push_op(d, th, h);
+	if (!o) {
+		d->dropped++;
+		return;
+	}
+	o->probe = &t->ops->ops[h->op];
+	o->ev.op = target_identify(t, o->probe, it, &o->reg);
+	o->ev.stack = stack_of(t, th, it, h->ts);
+	if (o->ev.phase == PHASE_FORWARD)
+		o->ev.where_stack = o->ev.stack;
+	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
+	    o->probe->role == ROLE_NAMED_NODE)
+		open_op_tie(t, o, it);
+	open_op_args(t, o, it);
+	if (d->start_fn)
+		d->start_fn(&o->ev, d->arg);
+}
+
+static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thread *th,
+			const struct hit *h, const struct items *it)
+{
+	unsigned i = th->nopen;
+	while (i > 0 && th->open[i - 1]->seq != h->seq)
+		i--;
+	if (i == 0) {
+		d->dropped++;
+		return;
+	}
+	close_above(d, th, i, h);
+	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
+	open_op_results(t, th->open[i - 1], it);
+	close_op(d, th, h->ts, false);
+}
+
+static uint64_t edges_of(const struct items *it)
+{
+	const struct item *i = items_find(it, GRADS_EDGES_READ, NULL);
+	uint64_t edges = 0;
+	if (i && i->kind == ITEM_DATA && i->len >= sizeof(edges))
+		memcpy(&edges, i + 1, sizeof(edges));
+	return edges;
+}
+
+static void on_grads_entry(struct target *t, struct open_op *o, const struct hit *h,
+			   const struct items *it)
+{
+	struct decode in = open_op_decode(t, o, NULL);
+	arena_reset(&o->arena);
+	o->probe = &t->ops->ops[h->op];
+	o->seq = h->seq;
+	struct value *returned = arena_alloc(&o->arena, sizeof(*returned));
+	if (returned)
+		*returned = decode_value(&in, &o->probe->abi.args[0], it);
+	o->ev.args = returned;
+	o->edges = edges_of(it);
+}
+
+static void on_grads_exit(struct decoder *d, struct target *t, struct open_op *o,
+			  const struct hit *h, const struct items *it)
+{
+	struct decode in = open_op_decode(t, o, NULL);
+	if (o->seq != h->seq || !o->ev.args || !d->grads_fn)
+		return;
+	const struct decoder_grads g = {
+	    .pid = t->pid,
+	    .tid = (int32_t)h->tid,
+	    .returned = o->ev.args[0],
+	    .flowing = decode_value(&in, &o->probe->abi.results[0], it),
+	    .edges = o->edges,
+	};
+	o->seq = 0;
+	d->grads_fn(&g, d->arg);
+}
+
+static void on_grads(struct decoder *d, struct target *t, struct decoder_thread *th,
+		     const struct hit *h, const struct items *it)
+{
+	if (h->kind == HIT_ENTRY) {
+		close_above(d, th, h->depth, h);
+		on_grads_entry(t, &th->grads, h, it);
+	} else {
+		on_grads_exit(d, t, &th->grads, h, it);
+	}
+}
+
+static void on_op(struct decoder *d, struct target *t, const struct hit *h)
+{
+	t->reading = h->generation;
+	struct decoder_thread *th = thread_of(d, h);
+	if (!th || h->op >= t->ops->n) {
+		d->dropped++;
+		return;
+	}
+	struct items it = items_of(h);
+	if (h->flags & (HIT_MORE | HIT_CONT)) {
+		if (hit_fragments_add(&th->parts, h))
+			d->dropped++;
+		if (h->flags & HIT_MORE)
+			return;
+		it = hit_fragments_end(&th->parts);
+	}
+	if (t->ops->ops[h->op].role == ROLE_GRADS)
+		on_grads(d, t, th, h, &it);
+	else if (h->kind == HIT_ENTRY)
+		on_entry(d, t, th, h, &it);
+	else
+		on_exit_hit(d, t, th, h, &it);
+}
+
+void decoder_pair(struct decoder *d, struct target *t, const struct hit *h)
+{
+	if (h->kind == HIT_CODE_FREED && t->py)
+		py_code_freed(t->py, h->sp);
+	else if (h->kind == HIT_ENTRY || h->kind == HIT_EXIT)
+		on_op(d, t, h);
+}
+
+void decoder_end_ops(struct decoder *d, int proc)
+{
+	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
+		for (struct decoder_thread *t = d->threads[b]; t; t = t->next)
+			while ((proc < 0 || t->proc == proc) && t->nopen)
+				close_op(d, t, 0, false);
+}
+
+static void free_thread(struct decoder_thread *t)
+{
+	for (unsigned i = 0; i < OPEN_MAX && t->open[i]; i++) {
+		arena_free(&t->open[i]->arena);
+		free(t->open[i]);
+	}
+	arena_free(&t->grads.arena);
+	hit_fragments_free(&t->parts);
+	free(t);
+}
+
+void decoder_drop_threads(struct decoder *d, int proc)
+{
+	for (unsigned b = 0; b < THREAD_BUCKETS; b++)
+		for (struct decoder_thread **at = &d->threads[b], *t; (t = *at);) {
+			if (proc >= 0 && t->proc != proc) {
+				at = &t->next;
+				continue;
+			}
+			*at = t->next;
+			free_thread(t);
+		}
+}
