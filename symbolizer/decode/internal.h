@@ -67,7 +67,7 @@ void open_op_tie(struct target *t, struct open_op *o, const struct items *it);
 
 /* Records that wait for their turn, one behind the other as they came. */
 
-/* Zero-initialise. The records lie at data[0 .. len). */
+/* Zero-initialise. The records lie at data[0 .. len); their sizes are multiples of 8. */
 struct hit_queue {
 	uint8_t *data;
 	size_t len, room; /* bytes */

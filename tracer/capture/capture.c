@@ -10,62 +10,6 @@
 #include "replay/capture/source.h"
 #include "tracer/capture/internal.h"
 
-int capture_open(const struct capture_opts *o, const struct when *when, FILE *log,
-		 struct capture **out, struct err *e)
-{
-	struct capture *c = calloc(1, sizeof(*c));
-	if (!c)
-		return err_set(e, -ENOMEM, "no memory");
-	c->when = when;
-	c->log = log;
-	c->files.root = o->dir[0] ? o->dir : ".";
-	c->files.max_bytes = o->max_bytes;
-	int r = selections_read(&c->selections, o, e);
-	r = r ? r : selection_environment(&c->selections.policy, &selection_capture, e);
-	if (r) {
-		capture_free(c);
-		return r;
-	}
-	*out = c;
-	return 0;
-}
-
-void capture_without_grads(struct capture *c)
-{
-	c->without_grads = true;
-}
-
-bool capture_wants_op(const struct capture *c, const struct op_desc *op)
-{
-	return selection_wants_op(&c->selections.policy, op);
-}
-
-bool capture_pick(const struct capture *c, struct pick *out)
-{
-	if (!selection_pick(&c->selections.policy, out))
-		return false;
-	/* An engine counts calls, not those for which the condition holds. */
-	bool all =
-	    out->n == 1 && out->first[0] == 1 && out->last[0] == UINT64_MAX && out->every < 2;
-	return !c->when || all;
-}
-
-void capture_picked(struct capture *c, capture_count_fn *count, void *arg)
-{
-	c->count = count;
-	c->count_arg = arg;
-}
-
-bool capture_awaits(const struct capture *c)
-{
-	return c->calls.n > 0;
-}
-
-bool capture_needs_all(const struct capture *c)
-{
-	return c->selections.policy.steps.n > 0;
-}
-
 static void give_up(struct capture *c, const struct err *why)
 {
 	c->over = true;
@@ -185,13 +129,15 @@ static void choose(struct capture *c, struct target *t, struct selection *s,
 	}
 }
 
-void capture_entry(struct capture *c, struct target *t, const struct op_event *ev, bool wanted)
+static void capture_on_start(struct observer *o, struct target *t, const struct op_event *ev,
+			     bool wanted)
 {
+	struct capture *c = (struct capture *)o;
 	struct selection *s = selections_of(&c->selections, ev->pid);
 	if (!s)
 		return;
 	selection_see(s, ev);
-	if (!ev->held)
+	if (!t || !ev->held)
 		return;
 	if (ev->op->kind == OP_DISPATCHED) {
 		if (wanted && !c->over && selection_wants_op(&c->selections.policy, ev->op))
@@ -202,8 +148,11 @@ void capture_entry(struct capture *c, struct target *t, const struct op_event *e
 		capture_grads_node_starts(c, t, ev);
 }
 
-void capture_exit(struct capture *c, struct target *t, const struct op_event *ev)
+static void capture_on_end(struct observer *o, struct target *t, struct op_event *ev)
 {
+	struct capture *c = (struct capture *)o;
+	if (!t)
+		return;
 	if (ev->op->kind == OP_BACKWARD) {
 		capture_grads_node_ends(c, t, ev);
 		return;
@@ -218,23 +167,68 @@ void capture_exit(struct capture *c, struct target *t, const struct op_event *ev
 		capture_calls_drop(&c->calls, call);
 }
 
-void capture_gradients(struct capture *c, struct target *t, const struct decoder_grads *g)
+static void capture_on_grads(struct observer *o, struct target *t, const struct decoder_grads *g)
 {
-	capture_grads_flow(c, t, g);
+	capture_grads_flow((struct capture *)o, t, g);
 }
 
-bool capture_is_done(const struct capture *c)
+static bool capture_wants_op(const struct observer *o, const struct op_desc *op)
 {
+	return selection_wants_op(&((const struct capture *)o)->selections.policy, op);
+}
+
+static int capture_check_when(const struct observer *o, struct err *e)
+{
+	const struct capture *c = (const struct capture *)o;
+	if (!c->when || !when_needs_exit(c->when))
+		return 0;
+	err_set(e, -EINVAL,
+		"--when with --capture cannot ask for results, elapsed or thrown: inputs "
+		"are saved before the op runs");
+	return err_hint(e, "ask for arguments only");
+}
+
+static bool capture_pick(const struct observer *o, struct pick *out)
+{
+	const struct capture *c = (const struct capture *)o;
+	if (!selection_pick(&c->selections.policy, out))
+		return false;
+	/* An engine counts calls, not those for which the condition holds. */
+	bool all =
+	    out->n == 1 && out->first[0] == 1 && out->last[0] == UINT64_MAX && out->every < 2;
+	return !c->when || all;
+}
+
+static void capture_picked(struct observer *o, observer_count_fn *count, void *arg)
+{
+	struct capture *c = (struct capture *)o;
+	c->count = count;
+	c->count_arg = arg;
+}
+
+/* Chosen calls wait for their gradients. */
+static bool capture_awaits(const struct observer *o)
+{
+	return ((const struct capture *)o)->calls.n > 0;
+}
+
+/* Nothing can be written, or the limits are reached and no call is left of which gradients may
+ * come. */
+static bool capture_has_ended(const struct observer *o)
+{
+	const struct capture *c = (const struct capture *)o;
 	return c->over && (!c->calls.n || c->trouble.code);
 }
 
-const struct err *capture_trouble(const struct capture *c)
+static const struct err *capture_trouble(const struct observer *o)
 {
-	return &c->trouble;
+	return &((const struct capture *)o)->trouble;
 }
 
-void capture_summary(const struct capture *c, FILE *f)
+static void capture_summary(struct observer *o, FILE *f, const struct report_opts *r)
 {
+	const struct capture *c = (const struct capture *)o;
+	(void)r;
 	char calls[32], files[32], size[32], n[32];
 	fprintf(f, "ditrace: captured %s call%s in %s file%s, %s\n",
 		text_count(calls, sizeof(calls), c->saved), c->saved == 1 ? "" : "s",
@@ -257,17 +251,56 @@ void capture_summary(const struct capture *c, FILE *f)
 			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");
 }
 
-void capture_forget(struct capture *c, pid_t pid)
+static void capture_forget_process(struct observer *o, pid_t pid)
 {
-	selections_forget(&c->selections, pid);
+	selections_forget(&((struct capture *)o)->selections, pid);
 }
 
-void capture_free(struct capture *c)
+static void capture_close(struct observer *o)
 {
-	if (!c)
-		return;
+	struct capture *c = (struct capture *)o;
 	selections_free(&c->selections);
 	capture_calls_free(&c->calls);
 	capture_grads_free(&c->grads);
 	free(c);
+}
+
+int capture_open(const struct capture_opts *o, const struct when *when, bool with_grads, FILE *log,
+		 struct observer **out, struct err *e)
+{
+	struct capture *c = calloc(1, sizeof(*c));
+	if (!c)
+		return err_set(e, -ENOMEM, "no memory");
+	c->observer = (struct observer){
+	    .stops = "--capture",
+	    .needs = OBSERVER_NODES,
+	    .pick = capture_pick,
+	    .picked = capture_picked,
+	    .awaits = capture_awaits,
+	    .wants_op = capture_wants_op,
+	    .check_when = capture_check_when,
+	    .on_start = capture_on_start,
+	    .on_end = capture_on_end,
+	    .on_grads = with_grads ? capture_on_grads : NULL,
+	    .is_over = capture_has_ended,
+	    .trouble = capture_trouble,
+	    .summary = capture_summary,
+	    .forget_process = capture_forget_process,
+	    .close = capture_close,
+	};
+	c->when = when;
+	c->without_grads = !with_grads;
+	c->log = log;
+	c->files.root = o->dir[0] ? o->dir : ".";
+	c->files.max_bytes = o->max_bytes;
+	int r = selections_read(&c->selections, o, e);
+	r = r ? r : selection_environment(&c->selections.policy, &selection_capture, e);
+	if (r) {
+		capture_close(&c->observer);
+		return r;
+	}
+	if (c->selections.policy.steps.n)
+		c->observer.needs |= OBSERVER_ALL;
+	*out = &c->observer;
+	return 0;
 }

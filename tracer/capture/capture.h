@@ -1,5 +1,5 @@
 /* Captures while tracing: which calls are chosen, and their tensors written while the thread stands
- * still at the op. Used by tracer/session/session.c; prints the lines that the command shows. */
+ * still at the op. Prints the lines that the command shows. */
 #ifndef TRACER_CAPTURE_CAPTURE_H
 #define TRACER_CAPTURE_CAPTURE_H
 
@@ -8,11 +8,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "symbolizer/decode/decoder.h"
-#include "symbolizer/decode/target.h"
-#include "symbolizer/event/event.h"
 #include "symbolizer/when/when.h"
-#include "tracer/capture/selection.h"
+#include "tracer/observe/observer.h"
 
 struct capture_opts {
 	const char *dir;	   /* --capture=DIR, "" for the current one; NULL: no capture */
@@ -44,55 +41,10 @@ struct capture_opts {
 		    "capture: a step ends with OP, not with the optimizer's step", NULL            \
 	}
 
-struct capture;
-
-/* Read the options and OP_CAPTURE_LIST, OP_CAPTURE_DISABLE_LIST of the environment. `when` (may be
- * NULL) and `o` must outlive it. `log` takes a line for each saved file. 0, -EINVAL with *e, or
- * -ENOMEM. */
-int capture_open(const struct capture_opts *o, const struct when *when, FILE *log,
-		 struct capture **out, struct err *e);
-
-/* No gradients are wanted: calls are done at their exit. To be called before the first event. */
-void capture_without_grads(struct capture *c);
-
-/* Is this op among those that may be chosen, as far as the lists of the environment say? */
-bool capture_wants_op(const struct capture *c, const struct op_desc *op);
-
-/* What an engine may pick in place of all calls (selection_pick); then `count` tells what it says
- * of one, and its calls stand still only when they are picked. */
-typedef struct call_count capture_count_fn(const struct op_event *ev, void *arg);
-bool capture_pick(const struct capture *c, struct pick *out);
-void capture_picked(struct capture *c, capture_count_fn *count, void *arg);
-
-/* Do chosen calls wait for their gradients? */
-bool capture_awaits(const struct capture *c);
-
-/* Must ops be seen that are not chosen, to count steps? */
-bool capture_needs_all(const struct capture *c);
-
-/* An op starts, and its thread stands still; `wanted`: the filters of the session leave it. */
-void capture_entry(struct capture *c, struct target *t, const struct op_event *ev, bool wanted);
-
-/* An op has ended, and its thread stands still unless it was thrown. */
-void capture_exit(struct capture *c, struct target *t, const struct op_event *ev);
-
-/* The gradients that a backward node returned have their final form, and its thread stands still.
- */
-void capture_gradients(struct capture *c, struct target *t, const struct decoder_grads *g);
-
-/* Nothing will be captured any more: nothing can be written, or the limits are reached and no call
- * is left of which gradients may come. */
-bool capture_is_done(const struct capture *c);
-
-/* Why it ended before the program did; code 0: it did not. */
-const struct err *capture_trouble(const struct capture *c);
-
-/* "ditrace: captured 12 calls of 3 ops: ..." and what was skipped and why. */
-void capture_summary(const struct capture *c, FILE *f);
-
-/* Process `pid` has ended, or another has its number: its calls and steps are counted anew. */
-void capture_forget(struct capture *c, pid_t pid);
-
-void capture_free(struct capture *c);
+/* The observer that captures. Reads the options and OP_CAPTURE_LIST, OP_CAPTURE_DISABLE_LIST of the
+ * environment. `when` (may be NULL) and `o` must outlive it. Without `with_grads` calls are done at
+ * their exit. `log` takes a line for each saved file. 0, -EINVAL with *e, or -ENOMEM. */
+int capture_open(const struct capture_opts *o, const struct when *when, bool with_grads, FILE *log,
+		 struct observer **out, struct err *e);
 
 #endif

@@ -296,9 +296,10 @@ void selections_free(struct selections *s);
  * what captures their gradients (capture_grads.c). */
 
 struct capture {
+	struct observer observer;
 	const struct when *when;
 	FILE *log;
-	capture_count_fn *count; /* NULL: no engine counts */
+	observer_count_fn *count; /* NULL: no engine counts */
 	void *count_arg;
 	struct selections selections;
 	struct capture_files files;

@@ -8,6 +8,7 @@
 #include "replay/capture/source.h"
 #include "replay/numbers/stats.h"
 #include "tracer/capture/internal.h"
+#include "tracer/engine/engine.h"
 
 static struct stats_call *take_unused(struct stats_calls *c)
 {
@@ -110,13 +111,14 @@ void stats_call_free(struct stats_calls *c)
 static const size_t KEPT_MAX = (size_t)1 << 30;
 
 struct stats_collector {
+	struct observer observer;
 	const struct when *when;
 	struct selections selections;
 	struct stats_calls calls;
 	struct ordinary_keys keys;
 	struct first_nan *first_nan; /* NULL: not asked for */
 	size_t kept;		     /* bytes in snapshots */
-	struct stats_call *last;     /* that stats_collector_exit gave */
+	struct stats_call *last;     /* whose statistics the last event has */
 	struct event_stats last_stats;
 };
 
@@ -132,39 +134,6 @@ static int open_first_nan(struct stats_collector *m, const struct stats_opts *o,
 	}
 	m->first_nan = first_nan_new(dir && dir[0] ? dir : ".", hold, log);
 	return m->first_nan ? 0 : err_set(e, -ENOMEM, "no memory");
-}
-
-int stats_collector_open(const struct stats_opts *o, const struct capture_opts *selection,
-			 const struct when *when, FILE *log, struct stats_collector **out,
-			 struct err *e)
-{
-	*out = NULL;
-	if (!o->stats && !o->first_nan)
-		return 0;
-	struct stats_collector *m = calloc(1, sizeof(*m));
-	if (!m)
-		return err_set(e, -ENOMEM, "no memory");
-	m->when = when;
-	int r = selections_read(&m->selections, selection, e);
-	r = r ? r : selection_environment(&m->selections.policy, &selection_overflow, e);
-	r = r ? r : open_first_nan(m, o, selection->dir, log, e);
-	if (r) {
-		stats_collector_free(m);
-		return r;
-	}
-	*out = m;
-	return 0;
-}
-
-void stats_collector_registers(struct stats_collector *m, first_nan_registers_fn *fn, void *arg)
-{
-	if (m->first_nan)
-		first_nan_registers(m->first_nan, fn, arg);
-}
-
-bool stats_collector_needs_all(const struct stats_collector *m)
-{
-	return m->selections.policy.steps.n > 0;
 }
 
 /* Gradients belong to the call of their forward op. */
@@ -240,78 +209,132 @@ static void measure_arguments(struct stats_collector *m, struct target *t, struc
 	m->kept += call->before.len;
 }
 
-void stats_collector_entry(struct stats_collector *m, struct target *t, const struct op_event *ev,
-			   bool wanted)
+static bool collector_is_over(const struct observer *o)
 {
-	if (!is_selected(m, ev, wanted) || !t || !may_stop(m, ev) || stats_collector_is_over(m))
+	const struct stats_collector *m = (const struct stats_collector *)o;
+	return m->first_nan && first_nan_found(m->first_nan);
+}
+
+static void collector_on_start(struct observer *o, struct target *t, const struct op_event *ev,
+			       bool wanted)
+{
+	struct stats_collector *m = (struct stats_collector *)o;
+	if (!is_selected(m, ev, wanted) || !t || !may_stop(m, ev) || collector_is_over(o))
 		return;
 	struct stats_call *call = stats_call_begin(&m->calls, ev->id);
 	if (call)
 		measure_arguments(m, t, call, ev);
 }
 
-const struct event_stats *stats_collector_exit(struct stats_collector *m, struct target *t,
-					       const struct op_event *ev)
+static void forget_last(struct stats_collector *m)
 {
+	if (!m->last)
+		return;
+	m->kept -= m->last->before.len;
+	stats_call_end(&m->calls, m->last);
+	m->last = NULL;
+}
+
+static void collector_on_end(struct observer *o, struct target *t, struct op_event *ev)
+{
+	struct stats_collector *m = (struct stats_collector *)o;
+	forget_last(m);
 	struct stats_call *call = m->last = stats_call_find(&m->calls, ev->id);
 	if (!call)
-		return NULL;
+		return;
 	struct capture_source place = {.target = t, .keys = &m->keys};
 	const struct source live = capture_source(&place);
 	struct stats_collector_look l = {.m = m, .call = call, .src = &live};
 	if (t && ev->end_ns && !ev->thrown)
 		event_each_tensor(ev, true, look_at, &l);
 	m->last_stats = (struct event_stats){.rows = call->rows, .n = call->n};
-	return &m->last_stats;
+	ev->stats = &m->last_stats;
 }
 
-static void judge(struct stats_collector *m, struct target *t, const struct op_event *ev)
+static void collector_on_event(struct observer *o, struct target *t, const struct op_event *ev)
 {
+	struct stats_collector *m = (struct stats_collector *)o;
+	if (!m->last || !m->first_nan || !t)
+		return;
 	struct capture_source place = {.target = t, .keys = &m->keys};
 	const struct source live = capture_source(&place);
 	const struct source before = snapshot_source(&m->last->before, &live);
 	first_nan_judge(m->first_nan, t, ev, &before, &live);
 }
 
-void stats_collector_done(struct stats_collector *m, struct target *t, const struct op_event *ev,
-			  bool recorded)
+/* Whether this op began after that which --first-nan has found, before the thread could be let go
+ * for good. */
+static bool collector_is_past(const struct observer *o, const struct op_event *ev)
 {
-	if (!m->last)
-		return;
-	if (m->first_nan && t && recorded)
-		judge(m, t, ev);
-	m->kept -= m->last->before.len;
-	stats_call_end(&m->calls, m->last);
-	m->last = NULL;
+	const struct stats_collector *m = (const struct stats_collector *)o;
+	return collector_is_over(o) && ev->id > first_nan_found(m->first_nan);
 }
 
-bool stats_collector_is_over(const struct stats_collector *m)
+static void collector_summary(struct observer *o, FILE *f, const struct report_opts *r)
 {
-	return m->first_nan && first_nan_found(m->first_nan);
-}
-
-bool stats_collector_is_past(const struct stats_collector *m, const struct op_event *ev)
-{
-	return stats_collector_is_over(m) && ev->id > first_nan_found(m->first_nan);
-}
-
-void stats_collector_summary(const struct stats_collector *m, FILE *f)
-{
-	if (m->first_nan)
+	const struct stats_collector *m = (const struct stats_collector *)o;
+	if (r && m->first_nan)
 		first_nan_summary(m->first_nan, f);
 }
 
-void stats_collector_forget(struct stats_collector *m, pid_t pid)
+static int registers(void *arg, pid_t tid, uint64_t *out)
 {
-	selections_forget(&m->selections, pid);
+	struct engine *g = arg;
+	return g->registers(g, tid, out);
 }
 
-void stats_collector_free(struct stats_collector *m)
+static int collector_begin(struct observer *o, struct engine *g, struct err *e)
 {
-	if (!m)
-		return;
+	struct stats_collector *m = (struct stats_collector *)o;
+	(void)e;
+	if (m->first_nan)
+		first_nan_registers(m->first_nan, registers, g);
+	return 0;
+}
+
+static void collector_forget_process(struct observer *o, pid_t pid)
+{
+	selections_forget(&((struct stats_collector *)o)->selections, pid);
+}
+
+static void collector_close(struct observer *o)
+{
+	struct stats_collector *m = (struct stats_collector *)o;
 	first_nan_free(m->first_nan);
 	stats_call_free(&m->calls);
 	selections_free(&m->selections);
 	free(m);
+}
+
+int stats_collector_open(const struct stats_opts *o, const struct capture_opts *selection,
+			 const struct when *when, FILE *log, struct observer **out, struct err *e)
+{
+	struct stats_collector *m = calloc(1, sizeof(*m));
+	if (!m)
+		return err_set(e, -ENOMEM, "no memory");
+	m->observer = (struct observer){
+	    .stops = o->first_nan ? "--first-nan" : "--stats",
+	    .needs = o->first_nan ? OBSERVER_REGISTERS : 0,
+	    .begin = collector_begin,
+	    .on_start = collector_on_start,
+	    .on_end = collector_on_end,
+	    .is_past = collector_is_past,
+	    .on_event = collector_on_event,
+	    .is_over = collector_is_over,
+	    .summary = collector_summary,
+	    .forget_process = collector_forget_process,
+	    .close = collector_close,
+	};
+	m->when = when;
+	int r = selections_read(&m->selections, selection, e);
+	r = r ? r : selection_environment(&m->selections.policy, &selection_overflow, e);
+	r = r ? r : open_first_nan(m, o, selection->dir, log, e);
+	if (r) {
+		collector_close(&m->observer);
+		return r;
+	}
+	if (m->selections.policy.steps.n)
+		m->observer.needs |= OBSERVER_ALL;
+	*out = &m->observer;
+	return 0;
 }

@@ -55,50 +55,11 @@ struct stats_opts {
 		    "stop at the first op that makes a NaN or infinity of finite inputs", NULL     \
 	}
 
-struct stats_collector;
-
-/* NULL unless something is to be measured. Reads OP_OVERFLOW_CHECK_LIST and
- * OP_OVERFLOW_CHECK_DISABLE_LIST of the environment. `selection` has the options of which calls,
- * and the folder for the capture of --first-nan; it, `o` and `when` (may be NULL) must outlive
- * *out. `log` takes what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
+/* The observer that takes them, with --first-nan, too; something is asked for. Reads
+ * OP_OVERFLOW_CHECK_LIST and OP_OVERFLOW_CHECK_DISABLE_LIST of the environment. `selection` has the
+ * options of which calls, and the folder for the capture of --first-nan; it, `o` and `when` (may be
+ * NULL) must outlive *out. `log` takes what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
 int stats_collector_open(const struct stats_opts *o, const struct capture_opts *selection,
-			 const struct when *when, FILE *log, struct stats_collector **out,
-			 struct err *e);
-
-/* See first_nan_registers. */
-void stats_collector_registers(struct stats_collector *m, first_nan_registers_fn *fn, void *arg);
-
-/* Must ops be seen that are not chosen, to count steps? */
-bool stats_collector_needs_all(const struct stats_collector *m);
-
-/* An op starts, and its thread stands still, or `t` is NULL; `wanted`: the filters of the session
- * leave it. */
-void stats_collector_entry(struct stats_collector *m, struct target *t, const struct op_event *ev,
-			   bool wanted);
-
-/* An op has ended, and its thread stands still unless it was thrown or `t` is NULL. Returns what
- * was measured of it, NULL for nothing; valid until stats_collector_done. To be called for each
- * event. */
-const struct event_stats *stats_collector_exit(struct stats_collector *m, struct target *t,
-					       const struct op_event *ev);
-
-/* The last of an event: `recorded` tells whether all filters left it, and then --first-nan judges
- * it. ev->stats is what stats_collector_exit gave. */
-void stats_collector_done(struct stats_collector *m, struct target *t, const struct op_event *ev,
-			  bool recorded);
-
-/* --first-nan has found what it looks for. */
-bool stats_collector_is_over(const struct stats_collector *m);
-
-/* And this op began after that one, before the thread could be let go for good. */
-bool stats_collector_is_past(const struct stats_collector *m, const struct op_event *ev);
-
-/* What --first-nan found, or that it found nothing. */
-void stats_collector_summary(const struct stats_collector *m, FILE *f);
-
-/* Process `pid` has ended, or another has its number: its calls and steps are counted anew. */
-void stats_collector_forget(struct stats_collector *m, pid_t pid);
-
-void stats_collector_free(struct stats_collector *m);
+			 const struct when *when, FILE *log, struct observer **out, struct err *e);
 
 #endif

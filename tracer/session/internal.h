@@ -12,14 +12,12 @@
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/when/when.h"
-#include "tracer/capture/capture.h"
-#include "tracer/capture/tensor_stats.h"
 #include "tracer/engine/engine.h"
+#include "tracer/observe/observer.h"
 #include "tracer/session/session.h"
 
 enum {
 	PLANS_MAX = 16384,
-	THREAD_SLOTS = 1024,
 	TARGETS_MAX = 16,     /* described in the trace */
 	DISPATCH_LEAST = 100, /* dispatched ops that must be counted to tell a share */
 };
@@ -61,33 +59,43 @@ struct session {
 	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
-	struct when *when;	 /* NULL: no condition */
-	const char *holds;	 /* the option that needs threads that stand still; NULL: none */
-	bool stands;		 /* the thread of the record that is decoded now */
-	struct capture *capture; /* NULL: no capture */
-	struct stats_collector *tensor_stats; /* NULL: no statistics */
-	struct overflow *overflow;	      /* with `tensor_stats` */
+	struct when *when; /* NULL: no condition */
 	struct when_counts when_counts;
+	struct observer *observers;
+	const char *stops; /* the option that has threads stop at ops; NULL: none */
+	unsigned needs;	   /* OBSERVER_*, of all observers */
+	bool stopped;	   /* the thread of the record that is decoded now */
 	struct proc procs[PROCS_MAX];
 	unsigned total;
-	bool pynode_known; /* where PyNode keeps its Python object */
-	struct aggregate *sum;
-	struct trace_writer *writer;
-	struct event_printer *printer;
+	bool pynode_known;		 /* where PyNode keeps its Python object */
 	const struct py_frame *textless; /* asked for in vain, the last */
 	struct trace_target targets[TARGETS_MAX];
 	unsigned ntargets;
-	int32_t named[THREAD_SLOTS];
-	struct err output_error;
 	struct err fatal; /* nothing can be traced as asked for; code 0: none */
 	bool calibrated;  /* what a probe costs was measured */
-	bool output_told, capture_told, closed_pipe;
 	uint64_t events, lost;
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and of how many hits */
 	uint64_t dispatch_since;       /* counting now, since */
 	uint64_t dispatch_next;
 };
+
+/* Call `fn` of each observer that has it. */
+#define OBSERVERS_CALL(s, fn, ...)                                                                 \
+	do {                                                                                       \
+		for (struct observer *o_ = (s)->observers; o_; o_ = o_->next)                      \
+			if (o_->fn)                                                                \
+				o_->fn(o_, ##__VA_ARGS__);                                         \
+	} while (0)
+
+/* The first observer that has `fn`, NULL when none has. */
+#define OBSERVERS_FIRST(s, fn)                                                                     \
+	({                                                                                         \
+		struct observer *o_ = (s)->observers;                                              \
+		while (o_ && !o_->fn)                                                              \
+			o_ = o_->next;                                                             \
+		o_;                                                                                \
+	})
 
 uint64_t session_now(void);
 
@@ -107,9 +115,6 @@ void session_complete_procs(struct session *s);
 /* session_ended.c, after each consume: free the slots of processes that have ended and whose
  * records are decoded, many at a time. `all`: there are no records that were not consumed. */
 void session_free_ended(struct session *s, bool all);
-
-/* session_ended.c: what the options count of process `pid` is counted from the start. */
-void session_forget_counts(struct session *s, pid_t pid);
 
 /* Count dispatched ops for a moment, now and then. */
 void session_sample_dispatch(struct session *s);

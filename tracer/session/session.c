@@ -8,11 +8,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "perf/events/print_event.h"
-#include "perf/report/aggregate.h"
-#include "perf/report/overflow.h"
-#include "perf/report/report.h"
-#include "perf/trace/trace_write.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/ops/filter.h"
@@ -25,33 +20,6 @@
 uint64_t session_now(void)
 {
 	return clock_ns(CLOCK_MONOTONIC);
-}
-
-/* An output that fails is given up; the target must not notice. */
-static void output_failed(struct session *s, int r)
-{
-	if (s->output_error.code)
-		return;
-	err_set(&s->output_error, r, "cannot write %s: %s; tracing goes on without it",
-		s->o->output, strerror(-r));
-	err_hint(&s->output_error, "free some space, or record somewhere else with -o FILE");
-}
-
-static void name_thread(struct session *s, const struct op_event *ev)
-{
-	char path[64], name[64] = "";
-	uint32_t slot = (uint32_t)ev->tid % THREAD_SLOTS;
-	if (s->named[slot] == ev->tid)
-		return;
-	s->named[slot] = ev->tid;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", ev->pid, ev->tid);
-	FILE *f = fopen(path, "re");
-	if (f && fgets(name, sizeof(name), f))
-		name[strcspn(name, "\n")] = '\0';
-	if (f)
-		fclose(f);
-	if (name[0])
-		trace_write_thread(s->writer, ev->pid, ev->tid, name);
 }
 
 /* The line of code goes into the trace with its frame, while the file is at hand. */
@@ -75,8 +43,8 @@ static struct target *target_of(struct session *s, const struct op_event *ev)
 	return p ? p->target : NULL;
 }
 
-/* Whether it passes the filters, and is recorded. */
-static bool record(struct session *s, const struct op_event *ev)
+/* Whether it passes the filters. */
+static bool is_recorded(struct session *s, const struct op_event *ev)
 {
 	/* Boxed calls and Python's nodes are all probed alike: which op it is, only the event
 	 * tells. */
@@ -84,48 +52,34 @@ static bool record(struct session *s, const struct op_event *ev)
 		return false;
 	if (s->o->count && s->events >= s->o->count)
 		return false;
-	if (s->tensor_stats && stats_collector_is_past(s->tensor_stats, ev))
-		return false;
-	if (s->when && !when_chooses(s->when, ev, &s->when_counts))
-		return false;
-	s->events++;
-	find_text(s, ev);
-	aggregate_add(s->sum, ev);
-	if (s->overflow)
-		overflow_add(s->overflow, ev);
-	if (s->writer) {
-		name_thread(s, ev);
-		int r = trace_write_event(s->writer, ev);
-		if (r)
-			output_failed(s, r);
-	}
-	if (s->printer && event_print(s->printer, ev) < 0)
-		s->closed_pipe = true;
-	return true;
+	for (const struct observer *o = s->observers; o; o = o->next)
+		if (o->is_past && o->is_past(o, ev))
+			return false;
+	return !s->when || when_chooses(s->when, ev, &s->when_counts);
 }
 
 static void on_event(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
-	struct target *t = s->stands ? target_of(s, ev) : NULL;
-	struct op_event measured = *ev;
-	if (t && s->capture)
-		capture_exit(s->capture, t, ev);
-	if (s->tensor_stats)
-		measured.stats = stats_collector_exit(s->tensor_stats, t, ev);
-	bool recorded = record(s, &measured);
-	if (s->tensor_stats)
-		stats_collector_done(s->tensor_stats, t, &measured, recorded);
+	struct target *t = s->stopped ? target_of(s, ev) : NULL;
+	struct op_event seen = *ev;
+	OBSERVERS_CALL(s, on_end, t, &seen);
+	if (!is_recorded(s, &seen))
+		return;
+	s->events++;
+	find_text(s, &seen);
+	OBSERVERS_CALL(s, on_event, t, &seen);
 }
 
 static void on_stopped_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
 	/* Of the shim's threads some have gone on. */
-	s->stands = !s->engine->observes || h->flags & HIT_STOPPED;
+	s->stopped = !s->engine->observes || h->flags & HIT_STOPPED;
 	decoder_feed_now(s->decoder, h);
-	if (s->engine->count_call)
-		s->engine->set_awaited(s->engine, capture_awaits(s->capture));
+	const struct observer *o = s->engine->count_call ? OBSERVERS_FIRST(s, awaits) : NULL;
+	if (o)
+		s->engine->set_awaited(s->engine, o->awaits(o));
 }
 
 static void on_hit(const struct hit *h, void *arg)
@@ -137,7 +91,7 @@ static void on_hit(const struct hit *h, void *arg)
 /* Hand what has come to the decoder; as the engine's consume. */
 static int consume(struct session *s)
 {
-	return s->engine->consume(s->engine, s->holds ? on_stopped_hit : on_hit, s);
+	return s->engine->consume(s->engine, s->stops ? on_stopped_hit : on_hit, s);
 }
 
 static void on_start(const struct op_event *ev, void *arg)
@@ -145,10 +99,8 @@ static void on_start(const struct op_event *ev, void *arg)
 	struct session *s = arg;
 	struct target *t = target_of(s, ev);
 	bool wanted = session_wants(s, ev->op);
-	if (t && s->capture)
-		capture_entry(s->capture, t, ev, wanted);
-	if (t && s->tensor_stats)
-		stats_collector_entry(s->tensor_stats, s->stands ? t : NULL, ev, wanted);
+	if (t)
+		OBSERVERS_CALL(s, on_start, s->stopped ? t : NULL, ev, wanted);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)
@@ -156,7 +108,7 @@ static void on_grads(const struct decoder_grads *g, void *arg)
 	struct session *s = arg;
 	const struct proc *p = session_proc(s, g->pid);
 	if (p)
-		capture_gradients(s->capture, p->target, g);
+		OBSERVERS_CALL(s, on_grads, p->target, g);
 }
 
 int session_begin_decoding(struct session *s)
@@ -164,9 +116,9 @@ int session_begin_decoding(struct session *s)
 	s->decoder = decoder_new(on_event, s);
 	if (!s->decoder)
 		return -ENOMEM;
-	if (s->holds)
+	if (OBSERVERS_FIRST(s, on_start))
 		decoder_on_start(s->decoder, on_start);
-	if (s->capture)
+	if (OBSERVERS_FIRST(s, on_grads))
 		decoder_on_grads(s->decoder, on_grads);
 	return 0;
 }
@@ -178,9 +130,7 @@ static void count_lost(struct session *s)
 	uint64_t lost = c.lost + decoder_dropped(s->decoder);
 	if (lost <= s->lost)
 		return;
-	aggregate_lost(s->sum, lost - s->lost);
-	if (s->writer)
-		trace_write_lost(s->writer, s->now, lost - s->lost);
+	OBSERVERS_CALL(s, on_lost, s->now, lost - s->lost);
 	s->lost = lost;
 }
 
@@ -219,18 +169,34 @@ static int engine_failed(const struct session *s, int code, struct err *e)
 	return err_hint(e, "%s", s->engine->gone_hint);
 }
 
-/* What has failed and was not told yet; NULL: nothing. */
-static const struct err *untold(struct session *s)
+/* The first trouble of an observer, reported or not; NULL: none. */
+static const struct err *trouble(const struct session *s)
 {
-	if (s->output_error.code && !s->output_told) {
-		s->output_told = true;
-		return &s->output_error;
+	for (const struct observer *o = s->observers; o; o = o->next)
+		if (o->trouble && o->trouble(o)->code)
+			return o->trouble(o);
+	return NULL;
+}
+
+/* The first that was not reported yet, which it is from now on; NULL: none. */
+static const struct err *unreported(struct session *s)
+{
+	for (struct observer *o = s->observers; o; o = o->next) {
+		if (o->reported || !o->trouble || !o->trouble(o)->code)
+			continue;
+		o->reported = true;
+		return o->trouble(o);
 	}
-	const struct err *capture = s->capture ? capture_trouble(s->capture) : NULL;
-	if (!capture || !capture->code || s->capture_told)
-		return NULL;
-	s->capture_told = true;
-	return capture;
+	return NULL;
+}
+
+static bool is_over(const struct session *s)
+{
+	for (const struct observer *o = s->observers; o; o = o->next)
+		if (o->is_over && o->is_over(o))
+			return true;
+	return (s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns) ||
+	       (s->o->count && s->events >= s->o->count);
 }
 
 int session_step(struct session *s, struct err *e)
@@ -247,23 +213,16 @@ int session_step(struct session *s, struct err *e)
 		return engine_failed(s, r, e);
 	session_free_ended(s, r < ENGINE_AT_ONCE);
 	update_procs(s);
-	if (s->writer && (r = trace_writer_tick(s->writer, s->now)) < 0)
-		output_failed(s, r);
-	if (s->printer && fflush(stdout))
-		s->closed_pipe = true;
+	OBSERVERS_CALL(s, tick, s->now);
 	housekeeping(s);
-	const struct err *failed = untold(s);
+	const struct err *failed = unreported(s);
 	if (failed && e)
 		*e = *failed;
 	if (s->engine->trouble.code && e && !e->code) {
 		*e = s->engine->trouble;
 		s->engine->trouble = (struct err){0};
 	}
-	bool late = s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns;
-	bool captured = s->capture && capture_is_done(s->capture);
-	bool found = s->tensor_stats && stats_collector_is_over(s->tensor_stats);
-	return late || captured || found || s->closed_pipe ||
-	       (s->o->count && s->events >= s->o->count);
+	return is_over(s);
 }
 
 const char *session_note(const struct session *s)
@@ -313,78 +272,55 @@ static void stop_probes(struct session *s)
 	count_lost(s);
 }
 
-static void print_summary(struct session *s, const struct trace_stats *stats)
-{
-	struct report_opts r = {
-	    .targets = s->targets,
-	    .ntargets = s->ntargets,
-	    .stats = stats,
-	    .when = s->when ? &s->when_counts : NULL,
-	    .limit = 20,
-	    .terminal = terminal_of(stderr),
-	};
-	report_print(stderr, s->sum, &r);
-	if (!s->tensor_stats)
-		return;
-	putc('\n', stderr);
-	overflow_print(s->overflow, stderr, r.limit, r.terminal);
-	stats_collector_summary(s->tensor_stats, stderr);
-}
-
 struct trace_writer *session_writer(struct session *s)
 {
-	return s->writer;
+	struct observer *o = OBSERVERS_FIRST(s, writer);
+	return o ? o->writer(o) : NULL;
 }
 
 int session_finish(struct session *s, struct err *e)
 {
-	char size[32];
-	int r = 0;
 	struct trace_stats stats;
 	stop_probes(s);
 	session_stats(s, &stats);
-	if (s->printer)
-		fflush(stdout);
-	if (s->capture)
-		capture_summary(s->capture, stderr);
-	if (!s->o->quiet)
-		print_summary(s, &stats);
-	if (s->writer) {
-		trace_write_stats(s->writer, &stats);
-		r = trace_writer_flush(s->writer);
-		uint64_t bytes = trace_writer_bytes(s->writer);
-		int closed = trace_writer_close(s->writer, true);
-		s->writer = NULL;
-		r = r ? r : closed;
-		if (r)
-			output_failed(s, r);
-		if (!s->output_error.code && !s->o->quiet)
-			fprintf(stderr, "trace written to %s (%s); see: ditrace report%s%s\n",
-				s->o->output, text_bytes(size, sizeof(size), bytes),
-				strcmp(s->o->output, "ditrace.data") ? " " : "",
-				strcmp(s->o->output, "ditrace.data") ? s->o->output : "");
-	}
-	const struct err *failed = untold(s), *more = failed ? untold(s) : NULL;
+	const struct report_opts whole = {
+	    .targets = s->targets,
+	    .ntargets = s->ntargets,
+	    .stats = &stats,
+	    .when = s->when ? &s->when_counts : NULL,
+	    .limit = 20,
+	    .terminal = terminal_of(stderr),
+	};
+	OBSERVERS_CALL(s, on_stats, &stats);
+	OBSERVERS_CALL(s, summary, stderr, s->o->quiet ? NULL : &whole);
+	OBSERVERS_CALL(s, finish);
+	const struct err *failed = unreported(s), *more = failed ? unreported(s) : NULL;
 	if (failed && e)
 		*e = *failed;
 	if (more)
 		err_print(more);
-	if (s->output_error.code)
-		return s->output_error.code;
-	return s->capture ? capture_trouble(s->capture)->code : 0;
+	failed = trouble(s);
+	return failed ? failed->code : 0;
+}
+
+static void close_observers(struct observer *o)
+{
+	while (o) {
+		struct observer *next = o->next;
+		o->close(o);
+		o = next;
+	}
 }
 
 void session_close(struct session *s)
 {
 	if (!s)
 		return;
-	trace_writer_close(s->writer, false);
+	close_observers(s->observers);
 	session_end_preload(s);
 	if (s->engine)
 		s->engine->close(s->engine);
 	decoder_free(s->decoder);
-	event_printer_free(s->printer);
-	aggregate_free(s->sum);
 	for (unsigned i = 0; i < PROCS_MAX; i++)
 		target_close(s->procs[i].target);
 	op_table_free(s->ops);
@@ -394,8 +330,5 @@ void session_close(struct session *s)
 	filter_free(&s->ops_filter);
 	filter_free(&s->not_filter);
 	when_free(s->when);
-	capture_free(s->capture);
-	stats_collector_free(s->tensor_stats);
-	overflow_free(s->overflow);
 	free(s);
 }

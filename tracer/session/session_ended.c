@@ -1,6 +1,4 @@
 #define _GNU_SOURCE
-#include "perf/report/aggregate.h"
-#include "perf/trace/trace_write.h"
 #include "symbolizer/decode/decoder.h"
 #include "tracer/session/internal.h"
 
@@ -13,7 +11,7 @@ static void finish(struct session *s, uint16_t index)
 	struct target *t = s->procs[index].target;
 	decoder_remove_target(s->decoder, index);
 	if (!session_proc(s, t->pid))
-		session_forget_counts(s, t->pid);
+		OBSERVERS_CALL(s, forget_process, t->pid);
 }
 
 static void free_all(struct session *s)
@@ -21,9 +19,7 @@ static void free_all(struct session *s)
 	for (uint16_t i = 0; i < PROCS_MAX; i++)
 		if (s->procs[i].decoded)
 			finish(s, i);
-	if (s->writer)
-		trace_writer_forget(s->writer);
-	aggregate_forget(s->sum);
+	OBSERVERS_CALL(s, forget_addresses);
 	s->textless = NULL;
 	for (uint16_t i = 0; i < PROCS_MAX; i++) {
 		if (!s->procs[i].decoded)
@@ -45,12 +41,4 @@ void session_free_ended(struct session *s, bool all)
 	}
 	if (decoded >= MANY || (decoded && unused < MANY))
 		free_all(s);
-}
-
-void session_forget_counts(struct session *s, pid_t pid)
-{
-	if (s->capture)
-		capture_forget(s->capture, pid);
-	if (s->tensor_stats)
-		stats_collector_forget(s->tensor_stats, pid);
 }

@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/events/print_event.h"
-#include "perf/report/aggregate.h"
-#include "perf/report/overflow.h"
-#include "perf/trace/trace_write.h"
+#include "tracer/capture/capture.h"
+#include "tracer/capture/selection.h"
+#include "tracer/capture/tensor_stats.h"
 #include "tracer/engine/engine.h"
 #include "tracer/session/internal.h"
 
@@ -19,64 +18,85 @@ static int open_filters(struct session *s, struct err *e)
 		r = filter_compile("--not-ops", s->o->not_ops, &s->not_filter, e);
 	if (!r && s->o->when)
 		r = when_compile("--when", s->o->when, &s->when, e);
-	if (!r && s->o->capture.dir)
-		r = capture_open(&s->o->capture, s->when, stderr, &s->capture, e);
-	if (!r && s->capture && s->o->phase == SESSION_FORWARD)
-		capture_without_grads(s->capture);
-	if (!r)
-		r = stats_collector_open(&s->o->measure, &s->o->capture, s->when, stderr,
-					 &s->tensor_stats, e);
 	return r;
 }
 
-/* Memory is read while its thread stands still. */
-static const char *needs_held_threads(const struct session_opts *o)
+/* Behind the others. NULL: there was no memory for it. */
+static int append_observer(struct session *s, struct observer *o, struct err *e)
 {
-	return o->capture.dir	      ? "--capture"
-	       : o->measure.first_nan ? "--first-nan"
-	       : o->measure.stats     ? "--stats"
-				      : NULL;
+	struct observer **at = &s->observers;
+	if (!o)
+		return err_set(e, -ENOMEM, "no memory");
+	while (*at)
+		at = &(*at)->next;
+	*at = o;
+	s->needs |= o->needs;
+	if (!s->stops)
+		s->stops = o->stops;
+	return 0;
 }
 
-/* Which calls stand still, if the engine bpf can pick them. */
+/* The order is that in which they see an event and print their summaries. */
+static int open_observers(struct session *s, struct err *e)
+{
+	const struct session_opts *o = s->o;
+	bool measures = o->measure.stats || o->measure.first_nan;
+	struct observer *new;
+	int r = 0;
+	if (o->output)
+		r = append_observer(s, observer_of_file(o->output, o->quiet), e);
+	if (!r && o->print)
+		r = append_observer(s, observer_of_print(), e);
+	if (!r && o->capture.dir) {
+		r = capture_open(&o->capture, s->when, o->phase != SESSION_FORWARD, stderr, &new,
+				 e);
+		r = r ? r : append_observer(s, new, e);
+	}
+	if (!r && !o->quiet)
+		r = append_observer(s, observer_of_sums(), e);
+	if (!r && measures && !o->quiet)
+		r = append_observer(s, observer_of_overflow(), e);
+	if (!r && measures) {
+		r = stats_collector_open(&o->measure, &o->capture, s->when, stderr, &new, e);
+		r = r ? r : append_observer(s, new, e);
+	}
+	return r;
+}
+
+/* Which calls are to be stopped, if the engine bpf can pick them. */
 static bool is_pickable(const struct session *s, struct pick *out)
 {
-	return s->capture && s->o->engine != ENGINE_PTRACE && capture_pick(s->capture, out);
+	const struct observer *o = OBSERVERS_FIRST(s, pick);
+	return o && s->o->engine != ENGINE_PTRACE && o->pick(o, out);
 }
 
 /* The library has the thread wait that records a call. */
-static bool shim_measures(const struct session_opts *o)
+static bool shim_stops(const struct session *s)
 {
-	return o->engine == ENGINE_SHIM && !o->measure.first_nan;
+	return s->o->engine == ENGINE_SHIM && !(s->needs & OBSERVER_REGISTERS);
 }
 
 static int check_engine(const struct session *s, struct err *e)
 {
 	struct pick pick;
 	const struct session_opts *o = s->o;
-	if (!s->holds || o->engine == ENGINE_PTRACE || o->engine == ENGINE_AUTO || shim_measures(o))
+	if (!s->stops || o->engine == ENGINE_PTRACE || o->engine == ENGINE_AUTO || shim_stops(s))
 		return 0;
 	if (o->engine == ENGINE_SHIM) {
 		err_set(e, -EINVAL,
 			"--engine shim cannot do %s: it is told of no registers, which native "
 			"stacks begin with",
-			s->holds);
-		return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
+			s->stops);
+		return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->stops);
 	}
 	if (o->engine == ENGINE_BPF && is_pickable(s, &pick))
 		return 0;
 	err_set(e, -EINVAL, "%s needs threads that stand still, and --engine bpf stops none",
-		s->holds);
-	if (s->capture)
+		s->stops);
+	if (OBSERVERS_FIRST(s, pick))
 		return err_hint(e, "leave --engine out; bpf can with --nth or --every, and without "
 				   "--when and --steps");
-	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->holds);
-}
-
-static int registers(void *arg, pid_t tid, uint64_t *out)
-{
-	struct session *s = arg;
-	return s->engine->registers(s->engine, tid, out);
+	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->stops);
 }
 
 /* A boxed call of an op whose other calls the engine counts is counted with them. */
@@ -97,15 +117,15 @@ static struct call_count count_of(const struct op_event *ev, void *arg)
 	return (struct call_count){CALL_NOT_COUNTED, 0};
 }
 
-/* The engine of threads that stand still. */
-static int open_holding(struct session *s, struct err *e)
+/* The engine of threads that stop. */
+static int open_stopping(struct session *s, struct err *e)
 {
 	struct pick pick;
 	struct err why = {0};
 	if (is_pickable(s, &pick)) {
 		int r = engine_both_open(PLANS_MAX, session_is_complete, &pick, &s->engine, &why);
 		if (!r) {
-			capture_picked(s->capture, count_of, s);
+			OBSERVERS_CALL(s, picked, count_of, s);
 			return 0;
 		}
 		if (s->o->engine == ENGINE_BPF) {
@@ -116,7 +136,7 @@ static int open_holding(struct session *s, struct err *e)
 	int r = engine_ptrace_open(PLANS_MAX, session_is_complete, &s->engine, e);
 	if (!r && s->o->engine == ENGINE_AUTO)
 		err_set(&s->engine_note, -ENOTSUP,
-			"the engine is ptrace, since %s needs threads that stand still", s->holds);
+			"the engine is ptrace, since %s needs threads that stand still", s->stops);
 	return r;
 }
 
@@ -129,25 +149,11 @@ static int open_engine(struct session *s, struct err *e)
 	    .interesting = session_is_complete,
 	    .pid = s->o->attach,
 	};
-	int r = s->holds && !shim_measures(s->o)
-		    ? open_holding(s, e)
-		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
-	if (!r && s->tensor_stats)
-		stats_collector_registers(s->tensor_stats, registers, s);
+	int r = s->stops && !shim_stops(s) ? open_stopping(s, e)
+					   : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	for (struct observer *o = s->observers; o && !r; o = o->next)
+		r = o->begin ? o->begin(o, s->engine, e) : 0;
 	return r;
-}
-
-static int open_outputs(struct session *s)
-{
-	s->sum = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
-	s->printer = s->o->print ? event_printer_new(stdout) : NULL;
-	/* The program writes there, too: whole events at a time. */
-	if (s->o->print)
-		setvbuf(stdout, NULL, _IOFBF, 1 << 20);
-	s->overflow = s->tensor_stats ? overflow_new() : NULL;
-	if (!s->sum || (s->tensor_stats && !s->overflow) || (s->o->print && !s->printer))
-		return -ENOMEM;
-	return session_begin_decoding(s);
 }
 
 int session_open(const struct session_opts *o, struct session **out, struct err *e)
@@ -156,20 +162,18 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	if (!s)
 		return err_set(e, -ENOMEM, "no memory");
 	s->o = o;
-	s->holds = needs_held_threads(o);
 	s->start_ns = session_now();
 	int r = o->depth ? 0 : err_set(e, -EINVAL, "--depth 0 would record nothing");
 	if (r)
 		err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 	r = r ? r : open_filters(s, e);
+	r = r ? r : open_observers(s, e);
 	r = r ? r : check_engine(s, e);
 	if (!r && o->pid)
 		session_preload(s, o->pid);
 	if (!r)
 		r = open_engine(s, e);
-	if (!r && o->output)
-		r = trace_writer_open(o->output, &s->writer, e);
-	if (!r && open_outputs(s))
+	if (!r && session_begin_decoding(s))
 		r = err_set(e, -ENOMEM, "no memory");
 	if (r) {
 		session_close(s);
@@ -208,7 +212,8 @@ void session_write_stats(struct session *s)
 	struct trace_stats stats;
 	struct engine_counters c;
 	/* While dispatched ops are counted a measurement would count, too. */
-	if (!s->writer || !s->first_ns || s->dispatch_since || s->now - s->stats_ns < EVERY_NS)
+	if (!OBSERVERS_FIRST(s, on_stats) || !s->first_ns || s->dispatch_since ||
+	    s->now - s->stats_ns < EVERY_NS)
 		return;
 	s->stats_ns = s->now;
 	s->engine->counters(s->engine, &c);
@@ -217,5 +222,5 @@ void session_write_stats(struct session *s)
 	s->stats_hits = c.hits;
 	session_calibrate(s);
 	session_stats(s, &stats);
-	trace_write_stats(s->writer, &stats);
+	OBSERVERS_CALL(s, on_stats, &stats);
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/trace/trace_write.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/target/maps.h"
@@ -47,6 +46,14 @@ static bool is_node(const struct op_probe *p)
 	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE || p->role == ROLE_NAMED_NODE;
 }
 
+static bool observers_want(const struct session *s, const struct op_desc *op)
+{
+	for (const struct observer *o = s->observers; o; o = o->next)
+		if (o->wants_op && !o->wants_op(o, op))
+			return false;
+	return true;
+}
+
 /* Whether the probes of `p` are to be put in, by the lists of names. Of boxed calls, Python
  * functions and their nodes only the events tell the name. */
 static bool is_probed(const struct session *s, const struct op_probe *p)
@@ -54,19 +61,17 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 	if (p->exit_kind == EXIT_NONE)
 		return false;
 	if (p->role == ROLE_GRADS)
-		return s->capture && s->o->phase != SESSION_FORWARD;
-	/* Nodes mark what is backward, wanted or not, and have the gradients of captures. */
-	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->capture))
+		return OBSERVERS_FIRST(s, on_grads);
+	/* Nodes mark what is backward, wanted or not. */
+	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->needs & OBSERVER_NODES))
 		return true;
-	if (s->capture && capture_needs_all(s->capture))
-		return true;
-	if (s->tensor_stats && stats_collector_needs_all(s->tensor_stats))
+	if (s->needs & OBSERVER_ALL)
 		return true;
 	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
 		return true;
 	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
 		return s->o->phase == SESSION_BACKWARD && is_node(p);
-	if (s->capture && p->role == ROLE_CALL && !capture_wants_op(s->capture, &p->desc))
+	if (p->role == ROLE_CALL && !observers_want(s, &p->desc))
 		return false;
 	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
 }
@@ -92,12 +97,9 @@ static int check_when(struct session *s, const struct op_desc **ops, size_t n, s
 		if (is_chosen(s, &s->ops->ops[i]))
 			ops[n++] = &s->ops->ops[i].desc;
 	int r = when_check(s->when, ops, n, more, e);
-	if (r || !s->capture || !when_needs_exit(s->when))
-		return r;
-	err_set(e, -EINVAL,
-		"--when with --capture cannot ask for results, elapsed or thrown: inputs "
-		"are saved before the op runs");
-	return err_hint(e, "ask for arguments only");
+	for (const struct observer *o = s->observers; o && !r; o = o->next)
+		r = o->check_when ? o->check_when(o, e) : 0;
+	return r;
 }
 
 static int check_filters(struct session *s, struct err *e)
@@ -161,9 +163,9 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);
-	if (s->capture && is_node(p))
+	if (s->needs & OBSERVER_NODES && is_node(p))
 		return stop;
-	if (s->holds && (!is_named || session_wants(s, &p->desc)))
+	if (s->stops && (!is_named || session_wants(s, &p->desc)))
 		return stop;
 	return s->o->ops && p->role == ROLE_NODE && !filter_match(&s->ops_filter, &p->desc)
 		   ? PLAN_MARK
@@ -246,8 +248,7 @@ static void describe(struct session *s, const struct target *t)
 	    .engine = s->engine->name,
 	    .torch_dir = copy_or_empty(t->package.dir),
 	};
-	if (s->writer)
-		trace_write_target(s->writer, i);
+	OBSERVERS_CALL(s, on_target, i);
 }
 
 static int probe_process(struct session *s, struct proc *p, const struct libraries *l,
@@ -309,7 +310,7 @@ static int open_proc(struct session *s, struct proc *p, pid_t pid, const struct 
 {
 	struct err py_note = {0};
 	uint16_t index = (uint16_t)(p - s->procs);
-	session_forget_counts(s, pid);
+	OBSERVERS_CALL(s, forget_process, pid);
 	*p = (struct proc){.alive = true, .added = session_now()};
 	int r = target_open(pid, s->ops, maps, &p->target, &py_note, e);
 	if (r)

@@ -1,0 +1,144 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "tracer/observe/observer.h"
+
+enum { THREAD_SLOTS = 1024 };
+
+struct file_observer {
+	struct observer observer;
+	const char *path;
+	bool quiet;
+	struct trace_writer *writer; /* NULL: not open */
+	struct err error;
+	int32_t named[THREAD_SLOTS];
+};
+
+/* An output that fails is given up; the target must not notice. */
+static void check_written(struct file_observer *f, int r)
+{
+	if (r >= 0 || f->error.code)
+		return;
+	err_set(&f->error, r, "cannot write %s: %s; tracing goes on without it", f->path,
+		strerror(-r));
+	err_hint(&f->error, "free some space, or record somewhere else with -o FILE");
+}
+
+static int file_begin(struct observer *o, struct engine *g, struct err *e)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	(void)g;
+	return trace_writer_open(f->path, &f->writer, e);
+}
+
+static void file_on_target(struct observer *o, const struct trace_target *t)
+{
+	trace_write_target(((struct file_observer *)o)->writer, t);
+}
+
+static void name_thread(struct file_observer *to, const struct op_event *ev)
+{
+	char path[64], name[64] = "";
+	uint32_t slot = (uint32_t)ev->tid % THREAD_SLOTS;
+	if (to->named[slot] == ev->tid)
+		return;
+	to->named[slot] = ev->tid;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", ev->pid, ev->tid);
+	FILE *f = fopen(path, "re");
+	if (f && fgets(name, sizeof(name), f))
+		name[strcspn(name, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	if (name[0])
+		trace_write_thread(to->writer, ev->pid, ev->tid, name);
+}
+
+static void file_on_event(struct observer *o, struct target *t, const struct op_event *ev)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	(void)t;
+	name_thread(f, ev);
+	check_written(f, trace_write_event(f->writer, ev));
+}
+
+static void file_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
+{
+	trace_write_lost(((struct file_observer *)o)->writer, now_ns, count);
+}
+
+static void file_on_stats(struct observer *o, const struct trace_stats *stats)
+{
+	trace_write_stats(((struct file_observer *)o)->writer, stats);
+}
+
+static void file_tick(struct observer *o, uint64_t now_ns)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, trace_writer_tick(f->writer, now_ns));
+}
+
+static const struct err *file_trouble(const struct observer *o)
+{
+	return &((const struct file_observer *)o)->error;
+}
+
+static void file_forget_addresses(struct observer *o)
+{
+	trace_writer_forget(((struct file_observer *)o)->writer);
+}
+
+static struct trace_writer *file_writer(struct observer *o)
+{
+	return ((struct file_observer *)o)->writer;
+}
+
+static void file_finish(struct observer *o)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	char size[32];
+	int r = trace_writer_flush(f->writer);
+	uint64_t bytes = trace_writer_bytes(f->writer);
+	int closed = trace_writer_close(f->writer, true);
+	f->writer = NULL;
+	check_written(f, r ? r : closed);
+	if (f->error.code || f->quiet)
+		return;
+	bool usual = !strcmp(f->path, "ditrace.data");
+	fprintf(stderr, "trace written to %s (%s); see: ditrace report%s%s\n", f->path,
+		text_bytes(size, sizeof(size), bytes), usual ? "" : " ", usual ? "" : f->path);
+}
+
+static void file_close(struct observer *o)
+{
+	trace_writer_close(((struct file_observer *)o)->writer, false);
+	free(o);
+}
+
+struct observer *observer_of_file(const char *path, bool quiet)
+{
+	struct file_observer *f = malloc(sizeof(*f));
+	if (!f)
+		return NULL;
+	*f = (struct file_observer){
+	    .observer =
+		{
+		    .begin = file_begin,
+		    .on_target = file_on_target,
+		    .on_event = file_on_event,
+		    .on_lost = file_on_lost,
+		    .on_stats = file_on_stats,
+		    .tick = file_tick,
+		    .trouble = file_trouble,
+		    .forget_addresses = file_forget_addresses,
+		    .writer = file_writer,
+		    .finish = file_finish,
+		    .close = file_close,
+		},
+	    .path = path,
+	    .quiet = quiet,
+	};
+	return &f->observer;
+}
