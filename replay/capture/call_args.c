@@ -137,34 +137,20 @@ static int sort(const struct op_event *ev, const struct schema *s, struct arena 
 
 int call_args_sort(const struct op_event *ev, struct arena *a, struct call_args *out)
 {
-	const char *text = ev->op->schema;
-	struct schema s;
-
+	const struct schema *s = ev->op->parsed;
 	*out = (struct call_args){.nargs = ev->nargs};
-	if (!text || !*text)
-		return 0;
-	int rc = schema_parse(text, strlen(text), "", a, &s);
-	if (rc == -ENOMEM)
-		return rc;
-	return rc || s.nargs < ev->nargs ? 0 : sort(ev, &s, a, out);
+	return s && s->nargs >= ev->nargs ? sort(ev, s, a, out) : 0;
 }
 
 int call_args_written(const struct op_event *ev, struct arena *a, const struct pth_keyword **out,
 		      unsigned *n)
 {
-	const char *text = ev->op->schema;
-	struct schema s = {0};
+	const struct schema *s = ev->op->parsed;
 	struct pth_keyword *kw = arena_alloc(a, (ev->nargs + 1u) * sizeof(*kw));
-
 	*out = kw;
 	*n = 0;
-	int rc = !kw		 ? -ENOMEM
-		 : text && *text ? schema_parse(text, strlen(text), "", a, &s)
-				 : -EINVAL;
-	if (rc)
-		return rc == -ENOMEM ? rc : 0;
-	for (unsigned i = 0; i < ev->nargs && i < s.nargs; i++)
-		if (s.args[i].is_write)
-			kw[(*n)++] = (struct pth_keyword){s.args[i].name, &ev->args[i]};
-	return 0;
+	for (unsigned i = 0; kw && s && i < ev->nargs && i < s->nargs; i++)
+		if (s->args[i].is_write)
+			kw[(*n)++] = (struct pth_keyword){s->args[i].name, &ev->args[i]};
+	return kw ? 0 : -ENOMEM;
 }

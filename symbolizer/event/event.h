@@ -98,6 +98,8 @@ enum {
 	OP_RANDOM = 1 << 3,
 };
 
+struct schema;
+
 struct op_arg {
 	const char *name; /* schema name; results: "" when the schema gives none */
 	const char *type; /* schema type as written, "Tensor(a!)", "int[2]" */
@@ -113,6 +115,8 @@ struct op_desc {
 	uint16_t nargs, nresults;
 	const char *name;   /* "aten::add.Tensor", "AddmmBackward0", "MyFunctionBackward" */
 	const char *schema; /* "aten::add.Tensor(Tensor self, ...) -> Tensor", "" when unknown */
+	const struct schema *parsed; /* that schema (symbolizer/ops/schema.h); NULL when unknown,
+					and for an op that a file names */
 	const struct op_arg *args, *results;
 };
 

@@ -147,8 +147,8 @@ int schema_parse_type(const char *text, struct arena *a, struct schema_arg *out)
  * OP_RANDOM (has a Generator, or is known to draw random numbers without one). */
 uint8_t schema_flags(const struct schema *s);
 
-/* Fill name, schema, kind, flags, args and results of `out`, but not id; strings are shared with
- * `s`, arrays are allocated in `a`. Returns 0 or -ENOMEM. */
+/* Fill name, schema, parsed, kind, flags, args and results of `out`, but not id; what is new is
+ * allocated in `a`, strings and arrays of `s` are shared with it. Returns 0 or -ENOMEM. */
 int schema_to_desc(const struct schema *s, struct arena *a, struct op_desc *out);
 
 /* Index of the schema texts in a library's read-only data, by the C++ name of their operator. */

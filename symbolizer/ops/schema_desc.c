@@ -105,10 +105,15 @@ static const struct op_arg *op_args(const struct schema_arg *args, uint16_t n, s
 
 int schema_to_desc(const struct schema *s, struct arena *a, struct op_desc *out)
 {
+	struct schema *parsed = arena_alloc(a, sizeof(*parsed));
+	if (!parsed)
+		return -ENOMEM;
+	*parsed = *s;
 	out->kind = OP_DISPATCHED;
 	out->flags = schema_flags(s);
 	out->name = s->full_name;
 	out->schema = s->text;
+	out->parsed = parsed;
 	out->nargs = s->nargs;
 	out->nresults = s->nreturns;
 	out->args = op_args(s->args, s->nargs, a);

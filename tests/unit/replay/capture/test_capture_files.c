@@ -11,6 +11,7 @@
 #include "replay/numbers/stats.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/filter.h"
+#include "symbolizer/ops/schema.h"
 #include "tests/unit/self_source.h"
 
 static struct value number(int64_t i)
@@ -27,10 +28,13 @@ static struct value boolean(bool b)
 static const char *sorted(const char *schema, const struct value *args, uint16_t n)
 {
 	static char out[256];
-	struct op_desc d = {.kind = OP_DISPATCHED, .name = "aten::x", .schema = schema};
+	struct op_desc d = {.kind = OP_DISPATCHED, .name = "aten::x", .schema = ""};
 	struct op_event ev = {.op = &d, .args = args, .nargs = n};
 	struct arena a = {0};
 	struct call_args c;
+	struct schema s;
+	if (!schema_parse(schema, strlen(schema), "aten", &a, &s))
+		assert_int_equal(schema_to_desc(&s, &a, &d), 0);
 	assert_int_equal(call_args_sort(&ev, &a, &c), 0);
 	size_t len = (size_t)snprintf(out, sizeof(out), "%u", c.nargs);
 	for (unsigned i = 0; i < c.nkwargs; i++)
