@@ -283,3 +283,75 @@ void archive_abort(struct archive *a)
 	unlink(a->part);
 	drop(a);
 }
+
+enum { CHUNK = 1 << 20 }; /* read at a time: stays in the second-level cache */
+
+static int write_storage(struct archive *a, const struct pth_storage *st, size_t number,
+			 const struct source *src, uint8_t *chunk, struct err *e)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "data/%zu", number);
+	int rc = archive_member(a, name, st->bytes, e);
+	if (!rc && !st->bytes)
+		rc = archive_write(a, NULL, 0, e);
+	for (uint64_t at = 0; !rc && at < st->bytes;) {
+		size_t n = st->bytes - at < CHUNK ? (size_t)(st->bytes - at) : CHUNK;
+		rc = src->read(src->ctx, st->base + at, chunk, n);
+		if (rc)
+			return err_set(e, rc, "cannot read %zu bytes at 0x%llx of the process: %s",
+				       n, (unsigned long long)(st->base + at), strerror(-rc));
+		rc = archive_write(a, chunk, n, e);
+		at += n;
+	}
+	return rc;
+}
+
+static int write_members(struct archive *a, const struct pth_pickle *p,
+			 const struct pth_description *d, const struct source *src, struct err *e)
+{
+	const char *order = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? "little" : "big";
+	int rc = archive_add(a, "data.pkl", p->data, p->len, e);
+	uint8_t *chunk = malloc(CHUNK);
+
+	if (!chunk)
+		return err_set(e, -ENOMEM, "out of memory");
+	if (!rc)
+		rc = archive_add(a, "byteorder", order, strlen(order), e);
+	for (size_t i = 0; i < d->nstorages && !rc; i++)
+		rc = write_storage(a, &d->storages[i], i, src, chunk, e);
+	if (!rc)
+		rc = archive_add(a, "version", "3\n", 2, e);
+	free(chunk);
+	return rc;
+}
+
+/* Before anything is read: what will not fit is not begun. */
+static int check_size(const struct pth_pickle *p, const struct pth_description *d, const char *path,
+		      uint64_t max_bytes, struct err *e)
+{
+	uint64_t sum = p->len;
+	for (size_t i = 0; i < d->nstorages; i++)
+		if (__builtin_add_overflow(sum, d->storages[i].bytes, &sum))
+			sum = UINT64_MAX;
+	if (!max_bytes || sum <= max_bytes)
+		return 0;
+	return err_set(e, -EOVERFLOW,
+		       "%s: %llu bytes are more than the %llu that are left of the limit", path,
+		       (unsigned long long)sum, (unsigned long long)max_bytes);
+}
+
+int pth_archive(const char *path, const struct pth_pickle *p, const struct pth_description *d,
+		const struct source *src, uint64_t max_bytes, uint64_t *bytes, struct err *e)
+{
+	struct archive *a;
+	int rc = check_size(p, d, path, max_bytes, e);
+	if (!rc)
+		rc = archive_open(path, max_bytes, &a, e);
+	if (rc)
+		return rc;
+	rc = write_members(a, p, d, src, e);
+	if (!rc)
+		return archive_close(a, bytes, e);
+	archive_abort(a);
+	return rc;
+}

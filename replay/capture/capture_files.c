@@ -1,6 +1,4 @@
 #define _GNU_SOURCE
-#include "replay/capture/capture_files.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -10,10 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "replay/capture/pth.h"
+#include "replay/capture/internal.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/filter.h"
 
@@ -101,7 +98,15 @@ static void add_text(json_t *o, const char *key, const char *text)
 		set(o, key, json_string(text));
 }
 
-char *capture_json(const struct pth_content *c, const struct capture_about *about)
+/* The JSON beside a file, as op_tools/save_op_args.py of ditorch writes it:
+ *
+ * {"args": [...], "kwargs": {...} when there are any, "op": name} with an indentation of four, as
+ * json.dump(indent=4) writes it: tensors are objects of device, dtype, numel, shape (the text of a
+ * tuple), stride, requires_grad, layout and data_ptr, lists are lists, all else is its str(). What
+ * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of the call,
+ * "node", "python", "python_changed", and "of" (struct pth_content). NULL without memory; free()
+ * it. */
+static char *capture_json(const struct pth_content *c, const struct capture_about *about)
 {
 	bool addresses = !about->no_addresses;
 	json_t *o = json_object(), *args = values(c->args, c->nargs, addresses);
@@ -218,50 +223,44 @@ static int write_json(const char *path, const char *text, struct err *e)
 	return err_set(e, rc, "cannot write %s: %s", final, strerror(-rc));
 }
 
-/* Output as Python returns it: the result, a tuple of several, None for none, and then what was
- * written to as keywords. */
-static int fill_output(struct pth_content *c, const struct op_event *ev, struct arena *a)
+const char *pth_limits_text(char *out, size_t size, unsigned limits)
 {
-	static const struct value none = {.kind = VALUE_NONE};
-	c->args = ev->nresults ? ev->results : &none;
-	c->nargs = ev->nresults ? ev->nresults : 1;
-	c->args_in_one = ev->nresults > 1;
-	return ev->nresults ? 0 : call_args_written(ev, a, &c->kwargs, &c->nkwargs);
-}
-
-/* Gradients: the one list that nodes take and give is the tuple of args. */
-static void fill_grads(struct pth_content *c, const struct value *v, unsigned n)
-{
-	bool is_list = n == 1 && v->kind == VALUE_LIST;
-	c->args = is_list ? v->items : v;
-	c->nargs = is_list ? v->count : n;
-}
-
-static int fill(struct pth_content *c, enum capture_part part, const struct op_event *ev,
-		struct arena *a)
-{
-	struct call_args args;
-	int rc;
-
-	switch (part) {
-	case CAPTURE_INPUT:
-		rc = call_args_sort(ev, a, &args);
-		if (rc)
-			return rc;
-		c->args = ev->args;
-		c->nargs = args.nargs;
-		c->kwargs = args.kwargs;
-		c->nkwargs = args.nkwargs;
-		return 0;
-	case CAPTURE_OUTPUT:
-		return fill_output(c, ev, a);
-	case CAPTURE_GRAD_INPUTS:
-		fill_grads(c, ev->results, ev->nresults);
-		return 0;
-	default:
-		fill_grads(c, ev->args, ev->nargs);
-		return 0;
+	static const struct {
+		unsigned limit;
+		const char *text;
+	} texts[] = {
+	    {PTH_FULL_LOAD, "torch.load needs weights_only=False"},
+	    {PTH_FULL_LOAD_1_13, "torch.load of 1.13 needs weights_only=False"},
+	    {PTH_NOT_1_13, "torch 1.13 cannot load it"},
+	    {PTH_NO_QUANTIZER, "quantized tensors are without scale and zero point"},
+	};
+	size_t len = 0;
+	if (size)
+		out[0] = '\0';
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (!(limits & texts[i].limit) || len >= size)
+			continue;
+		int n = snprintf(out + len, size - len, "%s%s", len ? ", " : "", texts[i].text);
+		len += n > 0 ? (size_t)n : 0;
 	}
+	return out;
+}
+
+int pth_write(const char *path, const struct pth_content *c, const struct source *src,
+	      uint64_t max_bytes, struct pth_result *out, struct err *e)
+{
+	struct pth_description description = {0};
+	struct pth_pickle pickle = {0};
+	*out = (struct pth_result){0};
+	int rc = pth_describe(c, src, &description, &out->refusal, e);
+	if (!rc)
+		rc = pth_pickle(c, &description, &pickle, e);
+	if (!rc)
+		rc = pth_archive(path, &pickle, &description, src, max_bytes, &out->bytes, e);
+	out->limits = pickle.limits;
+	pth_description_free(&description);
+	pth_pickle_free(&pickle);
+	return rc;
 }
 
 static int limit_reached(const struct capture_files *c, const char *path, struct err *e)
@@ -348,7 +347,7 @@ int capture_write(struct capture_files *c, const struct capture_call *call, enum
 	struct pth_content content = {.of = part == CAPTURE_GRAD_INPUTS ? call->of : NULL};
 	struct capture_about about = {.where = py_stack_where(ev->where_stack),
 				      .node = ev->op->kind == OP_BACKWARD ? ev->op->name : NULL};
-	int rc = fill(&content, part, ev, &a);
+	int rc = pth_choose(part, ev, &a, &content);
 
 	if (rc)
 		err_set(e, rc, "out of memory");

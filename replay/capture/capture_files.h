@@ -9,30 +9,69 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/err.h"
-#include "replay/capture/pth.h"
 #include "replay/capture/source.h"
 #include "symbolizer/event/event.h"
 
-/* The JSON beside a capture: what op_tools/save_op_args.py of ditorch writes. Part of capture. */
+/* Which torch.load opens a file. The same file may be limited in several ways. */
+enum {
+	/* Holds a float, a complex number, a torch.device, or a dtype as a value that is none of
+	 * complex32, complex64, complex128, float16, float32, float64, int8 ... int64: 1.13 opens
+	 * such files, its own too, with weights_only=False alone (_weights_only_unpickler.py of
+	 * 1.13.1). */
+	PTH_FULL_LOAD_1_13 = 1 << 0,
+	/* Holds a memory format, which no version's weights_only knows: weights_only=False, or
+	 * torch.serialization.add_safe_globals([(torch.channels_last, "torch.channels_last")]).
+	 * torch.save of these versions cannot write one at all. */
+	PTH_FULL_LOAD = 1 << 1,
+	/* Has a tensor that 1.13 cannot have or load: float8, float4, uint16 ..., complex32, or one
+	 * with the conjugate or negative bit. */
+	PTH_NOT_1_13 = 1 << 2,
+	/* Has quantized tensors: they keep dtype, shape and bytes, and int_repr() gives their
+	 * integers, but they have no scale and zero point; printing or computing with them fails.
+	 */
+	PTH_NO_QUANTIZER = 1 << 3,
+};
+
+/* Each of `limits` as words for a person, comma-separated, into `out`; "" for none. Returns out. */
+const char *pth_limits_text(char *out, size_t size, unsigned limits);
+
+struct pth_keyword {
+	const char *name;
+	const struct value *value;
+};
+
+/* The dict {"name": str, "args": tuple, "kwargs": dict, "identifier": str} of ditorch's captures
+ * (op_tools/save_op_args.py). Nothing is owned. Lists of the event become Python lists. */
+struct pth_content {
+	const char *name, *identifier; /* UTF-8 */
+	const struct value *args;
+	unsigned nargs;
+	bool args_in_one; /* args is a tuple of one: the tuple of the nargs values */
+	const struct pth_keyword *kwargs;
+	unsigned nkwargs;
+	/* Written as "of" into the dict, a tuple of strings, when it is not NULL: which argument of
+	 * the call each of args belongs to, "0", "1[2]" by place or "weight" by keyword. */
+	const char *const *of;
+};
+
+/* Put the arguments of the operator's call `ev` into `out`, whose kwargs are empty, as Python would
+ * pass them to the function of its name. By the schema keyword-only ones are keywords. Left out, as
+ * a program leaves them out, are keywords that have their default and the last positional ones that
+ * have theirs: the dispatcher's operator takes more arguments than the Python function
+ * (aten::layer_norm has cudnn_enable), and those have their default then. An operator without a
+ * schema has positional arguments only. `out` refers to `ev` and to what is in `a`. Returns 0 or
+ * -ENOMEM. */
+int pth_choose_input(const struct op_event *ev, struct arena *a, struct pth_content *out);
 
 /* Of the call that a file belongs to; NULL: not known. */
 struct capture_about {
 	const struct py_frame *where; /* the line of the program that made the call */
 	const char *node;	      /* of gradients: the backward node, "AddmmBackward0" */
-	const char *python, *changed; /* the interpreter, as in replay/capture/capture_files.h */
+	const char *python, *changed; /* the interpreter: struct interpreter */
 	bool no_addresses; /* the data_ptr of tensors is none of the program's: it has no member */
 };
-
-/* `about` the call, beside what is in the file.
- *
- * {"args": [...], "kwargs": {...} when there are any, "op": name} with an indentation of four, as
- * json.dump(indent=4) writes it: tensors are objects of device, dtype, numel, shape (the text of a
- * tuple), stride, requires_grad, layout and data_ptr, lists are lists, all else is its str(). What
- * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of the call,
- * "node", "python", "python_changed", and "of" (struct pth_content). NULL without memory; free()
- * it. */
-char *capture_json(const struct pth_content *c, const struct capture_about *about);
 
 /* The Python interpreter of a process, by the path that would start it again: what sys.executable
  * is there. In a virtual environment that is a link whose folder decides which packages there are,
@@ -96,7 +135,7 @@ struct capture_files {
 struct capture_saved {
 	char path[4096]; /* of the .pth file; the .json is beside it */
 	uint64_t bytes;	 /* of both */
-	unsigned limits; /* PTH_* (replay/capture/pth.h) */
+	unsigned limits; /* PTH_* */
 };
 
 /* The call that the forward event `ev` is: its id, pid and op, and when it began by start_ns. False

@@ -1,4 +1,5 @@
-/* What the files of this folder share. */
+/* What the files of this folder share: the four steps in which a .pth file is made, and the zip
+ * that it is. */
 #ifndef REPLAY_CAPTURE_INTERNAL_H
 #define REPLAY_CAPTURE_INTERNAL_H
 
@@ -6,9 +7,88 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/err.h"
-#include "replay/capture/pth.h"
+#include "replay/capture/capture_files.h"
 #include "replay/capture/source.h"
+
+struct pth_result {
+	uint64_t bytes;	      /* size of the file */
+	unsigned limits;      /* PTH_* */
+	enum refusal refusal; /* when pth_write returned -ENOTSUP */
+};
+
+/* The first step, choose.c: which values of the event `ev` are in `part`, and their names, into
+ * `out`, whose other members stay; it refers to `ev` and to what is in `a`. Returns 0 or -ENOMEM.
+ */
+int pth_choose(enum capture_part part, const struct op_event *ev, struct arena *a,
+	       struct pth_content *out);
+
+/* The second step, describe.c. */
+
+/* Tensors of different dtypes that share memory get storages of their own (torch.save refuses
+ * them). */
+struct pth_storage {
+	const char *class_name; /* of the torch module, "FloatStorage"; NULL: UntypedStorage */
+	uint64_t impl;		/* address of the StorageImpl, 0: not known */
+	uint64_t base;		/* address of the bytes, 0 when there are none */
+	uint64_t bytes;
+	unsigned itemsize; /* of the class */
+	int8_t device_type, device_index;
+};
+
+enum { NO_STORAGE = -1 };
+
+struct pth_tensor {
+	struct source_tensor more;
+	int storage; /* its number; NO_STORAGE: it is on the meta device */
+};
+
+/* What a file has of its tensors. Zero-initialise; pth_description_free gives it back. */
+struct pth_description {
+	struct pth_storage *storages; /* number i is "data/i" in the file */
+	size_t nstorages, storages_room;
+	struct pth_tensor *tensors; /* of args and kwargs, depth first */
+	size_t ntensors, tensors_room;
+};
+
+/* Check every value of `c` and describe its tensors. Returns 0; -ENOTSUP when a value cannot be
+ * written, with *e and why in *refusal; -ENOMEM with *e. */
+int pth_describe(const struct pth_content *c, const struct source *src, struct pth_description *out,
+		 enum refusal *refusal, struct err *e);
+
+void pth_description_free(struct pth_description *d);
+
+/* The third step, pickle.c: data.pkl, a Python pickle of protocol 2. */
+
+/* Zero-initialise. Owns `data`; pth_pickle_free gives it back. */
+struct pth_pickle {
+	uint8_t *data;
+	size_t len, room;
+	unsigned limits; /* PTH_* of what is in it */
+	bool failed;	 /* without memory: what is added then is dropped */
+};
+
+/* Pickle the dict of `c`, which `d` describes. Returns 0, or -ENOMEM with *e. */
+int pth_pickle(const struct pth_content *c, const struct pth_description *d, struct pth_pickle *out,
+	       struct err *e);
+
+void pth_pickle_free(struct pth_pickle *p);
+
+/* The last step, archive.c: write `path`, with the storages as `src` reads them, a chunk at a time.
+ * *bytes is the size of the file. Returns 0; -EOVERFLOW when the file would be larger than
+ * `max_bytes` (0: no limit), if that is certain before anything is read or written; the -errno of
+ * the file system or of src->read. */
+int pth_archive(const char *path, const struct pth_pickle *p, const struct pth_description *d,
+		const struct source *src, uint64_t max_bytes, uint64_t *bytes, struct err *e);
+
+/* The steps after the first: write `c` to `path`, which appears when it is whole. Every storage is
+ * written once whatever number of tensors share it, from its first byte to the last that one of
+ * them reaches, or whole when the source knows its size; tensors keep their offset and strides in
+ * it. requires_grad is False where it is not known. Returns 0 or what the failing step did; `out`
+ * may not be NULL. */
+int pth_write(const char *path, const struct pth_content *c, const struct source *src,
+	      uint64_t max_bytes, struct pth_result *out, struct err *e);
 
 /* A zip file of stored members as torch.save writes it, written front to back by minizip; members
  * of any size go through a small buffer. It has its final name only when it is whole. */
@@ -40,105 +120,5 @@ int archive_close(struct archive *a, uint64_t *bytes, struct err *e);
 
 /* Remove what was written, free `a` (may be NULL). */
 void archive_abort(struct archive *a);
-
-/* Python pickles, protocol 2 (Lib/pickletools.py of CPython describes the opcodes): as much of it
- * as torch.save writes and the readers of torch.load(weights_only=True) know
- * (torch/_weights_only_unpickler.py). Nothing is memoized: what occurs twice is written twice. */
-
-/* Zero-initialise. Owns `data`; pickle_free gives it back. Out of memory is remembered in `failed`,
- * and what is added then is dropped. */
-struct pickle {
-	uint8_t *data;
-	size_t len, size;
-	bool failed;
-};
-
-/* The first and the last opcode. */
-void pickle_begin(struct pickle *p);
-void pickle_end(struct pickle *p);
-
-void pickle_none(struct pickle *p);
-void pickle_bool(struct pickle *p, bool b);
-void pickle_int(struct pickle *p, int64_t i);
-void pickle_uint(struct pickle *p, uint64_t i);
-void pickle_float(struct pickle *p, double f);
-
-/* `len` bytes of UTF-8. */
-void pickle_text(struct pickle *p, const char *s, size_t len);
-void pickle_string(struct pickle *p, const char *s);
-
-/* A class, function or constant of a module. */
-void pickle_global(struct pickle *p, const char *module, const char *name);
-
-/* A tuple: pickle_mark, its items, pickle_tuple. */
-void pickle_mark(struct pickle *p);
-void pickle_tuple(struct pickle *p);
-
-/* A list: pickle_list, its items, pickle_appends. */
-void pickle_list(struct pickle *p);
-void pickle_appends(struct pickle *p);
-
-/* A dict: pickle_dict, its keys and values in turn, pickle_setitems. */
-void pickle_dict(struct pickle *p);
-void pickle_setitems(struct pickle *p);
-
-/* Call the callable with the tuple that were written last. */
-void pickle_reduce(struct pickle *p);
-
-/* The object that the tuple written last stands for in the reader (a storage). */
-void pickle_persistent(struct pickle *p);
-
-void pickle_free(struct pickle *p);
-
-/* The storages of one file: which tensors share which, and how the file calls them. */
-
-struct pth_storage {
-	const char *class_name; /* of the torch module, "FloatStorage"; NULL: UntypedStorage */
-	uint64_t impl;		/* address of the StorageImpl, 0: not known */
-	uint64_t base;		/* address of the bytes, 0 when there are none */
-	uint64_t bytes;
-	unsigned itemsize; /* of the class */
-	int8_t device_type, device_index;
-};
-
-/* Zero-initialise. Owns `list`, which pth_storages_free gives back. */
-struct pth_storages {
-	struct pth_storage *list; /* number i is "data/i" in the file */
-	size_t n, size;
-};
-
-/* The name of torch's storage class for a dtype, "FloatStorage"; NULL for those that torch saves as
- * UntypedStorage and rebuilds with _rebuild_tensor_v3 (torch/storage.py, _dtype_to_storage_type_map
- * and _new_dtypes of 2.13.0). */
-const char *pth_storage_class(int dtype);
-
-/* Enter the storage of `t`, whose extent is `x`, if it is new, and make it as large as `t` needs.
- * Returns its number, or -ENOMEM. */
-int pth_storages_add(struct pth_storages *s, const struct tensor *t, const struct extent *x,
-		     const struct source_tensor *more);
-
-/* The number of the storage of `t` that pth_storages_add entered; -ENOENT if none. */
-int pth_storages_find(const struct pth_storages *s, const struct tensor *t, const struct extent *x);
-
-void pth_storages_free(struct pth_storages *s);
-
-/* Values of an event as torch.save pickles them. Part of pth_write. */
-
-/* What is known while a file is being made. */
-struct pth_state {
-	const struct source *src;
-	struct pth_storages storages;
-	struct pickle pickle;
-	unsigned limits; /* PTH_* */
-};
-
-/* First pass: enter the storages of every tensor in `v` into s->storages. *refusal says why `v`
- * cannot be written, and *refused which value in it. Returns 0, -ENOTSUP or -ENOMEM. */
-int pth_value_collect(struct pth_state *s, const struct value *v, enum refusal *refusal,
-		      const struct value **refused);
-
-/* Second pass, when all values were collected: append `v` to s->pickle and its limits to
- * s->limits. */
-void pth_value_pickle(struct pth_state *s, const struct value *v);
 
 #endif

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "replay/capture/pth.h"
 #include "symbolizer/target/mem.h"
 #include "tracer/capture/internal.h"
 
@@ -133,7 +132,7 @@ static bool is_decoded(const struct value *v)
 }
 
 /* As input.pth has the arguments. */
-static const char *name_of(const struct call_args *args, const struct op_event *ev, unsigned i,
+static const char *name_of(const struct pth_content *args, const struct op_event *ev, unsigned i,
 			   char *place, size_t size)
 {
 	for (unsigned k = 0; k < args->nkwargs; k++)
@@ -146,10 +145,10 @@ static const char *name_of(const struct call_args *args, const struct op_event *
 void call_inputs_begin(struct call_inputs *in, struct target *t, const struct op_event *ev)
 {
 	char place[16];
-	struct call_args args;
+	struct pth_content args = {0};
 	unsigned n = count_tensors(ev->args, ev->nargs);
 	in->list = arena_alloc(&in->arena, (n + 1) * sizeof(*in->list));
-	if (!in->list || call_args_sort(ev, &in->arena, &args)) {
+	if (!in->list || pth_choose_input(ev, &in->arena, &args)) {
 		trouble(in, GRADS_UNKNOWN);
 		return;
 	}

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "replay/capture/pth.h"
 #include "replay/capture/source.h"
 #include "tracer/capture/internal.h"
 

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "perf/events/print_event.h"
 #include "replay/capture/capture_files.h"
-#include "replay/capture/pth.h"
 #include "replay/numbers/stats.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/native_stack.h"

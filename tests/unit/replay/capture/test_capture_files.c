@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "replay/capture/capture_files.h"
-#include "replay/capture/pth.h"
 #include "replay/numbers/number.h"
 #include "replay/numbers/stats.h"
 #include "symbolizer/event/names.h"
@@ -31,11 +30,11 @@ static const char *sorted(const char *schema, const struct value *args, uint16_t
 	struct op_desc d = {.kind = OP_DISPATCHED, .name = "aten::x", .schema = ""};
 	struct op_event ev = {.op = &d, .args = args, .nargs = n};
 	struct arena a = {0};
-	struct call_args c;
+	struct pth_content c = {0};
 	struct schema s;
 	if (!schema_parse(schema, strlen(schema), "aten", &a, &s))
 		assert_int_equal(schema_to_desc(&s, &a, &d), 0);
-	assert_int_equal(call_args_sort(&ev, &a, &c), 0);
+	assert_int_equal(pth_choose_input(&ev, &a, &c), 0);
 	size_t len = (size_t)snprintf(out, sizeof(out), "%u", c.nargs);
 	for (unsigned i = 0; i < c.nkwargs; i++)
 		len += (size_t)snprintf(out + len, sizeof(out) - len, " %s", c.kwargs[i].name);

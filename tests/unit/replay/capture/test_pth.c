@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "replay/capture/internal.h"
-#include "replay/capture/pth.h"
 #include "tests/unit/self_source.h"
 
 static char dir[64];
@@ -39,61 +38,68 @@ static bool exists(const char *path)
 	return access(path, F_OK) == 0;
 }
 
-static void check_pickle(struct pickle *p, const char *bytes, size_t n)
+/* `v` is pickled as the `size` bytes at `bytes`; its PTH_*. */
+static unsigned check_pickle(const struct value *v, const char *bytes, size_t size)
 {
-	assert_false(p->failed);
-	assert_int_equal(p->len, n);
-	assert_memory_equal(p->data, bytes, n);
-	pickle_free(p);
+	static const char before[] = "\x80\x02}(X\x04\0\0\0nameX\x01\0\0\0fX\x04\0\0\0args(",
+			  after[] = "tX\x06\0\0\0kwargs}(uX\x0a\0\0\0identifierX\x01\0\0\0iu.";
+	const size_t n = sizeof(before) - 1, m = sizeof(after) - 1;
+	const struct pth_content c = {.name = "f", .identifier = "i", .args = v, .nargs = 1};
+	const struct pth_description nothing = {0};
+	struct pth_pickle p = {0};
+	assert_int_equal(pth_pickle(&c, &nothing, &p, NULL), 0);
+	assert_int_equal(p.len, n + size + m);
+	assert_memory_equal(p.data, before, n);
+	assert_memory_equal(p.data + n, bytes, size);
+	assert_memory_equal(p.data + n + size, after, m);
+	unsigned limits = p.limits;
+	pth_pickle_free(&p);
+	return limits;
 }
 
-#define CHECK_PICKLE(p, literal) check_pickle(p, literal, sizeof(literal) - 1)
+#define CHECK_PICKLE(literal, ...)                                                                 \
+	check_pickle(&(const struct value){__VA_ARGS__}, literal, sizeof(literal) - 1)
+
+#define CHECK_INT(i_, literal)                                                                     \
+	assert_int_equal(CHECK_PICKLE(literal, .kind = VALUE_INT, .i = (i_)), 0)
 
 /* Output of CPython's pickle.dumps(x, 2), without PROTO, memo and STOP. */
 static void pickled_integers(void **state)
 {
 	(void)state;
-	struct pickle p = {0};
-	pickle_int(&p, 0);
-	pickle_int(&p, 255);
-	pickle_int(&p, 256);
-	pickle_int(&p, 65535);
-	CHECK_PICKLE(&p, "K\x00K\xffM\x00\x01M\xff\xff");
-	pickle_int(&p, 65536);
-	pickle_int(&p, -1);
-	pickle_int(&p, INT32_MIN);
-	CHECK_PICKLE(&p, "J\x00\x00\x01\x00J\xff\xff\xff\xffJ\x00\x00\x00\x80");
-	pickle_int(&p, INT64_MIN);
-	CHECK_PICKLE(&p, "\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80");
-	pickle_uint(&p, UINT64_MAX);
-	CHECK_PICKLE(&p, "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00");
-	pickle_uint(&p, 7);
-	CHECK_PICKLE(&p, "K\x07");
+	CHECK_INT(0, "K\x00");
+	CHECK_INT(255, "K\xff");
+	CHECK_INT(256, "M\x00\x01");
+	CHECK_INT(65535, "M\xff\xff");
+	CHECK_INT(65536, "J\x00\x00\x01\x00");
+	CHECK_INT(-1, "J\xff\xff\xff\xff");
+	CHECK_INT(INT32_MIN, "J\x00\x00\x00\x80");
+	CHECK_INT(INT64_MIN, "\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80");
+	CHECK_PICKLE("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", .kind = VALUE_SCALAR,
+		     .scalar = VALUE_INT, .is_unsigned = true, .i = -1);
+	CHECK_PICKLE("K\x07", .kind = VALUE_SCALAR, .scalar = VALUE_INT, .is_unsigned = true,
+		     .i = 7);
 }
 
 static void pickled_others(void **state)
 {
 	(void)state;
-	struct pickle p = {0};
-	pickle_begin(&p);
-	pickle_none(&p);
-	pickle_bool(&p, true);
-	pickle_bool(&p, false);
-	pickle_float(&p, -1.5);
-	pickle_end(&p);
-	CHECK_PICKLE(&p, "\x80\x02N\x88\x89G\xbf\xf8\x00\x00\x00\x00\x00\x00.");
-	pickle_text(&p, "a\0b", 3);
-	pickle_global(&p, "torch", "float32");
-	CHECK_PICKLE(&p, "X\x03\x00\x00\x00"
-			 "a\0b"
-			 "ctorch\nfloat32\n");
-	pickle_list(&p);
-	pickle_mark(&p);
-	pickle_tuple(&p);
-	pickle_appends(&p);
-	pickle_dict(&p);
-	pickle_setitems(&p);
-	CHECK_PICKLE(&p, "]((te}(u");
+	enum { FLOAT32 = 6, BFLOAT16 = 15 };
+	struct value none = {.kind = VALUE_NONE}, empty = {.kind = VALUE_LIST, .items = &none};
+	CHECK_PICKLE("N", .kind = VALUE_NONE);
+	CHECK_PICKLE("\x88", .kind = VALUE_BOOL, .i = true);
+	CHECK_PICKLE("\x89", .kind = VALUE_BOOL, .i = false);
+	assert_int_equal(
+	    CHECK_PICKLE("G\xbf\xf8\x00\x00\x00\x00\x00\x00", .kind = VALUE_FLOAT, .f = -1.5),
+	    PTH_FULL_LOAD_1_13);
+	CHECK_PICKLE("X\x03\x00\x00\x00"
+		     "a\0b",
+		     .kind = VALUE_STRING, .str = "a\0b", .count = 3);
+	assert_int_equal(CHECK_PICKLE("ctorch\nfloat32\n", .kind = VALUE_DTYPE, .i = FLOAT32), 0);
+	assert_int_equal(CHECK_PICKLE("ctorch\nbfloat16\n", .kind = VALUE_DTYPE, .i = BFLOAT16),
+			 PTH_FULL_LOAD_1_13);
+	CHECK_PICKLE("](e", .kind = VALUE_LIST);
+	CHECK_PICKLE("](](ee", .kind = VALUE_LIST, .items = &empty, .count = 1);
 }
 
 /* Offset of `needle` in the file from `from` on, or -1. */
@@ -247,39 +253,64 @@ static void extents(void **state)
 	assert_int_equal(extent_of(&t, true, &x), REFUSED_UNKNOWN);
 }
 
-static int enter(struct pth_storages *s, const struct tensor *t)
+/* Describe `t`, and see that the i-th is in storage number storages[i]. */
+static struct pth_description described(const struct tensor *const *t, const int *storages,
+					unsigned n)
 {
-	struct source_tensor more = {0};
-	struct extent x;
-	assert_int_equal(extent_of(t, false, &x), REFUSED_NOT);
-	return pth_storages_add(s, t, &x, &more);
+	const struct source src = {.read = source_read_self};
+	struct value v[8];
+	struct pth_description d = {0};
+	enum refusal refusal = REFUSED_NOT;
+	for (unsigned i = 0; i < n; i++)
+		v[i] = (struct value){.kind = VALUE_TENSOR, .tensor = (struct tensor *)t[i]};
+	const struct pth_content c = {.name = "f", .args = v, .nargs = n};
+	assert_int_equal(pth_describe(&c, &src, &d, &refusal, NULL), 0);
+	assert_int_equal(d.ntensors, n);
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(d.tensors[i].storage, storages[i]);
+	return d;
 }
 
 static void storages_are_shared(void **state)
 {
 	(void)state;
-	enum { FLOAT32 = 6, INT32 = 3, UINT32 = 28, FLOAT8 = 24 };
+	enum { FLOAT32 = 6, INT32 = 3, UINT32 = 28, FLOAT8 = 24, META = 14 };
 	float memory[16];
-	struct pth_storages s = {0};
 	struct tensor a = tensor_at(memory, 1, FLOAT32, 0),
 		      b = tensor_at(memory + 8, 1, FLOAT32, 8),
 		      other = tensor_at(memory, 2, FLOAT32, 0),
 		      as_int = tensor_at(memory, 1, INT32, 0),
 		      untyped = tensor_at(memory, 1, UINT32, 0),
-		      bytes = tensor_at(memory, 1, FLOAT8, 0);
-	assert_int_equal(enter(&s, &a), 0);
-	assert_int_equal(s.list[0].bytes, 16);
-	assert_int_equal(enter(&s, &b), 0);
-	assert_int_equal(s.list[0].bytes, 48);
-	assert_int_equal(enter(&s, &a), 0);
-	assert_int_equal(s.list[0].bytes, 48);
-	assert_int_equal(enter(&s, &other), 1);
-	assert_int_equal(enter(&s, &as_int), 2);
-	/* Both have UntypedStorage. */
-	assert_int_equal(enter(&s, &untyped), 3);
-	assert_int_equal(enter(&s, &bytes), 3);
-	assert_int_equal(s.n, 4);
-	pth_storages_free(&s);
+		      bytes = tensor_at(memory, 1, FLOAT8, 0), meta = a;
+	meta.meta.device_type = META;
+	/* untyped and bytes are both UntypedStorage. */
+	const struct tensor *all[] = {&a, &b, &a, &other, &as_int, &untyped, &bytes, &meta};
+	const int storages[] = {0, 0, 0, 1, 2, 3, 3, NO_STORAGE};
+	struct pth_description d = described(all, storages, 1);
+	assert_int_equal(d.storages[0].bytes, 16);
+	pth_description_free(&d);
+	d = described(all, storages, 8);
+	assert_int_equal(d.storages[0].bytes, 48);
+	assert_int_equal(d.nstorages, 4);
+	pth_description_free(&d);
+}
+
+static const int64_t zero[] = {0};
+
+/* Of tensors without elements whose storage is not known each has one of its own. */
+static void storages_of_nothing(void **state)
+{
+	(void)state;
+	struct tensor t = tensor_at((void *)1000, 0, 6, 0);
+	t.meta.shape = zero;
+	t.meta.numel = 0;
+	const struct tensor *both[] = {&t, &t};
+	struct pth_description d = described(both, (const int[]){0, 1}, 2);
+	assert_int_equal(d.storages[1].bytes, 0);
+	pth_description_free(&d);
+	t.storage = 7;
+	d = described(both, (const int[]){0, 0}, 2);
+	pth_description_free(&d);
 }
 
 static int fails(void *ctx, uint64_t address, void *to, size_t n)
@@ -331,6 +362,7 @@ int main(void)
 	    cmocka_unit_test(a_file_that_may_not_grow),
 	    cmocka_unit_test(extents),
 	    cmocka_unit_test(storages_are_shared),
+	    cmocka_unit_test(storages_of_nothing),
 	    cmocka_unit_test(a_source_that_fails),
 	    cmocka_unit_test(limits_in_words),
 	};

@@ -1,9 +1,10 @@
-#include "replay/capture/pth.h"
-
+/* Which values of a call are saved, and under which names: the arguments as a Python program would
+ * pass them, what was returned or written to, gradients. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay/capture/internal.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/schema.h"
 
@@ -115,8 +116,8 @@ static bool is_implied(const struct schema *s, const struct schema_arg *arg, con
 	       (!strcmp(arg->name, "pin_memory") && v->kind == VALUE_BOOL && !v->i);
 }
 
-static int sort(const struct op_event *ev, const struct schema *s, struct arena *a,
-		struct call_args *out)
+static int choose_by_schema(const struct op_event *ev, const struct schema *s, struct arena *a,
+			    struct pth_content *out)
 {
 	struct pth_keyword *kw = arena_alloc(a, (ev->nargs + 1u) * sizeof(*kw));
 	if (!kw)
@@ -135,22 +136,57 @@ static int sort(const struct op_event *ev, const struct schema *s, struct arena 
 	return 0;
 }
 
-int call_args_sort(const struct op_event *ev, struct arena *a, struct call_args *out)
+int pth_choose_input(const struct op_event *ev, struct arena *a, struct pth_content *out)
 {
 	const struct schema *s = ev->op->parsed;
-	*out = (struct call_args){.nargs = ev->nargs};
-	return s && s->nargs >= ev->nargs ? sort(ev, s, a, out) : 0;
+	out->args = ev->args;
+	out->nargs = ev->nargs;
+	return s && s->nargs >= ev->nargs ? choose_by_schema(ev, s, a, out) : 0;
 }
 
-int call_args_written(const struct op_event *ev, struct arena *a, const struct pth_keyword **out,
-		      unsigned *n)
+/* The arguments that the operator writes to, by their names; none for one without a schema. */
+static int choose_written(const struct op_event *ev, struct arena *a, struct pth_content *out)
 {
 	const struct schema *s = ev->op->parsed;
 	struct pth_keyword *kw = arena_alloc(a, (ev->nargs + 1u) * sizeof(*kw));
-	*out = kw;
-	*n = 0;
+	out->kwargs = kw;
 	for (unsigned i = 0; kw && s && i < ev->nargs && i < s->nargs; i++)
 		if (s->args[i].is_write)
-			kw[(*n)++] = (struct pth_keyword){s->args[i].name, &ev->args[i]};
+			kw[out->nkwargs++] = (struct pth_keyword){s->args[i].name, &ev->args[i]};
 	return kw ? 0 : -ENOMEM;
+}
+
+/* As Python returns it: the result, a tuple of several, None for none, and then what was written to
+ * as keywords. */
+static int choose_output(const struct op_event *ev, struct arena *a, struct pth_content *out)
+{
+	static const struct value none = {.kind = VALUE_NONE};
+	out->args = ev->nresults ? ev->results : &none;
+	out->nargs = ev->nresults ? ev->nresults : 1;
+	out->args_in_one = ev->nresults > 1;
+	return ev->nresults ? 0 : choose_written(ev, a, out);
+}
+
+/* The one list that nodes take and give is the tuple of args. */
+static int choose_grads(const struct value *v, unsigned n, struct pth_content *out)
+{
+	bool is_list = n == 1 && v->kind == VALUE_LIST;
+	out->args = is_list ? v->items : v;
+	out->nargs = is_list ? v->count : n;
+	return 0;
+}
+
+int pth_choose(enum capture_part part, const struct op_event *ev, struct arena *a,
+	       struct pth_content *out)
+{
+	switch (part) {
+	case CAPTURE_INPUT:
+		return pth_choose_input(ev, a, out);
+	case CAPTURE_OUTPUT:
+		return choose_output(ev, a, out);
+	case CAPTURE_GRAD_INPUTS:
+		return choose_grads(ev->results, ev->nresults, out);
+	default:
+		return choose_grads(ev->args, ev->nargs, out);
+	}
 }
