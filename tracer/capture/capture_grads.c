@@ -73,8 +73,6 @@ static const struct value *only_gradient(const struct op_event *ev)
 static void save_grad_outputs(struct capture *c, struct target *t, const struct call_node *n,
 			      const struct op_event *ev)
 {
-	struct capture_source place = {.target = t, .keys = &c->keys};
-	const struct source live = capture_source(&place);
 	struct op_event of_call = *ev;
 	of_call.where_stack = n->call->where;
 	if (!is_own(n, ev->op->name)) {
@@ -82,7 +80,7 @@ static void save_grad_outputs(struct capture *c, struct target *t, const struct 
 		of_call.nargs = 1;
 	}
 	if (of_call.args)
-		capture_save(c, n->call, CAPTURE_GRAD_OUTPUTS, &of_call, &live);
+		capture_save_live(c, t, n->call, CAPTURE_GRAD_OUTPUTS, &of_call);
 }
 
 void capture_grads_node_starts(struct capture *c, struct target *t, const struct op_event *ev)

@@ -316,8 +316,11 @@ struct capture {
 	struct err trouble;
 };
 
-/* Write one file of `call` and tell of it. */
+/* Write one file of `call` and tell of it: of memory as `src` reads it, or as that of `t` is now.
+ */
 void capture_save(struct capture *c, struct captured_call *call, enum capture_part part,
 		  const struct op_event *ev, const struct source *src);
+void capture_save_live(struct capture *c, struct target *t, struct captured_call *call,
+		       enum capture_part part, const struct op_event *ev);
 
 #endif
