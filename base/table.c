@@ -261,15 +261,37 @@ int table_print_boxed(const struct table *t, FILE *f)
 	return ferror(f) ? -EIO : 0;
 }
 
-void csv_quoted(FILE *f, const char *text)
+static void put_field(FILE *f, const char *text, bool quoted, bool one_line)
 {
-	putc('"', f);
+	if (quoted)
+		putc('"', f);
 	for (const char *s = text; *s; s++) {
 		if (*s == '"')
 			putc('"', f);
-		putc(*s, f);
+		putc(one_line && (unsigned char)*s < ' ' ? ' ' : *s, f);
 	}
-	putc('"', f);
+	if (quoted)
+		putc('"', f);
+}
+
+static bool needs_quotes(const char *text)
+{
+	return strpbrk(text, ",\"\r\n") != NULL;
+}
+
+void csv_field(FILE *f, const char *text)
+{
+	put_field(f, text, needs_quotes(text), false);
+}
+
+void csv_line_field(FILE *f, const char *text)
+{
+	put_field(f, text, needs_quotes(text), true);
+}
+
+void csv_quoted(FILE *f, const char *text)
+{
+	put_field(f, text, true, false);
 }
 
 void csv_text(FILE *f, const char *text)

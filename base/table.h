@@ -49,6 +49,13 @@ void table_free(struct table *t);
  * that a field stays on its line and cannot drive a terminal. */
 void csv_text(FILE *f, const char *text);
 
+/* `text` as Python's csv module writes it: quoted where it has a comma, a quote or an end of line,
+ * else as it is. */
+void csv_field(FILE *f, const char *text);
+
+/* The same on one line: each control character appears as a space. */
+void csv_line_field(FILE *f, const char *text);
+
 /* Write `text`, which must already be safe, as a quoted field. */
 void csv_quoted(FILE *f, const char *text);
 

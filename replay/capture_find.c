@@ -78,17 +78,10 @@ static void read_json(struct capture_place *p)
 
 static int places_add(struct capture_places *all, const char *dir)
 {
-	struct capture_place *p;
-	if (all->n == all->size) {
-		size_t size = all->size ? 2 * all->size : 64;
-		p = realloc(all->list, size * sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		all->list = p;
-		all->size = size;
-	}
+	if (array_grow(&all->list, &all->size, all->n + 1, sizeof(*all->list)))
+		return -ENOMEM;
 	char *copy = strdup(dir);
-	p = &all->list[all->n];
+	struct capture_place *p = &all->list[all->n];
 	*p = (struct capture_place){.dir = strdup(dir), .op = strdup(""), .pid = -1, .id = -1};
 	if (copy && p->dir && p->op) {
 		all->n++;

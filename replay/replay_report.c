@@ -336,16 +336,7 @@ static int print_json(FILE *f, const struct shown_value *v, int n)
 static int print_csv(FILE *f, const struct shown_value *v, int n)
 {
 	for (int i = 0; i < n; i++) {
-		const char *s = v[i].text;
-		bool quote = strpbrk(s, ",\"\n\r") != NULL;
-		if (quote)
-			putc('"', f);
-		for (; *s; s++) {
-			if (*s == '"')
-				putc('"', f);
-			putc((unsigned char)*s < 0x20 ? ' ' : *s, f);
-		}
-		fputs(quote ? "\"" : "", f);
+		csv_line_field(f, v[i].text);
 		putc(i + 1 < n ? ',' : '\n', f);
 	}
 	return 0;

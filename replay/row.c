@@ -6,22 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 #include "replay/numbers/verdict.h"
 #include "symbolizer/event/names.h"
 
-enum { DTYPES = 64 };
-
 struct replay_row *rows_add(struct rows *rows)
 {
-	if (rows->n == rows->size) {
-		size_t size = rows->size ? 2 * rows->size : 256;
-		struct replay_row *list = realloc(rows->list, size * sizeof(*list));
-		if (!list)
-			return NULL;
-		rows->list = list;
-		rows->size = size;
-	}
+	if (array_grow(&rows->list, &rows->size, rows->n + 1, sizeof(*rows->list)))
+		return NULL;
 	struct replay_row *r = &rows->list[rows->n];
 	*r = (struct replay_row){.number = rows->n++};
 	return r;
@@ -31,14 +24,6 @@ void rows_free(struct rows *rows)
 {
 	free(rows->list);
 	*rows = (struct rows){0};
-}
-
-static int dtype_code(const char *name)
-{
-	for (int i = 0; name && i < DTYPES; i++)
-		if (names_dtype(i) && !strcmp(names_dtype(i), name))
-			return i;
-	return -1;
 }
 
 /* A tensor of a message; its data is in shared memory. */
@@ -51,11 +36,12 @@ struct blob {
 static int take_blob(struct blob *b, json_t *message, const char *key, struct worker *w)
 {
 	json_t *o = json_object_get(message, key), *shape = json_object_get(o, "shape");
+	const char *dtype = json_string_value(json_object_get(o, "dtype"));
 	int64_t n = 1;
 	memset(b, 0, sizeof(*b));
 	if (!json_is_object(o))
 		return 0;
-	b->t.dtype = dtype_code(json_string_value(json_object_get(o, "dtype")));
+	b->t.dtype = dtype ? names_dtype_code(dtype) : -1;
 	b->t.ndim = (int)json_array_size(shape);
 	b->t.shape = b->shape;
 	if (b->t.ndim > COMPARE_DIMS || !names_itemsize(b->t.dtype))

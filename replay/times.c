@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/table.h"
 #include "base/text.h"
 
@@ -34,14 +35,8 @@ int times_add(struct times_list *l, size_t place, json_t *m)
 {
 	static const char *const keys[] = {"input", "output", "grad_inputs", "grad_outputs"};
 	const char *device = json_string_value(json_object_get(m, "device"));
-	if (l->n == l->size) {
-		size_t size = l->size ? 2 * l->size : 64;
-		struct times *list = realloc(l->list, size * sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		l->list = list;
-		l->size = size;
-	}
+	if (array_grow(&l->list, &l->size, l->n + 1, sizeof(*l->list)))
+		return -ENOMEM;
 	struct times *t = &l->list[l->n++];
 	*t = (struct times){.place = place};
 	snprintf(t->device, sizeof(t->device), "%s", device ? device : "");
@@ -165,23 +160,6 @@ int times_print_summary(FILE *f, const struct times_list *l, const struct captur
 	return r;
 }
 
-/* Quoted as by Python's csv module, which ditorch uses. */
-static void csv_field(FILE *f, const char *s, const char *end)
-{
-	if (strpbrk(s, ",\"\r\n")) {
-		putc('"', f);
-		for (; *s; s++) {
-			if (*s == '"')
-				putc('"', f);
-			putc(*s, f);
-		}
-		putc('"', f);
-	} else {
-		fputs(s, f);
-	}
-	fputs(end, f);
-}
-
 void times_csv_rows(FILE *f, const struct times_list *l, const struct capture_places *p, bool head)
 {
 	char text[64];
@@ -192,14 +170,17 @@ void times_csv_rows(FILE *f, const struct times_list *l, const struct capture_pl
 	for (size_t i = 0; i < l->n; i++) {
 		const struct times *x = &l->list[i];
 		for (size_t run = 0; run < x->nforward; run++) {
-			csv_field(f, p->list[x->place].op, ",");
-			fprintf(f, "%" PRId64 ",", p->list[x->place].id);
+			csv_field(f, p->list[x->place].op);
+			fprintf(f, ",%" PRId64 ",", p->list[x->place].id);
 			ms(text, sizeof(text), x->forward, x->nforward, run);
 			fprintf(f, "%s,", text);
 			ms(text, sizeof(text), x->backward, x->nbackward, run);
-			fprintf(f, "%s,ms,", text);
-			for (int k = 0; k < 4; k++)
-				csv_field(f, x->texts[k] ? x->texts[k] : "-", k < 3 ? "," : "\r\n");
+			fprintf(f, "%s,ms", text);
+			for (int k = 0; k < 4; k++) {
+				putc(',', f);
+				csv_field(f, x->texts[k] ? x->texts[k] : "-");
+			}
+			fputs("\r\n", f);
 		}
 	}
 }

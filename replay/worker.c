@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena.h"
+
 extern char **environ;
 extern const char _binary_runner_py_start[], _binary_runner_py_end[];
 
@@ -147,13 +149,8 @@ int worker_receive(struct worker *w, json_t **out)
 	int r = worker_next(w, out);
 	if (r)
 		return r;
-	if (w->size - w->len < 4096) {
-		char *more = realloc(w->text, w->size + 65536);
-		if (!more)
-			return -ENOMEM;
-		w->text = more;
-		w->size += 65536;
-	}
+	if (w->size - w->len < 4096 && array_grow(&w->text, &w->size, w->size + 65536, 1))
+		return -ENOMEM;
 	ssize_t n = read(w->replies, w->text + w->len, w->size - w->len);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;

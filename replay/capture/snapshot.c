@@ -22,27 +22,6 @@ static const struct snapshot_range *snapshot_find_range(const struct snapshot *s
 	return NULL;
 }
 
-static int make_room(struct snapshot *s, size_t n)
-{
-	if (s->nranges == s->ranges_size) {
-		size_t size = s->ranges_size ? 2 * s->ranges_size : 8;
-		struct snapshot_range *ranges = reallocarray(s->ranges, size, sizeof(*ranges));
-		if (!ranges)
-			return -ENOMEM;
-		s->ranges = ranges;
-		s->ranges_size = size;
-	}
-	if (s->len + n > s->room) {
-		size_t room = s->len + n > 2 * s->room ? s->len + n : 2 * s->room;
-		unsigned char *bytes = realloc(s->bytes, room);
-		if (!bytes)
-			return -ENOMEM;
-		s->bytes = bytes;
-		s->room = room;
-	}
-	return 0;
-}
-
 int snapshot_add(struct snapshot *s, const struct tensor *t, const struct source *src, size_t max)
 {
 	struct extent x;
@@ -56,8 +35,10 @@ int snapshot_add(struct snapshot *s, const struct tensor *t, const struct source
 	bool sparse = n > SMALL && n / SPARSE / x.itemsize > (uint64_t)t->meta.numel;
 	if (sparse || n > max || s->len > max - n)
 		return -EFBIG;
-	int r = make_room(s, n);
-	r = r ? r : src->read(src->ctx, t->data_ptr, s->bytes + s->len, n);
+	if (array_grow(&s->ranges, &s->ranges_room, s->nranges + 1, sizeof(*s->ranges)) ||
+	    array_grow(&s->bytes, &s->room, s->len + n, 1))
+		return -ENOMEM;
+	int r = src->read(src->ctx, t->data_ptr, s->bytes + s->len, n);
 	if (r)
 		return r;
 	s->ranges[s->nranges++] =

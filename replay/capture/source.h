@@ -98,7 +98,7 @@ struct snapshot_range {
 /* Zero-initialise. */
 struct snapshot {
 	struct snapshot_range *ranges;
-	size_t nranges, ranges_size;
+	size_t nranges, ranges_room;
 	unsigned char *bytes;
 	size_t len, room;
 	struct source live;

@@ -232,7 +232,8 @@ struct stats_call {
 	struct stats_call *next; /* in its slot, or among those that are free */
 	uint64_t id;		 /* of the event */
 	struct tensor_stats *rows;
-	uint32_t n, size;
+	uint32_t n;
+	size_t room;
 	struct snapshot before; /* its arguments */
 };
 

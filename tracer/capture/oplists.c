@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
 
@@ -19,14 +20,12 @@ enum { NAME_SIZE = 256 };
 
 static int add_item(const char *name, const char *s, size_t len, struct oplist *out, struct err *e)
 {
-	struct oplist_item *items = reallocarray(out->items, out->n + 1, sizeof(*items));
 	int code;
 	PCRE2_SIZE at;
 
-	if (!items)
+	if (array_grow(&out->items, &out->room, out->n + 1, sizeof(*out->items)))
 		return err_set(e, -ENOMEM, "%s: out of memory", name);
-	out->items = items;
-	struct oplist_item *i = &items[out->n];
+	struct oplist_item *i = &out->items[out->n];
 	i->text = strndup(s, len);
 	if (!i->text)
 		return err_set(e, -ENOMEM, "%s: out of memory", name);

@@ -21,7 +21,7 @@ struct oplist_item;
  * ditrace shows (opnames_python) or "torch.Tensor.X" of the same X. Zero-initialise. */
 struct oplist {
 	struct oplist_item *items;
-	size_t n;
+	size_t n, room;
 };
 
 /* Returns 0; -EINVAL when an item is not a regular expression (ditorch fails there); -ENOMEM.

@@ -58,15 +58,10 @@ static struct selection_op *op_of(struct selection *s, const struct op_desc *op)
 	int64_t id = intern(&s->names, op->name, (uint32_t)strlen(op->name), &is_new);
 	if (id < 0)
 		return NULL;
-	if ((size_t)id >= s->n) {
-		size_t n = ((size_t)id + 64u) * 2u;
-		struct selection_op *ops = reallocarray(s->ops, n, sizeof(*ops));
-		if (!ops)
-			return NULL;
-		memset(ops + s->n, 0, (n - s->n) * sizeof(*ops));
-		s->ops = ops;
-		s->n = n;
-	}
+	size_t known = s->room;
+	if (array_grow(&s->ops, &s->room, (size_t)id + 1, sizeof(*s->ops)))
+		return NULL;
+	memset(s->ops + known, 0, (s->room - known) * sizeof(*s->ops));
 	struct selection_op *o = &s->ops[id];
 	if (!o->known) {
 		o->known = true;
@@ -141,7 +136,7 @@ void selection_free(struct selection *s)
 	intern_free(&s->names);
 	free(s->ops);
 	s->ops = NULL;
-	s->n = 0;
+	s->room = 0;
 }
 
 int selections_read(struct selections *s, const struct capture_opts *o, struct err *e)

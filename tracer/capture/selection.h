@@ -50,7 +50,7 @@ struct selection {
 	struct steps steps;
 	struct intern names;	  /* of ops: those of a process alone have no number */
 	struct selection_op *ops; /* by number of the name */
-	size_t n;
+	size_t room;
 };
 
 enum selection_answer {

@@ -41,14 +41,8 @@ struct stats_call *stats_call_find(const struct stats_calls *c, uint64_t id)
 
 struct tensor_stats *stats_call_row(struct stats_call *m, const struct tensor_place *place)
 {
-	if (m->n == m->size) {
-		uint32_t size = m->size ? 2 * m->size : 8;
-		struct tensor_stats *rows = reallocarray(m->rows, size, sizeof(*rows));
-		if (!rows)
-			return NULL;
-		m->rows = rows;
-		m->size = size;
-	}
+	if (array_grow(&m->rows, &m->room, m->n + 1, sizeof(*m->rows)))
+		return NULL;
 	struct tensor_stats *row = &m->rows[m->n++];
 	*row = (struct tensor_stats){.place = *place};
 	return row;

@@ -72,10 +72,12 @@ struct intervene_tally {
 
 /* Zero-initialise. */
 struct intervene_compare {
-	struct capture_places places; /* functions at lines of the program */
-	struct intervene_tally *tallies;
+	struct capture_places places;	 /* functions at lines of the program */
+	struct intervene_tally *tallies; /* one for each */
+	size_t tallies_room;
 	struct rows rows;
 	int64_t *numbers; /* by row.number: forward_id of the row's call */
+	size_t numbers_room;
 	uint64_t tensors, not_judged;
 	double spent_ns,
 	    passed_ns; /* over all processes: spent on comparing; since the first call */
@@ -196,7 +198,7 @@ struct intervene_total {
 /* Zero-initialise. */
 struct intervene_totals {
 	struct intervene_total *list;
-	size_t n;
+	size_t n, room;
 };
 
 /* Add the totals of a process: [[feature, name, reason or null, calls], ...]; NULL: none. */

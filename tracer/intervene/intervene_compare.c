@@ -17,29 +17,12 @@
 #define FOLDER "op_tools_results"
 #define RESULTS FOLDER "/op_autocompare_result"
 
-static int make_room(struct intervene_compare *c)
-{
-	struct capture_places *p = &c->places;
-	if (p->n < p->size)
-		return 0;
-	size_t size = p->size ? 2 * p->size : 64;
-	struct capture_place *list = reallocarray(p->list, size, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	p->list = list;
-	struct intervene_tally *t = reallocarray(c->tallies, size, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
-	c->tallies = t;
-	p->size = size;
-	return 0;
-}
-
 static int add_place(struct intervene_compare *c, const char *op, const char *file, int64_t line,
 		     const char *function, int64_t id)
 {
 	struct capture_places *p = &c->places;
-	if (make_room(c))
+	if (array_grow(&p->list, &p->size, p->n + 1, sizeof(*p->list)) ||
+	    array_grow(&c->tallies, &c->tallies_room, p->n + 1, sizeof(*c->tallies)))
 		return -ENOMEM;
 	p->list[p->n] = (struct capture_place){.dir = strdup(""),
 					       .op = strdup(op),
@@ -160,10 +143,8 @@ static bool is_worse(const struct replay_row *r, const struct replay_row *than)
 
 static struct replay_row *add_row(struct intervene_compare *c)
 {
-	int64_t *numbers = reallocarray(c->numbers, c->rows.n + 1, sizeof(*numbers));
-	if (!numbers)
+	if (array_grow(&c->numbers, &c->numbers_room, c->rows.n + 1, sizeof(*c->numbers)))
 		return NULL;
-	c->numbers = numbers;
 	return rows_add(&c->rows);
 }
 

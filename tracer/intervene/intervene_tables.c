@@ -105,17 +105,8 @@ void intervene_result_cells(struct table *t, const char *op, const struct replay
 
 static void put(FILE *f, const char *text)
 {
-	bool quote = strpbrk(text, ",\"\n\r") != NULL;
 	putc(',', f);
-	if (quote)
-		putc('"', f);
-	for (; *text; text++) {
-		if (*text == '"')
-			putc('"', f);
-		putc((unsigned char)*text < ' ' ? ' ' : *text, f);
-	}
-	if (quote)
-		putc('"', f);
+	csv_line_field(f, text);
 }
 
 static void put_row(FILE *f, const struct capture_place *p, const struct replay_row *r,

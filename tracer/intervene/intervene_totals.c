@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -23,11 +24,9 @@ static void totals_add(struct intervene_totals *t, const char *feature, const ch
 			x->calls += calls;
 			return;
 		}
-	x = realloc(t->list, (t->n + 1) * sizeof(*x));
-	if (!x)
+	if (array_grow(&t->list, &t->room, t->n + 1, sizeof(*t->list)))
 		return;
-	t->list = x;
-	x += t->n;
+	x = &t->list[t->n];
 	*x = (struct intervene_total){strdup(feature), strdup(name), reason ? strdup(reason) : NULL,
 				      calls};
 	t->n++;

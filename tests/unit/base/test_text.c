@@ -264,6 +264,33 @@ static void boxes(void **state)
 	table_free(t);
 }
 
+static void csv_fields(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *field, *on_a_line;
+	} cases[] = {
+	    {"", "", ""},
+	    {" a b", " a b", " a b"},
+	    {"a,b", "\"a,b\"", "\"a,b\""},
+	    {"say \"a\"", "\"say \"\"a\"\"\"", "\"say \"\"a\"\"\""},
+	    {"a\r\nb", "\"a\r\nb\"", "\"a  b\""},
+	    {"a\tb", "a\tb", "a b"},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *text = NULL, want[64];
+		size_t len = 0;
+		FILE *f = open_memstream(&text, &len);
+		csv_field(f, cases[i].text);
+		putc(';', f);
+		csv_line_field(f, cases[i].text);
+		fclose(f);
+		snprintf(want, sizeof(want), "%s;%s", cases[i].field, cases[i].on_a_line);
+		assert_string_equal(text, want);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +308,7 @@ int main(void)
 	    cmocka_unit_test(columns_line_up),
 	    cmocka_unit_test(a_reset_table_is_new),
 	    cmocka_unit_test(boxes),
+	    cmocka_unit_test(csv_fields),
 	};
 	return unit_run(tests, NULL, NULL);
 }
