@@ -24,8 +24,9 @@ SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_read
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one; clang would want another linker for that.
 SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto=auto)
-# What it brings into Python: the beginning, and what is run once PyTorch is there.
-MODES_PY := $(sort $(wildcard replay/runner/*.py)) $(sort $(wildcard tracer/shim/modes/[0-9]*.py))
+# The packages ditrace_runner and ditrace_modes.
+RUNNER_PY := $(sort $(filter-out %/loader.py %/start.py,$(wildcard replay/runner/*.py)))
+MODES_PY := $(sort $(wildcard tracer/shim/modes/[0-9]*.py))
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(call sources,tracer,*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -57,11 +58,17 @@ $(BUILD)/%.o: %.c | $(SKEL)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
+# SOURCES of replay/runner/loader.py, as Python: $(call embedded,PACKAGE,FILES)
+embedded = for f in $(2); do \
+	printf '"%s": "\\\n' $(1).$$(basename $$f .py) | sed 's/\.__init__"/"/'; \
+	sed 's/\\/\\\\/g; s/"/\\"/g; s/$$/\\n\\/' $$f; echo '",'; done
+
 # The part of replay that runs in the user's Python, as bytes: _binary_runner_py_start to _end.
-$(BUILD)/replay/runner_py.o: $(wildcard replay/runner/*.py)
+$(BUILD)/replay/runner_py.o: $(RUNNER_PY) replay/runner/loader.py replay/runner/start.py
 	@mkdir -p $(@D)
 	$(call say,PY,$@)
-	$(Q)awk 'FNR == 1 && NR > 1 { print "\n" } { print }' $(sort $^) > $(@D)/runner_py
+	$(Q){ echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); echo '}'; \
+		cat replay/runner/loader.py replay/runner/start.py; } > $(@D)/runner_py
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
 
 $(BUILD)/shim/%.o: %.c
@@ -72,10 +79,11 @@ $(BUILD)/shim/%.o: %.c
 # What they need of other libraries is in their headers.
 $(BUILD)/shim/replay/%.o: CFLAGS_ALL += -Wno-psabi -DXXH_INLINE_ALL
 
-$(BUILD)/tracer/shim/modes_py.o: $(MODES_PY) tracer/shim/modes/start.py
+$(BUILD)/tracer/shim/modes_py.o: $(MODES_PY) $(RUNNER_PY) replay/runner/loader.py tracer/shim/modes/start.py
 	@mkdir -p $(@D)
 	$(call say,PY,$@)
-	$(Q)cp tracer/shim/modes/start.py $(@D)/start_py
+	$(Q){ echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); echo '}'; \
+		cat replay/runner/loader.py tracer/shim/modes/start.py; } > $(@D)/start_py
 	$(Q)awk 'FNR == 1 && NR > 1 { print "\n" } { print }' $(MODES_PY) > $(@D)/modes_py
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o modes_py.o start_py modes_py
 

@@ -39,7 +39,7 @@ void capture_places_choose(struct capture_places *p, const bool *keep);
 
 void capture_places_free(struct capture_places *p);
 
-/* A captured call as an op event, from the runner's description (replay/runner/65_describe.py). */
+/* A captured call as an op event, from the runner's description (replay/runner/describe.py). */
 
 /* The message is {"schema": "aten::add.Tensor(...) -> Tensor", "args": [...]}, or {"name": ...,
  * "names": [...], "args": [...]} for a function that is no operator, where names may be "".

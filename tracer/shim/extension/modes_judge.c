@@ -333,7 +333,7 @@ static void level_rows(double *typical, int64_t n, int64_t length)
 static double probe(double *out, const double *ref, const double *const *m, int probes,
 		    const struct numbers *shape)
 {
-	enum { MANY = 6 /* of replay/runner/00_head.py */ };
+	enum { MANY = 6 /* of replay/runner/probe.py */ };
 	int64_t moving = 0, still = 0;
 	for (int64_t i = 0; i < shape->n; i++) {
 		double sum = 0;

@@ -52,7 +52,48 @@ class Live(Capture):
         return [(path, self.grads.get(id(t))) for path, t in self.leaves()]
 
 
+def is_packed64(*tensors):
+    return all(t.dtype == torch.float64 and t.is_contiguous() for t in tensors)
+
+
+class PackedProbe(Probe):
+    """In C, for tensors of float64 that lie packed."""
+
+    def __init__(self, reference, moved, capture):
+        if not is_packed64(reference, *moved):
+            super().__init__(reference, moved, capture)
+            return
+        self.allowance = torch.empty_like(reference)
+        self.inputs = probed(self.allowance, reference.detach(), *moved)
+        self.reach = self.length(reference, capture) if self.inputs >= MANY else 1.0
+
+
 class LiveJudge(Judge):
+    probe = PackedProbe
+
+    @staticmethod
+    def noise_maker(seed, cap, part):
+        slow, calls = noise_maker(seed, cap, part), [seed << 32]
+
+        def noise(t, dtype):
+            """`t` is a copy already."""
+            if not is_packed64(t):
+                return slow(t, dtype)
+            calls[0] += 1
+            return perturbed(t, calls[0], min(ROUNDOFF.get(dtype, 0), cap), part)
+
+        return noise
+
+    @staticmethod
+    def rms(t):
+        return extent(t)[0] if is_packed64(t) else rms(t)
+
+    @staticmethod
+    def overflow(reference, dtype, cpu):
+        if is_packed64(reference) and dtype.is_floating_point and extent(reference)[1] < torch.finfo(dtype).max / 2:
+            return reference
+        return overflow(reference, dtype, cpu)
+
     def judge_outputs(self):
         if not self.request["backward"]:
             super().judge_outputs()
@@ -87,47 +128,6 @@ class LiveJudge(Judge):
     def judge(self, grads):
         self.talk.told(self.found)
         super().judge(grads)
-
-
-# The runner's own parts, which C does for tensors of float64 that lie packed.
-slow_noise_maker, SlowProbe, slow_rms, slow_overflow = noise_maker, Probe, rms, overflow
-
-
-def is_packed64(*tensors):
-    return all(t.dtype == torch.float64 and t.is_contiguous() for t in tensors)
-
-
-def noise_maker(seed, cap, part):
-    slow, calls = slow_noise_maker(seed, cap, part), [seed << 32]
-
-    def noise(t, dtype):
-        """`t` is a copy already."""
-        if not is_packed64(t):
-            return slow(t, dtype)
-        calls[0] += 1
-        return perturbed(t, calls[0], min(ROUNDOFF.get(dtype, 0), cap), part)
-
-    return noise
-
-
-class Probe(SlowProbe):
-    def __init__(self, reference, moved, capture):
-        if not is_packed64(reference, *moved):
-            super().__init__(reference, moved, capture)
-            return
-        self.allowance = torch.empty_like(reference)
-        self.inputs = probed(self.allowance, reference.detach(), *moved)
-        self.reach = self.length(reference, capture) if self.inputs >= MANY else 1.0
-
-
-def rms(t):
-    return extent(t)[0] if is_packed64(t) else slow_rms(t)
-
-
-def overflow(reference, dtype, cpu):
-    if is_packed64(reference) and dtype.is_floating_point and extent(reference)[1] < torch.finfo(dtype).max / 2:
-        return reference
-    return slow_overflow(reference, dtype, cpu)
 
 
 class Judged:

@@ -177,4 +177,5 @@ def stop():
         return 0
     atexit.unregister(at_exit)
     sys.modules.pop("_ditrace_inside", None)
+    forget_runner()
     return 1

@@ -1,4 +1,13 @@
-# What a captured call was given, by the names of its operator's schema: for conditions.
+"""What a captured call was given, by the names of its operator's schema: for conditions."""
+import inspect
+import os
+
+import torch
+
+from ditrace_runner.errors import Refused
+from ditrace_runner.functions import base_name, namespace_of
+from ditrace_runner.load import LOCATIONS, load
+
 
 class Misfit(Exception):
     """These arguments are not those of that schema."""
@@ -98,7 +107,6 @@ def value_facts(x, of_tensor=tensor_facts):
 
 def by_signature(name, args, kwargs, functions, trust):
     """Names and values as a function that is written in Python has them."""
-    import inspect
     try:
         given = inspect.signature(functions.find(name, trust)).bind(*args, **kwargs)
     except (Refused, TypeError, ValueError):

@@ -1,4 +1,10 @@
-# Which function a name stands for. Only PyTorch's own ops, unless the captures are trusted.
+"""Which function a name stands for. Only PyTorch's own ops, unless the captures are trusted."""
+import importlib
+
+import torch
+import torch.overrides
+
+from ditrace_runner.errors import Refused
 
 FACTORIES = set("""zeros ones full arange range eye linspace logspace tensor as_tensor scalar_tensor empty
     empty_strided rand randn randint randperm normal bartlett_window blackman_window hamming_window hann_window
@@ -98,7 +104,6 @@ class Functions:
                 return f
         if not trust:
             raise Refused(f"{name} is no op of PyTorch; with --trust whatever it names is called")
-        import importlib
         f = importlib.import_module(parts[0])
         for p in parts[1:]:
             f = getattr(f, p)

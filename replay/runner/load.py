@@ -1,4 +1,11 @@
-# Reading captures. What a pickle may name is listed here; all else is refused.
+"""Reading captures. What a pickle may name is listed here; all else is refused."""
+import os
+import pickle
+import zipfile
+
+import torch
+
+from ditrace_runner.errors import Damaged, Refused
 
 STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
             "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16",

@@ -1,4 +1,8 @@
-# Arguments and results.
+"""Arguments and results."""
+import torch
+
+from ditrace_runner.errors import Refused
+
 
 def walk(x, path=""):
     """(path, leaf) of every leaf in a nest of tuples, lists and dicts."""

@@ -1,14 +1,12 @@
-# Times.
+"""Times."""
+import time
 
-def synchronize(device):
-    kind = device.split(":")[0]
-    if kind == "lazy":
-        import torch._lazy
-        torch._lazy.mark_step(wait=True)
-    elif kind not in ("cpu", "meta"):
-        module = getattr(torch, kind, None)
-        if hasattr(module, "synchronize"):
-            module.synchronize()
+import torch
+
+from ditrace_runner.call import Call, walk
+from ditrace_runner.device import synchronize
+from ditrace_runner.errors import Refused
+from ditrace_runner.load import LOCATIONS
 
 
 def describe(x):

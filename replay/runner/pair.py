@@ -1,4 +1,12 @@
-# Two captures of the same call.
+"""Two captures of the same call."""
+import os
+
+import torch
+
+from ditrace_runner.call import is_float, walk
+from ditrace_runner.load import load
+from ditrace_runner.probe import Probe, rms
+
 
 def pair(request, talk):
     both = [{p: load(os.path.join(d, p + ".pth"), request["trust"]) for p in ("input", "output", "grad_outputs", "grad_inputs")

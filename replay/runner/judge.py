@@ -1,203 +1,11 @@
-# A capture and how it is judged.
+"""How a capture is judged."""
+import torch
 
-class Capture:
-    def __init__(self, request, functions):
-        self.dir, self.trust = request["dir"], request["trust"]
-        d = load(os.path.join(self.dir, "input.pth"), self.trust)
-        self.functions = functions
-        self.take(d["name"], tuple(d["args"]), d.get("kwargs") or {}, request.get("dtype"))
-
-    def take(self, name, args, kwargs, dtype):
-        self.name, self.args, self.kwargs = name, args, kwargs
-        self.base = base_name(self.name)
-        self.tensors = [t for _, t in walk((self.args, self.kwargs)) if isinstance(t, torch.Tensor)]
-        self.has_out = isinstance(self.kwargs.get("out"), (torch.Tensor, tuple, list))
-        self.changes_inputs = bool(self.has_out or self.kwargs.get("inplace") or
-                                   (self.base.endswith("_") and not self.base.endswith("__")) or
-                                   self.base in ("__setitem__", "requires_grad_") or
-                                   (self.base.startswith("__i") and self.base not in ("__invert__", "__index__", "__int__")))
-        self.is_strided = self.base.startswith("as_strided")
-        self.differentiable = not self.has_out and any(t.requires_grad for t in self.tensors)
-        # What the op is run in instead of the captured dtype: its inputs are rounded to that first.
-        self.dtype = getattr(torch, dtype, None) if dtype else None
-        if dtype and self.dtype is None:
-            raise Refused(f"this PyTorch {torch.__version__} has no {dtype}")
-        self.function = None
-        self.numbers = set()  # ids of tensors that stand for a number of Python's
-        self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
-        if self.location == "cpu" and self.trust:
-            self.location = next((str(t.device) for t in self.tensors), "cpu")
-        device = self.kwargs.get("device")
-        if device is not None and not self.tensors:
-            self.location = str(device)
-
-    def resolve(self):
-        self.function = self.functions.find(self.name, self.trust)
-
-    def written(self, args, kwargs):
-        """What an op that returns nothing has written to: by name where the schema tells, else the first argument."""
-        schema = getattr(self.function, "_schema", None)
-        if schema is None:
-            return args[0]
-        named = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(schema.arguments)
-                 if a.alias_info is not None and a.alias_info.is_write}
-        return named or args[0]
-
-    def find_numbers(self, output):
-        """The dispatcher has Python's numbers as tensors without dimensions, which count for less when the dtype of
-        a result is chosen. A capture does not say which they are: those that it takes for the captured dtype."""
-        def dtypes(results):
-            return [t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)]
-
-        kinds = (torch.float64, torch.int64, torch.bool, torch.complex128)
-        maybe = {id(t) for t in self.tensors if not t.dim() and t.dtype in kinds and not t.requires_grad}
-        if not maybe or output is None:
-            return
-        for self.numbers in (set(), maybe):
-            try:
-                if dtypes(Call(self).forward()) == dtypes(output["args"]):
-                    return
-            except (RuntimeError, TypeError):
-                pass
-        self.numbers = set()
-
-    def file(self, part):
-        path = os.path.join(self.dir, part + ".pth")
-        return load(path, self.trust) if os.path.exists(path) else None
-
-    def node(self, part):
-        """The name of the autograd node that a file is of, where the JSON beside it has it."""
-        try:
-            with open(os.path.join(self.dir, part + ".pth.json"), encoding="utf-8") as f:
-                name = json.load(f).get("node")
-        except (OSError, ValueError, AttributeError):
-            return None
-        return name if isinstance(name, str) else None
-
-    def leaves(self):
-        seen, found = set(), []
-        for path, t in walk((self.args, self.kwargs)):
-            if isinstance(t, torch.Tensor) and t.requires_grad and id(t) not in seen:
-                seen.add(id(t))
-                found.append((self.input_name(path), t))
-        return found
-
-    def grads_of(self, names, grads):
-        """Captured gradients that say which argument they are of, as leaves() has these."""
-        found = dict(zip(names, grads))
-        return [(path, found.get(path.replace("][", "[", 1) + "]" * ("][" in path))) for path, _ in self.leaves()]
-
-    @staticmethod
-    def input_name(path):
-        """"0" for the first argument, "weight" for that keyword, "0][1" inside a list."""
-        return path[4:-1] if path.startswith("[0][") or path.startswith("[1][") else path
-
-    def is_random(self):
-        if self.base in DROPOUTS:
-            values = list(self.args[1:]) + list(self.kwargs.values())
-            training = self.kwargs.get("training", self.kwargs.get("train", self.args[2] if len(self.args) > 2 else True))
-            p = self.kwargs.get("p", self.args[1] if len(self.args) > 1 else 0.5)
-            del values
-            return bool(training) and p != 0
-        if self.base == "scaled_dot_product_attention":
-            return bool(self.kwargs.get("dropout_p", self.args[4] if len(self.args) > 4 else 0.0))
-        if "generator" in self.kwargs and self.kwargs["generator"] is not None or self.base in RANDOM:
-            return True
-        tags = getattr(self.function, "tags", ())
-        seeded = getattr(getattr(torch, "Tag", None), "nondeterministic_seeded", None)
-        return seeded is not None and seeded in (tags or ()) and "dropout" not in self.base
-
-    def check_comparable(self):
-        if self.is_random():
-            raise Skipped("a random op: its results are not compared")
-        if self.base in UNINITIALISED:
-            raise Skipped("its result is memory that nobody wrote: not compared")
-
-    def is_exact(self, results):
-        """Do correct kernels give these results bit by bit?"""
-        if self.base in MOVES:
-            return not any(t.dtype.is_complex for t in self.tensors) or self.base not in ("abs", "__abs__", "sign")
-        if self.base in CASTS:
-            ins = {t.dtype for t in self.tensors}
-            outs = {t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)}
-            return ins == outs
-        return False
-
-
-def noise_maker(seed, cap, part):
-    """Inputs moved by about one roundoff of their dtype, at most that of the results: each element by a
-    random share of it, or (part) every second element, by chance."""
-    gen = torch.Generator()
-    gen.manual_seed(seed)
-
-    def noise(t, dtype):
-        u = min(ROUNDOFF.get(dtype, 0), cap)
-        r = torch.rand(t.shape, generator=gen, dtype=torch.float64)
-        size = (0.5 + 0.5 * torch.rand(t.shape, generator=gen, dtype=torch.float64)) * torch.where(r < 0.5, -1.0, 1.0)
-        if part:
-            size = size * (torch.rand(t.shape, generator=gen, dtype=torch.float64) < 0.5)
-        return t * (1 + u * size)
-
-    return noise
-
-
-class Probe:
-    """What the results do when the inputs move by a roundoff: the allowance of each element, and how many
-    inputs an element depends on."""
-
-    def __init__(self, reference, moved, capture):
-        diffs = [(torch.view_as_real(m - reference) if reference.is_complex() else m - reference).abs() for m in moved]
-        full = torch.stack([torch.nan_to_num(d, nan=0.0, posinf=0.0, neginf=0.0) for d in diffs[:-1]])
-        typical = full.pow(2).mean(0).sqrt() if len(full) else torch.zeros_like(diffs[0])
-        half = torch.nan_to_num(diffs[-1], nan=0.0, posinf=0.0, neginf=0.0)
-        self.inputs = self.inputs_of(full, half)
-        if self.inputs >= MANY and typical.dim():
-            row = typical.pow(2).mean(-1, keepdim=True).sqrt()
-            typical = torch.maximum(typical, 0.25 * row)
-        self.allowance = torch.maximum(typical, half)
-        self.reach = self.length(reference, capture) if self.inputs >= MANY else 1.0
-
-    @staticmethod
-    def inputs_of(full, half):
-        """Of elements that move at all, a share of 2^-m stands still when every input moves by a chance of one
-        half: then m inputs act on one."""
-        moves = (full > 0).any(0)
-        n = int(moves.sum())
-        if not n:
-            return 0
-        still = int((moves & (half == 0)).sum())
-        return float(torch.log2(torch.tensor(n / max(still, 0.5))))
-
-    @staticmethod
-    def length(reference, capture):
-        """How many terms a sum in the op may have."""
-        sizes = sorted((t.numel() for t in capture.tensors), reverse=True) or [1]
-        out = max(reference.numel(), 1)
-        longest = max([n for t in capture.tensors for n in t.shape] or [1])
-        two = (sizes[0] * sizes[1] / out) ** 0.5 if len(sizes) > 1 else 0
-        return max(sizes[0] / out, two, float(longest), 1.0)
-
-
-def rms(t):
-    if not t.numel():
-        return 0.0
-    t = torch.view_as_real(t) if t.is_complex() else t
-    t = t.double()
-    t = t[torch.isfinite(t)]
-    return float(t.pow(2).mean().sqrt()) if t.numel() else 0.0
-
-
-def overflow(reference, dtype, cpu):
-    """Where the dtype has no such large number, infinity is right; near the end of its range so is what the
-    CPU has."""
-    if not (dtype.is_floating_point and reference.dtype == torch.float64 and dtype != torch.float64):
-        return reference
-    rounded = reference.to(dtype).double()
-    reference = torch.where(torch.isinf(rounded), rounded, reference)
-    if cpu is not None and cpu.shape == reference.shape:
-        near = torch.isinf(cpu) & (reference.abs() > torch.finfo(dtype).max / 2)
-        reference = torch.where(near, cpu.double(), reference)
-    return reference
+from ditrace_runner.call import Call, is_float, walk, wide
+from ditrace_runner.errors import Refused
+from ditrace_runner.functions import BITS, ORDERED
+from ditrace_runner.load import LOCATIONS
+from ditrace_runner.probe import PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms
 
 
 def as_autograd_sums(g, edge):
@@ -222,6 +30,9 @@ def alike(a, b):
 
 class Judge:
     """One request for the accuracy of a call."""
+
+    # What the numbers are moved and measured with; a subclass may have faster ones.
+    noise_maker, probe, rms, overflow = staticmethod(noise_maker), Probe, staticmethod(rms), staticmethod(overflow)
 
     def __init__(self, capture, request, talk):
         self.capture, self.request, self.talk = capture, request, talk
@@ -252,7 +63,7 @@ class Judge:
         cap = max([ROUNDOFF[t.dtype] for t in self.floats(self.actual_results)] or [0])
         self.moved = []
         if cap and c.base not in BITS and any(is_float(t) for t in c.tensors):
-            self.moved = [self.variant(grads, to64=True, noise=noise_maker(1 + i, cap, i == PROBES - 1))
+            self.moved = [self.variant(grads, to64=True, noise=self.noise_maker(1 + i, cap, i == PROBES - 1))
                           for i in range(PROBES)]
         self.judge_outputs()
         if grads is not None:
@@ -440,15 +251,15 @@ class Judge:
             return
         if cpu is not None and cpu.dtype != a.dtype:
             cpu = cpu.to(a.dtype)
-        r = overflow(r.to(wide(r.dtype)), a.dtype, cpu)
+        r = self.overflow(r.to(wide(r.dtype)), a.dtype, cpu)
         if exact:
             r = r.to(a.dtype)  # the constants of the call
         probe = None
         moved = [m.detach().resolve_conj() for m in moved if isinstance(m, torch.Tensor) and m.shape == r.shape]
         if len(moved) == PROBES and is_float(r) and r.numel() and not exact:
-            probe = Probe(r, moved, c)
+            probe = self.probe(r, moved, c)
         self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=probe.reach if probe else 1.0,
-                               scale=rms(r), emulated=self.cpu is not None and self.cpu.dtype is not None, **say),
+                               scale=self.rms(r), emulated=self.cpu is not None and self.cpu.dtype is not None, **say),
                           actual=a, reference=r, cpu=cpu, allowance=probe.allowance if probe else None)
 
     def ties(self, a, r, say):

@@ -1,0 +1,134 @@
+"""A captured call."""
+import json
+import os
+
+import torch
+
+from ditrace_runner.call import Call, walk
+from ditrace_runner.errors import Refused, Skipped
+from ditrace_runner.functions import CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED, base_name
+from ditrace_runner.load import LOCATIONS, load
+
+
+class Capture:
+    def __init__(self, request, functions):
+        self.dir, self.trust = request["dir"], request["trust"]
+        d = load(os.path.join(self.dir, "input.pth"), self.trust)
+        self.functions = functions
+        self.take(d["name"], tuple(d["args"]), d.get("kwargs") or {}, request.get("dtype"))
+
+    def take(self, name, args, kwargs, dtype):
+        self.name, self.args, self.kwargs = name, args, kwargs
+        self.base = base_name(self.name)
+        self.tensors = [t for _, t in walk((self.args, self.kwargs)) if isinstance(t, torch.Tensor)]
+        self.has_out = isinstance(self.kwargs.get("out"), (torch.Tensor, tuple, list))
+        self.changes_inputs = bool(self.has_out or self.kwargs.get("inplace") or
+                                   (self.base.endswith("_") and not self.base.endswith("__")) or
+                                   self.base in ("__setitem__", "requires_grad_") or
+                                   (self.base.startswith("__i") and self.base not in ("__invert__", "__index__", "__int__")))
+        self.is_strided = self.base.startswith("as_strided")
+        self.differentiable = not self.has_out and any(t.requires_grad for t in self.tensors)
+        # What the op is run in instead of the captured dtype: its inputs are rounded to that first.
+        self.dtype = getattr(torch, dtype, None) if dtype else None
+        if dtype and self.dtype is None:
+            raise Refused(f"this PyTorch {torch.__version__} has no {dtype}")
+        self.function = None
+        self.numbers = set()  # ids of tensors that stand for a number of Python's
+        self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
+        if self.location == "cpu" and self.trust:
+            self.location = next((str(t.device) for t in self.tensors), "cpu")
+        device = self.kwargs.get("device")
+        if device is not None and not self.tensors:
+            self.location = str(device)
+
+    def resolve(self):
+        self.function = self.functions.find(self.name, self.trust)
+
+    def written(self, args, kwargs):
+        """What an op that returns nothing has written to: by name where the schema tells, else the first argument."""
+        schema = getattr(self.function, "_schema", None)
+        if schema is None:
+            return args[0]
+        named = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(schema.arguments)
+                 if a.alias_info is not None and a.alias_info.is_write}
+        return named or args[0]
+
+    def find_numbers(self, output):
+        """The dispatcher has Python's numbers as tensors without dimensions, which count for less when the dtype of
+        a result is chosen. A capture does not say which they are: those that it takes for the captured dtype."""
+        def dtypes(results):
+            return [t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)]
+
+        kinds = (torch.float64, torch.int64, torch.bool, torch.complex128)
+        maybe = {id(t) for t in self.tensors if not t.dim() and t.dtype in kinds and not t.requires_grad}
+        if not maybe or output is None:
+            return
+        for self.numbers in (set(), maybe):
+            try:
+                if dtypes(Call(self).forward()) == dtypes(output["args"]):
+                    return
+            except (RuntimeError, TypeError):
+                pass
+        self.numbers = set()
+
+    def file(self, part):
+        path = os.path.join(self.dir, part + ".pth")
+        return load(path, self.trust) if os.path.exists(path) else None
+
+    def node(self, part):
+        """The name of the autograd node that a file is of, where the JSON beside it has it."""
+        try:
+            with open(os.path.join(self.dir, part + ".pth.json"), encoding="utf-8") as f:
+                name = json.load(f).get("node")
+        except (OSError, ValueError, AttributeError):
+            return None
+        return name if isinstance(name, str) else None
+
+    def leaves(self):
+        seen, found = set(), []
+        for path, t in walk((self.args, self.kwargs)):
+            if isinstance(t, torch.Tensor) and t.requires_grad and id(t) not in seen:
+                seen.add(id(t))
+                found.append((self.input_name(path), t))
+        return found
+
+    def grads_of(self, names, grads):
+        """Captured gradients that say which argument they are of, as leaves() has these."""
+        found = dict(zip(names, grads))
+        return [(path, found.get(path.replace("][", "[", 1) + "]" * ("][" in path))) for path, _ in self.leaves()]
+
+    @staticmethod
+    def input_name(path):
+        """"0" for the first argument, "weight" for that keyword, "0][1" inside a list."""
+        return path[4:-1] if path.startswith("[0][") or path.startswith("[1][") else path
+
+    def is_random(self):
+        if self.base in DROPOUTS:
+            values = list(self.args[1:]) + list(self.kwargs.values())
+            training = self.kwargs.get("training", self.kwargs.get("train", self.args[2] if len(self.args) > 2 else True))
+            p = self.kwargs.get("p", self.args[1] if len(self.args) > 1 else 0.5)
+            del values
+            return bool(training) and p != 0
+        if self.base == "scaled_dot_product_attention":
+            return bool(self.kwargs.get("dropout_p", self.args[4] if len(self.args) > 4 else 0.0))
+        if "generator" in self.kwargs and self.kwargs["generator"] is not None or self.base in RANDOM:
+            return True
+        tags = getattr(self.function, "tags", ())
+        seeded = getattr(getattr(torch, "Tag", None), "nondeterministic_seeded", None)
+        return seeded is not None and seeded in (tags or ()) and "dropout" not in self.base
+
+    def check_comparable(self):
+        if self.is_random():
+            raise Skipped("a random op: its results are not compared")
+        if self.base in UNINITIALISED:
+            raise Skipped("its result is memory that nobody wrote: not compared")
+
+    def is_exact(self, results):
+        """Do correct kernels give these results bit by bit?"""
+        if self.base in MOVES:
+            return not any(t.dtype.is_complex for t in self.tensors) or self.base not in ("abs", "__abs__", "sign")
+        if self.base in CASTS:
+            ins = {t.dtype for t in self.tensors}
+            outs = {t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)}
+            return ins == outs
+        return False

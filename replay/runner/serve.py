@@ -1,0 +1,79 @@
+"""Answers requests, one after the other."""
+import sys
+
+import torch
+
+from ditrace_runner.capture import Capture
+from ditrace_runner.describe import describe_call
+from ditrace_runner.device import STARTED, has_device, settled
+from ditrace_runner.errors import Damaged, Refused, Skipped, first_line
+from ditrace_runner.functions import MARKS, Functions, namespace_of
+from ditrace_runner.judge import Judge
+from ditrace_runner.pair import pair
+from ditrace_runner.talk import Talk
+from ditrace_runner.times import measure
+
+
+def choose(capture, request):
+    """Fill in what is judged and where the op runs."""
+    if request["device"] is None:
+        request["device"] = capture.location
+        there = has_device(capture.location)
+        if request["of"] is None:
+            request["of"] = "rerun" if there else "captured"
+        if not there and request["of"] == "rerun" or not there and request["times"]:
+            raise Refused(f"there is no {capture.location} here to run it on ({STARTED[capture.location.split(':')[0]]}); "
+                          "name another with --device")
+    else:
+        if not has_device(request["device"]):
+            raise Refused(f"there is no {request['device']} here ({STARTED[request['device'].split(':')[0]]})")
+        request["of"] = request["of"] or "rerun"
+
+
+def serve(request, functions, talk):
+    if request["cmd"] == "pair":
+        return dict(name=pair(request, talk))
+    if request["cmd"] == "describe":
+        describe_call(request, functions, talk)
+        return {}
+    capture = Capture(request, functions)
+    talk.say(event="op", name=capture.name)
+    if namespace_of(capture.name) in MARKS:
+        raise Skipped("it marks a place in the program, and computes nothing")
+    choose(capture, request)
+    skipped = None
+    if request["acc"]:
+        try:
+            Judge(capture, request, talk).run()
+        except Skipped as e:
+            if not request["times"]:
+                raise
+            skipped = str(e)
+    if request["times"]:
+        capture = Capture(request, functions)
+        measure(capture, request, talk)
+    if skipped:
+        raise Skipped(skipped)
+    return {}
+
+
+def main():
+    talk = Talk(*(int(a) for a in sys.argv[1:4]))
+    if len(sys.argv) > 4:
+        torch.set_num_threads(max(1, int(sys.argv[4])))
+    functions = Functions()
+    talk.say(event="hello", torch=torch.__version__, python=sys.version.split()[0], executable=sys.executable)
+    while True:
+        request = talk.hear()
+        if request is None:
+            return
+        try:
+            talk.say(event="done", **serve(request, functions, talk))
+        except Skipped as e:
+            talk.say(event="skipped", reason=str(e))
+        except Refused as e:
+            talk.say(event="refused", reason=str(e))
+        except Damaged as e:
+            talk.say(event="damaged", reason=str(e))
+        except Exception as e:  # an op may raise anything; the next one is another matter
+            talk.say(event="error", reason=first_line(e), broken=not settled(request.get("device") or "cpu"))
