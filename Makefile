@@ -26,7 +26,7 @@ SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto=auto)
 # The packages ditrace_runner and ditrace_modes.
 RUNNER_PY := $(sort $(filter-out %/loader.py %/start.py,$(wildcard replay/runner/*.py)))
-MODES_PY := $(sort $(wildcard tracer/shim/modes/[0-9]*.py))
+MODES_PY := $(sort $(filter-out %/start.py,$(wildcard tracer/shim/modes/*.py)))
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(call sources,tracer,*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -82,10 +82,9 @@ $(BUILD)/shim/replay/%.o: CFLAGS_ALL += -Wno-psabi -DXXH_INLINE_ALL
 $(BUILD)/tracer/shim/modes_py.o: $(MODES_PY) $(RUNNER_PY) replay/runner/loader.py tracer/shim/modes/start.py
 	@mkdir -p $(@D)
 	$(call say,PY,$@)
-	$(Q){ echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); echo '}'; \
-		cat replay/runner/loader.py tracer/shim/modes/start.py; } > $(@D)/start_py
-	$(Q)awk 'FNR == 1 && NR > 1 { print "\n" } { print }' $(MODES_PY) > $(@D)/modes_py
-	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o modes_py.o start_py modes_py
+	$(Q){ echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); $(call embedded,ditrace_modes,$(MODES_PY)); echo '}'; \
+		cat replay/runner/loader.py tracer/shim/modes/start.py; } > $(@D)/modes_py
+	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o modes_py.o modes_py
 
 # Its bytes are part of ditrace: _binary_libditrace_shim_so_start to _end.
 $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)

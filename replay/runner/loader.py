@@ -14,7 +14,7 @@ class Embedded:
         if name not in self.sources:
             return None
         is_package = any(other.startswith(name + ".") for other in self.sources)
-        return importlib.machinery.ModuleSpec(name, self, origin=self.file_of(name), is_package=is_package)
+        return importlib.machinery.ModuleSpec(name, self, is_package=is_package)
 
     def create_module(self, spec):
         return None  # an ordinary one
@@ -33,8 +33,9 @@ class Embedded:
         return name.replace("ditrace_", "ditrace/", 1).replace(".", "/") + ".py"
 
     def forget(self):
-        """None of them was imported."""
-        for name in self.sources:
+        """None of these packages was imported."""
+        packages = {name.partition(".")[0] for name in self.sources}
+        for name in [n for n in list(sys.modules) if n.partition(".")[0] in packages]:
             sys.modules.pop(name, None)
 
 

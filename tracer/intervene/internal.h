@@ -133,7 +133,7 @@ int intervene_result_csv(FILE *f, const struct capture_places *places, const str
 			 const int64_t *numbers);
 
 /* intervene_save.c: writes calls chosen by the library in the process
- * (tracer/shim/modes/62_saved.py) as captures. */
+ * (tracer/shim/modes/saved.py) as captures. */
 
 /* Zero-initialise, then set files.root and files.max_bytes. */
 struct intervene_save {

@@ -16,7 +16,6 @@
 #include "tracer/shim/extension/python.h"
 #include "tracer/shim/shim.h"
 
-extern const char _binary_start_py_start[], _binary_start_py_end[];
 extern const char _binary_modes_py_start[], _binary_modes_py_end[];
 
 static object *module; /* a dict: the globals of modes/; NULL: not loaded */
@@ -131,16 +130,6 @@ static object *modes_keep(object *self, object *fd)
 	return py.PyLong_FromLong(sock < 0 ? 0 : start_thread(keeper, (void *)(intptr_t)sock));
 }
 
-static size_t length(const char *start, const char *end)
-{
-	return (size_t)(end - start);
-}
-
-static object *bytes(const char *start, const char *end)
-{
-	return py.PyBytes_FromStringAndSize(start, (ssize_t)length(start, end));
-}
-
 /* fill(dict): the functions of the library for modes/. */
 static object *fill(object *self, object *into)
 {
@@ -156,7 +145,6 @@ static bool fill_module(void)
 	module = py.PyDict_New();
 	return module && builtins && !py.PyDict_SetItemString(module, "__builtins__", builtins) &&
 	       modes_set(module, "__name__", py.PyUnicode_DecodeFSDefault("ditrace")) &&
-	       modes_set(module, "SOURCE", bytes(_binary_modes_py_start, _binary_modes_py_end)) &&
 	       modes_set(module, "SOCKET",
 			 py.PyUnicode_DecodeFSDefault(ditrace_shim_state.modes_socket)) &&
 	       modes_set(module, "AGAIN", py.PyLong_FromLong(was_in)) &&
@@ -166,8 +154,9 @@ static bool fill_module(void)
 
 static void run_start(void)
 {
-	char *text =
-	    strndup(_binary_start_py_start, length(_binary_start_py_start, _binary_start_py_end));
+	/* cppcheck-suppress comparePointers; the linker puts both around the same bytes */
+	char *text = strndup(_binary_modes_py_start,
+			     (size_t)(_binary_modes_py_end - _binary_modes_py_start));
 	object *code = text ? py.Py_CompileString(text, "ditrace/start.py", FILE_INPUT) : NULL;
 	object *r = code ? py.PyEval_EvalCode(code, module, module) : NULL;
 	python_drop(r);

@@ -40,8 +40,8 @@ extern __thread int modes_busy;
  * modes_fallback.c, modes_cast.c or modes_compare.c, which raises Unchanged for a call that it
  * leaves alone. */
 
-/* Fetch what is needed from modes/. False: a name is missing. */
-bool modes_change_ready(object *module);
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
+bool modes_change_ready(void);
 
 /* Call func(*args, **kwargs) as `plan`, a Plan of modes/, says; kwargs is a dict. A new reference,
  * or NULL with what the program's own call raised. */
@@ -66,11 +66,9 @@ object *modes_unchanged(const char *reason);
  * alone. Preserves Python's error. */
 void modes_tally(object *feature, object *plan, object *reason);
 
-/* A name of modes/ as of modes_change_ready; borrowed, or NULL without an error. */
-object *modes_name(const char *name);
-
-/* Names of modes/ (borrowed), or interned strings (never freed), and where to store them. False:
- * one is missing. */
+/* Names of modes/, as "module.name", or strings to intern, and where to store the new references, in
+ * place of those that are there (NULL: none). Interned strings live as long as the process. False
+ * with Python's error set: one is missing. */
 struct modes_wanted {
 	object **place;
 	const char *name;

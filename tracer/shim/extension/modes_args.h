@@ -15,8 +15,8 @@ struct tensors {
 	size_t n, room;
 };
 
-/* Set torch.Tensor, torch.nn.Parameter, torch.Size and collections.OrderedDict; once. */
-void nest_ready(object *tensor, object *parameter, object *size, object *ordered_dict);
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
+bool nest_ready(void);
 
 /* Whether it is a tensor, of any subclass. */
 bool nest_is_tensor(object *o);
@@ -62,7 +62,7 @@ struct stand {
 	void *context;
 };
 
-/* Once, after modes_change_ready. False: a name of modes/ is missing. */
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
 bool stand_ready(void);
 
 /* The nest with all tensors replaced, each copied once. A new reference; NULL: Python's error is
@@ -94,7 +94,7 @@ struct copies {
 	object *new_args, *new_kwargs, *result; /* owned */
 };
 
-/* Fetch what is needed from modes/, after modes_change_ready. False: a name is missing. */
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
 bool modes_copies_ready(void);
 
 /* Fill *c from the arguments (plan, call, args, kwargs, at). False: an error is set, Unchanged if
@@ -156,8 +156,8 @@ struct numbers {
 	int64_t n;
 };
 
-/* Set torch._C._to_dlpack, torch.uint8, and torch.Tensor's is_conj and is_neg; once. */
-void numbers_ready(object *to_dlpack, object *uint8, object *is_conj, object *is_neg);
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
+bool numbers_ready(void);
 
 /* Fill *out from a tensor on any device, copying only one that is elsewhere or not packed. False:
  * Python's error is set. Free with numbers_drop. */
@@ -166,7 +166,7 @@ void numbers_drop(struct numbers *n);
 
 /* modes_cast.c: --cast, calls computed in another dtype with their results cast back. */
 
-/* Fetch what is needed from modes/, after modes_change_ready. False: a name is missing. */
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
 bool modes_cast_ready(void);
 
 /* cast(plan, call, args, kwargs, at) (METH_VARARGS): the result as the unchanged call would return
@@ -177,8 +177,8 @@ object *modes_cast(object *self, object *args);
  * computed on float64 copies, compared, and only counted. All others go to compare_call() of
  * modes/. */
 
-/* Fetch what is needed from modes/, after modes_change_ready, and forget all lines. False: a name
- * is missing. */
+/* Fetch what is needed from modes/, and forget all lines. False, with Python's error set where that
+ * is known: a name is missing. */
 bool modes_compare_ready(void);
 
 /* compare(plan, call, args, kwargs, at) (METH_VARARGS): returns what the call returns. */
@@ -187,7 +187,7 @@ object *modes_compare(object *self, object *args);
 /* modes_fallback.c: --fallback, calls computed on the CPU with their results moved to the device.
  */
 
-/* Fetch what is needed from modes/, after modes_change_ready. False: a name is missing. */
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
 bool modes_fallback_ready(void);
 
 /* fallback(plan, call, args, kwargs, at) (METH_VARARGS): the result as the unchanged call would

@@ -18,13 +18,13 @@ __thread int modes_busy;
 static __thread int inside; /* calls of the mode that are open */
 
 static struct {
-	object *module;
 	object *mode;  /* the one in use */
 	object *plans; /* a cache: function to what plan_of() of modes/ returned */
 	object *counts;
 	object *push, *pop; /* of torch._C */
 	object *plain;	    /* a tuple: tensor types without a __torch_function__ of their own */
 	object *is_compiling;
+	object *plan_of, *look_again, *flush, *leave_thread; /* of modes/ */
 } own;
 
 static const struct modes_control *control;
@@ -71,11 +71,10 @@ static object *pass_on(const struct asked *a)
 	return py.PyObject_Call(a->func, a->args, a->kwargs);
 }
 
-/* Call a function of modes/, if there is one of that name; a new reference, or NULL without an
- * error. */
-static object *ask(const char *name, object *arg)
+/* Call a function of modes/ (NULL before ready()); a new reference, or NULL without an error. */
+static object *ask(object *f, object *arg)
 {
-	object *f = py.PyDict_GetItemString(own.module, name), *r = NULL;
+	object *r = NULL;
 	modes_busy++;
 	if (f)
 		r = py.PyObject_CallFunctionObjArgs(f, arg, PY_END);
@@ -90,7 +89,7 @@ static void look_again(void)
 {
 	generation = atomic_load(&control->generation);
 	py.PyDict_Clear(own.plans);
-	python_drop(ask("look_again", NULL));
+	python_drop(ask(own.look_again, NULL));
 	lines_forget();
 }
 
@@ -104,7 +103,7 @@ static object *plan_of(object *func)
 		python_forget();
 		return NULL;
 	}
-	found = ask("plan_of", func);
+	found = ask(own.plan_of, func);
 	if (found && !modes_out && py.PyDict_Size(own.plans) < PLANS_MOST &&
 	    py.PyDict_SetItem(own.plans, func, found))
 		python_forget();
@@ -170,7 +169,7 @@ static bool are_plain(object *types)
 static void flush(void)
 {
 	flushed_ms = now_ms();
-	python_drop(ask("flush", NULL));
+	python_drop(ask(own.flush, NULL));
 }
 
 void modes_counted(void)
@@ -222,7 +221,7 @@ static object *act(object *mode, object *what, struct asked *a)
 static object *asked_for(object *mode, struct asked *a)
 {
 	if (modes_out && !modes_busy)
-		python_drop(ask("leave_thread", NULL));
+		python_drop(ask(own.leave_thread, NULL));
 	if (modes_out || modes_busy || mode != own.mode)
 		return pass_on(a);
 	if (control && control->generation != generation)
@@ -275,7 +274,7 @@ static object *get_attribute(object *mode, object *name)
 static bool make(struct kind *k, struct method *method, object *base)
 {
 	static struct type_slot slots[] = {{TP_GETATTRO, NULL}, {0, NULL}};
-	static struct type_spec spec = {"_ditrace_inside.Mode", 0, 0, 0, slots};
+	static struct type_spec spec = {"ditrace_modes.Mode", 0, 0, 0, slots};
 	method_with_keywords *call = mode_call;
 	object *(*get)(object *, object *) = get_attribute;
 	memcpy(&method->call, &call, sizeof(call));
@@ -408,20 +407,23 @@ bool modes_set(object *module, const char *name, object *value)
 	return good;
 }
 
-/* ready(push, pop, plain, is_compiling, to_dlpack, uint8, is_conj, is_neg): objects of Python that
- * are used here, besides names of modes/. */
+/* ready(push, pop): look up the objects of Python that are used here. */
 static object *ready(object *self, object *args)
 {
-	object **places[] = {&own.push, &own.pop, &own.plain, &own.is_compiling};
+	const struct modes_wanted names[] = {
+	    {&own.plan_of, "mode.plan_of"}, {&own.look_again, "session.look_again"},
+	    {&own.flush, "session.flush"},  {&own.leave_thread, "install.leave_thread"},
+	    {&own.plain, "names.PLAIN"},    {&own.is_compiling, "names.is_compiling"}};
 	(void)self;
-	for (ssize_t i = 0; i < 4 && i < py.PyTuple_Size(args); i++)
-		*places[i] = python_kept(py.PyTuple_GetItem(args, i));
-	numbers_ready(py.PyTuple_GetItem(args, 4), py.PyTuple_GetItem(args, 5),
-		      py.PyTuple_GetItem(args, 6), py.PyTuple_GetItem(args, 7));
-	if (modes_change_ready(own.module) && modes_copies_ready() && modes_fallback_ready() &&
-	    modes_cast_ready() && modes_compare_ready())
+	own.push = python_kept(py.PyTuple_GetItem(args, 0));
+	own.pop = python_kept(py.PyTuple_GetItem(args, 1));
+	if (modes_names(names, sizeof(names) / sizeof(names[0])) && nest_ready() &&
+	    numbers_ready() && modes_change_ready() && modes_copies_ready() &&
+	    modes_fallback_ready() && modes_cast_ready() && modes_compare_ready())
 		return python_none();
-	py.PyErr_SetString(*(object **)py.PyExc_TypeError, "this PyTorch lacks what is needed");
+	if (!py.PyErr_Occurred())
+		py.PyErr_SetString(*(object **)py.PyExc_TypeError,
+				   "this PyTorch lacks what is needed");
 	return NULL;
 }
 
@@ -467,10 +469,13 @@ bool modes_call_fill(object *module)
 	    {"watch", watch, METH_O, NULL},
 	    {"ready", ready, METH_VARARGS, NULL},
 	};
-	python_drop(own.module);
+	object **asked[] = {&own.plan_of, &own.look_again, &own.flush, &own.leave_thread};
+	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+		python_drop(*asked[i]); /* of a ditrace before */
+		*asked[i] = NULL;
+	}
 	python_drop(own.plans);
 	python_drop(own.counts);
-	own.module = python_kept(module);
 	modes_out = false;
 	budget_forget();
 	modes_threads_forget();

@@ -14,24 +14,24 @@ static struct seen castings;
 
 bool modes_cast_ready(void)
 {
-	const struct modes_wanted names[] = {{&own.dtype, "DTYPE"},
-					     {&own.to, "TO"},
-					     {&own.copy, "COPY"},
-					     {&own.dtypes, "DTYPES"},
-					     {&own.may_write, "may_write"},
-					     {&own.narrow, "NARROW"},
-					     {&own.check_kernels, "check_kernels"},
-					     {&own.check_integers, "check_integers"},
-					     {&own.counterpart, "counterpart"},
-					     {&own.tell_casts, "tell_casts"},
-					     {&own.castings_is_new, "CASTINGS_IS_NEW"}},
+	const struct modes_wanted names[] = {{&own.dtype, "names.DTYPE"},
+					     {&own.to, "names.TO"},
+					     {&own.copy, "names.COPY"},
+					     {&own.dtypes, "cast.DTYPES"},
+					     {&own.may_write, "arguments.may_write"},
+					     {&own.narrow, "kernels.NARROW"},
+					     {&own.check_kernels, "cast.check_kernels"},
+					     {&own.check_integers, "cast.check_integers"},
+					     {&own.counterpart, "cast.counterpart"},
+					     {&own.tell_casts, "cast.tell_casts"},
+					     {&own.castings_is_new, "cast.CASTINGS_IS_NEW"}},
 				  texts[] = {{&own.cast, "cast"},
 					     {&own.a_dtype, "dtype"},
 					     {&own.a_floating, "is_floating_point"},
 					     {&own.a_complex, "is_complex"},
 					     {&own.a_dtypes, "dtypes"}};
-	bool good = modes_names(names, sizeof(names) / sizeof(names[0]));
-	good = modes_texts(texts, sizeof(texts) / sizeof(texts[0])) && good;
+	bool good = modes_names(names, sizeof(names) / sizeof(names[0])) &&
+		    modes_texts(texts, sizeof(texts) / sizeof(texts[0]));
 	seen_forget(&castings);
 	return good;
 }

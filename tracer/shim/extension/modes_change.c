@@ -2,13 +2,13 @@
 #include "tracer/shim/extension/modes.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tracer/shim/extension/modes_args.h"
 
 static struct {
-	object *module;
-	object *features, *unchanged, *raised, *first_line, *check_condition, *why_unfit;
+	object *features, *unchanged, *raised, *check_condition, *why_unfit, *why_failed, *line_of;
 	object *strided, *tensor, *parameter, *tracing_state, *is_wrapped, *is_capturing,
 	    *torch_names;
 	/* Names of attributes. */
@@ -16,19 +16,28 @@ static struct {
 	    *a_when, *a_code, *a_back, *a_lasti, *a_error;
 } own;
 
-object *modes_name(const char *name)
+/* Of "module.name"; a new reference, or NULL with an error. */
+static object *modes_name(const char *name)
 {
-	return py.PyDict_GetItemString(own.module, name);
+	char module[64];
+	const char *dot = strchr(name, '.');
+	snprintf(module, sizeof(module), "ditrace_modes.%.*s", (int)(dot - name), name);
+	object *m = py.PyImport_ImportModule(module);
+	object *found = m ? py.PyObject_GetAttrString(m, dot + 1) : NULL;
+	python_drop(m);
+	return found;
 }
 
 bool modes_names(const struct modes_wanted *w, size_t n)
 {
-	bool good = true;
 	for (size_t i = 0; i < n; i++) {
-		*w[i].place = modes_name(w[i].name);
-		good = good && *w[i].place;
+		object *found = modes_name(w[i].name), *old = *w[i].place;
+		if (!found)
+			return false;
+		*w[i].place = found;
+		python_drop(old);
 	}
-	return good;
+	return true;
 }
 
 bool modes_texts(const struct modes_wanted *w, size_t n)
@@ -42,22 +51,23 @@ bool modes_texts(const struct modes_wanted *w, size_t n)
 	return good;
 }
 
-bool modes_change_ready(object *module)
+bool modes_change_ready(void)
 {
 	const struct modes_wanted
-	    names[] = {{&own.features, "FEATURES"},
-		       {&own.unchanged, "Unchanged"},
-		       {&own.raised, "Raised"},
-		       {&own.first_line, "first_line"},
-		       {&own.check_condition, "check_condition"},
-		       {&own.why_unfit, "why_unfit"},
-		       {&own.strided, "STRIDED"},
-		       {&own.tensor, "TENSOR"},
-		       {&own.parameter, "PARAMETER"},
-		       {&own.tracing_state, "TRACING_STATE"},
-		       {&own.is_wrapped, "IS_WRAPPED"},
-		       {&own.is_capturing, "is_capturing"},
-		       {&own.torch_names, "TORCH_NAMES"}},
+	    names[] = {{&own.features, "plan.FEATURES"},
+		       {&own.unchanged, "calls.Unchanged"},
+		       {&own.raised, "calls.Raised"},
+		       {&own.check_condition, "plan.check_condition"},
+		       {&own.why_unfit, "calls.why_unfit"},
+		       {&own.why_failed, "calls.why_failed"},
+		       {&own.line_of, "values.line_of"},
+		       {&own.strided, "names.STRIDED"},
+		       {&own.tensor, "names.TENSOR"},
+		       {&own.parameter, "names.PARAMETER"},
+		       {&own.tracing_state, "names.TRACING_STATE"},
+		       {&own.is_wrapped, "names.IS_WRAPPED"},
+		       {&own.is_capturing, "calls.is_capturing"},
+		       {&own.torch_names, "names.TORCH_NAMES"}},
 	    attributes[] = {{&own.a_layout, "layout"},	   {&own.a_quantized, "is_quantized"},
 			    {&own.a_meta, "is_meta"},	   {&own.a_cpu, "is_cpu"},
 			    {&own.a_device, "device"},	   {&own.a_type, "type"},
@@ -65,14 +75,8 @@ bool modes_change_ready(object *module)
 			    {&own.a_when, "when"},	   {&own.a_code, "f_code"},
 			    {&own.a_back, "f_back"},	   {&own.a_lasti, "f_lasti"},
 			    {&own.a_error, "error"}};
-	bool good = true;
-	own.module = module;
-	good = modes_names(names, sizeof(names) / sizeof(names[0])) && good;
-	good = modes_texts(attributes, sizeof(attributes) / sizeof(attributes[0])) && good;
-	if (good)
-		nest_ready(own.tensor, own.parameter, modes_name("SIZE"),
-			   modes_name("ORDERED_DICT"));
-	return good;
+	return modes_names(names, sizeof(names) / sizeof(names[0])) &&
+	       modes_texts(attributes, sizeof(attributes) / sizeof(attributes[0]));
 }
 
 object *modes_unchanged(const char *reason)
@@ -116,8 +120,7 @@ static size_t place_slot(object *code, long lasti)
 /* line_of(frame) of modes/: (file, line, function), or None for code that is not the program's. */
 static object *look_at(object *frame)
 {
-	object *f = modes_name("line_of");
-	return f ? py.PyObject_CallFunctionObjArgs(f, frame, PY_END) : NULL;
+	return py.PyObject_CallFunctionObjArgs(own.line_of, frame, PY_END);
 }
 
 static void place_keep(size_t slot, object *code, long lasti, object *at)
@@ -379,7 +382,7 @@ static object *taken_for(object *type, object *value, object *traceback)
 		py.PyErr_Restore(type, value, traceback);
 		return NULL;
 	} else {
-		why = py.PyObject_CallFunctionObjArgs(modes_name("why_failed"), value, PY_END);
+		why = py.PyObject_CallFunctionObjArgs(own.why_failed, value, PY_END);
 	}
 	python_drop(type);
 	python_drop(value);

@@ -9,7 +9,7 @@
 
 static struct {
 	object *whole, *made, *watch, *cpu, *float64, *to, *clone, *get_state, *set_state,
-	    *data_ptr, *autocast, *autocast_cpu, *dispatching, *grad, *set_grad;
+	    *state_bytes, *data_ptr, *autocast, *autocast_cpu, *dispatching, *grad, *set_grad;
 	object *compare, *out, *inplace, *a_dtype, *a_floating, *a_complex, *a_requires_grad,
 	    *a_version;
 } own;
@@ -18,21 +18,22 @@ static size_t state_bytes; /* size of the CPU generator's state */
 
 bool modes_compare_ready(void)
 {
-	const struct modes_wanted names[] = {{&own.whole, "compare_call"},
-					     {&own.made, "compare_made"},
-					     {&own.watch, "watch_made"},
-					     {&own.cpu, "CPU"},
-					     {&own.float64, "FLOAT64"},
-					     {&own.to, "TO"},
-					     {&own.clone, "CLONE"},
-					     {&own.data_ptr, "DATA_PTR"},
-					     {&own.get_state, "GET_STATE"},
-					     {&own.set_state, "SET_STATE"},
-					     {&own.autocast, "AUTOCAST"},
-					     {&own.autocast_cpu, "AUTOCAST_CPU"},
-					     {&own.dispatching, "DISPATCHING"},
-					     {&own.grad, "GRAD"},
-					     {&own.set_grad, "SET_GRAD"}},
+	const struct modes_wanted names[] = {{&own.whole, "compare.compare_call"},
+					     {&own.made, "compare.compare_made"},
+					     {&own.watch, "compare.watch_made"},
+					     {&own.cpu, "names.CPU"},
+					     {&own.float64, "names.FLOAT64"},
+					     {&own.to, "names.TO"},
+					     {&own.clone, "names.CLONE"},
+					     {&own.data_ptr, "names.DATA_PTR"},
+					     {&own.get_state, "names.GET_STATE"},
+					     {&own.set_state, "names.SET_STATE"},
+					     {&own.state_bytes, "names.STATE_BYTES"},
+					     {&own.autocast, "names.AUTOCAST"},
+					     {&own.autocast_cpu, "names.AUTOCAST_CPU"},
+					     {&own.dispatching, "names.DISPATCHING"},
+					     {&own.grad, "names.GRAD"},
+					     {&own.set_grad, "names.SET_GRAD"}},
 				  texts[] = {{&own.compare, "compare"},
 					     {&own.out, "out"},
 					     {&own.inplace, "inplace"},
@@ -41,11 +42,9 @@ bool modes_compare_ready(void)
 					     {&own.a_complex, "is_complex"},
 					     {&own.a_requires_grad, "requires_grad"},
 					     {&own.a_version, "_version"}};
-	bool good = true;
-	good = modes_names(names, sizeof(names) / sizeof(names[0])) && good;
-	good = modes_texts(texts, sizeof(texts) / sizeof(texts[0])) && good;
-	good = lines_ready() && good;
-	state_bytes = good ? (size_t)py.PyLong_AsLong(modes_name("STATE_BYTES")) : 0;
+	bool good = modes_names(names, sizeof(names) / sizeof(names[0])) &&
+		    modes_texts(texts, sizeof(texts) / sizeof(texts[0])) && lines_ready();
+	state_bytes = good ? (size_t)py.PyLong_AsLong(own.state_bytes) : 0;
 	return good && state_bytes;
 }
 

@@ -10,15 +10,15 @@ static struct {
 
 bool modes_copies_ready(void)
 {
-	const struct modes_wanted names[] = {{&own.to, "TO"}, {&own.promoted, "promoted"}},
+	const struct modes_wanted names[] = {{&own.to, "names.TO"},
+					     {&own.promoted, "cast.promoted"}},
 				  texts[] = {{&own.a_dtype, "dtype"},
 					     {&own.a_is_cpu, "is_cpu"},
 					     {&own.a_floating, "is_floating_point"},
 					     {&own.a_complex, "is_complex"},
 					     {&own.a_refused, "refused"}};
-	bool good = stand_ready();
-	good = modes_names(names, sizeof(names) / sizeof(names[0])) && good;
-	return modes_texts(texts, sizeof(texts) / sizeof(texts[0])) && good;
+	return stand_ready() && modes_names(names, sizeof(names) / sizeof(names[0])) &&
+	       modes_texts(texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 bool copies_take(struct copies *c, object *args, object *feature)

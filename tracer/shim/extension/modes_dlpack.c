@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "tracer/shim/extension/modes_args.h"
 
+#include "tracer/shim/extension/modes.h"
+
 /* DLTensor, the beginning of DLManagedTensor (dlpack.h 0.8; the same since 0.2). */
 struct dl_tensor {
 	void *data;
@@ -25,13 +27,14 @@ static struct {
 	object *is_conj, *is_neg, *a_is_cpu;
 } own;
 
-void numbers_ready(object *to_dlpack, object *uint8, object *is_conj, object *is_neg)
+bool numbers_ready(void)
 {
-	own.to_dlpack = python_kept(to_dlpack);
-	own.uint8 = python_kept(uint8);
-	own.is_conj = python_kept(is_conj);
-	own.is_neg = python_kept(is_neg);
-	own.a_is_cpu = py.PyUnicode_InternFromString("is_cpu");
+	const struct modes_wanted names[] = {{&own.to_dlpack, "names.TO_DLPACK"},
+					     {&own.uint8, "names.UINT8"},
+					     {&own.is_conj, "names.IS_CONJ"},
+					     {&own.is_neg, "names.IS_NEG"}},
+				  text = {&own.a_is_cpu, "is_cpu"};
+	return modes_names(names, sizeof(names) / sizeof(names[0])) && modes_texts(&text, 1);
 }
 
 static bool says_no(object *method, object *tensor)

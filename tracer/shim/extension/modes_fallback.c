@@ -15,27 +15,28 @@ static struct seen fallbacks;
 
 bool modes_fallback_ready(void)
 {
-	const struct modes_wanted names[] = {{&own.cpu, "CPU"},
-					     {&own.float16, "FLOAT16"},
-					     {&own.bfloat16, "BFLOAT16"},
-					     {&own.float32, "FLOAT32"},
-					     {&own.dtype, "DTYPE"},
-					     {&own.device, "DEVICE"},
-					     {&own.generator, "GENERATOR"},
-					     {&own.to, "TO"},
-					     {&own.copy, "COPY"},
-					     {&own.no_half, "NO_HALF"},
-					     {&own.has_no_half, "has_no_half"},
-					     {&own.lacks_half_backward, "lacks_half_backward"},
-					     {&own.rows_of_fallback, "rows_of_fallback"},
-					     {&own.tell_fallback, "tell_fallback"},
-					     {&own.fallbacks_is_new, "FALLBACKS_IS_NEW"}},
+	const struct modes_wanted names[] = {{&own.cpu, "names.CPU"},
+					     {&own.float16, "names.FLOAT16"},
+					     {&own.bfloat16, "names.BFLOAT16"},
+					     {&own.float32, "names.FLOAT32"},
+					     {&own.dtype, "names.DTYPE"},
+					     {&own.device, "names.DEVICE"},
+					     {&own.generator, "names.GENERATOR"},
+					     {&own.to, "names.TO"},
+					     {&own.copy, "names.COPY"},
+					     {&own.no_half, "fallback.NO_HALF"},
+					     {&own.has_no_half, "fallback.has_no_half"},
+					     {&own.lacks_half_backward,
+					      "fallback.lacks_half_backward"},
+					     {&own.rows_of_fallback, "fallback.rows_of_fallback"},
+					     {&own.tell_fallback, "fallback.tell_fallback"},
+					     {&own.fallbacks_is_new, "fallback.FALLBACKS_IS_NEW"}},
 				  texts[] = {{&own.fallback, "fallback"},
 					     {&own.a_device, "device"},
 					     {&own.a_dtype, "dtype"},
 					     {&own.a_name, "name"}};
-	bool good = modes_names(names, sizeof(names) / sizeof(names[0]));
-	good = modes_texts(texts, sizeof(texts) / sizeof(texts[0])) && good;
+	bool good = modes_names(names, sizeof(names) / sizeof(names[0])) &&
+		    modes_texts(texts, sizeof(texts) / sizeof(texts[0]));
 	seen_forget(&fallbacks);
 	return good;
 }

@@ -3,16 +3,19 @@
 
 #include <stdlib.h>
 
+#include "tracer/shim/extension/modes.h"
+
 static struct {
 	object *tensor, *parameter, *size, *ordered_dict;
 } own;
 
-void nest_ready(object *tensor, object *parameter, object *size, object *ordered_dict)
+bool nest_ready(void)
 {
-	own.ordered_dict = ordered_dict;
-	own.tensor = tensor;
-	own.parameter = parameter;
-	own.size = size;
+	const struct modes_wanted names[] = {{&own.tensor, "names.TENSOR"},
+					     {&own.parameter, "names.PARAMETER"},
+					     {&own.size, "names.SIZE"},
+					     {&own.ordered_dict, "values.ORDERED_DICT"}};
+	return modes_names(names, sizeof(names) / sizeof(names[0]));
 }
 
 bool nest_is_tensor(object *o)

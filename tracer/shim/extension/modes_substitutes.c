@@ -14,20 +14,19 @@ static struct {
 
 bool stand_ready(void)
 {
-	own.write_back = modes_name("write_back");
-	own.a_written = py.PyUnicode_InternFromString("written");
-	own.may_write = modes_name("may_write");
-	own.why_opaque = modes_name("why_opaque");
-	own.a_version = py.PyUnicode_InternFromString("_version");
-	own.a_base = py.PyUnicode_InternFromString("_base");
-	own.a_is_cpu = py.PyUnicode_InternFromString("is_cpu");
-	own.address_of = modes_name("address_of");
-	own.a_data_ptr = modes_name("DATA_PTR");
-	own.a_storage_offset = modes_name("STORAGE_OFFSET");
-	own.a_element_size = modes_name("ELEMENT_SIZE");
-	return own.write_back && own.a_written && own.may_write && own.why_opaque &&
-	       own.a_version && own.a_base && own.a_is_cpu && own.address_of && own.a_data_ptr &&
-	       own.a_storage_offset && own.a_element_size;
+	const struct modes_wanted names[] = {{&own.write_back, "arguments.write_back"},
+					     {&own.may_write, "arguments.may_write"},
+					     {&own.why_opaque, "values.why_opaque"},
+					     {&own.address_of, "values.address_of"},
+					     {&own.a_data_ptr, "names.DATA_PTR"},
+					     {&own.a_storage_offset, "names.STORAGE_OFFSET"},
+					     {&own.a_element_size, "names.ELEMENT_SIZE"}},
+				  texts[] = {{&own.a_written, "written"},
+					     {&own.a_version, "_version"},
+					     {&own.a_base, "_base"},
+					     {&own.a_is_cpu, "is_cpu"}};
+	return modes_names(names, sizeof(names) / sizeof(names[0])) &&
+	       modes_texts(texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 /* STAND_UNVERSIONED for tensors made under inference_mode, which have no version. */

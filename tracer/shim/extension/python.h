@@ -101,11 +101,11 @@ enum { FILE_INPUT = 257 /* Py_file_input, Include/compile.h */, PY_EQUAL = 2 /* 
 	F(ssize_t, PyList_Size, (object *))                                                        \
 	F(object *, PyList_GetItem, (object *, ssize_t))                                           \
 	F(void *, PyCapsule_GetPointer, (object *, const char *))                                  \
+	F(object *, PyImport_ImportModule, (const char *))                                         \
 	F(object *, PyFloat_FromDouble, (double))                                                  \
 	F(double, PyFloat_AsDouble, (object *))                                                    \
 	F(object *, PyUnicode_AsUTF8String, (object *))                                            \
 	F(char *, PyBytes_AsString, (object *))                                                    \
-	F(object *, PyBytes_FromStringAndSize, (const char *, ssize_t))                            \
 	F(object *, PyUnicode_DecodeFSDefault, (const char *))                                     \
 	F(object *, PyUnicode_FromString, (const char *))                                          \
 	F(object *, PyUnicode_InternFromString, (const char *))                                    \

@@ -1,7 +1,6 @@
-# Run in the program, on its main thread, while it imports PyTorch, after loader.py of the runner. SOURCE, SOCKET, AGAIN, keep
-# and fill are there already.
+# Run in the program, on its main thread, while it imports PyTorch, after loader.py. SOCKET, AGAIN, keep and fill are there
+# already, from the library (modes.c).
 import os
-import sys
 import types
 
 
@@ -25,29 +24,32 @@ def at_end_of_import(spec, then):
     spec.__class__ = Importing
 
 
+def make_native():
+    """The module that has what the library gives."""
+    native = types.ModuleType("ditrace_modes.native")
+    native.__dict__.update(SOCKET=SOCKET, AGAIN=AGAIN, keep=keep, at_end_of_import=at_end_of_import,
+                           forget_modules=EMBEDDED.forget)
+    fill(native.__dict__)
+    sys.modules[native.__name__] = native
+
+
 def imported():
     if "torch" not in sys.modules:  # the import has failed
         return
+    EMBEDDED.forget()  # those of a ditrace before
+    sys.meta_path.insert(0, EMBEDDED)
     try:
-        EMBEDDED.forget()  # noqa: F821 those of a ditrace before
-        sys.meta_path.insert(0, EMBEDDED)  # noqa: F821 the same
-        inside = types.ModuleType("_ditrace_inside")  # a module that is found, or torch.compile does not take it
-        inside.__dict__.update(SOCKET=SOCKET, AGAIN=AGAIN, keep=keep, at_end_of_import=at_end_of_import,  # noqa: F821 what the library has put here
-                               forget_runner=EMBEDDED.forget)  # noqa: F821 the same
-        fill(inside.__dict__)  # noqa: F821 the same
-        exec(compile(SOURCE, "ditrace/modes.py", "exec"), inside.__dict__)  # noqa: F821 the same
-        sys.modules[inside.__name__] = inside
+        make_native()
+        from ditrace_modes import install
         for name in ("enter_thread", "leave_all", "stop"):  # what the library calls
-            globals()[name] = getattr(inside, name)
-        inside.install()
+            globals()[name] = getattr(install, name)
+        install.install()
     except Exception as e:  # whatever it is, the program goes on without
-        keep(-1)  # noqa: F821 the same
-        EMBEDDED.forget()  # noqa: F821 the same
-        sys.modules.pop("_ditrace_inside", None)
+        keep(-1)
+        EMBEDDED.forget()
         sys.stderr.write(f"ditrace: nothing is changed in process {os.getpid()}: {type(e).__name__}: {e}\n")
     finally:
-        if EMBEDDED in sys.meta_path:  # noqa: F821 the same
-            sys.meta_path.remove(EMBEDDED)  # noqa: F821 the same
+        sys.meta_path.remove(EMBEDDED)
 
 
 def begin():

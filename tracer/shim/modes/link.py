@@ -1,14 +1,17 @@
-# Talking with ditrace, out of a program that knows nothing of it. SOCKET, the path of its socket, and keep, fill and the
-# names of modes_call.c are there already.
+"""Talking with ditrace, out of a program that knows nothing of it."""
 import array
-import atexit
 import fcntl
+import json
+import os
 import socket
 import stat
 import struct
 import threading
-import time
-import types
+
+import torch
+
+from ditrace_modes.native import SOCKET, end, is_out, keep, watch
+from ditrace_runner.talk import Talk
 
 PATIENCE_S = 60
 HIGH = 200  # where descriptors are out of the way of a program that counts its own
@@ -104,9 +107,6 @@ class Link:
         """The parent's connection is the parent's alone."""
         old = self.talk
         self.__init__()
-        forget()
-        Judged.silent = {}
-        Saved.done = {}
         if old is not None:
             old.close()
         if not is_out():
@@ -118,40 +118,3 @@ class Link:
 
 
 LINK = Link()
-
-
-def flush(*_):
-    """Tell what was done."""
-    if not is_out():
-        tell_totals()
-
-
-def tell_totals():
-    with LINK.lock:
-        tell_silent()
-        LINK.say(event="totals", totals=[[*key, n] for key, n in counts().copy().items()] + missing_functions(),
-                 spent=spent(),
-                 unseen=[[what, n] for what, n in unseen() if n],
-                 threads=[[what, n] for what, n in zip(THREAD_KINDS, threads()) if n])
-
-
-THREAD_KINDS = "entered", "without Python", "under modes of PyTorch alone"
-
-
-def unseen():
-    """How many there are of what computes without calling any function that a mode is asked for."""
-    jit, dynamo = sys.modules.get("torch.jit._state"), sys.modules.get("torch._dynamo.utils")
-    try:
-        yield "scripted function", len(jit._python_cu.get_functions()) if jit else 0
-        yield "compiled graph", dynamo.counters["aot_autograd"]["total"] if dynamo else 0
-    except Exception:  # of a PyTorch that has others
-        return
-
-
-def look_again(*_):
-    """ditrace wants other things than before."""
-    tell_silent()
-    LINK.settle("settings")
-    start_casts()
-    start_functions()
-    start_budget()

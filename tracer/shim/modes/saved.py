@@ -1,4 +1,12 @@
-# Calls saved as captures: the parts of one go to ditrace, which writes the files.
+"""Calls saved as captures: the parts of one go to ditrace, which writes the files."""
+import torch
+
+from ditrace_modes.link import LINK
+from ditrace_runner.call import convert, is_dense, wide
+from ditrace_runner.describe import tensor_facts, value_facts
+from ditrace_runner.functions import BITS
+from ditrace_runner.load import LOCATIONS
+
 
 class Pieces:
     """The tensors of one file, as facts of replay/capture_find.h; each that is met twice is one piece of memory."""

@@ -1,4 +1,14 @@
-# Statistics of what functions are given and give, and of the gradients: those of --stats.
+"""Statistics of what functions are given and give, and of the gradients: those of --stats."""
+import torch
+
+from ditrace_modes.arguments import may_write
+from ditrace_modes.calls import Busy, Raised, Unchanged, quietly
+from ditrace_modes.names import VIEWS
+from ditrace_modes.native import call_number, count, is_busy, is_out, statistics, tensors_in
+from ditrace_modes.values import Seen, all_of, place_text, tell_tables
+from ditrace_runner.call import walk
+from ditrace_runner.errors import first_line
+from ditrace_runner.functions import UNINITIALISED
 
 MEASURED = ["name", "inf_or_nan", "min", "max", "mean", "std", "norm", "nan", "inf", "-inf", "zeros", "hash"]
 FOUND = Seen()  # calls whose table was printed
@@ -59,6 +69,3 @@ def overflow_check(plan, call, args, kwargs, at):
     quietly(tell_measured, plan, call_number(), at, rows + gave, is_bad(gave))
     quietly(watch_gradients, plan, call_number(), at, result)
     return result
-
-
-FEATURES["overflow"] = overflow_check

@@ -1,9 +1,19 @@
-# Functions computed in another dtype, their results cast back (modes_cast.c).
+"""Functions computed in another dtype, their results cast back (modes_cast.c)."""
 import functools
 
+import torch
+
+from ditrace_modes.calls import Unchanged
+from ditrace_modes.kernels import NARROW, is_tried, lacks_kernel, wants_gradient, why_lacking
+from ditrace_modes.level import LEVEL
+from ditrace_modes.link import LINK
+from ditrace_modes.names import CPU, LATER, MAKE, VIEWS
+from ditrace_modes.native import call_number, tensors_in
+from ditrace_modes.values import Seen, all_of, tell_tables
+from ditrace_runner.call import walk
+from ditrace_runner.functions import CASTS
+
 CASTINGS_IS_NEW = Seen().is_new
-
-
 INTEGERS = {getattr(torch, name) for name in "uint8 int8 int16 int32 int64 uint16 uint32 uint64".split() if hasattr(torch, name)}
 REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -110,5 +120,5 @@ def start_casts():
 
 
 READS = set("item __float__ __int__ __bool__ __index__ __complex__ __nonzero__ __long__".split())
-FEATURES["cast"] = cast
-REFUSED["cast"] = [(MAKE, "makes a tensor"), (CASTS | set("int long short byte char bool chalf cfloat cdouble".split()), "is a cast"), (VIEWS, "is a view"), (READS, "reads a number"), ({"bincount", "float_power", "ldexp"}, "gives a dtype of its own")]
+NO_CAST = [(MAKE, "makes a tensor"), (CASTS | set("int long short byte char bool chalf cfloat cdouble".split()), "is a cast"),
+           (VIEWS, "is a view"), (READS, "reads a number"), ({"bincount", "float_power", "ldexp"}, "gives a dtype of its own")]

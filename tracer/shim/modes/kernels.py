@@ -1,13 +1,19 @@
-# Whether PyTorch has the kernels that a call needs in a dtype that not all functions have. Its backward says so, and a
-# device that computes later says anything, only when nothing can be undone: before the first such call it is tried with
-# tensors of ones.
+"""Whether PyTorch has the kernels that a call needs in a dtype that not all functions have. Its backward says so, and a
+device that computes later says anything, only when nothing can be undone: before the first such call it is tried with
+tensors of ones."""
+import torch
 
-LATER = ("lazy", "xla")  # devices that compute when a value is asked for
+from ditrace_modes.level import LEVEL
+from ditrace_modes.names import GET_STATE, LATER, RANDOM_INSIDE, SET_STATE
+from ditrace_modes.native import tensors_in
+from ditrace_modes.values import each, rebuilt
+from ditrace_runner.errors import first_line
+from ditrace_runner.functions import DROPOUTS, RANDOM
+
 WIDE = {torch.float32, torch.float64, torch.complex64, torch.complex128}
 NARROW = {d for d in vars(torch).values() if isinstance(d, torch.dtype) and (d.is_floating_point or d.is_complex)} - WIDE
 TRIED = {}  # kind of a call: why it cannot be, None: it can
 TRIED_MOST = 4096
-RANDOM_INSIDE = set("multi_head_attention_forward lstm gru rnn_tanh rnn_relu".split())
 
 
 def forget_failure(device):

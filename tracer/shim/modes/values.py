@@ -1,5 +1,17 @@
-# What a call was given and gave.
+"""What a call was given and gave."""
 import collections
+import linecache
+import os
+import traceback
+
+import torch
+
+from ditrace_modes.link import LINK
+from ditrace_modes.names import LATER
+from ditrace_modes.native import place
+from ditrace_runner.call import walk
+from ditrace_runner.load import LOCATIONS
+
 
 def each(x):
     """Every leaf in a nest of tuples, lists and dicts."""
@@ -102,7 +114,6 @@ def tell_tables(*what):
 
 def stack_texts(at):
     """The lines that led to the one at place `at`, the outermost first."""
-    import traceback
     frames = traceback.extract_stack()
     while frames and (frames[-1].filename, frames[-1].lineno) != at[:2]:
         frames.pop()
@@ -125,7 +136,6 @@ def place_text(at):
 
 
 def where_text(at):
-    import linecache
     if at is None:
         return "(no line of the program)"
     return f"{at[0]}:{at[1]} {at[2]}: {linecache.getline(at[0], at[1]).strip()}"

@@ -1,4 +1,13 @@
-# Calls saved as captures, as ditorch's OpCapture writes them: what --capture does from outside.
+"""Calls saved as captures, as ditorch's OpCapture writes them: what --capture does from outside."""
+
+
+from ditrace_modes.calls import Unchanged, own_call, quietly
+from ditrace_modes.gradients import Backward, watch_backward
+from ditrace_modes.link import LINK
+from ditrace_modes.live import Live, copied_results, edges_of
+from ditrace_modes.native import call_number, count, tensors_in
+from ditrace_modes.saved import save_part, save_results
+from ditrace_runner.functions import UNINITIALISED
 
 
 class SavedBackward(Backward):
@@ -37,6 +46,3 @@ def capture(plan, call, args, kwargs, at):
     result = own_call(call, args, kwargs)
     quietly(save_call, live, edges, result, at, call_number(), args, kwargs)
     return result
-
-
-FEATURES["capture"] = capture

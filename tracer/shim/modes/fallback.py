@@ -1,4 +1,8 @@
-# Functions computed on the CPU, their results brought back to the device (modes_fallback.c): what it tells.
+"""Functions computed on the CPU, their results brought back to the device (modes_fallback.c): what it tells."""
+from ditrace_modes.kernels import is_tried, lacks_kernel, wants_gradient, why_lacking
+from ditrace_modes.names import CPU, MAKE, VIEWS
+from ditrace_modes.native import call_number
+from ditrace_modes.values import Seen, described_in, rows_of, tell_tables
 
 NO_HALF = {}  # (function, dtype) that the CPU has no kernel for
 FALLBACKS_IS_NEW = Seen().is_new
@@ -26,6 +30,5 @@ def tell_fallback(plan, at, rows, given, result):
     tell_tables(plan.name, call_number(), at, described_in(rows))
 
 
-FEATURES["fallback"] = fallback
-REFUSED["fallback"] = [(MAKE, "makes a tensor of none"), (VIEWS, "is a view"), (
+NO_FALLBACK = [(MAKE, "makes a tensor of none"), (VIEWS, "is a view"), (
     set("_to_copy _copy_from _copy_from_and_resize".split()), "moves a tensor")]

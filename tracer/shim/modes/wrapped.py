@@ -1,6 +1,18 @@
-# Functions that no mode meets, of other modules or classes: wrapped where these have them, for as long as ditrace is there.
+"""Functions that no mode meets, of other modules or classes: wrapped where these have them, for as long as ditrace is there."""
 import functools
 import importlib.machinery
+import inspect
+import sys
+import types
+
+import torch.overrides as functions
+
+from ditrace_modes.calls import quietly
+from ditrace_modes.link import LINK
+from ditrace_modes.names import is_compiling
+from ditrace_modes.native import at_end_of_import, changed, is_busy, is_out, pause_busy, refresh, resume_busy
+from ditrace_modes.plan import Plan
+from ditrace_runner.errors import first_line
 
 UNKNOWN = object()
 

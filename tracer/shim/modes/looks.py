@@ -1,11 +1,12 @@
-# What is only looked at: arguments and results printed, and the time that calls take.
+"""What is only looked at: arguments and results printed, and the time that calls take."""
+import time
 
-def own_call(call, args, kwargs):
-    """The program's own call, which is not to be made again when it fails."""
-    try:
-        return call(*args, **kwargs)
-    except Exception as e:
-        raise Raised(e) from None
+from ditrace_modes.calls import Raised, own_call, quietly
+from ditrace_modes.link import LINK
+from ditrace_modes.native import call_number, count, is_busy, is_out, tensors_in
+from ditrace_modes.values import Seen, described_in, place_text, rows_of, tell_tables
+from ditrace_runner.device import synchronize
+from ditrace_runner.times import described
 
 
 def print_args(plan, call, args, kwargs, at):
@@ -14,9 +15,6 @@ def print_args(plan, call, args, kwargs, at):
     count(("print", plan.name, None))
     quietly(lambda: tell_tables(plan.name, call_number(), at, described_in(rows + rows_of(f"{plan.name} outputs", result))))
     return result
-
-
-FEATURES["print"] = print_args
 
 
 TIMED = Seen()  # calls whose table was printed
@@ -95,6 +93,3 @@ def measure_time(plan, call, args, kwargs, at):
                               is_first and rows and rows + rows_of(f"{plan.name} outputs", result)))
     quietly(watch_time, plan, at, call_number(), devices, result, is_first)
     return result
-
-
-FEATURES["time"] = measure_time

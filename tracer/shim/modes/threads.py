@@ -1,5 +1,13 @@
-# Putting the mode in and taking it out.
+"""The mode on every thread: each has a stack of modes of its own."""
 import _thread
+import functools
+import sys
+import threading
+
+import torch
+
+from ditrace_modes.level import LEVEL
+from ditrace_modes.native import is_busy, is_inside, is_out
 
 STARTS = [  # of threads, each of which has a stack of modes of its own: (where, name)
     (threading.Thread, "_bootstrap_inner"), (_thread, "start_new_thread"), (_thread, "start_new"), (_thread, "start_joinable_thread")]
@@ -55,37 +63,6 @@ def end_threads():
             setattr(where, name, was)
 
 
-def install():
-    global LEVEL
-    LINK.connect()
-    LEVEL = Level(LINK.settings.get("level") == "aten")
-    ready(LEVEL.push, LEVEL.pop, PLAIN, is_compiling, torch._C._to_dlpack, torch.uint8,
-          torch.Tensor.is_conj, torch.Tensor.is_neg)
-    start_casts()
-    start_functions()
-    start_budget()
-    start_threads()
-    if not AGAIN:
-        os.register_at_fork(after_in_child=after_fork)
-    atexit.register(at_exit)
-    enter_thread()
-
-
-def after_fork():
-    """Of whichever of these modules is in use: Python forgets no function that it was told to call."""
-    inside = sys.modules.get("_ditrace_inside")
-    if inside is not None:
-        inside.LINK.after_fork()
-
-
-def at_exit():
-    try:
-        no_more_threads()
-        flush()
-    except Exception:
-        pass
-
-
 def enter_thread(*_):
     """Put the mode on this thread, once: where it then is not on the stack, somebody has taken it off for a while, and
     puts it back. False: it is not on."""
@@ -108,6 +85,9 @@ def is_tracing():
     return frame is not None
 
 
+BACKWARD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
+
+
 def is_in_backward():
     """The stack of modes is put back at its end to what it was before (ThreadLocalStateGuard, torch/csrc/autograd/engine.cpp)."""
     task = getattr(torch._C, "_current_graph_task_id", None)
@@ -117,65 +97,3 @@ def is_in_backward():
     while frame is not None and frame.f_code not in BACKWARD:
         frame = frame.f_back
     return frame is not None
-
-
-BACKWARD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
-
-# PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
-ASKING = [m.__code__ for m in (
-    getattr(getattr(functions, "_TorchFunctionStackMode", None), "__torch_function__", None),
-    getattr(getattr(operators, "_TorchDispatchStackMode", None), "__torch_dispatch__", None)) if m]
-
-
-def is_asking():
-    frame = sys._getframe() if ASKING else None
-    while frame is not None and frame.f_code not in ASKING:
-        frame = frame.f_back
-    return frame is not None
-
-
-def take_off():
-    return not is_asking() and LEVEL.take_off()
-
-
-def is_in_again():
-    """Has a ditrace that came later put the same mode in?"""
-    level = getattr(sys.modules.get("_ditrace_inside"), "LEVEL", None)
-    return level not in (None, LEVEL) and level.mode is LEVEL.mode
-
-
-def leave_thread(*_):
-    """The mode is asked and therefore not on the stack: it is taken off when this thread calls the next function."""
-    left = [1000]
-
-    def look(frame, event, arg):
-        left[0] -= 1
-        if is_in_again() or take_off() or not left[0]:
-            sys.setprofile(None)
-
-    if sys.getprofile() is None:
-        sys.setprofile(look)
-
-
-def leave_all():
-    """Called when ditrace is gone or wants to go: nothing is changed from now on."""
-    end_threads()
-    end()
-    quietly(end_functions)
-    with LINK.lock:
-        try:
-            tell_totals()
-        except Exception:  # it is gone
-            pass
-        LINK.talk.close()
-
-
-def stop():
-    """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since it is
-    being asked."""
-    if is_inside() or is_asking() or is_tracing() or LEVEL.is_on() and not take_off():
-        return 0
-    atexit.unregister(at_exit)
-    sys.modules.pop("_ditrace_inside", None)
-    forget_runner()
-    return 1

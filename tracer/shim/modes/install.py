@@ -1,0 +1,101 @@
+"""Putting the mode in and taking it out."""
+import atexit
+import os
+import sys
+
+import torch.overrides as functions
+import torch.utils._python_dispatch as operators
+
+from ditrace_modes.calls import quietly
+from ditrace_modes.level import LEVEL
+from ditrace_modes.link import LINK
+from ditrace_modes.native import AGAIN, end, forget_modules, is_inside, no_more_threads, ready
+from ditrace_modes.session import flush, start_features, tell_totals
+from ditrace_modes.threads import end_threads, enter_thread, is_tracing, start_threads
+from ditrace_modes.wrapped import end_functions
+
+
+def install():
+    LINK.connect()
+    LEVEL.choose(LINK.settings.get("level") == "aten")
+    ready(LEVEL.push, LEVEL.pop)
+    start_features()
+    start_threads()
+    if not AGAIN:
+        os.register_at_fork(after_in_child=after_fork)
+    atexit.register(at_exit)
+    enter_thread()
+
+
+def after_fork():
+    """Of whichever of these modules is in use: Python forgets no function that it was told to call."""
+    session = sys.modules.get("ditrace_modes.session")
+    if session is not None:
+        session.after_fork()
+
+
+def at_exit():
+    try:
+        no_more_threads()
+        flush()
+    except Exception:
+        pass
+
+
+# PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
+ASKING = [m.__code__ for m in (
+    getattr(getattr(functions, "_TorchFunctionStackMode", None), "__torch_function__", None),
+    getattr(getattr(operators, "_TorchDispatchStackMode", None), "__torch_dispatch__", None)) if m]
+
+
+def is_asking():
+    frame = sys._getframe() if ASKING else None
+    while frame is not None and frame.f_code not in ASKING:
+        frame = frame.f_back
+    return frame is not None
+
+
+def take_off():
+    return not is_asking() and LEVEL.take_off()
+
+
+def is_in_again():
+    """Has a ditrace that came later put the same mode in?"""
+    level = getattr(sys.modules.get("ditrace_modes.level"), "LEVEL", None)
+    return level not in (None, LEVEL) and level.mode is LEVEL.mode
+
+
+def leave_thread(*_):
+    """The mode is asked and therefore not on the stack: it is taken off when this thread calls the next function."""
+    left = [1000]
+
+    def look(frame, event, arg):
+        left[0] -= 1
+        if is_in_again() or take_off() or not left[0]:
+            sys.setprofile(None)
+
+    if sys.getprofile() is None:
+        sys.setprofile(look)
+
+
+def leave_all():
+    """Called when ditrace is gone or wants to go: nothing is changed from now on."""
+    end_threads()
+    end()
+    quietly(end_functions)
+    with LINK.lock:
+        try:
+            tell_totals()
+        except Exception:  # it is gone
+            pass
+        LINK.talk.close()
+
+
+def stop():
+    """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since it is
+    being asked."""
+    if is_inside() or is_asking() or is_tracing() or LEVEL.is_on() and not take_off():
+        return 0
+    atexit.unregister(at_exit)
+    forget_modules()
+    return 1

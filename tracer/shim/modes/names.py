@@ -1,0 +1,40 @@
+"""Functions of PyTorch by what they do, and what of PyTorch the library needs."""
+import functools
+
+import torch
+
+from ditrace_runner.functions import FACTORIES
+
+VIEWS = set("""view reshape transpose permute expand expand_as t T mT H mH movedim moveaxis swapaxes swapdims chunk
+    split split_with_sizes unbind narrow squeeze unsqueeze flatten ravel unflatten diagonal view_as view_as_real
+    view_as_complex as_strided select slice unfold real imag conj adjoint hsplit vsplit dsplit tensor_split
+    broadcast_to expand alias contiguous squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ as_strided_
+    _unsafe_view""".split())
+MAKE = FACTORIES | set("""zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones
+    new_full new_empty new_empty_strided new_tensor empty_permuted""".split())
+RANDOM_INSIDE = set("multi_head_attention_forward lstm gru rnn_tanh rnn_relu".split())
+LATER = ("lazy", "xla")  # devices that compute when a value is asked for
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+# What the library looks calls through with (tracer/shim/extension).
+TENSOR, PARAMETER, SIZE, STRIDED = torch.Tensor, torch.nn.Parameter, torch.Size, torch.strided
+DTYPE, DEVICE, GENERATOR, CPU = torch.dtype, torch.device, torch.Generator, torch.device("cpu")
+FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+TO, CLONE, COPY, DATA_PTR = torch.Tensor.to, torch.Tensor.clone, {"copy": True}, torch.Tensor.data_ptr
+STORAGE_OFFSET, ELEMENT_SIZE = torch.Tensor.storage_offset, torch.Tensor.element_size
+GET_STATE, SET_STATE = torch.default_generator.get_state, torch.default_generator.set_state
+STATE_BYTES = GET_STATE().numel()
+GRAD, SET_GRAD, DISPATCHING = torch.is_grad_enabled, torch._C._set_grad_enabled, torch._C._len_torch_dispatch_stack
+AUTOCAST, AUTOCAST_CPU = torch.is_autocast_enabled, functools.partial(torch.is_autocast_enabled, "cpu") if hasattr(
+    torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled
+TRACING_STATE, TORCH_NAMES = torch._C._get_tracing_state, vars(torch)
+TO_DLPACK, UINT8, IS_CONJ, IS_NEG = torch._C._to_dlpack, torch.uint8, torch.Tensor.is_conj, torch.Tensor.is_neg
+IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+
+
+def is_compiling():
+    return False
+
+
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+    is_compiling = torch.compiler.is_compiling  # a constant to the compiler
