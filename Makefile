@@ -172,10 +172,13 @@ FORMATTED := $(C_SRC) $(BPF_SRC) $(call sources,$(FOLDERS) tests/unit,*.h)
 format:
 	@clang-format -i $(FORMATTED)
 
-lint: lint-layout lint-layout lint-format lint-cppcheck lint-tidy
+lint: lint-layout lint-python lint-format lint-cppcheck lint-tidy
 
 lint-layout:
 	@tests/layout
+
+lint-python: lint-deps
+	@build/venv-lint/bin/ruff check --quiet --no-cache
 
 lint-deps:
 	@tests/deps check
@@ -195,7 +198,7 @@ lint-tidy: $(SKEL) | lint-deps
 		'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=gnu11 -I. -I$(BUILD) 2>/dev/null' sh
 
 clean:
-	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +
+	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name 'venv*' -exec rm -rf {} +
 
 distclean:
 	rm -rf $(BUILD)
@@ -208,10 +211,10 @@ help:
 	@echo "make bench       overhead, and what reading traces costs; beside torch.profiler, py-spy and bpftrace"
 	@echo "make install     into PREFIX=$(PREFIX), below DESTDIR; make uninstall"
 	@echo "make check-asan  unit tests and fuzz targets, built with the address and undefined sanitizers"
-	@echo "make lint        clang-format, cppcheck, clang-tidy; make format formats"
-	@echo "make clean       remove what was built; make distclean: and the virtual environment of the tests"
+	@echo "make lint        ruff, clang-format, cppcheck, clang-tidy; make format formats"
+	@echo "make clean       remove what was built; make distclean: and the virtual environments"
 
-.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-layout lint-format lint-cppcheck \
+.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-layout lint-python lint-format lint-cppcheck \
 	lint-tidy clean distclean help
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(SHIM_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)

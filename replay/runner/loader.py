@@ -39,4 +39,4 @@ class Embedded:
             sys.modules.pop(name, None)
 
 
-EMBEDDED = Embedded(SOURCES)  # noqa: F821
+EMBEDDED = Embedded(SOURCES)

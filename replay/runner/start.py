@@ -1,7 +1,7 @@
 # The program that replay runs (worker.c), after loader.py.
-sys.path[:] = [p for p in sys.path if p not in ("", "/", "/proc/self/fd")]  # noqa: F821 the folder of this file is none
-sys.meta_path.insert(0, EMBEDDED)  # noqa: F821
+sys.path[:] = [p for p in sys.path if p not in ("", "/", "/proc/self/fd")]  # the folder of this file is none
+sys.meta_path.insert(0, EMBEDDED)
 
-from ditrace_runner.serve import main  # noqa: E402
+from ditrace_runner.serve import main
 
 main()

@@ -7,7 +7,6 @@ idle in processes (their ditrace was killed) shows beside processes that never h
 
 import argparse
 import os
-import signal
 import statistics
 import subprocess
 import tempfile

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 
-import torch
+import torch  # noqa: F401
 
 CLIENT = """#!%s -IS
 import os, socket, sys

@@ -1,7 +1,7 @@
 """Functions and methods over tensors that are none of PyTorch's."""
 import torch
 
-from .mod import nest
+from .mod import nest  # noqa: F401
 
 
 class Scaler(torch.nn.Module):

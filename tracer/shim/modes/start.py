@@ -1,6 +1,7 @@
 # Run in the program, on its main thread, while it imports PyTorch, after loader.py. SOCKET, AGAIN, keep and fill are there
 # already, from the library (modes.c).
 import os
+import sys
 import types
 
 
