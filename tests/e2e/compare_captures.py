@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures below ROOT against what the program kept of the same calls itself (workloads/captured.py):
+"""Captures below ROOT against what the program kept of the same calls itself (workloads/capture/captured.py):
 compare_captures.py ROOT OWN"""
 
 import glob

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the source lines in ditrace's events of tests/workloads/lines.py.
+"""Checks the source lines in ditrace's events of tests/workloads/events/lines.py.
 
     compare_lines.py EVENTS.jsonl LINES.py
 

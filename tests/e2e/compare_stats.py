@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare recorded statistics with those that a workload worked out itself (tests/workloads/stats.py).
+"""Compare recorded statistics with those that a workload worked out itself (tests/workloads/capture/stats.py).
 
     compare_stats.py SCRIPT.jsonl EXPECTED [--observed]
 

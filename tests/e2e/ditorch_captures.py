@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures of workloads/halves.py below ROOT in ditorch's form, and run again by their names:
+"""Captures of workloads/capture/halves.py below ROOT in ditorch's form, and run again by their names:
 ditorch_captures.py ROOT"""
 
 import collections

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures of workloads/lazy.py below ROOT hold its values, or are not there: lazy_captures.py ROOT VALUES"""
+"""Captures of workloads/capture/lazy.py below ROOT hold its values, or are not there: lazy_captures.py ROOT VALUES"""
 
 import glob
 import sys

@@ -36,7 +36,7 @@ def become(folder, out, err, when, *argv):
         sys.path[0] = ""
         return compile(argv[1], "<string>", "exec")
     sys.argv = list(argv)
-    globals()["__file__"] = argv[0]
+    globals()["__file__"], sys.path[0] = argv[0], os.path.dirname(os.path.abspath(argv[0]))
     with open(argv[0], encoding="utf-8") as f:
         return compile(f.read(), argv[0], "exec")
 

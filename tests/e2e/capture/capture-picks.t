@@ -85,7 +85,7 @@ picks() {
 	both "a training" addmm,add,mul,gelu,native_layer_norm --nth 3,7-9,40,400-401 --every 2 -- train.py --steps 8
 	ok "which learnt the same" cmp <(grep -E '^[0-9]+ ' "$T/bpf.out") <(grep -E '^[0-9]+ ' "$T/ptrace.out")
 	both "a condition" gelu,add --nth 1- --when 'phase == forward and len(inputs) == 1' -- train.py --steps 2
-	both "both ways to call an op" add --nth 2-4,10-20,200-201 --every 2 -- ways_to_add.py
+	both "both ways to call an op" add --nth 2-4,10-20,200-201 --every 2 -- capture/ways_to_add.py
 	is "are counted together" "$(python3 "$here/picked_calls.py" "$T/bpf")" "2 4 11 13 15 17 19"
 	is "a SIGURG of its own arrives" "$(cat "$T/bpf.out")" "caught 6"
 	rm -rf "$T/bpf"

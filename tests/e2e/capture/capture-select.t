@@ -33,11 +33,11 @@ picked() {
 }
 
 of_steps() {
-	"$DITRACE" run --capture="$T/cap" -o "$T/data" --phase forward --ops torch.mul --steps 2-3 -- "$PY" picks.py >"$T/out" 2>"$T/err" ||
+	"$DITRACE" run --capture="$T/cap" -o "$T/data" --phase forward --ops torch.mul --steps 2-3 -- "$PY" capture/picks.py >"$T/out" 2>"$T/err" ||
 		echo "ditrace: $?"
 	is "--steps" "$(picked)" "mul 6 7 8 9 10 11 12 13 14 15;"
 	like "the forward alone has no gradients, which is told" "$T/err" '^  no gradients: --phase forward'
-	start "$PY" picks.py again >"$T/picks" 2>&1
+	start "$PY" capture/picks.py again >"$T/picks" 2>&1
 	is "--steps with counts" "$(picks --ops torch.mul,torch.add --steps 2,4 --every 4)" "add 4 11;mul 6 10 19;"
 	is "OP_CAPTURE_LIST" "$(OP_CAPTURE_LIST=torch.Tensor.mul,torch.tanh picks --when '"picks.py" in file' --nth 20)" "mul 20;"
 	[ -n "${counted:-}" ] || counted

@@ -36,7 +36,7 @@ exact() {
 	ok "calls over all dtypes, views, lists, in place, conjugates and negatives, and ditorch's example" capture in_turn \
 		--when 'depth == 0 and (function == "traced" or "lazy.py" in file and op == "aten::mul.Tensor" or
 			"halves.py" in file and phase == forward and op in ("aten::mul.Tensor", "aten::add.Tensor", "aten::sub.Tensor",
-			"aten::div.Tensor", "aten::sort", "aten::sum", "aten::to.dtype", "aten::linear"))' -- "lazy.py $T/own" "captured.py $T/own" halves.py
+			"aten::div.Tensor", "aten::sort", "aten::sum", "aten::to.dtype", "aten::linear"))' -- "capture/lazy.py $T/own" "capture/captured.py $T/own" capture/halves.py
 	part lazy head -n 7
 	part halves tail -n 17
 	ok "are captured bit by bit, with their gradients" judge "$here/compare_captures.py" "$T/in_turn" "$T/own"

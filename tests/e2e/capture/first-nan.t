@@ -25,13 +25,13 @@ ran() {
 # find_it ran|attached MODE OP LINE-MARK: a run that finds it
 find_it() {
 	local how=$1 mode=$2 op=$3 line
-	line=$(grep -n "# $4\$" nan.py | cut -d: -f1)
+	line=$(grep -n "# $4\$" capture/nan.py | cut -d: -f1)
 	rm -rf "$T/saved"
 	mkdir "$T/saved"
 	cd "$T/saved" || return
-	ok "$mode: a run with --first-nan" "$how" -o "$T/data" --first-nan -- "$W/nan.py" "$mode"
+	ok "$mode: a run with --first-nan" "$how" -o "$T/data" --first-nan -- "$W/capture/nan.py" "$mode"
 	cd "$W" || return
-	is "$mode: the program's results are the same, bit by bit" "$(cat "$T/out")" "$(untraced nan.py "$mode")"
+	is "$mode: the program's results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/nan.py "$mode")"
 	like "$mode: the op" "$T/err" "^ditrace: the first NaN or infinity: $op gave [0-9]+ \\+inf, and all that it was given is finite"
 	like "$mode: its line" "$T/err" "^    .*nan.py:$line "
 	like "$mode: the native stack, from the op" "$T/err" '^    at::_ops::div__?Tensor::call\(.*\(libtorch_cpu'
@@ -54,12 +54,12 @@ planted() {
 }
 
 clean() {
-	ok "a run without any" attached -o "$T/data" --first-nan -- nan.py clean
-	is "its results are the same, bit by bit" "$(cat "$T/out")" "$(untraced nan.py clean)"
+	ok "a run without any" attached -o "$T/data" --first-nan -- capture/nan.py clean
+	is "its results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/nan.py clean)"
 	like "it is said" "$T/err" '^ditrace: no op made a NaN or an infinity of finite inputs'
 	like "and what was passed on" "$T/err" 'calls gave such numbers and had been given some; the first: aten::'
-	error "another word than hold" 'only --first-nan=hold' "$DITRACE" run --first-nan=stop -o "$T/none" "$PY" nan.py clean
-	ok "a run where few calls are chosen" attached -o "$T/data" --first-nan --ops zero_ -- nan.py forward
+	error "another word than hold" 'only --first-nan=hold' "$DITRACE" run --first-nan=stop -o "$T/none" "$PY" capture/nan.py clean
+	ok "a run where few calls are chosen" attached -o "$T/data" --first-nan --ops zero_ -- capture/nan.py forward
 	like "steps and calls that are not chosen are not judged" "$T/err" 'no op made a NaN'
 }
 
@@ -74,7 +74,7 @@ is_seen() {
 held() {
 	mkfifo "$T/go"
 	exec 8<>"$T/go"
-	ok "a program runs" begin '^ready' -c 'import sys, nan; sys.stdin = open(sys.argv.pop()); nan.main()' forward --wait "$T/go"
+	ok "a program runs" begin '^ready' -c 'import sys; from capture import nan; sys.stdin = open(sys.argv.pop()); nan.main()' forward --wait "$T/go"
 	(cd "$T" && exec "$DITRACE" attach --first-nan=hold -o "$T/data" "$target" 2>"$T/err") &
 	tracer=$!
 	ok "it is traced" wait_line "$T/err" 'the engine is ptrace'
@@ -95,7 +95,7 @@ held() {
 }
 
 held_child() {
-	start env -C "$T" "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" "$W/nan.py" forward >"$T/out" 2>"$T/err"
+	start env -C "$T" "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" "$W/capture/nan.py" forward >"$T/out" 2>"$T/err"
 	ok "run: held" wait_line "$T/err" 'first NaN or infinity came from'
 	pid=$(sed -n 's/.*kill -CONT //p' "$T/err")
 	is "run: the process stands still" "$(state "$pid")" T

@@ -5,8 +5,8 @@
 need_tracing
 
 numbers() {
-	ok "a run with --stats" trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
-	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced stats.py /dev/null)"
+	ok "a run with --stats" trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
+	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected"
 	like "the engine is told, and why" "$T/err" 'the engine is ptrace, since --stats needs threads that stand still'
@@ -22,8 +22,8 @@ numbers() {
 
 # Measured while the thread waits in the library inside the program.
 inside() {
-	ok "a run with --stats, by the engine shim" trace --engine shim --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" stats.py "$T/expected"
-	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced stats.py /dev/null)"
+	ok "a run with --stats, by the engine shim" trace --engine shim --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
+	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected" --observed
 	ok "a program runs" begin '^pid ' busy.py
@@ -33,7 +33,7 @@ inside() {
 	kill -TERM "$target"
 	the_end
 	is "and leaves it well" "$status" 0
-	error "but not the first NaN" 'told of no registers' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" nan.py clean
+	error "but not the first NaN" 'told of no registers' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" capture/nan.py clean
 }
 
 # measured_ops EVENTS: the ops that have statistics
@@ -47,28 +47,28 @@ measured_ops() {
 }
 
 choices() {
-	ok "a run with --print" attached -o "$T/data" --stats --print --ops flip --when 'self.dtype == int16' -- stats.py "$T/expected"
+	ok "a run with --print" attached -o "$T/data" --stats --print --ops flip --when 'self.dtype == int16' -- capture/stats.py "$T/expected"
 	is "--when chooses, and --print shows them" "$(grep -c inf_or_nan "$T/out")" 1
 	like "a clean run says so" "$T/err" 'measured 1 call: no NaN and no infinity'
-	ok "a run with --nth" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward --nth 2 -- stats.py "$T/expected"
+	ok "a run with --nth" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward --nth 2 -- capture/stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" | grep -c stats_of >"$T/count"
 	is "--nth chooses calls and the backward of these" "$(cat "$T/count")" 3
 	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot \
-		ok "a run with a list" attached -o "$T/data" --stats --ops flip,mul_,hypot,HypotBackward -- stats.py "$T/expected"
+		ok "a run with a list" attached -o "$T/data" --stats --ops flip,mul_,hypot,HypotBackward -- capture/stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "OP_OVERFLOW_CHECK_LIST chooses operators, with their backward" "$(measured_ops "$T/events")" "HypotBackward0 aten::hypot"
 	is "and all events are recorded" "$(grep -c '"op":' "$T/events")" "$(grep -c '"op":' "$T/all")"
 	OP_OVERFLOW_CHECK_DISABLE_LIST='torch.*hypot' \
-		ok "a run with the other list" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward -- stats.py "$T/expected"
+		ok "a run with the other list" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward -- capture/stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(measured_ops "$T/events")" "aten::flip"
 }
 
 # no PyTorch is asked for these
 refusals() {
-	OP_OVERFLOW_CHECK_LIST='(' error "a list that is none" 'OP_OVERFLOW_CHECK_LIST: item 1' "$DITRACE" run --stats -o "$T/none" "$PY" stats.py "$T/expected"
+	OP_OVERFLOW_CHECK_LIST='(' error "a list that is none" 'OP_OVERFLOW_CHECK_LIST: item 1' "$DITRACE" run --stats -o "$T/none" "$PY" capture/stats.py "$T/expected"
 	error "--engine bpf stops none" '--stats needs threads that stand still' \
-		"$DITRACE" run --stats --engine bpf -o "$T/none" "$PY" stats.py "$T/expected"
+		"$DITRACE" run --stats --engine bpf -o "$T/none" "$PY" capture/stats.py "$T/expected"
 }
 
 # the choices compare with the recorded numbers

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The marks of lines.py are the lines that Python itself gives.
+# The marks of events/lines.py are the lines that Python itself gives.
 . "$(dirname "$0")/../lib.sh"
 
 check() {
-	ok "marks are right" "$PY" lines.py --check
+	ok "marks are right" "$PY" events/lines.py --check
 }
 each_torch check
 done_testing

@@ -5,9 +5,9 @@ need_tracing
 
 lines() {
 	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 4; return; }
-	ok "the workload runs traced" trace -- "$PY" lines.py
+	ok "the workload runs traced" trace -- "$PY" events/lines.py
 	ok "the events can be read" events
-	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/lines.py"
+	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
 	"$DITRACE" report --format json "$T/data" >"$T/report"
 	ok "the report names a backward op's forward line" python3 - "$T/report" <<-'EOF'
 		import json, sys

@@ -11,7 +11,7 @@ for e in map(json.loads, sys.stdin):
 }
 
 not_present() {
-	ok "the program runs" trace --ops flip -- "$PY" not_present.py
+	ok "the program runs" trace --ops flip -- "$PY" events/not_present.py
 	is "each call's dims are seen" "$(dims | sort | uniq -c | xargs)" "10 [-1, 0]"
 }
 each_torch each_engine not_present

@@ -4,9 +4,9 @@
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-# lines_are_right: the marks of lines.py are on their lines
+# lines_are_right: the marks of events/lines.py are on their lines
 lines_are_right() {
-	same "$(cat "$T/out")" "done" && events && "$PY" "$here/compare_lines.py" "$T/events" "$W/lines.py"
+	same "$(cat "$T/out")" "done" && events && "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
 }
 
 # packages: the folder that $PY has torch in; torch is not imported, which takes seconds
@@ -25,7 +25,7 @@ shared() {
 	elif ! gcc -o "$T/python" "$T/main.c" -L"$dir" -Wl,-rpath,"$dir" "-l:$library" 2>"$T/err"; then
 		skip "no shared libpython for $PY: $(head -n 1 "$T/err")"
 	else
-		PYTHONPATH=$(packages) PYTHONHOME=$("$PY" -c 'import sys; print(sys.base_prefix)') trace -- "$T/python" lines.py
+		PYTHONPATH=$(packages) PYTHONHOME=$("$PY" -c 'import sys; print(sys.base_prefix)') trace -- "$T/python" events/lines.py
 		ok "libpython as a shared library" lines_are_right
 	fi
 }
@@ -37,7 +37,7 @@ linked_venv() {
 	for p in "$(packages)"/*; do ln -s "$p" "$site/"; done
 	rm "$site/torch"
 	cp -rs "$(packages)/torch" "$site/torch"
-	trace -- "$T/venv/bin/python" lines.py
+	trace -- "$T/venv/bin/python" events/lines.py
 	ok "a virtual environment of symbolic links" lines_are_right
 }
 
@@ -67,7 +67,7 @@ container() {
 	[ -L "$site/torch/lib/libtorch_cpu.so" ] && site=$T
 	in_namespace "mount -t tmpfs none /mnt && mkdir /mnt/site /mnt/work && mount --bind $site /mnt/site &&
 		mount --bind $W /mnt/work && cd /mnt/work" || { skip "no mount namespaces here"; return; }
-	PYTHONPATH=/mnt/site trace -- unshare -m -p -f sh "$T/enter" "$PY" /mnt/work/lines.py
+	PYTHONPATH=/mnt/site trace -- unshare -m -p -f sh "$T/enter" "$PY" /mnt/work/events/lines.py
 	ok "in a container: files that exist only there" lines_are_right
 }
 

@@ -19,32 +19,32 @@ numbers() {
 
 wrapped() {
 	local all="others_pkg.mod.nest,others_pkg.Scaler.twice,others_pkg.Scaler.thrice,others_pkg.Square.apply"
-	alone others.py >"$T/plain"
-	(cd "$T" && "$DITRACE" run --fallback "$all" --apply others_pkg.Scaler.forward:measure_op_time --apply '__main__.own:dump_op_args:x.numel() == 3' "$PY" "$W/others.py" >out 2>err)
+	alone intervene/others.py >"$T/plain"
+	(cd "$T" && "$DITRACE" run --fallback "$all" --apply others_pkg.Scaler.forward:measure_op_time --apply '__main__.own:dump_op_args:x.numel() == 3' "$PY" "$W/intervene/others.py" >out 2>err)
 	is "nests, keywords and gradients are as before" "$(numbers "$T/out")" "$(numbers "$T/plain")"
 	is "by any name that it has" "$(sed -nE 's/^ +([0-9]+)  others_pkg.mod.nest +$/\1/p' "$T/err")" 4
 	is "static and class methods, and inherited ones" "$(count_of fallback)" 10
 	like "of the program itself" "$T/err" '^__main__.own    forward_id: [0-9]+$'
 	like "by the names of its arguments" "$T/err" '^ditrace: print: 2 calls of 1 function printed, 0 left alone'
 	is "a method" "$(count_of time)" 2
-	changed --apply 'layer_norm:dump_op_args:eps < 0.001' --apply 'layer_norm:measure_op_time:eps > 0.001' -- "$W/device.py" --steps 1
+	changed --apply 'layer_norm:dump_op_args:eps < 0.001' --apply 'layer_norm:measure_op_time:eps > 0.001' -- "$W/intervene/device.py" --steps 1
 	is "by those that are not given, too" "$(count_of print) $(count_of time)" "1 0"
-	changed --compare others_pkg.wrong,others_pkg.square,others_pkg.mod.nest -- "$W/others.py"
+	changed --compare others_pkg.wrong,others_pkg.square,others_pkg.mod.nest -- "$W/intervene/others.py"
 	is "compared: the one that is wrong on the device" "$(grep ' WRONG ' "$T/err" | cut -d' ' -f1)" others_pkg.wrong
 	like "and what calls are compared" "$T/err" '^ditrace: compare: 1 of [0-9]+ functions at their lines wrong; 8 calls'
-	changed --compare all --apply others_pkg.mod.nest:dump_op_args -- "$W/others.py"
+	changed --compare all --apply others_pkg.mod.nest:dump_op_args -- "$W/intervene/others.py"
 	like "the functions that it calls are met in it" "$T/err" '^ditrace: compare: [1-9]'
 	is "and it, too" "$(count_of print)" 4
-	changed --fallback others_pkg.boxed -- "$W/others.py"
+	changed --fallback others_pkg.boxed -- "$W/intervene/others.py"
 	like "what cannot be looked into is left alone" "$T/err" '2  others_pkg.boxed +gives a Box, which cannot be looked into'
 	is "and as it was" "$(numbers "$T/out")" "$(numbers "$T/plain")"
 	OP_DTYPE_CAST_DICT="float32->float64" changed --apply others_pkg.square:op_capture --apply others_pkg.mod.nest:op_capture \
-		--apply others_pkg.Scaler.twice:overflow_check --apply others_pkg.Scaler.thrice:cast_dtype --apply 'others_pkg.wrong:autocompare:x.numel() == 3' -- "$W/others.py"
+		--apply others_pkg.Scaler.twice:overflow_check --apply others_pkg.Scaler.thrice:cast_dtype --apply 'others_pkg.wrong:autocompare:x.numel() == 3' -- "$W/intervene/others.py"
 	is "all other features, too" "$(count_of capture) $(count_of overflow) $(count_of cast) $(count_of compare)" "2 2 2 2"
 	like "their tables have the names" "$T/err" '^\| +others_pkg.Scaler.twice output\[0\] +\| +False +\|'
 	like "what cannot be saved is not counted as saved" "$T/err" '4  others_pkg.mod.nest +cannot be saved'
 	like "which is said, with why" "$T/err" '^ditrace: not saved: others_pkg.mod.nest cannot be saved: argument 0'
-	changed --fallback others_pkg.none,no_such_pkg.f,others_pkg.Box -- "$W/others.py"
+	changed --fallback others_pkg.none,no_such_pkg.f,others_pkg.Box -- "$W/intervene/others.py"
 	like "a name that is none" "$T/err" '^ditrace: others_pkg.none was not changed: others_pkg has no none$'
 	like "a module that was not imported" "$T/err" '^ditrace: no_such_pkg.f was not changed: no_such_pkg was not imported$'
 	like "a class" "$T/err" '^ditrace: others_pkg.Box was not changed: it is a class'
@@ -59,8 +59,8 @@ is_bound_again() {
 }
 
 attached() {
-	alone others.py --device cpu >"$T/plain"
-	start "$PY" others.py --device cpu --loop >"$T/loop" 2>"$T/loop.err"
+	alone intervene/others.py --device cpu >"$T/plain"
+	start "$PY" intervene/others.py --device cpu --loop >"$T/loop" 2>"$T/loop.err"
 	target=$child
 	wait_line "$T/loop" '^3 '
 	start "$DITRACE" attach "$target" --cast 'float32->float64' --ops others_pkg.nest --apply others_pkg.Scaler.twice:dump_op_args 2>"$T/err"

@@ -6,14 +6,14 @@
 
 # cast DTYPES [OPTION...]: all is as it was
 cast() {
-	ditraced --cast "$1" "${@:2}" -- cast_kept.py "$device"
+	ditraced --cast "$1" "${@:2}" -- intervene/cast_kept.py "$device"
 	ok "$* on $device: as it was" cmp "$T/plain" "$T/out"
 }
 
 kept() {
 	local device
 	for device in lazy cpu; do
-		alone cast_kept.py $device >"$T/plain"
+		alone intervene/cast_kept.py $device >"$T/plain"
 		like "the workload works" "$T/plain" '^statistics'
 		cast 'float32->float16'
 		like "a gradient that cannot be had" "$T/err" "^ +1  torch.(special.i1|special.special_i1|nn.functional.mse_loss) +would fail: .*not implemented for 'Half'"

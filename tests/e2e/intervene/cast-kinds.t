@@ -6,7 +6,7 @@
 
 # cast DTYPES [OPTION...]: all is as it was
 cast() {
-	ditraced --cast "$@" -- dtypes.py lazy
+	ditraced --cast "$@" -- intervene/dtypes.py lazy
 	ok "$*: as it was" cmp "$T/plain" "$T/out"
 }
 
@@ -20,9 +20,9 @@ not_done_to() {
 }
 
 kinds() {
-	alone dtypes.py lazy >"$T/plain"
+	alone intervene/dtypes.py lazy >"$T/plain"
 	like "the workload works" "$T/plain" '^gradients'
-	"$DITRACE" run --cast 'torch.int64->torch.int32' "$PY" dtypes.py lazy >"$T/out" 2>"$T/err"
+	"$DITRACE" run --cast 'torch.int64->torch.int32' "$PY" intervene/dtypes.py lazy >"$T/out" 2>"$T/err"
 	ok "as it was" cmp "$T/plain" "$T/out"
 	like "integers" "$T/err" '\| torch.sort \| +input\[0\] +\| torch.int64 -> torch.int32 \|'
 	like "and back" "$T/err" '\| torch.sort \| output\[0\] \| torch.int32 -> torch.int64 \|'

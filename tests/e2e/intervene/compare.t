@@ -42,7 +42,7 @@ for path in sys.argv[1:]:
 
 saves() {
 	rm -rf "$T/run" && mkdir "$T/run"
-	(cd "$T/run" && "$DITRACE" run --compare all "$PY" "$W/device.py" --fault forward --steps 5 >"$T/out" 2>"$T/err")
+	(cd "$T/run" && "$DITRACE" run --compare all "$PY" "$W/intervene/device.py" --fault forward --steps 5 >"$T/out" 2>"$T/err")
 	is "three calls that are wrong are saved, of five" "$(of device | wc -l)" 3
 	like "and that is said" "$T/err" '^ditrace: 3 calls saved, .* at most 3 of each function at a line; ditrace replay'
 	like "with each folder" "$T/err" '^ditrace: saved op_tools_results/op_capture_results/torch.nn.functional.gelu/[0-9]+/autocompare/[0-9]+/[-0-9]+$'
@@ -52,7 +52,7 @@ saves() {
 	is "replay finds them wrong" "$(verdicts output wrong)" 3
 	ok "and their references right" again cpu
 	is "all three" "$(verdicts output right)" 3
-	judged --compare gelu --max-calls 1 -- "$W/device.py" --fault backward
+	judged --compare gelu --max-calls 1 -- "$W/intervene/device.py" --fault backward
 	is "one call is wanted" "$(of device | wc -l)" 1
 	is "with its gradients" "$(find "$T/run" -name '*.pth' | wc -l)" 8
 	ok "PyTorch opens them" opens
@@ -63,13 +63,13 @@ saves() {
 	else
 		skip "the two sides with another torch: make test-long"
 	fi
-	judged --compare all -- "$W/device.py" --device cpu
+	judged --compare all -- "$W/intervene/device.py" --device cpu
 	ok "where nothing is wrong, nothing is saved" not test -e "$T/run/op_tools_results/op_capture_results"
 }
 
 cannot() {
-	alone "$W/device.py" --fault forward >"$T/plain"
-	judged --compare all --max-bytes 1 -- "$W/device.py" --fault forward
+	alone "$W/intervene/device.py" --fault forward >"$T/plain"
+	judged --compare all --max-bytes 1 -- "$W/intervene/device.py" --fault forward
 	ok "where there is no room, the program goes on" cmp "$T/plain" "$T/out"
 	like "that is said" "$T/err" '^ditrace: .*limit of 1 bytes'
 	is "once" "$(grep -c 'no more calls are saved' "$T/err")" 1
@@ -77,7 +77,7 @@ cannot() {
 	rm -rf "$T/run"
 	mkdir "$T/run"
 	: >"$T/run/op_tools_results"
-	(cd "$T/run" && ditraced --compare all -- "$W/device.py" --fault forward)
+	(cd "$T/run" && ditraced --compare all -- "$W/intervene/device.py" --fault forward)
 	ok "nor does a folder that cannot be made harm it" cmp "$T/plain" "$T/out"
 	like "it is named" "$T/err" '^ditrace: .*op_tools_results'
 }
@@ -88,16 +88,16 @@ calls() {
 }
 
 budgets() {
-	judged --compare all --budget 0.001% -- "$W/device.py" --device cpu --steps 20
-	alone "$W/device.py" --device cpu --steps 20 >"$T/plain"
+	judged --compare all --budget 0.001% -- "$W/intervene/device.py" --device cpu --steps 20
+	alone "$W/intervene/device.py" --device cpu --steps 20 >"$T/plain"
 	ok "with a budget it computes the same" cmp "$T/plain" "$T/out"
 	is "no call begins that may take more than there is" "$(calls torch.nn.functional.linear 'is beyond the budget')" 40
 	like "the share of the time is told" "$T/err" '^ditrace: compare: it took [0-9.e+-]+ % of the time, of 0.001 % that it may take$'
-	judged --compare all --budget 50% -- "$W/device.py" --device cpu --steps "$STEPS"
+	judged --compare all --budget 50% -- "$W/intervene/device.py" --device cpu --steps "$STEPS"
 	like "with time for it all lines have their turn" "$T/err" '^ditrace: compare: 0 of 1[12] functions at their lines wrong; '
-	judged --compare all --budget 100% -- "$W/device.py" --device cpu --steps 3
+	judged --compare all --budget 100% -- "$W/intervene/device.py" --device cpu --steps 3
 	is "all of the time is enough for all" "$(calls torch.nn.functional.linear)" 6
-	judged --compare all --budget 0.001% --sample 1/2 -- "$W/device.py" --device cpu --steps 20
+	judged --compare all --budget 0.001% --sample 1/2 -- "$W/intervene/device.py" --device cpu --steps 20
 	is "beside a sample" "$(calls torch.nn.functional.gelu 'is not in the sample')" 10
 	is "it counts what that leaves" "$(calls torch.nn.functional.gelu 'is beyond the budget')" 10
 }
@@ -105,11 +105,11 @@ budgets() {
 # Calls that are right at once are compared in a shorter way than the first of a line.
 late() {
 	local fault found=()
-	alone "$W/late_fault.py" >"$T/plain"
-	judged --compare all -- "$W/late_fault.py"
+	alone "$W/intervene/late_fault.py" >"$T/plain"
+	judged --compare all -- "$W/intervene/late_fault.py"
 	ok "random numbers and arguments that are changed stay the same" cmp "$T/plain" "$T/out"
 	for fault in gelu tanh_; do
-		judged --compare all -- "$W/late_fault.py" --fault $fault
+		judged --compare all -- "$W/intervene/late_fault.py" --fault $fault
 		is "a fault in $fault that comes late is found, once" "$(grep -c ' WRONG ' "$T/err")" 1
 		like "and nothing else" "$T/err" "^torch[.a-zA-Z]*\.$fault  WRONG  .*/late_fault.py:[0-9]+ "
 		rm -rf "$T/late_$fault" && mv "$T/run" "$T/late_$fault"

@@ -6,7 +6,7 @@
 # usage OPTION...: the README's calls under ditrace run, in an empty folder; variables as they stand before it
 usage() {
 	rm -rf "$T/in" && mkdir "$T/in"
-	(cd "$T/in" && ditraced "$@" -- "$W/ditorch_usages.py")
+	(cd "$T/in" && ditraced "$@" -- "$W/intervene/ditorch_usages.py")
 }
 
 # done_by FEATURE: the functions that it was done to, each once
@@ -39,7 +39,7 @@ fallbacks() {
 	is "fallback of all" "$(done_by fallback)" "torch.Tensor.__float__ torch.Tensor.add torch.Tensor.float torch.Tensor.sort torch.Tensor.sub torch.Tensor.sum torch.add torch.div torch.mul torch.nn.functional.linear torch.nn.functional.relu torch.sub"
 	sees "tables of device and CPU" '^\| +torch.Tensor.sort output\(cpu\)\[1\] '
 	is "which computes the same" "$(cat "$T/out")" "$(cat "$T/plain")"
-	OP_FALLBACK_LIST="torch.nn.functional.linear" "$DITRACE" run --fallback-all "$PY" ditorch_usages.py >"$T/out" 2>"$T/err"
+	OP_FALLBACK_LIST="torch.nn.functional.linear" "$DITRACE" run --fallback-all "$PY" intervene/ditorch_usages.py >"$T/out" 2>"$T/err"
 	is "of one" "$(done_by fallback)" torch.nn.functional.linear
 	OP_FALLBACK_DISABLE_LIST="torch.nn.functional.linear,torch.Tensor.*" usage --fallback-all
 	is "of all others, by an expression, too" "$(done_by fallback)" "torch.add torch.div torch.mul torch.nn.functional.relu torch.sub"
@@ -101,7 +101,7 @@ looks() {
 }
 
 usages() {
-	alone ditorch_usages.py >"$T/plain"
+	alone intervene/ditorch_usages.py >"$T/plain"
 	captures
 	fallbacks
 	casts

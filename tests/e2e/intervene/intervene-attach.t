@@ -8,7 +8,7 @@ how_many SWITCHES 10 100
 
 # trains ARGUMENT...: what is changed, and untouched ends
 trains() {
-	begin '^other 5 ' switched.py "$@"
+	begin '^other 5 ' intervene/switched.py "$@"
 	wait_line "$T/out" '^main 5 '
 	fds >"$T/fds"
 }
@@ -55,7 +55,7 @@ untouched() {
 	kill -TERM "$target"
 	the_end
 	is "it ends well" "$status" 0
-	alone switched.py "$@" --steps "$(grep -c '^main' "$T/out")" >"$T/plain"
+	alone intervene/switched.py "$@" --steps "$(grep -c '^main' "$T/out")" >"$T/plain"
 	is "no mode is left on its threads" "$(modes_in out)" "$(modes_in plain)"
 	ok "it computed what it computes alone" the_same_losses
 }

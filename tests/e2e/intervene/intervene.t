@@ -26,38 +26,38 @@ is_headed() {
 
 lists() {
 	local linear="torch.nn.functional.linear"
-	run --fallback linear "$PY" device.py --steps 1
+	run --fallback linear "$PY" intervene/device.py --steps 1
 	is "by its last name" "$(count_of fallback)" 2
 	like "and its table has device and CPU" "$T/err" "\| +$linear input\(device\)\[1\] \| \(16, 6\) \| +\(6, 1\) +\| +96 +\| float32 \| lazy:0 \| +True +\|"
 	like "for both" "$T/err" "\| +$linear input\(cpu\)\[1\] .*\|  cpu   \|"
 	ok "with the call's number, and then its line" is_headed "$linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	OP_FALLBACK_LIST="$linear,torch.Tensor.add,torch.nn.functional.layer_norm" OP_FALLBACK_DISABLE_LIST=torch.Tensor.add \
-		ditraced --fallback-all --not-ops layer_norm -- device.py --steps 1
+		ditraced --fallback-all --not-ops layer_norm -- intervene/device.py --steps 1
 	is "ditorch's lists, and our own" "$(count_of fallback)" 2
-	ditraced --fallback relu6 -- device.py --steps 0
+	ditraced --fallback relu6 -- intervene/device.py --steps 0
 	like "a list without any call" "$T/err" "  hint: no function that was called is in the list"
 }
 
 faults() {
 	local fault
-	alone device.py --device cpu >"$T/cpu"
-	ok "all ops on the CPU" ditraced --fallback-all -- device.py
+	alone intervene/device.py --device cpu >"$T/cpu"
+	ok "all ops on the CPU" ditraced --fallback-all -- intervene/device.py
 	ok "give the losses of the CPU" cmp "$T/cpu" "$T/out"
-	ditraced --fallback gelu -- device.py
+	ditraced --fallback gelu -- intervene/device.py
 	cp "$T/out" "$T/right"
 	for fault in forward backward; do
-		alone device.py --fault $fault >"$T/wrong"
+		alone intervene/device.py --fault $fault >"$T/wrong"
 		ok "a fault in a $fault kernel is seen" not cmp "$T/wrong" "$T/right"
-		ditraced --fallback gelu -- device.py --fault $fault
+		ditraced --fallback gelu -- intervene/device.py --fault $fault
 		ok "and not with that op on the CPU" cmp "$T/out" "$T/right"
 		is "it and nothing else" "$(count_of fallback)" 3
 	done
-	ditraced --fallback linear -- device.py --threads --steps 1
+	ditraced --fallback linear -- intervene/device.py --threads --steps 1
 	is "threads" "$(count_of fallback)" 2
 }
 
 half() {
-	as_before "half precision" --fallback-all -- halves_on_cpu.py
+	as_before "half precision" --fallback-all -- intervene/halves_on_cpu.py
 	like "that the CPU cannot compute" "$T/err" "1  torch.nn.functional.linear"
 }
 
@@ -76,15 +76,15 @@ with torch.inference_mode():
 }
 
 casts() {
-	ditraced --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view -- device.py --device cpu --dtype bfloat16 --steps 1
+	ditraced --cast 'torch.bfloat16->torch.float32' --ops torch.nn.functional.linear,torch.Tensor.view -- intervene/device.py --device cpu --dtype bfloat16 --steps 1
 	is "a cast" "$(count_of cast)" 2
 	like "of an input" "$T/err" "\| torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| torch.bfloat16->torch.float32 \|"
 	like "of a result, back" "$T/err" "\| torch.nn.functional.linear \| output\[0\] \| torch.float32 -> torch.bfloat16 \| torch.bfloat16->torch.float32 \|"
 	like "and none of a view" "$T/err" "1  torch.Tensor.view +is a view"
-	OP_DTYPE_CAST_DICT="torch.bfloat16->torch.float32" OP_DTYPE_CAST_DISABLE_LIST=torch.Tensor.add OP_DTYPE_CAST_LIST='torch.Tensor.(?:add|mul_)' ditraced --cast env -- device.py --device cpu --dtype bfloat16 --steps 1
+	OP_DTYPE_CAST_DICT="torch.bfloat16->torch.float32" OP_DTYPE_CAST_DISABLE_LIST=torch.Tensor.add OP_DTYPE_CAST_LIST='torch.Tensor.(?:add|mul_)' ditraced --cast env -- intervene/device.py --device cpu --dtype bfloat16 --steps 1
 	is "ditorch's variables" "$(count_of cast)" 1
-	as_before "bfloat16 in float32" --cast 'torch.bfloat16->torch.float32' -- changes.py --device cpu --dtype bfloat16
-	as_before "in float64, on the CPU" --fallback-all --cast 'float32->double' -- changes.py
+	as_before "bfloat16 in float32" --cast 'torch.bfloat16->torch.float32' -- intervene/changes.py --device cpu --dtype bfloat16
+	as_before "in float64, on the CPU" --fallback-all --cast 'float32->double' -- intervene/changes.py
 	like "both are counted" "$T/err" "^ditrace: cast: [1-9]"
 }
 
@@ -120,37 +120,37 @@ compares() {
 	local fault
 	for fault in forward backward; do
 		if [ $fault = forward ]; then
-			(cd "$T" && run --compare all "$PY" "$W/device.py" --fault $fault)
+			(cd "$T" && run --compare all "$PY" "$W/intervene/device.py" --fault $fault)
 		else
-			judged --compare all -- "$W/device.py" --fault $fault
+			judged --compare all -- "$W/intervene/device.py" --fault $fault
 		fi
 		is "a fault in a $fault kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
-		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/device.py" | cut -d: -f1) train  forward_id: [0-9]+  float32, lazy:0"
+		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/intervene/device.py" | cut -d: -f1) train  forward_id: [0-9]+  float32, lazy:0"
 		shows $fault
 		like "in the summary" "$T/err" "^ +3 +3 +torch.nn.functional.gelu +"
 		ok "and in the CSV, in ditorch's columns" is_in_csv $fault
 	done
-	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$W/device.py" --fault backward
+	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$W/intervene/device.py" --fault backward
 	like "by ditorch's tolerance nothing" "$T/err" "^ditrace: compare: 0 of 1 function at their lines wrong; 2 calls and 2 backward compared, 4 tensors judged, 0 not"
 	like "and every second call" "$T/err" "^ +1 +torch.nn.functional.gelu +is not in the sample"
-	alone device.py --device cpu --dtype bfloat16 --steps 20 >"$T/plain"
-	judged --compare all -- "$W/device.py" --device cpu --dtype bfloat16 --steps 20
+	alone intervene/device.py --device cpu --dtype bfloat16 --steps 20 >"$T/plain"
+	judged --compare all -- "$W/intervene/device.py" --device cpu --dtype bfloat16 --steps 20
 	ok "a bfloat16 training computes the same" cmp "$T/plain" "$T/out"
 	like "without an alarm" "$T/err" "^ditrace: compare: 0 of 12 functions at their lines wrong; 262 calls and 140 backward compared, 422 tensors judged, 0 not"
-	alone changes.py --device cpu >"$T/plain"
-	judged --compare all -- "$W/changes.py" --device cpu
+	alone intervene/changes.py --device cpu >"$T/plain"
+	judged --compare all -- "$W/intervene/changes.py" --device cpu
 	ok "calls of all sorts as they were" cmp "$T/plain" "$T/out"
 	unlike "all right" "$T/err" " WRONG "
 }
 
 applied() {
 	ditraced --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
-		--apply 'linear:cast_dtype:args[1].numel() == 96' -- device.py --dtype bfloat16 --steps 1
+		--apply 'linear:cast_dtype:args[1].numel() == 96' -- intervene/device.py --dtype bfloat16 --steps 1
 	is "what a condition holds for" "$(count_of fallback)" 1
 	like "and what it does not" "$T/err" '1  torch.nn.functional.layer_norm +does not meet the condition'
 	like "ditorch's own dtypes" "$T/err" 'torch.nn.functional.linear \|  input\[0\] \| torch.bfloat16 -> torch.float32'
 	is "for one of two calls" "$(count_of cast)" 1
-	LINEAR_OP_DTYPE_CAST_DICT='bfloat16->float64' ditraced --cast 'bfloat16->float32' --ops linear,gelu -- device.py --device cpu --dtype bfloat16 --steps 1
+	LINEAR_OP_DTYPE_CAST_DICT='bfloat16->float64' ditraced --cast 'bfloat16->float32' --ops linear,gelu -- intervene/device.py --device cpu --dtype bfloat16 --steps 1
 	like "a variable of one function's own" "$T/err" 'linear \|  input\[0\] \| torch.bfloat16 -> torch.float64 \| +bfloat16->float64'
 	like "is not another's" "$T/err" 'gelu \|  input\[0\] \| torch.bfloat16 -> torch.float32 \| +bfloat16->float32'
 	alone -c 'import torch; torch.compile' || { skip "no torch.compile to turn off"; return; }
@@ -163,8 +163,8 @@ torch.compile(lambda x: x + 1, backend=lambda m, _: print("compiled") or m)(torc
 forks() {
 	run --fallback-all "$PY" -c '
 import os, sys
-sys.argv = ["device.py", "--steps", "0"]
-exec(open("device.py").read())
+sys.argv = ["intervene/device.py", "--steps", "0"]
+exec(open("intervene/device.py").read())
 x = torch.ones(2)
 pid = os.fork()
 torch.add(x, 1)
@@ -175,7 +175,7 @@ os._exit(0)'
 }
 
 killed() {
-	start "$DITRACE" run --cast 'float32->float64' --ops torch.Tensor.add,linear "$PY" device.py --device cpu --steps 400 --alone >"$T/long" 2>"$T/err"
+	start "$DITRACE" run --cast 'float32->float64' --ops torch.Tensor.add,linear "$PY" intervene/device.py --device cpu --steps 400 --alone >"$T/long" 2>"$T/err"
 	wait_line "$T/long" '^3 '
 	ok "a table of casts is headed as others are" before_long is_headed "torch.nn.functional.linear    forward_id: 1" "/device.py:[0-9]+ train: h = F.linear\(x, w\[0\]\)"
 	kill -9 "$child"
@@ -186,11 +186,11 @@ killed() {
 }
 
 intervene() {
-	as_before "calls of all sorts on a device" --fallback-all -- changes.py
+	as_before "calls of all sorts on a device" --fallback-all -- intervene/changes.py
 	like "most on the CPU" "$T/err" "^ditrace: fallback: 4[0-9] calls of 2[0-9] functions computed on the CPU"
-	as_before "on the CPU already" --fallback-all -- changes.py --device cpu
+	as_before "on the CPU already" --fallback-all -- intervene/changes.py --device cpu
 	is "none of them changed" "$(count_of fallback)" 0
-	as_before "compiled functions" --cast 'float32->float64' -- compiled.py
+	as_before "compiled functions" --cast 'float32->float64' -- intervene/compiled.py
 	lists
 	faults
 	half

@@ -6,7 +6,7 @@
 
 # changed OPTION...: the calls are left alone; what they give to $T/out, the summary to $T/err
 changed() {
-	ditraced "$@" -- "$W/left_alone.py"
+	ditraced "$@" -- "$W/intervene/left_alone.py"
 	ok "$*: all as it was" cmp "$T/plain" "$T/out"
 }
 
@@ -30,7 +30,7 @@ left() {
 
 left_alone() {
 	cd "$T" || return
-	alone "$W/left_alone.py" >"$T/plain"
+	alone "$W/intervene/left_alone.py" >"$T/plain"
 	like "the workload works" "$T/plain" '^captured as a graph'
 	changed --fallback-all
 	why torch.ones_like "makes a tensor of none"

@@ -44,7 +44,7 @@ the_same() {
 
 modes() {
 	local option name
-	begin '^new 25 ' entering.py
+	begin '^new 25 ' intervene/entering.py
 	for option in '--cast float32->float64 --ops relu' '--cast float32->float64 --ops relu --level aten' '--compare all' \
 		'--fallback-all --level aten'; do
 		# shellcheck disable=SC2086
@@ -57,7 +57,7 @@ modes() {
 	kill -TERM "$target"
 	the_end
 	is "the program ends well" "$status" 0
-	alone entering.py --steps $((($(tail -n 50 "$T/out" | cut -d' ' -f2 | sort -n | tail -n 1) / 20 + 1) * 20)) >"$T/plain"
+	alone intervene/entering.py --steps $((($(tail -n 50 "$T/out" | cut -d' ' -f2 | sort -n | tail -n 1) / 20 + 1) * 20)) >"$T/plain"
 	for name in main other new; do
 		ok "the results of $name, what its modes saw and in which order are as they were" the_same $name
 	done
@@ -65,7 +65,7 @@ modes() {
 }
 
 budgets() {
-	begin '^other 5 ' switched.py
+	begin '^other 5 ' intervene/switched.py
 	changing --compare all --budget 100%
 	like "a budget is told" "$T/status" '^functions: compare +all, budget 100%$'
 	ok "calls are compared" wait_line "$T/out" "^main $(($(grep -c '^main' "$T/out") + 20)) "
@@ -88,7 +88,7 @@ budgets() {
 }
 
 outside() {
-	begin '^ready' outside.py
+	begin '^ready' intervene/outside.py
 	changing --fallback add
 	ok "a thread that Python does not know is told of" before_long status '^threads: 1 entered, 1 without Python$'
 	leave
@@ -97,10 +97,10 @@ outside() {
 	like "its scripted functions with what to do about them" "$T/err" '^  hint: .*PYTORCH_JIT=0'
 	kill -TERM "$target"
 	the_end
-	ditraced --fallback-all -- left_alone.py scripted
+	ditraced --fallback-all -- intervene/left_alone.py scripted
 	like "a scripted function is left alone" "$T/err" ' call: 1 scripted function$'
 	unlike "what it calls is not seen" "$T/err" ' torch.tanh '
-	PYTORCH_JIT=0 "$DITRACE" run --fallback-all "$PY" left_alone.py scripted >/dev/null 2>"$T/err"
+	PYTORCH_JIT=0 "$DITRACE" run --fallback-all "$PY" intervene/left_alone.py scripted >/dev/null 2>"$T/err"
 	like "with that it is" "$T/err" ' torch.tanh +is on the CPU'
 	unlike "and there is no such function" "$T/err" 'scripted function'
 }
@@ -118,9 +118,9 @@ some_like() {
 # Threads that the module threading does not know.
 others() {
 	local level n program
-	ok "C that starts threads" gcc -shared -fPIC -o "$T/c_threads.so" c_threads.c -lpthread
+	ok "C that starts threads" gcc -shared -fPIC -o "$T/c_threads.so" intervene/c_threads.c -lpthread
 	for level in torch aten; do
-		program=(c_threads.py "$T/c_threads.so")
+		program=(intervene/c_threads.py "$T/c_threads.so")
 		if [ $level = aten ] && may_fork; then
 			begin '^pid ' "${program[@]}"
 			start_as tracer "$DITRACE" attach "$target" --cast 'float32->float64' --ops add --level $level 2>"$T/err"

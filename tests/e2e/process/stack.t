@@ -6,13 +6,13 @@
 
 # stuck PLACE...: starts the workload and waits until it says that it is at the first place; $child is it
 stuck() {
-	start "$PY" "$W/stuck.py" "$@" >"$T/out" 2>&1
+	start "$PY" "$W/process/stuck.py" "$@" >"$T/out" 2>&1
 	wait_line "$T/out" "^ready .* $1\$"
 }
 
 # the same with PyTorch
 stuck_in_torch() {
-	begin "^ready .* $1\$" "$W/stuck.py" "$@"
+	begin "^ready .* $1\$" "$W/process/stuck.py" "$@"
 	child=$target
 }
 
@@ -28,13 +28,13 @@ unstick() {
 }
 
 line_of() {
-	grep -n "# mark: $1\$" "$W/stuck.py" | cut -d: -f1
+	grep -n "# mark: $1\$" "$W/process/stuck.py" | cut -d: -f1
 }
 
 # says EXPRESSION: of Python, on the last look: `look`, `threads`, `first`, and at(mark): the threads whose
 # Python frames have the line of a mark, with kinds(...) of what they do
 says() {
-	python3 -IS - "$T/look" "$W/stuck.py" "$1" <<-'END'
+	python3 -IS - "$T/look" "$W/process/stuck.py" "$1" <<-'END'
 		import json, sys
 		look = json.load(open(sys.argv[1]))
 		marks = {s.split("# mark: ")[1].strip(): n for n, s in enumerate(open(sys.argv[2]), 1) if "# mark: " in s}
@@ -127,7 +127,7 @@ in_ops() {
 	before_long grep -q '^TracerPid:.[1-9]' "/proc/$child/status"
 	now compute
 	the_end
-	alone=$(alone stuck.py compute)
+	alone=$(alone process/stuck.py compute)
 	is "a training that is looked at all the time ends" $status 0
 	is "with the same number" "$(tail -n 1 "$T/out")" "$(tail -n 1 <<<"$alone")"
 	finish "$looker"

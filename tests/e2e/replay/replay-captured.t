@@ -23,12 +23,12 @@ all_right() {
 }
 
 # loads_as_ditorchs FOLDER GRADIENTS: a few lines after ditorch's run_op_from_data.py run every call and find its
-# result; beside it the captures of gradient_captures.py come to the folder GRADIENTS
+# result; beside it the captures of replay/gradient_captures.py come to the folder GRADIENTS
 loads_as_ditorchs() {
 	"$WARMED" - "$1" "$least" "$2" <<-'EOF2'
 		import glob, runpy, sys, torch
 		sys.argv[1:], folder, least = sys.argv[3:], *sys.argv[1:3]
-		runpy.run_path("gradient_captures.py", run_name="__main__")
+		runpy.run_path("replay/gradient_captures.py", run_name="__main__")
 		load = lambda p: torch.load(p, **({"weights_only": False} if torch.__version__ >= "2" else {}))
 		n = 0
 		for path in glob.glob(folder + "/op_tools_results/op_capture_results/*/*/*/*/input.pth"):

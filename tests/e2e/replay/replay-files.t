@@ -20,7 +20,7 @@ assert sorted(r["id"] for r in rows if r["verdict"] == "right") == [1, 22]' "$T/
 }
 
 bad_files() {
-	"$WARMED" bad_captures.py "$T/bad"
+	"$WARMED" replay/bad_captures.py "$T/bad"
 	rm -f "$T/bad/harmed"
 	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json "$T/bad" >"$T/json" 2>"$T/err"
 	is "status 2: something could not be run" $? 2

@@ -17,10 +17,10 @@ fills() {
 # A shell starts one process, which becomes another one at last.
 children() {
 	[ "$ENGINE" = bpf ] || of_first_torch || { skip "$ENGINE has run with another torch: make test-long"; return; }
-	PRINTED=$T/out trace --print -- /bin/sh -c "'$PY' in_turn.py 'late_import.py 0.2' 'signals.py $ROUNDS' fork.py exec.py >'$T/said'; exit 7"
+	PRINTED=$T/out trace --print -- /bin/sh -c "'$PY' in_turn.py 'late_import.py 0.2' 'run/signals.py $ROUNDS' run/fork.py run/exec.py >'$T/said'; exit 7"
 	is "the program's exit status is ditrace's" $? 7
 	is "what it prints is the same" "$(grep -v '^pid ' "$T/said")" "done
-$(untraced signals.py "$ROUNDS")
+$(untraced run/signals.py "$ROUNDS")
 total 16056
 ran 5
 ran 6"

@@ -18,7 +18,7 @@ numbers() {
 }
 
 first_torch
-ok "$N processes run traced" trace --engine ptrace --ops full --capture="$T/captured" --nth 1 -- "$PY" many.py "$N"
+ok "$N processes run traced" trace --engine ptrace --ops full --capture="$T/captured" --nth 1 -- "$PY" run/many.py "$N"
 is "their output is the same" "$(cat "$T/out")" "done"
 unlike "none is left alone" "$T/err" 'left alone'
 like "the first call of each is captured" "$T/err" "^ditrace: captured $((N + 1)) calls"

@@ -21,7 +21,7 @@ looks_right() {
 }
 
 printed() {
-	"$DITRACE" run ${ENGINE:+--engine "$ENGINE"} --print -o "$T/data" -- "$PY" show.py >"$T/out" 2>"$T/err"
+	"$DITRACE" run ${ENGINE:+--engine "$ENGINE"} --print -o "$T/data" -- "$PY" run/show.py >"$T/out" 2>"$T/err"
 	is "the program ends well" $? 0
 	cat "$T/out" "$T/err" >"$T/all"
 	like "its own output is there" "$T/out" '^shown$'

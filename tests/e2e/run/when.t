@@ -14,7 +14,7 @@ ADD="op == 'aten::add.Tensor'"
 of_a_file() {
 	local told=3
 	[ "${ENGINE:-}" != shim ] || told=0 # what a node gave no observer is told
-	trace -- "$PY" when.py
+	trace -- "$PY" run/when.py
 	mv "$T/data" "$T/all"
 	is "the program ends well" "$(tail -c 300 "$T/err" | grep -c Error)" 0
 	is "every add" "$(number "$ADD")" 21
@@ -68,7 +68,7 @@ sum_of() {
 
 # chosen EXPR N THROWN OPTION...: run --when EXPR records and prints these of the 21 adds, of which THROWN throw
 chosen() {
-	trace --print --when "$1" "${@:4}" -- "$PY" when.py
+	trace --print --when "$1" "${@:4}" -- "$PY" run/when.py
 	events
 	is "run --when '$1' records these only" "$(wc -l <"$T/events")" "$2"
 	is "--print prints these only" "$(grep -c forward_id "$T/out") $(grep -c 'aten::add.Tensor.*thrown' "$T/out")" "$2 $3"
@@ -85,7 +85,7 @@ of_a_run() {
 		chosen 'self.dim() == 1 or alpha == 2' 12 4 --ops add,aten::cat
 		chosen 'thrown and alpha == 1' 4 4
 		chosen "$unknown" 5 0 --ops mytests::nothing,add
-		trace --ops add --when 'self.dtype == float16' -- "$PY" when.py
+		trace --ops add --when 'self.dtype == float16' -- "$PY" run/when.py
 		events
 		is "so it is by dtype" "$(sum_of "$T/err")" 21
 	else

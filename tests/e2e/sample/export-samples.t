@@ -17,7 +17,7 @@ count_of() {
 }
 
 samples() {
-	ok "record" "$DITRACE" record -F 499 -o "$T/data" -- "$PY" shares.py 1
+	ok "record" "$DITRACE" record -F 499 -o "$T/data" -- "$PY" sample/shares.py 1
 	ok "export in all forms" all_forms
 	ok "all say the same, and are well formed" python3 "$here/compare_samples.py" "$T"
 	speedscope_schema "$T/speedscope"
@@ -30,7 +30,7 @@ samples() {
 
 both() {
 	[ "$(id -u)" = 0 ] || { skip "tracing with eBPF needs root" 5; return; }
-	trace --sample=199 -- "$PY" shares.py 1
+	trace --sample=199 -- "$PY" sample/shares.py 1
 	ok "of a file with both, the samples alone" all_forms --samples
 	ok "say the same" python3 "$here/compare_samples.py" "$T"
 	"$DITRACE" export --to chrome -o "$T/chrome" "$T/data"

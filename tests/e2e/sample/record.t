@@ -7,7 +7,7 @@
 
 # near CLOCK JSON: the shares of the three lines, and of the op on each, are those that the program said it had had
 near() {
-	python3 - "$1" "$2" "$T/out" "$W/shares.py" <<-'END'
+	python3 - "$1" "$2" "$T/out" "$W/sample/shares.py" <<-'END'
 		import json, sys
 		clock, report, out, source = sys.argv[1:]
 		ops = {"first": "aten::mm", "second": "aten::lgamma", "third": "aten::digamma"}
@@ -36,17 +36,17 @@ thrice() {
 
 by_samples() {
 	if may_fork; then
-		watched has_events record -F 1997 --pid -- shares.py 2
+		watched has_events record -F 1997 --pid -- sample/shares.py 2
 	else
-		record -- "$PY" shares.py 2
+		record -- "$PY" sample/shares.py 2
 	fi && report && near cpu "$T/json"
 }
 
 by_events() {
 	if may_fork; then
-		watched has_relu attach --sample=199 -- shares.py 1
+		watched has_relu attach --sample=199 -- sample/shares.py 1
 	else
-		"$DITRACE" run --sample=199 -o "$T/data" -- "$PY" shares.py 1 >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
+		"$DITRACE" run --sample=199 -o "$T/data" -- "$PY" sample/shares.py 1 >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
 	fi && report && near wall "$T/json"
 }
 
@@ -195,7 +195,7 @@ python_near() {
 # twice COMMAND...: py_shares.py, recorded into $T/data, and by COMMAND ditrace besides into $T/plain
 twice() {
 	record -- "$@" bash -c 'exec "$@" 2>"$0"' "$T/plain.err" \
-		"$DITRACE" record -F 1997 -o "$T/plain" -- "$PY" "$W/py_shares.py" 1 || { cat "$T/plain.err"; return 1; }
+		"$DITRACE" record -F 1997 -o "$T/plain" -- "$PY" "$W/sample/py_shares.py" 1 || { cat "$T/plain.err"; return 1; }
 }
 
 # python_shares FILE: those that it has, recorded where that is not done yet or chance was against it

@@ -218,7 +218,7 @@ more_than() {
 # What threads do between ops, and the next call at a line, with shapes, in a thread.
 between_ops() {
 	cd "$T" || return
-	start "$PY" "$W/between_ops.py" "$T/go" >"$T/running"
+	start "$PY" "$W/tui/between_ops.py" "$T/go" >"$T/running"
 	wait_line "$T/running" '^pid '
 	for how in runs waits; do
 		[ "$how" = runs ] || touch "$T/go.waits"
@@ -231,7 +231,7 @@ between_ops() {
 		fi
 	done
 	ok "it waits" before_long more_than waits Python
-	half=$(grep -n '# mark: half' "$W/between_ops.py" | cut -d: -f1)
+	half=$(grep -n '# mark: half' "$W/tui/between_ops.py" | cut -d: -f1)
 	next_call '' "aten::relu at between_ops.py:$half" "(8, 16)" "$half" "<" / aten::relu Enter j
 	next_call 'g g' "an op at between_ops.py:$half" '' "$half" Escape / 'x[:8]' Enter
 	next_call 'g g' "an op in thread $child" '' '' Escape

@@ -182,7 +182,7 @@ static size_t check_code(int minor, const json_t *code)
 
 static void check_interpreter(const char *path, int minor)
 {
-	const char *const argv[] = {path, "tests/workloads/py_lines.py", NULL};
+	const char *const argv[] = {path, "tests/workloads/symbolizer/py_lines.py", NULL};
 	struct python p = python_start(argv);
 	size_t codes = 0, ranges = 0, size = 0;
 	char *line = NULL;
