@@ -199,6 +199,11 @@ count_of() {
 	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
 }
 
+# verify FOLDER/PROGRAM ARGUMENT...: a program of tests/e2e, without its .py, that checks output; it may import what is at the top
+verify() {
+	PYTHONPATH=$here python3 "$here/$1.py" "${@:2}"
+}
+
 # speedscope_schema FILE: whether the JSON schema of speedscope's file format allows it
 speedscope_schema() {
 	local p

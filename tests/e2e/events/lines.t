@@ -9,11 +9,8 @@ lines() {
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
 	"$DITRACE" report --format json "$T/data" >"$T/report"
-	ok "the report names a backward op's forward line" python3 - "$T/report" <<-'EOF'
-		import json, sys
-		text = open(sys.argv[1]).read()
-		sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)
-	EOF
+	ok "the report names a backward op's forward line" python3 -c \
+		'import sys; text = open(sys.argv[1]).read(); sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)' "$T/report"
 }
 
 # Code that has ended is told from what the probes have copied of it, when nothing can be asked of its process any more,
@@ -24,14 +21,7 @@ ended() {
 	rm -f "$T/go" "$T/data"
 	mkfifo "$T/go"
 	exec {go}<>"$T/go"
-	start_as tracer "$DITRACE" run --engine "$ENGINE" -o "$T/data" "$PY" -c '
-import os, select, torch, customops
-print("pid", os.getpid(), flush=True)
-while not select.select([0], [], [], 0.1)[0]: customops.ops.none()
-lines = "    len(str(len(())))\n" * 300 # a long line table
-exec(compile("import torch\n\ndef made():\n" + lines + "    return torch.full((2,), 4)\nmade()\n", "<made>", "exec"), {})
-torch.nn.functional.threshold(torch.ones(2), 0.5, 3)
-torch.ops.aten.cat([torch.ones(2)] * 3)' <&"$go" >"$T/out" 2>"$T/err"
+	start_as tracer "$DITRACE" run --engine "$ENGINE" -o "$T/data" "$PY" told.py <&"$go" >"$T/out" 2>"$T/err"
 	ok "$ENGINE: its first op is told" before_long is_told
 	kill -STOP "$tracer"
 	ok "$ENGINE: ditrace stands still" before_long grep -q '^[0-9]* (ditrace) T' "/proc/$tracer/stat"

@@ -1,0 +1,8 @@
+"""Files of JSON lines, as script --format jsonl and replay --format json write them."""
+
+import json
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
