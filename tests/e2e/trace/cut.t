@@ -28,17 +28,6 @@ like "the table of what is there is shown" "$T/error.out" aten::
 error "script: cut at 75 %" "$CUT" "$DITRACE" script --format jsonl "$T/cut"
 ok "the events before the cut are shown" prefix 1
 
-# damage SEED: other bits in one to three bytes
-damage() {
-	python3 - "$T/data" "$T/cut" "$1" <<-'EOF'
-		import random, sys
-		data, rng = bytearray(open(sys.argv[1], "rb").read()), random.Random(int(sys.argv[3]))
-		for _ in range(rng.randint(1, 3)):
-		    data[rng.randrange(len(data))] ^= rng.randint(1, 255)
-		open(sys.argv[2], "wb").write(data)
-	EOF
-}
-
 # damaged_is_good: an error and the events before it, or the damage changed nothing that is shown
 damaged_is_good() {
 	"$DITRACE" script --format jsonl "$T/cut" >"$T/error.out" 2>"$T/error"
@@ -51,7 +40,7 @@ damaged_is_good() {
 }
 
 for seed in $(seq 24); do
-	damage "$seed"
+	verify trace/damage "$T/data" "$T/cut" "$seed"
 	ok "flipped bytes, $seed" damaged_is_good
 done
 head -c 4096 /dev/urandom >"$T/cut"

@@ -24,39 +24,29 @@ normalised() {
 		s/; PERCENT of the time spent in probes \(estimate\)//; s/; nearly all of the time.*\)//; s|^ditrace: '"$PY"' |ditrace: PYTHON |' -e 's/^ //' | LC_ALL=C sort
 }
 
-# A few ops whose numbers are known, with the lines of this file.
+# A few ops whose numbers are known.
 golden() {
-	cat >"$T/golden.py" <<-'EOG'
-		import torch
-		torch.ones(3)
-		def f(a, n):
-		    for _ in range(n):
-		        a = torch.mul(a, a)
-		    return torch.relu(a)
-		f(torch.ones(4), 3)
-		f(torch.ones(4, 4), 2)
-	EOG
 	cat >"$T/wanted" <<-'EOG'
-		ditrace: PYTHON T/golden.py (WHO), engine bpf, TIME
+		ditrace: PYTHON W/trace/golden.py (WHO), engine bpf, TIME
 		ditrace: traced 1 thread, 7 ops, 0 lost
 		
 		Calls Op Shapes Where
-		2 aten::mul.Tensor [4,4] [4,4] golden.py:5 f: a = torch.mul(a, a)
-		3 aten::mul.Tensor [4] [4] golden.py:5 f: a = torch.mul(a, a)
-		1 aten::relu [4,4] golden.py:6 f: return torch.relu(a)
-		1 aten::relu [4] golden.py:6 f: return torch.relu(a)
+		2 aten::mul.Tensor [4,4] [4,4] golden.py:10 f: a = torch.mul(a, a)
+		3 aten::mul.Tensor [4] [4] golden.py:10 f: a = torch.mul(a, a)
+		1 aten::relu [4,4] golden.py:11 f: return torch.relu(a)
+		1 aten::relu [4] golden.py:11 f: return torch.relu(a)
 		in no op: PERCENT
 	EOG
-	"$DITRACE" run --engine bpf -o "$T/golden.data" --ops mul.Tensor,relu -- "$PY" "$T/golden.py" >/dev/null 2>&1
+	"$DITRACE" run --engine bpf -o "$T/golden.data" --ops mul.Tensor,relu -- "$PY" "$W/trace/golden.py" >/dev/null 2>&1
 	few=$T/golden.data # has no steps
 	"$DITRACE" report --columns calls,op,shape,where --group op,shape,line --sort op "$T/golden.data" | normalised |
-		sed "s|$T|T|" | diff - <(LC_ALL=C sort "$T/wanted")
+		sed "s|$W|W|" | diff - <(LC_ALL=C sort "$T/wanted")
 }
 
 # The last call as script says it, and the tree of callees.
 golden_script() {
 	cat >"$T/wanted" <<-'EOG'
-		aten::relu forward_id:7 TIME T/golden.py:6 f: return torch.relu(a)
+		aten::relu forward_id:7 TIME W/trace/golden.py:11 f: return torch.relu(a)
 		+-+-+-+-+-+-+-+-+-+
 		| name | device | dtype | numel | shape | stride | requires_grad | layout | data_ptr |
 		+-+-+-+-+-+-+-+-+-+
@@ -65,7 +55,7 @@ golden_script() {
 		+-+-+-+-+-+-+-+-+-+
 	EOG
 	"$DITRACE" script "$T/golden.data" | awk -v RS= '{ last = $0 } END { print last }' |
-		sed -E "s|$T|T|; "'s/ +/ /g; s/-+/-/g; s/ [0-9.]+ (ns|us|ms|s) / TIME /; s/ [0-9]+ \|$/ ADDRESS |/' | diff - "$T/wanted"
+		sed -E "s|$W|W|; "'s/ +/ /g; s/-+/-/g; s/ [0-9.]+ (ns|us|ms|s) / TIME /; s/ [0-9]+ \|$/ ADDRESS |/' | diff - "$T/wanted"
 }
 
 golden_tree() {
@@ -74,12 +64,12 @@ golden_tree() {
 		PERCENT 1 aten::relu
 		PERCENT 2 aten::mul.Tensor
 		PERCENT 3 aten::mul.Tensor
-		PERCENT <module> (golden.py:7)
-		PERCENT <module> (golden.py:8)
-		PERCENT f (golden.py:5)
-		PERCENT f (golden.py:5)
-		PERCENT f (golden.py:6)
-		PERCENT f (golden.py:6)
+		PERCENT <module> (golden.py:14)
+		PERCENT <module> (golden.py:15)
+		PERCENT f (golden.py:10)
+		PERCENT f (golden.py:10)
+		PERCENT f (golden.py:11)
+		PERCENT f (golden.py:11)
 		Total% Calls Frame or op, and what it called
 	EOG
 	"$DITRACE" report --call-graph callees "$T/golden.data" | sed -E 's/^ *[0-9.]+%/PERCENT/; s/ +/ /g' | LC_ALL=C sort |
@@ -102,17 +92,7 @@ steps_add_up() {
 }
 
 sides_add_up() {
-	R --side-by-side --format json | python3 -c 'import collections, json, sys
-rows = json.load(sys.stdin)["rows"]
-events = list(map(json.loads, open(sys.argv[1])))
-nodes = [e for e in events if e["op"].startswith("torch::autograd::") or "::" not in e["op"]]
-assert nodes and sum(r["backward_calls"] for r in rows) == len(nodes)
-assert sum(r["backward_ns"] for r in rows) == sum(e["end_ns"] - e["start_ns"] for e in nodes)
-names = {e["id"]: e["op"] for e in events}
-wanted = collections.Counter(names.get(e["forward_id"], e["op"]) for e in nodes)
-seen = collections.Counter()
-for r in rows: seen[r["op"]] += r["backward_calls"]
-assert +seen == wanted, (seen, wanted)' "$T/events"
+	R --side-by-side --format json | verify trace/sides "$T/events"
 }
 
 tree_is_of_ops() {
@@ -122,14 +102,7 @@ assert all(int(r["calls"]) for r in csv.DictReader(sys.stdin))'
 
 # graph_adds_up WAY [OPTIONS...]
 graph_adds_up() {
-	R --call-graph "$@" --format json | python3 -c 'import json, sys
-tree, want = json.load(sys.stdin), int(sys.argv[1])
-assert sum(n["total_ns"] for n in tree) == want
-def check(n):
-    below = sum(map(check, n["children"]))
-    assert below <= n["total_ns"], n
-    return n["total_ns"]
-for n in tree: check(n)' "${all#* }"
+	R --call-graph "$@" --format json | verify trace/call_graph "${all#* }"
 }
 
 # What script prints of a part is what report counts there.

@@ -1,0 +1,14 @@
+"""The call graph of report --format json, on standard input, adds up to the time, and no node to less than is below it:
+call_graph.py NANOSECONDS"""
+
+import json
+import sys
+
+
+def check(node):
+    below = sum(map(check, node["children"]))
+    assert below <= node["total_ns"], node
+    return node["total_ns"]
+
+
+assert sum([check(node) for node in json.load(sys.stdin)]) == int(sys.argv[1])
