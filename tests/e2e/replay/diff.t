@@ -9,38 +9,8 @@ diff_of() {
 	timeout 200 "$DITRACE" diff --python "$WARMED" "$@"
 }
 
-# trainings FOLDER: three trees in it, of which a and b are equal, and c is of a training whose third linear is a little
-# off; as of processes of their own, but in one
-trainings() {
-	"$WARMED" - "$@" "${small[@]}" <<-'EOF2'
-		import os, sys, torch
-		sys.path.insert(0, ".")
-		import captures
-		linear, calls, folder = torch.nn.functional.linear, [], sys.argv[1]
-		options = sys.argv[2:]
-		def wrong(x, w, b=None):
-		    calls.append(1)
-		    return linear(x, w, b) * (1.0001 if len(calls) == 3 else 1)
-		for n, tree in enumerate("abc", 1):
-		    os.getpid = lambda: n
-		    sys.argv = ["captures.py", "functions", folder + "/" + tree, *options]
-		    if tree == "c":
-		        captures.Functions.wrap = staticmethod(lambda f: wrong if f is linear else f)
-		    captures.main()
-	EOF2
-}
-
-first_is() {
-	python3 -c 'import json, sys
-rows = [json.loads(line) for line in open(sys.argv[1])]
-wrong = [r for r in rows if r["verdict"] == "wrong"]
-print(wrong[:2])
-assert wrong[0]["op"] == "torch.nn.functional.linear" and wrong[0]["role"] == "output"
-assert [r for r in rows if r["op"] == wrong[0]["op"] and r["role"] == "output"].index(wrong[0]) == 2' "$1"
-}
-
 diffs() {
-	trainings "$T" >"$T/trainings" 2>&1
+	"$WARMED" unequal_captures.py "$T" "${small[@]}" >"$T/trainings" 2>&1
 	diff_of "$T/a" "$T/b" >"$T/equal" 2>&1
 	is "two equal runs: status 0" $? 0
 	like "are equal, bit by bit" "$T/equal" '^the two runs are equal, bit by bit'
@@ -49,7 +19,7 @@ diffs() {
 	like "the first op where they part, on top" <(head -n 1 "$T/out") \
 		'^first op where the two runs part: torch.nn.functional.linear  call .*output: .*what it takes is equal'
 	diff_of --format json --ops linear,gelu "$T/a" "$T/c" >"$T/json" 2>&1
-	ok "it is the third linear, for programs too" first_is "$T/json"
+	ok "it is the third linear, for programs too" verify replay/third_linear "$T/json"
 	rm -r "$T"/b/op_tools_results/op_capture_results/torch.nn.functional.gelu
 	diff_of --ops gelu,embedding "$T/a" "$T/b" >"$T/fewer" 2>&1
 	is "calls that one run has not: status 1" $? 1

@@ -9,51 +9,7 @@ program=little_train.py layers=1 others=4 least=400 least_grads=60 jobs=1
 
 # all_right FILE: no verdict but "right", except of ops that have nothing to compare; enough calls
 all_right() {
-	python3 - "$1" "$least" "$least_grads" <<-'EOF2'
-		import collections, json, sys
-		rows = [json.loads(line) for line in open(sys.argv[1])]
-		nothing = ("empty", "resize_", "rand", "random_", "profiler")
-		for r in rows:
-		    assert r["verdict"] == "right" or r["verdict"] == "not compared" and any(n in r["op"] for n in nothing), r
-		calls = {r["dir"] for r in rows}
-		print("#", len(calls), "calls,", collections.Counter((r["role"], r["verdict"]) for r in rows))
-		assert len(calls) >= int(sys.argv[2]), len(calls)
-		assert sum(r["role"] == "grad" for r in rows) >= int(sys.argv[3])
-	EOF2
-}
-
-# loads_as_ditorchs FOLDER GRADIENTS: a few lines after ditorch's run_op_from_data.py run every call and find its
-# result; beside it the captures of replay/gradient_captures.py come to the folder GRADIENTS
-loads_as_ditorchs() {
-	"$WARMED" - "$1" "$least" "$2" <<-'EOF2'
-		import glob, runpy, sys, torch
-		sys.argv[1:], folder, least = sys.argv[3:], *sys.argv[1:3]
-		runpy.run_path("replay/gradient_captures.py", run_name="__main__")
-		load = lambda p: torch.load(p, **({"weights_only": False} if torch.__version__ >= "2" else {}))
-		n = 0
-		for path in glob.glob(folder + "/op_tools_results/op_capture_results/*/*/*/*/input.pth"):
-		    call = load(path)
-		    if any(s in call["name"] for s in ("empty", "rand", "resize_", "profiler", "foreach")):
-		        continue
-		    got = eval(call["name"])(*[a.detach() if isinstance(a, torch.Tensor) else a for a in call["args"]], **call["kwargs"])
-		    want = load(path.replace("input.pth", "output.pth"))["args"]
-		    for a, b in zip(got if isinstance(got, (tuple, list)) else (got,), want[0] if len(want) == 1 and isinstance(want[0], (tuple, list)) else want):
-		        assert not isinstance(b, torch.Tensor) or torch.allclose(a.double(), b.double(), 1e-4, 1e-5, equal_nan=True), call["name"]
-		    n += 1
-		print("#", n, "calls")
-		assert n >= int(least), n
-	EOF2
-}
-
-verdicts() {
-	python3 -c 'import json, sys
-seen = {}
-for line in open(sys.argv[1]):
-    r = json.loads(line)
-    if r["role"] == "grad":
-        seen.setdefault(r["id"], []).append(r["index"] + " " + r["verdict"])
-for n in sorted(seen):
-    print(n, ", ".join(sorted(seen[n])))' "$1"
+	verify replay/all_right "$1" "$least" "$least_grads" "not compared:empty,resize_,rand,random_,profiler"
 }
 
 # judged OPTION...: all of $T/cap, by the Python that it names
@@ -90,7 +46,7 @@ replays() {
 	is "a training is captured" $? 0
 	of_first_torch && judged || skip "a new run was judged with another torch: make test-long"
 	{ in_long || ! of_first_torch; } && judged --of captured || skip "results in captures are judged with another torch: make test-long"
-	ok "a few lines of Python run them as well" loads_as_ditorchs "$T/cap" "$T/grads"
+	ok "a few lines of Python run them as well" "$WARMED" "$here/replay/run_as_ditorch.py" "$T/cap" "$least" "$T/grads"
 
 	"${replay[@]}" --ops addmm --when 'mat1.shape[1] > 64' "$T/cap" >"$T/when" 2>&1
 	is "a condition on arguments" $? 0
@@ -106,7 +62,7 @@ replays() {
 
 	"${replay[@]}" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
 	is "gradients that are not right" $? 1
-	is "are found where the node is known, and not judged where another may be meant" "$(verdicts "$T/grads.json")" \
+	is "are found where the node is known, and not judged where another may be meant" "$(verify replay/grad_verdicts "$T/grads.json")" \
 		"1 0 right, 1 right
 2 0 not judged, 1 not judged
 3 0 right, 1 right

@@ -5,11 +5,7 @@
 
 # reason ID REGEX: the call was not run, and says why
 reason() {
-	python3 -c 'import json, re, sys
-rows = [json.loads(line) for line in open(sys.argv[1])]
-row = [r for r in rows if r["id"] == int(sys.argv[2])]
-print(row)
-assert len(row) == 1 and row[0]["verdict"] == "not run" and re.search(sys.argv[3], row[0]["reason"])' "$T/json" "$1" "$2"
+	verify replay/reason "$T/json" "$1" "$2"
 }
 
 right() {
@@ -65,15 +61,6 @@ tolerance() {
 		"$DITRACE" replay --python "$WARMED" --ops add "$T/bad"
 }
 
-# dirs TREE: the captures are named whole in $T/json
-dirs() {
-	python3 -c 'import json, sys
-dirs = sorted(json.loads(line)["dir"] for line in open(sys.argv[1]))
-print(dirs)
-assert len(dirs) == 2 and all(d.startswith(sys.argv[2]) and len(d) > 600 for d in dirs)
-assert dirs[0].endswith("2026-01-01-00-00-00") and dirs[1].endswith("2026-01-01-00-00-00")' "$T/json" "$1"
-}
-
 # A long path, and one that is no UTF-8.
 odd_paths() {
 	local long=$T/long/$(printf 'd%.0s' {1..200})/$(printf 'e%.0s' {1..200})/$(printf 'f%.0s' {1..200}) odd=$T/odd/$'b\xffd'
@@ -85,7 +72,7 @@ odd_paths() {
 	rm -r "$odd"/op_tools_results/op_capture_results/torch.add/7/22
 	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$long" >"$T/json" 2>"$T/err"
 	is "a long path is no reason not to judge" $? 0
-	ok "and is written whole" dirs "$T/long/"
+	ok "and is written whole" verify replay/long_paths "$T/json" "$T/long/"
 	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$T/odd" "$long" >"$T/json" 2>"$T/err"
 	is "status 2: a path that is not UTF-8" $? 2
 	like "gives its reason" "$T/json" '"id":1,.*"not run".*not UTF-8.*b\\\\xffd'

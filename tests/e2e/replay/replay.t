@@ -11,18 +11,7 @@ replay() {
 
 # all_right FILE: every op call ran, every verdict is "right", and there were enough of them
 all_right() {
-	python3 - "$1" "${least[@]}" <<-'EOF2'
-		import collections, json, sys
-		rows = [json.loads(line) for line in open(sys.argv[1])]
-		for r in rows:
-		    random = r["verdict"] == "not compared" and "randint" in r["op"]
-		    nothing = r["verdict"] == "not judged" and "_foreach_" in r["op"]
-		    assert r["verdict"] == "right" or random or nothing, r
-		calls = {r["dir"] for r in rows}
-		print("#", len(calls), "calls,", collections.Counter(r["role"] for r in rows))
-		assert len(calls) >= int(sys.argv[2]), len(calls)
-		assert sum(r["role"] == "grad" for r in rows) >= int(sys.argv[3])
-	EOF2
+	verify replay/all_right "$1" "${least[@]}" "not compared:randint" "not judged:_foreach_"
 }
 
 keys() {
@@ -30,34 +19,6 @@ keys() {
 wanted = "op id role index verdict allclose cosine max_abs_diff max_relative_diff ulp atol rtol reason file line".split()
 for line in open(sys.argv[1]):
     assert list(json.loads(line)) == wanted, line' "$1"
-}
-
-# tamper TREE: element [1, 2, 3] of a gelu's result
-tamper() {
-	python3 - "$1" <<-'EOF2'
-		import glob, struct, sys, zipfile
-		path = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/torch.nn.functional.gelu/*/*/*/output.pth")[0]
-		parts = {name: zipfile.ZipFile(path).read(name) for name in zipfile.ZipFile(path).namelist()}
-		name, at = next(n for n in parts if n.endswith("/data/0")), ((1 * 32 + 2) * 256 + 3) * 4
-		value, = struct.unpack("<f", parts[name][at : at + 4])
-		parts[name] = parts[name][:at] + struct.pack("<f", value * 1.001) + parts[name][at + 4 :]
-		with zipfile.ZipFile(path, "w") as out:
-		    for name in parts:
-		        out.writestr(name, parts[name])
-	EOF2
-}
-
-csv_is_ditorchs() {
-	python3 - "$1" "$layers" <<-'EOF2'
-		import csv, glob, sys
-		layers = int(sys.argv[2])
-		rows = list(csv.DictReader(open(glob.glob(sys.argv[1] + "/op_tools_results/op_time_measure_result/op_elasped_info_pid*.csv")[0])))
-		assert list(rows[0]) == "name forward_id forward_elasped backward_elasped unit input output grad_inputs grad_outputs".split()
-		gelu = [r for r in rows if r["name"] == "torch.nn.functional.gelu"]
-		assert len(gelu) == layers * 4, len(gelu)
-		assert all(float(r["forward_elasped"]) > 0 and float(r["backward_elasped"]) > 0 and r["unit"] == "ms" for r in gelu)
-		assert "'dtype': 'float32'" in gelu[0]["input"], gelu[0]
-	EOF2
 }
 
 # tolerances TREE: it is not PyTorch that judges
@@ -77,7 +38,7 @@ replays() {
 	is "the results in the captures are judged" $? 0
 	ok "and are right, forward and backward" all_right "$T/c.json"
 
-	ok "one element of one result is changed by 0.1 %" tamper "$f"
+	ok "one element of one result is changed by 0.1 %" verify replay/tamper "$f"
 	replay --of captured "$f" >"$T/tampered" 2>&1
 	is "that is found: status 1" $? 1
 	like "first in the table, with the place" "$T/tampered" '^wrong +torch.nn.functional.gelu output .*worst \[1, 2, 3\]: got'
@@ -91,7 +52,7 @@ replays() {
 	is "times are measured; ditorch's spelling of an option does" $? 0
 	like "in ditorch's table" "$T/times" '^\| *name *\| forward_id \| forward_elasped \| backward_elasped \| unit \|'
 	like "and summed up" "$T/times" '^ *[0-9]+ +4 .*torch.nn.functional.gelu'
-	ok "the CSV has ditorch's columns and place" csv_is_ditorchs "$T"
+	ok "the CSV has ditorch's columns and place" verify replay/ditorch_times "$T" "$layers"
 	cd "$W" || return
 
 	replay --device lazy --ops linear,gelu,softmax --format json "$f" >"$T/keys.json" 2>"$T/lazy.err"

@@ -1,0 +1,12 @@
+"""The verdicts on each call's gradients, a line a call: grad_verdicts.py ROWS"""
+
+import sys
+
+import jsonl
+
+seen = {}
+for r in jsonl.read(sys.argv[1]):
+    if r["role"] == "grad":
+        seen.setdefault(r["id"], []).append(r["index"] + " " + r["verdict"])
+for n in sorted(seen):
+    print(n, ", ".join(sorted(seen[n])))
