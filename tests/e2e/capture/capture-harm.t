@@ -13,17 +13,7 @@ losses() {
 }
 
 all_open() {
-	cat >"$T/open.py" <<-'EOF'
-		import glob, json, sys, torch
-		files = glob.glob(sys.argv[1] + "/**/*.pth", recursive=True)
-		for f in files:
-		    assert torch.load(f)["args"]
-		for f in glob.glob(sys.argv[1] + "/**/*.json", recursive=True):
-		    json.load(open(f))
-		print("#", len(files), "files open")
-		sys.exit(not files)
-	EOF
-	alone "$T/open.py" "$1"
+	alone "$here/capture/opens.py" "$1"
 }
 
 rounds() {

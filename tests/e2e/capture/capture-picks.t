@@ -34,19 +34,6 @@ both() {
 	like "$name: none in one alone" "$T/diff" "^[1-9][0-9]* op calls in both, 0 only in the first, 0 only in the second"
 }
 
-# The fours of threads.py: each result is four times the weight, whichever threads ran meanwhile.
-results() {
-	PYTHONPATH=$here python3 - "$@" <<-'EOF'
-		import glob, sys
-		from storages import storages
-		folders = glob.glob(sys.argv[1] + "/op_tools_results/op_capture_results/*linear/*/*/*/")
-		for f in folders:
-		    weight = storages(f + "input.pth")[1]
-		    assert len(weight) == 12 and storages(f + "output.pth")[0] == [4 * weight[0]] * 3, f
-		assert len(folders) == int(sys.argv[2]), len(folders)
-	EOF
-}
-
 killed() {
 	local i
 	ok "a training runs" begin '^always ' -c 'import io, sys; sys.stdin = io.StringIO("always\n"); import on_line'
@@ -91,13 +78,8 @@ picks() {
 	rm -rf "$T/bpf"
 	of_first_torch && ok "threads, of a program that ditrace runs" trace --engine bpf --capture="$T/bpf" --nth 5- --ops linear -- "$PY" threads.py 10 ||
 		ok "threads" by bpf linear --nth 5- -- threads.py 10
-	ok "of each call its own numbers" results "$T/bpf" 36
-	cat >"$T/blocks.py" <<-'EOF'
-		import signal, torch
-		signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-		[torch.add(torch.ones(2), 1) for i in range(3)]
-	EOF
-	by bpf add --nth 2- -- "$T/blocks.py"
+	ok "of each call its own numbers" verify capture/fours "$T/bpf" 36
+	by bpf add --nth 2- -- capture/blocks_sigurg.py
 	like "a thread that cannot be stopped is told of" "$T/err" 'blocks SIGURG: such calls are not captured'
 	killed
 }

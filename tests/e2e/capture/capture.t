@@ -56,28 +56,20 @@ exact() {
 
 # memory on a device: what the hint says instead, as it stands there
 on_a_device() {
-	cat >"$T/gelus.py" <<-'END'
-		import torch
-		from torch._lazy import ts_backend
-		ts_backend.init()
-		torch.nn.functional.gelu(torch.ones(2))
-		x = torch.ones(2, device="lazy", requires_grad=True)
-		torch.nn.functional.gelu(x).sum().backward()
-	END
-	"$DITRACE" run --capture="$T/none" --ops gelu -o "$T/data" "$PY" "$T/gelus.py" >"$T/out" 2>"$T/err"
+	"$DITRACE" run --capture="$T/none" --ops gelu -o "$T/data" "$PY" "$W/capture/gelus.py" >"$T/out" 2>"$T/err"
 	like "tensors on a device are not read from outside" "$T/err" 'cannot be saved: argument 0: (memory on a device|a tensor of which not all is known)'
 	local option
 	option=$(grep -oE -m 1 -e "--apply '[^']+'" "$T/err" | head -n 1)
 	is "the hint names what does" "$option" "--apply 'torch.nn.functional.gelu:op_capture'"
 	rm -rf "$T/inside" && mkdir "$T/inside"
-	(cd "$T/inside" && eval "'$DITRACE' run $option '$PY' '$T/gelus.py'") >"$T/out" 2>"$T/err"
+	(cd "$T/inside" && eval "'$DITRACE' run $option '$PY' '$W/capture/gelus.py'") >"$T/out" 2>"$T/err"
 	like "and it works" "$T/err" '^ditrace: capture: 2 calls of 1 function captured'
 	is "forward and backward" "$(find "$T/inside" -name '*.pth' | wc -l)" 6
 	of_first_torch || { skip "--engine shim beside --capture was with another torch: make test-long" 3; return; }
-	"$DITRACE" run --capture="$T/shim" --engine shim --ops gelu --max-calls 1 "$PY" "$T/gelus.py" >"$T/out" 2>"$T/err"
+	"$DITRACE" run --capture="$T/shim" --engine shim --ops gelu --max-calls 1 "$PY" "$W/capture/gelus.py" >"$T/out" 2>"$T/err"
 	like "so does --engine shim beside --capture" "$T/err" "^ditrace: 1 call saved.* replay $T/shim/"
 	is "with its limit" "$(find "$T/shim" -name '*.pth' -printf '%f\n' | sort | xargs)" "input.pth output.pth"
-	error "it saves each call" '--nth does not go together' "$DITRACE" run --capture --engine shim --nth 2 "$PY" "$T/gelus.py"
+	error "it saves each call" '--nth does not go together' "$DITRACE" run --capture --engine shim --nth 2 "$PY" "$W/capture/gelus.py"
 }
 each_torch forking exact
 each_torch on_a_device

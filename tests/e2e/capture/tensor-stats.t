@@ -36,16 +36,6 @@ inside() {
 	error "but not the first NaN" 'told of no registers' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" capture/nan.py clean
 }
 
-# measured_ops EVENTS: the ops that have statistics
-measured_ops() {
-	python3 - "$1" <<-'EOF'
-		import json, sys
-		events = [json.loads(line) for line in open(sys.argv[1])]
-		ops = {e["id"]: e["op"] for e in events if "op" in e}
-		print(*sorted({ops[e["stats_of"]] for e in events if "stats_of" in e}))
-	EOF
-}
-
 choices() {
 	ok "a run with --print" attached -o "$T/data" --stats --print --ops flip --when 'self.dtype == int16' -- capture/stats.py "$T/expected"
 	is "--when chooses, and --print shows them" "$(grep -c inf_or_nan "$T/out")" 1
@@ -56,12 +46,12 @@ choices() {
 	OP_OVERFLOW_CHECK_LIST=torch.Tensor.hypot \
 		ok "a run with a list" attached -o "$T/data" --stats --ops flip,mul_,hypot,HypotBackward -- capture/stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
-	is "OP_OVERFLOW_CHECK_LIST chooses operators, with their backward" "$(measured_ops "$T/events")" "HypotBackward0 aten::hypot"
+	is "OP_OVERFLOW_CHECK_LIST chooses operators, with their backward" "$(verify capture/measured_ops "$T/events")" "HypotBackward0 aten::hypot"
 	is "and all events are recorded" "$(grep -c '"op":' "$T/events")" "$(grep -c '"op":' "$T/all")"
 	OP_OVERFLOW_CHECK_DISABLE_LIST='torch.*hypot' \
 		ok "a run with the other list" attached -o "$T/data" --stats --ops flip,hypot,HypotBackward -- capture/stats.py "$T/expected"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
-	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(measured_ops "$T/events")" "aten::flip"
+	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(verify capture/measured_ops "$T/events")" "aten::flip"
 }
 
 # no PyTorch is asked for these
