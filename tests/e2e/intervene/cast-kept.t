@@ -31,13 +31,7 @@ operators() {
 	local what
 	for what in --fallback-all '--cast float32->float64'; do
 		# shellcheck disable=SC2086 # words
-		ditraced $what --level aten -- -c '
-import torch
-from torch._lazy import ts_backend
-ts_backend.init()
-x = torch.ones(2).to("lazy")
-x.add_(1)
-print(torch.mul(x, 3).cpu().tolist())'
+		ditraced $what --level aten -- intervene/lazy_add.py
 		like "operators on a device: $what" "$T/out" '^\[6.0, 6.0\]$'
 		like "are changed" "$T/err" "^ +1  aten::mul.Tensor *$"
 	done

@@ -32,12 +32,7 @@ verdicts() {
 opens() {
 	local files
 	mapfile -d '' -t files < <(find "$T/run" -name '*.pth' -print0)
-	alone -c '
-import sys, torch
-for path in sys.argv[1:]:
-    kept = torch.load(path, map_location="cpu", weights_only=True)
-    dtypes = {x.dtype for x in kept["args"] if isinstance(x, torch.Tensor)}
-    assert kept["name"] == "torch.nn.functional.gelu" and dtypes == {torch.float64 if "/cpu/" in path else torch.float32}, path' "${files[@]}"
+	alone "$here/intervene/kept_gelus.py" "${files[@]}"
 }
 
 saves() {

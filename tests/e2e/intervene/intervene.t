@@ -63,13 +63,7 @@ half() {
 
 # its tensors have no versions, which say elsewhere what a call has changed
 inference() {
-	ditraced --fallback add,mul_ -- -c '
-import torch
-from torch._lazy import ts_backend
-ts_backend.init()
-x = torch.ones(2).to("lazy")
-with torch.inference_mode():
-    print(torch.add(x, x).mul_(3).cpu().tolist())'
+	ditraced --fallback add,mul_ -- intervene/inference.py
 	like "under inference_mode" "$T/out" '\[6.0, 6.0\]'
 	is "calls are computed on the CPU" "$(count_of fallback)" 1
 	like "but not those that change an argument" "$T/err" "1  torch.Tensor.mul_ +may change an argument"
@@ -103,19 +97,6 @@ shows() {
 	is "in ditorch's columns" "$(sed -nE 's/^\| torch.nn.functional.gelu ([a-z0-9]+(\[0\])?) +\| +(False) +\| 0\.[0-9]{9} +\| +0\.[0-9]{9} +\| 0.000010000 \| 0.000010000 \| biased: .*/\1 \3/p' "$T/err")" "$part False"
 }
 
-# is_in_csv FAULT: the worst call that was wrong, with its number
-is_in_csv() {
-	python3 -c '
-import csv, sys
-rows = list(csv.DictReader(open(sys.argv[2])))
-assert list(rows[0])[:8] == "forward_id name allclose max_abs_diff max_relative_diff atol rtol error_info".split(), rows[0]
-wrong = [r for r in rows if r["verdict"] == "wrong"]
-assert [r["name"] for r in wrong] == ["torch.nn.functional.gelu " + {"forward": "output", "backward": "grad[0]"}[sys.argv[1]]], wrong
-w = wrong[0]
-assert w["allclose"] == "False" and float(w["max_abs_diff"]) > 1e-4 and w["atol"] == "1e-05" and "biased" in w["error_info"], w
-assert "/autocompare/%s/" % w["forward_id"] in open(sys.argv[3]).read(), w' "$1" "$T"/op_tools_results/op_autocompare_result/op_autocompare_info_pid*.csv "$T/err"
-}
-
 compares() {
 	local fault
 	for fault in forward backward; do
@@ -128,7 +109,8 @@ compares() {
 		like "at its line" "$T/err" "^torch.nn.functional.gelu  WRONG  .*/device.py:$(grep -n 'F.gelu' "$W/intervene/device.py" | cut -d: -f1) train  forward_id: [0-9]+  float32, lazy:0"
 		shows $fault
 		like "in the summary" "$T/err" "^ +3 +3 +torch.nn.functional.gelu +"
-		ok "and in the CSV, in ditorch's columns" is_in_csv $fault
+		ok "and in the CSV, in ditorch's columns" \
+			verify intervene/worst_gelu $fault "$T"/op_tools_results/op_autocompare_result/op_autocompare_info_pid*.csv "$T/err"
 	done
 	AUTOCOMPARE_ERROR_TOLERANCE=1,1 judged --compare torch.nn.functional.gelu --sample 1/2 -- "$W/intervene/device.py" --fault backward
 	like "by ditorch's tolerance nothing" "$T/err" "^ditrace: compare: 0 of 1 function at their lines wrong; 2 calls and 2 backward compared, 4 tensors judged, 0 not"
@@ -161,15 +143,7 @@ torch.compile(lambda x: x + 1, backend=lambda m, _: print("compiled") or m)(torc
 }
 
 forks() {
-	run --fallback-all "$PY" -c '
-import os, sys
-sys.argv = ["intervene/device.py", "--steps", "0"]
-exec(open("intervene/device.py").read())
-x = torch.ones(2)
-pid = os.fork()
-torch.add(x, 1)
-if pid: sys.exit(os.waitpid(pid, 0)[1] or 7)
-os._exit(0)'
+	run --fallback-all "$PY" intervene/forks.py
 	is "the exit status is the program's" $? 7
 	like "a fork is as its parent" "$T/err" "2  torch.add +is on the CPU"
 }

@@ -146,18 +146,7 @@ others() {
 
 # A thread that comes while functions are changed, and ends while operators are.
 levels() {
-	begin '^ready' -c '
-import os, sys, threading, time, torch
-def until(file):
-    while not os.path.exists(os.path.join(sys.argv[1], file)):
-        torch.relu(torch.ones(3))
-        time.sleep(0.01)
-print("ready", flush=True)
-until("start")
-other = threading.Thread(target=until, args=("end",))
-other.start()
-until("end")
-other.join()' "$T"
+	begin '^ready' intervene/passing_thread.py "$T"
 	changing --compare all
 	touch "$T/start"
 	ok "a thread comes" before_long status '^threads: 2 entered$'
@@ -174,16 +163,7 @@ other.join()' "$T"
 
 # What is told before the import of PyTorch has ended is done once it has.
 importing() {
-	start_as tracer "$DITRACE" run --fallback relu6 "$PY" -c '
-import os, sys, time
-class Slow:
-    def find_spec(name, path=None, target=None):
-        if name == "torch.distributions":
-            print("pid", os.getpid(), flush=True)
-            while not os.path.exists(sys.argv[1]): time.sleep(0.02)
-sys.meta_path.insert(0, Slow)
-import torch
-torch.add(torch.ones(2), 1)' "$T/go" >"$T/out" 2>"$T/err"
+	start_as tracer "$DITRACE" run --fallback relu6 "$PY" intervene/slow_import.py "$T/go" >"$T/out" 2>"$T/err"
 	ok "PyTorch is being imported" wait_line "$T/out" '^pid '
 	target=$(sed -n 's/^pid //p' "$T/out")
 	ok "ctl adds a function" "$DITRACE" ctl "$target" fallback add add
