@@ -4,31 +4,12 @@
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 T=$(mktemp -d "$base/t.XXXXXX")
 
-# Holds 200 MiB, eleven more threads and seven more files, has written 3,000,000 bytes, and burns some time.
-cat >"$T/work.py" <<'END'
-import os, threading, time
-kept = bytearray(os.urandom(1 << 20) * 200)
-files = [open("/dev/null", "wb", buffering=0) for _ in range(7)]
-files[0].write(bytes(3000000))
-wait = threading.Event()
-for _ in range(11):
-    threading.Thread(target=wait.wait, daemon=True).start()
-print("ready", flush=True)
-while True:
-    sum(range(10000))
-    time.sleep(0.002)
-END
-start python3 "$T/work.py" >"$T/work"
+start python3 "$W/process/holds.py" >"$T/work"
 wait_line "$T/work" ready
 
 # row EXPRESSION: of Python, true for every row of the CSV (numbers, None for empty fields)
 rows() {
-	python3 - "$T/rows.csv" "$child" "$1" <<-'END'
-		import csv, sys
-		rows = [{k: float(v) if v else None for k, v in r.items()} for r in csv.DictReader(open(sys.argv[1]))]
-		pid = int(sys.argv[2])
-		assert rows and all(eval(sys.argv[3], {"pid": pid, "rows": rows, **r}) for r in rows), rows
-	END
+	verify process/monitor_rows "$T/rows.csv" "$child" "$1"
 }
 
 # A machine with devices may have a tool on its PATH.
@@ -132,28 +113,13 @@ like "and it says so" "$T/err" "process $child has ended"
 
 # last_row_is OPS: what has been counted
 last_row_is() {
-	python3 - "$T/rows.csv" "$1" <<-'END'
-		import csv, sys
-		*_, last = csv.DictReader(open(sys.argv[1]))
-		sys.exit(last["ops"] != sys.argv[2])
-	END
+	python3 -c 'import csv, sys; *_, last = csv.DictReader(open(sys.argv[1])); sys.exit(last["ops"] != sys.argv[2])' "$T/rows.csv" "$1"
 }
 
 # 20,000 operators between two rows that are far apart, and no others
 counted() {
-	cat >"$T/ops.py" <<-'END'
-		import os, sys, time, torch
-		x = torch.zeros(4)
-		print("ready", flush=True)
-		while not os.path.exists(sys.argv[1]):
-		    time.sleep(0.05)
-		for _ in range(20000):
-		    x.add_(x)
-		print("done", flush=True)
-		time.sleep(36000)
-	END
 	rm -f "$T/go"
-	start "$PY" "$T/ops.py" "$T/go" >"$T/work"
+	start "$PY" process/counted.py "$T/go" >"$T/work"
 	wait_line "$T/work" ready
 	local watcher
 	PATH=/nowhere start_as watcher "$DITRACE" monitor --interval 100ms -o "$T/rows.csv" "$child" >"$T/out" 2>"$T/err"

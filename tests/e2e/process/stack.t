@@ -31,24 +31,9 @@ line_of() {
 	grep -n "# mark: $1\$" "$W/process/stuck.py" | cut -d: -f1
 }
 
-# says EXPRESSION: of Python, on the last look: `look`, `threads`, `first`, and at(mark): the threads whose
-# Python frames have the line of a mark, with kinds(...) of what they do
+# says EXPRESSION: of process/stack_says.py, on the last look; it is asked again and again, so without what Python imports by itself
 says() {
-	python3 -IS - "$T/look" "$W/process/stuck.py" "$1" <<-'END'
-		import json, sys
-		look = json.load(open(sys.argv[1]))
-		marks = {s.split("# mark: ")[1].strip(): n for n, s in enumerate(open(sys.argv[2]), 1) if "# mark: " in s}
-		threads = look["threads"]
-		first = next(t for t in threads if t["tid"] == look["pid"])
-		def at(mark):
-		    return [t for t in threads if any(f["file"].endswith("stuck.py") and f["line"] == marks[mark]
-		                                      for f in t["python"])]
-		def kinds(some):
-		    return sorted({t["kind"] for t in some})
-		if not eval(sys.argv[3]):
-		    print(json.dumps(look, indent=1))
-		    sys.exit(1)
-	END
+	python3 -IS "$here/process/stack_says.py" "$T/look" "$W/process/stuck.py" "$1"
 }
 
 look() {
@@ -122,7 +107,7 @@ in_ops() {
 	how_many OPS 200 500
 	"$DITRACE" attach --count "$OPS" -o "$T/data" "$child" >/dev/null 2>&1
 	"$DITRACE" script --format jsonl "$T/data" >"$T/truth"
-	ok "of many ops" called
+	ok "of many ops" verify process/stack_arguments "$DITRACE" "$child" "$T/truth"
 	start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
 	before_long grep -q '^TracerPid:.[1-9]' "/proc/$child/status"
 	now compute
@@ -178,44 +163,6 @@ waits_of_torch() {
 	unstick
 }
 
-# called: what stack says of the arguments of ops is what a trace of the same calls says, and more of them are known than not
-called() {
-	python3 - "$DITRACE" "$child" "$T/truth" <<-'END'
-		import json, subprocess, sys
-		ditrace, pid, truth = sys.argv[1:]
-		def text(v):
-		    if v["kind"] == "tensor":
-		        return "Tensor(%s)" % (", ".join(map(str, v["shape"])) + "," * (len(v["shape"]) == 1))
-		    if v["kind"] == "list":
-		        return "[%s]" % ", ".join(map(text, v["items"]))
-		    return ("torch." * (v["kind"] == "dtype") + str(v["value"]))
-		def said(a):
-		    return (tuple(a["shape"]), a["dtype"]) if a.get("shape") is not None else a.get("value")
-		calls = {}
-		for line in open(truth):
-		    e = json.loads(line)
-		    for a in e["args"] if e.get("op") else []:
-		        right = (tuple(a["shape"]), a["dtype"]) if a["kind"] == "tensor" else text(a)
-		        calls.setdefault((e["op"], a["name"]), set()).add(right)
-		ops, known, unknown = set(), 0, 0
-		for _ in range(200):
-		    look = json.loads(subprocess.run([ditrace, "stack", "--format", "json", pid], check=True, stdout=subprocess.PIPE).stdout)
-		    for t in look["threads"]:
-		        for a in t["args"] or []:
-		            what = said(a)
-		            if what is not None and what not in calls.get((t["op"], a["name"]), set()):
-		                sys.exit(f'{t["op"]} {a}: not among {calls.get((t["op"], a["name"]))}')
-		            known, unknown = known + (what is not None), unknown + (what is None)
-		        ops |= {t["op"]} if t["args"] else set()
-		        if t["op_ns_least"] and t["op_ns_least"] > 3e9:
-		            sys.exit(f'{t["op"]} is said to have run for {t["op_ns_least"]} ns')
-		    if len(ops) >= 8:
-		        break
-		print(f"# {len(ops)} ops, {known} arguments known, {unknown} not")
-		sys.exit(len(ops) < 8 or known <= unknown)
-	END
-}
-
 arguments() {
 	ok "an op that is not done" until_says "first['op'] == 'aten::mm' and first in at('call')"
 	ok "with what it was called with" says \
@@ -268,11 +215,7 @@ unstick
 
 PY=python3
 stuck deadlock
-start_as tracer python3 -c "import ctypes, time
-c = ctypes.CDLL(None)
-assert c.ptrace(0x4206, $child, None, None) == 0
-print('tracing', flush=True)
-time.sleep(36000)" >"$T/tracer"
+start_as tracer python3 "$W/debugger.py" "$child" >"$T/tracer"
 wait_line "$T/tracer" tracing
 ok "a debugger is there: Python alone" until_says "first in at('asleep') and 'is tracing it' in look['native_note']"
 kill -9 $tracer

@@ -1,0 +1,65 @@
+"""What ditrace stack says of the arguments of ops is what a trace of the same calls says, and more of them are known
+than not: stack_arguments.py DITRACE PID EVENTS"""
+
+import json
+import subprocess
+import sys
+
+import jsonl
+
+
+def text(v):
+    if v["kind"] == "tensor":
+        return "Tensor(%s)" % (", ".join(map(str, v["shape"])) + "," * (len(v["shape"]) == 1))
+    if v["kind"] == "list":
+        return "[%s]" % ", ".join(map(text, v["items"]))
+    return "torch." * (v["kind"] == "dtype") + str(v["value"])
+
+
+def said(a):
+    return (tuple(a["shape"]), a["dtype"]) if a.get("shape") is not None else a.get("value")
+
+
+def calls_of(events):
+    """By op and argument, what was given."""
+    calls = {}
+    for e in events:
+        for a in e["args"] if e.get("op") else []:
+            right = (tuple(a["shape"]), a["dtype"]) if a["kind"] == "tensor" else text(a)
+            calls.setdefault((e["op"], a["name"]), set()).add(right)
+    return calls
+
+
+def threads_of(ditrace, pid):
+    output = subprocess.run([ditrace, "stack", "--format", "json", pid], check=True, stdout=subprocess.PIPE).stdout
+    return json.loads(output)["threads"]
+
+
+def judged(thread, calls):
+    """How many of its arguments are known, and how many not."""
+    known = unknown = 0
+    for a in thread["args"] or []:
+        what = said(a)
+        right = calls.get((thread["op"], a["name"]), set())
+        if what is not None and what not in right:
+            sys.exit(f"{thread['op']} {a}: not among {right or None}")
+        known, unknown = known + (what is not None), unknown + (what is None)
+    if thread["op_ns_least"] and thread["op_ns_least"] > 3e9:
+        sys.exit(f"{thread['op']} is said to have run for {thread['op_ns_least']} ns")
+    return known, unknown
+
+
+def check(ditrace, pid, calls):
+    ops, known, unknown = set(), 0, 0
+    for _ in range(200):
+        for t in threads_of(ditrace, pid):
+            k, u = judged(t, calls)
+            known, unknown = known + k, unknown + u
+            ops |= {t["op"]} if t["args"] else set()
+        if len(ops) >= 8:
+            break
+    print(f"# {len(ops)} ops, {known} arguments known, {unknown} not")
+    return len(ops) >= 8 and known > unknown
+
+
+sys.exit(not check(*sys.argv[1:3], calls_of(jsonl.read(sys.argv[3]))))
