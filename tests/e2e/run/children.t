@@ -6,12 +6,7 @@ how_many ROUNDS 6 20
 
 # fills PROGRAM: the values, not negative, that aten::full was called with in it, and from how many processes
 fills() {
-	python3 - "$T/events.$1.jsonl" <<-'EOF'
-		import json, sys
-		events = [json.loads(line) for line in open(sys.argv[1])]
-		calls = [(e["args"][1]["value"], e["pid"]) for e in events if e["op"] == "aten::full" and e["args"][1]["value"] >= 0]
-		print(sorted(v for v, _ in calls), len({p for _, p in calls}))
-	EOF
+	verify run/fills "$T/events.$1.jsonl"
 }
 
 # A shell starts one process, which becomes another one at last.

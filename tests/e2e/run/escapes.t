@@ -4,15 +4,7 @@
 need_tracing
 first_torch
 name=$'x\033]0;owned\007\033[2J\r.py'
-cat >"$T/$name" <<'EOF'
-import torch
-
-library = torch.library.Library("escape", "DEF")
-library.define("text(str a) -> ()")
-library.impl("text", lambda a: None, "CompositeExplicitAutograd")
-torch.ops.escape.text("\033[31mred\007 \x9b2J \u202e")
-torch.add(torch.ones(2), 1)  # 
-EOF
+cp "$W/run/escapes.py" "$T/$name"
 printf 'torch.mul(torch.ones(2), 2)  # \033]0;comment\007\n' >>"$T/$name"
 
 clean() {
@@ -29,13 +21,7 @@ ok "script is clean" clean "$T/script"
 ok "report is clean" clean "$T/report"
 events
 ok "jsonl is clean" clean "$T/events"
-ok "jsonl keeps the true strings" "$PY" - "$T/events" "$T/$name" <<'EOF'
-import json, sys
-events = [json.loads(line) for line in open(sys.argv[1])]
-text = next(e for e in events if e["op"] == "escape::text")
-assert text["args"][0]["value"] == "\033[31mred\007 \x9b2J \u202e", text["args"]
-assert text["stack"][-1]["file"] == sys.argv[2], text["stack"]
-EOF
+ok "jsonl keeps the true strings" verify run/true_strings "$T/events" "$T/$name"
 "$DITRACE" export "$T/data" --to csv >"$T/csv" 2>&1
 ok "csv is clean" clean <(tr -d '\r' <"$T/csv")
 "$DITRACE" report "$T/$name.missing" >"$T/err" 2>&1

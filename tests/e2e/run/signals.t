@@ -3,17 +3,8 @@
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-program='
-import signal, sys, time, torch
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-for _ in range(100):
-    torch.ones(3).add_(1)
-print("done", flush=True)
-time.sleep(100)
-'
-
 tracing_ended() {
-	start "$DITRACE" run --ops add_ --capture="$T" --max-calls 1 -o "$T/data" -- "$PY" -c "$program" >"$T/out" 2>"$T/err"
+	start "$DITRACE" run --ops add_ --capture="$T" --max-calls 1 -o "$T/data" -- "$PY" run/until_sigterm.py >"$T/out" 2>"$T/err"
 	ok "tracing ends" wait_line "$T/err" '^trace written to'
 	ok "the program goes on" wait_line "$T/out" '^done'
 	kill -INT "$child"
