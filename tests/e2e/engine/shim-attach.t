@@ -44,17 +44,6 @@ losses() {
 	grep -vE '^pid |^ended well$' "$1" | cut -d' ' -f2- | sort -u
 }
 
-# between FILE: the events of the JSON lines between the marks
-between() {
-	python3 - "$1" <<-'END'
-	import json, sys
-	events = [json.loads(line) for line in open(sys.argv[1])]
-	at = {e["args"][1]["value"]: e for e in events if e["op"] == "aten::full"}
-	first, last = at[12345.0]["end_ns"], at[54321.0]["start_ns"]
-	print(*(json.dumps(e) for e in events if first < e["start_ns"] < last), sep="\n")
-	END
-}
-
 # by_bpf: while bpf traces, lines until it has recorded some, and one more
 by_bpf() {
 	start_as tracer "$DITRACE" attach --engine bpf -o "$T/bpf" "$child" >"$T/attached" 2>&1
@@ -72,13 +61,13 @@ the_same() {
 	one_line before
 	ok "bpf sees it" by_bpf
 	"$DITRACE" script --format jsonl "$T/bpf" >"$T/all.jsonl"
-	between "$T/all.jsonl" >"$T/bpf.jsonl"
+	verify engine/between_marks "$T/all.jsonl" >"$T/bpf.jsonl"
 	mapped >"$T/mapped"
 	open >"$T/fds"
 	ok "entered while it is blocked in read()" attached one_line within
 	one_line after
 	"$DITRACE" script --format jsonl "$T/data" >"$T/all.jsonl"
-	between "$T/all.jsonl" >"$T/shim.jsonl"
+	verify engine/between_marks "$T/all.jsonl" >"$T/shim.jsonl"
 	ok "the same events as bpf" python3 "$here/compare_engines.py" --observed --least 2000 "$T/bpf.jsonl" "$T/shim.jsonl"
 	ok "a second one is refused" attached refused
 	ok "taken out from outside, ditrace ends" taken_out
@@ -187,22 +176,8 @@ closed() {
 	local door
 	door=$(readlink "/proc/$tracer/fd/"* | grep -m 1 '/ditrace-[^/]*$') || return 1
 	[ -S "$door/socket" ] || { echo "no socket in $door" && return 1; }
-	setpriv --reuid=65533 --regid=65533 --clear-groups --inh-caps=-all "$PY" - "$door" "$child" "$tracer" <<-'END'
-		import os, socket, sys
-		door, traced, tracer = sys.argv[1:]
-		def refused(what, do):
-		    try:
-		        do()
-		    except PermissionError:
-		        return True
-		    print("not refused:", what)
-		s = socket.socket(socket.AF_UNIX)
-		ways = [("the socket", lambda: s.connect(door + "/socket")), ("its folder", lambda: os.listdir(door))]
-		for pid in traced, tracer:
-		    ways += [("descriptors", lambda: os.listdir(f"/proc/{pid}/fd")), ("memory", lambda: open(f"/proc/{pid}/mem", "rb"))]
-		    ways += [("mappings", lambda: os.listdir(f"/proc/{pid}/map_files"))]
-		sys.exit(not all([refused(*w) for w in ways]))
-	END
+	setpriv --reuid=65533 --regid=65533 --clear-groups --inh-caps=-all "$PY" - "$door" "$child" "$tracer" \
+		<"$here/engine/closed.py" # which that user may not be able to open
 }
 
 users() {

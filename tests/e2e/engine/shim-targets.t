@@ -4,9 +4,9 @@
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-# python CODE: a process that runs it; it says when it is ready
+# python ARGUMENT...: a process of $PY; it says when it is ready
 python() {
-	start "$PY" -c "$1" >"$T/python" 2>/dev/null
+	start "$PY" "$@" >"$T/python" 2>/dev/null
 	wait_line "$T/python" '^ready'
 }
 
@@ -35,19 +35,7 @@ enter_stopped() {
 
 # One process in long ops, refused at first, and a child of it that has forbidden itself what ditrace needs.
 in_ops() {
-	python 'import ctypes, os, struct, torch
-x = torch.ones(1200, 1200)
-torch.set_num_threads(1)
-if (child := os.fork()) == 0:
-    libc = ctypes.CDLL(None)
-    code = b"".join(struct.pack("HBBI", *x) for x in [(0x20, 0, 0, 0), (0x15, 0, 1, 257), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)])
-    buf = ctypes.create_string_buffer(code)
-    libc.prctl(38, 1, 0, 0, 0)
-    assert not libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))))
-    os.write(1, b"ready\n")
-    while True: torch.ones(2)
-os.write(1, b"child %d\n" % child)
-while True: x.mm(x)'
+	python engine/long_ops.py
 	wait_line "$T/python" '^child'
 	forbidden=$(sed -n 's/^child //p' "$T/python")
 	children+=("$forbidden")
@@ -64,13 +52,8 @@ while True: x.mm(x)'
 }
 
 debugged() {
-	start_as debugger python3 -c "
-import ctypes, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-sys.exit(1) if libc.ptrace(0x4206, $child, None, None) else print('ready', flush=True)
-time.sleep(1000)" >"$T/debugger"
-	wait_line "$T/debugger" ready
+	start_as debugger python3 "$W/debugger.py" "$child" >"$T/debugger"
+	wait_line "$T/debugger" tracing
 	refuses "being debugged" 'traces it already'
 	kill -9 "$debugger"
 	wait "$debugger" 2>/dev/null
@@ -79,15 +62,7 @@ time.sleep(1000)" >"$T/debugger"
 # Its workers wait until the file is there.
 in_a_dataloader() {
 	rm -f "$T/go"
-	python "import os, time, torch, torch.utils.data
-class Slow(torch.utils.data.Dataset):
-    def __len__(self): return 4
-    def __getitem__(self, i):
-        while not os.path.exists('$T/go'): time.sleep(0.05)
-        return torch.full((2,), i)
-torch.set_num_threads(1)
-print('ready', flush=True)
-print('sum', sum(int(x.sum()) for x in torch.utils.data.DataLoader(Slow(), num_workers=2)), flush=True)"
+	python engine/waits_for_workers.py "$T/go"
 	ok "it has workers" before_long has_children 2
 	ok "waiting for a DataLoader" "${enter[@]}" --for 1s "$child"
 	touch "$T/go"
@@ -103,11 +78,11 @@ has_children() {
 
 # Those that depend on no PyTorch.
 other_programs() {
-	python 'import time; print("ready", flush=True); time.sleep(1000)'
+	python -c 'import time; print("ready", flush=True); time.sleep(1000)'
 	refuses "without PyTorch" 'no PyTorch'
 	error "nothing is inside" 'is not in process' "$DITRACE" ctl "$child"
 	gone
-	python 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(1000)'
+	python -c 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(1000)'
 	ok "a child has ended" before_long has_children 1 Z
 	refuses "a zombie" 'zombie' "$(ps --ppid "$child" -o pid= | tr -d " ")"
 	gone

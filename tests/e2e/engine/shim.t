@@ -57,14 +57,7 @@ killed() {
 
 # late_for_new: ditrace stands still when an operator of the program's own is called, and the program ends at once.
 late_for_new() {
-	"$DITRACE" run --engine shim -o "$T/data" "$PY" -c '
-import os, subprocess, torch, customops
-tracer = os.getppid()
-customops.ops.none()
-subprocess.Popen(["sh", "-c", f"kill -STOP {tracer}; sleep 0.3; kill -CONT {tracer}"])
-while ") T " not in open(f"/proc/{tracer}/stat").read(): pass
-customops.text("late")
-os._exit(0)' 2>"$T/err"
+	"$DITRACE" run --engine shim -o "$T/data" "$PY" ends_at_once.py 2>"$T/err"
 	events
 	like "an operator that ends with the program has its schema" "$T/events" '"op":"ditrace_test::text".*"name":"b"'
 }
