@@ -209,10 +209,7 @@ speedscope_schema() {
 	local p
 	for p in python3 /usr/bin/python3; do
 		"$p" -c 'import jsonschema' 2>/dev/null || continue
-		ok "the file format's schema allows the speedscope" "$p" -c 'import json, jsonschema, sys
-schema, file = (json.load(open(f, encoding="utf-8")) for f in sys.argv[1:])
-jsonschema.Draft7Validator(schema).validate(file)
-assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"' "$here/speedscope/file-format-schema.json" "$1"
+		ok "the file format's schema allows the speedscope" "$p" "$here/speedscope/valid.py" "$here/speedscope/file-format-schema.json" "$1"
 		return
 	done
 	skip "no Python here has jsonschema: tests/deps test"

@@ -37,25 +37,7 @@ late() {
 	mkdir -p "$T/home/.debug/.build-id/${id:0:2}/${id:2}"
 	cp "$T/lib/libspin.so" "$T/home/.debug/.build-id/${id:0:2}/${id:2}/elf"
 	strip "$T/lib/libspin.so"
-	cat >"$T/late.py" <<-'END'
-		import _ctypes, ctypes, mmap, os, sys, time, torch
-		spin = ctypes.CDLL(sys.argv[1]).late_spin
-		spin.argtypes = [ctypes.c_long]
-		page = mmap.mmap(-1, 4096, prot=7)
-		page.write(bytes.fromhex("4889f848ffc875fbc3"))
-		at = ctypes.addressof(ctypes.c_char.from_buffer(page))
-		jit = ctypes.CFUNCTYPE(None, ctypes.c_long)(at)
-		for f in spin, jit:
-		    end = time.thread_time() + 0.25
-		    while time.thread_time() < end:
-		        f(20_000_000)
-		for path in sys.argv[2:]:
-		    lib = ctypes.CDLL(path)
-		    lib.late_spin(ctypes.c_long(60_000_000))
-		    _ctypes.dlclose(lib._handle)
-		print(f"/tmp/perf-{os.getpid()}.map {at:x} 9 made_late")
-	END
-	"$DITRACE" record -F 997 -o "$T/data" -- "$PY" "$T/late.py" "$T/lib/libspin.so" "$T"/lib{a,b,c}.so >"$T/map" 2>"$T/err"
+	"$DITRACE" record -F 997 -o "$T/data" -- "$PY" sample/without_names.py "$T/lib/libspin.so" "$T"/lib{a,b,c}.so >"$T/map" 2>"$T/err"
 	is "a program with code that has no names is recorded" $? 0
 	local map names
 	read -r map names < <(tail -n 1 "$T/map")

@@ -5,27 +5,9 @@
 . "$here/forked.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# near CLOCK JSON: the shares of the three lines, and of the op on each, are those that the program said it had had
+# near CLOCK: the shares of the three lines in $T/json, and of the op on each, are those that the program said it had had
 near() {
-	python3 - "$1" "$2" "$T/out" "$W/sample/shares.py" <<-'END'
-		import json, sys
-		clock, report, out, source = sys.argv[1:]
-		ops = {"first": "aten::mm", "second": "aten::lgamma", "third": "aten::digamma"}
-		words = next(s for s in open(out) if s.startswith(clock)).split()[1:]
-		wanted = dict(zip(words[::2], map(float, words[1::2])))
-		lines = {s.split("# mark: ")[1].strip(): n for n, s in enumerate(open(source), 1) if "# mark: " in s}
-		rows = json.load(open(report))["rows"]
-		key = "weight" if "weight" in rows[0] else "self_ns"
-		here = [r for r in rows if (r["file"] or "").endswith("shares.py")]
-		by_line = {m: sum(r[key] for r in here if r["line"] == n) for m, n in lines.items()}
-		by_op = {m: sum(r[key] for r in rows if r["op"] == ops[m]) for m in lines}
-		good = True
-		for what in by_line, by_op:
-		    share = {m: 100 * what[m] / sum(what.values()) for m in lines}
-		    print("#", *(f"{m} {share[m]:.1f} ({wanted[m]:.1f})" for m in lines))
-		    good &= all(abs(share[m] - wanted[m]) < 2 for m in lines)
-		sys.exit(not good)
-	END
+	verify sample/op_shares "$1" "$T/json" "$T/out" "$W/sample/shares.py"
 }
 
 # Samples are chance, and where the machine is busy their Python frames are sometimes read too late; between two ops the
@@ -39,7 +21,7 @@ by_samples() {
 		watched has_events record -F 1997 --pid -- sample/shares.py 2
 	else
 		record -- "$PY" sample/shares.py 2
-	fi && report && near cpu "$T/json"
+	fi && report && near cpu
 }
 
 by_events() {
@@ -47,7 +29,7 @@ by_events() {
 		watched has_relu attach --sample=199 -- sample/shares.py 1
 	else
 		"$DITRACE" run --sample=199 -o "$T/data" -- "$PY" sample/shares.py 1 >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
-	fi && report && near wall "$T/json"
+	fi && report && near wall
 }
 
 # until $child has the events of a thread, and their buffers
@@ -86,12 +68,7 @@ shares() {
 	"$DITRACE" export --to folded "$T/data" >"$T/folded"
 	is "the flame graph has all of the weight" "$(awk '{ n += $NF } END { printf "%.0f", n }' "$T/folded")" "$(weight)"
 	"$DITRACE" export --to speedscope "$T/data" >"$T/speedscope"
-	is "so has the speedscope" "$(python3 -c 'import json, sys
-p = json.load(open(sys.argv[1]))
-frames = len(p["shared"]["frames"])
-[p] = p["profiles"]
-assert len(p["samples"]) == len(p["weights"]) and all(0 <= f < frames for s in p["samples"] for f in s)
-print(sum(p["weights"]))' "$T/speedscope")" "$(weight)"
+	is "so has the speedscope" "$(verify sample/speedscope_weight "$T/speedscope")" "$(weight)"
 	ok "by thread, op and native function" report --group thread,op,symbol --sort samples
 	ok "a condition chooses" report --when 'op == "aten::mm"' --group op
 	is "one op then" "$(python3 -c 'import json, sys
@@ -109,29 +86,7 @@ events() {
 
 # Two threads, each with modules; they are looked at while they run, and so is what happens when either side ends.
 attached() {
-	cat >"$T/modules.py" <<-'END'
-		import threading, torch
-		class Block(torch.nn.Module):
-		    def __init__(self):
-		        super().__init__()
-		        self.fc, self.out = torch.nn.Linear(512, 512), torch.nn.Linear(512, 512)
-		    def forward(self, x):
-		        return self.out(torch.relu(self.fc(x)))
-		class Net(torch.nn.Module):
-		    def __init__(self):
-		        super().__init__()
-		        self.blocks = torch.nn.ModuleList([Block(), Block()])
-		    def forward(self, x):
-		        return self.blocks[1](self.blocks[0](x))
-		def work():
-		    while True:
-		        net(x)
-		net, x = Net(), torch.randn(256, 512)
-		for _ in range(2):
-		    threading.Thread(target=work).start()
-		print("ready", flush=True)
-	END
-	begin '^ready' "$T/modules.py"
+	begin '^ready' sample/two_threads.py
 	ok "a running program is recorded" record --pid "$target" --for 300ms
 	ok "and runs on" kill -0 "$target"
 	ok "its samples are there" report --group thread
@@ -180,16 +135,7 @@ for _ in range(60): torch.mm(a, a)'
 
 # python_near: the shares of the three functions in $T/json are those that the program said it had had
 python_near() {
-	python3 - "$T/json" "$T/out" <<-'END'
-		import json, sys
-		words = next(s for s in open(sys.argv[2]) if s.startswith("cpu")).split()[1:]
-		wanted = dict(zip(words[::2], map(float, words[1::2])))
-		rows = json.load(open(sys.argv[1]))["rows"]
-		had = {f: sum(r["weight"] for r in rows if (r["function"] or "").endswith(f)) for f in wanted}
-		share = {f: 100 * had[f] / max(sum(had.values()), 1) for f in had}
-		print("#", *(f"{f} {share[f]:.1f} ({wanted[f]:.1f})" for f in wanted))
-		sys.exit(not all(abs(share[f] - wanted[f]) < 3 for f in wanted))
-	END
+	verify sample/function_shares "$T/json" "$T/out"
 }
 
 # twice COMMAND...: py_shares.py, recorded into $T/data, and by COMMAND ditrace besides into $T/plain
@@ -227,12 +173,7 @@ pythons() {
 }
 
 children() {
-	HZ=499 ok "children are recorded" record -- "$PY" -c 'import os, torch
-a = torch.randn(400, 400)
-if not os.fork():
-    for _ in range(60): torch.mm(a, a)
-    os._exit(0)
-os.wait()'
+	HZ=499 ok "children are recorded" record -- "$PY" sample/forks.py
 	ok "both processes have samples" report --group thread,op
 	ok "the op is the child'\''s" python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))
@@ -241,31 +182,8 @@ sys.exit(not rows or rows[0]["pid"] == r["summary"]["targets"][0]["pid"])' "$T/j
 }
 
 born() {
-	cat >"$T/born.py" <<-'END'
-		import os, sys, threading, time
-		def spin(seconds):
-		    end = time.thread_time() + seconds
-		    while time.thread_time() < end:
-		        pass
-		print("ready", flush=True)
-		while not os.path.exists(sys.argv[1]):
-		    time.sleep(0.05)
-		t = threading.Thread(target=spin, args=(0.3,))
-		t.start()
-		forked = os.fork()
-		if not forked:
-		    spin(0.3)
-		    os._exit(0)
-		started = os.spawnv(os.P_NOWAIT, sys.executable,
-		                    [sys.executable, "-c", "import time\nwhile time.thread_time() < 0.4: pass"])
-		t.join()
-		os.waitpid(forked, 0)
-		os.waitpid(started, 0)
-		print("made", t.native_id, forked, started, flush=True)
-		time.sleep(36000)
-	END
 	rm -f "$T/go" "$T/data"
-	start "$PY" "$T/born.py" "$T/go" >"$T/running" 2>&1
+	start "$PY" sample/born.py "$T/go" >"$T/running" 2>&1
 	local target=$child
 	wait_line "$T/running" '^ready'
 	start "$DITRACE" record -F 499 --pid "$target" -o "$T/data" 2>"$T/err"
@@ -278,13 +196,7 @@ born() {
 	ok "the program runs on" kill -0 "$target"
 	kill -9 "$target"
 	ok "the file is whole" report --group thread
-	ok "a thread, a fork and a program that it made have samples" python3 - "$T/json" "$T/running" <<-'END'
-		import json, sys
-		thread, *processes = map(int, next(s for s in open(sys.argv[2]) if s.startswith("made")).split()[1:])
-		rows = [r for r in json.load(open(sys.argv[1]))["rows"] if r["samples"] > 20]
-		print(rows, thread, processes)
-		sys.exit(thread not in {r["tid"] for r in rows} or not set(processes) <= {r["pid"] for r in rows})
-	END
+	ok "a thread, a fork and a program that it made have samples" verify sample/born "$T/json" "$T/running"
 }
 
 # ticks PID: how many hundredths of a second of a processor it has had
