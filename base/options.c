@@ -112,7 +112,7 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	case OPTION_STRINGS: {
 		struct option_strings *l = d->value;
 		if (l->n == OPTION_STRINGS_MAX)
-			return bad_value(c, d, text, "one of 32 at most", e);
+			return bad_value(c, d, text, "one of the first 32", e);
 		l->list[l->n++] = text;
 		return 0;
 	}

@@ -36,7 +36,7 @@ static const char *parse_one(const char **s, struct range *r)
 			return "not a number";
 	}
 	if (!r->first)
-		return "the first is 1";
+		return "numbers start at 1";
 	if (r->last < r->first)
 		return "the range ends before it begins";
 	return **s && **s != ',' ? "not a number" : NULL;

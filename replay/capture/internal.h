@@ -77,8 +77,8 @@ void pth_pickle_free(struct pth_pickle *p);
 
 /* The last step, archive.c: write `path`, with the storages as `src` reads them, a chunk at a time.
  * *bytes is the size of the file. Returns 0; -EOVERFLOW when the file would be larger than
- * `max_bytes` (0: no limit), if that is certain before anything is read or written; the -errno of
- * the file system or of src->read. */
+ * `max_bytes` (0: no limit), before anything is read if pickle and storages alone are; the -errno
+ * of the file system or of src->read. */
 int pth_archive(const char *path, const struct pth_pickle *p, const struct pth_description *d,
 		const struct source *src, uint64_t max_bytes, uint64_t *bytes, struct err *e);
 

@@ -262,10 +262,11 @@ static int find_point(struct return_sites_ctx *c, uint32_t block, struct exit_po
 		}
 		if (only_cleanup_after(c, *p))
 			return 0;
-		c->reason = "it works on after the last instruction that can be probed cheaply";
+		c->reason = "it does more than clean up after the last instruction that can be "
+			    "probed cheaply";
 		return -ENOENT;
 	}
-	c->reason = "no instruction that can be probed cheaply is on all ways out";
+	c->reason = "no instruction that can be probed cheaply is on all paths out";
 	return -ENOENT;
 }
 

@@ -179,7 +179,7 @@ static struct abi_value plan_double(struct builder *b, const struct cxx_param *p
 		const struct fp_slot *s = fp_slot_of(b, loc - XMM_BASE);
 		if (!s)
 			return unknown(
-			    "passed in an SSE register that the code does not put into memory");
+			    "passed in an SSE register that the code does not spill to memory");
 		r = (struct probe_read){.kind = READ_SLOT, .off = (int16_t)s->sp_off};
 	}
 	struct abi_value v = known(p, p->optional ? ABI_WORDS : ABI_WORD, add_entry(b, r));
@@ -397,7 +397,7 @@ static struct abi_value plan_reference(struct builder *b, const struct schema *s
 	int i = aliased_arg(s, r);
 	struct cxx_param tensor = {.base = CXX_TENSOR};
 	if (i < 0 || out->args[i].how != ABI_TENSOR || out->args[i].has_flag)
-		return unknown("a reference to no known argument");
+		return unknown("a reference to an unknown argument");
 	return known(&tensor, ABI_TENSOR, add_exit(b, b->plan->read[out->args[i].read]));
 }
 
@@ -538,7 +538,7 @@ int abi_plan(const struct cxx_function *f, const struct schema *s, const struct 
 		set_late(plan, &facts->late, ngpr);
 	bool lost = false; /* the locations of further arguments are unknown */
 	for (unsigned i = 0; i < s->nargs; i++) {
-		out->args[i] = lost ? unknown("passed behind a type ditrace does not know")
+		out->args[i] = lost ? unknown("passed after a type ditrace does not know")
 				    : plan_param(&b, &f->params[i]);
 		lost |= of_unknown_size(&f->params[i]);
 	}

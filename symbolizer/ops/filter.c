@@ -154,7 +154,7 @@ static int bad_regex(const char *option, const struct filter_item *i, size_t at,
 	regerror(code, &i->re, why, sizeof(why));
 	err_set(e, -EINVAL, "%s: item %zu, \"%s\", is not a regular expression: %s", option, at,
 		i->text, why);
-	err_hint(e, "put a backslash before a character that is meant as itself: add\\(; names "
+	err_hint(e, "put a backslash before a character that is meant literally: add\\(; names "
 		    "need none: aten::add.Tensor");
 	return -EINVAL;
 }

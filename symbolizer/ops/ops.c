@@ -193,7 +193,7 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	size_t size;
 	const uint8_t *ro = elf_section(b->elf[OPS_CPU], ".rodata", &at, &size);
 	if (!ro) {
-		err_set(e, -ENOENT, "%s is no libtorch: it has no read-only data",
+		err_set(e, -ENOENT, "%s is not a libtorch: it has no read-only data",
 			t->path[OPS_CPU]);
 		return err_hint(e, "ditrace doctor shows which libraries the process has loaded");
 	}
@@ -228,7 +228,7 @@ static int open_files(struct build *b, const char *const paths[OPS_FILES], struc
 		b->t->path[i] = strdup(paths[i]);
 		r = elf_file_open(paths[i], &b->elf[i], e);
 		if (!r && i != OPS_C10 && callees_open(b->elf[i], &b->callees[i]))
-			r = err_set(e, -ENOMEM, "no memory");
+			r = err_set(e, -ENOMEM, "out of memory");
 		if (!r)
 			elf_file_drop(b->elf[i]);
 	}
@@ -250,7 +250,7 @@ static int load(const char *const paths[OPS_FILES], bool lazy, struct op_table *
 {
 	struct op_table *t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(e, -ENOMEM, "no memory");
+		return err_set(e, -ENOMEM, "out of memory");
 	struct build b = {.t = t};
 	int r = open_files(&b, paths, e);
 	r = r ? r : build_table(&b, lazy, e);
@@ -266,7 +266,7 @@ static int load(const char *const paths[OPS_FILES], bool lazy, struct op_table *
 	else
 		build_free(&b);
 	if (lazy && !r && !t->lazy)
-		r = err_set(e, -ENOMEM, "no memory");
+		r = err_set(e, -ENOMEM, "out of memory");
 	if (r) {
 		op_table_free(t);
 		return r;

@@ -148,7 +148,7 @@ static int plan_named_node(struct worker *w, struct op_probe *o, struct op_plan 
 		o->abi.results[0] =
 		    (struct abi_value){.how = ABI_UNKNOWN,
 				       .read = ABI_NO_READ,
-				       .why = "PyTorch does not tell observers of it"};
+				       .why = "PyTorch does not report it to observers"};
 	return r;
 }
 
@@ -201,7 +201,7 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 		return r;
 	r = abi_plan(f, &s, facts, &w->arena, p, &o->abi);
 	o->values_known = r == 0;
-	o->why = "its code does not fit its schema";
+	o->why = "its code does not match its schema";
 	if (r == -EPROTO)
 		*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
 	return r == -ENOMEM ? r : 0;

@@ -168,7 +168,7 @@ static void format_version(uint32_t v, char *out, size_t size)
 
 static int unknown_version(struct err *e, const char *version)
 {
-	err_set(e, -ENOTSUP, "CPython %s is not known to this program", version);
+	err_set(e, -ENOTSUP, "CPython %s is not supported", version);
 	err_hint(e, "Python frames are shown for CPython 3.8 to 3.13");
 	return -ENOTSUP;
 }

@@ -177,7 +177,7 @@ int maps_read(pid_t pid, struct maps *out, struct err *e)
 		return process_error(pid, code, "read the mappings of", e);
 	}
 	int r = maps_parse(text, out);
-	return r ? err_set(e, r, "cannot read the mappings of %d: no memory", pid) : 0;
+	return r ? err_set(e, r, "cannot read the mappings of %d: out of memory", pid) : 0;
 }
 
 void maps_free(struct maps *m)

@@ -278,7 +278,7 @@ int process_parse_pid(const char *word, pid_t *pid, struct err *e)
 	errno = 0;
 	long n = strtol(word, &end, 10);
 	if (errno || *end || n <= 0 || n > PID_LIMIT) {
-		err_set(e, -EINVAL, "\"%s\" is no process ID", word);
+		err_set(e, -EINVAL, "\"%s\" is not a process ID", word);
 		return err_hint(e, "list the Python processes with: pgrep -af python");
 	}
 	*pid = (pid_t)n;

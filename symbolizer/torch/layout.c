@@ -306,7 +306,7 @@ static int verdict(const struct solve *s, size_t seen, struct err *e)
 		 s->facts->sizes >= 0 ? " and the accessors of libtorch" : "");
 	if (s->conflict & needed) {
 		list_facts(list, sizeof(list), s->conflict & needed);
-		err_set(e, -EPROTO, "the tensors of this process do not fit together: %s", list);
+		err_set(e, -EPROTO, "the tensors of this process contradict each other: %s", list);
 		err_hint(e, "these will be shown as unknown; please report the version of PyTorch");
 		return -EPROTO;
 	}
@@ -327,7 +327,7 @@ static int solve_all(struct solve *s, const struct tensor_snapshot *snaps, size_
 	s->sample = calloc(n + 1, sizeof(*s->sample));
 	if (!plain || !s->sample) {
 		free(plain);
-		return err_set(e, -ENOMEM, "no memory for %zu tensors", n);
+		return err_set(e, -ENOMEM, "out of memory for %zu tensors", n);
 	}
 	for (size_t i = 0; i < n; i++)
 		if (is_plain_tensor(r, l, &snaps[i]))

@@ -244,7 +244,7 @@ static void test_double(void **state)
 	facts.late.xmm[1] = (struct fp_slot){true, -88};
 	assert_int_equal(plan_with(types, schema, &facts), 0);
 	expect_unknown(&p.abi.args[1],
-		       "passed in an SSE register that the code does not put into memory");
+		       "passed in an SSE register that the code does not spill to memory");
 	expect(2, ABI_WORD, READ_WORD, LOC_REG + 2);
 	assert_int_equal(p.abi.args[3].how, ABI_WORD);
 	assert_int_equal(p.abi.args[3].base, CXX_DOUBLE);
@@ -424,7 +424,7 @@ static void test_std_arrays(void **state)
 	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
 		PLAN("f(bool[3] a, Tensor b) -> Tensor", unknown[i], TENSOR);
 		expect_unknown(&p.abi.args[0], "an array that is not one of up to eight bools");
-		expect_unknown(&p.abi.args[1], "passed behind a type ditrace does not know");
+		expect_unknown(&p.abi.args[1], "passed after a type ditrace does not know");
 	}
 	PLAN("f(bool[3] a, Tensor b) -> Tensor", "std::array<bool, 3ul> const&", TENSOR);
 	expect_unknown(&p.abi.args[0], "an array that is not one of up to eight bools");
@@ -551,7 +551,7 @@ static void test_written(void **state)
 
 	assert_int_equal(
 	    plan_with(types, "f(Tensor(a!) self, Tensor other) -> Tensor(c!)", &returns_plain), 0);
-	expect_unknown(&p.abi.results[0], "a reference to no known argument");
+	expect_unknown(&p.abi.results[0], "a reference to an unknown argument");
 }
 
 /* libstdc++ stores tuples from the last element to the first. */

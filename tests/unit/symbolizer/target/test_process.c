@@ -309,7 +309,7 @@ static void test_parse_pid(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(process_parse_pid(bad[i], &pid, &e), -EINVAL);
-		assert_non_null(strstr(e.what, "is no process ID"));
+		assert_non_null(strstr(e.what, "is not a process ID"));
 		assert_int_equal(pid, 7);
 	}
 	assert_int_equal(process_parse_pid("4121", &pid, NULL), 0);
