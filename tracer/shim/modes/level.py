@@ -24,9 +24,10 @@ class Level:
     """Where calls are met: at the functions of PyTorch, or at the operators of its dispatcher."""
 
     def __init__(self):
-        self.is_aten, self.mode = False, None
+        self.is_aten, self.mode = False, None  # no mode: not chosen yet
 
     def choose(self, is_aten):
+        """Once. Threads may be waiting to enter: the mode comes last."""
         self.is_aten = is_aten
         module = operators if is_aten else functions
         self.push, self.pop = module._push_mode, module._pop_mode
