@@ -80,7 +80,7 @@ picks() {
 		ok "threads" by bpf linear --nth 5- -- threads.py 10
 	ok "of each call its own numbers" verify capture/fours "$T/bpf" 36
 	by bpf add --nth 2- -- capture/blocks_sigurg.py
-	like "a thread that cannot be stopped is told of" "$T/err" 'blocks SIGURG: such calls are not captured'
+	like "a thread that cannot be stopped is told of" "$T/err" 'blocks SIGURG: chosen calls on it are not captured'
 	killed
 }
 each_torch forking picks

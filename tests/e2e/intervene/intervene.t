@@ -183,7 +183,7 @@ error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int9' true
 error "nothing is recorded" '--print does not go together' "$DITRACE" run --fallback add --print true
 error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample=50 true
 error "nor captured" '--capture does not go' "$DITRACE" run --fallback add --capture="$T/c" true
-error "no feature" 'is no feature' "$DITRACE" run --apply torch.add:nothing true
+error "no feature" 'unknown feature' "$DITRACE" run --apply torch.add:nothing true
 error "a condition that is none" 'nothing has "dtypo"' "$DITRACE" run --apply 'add:fallback:self.dtypo == 1' true
 error "what is not known before" 'has no "elapsed"' "$DITRACE" run --apply 'add:fallback:elapsed > 1ms' true
 error "whose ops" '--ops chooses for --cast' "$DITRACE" run --fallback add --ops add true

@@ -147,7 +147,7 @@ else
 fi
 
 error "no such process" 'no such process' "$DITRACE" monitor 4194303
-error "no process ID" 'no process ID' "$DITRACE" monitor abc
+error "no process ID" 'is not a process ID' "$DITRACE" monitor abc
 start sleep 36000
 error "a file that cannot be written" 'cannot write /nowhere/x' "$DITRACE" monitor -o /nowhere/x "$child"
 error "too short an interval" 'interval' "$DITRACE" monitor --interval 1ms "$child"

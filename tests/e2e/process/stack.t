@@ -222,7 +222,7 @@ kill -9 $tracer
 unstick
 
 error "no such process" 'no such process' "$DITRACE" stack 4194303
-error "no process ID" 'no process ID' "$DITRACE" stack abc
+error "no process ID" 'is not a process ID' "$DITRACE" stack abc
 error "no look" 'repeat' "$DITRACE" stack --repeat 0 $$
 error "an unknown option" 'unknown|no option' "$DITRACE" stack --frobnicate $$
 
