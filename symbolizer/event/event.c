@@ -18,8 +18,6 @@ const struct py_frame *py_stack_where(const struct py_stack *s)
 	return s->frames[0];
 }
 
-enum { DEPTH_MAX = 16 };
-
 struct stats_walk {
 	event_tensor_fn *fn;
 	void *arg;
@@ -32,7 +30,7 @@ static void walk_value(struct stats_walk *w, const struct value *v, int depth)
 		w->fn(v->tensor, &w->place, w->arg);
 		w->place.tensor++;
 	}
-	for (uint32_t i = 0; v->kind == VALUE_LIST && depth < DEPTH_MAX && i < v->count; i++)
+	for (uint32_t i = 0; v->kind == VALUE_LIST && depth < VALUE_DEPTH_MAX && i < v->count; i++)
 		walk_value(w, &v->items[i], depth + 1);
 }
 

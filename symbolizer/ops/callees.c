@@ -202,55 +202,12 @@ static int read_constant(void *arg, uint64_t addr, void *buf, size_t len)
 	return 0;
 }
 
-static int64_t word(const uint8_t *p)
-{
-	int32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-/* Binary search table of .eh_frame_hdr in the only encoding in use: sorted pairs of 4-byte offsets
- * from the section's start, of a piece of code and of its FDE (Linux Standard Base
- * Core 5.0, 10.6.2). */
-static const uint8_t *search_table(struct callees *c, uint64_t *at, uint64_t *n)
-{
-	static const uint8_t form[4] = {1, 0x1b, 0x03, 0x3b};
-	size_t size;
-	const uint8_t *hdr = elf_section(c->f, ".eh_frame_hdr", at, &size);
-
-	if (!hdr || size < 12 || memcmp(hdr, form, sizeof(form)))
-		return NULL;
-	*n = (uint32_t)word(hdr + 8);
-	return *n <= (size - 12) / 8 ? hdr + 12 : NULL;
-}
-
 static const uint8_t *find_piece(void *arg, uint64_t addr, uint64_t *start, size_t *len)
 {
 	struct callees *c = arg;
-	uint64_t at, lo = 0, hi;
-	const uint8_t *table = search_table(c, &at, &hi);
 
-	if (!table)
-		return NULL;
-	while (lo < hi) {
-		uint64_t mid = lo + (hi - lo) / 2;
-		if (at + (uint64_t)word(table + 8 * mid) <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
-		return NULL;
-	*start = at + (uint64_t)word(table + 8 * (lo - 1));
-	uint64_t fde = at + (uint64_t)word(table + 8 * (lo - 1) + 4);
-	/* FDE: length, CIE, then start and length of the code. The start is assumed to be
-	 * pc-relative, which is verified by comparison with the table. */
-	const uint8_t *p = elf_bytes(c->f, fde, 16);
-	if (!p || fde + 8 + (uint64_t)word(p + 8) != *start)
-		return NULL;
-	*len = (uint32_t)word(p + 12);
-	return addr - *start < *len ? elf_bytes(c->f, *start, *len) : NULL;
+	*len = elf_piece_at(c->f, addr, start);
+	return *len ? elf_bytes(c->f, *start, *len) : NULL;
 }
 
 struct return_sites_ops callees_ops(struct callees *c)

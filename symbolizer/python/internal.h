@@ -3,9 +3,11 @@
 #ifndef SYMBOLIZER_PYTHON_INTERNAL_H
 #define SYMBOLIZER_PYTHON_INTERNAL_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -262,6 +264,21 @@ const char *py_intern_string(struct py_codes *c, const char *s);
 /* Reserve space for `more` items of `size` bytes in an array of `count` whose capacity is the next
  * power of two. False when out of memory. */
 bool py_reserve(void *array, size_t count, size_t more, size_t size);
+
+/* The word at a target address; -EFAULT where nothing is ever mapped (vm.mmap_min_addr), or as
+ * mem_read_u64. */
+static inline int py_read_word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
+{
+	return addr < 4096 ? -EFAULT : mem_read_u64(rt->mem, addr, out);
+}
+
+/* The word at byte `off` of a window read before. */
+static inline uint64_t py_word_in(const uint8_t *window, uint32_t off)
+{
+	uint64_t v;
+	memcpy(&v, window + off, sizeof(v));
+	return v;
+}
 
 /* Threads: glibc's struct pthread, which pthread_self() points to. */
 

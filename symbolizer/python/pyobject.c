@@ -6,11 +6,6 @@
 #include "symbolizer/python/internal.h"
 #include "symbolizer/python/pycode.h"
 
-static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
-{
-	return mem_read_u64(rt->mem, addr, out);
-}
-
 static bool plausible(uint64_t addr)
 {
 	return addr >= 4096 && addr % 8 == 0;
@@ -26,9 +21,9 @@ int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
 
 	if (!plausible(obj))
 		return -EPROTO;
-	rc = word(rt, obj, &refs);
+	rc = py_read_word(rt, obj, &refs);
 	if (!rc)
-		rc = word(rt, obj + rt->layout.obj.ob_type, type);
+		rc = py_read_word(rt, obj + rt->layout.obj.ob_type, type);
 	if (rc)
 		return rc;
 	return refs == 0 || refs > 1ULL << 40 ? -EPROTO : 0;
@@ -46,7 +41,7 @@ static int check_type(const struct py_runtime *rt, uint64_t type)
 		return rc;
 	if (!plausible(meta))
 		return -EPROTO;
-	rc = word(rt, meta + rt->layout.obj.type_flags, &flags);
+	rc = py_read_word(rt, meta + rt->layout.obj.type_flags, &flags);
 	if (rc)
 		return rc;
 	return flags & type_subclass ? 0 : -EPROTO;
@@ -65,7 +60,7 @@ ssize_t py_type_name(const struct py_runtime *rt, uint64_t type, char *out, size
 	int rc = check_type(rt, type);
 
 	if (!rc)
-		rc = word(rt, type + rt->layout.obj.type_name, &name);
+		rc = py_read_word(rt, type + rt->layout.obj.type_name, &name);
 	if (rc)
 		return rc;
 	return mem_read_str(rt->mem, name, out, size);
@@ -139,7 +134,7 @@ static int str_header(const struct py_runtime *rt, uint64_t addr, struct str *s)
 		return rc;
 	if (type != rt->image.unicode_type)
 		return -EPROTO;
-	rc = word(rt, addr + o->str_length, &s->length);
+	rc = py_read_word(rt, addr + o->str_length, &s->length);
 	if (!rc)
 		rc = mem_read(rt->mem, addr + o->str_state, &state, sizeof(state));
 	if (rc)
@@ -179,7 +174,7 @@ ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, ui
 	if (!rc && type != rt->image.bytes_type)
 		rc = -EPROTO;
 	if (!rc)
-		rc = word(rt, addr + rt->layout.obj.bytes_size, &len);
+		rc = py_read_word(rt, addr + rt->layout.obj.bytes_size, &len);
 	if (rc)
 		return rc;
 	if (len > max)

@@ -137,19 +137,6 @@ int py_images(pid_t pid, struct py_image *out, size_t max, struct err *e)
 	return (int)found;
 }
 
-static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
-{
-	return addr < 4096 ? -EFAULT : mem_read_u64(rt->mem, addr, out);
-}
-
-static uint64_t word_at(const uint8_t *window, uint32_t off)
-{
-	uint64_t v;
-
-	memcpy(&v, window + off, sizeof(v));
-	return v;
-}
-
 /* PY_VERSION_HEX, Include/patchlevel.h: major, minor, micro, a nibble of level, a nibble of serial.
  */
 static void format_version(uint32_t v, char *out, size_t size)
@@ -233,12 +220,12 @@ int py_each_tstate(const struct py_runtime *rt, py_tstate_fn *fn, void *arg)
 	const struct py_walk *w = &rt->layout.walk;
 	struct tstate_visit v;
 	unsigned interps = 0, threads = 0;
-	int rc = word(rt, w->interp_head_addr, &v.interp);
+	int rc = py_read_word(rt, w->interp_head_addr, &v.interp);
 
 	while (!rc && v.interp) {
 		rc = ++interps > PY_MAX_INTERPRETERS
 			 ? -EPROTO
-			 : word(rt, v.interp + w->interp_tstate_head, &v.tstate);
+			 : py_read_word(rt, v.interp + w->interp_tstate_head, &v.tstate);
 		while (!rc && v.tstate) {
 			rc = ++threads > PY_MAX_THREADS
 				 ? -EPROTO
@@ -247,10 +234,10 @@ int py_each_tstate(const struct py_runtime *rt, py_tstate_fn *fn, void *arg)
 			if (!rc)
 				rc = fn(w, &v, arg);
 			if (!rc)
-				rc = word(rt, v.tstate + w->tstate_next, &v.tstate);
+				rc = py_read_word(rt, v.tstate + w->tstate_next, &v.tstate);
 		}
 		if (!rc)
-			rc = word(rt, v.interp + w->interp_next, &v.interp);
+			rc = py_read_word(rt, v.interp + w->interp_next, &v.interp);
 	}
 	return rc;
 }
@@ -258,7 +245,7 @@ int py_each_tstate(const struct py_runtime *rt, py_tstate_fn *fn, void *arg)
 static int check_tstate(const struct py_walk *w, const struct tstate_visit *v, void *arg)
 {
 	++*(unsigned *)arg;
-	return word_at(v->window, w->tw_interp) == v->interp ? 0 : -EPROTO;
+	return py_word_in(v->window, w->tw_interp) == v->interp ? 0 : -EPROTO;
 }
 
 /* 0, -EAGAIN before Py_Initialize has created the first thread state, or -EPROTO. */

@@ -5,19 +5,6 @@
 
 #include "symbolizer/python/internal.h"
 
-static int word(const struct py_runtime *rt, uint64_t addr, uint64_t *out)
-{
-	return addr < 4096 ? -EFAULT : mem_read_u64(rt->mem, addr, out);
-}
-
-static uint64_t word_at(const uint8_t *window, uint32_t off)
-{
-	uint64_t v;
-
-	memcpy(&v, window + off, sizeof(v));
-	return v;
-}
-
 struct wanted_thread {
 	uint64_t thread_id;
 	uint64_t tid;
@@ -29,8 +16,8 @@ static int match_thread(const struct py_walk *w, const struct tstate_visit *v, v
 {
 	struct wanted_thread *t = arg;
 
-	if (t->thread_id ? word_at(v->window, w->tw_thread_id) != t->thread_id
-			 : word_at(v->window, w->tw_native_thread_id) != t->tid)
+	if (t->thread_id ? py_word_in(v->window, w->tw_thread_id) != t->thread_id
+			 : py_word_in(v->window, w->tw_native_thread_id) != t->tid)
 		return 0;
 	t->found = *v;
 	return 1;
@@ -40,7 +27,7 @@ static int match_thread(const struct py_walk *w, const struct tstate_visit *v, v
 static int match_descriptor(const struct py_walk *w, const struct tstate_visit *v, void *arg)
 {
 	struct wanted_thread *t = arg;
-	uint64_t self = word_at(v->window, w->tw_thread_id);
+	uint64_t self = py_word_in(v->window, w->tw_thread_id);
 
 	if (pthread_tid(t->mem, self) != (pid_t)t->tid)
 		return 0;
@@ -77,10 +64,10 @@ static int read_frame(const struct py_runtime *rt, uint64_t *frame, uint64_t pai
 
 	if (rc)
 		return rc;
-	*frame = word_at(window, w->fw_previous);
+	*frame = py_word_in(window, w->fw_previous);
 	if (w->fw_owner != PY_NO_OFFSET && window[w->fw_owner] >= w->owner_not_python)
 		return 0;
-	pair[0] = word_at(window, w->fw_code) & ~7ULL;
+	pair[0] = py_word_in(window, w->fw_code) & ~7ULL;
 	pair[1] = 0;
 	memcpy(&pair[1], window + w->fw_instr, w->instr_size); /* little-endian */
 	return 1;
@@ -124,10 +111,10 @@ int py_walk_from(struct py_runtime *rt, uint64_t thread_id, pid_t tid, struct py
 	if (rc)
 		return rc;
 	top->tstate = t.found.tstate;
-	top->frame = word_at(t.found.window, w->tw_frame);
+	top->frame = py_word_in(t.found.window, w->tw_frame);
 	if (top->frame && w->cframe_frame != PY_NO_OFFSET) {
 		top->cframe = top->frame;
-		rc = word(rt, top->cframe + w->cframe_frame, &top->frame);
+		rc = py_read_word(rt, top->cframe + w->cframe_frame, &top->frame);
 	}
 	return rc ? rc : walk_frames(rt, top->frame, pairs, max, truncated);
 }
@@ -148,7 +135,7 @@ int py_code_range(struct py_runtime *rt, uint64_t code, uint64_t *start, uint64_
 
 	if (rt->layout.instr_kind != PY_INSTR_POINTER || adaptive == PY_NO_OFFSET)
 		return -ENOTSUP;
-	int rc = word(rt, code + OB_SIZE, &units);
+	int rc = py_read_word(rt, code + OB_SIZE, &units);
 	if (rc || units > MOST_UNITS)
 		return rc ? rc : -EPROTO;
 	*start = code + adaptive;
@@ -162,7 +149,7 @@ static int gil_address(const struct py_runtime *rt, uint64_t interp, uint64_t *g
 	if (rt->layout.gil == PY_NO_OFFSET)
 		return -ENOTSUP;
 	if (rt->layout.minor >= 12)
-		return word(rt, interp + rt->layout.gil, gil);
+		return py_read_word(rt, interp + rt->layout.gil, gil);
 	*gil = rt->image.runtime + rt->layout.gil;
 	return 0;
 }
@@ -171,8 +158,8 @@ int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out)
 {
 	uint64_t interp;
 	int32_t locked = 0;
-	int rc =
-	    word(rt, tstate + rt->layout.walk.tstate_window + rt->layout.walk.tw_interp, &interp);
+	int rc = py_read_word(rt, tstate + rt->layout.walk.tstate_window + rt->layout.walk.tw_interp,
+			   &interp);
 
 	*out = (struct py_gil){.size = rt->layout.gil_size};
 	if (!rc)
@@ -180,6 +167,6 @@ int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out)
 	if (!rc)
 		rc = mem_read(rt->mem, out->addr + rt->layout.gil_locked, &locked, sizeof(locked));
 	if (!rc && locked == 1)
-		rc = word(rt, out->addr + rt->layout.gil_holder, &out->holder);
+		rc = py_read_word(rt, out->addr + rt->layout.gil_holder, &out->holder);
 	return rc;
 }

@@ -76,9 +76,13 @@ uint64_t elf_first(const struct elf_file *f);
  * the file. Valid while it is open. */
 const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len);
 
-/* Size in bytes of the function at `vaddr`, by its unwind entry (.eh_frame_hdr's table; Linux
- * Standard Base Core 5.0, 10.6), which stripped files keep. 0 if it has none. */
+/* Size in bytes of the function that begins at `vaddr`, by its unwind entry, which stripped files
+ * keep. 0 if it has none. */
 uint64_t elf_function_size(struct elf_file *f, uint64_t vaddr);
+
+/* Size in bytes and *start of the piece of a function that has the code at `vaddr`, by its unwind
+ * entry. 0 if it has none. */
+uint64_t elf_piece_at(struct elf_file *f, uint64_t vaddr, uint64_t *start);
 
 enum { ELF_BUILD_MOST = 64 };
 

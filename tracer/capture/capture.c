@@ -235,8 +235,7 @@ int capture_open(const struct capture_opts *o, const struct when *when, bool wit
 	c->log = log;
 	c->files.root = o->dir[0] ? o->dir : ".";
 	c->files.max_bytes = o->max_bytes;
-	int r = selections_read(&c->selections, o, e);
-	r = r ? r : selection_environment(&c->selections.policy, &selection_capture, e);
+	int r = selections_read(&c->selections, o, &selection_capture, e);
 	if (r) {
 		capture_close(&c->observer);
 		return r;

@@ -279,8 +279,10 @@ struct selections {
 	uint64_t chosen; /* calls, in all processes */
 };
 
-/* Read the options; `dir` and `max_bytes` are not looked at. 0, -EINVAL with *e, or -ENOMEM. */
-int selections_read(struct selections *s, const struct capture_opts *o, struct err *e);
+/* Read the options, of which `dir` and `max_bytes` are not looked at, and the environment
+ * (selection_environment). 0, -EINVAL with *e, or -ENOMEM. */
+int selections_read(struct selections *s, const struct capture_opts *o,
+		    const struct selection_variables *v, struct err *e);
 
 /* Whether there is a selection at all: not every call is chosen. */
 bool selections_restrict(const struct selections *s);

@@ -139,7 +139,8 @@ void selection_free(struct selection *s)
 	s->room = 0;
 }
 
-int selections_read(struct selections *s, const struct capture_opts *o, struct err *e)
+int selections_read(struct selections *s, const struct capture_opts *o,
+		    const struct selection_variables *v, struct err *e)
 {
 	struct selection_policy *p = &s->policy;
 	p->every = o->every;
@@ -149,7 +150,7 @@ int selections_read(struct selections *s, const struct capture_opts *o, struct e
 		r = ranges_parse("--steps", o->steps, &p->steps, e);
 	if (!r && o->step_op)
 		r = filter_compile("--step-op", o->step_op, &p->step_op, e);
-	return r;
+	return r ? r : selection_environment(p, v, e);
 }
 
 bool selections_restrict(const struct selections *s)

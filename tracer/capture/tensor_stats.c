@@ -320,8 +320,7 @@ int stats_collector_open(const struct stats_opts *o, const struct capture_opts *
 	    .close = collector_close,
 	};
 	m->when = when;
-	int r = selections_read(&m->selections, selection, e);
-	r = r ? r : selection_environment(&m->selections.policy, &selection_overflow, e);
+	int r = selections_read(&m->selections, selection, &selection_overflow, e);
 	r = r ? r : open_first_nan(m, o, selection->dir, log, e);
 	if (r) {
 		collector_close(&m->observer);

@@ -24,7 +24,11 @@ further() {
 	local name n
 	for name in main other new; do
 		n=$(grep -c "^$name" "$T/out")
-		before_long more_than "$name" $((n + 25)) || return 1
+		before_long more_than "$name" $((n + 25)) && continue
+		echo "$name stands still"
+		tail -n 3 "$T/out.err"
+		"$DITRACE" stack "$target"
+		return 1
 	done
 }
 

@@ -109,6 +109,18 @@ static void defaults_are_left_out(void **state)
 	assert_string_equal(sorted("aten::f(Tensor? a=None, int b=1) -> ()", two, 2), "2");
 }
 
+static void each_is_named(bool (*fn)(const struct op_desc *, char *, size_t),
+			  const char *const (*cases)[2], size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct op_desc d = {.kind = strstr(cases[i][0], "::") ? OP_DISPATCHED : OP_BACKWARD,
+				    .name = cases[i][0]};
+		char name[64];
+		assert_true(fn(&d, name, sizeof(name)));
+		assert_string_equal(name, cases[i][1]);
+	}
+}
+
 static void names_for_python(void **state)
 {
 	(void)state;
@@ -118,15 +130,10 @@ static void names_for_python(void **state)
 	    {"mylib::f.out", "torch.ops.mylib.f.out"},
 	    {"AddBackward0", "AddBackward0"},
 	};
-	char name[64];
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct op_desc d = {.kind = strstr(cases[i][0], "::") ? OP_DISPATCHED : OP_BACKWARD,
-				    .name = cases[i][0]};
-		assert_true(opnames_python(&d, name, sizeof(name)));
-		assert_string_equal(name, cases[i][1]);
-	}
+	each_is_named(opnames_python, cases, sizeof(cases) / sizeof(cases[0]));
+	char name[8];
 	struct op_desc d = {.kind = OP_DISPATCHED, .name = "mylib::f.out"};
-	assert_false(opnames_python(&d, name, 8));
+	assert_false(opnames_python(&d, name, sizeof(name)));
 	assert_string_equal(name, "");
 }
 
@@ -149,13 +156,7 @@ static void names_to_call(void **state)
 	    {"mylib::f.out", "torch.ops.mylib.f.out"},
 	    {"AddBackward0", "AddBackward0"},
 	};
-	char name[64];
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct op_desc d = {.kind = strstr(cases[i][0], "::") ? OP_DISPATCHED : OP_BACKWARD,
-				    .name = cases[i][0]};
-		assert_true(opnames_callable(&d, name, sizeof(name)));
-		assert_string_equal(name, cases[i][1]);
-	}
+	each_is_named(opnames_callable, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
 /* A name from the target cannot escape the folder. */
