@@ -34,7 +34,7 @@ forked() {
 	printf '%s\0' "$PWD" "$@" >"$T/order"
 	forked=
 	order=$BASHPID.$((${order#*.} + 1))
-	echo "$order" >&"$to"
+	(echo "$order" >&"$to") # not by this shell itself, whose 1 the child may be opening to write to
 	answered pid && forked=$REPLY
 }
 
