@@ -1,5 +1,5 @@
-"""What ditrace stack says of the arguments of ops is what a trace of the same calls says, and more of them are known
-than not: stack_arguments.py DITRACE PID EVENTS"""
+"""What ditrace stack says of the arguments of ops is what a trace of the same calls says, and of most it says it at
+some place in the op's code: stack_arguments.py DITRACE PID EVENTS"""
 
 import json
 import subprocess
@@ -36,30 +36,30 @@ def threads_of(ditrace, pid):
 
 
 def judged(thread, calls):
-    """How many of its arguments are known, and how many not."""
-    known = unknown = 0
+    """Its arguments, {(op, argument): whether it is known}."""
+    known = {}
     for a in thread["args"] or []:
         what = said(a)
         right = calls.get((thread["op"], a["name"]), set())
         if what is not None and what not in right:
             sys.exit(f"{thread['op']} {a}: not among {right or None}")
-        known, unknown = known + (what is not None), unknown + (what is None)
+        known[thread["op"], a["name"]] = what is not None
     if thread["op_ns_least"] and thread["op_ns_least"] > 3e9:
         sys.exit(f"{thread['op']} is said to have run for {thread['op_ns_least']} ns")
-    return known, unknown
+    return known
 
 
 def check(ditrace, pid, calls):
-    ops, known, unknown = set(), 0, 0
-    for _ in range(200):
+    known = {}
+    for look in range(200):
         for t in threads_of(ditrace, pid):
-            k, u = judged(t, calls)
-            known, unknown = known + k, unknown + u
-            ops |= {t["op"]} if t["args"] else set()
-        if len(ops) >= 8:
+            for argument, is_known in judged(t, calls).items():
+                known[argument] = is_known or known.get(argument, False)
+        ops = {op for op, _ in known}
+        if len(ops) >= 8 and look >= 20:  # where a look meets an op is chance
             break
-    print(f"# {len(ops)} ops, {known} arguments known, {unknown} not")
-    return len(ops) >= 8 and known > unknown
+    print(f"# {len(ops)} ops, of {len(known)} arguments {sum(known.values())} known")
+    return len(ops) >= 8 and sum(known.values()) > len(known) / 2
 
 
 sys.exit(not check(*sys.argv[1:3], calls_of(jsonl.read(sys.argv[3]))))
