@@ -94,14 +94,17 @@ static void look_at_vector(struct boxed *b, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Walk the nodes of an unordered_map<Symbol, vector<...>>: {next, key, begin, end, ...}. */
+/* Walk the nodes of an unordered_map<Symbol, vector<...>>: {next, key, begin, end, ...}. What is
+ * none may be linked in a circle, which the one node that is remembered, ever later, is met in. */
 static void look_at_nodes(struct boxed *b, uint64_t node)
 {
-	uint64_t w[4];
+	uint64_t w[4], met = 0;
 	for (unsigned i = 0; i < OPERATORS_MAX && node > 4096 && !(node & 7) && b->votes < AGREE;
 	     i++) {
-		if (mem_read(b->mem, node, w, sizeof(w)))
+		if (node == met || mem_read(b->mem, node, w, sizeof(w)))
 			return;
+		if (!(i & (i + 1)))
+			met = node;
 		look_at_vector(b, w[2], w[3]);
 		node = w[0];
 	}

@@ -1,10 +1,11 @@
 /* Inside of tracer/session/session.h: shared by what begins (session_open.c), what takes events
- * (session.c) and what adds processes (session_procs.c). */
+ * (session.c), what adds processes (session_procs.c) and what probes them (session_probes.c). */
 #ifndef TRACER_SESSION_INTERNAL_H
 #define TRACER_SESSION_INTERNAL_H
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "perf/trace/trace_format.h"
 #include "symbolizer/decode/decoder.h"
@@ -97,7 +98,10 @@ struct session {
 		o_;                                                                                \
 	})
 
-uint64_t session_now(void);
+static inline uint64_t session_now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
 
 /* Make the decoder, whose events the session takes from now on. Returns 0 or -ENOMEM. */
 int session_begin_decoding(struct session *s);
@@ -105,8 +109,17 @@ int session_begin_decoding(struct session *s);
 /* The slot of a process that is traced, NULL if it is not. */
 struct proc *session_proc(struct session *s, pid_t pid);
 
+/* session_plan.c: give the engine the plan of this session, what the options leave of the op
+ * table's, and put its sites into s->sites. 0 or -errno with *e. */
+int session_make_plan(struct session *s, struct err *e);
+
 /* Whether the lists of names leave this op. */
 bool session_wants(const struct session *s, const struct op_desc *op);
+
+/* session_probes.c: probe the n sites of library `lib` (enum ops_file) in the process of slot
+ * `index`. 0, also where it has no such library, or -errno with *e. */
+int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
+			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e);
 
 /* Put in what could not be put in when the process was added: its Python had not started, its
  * operators were not registered. */
@@ -118,12 +131,6 @@ void session_free_ended(struct session *s, bool all);
 
 /* Count dispatched ops for a moment, now and then. */
 void session_sample_dispatch(struct session *s);
-
-/* session_stats.c: measure what a probe costs, once; what is to be said of tracing as it is now;
- * with a file, say it there now and then. */
-void session_calibrate(struct session *s);
-void session_stats(struct session *s, struct trace_stats *out);
-void session_write_stats(struct session *s);
 
 /* session_ops.c: begin to make the op table of `pid`; make it, or take what was begun, into s->ops
  * (0 or -errno); end what was begun and not taken. */

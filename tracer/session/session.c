@@ -17,11 +17,6 @@
 #include "tracer/engine/engine.h"
 #include "tracer/session/internal.h"
 
-uint64_t session_now(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 /* The line of code goes into the trace with its frame, while the file is at hand. */
 static void find_text(struct session *s, const struct op_event *ev)
 {
@@ -134,6 +129,48 @@ static void count_lost(struct session *s)
 	s->lost = lost;
 }
 
+static void read_stats(struct session *s, struct trace_stats *out)
+{
+	struct engine_counters c;
+	s->engine->counters(s->engine, &c);
+	*out = (struct trace_stats){
+	    .probe_ns = c.mean_ns ? c.hits * (c.mean_ns + c.trap_ns) : 0,
+	    .seen_permille = TRACE_SEEN_UNKNOWN,
+	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
+	};
+	bool all = !s->o->ops && !s->o->not_ops && !s->when && s->o->depth == SESSION_ALL_LEVELS &&
+		   s->o->phase == SESSION_ALL;
+	if (all && c.dispatched >= DISPATCH_LEAST)
+		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
+}
+
+static void calibrate(struct session *s)
+{
+	if (!s->calibrated)
+		s->engine->calibrate(s->engine);
+	s->calibrated = true;
+}
+
+/* Whoever reads the file while it grows is told once a second, if anything happened. */
+static void write_stats(struct session *s)
+{
+	enum { EVERY_NS = 1000 * 1000 * 1000 };
+	struct trace_stats stats;
+	struct engine_counters c;
+	/* While dispatched ops are counted a measurement would count, too. */
+	if (!OBSERVERS_FIRST(s, on_stats) || !s->first_ns || s->dispatch_since ||
+	    s->now - s->stats_ns < EVERY_NS)
+		return;
+	s->stats_ns = s->now;
+	s->engine->counters(s->engine, &c);
+	if (c.hits == s->stats_hits)
+		return;
+	s->stats_hits = c.hits;
+	calibrate(s);
+	read_stats(s, &stats);
+	OBSERVERS_CALL(s, on_stats, &stats);
+}
+
 static void housekeeping(struct session *s)
 {
 	enum { EVERY_NS = 20 * 1000 * 1000 };
@@ -143,7 +180,7 @@ static void housekeeping(struct session *s)
 	session_complete_procs(s);
 	session_sample_dispatch(s);
 	count_lost(s);
-	session_write_stats(s);
+	write_stats(s);
 }
 
 /* The engine is told as soon as the layout of a process's tensors is known. */
@@ -263,7 +300,7 @@ unsigned session_total(const struct session *s)
 /* All probes out, and then all that they had sent. */
 static void stop_probes(struct session *s)
 {
-	session_calibrate(s);
+	calibrate(s);
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	while (consume(s) > 0)
 		update_procs(s);
@@ -282,7 +319,7 @@ int session_finish(struct session *s, struct err *e)
 {
 	struct trace_stats stats;
 	stop_probes(s);
-	session_stats(s, &stats);
+	read_stats(s, &stats);
 	const struct report_opts whole = {
 	    .targets = s->targets,
 	    .ntargets = s->ntargets,

@@ -1,0 +1,159 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracer/session/internal.h"
+
+static bool is_node(const struct op_probe *p)
+{
+	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE || p->role == ROLE_NAMED_NODE;
+}
+
+static bool observers_want(const struct session *s, const struct op_desc *op)
+{
+	for (const struct observer *o = s->observers; o; o = o->next)
+		if (o->wants_op && !o->wants_op(o, op))
+			return false;
+	return true;
+}
+
+/* Whether the probes of `p` are to be put in, by the lists of names. Of boxed calls, Python
+ * functions and their nodes only the events tell the name. */
+static bool is_probed(const struct session *s, const struct op_probe *p)
+{
+	if (p->exit_kind == EXIT_NONE)
+		return false;
+	if (p->role == ROLE_GRADS)
+		return OBSERVERS_FIRST(s, on_grads);
+	/* Nodes mark what is backward, wanted or not. */
+	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->needs & OBSERVER_NODES))
+		return true;
+	if (s->needs & OBSERVER_ALL)
+		return true;
+	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
+		return true;
+	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
+		return s->o->phase == SESSION_BACKWARD && is_node(p);
+	if (p->role == ROLE_CALL && !observers_want(s, &p->desc))
+		return false;
+	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
+}
+
+/* Whether the events of a probed op may be recorded. */
+static bool is_chosen(const struct session *s, const struct op_probe *p)
+{
+	if ((p->role != ROLE_CALL && p->role != ROLE_NODE) || p->exit_kind == EXIT_NONE)
+		return false;
+	if (s->o->phase == SESSION_FORWARD && is_node(p))
+		return false;
+	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
+		return false;
+	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
+}
+
+/* Keeps the chosen ones of `ops`; n of them when it begins. */
+static int check_when(struct session *s, const struct op_desc **ops, size_t n, struct err *e)
+{
+	bool more = s->o->ops && filter_may_come(&s->ops_filter, ops, n);
+	n = 0;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		if (is_chosen(s, &s->ops->ops[i]))
+			ops[n++] = &s->ops->ops[i].desc;
+	int r = when_check(s->when, ops, n, more, e);
+	for (const struct observer *o = s->observers; o && !r; o = o->next)
+		r = o->check_when ? o->check_when(o, e) : 0;
+	return r;
+}
+
+static int check_filters(struct session *s, struct err *e)
+{
+	const struct op_desc **all = malloc(s->ops->n * sizeof(*all));
+	size_t n = 0;
+	if (!all)
+		return err_set(e, -ENOMEM, "no memory");
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		if (s->ops->ops[i].role == ROLE_CALL || s->ops->ops[i].role == ROLE_NODE)
+			all[n++] = &s->ops->ops[i].desc;
+	int r = s->o->ops ? filter_check(&s->ops_filter, all, n, e) : 0;
+	if (!r && s->o->not_ops)
+		r = filter_check(&s->not_filter, all, n, e);
+	if (!r && s->when)
+		r = check_when(s, all, n, e);
+	free(all);
+	return r;
+}
+
+static void add_sites(struct session *s, uint32_t op, unsigned file, size_t *n)
+{
+	const struct op_probe *p = &s->ops->ops[op];
+	if (p->file != file || !is_probed(s, p))
+		return;
+	memcpy(&s->sites[*n], &s->ops->sites[p->first_site], p->nsites * sizeof(*s->sites));
+	*n += p->nsites;
+}
+
+/* In the order of enum shim_op. */
+static size_t add_observed(struct session *s)
+{
+	static const uint8_t roles[] = {ROLE_BOXED, ROLE_NAMED, ROLE_NAMED_NODE, ROLE_ENGINE};
+	size_t n = 0;
+	for (size_t k = 0; k < sizeof(roles); k++)
+		for (uint32_t i = 0; i < s->ops->n; i++)
+			if (s->ops->ops[i].role == roles[k])
+				s->sites[n++] = (struct probe_site){0, i, SITE_OBSERVED};
+	return n;
+}
+
+bool session_wants(const struct session *s, const struct op_desc *op)
+{
+	return (!s->o->ops || filter_match(&s->ops_filter, op)) &&
+	       (!s->o->not_ops || !filter_match(&s->not_filter, op));
+}
+
+/* Of an engine that picks calls: which operator a boxed call is of only its event tells, and Python
+ * functions are not captured. */
+static __u8 stop_flags(const struct session *s, const struct op_probe *p)
+{
+	if (!s->engine->count_call || p->role == ROLE_BOXED)
+		return PLAN_STOP;
+	return p->role == ROLE_FUNCTION ? 0 : PLAN_STOP | PLAN_PICK;
+}
+
+/* What the options add to the plan of an op. */
+static __u8 session_flags(const struct session *s, const struct op_probe *p)
+{
+	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
+	if (is_node(p) && s->o->phase == SESSION_FORWARD)
+		return PLAN_MARK;
+	__u8 stop = stop_flags(s, p);
+	if (s->needs & OBSERVER_NODES && is_node(p))
+		return stop;
+	if (s->stops && (!is_named || session_wants(s, &p->desc)))
+		return stop;
+	return s->o->ops && p->role == ROLE_NODE && !filter_match(&s->ops_filter, &p->desc)
+		   ? PLAN_MARK
+		   : 0;
+}
+
+int session_make_plan(struct session *s, struct err *e)
+{
+	int r = check_filters(s, e);
+	if (r)
+		return r;
+	s->sites = malloc(s->ops->nsites * sizeof(*s->sites) + 1);
+	if (!s->sites)
+		return err_set(e, -ENOMEM, "no memory");
+	size_t n = 0;
+	if (s->engine->observes)
+		n = add_observed(s);
+	else
+		for (uint32_t i = 0; i < s->ops->n; i++)
+			add_sites(s, i, OPS_CPU, &n);
+	s->cpu_sites = n;
+	for (uint32_t i = 0; !s->engine->observes && i < s->ops->n; i++)
+		add_sites(s, i, OPS_PYTHON, &n);
+	s->python_sites = n - s->cpu_sites;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		s->ops->plans[i].flags |= session_flags(s, &s->ops->ops[i]);
+	return s->engine->set_plans(s->engine, 0, s->ops->plans, s->ops->n, e);
+}

@@ -1,0 +1,167 @@
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "symbolizer/decode/decoder.h"
+#include "symbolizer/python/pycode.h"
+#include "symbolizer/target/maps.h"
+#include "tracer/proc/freeze.h"
+#include "tracer/session/internal.h"
+
+int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
+			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e)
+{
+	char path[PATH_MAX];
+	pid_t pid = s->procs[index].target->pid;
+	const struct mapping *m = ops_mapping(l, lib);
+	if (!m || !n)
+		return 0;
+	int r = maps_open_path(pid, m, path, sizeof(path), e);
+	struct probe_file f = {path, sites, n};
+	return r ? r : s->engine->attach(s->engine, pid, index, &f, e);
+}
+
+/* A probe at a place in a file that is only known by an address in the process. */
+static int probe_address(struct session *s, struct proc *p, uint64_t addr, uint32_t kind,
+			 uint32_t op)
+{
+	struct maps maps;
+	char path[PATH_MAX];
+	if (maps_read(p->target->pid, &maps, NULL))
+		return -ESRCH;
+	const struct mapping *m = maps_find(&maps, addr);
+	int r =
+	    m && m->inode ? maps_open_path(p->target->pid, m, path, sizeof(path), NULL) : -ENOENT;
+	if (!r) {
+		struct probe_site site = {addr - m->start + m->offset, op, kind};
+		struct probe_file f = {path, &site, 1};
+		r = s->engine->attach(s->engine, p->target->pid, (uint16_t)(p - s->procs), &f,
+				      NULL);
+	}
+	maps_free(&maps);
+	return r;
+}
+
+static void probe_code_freed(struct session *s, struct proc *p)
+{
+	uint64_t addr;
+	if (p->code_freed || !p->target->py || py_code_dealloc_addr(p->target->py, &addr))
+		return;
+	p->code_freed = true;
+	probe_address(s, p, addr, SITE_CODE_FREED, 0);
+}
+
+/* The function that boxed calls pass, at `at`: its exits are found as those of the others, from the
+ * code in the file. */
+static void place_boxed(struct session *s, struct proc *p, uint64_t at)
+{
+	struct target *t = p->target;
+	uint64_t vaddr = at - t->bias[OPS_CPU];
+	struct probe_site sites[1 + EXITS_MAX + 1];
+	size_t own = op_table_boxed_sites(s->ops, vaddr, sites);
+	int changed = own ? -1 : op_table_call_boxed(s->ops, vaddr);
+	struct maps maps;
+	struct libraries l;
+	if ((!own && changed < 0) || maps_read(t->pid, &maps, NULL))
+		return;
+	libraries_find(&maps, &l);
+	if (changed >= 0)
+		s->engine->set_plans(s->engine, (uint32_t)changed, &s->ops->plans[changed], 1,
+				     NULL);
+	for (unsigned file = 0; file < OPS_FILES; file++) {
+		size_t n = file == OPS_CPU ? own : 0;
+		if (changed >= 0)
+			n = op_table_call_boxed_sites(s->ops, file, sites);
+		/* The operators that they call may be gone when their calls are looked at. */
+		if (file == OPS_CPU && s->ops->schema_off)
+			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA};
+		if (n)
+			session_probe_library(s, (uint16_t)(p - s->procs), &l, file, sites, n,
+					      NULL);
+	}
+	maps_free(&maps);
+}
+
+/* It is known once PyTorch is imported. The program's first op may come soon after that, and probes
+ * are slow to place where many processes are traced at once: the main thread stands still so long.
+ */
+static void probe_boxed(struct session *s, struct proc *p)
+{
+	enum { TRY_NS = 60ULL * 1000 * 1000 * 1000, WAIT_MS = 100 };
+	struct freeze *frozen = NULL;
+	if (p->boxed || s->now - p->added > TRY_NS)
+		return;
+	uint64_t at = target_find_boxed(p->target);
+	if (!at)
+		return;
+	p->boxed = true;
+	if (!s->engine->follow)
+		freeze_thread(p->target->pid, WAIT_MS, &frozen);
+	place_boxed(s, p, at);
+	freeze_release(frozen);
+}
+
+static void find_python(struct session *s, struct proc *p)
+{
+	struct err why = {0};
+	if (p->target->py || target_find_python(p->target, &why))
+		return;
+	s->engine->set_proc(s->engine, (uint16_t)(p - s->procs), &p->target->conf);
+}
+
+static void learn_pynode(struct session *s, struct proc *p)
+{
+	uint16_t off = s->pynode_known ? 0 : target_pynode_obj(p->target);
+	int op = off ? op_table_set_pynode(s->ops, off) : -1;
+	if (op < 0)
+		return;
+	s->pynode_known = true;
+	s->engine->set_plans(s->engine, (uint32_t)op, &s->ops->plans[op], 1, NULL);
+}
+
+void session_complete_procs(struct session *s)
+{
+	s->now = session_now();
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
+		struct proc *p = &s->procs[i];
+		if (!p->target || !p->alive)
+			continue;
+		find_python(s, p);
+		learn_pynode(s, p);
+		if (target_prepare(p->target))
+			s->engine->set_proc(s->engine, (uint16_t)i, &p->target->conf);
+		probe_code_freed(s, p);
+		probe_boxed(s, p);
+	}
+}
+
+/* A tenth of the first seconds, less later on: each call of the dispatcher costs a trap meanwhile.
+ */
+void session_sample_dispatch(struct session *s)
+{
+	enum { WINDOW_NS = 50 * 1000 * 1000, PAUSE_NS = 1000 * 1000 * 1000 };
+	uint16_t index = PROCS_MAX;
+	if (!s->ops || !s->ops->dispatch_off || !s->first_ns)
+		return;
+	if (s->dispatch_since && s->now - s->dispatch_since >= WINDOW_NS) {
+		s->engine->count_dispatch(s->engine, 0);
+		s->engine->detach(s->engine, index);
+		s->dispatch_since = 0;
+		s->dispatch_next = s->now + PAUSE_NS * (1 + (s->now - s->first_ns) / PAUSE_NS / 4);
+		return;
+	}
+	if (s->dispatch_since || s->now < s->dispatch_next)
+		return;
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
+		const struct proc *p = &s->procs[i];
+		if (!p->target || !p->alive)
+			continue;
+		struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH};
+		struct probe_file f = {s->ops->path[OPS_CPU], &site, 1};
+		if (!s->engine->attach(s->engine, p->target->pid, index, &f, NULL)) {
+			s->engine->count_dispatch(s->engine, 1);
+			s->dispatch_since = s->now;
+		}
+		break;
+	}
+}
