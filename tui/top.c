@@ -1,7 +1,6 @@
 #include "tui/model/top.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,14 +9,6 @@
 #include "tui/keys.h"
 
 enum { MS = 1000000, REFRESH_NS = 500 * MS, SLICE_NS = 50 * MS };
-
-void top_say(struct top *t, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	vsnprintf(t->message, sizeof(t->message), format, args);
-	va_end(args);
-}
 
 static int fill_lines(struct top *t, size_t height)
 {

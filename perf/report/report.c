@@ -11,10 +11,6 @@
 #include "perf/events/json_event.h"
 #include "perf/report/internal.h"
 
-const char *const report_sort_names[] = {
-    "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",
-    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", NULL};
-
 static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 {
 	switch (sort) {

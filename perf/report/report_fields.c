@@ -264,6 +264,10 @@ static unsigned keys_of(enum report_sort sort)
 	}
 }
 
+const char *const report_sort_names[] = {
+    "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",
+    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", NULL};
+
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
 	size_t i = 0;

@@ -152,24 +152,6 @@ void slot_dataflow_free(struct slot_dataflow *fr)
 	memset(fr, 0, sizeof(*fr));
 }
 
-bool slot_dataflow_overlaps(const struct slot_dataflow_store *s, int32_t off, unsigned width)
-{
-	return (int64_t)s->off < (int64_t)off + width && (int64_t)off < (int64_t)s->off + s->width;
-}
-
-/* Only the start of an object whose address is taken is known. A slot inside such an object that
- * starts lower would be missed, but compilers give a spilled register a spill slot of its own, and
- * a variable that shares its place with an object starts where that starts. */
-bool slot_dataflow_private(const struct slot_dataflow *fr, int32_t off, unsigned width)
-{
-	if (fr->lost || off < fr->call_sp)
-		return false;
-	for (size_t i = 0; i < fr->ntaken; i++)
-		if (fr->taken[i] >= off && (int64_t)fr->taken[i] < (int64_t)off + width)
-			return false;
-	return true;
-}
-
 struct reg_value slot_dataflow_resolve(const struct slot_dataflow *fr, struct reg_value v)
 {
 	const struct slot_dataflow_store *found = NULL;

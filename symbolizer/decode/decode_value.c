@@ -6,11 +6,6 @@
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/names.h"
 
-struct value value_not_decoded(const char *reason)
-{
-	return (struct value){.kind = VALUE_NOT_DECODED, .str = reason};
-}
-
 const struct item *items_stack(const struct items *it)
 {
 	const struct item *i = NULL;

@@ -89,6 +89,9 @@ void decode_boxed(struct decode *d, const struct items *it, unsigned read,
 		  const struct schema_arg *types, unsigned n, struct value *out);
 
 /* A VALUE_NOT_DECODED; `reason` is not copied. */
-struct value value_not_decoded(const char *reason);
+static inline struct value value_not_decoded(const char *reason)
+{
+	return (struct value){.kind = VALUE_NOT_DECODED, .str = reason};
+}
 
 #endif

@@ -7,8 +7,6 @@
 #include "symbolizer/decode/internal.h"
 #include "symbolizer/python/pycode.h"
 
-enum { HELD_MAX = 32 << 20 };
-
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg)
 {
 	struct decoder *d = calloc(1, sizeof(*d));
@@ -36,52 +34,6 @@ int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
 		return -E2BIG;
 	d->procs[proc].target = t;
 	return 0;
-}
-
-/* Decode what is held back of a process, with what is known of its tensors now. */
-static void drain_proc(struct decoder *d, struct decoder_proc *p)
-{
-	const struct hit *h;
-	if (p->target->layout_complete)
-		target_settle(p->target);
-	for (size_t at = 0; (h = hit_queue_next(&p->held, &at));)
-		decoder_pair(d, p->target, h);
-	p->held.len = 0;
-	if (p->target->layout_known)
-		hit_queue_free(&p->held);
-}
-
-/* In a copy of our own, the frames give way to the stack they stand for. */
-static void know_stack(struct target *t, struct item *i, uint64_t when)
-{
-	const struct py_stack *s = decoder_frames(t, i, when);
-	memcpy(i + 1, &s, sizeof(s));
-	i->aux |= STACK_KNOWN;
-}
-
-void decoder_decode(struct decoder *d, const struct hit *h)
-{
-	struct decoder_proc *p = &d->procs[h->proc];
-	if (!p->target) {
-		d->dropped++;
-		return;
-	}
-	if (p->target->layout_known && p->held.len)
-		drain_proc(d, p);
-	if (p->target->layout_known || hit_is_of_code(h->kind)) {
-		decoder_pair(d, p->target, h);
-		return;
-	}
-	struct hit *copy = hit_queue_add(&p->held, h, HELD_MAX);
-	if (!copy) {
-		drain_proc(d, p);
-		decoder_pair(d, p->target, h);
-		return;
-	}
-	struct items it = items_of(copy);
-	const struct item *s = items_stack(&it);
-	if (s && s->len && p->target->py)
-		know_stack(p->target, (struct item *)s, h->ts);
 }
 
 /* The first word of the tensor that an item holds, of its class's vtable; 0: none. */
@@ -154,58 +106,14 @@ void decoder_feed_now(struct decoder *d, const struct hit *h)
 	if (!accept_hit(d, h))
 		return;
 	reorder_buffer_flush(&d->reorder_buffer, d);
-	drain_proc(d, &d->procs[h->proc]);
+	decoder_drain(d, &d->procs[h->proc]);
 	decoder_pair(d, d->procs[h->proc].target, h);
-}
-
-void decoder_warm(struct decoder *d, const struct hit *h)
-{
-	struct target *t = d->procs[h->proc].target;
-	if (!t || !t->py || h->kind != HIT_ENTRY)
-		return;
-	struct items it = items_of(h);
-	const struct item *s = items_stack(&it);
-	if (s && s->len)
-		decoder_frames(t, s, h->ts);
-}
-
-void decoder_foresee(struct decoder *d, const struct hit *h)
-{
-	enum { REGIONS = 3 + CODE_PIECES };
-	struct target *t = d->procs[h->proc].target;
-	struct py_region r[REGIONS];
-	unsigned n = 0;
-	if (!t || !t->py)
-		return;
-	struct items it = items_of(h);
-	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
-		if (i->kind != ITEM_DATA || i->len <= 8)
-			continue;
-		memcpy(&r[n].addr, i + 1, 8);
-		r[n].data = (const uint8_t *)(i + 1) + 8;
-		r[n++].len = i->len - 8u;
-	}
-	if (n)
-		py_code_remember(t->py, h->sp, r, n);
-}
-
-/* Hits of a process have stopped coming, or have come for long: show what is there. */
-static void drain_held(struct decoder *d, uint64_t now_ns)
-{
-	enum { HELD_NS = 500 * 1000 * 1000 };
-	for (unsigned i = 0; i < PROCS_MAX; i++) {
-		struct decoder_proc *p = &d->procs[i];
-		if (!p->target || p->target->layout_known || now_ns - p->drained < HELD_NS)
-			continue;
-		p->drained = now_ns;
-		drain_proc(d, p);
-	}
 }
 
 void decoder_tick(struct decoder *d, uint64_t now_ns)
 {
 	if (reorder_buffer_turn(&d->reorder_buffer, d, now_ns))
-		drain_held(d, now_ns);
+		decoder_drain_held(d, now_ns);
 }
 
 bool decoder_end_target(struct decoder *d, uint16_t proc)
@@ -216,19 +124,11 @@ bool decoder_end_target(struct decoder *d, uint16_t proc)
 	return d->reorder_buffer.turns >= p->last_turn;
 }
 
-static void settle_proc(struct decoder *d, struct decoder_proc *p)
-{
-	if (!p->target)
-		return;
-	target_settle(p->target);
-	drain_proc(d, p);
-}
-
 void decoder_remove_target(struct decoder *d, uint16_t proc)
 {
 	if (proc >= PROCS_MAX)
 		return;
-	settle_proc(d, &d->procs[proc]);
+	decoder_settle(d, &d->procs[proc]);
 	decoder_end_ops(d, proc);
 	decoder_drop_threads(d, proc);
 	d->procs[proc] = (struct decoder_proc){0};
@@ -238,7 +138,7 @@ void decoder_finish(struct decoder *d)
 {
 	reorder_buffer_flush(&d->reorder_buffer, d);
 	for (unsigned i = 0; i < PROCS_MAX; i++)
-		settle_proc(d, &d->procs[i]);
+		decoder_settle(d, &d->procs[i]);
 	decoder_end_ops(d, -1);
 }
 

@@ -138,12 +138,14 @@ struct decoder {
 /* Decode a record whose turn has come, or hold it back. */
 void decoder_decode(struct decoder *d, const struct hit *h);
 
-/* Read the Python code that a record names, so that it is known when its turn comes. */
-void decoder_warm(struct decoder *d, const struct hit *h);
+/* Decode what is held back of a process, with what is known of its tensors now. */
+void decoder_drain(struct decoder *d, struct decoder_proc *p);
 
-/* Learn a Python code object from what its record (HIT_CODE_FREED, HIT_CODE_MET) has copied of it,
- * to be called before the hits that were taken while it lived. */
-void decoder_foresee(struct decoder *d, const struct hit *h);
+/* The same of all processes whose hits have stopped coming, or have come for long. */
+void decoder_drain_held(struct decoder *d, uint64_t now_ns);
+
+/* The process is over: what is not known of its tensors now never is. */
+void decoder_settle(struct decoder *d, struct decoder_proc *p);
 
 /* pair_hits.c: open or close the op that a record is of; `t` is its process. */
 void decoder_pair(struct decoder *d, struct target *t, const struct hit *h);

@@ -1,46 +1,9 @@
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/decode/internal.h"
-
-static int make_room(struct hit_queue *q, size_t need, size_t most)
-{
-	if (need <= q->room)
-		return 0;
-	size_t room = need < most / 2 ? 2 * need : most;
-	uint8_t *data = need <= most ? realloc(q->data, room) : NULL;
-	if (!data)
-		return -1;
-	q->data = data;
-	q->room = room;
-	return 0;
-}
-
-struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most)
-{
-	if (make_room(q, q->len + h->size, most))
-		return NULL;
-	struct hit *copy = memcpy(q->data + q->len, h, h->size);
-	q->len += h->size;
-	return copy;
-}
-
-const struct hit *hit_queue_next(const struct hit_queue *q, size_t *at)
-{
-	if (*at >= q->len)
-		return NULL;
-	const struct hit *h = (const struct hit *)(q->data + *at);
-	*at += h->size;
-	return h;
-}
-
-void hit_queue_free(struct hit_queue *q)
-{
-	free(q->data);
-	*q = (struct hit_queue){0};
-}
+#include "symbolizer/python/pycode.h"
 
 enum { BATCH_MAX = 6 << 20, ENDS_MAX = 2048 };
 
@@ -68,6 +31,28 @@ static const struct hit *next_end(const struct ends *e, unsigned i, const struct
 	return NULL;
 }
 
+/* Learn a Python code object from what its record (HIT_CODE_FREED, HIT_CODE_MET) has copied of it,
+ * to be called before the hits that were taken while it lived. */
+static void foresee(struct decoder *d, const struct hit *h)
+{
+	enum { REGIONS = 3 + CODE_PIECES };
+	struct target *t = d->procs[h->proc].target;
+	struct py_region r[REGIONS];
+	unsigned n = 0;
+	if (!t || !t->py)
+		return;
+	struct items it = items_of(h);
+	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
+		if (i->kind != ITEM_DATA || i->len <= 8)
+			continue;
+		memcpy(&r[n].addr, i + 1, 8);
+		r[n].data = (const uint8_t *)(i + 1) + 8;
+		r[n++].len = i->len - 8u;
+	}
+	if (n)
+		py_code_remember(t->py, h->sp, r, n);
+}
+
 static void decode(struct reorder_buffer *l, struct decoder *d)
 {
 	struct ends e = {.n = 0};
@@ -76,7 +61,7 @@ static void decode(struct reorder_buffer *l, struct decoder *d)
 	gather(&l->coming, &e, true);
 	for (unsigned i = 0; i < e.n; i++)
 		if (next_end(&e, 0, e.hit[i]) == e.hit[i])
-			decoder_foresee(d, e.hit[i]);
+			foresee(d, e.hit[i]);
 	const struct hit *h;
 	for (size_t at = 0; (h = hit_queue_next(&l->waiting.hits, &at));) {
 		decoder_decode(d, h);
@@ -85,10 +70,22 @@ static void decode(struct reorder_buffer *l, struct decoder *d)
 		/* Another code object may have taken the place and ended, too. */
 		const struct hit *next = next_end(&e, ++passed, h);
 		if (next)
-			decoder_foresee(d, next);
+			foresee(d, next);
 	}
 	l->waiting.hits.len = 0;
 	l->waiting.nends = 0;
+}
+
+/* Read the Python code that a record names, so that it is known when its turn comes. */
+static void read_code(struct decoder *d, const struct hit *h)
+{
+	struct target *t = d->procs[h->proc].target;
+	if (!t || !t->py || h->kind != HIT_ENTRY)
+		return;
+	struct items it = items_of(h);
+	const struct item *s = items_stack(&it);
+	if (s && s->len)
+		decoder_frames(t, s, h->ts);
 }
 
 static bool names_an_ended(const struct hit *h, const struct ends *e)
@@ -113,7 +110,7 @@ static void warm(struct reorder_buffer *l, struct decoder *d)
 	const struct hit *h;
 	while (e.n < ENDS_MAX && (h = hit_queue_next(&l->coming.hits, &l->warmed)))
 		if (!names_an_ended(h, &e))
-			decoder_warm(d, h);
+			read_code(d, h);
 	l->warmed = l->coming.hits.len;
 }
 

@@ -330,7 +330,7 @@ int when_wrong_node(const struct when *w, const struct when_node *n, struct err 
 		    ...) __attribute__((format(printf, 4, 5)));
 
 /* Inside of the parser of conditions: shared by what reads operators (when_parse.c), what reads
- * values (when_parse_value.c), and the steps that both take (when_parse_step.c). */
+ * values (when_parse_value.c), and the steps that both take (when_parser.c). */
 
 /* Functions return NULL when something is wrong, which `code` and *lexer.e say. */
 struct when_parser {
@@ -340,6 +340,8 @@ struct when_parser {
 	int code;
 	unsigned nesting, slots;
 	bool in_list;
+	/* when_parse.c's, for the conditions within values: in parentheses, lists and calls. */
+	struct when_node *(*condition)(struct when_parser *p);
 };
 
 /* On to the next token. */
@@ -369,8 +371,7 @@ struct when_node *when_close(struct when_parser *p, struct when_node *n);
 /* The truth of an operand (may be NULL) where a condition is wanted. */
 struct when_node *when_truth_node(struct when_parser *p, struct when_node *a);
 
-/* An expression; a value with what follows it: x, x.shape[0], len(x), (1, 2). */
-struct when_node *when_parse_or(struct when_parser *p);
+/* A value with what follows it: x, x.shape[0], len(x), (1, 2). */
 struct when_node *when_parse_postfix(struct when_parser *p);
 
 /* Inside of the checker of conditions. */
@@ -388,8 +389,6 @@ struct when_ctx {
 	struct when_value slots[WHEN_SLOTS_MAX]; /* what any and all are at */
 };
 
-struct when_value when_node_eval(struct when_ctx *c, const struct when_node *n);
-
 /* Facts of the call. */
 struct when_value when_word_eval(const struct when_ctx *c, enum when_word word);
 
@@ -398,19 +397,5 @@ struct when_value when_name_eval(const struct when_ctx *c, const char *name);
 
 /* A fact of a value; without the index or string that may follow. */
 struct when_value when_attribute_eval(struct when_value v, enum when_attribute attribute);
-
-/* Lists. Each takes what is special for what it is, and gives ABSENT for what is no list. */
-struct when_value when_list_len(struct when_ctx *c, struct when_value list);
-struct when_value when_list_item(struct when_ctx *c, struct when_value list, __int128 i);
-
-/* Whether all that both hold is equal, one by one; also of values that are no lists. */
-struct when_value when_list_equal(struct when_ctx *c, struct when_value a, struct when_value b);
-
-/* Whether `item` is among what the list holds. */
-struct when_value when_list_has(struct when_ctx *c, struct when_value list, struct when_value item);
-
-/* A loop over a list: `take` is called for each item until it returns false. */
-typedef bool when_take_fn(struct when_ctx *c, struct when_value item, void *arg);
-void when_list_each(struct when_ctx *c, struct when_value list, when_take_fn *take, void *arg);
 
 #endif

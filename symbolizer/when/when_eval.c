@@ -3,17 +3,197 @@
 
 #include <string.h>
 
+static struct when_value eval_node(struct when_ctx *c, const struct when_node *n);
+
+/* Whether all that both hold is equal, one by one; also of values that are no lists. */
+static struct when_value list_equal(struct when_ctx *c, struct when_value a, struct when_value b);
+
+static struct when_value of(const struct when_ctx *c, const struct value *v)
+{
+	return when_of(v, c->at_entry);
+}
+
+/* Whether what is not decoded may be a tensor, or hold some, by its type as the schema has it. */
+static bool may_be_tensor(const char *type)
+{
+	return !type || !type[0] || strstr(type, "Tensor") || !strncmp(type, "Any", 3);
+}
+
+typedef bool take_fn(struct when_ctx *c, struct when_value item, void *arg);
+
+/* The tensors among values, and those in lists of them; in a list all have the type `type`. What
+ * is not decoded is taken for one where it may be. False: stop. */
+static bool each_tensor(struct when_ctx *c, const struct value *v, uint32_t n,
+			const struct op_arg *types, const char *type, take_fn *take, void *arg)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const char *t = types ? types[i].type : type;
+		bool go_on = true;
+		if (v[i].kind == VALUE_LIST)
+			go_on = each_tensor(c, v[i].items, v[i].count, NULL, t, take, arg);
+		else if (v[i].kind == VALUE_TENSOR ||
+			 (v[i].kind >= VALUE_NOT_DECODED && may_be_tensor(t)))
+			go_on = take(c, of(c, &v[i]), arg);
+		if (!go_on)
+			return false;
+	}
+	return true;
+}
+
+/* `take` is called for each item until it returns false. Here and in what follows, what is special
+ * is taken for what it is, and what is no list is ABSENT. */
+static void list_each(struct when_ctx *c, struct when_value list, take_fn *take, void *arg)
+{
+	uint32_t i = 0;
+	switch (list.kind) {
+	case WHEN_V_VALUES:
+		while (i < list.count && take(c, of(c, &list.values[i]), arg))
+			i++;
+		break;
+	case WHEN_V_DIMS:
+		while (i < list.count && take(c, when_int(list.dims[i]), arg))
+			i++;
+		break;
+	case WHEN_V_TENSORS:
+		each_tensor(c, list.values, list.count, list.types, NULL, take, arg);
+		break;
+	case WHEN_V_LITERAL:
+		for (const struct when_node *n = list.items; n; n = n->next)
+			if (!take(c, eval_node(c, n), arg))
+				break;
+		break;
+	default:
+		take(c, when_is_special(list) ? list : when_none(WHEN_V_ABSENT), arg);
+	}
+}
+
+struct search {
+	__int128 at; /* items still to pass */
+	struct when_value found;
+	uint32_t passed;
+	bool unsure; /* one that was passed may be no tensor */
+};
+
+static bool pass(struct when_ctx *c, struct when_value item, void *arg)
+{
+	struct search *s = arg;
+	(void)c;
+	if (when_is_special(item)) {
+		s->found = item;
+		s->unsure = true;
+		return false;
+	}
+	s->found = item;
+	s->passed++;
+	return s->at-- > 0;
+}
+
+/* How many tensors there are, or why that is not known. */
+static struct when_value count_tensors(struct when_ctx *c, struct when_value list)
+{
+	struct search s = {.at = UINT32_MAX};
+	list_each(c, list, pass, &s);
+	return s.unsure ? s.found : when_int(s.passed);
+}
+
+static struct when_value list_len(struct when_ctx *c, struct when_value list)
+{
+	if (list.kind == WHEN_V_TENSORS)
+		return count_tensors(c, list);
+	if (list.kind == WHEN_V_STRING)
+		return when_int((__int128)list.s.len);
+	if (!when_is_list(list))
+		return when_is_special(list) ? list : when_none(WHEN_V_ABSENT);
+	return when_int(list.count);
+}
+
+static struct when_value literal_item(struct when_ctx *c, struct when_value list, __int128 i)
+{
+	const struct when_node *n = list.items;
+	while (i-- > 0)
+		n = n->next;
+	return eval_node(c, n);
+}
+
+static struct when_value list_item(struct when_ctx *c, struct when_value list, __int128 i)
+{
+	struct when_value len = when_is_list(list) ? list_len(c, list) : list;
+	if (when_is_special(len))
+		return len;
+	if (!when_is_list(list))
+		return when_none(WHEN_V_ABSENT);
+	if (i < 0)
+		i += len.i;
+	if (i < 0 || i >= len.i)
+		return when_none(WHEN_V_ABSENT);
+	if (list.kind == WHEN_V_VALUES)
+		return of(c, &list.values[i]);
+	if (list.kind == WHEN_V_DIMS)
+		return when_int(list.dims[i]);
+	if (list.kind == WHEN_V_LITERAL)
+		return literal_item(c, list, i);
+	struct search s = {.at = i};
+	list_each(c, list, pass, &s);
+	return s.found;
+}
+
+struct other {
+	struct when_value list; /* that the items are compared with, */
+	uint32_t at;		/* from this item on */
+	struct when_value result;
+};
+
+static bool compare_item(struct when_ctx *c, struct when_value item, void *arg)
+{
+	struct other *o = arg;
+	struct when_value with = list_item(c, o->list, o->at++);
+	o->result = when_and(o->result, list_equal(c, item, with));
+	return o->result.kind != WHEN_V_INT || o->result.i;
+}
+
+static struct when_value list_equal(struct when_ctx *c, struct when_value a, struct when_value b)
+{
+	if (!when_is_list(a) || !when_is_list(b))
+		return when_equal(a, b);
+	/* Tensors have no equality here, so that looking each of them up anew does not matter. */
+	if (a.kind == WHEN_V_TENSORS || b.kind == WHEN_V_TENSORS)
+		return when_none(WHEN_V_ABSENT);
+	if (a.count != b.count)
+		return when_int(0);
+	bool swap = b.kind == WHEN_V_LITERAL;
+	struct other o = {.list = swap ? a : b, .result = when_int(1)};
+	list_each(c, swap ? b : a, compare_item, &o);
+	return o.result;
+}
+
+static bool look_for(struct when_ctx *c, struct when_value item, void *arg)
+{
+	struct other *o = arg;
+	o->result = when_or(o->result, list_equal(c, item, o->list));
+	return o->result.kind != WHEN_V_INT || !o->result.i;
+}
+
+static struct when_value list_has(struct when_ctx *c, struct when_value list,
+				  struct when_value item)
+{
+	struct other o = {.list = item, .result = when_int(0)};
+	if (when_is_special(item) || when_is_special(list))
+		return when_weaker(item, list);
+	list_each(c, list, look_for, &o);
+	return o.result;
+}
+
 /* v.size(i), v.stride(i), v.startswith(s), v.endswith(s) */
 static struct when_value with_argument(struct when_ctx *c, const struct when_node *n,
 				       struct when_value v)
 {
-	struct when_value b = when_node_eval(c, n->b);
+	struct when_value b = eval_node(c, n->b);
 	if (!n->attribute->takes_string)
 		v = when_attribute_eval(v, n->attribute->attribute);
 	if (when_is_special(v) || when_is_special(b))
 		return when_weaker(v, b);
 	if (!n->attribute->takes_string)
-		return b.kind == WHEN_V_INT ? when_list_item(c, v, b.i) : when_none(WHEN_V_ABSENT);
+		return b.kind == WHEN_V_INT ? list_item(c, v, b.i) : when_none(WHEN_V_ABSENT);
 	if (v.kind != WHEN_V_STRING || b.kind != WHEN_V_STRING)
 		return when_none(WHEN_V_ABSENT);
 	if (b.s.len > v.s.len)
@@ -35,19 +215,19 @@ static struct when_value named_item(struct when_ctx *c, const struct when_node *
 	for (uint16_t i = 0; i < count; i++)
 		if (strlen(have[i].name) == name.s.len &&
 		    !memcmp(have[i].name, name.s.bytes, name.s.len))
-			return when_list_item(c, when_node_eval(c, n->a), i);
+			return list_item(c, eval_node(c, n->a), i);
 	return when_none(WHEN_V_ABSENT);
 }
 
 static struct when_value item(struct when_ctx *c, const struct when_node *n)
 {
-	struct when_value b = when_node_eval(c, n->b);
+	struct when_value b = eval_node(c, n->b);
 	if (b.kind == WHEN_V_STRING)
 		return named_item(c, n, b);
-	struct when_value a = when_node_eval(c, n->a);
+	struct when_value a = eval_node(c, n->a);
 	if (when_is_special(a) || when_is_special(b))
 		return when_weaker(a, b);
-	return b.kind == WHEN_V_INT ? when_list_item(c, a, b.i) : when_none(WHEN_V_ABSENT);
+	return b.kind == WHEN_V_INT ? list_item(c, a, b.i) : when_none(WHEN_V_ABSENT);
 }
 
 static struct when_value is_in(struct when_ctx *c, struct when_value a, struct when_value b)
@@ -55,7 +235,7 @@ static struct when_value is_in(struct when_ctx *c, struct when_value a, struct w
 	if (when_is_special(a) || when_is_special(b))
 		return when_weaker(a, b);
 	if (b.kind != WHEN_V_STRING)
-		return when_is_list(b) ? when_list_has(c, b, a) : when_none(WHEN_V_ABSENT);
+		return when_is_list(b) ? list_has(c, b, a) : when_none(WHEN_V_ABSENT);
 	if (a.kind != WHEN_V_STRING)
 		return when_none(WHEN_V_ABSENT);
 	return when_int(!a.s.len || memmem(b.s.bytes, b.s.len, a.s.bytes, a.s.len) != NULL);
@@ -71,9 +251,9 @@ static struct when_value compare(struct when_ctx *c, enum when_comparison op, st
 {
 	switch (op) {
 	case WHEN_EQUAL:
-		return when_list_equal(c, a, b);
+		return list_equal(c, a, b);
 	case WHEN_NOT_EQUAL:
-		return when_not(when_list_equal(c, a, b));
+		return when_not(list_equal(c, a, b));
 	case WHEN_LESS:
 		return when_less(a, b, false);
 	case WHEN_LESS_EQUAL:
@@ -95,9 +275,9 @@ static struct when_value compare(struct when_ctx *c, enum when_comparison op, st
 
 static struct when_value chain(struct when_ctx *c, const struct when_node *n)
 {
-	struct when_value left = when_node_eval(c, n->a), result = when_int(1);
+	struct when_value left = eval_node(c, n->a), result = when_int(1);
 	for (const struct when_node *l = n->b; l; l = l->next) {
-		struct when_value right = when_node_eval(c, l->a);
+		struct when_value right = eval_node(c, l->a);
 		result = when_and(result, compare(c, l->op, left, right));
 		if (result.kind == WHEN_V_INT && !result.i)
 			break;
@@ -109,23 +289,23 @@ static struct when_value chain(struct when_ctx *c, const struct when_node *n)
 /* A list has truth by its length. */
 static struct when_value truth(struct when_ctx *c, struct when_value v)
 {
-	return when_truth(when_is_list(v) ? when_list_len(c, v) : v);
+	return when_truth(when_is_list(v) ? list_len(c, v) : v);
 }
 
 static struct when_value both(struct when_ctx *c, const struct when_node *n)
 {
-	struct when_value a = when_node_eval(c, n->a);
+	struct when_value a = eval_node(c, n->a);
 	if (a.kind == WHEN_V_INT && !a.i)
 		return a;
-	return when_and(a, when_node_eval(c, n->b));
+	return when_and(a, eval_node(c, n->b));
 }
 
 static struct when_value either(struct when_ctx *c, const struct when_node *n)
 {
-	struct when_value a = when_node_eval(c, n->a);
+	struct when_value a = eval_node(c, n->a);
 	if (a.kind == WHEN_V_INT && a.i)
 		return a;
-	return when_or(a, when_node_eval(c, n->b));
+	return when_or(a, eval_node(c, n->b));
 }
 
 struct loop {
@@ -138,7 +318,7 @@ static bool loop_item(struct when_ctx *c, struct when_value v, void *arg)
 	struct loop *l = arg;
 	bool all = l->node->kind == WHEN_N_ALL;
 	c->slots[l->node->slot] = v;
-	struct when_value r = when_node_eval(c, l->node->b);
+	struct when_value r = eval_node(c, l->node->b);
 	l->result = all ? when_and(l->result, r) : when_or(l->result, r);
 	return l->result.kind != WHEN_V_INT || (bool)l->result.i == all;
 }
@@ -146,14 +326,14 @@ static bool loop_item(struct when_ctx *c, struct when_value v, void *arg)
 static struct when_value loop(struct when_ctx *c, const struct when_node *n)
 {
 	struct loop l = {.node = n, .result = when_int(n->kind == WHEN_N_ALL)};
-	struct when_value list = when_node_eval(c, n->a);
+	struct when_value list = eval_node(c, n->a);
 	if (!when_is_list(list))
 		return when_is_special(list) ? list : when_none(WHEN_V_ABSENT);
-	when_list_each(c, list, loop_item, &l);
+	list_each(c, list, loop_item, &l);
 	return l.result;
 }
 
-struct when_value when_node_eval(struct when_ctx *c, const struct when_node *n)
+static struct when_value eval_node(struct when_ctx *c, const struct when_node *n)
 {
 	switch (n->kind) {
 	case WHEN_N_CONSTANT:
@@ -165,23 +345,23 @@ struct when_value when_node_eval(struct when_ctx *c, const struct when_node *n)
 	case WHEN_N_VARIABLE:
 		return c->slots[n->slot];
 	case WHEN_N_ATTRIBUTE:
-		return n->b ? with_argument(c, n, when_node_eval(c, n->a))
-			    : when_attribute_eval(when_node_eval(c, n->a), n->attribute->attribute);
+		return n->b ? with_argument(c, n, eval_node(c, n->a))
+			    : when_attribute_eval(eval_node(c, n->a), n->attribute->attribute);
 	case WHEN_N_ITEM:
 		return item(c, n);
 	case WHEN_N_LEN:
-		return when_list_len(c, when_node_eval(c, n->a));
+		return list_len(c, eval_node(c, n->a));
 	case WHEN_N_MINUS:
-		return when_minus(when_node_eval(c, n->a));
+		return when_minus(eval_node(c, n->a));
 	case WHEN_N_ARITH:
-		return when_arith((char)n->op, when_node_eval(c, n->a), when_node_eval(c, n->b));
+		return when_arith((char)n->op, eval_node(c, n->a), eval_node(c, n->b));
 	case WHEN_N_LIST:
 		return (struct when_value){
 		    .kind = WHEN_V_LITERAL, .count = n->count, .items = n->a};
 	case WHEN_N_COMPARE:
 		return chain(c, n);
 	case WHEN_N_NOT:
-		return when_not(when_node_eval(c, n->a));
+		return when_not(eval_node(c, n->a));
 	case WHEN_N_AND:
 		return both(c, n);
 	case WHEN_N_OR:
@@ -190,14 +370,14 @@ struct when_value when_node_eval(struct when_ctx *c, const struct when_node *n)
 	case WHEN_N_ALL:
 		return loop(c, n);
 	default: /* WHEN_N_TRUTH */
-		return truth(c, when_node_eval(c, n->a));
+		return truth(c, eval_node(c, n->a));
 	}
 }
 
 enum when_result when_eval(const struct when *w, const struct op_event *ev, enum when_moment at)
 {
 	struct when_ctx c = {.ev = ev, .at_entry = at == WHEN_AT_ENTRY};
-	struct when_value v = when_node_eval(&c, w->root);
+	struct when_value v = eval_node(&c, w->root);
 	switch (v.kind) {
 	case WHEN_V_INT:
 		return v.i ? WHEN_TRUE : WHEN_FALSE;

@@ -28,7 +28,7 @@ static struct when_node *parse_brackets(struct when_parser *p, size_t at, const 
 	bool comma = *closing == ']';
 	uint32_t n = 0;
 	while (!p->code && !when_is_sign(p, closing)) {
-		struct when_node *item = when_parse_or(p);
+		struct when_node *item = p->condition(p);
 		if (!item)
 			return NULL;
 		*last = item;
@@ -122,7 +122,7 @@ static struct when_node *parse_loop(struct when_parser *p, enum when_node_kind k
 	if (p->slots == WHEN_SLOTS_MAX)
 		return when_wrong_token(p, &p->now, "too many any and all within each other", how);
 	uint8_t slot = (uint8_t)p->slots++;
-	struct when_node *body = when_truth_node(p, when_parse_or(p));
+	struct when_node *body = when_truth_node(p, p->condition(p));
 	p->slots--;
 	if (!when_accept_name(p, "for"))
 		return when_expected(p, "\"for\"", how);
@@ -132,7 +132,7 @@ static struct when_node *parse_loop(struct when_parser *p, enum when_node_kind k
 	when_advance(p);
 	if (!when_accept_name(p, "in"))
 		return when_expected(p, "\"in\"", how);
-	struct when_node *items = when_parse_or(p);
+	struct when_node *items = p->condition(p);
 	if (!when_accept(p, ")"))
 		return when_expected(p, "\")\"", how);
 	if (!n || !body || !items)
@@ -153,7 +153,7 @@ static struct when_node *parse_call(struct when_parser *p, const struct when_tok
 		return parse_loop(p, all ? WHEN_N_ALL : WHEN_N_ANY, name->at);
 	bool len = !strcmp(name->name, "len");
 	struct when_node *n = when_new_node(p, len ? WHEN_N_LEN : WHEN_N_ATTRIBUTE, name->at);
-	struct when_node *a = when_parse_or(p);
+	struct when_node *a = p->condition(p);
 	if (!when_accept(p, ")"))
 		return when_expected(p, "\")\"", "len and numel take one argument: len(tensors)");
 	if (!n)
@@ -258,7 +258,7 @@ static void parse_attribute_argument(struct when_parser *p, struct when_node *n)
 			return;
 		}
 		if (!when_is_sign(p, ")"))
-			n->b = when_parse_or(p);
+			n->b = p->condition(p);
 		if (!p->code && !when_accept(p, ")"))
 			when_expected(p, "\")\"", "close what has been opened");
 	}
@@ -298,7 +298,7 @@ struct when_node *when_parse_postfix(struct when_parser *p)
 			continue;
 		}
 		struct when_node *n = when_new_node(p, WHEN_N_ITEM, a->at);
-		struct when_node *b = when_parse_or(p);
+		struct when_node *b = p->condition(p);
 		if (!when_accept(p, "]"))
 			return when_expected(p, "\"]\"",
 					     "an item is written x.shape[0] or args[-1]");

@@ -1,6 +1,7 @@
 #include "symbolizer/when/internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "symbolizer/event/names.h"
@@ -161,4 +162,21 @@ const char *when_type_text(char *out, size_t size, unsigned may_be)
 		used += n > 0 ? (size_t)n : 0;
 	}
 	return out;
+}
+
+struct when_place when_find_name(const struct op_desc *op, const char *name)
+{
+	for (uint16_t i = 0; i < op->nargs; i++)
+		if (!strcmp(op->args[i].name, name))
+			return (struct when_place){true, false, i};
+	for (uint16_t i = 0; i < op->nresults; i++)
+		if (!strcmp(op->results[i].name, name))
+			return (struct when_place){true, true, i};
+	if (!strcmp(name, "out") || !strcmp(name, "result"))
+		return (struct when_place){op->nresults > 0, true, 0};
+	unsigned long n = 0;
+	size_t digits = !strncmp(name, "arg", 3) ? strspn(name + 3, "0123456789") : 0;
+	if (digits && digits < 6 && !name[3 + digits])
+		n = strtoul(name + 3, NULL, 10) + 1;
+	return (struct when_place){n && n <= op->nargs, false, (uint16_t)(n ? n - 1 : 0)};
 }

@@ -392,6 +392,35 @@ static void renew_natives(struct stack_reader *l, const struct maps *maps)
 		l->natives = NULL;
 }
 
+static const struct stack_snapshot_thread *thread_of(const struct stack_snapshot *l, pid_t tid)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->threads[i].facts.tid == tid)
+			return &l->threads[i];
+	return NULL;
+}
+
+/* The same place, and no more CPU time spent than a snapshot costs. */
+static bool same_place(const struct stack_snapshot_thread *a, const struct stack_snapshot_thread *b)
+{
+	enum { LOOKED_AT_NS = 2000000 };
+	return a->npairs == b->npairs && a->python_read == b->python_read &&
+	       (!a->npairs || !memcmp(a->pairs, b->pairs, a->npairs * sizeof(*a->pairs))) &&
+	       a->pc == b->pc && a->sp == b->sp && a->facts.run_ns - b->facts.run_ns < LOOKED_AT_NS;
+}
+
+/* Set `still` of the threads that have not moved since the snapshot before, which was the first one
+ * if `second`: the same frames at the same instructions, and no more CPU time than being stopped
+ * costs. */
+static void compare(struct stack_snapshot *now, const struct stack_snapshot *before, bool second)
+{
+	for (size_t i = 0; i < now->n; i++) {
+		struct stack_snapshot_thread *x = &now->threads[i];
+		const struct stack_snapshot_thread *was = thread_of(before, x->facts.tid);
+		x->still = was && (was->still || second) && same_place(x, was);
+	}
+}
+
 int stack_reader_take(struct stack_reader *l, const struct stack_snapshot **out, struct err *e)
 {
 	struct taken *t = &l->taken[l->next], *before = &l->taken[1 - l->next];
@@ -409,7 +438,7 @@ int stack_reader_take(struct stack_reader *l, const struct stack_snapshot **out,
 	look_at_ops(l, t);
 	name_holders(&t->look);
 	if (before->look.n)
-		stack_snapshot_compare(&t->look, &before->look, !l->looked);
+		compare(&t->look, &before->look, !l->looked);
 	l->looked = before->look.n;
 	l->next = 1 - l->next;
 	*out = &t->look;

@@ -155,12 +155,6 @@ void stack_reader_close(struct stack_reader *l); /* NULL allowed */
  * snapshot after the next one; -ESRCH when the process has ended; -ENOMEM. */
 int stack_reader_take(struct stack_reader *l, const struct stack_snapshot **out, struct err *e);
 
-/* Set `still` of the threads that have not moved since the snapshot before, which was the first one
- * if `second`: the same frames at the same instructions, and no more CPU time than being stopped
- * costs. */
-void stack_snapshot_compare(struct stack_snapshot *now, const struct stack_snapshot *before,
-			    bool second);
-
 /* The Python runtime; NULL: none, with the reason in *why (owned by the stack_reader; code 0: there
  * is no Python). */
 struct py_runtime *stack_reader_python(struct stack_reader *l, const struct err **why);

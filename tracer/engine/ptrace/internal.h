@@ -236,6 +236,12 @@ struct tracer {
 struct tracee *tracee_find(const struct tracer *t, pid_t tid);
 struct tracee_process *tracee_process_find(const struct tracer *t, pid_t pid);
 
+/* Enter a process whose breakpoints are `space`, which it takes over. NULL without memory. */
+struct tracee_process *tracee_process_new(struct tracer *t, pid_t pid, struct breakpoints *space);
+
+/* Set the linker's breakpoint, which reports new libraries. A static program maps none. */
+void tracee_watch_linker(struct tracee_process *p);
+
 /* Enter thread `tid`, which is traced, with the process that /proc names, if that is known. NULL
  * without memory. */
 struct tracee *tracee_add(struct tracer *t, pid_t tid);
@@ -250,21 +256,24 @@ bool tracee_adopt(struct tracer *t, struct tracee *x, struct tracee_process *par
 /* The process has called execve: all its other threads are gone. */
 void tracee_exec(struct tracer *t, struct tracee *x);
 
-/* Trace all threads of `pid`. 0 and *out, or -errno with *e. */
-int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e);
-
 /* Report a process event to ditrace; true when thread `tid` is to be held for it. */
 bool tracee_tell(struct tracer *t, enum follow_kind kind, pid_t pid, pid_t tid, pid_t parent,
 		 bool held);
 
-/* tracee_stop.c: handle the wait status `status` of `tid`; resume with signal `sig` (0: none). */
-void tracee_waited(struct tracer *t, pid_t tid, int status);
+/* Resume with signal `sig` (0: none). */
 void tracee_resume(const struct tracee *x, int sig);
 
 /* tracee_hit.c: handle a SIGTRAP stop. False, with nothing done, when it is of none of our
- * breakpoints; else the thread was resumed or held, or the stop that came in between was handled.
- */
-bool tracee_hit(struct tracer *t, struct tracee *x);
+ * breakpoints; else the thread was resumed or held, or *other is the wait status of another stop
+ * that came in between and is still to be handled. */
+enum { TRACEE_NO_STATUS = -1 };
+bool tracee_hit(struct tracer *t, struct tracee *x, int *other);
+
+/* tracee_stop.c: the same, with the other stop handled. */
+bool tracee_trapped(struct tracer *t, struct tracee *x);
+
+/* Handle the wait status `status` of `tid`. */
+void tracee_waited(struct tracer *t, pid_t tid, int status);
 
 /* The ARCH_REGS registers of a thread held at an op, as they would be without the breakpoint. 0, or
  * -ESRCH when it is not held or gone. */
@@ -281,7 +290,10 @@ bool tracee_is_late_trap(const struct tracee *x, const siginfo_t *info);
 enum { TRACEE_TURNS = 10000 };
 static const struct timespec tracee_turn = {.tv_nsec = 200 * 1000};
 
-/* tracee_stop.c: interrupt the thread (sets and returns ->asked), unless it is blocked in a system
+/* tracee_seize.c: trace all threads of `pid`. 0 and *out, or -errno with *e. */
+int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e);
+
+/* Interrupt the thread (sets and returns ->asked), unless it is blocked in a system
  * call, some of which a stop would end with EINTR (signal(7)). A fork is interrupted all the same.
  */
 bool tracee_ask(struct tracee *x);

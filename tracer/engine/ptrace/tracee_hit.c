@@ -205,8 +205,8 @@ static enum outcome step_over(struct tracee *x, const struct breakpoint *b, unio
 	return o;
 }
 
-/* Execute the instruction under the breakpoint, and resume. */
-static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, union regs *r)
+/* Execute the instruction under the breakpoint, and resume; *other as tracee_hit's. */
+static void go_on(struct tracee *x, struct breakpoint *b, union regs *r, int *other)
 {
 	int status = 0;
 	uint64_t addr = b->addr, sp = r->word[ARCH_SP];
@@ -217,7 +217,7 @@ static void go_on(struct tracer *t, struct tracee *x, struct breakpoint *b, unio
 		x->skip_sp = sp;
 	}
 	if (o == OTHER_STOP || o == DONE_LATE) {
-		tracee_waited(t, x->tid, status);
+		*other = status;
 		return;
 	}
 	if (o == GIVE_UP) {
@@ -258,10 +258,11 @@ static bool take_late_trap(struct tracee *x)
 	return true;
 }
 
-bool tracee_hit(struct tracer *t, struct tracee *x)
+bool tracee_hit(struct tracer *t, struct tracee *x, int *other)
 {
 	union regs r;
 	uint64_t since = clock_ns(CLOCK_MONOTONIC);
+	*other = TRACEE_NO_STATUS;
 	if (take_late_trap(x)) {
 		tracee_resume(x, 0);
 		return true;
@@ -285,7 +286,7 @@ bool tracee_hit(struct tracer *t, struct tracee *x)
 	}
 	if (again || r.word[ARCH_SP] > x->skip_sp)
 		x->skip_addr = 0;
-	go_on(t, x, b, &r);
+	go_on(x, b, &r, other);
 	if (t->share->hits == hits)
 		return true;
 	count(&t->share->sampled);

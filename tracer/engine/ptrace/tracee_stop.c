@@ -10,12 +10,6 @@
 #include "tracer/engine/ptrace/internal.h"
 #include "tracer/proc/thread_facts.h"
 
-void tracee_resume(const struct tracee *x, int sig)
-{
-	/* Fails when the thread has been killed, which waitpid will report. */
-	ptrace(PTRACE_CONT, x->tid, NULL, (void *)(long)sig);
-}
-
 static bool is_stop_signal(int sig)
 {
 	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
@@ -87,12 +81,22 @@ static bool is_asked_for(struct tracer *t, struct tracee *x, int sig)
 	return true;
 }
 
+bool tracee_trapped(struct tracer *t, struct tracee *x)
+{
+	int other;
+	if (!tracee_hit(t, x, &other))
+		return false;
+	if (other != TRACEE_NO_STATUS)
+		tracee_waited(t, x->tid, other);
+	return true;
+}
+
 static void on_stop(struct tracer *t, struct tracee *x, int status)
 {
 	int sig = WSTOPSIG(status);
 	switch (status >> 16) {
 	case 0:
-		if (!(sig == SIGTRAP && tracee_hit(t, x)) && !is_asked_for(t, x, sig))
+		if (!(sig == SIGTRAP && tracee_trapped(t, x)) && !is_asked_for(t, x, sig))
 			tracee_resume(x, sig);
 		break;
 	case PTRACE_EVENT_STOP:
@@ -128,47 +132,4 @@ void tracee_waited(struct tracer *t, pid_t tid, int status)
 		return;
 	x->asked = false;
 	on_stop(t, x, status);
-}
-
-static bool is_fork(long nr)
-{
-	return nr == SYS_clone || nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone3;
-}
-
-bool tracee_ask(struct tracee *x)
-{
-	long nr = thread_syscall(x->of ? x->of->pid : x->tid, x->tid);
-	bool waits = nr >= 0 && !is_fork(nr);
-	x->asked = !waits && !ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
-	return x->asked;
-}
-
-static bool is_asked(const struct tracer *t, pid_t pid)
-{
-	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
-		for (const struct tracee *x = t->slot[i]; x; x = x->next)
-			if (x->asked && x->of && x->of->pid == pid)
-				return true;
-	return false;
-}
-
-static void ask_all(struct tracer *t, pid_t pid)
-{
-	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
-		for (struct tracee *x = t->slot[i]; x; x = x->next)
-			if (x->of && x->of->pid == pid)
-				tracee_ask(x);
-}
-
-int tracees_settle(struct tracer *t, pid_t pid)
-{
-	ask_all(t, pid);
-	for (unsigned turn = 0; turn < TRACEE_TURNS && is_asked(t, pid); turn++) {
-		int status;
-		pid_t tid;
-		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
-			tracee_waited(t, tid, status);
-		nanosleep(&tracee_turn, NULL);
-	}
-	return tracee_process_find(t, pid) ? 0 : -ESRCH;
 }

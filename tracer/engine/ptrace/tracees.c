@@ -12,9 +12,6 @@
 #include "symbolizer/target/process.h"
 #include "tracer/engine/ptrace/linker.h"
 
-static const long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-			    PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
-
 static struct tracee **tracee_slot(struct tracer *t, pid_t tid)
 {
 	return &t->slot[(uint32_t)tid % TRACEE_SLOTS];
@@ -34,6 +31,12 @@ struct tracee_process *tracee_process_find(const struct tracer *t, pid_t pid)
 	while (p && p->pid != pid)
 		p = p->next;
 	return p;
+}
+
+void tracee_resume(const struct tracee *x, int sig)
+{
+	/* Fails when the thread has been killed, which waitpid will report. */
+	ptrace(PTRACE_CONT, x->tid, NULL, (void *)(long)sig);
 }
 
 static void set_process(struct tracee *x, struct tracee_process *p)
@@ -90,7 +93,7 @@ void tracee_drop(struct tracer *t, struct tracee *x)
 	free(x);
 }
 
-static struct tracee_process *new_process(struct tracer *t, pid_t pid, struct breakpoints *space)
+struct tracee_process *tracee_process_new(struct tracer *t, pid_t pid, struct breakpoints *space)
 {
 	struct tracee_process *p = calloc(1, sizeof(*p));
 	if (!p)
@@ -100,8 +103,7 @@ static struct tracee_process *new_process(struct tracer *t, pid_t pid, struct br
 	return p;
 }
 
-/* The linker's breakpoint reports new libraries. A static program maps none. */
-static void watch_linker(struct tracee_process *p)
+void tracee_watch_linker(struct tracee_process *p)
 {
 	const struct use use = {.kind = USE_LINKER, .proc = NO_PROC};
 	uint64_t addr;
@@ -122,7 +124,7 @@ static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_proc
 		r = breakpoints_fork(parent->space, pid, &space, NULL);
 	if (!space)
 		return true; /* it is exiting */
-	struct tracee_process *p = new_process(t, pid, space);
+	struct tracee_process *p = tracee_process_new(t, pid, space);
 	if (!p) {
 		if (!shared)
 			breakpoints_restore(space);
@@ -186,92 +188,5 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 	p->told = p->probed = false;
 	tracee_tell(t, FOLLOW_EXEC, p->pid, p->pid, 0, false);
 	if (!t->leaving)
-		watch_linker(p);
-}
-
-/* Retries on EPERM: another ditrace may have just detached, or have been killed while its tracing
- * process is still leaving. */
-static int seize(pid_t tid)
-{
-	enum { SOON_MS = 100, ENDING_MS = 3000 };
-	const struct timespec pause = {.tv_nsec = 1000 * 1000};
-	struct process p, by;
-	for (unsigned ms = 0;; ms++) {
-		if (!ptrace(PTRACE_SEIZE, tid, NULL, (void *)options))
-			return 0;
-		int r = -errno;
-		if (r != -EPERM || process_read(tid, &p, NULL) || p.status.tracer == getpid())
-			return r;
-		bool ours = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
-			    !strcmp(by.comm, TRACER_NAME);
-		if (ms >= (ours ? ENDING_MS : SOON_MS))
-			return r;
-		nanosleep(&pause, NULL);
-	}
-}
-
-/* Seize the threads that are not traced yet; *fresh: there was one. */
-static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e)
-{
-	pid_t *tids;
-	ssize_t n = process_threads(pid, &tids);
-	int r = n > 0 ? 0 : process_error(pid, n ? (int)n : -ESRCH, "trace", e);
-	*fresh = false;
-	for (ssize_t i = 0; i < n && !r; i++) {
-		if (tracee_find(t, tids[i]))
-			continue;
-		int code = seize(tids[i]);
-		if (!code) {
-			*fresh = true;
-			r = tracee_add(t, tids[i]) ? 0 : err_set(e, -ENOMEM, "no memory");
-			continue;
-		}
-		struct process who;
-		/* It has ended, or it is new, was attached with its parent and will report
-		 * itself. */
-		if (code == -ESRCH || process_read(tids[i], &who, NULL) ||
-		    who.status.tracer == getpid() || who.status.state == 'Z')
-			continue;
-		r = process_seize_error(tids[i], code, e);
-	}
-	if (n > 0)
-		free(tids);
-	return r;
-}
-
-int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e)
-{
-	struct breakpoints *space;
-	bool fresh = true;
-	*out = tracee_process_find(t, pid);
-	if (*out)
-		return 0;
-	int r = process_check(pid, e);
-	if (!r && process_has_shadow_stack(pid)) {
-		err_set(e, -ENOTSUP,
-			"process %d has a shadow stack, which ptrace tracing would break", pid);
-		err_hint(e, "trace it with: --engine bpf, as root");
-		r = -ENOTSUP;
-	}
-	if (r)
-		return r;
-	/* One thread first, to see whether this is permitted. */
-	r = seize(pid);
-	if (r)
-		return process_seize_error(pid, r, e);
-	r = breakpoints_open(pid, t->share, &space, e);
-	if (r)
-		return r;
-	*out = new_process(t, pid, space);
-	if (!*out || !tracee_add(t, pid))
-		return err_set(e, -ENOMEM, "no memory");
-	while (fresh && !r)
-		r = seize_threads(t, pid, &fresh, e);
-	if (r)
-		return r;
-	r = tracees_settle(t, pid);
-	if (r)
-		return process_error(pid, r, "trace", e);
-	watch_linker(*out);
-	return 0;
+		tracee_watch_linker(p);
 }

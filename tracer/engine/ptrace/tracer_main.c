@@ -112,7 +112,7 @@ static int release(struct tracer *t, pid_t tid, int sig)
 		breakpoints_remove(x->of->space, NO_PROC);
 	x->held = x->held_at_op = false;
 	/* The thread is still at the breakpoint, whose hit has been recorded. */
-	if (!at_op || !tracee_hit(t, x))
+	if (!at_op || !tracee_trapped(t, x))
 		tracee_resume(x, 0);
 	return 0;
 }

@@ -1,0 +1,145 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "symbolizer/target/process.h"
+#include "tracer/engine/ptrace/internal.h"
+#include "tracer/proc/thread_facts.h"
+
+static const long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+			    PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
+
+static bool is_fork(long nr)
+{
+	return nr == SYS_clone || nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone3;
+}
+
+bool tracee_ask(struct tracee *x)
+{
+	long nr = thread_syscall(x->of ? x->of->pid : x->tid, x->tid);
+	bool waits = nr >= 0 && !is_fork(nr);
+	x->asked = !waits && !ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
+	return x->asked;
+}
+
+static bool is_asked(const struct tracer *t, pid_t pid)
+{
+	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
+		for (const struct tracee *x = t->slot[i]; x; x = x->next)
+			if (x->asked && x->of && x->of->pid == pid)
+				return true;
+	return false;
+}
+
+static void ask_all(struct tracer *t, pid_t pid)
+{
+	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
+		for (struct tracee *x = t->slot[i]; x; x = x->next)
+			if (x->of && x->of->pid == pid)
+				tracee_ask(x);
+}
+
+int tracees_settle(struct tracer *t, pid_t pid)
+{
+	ask_all(t, pid);
+	for (unsigned turn = 0; turn < TRACEE_TURNS && is_asked(t, pid); turn++) {
+		int status;
+		pid_t tid;
+		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+			tracee_waited(t, tid, status);
+		nanosleep(&tracee_turn, NULL);
+	}
+	return tracee_process_find(t, pid) ? 0 : -ESRCH;
+}
+/* Retries on EPERM: another ditrace may have just detached, or have been killed while its tracing
+ * process is still leaving. */
+static int seize(pid_t tid)
+{
+	enum { SOON_MS = 100, ENDING_MS = 3000 };
+	const struct timespec pause = {.tv_nsec = 1000 * 1000};
+	struct process p, by;
+	for (unsigned ms = 0;; ms++) {
+		if (!ptrace(PTRACE_SEIZE, tid, NULL, (void *)options))
+			return 0;
+		int r = -errno;
+		if (r != -EPERM || process_read(tid, &p, NULL) || p.status.tracer == getpid())
+			return r;
+		bool ours = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
+			    !strcmp(by.comm, TRACER_NAME);
+		if (ms >= (ours ? ENDING_MS : SOON_MS))
+			return r;
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* Seize the threads that are not traced yet; *fresh: there was one. */
+static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e)
+{
+	pid_t *tids;
+	ssize_t n = process_threads(pid, &tids);
+	int r = n > 0 ? 0 : process_error(pid, n ? (int)n : -ESRCH, "trace", e);
+	*fresh = false;
+	for (ssize_t i = 0; i < n && !r; i++) {
+		if (tracee_find(t, tids[i]))
+			continue;
+		int code = seize(tids[i]);
+		if (!code) {
+			*fresh = true;
+			r = tracee_add(t, tids[i]) ? 0 : err_set(e, -ENOMEM, "no memory");
+			continue;
+		}
+		struct process who;
+		/* It has ended, or it is new, was attached with its parent and will report
+		 * itself. */
+		if (code == -ESRCH || process_read(tids[i], &who, NULL) ||
+		    who.status.tracer == getpid() || who.status.state == 'Z')
+			continue;
+		r = process_seize_error(tids[i], code, e);
+	}
+	if (n > 0)
+		free(tids);
+	return r;
+}
+
+int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e)
+{
+	struct breakpoints *space;
+	bool fresh = true;
+	*out = tracee_process_find(t, pid);
+	if (*out)
+		return 0;
+	int r = process_check(pid, e);
+	if (!r && process_has_shadow_stack(pid)) {
+		err_set(e, -ENOTSUP,
+			"process %d has a shadow stack, which ptrace tracing would break", pid);
+		err_hint(e, "trace it with: --engine bpf, as root");
+		r = -ENOTSUP;
+	}
+	if (r)
+		return r;
+	/* One thread first, to see whether this is permitted. */
+	r = seize(pid);
+	if (r)
+		return process_seize_error(pid, r, e);
+	r = breakpoints_open(pid, t->share, &space, e);
+	if (r)
+		return r;
+	*out = tracee_process_new(t, pid, space);
+	if (!*out || !tracee_add(t, pid))
+		return err_set(e, -ENOMEM, "no memory");
+	while (fresh && !r)
+		r = seize_threads(t, pid, &fresh, e);
+	if (r)
+		return r;
+	r = tracees_settle(t, pid);
+	if (r)
+		return process_error(pid, r, "trace", e);
+	tracee_watch_linker(*out);
+	return 0;
+}
