@@ -1,9 +1,7 @@
 /* How the library comes into use and leaves again: a thread of its own talks to ditrace, waits for
  * the end of the connection, and then undoes everything. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,13 +16,6 @@
 
 enum { STACK = 1 << 20 }; /* also holds the thread-local data of all libraries */
 
-/* SHIM_STATE */
-struct shim_state ditrace_shim_state = {.version = SHIM_VERSION};
-
-static struct shim_share *_Atomic share;
-static _Atomic bool forked;
-static _Atomic unsigned epoch;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char socket_path[SHIM_PATH];
 static bool entered; /* injected by way of a thread, not preloaded */
 static int sock = -1;
@@ -32,59 +23,6 @@ static int sock = -1;
 static _Alignas(4096) char stack[STACK];
 static pthread_t thread;
 static bool started;
-
-struct shim_share *shim_share(void)
-{
-	return share;
-}
-
-bool shim_take_forked(void)
-{
-	return forked && atomic_exchange(&forked, false);
-}
-
-unsigned shim_epoch(void)
-{
-	return epoch;
-}
-
-void shim_lock(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-void shim_unlock(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
-/* If the socket's buffer is full, ditrace has wake-ups to read already. */
-void shim_wake(void)
-{
-	send(sock, &(const char){SHIM_WAKE}, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-void shim_go(void)
-{
-	ditrace_shim_state.go = 1;
-}
-
-static int is_torch(struct dl_phdr_info *i, size_t size, void *out)
-{
-	(void)size;
-	const char *slash = strrchr(i->dlpi_name, '/'), *name = slash ? slash + 1 : i->dlpi_name;
-	if (strncmp(name, "libtorch_cpu.so", strlen("libtorch_cpu.so")))
-		return 0;
-	*(const char **)out = i->dlpi_name;
-	return 1;
-}
-
-void *shim_find_torch(void)
-{
-	const char *path = NULL;
-	dl_iterate_phdr(is_torch, &path);
-	return path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-}
 
 static void enter_phase(enum shim_phase phase)
 {
@@ -95,11 +33,8 @@ static void enter_phase(enum shim_phase phase)
 /* The rings and the thread belong to the parent. */
 static void in_child(void)
 {
-	struct shim_share *was = share;
-	share = NULL;
-	ditrace_shim_state.share = NULL;
-	epoch++;
-	forked = true;
+	struct shim_share *was = shim_share();
+	shim_forked();
 	if (was)
 		munmap(was, sizeof(*was));
 	if (sock >= 0)
@@ -120,9 +55,7 @@ static bool share_map(int memory)
 	if (at == MAP_FAILED)
 		return false;
 	madvise(at, sizeof(struct shim_share), MADV_DONTDUMP);
-	ditrace_shim_state.share = at;
-	epoch++;
-	share = at;
+	shim_begin(at, sock);
 	return true;
 }
 
@@ -177,10 +110,10 @@ static void tidy(void)
 /* Within an op the memory is in use: leave it mapped. */
 static void leave(bool within_op)
 {
-	struct shim_share *was = share;
+	struct shim_share *was = shim_share();
 	enter_phase(SHIM_GOING);
 	recorder_stop();
-	share = NULL;
+	shim_end();
 	if (!within_op)
 		inside_await_nobody();
 	ditrace_shim_state.share = NULL;
@@ -207,14 +140,19 @@ static void watch(void)
 	leave(false);
 }
 
+static bool come_forked(void *torch)
+{
+	return shim_come(socket_path, torch);
+}
+
 static bool come(void *torch, bool waits)
 {
 	static bool watching;
 	if (!watching)
 		watching = !pthread_atfork(shim_lock, shim_unlock, in_child);
-	int r = !watching || !inside_prepare() ? -ENOMEM
-		: torch			       ? connect_to_ditrace(waits)
-					       : -ENOENT;
+	int r = !watching || !inside_prepare(recorder_thread_ends) ? -ENOMEM
+		: torch						   ? connect_to_ditrace(waits)
+								   : -ENOENT;
 	ditrace_shim_state.failed = -r;
 	if (r) {
 		tidy();
@@ -223,7 +161,7 @@ static bool come(void *torch, bool waits)
 		return false;
 	}
 	ditrace_shim_state.came++;
-	recorder_start(torch);
+	recorder_start(torch, come_forked);
 	enter_phase(SHIM_IN);
 	return true;
 }
@@ -285,11 +223,6 @@ bool shim_come(const char *path, void *torch)
 	}
 	errno = saved;
 	return in;
-}
-
-bool shim_come_forked(void *torch)
-{
-	return shim_come(socket_path, torch);
 }
 
 /* SHIM_COME */

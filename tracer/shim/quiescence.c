@@ -18,6 +18,7 @@ static struct shim_place places[PLACES];
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool keyed;
+static void (*own_ends)(void *memory);
 __thread struct shim_place *shim_place;
 
 static void give_back(void *own)
@@ -32,7 +33,7 @@ static void thread_ends(void *arg)
 	p->depth++;
 	atomic_signal_fence(memory_order_seq_cst);
 	if (shim_share() && p->own)
-		recorder_thread_ends((char *)p->own + SHIM_OWN_HEAD);
+		own_ends((char *)p->own + SHIM_OWN_HEAD);
 	give_back(atomic_exchange(&p->own, NULL));
 	shim_place = NULL;
 	atomic_store(&p->depth, 0);
@@ -45,8 +46,9 @@ static void make_key(void)
 	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
-bool inside_prepare(void)
+bool inside_prepare(void (*ends)(void *memory))
 {
+	own_ends = ends;
 	pthread_once(&once, make_key);
 	return keyed;
 }

@@ -11,25 +11,25 @@
 
 #include "tracer/engine/shim/shim_share.h"
 
-/* client.c: SHIM_STATE. */
+/* state.c: SHIM_STATE. */
 extern __attribute__((visibility("default"))) struct shim_state ditrace_shim_state;
 
 /* The memory shared with ditrace, NULL while there is none. Use it between inside_begin and
  * inside_end only. */
 struct shim_share *shim_share(void);
 
-/* Connect to ditrace on the socket with this path and start recording, with a thread that waits for
- * the end of the connection. False: there is no ditrace, it does not want this process, or the
- * library is in use already. `torch`: dlopen handle of libtorch_cpu. */
-bool shim_come(const char *socket_path, void *torch);
+/* The memory shared from now on, and the socket that wakes ditrace; that there is none any more;
+ * called in the child of a fork, which has neither. */
+void shim_begin(struct shim_share *s, int sock);
+void shim_end(void);
+void shim_forked(void);
 
 /* A dlopen handle of the process's libtorch_cpu; NULL: not loaded. */
 void *shim_find_torch(void);
 
 /* Whether this process is a fork that has not connected yet: true once, for one of its threads,
- * which then calls shim_come_forked. */
+ * which then has it connect. */
 bool shim_take_forked(void);
-bool shim_come_forked(void *torch);
 
 /* Tell ditrace that a thread is stopped for it. Between inside_begin and inside_end. */
 void shim_wake(void);
@@ -43,6 +43,11 @@ unsigned shim_epoch(void);
 /* While locked, nobody forks, and nobody else adds or removes callbacks. */
 void shim_lock(void);
 void shim_unlock(void);
+
+/* client.c: connect to ditrace on the socket with this path and start recording, with a thread that
+ * waits for the end of the connection. False: there is no ditrace, it does not want this process,
+ * or the library is in use already. `torch`: dlopen handle of libtorch_cpu. */
+bool shim_come(const char *socket_path, void *torch);
 
 /* answer.c: connect to the socket at `path`. The descriptor, or -1 with errno. Reads from it time
  * out after SHIM_PATIENCE_S. */
@@ -61,8 +66,9 @@ struct shim_place {
 };
 extern __thread struct shim_place *shim_place;
 
-/* Set up, once per process; false without memory. */
-bool inside_prepare(void);
+/* Set up, once per process; false without memory. When a thread ends, `ends` is called on it, at
+ * work here, with its memory (inside_memory) while there is shared memory. */
+bool inside_prepare(void (*ends)(void *memory));
 /* A free slot for the calling thread; NULL: there is none. */
 struct shim_place *inside_claim(void);
 
@@ -101,8 +107,9 @@ void inside_await_nobody(void);
 /* In the child of a fork: free the slots of the threads that it does not have. */
 void inside_fork(void);
 
-/* recorder.c: register with libtorch_cpu, whose dlopen handle this is. */
-void recorder_start(void *torch);
+/* recorder.c: register with libtorch_cpu, whose dlopen handle this is. A fork that has not
+ * connected yet has `come_forked` connect it at its first op; false: it is not to be recorded. */
+void recorder_start(void *torch, bool (*come_forked)(void *torch));
 
 /* The thread that has this memory ends; it counts as at work here meanwhile. */
 void recorder_thread_ends(void *memory);

@@ -10,11 +10,47 @@
 #include "tracer/shim/extension/modes_args.h"
 #include "tracer/shim/extension/python.h"
 
-/* modes_call.c: the mode. PyTorch calls it for each function; the function's plan is looked up, and
- * the call passed on unless something is to be changed. */
+/* modes_state.c: what the others know and count together. */
 
 /* Interventions have ended: ditrace, or the connection to it, is gone. */
 extern _Atomic bool modes_out;
+
+/* Nonzero while this thread works for ditrace: functions that it calls are passed on. */
+extern __thread int modes_busy;
+
+/* Call a function of modes/ (NULL before ready()); a new reference, or NULL without an error. */
+object *modes_ask(object *f, object *arg);
+
+/* Names of modes/, as "module.name", or strings to intern, and where to store the new references,
+ * in place of those that are there (NULL: none). Interned strings live as long as the process.
+ * False with Python's error set: one is missing. */
+struct modes_wanted {
+	object **place;
+	const char *name;
+};
+bool modes_names(const struct modes_wanted *w, size_t n);
+bool modes_texts(const struct modes_wanted *w, size_t n);
+
+/* Begin with no counts: false without memory. Look up what reports them: false with Python's error
+ * set. Forget them: the next ones are reported at once. */
+bool modes_counts_begin(void);
+bool modes_counts_ready(void);
+void modes_counts_forget(void);
+
+/* count((feature, name, reason or None)): count one call; reports all counts from time to time.
+ * counts(): {(feature, name, reason): calls}, since they were forgotten. */
+object *modes_count(object *self, object *key);
+object *modes_counts(object *self, object *unused);
+
+/* Something was counted elsewhere: report the counts if they are due. */
+void modes_counted(void);
+
+/* That object, of which there are two at most, is a mode of ours; whether one, of any kind, is. */
+void modes_is_ours(const object *mode);
+bool modes_is_mode(const object *o);
+
+/* modes_call.c: the mode. PyTorch calls it for each function; the function's plan is looked up, and
+ * the call passed on unless something is to be changed. */
 
 /* Put the functions of the library that modes/ calls into that dict. False: Python's error is set.
  */
@@ -22,18 +58,6 @@ bool modes_call_fill(object *module);
 
 /* Set a name of `module`; steals the reference to `value`. False: it is NULL, or an error. */
 bool modes_set(object *module, const char *name, object *value);
-
-/* count((feature, name, reason or None)): count one call; reports all counts from time to time. */
-object *modes_count(object *self, object *key);
-
-/* Whether that object, of any kind, is a mode of ours. */
-bool modes_is_mode(const object *o);
-
-/* Something was counted elsewhere: report the counts if they are due. */
-void modes_counted(void);
-
-/* Nonzero while this thread works for ditrace: functions that it calls are passed on. */
-extern __thread int modes_busy;
 
 /* modes_change.c: applies to a call each feature in its function's plan; where one cannot, the
  * program's own call is made. A feature is a function (plan, call, args, kwargs, at) of modes/,
@@ -65,16 +89,6 @@ object *modes_unchanged(const char *reason);
 /* Count a call that a feature (its name) has changed, or, with a reason other than None, left
  * alone. Preserves Python's error. */
 void modes_tally(object *feature, object *plan, object *reason);
-
-/* Names of modes/, as "module.name", or strings to intern, and where to store the new references, in
- * place of those that are there (NULL: none). Interned strings live as long as the process. False
- * with Python's error set: one is missing. */
-struct modes_wanted {
-	object **place;
-	const char *name;
-};
-bool modes_names(const struct modes_wanted *w, size_t n);
-bool modes_texts(const struct modes_wanted *w, size_t n);
 
 /* modes_budget.c: --budget selects the calls to compare, so that comparing takes no more than a
  * share of the time. */

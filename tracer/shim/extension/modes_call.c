@@ -8,40 +8,26 @@
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/shim/extension/modes_args.h"
 
-enum {
-	PLANS_MOST = 8192,
-	FLUSH_MS = 200, /* least time between reports of the counts */
-};
+enum { PLANS_MOST = 8192 };
 
-_Atomic bool modes_out;
-__thread int modes_busy;
 static __thread int inside; /* calls of the mode that are open */
 
 static struct {
-	object *mode;  /* the one in use */
-	object *plans; /* a cache: function to what plan_of() of modes/ returned */
-	object *counts;
+	object *mode;	    /* the one in use */
+	object *plans;	    /* a cache: function to what plan_of() of modes/ returned */
 	object *push, *pop; /* of torch._C */
 	object *plain;	    /* a tuple: tensor types without a __torch_function__ of their own */
 	object *is_compiling;
-	object *plan_of, *look_again, *flush, *leave_thread; /* of modes/ */
+	object *plan_of, *look_again, *leave_thread; /* of modes/ */
 } own;
 
 static const struct modes_control *control;
 static uint32_t generation;
-static uint64_t flushed_ms;
 
 /* The arguments of one call of the mode; borrowed except args. */
 struct asked {
 	object *func, *types, *args, *kwargs;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* (func, types, args=(), kwargs=None): positional, as PyTorch calls it, or by keyword. */
 static bool asked_parse(struct asked *a, object *args, object *keywords)
@@ -71,25 +57,12 @@ static object *pass_on(const struct asked *a)
 	return py.PyObject_Call(a->func, a->args, a->kwargs);
 }
 
-/* Call a function of modes/ (NULL before ready()); a new reference, or NULL without an error. */
-static object *ask(object *f, object *arg)
-{
-	object *r = NULL;
-	modes_busy++;
-	if (f)
-		r = py.PyObject_CallFunctionObjArgs(f, arg, PY_END);
-	modes_busy--;
-	if (!r)
-		python_forget();
-	return r;
-}
-
 /* The rules have changed: forget all that was derived from them. */
 static void look_again(void)
 {
 	generation = atomic_load(&control->generation);
 	py.PyDict_Clear(own.plans);
-	python_drop(ask(own.look_again, NULL));
+	python_drop(modes_ask(own.look_again, NULL));
 	lines_forget();
 }
 
@@ -103,7 +76,7 @@ static object *plan_of(object *func)
 		python_forget();
 		return NULL;
 	}
-	found = ask(own.plan_of, func);
+	found = modes_ask(own.plan_of, func);
 	if (found && !modes_out && py.PyDict_Size(own.plans) < PLANS_MOST &&
 	    py.PyDict_SetItem(own.plans, func, found))
 		python_forget();
@@ -166,31 +139,6 @@ static bool are_plain(object *types)
 	return good;
 }
 
-static void flush(void)
-{
-	flushed_ms = now_ms();
-	python_drop(ask(own.flush, NULL));
-}
-
-void modes_counted(void)
-{
-	if (now_ms() - flushed_ms > FLUSH_MS)
-		flush();
-}
-
-object *modes_count(object *self, object *key)
-{
-	(void)self;
-	object *had = py.PyDict_GetItemWithError(own.counts, key);
-	object *n = py.PyLong_FromLong(1 + (had ? py.PyLong_AsLong(had) : 0));
-	int failed = !n || py.PyDict_SetItem(own.counts, key, n);
-	python_drop(n);
-	if (failed)
-		return NULL;
-	modes_counted();
-	return python_none();
-}
-
 /* Whether the call can be passed on without looking at its arguments. */
 static bool is_left_out(object *what, object *plan)
 {
@@ -221,7 +169,7 @@ static object *act(object *mode, object *what, struct asked *a)
 static object *asked_for(object *mode, struct asked *a)
 {
 	if (modes_out && !modes_busy)
-		python_drop(ask(own.leave_thread, NULL));
+		python_drop(modes_ask(own.leave_thread, NULL));
 	if (modes_out || modes_busy || mode != own.mode)
 		return pass_on(a);
 	if (control && control->generation != generation)
@@ -255,11 +203,6 @@ static struct kind {
 	object *mode, *call;
 } kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
 
-bool modes_is_mode(const object *o)
-{
-	return o && (o == kinds[0].mode || o == kinds[1].mode);
-}
-
 /* PyTorch's dispatcher gets mode_call from the instance; torch.compile looks at the class, and uses
  * the Python method there. */
 static object *get_attribute(object *mode, object *name)
@@ -286,6 +229,8 @@ static bool make(struct kind *k, struct method *method, object *base)
 	object *mode = type ? py.PyObject_CallObject(type, NULL) : NULL;
 	k->call = mode ? py.PyCFunction_NewEx(method, mode, NULL) : NULL;
 	k->mode = k->call ? mode : NULL;
+	if (k->mode)
+		modes_is_ours(k->mode);
 	return k->mode;
 }
 
@@ -371,19 +316,11 @@ static object *is_inside(object *self, object *arg)
 static object *forget(object *self, object *arg)
 {
 	(void)self, (void)arg;
-	py.PyDict_Clear(own.counts);
-	flushed_ms = 0;
+	modes_counts_forget();
 	budget_forget();
 	modes_threads_forget();
 	lines_forget();
 	return python_none();
-}
-
-/* counts(): {(feature, name, reason): calls}, since forget(). */
-static object *counts(object *self, object *arg)
-{
-	(void)self, (void)arg;
-	return python_kept(own.counts);
 }
 
 /* watch(fd): map struct modes_control, which ditrace writes. */
@@ -410,15 +347,16 @@ bool modes_set(object *module, const char *name, object *value)
 /* ready(push, pop): look up the objects of Python that are used here. */
 static object *ready(object *self, object *args)
 {
-	const struct modes_wanted names[] = {
-	    {&own.plan_of, "mode.plan_of"}, {&own.look_again, "session.look_again"},
-	    {&own.flush, "session.flush"},  {&own.leave_thread, "install.leave_thread"},
-	    {&own.plain, "names.PLAIN"},    {&own.is_compiling, "names.is_compiling"}};
+	const struct modes_wanted names[] = {{&own.plan_of, "mode.plan_of"},
+					     {&own.look_again, "session.look_again"},
+					     {&own.leave_thread, "install.leave_thread"},
+					     {&own.plain, "names.PLAIN"},
+					     {&own.is_compiling, "names.is_compiling"}};
 	(void)self;
 	own.push = python_kept(py.PyTuple_GetItem(args, 0));
 	own.pop = python_kept(py.PyTuple_GetItem(args, 1));
-	if (modes_names(names, sizeof(names) / sizeof(names[0])) && nest_ready() &&
-	    numbers_ready() && modes_change_ready() && modes_copies_ready() &&
+	if (modes_names(names, sizeof(names) / sizeof(names[0])) && modes_counts_ready() &&
+	    nest_ready() && numbers_ready() && modes_change_ready() && modes_copies_ready() &&
 	    modes_fallback_ready() && modes_cast_ready() && modes_compare_ready())
 		return python_none();
 	if (!py.PyErr_Occurred())
@@ -463,25 +401,23 @@ bool modes_call_fill(object *module)
 	    {"compare", modes_compare, METH_VARARGS, NULL},
 	    {"settled_calls", modes_settled, METH_NOARGS, NULL},
 	    {"forget", forget, METH_NOARGS, NULL},
-	    {"counts", counts, METH_NOARGS, NULL},
+	    {"counts", modes_counts, METH_NOARGS, NULL},
 	    {"threads", modes_threads, METH_NOARGS, NULL},
 	    {"no_more_threads", modes_threads_end, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},
 	    {"ready", ready, METH_VARARGS, NULL},
 	};
-	object **asked[] = {&own.plan_of, &own.look_again, &own.flush, &own.leave_thread};
+	object **asked[] = {&own.plan_of, &own.look_again, &own.leave_thread};
 	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
 		python_drop(*asked[i]); /* of a ditrace before */
 		*asked[i] = NULL;
 	}
 	python_drop(own.plans);
-	python_drop(own.counts);
 	modes_out = false;
 	budget_forget();
 	modes_threads_forget();
 	own.plans = py.PyDict_New();
-	own.counts = py.PyDict_New();
-	bool good = own.plans && own.counts;
+	bool good = own.plans && modes_counts_begin();
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
 		good = good && modes_set(module, methods[i].name,
 					 py.PyCFunction_NewEx(&methods[i], NULL, NULL));

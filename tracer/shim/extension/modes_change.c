@@ -16,41 +16,6 @@ static struct {
 	    *a_when, *a_code, *a_back, *a_lasti, *a_error;
 } own;
 
-/* Of "module.name"; a new reference, or NULL with an error. */
-static object *modes_name(const char *name)
-{
-	char module[64];
-	const char *dot = strchr(name, '.');
-	snprintf(module, sizeof(module), "ditrace_modes.%.*s", (int)(dot - name), name);
-	object *m = py.PyImport_ImportModule(module);
-	object *found = m ? py.PyObject_GetAttrString(m, dot + 1) : NULL;
-	python_drop(m);
-	return found;
-}
-
-bool modes_names(const struct modes_wanted *w, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		object *found = modes_name(w[i].name), *old = *w[i].place;
-		if (!found)
-			return false;
-		*w[i].place = found;
-		python_drop(old);
-	}
-	return true;
-}
-
-bool modes_texts(const struct modes_wanted *w, size_t n)
-{
-	bool good = true;
-	for (size_t i = 0; i < n; i++) {
-		if (!*w[i].place)
-			*w[i].place = py.PyUnicode_InternFromString(w[i].name);
-		good = good && *w[i].place;
-	}
-	return good;
-}
-
 bool modes_change_ready(void)
 {
 	const struct modes_wanted

@@ -38,6 +38,7 @@ static uint64_t handles[2];
 static _Atomic int registered;
 
 static void *libtorch;
+static bool (*come_forked)(void *torch);
 static bool exiting;
 /* ditrace was once too slow to read a new operator: threads no longer stop for them. */
 static _Atomic bool unheard;
@@ -54,7 +55,7 @@ static void give_up(struct shim_share *s, enum shim_refusal why)
 static struct shim_share *recording(void)
 {
 	struct shim_share *s = shim_share();
-	if (!s && shim_take_forked() && !shim_come_forked(libtorch))
+	if (!s && shim_take_forked() && !come_forked(libtorch))
 		recorder_stop();
 	s = shim_share();
 	return s && atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;
@@ -380,7 +381,7 @@ static void add_callbacks(void)
 	first = false;
 }
 
-void recorder_start(void *h)
+void recorder_start(void *h, bool (*come)(void *torch))
 {
 	struct shim_share *s = shim_share();
 	if (!find_symbols(h)) {
@@ -388,6 +389,7 @@ void recorder_start(void *h)
 		return;
 	}
 	libtorch = h;
+	come_forked = come;
 	unheard = false;
 	new_operators_begin();
 	ticks_prepare();

@@ -35,12 +35,6 @@ bool shim_take_forked(void)
 	return false;
 }
 
-bool shim_come_forked(void *handle)
-{
-	(void)handle;
-	return false;
-}
-
 void shim_go(void)
 {
 }
@@ -382,7 +376,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_new_operators, setup, teardown),
 	};
 
-	if (!inside_prepare())
+	if (!inside_prepare(recorder_thread_ends))
 		return 1;
 	return unit_run(tests, NULL, NULL);
 }
