@@ -283,7 +283,9 @@ still_stacks() {
 	kill -9 "$child"
 }
 
+# stacks_are NAME: the screen below the head is that of the file golden/NAME; GOLDEN=write writes the file
 stacks_are() {
+	[ "${GOLDEN:-}" != write ] || sleep 2 # it is drawn anew after a resize
 	screen | tail -n +5 | sed -E 's/^pid .*/pid .../; s/^thread [0-9]+ "[^"]*"/thread TID NAME/' >"$T/stacks"
 	[ "${GOLDEN:-}" != write ] || cp "$T/stacks" "$here/golden/$1"
 	diff "$here/golden/$1" "$T/stacks"
