@@ -91,14 +91,6 @@ static int check(const struct capture_look *l, struct when *w, struct err *e)
 	return err_hint(e, "use arguments only");
 }
 
-static bool holds(const struct op_event *ev, const struct when *w, struct when_counts *counts)
-{
-	enum when_result r = ev->op ? when_eval(w, ev, WHEN_AT_ENTRY) : WHEN_TRUE;
-	counts->left_out += r == WHEN_FALSE;
-	counts->unknown += r == WHEN_UNKNOWN || r == WHEN_LATER;
-	return r == WHEN_TRUE;
-}
-
 int capture_when(const struct capture_places *p, struct when *w, struct pool *pool, bool trust,
 		 bool *keep, struct when_counts *counts, struct err *e)
 {
@@ -107,7 +99,8 @@ int capture_when(const struct capture_places *p, struct when *w, struct pool *po
 	int r = l.events ? look_at_all(&l, pool, e) : err_set(e, -ENOMEM, "no memory");
 	r = r ? r : check(&l, w, e);
 	for (size_t i = 0; i < p->n && !r; i++)
-		keep[i] = holds(&l.events[i], w, counts);
+		keep[i] = when_decide(l.events[i].op ? w : NULL, &l.events[i], WHEN_ENTRY_ONLY,
+				      counts) == WHEN_YES;
 	arena_free(&l.arena);
 	free(l.events);
 	return r;

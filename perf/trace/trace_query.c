@@ -174,7 +174,7 @@ int trace_query(const char *path, const struct trace_query_opts *opts, struct tr
 
 bool trace_query_chooses(struct trace_query *q, const struct op_event *ev)
 {
-	return !q->when || when_chooses(q->when, ev, &q->counts);
+	return when_decide(q->when, ev, WHEN_AT_EXIT, &q->counts) == WHEN_YES;
 }
 
 bool trace_query_of_samples(const struct trace_query *q)

@@ -79,12 +79,19 @@ bool when_needs_exit(const struct when *w)
 	return w->needs_exit;
 }
 
-bool when_chooses(const struct when *w, const struct op_event *ev, struct when_counts *c)
+enum when_decision when_decide(const struct when *w, const struct op_event *ev, enum when_moment at,
+			       struct when_counts *c)
 {
-	enum when_result r = when_eval(w, ev, WHEN_AT_EXIT);
-	c->left_out += r == WHEN_FALSE;
-	c->unknown += r == WHEN_UNKNOWN;
-	return r == WHEN_TRUE;
+	enum when_result r = w ? when_eval(w, ev, at) : WHEN_TRUE;
+	if (r == WHEN_TRUE)
+		return WHEN_YES;
+	if (r == WHEN_LATER && at == WHEN_AT_ENTRY)
+		return WHEN_WAIT;
+	if (c && r == WHEN_FALSE)
+		c->left_out++;
+	else if (c)
+		c->unknown++;
+	return WHEN_NO;
 }
 
 const char *when_counts_text(char *out, size_t size, const struct when_counts *c)

@@ -20,8 +20,9 @@ enum when_result {
 };
 
 enum when_moment {
-	WHEN_AT_ENTRY, /* args are there; results, end and whether it threw are not looked at */
+	WHEN_AT_ENTRY, /* only the arguments are read: not the results, the end, or what it threw */
 	WHEN_AT_EXIT,
+	WHEN_ENTRY_ONLY, /* as WHEN_AT_ENTRY, and nobody asks again at the exit */
 };
 
 /* Read `text` into *out (free with when_free). `option` names it in messages ("--when") and must
@@ -56,8 +57,16 @@ struct when_counts {
 	uint64_t unknown;  /* it cannot be told whether it holds */
 };
 
-/* Whether the condition chooses a call that has ended; counts it when not. */
-bool when_chooses(const struct when *w, const struct op_event *ev, struct when_counts *c);
+enum when_decision {
+	WHEN_NO,
+	WHEN_YES,
+	WHEN_WAIT, /* at the entry: ask again at the exit */
+};
+
+/* Whether the condition `w` (NULL: none) chooses a call. A call that it does not choose is counted
+ * in *c, unless that is NULL. */
+enum when_decision when_decide(const struct when *w, const struct op_event *ev, enum when_moment at,
+			       struct when_counts *c);
 
 /* "--when left out 1,234 ops, and 3 because a value that it asks for is not known" into out;
  * returns out. 128 bytes are always enough. */

@@ -376,7 +376,7 @@ static struct when_value eval_node(struct when_ctx *c, const struct when_node *n
 
 enum when_result when_eval(const struct when *w, const struct op_event *ev, enum when_moment at)
 {
-	struct when_ctx c = {.ev = ev, .at_entry = at == WHEN_AT_ENTRY};
+	struct when_ctx c = {.ev = ev, .at_entry = at != WHEN_AT_EXIT};
 	struct when_value v = eval_node(&c, w->root);
 	switch (v.kind) {
 	case WHEN_V_INT:

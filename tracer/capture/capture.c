@@ -40,16 +40,8 @@ static bool are_known(const struct value *v, uint32_t n)
 static void choose(struct capture *c, struct target *t, struct selection *s,
 		   const struct op_event *ev)
 {
-	switch (c->when ? when_eval(c->when, ev, WHEN_AT_ENTRY) : WHEN_TRUE) {
-	case WHEN_TRUE:
-		break;
-	case WHEN_UNKNOWN:
-	case WHEN_LATER:
-		c->not_known++;
+	if (when_decide(c->when, ev, WHEN_ENTRY_ONLY, &c->when_counts) != WHEN_YES)
 		return;
-	default:
-		return;
-	}
 	const struct call_count count =
 	    c->count ? c->count(ev, c->count_arg) : (struct call_count){CALL_NOT_COUNTED, 0};
 	switch (selection_choose(s, ev, count)) {
@@ -188,9 +180,10 @@ static void capture_summary(struct observer *o, FILE *f, const struct report_opt
 		fprintf(f,
 			"  skipped %s call%s: where tensors have their parts was not known yet\n",
 			text_count(n, sizeof(n), c->too_early), c->too_early == 1 ? "" : "s");
-	if (c->not_known)
+	if (c->when_counts.unknown)
 		fprintf(f, "  skipped %s call%s: --when asks for a value that is not known\n",
-			text_count(n, sizeof(n), c->not_known), c->not_known == 1 ? "" : "s");
+			text_count(n, sizeof(n), c->when_counts.unknown),
+			c->when_counts.unknown == 1 ? "" : "s");
 }
 
 static void capture_forget_process(struct observer *o, pid_t pid)

@@ -309,8 +309,8 @@ struct capture {
 	struct capture_calls calls;
 	struct capture_grads grads;
 	struct ordinary_keys keys;
-	uint64_t saved;			    /* calls of which a file was written */
-	uint64_t not_known;		    /* calls of which the condition could not be told */
+	uint64_t saved; /* calls of which a file was written */
+	struct when_counts when_counts;
 	uint64_t too_early;		    /* calls of which the inputs could not be read yet */
 	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
 	int refused_code;

@@ -151,8 +151,7 @@ static bool is_selected(struct stats_collector *m, const struct op_event *ev, bo
 
 static bool may_stop(const struct stats_collector *m, const struct op_event *ev)
 {
-	enum when_result r = m->when ? when_eval(m->when, ev, WHEN_AT_ENTRY) : WHEN_TRUE;
-	return r == WHEN_TRUE || r == WHEN_LATER;
+	return when_decide(m->when, ev, WHEN_AT_ENTRY, NULL) != WHEN_NO;
 }
 
 struct stats_collector_look {

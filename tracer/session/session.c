@@ -50,7 +50,7 @@ static bool is_recorded(struct session *s, const struct op_event *ev)
 	for (const struct observer *o = s->observers; o; o = o->next)
 		if (o->is_past && o->is_past(o, ev))
 			return false;
-	return !s->when || when_chooses(s->when, ev, &s->when_counts);
+	return when_decide(s->when, ev, WHEN_AT_EXIT, &s->when_counts) == WHEN_YES;
 }
 
 static void on_event(const struct op_event *ev, void *arg)

@@ -484,12 +484,12 @@ static void counts(void **state)
 	struct when *w = compiled("eps > 0 or self.dim() == 4");
 	char text[128];
 	(void)state;
-	assert_false(when_chooses(w, &ev, &c));
+	assert_int_equal(when_decide(w, &ev, WHEN_AT_EXIT, &c), WHEN_NO);
 	ev.op = &when_other_op;
 	ev.nargs = 2;
 	ev.nresults = 0;
-	assert_false(when_chooses(w, &ev, &c));
-	assert_false(when_chooses(w, &ev, &c));
+	assert_int_equal(when_decide(w, &ev, WHEN_AT_EXIT, &c), WHEN_NO);
+	assert_int_equal(when_decide(w, &ev, WHEN_AT_EXIT, &c), WHEN_NO);
 	when_free(w);
 	assert_int_equal(c.unknown, 1);
 	assert_int_equal(c.left_out, 2);
@@ -504,8 +504,16 @@ static void counts(void **state)
 	w = compiled("alpha == 2");
 	ev = when_event();
 	c = (struct when_counts){0};
-	assert_true(when_chooses(w, &ev, &c));
+	assert_int_equal(when_decide(w, &ev, WHEN_AT_EXIT, &c), WHEN_YES);
+	assert_int_equal(when_decide(NULL, &ev, WHEN_AT_ENTRY, &c), WHEN_YES);
+	when_free(w);
+	w = compiled("result.numel() > 1");
+	assert_int_equal(when_decide(w, &ev, WHEN_AT_ENTRY, &c), WHEN_WAIT);
 	assert_int_equal(c.unknown + c.left_out, 0);
+	assert_int_equal(when_decide(w, &ev, WHEN_ENTRY_ONLY, &c), WHEN_NO);
+	assert_int_equal(when_decide(w, &ev, WHEN_ENTRY_ONLY, NULL), WHEN_NO);
+	assert_int_equal(c.unknown, 1);
+	assert_int_equal(c.left_out, 0);
 	when_free(w);
 }
 
