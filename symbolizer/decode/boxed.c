@@ -9,11 +9,11 @@ static const char lookup_symbol[] = "_ZN5torch3jit18getAllOperatorsForEN3c106Sym
 enum {
 	CANDIDATES = 32,
 	CODE_MAX = 1024,
-	REGISTRY_WORDS = 48, /* of OperatorRegistry that are looked through */
+	REGISTRY_WORDS = 48, /* words of an OperatorRegistry to search */
 	OPERATOR_WORDS = 40,
-	AGREE = 3, /* operators that must have the same function */
+	AGREE = 3, /* operators that must agree on the function */
 	OPERATORS_MAX =
-	    1 << 14, /* looked at: those of TorchScript alone come first, and hold none */
+	    1 << 14, /* examined at most; those of TorchScript alone come first and have none */
 };
 
 struct boxed {
@@ -36,8 +36,7 @@ static void add_data(struct boxed *b, uint64_t vaddr)
 		b->data[b->ndata++] = vaddr + b->bias;
 }
 
-/* The data that the function at `vaddr` takes the address of, and, one level deep, what it calls.
- */
+/* Collect the addresses of data that the function at `vaddr` and its direct callees take. */
 static void collect(struct boxed *b, struct arch_decoder *d, uint64_t vaddr, int level)
 {
 	uint64_t len = CODE_MAX;
@@ -59,7 +58,7 @@ static bool is_code(const struct boxed *b, uint64_t addr)
 	return addr >= b->text && addr < b->text_end;
 }
 
-/* An Operator of a c10 operator holds an OperatorHandle and a std::function: {16 bytes, manager,
+/* The Operator of a c10 operator holds an OperatorHandle and a std::function: {16 bytes, manager,
  * invoker}. */
 static void look_at_operator(struct boxed *b, uint64_t addr)
 {
@@ -94,8 +93,9 @@ static void look_at_vector(struct boxed *b, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Walk the nodes of an unordered_map<Symbol, vector<...>>: {next, key, begin, end, ...}. What is
- * none may be linked in a circle, which the one node that is remembered, ever later, is met in. */
+/* Walk the nodes of an unordered_map<Symbol, vector<...>>: {next, key, begin, end, ...}. Memory
+ * that is no such map may contain a cycle, so remember one node, replaced at ever longer intervals,
+ * and stop on meeting it again. */
 static void look_at_nodes(struct boxed *b, uint64_t node)
 {
 	uint64_t w[4], met = 0;
@@ -137,8 +137,8 @@ uint64_t boxed_find(struct elf_file *cpu, uint64_t bias, uint64_t text, uint64_t
 	return b.votes >= AGREE ? b.found : 0;
 }
 
-/* The first item, BOXED_DATA, holds a word that may be another for each call; behind it, and the
- * head of the next, are the words of the handle. */
+/* The word in the first item, BOXED_DATA, may differ between calls. The header of the second item
+ * and the words of the handle follow it. */
 enum { HEAD = sizeof(struct item), SECOND_AT = HEAD + 8, WORDS_AT = SECOND_AT + HEAD };
 
 static uint32_t place(const struct items *it)
@@ -148,7 +148,7 @@ static uint32_t place(const struct items *it)
 	return (uint32_t)((w[0] ^ w[1]) * 0x9e3779b97f4a7c15u >> 56) % BOXED_SEEN;
 }
 
-/* Bytes of the items that name the operator; 0: these are not all there, or too many. */
+/* Length in bytes of the items that name the operator; 0 if any is missing or they are too long. */
 static uint32_t length(const struct items *it)
 {
 	const struct item *i = NULL;

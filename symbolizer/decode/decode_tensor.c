@@ -6,7 +6,7 @@
 #include "symbolizer/event/names.h"
 #include "symbolizer/torch/tensor.h"
 
-/* Takes the parts of a payload one after the other, each padded to 8 bytes. */
+/* Takes the parts of a payload in order, each padded to 8 bytes. */
 struct cursor {
 	const uint8_t *at;
 	uint32_t left;
@@ -38,7 +38,7 @@ static uint8_t base_of(const struct item *i)
 	return i->aux & TPART_BASE_NO_GRAD ? BASE_NO_GRAD : BASE_NOT_READ;
 }
 
-/* What is left for sizes and strides behind the other parts. */
+/* Bytes of the sizes and strides that are not inline; they follow the other parts. */
 static uint64_t outline_len(const struct tensor_read *c, const struct item *i, const uint8_t *impl)
 {
 	if (!(i->aux & TPART_OUTLINE) || c->sizes + 8u > c->win_len)
@@ -46,14 +46,15 @@ static uint64_t outline_len(const struct tensor_read *c, const struct item *i, c
 	return 16 * load64(impl + c->sizes);
 }
 
-/* What a packed item has of the window and of the meta, at their places; what lies between is not
- * set, and nobody asks for it. */
+/* The words of a packed item, at their offsets in the window and in the meta. The bytes in between
+ * are not set and never read. */
 struct unpacked {
 	_Alignas(8) uint8_t impl[WIN_MAX];
 	uint8_t meta[PART_MAX];
 };
 
-/* Words that are read one by one were those of the layout as it was then. */
+/* A packed item holds single words, at offsets of the layout known when it was read: it is usable
+ * only if `l` still agrees with these. */
 static bool is_packed_so(const struct tensor_read *c, const struct tensor_layout *l)
 {
 	return c->tail && c->tail < c->win_len && c->win_len <= WIN_MAX && c->sizes == l->sizes &&
@@ -82,7 +83,7 @@ static const uint8_t *unpack_window(const struct tensor_read *c, struct cursor *
 	return u->impl;
 }
 
-/* NULL, too, if it has since been learnt that other words are needed. */
+/* Also NULL if the layout learned since then needs other words. */
 static const uint8_t *unpack_meta(const struct tensor_read *c, const struct tensor_layout *l,
 				  struct cursor *at, struct unpacked *u)
 {
@@ -97,8 +98,8 @@ static const uint8_t *unpack_meta(const struct tensor_read *c, const struct tens
 	return u->meta;
 }
 
-/* The parts of an ITEM_TENSOR, in the order of plan.h; *node_seq is NULL when it was not read.
- * False if these are not the parts that `c` would give. */
+/* Split an ITEM_TENSOR into its parts, in the order given in plan.h; *node_seq is NULL if it was
+ * not read. False if the parts do not match `c`. */
 static bool raw_of_item(const struct tensor_read *c, const struct tensor_layout *l,
 			const struct item *i, struct tensor_raw *raw, struct unpacked *u,
 			const uint8_t **node_seq)
@@ -130,8 +131,8 @@ static bool raw_of_item(const struct tensor_read *c, const struct tensor_layout 
 	return raw->impl && at.left == outline_len(c, i, raw->impl);
 }
 
-/* The hit tells the generation it began with: the engine may have been told of the next meanwhile.
- * The parts' lengths show which one an item was made with. */
+/* A hit carries the generation it began with, but the engine may have received the next one before
+ * it ended. The lengths of the parts show which of the two an item was made with. */
 static bool read_item(const struct target *t, const struct item *i, struct tensor_raw *raw,
 		      struct unpacked *u, const uint8_t **node_seq)
 {
@@ -179,8 +180,8 @@ static struct value decode_raw(struct decode *d, const struct tensor_raw *raw,
 	return v;
 }
 
-/* Sizes out of line and the bases of views were read by what the code says: good only if that came
- * true. */
+/* The engine read sizes that are not inline and the bases of views by the static evidence: they are
+ * usable only if the solved layout agrees with it. */
 static struct tensor_raw raw_of_snapshot(struct decode *d, const struct item *i,
 					 const struct tensor_snapshot *s)
 {

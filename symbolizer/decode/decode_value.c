@@ -44,8 +44,8 @@ static struct value value_int(int kind, int64_t v)
 	return (struct value){.kind = (uint8_t)kind, .i = v};
 }
 
-/* c10::SymInt: an int64_t, or a tagged pointer when the top three bits are 100 or 101 by version
- * (c10/core/SymInt.h); plain values that negative are kept behind a pointer, too. */
+/* c10::SymInt: an int64_t, or a tagged pointer if the top three bits are 100 or 101, depending on
+ * the version (c10/core/SymInt.h); plain values that negative are kept behind a pointer, too. */
 static struct value symint(int64_t v)
 {
 	uint64_t top = (uint64_t)v >> 61;
@@ -54,7 +54,7 @@ static struct value symint(int64_t v)
 	return value_int(VALUE_INT, v);
 }
 
-/* A value of `base` in the bytes at p (at least 8, or 2 for a device). */
+/* Decode a value of `base` from the bytes at `p` (at least 8, or 2 for a device). */
 static struct value plain(uint8_t base, const uint8_t *p)
 {
 	struct value v = {0};
@@ -94,7 +94,7 @@ static struct value plain(uint8_t base, const uint8_t *p)
 }
 
 /* at::Dimname: {Symbol, NameType: 0 BASIC, 1 WILDCARD} (ATen/core/Dimname.h). The wildcard's symbol
- * is dimname::*; Python has None for it. */
+ * is dimname::*; in Python it is None. */
 static struct value dimname(const struct decode *d, const uint8_t *p)
 {
 	uint32_t id;
@@ -120,7 +120,7 @@ static struct value scalar_of(uint8_t kind, const uint8_t *v)
 }
 
 /* c10::Scalar: {Tag, padding to 16, union} (c10/core/Scalar.h). The tags are HAS_d, HAS_i, [HAS_u,]
- * HAS_z, HAS_b, then symbolic ones; HAS_u came in between, which moves HAS_z from 2 to 3. */
+ * HAS_z, HAS_b, then the symbolic ones; in versions with HAS_u, HAS_z is 3 instead of 2. */
 static struct value scalar(const struct decode *d, const uint8_t *p)
 {
 	uint32_t tag;
@@ -147,7 +147,7 @@ static struct value scalar(const struct decode *d, const uint8_t *p)
 	return c;
 }
 
-/* The same of all types that have a size. */
+/* plain() for all types of known size, including those that need facts of the target. */
 static struct value of_type(const struct decode *d, uint8_t base, const uint8_t *p)
 {
 	if (base == CXX_SCALAR)
@@ -173,7 +173,7 @@ static unsigned plain_size(uint8_t base)
 	}
 }
 
-/* An optional or plain value laid out at p, `len` bytes of it. */
+/* Decode a plain or optional value from its `len` bytes at `p`. */
 static struct value laid_out(const struct decode *d, const struct abi_value *v, const uint8_t *p,
 			     uint32_t len)
 {
@@ -262,21 +262,21 @@ static struct value tensors(struct decode *d, const struct items *it, unsigned r
 	return list;
 }
 
-/* IValues: a cursor over the items that hold what their payloads point to. */
+/* A cursor over the items that hold what the payloads of IValues point to. */
 struct ivalues {
 	struct decode *d;
 	const struct items *it;
 	unsigned read;
 	const struct item *at;
-	unsigned depth; /* lists around */
-	bool lost;	/* items were left out: which belongs to what is not known any more */
+	unsigned depth; /* number of enclosing lists */
+	bool lost;	/* items were skipped: the rest can no longer be matched to their values */
 };
 
 static struct value ivalue_list(struct ivalues *c, const struct item *head,
 				const struct schema_arg *type);
 
-/* c10::ivalue::ComplexHolder: a complex<double> behind the intrusive_ptr_target, 16-aligned
- * as c10::complex<double> is (ATen/core/ivalue.h, c10/util/complex.h). */
+/* c10::ivalue::ComplexHolder: a complex<double> after the intrusive_ptr_target, 16-aligned as
+ * c10::complex<double> is (ATen/core/ivalue.h, c10/util/complex.h). */
 static struct value complex_holder(const struct target *t, const struct item *obj)
 {
 	struct value v = {.kind = VALUE_COMPLEX};
@@ -318,7 +318,7 @@ static struct value ivalue_number(const struct schema_arg *type, uint64_t w, uin
 	return value_not_decoded("an IValue of a kind ditrace does not know");
 }
 
-/* An IValue made of an at::Dimname has its symbol's whole name (IValue(at::Dimname),
+/* An IValue made from an at::Dimname holds the qualified name of its symbol (IValue(at::Dimname),
  * ATen/core/ivalue_inl.h). */
 static struct value boxed_dimname(struct value s)
 {
@@ -330,8 +330,8 @@ static struct value boxed_dimname(struct value s)
 	return strcmp(s.str, "*") ? s : value_none();
 }
 
-/* What the object at `w` holds, if it is a list or a string by its class; what followed it as one
- * is passed over in any case. */
+/* The contents of the object at `w` if its class is that of a list or a string. If it only looked
+ * like one, the items that the engine added for it are still consumed. */
 static struct value ivalue_object(struct ivalues *c, const struct item *obj, uint64_t w,
 				  uint32_t tag, const struct schema_arg *type)
 {
@@ -391,7 +391,7 @@ static struct value ivalue_list(struct ivalues *c, const struct item *head,
 	return whole ? list : value_not_decoded("a list too long to be read");
 }
 
-/* Device types are shown by today's codes. */
+/* Translate device types to the current codes. */
 static struct value todays_device(const struct decode *d, struct value v)
 {
 	if (v.kind == VALUE_DEVICE)
@@ -406,7 +406,7 @@ void decode_boxed(struct decode *d, const struct items *it, unsigned read,
 	const struct item *head = items_find(it, read, NULL);
 	uint32_t have = head && head->kind == ITEM_DATA ? head->len / 16u : 0;
 	struct ivalues c = {.d = d, .it = it, .read = read, .at = head};
-	/* Below the op's own values lie those of its caller, when that is TorchScript. */
+	/* If the caller is TorchScript, its values lie below those of the op. */
 	uint32_t skip = have > n ? have - n : 0;
 	for (uint32_t k = 0; k < skip; k++)
 		ivalue(&c, payload(head) + 16 * k, NULL);
@@ -444,7 +444,8 @@ static struct value from_item(struct decode *d, const struct abi_value *v, const
 	case ABI_TENSOR:
 		return tensor(d, i);
 	case ABI_TENSORS:
-		/* A list that came as IValues (at::ITensorListRef, boxed) or as tensors. */
+		/* The list arrives as IValues (at::ITensorListRef, boxed) or as tensors
+		 * (ITEM_LIST). */
 		if (i->kind == ITEM_LIST)
 			return tensors(d, it, v->read, i);
 		break;

@@ -1,5 +1,5 @@
-/* From the items of a hit to values. The one decoder of values: engines differ in how the bytes
- * came. */
+/* Decodes the items of a hit into values. The only decoder of values: engines differ only in how
+ * they obtain the bytes. */
 #ifndef SYMBOLIZER_DECODE_DECODE_VALUE_H
 #define SYMBOLIZER_DECODE_DECODE_VALUE_H
 
@@ -9,7 +9,7 @@
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
 
-/* The items of one hit: `data` of `len` bytes, as sent by the engine. Not owned. */
+/* The items of one hit: `len` bytes at `data`, as sent by the engine. Borrowed. */
 struct items {
 	const uint8_t *data;
 	uint32_t len;
@@ -22,8 +22,8 @@ static inline struct items items_of(const struct hit *h)
 
 enum { MAX_NODES = 64 };
 
-/* Autograd nodes met while decoding: grad_fn of the tensors, with the node's sequence number where
- * it was read (at exits). */
+/* Autograd nodes found while decoding: grad_fn of the tensors, with the node's sequence number
+ * where it was read (at exits). */
 struct node_refs {
 	uint32_t n;
 	struct {
@@ -36,7 +36,7 @@ struct target;
 
 struct decode {
 	struct target *target;
-	struct arena *arena;	 /* values are made here */
+	struct arena *arena;	 /* holds the values */
 	struct node_refs *nodes; /* may be NULL */
 };
 
@@ -48,7 +48,7 @@ static inline const struct item *items_at(const struct items *it, uint32_t off)
 	return it->len - off - sizeof(*i) >= ((i->len + 7u) & ~7u) ? i : NULL;
 }
 
-/* The item behind `after` (NULL: the first), NULL at the end; always wholly within `it`. */
+/* The item following `after` (NULL: the first); NULL at the end. Lies wholly within `it`. */
 static inline const struct item *items_next(const struct items *it, const struct item *after)
 {
 	if (!after)
@@ -57,8 +57,8 @@ static inline const struct item *items_next(const struct items *it, const struct
 	return items_at(it, off + (uint32_t)sizeof(*after) + ((after->len + 7u) & ~7u));
 }
 
-/* The first item that read number `read` made, NULL if none. `after`: start behind this item (NULL:
- * at the beginning). Never returns an item that does not lie wholly within `it`. */
+/* The first item made by read number `read` and following `after` (NULL: any), other than a stack
+ * item; NULL if there is none. Lies wholly within `it`. */
 static inline const struct item *items_find(const struct items *it, unsigned read,
 					    const struct item *after)
 {
@@ -72,19 +72,20 @@ static inline const struct item *items_find(const struct items *it, unsigned rea
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
 
-/* The frames of the stack item, innermost first, as they were read: words of STACK_FRAME_SIZE
- * bytes, the code object first. *n of them; 0 if there is none. They lie in `it`. */
+/* The frames of the stack item as they were read, innermost first: the words of STACK_FRAME_SIZE
+ * bytes each, the code object first. *n is their number, 0 if there is no such item. They lie in
+ * `it`. */
 const uint64_t (*items_frames(const struct items *it, uint32_t *n))[STACK_FRAME_SIZE / 8];
 
-/* Decode one argument or result planned as `v`, of whose entry or exit `it` are the items. Never
- * fails: what cannot be told is VALUE_NOT_DECODED with the reason. */
+/* Decode one argument or result, planned as `v`, from the items `it` of the entry or exit. Never
+ * fails: a value that cannot be decoded is VALUE_NOT_DECODED with the reason. */
 struct value decode_value(struct decode *d, const struct abi_value *v, const struct items *it);
 
-/* Add the node of the tensor of read number `read`, if there is one, to d->nodes. */
+/* Add the autograd node of the tensor that read number `read` got, if it has one, to d->nodes. */
 void decode_nodes(struct decode *d, const struct items *it, unsigned read);
 
-/* Decode the n values of a boxed call: the last n IValues of read number `read` in `it`, by the
- * types of `types` (n of them; NULL: by their tags alone). out: n values. */
+/* Decode the `n` values of a boxed call: the last `n` IValues of read number `read` in `it`, by
+ * their `types` (`n` of them; NULL: by their tags alone). `out`: `n` values. */
 void decode_boxed(struct decode *d, const struct items *it, unsigned read,
 		  const struct schema_arg *types, unsigned n, struct value *out);
 

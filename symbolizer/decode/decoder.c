@@ -36,18 +36,17 @@ int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
 	return 0;
 }
 
-/* The first word of the tensor that an item holds, of its class's vtable; 0: none. */
+/* The first word of the TensorImpl in an item, which identifies its class; 0 if there is none. */
 static uint64_t tensor_vtable(const struct item *i)
 {
 	uint64_t w = 0;
-	/* Behind the address of the TensorImpl comes its beginning, in both kinds. */
+	/* In both kinds, the first bytes of the TensorImpl follow its address. */
 	if ((i->kind == ITEM_TENSOR || i->kind == ITEM_SNAPSHOT) && i->len >= 16)
 		memcpy(&w, (const uint8_t *)(i + 1) + 8, sizeof(w));
 	return w;
 }
 
-/* What names ops and classes is looked up while the process is there: it may end before the
- * record's turn comes. */
+/* Look up the names of ops and classes now: the process may end before the record is decoded. */
 static void look_up(struct target *t, const struct hit *h, const struct items *it)
 {
 	const struct registered_op *reg;
@@ -57,7 +56,7 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	if (h->kind == HIT_ENTRY && !(h->flags & HIT_CONT) && p->role != ROLE_CALL &&
 	    p->role != ROLE_NODE)
 		target_identify(t, p, it, &reg);
-	uint64_t before = 0; /* most are of the same class */
+	uint64_t before = 0; /* most tensors are of the same class */
 	for (const struct item *i = NULL; (i = items_next(it, i));) {
 		uint64_t vtable = tensor_vtable(i);
 		if (i->kind == ITEM_OBJECT && i->len >= 8)
@@ -68,7 +67,8 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	}
 }
 
-/* The sooner the layout of tensors is known, the fewer records are held back. */
+/* Learn from a record on arrival: the sooner the layout of tensors is known, the fewer records are
+ * held back. */
 static void learn_hit(struct target *t, const struct hit *h)
 {
 	if (hit_is_of_code(h->kind))
@@ -83,7 +83,7 @@ static void learn_hit(struct target *t, const struct hit *h)
 		target_learn(t, &it);
 }
 
-/* Whether the record can be used; then what it tells at once is learned. */
+/* Validate the record and learn from it what cannot wait for its decoding. */
 static bool accept_hit(struct decoder *d, const struct hit *h)
 {
 	struct target *t = h->proc < PROCS_MAX ? d->procs[h->proc].target : NULL;

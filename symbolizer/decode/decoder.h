@@ -1,5 +1,5 @@
-/* From hits to op events: pairs entries with exits, finds parents and what was thrown, ties
- * backward to forward, decodes values. Knows nothing of engines. */
+/* Decodes hits into op events: pairs entries with exits, finds parents and exceptions, links the
+ * backward to the forward, decodes values. Independent of the engines. */
 #ifndef SYMBOLIZER_DECODE_DECODER_H
 #define SYMBOLIZER_DECODE_DECODER_H
 
@@ -16,59 +16,62 @@ typedef void decoder_event_fn(const struct op_event *ev, void *arg);
 
 struct decoder;
 
-/* What autograd makes of the gradients that a backward node returned, before they flow on: sums
- * those of broadcast arguments, converts dtypes (torch::autograd::validate_outputs). */
+/* The gradients that a backward node returned, and what autograd makes of them before they flow on:
+ * it sums those of broadcast arguments and converts dtypes (torch::autograd::validate_outputs). */
 struct decoder_grads {
 	int32_t pid, tid;
 	struct value returned, flowing; /* lists of tensors and None, one for each edge */
 	uint64_t edges;			/* address of the node's std::vector<Edge>; 0: not known */
 };
 
-/* Called when that is done; the values are valid during the call. It comes after the end of the
- * node's event and before any other event of the thread but those of ops within it. */
+/* Called after validate_outputs; the values are valid during the call only. The call follows the
+ * end of the node's event, with no other events of the thread in between except those of ops within
+ * validate_outputs. */
 typedef void decoder_grads_fn(const struct decoder_grads *g, void *arg);
 
-/* For plans with ROLE_GRADS. */
+/* Set the callback for gradients; needs a plan with ROLE_GRADS. */
 void decoder_on_grads(struct decoder *d, decoder_grads_fn *fn);
 
-/* Called when an op starts and its arguments are decoded, in the order in which ops start. */
+/* Set a callback for ops that start, with their arguments decoded; called in the order in which
+ * they start. */
 void decoder_on_start(struct decoder *d, decoder_event_fn *fn);
 
-/* NULL without memory. */
+/* NULL when out of memory. */
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 
-/* Make process number `proc` known. `t` is not owned and must outlive the decoder, or be
- * removed. 0 or -errno. */
+/* Register process number `proc`. `t` is not owned and must outlive the decoder or be removed
+ * first. 0 or -errno. */
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t);
 
-/* All records of process number `proc`, which is known, were fed. Call it after each tick; true
- * once they are decoded, but for what is held back. */
+/* Declare that all records of process number `proc`, a registered one, have been fed. Call it again
+ * after each tick; true once they are decoded, except for those held back. */
 bool decoder_end_target(struct decoder *d, uint16_t proc);
 
-/* Forget process number `proc`, before its target is freed: what was held back is decoded, and its
- * open ops end unfinished. */
+/* Remove process number `proc`; call it before its target is freed. Decodes what was held back and
+ * ends the open ops as unfinished. */
 void decoder_remove_target(struct decoder *d, uint16_t proc);
 
-/* Take one record of an engine; `h` is copied. What names ops, classes and tensors' parts is
- * learned at once; it is decoded by a later tick, so that it is known by then which Python code
- * objects ended right after it. When more wait than fit into a few MiB they are decoded at once.
- * Until it is known where tensors have their parts the records of a process are held back, for half
- * a second at most. Records of unknown processes and malformed ones are counted and dropped. */
+/* Take one record from an engine; copies `h`. Names of ops and classes and the layout of tensors
+ * are learned at once, but the record is decoded in a later tick: by then it is known which Python
+ * code objects were freed right after it. Once more than a few MiB are waiting, they are decoded at
+ * once. Until the layout of a process's tensors is known, its records are held back, for half a
+ * second at most. Malformed records and those of unknown processes are counted and dropped. */
 void decoder_feed(struct decoder *d, const struct hit *h);
 
-/* The same of a record whose thread is stopped: it is decoded before this returns, after all that
- * was fed before. */
+/* Like decoder_feed, for a record whose thread is stopped: all records fed before and then this one
+ * are decoded before this returns. */
 void decoder_feed_now(struct decoder *d, const struct hit *h);
 
-/* Call it right after records were fed, and every few milliseconds; `now_ns` is CLOCK_MONOTONIC.
- * Reads the Python code that they name while it lives, and decodes what is due. */
+/* Call it right after feeding records, and every few milliseconds; `now_ns` is CLOCK_MONOTONIC.
+ * Reads the Python code objects that new records refer to, while they are alive, and decodes the
+ * records that are due. */
 void decoder_tick(struct decoder *d, uint64_t now_ns);
 
-/* No records will be fed any more: decode all that waits or is held back. Ops that are still open
- * come out unfinished (end_ns 0). */
+/* Call it after the last record: decodes all that wait or are held back. Ops still open come out
+ * unfinished (end_ns 0). */
 void decoder_finish(struct decoder *d);
 
-/* Records that could not be used. */
+/* Number of records that could not be used. */
 uint64_t decoder_dropped(const struct decoder *d);
 
 void decoder_free(struct decoder *d);

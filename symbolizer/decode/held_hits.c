@@ -1,4 +1,4 @@
-/* Records of a process whose layout of tensors is not known yet are held back. */
+/* Holds back the records of a process until the layout of its tensors is known. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +56,8 @@ void decoder_drain(struct decoder *d, struct decoder_proc *p)
 		hit_queue_free(&p->held);
 }
 
-/* In a copy of our own, the frames give way to the stack they stand for. */
+/* Replace the frames in our copy of a record by the interned stack: their code objects may be freed
+ * before the record is decoded. */
 static void know_stack(struct target *t, struct item *i, uint64_t when)
 {
 	const struct py_stack *s = decoder_frames(t, i, when);

@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Declarations shared by the files of this folder. */
 #ifndef SYMBOLIZER_DECODE_INTERNAL_H
 #define SYMBOLIZER_DECODE_INTERNAL_H
 
@@ -12,60 +12,60 @@
 #include "symbolizer/decode/target.h"
 #include "symbolizer/plan/plan.h"
 
-/* A tensor from the item that an engine sent. Part of symbolizer/decode/decode_value.h. */
+/* Decoding of tensors, used by symbolizer/decode/decode_value.c. */
 
-/* `i` is an ITEM_TENSOR or ITEM_SNAPSHOT. A VALUE_TENSOR in d->arena, VALUE_NONE for an undefined
- * one, or VALUE_NOT_DECODED. Adds the tensor's grad_fn to d->nodes. */
+/* Decode `i`, an ITEM_TENSOR or ITEM_SNAPSHOT. Returns a VALUE_TENSOR in d->arena, VALUE_NONE for
+ * an undefined tensor, or VALUE_NOT_DECODED. Adds the tensor's grad_fn to d->nodes. */
 struct value decode_tensor(struct decode *d, const struct item *i);
 
-/* A hit that comes in several records: what they hold, put together. */
+/* Reassembly of a hit that comes in several records. */
 
-/* One of each thread, zero-initialised. */
+/* One per thread; zero-initialise. */
 struct hit_fragments {
 	struct hit head;
 	uint8_t *data;
 	size_t len, room; /* bytes */
-	bool lost;	  /* one of them is missing */
+	bool lost;	  /* a record is missing */
 };
 
-/* Take the next record of the thread, one with HIT_MORE or HIT_CONT. Returns -E2BIG when there is
- * more than a few MiB of one hit, -ENOMEM; the hit is lost then. */
+/* Add the next record of the thread, one with HIT_MORE or HIT_CONT. Returns 0; -E2BIG if the hit
+ * exceeds a few MiB, or -ENOMEM: the hit is then lost. */
 int hit_fragments_add(struct hit_fragments *p, const struct hit *h);
 
-/* The items of the hit whose last record was added: none when one of its records is missing. They
- * lie in `p`, until the next call. */
+/* The items of the hit whose last record was added; none if one of its records is missing. Borrowed
+ * from `p` until the next call. */
 struct items hit_fragments_end(struct hit_fragments *p);
 
 void hit_fragments_free(struct hit_fragments *p);
 
-/* An op between its entry and its exit, and what its records hold of it. */
+/* An op between its entry and its exit, and the decoding of its records. */
 
 struct open_op {
 	struct op_event ev;
 	const struct op_probe *probe;
-	const struct registered_op *reg; /* boxed ops: their types; NULL: not known */
+	const struct registered_op *reg; /* boxed ops: the operator with its types; NULL: unknown */
 	uint64_t seq;			 /* hit.seq */
-	struct arena arena;		 /* values; kept from op to op */
+	struct arena arena;		 /* holds the values; reused from op to op */
 	struct node_refs in;		 /* nodes of the arguments */
 	uint64_t edges;			 /* ROLE_GRADS: address of the node's edges */
 };
 
-/* How values of the op are decoded: into its arena. nodes: gathers the tensors' nodes; may be NULL.
- */
+/* The context for decoding values of the op, into its arena. `nodes` collects the nodes of the
+ * tensors; may be NULL. */
 struct decode open_op_decode(struct target *t, struct open_op *o, struct node_refs *nodes);
 
-/* Decode what the entry's items hold of the arguments into ev.args. */
+/* Decode the arguments from the items of the entry into ev.args. */
 void open_op_args(struct target *t, struct open_op *o, const struct items *it);
 
-/* Decode what the exit's items hold of the results into ev.results, and remember the nodes that the
- * op made. */
+/* Decode the results from the items of the exit into ev.results, and record the op as the creator
+ * of the nodes it made. */
 void open_op_results(struct target *t, struct open_op *o, const struct items *exit);
 
-/* Of a node's entry: give the event its node, and the forward op and stack that it belongs to, when
- * they are known. */
+/* At the entry of a node: set the event's node and, if known, the forward op and the stack that it
+ * belongs to. */
 void open_op_tie(struct target *t, struct open_op *o, const struct items *it);
 
-/* Records that wait for their turn, one behind the other as they came. */
+/* A queue of records, in order of arrival. */
 
 /* Zero-initialise. The records lie at data[0 .. len); their sizes are multiples of 8. */
 struct hit_queue {
@@ -73,44 +73,43 @@ struct hit_queue {
 	size_t len, room; /* bytes */
 };
 
-/* Append a copy of `h`, unless the queue would hold more than `most` bytes then; it takes no more
- * memory than that. Returns the copy, valid until the next call with this queue; NULL when there is
- * no room for it. */
+/* Append a copy of `h`, unless the queue would then exceed `most` bytes; it never allocates more
+ * than that. Returns the copy, valid until the next call with this queue; NULL if there is no room
+ * for it. */
 struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most);
 
-/* The record that begins *at bytes behind the first (0 to begin with), NULL at the end; *at moves
- * on. */
+/* The record at offset *at (0 for the first), NULL at the end; advances *at. */
 const struct hit *hit_queue_next(const struct hit_queue *q, size_t *at);
 
-/* Free its memory; it is empty then. */
+/* Free the memory of the queue and empty it. */
 void hit_queue_free(struct hit_queue *q);
 
-/* Hits wait for a moment before they are decoded, so that it is known by then which Python code
- * objects ended right after them. */
+/* Delays hits briefly, until it is known which Python code objects were freed right after them. */
 
 enum { REORDER_BUFFER_NS = 20 * 1000 * 1000 };
 
 struct batch {
 	struct hit_queue hits;
-	size_t nends; /* records of code objects that ended or were met */
+	size_t nends; /* records of code objects: HIT_CODE_FREED, HIT_CODE_MET */
 };
 
 /* Zero-initialise. */
 struct reorder_buffer {
 	struct batch waiting, coming;
-	size_t warmed;	 /* bytes of `coming` whose stacks have been looked at */
-	uint64_t turned; /* CLOCK_MONOTONIC, ns: the last turn */
-	uint64_t turns;	 /* two later, all that has come is decoded */
+	size_t warmed;	 /* bytes of `coming` whose stacks have been processed */
+	uint64_t turned; /* CLOCK_MONOTONIC, ns: time of the last turn */
+	uint64_t turns;	 /* number of turns; all records added so far are decoded two turns later */
 };
 
-/* Take one record; copies it. When more wait than fit into a few MiB they are decoded at once. */
+/* Add a copy of one record. Once more than a few MiB are waiting, they are decoded at once. */
 void reorder_buffer_add(struct reorder_buffer *l, struct decoder *d, const struct hit *h);
 
-/* Read the Python code that the records which have come since name, while it lives; and, when the
- * last turn is REORDER_BUFFER_NS ago, decode what had come before it. Returns whether it did. */
+/* Read the Python code objects that records added since the last call refer to, while they are
+ * alive. If the last turn was REORDER_BUFFER_NS ago or earlier, also decode the records that came
+ * before it. Returns whether it did. */
 bool reorder_buffer_turn(struct reorder_buffer *l, struct decoder *d, uint64_t now_ns);
 
-/* Decode all that waits. */
+/* Decode all waiting records. */
 void reorder_buffer_flush(struct reorder_buffer *l, struct decoder *d);
 
 void reorder_buffer_free(struct reorder_buffer *l);
@@ -118,11 +117,11 @@ void reorder_buffer_free(struct reorder_buffer *l);
 enum { THREAD_BUCKETS = 256 };
 
 struct decoder_proc {
-	struct target *target; /* NULL: not known */
-	struct hit_queue held; /* until the layout of its tensors is known */
-	uint64_t drained;      /* CLOCK_MONOTONIC, ns: when what was held was last decoded */
-	uint64_t last_turn;    /* of the reorder buffer: all was fed, and is decoded then; 0: more
-				* may come */
+	struct target *target; /* NULL: unknown process */
+	struct hit_queue held; /* records held back until the layout of its tensors is known */
+	uint64_t drained;      /* CLOCK_MONOTONIC, ns: when held records were last decoded */
+	uint64_t last_turn; /* turn of the reorder buffer by which all its records are decoded; 0:
+			       more may come */
 };
 
 struct decoder {
@@ -135,27 +134,27 @@ struct decoder {
 	uint64_t next_id, dropped;
 };
 
-/* Decode a record whose turn has come, or hold it back. */
+/* Decode a record that leaves the reorder buffer, or hold it back. */
 void decoder_decode(struct decoder *d, const struct hit *h);
 
-/* Decode what is held back of a process, with what is known of its tensors now. */
+/* Decode the held records of a process, with what is known of its tensors now. */
 void decoder_drain(struct decoder *d, struct decoder_proc *p);
 
-/* The same of all processes whose hits have stopped coming, or have come for long. */
+/* decoder_drain for each process whose layout is still unknown, at most every half second. */
 void decoder_drain_held(struct decoder *d, uint64_t now_ns);
 
-/* The process is over: what is not known of its tensors now never is. */
+/* The process has ended, or no more hits will come: settle the layout of its tensors and decode its
+ * held records. */
 void decoder_settle(struct decoder *d, struct decoder_proc *p);
 
-/* pair_hits.c: open or close the op that a record is of; `t` is its process. */
+/* Open or close the op that a record belongs to; `t` is its process. In pair_hits.c. */
 void decoder_pair(struct decoder *d, struct target *t, const struct hit *h);
 
-/* End the ops of process `proc` (all processes: -1) that are open, unfinished; forget its threads.
- */
+/* End the open ops of process `proc` (-1: of all processes) as unfinished; forget its threads. */
 void decoder_end_ops(struct decoder *d, int proc);
 void decoder_drop_threads(struct decoder *d, int proc);
 
-/* The stack whose frames are in the ITEM_STACK `i`, of a hit at `when`. */
+/* The interned stack for the frames in the ITEM_STACK `i` of a hit at time `when`. */
 const struct py_stack *decoder_frames(struct target *t, const struct item *i, uint64_t when);
 
 #endif

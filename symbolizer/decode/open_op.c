@@ -19,7 +19,7 @@ static void remember_nodes(struct target *t, const struct open_op *o, const stru
 		bool was_there = false;
 		for (uint32_t k = 0; k < o->in.n && !was_there; k++)
 			was_there = o->in.node[k].addr == made->node[i].addr;
-		/* A result that has an argument's node was handed through, not made here. */
+		/* A result with the node of an argument was passed through, not created here. */
 		if (was_there || !made->node[i].has_seq)
 			continue;
 		struct node_owner owner = {
@@ -33,7 +33,7 @@ static void remember_nodes(struct target *t, const struct open_op *o, const stru
 	}
 }
 
-/* Its node's address is not known: one that no node has stands for it. */
+/* The address of the node is not known: use one that no node can have. */
 static void remember_named(struct target *t, const struct open_op *o, const struct items *exit)
 {
 	const struct item *i = items_find(exit, NAMED_MADE_READ, NULL);
@@ -75,7 +75,8 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
 		decode_nodes(&d, exit, FUNCTION_READ);
 	if (p->role == ROLE_NAMED)
 		remember_named(t, o, exit);
-	/* In a backward that is to be differentiated itself, ops make nodes, too. */
+	/* The kind is tested, not the phase: with create_graph, ops in the backward create nodes,
+	 * too. */
 	if (o->ev.op->kind != OP_BACKWARD)
 		remember_nodes(t, o, &made);
 }

@@ -1,4 +1,4 @@
-/* From hits to op events: pairs entries with exits, finds parents and what was thrown. */
+/* Pairs entry hits with exit hits into op events; finds parents and exceptions. */
 #include "symbolizer/decode/decoder.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct decoder_thread {
 	uint16_t nopen;
 	struct hit_fragments parts;
 	struct open_op *open[OPEN_MAX];
-	struct open_op grads; /* ROLE_GRADS, which is beside the ops; seq 0: not open */
+	struct open_op grads; /* ROLE_GRADS, kept apart from the nesting of ops; seq 0: not open */
 };
 
 static struct decoder_thread *thread_of(struct decoder *d, const struct hit *h)
@@ -44,8 +44,8 @@ static void close_op(struct decoder *d, struct decoder_thread *t, uint64_t end_n
 	arena_reset(&o->arena);
 }
 
-/* Ops above `depth` are gone without an exit: an exception passed them, unless records were lost,
- * and then nothing is known of their end. */
+/* Ops above `depth` ended without an exit hit: an exception unwound them, or records were lost and
+ * their end is unknown. */
 static void close_above(struct decoder *d, struct decoder_thread *t, unsigned depth,
 			const struct hit *h)
 {
@@ -96,7 +96,7 @@ static const struct py_stack *stack_of(struct target *t, const struct decoder_th
 	const struct item *i = items_stack(it);
 	if (!i || !t->py || (i->aux & STACK_NONE))
 		return NULL;
-	/* The same as the enclosing op's, the innermost open op but this one. */
+	/* Same as the stack of the enclosing op, the innermost open op except this one. */
 	if (i->aux & STACK_SAME)
 		return th->nopen > 1 ? th->open[th->nopen - 2]->ev.stack : NULL;
 	const struct py_stack *known;

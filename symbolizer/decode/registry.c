@@ -15,22 +15,22 @@ enum {
 	MOST_ARGUMENT = 320,
 	MAX_VALUES = 256,
 	MAX_TEXTS = 1 << 14,
-	TRIES_MAX = 8, /* to read an operator that has a name and no schema yet */
+	TRIES_MAX = 8, /* attempts to read the schema of an operator known by name only */
 };
 
 struct registry_entry {
 	uint64_t key[HANDLE_WORDS - 1];
-	struct registered_op *op; /* NULL: a free place */
-	unsigned tries;		  /* left; 0: all that is wanted is known */
+	struct registered_op *op; /* NULL: free slot */
+	unsigned tries;		  /* left; 0: complete, or given up */
 };
 
 struct registry {
 	const struct mem *mem;
-	bool cow; /* std_string.h */
+	bool cow; /* see std_string_size */
 	struct rtti *rtti;
 	struct registry_entry *entries;
 	size_t n, room;
-	unsigned argument_size; /* sizeof(c10::Argument), 0: not known yet */
+	unsigned argument_size; /* sizeof(c10::Argument); 0: not known yet */
 	bool has_real_types;	/* c10::Argument has real_type_ */
 	struct definition_text *texts;
 	unsigned ntexts;
@@ -119,17 +119,17 @@ static const struct {
     {"N3c1013GeneratorTypeE", "Generator", SCHEMA_GENERATOR},
 };
 
-/* The class name of the c10::Type at `addr`, NULL when it is none. */
+/* The class name of the c10::Type at `addr`; NULL if it is not one. */
 static const char *type_class(const struct registry *g, uint64_t addr)
 {
 	const struct rtti_class *c = rtti_of_object(g->rtti, addr);
 	return rtti_is_a(c, "N3c104TypeE") ? c->name : NULL;
 }
 
-/* Whether the TypePtr `w` points to a type: a shared_ptr, whose second word is what counts the
- * owners (libstdc++'s bits/shared_ptr_base.h, GCC 12), or one of a singleton, whose second word is
- * 0 (ATen/core/type_ptr.h). The end of a vector points behind its memory, where the words of a type
- * that is gone may lie. */
+/* Whether the TypePtr `w` points to a type: it is a shared_ptr, whose second word points to the
+ * reference counts (libstdc++'s bits/shared_ptr_base.h, GCC 12), or that of a singleton, whose
+ * second word is 0 (ATen/core/type_ptr.h). The first word alone proves little: the end pointer of a
+ * vector points past its memory, where the words of a destroyed type may lie. */
 static bool is_type_ptr(const struct registry *g, const uint64_t w[2])
 {
 	return type_class(g, w[0]) &&
@@ -137,8 +137,8 @@ static bool is_type_ptr(const struct registry *g, const uint64_t w[2])
 				   "St16_Sp_counted_baseILN9__gnu_cxx12_Lock_policyE2EE"));
 }
 
-/* The element type of a List or Optional: the first TypePtr in the object to another type than
- * itself. */
+/* The element type of a List or Optional: the first TypePtr in the object that points to another
+ * type. */
 static uint64_t element_type(const struct registry *g, uint64_t type)
 {
 	uint64_t w[13];
@@ -151,8 +151,8 @@ static uint64_t element_type(const struct registry *g, uint64_t type)
 	return 0;
 }
 
-/* Read the c10::Type at `addr` into a; its text goes behind what `text` holds. False: there is
- * none (any more). */
+/* Read the c10::Type at `addr` into `a` and append its text to `text`. False if there is no type
+ * (any more). */
 static bool read_type(const struct registry *g, uint64_t addr, struct schema_arg *a, char *text,
 		      size_t size, int level)
 {
@@ -185,7 +185,7 @@ static bool read_type(const struct registry *g, uint64_t addr, struct schema_arg
 	return true;
 }
 
-/* False if it is none: its memory may have been given to somebody else. */
+/* False if it is not an argument: its memory may have been reused. */
 static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 {
 	char name[256], text[128] = "";
@@ -195,8 +195,8 @@ static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 	at += std_string_size(g->cow);
 	mem_read_u64(g->mem, at, &type);
 	mem_read_u64(g->mem, at + TYPE_SIZE, &real);
-	/* real_type_ came in 1.12; it tells ScalarType from int. An argument that is being
-	 * destroyed has lost it, and has its type_ still. */
+	/* real_type_ exists since 1.12; it tells ScalarType from int. An argument that is being
+	 * destroyed has lost it but still has its type_. */
 	g->has_real_types |= real > 4096 && type_class(g, real);
 	if (!read_type(g, g->has_real_types ? real : type, a, text, sizeof(text), 0))
 		return false;
@@ -205,7 +205,7 @@ static bool read_argument(struct registry *g, uint64_t at, struct schema_arg *a)
 	return a->name && a->type;
 }
 
-/* A std::vector<c10::Argument> at `vec`; its length, or -1. */
+/* Read the std::vector<c10::Argument> at `vec`; returns its length, or -1. */
 static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **out)
 {
 	uint64_t w[2];
@@ -221,7 +221,7 @@ static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **
 		if (found < 0)
 			return -1;
 		size = (unsigned)found;
-		/* One element proves little: a wrong size fits it, too. */
+		/* A single element proves little: a wrong size fits it, too. */
 		if (w[1] - w[0] > size)
 			g->argument_size = size;
 	}
@@ -236,8 +236,8 @@ static int read_arguments(struct registry *g, uint64_t vec, struct schema_arg **
 	return (int)n;
 }
 
-/* The FunctionSchema within the OperatorEntry, behind its name: it begins with the same name. Else
- * `def` may be a FunctionSchema itself. */
+/* The FunctionSchema within the OperatorEntry: it follows the entry's name and begins with the same
+ * name. If there is none, `def`, which may itself be a FunctionSchema. */
 static uint64_t find_schema(const struct registry *g, uint64_t def, const char *full)
 {
 	char again[OPERATOR_NAME_MAX];
@@ -256,7 +256,7 @@ static const struct op_arg *to_op_args(struct registry *g, const struct schema_a
 	return out;
 }
 
-/* Give `op` the arguments and results; -ENOMEM. */
+/* Set the arguments and results of `op`. 0 or -ENOMEM. */
 static int set_values(struct registry *g, struct registered_op *op, int nargs, int nreturns)
 {
 	op->desc.args = to_op_args(g, op->args, nargs);
@@ -278,8 +278,8 @@ static struct registered_op *new_op(struct registry *g, const char *full)
 	return op->desc.name ? op : NULL;
 }
 
-/* The live operator `full` at `def`, with its schema; NULL if that is not all there, from the
- * beginning of the reading to its end. */
+/* Read the live operator `full` at `def` with its schema; NULL if it was incomplete at any time
+ * during the read. */
 static struct registered_op *read_operator(struct registry *g, uint64_t def, const char *full)
 {
 	char again[OPERATOR_NAME_MAX];
@@ -298,7 +298,7 @@ static struct registered_op *read_operator(struct registry *g, uint64_t def, con
 		   : NULL;
 }
 
-/* As read_type writes it: no aliases, no lengths of lists. */
+/* The type as read_type writes it: without aliases and lengths of lists. */
 static const char *plain_type(struct registry *g, const struct schema_arg *a)
 {
 	char out[128];
@@ -327,7 +327,7 @@ static struct schema_arg *copy_args(struct registry *g, const struct schema_arg 
 	return a;
 }
 
-/* Whether `text` is of an operator called `full`, as far as it says. */
+/* Whether `text` is the schema of operator `full`. A text without a namespace matches any. */
 static bool is_text_of(const char *text, const char *full)
 {
 	const char *open = strchr(text, '('), *colons = strstr(text, "::");
@@ -341,8 +341,8 @@ static const char *without_namespace(const char *text)
 	return colons && colons < strchr(text, '(') ? colons + 2 : text;
 }
 
-/* The text of the operator `full`: the library's, or the only one; NULL if there is none, or two
- * that differ. */
+/* The schema text of operator `full`: the library's, else the only one; NULL if there is none, or
+ * two that differ. */
 static const char *find_text(const struct registry *g, const char *full)
 {
 	const char *found = NULL;
@@ -410,7 +410,7 @@ static struct registered_op *new_name(struct registry *g, const char *full)
 	return op;
 }
 
-/* The place of the operator `name` (NULL: any) with that handle, or the free one for it. */
+/* The entry of operator `name` (NULL: any) with that handle, or the free slot for it. */
 static struct registry_entry *lookup(struct registry *g, const uint64_t key[HANDLE_WORDS - 1],
 				     const char *name)
 {
@@ -443,11 +443,11 @@ static bool make_room(struct registry *g)
 	return true;
 }
 
-/* Which of the words of a handle may be the OperatorDef's address. */
+/* Indices of the words of a handle that may be the address of the OperatorDef. */
 static const unsigned candidates[] = {1, 0, 3};
 enum { CANDIDATES = sizeof(candidates) / sizeof(candidates[0]) };
 
-/* The live operator, whole; its name, if it has one, goes to full. */
+/* Read the live operator; NULL if it is incomplete. Copies its name, if it has one, to `full`. */
 static struct registered_op *find_live(struct registry *g, const uint64_t w[HANDLE_WORDS],
 				       const char *name, char full[OPERATOR_NAME_MAX])
 {

@@ -7,7 +7,7 @@
 
 enum { BATCH_MAX = 6 << 20, ENDS_MAX = 2048 };
 
-/* Records of code objects that end, or are met, in order. */
+/* Records of code objects that were freed or first referred to, in order. */
 struct ends {
 	const struct hit *hit[ENDS_MAX];
 	unsigned n;
@@ -22,7 +22,7 @@ static void gather(const struct batch *b, struct ends *e, bool met)
 			e->hit[e->n++] = h;
 }
 
-/* The first from number `i` on of the code object at the place of `h`. */
+/* The first record, from index `i` on, of a code object at the same address as that of `h`. */
 static const struct hit *next_end(const struct ends *e, unsigned i, const struct hit *h)
 {
 	for (; i < e->n; i++)
@@ -31,8 +31,8 @@ static const struct hit *next_end(const struct ends *e, unsigned i, const struct
 	return NULL;
 }
 
-/* Learn a Python code object from what its record (HIT_CODE_FREED, HIT_CODE_MET) has copied of it,
- * to be called before the hits that were taken while it lived. */
+/* Learn a Python code object from the copy of it in its record (HIT_CODE_FREED, HIT_CODE_MET). Call
+ * it before decoding the hits taken while the object was alive. */
 static void foresee(struct decoder *d, const struct hit *h)
 {
 	enum { REGIONS = 3 + CODE_PIECES };
@@ -67,7 +67,8 @@ static void decode(struct reorder_buffer *l, struct decoder *d)
 		decoder_decode(d, h);
 		if (passed >= e.n || e.hit[passed] != h)
 			continue;
-		/* Another code object may have taken the place and ended, too. */
+		/* Another code object may have been allocated at the same address and freed,
+		 * too. */
 		const struct hit *next = next_end(&e, ++passed, h);
 		if (next)
 			foresee(d, next);
@@ -76,7 +77,8 @@ static void decode(struct reorder_buffer *l, struct decoder *d)
 	l->waiting.nends = 0;
 }
 
-/* Read the Python code that a record names, so that it is known when its turn comes. */
+/* Read the Python code objects that a record refers to, so that they are known when it is
+ * decoded. */
 static void read_code(struct decoder *d, const struct hit *h)
 {
 	struct target *t = d->procs[h->proc].target;
@@ -100,8 +102,8 @@ static bool names_an_ended(const struct hit *h, const struct ends *e)
 	return false;
 }
 
-/* The process may end before the turn of what has come: its code is read now, but for addresses at
- * which a code object has ended, where it may be another's. */
+/* Read the code objects of new records now: the process may end before they are decoded. Skip
+ * records with an address at which a code object was freed: another may be there by now. */
 static void warm(struct reorder_buffer *l, struct decoder *d)
 {
 	struct ends e = {.n = 0};

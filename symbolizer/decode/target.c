@@ -37,14 +37,14 @@ int target_find_python(struct target *t, struct err *e)
 	return 0;
 }
 
-/* What an object of the class with that vtable begins with: the address behind the vtable's first
+/* The first word of an object of the class with that vtable: the address after the vtable's first
  * two words (Itanium C++ ABI, 2.5.2). */
 static uint64_t vtable_word(uint64_t vtable, uint64_t bias)
 {
 	return vtable + bias + 16;
 }
 
-/* Before the layout is known: whole snapshots. */
+/* Before the layout is known, read whole snapshots. */
 static void set_discovery(struct target *t)
 {
 	struct tensor_read *c = &t->conf.tensor;
@@ -53,12 +53,12 @@ static void set_discovery(struct target *t)
 		c->undefined = t->ops->undefined + t->bias[OPS_C10];
 	if (t->ops->vt_impl)
 		c->vt_impl = vtable_word(t->ops->vt_impl, t->bias[OPS_C10]);
-	/* Where more than the snapshot is needed for the sizes. */
+	/* Let the engine read sizes that are not inline, too: the snapshot lacks them. */
 	if (t->ops->facts.sizes > 0 && t->ops->facts.sizes + 16 <= WIN_MAX) {
 		c->sizes = (uint16_t)t->ops->facts.sizes;
 		c->inline_dims = (uint16_t)layout_inline_dims(&t->ops->facts);
 	}
-	/* A StorageImpl keeps its data pointer right behind what it derives from. */
+	/* The data pointer of a StorageImpl directly follows its base class. */
 	if (t->ops->facts.data_ptr > 0)
 		c->target_size = (uint16_t)t->ops->facts.data_ptr;
 }
@@ -75,8 +75,8 @@ static uint16_t lower(uint16_t least, const struct flag_tests *f)
 	return least;
 }
 
-/* Where the part of the window begins that holds all but the sizes and the pointers; 0: there is no
- * such part. LAYOUT_NONE is above all offsets. */
+/* Offset of the part of the window that holds everything except the sizes and the pointers; 0 if
+ * there is no such part. LAYOUT_NONE is above all offsets. */
 static uint16_t tail_of(const struct tensor_layout *l)
 {
 	const uint16_t places[] = {l->storage_offset, l->numel,	  l->dtype,	 l->device,
@@ -112,8 +112,8 @@ static void set_steady(struct target *t)
 	c->node_seq = l->unknown & LAYOUT_NODE ? 0 : l->node_sequence_nr;
 	if (l->unknown & LAYOUT_AUTOGRAD)
 		return;
-	/* Not known how it is laid out inside: its first word tells its class, from which that is
-	 * learnt. */
+	/* Always read the first word of the metadata: it identifies the class, from which an
+	 * unknown layout is learned. */
 	uint16_t end = 8;
 	if (!(l->unknown & LAYOUT_META))
 		end = span_end(span_end(end, l->meta_grad_fn, 8), l->meta_requires_grad, 1);
@@ -214,7 +214,8 @@ bool target_refresh(struct target *t)
 	return true;
 }
 
-/* Static evidence for what the snapshots did not hold: no tensor that requires grad, say. */
+/* Fill in from static evidence what the snapshots did not show, for example because no tensor
+ * required grad. */
 static void complete_layout(struct target *t)
 {
 	if (t->layout.unknown & LAYOUT_NODE && t->ops->node_seq) {
@@ -241,7 +242,7 @@ void target_settle(struct target *t)
 	target_refresh(t);
 }
 
-/* Nothing is concluded from bytes that were not there. */
+/* Only complete snapshots are evidence: bytes that were not read prove nothing. */
 static bool is_whole(const struct tensor_snapshot *s)
 {
 	for (unsigned k = 0; k < SNAPSHOT_PARTS; k++)
@@ -266,11 +267,12 @@ bool target_learn(struct target *t, const struct items *it)
 		t->nsnapshots++;
 		more = true;
 	}
-	/* Trying again costs more as there is more to look at: at each doubling. */
+	/* Each attempt costs more with more snapshots: try at each doubling. */
 	if (!more || (t->nsnapshots & (t->nsnapshots - 1) && t->nsnapshots != SNAPSHOTS_MAX &&
 		      t->nsnapshots > 16))
 		return false;
-	/* One tensor may be enough to find everything; some more show what is ordinary here. */
+	/* One tensor may suffice to solve the layout; more show which flag bits are ordinary
+	 * here. */
 	if ((!solve(t) || t->nsnapshots < SNAPSHOTS_ENOUGH) && t->nsnapshots < SNAPSHOTS_MAX)
 		return false;
 	target_settle(t);
@@ -286,7 +288,8 @@ bool target_node_seq(struct target *t, uint64_t node, uint64_t *seq)
 	return at && !mem_read_u64(&t->mem, node + at, seq);
 }
 
-/* What snapshots are understood by, and may be of a program that is gone when its turn comes. */
+/* Cache the classes needed to interpret snapshots: the program may be gone when they are
+ * decoded. */
 static void know_classes(struct target *t)
 {
 	if (t->ops->vt_impl)
@@ -303,7 +306,8 @@ static const struct meta_facts *meta_facts(struct target *t, unsigned i)
 				 t->ops->facts.requires_grad_slot);
 }
 
-/* The same for the bases of views. `grad_fn` is where the other class of metadata has it. */
+/* Let the engine read the bases of views, too. `grad_fn` is its offset in the other metadata class,
+ * which must be the same. */
 static void prepare_views(struct target *t, int32_t grad_fn)
 {
 	struct tensor_read *c = &t->conf.tensor;
@@ -397,7 +401,8 @@ static bool words_of(const struct items *it, unsigned read, uint64_t *w, unsigne
 	return true;
 }
 
-/* A string that is all there, and may be part of a name; its length, or -1. */
+/* A string that was read completely and can be part of a name: printable ASCII without spaces.
+ * Returns its length, or -1. */
 static int string_of(const struct items *it, unsigned read, const char **text)
 {
 	const struct item *i = items_find(it, read, NULL);
@@ -410,7 +415,7 @@ static int string_of(const struct items *it, unsigned read, const char **text)
 	return i->len;
 }
 
-/* The operator's name as it was at the hit. */
+/* The name of the operator, as read at the hit. */
 static bool boxed_name(const struct items *it, char out[OPERATOR_NAME_MAX])
 {
 	const char *name, *overload;
@@ -425,8 +430,8 @@ static bool boxed_name(const struct items *it, char out[OPERATOR_NAME_MAX])
 	return true;
 }
 
-/* Learn the schema that the library itself has for an operator: the process, or the operator, may
- * be gone. */
+/* Add the library's own schema of an operator to the registry: the process, or the operator, may be
+ * gone. */
 static void learn_schema(struct target *t, const char *name)
 {
 	for (uint32_t i = 0; i < t->ops->n; i++) {

@@ -174,7 +174,7 @@ struct op_event {
  * NULL if there is none. */
 const struct py_frame *py_stack_where(const struct py_stack *s);
 
-/* Tensor statistics of one call, of events that were measured. */
+/* Tensor statistics of one call, present in events that were measured. */
 
 /* Statistics of a tensor's elements. Complex elements count by their absolute value, and are NaN
  * when either part is; quantized ones by their stored integers. */
@@ -232,7 +232,7 @@ const struct tensor_stats *event_stats_next(const struct event_stats *s,
 uint64_t event_stats_bad_results(const struct event_stats *s);
 
 /* Whether the results of `op` are uninitialised or existing memory: aten::empty and its like,
- * resize_, set_. By their names in PyTorch's native_functions.yaml. */
+ * resize_, set_. Decided by their names in PyTorch's native_functions.yaml. */
 bool op_gives_no_numbers(const struct op_desc *op);
 
 /* Whether results are views of arguments: new tensors on existing storage, with nothing written to
@@ -259,7 +259,7 @@ struct sample {
 struct sampling {
 	uint64_t frequency; /* Hz of each thread's CPU time */
 	const char *event;  /* "cpu-clock": weights are ns; "cycles" */
-	bool kernel;	    /* kernel time is sampled, too */
+	bool kernel;	    /* also samples kernel time */
 };
 
 /* The name of the sample's op; "(in no op)" when the complete native stack has none; "(op not

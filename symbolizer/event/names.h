@@ -17,8 +17,8 @@
 /* c10::ScalarType, 0 .. 45. 1.13.1 ends at 17; its 18 is Undefined, which no defined tensor has. */
 const char *names_dtype(int code);
 
-/* The codes of names; -1 if unknown. Dtypes also by torch's aliases: "half", "float", "double",
- * "int", "long", "short", "chalf", "cfloat", "cdouble". */
+/* Codes by name; -1 if unknown. Dtypes may also be given by torch's aliases: "half", "float",
+ * "double", "int", "long", "short", "chalf", "cfloat", "cdouble". */
 int names_dtype_code(const char *name);
 int names_layout_code(const char *name);
 int names_memory_format_code(const char *name);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Text builder; what does not fit is dropped and sets `full`. */
+/* Text builder; output that does not fit is dropped and sets `full`. */
 struct buf {
 	char *out;
 	size_t size, len;

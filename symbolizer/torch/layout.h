@@ -25,7 +25,7 @@ struct rtti_class {
 	uint8_t
 	    nancestors; /* direct and indirect bases without duplicates, at most RTTI_ANCESTORS */
 	const char *ancestors[RTTI_ANCESTORS];
-	int kind;	   /* for the user of the cache; initially 0 */
+	int kind;	   /* for the cache's user; initially 0 */
 	const void *facts; /* likewise, initially NULL; e.g. from rtti_keep */
 };
 
@@ -90,7 +90,7 @@ enum {
 	LAYOUT_NODE = 1 << 9, /* sequence_nr in Node */
 	LAYOUT_KEY_SET = 1 << 10,
 	LAYOUT_NBYTES = 1 << 11,
-	LAYOUT_FLAGS = 1 << 12, /* no flag for customised shapes was found */
+	LAYOUT_FLAGS = 1 << 12, /* no flag for customised shapes found */
 };
 
 /* Byte offsets; LAYOUT_NONE where unknown. */

@@ -26,8 +26,8 @@ static bool is_node(struct rtti *r, uint64_t addr, const char *class)
 	return rtti_is_a(rtti_of_object(r, addr), class);
 }
 
-/* The offset from an AccumulateGrad that one of the node's edges leads to (the first word of an
- * Edge is the node, torch/csrc/autograd/edge.h); 0 if there is none. */
+/* The offset of the sequence number, from an AccumulateGrad that one of the node's edges leads to
+ * (the first word of an Edge is the node, torch/csrc/autograd/edge.h); 0 if there is none. */
 static unsigned edge_offset(struct rtti *r, const struct mem *m, const uint64_t *words)
 {
 	for (unsigned i = 1; i + 1 < NODE_WORDS; i++) {

@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Declarations shared by the files of this folder. */
 #ifndef SYMBOLIZER_WHEN_INTERNAL_H
 #define SYMBOLIZER_WHEN_INTERNAL_H
 
@@ -12,19 +12,19 @@
 #include "symbolizer/event/event.h"
 #include "symbolizer/when/when.h"
 
-/* Values while a condition is evaluated, with Python's rules for them. */
+/* Values during the evaluation of a condition, with Python's rules for them. */
 
 enum when_kind {
-	/* No value, and why; see when_weaker. */
-	WHEN_V_ABSENT, /* there is no such thing here: the operation does not apply */
+	/* Special: there is no value; the kind says why. See when_weaker. */
+	WHEN_V_ABSENT, /* does not exist here: the operation does not apply */
 	WHEN_V_UNKNOWN,
 	WHEN_V_LATER,
 	WHEN_V_NONE,
-	WHEN_V_INT, /* truth values, too */
+	WHEN_V_INT, /* also truth values */
 	WHEN_V_FLOAT,
 	WHEN_V_COMPLEX,
 	WHEN_V_STRING,
-	WHEN_V_DTYPE, /* codes in i, as those of the next three */
+	WHEN_V_DTYPE, /* code in i, as for the next three */
 	WHEN_V_LAYOUT,
 	WHEN_V_MEMORY_FORMAT,
 	WHEN_V_PHASE, /* enum op_phase */
@@ -32,9 +32,9 @@ enum when_kind {
 	WHEN_V_TENSOR,
 	WHEN_V_VALUES,	/* a list of values */
 	WHEN_V_DIMS,	/* a shape or stride */
-	WHEN_V_TENSORS, /* the tensors among values, those in lists, too */
+	WHEN_V_TENSORS, /* the tensors among values, including those in lists */
 	WHEN_V_LITERAL, /* a list written in the condition */
-	WHEN_V_OTHER,	/* generators: not None, and that is all that can be asked */
+	WHEN_V_OTHER,	/* generators: can only be compared with None */
 };
 
 struct when_node;
@@ -57,10 +57,10 @@ struct when_value {
 		} device;
 		const struct tensor *tensor;
 		const int64_t *dims;
-		const struct when_node *items; /* LITERAL: the first, others by next */
+		const struct when_node *items; /* LITERAL: the first, the others linked by next */
 		struct {
 			const struct value *values;
-			const struct op_arg *types; /* TENSORS: of the values; NULL: not known */
+			const struct op_arg *types; /* TENSORS: of the values; NULL: unknown */
 		};
 	};
 };
@@ -88,39 +88,42 @@ static inline bool when_is_special(struct when_value v)
 
 bool when_is_list(struct when_value v);
 
-/* Of two values of which one at least is special, what an operation on them gives: ABSENT before
- * LATER before UNKNOWN. */
+/* The result of an operation on two values, at least one of them special: ABSENT takes precedence
+ * over LATER, LATER over UNKNOWN. */
 struct when_value when_weaker(struct when_value a, struct when_value b);
 
-/* A decoded value; one that is not decoded is UNKNOWN, or at the entry LATER (`at_entry`). */
+/* Convert a decoded value; one that is not decoded is UNKNOWN, or LATER at the entry
+ * (`at_entry`). */
 struct when_value when_of(const struct value *v, bool at_entry);
 
-/* Three-valued logic (strictly: truth, not known yet, not known, does not apply). `a` and `b` are
- * INT 0 or 1, or special. An `and` is decided by a false, an `or` by a true; else what is not known
- * comes before what does not apply, so that nothing is chosen that may not be. */
+/* Logic with special values. `a` and `b` are INT 0 or 1, or special. A false decides an `and`, a
+ * true decides an `or`; otherwise LATER takes precedence over UNKNOWN, and UNKNOWN over ABSENT, so
+ * that no call is chosen for which the condition may not hold. */
 struct when_value when_and(struct when_value a, struct when_value b);
 struct when_value when_or(struct when_value a, struct when_value b);
 struct when_value when_not(struct when_value a);
 
-/* Python's + - * / % // on numbers (`op` is the character, '|' for //), ABSENT where it would
- * raise. */
+/* Python's + - * / % // on numbers (`op` is the character, '|' for //); ABSENT where Python would
+ * raise and on overflow. */
 struct when_value when_arith(char op, struct when_value a, struct when_value b);
 struct when_value when_minus(struct when_value a);
 
-/* a < b when `or_equal` is false, a <= b when it is true; numbers and strings, else ABSENT. */
+/* a < b if `or_equal` is false, a <= b if it is true; for numbers and strings, else ABSENT. */
 struct when_value when_less(struct when_value a, struct when_value b, bool or_equal);
 
-/* a == b of values that are no lists. Of different kinds: false, but that a device equals a string
- * that names it ("cuda" any index of it). ABSENT for tensors. */
+/* a == b for values that are not lists. Values of different kinds are unequal, except for numbers,
+ * and a device and a string that names it ("cuda": of any index). ABSENT for tensors and
+ * generators, unless compared with None. */
 struct when_value when_equal(struct when_value a, struct when_value b);
 
-/* The truth of a value that is no list, as Python has it; ABSENT for tensors. */
+/* The truth of a value that is not a list, as in Python; ABSENT unless it is a number, a string or
+ * None. */
 struct when_value when_truth(struct when_value v);
 
-/* The words of conditions: what may stand in them besides the names of arguments and results, and
- * what is known of their types beforehand. */
+/* The words of conditions other than the names of arguments and results, and their types as far as
+ * known without a call. */
 
-/* What a part of a condition may be, or-ed; 0: it does not apply. */
+/* The types that a part of a condition may have, or-ed; 0: it does not apply. */
 enum {
 	WHEN_T_NONE = 1 << 0,
 	WHEN_T_NUMBER = 1 << 1,
@@ -138,7 +141,7 @@ enum {
 
 struct when_type {
 	uint16_t may_be;
-	uint16_t item; /* of a list: what its items may be */
+	uint16_t item; /* of a list: the types of its items */
 };
 
 /* Facts of a call. */
@@ -186,7 +189,7 @@ enum when_attribute {
 struct when_word_def {
 	const char *name;
 	uint8_t word; /* enum when_word */
-	bool at_exit; /* only the exit tells */
+	bool at_exit; /* known only at the exit */
 	struct when_type type;
 };
 
@@ -195,45 +198,46 @@ struct when_attribute_def {
 	uint8_t attribute; /* enum when_attribute */
 	bool takes_index;  /* x.size(0) is x.size()[0] */
 	bool takes_string; /* x.startswith("a") */
-	uint16_t of;	   /* WHEN_T_* of which one has it */
+	uint16_t of;	   /* WHEN_T_*: the types that have it */
 	struct when_type type;
 };
 
-/* NULL when there is none of that name. */
+/* NULL if there is none of that name. */
 const struct when_word_def *when_word_find(const char *name);
 const struct when_attribute_def *when_attribute_find(const char *name);
 
-/* "float16", "strided", "channels_last", "forward", "True", "None" ...: its value. */
+/* The value of "float16", "strided", "channels_last", "forward", "True", "None" ... False if `name`
+ * is no constant. */
 bool when_constant_find(const char *name, struct when_value *out);
 
-/* Offer the names of all words, or of all attributes. */
+/* Add the names of all words, or of all attributes, as suggestions. */
 void when_words_near(struct suggestions *x);
 void when_attributes_near(struct suggestions *x);
 
-/* What a constant is. */
+/* The type of a constant. */
 struct when_type when_type_of(struct when_value v);
 
 /* "a tensor", "None or a number" into out; returns out. 160 bytes are always enough. */
 const char *when_type_text(char *out, size_t size, unsigned may_be);
 
-/* The words and signs that a condition is written with. */
+/* The tokens of a condition. */
 
 enum when_token_kind {
 	TOKEN_END,
-	TOKEN_NAME,  /* names and words, and, or ... */
+	TOKEN_NAME,  /* names, words and keywords (`and`, `or` ...) */
 	TOKEN_VALUE, /* numbers and strings */
-	TOKEN_SIGN,  /* one or two characters: sign[] */
+	TOKEN_SIGN,  /* one or two characters, in sign[] */
 };
 
 struct when_token {
 	uint8_t kind;
 	char sign[3];
-	uint32_t at, len;	 /* bytes in the text */
+	uint32_t at, len;	 /* in bytes of the text */
 	const char *name;	 /* TOKEN_NAME, in the arena */
 	struct when_value value; /* TOKEN_VALUE; strings in the arena */
 };
 
-/* Where a condition is read, and what for. */
+/* The text being read and the position in it. */
 struct when_lexer {
 	const char *option, *text;
 	size_t at;
@@ -241,34 +245,34 @@ struct when_lexer {
 	struct err *e;
 };
 
-/* The next token into *out. 0; -EINVAL with *l->e; -ENOMEM. */
+/* Read the next token into *out. 0; -EINVAL with *l->e; -ENOMEM. */
 int when_lex(struct when_lexer *l, struct when_token *out);
 
-/* Describe what is wrong with `len` bytes from `at` on. -EINVAL. */
+/* Describe in *l->e what is wrong with the `len` bytes at `at`. Returns -EINVAL. */
 int when_wrong(const struct when_lexer *l, size_t at, size_t len, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A condition as a tree. */
+/* The syntax tree of a condition. */
 
 enum when_node_kind {
 	WHEN_N_CONSTANT,  /* value */
-	WHEN_N_NAME,	  /* name: of an argument or a result */
+	WHEN_N_NAME,	  /* name: an argument or a result */
 	WHEN_N_WORD,	  /* word */
-	WHEN_N_VARIABLE,  /* slot: what any or all is at */
+	WHEN_N_VARIABLE,  /* slot: of the current item of an any or all */
 	WHEN_N_ATTRIBUTE, /* attribute of a; b: an index or string, may be NULL */
 	WHEN_N_ITEM,	  /* a[b] */
 	WHEN_N_LEN,	  /* len(a) */
 	WHEN_N_MINUS,	  /* -a */
 	WHEN_N_ARITH,	  /* a op b, see when_arith */
-	WHEN_N_LIST,	  /* a and what follows it by next; count of them */
-	WHEN_N_COMPARE,	  /* a, and WHEN_N_LINKs from b on: a < b < c asks for each neighbours, and
-			     evaluates each once */
-	WHEN_N_LINK,	  /* op and the right side a; the next comparison by next */
-	WHEN_N_TRUTH,	  /* of a, where a condition is wanted */
+	WHEN_N_LIST,	  /* a, the others linked by next; count of them */
+	WHEN_N_COMPARE,	  /* a, then WHEN_N_LINKs from b on: a < b < c compares each pair of
+			     neighbours and evaluates each operand once */
+	WHEN_N_LINK,	  /* op and the right side a; next: the next comparison */
+	WHEN_N_TRUTH,	  /* of a, where a condition is expected */
 	WHEN_N_NOT,
 	WHEN_N_AND,
 	WHEN_N_OR,
-	WHEN_N_ANY, /* b for one of the items of a, each in turn in slot */
+	WHEN_N_ANY, /* b holds for at least one item of a; slot holds each item in turn */
 	WHEN_N_ALL,
 };
 
@@ -288,14 +292,14 @@ enum when_comparison {
 enum {
 	WHEN_TEXT_MAX = 4096, /* bytes of a condition */
 	WHEN_NESTING_MAX = 64,
-	WHEN_SLOTS_MAX = 3, /* any and all within each other */
+	WHEN_SLOTS_MAX = 3, /* nesting depth of any and all */
 };
 
 struct when_node {
 	uint8_t kind; /* enum when_node_kind */
 	uint8_t op;   /* a character of when_arith, or enum when_comparison */
 	uint8_t slot;
-	uint16_t seen;	  /* the checker's: what it may be for one of the ops */
+	uint16_t seen;	  /* for the checker: types it may have for any of the ops */
 	uint32_t at, len; /* place in the text */
 	uint32_t count;
 	struct when_node *a, *b, *next;
@@ -308,13 +312,13 @@ struct when_node {
 struct when {
 	const char *option;
 	char *text;
-	struct when_node *root; /* WHEN_N_TRUTH or a kind that gives truth */
+	struct when_node *root; /* WHEN_N_TRUTH or a kind that yields a truth value */
 	bool needs_exit;
 	struct arena arena;
 };
 
-/* Where a name of an op stands: its arguments are looked at first, then its results; "out" and
- * "result" also stand for the first result, and "arg0" for the first argument. */
+/* The argument or result that a name means: arguments are searched first, then results; "out" and
+ * "result" also mean the first result, "arg0" the first argument. */
 struct when_place {
 	bool found, is_result;
 	uint16_t index;
@@ -322,80 +326,80 @@ struct when_place {
 
 struct when_place when_find_name(const struct op_desc *op, const char *name);
 
-/* Read w->text into w->root, which lies in w->arena. 0, -EINVAL with *e, -ENOMEM. */
+/* Parse w->text into w->root, allocated in w->arena. 0, -EINVAL with *e, -ENOMEM. */
 int when_parse(struct when *w, struct err *e);
 
-/* Wrong at `n`: as when_wrong. */
+/* Like when_wrong, for the text of node `n`. */
 int when_wrong_node(const struct when *w, const struct when_node *n, struct err *e, const char *fmt,
 		    ...) __attribute__((format(printf, 4, 5)));
 
-/* Inside of the parser of conditions: shared by what reads operators (when_parse.c), what reads
- * values (when_parse_value.c), and the steps that both take (when_parser.c). */
+/* The parser of conditions: shared by the operators (when_parse.c), the values (when_parse_value.c)
+ * and the common steps (when_parser.c). */
 
-/* Functions return NULL when something is wrong, which `code` and *lexer.e say. */
+/* Functions return NULL after an error, which is in `code` and *lexer.e. */
 struct when_parser {
 	struct when_lexer lexer;
-	struct when_token now; /* the token to be looked at */
-	size_t end;	       /* of the token before */
+	struct when_token now; /* the current token */
+	size_t end;	       /* in bytes: end of the previous token */
 	int code;
 	unsigned nesting, slots;
 	bool in_list;
-	/* when_parse.c's, for the conditions within values: in parentheses, lists and calls. */
+	/* Parses the conditions within values (in parentheses, lists and calls); from
+	 * when_parse.c. */
 	struct when_node *(*condition)(struct when_parser *p);
 };
 
-/* On to the next token. */
+/* Advance to the next token. */
 void when_advance(struct when_parser *p);
 
 bool when_is_sign(const struct when_parser *p, const char *sign);
 bool when_is_name(const struct when_parser *p, const char *name);
 
-/* Whether that is the token, and then on to the next. */
+/* If the current token is this one, advance and return true. */
 bool when_accept(struct when_parser *p, const char *sign);
 bool when_accept_name(struct when_parser *p, const char *name);
 
-/* Something is wrong at a token. What was wrong before, if anything, stays. NULL. */
+/* Report an error at a token, unless there was one before. Returns NULL. */
 struct when_node *when_wrong_token(struct when_parser *p, const struct when_token *t,
 				   const char *what, const char *hint);
 
-/* `what` is missing where the parser is. NULL. */
+/* Report that `what` is missing at the current token. Returns NULL. */
 struct when_node *when_expected(struct when_parser *p, const char *what, const char *hint);
 
-/* A node that begins at byte `at`; NULL when something was wrong before. */
+/* A node that begins at byte `at`; NULL after an error. */
 struct when_node *when_new_node(struct when_parser *p, enum when_node_kind kind, size_t at);
 
-/* `n` (may be NULL) reaches to the end of the token before: gives it back, or NULL when something
- * was wrong. */
+/* End `n` (may be NULL) at the end of the previous token. Returns `n`; NULL after an error. */
 struct when_node *when_close(struct when_parser *p, struct when_node *n);
 
-/* The truth of an operand (may be NULL) where a condition is wanted. */
+/* The truth of an operand (may be NULL), where a condition is expected. */
 struct when_node *when_truth_node(struct when_parser *p, struct when_node *a);
 
-/* A value with what follows it: x, x.shape[0], len(x), (1, 2). */
+/* Parse a value with its attributes and items: x, x.shape[0], len(x), (1, 2). */
 struct when_node *when_parse_postfix(struct when_parser *p);
 
-/* Inside of the checker of conditions. */
+/* The checker of conditions. */
 
-/* Describe what is wrong with part `n` of a condition, which is nothing for any of the `count` ops;
- * what its parts may be is in their `seen`. Fills *e with -EINVAL. */
+/* Describe why part `n` of a condition applies to none of the `count` ops; `seen` of its parts
+ * holds their types. Fills *e with -EINVAL. */
 void when_tell(const struct when *w, const struct when_node *n, const struct op_desc *const *ops,
 	       size_t count, struct err *e);
 
-/* Evaluating a condition: what its parts share. */
+/* The evaluation of a condition. */
 
 struct when_ctx {
 	const struct op_event *ev;
 	bool at_entry;
-	struct when_value slots[WHEN_SLOTS_MAX]; /* what any and all are at */
+	struct when_value slots[WHEN_SLOTS_MAX]; /* the current items of any and all */
 };
 
-/* Facts of the call. */
+/* A fact of the call. */
 struct when_value when_word_eval(const struct when_ctx *c, enum when_word word);
 
-/* An argument or a result by its name. */
+/* The value of an argument or a result, by its name. */
 struct when_value when_name_eval(const struct when_ctx *c, const char *name);
 
-/* A fact of a value; without the index or string that may follow. */
+/* A fact of a value, before any index or string argument is applied. */
 struct when_value when_attribute_eval(struct when_value v, enum when_attribute attribute);
 
 #endif

@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "symbolizer/when/internal.h"
 
-/* What can be found wrong without knowing the ops is, before anything starts. */
+/* Check without the ops already here: errors that do not depend on them are reported before
+ * anything starts. */
 static int compile(struct when *w, struct err *e)
 {
 	int r = when_parse(w, e);
@@ -48,8 +49,8 @@ static bool is_among(const char *word, const char *const *words)
 	return false;
 }
 
-/* The first part with one of the words, NULL for none. Parts nest no deeper than WHEN_NESTING_MAX
- * allows. */
+/* The first part that is one of the words, NULL if there is none. Recursion is bounded by
+ * WHEN_NESTING_MAX. */
 static const struct when_node *find_word(const struct when_node *n, const char *const *words)
 {
 	for (; n; n = n->next) {

@@ -1,5 +1,5 @@
-/* Which calls: the condition that --when takes, a small expression on the arguments and results of
- * an op and on the call itself. What may stand in it is described in ditrace(1). */
+/* The condition of --when, which selects calls: a small expression over the arguments and results
+ * of an op and over the call itself. ditrace(1) describes its syntax. */
 #ifndef SYMBOLIZER_WHEN_WHEN_H
 #define SYMBOLIZER_WHEN_WHEN_H
 
@@ -15,46 +15,44 @@ struct when;
 enum when_result {
 	WHEN_FALSE, /* or it does not apply: the op has no such argument, a list no such item */
 	WHEN_TRUE,
-	WHEN_UNKNOWN, /* it depends on a value that is not decoded */
-	WHEN_LATER,   /* at the entry: it depends on what only the exit tells */
+	WHEN_UNKNOWN, /* depends on a value that is not decoded */
+	WHEN_LATER,   /* at the entry: depends on a fact known only at the exit */
 };
 
 enum when_moment {
-	WHEN_AT_ENTRY, /* only the arguments are read: not the results, the end, or what it threw */
+	WHEN_AT_ENTRY, /* arguments are available; results, end and exception are not looked at */
 	WHEN_AT_EXIT,
 	WHEN_ENTRY_ONLY, /* as WHEN_AT_ENTRY, and nobody asks again at the exit */
 };
 
-/* Read `text` into *out (free with when_free). `option` names it in messages ("--when") and must
- * outlive *out. Returns 0; -EINVAL with what is wrong with the text, quoted, and a hint; -ENOMEM.
- */
+/* Parse `text` into *out (free with when_free). `option` names it in messages ("--when") and must
+ * outlive *out. Returns 0; -EINVAL with the error, the text quoted, and a hint; -ENOMEM. */
 int when_compile(const char *option, const char *text, struct when **out, struct err *e);
 
-/* Check a condition against the `n` ops that it is to choose among: -EINVAL when part of it does
- * not apply to any of them (a name that none has, a comparison that can never be made), -ENOMEM.
- * `more`: other ops may come that are not known yet; then names that none has are let pass. Must
- * not run beside when_eval. */
+/* Check a condition against the `n` ops that it is to select from: -EINVAL if a part of it applies
+ * to none of them (a name that none has, a comparison without meaning), -ENOMEM. `more`: ops not
+ * known yet may follow, so unknown names are accepted. Must not run concurrently with when_eval. */
 int when_check(struct when *w, const struct op_desc *const *ops, size_t n, bool more,
 	       struct err *e);
 
-/* Refuse a condition that has one of the `words` of the call (NULL at the end): -EINVAL with
+/* Refuse a condition that uses one of the `words` of the call (NULL-terminated): -EINVAL with
  * "--when: WHY "word"", the place in the text, and the hint; else 0. */
 int when_refuse(const struct when *w, const char *const *words, const char *why, const char *hint,
 		struct err *e);
 
-/* Whether the condition asks for something that only an exit tells, for some of the ops that it was
- * checked against. When not, when_eval at the entry gives WHEN_LATER only for an argument that is
- * not decoded at the entry. */
+/* Whether the condition depends on a fact known only at an exit, for any of the ops that it was
+ * checked against. If not, when_eval at the entry gives WHEN_LATER only for an argument that is not
+ * decoded at the entry. */
 bool when_needs_exit(const struct when *w);
 
-/* Whether the condition holds for a call. A result at the entry other than WHEN_LATER is the one
- * that the exit gives. Allocates nothing; threads may share `w`. */
+/* Whether the condition holds for a call. A result at the entry other than WHEN_LATER is final: the
+ * exit gives the same. Allocates nothing; threads may share `w`. */
 enum when_result when_eval(const struct when *w, const struct op_event *ev, enum when_moment at);
 
-/* Calls that a condition did not choose. */
+/* Numbers of calls that a condition did not choose. */
 struct when_counts {
 	uint64_t left_out; /* it does not hold */
-	uint64_t unknown;  /* it cannot be told whether it holds */
+	uint64_t unknown;  /* it is unknown whether it holds */
 };
 
 enum when_decision {

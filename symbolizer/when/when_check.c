@@ -5,11 +5,11 @@
 
 #include "symbolizer/ops/schema.h"
 
-/* What each part of a condition may be is found out for each op: a part that is nothing for any op
+/* The types of each part of a condition are inferred for each op: a part that has none for any op
  * is wrong. */
 struct check {
 	struct when *w;
-	const struct op_desc *op; /* NULL: one that is not known */
+	const struct op_desc *op; /* NULL: an unknown op */
 	struct when_type slots[WHEN_SLOTS_MAX];
 	struct arena arena;
 };
@@ -75,7 +75,7 @@ static struct when_type type_of_place(struct check *c, struct when_place p)
 static struct when_type infer_name(struct check *c, const struct when_node *n)
 {
 	if (!c->op) {
-		/* Where no op is known that has it, it may be a result. */
+		/* A name that no known op has may be that of a result. */
 		c->w->needs_exit |= !n->seen;
 		return anything;
 	}
@@ -84,7 +84,7 @@ static struct when_type infer_name(struct check *c, const struct when_node *n)
 	return type_of_place(c, when_find_name(c->op, n->name));
 }
 
-/* args[1], args["alpha"], results[-1], whose types the schema tells. */
+/* args[1], args["alpha"], results[-1]: the schema gives their types. */
 static bool infer_place(struct check *c, const struct when_node *n, struct when_type *out)
 {
 	const struct when_node *b = n->b->kind == WHEN_N_MINUS ? n->b->a : n->b;
@@ -252,7 +252,7 @@ static struct when_type infer(struct check *c, struct when_node *n)
 	return t;
 }
 
-/* The first part, from the left and from within, that is nothing for any op. */
+/* The first part, left to right and innermost first, that has no type for any op. */
 static const struct when_node *first_wrong(const struct when_node *n)
 {
 	const struct when_node *w = n->a ? first_wrong(n->a) : NULL;

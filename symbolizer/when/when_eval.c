@@ -5,7 +5,7 @@
 
 static struct when_value eval_node(struct when_ctx *c, const struct when_node *n);
 
-/* Whether all that both hold is equal, one by one; also of values that are no lists. */
+/* Whether two lists are equal, item by item; also compares values that are not lists. */
 static struct when_value list_equal(struct when_ctx *c, struct when_value a, struct when_value b);
 
 static struct when_value of(const struct when_ctx *c, const struct value *v)
@@ -13,7 +13,7 @@ static struct when_value of(const struct when_ctx *c, const struct value *v)
 	return when_of(v, c->at_entry);
 }
 
-/* Whether what is not decoded may be a tensor, or hold some, by its type as the schema has it. */
+/* Whether a value that is not decoded may be or contain a tensor, by its schema type. */
 static bool may_be_tensor(const char *type)
 {
 	return !type || !type[0] || strstr(type, "Tensor") || !strncmp(type, "Any", 3);
@@ -21,8 +21,9 @@ static bool may_be_tensor(const char *type)
 
 typedef bool take_fn(struct when_ctx *c, struct when_value item, void *arg);
 
-/* The tensors among values, and those in lists of them; in a list all have the type `type`. What
- * is not decoded is taken for one where it may be. False: stop. */
+/* Call `take` for the tensors among values and in lists of them; within a list all values have the
+ * type `type`. A value that is not decoded counts as a tensor if it may be one. Returns false if
+ * `take` did, which stops the walk. */
 static bool each_tensor(struct when_ctx *c, const struct value *v, uint32_t n,
 			const struct op_arg *types, const char *type, take_fn *take, void *arg)
 {
@@ -40,8 +41,8 @@ static bool each_tensor(struct when_ctx *c, const struct value *v, uint32_t n,
 	return true;
 }
 
-/* `take` is called for each item until it returns false. Here and in what follows, what is special
- * is taken for what it is, and what is no list is ABSENT. */
+/* Call `take` for each item until it returns false. Here and below, a special value stays what it
+ * is, and any other value that is not a list is ABSENT. */
 static void list_each(struct when_ctx *c, struct when_value list, take_fn *take, void *arg)
 {
 	uint32_t i = 0;
@@ -68,10 +69,10 @@ static void list_each(struct when_ctx *c, struct when_value list, take_fn *take,
 }
 
 struct search {
-	__int128 at; /* items still to pass */
+	__int128 at; /* items still to skip */
 	struct when_value found;
 	uint32_t passed;
-	bool unsure; /* one that was passed may be no tensor */
+	bool unsure; /* an item was special: it may not be a tensor */
 };
 
 static bool pass(struct when_ctx *c, struct when_value item, void *arg)
@@ -88,7 +89,7 @@ static bool pass(struct when_ctx *c, struct when_value item, void *arg)
 	return s->at-- > 0;
 }
 
-/* How many tensors there are, or why that is not known. */
+/* The number of tensors, or why it is not known. */
 static struct when_value count_tensors(struct when_ctx *c, struct when_value list)
 {
 	struct search s = {.at = UINT32_MAX};
@@ -138,8 +139,8 @@ static struct when_value list_item(struct when_ctx *c, struct when_value list, _
 }
 
 struct other {
-	struct when_value list; /* that the items are compared with, */
-	uint32_t at;		/* from this item on */
+	struct when_value list; /* what to compare the items with */
+	uint32_t at;		/* if that is a list: index of its next item */
 	struct when_value result;
 };
 
@@ -155,7 +156,7 @@ static struct when_value list_equal(struct when_ctx *c, struct when_value a, str
 {
 	if (!when_is_list(a) || !when_is_list(b))
 		return when_equal(a, b);
-	/* Tensors have no equality here, so that looking each of them up anew does not matter. */
+	/* Tensors have no equality here, which also spares list_item's search for each of them. */
 	if (a.kind == WHEN_V_TENSORS || b.kind == WHEN_V_TENSORS)
 		return when_none(WHEN_V_ABSENT);
 	if (a.count != b.count)
@@ -203,7 +204,7 @@ static struct when_value with_argument(struct when_ctx *c, const struct when_nod
 	return when_int(!b.s.len || !memcmp(at, b.s.bytes, b.s.len));
 }
 
-/* args["self"], by name; results["values"] */
+/* args["self"], results["values"]: by name */
 static struct when_value named_item(struct when_ctx *c, const struct when_node *n,
 				    struct when_value name)
 {
@@ -286,7 +287,7 @@ static struct when_value chain(struct when_ctx *c, const struct when_node *n)
 	return result;
 }
 
-/* A list has truth by its length. */
+/* A list is true unless it is empty. */
 static struct when_value truth(struct when_ctx *c, struct when_value v)
 {
 	return when_truth(when_is_list(v) ? list_len(c, v) : v);

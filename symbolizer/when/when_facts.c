@@ -15,7 +15,7 @@ static struct when_value overload_of(const char *name)
 	return text(dot ? dot + 1 : "");
 }
 
-/* file, line and function: as they are shown for the event. */
+/* file, line and function, as shown for the event. */
 static struct when_value where(const struct op_event *ev, enum when_word word)
 {
 	const struct py_frame *f = py_stack_where(ev->where_stack);
@@ -31,7 +31,7 @@ static struct when_value forward_id(const struct op_event *ev)
 	return id ? when_int(id) : when_none(WHEN_V_NONE);
 }
 
-/* What the end of the call tells; an op that had not ended has not told. */
+/* Facts known from the end of the call; UNKNOWN if the op did not end. */
 static struct when_value ending(const struct when_ctx *c, enum when_word word)
 {
 	const struct op_event *ev = c->ev;
@@ -46,7 +46,7 @@ static struct when_value ending(const struct when_ctx *c, enum when_word word)
 	    .f = ev->end_ns > ev->start_ns ? (double)(ev->end_ns - ev->start_ns) / 1e9 : 0};
 }
 
-/* Why the results are not there, or a value that is not special when they are. */
+/* A special value that says why the results are missing; any other value if they are present. */
 static struct when_value results_missing(const struct when_ctx *c)
 {
 	if (c->at_entry)
@@ -114,7 +114,7 @@ struct when_value when_name_eval(const struct when_ctx *c, const char *name)
 	const struct op_event *ev = c->ev;
 	struct when_place p = when_find_name(ev->op, name);
 	if (!p.found) {
-		/* An op of which nothing but its name is known may have it. */
+		/* An op known by name only may have it. */
 		bool bare = !ev->op->nargs && !ev->op->nresults && !ev->op->schema[0];
 		return when_none(bare ? WHEN_V_UNKNOWN : WHEN_V_ABSENT);
 	}
@@ -129,7 +129,8 @@ static struct when_value dims(const struct tensor_meta *m, const int64_t *d)
 	return (struct when_value){.kind = WHEN_V_DIMS, .count = m->ndim, .dims = d};
 }
 
-/* compute_contiguous, c10/core/TensorImpl.cpp: neighbours in memory, sizes of 1 not counting. */
+/* As compute_contiguous (c10/core/TensorImpl.cpp): row-major without gaps; dimensions of size 1 do
+ * not count. */
 static bool is_contiguous(const struct tensor_meta *m)
 {
 	int64_t next = 1;

@@ -35,7 +35,8 @@ static int lex_name(struct when_lexer *l, struct when_token *t)
 	return t->name ? 0 : err_set(l->e, -ENOMEM, "no memory");
 }
 
-/* Characters of a number, without the "_" between digits, up to what cannot belong to it. */
+/* Copy the characters of a number, without the "_" between digits, up to the first that cannot
+ * belong to it. Returns the length of the text consumed. */
 static size_t number_text(const char *s, char *out, size_t size)
 {
 	bool hex = s[0] == '0' && (s[1] == 'x' || s[1] == 'X');
@@ -59,7 +60,7 @@ static size_t number_text(const char *s, char *out, size_t size)
 	return i;
 }
 
-/* "2ms": the time in seconds, as `elapsed` is. */
+/* "2ms": convert to seconds, the unit of `elapsed`. */
 static bool take_unit(struct when_lexer *l, struct when_value *v)
 {
 	static const struct {

@@ -29,7 +29,7 @@ static struct when_node *parse_unary(struct when_parser *p)
 	return when_close(p, n);
 }
 
-/* Operators of one precedence, from the left: "+-" of `lower`, or "*%/" and //. */
+/* Left-associative operators of one precedence: + and - (`sum`), or *, %, / and //. */
 static struct when_node *parse_arith(struct when_parser *p, bool sum)
 {
 	struct when_node *a = sum ? parse_arith(p, false) : parse_unary(p);
@@ -51,7 +51,7 @@ static struct when_node *parse_arith(struct when_parser *p, bool sum)
 	return a;
 }
 
-/* in, not in, is, is not: the comparison that stands here and has been read, or -1. */
+/* Consume in, not in, is or is not. Returns the comparison, or -1. */
 static int word_comparison(struct when_parser *p)
 {
 	if (when_accept_name(p, "in"))
@@ -74,7 +74,7 @@ static int word_comparison(struct when_parser *p)
 	return op;
 }
 
-/* The comparison that stands here and has been read, or -1. */
+/* Consume a comparison operator. Returns the comparison, or -1. */
 static int comparison(struct when_parser *p)
 {
 	static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="};

@@ -21,7 +21,7 @@ static struct when_node *constant(struct when_parser *p, size_t at, struct when_
 	return when_close(p, n);
 }
 
-/* (a, b), [a] and a parenthesis around one; the opening sign has been read. */
+/* (a, b), [a], or one condition in parentheses; the opening bracket has been read. */
 static struct when_node *parse_brackets(struct when_parser *p, size_t at, const char *closing)
 {
 	struct when_node *first = NULL, **last = &first;
@@ -51,8 +51,9 @@ static struct when_node *parse_brackets(struct when_parser *p, size_t at, const 
 	return when_close(p, list);
 }
 
-/* Does the bracket that has just been opened hold a list? Looked for ahead, since what stands in it
- * must know: a list may be gone through more than once, one in another more often still. */
+/* Whether the bracket just opened holds a list. Looks ahead because the items must know it, to
+ * refuse further lists: a list may be evaluated more than once, a list within it even more
+ * often. */
 static bool is_list_ahead(const struct when_parser *p, bool square)
 {
 	unsigned depth = 1;
@@ -94,7 +95,7 @@ static struct when_node *parse_group(struct when_parser *p)
 	return n;
 }
 
-/* `name` in `n` is what the loop of `slot` is at. */
+/* Bind `name` in `n` to the loop variable in `slot`. */
 static void bind(struct when_node *n, const char *name, uint8_t slot)
 {
 	for (; n; n = n->next) {
@@ -144,7 +145,7 @@ static struct when_node *parse_loop(struct when_parser *p, enum when_node_kind k
 	return when_close(p, n);
 }
 
-/* len(x), numel(x), any(...), all(...): the "(" is the token to be looked at. */
+/* len(x), numel(x), any(...), all(...); the current token is "(". */
 static struct when_node *parse_call(struct when_parser *p, const struct when_token *name)
 {
 	bool all = !strcmp(name->name, "all");
@@ -169,7 +170,7 @@ static bool is_function(const char *name)
 	       !strcmp(name, "all");
 }
 
-/* torch.float16; "torch" has been read and "." stands here. */
+/* torch.float16; "torch" has been read and the current token is ".". */
 static struct when_node *parse_torch(struct when_parser *p, size_t at)
 {
 	struct when_value v;
@@ -245,7 +246,7 @@ static struct when_node *no_attribute(struct when_parser *p)
 	return NULL;
 }
 
-/* What stands in the parentheses after an attribute, if any. */
+/* The argument in parentheses after an attribute, if any. */
 static void parse_attribute_argument(struct when_parser *p, struct when_node *n)
 {
 	const struct when_attribute_def *d = n->attribute;

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "symbolizer/event/names.h"
 
-/* The condition and the ops it is for. */
+/* The condition and the ops that it was checked against. */
 struct told {
 	const struct when *w;
 	const struct op_desc *const *ops;
@@ -170,7 +170,7 @@ static void explain_node(const struct told *c, const struct when_node *n, struct
 	}
 }
 
-/* The comparison that `l` is a link of; NULL when it is none. */
+/* The comparison that contains link `l`; NULL if there is none. */
 static const struct when_node *chain_of(const struct when_node *n, const struct when_node *l)
 {
 	const struct when_node *found = NULL;

@@ -71,7 +71,7 @@ struct when_value when_of(const struct value *v, bool at_entry)
 	}
 }
 
-/* What decides an `and`, strongest last. */
+/* Precedence in an `and`: the higher rank decides. */
 static int rank_in_and(struct when_value v)
 {
 	if (v.kind == WHEN_V_INT)
@@ -118,7 +118,7 @@ static struct when_value int_arith(char op, __int128 a, __int128 b)
 	case '*':
 		bad = __builtin_mul_overflow(a, b, &r);
 		break;
-	default: /* % and //, rounding down */
+	default: /* % and //, which round down */
 		if (!b || b == -1)
 			return !b	   ? when_none(WHEN_V_ABSENT)
 			       : op == '%' ? when_int(0)
@@ -181,7 +181,7 @@ struct when_value when_minus(struct when_value a)
 
 static const double TWO_TO_127 = 1.7014118346046923e38;
 
-/* -1, 0, 1, or 2 when one is not a number: exact, as Python compares. */
+/* -1, 0 or 1; 2 if `f` is NaN. Exact, as in Python. */
 static int compare_int_float(__int128 i, double f)
 {
 	if (isnan(f))
@@ -242,7 +242,7 @@ static bool equal_complex(struct when_value a, struct when_value b)
 	return is_real(b) && a.c.im == 0 && compare_real(re, b) == 0;
 }
 
-/* "cuda:1" is that device, "cuda" each of the type. */
+/* "cuda:1" matches that device, "cuda" any of its type. */
 static bool is_device(struct when_value d, struct when_value s)
 {
 	char full[32], type[32];
