@@ -8,14 +8,14 @@
 #include "perf/export/export.h"
 #include "perf/trace/trace_query.h"
 
-/* Opening it for writing would empty the trace before it is read. */
+/* Opening the trace for writing would truncate it before it is read. */
 static bool same_file(const char *a, const char *b)
 {
 	struct stat x, y;
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* NULL with *e. */
+/* NULL with *e on failure. */
 static FILE *open_output(const char *path, const char *output, struct err *e)
 {
 	if (!output)
@@ -43,7 +43,7 @@ struct export_job {
 	struct export_in in;
 };
 
-/* As trace_query_next at the end of the file. */
+/* Returns like trace_query_next at the end of the file. */
 static int write_stream(struct export_job *x, FILE *f, struct err *e)
 {
 	bool samples = trace_query_of_samples(x->in.query);
@@ -92,7 +92,7 @@ static int open_query(struct export_job *x, struct err *e)
 	return trace_query(x->in.path, &opts, &x->in.query, e);
 }
 
-/* What can be known to fail does before a file to be written is touched. */
+/* Everything that can fail early does so before the output file is touched. */
 static int export_to(struct export_job *x)
 {
 	struct err e = {0};

@@ -22,14 +22,14 @@ struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
 	bool sides, gaps, no_pager;
-	bool samples; /* of them, and not of ops */
+	bool samples; /* report samples, not ops */
 	struct report_opts opts;
 	struct report_columns chosen;
 	struct trace_choice choice;
 	struct trace_query *query;
-	struct aggregate *sum, *gap_sum; /* gap_sum: of --gaps */
+	struct aggregate *sum, *gap_sum; /* gap_sum: for --gaps */
 	struct gaps between;
-	struct call_tree *tree; /* of --call-graph */
+	struct call_tree *tree; /* for --call-graph */
 	struct overflow *overflow;
 	struct trace_target targets[TARGETS_MAX];
 	struct report_thread *threads;
@@ -108,8 +108,8 @@ static int take_item(struct report *p, const struct trace_item *item)
 	return 0;
 }
 
-/* Of items read ahead, the last of `n`: rows of many events are on their way into the processor's
- * cache while others are summed up. */
+/* Prefetch the rows of the last of the `n` items read so far: they reach the CPU cache while
+ * earlier events are added. */
 static void prefetch(const struct report *p, const struct trace_item *items, uint64_t n)
 {
 	for (int after = 3; after > 0 && n; after--) {
@@ -125,7 +125,7 @@ static bool needs_values(const struct report *p)
 	return p->choice.when || aggregate_keys(p->sum) & of_tensors;
 }
 
-/* Without values, which live only until the next one is read. */
+/* For events without values: values are valid only until the next event is read. */
 static int read_ahead(struct report *p, struct err *e)
 {
 	struct trace_item items[AHEAD];
@@ -176,7 +176,7 @@ static int print_graph(struct report *p)
 	return r;
 }
 
-/* What the rows are of. Percentages of gaps are of the whole time, too. */
+/* The aggregate whose rows are shown. Percentages of gaps, too, are of the whole observed time. */
 static const struct aggregate *rows_of(struct report *p)
 {
 	if (!p->gaps)
@@ -216,7 +216,7 @@ static int print(struct report *p)
 	return overflow_print(p->overflow, stdout, p->opts.limit, p->opts.terminal);
 }
 
-/* Whether there is nothing that a report could show. */
+/* Whether there is nothing to report. */
 static bool nothing(const struct report *p)
 {
 	struct aggregate_totals t = {0};
@@ -269,7 +269,7 @@ static int parse_percent(const char *text, double *out, struct err *e)
 	return 0;
 }
 
-/* Which rows, as the options say, and memory for them. */
+/* Check the options and allocate what they need. */
 static int prepare(struct report *p, struct err *e)
 {
 	unsigned keys = AGGREGATE_DEFAULT;
@@ -308,7 +308,7 @@ static void close_all(struct report *p)
 	free(p->threads);
 }
 
-/* As trace_read_next at the end of the file, or why there is no report. */
+/* Returns like trace_read_next at the end of the file, or -errno if there is no report. */
 static int show(struct report *p, struct err *e)
 {
 	int end = read_all(p, e);
@@ -326,7 +326,8 @@ static int show(struct report *p, struct err *e)
 
 static int report(struct report *p)
 {
-	/* The call tree takes events as they start, all else as they end. */
+	/* The call tree needs events in the order of their starts, everything else in the order of
+	 * their ends. */
 	enum trace_kinds kinds = p->samples ? TRACE_SAMPLES : TRACE_OPS_OR_SAMPLES;
 	const struct trace_query_opts opts = {
 	    .choice = p->choice, .kinds = kinds, .by_start = p->graph, .unchosen = p->gaps};
@@ -338,7 +339,8 @@ static int report(struct report *p)
 		e = unopened;
 	r = r ? r : open ? open : show(p, &e);
 	close_all(p);
-	return trace_query_end(p->query, 0, r, &e); /* the table says what was lost and left out */
+	/* The report itself says what was lost and left out. */
+	return trace_query_end(p->query, 0, r, &e);
 }
 
 int cmd_report(int argc, char **argv)

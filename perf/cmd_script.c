@@ -24,7 +24,7 @@ struct script {
 	const char *path;
 	bool follow;
 	int format; /* 0: text, 1: JSON lines */
-	bool stats; /* JSON lines: those of statistics, too */
+	bool stats; /* JSON lines: also those of statistics */
 	struct trace_choice choice;
 	struct event_printer *printer;
 	uint64_t origin_ns;
@@ -73,7 +73,7 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 	return r ? err_set(e, r, "cannot write the events: %s", strerror(-r)) : 0;
 }
 
-/* As trace_query_next at the end of the file; 0 when interrupted. */
+/* Returns like trace_query_next at the end of the file; 0 when interrupted. */
 static int print_all(struct script *s, struct trace_query *query, struct err *e)
 {
 	struct trace_item item;

@@ -30,7 +30,7 @@ bool cmd_trace_diff_is_meant(int argc, char **argv)
 	char magic[sizeof(TRACE_MAGIC) - 1];
 	struct stat st;
 	for (int i = 1; i < argc; i++) {
-		/* Nothing but a regular file is opened: a fifo would block. */
+		/* Open only regular files: a fifo would block. */
 		if (argv[i][0] == '-' || stat(argv[i], &st) || !S_ISREG(st.st_mode))
 			continue;
 		FILE *f = fopen(argv[i], "re");
@@ -59,7 +59,8 @@ static int sum_up(const char *path, struct trace_query *query, struct aggregate 
 	return r ? err_set(e, r, "no memory to sum up %s", path) : n;
 }
 
-/* 0, 1 for a trace that is cut, which is compared as far as it goes; else -errno. All is said. */
+/* Returns 0; 1 for a truncated or damaged trace, which is compared up to that point; or -errno.
+ * Messages are already printed. */
 static int read_trace(const char *path, const struct trace_choice *choice, struct aggregate **out)
 {
 	const struct trace_query_opts opts = {

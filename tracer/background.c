@@ -38,19 +38,21 @@ static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 		trace_loop_signals(l);
 		return start_attached(l, &o->session, false, e);
 	}
-	/* l has no child yet, so signals end tracing and are not passed on to the program. */
+	/* l has no child yet, so that signals end tracing instead of being passed on to the
+	 * program. */
 	r = start_program(l, &o->session, o->argv, &o->signals, &status, e);
 	l->is_child = !r;
 	return r;
 }
 
-/* Intervene instead. `ready` comes at once; a message reports when the changes are in force. */
+/* Intervene instead of tracing. `ready` is written at once; a message reports when the changes are
+ * in force. */
 static int change(struct background_opts *o, int ready)
 {
 	if (redirect("/dev/null") || write(ready, "", 1) != 1)
 		return 1;
 	close(ready);
-	o->session.output = "ditrace.data"; /* the default: nothing is written */
+	o->session.output = "ditrace.data"; /* the default value: nothing is written */
 	int r = intervene_attach(&o->change, &o->session, o->pid, false);
 	fflush(stderr);
 	return r;
@@ -81,13 +83,14 @@ static int trace(struct background_opts *o, int ready)
 	return r ? 1 : 0;
 }
 
-/* Messages go to `messages`, which no program inherits. */
+/* Messages go to `messages`, which is not inherited by any program. */
 static void child(const struct background_opts *opts, int messages, int ready, pid_t parent)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	struct background_opts o = *opts;
 	setpgid(0, 0);
-	/* The caller's handlers are wrong here: until it has its own, a signal ends it at once. */
+	/* The caller's handlers are wrong in this process. Until it sets its own, a signal kills
+	 * it. */
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		signal(ends[i], SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -1,5 +1,5 @@
-/* Tracing in a process of its own, into a file that the caller reads meanwhile: whatever the caller
- * does with its terminal cannot delay tracing. */
+/* Tracing in a separate process, to a file that the caller reads meanwhile: nothing the caller does
+ * with its terminal can delay tracing. */
 #ifndef TRACER_BACKGROUND_H
 #define TRACER_BACKGROUND_H
 
@@ -17,34 +17,35 @@ struct background_opts {
 	char *const *argv;	     /* NULL-terminated */
 	const char *program_output;  /* file for standard output and error of argv */
 	struct spawn_signals signals;
-	/* Interventions in `pid`; if there are any, nothing is traced. */
+	/* Interventions in `pid`; if any are given, nothing is traced. */
 	struct intervene_opts change;
 };
 
 struct background {
 	pid_t tracer; /* 0: it has ended */
 	int messages; /* file with its messages to the user, one per line; -1: none */
-	size_t read;  /* bytes of it that were read */
-	int ready;    /* pipe that reports the start of tracing; -1: it has, or never will */
+	size_t read;  /* bytes of it already read */
+	int ready; /* pipe that reports the start of tracing; -1: reported, or it never will be */
 };
 
-/* Start it; background_ready reports when it traces. However the caller dies, it detaches,
- * completes the file and ends; the traced program runs on. Its standard input is /dev/null, and it
+/* Start it; background_ready reports when it traces. However the caller dies, the tracer detaches,
+ * completes the file and exits; the traced program runs on. Its standard input is /dev/null, and it
  * is in a process group of its own, as is argv. `o` is copied, but what it points to must stay
  * valid. 0, or -errno with *e. */
 int background_start(const struct background_opts *o, struct background *b, struct err *e);
 
-/* Whether it traces; with `wait`, wait until it does. 1; 0: not yet; -errno with *e (its own
- * message), and then `b` has been freed. */
+/* Whether it is tracing; with `wait`, wait until it is. 1; 0: not yet; or -errno with *e (its own
+ * message), after which `b` has been freed. */
 int background_ready(struct background *b, bool wait, struct err *e);
 
-/* The next complete line of its messages, without the newline, truncated to `size`. False: none. */
+/* The next complete line of its messages, without the newline, truncated to `size`. False if there
+ * is none. */
 bool background_message(struct background *b, char *out, size_t size);
 
 /* Make it detach and complete the file; background_ended reports when that is done. */
 void background_stop(struct background *b);
 
-/* Whether it has ended; with `wait`, wait until it has. */
+/* Whether it has exited; with `wait`, wait until it has. */
 bool background_ended(struct background *b, bool wait);
 
 void background_free(struct background *b);

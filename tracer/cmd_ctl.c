@@ -31,7 +31,7 @@ struct status {
 	struct shim_state state;
 	bool counted;	   /* the counts could be read */
 	json_t *functions; /* intervene_ctl_status of the ditrace that intervenes; NULL: none */
-	uint64_t hits, lost, mean_ns; /* of this connection; mean_ns 0: not known */
+	uint64_t hits, lost, mean_ns; /* of this connection; mean_ns 0: unknown */
 };
 
 static void read_counts(struct status *s)
@@ -88,7 +88,7 @@ static void print_functions(const json_t *functions)
 	}
 }
 
-/* It may intervene without ever having recorded. */
+/* The library may intervene without ever having recorded. */
 static void print_out_of_use(const struct status *s, const char *since)
 {
 	if (s->functions)

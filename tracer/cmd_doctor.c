@@ -73,7 +73,7 @@ static void trace_a_moment(struct session *s)
 
 void doctor_target(pid_t pid, struct checks *c)
 {
-	/* Not the engine shim, which would leave its library in the process. */
+	/* Not the engine shim: it would leave its library in the process. */
 	struct session_opts o = {.depth = SESSION_ALL_LEVELS, .attach = pid, .engine = ENGINE_BPF};
 	struct session *s;
 	struct err e = {0};
@@ -115,7 +115,7 @@ static const char *taken(const struct engines *g)
 	return g->bpf ? "bpf" : g->shim ? "shim" : g->ptrace ? "ptrace" : NULL;
 }
 
-/* The decisive test: whether the engine opens. */
+/* The real test: try to open the engine. */
 static bool check_engine(struct checks *c)
 {
 	struct engine *g;
@@ -143,7 +143,7 @@ static bool check_listener(struct checks *c)
 	return true;
 }
 
-/* Whether it can be injected into a running process. */
+/* Whether the engine shim can be injected into a running process. */
 static bool check_entering(pid_t pid, struct checks *c)
 {
 	struct err e = {0};
@@ -161,7 +161,7 @@ static const char *color_of(enum check_status s)
 	return s == CHECK_OK ? "" : s == CHECK_FAIL ? "\033[31m" : "\033[33m";
 }
 
-/* With the remedy on the same line if there is room, else on the next one. */
+/* Print the fix on the same line if there is room, otherwise on the next. */
 static void print_check(const struct check *x, size_t column, size_t width, bool colored)
 {
 	const char *color = colored ? color_of(x->status) : "";
@@ -199,7 +199,7 @@ static void print_text(const struct checks *c, const struct engines *g)
 
 static json_t *json_check(const struct check *x)
 {
-	/* Strings from the target may not be valid UTF-8. */
+	/* Strings from the target may be invalid UTF-8. */
 	char text[8192], fix[2048];
 	text_safe(text, sizeof(text), x->text);
 	text_safe(fix, sizeof(fix), x->fix);

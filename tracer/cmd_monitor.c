@@ -25,7 +25,7 @@ struct monitor {
 	bool count_ops;
 	uint64_t printed; /* rows since the header */
 	uint64_t last_ops, ops_ns;
-	struct op_rate *ops; /* NULL: not counted (yet) */
+	struct op_rate *ops; /* NULL: not counted, or not yet */
 };
 
 /* A row: the interval between two reads. */
@@ -80,7 +80,7 @@ static void print_row(struct monitor *m, const struct monitor_row *r)
 		     r->now->has_io && r->was->has_io),
 	       maybe(text_bytes(out, sizeof(out), rate(r, r->was->written, r->now->written)),
 		     r->now->has_io && r->was->has_io),
-	       /* The switches of threads that have ended are missing. */
+	       /* Switches of threads that have exited are missing. */
 	       maybe(text_count(switches, sizeof(switches),
 				rate(r, r->was->switches, r->now->switches)),
 		     r->now->switches >= r->was->switches));
@@ -101,7 +101,7 @@ static void csv_number(FILE *f, uint64_t n, bool known)
 		putc(',', f);
 }
 
-/* A field whose value is not known is empty. */
+/* Unknown values are left empty. */
 static int csv_row(const struct monitor *m, const struct monitor_row *r)
 {
 	const struct usage *u = r->now;
@@ -139,7 +139,7 @@ static void wait_until(uint64_t at_ns)
 		;
 }
 
-/* PyTorch may be loaded later; the header is printed again then. */
+/* Retried for each row, since PyTorch may be loaded later; the header is then printed again. */
 static void begin_ops(struct monitor *m)
 {
 	struct err why = {0};
@@ -180,7 +180,7 @@ static int show(struct monitor *m, struct monitor_row *r)
 	return m->csv ? csv_row(m, r) : 0;
 }
 
-/* Print rows until the end. 0 also when the process ends; -errno with *e. */
+/* Print rows until the last. Also 0 when the process exits; -errno with *e. */
 static int watch(struct monitor *m, struct err *e)
 {
 	struct usage u[2];
@@ -226,7 +226,7 @@ static int run(struct monitor *m, const char *path)
 	struct usage first;
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	/* First, so that no file is left behind for a process that does not exist. */
+	/* Do this first, so that no file is created for a process that does not exist. */
 	int r = usage_read(m->pid, &first, &e);
 	if (!r && path)
 		r = open_csv(m, path, &e);

@@ -87,7 +87,7 @@ static int loop(struct record *r, struct err *e)
 	struct pollfd fd = {.fd = sampler_fd(r->sampler), .events = POLLIN};
 	uint64_t until = r->for_ns ? clock_ns(CLOCK_MONOTONIC) + r->for_ns : UINT64_MAX, looked = 0;
 	int code = 0;
-	trace_loop_hurry(); /* Python frames may be read only after the sample */
+	trace_loop_hurry(); /* Python frames can be read only after the sample is taken */
 	while (!trace_loop_stopped() && !r->watch.gone && !code) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= until)
@@ -102,7 +102,7 @@ static int loop(struct record *r, struct err *e)
 		}
 	}
 	if (!code)
-		code = sampler_read(r->sampler); /* the last ones */
+		code = sampler_read(r->sampler); /* the last samples */
 	return code ? err_set(e, code, "cannot take samples: %s", strerror(-code)) : 0;
 }
 
@@ -190,6 +190,6 @@ int cmd_record(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	spawn_signals_save(&signals);
-	signal(SIGCHLD, SIG_DFL); /* if a caller ignores it, the exit status would be lost */
+	signal(SIGCHLD, SIG_DFL); /* if the caller ignores SIGCHLD, the exit status would be lost */
 	return record(&r, &argv[first], &signals);
 }

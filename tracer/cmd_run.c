@@ -64,7 +64,7 @@ int cmd_run(int argc, char **argv)
 	if (eager) /* torch/_dynamo/eval_frame.py, 2.0 to 2.13 */
 		setenv("TORCHDYNAMO_DISABLE", "1", 1);
 	spawn_signals_save(&signals);
-	signal(SIGCHLD, SIG_DFL); /* if a caller ignores it, the exit status would be lost */
+	signal(SIGCHLD, SIG_DFL); /* if the caller ignores SIGCHLD, the exit status would be lost */
 	if (intervene_run_wanted(&change, &o))
 		return intervene_run(&change, &o, &argv[first], &signals);
 	int r = start_program(&l, &o, &argv[first], &signals, &status, &e);

@@ -11,7 +11,7 @@
 #include "tracer/intervene/intervene.h"
 #include "tracer/trace_loop.h"
 
-/* A tracing option that was given; NULL: none. */
+/* The first tracing option that was given; NULL: none. */
 static const char *tracing_option(const struct session_opts *o)
 {
 	const struct {
@@ -74,7 +74,7 @@ static int check(const struct intervene_opts *change, const struct session_opts 
 	return 0;
 }
 
-/* Run the command until it ends. Returns its exit status. */
+/* Run the command until it exits. Returns its exit status. */
 static int see_through(struct intervene *v, char **argv, const struct spawn_signals *signals,
 		       struct err *e)
 {
@@ -109,7 +109,7 @@ static int await_torch(struct trace_loop *l, bool wait, struct err *e)
 	return err_hint(e, "if it is going to load it, wait with --wait");
 }
 
-/* Until there is a reason to leave. */
+/* Intervene until the process exits, a signal arrives or the time is over. */
 static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 {
 	enum { LOOK_MS = 20 };
@@ -122,7 +122,7 @@ static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 	intervene_finish(v);
 }
 
-/* stderr is buffered, so that a table is written at once amid the program's output. */
+/* Buffers stderr, so that a table is written in one piece amid the program's output. */
 static int prepare(struct intervene_opts *change, const struct session_opts *o,
 		   struct intervene_rules *rules, struct err *e)
 {

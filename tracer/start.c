@@ -13,8 +13,9 @@ static int no_torch(pid_t pid, struct err *e)
 	return err_hint(e, "if it is going to load it, wait with: ditrace attach --wait %d", pid);
 }
 
-/* Children are followed if the kernel permits it; tracing the process itself does not depend on
- * that. Begun before the engine is known, so that no child is missed. */
+/* Follow children if the kernel permits it; tracing the process itself does not depend on it.
+ * Called before probes are placed, so that no child is missed, even if the engine turns out to
+ * follow by itself. */
 static void follow(struct trace_loop *l, struct err *why)
 {
 	if (!follow_new(&l->follow, why) && !follow_add_process(l->follow, l->pid, why))
@@ -66,7 +67,8 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 	return session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
 }
 
-/* Without the kernel's records nothing would report that a library was mapped. */
+/* Not optional here: without the kernel's records nothing would report that a library was mapped.
+ */
 static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 {
 	if (session_follows(l->session))

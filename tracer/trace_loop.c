@@ -139,8 +139,8 @@ static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 	freeze_release(frozen);
 }
 
-/* Freeze the loading thread while probes are placed, so that no op runs without them. Where that is
- * not permitted it runs on, and the first ops may be missing. */
+/* Freeze the loading thread while probes are placed, so that no op runs without them. If that is
+ * not permitted, the thread runs on and the first ops may be missing. */
 static void on_map(struct trace_loop *l, const struct follow_event *ev)
 {
 	enum { WAIT_MS = 1000 };
@@ -191,7 +191,7 @@ static void on_follow(const struct follow_event *ev, void *arg)
 	}
 }
 
-/* Read the present state of what lost records may have reported. */
+/* Find in /proc what lost records may have reported. */
 static void rescan(struct trace_loop *l)
 {
 	pid_t *pids = NULL;
@@ -234,7 +234,7 @@ void trace_loop_note(const struct trace_loop *l)
 		fprintf(stderr, "ditrace: %s\n", note);
 }
 
-/* Until it is reaped its PID stays valid, so that signals can be passed on. */
+/* WNOWAIT: the PID stays valid until `child` is cleared, so that signals can be passed on. */
 static int wait_child(struct trace_loop *l, int options)
 {
 	siginfo_t info = {0};
@@ -282,7 +282,7 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	};
 	struct err output = {0};
 	int r = 0;
-	trace_loop_hurry(); /* the engine's ring overflows if it is not drained in time */
+	trace_loop_hurry(); /* the engine's ring buffer overflows unless it is drained in time */
 	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
 		poll(fds, 3, 1);
 		r = trace_samples_read(l->samples, e);

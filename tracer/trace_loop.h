@@ -1,4 +1,4 @@
-/* What run and attach have in common: their options, and the main loop of a session. */
+/* Shared by run and attach: their options, and the main loop of a session. */
 #ifndef TRACER_TRACE_LOOP_H
 #define TRACER_TRACE_LOOP_H
 
@@ -11,32 +11,33 @@
 #include "tracer/proc/follow.h"
 #include "tracer/session/session.h"
 
-/* Samples beside a session's events, in the same file: --sample of run and attach. */
+/* Samples in addition to a session's events, in the same file: --sample of run and attach. */
 
 struct trace_samples;
 
-/* Start sampling as `hz`, the argument of --sample, says: NULL: not at all, *out is NULL; "": 99 a
- * second. The session stays the caller's. 0 or -errno with *e; free with trace_samples_finish. */
+/* Start sampling at `hz`, the argument of --sample; NULL: do not sample, *out is NULL; "": 99 per
+ * second. The caller keeps the session. 0 or -errno with *e; free with trace_samples_finish. */
 int trace_samples_open(const char *hz, struct session *session, struct trace_samples **out,
 		       struct err *e);
 
-/* As sampler_add_child and sampler_add_process; `s` may be NULL in all of these. */
+/* Like sampler_add_child and sampler_add_process; `s` may be NULL in these and the following
+ * functions. */
 int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e);
 int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e);
 
 /* A descriptor to poll; -1: none. */
 int trace_samples_fd(const struct trace_samples *s);
 
-/* Hand over the samples that are there. 0 or -errno with *e. */
+/* Write the samples taken so far. 0 or -errno with *e. */
 int trace_samples_read(struct trace_samples *s, struct err *e);
 
-/* Hand over the last samples, print on stderr how many there were, and free `s`. Call it before
- * session_finish and session_close. */
+/* Write the last samples, print their number on stderr, and free `s`. Call it before session_finish
+ * and session_close. */
 void trace_samples_finish(struct trace_samples *s);
 
 extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */
 
-/* The options that both have; `o` is a struct session_opts. */
+/* The options of both; `o` is a struct session_opts. */
 #define TRACE_OPTIONS(o)                                                                           \
 	{'o',	      "output", OPTION_STRING,                                                     \
 	 &(o).output, "FILE",	"record to FILE instead of ditrace.data",                          \
@@ -75,36 +76,35 @@ struct trace_loop {
 	struct trace_samples *samples; /* NULL: none are taken */
 	struct follow *follow;	       /* NULL: processes are not followed */
 	pid_t pid;		       /* the process started or attached to */
-	bool is_child;		       /* it is our child and must be waited for */
+	bool is_child;		       /* it is our child: wait for it */
 	bool gone;		       /* it has ended */
 	int status;		       /* from waitpid, when is_child */
-	bool lost, told_lost;	       /* `follow` lost records; that was reported */
+	bool lost, told_lost;	       /* `follow` lost records; this was reported */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
 
-/* From now on, SIGINT, SIGTERM and SIGHUP end the loop. With a child, SIGINT is left to the child
- * (the terminal sends it to both), and the others are passed on to it while it lives. SIGPIPE is
- * ignored. */
+/* From now on, SIGINT, SIGTERM and SIGHUP end the loop. While there is a child, SIGINT is left to
+ * it (the terminal sends it to both), and the others are passed on to it. SIGPIPE is ignored. */
 void trace_loop_signals(struct trace_loop *l);
 
-/* Print on stderr which engine is used, if it is not the first choice. */
+/* Print on stderr which engine is used if it is not the first choice. */
 void trace_loop_note(const struct trace_loop *l);
 
-/* Raise the scheduling priority of the calling thread, as far as the user may; what it starts from
- * now on inherits that (setpriority(2)). */
+/* Raise the scheduling priority of the calling thread, as far as the user may. Processes and
+ * threads it starts afterwards inherit it (setpriority(2)). */
 void trace_loop_hurry(void);
 
-/* Run until the process has ended, a limit is reached or a signal came. 0 or -errno with *e. Prints
+/* Run until the process exits, a limit is reached or a signal arrives. 0 or -errno with *e. Prints
  * errors that do not end tracing. */
 int trace_loop_run(struct trace_loop *l, struct err *e);
 
-/* Whether a signal has come that ends the loop. */
+/* Whether a signal that ends the loop has arrived. */
 bool trace_loop_stopped(void);
 
-/* Check, without waiting, whether the process has ended: sets l->gone. */
+/* Check, without blocking, whether the process has exited; sets l->gone. */
 void trace_loop_look(struct trace_loop *l);
 
-/* Wait until the child has ended, regardless of signals, and set l->status. 0 or -errno. */
+/* Wait until the child exits, regardless of signals, and set l->status. 0 or -errno. */
 int trace_loop_wait(struct trace_loop *l);
 
 #endif

@@ -15,7 +15,7 @@ struct line {
 	unsigned shown;
 };
 
-typedef void tensor_fn(struct line *l, const struct tensor_meta *m); /* NULL: not decoded */
+typedef void tensor_fn(struct line *l, const struct tensor_meta *m); /* m is NULL if not decoded */
 
 __attribute__((format(printf, 2, 3))) static void put(struct line *l, const char *fmt, ...)
 {
@@ -83,7 +83,8 @@ static void each(struct line *l, const struct value *v, tensor_fn *fn)
 		each(l, &v->items[i], fn);
 }
 
-/* Whether the schema says that the argument is a tensor; only then is one not decoded shown. */
+/* Whether the schema declares the argument as a tensor: an argument that was not decoded is shown
+ * only then. */
 static bool is_tensor(const struct op_event *ev, uint16_t i)
 {
 	return i >= ev->op->nargs || strstr(ev->op->args[i].type, "Tensor");

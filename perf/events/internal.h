@@ -20,7 +20,7 @@ typedef void event_row_fn(const struct event_row *row, void *arg);
 /* Call `fn` for each argument, then for each result. Arguments have their schema names. Results are
  * "outputs", with index or schema name when there are several. Those of a backward node are
  * "grad_outputs" (its inputs) and "grad_inputs" (what it computed), as in ditorch. Items of lists
- * with tensors are "tensors[0]", at most 1000 a list. A row is valid during the call only. */
+ * with tensors are "tensors[0]", at most 1000 a list. A row is valid only during the call. */
 void event_rows(const struct op_event *ev, event_row_fn *fn, void *arg);
 
 /* Print the tensor statistics of `ev` (ev->stats is not NULL) as a boxed table, a row for each

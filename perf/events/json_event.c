@@ -80,7 +80,7 @@ static void put_device(FILE *f, int type, int index)
 	put_string(f, names_device(text, sizeof(text), type, index));
 }
 
-/* `,"key":`, followed by null when the value is unknown. Returns whether it is known. */
+/* Write `,"key":`, followed by null when the value is unknown. Returns whether it is known. */
 static bool put_key(FILE *f, const char *key, bool unknown)
 {
 	fprintf(f, ",\"%s\":%s", key, unknown ? "null" : "");
@@ -155,7 +155,7 @@ static void put_plain(FILE *f, const struct value *v)
 	case VALUE_MEMORY_FORMAT:
 		put_name(f, names_memory_format((int)v->i), "memory format", v->i);
 		break;
-	default: /* none; a generator has no value that means anything outside its process */
+	default: /* none; or a generator, whose value means nothing outside its process */
 		fputs("null", f);
 	}
 }

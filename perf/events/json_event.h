@@ -10,7 +10,7 @@
 /* One JSON object without a newline. Keys, in this order:
  *
  *   id, parent (null: none), depth, pid, tid, phase ("forward", "backward"), op, start_ns,
- *   end_ns (null: the op had not ended), thrown, forward_id (null: none or unknown), args,
+ *   end_ns (null: the op has not ended), thrown, forward_id (null: none or unknown), args,
  *   results, stack
  *
  * An argument or result: {"name", "kind", ...}; the name is the schema's, "" where it has none.

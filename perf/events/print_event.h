@@ -9,13 +9,13 @@
 
 struct event_printer;
 
-/* NULL without memory. Prints to `f`, which stays the caller's. */
+/* NULL if out of memory. Prints to `f`, which the caller keeps. */
 struct event_printer *event_printer_new(FILE *f);
 
 /* Print one block: a line with the op's name, ids, duration and source line with its text, a boxed
  * table with a row for each argument and result (see event_rows), the table of statistics if it was
- * measured, and an empty line. Text from the target is escaped for the terminal. 0, -ENOMEM, or
- * when writing failed -EPIPE (the reader has gone) or -EIO. */
+ * measured, and an empty line. Text from the target is escaped for the terminal. 0, -ENOMEM, or if
+ * writing failed -EPIPE (the reader is gone) or -EIO. */
 int event_print(struct event_printer *p, const struct op_event *ev);
 
 void event_printer_free(struct event_printer *p);
@@ -49,10 +49,12 @@ enum { EVENT_TENSORS_MAX = 1024 };
 
 /* Shapes of the tensor arguments in order (of a backward node: its inputs), those in lists too:
  * "[2,3] [3,4] []"; "?" when unknown or not decoded. "..." follows after 16 tensors. "" without
- * tensors. Returns out; EVENT_TENSORS_MAX bytes are enough for usual ones, longer text is cut. */
+ * tensors. Returns out; EVENT_TENSORS_MAX bytes are enough for usual ones, longer text is
+ * truncated. */
 const char *event_shapes(char *out, size_t size, const struct op_event *ev);
 
-/* Their dtypes and devices, each once: "float32 int64", "cpu cuda:0". */
+/* The dtypes, and the devices, of these tensors, each listed once: "float32 int64", "cpu cuda:0".
+ */
 const char *event_dtypes(char *out, size_t size, const struct op_event *ev);
 const char *event_devices(char *out, size_t size, const struct op_event *ev);
 

@@ -10,29 +10,29 @@
 
 struct export_in {
 	const char *path;
-	struct trace_query *query;  /* of `path`; events by their start */
-	struct export_notes *notes; /* what the functions below noted; NULL: nothing */
+	struct trace_query *query;  /* of `path`; events in the order of their starts */
+	struct export_notes *notes; /* from the first pass; NULL: none */
 };
 
 /* The first pass (trace_first_fn, `in` is a struct export_in) of a query for export_csv and for
- * export_chrome: what ran backward. */
+ * export_chrome: notes the backward nodes. */
 int export_csv_note(void *in, const struct trace_item *item, struct err *e);
 int export_chrome_note(void *in, const struct trace_item *item, struct err *e);
 void export_notes_free(struct export_notes *n); /* NULL allowed */
 
-/* Called with each item of the query. 0 or -errno, which ends it. */
+/* Called with each item of the query. 0, or -errno, which stops reading. */
 typedef int export_item_fn(void *arg, const struct trace_item *item);
 
-/* Read the query to its end. Returns as trace_query_next at the end of the file, or what `fn`
+/* Read the query to its end. Returns like trace_query_next at the end of the file, or what `fn`
  * returned with *e set. */
 int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err *e);
 
 /* Trace Event JSON (the "Trace Event Format" of Chrome's about:tracing, which Perfetto reads): a
- * complete event for each op ("X"; "B" without an end for one that had not ended), names of
- * processes and threads, and a flow from each forward op to its backward nodes. ts and dur are
- * microseconds, ts since origin_ns. Memory: a bit for each event id. Samples become CPU profiles as
- * V8 writes them ("P", read by Perfetto and Chrome's own tools), one a thread; memory grows with
- * the number of distinct stacks. */
+ * complete event for each op ("X"; "B" without an end for an unfinished one), names of processes
+ * and threads, and a flow from each forward op to its backward nodes. ts and dur are microseconds,
+ * ts since origin_ns. Memory: a bit for each event id. Samples become CPU profiles as V8 writes
+ * them ("P", read by Perfetto and Chrome's own tools), one a thread; memory grows with the number
+ * of distinct stacks. */
 int export_chrome(struct export_in *in, FILE *f, struct err *e);
 
 /* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the self
@@ -41,8 +41,8 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e);
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
 /* speedscope's file format (https://www.speedscope.app/file-format-schema.json): an evented profile
- * for each thread, in ns since origin_ns; an op that had not ended reaches to its thread's last
- * event. Events are buffered in a temporary file. */
+ * for each thread, in ns since origin_ns; an unfinished op extends to its thread's last event.
+ * Events are buffered in a temporary file. */
 int export_speedscope(struct export_in *in, FILE *f, struct err *e);
 
 /* The same for samples: one profile of the mixed stacks and their weights. */
@@ -51,14 +51,14 @@ int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e);
 /* CSV with a row for each sample. */
 int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
 
-/* An SQLite 3 database into `output`, an empty or new file; its tables are described in
+/* Write an SQLite 3 database to `output`, an empty or new file; its tables are described in
  * ditrace-export(1). */
 int export_sqlite(struct export_in *in, const char *output, struct err *e);
 
 /* CSV with a row for each forward op, in the layout of ditorch's table of times. Columns:
  *
  *   name, forward_id           of the op
- *   forward_elapsed            its duration in `unit`, empty when it had not ended
+ *   forward_elapsed            its duration in `unit`, empty if the op had not ended
  *   backward_elapsed           the sum over its backward nodes, empty when none ran
  *   unit                       "ms"
  *   input, output              JSON arrays as in json_event.h
@@ -67,12 +67,12 @@ int export_sqlite(struct export_in *in, const char *output, struct err *e);
  *
  * Rows are in order of the ops' start. A backward node without a known forward op has a row of its
  * own, without forward_id and forward_elapsed. Ops called by backward nodes have no row: their time
- * is in backward_elapsed. Rows are selected by the event of the forward op, and then include all of
- * its backward. Values of backward nodes are buffered in a temporary file; memory grows by about 50
- * bytes for each op with a backward.
+ * is in backward_elapsed. The forward op's event decides whether a row is selected; it then
+ * includes all of its backward. Values of backward nodes are buffered in a temporary file; memory
+ * grows by about 50 bytes for each op with a backward.
  *
- * The query gives `unchosen` events, too. Returns as trace_query_next at the end of the file (0:
- * all of it). */
+ * The query must have `unchosen` set. Returns like trace_query_next at the end of the file (0: read
+ * completely). */
 int export_csv(struct export_in *in, FILE *f, struct err *e);
 
 #endif

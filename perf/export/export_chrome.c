@@ -34,7 +34,7 @@ static bool is_marked(const struct export_notes *n, uint64_t id)
 }
 
 /* The forward op of a backward node; 0: not a node, or unknown. Ops called by a node have a
- * forward_id too, but no flows. */
+ * forward_id too, but get no flows. */
 static uint64_t maker_of(const struct op_event *ev)
 {
 	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;

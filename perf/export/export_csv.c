@@ -9,7 +9,7 @@
 #include "perf/events/json_event.h"
 #include "perf/export/internal.h"
 
-/* What ran backward for one forward op. */
+/* The backward nodes of one forward op. */
 struct export_backward {
 	uint64_t ns;
 	uint64_t last; /* offset of its last node in the spill file, plus 1 */
@@ -18,7 +18,7 @@ struct export_backward {
 
 /* A node in the spill file, followed by its two JSON texts with their NULs. */
 struct spilled {
-	uint64_t before;	  /* the op's previous node, as backward.last */
+	uint64_t before;	  /* the op's previous node, like export_backward.last */
 	uint32_t inputs, outputs; /* lengths in bytes */
 };
 
@@ -48,7 +48,7 @@ static struct export_backward *backward_of(struct export_notes *n, uint64_t forw
 	return &n->backwards[i];
 }
 
-/* {"node": ..., "values": [...]}; the caller frees it. NULL without memory. */
+/* {"node": ..., "values": [...]}; the caller frees it. NULL if out of memory. */
 static char *node_text(const struct op_event *ev, void (*values)(FILE *, const struct op_event *))
 {
 	char *text = NULL;
@@ -177,7 +177,7 @@ static void put_ms(struct export *x, uint64_t ns)
 	fprintf(x->f, ",%.8f", (double)ns / 1e6);
 }
 
-/* An op, with what its backward came to (NULL: nothing). */
+/* The row of a forward op, with its backward nodes (NULL: none ran). */
 static int put_forward(struct export *x, const struct op_event *ev, const struct export_backward *b)
 {
 	csv_text(x->f, ev->op->name);

@@ -13,7 +13,8 @@ static int folded_add_item(void *arg, const struct trace_item *item)
 	return item->type == TRACE_EVENT ? call_tree_add(arg, &item->event, CALL_MIXED) : 0;
 }
 
-/* Write a name; ";" separates frames, and the last blank of a line precedes the number. */
+/* Write a name with ":" in place of ";", which separates frames. Spaces may stay: the number
+ * follows the last one of a line. */
 static void put_name(FILE *f, const char *name)
 {
 	char safe[2048];

@@ -14,7 +14,7 @@
 
 struct profile_thread {
 	int64_t last_us;
-	uint8_t *told; /* by index of the call tree's node: already written */
+	uint8_t *told; /* by call tree node: already written */
 	size_t room;
 };
 
@@ -48,7 +48,7 @@ void export_profile_free(struct export_profile *p)
 	free(p);
 }
 
-/* An event up to its arguments; the profile of thread `number` has id number + 1. */
+/* Begin an event, up to its arguments. The profile of thread `number` has id number + 1. */
 static void begin(FILE *f, bool *any, const char *name, const struct sample *s, int64_t number,
 		  int64_t us)
 {
@@ -61,7 +61,7 @@ static void begin(FILE *f, bool *any, const char *name, const struct sample *s, 
 	*any = true;
 }
 
-/* The sample's thread and its index; begins its profile if it is new. NULL without memory. */
+/* The sample's thread and its index; begins its profile if it is new. NULL if out of memory. */
 static struct profile_thread *thread_of(struct export_profile *p, FILE *f, bool *any,
 					const struct sample *s, int64_t us, int64_t *number)
 {

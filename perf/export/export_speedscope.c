@@ -10,7 +10,7 @@
 
 enum { CHUNK = 32 << 10 };
 
-/* The opening or the closing of a frame. */
+/* A frame is opened or closed. */
 struct edge {
 	uint64_t at_ns;
 	uint32_t frame;
@@ -18,7 +18,7 @@ struct edge {
 };
 
 struct open_op {
-	uint64_t id, end_ns; /* UINT64_MAX: had not ended */
+	uint64_t id, end_ns; /* end_ns UINT64_MAX: unfinished */
 	uint32_t frame;
 };
 
@@ -77,7 +77,7 @@ static int put_edge(struct speedscope *s, struct lane *l, char kind, uint64_t at
 {
 	if (!l->edges && !(l->edges = calloc(EDGES, sizeof(*l->edges))))
 		return -ENOMEM;
-	/* Clocks of two processors may disagree, but time in a profile must never decrease. */
+	/* The clocks of two CPUs may disagree, but time in a profile must never decrease. */
 	if (l->first_ns == UINT64_MAX)
 		l->first_ns = l->last_ns = at_ns;
 	if (at_ns > l->last_ns)
@@ -92,7 +92,7 @@ static int close_last(struct speedscope *s, struct lane *l, uint64_t latest_ns)
 	return put_edge(s, l, 'C', o.end_ns < latest_ns ? o.end_ns : latest_ns, o.frame);
 }
 
-/* Close what has ended when `ev` begins. */
+/* Close the ops that have ended when `ev` starts. */
 static int close_before(struct speedscope *s, struct lane *l, const struct op_event *ev)
 {
 	size_t keep = 0;
@@ -172,7 +172,7 @@ static int put_item(void *arg, const struct trace_item *item)
 	return 0;
 }
 
-/* Close all that is open. */
+/* Close all open ops. */
 static int finish(struct speedscope *s, struct lane *l)
 {
 	uint64_t last = l->last_ns;

@@ -61,7 +61,7 @@ static const char *const inserts[INSERTS] = {
     [BUILD] = "INSERT INTO builds VALUES (?, ?)",
 };
 
-/* By id, whether the row is written: 1, and 2 for a frame with its text. */
+/* Which rows are written, by id: 1, or 2 for a frame with its text. */
 struct seen {
 	uint8_t *ids;
 	size_t room;
@@ -109,7 +109,7 @@ static void put_int(struct database *d, int64_t n)
 	check(d, sqlite3_bind_int64(d->row, ++d->column, n));
 }
 
-/* NULL for 0. */
+/* Bind NULL for 0. */
 static void put_known(struct database *d, uint64_t n)
 {
 	if (n)
@@ -118,7 +118,7 @@ static void put_known(struct database *d, uint64_t n)
 		d->column++;
 }
 
-/* NULL for NULL; invalid UTF-8 is escaped. */
+/* Bind NULL for NULL; invalid UTF-8 is escaped. */
 static void put_text(struct database *d, const char *s)
 {
 	size_t size = s ? 4 * strlen(s) + 1 : 0;
@@ -141,7 +141,7 @@ static void done(struct database *d)
 	check(d, sqlite3_step(d->row));
 }
 
-/* Raise the state of `id` to `now`; returns the state before. */
+/* Raise the state of `id` to `now` and return its previous state. */
 static uint8_t see(struct database *d, struct seen *s, uint32_t id, uint8_t now)
 {
 	size_t old = s->room;

@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Shared by the files of this folder. */
 #ifndef PERF_EXPORT_INTERNAL_H
 #define PERF_EXPORT_INTERNAL_H
 
@@ -10,13 +10,14 @@
 #include "perf/export/export.h"
 #include "symbolizer/event/event.h"
 
-/* Samples in Trace Event JSON: as V8's CPU profiles, events of phase "P" named Profile and
- * ProfileChunk, one profile a thread. Chrome's DevTools protocol (Profiler.ProfileNode,
- * Runtime.CallFrame) has the words; what Perfetto takes of them is in its
- * src/trace_processor/importers/common/legacy_v8_cpu_profile_tracker.cc. */
+/* Samples in Trace Event JSON, as CPU profiles of V8: events of phase "P" named Profile and
+ * ProfileChunk, one profile per thread. Field names are those of Chrome's DevTools protocol
+ * (Profiler.ProfileNode, Runtime.CallFrame); Perfetto's importer,
+ * src/trace_processor/importers/common/legacy_v8_cpu_profile_tracker.cc, shows which of them it
+ * reads. */
 struct export_profile;
 
-/* NULL without memory. */
+/* NULL if out of memory. */
 struct export_profile *export_profile_new(void);
 
 /* Write the sample as an event, preceded by the thread's Profile event if it is the first. `us` is
@@ -29,9 +30,9 @@ void export_profile_free(struct export_profile *p);
 
 struct export_backward;
 
-/* What the first pass noted of nodes that ran backward. */
+/* What the first pass notes about backward nodes. */
 struct export_notes {
-	/* export_csv: the nodes' texts, what the nodes of each forward op came to */
+	/* export_csv: the nodes' texts, and the sums for each forward op */
 	FILE *spill;
 	uint64_t spill_len;
 	struct intern ids; /* forward id -> index into backwards */
@@ -42,7 +43,7 @@ struct export_notes {
 	size_t starts_room;
 };
 
-/* Those of `in`, made when there are none yet; NULL without memory. */
+/* The notes of `in`, allocated on first use; NULL if out of memory. */
 struct export_notes *export_notes(struct export_in *in);
 
 #endif

@@ -11,10 +11,11 @@
 
 enum { PENDING_MAX = 65536 };
 
-/* Finished calls of a row inside ops that are still open; of recursive calls the outermost only. */
+/* Finished calls of a row inside ops that are still open. Of recursive calls, only the outermost.
+ */
 struct pending {
 	uint32_t row;
-	uint16_t depth; /* of the outermost finished op around them, or their own */
+	uint16_t depth; /* of the outermost finished op that contains them, or their own */
 	uint64_t ns;	/* their share of the row's total_ns */
 };
 
@@ -24,8 +25,8 @@ struct aggregate_thread {
 	uint32_t npending, pending_size;
 };
 
-/* Cache of the rows of recent events, two-way: the hash of the key selects a pair of entries, which
- * is one cache line. */
+/* Two-way cache of the rows of recent events: the hash of the key selects a pair of entries, which
+ * share one cache line. */
 struct memo {
 	const struct op_desc *op;
 	const struct py_stack *where_stack;
@@ -37,7 +38,7 @@ struct memo {
 enum { MEMO_PAIRS = 8192, CACHE_LINE = 64 };
 _Static_assert(2 * sizeof(struct memo) == CACHE_LINE, "a pair of memos is a cache line");
 
-/* The row of a forward op, stored at its id modulo AGGREGATE_SIDES_MAX. */
+/* The row of a forward op, at index id modulo AGGREGATE_SIDES_MAX. */
 struct side {
 	uint64_t id;
 	uint32_t row;
@@ -47,7 +48,7 @@ struct aggregate {
 	unsigned keys;
 	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
 	int32_t last_pid, last_tid;
-	struct aggregate_thread *last_thread; /* that of last_pid and last_tid, or NULL */
+	struct aggregate_thread *last_thread; /* of last_pid and last_tid, or NULL */
 	struct side *sides;
 	size_t sides_room;
 	struct intern row_ids, thread_ids;
@@ -68,7 +69,7 @@ struct aggregate *aggregate_new_by(unsigned keys)
 		return NULL;
 	a->keys = keys;
 	if (keys & AGGREGATE_STEADY &&
-	    !(keys & others)) /* only a cache: may stay NULL without memory */
+	    !(keys & others)) /* only a cache: may stay NULL if out of memory */
 		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
 	aggregate_forget(a);
 	return a;
@@ -94,7 +95,7 @@ static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool 
 	return copy;
 }
 
-/* Double the room of an array of elements of that size; new elements are zero. */
+/* Double the capacity of an array with elements of that size; new elements are zero. */
 static int grow(void *array, uint32_t *size, size_t element)
 {
 	void *old;
@@ -160,7 +161,7 @@ static int64_t row_of(struct aggregate *a, const struct op_event *ev)
 				    : id < a->rows_size ? a->rows[id]
 							: NULL;
 	if (!row)
-		return -ENOMEM; /* now, or earlier when the row was added */
+		return -ENOMEM; /* out of memory now, or when the row was added */
 	if (!row->text && key.row.text)
 		row->text = aggregate_copy_text(a, key.row.text, &failed);
 	return failed ? -ENOMEM : id;
@@ -187,7 +188,7 @@ static struct aggregate_thread *find_thread(struct aggregate *a, const struct op
 	return t;
 }
 
-/* Ops and stacks are allocated at least 16 bytes apart: the low bits carry nothing. */
+/* Ops and stacks are at least 16 bytes apart: the low 4 bits of their addresses say nothing. */
 static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
 {
 	uint64_t h = ((uintptr_t)m->op >> 4) * 0x9e3779b97f4a7c15u;
@@ -236,8 +237,8 @@ void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, in
 	histogram_prefetch(&row->times, ev->end_ns - ev->start_ns, after == 1);
 }
 
-/* As row_of, through the cache. A row without its source text is looked up again, as the text may
- * have become known since. */
+/* Like row_of, through the cache. A row without source text is looked up again, since the text may
+ * have become known. */
 static int64_t row_again(struct aggregate *a, const struct aggregate_thread *t,
 			 const struct op_event *ev)
 {
@@ -303,8 +304,8 @@ static int push(struct aggregate *a, struct aggregate_thread *t, struct pending 
 	return 0;
 }
 
-/* Calls of the same row inside this one are already part of its duration: take them off the row's
- * total. The other pending calls move up to this op's depth. */
+/* Calls of the same row inside this one are already part of its duration: subtract them from the
+ * row's total. The other pending calls move up to this op's depth. */
 static int nest(struct aggregate *a, struct aggregate_thread *t, uint32_t id, uint16_t depth,
 		uint64_t ns)
 {
@@ -364,7 +365,8 @@ static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
 	return 0;
 }
 
-/* The row of the node's forward op, or one of its own if that is not known; or -ENOMEM. */
+/* The row of the node's forward op, or the node's own if the forward op is not known; or -ENOMEM.
+ */
 static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 {
 	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
@@ -373,8 +375,8 @@ static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 	return row_of(a, ev);
 }
 
-/* In the backward phase nodes count in the row of their forward op, other ops in no row; all count
- * as time in ops. */
+/* In the backward phase, nodes count in the row of their forward op, and other ops in no row. All
+ * of them count as time in ops. */
 static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t ns)
 {
 	a->totals.events++;

@@ -28,9 +28,9 @@ struct batches {
 /* at: number of events of all rows before this one. */
 void batches_add(struct batches *b, uint64_t at, double value);
 
-/* The means of the stretches with calls, in order of time, for a trace of `events` events; out has
- * room for BATCHES_MAX. The last stretch is left out if less than half over, unless it is the only
- * one. Returns their number. */
+/* The means of the stretches that have calls, in order of time, for a trace of `events` events; out
+ * has room for BATCHES_MAX. The last stretch is left out if less than half of it has passed, unless
+ * it is the only one. Returns their number. */
 uint32_t batches_means(const struct batches *b, uint64_t events, double *out);
 
 /* A histogram with buckets of constant relative width: quantiles to about 3 % in little memory. */
@@ -50,8 +50,8 @@ struct histogram {
 /* 0 or -ENOMEM. */
 int histogram_add(struct histogram *h, uint64_t value);
 
-/* Prefetch for histogram_add of the value: the pointer to its octave, or with `second`, somewhat
- * later, the count itself. */
+/* Prefetch for histogram_add of the value: first the pointer to its octave; then, somewhat later
+ * and with `second`, the count itself. */
 void histogram_prefetch(const struct histogram *h, uint64_t value, bool second);
 
 /* The q-quantile (0..1): the middle of its bucket. 0 when empty. */
@@ -82,8 +82,8 @@ enum {
 	 * AGGREGATE_SIDES_MAX events back is forgotten; the node then has a row of its own. */
 	AGGREGATE_SIDES = 1 << 9,
 	AGGREGATE_SIDES_MAX = 1 << 22,
-	/* Flag: equal addresses of ops and stacks mean equal ops and stacks, as with those of one
-	 * trace reader, until aggregate_forget. */
+	/* Flag: until aggregate_forget, ops and stacks at equal addresses are equal, like those of
+	 * one trace reader. */
 	AGGREGATE_STEADY = 1 << 14,
 	AGGREGATE_BATCHES = 1 << 10, /* flag: rows have batches */
 	AGGREGATE_SAMPLES = 1 << 11, /* flag: events are samples; percentages are of their sum */
@@ -93,7 +93,7 @@ enum {
 /* Calls with equal keys. Fields that are not keys are NULL or 0. The source line is that of
  * py_stack_where of the event's where_stack. Strings belong to the aggregate. */
 struct aggregate_row {
-	/* Hot fields first: those that every call updates share cache lines. */
+	/* Hot fields first: those updated by every call share cache lines. */
 	const char *text;  /* of the source line; NULL: unknown */
 	uint64_t calls;	   /* finished calls */
 	uint64_t total_ns; /* time in the op; calls nested in a call of the same row count once */
@@ -102,7 +102,7 @@ struct aggregate_row {
 	uint64_t min_ns, max_ns;
 	struct batches *batches; /* AGGREGATE_BATCHES: of the logarithms of durations in ns */
 	struct histogram times;	 /* durations of calls, ns */
-	uint64_t thrown;	 /* calls left by an exception */
+	uint64_t thrown;	 /* calls that threw an exception */
 	uint64_t backward_calls,
 	    backward_ns; /* AGGREGATE_SIDES: of nodes, with the ops they call */
 	const char *op;
@@ -119,38 +119,40 @@ struct aggregate_row {
 struct aggregate_totals {
 	uint64_t events;     /* finished */
 	uint64_t passed;     /* see aggregate_pass */
-	uint64_t unfinished; /* had not ended; in no row */
+	uint64_t unfinished; /* not ended; in no row */
 	uint64_t thrown, lost;
 	uint64_t threads;
-	/* Observed time: for each thread, from the start of its first event to the end of its last,
-	 * added up. The base of percentages. */
+	/* Observed time, the base of percentages: from the start of a thread's first event to the
+	 * end of its last, summed over threads. */
 	uint64_t observed_ns;
 	uint64_t self_ns; /* of all rows: observed time in ops */
 };
 
 struct aggregate;
 
-/* Rows by AGGREGATE_DEFAULT. NULL without memory. */
+/* Rows by AGGREGATE_DEFAULT. NULL if out of memory. */
 struct aggregate *aggregate_new(void);
 
-/* Rows by `keys`. NULL without memory. */
+/* Rows by `keys`. NULL if out of memory. */
 struct aggregate *aggregate_new_by(unsigned keys);
 
 unsigned aggregate_keys(const struct aggregate *a);
 
-/* Add one event; the events of a thread come in the order in which they ended (children before
- * parents). To count nested calls of a row once, calls inside an unfinished op are remembered, up
- * to 65,536 distinct ones a thread; beyond that, total_ns of recursive rows counts nested calls
- * again. 0 or -ENOMEM; after an error only aggregate_free may be called. */
+/* Add one event. The events of a thread must come in the order in which they ended (children before
+ * parents). To count nested calls of a row once, calls inside unfinished ops are remembered, up to
+ * 65,536 per thread. At that limit those of the same row and depth are merged; if more than half
+ * are left, all are forgotten, and total_ns of recursive rows counts nested calls again. 0 or
+ * -ENOMEM; after an error only aggregate_free may be called. */
 int aggregate_add(struct aggregate *a, const struct op_event *ev);
 
 /* With AGGREGATE_STEADY: the ops and stacks were freed, and their addresses may be reused. */
 void aggregate_forget(struct aggregate *a);
 
-/* Prefetch: this event will be added after `after` others. Call it with 3, 2 and 1 in turn. */
+/* Prefetch for an event that will be added after `after` others. Call it with 3, 2 and 1 in turn.
+ */
 void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after);
 
-/* Count an event that is in no row: it takes its place in the sequence that batches divide. */
+/* Count an event that is in no row: it still advances the sequence that batches divide. */
 void aggregate_pass(struct aggregate *a);
 
 void aggregate_lost(struct aggregate *a, uint64_t count);
@@ -174,10 +176,10 @@ struct gaps {
 	size_t room;
 };
 
-/* Process an event; those of a thread come in the order in which they end. 1: *gap is the time
- * since the thread's last outermost op, as an event of the op "(in no op)", located at the Python
- * stack of the op that ended the gap; it shares what ev points to. 0: no gap ends with this event.
- * -ENOMEM. */
+/* Process an event; those of a thread must come in the order in which they end. Returns 1: *gap is
+ * the time since the thread's last outermost op, as an event of the op "(in no op)", located at the
+ * Python stack of the op that ended the gap; it points to what ev points to. 0: this event ends no
+ * gap. Or -ENOMEM. */
 int gaps_see(struct gaps *g, const struct op_event *ev, struct op_event *gap);
 
 void gaps_free(struct gaps *g);

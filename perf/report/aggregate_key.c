@@ -66,7 +66,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	len = add_bytes(k->bytes, len, &r->tid, sizeof(r->tid));
 	len = add_string(k->bytes, len, r->op);
 	len = add_string(k->bytes, len, r->file);
-	/* By line, the function is no key: a row shows that of its first event. */
+	/* In rows by line the function is not a key: a row shows that of its first event. */
 	len = add_string(k->bytes, len, keys & AGGREGATE_FUNCTION ? r->function : NULL);
 	len = add_string(k->bytes, len, r->module);
 	len = add_string(k->bytes, len, r->shape);

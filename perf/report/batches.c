@@ -11,7 +11,7 @@ static void join(struct batches *b)
 	b->size *= 2;
 }
 
-/* Double the stretches until BATCHES_MAX of them hold `events`. */
+/* Double the size of the stretches until BATCHES_MAX of them hold `events`. */
 static void grow(struct batches *b, uint64_t events)
 {
 	if (!b->size)

@@ -101,7 +101,7 @@ static void print_node(const struct graph *g, const struct call_node *n, unsigne
 	}
 }
 
-/* An only child is not indented: most frames of a Python stack are. */
+/* An only child is not indented: most frames of a Python stack are only children. */
 static void print_children(const struct graph *g, uint32_t parent, unsigned indent, unsigned depth)
 {
 	size_t at = first_child(g, parent);

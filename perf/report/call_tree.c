@@ -147,8 +147,8 @@ static struct tree_thread *thread_of(struct call_tree *t, const struct op_event 
 	return &t->threads[id];
 }
 
-/* Pop the thread's open ops down to the caller with that id; NULL, with none open, if it is not
- * there. */
+/* Pop the thread's open ops down to the caller with that id. NULL if it is not open; then all are
+ * popped. */
 static const struct open_op *parent_of(struct tree_thread *th, uint64_t parent)
 {
 	for (size_t i = th->n; parent && i--;)
@@ -220,7 +220,8 @@ static bool is_dispatch(const char *function)
 	return !strncmp(function, ops, sizeof(ops) - 1);
 }
 
-/* Number of native frames called by the interpreter's innermost frame; all, without Python. */
+/* Number of native frames called by the interpreter's innermost frame; all of them if there is no
+ * Python. */
 static unsigned inside_python(const struct sample *s)
 {
 	unsigned i = 0;
@@ -294,7 +295,7 @@ const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
 	return t->nodes;
 }
 
-/* Copy the names with their ids; the texts stay those of `from`. */
+/* Copy the names with their ids; the strings still belong to `from`. */
 static int take_names(struct call_tree *to, const struct call_tree *from)
 {
 	if (array_grow(&to->name_texts, &to->names_room, from->names.used + 1,

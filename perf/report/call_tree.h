@@ -26,33 +26,33 @@ struct call_node {
 
 struct call_tree;
 
-/* NULL without memory. */
+/* NULL if out of memory. */
 struct call_tree *call_tree_new(void);
 
-/* What nodes are made of. Of a sample: MIXED is Python frames, the native frames below the
- * innermost of them, and the op among these; PYTHON is Python frames and the op; NATIVE is native
- * frames. Events have no native frames: OPS is ops alone, all others Python frames and ops. */
+/* What becomes a node. Of a sample: MIXED is Python frames, the native frames below the innermost
+ * of them, and the op among these; PYTHON is Python frames and the op; NATIVE is native frames.
+ * Events have no native frames: OPS is ops alone, all others Python frames and ops. */
 enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS };
 
 /* Add one event; events come in the order in which they started. The ops and stacks they point to
- * must stay until call_tree_free. An event whose parent was not added is placed below its Python
- * frames alone. 0 or -ENOMEM. */
+ * must stay valid until call_tree_free. An event whose parent was not added is placed below its
+ * Python frames alone. 0 or -ENOMEM. */
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which);
 
-/* Add one sample; what it points to must stay until call_tree_free. A node's calls and self_ns
- * become the number of samples that end there, and the sum of their weights. 0 or -ENOMEM. */
+/* Add one sample; what it points to must stay valid until call_tree_free. A node's calls are then
+ * the number of samples that end there, its self_ns the sum of their weights. 0 or -ENOMEM. */
 int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which);
 
-/* As call_tree_add_sample; *node is the index of the node where the sample ends. */
+/* Like call_tree_add_sample; *node is the index of the node where the sample ends. */
 int call_tree_sample_node(struct call_tree *t, const struct sample *s, enum call_frames which,
 			  uint32_t *node);
 
 /* All nodes, with total_ns; valid until the next node is added. */
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n);
 
-/* The inverted tree: below each op its callers, out to the outermost frame. A node's total_ns is
- * the self time of the op when called along that path, its calls are the op's. `t` must outlive it;
- * free with call_tree_free. NULL without memory. */
+/* The inverted tree: below each op, and each frame with self time, its callers out to the outermost
+ * frame. A node's total_ns is the self time of the op when called along that path, its calls are
+ * the op's. `t` must outlive it; free with call_tree_free. NULL if out of memory. */
 struct call_tree *call_tree_callers(struct call_tree *t);
 
 void call_tree_free(struct call_tree *t);

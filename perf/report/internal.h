@@ -13,13 +13,13 @@
 enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
 
 struct aggregate_key {
-	struct aggregate_row row; /* only the keys; strings are the event's or those below */
+	struct aggregate_row row; /* keys only; strings are the event's or in the buffers below */
 	char shape[EVENT_TENSORS_MAX], dtype[EVENT_TENSORS_MAX], device[EVENT_TENSORS_MAX];
 	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
 };
 
 /* Fill *k with the keys of the event that `keys` (AGGREGATE_*) selects; valid as long as the event
- * and *k. Returns the number of bytes in k->bytes. */
+ * and *k are. Returns the number of bytes in k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev);
 
 /* A row of an aggregate in JSON and CSV, with all its fields. */

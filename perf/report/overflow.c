@@ -72,7 +72,7 @@ static int new_row(struct overflow *o, const char *op, const char *where, uint64
 	return 0;
 }
 
-/* The row of the event's op and line; NULL without memory. */
+/* The row of the event's op and line; NULL if out of memory. */
 static struct overflow_row *row_of(struct overflow *o, const struct op_event *ev)
 {
 	char where[WHERE_TEXT_MAX], key[KEY_MAX];

@@ -105,7 +105,7 @@ static struct aggregate_totals totals_of(const struct aggregate *a, const struct
 }
 
 /* The rows within percent_limit, forward first, sorted within each phase; *nforward of *n are
- * forward. The caller frees the array. NULL without memory. */
+ * forward. The caller frees the array. NULL if out of memory. */
 static const struct aggregate_row **
 sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, size_t *nforward)
 {
@@ -141,8 +141,8 @@ static void print_target(FILE *f, const struct trace_target *t, const struct tra
 	putc('\n', f);
 }
 
-/* The estimate can exceed the time there was: in short runs, or with threads that waited for a
- * processor inside probes. */
+/* The estimate can exceed the observed time: in short runs, or when threads waited for a CPU inside
+ * probes. */
 static void print_probe_share(FILE *f, double share)
 {
 	if (share < 100)

@@ -21,7 +21,7 @@ enum report_sort {
 	REPORT_BY_P99,
 	REPORT_BY_MAX,
 	REPORT_BY_P50,
-	REPORT_BY_OP, /* from here on ascending, the numbers above descending */
+	REPORT_BY_OP, /* ascending from here on; the numbers above descending */
 	REPORT_BY_LINE,
 	REPORT_BY_FILE,
 	REPORT_BY_FUNCTION,
@@ -44,7 +44,7 @@ struct report_thread {
 
 struct report_columns;
 
-/* The samples of a trace, other than their rows. */
+/* About the samples of a trace, besides their rows. */
 struct report_samples {
 	struct sampling how; /* event NULL: unknown */
 	uint64_t lost, mismatched, no_python;
@@ -52,13 +52,13 @@ struct report_samples {
 
 struct report_opts {
 	enum report_sort sort;
-	size_t limit;	      /* most rows of each part (forward, backward); 0: all */
-	double percent_limit; /* leave out rows whose total is below */
+	size_t limit;	      /* maximum rows of each part (forward, backward); 0: all */
+	double percent_limit; /* leave out rows whose total is below it */
 	const struct report_columns *columns; /* of the table; NULL: the default ones */
 	const struct report_thread *threads;  /* names of threads */
 	size_t nthreads;
 	const struct aggregate *whole; /* the base of summary and percentages; NULL: the rows */
-	const char *about;	       /* a line between summary and table, or NULL */
+	const char *about;	       /* a line between summary and table; NULL: none */
 	struct terminal terminal;      /* width 0: lines are never cut */
 	const struct trace_target *targets; /* the traced processes; may be NULL */
 	size_t ntargets;

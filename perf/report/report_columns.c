@@ -15,7 +15,7 @@ struct column_row {
 
 struct column {
 	const char *name, *header;
-	unsigned keys; /* rows by any of these have it; 0: all rows but those of samples */
+	unsigned keys; /* rows by any of these keys have it; 0: all rows except those of samples */
 	bool usual;    /* shown by default */
 	bool left;
 	const char *(*text)(char *out, size_t size, const struct column_row *row);
@@ -260,7 +260,7 @@ static bool has(const struct column *c, unsigned keys)
 static bool is_usual(const struct column *c, unsigned keys)
 {
 	static const char *const not_beside[] = {"self_percent", "total_percent", "p99", "max"};
-	if (c->keys & AGGREGATE_FILE) /* a row by line shows them in "where" */
+	if (c->keys & AGGREGATE_FILE) /* rows by line show them in "where" */
 		return !(keys & AGGREGATE_LINE) && keys & c->keys;
 	if (c->keys & AGGREGATE_FUNCTION)
 		return !(keys & AGGREGATE_LINE) && keys & AGGREGATE_FUNCTION;

@@ -26,7 +26,7 @@ enum kind {
 
 struct field {
 	const char *name;
-	unsigned keys; /* rows by any of these have it; 0: all rows but those of samples */
+	unsigned keys; /* rows by any of these keys have it; 0: all rows except those of samples */
 	enum kind kind;
 	size_t offset; /* in struct aggregate_row */
 };
@@ -233,7 +233,7 @@ int group_parse(const char *text, unsigned *keys, struct err *e)
 	}
 }
 
-/* The keys of which rows must have one to be sorted by `sort`; 0: none needed. */
+/* To be sorted by `sort`, rows must have one of these keys; 0: none needed. */
 static unsigned keys_of(enum report_sort sort)
 {
 	switch (sort) {

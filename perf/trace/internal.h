@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Shared by the files of this folder. */
 #ifndef PERF_TRACE_INTERNAL_H
 #define PERF_TRACE_INTERNAL_H
 
@@ -18,16 +18,16 @@
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
 
-/* A record's payload being read: the forms of trace_format.h. Short, and called many times for each
- * event. */
+/* Reading a record's payload: the forms of trace_format.h. These are short and called many times
+ * for each event. */
 
-/* Once `bad` (the payload ended, or a number made no sense) what is read means nothing. */
+/* Once `bad` is set (the payload ended, or a number made no sense), what is read means nothing. */
 struct in {
 	const uint8_t *p, *end;
 	bool bad;
 };
 
-/* in_u for any length; for in_u alone. */
+/* in_u for any length; called only by in_u. */
 uint64_t in_long(struct in *in);
 
 static inline uint8_t in_b(struct in *in)
@@ -82,13 +82,13 @@ static inline double in_f(struct in *in)
 	return f;
 }
 
-/* The bytes of a str; *len of them, without a NUL. */
+/* The bytes of a str: *len of them, not NUL-terminated. */
 const char *in_str(struct in *in, uint32_t *len);
 
-/* As many u or s as `n`, unread. */
+/* Skip `n` numbers, each a u or an s. */
 void in_pass(struct in *in, unsigned n);
 
-/* So many bytes, unread. */
+/* Skip `n` bytes. */
 static inline void in_pass_bytes(struct in *in, size_t n)
 {
 	if (n > (size_t)(in->end - in->p))
@@ -97,9 +97,9 @@ static inline void in_pass_bytes(struct in *in, size_t n)
 		in->p += n;
 }
 
-/* From values to the bytes of a record; the writer's other half. */
+/* Encoding values into records: the writer's half. */
 
-/* Bytes being put together; once `full` nothing more is added. */
+/* A buffer being filled; once `full`, nothing more is added. */
 struct out {
 	uint8_t *p, *end;
 	bool full;
@@ -113,26 +113,26 @@ void out_f(struct out *o, double f);
 void out_str(struct out *o, const char *s, size_t len);
 void out_bytes(struct out *o, const void *bytes, size_t len);
 
-/* Where tensor metadata get their numbers: for a META payload its number, -ENOENT when it is to be
+/* Numbers tensor metadata: returns the number of a META payload, -ENOENT if the payload is to be
  * written in place, or another -errno, which ends the encoding. */
 struct meta_numbers {
 	int64_t (*number)(void *arg, const void *payload, uint32_t len);
 	void *arg;
 };
 
-/* One value. 0 (look at o->full) or what `metas` gave. */
+/* One value. 0 (check o->full), or what `metas` returned. */
 int trace_encode_value(struct out *o, const struct value *v, const struct meta_numbers *metas);
 
-/* The statistics of an event; nothing for NULL. Look at o->full. */
+/* The statistics of an event; nothing for NULL. Check o->full. */
 void trace_encode_stats(struct out *o, const struct event_stats *s);
 
-/* A value of kind not decoded. */
+/* A value of kind "not decoded". */
 void trace_encode_not_decoded(struct out *o, const char *reason);
 
-/* A trace file being written: its header, and the blocks that records are packed into. What the
- * records say is perf/trace/trace_write's. */
+/* A trace file being written: its header, and the blocks that records are packed into.
+ * trace_write.c decides what the records contain. */
 
-/* What numbers of a block's next record count from; 0 where a block begins. */
+/* The base of the numbers in a block's next record; 0 at the start of a block. */
 struct trace_last {
 	uint64_t id, ns;    /* of the last EVENT */
 	uint64_t sample_ns; /* of the last SAMPLE */
@@ -140,7 +140,7 @@ struct trace_last {
 
 struct trace_blocks {
 	int fd;
-	bool failed;  /* nothing is to be written any more */
+	bool failed;  /* write nothing more */
 	uint8_t *raw; /* TRACE_BLOCK_MAX: the block being filled */
 	size_t raw_len;
 	uint8_t *packed; /* a block header and compressed records */
@@ -148,69 +148,70 @@ struct trace_blocks {
 	ZSTD_CCtx *zstd;
 	uint64_t offset; /* file size, whole blocks only */
 	uint64_t nblocks;
-	uint64_t waiting_ns; /* since when the block has had records, 0: not known yet */
+	uint64_t waiting_ns; /* when the block was first seen with records; 0: not yet */
 	struct trace_last last;
 };
 
-/* As trace_writer_open; then trace_blocks_close. */
+/* Like trace_writer_open; end with trace_blocks_close. */
 int trace_blocks_open(struct trace_blocks *b, const char *path, struct err *e);
 
-/* Room for a record of TRACE_RECORD_MAX; after it, `last` is that of the record. 0 or -errno. */
+/* Make room for a record of TRACE_RECORD_MAX. Call it before encoding: it may begin a new block and
+ * reset `last`. 0 or -errno. */
 int trace_blocks_room(struct trace_blocks *b);
 
 /* Where the payload of the next record goes. */
 struct out trace_blocks_record(struct trace_blocks *b);
 
-/* The record whose payload was put there and ends at `end` becomes part of the block. */
+/* Add the record whose payload was put there and ends at `end` to the block. */
 void trace_blocks_seal(struct trace_blocks *b, enum trace_type type, const uint8_t *end);
 
-/* Write the block now; when it has waited for 250 ms. 0 or -errno, and then the file has failed. */
+/* Write the block: now, or (tick) once it has waited for 250 ms. 0, or -errno and the file has
+ * failed. */
 int trace_blocks_flush(struct trace_blocks *b);
 int trace_blocks_tick(struct trace_blocks *b, uint64_t now_ns);
 
-/* Give up: what is on disk is cut back to whole blocks. Returns `code`. */
+/* Give up: cut the file back to whole blocks. Returns `code`. */
 int trace_blocks_fail(struct trace_blocks *b, int code);
 
-/* Write nothing more, and free. */
+/* Close the file without writing, and free. */
 void trace_blocks_close(struct trace_blocks *b);
 
-/* Numbers for the things that a trace file defines once: ops, stacks, frames, strings, threads,
- * tensor metadata. */
+/* Numbers for what a trace file defines once: ops, stacks, frames, strings, threads, tensor
+ * metadata. */
 
 /* Zero-initialise, then set the four fields below. */
 struct trace_ids {
-	/* Writes a definition record; 0 or -errno. Called once for each thing, before its number is
-	 * given out. */
+	/* Writes a definition record; 0 or -errno. Called once for each definition, before its
+	 * number is returned. */
 	int (*record)(void *arg, enum trace_type type, const void *payload, size_t len);
 	void *arg;
-	uint8_t *scratch; /* where definitions are put together; the caller's */
+	uint8_t *scratch; /* buffer for definitions; the caller's */
 	size_t scratch_size;
 
 	struct intern strings, ops, metas, frames, stacks, threads;
-	struct ptrmap op_ids, frame_ids, stack_ids; /* numbers found before, by address */
+	struct ptrmap op_ids, frame_ids, stack_ids; /* cache of numbers by address */
 	bool *frame_has_text;
 	uint32_t frame_has_text_size;
 };
 
-/* The number of the thing, or -errno (-EMSGSIZE: too large for a record; -ENOMEM; what `record`
- * gave). Things of equal content have one number, whoever owns them. */
+/* The number of the object, or -errno (-EMSGSIZE: too large for a record; -ENOMEM; what `record`
+ * returned). Objects of equal content share a number, whoever owns them. */
 int64_t trace_ids_op(struct trace_ids *t, const struct op_desc *op);
 int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s);
 int64_t trace_ids_string(struct trace_ids *t, const char *s);
 
-/* Writes a TEXT record when the frame, part of a stack that has a number, got its text after that.
- * 0 or -errno. */
+/* Write a TEXT record if the frame got its text after it was numbered as part of a stack. 0 or
+ * -errno. */
 int trace_ids_frame_text(struct trace_ids *t, const struct py_frame *f);
 
-/* The number of a thread; `name` (may be NULL) is written when it is given, or the thread is new.
- */
+/* The number of a thread. Its THREAD record is written if it is new, or `name` is not NULL. */
 int64_t trace_ids_thread(struct trace_ids *t, int32_t pid, int32_t tid, const char *name);
 
-/* The same for a META payload, for struct meta_numbers (trace_encode.h); `ids` is a struct
- * trace_ids. When too much memory is in use, metas not known yet get -ENOENT. */
+/* The same for a META payload, as the callback of struct meta_numbers; `ids` is a struct trace_ids.
+ * Once too much memory is in use, new metas get -ENOENT. */
 int64_t trace_ids_meta(void *ids, const void *payload, uint32_t len);
 
-/* Forget addresses, because what stands there may change. */
+/* Forget all addresses, since other objects may take them. */
 void trace_ids_forget(struct trace_ids *t);
 
 void trace_ids_free(struct trace_ids *t);
@@ -219,34 +220,32 @@ void trace_ids_free(struct trace_ids *t);
 
 struct trace_defs;
 
-/* `n` values, at most as many as there are bytes: *out, allocated from `a`. 0, -EBADMSG or -ENOMEM.
- */
+/* Decode `n` values, at most as many as there are bytes left; *out is allocated from `a`. 0,
+ * -EBADMSG or -ENOMEM. */
 int trace_decode_values(const struct trace_defs *d, struct in *in, struct arena *a, size_t n,
 			struct value **out);
 
-/* Go behind `n` values; in->bad when they are not whole. */
+/* Skip `n` values; sets in->bad if they are incomplete or malformed. */
 void trace_pass_values(const struct trace_defs *d, struct in *in, size_t n);
 
-/* Events and samples: from the bytes of a record to what they mean. Every length, count and number
- * is checked. */
+/* Decoding events and samples. Every length, count and number is checked. */
 
 struct trace_defs;
 
-/* The statistics behind the values of an event (perf/trace/trace_encode.c). NULL without any, and
- * when they make no sense, or without memory: then in->bad is set. */
+/* The statistics after the values of an event (perf/trace/trace_encode.c). NULL if there are none;
+ * also NULL, with in->bad set, if they are malformed or if out of memory. */
 const struct event_stats *trace_decode_stats(struct in *in, struct arena *a);
 
-/* 0, -EBADMSG or -ENOMEM. Values are allocated from `values`; NULL: they are passed over, and
- * *out has none; -EAGAIN then when it has statistics, for which there has to be such an arena. */
+/* 0, -EBADMSG or -ENOMEM. Values are allocated from `values`. With NULL they are skipped and *out
+ * has none; an event that has statistics, which need the arena, then gives -EAGAIN. */
 int trace_decode_event_payload(const struct trace_defs *d, const struct trace_raw_event *raw,
 			       struct arena *values, struct op_event *out);
 
-/* A SAMPLE; last_ns: the time of the one before in its block. 1 or -EBADMSG. */
+/* A SAMPLE; last_ns: the time of the previous one in its block. 1 or -EBADMSG. */
 int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
 			struct sample *out);
 
-/* What a trace file defines once: from the bytes of its records to things with numbers. Every
- * length, count and number is checked. */
+/* Decoding what a trace file defines once. Every length, count and number is checked. */
 
 struct trace_thread_def {
 	int32_t pid, tid;
@@ -256,7 +255,7 @@ struct trace_thread_def {
 struct trace_defs {
 	struct arena arena;
 	size_t
-	    bytes; /* taken from the arena; limited, so that a small file cannot fill the memory */
+	    bytes; /* taken from the arena; limited, so that a small file cannot exhaust memory */
 	char **strings;
 	struct op_desc **ops;
 	struct tensor_meta **metas;
@@ -266,8 +265,8 @@ struct trace_defs {
 	uint32_t nstrings, nops, nmetas, nframes, nstacks, nthreads;
 };
 
-/* Take in a definition (STRING, OP, META, FRAME, TEXT, STACK). 0 (also for types not known),
- * -EBADMSG or -ENOMEM. */
+/* Add a definition (STRING, OP, META, FRAME, TEXT, STACK). 0 (also for unknown types), -EBADMSG or
+ * -ENOMEM. */
 int trace_decode_definition(struct trace_defs *d, uint16_t type, struct in *in);
 
 /* 1, -EBADMSG or -ENOMEM. The strings live as long as `d`. */
@@ -277,8 +276,8 @@ int trace_decode_thread(struct trace_defs *d, struct in *in, int32_t *pid, int32
 int trace_decode_sampling(struct trace_defs *d, struct in *in, struct sampling *out);
 int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out);
 
-/* A META payload: all but shape and stride, then these, to `dims` (2 * ndim of them), which *m
- * points to from then on. Look at in->bad after each. */
+/* A META payload: first everything except shape and stride; then these, into `dims` (2 * ndim),
+ * which *m points to afterwards. Check in->bad after each call. */
 void trace_meta_head(struct in *in, struct tensor_meta *m);
 void trace_meta_dims(struct in *in, struct tensor_meta *m, int64_t *dims);
 
@@ -299,18 +298,18 @@ struct trace_span {
 	size_t room;
 };
 
-/* Read the texts of `c`, which must outlive *s; `origin`: see trace_reader_origin. 0, -EINVAL or
+/* Parse the texts of `c`, which must outlive *s; `origin`: see trace_reader_origin. 0, -EINVAL or
  * -ENOMEM. */
 int trace_span_parse(struct trace_span *s, const struct trace_choice *c, uint64_t origin,
 		     struct err *e);
 
-/* Count steps: each event, in the order in which they start. 0 or -ENOMEM. */
+/* Count steps: call it for each event, in the order of their starts. 0 or -ENOMEM. */
 int trace_span_see(struct trace_span *s, const struct op_event *ev);
 
-/* Whether one of the steps that were asked for was seen. 0 or -ENOENT; `path` names the trace. */
+/* Check that one of the requested steps was seen. 0 or -ENOENT; `path` names the trace. */
 int trace_span_check(const struct trace_span *s, const char *path, struct err *e);
 
-/* Whether the event started in the part, by the steps that were seen. */
+/* Whether the event started within the part, according to the steps seen. */
 bool trace_span_has(const struct trace_span *s, const struct op_event *ev);
 
 void trace_span_close(struct trace_span *s);

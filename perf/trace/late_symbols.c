@@ -77,7 +77,7 @@ static uint64_t ns_of(struct timespec t)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Whether process `pid` of now has had that number since before the trace was begun. */
+/* Whether the process that now has this PID already had it before the trace was begun. */
 static bool is_still(pid_t pid, uint64_t begun_ns)
 {
 	struct process p;
@@ -88,7 +88,8 @@ static bool is_still(pid_t pid, uint64_t begun_ns)
 	return boot + (p.start_ticks + 1) * tick < begun_ns;
 }
 
-/* A process that had the number later wrote its file after the recording, one before it before. */
+/* If the process has ended, accept its map only if it was written during the recording: earlier and
+ * later processes with this PID wrote theirs before or after. */
 static bool is_of_trace(const struct late_symbols *l, pid_t pid)
 {
 	char path[64];

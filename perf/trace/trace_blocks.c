@@ -21,7 +21,7 @@ int trace_blocks_fail(struct trace_blocks *b, int code)
 	b->failed = true;
 	b->raw_len = 0;
 	if (b->offset && ftruncate(b->fd, (off_t)b->offset) < 0)
-		return code; /* a reader stops at the last whole block as well */
+		return code; /* readers stop at the last whole block anyway */
 	return code;
 }
 

@@ -8,7 +8,7 @@ static const struct py_stack *stack_at(const struct trace_defs *d, struct in *in
 	return in->bad ? NULL : d->stacks[id];
 }
 
-/* All of *ev but its values. */
+/* Everything in *ev except its values. */
 static void decode_event_head(const struct trace_defs *d, struct in *in,
 			      const struct trace_raw_event *raw, struct op_event *ev)
 {

@@ -24,7 +24,8 @@ static char *defs_str(struct trace_defs *d, struct in *in)
 	return copy;
 }
 
-/* Room for one more pointer in the array of n; its size doubles when n reaches a power of two. */
+/* Make room for one more pointer in an array of n; the size doubles when n reaches a power of two.
+ */
 static int grow(void *array, uint32_t n)
 {
 	void **old;

@@ -291,7 +291,7 @@ static void get_row(struct in *in, struct arena *a, struct tensor_stats *r)
 
 const struct event_stats *trace_decode_stats(struct in *in, struct arena *a)
 {
-	/* Behind the values of an event that was not measured there is nothing, or padding. */
+	/* After the values of an event that was not measured comes nothing, or padding. */
 	uint64_t n = in->p < in->end ? in_u(in) : 0;
 	if (!n || in->bad)
 		return NULL;

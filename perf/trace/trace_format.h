@@ -1,68 +1,71 @@
-/* The trace file, ditrace.data, byte by byte. The one place that says what is in it.
+/* The trace file, ditrace.data, byte by byte. This is its only specification.
  *
  *     file header                  64 bytes, struct trace_file_header
  *     block, block, ...            each at a multiple of 8
  *
  * A block is a struct trace_block_header, the records compressed by zstd as one frame (RFC 8878),
- * and zero bytes to the next multiple of 8. Its checksum covers all of it, so that a reader refuses
- * a changed byte before it decompresses anything, and a file cut anywhere is good up to its last
- * whole block.
+ * and zero bytes to the next multiple of 8. Its checksum covers the whole block: a reader rejects
+ * a changed byte before it decompresses anything, and a file truncated anywhere is good up to its
+ * last whole block.
  *
- * Decompressed, a block is a row of whole records, each a struct trace_record_header and its
- * payload, padded with zero bytes to a multiple of 8. A reader skips types that it does not know.
- * Integers are little-endian; in payloads they are varints:
+ * Decompressed, a block is a sequence of whole records, each a struct trace_record_header and its
+ * payload, padded with zero bytes to a multiple of 8. A reader skips unknown types. Integers are
+ * little-endian; in payloads they are varints:
  *
- *     u    LEB128, 7 bits a byte, low ones first, at most 10 bytes
- *     s    the same of the zigzag form, (n << 1) ^ (n >> 63)
+ *     u    LEB128, 7 bits per byte, low bits first, at most 10 bytes
+ *     s    LEB128 of the zigzag form, (n << 1) ^ (n >> 63)
  *     b    one byte
  *     f    8 bytes, an IEEE double
  *     str  u length, bytes
  *
- * Things that come again are defined once, before their first use, and then named by number.
- * Numbers run from 0 for each kind in the order of the definitions.
+ * What repeats is defined once, before its first use, and then referred to by number. Numbers
+ * count from 0 for each kind, in the order of the definitions.
  *
  *     STRING  str
  *     OP      b kind, b flags, u name, u schema, u nargs, u nresults, then for each of them:
- *             u name, u type (numbers of strings)
+ *             u name, u type (string numbers)
  *     META    b dtype low, b dtype high, b device type, b device index, b layout,
  *             b requires_grad, b unknown, b ndim, s numel,
  *             ndim times s shape (unless TENSOR_NO_SHAPE),
  *             ndim times s stride (unless TENSOR_NO_STRIDE)
  *     FRAME   u file, u function, u text + 1 (strings; 0: none), s line, s column, s end column,
  *             s end line, b is_torch
- *     TEXT    u frame, u text (string): the text of a frame that was defined without one
+ *     TEXT    u frame, u text (string): the text of a frame defined without one
  *     STACK   u depth, b truncated, depth times u frame, innermost first, u module + 1 (string; 0,
  *             or missing: none)
- *     THREAD  u number, s pid, s tid, str name. A second one with a number changes the name.
+ *     THREAD  u number, s pid, s tid, str name. Repeating a number changes the name.
  *     TARGET  s pid, s start (CLOCK_MONOTONIC ns), str comm, argv, torch version,
  *             Python version, engine, torch directory
- *     EVENT   b flags (EVENT_*), u op, u thread, s id - id before,
+ *     EVENT   b flags (EVENT_*), u op, u thread, s id - previous id,
  *             s id - parent (if EVENT_HAS_PARENT), s id - forward id (if EVENT_HAS_FORWARD_ID),
- *             s start - time before, s end - start (if EVENT_ENDED), u child time, u depth,
+ *             s start - previous time, s end - start (if EVENT_ENDED), u child time, u depth,
  *             u stack (if EVENT_HAS_STACK),
  *             u where stack (if EVENT_HAS_WHERE, else the same as stack),
  *             u nargs, u nresults, values, statistics (which may be missing)
- *             "before": of the EVENT before in the same block, 0 for the first; its time is its
- *             end, or its start when it had not ended.
- *     LOST    u time (CLOCK_MONOTONIC ns), u number of events that were lost
- *     SAMPLING u samples a second, str event ("cpu-clock", "cycles"), b with time in the kernel
- *     BUILD   u file (string), str build id (bytes): of a file that native frames are of
- *     SAMPLE  b flags (SAMPLE_*), u thread, s time - time before, u weight,
+ *             "previous": of the previous EVENT in the same block, 0 for the first; its time is
+ *             its end, or its start if it has not ended.
+ *     LOST    u time (CLOCK_MONOTONIC ns), u number of events lost
+ *     SAMPLING u samples per second, str event ("cpu-clock", "cycles"), b includes kernel time
+ *     BUILD   u file (string), str build id (bytes): of a file that contains native frames
+ *     SAMPLE  b flags (SAMPLE_*), u thread, s time - previous time, u weight,
  *             u op (if SAMPLE_HAS_OP), u Python stack (if SAMPLE_HAS_PYTHON),
  *             u native stack (if SAMPLE_HAS_NATIVE)
- *             "before": of the SAMPLE before in the same block, 0 for the first. A native frame is
- *             a FRAME: the file that holds the code, the function (demangled; where there is no
- *             symbol, the address in the file as "0x...", or the offset into one that could not be
- *             read as "@0x..."), line 0. Of code in no file the file is "[anon PID BOOT]", BOOT
- *             the first eight digits of /proc/sys/kernel/random/boot_id, or "[JIT]".
- *     SAMPLES_LOST  u time, u number of samples that were lost
- *     STATS   u time in probes (ns, an estimate), u share of the dispatched ops that were seen
+ *             "previous": of the previous SAMPLE in the same block, 0 for the first. A native
+ *             frame is a FRAME: the file that contains the code, the function, line 0. The
+ *             function is demangled; without a symbol it is the address in the file as "0x...",
+ *             or as "+0x..." if another file had the file's name before, or the offset into a
+ *             file that could not be read as "@0x...". For code in no file, the file is
+ *             "[anon PID BOOT]", BOOT being the first eight digits of
+ *             /proc/sys/kernel/random/boot_id; "[anon]" if the PID does not identify the
+ *             process; or "[JIT]".
+ *     SAMPLES_LOST  u time, u number of samples lost
+ *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns)
  *     END     u number of EVENT records, u number of events lost. The last record of a file that
- *             was closed in good order.
+ *             was closed properly.
  *
- * A value is b kind (low 5 bits; for a scalar bits 5-6 say int 0, float 1, bool 2, and bit 7
- * unsigned) and then:
+ * A value is b kind (low 5 bits; for a scalar, bits 5-6 are 0 for int, 1 for float, 2 for bool, and
+ * bit 7 means unsigned), followed by:
  *
  *     tensor         u meta + 1 (0: the META payload follows), s storage offset, u data_ptr,
  *                    u impl, u storage
@@ -76,7 +79,7 @@
  * not fit), and a row is b flags (STATS_*), u value, u tensor (the place: struct tensor_place; rows
  * come in the order of places), and then, with STATS_NOT_MEASURED, str why, else u elements, u
  * hash; with STATS_NUMERIC also u NaN, u +inf, u -inf, u zeros, f mean, f std, f l2, and min and
- * max: s and s with STATS_INT (nothing of an empty tensor), else f and f. A reader that does not
+ * max: s and s with STATS_INT (nothing for an empty tensor), else f and f. A reader that does not
  * know statistics takes them for padding.
  */
 #ifndef PERF_TRACE_TRACE_FORMAT_H
@@ -91,14 +94,14 @@
 
 enum {
 	TRACE_VERSION = 1,
-	TRACE_BLOCK_FULL = 128 << 10, /* a block is written when its records reach this */
-	TRACE_RECORD_MAX = 1 << 20,   /* bytes of a record with its header */
+	TRACE_BLOCK_FULL = 128 << 10, /* a block is written when its records reach this size */
+	TRACE_RECORD_MAX = 1 << 20,   /* size of a record with its header */
 	TRACE_BLOCK_MAX = TRACE_BLOCK_FULL + TRACE_RECORD_MAX, /* decompressed */
 	TRACE_VALUE_DEPTH_MAX = 16,			       /* lists within lists */
 	TRACE_META_PAYLOAD_MAX = 8 + 10 + 2 * 64 * 10,
 };
 
-/* A reader must understand every bit set in `features` to read the file; none is defined yet. */
+/* A reader must understand every bit set in `features` to read the file; none is defined so far. */
 struct trace_file_header {
 	char magic[8];
 	uint32_t version;
@@ -107,7 +110,7 @@ struct trace_file_header {
 	uint64_t monotonic_ns, realtime_ns; /* the same moment on both clocks */
 	uint64_t reserved[2];
 	uint32_t zero;
-	uint32_t crc; /* trace_crc of the bytes before */
+	uint32_t crc; /* trace_crc of the preceding bytes */
 };
 
 struct trace_block_header {
@@ -115,7 +118,7 @@ struct trace_block_header {
 	uint32_t crc;	   /* trace_crc of the rest of the header, the payload and its padding */
 	uint32_t size;	   /* of the payload, without padding */
 	uint32_t raw_size; /* decompressed */
-	uint64_t index;	   /* 0, 1, 2, ...: a block that is missing shows */
+	uint64_t index;	   /* 0, 1, 2, ...: reveals a missing block */
 };
 
 struct trace_record_header {
@@ -163,19 +166,19 @@ enum {
 	EVENT_HAS_PARENT = 1 << 3,
 	EVENT_HAS_FORWARD_ID = 1 << 4,
 	EVENT_HAS_STACK = 1 << 5,
-	EVENT_HAS_WHERE = 1 << 6, /* the where stack is another than the stack */
-	EVENT_NO_WHERE = 1 << 7,  /* there is a stack and no where stack */
+	EVENT_HAS_WHERE = 1 << 6, /* the where stack differs from the stack */
+	EVENT_NO_WHERE = 1 << 7,  /* there is a stack but no where stack */
 };
 
 enum {
-	STATS_RESULT = 1 << 0, /* of a result, else of an argument */
+	STATS_RESULT = 1 << 0, /* of a result, otherwise of an argument */
 	STATS_NOT_MEASURED = 1 << 1,
 	STATS_NUMERIC = 1 << 2,
 	STATS_INT = 1 << 3,
 	STATS_UNSIGNED = 1 << 4,
 };
 
-/* Who was traced. Strings are NUL-terminated and never NULL ("" when not known). Times in
+/* A traced process. Strings are NUL-terminated and never NULL ("" if unknown). Times are in
  * CLOCK_MONOTONIC ns. */
 struct trace_target {
 	int32_t pid;
@@ -186,11 +189,11 @@ struct trace_target {
 enum { TRACE_SEEN_UNKNOWN = 1001 };
 
 struct trace_stats {
-	uint64_t probe_ns;	/* time spent in probes, all threads together: an estimate; 0: too
-				   few hits to tell */
+	uint64_t probe_ns; /* estimated time spent in probes, all threads together; 0: too few hits
+			      for an estimate */
 	uint32_t seen_permille; /* dispatched ops that were seen as events; TRACE_SEEN_UNKNOWN: not
 				   measured */
-	uint64_t wall_ns;	/* from the first probe in place to the last one gone */
+	uint64_t wall_ns;	/* from placing the first probe to removing the last */
 };
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in IEEE 802.3), continued from `crc` (0 at first). */

@@ -5,11 +5,11 @@
 #include <string.h>
 
 enum {
-	META_BYTES_MAX = 16 << 20, /* beyond it new metas are written where they are used */
+	META_BYTES_MAX = 16 << 20, /* above this, new metas are written where they are used */
 	META_COUNT_MAX = 1 << 18,
 };
 
-/* The number of the thing with this payload; writes its definition when it is new. */
+/* The number of the object with this payload; writes its definition if it is new. */
 static int64_t define(struct trace_ids *t, struct intern *table, enum trace_type type,
 		      const struct out *o, const uint8_t *start)
 {

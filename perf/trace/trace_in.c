@@ -37,12 +37,12 @@ const char *in_str(struct in *in, uint32_t *len)
 	return s;
 }
 
-/* Where the u at `p` ends, when it has at most 8 bytes; 8 bytes can be read there. NULL: longer. */
+/* The end of the u at `p`, NULL if it is longer than 8 bytes. 8 bytes must be readable there. */
 static const uint8_t *end_of(const uint8_t *p)
 {
 	uint64_t w;
 	memcpy(&w, p, sizeof(w));
-	w = ~w & 0x8080808080808080u; /* bytes that end it */
+	w = ~w & 0x8080808080808080u; /* the top bit of each byte that ends a u */
 	return w ? p + __builtin_ctzll(w) / 8 + 1 : NULL;
 }
 

@@ -10,7 +10,7 @@ enum { HELD_MAX = 65536, HELD_BYTES_MAX = 64 << 20 };
 static const uint64_t HELD_NS_MAX = 1000000000;
 
 struct held {
-	struct trace_raw_event raw; /* the payload is a copy, ours */
+	struct trace_raw_event raw; /* its payload is our own copy */
 	uint64_t since_ns;
 };
 
@@ -21,8 +21,8 @@ struct trace_order {
 	bool follow;
 	struct held *heap; /* smallest id first */
 	size_t n, size, bytes;
-	uint64_t expected; /* the id after the largest that went out */
-	uint8_t *given;	   /* payload of the event given out last */
+	uint64_t expected; /* 1 + the largest id returned */
+	uint8_t *given;	   /* payload of the last event returned */
 	bool ended;
 	int end_code;
 	struct err end_err;

@@ -17,16 +17,16 @@ struct trace_query {
 	struct when *when;
 	struct when_counts counts;
 	struct trace_span span;
-	bool no_ops; /* the first pass saw samples, and no events */
+	bool no_ops; /* the first pass saw samples but no events */
 	uint64_t samples, lost;
 };
 
 struct first_pass {
 	struct trace_query *q;
-	const struct op_desc **ops; /* by their number; NULL: not seen */
+	const struct op_desc **ops; /* by their id; NULL: not seen */
 	size_t ops_room;
 	bool events, samples;
-	int error; /* of what was done with an item; its text is in *e */
+	int error; /* from processing an item; its text is in *e */
 	struct err *e;
 };
 
@@ -35,13 +35,13 @@ static int no_memory(const struct trace_query *q, struct err *e)
 	return err_set(e, -ENOMEM, "no memory to read %s", q->path);
 }
 
-/* Whether the first pass does, and not trace_query_next. */
+/* Whether the first pass finds steps; otherwise trace_query_next does. */
 static bool finds_steps(const struct trace_query *q)
 {
 	return q->span.step && !q->opts.follow;
 }
 
-/* Whether the first pass goes to the end of the file. */
+/* Whether the first pass must read to the end of the file. */
 static bool needs_all(const struct trace_query *q)
 {
 	return q->when || q->opts.first || finds_steps(q);
@@ -74,8 +74,8 @@ static int first_pass_item(void *arg, const struct trace_item *item)
 	return f->error;
 }
 
-/* Steps are counted by events in the order in which they started, and all else takes items as
- * recorded. As trace_read_next. */
+/* Counts steps in the order in which events started; everything else takes items as recorded.
+ * Returns like trace_read_next. */
 static int first_pass_next(struct first_pass *f, struct trace_reader *reader,
 			   struct trace_order *order)
 {

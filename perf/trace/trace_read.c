@@ -11,11 +11,11 @@
 
 #include "perf/trace/internal.h"
 
-/* How far the reader is. */
+/* How far the reader has got. */
 struct trace_progress {
 	uint64_t records; /* all, definitions too */
 	uint64_t events;
-	uint64_t bytes; /* up to here the file was read and is good */
+	uint64_t bytes; /* the file was read and is good up to here */
 };
 
 struct trace_reader {
@@ -37,7 +37,7 @@ struct trace_reader {
 	struct err damage; /* set once the file is known to be damaged */
 };
 
-/* Bytes at `offset`: how many there are (0 .. len), or -errno. */
+/* Read at `offset`. Returns the number of bytes (0 .. len), or -errno. */
 static ssize_t read_at(int fd, uint64_t offset, void *buf, size_t len)
 {
 	size_t got = 0;
@@ -98,7 +98,7 @@ static int check_block(struct trace_reader *r, const struct trace_block_header *
 	return 0;
 }
 
-/* Reads the block at block_end into packed. 1, 0 when the file ends first (*partial: within the
+/* Read the block at block_end into `packed`. 1, or 0 if the file ends first (*partial: within the
  * block). */
 static int fetch_block(struct trace_reader *r, size_t *total, bool *partial, struct err *e)
 {
@@ -125,7 +125,7 @@ static int unpack_block(struct trace_reader *r, size_t total, struct err *e)
 {
 	struct trace_block_header h;
 	memcpy(&h, r->packed, sizeof(h));
-	if (check_block(r, &h, e)) /* it may have changed since it was looked at */
+	if (check_block(r, &h, e)) /* it may have changed since it was checked */
 		return -EBADMSG;
 	if (sizeof(h) + ((h.size + 7u) & ~7u) != total ||
 	    trace_crc(0, r->packed + 8, total - 8) != h.crc)
@@ -154,13 +154,13 @@ static int no_more(struct trace_reader *r, bool partial, struct err *e)
 		       "there is no end record (ditrace was killed, or its disk was full)");
 }
 
-/* 1: a block is there; 0: the file is complete; or as trace_read_next. */
+/* 1: a block was read; 0: the file is complete; otherwise like trace_read_next. */
 static int next_block(struct trace_reader *r, struct err *e)
 {
 	size_t total = 0;
 	bool partial = false;
-	/* The lock is looked at before the last read: what a writer wrote before it let go is not
-	 * missed. */
+	/* Check the lock before the last read, so that what a writer wrote before it unlocked is
+	 * not missed. */
 	int writing = r->ended ? 0 : still_written(r);
 	int n = fetch_block(r, &total, &partial, e);
 	if (n < 0)
@@ -172,8 +172,7 @@ static int next_block(struct trace_reader *r, struct err *e)
 	return writing ? -EAGAIN : no_more(r, partial, e);
 }
 
-/* The next record of the block as a cursor over its payload. 1, 0 at the end of the block,
- * -EBADMSG. */
+/* A cursor over the payload of the block's next record. 1, 0 at the end of the block, -EBADMSG. */
 static int next_record(struct trace_reader *r, struct in *in, uint16_t *type, struct err *e)
 {
 	struct trace_record_header h;
@@ -224,7 +223,7 @@ static int read_event(struct trace_reader *r, const struct in *in, struct trace_
 	return 1;
 }
 
-/* 1: *item is filled; 0: the record was a definition or of an unknown type. */
+/* 1: *item is filled; 0: the record was a definition or of unknown type. */
 static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		       struct trace_item *item, struct err *e)
 {

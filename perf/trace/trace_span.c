@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "perf/trace/internal.h"
 
-/* Of one process. */
+/* The steps of one process. */
 struct trace_steps {
 	struct steps steps;
 	uint64_t *starts; /* when each step began */
@@ -21,7 +21,7 @@ static int bad_time(const char *text, struct err *e)
 	return err_hint(e, "from and to, since the trace was begun: --time 3s-5s, 500ms-, -2m");
 }
 
-/* "A-B" with `origin` the zero of both. */
+/* Parse "A-B", relative to `origin`. */
 static int parse_time(struct trace_span *s, const char *time, uint64_t origin, struct err *e)
 {
 	char from[64];
@@ -105,7 +105,7 @@ int trace_span_parse(struct trace_span *s, const struct trace_choice *c, uint64_
 	return r || !s->step_op ? r : filter_compile("--step-op", s->step_op, &s->op, e);
 }
 
-/* The step that was going on. */
+/* The step in progress at `ns`. */
 static uint64_t step_at(const struct trace_steps *p, uint64_t ns)
 {
 	return array_up_to(p->starts, p->n, sizeof(*p->starts), ns);

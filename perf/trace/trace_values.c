@@ -157,7 +157,7 @@ static void skip_tensor(struct in *in, const struct trace_defs *d)
 	in_pass(in, 4);
 }
 
-/* As decode_value. */
+/* Mirrors decode_value. */
 static void skip_value(struct in *in, const struct trace_defs *d, int depth)
 {
 	uint32_t len;

@@ -13,7 +13,7 @@ enum {
 
 struct trace_writer {
 	struct trace_blocks blocks;
-	uint8_t *scratch; /* SCRATCH: the values of one event, or one definition */
+	uint8_t *scratch; /* SCRATCH bytes: the values of one event, or one definition */
 	uint64_t nevents, nlost;
 	struct trace_ids ids;
 };
@@ -57,7 +57,7 @@ struct event_refs {
 	int64_t op, thread, stack, where; /* numbers in the file; -1: no stack */
 };
 
-/* The text of the line that locates the event, which may have become known only now. */
+/* Write the text of the event's source line if it became known only now. */
 static int write_text(struct trace_writer *w, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
@@ -115,8 +115,8 @@ static void put_event_head(struct trace_writer *w, struct out *o, const struct o
 	out_u(o, ev->nresults);
 }
 
-/* Failures other than of the file (no memory, an op too large to describe) end the trace as well:
- * from there on numbers would not fit together. */
+/* Failures other than of the file (no memory, an op too large to describe) end the trace, too:
+ * later numbers would be wrong. */
 static int checked(struct trace_writer *w, int r)
 {
 	return r && !w->blocks.failed ? trace_blocks_fail(&w->blocks, r) : r;
@@ -237,7 +237,7 @@ static int write_sample(struct trace_writer *w, const struct sample *s)
 	if (!r && where)
 		r = trace_ids_frame_text(&w->ids, where);
 	if (!r)
-		r = trace_blocks_room(&w->blocks); /* after it the times in the block are settled */
+		r = trace_blocks_room(&w->blocks); /* may reset last.sample_ns */
 	if (r)
 		return r;
 	struct out o = trace_blocks_record(&w->blocks);

@@ -17,7 +17,7 @@ struct file_observer {
 	int32_t named[THREAD_SLOTS];
 };
 
-/* An output that fails is given up; the target must not notice. */
+/* A failing output is given up; the target must not notice. */
 static void check_written(struct file_observer *f, int r)
 {
 	if (r >= 0 || f->error.code)

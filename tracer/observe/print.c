@@ -50,7 +50,7 @@ struct observer *observer_of_print(void)
 		free(p);
 		return NULL;
 	}
-	/* The program writes there, too: whole events at a time. */
+	/* The program writes to stdout, too: write whole events at a time. */
 	setvbuf(stdout, NULL, _IOFBF, 1 << 20);
 	*p = (struct print_observer){
 	    .observer =

@@ -1,4 +1,4 @@
-/* What is summed up for the end: all events, and which of them overflowed. */
+/* Sums for the summary: all events, and which of them overflowed. */
 #include <stdlib.h>
 
 #include "perf/report/aggregate.h"

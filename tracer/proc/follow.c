@@ -15,17 +15,17 @@
 #include "symbolizer/target/process.h"
 #include "tracer/proc/perf_rings.h"
 
-/* Threads times CPUs above which system-wide events are used instead of per-thread ones. */
+/* Above this number (threads times CPUs), events are system-wide instead of per thread. */
 enum { MAX_TASK_EVENTS = 4096 };
 
 struct member {
 	pid_t pid;
-	int pidfd; /* -1: a ghost, which had ended when its first record was read */
+	int pidfd; /* -1: a ghost, which had exited before its first record was read */
 };
 
 struct follow {
 	int epoll;
-	uint64_t since; /* in the unit of start_ticks of struct process */
+	uint64_t since; /* in units of start_ticks of struct process */
 	bool wide;	/* events are system-wide: ignore those of processes that are not members */
 	struct perf_rings *rings;
 	struct member *members;
@@ -89,7 +89,8 @@ static int watch(struct follow *f, pid_t pid)
 	return fd;
 }
 
-/* A process that has ended and been reaped becomes a ghost if `ghosts`, else it is -ESRCH. */
+/* A process that has exited and been reaped becomes a ghost if `ghosts`; otherwise this returns
+ * -ESRCH. */
 static int add_member(struct follow *f, pid_t pid, bool ghosts)
 {
 	int r = array_grow(&f->members, &f->members_room, f->nmembers + 1, sizeof(*f->members));
@@ -162,7 +163,7 @@ static int add_threads(struct follow *f, pid_t pid)
 				continue;
 			fresh = true;
 			r = perf_rings_add(f->rings, tids[i], false);
-			r = r == -ESRCH ? 0 : r; /* it has ended */
+			r = r == -ESRCH ? 0 : r; /* the thread has exited */
 		}
 		free(old);
 		old = tids;
@@ -192,7 +193,7 @@ static void listener_call(const struct listener *l, struct follow_event ev)
 	l->fn(&ev, l->arg);
 }
 
-/* Make `pid` a member if it should be; whether its events count. */
+/* Make `pid` a member if it belongs to a followed tree. Returns whether its events count. */
 static bool know(const struct listener *l, pid_t pid, pid_t parent, uint64_t time)
 {
 	struct follow *f = l->f;
@@ -283,8 +284,8 @@ static void tell_exit(const struct listener *l, struct member *m)
 	listener_call(l, (struct follow_event){.kind = FOLLOW_EXIT, .pid = pid, .tid = pid});
 }
 
-/* Read again when ghosts were found: a ghost's records were all made before, so they are complete
- * then. */
+/* Read again if ghosts were found: all records of a ghost were written before, so after that they
+ * are complete. */
 static int read_records(const struct listener *l)
 {
 	size_t ghosts;
@@ -304,7 +305,8 @@ int follow_read(struct follow *f, follow_fn *fn, void *arg)
 	struct epoll_event ready[64];
 	struct listener l = {f, fn, arg};
 	f->calls = 0;
-	/* First the ended processes, then the records, so that all of theirs have been read. */
+	/* Poll for exited processes before reading records, so that all records of theirs are read.
+	 */
 	int n = epoll_wait(f->epoll, ready, sizeof(ready) / sizeof(ready[0]), 0);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
@@ -321,7 +323,7 @@ int follow_read(struct follow *f, follow_fn *fn, void *arg)
 	return r ? r : f->calls;
 }
 
-/* Add unknown children of followed processes; how many, or -errno. */
+/* Add unknown children of followed processes. Returns their number, or -errno. */
 static int find_children(struct follow *f)
 {
 	DIR *proc = opendir("/proc");
@@ -346,7 +348,7 @@ ssize_t follow_processes(struct follow *f, pid_t **out)
 {
 	int r;
 	while ((r = find_children(f)) > 0)
-		; /* and their children */
+		; /* then their children, and so on */
 	if (r < 0)
 		return r;
 	*out = malloc((f->nmembers + 1) * sizeof(**out));

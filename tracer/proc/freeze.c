@@ -16,9 +16,9 @@
 
 enum { PENDING = 1 };
 
-/* The tracer is a thread of its own: when it exits, the kernel detaches its tracee in whatever
- * state that is (ptrace(2), "Death under ptrace"), which is the only way to give up on a tracee
- * that does not stop. */
+/* The tracer is a separate thread: when it exits, the kernel detaches its tracee in whatever state
+ * it is (ptrace(2), "Death under ptrace"). There is no other way to give up on a tracee that does
+ * not stop. */
 struct freeze {
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -47,7 +47,7 @@ static int wait_stop(pid_t tid, unsigned timeout_ms, int *status)
 {
 	uint64_t end = now_ms() + timeout_ms;
 	for (long pause = 20000;; pause = pause < 1000000 ? 2 * pause : pause) {
-		/* __WALL: the thread is no fork child of ours; __WNOTHREAD: only tracees of this
+		/* __WALL: the tracee is not our child by fork; __WNOTHREAD: only tracees of this
 		 * thread. */
 		pid_t r = waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG);
 		if (r == tid)
@@ -112,7 +112,7 @@ static void freeze_free(struct freeze *h)
 	free(h);
 }
 
-/* With all signals blocked: ditrace's must not be handled on this thread. */
+/* All signals are blocked: this thread must not handle signals of ditrace. */
 static int start_tracer(struct freeze *h)
 {
 	sigset_t all, old;

@@ -20,7 +20,7 @@ enum {
 	LARGE = 4096 + 256, /* a record with the longest path */
 };
 
-/* The buffer of one CPU; the events of all threads on it write here. */
+/* The buffer of one CPU; the events of all threads write to it while they run there. */
 struct ring {
 	int fd; /* of the event that owns the buffer; -1: none */
 	struct perf_event_mmap_page *meta;
@@ -147,7 +147,7 @@ static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
 	return fd < 0 ? -errno : fd;
 }
 
-/* With a smaller buffer where the limit on locked memory is low. */
+/* Falls back to smaller buffers if the limit on locked memory is low. */
 static int map_ring(struct perf_rings *f, struct ring *r, int fd)
 {
 	for (size_t pages = f->sampling.size ? SAMPLING_PAGES : RING_PAGES; pages; pages /= 2) {
@@ -163,9 +163,9 @@ static int map_ring(struct perf_rings *f, struct ring *r, int fd)
 	return -errno;
 }
 
-/* The buffer belongs to an event of ditrace's own that records nothing. One of a target's thread
- * would poll as hung up for ever once that thread has ended (kernel/events/core.c, perf_poll), even
- * while others write to it. */
+/* The buffer belongs to a dummy event of ditrace itself. If it belonged to an event of a target's
+ * thread, it would poll as hung up for ever once that thread has exited (kernel/events/core.c,
+ * perf_poll), even while other events write to it. */
 static int open_ring(struct perf_rings *f, struct ring *r, int cpu)
 {
 	struct perf_event_attr attr = make_attr(false);
@@ -236,14 +236,14 @@ static int ring_keep(struct perf_rings *f, const struct ring *r, uint64_t pos, s
 	return 0;
 }
 
-/* The offset of the time in a record: it is the last word of sample_id, which ends every record
- * except samples; in a sample it follows pid and tid. */
+/* The offset of the time in a record: the last word of sample_id, which ends every record except
+ * samples; in samples, it follows pid and tid. */
 static size_t time_at(const struct perf_event_header *h)
 {
 	return h->type == PERF_RECORD_SAMPLE ? sizeof(*h) + 8 : h->size - sizeof(uint64_t);
 }
 
-/* Copy out the records up to time `cut`; *more: there are later ones. */
+/* Copy out the records up to time `cut`; sets *more if there are later ones. */
 static int drain(struct perf_rings *f, struct ring *r, uint64_t cut, bool *more, bool *full)
 {
 	uint64_t head = __atomic_load_n(&r->meta->data_head, __ATOMIC_ACQUIRE),
@@ -279,8 +279,8 @@ static int by_time(const void *a, const void *b)
 	return x->at < y->at ? -1 : 1;
 }
 
-/* One pass over all CPUs. Records made after its start wait for the next pass, so that an effect on
- * a CPU read late cannot precede its cause on one read early. */
+/* One pass over all CPUs. Records written after its start wait for the next pass, so that an effect
+ * on a CPU read late never precedes its cause on one read early. */
 static int read_round(struct perf_rings *f, perf_record_fn *fn, void *arg, bool *more, bool *full)
 {
 	uint64_t cut = clock_ns(CLOCK_MONOTONIC);

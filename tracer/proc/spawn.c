@@ -42,14 +42,14 @@ static ssize_t read_retry(int fd, void *buf, size_t n)
 	return r;
 }
 
-/* After fork: nothing but async-signal-safe calls. */
+/* After fork only async-signal-safe calls are allowed. */
 static void run_child(char *const argv[], const struct spawn_signals *s, pid_t tracer, int gate,
 		      int report)
 {
 	char go;
 	int code;
 	if (tracer) {
-		prctl(PR_SET_PTRACER, tracer); /* fails where there is no Yama */
+		prctl(PR_SET_PTRACER, tracer); /* fails without Yama, harmlessly */
 		if (write(gate, "", 1) != 1)
 			_exit(126);
 	}
@@ -76,7 +76,7 @@ int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t trace
 	int gate[2] = {-1, -1}, report[2] = {-1, -1}, code;
 	char ready;
 	*out = (struct spawn){.pid = -1, .gate = -1, .report = -1};
-	/* A socket, since writing to a pipe whose reader was killed would raise SIGPIPE. */
+	/* A socket: writing to a pipe whose reader was killed would raise SIGPIPE. */
 	if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) &&
 	    !pipe2(report, O_CLOEXEC) && (out->pid = fork()) >= 0) {
 		if (!out->pid) {
@@ -139,7 +139,7 @@ int spawn_release(struct spawn *p, char *const argv[], struct err *e)
 		code = errno;
 	close_end(&p->gate);
 	if (!code && read_retry(p->report, &code, sizeof(code)) != sizeof(code))
-		code = 0; /* closed by the exec */
+		code = 0; /* closed by exec: success */
 	close_end(&p->report);
 	if (!code)
 		return 0;

@@ -1,4 +1,4 @@
-/* Starts a command that waits until ditrace is ready for it; and helper processes. */
+/* Starts a command that waits until ditrace is ready for it; also starts helper processes. */
 #ifndef TRACER_PROC_SPAWN_H
 #define TRACER_PROC_SPAWN_H
 
@@ -15,7 +15,7 @@ struct spawn_signals {
 	sigset_t ignored;
 };
 
-/* Save the signal mask and the ignored signals; call it before the first change to either. */
+/* Save the signal mask and the set of ignored signals; call it before changing either. */
 void spawn_signals_save(struct spawn_signals *s);
 
 struct spawn {
@@ -24,21 +24,21 @@ struct spawn {
 };
 
 /* Fork a child that will exec argv[0] (searched in PATH; argv is NULL-terminated) once
- * spawn_release is called, with the signals of `s` and the present environment and standard
- * streams. If ditrace dies before that, the child exits; later, the command runs on. All other
- * descriptors of ditrace must be close-on-exec. `tracer`: a process that the child permits to trace
+ * spawn_release is called, with the signals of `s` and the current environment and standard
+ * streams. If ditrace dies before that, the child exits; afterwards the command runs on. All other
+ * descriptors of ditrace must be close-on-exec. `tracer`: a process that the child allows to trace
  * it under Yama (ptrace(2), ptrace_scope 1); 0: none. 0, or -errno with *e. */
 int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t tracer,
 		  struct spawn *out, struct err *e);
 
-/* Let the child exec, and wait until it has. 0; on failure -errno with *e, and the child has been
- * reaped. */
+/* Let the child exec, and wait for it. 0; on failure -errno with *e, and the child has been reaped.
+ */
 int spawn_release(struct spawn *p, char *const argv[], struct err *e);
 
-/* End and reap a child that was never released. */
+/* Make a child that was never released exit, and reap it. */
 void spawn_cancel(struct spawn *p);
 
-/* fork(2) for a part of ditrace: the child gets `sig` when the calling thread ends
+/* fork(2) for a process of ditrace: the child gets `sig` when the calling thread exits
  * (PR_SET_PDEATHSIG, prctl(2)), and exits at once if that has already happened. */
 pid_t spawn_part(int sig);
 
@@ -46,16 +46,16 @@ pid_t spawn_part(int sig);
  */
 int spawn_exit_status(int status);
 
-/* The exit status of a shell that cannot run a command because of `code` (negative errno): 127 when
- * it does not exist, else 126 (POSIX.1-2017, XCU 2.8.2). */
+/* The exit status of a shell that cannot run a command because of `code` (negative errno): 127 if
+ * it does not exist, otherwise 126 (POSIX.1-2017, XCU 2.8.2). */
 int spawn_failure_status(int code);
 
-/* Helper processes of ditrace, which outlive it just long enough to restore the traced ones, and
- * communication with them. */
+/* Helper processes of ditrace, which outlive it briefly to restore the targets, and communication
+ * with them. */
 
-/* Make the calling process, a fresh child, a helper: named `name` (at most 15 bytes), in a session
- * of its own, without the user's terminal and files, and protected from the OOM killer if that is
- * permitted. `sock`, its connection to ditrace, stays open. */
+/* Make the calling process, a fresh child, a helper: named `name` (at most 15 bytes), in its own
+ * session, without the user's terminal and files, and protected from the OOM killer if permitted.
+ * `sock`, its connection to ditrace, stays open. */
 void helper_begin(const char *name, int sock);
 
 /* Send or receive all `n` bytes on a stream socket, retrying after EINTR. False: the other end is

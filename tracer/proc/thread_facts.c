@@ -8,7 +8,7 @@
 
 #include "symbolizer/target/process.h"
 
-/* Read a file of the thread, without the trailing newline; "" when it cannot be read. */
+/* Read a file of the thread, without the trailing newline; "" if it cannot be read. */
 static const char *slurp(pid_t pid, pid_t tid, const char *name, char *out, size_t size)
 {
 	char path[64];

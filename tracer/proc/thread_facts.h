@@ -20,11 +20,11 @@ struct thread_facts {
 	bool in_syscall;   /* blocked in a system call; syscall and arg are known */
 	long syscall;
 	uint64_t arg[SYSCALL_ARGS];
-	char wchan[64]; /* kernel function that it is blocked in; "": not known */
+	char wchan[64]; /* kernel function that it is blocked in; "": unknown */
 };
 
 /* Read them for thread `tid` of process `pid`. What this user may not read stays empty. 0; -ESRCH
- * when there is no such thread. */
+ * if there is no such thread. */
 int thread_facts_read(pid_t pid, pid_t tid, struct thread_facts *out);
 
 /* The number of the system call that the thread is blocked in; -1: none, or not permitted. */
@@ -35,24 +35,24 @@ void thread_facts_syscall(const char *text, struct thread_facts *out);
 
 /* usage.c: resource usage of a process. */
 
-/* Totals since the process began, except where it says now. */
+/* Totals since the process began, except where marked "now". */
 struct usage {
-	uint64_t at_ns;		/* CLOCK_MONOTONIC, when it was read */
-	uint64_t start_ticks;	/* start time: together with the PID an identity */
-	uint64_t cpu_ns;	/* of all threads, ended ones included; granularity: clock ticks */
-	uint64_t rss, peak;	/* bytes of resident memory now, and at most */
-	uint64_t threads;	/* now */
-	uint64_t fds;		/* open now */
+	uint64_t at_ns;	      /* CLOCK_MONOTONIC, when it was read */
+	uint64_t start_ticks; /* start time; with the PID it identifies the process */
+	uint64_t cpu_ns;      /* of all threads, including exited ones; granularity: clock ticks */
+	uint64_t rss, peak;   /* resident memory in bytes, now and at its peak */
+	uint64_t threads;     /* now */
+	uint64_t fds;	      /* open now */
 	uint64_t read, written; /* bytes moved by read(2), write(2) and the like */
 	uint64_t switches;	/* context switches of the present threads */
 	bool has_fds, has_io;	/* this user may read them */
 };
 
-/* Read only at_ns, start_ticks, cpu_ns, rss (accurate to some pages) and threads, from one file.
- * False when the process does not exist. */
+/* Read only at_ns, start_ticks, cpu_ns, rss (accurate to a few pages) and threads, from a single
+ * file. False if the process does not exist. */
 bool usage_read_stat(pid_t pid, struct usage *out);
 
-/* 0; -ESRCH with *e when the process has ended; -EPERM with *e when nothing of it may be read. */
+/* 0; -ESRCH with *e if the process has exited; -EPERM with *e if nothing of it may be read. */
 int usage_read(pid_t pid, struct usage *out, struct err *e);
 
 #endif

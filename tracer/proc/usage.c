@@ -14,8 +14,8 @@
 
 enum { TEXT_SIZE = 8192 };
 
-/* Parses the fields of stat after the name, which may contain anything (proc_pid_stat(5)); utime is
- * the 12th of them. */
+/* Parses the fields of stat after the name, which may contain any characters (proc_pid_stat(5));
+ * utime is the 12th of these fields. */
 bool usage_read_stat(pid_t pid, struct usage *out)
 {
 	char text[1024];

@@ -1,5 +1,5 @@
-/* Inside of tracer/session/session.h: shared by what begins (session_open.c), what takes events
- * (session.c), what adds processes (session_procs.c) and what probes them (session_probes.c). */
+/* Internal to tracer/session: shared by opening (session_open.c), consuming events (session.c),
+ * adding processes (session_procs.c) and probing them (session_probes.c). */
 #ifndef TRACER_SESSION_INTERNAL_H
 #define TRACER_SESSION_INTERNAL_H
 
@@ -20,28 +20,28 @@
 enum {
 	PLANS_MAX = 16384,
 	TARGETS_MAX = 16,     /* described in the trace */
-	DISPATCH_LEAST = 100, /* dispatched ops that must be counted to tell a share */
+	DISPATCH_LEAST = 100, /* fewest dispatched ops for which a share is reported */
 };
 
 struct proc {
-	struct target *target; /* NULL: this index is free */
+	struct target *target; /* NULL: the slot is free */
 	bool alive;
-	bool boxed;	     /* the boxed call is probed */
+	bool boxed;	     /* boxed calls are probed */
 	bool code_freed;     /* the freeing of Python code is probed */
-	uint32_t generation; /* of the configuration the engine has */
+	uint32_t generation; /* generation of the configuration that the engine has */
 	uint64_t added;
-	bool decoded; /* of one that has ended: all of its records */
+	bool decoded; /* the process has exited and all its records are decoded */
 };
 
-/* The op table of a libtorch, and which file that is. */
+/* The op table of a libtorch, and that file's identity. */
 struct loaded_ops {
 	struct op_table *table; /* NULL: none */
 	uint64_t inode;
 	uint32_t major, minor;
 };
 
-/* The op table of the process that is to be traced first, made in a thread of its own while the
- * kernel checks the engine's programs. */
+/* The op table of the process that will be traced first, built in a separate thread while the
+ * kernel verifies the engine's programs. */
 struct preload {
 	pthread_t thread;
 	bool running;
@@ -55,33 +55,33 @@ struct session {
 	struct err engine_note; /* code 0: none */
 	struct decoder *decoder;
 	struct preload preload;
-	struct op_table *ops;	  /* that of `loaded` */
-	struct loaded_ops loaded; /* of the first libtorch met; others are not traced */
-	struct probe_site *sites; /* wanted ones, by file: [0, cpu_sites) and behind them */
+	struct op_table *ops;	  /* same as loaded.table */
+	struct loaded_ops loaded; /* of the first libtorch found; others are not traced */
+	struct probe_site *sites; /* cpu_sites wanted ones of OPS_CPU, then those of OPS_PYTHON */
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
 	struct when *when; /* NULL: no condition */
 	struct when_counts when_counts;
 	struct observer *observers;
-	const char *stops; /* the option that has threads stop at ops; NULL: none */
+	const char *stops; /* the option that makes threads stop at ops; NULL: none */
 	unsigned needs;	   /* OBSERVER_*, of all observers */
-	bool stopped;	   /* the thread of the record that is decoded now */
+	bool stopped;	   /* whether the thread of the record being decoded is stopped */
 	struct proc procs[PROCS_MAX];
 	unsigned total;
-	bool pynode_known;		 /* where PyNode keeps its Python object */
-	const struct py_frame *textless; /* asked for in vain, the last */
+	bool pynode_known;		 /* the offset of the Python object in PyNode is known */
+	const struct py_frame *textless; /* the last frame whose source text was not found */
 	struct trace_target targets[TARGETS_MAX];
 	unsigned ntargets;
-	struct err fatal; /* nothing can be traced as asked for; code 0: none */
-	bool calibrated;  /* what a probe costs was measured */
+	struct err fatal; /* why nothing can be traced as requested; code 0: it can */
+	bool calibrated;  /* the cost of a probe was measured */
 	uint64_t events, lost;
 	uint64_t start_ns, first_ns, now, kept_house;
-	uint64_t stats_ns, stats_hits; /* when stats were last written, and of how many hits */
-	uint64_t dispatch_since;       /* counting now, since */
+	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
+	uint64_t dispatch_since;       /* start of the current count; 0: not counting */
 	uint64_t dispatch_next;
 };
 
-/* Call `fn` of each observer that has it. */
+/* Call `fn` of each observer that has one. */
 #define OBSERVERS_CALL(s, fn, ...)                                                                 \
 	do {                                                                                       \
 		for (struct observer *o_ = (s)->observers; o_; o_ = o_->next)                      \
@@ -89,7 +89,7 @@ struct session {
 				o_->fn(o_, ##__VA_ARGS__);                                         \
 	} while (0)
 
-/* The first observer that has `fn`, NULL when none has. */
+/* The first observer that has `fn`, or NULL. */
 #define OBSERVERS_FIRST(s, fn)                                                                     \
 	({                                                                                         \
 		struct observer *o_ = (s)->observers;                                              \
@@ -103,42 +103,42 @@ static inline uint64_t session_now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Make the decoder, whose events the session takes from now on. Returns 0 or -ENOMEM. */
+/* Create the decoder, which passes its events to the session. 0 or -ENOMEM. */
 int session_begin_decoding(struct session *s);
 
-/* The slot of a process that is traced, NULL if it is not. */
+/* The slot of a traced process; NULL if it is not traced. */
 struct proc *session_proc(struct session *s, pid_t pid);
 
-/* session_plan.c: give the engine the plan of this session, what the options leave of the op
- * table's, and put its sites into s->sites. 0 or -errno with *e. */
+/* session_plan.c: give the engine this session's plan, the part of the op table that the options
+ * select, and put its sites into s->sites. 0 or -errno with *e. */
 int session_make_plan(struct session *s, struct err *e);
 
-/* Whether the lists of names leave this op. */
+/* Whether this op passes the name lists. */
 bool session_wants(const struct session *s, const struct op_desc *op);
 
 /* session_probes.c: probe the n sites of library `lib` (enum ops_file) in the process of slot
- * `index`. 0, also where it has no such library, or -errno with *e. */
+ * `index`. Returns 0, also if the process has no such library, or -errno with *e. */
 int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
 			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e);
 
-/* Put in what could not be put in when the process was added: its Python had not started, its
+/* Complete what was not possible when the process was added: its Python had not started, its
  * operators were not registered. */
 void session_complete_procs(struct session *s);
 
-/* session_ended.c, after each consume: free the slots of processes that have ended and whose
- * records are decoded, many at a time. `all`: there are no records that were not consumed. */
+/* session_ended.c, after each consume: free the slots of exited processes whose records are
+ * decoded, many at a time. `all`: all records were consumed. */
 void session_free_ended(struct session *s, bool all);
 
-/* Count dispatched ops for a moment, now and then. */
+/* Count dispatched ops for a short while, from time to time. */
 void session_sample_dispatch(struct session *s);
 
-/* session_ops.c: begin to make the op table of `pid`; make it, or take what was begun, into s->ops
- * (0 or -errno); end what was begun and not taken. */
+/* session_ops.c: start to build the op table of `pid` in the background; build it, or take the one
+ * in progress, into s->ops (0 or -errno); discard one that was not taken. */
 void session_preload(struct session *s, pid_t pid);
 int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e);
 void session_end_preload(struct session *s);
 
-/* Whether `m`, a libtorch, is the one that the op table was made of. */
+/* Whether the op table was built from `m`, a libtorch. */
 bool session_has_ops_of(const struct session *s, const struct mapping *m);
 
 void session_free_target_info(struct trace_target *t);

@@ -17,13 +17,14 @@
 #include "tracer/engine/engine.h"
 #include "tracer/session/internal.h"
 
-/* The line of code goes into the trace with its frame, while the file is at hand. */
+/* Source lines go into the trace with their frames, while the file is still available. */
 static void find_text(struct session *s, const struct op_event *ev)
 {
 	const struct py_frame *f = py_stack_where(ev->where_stack);
 	if (!f || f->text || f == s->textless)
 		return;
-	/* Its process may have ended, and another have the number: only its own knows the frame. */
+	/* The process may have exited and its PID may be in use again: only the right target knows
+	 * the frame. */
 	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		const struct target *t = s->procs[i].target;
 		if (t && t->pid == ev->pid && t->py && py_frame_text(t->py, f))
@@ -38,11 +39,11 @@ static struct target *target_of(struct session *s, const struct op_event *ev)
 	return p ? p->target : NULL;
 }
 
-/* Whether it passes the filters. */
+/* Whether the event passes the filters. */
 static bool is_recorded(struct session *s, const struct op_event *ev)
 {
-	/* Boxed calls and Python's nodes are all probed alike: which op it is, only the event
-	 * tells. */
+	/* Boxed calls of all ops hit the same probes, and so do Python nodes: only the event tells
+	 * which op it is. */
 	if ((s->o->ops || s->o->not_ops) && !session_wants(s, ev->op))
 		return false;
 	if (s->o->count && s->events >= s->o->count)
@@ -69,7 +70,7 @@ static void on_event(const struct op_event *ev, void *arg)
 static void on_stopped_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
-	/* Of the shim's threads some have gone on. */
+	/* With the shim, some threads have already resumed. */
 	s->stopped = !s->engine->observes || h->flags & HIT_STOPPED;
 	decoder_feed_now(s->decoder, h);
 	const struct observer *o = s->engine->count_call ? OBSERVERS_FIRST(s, awaits) : NULL;
@@ -83,7 +84,7 @@ static void on_hit(const struct hit *h, void *arg)
 	decoder_feed(s->decoder, h);
 }
 
-/* Hand what has come to the decoder; as the engine's consume. */
+/* Pass new records to the decoder. Returns like the engine's consume. */
 static int consume(struct session *s)
 {
 	return s->engine->consume(s->engine, s->stops ? on_stopped_hit : on_hit, s);
@@ -151,13 +152,14 @@ static void calibrate(struct session *s)
 	s->calibrated = true;
 }
 
-/* Whoever reads the file while it grows is told once a second, if anything happened. */
+/* Pass statistics on once a second if there were hits, for those who read the file while it grows.
+ */
 static void write_stats(struct session *s)
 {
 	enum { EVERY_NS = 1000 * 1000 * 1000 };
 	struct trace_stats stats;
 	struct engine_counters c;
-	/* While dispatched ops are counted a measurement would count, too. */
+	/* Not while dispatched ops are counted: calibration would be counted, too. */
 	if (!OBSERVERS_FIRST(s, on_stats) || !s->first_ns || s->dispatch_since ||
 	    s->now - s->stats_ns < EVERY_NS)
 		return;
@@ -183,7 +185,7 @@ static void housekeeping(struct session *s)
 	write_stats(s);
 }
 
-/* The engine is told as soon as the layout of a process's tensors is known. */
+/* Update the engine as soon as the layout of a process's tensors is known. */
 static void update_procs(struct session *s)
 {
 	for (unsigned i = 0; i < PROCS_MAX; i++) {
@@ -206,7 +208,7 @@ static int engine_failed(const struct session *s, int code, struct err *e)
 	return err_hint(e, "%s", s->engine->gone_hint);
 }
 
-/* The first trouble of an observer, reported or not; NULL: none. */
+/* The trouble of the first observer that has any, reported or not; NULL: none. */
 static const struct err *trouble(const struct session *s)
 {
 	for (const struct observer *o = s->observers; o; o = o->next)
@@ -215,7 +217,7 @@ static const struct err *trouble(const struct session *s)
 	return NULL;
 }
 
-/* The first that was not reported yet, which it is from now on; NULL: none. */
+/* The first unreported trouble, which counts as reported from now on; NULL: none. */
 static const struct err *unreported(struct session *s)
 {
 	for (struct observer *o = s->observers; o; o = o->next) {
@@ -297,7 +299,7 @@ unsigned session_total(const struct session *s)
 	return s->total;
 }
 
-/* All probes out, and then all that they had sent. */
+/* Remove all probes, then consume everything they sent. */
 static void stop_probes(struct session *s)
 {
 	calibrate(s);

@@ -1,5 +1,5 @@
-/* A tracing session: processes, an engine, the decoder, and where the events go. What run and
- * attach share. */
+/* A tracing session: processes, an engine, the decoder, and observers of the events. Shared by run
+ * and attach. */
 #ifndef TRACER_SESSION_SESSION_H
 #define TRACER_SESSION_SESSION_H
 
@@ -17,8 +17,8 @@
 
 /* The ops of the libtorch that a process has mapped. */
 
-/* Read them from the files `l` of process `pid`, l->torch not NULL. As op_table_load,
- * with `lazy` as op_table_load_lazy. */
+/* Read them from the files `l` of process `pid`; l->torch must not be NULL. Like op_table_load, or
+ * op_table_load_lazy with `lazy`. */
 int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e);
 
 #define SESSION_ALL_LEVELS UINT64_MAX
@@ -26,10 +26,10 @@ int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **
 enum session_phase { SESSION_ALL, SESSION_FORWARD, SESSION_BACKWARD };
 
 struct session_opts {
-	const char *ops, *not_ops; /* lists for filter_compile, NULL: all ops, none left out */
-	const char *when;	   /* condition for when_compile, NULL: none */
+	const char *ops, *not_ops; /* lists for filter_compile; NULL: all ops, none excluded */
+	const char *when;	   /* condition for when_compile; NULL: none */
 	const char *output;	   /* trace file; NULL: none */
-	const char *sample;	   /* samples a second, "": the usual; NULL: none */
+	const char *sample;	   /* samples per second, "": the default rate; NULL: none */
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
@@ -37,8 +37,8 @@ struct session_opts {
 	bool quiet;		   /* no summary at the end */
 	struct capture_opts capture;
 	struct stats_opts measure;
-	pid_t pid;    /* the process that will be added first; 0: not known */
-	pid_t attach; /* what is to be traced runs already; 0: it will be started */
+	pid_t pid;    /* the process that will be added first; 0: unknown */
+	pid_t attach; /* the running process to trace; 0: it will be started */
 	int engine;   /* enum engine_choice (tracer/engine/engine.h) */
 };
 
@@ -47,20 +47,20 @@ struct session;
 /* Open the engine and the outputs. `o` must outlive the session. 0 or -errno. */
 int session_open(const struct session_opts *o, struct session **out, struct err *e);
 
-/* Which engine was taken in place of the first choice and why, one line; NULL when there is nothing
- * to tell. */
+/* Which engine replaces the first choice and why, in one line; NULL if there is nothing to report.
+ */
 const char *session_note(const struct session *s);
 
-/* Where events are written, until session_finish; NULL: nowhere. */
+/* The writer of the trace file, until session_finish; NULL: none. */
 struct trace_writer *session_writer(struct session *s);
 
-/* Readable when session_step should not be put off; -1: it always can be, for a millisecond. */
+/* Readable when session_step should be called at once; -1: it can always wait a millisecond. */
 int session_wake(const struct session *s);
 
-/* The process that traces in place of ditrace, 0: none. */
+/* The process that traces on behalf of ditrace, 0: none. */
 pid_t session_tracer(const struct session *s);
 
-/* Whether the engine follows processes by itself, so that the two below are to be used in place of
+/* Whether the engine follows processes by itself. Then use the two functions below instead of
  * follow.h and freeze.h; they are those of struct engine. */
 bool session_follows(const struct session *s);
 int session_watch(struct session *s, pid_t pid, struct err *e);
@@ -69,26 +69,27 @@ int session_follow(struct session *s, follow_fn *fn, void *arg);
 /* Whether process `pid` maps a libtorch. */
 bool session_has_torch(pid_t pid);
 
-/* Whether it maps all that tracing needs: libtorch and what that is linked to. */
+/* Whether it maps everything that tracing needs: libtorch and the libraries it is linked to. */
 bool session_is_complete(pid_t pid);
 
-/* Start tracing `pid`, which maps a libtorch; nothing happens when it is traced already. 0 or
- * -errno: -ENODATA when it has no libtorch. */
+/* Start tracing `pid`, which maps a libtorch; does nothing if it is already traced. 0 or -errno:
+ * -ENODATA if it has no libtorch. */
 int session_add(struct session *s, pid_t pid, struct err *e);
 
-/* The process has ended, or has become another program: what is open of it ends. */
+/* The process has exited or called exec: its open ops end. */
 void session_remove(struct session *s, pid_t pid);
 
-/* Take what has come, for at most a few milliseconds' worth; call it every millisecond. Returns 0;
- * 1 when a limit of the options is reached; -errno when the session cannot go on. A failing output
- * (disk full) is no failure of the session: it goes on without, and *e is set once. */
+/* Consume what has arrived, at most a few milliseconds' worth; call it every millisecond. Returns
+ * 0; 1 when a limit of the options is reached; -errno when the session cannot go on. A failing
+ * output (disk full) does not fail the session: it goes on without that output, and *e is set once.
+ */
 int session_step(struct session *s, struct err *e);
 
-/* How many processes have been traced, those that have ended included. */
+/* Number of processes traced so far, including exited ones. */
 unsigned session_total(const struct session *s);
 
-/* Detach from everything, finish the outputs and print the summary on stderr (the traced program
- * owns stdout). 0 or -errno when an output failed, with *e unless session_step has told it. */
+/* Detach from everything, complete the outputs and print the summary on stderr (the traced program
+ * owns stdout). 0, or -errno if an output failed, with *e unless session_step has reported it. */
 int session_finish(struct session *s, struct err *e);
 
 void session_close(struct session *s);

@@ -2,10 +2,11 @@
 #include "symbolizer/decode/decoder.h"
 #include "tracer/session/internal.h"
 
-/* The writer has to define all again what it knew by the addresses of what is freed. */
+/* Free this many at a time: each time, the trace writer forgets all ops, frames and stacks that it
+ * knew by address and must look them up again by content. */
 enum { MANY = 32 };
 
-/* What was held back comes out now; nothing refers to the target afterwards. */
+/* Flush what was held back; after this nothing refers to the target. */
 static void finish(struct session *s, uint16_t index)
 {
 	struct target *t = s->procs[index].target;

@@ -21,7 +21,7 @@ static int open_filters(struct session *s, struct err *e)
 	return r;
 }
 
-/* Behind the others. NULL: there was no memory for it. */
+/* Append to the list. `o` may be NULL: out of memory. */
 static int append_observer(struct session *s, struct observer *o, struct err *e)
 {
 	struct observer **at = &s->observers;
@@ -36,7 +36,7 @@ static int append_observer(struct session *s, struct observer *o, struct err *e)
 	return 0;
 }
 
-/* The order is that in which they see an event and print their summaries. */
+/* Observers see events and print summaries in this order. */
 static int open_observers(struct session *s, struct err *e)
 {
 	const struct session_opts *o = s->o;
@@ -63,14 +63,14 @@ static int open_observers(struct session *s, struct err *e)
 	return r;
 }
 
-/* Which calls are to be stopped, if the engine bpf can pick them. */
+/* Whether the engine bpf could pick the calls that are to stop, and which. */
 static bool is_pickable(const struct session *s, struct pick *out)
 {
 	const struct observer *o = OBSERVERS_FIRST(s, pick);
 	return o && s->o->engine != ENGINE_PTRACE && o->pick(o, out);
 }
 
-/* The library has the thread wait that records a call. */
+/* With the shim, the library makes the thread that records a call wait. */
 static bool shim_stops(const struct session *s)
 {
 	return s->o->engine == ENGINE_SHIM && !(s->needs & OBSERVER_REGISTERS);
@@ -99,7 +99,7 @@ static int check_engine(const struct session *s, struct err *e)
 	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->stops);
 }
 
-/* A boxed call of an op whose other calls the engine counts is counted with them. */
+/* A boxed call counts together with the op's other calls, which the engine counts. */
 static struct call_count count_of(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
@@ -117,7 +117,7 @@ static struct call_count count_of(const struct op_event *ev, void *arg)
 	return (struct call_count){CALL_NOT_COUNTED, 0};
 }
 
-/* The engine of threads that stop. */
+/* Open an engine that stops threads. */
 static int open_stopping(struct session *s, struct err *e)
 {
 	struct pick pick;

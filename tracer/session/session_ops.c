@@ -28,7 +28,7 @@ static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, st
 	return load_ops(pid, l, false, &out->table, e);
 }
 
-/* A failure is told by the attempt that follows when the table is needed. */
+/* A failure is not reported here: session_load_ops tries again and reports it. */
 static void *preload_main(void *arg)
 {
 	struct preload *p = arg;

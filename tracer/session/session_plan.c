@@ -17,15 +17,15 @@ static bool observers_want(const struct session *s, const struct op_desc *op)
 	return true;
 }
 
-/* Whether the probes of `p` are to be put in, by the lists of names. Of boxed calls, Python
- * functions and their nodes only the events tell the name. */
+/* Whether the name lists require the probes of `p`. For boxed calls, Python functions and their
+ * nodes, only the events tell the name. */
 static bool is_probed(const struct session *s, const struct op_probe *p)
 {
 	if (p->exit_kind == EXIT_NONE)
 		return false;
 	if (p->role == ROLE_GRADS)
 		return OBSERVERS_FIRST(s, on_grads);
-	/* Nodes mark what is backward, wanted or not. */
+	/* Nodes mark what is backward, whether selected or not. */
 	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->needs & OBSERVER_NODES))
 		return true;
 	if (s->needs & OBSERVER_ALL)
@@ -51,7 +51,7 @@ static bool is_chosen(const struct session *s, const struct op_probe *p)
 	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
 }
 
-/* Keeps the chosen ones of `ops`; n of them when it begins. */
+/* Filters `ops`, of n entries, in place to the chosen ones, then checks --when against them. */
 static int check_when(struct session *s, const struct op_desc **ops, size_t n, struct err *e)
 {
 	bool more = s->o->ops && filter_may_come(&s->ops_filter, ops, n);
@@ -92,7 +92,7 @@ static void add_sites(struct session *s, uint32_t op, unsigned file, size_t *n)
 	*n += p->nsites;
 }
 
-/* In the order of enum shim_op. */
+/* Add sites in the order of enum shim_op. */
 static size_t add_observed(struct session *s)
 {
 	static const uint8_t roles[] = {ROLE_BOXED, ROLE_NAMED, ROLE_NAMED_NODE, ROLE_ENGINE};
@@ -110,8 +110,8 @@ bool session_wants(const struct session *s, const struct op_desc *op)
 	       (!s->o->not_ops || !filter_match(&s->not_filter, op));
 }
 
-/* Of an engine that picks calls: which operator a boxed call is of only its event tells, and Python
- * functions are not captured. */
+/* For an engine that picks calls. Only the event tells which operator a boxed call is of, so all of
+ * these stop; Python functions are not captured, so they never do. */
 static __u8 stop_flags(const struct session *s, const struct op_probe *p)
 {
 	if (!s->engine->count_call || p->role == ROLE_BOXED)
@@ -119,7 +119,7 @@ static __u8 stop_flags(const struct session *s, const struct op_probe *p)
 	return p->role == ROLE_FUNCTION ? 0 : PLAN_STOP | PLAN_PICK;
 }
 
-/* What the options add to the plan of an op. */
+/* The flags that the options add to the plan of an op. */
 static __u8 session_flags(const struct session *s, const struct op_probe *p)
 {
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;

@@ -21,7 +21,7 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
 	return r ? r : s->engine->attach(s->engine, pid, index, &f, e);
 }
 
-/* A probe at a place in a file that is only known by an address in the process. */
+/* Probe a place in a file for which only an address in the process is known. */
 static int probe_address(struct session *s, struct proc *p, uint64_t addr, uint32_t kind,
 			 uint32_t op)
 {
@@ -51,8 +51,8 @@ static void probe_code_freed(struct session *s, struct proc *p)
 	probe_address(s, p, addr, SITE_CODE_FREED, 0);
 }
 
-/* The function that boxed calls pass, at `at`: its exits are found as those of the others, from the
- * code in the file. */
+/* Probe the function at `at`, through which all boxed calls go. Its exits are found like those of
+ * other functions, from the code in the file. */
 static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 {
 	struct target *t = p->target;
@@ -72,7 +72,8 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 		size_t n = file == OPS_CPU ? own : 0;
 		if (changed >= 0)
 			n = op_table_call_boxed_sites(s->ops, file, sites);
-		/* The operators that they call may be gone when their calls are looked at. */
+		/* Probe parseSchema, too: an operator called this way may be gone when its call is
+		 * decoded. */
 		if (file == OPS_CPU && s->ops->schema_off)
 			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA};
 		if (n)
@@ -82,9 +83,9 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 	maps_free(&maps);
 }
 
-/* It is known once PyTorch is imported. The program's first op may come soon after that, and probes
- * are slow to place where many processes are traced at once: the main thread stands still so long.
- */
+/* The address of boxed calls is known once PyTorch is imported, and the program may run its first
+ * op soon after. The main thread is frozen meanwhile, since placing probes is slow when many
+ * processes are traced at once. */
 static void probe_boxed(struct session *s, struct proc *p)
 {
 	enum { TRY_NS = 60ULL * 1000 * 1000 * 1000, WAIT_MS = 100 };
@@ -135,8 +136,8 @@ void session_complete_procs(struct session *s)
 	}
 }
 
-/* A tenth of the first seconds, less later on: each call of the dispatcher costs a trap meanwhile.
- */
+/* Counts for about a twentieth of the first seconds and less later: while counting, each dispatcher
+ * call costs a trap. */
 void session_sample_dispatch(struct session *s)
 {
 	enum { WINDOW_NS = 50 * 1000 * 1000, PAUSE_NS = 1000 * 1000 * 1000 };

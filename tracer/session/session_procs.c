@@ -204,7 +204,7 @@ void session_remove(struct session *s, pid_t pid)
 	struct proc *p = session_proc(s, pid);
 	if (!p)
 		return;
-	/* What it sent last may still be on its way: session_free_ended has the slot. */
+	/* Its last records may still be on their way: session_free_ended frees the slot. */
 	p->alive = false;
 	s->engine->detach(s->engine, (uint16_t)(p - s->procs));
 }
