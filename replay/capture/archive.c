@@ -18,10 +18,10 @@ struct archive {
 	zipFile zip;
 	uint64_t max_bytes;
 	uint64_t at, end;      /* position in the file, and its size so far */
-	uint64_t member_bytes; /* still to come */
+	uint64_t member_bytes; /* of the current member, not written yet */
 	uint64_t member_size;
 	uint32_t crc;
-	int rc; /* the first failure: nothing is written after it */
+	int rc; /* the first failure; nothing is written after it */
 };
 
 static voidpf io_open(voidpf opaque, const void *name, int mode)
@@ -100,7 +100,7 @@ static int io_error(voidpf opaque, voidpf stream)
 	return a->rc != 0;
 }
 
-/* What failed, in words; `rc` is what minizip thinks of it. */
+/* Report the first failure in *e; `rc` is minizip's result. Returns 0 if there was none. */
 static int failed(struct archive *a, int rc, struct err *e)
 {
 	if (!a->rc && rc)
@@ -134,8 +134,8 @@ static int name_it(struct archive *a, const char *path)
 	return a->path && a->part && a->folder ? 0 : -ENOMEM;
 }
 
-/* A new file under the temporary name: one that is left there is not followed, written to or kept.
- */
+/* Create the temporary file. An existing file or link of that name is removed, never followed or
+ * written to. */
 static int create(struct archive *a)
 {
 	int fd;
@@ -188,7 +188,7 @@ enum {
 	ZIP64_EXTRA = 20, /* what minizip adds to the header of a large member */
 };
 
-/* An extra field "FB" that fills up to the alignment, as torch's own (getPadding,
+/* Extra field "FB" that pads the header to the alignment, as in PyTorch (getPadding,
  * caffe2/serialize/inline_container.cc). Returns its size. */
 static unsigned padding(const struct archive *a, size_t name_len, bool large, uint8_t *out)
 {
@@ -222,7 +222,7 @@ int archive_member(struct archive *a, const char *name, uint64_t bytes, struct e
 	return failed(a, rc, e);
 }
 
-/* Ends the member when it has all its bytes. */
+/* End the member once all its bytes are written. */
 static int end_member(struct archive *a, struct err *e)
 {
 	if (a->member_bytes)
@@ -284,7 +284,7 @@ void archive_abort(struct archive *a)
 	drop(a);
 }
 
-enum { CHUNK = 1 << 20 }; /* read at a time: stays in the second-level cache */
+enum { CHUNK = 1 << 20 }; /* bytes per read: fits in the L2 cache */
 
 static int write_storage(struct archive *a, const struct pth_storage *st, size_t number,
 			 const struct source *src, uint8_t *chunk, struct err *e)
@@ -325,7 +325,7 @@ static int write_members(struct archive *a, const struct pth_pickle *p,
 	return rc;
 }
 
-/* Before anything is read: what will not fit is not begun. */
+/* Fail before anything is read if pickle and storages alone exceed the limit. */
 static int check_size(const struct pth_pickle *p, const struct pth_description *d, const char *path,
 		      uint64_t max_bytes, struct err *e)
 {

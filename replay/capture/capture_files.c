@@ -19,7 +19,7 @@ static json_t *named(const char *prefix, const char *name)
 	return name ? json_sprintf("%s%s", prefix, name) : NULL;
 }
 
-/* A member that is not known, NULL, is left out. */
+/* An unknown member (NULL) is left out. */
 static void set(json_t *o, const char *key, json_t *value)
 {
 	if (value)
@@ -98,14 +98,13 @@ static void add_text(json_t *o, const char *key, const char *text)
 		set(o, key, json_string(text));
 }
 
-/* The JSON beside a file, as op_tools/save_op_args.py of ditorch writes it:
- *
- * {"args": [...], "kwargs": {...} when there are any, "op": name} with an indentation of four, as
- * json.dump(indent=4) writes it: tensors are objects of device, dtype, numel, shape (the text of a
- * tuple), stride, requires_grad, layout and data_ptr, lists are lists, all else is its str(). What
- * of a tensor is not known has no member. Ours alone are "file", "line" and "function" of the call,
- * "node", "python", "python_changed", and "of" (struct pth_content). NULL without memory; free()
- * it. */
+/* The JSON file beside a .pth file, as op_tools/save_op_args.py of ditorch writes it with
+ * json.dump(indent=4):
+ * {"args": [...], "kwargs": {...} if there are any, "op": name}. A tensor is an object with device,
+ * dtype, numel, shape (a tuple as text), stride, requires_grad, layout and data_ptr, less those
+ * that are unknown; a list is a list; anything else is its str(). ditrace adds "file", "line" and
+ * "function" of the call, "node", "python", "python_changed", and "of" (struct pth_content). free()
+ * it; NULL without memory. */
 static char *capture_json(const struct pth_content *c, const struct capture_about *about)
 {
 	bool addresses = !about->no_addresses;
@@ -200,7 +199,7 @@ static int make_folders(const char *path, struct err *e)
 	return 0;
 }
 
-/* As the archive: under a temporary name until it is whole. */
+/* Write under a temporary name until complete, like the archive. */
 static int write_json(const char *path, const char *text, struct err *e)
 {
 	char final[PATH_SIZE + 8], part[sizeof(final) + 8];
@@ -271,7 +270,8 @@ static int limit_reached(const struct capture_files *c, const char *path, struct
 	return -EOVERFLOW;
 }
 
-/* The folders are made when it is sure that something can go into them. */
+/* Create the folders only once the file cannot be opened without them: by then all values have been
+ * checked, so a refused call leaves no empty folders. */
 static int write_pth(const char *path, const struct pth_content *content, const struct source *src,
 		     uint64_t max_bytes, struct pth_result *result, struct err *e)
 {
@@ -282,7 +282,7 @@ static int write_pth(const char *path, const struct pth_content *content, const 
 	return rc ? rc : pth_write(path, content, src, max_bytes, result, e);
 }
 
-/* Both files, or none as far as it can be helped: the .json is small, and room is kept for it. */
+/* Write both files, or neither as far as possible: the limit leaves room for the .json. */
 static int write_files(struct capture_files *c, const struct pth_content *content,
 		       const struct capture_about *about, const struct source *src,
 		       struct capture_saved *saved, struct pth_result *result, struct err *e)

@@ -14,27 +14,26 @@
 #include "replay/capture/source.h"
 #include "symbolizer/event/event.h"
 
-/* Which torch.load opens a file. The same file may be limited in several ways. */
+/* What torch.load needs to open a file; several may apply. */
 enum {
-	/* Holds a float, a complex number, a torch.device, or a dtype as a value that is none of
-	 * complex32, complex64, complex128, float16, float32, float64, int8 ... int64: 1.13 opens
-	 * such files, its own too, with weights_only=False alone (_weights_only_unpickler.py of
+	/* Holds a float, a complex number, a torch.device, or a dtype as a value other than
+	 * complex32, complex64, complex128, float16, float32, float64, int8 ... int64. 1.13 loads
+	 * such files, even its own, only with weights_only=False (_weights_only_unpickler.py of
 	 * 1.13.1). */
 	PTH_FULL_LOAD_1_13 = 1 << 0,
-	/* Holds a memory format, which no version's weights_only knows: weights_only=False, or
-	 * torch.serialization.add_safe_globals([(torch.channels_last, "torch.channels_last")]).
-	 * torch.save of these versions cannot write one at all. */
+	/* Holds a memory format, which weights_only rejects in every version: needs
+	 * weights_only=False, or torch.serialization.add_safe_globals([(torch.channels_last,
+	 * "torch.channels_last")]). torch.save of these versions cannot write one at all. */
 	PTH_FULL_LOAD = 1 << 1,
-	/* Has a tensor that 1.13 cannot have or load: float8, float4, uint16 ..., complex32, or one
-	 * with the conjugate or negative bit. */
+	/* Has a tensor that 1.13 lacks or cannot load: float8, float4, uint16 ..., complex32, or
+	 * one with the conjugate or negative bit. */
 	PTH_NOT_1_13 = 1 << 2,
-	/* Has quantized tensors: they keep dtype, shape and bytes, and int_repr() gives their
-	 * integers, but they have no scale and zero point; printing or computing with them fails.
-	 */
+	/* Has quantized tensors: they keep dtype, shape and bytes, and int_repr() returns their
+	 * integers, but without scale and zero point, printing or computing with them fails. */
 	PTH_NO_QUANTIZER = 1 << 3,
 };
 
-/* Each of `limits` as words for a person, comma-separated, into `out`; "" for none. Returns out. */
+/* Describe each of `limits` in words, comma-separated, in `out`; "" for none. Returns out. */
 const char *pth_limits_text(char *out, size_t size, unsigned limits);
 
 struct pth_keyword {
@@ -48,59 +47,58 @@ struct pth_content {
 	const char *name, *identifier; /* UTF-8 */
 	const struct value *args;
 	unsigned nargs;
-	bool args_in_one; /* args is a tuple of one: the tuple of the nargs values */
+	bool args_in_one; /* args is a 1-tuple of the tuple of the nargs values */
 	const struct pth_keyword *kwargs;
 	unsigned nkwargs;
-	/* Written as "of" into the dict, a tuple of strings, when it is not NULL: which argument of
-	 * the call each of args belongs to, "0", "1[2]" by place or "weight" by keyword. */
+	/* If not NULL, saved in the dict as "of", a tuple of strings: the argument of the call that
+	 * each of args belongs to, "0" or "1[2]" by position, "weight" by keyword. */
 	const char *const *of;
 };
 
-/* Put the arguments of the operator's call `ev` into `out`, whose kwargs are empty, as Python would
- * pass them to the function of its name. By the schema keyword-only ones are keywords. Left out, as
- * a program leaves them out, are keywords that have their default and the last positional ones that
- * have theirs: the dispatcher's operator takes more arguments than the Python function
- * (aten::layer_norm has cudnn_enable), and those have their default then. An operator without a
- * schema has positional arguments only. `out` refers to `ev` and to what is in `a`. Returns 0 or
- * -ENOMEM. */
+/* Set `out`, whose kwargs are empty, to the arguments of the operator call `ev` as Python would
+ * pass them to the function of its name. Keyword-only arguments of the schema become keywords. As
+ * in a program, keywords and trailing positional arguments that have their default are left out:
+ * the dispatcher's operator takes more arguments than the Python function (aten::layer_norm has
+ * cudnn_enable), and those then have their default. Without a schema all arguments are positional.
+ * `out` refers to `ev` and to memory of `a`. Returns 0 or -ENOMEM. */
 int pth_choose_input(const struct op_event *ev, struct arena *a, struct pth_content *out);
 
-/* Of the call that a file belongs to; NULL: not known. */
+/* About the call that a file belongs to; NULL: unknown. */
 struct capture_about {
 	const struct py_frame *where; /* the line of the program that made the call */
 	const char *node;	      /* of gradients: the backward node, "AddmmBackward0" */
 	const char *python, *changed; /* the interpreter: struct interpreter */
-	bool no_addresses; /* the data_ptr of tensors is none of the program's: it has no member */
+	bool no_addresses;	      /* data_ptr is no address of the program: omit it */
 };
 
-/* The Python interpreter of a process, by the path that would start it again: what sys.executable
- * is there. In a virtual environment that is a link whose folder decides which packages there are,
- * so the file that runs (/proc/PID/exe) does not do. */
+/* The Python interpreter of a process: the path that starts it again, its sys.executable. In a
+ * virtual environment this is a symbolic link whose folder decides which packages are found, so the
+ * running file (/proc/PID/exe) would not do. */
 
 struct interpreter {
-	char path[PATH_MAX]; /* absolute, as the process sees it; "" when it is not known */
+	char path[PATH_MAX]; /* absolute, as the process sees it; "": unknown */
 	char
 	    changed[40]; /* when that file, or link, last changed: st_ctim, "SECONDS.NANOSECONDS" */
-	/* Of which process this is; kept so that the next question about it is cheap. */
+	/* Identify the process, so that asking again for the same one is cheap. */
 	pid_t pid;
 	dev_t dev;
 	ino_t ino;
 };
 
-/* Find that of process `pid`, a number as /proc here has it, into `out` (zero-initialised, or of a
- * process asked for before). As Modules/getpath.py of CPython finds sys.executable: by argv[0], the
- * PATH and the current folder, taken only when it leads to the very file that runs; else that file.
- * What is not called python or pypy is none: a program with Python built in may do anything. */
+/* Find the interpreter of process `pid`, a number as in /proc here. `out` is zero-initialised or
+ * has an earlier result. As Modules/getpath.py of CPython finds sys.executable: argv[0], by the
+ * PATH and the current folder, if that leads to the very file that is running; else that file. Only
+ * python* and pypy* count: a program that embeds Python may do anything when started. */
 void interpreter_of(pid_t pid, struct interpreter *out);
 
-/* Is there still that file, executable, of this user or of root, not changed since? `changed` as
- * above. The time of a change cannot be chosen by whoever makes a file, so that a capture from
- * elsewhere names no program that came with it. */
+/* Whether that file is still there, executable, owned by this user or by root, and unchanged since
+ * (`changed` as above). The time of a change cannot be chosen by whoever makes a file, so a capture
+ * from elsewhere cannot name a program that came with it. */
 bool interpreter_is_there(const char *path, const char *changed);
 
 enum { CAPTURE_NAME_SIZE = 256 };
 
-/* The files of one call, named as ditorch names them. */
+/* The files of a call, named as in ditorch. */
 enum capture_part {
 	CAPTURE_INPUT,	      /* from the args of the op's event, at its entry */
 	CAPTURE_OUTPUT,	      /* from the results of the op's event, at its exit */
@@ -108,28 +106,28 @@ enum capture_part {
 	CAPTURE_GRAD_OUTPUTS, /* from the args of the event of the backward node, at its entry */
 };
 
-/* Which call: keep it from the entry of a forward op until its gradients are written. */
+/* Identifies a call; keep it from the entry of a forward op until its gradients are written. */
 struct capture_call {
 	uint64_t id;	/* of the forward event: ditorch's forward_id */
 	int64_t time_s; /* when it began, seconds since 1970 */
 	int32_t pid;
-	char op[CAPTURE_NAME_SIZE]; /* the name for Python, "torch.add" (opnames_callable) */
-	/* Of grad_inputs: see struct pth_content; not owned. NULL: they are those of the edges of
-	 * the op's own backward node, in their order, as ditorch has them. */
+	char op[CAPTURE_NAME_SIZE]; /* Python name, "torch.add" (opnames_callable) */
+	/* For grad_inputs: `of` of struct pth_content, not owned. NULL: they belong to the edges of
+	 * the op's own backward node, in their order, as in ditorch. */
 	const char *const *of;
 };
 
-/* Where the captures go and what was done. Zero-initialise, then set `root` and `max_bytes`. For
- * one thread. */
+/* Where captures are written, and totals. Zero-initialise, then set `root` and `max_bytes`. Not
+ * thread-safe. */
 struct capture_files {
-	const char *root;   /* folder in which op_tools_results lies, "." for the current one */
+	const char *root;   /* folder for op_tools_results, "." for the current one */
 	uint64_t max_bytes; /* of all files together, 0: no limit */
 
 	uint64_t files, bytes;		 /* .pth files written; bytes of these and their .json */
 	uint64_t refused[REFUSAL_COUNT]; /* files not written, by reason */
 	unsigned limits;		 /* PTH_* of all files written, or-ed */
-	struct interpreter python;	 /* of the process that was captured last */
-	int64_t realtime_offset_ns;	 /* CLOCK_REALTIME - CLOCK_MONOTONIC, 0: not yet asked */
+	struct interpreter python;	 /* of the last process captured */
+	int64_t realtime_offset_ns;	 /* CLOCK_REALTIME - CLOCK_MONOTONIC, 0: not measured yet */
 };
 
 struct capture_saved {
@@ -138,34 +136,34 @@ struct capture_saved {
 	unsigned limits; /* PTH_* */
 };
 
-/* The call that the forward event `ev` is: its id, pid and op, and when it began by start_ns. False
- * when it has no name that fits. */
+/* Fill `out` from the forward event `ev`: id, pid, op, and time from start_ns. False if the op's
+ * name does not fit. */
 bool capture_call_of(struct capture_files *c, const struct op_event *ev, struct capture_call *out);
 
-/* Write one file of `call` and the .json beside it:
- * ROOT/op_tools_results/op_capture_results/OP/PID/ID/Y-m-d-H-M-S/PART.pth, in local time. `ev` is
- * the event that the part is read from, see enum capture_part; it is the event of the op or of the
- * backward node at that moment. In OP, what a file name cannot have ('/', control characters, a dot
- * at the start) is '_'. `saved` may be NULL.
+/* Write one file of `call`, and the .json beside it:
+ * ROOT/op_tools_results/op_capture_results/OP/PID/ID/Y-m-d-H-M-S/PART.pth, in local time. The part
+ * is read from `ev` (see enum capture_part), the event of the op or of the backward node as it is
+ * at that moment. Characters of OP that a file name cannot have ('/', control characters, a leading
+ * dot) become '_'. `saved` may be NULL.
  *
- * Returns 0; -ENOTSUP when a value cannot be written, which is counted in c->refused; -EOVERFLOW
- * when max_bytes would be exceeded; else the -errno of the file system or of the source. After
- * -ENOTSUP, and after a failure of the source, other calls can still be captured, see
- * capture_is_over. The target is not touched but by the source's read. */
+ * Returns 0; -ENOTSUP for a value that cannot be written, counted in c->refused; -EOVERFLOW if
+ * max_bytes would be exceeded; else the -errno of the file system or of the source. After -ENOTSUP,
+ * and after a failure of the source, other calls can still be captured, see capture_is_over. The
+ * target is only touched by the source's read. */
 int capture_write(struct capture_files *c, const struct capture_call *call, enum capture_part part,
 		  const struct op_event *ev, const struct source *src, struct capture_saved *saved,
 		  struct err *e);
 
-/* The same of values that are no event's: into PART.pth of the folder .../OP/PID/ABOVE/ID/TIME;
- * `above` is "" or "autocompare/", as ditorch's comparison has it, and `part` may be in a folder,
- * "device/input". Fills the name and identifier of `content` and the interpreter of `about`. */
+/* The same for values without an event: writes PART.pth in the folder .../OP/PID/ABOVE/ID/TIME.
+ * `above` is "" or "autocompare/", as in ditorch's comparison; `part` may include a folder,
+ * "device/input". Fills in the name and identifier of `content` and the interpreter of `about`. */
 int capture_write_content(struct capture_files *c, const struct capture_call *call,
 			  const char *above, const char *part, struct pth_content *content,
 			  struct capture_about *about, const struct source *src,
 			  struct capture_saved *saved, struct err *e);
 
-/* Does this failure of capture_write mean that no other file can be written either: the limit is
- * reached, the disk is full, the folder is not writable? */
+/* Whether this failure of capture_write means that no other file can be written either: limit
+ * reached, disk full, folder not writable. */
 bool capture_is_over(int rc);
 
 #endif

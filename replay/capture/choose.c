@@ -1,5 +1,5 @@
-/* Which values of a call are saved, and under which names: the arguments as a Python program would
- * pass them, what was returned or written to, gradients. */
+/* Chooses the values of a call to save, and their names: arguments as a Python program would pass
+ * them, what was returned or written to, gradients. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static bool equals_number(const char *text, double number)
 	return end != text && !*end && d == number;
 }
 
-/* The integers that schemas write as words: at::Reduction (ATen/core/Reduction.h). */
+/* Defaults that schemas write as words: at::Reduction (ATen/core/Reduction.h). */
 static bool equals_int(const char *text, int64_t i)
 {
 	if (is_word(text, "Mean"))
@@ -54,7 +54,7 @@ static bool equals_scalar(const char *text, const struct value *v)
 	return v->scalar == VALUE_FLOAT && equals_number(text, v->f);
 }
 
-/* "[1, 1]", or "1" for all of them. */
+/* "[1, 1]", or "1" for a list of equal items. */
 static bool equals_list(const char *text, const struct value *v)
 {
 	char item[32];
@@ -79,7 +79,7 @@ static bool equals_list(const char *text, const struct value *v)
 	return is_word(text + strspn(text, " "), "]");
 }
 
-/* Is `v` certainly what the schema writes as `text`? */
+/* Whether `v` is certainly the default that the schema writes as `text`. */
 static bool is_default(const char *text, const struct value *v)
 {
 	if (!text)
@@ -106,7 +106,7 @@ static bool is_default(const char *text, const struct value *v)
 	}
 }
 
-/* aten::to gets what Python's Tensor.to has no argument for: the layout and pinning of self. */
+/* aten::to gets the layout and pinning of self; Python's Tensor.to has no arguments for them. */
 static bool is_implied(const struct schema *s, const struct schema_arg *arg, const struct value *v)
 {
 	enum { STRIDED = 0 };
@@ -144,7 +144,7 @@ int pth_choose_input(const struct op_event *ev, struct arena *a, struct pth_cont
 	return s && s->nargs >= ev->nargs ? choose_by_schema(ev, s, a, out) : 0;
 }
 
-/* The arguments that the operator writes to, by their names; none for one without a schema. */
+/* The arguments that the operator writes to, as keywords; none without a schema. */
 static int choose_written(const struct op_event *ev, struct arena *a, struct pth_content *out)
 {
 	const struct schema *s = ev->op->parsed;
@@ -156,8 +156,8 @@ static int choose_written(const struct op_event *ev, struct arena *a, struct pth
 	return kw ? 0 : -ENOMEM;
 }
 
-/* As Python returns it: the result, a tuple of several, None for none, and then what was written to
- * as keywords. */
+/* As Python returns it: the result, or a tuple of several. Without a result: None, and the
+ * arguments written to as keywords. */
 static int choose_output(const struct op_event *ev, struct arena *a, struct pth_content *out)
 {
 	static const struct value none = {.kind = VALUE_NONE};
@@ -167,7 +167,7 @@ static int choose_output(const struct op_event *ev, struct arena *a, struct pth_
 	return ev->nresults ? 0 : choose_written(ev, a, out);
 }
 
-/* The one list that nodes take and give is the tuple of args. */
+/* Backward nodes take and return one list, whose items become the args. */
 static int choose_grads(const struct value *v, unsigned n, struct pth_content *out)
 {
 	bool is_list = n == 1 && v->kind == VALUE_LIST;

@@ -1,5 +1,5 @@
-/* Of each value whether it can be written, and of each tensor which bytes are its own and which
- * storage of the file has them. */
+/* Decides whether each value can be written, which bytes each tensor has, and which storage of the
+ * file holds them. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ static const unsigned needed = TENSOR_NO_SHAPE | TENSOR_NO_STRIDE | TENSOR_NO_DT
 			       TENSOR_NO_DEVICE | TENSOR_NO_LAYOUT | TENSOR_NO_DATA_PTR |
 			       TENSOR_NO_OFFSET;
 
-/* Elements from the first of the storage to behind the last of the tensor; -1: contradictions. */
+/* Number of elements from the start of the storage through the last one of the tensor; -1 for
+ * contradictory metadata. */
 static int64_t reach(const struct tensor *t)
 {
 	int64_t numel = 1, last = t->storage_offset, step;
@@ -96,7 +97,7 @@ static bool is_utf8(const char *s, size_t n)
 	return j != NULL;
 }
 
-/* Is a value that is neither list nor tensor one that can be written? */
+/* Why a value that is neither list nor tensor cannot be written. */
 static enum refusal plain_refusal(const struct value *v)
 {
 	bool known = true;
@@ -161,21 +162,22 @@ static const char *storage_class(int dtype)
 	return NULL;
 }
 
-/* Do `s` and the storage of `t` hold the same memory in the same way? The classes are constants:
- * equal names are the same pointer. */
+/* Whether `s` is the storage of `t`: the same memory as the same class. Class names are constants:
+ * equal names are equal pointers. */
 static bool storage_is_of(const struct pth_storage *s, const struct tensor *t,
 			  const struct extent *x, const char *class_name)
 {
 	if (s->class_name != class_name || s->impl != t->storage ||
 	    s->device_type != t->meta.device_type || s->device_index != t->meta.device_index)
 		return false;
-	/* Tensors without elements say nothing of where the memory is. */
+	/* Tensors without elements do not tell where the memory is. */
 	if (!s->base || !x->base)
 		return s->impl != 0;
 	return s->base == x->base;
 }
 
-/* How much of the storage goes into the file: whole items of what is known of it. */
+/* Bytes of the storage to write: whole items of all of it if its size is known, else what the
+ * tensor reaches. */
 static uint64_t bytes_wanted(const struct pth_storage *p, const struct extent *x,
 			     const struct source_tensor *more)
 {
@@ -184,8 +186,8 @@ static uint64_t bytes_wanted(const struct pth_storage *p, const struct extent *x
 	return x->base && whole > x->bytes ? whole : x->bytes;
 }
 
-/* The number of the storage of `t`, whose extent is `x`: a new one if it is not there, and made as
- * large as `t` needs; or -ENOMEM. */
+/* The index of the storage of `t`, whose extent is `x`: added if new, enlarged if `t` needs more;
+ * or -ENOMEM. */
 static int storage_of(struct pth_description *d, const struct tensor *t, const struct extent *x,
 		      const struct source_tensor *more)
 {

@@ -1,5 +1,4 @@
-/* What the files of this folder share: the four steps in which a .pth file is made, and the zip
- * that it is. */
+/* Internal to replay/capture: the four steps of writing a .pth file, and its zip format. */
 #ifndef REPLAY_CAPTURE_INTERNAL_H
 #define REPLAY_CAPTURE_INTERNAL_H
 
@@ -18,16 +17,16 @@ struct pth_result {
 	enum refusal refusal; /* when pth_write returned -ENOTSUP */
 };
 
-/* The first step, choose.c: which values of the event `ev` are in `part`, and their names, into
- * `out`, whose other members stay; it refers to `ev` and to what is in `a`. Returns 0 or -ENOMEM.
- */
+/* First step, choose.c: choose the values of the event `ev` that belong to `part`, and their names.
+ * Other members of `out` stay unchanged; it refers to `ev` and to memory of `a`. Returns 0 or
+ * -ENOMEM. */
 int pth_choose(enum capture_part part, const struct op_event *ev, struct arena *a,
 	       struct pth_content *out);
 
-/* The second step, describe.c. */
+/* Second step, describe.c. */
 
-/* Tensors of different dtypes that share memory get storages of their own (torch.save refuses
- * them). */
+/* Tensors of different dtypes that share memory get separate storages (torch.save refuses such
+ * tensors). */
 struct pth_storage {
 	const char *class_name; /* of the torch module, "FloatStorage"; NULL: UntypedStorage */
 	uint64_t impl;		/* address of the StorageImpl, 0: not known */
@@ -41,10 +40,10 @@ enum { NO_STORAGE = -1 };
 
 struct pth_tensor {
 	struct source_tensor more;
-	int storage; /* its number; NO_STORAGE: it is on the meta device */
+	int storage; /* index of its storage; NO_STORAGE: it is on the meta device */
 };
 
-/* What a file has of its tensors. Zero-initialise; pth_description_free gives it back. */
+/* The tensors and storages of a file. Zero-initialise; free with pth_description_free. */
 struct pth_description {
 	struct pth_storage *storages; /* number i is "data/i" in the file */
 	size_t nstorages, storages_room;
@@ -52,21 +51,21 @@ struct pth_description {
 	size_t ntensors, tensors_room;
 };
 
-/* Check every value of `c` and describe its tensors. Returns 0; -ENOTSUP when a value cannot be
- * written, with *e and why in *refusal; -ENOMEM with *e. */
+/* Check every value of `c` and describe its tensors. Returns 0; -ENOTSUP if a value cannot be
+ * written, with *e and the reason in *refusal; -ENOMEM with *e. */
 int pth_describe(const struct pth_content *c, const struct source *src, struct pth_description *out,
 		 enum refusal *refusal, struct err *e);
 
 void pth_description_free(struct pth_description *d);
 
-/* The third step, pickle.c: data.pkl, a Python pickle of protocol 2. */
+/* Third step, pickle.c: data.pkl, a Python pickle of protocol 2. */
 
-/* Zero-initialise. Owns `data`; pth_pickle_free gives it back. */
+/* Zero-initialise; free with pth_pickle_free. */
 struct pth_pickle {
 	uint8_t *data;
 	size_t len, room;
-	unsigned limits; /* PTH_* of what is in it */
-	bool failed;	 /* without memory: what is added then is dropped */
+	unsigned limits; /* PTH_* of its values */
+	bool failed;	 /* out of memory: further data is dropped */
 };
 
 /* Pickle the dict of `c`, which `d` describes. Returns 0, or -ENOMEM with *e. */
@@ -75,50 +74,49 @@ int pth_pickle(const struct pth_content *c, const struct pth_description *d, str
 
 void pth_pickle_free(struct pth_pickle *p);
 
-/* The last step, archive.c: write `path`, with the storages as `src` reads them, a chunk at a time.
- * *bytes is the size of the file. Returns 0; -EOVERFLOW when the file would be larger than
- * `max_bytes` (0: no limit), before anything is read if pickle and storages alone are; the -errno
- * of the file system or of src->read. */
+/* Last step, archive.c: write `path`, reading the storages from `src` chunk by chunk. *bytes gets
+ * the size of the file. Returns 0; -EOVERFLOW if the file would exceed `max_bytes` (0: no limit),
+ * before anything is read if pickle and storages alone do; the -errno of the file system or of
+ * src->read. */
 int pth_archive(const char *path, const struct pth_pickle *p, const struct pth_description *d,
 		const struct source *src, uint64_t max_bytes, uint64_t *bytes, struct err *e);
 
-/* The steps after the first: write `c` to `path`, which appears when it is whole. Every storage is
- * written once whatever number of tensors share it, from its first byte to the last that one of
- * them reaches, or whole when the source knows its size; tensors keep their offset and strides in
- * it. requires_grad is False where it is not known. Returns 0 or what the failing step did; `out`
- * may not be NULL. */
+/* All steps but the first: write `c` to `path`, which appears once complete. Each storage is
+ * written once, however many tensors share it: whole if the source knows its size, else from its
+ * first byte to the last that one of the tensors reaches. Tensors keep their offset and strides.
+ * requires_grad is False where it is unknown. Returns 0 or the error of the failing step; `out`
+ * must not be NULL. */
 int pth_write(const char *path, const struct pth_content *c, const struct source *src,
 	      uint64_t max_bytes, struct pth_result *out, struct err *e);
 
-/* A zip file of stored members as torch.save writes it, written front to back by minizip; members
- * of any size go through a small buffer. It has its final name only when it is whole. */
+/* A zip file of stored members, as torch.save writes it, written front to back by minizip. Members
+ * of any size go through a small buffer. The file gets its final name only once complete. */
 
 struct archive;
 
 enum { ARCHIVE_ALIGN = 64 }; /* of members: kFieldAlignment, caffe2/serialize/inline_container.h */
 
-/* Begin the file `path`, under the name "PATH.part" until archive_close. Members are put in a
- * folder of the name that the file has without its directory and extension, as torch.save does.
- * `max_bytes` is the largest size that the file may reach, 0 for no limit. Returns 0 or -errno;
- * `path` is copied. */
+/* Create the file `path`, named "PATH.part" until archive_close. As with torch.save, members are in
+ * a folder named like the file without its directory and extension. `max_bytes` is the maximum size
+ * of the file, 0: no limit. `path` is copied. Returns 0 or -errno. */
 int archive_open(const char *path, uint64_t max_bytes, struct archive **out, struct err *e);
 
 /* Begin a member of `bytes` bytes; its data is aligned to ARCHIVE_ALIGN. */
 int archive_member(struct archive *a, const char *name, uint64_t bytes, struct err *e);
 
-/* The next bytes of the member. -EOVERFLOW: the file would be larger than max_bytes. After a
- * failure the archive can only be aborted. */
+/* Append bytes to the member. -EOVERFLOW: the file would exceed max_bytes. After a failure the
+ * archive can only be aborted. */
 int archive_write(struct archive *a, const void *data, size_t n, struct err *e);
 
-/* A member in one call. */
+/* Write a whole member. */
 int archive_add(struct archive *a, const char *name, const void *data, size_t n, struct err *e);
 
-/* End the file and give it its final name, in place of any that has it already. *bytes, when not
- * NULL, is its size. Frees `a` whatever happens; on failure nothing is left of the file. It is not
- * synced to the disk: it outlives a crash of this process, not one of the machine. */
+/* End the file and rename it to its final name, replacing any file there. *bytes, if not NULL, gets
+ * its size. Frees `a` in any case; on failure nothing is left of the file. Does not sync: the file
+ * survives a crash of this process, not one of the machine. */
 int archive_close(struct archive *a, uint64_t *bytes, struct err *e);
 
-/* Remove what was written, free `a` (may be NULL). */
+/* Delete what was written, and free `a` (may be NULL). */
 void archive_abort(struct archive *a);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { STRINGS_MAX = 256 * 1024 };
 
-/* The strings of /proc/PID/NAME, each with its NUL, and one more at the end; free() them. NULL:
+/* The strings of /proc/PID/NAME, NUL-terminated, and an empty one at the end; free() them. NULL:
  * unreadable. */
 static char *strings_of(pid_t pid, const char *name)
 {
@@ -43,7 +43,7 @@ static void describe(const struct stat *st, char *out, size_t size)
 	snprintf(out, size, "%lld.%09ld", (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
 }
 
-/* A program that has Python built in is none: it may do anything when it is started. */
+/* A program that embeds Python does not count: it may do anything when started. */
 static bool is_python(const char *path)
 {
 	const char *last = strrchr(path, '/');
@@ -51,7 +51,8 @@ static bool is_python(const char *path)
 	return !strncmp(last, "python", 6) || !strncmp(last, "pypy", 4);
 }
 
-/* Take FOLDER/NAME (or NAME, of n characters of folder none) if it leads to the file that runs. */
+/* Take FOLDER/NAME if it leads to the running file; `n` is the length of the folder, 0: NAME alone.
+ */
 static bool interpreter_accept(struct interpreter *out, const char *folder, size_t n,
 			       const char *name)
 {

@@ -21,7 +21,7 @@ static const struct kept_tensor *kept_find(const struct kept *k, uint64_t addres
 	return NULL;
 }
 
-/* Has every kept tensor the same bytes where it lies over `x`? */
+/* Whether `x` has the same bytes as every kept tensor that overlaps it. */
 static bool agrees(const struct kept *k, const struct kept_tensor *x)
 {
 	for (const struct kept_tensor *y = k->last; y; y = y->before) {
@@ -81,7 +81,7 @@ int kept_add(struct kept *k, const struct tensor *t, const struct source *src, s
 	x->n = n;
 	if (src->more)
 		src->more(src->ctx, t, &x->more);
-	/* No more of the storage than was copied. */
+	/* Only this part of the storage was copied. */
 	x->more.has_storage_bytes = false;
 	int r = read_bytes(k, x, src);
 	if (r)

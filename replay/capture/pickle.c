@@ -1,5 +1,5 @@
-/* data.pkl: Python pickles of protocol 2 (Lib/pickletools.py of CPython describes the opcodes), as
- * much of it as torch.save writes and the readers of torch.load(weights_only=True) know
+/* data.pkl: a Python pickle of protocol 2 (opcodes: Lib/pickletools.py of CPython), with only the
+ * opcodes that torch.save writes and torch.load(weights_only=True) knows
  * (torch/_weights_only_unpickler.py). Nothing is memoized: what occurs twice is written twice. */
 #include <errno.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "replay/capture/internal.h"
 #include "symbolizer/event/names.h"
 
-/* A tuple: MARK, its items, TUPLE; list and dict likewise, behind EMPTY_LIST or EMPTY_DICT and
- * MARK. REDUCE calls the callable with the tuple that were written last; PERSISTENT is the object
- * that the tuple written last stands for in the reader (a storage). */
+/* A tuple is MARK, its items, TUPLE; a list or dict is EMPTY_LIST or EMPTY_DICT, MARK, its items,
+ * APPENDS or SETITEMS. REDUCE calls a callable with a tuple, the last two objects written.
+ * PERSISTENT replaces the last tuple by the object that the reader has for it (a storage). */
 enum {
 	MARK = '(',
 	TUPLE = 't',
@@ -44,7 +44,7 @@ static void pickle_op(struct pth_pickle *p, uint8_t opcode)
 	pickle_append(p, &opcode, 1);
 }
 
-/* The opcode and the n lowest bytes of v, least first. */
+/* The opcode and the n low bytes of v, little-endian. */
 static void pickle_le(struct pth_pickle *p, uint8_t opcode, uint64_t v, size_t n)
 {
 	uint8_t b[8];
@@ -113,7 +113,7 @@ static void pickle_global(struct pth_pickle *p, const char *module, const char *
 	pickle_op(p, '\n');
 }
 
-/* A call: the callable, its arguments, pickle_called. */
+/* Begin a call; its arguments and pickle_called follow. */
 static void pickle_callable(struct pth_pickle *p, const char *module, const char *name)
 {
 	pickle_global(p, module, name);
@@ -162,7 +162,7 @@ static void pickle_dtype(struct pth_pickle *p, int code)
 	pickle_global(p, "torch", names_dtype(code));
 }
 
-/* set_tensor_metadata's (torch/_utils.py). */
+/* The dict for set_tensor_metadata (torch/_utils.py). */
 static void pickle_lazy_bits(struct pth_pickle *p, const struct source_tensor *more)
 {
 	pickle_op(p, EMPTY_DICT);
@@ -202,7 +202,7 @@ static void pickle_strided(struct pth_pickle *p, const struct tensor *t, const s
 		p->limits |= PTH_NO_QUANTIZER;
 }
 
-/* Can weights_only of 1.13.1 have this dtype as a value? */
+/* Whether weights_only of 1.13.1 accepts this dtype as a value. */
 static bool dtype_is_safe_1_13(int code)
 {
 	static const char *const safe[] = {"complex32", "complex64", "complex128", "float16",
@@ -317,7 +317,7 @@ static void pickle_plain(struct pth_pickle *p, const struct value *v)
 	}
 }
 
-/* `next` is how many tensors were pickled before, in the order in which they are described. */
+/* *next is the number of tensors pickled so far, which come in the order of d->tensors. */
 static void pickle_value(struct pth_pickle *p, const struct value *v,
 			 const struct pth_description *d, size_t *next)
 {

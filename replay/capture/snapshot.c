@@ -47,7 +47,7 @@ int snapshot_add(struct snapshot *s, const struct tensor *t, const struct source
 	return 0;
 }
 
-/* What of [address, address + n) the range has goes to its place in `to`. */
+/* Copy the part of [address, address + n) that the range covers to its place in `to`. */
 static void lay_over(const struct snapshot *s, const struct snapshot_range *r, uint64_t address,
 		     unsigned char *to, size_t n)
 {

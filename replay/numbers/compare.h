@@ -43,7 +43,7 @@ struct compare_stats {
 	uint64_t finite;    /* finite on both sides; all figures below are of these */
 	double max_abs;	    /* |a - b| */
 	double max_rel;	    /* |a - b| / (|a| + 1e-6), ditorch's */
-	double ulp;	    /* a - b| in ULPs of b in the dtype of `a`; 0 for integers */
+	double ulp;	    /* |a - b| in ULPs of b in the dtype of `a`; 0 for integers */
 	double dot, aa, bb; /* sums of a b, a a, b b */
 	/* Of e = (a - b) / unit: */
 	double worst;	  /* |e| */

@@ -49,7 +49,7 @@ INLINE vd magnitude(vd x)
 	return (vd)((vi)x & ~SIGN);
 }
 
-/* d| in units of 2^exponent of b, at least that of the smallest normal number. */
+/* |d| in units of 2^exponent of b, at least that of the smallest normal number. */
 INLINE vd in_binades(vd d, vd b, uint64_t emin_bits)
 {
 	vi e = (vi)b & EXPONENT, least = e - e + (int64_t)emin_bits;
@@ -286,7 +286,7 @@ void compare_block(double *a, double *b, const double *k, size_t n, uint64_t at,
 		find_rel(a, b, n, s);
 }
 
-/* a - b|. The difference as uint64_t is exact also where int64_t would overflow. */
+/* |a - b|. The difference as uint64_t is exact even where int64_t would overflow. */
 INLINE uint64_t distance(int64_t a, int64_t b, bool is_unsigned)
 {
 	bool less = is_unsigned ? (uint64_t)a < (uint64_t)b : a < b;

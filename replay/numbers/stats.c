@@ -52,8 +52,8 @@ struct stats_sum *stats_begin(int dtype)
 	return s;
 }
 
-/* z| of n complex numbers, in place. hypot is infinite for an infinity and a NaN; PyTorch has NaN.
- */
+/* |z| of n complex numbers, in place. For an infinity and a NaN hypot returns infinity, PyTorch
+ * NaN. */
 static void absolute(double *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

@@ -1,11 +1,11 @@
-# Short programs under an engine whose threads stand still: in the short run ditrace is attached to children that have
-# PyTorch already, before their first line; under make test-long each is run by ditrace. To be sourced by bash after lib.sh.
+# Short programs under an engine that stops threads. In the short run ditrace attaches to forked children, which have PyTorch
+# loaded already, before their first line; under make test-long ditrace runs each. To be sourced by bash after lib.sh.
 
 . "$here/forked.sh"
 
-# attached OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., the program's output to $T/out, that
-# of ditrace and its standard error to $T/err; whether both have ended well. With an --engine, the options are those of a
-# capture and choose relu, too.
+# attached OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., with the program's output in $T/out,
+# that of ditrace and its standard error in $T/err; succeeds if both exit with 0. Options that include an --engine must be those
+# of a capture, and choose relu, too.
 attached() {
 	local options=() tracer
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -15,7 +15,7 @@ attached() {
 	: >"$T/out" >"$T/err"
 	forked "$T/out" "$T/out.err" go "$W/at_word.py" "$T/word" "$@" || return
 	start_as tracer "$DITRACE" attach "${options[@]}" "$REPLY" >>"$T/out" 2>"$T/err"
-	# Both are said when all probes are in the program.
+	# Printed once all probes are in place.
 	before_long grep -qE '^ditrace: (the engine is ptrace|saved .*\.relu/)' "$T/err" || kill -9 "$REPLY" "$tracer"
 	touch "$T/word"
 	finish "$tracer"

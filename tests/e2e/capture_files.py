@@ -1,5 +1,5 @@
-# Captures of this process's own tensors, made by the capture tool from outside, opened again with
-# torch.load and held against the tensors. capture_files.py TOOL FOLDER...: the check that each folder is named after
+# Captures of this process's own tensors, made by the capture tool from outside, loaded again with torch.load and
+# compared with the tensors. capture_files.py TOOL FOLDER...: runs the check that each folder is named after.
 import ctypes
 import json
 import math
@@ -60,7 +60,7 @@ def tensor(t, **more):
 
 
 class Raw:
-    """A value in the tool's own form."""
+    """A value in the tool's own format."""
     def __init__(self, **o):
         self.o = o
 
@@ -97,7 +97,7 @@ def value(v):
 
 
 def content(t):
-    """The bytes of the elements in row-major order, whatever the dtype."""
+    """The bytes of the elements in row-major order, for any dtype."""
     size, s = t.element_size(), storage_of(t)
     whole = ctypes.string_at(s.data_ptr(), s.nbytes()) if s.nbytes() else b""
     if t.dtype in (getattr(torch, "quint4x2", 0), getattr(torch, "quint2x4", 0)):
@@ -137,7 +137,7 @@ def same(a, b, what=""):
 
 
 def load(path, limits=0):
-    """torch.load, and that weights_only does what the limits say."""
+    """torch.load; also checks that weights_only loads the file unless the limits say otherwise."""
     full = limits & (FULL if NEW else FULL | FULL_1_13)
     try:
         o = torch.load(path, weights_only=True)
@@ -149,7 +149,7 @@ def load(path, limits=0):
 
 
 def sound(path):
-    """A zip that others read: checksums, no compression, alignment."""
+    """A zip file that other programs can read: checksums, no compression, alignment."""
     z, name = zipfile.ZipFile(path), os.path.basename(path)[:-4]
     check(z.testzip() is None, path, "checksum")
     with open(path, "rb") as f:
@@ -179,7 +179,7 @@ def dtypes():
 
 
 def views(t):
-    """Of a tensor of 480 elements."""
+    """Views of a tensor of 480 elements."""
     yield "all", t
     yield "matrix", t.view(20, 24)
     yield "transposed", t.view(20, 24).t()
@@ -241,7 +241,7 @@ def check_shared(tool):
     same(got, (args[0], args[1], args[2], m, c, args[5]))
     got[1][12] = -1
     check(got[0][2] == -1 and got[2][0][2, 1] == -1, "views of one storage")
-    # Without the size of the storage it goes as far as its tensors do.
+    # If the size of the storage is unknown, it extends as far as its tensors do.
     o = tensor(a[10:20])
     o.pop("storage_bytes")
     r = tool.write([Raw(tensor=o)])
@@ -315,7 +315,7 @@ def check_quantized(tool):
 
 
 def described(v):
-    """What ditorch's JSON says of a value (op_tools/save_op_args.py)."""
+    """How ditorch's JSON describes a value (op_tools/save_op_args.py)."""
     if isinstance(v, torch.Tensor):
         return {"device": "cpu", "dtype": str(v.dtype)[6:], "numel": v.numel(), "shape": str(tuple(v.shape)),
                 "stride": list(v.stride()), "requires_grad": v.requires_grad, "layout": "torch.strided",
@@ -344,7 +344,7 @@ def check_layout(tool):
     want = {"args": [described(a), described(b)], "kwargs": {"alpha": "2"}, "op": "torch.add"}
     check(text == json.dumps(want, indent=4), text)
     check(r["bytes"] == os.path.getsize(r["path"]) + len(text) and r["total"] >= r["bytes"], r)
-    # What has its default is left out.
+    # Arguments that have their default are left out.
     got = load(tool.write([a, b, 1], op=add)["path"])
     check(len(got["args"]) == 2 and got["kwargs"] == {}, got)
     got = load(tool.write([a, 0, False], op=sort)["path"])
@@ -374,7 +374,7 @@ def check_layout(tool):
 
 
 def check_ops(tool):
-    """What was captured runs again under the names of ditorch."""
+    """Captured ops run again under ditorch's names."""
     import importlib
 
     def run(path, limits):
@@ -463,7 +463,7 @@ def check_stats(tool):
     ints = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool]
     ints += [torch.uint16, torch.uint32, torch.uint64] if NEW else []
     for dtype in floats + ints:
-        # All codes of the small ones; of the large ones what bytes give, infinities and NaN, too.
+        # All codes of the small dtypes; for the large ones random bytes, with infinities and NaN.
         t = random_tensor(dtype, 480)
         if t.element_size() == 1 and dtype is not torch.bool:
             one(torch.arange(256, dtype=torch.uint8).view(dtype), (dtype, "codes"))
@@ -516,7 +516,7 @@ def check_limit(root):
     check(i == 7 and sum_ <= limit, i, sum_)
     fs = files_of(root)
     check(sum(map(os.path.getsize, fs)) == sum_ and not [f for f in fs if f.endswith(".part")], fs)
-    # The budget holds to the byte.
+    # The limit is exact to the byte.
     root += "/exact"
     need = Tool(root).write([t])["bytes"]
     for limit, rc in (need, 0), (need - 1, -75):
@@ -553,7 +553,7 @@ def check_unwritable(root):
 
 
 def check_killed(root):
-    """Whenever the writer is killed, what has its final name is whole."""
+    """Whenever the writer is killed, a file with its final name is complete."""
     t = torch.randn(1 << 18)
     request = json.dumps({"op": MULTIPLY, "args": [value(t), value(t[5:])]})[1:]
     random.seed(1)
@@ -583,7 +583,8 @@ def check_killed(root):
 
 
 def run(what, root):
-    """In a child of this process, so that PyTorch is imported once: what it says to ROOT.said, its status to ROOT.status."""
+    """Run a check in a child of this process, so that PyTorch is imported once: output to ROOT.said, exit status to
+    ROOT.status."""
     pid = os.fork()
     if pid:
         with open(root + ".status", "w") as f:
@@ -592,7 +593,7 @@ def run(what, root):
     said = os.open(root + ".said", os.O_WRONLY | os.O_CREAT, 0o644)
     os.dup2(said, 1)
     os.dup2(said, 2)
-    # A child may read this process under Yama too.
+    # Lets a child read this process under Yama, too.
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
     torch.manual_seed(0)
     alone = what in ("limit", "full", "unwritable", "killed")

@@ -1,16 +1,17 @@
-"""A strict reader of Trace Event JSON, as chrome://tracing and Perfetto read it: read(FILE) gives the object, or raises
-AssertionError where a reader might see something else than was meant. As a program: whether it accepts FILE...
+"""A strict reader of Trace Event JSON, as chrome://tracing and Perfetto read it: read(FILE) returns the object, or
+raises AssertionError where a reader might understand something else than intended. As a program: exits with 0 if it
+accepts FILE...
 
-What is asked for is in "Trace Event Format"
-(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), and of profiles in
-src/trace_processor/importers/json/json_trace_tokenizer.cc and ../common/legacy_v8_cpu_profile_tracker.cc of Perfetto.
+The format: "Trace Event Format" (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), and
+for profiles src/trace_processor/importers/json/json_trace_tokenizer.cc and ../common/legacy_v8_cpu_profile_tracker.cc
+of Perfetto.
 """
 import bisect
 import collections
 import json
 import sys
 
-# By phase: fields that have to be there, and those that may.
+# By phase: required fields, and optional ones.
 FIELDS = {
     "X": ({"ts", "dur", "cat"}, {"args"}),
     "B": ({"ts", "cat"}, {"args"}),
@@ -55,7 +56,7 @@ def ns(us):
 
 
 def check_slices(slices):
-    """Of a thread, in the order of the file: they start in order, and none ends within another. Slices without an end
+    """The slices of a thread, in the order of the file: they start in order and nest properly. Slices without an end
     ("B") enclose what follows."""
     open_ends, last = [], None
     for e in slices:
@@ -70,7 +71,7 @@ def check_slices(slices):
 
 
 def check_flows(events, slices):
-    """Each arrow has one start and at least one end, not before it, and both stand where a slice begins."""
+    """Each arrow has one start and at least one end, not before the start, and both are at the start of a slice."""
     begins = {thread: sorted(ns(e["ts"]) for e in each) for thread, each in slices.items()}
     starts, ends = {}, collections.defaultdict(list)
     for e in events:
@@ -98,7 +99,7 @@ def check_frame(node):
 
 
 def check_profiles(events):
-    """A profile is begun before its chunks, on one thread; nodes come once, parents first; samples are of nodes."""
+    """A profile begins before its chunks, on one thread; nodes occur once, parents first; samples refer to nodes."""
     threads, nodes = {}, collections.defaultdict(set)
     for e in events:
         if e["ph"] != "P":

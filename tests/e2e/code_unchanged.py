@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""code_unchanged.py PID: the code of the process's libtorch is that of the file, so no probe is in it."""
+"""code_unchanged.py PID: the code of the process's libtorch equals that of the file, so it has no probes."""
 
 import struct
 import sys
@@ -17,8 +17,9 @@ def mappings(pid):
 
 
 def own_pages(pid, begin, end):
-    """Addresses of the pages that are the process's own copies, as those are that a breakpoint was ever written to; all others
-    are the file's (Documentation/admin-guide/mm/pagemap.rst: bits 61 of the file, 62 swapped, 63 present)."""
+    """Addresses of the pages that are the process's own copies, as is any page that a breakpoint was ever written to;
+    all others are pages of the file (Documentation/admin-guide/mm/pagemap.rst: bits 61 of the file, 62 swapped, 63
+    present)."""
     with open(f"/proc/{pid}/pagemap", "rb", 0) as f:
         f.seek(begin // PAGE * 8)
         entries = struct.iter_unpack("Q", f.read((end - begin) // PAGE * 8))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Captures below ROOT against what the program kept of the same calls itself (workloads/capture/captured.py):
-compare_captures.py ROOT OWN"""
+"""Compares the captures below ROOT with what the program saved of the same calls itself
+(workloads/capture/captured.py): compare_captures.py ROOT OWN"""
 
 import glob
 import json
@@ -31,7 +31,7 @@ def storage_of(t):
 
 
 class Comparison:
-    """Of the values of one file: equal one by one, and sharing storages in the same way."""
+    """Compares the values of one file: each equal, and sharing storages in the same way."""
 
     def __init__(self):
         self.pairs, self.tensors = {}, 0
@@ -56,7 +56,7 @@ class Comparison:
             if not isinstance(got, torch.Tensor):
                 fail(what, got, "is no tensor")
             return self.tensor(got, want, what)
-        if isinstance(got, torch.Tensor) and not isinstance(want, (list, tuple)):  # a number that became one
+        if isinstance(got, torch.Tensor) and not isinstance(want, (list, tuple)):  # a number converted to a tensor
             return self.same(got.item(), want, what) if got.dim() == 0 else fail(what, got)
         if isinstance(got, list) and isinstance(want, int) and len(got) == 1:  # int[1]
             return self.same(got[0], want, what)

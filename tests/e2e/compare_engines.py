@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""compare_engines.py BPF.jsonl PTRACE.jsonl [--least N]: whether two traces of the same program hold the
-same events: the same ops in the same order on each thread, with the same parents, arguments, results,
-lines and forward ops. Times, addresses and the numbers of processes, threads and events may differ, and
-what one of them does not know: when the layout of tensors becomes known depends on the time, and eBPF
-cannot read a page that is not in memory at the moment."""
+"""compare_engines.py BPF.jsonl PTRACE.jsonl [--least N]: whether two traces of the same program have the same events:
+the same ops in the same order on each thread, with the same parents, arguments, results, lines and forward ops. Times,
+addresses and the numbers of processes, threads and events may differ. So may values that are unknown in one of them:
+when the layout of tensors becomes known depends on timing, and eBPF cannot read a page that is not in memory at the
+moment."""
 
 import argparse
 import collections
@@ -13,13 +13,13 @@ import re
 import sys
 
 SHOWN = 20
-# What PyTorch tells no observer of (ATen/core/dispatch/ObservedOperators.cpp).
+# Ops that PyTorch does not report to observers (ATen/core/dispatch/ObservedOperators.cpp).
 UNOBSERVED = {"aten::size", "aten::size.int", "aten::is_leaf", "aten::output_nr", "aten::_version", "aten::is_complex"}
 UNOBSERVED |= {"profiler::_record_function_enter", "profiler::_record_function_enter_new"}
 UNOBSERVED |= {"profiler::_record_function_exit", "profiler::_record_function_exit._RecordFunction"}
-UNKNOWN_OP = "boxed"  # whose operator could not be read
-MAX_UNKNOWN = (0.3, 0.03)  # of the events: values that bpf, that the other does not know
-MAX_UNTOLD = 0.1  # the results of autograd nodes among them, which no observer is told of
+UNKNOWN_OP = "boxed"  # its operator could not be read
+MAX_UNKNOWN = (0.3, 0.03)  # shares of the events: values unknown to bpf, to the other engine
+MAX_UNTOLD = 0.1  # among these the results of autograd nodes, which are not reported to observers
 unknown = [[], []]
 ADDRESS = re.compile(r'("(?:data_ptr|storage_ptr|address)":\s*)(?:"[^"]+"|[1-9]\d*)')
 
@@ -41,8 +41,8 @@ def events(path, observed):
 
 
 def by_thread(all_events):
-    """The threads in the order in which they were made, each a list of events in terms that hold in both
-    traces. An event is named by its thread and its place there."""
+    """The threads in order of creation, each a list of events in terms that are comparable between both traces. An
+    event is identified by its thread and its index there."""
     threads, place = {key: [] for key in sorted({(e["pid"], e["tid"]) for e in all_events})}, {}
     number = {key: i for i, key in enumerate(threads)}
     for e in sorted(all_events, key=lambda e: (e["start_ns"], e["id"])):
@@ -60,7 +60,7 @@ def by_thread(all_events):
 
 
 def is_unknown(value, path):
-    if path.endswith(".line") and value == 0:  # the code object was gone before its line table was read
+    if path.endswith(".line") and value == 0:  # the code object was freed before its line table was read
         return True
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and value[0].get("name") == "?":
         return True
@@ -68,7 +68,7 @@ def is_unknown(value, path):
 
 
 def first_difference(a, b, path=""):
-    """None: they are the same, but for what one of them does not know."""
+    """None if they are the same, except for unknown values."""
     if a == b:
         return None
     for side, value in enumerate((a, b)):
@@ -89,7 +89,7 @@ def first_difference(a, b, path=""):
 
 
 def main():
-    gc.disable()  # looking through what stays to the end takes as long as all else
+    gc.disable()  # scanning the objects that stay to the end takes as long as all else
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("a")
     p.add_argument("b")

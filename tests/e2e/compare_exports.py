@@ -1,5 +1,5 @@
 """compare_exports.py FOLDER: whether FOLDER/events (script --format jsonl), report.json, csv, chrome, folded,
-speedscope and db, all of one trace, say the same, event by event, and are what their readers accept."""
+speedscope and db, all of one trace, agree event by event, and are accepted by their readers."""
 import collections
 import csv
 import json
@@ -93,7 +93,7 @@ def check_folded():
 
 
 def check_speedscope():
-    """That what opens closes."""
+    """Everything that is opened is closed."""
     j = read_json("speedscope")
     frames = j["shared"]["frames"]
     for frame in frames:

@@ -15,7 +15,7 @@ import os
 import sys
 
 LINE, LIMIT = 0x10000, 0x20000
-MIN_LINES = 54  # lines.py has so many marked ones at least
+MIN_LINES = 54  # the number of marked lines in lines.py, at least
 BACKWARD_FUNCTIONS = ("backward", "inner_op")
 
 

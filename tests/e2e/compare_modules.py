@@ -1,5 +1,5 @@
-"""Paths of modules in a report by op, shape and module against what the program said: no other
-path, and none missing where it is sure."""
+"""Compares the paths of modules in a report by op, shape and module with those the program reports: no other path, and
+none missing where it is certain."""
 import json
 import sys
 

@@ -1,5 +1,5 @@
-"""compare_samples.py FOLDER: whether FOLDER/events (script --format jsonl), report.json, csv, chrome, folded, speedscope
-and db, all of the samples of one trace, say the same, sample by sample."""
+"""compare_samples.py FOLDER: whether FOLDER/events (script --format jsonl), report.json, csv, chrome, folded,
+speedscope and db, all of the samples of one trace, agree sample by sample."""
 import collections
 import csv
 import json

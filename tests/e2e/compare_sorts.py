@@ -1,5 +1,5 @@
-"""compare_sorts.py TRACE [--samples]: report sorts by each key, groups by each and by many together, and each column can
-be had; what the rows have adds up to the same each time."""
+"""compare_sorts.py TRACE [--samples]: report sorts by each key, groups by each and by many together, and has each
+column; the rows add up to the same each time."""
 import collections
 import csv
 import io
@@ -28,7 +28,7 @@ def rows(*options):
 
 
 def value(row, key):
-    """What rows are sorted by, as the manual says it."""
+    """The value that rows are sorted by, according to the manual."""
     if key in ("line", "file"):
         return (row["file"] or "").encode(), row.get("line") or 0
     if key == "thread":
@@ -39,13 +39,13 @@ def value(row, key):
 
 
 def identity(row, key):
-    """What rows are told apart by."""
+    """What identifies a row."""
     words = {"line": ("file", "line"), "function": ("file", "function"), "thread": ("pid", "tid"), "symbol": ("symbol", "object")}
     return tuple(row[k] for k in words.get(key, (key,)))
 
 
 def parts(of):
-    """The forward part and then the backward one, when rows are told apart by phase."""
+    """The forward part and then the backward one, if phases are separate rows."""
     return [list(part) for _, part in itertools.groupby(of, key=lambda r: r.get("phase"))]
 
 

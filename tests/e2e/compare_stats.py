@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compare recorded statistics with those that a workload worked out itself (tests/workloads/capture/stats.py).
+"""Compare recorded statistics with those computed by the workload itself (tests/workloads/capture/stats.py).
 
     compare_stats.py SCRIPT.jsonl EXPECTED [--observed]
 
-SCRIPT.jsonl is the output of "ditrace script --format jsonl --stats". The k-th call of an op is compared with
-the k-th line of that op. With --observed the engine is one that PyTorch does not tell what a backward node gave.
+SCRIPT.jsonl is the output of "ditrace script --format jsonl --stats". The k-th call of an op is compared with the k-th
+line of that op. With --observed the engine is one to which PyTorch does not report the results of backward nodes.
 """
 
 import json

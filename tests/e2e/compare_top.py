@@ -26,7 +26,7 @@ def main():
         if not m:
             continue
         row = tuple(m.groups())
-        op = row[5].rstrip("…")  # where it is cut, what is there of it
+        op = row[5].rstrip("…")  # if truncated, the part that is shown
         if not any(row[:5] + row[6:] == w[:5] + w[6:] and (w[5] == op or row[5] != op and w[5].startswith(op)) for w in wanted):
             sys.exit(f"{row} is not in the report, which has {[w for w in wanted if w[5:] == row[5:]]}")
         agree += 1

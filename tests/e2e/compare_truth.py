@@ -22,7 +22,7 @@ import pytorch_log
 
 SHOWN = 30
 BEGIN, END = 12345.0, 54321.0
-NEAR = 400  # how far ahead a lost op is looked for
+NEAR = 400  # how far ahead to search for a lost op
 
 NOT_DECODED = {
     "returned in an SSE register",
@@ -65,7 +65,7 @@ class Report:
 def read_events(path):
     with open(path) as f:
         events = [json.loads(line) for line in f]
-    for e in events:  # null: none, or not known
+    for e in events:  # null: none, or unknown
         e.update({key: e[key] or 0 for key in ("parent", "end_ns", "forward_id")})
     return events
 
@@ -128,7 +128,7 @@ def without_results(nodes):
 
 
 def kept_events(region, never, void):
-    """Without those that PyTorch's log cannot hold: ops that threw and the unobserved ones (never)."""
+    """Drops those that PyTorch's log cannot have: ops that threw and the unobserved ones (never)."""
     by_id = {e["id"]: e for e in region}
 
     def keep(e):
@@ -144,8 +144,8 @@ def kept_events(region, never, void):
 
 
 def kept_nodes(nodes, functions):
-    """functions: the names of autograd.Functions that ditrace shows. A node's allowed parents: what
-    runs in the engine beside a backward node may count as the node's or not."""
+    """functions: the names of autograd.Functions that ditrace shows. A node may have several allowed parents: what runs
+    in the engine next to a backward node may or may not count as its child."""
     kept = [n for n in nodes if n.kind in ("op", "backward") or n.kind == "function" and n.op in functions]
     members = set(kept)
     inside = {n.parent: n for n in kept if n.kind == "backward" and n.parent}
@@ -161,7 +161,7 @@ def kept_nodes(nodes, functions):
 
 
 def align(events, nodes, report):
-    """Pairs of the same op; what one side lacks is reported and skipped."""
+    """Pairs of the same op; ops missing on one side are reported and skipped."""
     pairs, i, j = [], 0, 0
 
     def same(a, b):
@@ -276,7 +276,7 @@ class Values:
             self.check_pointer(seen, want, where)
 
     def check_pointer(self, seen, want, where):
-        """Storages have other addresses in each run, but the same ones coincide within an op."""
+        """Storages have different addresses in each run, but the same ones coincide within an op."""
         if want["numel"] == 0 or want["device"] == "meta":
             return
         base = seen["data_ptr"] - want["storage_offset"] * want["itemsize"]
@@ -328,8 +328,8 @@ def compare_parents(report, pairs):
 
 
 def compare_forward_ids(report, pairs):
-    """A node carries the sequence number that was next when its op started: of the ops that started
-    with this number, the last one before the node made it. An op around that one is right, too."""
+    """A node has the sequence number that was next when its op started: its forward op is the last one with this number
+    that started before the node was created. An op around that one is right, too."""
     made = {}
     event_of = {n: e for e, n in pairs}
     functions = [(f["id"], m.op) for f, m in pairs if m.kind == "function"]
@@ -344,7 +344,7 @@ def compare_forward_ids(report, pairs):
             right += [event_of[op]["id"]] if op in event_of else []
             op = op.parent
         report.counts["forward ids"] += 1
-        # An autograd.Function's forward has no schema: it is known by its name.
+        # An autograd.Function's forward has no schema: it is identified by its name.
         right += [f for f, op in functions if op + "Backward" == n.op and f < e["id"]]
         if not e["forward_id"]:
             report.counts["forward ids not known"] += 1
@@ -352,7 +352,7 @@ def compare_forward_ids(report, pairs):
             report.differ("wrong forward_id", e, "forward_id", e["forward_id"], right)
 
 
-# What ops say of themselves
+# What ops state about themselves
 
 
 def check_tags(events, report):
@@ -362,7 +362,7 @@ def check_tags(events, report):
             check_tag(report, e, e["args"][0], "requires_grad", bool(flags & 2))
             check_tag(report, e, e["args"][1], "requires_grad", bool(flags & 1))
         if e["op"] == "ditrace_tag::tag":
-            # The log has it, too: one that is not decoded is counted there.
+            # The log has this argument, too: if it is not decoded, it is counted there.
             for pair in filter(None, e["args"][1].get("value", "").split(";")):
                 key, _, value = pair.partition("=")
                 is_text = key in ("dtype", "layout", "device")
@@ -402,7 +402,7 @@ def compare(events, nodes, min_ops=1):
 
 
 def main():
-    gc.disable()  # looking through what stays to the end takes as long as all else
+    gc.disable()  # scanning the objects that stay to the end takes as long as all else
     p = argparse.ArgumentParser()
     p.add_argument("events")
     p.add_argument("truth")

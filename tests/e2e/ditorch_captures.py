@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Captures of workloads/capture/halves.py below ROOT in ditorch's form, and run again by their names:
+"""Captures of workloads/capture/halves.py below ROOT are in ditorch's format, and run again by their names:
 ditorch_captures.py ROOT"""
 
 import collections
@@ -14,7 +14,7 @@ import torch
 PARTS = ["grad_inputs", "grad_outputs", "input", "output"]
 CALLS = {"torch.mul": 2, "torch.add": 2, "torch.sub": 2, "torch.div": 2, "torch.sort": 2, "torch.sum": 2, "torch.Tensor.to": 4,
          "torch.nn.functional.linear": 1}
-OF_PARTS = {"torch.Tensor.to", "torch.nn.functional.linear"}  # their backward is that of other ops
+OF_PARTS = {"torch.Tensor.to", "torch.nn.functional.linear"}  # their backward nodes belong to other ops
 root = sys.argv[1] + "/op_tools_results/op_capture_results/"
 
 
@@ -31,7 +31,7 @@ def load(path):
 
 
 def described(v):
-    """What ditorch's JSON says of a value (op_tools/save_op_args.py), but for where it lay."""
+    """How ditorch's JSON describes a value (op_tools/save_op_args.py), without addresses."""
     if isinstance(v, torch.Tensor):
         return {"device": "cpu", "dtype": str(v.dtype)[6:], "numel": v.numel(), "shape": str(tuple(v.shape)),
                 "stride": list(v.stride()), "requires_grad": v.requires_grad, "layout": "torch.strided"}
@@ -59,11 +59,11 @@ def is_in_form(folder, part, content):
     want = {"args": described(content["args"]), "op": op}
     if content["kwargs"]:
         want["kwargs"] = {k: described(v) for k, v in content["kwargs"].items()}
-    # Beside ditorch's members, the line that made the call, and whose gradients these are.
+    # Besides ditorch's members: the line that made the call, and the arguments that the gradients belong to.
     place = [got.pop(k, None) for k in ("file", "function", "line")]
     check(got.pop("of", None) == (list(content["of"]) if own else None), path, "of")
     check(os.path.basename(place[0] or "") == "halves.py" and place[2], path, place)
-    # The interpreter, which is that of this test, and of gradients the node whose edges they are of.
+    # The interpreter, which is that of this test, and for gradients the node whose edges they belong to.
     check(got.pop("python", None) == sys.executable and got.pop("python_changed", None), path, got)
     check(("Backward" in got.pop("node", "")) == (part.startswith("grad_") and not own), path, "node")
     check(without_addresses(got) == want, path, got, want)
@@ -74,7 +74,7 @@ def same(got, want, what):
         check(len(got) == len(want), what, "length")
         for a, b in zip(got, want):
             same(a, b, what)
-    elif want is not None and got is not None:  # a gradient that nobody needs is none to the captured
+    elif want is not None and got is not None:  # a gradient that nobody needs is None in the capture
         check(got.dtype == want.dtype and torch.equal(got, want), what, got, want)
 
 

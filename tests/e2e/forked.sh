@@ -1,8 +1,8 @@
-# Many short programs under ditrace run, each with other options. In the short run they are forked from one process
-# that has imported PyTorch, and ditrace is attached before their first line; under make test-long, and where one
-# may not attach, each is a program of its own. To be sourced by bash after lib.sh.
+# Many short programs under ditrace run, each with different options. In the short run they are forked from one process that has
+# imported PyTorch, and ditrace attaches before their first line; under make test-long, and without the right to attach, each is
+# started on its own. To be sourced by bash after lib.sh.
 
-# forking FUNCTION...: with what forks in the background, which has imported $WARM beside PyTorch
+# forking FUNCTION...: run it with the forking process, which has imported PyTorch and $WARM, in the background
 forking() {
 	local forker to from order=0.0 forked=
 	mkfifo "$T/orders" "$T/answers"
@@ -10,7 +10,7 @@ forking() {
 	start_as forker "$PY" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
 	"$@"
 	kill "$forker"
-	wait "$forker" 2>/dev/null # what it took is counted
+	wait "$forker" 2>/dev/null # its CPU time is counted
 	exec {to}<&- {from}<&-
 }
 
@@ -18,8 +18,8 @@ may_fork() {
 	[ "$(id -u)" = 0 ] && ! in_long
 }
 
-# answered WORD: what has come with it, for the order given last, to $REPLY. A child that does not end is killed, and what it
-# did is told.
+# answered WORD: the answer of this kind to the last order, in $REPLY. A child that does not end is killed, after printing what
+# it was doing.
 answered() {
 	local word number
 	while read -r -t 180 -u "$from" word number REPLY; do
@@ -29,23 +29,23 @@ answered() {
 	return 1
 }
 
-# forked OUT ERR go|wait PROGRAM ARGUMENT...: in the current folder; its pid in $REPLY
+# forked OUT ERR go|wait PROGRAM ARGUMENT...: fork it in the current folder; its pid in $REPLY
 forked() {
 	printf '%s\0' "$PWD" "$@" >"$T/order"
 	forked=
 	order=$BASHPID.$((${order#*.} + 1))
-	(echo "$order" >&"$to") # not by this shell itself, whose 1 the child may be opening to write to
+	(echo "$order" >&"$to") # in a subshell: the child may be opening this shell's 1 for writing
 	answered pid && forked=$REPLY
 }
 
-# alone PROGRAM ARGUMENT...: what $PY prints for it without ditrace
+# alone PROGRAM ARGUMENT...: the output of $PY with it, without ditrace
 alone() {
 	may_fork || { "$PY" "$@" 2>/dev/null; return; }
 	forked "/proc/$BASHPID/fd/1" /dev/null go "$@" && answered ended && return "$REPLY"
 }
 
-# ditraced OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., its output to $T/out,
-# ditrace's and its standard error to $T/err
+# ditraced OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., its output in $T/out, ditrace's and
+# its standard error in $T/err
 ditraced() {
 	local options=()
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -57,8 +57,8 @@ ditraced() {
 	answered ended && return "$REPLY"
 }
 
-# begin REGEX PROGRAM ARGUMENT...: in the background, without ditrace, its output to $T/out; in $target, when it has printed
-# such a line
+# begin REGEX PROGRAM ARGUMENT...: start it in the background, without ditrace, as $target with its output in $T/out, and wait
+# until it has printed such a line
 begin() {
 	if may_fork; then
 		: >"$T/out" >"$T/out.err"
@@ -72,15 +72,15 @@ begin() {
 	wait_line "$T/out" "$1"
 }
 
-# the_end: of $target; its exit status in $status
+# the_end: wait for $target to end; its exit status in $status
 the_end() {
 	may_fork || { finish "$target"; return; }
 	status=none
 	answered ended && status=$REPLY
 }
 
-# watched SEEN COMMAND... -- PROGRAM ARGUMENT...: ditrace COMMAND PID -o $T/data, of a child that has PyTorch already and calls
-# relu until SEEN says that ditrace is there
+# watched SEEN COMMAND... -- PROGRAM ARGUMENT...: ditrace COMMAND PID -o $T/data, of a forked child that has PyTorch loaded
+# already and calls relu until SEEN succeeds, which shows that ditrace is there
 watched() {
 	local seen=$1 command=()
 	shift

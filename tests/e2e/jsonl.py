@@ -1,4 +1,4 @@
-"""Files of JSON lines, as script --format jsonl and replay --format json write them."""
+"""Reads JSON Lines, as written by script --format jsonl and replay --format json."""
 
 import json
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Captures of workloads/capture/lazy.py below ROOT hold its values, or are not there: lazy_captures.py ROOT VALUES"""
+"""The captures of workloads/capture/lazy.py below ROOT equal its values, or are missing: lazy_captures.py ROOT VALUES
+"""
 
 import glob
 import sys

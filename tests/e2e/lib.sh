@@ -1,6 +1,6 @@
-# What the tests share: TAP output, the Pythons to test with, running ditrace. To be sourced by bash.
-# A test is a function that is run once for each PyTorch (each_torch), with $PY, $TORCH (its version),
-# $T (an empty folder) and the program's own folder as the current one.
+# Shared by all tests: TAP output, the Pythons to test with, running ditrace. To be sourced by bash. A test is a function that
+# runs once for each PyTorch (each_torch), with $PY, $TORCH (its version), $T (an empty folder) and the folder of the workloads
+# as the current one.
 
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,20 +10,20 @@ BUILD=${BUILD:-$top/build}
 case $BUILD in /*) ;; *) BUILD=$top/$BUILD ;; esac
 DITRACE=${DITRACE:-$BUILD/ditrace}
 export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
-# Each print would be several writes, between which other processes write to the same file.
+# Unbuffered, each print would be several writes, between which other processes may write to the same file.
 unset PYTHONUNBUFFERED
-# Threads of OpenMP spin where there are as many as cores, for longer than small ops take.
+# With as many OpenMP threads as cores they spin for longer than small ops take.
 export OMP_WAIT_POLICY=passive
-# One of pyenv's takes ten times as long to start.
+# A Python of pyenv takes ten times as long to start.
 hash -p "$(python3 -c 'import sys; print(sys.executable)')" python3
 count=0 failed=0
 label=""
 
-# A user whom no other test is at the same time: what one may lock in memory is counted for all processes of the user.
+# A user id of this test alone: the limit on locked memory counts all processes of a user.
 plain_uid=$((200000 + $$))
 base=$(mktemp -d "${TMPDIR:-/tmp}/ditrace-test.XXXXXX")
 T=$base
-children=() # to be killed at the end, beside the jobs that run then
+children=() # killed at the end, along with the jobs still running
 
 cleanup() {
 	children+=($(jobs -rp))
@@ -35,7 +35,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 
-# ok DESCRIPTION COMMAND...: passes when the command does
+# ok DESCRIPTION COMMAND...: passes if the command does
 ok() {
 	local what=$1
 	shift
@@ -101,8 +101,7 @@ done_testing() {
 	exit $failed
 }
 
-# how_many NAME N LONG: sets NAME to how often something is repeated, where the environment does not: N times, and LONG times
-# under make test-long
+# how_many NAME N LONG: set NAME, a number of repetitions, unless the environment does: N, or LONG under make test-long
 how_many() {
 	local n=$2
 	! in_long || n=$3
@@ -113,8 +112,8 @@ in_long() {
 	[ -n "${LONG:-}" ]
 }
 
-# untraced PROGRAM ARGUMENT...: what $PY PROGRAM, in tests/workloads, prints when nothing looks at it. It is run once for
-# all tests that ask, so this is for what depends on nothing else.
+# untraced PROGRAM ARGUMENT...: the output of $PY PROGRAM, in tests/workloads, without a tracer. It runs once for all tests that
+# ask, so only use it for output that depends on nothing else.
 untraced() {
 	local kept
 	kept=$BUILD/tests/untraced/$(cat "$W/$1" <(echo "$PY $TORCH $*") | sha1sum | cut -d' ' -f1)
@@ -125,20 +124,20 @@ untraced() {
 	cat "$kept"
 }
 
-# same_losses FILE: what the training of tests/workloads/train.py has printed there is what it prints when nothing looks at it
+# same_losses FILE: the output of tests/workloads/train.py in it is the same as without a tracer
 same_losses() {
 	local n
 	n=$(grep -vc '^pid ' "$1")
 	cmp <(grep -v '^pid ' "$1") <(untraced train.py --steps $(((n / 200 + 1) * 200)) | grep -v '^pid ' | head -n "$n")
 }
 
-# Everything that traces needs root and the program.
+# All tracing tests need root and a built ditrace.
 need_tracing() {
 	[ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 	[ "$(id -u)" = 0 ] || skip_all "tracing with eBPF needs root"
 }
 
-# each_torch FUNCTION...: runs it for each Python; those that cannot be had are skipped with the reason
+# each_torch FUNCTION...: run it for each Python; those that are not available are skipped with the reason
 each_torch() {
 	local py version reason
 	while read -r -u 3 py version reason; do
@@ -156,7 +155,7 @@ each_torch() {
 	label=""
 }
 
-# each_engine FUNCTION: runs it with each $ENGINE in turn; $T is the same one
+# each_engine FUNCTION: run it with each $ENGINE in turn, in the same $T
 each_engine() {
 	local all=$label ENGINE
 	for ENGINE in bpf ptrace shim; do
@@ -166,7 +165,7 @@ each_engine() {
 	label=$all
 }
 
-# of_first_torch: whether to do, with this PyTorch, what one of each_torch is enough for in the short run
+# of_first_torch: whether to do, with this PyTorch, what the short run does with only one of each_torch
 of_first_torch() {
 	in_long || [ "$PY" = "${FIRST:=$PY}" ]
 }
@@ -178,8 +177,8 @@ first_torch() {
 	cd "$W" || exit 1
 }
 
-# trace OPTIONS... -- PROGRAM...: ditrace run, by $ENGINE where that is set, into $T/data; the program's output to
-# $T/out, ditrace's to $T/err
+# trace OPTIONS... -- PROGRAM...: ditrace run, with $ENGINE if set, into $T/data; the program's output in $T/out, ditrace's in
+# $T/err
 trace() {
 	local options=()
 	while [ "$1" != -- ]; do
@@ -189,22 +188,23 @@ trace() {
 	"$DITRACE" run ${ENGINE:+--engine "$ENGINE"} -o "$T/data" "${options[@]}" "$@" >"$T/out" 2>"$T/err"
 }
 
-# events [FILE]: the recorded events as JSON lines in $T/events
+# events [FILE]: write the recorded events as JSON lines to $T/events
 events() {
 	"$DITRACE" script --format jsonl "${1:-$T/data}" >"$T/events"
 }
 
-# count_of FEATURE: how many calls ditrace says that it was done to, as in "ditrace: fallback: 2 calls of ..."
+# count_of FEATURE: the number of calls it was applied to, as in "ditrace: fallback: 2 calls of ..."
 count_of() {
 	sed -nE "s/^ditrace: $1: ([0-9,]+) calls? .*/\1/p" "$T/err"
 }
 
-# verify FOLDER/PROGRAM ARGUMENT...: a program of tests/e2e, without its .py, that checks output; it may import what is at the top
+# verify FOLDER/PROGRAM ARGUMENT...: a program of tests/e2e, without its .py, that checks output; it may import modules of
+# tests/e2e
 verify() {
 	PYTHONPATH=$here python3 "$here/$1.py" "${@:2}"
 }
 
-# speedscope_schema FILE: whether the JSON schema of speedscope's file format allows it
+# speedscope_schema FILE: whether it is valid by the JSON schema of speedscope's file format
 speedscope_schema() {
 	local p
 	for p in python3 /usr/bin/python3; do
@@ -215,8 +215,8 @@ speedscope_schema() {
 	skip "no Python here has jsonschema: tests/deps test"
 }
 
-# start_as NAME COMMAND...: in the background, its pid in $NAME. The redirections of the call have emptied its
-# files when this returns, which those of "COMMAND >FILE &" need not have.
+# start_as NAME COMMAND...: start it in the background, its pid in $NAME. The call's redirections have truncated its files when
+# this returns; with "COMMAND >FILE &" they may not have.
 start_as() {
 	local name=$1
 	shift
@@ -224,12 +224,12 @@ start_as() {
 	printf -v "$name" %d $!
 }
 
-# start COMMAND...: the same in $child
+# start COMMAND...: the same, with the pid in $child
 start() {
 	start_as child "$@"
 }
 
-# before_long COMMAND...: repeat it until it succeeds; gives up after three minutes
+# before_long COMMAND...: repeat it until it succeeds, for at most three minutes
 before_long() {
 	local end=$((SECONDS + ${PATIENCE:-180}))
 	until "$@"; do
@@ -238,7 +238,7 @@ before_long() {
 	done
 }
 
-# wait_line FILE REGEX: until the file has such a line
+# wait_line FILE REGEX: wait until the file has such a line
 wait_line() {
 	before_long grep -qsE -e "$2" "$1" && return 0
 	echo "waited for '$2' in $1 in vain"
@@ -246,13 +246,13 @@ wait_line() {
 	return 1
 }
 
-# finish PID: waits for a child; its exit status in $status
+# finish PID: wait for a child; its exit status in $status
 finish() {
 	wait "$1"
 	status=$?
 }
 
-# start_busy: a training that runs until SIGTERM; $child is it, $T/busy its output
+# start_busy: start a training that runs until SIGTERM, as $child, with its output in $T/busy
 start_busy() {
 	start "$PY" "$W/busy.py" >"$T/busy" 2>"$T/busy.err"
 	wait_line "$T/busy" '^pid '
@@ -263,8 +263,7 @@ stop_busy() {
 	finish "$child"
 }
 
-# error DESCRIPTION REGEX COMMAND...: the command ends with a status that is not 0 (and no signal), says
-# why in a line that matches, and gives a hint
+# error DESCRIPTION REGEX COMMAND...: the command fails (other than by a signal), prints an error that matches, and gives a hint
 error() {
 	local what=$1 regex=$2
 	shift 2

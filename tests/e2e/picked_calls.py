@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The numbers that calls in a capture tree tell, as picks.py and ways_to_add.py call them: picked_calls.py TREE [OP...].
-With OPs, by op."""
+"""The numbers passed to the calls in a capture tree by picks.py and ways_to_add.py: picked_calls.py TREE [OP...]. With
+OPs, grouped by op."""
 
 import glob
 import sys

@@ -18,9 +18,9 @@ import functools
 import json
 import re
 
-# aten/src/ATen/core/dispatch/ObservedOperators.cpp, and operators that only the interpreter of TorchScript
-# has and the dispatcher does not know (torch/csrc/jit/runtime/register_prim_ops.cpp). One that a version
-# does log is compared all the same.
+# aten/src/ATen/core/dispatch/ObservedOperators.cpp, and operators that only the interpreter of TorchScript has and the
+# dispatcher does not know (torch/csrc/jit/runtime/register_prim_ops.cpp). If a version does log one, it is compared all
+# the same.
 UNOBSERVED = {
     "aten::size",
     "aten::is_leaf",
@@ -96,7 +96,7 @@ class Node:
             self.kind, self.op = "backward", name
         elif scope == USER_SCOPE or name.startswith(EVALUATE) or name in ("detach", "detach_"):
             self.kind, self.op = "other", name
-        else:  # autograd.Function's forward, under its class name; torch's own scopes look the same
+        else:  # the forward of an autograd.Function, named after its class; torch's own scopes look the same
             self.kind, self.op = "function", name
 
 
@@ -171,7 +171,7 @@ def base_type(schema_type):
 
 
 def wanted(value, kind, shape, stride, schema_type):
-    """What the log says of one value: {"kind": ..., ...} with only those keys that it knows."""
+    """What the log has of one value: {"kind": ..., ...} with only the keys that it knows."""
     if kind.startswith("Tensor("):
         return wanted_tensor(value, kind, shape, stride)
     if kind.startswith(("GenericList", "Tuple")):
@@ -190,7 +190,7 @@ def wanted(value, kind, shape, stride, schema_type):
         return {"kind": "complex"} if kind == "ComplexDouble" else {"kind": "scalar", "type": kind, "value": value}
     if kind == "String" and isinstance(value, str) and value.startswith("dimname::"):
         value = value[len("dimname::") :]
-        if value == "*":  # the wildcard, which Python calls None
+        if value == "*":  # the wildcard, None in Python
             return {"kind": "none"}
     known = {"Int": "int", "Double": "float", "Bool": "bool", "String": "string", "Device": "device"}
     if kind in known:
@@ -238,7 +238,7 @@ def utf8_of(match):
 
 
 def read(path):
-    """All nodes in the order in which they started, each with its parent or None."""
+    """All nodes in order of start, each with its parent or None."""
     with open(path) as f:
         text = f.read()
     # 2.13.0 writes each byte above 127 as the code unit of a negative char: \\uffffffc3.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""same_captures.py TREE TREE: both have files of the same calls, with the same in each, byte by byte: the storages and the
-pickles that tell of the tensors. Without PyTorch, which takes seconds to start."""
+"""same_captures.py TREE TREE: both have files of the same calls with the same content, byte by byte: the storages, and
+the pickles that describe the tensors. Works without PyTorch, which takes seconds to import."""
 
 import glob
 import sys
@@ -15,7 +15,7 @@ def contents(path):
 
 
 def files(tree):
-    """Paths by op, which of its captured calls it is, and name: the folder's number counts other ops' calls, too."""
+    """Paths by op, index among its captured calls, and name: the folder's number also counts calls of other ops."""
     found, ranks = {}, {}
     paths = glob.glob(tree + "/op_tools_results/op_capture_results/*/*/*/*/*.pth")
     for path in sorted(paths, key=lambda p: int(p.split("/")[-3])):

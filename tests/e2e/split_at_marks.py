@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""split_at_marks.py EVENTS.jsonl PREFIX NAME...: the events of each program that tests/workloads/in_turn.py has run
-go to PREFIX.NAME.jsonl."""
+"""split_at_marks.py EVENTS.jsonl PREFIX NAME...: write the events of each program that tests/workloads/in_turn.py ran
+to PREFIX.NAME.jsonl."""
 
 import json
 import re
@@ -16,10 +16,10 @@ def is_mark(event):
 
 path, prefix, *names = sys.argv[1:]
 with open(path) as f:
-    lines = [(int(START.search(line)[1]), line) for line in f]  # the whole of all of them takes seconds
+    lines = [(int(START.search(line)[1]), line) for line in f]  # parsing all of them takes seconds
 events = [json.loads(line) for _, line in lines if '"op":"aten::full"' in line]
 marks = sorted((e["start_ns"], e["end_ns"]) for e in events if is_mark(e))
-if len(marks) < len(names) - 1:  # a program that execs is the last one, with no mark
+if len(marks) < len(names) - 1:  # a program that execs is the last one, and has no mark
     sys.exit(f"{len(marks)} marks for {len(names)} programs")
 begin = 0
 for name, (end, next_begin) in zip(names, marks + [(float("inf"), 0)]):

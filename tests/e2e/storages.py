@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The float32 numbers in each storage of a file of torch.save, which is a zip; without PyTorch, which takes seconds to
-start: storages.py FILE."""
+"""The float32 numbers in each storage of a file of torch.save, which is a zip file. Works without PyTorch, which takes
+seconds to import: storages.py FILE"""
 
 import struct
 import sys
@@ -8,7 +8,7 @@ import zipfile
 
 
 def storages(path):
-    """A list of numbers for each, in their order."""
+    """A list of numbers for each storage, in order."""
     with zipfile.ZipFile(path) as z:
         names = sorted((n for n in z.namelist() if "/data/" in n), key=lambda n: int(n.rsplit("/", 1)[1]))
         return [[x for x, in struct.iter_unpack("<f", z.read(n))] for n in names]

@@ -1,4 +1,4 @@
-# A real terminal for the tests, by tmux. To be sourced after lib.sh.
+# A real terminal for the tests, with tmux. To be sourced after lib.sh.
 
 command -v tmux >/dev/null || skip_all "no tmux here"
 terminals=0
@@ -6,7 +6,7 @@ tm() {
 	TMUX_TMPDIR=$base tmux -u -L "t$terminals" -f /dev/null "$@"
 }
 
-# A server that was told to end still takes connections for a moment: the next has another socket.
+# A server told to exit still accepts connections for a moment, so the next one gets another socket.
 next_server() {
 	[ "$terminals" = 0 ] || tm kill-server 2>/dev/null
 	terminals=$((terminals + 1))
@@ -14,8 +14,8 @@ next_server() {
 
 trap 'tm kill-server 2>/dev/null; cleanup' EXIT
 
-# terminal WIDTHxHEIGHT COMMAND...: in a terminal of its own; afterwards it shows "status N". The settings
-# of the terminal before and after are in $T/before and $T/after.
+# terminal WIDTHxHEIGHT COMMAND...: run it in a new terminal, which then shows "status N". The terminal's settings before and
+# after are in $T/before and $T/after.
 terminal() {
 	local size=$1
 	shift
@@ -42,7 +42,7 @@ screen_has() {
 	screen | grep -qE -e "$1"
 }
 
-# shows REGEX: the screen has such a line, now or soon
+# shows REGEX: the screen has such a line now or soon
 shows() {
 	before_long screen_has "$1" || { echo "the screen does not show '$1':" && screen && return 1; }
 }
@@ -51,7 +51,7 @@ screen_is() {
 	screen | cmp -s - "$1"
 }
 
-# golden NAME: the screen is, now or soon, that of the file golden/NAME; GOLDEN=write writes the file
+# golden NAME: the screen is that of the file golden/NAME now or soon; GOLDEN=write writes the file
 golden() {
 	local file=$here/golden/$1
 	if [ "${GOLDEN:-}" = write ]; then

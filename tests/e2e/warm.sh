@@ -1,7 +1,7 @@
 # Many short runs of a Python that imports PyTorch. In the short run they are forks of one that has done so; under make
-# test-long each is a Python of its own. To be sourced by bash after lib.sh.
+# test-long each is a new Python. To be sourced by bash after lib.sh.
 
-# warm FUNCTION...: with $WARMED, which does what $PY does
+# warm FUNCTION...: run it with $WARMED, which does what $PY does
 warm() {
 	local WARMED=$PY server
 	in_long && { "$@"; return; }
@@ -9,5 +9,5 @@ warm() {
 	before_long [ -x "$T/warm" ] && WARMED=$T/warm
 	"$@"
 	kill "$server"
-	wait "$server" # what it took is counted
+	wait "$server" # its CPU time is counted
 }

@@ -5,8 +5,8 @@
 #include "symbolizer/target/mem.h"
 #include "tracer/capture/internal.h"
 
-/* {pointer to the Node, uint32_t}: the pointer is an intrusive one in 2.13.0, a std::shared_ptr in
- * 1.13.1 (torch/csrc/autograd/edge.h). */
+/* Sizes of an Edge, {pointer to the Node, uint32_t}: the pointer is intrusive in 2.13.0, a
+ * std::shared_ptr in 1.13.1 (torch/csrc/autograd/edge.h). */
 enum { EDGE_INTRUSIVE = 16, EDGE_SHARED = 24 };
 
 static int with_seq(struct target *t, uint64_t node, struct grad_edge *out)
@@ -15,9 +15,10 @@ static int with_seq(struct target *t, uint64_t node, struct grad_edge *out)
 	return !node || target_node_seq(t, node, &out->seq) ? 0 : -ENODATA;
 }
 
-/* Behind the pointer to grad_fn_ AutogradMeta has a weak one to grad_accumulator_
- * (torch/csrc/autograd/variable.h): std::shared_ptr and std::weak_ptr in 1.13.1, intrusive ones of
- * one word in 2.13.0. What it points to tells its class. */
+/* In AutogradMeta the weak pointer grad_accumulator_ follows grad_fn_
+ * (torch/csrc/autograd/variable.h). They are std::weak_ptr and std::shared_ptr in 1.13.1, intrusive
+ * pointers of one word in 2.13.0, so it is at the first or the second word after grad_fn_'s
+ * pointer. The class of the object tells which. */
 static int leaf_edge(struct target *t, uint64_t meta, struct grad_edge *out)
 {
 	static const char accumulate[] = "N5torch8autograd14AccumulateGradE";
@@ -131,7 +132,7 @@ static bool is_decoded(const struct value *v)
 	return v->kind != VALUE_NOT_DECODED;
 }
 
-/* As input.pth has the arguments. */
+/* The name of argument `i` in input.pth. */
 static const char *name_of(const struct pth_content *args, const struct op_event *ev, unsigned i,
 			   char *place, size_t size)
 {

@@ -20,8 +20,8 @@ static void begin_call(struct capture *c, struct target *t, const struct op_even
 		capture_grads_enter(call, t, ev);
 }
 
-/* The first tensors of a process teach where tensors have what: until then a part may be missing,
- * and of so many calls another one is better. */
+/* Tensor layout is learned from the first tensors of a process; until then part of a tensor may be
+ * unknown. With --max-calls it is better to capture a later call instead. */
 static bool are_known(const struct value *v, uint32_t n)
 {
 	struct extent x;
@@ -53,7 +53,7 @@ static void choose(struct capture *c, struct target *t, struct selection *s,
 			return;
 		}
 		begin_call(c, t, ev);
-		c->over |= selection_is_spent(s); /* there may be no later call that says so */
+		c->over |= selection_is_spent(s); /* there may be no later call to report this */
 		break;
 	case SELECTION_OVER:
 		c->over = true;
@@ -127,7 +127,7 @@ static bool capture_pick(const struct observer *o, struct pick *out)
 	const struct capture *c = (const struct capture *)o;
 	if (!selection_pick(&c->selections.policy, out))
 		return false;
-	/* An engine counts calls, not those for which the condition holds. */
+	/* Engines count all calls, not only those for which the condition holds. */
 	bool all =
 	    out->n == 1 && out->first[0] == 1 && out->last[0] == UINT64_MAX && out->every < 2;
 	return !c->when || all;
@@ -140,14 +140,13 @@ static void capture_picked(struct observer *o, observer_count_fn *count, void *a
 	c->count_arg = arg;
 }
 
-/* Chosen calls wait for their gradients. */
+/* Captured calls wait for their gradients. */
 static bool capture_awaits(const struct observer *o)
 {
 	return ((const struct capture *)o)->calls.n > 0;
 }
 
-/* Nothing can be written, or the limits are reached and no call is left of which gradients may
- * come. */
+/* Nothing can be written any more, or the limits are reached and no call waits for gradients. */
 static bool capture_has_ended(const struct observer *o)
 {
 	const struct capture *c = (const struct capture *)o;

@@ -1,5 +1,5 @@
-/* Captures while tracing: which calls are chosen, and their tensors written while the thread stands
- * still at the op. Prints the lines that the command shows. */
+/* Captures while tracing: chooses calls, and writes their tensors while the thread is stopped at
+ * the op. Prints the lines that the command shows. */
 #ifndef TRACER_CAPTURE_CAPTURE_H
 #define TRACER_CAPTURE_CAPTURE_H
 
@@ -41,9 +41,10 @@ struct capture_opts {
 		    "capture: a step ends with OP, not with the optimizer's step", NULL            \
 	}
 
-/* The observer that captures. Reads the options and OP_CAPTURE_LIST, OP_CAPTURE_DISABLE_LIST of the
- * environment. `when` (may be NULL) and `o` must outlive it. Without `with_grads` calls are done at
- * their exit. `log` takes a line for each saved file. 0, -EINVAL with *e, or -ENOMEM. */
+/* Create the observer that captures. Reads the options, and OP_CAPTURE_LIST and
+ * OP_CAPTURE_DISABLE_LIST of the environment. `when` (may be NULL) and `o` must outlive it. Without
+ * `with_grads` a call is complete at its exit. `log` gets a line for each saved file. 0, -EINVAL
+ * with *e, or -ENOMEM. */
 int capture_open(const struct capture_opts *o, const struct when *when, bool with_grads, FILE *log,
 		 struct observer **out, struct err *e);
 

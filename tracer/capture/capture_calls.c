@@ -102,8 +102,8 @@ void capture_calls_drop(struct capture_calls *c, struct captured_call *call)
 	free(call);
 }
 
-/* The letters and digits of `s` up to `end`, in lower case: "NativeLayerNorm" and
- * "native_layer_norm" are the same. */
+/* The letters and digits of `s` up to `end`, in lower case, so that "NativeLayerNorm" equals
+ * "native_layer_norm". */
 static size_t plain(const char *s, const char *end, char *out, size_t size)
 {
 	size_t n = 0;
@@ -118,7 +118,7 @@ bool capture_node_is_of(const char *node, const char *op)
 {
 	char a[CAPTURE_NAME_SIZE], b[CAPTURE_NAME_SIZE];
 	const char *end = strstr(node, "Backward"), *base = strrchr(op, '.');
-	/* "torch.ops.aten._to_copy.default": the overload is no part of the name. */
+	/* "torch.ops.aten._to_copy.default": the overload is not part of the name. */
 	const char *last = op + strlen(op);
 	if (!strncmp(op, "torch.ops.", 10) && base) {
 		last = base;

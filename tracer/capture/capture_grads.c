@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-/* Memory for the gradients of all calls of which not all have come. */
+/* Limit on copies of gradients of calls that still wait for others. */
 static const size_t KEPT_MAX = (size_t)1 << 30;
 
 void capture_grads_enter(struct captured_call *call, struct target *t, const struct op_event *ev)
@@ -14,7 +14,7 @@ void capture_grads_enter(struct captured_call *call, struct target *t, const str
 	call_inputs_begin(&call->inputs, t, ev);
 }
 
-/* The nodes of the results, but those that came with an argument. */
+/* Wait for the nodes of the results, except those that are also an argument's. */
 static int await_results(struct capture *c, struct captured_call *call, struct target *t,
 			 const struct value *v, unsigned n)
 {
@@ -51,7 +51,7 @@ static bool is_own(const struct call_node *n, const char *node_name)
 	return n->gave_result && capture_node_is_of(node_name, n->call->call.op);
 }
 
-/* The one gradient that the node was given; NULL when there are none or several. */
+/* The only gradient given to the node; NULL if there are none or several. */
 static const struct value *only_gradient(const struct op_event *ev)
 {
 	const struct value *v = ev->args, *only = NULL;
@@ -91,7 +91,7 @@ void capture_grads_node_starts(struct capture *c, struct target *t, const struct
 			save_grad_outputs(c, t, n, ev);
 }
 
-/* `node`: the one whose edges they are of; NULL: they are those of the arguments. */
+/* `node`: the name of the node to whose edges they belong; NULL: they belong to the arguments. */
 static void save_grad_inputs(struct capture *c, struct captured_call *call, const char *node,
 			     const struct value *grads, unsigned n, const struct source *src)
 {
@@ -105,7 +105,7 @@ static void save_grad_inputs(struct capture *c, struct captured_call *call, cons
 	capture_save(c, call, CAPTURE_GRAD_INPUTS, &ev, src);
 }
 
-/* All nodes of the call have run. */
+/* All nodes of the call have run, or its gradients cannot be determined. */
 static void finish(struct capture *c, struct captured_call *call)
 {
 	const struct source kept = kept_source(&call->inputs.grads);
@@ -125,7 +125,7 @@ static size_t kept_bytes(const struct capture_calls *c)
 	return sum;
 }
 
-/* One result of a node of the call flows to `edge`. */
+/* A result of a node of the call flows to `edge`. */
 static enum grads_trouble flow(struct capture *c, struct captured_call *call,
 			       const struct value *grad, const struct grad_edge *edge,
 			       const struct source *live)
@@ -144,7 +144,7 @@ static enum grads_trouble flow(struct capture *c, struct captured_call *call,
 				 kept < KEPT_MAX ? KEPT_MAX - kept : 0);
 		return GRADS_FINE;
 	}
-	/* A node within the op; that of a leaf would be behind it. */
+	/* A node inside the op; a leaf's would be outside. */
 	if (edge->seq == GRAD_LEAF || capture_calls_await(&c->calls, call, edge, false))
 		return GRADS_UNKNOWN;
 	return GRADS_FINE;
@@ -213,7 +213,7 @@ static void forget(struct ended_node *e)
 	*e = (struct ended_node){0};
 }
 
-/* All that wait for the node do so in vain. */
+/* Drop all calls that wait for the node. */
 static void give_up(struct capture *c, int32_t pid, const struct grad_edge *at, uint64_t *count)
 {
 	struct call_node *n;
@@ -260,7 +260,7 @@ static void remember(struct capture *c, const struct op_event *ev)
 		e->results[i] = impl_of(&v->items[i]);
 }
 
-/* Without a probe on what gives the gradients their final form. */
+/* Without a probe where gradients get their final form: take them as the node returned them. */
 static void take_returned(struct capture *c, struct target *t, const struct op_event *ev)
 {
 	struct capture_source place = {.target = t, .keys = &c->keys};

@@ -1,4 +1,4 @@
-/* The files of captured calls are written, and a line tells of each. */
+/* Writes the files of captured calls, and logs each. */
 #include <string.h>
 
 #include "base/text.h"
@@ -20,7 +20,8 @@ static void log_saved(struct capture *c, const struct capture_saved *saved)
 		text_bytes(size, sizeof(size), saved->bytes), limits[0] ? "; " : "", limits);
 }
 
-/* One line for calls that follow each other; how many they are, the summary says. */
+/* Successive refusals of the same op for the same reason are logged once; the summary has their
+ * number. */
 static void log_refused(struct capture *c, const struct capture_call *call, int code,
 			const struct err *why)
 {

@@ -25,8 +25,8 @@ static bool is_integral(const struct tensor *t)
 	return dtype && (strstr(dtype, "int") || !strcmp(dtype, "bool"));
 }
 
-/* For builds whose code does not tell the bits: a tensor with a key that no integer tensor has had
- * may have one of the two. */
+/* For builds whose code does not reveal the bits: a tensor with a dispatch key that no integer
+ * tensor has had may have one of the two. */
 static bool may_be_lazy(const struct capture_source *c, const struct tensor *t)
 {
 	uint64_t keys;
@@ -48,7 +48,7 @@ static bool read_bit(const struct capture_source *c, uint64_t impl, int32_t bit,
 	return true;
 }
 
-/* torch.save of 1.x has no place for the two bits, and its torch.load fails when it finds them. */
+/* torch.save of 1.x cannot store the two bits, and its torch.load fails on them. */
 static bool can_load_bits(const struct target *t)
 {
 	return strncmp(t->package.version, "1.", 2) != 0;

@@ -28,11 +28,11 @@ struct first_nan {
 	struct capture_files files;
 	uint64_t found;		   /* id of the event; 0: none yet */
 	char line[LINE_MAX_LEN];   /* what was found, for the summary */
-	uint64_t passed_on;	   /* calls that gave bad numbers and had been given some */
+	uint64_t passed_on;	   /* calls with NaN or infinity in results and inputs */
 	char passed[LINE_MAX_LEN]; /* the first of these */
-	uint64_t not_known; /* calls that gave bad numbers, of inputs that were not measured */
+	uint64_t not_known;	   /* calls with NaN or infinity in results and unmeasured inputs */
 	char unknown[LINE_MAX_LEN];
-	uint64_t results; /* that could not be measured */
+	uint64_t results; /* results that could not be measured */
 };
 
 struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log)
@@ -109,7 +109,7 @@ static void note(uint64_t *n, char line[LINE_MAX_LEN], const struct op_event *ev
 		describe(ev, line, LINE_MAX_LEN);
 }
 
-/* Does it have to be told? */
+/* Whether to report this call. Also counts calls whose inputs are unknown or not finite. */
 static bool is_first(struct first_nan *f, const struct op_event *ev)
 {
 	for (uint32_t i = 0; i < ev->stats->n; i++)
@@ -271,7 +271,7 @@ static void save_all(struct first_nan *f, const struct op_event *ev, const struc
 	save(f, &call, back ? CAPTURE_GRAD_INPUTS : CAPTURE_OUTPUT, ev, now);
 }
 
-/* The thread has no chance to run on: it takes the signal before it leaves the kernel. */
+/* The thread cannot run on: it takes the signal before it leaves the kernel. */
 static void stop(struct first_nan *f, const struct op_event *ev)
 {
 	if (syscall(SYS_tgkill, ev->pid, ev->tid, SIGSTOP)) {

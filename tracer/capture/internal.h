@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Internal to tracer/capture. */
 #ifndef TRACER_CAPTURE_INTERNAL_H
 #define TRACER_CAPTURE_INTERNAL_H
 
@@ -15,9 +15,10 @@
 #include "tracer/capture/capture.h"
 #include "tracer/capture/selection.h"
 
-/* Where in the autograd graph the gradient of a tensor flows, read from the live process. */
+/* Where the gradient of a tensor flows in the autograd graph, read from the live process. */
 
-/* A node by address and sequence number, which tells it from a later one at the same address. */
+/* A node by address and sequence number, which distinguishes it from a later one at the same
+ * address. */
 struct grad_edge {
 	uint64_t node; /* 0: nowhere */
 	uint64_t seq;  /* GRAD_LEAF: the AccumulateGrad of a leaf */
@@ -31,26 +32,27 @@ static inline bool grad_edge_same(const struct grad_edge *a, const struct grad_e
 	return a->node == b->node && a->seq == b->seq;
 }
 
-/* The node that the gradient of `x` flows to: its grad_fn, or that of a leaf that has got one,
- * which it gets when it is first used. A thread that uses `x` must stand still. 0; -ENODATA when it
- * is not known where tensors keep it, or when a view keeps it elsewhere; the -errno of reading. */
+/* The node that the gradient of `x` flows to: its grad_fn, or a leaf's AccumulateGrad, which is
+ * created when the leaf is first used; *out is zero if there is none. The thread that uses `x` must
+ * be stopped. 0; -ENODATA if the place of the pointer is unknown, or if a view keeps it elsewhere;
+ * the -errno of reading. */
 int grad_edge_of(struct target *t, const struct tensor *x, struct grad_edge *out);
 
 /* Where the results of a node flow: its std::vector<Edge> at address `edges`, which must have `n`
- * of them. 0; -EPROTO for another number of edges; -ENODATA or the -errno of reading. */
+ * elements. 0; -EPROTO if it has another number; -ENODATA or the -errno of reading. */
 int grad_edges_read(struct target *t, uint64_t edges, struct grad_edge *out, size_t n);
 
-/* The tensors that a captured call was given, where their gradients flow, and those that have come.
- * An op that is made of others has a graph of several nodes: what flows out of it to the edge of an
+/* The tensor arguments of a captured call, where their gradients flow, and the gradients that have
+ * arrived. A composite op has a graph of several nodes: what flows out of it to the edge of an
  * argument is that argument's gradient. */
 
-/* Why the gradients of a call's arguments cannot be told. */
+/* Why the gradients of a call's arguments cannot be determined. */
 enum grads_trouble {
 	GRADS_FINE,
 	GRADS_UNKNOWN, /* where they flow could not be read */
-	GRADS_SHARED,  /* two arguments come out of one op, or are the same */
-	GRADS_SUMMED,  /* an argument's is the sum of several */
-	GRADS_LOST,    /* its bytes could not be kept until all were there */
+	GRADS_SHARED,  /* two arguments are results of one op, or the same tensor */
+	GRADS_SUMMED,  /* an argument's gradient is the sum of several */
+	GRADS_LOST,    /* a gradient could not be kept until all had arrived */
 	GRADS_TROUBLES,
 };
 
@@ -58,69 +60,70 @@ enum grads_trouble {
 const char *grads_trouble_text(enum grads_trouble t);
 
 struct call_input {
-	const char *name;	     /* in input.pth: "0", "1[2]" by place, "weight" by keyword */
-	const struct tensor *tensor; /* only impl and meta.requires_grad are good later on */
+	const char *name; /* in input.pth: "0", "1[2]" by position, "weight" by keyword */
+	const struct tensor *tensor; /* only impl and meta.requires_grad stay valid */
 	struct grad_edge edge;
 	bool was_leaf;		   /* at the entry */
-	const struct tensor *grad; /* NULL: none has come */
+	const struct tensor *grad; /* NULL: not arrived */
 };
 
 /* Zero-initialise. */
 struct call_inputs {
 	struct arena arena;
-	struct call_input *list; /* of each tensor in the order of the arguments, lists flattened */
+	struct call_input *list; /* of each tensor in order of the arguments, lists flattened */
 	unsigned n;
 	struct kept grads;
 	enum grads_trouble trouble;
 };
 
-/* At the entry of the op. Without memory, or when something is not known, in->trouble tells. */
+/* Call at the entry of the op. Sets in->trouble without memory or if something is unknown. */
 void call_inputs_begin(struct call_inputs *in, struct target *t, const struct op_event *ev);
 
-/* At its exit, when leaves have their nodes. */
+/* Call at its exit, when leaves have their AccumulateGrad. */
 void call_inputs_end(struct call_inputs *in, struct target *t, const struct op_event *ev);
 
-/* How many of the arguments have their gradient flow to `edge`; *input is one of them. */
+/* The number of arguments whose gradient flows to `edge`; *input is one of them. */
 unsigned call_inputs_at(const struct call_inputs *in, const struct grad_edge *edge,
 			struct call_input **input);
 
-/* Keep `grad`, that flows to *input, as it is now. */
+/* Copy `grad`, which flows to *input, as it is now. Sets in->trouble if *input already has a
+ * gradient, or if the copy fails or exceeds `max` bytes. */
 void call_inputs_keep(struct call_inputs *in, struct call_input *input, const struct tensor *grad,
 		      const struct source *live, size_t max);
 
-/* The gradients as values, NONE for those that have not come, and the names of the arguments. False
- * without memory or when there are none. */
+/* The gradients as values, None for those that have not arrived, and the names of the arguments.
+ * False without memory or if none has arrived. */
 bool call_inputs_grads(struct call_inputs *in, struct value **grads, const char *const **names);
 
 void call_inputs_free(struct call_inputs *in);
 
-/* Captured calls whose gradients may still come: by the id of their forward event, and by the nodes
- * of the autograd graph that they have made. */
+/* Captured calls whose gradients may still arrive: by id of the forward event, and by the nodes
+ * that they created in the autograd graph. */
 
 enum {
-	CAPTURE_CALLS_MAX = 16384, /* beyond it the oldest is forgotten: its graph may be gone */
-	CAPTURE_NODES_MAX = 256,   /* of a call */
+	CAPTURE_CALLS_MAX = 16384, /* beyond this the oldest is dropped: its graph may be gone */
+	CAPTURE_NODES_MAX = 256,   /* per call */
 };
 
-/* A node that has to run before all gradients of a call are there. */
+/* A node that must run before all gradients of a call are complete. */
 struct call_node {
 	struct grad_edge at;
 	struct captured_call *call;
-	bool gave_result;	   /* it is the grad_fn of a result, not one behind it */
-	struct call_node *in_slot; /* others in its slot */
-	struct call_node *of_call; /* others of its call */
+	bool gave_result;	   /* it is the grad_fn of a result, not a node after one */
+	struct call_node *in_slot; /* next in its hash slot */
+	struct call_node *of_call; /* next of its call */
 };
 
 struct captured_call {
 	struct capture_call call;
 	struct captured_call *next;	       /* in its slot */
-	struct captured_call *older, *younger; /* by when they were added */
+	struct captured_call *older, *younger; /* in order of addition */
 	struct call_node *nodes;
 	unsigned nnodes;
 	struct call_inputs inputs;
 	const struct py_stack *where; /* of the forward event */
 	uint64_t files;
-	bool one_result; /* it gave one tensor */
+	bool one_result; /* it returned one tensor */
 	bool began;	 /* one of its nodes has run */
 };
 
@@ -130,47 +133,47 @@ struct capture_calls {
 	struct call_node *nodes[CAPTURE_CALLS_MAX];
 	struct captured_call *oldest, *youngest;
 	uint32_t n;
-	uint64_t unfinished; /* forgotten after some of their nodes had run, and not all */
+	uint64_t unfinished; /* dropped after some of their nodes had run, but not all */
 };
 
-/* A new record for the forward event `id`, NULL without memory. Valid until it is dropped, by
- * capture_calls_drop or when CAPTURE_CALLS_MAX others have come. */
+/* Add a record for the forward event `id`; NULL without memory. Valid until dropped, by
+ * capture_calls_drop or when CAPTURE_CALLS_MAX others have been added. */
 struct captured_call *capture_calls_add(struct capture_calls *c, uint64_t id);
 
-/* NULL for an id that is not known, and for 0. */
+/* NULL for an unknown id, and for 0. */
 struct captured_call *capture_calls_find(const struct capture_calls *c, uint64_t id);
 
 void capture_calls_drop(struct capture_calls *c, struct captured_call *call); /* NULL allowed */
 
-/* Wait for the node `at` of `call`; no-op when that is known. 0, -ENOMEM, or -E2BIG for more than
+/* Let `call` wait for the node `at`; no-op if it already does. 0, -ENOMEM, or -E2BIG for more than
  * CAPTURE_NODES_MAX nodes. */
 int capture_calls_await(struct capture_calls *c, struct captured_call *call,
 			const struct grad_edge *at, bool gave_result);
 
-/* A call of process `pid` that waits for the node `at`, the one behind `after` (NULL: the first);
- * NULL: no more. */
+/* Iterate over the calls of process `pid` that wait for the node `at`: the next one after `after`
+ * (NULL: the first); NULL: no more. */
 struct call_node *capture_calls_awaiting(const struct capture_calls *c, int32_t pid,
 					 const struct grad_edge *at, const struct call_node *after);
 
-/* The node has run. */
+/* The node has run; frees it. */
 void capture_calls_ran(struct capture_calls *c, struct call_node *node);
 
-/* Whether a backward node is that of the op itself, as autograd's code generator names it
- * ("AddmmBackward0" for addmm and addmm_; tools/autograd in PyTorch's source): then what it returns
- * are gradients of the op's arguments. `op` as in struct capture_call. */
+/* Whether a backward node is that of the op itself, as named by autograd's code generator
+ * ("AddmmBackward0" for addmm and addmm_; tools/autograd in PyTorch's source): then it returns the
+ * gradients of the op's arguments. `op` as in struct capture_call. */
 bool capture_node_is_of(const char *node, const char *op);
 
 void capture_calls_free(struct capture_calls *c);
 
-/* The gradients of captured calls: which nodes of the backward have them, and when they are ready.
- * Part of capturing. */
+/* The gradients of captured calls: which backward nodes return them, and when they are final. */
 
 struct capture;
 struct captured_call;
 
 enum { GRADS_THREADS = 64, GRADS_RESULTS_MAX = 4096 };
 
-/* A node that has ended on a thread, and whose results autograd now gives their final form. */
+/* A node that has ended on a thread, and whose results autograd is bringing into their final form.
+ */
 struct ended_node {
 	int32_t tid;
 	struct grad_edge at; /* node 0: none */
@@ -190,7 +193,7 @@ struct capture_grads {
 /* The op of `call` starts. */
 void capture_grads_enter(struct captured_call *call, struct target *t, const struct op_event *ev);
 
-/* It has ended well. False when no gradients will come. */
+/* The op has ended without throwing. False if no gradients will arrive. */
 bool capture_grads_leave(struct capture *c, struct captured_call *call, struct target *t,
 			 const struct op_event *ev);
 
@@ -198,19 +201,18 @@ bool capture_grads_leave(struct capture *c, struct captured_call *call, struct t
 void capture_grads_node_starts(struct capture *c, struct target *t, const struct op_event *ev);
 void capture_grads_node_ends(struct capture *c, struct target *t, const struct op_event *ev);
 
-/* What the node that ended last on the thread gave has its final form. */
+/* The results of the last node that ended on the thread have their final form. */
 void capture_grads_flow(struct capture *c, struct target *t, const struct decoder_grads *g);
 
-/* What was left out and why. */
+/* Print what was left out, and why. */
 void capture_grads_summary(const struct capture *c, FILE *f);
 
 void capture_grads_free(struct capture_grads *g);
 
 /* The memory of a traced process as a source of captures. */
 
-/* The dispatch keys that integer tensors of this run have had: those of tensors without the
- * conjugate or negative bit. Needed where the code of libtorch does not tell the bits.
- * Zero-initialise. */
+/* The dispatch keys seen on integer tensors of this run, which never have the conjugate or negative
+ * bit. Needed where the code of libtorch does not reveal these bits. Zero-initialise. */
 struct ordinary_keys {
 	uint64_t keys;
 };
@@ -221,51 +223,51 @@ struct capture_source {
 };
 
 /* A source that reads the process of `c`, which must outlive it. The thread that uses the tensors
- * must stand still. Memory of devices cannot be read from outside. */
+ * must be stopped. Device memory cannot be read from outside. */
 struct source capture_source(struct capture_source *c);
 
-/* The calls that are being measured, from their start to their end, and which calls were chosen. */
+/* The calls being measured, from entry to exit, and which calls were chosen. */
 
 enum { STATS_SLOTS = 1024, CHOSEN_MAX = 65536 };
 
 struct stats_call {
-	struct stats_call *next; /* in its slot, or among those that are free */
+	struct stats_call *next; /* in its hash slot, or in `unused` */
 	uint64_t id;		 /* of the event */
 	struct tensor_stats *rows;
 	uint32_t n;
 	size_t room;
-	struct snapshot before; /* its arguments */
+	struct snapshot before; /* of its arguments */
 };
 
 /* Zero-initialise. */
 struct stats_calls {
 	struct stats_call *slot[STATS_SLOTS];
 	struct stats_call *unused;
-	uint64_t *chosen; /* the last CHOSEN_MAX ids, a ring; they only grow */
-	uint64_t nchosen; /* ever */
+	uint64_t *chosen; /* a ring of the last CHOSEN_MAX ids, ascending */
+	uint64_t nchosen; /* in total */
 };
 
-/* A record for the event `id`, without rows; NULL without memory. */
+/* Add a record for the event `id`, without rows; NULL without memory. */
 struct stats_call *stats_call_begin(struct stats_calls *c, uint64_t id);
 
 /* NULL when there is none. */
 struct stats_call *stats_call_find(const struct stats_calls *c, uint64_t id);
 
-/* The next row, for the tensor at `place`, all else zero. NULL without memory. Rows are to come in
+/* Append a row for the tensor at `place`, otherwise zeroed; NULL without memory. Rows must come in
  * the order of their places. Valid until the next one. */
 struct tensor_stats *stats_call_row(struct stats_call *m, const struct tensor_place *place);
 
-/* Its record is free for another call. */
+/* Release the record for reuse. */
 void stats_call_end(struct stats_calls *c, struct stats_call *m);
 
-/* Remember that call `id` was chosen, larger than all before; whether it was. The oldest of more
- * than CHOSEN_MAX are forgotten. */
+/* Mark call `id` as chosen; ask whether it was. Ids must ascend; only the last CHOSEN_MAX are
+ * remembered. */
 void stats_call_choose(struct stats_calls *c, uint64_t id);
 bool stats_was_chosen(const struct stats_calls *c, uint64_t id);
 
 void stats_call_free(struct stats_calls *c);
 
-/* The selection of each process: what the options --nth, --every, --max-calls and --steps leave. */
+/* The selection in each process, by the options --nth, --every, --max-calls and --steps. */
 
 enum { SELECTIONS_MAX = 256 };
 
@@ -279,48 +281,46 @@ struct selections {
 	uint64_t chosen; /* calls, in all processes */
 };
 
-/* Read the options, of which `dir` and `max_bytes` are not looked at, and the environment
- * (selection_environment). 0, -EINVAL with *e, or -ENOMEM. */
+/* Read the options, except `dir` and `max_bytes`, and the environment (selection_environment). 0,
+ * -EINVAL with *e, or -ENOMEM. */
 int selections_read(struct selections *s, const struct capture_opts *o,
 		    const struct selection_variables *v, struct err *e);
 
-/* Whether there is a selection at all: not every call is chosen. */
+/* Whether there is any restriction, so that not every call is chosen. */
 bool selections_restrict(const struct selections *s);
 
-/* That of process `pid`; NULL when there are too many at once. */
+/* The selection of process `pid`; NULL if there are too many processes at once. */
 struct selection *selections_of(struct selections *s, pid_t pid);
 
-/* Process `pid` has ended: nothing is counted for it. */
+/* Process `pid` has ended: drop its counts. */
 void selections_forget(struct selections *s, pid_t pid);
 
 void selections_free(struct selections *s);
 
-/* Inside of tracer/capture/capture.h: shared by what captures forward calls (capture.c) and
- * what captures their gradients (capture_grads.c). */
+/* State of a capture, shared by capture.c (forward calls) and capture_grads.c (gradients). */
 
 struct capture {
 	struct observer observer;
 	const struct when *when;
 	FILE *log;
-	observer_count_fn *count; /* NULL: no engine counts */
+	observer_count_fn *count; /* NULL: the engine does not count calls */
 	void *count_arg;
 	struct selections selections;
 	struct capture_files files;
 	struct capture_calls calls;
 	struct capture_grads grads;
 	struct ordinary_keys keys;
-	uint64_t saved; /* calls of which a file was written */
+	uint64_t saved; /* calls with at least one file written */
 	struct when_counts when_counts;
-	uint64_t too_early;		    /* calls of which the inputs could not be read yet */
-	char refused_op[CAPTURE_NAME_SIZE]; /* the last of which a refusal was told */
+	uint64_t too_early;		    /* calls whose inputs could not be read yet */
+	char refused_op[CAPTURE_NAME_SIZE]; /* op of the last refusal logged */
 	int refused_code;
 	bool without_grads;
 	bool over;
 	struct err trouble;
 };
 
-/* Write one file of `call` and tell of it: of memory as `src` reads it, or as that of `t` is now.
- */
+/* Write one file of `call`, and log it. Reads memory from `src`, or from `t` as it is now. */
 void capture_save(struct capture *c, struct captured_call *call, enum capture_part part,
 		  const struct op_event *ev, const struct source *src);
 void capture_save_live(struct capture *c, struct target *t, struct captured_call *call,

@@ -103,8 +103,8 @@ char *oplist_text(const struct oplist *l)
 	return text;
 }
 
-/* Is the whole of `name` among what re.findall(re, name) gives? A match that is the whole name is
- * the first one, or the second behind an empty one. */
+/* Whether re.findall(re, name) includes the whole of `name`: as the first match, or as the second
+ * after an empty one. */
 static bool finds_whole(const struct oplist_item *item, const char *name)
 {
 	pcre2_match_data *m = pcre2_match_data_create_from_pattern(item->re, NULL);
@@ -127,7 +127,7 @@ static bool finds_whole(const struct oplist_item *item, const char *name)
 	return found;
 }
 
-/* "torch.Tensor.add", nothing that only an expression has. */
+/* "torch.Tensor.add", without characters that only expressions have. */
 static bool is_name(const char *text)
 {
 	static const char chars[] =
@@ -135,7 +135,7 @@ static bool is_name(const char *text)
 	return opnames_is_ditorch(text) && !text[strspn(text, chars)];
 }
 
-/* Methods of Tensor take self, functions of torch.nn input. */
+/* Methods of Tensor take `self`, functions of torch.nn `input`. */
 static bool is_method(const struct op_desc *op)
 {
 	return op->nargs && !strcmp(op->args[0].name, "self");

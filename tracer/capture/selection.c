@@ -7,9 +7,9 @@
 #include "tracer/capture/internal.h"
 
 struct selection_op {
-	bool known, wanted; /* by the lists, once that is known */
-	uint64_t calls;	    /* asked about */
-	uint64_t left;	    /* of these, left by nth */
+	bool known, wanted; /* by the lists, if `known` */
+	uint64_t calls;	    /* calls seen */
+	uint64_t left;	    /* of these, those in nth */
 };
 
 static int read_list(const char *name, struct oplist *out, struct err *e)

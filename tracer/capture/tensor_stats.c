@@ -100,8 +100,7 @@ void stats_call_free(struct stats_calls *c)
 	*c = (struct stats_calls){0};
 }
 
-/* Memory for the arguments of all ops that run at a moment; what is beyond is looked at where it
- * is. */
+/* Limit on copies of the arguments of all running ops; beyond it they are read in place. */
 static const size_t KEPT_MAX = (size_t)1 << 30;
 
 struct stats_collector {
@@ -112,7 +111,7 @@ struct stats_collector {
 	struct ordinary_keys keys;
 	struct first_nan *first_nan; /* NULL: not asked for */
 	size_t kept;		     /* bytes in snapshots */
-	struct stats_call *last;     /* whose statistics the last event has */
+	struct stats_call *last;     /* the call whose statistics the last event has */
 	struct event_stats last_stats;
 };
 
@@ -130,7 +129,7 @@ static int open_first_nan(struct stats_collector *m, const struct stats_opts *o,
 	return m->first_nan ? 0 : err_set(e, -ENOMEM, "no memory");
 }
 
-/* Gradients belong to the call of their forward op. */
+/* Backward nodes are selected with the call of their forward op. */
 static bool is_selected(struct stats_collector *m, const struct op_event *ev, bool wanted)
 {
 	struct selection *s = selections_of(&m->selections, ev->pid);
@@ -158,7 +157,7 @@ struct stats_collector_look {
 	struct stats_collector *m;
 	struct stats_call *call;
 	const struct source *src;
-	bool keep; /* the bytes, too */
+	bool keep; /* copy the bytes, too */
 };
 
 static const char *why_not(int r, enum refusal refusal)
@@ -182,7 +181,7 @@ static void look_at(const struct tensor *t, const struct tensor_place *place, vo
 			     l->call->before.len + (KEPT_MAX - l->m->kept));
 	if (l->src->more)
 		l->src->more(l->src->ctx, t, &more);
-	/* A negative bit turns the signs of all that is in memory. */
+	/* With the negative bit, the values have the opposite sign of those in memory. */
 	if (!more.neg && !more.may_be_lazy)
 		r = stats_tensor(t, l->src, &row->stats, &refusal, NULL);
 	if (r)
@@ -255,7 +254,7 @@ static void collector_on_event(struct observer *o, struct target *t, const struc
 	first_nan_judge(m->first_nan, t, ev, &before, &live);
 }
 
-/* Whether this op began after that which --first-nan has found, before the thread could be let go
+/* Whether this op began after the one that --first-nan found, before the thread could be released
  * for good. */
 static bool collector_is_past(const struct observer *o, const struct op_event *ev)
 {

@@ -1,5 +1,5 @@
-/* Statistics while tracing (--stats, --first-nan): the tensors of chosen calls are looked at while
- * the thread stands still, arguments when the op begins and results when it ends. */
+/* Statistics while tracing (--stats, --first-nan): tensors of chosen calls are measured while the
+ * thread is stopped, arguments at the entry of the op and results at its exit. */
 #ifndef TRACER_CAPTURE_TENSOR_STATS_H
 #define TRACER_CAPTURE_TENSOR_STATS_H
 
@@ -13,30 +13,29 @@
 #include "symbolizer/when/when.h"
 #include "tracer/capture/capture.h"
 
-/* --first-nan: the first op that puts a NaN or an infinity into a result while all that it was
- * given is finite. */
+/* --first-nan: the first op with a NaN or an infinity in a result while all its inputs are finite.
+ */
 
 struct first_nan;
 
-/* `dir`: folder for the capture (struct capture_files's root). `log` takes what is found. With
+/* `dir`: folder for the capture (root of struct capture_files). `log` gets what is found. With
  * `hold` the process is left stopped. NULL without memory. */
 struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log);
 
-/* Where registers of a stopped thread are had (struct engine). Without it no native stack is shown.
- */
+/* Reads the registers of a stopped thread (struct engine). Without it no native stack is shown. */
 typedef int first_nan_registers_fn(void *arg, pid_t tid, uint64_t *out);
 void first_nan_registers(struct first_nan *f, first_nan_registers_fn *fn, void *arg);
 
-/* Judge a call that has ended, its thread standing still, with its statistics. `before` reads its
- * arguments as they were when it began, as far as they could be kept, `now` as they are. The first
- * that is found is printed and saved; later ones are not looked at. */
+/* Judge a call that has ended, by its statistics, while its thread is stopped. `before` reads its
+ * arguments as they were at the entry, as far as they could be kept, `now` as they are. The first
+ * finding is printed and saved; later calls are ignored. */
 void first_nan_judge(struct first_nan *f, struct target *t, const struct op_event *ev,
 		     const struct source *before, const struct source *now);
 
 /* The id of the event that was found; 0: none. */
 uint64_t first_nan_found(const struct first_nan *f);
 
-/* What was found, or that nothing was, with what could not be judged. */
+/* Print what was found, or that nothing was, and what could not be judged. */
 void first_nan_summary(const struct first_nan *f, FILE *out);
 
 void first_nan_free(struct first_nan *f);
@@ -55,10 +54,10 @@ struct stats_opts {
 		    "stop at the first op that makes a NaN or infinity of finite inputs", NULL     \
 	}
 
-/* The observer that takes them, with --first-nan, too; something is asked for. Reads
+/* Create the observer for --stats and --first-nan, at least one of which is given. Reads
  * OP_OVERFLOW_CHECK_LIST and OP_OVERFLOW_CHECK_DISABLE_LIST of the environment. `selection` has the
- * options of which calls, and the folder for the capture of --first-nan; it, `o` and `when` (may be
- * NULL) must outlive *out. `log` takes what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
+ * options that choose calls, and the folder for the capture of --first-nan; it, `o` and `when` (may
+ * be NULL) must outlive *out. `log` gets what --first-nan finds. 0, -EINVAL with *e, or -ENOMEM. */
 int stats_collector_open(const struct stats_opts *o, const struct capture_opts *selection,
 			 const struct when *when, FILE *log, struct observer **out, struct err *e);
 

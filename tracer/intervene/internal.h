@@ -1,4 +1,4 @@
-/* What the files of interventions share. */
+/* Internal to tracer/intervene. */
 #ifndef TRACER_INTERVENE_INTERNAL_H
 #define TRACER_INTERVENE_INTERNAL_H
 
@@ -126,9 +126,8 @@ const char *intervene_result_name(char out[static INTERVENE_RESULT_SIZE],
 void intervene_result_columns(struct table *t);
 void intervene_result_cells(struct table *t, const char *op, const struct replay_row *r);
 
-/* Write all rows as CSV, with forward_id in front and ditrace's own columns behind: verdict,
- * cosine, ulp, dtype, device, file, line. numbers[r->number] is the forward_id of row r. 0 or -EIO.
- */
+/* Write all rows as CSV: forward_id first, ditorch's columns, then ditrace's own: verdict, cosine,
+ * ulp, dtype, device, file, line. numbers[r->number] is the forward_id of row r. 0 or -EIO. */
 int intervene_result_csv(FILE *f, const struct capture_places *places, const struct rows *rows,
 			 const int64_t *numbers);
 

@@ -149,7 +149,7 @@ bool intervene_ctl_is_there(const struct shim_state *s)
 	return there && memchr(s->modes_socket, 0, sizeof(s->modes_socket));
 }
 
-/* Connect to the ditrace that intervenes in process `pid`, or will when it imports PyTorch. The
+/* Connect to the ditrace that intervenes in process `pid`, or will once it imports PyTorch. The
  * socket, or -errno with *e. */
 static int dial(pid_t pid, struct err *e)
 {

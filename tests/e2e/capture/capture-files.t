@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Capture files made from outside of a process hold its tensors bit by bit, in ditorch's form; what goes
-# wrong leaves no broken file; statistics are the tensors'.
+# Capture files made from outside a process hold its tensors bit by bit, in ditorch's format; failures leave no broken file;
+# statistics match the tensors.
 . "$(dirname "$0")/../lib.sh"
 tool=$BUILD/tests/tools/capture_tool
 [ -x "$tool" ] || skip_all "no $tool: make unit"
@@ -8,7 +8,7 @@ tool=$BUILD/tests/tools/capture_tool
 how_many DITRACE_TEST_KILLS 10 40
 export DITRACE_TEST_KILLS
 
-# checked: runs the checks that are called so, in one process, each in a child
+# checked NAME...: run the checks of these names in one process, each in a child
 checked() {
 	(cd "$T" && mkdir -p "$@")
 	"$PY" "$here/capture_files.py" "$tool" "${@/#/$T/}"

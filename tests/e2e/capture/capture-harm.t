@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Captures do no harm: the training's numbers are the same, whatever happens to ditrace or its disk.
+# Captures do no harm: the losses of the training are the same, whatever happens to ditrace or its disk.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../attached.sh"
 need_tracing
 how_many DITRACE_TEST_KILLS 3 12
 kills=$DITRACE_TEST_KILLS
-WARM=torch._dynamo # which optimizers import
+WARM=torch._dynamo # imported by optimizers
 linear=(--ops linear,addmm)
 
 losses() {
@@ -24,7 +24,7 @@ go_on() {
 	[ "$(rounds)" -ge $((before + 2)) ]
 }
 
-# kill_once: a capture that is killed at some moment after its first file; the training goes on
+# kill_once: a capture is killed at a random time after its first file; the training goes on
 kill_once() {
 	local tracer before
 	start_as tracer "$DITRACE" attach --capture="$T/killed" -o "$T/data" "${linear[@]}" "$target" >/dev/null 2>"$T/kill.err"
@@ -60,7 +60,7 @@ same_numbers() {
 	ok "of the training, too" [ -n "$(find "$T/cap" -path '*.linear/*input.pth' -o -path '*.addmm/*input.pth')" ]
 }
 
-# ends DESCRIPTION REGEX FOLDER OPTIONS...: a capture of a running program ends by itself with one message
+# ends DESCRIPTION REGEX FOLDER OPTIONS...: a capture of a running program ends by itself with one error message
 ends() {
 	local what=$1 regex=$2 folder=$3
 	shift 3
@@ -91,10 +91,10 @@ troubles() {
 	[ ! -e "$T/from_full" ] || ok "and before the disk was full" all_open "$T/from_full"
 }
 
-# as a user without capabilities, who can at most read files that others may not
+# as a user without capabilities, except at most that to read any file
 become=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 
-# begins COMMAND...: whether busy.py gets so far as to print its pid with it
+# begins COMMAND...: whether busy.py, started by it, gets to printing its pid
 begins() {
 	start "$@" "$PY" "$W/busy.py" >"$T/busy" 2>"$T/err"
 	before_long begun_or_ended

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# With --nth and --every alone the engine bpf picks the calls, and only these stand still: the same files as the
-# engine ptrace writes, and no harm.
+# With only --nth and --every the engine bpf picks the calls, and only these are stopped: the files equal those of the engine
+# ptrace, and no harm is done.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../attached.sh"
 need_tracing
 how_many DITRACE_TEST_KILLS 2 8
 kills=$DITRACE_TEST_KILLS
-WARM=torch._dynamo # which optimizers import
+WARM=torch._dynamo # imported by optimizers
 
-# by ENGINE OPS OPTIONS... -- PROGRAM...: captured by that engine into $T/ENGINE
+# by ENGINE OPS OPTIONS... -- PROGRAM...: capture with that engine into $T/ENGINE
 by() {
 	local engine=$1 ops=$2 status
 	shift 2
@@ -20,7 +20,7 @@ by() {
 	return $status
 }
 
-# both NAME OPS OPTIONS... -- PROGRAM...: captured by both engines
+# both NAME OPS OPTIONS... -- PROGRAM...: capture with both engines
 both() {
 	local name=$1
 	shift

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Which calls --capture takes: counted exactly, of calls that tell their number.
+# Which calls --capture takes: exact counts, by a program that passes each call its number.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-# picks OPTIONS...: the numbers of the calls that were captured, by op, of a child of $child that ditrace comes to before
-# them. With the engine bpf the options have to choose tanh, too.
+# picks OPTIONS...: the numbers of the captured calls, by op, of a child of $child to which ditrace attaches before it makes
+# them. With the engine bpf the options must choose tanh, too.
 picks() {
 	local tracer pid
 	rm -rf "$T/cap"
@@ -23,7 +23,7 @@ next_pid() {
 	[ -n "$pid" ] && ! grep -qsx "$pid" "$T/last"
 }
 
-# has_come: all probes are there: the loop that prints, or that which tells of the engine, begins then
+# has_come: whether all probes are in place: only then are events printed, or is the engine reported
 has_come() {
 	grep -q 'aten::tanh' "$T/printed" || grep -q 'the engine is ptrace' "$T/err"
 }
@@ -47,7 +47,7 @@ of_steps() {
 	wait "$child" 2>/dev/null
 }
 
-# The first tensor of all is a part of another one, which does not teach where tensors have the size of their storage.
+# The first tensor is a view of part of its storage, from which the offset of the storage's size cannot be learned.
 of_a_view() {
 	"$DITRACE" run --engine ptrace -o "$T/view.data" --capture="$T/view" --ops relu --max-calls 1 "$PY" -c '
 import torch

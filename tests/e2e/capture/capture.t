@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Captures of a program's calls hold what the program had, bit by bit, in ditorch's form.
+# Captures of a program's calls equal the program's own values bit by bit, in ditorch's format.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 need_tracing
@@ -22,7 +22,7 @@ judge() {
 	forked "/proc/$BASHPID/fd/1" "/proc/$BASHPID/fd/1" go "$@" && answered ended && return "$REPLY"
 }
 
-# part NAME head|tail -n N: the calls of in_turn that are the first or the last go to $T/NAME
+# part NAME head|tail -n N: move the first or last calls of in_turn to $T/NAME
 part() {
 	local own=op_tools_results/op_capture_results call
 	find "$T/in_turn/$own" -mindepth 3 -maxdepth 3 -printf '%f %P\n' | sort -n | "${@:2}" | while read -r _ call; do
@@ -32,7 +32,7 @@ part() {
 
 exact() {
 	mkdir "$T/own"
-	# lazy.py is the first: no tensor must have been seen
+	# lazy.py comes first: it needs a process that has seen no tensor
 	ok "calls over all dtypes, views, lists, in place, conjugates and negatives, and ditorch's example" capture in_turn \
 		--when 'depth == 0 and (function == "traced" or "lazy.py" in file and op == "aten::mul.Tensor" or
 			"halves.py" in file and phase == forward and op in ("aten::mul.Tensor", "aten::add.Tensor", "aten::sub.Tensor",
@@ -43,7 +43,7 @@ exact() {
 	like "gradients that cannot be told apart are left out" "$T/err" '^  skipped grad_inputs of 6 calls: arguments that come out of one op'
 	like "and those that are sums of several" "$T/err" '^  skipped grad_inputs of 1 call: .* summed up of several'
 	local wanted=xxxxxxx
-	[ "${TORCH%%.*}" != 1 ] || wanted=---x--x # its torch.load knows no such bits
+	[ "${TORCH%%.*}" != 1 ] || wanted=---x--x # its torch.load does not support these bits
 	is "conjugates and negatives are captured as such, or not at all" "$(judge "$here/lazy_captures.py" "$T/lazy" "$T/own/values.pth" 2>&1)" "$wanted"
 	[ "${TORCH%%.*}" != 1 ] || like "which is told" "$T/err" '^  skipped 5 files: .*conjugate'
 	ok "the ops of ditorch's example are captured in its form, and give the same again" judge "$here/ditorch_captures.py" "$T/halves"
@@ -54,7 +54,7 @@ exact() {
 	ok "and are the same" judge "$here/ditorch_captures.py" "$T/halves"
 }
 
-# memory on a device: what the hint says instead, as it stands there
+# memory on a device: the hint says what to do instead, and that works as written
 on_a_device() {
 	"$DITRACE" run --capture="$T/none" --ops gelu -o "$T/data" "$PY" "$W/capture/gelus.py" >"$T/out" 2>"$T/err"
 	like "tensors on a device are not read from outside" "$T/err" 'cannot be saved: argument 0: (memory on a device|a tensor of which not all is known)'

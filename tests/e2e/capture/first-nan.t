@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# --first-nan finds the op that makes a NaN or an infinity of finite inputs, at its line, and what it had been
-# given; the program does not notice, or stands still for a debugger.
+# --first-nan finds the op that makes a NaN or an infinity from finite inputs, with its line and its inputs; the program is not
+# affected, or is left stopped for a debugger.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../attached.sh"
 need_tracing
 
-# saved FILE: the numbers that were captured, of each tensor
+# saved FILE: the captured numbers of each tensor
 saved() {
 	python3 "$here/storages.py" "$(find "$T/saved" -name "$1.pth")"
 }
@@ -14,7 +14,7 @@ last_id() {
 	sed 's/^{"id":\([0-9]*\),.*/\1/' "$T/events" | sort -n | tail -n 1
 }
 
-# ran OPTION... -- PROGRAM ARGUMENT...: as attached, but by ditrace run
+# ran OPTION... -- PROGRAM ARGUMENT...: like attached, but with ditrace run
 ran() {
 	local options=()
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -22,7 +22,7 @@ ran() {
 	"$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"
 }
 
-# find_it ran|attached MODE OP LINE-MARK: a run that finds it
+# find_it ran|attached MODE OP LINE-MARK: a run in which it is found
 find_it() {
 	local how=$1 mode=$2 op=$3 line
 	line=$(grep -n "# $4\$" capture/nan.py | cut -d: -f1)

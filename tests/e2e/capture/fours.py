@@ -1,5 +1,5 @@
-"""The captured linears of workloads/threads.py: each result is four times the weight, whichever threads ran meanwhile.
-fours.py TREE CALLS"""
+"""The captured linears of workloads/threads.py: each result is four times the weight, whichever threads run at the same
+time. fours.py TREE CALLS"""
 
 import glob
 import sys

@@ -1,4 +1,4 @@
-"""All captures below a folder open, and there are some: opens.py FOLDER"""
+"""All captures below a folder load, and there are some: opens.py FOLDER"""
 
 import glob
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --stats: what was recorded of every tensor is what the program finds itself, and the program does not notice.
+# --stats: the statistics recorded of every tensor are those the program computes itself, and the program is not affected.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../attached.sh"
 need_tracing
@@ -20,7 +20,7 @@ numbers() {
 	like "report has the table, too" "$T/text" 'aten::flip  +stats.py:[0-9]+ main: y = x.flip'
 }
 
-# Measured while the thread waits in the library inside the program.
+# Measured while the thread waits in the shim.
 inside() {
 	ok "a run with --stats, by the engine shim" trace --engine shim --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
 	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/stats.py /dev/null)"
@@ -54,14 +54,14 @@ choices() {
 	is "OP_OVERFLOW_CHECK_DISABLE_LIST leaves some out" "$(verify capture/measured_ops "$T/events")" "aten::flip"
 }
 
-# no PyTorch is asked for these
+# independent of PyTorch
 refusals() {
 	OP_OVERFLOW_CHECK_LIST='(' error "a list that is none" 'OP_OVERFLOW_CHECK_LIST: item 1' "$DITRACE" run --stats -o "$T/none" "$PY" capture/stats.py "$T/expected"
 	error "--engine bpf stops none" '--stats needs threads that stand still' \
 		"$DITRACE" run --stats --engine bpf -o "$T/none" "$PY" capture/stats.py "$T/expected"
 }
 
-# the choices compare with the recorded numbers
+# choices compares with the events that numbers recorded
 stats() {
 	numbers
 	inside

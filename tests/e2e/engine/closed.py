@@ -1,5 +1,5 @@
-"""Whoever runs this gets at neither the socket in the folder DOOR nor the descriptors and the memory of two processes:
-closed.py DOOR TRACED TRACER"""
+"""The user that runs this can access neither the socket in the folder DOOR nor the descriptors and the memory of two
+processes: closed.py DOOR TRACED TRACER"""
 
 import os
 import socket

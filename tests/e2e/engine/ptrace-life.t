@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The engine ptrace leaves a program as it was: attached to and left again, killed at any moment (KILLS
-# times), stopped, and when something else traces already. Signals, children and exec: run/children.t.
+# The engine ptrace leaves a program unchanged: attached and detached, killed at any time (KILLS times), stopped, and with
+# another tracer already there. Signals, children and exec: run/children.t.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many KILLS 2 20
@@ -9,7 +9,7 @@ is_traced() {
 	cat /proc/"$1"/task/*/status 2>/dev/null | grep -q '^TracerPid:	[1-9]'
 }
 
-# let_go PID: until nothing traces any thread of it
+# let_go PID: wait until no thread of it is traced
 let_go() {
 	before_long not is_traced "$1" || { echo "still traced" && return 1; }
 }
@@ -18,12 +18,12 @@ left_alone() {
 	let_go "$child" && python3 "$here/code_unchanged.py" "$child"
 }
 
-# recording FILE: whether ops have been written to it
+# recording FILE: whether it has ops
 recording() {
 	[ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt 4096 ]
 }
 
-# Killed within a second: every other one of its start, the others of its first ops.
+# Killed within a second: alternately during startup and after the first ops were recorded.
 kill_often() {
 	local i tracer alive=0
 	RANDOM=1
@@ -41,13 +41,13 @@ kill_often() {
 	[ "$alive" -ge $(((KILLS * 9 + 5) / 10)) ] || { cat "$T/killed.err" && return 1; }
 }
 
-# attach_until_told ENGINE PID FILE: in $tracer, when it has recorded
+# attach_until_told ENGINE PID FILE: attach in the background, $tracer, and wait until it has recorded ops
 attach_until_told() {
 	start_as tracer env --default-signal=INT "$DITRACE" attach --engine "$1" "$2" -o "$3" >"$3.out" 2>&1
 	before_long recording "$3"
 }
 
-# Copies of the libraries of PyTorch, in which no other test has probes.
+# Copies of PyTorch's libraries, in which no other test has probes.
 own_libraries() {
 	mkdir "$T/lib"
 	ldd "$("$PY" -c 'import glob, importlib.util as u; print(*glob.glob(u.find_spec("torch").submodule_search_locations[0] + "/_C.*.so"))')" |
@@ -55,8 +55,8 @@ own_libraries() {
 	export LD_LIBRARY_PATH=$T/lib
 }
 
-# A process that had eBPF probes, while another one has some: the kernel takes breakpoints of ptrace for its own, and takes
-# them out with the others.
+# A process that had eBPF probes, while another one still has some: the kernel takes ptrace's breakpoints for its own uprobes,
+# and removes them along with the others.
 taken_out() {
 	local other both
 	start_as other bash -c 'exec "$0" on_line.py <<<always' "$PY" >"$T/other"
@@ -79,7 +79,7 @@ taken_out() {
 	finish "$other"
 }
 
-# A training of the same few steps again and again, the first time before anything traces it.
+# A training that repeats the same few steps, the first time before it is traced.
 attached() {
 	! of_first_torch || own_libraries
 	start "$PY" on_line.py <<<always >"$T/lines" 2>"$T/lines.err"

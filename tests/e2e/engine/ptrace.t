@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The engine ptrace, for a user without any capability, sees what the engine bpf sees as root: the same
-# events, op for op and argument for argument.
+# The engine ptrace, run by a user without capabilities, sees what the engine bpf sees as root: the same events, op for op and
+# argument for argument.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many STEPS 1 2
@@ -9,13 +9,13 @@ how_many ROUNDS 20 50
 command -v setpriv >/dev/null || skip_all "no setpriv to become another user with"
 export HOME=/tmp
 
-# plain COMMAND...: as a user without capabilities; where that one may not read the Python, with the right
-# to read files, which is of no use to a tracer
+# plain COMMAND...: as a user without capabilities; if that user may not read the Python, with the capability to read files,
+# which does not help a tracer
 plain() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups "${caps[@]}" /usr/bin/env "$@"
 }
 
-# by_both PROGRAM...: one process that runs them in turn, traced by both engines
+# by_both PROGRAM...: one process that runs them in turn, traced with both engines
 by_both() {
 	local engine names=("${@%% *}")
 	ok "the programs run under bpf" "$DITRACE" run --engine bpf -o "$T/bpf" "$PY" in_turn.py "$@"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The engine shim brought into a process that runs: the same events; taken out again INJECTIONS times, and when
-# ditrace is killed (KILLS); closed to other users.
+# The engine shim injected into a running process: the same events; removed again INJECTIONS times, and when ditrace is killed
+# (KILLS); closed to other users.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many INJECTIONS 5 50
 how_many KILLS 2 25
 
-# state PID STATE: until the library in it says so
+# state PID STATE: wait until the shim in it reports this state
 state() {
 	before_long says "$@" || { "$DITRACE" ctl "$1"; return 1; }
 }
@@ -15,7 +15,7 @@ says() {
 	"$DITRACE" ctl --format json "$1" 2>/dev/null | grep -q "\"state\": \"$2\""
 }
 
-# on_line: starts on_line.py; lines for it go to descriptor 9, its output to $T/lines
+# on_line: start on_line.py; its input is descriptor 9, its output $T/lines
 on_line() {
 	rm -f "$T/in"
 	mkfifo "$T/in"
@@ -24,7 +24,7 @@ on_line() {
 	wait_line "$T/lines" '^pid '
 }
 
-# attached COMMAND...: while $child is traced from within
+# attached COMMAND...: run it while $child is traced with the shim
 attached() {
 	start_as tracer "${enter[@]}" "$child" >"$T/attached" 2>&1
 	state "$child" recording && "$@"
@@ -39,12 +39,12 @@ one_line() {
 	wait_line "$T/lines" "^$1 "
 }
 
-# losses FILE: each once that on_line.py has had
+# losses FILE: the distinct losses printed by on_line.py
 losses() {
 	grep -vE '^pid |^ended well$' "$1" | cut -d' ' -f2- | sort -u
 }
 
-# by_bpf: while bpf traces, lines until it has recorded some, and one more
+# by_bpf: trace with bpf, sending lines until some are recorded, and one more
 by_bpf() {
 	start_as tracer "$DITRACE" attach --engine bpf -o "$T/bpf" "$child" >"$T/attached" 2>&1
 	before_long seen_by_bpf && one_line last
@@ -92,7 +92,7 @@ taken_out() {
 	state "$child" recording && "$DITRACE" ctl "$child" off >"$T/ctl" && wait "$tracer"
 }
 
-# What it has mapped of files, but for what comes and goes by itself.
+# The files it has mapped, except those that come and go by themselves.
 mapped() {
 	sed -n 's/.* \(\/[^ ]*\).*/\1/p' "/proc/$child/maps" | grep -vE '^/dev/shm/|libditrace_shim' | sort -u
 }
@@ -105,7 +105,7 @@ as_before() {
 	diff "$T/mapped" <(mapped)
 }
 
-# Those of what its workers send come and go.
+# Mappings for data sent by its workers come and go.
 few_mappings() {
 	[ "$(wc -l <"/proc/$child/maps")" -lt $(($(cat "$T/first") + INJECTIONS * 2 / 5)) ]
 }
@@ -136,7 +136,7 @@ crowd() {
 	ok "its losses are those of an untraced one" same_losses "$T/crowd"
 }
 
-# Killed within a second: every other one of its start, the others of its recording.
+# Killed within a second: alternately during startup and while recording.
 kill_often() {
 	local i tracer
 	RANDOM=1
@@ -162,7 +162,7 @@ killed() {
 	is "it ends well" "$status $(tail -n 1 "$T/lines")" "0 ended well"
 }
 
-# become_user: a plain user is to have ditrace at $T/ditrace, and the folder $T/open
+# become_user: give a plain user ditrace at $T/ditrace and the folder $T/open
 become_user() {
 	command -v setpriv >/dev/null || { skip "no setpriv to become another user with" && return 1; }
 	cp "$DITRACE" "$T/ditrace"
@@ -171,13 +171,13 @@ become_user() {
 	user=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all)
 }
 
-# A third user at the socket, the descriptors and the memory of a traced process of another one.
+# A third user tries the socket, the descriptors and the memory of a traced process of another user.
 closed() {
 	local door
 	door=$(readlink "/proc/$tracer/fd/"* | grep -m 1 '/ditrace-[^/]*$') || return 1
 	[ -S "$door/socket" ] || { echo "no socket in $door" && return 1; }
 	setpriv --reuid=65533 --regid=65533 --clear-groups --inh-caps=-all "$PY" - "$door" "$child" "$tracer" \
-		<"$here/engine/closed.py" # which that user may not be able to open
+		<"$here/engine/closed.py" # on standard input, as that user may not be able to open it
 }
 
 users() {

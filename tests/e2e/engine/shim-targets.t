@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Where the engine shim is to go into a process that runs: it works, or is refused with the reason, and the
-# process is none the worse.
+# Processes that the engine shim is injected into: it works, or is refused with the reason, and the process is unharmed.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-# python ARGUMENT...: a process of $PY; it says when it is ready
+# python ARGUMENT...: start $PY and wait until it says that it is ready
 python() {
 	start "$PY" "$@" >"$T/python" 2>/dev/null
 	wait_line "$T/python" '^ready'
@@ -15,7 +14,7 @@ gone() {
 	wait "$child" 2>/dev/null
 }
 
-# refuses WHAT REGEX [PID]: is refused, and the process is as before
+# refuses WHAT REGEX [PID]: attaching is refused, and the process is unchanged
 refuses() {
 	local pid=${3:-$child} was
 	was=$(cut -d' ' -f3 "/proc/$pid/stat")
@@ -28,12 +27,12 @@ unharmed() {
 		case $2 in [TZ]) found "/proc/$1/status" "^State:	$2" ;; *) found "/proc/$1/status" '^State:	[RSD]' ;; esac
 }
 
-# It stands where it was stopped: a library can be loaded there, or that is the reason why not.
+# Its threads may be stopped anywhere: a library can be loaded there, or that is the reason given.
 enter_stopped() {
 	"${enter[@]}" --for 1s "$child" 2>"$T/err" || found "$T/err" 'no thread of it was at a place where a library can be loaded'
 }
 
-# One process in long ops, refused at first, and a child of it that has forbidden itself what ditrace needs.
+# One process in long ops, refused at first, and a child of it whose seccomp filter forbids what ditrace needs.
 in_ops() {
 	python engine/long_ops.py
 	wait_line "$T/python" '^child'
@@ -59,7 +58,7 @@ debugged() {
 	wait "$debugger" 2>/dev/null
 }
 
-# Its workers wait until the file is there.
+# Its workers wait until the file exists.
 in_a_dataloader() {
 	rm -f "$T/go"
 	python engine/waits_for_workers.py "$T/go"
@@ -76,7 +75,7 @@ has_children() {
 	[ "$(ps --ppid "$child" -o state= | grep -c "${2:-.}")" -ge "$1" ]
 }
 
-# Those that depend on no PyTorch.
+# Independent of PyTorch.
 other_programs() {
 	python -c 'import time; print("ready", flush=True); time.sleep(1000)'
 	refuses "without PyTorch" 'no PyTorch'
@@ -95,7 +94,7 @@ late() {
 	wait_line "$T/late" '^done'
 }
 
-# compiled WHAT REGEX COMPILER...: a small program made by it
+# compiled WHAT REGEX COMPILER...: a small program built with it
 compiled() {
 	local what=$1 regex=$2
 	shift 2

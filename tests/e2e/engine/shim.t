@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The engine shim, a library inside what is started: it needs no privilege, and sees what the engine bpf
-# sees as root.
+# The engine shim, a library inside a program started by ditrace: it needs no privileges, and sees what the engine bpf sees as
+# root.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many THROWN 100 500
 command -v setpriv >/dev/null || skip_all "no setpriv to become another user with"
 export HOME=/tmp TMPDIR=/tmp
 
-# by_both PROGRAM...: one process that runs them in turn, traced by both engines
+# by_both PROGRAM...: one process that runs them in turn, traced with both engines
 by_both() {
 	local engine names=("${@%% *}")
 	ok "the programs run under bpf" "$DITRACE" run --engine bpf -o "$T/open/bpf" "$PY" in_turn.py "$@"
@@ -27,7 +27,8 @@ may_read() {
 	as_user "$PY" -c 'import importlib.util as u; open(u.find_spec("torch").submodule_search_locations[0] + "/lib/libtorch_cpu.so").close()'
 }
 
-# as: how to be a user without capabilities; where that one may not read the Python, with the right to read files.
+# as: the command to become a user without capabilities; if that user may not read the Python, with the capability to read
+# files.
 plain() {
 	cp "$DITRACE" "$T/ditrace"
 	chmod 755 "$base" "$T" "$T/ditrace"
@@ -41,7 +42,7 @@ as_user() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups "${caps[@]}" /usr/bin/env "$@"
 }
 
-# killed OPTIONS...: killed in the middle, ditrace leaves a training that notices nothing.
+# killed OPTIONS...: ditrace is killed in the middle, which does not affect the training
 killed() {
 	local tracer pid
 	start "$DITRACE" run --engine shim "$@" -o "$T/killed" "$PY" train.py --steps 100 >"$T/long" 2>"$T/long.err"
@@ -55,7 +56,7 @@ killed() {
 	ok "with the losses of an untraced one" same_losses "$T/long"
 }
 
-# late_for_new: ditrace stands still when an operator of the program's own is called, and the program ends at once.
+# late_for_new: ditrace is stopped while the program calls an operator of its own and ends right after.
 late_for_new() {
 	"$DITRACE" run --engine shim -o "$T/data" "$PY" ends_at_once.py 2>"$T/err"
 	events

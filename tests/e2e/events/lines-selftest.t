@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The marks of events/lines.py are the lines that Python itself gives.
+# The marks of events/lines.py are on the lines that Python itself reports.
 . "$(dirname "$0")/../lib.sh"
 
 check() {

@@ -13,9 +13,9 @@ lines() {
 		'import sys; text = open(sys.argv[1]).read(); sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)' "$T/report"
 }
 
-# Code that has ended is told from what the probes have copied of it, when nothing can be asked of its process any more,
-# and its tensors by what is always read of its libraries before.
-# It goes on when ditrace, which then knows the ops, has told of its first one.
+# When the process has ended and cannot be read any more, its code is known from what the probes have copied, and its tensors
+# from what is always read of its libraries beforehand. The program goes on once ditrace, which then knows the ops, has recorded
+# its first one.
 ended() {
 	local go
 	rm -f "$T/go" "$T/data"
@@ -45,7 +45,7 @@ is_ended() {
 	grep -q ') Z' "/proc/$(sed -n 's/^pid //p' "$T/out")/stat"
 }
 
-# bpf with each torch, and the others with one each
+# bpf with each torch, the other engines with one each
 both() {
 	each_engine lines
 	[ $other = shim ] && ! in_long || ENGINE=shim ended

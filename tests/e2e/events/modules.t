@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The module that each op ran in: nested, in lists, shared, alone, calling itself, remade at its old address.
+# The module that each op ran in: nested, in lists, shared, alone, recursive, re-created at its old address.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-# paths_are_right: no path is another than what the program says, and where it is sure all are there
+# paths_are_right: no path differs from what the program reports, and where it is certain none is missing
 paths_are_right() {
 	"$DITRACE" report --group op,shape,module --when 'op == "aten::fill_.Scalar"' --format json "$T/data" >"$T/report" &&
 		"$PY" "$here/compare_modules.py" "$T/report" "$T/out"
 }
 
-# bpf with each PyTorch, and the others with one each
+# bpf with each PyTorch, the other engines with one each
 modules() {
 	local engines=(bpf "${others[0]}")
 	! in_long || engines=(bpf shim ptrace)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An argument in a page that is mapped but not present, as pages of files are that the kernel has put out.
+# An argument in a page that is mapped but not present, like file pages that the kernel has reclaimed.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

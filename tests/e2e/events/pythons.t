@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pythons of other kinds: libpython in the program or as a shared library, a virtual environment whose
-# torch is reached by symbolic links, a torch that does not say its version, another mount and PID namespace.
+# Other builds and places of Python: libpython in the program or as a shared library, a virtual environment whose torch is
+# reached by symbolic links, a torch that does not report its version, another mount and PID namespace.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -9,12 +9,12 @@ lines_are_right() {
 	same "$(cat "$T/out")" "done" && events && "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
 }
 
-# packages: the folder that $PY has torch in; torch is not imported, which takes seconds
+# packages: the folder of $PY's torch, found without importing it, which takes seconds
 packages() {
 	"$PY" -c 'import importlib.util as i, os; print(os.path.dirname(os.path.dirname(i.find_spec("torch").origin)))'
 }
 
-# shared: the same Python with libpython as a shared library
+# shared: the same Python with a shared libpython
 shared() {
 	local library dir
 	read -r dir library < <("$PY" -c 'import sysconfig as s; v = s.get_config_var; print(v("LIBDIR"), v("INSTSONAME"))')
@@ -41,7 +41,7 @@ linked_venv() {
 	ok "a virtual environment of symbolic links" lines_are_right
 }
 
-# in_namespace COMMANDS: the workload in a mount and a PID namespace of its own, after these commands
+# in_namespace COMMANDS: the workload in a new mount and PID namespace, after these commands
 in_namespace() {
 	unshare -m true 2>/dev/null || return 1
 	echo "mount --make-rprivate / && $1 && exec \"\$@\"" >"$T/enter"
@@ -63,7 +63,7 @@ hidden_version() {
 
 container() {
 	local site=$(packages)
-	# Debian's torch reaches its libraries by relative links, which lead nowhere from another place.
+	# Debian's torch finds its libraries by relative links, which break at another place.
 	[ -L "$site/torch/lib/libtorch_cpu.so" ] && site=$T
 	in_namespace "mount -t tmpfs none /mnt && mkdir /mnt/site /mnt/work && mount --bind $site /mnt/site &&
 		mount --bind $W /mnt/work && cd /mnt/work" || { skip "no mount namespaces here"; return; }
@@ -71,7 +71,7 @@ container() {
 	ok "in a container: files that exist only there" lines_are_right
 }
 
-# How files are found does not depend on the torch: one for a virtual environment, another for a container.
+# Finding files does not depend on the torch: one for a virtual environment, another for a container.
 kinds() {
 	shared
 	hidden_version

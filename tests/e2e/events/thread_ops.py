@@ -1,4 +1,4 @@
-"""The events of workloads/threads.py: no thread's ops are missing or mixed. thread_ops.py EVENTS ROUNDS"""
+"""The events of workloads/threads.py: no op of a thread is missing or on another thread. thread_ops.py EVENTS ROUNDS"""
 
 import collections
 import sys

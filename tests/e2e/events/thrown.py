@@ -1,4 +1,4 @@
-"""The events of workloads/throws.py: each op that threw is marked, with no results. thrown.py EVENTS COUNT"""
+"""The events of workloads/throws.py: each op that threw is marked, and has no results. thrown.py EVENTS COUNT"""
 
 import collections
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Hundreds of ops that throw, with each engine: the program goes on as ever, and they are marked as thrown.
+# Hundreds of ops that throw, with each engine: the program is not affected, and they are marked as thrown.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many THROWN 300 12000

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Hundreds of ops with arguments of every kind, and a training with backward and optimizer: the events are what PyTorch
-# itself logged.
+# Hundreds of ops with arguments of every kind, and a training with backward and optimizer: the events match PyTorch's own log.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ops that come through torch.ops, dispatch modes and autograd.Functions are events like any other.
+# Ops called through torch.ops, dispatch modes and autograd.Functions are events like any other.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# --apply, --fallback and --compare on functions that no mode meets: of other modules, and methods, wrapped where these
-# have them while ditrace is there.
+# --apply, --fallback and --compare on functions that no mode intercepts: those of other modules, and methods, wrapped in their
+# modules and classes while ditrace is there.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
-WARM=torch.fx.experimental.symbolic_shapes # which gradients of what was given import
+WARM=torch.fx.experimental.symbolic_shapes # imported by gradients of what was given
 need_tracing
 
-# changed OPTION... -- PROGRAM ARGUMENT...: in an empty folder of $T; the program's output to $T/out, ditrace's to $T/err
+# changed OPTION... -- PROGRAM ARGUMENT...: in an empty folder of $T; the program's output in $T/out, ditrace's in $T/err
 changed() {
 	rm -rf "$T/in" && mkdir "$T/in"
 	(cd "$T/in" && ditraced "$@")
 }
 
-# the numbers of a run, but for whether the names are as before: while ditrace is there they are not
+# the numbers of a run, without the lines on whether names are bound as before: while ditrace is there they are not
 numbers() {
 	grep -v '^bound' "$1"
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# run --apply: what ditorch's apply_feature does, to a program that knows nothing of it. It needs no privilege.
+# run --apply: ditorch's apply_feature, for a program that knows nothing of it. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 
-# applied OPTION... -- PROGRAM ARGUMENT...: in an empty folder of $T; the program's output to $T/out, ditrace's to $T/err
+# applied OPTION... -- PROGRAM ARGUMENT...: in an empty folder of $T; the program's output in $T/out, ditrace's in $T/err
 applied() {
 	rm -rf "$T/in" && mkdir "$T/in"
 	(cd "$T/in" && ditraced "$@")
@@ -22,7 +22,7 @@ prints() {
 	like "of the others not" "$T/err" '2  torch.nn.functional.linear +does not meet the condition'
 }
 
-# rows_of_csv COLUMN...: of the one file with times
+# rows_of_csv COLUMN...: of the only CSV with times
 rows_of_csv() {
 	python3 -c '
 import csv, sys

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run --cast never harms the program: dtypes and effects of its calls are as they were, and a call whose kernels, or
-# whose backward's, may be missing is left alone. It needs no privilege.
+# run --cast never harms the program: dtypes and side effects of its calls are unchanged, and a call is left alone if a kernel
+# for it or its backward may be missing. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 
-# cast DTYPES [OPTION...]: all is as it was
+# cast DTYPES [OPTION...]: nothing changes
 cast() {
 	ditraced --cast "$1" "${@:2}" -- intervene/cast_kept.py "$device"
 	ok "$* on $device: as it was" cmp "$T/plain" "$T/out"
@@ -26,7 +26,7 @@ kept() {
 	cast 'float32->float64' --level aten
 	cast 'bfloat16->float32' --level aten
 }
-# Below autograd a tensor of the lazy one has no memory, and a move to the CPU is the program's
+# Below autograd a tensor of the lazy device has no memory, and moving it to the CPU is up to the program.
 operators() {
 	local what
 	for what in --fallback-all '--cast float32->float64'; do

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# run --cast of integers and complex numbers: results and gradients are of the dtypes that they have without it. It
-# needs no privilege.
+# run --cast of integers and complex numbers: results and gradients keep the dtypes they have without it. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 
-# cast DTYPES [OPTION...]: all is as it was
+# cast DTYPES [OPTION...]: nothing changes
 cast() {
 	ditraced --cast "$@" -- intervene/dtypes.py lazy
 	ok "$*: as it was" cmp "$T/plain" "$T/out"

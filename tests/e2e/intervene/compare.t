@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What --compare leaves behind: calls that were wrong, saved as ditorch's comparison lays them out, and no
-# harm to the program when they cannot be; and --budget, which leaves calls out. It needs no privilege.
+# The captures of --compare: wrong calls, in the folders of ditorch's comparison, and no harm to the program if they cannot be
+# saved; and --budget, which leaves calls out. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
-WARM=torch._dynamo # which embedding imports, and parts of it the first backward that is compared, of the budget's time
-how_many STEPS 600 6000 # in which all lines have their turn
+WARM=torch._dynamo # imported by embedding, and in part by the first compared backward, on the budget's time
+how_many STEPS 600 6000 # enough for all lines to have their turn
 
-# judged OPTION... -- PROGRAM ARGUMENT...: in $T/run, where captures and the CSV go
+# judged OPTION... -- PROGRAM ARGUMENT...: in $T/run, where the captures and the CSV go
 judged() {
 	rm -rf "$T/run"
 	mkdir "$T/run"
@@ -18,7 +18,7 @@ of() {
 	find "$T/run" -type d -path "*/op_capture_results/torch.nn.functional.gelu/*/autocompare/*/$1" | sort
 }
 
-# again SIDE: the calls that replay judges by what was saved, to $T/again
+# again SIDE: replay of the saved calls, judging the saved results, in $T/again
 again() {
 	# shellcheck disable=SC2046
 	"$DITRACE" replay --of captured --python "$PY" --format csv $(of "$1") >"$T/again" 2>&1
@@ -77,7 +77,7 @@ cannot() {
 	like "it is named" "$T/err" '^ditrace: .*op_tools_results'
 }
 
-# calls FUNCTION [REASON]: how many calls of it were compared, or not for that reason
+# calls FUNCTION [REASON]: how many calls of it were compared, or not compared for that reason
 calls() {
 	sed -nE "s/^ +([0-9,]+)  $1 *${2:-}\$/\1/p" "$T/err"
 }
@@ -97,7 +97,7 @@ budgets() {
 	is "it counts what that leaves" "$(calls torch.nn.functional.gelu 'is beyond the budget')" 10
 }
 
-# Calls that are right at once are compared in a shorter way than the first of a line.
+# Once a line's first call is judged, further calls that are plainly right are compared in a shorter way.
 late() {
 	local fault found=()
 	alone "$W/intervene/late_fault.py" >"$T/plain"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What ditorch's README does with op_tools in the program, done from outside: usage by usage, with what must be seen.
+# What ditorch's README does with op_tools in the program, done from outside: each usage, with what must be seen.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 
-# usage OPTION...: the README's calls under ditrace run, in an empty folder; variables as they stand before it
+# usage OPTION...: the README's calls under ditrace run, in an empty folder; the variables are set by the caller
 usage() {
 	rm -rf "$T/in" && mkdir "$T/in"
 	(cd "$T/in" && ditraced "$@" -- "$W/intervene/ditorch_usages.py")
 }
 
-# done_by FEATURE: the functions that it was done to, each once
+# done_by FEATURE: the functions it was applied to, each once
 done_by() {
 	awk -v feature="$1" '/^ditrace: / { on = $2 == feature ":" } on && NF == 2 && $1 ~ /^[0-9,]+$/ { print $2 }' "$T/err" | LC_ALL=C sort | xargs
 }
@@ -18,7 +18,7 @@ sees() {
 	like "$1" "$T/err" "$2"
 }
 
-# captured: of which functions there are captures, with how many files
+# captured: the functions with captures, and their numbers of files
 captured() {
 	(cd "$T/in/op_tools_results/op_capture_results" && find . -name '*.pth' | cut -d/ -f2 | LC_ALL=C sort | uniq -c | xargs)
 }
@@ -74,7 +74,7 @@ compares() {
 	is "ditorch's tolerances decide where they are set, one function's own first" "$(grep ' WRONG ' "$T/err" | cut -d' ' -f1 | sort -u)" "$1"
 }
 
-# README, "conditions of one's own": apply_feature(OP, feature=..., condition_func=...)
+# README, custom conditions: apply_feature(OP, feature=..., condition_func=...)
 applied() {
 	local condition='args[0].dtype == float16 or args[0].dim() == 2'
 	usage --apply "torch.add:fallback:$condition" --apply "torch.sub:autocompare:$condition" --apply "torch.div:cast_dtype:$condition"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Functions of a process that runs are made to do something else, and changed while they do: attach --fallback,
-# --cast and --compare, ctl. Afterwards it computes as if nobody had been there, SWITCHES times, and after a kill.
+# Changing functions of a running process, and the changes while they are in force: attach --fallback, --cast and --compare,
+# ctl. Afterwards it computes as before, after SWITCHES times and after a kill.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 need_tracing
 how_many SWITCHES 10 100
 
-# trains ARGUMENT...: what is changed, and untouched ends
+# trains ARGUMENT...: start the target; untouched ends it
 trains() {
 	begin '^other 5 ' intervene/switched.py "$@"
 	wait_line "$T/out" '^main 5 '
@@ -17,7 +17,7 @@ fds() {
 	readlink "/proc/$target/fd/"* | sort
 }
 
-# changing OPTION...: a ditrace that changes functions of the target, in $tracer, once both threads have met it
+# changing OPTION...: a ditrace, $tracer, that changes functions of the target; returns once both threads have its modes
 changing() {
 	local met
 	before_long plain_again
@@ -39,7 +39,7 @@ is_out() {
 	not is_in
 }
 
-# further: both threads have made more steps
+# further: both threads make more steps
 further() {
 	local m o
 	m=$(grep -c '^main' "$T/out") o=$(grep -c '^other' "$T/out")
@@ -91,7 +91,7 @@ same_fds() {
 	diff "$T/fds" <(fds)
 }
 
-# stack WHICH NAME FIELD: of the first or last line in which the thread tells of its modes: their number or the time
+# stack WHICH NAME FIELD: from the first or last line on which the thread reports its modes: their number or the time
 stack() {
 	grep "^stack of $2 " "$T/out" | "$1" -n 1 | cut -d ' ' -f "$3"
 }
@@ -100,7 +100,7 @@ plain_again() {
 	[ "$(stack tail main 4)" = "$(stack head main 4)" ] && [ "$(stack tail other 4)" = "$(stack head other 4)" ]
 }
 
-# since TIME THREAD: seconds from then to when the thread has seen its stack change last
+# since TIME THREAD: seconds from that time until the thread last saw its stack change
 since() {
 	awk -v from="$1" -v to="$(stack tail "$2" 5)" 'BEGIN { printf "%.3f s", to - from }'
 }
@@ -119,7 +119,7 @@ killed() {
 	ok "with nothing open of that" before_long same_fds
 }
 
-# order WORD...: of ditrace ctl
+# order WORD...: by ditrace ctl
 order() {
 	"$DITRACE" ctl "$target" "$@" >"$T/ctl" 2>&1 || { cat "$T/ctl" && return 1; }
 }
@@ -155,7 +155,7 @@ through() {
 	untouched
 }
 
-# the program's own modes were there before, and stay as long as it runs
+# the program's own modes were there before, and stay
 under() {
 	trains --under
 	changing --cast 'float32->float64' --ops relu

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# run --overflow and --level aten, and modes of the program's own beside ours. It needs no privilege.
+# run --overflow and --level aten, and modes of the program's own next to ditrace's. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 how_many STEPS 201 720
-WARM=torch._dynamo # which modes of operators import
+WARM=torch._dynamo # imported by modes of operators
 
-# change OPTION... -- PROGRAM ARGUMENT...: in $T; the program's output to $T/out, ditrace's to $T/err
+# change OPTION... -- PROGRAM ARGUMENT...: in $T; the program's output in $T/out, ditrace's in $T/err
 change() {
 	(cd "$T" && ditraced "$@")
 }
 
-# run OPTION... PROGRAM...: the same of ditrace run itself
+# run OPTION... PROGRAM...: the same with ditrace run itself
 run() {
 	(cd "$T" && "$DITRACE" run "$@" >out 2>err)
 }
@@ -53,7 +53,7 @@ own() {
 	done
 }
 
-# Thousands of calls that are compared, of a training in bfloat16: no alarm, and no memory that grows
+# Thousands of compared calls of a training in bfloat16: no false alarm, and no growing memory
 long() {
 	alone "$W/intervene/device.py" --device cpu --dtype bfloat16 --steps "$STEPS" >"$T/plain"
 	change --compare all -- "$W/intervene/device.py" --device cpu --dtype bfloat16 --steps "$STEPS" --memory

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Functions of PyTorch that compute something else in a program that knows nothing of it, or are judged while it
-# runs: run --fallback, --cast and --compare. It needs no privilege.
+# PyTorch functions that are changed or judged in a running program that knows nothing of it: run --fallback, --cast and
+# --compare. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
-WARM=torch._dynamo # which torch.vmap and torch.compile import
+WARM=torch._dynamo # imported by torch.vmap and torch.compile
 
-# run OPTION... PROGRAM...: ditrace run itself; the program's output to $T/out, ditrace's to $T/err
+# run OPTION... PROGRAM...: ditrace run itself; the program's output in $T/out, ditrace's in $T/err
 run() {
 	"$DITRACE" run "$@" >"$T/out" 2>"$T/err"
 }
 
-# as_before DESCRIPTION OPTION... -- PROGRAM ARGUMENT...: the program prints what it prints without ditrace
+# as_before DESCRIPTION OPTION... -- PROGRAM ARGUMENT...: the program prints the same as without ditrace
 as_before() {
 	local what=$1 program=("${@:2}")
 	while [ "${program[0]}" != -- ]; do program=("${program[@]:1}"); done
@@ -19,7 +19,7 @@ as_before() {
 	ok "$what: as it was" cmp "$T/plain" "$T/out"
 }
 
-# is_headed TITLE WHERE: two lines that follow each other, the first one as it is, the second one's end
+# is_headed TITLE WHERE: two successive lines, the first of which is TITLE and the second of which ends with WHERE
 is_headed() {
 	grep -A 1 -xF -e "$1" "$T/err" | tail -n 1 | grep -E -e "$2\$"
 }
@@ -61,7 +61,7 @@ half() {
 	like "that the CPU cannot compute" "$T/err" "1  torch.nn.functional.linear"
 }
 
-# its tensors have no versions, which say elsewhere what a call has changed
+# its tensors have no version counters, which otherwise show what a call has changed
 inference() {
 	ditraced --fallback add,mul_ -- intervene/inference.py
 	like "under inference_mode" "$T/out" '\[6.0, 6.0\]'
@@ -88,7 +88,7 @@ judged() {
 	(cd "$T" && ditraced "$@")
 }
 
-# shows FAULT: what is printed of the first call that is wrong
+# shows FAULT: the output for the first wrong call
 shows() {
 	local part="output" given="inputs outputs inputs(cpu) outputs(cpu)"
 	[ "$1" = forward ] || part="grad[0]" given="grad_output(cpu) grad_inputs grad_inputs(cpu)"

@@ -1,4 +1,4 @@
-"""Calls that --compare has saved are of gelu, in float64 those of the CPU and in float32 the others: kept_gelus.py
+"""The calls saved by --compare are of gelu, in float64 those of the CPU and in float32 the others: kept_gelus.py
 FILE..."""
 
 import sys

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Calls that cannot be changed or judged are left as they are, and the summary says which and why. It needs no
-# privilege.
+# Calls that cannot be changed or judged are left alone, and the summary says which and why. Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 
-# changed OPTION...: the calls are left alone; what they give to $T/out, the summary to $T/err
+# changed OPTION...: the calls that are left alone; their results in $T/out, the summary in $T/err
 changed() {
 	ditraced "$@" -- "$W/intervene/left_alone.py"
 	ok "$*: all as it was" cmp "$T/plain" "$T/out"
 }
 
-# why FUNCTION REASON: the only calls of it were left alone for that
+# why FUNCTION REASON: its only calls were left alone for that reason
 why() {
 	is "$1 $2" "$(sed -nE "s/^ +[0-9,]+  $1 +//p" "$T/err")" "$2"
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# One wrong kernel among those of hundreds of functions: --compare names it, and nothing else; --fallback of it is
-# enough. It needs no privilege.
+# One wrong kernel among those of hundreds of functions: --compare names it and nothing else; --fallback for it alone suffices.
+# Needs no privileges.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
-WARM=torch.fx.experimental.symbolic_shapes # which gradients of what was given import
+WARM=torch.fx.experimental.symbolic_shapes # imported by gradients of what was given
 
-# change OPTION... -- ARGUMENT...: of the workload
+# change OPTION... -- ARGUMENT...: with the arguments of the workload
 change() {
 	local options=()
 	while [ "$1" != -- ]; do options+=("$1") && shift; done

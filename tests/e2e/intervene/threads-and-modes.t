@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Threads and modes of the program's own beside what attach --cast, --compare and the like put there: modes that are
-# entered before, while and after it is inside, on threads of every age, keep their order and what they give; threads
-# that cannot be changed are told of.
+# Threads and modes of the program's own next to those of attach --cast, --compare and others: modes entered before, during and
+# after, on threads old and new, keep their order and results; threads that cannot be changed are reported.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 need_tracing
@@ -13,13 +12,13 @@ changing() {
 	before_long status '^functions'
 }
 
-# status REGEX: whether ctl says so
+# status REGEX: whether ctl prints it
 status() {
 	"$DITRACE" ctl "$target" status >"$T/status" 2>&1
 	grep -qE "$1" "$T/status"
 }
 
-# further: each thread has left its modes and entered them again
+# further: each thread has left and re-entered its modes
 further() {
 	local name n
 	for name in main other new; do
@@ -109,7 +108,7 @@ outside() {
 	unlike "and there is no such function" "$T/err" 'scripted function'
 }
 
-# from_now NAME BEFORE AFTER: the threads of that name that come from now on have so many modes on them
+# from_now NAME BEFORE AFTER: the threads of that name that start from now on have so many modes
 from_now() {
 	n=$(($(wc -l <"$T/out") + 2))
 	before_long some_like "$1" && ! tail -n +$n "$T/out" | grep "^$1 " | grep -v "^$1 $2 $3$"
@@ -119,7 +118,7 @@ some_like() {
 	[ "$(tail -n +$n "$T/out" | grep -c "^$1 ")" -gt 5 ]
 }
 
-# Threads that the module threading does not know.
+# Threads that Python's module threading does not know.
 others() {
 	local level n program
 	ok "C that starts threads" gcc -shared -fPIC -o "$T/c_threads.so" intervene/c_threads.c -lpthread
@@ -148,7 +147,7 @@ others() {
 	! may_fork || answered ended
 }
 
-# A thread that comes while functions are changed, and ends while operators are.
+# A thread that starts while functions are changed, and ends while operators are.
 levels() {
 	begin '^ready' intervene/passing_thread.py "$T"
 	changing --compare all
@@ -165,7 +164,7 @@ levels() {
 	rm "$T/start" "$T/end"
 }
 
-# What is told before the import of PyTorch has ended is done once it has.
+# An order given during the import of PyTorch is carried out after it.
 importing() {
 	start_as tracer "$DITRACE" run --fallback relu6 "$PY" intervene/slow_import.py "$T/go" >"$T/out" 2>"$T/err"
 	ok "PyTorch is being imported" wait_line "$T/out" '^pid '

@@ -1,5 +1,5 @@
-"""The CSV of --compare has the worst call of gelu that was wrong, with its number, and nothing else that was wrong:
-worst_gelu.py forward|backward CSV PRINTED"""
+"""The CSV of --compare has the worst wrong call of gelu, with its number, and no other wrong call: worst_gelu.py
+forward|backward CSV PRINTED"""
 
 import csv
 import sys

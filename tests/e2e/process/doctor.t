@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# doctor says what is there, and its exit status is 0 only if tracing will work.
+# doctor reports what is available; its exit status is 0 only if tracing will work.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

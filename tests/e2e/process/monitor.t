@@ -7,12 +7,12 @@ T=$(mktemp -d "$base/t.XXXXXX")
 start python3 "$W/process/holds.py" >"$T/work"
 wait_line "$T/work" ready
 
-# row EXPRESSION: of Python, true for every row of the CSV (numbers, None for empty fields)
+# rows EXPRESSION: whether the Python expression is true for every row of the CSV (numbers, None for empty fields)
 rows() {
 	verify process/monitor_rows "$T/rows.csv" "$child" "$1"
 }
 
-# A machine with devices may have a tool on its PATH.
+# A machine with devices may have a tool for them on its PATH.
 ok "three rows" /usr/bin/env PATH=/nowhere "$DITRACE" monitor --interval 300ms --count 3 -o "$T/rows.csv" "$child"
 PATH=/nowhere "$DITRACE" monitor --interval 300ms --count 3 -o "$T/rows.csv" "$child" >"$T/out"
 is "and a line of headers, as text" "$(wc -l <"$T/out")" 4
@@ -50,7 +50,7 @@ fake "printf '$child, 77\n'; exit 3"
 ok "a tool that fails" rows 'device_bytes is None'
 rm "$T/bin/nvidia-smi"
 
-# other TOOL ARGUMENTS: the tool prints what comes on standard input
+# other TOOL ARGUMENTS: make a tool that prints this function's standard input
 other() {
 	cat >"$T/table"
 	printf '#!/bin/sh\n[ "$*" = "%s" ] && cat "%s"\n' "$2" "$T/table" >"$T/bin/$1"
@@ -111,7 +111,7 @@ finish $watcher
 is "the end of the process ends it well" $status 0
 like "and it says so" "$T/err" "process $child has ended"
 
-# last_row_is OPS: what has been counted
+# last_row_is OPS: whether so many ops have been counted
 last_row_is() {
 	python3 -c 'import csv, sys; *_, last = csv.DictReader(open(sys.argv[1])); sys.exit(last["ops"] != sys.argv[2])' "$T/rows.csv" "$1"
 }

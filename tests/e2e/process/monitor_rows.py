@@ -1,5 +1,5 @@
-"""An expression of Python that holds for each row of monitor's CSV: monitor_rows.py CSV PID EXPRESSION. It may use the
-columns by name, numbers or None where they are empty, all rows as `rows`, and `pid`."""
+"""A Python expression that holds for each row of monitor's CSV: monitor_rows.py CSV PID EXPRESSION. It may use the
+columns by name (numbers, or None if empty), all rows as `rows`, and `pid`."""
 
 import csv
 import sys

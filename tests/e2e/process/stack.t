@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# ditrace stack: threads that stay at known places are shown there, with what they wait for, and run on.
+# ditrace stack: threads that wait at known places are shown there, with their wait reasons, and run on.
 . "$(dirname "$0")/../lib.sh"
 . "$here/forked.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# stuck PLACE...: starts the workload and waits until it says that it is at the first place; $child is it
+# stuck PLACE...: start the workload as $child and wait until it reports the first place
 stuck() {
 	start "$PY" "$W/process/stuck.py" "$@" >"$T/out" 2>&1
 	wait_line "$T/out" "^ready .* $1\$"
@@ -16,7 +16,7 @@ stuck_in_torch() {
 	child=$target
 }
 
-# now PLACE: sends it to its next
+# now PLACE: send it to its next place
 now() {
 	kill -USR1 "$child"
 	wait_line "$T/out" "^ready .* $1\$"
@@ -31,7 +31,7 @@ line_of() {
 	grep -n "# mark: $1\$" "$W/process/stuck.py" | cut -d: -f1
 }
 
-# says EXPRESSION: of process/stack_says.py, on the last look; it is asked again and again, so without what Python imports by itself
+# says EXPRESSION: of process/stack_says.py, on the last snapshot; called often, so Python starts isolated and without site
 says() {
 	python3 -IS "$here/process/stack_says.py" "$T/look" "$W/process/stuck.py" "$1"
 }
@@ -40,7 +40,7 @@ look() {
 	"$DITRACE" stack --format json "$@" >"$T/look" 2>"$T/err" || { cat "$T/err"; return 1; }
 }
 
-# until EXPRESSION OPTIONS...: looks again until it holds, for some minutes at most
+# until_says EXPRESSION OPTIONS...: take snapshots until it holds, 300 at most
 until_says() {
 	local expr=$1 i
 	shift
@@ -54,7 +54,7 @@ until_says() {
 	return 1
 }
 
-# until_text REGEX: the same of the text form
+# until_text REGEX: the same for the text format
 until_text() {
 	local i
 	for ((i = 0; i < 300; i++)); do
@@ -138,7 +138,7 @@ waits() {
 	for ((i = 0; i < KILLS; i++)); do
 		local looker
 		start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
-		look "$child" # somewhere in the midst of the other's
+		look "$child" # in the middle of the other's snapshots
 		kill -9 "$looker"
 		wait "$looker" 2>/dev/null
 	done
@@ -146,7 +146,7 @@ waits() {
 	unstick
 }
 
-# Other processes take part in these.
+# These involve other processes.
 waits_of_torch() {
 	local places=(loader)
 	alone -c 'import torch.distributed as d; getattr(d, "is_gloo_available", bool)() or d.ProcessGroupGloo' &&
@@ -167,7 +167,7 @@ arguments() {
 	ok "an op that is not done" until_says "first['op'] == 'aten::mm' and first in at('call')"
 	ok "with what it was called with" says \
 		"[(a['name'], a['shape'], a['dtype']) for a in first['args']] == [('self', [2, 3], 'float32'), ('mat2', [3, 4], 'float32')]"
-	local least="10**9 <= first['op_ns_least'] < look['span_ns'] + 10**11" # less when others took the breakpoint meanwhile
+	local least="10**9 <= first['op_ns_least'] < look['span_ns'] + 10**11" # less if others had taken the breakpoint meanwhile
 	until_says "first['op_ns_least'] is None or $least" --repeat 2 --interval 1s >/dev/null
 	if says "first['op_ns_least'] is not None" >/dev/null; then
 		ok "and for how long at least" says "$least"

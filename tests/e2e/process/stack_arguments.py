@@ -1,5 +1,5 @@
-"""What ditrace stack says of the arguments of ops is what a trace of the same calls says, and of most it says it at
-some place in the op's code: stack_arguments.py DITRACE PID EVENTS"""
+"""The arguments of ops in ditrace stack match those in a trace of the same calls, and most are known at some place in
+the op's code: stack_arguments.py DITRACE PID EVENTS"""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def said(a):
 
 
 def calls_of(events):
-    """By op and argument, what was given."""
+    """The values passed, by op and argument."""
     calls = {}
     for e in events:
         for a in e["args"] if e.get("op") else []:
@@ -36,7 +36,7 @@ def threads_of(ditrace, pid):
 
 
 def judged(thread, calls):
-    """Its arguments, {(op, argument): whether it is known}."""
+    """Checks its arguments; {(op, argument): whether it is known}."""
     known = {}
     for a in thread["args"] or []:
         what = said(a)
@@ -56,7 +56,7 @@ def check(ditrace, pid, calls):
             for argument, is_known in judged(t, calls).items():
                 known[argument] = is_known or known.get(argument, False)
         ops = {op for op, _ in known}
-        if len(ops) >= 8 and look >= 20:  # where a look meets an op is chance
+        if len(ops) >= 8 and look >= 20:  # where a snapshot finds an op is random
             break
     print(f"# {len(ops)} ops, of {len(known)} arguments {sum(known.values())} known")
     return len(ops) >= 8 and sum(known.values()) > len(known) / 2

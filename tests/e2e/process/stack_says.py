@@ -1,6 +1,6 @@
-"""An expression of Python that holds for ditrace stack --format json of workloads/process/stuck.py: stack_says.py JSON
-SOURCE EXPRESSION. It may use `look`, all of it; `threads`; `first`, the first of the process; at(mark), the threads
-whose Python frames have the line of a mark; and kinds(threads), what these do."""
+"""A Python expression that holds for ditrace stack --format json of workloads/process/stuck.py: stack_says.py JSON
+SOURCE EXPRESSION. It may use `look`, the whole output; `threads`; `first`, the main thread; at(mark), the threads with
+a Python frame on the marked line; and kinds(threads), their wait reasons."""
 
 import json
 import sys

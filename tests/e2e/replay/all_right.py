@@ -1,5 +1,5 @@
 """The rows of replay --detail --format json are all right, and enough: all_right.py ROWS CALLS GRADIENTS
-[VERDICT:PART,...]... With VERDICT, ops that have one of the PARTs in their names may have that one instead."""
+[VERDICT:PART,...]... With VERDICT, ops whose names contain one of the PARTs may have that one instead."""
 
 import collections
 import sys

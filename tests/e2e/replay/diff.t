@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two captured runs side by side: equal ones, and where those with a difference part first.
+# Two captured runs side by side: equal ones, and where runs with a difference first diverge.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
 small=(--small) layers=1

@@ -1,4 +1,4 @@
-"""The verdicts on each call's gradients, a line a call: grad_verdicts.py ROWS"""
+"""The verdicts on the gradients of each call, one line per call: grad_verdicts.py ROWS"""
 
 import sys
 

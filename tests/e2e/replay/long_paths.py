@@ -1,4 +1,4 @@
-"""The folders of two captures are named whole, and lie in a folder: long_paths.py ROWS FOLDER"""
+"""The folders of two captures are printed in full, and are below a folder: long_paths.py ROWS FOLDER"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A call was not run, and its reason is like a regular expression: reason.py ROWS ID REGEX"""
+"""A call was not run, and its reason matches a regular expression: reason.py ROWS ID REGEX"""
 
 import re
 import sys

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# What ditrace itself captures of a training replays completely: every op runs, and all is right. Conditions choose
-# among the captures, the interpreter is the one of the training, and gradients are never taken for another input's.
+# ditrace's own captures of a training replay completely: every op runs, and all are right. Conditions select captures, the
+# interpreter is that of the training, and gradients are never attributed to another input.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
 need_tracing
 program=little_train.py layers=1 others=4 least=400 least_grads=60 jobs=1
 ! in_long || jobs=2 program=train.py layers=2 others=7 least=1000 least_grads=100
 
-# all_right FILE: no verdict but "right", except of ops that have nothing to compare; enough calls
+# all_right FILE: every verdict is "right", except for ops with nothing to compare; and enough calls
 all_right() {
 	verify replay/all_right "$1" "$least" "$least_grads" "not compared:empty,resize_,rand,random_,profiler"
 }
 
-# judged OPTION...: all of $T/cap, by the Python that it names
+# judged OPTION...: replay all of $T/cap with the Python recorded in it
 judged() {
 	"$DITRACE" replay "$@" --format json --detail --jobs $jobs "$T/cap" >"$T/json" 2>"$T/err"
 	is "${*:-a new run} is judged" $? 0
@@ -20,7 +20,7 @@ judged() {
 	like "with the interpreter of the training" "$T/err" "CPython [0-9.]+ \\($PY\\)"
 }
 
-# what does not depend on PyTorch
+# independent of PyTorch
 choices() {
 	mkdir "$T/other"
 	cp -r "$T"/cap/op_tools_results/op_capture_results/torch.{addmm,nn.functional.gelu} "$T/other"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Captures that are damaged or mean harm: each gives its reason, none does what it wants, the others go on.
+# Damaged and malicious captures: each is refused with a reason, none has an effect, the others run.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
 
@@ -55,13 +55,13 @@ bad_files() {
 	error "ops that no capture has" 'none of the 22 captures' "$DITRACE" replay --ops conv2d "$T/bad"
 }
 
-# Once, since it is not PyTorch that reads them.
+# Once only: PyTorch does not read them.
 tolerance() {
 	AUTOCOMPARE_ERROR_TOLERANCE=x error "a tolerance that is none" 'not two numbers' \
 		"$DITRACE" replay --python "$WARMED" --ops add "$T/bad"
 }
 
-# A long path, and one that is no UTF-8.
+# A long path, and one that is not UTF-8.
 odd_paths() {
 	local long=$T/long/$(printf 'd%.0s' {1..200})/$(printf 'e%.0s' {1..200})/$(printf 'f%.0s' {1..200}) odd=$T/odd/$'b\xffd'
 	mkdir -p "$long" "$odd"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A captured training runs again: all is right, times are measured, and a result that was tampered with is found.
+# A captured training is replayed: all is right, times are measured, and a tampered result is found.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
 small=(--small) layers=1 least=(270 30)
@@ -21,7 +21,7 @@ for line in open(sys.argv[1]):
     assert list(json.loads(line)) == wanted, line' "$1"
 }
 
-# tolerances TREE: it is not PyTorch that judges
+# tolerances TREE: independent of PyTorch, which does not judge
 tolerances() {
 	AUTOCOMPARE_ERROR_TOLERANCE_BFLOAT16=1e-9,1e-9 replay --dtype bfloat16 --ops gelu "$1" >"$T/env" 2>&1
 	is "ditorch's variables decide when they are set" $? 1

@@ -1,5 +1,5 @@
-"""Runs the calls of a capture tree as ditorch's run_op_from_data.py does, and finds their results: run_as_ditorch.py
-TREE LEAST GRADIENTS. Beside it the captures of gradient_captures.py come to the folder GRADIENTS."""
+"""Runs the calls of a capture tree as ditorch's run_op_from_data.py does, and compares their results: run_as_ditorch.py
+TREE LEAST GRADIENTS. Also writes the captures of gradient_captures.py to the folder GRADIENTS."""
 
 import glob
 import runpy

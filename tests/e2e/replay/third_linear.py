@@ -1,4 +1,4 @@
-"""The first result that is wrong is that of the third linear: third_linear.py ROWS"""
+"""The first wrong result is that of the third linear: third_linear.py ROWS"""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# attach to a running process and leave it: after a time, after a number of ops, by Ctrl-C, with it.
+# attach to a running process, and detach: after a time, after a number of ops, by Ctrl-C, at its end.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -11,7 +11,7 @@ recorded() {
 	[ "$("$DITRACE" script --format jsonl "$1" 2>/dev/null | head -n 100 | wc -l)" = 100 ]
 }
 
-# begin COMMAND...: an attach, $tracer, that has recorded into $T/c
+# begin COMMAND...: start an attach as $tracer, and wait until it has recorded into $T/c
 begin() {
 	rm -f "$T/c"
 	start_as tracer "$@" -o "$T/c" >"$T/c.out" 2>&1

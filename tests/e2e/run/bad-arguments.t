@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whatever is asked wrongly: a clear error with a hint, and an exit status that is not 0.
+# Invalid arguments: a clear error with a hint, and a nonzero exit status.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 first_torch

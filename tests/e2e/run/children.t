@@ -4,12 +4,12 @@
 need_tracing
 how_many ROUNDS 6 20
 
-# fills PROGRAM: the values, not negative, that aten::full was called with in it, and from how many processes
+# fills PROGRAM: the non-negative values that it called aten::full with, and the number of processes that did
 fills() {
 	verify run/fills "$T/events.$1.jsonl"
 }
 
-# A shell starts one process, which becomes another one at last.
+# A shell starts one process, which finally execs another program.
 children() {
 	[ "$ENGINE" = bpf ] || of_first_torch || { skip "$ENGINE has run with another torch: make test-long"; return; }
 	PRINTED=$T/out trace --print -- /bin/sh -c "'$PY' in_turn.py 'late_import.py 0.2' 'run/signals.py $ROUNDS' run/fork.py run/exec.py >'$T/said'; exit 7"

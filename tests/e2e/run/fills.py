@@ -1,4 +1,4 @@
-"""The values, not negative, that aten::full was called with, and from how many processes: fills.py EVENTS"""
+"""The non-negative values that aten::full was called with, and the number of processes: fills.py EVENTS"""
 
 import sys
 

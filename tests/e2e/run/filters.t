@@ -13,8 +13,8 @@ count_where() {
 	python3 -c 'import json, sys; print(sum(bool(eval(sys.argv[2], {}, json.loads(l))) for l in open(sys.argv[1])))' "$T/events" "$1"
 }
 
-# attached COUNT OPTIONS: so many events of the training, which stands still otherwise; started: all of a short one.
-# Both into $T/data.
+# attached COUNT OPTIONS: so many events of the training, which is stopped otherwise; started: all of a short one. Both into
+# $T/data.
 attached() {
 	local n=$1
 	shift
@@ -57,7 +57,7 @@ filters() {
 	is "$1: --phase forward" "$(count_where 'phase == "backward"') $(("$(count_where 'phase == "forward"')" > 200))" "0 1"
 }
 
-# all_at_once HOW: of two steps at least, which have some 1100 of these each
+# all_at_once HOW: over at least two steps, each of which has some 1100 of these events
 all_at_once() {
 	"$1" 2500 --ops 'aten::.*' --not-ops 'aten::.*norm.*' --depth 2 --phase forward
 	events

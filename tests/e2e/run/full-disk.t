@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A disk that is full: the program runs on, ditrace says so.
+# A full disk: the program runs on, and ditrace reports it.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

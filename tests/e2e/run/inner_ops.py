@@ -1,4 +1,4 @@
-"""The events are of ops within others, whose ids are kept though they were left out: inner_ops.py EVENTS"""
+"""The events are of ops inside others, and keep the ids of these although they were left out: inner_ops.py EVENTS"""
 
 import sys
 

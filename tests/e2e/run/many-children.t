@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# More processes, one after the other, than are traced at once: all of them are traced.
+# More processes, one after the other, than can be traced at once: all are traced.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 N=260

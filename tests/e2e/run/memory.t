@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# ditrace's own memory while it traces a training: under 128 MiB, and what it allocates does not grow with the run: by
-# less than four bytes an op. What grows with a backlog, which depends on what else the machine
-# does, and what doubles now and then, grows in a few steps: the middle one of the growths of all half seconds tells what
-# grows with time. When the program ends and frees all its code at once, some MiB wait, which count for the peak alone.
+# ditrace's own memory while it traces a training: a peak under 128 MiB, and growth of less than four bytes an op. Backlogs,
+# which depend on the machine's load, and arrays that double grow in a few large steps, so growth is the median over all half
+# seconds. When the program ends and frees all its code at once, some MiB are queued, which count only towards the peak.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 LIMIT_KB=$((128 * 1024)) GROWTH_KB=128
 how_many SECONDS_TRACED 9 40
 
-# peaks: of ditrace (not of its target) each half second, VmHWM and RssAnon
+# peaks: VmHWM and RssAnon of ditrace (not of its target) every half second
 peaks() {
 	local kb
 	while kb=$(awk '/^VmHWM/ { hwm = $2 } /^RssAnon/ { print hwm, $2 }' "/proc/$1/status" 2>/dev/null) && [ -n "$kb" ]; do
@@ -17,7 +16,7 @@ peaks() {
 	done
 }
 
-# growth: the middle one, in KiB, of what is between a third of the time and the end
+# growth: the median growth in KiB, from a third of the time to the end
 growth() {
 	awk '{ kb[NR] = $2 } END { for (i = int(NR / 3) + 1; i <= NR - 2; i++) print kb[i] - kb[i - 1] }' "$1" |
 		sort -n | awk '{ g[NR] = $1 } END { print NR ? g[int((NR + 1) / 2)] : "none" }'

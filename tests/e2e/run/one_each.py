@@ -1,5 +1,5 @@
-"""The events of workloads/run/many.py: the op of each process is there, once and with its line: one_each.py EVENTS
-PROCESSES"""
+"""The events of workloads/run/many.py: the op of each process occurs once, with its line: one_each.py EVENTS PROCESSES
+"""
 
 import sys
 

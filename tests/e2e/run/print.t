@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run --print and script: one block an op, with its line and a table of its arguments and results.
+# run --print and script: a block for each op, with its line and a table of its arguments and results.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

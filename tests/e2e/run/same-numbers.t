@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A training's losses are the same bit by bit: untraced, under run, attached to, and with ditrace
-# killed in the middle many times.
+# The losses of a training are the same bit by bit: untraced, under run, attached to, and with ditrace killed many times in
+# between.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many KILLS 10 50
 how_many STEPS 20 50
 
-# The kernel takes a dead tracer's probes out a moment later. The training stands still meanwhile.
+# The kernel removes a dead tracer's probes a moment later. The training is stopped meanwhile.
 unprobed() {
 	local status
 	kill -STOP "$child"
@@ -16,7 +16,7 @@ unprobed() {
 	return $status
 }
 
-# kill_often: attaches to the training and kills ditrace with SIGKILL at some moment, again and again
+# kill_often: attach to the training and kill ditrace with SIGKILL at a random time, repeatedly
 kill_often() {
 	local i tracer alive=0
 	RANDOM=1
@@ -33,7 +33,7 @@ kill_often() {
 	[ "$alive" -ge $((KILLS * 9 / 10)) ] || { cat "$T/killed.err" && return 1; }
 }
 
-# The same few steps again and again, the first time before anything traces them.
+# The same few steps repeated, the first time before they are traced.
 bits() {
 	start "$PY" on_line.py <<<always >"$T/lines" 2>"$T/lines.err"
 	ok "a training runs" wait_line "$T/lines" '^always '

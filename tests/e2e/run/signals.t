@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Signals to ditrace run are the program's, also when tracing ended before it.
+# Signals to ditrace run go to the program, even after tracing has ended.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

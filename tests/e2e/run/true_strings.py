@@ -1,4 +1,4 @@
-"""The events of workloads/run/escapes.py have its strings as they are: true_strings.py EVENTS FILE"""
+"""The events of workloads/run/escapes.py have its strings unchanged: true_strings.py EVENTS FILE"""
 
 import sys
 

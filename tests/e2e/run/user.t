@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A plain user: what is missing is named, and ptrace is taken in its place. Another user's process.
+# A plain user: what is missing is named, and ptrace is used instead. Another user's process.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 first_torch

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# --when, on run, attach and the commands that read a file: of calls that are known by number.
+# --when, for run, attach and the commands that read a file, on calls whose numbers are known.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-# number EXPR: how many events of the whole trace it chooses
+# number EXPR: how many events of the whole trace match
 number() {
 	"$DITRACE" script --format jsonl --when "$1" "$T/all" 2>"$T/number.err" | wc -l
 	grep -E 'hint|\^' "$T/number.err"
@@ -13,7 +13,7 @@ ADD="op == 'aten::add.Tensor'"
 
 of_a_file() {
 	local told=3
-	[ "${ENGINE:-}" != shim ] || told=0 # what a node gave no observer is told
+	[ "${ENGINE:-}" != shim ] || told=0 # observers do not see the results of a node
 	trace -- "$PY" run/when.py
 	mv "$T/data" "$T/all"
 	is "the program ends well" "$(tail -c 300 "$T/err" | grep -c Error)" 0
@@ -44,7 +44,7 @@ of_a_file() {
 	is "all" "$(number "elapsed >= 0")" "$(number "depth >= 0")"
 }
 
-# What cannot be read is neither chosen nor left out in silence.
+# Calls whose values cannot be read are not chosen, and are reported.
 unknown() {
 	events "$T/all"
 	local dark kept
@@ -61,12 +61,12 @@ counted() {
 	found "$T/number.err" "and $1 because a value that it asks for is not known"
 }
 
-# Recorded, left out, and not known.
+# Recorded, left out, and unknown.
 sum_of() {
 	echo $(($(wc -l <"$T/events") $(grep -o '^ditrace: --when left out .*' "$1" | grep -oE '[0-9]+' | sed 's/^/+/' | tr -d '\n')))
 }
 
-# chosen EXPR N THROWN OPTION...: run --when EXPR records and prints these of the 21 adds, of which THROWN throw
+# chosen EXPR N THROWN OPTION...: run --when EXPR records and prints N of the 21 adds, of which THROWN throw
 chosen() {
 	trace --print --when "$1" "${@:4}" -- "$PY" run/when.py
 	events
@@ -76,8 +76,8 @@ chosen() {
 
 of_a_run() {
 	local large='self.dim() == 2 and self.shape[0] > 128' unknown='nothing.dim() == 2 or alpha == 2'
-	# That an op threw is known when the next one comes: the two of aten::cat. The name "nothing" may be that of an
-	# operator that is not known yet.
+	# That an op threw is known when the next one comes: the two aten::cat are for that. "nothing" may be an argument of an
+	# operator that is not registered yet.
 	chosen "thrown and alpha == 1 or $large or $unknown" 11 4 --ops mytests::nothing,add,aten::cat
 	like "and says how many it left out" "$T/err" '^ditrace: --when left out 12 ops$'
 	is "what is recorded, left out and not known is all there is" "$(sum_of "$T/err")" 23

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs without PyTorch, or without it yet.
+# Programs without PyTorch, or that import it late.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -18,7 +18,7 @@ else
 	skip "no statically linked program can be built: $(head -n 1 "$T/err")" 2
 fi
 
-# waiting PID: an attach --wait, in $tracer, that has begun to wait
+# waiting PID: start an attach --wait as $tracer, and return once it waits
 waiting() {
 	start_as tracer env --default-signal=INT "$DITRACE" attach "$1" --wait -o "$T/data" 2>"$T/err"
 	wait_line "$T/err" 'waiting for process'

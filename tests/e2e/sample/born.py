@@ -1,4 +1,5 @@
-"""A thread, a fork and a program that workloads/sample/born.py says it made have samples: born.py REPORT SAID"""
+"""The thread, the fork and the program that workloads/sample/born.py reports to have started have samples: born.py
+REPORT SAID"""
 
 import json
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The forms of export, of samples: they, script and report agree sample by sample.
+# The export formats of samples: they, script and report agree sample by sample.
 . "$(dirname "$0")/../lib.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# all_forms [OPTIONS]: of $T/data
+# all_forms [OPTIONS]: for $T/data
 all_forms() {
 	local to
 	for to in csv chrome folded speedscope sqlite; do
@@ -41,7 +41,7 @@ both() {
 	is "so has a database" "$(count_of "SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM sampled)")" \
 		"$(grep -vc '"sample":true' "$T/events") $(grep -c '"sample":true' "$T/events")"
 }
-# The names of native functions, and of which build they are, are in the file: it says all when the library is gone.
+# The names of native functions, and the build ids of their files, are in the trace: it is complete without the library.
 gone() {
 	local id
 	command -v "${CC:=cc}" >/dev/null && command -v readelf >/dev/null || { skip "no compiler here" 4; return; }
@@ -57,9 +57,9 @@ ctypes.CDLL(sys.argv[1]).spin_here(ctypes.c_long(400000000))' "$T/libspin.so"
 	is "and its build id" "$(count_of "SELECT build_id FROM builds WHERE file LIKE '%/libspin.so'")" "$id"
 }
 
-first=$("$here/pythons" | awk '$2 != "-" { print $2; exit }') # sorting does not depend on PyTorch
+first=$("$here/pythons" | awk '$2 != "-" { print $2; exit }') # sorting is independent of PyTorch
 each_torch samples
 first_torch
-both # in one file: its form does not depend on PyTorch
+both # in one file: its format is independent of PyTorch
 gone
 done_testing

@@ -1,5 +1,5 @@
-"""The shares of the three functions of workloads/sample/py_shares.py are those that it said it had had:
-function_shares.py REPORT SAID"""
+"""The shares of the three functions of workloads/sample/py_shares.py match those that it reports: function_shares.py
+REPORT SAID"""
 
 import json
 import sys

@@ -1,5 +1,5 @@
-"""The shares of the three lines of workloads/sample/shares.py, and of the op on each, are those that it said it had
-had: op_shares.py CLOCK REPORT SAID SOURCE"""
+"""The shares of the three lines of workloads/sample/shares.py, and of the op on each, match those that it reports:
+op_shares.py CLOCK REPORT SAID SOURCE"""
 
 import json
 import sys

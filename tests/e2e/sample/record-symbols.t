@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# ditrace record: code that had no name when it was recorded has it when the file is read, and that of what is soon gone
-# is known.
+# ditrace record: code that gets its name only later has it when the file is read, and code that soon disappears is known.
 . "$(dirname "$0")/../lib.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# symbols [VARIABLE=VALUE]...: of the samples, into $T/symbols
+# symbols [VARIABLE=VALUE]...: write the symbols of the samples to $T/symbols
 symbols() {
 	env "$@" "$DITRACE" report --group symbol --format csv "$T/data" >"$T/symbols"
 }
 
-# spinners: shared libraries $T/liba.so, ...: late_spin(n) calls spin_a, ...
+# spinners: build shared libraries $T/liba.so, ...: late_spin(n) calls spin_a, ...
 spinners() {
 	local i
 	for i in a b c; do
@@ -19,7 +18,7 @@ spinners() {
 	done
 }
 
-# all_spun: samples of all of them
+# all_spun: whether all of them have samples
 all_spun() {
 	[ "$(grep -cE '^spin_[abc],.*/lib[abc]\.so' "$T/symbols")" = 3 ]
 }
@@ -41,7 +40,7 @@ late() {
 	is "a program with code that has no names is recorded" $? 0
 	local map names
 	read -r map names < <(tail -n 1 "$T/map")
-	echo "$names" >"$T/later" # not by the program: the last samples may be looked at after its end
+	echo "$names" >"$T/later" # not written by the program: the last samples may be read after its end
 	touch -r "$T/data" "$T/later"
 	symbols HOME=/nowhere
 	ok "each library of one place is known" all_spun
@@ -96,7 +95,7 @@ ended() {
 			"$0/short" "$0"/lib{a,b,c}.so
 			echo ended' "$T" >"$T/running" 2>"$T/err"
 		wait_line "$T/running" '^ready'
-		kill -STOP "$child" # what ended is to be read only afterwards
+		kill -STOP "$child" # so that what has ended is only read afterwards
 		touch "$T/go"
 		wait_line "$T/running" '^ended'
 		kill -CONT "$child"

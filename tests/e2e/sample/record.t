@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# ditrace record: samples show where the time went as the program itself measured it, to ops and to lines of
-# Python, and as its op events do.
+# ditrace record: samples attribute time to ops and lines of Python as the program itself measured it, and as its op events do.
 . "$(dirname "$0")/../lib.sh"
 . "$here/forked.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
-# near CLOCK: the shares of the three lines in $T/json, and of the op on each, are those that the program said it had had
+# near CLOCK: the shares of the three lines in $T/json, and of the op on each, match those that the program reports
 near() {
 	verify sample/op_shares "$1" "$T/json" "$T/out" "$W/sample/shares.py"
 }
 
-# Samples are chance, and where the machine is busy their Python frames are sometimes read too late; between two ops the
-# processor may be taken by others, which is time by the clock.
+# Samples are random, and on a busy machine Python frames are sometimes read too late. Between two ops other processes may take
+# the processor, which counts as wall-clock time.
 thrice() {
 	"$@" || "$@" || "$@"
 }
@@ -32,7 +31,7 @@ by_events() {
 	fi && report && near wall
 }
 
-# until $child has the events of a thread, and their buffers
+# wait until $child has opened the events of a thread, and their buffers
 wait_sampling() {
 	before_long has_events
 }
@@ -84,7 +83,7 @@ events() {
 	like "and they are shown" "$T/text" "aten::mm"
 }
 
-# Two threads, each with modules; they are looked at while they run, and so is what happens when either side ends.
+# Two threads, each with modules, are sampled while they run; then what happens when either side ends.
 attached() {
 	begin '^ready' sample/two_threads.py
 	ok "a running program is recorded" record --pid "$target" --for 300ms
@@ -133,18 +132,18 @@ for _ in range(60): torch.mm(a, a)'
 	like "and sees ops and lines" "$T/user.report" 'aten::mm +<string>:2'
 }
 
-# python_near: the shares of the three functions in $T/json are those that the program said it had had
+# python_near: the shares of the three functions in $T/json match those that the program reports
 python_near() {
 	verify sample/function_shares "$T/json" "$T/out"
 }
 
-# twice COMMAND...: py_shares.py, recorded into $T/data, and by COMMAND ditrace besides into $T/plain
+# twice COMMAND...: record py_shares.py into $T/data, and at the same time into $T/plain by ditrace under COMMAND
 twice() {
 	record -- "$@" bash -c 'exec "$@" 2>"$0"' "$T/plain.err" \
 		"$DITRACE" record -F 1997 -o "$T/plain" -- "$PY" "$W/sample/py_shares.py" 1 || { cat "$T/plain.err"; return 1; }
 }
 
-# python_shares FILE: those that it has, recorded where that is not done yet or chance was against it
+# python_shares FILE: whether its shares match; records again if there is no file or the samples were too far off
 python_shares() {
 	local i data=$1
 	for i in 1 2 3 4; do
@@ -199,12 +198,12 @@ born() {
 	ok "a thread, a fork and a program that it made have samples" verify sample/born "$T/json" "$T/running"
 }
 
-# ticks PID: how many hundredths of a second of a processor it has had
+# ticks PID: the CPU time of a process, in hundredths of a second
 ticks() {
 	awk '{ print $14 + $15 }' "/proc/$1/stat"
 }
 
-# used PID TICKS: whether it has had so many
+# used PID TICKS: whether it has used so much CPU time
 used() {
 	[ "$(ticks "$1")" -ge "$2" ]
 }
@@ -240,7 +239,8 @@ ends() {
 	is "nothing to record is misuse" $? 2
 }
 
-# What is in children that have PyTorch already in the short run; one torch each is started there by ditrace record.
+# In the short run these record forked children, which have PyTorch loaded already; user and children, whose programs ditrace
+# record starts, run with one torch each.
 all() {
 	shares
 	events

@@ -1,4 +1,4 @@
-"""The weight of all samples in a speedscope of one profile, whose samples have their weights and frames:
+"""The total weight of the samples in a speedscope file with one profile; each sample has a weight and frames:
 speedscope_weight.py FILE"""
 
 import json

@@ -1,4 +1,4 @@
-"""The JSON schema of speedscope's file format allows a file: valid.py SCHEMA FILE"""
+"""A file is valid by the JSON schema of speedscope's file format: valid.py SCHEMA FILE"""
 
 import json
 import sys

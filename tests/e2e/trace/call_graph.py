@@ -1,5 +1,5 @@
-"""The call graph of report --format json, on standard input, adds up to the time, and no node to less than is below it:
-call_graph.py NANOSECONDS"""
+"""The call graph of report --format json, on standard input, adds up to the time, and no node has less than the sum of
+its children: call_graph.py NANOSECONDS"""
 
 import json
 import sys

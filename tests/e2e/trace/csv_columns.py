@@ -1,4 +1,4 @@
-"""The CSV of export has ditorch's columns, with times and each forward_id once: csv_columns.py FILE"""
+"""The CSV of export has ditorch's columns, with times, and each forward_id once: csv_columns.py FILE"""
 
 import csv
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Files that were cut or damaged: what can be read is shown, the rest is said, nothing crashes.
+# Truncated and damaged files: what can be read is shown, the rest is reported, nothing crashes.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 first_torch
@@ -8,8 +8,8 @@ events
 
 CUT='cut|truncat|incomplete|ends|empty|short|not a '
 
-# prefix: what was printed are events of the whole file, in its order; an op that encloses others comes behind
-# them in the file, so that the last ones may lack it
+# prefix: the printed events are events of the whole file in its order. An op follows the ops inside it in the file, so that the
+# last events may lack theirs.
 prefix() {
 	[ "$(wc -l <"$T/error.out")" -ge "$1" ] &&
 		python3 -c 'import sys; whole = iter(open(sys.argv[1])); sys.exit(not all(e in whole for e in open(sys.argv[2])))' \
@@ -28,7 +28,7 @@ like "the table of what is there is shown" "$T/error.out" aten::
 error "script: cut at 75 %" "$CUT" "$DITRACE" script --format jsonl "$T/cut"
 ok "the events before the cut are shown" prefix 1
 
-# damaged_is_good: an error and the events before it, or the damage changed nothing that is shown
+# damaged_is_good: an error and the events before it, or the damage does not affect what is shown
 damaged_is_good() {
 	"$DITRACE" script --format jsonl "$T/cut" >"$T/error.out" 2>"$T/error"
 	status=$?

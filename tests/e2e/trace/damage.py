@@ -1,4 +1,4 @@
-"""Writes a file with other bits in one to three of its bytes: damage.py FILE DAMAGED SEED"""
+"""Writes a copy of a file with one to three bytes changed: damage.py FILE DAMAGED SEED"""
 
 import random
 import sys

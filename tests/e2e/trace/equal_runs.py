@@ -1,4 +1,4 @@
-"""diff --all --format json of two equal trainings: the same rows, called as often: equal_runs.py ROWS"""
+"""diff --all --format json of two equal trainings: the same rows, with the same numbers of calls: equal_runs.py ROWS"""
 
 import json
 import sys

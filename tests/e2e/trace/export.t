@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The forms of export: their readers accept them, and they, script and report agree event by event.
+# The export formats: their readers accept them, and they, script and report agree event by event.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -19,7 +19,7 @@ sqlite3_of() {
 	python3 -c 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())' "$@"
 }
 
-# step_calls: how many calls the second step has
+# step_calls: the number of calls in the second step
 step_calls() {
 	"$DITRACE" report --step 2 --format json "$T/data" | python3 -c 'import json, sys; print(json.load(sys.stdin)["summary"]["ops"])'
 }

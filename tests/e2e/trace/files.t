@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What can be had of a recorded file: script, report, export, each for programs too, and --follow.
+# What the commands make of a recorded file: script, report, export, each also for programs, and --follow.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
 KEYS='["args", "depth", "end_ns", "forward_id", "id", "op", "parent", "phase", "pid", "results", "stack", "start_ns", "thrown", "tid"]'
 
-# Where the writer does not come on for a second, ops are printed that have not waited for the one around them.
+# If the writer pauses for a second, ops are printed without waiting for the op around them.
 follow() {
 	local tracer
 	start_as tracer "$DITRACE" run -o "$T/live" -- "$PY" train.py --steps 40 >"$T/live.out" 2>"$T/err"

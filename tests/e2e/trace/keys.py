@@ -1,4 +1,4 @@
-"""The sets of keys that events have; those of frames and of tensors are always the same: keys.py EVENTS"""
+"""The sets of keys of events; frames and tensors always have the same keys: keys.py EVENTS"""
 
 import json
 import sys

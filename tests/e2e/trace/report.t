@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# report: groups, parts of a trace, gaps, call graphs; every form adds up to the same.
+# report: groups, parts of a trace, gaps, call graphs; all formats add up to the same.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -7,7 +7,7 @@ R() {
 	"$DITRACE" report "$@" "$T/data"
 }
 
-# sums OPTIONS...: the calls and the self times of the rows, as CSV; sum: the calls alone
+# sums OPTIONS...: the calls and self times summed over the rows of the CSV; sum: the calls only
 sums() {
 	R --format csv "$@" | python3 -c 'import csv, sys
 rows = list(csv.DictReader(sys.stdin))
@@ -18,13 +18,13 @@ sum() {
 	sums "$@" | cut -d' ' -f1
 }
 
-# What is left of the table when times are taken out.
+# The table without times.
 normalised() {
 	sed -E -e 's/[0-9.]+ (ns|us|ms|s)/TIME/g; s/[0-9.]+ ?%/PERCENT/g; s/ +/ /g; s/pid [0-9]+, torch [^,]*, CPython [0-9.]+/WHO/
 		s/; PERCENT of the time spent in probes \(estimate\)//; s/; nearly all of the time.*\)//; s|^ditrace: '"$PY"' |ditrace: PYTHON |' -e 's/^ //' | LC_ALL=C sort
 }
 
-# A few ops whose numbers are known.
+# A few ops with known numbers.
 golden() {
 	cat >"$T/wanted" <<-'EOG'
 		ditrace: PYTHON W/trace/golden.py (WHO), engine bpf, TIME
@@ -38,12 +38,12 @@ golden() {
 		in no op: PERCENT
 	EOG
 	"$DITRACE" run --engine bpf -o "$T/golden.data" --ops mul.Tensor,relu -- "$PY" "$W/trace/golden.py" >/dev/null 2>&1
-	few=$T/golden.data # has no steps
+	few=$T/golden.data # without steps
 	"$DITRACE" report --columns calls,op,shape,where --group op,shape,line --sort op "$T/golden.data" | normalised |
 		sed "s|$W|W|" | diff - <(LC_ALL=C sort "$T/wanted")
 }
 
-# The last call as script says it, and the tree of callees.
+# The last call as in script, and the tree of callees.
 golden_script() {
 	cat >"$T/wanted" <<-'EOG'
 		aten::relu forward_id:7 TIME W/trace/golden.py:11 f: return torch.relu(a)
@@ -105,7 +105,7 @@ graph_adds_up() {
 	R --call-graph "$@" --format json | verify trace/call_graph "${all#* }"
 }
 
-# What script prints of a part is what report counts there.
+# For a part of a trace, script prints what report counts.
 printed() {
 	"$DITRACE" script --format jsonl --step 2 "$T/data" >"$T/part"
 	is "script prints the calls of a step" "$(wc -l <"$T/part")" "$(sum --step 2)"
@@ -158,7 +158,7 @@ error "a percentage that is none" "not a percentage" "$DITRACE" report --percent
 error "native frames of ops" "no native frames" "$DITRACE" report --call-graph callees --frames native "$T/data"
 error "frames of no tree" "call graphs" "$DITRACE" report --frames ops "$T/data"
 error "two forms at once" "does not go with" "$DITRACE" report --gaps --side-by-side "$T/data"
-# A terminal, by script(1): the pager gets all of it, and its end is waited for.
+# In a terminal, by script(1): the pager gets all of it, and report waits for it to end.
 if command -v script >/dev/null; then
 	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
 	like "a pager on a terminal" "$T/tty" '^paged:.*aten::mul'

@@ -1,5 +1,5 @@
-"""diff --format json of steps.py with 32 and with 512 rows, on standard input: the product comes first, what only the
-second has is new, and times are those of the second's report: slowed.py REPORT"""
+"""diff --format json of steps.py with 32 and with 512 rows, on standard input: the product comes first, ops only in the
+second are new, and times match the report of the second: slowed.py REPORT"""
 
 import json
 import sys

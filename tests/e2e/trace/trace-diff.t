@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# diff of two traces: what got slower is named first, and equal runs have the same rows.
+# diff of two traces: what got slower comes first, and equal runs have the same rows.
 . "$(dirname "$0")/../lib.sh"
 . "$here/forked.sh"
 need_tracing
@@ -13,7 +13,7 @@ recorded() {
 	watched has_relu attach "${options[@]}" "$@" && mv "$T/data" "$file"
 }
 
-# program ROWS: 200 calls of a product with so many rows, and of some other ops
+# program ROWS: 200 calls of a product with so many rows, and some other ops
 program() {
 	recorded "$T/$1.data" --ops mm,relu,tanh,mul.Tensor,sigmoid -- "$W/trace/steps.py" "$@"
 }
@@ -28,7 +28,7 @@ first = json.load(sys.stdin)["rows"][0]
 assert first["op"] == "aten::mm" and "shape" in first["verdict"], first'
 }
 
-# What the machine did to durations is a bench's (tests/bench/diff.py): of two equal runs all else is certain.
+# Durations depend on the machine, so tests/bench/diff.py covers them; all else is certain for two equal runs.
 equal_runs() {
 	"$DITRACE" diff --all --format json "$T/run1.data" "$T/run2.data" >"$T/rows"
 	[ $? -le 1 ] && verify trace/equal_runs "$T/rows"
@@ -57,7 +57,7 @@ diffs() {
 	error "one trace" . "$DITRACE" diff "$T/32.data"
 }
 
-# calls_of FILE OPTION...: how many calls report counts
+# calls_of FILE OPTION...: the number of calls in report
 calls_of() {
 	"$DITRACE" report --format json "${@:2}" "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)["summary"]["ops"])'
 }
@@ -69,7 +69,7 @@ rows = json.load(sys.stdin)["rows"]
 print(*(sum(r[side]["calls"] for r in rows if r[side]) for side in ("before", "after")))'
 }
 
-# A part is of both traces.
+# A part applies to both traces.
 parts() {
 	local part
 	for part in "--step 2-3" "--time -1500ms" "--step 2- --time 1s-"; do
@@ -95,7 +95,7 @@ trains() {
 
 all() {
 	trains
-	! of_first_torch || diffs # what diff does with files does not depend on who made them
+	! of_first_torch || diffs # diff is independent of what recorded the files
 }
 
 each_torch forking all

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The live view of a training: its figures are those of the trace that it saves, and whatever happens to the
-# view, the training runs on and computes the same numbers.
+# The live view of a training: its figures are those of the trace that it saves, and whatever happens to the view, the training
+# runs on with the same losses.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../tmux.sh"
 need_tracing
@@ -21,7 +21,7 @@ start_training() {
 
 attached() {
 	cd "$T" || return
-	terminal 240x40 "$DITRACE" top "$child" # as long as the paths may be
+	terminal 240x40 "$DITRACE" top "$child" # wide enough for the longest paths
 	cd "$W" || return
 	ok "attached" traces
 	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
@@ -52,7 +52,7 @@ attached() {
 	ok "the terminal is as it was" same_settings
 }
 
-# Traced by every engine, and by one after the other.
+# Traced with each engine, one after the other.
 training() {
 	start_training
 	by_engine # before eBPF: while another test has probes there, the kernel takes breakpoints for its own (engine/ptrace-life.t)
@@ -60,7 +60,7 @@ training() {
 	attached
 }
 
-# killed HOW: the view ends in the middle of a training that it started, which goes on to the same end
+# killed HOW: the view ends in the middle of a training that it started, which still ends with the same result
 killed() {
 	rm -f "$T/out" "$T/go"
 	terminal 120x30 bash -c 'echo $$ >"$0"; exec "$@"' "$T/pid" env GO="$T/go" \
@@ -162,7 +162,7 @@ pressed_says() {
 	ok "$1 says why not: $2" shows "$2"
 }
 
-# Nothing comes in while the engine ptrace traces; what came in before is still to be asked.
+# No other tracer can attach while the engine ptrace traces; changes that were made before can still be undone.
 beside_ptrace() {
 	pressed_says c 'd detaches, then c'
 	keys / aten::linear Enter
@@ -215,7 +215,7 @@ more_than() {
 	[ "$(share "$1")" -gt "$(share "$2")" ]
 }
 
-# What threads do between ops, and the next call at a line, with shapes, in a thread.
+# What threads do between ops; and the next call at a line, with given shapes, in a thread.
 between_ops() {
 	cd "$T" || return
 	start "$PY" "$W/tui/between_ops.py" "$T/go" >"$T/running"
@@ -246,7 +246,7 @@ between_ops() {
 	cd "$W" || return
 }
 
-# next_call GROUP-KEYS WHAT SHAPE LINE [KEY...]: after the keys, c captures what the row is of
+# next_call GROUP-KEYS WHAT SHAPE LINE [KEY...]: after the keys, c captures a call of the row
 next_call() {
 	local group=$1 what=$2 shape=$3 line=$4 files
 	shift 4
@@ -263,7 +263,7 @@ next_call() {
 	ok "u removes it" before_long not ls -d ditrace-top-*-capture
 }
 
-# The stacks of the process when it stands still: the same at each size but for its number and its program.
+# The stacks of the sleeping process: the same at each size, except for its pid and program.
 still_stacks() {
 	terminal 80x24 "$DITRACE" top "$child"
 	ok "traced" shows ' in ops [0-9]+ %'
@@ -291,7 +291,7 @@ stacks_are() {
 	diff "$here/golden/$1" "$T/stacks"
 }
 
-# Each with one PyTorch.
+# Half of them with each PyTorch.
 started() {
 	local hows=(by_kill by_signal)
 	[ "$tried" = 0 ] || hows=(by_hangup by_quitting)

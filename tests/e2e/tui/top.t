@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The live view of a recorded file, in a real terminal: each panel at several sizes, what each key does, and
-# the terminal as it was afterwards.
+# The live view of a recorded file in a real terminal: each panel at several sizes, the effect of each key, and the terminal's
+# state afterwards.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../tmux.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
@@ -27,7 +27,7 @@ sizes() {
 	ok "$1 at 80x24 again" golden "$1-80x24"
 }
 
-# pressed DESCRIPTION REGEX KEY...: the keys lead to a screen with such a line
+# pressed DESCRIPTION REGEX KEY...: after the keys the screen has such a line
 pressed() {
 	local what=$1 regex=$2
 	shift 2
@@ -160,7 +160,7 @@ stopped() {
 }
 ok "^Z suspends, and fg goes on" stopped
 
-# Slow enough to see its end coming only after a change of the speed.
+# So slow that the end is only reached after a change of the speed.
 "$BUILD/tests/tools/trace_tool" "$T/data" 20000 golden/model.py
 terminal 80x24 "$DITRACE" top "$T/data"
 ok "a file is replayed at its speed" shows ' speed 1x '
@@ -168,7 +168,7 @@ pressed "+ makes it faster" ' speed 2x ' +
 pressed "0: at once" 'end of file' 0
 keys q
 
-# resident STEPS: memory in KiB of the view that has read a trace of so many steps, of 111 events each
+# resident STEPS: memory in KiB of a view that has read a trace of so many steps with 111 events each
 resident() {
 	"$BUILD/tests/tools/trace_tool" "$T/data" "$1" golden/model.py 100
 	top 80x24 bash -c 'echo $$ >"$0"; exec "$@"' "$T/pid" || return
