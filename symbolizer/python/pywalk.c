@@ -158,8 +158,8 @@ int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out)
 {
 	uint64_t interp;
 	int32_t locked = 0;
-	int rc = py_read_word(rt, tstate + rt->layout.walk.tstate_window + rt->layout.walk.tw_interp,
-			   &interp);
+	int rc = py_read_word(
+	    rt, tstate + rt->layout.walk.tstate_window + rt->layout.walk.tw_interp, &interp);
 
 	*out = (struct py_gil){.size = rt->layout.gil_size};
 	if (!rc)

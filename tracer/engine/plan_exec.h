@@ -8,12 +8,11 @@
  *	exec_put_word	 append a word
  *	exec_read	 copy bytes; 0: done. Also _sure: they are there for certain; _unsure: the
  *			 address may be none
- *	exec_word	 a word, 0 where it cannot be read; also _unsure, exec_byte, exec_byte_unsure
- *	exec_word_at	 what the plan's location had at the entry, or has now
- *	exec_each	 call a function for 0 to n - 1
- *	exec_tensor	 append the tensor of this TensorImpl
- *	exec_kind	 the kind of an IValue's object (OBJECT_*) where that is certain; 0: it is not
- *	exec_doubt	 from now on what is read may not be what it looks like
+ *	exec_word	 a word, 0 where it cannot be read; also _unsure, exec_byte,
+ *exec_byte_unsure exec_word_at	 what the plan's location had at the entry, or has now exec_each
+ *call a function for 0 to n - 1 exec_tensor	 append the tensor of this TensorImpl exec_kind the
+ *kind of an IValue's object (OBJECT_*) where that is certain; 0: it is not exec_doubt	 from now on
+ *what is read may not be what it looks like
  *	EXEC_LIST_MAX	 the most elements of a list that are read
  *	EXEC_FUNCTION	 what a function is that is called at several places
  */
@@ -101,7 +100,8 @@ static __always_inline void exec_array(const exec_t *x, const struct probe_read 
 }
 
 /* {text, length} of the std::string at `at`, which is how that of the C++11 ABI begins (libstdc++,
- * bits/basic_string.h); a copy-on-write one has its length before the text. 0 or a negative errno. */
+ * bits/basic_string.h); a copy-on-write one has its length before the text. 0 or a negative errno.
+ */
 static __always_inline long exec_std_string(const exec_t *x, __u64 at, __u64 s[2])
 {
 	if (!x->conf->cow_strings)
@@ -215,8 +215,7 @@ static __always_inline __u32 exec_view_grad(const exec_t *x, __u64 meta)
 {
 	const struct tensor_read *c = &x->conf->tensor;
 	if (!meta || exec_word_unsure(x, meta) != c->view_vtable ||
-	    exec_word_unsure(x, meta + c->grad_fn) ||
-	    exec_byte_unsure(x, meta + c->requires_grad))
+	    exec_word_unsure(x, meta + c->grad_fn) || exec_byte_unsure(x, meta + c->requires_grad))
 		return 0;
 	return exec_base_grad(x, meta);
 }

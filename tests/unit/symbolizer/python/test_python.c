@@ -437,7 +437,8 @@ static void check_version(int minor)
 		skip();
 	}
 	for (size_t i = 0; i < found.count; i++) {
-		const char *const argv[] = {found.path[i], "tests/workloads/symbolizer/py_stacks.py", NULL};
+		const char *const argv[] = {found.path[i],
+					    "tests/workloads/symbolizer/py_stacks.py", NULL};
 		struct python p = python_start(argv);
 
 		print_message("# %s\n", found.path[i]);
