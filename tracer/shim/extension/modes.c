@@ -155,8 +155,8 @@ static bool fill_module(void)
 static void run_start(void)
 {
 	/* cppcheck-suppress comparePointers; the linker puts both around the same bytes */
-	char *text = strndup(_binary_modes_py_start,
-			     (size_t)(_binary_modes_py_end - _binary_modes_py_start));
+	size_t size = (size_t)(_binary_modes_py_end - _binary_modes_py_start);
+	char *text = strndup(_binary_modes_py_start, size);
 	object *code = text ? py.Py_CompileString(text, "ditrace/start.py", FILE_INPUT) : NULL;
 	object *r = code ? py.PyEval_EvalCode(code, module, module) : NULL;
 	python_drop(r);
