@@ -176,7 +176,14 @@ importing() {
 	like "and it is met" "$T/err" '^ +1  torch.add +is on the CPU$'
 }
 
+# Operators that no mode has met are first called by several threads at once.
+first_ops() {
+	ok "threads may be the first to call an operator, all at once" ditraced --cast 'float32->float64' --ops add --level aten -- intervene/first_ops.py
+	like "each has called all" "$T/out" '^called 147$'
+}
+
 threads() {
+	first_ops
 	levels
 	others
 	modes

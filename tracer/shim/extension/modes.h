@@ -15,6 +15,9 @@
 /* Interventions have ended: ditrace, or the connection to it, is gone. */
 extern _Atomic bool modes_out;
 
+/* The mode is made: threads may enter it. */
+extern _Atomic bool modes_ready;
+
 /* Nonzero while this thread works for ditrace: functions that it calls are passed on. */
 extern __thread int modes_busy;
 

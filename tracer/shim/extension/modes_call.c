@@ -357,8 +357,10 @@ static object *ready(object *self, object *args)
 	own.pop = python_kept(py.PyTuple_GetItem(args, 1));
 	if (modes_names(names, sizeof(names) / sizeof(names[0])) && modes_counts_ready() &&
 	    nest_ready() && numbers_ready() && modes_change_ready() && modes_copies_ready() &&
-	    modes_fallback_ready() && modes_cast_ready() && modes_compare_ready())
+	    modes_fallback_ready() && modes_cast_ready() && modes_compare_ready()) {
+		modes_ready = true;
 		return python_none();
+	}
 	if (!py.PyErr_Occurred())
 		py.PyErr_SetString(*(object **)py.PyExc_TypeError,
 				   "this PyTorch lacks what is needed");
@@ -413,7 +415,7 @@ bool modes_call_fill(object *module)
 		*asked[i] = NULL;
 	}
 	python_drop(own.plans);
-	modes_out = false;
+	modes_out = modes_ready = false;
 	budget_forget();
 	modes_threads_forget();
 	own.plans = py.PyDict_New();

@@ -8,7 +8,7 @@
 
 enum { FLUSH_MS = 200 }; /* least time between reports of the counts */
 
-_Atomic bool modes_out;
+_Atomic bool modes_out, modes_ready;
 __thread int modes_busy;
 
 static object *counts;	       /* a dict */

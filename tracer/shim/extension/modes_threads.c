@@ -127,7 +127,7 @@ static void **on_op(void **context, const uint64_t *rf)
 	(void)rf;
 	*context = NULL;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
-	if (now - asked_ns < EVERY_NS || modes_out || exiting)
+	if (now - asked_ns < EVERY_NS || !modes_ready || modes_out || exiting)
 		return context;
 	if (!f.thread_state()) {
 		count_as(KNOWN_WITHOUT_PYTHON);

@@ -1,4 +1,5 @@
 """The mode: every function of PyTorch that the program calls passes through it."""
+import contextlib
 import sys
 
 import torch
@@ -20,6 +21,16 @@ class Operators(operators.TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def resolve_operators():
+    """Make the objects of operators that torch.ops has. PyTorch makes each, in Python, when its operator first meets a mode, and
+    keeps a pointer to it. If two threads do so at once, one fails, or calls the object that the other one has replaced
+    (PyTorch 1.13, c10/core/PyHandleCache.h and OpOverloadPacket.__getattr__)."""
+    for schema in torch._C._jit_get_all_schemas():
+        space, _, name = schema.name.partition("::")
+        with contextlib.suppress(Exception):  # TorchScript's own are none of the dispatcher
+            getattr(getattr(getattr(torch.ops, space), name), schema.overload_name or "default")
+
+
 class Level:
     """Where calls are met: at the functions of PyTorch, or at the operators of its dispatcher."""
 
@@ -31,6 +42,8 @@ class Level:
         self.is_aten = is_aten
         module = operators if is_aten else functions
         self.push, self.pop = module._push_mode, module._pop_mode
+        if is_aten:
+            resolve_operators()
         self.mode = made(Operators if is_aten else Functions, is_aten)
 
     def stack(self):
