@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/python/python.h"
@@ -123,7 +124,7 @@ void py_witness_free(struct py_witness *w);
 /* State of a search. Zero-initialise. */
 struct py_tree {
 	uint64_t modules_key; /* address of a str "_modules"; 0: unknown */
-	struct pytable seen;
+	struct map seen;
 	struct py_branch *branch;
 	uint32_t n;
 };

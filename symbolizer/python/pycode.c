@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "symbolizer/python/internal.h"
 
 /* Limits for a target that keeps generating code; a training run stays far below them. */
@@ -48,7 +49,7 @@ struct call {
 
 struct py_codes {
 	struct arena arena; /* strings and frames: never freed before the end */
-	struct pytable string_index, frame_index;
+	struct map string_index, frame_index;
 	const char **strings;
 	struct py_frame **frames;
 	uint32_t nstrings, nframes;
@@ -57,7 +58,7 @@ struct py_codes {
 	size_t string_bytes;
 
 	/* Caches that may be dropped. */
-	struct pytable code_index, point_index;
+	struct map code_index, point_index;
 	struct code *codes;
 	struct point *points;
 	uint32_t ncodes, npoints;
@@ -109,8 +110,8 @@ static void forget_codes(struct py_codes *c)
 	c->ncodes = c->npoints = c->ncalls = 0;
 	c->linetable_bytes = 0;
 	c->epoch++;
-	pytable_clear(&c->code_index);
-	pytable_clear(&c->point_index);
+	map_clear(&c->code_index);
+	map_clear(&c->point_index);
 }
 
 void py_codes_free(struct py_codes *c)
@@ -118,10 +119,10 @@ void py_codes_free(struct py_codes *c)
 	if (!c)
 		return;
 	forget_codes(c);
-	pytable_free(&c->string_index);
-	pytable_free(&c->frame_index);
-	pytable_free(&c->code_index);
-	pytable_free(&c->point_index);
+	map_free(&c->string_index);
+	map_free(&c->frame_index);
+	map_free(&c->code_index);
+	map_free(&c->point_index);
 	arena_free(&c->arena);
 	free(c->strings);
 	free(c->frames);
@@ -134,18 +135,18 @@ void py_codes_free(struct py_codes *c)
 const char *py_intern_string(struct py_codes *c, const char *s)
 {
 	size_t len = strlen(s);
-	uint64_t hash = pytable_hash(s, len, 0);
+	uint64_t hash = map_hash(s, len, 0);
 	uint32_t pos = 0, i;
 	const char *copy;
 
-	while ((i = pytable_next(&c->string_index, hash, &pos)) != PYTABLE_NONE)
+	while ((i = map_next(&c->string_index, hash, &pos)) != MAP_NONE)
 		if (strcmp(c->strings[i], s) == 0)
 			return c->strings[i];
 	if (c->string_bytes + len > MAX_STRINGS)
 		return NULL;
 	copy = arena_strndup(&c->arena, s, len);
 	if (!copy || !py_reserve(&c->strings, c->nstrings, 1, sizeof(*c->strings)) ||
-	    pytable_add(&c->string_index, hash, c->nstrings))
+	    map_add(&c->string_index, hash, c->nstrings))
 		return NULL;
 	c->strings[c->nstrings++] = copy;
 	c->string_bytes += len + 1;
@@ -271,22 +272,11 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 	return true;
 }
 
-/* Index of the entry for the code object at `addr`, freed or not; PYTABLE_NONE if none. */
-static uint32_t known_code(const struct py_codes *c, uint64_t addr, uint64_t hash)
+static bool keep_code(struct py_codes *c, const struct code *code, int64_t *i)
 {
-	uint32_t pos = 0, i;
-
-	while ((i = pytable_next(&c->code_index, hash, &pos)) != PYTABLE_NONE)
-		if (c->codes[i].addr == addr)
-			break;
-	return i;
-}
-
-static bool keep_code(struct py_codes *c, const struct code *code, uint64_t hash, uint32_t *i)
-{
-	if (*i == PYTABLE_NONE) {
+	if (*i < 0) {
 		if (!py_reserve(&c->codes, c->ncodes, 1, sizeof(*c->codes)) ||
-		    pytable_add(&c->code_index, hash, c->ncodes))
+		    map_put(&c->code_index, code->addr, c->ncodes))
 			return false;
 		*i = c->ncodes++;
 	}
@@ -301,17 +291,16 @@ static bool keep_code(struct py_codes *c, const struct code *code, uint64_t hash
 static const struct code *find_code(struct py_runtime *rt, uint64_t addr)
 {
 	struct py_codes *c = rt->codes;
-	uint64_t hash = pytable_hash(&addr, sizeof(addr), 0);
-	uint32_t i = known_code(c, addr, hash);
+	int64_t i = map_get(&c->code_index, addr);
 	struct code code;
 
-	if (i != PYTABLE_NONE && !c->codes[i].freed)
+	if (i >= 0 && !c->codes[i].freed)
 		return &c->codes[i];
 	if (c->ncodes >= MAX_CODES || c->linetable_bytes > MAX_LINETABLES) {
 		forget_codes(c);
-		i = PYTABLE_NONE;
+		i = -ENOENT;
 	}
-	if (read_code(rt, addr, &code) && keep_code(c, &code, hash, &i))
+	if (read_code(rt, addr, &code) && keep_code(c, &code, &i))
 		return &c->codes[i];
 	free(code.linetable);
 	return NULL;
@@ -320,10 +309,10 @@ static const struct code *find_code(struct py_runtime *rt, uint64_t addr)
 void py_code_freed(struct py_runtime *rt, uint64_t addr)
 {
 	struct py_codes *c = rt->codes;
-	uint32_t i = known_code(c, addr, pytable_hash(&addr, sizeof(addr), 0));
+	int64_t i = map_get(&c->code_index, addr);
 	struct code *code;
 
-	if (i == PYTABLE_NONE || c->codes[i].freed)
+	if (i < 0 || c->codes[i].freed)
 		return;
 	code = &c->codes[i];
 	code->freed = true;
@@ -339,12 +328,12 @@ void py_code_check(struct py_runtime *rt, uint64_t addr)
 {
 	const struct py_objects *o = &rt->layout.obj;
 	const struct py_codes *c = rt->codes;
-	uint32_t i = known_code(c, addr, pytable_hash(&addr, sizeof(addr), 0));
+	int64_t i = map_get(&c->code_index, addr);
 	uint8_t object[MAX_CODE];
 	uint64_t parts[3];
 	int32_t line;
 
-	if (i == PYTABLE_NONE || c->codes[i].freed)
+	if (i < 0 || c->codes[i].freed)
 		return;
 	if (!mem_read(rt->mem, addr, object, o->code_size)) {
 		parts_of(o, object, parts);
@@ -383,11 +372,11 @@ static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *
 	} key = {want->file,
 		 want->function,
 		 {want->line, want->column, want->end_column, want->end_line}};
-	uint64_t hash = pytable_hash(&key, sizeof(key), 0);
+	uint64_t hash = map_hash(&key, sizeof(key), 0);
 	uint32_t pos = 0, i;
 	struct py_frame *f;
 
-	while ((i = pytable_next(&c->frame_index, hash, &pos)) != PYTABLE_NONE) {
+	while ((i = map_next(&c->frame_index, hash, &pos)) != MAP_NONE) {
 		f = c->frames[i];
 		if (f->file == want->file && f->function == want->function &&
 		    f->line == want->line && f->column == want->column &&
@@ -398,7 +387,7 @@ static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *
 		return NULL;
 	f = arena_alloc(&c->arena, sizeof(*f));
 	if (!f || !py_reserve(&c->frames, c->nframes, 1, sizeof(*c->frames)) ||
-	    pytable_add(&c->frame_index, hash, c->nframes))
+	    map_add(&c->frame_index, hash, c->nframes))
 		return NULL;
 	*f = *want;
 	f->id = c->nframes;
@@ -428,20 +417,20 @@ static struct py_frame *find_point(struct py_runtime *rt, const struct code *cod
 {
 	struct py_codes *c = rt->codes;
 	const uint64_t key[2] = {code->serial, instr};
-	uint64_t hash = pytable_hash(key, sizeof(key), 0);
+	uint64_t hash = map_hash(key, sizeof(key), 0);
 	uint32_t pos = 0, i;
 	struct py_frame *f;
 
-	while ((i = pytable_next(&c->point_index, hash, &pos)) != PYTABLE_NONE)
+	while ((i = map_next(&c->point_index, hash, &pos)) != MAP_NONE)
 		if (c->points[i].serial == code->serial && c->points[i].instr == instr)
 			return c->points[i].frame;
 	f = make_frame(rt, code, instr);
 	if (c->npoints >= MAX_POINTS) {
 		c->npoints = 0;
-		pytable_clear(&c->point_index);
+		map_clear(&c->point_index);
 	}
 	if (!f || !py_reserve(&c->points, c->npoints, 1, sizeof(*c->points)) ||
-	    pytable_add(&c->point_index, hash, c->npoints))
+	    map_add(&c->point_index, hash, c->npoints))
 		return f;
 	c->points[c->npoints++] =
 	    (struct point){.serial = code->serial, .instr = instr, .frame = f};

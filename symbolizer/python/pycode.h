@@ -69,32 +69,4 @@ void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_regi
 /* What to copy of a code object, for the eBPF program. */
 struct py_code_read python_code_read(const struct py_runtime *rt);
 
-/* A hash index from 64-bit hashes to item numbers of arrays stored elsewhere. */
-
-#define PYTABLE_NONE 0xffffffffU
-
-/* Zero-initialise. */
-struct pytable {
-	struct pytable_slot {
-		uint64_t hash;
-		uint32_t item; /* item number + 1; 0: empty */
-	} * slot;
-	uint32_t size, used; /* size: 0 or a power of two */
-};
-
-/* The items with hash `hash`, one per call: start with *pos = 0, PYTABLE_NONE at the end. The
- * caller compares the keys. */
-uint32_t pytable_next(const struct pytable *t, uint64_t hash, uint32_t *pos);
-
-/* Add an item without checking for duplicates. 0 or -ENOMEM. */
-int pytable_add(struct pytable *t, uint64_t hash, uint32_t item);
-
-/* Remove all items; keep the memory. */
-void pytable_clear(struct pytable *t);
-void pytable_free(struct pytable *t);
-
-/* A hash of `len` bytes, suitable for power-of-two tables. Not collision-resistant: compare keys.
- */
-uint64_t pytable_hash(const void *bytes, size_t len, uint64_t seed);
-
 #endif

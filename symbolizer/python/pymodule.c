@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "symbolizer/python/pycode.h"
 
 enum {
@@ -28,7 +29,7 @@ struct node {
 };
 
 struct py_modules {
-	struct pytable index;
+	struct map index;
 	struct node *nodes;
 	uint32_t n;
 	uint32_t base; /* number of nodes[0]: grows when all are dropped */
@@ -44,7 +45,7 @@ static void forget(struct py_modules *m)
 {
 	for (uint32_t i = 0; i < m->n; i++)
 		py_witness_free(&m->nodes[i].witness);
-	pytable_clear(&m->index);
+	map_clear(&m->index);
 	m->base = m->base > UINT32_MAX / 2 ? 0 : m->base + m->n;
 	m->n = 0;
 }
@@ -54,7 +55,7 @@ void py_modules_free(struct py_modules *m)
 	if (!m)
 		return;
 	forget(m);
-	pytable_free(&m->index);
+	map_free(&m->index);
 	py_tree_free(&m->tree);
 	free(m->nodes);
 	free(m);
@@ -75,14 +76,14 @@ bool py_module_node_known(const struct py_runtime *rt, uint32_t node)
 static uint32_t find_or_add(struct py_modules *m, uint32_t parent, uint64_t self)
 {
 	const uint64_t key[2] = {parent, self};
-	uint64_t hash = pytable_hash(key, sizeof(key), 0);
+	uint64_t hash = map_hash(key, sizeof(key), 0);
 	uint32_t pos = 0, i;
 
-	while ((i = pytable_next(&m->index, hash, &pos)) != PYTABLE_NONE)
+	while ((i = map_next(&m->index, hash, &pos)) != MAP_NONE)
 		if (m->nodes[i].parent == parent && m->nodes[i].self == self)
 			return m->base + i;
 	if (!py_reserve(&m->nodes, m->n, 1, sizeof(*m->nodes)) ||
-	    pytable_add(&m->index, hash, m->n))
+	    map_add(&m->index, hash, m->n))
 		return PY_NO_MODULE;
 	m->nodes[m->n] = (struct node){.parent = parent, .self = self};
 	return m->base + m->n++;

@@ -73,7 +73,7 @@ static void attest(struct py_witness *w, uint64_t at, uint64_t is)
 
 void py_tree_free(struct py_tree *t)
 {
-	pytable_free(&t->seen);
+	map_free(&t->seen);
 	free(t->branch);
 	*t = (struct py_tree){0};
 }
@@ -209,16 +209,12 @@ static int trace_back(const struct py_runtime *rt, struct py_tree *t, uint32_t l
 
 static int add_branch(struct py_tree *t, struct py_branch b)
 {
-	uint64_t hash = pytable_hash(&b.module, sizeof(b.module), 0);
-	uint32_t pos = 0, i;
-
-	while ((i = pytable_next(&t->seen, hash, &pos)) != PYTABLE_NONE)
-		if (t->branch[i].module == b.module)
-			return 0;
+	if (map_get(&t->seen, b.module) >= 0)
+		return 0;
 	if (t->n == MAX_BRANCHES)
 		return -E2BIG;
 	if (!py_reserve(&t->branch, t->n, 1, sizeof(*t->branch)) ||
-	    pytable_add(&t->seen, hash, t->n))
+	    map_put(&t->seen, b.module, t->n))
 		return -ENOMEM;
 	t->branch[t->n++] = b;
 	return 0;
@@ -252,7 +248,7 @@ int py_tree_find(const struct py_runtime *rt, struct py_tree *t, uint64_t root, 
 {
 	int rc;
 
-	pytable_clear(&t->seen);
+	map_clear(&t->seen);
 	t->n = 0;
 	rc = add_branch(t, (struct py_branch){.module = root});
 	for (uint32_t i = 0; i < t->n && !rc; i++)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "symbolizer/python/internal.h"
 #include "symbolizer/python/pycode.h"
 
@@ -34,13 +35,13 @@ struct raw_stack {
 
 struct py_stacks {
 	struct arena arena;
-	struct pytable stack_index;
+	struct map stack_index;
 	struct py_stack **stacks;
 	uint32_t nstacks;
 	size_t stack_bytes;
 
 	/* Cache that may be dropped. */
-	struct pytable raw_index;
+	struct map raw_index;
 	struct raw_stack *raws;
 	uint64_t *raw_words;
 	uint32_t nraws;
@@ -58,8 +59,8 @@ void py_stacks_free(struct py_stacks *s)
 {
 	if (!s)
 		return;
-	pytable_free(&s->stack_index);
-	pytable_free(&s->raw_index);
+	map_free(&s->stack_index);
+	map_free(&s->raw_index);
 	arena_free(&s->arena);
 	free(s->stacks);
 	free(s->raws);
@@ -71,7 +72,7 @@ static void forget_raws(struct py_stacks *s)
 {
 	s->nraws = 0;
 	s->nraw_words = 0;
-	pytable_clear(&s->raw_index);
+	map_clear(&s->raw_index);
 }
 
 /* The key of an interned stack, besides its frames. */
@@ -100,14 +101,14 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 		like.depth = 1;
 		like.truncated = true;
 	}
-	hash = pytable_hash(frames, like.depth * sizeof(*frames),
+	hash = map_hash(frames, like.depth * sizeof(*frames),
 			    (uint64_t)like.truncated ^ (uintptr_t)like.module);
-	while ((i = pytable_next(&st->stack_index, hash, &pos)) != PYTABLE_NONE)
+	while ((i = map_next(&st->stack_index, hash, &pos)) != MAP_NONE)
 		if (same_stack(st->stacks[i], &like, frames))
 			return st->stacks[i];
 	s = arena_alloc(&st->arena, sizeof(*s) + like.depth * sizeof(*frames));
 	if (!s || !py_reserve(&st->stacks, st->nstacks, 1, sizeof(*st->stacks)) ||
-	    pytable_add(&st->stack_index, hash, st->nstacks))
+	    map_add(&st->stack_index, hash, st->nstacks))
 		return NULL;
 	*s = (struct py_stack){.id = st->nstacks,
 			       .depth = like.depth,
@@ -134,14 +135,14 @@ static void resolve_frames(struct py_runtime *rt, const struct raw *raw,
 
 static uint64_t hash_of(const struct raw *raw)
 {
-	return pytable_hash(raw->words, RAW_WORDS(raw) * sizeof(raw->words[0]), raw->truncated);
+	return map_hash(raw->words, RAW_WORDS(raw) * sizeof(raw->words[0]), raw->truncated);
 }
 
 static struct raw_stack *find_raw(struct py_stacks *s, uint64_t hash, const struct raw *raw)
 {
 	uint32_t pos = 0, i;
 
-	while ((i = pytable_next(&s->raw_index, hash, &pos)) != PYTABLE_NONE) {
+	while ((i = map_next(&s->raw_index, hash, &pos)) != MAP_NONE) {
 		struct raw_stack *r = &s->raws[i];
 
 		if (r->n == raw->n && r->nwords == RAW_WORDS(raw) &&
@@ -164,7 +165,7 @@ static void remember_raw(struct py_stacks *s, uint64_t hash, const struct raw *r
 	if (!r) {
 		if (!py_reserve(&s->raw_words, s->nraw_words, like.nwords, sizeof(uint64_t)) ||
 		    !py_reserve(&s->raws, s->nraws, 1, sizeof(*s->raws)) ||
-		    pytable_add(&s->raw_index, hash, s->nraws))
+		    map_add(&s->raw_index, hash, s->nraws))
 			return;
 		memcpy(s->raw_words + like.at, raw->words, like.nwords * sizeof(uint64_t));
 		s->nraw_words += like.nwords;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/python/python.h"
@@ -371,7 +372,7 @@ static uint64_t hash_of(const struct maps *maps)
 	uint64_t hash = 1;
 	for (const struct mapping *m = NULL; (m = maps_next_exec(maps, m));) {
 		const uint64_t key[] = {m->start, m->end, m->offset, m->inode};
-		hash = pytable_hash(key, sizeof(key), hash);
+		hash = map_hash(key, sizeof(key), hash);
 	}
 	return hash;
 }

@@ -785,39 +785,16 @@ static void test_tables(void **state)
 	}
 }
 
-static void test_table_index(void **state)
-{
-	enum { N = 1000 };
-	struct pytable t = {0};
-	unsigned found = 0;
-	uint32_t pos = 0, i;
-
-	(void)state;
-	assert_int_equal(pytable_next(&t, 1, &pos), PYTABLE_NONE);
-	for (i = 0; i < N; i++)
-		assert_int_equal(pytable_add(&t, i % 10, i), 0);
-	for (pos = 0; (i = pytable_next(&t, 7, &pos)) != PYTABLE_NONE; found++)
-		assert_int_equal(i % 10, 7);
-	assert_int_equal(found, N / 10);
-	pytable_clear(&t);
-	pos = 0;
-	assert_int_equal(pytable_next(&t, 7, &pos), PYTABLE_NONE);
-	pytable_free(&t);
-	assert_true(pytable_hash("abc", 3, 0) != pytable_hash("abd", 3, 0));
-	assert_true(pytable_hash("abc", 3, 0) != pytable_hash("abc", 3, 1));
-	assert_true(pytable_hash("", 0, 0) != pytable_hash("\0", 1, 0));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_tables),	  cmocka_unit_test(test_table_index),
-	    cmocka_unit_test(test_debug_offsets), cmocka_unit_test(test_debug_offsets_wild),
-	    cmocka_unit_test(test_sources),	  cmocka_unit_test(test_torch_dir),
-	    cmocka_unit_test(test_no_python),	  cmocka_unit_test(test_damage),
-	    cmocka_unit_test(test_3_8),		  cmocka_unit_test(test_3_9),
-	    cmocka_unit_test(test_3_10),	  cmocka_unit_test(test_3_11),
-	    cmocka_unit_test(test_3_12),	  cmocka_unit_test(test_3_13),
+	    cmocka_unit_test(test_tables),	       cmocka_unit_test(test_debug_offsets),
+	    cmocka_unit_test(test_debug_offsets_wild), cmocka_unit_test(test_sources),
+	    cmocka_unit_test(test_torch_dir),	       cmocka_unit_test(test_no_python),
+	    cmocka_unit_test(test_damage),	       cmocka_unit_test(test_3_8),
+	    cmocka_unit_test(test_3_9),		       cmocka_unit_test(test_3_10),
+	    cmocka_unit_test(test_3_11),	       cmocka_unit_test(test_3_12),
+	    cmocka_unit_test(test_3_13),
 	};
 
 	return unit_run(tests, NULL, NULL);

@@ -1,0 +1,135 @@
+#include "base/map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_SIZE = 64 };
+
+uint32_t map_next(const struct map *m, uint64_t hash, uint32_t *pos)
+{
+	while (*pos < m->size) {
+		const struct map_slot *s = &m->slot[(hash + *pos) & (m->size - 1)];
+
+		++*pos;
+		if (!s->item1)
+			break;
+		if (s->hash == hash)
+			return s->item1 - 1;
+	}
+	return MAP_NONE;
+}
+
+static void insert(struct map *m, struct map_slot s)
+{
+	uint64_t i = s.hash;
+
+	while (m->slot[i & (m->size - 1)].item1)
+		i++;
+	m->slot[i & (m->size - 1)] = s;
+	m->used++;
+}
+
+/* Items of equal hash keep their order only if the copying starts behind an empty slot: a row of
+ * slots may go on from the last to the first. */
+static void copy_slots(struct map *to, const struct map *from)
+{
+	uint32_t start = 0;
+
+	while (start < from->size && from->slot[start].item1)
+		start++;
+	for (uint32_t i = 0; i < from->size; i++) {
+		struct map_slot s = from->slot[(start + i) & (from->size - 1)];
+
+		if (s.item1)
+			insert(to, s);
+	}
+}
+
+/* Room for one more; the slots are at most half full. */
+static int make_room(struct map *m)
+{
+	struct map bigger = {.size = m->size ? m->size * 2 : FIRST_SIZE};
+
+	if (m->used < m->size / 2)
+		return 0;
+	bigger.slot = bigger.size ? calloc(bigger.size, sizeof(*bigger.slot)) : NULL;
+	if (!bigger.slot)
+		return -ENOMEM;
+	copy_slots(&bigger, m);
+	free(m->slot);
+	*m = bigger;
+	return 0;
+}
+
+int map_add(struct map *m, uint64_t hash, uint32_t item)
+{
+	int rc = make_room(m);
+
+	if (!rc)
+		insert(m, (struct map_slot){hash, item + 1});
+	return rc;
+}
+
+/* A bijection (an odd factor and an xor-shift can be undone), so keys are equal when their hashes
+ * are and need not be stored or compared. */
+static uint64_t hash_of_key(uint64_t key)
+{
+	uint64_t h = key * 0x9e3779b97f4a7c15ULL;
+
+	return h ^ h >> 32;
+}
+
+int64_t map_get(const struct map *m, uint64_t key)
+{
+	uint32_t pos = 0, value = map_next(m, hash_of_key(key), &pos);
+
+	return value == MAP_NONE ? -ENOENT : (int64_t)value;
+}
+
+int map_put(struct map *m, uint64_t key, uint32_t value)
+{
+	uint64_t hash = hash_of_key(key);
+	uint32_t pos = 0;
+
+	if (map_next(m, hash, &pos) == MAP_NONE)
+		return map_add(m, hash, value);
+	m->slot[(hash + pos - 1) & (m->size - 1)].item1 = value + 1;
+	return 0;
+}
+
+void map_clear(struct map *m)
+{
+	if (m->slot)
+		memset(m->slot, 0, m->size * sizeof(*m->slot));
+	m->used = 0;
+}
+
+void map_free(struct map *m)
+{
+	free(m->slot);
+	*m = (struct map){0};
+}
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 m = (unsigned __int128)a * b;
+
+	return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+uint64_t map_hash(const void *bytes, size_t len, uint64_t seed)
+{
+	const uint64_t k0 = 0x9e3779b97f4a7c15ULL, k1 = 0xd1342543de82ef95ULL;
+	const char *p = bytes;
+	uint64_t h = seed ^ mix(len ^ k0, k1);
+	uint64_t w[2];
+
+	for (; len >= 16; len -= 16, p += 16) {
+		memcpy(w, p, 16);
+		h = mix(w[0] ^ k0 ^ h, w[1] ^ k1);
+	}
+	w[0] = w[1] = 0;
+	memcpy(w, p, len);
+	return mix(w[0] ^ k0 ^ h, w[1] ^ k1 ^ h);
+}

@@ -1,0 +1,45 @@
+/* A hash index from 64-bit hashes to item numbers of arrays stored elsewhere (map_next, map_add),
+ * or an exact map by 64-bit keys (map_get, map_put). Use a map in one of the two ways only. */
+#ifndef BASE_MAP_H
+#define BASE_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAP_NONE 0xffffffffU
+
+struct map_slot {
+	uint64_t hash;
+	uint32_t item1; /* item + 1; 0: empty slot */
+};
+
+/* Zero-initialise. Not thread-safe. */
+struct map {
+	struct map_slot *slot;
+	uint32_t size, used; /* size: 0 or a power of two */
+};
+
+/* The items with hash `hash` in the order of map_add, one per call: start with *pos = 0, MAP_NONE
+ * at the end. The caller compares the keys. */
+uint32_t map_next(const struct map *m, uint64_t hash, uint32_t *pos);
+
+/* Add an item, below MAP_NONE, without checking for duplicates. 0 or -ENOMEM. */
+int map_add(struct map *m, uint64_t hash, uint32_t item);
+
+/* The value of `key`, or -ENOENT. */
+int64_t map_get(const struct map *m, uint64_t key);
+
+/* Set or replace the value of `key`, below MAP_NONE. 0, or -ENOMEM with nothing changed. */
+int map_put(struct map *m, uint64_t key, uint32_t value);
+
+/* Remove everything; keep the memory. */
+void map_clear(struct map *m);
+
+/* Free everything; the map stays usable. */
+void map_free(struct map *m);
+
+/* A hash of `len` bytes, for map_next and map_add, or as the `seed` of a further one. Not
+ * collision-resistant: compare keys. */
+uint64_t map_hash(const void *bytes, size_t len, uint64_t seed);
+
+#endif

@@ -1,0 +1,117 @@
+#include "tests/unit/unit.h"
+
+#include <errno.h>
+
+#include "base/map.h"
+
+enum { MANY = 100000 };
+
+static uint64_t key_of(uint64_t i)
+{
+	return i % 2 ? i << 40 : 0x7f1000000000 + 16 * i;
+}
+
+static void an_empty_map_has_nothing(void **state)
+{
+	struct map m = {0};
+	uint32_t pos = 0;
+	(void)state;
+	assert_int_equal(map_next(&m, 1, &pos), MAP_NONE);
+	assert_int_equal(map_get(&m, 0), -ENOENT);
+	map_clear(&m);
+	map_free(&m);
+}
+
+/* Some of the hashes belong into the last slot, so their items go on in the first ones. */
+static void items_of_one_hash_keep_their_order(void **state)
+{
+	static const uint64_t hashes[] = {7, 63, UINT64_MAX, 7 | 1ULL << 40, 8};
+	enum { N = 5, ITEMS = 1000 };
+	struct map m = {0};
+	(void)state;
+	for (uint32_t i = 0; i < ITEMS; i++) {
+		assert_int_equal(map_add(&m, hashes[i % N], i), 0);
+		assert_true(2 * m.used <= m.size);
+	}
+	for (uint32_t k = 0; k < N; k++) {
+		uint32_t pos = 0, want = k;
+		for (uint32_t i; (i = map_next(&m, hashes[k], &pos)) != MAP_NONE; want += N)
+			assert_int_equal(i, want);
+		assert_int_equal(want, k + ITEMS);
+	}
+	uint32_t pos = 0;
+	assert_int_equal(map_next(&m, 9, &pos), MAP_NONE);
+	map_free(&m);
+}
+
+static void many_keys(void **state)
+{
+	struct map m = {0};
+	(void)state;
+	for (uint32_t i = 0; i < MANY; i++) {
+		assert_int_equal(map_get(&m, key_of(i)), -ENOENT);
+		assert_int_equal(map_put(&m, key_of(i), i), 0);
+	}
+	assert_int_equal(m.used, MANY);
+	for (uint32_t i = 0; i < MANY; i++)
+		assert_int_equal(map_get(&m, key_of(i)), i);
+	assert_int_equal(map_get(&m, key_of(MANY)), -ENOENT);
+	map_free(&m);
+}
+
+static void values_are_replaced(void **state)
+{
+	static const uint64_t keys[] = {0, 1, 1ULL << 32, 1ULL << 63, UINT64_MAX};
+	enum { N = 5 };
+	struct map m = {0};
+	(void)state;
+	for (uint32_t i = 0; i < 20 * N; i++)
+		assert_int_equal(map_put(&m, keys[i % N], i), 0);
+	assert_int_equal(m.used, N);
+	for (uint32_t k = 0; k < N; k++)
+		assert_int_equal(map_get(&m, keys[k]), 19 * N + k);
+	assert_int_equal(map_put(&m, 0, MAP_NONE - 1), 0);
+	assert_int_equal(map_get(&m, 0), MAP_NONE - 1);
+	map_free(&m);
+}
+
+static void a_cleared_map_is_filled_again(void **state)
+{
+	struct map m = {0};
+	(void)state;
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < 1000; i++)
+			assert_int_equal(map_put(&m, i, i + round), 0);
+		uint32_t size = m.size;
+		assert_int_equal(map_get(&m, 999), 999 + round);
+		map_clear(&m);
+		assert_int_equal(map_get(&m, 999), -ENOENT);
+		assert_int_equal(m.size, size);
+		assert_int_equal(m.used, 0);
+	}
+	map_free(&m);
+	assert_int_equal(map_put(&m, 1, 2), 0);
+	assert_int_equal(map_get(&m, 1), 2);
+	map_free(&m);
+}
+
+static void hashes_differ(void **state)
+{
+	(void)state;
+	assert_true(map_hash("abc", 3, 0) != map_hash("abd", 3, 0));
+	assert_true(map_hash("abc", 3, 0) != map_hash("abc", 3, 1));
+	assert_true(map_hash("", 0, 0) != map_hash("\0", 1, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(an_empty_map_has_nothing),
+	    cmocka_unit_test(items_of_one_hash_keep_their_order),
+	    cmocka_unit_test(many_keys),
+	    cmocka_unit_test(values_are_replaced),
+	    cmocka_unit_test(a_cleared_map_is_filled_again),
+	    cmocka_unit_test(hashes_differ),
+	};
+	return unit_run(tests, NULL, NULL);
+}
