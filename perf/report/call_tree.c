@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/intern.h"
+#include "base/map.h"
 #include "base/text.h"
 
 enum { NAME_MAX_LEN = 512 };
@@ -36,7 +37,7 @@ struct call_tree {
 	struct intern stack_ids; /* struct stack_key */
 	uint32_t *stack_nodes;	 /* by id in `stack_ids`: the node of the innermost frame */
 	size_t stacks_room;
-	struct ptrmap op_names; /* op_desc to id in `names` */
+	struct map op_names; /* op_desc to id in `names` */
 	struct call_node *nodes;
 	size_t nodes_room;
 	bool has_totals; /* total_ns is set by call_tree_callers, not summed from children */
@@ -85,11 +86,11 @@ static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
 
 static int64_t op_name(struct call_tree *t, const struct op_desc *op)
 {
-	int64_t id = ptrmap_get(&t->op_names, op);
+	int64_t id = map_get(&t->op_names, (uintptr_t)op);
 	if (id >= 0)
 		return id;
 	id = name_id(t, op->name, strlen(op->name), op->name);
-	if (id >= 0 && ptrmap_put(&t->op_names, op, (uint32_t)id))
+	if (id >= 0 && map_put(&t->op_names, (uintptr_t)op, (uint32_t)id))
 		return -ENOMEM;
 	return id;
 }
@@ -349,7 +350,7 @@ void call_tree_free(struct call_tree *t)
 	intern_free(&t->names);
 	intern_free(&t->node_ids);
 	intern_free(&t->stack_ids);
-	ptrmap_free(&t->op_names);
+	map_free(&t->op_names);
 	arena_free(&t->texts);
 	free(t->threads);
 	free(t->name_texts);

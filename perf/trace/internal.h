@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/map.h"
 #include "base/ranges.h"
 #include "perf/trace/trace_format.h"
 #include "perf/trace/trace_query.h"
@@ -189,7 +190,7 @@ struct trace_ids {
 	size_t scratch_size;
 
 	struct intern strings, ops, metas, frames, stacks, threads;
-	struct ptrmap op_ids, frame_ids, stack_ids; /* cache of numbers by address */
+	struct map op_ids, frame_ids, stack_ids; /* cache of numbers by address */
 	bool *frame_has_text;
 	uint32_t frame_has_text_size;
 };

@@ -55,7 +55,7 @@ static int put_op_args(struct trace_ids *t, struct out *o, const struct op_arg *
 
 int64_t trace_ids_op(struct trace_ids *t, const struct op_desc *op)
 {
-	int64_t id = ptrmap_get(&t->op_ids, op);
+	int64_t id = map_get(&t->op_ids, (uintptr_t)op);
 	if (id >= 0)
 		return id;
 	struct out o = {.p = t->scratch, .end = t->scratch + t->scratch_size};
@@ -75,7 +75,7 @@ int64_t trace_ids_op(struct trace_ids *t, const struct op_desc *op)
 	id = define(t, &t->ops, TRACE_OP, &o, t->scratch);
 	if (id < 0)
 		return id;
-	r = ptrmap_put(&t->op_ids, op, (uint32_t)id);
+	r = map_put(&t->op_ids, (uintptr_t)op, (uint32_t)id);
 	return r ? r : id;
 }
 
@@ -96,7 +96,7 @@ static int note_text(struct trace_ids *t, uint32_t frame, bool has_text)
 
 static int64_t frame_id(struct trace_ids *t, const struct py_frame *f)
 {
-	int64_t id = ptrmap_get(&t->frame_ids, f);
+	int64_t id = map_get(&t->frame_ids, (uintptr_t)f);
 	if (id >= 0)
 		return id;
 	uint8_t buf[128];
@@ -120,13 +120,13 @@ static int64_t frame_id(struct trace_ids *t, const struct py_frame *f)
 	r = t->frames.used > before ? note_text(t, (uint32_t)id, f->text) : 0;
 	if (r)
 		return r;
-	r = ptrmap_put(&t->frame_ids, f, (uint32_t)id);
+	r = map_put(&t->frame_ids, (uintptr_t)f, (uint32_t)id);
 	return r ? r : id;
 }
 
 int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s)
 {
-	int64_t id = ptrmap_get(&t->stack_ids, s);
+	int64_t id = map_get(&t->stack_ids, (uintptr_t)s);
 	if (id >= 0)
 		return id;
 	struct out o = {.p = t->scratch, .end = t->scratch + t->scratch_size};
@@ -147,7 +147,7 @@ int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s)
 	id = define(t, &t->stacks, TRACE_STACK, &o, t->scratch);
 	if (id < 0)
 		return id;
-	int r = ptrmap_put(&t->stack_ids, s, (uint32_t)id);
+	int r = map_put(&t->stack_ids, (uintptr_t)s, (uint32_t)id);
 	return r ? r : id;
 }
 
@@ -165,7 +165,7 @@ static int write_thread(struct trace_ids *t, uint64_t number, int32_t pid, int32
 
 int trace_ids_frame_text(struct trace_ids *t, const struct py_frame *f)
 {
-	int64_t id = f->text ? ptrmap_get(&t->frame_ids, f) : -1;
+	int64_t id = f->text ? map_get(&t->frame_ids, (uintptr_t)f) : -1;
 	if (id < 0 || t->frame_has_text[id])
 		return 0;
 	uint8_t buf[32];
@@ -204,9 +204,9 @@ int64_t trace_ids_meta(void *ids, const void *payload, uint32_t len)
 
 void trace_ids_forget(struct trace_ids *t)
 {
-	ptrmap_free(&t->op_ids);
-	ptrmap_free(&t->frame_ids);
-	ptrmap_free(&t->stack_ids);
+	map_free(&t->op_ids);
+	map_free(&t->frame_ids);
+	map_free(&t->stack_ids);
 }
 
 static struct intern *table_at(struct trace_ids *t, size_t i)
