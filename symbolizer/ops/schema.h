@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 
 /* The C++ parameters of a function, from its mangled name; they determine how each argument is
  * passed. */
@@ -166,8 +167,7 @@ int schema_scan(const char *rodata, size_t len, schema_scan_fn *fn, void *arg);
 struct schema_index {
 	struct schema_text *texts; /* all texts found */
 	size_t ntexts, room;
-	uint32_t *table; /* open addressing by operator name; index into texts + 1; 0: empty */
-	size_t table_size;
+	struct map by_name; /* by hash of the operator name, to the index in `texts` */
 };
 
 /* Add the texts in the `len` bytes at `rodata`, which are borrowed until schema_index_free. Call it

@@ -84,15 +84,10 @@ static bool is_owner(const char *s, const char *owner, size_t n)
 static int collect(const char *text, size_t len, void *arg)
 {
 	struct schema_index *x = arg;
-	if (x->ntexts == x->room) {
-		size_t room = x->room ? 2 * x->room : 8192;
-		void *grown = reallocarray(x->texts, room, sizeof(*x->texts));
-		if (!grown)
-			return -ENOMEM;
-		x->texts = grown;
-		x->room = room;
-	}
 	size_t n = name_length(text, text + len);
+	if (array_grow(&x->texts, &x->room, x->ntexts + 1, sizeof(*x->texts)) ||
+	    map_add(&x->by_name, hash(text, n), (uint32_t)x->ntexts))
+		return -ENOMEM;
 	x->texts[x->ntexts++] = (struct schema_text){
 	    .text = text,
 	    .len = (uint32_t)len,
@@ -103,31 +98,13 @@ static int collect(const char *text, size_t len, void *arg)
 
 int schema_index_add(struct schema_index *x, const char *rodata, size_t len)
 {
-	int rc = schema_scan(rodata, len, collect, x);
-	if (rc)
-		return rc;
-	size_t size = 1024;
-	while (size < 2 * x->ntexts)
-		size *= 2;
-	uint32_t *table = calloc(size, sizeof(*table));
-	if (!table)
-		return -ENOMEM;
-	for (size_t i = 0; i < x->ntexts; i++) {
-		size_t slot = hash(x->texts[i].text, x->texts[i].name_len) & (size - 1);
-		while (table[slot])
-			slot = (slot + 1) & (size - 1);
-		table[slot] = (uint32_t)i + 1;
-	}
-	free(x->table);
-	x->table = table;
-	x->table_size = size;
-	return 0;
+	return schema_scan(rodata, len, collect, x);
 }
 
 void schema_index_free(struct schema_index *x)
 {
 	free(x->texts);
-	free(x->table);
+	map_free(&x->by_name);
 	*x = (struct schema_index){0};
 }
 
@@ -220,9 +197,10 @@ static void consider(struct search *q, const char *text, size_t len)
 /* Texts whose name is `name`. */
 static void search_exact(const struct schema_index *x, const char *name, size_t n, struct search *q)
 {
-	size_t mask = x->table_size - 1;
-	for (size_t slot = hash(name, n) & mask; x->table[slot]; slot = (slot + 1) & mask) {
-		const struct schema_text *t = &x->texts[x->table[slot] - 1];
+	const uint32_t h = hash(name, n);
+	uint32_t pos = 0, i;
+	while ((i = map_next(&x->by_name, h, &pos)) != MAP_NONE) {
+		const struct schema_text *t = &x->texts[i];
 		if (t->name_len == n && is_owner(t->text, name, n))
 			consider(q, t->text, t->len);
 	}
@@ -250,7 +228,7 @@ int schema_index_find(const struct schema_index *x, const struct cxx_function *f
 	char name[512];
 	size_t n = strlen(fn->owner), np = sizeof(prefix) - 1;
 
-	if (!n || n + np >= sizeof(name) || !x->table)
+	if (!n || n + np >= sizeof(name))
 		return -ENOENT;
 	memcpy(name, prefix, np);
 	memcpy(name + np, fn->owner, n + 1);

@@ -4,20 +4,21 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 
 enum {
 	NAME_MAX_LEN = 1024,
 	DEPTH_MAX = 8,
 	BASES_MAX = 8,
-	FIRST_SLOTS = 64,
 	OFFSET_TO_TOP_MAX = 1 << 20,
 };
 
 struct rtti {
 	const struct mem *mem;
 	struct arena arena;
-	struct rtti_class **slots; /* open addressing by vtable */
-	size_t nslots, used;
+	struct rtti_class **classes;
+	size_t n, room;
+	struct map by_vtable;
 };
 
 struct rtti *rtti_new(const struct mem *m)
@@ -26,12 +27,6 @@ struct rtti *rtti_new(const struct mem *m)
 	if (!r)
 		return NULL;
 	r->mem = m;
-	r->nslots = FIRST_SLOTS;
-	r->slots = calloc(r->nslots, sizeof(struct rtti_class *));
-	if (!r->slots) {
-		free(r);
-		return NULL;
-	}
 	return r;
 }
 
@@ -40,35 +35,9 @@ void rtti_free(struct rtti *r)
 	if (!r)
 		return;
 	arena_free(&r->arena);
-	free(r->slots);
+	map_free(&r->by_vtable);
+	free(r->classes);
 	free(r);
-}
-
-static size_t class_slot(const struct rtti *r, uint64_t vtable)
-{
-	size_t i = (size_t)((vtable >> 3) * 0x9e3779b97f4a7c15ULL >> 32) & (r->nslots - 1);
-	while (r->slots[i] && r->slots[i]->vtable != vtable)
-		i = (i + 1) & (r->nslots - 1);
-	return i;
-}
-
-static bool grow(struct rtti *r)
-{
-	struct rtti_class **old = r->slots;
-	size_t nold = r->nslots;
-	if (r->used * 2 < nold)
-		return true;
-	r->slots = calloc(nold * 2, sizeof(struct rtti_class *));
-	if (!r->slots) {
-		r->slots = old;
-		return false;
-	}
-	r->nslots = nold * 2;
-	for (size_t i = 0; i < nold; i++)
-		if (old[i])
-			r->slots[class_slot(r, old[i]->vtable)] = old[i];
-	free(old);
-	return true;
 }
 
 static bool is_user_pointer(uint64_t p)
@@ -169,15 +138,14 @@ static struct rtti_class *read_class(struct rtti *r, uint64_t vtable)
 
 struct rtti_class *rtti_of_vtable(struct rtti *r, uint64_t vtable)
 {
-	size_t i = class_slot(r, vtable);
-	if (r->slots[i])
-		return r->slots[i];
+	int64_t i = map_get(&r->by_vtable, vtable);
+	if (i >= 0)
+		return r->classes[i];
 	struct rtti_class *c = read_class(r, vtable);
-	if (!c || !grow(r))
+	if (!c || array_grow(&r->classes, &r->room, r->n + 1, sizeof(struct rtti_class *)) ||
+	    map_put(&r->by_vtable, vtable, (uint32_t)r->n))
 		return NULL;
-	r->slots[class_slot(r, vtable)] = c;
-	r->used++;
-	return c;
+	return r->classes[r->n++] = c;
 }
 
 struct rtti_class *rtti_of_object(struct rtti *r, uint64_t addr)

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
+#include "base/map.h"
 #include "symbolizer/target/process.h"
 
 #define INT3 0xcc
-
-enum { NONE = 0, FIRST_SLOTS = 64 };
 
 struct breakpoints {
 	unsigned refs;
@@ -20,9 +20,9 @@ struct breakpoints {
 	int mem; /* /proc/PID/mem */
 	struct share *share;
 	uint64_t scratch;
-	struct breakpoint *bp; /* by index; `slot` hashes addresses to index + 1 */
-	uint32_t *slot;
-	size_t n, room, slots, live;
+	struct breakpoint *bp;
+	struct map by_addr; /* to the index in `bp` */
+	size_t n, room, live;
 	struct use *use; /* [0] is none */
 	size_t nuse, use_room;
 	uint32_t free_use;
@@ -76,7 +76,7 @@ void breakpoints_put(struct breakpoints *s)
 			forget_byte(s, &s->bp[i]);
 	close(s->mem);
 	free(s->bp);
-	free(s->slot);
+	map_free(&s->by_addr);
 	free(s->use);
 	free(s);
 }
@@ -103,47 +103,20 @@ uint64_t breakpoints_scratch(const struct breakpoints *s)
 	return s->scratch;
 }
 
-static size_t breakpoint_slot(const struct breakpoints *s, uint64_t addr)
-{
-	return (addr * 0x9e3779b97f4a7c15ULL >> 20) & (s->slots - 1);
-}
-
 struct breakpoint *breakpoints_find(struct breakpoints *s, uint64_t addr)
 {
-	for (size_t i = s->slots ? breakpoint_slot(s, addr) : 0; s->slots && s->slot[i] != NONE;
-	     i = (i + 1) & (s->slots - 1))
-		if (s->bp[s->slot[i] - 1].addr == addr)
-			return &s->bp[s->slot[i] - 1];
-	return NULL;
+	int64_t i = map_get(&s->by_addr, addr);
+	return i < 0 ? NULL : &s->bp[i];
 }
 
-static void enter(struct breakpoints *s, uint32_t index)
+static int enter(struct breakpoints *s, const struct breakpoint *b, struct breakpoint **out)
 {
-	size_t i = breakpoint_slot(s, s->bp[index].addr);
-	while (s->slot[i] != NONE)
-		i = (i + 1) & (s->slots - 1);
-	s->slot[i] = index + 1;
-}
-
-/* Keeps the slots at most half full. */
-static int grow(struct breakpoints *s)
-{
-	size_t room = s->room ? 2 * s->room : FIRST_SLOTS;
-	if (s->n < s->room)
-		return 0;
-	struct breakpoint *bp = reallocarray(s->bp, room, sizeof(*bp));
-	if (!bp)
-		return -ENOMEM;
-	s->bp = bp;
-	uint32_t *slot = calloc(2 * room, sizeof(*slot));
-	if (!slot)
-		return -ENOMEM;
-	free(s->slot);
-	s->slot = slot;
-	s->slots = 2 * room;
-	s->room = room;
-	for (uint32_t i = 0; i < s->n; i++)
-		enter(s, i);
+	int r = array_grow(&s->bp, &s->room, s->n + 1, sizeof(*s->bp));
+	r = r ? r : map_put(&s->by_addr, b->addr, (uint32_t)s->n);
+	if (r)
+		return r;
+	*out = &s->bp[s->n++];
+	**out = *b;
 	return 0;
 }
 
@@ -153,14 +126,8 @@ static int add_use(struct breakpoints *s, struct breakpoint *b, const struct use
 	if (at) {
 		s->free_use = s->use[at].next;
 	} else {
-		if (s->nuse >= s->use_room) {
-			size_t room = s->use_room ? 2 * s->use_room : FIRST_SLOTS;
-			struct use *u = reallocarray(s->use, room, sizeof(*u));
-			if (!u)
-				return -ENOMEM;
-			s->use = u;
-			s->use_room = room;
-		}
+		if (array_grow(&s->use, &s->use_room, s->nuse + 1, sizeof(*s->use)))
+			return -ENOMEM;
 		at = (uint32_t)s->nuse++;
 	}
 	s->use[at] = *use;
@@ -283,13 +250,7 @@ static int new_breakpoint(struct breakpoints *s, uint64_t addr, const uint8_t co
 	if (!r && there != code[0])
 		r = -EBUSY;
 	r = r ? r : understand(s, &b);
-	r = r ? r : grow(s);
-	if (r)
-		return r;
-	s->bp[s->n] = b;
-	enter(s, (uint32_t)s->n);
-	*out = &s->bp[s->n++];
-	return 0;
+	return r ? r : enter(s, &b, out);
 }
 
 int breakpoints_add(struct breakpoints *s, uint64_t addr, const uint8_t code[CODE_BYTES],
@@ -336,12 +297,9 @@ static int copy_breakpoint(const struct breakpoints *from, const struct breakpoi
 			   struct breakpoints *to)
 {
 	struct breakpoint *c;
-	int r = grow(to);
+	int r = enter(to, b, &c);
 	if (r)
 		return r;
-	to->bp[to->n] = *b;
-	enter(to, (uint32_t)to->n);
-	c = &to->bp[to->n++];
 	c->live = false;
 	c->first_use = 0;
 	r = make_live(to, c, b->live);
@@ -361,8 +319,7 @@ static void take_out(const struct breakpoints *from, struct breakpoints *to)
 	for (size_t i = 0; i < to->n; i++)
 		if (to->bp[i].live)
 			forget_byte(to, &to->bp[i]);
-	if (to->slots)
-		memset(to->slot, NONE, to->slots * sizeof(*to->slot));
+	map_clear(&to->by_addr);
 	to->n = to->live = 0;
 }
 
