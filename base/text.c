@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "base/text.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -144,6 +146,26 @@ const char *text_counted(char *out, size_t size, uint64_t n, const char *word)
 	char number[27];
 	snprintf(out, size, "%s %s%s", text_count(number, sizeof(number), n), word,
 		 n == 1 ? "" : "s");
+	return out;
+}
+
+const char *text_float(char *out, size_t size, double f)
+{
+	if (isnan(f) || isinf(f)) {
+		snprintf(out, size, "%s", isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
+		return out;
+	}
+	/* 15 digits suffice if they round-trip: %g drops trailing zeros, so no shorter form of a
+	 * normal double is missed. Subnormals have fewer significant digits. */
+	int digits = fpclassify(f) == FP_SUBNORMAL ? 1 : 15;
+	for (; digits <= 17; digits++) {
+		snprintf(out, size, "%.*g", digits, f);
+		if (strtod(out, NULL) == f)
+			break;
+	}
+	size_t len = strlen(out);
+	if (!strpbrk(out, ".e") && len + 2 < size)
+		memcpy(out + len, ".0", 3);
 	return out;
 }
 

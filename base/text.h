@@ -41,6 +41,10 @@ const char *text_count(char *out, size_t size, uint64_t n);
 /* "1 op", "1,234 ops": the number and the word, with a plural s. Returns out. */
 const char *text_counted(char *out, size_t size, uint64_t n, const char *word);
 
+/* The shortest decimal that parses to the same double, with ".0" for whole numbers, as Python's
+ * repr: "1e-05", "0.1", "2.0"; "nan", "inf", "-inf". Returns out; 32 bytes are always enough. */
+const char *text_float(char *out, size_t size, double f);
+
 /* A duration in ns, in a unit that suits its size: "412 us", "1.9 ms", "12.4 s". Returns out. */
 const char *text_ns(char *out, size_t size, uint64_t ns);
 

@@ -50,7 +50,7 @@ static void put_string(FILE *f, const char *s)
 void json_write_float(FILE *f, double d)
 {
 	char text[32];
-	value_float(text, sizeof(text), d);
+	text_float(text, sizeof(text), d);
 	if (isfinite(d))
 		fputs(text, f);
 	else

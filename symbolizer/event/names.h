@@ -52,10 +52,6 @@ const char *names_memory_format(int code);
 
 /* Values of an event as text. */
 
-/* The shortest decimal that parses to the same double, with ".0" for whole numbers, as Python's
- * repr: "1e-05", "0.1", "2.0"; "nan", "inf", "-inf". Returns out; 32 bytes are always enough. */
-const char *value_float(char *out, size_t size, double f);
-
 /* A value as Python would show it: "1e-05", "True", "None", "'sum'", "torch.float32", "[1, 2]",
  * "(1+2j)", "not decoded: why"; a tensor is "Tensor(2, 3)". Truncated with "..." when it does not
  * fit. Control characters are not escaped: print it with text_print_safe. Returns out. */

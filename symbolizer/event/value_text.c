@@ -3,8 +3,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 /* Text builder; output that does not fit is dropped and sets `full`. */
 struct buf {
@@ -38,26 +39,6 @@ static const char *finish(struct buf *b)
 		memcpy(b->out + at, "...", 4);
 	}
 	return b->out;
-}
-
-const char *value_float(char *out, size_t size, double f)
-{
-	if (isnan(f) || isinf(f)) {
-		snprintf(out, size, "%s", isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
-		return out;
-	}
-	/* 15 digits suffice if they round-trip: %g drops trailing zeros, so no shorter form of a
-	 * normal double is missed. Subnormals have fewer significant digits. */
-	int digits = fpclassify(f) == FP_SUBNORMAL ? 1 : 15;
-	for (; digits <= 17; digits++) {
-		snprintf(out, size, "%.*g", digits, f);
-		if (strtod(out, NULL) == f)
-			break;
-	}
-	size_t len = strlen(out);
-	if (!strpbrk(out, ".e") && len + 2 < size)
-		memcpy(out + len, ".0", 3);
-	return out;
 }
 
 static void add_dims(struct buf *b, const int64_t *dims, unsigned n)
@@ -94,7 +75,7 @@ static void add_int(struct buf *b, const struct value *v)
 /* One part of a complex number; whole numbers without ".0". */
 static const char *part(char *out, size_t size, double f)
 {
-	value_float(out, size, f);
+	text_float(out, size, f);
 	size_t n = strlen(out);
 	if (n > 2 && !strcmp(out + n - 2, ".0"))
 		out[n - 2] = '\0';
@@ -136,7 +117,7 @@ static void add_scalar(struct buf *b, const struct value *v)
 {
 	char text[32];
 	if (v->scalar == VALUE_FLOAT)
-		buf_printf(b, "%s", value_float(text, sizeof(text), v->f));
+		buf_printf(b, "%s", text_float(text, sizeof(text), v->f));
 	else if (v->scalar == VALUE_BOOL)
 		buf_printf(b, v->i ? "True" : "False");
 	else
@@ -160,7 +141,7 @@ static void add_value(struct buf *b, const struct value *v)
 		add_int(b, v);
 		break;
 	case VALUE_FLOAT:
-		buf_printf(b, "%s", value_float(text, sizeof(text), v->f));
+		buf_printf(b, "%s", text_float(text, sizeof(text), v->f));
 		break;
 	case VALUE_BOOL:
 		buf_printf(b, v->i ? "True" : "False");

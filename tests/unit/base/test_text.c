@@ -1,7 +1,9 @@
 
 #include "tests/unit/unit.h"
 
+#include <float.h>
 #include <locale.h>
+#include <math.h>
 
 #include "base/table.h"
 #include "base/text.h"
@@ -264,6 +266,37 @@ static void boxes(void **state)
 	table_free(t);
 }
 
+static void floats_read_back_the_same(void **state)
+{
+	(void)state;
+	static const double numbers[] = {0.0,
+					 -0.0,
+					 1.0,
+					 0.1,
+					 1.0 / 3,
+					 1e-5,
+					 1e300,
+					 5e-324,
+					 DBL_MIN,
+					 DBL_MAX,
+					 123456789012345678.0,
+					 1e15,
+					 1e16,
+					 2.5e-310,
+					 3.14159265358979};
+	char text[32];
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		double back = strtod(text_float(text, sizeof(text), numbers[i]), NULL);
+		assert_memory_equal(&back, &numbers[i], sizeof(back));
+		assert_non_null(strpbrk(text, ".e"));
+	}
+	assert_string_equal(text_float(text, sizeof(text), 0.1), "0.1");
+	assert_string_equal(text_float(text, sizeof(text), 1e-5), "1e-05");
+	assert_string_equal(text_float(text, sizeof(text), 5e-324), "5e-324");
+	assert_string_equal(text_float(text, sizeof(text), 2), "2.0");
+	assert_string_equal(text_float(text, sizeof(text), NAN), "nan");
+}
+
 static void csv_fields(void **state)
 {
 	(void)state;
@@ -308,6 +341,7 @@ int main(void)
 	    cmocka_unit_test(columns_line_up),
 	    cmocka_unit_test(a_reset_table_is_new),
 	    cmocka_unit_test(boxes),
+	    cmocka_unit_test(floats_read_back_the_same),
 	    cmocka_unit_test(csv_fields),
 	};
 	return unit_run(tests, NULL, NULL);

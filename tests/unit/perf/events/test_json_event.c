@@ -1,7 +1,6 @@
 
 #include "tests/unit/unit.h"
 
-#include <float.h>
 #include <jansson.h>
 
 #include "perf/events/json_event.h"
@@ -159,37 +158,6 @@ static void strings_are_valid_and_harmless(void **state)
 	}
 }
 
-static void floats_read_back_the_same(void **state)
-{
-	(void)state;
-	static const double numbers[] = {0.0,
-					 -0.0,
-					 1.0,
-					 0.1,
-					 1.0 / 3,
-					 1e-5,
-					 1e300,
-					 5e-324,
-					 DBL_MIN,
-					 DBL_MAX,
-					 123456789012345678.0,
-					 1e15,
-					 1e16,
-					 2.5e-310,
-					 3.14159265358979};
-	char text[32];
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		double back = strtod(value_float(text, sizeof(text), numbers[i]), NULL);
-		assert_memory_equal(&back, &numbers[i], sizeof(back));
-		assert_non_null(strpbrk(text, ".e"));
-	}
-	assert_string_equal(value_float(text, sizeof(text), 0.1), "0.1");
-	assert_string_equal(value_float(text, sizeof(text), 1e-5), "1e-05");
-	assert_string_equal(value_float(text, sizeof(text), 5e-324), "5e-324");
-	assert_string_equal(value_float(text, sizeof(text), 2), "2.0");
-	assert_string_equal(value_float(text, sizeof(text), NAN), "nan");
-}
-
 static void values_as_python_shows_them(void **state)
 {
 	(void)state;
@@ -315,7 +283,6 @@ int main(void)
 	    cmocka_unit_test(every_kind_of_value),
 	    cmocka_unit_test(the_stack_is_the_one_that_locates),
 	    cmocka_unit_test(strings_are_valid_and_harmless),
-	    cmocka_unit_test(floats_read_back_the_same),
 	    cmocka_unit_test(values_as_python_shows_them),
 	    cmocka_unit_test(a_block_for_people),
 	    cmocka_unit_test(a_backward_block),
