@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/report/report.h"
 
@@ -167,79 +167,79 @@ int trace_diff_print(FILE *f, const struct trace_diff *d, const struct trace_dif
 	return r ? r : ferror(f) ? -EIO : 0;
 }
 
-static void json_string(FILE *f, const char *key, const char *s)
-{
-	fprintf(f, "\"%s\":", key);
-	if (s)
-		json_write_string(f, s, strlen(s));
-	else
-		fputs("null", f);
-}
-
 /* One side of a row; null when the trace does not have it. */
-static void json_side(FILE *f, const char *key, const struct aggregate_row *r)
+static void json_side(struct json_out *j, const char *key, const struct aggregate_row *r)
 {
-	fprintf(f, ",\"%s\":", key);
 	if (!r) {
-		fputs("null", f);
+		json_nothing(j, key);
 		return;
 	}
-	fprintf(f,
-		"{\"calls\":%" PRIu64 ",\"total_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64
-		",\"mean_ns\":%" PRIu64 ",\"p50_ns\":%" PRIu64 ",",
-		r->calls, r->total_ns, r->self_ns, report_mean(r), aggregate_quantile(r, 0.5));
-	json_string(f, "shape", r->shape);
-	fprintf(f, ",\"line\":%" PRId32 "}", r->line);
+	json_open(j, key, '{');
+	json_u64(j, "calls", r->calls);
+	json_u64(j, "total_ns", r->total_ns);
+	json_u64(j, "self_ns", r->self_ns);
+	json_u64(j, "mean_ns", report_mean(r));
+	json_u64(j, "p50_ns", aggregate_quantile(r, 0.5));
+	json_text(j, "shape", r->shape);
+	json_i64(j, "line", r->line);
+	json_close(j, '}');
 }
 
-static void json_row(FILE *f, const struct trace_diff_row *r)
+static void json_row(struct json_out *j, const struct trace_diff_row *r)
 {
 	const struct aggregate_row *e = either(r);
 	char text[32];
-	putc('{', f);
-	json_string(f, "op", e->op);
-	putc(',', f);
-	json_string(f, "phase", e->phase == PHASE_BACKWARD ? "backward" : "forward");
-	putc(',', f);
-	json_string(f, "file", e->file);
-	putc(',', f);
-	json_string(f, "function", e->function);
-	putc(',', f);
-	json_string(f, "verdict", verdict(text, sizeof(text), r, false));
-	fprintf(f, ",\"changed\":%s,\"change_ns\":%.0f,\"p\":%.3g,\"ratio\":",
-		trace_diff_is_change(r) ? "true" : "false", r->change_ns, r->p);
+	json_open(j, NULL, '{');
+	json_text(j, "op", e->op);
+	json_text(j, "phase", e->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_text(j, "file", e->file);
+	json_text(j, "function", e->function);
+	json_text(j, "verdict", verdict(text, sizeof(text), r, false));
+	json_bool(j, "changed", trace_diff_is_change(r));
+	json_format(j, "change_ns", "%.0f", r->change_ns);
+	json_format(j, "p", "%.3g", r->p);
 	if (r->ratio > 0)
-		fprintf(f, "%.4f", r->ratio);
+		json_format(j, "ratio", "%.4f", r->ratio);
 	else
-		fputs("null", f);
-	json_side(f, "before", r->a);
-	json_side(f, "after", r->b);
-	putc('}', f);
+		json_nothing(j, "ratio");
+	json_side(j, "before", r->a);
+	json_side(j, "after", r->b);
+	json_close(j, '}');
 }
 
-static void json_total(FILE *f, const char *key, const struct aggregate *a)
+static void json_total(struct json_out *j, const char *key, const struct aggregate *a)
 {
 	struct aggregate_totals t;
 	aggregate_totals(a, &t);
-	fprintf(f, "\"%s\":{\"ops\":%" PRIu64 ",\"self_ns\":%" PRIu64 ",\"lost\":%" PRIu64 "}", key,
-		t.events, t.self_ns, t.lost);
+	json_open(j, key, '{');
+	json_u64(j, "ops", t.events);
+	json_u64(j, "self_ns", t.self_ns);
+	json_u64(j, "lost", t.lost);
+	json_close(j, '}');
 }
 
 int trace_diff_print_json(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)
 {
-	fputs("{\"summary\":{", f);
-	json_total(f, "before", opts->a);
-	putc(',', f);
-	json_total(f, "after", opts->b);
-	fprintf(f,
-		",\"changed\":%zu,\"calls_ratio\":%.4f,\"time_ratio\":%.4f,"
-		"\"spread\":%.4f},\n\"rows\":[",
-		d->changed, d->calls_ratio, d->time_ratio, d->spread);
+	struct json_out j = {.f = f};
+	json_open(&j, NULL, '{');
+	json_open(&j, "summary", '{');
+	json_total(&j, "before", opts->a);
+	json_total(&j, "after", opts->b);
+	json_u64(&j, "changed", d->changed);
+	json_format(&j, "calls_ratio", "%.4f", d->calls_ratio);
+	json_format(&j, "time_ratio", "%.4f", d->time_ratio);
+	json_format(&j, "spread", "%.4f", d->spread);
+	json_close(&j, '}');
+	json_line(&j);
+	json_open(&j, "rows", '[');
 	for (size_t i = 0; i < d->n; i++) {
-		fputs(i ? ",\n" : "\n", f);
-		json_row(f, &d->rows[i]);
+		json_line(&j);
+		json_row(&j, &d->rows[i]);
 	}
-	fputs("\n]}\n", f);
+	json_line(&j);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	putc('\n', f);
 	return ferror(f) ? -EIO : 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
 #include "symbolizer/event/event.h"
 
 /* One JSON object without a newline. Keys, in this order:
@@ -24,24 +25,16 @@
  *   others       value: int, float, bool, scalar (a number or a bool), complex [re, im], string,
  *                dtype, device, layout, memory_format, generator (always null), none (null)
  *
- * Floats are the shortest decimals that read back as the same double; NaN and the infinities, which
- * JSON lacks, are the strings "nan", "inf", "-inf". Integers are exact. Bytes that are not UTF-8
- * become U+FFFD.
+ * Floats are as json_float writes them, integers are exact.
  *
  * stack: the Python stack of the call, innermost frame first, of {file, line, function, column,
  * end_column}; columns are null when unknown; [] without a stack. A backward event has the stack of
  * its forward op where that is known. */
 void json_event(FILE *f, const struct op_event *ev);
 
-/* A JSON array of the arguments or of the results, as in json_event. */
-void json_args(FILE *f, const struct op_event *ev);
-void json_results(FILE *f, const struct op_event *ev);
-
-/* A JSON number; NaN and the infinities as strings, as in json_event. */
-void json_write_float(FILE *f, double d);
-
-/* A JSON string of the first `len` bytes of s, escaped. */
-void json_write_string(FILE *f, const char *s, size_t len);
+/* The arguments or the results, an array as in json_event; `key` as for json_open. */
+typedef void json_values_fn(struct json_out *j, const char *key, const struct op_event *ev);
+json_values_fn json_args, json_results;
 
 /* The tensor statistics of an event (ev->stats is not NULL), one JSON object without a newline:
  *

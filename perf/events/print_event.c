@@ -9,7 +9,6 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/events/internal.h"
-#include "perf/events/json_event.h"
 #include "symbolizer/event/names.h"
 
 const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase)
@@ -221,41 +220,33 @@ void sample_print(FILE *f, const struct sample *s, uint64_t origin_ns)
 		fputs("    (Python frames not read: it moved on)\n", f);
 }
 
-static void json_text(FILE *f, const char *key, const char *text)
+void sample_json_stack(struct json_out *j, const char *key, const struct py_stack *s)
 {
-	fprintf(f, "\"%s\":", key);
-	if (text)
-		json_write_string(f, text, strlen(text));
-	else
-		fputs("null", f);
-}
-
-void sample_json_stack(FILE *f, const struct py_stack *s)
-{
-	putc('[', f);
+	json_open(j, key, '[');
 	for (uint16_t i = 0; s && i < s->depth; i++) {
-		fputs(i ? ",{" : "{", f);
-		json_text(f, "file", s->frames[i]->file);
-		fprintf(f, ",\"line\":%" PRId32 ",", s->frames[i]->line);
-		json_text(f, "function", s->frames[i]->function);
-		putc('}', f);
+		json_open(j, NULL, '{');
+		json_text(j, "file", s->frames[i]->file);
+		json_i64(j, "line", s->frames[i]->line);
+		json_text(j, "function", s->frames[i]->function);
+		json_close(j, '}');
 	}
-	putc(']', f);
+	json_close(j, ']');
 }
 
 void sample_json(FILE *f, const struct sample *s)
 {
-	fprintf(f,
-		"{\"sample\":true,\"time_ns\":%" PRIu64 ",\"pid\":%" PRId32 ",\"tid\":%" PRId32
-		",\"weight\":%" PRIu64 ",",
-		s->time_ns, s->pid, s->tid, s->weight);
-	json_text(f, "op", s->op ? s->op->name : NULL);
-	fprintf(f, ",\"phase\":\"%s\",\"in_kernel\":%s,\"mismatched\":%s",
-		s->phase == PHASE_BACKWARD ? "backward" : "forward",
-		s->in_kernel ? "true" : "false", s->mismatched ? "true" : "false");
-	fputs(",\"python\":", f);
-	sample_json_stack(f, s->python);
-	fputs(",\"native\":", f);
-	sample_json_stack(f, s->native);
-	putc('}', f);
+	struct json_out j = {.f = f};
+	json_open(&j, NULL, '{');
+	json_bool(&j, "sample", true);
+	json_u64(&j, "time_ns", s->time_ns);
+	json_i64(&j, "pid", s->pid);
+	json_i64(&j, "tid", s->tid);
+	json_u64(&j, "weight", s->weight);
+	json_text(&j, "op", s->op ? s->op->name : NULL);
+	json_text(&j, "phase", s->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_bool(&j, "in_kernel", s->in_kernel);
+	json_bool(&j, "mismatched", s->mismatched);
+	sample_json_stack(&j, "python", s->python);
+	sample_json_stack(&j, "native", s->native);
+	json_close(&j, '}');
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/json.h"
 #include "symbolizer/event/event.h"
 
 struct event_printer;
@@ -32,7 +33,7 @@ void sample_print(FILE *f, const struct sample *s, uint64_t origin_ns);
 void sample_json(FILE *f, const struct sample *s);
 
 /* One stack of a sample, as in sample_json; NULL: []. */
-void sample_json_stack(FILE *f, const struct py_stack *s);
+void sample_json_stack(struct json_out *j, const char *key, const struct py_stack *s);
 
 /* The source line of a call, as tables show it. */
 

@@ -4,16 +4,14 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 
 struct chrome {
-	FILE *f;
+	struct json_out j;
 	struct export_in *in;
 	struct export_profile *profile; /* of the samples */
-	bool any;			/* a record was written */
 };
 
 static int mark(struct export_notes *n, uint64_t id)
@@ -50,112 +48,114 @@ int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
 	return 0;
 }
 
-static void put_string(FILE *f, const char *key, const char *s)
-{
-	fprintf(f, ",\"%s\":", key);
-	json_write_string(f, s, strlen(s));
-}
-
 /* Microseconds with three decimals: exact, unlike a double. */
-static void put_us(FILE *f, const char *key, uint64_t ns)
+static void put_us(struct json_out *j, const char *key, uint64_t ns, bool negative)
 {
-	fprintf(f, ",\"%s\":%" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
+	json_format(j, key, "%s%" PRIu64 ".%03u", negative ? "-" : "", ns / 1000,
+		    (unsigned)(ns % 1000));
 }
 
 static void put_ts(struct chrome *c, uint64_t ns)
 {
 	uint64_t origin = trace_query_origin(c->in->query);
-	if (ns >= origin)
-		put_us(c->f, "ts", ns - origin);
-	else
-		fprintf(c->f, ",\"ts\":-%" PRIu64 ".%03u", (origin - ns) / 1000,
-			(unsigned)((origin - ns) % 1000));
+	put_us(&c->j, "ts", ns < origin ? origin - ns : ns - origin, ns < origin);
 }
 
-static void begin(struct chrome *c, char phase, int32_t pid, int32_t tid)
+static void begin(struct chrome *c, const char *phase, int32_t pid, int32_t tid)
 {
-	fprintf(c->f, "%s\n{\"ph\":\"%c\",\"pid\":%" PRId32 ",\"tid\":%" PRId32, c->any ? "," : "",
-		phase, pid, tid);
-	c->any = true;
+	json_line(&c->j);
+	json_open(&c->j, NULL, '{');
+	json_text(&c->j, "ph", phase);
+	json_i64(&c->j, "pid", pid);
+	json_i64(&c->j, "tid", tid);
 }
 
 static void put_name(struct chrome *c, const char *what, int32_t pid, int32_t tid, const char *name)
 {
-	begin(c, 'M', pid, tid);
-	put_string(c->f, "name", what);
-	fputs(",\"args\":{\"name\":", c->f);
-	json_write_string(c->f, name, strlen(name));
-	fputs("}}", c->f);
+	begin(c, "M", pid, tid);
+	json_text(&c->j, "name", what);
+	json_open(&c->j, "args", '{');
+	json_text(&c->j, "name", name);
+	json_close(&c->j, '}');
+	json_close(&c->j, '}');
 }
 
-static void put_tensors(FILE *f, const char *key,
+static void put_tensors(struct json_out *j, const char *key,
 			const char *(*text)(char *, size_t, const struct op_event *),
 			const struct op_event *ev)
 {
 	char out[EVENT_TENSORS_MAX];
 	if (text(out, sizeof(out), ev)[0])
-		put_string(f, key, out);
+		json_text(j, key, out);
 }
 
-static void put_args(FILE *f, const struct op_event *ev)
+static void put_args(struct json_out *j, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
-	fprintf(f, ",\"args\":{\"id\":%" PRIu64, ev->id);
+	json_open(j, "args", '{');
+	json_u64(j, "id", ev->id);
 	if (ev->forward_id)
-		fprintf(f, ",\"forward_id\":%" PRIu64, ev->forward_id);
+		json_u64(j, "forward_id", ev->forward_id);
 	if (ev->thrown)
-		fputs(",\"thrown\":true", f);
-	put_tensors(f, "shapes", event_shapes, ev);
-	put_tensors(f, "dtypes", event_dtypes, ev);
-	put_tensors(f, "devices", event_devices, ev);
+		json_bool(j, "thrown", true);
+	put_tensors(j, "shapes", event_shapes, ev);
+	put_tensors(j, "dtypes", event_dtypes, ev);
+	put_tensors(j, "devices", event_devices, ev);
 	if (where) {
-		put_string(f, "file", where->file);
-		fprintf(f, ",\"line\":%" PRId32, where->line);
-		put_string(f, "function", where->function);
+		json_text(j, "file", where->file);
+		json_i64(j, "line", where->line);
+		json_text(j, "function", where->function);
 		if (where->text)
-			put_string(f, "text", where->text);
+			json_text(j, "text", where->text);
 	}
 	if (ev->where_stack && ev->where_stack->module)
-		put_string(f, "module", ev->where_stack->module);
-	putc('}', f);
+		json_text(j, "module", ev->where_stack->module);
+	json_close(j, '}');
 }
 
-/* One end of a flow; viewers attach it to the op at that time. */
-static void put_flow(struct chrome *c, char phase, const struct op_event *ev, uint64_t id)
+/* One end of a flow, "s" or "f"; viewers attach it to the op at that time. */
+static void put_flow(struct chrome *c, const char *phase, const struct op_event *ev, uint64_t id)
 {
 	begin(c, phase, ev->pid, ev->tid);
 	put_ts(c, ev->start_ns);
-	fprintf(c->f, ",\"cat\":\"backward\",\"name\":\"backward\",\"id\":%" PRIu64 "%s}", id,
-		phase == 'f' ? ",\"bp\":\"e\"" : "");
+	json_text(&c->j, "cat", "backward");
+	json_text(&c->j, "name", "backward");
+	json_u64(&c->j, "id", id);
+	if (phase[0] == 'f')
+		json_text(&c->j, "bp", "e");
+	json_close(&c->j, '}');
 }
 
 static void put_event(struct chrome *c, const struct op_event *ev)
 {
-	begin(c, ev->end_ns ? 'X' : 'B', ev->pid, ev->tid);
+	begin(c, ev->end_ns ? "X" : "B", ev->pid, ev->tid);
 	put_ts(c, ev->start_ns);
 	if (ev->end_ns)
-		put_us(c->f, "dur", ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0);
-	put_string(c->f, "cat", ev->phase == PHASE_BACKWARD ? "backward" : "forward");
-	put_string(c->f, "name", ev->op->name);
-	put_args(c->f, ev);
-	putc('}', c->f);
+		put_us(&c->j, "dur", ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0,
+		       false);
+	json_text(&c->j, "cat", ev->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_text(&c->j, "name", ev->op->name);
+	put_args(&c->j, ev);
+	json_close(&c->j, '}');
 	if (is_marked(c->in->notes, ev->id))
-		put_flow(c, 's', ev, ev->id);
+		put_flow(c, "s", ev, ev->id);
 	if (maker_of(ev))
-		put_flow(c, 'f', ev, maker_of(ev));
+		put_flow(c, "f", ev, maker_of(ev));
 }
 
 static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const char *what)
 {
-	begin(c, 'i', 0, 0);
+	begin(c, "i", 0, 0);
 	put_ts(c, time_ns);
-	fprintf(c->f, ",\"s\":\"g\",\"name\":\"%" PRIu64 " %s lost\"}", count, what);
+	json_text(&c->j, "s", "g");
+	json_format(&c->j, "name", "\"%" PRIu64 " %s lost\"", count, what);
+	json_close(&c->j, '}');
 }
 
 static int put_sample(struct chrome *c, const struct sample *s)
 {
 	int64_t ns = (int64_t)(s->time_ns - trace_query_origin(c->in->query));
-	return export_profile_add(c->profile, c->f, &c->any, s, ns / 1000);
+	return export_profile_add(c->profile, &c->j, s, ns / 1000);
 }
 
 static int put_item(void *arg, const struct trace_item *item)
@@ -174,18 +174,25 @@ static int put_item(void *arg, const struct trace_item *item)
 		put_lost(c, item->lost.time_ns, item->lost.count, "samples");
 	else if (item->type == TRACE_SAMPLE && put_sample(c, &item->sample))
 		return -ENOMEM;
-	return ferror(c->f) ? -EIO : 0;
+	return ferror(c->j.f) ? -EIO : 0;
 }
 
 int export_chrome(struct export_in *in, FILE *f, struct err *e)
 {
-	struct chrome c = {.f = f, .in = in, .profile = export_profile_new()};
+	struct chrome c = {.j.f = f, .in = in, .profile = export_profile_new()};
 	if (!c.profile)
 		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", f);
+	json_open(&c.j, NULL, '{');
+	json_text(&c.j, "displayTimeUnit", "ns");
+	json_open(&c.j, "traceEvents", '[');
 	int r = export_each(in, put_item, &c, e);
-	fprintf(f, "\n],\"otherData\":{\"origin_ns\":\"%" PRIu64 "\"}}\n",
-		trace_query_origin(in->query));
+	json_line(&c.j);
+	json_close(&c.j, ']');
+	json_open(&c.j, "otherData", '{');
+	json_format(&c.j, "origin_ns", "\"%" PRIu64 "\"", trace_query_origin(in->query));
+	json_close(&c.j, '}');
+	json_close(&c.j, '}');
+	putc('\n', f);
 	export_profile_free(c.profile);
 	return r;
 }

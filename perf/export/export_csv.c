@@ -49,19 +49,18 @@ static struct export_backward *backward_of(struct export_notes *n, uint64_t forw
 }
 
 /* {"node": ..., "values": [...]}; the caller frees it. NULL if out of memory. */
-static char *node_text(const struct op_event *ev, void (*values)(FILE *, const struct op_event *))
+static char *node_text(const struct op_event *ev, json_values_fn *values)
 {
 	char *text = NULL;
 	size_t len;
-	FILE *f = open_memstream(&text, &len);
-	if (!f)
+	struct json_out j = {.f = open_memstream(&text, &len)};
+	if (!j.f)
 		return NULL;
-	fputs("{\"node\":", f);
-	json_write_string(f, ev->op->name, strlen(ev->op->name));
-	fputs(",\"values\":", f);
-	values(f, ev);
-	putc('}', f);
-	if (fclose(f) == 0)
+	json_open(&j, NULL, '{');
+	json_text(&j, "node", ev->op->name);
+	values(&j, "values", ev);
+	json_close(&j, '}');
+	if (fclose(j.f) == 0)
 		return text;
 	free(text);
 	return NULL;
@@ -142,31 +141,31 @@ static int put_nodes(struct export *x, const struct export_backward *b, bool inp
 	}
 	char *all = NULL;
 	size_t len;
-	FILE *m = r ? NULL : open_memstream(&all, &len);
-	if (m) {
+	struct json_out j = {.f = r ? NULL : open_memstream(&all, &len)};
+	if (j.f) {
+		json_open(&j, NULL, '[');
 		for (uint32_t i = 0; i < b->nodes; i++)
-			fprintf(m, "%c%s", i ? ',' : '[', texts[i]);
-		putc(']', m);
-		fclose(m);
+			json_format(&j, NULL, "%s", texts[i]);
+		json_close(&j, ']');
+		fclose(j.f);
 		csv_quoted(x->f, all);
 	}
 	free(all);
 	for (uint32_t i = 0; texts && i < b->nodes; i++)
 		free(texts[i]);
 	free(texts);
-	return r ? r : m ? 0 : -ENOMEM;
+	return r ? r : j.f ? 0 : -ENOMEM;
 }
 
-static int put_json(struct export *x, const struct op_event *ev,
-		    void (*values)(FILE *, const struct op_event *))
+static int put_json(struct export *x, const struct op_event *ev, json_values_fn *values)
 {
 	char *text = NULL;
 	size_t len;
-	FILE *m = open_memstream(&text, &len);
-	if (!m)
+	struct json_out j = {.f = open_memstream(&text, &len)};
+	if (!j.f)
 		return -ENOMEM;
-	values(m, ev);
-	fclose(m);
+	values(&j, NULL, ev);
+	fclose(j.f);
 	csv_quoted(x->f, text);
 	free(text);
 	return 0;

@@ -6,7 +6,6 @@
 #include "base/arena.h"
 #include "base/intern.h"
 #include "base/table.h"
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
@@ -48,21 +47,31 @@ void export_profile_free(struct export_profile *p)
 	free(p);
 }
 
-/* Begin an event, up to its arguments. The profile of thread `number` has id number + 1. */
-static void begin(FILE *f, bool *any, const char *name, const struct sample *s, int64_t number,
-		  int64_t us)
+/* Open an event, up to its arguments. The profile of thread `number` has id number + 1. */
+static void open_event(struct json_out *j, const char *name, const struct sample *s, int64_t number,
+		       int64_t us)
 {
-	fprintf(
-	    f,
-	    "%s\n{\"ph\":\"P\",\"pid\":%" PRId32 ",\"tid\":%" PRId32 ",\"ts\":%" PRId64
-	    ",\"cat\":\"disabled-by-default-v8.cpu_profiler\",\"name\":\"%s\",\"id\":\"0x%" PRIx64
-	    "\",\"args\":{\"data\":{",
-	    *any ? "," : "", s->pid, s->tid, us, name, number + 1);
-	*any = true;
+	json_line(j);
+	json_open(j, NULL, '{');
+	json_text(j, "ph", "P");
+	json_i64(j, "pid", s->pid);
+	json_i64(j, "tid", s->tid);
+	json_i64(j, "ts", us);
+	json_text(j, "cat", "disabled-by-default-v8.cpu_profiler");
+	json_text(j, "name", name);
+	json_format(j, "id", "\"0x%" PRIx64 "\"", number + 1);
+	json_open(j, "args", '{');
+	json_open(j, "data", '{');
+}
+
+static void close_event(struct json_out *j)
+{
+	for (int i = 0; i < 3; i++)
+		json_close(j, '}');
 }
 
 /* The sample's thread and its index; begins its profile if it is new. NULL if out of memory. */
-static struct profile_thread *thread_of(struct export_profile *p, FILE *f, bool *any,
+static struct profile_thread *thread_of(struct export_profile *p, struct json_out *j,
 					const struct sample *s, int64_t us, int64_t *number)
 {
 	int32_t key[2] = {s->pid, s->tid};
@@ -73,24 +82,32 @@ static struct profile_thread *thread_of(struct export_profile *p, FILE *f, bool 
 		return NULL;
 	if (is_new) {
 		p->threads[*number] = (struct profile_thread){.last_us = us};
-		begin(f, any, "Profile", s, *number, us);
-		fprintf(f, "\"startTime\":%" PRId64 "}}}", us);
+		open_event(j, "Profile", s, *number, us);
+		json_i64(j, "startTime", us);
+		close_event(j);
 	}
 	return &p->threads[*number];
 }
 
-static void put_node(FILE *f, const struct call_node *n, uint32_t number)
+static void put_node(struct json_out *j, const struct call_node *n, uint32_t number)
 {
-	fprintf(f, "{\"id\":%" PRIu32, number + 1);
+	json_open(j, NULL, '{');
+	json_u64(j, "id", number + 1);
 	if (n->parent != CALL_TREE_ROOT)
-		fprintf(f, ",\"parent\":%" PRIu32, n->parent + 1);
-	fputs(",\"callFrame\":{\"functionName\":", f);
-	json_write_string(f, n->name, strlen(n->name));
-	fputs(",\"scriptId\":\"0\",\"url\":\"\",\"lineNumber\":-1,\"columnNumber\":-1}}", f);
+		json_u64(j, "parent", n->parent + 1);
+	json_open(j, "callFrame", '{');
+	json_text(j, "functionName", n->name);
+	json_text(j, "scriptId", "0");
+	json_text(j, "url", "");
+	json_i64(j, "lineNumber", -1);
+	json_i64(j, "columnNumber", -1);
+	json_close(j, '}');
+	json_close(j, '}');
 }
 
 /* Write the nodes from the root to `node` that the thread's profile lacks, parents first. */
-static int put_nodes(struct export_profile *p, struct profile_thread *t, FILE *f, uint32_t node)
+static int put_nodes(struct export_profile *p, struct profile_thread *t, struct json_out *j,
+		     uint32_t node)
 {
 	size_t n, old = t->room;
 	const struct call_node *nodes = call_tree_nodes(p->tree, &n);
@@ -107,30 +124,36 @@ static int put_nodes(struct export_profile *p, struct profile_thread *t, FILE *f
 			path[depth++] = i;
 	}
 	for (size_t i = depth; i-- && !r;) {
-		put_node(f, &nodes[path[i]], path[i]);
-		fputs(i ? "," : "", f);
+		put_node(j, &nodes[path[i]], path[i]);
 		t->told[path[i]] = 1;
 	}
 	free(path);
 	return r;
 }
 
-int export_profile_add(struct export_profile *p, FILE *f, bool *any, const struct sample *s,
+int export_profile_add(struct export_profile *p, struct json_out *j, const struct sample *s,
 		       int64_t us)
 {
 	uint32_t node;
 	int64_t number;
 	int r = call_tree_sample_node(p->tree, s, CALL_MIXED, &node);
-	struct profile_thread *t = r ? NULL : thread_of(p, f, any, s, us, &number);
+	struct profile_thread *t = r ? NULL : thread_of(p, j, s, us, &number);
 	if (!t)
 		return -ENOMEM;
-	begin(f, any, "ProfileChunk", s, number, us);
-	fputs("\"cpuProfile\":{\"nodes\":[", f);
-	r = put_nodes(p, t, f, node);
-	fprintf(f,
-		"],\"samples\":[%" PRIu32 "]},\"timeDeltas\":[%" PRId64 "],\"weight\":%" PRIu64
-		"}}}",
-		node + 1, us - t->last_us, s->weight);
+	open_event(j, "ProfileChunk", s, number, us);
+	json_open(j, "cpuProfile", '{');
+	json_open(j, "nodes", '[');
+	r = put_nodes(p, t, j, node);
+	json_close(j, ']');
+	json_open(j, "samples", '[');
+	json_u64(j, NULL, node + 1);
+	json_close(j, ']');
+	json_close(j, '}');
+	json_open(j, "timeDeltas", '[');
+	json_i64(j, NULL, us - t->last_us);
+	json_close(j, ']');
+	json_u64(j, "weight", s->weight);
+	close_event(j);
 	t->last_us = us;
 	return r;
 }
@@ -142,20 +165,21 @@ static int samples_add_item(void *arg, const struct trace_item *item)
 }
 
 /* The frames of a node, outermost first; frames are numbered by name_id. */
-static void put_path(FILE *f, const struct call_node *nodes, uint32_t at)
+static void put_path(struct json_out *j, const struct call_node *nodes, uint32_t at)
 {
 	uint32_t path[1024] = {0};
 	size_t n = 0;
 	for (; at != CALL_TREE_ROOT && n < sizeof(path) / sizeof(path[0]); at = nodes[at].parent)
 		path[n++] = nodes[at].name_id;
-	putc('[', f);
+	json_line(j);
+	json_open(j, NULL, '[');
 	while (n--)
-		fprintf(f, "%" PRIu32 "%s", path[n], n ? "," : "");
-	putc(']', f);
+		json_u64(j, NULL, path[n]);
+	json_close(j, ']');
 }
 
 /* The names in order of name_id. */
-static int put_frames(FILE *f, const struct call_node *nodes, size_t n)
+static int put_frames(struct json_out *j, const struct call_node *nodes, size_t n)
 {
 	uint32_t most = 0;
 	for (size_t i = 0; i < n; i++)
@@ -167,47 +191,50 @@ static int put_frames(FILE *f, const struct call_node *nodes, size_t n)
 	for (size_t i = 0; i < n; i++)
 		names[nodes[i].name_id] = nodes[i].name;
 	for (uint32_t i = 0; i < most; i++) {
-		const char *name = names[i] ? names[i] : "";
-		fputs(i ? ",\n{\"name\":" : "\n{\"name\":", f);
-		json_write_string(f, name, strlen(name));
-		putc('}', f);
+		json_line(j);
+		json_open(j, NULL, '{');
+		json_text(j, "name", names[i] ? names[i] : "");
+		json_close(j, '}');
 	}
 	free(names);
 	return 0;
 }
 
+static void put_weights(struct json_out *j, const struct call_node *nodes, size_t n)
+{
+	json_open(j, "samples", '[');
+	json_line(j);
+	for (size_t i = 0; i < n; i++)
+		if (nodes[i].self_ns)
+			put_path(j, nodes, (uint32_t)i);
+	json_close(j, ']');
+	json_open(j, "weights", '[');
+	for (size_t i = 0; i < n; i++)
+		if (nodes[i].self_ns)
+			json_u64(j, NULL, nodes[i].self_ns);
+	json_close(j, ']');
+}
+
 static int put_profile(FILE *f, struct call_tree *t)
 {
+	struct json_out j = {.f = f};
 	size_t n;
 	const struct call_node *nodes = call_tree_nodes(t, &n);
 	uint64_t whole = 0;
-	bool any = false;
 	for (size_t i = 0; i < n; i++)
 		whole += nodes[i].self_ns;
-	fprintf(f,
-		"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
-		"\"exporter\":\"ditrace\",\"profiles\":[{\"type\":\"sampled\",\"name\":\"samples\","
-		"\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
-		",\"samples\":[\n",
-		whole);
-	for (size_t i = 0; i < n; i++) {
-		if (!nodes[i].self_ns)
-			continue;
-		fputs(any ? ",\n" : "", f);
-		put_path(f, nodes, (uint32_t)i);
-		any = true;
-	}
-	fputs("],\"weights\":[", f);
-	any = false;
-	for (size_t i = 0; i < n; i++) {
-		if (!nodes[i].self_ns)
-			continue;
-		fprintf(f, "%s%" PRIu64, any ? "," : "", nodes[i].self_ns);
-		any = true;
-	}
-	fputs("]}],\n\"shared\":{\"frames\":[", f);
-	int r = put_frames(f, nodes, n);
-	fputs("\n]}}\n", f);
+	export_speedscope_open(&j);
+	json_open(&j, NULL, '{');
+	json_text(&j, "type", "sampled");
+	json_text(&j, "name", "samples");
+	json_text(&j, "unit", "nanoseconds");
+	json_u64(&j, "startValue", 0);
+	json_u64(&j, "endValue", whole);
+	put_weights(&j, nodes, n);
+	json_close(&j, '}');
+	export_speedscope_frames(&j);
+	int r = put_frames(&j, nodes, n);
+	export_speedscope_close(&j);
 	return r;
 }
 
@@ -226,14 +253,14 @@ static int put_stack(FILE *f, const struct py_stack *s)
 {
 	char *text = NULL;
 	size_t len;
-	FILE *m = open_memstream(&text, &len);
-	if (m) {
-		sample_json_stack(m, s);
-		if (fclose(m) == 0)
+	struct json_out j = {.f = open_memstream(&text, &len)};
+	if (j.f) {
+		sample_json_stack(&j, NULL, s);
+		if (fclose(j.f) == 0)
 			csv_quoted(f, text);
 	}
 	free(text);
-	return m && text ? 0 : -ENOMEM;
+	return j.f && text ? 0 : -ENOMEM;
 }
 
 static void put_frame(FILE *f, const struct py_frame *x, bool line)

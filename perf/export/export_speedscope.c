@@ -5,8 +5,8 @@
 
 #include "base/arena.h"
 #include "base/intern.h"
-#include "perf/events/json_event.h"
 #include "perf/export/export.h"
+#include "perf/export/internal.h"
 
 enum { CHUNK = 32 << 10 };
 
@@ -39,7 +39,8 @@ struct speedscope {
 	struct intern lane_ids, frame_ids;
 	struct lane *lanes;
 	size_t lanes_room;
-	FILE *spill, *frames; /* frames: the JSON of the frame list so far */
+	FILE *spill;
+	struct json_out frames; /* what the list of frames has so far, in a file of its own */
 };
 
 enum { EDGES = CHUNK / sizeof(struct edge) };
@@ -110,12 +111,6 @@ static int close_before(struct speedscope *s, struct lane *l, const struct op_ev
 	return r;
 }
 
-static void put_text(FILE *f, const char *key, const char *text)
-{
-	fprintf(f, "\"%s\":", key);
-	json_write_string(f, text, strlen(text));
-}
-
 /* The frame number of an op at a source line; writes the frame if it is new. */
 static int64_t frame_of(struct speedscope *s, const struct op_event *ev)
 {
@@ -129,15 +124,14 @@ static int64_t frame_of(struct speedscope *s, const struct op_event *ev)
 	int64_t id = intern(&s->frame_ids, &key, sizeof(key), &is_new);
 	if (id < 0 || !is_new)
 		return id;
-	fputs(id ? ",\n{" : "\n{", s->frames);
-	put_text(s->frames, "name", ev->op->name);
-	if (where) {
-		putc(',', s->frames);
-		put_text(s->frames, "file", where->file);
-		if (where->line > 0)
-			fprintf(s->frames, ",\"line\":%" PRId32, where->line);
-	}
-	putc('}', s->frames);
+	json_line(&s->frames);
+	json_open(&s->frames, NULL, '{');
+	json_text(&s->frames, "name", ev->op->name);
+	if (where)
+		json_text(&s->frames, "file", where->file);
+	if (where && where->line > 0)
+		json_i64(&s->frames, "line", where->line);
+	json_close(&s->frames, '}');
 	return id;
 }
 
@@ -190,47 +184,53 @@ static int64_t since(uint64_t ns, uint64_t origin)
 	return (int64_t)(ns - origin);
 }
 
-static void print_edges(FILE *f, const struct edge *edges, size_t n, uint64_t origin, bool *any)
+static void print_edges(struct json_out *j, const struct edge *edges, size_t n, uint64_t origin)
 {
 	for (size_t i = 0; i < n; i++) {
-		fprintf(f, "%s{\"type\":\"%c\",\"frame\":%" PRIu32 ",\"at\":%" PRId64 "}",
-			*any ? ",\n" : "\n", edges[i].kind, edges[i].frame,
-			since(edges[i].at_ns, origin));
-		*any = true;
+		json_line(j);
+		json_open(j, NULL, '{');
+		json_bytes(j, "type", &edges[i].kind, 1);
+		json_u64(j, "frame", edges[i].frame);
+		json_i64(j, "at", since(edges[i].at_ns, origin));
+		json_close(j, '}');
 	}
 }
 
-static int print_events(struct speedscope *s, const struct lane *l, FILE *f, uint64_t origin)
+static int print_events(struct speedscope *s, const struct lane *l, struct json_out *j,
+			uint64_t origin)
 {
 	struct edge *chunk = malloc(EDGES * sizeof(*chunk));
-	bool any = false;
 	int r = chunk ? 0 : -ENOMEM;
 	for (size_t i = 0; i < l->nchunks && !r; i++) {
 		if (fseeko(s->spill, (off_t)l->chunks[i], SEEK_SET) ||
 		    fread(chunk, sizeof(*chunk), EDGES, s->spill) != EDGES)
 			r = -EIO;
 		else
-			print_edges(f, chunk, EDGES, origin, &any);
+			print_edges(j, chunk, EDGES, origin);
 	}
 	if (!r)
-		print_edges(f, l->edges, l->nedges, origin, &any);
+		print_edges(j, l->edges, l->nedges, origin);
 	free(chunk);
 	return r;
 }
 
-static int print_profile(struct speedscope *s, struct lane *l, FILE *f, uint64_t origin)
+static int print_profile(struct speedscope *s, struct lane *l, struct json_out *j, uint64_t origin)
 {
 	char name[128];
 	snprintf(name, sizeof(name), "%s%spid %" PRId32 ", thread %" PRId32, l->name,
 		 l->name[0] ? ", " : "", l->pid, l->tid);
-	fputs("{\"type\":\"evented\",", f);
-	put_text(f, "name", name);
-	fprintf(f,
-		",\"unit\":\"nanoseconds\",\"startValue\":%" PRId64 ",\"endValue\":%" PRId64
-		",\"events\":[",
-		since(l->first_ns, origin), since(l->last_ns, origin));
-	int r = print_events(s, l, f, origin);
-	fputs("\n]}", f);
+	json_line(j);
+	json_open(j, NULL, '{');
+	json_text(j, "type", "evented");
+	json_text(j, "name", name);
+	json_text(j, "unit", "nanoseconds");
+	json_i64(j, "startValue", since(l->first_ns, origin));
+	json_i64(j, "endValue", since(l->last_ns, origin));
+	json_open(j, "events", '[');
+	int r = print_events(s, l, j, origin);
+	json_line(j);
+	json_close(j, ']');
+	json_close(j, '}');
 	return r;
 }
 
@@ -238,31 +238,52 @@ static int print_frames(struct speedscope *s, FILE *f)
 {
 	char text[4096];
 	size_t n;
-	rewind(s->frames);
-	while ((n = fread(text, 1, sizeof(text), s->frames)) > 0)
+	rewind(s->frames.f);
+	while ((n = fread(text, 1, sizeof(text), s->frames.f)) > 0)
 		fwrite(text, 1, n, f);
-	return ferror(s->frames) ? -EIO : 0;
+	return ferror(s->frames.f) ? -EIO : 0;
+}
+
+void export_speedscope_open(struct json_out *j)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "$schema", "https://www.speedscope.app/file-format-schema.json");
+	json_text(j, "exporter", "ditrace");
+	json_open(j, "profiles", '[');
+}
+
+void export_speedscope_frames(struct json_out *j)
+{
+	json_close(j, ']');
+	json_line(j);
+	json_open(j, "shared", '{');
+	json_open(j, "frames", '[');
+}
+
+void export_speedscope_close(struct json_out *j)
+{
+	json_line(j);
+	json_close(j, ']');
+	json_close(j, '}');
+	json_close(j, '}');
+	putc('\n', j->f);
 }
 
 static int print_all(struct speedscope *s, FILE *f, uint64_t origin)
 {
+	struct json_out j = {.f = f};
 	int r = 0;
-	bool any = false;
-	fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
-	      "\"exporter\":\"ditrace\",\"profiles\":[",
-	      f);
+	export_speedscope_open(&j);
 	for (size_t i = 0; i < s->lane_ids.used && !r; i++) {
 		struct lane *l = &s->lanes[i];
 		r = finish(s, l);
-		if (r || !l->edges)
-			continue;
-		fputs(any ? ",\n" : "\n", f);
-		r = print_profile(s, l, f, origin);
-		any = true;
+		if (!r && l->edges)
+			r = print_profile(s, l, &j, origin);
 	}
-	fputs("\n],\n\"shared\":{\"frames\":[", f);
+	json_line(&j);
+	export_speedscope_frames(&j);
 	r = r ? r : print_frames(s, f);
-	fputs("\n]}}\n", f);
+	export_speedscope_close(&j);
 	return r ? r : ferror(f) ? -EIO : 0;
 }
 
@@ -278,15 +299,15 @@ static void free_all(struct speedscope *s)
 	intern_free(&s->frame_ids);
 	if (s->spill)
 		fclose(s->spill);
-	if (s->frames)
-		fclose(s->frames);
+	if (s->frames.f)
+		fclose(s->frames.f);
 }
 
 int export_speedscope(struct export_in *in, FILE *f, struct err *e)
 {
-	struct speedscope s = {.spill = tmpfile(), .frames = tmpfile()};
+	struct speedscope s = {.spill = tmpfile(), .frames.f = tmpfile()};
 	int r;
-	if (s.spill && s.frames) {
+	if (s.spill && s.frames.f) {
 		r = export_each(in, put_item, &s, e);
 		int w = print_all(&s, f, trace_query_origin(in->query));
 		if (w)

@@ -199,16 +199,15 @@ static void put_stack(struct database *d, const struct py_stack *s)
 	}
 }
 
-static void put_json(struct database *d, const struct op_event *ev,
-		     void (*values)(FILE *, const struct op_event *))
+static void put_json(struct database *d, const struct op_event *ev, json_values_fn *values)
 {
 	char *text = NULL;
 	size_t len;
-	FILE *f = open_memstream(&text, &len);
+	struct json_out j = {.f = open_memstream(&text, &len)};
 	d->column++;
-	if (f) {
-		values(f, ev);
-		if (fclose(f) == 0)
+	if (j.f) {
+		values(&j, NULL, ev);
+		if (fclose(j.f) == 0)
 			check(d, sqlite3_bind_text(d->row, d->column, text, -1, free));
 		else
 			free(text);

@@ -2,11 +2,11 @@
 #ifndef PERF_EXPORT_INTERNAL_H
 #define PERF_EXPORT_INTERNAL_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "base/intern.h"
+#include "base/json.h"
 #include "perf/export/export.h"
 #include "symbolizer/event/event.h"
 
@@ -20,13 +20,18 @@ struct export_profile;
 /* NULL if out of memory. */
 struct export_profile *export_profile_new(void);
 
-/* Write the sample as an event, preceded by the thread's Profile event if it is the first. `us` is
- * its time in the trace. A comma and a line break precede each event, except the first while *any
- * is not set. 0 or -ENOMEM. */
-int export_profile_add(struct export_profile *p, FILE *f, bool *any, const struct sample *s,
+/* Write the sample as an event in the array that is open, each event on a line of its own, preceded
+ * by the thread's Profile event if it is the first. `us` is its time in the trace. 0 or -ENOMEM. */
+int export_profile_add(struct export_profile *p, struct json_out *j, const struct sample *s,
 		       int64_t us);
 
 void export_profile_free(struct export_profile *p);
+
+/* What surrounds the profiles and the frames of a file for speedscope: open it, up to its profiles;
+ * after them go on with the frames; after those close it, with a newline. */
+void export_speedscope_open(struct json_out *j);
+void export_speedscope_frames(struct json_out *j);
+void export_speedscope_close(struct json_out *j);
 
 struct export_backward;
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/events/json_event.h"
 
 /* The nodes shown, sorted by parent and then by time. */
 struct graph {
@@ -136,34 +136,36 @@ static const char *kind(const struct call_node *n)
 	return n->is_op ? "op" : "frame";
 }
 
-static void json_children(const struct graph *g, uint32_t parent, unsigned depth)
+static void json_children(const struct graph *g, struct json_out *j, const char *key,
+			  uint32_t parent, unsigned depth)
 {
 	size_t first = first_child(g, parent);
 	const struct call_node *n;
-	putc('[', g->f);
-	for (size_t at = first; (n = child(g, parent, at)); at++) {
-		fputs(at > first ? ",\n{\"name\":" : "{\"name\":", g->f);
-		json_write_string(g->f, n->name, strlen(n->name));
-		fprintf(g->f,
-			",\"kind\":\"%s\",\"calls\":%" PRIu64 ",\"self_ns\":%" PRIu64
-			",\"total_ns\":%" PRIu64 ",\"percent\":%.4f,\"children\":",
-			kind(n), n->calls, n->self_ns, n->total_ns, percent(g, n));
-		if (depth < DEPTH_MAX)
-			json_children(g, g->order[at], depth + 1);
-		else
-			fputs("[]", g->f);
-		putc('}', g->f);
+	json_open(j, key, '[');
+	for (size_t at = first; depth <= DEPTH_MAX && (n = child(g, parent, at)); at++) {
+		if (at > first)
+			json_line(j);
+		json_open(j, NULL, '{');
+		json_text(j, "name", n->name);
+		json_text(j, "kind", kind(n));
+		json_u64(j, "calls", n->calls);
+		json_u64(j, "self_ns", n->self_ns);
+		json_u64(j, "total_ns", n->total_ns);
+		json_format(j, "percent", "%.4f", percent(g, n));
+		json_children(g, j, "children", g->order[at], depth + 1);
+		json_close(j, '}');
 	}
-	putc(']', g->f);
+	json_close(j, ']');
 }
 
 int call_graph_print_json(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)
 {
+	struct json_out j = {.f = f};
 	struct graph g;
 	int r = open_graph(&g, f, t, opts);
 	if (r)
 		return r;
-	json_children(&g, CALL_TREE_ROOT, 0);
+	json_children(&g, &j, NULL, CALL_TREE_ROOT, 0);
 	putc('\n', f);
 	return close_graph(&g);
 }

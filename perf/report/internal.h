@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
@@ -24,10 +25,10 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 
 /* A row of an aggregate in JSON and CSV, with all its fields. */
 
-/* A row by `keys` (AGGREGATE_*): in JSON `"op":"...",...` without braces, in CSV a line with its
- * newline; report_fields_header writes the header line. Percentages are of `observed_ns`. */
-void report_fields_json(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
-			const struct report_opts *opts);
+/* A row by `keys` (AGGREGATE_*): in JSON an object, in CSV a line with its newline;
+ * report_fields_header writes the header line. Percentages are of `observed_ns`. */
+void report_fields_json(struct json_out *j, unsigned keys, const struct aggregate_row *r,
+			uint64_t observed_ns, const struct report_opts *opts);
 void report_fields_csv(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
 		       const struct report_opts *opts);
 void report_fields_header(FILE *f, unsigned keys);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/events/json_event.h"
 #include "perf/report/internal.h"
 
 static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
@@ -264,100 +264,97 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *o
 	return print_table(f, a, opts);
 }
 
-static void json_text(FILE *f, const char *key, const char *s)
+static void json_targets(struct json_out *j, const struct report_opts *opts)
 {
-	fprintf(f, "\"%s\":", key);
-	if (s)
-		json_write_string(f, s, strlen(s));
-	else
-		fputs("null", f);
-}
-
-static void json_target(FILE *f, const struct trace_target *t)
-{
-	fprintf(f, "{\"pid\":%" PRId32 ",", t->pid);
-	json_text(f, "comm", t->comm);
-	putc(',', f);
-	json_text(f, "command", t->argv);
-	putc(',', f);
-	json_text(f, "torch", t->torch_version);
-	putc(',', f);
-	json_text(f, "python", t->python_version);
-	putc(',', f);
-	json_text(f, "engine", t->engine);
-	putc('}', f);
-}
-
-static void json_targets(FILE *f, const struct report_opts *opts)
-{
-	fputs("{\"targets\":[", f);
+	json_open(j, "targets", '[');
 	for (size_t i = 0; i < opts->ntargets; i++) {
-		if (i)
-			putc(',', f);
-		json_target(f, &opts->targets[i]);
+		const struct trace_target *t = &opts->targets[i];
+		json_open(j, NULL, '{');
+		json_i64(j, "pid", t->pid);
+		json_text(j, "comm", t->comm);
+		json_text(j, "command", t->argv);
+		json_text(j, "torch", t->torch_version);
+		json_text(j, "python", t->python_version);
+		json_text(j, "engine", t->engine);
+		json_close(j, '}');
 	}
+	json_close(j, ']');
 }
 
-static void json_sampled(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+static void json_when(struct json_out *j, const struct report_opts *opts)
+{
+	if (!opts->when)
+		return;
+	json_u64(j, "left_out", opts->when->left_out);
+	json_u64(j, "not_known", opts->when->unknown);
+}
+
+static void json_sampled(struct json_out *j, const struct aggregate_totals *t,
+			 const struct report_opts *opts)
 {
 	const struct report_samples *s = opts->samples;
-	json_targets(f, opts);
-	fprintf(f, "],\"threads\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"weight\":%" PRIu64 ",",
-		t->threads, t->events, t->self_ns);
-	json_text(f, "event", s->how.event);
-	fprintf(f,
-		",\"frequency\":%" PRIu64 ",\"kernel\":%s,\"lost\":%" PRIu64
-		",\"mismatched\":%" PRIu64,
-		s->how.frequency, s->how.kernel ? "true" : "false", s->lost, s->mismatched);
-	if (opts->when)
-		fprintf(f, ",\"left_out\":%" PRIu64 ",\"not_known\":%" PRIu64, opts->when->left_out,
-			opts->when->unknown);
-	putc('}', f);
+	json_u64(j, "threads", t->threads);
+	json_u64(j, "samples", t->events);
+	json_u64(j, "weight", t->self_ns);
+	json_text(j, "event", s->how.event);
+	json_u64(j, "frequency", s->how.frequency);
+	json_bool(j, "kernel", s->how.kernel);
+	json_u64(j, "lost", s->lost);
+	json_u64(j, "mismatched", s->mismatched);
+	json_when(j, opts);
 }
 
-static void json_summary(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+static void json_summary(struct json_out *j, const struct aggregate_totals *t,
+			 const struct report_opts *opts)
 {
 	const struct trace_stats *s = opts->stats;
-	json_targets(f, opts);
-	fprintf(f,
-		"],\"threads\":%" PRIu64 ",\"ops\":%" PRIu64 ",\"unfinished\":%" PRIu64
-		",\"thrown\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"observed_ns\":%" PRIu64
-		",\"in_no_op_ns\":%" PRIu64,
-		t->threads, t->events + t->unfinished, t->unfinished, t->thrown, t->lost,
-		t->observed_ns, t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
-	if (s)
-		fprintf(f, ",\"wall_ns\":%" PRIu64 ",\"probe_ns\":%" PRIu64, s->wall_ns,
-			s->probe_ns);
-	else
-		fputs(",\"wall_ns\":null,\"probe_ns\":null", f);
-	if (opts->when)
-		fprintf(f, ",\"left_out\":%" PRIu64 ",\"not_known\":%" PRIu64, opts->when->left_out,
-			opts->when->unknown);
+	json_u64(j, "threads", t->threads);
+	json_u64(j, "ops", t->events + t->unfinished);
+	json_u64(j, "unfinished", t->unfinished);
+	json_u64(j, "thrown", t->thrown);
+	json_u64(j, "lost", t->lost);
+	json_u64(j, "observed_ns", t->observed_ns);
+	json_u64(j, "in_no_op_ns", t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
+	if (s) {
+		json_u64(j, "wall_ns", s->wall_ns);
+		json_u64(j, "probe_ns", s->probe_ns);
+	} else {
+		json_nothing(j, "wall_ns");
+		json_nothing(j, "probe_ns");
+	}
+	json_when(j, opts);
 	if (s && s->seen_permille <= 1000)
-		fprintf(f, ",\"seen_percent\":%.1f}", s->seen_permille / 10.0);
+		json_format(j, "seen_percent", "%.1f", s->seen_permille / 10.0);
 	else
-		fputs(",\"seen_percent\":null}", f);
+		json_nothing(j, "seen_percent");
 }
 
 int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
+	struct json_out j = {.f = f};
 	struct aggregate_totals t = totals_of(a, opts);
 	size_t n, nforward;
 	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
 	if (!rows)
 		return -ENOMEM;
-	fputs("{\"summary\":", f);
+	json_open(&j, NULL, '{');
+	json_open(&j, "summary", '{');
+	json_targets(&j, opts);
 	if (opts->samples)
-		json_sampled(f, &t, opts);
+		json_sampled(&j, &t, opts);
 	else
-		json_summary(f, &t, opts);
-	fputs(",\n\"rows\":[", f);
+		json_summary(&j, &t, opts);
+	json_close(&j, '}');
+	json_line(&j);
+	json_open(&j, "rows", '[');
 	for (size_t i = 0; i < n; i++) {
-		fputs(i ? ",\n{" : "\n{", f);
-		report_fields_json(f, aggregate_keys(a), rows[i], t.observed_ns, opts);
-		putc('}', f);
+		json_line(&j);
+		report_fields_json(&j, aggregate_keys(a), rows[i], t.observed_ns, opts);
 	}
-	fputs("\n]}\n", f);
+	json_line(&j);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	putc('\n', f);
 	free(rows);
 	return ferror(f) ? -EIO : 0;
 }

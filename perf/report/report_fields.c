@@ -1,10 +1,10 @@
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/table.h"
-#include "perf/events/json_event.h"
 #include "perf/report/internal.h"
 #include "perf/report/report.h"
 
@@ -69,30 +69,12 @@ static const struct field fields[] = {
 
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
 
-struct field_row {
-	const struct aggregate_row *r;
-	uint64_t observed_ns;
-	const struct report_opts *opts;
-	bool csv;
+/* One field of a row: text, or the digits of a number. */
+struct cell {
+	const char *text; /* may be NULL */
+	bool is_number;
+	char digits[32];
 };
-
-static void put_word(FILE *f, const char *word, bool csv)
-{
-	if (csv)
-		csv_text(f, word ? word : "");
-	else if (word)
-		json_write_string(f, word, strlen(word));
-	else
-		fputs("null", f);
-}
-
-static void put_line(FILE *f, const struct field_row *w)
-{
-	if (w->r->file)
-		fprintf(f, "%" PRId32, w->r->line);
-	else if (!w->csv)
-		fputs("null", f);
-}
 
 static uint64_t number(const struct aggregate_row *r, const struct field *d)
 {
@@ -112,83 +94,98 @@ static uint64_t number(const struct aggregate_row *r, const struct field *d)
 	}
 }
 
-static void put_field(FILE *f, const struct field *d, const struct field_row *w)
+static void set_number(struct cell *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void set_number(struct cell *c, const char *fmt, ...)
 {
-	const struct aggregate_row *r = w->r;
-	const char *word;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(c->digits, sizeof(c->digits), fmt, ap);
+	va_end(ap);
+	c->text = c->digits;
+	c->is_number = true;
+}
+
+static void cell_of(struct cell *c, const struct field *d, const struct aggregate_row *r,
+		    uint64_t observed_ns, const struct report_opts *opts)
+{
+	*c = (struct cell){0};
 	switch (d->kind) {
 	case WORD:
-		memcpy(&word, (const char *)r + d->offset, sizeof(word));
-		put_word(f, word, w->csv);
+		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;
 	case PHASE:
-		put_word(f, r->phase == PHASE_BACKWARD ? "backward" : "forward", w->csv);
+		c->text = r->phase == PHASE_BACKWARD ? "backward" : "forward";
 		break;
 	case THREAD:
-		put_word(f, report_thread_name(w->opts, r), w->csv);
+		c->text = report_thread_name(opts, r);
 		break;
 	case LINE:
-		put_line(f, w);
+		if (r->file)
+			set_number(c, "%" PRId32, r->line);
 		break;
 	case PID:
 	case TID:
-		fprintf(f, "%" PRId32, d->kind == PID ? r->pid : r->tid);
+		set_number(c, "%" PRId32, d->kind == PID ? r->pid : r->tid);
 		break;
 	case SELF_PERCENT:
 	case TOTAL_PERCENT:
-		fprintf(f, "%.4f",
-			report_percent(d->kind == SELF_PERCENT ? r->self_ns : r->total_ns,
-				       w->observed_ns));
+		set_number(c, "%.4f",
+			   report_percent(d->kind == SELF_PERCENT ? r->self_ns : r->total_ns,
+					  observed_ns));
 		break;
 	default:
-		fprintf(f, "%" PRIu64, number(r, d));
+		set_number(c, "%" PRIu64, number(r, d));
 	}
 }
 
-static bool has(const struct field *d, unsigned keys)
+/* The next field from *at on that rows by `keys` have; NULL after the last. */
+static const struct field *next_field(size_t *at, unsigned keys)
 {
-	return d->keys ? (d->keys & keys) != 0 : !(keys & AGGREGATE_SAMPLES);
-}
-
-static void put_fields(FILE *f, unsigned keys, const struct field_row *w)
-{
-	bool any = false;
-	for (size_t i = 0; i < NFIELDS; i++) {
-		if (!has(&fields[i], keys))
-			continue;
-		if (any)
-			putc(',', f);
-		if (!w->csv)
-			fprintf(f, "\"%s\":", fields[i].name);
-		put_field(f, &fields[i], w);
-		any = true;
+	while (*at < NFIELDS) {
+		const struct field *d = &fields[(*at)++];
+		if (d->keys ? d->keys & keys : !(keys & AGGREGATE_SAMPLES))
+			return d;
 	}
+	return NULL;
 }
 
-void report_fields_json(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
-			const struct report_opts *opts)
+void report_fields_json(struct json_out *j, unsigned keys, const struct aggregate_row *r,
+			uint64_t observed_ns, const struct report_opts *opts)
 {
-	put_fields(f, keys, &(struct field_row){.r = r, .observed_ns = observed_ns, .opts = opts});
+	const struct field *d;
+	json_open(j, NULL, '{');
+	for (size_t at = 0; (d = next_field(&at, keys));) {
+		struct cell c;
+		cell_of(&c, d, r, observed_ns, opts);
+		if (c.is_number)
+			json_format(j, d->name, "%s", c.text);
+		else
+			json_text(j, d->name, c.text);
+	}
+	json_close(j, '}');
 }
 
 void report_fields_csv(FILE *f, unsigned keys, const struct aggregate_row *r, uint64_t observed_ns,
 		       const struct report_opts *opts)
 {
-	put_fields(
-	    f, keys,
-	    &(struct field_row){.r = r, .observed_ns = observed_ns, .opts = opts, .csv = true});
+	const struct field *d;
+	const char *comma = "";
+	for (size_t at = 0; (d = next_field(&at, keys)); comma = ",") {
+		struct cell c;
+		cell_of(&c, d, r, observed_ns, opts);
+		fputs(comma, f);
+		csv_text(f, c.text ? c.text : "");
+	}
 	putc('\n', f);
 }
 
 void report_fields_header(FILE *f, unsigned keys)
 {
-	bool any = false;
-	for (size_t i = 0; i < NFIELDS; i++) {
-		if (!has(&fields[i], keys))
-			continue;
-		fprintf(f, "%s%s", any ? "," : "", fields[i].name);
-		any = true;
-	}
+	const struct field *d;
+	const char *comma = "";
+	for (size_t at = 0; (d = next_field(&at, keys)); comma = ",")
+		fprintf(f, "%s%s", comma, d->name);
 	putc('\n', f);
 }
 

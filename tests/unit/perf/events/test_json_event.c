@@ -127,37 +127,6 @@ static void the_stack_is_the_one_that_locates(void **state)
 	free(text);
 }
 
-static char *string_of(const char *s)
-{
-	char *text;
-	size_t len;
-	FILE *f = open_memstream(&text, &len);
-	json_write_string(f, s, strlen(s));
-	fclose(f);
-	return text;
-}
-
-static void strings_are_valid_and_harmless(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *in, *out;
-	} cases[] = {
-	    {"", "\"\""},
-	    {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\""},
-	    {"\xc0\xaf", "\"\\ufffd\\ufffd\""},			      /* overlong */
-	    {"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""},	      /* a surrogate */
-	    {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""}, /* above U+10FFFF */
-	    {"\xe2\x82", "\"\\ufffd\\ufffd\""},			      /* truncated */
-	    {"\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6", "\"\\u007f\\u009b\\u202e\\u2066\""},
-	};
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char *text = string_of(cases[i].in);
-		assert_string_equal(text, cases[i].out);
-		free(text);
-	}
-}
-
 static void values_as_python_shows_them(void **state)
 {
 	(void)state;
@@ -282,7 +251,6 @@ int main(void)
 	    cmocka_unit_test(exactly_these_keys),
 	    cmocka_unit_test(every_kind_of_value),
 	    cmocka_unit_test(the_stack_is_the_one_that_locates),
-	    cmocka_unit_test(strings_are_valid_and_harmless),
 	    cmocka_unit_test(values_as_python_shows_them),
 	    cmocka_unit_test(a_block_for_people),
 	    cmocka_unit_test(a_backward_block),
