@@ -95,7 +95,7 @@ bool process_alive(pid_t pid)
 	return alive;
 }
 
-static const char *line_of(const char *text, const char *name)
+const char *process_line(const char *text, const char *name)
 {
 	size_t n = strlen(name);
 	for (const char *p = text; p; p = strchr(p, '\n')) {
@@ -110,13 +110,13 @@ static const char *line_of(const char *text, const char *name)
 
 static long long number_of(const char *text, const char *name, int base, long long missing)
 {
-	const char *p = line_of(text, name);
+	const char *p = process_line(text, name);
 	return p ? (long long)strtoull(p, NULL, base) : missing;
 }
 
 bool process_number(const char *text, const char *name, uint64_t *out)
 {
-	const char *p = line_of(text, name);
+	const char *p = process_line(text, name);
 	if (p)
 		*out = strtoull(p, NULL, 10);
 	return p;
@@ -135,7 +135,7 @@ static void parse_ns_pids(const char *p, struct process_status *out)
 void process_parse_status(const char *text, struct process_status *out)
 {
 	*out = (struct process_status){0};
-	const char *state = line_of(text, "State"), *uid = line_of(text, "Uid");
+	const char *state = process_line(text, "State"), *uid = process_line(text, "Uid");
 	out->state = state && *state != '\n' ? *state : 0;
 	out->tgid = (pid_t)number_of(text, "Tgid", 10, 0);
 	out->ppid = (pid_t)number_of(text, "PPid", 10, 0);
@@ -145,7 +145,7 @@ void process_parse_status(const char *text, struct process_status *out)
 	out->seccomp = (unsigned)number_of(text, "Seccomp", 10, 0);
 	out->seccomp_filters = (unsigned)number_of(text, "Seccomp_filters", 10, 0);
 	out->uid = uid ? (uid_t)strtoul(uid, NULL, 10) : (uid_t)-1;
-	parse_ns_pids(line_of(text, "NSpid"), out);
+	parse_ns_pids(process_line(text, "NSpid"), out);
 }
 
 static void read_exe(const char *proc, struct process *p)
@@ -350,7 +350,7 @@ bool process_has_shadow_stack(pid_t pid)
 {
 	char text[STATUS_SIZE];
 	process_file(pid, "status", text, sizeof(text));
-	const char *features = line_of(text, "x86_Thread_features");
+	const char *features = process_line(text, "x86_Thread_features");
 	const char *shadow = features ? strstr(features, "shstk") : NULL;
 	return shadow && shadow < features + strcspn(features, "\n");
 }

@@ -51,6 +51,10 @@ ssize_t process_file(pid_t pid, const char *name, char *out, size_t size);
  * False, with *out unchanged, if there is none. */
 bool process_setting(const char *proc, const char *name, long *out);
 
+/* What follows "`name`:" and blanks on a line of a /proc file's text, up to the end of the text;
+ * NULL if there is no such line. */
+const char *process_line(const char *text, const char *name);
+
 /* Parse the number on the line "`name`: NUMBER" of a /proc file's text. False if there is none. */
 bool process_number(const char *text, const char *name, uint64_t *out);
 
