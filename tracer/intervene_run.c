@@ -93,7 +93,7 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_sign
 		trace_loop_look(&l);
 	}
 	intervene_finish(v);
-	return spawn_exit_status(l.status);
+	return trace_loop_wait(&l) ? EXIT_FAILED : spawn_exit_status(l.status);
 }
 
 static int await_torch(struct trace_loop *l, bool wait, struct err *e)

@@ -234,7 +234,8 @@ void trace_loop_note(const struct trace_loop *l)
 		fprintf(stderr, "ditrace: %s\n", note);
 }
 
-/* WNOWAIT: the PID stays valid until `child` is cleared, so that signals can be passed on. */
+/* WNOWAIT: the PID stays valid until `child` is cleared, so that signals can be passed on, and
+ * until trace_loop_wait /proc tells with which rights what the process named may be opened. */
 static int wait_child(struct trace_loop *l, int options)
 {
 	siginfo_t info = {0};
@@ -244,13 +245,16 @@ static int wait_child(struct trace_loop *l, int options)
 	if (info.si_pid != l->pid)
 		return 0;
 	child = 0;
-	l->gone = waitpid(l->pid, &l->status, 0) == l->pid;
+	l->gone = true;
 	return 0;
 }
 
 int trace_loop_wait(struct trace_loop *l)
 {
-	return l->gone ? 0 : wait_child(l, 0);
+	int r = l->gone ? 0 : wait_child(l, 0);
+	while (!r && waitpid(l->pid, &l->status, 0) < 0)
+		r = errno == EINTR ? 0 : -errno;
+	return r;
 }
 
 bool trace_loop_stopped(void)

@@ -104,7 +104,8 @@ bool trace_loop_stopped(void);
 /* Check, without blocking, whether the process has exited; sets l->gone. */
 void trace_loop_look(struct trace_loop *l);
 
-/* Wait until the child exits, regardless of signals, and set l->status. 0 or -errno. */
+/* Wait until the child exits, regardless of signals, and set l->status; when all that it named has
+ * been read, as its PID is free then. 0 or -errno. */
 int trace_loop_wait(struct trace_loop *l);
 
 #endif
