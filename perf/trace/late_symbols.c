@@ -110,8 +110,10 @@ static const char *jit_name(struct late_symbols *l, pid_t pid, uint64_t pc)
 		return NULL;
 	struct jit *j = &l->jits[l->njits++];
 	*j = (struct jit){.pid = pid};
-	if (is_of_trace(l, pid))
-		perf_map_read(&j->map, pid, pid);
+	struct target_files *files = is_of_trace(l, pid) ? target_files_new(pid) : NULL;
+	if (files)
+		perf_map_read(&j->map, files, pid);
+	target_files_free(files);
 	return perf_map_find(&j->map, pc);
 }
 

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "symbolizer/target/target_files.h"
+
 enum { STRINGS_MAX = 256 * 1024 };
 
 /* The strings of /proc/PID/NAME, NUL-terminated, and an empty one at the end; free() them. NULL:
@@ -56,15 +58,17 @@ static bool is_python(const char *path)
 static bool interpreter_accept(struct interpreter *out, const char *folder, size_t n,
 			       const char *name)
 {
-	char seen[PATH_MAX + 32];
 	struct stat st;
 	int len =
 	    snprintf(out->path, sizeof(out->path), "%.*s%s%s", (int)n, folder, n ? "/" : "", name);
 	if (len > 0 && (size_t)len < sizeof(out->path) && out->path[0] == '/' &&
 	    is_python(out->path)) {
-		snprintf(seen, sizeof(seen), "/proc/%d/root%s", (int)out->pid, out->path);
-		if (!stat(seen, &st) && st.st_dev == out->dev && st.st_ino == out->ino &&
-		    !lstat(seen, &st)) {
+		struct target_files *files = target_files_new(out->pid);
+		bool found = files && !target_files_stat(files, out->path, true, &st) &&
+			     st.st_dev == out->dev && st.st_ino == out->ino &&
+			     !target_files_stat(files, out->path, false, &st);
+		target_files_free(files);
+		if (found) {
 			describe(&st, out->changed, sizeof(out->changed));
 			return true;
 		}

@@ -3,10 +3,8 @@
 
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <libiberty/demangle.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +36,9 @@ enum { BUCKETS = 1024 };
 
 struct native_stacks {
 	pid_t pid;
-	const struct maps *maps; /* borrowed; NULL: the current mappings */
+	struct target_files *files;
+	const struct maps *maps; /* borrowed, as then `files`; or `own` */
+	struct maps own;
 	Dwfl *dwfl;
 	struct arena arena;
 	struct place *places[BUCKETS];
@@ -62,30 +62,25 @@ struct native_stacks {
 /* find_elf has no context argument of ours. */
 static _Thread_local const struct native_stacks *finding;
 
-/* Open the file mapped by a process that has ended, if it is still the same file. */
-static int open_ended(const struct native_stacks *s, Dwfl_Module *mod)
+/* Open the file that is mapped there, not what now has its name. */
+static int open_module(const struct native_stacks *s, Dwfl_Module *mod)
 {
 	Dwarf_Addr start = 0, end = 0;
 	dwfl_module_info(mod, NULL, &start, &end, NULL, NULL, NULL, NULL);
 	for (size_t i = 0; i < s->maps->n; i++) {
 		const struct mapping *m = &s->maps->map[i];
 		if (m->start >= start && m->start < end && m->inode)
-			return maps_open(s->pid, m, NULL);
+			return maps_open_in(s->files, m, NULL);
 	}
 	return -1;
 }
 
-/* Open the file through the process's root directory. */
 static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base,
 		    char **file_name, Elf **elf)
 {
-	char path[PATH_MAX];
-	if (name[0] != '/')
+	if (!strncmp(name, "[vdso", 5))
 		return dwfl_linux_proc_find_elf(mod, userdata, name, base, file_name, elf);
-	snprintf(path, sizeof(path), "/proc/%d/root%s", finding->pid, name);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 && finding->maps)
-		fd = open_ended(finding, mod);
+	int fd = open_module(finding, mod);
 	*file_name = fd < 0 ? NULL : strdup(name);
 	return fd;
 }
@@ -365,7 +360,7 @@ static void report_maps(struct native_stacks *s, native_base_fn *base, void *arg
 	}
 }
 
-/* If `base` is set, report s->maps, else the current mappings. */
+/* If `base` is set, report s->maps, else the current mappings, which s->maps are. */
 static int open_dwfl(struct native_stacks *s, native_base_fn *base, void *arg)
 {
 	static const Dwfl_Callbacks files = {
@@ -399,16 +394,8 @@ static int cannot_read(int code, struct err *e)
 		       code == -ENOEXEC ? dwfl_errmsg(-1) : strerror(-code));
 }
 
-int native_stacks_open_maps(pid_t pid, const struct maps *maps, native_base_fn *base, void *arg,
-			    struct native_stacks **out, struct err *e)
+static int stacks_finish(struct native_stacks *s, int r, struct native_stacks **out, struct err *e)
 {
-	struct native_stacks *s = calloc(1, sizeof(*s));
-	int r = s ? 0 : -ENOMEM;
-	if (s) {
-		s->pid = pid;
-		s->maps = maps;
-		r = open_dwfl(s, base, arg);
-	}
 	if (r) {
 		cannot_read(r, e);
 		native_stacks_close(s);
@@ -418,9 +405,29 @@ int native_stacks_open_maps(pid_t pid, const struct maps *maps, native_base_fn *
 	return 0;
 }
 
+int native_stacks_open_maps(struct target_files *files, const struct maps *maps,
+			    native_base_fn *base, void *arg, struct native_stacks **out,
+			    struct err *e)
+{
+	struct native_stacks *s = calloc(1, sizeof(*s));
+	if (!s)
+		return cannot_read(-ENOMEM, e);
+	s->pid = target_files_pid(files);
+	s->files = files;
+	s->maps = maps;
+	return stacks_finish(s, open_dwfl(s, base, arg), out, e);
+}
+
 int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e)
 {
-	return native_stacks_open_maps(pid, NULL, NULL, NULL, out, e);
+	struct native_stacks *s = calloc(1, sizeof(*s));
+	if (!s)
+		return cannot_read(-ENOMEM, e);
+	s->pid = pid;
+	s->maps = &s->own;
+	s->files = target_files_new(pid);
+	int r = s->files ? maps_read(pid, &s->own, NULL) : -ENOMEM;
+	return stacks_finish(s, r ? r : open_dwfl(s, NULL, NULL), out, e);
 }
 
 void native_stacks_close(struct native_stacks *s)
@@ -428,6 +435,9 @@ void native_stacks_close(struct native_stacks *s)
 	if (!s)
 		return;
 	dwfl_end(s->dwfl);
+	if (s->maps == &s->own)
+		target_files_free(s->files);
+	maps_free(&s->own);
 	for (struct walked *w = s->walked, *next; w; w = next) {
 		next = w->next;
 		frame_code_free(w->steps);

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
+#include "symbolizer/target/target_files.h"
 
 enum { NATIVE_FRAMES = 64 };
 
@@ -35,12 +36,13 @@ struct native_stacks;
  * files are fetched. 0 and *out (free with native_stacks_close), or -errno with *e. */
 int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e);
 
-/* The same with known mappings, also of a process that has ended. If only the code of a file is in
- * `maps`, `base` returns the run-time address of the file's first segment, 0 if unknown. `maps` is
- * borrowed; the caller may change its contents. */
+/* The same with known mappings, also of a process that has ended, whose `files` are borrowed. If
+ * only the code of a file is in `maps`, `base` returns the run-time address of the file's first
+ * segment, 0 if unknown. `maps` is borrowed; the caller may change its contents. */
 typedef uint64_t native_base_fn(void *arg, const struct mapping *code);
-int native_stacks_open_maps(pid_t pid, const struct maps *maps, native_base_fn *base, void *arg,
-			    struct native_stacks **out, struct err *e);
+int native_stacks_open_maps(struct target_files *files, const struct maps *maps,
+			    native_base_fn *base, void *arg, struct native_stacks **out,
+			    struct err *e);
 
 void native_stacks_close(struct native_stacks *s); /* NULL allowed */
 
@@ -128,22 +130,24 @@ struct native_symbols {
 	size_t n, room;
 };
 
-/* Symbolize `pc` of process `pid`, whose mappings are `maps`; strings live as long as `s`. Without
- * a symbol, out->symbol is NULL and `offset` is the address in the file; if the file cannot be
- * read, `offset` is a file offset and `in_file` is set. `is_second` is set if `s` knows another
+/* Symbolize `pc` of the process of `files`, whose mappings are `maps`; strings live as long as `s`.
+ * Without a symbol, out->symbol is NULL and `offset` is the address in the file; if the file cannot
+ * be read, `offset` is a file offset and `in_file` is set. `is_second` is set if `s` knows another
  * file of the same name. `file` is NULL if no file is mapped, or one that is memory (shared, or a
  * memfd) and not an ELF file. *build, *nbuild: the file's build id, at most 64 bytes (0: none), as
  * long as `s`. 0 or -ENOMEM. */
-int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
-			struct native_frame *out, const uint8_t **build, size_t *nbuild);
+int native_symbols_find(struct native_symbols *s, struct target_files *files,
+			const struct maps *maps, uint64_t pc, struct native_frame *out,
+			const uint8_t **build, size_t *nbuild);
 
 /* Run-time start address and size in bytes of the function at `pc`; false if there is no symbol. */
-bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct maps *maps,
-			   uint64_t pc, uint64_t *start, uint64_t *size);
+bool native_symbols_bounds(struct native_symbols *s, struct target_files *files,
+			   const struct maps *maps, uint64_t pc, uint64_t *start, uint64_t *size);
 
-/* Run-time address of the first segment of the file that process `pid` has mapped at `code`; 0 when
+/* Run-time address of the first segment of the file that the process has mapped at `code`; 0 when
  * the file cannot be read. */
-uint64_t native_symbols_base(struct native_symbols *s, pid_t pid, const struct mapping *code);
+uint64_t native_symbols_base(struct native_symbols *s, struct target_files *files,
+			     const struct mapping *code);
 
 /* The demangled name of the function at `addr` in the file `path` (ditrace's path) with build id
  * `build`, 2 to 64 bytes. Searches that path, /usr/lib/debug/.build-id and ~/.debug/.build-id
@@ -172,10 +176,10 @@ struct perf_map {
 	off_t size; /* of the file when it was read */
 };
 
-/* Read the map file of process `pid`, whose own PID is `ns_pid`, from its /tmp (from ditrace's for
- * a process that has ended), if it has grown since. Invalidates names returned before. 0 (also if
- * there is no file) or -ENOMEM. */
-int perf_map_read(struct perf_map *m, pid_t pid, pid_t ns_pid);
+/* Read the map file of the process of `files`, whose own PID is `ns_pid`, from its /tmp, if it has
+ * grown since and belongs to root or the process's owner: /tmp is writable by others. Invalidates
+ * names returned before. 0 (also if there is no file) or -ENOMEM. */
+int perf_map_read(struct perf_map *m, struct target_files *files, pid_t ns_pid);
 
 /* Parse `text` (NUL-terminated, from malloc; takes ownership). Malformed lines are skipped. Where
  * entries overlap, the one with the higher start wins; of those with the same start, the last line.

@@ -2,14 +2,12 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <libiberty/demangle.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -119,14 +117,15 @@ static bool is_second(const struct native_symbols *s, const struct native_file *
 	return false;
 }
 
-static struct native_file *file_of(struct native_symbols *s, pid_t pid, const struct mapping *map)
+static struct native_file *file_of(struct native_symbols *s, struct target_files *files,
+				   const struct mapping *map)
 {
 	for (size_t i = 0; i < s->n; i++)
 		if (s->files[i]->inode == map->inode && s->files[i]->major == map->dev_major &&
 		    s->files[i]->minor == map->dev_minor)
 			return s->files[i];
 	struct native_file *f = new_file(s, map->path);
-	int fd = f ? maps_open(pid, map, NULL) : -1;
+	int fd = f ? maps_open_in(files, map, NULL) : -1;
 	if (!f)
 		return NULL;
 	f->inode = map->inode;
@@ -169,11 +168,11 @@ static bool is_memory(const char *path)
 	return false;
 }
 
-/* The file at `path` if it has that build id, else an entry without functions. */
+/* The file at `path` if it has that build id, else an entry without functions. Only with `openable`
+ * may it be opened: the user, or a trace file, names it. */
 static struct native_file *file_of_build(struct native_symbols *s, const char *path,
-					 const uint8_t *build, size_t nbuild)
+					 const uint8_t *build, size_t nbuild, bool openable)
 {
-	struct stat st;
 	for (size_t i = 0; i < s->n; i++)
 		if (!s->files[i]->inode && !strcmp(s->files[i]->path, path) &&
 		    is_build(s->files[i]->wanted, s->files[i]->nwanted, build, nbuild))
@@ -185,11 +184,10 @@ static struct native_file *file_of_build(struct native_symbols *s, const char *p
 	memcpy(wanted, build, nbuild);
 	f->wanted = wanted;
 	f->nwanted = nbuild;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = openable ? regular_open(path) : -1;
 	if (fd < 0)
 		return f;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode))
-		open_file(f, fd);
+	open_file(f, fd);
 	close(fd);
 	if (f->elf && is_build(f->build, f->nbuild, build, nbuild))
 		read_file(f);
@@ -200,7 +198,7 @@ static struct native_file *file_of_build(struct native_symbols *s, const char *p
 static int unread_file(struct native_symbols *s, const struct mapping *map,
 		       struct native_frame *out, const uint8_t **build, size_t *nbuild)
 {
-	const struct native_file *f = file_of_build(s, map->path, map->build, map->nbuild);
+	const struct native_file *f = file_of_build(s, map->path, map->build, map->nbuild, false);
 	if (!f)
 		return -ENOMEM;
 	out->file = f->path;
@@ -212,8 +210,9 @@ static int unread_file(struct native_symbols *s, const struct mapping *map,
 	return 0;
 }
 
-int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *maps, uint64_t pc,
-			struct native_frame *out, const uint8_t **build, size_t *nbuild)
+int native_symbols_find(struct native_symbols *s, struct target_files *files,
+			const struct maps *maps, uint64_t pc, struct native_frame *out,
+			const uint8_t **build, size_t *nbuild)
 {
 	const struct mapping *map = maps_find(maps, pc);
 	uint64_t bias = 0;
@@ -223,7 +222,7 @@ int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *
 		return unread_file(s, map, out, build, nbuild);
 	if (!map || !map->inode)
 		return 0;
-	struct native_file *f = file_of(s, pid, map);
+	struct native_file *f = file_of(s, files, map);
 	if (!f || f->failed)
 		return -ENOMEM;
 	if (!f->elf && is_memory(f->path))
@@ -248,12 +247,12 @@ int native_symbols_find(struct native_symbols *s, pid_t pid, const struct maps *
 	return 0;
 }
 
-bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct maps *maps,
-			   uint64_t pc, uint64_t *start, uint64_t *size)
+bool native_symbols_bounds(struct native_symbols *s, struct target_files *files,
+			   const struct maps *maps, uint64_t pc, uint64_t *start, uint64_t *size)
 {
 	const struct mapping *map = maps_find(maps, pc);
 	uint64_t bias = 0;
-	struct native_file *f = map && map->inode ? file_of(s, pid, map) : NULL;
+	struct native_file *f = map && map->inode ? file_of(s, files, map) : NULL;
 	if (!f || !f->elf || elf_bias(f->elf, map, &bias))
 		return false;
 	const struct function *fn = function_at(f, pc - bias);
@@ -264,10 +263,11 @@ bool native_symbols_bounds(struct native_symbols *s, pid_t pid, const struct map
 	return true;
 }
 
-uint64_t native_symbols_base(struct native_symbols *s, pid_t pid, const struct mapping *code)
+uint64_t native_symbols_base(struct native_symbols *s, struct target_files *files,
+			     const struct mapping *code)
 {
 	uint64_t bias;
-	struct native_file *f = code->inode ? file_of(s, pid, code) : NULL;
+	struct native_file *f = code->inode ? file_of(s, files, code) : NULL;
 	if (!f || !f->elf || elf_bias(f->elf, code, &bias))
 		return 0;
 	return bias + elf_first(f->elf);
@@ -302,15 +302,17 @@ const char *native_symbols_by_build(struct native_symbols *s, const char *path,
 	char hex[2 * ELF_BUILD_MOST + 1] = "", file[PATH_MAX];
 	if (nbuild < 2 || nbuild > ELF_BUILD_MOST)
 		return NULL;
-	const char *found = name_in(s, file_of_build(s, path, build, nbuild), addr, is_offset);
+	const char *found =
+	    name_in(s, file_of_build(s, path, build, nbuild, true), addr, is_offset);
 	for (size_t i = 0; i < nbuild; i++)
 		snprintf(hex + 2 * i, 3, "%02x", build[i]);
 	snprintf(file, sizeof(file), "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
 	if (!found && !is_offset) /* debug files have no segment data */
-		found = name_in(s, file_of_build(s, file, build, nbuild), addr, false);
+		found = name_in(s, file_of_build(s, file, build, nbuild, true), addr, false);
 	snprintf(file, sizeof(file), "%s/.debug/.build-id/%.2s/%s/elf", home ? home : "", hex,
 		 hex + 2);
-	return found ? found : name_in(s, file_of_build(s, file, build, nbuild), addr, is_offset);
+	return found ? found
+		     : name_in(s, file_of_build(s, file, build, nbuild, true), addr, is_offset);
 }
 
 void native_symbols_free(struct native_symbols *s)

@@ -2,8 +2,6 @@
 #include "symbolizer/native/native_stack.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,28 +61,23 @@ int perf_map_parse(struct perf_map *m, char *text)
 	return 0;
 }
 
-/* Hazard: /tmp is writable by others, so the path may be a symlink or a FIFO. */
-static int open_map(pid_t pid, pid_t ns_pid, struct stat *st)
+static int open_map(struct target_files *files, pid_t ns_pid, struct stat *st)
 {
-	static const int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
-	char path[96];
-	snprintf(path, sizeof(path), "/proc/%d/root/tmp/perf-%d.map", pid, ns_pid);
-	int fd = open(path, how);
-	if (fd < 0 && pid == ns_pid && kill(pid, 0) && errno == ESRCH) {
-		snprintf(path, sizeof(path), "/tmp/perf-%d.map", pid);
-		fd = open(path, how);
-	}
-	if (fd >= 0 && (fstat(fd, st) || !S_ISREG(st->st_mode) || st->st_size > SIZE_MOST)) {
+	char path[64];
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", ns_pid);
+	int fd = target_files_open(files, path, false);
+	if (fd >= 0 &&
+	    (fstat(fd, st) || !target_files_trusts(files, st->st_uid) || st->st_size > SIZE_MOST)) {
 		close(fd);
 		return -1;
 	}
 	return fd;
 }
 
-int perf_map_read(struct perf_map *m, pid_t pid, pid_t ns_pid)
+int perf_map_read(struct perf_map *m, struct target_files *files, pid_t ns_pid)
 {
 	struct stat st;
-	int fd = open_map(pid, ns_pid, &st);
+	int fd = open_map(files, ns_pid, &st);
 	if (fd < 0)
 		return 0;
 	bool grown = st.st_size > m->size;

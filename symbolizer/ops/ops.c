@@ -219,14 +219,15 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	return 0;
 }
 
-static int open_files(struct build *b, const char *const paths[OPS_FILES], struct err *e)
+static int open_files(struct build *b, const struct ops_file *files, struct err *e)
 {
 	int r = 0;
 	for (unsigned i = 0; i < OPS_FILES && !r; i++) {
-		if (!paths[i])
+		if (!files[i].path)
 			continue;
-		b->t->path[i] = strdup(paths[i]);
-		r = elf_file_open(paths[i], &b->elf[i], e);
+		b->t->path[i] = strdup(files[i].path);
+		r = b->t->path[i] ? 0 : err_set(e, -ENOMEM, "out of memory");
+		r = r ? r : elf_file_open_fd(files[i].fd, files[i].path, &b->elf[i], e);
 		if (!r && i != OPS_C10 && callees_open(b->elf[i], &b->callees[i]))
 			r = err_set(e, -ENOMEM, "out of memory");
 		if (!r)
@@ -246,13 +247,13 @@ static void build_free(struct build *b)
 	free(b->planned);
 }
 
-static int load(const char *const paths[OPS_FILES], bool lazy, struct op_table **out, struct err *e)
+static int load(const struct ops_file *files, bool lazy, struct op_table **out, struct err *e)
 {
 	struct op_table *t = calloc(1, sizeof(*t));
 	if (!t)
 		return err_set(e, -ENOMEM, "out of memory");
 	struct build b = {.t = t};
-	int r = open_files(&b, paths, e);
+	int r = open_files(&b, files, e);
 	r = r ? r : build_table(&b, lazy, e);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		t->elf[i] = b.elf[i];
@@ -275,14 +276,14 @@ static int load(const char *const paths[OPS_FILES], bool lazy, struct op_table *
 	return 0;
 }
 
-int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+int op_table_load(const struct ops_file files[OPS_FILES], struct op_table **out, struct err *e)
 {
-	return load(paths, false, out, e);
+	return load(files, false, out, e);
 }
 
-int op_table_load_lazy(const char *const paths[OPS_FILES], struct op_table **out, struct err *e)
+int op_table_load_lazy(const struct ops_file files[OPS_FILES], struct op_table **out, struct err *e)
 {
-	return load(paths, true, out, e);
+	return load(files, true, out, e);
 }
 
 int op_table_plan(struct op_table *t, uint32_t i)

@@ -118,7 +118,7 @@ struct op_table {
 	uint32_t n, nplans; /* equal; plans beyond n are for the session */
 	struct probe_site *sites;
 	size_t nsites;
-	char *path[OPS_FILES];		 /* as opened; NULL: none */
+	char *path[OPS_FILES];		 /* the process's; NULL: none */
 	struct elf_file *elf[OPS_FILES]; /* owned */
 	struct callees *callees;	 /* of libtorch_cpu */
 	uint32_t ncalls, nnodes;	 /* ROLE_CALL, ROLE_NODE */
@@ -180,15 +180,22 @@ enum { NAMED_MADE_READ = 1 };
 /* Index of the read of the object that THPFunction_apply returns. */
 enum { FUNCTION_READ = 1 };
 
-/* Read libtorch_cpu (or libtorch, if one library has it all), libtorch_python and libc10 at `paths`
- * (NULL: none; the first is required). Takes a fraction of a second, since it disassembles every
+/* An open file, which stays the caller's, and its path, for messages; NULL: none. */
+struct ops_file {
+	int fd;
+	const char *path;
+};
+
+/* Read libtorch_cpu (or libtorch, if one library has it all), libtorch_python and libc10; the first
+ * is required. Takes a fraction of a second, since it disassembles every
  * op. Returns 0 and *out (free with op_table_free), or with *e: -ENOENT when the file has no
  * at::_ops symbols (stripped, or not a libtorch); -errno. */
-int op_table_load(const char *const paths[OPS_FILES], struct op_table **out, struct err *e);
+int op_table_load(const struct ops_file files[OPS_FILES], struct op_table **out, struct err *e);
 
 /* The same without analysing any op's code: ops have role, file and vaddr, but no sites;
  * op_table_plan completes those that are needed. */
-int op_table_load_lazy(const char *const paths[OPS_FILES], struct op_table **out, struct err *e);
+int op_table_load_lazy(const struct ops_file files[OPS_FILES], struct op_table **out,
+		       struct err *e);
 
 /* Complete op `i` and its plan in a table of op_table_load_lazy; once only. 0 or -ENOMEM. */
 int op_table_plan(struct op_table *t, uint32_t i);

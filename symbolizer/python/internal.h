@@ -173,9 +173,8 @@ ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, ui
 
 struct py_sources;
 
-/* Files as process `pid` sees them: absolute names (and symlinks) are resolved below its root
- * directory, relative ones from its current working directory. Both directories are held open, so
- * that sources can be read after the process has ended. NULL when out of memory. */
+/* Files as process `pid` sees them and may read them, also after it has ended:
+ * symbolizer/target/target_files.h. NULL when out of memory. */
 struct py_sources *py_sources_new(pid_t pid);
 void py_sources_free(struct py_sources *s); /* NULL allowed */
 

@@ -2,17 +2,15 @@
 #include "symbolizer/python/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "symbolizer/target/target_files.h"
 
 enum {
 	MAX_FILES = 64,
@@ -29,20 +27,12 @@ struct source {
 };
 
 struct py_sources {
-	int root, cwd;
+	struct target_files *files;
 	struct source file[MAX_FILES];
 	unsigned count;
 	size_t bytes;
 	uint64_t clock;
 };
-
-static int open_dir(pid_t pid, const char *what)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
-	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-}
 
 struct py_sources *py_sources_new(pid_t pid)
 {
@@ -50,8 +40,11 @@ struct py_sources *py_sources_new(pid_t pid)
 
 	if (!s)
 		return NULL;
-	s->root = open_dir(pid, "root");
-	s->cwd = open_dir(pid, "cwd");
+	s->files = target_files_new(pid);
+	if (!s->files) {
+		free(s);
+		return NULL;
+	}
 	return s;
 }
 
@@ -77,23 +70,8 @@ void py_sources_free(struct py_sources *s)
 		return;
 	while (s->count)
 		drop(s, s->count - 1);
-	if (s->root >= 0)
-		close(s->root);
-	if (s->cwd >= 0)
-		close(s->cwd);
+	target_files_free(s->files);
 	free(s);
-}
-
-/* Absolute symlinks must resolve below the target's root, not ours: openat2(2), Linux 5.6. Must not
- * block on a FIFO or device. */
-static int open_source(const struct py_sources *s, const char *name)
-{
-	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-			       .resolve = RESOLVE_IN_ROOT};
-
-	if (name[0] != '/')
-		return openat(s->cwd, name, (int)how.flags);
-	return (int)syscall(SYS_openat2, s->root, name, &how, sizeof(how));
 }
 
 static char *read_all(int fd, size_t size)
@@ -144,11 +122,11 @@ static bool index_lines(struct source *f)
 static void load(const struct py_sources *s, struct source *f)
 {
 	struct stat st;
-	int fd = f->name[0] == '<' ? -1 : open_source(s, f->name);
+	int fd = f->name[0] == '<' ? -1 : target_files_open(s->files, f->name, true);
 
 	if (fd < 0)
 		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= MAX_BYTES / 5) {
+	if (!fstat(fd, &st) && st.st_size <= MAX_BYTES / 5) {
 		f->data = read_all(fd, (size_t)st.st_size);
 		f->size = f->data ? (size_t)st.st_size : 0;
 	}

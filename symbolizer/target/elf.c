@@ -2,12 +2,13 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "symbolizer/target/target_files.h"
 
 enum { MAX_LOADS = 32, PAGE = 4096 };
 
@@ -117,10 +118,9 @@ int elf_file_open_fd(int fd, const char *name, struct elf_file **out, struct err
 
 int elf_file_open(const char *path, struct elf_file **out, struct err *e)
 {
-	/* O_NONBLOCK: the path is the target's and may be a FIFO. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = regular_open(path);
 	if (fd < 0)
-		return cannot_read(e, -errno, path);
+		return cannot_read(e, fd == -EINVAL ? -ENOEXEC : fd, path);
 	int r = elf_file_open_fd(fd, path, out, e);
 	close(fd);
 	return r;

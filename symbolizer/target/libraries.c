@@ -1,13 +1,12 @@
 #define _GNU_SOURCE
 #include "symbolizer/target/maps.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "symbolizer/target/target_files.h"
 
 /* "libtorch_cpu" matches libtorch_cpu.so, libtorch_cpu.so.1.13 and the renamed
  * libtorch_cpu-1a2b3c4d.so of repackaged wheels. */
@@ -61,15 +60,13 @@ bool library_parse_version(const char *text, char *out, size_t size)
 static void read_version(pid_t pid, struct torch_package *p)
 {
 	char path[4200], text[8192];
-	struct stat st;
-	if (snprintf(path, sizeof(path), "/proc/%d/root%s/version.py", pid, p->dir) >=
-	    (int)sizeof(path))
-		return;
-	/* O_NONBLOCK: the path is the target's and may be a FIFO. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct target_files *files = target_files_new(pid);
+	snprintf(path, sizeof(path), "%s/version.py", p->dir);
+	int fd = files ? target_files_open(files, path, true) : -1;
+	target_files_free(files);
 	if (fd < 0)
 		return;
-	ssize_t n = !fstat(fd, &st) && S_ISREG(st.st_mode) ? read(fd, text, sizeof(text) - 1) : -1;
+	ssize_t n = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	if (n <= 0)
 		return;

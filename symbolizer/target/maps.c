@@ -220,37 +220,26 @@ bool mapping_has_file(const struct mapping *map)
 	return map->inode || map->nbuild;
 }
 
-/* stat(2) of the mapped file, if map_files is accessible. */
-struct identity {
-	struct stat st;
-	bool known;
-};
-
 static void map_files_path(pid_t pid, const struct mapping *m, char *out, size_t size)
 {
 	snprintf(out, size, "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)m->start,
 		 (unsigned long long)m->end);
 }
 
-static struct identity identity_of(pid_t pid, const struct mapping *m)
+/* Whether the kernel's own link to the mapped file may be followed, and to a regular file. */
+static bool map_is_known(pid_t pid, const struct mapping *m)
 {
 	char path[80];
-	struct identity id;
+	struct stat st;
 	map_files_path(pid, m, path, sizeof(path));
-	id.known = !stat(path, &id.st);
-	return id;
+	return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
-/* Without map_files, compare with the device and inode in maps. Anonymous devices (major 0: btrfs,
- * overlayfs) differ between maps and stat; `loose` accepts that. */
-static bool is_mapped(const struct stat *st, const struct mapping *m, const struct identity *id,
-		      bool loose)
+/* Anonymous devices (major 0: btrfs, overlayfs) differ between maps and stat; `loose` accepts
+ * that. */
+static bool is_mapped(const struct stat *st, const struct mapping *m, bool loose)
 {
-	if (!S_ISREG(st->st_mode))
-		return false;
-	if (id->known)
-		return st->st_dev == id->st.st_dev && st->st_ino == id->st.st_ino;
-	if (st->st_ino != m->inode)
+	if (!S_ISREG(st->st_mode) || st->st_ino != m->inode)
 		return false;
 	return (major(st->st_dev) == m->dev_major && minor(st->st_dev) == m->dev_minor) ||
 	       (loose && major(st->st_dev) == 0 && m->dev_major == 0);
@@ -266,49 +255,55 @@ static int not_reached(pid_t pid, const struct mapping *m, struct err *e)
 		   : "run ditrace as root (CAP_SYS_ADMIN), or in the container of the process");
 }
 
-static bool path_is(const char *path, int len, size_t size, const struct mapping *m,
-		    const struct identity *id, bool loose)
+static bool path_is(const char *path, int len, size_t size, const struct mapping *m, bool loose)
 {
 	struct stat st;
-	return len < (int)size && !stat(path, &st) && is_mapped(&st, m, id, loose);
+	return len < (int)size && !stat(path, &st) && is_mapped(&st, m, loose);
 }
 
-static int find_path(pid_t pid, const struct mapping *m, const struct identity *id, char *out,
-		     size_t size, struct err *e)
+int maps_open_path(pid_t pid, const struct mapping *m, char *out, size_t size, struct err *e)
 {
-	if (m->path[0] == '/' && !m->deleted) {
-		int n = snprintf(out, size, "%s", m->path);
-		if (path_is(out, n, size, m, id, false))
-			return 0;
-		n = snprintf(out, size, "/proc/%d/root%s", pid, m->path);
-		if (path_is(out, n, size, m, id, true))
-			return 0;
+	if (map_is_known(pid, m) && size >= 80) {
+		map_files_path(pid, m, out, size);
+		return 0;
 	}
-	if (!id->known || !S_ISREG(id->st.st_mode) || size < 80)
+	if (m->path[0] != '/' || m->deleted)
 		return not_reached(pid, m, e);
-	map_files_path(pid, m, out, size);
-	return 0;
+	int n = snprintf(out, size, "%s", m->path);
+	if (path_is(out, n, size, m, false))
+		return 0;
+	n = snprintf(out, size, "/proc/%d/root%s", pid, m->path);
+	return path_is(out, n, size, m, true) ? 0 : not_reached(pid, m, e);
 }
 
-int maps_open_path(pid_t pid, const struct mapping *map, char *out, size_t size, struct err *e)
+static int open_by_path(struct target_files *files, const struct mapping *m)
 {
-	struct identity id = identity_of(pid, map);
-	return find_path(pid, map, &id, out, size, e);
+	struct stat st;
+	int fd =
+	    m->path[0] == '/' && !m->deleted ? target_files_open(files, m->path, true) : -ENOENT;
+	if (fd < 0 || (!fstat(fd, &st) && is_mapped(&st, m, true)))
+		return fd;
+	close(fd);
+	return -ENOENT;
+}
+
+int maps_open_in(struct target_files *files, const struct mapping *m, struct err *e)
+{
+	char path[80];
+	pid_t pid = target_files_pid(files);
+	map_files_path(pid, m, path, sizeof(path));
+	int fd = regular_open(path);
+	if (fd < 0)
+		fd = open_by_path(files, m);
+	return fd < 0 ? not_reached(pid, m, e) : fd;
 }
 
 int maps_open(pid_t pid, const struct mapping *map, struct err *e)
 {
-	char path[PATH_MAX];
-	struct stat st;
-	struct identity id = identity_of(pid, map);
-	int r = find_path(pid, map, &id, path, sizeof(path), e);
-	if (r)
-		return r;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return err_set(e, -errno, "cannot open %s: %s", path, strerror(errno));
-	if (!fstat(fd, &st) && is_mapped(&st, map, &id, true))
-		return fd;
-	close(fd);
-	return not_reached(pid, map, e);
+	struct target_files *files = target_files_new(pid);
+	if (!files)
+		return err_set(e, -ENOMEM, "cannot open %s: out of memory", map->path);
+	int fd = maps_open_in(files, map, e);
+	target_files_free(files);
+	return fd;
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "symbolizer/target/target_files.h"
 
 enum { MAPPING_BUILD = 20 };
 
@@ -57,15 +58,17 @@ const char *mapping_name(const struct mapping *map);
 bool mapping_has_file(const struct mapping *map);
 
 /* A path by which ditrace can open the very file that is mapped at `map` in process `pid`, whatever
- * its mount namespace: `path` or /proc/PID/root/`path` if that is the same file (device and inode),
- * else /proc/PID/map_files/START-END, which needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE
- * (fs/proc/base.c, proc_map_files_get_link) and reaches deleted files, too. A valid path for a
- * uprobe. 0, or -ENOENT with *e when the file cannot be reached. PATH_MAX bytes are enough for
- * `out`. */
+ * its mount namespace, for a uprobe: the kernel's own link /proc/PID/map_files/START-END, which
+ * needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (fs/proc/base.c, proc_map_files_get_link), reaches
+ * deleted files, too, and lasts as long as the mapping. Without that right `path` or
+ * /proc/PID/root/`path`, if device and inode are those of the mapping. 0, or -ENOENT with *e when
+ * the file cannot be reached. PATH_MAX bytes are enough for `out`. */
 int maps_open_path(pid_t pid, const struct mapping *map, char *out, size_t size, struct err *e);
 
-/* Open the mapped file for reading, close-on-exec: a file descriptor, or -errno with *e. */
+/* Open the mapped file for reading, close-on-exec: by that link, else by its path with the rights
+ * of the process. A file descriptor, or -ENOENT or -ENOMEM with *e. */
 int maps_open(pid_t pid, const struct mapping *map, struct err *e);
+int maps_open_in(struct target_files *files, const struct mapping *map, struct err *e);
 
 /* The files of PyTorch and Python among the mappings. */
 

@@ -73,7 +73,7 @@ static void map_all(struct input in)
 		m.map.start &= 0xff;
 		m.map.end = m.map.start + 1 + (m.map.end & 0xff);
 		known_maps_replaces(&k, &m.map);
-		known_maps_add(&k, -1, &m.map);
+		known_maps_add(&k, NULL, &m.map);
 		if (!maps_find(&k.maps, m.map.start))
 			abort();
 	}

@@ -36,9 +36,9 @@ int known_maps_read(struct known_maps *k, pid_t pid);
 /* Whether different code is known at the addresses of `m`. */
 bool known_maps_replaces(const struct known_maps *k, const struct mapping *m);
 
-/* Add a mapping (copied) of process `pid`: one with a build ID gets the inode of the file at its
- * path if the build IDs match. 1; 0 when it is known already; or -ENOMEM. */
-int known_maps_add(struct known_maps *k, pid_t pid, const struct mapping *m);
+/* Add a mapping (copied): one with a build ID gets the inode of the file that its path is in
+ * `files` (NULL: none) if the build IDs match. 1; 0 when it is known already; or -ENOMEM. */
+int known_maps_add(struct known_maps *k, struct target_files *files, const struct mapping *m);
 
 /* Add the code that `from` has mapped, for a process forked from it. 0 or -ENOMEM. */
 int known_maps_inherit(struct known_maps *k, const struct known_maps *from);

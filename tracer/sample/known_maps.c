@@ -2,9 +2,6 @@
 #include "tracer/sample/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -110,29 +107,18 @@ static bool has_build(int fd, const struct mapping *m)
 	return same;
 }
 
-static void identify_at(const char *path, struct mapping *m)
+static void identify(struct target_files *files, struct mapping *m)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = m->path[0] == '/' ? target_files_open(files, m->path, true) : -1;
 	if (fd < 0)
 		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && has_build(fd, m)) {
+	if (!fstat(fd, &st) && has_build(fd, m)) {
 		m->inode = st.st_ino;
 		m->dev_major = major(st.st_dev);
 		m->dev_minor = minor(st.st_dev);
 	}
 	close(fd);
-}
-
-static void identify(pid_t pid, struct mapping *m)
-{
-	char path[PATH_MAX];
-	if (m->path[0] != '/')
-		return;
-	if (snprintf(path, sizeof(path), "/proc/%d/root%s", pid, m->path) < (int)sizeof(path))
-		identify_at(path, m);
-	if (!m->inode)
-		identify_at(m->path, m);
 }
 
 static bool is_known(const struct known_maps *k, const struct mapping *m)
@@ -153,15 +139,15 @@ bool known_maps_replaces(const struct known_maps *k, const struct mapping *m)
 	return false;
 }
 
-int known_maps_add(struct known_maps *k, pid_t pid, const struct mapping *m)
+int known_maps_add(struct known_maps *k, struct target_files *files, const struct mapping *m)
 {
 	struct mapping known = *m;
 	size_t n = k->maps.n;
 	int r = 0;
 	if (is_known(k, m))
 		return 0;
-	if (m->nbuild && !m->inode)
-		identify(pid, &known);
+	if (files && m->nbuild && !m->inode)
+		identify(files, &known);
 	for (size_t i = 0; i < n && !r; i++)
 		if (overlap(&k->maps.map[i], m))
 			r = cut(k, i, m);
@@ -175,7 +161,7 @@ int known_maps_inherit(struct known_maps *k, const struct known_maps *from)
 	int r = 0;
 	for (size_t i = 0; i < from->maps.n && r >= 0; i++)
 		if (is_code(&from->maps.map[i]))
-			r = known_maps_add(k, 0, &from->maps.map[i]);
+			r = known_maps_add(k, NULL, &from->maps.map[i]);
 	return r < 0 ? r : 0;
 }
 

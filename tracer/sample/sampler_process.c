@@ -20,6 +20,7 @@ enum { NS_TIDS = 256 };
 struct sampler_process {
 	pid_t pid, ns_pid;
 	bool other_ns;
+	struct target_files *files;
 	struct mem mem;
 	struct known_maps known;
 	struct native_stacks *natives;
@@ -42,6 +43,11 @@ struct sampler_process *sampler_process_new(pid_t pid)
 	struct sampler_process *p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
+	p->files = target_files_new(pid);
+	if (!p->files) {
+		free(p);
+		return NULL;
+	}
 	p->pid = p->ns_pid = pid;
 	p->other_ns = true;
 	p->mem = mem_process(pid);
@@ -62,6 +68,7 @@ void sampler_process_free(struct sampler_process *p)
 	perf_map_free(&p->jit);
 	python_close(p->py);
 	known_maps_free(&p->known);
+	target_files_free(p->files);
 	free(p);
 }
 
@@ -83,7 +90,7 @@ bool sampler_process_replaces(const struct sampler_process *p, const struct mapp
 void sampler_process_map(struct sampler_process *p, const struct mapping *m)
 {
 	bool replaced = known_maps_replaces(&p->known, m);
-	if (known_maps_add(&p->known, p->pid, m) <= 0)
+	if (known_maps_add(&p->known, p->files, m) <= 0)
 		return;
 	p->mapped = true;
 	if (!replaced)
@@ -134,7 +141,7 @@ struct of_process {
 static uint64_t base_of(void *arg, const struct mapping *code)
 {
 	const struct of_process *of = arg;
-	return native_symbols_base(of->symbols, of->p->pid, code);
+	return native_symbols_base(of->symbols, of->p->files, code);
 }
 
 static void open_natives(struct sampler_process *p, struct native_symbols *symbols)
@@ -144,7 +151,7 @@ static void open_natives(struct sampler_process *p, struct native_symbols *symbo
 	if (p->unread)
 		known_maps_read(&p->known, p->pid);
 	p->unread = p->mapped = false;
-	if (native_stacks_open_maps(p->pid, &p->known.maps, base_of, &of, &natives, NULL))
+	if (native_stacks_open_maps(p->files, &p->known.maps, base_of, &of, &natives, NULL))
 		return;
 	native_stacks_close(p->natives);
 	p->natives = natives;
@@ -262,14 +269,14 @@ static void name_frames(struct sampler_process *p, struct native_symbols *symbol
 			struct unwound *u)
 {
 	for (unsigned i = 0; i < u->n; i++)
-		native_symbols_find(symbols, p->pid, &p->known.maps, u->places[i].pc, &u->frames[i],
-				    &u->builds[i], &u->nbuilds[i]);
+		native_symbols_find(symbols, p->files, &p->known.maps, u->places[i].pc,
+				    &u->frames[i], &u->builds[i], &u->nbuilds[i]);
 }
 
 static bool function_bounds(void *arg, uint64_t pc, uint64_t *start, uint64_t *size)
 {
 	const struct of_process *b = arg;
-	return native_symbols_bounds(b->symbols, b->p->pid, &b->p->known.maps, pc, start, size);
+	return native_symbols_bounds(b->symbols, b->p->files, &b->p->known.maps, pc, start, size);
 }
 
 static void walk(struct sampler_process *p, const struct taken_sample *t, size_t len,
@@ -401,7 +408,7 @@ static const char *jit_name(struct sampler_process *p, uint64_t pc)
 	const char *name = perf_map_find(&p->jit, pc);
 	if (name)
 		return name;
-	perf_map_read(&p->jit, p->pid, p->ns_pid);
+	perf_map_read(&p->jit, p->files, p->ns_pid);
 	return perf_map_find(&p->jit, pc);
 }
 

@@ -1,23 +1,32 @@
-#include <limits.h>
+#include <unistd.h>
 
 #include "symbolizer/target/maps.h"
 #include "tracer/session/internal.h"
 #include "tracer/session/session.h"
 
-int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e)
+static int open_files(pid_t pid, const struct libraries *l, struct ops_file *out, struct err *e)
 {
-	char path[OPS_FILES][PATH_MAX];
-	const char *paths[OPS_FILES] = {NULL};
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		const struct mapping *m = ops_mapping(l, i);
-		if (!m)
-			continue;
-		int r = maps_open_path(pid, m, path[i], sizeof(path[i]), e);
-		if (r)
-			return r;
-		paths[i] = path[i];
+		int fd = m ? maps_open(pid, m, e) : 0;
+		if (fd < 0)
+			return fd;
+		if (m)
+			out[i] = (struct ops_file){fd, m->path};
 	}
-	return lazy ? op_table_load_lazy(paths, out, e) : op_table_load(paths, out, e);
+	return 0;
+}
+
+int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e)
+{
+	struct ops_file files[OPS_FILES] = {0};
+	int r = open_files(pid, l, files, e);
+	if (!r)
+		r = lazy ? op_table_load_lazy(files, out, e) : op_table_load(files, out, e);
+	for (unsigned i = 0; i < OPS_FILES; i++)
+		if (files[i].path)
+			close(files[i].fd);
+	return r;
 }
 
 static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, struct err *e)

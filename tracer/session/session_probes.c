@@ -136,6 +136,23 @@ void session_complete_procs(struct session *s)
 	}
 }
 
+static int probe_dispatch(struct session *s, pid_t pid, uint16_t index)
+{
+	struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH};
+	struct maps maps;
+	struct libraries l;
+	char path[PATH_MAX];
+	int r = maps_read(pid, &maps, NULL);
+	if (r)
+		return r;
+	libraries_find(&maps, &l);
+	r = l.torch ? maps_open_path(pid, l.torch, path, sizeof(path), NULL) : -ENOENT;
+	struct probe_file f = {path, &site, 1};
+	r = r ? r : s->engine->attach(s->engine, pid, index, &f, NULL);
+	maps_free(&maps);
+	return r;
+}
+
 /* Counts for about a twentieth of the first seconds and less later: while counting, each dispatcher
  * call costs a trap. */
 void session_sample_dispatch(struct session *s)
@@ -157,9 +174,7 @@ void session_sample_dispatch(struct session *s)
 		const struct proc *p = &s->procs[i];
 		if (!p->target || !p->alive)
 			continue;
-		struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH};
-		struct probe_file f = {s->ops->path[OPS_CPU], &site, 1};
-		if (!s->engine->attach(s->engine, p->target->pid, index, &f, NULL)) {
+		if (!probe_dispatch(s, p->target->pid, index)) {
 			s->engine->count_dispatch(s->engine, 1);
 			s->dispatch_since = s->now;
 		}

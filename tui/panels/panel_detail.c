@@ -166,7 +166,7 @@ static void add_stack(struct lines *l, const struct op_event *ev)
 	if (!where)
 		return;
 	title(l, "Code");
-	code_add(l, where);
+	code_add(l, ev->pid, where);
 }
 
 static void add_arguments(struct lines *l, const struct op_event *ev)

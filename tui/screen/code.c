@@ -1,15 +1,15 @@
 #define _GNU_SOURCE
 #include "tui/screen/screen.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "symbolizer/target/process.h"
+#include "symbolizer/target/target_files.h"
 
 enum { AROUND = 3, LINES = 2 * AROUND + 1, LINE_BYTES = 1024 };
 
@@ -18,14 +18,14 @@ struct code {
 	bool has[LINES];
 };
 
-static FILE *open_regular(const char *path)
+/* Of a process that has ended, the trace file names it. */
+static FILE *code_open(pid_t pid, const char *path)
 {
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return NULL;
-	FILE *f = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
-	if (!f)
+	struct target_files *files = process_alive(pid) ? target_files_new(pid) : NULL;
+	int fd = files ? target_files_open(files, path, true) : regular_open(path);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	target_files_free(files);
+	if (fd >= 0 && !f)
 		close(fd);
 	return f;
 }
@@ -99,10 +99,10 @@ static void add_around(struct lines *l, const struct code *c, const struct py_fr
 	}
 }
 
-void code_add(struct lines *l, const struct py_frame *f)
+void code_add(struct lines *l, pid_t pid, const struct py_frame *f)
 {
 	struct code *c = calloc(1, sizeof(*c));
-	FILE *file = c && f->line > 0 && f->text ? open_regular(f->file) : NULL;
+	FILE *file = c && f->line > 0 && f->text ? code_open(pid, f->file) : NULL;
 	if (file) {
 		read_around(c, file, f->line);
 		fclose(file);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -116,8 +117,9 @@ void lines_free(struct lines *l);
 
 /* Source code around a frame. */
 
-/* Add the line of `f` with its expression underlined, and the lines around it if the file exists
- * here and the line is unchanged. */
-void code_add(struct lines *l, const struct py_frame *f);
+/* Add the line of `f` with its expression underlined, and the lines around it if the file can be
+ * opened as process `pid` sees it (symbolizer/target/target_files.h), or if it has ended, here, and
+ * the line is unchanged. */
+void code_add(struct lines *l, pid_t pid, const struct py_frame *f);
 
 #endif

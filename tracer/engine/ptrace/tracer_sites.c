@@ -2,7 +2,6 @@
 #include "tracer/engine/ptrace/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,12 +74,12 @@ static int cannot_add(const struct put_in *w, const struct probe_site *site, int
 {
 	pid_t pid = breakpoints_pid(w->space);
 	if (code != -EBUSY)
-		return err_set(e, code, "cannot put breakpoints into %s in process %d: %s", w->path,
-			       pid, strerror(-code));
+		return err_set(e, code, "cannot put breakpoints into %s in process %d: %s",
+			       w->like->path, pid, strerror(-code));
 	err_set(e, code,
 		"the code of process %d is not that of its file %s (at %#llx): somebody has put a "
 		"breakpoint or a probe there",
-		pid, w->path, (unsigned long long)site->offset);
+		pid, w->like->path, (unsigned long long)site->offset);
 	return err_hint(e, "end the debugger or the other ditrace; beside another ditrace only "
 			   "--engine bpf works");
 }
@@ -105,8 +104,10 @@ static int add_file(struct put_in *w, pid_t pid, const struct probe_site *sites,
 		    struct err *e)
 {
 	struct stat st;
-	w->fd = open(w->path, O_RDONLY | O_CLOEXEC);
-	if (w->fd < 0 || fstat(w->fd, &st))
+	w->fd = regular_open(w->path);
+	if (w->fd < 0)
+		return err_set(e, w->fd, "cannot open %s: %s", w->path, strerror(-w->fd));
+	if (fstat(w->fd, &st))
 		return err_set(e, -errno, "cannot open %s: %s", w->path, strerror(errno));
 	w->like = mapping_of(w->maps, pid, w->path, &st);
 	if (!w->like)

@@ -25,9 +25,12 @@ static int find_own(void **state)
 	const uint8_t *id;
 	size_t n;
 	uint64_t pc = (uint64_t)(uintptr_t)late_symbols_name;
+	struct target_files *files = target_files_new(getpid());
+	assert_non_null(files);
 	assert_int_equal(maps_read(getpid(), &maps, NULL), 0);
-	assert_int_equal(
-	    native_symbols_find(&own.symbols, getpid(), &maps, pc, &own.frame, &id, &n), 0);
+	assert_int_equal(native_symbols_find(&own.symbols, files, &maps, pc, &own.frame, &id, &n),
+			 0);
+	target_files_free(files);
 	const struct mapping *m = maps_find(&maps, pc);
 	own.offset = pc - m->start + m->offset;
 	own.build = (struct trace_build){.file = own.frame.file, .id = id, .len = (uint32_t)n};

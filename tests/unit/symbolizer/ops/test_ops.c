@@ -92,12 +92,13 @@ static void check_sites(const struct op_table *t, const struct op_probe *o, uint
 
 static void check_library(const struct libtorch *l)
 {
-	const char *paths[OPS_FILES] = {l->path};
+	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
 	struct census c = {0};
 	struct op_table *t;
 	struct err e = {0};
 
-	assert_int_equal(op_table_load(paths, &t, &e), 0);
+	assert_int_equal(op_table_load(files, &t, &e), 0);
+	close(files[0].fd);
 	assert_true(t->ncalls > 1000);
 	for (uint32_t i = 0; i < t->n; i++) {
 		if (t->ops[i].role != ROLE_CALL)
@@ -120,12 +121,13 @@ static void check_library(const struct libtorch *l)
 static void check_lazy(const struct libtorch *l)
 {
 	enum { EACH = 37 };
-	const char *paths[OPS_FILES] = {l->path};
+	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
 	struct op_table *all, *lazy;
 	struct err e = {0};
 
-	assert_int_equal(op_table_load(paths, &all, &e), 0);
-	assert_int_equal(op_table_load_lazy(paths, &lazy, &e), 0);
+	assert_int_equal(op_table_load(files, &all, &e), 0);
+	assert_int_equal(op_table_load_lazy(files, &lazy, &e), 0);
+	close(files[0].fd);
 	assert_int_equal(lazy->n, all->n);
 	assert_int_equal(lazy->ncalls, all->ncalls);
 	assert_int_equal(lazy->nsites, 0);

@@ -148,7 +148,7 @@ static void add(struct known_maps *k, uint64_t start, uint64_t end, const char *
 {
 	const struct mapping m = {
 	    .start = start, .end = end, .offset = 0, .exec = true, .inode = 1, .path = path};
-	assert_int_equal(known_maps_add(k, -1, &m), wanted);
+	assert_int_equal(known_maps_add(k, NULL, &m), wanted);
 }
 
 static const char *at(const struct known_maps *k, uint64_t addr)
