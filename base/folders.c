@@ -1,0 +1,208 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/internal.h"
+
+enum { MOST_LINKS = 40 }; /* as in the kernel: path_resolution(7) */
+
+static const uid_t NOBODY = (uid_t)-1;
+
+/* SUDO_UID or SUDO_GID; only root's environment is to be believed. -1 without. */
+static uid_t sudo_id(const char *variable)
+{
+	const char *text = getuid() == 0 ? getenv(variable) : NULL;
+	char *end = NULL;
+	unsigned long n = text && *text ? strtoul(text, &end, 10) : NOBODY;
+	return end && !*end && n < NOBODY ? (uid_t)n : NOBODY;
+}
+
+bool walk_trusts(uid_t owner)
+{
+	return geteuid() != 0 || owner == 0 || owner == getuid() || owner == sudo_id("SUDO_UID");
+}
+
+void walk_give(int folder, int fd, const char *name)
+{
+	uid_t user = sudo_id("SUDO_UID");
+	struct stat st;
+	if (user == NOBODY || user == 0 || fstat(folder, &st) || st.st_uid != user)
+		return;
+	/* Where that is impossible, as on some network file systems, it stays root's. */
+	if (fchownat(fd, name, user, sudo_id("SUDO_GID"), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+		return;
+}
+
+static int folder_make_at(int at, const char *name)
+{
+	if (mkdirat(at, name, 0700))
+		return -errno;
+	walk_give(at, at, name);
+	return 0;
+}
+
+int walk_link(struct walk *w, int fd, const char *name, char path[PATH_MAX])
+{
+	struct stat st;
+	struct statfs fs;
+	if (fstat(fd, &st) || fstatfs(w->folder, &fs))
+		return -errno;
+	if (!walk_trusts(st.st_uid)) {
+		strcpy(w->refused, name);
+		w->owner = st.st_uid;
+		return -EPERM;
+	}
+	if (++w->links > MOST_LINKS)
+		return -ELOOP;
+	if (fs.f_type == PROC_SUPER_MAGIC)
+		return 1;
+	ssize_t n = readlinkat(fd, "", path, PATH_MAX);
+	if (n < 0 || n == PATH_MAX)
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	path[n] = '\0';
+	return 0;
+}
+
+/* Go on at the folder `fd`. */
+static int walk_enter(struct walk *w, int fd)
+{
+	if (fd < 0)
+		return -errno;
+	if (w->folder >= 0)
+		close(w->folder);
+	w->folder = fd;
+	return 0;
+}
+
+static int walk_path(struct walk *w, const char *path);
+
+static int walk_through_link(struct walk *w, int fd, const char *name)
+{
+	char path[PATH_MAX];
+	int r = walk_link(w, fd, name, path);
+	if (r == 1)
+		return walk_enter(w, openat(w->folder, name, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	return r ? r : walk_path(w, path);
+}
+
+static int walk_step(struct walk *w, const char *name)
+{
+	enum { FLAGS = O_PATH | O_NOFOLLOW | O_CLOEXEC };
+	struct stat st;
+	int r = 0, fd = openat(w->folder, name, FLAGS);
+	if (fd < 0 && errno == ENOENT && w->make) {
+		r = folder_make_at(w->folder, name);
+		if (r && r != -EEXIST)
+			return r;
+		fd = openat(w->folder, name, FLAGS);
+	}
+	if (fd < 0 || fstat(fd, &st))
+		r = -errno;
+	else if (S_ISLNK(st.st_mode))
+		r = walk_through_link(w, fd, name);
+	else if (S_ISDIR(st.st_mode))
+		return walk_enter(w, fd);
+	else
+		r = -ENOTDIR;
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* The next component of *path, moving behind it. 1, 0 at the end, or -ENAMETOOLONG. */
+static int next_component(const char **path, char name[NAME_MAX + 1])
+{
+	const char *from = *path + strspn(*path, "/");
+	size_t n = strcspn(from, "/");
+	if (n > NAME_MAX)
+		return -ENAMETOOLONG;
+	memcpy(name, from, n);
+	name[n] = '\0';
+	*path = from + n;
+	return n > 0;
+}
+
+/* Recursion is limited by MOST_LINKS. */
+static int walk_path(struct walk *w, const char *path)
+{
+	char name[NAME_MAX + 1];
+	int more, r = 0;
+	if (!*path)
+		return -ENOENT;
+	if (*path == '/')
+		r = walk_enter(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+	while (!r && (more = next_component(&path, name)) != 0)
+		r = more < 0 ? more : walk_step(w, name);
+	return r;
+}
+
+static int walk_to_folder(struct walk *w, const char *path)
+{
+	int r =
+	    w->folder == AT_FDCWD ? walk_enter(w, open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) : 0;
+	r = r ? r : walk_path(w, path);
+	if (r && w->folder >= 0)
+		close(w->folder);
+	return r;
+}
+
+int walk_to_name(struct walk *w, const char *path, char name[NAME_MAX + 1])
+{
+	const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+	char above[PATH_MAX];
+	size_t n = (size_t)(last - path);
+	int r = n >= sizeof(above) || strlen(last) > NAME_MAX	      ? -ENAMETOOLONG
+		: !*path					      ? -ENOENT
+		: !*last || !strcmp(last, ".") || !strcmp(last, "..") ? -EISDIR
+								      : 0;
+	if (r && w->folder >= 0)
+		close(w->folder);
+	if (r)
+		return r;
+	strcpy(name, last);
+	memcpy(above, path, n);
+	strcpy(above + n, ".");
+	return walk_to_folder(w, above);
+}
+
+int walk_failed(const struct walk *w, int code, const char *verb, const char *path, struct err *e)
+{
+	if (w->refused[0]) {
+		err_set(e, code, "cannot %s %s: on its way, %s is a link of user %u", verb, path,
+			w->refused, (unsigned)w->owner);
+		return err_hint(e, "root follows no link of another user: remove it, or name the "
+				   "folder that it leads to");
+	}
+	err_set(e, code, "cannot %s %s: %s", verb, path, strerror(-code));
+	return err_hint(e, "do it in a folder with room where you may write, or name a file in "
+			   "one: -o FILE");
+}
+
+int folders_make(const char *path, struct err *e)
+{
+	struct walk w = {.folder = AT_FDCWD, .make = true};
+	int r = walk_to_folder(&w, path);
+	if (r)
+		return walk_failed(&w, r, "make the folder", path, e);
+	close(w.folder);
+	return 0;
+}
+
+int folder_new(const char *path, struct err *e)
+{
+	struct walk w = {.folder = AT_FDCWD};
+	char name[NAME_MAX + 1];
+	int r = walk_to_name(&w, path, name);
+	if (!r) {
+		r = folder_make_at(w.folder, name);
+		close(w.folder);
+	}
+	return r ? walk_failed(&w, r, "make the folder", path, e) : 0;
+}
