@@ -4,33 +4,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/files.h"
 #include "base/options.h"
 #include "perf/export/export.h"
 #include "perf/trace/trace_query.h"
 
-/* Opening the trace for writing would truncate it before it is read. */
+/* Nobody means to replace the trace by what is made of it. */
 static bool same_file(const char *a, const char *b)
 {
 	struct stat x, y;
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* NULL with *e on failure. */
-static FILE *open_output(const char *path, const char *output, struct err *e)
+static int open_output(const char *path, const char *output, struct new_file *to, struct err *e)
 {
-	if (!output)
-		return stdout;
-	if (same_file(path, output)) {
-		err_set(e, -EINVAL, "cannot write %s: it is the trace itself", output);
-		err_hint(e, "name another file: -o FILE");
-		return NULL;
-	}
-	FILE *f = fopen(output, "we");
-	if (f)
-		return f;
-	err_set(e, -errno, "cannot write %s: %s", output, strerror(errno));
-	err_hint(e, "name a file in a directory where you may write: -o FILE");
-	return NULL;
+	if (!same_file(path, output))
+		return new_file_open(to, output, 0, e);
+	err_set(e, -EINVAL, "cannot write %s: it is the trace itself", output);
+	return err_hint(e, "name another file: -o FILE");
 }
 
 enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_SPEEDSCOPE, TO_SQLITE };
@@ -60,15 +51,34 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 	}
 }
 
-static int write_output(struct export_job *x, FILE *f, struct err *e)
+/* `f` may be NULL, with errno. */
+static int write_rows(struct export_job *x, FILE *f, struct err *e)
 {
-	int r = 0;
-	if (x->format != TO_SQLITE)
-		r = write_stream(x, f, e);
-	if ((f == stdout ? fflush(f) : fclose(f)) && r >= 0)
+	int r = f ? write_stream(x, f, e) : -errno;
+	if ((!f || (f == stdout ? fflush(f) : fclose(f))) && !e->code)
 		r = err_set(e, -errno, "cannot write %s: %s", x->output ? x->output : "the rows",
 			    strerror(errno));
-	return x->format == TO_SQLITE && !r ? export_sqlite(&x->in, x->output, e) : r;
+	return r;
+}
+
+/* What could be read of a trace that is cut, damaged or still being written is kept. */
+static bool could_write(int r)
+{
+	return r >= 0 || r == -EAGAIN || r == -EBADMSG || r == -ENODATA;
+}
+
+static int write_file(struct export_job *x, struct err *e)
+{
+	struct new_file to;
+	int r = open_output(x->in.path, x->output, &to, e);
+	if (r)
+		return r;
+	r = x->format == TO_SQLITE ? export_sqlite(&x->in, to.fd, x->output, e)
+				   : write_rows(x, new_file_stream(&to), e);
+	int named = new_file_end(&to, could_write(r) ? 0 : r);
+	if (!could_write(r) || !named)
+		return r;
+	return err_set(e, named, "cannot write %s: %s", x->output, strerror(-named));
 }
 
 static int open_query(struct export_job *x, struct err *e)
@@ -97,10 +107,9 @@ static int export_to(struct export_job *x)
 {
 	struct err e = {0};
 	int r = open_query(x, &e);
-	FILE *f = r ? NULL : open_output(x->in.path, x->output, &e);
-	if (!f)
-		return trace_query_end(x->in.query, 0, e.code, &e);
-	r = write_output(x, f, &e);
+	if (r)
+		return trace_query_end(x->in.query, 0, r, &e);
+	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
 	return trace_query_end(x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST, r, &e);
 }
 

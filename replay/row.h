@@ -88,7 +88,7 @@ int times_print_summary(FILE *f, const struct times_list *l, const struct captur
 /* A row for each run, in the CSV format of op_time_measure_hook.py; `head`: with a header line. */
 void times_csv_rows(FILE *f, const struct times_list *l, const struct capture_places *p, bool head);
 
-/* Create the file for them, at ditorch's path below the current directory:
+/* Create the file for them (file_replace_stream), at ditorch's path below the current directory:
  * op_tools_results/op_time_measure_result/op_elasped_info_pidPID_Y-m-d-H-M-S.csv. Its name goes
  * into `path`. NULL with *e. */
 FILE *times_open_csv(char *path, size_t size, struct err *e);

@@ -4,15 +4,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/files.h"
 #include "base/table.h"
 #include "base/text.h"
 
-#define FOLDER "op_tools_results"
+#define FOLDER "op_tools_results/op_time_measure_result"
 
 static int take_list(json_t *array, uint64_t **out, size_t *n)
 {
@@ -191,18 +191,8 @@ FILE *times_open_csv(char *path, size_t size, struct err *e)
 	time_t now = time(NULL);
 	struct tm tm;
 	strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", localtime_r(&now, &tm));
-	snprintf(path, size, FOLDER "/op_time_measure_result/op_elasped_info_pid%d_%s.csv",
-		 (int)getpid(), when);
-	if ((mkdir(FOLDER, 0777) && errno != EEXIST) ||
-	    (mkdir(FOLDER "/op_time_measure_result", 0777) && errno != EEXIST)) {
-		err_set(e, -errno, "cannot make " FOLDER "/op_time_measure_result: %s",
-			strerror(errno));
-		return NULL;
-	}
-	FILE *f = fopen(path, "we");
-	if (!f)
-		err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
-	return f;
+	snprintf(path, size, FOLDER "/op_elasped_info_pid%d_%s.csv", (int)getpid(), when);
+	return folders_make(FOLDER, e) ? NULL : file_replace_stream(path, e);
 }
 
 int times_write_csv(const struct times_list *l, const struct capture_places *p, char *path,

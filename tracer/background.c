@@ -8,31 +8,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "tracer/internal.h"
 
-/* Detach the standard streams from the terminal. */
-static int redirect(const char *output)
+/* Detach the standard streams from the terminal: what they write goes to `out`, which is closed. */
+static int redirect(int out)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	int out = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-	if (in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
-		return -errno;
-	return 0;
+	int r = in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0
+		    ? -errno
+		    : 0;
+	if (out > 2)
+		close(out);
+	return r;
+}
+
+static int redirect_to_nothing(void)
+{
+	return redirect(open("/dev/null", O_WRONLY | O_CLOEXEC));
+}
+
+/* Other programs may write there as well as this one, and hold it open longer than this ditrace. */
+static int redirect_to_file(const char *path, struct err *e)
+{
+	int out = file_replace(path, e);
+	if (out < 0)
+		return out;
+	flock(out, LOCK_UN);
+	fcntl(out, F_SETFL, O_APPEND);
+	return redirect(out);
 }
 
 static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 {
-	const char *output = o->pid ? "/dev/null" : o->program_output;
-	int status, r = redirect(output);
-	if (r) {
-		err_set(e, r, "cannot write %s: %s", output, strerror(-r));
-		return err_hint(e, "choose another file with --output FILE");
-	}
+	int status, r = o->pid ? redirect_to_nothing() : redirect_to_file(o->program_output, e);
+	if (r)
+		return e->code ? r : err_set(e, r, "cannot redirect output: %s", strerror(-r));
 	l->pid = o->pid;
 	if (o->pid) {
 		trace_loop_signals(l);
@@ -49,7 +66,7 @@ static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
  * in force. */
 static int change(struct background_opts *o, int ready)
 {
-	if (redirect("/dev/null") || write(ready, "", 1) != 1)
+	if (redirect_to_nothing() || write(ready, "", 1) != 1)
 		return 1;
 	close(ready);
 	o->session.output = "ditrace.data"; /* the default value: nothing is written */

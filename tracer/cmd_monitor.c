@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
@@ -211,8 +212,10 @@ static int watch(struct monitor *m, struct err *e)
 
 static int open_csv(struct monitor *m, const char *path, struct err *e)
 {
-	m->csv = fopen(path, "we");
-	int r = m->csv ? csv_head(m->csv) : -errno;
+	m->csv = file_replace_stream(path, e);
+	if (!m->csv)
+		return e->code;
+	int r = csv_head(m->csv);
 	if (!r)
 		return 0;
 	err_set(e, r, "cannot write %s: %s", path, strerror(-r));

@@ -51,9 +51,9 @@ int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e);
 /* CSV with a row for each sample. */
 int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
 
-/* Write an SQLite 3 database to `output`, an empty or new file; its tables are described in
- * ditrace-export(1). */
-int export_sqlite(struct export_in *in, const char *output, struct err *e);
+/* Write an SQLite 3 database to `fd`, an empty file open for reading and writing, which remains the
+ * caller's; `output` is its name for messages. Its tables are described in ditrace-export(1). */
+int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e);
 
 /* CSV with a row for each forward op, in the layout of ditorch's table of times. Columns:
  *

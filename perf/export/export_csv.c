@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files.h"
 #include "base/table.h"
 #include "perf/events/json_event.h"
 #include "perf/export/internal.h"
@@ -104,7 +105,7 @@ int export_csv_note(void *arg, const struct trace_item *item, struct err *e)
 	if (item->type != TRACE_EVENT || !is_node(&item->event) || !item->event.forward_id)
 		return 0;
 	struct export_notes *n = export_notes(in);
-	int r = !n ? -ENOMEM : n->spill || (n->spill = tmpfile()) ? 0 : -errno;
+	int r = !n ? -ENOMEM : n->spill || (n->spill = file_unnamed()) ? 0 : -errno;
 	r = r ? r : keep_node(n, &item->event);
 	if (!r)
 		return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/files.h"
 #include "base/intern.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
@@ -305,7 +306,7 @@ static void free_all(struct speedscope *s)
 
 int export_speedscope(struct export_in *in, FILE *f, struct err *e)
 {
-	struct speedscope s = {.spill = tmpfile(), .frames.f = tmpfile()};
+	struct speedscope s = {.spill = file_unnamed(), .frames.f = file_unnamed()};
 	int r;
 	if (s.spill && s.frames.f) {
 		r = export_each(in, put_item, &s, e);

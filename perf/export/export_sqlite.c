@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,9 +370,34 @@ static int put_item(void *arg, const struct trace_item *item)
 	return d->error;
 }
 
-static void open_database(struct database *d, const char *output)
+/* No such file can be: sqlite3 looks at links in the names that it is given, at journals beside
+ * them, and opens what is there by then. */
+#define DATABASE_NAME "/proc/0/database"
+
+static int database_fd = -1;
+
+static int open_for_sqlite(const char *name, int flags, int mode)
 {
-	check(d, sqlite3_open(output, &d->db));
+	return strcmp(name, DATABASE_NAME) ? open(name, flags, mode)
+					   : fcntl(database_fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* The file `fd`: how sqlite3's "unix" file systems open is a matter of sqlite3_vfs.xSetSystemCall
+ * (sqlite3.h). "unix-none" locks nothing. */
+static int open_by_descriptor(int fd, sqlite3 **db)
+{
+	sqlite3_vfs *unix_none = sqlite3_vfs_find("unix-none");
+	if (!unix_none)
+		return SQLITE_NOTFOUND;
+	database_fd = fd;
+	unix_none->xSetSystemCall(unix_none, "open", (sqlite3_syscall_ptr)open_for_sqlite);
+	return sqlite3_open_v2(DATABASE_NAME, db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+			       unix_none->zName);
+}
+
+static void open_database(struct database *d, int fd)
+{
+	check(d, open_by_descriptor(fd, &d->db));
 	if (!d->error)
 		check(d, sqlite3_exec(d->db, tables, NULL, NULL, NULL));
 	for (int i = 0; i < INSERTS && !d->error; i++)
@@ -389,11 +415,11 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 	return r;
 }
 
-int export_sqlite(struct export_in *in, const char *output, struct err *e)
+int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e)
 {
 	struct database d = {0};
 	int r = 0;
-	open_database(&d, output);
+	open_database(&d, fd);
 	if (!d.error)
 		r = fill(&d, in, e);
 	if (d.error) {

@@ -4,11 +4,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/io.h"
 
 enum {
@@ -115,34 +114,21 @@ static int write_file_header(struct trace_blocks *b)
 	return r;
 }
 
-/* Open without truncating first: another ditrace may be writing there. */
-static int open_locked(struct trace_blocks *b, const char *path, struct err *e)
-{
-	b->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-	if (b->fd < 0) {
-		int code = -errno;
-		err_set(e, code, "cannot write %s: %s", path, strerror(-code));
-		err_hint(e, "name a file in a directory where you may write: -o FILE");
-		return code;
-	}
-	struct stat st;
-	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-		err_set(e, -EBUSY, "%s is being written or read by another ditrace", path);
-		return err_hint(e, "wait for it, or name another file: -o FILE");
-	}
-	if (fstat(b->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(b->fd, 0) < 0)
-		return err_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
-	return 0;
-}
-
+/* The file gets its name with its header: a reader of the name finds a trace, the old or this one.
+ */
 static int open_file(struct trace_blocks *b, const char *path, struct err *e)
 {
-	int r = open_locked(b, path, e);
+	struct new_file f;
+	int r = new_file_open(&f, path, O_NONBLOCK, e);
 	if (r)
 		return r;
+	b->fd = f.fd;
 	r = write_file_header(b);
+	r = r ? r : new_file_name(&f);
 	if (!r)
 		return 0;
+	new_file_close(&f);
+	b->fd = -1;
 	err_set(e, r, "cannot write %s: %s", path, strerror(-r));
 	return err_hint(e, "free some space, or name another file: -o FILE");
 }

@@ -16,8 +16,8 @@ struct trace_writer;
  * the -errno of that call. From then on every call does nothing and returns 0, and the file keeps
  * its whole blocks. Nothing here blocks except write(2) on the file. */
 
-/* Create or overwrite `path` and lock it (flock): the lock tells readers that it is still being
- * written. 0 and *out, or -errno with *e. */
+/* Begin the file `path`, which replaces what is there (new_file_open), locked (flock): the lock
+ * tells readers that it is still being written. 0 and *out, or -errno with *e. */
 int trace_writer_open(const char *path, struct trace_writer **out, struct err *e);
 
 /* Write one event; everything it points to is copied. Until trace_writer_forget, its op, frames and

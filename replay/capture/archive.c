@@ -2,18 +2,19 @@
 #include "replay/capture/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <minizip/zip.h>
 
+#include "base/files.h"
+
 struct archive {
-	char *path, *part; /* final and temporary name */
-	char *folder;	   /* of the members */
+	char *path;
+	char *folder; /* of the members */
+	struct new_file file;
 	FILE *f;
 	zipFile zip;
 	uint64_t max_bytes;
@@ -111,13 +112,12 @@ static int failed(struct archive *a, int rc, struct err *e)
 		return err_set(e, a->rc,
 			       "%s: larger than the %llu bytes that are left of the limit", a->path,
 			       (unsigned long long)a->max_bytes);
-	return err_set(e, a->rc, "cannot write %s: %s", a->part, strerror(-a->rc));
+	return err_set(e, a->rc, "cannot write %s: %s", a->path, strerror(-a->rc));
 }
 
 static void drop(struct archive *a)
 {
 	free(a->path);
-	free(a->part);
 	free(a->folder);
 	free(a);
 }
@@ -128,40 +128,33 @@ static int name_it(struct archive *a, const char *path)
 	const char *dot = strrchr(name, '.');
 
 	a->path = strdup(path);
-	if (asprintf(&a->part, "%s.part", path) < 0)
-		a->part = NULL;
 	a->folder = strndup(name, dot ? (size_t)(dot - name) : strlen(name));
-	return a->path && a->part && a->folder ? 0 : -ENOMEM;
+	return a->path && a->folder ? 0 : -ENOMEM;
 }
 
-/* Create the temporary file. An existing file or link of that name is removed, never followed or
- * written to. */
-static int create(struct archive *a)
+/* *a is left to be dropped. */
+static int create(struct archive *a, const char *path, struct err *e)
 {
-	int fd;
-	unlink(a->part);
-	fd = open(a->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return -errno;
-	a->f = fdopen(fd, "w");
+	if (name_it(a, path))
+		return err_set(e, -ENOMEM, "cannot create %s: out of memory", path);
+	int rc = new_file_open(&a->file, path, 0, e);
+	if (rc)
+		return rc;
+	a->f = new_file_stream(&a->file);
 	if (a->f)
 		return 0;
-	close(fd);
-	unlink(a->part);
-	return -ENOMEM;
+	new_file_close(&a->file);
+	return err_set(e, -ENOMEM, "cannot create %s: out of memory", path);
 }
 
 int archive_open(const char *path, uint64_t max_bytes, struct archive **out, struct err *e)
 {
 	struct archive *a = calloc(1, sizeof(*a));
-	int rc = a ? name_it(a, path) : -ENOMEM;
-
-	if (!rc)
-		rc = create(a);
+	if (!a)
+		return err_set(e, -ENOMEM, "cannot create %s: out of memory", path);
+	int rc = create(a, path, e);
 	if (rc) {
-		err_set(e, rc, "cannot create %s: %s", path, strerror(-rc));
-		if (a)
-			drop(a);
+		drop(a);
 		return rc;
 	}
 	a->max_bytes = max_bytes;
@@ -173,7 +166,7 @@ int archive_open(const char *path, uint64_t max_bytes, struct archive **out, str
 				  .zclose_file = io_close,
 				  .zerror_file = io_error,
 				  .opaque = a};
-	a->zip = zipOpen2_64(a->part, APPEND_STATUS_CREATE, NULL, &io);
+	a->zip = zipOpen2_64(a->path, APPEND_STATUS_CREATE, NULL, &io);
 	if (!a->zip) {
 		archive_abort(a);
 		return err_set(e, -ENOMEM, "cannot create %s: out of memory", path);
@@ -258,14 +251,11 @@ int archive_close(struct archive *a, uint64_t *bytes, struct err *e)
 		rc = failed(a, 0, e);
 	}
 	a->f = NULL;
-	if (!rc && rename(a->part, a->path)) {
-		rc = -errno;
-		err_set(e, rc, "cannot rename %s: %s", a->part, strerror(-rc));
-	}
+	int named = new_file_end(&a->file, rc);
+	if (!rc && named)
+		rc = err_set(e, named, "cannot write %s: %s", a->path, strerror(-named));
 	if (!rc && bytes)
 		*bytes = a->end;
-	if (rc)
-		unlink(a->part);
 	drop(a);
 	return rc;
 }
@@ -280,7 +270,7 @@ void archive_abort(struct archive *a)
 		zipClose(a->zip, NULL);
 	if (a->f)
 		fclose(a->f);
-	unlink(a->part);
+	new_file_close(&a->file);
 	drop(a);
 }
 

@@ -1,14 +1,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/io.h"
 #include "replay/capture/internal.h"
 #include "symbolizer/event/names.h"
@@ -187,39 +185,20 @@ static void as_component(const char *op, char *out, size_t size)
 static int make_folders(const char *path, struct err *e)
 {
 	char dir[PATH_SIZE];
-	snprintf(dir, sizeof(dir), "%s", path);
-	for (char *s = strchr(dir + 1, '/'); s; s = strchr(s + 1, '/')) {
-		*s = '\0';
-		if (mkdir(dir, 0777) && errno != EEXIST) {
-			int rc = -errno;
-			return err_set(e, rc, "cannot make the folder %s: %s", dir, strerror(-rc));
-		}
-		*s = '/';
-	}
-	return 0;
+	snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(path, '/') - path), path);
+	return folders_make(dir, e);
 }
 
-/* Write under a temporary name until complete, like the archive. */
 static int write_json(const char *path, const char *text, struct err *e)
 {
-	char final[PATH_SIZE + 8], part[sizeof(final) + 8];
+	char final[PATH_SIZE + 8];
+	struct new_file f;
 	snprintf(final, sizeof(final), "%s.json", path);
-	snprintf(part, sizeof(part), "%s.part", final);
-	unlink(part);
-	int rc, fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-	if (fd < 0) {
-		rc = -errno;
-		return err_set(e, rc, "cannot create %s: %s", final, strerror(-rc));
-	}
-	rc = io_write_all(fd, text, strlen(text));
-	if (close(fd) && !rc)
-		rc = -errno;
-	if (!rc && rename(part, final))
-		rc = -errno;
-	if (!rc)
-		return 0;
-	unlink(part);
-	return err_set(e, rc, "cannot write %s: %s", final, strerror(-rc));
+	int rc = new_file_open(&f, final, 0, e);
+	if (rc)
+		return rc;
+	rc = new_file_end(&f, io_write_all(f.fd, text, strlen(text)));
+	return rc ? err_set(e, rc, "cannot write %s: %s", final, strerror(-rc)) : 0;
 }
 
 const char *pth_limits_text(char *out, size_t size, unsigned limits)

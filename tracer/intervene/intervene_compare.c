@@ -6,16 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/text.h"
 
-#define FOLDER "op_tools_results"
-#define RESULTS FOLDER "/op_autocompare_result"
+#define FOLDER "op_tools_results/op_autocompare_result"
 
 static int add_place(struct intervene_compare *c, const char *op, const char *file, int64_t line,
 		     const char *function, int64_t id)
@@ -249,20 +248,26 @@ static void write_csv(const struct intervene_compare *c)
 	time_t now = time(NULL);
 	struct tm tm;
 	strftime(when, sizeof(when), "%Y-%m-%d-%H-%M-%S", localtime_r(&now, &tm));
-	snprintf(path, sizeof(path), RESULTS "/op_autocompare_info_pid%d_%s.csv", (int)getpid(),
+	snprintf(path, sizeof(path), FOLDER "/op_autocompare_info_pid%d_%s.csv", (int)getpid(),
 		 when);
-	FILE *f = NULL;
-	if ((!mkdir(FOLDER, 0777) || errno == EEXIST) && (!mkdir(RESULTS, 0777) || errno == EEXIST))
-		f = fopen(path, "we");
-	bool good = f && !intervene_result_csv(f, &c->places, &c->rows, c->numbers);
-	good = f && !fclose(f) && good;
-	if (good)
+	struct err e = {0};
+	struct new_file to;
+	if (folders_make(FOLDER, &e) || new_file_open(&to, path, 0, &e)) {
+		err_print(&e);
+		return;
+	}
+	FILE *f = new_file_stream(&to);
+	int r = f ? intervene_result_csv(f, &c->places, &c->rows, c->numbers) : -errno;
+	if (f && fclose(f) && !r)
+		r = -errno;
+	r = new_file_end(&to, r);
+	if (!r) {
 		fprintf(stderr, "ditrace: the worst of each is in %s\n", path);
-	else
-		fprintf(stderr,
-			"ditrace: cannot write %s: %s\n  hint: run it in a folder that can "
-			"be written\n",
-			path, strerror(errno));
+		return;
+	}
+	err_set(&e, r, "cannot write %s: %s", path, strerror(-r));
+	err_hint(&e, "run it in a folder with room");
+	err_print(&e);
 }
 
 void intervene_compare_print(struct intervene_compare *c, double budget)

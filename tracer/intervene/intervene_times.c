@@ -42,7 +42,6 @@ static void flush(struct intervene_times *t)
 		t->csv = times_open_csv(t->path, sizeof(t->path), &e);
 	if (!t->csv && e.code) {
 		t->failed = true;
-		err_hint(&e, "run it in a folder that can be written");
 		err_print(&e);
 	}
 	if (t->csv)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/text.h"
 #include "tui/actions/actions.h"
 
@@ -204,17 +205,15 @@ bool capture_row(struct top *t, const struct grouping_row *row, struct capture_w
 	}
 }
 
-static int make_folder(char *dir, size_t size, pid_t pid)
+static int make_folder(char *dir, size_t size, pid_t pid, struct err *e)
 {
-	for (int i = 1; i < 1000; i++) {
+	int r = -EEXIST;
+	for (int i = 1; i < 1000 && r == -EEXIST; i++) {
 		snprintf(dir, size, i > 1 ? "ditrace-top-%d-capture-%d" : "ditrace-top-%d-capture",
 			 (int)pid, i);
-		if (!mkdir(dir, 0777))
-			return 0;
-		if (errno != EEXIST)
-			return -errno;
+		r = folder_new(dir, e);
 	}
-	return -EEXIST;
+	return r;
 }
 
 void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, struct capture_what *what,
@@ -228,9 +227,9 @@ void capture_next_begin(struct capture_next *c, struct top *t, pid_t pid, struct
 	}
 	capture_what_free(&c->what);
 	*c = (struct capture_next){.o.pid = pid, .what = *what};
-	int r = make_folder(c->dir, sizeof(c->dir), pid);
+	int r = make_folder(c->dir, sizeof(c->dir), pid, &e);
 	if (r) {
-		top_say(t, "cannot make the folder %s: %s", c->dir, strerror(-r));
+		top_say(t, "%s", e.what);
 		return;
 	}
 	/* Not `nth 1`: the first call may come before calls can be decoded. Select all, stop after

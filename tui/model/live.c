@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/files.h"
+#include "base/io.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
@@ -40,23 +43,23 @@ static const char *folder(void)
 	return t && t[0] ? t : "/var/tmp";
 }
 
+/* A name that nobody can guess to put anything there. */
 static int choose_file(struct live *l, struct err *e)
 {
 	const char *output = l->o->background.session.output;
+	uint64_t name;
 	l->files++;
 	if (output) {
 		snprintf(l->path, sizeof(l->path), l->files > 1 ? "%s.%u" : "%s", output, l->files);
 		return 0;
 	}
-	snprintf(l->path, sizeof(l->path), "%s/ditrace-top-XXXXXX", folder());
-	int fd = mkostemp(l->path, O_CLOEXEC);
-	if (fd < 0) {
+	if (access(folder(), W_OK | X_OK) || getrandom(&name, sizeof(name), 0) < 0) {
 		int code = -errno;
 		err_set(e, code, "cannot make a file in %s: %s", folder(), strerror(-code));
 		return err_hint(e, "set TMPDIR to a folder with room for the trace, or name a file "
 				   "with --trace FILE");
 	}
-	close(fd);
+	snprintf(l->path, sizeof(l->path), "%s/ditrace-top-%016" PRIx64, folder(), name);
 	return 0;
 }
 
@@ -266,51 +269,53 @@ void live_attach(struct live *l, struct top *t)
 	}
 }
 
-static int create(const struct live *l, char *path, size_t size)
+/* A name that is free. */
+static void choose_copy(const struct live *l, char *path, size_t size)
 {
-	for (int i = 1, fd; i < 1000; i++) {
+	struct stat st;
+	int i = 1;
+	do {
 		snprintf(path, size, i > 1 ? "ditrace-top-%d-%d.data" : "ditrace-top-%d.data",
 			 (int)l->pid, i);
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (fd >= 0 || errno != EEXIST)
-			return fd;
-	}
-	return -1;
+	} while (++i < 1000 && !lstat(path, &st));
 }
 
-static int64_t copy(int from, int to)
+static int copy(int from, int to, uint64_t *bytes)
 {
 	static char block[1 << 16];
-	off_t at = 0;
 	ssize_t n;
-	while ((n = pread(from, block, sizeof(block), at)) > 0) {
-		for (ssize_t done = 0, w; done < n; done += w)
-			if ((w = write(to, block + done, (size_t)(n - done))) < 0)
-				return -errno;
-		at += n;
+	int r = 0;
+	*bytes = 0;
+	while (!r && (n = pread(from, block, sizeof(block), (off_t)*bytes)) > 0) {
+		r = io_write_all(to, block, (size_t)n);
+		*bytes += (uint64_t)n;
 	}
-	return n < 0 ? -errno : at;
+	return r ? r : n < 0 ? -errno : 0;
 }
 
 void live_save(struct live *l, struct top *t)
 {
 	char path[64], size[32];
+	struct new_file to;
+	struct err e = {0};
+	uint64_t bytes;
 	if (l->fd < 0) {
 		top_say(t, "nothing has been recorded yet");
 		return;
 	}
-	int to = create(l, path, sizeof(path));
-	int64_t n = to < 0 ? -errno : copy(l->fd, to);
-	if (to >= 0 && close(to) && n >= 0)
-		n = -errno;
-	if (n < 0)
-		top_say(t, "cannot write %s: %s", path, strerror((int)-n));
-	else
-		top_say(t, "saved to %s (%s%s); u removes it", path,
-			text_bytes(size, sizeof(size), (uint64_t)n),
-			l->phase == LIVE_TRACES ? ", without its end as tracing goes on" : "");
-	if (to >= 0)
-		undo_made(&t->undo, path);
+	choose_copy(l, path, sizeof(path));
+	if (new_file_open(&to, path, 0, &e)) {
+		top_say(t, "%s", e.what);
+		return;
+	}
+	int r = new_file_end(&to, copy(l->fd, to.fd, &bytes));
+	if (r) {
+		top_say(t, "cannot write %s: %s", path, strerror(-r));
+		return;
+	}
+	top_say(t, "saved to %s (%s%s); u removes it", path, text_bytes(size, sizeof(size), bytes),
+		l->phase == LIVE_TRACES ? ", without its end as tracing goes on" : "");
+	undo_made(&t->undo, path);
 }
 
 void live_close(struct live *l, bool tell)

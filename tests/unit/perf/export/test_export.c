@@ -1,6 +1,7 @@
 
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -218,8 +219,10 @@ static void sqlite(void **state)
 	struct err e = {0};
 	sqlite3 *db;
 	query(&in, "op != 'nothing'", NULL);
-	if (export_sqlite(&in, database, &e))
+	int fd = open(database, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (export_sqlite(&in, fd, database, &e))
 		fail_msg("%s", e.what);
+	close(fd);
 	trace_query_end(in.query, 0, 0, &e);
 	assert_int_equal(sqlite3_open(database, &db), SQLITE_OK);
 	ask(db, "SELECT count(*) FROM events", "6");
