@@ -60,7 +60,7 @@ static int part_make(struct new_file *f)
 		f->fd = openat(f->folder, part, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			       0600);
 		if (f->fd >= 0 && file_lock(f->fd, LOCK_EX) && is_named(f->fd, f->folder, part)) {
-			walk_give(f->folder, f->fd, "");
+			walk_give(f->folder, f->fd);
 			return 0;
 		}
 		int r = f->fd >= 0 ? 0 : errno == EEXIST ? part_clear(f, part) : -errno;

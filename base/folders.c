@@ -29,14 +29,14 @@ bool walk_trusts(uid_t owner)
 	return geteuid() != 0 || owner == 0 || owner == getuid() || owner == sudo_id("SUDO_UID");
 }
 
-void walk_give(int folder, int fd, const char *name)
+void walk_give(int folder, int fd)
 {
 	uid_t user = sudo_id("SUDO_UID");
 	struct stat st;
 	if (user == NOBODY || user == 0 || fstat(folder, &st) || st.st_uid != user)
 		return;
 	/* Where that is impossible, as on some network file systems, it stays root's. */
-	if (fchownat(fd, name, user, sudo_id("SUDO_GID"), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+	if (fchownat(fd, "", user, sudo_id("SUDO_GID"), AT_EMPTY_PATH))
 		return;
 }
 
@@ -44,7 +44,11 @@ static int folder_make_at(int at, const char *name)
 {
 	if (mkdirat(at, name, 0700))
 		return -errno;
-	walk_give(at, at, name);
+	int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	walk_give(at, fd);
+	close(fd);
 	return 0;
 }
 

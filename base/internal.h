@@ -33,8 +33,8 @@ int walk_link(struct walk *w, int fd, const char *name, char path[PATH_MAX]);
 /* Report that `path` could not be made, "cannot VERB PATH: ...". Returns `code`. */
 int walk_failed(const struct walk *w, int code, const char *verb, const char *path, struct err *e);
 
-/* Under sudo: give what was just made in `folder` to the user, if the folder is that user's. `name`
- * "": `fd` itself. */
-void walk_give(int folder, int fd, const char *name);
+/* Under sudo: give `fd`, which was just made in `folder`, to the user if the folder is that user's.
+ */
+void walk_give(int folder, int fd);
 
 #endif

@@ -51,20 +51,21 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 	}
 }
 
-/* `f` may be NULL, with errno. */
-static int write_rows(struct export_job *x, FILE *f, struct err *e)
-{
-	int r = f ? write_stream(x, f, e) : -errno;
-	if ((!f || (f == stdout ? fflush(f) : fclose(f))) && !e->code)
-		r = err_set(e, -errno, "cannot write %s: %s", x->output ? x->output : "the rows",
-			    strerror(errno));
-	return r;
-}
-
 /* What could be read of a trace that is cut, damaged or still being written is kept. */
 static bool could_write(int r)
 {
 	return r >= 0 || r == -EAGAIN || r == -EBADMSG || r == -ENODATA;
+}
+
+/* `f` may be NULL, with errno. */
+static int write_rows(struct export_job *x, FILE *f, struct err *e)
+{
+	int r = f ? write_stream(x, f, e) : 0;
+	bool failed = !f || (f == stdout ? fflush(f) : fclose(f));
+	if (failed && could_write(r))
+		r = err_set(e, -errno, "cannot write %s: %s", x->output ? x->output : "the rows",
+			    strerror(errno));
+	return r;
 }
 
 static int write_file(struct export_job *x, struct err *e)

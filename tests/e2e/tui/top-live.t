@@ -36,6 +36,7 @@ attached() {
 	ok "all was read" before_long not screen_has 'detached, behind'
 	keys e
 	ok "saved" shows 'saved to ditrace-top-[0-9]*.data \([0-9.]* .iB\); u removes it$'
+	is "for its user alone" "$(stat -c %a "$T"/ditrace-top-*.data)" 600
 	ok "the figures are those of ditrace report" agrees
 	keys a
 	ok "attached again" shows 'attached to process .*, counting anew'
@@ -334,4 +335,5 @@ ok "it ends" shows '^status 1'
 terminal 80x24 "$DITRACE" top -o "$T/out" -- echo hello
 ok "a program without PyTorch" shows 'no process of this program loaded PyTorch'
 is "its output is kept" "$(cat "$T/out")" hello
+is "for its user alone" "$(stat -c %a "$T/out")" 600
 done_testing
