@@ -12,6 +12,17 @@
 
 #include "tracer/shim/shim.h"
 
+bool answer_is_trusted(int fd, pid_t *peer)
+{
+	struct ucred who = {0};
+	socklen_t len = sizeof(who);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len))
+		return false;
+	if (peer)
+		*peer = who.pid;
+	return !who.uid || who.uid == geteuid();
+}
+
 int answer_dial(const char *path)
 {
 	const struct timeval patience = {.tv_sec = SHIM_PATIENCE_S};
@@ -23,12 +34,28 @@ int answer_dial(const char *path)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
+	int code = connect(fd, (struct sockaddr *)&a, sizeof(a)) ? errno
+		   : answer_is_trusted(fd, NULL)		 ? 0
+								 : EACCES;
+	if (!code)
 		return fd;
-	int code = errno;
 	close(fd);
 	errno = code;
 	return -1;
+}
+
+void answer_tidy(const char *path)
+{
+	char folder[SHIM_PATH];
+	const char *slash = strrchr(path, '/');
+	int fd = answer_dial(path);
+	if (fd >= 0)
+		close(fd);
+	else if (errno == ECONNREFUSED && slash && slash - path < SHIM_PATH && !unlink(path)) {
+		memcpy(folder, path, (size_t)(slash - path));
+		folder[slash - path] = '\0';
+		rmdir(folder);
+	}
 }
 
 /* Of full size and sealed against shrinking: access beyond the end of a file is a SIGBUS. */

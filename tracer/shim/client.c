@@ -71,16 +71,12 @@ static int connect_to_ditrace(bool waits)
 {
 	const struct shim_hello hello = {.version = SHIM_VERSION,
 					 .bytes = sizeof(struct shim_share)};
-	struct ucred who = {0};
-	socklen_t len = sizeof(who);
 	int memory = -1, r = -ECONNREFUSED;
 	sock = answer_dial(socket_path);
 	if (sock < 0)
 		return -errno;
-	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
-	ditrace_shim_state.tracer = who.pid;
-	if ((!who.uid || who.uid == geteuid()) &&
-	    send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {
+	answer_is_trusted(sock, &ditrace_shim_state.tracer);
+	if (send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {
 		if (waits)
 			await_answer();
 		memory = ditrace_shim_state.go ? -1 : answer_receive(sock);
@@ -94,17 +90,10 @@ static int connect_to_ditrace(bool waits)
 	return r;
 }
 
-/* Remove a socket that a killed ditrace left behind. */
 static void tidy(void)
 {
-	int fd = entered ? answer_dial(socket_path) : -1;
-	char *slash = strrchr(socket_path, '/');
-	if (fd >= 0)
-		close(fd);
-	else if (entered && errno == ECONNREFUSED && slash && !unlink(socket_path)) {
-		*slash = '\0';
-		rmdir(socket_path);
-	}
+	if (entered)
+		answer_tidy(socket_path);
 }
 
 /* Within an op the memory is in use: leave it mapped. */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "tracer/engine/shim/shim_share.h"
 
@@ -49,9 +50,17 @@ void shim_unlock(void);
  * or the library is in use already. `torch`: dlopen handle of libtorch_cpu. */
 bool shim_come(const char *socket_path, void *torch);
 
-/* answer.c: connect to the socket at `path`. The descriptor, or -1 with errno. Reads from it time
- * out after SHIM_PATIENCE_S. */
+/* answer.c: whether root or this process's user listens at the other end of the socket `fd`
+ * (unix(7), SO_PEERCRED): nobody else is to say what happens here. *peer (NULL allowed): that
+ * process's ID, as it is seen here. */
+bool answer_is_trusted(int fd, pid_t *peer);
+
+/* Connect to the socket at `path`. The descriptor, or -1 with errno; EACCES: it is not trusted.
+ * Reads from it time out after SHIM_PATIENCE_S. */
 int answer_dial(const char *path);
+
+/* Remove the socket at `path`, and its folder, if a killed ditrace left it behind. */
+void answer_tidy(const char *path);
 
 /* The shared memory's descriptor in ditrace's answer, checked for size and seals, to be closed by
  * the caller; -1: none. */

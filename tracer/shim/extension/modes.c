@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "tracer/shim/extension/modes.h"
@@ -63,22 +61,6 @@ static int take_out(void *unused)
 	return 0;
 }
 
-/* Remove a socket that a killed ditrace left behind. */
-static void tidy(void)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	char *slash = strrchr(ditrace_shim_state.modes_socket, '/');
-	int fd = slash ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
-	strcpy(a.sun_path, ditrace_shim_state.modes_socket);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) && errno == ECONNREFUSED &&
-	    !unlink(a.sun_path)) {
-		a.sun_path[slash - ditrace_shim_state.modes_socket] = '\0';
-		rmdir(a.sun_path);
-	}
-	if (fd >= 0)
-		close(fd);
-}
-
 static void leave(void)
 {
 	int state = py.PyGILState_Ensure();
@@ -87,7 +69,7 @@ static void leave(void)
 	py.PyGILState_Release(state);
 	modes_threads_stop();
 	if (entered)
-		tidy();
+		answer_tidy(ditrace_shim_state.modes_socket);
 }
 
 /* A thread that waits until ditrace ends the connection. */

@@ -7,6 +7,7 @@
 
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/shim/extension/modes_args.h"
+#include "tracer/shim/shim.h"
 
 enum { PLANS_MOST = 8192 };
 
@@ -337,6 +338,13 @@ static object *watch(object *self, object *fd)
 	return py.PyBool_FromLong(p != MAP_FAILED);
 }
 
+/* is_trusted(fd): answer_is_trusted */
+static object *is_trusted(object *self, object *fd)
+{
+	(void)self;
+	return py.PyBool_FromLong(answer_is_trusted((int)py.PyLong_AsLong(fd), NULL));
+}
+
 bool modes_set(object *module, const char *name, object *value)
 {
 	bool good = value && !py.PyDict_SetItemString(module, name, value);
@@ -407,6 +415,7 @@ bool modes_call_fill(object *module)
 	    {"threads", modes_threads, METH_NOARGS, NULL},
 	    {"no_more_threads", modes_threads_end, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},
+	    {"is_trusted", is_trusted, METH_O, NULL},
 	    {"ready", ready, METH_VARARGS, NULL},
 	};
 	object **asked[] = {&own.plan_of, &own.look_again, &own.leave_thread};

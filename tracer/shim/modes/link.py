@@ -10,7 +10,7 @@ import threading
 
 import torch
 
-from ditrace_modes.native import SOCKET, end, is_out, keep, watch
+from ditrace_modes.native import SOCKET, end, is_out, is_trusted, keep, watch
 from ditrace_runner.talk import Talk
 
 PATIENCE_S = 60
@@ -67,6 +67,8 @@ class Link:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(PATIENCE_S)
             s.connect(SOCKET)
+            if not is_trusted(s.fileno()):
+                raise PermissionError("another user listens at ditrace's socket")
             for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # nobody waits for a ditrace that stands still
                 s.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", PATIENCE_S, 0))
             _, control, _, _ = s.recvmsg(1, socket.CMSG_SPACE(8))

@@ -1,8 +1,10 @@
 /* How the shim handles ditrace's answer: it accepts memory of the full size that is sealed, or
- * nothing, and leaks no descriptor. */
+ * nothing, and leaks no descriptor; and whom it takes for ditrace. */
 #define _GNU_SOURCE
 
 #include "tests/unit/unit.h"
+
+#include <sys/wait.h>
 
 #include "tests/unit/shim_answers.h"
 #include "tracer/shim/answer.c"
@@ -84,12 +86,51 @@ static void test_descriptors(void **state)
 	}
 }
 
+static bool is_trusted_by(uid_t uid, int fd)
+{
+	pid_t child = fork();
+	int status;
+	if (!child)
+		_exit((uid && setresuid(uid, uid, uid)) || !answer_is_trusted(fd, NULL));
+	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+/* The peer of a pair is who has made it. */
+static void test_trust(void **state)
+{
+	enum { PLAIN = 65534, OTHER = 65533 };
+	int own[2], plain[2], pipe_ends[2];
+	pid_t peer = 0;
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, own), 0);
+	assert_true(answer_is_trusted(own[0], &peer));
+	assert_int_equal(peer, getpid());
+	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	assert_false(answer_is_trusted(pipe_ends[0], NULL));
+	if (geteuid())
+		skip();
+	assert_int_equal(seteuid(PLAIN), 0);
+	int r = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, plain);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(r, 0);
+	assert_false(is_trusted_by(0, plain[0]));
+	assert_true(is_trusted_by(PLAIN, plain[0]));
+	assert_false(is_trusted_by(OTHER, plain[0]));
+	assert_true(is_trusted_by(PLAIN, own[0]));
+	for (int i = 0; i < 2; i++) {
+		close(own[i]);
+		close(plain[i]);
+		close(pipe_ends[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_words),
 	    cmocka_unit_test(test_memory),
 	    cmocka_unit_test(test_descriptors),
+	    cmocka_unit_test(test_trust),
 	};
 
 	return unit_run(tests, NULL, NULL);
