@@ -23,6 +23,7 @@ label=""
 plain_uid=$((200000 + $$))
 base=$(mktemp -d "${TMPDIR:-/tmp}/ditrace-test.XXXXXX")
 T=$base
+home="" # of home_of
 children=() # killed at the end, along with the jobs still running
 
 cleanup() {
@@ -30,7 +31,7 @@ cleanup() {
 	disown -a
 	for p in "${children[@]}"; do kill -9 "$p" 2>/dev/null; done
 	for m in "$base"/*/full "$base"/full; do mountpoint -q "$m" 2>/dev/null && umount "$m"; done
-	rm -rf "$base"
+	rm -rf "$base" ${home:+"$home"}
 }
 trap cleanup EXIT
 trap 'exit 1' INT TERM
@@ -213,6 +214,11 @@ speedscope_schema() {
 		return
 	done
 	skip "no Python here has jsonschema: tests/deps test"
+}
+
+# home_of UID: make $home, a folder of that user's alone, as a home is; below /tmp, which all can write to, there is none
+home_of() {
+	home=$(mktemp -d /var/lib/ditrace-test.XXXXXX) && chown "$1:$1" "$home"
 }
 
 # start_as NAME COMMAND...: start it in the background, its pid in $NAME. The call's redirections have truncated its files when

@@ -5,7 +5,8 @@
 need_tracing
 how_many THROWN 100 500
 command -v setpriv >/dev/null || skip_all "no setpriv to become another user with"
-export HOME=/tmp TMPDIR=/tmp
+home_of 65534
+export HOME=$home TMPDIR=/tmp
 
 # by_both PROGRAM...: one process that runs them in turn, traced with both engines
 by_both() {

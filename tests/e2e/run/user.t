@@ -8,8 +8,9 @@ cp "$DITRACE" "$T/ditrace"
 chmod 755 "$base" "$T" "$T/ditrace"
 mkdir -m 777 "$T/open"
 cd "$T/open" || exit 1
+home_of 65534
 
-nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$T/ditrace")
+nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all /usr/bin/env HOME="$home" "$T/ditrace")
 
 "${nobody[@]}" --version >/dev/null 2>"$T/err" || skip_all "another user cannot run $T/ditrace: $(head -n 1 "$T/err")"
 error "run with eBPF names the capability" 'CAP_(BPF|PERFMON|SYS_ADMIN)|root' "${nobody[@]}" run --engine bpf -- true

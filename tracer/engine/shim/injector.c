@@ -175,7 +175,7 @@ static int ask_dlerror(struct entering *x, struct remote_thread *t)
 	return err_hint(&x->err, "trace it with --engine bpf or --engine ptrace");
 }
 
-static int load(struct entering *x, struct remote_thread *t)
+static int load(struct entering *x, pid_t tid, struct remote_thread *t)
 {
 	const struct remote_call c = {
 	    .function = x->points.dlopen,
@@ -184,7 +184,7 @@ static int load(struct entering *x, struct remote_thread *t)
 	    .size = strlen(x->listener->library) + 1,
 	    .second = RTLD_NOW | RTLD_LOCAL,
 	};
-	int r = remote_thread_call(t, &c, CALL_MS);
+	int r = shim_listener_fits(x->listener, tid) ? remote_thread_call(t, &c, CALL_MS) : -EPERM;
 	if (r)
 		return r;
 	r = injector_find_library(x->pid, come_of(x->part), &x->come);
@@ -214,7 +214,7 @@ static int try_thread(struct entering *x, pid_t tid)
 		return r == -EPERM ? process_seize_error(x->pid, r, &x->err) : r;
 	if (safepoint(x->places, tid, remote_thread_regs(t))) {
 		if (!x->come)
-			r = load(x, t);
+			r = load(x, tid, t);
 		r = r ? r : call(x, t);
 	} else {
 		r = -EAGAIN;

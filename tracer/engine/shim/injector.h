@@ -4,35 +4,43 @@
 #ifndef TRACER_ENGINE_SHIM_INJECTOR_H
 #define TRACER_ENGINE_SHIM_INJECTOR_H
 
+#include <limits.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "tracer/engine/shim/shim_share.h"
 
-/* The listener: a private directory with the library's file and the socket to connect to, reachable
- * in the process's own mount namespace and by its user. */
+/* The listener: a private directory with the socket to connect to and, for a running process, the
+ * library's file, reachable in the process's own mount namespace and by its user. Programs that are
+ * started have the library in a place where it stays (shim_home in internal.h). */
 
 struct shim_listener {
 	struct shim_listener *next;
 	int parent, dir, sock; /* descriptors; sock is non-blocking */
 	char name[32];	       /* of the directory */
+	uid_t user;	       /* for a running process: whose directory it is */
 	/* Paths as the process sees them. */
-	char library[SHIM_PATH], socket[SHIM_PATH];
+	char library[PATH_MAX], socket[SHIM_PATH];
 };
 
 /* Make one for process `pid`; 0: for those that this process will start. 0 and *out, or -errno with
- * *e: -EPERM when the process's files cannot be reached, -ENOENT when no directory allows
- * executable files. */
+ * *e: the process's files cannot be reached, or there is no directory that allows executable files
+ * and where only root and the process's user can write. */
 int shim_listener_open(pid_t pid, struct shim_listener **out, struct err *e);
 
 /* Set LD_PRELOAD in this process's environment for what it starts, and `variable` to the socket's
  * path. 0 or -errno with *e. */
 int shim_listener_environment(const struct shim_listener *d, const char *variable, struct err *e);
 
-/* The library has been loaded: remove its file. */
+/* Whether thread `tid` still acts as the user whose directory it is: one of another, as after
+ * execve(2) of a set-user-ID program, is not to load from it. */
+bool shim_listener_fits(const struct shim_listener *d, pid_t tid);
+
+/* A running process has loaded the library: remove its file. */
 void shim_listener_loaded(struct shim_listener *d);
 
-/* Remove everything and free `d`; NULL allowed. */
+/* Remove the directory and free `d`; NULL allowed. */
 void shim_listener_close(struct shim_listener *d);
 
 /* The library's bytes, static, and their number. */

@@ -98,7 +98,7 @@ int injector_find_points(pid_t pid, struct injector_points *out, struct err *e)
 /* The mapping with the file's first bytes. */
 static bool is_library(const struct mapping *m)
 {
-	return !m->offset && !strcmp(mapping_name(m), "libditrace_shim.so");
+	return !m->offset && !strcmp(mapping_name(m), SHIM_LIBRARY);
 }
 
 static uint64_t own_symbol(const char *symbol)

@@ -2,9 +2,11 @@
 #ifndef TRACER_ENGINE_SHIM_INTERNAL_H
 #define TRACER_ENGINE_SHIM_INTERNAL_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -75,6 +77,43 @@ int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg);
 /* Wait, up to a limit, until running processes have taken the library out of use; their connections
  * are closed then. */
 void shim_clients_await_leaving(struct engine_shim *m);
+
+/* shim_home.c: the folder of the library for started programs. */
+
+#define SHIM_LIBRARY "libditrace_shim.so"
+
+/* What is wrong with each of the places tried, as text for the user. */
+struct shim_home_why {
+	char text[400];
+};
+
+/* Append to it what ends a sentence that begins with the folder's name; or that it failed with this
+ * code, a negative errno, which is returned. */
+void shim_home_say(struct shim_home_why *why, const char *path, const char *what);
+int shim_home_refuse(struct shim_home_why *why, const char *path, int code);
+
+/* Whether somebody other than root and `user` decides what is in this folder: why, as the end of a
+ * sentence that begins with its name; NULL: nobody does. */
+const char *shim_home_doubt(const struct stat *st, uid_t user);
+
+/* Open a folder which, along with all above it, is without that doubt for this user; `path` becomes
+ * its path without links. A descriptor (O_PATH) or -errno, -EPERM for a doubt, with *why extended.
+ */
+int shim_home_open(char path[PATH_MAX], struct shim_home_why *why);
+
+/* Make the library's file `name`, executable for its owner, in the folder `dir`; it must not be
+ * there. 0 or -errno; a part of it may have been written. */
+int shim_home_write(int dir, const char *name);
+
+/* The folder that has this build's library, which stays there: its descriptor (O_PATH), and its
+ * path; or -errno with *e. For root it is in /var/lib, else, and where that cannot be, in
+ * $XDG_CACHE_HOME or $HOME/.cache. */
+int shim_home(char path[PATH_MAX], struct err *e);
+
+/* shim_listener.c: whether a process of `user` cannot be given a library below this folder: why, as
+ * above; NULL: it can. In the last one (`is_last`) the user must be able to make folders, and
+ * nobody else but root and the owner of its user namespace, `root`, may decide what is in them. */
+const char *shim_place_doubt(const struct stat *st, uid_t user, uid_t root, bool is_last);
 
 /* injector_find.c: addresses in the process that the injector needs. */
 

@@ -1,21 +1,21 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/injector.h"
+#include "tracer/engine/shim/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/io.h"
 #include "symbolizer/target/process.h"
 
-#define LIBRARY "libditrace_shim.so"
 #define SOCKET "socket"
 
 extern const char _binary_libditrace_shim_so_start[], _binary_libditrace_shim_so_end[];
@@ -27,78 +27,26 @@ const void *shim_library(size_t *size)
 	return _binary_libditrace_shim_so_start;
 }
 
-/* Make a directory in `place`, which the process sees and which is below `root` here. 0 or -errno.
- */
-static int make_dir(struct shim_listener *d, const char *root, const char *place)
+/* Make the directory, in d->parent, where nobody but root and `user`, who makes it, can put another
+ * in its place. 0 or -errno. */
+static int make_dir(struct shim_listener *d, uid_t user)
 {
-	char path[128];
-	struct statvfs fs;
-	int n = snprintf(path, sizeof(path), "%s%s/ditrace-XXXXXX", root, place);
-	if (n < 0 || n >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	if (!mkdtemp(path))
-		return -errno;
-	char *slash = strrchr(path, '/');
-	snprintf(d->name, sizeof(d->name), "%s", slash + 1);
-	*slash = '\0';
-	d->parent = open(*path ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	*slash = '/';
-	d->dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (d->parent < 0 || d->dir < 0 || fstatvfs(d->dir, &fs) || fs.f_flag & ST_NOEXEC) {
-		int r = d->parent < 0 || d->dir < 0 ? -errno : -EACCES;
-		rmdir(path);
+	enum { TRIES = 100 };
+	uint32_t number;
+	struct stat st;
+	int r = -EEXIST;
+	for (int i = 0; i < TRIES && r == -EEXIST; i++) {
+		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+			return -errno;
+		snprintf(d->name, sizeof(d->name), "ditrace-%08x", number);
+		r = mkdirat(d->parent, d->name, 0700) ? -errno : 0;
+	}
+	if (r)
 		return r;
-	}
-	n = snprintf(d->library, sizeof(d->library), "%s/%s/" LIBRARY, place, d->name);
-	snprintf(d->socket, sizeof(d->socket), "%s/%s/" SOCKET, place, d->name);
-	return n < (int)sizeof(d->library) ? 0 : -ENAMETOOLONG;
-}
-
-static void close_dirs(struct shim_listener *d)
-{
-	if (d->dir >= 0)
-		close(d->dir);
-	if (d->parent >= 0)
-		close(d->parent);
-	d->dir = d->parent = -1;
-}
-
-static int find_dir(struct shim_listener *d, pid_t pid, struct err *e)
-{
-	const char *places[] = {pid ? NULL : getenv("XDG_RUNTIME_DIR"),
-				pid ? NULL : getenv("TMPDIR"), "/tmp", "/dev/shm", "/var/tmp"};
-	char root[32] = "";
-	int r = -ENOENT;
-	if (pid)
-		snprintf(root, sizeof(root), "/proc/%d/root", pid);
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r; i++) {
-		if (!places[i] || places[i][0] != '/')
-			continue;
-		r = make_dir(d, root, places[i]);
-		if (r)
-			close_dirs(d);
-	}
-	if (!r)
-		return 0;
-	if (pid) {
-		err_set(e, r, "no directory of process %d for the library that goes into it: %s",
-			pid, strerror(-r));
-		return err_hint(e, "mount a /tmp, /dev/shm or /var/tmp there that can be written "
-				   "and is not noexec");
-	}
-	err_set(e, r, "no directory for the library that goes into the program: %s", strerror(-r));
-	return err_hint(e, "set TMPDIR to one that can be written and is not mounted noexec");
-}
-
-static int write_library(const struct shim_listener *d)
-{
-	size_t n;
-	const void *bytes = shim_library(&n);
-	int fd = openat(d->dir, LIBRARY, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
-	if (fd < 0)
+	d->dir = openat(d->parent, d->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (d->dir < 0 || fstat(d->dir, &st))
 		return -errno;
-	int r = io_write_all(fd, bytes, n);
-	return close(fd) && !r ? -errno : r;
+	return st.st_uid == user && (st.st_mode & 0777) == 0700 ? 0 : -EPERM;
 }
 
 static int start_listening(struct shim_listener *d)
@@ -112,21 +60,212 @@ static int start_listening(struct shim_listener *d)
 	return 0;
 }
 
-/* As root, make the process's user the owner: it could not open root's files. */
-static int give_to(const struct shim_listener *d, pid_t pid)
+/* The socket in a directory of d->parent, which is `place`. 0 or -errno; then nothing is left. */
+static int listen_in(struct shim_listener *d, const char *place, uid_t user)
 {
-	struct process p;
-	if (!pid || geteuid())
+	int r = make_dir(d, user);
+	int n = snprintf(d->socket, sizeof(d->socket), "%s/%s/" SOCKET, place, d->name);
+	if (!r && n >= (int)sizeof(d->socket))
+		r = -ENAMETOOLONG;
+	return r ? r : start_listening(d);
+}
+
+/* Remove what has been made. */
+static void clear(struct shim_listener *d)
+{
+	if (d->sock >= 0)
+		close(d->sock);
+	if (d->dir >= 0) {
+		unlinkat(d->dir, SOCKET, 0);
+		unlinkat(d->dir, SHIM_LIBRARY, 0);
+		unlinkat(d->parent, d->name, AT_REMOVEDIR);
+		close(d->dir);
+	}
+	if (d->parent >= 0)
+		close(d->parent);
+	d->dir = d->parent = d->sock = -1;
+}
+
+/* Nothing is loaded from where the socket is, so that may vanish. */
+static int open_for_started(struct shim_listener *d, struct err *e)
+{
+	char run[32], place[PATH_MAX];
+	const char *places[] = {getenv("XDG_RUNTIME_DIR"), run, d->library};
+	struct shim_home_why why = {0};
+	int home = shim_home(d->library, e), r = -ENOENT;
+	if (home < 0)
+		return home;
+	close(home);
+	snprintf(run, sizeof(run), geteuid() ? "/run/user/%u" : "/run", geteuid());
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r; i++) {
+		if (!places[i])
+			continue;
+		snprintf(place, sizeof(place), "%s", places[i]);
+		d->parent = shim_home_open(place, &why);
+		r = d->parent < 0 ? d->parent : listen_in(d, place, geteuid());
+		if (r && d->parent >= 0)
+			shim_home_refuse(&why, place, r);
+		if (r)
+			clear(d);
+	}
+	if (r) {
+		err_set(e, r, "no folder for the socket to the program: %s", why.text);
+		return err_hint(e, "set XDG_RUNTIME_DIR to a folder with a short name in which and "
+				   "above which only you and root can write");
+	}
+	size_t n = strlen(d->library);
+	snprintf(d->library + n, sizeof(d->library) - n, "/" SHIM_LIBRARY);
+	return 0;
+}
+
+/* The user a process acts as, with whose rights its directory is made. */
+struct target_user {
+	uid_t uid, root; /* `root`: that of its user namespace, as seen from here */
+	gid_t gid;
+};
+
+/* 0; -ESRCH; -EPERM with *e for a process of two users: one could give the other a library. */
+static int target_user_read(pid_t pid, struct target_user *out, struct err *e)
+{
+	char text[4096];
+	unsigned uid[4], gid[4], inside, outside;
+	const char *at = process_file(pid, "status", text, sizeof(text)) > 0 ? text : "";
+	const char *u = strstr(at, "\nUid:"), *g = strstr(at, "\nGid:");
+	if (!u || !g || sscanf(u, " Uid: %u %u %u %u", &uid[0], &uid[1], &uid[2], &uid[3]) != 4 ||
+	    sscanf(g, " Gid: %u %u %u %u", &gid[0], &gid[1], &gid[2], &gid[3]) != 4)
+		return process_error(pid, -ESRCH, "attach to", e);
+	if (uid[1] != uid[0] || uid[2] != uid[0] || uid[3] != uid[0]) {
+		err_set(e, -EPERM, "process %d has the rights of several users", pid);
+		return err_hint(e, "trace it with --engine bpf or --engine ptrace");
+	}
+	*out = (struct target_user){.uid = uid[0], .gid = gid[3]};
+	if (process_file(pid, "uid_map", text, sizeof(text)) > 0 &&
+	    sscanf(text, " %u %u", &inside, &outside) == 2 && !inside)
+		out->root = outside;
+	return 0;
+}
+
+/* As root, make what follows as that user, or (NULL) as root again. False: it is not possible. */
+static bool act_as(const struct target_user *u)
+{
+	uid_t uid = u ? u->uid : 0;
+	if (geteuid())
+		return true;
+	setfsgid(u ? u->gid : getegid());
+	setfsuid(uid);
+	return (uid_t)setfsuid((uid_t)-1) == uid;
+}
+
+const char *shim_place_doubt(const struct stat *st, uid_t user, uid_t root, bool is_last)
+{
+	const bool is_own = st->st_uid == user, is_shared = st->st_mode & (S_IWGRP | S_IWOTH),
+		   is_sticky = st->st_mode & S_ISVTX;
+	if (!S_ISDIR(st->st_mode))
+		return "is not a folder";
+	if (!is_own && st->st_uid && st->st_uid != root)
+		return "belongs to another user";
+	if (is_shared && !is_sticky)
+		return "can be written by others";
+	if (is_last && !is_own && !(st->st_mode & S_IWOTH))
+		return "is not for its user to write to";
+	return NULL;
+}
+
+/* Open the directory that the process sees at `place`, passing no link. A descriptor or -errno. */
+static int open_place(int root, const char *place, const struct target_user *u,
+		      struct shim_home_why *why)
+{
+	int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+	for (const char *name = place; at >= 0;) {
+		char part[16];
+		struct stat st;
+		name += strspn(name, "/");
+		const char *doubt = fstat(at, &st) ? "cannot be seen"
+						   : shim_place_doubt(&st, u->uid, u->root, !*name);
+		if (doubt) {
+			shim_home_say(why, place, doubt);
+			close(at);
+			return -EPERM;
+		}
+		if (!*name)
+			return at;
+		size_t n = strcspn(name, "/");
+		snprintf(part, sizeof(part), "%.*s", (int)n, name);
+		name += n;
+		int below = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int code = errno;
+		close(at);
+		if (below < 0)
+			return shim_home_refuse(why, place, -code);
+		at = below;
+	}
+	return shim_home_refuse(why, place, -errno);
+}
+
+/* The library and the socket in a directory at `place`. */
+static int open_in(struct shim_listener *d, int root, const char *place,
+		   const struct target_user *u, struct shim_home_why *why)
+{
+	struct statvfs fs;
+	d->parent = open_place(root, place, u, why);
+	if (d->parent < 0)
+		return d->parent;
+	if (fstatvfs(d->parent, &fs) || fs.f_flag & ST_NOEXEC) {
+		shim_home_say(why, place, "is mounted noexec");
+		return -EACCES;
+	}
+	int r = listen_in(d, place, geteuid() ? geteuid() : u->uid);
+	r = r ? r : shim_home_write(d->dir, SHIM_LIBRARY);
+	snprintf(d->library, sizeof(d->library), "%s/%s/" SHIM_LIBRARY, place, d->name);
+	return r ? shim_home_refuse(why, place, r) : 0;
+}
+
+/* In the first place that will do. */
+static int open_in_any(struct shim_listener *d, int root, const struct target_user *u,
+		       struct shim_home_why *why)
+{
+	static const char *const places[] = {"/tmp", "/dev/shm", "/var/tmp"};
+	int r = -ENOENT;
+	if (!act_as(u)) {
+		act_as(NULL);
+		return shim_home_refuse(why, "its user's rights", -EPERM);
+	}
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r; i++) {
+		r = open_in(d, root, places[i], u, why);
+		if (r)
+			clear(d);
+	}
+	act_as(NULL);
+	return r;
+}
+
+bool shim_listener_fits(const struct shim_listener *d, pid_t tid)
+{
+	struct target_user u;
+	return !target_user_read(tid, &u, NULL) && u.uid == d->user;
+}
+
+static int open_for_running(struct shim_listener *d, pid_t pid, struct err *e)
+{
+	struct shim_home_why why = {0};
+	struct target_user u = {0};
+	char path[32];
+	int r = target_user_read(pid, &u, e);
+	if (r)
+		return r;
+	d->user = u.uid;
+	snprintf(path, sizeof(path), "/proc/%d/root", pid);
+	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = root < 0 ? shim_home_refuse(&why, path, -errno) : open_in_any(d, root, &u, &why);
+	if (root >= 0)
+		close(root);
+	if (!r)
 		return 0;
-	if (process_read(pid, &p, NULL))
-		return -ESRCH;
-	if (!p.status.uid)
-		return 0;
-	return fchownat(d->dir, LIBRARY, p.status.uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) ||
-		       fchownat(d->dir, SOCKET, p.status.uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) ||
-		       fchown(d->dir, p.status.uid, (gid_t)-1)
-		   ? -errno
-		   : 0;
+	err_set(e, r, "no directory of process %d for the library that goes into it: %s", pid,
+		why.text);
+	return err_hint(e, "mount a /tmp, /dev/shm or /var/tmp there that is not noexec and that "
+			   "all can write to, with the sticky bit; or trace with --engine bpf or "
+			   "ptrace");
 }
 
 int shim_listener_open(pid_t pid, struct shim_listener **out, struct err *e)
@@ -135,25 +274,17 @@ int shim_listener_open(pid_t pid, struct shim_listener **out, struct err *e)
 	if (!d)
 		return err_set(e, -ENOMEM, "no memory");
 	d->dir = d->parent = d->sock = -1;
-	int r = find_dir(d, pid, e);
-	if (!r) {
-		r = write_library(d);
-		r = r ? r : start_listening(d);
-		r = r ? r : give_to(d, pid);
-		if (r)
-			err_set(e, r, "cannot prepare %s: %s", d->library, strerror(-r));
-	}
-	if (r) {
+	int r = pid ? open_for_running(d, pid, e) : open_for_started(d, e);
+	if (r)
 		shim_listener_close(d);
-		return r;
-	}
-	*out = d;
-	return 0;
+	else
+		*out = d;
+	return r;
 }
 
 static int set_environment(const struct shim_listener *d, const char *variable)
 {
-	char preload[4096];
+	char preload[2 * PATH_MAX];
 	const char *was = getenv("LD_PRELOAD");
 	int n = snprintf(preload, sizeof(preload), "%s%s%s", d->library, was && *was ? ":" : "",
 			 was ? was : "");
@@ -170,20 +301,13 @@ int shim_listener_environment(const struct shim_listener *d, const char *variabl
 
 void shim_listener_loaded(struct shim_listener *d)
 {
-	unlinkat(d->dir, LIBRARY, 0);
+	unlinkat(d->dir, SHIM_LIBRARY, 0);
 }
 
 void shim_listener_close(struct shim_listener *d)
 {
 	if (!d)
 		return;
-	if (d->sock >= 0)
-		close(d->sock);
-	if (d->dir >= 0) {
-		unlinkat(d->dir, SOCKET, 0);
-		unlinkat(d->dir, LIBRARY, 0);
-		unlinkat(d->parent, d->name, AT_REMOVEDIR);
-	}
-	close_dirs(d);
+	clear(d);
 	free(d);
 }
