@@ -261,10 +261,23 @@ int table_print_boxed(const struct table *t, FILE *f)
 	return ferror(f) ? -EIO : 0;
 }
 
+/* A spreadsheet computes what begins so, which can read files and send them away; after a ' it
+ * shows it: https://owasp.org/www-community/attacks/CSV_Injection. */
+static bool is_formula(const char *text)
+{
+	char *end;
+	if (!*text || !text[1] || !strchr("=+-@\t\r\n", *text))
+		return false;
+	strtod(text, &end);
+	return end == text || *end;
+}
+
 static void put_field(FILE *f, const char *text, bool quoted, bool one_line)
 {
 	if (quoted)
 		putc('"', f);
+	if (is_formula(text))
+		putc('\'', f);
 	for (const char *s = text; *s; s++) {
 		if (*s == '"')
 			putc('"', f);
@@ -301,10 +314,7 @@ void csv_text(FILE *f, const char *text)
 	if (!safe)
 		return;
 	text_safe(safe, size, text);
-	if (strpbrk(safe, ",\"") || safe[0] == ' ')
-		csv_quoted(f, safe);
-	else
-		fputs(safe, f);
+	put_field(f, safe, strpbrk(safe, ",\"") || safe[0] == ' ', false);
 	if (safe != small)
 		free(safe);
 }

@@ -43,7 +43,9 @@ int table_print_boxed(const struct table *t, FILE *f);
 /* NULL allowed. */
 void table_free(struct table *t);
 
-/* Fields of a CSV file (RFC 4180). */
+/* Fields of a CSV file (RFC 4180). Before a text that a spreadsheet would compute, as it begins
+ * with
+ * =, +, - or @ and is no number, they write a '. */
 
 /* Write `text` as a field, quoted if needed. Control characters and invalid UTF-8 become \xNN, so
  * that a field stays on its line and cannot drive a terminal. */

@@ -51,8 +51,10 @@ void text_drop_part(char *s)
 
 bool text_is_safe(uint32_t cp)
 {
-	/* Bidirectional overrides can make a line read as something else. */
-	if ((cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069))
+	/* Bidirectional marks and overrides can make a line read as something else, and line and
+	 * paragraph separators end it: Unicode Standard Annex #9. */
+	if ((cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069) || cp == 0x200e ||
+	    cp == 0x200f || cp == 0x061c)
 		return false;
 	return cp >= 0x20 && cp != 0x7f && !(cp >= 0x80 && cp < 0xa0);
 }

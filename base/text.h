@@ -17,7 +17,7 @@ size_t text_utf8(const char *s, size_t left, uint32_t *cp);
 void text_drop_part(char *s);
 
 /* Whether printing the character has no side effect on a terminal: it is neither a control
- * character (C0, DEL, C1) nor a bidirectional override. */
+ * character (C0, DEL, C1) nor a bidirectional mark or override, nor a separator of lines. */
 bool text_is_safe(uint32_t cp);
 
 /* Write `s` (NUL-terminated, untrusted) to `f`; control characters, DEL, C1 and invalid UTF-8

@@ -16,8 +16,10 @@ static void log_saved(struct capture *c, const struct capture_saved *saved)
 {
 	char size[32], limits[512];
 	pth_limits_text(limits, sizeof(limits), saved->limits);
-	fprintf(c->log, "ditrace: saved %s (%s)%s%s\n", saved->path,
-		text_bytes(size, sizeof(size), saved->bytes), limits[0] ? "; " : "", limits);
+	fputs("ditrace: saved ", c->log);
+	text_print_safe(c->log, saved->path);
+	fprintf(c->log, " (%s)%s%s\n", text_bytes(size, sizeof(size), saved->bytes),
+		limits[0] ? "; " : "", limits);
 }
 
 /* Successive refusals of the same op for the same reason are logged once; the summary has their

@@ -17,6 +17,12 @@ static const struct {
     {"tab\tnewline\n", "tab\\x09newline\\x0a"},
     {"\x7f\xc2\x9b", "\\x7f\\xc2\\x9b"},		/* DEL and CSI of the C1 range */
     {"\xe2\x80\xae", "\\xe2\\x80\\xae"},		/* right-to-left override */
+    {"\xe2\x80\x8e", "\\xe2\\x80\\x8e"},		/* left-to-right mark */
+    {"\xe2\x80\x8f", "\\xe2\\x80\\x8f"},		/* right-to-left mark */
+    {"\xd8\x9c", "\\xd8\\x9c"},				/* Arabic letter mark */
+    {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},		/* line separator */
+    {"\xe2\x80\xa9", "\\xe2\\x80\\xa9"},		/* paragraph separator */
+    {"\xe2\x80\x8d", "\xe2\x80\x8d"},			/* zero width joiner, of emoji */
     {"\xff\xfe caf\xc3\xa9", "\\xff\\xfe caf\xc3\xa9"}, /* not UTF-8, and UTF-8 */
     {"\xc0\xaf", "\\xc0\\xaf"},				/* overlong */
     {"\xe6\xbc\xa2\xf0\x9f\x98\x80", "\xe6\xbc\xa2\xf0\x9f\x98\x80"},
@@ -309,6 +315,16 @@ static void csv_fields(void **state)
 	    {"say \"a\"", "\"say \"\"a\"\"\"", "\"say \"\"a\"\"\""},
 	    {"a\r\nb", "\"a\r\nb\"", "\"a  b\""},
 	    {"a\tb", "a\tb", "a b"},
+	    {"=1+1", "'=1+1", "'=1+1"},
+	    {"+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"},
+	    {"-2+3", "'-2+3", "'-2+3"},
+	    {"@SUM(1,2)", "\"'@SUM(1,2)\"", "\"'@SUM(1,2)\""},
+	    {"\t=1", "'\t=1", "' =1"},
+	    {"-2.5e-3", "-2.5e-3", "-2.5e-3"},
+	    {"+1", "+1", "+1"},
+	    {"-inf", "-inf", "-inf"},
+	    {"-", "-", "-"},
+	    {"a=b", "a=b", "a=b"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char *text = NULL, want[64];
