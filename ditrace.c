@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bus.h"
 #include "base/commands.h"
 #include "base/err.h"
 
@@ -44,6 +45,18 @@ static void usage(FILE *f)
 	fputs("\nditrace COMMAND --help tells more of one.\n", f);
 }
 
+static int run_command(int i, int argc, char **argv)
+{
+	bus_guard(NULL);
+	int status = commands[i].run(argc, argv);
+	if (bus_read_zeros())
+		fputs("ditrace: a file became shorter while it was read: what it had is missing "
+		      "here\n"
+		      "  hint: run it again once nothing writes to the program's files\n",
+		      stderr);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
@@ -58,7 +71,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; name && i < NCOMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return run_command(i, argc - 1, argv + 1);
 	if (!name) {
 		usage(stderr);
 		return 2;

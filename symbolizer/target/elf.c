@@ -23,10 +23,11 @@ struct elf_file {
 	const uint8_t *raw;
 	size_t size;
 	void *map; /* NULL: `raw` is the caller's */
-	const Elf64_Phdr *ph;
+	/* Copies: others may write to the file after it was checked. */
+	Elf64_Phdr *ph;
 	size_t nph;
-	const Elf64_Shdr *sh;
-	size_t nsh;
+	Elf64_Shdr *sh;
+	size_t nsh, names; /* index of the section of sections' names */
 	const Elf64_Phdr *load[MAX_LOADS];
 	unsigned nloads;
 };
@@ -42,6 +43,14 @@ static const void *part(const struct elf_file *f, uint64_t off, uint64_t count, 
 	return f->raw + off;
 }
 
+/* A copy of such elements; NULL when out of bounds or without memory. */
+static void *part_copy(const struct elf_file *f, uint64_t off, uint64_t count, uint64_t each)
+{
+	const void *p = part(f, off, count, each);
+	void *copy = p && count ? malloc(count * each) : NULL;
+	return copy ? memcpy(copy, p, count * each) : NULL;
+}
+
 static bool load_fits(const struct elf_file *f, const Elf64_Phdr *p)
 {
 	return p->p_type == PT_LOAD && p->p_offset <= f->size &&
@@ -50,18 +59,23 @@ static bool load_fits(const struct elf_file *f, const Elf64_Phdr *p)
 
 static int read_headers(struct elf_file *f)
 {
-	const Elf64_Ehdr *h = part(f, 0, 1, sizeof(*h));
-	if (!h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h->e_ident[EI_DATA] != ELFDATA2LSB)
+	Elf64_Ehdr h;
+	const void *first = part(f, 0, 1, sizeof(h));
+	if (!first)
 		return -ENOEXEC;
-	if (h->e_type != ET_DYN && h->e_type != ET_EXEC)
+	memcpy(&h, first, sizeof(h));
+	if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h.e_ident[EI_DATA] != ELFDATA2LSB)
 		return -ENOEXEC;
-	if (h->e_phentsize == sizeof(Elf64_Phdr) &&
-	    (f->ph = part(f, h->e_phoff, h->e_phnum, sizeof(Elf64_Phdr))))
-		f->nph = h->e_phnum;
-	if (h->e_shentsize == sizeof(Elf64_Shdr) &&
-	    (f->sh = part(f, h->e_shoff, h->e_shnum, sizeof(Elf64_Shdr))))
-		f->nsh = h->e_shnum;
+	if (h.e_type != ET_DYN && h.e_type != ET_EXEC)
+		return -ENOEXEC;
+	f->names = h.e_shstrndx;
+	if (h.e_phentsize == sizeof(Elf64_Phdr) &&
+	    (f->ph = part_copy(f, h.e_phoff, h.e_phnum, sizeof(Elf64_Phdr))))
+		f->nph = h.e_phnum;
+	if (h.e_shentsize == sizeof(Elf64_Shdr) &&
+	    (f->sh = part_copy(f, h.e_shoff, h.e_shnum, sizeof(Elf64_Shdr))))
+		f->nsh = h.e_shnum;
 	for (size_t i = 0; i < f->nph && f->nloads < MAX_LOADS; i++)
 		if (load_fits(f, &f->ph[i]))
 			f->load[f->nloads++] = &f->ph[i];
@@ -79,10 +93,30 @@ int elf_file_open_memory(const void *data, size_t size, struct elf_file **out)
 	f->size = size;
 	int r = read_headers(f);
 	if (r)
-		free(f);
+		elf_file_close(f);
 	else
 		*out = f;
 	return r;
+}
+
+static size_t map_size(size_t file)
+{
+	return (file + PAGE - 1) / PAGE * PAGE + PAGE;
+}
+
+/* With a page of zeros behind it: a string whose end is overwritten ends there. */
+static void *map_file(int fd, size_t size)
+{
+	void *all = mmap(NULL, map_size(size), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (all == MAP_FAILED)
+		return all;
+	void *map = mmap(all, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+	if (map == MAP_FAILED) {
+		int code = errno;
+		munmap(all, map_size(size));
+		errno = code;
+	}
+	return map;
 }
 
 static int open_fd(int fd, struct elf_file **out)
@@ -93,12 +127,12 @@ static int open_fd(int fd, struct elf_file **out)
 	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(Elf64_Ehdr))
 		return -ENOEXEC;
 	size_t size = (size_t)st.st_size;
-	void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	void *map = map_file(fd, size);
 	if (map == MAP_FAILED)
 		return -errno;
 	int r = elf_file_open_memory(map, size, out);
 	if (r)
-		munmap(map, size);
+		munmap(map, map_size(size));
 	else
 		(*out)->map = map;
 	return r;
@@ -131,7 +165,9 @@ void elf_file_close(struct elf_file *f)
 	if (!f)
 		return;
 	if (f->map)
-		munmap(f->map, f->size);
+		munmap(f->map, map_size(f->size));
+	free(f->ph);
+	free(f->sh);
 	free(f);
 }
 
@@ -197,9 +233,10 @@ static int each_in(struct elf_file *f, uint32_t type, elf_symbol_fn *fn, void *a
 		/* Half a million names are 90 MB; do not keep them all resident. */
 		if (i % DROP_EVERY == DROP_EVERY - 1)
 			elf_file_drop(f);
-		if (!is_wanted(&t, &t.sym[i]))
+		const Elf64_Sym sym = ((const volatile Elf64_Sym *)t.sym)[i];
+		if (!is_wanted(&t, &sym))
 			continue;
-		struct elf_symbol s = symbol_of(&t, &t.sym[i], type == SHT_SYMTAB);
+		struct elf_symbol s = symbol_of(&t, &sym, type == SHT_SYMTAB);
 		int r = fn(&s, arg);
 		if (r)
 			return r;
@@ -225,14 +262,16 @@ static bool gnu_hash_of(const struct elf_file *f, struct gnu_hash *h)
 {
 	const Elf64_Shdr *s = section_of_type(f, SHT_GNU_HASH);
 	const uint32_t *w = s ? part(f, s->sh_offset, s->sh_size, 1) : NULL;
-	if (!w || s->sh_size < 16 || !w[0])
+	if (!w || s->sh_size < 16)
 		return false;
-	uint64_t words = s->sh_size / 4, before = 4 + 2 * (uint64_t)w[2] + w[0];
-	if (before > words)
+	const uint32_t nbuckets = ((const volatile uint32_t *)w)[0],
+		       nbloom = ((const volatile uint32_t *)w)[2];
+	uint64_t words = s->sh_size / 4, before = 4 + 2 * (uint64_t)nbloom + nbuckets;
+	if (!nbuckets || before > words)
 		return false;
-	h->nbuckets = w[0];
+	h->nbuckets = nbuckets;
 	h->first = w[1];
-	h->bucket = w + 4 + 2 * (size_t)w[2];
+	h->bucket = w + 4 + 2 * (size_t)nbloom;
 	h->chain = h->bucket + h->nbuckets;
 	h->nchains = words - before;
 	return true;
@@ -254,10 +293,10 @@ static const Elf64_Sym *find_hashed(const struct gnu_hash *h, const struct table
 		return NULL;
 	for (; i < t->n && i - h->first < h->nchains; i++) {
 		uint32_t word = h->chain[i - h->first];
-		const Elf64_Sym *s = &t->sym[i];
-		if ((word | 1) == (hash | 1) && is_wanted(t, s) && s->st_value &&
-		    !strcmp(t->str + s->st_name, name))
-			return s;
+		const Elf64_Sym s = ((const volatile Elf64_Sym *)t->sym)[i];
+		if ((word | 1) == (hash | 1) && is_wanted(t, &s) && s.st_value &&
+		    !strcmp(t->str + s.st_name, name))
+			return &t->sym[i];
 		if (word & 1)
 			return NULL;
 	}
@@ -380,8 +419,7 @@ static const char *string_at(const uint8_t *s, uint64_t len, uint64_t off)
 
 const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr, size_t *size)
 {
-	unsigned names = ((const Elf64_Ehdr *)f->raw)->e_shstrndx;
-	const Elf64_Shdr *ns = names < f->nsh ? &f->sh[names] : NULL;
+	const Elf64_Shdr *ns = f->names < f->nsh ? &f->sh[f->names] : NULL;
 	if (!ns || ns->sh_offset > f->size || ns->sh_size > f->size - ns->sh_offset)
 		return NULL;
 	for (size_t i = 0; i < f->nsh; i++) {

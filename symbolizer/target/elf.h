@@ -22,9 +22,8 @@ struct elf_symbol {
 struct elf_file;
 
 /* Open the 64-bit little-endian ELF file at `path` by mmap; pages are read on demand. Returns 0 and
- * *out (free with elf_file_close), -errno, or -ENOEXEC when it is not such a file. Hazard: if the
- * file is truncated while it is open, access raises SIGBUS; libraries are replaced by rename, not
- * in place. */
+ * *out (free with elf_file_close), -errno, or -ENOEXEC when it is not such a file. If the file is
+ * truncated while it is open, what it had reads as zeros, where bus_guard was called. */
 int elf_file_open(const char *path, struct elf_file **out, struct err *e);
 
 /* The same from an open file. `fd` stays the caller's and may be closed afterwards. `name` is for

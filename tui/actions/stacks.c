@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bus.h"
 #include "base/io.h"
 #include "tracer/proc/spawn.h"
 #include "tracer/stack/stack_snapshot.h"
@@ -34,12 +35,13 @@ static int print(pid_t pid, FILE *f)
 /* In the child: leave terminal and signals to the parent. */
 static void child(pid_t pid, int out)
 {
-	static const int handled[] = {SIGINT, SIGTERM, SIGHUP,	SIGSEGV, SIGBUS,
-				      SIGILL, SIGFPE,  SIGABRT, SIGQUIT, SIGWINCH};
+	static const int handled[] = {SIGINT, SIGTERM, SIGHUP,	SIGSEGV, SIGILL,
+				      SIGFPE, SIGABRT, SIGQUIT, SIGWINCH};
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	setpgid(0, 0);
 	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
 		signal(handled[i], SIG_DFL);
+	bus_guard(NULL);
 	if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(1);
 	FILE *f = fdopen(out, "w");

@@ -13,6 +13,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/bus.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "tui/screen/internal.h"
@@ -26,7 +27,7 @@ static char restore[256];
 static volatile sig_atomic_t end_signal;
 
 static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP};
-static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGQUIT};
+static const int crashes[] = {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGQUIT};
 
 static void on_end(int sig)
 {
@@ -119,6 +120,7 @@ int screen_open(struct err *e)
 	prepare_restore();
 	catch (end_signals, sizeof(end_signals) / sizeof(int), on_end, 0);
 	catch (crashes, sizeof(crashes) / sizeof(int), on_crash, (int)SA_RESETHAND);
+	bus_guard(on_crash);
 	return 0;
 }
 
@@ -127,6 +129,7 @@ void screen_close(void)
 	if (!screen)
 		return;
 	catch (crashes, sizeof(crashes) / sizeof(int), SIG_DFL, 0);
+	bus_guard(NULL);
 	endwin();
 	delscreen(screen);
 	screen = NULL;

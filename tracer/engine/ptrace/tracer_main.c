@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bus.h"
 #include "symbolizer/target/maps.h"
 #include "tracer/proc/perf_rings.h"
 #include "tracer/proc/spawn.h"
@@ -44,11 +45,12 @@ static void on_crash(int sig)
 
 static void catch_crashes(struct tracer *t)
 {
-	static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+	static const int all[] = {SIGSEGV, SIGFPE, SIGILL, SIGABRT};
 	const struct sigaction a = {.sa_handler = on_crash, .sa_flags = SA_NODEFER};
 	crashed = t;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		sigaction(all[i], &a, NULL);
+	bus_guard(on_crash);
 }
 
 /* The signals that sigtimedwait takes, and the terminal's, which this process ignores. */

@@ -5,9 +5,11 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bus.h"
 #include "symbolizer/target/elf.h"
 
 /* To be looked up by name in this program's file. */
@@ -166,6 +168,35 @@ static int stop(const struct elf_symbol *s, void *arg)
 	return 42;
 }
 
+/* As a library that is overwritten in place while ditrace reads it. */
+static void test_overwritten(void **state)
+{
+	(void)state;
+	char path[] = "/tmp/test_elf.XXXXXX";
+	struct elf_file *f = own(), *cut;
+	struct counted all = {0};
+	uint64_t size, vaddr = elf_find(f, "elf_test_marker", &size);
+	int fd = mkstemp(path), exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	assert_true(fd >= 0 && exe >= 0 && !fstat(exe, &st));
+	while (st.st_size > lseek(fd, 0, SEEK_CUR))
+		assert_true(sendfile(fd, exe, NULL, (size_t)st.st_size) > 0);
+	unlink(path);
+	bus_guard(NULL);
+	assert_int_equal(elf_file_open_fd(fd, path, &cut, NULL), 0);
+	assert_true(elf_find(cut, "elf_test_marker", NULL) == vaddr);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_true(elf_find(cut, "elf_test_marker", NULL) == 0);
+	assert_int_equal(elf_each_symbol(cut, true, count, &all), 0);
+	assert_int_equal(all.marker, 0);
+	assert_int_equal(*elf_bytes(cut, vaddr, size), 0);
+	assert_true(bus_read_zeros());
+	elf_file_close(cut);
+	elf_file_close(f);
+	close(fd);
+	close(exe);
+}
+
 static void test_each(void **state)
 {
 	(void)state;
@@ -282,6 +313,7 @@ int main(void)
 	    cmocka_unit_test(test_bias_shared_page),
 	    cmocka_unit_test(test_rodata),
 	    cmocka_unit_test(test_each),
+	    cmocka_unit_test(test_overwritten),
 	    cmocka_unit_test(test_library),
 	    cmocka_unit_test(test_hash_finds_all),
 	    cmocka_unit_test(test_no_elf),
