@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,14 @@ static int read_status(pid_t pid, struct status *s, struct err *e)
 		   : 0;
 }
 
+/* Both are what the other side says. */
+static void print_key(const char *name)
+{
+	char safe[64];
+	text_safe(safe, sizeof(safe), name);
+	printf("functions: %-8s  ", safe);
+}
+
 static void print_functions(const json_t *functions)
 {
 	const char *name;
@@ -82,8 +91,8 @@ static void print_functions(const json_t *functions)
 		if (!strcmp(name, CTL_THREADS))
 			fputs("threads: ", stdout);
 		else
-			printf("functions: %-8s  ", name);
-		text_print_safe(stdout, json_string_value(what));
+			print_key(name);
+		text_print_safe(stdout, json_is_string(what) ? json_string_value(what) : "?");
 		putchar('\n');
 	}
 }
@@ -218,6 +227,7 @@ int cmd_ctl(int argc, char **argv)
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
+	signal(SIGPIPE, SIG_IGN); /* of who hangs up */
 	struct err e = {0};
 	pid_t pid = 0;
 	const char *word = first + 1 < argc ? argv[first + 1] : "status";

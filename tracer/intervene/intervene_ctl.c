@@ -2,6 +2,7 @@
 #include "tracer/intervene/intervene.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "replay/worker.h"
 #include "tracer/engine/shim/injector.h"
 
-enum { PATIENCE_S = 20 };
+enum { PATIENCE_S = 20, LONGEST_REPLY = 1 << 20 };
 
 static int find_feature(const char *name)
 {
@@ -167,25 +169,49 @@ static int dial(pid_t pid, struct err *e)
 	int n = snprintf(a.sun_path, sizeof(a.sun_path), "/proc/%d/root%s", pid, s.modes_socket);
 	int sock =
 	    n < (int)sizeof(a.sun_path) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+	/* connect waits for as long as sending may take. */
 	if (sock >= 0 && !setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) &&
+	    !setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) &&
 	    !connect(sock, (struct sockaddr *)&a, sizeof(a)))
 		return sock;
-	r = n < (int)sizeof(a.sun_path) ? -errno : -ENAMETOOLONG;
+	r = n >= (int)sizeof(a.sun_path) ? -ENAMETOOLONG : errno == EAGAIN ? -ETIMEDOUT : -errno;
 	if (sock >= 0)
 		close(sock);
 	err_set(e, r, "cannot reach the ditrace of process %d: %s", pid, strerror(-r));
 	return err_hint(e, "it may have ended: ditrace ctl %d status", pid);
 }
 
+/* Whether there is something to read before the deadline, ns of CLOCK_MONOTONIC. */
+static bool comes(int fd, uint64_t deadline)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	for (;;) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		int n = now < deadline ? poll(&p, 1, (int)((deadline - now) / 1000000) + 1) : 0;
+		if (n >= 0 || errno != EINTR)
+			return n > 0;
+	}
+}
+
+/* The reply, of at most LONGEST_REPLY bytes and within PATIENCE_S: whoever answers may be anybody.
+ */
 static int receive(struct worker *w, json_t **out)
 {
+	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + PATIENCE_S * 1000000000ull;
 	char byte; /* the descriptors with it are discarded by the kernel */
+	if (!comes(w->replies, deadline))
+		return -ETIMEDOUT;
 	if (recv(w->replies, &byte, 1, 0) != 1)
 		return -EPIPE;
-	int r = 0;
-	while (!r)
-		r = worker_receive(w, out);
-	return r < 0 ? r : 0;
+	for (;;) {
+		if (!comes(w->replies, deadline))
+			return -ETIMEDOUT;
+		int r = worker_receive(w, out);
+		if (r)
+			return r < 0 ? r : 0;
+		if (w->len > LONGEST_REPLY)
+			return -EMSGSIZE;
+	}
 }
 
 static int read_reply(json_t *m, json_t **out, struct err *e)
@@ -197,6 +223,19 @@ static int read_reply(json_t *m, json_t **out, struct err *e)
 		return *out ? 0 : err_set(e, -EPROTO, "the other ditrace is of another kind");
 	err_set(e, -EINVAL, "%s", error);
 	return err_hint(e, "%s", hint ? hint : "");
+}
+
+static int no_reply(pid_t pid, int r, struct err *e)
+{
+	if (r == -ETIMEDOUT)
+		err_set(e, r, "the ditrace of process %d does not answer within %d s", pid,
+			PATIENCE_S);
+	else if (r == -EMSGSIZE)
+		err_set(e, r, "the ditrace of process %d answers with more than %d bytes", pid,
+			LONGEST_REPLY);
+	else
+		err_set(e, r, "the ditrace of process %d does not answer: %s", pid, strerror(-r));
+	return err_hint(e, "it may have stopped, or be another program: ditrace stack %d", pid);
 }
 
 int intervene_ctl_send(pid_t pid, char *const *words, size_t n, json_t **out, struct err *e)
@@ -213,8 +252,7 @@ int intervene_ctl_send(pid_t pid, char *const *words, size_t n, json_t **out, st
 	struct worker w = {.requests = sock, .replies = dup(sock), .arena = -1};
 	int r = worker_send(&w, order);
 	r = r ? r : receive(&w, &m);
-	r = r ? err_set(e, r, "the ditrace of process %d does not answer: %s", pid, strerror(-r))
-	      : read_reply(m, out, e);
+	r = r ? no_reply(pid, r, e) : read_reply(m, out, e);
 	json_decref(m);
 	worker_stop(&w, NULL, 0);
 	return r;
