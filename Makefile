@@ -25,7 +25,7 @@ SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one; clang would want another linker for that.
 SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto=auto)
 # The packages ditrace_runner and ditrace_modes.
-RUNNER_PY := $(sort $(filter-out %/loader.py %/start.py,$(wildcard replay/runner/*.py)))
+RUNNER_PY := $(sort $(filter-out %/first.py %/loader.py %/start.py,$(wildcard replay/runner/*.py)))
 MODES_PY := $(sort $(filter-out %/start.py,$(wildcard tracer/shim/modes/*.py)))
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(call sources,tracer,*.bpf.c)
@@ -64,10 +64,10 @@ embedded = for f in $(2); do \
 	sed 's/\\/\\\\/g; s/"/\\"/g; s/$$/\\n\\/' $$f; echo '",'; done
 
 # The part of replay that runs in the user's Python, as bytes: _binary_runner_py_start to _end.
-$(BUILD)/replay/runner_py.o: $(RUNNER_PY) replay/runner/loader.py replay/runner/start.py
+$(BUILD)/replay/runner_py.o: $(RUNNER_PY) replay/runner/first.py replay/runner/loader.py replay/runner/start.py
 	@mkdir -p $(@D)
 	$(call say,PY,$@)
-	$(Q){ echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); echo '}'; \
+	$(Q){ cat replay/runner/first.py; echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); echo '}'; \
 		cat replay/runner/loader.py replay/runner/start.py; } > $(@D)/runner_py
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
 

@@ -2,6 +2,7 @@
 #include "replay/capture_find.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fts.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "replay/internal.h"
 #include "symbolizer/event/event.h"
@@ -50,14 +53,29 @@ static char *text_of(json_t *o, const char *key)
 	return s ? strdup(s) : NULL;
 }
 
+/* The JSON beside the inputs, or NULL. It may be a pipe that nobody writes to, or without end. */
+static json_t *load_json(const char *dir)
+{
+	enum { LONGEST = 64 << 20 };
+	char *path = NULL;
+	struct stat st;
+	json_t *o = NULL;
+	if (asprintf(&path, "%s/input.pth.json", dir) < 0)
+		return NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	free(path);
+	if (fd < 0)
+		return NULL;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= LONGEST)
+		o = json_loadfd(fd, 0, NULL);
+	close(fd);
+	return o;
+}
+
 /* Read the JSON beside the inputs; a damaged one is ignored. */
 static void read_json(struct capture_place *p)
 {
-	char *path = NULL;
-	if (asprintf(&path, "%s/input.pth.json", p->dir) < 0)
-		return;
-	json_t *o = json_load_file(path, 0, NULL);
-	free(path);
+	json_t *o = load_json(p->dir);
 	char *op = text_of(o, "op");
 	if (op) {
 		free(p->op);

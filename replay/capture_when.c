@@ -9,7 +9,7 @@
 
 struct capture_look {
 	const struct capture_places *places;
-	bool trust;
+	const struct caution *caution;
 	struct arena arena;
 	struct op_event *events; /* one for each place; op is NULL if it could not be read */
 };
@@ -17,8 +17,8 @@ struct capture_look {
 static json_t *request(void *ctx, size_t i)
 {
 	struct capture_look *l = ctx;
-	return json_pack("{s:s, s:s, s:b}", "cmd", "describe", "dir", l->places->list[i].dir,
-			 "trust", l->trust);
+	return request_with(
+	    json_pack("{s:s, s:s}", "cmd", "describe", "dir", l->places->list[i].dir), l->caution);
 }
 
 static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
@@ -91,11 +91,12 @@ static int check(const struct capture_look *l, struct when *w, struct err *e)
 	return err_hint(e, "use arguments only");
 }
 
-int capture_when(const struct capture_places *p, struct when *w, struct pool *pool, bool trust,
-		 bool *keep, struct when_counts *counts, struct err *e)
+int capture_when(const struct capture_places *p, struct when *w, struct pool *pool,
+		 const struct caution *caution, bool *keep, struct when_counts *counts,
+		 struct err *e)
 {
 	struct capture_look l = {
-	    .places = p, .trust = trust, .events = calloc(p->n + 1, sizeof(*l.events))};
+	    .places = p, .caution = caution, .events = calloc(p->n + 1, sizeof(*l.events))};
 	int r = l.events ? look_at_all(&l, pool, e) : err_set(e, -ENOMEM, "no memory");
 	r = r ? r : check(&l, w, e);
 	for (size_t i = 0; i < p->n && !r; i++)

@@ -16,11 +16,36 @@
 
 extern char **environ;
 
-/* Whether the interpreter can import torch. */
+/* An empty folder of PYTHONPATH is the current one, which may be a stranger's. */
+static void drop_empty_folders(void)
+{
+	const char *path = getenv("PYTHONPATH");
+	char *kept = path ? malloc(strlen(path) + 2) : NULL, *end = kept;
+	for (const char *s = path; kept && *s;) {
+		size_t n = strcspn(s, ":");
+		if (n) {
+			end = mempcpy(end, s, n);
+			*end++ = ':';
+		}
+		s += n + (s[n] == ':');
+	}
+	if (!kept)
+		return;
+	if (end > kept) {
+		end[-1] = '\0';
+		setenv("PYTHONPATH", kept, 1);
+	} else {
+		unsetenv("PYTHONPATH");
+	}
+	free(kept);
+}
+
+/* Whether the interpreter can import torch. With -c Python looks into the current folder first;
+ * sys is built in, and no module is imported before that is over. */
 static bool has_torch(const char *python)
 {
-	static char script[] =
-	    "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)";
+	static char script[] = "import sys; sys.path[:] = [p for p in sys.path if p]; "
+			       "import importlib.util as u; sys.exit(u.find_spec('torch') is None)";
 	char *argv[] = {(char *)python, "-c", script, NULL};
 	posix_spawn_file_actions_t quiet;
 	pid_t pid;
@@ -114,6 +139,7 @@ int choose_python(const char *given, const struct capture_places *captures,
 {
 	size_t kinds = 0;
 	*out = (struct python_choice){0};
+	drop_empty_folders();
 	if (given &&
 	    (size_t)snprintf(out->path, sizeof(out->path), "%s", given) >= sizeof(out->path))
 		return err_set(e, -ENAMETOOLONG, "--python: the path is too long");

@@ -20,7 +20,7 @@ enum { EXIT_NOT_READ = 2 };
 
 struct diff {
 	int format, verdict;
-	bool trust;
+	struct caution caution;
 	uint64_t jobs;
 	const char *python, *ops, *not_ops, *condition;
 	struct when *when;
@@ -37,8 +37,9 @@ static json_t *request(void *ctx, size_t i)
 {
 	struct diff *d = ctx;
 	const struct diff_pair *p = &d->match.pairs[i];
-	return json_pack("{s:s, s:s, s:s, s:b}", "cmd", "pair", "dir", d->a.list[p->a].dir, "other",
-			 d->b.list[p->b].dir, "trust", d->trust);
+	return request_with(json_pack("{s:s, s:s, s:s}", "cmd", "pair", "dir", d->a.list[p->a].dir,
+				      "other", d->b.list[p->b].dir),
+			    &d->caution);
 }
 
 static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
@@ -262,21 +263,24 @@ static int choose_by_condition(struct diff *d, struct err *e)
 {
 	bool *a = calloc(d->a.n + 1, sizeof(*a)), *b = calloc(d->b.n + 1, sizeof(*b));
 	int r = a && b ? 0 : err_set(e, -ENOMEM, "no memory for %zu captures", d->a.n + d->b.n);
-	r = r ? r : capture_when(&d->a, d->when, &d->pool, d->trust, a, &d->left_out, e);
-	r = r ? r : capture_when(&d->b, d->when, &d->pool, d->trust, b, &d->left_out, e);
+	r = r ? r : capture_when(&d->a, d->when, &d->pool, &d->caution, a, &d->left_out, e);
+	r = r ? r : capture_when(&d->b, d->when, &d->pool, &d->caution, b, &d->left_out, e);
 	r = r ? r : choose_pairs(d, a, b, e);
 	free(a);
 	free(b);
 	return r;
 }
 
-static int start_python(struct diff *d, struct err *e)
+static int start_python(struct diff *d, char **dirs, struct err *e)
 {
+	char *const *before = NULL;
 	int r = choose_python(d->python, &d->a, &d->chosen, e);
+	r = r ? r : caution_before(&d->caution, d->chosen.path, dirs, 2, &before, e);
 	if (r)
 		return r;
 	python_choice_say(&d->chosen, stderr);
 	d->pool = (struct pool){.python = d->chosen.path,
+				.before = before,
 				.jobs = (unsigned)d->jobs,
 				.ctx = d,
 				.request = request,
@@ -289,7 +293,7 @@ static int run(struct diff *d, char **dirs, struct err *e)
 {
 	int r = d->condition ? capture_when_compile(d->condition, &d->when, e) : 0;
 	r = r ? r : load(d, dirs, e);
-	r = r ? r : start_python(d, e);
+	r = r ? r : start_python(d, dirs, e);
 	r = r || !d->when ? r : choose_by_condition(d, e);
 	d->pool.count = d->match.n;
 	r = r ? r : pool_run(&d->pool, e);
@@ -318,6 +322,7 @@ static int diff(struct diff *d, char **dirs)
 	capture_places_free(&d->a);
 	capture_places_free(&d->b);
 	when_free(d->when);
+	sandbox_free(&d->caution.sandbox);
 	return status;
 }
 
@@ -325,7 +330,7 @@ int cmd_diff(int argc, char **argv)
 {
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	static const char *const verdicts[] = {"sharp", "allclose", NULL};
-	struct diff d = {.jobs = 1};
+	struct diff d = {.jobs = 1, .caution.max_bytes = CAUTION_BYTES};
 	const struct option_def options[] = {
 	    {0, "ops", OPTION_STRING, &d.ops, "LIST", "only these ops, as for ditrace run", NULL},
 	    {0, "not-ops", OPTION_STRING, &d.not_ops, "LIST", "all but these", NULL},
@@ -343,8 +348,12 @@ int cmd_diff(int argc, char **argv)
 	     formats},
 	    {0, "detail", OPTION_FLAG, &d.report.detail, NULL,
 	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
-	    {0, "trust", OPTION_FLAG, &d.trust, NULL,
+	    {0, "trust", OPTION_FLAG, &d.caution.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
+	    {0, "sandbox", OPTION_FLAG, &d.caution.sandboxed, NULL,
+	     "run Python in a sandbox (bwrap): for captures of strangers", NULL},
+	    {0, "max-bytes", OPTION_SIZE, &d.caution.max_bytes, "N",
+	     "the memory that a file may ask for, if it is more than its size (default 1G)", NULL},
 	    {0},
 	};
 	const struct command command = {

@@ -22,7 +22,8 @@ enum { OF_AUTO, OF_CAPTURED, OF_RERUN };
 enum { EXIT_NOT_RUN = 2, RUNS_SHOWN = 200 };
 
 struct replay {
-	bool acc_check, only_forward, measure, trust;
+	bool acc_check, only_forward, measure;
+	struct caution caution;
 	uint64_t run_times, jobs;
 	int of, format, verdict;
 	const char *device, *dtype, *python, *ops, *not_ops, *condition;
@@ -47,12 +48,12 @@ static json_t *text_or_null(const char *s)
 static json_t *request(void *ctx, size_t i)
 {
 	struct replay *r = ctx;
-	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:I, s:o, s:o, s:o}", "cmd", "replay", "dir",
-			 r->places.list[i].dir, "trust", r->trust, "acc", r->acc_check,
-			 "forward_only", r->only_forward, "times",
-			 (json_int_t)(r->measure ? r->run_times : 0), "of",
-			 text_or_null(r->of == OF_AUTO ? NULL : of_names[r->of]), "device",
-			 text_or_null(r->device), "dtype", text_or_null(r->dtype));
+	json_t *q = json_pack("{s:s, s:s, s:b, s:b, s:I, s:o, s:o, s:o}", "cmd", "replay", "dir",
+			      r->places.list[i].dir, "acc", r->acc_check, "forward_only",
+			      r->only_forward, "times", (json_int_t)(r->measure ? r->run_times : 0),
+			      "of", text_or_null(r->of == OF_AUTO ? NULL : of_names[r->of]),
+			      "device", text_or_null(r->device), "dtype", text_or_null(r->dtype));
+	return request_with(q, &r->caution);
 }
 
 /* The name in the pickled inputs is more precise than that of the folder. */
@@ -187,13 +188,16 @@ static int find_all(struct replay *r, char **dirs, int n, struct err *e)
 	return rc ? rc : capture_choose(&r->places, r->ops, r->not_ops, e);
 }
 
-static int start_python(struct replay *r, struct err *e)
+static int start_python(struct replay *r, char **dirs, size_t n, struct err *e)
 {
+	char *const *before = NULL;
 	int rc = choose_python(r->python, &r->places, &r->chosen, e);
+	rc = rc ? rc : caution_before(&r->caution, r->chosen.path, dirs, n, &before, e);
 	if (rc)
 		return rc;
 	python_choice_say(&r->chosen, stderr);
 	r->pool = (struct pool){.python = r->chosen.path,
+				.before = before,
 				.jobs = (unsigned)r->jobs,
 				.ctx = r,
 				.request = request,
@@ -207,7 +211,8 @@ static int choose_by_condition(struct replay *r, struct err *e)
 	size_t all = r->places.n;
 	bool *keep = calloc(all + 1, sizeof(*keep));
 	int rc = keep ? 0 : err_set(e, -ENOMEM, "no memory for %zu captures", all);
-	rc = rc ? rc : capture_when(&r->places, r->when, &r->pool, r->trust, keep, &r->left_out, e);
+	rc = rc ? rc
+		: capture_when(&r->places, r->when, &r->pool, &r->caution, keep, &r->left_out, e);
 	if (!rc)
 		capture_places_choose(&r->places, keep);
 	free(keep);
@@ -239,7 +244,7 @@ static int run_all(struct replay *r, struct err *e)
 static int run(struct replay *r, char **dirs, int n, struct err *e)
 {
 	int rc = find_all(r, dirs, n, e);
-	rc = rc ? rc : start_python(r, e);
+	rc = rc ? rc : start_python(r, dirs, (size_t)n, e);
 	rc = rc || !r->when ? rc : choose_by_condition(r, e);
 	describe_run(r);
 	rc = rc ? rc : run_all(r, e);
@@ -271,6 +276,7 @@ static int replay(struct replay *r, char **dirs, int n)
 	times_free(&r->times);
 	capture_places_free(&r->places);
 	when_free(r->when);
+	sandbox_free(&r->caution.sandbox);
 	return status;
 }
 
@@ -278,7 +284,7 @@ int cmd_replay(int argc, char **argv)
 {
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	static const char *const verdicts[] = {"sharp", "allclose", NULL};
-	struct replay r = {.run_times = 100, .jobs = 1};
+	struct replay r = {.run_times = 100, .jobs = 1, .caution.max_bytes = CAUTION_BYTES};
 	const struct option_def options[] = {
 	    {0, "acc-check", OPTION_FLAG, &r.acc_check, NULL,
 	     "judge the numbers against float64 on the CPU (default without --sync-time-measure)",
@@ -314,8 +320,12 @@ int cmd_replay(int argc, char **argv)
 	     formats},
 	    {0, "detail", OPTION_FLAG, &r.report.detail, NULL,
 	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
-	    {0, "trust", OPTION_FLAG, &r.trust, NULL,
+	    {0, "trust", OPTION_FLAG, &r.caution.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
+	    {0, "sandbox", OPTION_FLAG, &r.caution.sandboxed, NULL,
+	     "run Python in a sandbox (bwrap): for captures of strangers", NULL},
+	    {0, "max-bytes", OPTION_SIZE, &r.caution.max_bytes, "N",
+	     "the memory that a file may ask for, if it is more than its size (default 1G)", NULL},
 	    {0},
 	};
 	const struct command command = {

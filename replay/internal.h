@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "replay/capture_find.h"
 #include "replay/row.h"
+#include "replay/sandbox.h"
 #include "replay/worker.h"
 #include "symbolizer/when/when.h"
 
@@ -22,13 +23,32 @@
  * left. */
 int capture_choose(struct capture_places *p, const char *ops, const char *not_ops, struct err *e);
 
+/* How far files are trusted: options of replay and diff. */
+struct caution {
+	bool trust;	    /* --trust: also what holds more than numbers */
+	bool sandboxed;	    /* --sandbox */
+	uint64_t max_bytes; /* --max-bytes: of memory that one file may ask for, or its own size */
+	struct sandbox sandbox;
+};
+
+enum { CAUTION_BYTES = 1 << 30 }; /* --max-bytes unless given */
+
+/* Add it to a request about captures, which is returned. NULL for NULL. */
+json_t *request_with(json_t *request, const struct caution *c);
+
+/* The sandbox, if there is to be one, of that interpreter, in which the folders can be read: what
+ * pool.before is to be, or NULL for none. 0 or -errno with *e. */
+int caution_before(struct caution *c, const char *python, char *const *folders, size_t n,
+		   char *const **before, struct err *e);
+
 /* A pool of Python runners, one job each at a time. */
 
 enum { POOL_MAX = 64 };
 
 struct pool {
-	const char *python; /* the interpreter */
-	unsigned jobs;	    /* number of runners, 1 .. POOL_MAX */
+	const char *python;  /* the interpreter */
+	char *const *before; /* words that start it, of a sandbox; NULL: none */
+	unsigned jobs;	     /* number of runners, 1 .. POOL_MAX */
 	char torch[64],
 	    version[32]; /* versions of the runners, "2.13.0", "3.11.2"; set by pool_open */
 
@@ -68,11 +88,12 @@ void pool_close(struct pool *p);
 int capture_when_compile(const char *text, struct when **out, struct err *e);
 
 /* Set keep[i] for each capture: whether `w` holds for it. `pool` is open and has no jobs; its
- * runners read the captures (`trust`: also those that hold more than numbers). A capture that
+ * runners read the captures, with that caution. A capture that
  * cannot be read is kept, so that running it reports why. -EINVAL for a condition that applies to
  * none of them, else as pool_run. */
-int capture_when(const struct capture_places *p, struct when *w, struct pool *pool, bool trust,
-		 bool *keep, struct when_counts *counts, struct err *e);
+int capture_when(const struct capture_places *p, struct when *w, struct pool *pool,
+		 const struct caution *caution, bool *keep, struct when_counts *counts,
+		 struct err *e);
 
 /* Record in *e that the condition holds for none of `all` captures. Returns -ENOENT. */
 int capture_when_none(size_t all, const struct when_counts *counts, struct err *e);
@@ -86,7 +107,8 @@ struct python_choice {
 
 /* Choose `given` if not NULL; else the interpreter that most of the captures come from
  * (replay/capture/capture_files.h). Where that is not recorded, is gone or has no torch, the first
- * of python3 and python on the PATH that has torch. -ENOENT with a hint if there is none. */
+ * of python3 and python on the PATH that has torch. No interpreter looks for modules in the current
+ * folder: empty folders are taken out of PYTHONPATH. -ENOENT with a hint if there is none. */
 int choose_python(const char *given, const struct capture_places *captures,
 		  struct python_choice *out, struct err *e);
 

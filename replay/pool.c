@@ -26,9 +26,11 @@ static unsigned threads_each(const struct pool *p)
 /* Start a runner and wait for its hello. */
 static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 {
+	const struct worker_how how = {
+	    .python = p->python, .before = p->before, .threads = threads_each(p)};
 	char why[128] = "it broke the connection";
 	json_t *m = NULL;
-	int r = worker_start(&pw->w, p->python, threads_each(p), e);
+	int r = worker_start(&pw->w, &how, e);
 	pw->job = SIZE_MAX;
 	if (r)
 		return r;
@@ -37,7 +39,10 @@ static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 	if (r < 0) {
 		worker_stop(&pw->w, why, sizeof(why));
 		err_set(e, -ENOENT, "%s cannot run ops: %s", p->python, why);
-		return err_hint(e, "name an interpreter that has PyTorch: --python PATH");
+		return err_hint(e, p->before ? "above is what it or bwrap said of it; bwrap needs "
+					       "user namespaces, or root"
+					     : "name an interpreter that has PyTorch: --python "
+					       "PATH");
 	}
 	snprintf(p->torch, sizeof(p->torch), "%s", json_string_value(json_object_get(m, "torch")));
 	snprintf(p->version, sizeof(p->version), "%s",
@@ -102,7 +107,7 @@ static int serve(struct pool *p, struct pool_worker *pw, struct err *e)
 {
 	json_t *m = NULL;
 	int r = worker_receive(&pw->w, &m);
-	if (r == -EPIPE || r == -EPROTO)
+	if (r == -EPIPE || r == -EPROTO || r == -EMSGSIZE)
 		return replace(p, pw, e);
 	while (r > 0) {
 		bool broken = json_is_true(json_object_get(m, "broken"));

@@ -51,12 +51,28 @@ static void close_all(int *fds, int n)
 			close(fds[i]);
 }
 
+/* `before`, if any, and the words; free() the list. */
+static char **argv_of(char *const *before, char *const *words)
+{
+	size_t n = 0, m = 0;
+	while (before && before[n])
+		n++;
+	while (words[m])
+		m++;
+	char **argv = malloc((n + m + 1) * sizeof(*argv));
+	if (argv && n)
+		memcpy(argv, before, n * sizeof(*argv));
+	if (argv)
+		memcpy(argv + n, words, (m + 1) * sizeof(*argv));
+	return argv;
+}
+
 /* fds: script, request pipe's read end, reply pipe's write end, arena; all above FD_ARENA. */
-static int spawn(struct worker *w, const char *python, unsigned threads, const int *fds)
+static int spawn(struct worker *w, const struct worker_how *how, const int *fds)
 {
 	char script[32], requests[16], replies[16], arena[16], count[16];
-	char *argv[] = {(char *)python, "-W",  "ignore", script, requests,
-			replies,	arena, count,	 NULL};
+	char *words[] = {
+	    (char *)how->python, "-W", "ignore", script, requests, replies, arena, count, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
@@ -64,7 +80,10 @@ static int spawn(struct worker *w, const char *python, unsigned threads, const i
 	snprintf(requests, sizeof(requests), "%d", FD_REQUESTS);
 	snprintf(replies, sizeof(replies), "%d", FD_REPLIES);
 	snprintf(arena, sizeof(arena), "%d", FD_ARENA);
-	snprintf(count, sizeof(count), "%u", threads);
+	snprintf(count, sizeof(count), "%u", how->threads);
+	char **argv = argv_of(how->before, words);
+	if (!argv)
+		return ENOMEM;
 	sigemptyset(&none);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_init(&attr);
@@ -74,7 +93,8 @@ static int spawn(struct worker *w, const char *python, unsigned threads, const i
 		posix_spawn_file_actions_adddup2(&actions, fds[i], FD_SCRIPT + i);
 	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
 	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	int r = posix_spawnp(&w->pid, python, &actions, &attr, argv, environ);
+	int r = posix_spawnp(&w->pid, argv[0], &actions, &attr, argv, environ);
+	free(argv);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
 	return r;
@@ -90,7 +110,16 @@ static int high(int fd)
 	return copy;
 }
 
-int worker_start(struct worker *w, const char *python, unsigned threads, struct err *e)
+int worker_arena(void)
+{
+	int fd = memfd_create("ditrace", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+int worker_start(struct worker *w, const struct worker_how *how, struct err *e)
 {
 	int requests[2] = {-1, -1}, replies[2] = {-1, -1};
 	*w = (struct worker){.requests = -1, .replies = -1, .arena = -1};
@@ -99,17 +128,17 @@ int worker_start(struct worker *w, const char *python, unsigned threads, struct 
 		return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
 	}
 	int theirs[4] = {high(script_file()), high(requests[0]), high(replies[1]),
-			 high(memfd_create("ditrace-replay", MFD_CLOEXEC))};
+			 high(worker_arena())};
 	w->requests = requests[1];
 	w->replies = replies[0];
 	w->arena = theirs[3] >= 0 ? fcntl(theirs[3], F_DUPFD_CLOEXEC, 0) : -1;
-	int r = w->arena < 0 || theirs[0] < 0 ? errno : spawn(w, python, threads, theirs);
+	int r = w->arena < 0 || theirs[0] < 0 ? errno : spawn(w, how, theirs);
 	close_all(theirs, 4);
 	if (!r)
 		return 0;
 	w->pid = 0;
 	worker_stop(w, NULL, 0);
-	err_set(e, -r, "cannot start %s: %s", python, strerror(r));
+	err_set(e, -r, "cannot start %s: %s", how->python, strerror(r));
 	return err_hint(e, "name the interpreter that has PyTorch: --python PATH");
 }
 
@@ -149,6 +178,8 @@ int worker_receive(struct worker *w, json_t **out)
 	int r = worker_next(w, out);
 	if (r)
 		return r;
+	if (w->len >= WORKER_LINE_MAX)
+		return -EMSGSIZE;
 	if (w->size - w->len < 4096 && array_grow(&w->text, &w->size, w->size + 65536, 1))
 		return -ENOMEM;
 	ssize_t n = read(w->replies, w->text + w->len, w->size - w->len);

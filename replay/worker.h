@@ -18,17 +18,28 @@ struct worker {
 	size_t mapped;
 };
 
-/* Start the runner in `python`, with `threads` compute threads. Its first message is "hello"; its
- * standard output goes to our standard error. 0, or -errno with *e; the worker then holds no
- * resources. */
-int worker_start(struct worker *w, const char *python, unsigned threads, struct err *e);
+enum { WORKER_LINE_MAX = 256 << 20 }; /* bytes of a message that is not complete yet */
+
+struct worker_how {
+	const char *python;  /* the interpreter */
+	char *const *before; /* words that start it, as sandbox.h has them; NULL: none */
+	unsigned threads;    /* compute threads */
+};
+
+/* Start the runner. Its first message is "hello"; its standard output goes to our standard error.
+ * 0, or -errno with *e; the worker then holds no resources. */
+int worker_start(struct worker *w, const struct worker_how *how, struct err *e);
+
+/* A descriptor of memory for tensors: it can grow and, being sealed (fcntl(2)), not shrink, so that
+ * neither side's mapping of it ever raises SIGBUS. -1 with errno. */
+int worker_arena(void);
 
 /* Send a request; takes over the reference. 0; -EPIPE if the worker has died; -ENOMEM if the
  * request cannot be encoded, or is NULL, as json_pack returns for text that is not UTF-8. */
 int worker_send(struct worker *w, json_t *request);
 
 /* Receive a message once w->replies is readable: 1 with *out (json_decref it); 0: not complete yet;
- * -EPIPE: the worker has ended; -EPROTO: not JSON. */
+ * -EPIPE: the worker has ended; -EPROTO: not JSON; -EMSGSIZE: longer than any message. */
 int worker_receive(struct worker *w, json_t **out);
 
 /* As worker_receive, from what was received already; never blocks. */

@@ -5,15 +5,17 @@ import os
 import torch
 
 from ditrace_runner.call import Call, walk
-from ditrace_runner.errors import Refused, Skipped
+from ditrace_runner.errors import Damaged, Refused, Skipped
 from ditrace_runner.functions import CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED, base_name
-from ditrace_runner.load import LOCATIONS, load
+from ditrace_runner.load import LOCATIONS, load, open_file
+
+LONGEST_JSON = 64 << 20  # bytes
 
 
 class Capture:
     def __init__(self, request, functions):
-        self.dir, self.trust = request["dir"], request["trust"]
-        d = load(os.path.join(self.dir, "input.pth"), self.trust)
+        self.dir, self.trust, self.request = request["dir"], request["trust"], request
+        d = load(os.path.join(self.dir, "input.pth"), request)
         self.functions = functions
         self.take(d["name"], tuple(d["args"]), d.get("kwargs") or {}, request.get("dtype"))
 
@@ -73,14 +75,14 @@ class Capture:
 
     def file(self, part):
         path = os.path.join(self.dir, part + ".pth")
-        return load(path, self.trust) if os.path.exists(path) else None
+        return load(path, self.request) if os.path.exists(path) else None
 
     def node(self, part):
         """The name of the autograd node that a file is of, where the JSON beside it has it."""
         try:
-            with open(os.path.join(self.dir, part + ".pth.json"), encoding="utf-8") as f:
-                name = json.load(f).get("node")
-        except (OSError, ValueError, AttributeError):
+            with open_file(os.path.join(self.dir, part + ".pth.json")) as f:
+                name = json.loads(f.read(LONGEST_JSON)).get("node")
+        except (OSError, ValueError, AttributeError, Damaged):
             return None
         return name if isinstance(name, str) else None
 

@@ -5,27 +5,12 @@ import os
 import torch
 
 from ditrace_runner.errors import Refused
-from ditrace_runner.functions import base_name, namespace_of
+from ditrace_runner.functions import schemas_of
 from ditrace_runner.load import LOCATIONS, load
 
 
 class Misfit(Exception):
     """These arguments are not those of that schema."""
-
-
-def schemas_of(name):
-    """The schemas of the operators that a name may stand for."""
-    if "::" in name:
-        qualified, _, overload = name.partition(".")
-    else:
-        parts = name.split(".")
-        namespace = namespace_of(name) or "aten"
-        prefix = parts[1] + "_" if parts[0] == "torch" and len(parts) == 3 and parts[1] in ("linalg", "fft", "special") else ""
-        qualified = f"{namespace}::{prefix}{base_name(name)}"
-        overload = parts[4] if parts[:2] == ["torch", "ops"] and len(parts) > 4 else ""
-    found = torch._C._jit_get_schemas_for_operator(qualified)
-    exact = [s for s in found if s.overload_name == ("" if overload == "default" else overload)] if overload else []
-    return exact or found
 
 
 def fits(x, kind):
@@ -116,7 +101,7 @@ def by_signature(name, args, kwargs, functions, trust):
 
 
 def describe_call(request, functions, talk):
-    d = load(os.path.join(request["dir"], "input.pth"), request["trust"])
+    d = load(os.path.join(request["dir"], "input.pth"), request)
     args, kwargs = tuple(d["args"]), d.get("kwargs") or {}
     for schema in schemas_of(d["name"]):
         try:

@@ -1,15 +1,16 @@
-"""Which function a name stands for. Only PyTorch's own ops, unless the captures are trusted."""
+"""Which function a name stands for. Only ops that compute, unless the captures are trusted."""
 import importlib
+import re
 
 import torch
 import torch.overrides
 
-from ditrace_runner.errors import Refused
+from ditrace_runner.errors import Refused, Skipped
 
 FACTORIES = set("""zeros ones full arange range eye linspace logspace tensor as_tensor scalar_tensor empty
     empty_strided rand randn randint randperm normal bartlett_window blackman_window hamming_window hann_window
     kaiser_window tril_indices triu_indices complex polar from_numpy asarray""".split())
-NOT_OPS = set("from_file save load set_ _save_for".split())
+NOT_OPS = set("from_file save load set_ _save_for __setstate__ __reduce_ex__ module_load share_memory_".split())
 UNINITIALISED = set("empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ resize_as_ "
                     "resize _efficientzerotensor".split())
 RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform uniform_ random
@@ -59,8 +60,55 @@ def namespace_of(name):
     return parts[2] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else ""
 
 
+# PyTorch's own namespaces whose operators talk to other processes, load, compile or trace. Those of others are as their
+# packages have registered them.
+FOREIGN = set("""prim static_runtime profiler inductor c10d c10d_functional _c10d_functional _c10d_functional_autograd
+    symm_mem _dtensor rpc debugprims debug_mode_ops export onnx _test higher_order""".split())
+FILE_WORDS = re.compile(r"(?<!pro)file|path|folder|directory|^fname|(^|_)(dir|url|uri)s?(_|$)", re.IGNORECASE)
+
+
+def schemas_of(name):
+    """The schemas of the operators that a name may stand for."""
+    if "::" in name:
+        qualified, _, overload = name.partition(".")
+    else:
+        parts = name.split(".")
+        namespace = namespace_of(name) or "aten"
+        prefix = parts[1] + "_" if parts[0] == "torch" and len(parts) == 3 and parts[1] in ("linalg", "fft", "special") else ""
+        qualified = f"{namespace}::{prefix}{base_name(name)}"
+        overload = parts[4] if parts[:2] == ["torch", "ops"] and len(parts) > 4 else ""
+    found = torch._C._jit_get_schemas_for_operator(qualified)
+    exact = [s for s in found if s.overload_name == ("" if overload == "default" else overload)] if overload else []
+    return exact or found
+
+
+def takes_text(argument):
+    return re.search(r"\bstr\b", str(argument.type)) is not None
+
+
+def names_file(schema):
+    return any(takes_text(a) and FILE_WORDS.search(a.name) for a in schema.arguments)
+
+
+def only_tells(schema):
+    return not schema.returns and any(takes_text(a) for a in schema.arguments) and "Tensor" not in str(schema)
+
+
+def check_op(name):
+    """Raises Refused for an op that does more than compute, as far as its name and schemas tell."""
+    if namespace_of(name) in FOREIGN:
+        raise Refused(f"{name} is no op that computes: {namespace_of(name)} is not for the tensors of one process")
+    schemas = schemas_of(name)
+    if any(names_file(s) for s in schemas):
+        raise Refused(f"{name} is no op that computes: it takes the name of a file")
+    if "::" not in name and base_name(name) in NOT_OPS:
+        raise Refused(f"{name} is no op that computes")
+    if schemas and all(only_tells(s) for s in schemas):
+        raise Skipped("it tells of something, and computes nothing")
+
+
 def operator(namespace, rest):
-    if namespace not in ("aten", "prims", "torchvision", "quantized") and not namespace.isidentifier():
+    if not namespace.isidentifier():
         raise Refused(f"{namespace!r} is no namespace of operators")
     packet = getattr(getattr(torch.ops, namespace), rest[0], None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
@@ -85,11 +133,11 @@ class Functions:
         self.namespaces, self.overridable = namespaces, overridable
 
     def find(self, name, trust):
+        if not trust:
+            check_op(name)
         if "::" in name:
             return operator(*(lambda a, b: (a, b.split(".")))(*name.split("::", 1)))
         parts = name.split(".")
-        if base_name(name) in NOT_OPS:
-            raise Refused(f"{name} is no op that computes")
         if parts[:2] == ["torch", "ops"] and len(parts) in (4, 5):
             return operator(parts[2], parts[3:])
         if parts[0] == "aten" and len(parts) in (2, 3):

@@ -1,6 +1,8 @@
 """Reading captures. What a pickle may name is listed here; all else is refused."""
+import math
 import os
 import pickle
+import stat
 import zipfile
 
 import torch
@@ -62,11 +64,20 @@ def rebuild_parameter(data, requires_grad, hooks=None, *state):
 
 
 def layout(name):
-    return getattr(torch, str(name).rsplit(".", 1)[-1])
+    found = getattr(torch, str(name).rsplit(".", 1)[-1], None)
+    if not isinstance(found, torch.layout):
+        raise Refused(f"wants {name} as a layout")
+    return found
 
 
-def make_set(items=()):
-    return set(items)
+def of_items(make):
+    """make(), of what the file has in full: a range says of many numbers with few bytes."""
+    def made(items=()):
+        if not isinstance(items, (tuple, list)):
+            raise Refused(f"wants a {make.__name__} of a {type(items).__name__}")
+        return make(items)
+
+    return made
 
 
 HARMLESS = {("torch._utils", "_rebuild_tensor_v2"): rebuild, ("torch._utils", "_rebuild_tensor"): rebuild,
@@ -74,10 +85,10 @@ HARMLESS = {("torch._utils", "_rebuild_tensor_v2"): rebuild, ("torch._utils", "_
             ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
             ("torch._utils", "_rebuild_parameter_with_state"): rebuild_parameter,
             ("torch.serialization", "_get_layout"): layout, ("torch", "device"): torch.device,
-            ("torch", "Size"): torch.Size, ("collections", "OrderedDict"): dict,
+            ("torch", "Size"): of_items(torch.Size), ("collections", "OrderedDict"): of_items(dict),
             ("builtins", "complex"): complex, ("__builtin__", "complex"): complex,
             ("builtins", "slice"): slice, ("__builtin__", "slice"): slice, ("builtins", "range"): range,
-            ("builtins", "set"): make_set, ("__builtin__", "set"): make_set,
+            ("builtins", "set"): of_items(set), ("__builtin__", "set"): of_items(set),
             ("builtins", "Ellipsis"): Ellipsis, ("__builtin__", "Ellipsis"): Ellipsis,
             ("builtins", "NotImplemented"): NotImplemented,
             ("torch", "contiguous_format"): torch.contiguous_format, ("torch", "channels_last"): torch.channels_last,
@@ -133,8 +144,70 @@ class Careful(pickle._Unpickler):
         dispatch[_op[0]] = refuse_opcode
 
 
-def read_zip(path):
-    with zipfile.ZipFile(path) as z:
+class Limit:
+    """How much memory one file may ask for: max_bytes, or what the file has, where that is more. A file may say of much
+    with few bytes: by compression, by members that share them, by strides of 0, and by holes."""
+
+    VALUES, VIEWS = 1000000, 4  # values in a file; times its own size that the tensors in it may have together
+
+    def __init__(self, file, max_bytes):
+        size = os.fstat(file.fileno()).st_size
+        if os.lseek(file.fileno(), 0, os.SEEK_HOLE) < size:
+            size = min(size, os.fstat(file.fileno()).st_blocks * 512)
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        self.held, self.max_bytes = size, max_bytes
+
+    def check(self, size, allowed, what):
+        if size > max(allowed, self.max_bytes):
+            raise Damaged(f"{what} would take {in_units(size)} of memory, and the file has {in_units(self.held)}; "
+                          f"if it is good, --max-bytes {math.ceil(size / 2**20)}M lets it be read")
+
+    def check_members(self, members):
+        self.check(sum(m.file_size for m in members), self.held, "what it has packed")
+
+    def check_values(self, x):
+        left, count, tensors = [x], 0, {}
+        while left:
+            x = left.pop()
+            count += 1
+            if count > self.VALUES:
+                raise Damaged(f"it has more than {self.VALUES:,} values")
+            if isinstance(x, torch.Tensor):
+                tensors[id(x)] = x.numel() * x.element_size()
+            elif isinstance(x, dict):
+                left.extend(x.values())
+            elif isinstance(x, (tuple, list)):
+                left.extend(x)
+        self.check(sum(tensors.values()), self.VIEWS * self.held, "its tensors")
+
+
+def in_units(size):
+    unit = 0
+    while size >= 1024 and unit < 4:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f} {' KMGT'[unit]}iB" if unit else f"{size} B"
+
+
+def open_file(path):
+    """A regular file, to read: one of a stranger may be a pipe that nobody writes to."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Damaged("it is no file")
+    return os.fdopen(fd, "rb")
+
+
+def read_zip(path, max_bytes):
+    with open_file(path) as f:
+        limit = Limit(f, max_bytes)
+        found = unpacked(f, limit)
+        limit.check_values(found)
+        return found
+
+
+def unpacked(file, limit):
+    with zipfile.ZipFile(file) as z:
+        limit.check_members(z.infolist())
         names = z.namelist()
         top = next((n[:-len("data.pkl")] for n in names if n.endswith("/data.pkl")), None)
         if top is None:
@@ -162,17 +235,17 @@ def read_zip(path):
             return Careful(f, storage).load()
 
 
-def load(path, trust):
-    """The dict of one file of a capture."""
+def load(path, request):
+    """The dict of one file of a capture, as the request says: trusted, or within so many bytes."""
     name = os.path.basename(path)
     try:
-        if trust:
+        if request["trust"]:
             try:
                 d = torch.load(path, map_location="cpu", weights_only=False)
             except TypeError:
                 d = torch.load(path, map_location="cpu")
         else:
-            d = read_zip(path)
+            d = read_zip(path, request["max_bytes"])
     except Refused as e:
         raise Refused(f"{name} {e}, which is more than numbers") from None
     except Damaged as e:

@@ -9,7 +9,7 @@ from ditrace_runner.probe import Probe, rms
 
 
 def pair(request, talk):
-    both = [{p: load(os.path.join(d, p + ".pth"), request["trust"]) for p in ("input", "output", "grad_outputs", "grad_inputs")
+    both = [{p: load(os.path.join(d, p + ".pth"), request) for p in ("input", "output", "grad_outputs", "grad_inputs")
              if os.path.exists(os.path.join(d, p + ".pth"))} for d in (request["dir"], request["other"])]
     name = both[0].get("input", {}).get("name", "")
     for part, role in (("input", "input"), ("output", "output"), ("grad_outputs", "grad_output"), ("grad_inputs", "grad")):

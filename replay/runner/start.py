@@ -1,5 +1,4 @@
-# The program that replay runs (worker.c), after loader.py.
-sys.path[:] = [p for p in sys.path if p not in ("", "/", "/proc/self/fd")]  # the folder of this file is none
+# The program that replay runs (worker.c), after first.py and loader.py.
 sys.meta_path.insert(0, EMBEDDED)
 
 from ditrace_runner.serve import main

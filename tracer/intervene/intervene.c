@@ -47,8 +47,9 @@ struct intervene {
 
 static int open_control(struct intervene *v, struct err *e)
 {
-	v->shared = memfd_create("ditrace", MFD_CLOEXEC);
-	if (v->shared >= 0 && !ftruncate(v->shared, sizeof(*v->control)))
+	v->shared = memfd_create("ditrace", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (v->shared >= 0 && !ftruncate(v->shared, sizeof(*v->control)) &&
+	    !fcntl(v->shared, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		v->control = mmap(NULL, sizeof(*v->control), PROT_READ | PROT_WRITE, MAP_SHARED,
 				  v->shared, 0);
 	if (v->control && v->control != MAP_FAILED)
@@ -124,9 +125,8 @@ static void greet(struct intervene *v)
 			close(sock);
 		return;
 	}
-	p->link = (struct worker){.requests = sock,
-				  .replies = fcntl(sock, F_DUPFD_CLOEXEC, 0),
-				  .arena = memfd_create("ditrace", MFD_CLOEXEC)};
+	p->link = (struct worker){
+	    .requests = sock, .replies = fcntl(sock, F_DUPFD_CLOEXEC, 0), .arena = worker_arena()};
 	p->pid = who.pid;
 	v->peers[v->npeers++] = p;
 	if (p->link.arena < 0 || !give_memory(sock, (int[]){p->link.arena, v->shared}))

@@ -34,6 +34,8 @@ int answer_dial(const char *path)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	/* Of connect, too: it waits for room in the queue of a listener that accepts nobody. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	int code = connect(fd, (struct sockaddr *)&a, sizeof(a)) ? errno
 		   : answer_is_trusted(fd, NULL)		 ? 0
 								 : EACCES;
@@ -58,13 +60,12 @@ void answer_tidy(const char *path)
 	}
 }
 
-/* Of full size and sealed against shrinking: access beyond the end of a file is a SIGBUS. */
-static bool is_whole(int memory)
+bool answer_is_whole(int memory, size_t size)
 {
 	struct stat st;
 	int seals = fcntl(memory, F_GET_SEALS);
 	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(memory, &st) &&
-	       st.st_size == (off_t)sizeof(struct shim_share);
+	       st.st_size == (off_t)size;
 }
 
 /* The descriptor received, if it is exactly one; else all are closed. */
@@ -107,7 +108,8 @@ int answer_receive(int fd)
 		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	int memory = n < 0 ? -1 : only_descriptor(&m);
-	if (memory < 0 || (n == sizeof(answer) && !answer.code && is_whole(memory)))
+	if (memory < 0 || (n == sizeof(answer) && !answer.code &&
+			   answer_is_whole(memory, sizeof(struct shim_share))))
 		return memory;
 	close(memory);
 	return -1;

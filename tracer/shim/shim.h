@@ -62,6 +62,10 @@ int answer_dial(const char *path);
 /* Remove the socket at `path`, and its folder, if a killed ditrace left it behind. */
 void answer_tidy(const char *path);
 
+/* Whether a descriptor is of memory of that size in bytes, sealed against shrinking (fcntl(2),
+ * F_GET_SEALS): access beyond the end of a file is a SIGBUS. */
+bool answer_is_whole(int memory, size_t size);
+
 /* The shared memory's descriptor in ditrace's answer, checked for size and seals, to be closed by
  * the caller; -1: none. */
 int answer_receive(int fd);

@@ -324,11 +324,14 @@ static object *forget(object *self, object *arg)
 	return python_none();
 }
 
-/* watch(fd): map struct modes_control, which ditrace writes. */
-static object *watch(object *self, object *fd)
+/* watch(fd): map struct modes_control, which ditrace writes; False if the memory is another. */
+static object *watch(object *self, object *number)
 {
 	(void)self;
-	void *p = mmap(NULL, sizeof(*control), PROT_READ, MAP_SHARED, (int)py.PyLong_AsLong(fd), 0);
+	int fd = (int)py.PyLong_AsLong(number);
+	void *p = answer_is_whole(fd, sizeof(*control))
+		      ? mmap(NULL, sizeof(*control), PROT_READ, MAP_SHARED, fd, 0)
+		      : MAP_FAILED;
 	if (p != MAP_FAILED) {
 		if (control)
 			munmap((void *)control, sizeof(*control));

@@ -74,9 +74,13 @@ class Link:
             _, control, _, _ = s.recvmsg(1, socket.CMSG_SPACE(8))
             arena, shared = array.array("i", control[0][2])
             fd, high = (fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, HIGH) for f in (s.fileno(), arena))
-            watch(shared)
+            whole = watch(shared) and fcntl.fcntl(arena, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
             os.close(arena)
             os.close(shared)
+            if not whole:  # a mapping of it could end the program
+                os.close(fd)
+                os.close(high)
+                raise OSError("what ditrace gave is no memory")
         os.set_blocking(fd, True)
         self.talk = Wire(fd, high)
         self.settle("hello")
