@@ -82,8 +82,7 @@ static uint32_t find_or_add(struct py_modules *m, uint32_t parent, uint64_t self
 	while ((i = map_next(&m->index, hash, &pos)) != MAP_NONE)
 		if (m->nodes[i].parent == parent && m->nodes[i].self == self)
 			return m->base + i;
-	if (!py_reserve(&m->nodes, m->n, 1, sizeof(*m->nodes)) ||
-	    map_add(&m->index, hash, m->n))
+	if (!py_reserve(&m->nodes, m->n, 1, sizeof(*m->nodes)) || map_add(&m->index, hash, m->n))
 		return PY_NO_MODULE;
 	m->nodes[m->n] = (struct node){.parent = parent, .self = self};
 	return m->base + m->n++;

@@ -102,7 +102,7 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 		like.truncated = true;
 	}
 	hash = map_hash(frames, like.depth * sizeof(*frames),
-			    (uint64_t)like.truncated ^ (uintptr_t)like.module);
+			(uint64_t)like.truncated ^ (uintptr_t)like.module);
 	while ((i = map_next(&st->stack_index, hash, &pos)) != MAP_NONE)
 		if (same_stack(st->stacks[i], &like, frames))
 			return st->stacks[i];

@@ -788,12 +788,18 @@ static void test_tables(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_tables),	       cmocka_unit_test(test_debug_offsets),
-	    cmocka_unit_test(test_debug_offsets_wild), cmocka_unit_test(test_sources),
-	    cmocka_unit_test(test_torch_dir),	       cmocka_unit_test(test_no_python),
-	    cmocka_unit_test(test_damage),	       cmocka_unit_test(test_3_8),
-	    cmocka_unit_test(test_3_9),		       cmocka_unit_test(test_3_10),
-	    cmocka_unit_test(test_3_11),	       cmocka_unit_test(test_3_12),
+	    cmocka_unit_test(test_tables),
+	    cmocka_unit_test(test_debug_offsets),
+	    cmocka_unit_test(test_debug_offsets_wild),
+	    cmocka_unit_test(test_sources),
+	    cmocka_unit_test(test_torch_dir),
+	    cmocka_unit_test(test_no_python),
+	    cmocka_unit_test(test_damage),
+	    cmocka_unit_test(test_3_8),
+	    cmocka_unit_test(test_3_9),
+	    cmocka_unit_test(test_3_10),
+	    cmocka_unit_test(test_3_11),
+	    cmocka_unit_test(test_3_12),
 	    cmocka_unit_test(test_3_13),
 	};
 
