@@ -185,8 +185,7 @@ int walk_failed(const struct walk *w, int code, const char *verb, const char *pa
 				   "folder that it leads to");
 	}
 	err_set(e, code, "cannot %s %s: %s", verb, path, strerror(-code));
-	return err_hint(e, "do it in a folder with room where you may write, or name a file in "
-			   "one: -o FILE");
+	return err_hint(e, "choose a folder with room where you may write");
 }
 
 int folders_make(const char *path, struct err *e)

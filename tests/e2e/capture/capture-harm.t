@@ -72,7 +72,7 @@ ends() {
 troubles() {
 	ok "a program runs" begin '^pid ' busy.py
 	touch "$T/file"
-	ends "a folder that cannot be" 'cannot create .*Not a directory' "$T/file/x"
+	ends "a folder that cannot be" 'cannot (make the folder|write) .*Not a directory' "$T/file/x"
 	ends "a limit" 'the limit of .* bytes is reached' "$T/limit" --max-bytes 20k
 	mkdir "$T/full"
 	if mount -t tmpfs -o size=200k none "$T/full" 2>/dev/null; then

@@ -40,6 +40,8 @@ in_ops() {
 	children+=("$forbidden")
 	refuses "under a seccomp filter of its own" 'seccomp' "$forbidden"
 	kill -9 "$forbidden"
+	# Of a process that is traced, even an ignored SIGCHLD would be a stop.
+	before_long grep -q '^State:	Z' "/proc/$forbidden/status"
 	debugged
 	ok "in long C++ ops" "${enter[@]}" --count 3 "$child"
 	kill -STOP "$child"
