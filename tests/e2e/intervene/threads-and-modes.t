@@ -5,11 +5,11 @@
 . "$(dirname "$0")/../forked.sh"
 need_tracing
 
-# changing OPTION...: a ditrace that changes functions of the target, in $tracer
+# changing OPTION...: a ditrace that changes functions of the target, in $tracer; some thread has met it
 changing() {
 	start "$DITRACE" attach "$target" "$@" 2>"$T/err"
 	tracer=$child
-	before_long status '^functions'
+	before_long status '^threads: [1-9][0-9]* entered'
 }
 
 # status REGEX: whether ctl prints it

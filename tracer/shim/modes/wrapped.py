@@ -78,6 +78,8 @@ class Function:
             self.why = ""
             self.wrap(*place_of(self.name))
             self.is_bound = True
+            if is_out():  # ditrace ended meanwhile, before there was anything to undo
+                self.unwrap()
         except Missing as e:
             self.why = str(e)
 
