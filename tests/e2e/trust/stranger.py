@@ -1,6 +1,7 @@
 """Listens at the socket PATH as ditrace would, for one connection of its library, and prints how many bytes it was told:
 stranger.py PATH"""
 
+import fcntl
 import os
 import socket
 import sys
@@ -11,9 +12,10 @@ os.chmod(sys.argv[1], 0o777)
 s.listen()
 print("listening", flush=True)
 s = s.accept()[0]
-memory = [os.memfd_create("ditrace") for _ in range(2)]
-for m in memory:
-    os.ftruncate(m, 4096)
+memory = [os.memfd_create("ditrace", os.MFD_ALLOW_SEALING) for _ in range(2)]
+for m, size in zip(memory, (4096, 4)):  # the arena, struct modes_control (shim_share.h)
+    os.ftruncate(m, size)
+    fcntl.fcntl(m, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
 try:
     socket.send_fds(s, [b"\0"], memory)
     told = len(s.recv(65536))
