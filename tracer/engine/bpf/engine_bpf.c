@@ -13,6 +13,7 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/maps.h"
+#include "tracer/engine/bpf/backlog.h"
 #include "tracer/engine/bpf/links.h"
 #include "tracer/engine/bpf/probes.skel.h"
 
@@ -22,12 +23,11 @@ struct engine_bpf {
 	struct engine engine;
 	struct probes_bpf *skel;
 	struct ring_buffer *ring;
+	struct backlog *backlog;
 	struct bpf_link *exit_link;
 	struct links *links;
 	uint32_t nplans;
 	uint64_t trap_ns;
-	engine_hit_fn *fn; /* during consume */
-	void *arg;
 };
 
 static struct engine_bpf *of(struct engine *g)
@@ -38,10 +38,14 @@ static struct engine_bpf *of(struct engine *g)
 static int on_record(void *arg, void *data, size_t size)
 {
 	struct engine_bpf *b = arg;
-	const struct hit *h = data;
-	if (size >= sizeof(*h) && h->size >= sizeof(*h) && h->size <= size)
-		b->fn(h, b->arg);
+	backlog_put(b->backlog, data, size);
 	return 0;
+}
+
+static int move_records(void *arg)
+{
+	struct engine_bpf *b = arg;
+	return ring_buffer__consume(b->ring);
 }
 
 static int set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
@@ -174,10 +178,8 @@ static void detach(struct engine *g, uint16_t proc)
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
 	struct engine_bpf *b = of(g);
-	b->fn = fn;
-	b->arg = arg;
 	bool alive = links_alive(b->links);
-	int n = ring_buffer__consume(b->ring);
+	int n = backlog_consume(b->backlog, fn, arg);
 	return n || alive ? n : -ECHILD;
 }
 
@@ -246,7 +248,7 @@ static void counters(struct engine *g, struct engine_counters *out)
 	const struct probes_bpf__bss *s = of(g)->skel->bss;
 	*out = (struct engine_counters){
 	    .hits = s->hits,
-	    .lost = s->lost + s->lost_threads + s->lost_depth,
+	    .lost = s->lost + s->lost_threads + s->lost_depth + backlog_lost(of(g)->backlog),
 	    .mean_ns = s->sampled ? s->sampled_ns / s->sampled : 0,
 	    .trap_ns = of(g)->trap_ns,
 	    .dispatched = s->dispatched,
@@ -258,6 +260,7 @@ static void engine_close(struct engine *g)
 {
 	struct engine_bpf *b = of(g);
 	links_close(b->links);
+	backlog_close(b->backlog);
 	bpf_link__destroy(b->exit_link);
 	ring_buffer__free(b->ring);
 	probes_bpf__destroy(b->skel);
@@ -315,7 +318,10 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 	if (!b->ring)
 		return err_set(e, -errno, "cannot map the ring buffer: %s", strerror(errno));
 	r = links_open(&b->links);
-	return r ? err_set(e, r, "cannot start a process: %s", strerror(-r)) : 0;
+	if (r)
+		return err_set(e, r, "cannot start a process: %s", strerror(-r));
+	r = backlog_open(move_records, b, &b->backlog);
+	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
 int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)
