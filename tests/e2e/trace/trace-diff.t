@@ -43,7 +43,7 @@ diffs() {
 	ok "so is one whose input has doubled" doubled_is_first
 	"$DITRACE" diff "$T/32.data" "$T/512.data" >"$T/table"
 	is "the exit status says that something changed" $? 1
-	like "the table" "$T/table" '\+[0-9.]+ m?s .* 200 .* -> .* slower\+shape +aten::mm +\[32,256\] \[256,256\] -> \[512,256\].*steps.py:10'
+	like "the table" "$T/table" '\+[0-9.]+ m?s .* 200 .* -> .* (slower\+)?shape +aten::mm +\[32,256\] \[256,256\] -> \[512,256\].*steps.py:10'
 	"$DITRACE" diff "$T/32.data" "$T/32.data" >"$T/table"
 	is "a trace does not differ from itself" $? 0
 	like "which is said" "$T/table" '^nothing changed beyond noise'
