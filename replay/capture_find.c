@@ -2,7 +2,6 @@
 #include "replay/capture_find.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fts.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,6 +15,7 @@
 #include "replay/internal.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
+#include "symbolizer/target/target_files.h"
 
 enum { PARTS_MAX = 256 };
 
@@ -53,7 +53,7 @@ static char *text_of(json_t *o, const char *key)
 	return s ? strdup(s) : NULL;
 }
 
-/* The JSON beside the inputs, or NULL. It may be a pipe that nobody writes to, or without end. */
+/* The JSON beside the inputs, or NULL. */
 static json_t *load_json(const char *dir)
 {
 	enum { LONGEST = 64 << 20 };
@@ -62,11 +62,11 @@ static json_t *load_json(const char *dir)
 	json_t *o = NULL;
 	if (asprintf(&path, "%s/input.pth.json", dir) < 0)
 		return NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = regular_open(path);
 	free(path);
 	if (fd < 0)
 		return NULL;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= LONGEST)
+	if (!fstat(fd, &st) && st.st_size <= LONGEST)
 		o = json_loadfd(fd, 0, NULL);
 	close(fd);
 	return o;

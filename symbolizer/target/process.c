@@ -108,6 +108,16 @@ const char *process_line(const char *text, const char *name)
 	return NULL;
 }
 
+bool process_ids(const char *text, const char *name, uint32_t ids[4])
+{
+	uint32_t n[4];
+	const char *p = process_line(text, name);
+	if (!p || sscanf(p, "%u %u %u %u", &n[0], &n[1], &n[2], &n[3]) != 4)
+		return false;
+	memcpy(ids, n, sizeof(n));
+	return true;
+}
+
 static long long number_of(const char *text, const char *name, int base, long long missing)
 {
 	const char *p = process_line(text, name);
@@ -135,7 +145,9 @@ static void parse_ns_pids(const char *p, struct process_status *out)
 void process_parse_status(const char *text, struct process_status *out)
 {
 	*out = (struct process_status){0};
-	const char *state = process_line(text, "State"), *uid = process_line(text, "Uid");
+	const char *state = process_line(text, "State");
+	uint32_t uid[4] = {(uint32_t)-1};
+	process_ids(text, "Uid", uid);
 	out->state = state && *state != '\n' ? *state : 0;
 	out->tgid = (pid_t)number_of(text, "Tgid", 10, 0);
 	out->ppid = (pid_t)number_of(text, "PPid", 10, 0);
@@ -144,7 +156,7 @@ void process_parse_status(const char *text, struct process_status *out)
 	out->caps = (uint64_t)number_of(text, "CapEff", 16, 0);
 	out->seccomp = (unsigned)number_of(text, "Seccomp", 10, 0);
 	out->seccomp_filters = (unsigned)number_of(text, "Seccomp_filters", 10, 0);
-	out->uid = uid ? (uid_t)strtoul(uid, NULL, 10) : (uid_t)-1;
+	out->uid = uid[0];
 	parse_ns_pids(process_line(text, "NSpid"), out);
 }
 

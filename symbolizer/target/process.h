@@ -55,6 +55,10 @@ bool process_setting(const char *proc, const char *name, long *out);
  * NULL if there is no such line. */
 const char *process_line(const char *text, const char *name);
 
+/* The IDs on the line `name` ("Uid", "Gid") of a status file's text: real, effective, saved, of
+ * file system access (proc_pid_status(5)). False, with *ids unchanged, if there are not four. */
+bool process_ids(const char *text, const char *name, uint32_t ids[4]);
+
 /* Parse the number on the line "`name`: NUMBER" of a /proc file's text. False if there is none. */
 bool process_number(const char *text, const char *name, uint64_t *out);
 

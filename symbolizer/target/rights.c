@@ -19,16 +19,6 @@ enum { STATUS_MOST = 1 << 20, NOBODY = 65534 }; /* room for NGROUPS_MAX groups *
 
 static const uint64_t of_files = 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_DAC_READ_SEARCH;
 
-/* The fourth number of a line: that of file system access. */
-static bool last_of_four(const char *line, uint32_t *out)
-{
-	unsigned n[4];
-	if (!line || sscanf(line, "%u %u %u %u", &n[0], &n[1], &n[2], &n[3]) != 4)
-		return false;
-	*out = n[3];
-	return true;
-}
-
 static int parse_groups(const char *p, struct rights *out)
 {
 	size_t room = 0;
@@ -43,10 +33,12 @@ static int parse_groups(const char *p, struct rights *out)
 int rights_parse(const char *text, struct rights *out)
 {
 	const char *groups = process_line(text, "Groups"), *caps = process_line(text, "CapEff");
+	uint32_t uid[4], gid[4];
 	*out = (struct rights){0};
-	if (!last_of_four(process_line(text, "Uid"), &out->uid) ||
-	    !last_of_four(process_line(text, "Gid"), &out->gid) || !groups || !caps)
+	if (!process_ids(text, "Uid", uid) || !process_ids(text, "Gid", gid) || !groups || !caps)
 		return -EPROTO;
+	out->uid = uid[3];
+	out->gid = gid[3];
 	out->caps = strtoull(caps, NULL, 16) & of_files;
 	int r = parse_groups(groups, out);
 	if (r)

@@ -128,11 +128,9 @@ struct target_user {
 static int target_user_read(pid_t pid, struct target_user *out, struct err *e)
 {
 	char text[4096];
-	unsigned uid[4], gid[4], inside, outside;
-	const char *at = process_file(pid, "status", text, sizeof(text)) > 0 ? text : "";
-	const char *u = strstr(at, "\nUid:"), *g = strstr(at, "\nGid:");
-	if (!u || !g || sscanf(u, " Uid: %u %u %u %u", &uid[0], &uid[1], &uid[2], &uid[3]) != 4 ||
-	    sscanf(g, " Gid: %u %u %u %u", &gid[0], &gid[1], &gid[2], &gid[3]) != 4)
+	uint32_t uid[4], gid[4], inside, outside;
+	if (process_file(pid, "status", text, sizeof(text)) <= 0 ||
+	    !process_ids(text, "Uid", uid) || !process_ids(text, "Gid", gid))
 		return process_error(pid, -ESRCH, "attach to", e);
 	if (uid[1] != uid[0] || uid[2] != uid[0] || uid[3] != uid[0]) {
 		err_set(e, -EPERM, "process %d has the rights of several users", pid);
