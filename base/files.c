@@ -119,7 +119,8 @@ static int open_special(int there, const struct stat *st, int flags)
 }
 
 /* 1: `name` in w->folder is a link to `path`; 0: *fd is as of open_special. */
-static int look_at_name(struct walk *w, const char *name, int flags, char path[PATH_MAX], int *fd)
+static int look_at_name(struct path_walk *w, const char *name, int flags, char path[PATH_MAX],
+			int *fd)
 {
 	struct stat st;
 	int r = 0, there = openat(w->folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -141,7 +142,7 @@ static int look_at_name(struct walk *w, const char *name, int flags, char path[P
 /* As open_special: what f->name leads to. */
 static int open_in_place(const struct new_file *f, int flags)
 {
-	struct walk w = {.folder = fcntl(f->folder, F_DUPFD_CLOEXEC, 0)};
+	struct path_walk w = {.folder = fcntl(f->folder, F_DUPFD_CLOEXEC, 0)};
 	char name[NAME_MAX + 1], path[PATH_MAX];
 	int fd;
 	if (w.folder < 0)
@@ -171,7 +172,7 @@ static int new_file_begin(struct new_file *f, int flags)
 
 int new_file_open(struct new_file *f, const char *path, int flags, struct err *e)
 {
-	struct walk w = {.folder = AT_FDCWD};
+	struct path_walk w = {.folder = AT_FDCWD};
 	*f = (struct new_file){.fd = -1, .folder = -1};
 	int r = walk_to_name(&w, path, f->name);
 	if (!r) {
@@ -240,7 +241,7 @@ int file_replace(const char *path, struct err *e)
 	if (!r)
 		return f.fd;
 	new_file_close(&f);
-	return walk_failed(&(struct walk){0}, r, "write", path, e);
+	return walk_failed(&(struct path_walk){0}, r, "write", path, e);
 }
 
 FILE *file_replace_stream(const char *path, struct err *e)
@@ -248,7 +249,7 @@ FILE *file_replace_stream(const char *path, struct err *e)
 	int fd = file_replace(path, e);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 	if (fd >= 0 && !f) {
-		walk_failed(&(struct walk){0}, -errno, "write", path, e);
+		walk_failed(&(struct path_walk){0}, -errno, "write", path, e);
 		close(fd);
 	}
 	return f;

@@ -52,7 +52,7 @@ static int folder_make_at(int at, const char *name)
 	return 0;
 }
 
-int walk_link(struct walk *w, int fd, const char *name, char path[PATH_MAX])
+int walk_link(struct path_walk *w, int fd, const char *name, char path[PATH_MAX])
 {
 	struct stat st;
 	struct statfs fs;
@@ -75,7 +75,7 @@ int walk_link(struct walk *w, int fd, const char *name, char path[PATH_MAX])
 }
 
 /* Go on at the folder `fd`. */
-static int walk_enter(struct walk *w, int fd)
+static int walk_enter(struct path_walk *w, int fd)
 {
 	if (fd < 0)
 		return -errno;
@@ -85,9 +85,9 @@ static int walk_enter(struct walk *w, int fd)
 	return 0;
 }
 
-static int walk_path(struct walk *w, const char *path);
+static int walk_path(struct path_walk *w, const char *path);
 
-static int walk_through_link(struct walk *w, int fd, const char *name)
+static int walk_through_link(struct path_walk *w, int fd, const char *name)
 {
 	char path[PATH_MAX];
 	int r = walk_link(w, fd, name, path);
@@ -96,7 +96,7 @@ static int walk_through_link(struct walk *w, int fd, const char *name)
 	return r ? r : walk_path(w, path);
 }
 
-static int walk_step(struct walk *w, const char *name)
+static int walk_step(struct path_walk *w, const char *name)
 {
 	enum { FLAGS = O_PATH | O_NOFOLLOW | O_CLOEXEC };
 	struct stat st;
@@ -134,7 +134,7 @@ static int next_component(const char **path, char name[NAME_MAX + 1])
 }
 
 /* Recursion is limited by MOST_LINKS. */
-static int walk_path(struct walk *w, const char *path)
+static int walk_path(struct path_walk *w, const char *path)
 {
 	char name[NAME_MAX + 1];
 	int more, r = 0;
@@ -147,7 +147,7 @@ static int walk_path(struct walk *w, const char *path)
 	return r;
 }
 
-static int walk_to_folder(struct walk *w, const char *path)
+static int walk_to_folder(struct path_walk *w, const char *path)
 {
 	int r =
 	    w->folder == AT_FDCWD ? walk_enter(w, open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) : 0;
@@ -157,7 +157,7 @@ static int walk_to_folder(struct walk *w, const char *path)
 	return r;
 }
 
-int walk_to_name(struct walk *w, const char *path, char name[NAME_MAX + 1])
+int walk_to_name(struct path_walk *w, const char *path, char name[NAME_MAX + 1])
 {
 	const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
 	char above[PATH_MAX];
@@ -176,7 +176,8 @@ int walk_to_name(struct walk *w, const char *path, char name[NAME_MAX + 1])
 	return walk_to_folder(w, above);
 }
 
-int walk_failed(const struct walk *w, int code, const char *verb, const char *path, struct err *e)
+int walk_failed(const struct path_walk *w, int code, const char *verb, const char *path,
+		struct err *e)
 {
 	if (w->refused[0]) {
 		err_set(e, code, "cannot %s %s: on its way, %s is a link of user %u", verb, path,
@@ -190,7 +191,7 @@ int walk_failed(const struct walk *w, int code, const char *verb, const char *pa
 
 int folders_make(const char *path, struct err *e)
 {
-	struct walk w = {.folder = AT_FDCWD, .make = true};
+	struct path_walk w = {.folder = AT_FDCWD, .make = true};
 	int r = walk_to_folder(&w, path);
 	if (r)
 		return walk_failed(&w, r, "make the folder", path, e);
@@ -200,7 +201,7 @@ int folders_make(const char *path, struct err *e)
 
 int folder_new(const char *path, struct err *e)
 {
-	struct walk w = {.folder = AT_FDCWD};
+	struct path_walk w = {.folder = AT_FDCWD};
 	char name[NAME_MAX + 1];
 	int r = walk_to_name(&w, path, name);
 	if (!r) {

@@ -289,7 +289,7 @@ static int start_python(struct diff *d, char **dirs, struct err *e)
 	return pool_open(&d->pool, e);
 }
 
-static int run(struct diff *d, char **dirs, struct err *e)
+static int diff_run(struct diff *d, char **dirs, struct err *e)
 {
 	int r = d->condition ? capture_when_compile(d->condition, &d->when, e) : 0;
 	r = r ? r : load(d, dirs, e);
@@ -307,7 +307,7 @@ static int diff(struct diff *d, char **dirs)
 	struct replay_counts c = {0};
 	signal(SIGPIPE, SIG_IGN);
 	d->rules.by_allclose = d->verdict == 1 || tolerance_in_env();
-	int r = run(d, dirs, &e);
+	int r = diff_run(d, dirs, &e);
 	if (r)
 		err_print(&e);
 	else

@@ -241,7 +241,7 @@ static int run_all(struct replay *r, struct err *e)
 	return pool_run(&r->pool, e);
 }
 
-static int run(struct replay *r, char **dirs, int n, struct err *e)
+static int replay_run(struct replay *r, char **dirs, int n, struct err *e)
 {
 	int rc = find_all(r, dirs, n, e);
 	rc = rc ? rc : start_python(r, dirs, (size_t)n, e);
@@ -268,7 +268,7 @@ static int replay(struct replay *r, char **dirs, int n)
 	r->acc_check = r->acc_check || !r->measure;
 	r->rules.by_allclose = r->verdict == 1 || tolerance_in_env();
 	r->shows_progress = isatty(STDERR_FILENO);
-	int rc = run(r, dirs, n, &e);
+	int rc = replay_run(r, dirs, n, &e);
 	int status = rc ? EXIT_NOT_RUN : status_of(r);
 	if (rc)
 		err_print(&e);

@@ -48,8 +48,8 @@ static int open_all(struct record *r, struct err *e)
 	return code ? code : trace_writer_open(r->output, &r->to.writer, e);
 }
 
-static int start(struct record *r, char *const argv[], const struct spawn_signals *signals,
-		 int *status, struct err *e)
+static int record_start(struct record *r, char *const argv[], const struct spawn_signals *signals,
+			int *status, struct err *e)
 {
 	struct spawn spawn;
 	int code = spawn_prepare(argv, signals, 0, &spawn, e);
@@ -69,7 +69,7 @@ static int start(struct record *r, char *const argv[], const struct spawn_signal
 	return code;
 }
 
-static int attach(struct record *r, struct err *e)
+static int record_attach(struct record *r, struct err *e)
 {
 	int code = process_check(r->watch.pid, e);
 	trace_loop_signals(&r->watch);
@@ -129,7 +129,8 @@ static int record(struct record *r, char *const argv[], const struct spawn_signa
 	struct err e = {0};
 	int status = EXIT_FAILED, code = open_all(r, &e);
 	if (!code)
-		code = r->watch.pid ? attach(r, &e) : start(r, argv, signals, &status, &e);
+		code = r->watch.pid ? record_attach(r, &e)
+				    : record_start(r, argv, signals, &status, &e);
 	bool started = !code;
 	if (started) {
 		describe(r);

@@ -18,7 +18,7 @@ static json_t *named(const char *prefix, const char *name)
 }
 
 /* An unknown member (NULL) is left out. */
-static void set(json_t *o, const char *key, json_t *value)
+static void object_set(json_t *o, const char *key, json_t *value)
 {
 	if (value)
 		json_object_set_new(o, key, value);
@@ -39,22 +39,24 @@ static json_t *tensor(const struct tensor *t, bool addresses)
 	json_t *o = json_object();
 
 	if (!(m->unknown & TENSOR_NO_DEVICE))
-		set(o, "device",
+		object_set(
+		    o, "device",
 		    json_string(names_device(text, sizeof(text), m->device_type, m->device_index)));
 	if (!(m->unknown & TENSOR_NO_DTYPE))
-		set(o, "dtype", named("", names_dtype(m->dtype)));
+		object_set(o, "dtype", named("", names_dtype(m->dtype)));
 	if (!(m->unknown & TENSOR_NO_SHAPE)) {
-		set(o, "numel", json_integer(m->numel));
-		set(o, "shape", json_string(value_dims(text, sizeof(text), m->shape, m->ndim)));
+		object_set(o, "numel", json_integer(m->numel));
+		object_set(o, "shape",
+			   json_string(value_dims(text, sizeof(text), m->shape, m->ndim)));
 	}
 	if (!(m->unknown & TENSOR_NO_STRIDE))
-		set(o, "stride", strides(m));
+		object_set(o, "stride", strides(m));
 	if (!(m->unknown & TENSOR_NO_REQUIRES_GRAD))
-		set(o, "requires_grad", json_boolean(m->requires_grad));
+		object_set(o, "requires_grad", json_boolean(m->requires_grad));
 	if (!(m->unknown & TENSOR_NO_LAYOUT))
-		set(o, "layout", named("torch.", names_layout(m->layout)));
+		object_set(o, "layout", named("torch.", names_layout(m->layout)));
 	if (addresses && !(m->unknown & TENSOR_NO_DATA_PTR))
-		set(o, "data_ptr", json_integer((json_int_t)t->data_ptr));
+		object_set(o, "data_ptr", json_integer((json_int_t)t->data_ptr));
 	return o;
 }
 
@@ -93,7 +95,7 @@ static void add_place(json_t *o, const struct py_frame *where)
 static void add_text(json_t *o, const char *key, const char *text)
 {
 	if (text && *text)
-		set(o, key, json_string(text));
+		object_set(o, key, json_string(text));
 }
 
 /* The JSON file beside a .pth file, as op_tools/save_op_args.py of ditorch writes it with

@@ -93,7 +93,7 @@ static uint32_t next_of(const struct cfg *g, const struct arch_insn *i)
 	return offset_of(g, cfg_address(g, i) + i->len);
 }
 
-static int start(struct cfg *g)
+static int cfg_start(struct cfg *g)
 {
 	g->len = g->piece[0].len + g->piece[1].len;
 	if (fit(&g->at, &g->at_cap, g->len, sizeof(*g->at)))
@@ -484,13 +484,13 @@ static bool add_piece(struct cfg *g)
 
 static int decode_pieces(struct cfg *g)
 {
-	int rc = start(g);
+	int rc = cfg_start(g);
 
 	if (!rc)
 		rc = decode_all(g);
 	if (rc || !g->reader || !g->reader->piece || !add_piece(g))
 		return rc;
-	rc = start(g);
+	rc = cfg_start(g);
 	return rc ? rc : decode_all(g);
 }
 

@@ -112,7 +112,7 @@ uint32_t py_module_node(struct py_runtime *rt, const uint64_t *modules, size_t n
 	return node;
 }
 
-static const char *join(struct py_runtime *rt, const char *prefix, const char *name)
+static const char *path_join(struct py_runtime *rt, const char *prefix, const char *name)
 {
 	char path[PY_PATH_MAX];
 	int n = snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", name);
@@ -121,7 +121,7 @@ static const char *join(struct py_runtime *rt, const char *prefix, const char *n
 }
 
 /* A module in no enclosing module's tree is named by its class. */
-static void look_alone(struct py_runtime *rt, struct node *node)
+static void name_by_class(struct py_runtime *rt, struct node *node)
 {
 	char class[256], path[sizeof(class) + 2];
 
@@ -134,7 +134,7 @@ static void look_alone(struct py_runtime *rt, struct node *node)
 }
 
 /* Search the trees of the enclosing modules for the module, the nearest first. */
-static void look(struct py_runtime *rt, struct node *node)
+static void module_search(struct py_runtime *rt, struct node *node)
 {
 	struct py_modules *m = rt->modules;
 	char name[PY_PATH_MAX];
@@ -157,11 +157,11 @@ static void look(struct py_runtime *rt, struct node *node)
 			continue;
 		node->within = a;
 		node->outer = around->prefix;
-		node->prefix = *name ? join(rt, around->prefix, name) : around->prefix;
+		node->prefix = *name ? path_join(rt, around->prefix, name) : around->prefix;
 		node->path = *name ? node->prefix : around->path;
 		return;
 	}
-	look_alone(rt, node);
+	name_by_class(rt, node);
 }
 
 /* Whether the node needs no check for a call at `ns`. The interval doubles with each failed lookup.
@@ -183,12 +183,12 @@ static bool still_holds(struct py_runtime *rt, const struct node *node)
 	       py_witness_holds(rt, &node->witness);
 }
 
-static void look_again(struct py_runtime *rt, struct node *node)
+static void module_check(struct py_runtime *rt, struct node *node)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
 	if (!still_holds(rt, node)) {
-		look(rt, node);
+		module_search(rt, node);
 		node->since_ns = now;
 	}
 	node->failed = node->path ? 0 : node->failed + 1;
@@ -204,7 +204,7 @@ const char *py_module_path(struct py_runtime *rt, uint32_t number, uint64_t ns)
 	node = node_at(rt->modules, number);
 	if (!is_settled(node, ns)) {
 		py_module_path(rt, node->parent, ns); /* recursion of at most MAX_DEPTH */
-		look_again(rt, node);
+		module_check(rt, node);
 	}
 	return ns + LATE_NS < node->since_ns ? NULL : node->path;
 }

@@ -124,8 +124,8 @@ static bool is_qualified(const char *qual, const char *domain, const char *name)
 }
 
 /* Verifies the entry: its domain must match by name and by the domain's own symbol. */
-static bool look_up(const struct interned *s, const uint64_t vec[3], uint32_t id,
-		    const char *domain, char name[NAME_LEN])
+static bool name_by_id(const struct interned *s, const uint64_t vec[3], uint32_t id,
+		       const char *domain, char name[NAME_LEN])
 {
 	char qual[NAME_LEN], of[NAME_LEN];
 	uint32_t ns, above;
@@ -160,7 +160,7 @@ const char *interned_name(struct interned *s, uint32_t id, const char *domain)
 		if (mem_read(s->mem, s->places[p], head, sizeof(head)))
 			continue;
 		for (unsigned i = 0; i + 3 <= SPAN / 8; i++)
-			if (is_vector(s, &head[i]) && look_up(s, &head[i], id, domain, name))
+			if (is_vector(s, &head[i]) && name_by_id(s, &head[i], id, domain, name))
 				return interned_add(s, id, domain, name);
 	}
 	return NULL;

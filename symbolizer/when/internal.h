@@ -211,8 +211,8 @@ const struct when_attribute_def *when_attribute_find(const char *name);
 bool when_constant_find(const char *name, struct when_value *out);
 
 /* Add the names of all words, or of all attributes, as suggestions. */
-void when_words_near(struct suggestions *x);
-void when_attributes_near(struct suggestions *x);
+void when_words_suggest(struct suggestions *x);
+void when_attributes_suggest(struct suggestions *x);
 
 /* The type of a constant. */
 struct when_type when_type_of(struct when_value v);

@@ -235,7 +235,7 @@ static struct when_node *no_attribute(struct when_parser *p)
 {
 	struct suggestions near = {.word = p->now.name};
 	char list[256];
-	when_attributes_near(&near);
+	when_attributes_suggest(&near);
 	p->code = when_wrong(&p->lexer, p->now.at, p->now.len, "nothing has \"%s\"", p->now.name);
 	if (suggestions_list(&near, list, sizeof(list)))
 		err_hint(p->lexer.e, "near it: %s", list);

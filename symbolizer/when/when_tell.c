@@ -42,7 +42,7 @@ static void say_near(const struct told *c, const char *name, struct err *e)
 		for (uint16_t k = 0; k < c->ops[i]->nresults; k++)
 			suggestions_add(&near, c->ops[i]->results[k].name);
 	}
-	when_words_near(&near);
+	when_words_suggest(&near);
 	if (is_device_type(name))
 		err_hint(e, "devices are written as strings: self.device == \"%s\"", name);
 	else if (suggestions_list(&near, list, sizeof(list)))

@@ -103,7 +103,7 @@ bool when_constant_find(const char *name, struct when_value *out)
 	       is_code(names_memory_format_code(name), WHEN_V_MEMORY_FORMAT, out);
 }
 
-void when_words_near(struct suggestions *x)
+void when_words_suggest(struct suggestions *x)
 {
 	static const char *const others[] = {"forward", "backward", "True", "False", "None",
 					     "len",	"numel",    "any",  "all"};
@@ -119,7 +119,7 @@ void when_words_near(struct suggestions *x)
 		suggestions_add(x, names_memory_format(i));
 }
 
-void when_attributes_near(struct suggestions *x)
+void when_attributes_suggest(struct suggestions *x)
 {
 	for (size_t i = 0; i < COUNT(attributes); i++)
 		suggestions_add(x, attributes[i].name);

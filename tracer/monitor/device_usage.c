@@ -154,7 +154,7 @@ int device_usage_parse_mlu(const char *text, pid_t pid, uint64_t *bytes)
 	return parse_table(text, "MLU Memory Usage", pid, bytes, mlu_row);
 }
 
-static int start(const struct tool *tool, pid_t *child, int *out)
+static int tool_start(const struct tool *tool, pid_t *child, int *out)
 {
 	posix_spawn_file_actions_t act;
 	int fd[2];
@@ -197,7 +197,7 @@ int device_usage_read(pid_t pid, uint64_t *bytes)
 {
 	pid_t child;
 	const struct tool *tool = find_tool();
-	int fd = -1, status = 0, r = tool ? start(tool, &child, &fd) : -ENOENT;
+	int fd = -1, status = 0, r = tool ? tool_start(tool, &child, &fd) : -ENOENT;
 	char *text = r ? NULL : malloc(OUTPUT_MOST);
 	if (r)
 		return r;

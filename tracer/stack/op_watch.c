@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-static void start(struct op_watched *x, pid_t tid, uint64_t entry)
+static void watched_begin(struct op_watched *x, pid_t tid, uint64_t entry)
 {
 	struct perf_event_attr attr = {
 	    .type = PERF_TYPE_BREAKPOINT,
@@ -55,7 +55,7 @@ uint64_t op_watch_in(struct op_watch *w, pid_t tid, uint64_t entry, uint64_t now
 		return 0;
 	if (x->tid == tid && x->entry == entry && has_stayed(x))
 		return now_ns > x->since_ns ? now_ns - x->since_ns : 0;
-	start(x, tid, entry);
+	watched_begin(x, tid, entry);
 	return 0;
 }
 

@@ -235,7 +235,7 @@ static int get_regs(const struct remote_thread *t, union regs *regs)
 	return ptrace(PTRACE_GETREGSET, t->tid, (void *)NT_PRSTATUS, &v) ? -errno : 0;
 }
 
-static int start(struct remote_thread *t, const struct remote_call *c, uint64_t restorer)
+static int remote_start(struct remote_thread *t, const struct remote_call *c, uint64_t restorer)
 {
 	uint64_t data;
 	union regs regs = t->regs;
@@ -276,7 +276,8 @@ static int settle(struct remote_thread *t, union regs *regs, uint64_t sigreturn)
 	return wait_event(t->tid, after_ms(10000));
 }
 
-static int run(struct remote_thread *t, uint64_t sigreturn, unsigned timeout_ms, uint64_t *result)
+static int remote_run(struct remote_thread *t, uint64_t sigreturn, unsigned timeout_ms,
+		      uint64_t *result)
 {
 	uint64_t until = after_ms(timeout_ms);
 	union regs regs;
@@ -310,15 +311,15 @@ static int run(struct remote_thread *t, uint64_t sigreturn, unsigned timeout_ms,
 int remote_thread_call(struct remote_thread *t, const struct remote_call *c, unsigned timeout_ms)
 {
 	uint64_t result;
-	int r = start(t, c, c->sigreturn);
-	return r ? r : run(t, c->sigreturn, timeout_ms, &result);
+	int r = remote_start(t, c, c->sigreturn);
+	return r ? r : remote_run(t, c->sigreturn, timeout_ms, &result);
 }
 
 int remote_thread_ask(struct remote_thread *t, const struct remote_call *c, unsigned timeout_ms,
 		      uint64_t *result)
 {
-	int r = start(t, c, c->sigreturn + SYSCALL_AT);
-	return r ? r : run(t, c->sigreturn, timeout_ms, result);
+	int r = remote_start(t, c, c->sigreturn + SYSCALL_AT);
+	return r ? r : remote_run(t, c->sigreturn, timeout_ms, result);
 }
 
 /* The registers go last: until then the thread would return through the frame. */
