@@ -78,6 +78,7 @@ all() {
 	lay_modules
 	cd "$T" || exit 1
 	replayed
+	of_first_torch || { skip "diff, --when and doctor were with another torch: make test-long" 7; return; }
 	chosen
 	compared
 	looked_after
