@@ -62,7 +62,7 @@ enum { DESCRIBED_PIECE_BITS = 44 }; /* no piece has more than 2^44 bytes */
 
 static inline uint64_t described_piece(int64_t number)
 {
-	return (uint64_t)(number + 1) << DESCRIBED_PIECE_BITS;
+	return ((uint64_t)number + 1) << DESCRIBED_PIECE_BITS;
 }
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "replay/numbers/number.h"
 #include "replay/numbers/verdict.h"
 #include "symbolizer/event/names.h"
 
@@ -30,6 +31,7 @@ void rows_free(struct rows *rows)
 struct blob {
 	struct compare_tensor t;
 	int64_t shape[COMPARE_DIMS];
+	size_t bytes;
 	bool there;
 };
 
@@ -42,19 +44,28 @@ static int take_blob(struct blob *b, json_t *message, const char *key, struct wo
 	if (!json_is_object(o))
 		return 0;
 	b->t.dtype = dtype ? names_dtype_code(dtype) : -1;
+	if (json_array_size(shape) > COMPARE_DIMS || !names_itemsize(b->t.dtype))
+		return -EPROTO;
 	b->t.ndim = (int)json_array_size(shape);
 	b->t.shape = b->shape;
-	if (b->t.ndim > COMPARE_DIMS || !names_itemsize(b->t.dtype))
-		return -EPROTO;
 	for (int i = 0; i < b->t.ndim; i++) {
 		b->shape[i] = json_integer_value(json_array_get(shape, (size_t)i));
 		if (b->shape[i] < 0 || __builtin_mul_overflow(n, b->shape[i], &n))
 			return -EPROTO;
 	}
-	b->t.data = worker_memory(w, (size_t)json_integer_value(json_object_get(o, "offset")),
-				  (size_t)n * (size_t)names_itemsize(b->t.dtype));
+	if (__builtin_mul_overflow((size_t)n, (size_t)names_itemsize(b->t.dtype), &b->bytes))
+		return -EPROTO;
+	b->t.data =
+	    worker_memory(w, (size_t)json_integer_value(json_object_get(o, "offset")), b->bytes);
 	b->there = b->t.data != NULL;
 	return b->there ? 0 : -EPROTO;
+}
+
+/* Whether there is a double for each number of the tensor: two for a complex one. */
+static bool fits(const struct blob *allowance, const struct blob *of)
+{
+	return allowance->t.dtype == names_dtype_code("float64") &&
+	       allowance->bytes / sizeof(double) * number_of(of->t.dtype)->itemsize == of->bytes;
 }
 
 static void copy(char *out, size_t size, json_t *message, const char *key)
@@ -119,7 +130,7 @@ static int fill_tensor(struct replay_row *r, const char *op, json_t *m, struct w
 	struct tolerance tolerance;
 	if (worker_map(w) || take_blob(&a, m, "actual", w) || take_blob(&ref, m, "reference", w) ||
 	    take_blob(&cpu, m, "cpu", w) || take_blob(&allowance, m, "allowance", w) || !a.there ||
-	    !ref.there)
+	    !ref.there || (allowance.there && !fits(&allowance, &a)))
 		return err_set(e, -EPROTO, "the runner sent an invalid tensor");
 	int rc = tolerance_of(op, a.t.dtype, &tolerance, e);
 	if (rc)
