@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 
-enum { COLUMNS_MAX = 32, TEXT_MAX = 4096, GAP = 2 };
+enum { TEXT_MAX = 4096, GAP = 2 };
 
 struct cell {
 	const char *text;
@@ -22,7 +22,7 @@ struct table {
 		const char *header;
 		int width, header_width;
 		enum table_align align;
-	} columns[COLUMNS_MAX];
+	} columns[TABLE_COLUMNS_MAX];
 	int ncolumns;
 	struct cell *cells; /* row-major; a line between rows is one cell */
 	size_t ncells, cells_size;
@@ -65,7 +65,7 @@ static const char *table_copy_text(struct table *t, const char *text)
 
 void table_column(struct table *t, const char *header, enum table_align align)
 {
-	if (t->ncolumns == COLUMNS_MAX) {
+	if (t->ncolumns == TABLE_COLUMNS_MAX) {
 		t->failed = true;
 		return;
 	}

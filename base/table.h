@@ -11,6 +11,8 @@ enum table_align { TABLE_LEFT, TABLE_RIGHT, TABLE_CENTER };
 /* Style of a cell on a terminal; must never be the only carrier of information. */
 enum table_style { TABLE_PLAIN, TABLE_DIM, TABLE_WARM, TABLE_HOT, TABLE_STYLES };
 
+enum { TABLE_COLUMNS_MAX = 32 };
+
 struct table;
 
 /* NULL when out of memory; free with table_free. A table that runs out of memory later stays
@@ -20,7 +22,8 @@ struct table *table_new(void);
 /* Remove columns and rows, keep the memory. */
 void table_reset(struct table *t);
 
-/* Add a column; all columns must be added before the first cell. The header is copied. */
+/* Add a column; all columns must be added before the first cell. The header is copied. One more
+ * than TABLE_COLUMNS_MAX has the effect of missing memory. */
 void table_column(struct table *t, const char *header, enum table_align align);
 
 /* Add the next cell, row by row. The text is sanitised (text_safe) and copied; at most 4095 bytes

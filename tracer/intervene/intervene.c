@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "replay/worker.h"
@@ -16,7 +17,7 @@
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/intervene/internal.h"
 
-enum { PEERS = 256 };
+enum { PEERS = 256, PATIENCE_S = 2 };
 
 /* A process that has the library in it. */
 struct peer {
@@ -111,8 +112,10 @@ static bool give_memory(int sock, const int memory[2])
 	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1;
 }
 
+/* One that does not read its answers is not waited for. */
 static void greet(struct intervene *v)
 {
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct ucred who;
 	socklen_t len = sizeof(who);
 	int sock = accept4(v->listener->sock, NULL, NULL, SOCK_CLOEXEC);
@@ -129,7 +132,9 @@ static void greet(struct intervene *v)
 	    .requests = sock, .replies = fcntl(sock, F_DUPFD_CLOEXEC, 0), .arena = worker_arena()};
 	p->pid = who.pid;
 	v->peers[v->npeers++] = p;
-	if (p->link.arena < 0 || !give_memory(sock, (int[]){p->link.arena, v->shared}))
+	if (p->link.arena < 0 ||
+	    setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) ||
+	    !give_memory(sock, (int[]){p->link.arena, v->shared}))
 		shutdown(sock, SHUT_RDWR); /* dropped at the next step */
 }
 

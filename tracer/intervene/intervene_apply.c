@@ -158,7 +158,8 @@ static int read_tensor(const json_t *o, struct arena *a, struct value *out)
 	t->meta.stride = strides;
 	t->meta.numel = 1;
 	for (size_t i = 0; i < n; i++)
-		t->meta.numel *= sizes[i];
+		if (__builtin_mul_overflow(t->meta.numel, sizes[i], &t->meta.numel))
+			return -EPROTO;
 	t->storage_offset = json_integer_value(json_object_get(o, "offset"));
 	*out = (struct value){.kind = VALUE_TENSOR, .tensor = t};
 	return 0;

@@ -121,11 +121,13 @@ static void print_failure(const struct intervene_compare *c, const struct replay
 	text_print_safe(stderr, p->file);
 	fprintf(stderr, ":%" PRId64 " ", p->line);
 	text_print_safe(stderr, p->function);
-	fprintf(stderr, "  forward_id: %" PRId64 "  %s%s%s\n  ", number, r->dtype,
-		r->device[0] ? ", " : "", r->device);
-	fprintf(stderr, strcmp(r->role, "grad") ? "result" : "gradient of input");
-	if (r->index[0])
-		fprintf(stderr, " %s", r->index);
+	fprintf(stderr, "  forward_id: %" PRId64 "  ", number);
+	text_print_safe(stderr, r->dtype);
+	fputs(r->device[0] ? ", " : "", stderr);
+	text_print_safe(stderr, r->device);
+	fputs(strcmp(r->role, "grad") ? "\n  result" : "\n  gradient of input", stderr);
+	fputs(r->index[0] ? " " : "", stderr);
+	text_print_safe(stderr, r->index);
 	fputs(": ", stderr);
 	text_print_safe(stderr, r->why);
 	fputs("\n\n", stderr);

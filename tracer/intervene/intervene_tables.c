@@ -13,8 +13,8 @@ static void print_line(FILE *f, const char *text)
 
 static void print_one(FILE *f, json_t *columns, json_t *rows)
 {
-	struct table *t = table_new();
 	size_t n = json_array_size(columns);
+	struct table *t = n <= TABLE_COLUMNS_MAX ? table_new() : NULL;
 	if (!t)
 		return;
 	for (size_t i = 0; i < n; i++)

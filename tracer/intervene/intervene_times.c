@@ -81,8 +81,10 @@ static int add_backward(struct intervene_times *t, json_t *m, uint64_t ns)
 	x->backward = list;
 	list[0] = ns;
 	x->nbackward = 1;
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < 2; k++) {
+		free(x->texts[2 + k]);
 		x->texts[2 + k] = strdup(json_text_of(m, keys[k]));
+	}
 	return 0;
 }
 

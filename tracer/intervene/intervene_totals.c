@@ -142,8 +142,9 @@ static void print_unseen(const struct intervene_totals *t)
 	for (size_t i = 0; i < t->n; i++) {
 		if (strcmp(t->list[i].feature, UNSEEN))
 			continue;
-		fprintf(stderr, "%s%s", before,
-			text_counted(text, sizeof(text), t->list[i].calls, t->list[i].name));
+		fputs(before, stderr);
+		text_print_safe(
+		    stderr, text_counted(text, sizeof(text), t->list[i].calls, t->list[i].name));
 		before = ", ";
 	}
 	if (*before == ',')
