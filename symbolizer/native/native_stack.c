@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/frame_step.h"
+#include "symbolizer/target/elf.h"
 
 /* Cached facts of one code address. */
 struct place {
@@ -142,7 +143,7 @@ static const char *stacks_copy_text(struct native_stacks *s, const char *text)
 
 static const char *demangle(struct native_stacks *s, const char *symbol, int how)
 {
-	char *text = cplus_demangle_v3(symbol, how);
+	char *text = elf_demangle(symbol, how);
 	const char *kept = stacks_copy_text(s, text ? text : symbol);
 	free(text);
 	return kept;

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "symbolizer/native/native_stack.h"
 
 #include <elf.h>
@@ -34,10 +35,15 @@ struct native_file {
 	size_t nwanted;
 };
 
+/* Names are compared often: a file that has one of megabytes for each of many symbols would take
+ * hours. PyTorch's longest is 1,466 bytes. */
+enum { SYMBOL_MOST = 4096 };
+
 static int symbols_add(const struct elf_symbol *s, void *arg)
 {
 	struct native_file *f = arg;
-	if (!s->size || (!s->is_function && s->type != STT_GNU_IFUNC))
+	if (!s->size || (!s->is_function && s->type != STT_GNU_IFUNC) ||
+	    strnlen(s->name, SYMBOL_MOST) == SYMBOL_MOST)
 		return 0;
 	if (array_grow(&f->functions, &f->room, f->n + 1, sizeof(*f->functions))) {
 		f->failed = true;
@@ -151,7 +157,7 @@ static bool name(struct native_symbols *s, struct function *fn)
 {
 	if (fn->name)
 		return true;
-	char *text = cplus_demangle_v3(fn->symbol, DMGL_NO_OPTS);
+	char *text = elf_demangle(fn->symbol, DMGL_NO_OPTS);
 	const char *best = text ? text : fn->symbol;
 	fn->name = arena_strndup(&s->arena, best, strlen(best));
 	free(text);

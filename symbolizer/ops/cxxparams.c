@@ -7,6 +7,8 @@
 
 #include <libiberty/demangle.h>
 
+#include "symbolizer/target/elf.h"
+
 /* A substring of the demangled text. */
 struct span {
 	const char *s;
@@ -225,7 +227,7 @@ static int split(const char *text, struct arena *a, struct cxx_function *out)
 
 int cxx_function_parse(const char *symbol, struct arena *a, struct cxx_function *out)
 {
-	char *text = cplus_demangle_v3(symbol, DMGL_PARAMS | DMGL_ANSI | DMGL_RET_DROP);
+	char *text = elf_demangle(symbol, DMGL_PARAMS | DMGL_ANSI | DMGL_RET_DROP);
 	if (!text)
 		return -EINVAL;
 	int rc = split(text, a, out);

@@ -409,12 +409,11 @@ const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len)
 	return NULL;
 }
 
-/* The NUL-terminated string at offset `off` of the `len` bytes at s, or NULL. */
-static const char *string_at(const uint8_t *s, uint64_t len, uint64_t off)
+/* Whether `text` with its NUL is at offset `off` of the `len` bytes at s. */
+static bool is_at(const uint8_t *s, uint64_t len, uint64_t off, const char *text)
 {
-	if (off >= len || !memchr(s + off, 0, len - off))
-		return NULL;
-	return (const char *)s + off;
+	size_t n = strlen(text) + 1;
+	return off <= len && n <= len - off && !memcmp(s + off, text, n);
 }
 
 const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr, size_t *size)
@@ -424,9 +423,8 @@ const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr
 		return NULL;
 	for (size_t i = 0; i < f->nsh; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
-		const char *n = string_at(f->raw + ns->sh_offset, ns->sh_size, s->sh_name);
-		if (!n || strcmp(n, name) || s->sh_type == SHT_NOBITS ||
-		    s->sh_flags & SHF_COMPRESSED)
+		if (!is_at(f->raw + ns->sh_offset, ns->sh_size, s->sh_name, name) ||
+		    s->sh_type == SHT_NOBITS || s->sh_flags & SHF_COMPRESSED)
 			continue;
 		if (s->sh_offset > f->size || s->sh_size > f->size - s->sh_offset)
 			return NULL;
@@ -444,7 +442,8 @@ static const int32_t (*unwind_table(struct elf_file *f, uint64_t *base, uint32_t
 	size_t size;
 	const uint8_t *h = elf_section(f, ".eh_frame_hdr", base, &size);
 	/* version 1; pointer to .eh_frame pcrel sdata4; count udata4; table datarel sdata4 */
-	if (!h || size < 12 || h[0] != 1 || h[1] != 0x1b || h[2] != 0x03 || h[3] != 0x3b)
+	if (!h || (uintptr_t)h & 3 || size < 12 || h[0] != 1 || h[1] != 0x1b || h[2] != 0x03 ||
+	    h[3] != 0x3b)
 		return NULL;
 	memcpy(n, h + 8, sizeof(*n));
 	return *n <= (size - 12) / 8 ? (const int32_t(*)[2])(h + 12) : NULL;

@@ -89,6 +89,11 @@ enum { ELF_BUILD_MOST = 64 };
  * none. Valid while the file is open. */
 const uint8_t *elf_build_id(struct elf_file *f, size_t *n);
 
+/* The C++ name that the symbol `symbol` stands for, by the DMGL_* of libiberty's demangle.h in
+ * `options`; free() it. NULL when it is none, or longer than 64 KiB: a symbol of a few hundred
+ * bytes can stand for more than any memory holds. */
+char *elf_demangle(const char *symbol, int options);
+
 /* Contents of the section called `name`, with its address and its size in bytes; NULL if there is
  * none, or it is compressed or has no bytes in the file. Valid while the file is open. */
 const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr, size_t *size);

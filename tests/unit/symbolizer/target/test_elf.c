@@ -305,6 +305,89 @@ static void test_cut(void **state)
 	free(whole);
 }
 
+/* A file of one segment, 0x1000 before its addresses, with a function of 32 bytes by its unwind
+ * table, which is `shift` bytes off its alignment. */
+struct small {
+	Elf64_Ehdr head;
+	Elf64_Phdr load;
+	Elf64_Shdr sections[3];
+	uint8_t bytes[64];
+	char names[32];
+};
+
+static struct small small_file(unsigned shift)
+{
+	const uint64_t at = offsetof(struct small, bytes);
+	struct small s = {
+	    .head = {.e_type = ET_DYN,
+		     .e_phoff = offsetof(struct small, load),
+		     .e_phentsize = sizeof(Elf64_Phdr),
+		     .e_phnum = 1,
+		     .e_shoff = offsetof(struct small, sections),
+		     .e_shentsize = sizeof(Elf64_Shdr),
+		     .e_shnum = 3,
+		     .e_shstrndx = 2},
+	    .load = {.p_type = PT_LOAD, .p_flags = PF_X, .p_vaddr = 0x1000, .p_filesz = sizeof(s)},
+	    .sections = {[1] = {.sh_name = 1,
+				.sh_type = SHT_PROGBITS,
+				.sh_addr = 0x1000 + at + shift,
+				.sh_offset = at + shift,
+				.sh_size = 40},
+			 [2] = {.sh_type = SHT_STRTAB,
+				.sh_offset = offsetof(struct small, names),
+				.sh_size = sizeof(s.names)}},
+	};
+	/* The code is at 100, the entry for it behind the table, relative to its own place. */
+	const int32_t table[] = {0x3b031b01, 0, 1, 100, 20, 16, 0, 100 - 28, 32};
+	memcpy(s.head.e_ident, ELFMAG, SELFMAG);
+	s.head.e_ident[EI_CLASS] = ELFCLASS64;
+	s.head.e_ident[EI_DATA] = ELFDATA2LSB;
+	memcpy(s.bytes + shift, table, sizeof(table));
+	strcpy(s.names + 1, ".eh_frame_hdr");
+	return s;
+}
+
+static void test_unwind_table(void **state)
+{
+	(void)state;
+	for (unsigned shift = 0; shift < 2; shift++) {
+		_Alignas(8) struct small s = small_file(shift);
+		struct elf_file *f;
+		assert_int_equal(elf_file_open_memory(&s, sizeof(s), &f), 0);
+		uint64_t code = 0x1000 + offsetof(struct small, bytes) + shift + 100;
+		assert_int_equal(elf_function_size(f, code), shift ? 0 : 32);
+		elf_file_close(f);
+	}
+}
+
+/* Names of sections without an end. */
+static void test_names(void **state)
+{
+	(void)state;
+	_Alignas(8) struct small s = small_file(0);
+	struct elf_file *f;
+	uint64_t at;
+	size_t n;
+	memset(s.names + sizeof(".eh_frame_hdr"), 'x', sizeof(s.names) - sizeof(".eh_frame_hdr"));
+	assert_int_equal(elf_file_open_memory(&s, sizeof(s), &f), 0);
+	assert_null(elf_section(f, ".eh_frame_hdr", &at, &n));
+	elf_file_close(f);
+}
+
+static void test_demangle(void **state)
+{
+	(void)state;
+	static const char digits[] = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char bomb[512] = "_Z1fI1AIiiE", *text = elf_demangle("_ZN2at4_ops3add4callEi", 0);
+	assert_string_equal(text, "at::_ops::add::call");
+	free(text);
+	assert_null(elf_demangle("main", 0));
+	/* each argument twice the one before: 2^30 times int */
+	for (unsigned i = 0; i < 30; i++)
+		sprintf(bomb + strlen(bomb), "S0_IS%c_S%c_E", digits[i], digits[i]);
+	assert_null(elf_demangle(strcat(bomb, "Evv"), 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +401,9 @@ int main(void)
 	    cmocka_unit_test(test_hash_finds_all),
 	    cmocka_unit_test(test_no_elf),
 	    cmocka_unit_test(test_cut),
+	    cmocka_unit_test(test_unwind_table),
+	    cmocka_unit_test(test_names),
+	    cmocka_unit_test(test_demangle),
 	};
 	return unit_run(tests, NULL, NULL);
 }
