@@ -14,6 +14,7 @@ enum {
 	AGREE = 3, /* operators that must agree on the function */
 	OPERATORS_MAX =
 	    1 << 14, /* examined at most; those of TorchScript alone come first and have none */
+	READS_MAX = 1 << 17, /* of operators and nodes, for each candidate */
 };
 
 struct boxed {
@@ -25,6 +26,7 @@ struct boxed {
 	unsigned ndata;
 	uint64_t found;
 	unsigned votes;
+	unsigned reads; /* of this candidate */
 };
 
 static void add_data(struct boxed *b, uint64_t vaddr)
@@ -53,6 +55,11 @@ static void collect(struct boxed *b, struct arch_decoder *d, uint64_t vaddr, int
 	}
 }
 
+static bool goes_on(const struct boxed *b)
+{
+	return b->votes < AGREE && b->reads < READS_MAX;
+}
+
 static bool is_code(const struct boxed *b, uint64_t addr)
 {
 	return addr >= b->text && addr < b->text_end;
@@ -63,6 +70,7 @@ static bool is_code(const struct boxed *b, uint64_t addr)
 static void look_at_operator(struct boxed *b, uint64_t addr)
 {
 	uint64_t w[OPERATOR_WORDS];
+	b->reads++;
 	if (mem_read(b->mem, addr, w, sizeof(w)))
 		return;
 	for (unsigned i = 3; i < OPERATOR_WORDS; i++) {
@@ -86,7 +94,7 @@ static void look_at_vector(struct boxed *b, uint64_t begin, uint64_t end)
 	uint64_t op;
 	if (begin < 4096 || end <= begin || (end - begin) % 16 || (begin & 7))
 		return;
-	for (uint64_t i = 0; i < OPERATORS_MAX && begin + 16 * i < end && b->votes < AGREE; i++) {
+	for (uint64_t i = 0; i < OPERATORS_MAX && begin + 16 * i < end && goes_on(b); i++) {
 		if (mem_read_u64(b->mem, begin + 16 * i, &op) || op <= 4096 || (op & 7))
 			return;
 		look_at_operator(b, op);
@@ -99,8 +107,8 @@ static void look_at_vector(struct boxed *b, uint64_t begin, uint64_t end)
 static void look_at_nodes(struct boxed *b, uint64_t node)
 {
 	uint64_t w[4], met = 0;
-	for (unsigned i = 0; i < OPERATORS_MAX && node > 4096 && !(node & 7) && b->votes < AGREE;
-	     i++) {
+	for (unsigned i = 0; i < OPERATORS_MAX && node > 4096 && !(node & 7) && goes_on(b); i++) {
+		b->reads++;
 		if (node == met || mem_read(b->mem, node, w, sizeof(w)))
 			return;
 		if (!(i & (i + 1)))
@@ -113,9 +121,10 @@ static void look_at_nodes(struct boxed *b, uint64_t node)
 static void look_at_registry(struct boxed *b, uint64_t at)
 {
 	uint64_t w[REGISTRY_WORDS];
+	b->reads = 0;
 	if (mem_read(b->mem, at, w, sizeof(w)))
 		return;
-	for (unsigned i = 0; i + 1 < REGISTRY_WORDS && b->votes < AGREE; i++) {
+	for (unsigned i = 0; i + 1 < REGISTRY_WORDS && goes_on(b); i++) {
 		look_at_vector(b, w[i], w[i + 1]);
 		look_at_nodes(b, w[i]);
 	}

@@ -127,6 +127,7 @@ struct py_tree {
 	struct map seen;
 	struct py_branch *branch;
 	uint32_t n;
+	uint32_t names; /* of attributes compared in this search */
 };
 
 void py_tree_free(struct py_tree *t);

@@ -7,6 +7,7 @@
 
 enum {
 	MAX_BRANCHES = 4096, /* maximum modules in a search */
+	MAX_NAMES = 1 << 16,
 	MAX_DEPTH = 32,
 	HASH_IN_STR = 24, /* in PyASCIIObject: Include/cpython/unicodeobject.h, 3.8 to 3.13 */
 };
@@ -89,7 +90,8 @@ static size_t modules_entry(const struct py_runtime *rt, struct py_tree *t, cons
 		if (pairs[i][1] && pairs[i][0] == t->modules_key)
 			return i;
 	for (size_t i = 0; i < d->n; i++)
-		if (pairs[i][1] && py_read_str(rt, pairs[i][0], name, sizeof(name)) >= 0 &&
+		if (pairs[i][1] && t->names++ < MAX_NAMES &&
+		    py_read_str(rt, pairs[i][0], name, sizeof(name)) >= 0 &&
 		    strcmp(name, "_modules") == 0) {
 			t->modules_key = pairs[i][0];
 			return i;
@@ -116,6 +118,8 @@ static int find_modules(const struct py_runtime *rt, struct py_tree *t, uint64_t
 		c->modules_at = c->own.value_at + i * c->own.value_step;
 		c->modules = pairs[i][1];
 		rc = 1;
+	} else if (!rc && t->names > MAX_NAMES) {
+		rc = -E2BIG;
 	}
 	free(pairs);
 	return rc;
@@ -161,10 +165,11 @@ static int attest_step(const struct py_runtime *rt, struct py_tree *t, struct py
 {
 	struct children c;
 	int rc = open_children(rt, t, module, &c);
-	uint64_t key_at = c.dict.key_at + child->entry * c.dict.key_step, key, hash;
+	uint64_t key_at, key, hash;
 
 	if (rc <= 0)
 		return rc ? rc : -EAGAIN;
+	key_at = c.dict.key_at + child->entry * c.dict.key_step;
 	rc = mem_read_u64(rt->mem, key_at, &key);
 	if (!rc)
 		rc = mem_read_u64(rt->mem, key + HASH_IN_STR, &hash);
@@ -250,6 +255,7 @@ int py_tree_find(const struct py_runtime *rt, struct py_tree *t, uint64_t root, 
 
 	map_clear(&t->seen);
 	t->n = 0;
+	t->names = 0;
 	rc = add_branch(t, (struct py_branch){.module = root});
 	for (uint32_t i = 0; i < t->n && !rc; i++)
 		rc = grow_branch(rt, t, i, module);
@@ -260,9 +266,11 @@ int py_tree_class(const struct py_runtime *rt, struct py_tree *t, uint64_t obj,
 		  struct py_witness *w, char *out, size_t size)
 {
 	struct children c;
-	int rc = open_children(rt, t, obj, &c);
 	ssize_t len;
+	int rc;
 
+	t->names = 0;
+	rc = open_children(rt, t, obj, &c);
 	if (rc <= 0)
 		return rc ? rc : -EPROTO;
 	len = py_type_name(rt, c.type, out, size);

@@ -175,6 +175,99 @@ static void check_minor(int minor)
 		check(found.path[i]);
 }
 
+/* A memory of CPython 3.8 in which a module has 4000 others, and each of these has 4096 attributes
+ * of the same name: word number `at` / 8 of the object whose number is in the upper half of the
+ * address. */
+enum { TYPE = 1, ROOT, ROOT_DICT, ROOT_KEYS, TREE_DICT, TREE_KEYS, DICT, KEYS, STR, NAME, MODULE };
+enum { CHILDREN = 4000, ATTRIBUTES = 4096, FIRST_ENTRY = 40 + 2 * ATTRIBUTES };
+
+static uint64_t address(uint64_t object)
+{
+	return object << 32;
+}
+
+/* ob_refcnt, ob_type, then `word` is in place `at`. */
+static uint64_t object_word(uint64_t at, uint64_t place, uint64_t word)
+{
+	return at == 0 ? 1 : at == 8 ? address(TYPE) : at == place ? word : 0;
+}
+
+/* A hash table with that many entries, of the key `key` and values `value` or, from it on, a new
+ * one each. */
+static uint64_t keys_word(uint64_t at, uint64_t n, uint64_t key, uint64_t value, bool each)
+{
+	if (at == 8)
+		return ATTRIBUTES;
+	if (at == 32)
+		return n;
+	uint64_t entry = (at - FIRST_ENTRY) / 24;
+	if (at < FIRST_ENTRY || entry >= n)
+		return 0;
+	return (at - FIRST_ENTRY) % 24 == 8    ? address(key)
+	       : (at - FIRST_ENTRY) % 24 == 16 ? address(value + (each ? entry : 0))
+					       : 1;
+}
+
+static uint64_t wide_word(uint64_t object, uint64_t at)
+{
+	const char *name = object == NAME ? "_modules" : "x";
+	switch (object) {
+	case TYPE: /* a type and a dict: Py_TPFLAGS_TYPE_SUBCLASS, Py_TPFLAGS_DICT_SUBCLASS */
+		return at == 288 ? 16 : object_word(at, 168, 1ULL << 31 | 1ULL << 29);
+	case ROOT:
+		return object_word(at, 16, address(ROOT_DICT));
+	case ROOT_DICT:
+		return object_word(at, 32, address(ROOT_KEYS));
+	case ROOT_KEYS:
+		return keys_word(at, 1, NAME, TREE_DICT, false);
+	case TREE_DICT:
+		return object_word(at, 32, address(TREE_KEYS));
+	case TREE_KEYS:
+		return keys_word(at, CHILDREN, STR, MODULE, true);
+	case DICT:
+		return object_word(at, 32, address(KEYS));
+	case KEYS:
+		return keys_word(at, ATTRIBUTES, STR, TYPE, false);
+	case STR:
+	case NAME:
+		if (at == 48)
+			return name[1] ? 0x73656c75646f6d5f : 'x';
+		return at == 16 ? strlen(name) : object_word(at, 32, 1 << 2 | 0x20 | 0x40);
+	default:
+		return object_word(at, 16, address(DICT));
+	}
+}
+
+static uint64_t wide_reads;
+
+static int read_wide(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	(void)m;
+	wide_reads++;
+	for (size_t i = 0; i < len; i++, addr++) {
+		uint64_t word = wide_word(addr >> 32, addr & 0xfffffff8);
+		((uint8_t *)buf)[i] = (uint8_t)(word >> 8 * (addr & 7));
+	}
+	return 0;
+}
+
+/* A search in a tree that is none ends. */
+static void test_wide(void **state)
+{
+	const struct mem mem = {.read = read_wide};
+	struct py_runtime rt = {.mem = &mem, .layout = *py_layout_table(8)};
+	struct py_tree t = {0};
+	struct py_witness w = {0};
+	char name[PY_PATH_MAX];
+	(void)state;
+	rt.image.unicode_type = address(TYPE);
+	assert_int_equal(py_tree_find(&rt, &t, address(ROOT), 8, &w, name, sizeof(name)), -E2BIG);
+	assert_true(t.n > CHILDREN);
+	assert_in_range(wide_reads, 1 << 16, 1 << 20);
+	py_tree_free(&t);
+	py_witness_free(&w);
+}
+
 #define MINOR(n)                                                                                   \
 	static void test_3_##n(void **state)                                                       \
 	{                                                                                          \
@@ -193,6 +286,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_3_8),	 cmocka_unit_test(test_3_9),  cmocka_unit_test(test_3_10),
 	    cmocka_unit_test(test_3_11), cmocka_unit_test(test_3_12), cmocka_unit_test(test_3_13),
+	    cmocka_unit_test(test_wide),
 	};
 
 	return unit_run(tests, NULL, NULL);
