@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
+
 enum {
-	MAX_REGISTERED = 1 << 16,
+	MAX_REGISTERED = 1 << 15,
 	/* c10::Argument: name_, type_, real_type_ (ATen/core/function_schema.h); each TypePtr is 16
 	 * bytes (ATen/core/type_ptr.h) */
 	TYPE_SIZE = 16,
@@ -20,8 +22,8 @@ enum {
 
 struct registry_entry {
 	uint64_t key[HANDLE_WORDS - 1];
-	struct registered_op *op; /* NULL: free slot */
-	unsigned tries;		  /* left; 0: complete, or given up */
+	struct registered_op *op;
+	unsigned tries; /* left; 0: complete, or given up */
 };
 
 struct registry {
@@ -30,6 +32,7 @@ struct registry {
 	struct rtti *rtti;
 	struct registry_entry *entries;
 	size_t n, room;
+	struct map index;	/* of entries, by key */
 	unsigned argument_size; /* sizeof(c10::Argument); 0: not known yet */
 	bool has_real_types;	/* c10::Argument has real_type_ */
 	struct definition_text *texts;
@@ -65,6 +68,7 @@ void registry_free(struct registry *g)
 	if (!g)
 		return;
 	free(g->entries);
+	map_free(&g->index);
 	arena_free(&g->arena);
 	free(g);
 }
@@ -410,37 +414,34 @@ static struct registered_op *new_name(struct registry *g, const char *full)
 	return op;
 }
 
-/* The entry of operator `name` (NULL: any) with that handle, or the free slot for it. */
+static uint64_t hash_of(const uint64_t key[HANDLE_WORDS - 1])
+{
+	return map_hash(key, (HANDLE_WORDS - 1) * sizeof(*key), 0);
+}
+
+/* The entry of operator `name` (NULL: any) with that handle, or NULL. */
 static struct registry_entry *lookup(struct registry *g, const uint64_t key[HANDLE_WORDS - 1],
 				     const char *name)
 {
-	size_t i = ((key[0] ^ key[2]) * 0x9e3779b97f4a7c15ULL >> 16) & (g->room - 1);
-	for (; g->entries[i].op; i = (i + 1) & (g->room - 1))
-		if (!memcmp(g->entries[i].key, key, sizeof(g->entries[i].key)) &&
-		    (!name || !strcmp(g->entries[i].op->desc.name, name)))
-			break;
-	return &g->entries[i];
+	uint32_t pos = 0, i;
+	while ((i = map_next(&g->index, hash_of(key), &pos)) != MAP_NONE) {
+		struct registry_entry *e = &g->entries[i];
+		if (!memcmp(e->key, key, sizeof(e->key)) &&
+		    (!name || !strcmp(e->op->desc.name, name)))
+			return e;
+	}
+	return NULL;
 }
 
-static bool make_room(struct registry *g)
+/* NULL when out of memory. */
+static struct registry_entry *add_entry(struct registry *g, const uint64_t key[HANDLE_WORDS - 1])
 {
-	if (2 * (g->n + 1) <= g->room)
-		return true;
-	if (g->room >= MAX_REGISTERED)
-		return false;
-	struct registry old = *g;
-	g->room = old.room ? 2 * old.room : 1024;
-	g->entries = calloc(g->room, sizeof(*g->entries));
-	if (!g->entries) {
-		*g = old;
-		return false;
-	}
-	for (size_t i = 0; i < old.room; i++)
-		if (old.entries[i].op)
-			*lookup(g, old.entries[i].key, old.entries[i].op->desc.name) =
-			    old.entries[i];
-	free(old.entries);
-	return true;
+	if (array_grow(&g->entries, &g->room, g->n + 1, sizeof(*g->entries)) ||
+	    map_add(&g->index, hash_of(key), (uint32_t)g->n))
+		return NULL;
+	struct registry_entry *e = &g->entries[g->n++];
+	memcpy(e->key, key, sizeof(e->key));
+	return e;
 }
 
 /* Indices of the words of a handle that may be the address of the OperatorDef. */
@@ -463,7 +464,7 @@ static struct registered_op *find_live(struct registry *g, const uint64_t w[HAND
 
 bool registry_knows(struct registry *g, const uint64_t w[HANDLE_WORDS], const char *name)
 {
-	return g->room && lookup(g, &w[1], name)->op;
+	return lookup(g, &w[1], name);
 }
 
 bool registry_is_operator(const struct registry *g, const uint64_t w[HANDLE_WORDS])
@@ -479,28 +480,25 @@ const struct registered_op *registry_find(struct registry *g, const uint64_t w[H
 					  const char *name)
 {
 	char full[OPERATOR_NAME_MAX] = "";
-	bool full_up = !make_room(g);
-	if (!w[0] || !g->room)
-		return NULL;
 	struct registry_entry *e = lookup(g, &w[1], name);
-	if (full_up || (e->op && !e->tries))
-		return e->op;
+	if (!w[0])
+		return NULL;
+	if ((e && !e->tries) || g->n == MAX_REGISTERED)
+		return e ? e->op : NULL;
 	if (name)
 		snprintf(full, sizeof(full), "%s", name);
 	struct registered_op *op = from_text(g, full);
 	op = op ? op : find_live(g, w, name, full);
 	if (!op && !name)
 		op = from_text(g, full);
-	unsigned tries = op ? 0 : e->op ? e->tries - 1 : TRIES_MAX;
-	if (!op && !e->op && full[0])
-		op = new_name(g, full);
-	if (!op && !e->op)
+	unsigned tries = op ? 0 : e ? e->tries - 1 : TRIES_MAX;
+	if (!op)
+		op = e ? e->op : full[0] ? new_name(g, full) : NULL;
+	if (!op || (!e && !(e = add_entry(g, &w[1]))))
 		return NULL;
-	g->n += !e->op;
-	memcpy(e->key, &w[1], sizeof(e->key));
-	e->op = op ? op : e->op;
+	e->op = op;
 	e->tries = tries;
-	return e->op;
+	return op;
 }
 
 static const struct op_arg *name_list(struct registry *g, const char *const *names, uint16_t *n)

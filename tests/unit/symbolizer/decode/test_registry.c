@@ -2,35 +2,19 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/decode/registry.h"
-#include "tests/unit/faketorch.h"
+#include "tests/unit/fake_operators.h"
 
-enum { ARGUMENT = 128, DEF = 0x120 };
-
-static struct fake fake;
+static struct fake_operators all;
 static struct rtti *rtti;
 static struct registry *g;
-static uint64_t int_type, tensor_type;
-
-static uint64_t object(uint64_t vtable)
-{
-	uint64_t o[12] = {vtable};
-	return fake_put(&fake, o, sizeof(o));
-}
 
 static int setup(void **state)
 {
-	struct invented in = fake_layout(1);
 	(void)state;
-	fake_init(&fake, &in, 1);
-	rtti = rtti_new(&fake.mem);
-	g = registry_new(&fake.mem, false, rtti);
+	fake_operators_init(&all, false);
+	rtti = rtti_new(&all.fake.mem);
+	g = registry_new(&all.fake.mem, false, rtti);
 	assert_non_null(g);
-	uint64_t type = fake_type(&fake, "N3c104TypeE", 0);
-	int_type =
-	    object(fake_vtable(&fake, fake_type(&fake, "N3c107IntTypeE", type), FAKE_BASE, 0));
-	tensor_type =
-	    object(fake_vtable(&fake, fake_type(&fake, "N3c1010TensorTypeE", type), FAKE_BASE, 0));
 	return 0;
 }
 
@@ -42,61 +26,17 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void write_at(uint64_t addr, const void *data, size_t len)
-{
-	memcpy(fake.bytes + (addr - FAKE_BASE), data, len);
-}
-
-/* A std::string, with its text elsewhere. */
-static void write_string(uint64_t addr, const char *text)
-{
-	uint64_t w[4] = {fake_put(&fake, text, strlen(text) + 1), strlen(text), 64};
-	write_at(addr, w, sizeof(w));
-}
-
-/* c10::Argument */
-static void write_argument(uint64_t addr, const char *name, uint64_t type)
-{
-	write_string(addr, name);
-	write_at(addr + 32, &type, 8);
-}
-
-/* An OperatorDef at `def`: ns::op(Tensor, `name`: int) -> Tensor. */
-static void define_at(uint64_t def, const char *name, const char *overload, const char *second)
-{
-	uint8_t none[4 * ARGUMENT] = {0};
-	uint64_t args = fake_put(&fake, none, 2 * ARGUMENT),
-		 returns = fake_put(&fake, none, ARGUMENT);
-	uint64_t vectors[6] = {args,	args + 2 * ARGUMENT, args + 2 * ARGUMENT,
-			       returns, returns + ARGUMENT,  returns + ARGUMENT};
-	for (unsigned i = 0; i < 2; i++) {
-		write_string(def + 72 * i, name);
-		write_string(def + 72 * i + 32, overload);
-	}
-	write_at(def + 72 + 64, vectors, sizeof(vectors));
-	write_argument(args, "x", tensor_type);
-	write_argument(args + ARGUMENT, second, int_type);
-	write_argument(returns, "", tensor_type);
-}
-
-static uint64_t new_def(void)
-{
-	uint8_t none[DEF] = {0};
-	return fake_put(&fake, none, sizeof(none));
-}
-
-/* The words of an OperatorHandle, as probes read them. */
-static void handle_of(uint64_t def, uint64_t data, uint64_t w[HANDLE_WORDS])
-{
-	w[0] = data;
-	w[1] = def;
-	w[2] = def - 16;
-	memcpy(&w[3], fake.bytes + (def - FAKE_BASE), 16);
-}
-
 static void forget(uint64_t def)
 {
-	memset(fake.bytes + (def - FAKE_BASE), 0, DEF);
+	memset(all.fake.bytes + (def - FAKE_BASE), 0, FAKE_DEF);
+}
+
+/* Set the word at byte `off` of an argument of an OperatorDef: 32 is its type, 48 the real one. */
+static void set_type(uint64_t def, unsigned arg, unsigned off, uint64_t type)
+{
+	uint64_t args;
+	memcpy(&args, all.fake.bytes + (fake_vectors(&all, def) - FAKE_BASE), sizeof(args));
+	fake_write(&all, args + arg * FAKE_ARGUMENT + off, &type, 8);
 }
 
 static void expect_op(const struct registered_op *op, const char *name, const char *second)
@@ -121,10 +61,10 @@ static void expect_name_only(const struct registered_op *op, const char *name)
 
 static void test_live(void **state)
 {
-	uint64_t w[HANDLE_WORDS], def = new_def();
+	uint64_t w[HANDLE_WORDS], def = fake_def(&all);
 	(void)state;
-	define_at(def, "test::operator", "out", "n");
-	handle_of(def, FAKE_BASE, w);
+	fake_define(&all, def, "test::operator", "out", "n");
+	fake_handle(&all, def, FAKE_BASE, w);
 	assert_true(registry_is_operator(g, w));
 	const struct registered_op *op = registry_find(g, w, NULL);
 	expect_op(op, "test::operator.out", "n");
@@ -139,22 +79,22 @@ static void test_live(void **state)
 /* Looked up before it exists, then found. */
 static void test_early(void **state)
 {
-	uint64_t w[HANDLE_WORDS] = {FAKE_BASE, new_def()};
+	uint64_t w[HANDLE_WORDS] = {FAKE_BASE, fake_def(&all)};
 	(void)state;
 	assert_null(registry_find(g, w, NULL));
-	define_at(w[1], "test::early", "", "n");
+	fake_define(&all, w[1], "test::early", "", "n");
 	expect_op(registry_find(g, w, NULL), "test::early", "n");
 }
 
 /* An operator reuses the memory of another. */
 static void test_other(void **state)
 {
-	uint64_t w[HANDLE_WORDS], def = new_def();
+	uint64_t w[HANDLE_WORDS], def = fake_def(&all);
 	(void)state;
-	define_at(def, "test::first", "", "n");
-	handle_of(def, FAKE_BASE, w);
+	fake_define(&all, def, "test::first", "", "n");
+	fake_handle(&all, def, FAKE_BASE, w);
 	expect_op(registry_find(g, w, "test::first"), "test::first", "n");
-	define_at(def, "test::second", "", "m");
+	fake_define(&all, def, "test::second", "", "m");
 	const struct registered_op *op = registry_find(g, w, "test::second");
 	expect_op(op, "test::second", "m");
 	assert_ptr_equal(registry_find(g, w, "test::second"), op);
@@ -171,15 +111,14 @@ static void add_schema(const char *text)
 /* An operator that is being destroyed is not read in part. */
 static void test_dying(void **state)
 {
-	uint64_t w[HANDLE_WORDS], def = new_def(), args, nowhere = 0;
+	uint64_t w[HANDLE_WORDS], def = fake_def(&all);
 	(void)state;
-	define_at(def, "test::dying", "", "dtype");
-	handle_of(def, FAKE_BASE, w);
-	memcpy(&args, fake.bytes + (def + 72 + 64 - FAKE_BASE), sizeof(args));
-	write_at(args + 48, &tensor_type, 8);
-	write_at(args + ARGUMENT + 48, &nowhere, 8);
+	fake_define(&all, def, "test::dying", "", "dtype");
+	fake_handle(&all, def, FAKE_BASE, w);
+	set_type(def, 0, 48, all.tensor_type);
+	set_type(def, 1, 48, 0);
 	expect_name_only(registry_find(g, w, "test::dying"), "test::dying");
-	write_at(args + ARGUMENT + 48, &int_type, 8);
+	set_type(def, 1, 48, all.int_type);
 	add_schema("dying(Tensor x, ScalarType dtype) -> Tensor");
 	const struct registered_op *op = registry_find(g, w, "test::dying");
 	assert_string_equal(op->desc.args[1].type, "ScalarType");
@@ -188,7 +127,7 @@ static void test_dying(void **state)
 /* Gone before it is looked up: found by its definition. */
 static void test_gone(void **state)
 {
-	uint64_t w[HANDLE_WORDS] = {FAKE_BASE, new_def(), 1, 2, 3};
+	uint64_t w[HANDLE_WORDS] = {FAKE_BASE, fake_def(&all), 1, 2, 3};
 	(void)state;
 	add_schema("gone(Tensor(a!) x, int n=3) -> Tensor(a!)");
 	add_schema("gone.list(Tensor x, int[2] n) -> ()");
@@ -214,29 +153,12 @@ static void test_gone(void **state)
 	expect_op(registry_find(g, w, "test::known"), "test::known", "n");
 }
 
-/* c10::OptionalType in libtorch 1.13: the vector of contained types, then the TypePtr of the
- * element. The vector ends with a type that was freed; `owners` is the second word of the TypePtr.
- */
-static uint64_t optional_type(uint64_t type, uint64_t of, uint64_t owners)
-{
-	uint64_t class = fake_type(&fake, "N3c1012OptionalTypeE", type);
-	uint64_t types[5] = {of, owners, tensor_type, 0};
-	memcpy(&types[4], fake.bytes + (int_type - FAKE_BASE), 8);
-	uint64_t at = fake_put(&fake, types, sizeof(types)), end = at + 32;
-	uint64_t o[14] = {
-	    fake_vtable(&fake, class, FAKE_BASE, 0), 0x13, 0, 0, 0, at, end, end, 1, of, owners};
-	o[2] = fake_put(&fake, o, sizeof(o));
-	write_at(o[2], o, sizeof(o));
-	return o[2];
-}
-
 static void expect_type_of_second(const char *name, uint64_t type, const char *text)
 {
-	uint64_t w[HANDLE_WORDS], def = new_def(), args;
-	define_at(def, name, "", "dtype");
-	handle_of(def, FAKE_BASE, w);
-	memcpy(&args, fake.bytes + (def + 72 + 64 - FAKE_BASE), sizeof(args));
-	write_at(args + ARGUMENT + 32, &type, 8);
+	uint64_t w[HANDLE_WORDS], def = fake_def(&all);
+	fake_define(&all, def, name, "", "dtype");
+	fake_handle(&all, def, FAKE_BASE, w);
+	set_type(def, 1, 32, type);
 	const struct registered_op *op = registry_find(g, w, name);
 	assert_string_equal(op->desc.args[1].type, text);
 	assert_int_equal(op->args[1].base, SCHEMA_DTYPE);
@@ -245,19 +167,17 @@ static void expect_type_of_second(const char *name, uint64_t type, const char *t
 
 static void test_optional(void **state)
 {
-	uint64_t type = fake_type(&fake, "N3c104TypeE", 0);
+	static const char optional[] = "N3c1012OptionalTypeE";
 	uint64_t counted =
-	    fake_type(&fake, "St16_Sp_counted_baseILN9__gnu_cxx12_Lock_policyE2EE", 0);
-	uint64_t shared = fake_type(
-	    &fake, "St15_Sp_counted_ptrIPN3c104TypeELN9__gnu_cxx12_Lock_policyE2EE", counted);
-	uint64_t of = object(
-	    fake_vtable(&fake, fake_type(&fake, "N3c1014ScalarTypeTypeE", type), FAKE_BASE, 0));
+	    fake_type(&all.fake, "St16_Sp_counted_baseILN9__gnu_cxx12_Lock_policyE2EE", 0);
+	uint64_t shared = fake_object_of(
+	    &all, "St15_Sp_counted_ptrIPN3c104TypeELN9__gnu_cxx12_Lock_policyE2EE", counted);
+	uint64_t of = fake_object_of(&all, "N3c1014ScalarTypeTypeE", all.type);
 	(void)state;
-	expect_type_of_second("test::singleton", optional_type(type, of, 0), "ScalarType?");
-	expect_type_of_second(
-	    "test::shared",
-	    optional_type(type, of, object(fake_vtable(&fake, shared, FAKE_BASE, 0))),
-	    "ScalarType?");
+	expect_type_of_second("test::singleton", fake_container(&all, optional, of, 0),
+			      "ScalarType?");
+	expect_type_of_second("test::shared", fake_container(&all, optional, of, shared),
+			      "ScalarType?");
 }
 
 int main(void)
