@@ -155,9 +155,9 @@ int py_live_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type);
  * object). */
 int py_object_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type);
 
-/* tp_name of the type object at `type` into out, NUL-terminated, truncated to size - 1 bytes:
- * UTF-8, "module.Name" for static types, "Name" for classes made in Python. Returns its length, or
- * -errno (-EPROTO: not a type object). */
+/* tp_name of the type object at `type` into out, NUL-terminated, truncated between characters to
+ * size - 1 bytes: UTF-8, "module.Name" for static types, "Name" for classes made in Python. Returns
+ * its length, or -errno (-EPROTO: not a type object). */
 ssize_t py_type_name(const struct py_runtime *rt, uint64_t type, char *out, size_t size);
 
 /* The str object at `addr` as NUL-terminated UTF-8 into out, truncated between characters to size -

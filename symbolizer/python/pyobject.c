@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "symbolizer/python/internal.h"
 
 static bool plausible(uint64_t addr)
@@ -53,16 +54,31 @@ int py_object_type(const struct py_runtime *rt, uint64_t obj, uint64_t *type)
 	return rc ? rc : check_type(rt, *type);
 }
 
+static bool is_utf8(const char *s, size_t left)
+{
+	uint32_t c;
+	size_t n = 1;
+
+	for (; left && n; s += n, left -= n)
+		n = text_utf8(s, left, &c);
+	return n;
+}
+
 ssize_t py_type_name(const struct py_runtime *rt, uint64_t type, char *out, size_t size)
 {
 	uint64_t name;
+	ssize_t len;
 	int rc = check_type(rt, type);
 
 	if (!rc)
 		rc = py_read_word(rt, type + rt->layout.obj.type_name, &name);
 	if (rc)
 		return rc;
-	return mem_read_str(rt->mem, name, out, size);
+	len = mem_read_str(rt->mem, name, out, size);
+	if (len < 0)
+		return len;
+	text_drop_part(out);
+	return is_utf8(out, strlen(out)) ? (ssize_t)strlen(out) : -EPROTO;
 }
 
 static size_t put_utf8(char *out, uint32_t c)

@@ -50,7 +50,7 @@ static unsigned literal_minor(struct elf_file *f)
 {
 	size_t len = 0;
 	uint64_t vaddr;
-	const uint8_t *p = elf_section(f, ".rodata", &vaddr, &len), *end = p + len;
+	const uint8_t *p = elf_section(f, ".rodata", &vaddr, &len), *end = p ? p + len : p;
 	unsigned minor = 0;
 
 	while (p && (p = memmem(p, (size_t)(end - p), "python3.", strlen("python3.")))) {

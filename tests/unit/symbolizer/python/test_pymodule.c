@@ -178,8 +178,23 @@ static void check_minor(int minor)
 /* A memory of CPython 3.8 in which a module has 4000 others, and each of these has 4096 attributes
  * of the same name: word number `at` / 8 of the object whose number is in the upper half of the
  * address. */
-enum { TYPE = 1, ROOT, ROOT_DICT, ROOT_KEYS, TREE_DICT, TREE_KEYS, DICT, KEYS, STR, NAME, MODULE };
+enum {
+	TYPE = 1,
+	ROOT,
+	ROOT_DICT,
+	ROOT_KEYS,
+	TREE_DICT,
+	TREE_KEYS,
+	DICT,
+	KEYS,
+	STR,
+	NAME,
+	CLASS,
+	MODULE
+};
 enum { CHILDREN = 4000, ATTRIBUTES = 4096, FIRST_ENTRY = 40 + 2 * ATTRIBUTES };
+
+static uint64_t class_name;
 
 static uint64_t address(uint64_t object)
 {
@@ -213,7 +228,11 @@ static uint64_t wide_word(uint64_t object, uint64_t at)
 	const char *name = object == NAME ? "_modules" : "x";
 	switch (object) {
 	case TYPE: /* a type and a dict: Py_TPFLAGS_TYPE_SUBCLASS, Py_TPFLAGS_DICT_SUBCLASS */
-		return at == 288 ? 16 : object_word(at, 168, 1ULL << 31 | 1ULL << 29);
+		return at == 24	   ? address(CLASS)
+		       : at == 288 ? 16
+				   : object_word(at, 168, 1ULL << 31 | 1ULL << 29);
+	case CLASS:
+		return at ? 0 : class_name;
 	case ROOT:
 		return object_word(at, 16, address(ROOT_DICT));
 	case ROOT_DICT:
@@ -268,6 +287,21 @@ static void test_wide(void **state)
 	py_witness_free(&w);
 }
 
+/* Of what is no UTF-8 there is no name. */
+static void test_class_name(void **state)
+{
+	const struct mem mem = {.read = read_wide};
+	const struct py_runtime rt = {.mem = &mem, .layout = *py_layout_table(8)};
+	char name[8];
+	(void)state;
+	memcpy(&class_name, "A\xc3\xa9\xc3\xa9", 6);
+	assert_int_equal(py_type_name(&rt, address(TYPE), name, sizeof(name)), 5);
+	assert_int_equal(py_type_name(&rt, address(TYPE), name, 5), 3);
+	assert_string_equal(name, "A\xc3\xa9");
+	memcpy(&class_name, "A\xc3(", 4);
+	assert_int_equal(py_type_name(&rt, address(TYPE), name, sizeof(name)), -EPROTO);
+}
+
 #define MINOR(n)                                                                                   \
 	static void test_3_##n(void **state)                                                       \
 	{                                                                                          \
@@ -284,9 +318,10 @@ MINOR(13)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_3_8),	 cmocka_unit_test(test_3_9),  cmocka_unit_test(test_3_10),
-	    cmocka_unit_test(test_3_11), cmocka_unit_test(test_3_12), cmocka_unit_test(test_3_13),
-	    cmocka_unit_test(test_wide),
+	    cmocka_unit_test(test_3_8),	 cmocka_unit_test(test_3_9),
+	    cmocka_unit_test(test_3_10), cmocka_unit_test(test_3_11),
+	    cmocka_unit_test(test_3_12), cmocka_unit_test(test_3_13),
+	    cmocka_unit_test(test_wide), cmocka_unit_test(test_class_name),
 	};
 
 	return unit_run(tests, NULL, NULL);
