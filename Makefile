@@ -211,10 +211,11 @@ help:
 	@echo "make bench       overhead, and what reading traces costs; beside torch.profiler, py-spy and bpftrace"
 	@echo "make install     into PREFIX=$(PREFIX), below DESTDIR; make uninstall"
 	@echo "make check-asan  unit tests and fuzz targets, built with the address and undefined sanitizers"
+	@echo "make fuzz        each fuzz target for TIME=10 seconds, from where it ended the last time; needs clang"
 	@echo "make lint        ruff, clang-format, cppcheck, clang-tidy; make format formats"
 	@echo "make clean       remove what was built; make distclean: and the virtual environments"
 
-.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz format lint lint-deps lint-layout lint-python lint-format lint-cppcheck \
+.PHONY: all unit demo test test-long bench install uninstall check-asan check-asan-unit check-asan-fuzz fuzz fuzz-targets format lint lint-deps lint-layout lint-python lint-format lint-cppcheck \
 	lint-tidy clean distclean help
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(SHIM_OBJ:.o=.d) $(BUILD)/ditrace.d $(BPF_SRC:%.c=$(BUILD)/%.d) $(UNIT:.t=.d) $(TOOLS:=.d) $(FUZZ:=.d)

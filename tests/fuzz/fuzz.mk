@@ -1,8 +1,8 @@
-# make check-asan: the unit tests, built with sanitizers into a folder of their own, and each fuzz target for
-# FUZZ_SECONDS, which libFuzzer wants clang for: into another. Warnings are left to the ordinary build: sanitizers
-# make the compilers see some that are none. make fuzz builds the targets with what it is given.
+# make check-asan: the unit tests, built with sanitizers into a folder of their own. make fuzz: each fuzz target for
+# TIME seconds, which libFuzzer wants clang for, built into another. Warnings are left to the ordinary build: sanitizers
+# make the compilers see some that are none.
 
-FUZZ_SECONDS ?= 10
+TIME ?= 10
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 ASAN_MAKE := $(MAKE) --no-print-directory $(PARALLEL)
 
@@ -11,7 +11,13 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
 
-fuzz: $(FUZZ)
+fuzz-targets: $(FUZZ)
+
+fuzz:
+	@tests/fuzz/can $(CLANG)
+	@$(ASAN_MAKE) BUILD=$(BUILD)/fuzz CC=$(CLANG) SAN='$(SANITIZE) -fsanitize=fuzzer-no-link' \
+		CFLAGS='-O1 -g -w -fno-omit-frame-pointer' fuzz-targets
+	@BUILD=$(BUILD)/fuzz tests/fuzz/run $(TIME)
 
 check-asan: check-asan-unit check-asan-fuzz
 
@@ -22,6 +28,4 @@ check-asan-unit:
 
 check-asan-fuzz:
 	@tests/deps check
-	@$(ASAN_MAKE) BUILD=$(BUILD)/fuzz CC=$(CLANG) SAN='$(SANITIZE) -fsanitize=fuzzer-no-link' \
-		CFLAGS='-O1 -g -w -fno-omit-frame-pointer' fuzz
-	@BUILD=$(BUILD)/fuzz tests/fuzz/run $(FUZZ_SECONDS)
+	@$(MAKE) --no-print-directory fuzz

@@ -1,30 +1,13 @@
-/* Fuzzes records of the kernel (samples, mappings) and /tmp/perf-PID.map, and the unwinding and
- * mapping code that uses them. */
+/* Fuzzes records of the kernel (samples, mappings), and the unwinding and mapping code that uses
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/native/native_stack.h"
 #include "tests/fuzz/input.h"
 #include "tracer/proc/perf_rings.h"
 #include "tracer/sample/internal.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
-
-static void read_map(struct input in)
-{
-	struct perf_map m = {0};
-	char *text = malloc(in.left + 1);
-	size_t n = in.left;
-	if (!text)
-		abort();
-	take(&in, text, n);
-	text[n] = '\0';
-	if (!perf_map_parse(&m, text))
-		for (size_t i = 0; i < m.n; i++)
-			if (!perf_map_find(&m, m.entries[i].start))
-				abort();
-	perf_map_free(&m);
-}
 
 static void check(const struct perf_sample *s, struct input *in)
 {
@@ -89,7 +72,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	struct perf_event_header h = {0};
 	struct perf_sample s;
 	size_t n = size > 1 ? (size_t)data[0] * 8 : 0;
-	read_map(in);
 	map_all(in);
 	if (n > size)
 		n = size;
