@@ -17,6 +17,8 @@ struct engine_both {
 	struct engine *bpf, *ptrace;
 	pid_t *standing; /* stopped threads that were reported and not resumed yet */
 	size_t nstanding, room;
+	pid_t *before; /* of those, the ones of before this round */
+	size_t nbefore;
 	struct hit *copy; /* of a record whose thread did not stop after all */
 	size_t copy_room;
 	engine_hit_fn *fn; /* during consume */
@@ -109,15 +111,20 @@ static void take_notices(struct engine_both *b)
 	b->dead |= b->ptrace->consume(b->ptrace, on_standing, b) < 0;
 }
 
-static bool take_out(struct engine_both *b, pid_t tid)
+static bool tid_remove(pid_t *list, size_t *n, pid_t tid)
 {
-	for (size_t i = 0; i < b->nstanding; i++) {
-		if (b->standing[i] != tid)
+	for (size_t i = 0; i < *n; i++) {
+		if (list[i] != tid)
 			continue;
-		b->standing[i] = b->standing[--b->nstanding];
+		list[i] = list[--*n];
 		return true;
 	}
 	return false;
+}
+
+static bool take_out(struct engine_both *b, pid_t tid)
+{
+	return tid_remove(b->standing, &b->nstanding, tid);
 }
 
 /* The record is sent before the signal, the thread stops after both. The wait is bounded, since the
@@ -128,8 +135,11 @@ static bool await_stop(struct engine_both *b, pid_t tid)
 	struct pollfd wake = {.fd = b->ptrace->wake, .events = POLLIN};
 	for (unsigned i = 0; i < ROUNDS && !b->dead; i++) {
 		take_notices(b);
-		if (take_out(b, tid))
+		if (take_out(b, tid)) {
+			/* It may stop again in this round, at a record of the next. */
+			tid_remove(b->before, &b->nbefore, tid);
 			return true;
+		}
 		if (i && !process_alive(tid))
 			return false;
 		poll(&wake, 1, MS);
@@ -137,7 +147,8 @@ static bool await_stop(struct engine_both *b, pid_t tid)
 	return false;
 }
 
-/* A copy of the record without HIT_STOPPED, for a thread that runs on. NULL without memory. */
+/* A copy of the record without HIT_STOPPED, for a thread that runs on. NULL without memory.
+ */
 static const struct hit *not_held(struct engine_both *b, const struct hit *h)
 {
 	if (h->size > b->copy_room) {
@@ -167,13 +178,13 @@ static void on_record(const struct hit *h, void *arg)
 		engine_ptrace_release(b->ptrace, (pid_t)h->tid, 0);
 }
 
-/* Threads that were stopped before this round, and whose record is not in it, got a SIGURG of their
- * own: deliver it. */
-static void release_others(struct engine_both *b, pid_t *before, size_t n)
+/* Threads that were stopped before this round, and whose record is not in it, got a SIGURG
+ * of their own: deliver it. */
+static void release_others(struct engine_both *b)
 {
-	for (size_t i = 0; i < n; i++)
-		if (take_out(b, before[i]))
-			engine_ptrace_release(b->ptrace, before[i], SIGURG);
+	for (size_t i = 0; i < b->nbefore; i++)
+		if (take_out(b, b->before[i]))
+			engine_ptrace_release(b->ptrace, b->before[i], SIGURG);
 }
 
 static int failed(struct engine_both *b, const struct engine *which)
@@ -201,14 +212,17 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	struct engine_both *b = of(g);
 	take_notices(b);
 	size_t n = b->nstanding;
-	pid_t *before = n ? malloc(n * sizeof(*before)) : NULL;
-	if (before)
-		memcpy(before, b->standing, n * sizeof(*before));
+	b->before = n ? malloc(n * sizeof(*b->before)) : NULL;
+	b->nbefore = b->before ? n : 0;
+	if (b->before)
+		memcpy(b->before, b->standing, n * sizeof(*b->before));
 	b->fn = fn;
 	b->arg = arg;
 	int r = b->bpf->consume(b->bpf, on_record, b);
-	release_others(b, before, before ? n : 0);
-	free(before);
+	release_others(b);
+	free(b->before);
+	b->before = NULL;
+	b->nbefore = 0;
 	tell_missed(b);
 	if (r < 0)
 		return r == -ECHILD ? failed(b, b->bpf) : r;
