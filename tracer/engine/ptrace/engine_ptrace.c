@@ -34,6 +34,7 @@ struct engine_ptrace {
 	struct share *share;
 	int sock;
 	pid_t tracer; /* the tracing process */
+	pid_t keeper; /* repairs the code when that is killed */
 	pthread_t guard;
 	bool guarded;
 	_Atomic bool closing, dead;
@@ -48,8 +49,8 @@ static struct engine_ptrace *of(struct engine *g)
 	return (struct engine_ptrace *)g;
 }
 
-/* When the tracing process is killed, the kernel detaches its tracees but the breakpoints stay, and
- * a thread that hits one dies. So restore the code at once. */
+/* When the tracing process is killed, the kernel detaches its tracees but the breakpoints stay. So
+ * restore the code at once. */
 static void *guard_main(void *arg)
 {
 	struct engine_ptrace *p = arg;
@@ -296,6 +297,8 @@ static void engine_close(struct engine *g)
 		pthread_join(p->guard, NULL);
 	else if (p->tracer > 0)
 		waitpid(p->tracer, NULL, 0);
+	if (p->keeper > 0)
+		waitpid(p->keeper, NULL, 0);
 	if (p->share && p->share->wake > 0)
 		close(p->share->wake);
 	if (p->share)
@@ -315,7 +318,7 @@ static int no_kcmp(struct err *e)
 static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn *interesting,
 			struct err *e)
 {
-	int sock[2];
+	int sock[2], life[2];
 	pid_t self = getpid();
 	if (syscall(SYS_kcmp, self, self, KCMP_VM, 0, 0))
 		return no_kcmp(e);
@@ -330,17 +333,30 @@ static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn
 		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
 		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
+	p->sock = sock[0];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life)) {
+		int r = -errno;
+		close(sock[1]);
+		return err_set(e, r, "cannot start a tracing process: %s", strerror(-r));
+	}
 	p->tracer = fork();
 	if (!p->tracer) {
 		close(sock[0]);
+		close(life[0]);
 		tracer_main(p->share, sock[1], self, nplans, interesting);
 		_exit(0);
 	}
 	close(sock[1]);
-	p->sock = sock[0];
-	if (p->tracer < 0)
-		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
-	int r = start_guard(p);
+	close(life[1]);
+	int r = p->tracer < 0 ? -errno : 0;
+	if (!r) {
+		p->keeper = keeper_start(p->share, life[0], &p->sock, 1);
+		r = p->keeper < 0 ? -errno : 0;
+	}
+	close(life[0]);
+	if (r)
+		return err_set(e, r, "cannot start a tracing process: %s", strerror(-r));
+	r = start_guard(p);
 	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
@@ -354,8 +370,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 	p->engine = (struct engine){
 	    .name = "ptrace",
 	    .gone = "the tracing process of ditrace was killed",
-	    .gone_hint = "the code of the traced processes was restored at once; check that they "
-			 "still run",
+	    .gone_hint = "the traced processes run on, and their code was restored; attach again",
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,
 	    .attach = attach,

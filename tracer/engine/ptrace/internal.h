@@ -303,6 +303,11 @@ bool tracee_ask(struct tracee *x);
  * memory. 0; -ESRCH: the process has ended. */
 int tracees_settle(struct tracer *t, pid_t pid);
 
+/* keeper.c: start a process that repairs the code (share_repair) when `sock` is closed at its other
+ * end, which only the tracing process must have, so when that ends in whatever way. It closes the
+ * `n` descriptors `others`, which others wait for to be closed. Its PID, or -1 with errno. */
+pid_t keeper_start(struct share *share, int sock, const int *others, unsigned n);
+
 /* tracee_leave.c: restore all code and detach from everything. */
 void tracees_leave(struct tracer *t);
 
