@@ -19,7 +19,10 @@ struct breakpoints {
 	pid_t pid;
 	int mem; /* /proc/PID/mem */
 	struct share *share;
-	uint64_t scratch;
+	struct trap_page page;
+	uint64_t entry; /* the program's entry point, whose code never runs again */
+	uint8_t entry_was[EMULATE_MOVED_MAX];
+	bool entry_changed;
 	struct breakpoint *bp;
 	struct map by_addr; /* to the index in `bp` */
 	size_t n, room, live;
@@ -51,7 +54,7 @@ int breakpoints_open(pid_t pid, struct share *share, struct breakpoints **out, s
 		free(s);
 		return r;
 	}
-	s->scratch = auxv_read(pid, AT_ENTRY);
+	s->entry = auxv_read(pid, AT_ENTRY);
 	*out = s;
 	return 0;
 }
@@ -75,6 +78,7 @@ void breakpoints_put(struct breakpoints *s)
 		if (s->bp[i].live)
 			forget_byte(s, &s->bp[i]);
 	close(s->mem);
+	trap_page_close(&s->page);
 	free(s->bp);
 	map_free(&s->by_addr);
 	free(s->use);
@@ -100,7 +104,71 @@ int breakpoints_write(const struct breakpoints *s, uint64_t addr, const void *bu
 
 uint64_t breakpoints_scratch(const struct breakpoints *s)
 {
-	return s->scratch;
+	return s->page.addr ? s->page.slot : s->entry;
+}
+
+int breakpoints_put_out_of_line(struct breakpoints *s, uint64_t at, const uint8_t *code, size_t len)
+{
+	if (!at)
+		return -ENOTSUP;
+	if (at == s->entry && !s->entry_changed) {
+		int r = breakpoints_read(s, at, s->entry_was, sizeof(s->entry_was));
+		if (r)
+			return r;
+		s->entry_changed = true;
+	}
+	return breakpoints_write(s, at, code, len);
+}
+
+static void restore_entry(struct breakpoints *s)
+{
+	if (s->entry_changed)
+		breakpoints_write(s, s->entry, s->entry_was, sizeof(s->entry_was));
+	s->entry_changed = false;
+}
+
+const struct trap_page *breakpoints_page(const struct breakpoints *s)
+{
+	return &s->page;
+}
+
+static void list_live(struct breakpoints *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->bp[i].live)
+			trap_page_list(&s->page, s->mem, s->bp[i].addr, s->bp[i].code[0]);
+}
+
+/* What nobody has restored since a tracing process was killed along with its keeper. */
+static void repair_listed(struct breakpoints *s)
+{
+	for (size_t i = 0; i < s->page.n; i++) {
+		uint64_t addr = trap_entry_addr(s->page.entry[i]);
+		uint8_t there, was = trap_entry_byte(s->page.entry[i]);
+		if (!breakpoints_read(s, addr, &there, 1) && there == INT3)
+			breakpoints_write(s, addr, &was, 1);
+	}
+}
+
+int breakpoints_use_page(struct breakpoints *s, uint64_t addr, bool left_behind)
+{
+	int r = trap_page_open(&s->page, s->mem, addr, left_behind);
+	if (r)
+		return r;
+	if (left_behind)
+		repair_listed(s);
+	list_live(s);
+	return 0;
+}
+
+void breakpoints_leave_page(struct breakpoints *s)
+{
+	trap_page_close(&s->page);
+}
+
+bool breakpoints_are_shared(const struct breakpoints *s)
+{
+	return s->refs > 1;
 }
 
 struct breakpoint *breakpoints_find(struct breakpoints *s, uint64_t addr)
@@ -161,7 +229,8 @@ static int take_byte(struct share *share, uint32_t *out)
 	return 0;
 }
 
-/* Listed before the byte is changed, so that no changed byte is ever unlisted. */
+/* Listed before the byte is changed, so that no changed byte is ever unlisted. In the page's list
+ * there may be no room. */
 static int make_live(struct breakpoints *s, struct breakpoint *b, bool write)
 {
 	static const uint8_t int3 = INT3;
@@ -174,6 +243,7 @@ static int make_live(struct breakpoints *s, struct breakpoint *b, bool write)
 	*c = (struct changed_byte){.addr = b->addr, .pid = s->pid, .was = b->code[0]};
 	atomic_signal_fence(memory_order_seq_cst);
 	c->in_use = 1;
+	trap_page_list(&s->page, s->mem, b->addr, b->code[0]);
 	r = write ? breakpoints_write(s, b->addr, &int3, 1) : 0;
 	if (r) {
 		c->in_use = 0;
@@ -199,6 +269,7 @@ void breakpoints_restore(struct breakpoints *s)
 {
 	for (size_t i = 0; i < s->n; i++)
 		breakpoints_give_up(s, &s->bp[i]);
+	restore_entry(s);
 }
 
 static bool is_missing(const struct breakpoints *s, const struct breakpoint *b)
@@ -228,16 +299,21 @@ size_t breakpoints_mend(struct breakpoints *s, size_t n)
 	return 0;
 }
 
-/* 0 if the instruction can be emulated or executed out of line, else -ENOTSUP. */
+/* 0 if the instruction can be emulated or executed out of line, else -ENOTSUP. An operand relative
+ * to rip reaches from libraries to the page, from the program to its entry point. */
 static int understand(const struct breakpoints *s, struct breakpoint *b)
 {
 	uint8_t moved[EMULATE_INSN_MAX];
+	const uint64_t places[] = {s->page.slot, s->entry};
 	if (!emulate_decode(b->code, CODE_BYTES, &b->insn))
 		return 0;
-	if (!s->scratch)
-		return -ENOTSUP;
-	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, s->scratch, moved);
-	return n < 0 ? -ENOTSUP : 0;
+	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		b->scratch = places[i];
+		if (b->scratch &&
+		    emulate_relocate(b->code, CODE_BYTES, b->addr, b->scratch, moved) > 0)
+			return 0;
+	}
+	return -ENOTSUP;
 }
 
 static int new_breakpoint(struct breakpoints *s, uint64_t addr, const uint8_t code[CODE_BYTES],
@@ -321,6 +397,16 @@ static void take_out(const struct breakpoints *from, struct breakpoints *to)
 			forget_byte(to, &to->bp[i]);
 	map_clear(&to->by_addr);
 	to->n = to->live = 0;
+	restore_entry(to);
+}
+
+/* The child has the page as it was when it was forked, which may be before there was one. */
+static void copy_places(const struct breakpoints *from, struct breakpoints *to)
+{
+	if (from->page.addr)
+		trap_page_open(&to->page, to->mem, from->page.addr, false);
+	to->entry_changed = from->entry_changed;
+	memcpy(to->entry_was, from->entry_was, sizeof(to->entry_was));
 }
 
 int breakpoints_fork(const struct breakpoints *s, pid_t child, struct breakpoints **out,
@@ -330,6 +416,7 @@ int breakpoints_fork(const struct breakpoints *s, pid_t child, struct breakpoint
 	int r = breakpoints_open(child, s->share, out, e);
 	if (r)
 		return r;
+	copy_places(s, *out);
 	for (size_t i = 0; !r && i < s->n; i++)
 		r = copy_breakpoint(s, &s->bp[i], *out);
 	if (!r)

@@ -290,3 +290,20 @@ int emulate_relocate(const uint8_t *code, size_t n, uint64_t from, uint64_t to,
 	cs_close(&cs);
 	return r;
 }
+
+size_t emulate_jump(uint8_t *out, uint64_t to)
+{
+	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* to the address behind it */
+	memcpy(out, jump, sizeof(jump));
+	memcpy(out + sizeof(jump), &to, sizeof(to));
+	return sizeof(jump) + sizeof(to);
+}
+
+size_t emulate_touch(uint8_t out[EMULATE_MOVED_MAX], uint64_t to, size_t *len)
+{
+	/* push %rax; lea 8(%rsp), %rsp */
+	static const uint8_t touch[] = {0x50, 0x48, 0x8d, 0x64, 0x24, 0x08};
+	*len = 1;
+	memcpy(out, touch, sizeof(touch));
+	return sizeof(touch) + emulate_jump(out + sizeof(touch), to);
+}

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum { EMULATE_INSN_MAX = 15 }; /* bytes of the longest instruction; Intel SDM volume 2, 2.3.11 */
+enum { EMULATE_MOVED_MAX = EMULATE_INSN_MAX + 14 }; /* with a jump behind it */
 
 enum emulate_kind {
 	EMULATE_NONE, /* not emulated: see emulate_relocate */
@@ -52,5 +53,12 @@ int emulate_run(const struct emulated *i, uint64_t addr, uint64_t *regs,
  * of range from `to`; -EILSEQ when it is no instruction; -ENOMEM. */
 int emulate_relocate(const uint8_t *code, size_t n, uint64_t from, uint64_t to,
 		     uint8_t out[EMULATE_INSN_MAX]);
+
+/* Write a jump to `to`, which changes no register. Returns its length. */
+size_t emulate_jump(uint8_t *out, uint64_t to);
+
+/* Write a push, whose length is *len, and what undoes it and jumps to `to`. Returns the length of
+ * both. */
+size_t emulate_touch(uint8_t out[EMULATE_MOVED_MAX], uint64_t to, size_t *len);
 
 #endif

@@ -6,15 +6,18 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/ptrace.h>
 #include <sys/types.h>
 #include <sys/user.h>
 #include <time.h>
 
 #include "base/err.h"
+#include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/plan/plan.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/ptrace/emulate_x86_64.h"
+#include "tracer/engine/ptrace/trap_page.h"
 #include "tracer/engine/remote.h"
 #include "tracer/engine/ring.h"
 #include "tracer/proc/follow.h"
@@ -126,6 +129,7 @@ struct breakpoint {
 	bool live;	      /* the byte is changed now; else it was once */
 	struct emulated insn; /* kind EMULATE_NONE: to be executed out of line */
 	uint8_t code[CODE_BYTES];
+	uint64_t scratch;   /* where that is */
 	uint32_t byte;	    /* index into the share's bytes */
 	uint32_t first_use; /* internal */
 };
@@ -185,9 +189,23 @@ size_t breakpoints_live(const struct breakpoints *s);
 int breakpoints_read(const struct breakpoints *s, uint64_t addr, void *buf, size_t len);
 int breakpoints_write(const struct breakpoints *s, uint64_t addr, const void *buf, size_t len);
 
-/* An address whose code never runs again, to execute one instruction out of line: the program's
- * entry point. 0: not known. */
+/* An address at which one instruction can be executed out of line: in the trap page or, without
+ * one, the program's entry point, whose code never runs again. 0: not known. */
 uint64_t breakpoints_scratch(const struct breakpoints *s);
+
+/* Write code of at most EMULATE_MOVED_MAX bytes at `at`, one of the two. It stays until the next
+ * one, or until breakpoints_restore, as a thread may be left alone in it. 0 or -errno. */
+int breakpoints_put_out_of_line(struct breakpoints *s, uint64_t at, const uint8_t *code,
+				size_t len);
+
+/* The trap page of the address space, `addr` 0 if there is none; use the one at `addr`, as
+ * trap_page_open; forget it. */
+const struct trap_page *breakpoints_page(const struct breakpoints *s);
+int breakpoints_use_page(struct breakpoints *s, uint64_t addr, bool left_behind);
+void breakpoints_leave_page(struct breakpoints *s);
+
+/* Whether another process of ours has the same address space. */
+bool breakpoints_are_shared(const struct breakpoints *s);
 
 /* The tracing process: the threads and processes that it traces, and the steps of its work. */
 
@@ -213,6 +231,7 @@ struct tracee {
 	bool held_by_signal;	  /* held for a record of eBPF, which sent it the signal */
 	bool late_trap;		  /* the SIGTRAP of a finished single-step is still to come */
 	bool asked;		  /* interrupted, and has not stopped yet */
+	bool checked;		  /* its process had the trap page when it was last looked at */
 	struct shadow_stack *ops; /* NULL: it has hit no probe */
 	/* A breakpoint whose hit was recorded, but whose instruction is still to be executed. */
 	uint64_t skip_addr, skip_sp;
@@ -231,6 +250,17 @@ struct tracer {
 	struct tracee_process *processes;
 	struct tracee *slot[TRACEE_SLOTS];
 };
+
+/* As waitpid(2) with __WALL and `flags`, but a signal-delivery-stop is not taken: it is reported
+ * again until the thread is resumed, or tracee_take_stop is called. If this process is killed
+ * before that, the kernel delivers the signal; once it is taken the signal is lost then
+ * (kernel/exit.c, wait_task_stopped; kernel/signal.c, ptrace_stop). */
+pid_t tracee_wait(pid_t tid, int flags, int *status);
+void tracee_take_stop(const struct tracee *x);
+
+/* The registers of a stopped thread. False when it has been killed. */
+bool tracee_get_regs(const struct tracee *x, union regs *r);
+void tracee_set_regs(const struct tracee *x, const union regs *r);
 
 /* tracees.c: the tables. NULL: not traced. */
 struct tracee *tracee_find(const struct tracer *t, pid_t tid);
@@ -263,16 +293,19 @@ bool tracee_tell(struct tracer *t, enum follow_kind kind, pid_t pid, pid_t tid, 
 /* Resume with signal `sig` (0: none). */
 void tracee_resume(const struct tracee *x, int sig);
 
-/* tracee_hit.c: handle a SIGTRAP stop. False, with nothing done, when it is of none of our
+/* tracee_hit.c: execute the instruction at which a thread was held at an op, and resume it; *other
+ * as below. False: it is at no breakpoint any more. */
+bool tracee_go_on(struct tracee *x, int *other);
+
+/* Handle a SIGTRAP stop. False, with nothing done, when it is of none of our
  * breakpoints; else the thread was resumed or held, or *other is the wait status of another stop
  * that came in between and is still to be handled. */
 enum { TRACEE_NO_STATUS = -1 };
+/* The wait status of a stop by PTRACE_INTERRUPT. */
+enum { TRACEE_QUIET = PTRACE_EVENT_STOP << 16 | SIGTRAP << 8 | 0x7f };
 bool tracee_hit(struct tracer *t, struct tracee *x, int *other);
 
-/* tracee_stop.c: the same, with the other stop handled. */
-bool tracee_trapped(struct tracer *t, struct tracee *x);
-
-/* Handle the wait status `status` of `tid`. */
+/* tracee_stop.c: handle the wait status `status` of `tid`. */
 void tracee_waited(struct tracer *t, pid_t tid, int status);
 
 /* The ARCH_REGS registers of a thread held at an op, as they would be without the breakpoint. 0, or
@@ -297,6 +330,10 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
  * call, some of which a stop would end with EINTR (signal(7)). A fork is interrupted all the same.
  */
 bool tracee_ask(struct tracee *x);
+
+/* Interrupt one thread of the process, if there is one that can be stopped without ending a system
+ * call: sets ->asked and returns it, else NULL. */
+struct tracee *tracee_ask_one(struct tracer *t, const struct tracee_process *p);
 
 /* Wait for forks that began before their thread was seized: their children are untraced and must
  * not inherit breakpoints. Waits at most TRACEE_TURNS, as for a vfork, whose child shares the

@@ -11,16 +11,6 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/ptrace/internal.h"
 
-static bool get_regs(const struct tracee *x, union regs *r)
-{
-	return !ptrace(PTRACE_GETREGS, x->tid, NULL, &r->user);
-}
-
-static void set_regs(const struct tracee *x, const union regs *r)
-{
-	ptrace(PTRACE_SETREGS, x->tid, NULL, &r->user);
-}
-
 static int read_word(void *arg, uint64_t addr, uint64_t *out)
 {
 	const struct tracee *x = arg;
@@ -130,32 +120,36 @@ enum outcome {
 	GIVE_UP,    /* the instruction cannot be executed */
 };
 
-/* Single-step the `len` bytes of `code` at the scratch address; *r becomes the resulting registers.
- * The original instruction is at `addr`. No other thread executes there. */
-static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t len, uint64_t addr,
-				   union regs *r, int *status)
+/* An instruction of `len` bytes to be executed elsewhere, followed by what leads back to the
+ * program, should this process be killed. */
+struct moved {
+	uint8_t code[EMULATE_MOVED_MAX];
+	size_t len, size;
+};
+
+/* Single-step it at the scratch address `at`; *r becomes the resulting registers. The original
+ * instruction is at `addr`. No other thread executes there. */
+static enum outcome step_elsewhere(struct tracee *x, const struct moved *m, uint64_t at,
+				   uint64_t addr, union regs *r, int *status)
 {
-	uint8_t was[CODE_BYTES];
-	struct breakpoints *s = x->of->space;
-	uint64_t at = breakpoints_scratch(s);
-	if (!at || breakpoints_read(s, at, was, sizeof(was)) || breakpoints_write(s, at, code, len))
+	if (breakpoints_put_out_of_line(x->of->space, at, m->code, m->size))
 		return GIVE_UP;
 	r->word[ARCH_IP] = at;
-	set_regs(x, r);
-	bool waited = !ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) &&
-		      waitpid(x->tid, status, __WALL) == x->tid;
-	breakpoints_write(s, at, was, len);
-	if (!waited)
+	tracee_set_regs(x, r);
+	if (ptrace(PTRACE_SINGLESTEP, x->tid, NULL, NULL) ||
+	    tracee_wait(x->tid, 0, status) != x->tid)
 		return GIVE_UP;
-	if (!WIFSTOPPED(*status) || !get_regs(x, r))
+	if (!WIFSTOPPED(*status) || !tracee_get_regs(x, r))
 		return OTHER_STOP;
-	if (r->word[ARCH_IP] == at + len) {
+	if (r->word[ARCH_IP] == at + m->len) {
 		x->late_trap = *status >> 8 != SIGTRAP;
+		if (!x->late_trap)
+			tracee_take_stop(x);
 		return x->late_trap ? DONE_LATE : DONE;
 	}
 	if (r->word[ARCH_IP] == at) {
 		r->word[ARCH_IP] = addr;
-		set_regs(x, r);
+		tracee_set_regs(x, r);
 	}
 	return OTHER_STOP;
 }
@@ -163,12 +157,14 @@ static enum outcome step_elsewhere(struct tracee *x, const uint8_t *code, size_t
 /* Stack below sp may be mapped only when the thread itself touches it: let it execute a push. */
 static enum outcome touch_stack(struct tracee *x, uint64_t addr, const union regs *r, int *status)
 {
-	static const uint8_t push_ax = 0x50;
+	struct moved m;
 	union regs touched = *r;
-	enum outcome o = step_elsewhere(x, &push_ax, 1, addr, &touched, status);
+	m.size = emulate_touch(m.code, addr, &m.len);
+	uint64_t at = breakpoints_scratch(x->of->space);
+	enum outcome o = step_elsewhere(x, &m, at, addr, &touched, status);
 	if (o != DONE_LATE)
 		return o;
-	set_regs(x, r);
+	tracee_set_regs(x, r);
 	return OTHER_STOP;
 }
 
@@ -185,23 +181,24 @@ static enum outcome emulate(struct tracee *x, const struct breakpoint *b, union 
 	}
 	if (rc)
 		return GIVE_UP;
-	set_regs(x, r);
+	tracee_set_regs(x, r);
 	return DONE;
 }
 
 static enum outcome step_over(struct tracee *x, const struct breakpoint *b, union regs *r,
 			      int *status)
 {
-	uint8_t moved[EMULATE_INSN_MAX];
-	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, breakpoints_scratch(x->of->space),
-				 moved);
+	struct moved m;
+	int n = emulate_relocate(b->code, CODE_BYTES, b->addr, b->scratch, m.code);
 	if (n <= 0)
 		return GIVE_UP;
-	enum outcome o = step_elsewhere(x, moved, (size_t)n, b->addr, r, status);
+	m.len = (size_t)n;
+	m.size = m.len + emulate_jump(m.code + n, b->addr + m.len);
+	enum outcome o = step_elsewhere(x, &m, b->scratch, b->addr, r, status);
 	if (o != DONE && o != DONE_LATE)
 		return o;
-	r->word[ARCH_IP] = b->addr + (uint64_t)n;
-	set_regs(x, r);
+	r->word[ARCH_IP] = b->addr + m.len;
+	tracee_set_regs(x, r);
 	return o;
 }
 
@@ -223,10 +220,38 @@ static void go_on(struct tracee *x, struct breakpoint *b, union regs *r, int *ot
 	if (o == GIVE_UP) {
 		breakpoints_give_up(x->of->space, b);
 		r->word[ARCH_IP] = addr;
-		set_regs(x, r);
+		tracee_set_regs(x, r);
 	}
 	if (!x->held)
 		tracee_resume(x, 0);
+}
+
+bool tracee_go_on(struct tracee *x, int *other)
+{
+	union regs r;
+	*other = TRACEE_NO_STATUS;
+	struct breakpoint *b = breakpoints_find(x->of->space, x->skip_addr);
+	x->skip_addr = 0;
+	if (!b || !b->live || !tracee_get_regs(x, &r))
+		return false;
+	go_on(x, b, &r, other);
+	return true;
+}
+
+/* Set a thread that stopped at the breakpoint back to before it, its registers *r, and take the
+ * stop: from here on it can be left alone at any time. Between the two the kernel would still
+ * deliver the signal: the handler in the trap page is told where rip alone could mean the
+ * breakpoint before this one. */
+static void set_back(const struct tracee *x, const struct breakpoint *b, const union regs *r)
+{
+	siginfo_t info;
+	if (trap_page_lists(breakpoints_page(x->of->space), b->addr - 1) &&
+	    !ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info)) {
+		info.si_addr = (void *)(uintptr_t)b->addr;
+		ptrace(PTRACE_SETSIGINFO, x->tid, NULL, &info);
+	}
+	tracee_set_regs(x, r);
+	tracee_take_stop(x);
 }
 
 /* int3 is reported with SI_KERNEL and the address after it (arch/x86/kernel/traps.c, do_int3); a
@@ -235,7 +260,7 @@ static struct breakpoint *breakpoint_met(const struct tracee *x, union regs *r)
 {
 	siginfo_t info;
 	if (!x->of || ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
-	    !get_regs(x, r))
+	    !tracee_get_regs(x, r))
 		return NULL;
 	struct breakpoint *b = breakpoints_find(x->of->space, r->word[ARCH_IP] - 1);
 	if (b)
@@ -270,11 +295,17 @@ bool tracee_hit(struct tracer *t, struct tracee *x, int *other)
 	struct breakpoint *b = breakpoint_met(x, &r);
 	if (!b)
 		return false;
+	set_back(x, b, &r);
 	if (!b->live) {
-		set_regs(x, &r);
 		tracee_resume(x, 0);
 		return true;
 	}
+	if (!x->checked && trap_page_is_missing(x->of->pid)) {
+		trap_page_put_in(x, other);
+		if (*other != TRACEE_NO_STATUS)
+			return true;
+	}
+	x->checked = true;
 	uint64_t hits = t->share->hits;
 	bool again = x->skip_addr == b->addr && x->skip_sp == r.word[ARCH_SP];
 	if (!again)
@@ -300,16 +331,16 @@ bool tracee_rewind(struct tracee *x)
 	union regs r;
 	if (take_late_trap(x))
 		return true;
-	if (!breakpoint_met(x, &r))
-		return false;
-	set_regs(x, &r);
-	return true;
+	const struct breakpoint *b = breakpoint_met(x, &r);
+	if (b)
+		set_back(x, b, &r);
+	return b;
 }
 
 int tracee_registers(const struct tracee *x, uint64_t *out)
 {
 	union regs r;
-	if (!x->held_at_op || !get_regs(x, &r))
+	if (!x->held_at_op || !tracee_get_regs(x, &r))
 		return -ESRCH;
 	r.word[ARCH_IP] = x->skip_addr;
 	memcpy(out, r.word, ARCH_REGS * sizeof(*out));

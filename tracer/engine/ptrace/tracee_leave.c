@@ -18,27 +18,47 @@ static void detach(struct tracee *x, int sig)
 	ptrace(PTRACE_DETACH, x->tid, NULL, (void *)(long)sig);
 }
 
-/* Detach from stopped threads and interrupt those that need it; returns how many. */
-static unsigned ask(struct tracer *t)
+static void ask_again(struct tracee *x, int sig)
 {
-	unsigned n = 0;
+	x->asked = !ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
+	tracee_resume(x, sig);
+}
+
+static void ask_all(struct tracer *t)
+{
 	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
-		for (struct tracee *x = t->slot[i], *next; x; x = next) {
-			next = x->next;
-			if (x->waiting)
-				continue;
-			if (x->held) {
-				if (x->held_at_op)
-					tracee_rewind(x);
-				x->held = x->held_at_op = false;
-				detach(x, 0);
-				tracee_drop(t, x);
-				continue;
-			}
+		for (struct tracee *x = t->slot[i]; x; x = x->next) {
 			/* A fork in progress may have copied the breakpoints. */
-			n += tracee_ask(x);
+			if (x->held)
+				ask_again(x, 0);
+			else if (!x->waiting)
+				tracee_ask(x);
+			x->held = x->held_at_op = false;
 		}
-	return n;
+}
+
+/* Whether a thread of `p` (NULL: of any) other than `beside` is still to stop. */
+static bool is_one_asked(const struct tracer *t, const struct tracee_process *p,
+			 const struct tracee *beside)
+{
+	for (unsigned i = 0; i < TRACEE_SLOTS; i++)
+		for (const struct tracee *x = t->slot[i]; x; x = x->next)
+			if (x != beside && x->asked && (!p || x->of == p))
+				return true;
+	return false;
+}
+
+static bool has_page(const struct tracee_process *p)
+{
+	return breakpoints_page(p->space)->addr;
+}
+
+/* A thread of each process has to take the trap page out. */
+static void ask_for_pages(struct tracer *t)
+{
+	for (const struct tracee_process *p = t->processes; p; p = p->next)
+		if (has_page(p) && !is_one_asked(t, p, NULL))
+			tracee_ask_one(t, p);
 }
 
 /* Whether a breakpoint was hit or a step finished whose SIGTRAP is queued behind our interrupt. */
@@ -55,9 +75,28 @@ static bool has_trap_pending(const struct tracee *x)
 	return false;
 }
 
-/* Any stop will do: detach, and deliver the signal that stopped the thread. False when it has to
- * stop once more. */
-static bool let_go(struct tracer *t, struct tracee *x, int status)
+/* The trap page is taken out by the last thread that stops: until then others need it, should this
+ * process be killed. False when another stop comes first. */
+static bool has_left_page(struct tracer *t, struct tracee *x, int event, int sig)
+{
+	int other = TRACEE_NO_STATUS;
+	if (!x->of || !has_page(x->of) || is_one_asked(t, x->of, x))
+		return true;
+	if (event == PTRACE_EVENT_STOP)
+		trap_page_take_out(x, &other);
+	if (event == PTRACE_EVENT_STOP &&
+	    (other == TRACEE_NO_STATUS || other >> 16 == PTRACE_EVENT_STOP))
+		return true;
+	if (other == TRACEE_NO_STATUS || WIFSTOPPED(other))
+		ask_again(x, other == TRACEE_NO_STATUS ? sig : WSTOPSIG(other));
+	else
+		tracee_drop(t, x);
+	return false;
+}
+
+/* Any stop will do: detach, and deliver the signal that stopped the thread, unless it has to stop
+ * once more. */
+static void let_go(struct tracer *t, struct tracee *x, int status)
 {
 	int event = status >> 16, sig = event ? 0 : WSTOPSIG(status);
 	if (!x->of)
@@ -68,11 +107,12 @@ static bool let_go(struct tracer *t, struct tracee *x, int status)
 		tracee_exec(t, x);
 	if (event == PTRACE_EVENT_STOP && has_trap_pending(x)) {
 		tracee_resume(x, 0);
-		return false;
+		return;
 	}
+	if (!has_left_page(t, x, event, sig))
+		return;
 	detach(x, sig);
 	tracee_drop(t, x);
-	return true;
 }
 
 /* The newborn is traced, too, and has its breakpoints removed in tracee_adopt. */
@@ -87,7 +127,7 @@ static bool is_birth(int status)
 static bool await_stop(pid_t tid, int *status)
 {
 	for (unsigned turn = 0; turn < TRACEE_TURNS; turn++) {
-		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+		pid_t got = tracee_wait(tid, WNOHANG, status);
 		if (got)
 			return got == tid && WIFSTOPPED(*status);
 		nanosleep(&tracee_turn, NULL);
@@ -110,34 +150,30 @@ static void await_child(struct tracer *t, struct tracee *x)
 	let_go(t, c, status);
 }
 
-/* Handle one stop; returns how many of the stops asked for that was. */
-static unsigned met(struct tracer *t, pid_t tid, int status)
+static void met(struct tracer *t, pid_t tid, int status)
 {
 	struct tracee *x = tracee_find(t, tid);
-	unsigned asked = x && x->asked;
 	if (!WIFSTOPPED(status)) {
 		tracee_drop(t, x);
-		return asked;
+		return;
 	}
 	x = x ? x : tracee_add(t, tid);
 	if (!x)
-		return asked;
+		return;
 	if (is_birth(status))
 		await_child(t, x);
-	if (!let_go(t, x, status))
-		return 0;
-	return asked;
+	let_go(t, x, status);
 }
 
 /* A thread in uninterruptible sleep does not stop, but cannot hit a breakpoint either. */
-static void await_stops(struct tracer *t, unsigned asked)
+static void await_stops(struct tracer *t)
 {
 	for (unsigned turn = 0; turn < TRACEE_TURNS; turn++) {
 		int status;
 		pid_t tid;
-		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
-			asked -= met(t, tid, status);
-		if (!asked || tid < 0)
+		while ((tid = tracee_wait(-1, WNOHANG, &status)) > 0)
+			met(t, tid, status);
+		if (tid < 0 || !is_one_asked(t, NULL, NULL))
 			return;
 		nanosleep(&tracee_turn, NULL);
 	}
@@ -148,5 +184,10 @@ void tracees_leave(struct tracer *t)
 	t->leaving = true;
 	for (struct tracee_process *p = t->processes; p; p = p->next)
 		breakpoints_restore(p->space);
-	await_stops(t, ask(t));
+	ask_all(t);
+	ask_for_pages(t);
+	await_stops(t);
+	/* The last thread may have ended instead. */
+	ask_for_pages(t);
+	await_stops(t);
 }

@@ -13,7 +13,7 @@
 #include "tracer/proc/thread_facts.h"
 
 static const long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-			    PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
+			    PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT | PTRACE_O_TRACESYSGOOD;
 
 static bool is_fork(long nr)
 {
@@ -26,6 +26,40 @@ bool tracee_ask(struct tracee *x)
 	bool waits = nr >= 0 && !is_fork(nr);
 	x->asked = !waits && !ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
 	return x->asked;
+}
+
+/* Whether the kernel continues it after a stop; those not named here may, too (signal(7)). */
+static bool is_restarted(long nr)
+{
+	static const short all[] = {
+	    SYS_futex,	       SYS_read,     SYS_poll,	    SYS_ppoll,
+	    SYS_select,	       SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep,
+	    SYS_wait4,	       SYS_waitid,   SYS_pause,	    SYS_restart_syscall,
+	    SYS_rt_sigsuspend,
+	};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i] == nr)
+			return true;
+	return false;
+}
+
+struct tracee *tracee_ask_one(struct tracer *t, const struct tracee_process *p)
+{
+	struct tracee *best = NULL;
+	bool runs = false;
+	for (unsigned i = 0; i < TRACEE_SLOTS && !runs; i++)
+		for (struct tracee *x = t->slot[i]; x && !runs; x = x->next) {
+			if (x->of != p || x->held)
+				continue;
+			char state = process_thread_state(p->pid, x->tid);
+			long nr = thread_syscall(p->pid, x->tid);
+			runs = state == 'R' && nr < 0;
+			if (runs || (state == 'S' && is_restarted(nr)))
+				best = x;
+		}
+	if (best)
+		best->asked = !ptrace(PTRACE_INTERRUPT, best->tid, NULL, NULL);
+	return best && best->asked ? best : NULL;
 }
 
 static bool is_asked(const struct tracer *t, pid_t pid)
@@ -51,7 +85,7 @@ int tracees_settle(struct tracer *t, pid_t pid)
 	for (unsigned turn = 0; turn < TRACEE_TURNS && is_asked(t, pid); turn++) {
 		int status;
 		pid_t tid;
-		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+		while ((tid = tracee_wait(-1, WNOHANG, &status)) > 0)
 			tracee_waited(t, tid, status);
 		nanosleep(&tracee_turn, NULL);
 	}
@@ -107,6 +141,41 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 	return r;
 }
 
+static struct tracee *await_one(struct tracer *t, const struct tracee_process *p)
+{
+	enum { TURNS = 50 };
+	struct tracee *x = NULL;
+	for (unsigned turn = 0; !(x = tracee_ask_one(t, p)) && turn < TURNS; turn++)
+		nanosleep(&tracee_turn, NULL);
+	return x;
+}
+
+/* Put the trap page in. If no thread can be stopped for it now, the first one that hits a
+ * breakpoint will do. */
+static void protect(struct tracer *t, const struct tracee_process *p)
+{
+	bool done = false;
+	struct tracee *x = await_one(t, p);
+	for (unsigned turn = 0; x && !done && turn < TRACEE_TURNS; turn++) {
+		int status;
+		pid_t tid = x->tid, got = tracee_wait(tid, WNOHANG, &status);
+		if (!got)
+			nanosleep(&tracee_turn, NULL);
+		if (got != tid)
+			continue;
+		if (status == TRACEE_QUIET) {
+			x->asked = false;
+			done = true;
+			trap_page_put_in(x, &status);
+		}
+		if (status == TRACEE_NO_STATUS)
+			tracee_resume(x, 0);
+		else
+			tracee_waited(t, tid, status);
+		x = tracee_find(t, tid);
+	}
+}
+
 int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e)
 {
 	struct breakpoints *space;
@@ -140,6 +209,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	r = tracees_settle(t, pid);
 	if (r)
 		return process_error(pid, r, "trace", e);
+	protect(t, *out);
 	tracee_watch_linker(*out);
 	return 0;
 }

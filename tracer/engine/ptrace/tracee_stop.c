@@ -47,6 +47,24 @@ static void on_birth(struct tracer *t, struct tracee *x)
 	tracee_resume(x, 0);
 }
 
+/* What is put into a new program before its first instruction. The trap page needs another stop. */
+static void watch_program(struct tracer *t, struct tracee *x)
+{
+	int status;
+	ptrace(PTRACE_INTERRUPT, x->tid, NULL, NULL);
+	tracee_resume(x, 0);
+	if (tracee_wait(x->tid, 0, &status) != x->tid)
+		return;
+	if (status == TRACEE_QUIET)
+		trap_page_put_in(x, &status);
+	if (status == TRACEE_NO_STATUS || WIFSTOPPED(status))
+		tracee_watch_linker(x->of);
+	if (status == TRACEE_NO_STATUS)
+		tracee_resume(x, 0);
+	else
+		tracee_waited(t, x->tid, status);
+}
+
 static void on_exec(struct tracer *t, struct tracee *x)
 {
 	unsigned long before = 0;
@@ -54,7 +72,10 @@ static void on_exec(struct tracer *t, struct tracee *x)
 	if ((pid_t)before != x->tid)
 		tracee_drop(t, tracee_find(t, (pid_t)before));
 	tracee_exec(t, x);
-	tracee_resume(x, 0);
+	if (x->of)
+		watch_program(t, x);
+	else
+		tracee_resume(x, 0);
 }
 
 /* The memory lasts until the thread-group leader is gone: ditrace still reads what the last records
@@ -77,11 +98,12 @@ static bool is_asked_for(struct tracer *t, struct tracee *x, int sig)
 	    share_put(t->share, &h))
 		return false;
 	x->held = x->held_by_signal = true;
+	tracee_take_stop(x);
 	share_wake(t->share);
 	return true;
 }
 
-bool tracee_trapped(struct tracer *t, struct tracee *x)
+static bool is_hit(struct tracer *t, struct tracee *x)
 {
 	int other;
 	if (!tracee_hit(t, x, &other))
@@ -96,7 +118,7 @@ static void on_stop(struct tracer *t, struct tracee *x, int status)
 	int sig = WSTOPSIG(status);
 	switch (status >> 16) {
 	case 0:
-		if (!(sig == SIGTRAP && tracee_trapped(t, x)) && !is_asked_for(t, x, sig))
+		if (!(sig == SIGTRAP && is_hit(t, x)) && !is_asked_for(t, x, sig))
 			tracee_resume(x, sig);
 		break;
 	case PTRACE_EVENT_STOP:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,6 +32,42 @@ struct tracee_process *tracee_process_find(const struct tracer *t, pid_t pid)
 	while (p && p->pid != pid)
 		p = p->next;
 	return p;
+}
+
+static bool is_delivery(const siginfo_t *info)
+{
+	bool stopped = info->si_code == CLD_TRAPPED || info->si_code == CLD_STOPPED;
+	return stopped && !(info->si_status >> 8);
+}
+
+pid_t tracee_wait(pid_t tid, int flags, int *status)
+{
+	enum { STOPPED = 0x7f };
+	siginfo_t info = {0};
+	const int how = WEXITED | WSTOPPED | WNOWAIT | __WALL | flags;
+	while (waitid(tid > 0 ? P_PID : P_ALL, (id_t)tid, &info, how))
+		if (errno != EINTR)
+			return -1;
+	if (!info.si_pid || !is_delivery(&info))
+		return info.si_pid ? waitpid(info.si_pid, status, __WALL) : 0;
+	*status = info.si_status << 8 | STOPPED;
+	return info.si_pid;
+}
+
+void tracee_take_stop(const struct tracee *x)
+{
+	int status;
+	waitpid(x->tid, &status, __WALL | WNOHANG);
+}
+
+bool tracee_get_regs(const struct tracee *x, union regs *r)
+{
+	return !ptrace(PTRACE_GETREGS, x->tid, NULL, &r->user);
+}
+
+void tracee_set_regs(const struct tracee *x, const union regs *r)
+{
+	ptrace(PTRACE_SETREGS, x->tid, NULL, &r->user);
 }
 
 void tracee_resume(const struct tracee *x, int sig)
@@ -106,10 +143,9 @@ struct tracee_process *tracee_process_new(struct tracer *t, pid_t pid, struct br
 void tracee_watch_linker(struct tracee_process *p)
 {
 	const struct use use = {.kind = USE_LINKER, .proc = NO_PROC};
-	uint64_t addr;
-	uint8_t code[CODE_BYTES];
-	if (!linker_find(p->pid, &addr, code))
-		breakpoints_add(p->space, addr, code, &use);
+	struct linker l;
+	if (!linker_find(p->pid, 0, &l))
+		breakpoints_add(p->space, l.notify, l.code, &use);
 }
 
 static bool adopt_process(struct tracer *t, struct tracee *x, struct tracee_process *parent,
@@ -179,6 +215,7 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 	free(x->ops);
 	x->ops = NULL;
 	x->skip_addr = 0;
+	x->checked = false;
 	if (!breakpoints_open(p->pid, t->share, &fresh, NULL)) {
 		breakpoints_put(p->space);
 		p->space = fresh;
@@ -187,6 +224,4 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 	}
 	p->told = p->probed = false;
 	tracee_tell(t, FOLLOW_EXEC, p->pid, p->pid, 0, false);
-	if (!t->leaving)
-		tracee_watch_linker(p);
 }

@@ -113,9 +113,11 @@ static int release(struct tracer *t, pid_t tid, int sig)
 	if (x->of && !at_op)
 		breakpoints_remove(x->of->space, NO_PROC);
 	x->held = x->held_at_op = false;
-	/* The thread is still at the breakpoint, whose hit has been recorded. */
-	if (!at_op || !tracee_trapped(t, x))
+	int other = TRACEE_NO_STATUS;
+	if (!at_op || !tracee_go_on(x, &other))
 		tracee_resume(x, 0);
+	if (other != TRACEE_NO_STATUS)
+		tracee_waited(t, tid, other);
 	return 0;
 }
 
@@ -185,6 +187,17 @@ static void forget_open(struct tracer *t, const struct tracee_process *p)
 				x->ops->gap = true;
 }
 
+/* Let the next thread that hits a breakpoint see to the trap page. */
+static void check_page(struct tracer *t, const struct tracee_process *p)
+{
+	if (!breakpoints_page(p->space)->addr || !trap_page_is_missing(p->pid))
+		return;
+	for (size_t i = 0; i < TRACEE_SLOTS; i++)
+		for (struct tracee *x = t->slot[i]; x; x = x->next)
+			if (x->of == p)
+				x->checked = false;
+}
+
 static void mend(struct tracer *t)
 {
 	enum { EVERY_MS = 100, AT_ONCE = 256 };
@@ -195,6 +208,7 @@ static void mend(struct tracer *t)
 		return;
 	last = now;
 	for (struct tracee_process *p = t->processes; p; p = p->next) {
+		check_page(t, p);
 		size_t missing = breakpoints_mend(p->space, AT_ONCE);
 		if (!missing)
 			continue;
@@ -211,7 +225,7 @@ static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
 		int status;
 		pid_t tid = 0;
 		for (unsigned n = 0; n < MOST_STOPS; n++) {
-			tid = waitpid(-1, &status, __WALL | WNOHANG);
+			tid = tracee_wait(-1, WNOHANG, &status);
 			if (tid <= 0)
 				break;
 			tracee_waited(t, tid, status);

@@ -75,8 +75,7 @@ static int cannot(pid_t pid, struct err *e, const char *why)
 int injector_find_points(pid_t pid, struct injector_points *out, struct err *e)
 {
 	struct maps maps;
-	uint64_t linker;
-	uint8_t code[16];
+	struct linker linker;
 	bool glibc = false;
 	*out = (struct injector_points){0};
 	int r = maps_read(pid, &maps, e);
@@ -89,7 +88,7 @@ int injector_find_points(pid_t pid, struct injector_points *out, struct err *e)
 	maps_free(&maps);
 	if (out->dlopen && out->dlerror && out->sigreturn)
 		return 0;
-	if (linker_find(pid, &linker, code) == -ENOENT)
+	if (linker_find(pid, 0, &linker) == -ENOENT)
 		return cannot(pid, e, "its program is linked statically");
 	return cannot(pid, e,
 		      glibc ? "its C library has no dlopen" : "its C library is not the GNU one");

@@ -54,7 +54,7 @@ long probed_sum(long a, long b);
 
 static struct shared {
 	atomic_long rounds, wrong, alarms, chld, prof, segv;
-	atomic_int stop, ready, threads;
+	atomic_int stop, ready, threads, tracer;
 } * shared;
 
 static int setup(void **state)
@@ -152,16 +152,21 @@ static struct engine *open_engine(void)
 	return g;
 }
 
+static int attach_sites(struct engine *g, pid_t pid, const struct probe_site *sites, size_t n,
+			struct err *e)
+{
+	char exe[4096];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	assert_true(len > 0);
+	exe[len] = '\0';
+	return g->attach(g, pid, 0, &(struct probe_file){exe, sites, n}, e);
+}
+
 static int try_attach(struct engine *g, pid_t pid, const void *exit_at, struct err *e)
 {
 	const struct probe_site sites[] = {site((const void *)probed_sum, SITE_ENTRY, 1),
 					   site(exit_at, SITE_EXIT, 1)};
-	const struct probe_file file = {"/proc/self/exe", sites, 2};
-	char exe[4096];
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	assert_true(n > 0);
-	exe[n] = '\0';
-	return g->attach(g, pid, 0, &(struct probe_file){exe, file.sites, 2}, e);
+	return attach_sites(g, pid, sites, 2, e);
 }
 
 static void attach(struct engine *g, pid_t pid, const void *exit_at)
@@ -238,6 +243,13 @@ static void read_code(pid_t pid, uint8_t its[CODE_MAX])
 	close(fd);
 }
 
+static bool is_code_as_before(pid_t pid)
+{
+	uint8_t its[CODE_MAX];
+	read_code(pid, its);
+	return !memcmp(its, (const void *)probed_sum, code_size());
+}
+
 static void code_is_as_before(pid_t pid)
 {
 	uint8_t its[CODE_MAX];
@@ -253,6 +265,45 @@ static void code_is_as_before_but_for(pid_t pid, unsigned n)
 	for (size_t i = 0; i < code_size(); i++)
 		n -= its[i] != ((const uint8_t *)probed_sum)[i];
 	assert_int_equal(n, 0);
+}
+
+/* Whether SIGTRAP is in this set of a thread's. */
+static bool has_sigtrap(pid_t tid, const char *set)
+{
+	char text[4096];
+	process_file(tid, "status", text, sizeof(text));
+	const char *signals = process_line(text, set);
+	assert_non_null(signals);
+	return strtoull(signals, NULL, 16) >> (SIGTRAP - 1) & 1;
+}
+
+static bool is_caught(pid_t pid)
+{
+	return has_sigtrap(pid, "SigCgt");
+}
+
+static bool is_blocked(pid_t pid)
+{
+	pid_t *tids;
+	bool is = false;
+	ssize_t n = process_threads(pid, &tids);
+	assert_true(n > 0);
+	for (ssize_t i = 0; i < n; i++)
+		is |= tids[i] != pid && has_sigtrap(tids[i], "SigBlk");
+	free(tids);
+	return is;
+}
+
+/* Whether it has the mapping of the engine's handler: executable, without a file. */
+static bool has_page(pid_t pid)
+{
+	struct maps maps;
+	bool has = false;
+	assert_int_equal(maps_read(pid, &maps, NULL), 0);
+	for (size_t i = 0; i < maps.n; i++)
+		has |= maps.map[i].exec && !*maps.map[i].path;
+	maps_free(&maps);
+	return has;
 }
 
 static bool is_traced(pid_t pid)
@@ -321,12 +372,20 @@ static void comes_and_goes_under_load(void **state)
 		g->consume(g, any_hit, &exits);
 		g->close(g);
 		code_is_as_before(pid);
+		assert_false(is_caught(pid) || has_page(pid));
 		long rounds = shared->rounds;
 		await(&shared->rounds, rounds + 1);
 	}
 	assert_true(exits > times);
 	assert_false(is_traced(pid));
 	end(pid, 0);
+}
+
+static void come_and_go(pid_t pid)
+{
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	g->close(g);
 }
 
 /* SIGKILL ends all of ditrace but its tracing process. */
@@ -716,6 +775,148 @@ static void tracer_is_killed(void **state)
 	end(pid, 0);
 }
 
+/* One that attaches and consumes until it is killed. The sites are of every kind, two of them one
+ * byte apart. */
+static void trace_on(void)
+{
+	const struct probe_site sites[] = {
+	    site((const void *)probed_sum, SITE_ENTRY, 1),
+	    site(probed_jcc, SITE_EXIT, 1),
+	    site(probed_lea, SITE_EXIT, 1),
+	    site(probed_ret, SITE_EXIT, 1),
+	    site(probed_leaf, SITE_ENTRY, 2),
+	    site(probed_leaf + 1, SITE_EXIT, 2),
+	};
+	long exits = 0;
+	struct engine *g = open_engine();
+	shared->tracer = g->tracer;
+	attach_sites(g, shared->ready, sites, sizeof(sites) / sizeof(sites[0]), NULL);
+	for (;;)
+		g->consume(g, any_hit, &exits);
+}
+
+static void kill_both(pid_t user, unsigned way, long within_ns)
+{
+	for (int i = 0; i < PATIENCE_MS && !shared->tracer; i++)
+		sleep_ms(1);
+	pid_t tracer = shared->tracer;
+	assert_true(tracer > 0);
+	nanosleep(&(struct timespec){.tv_nsec = rand() % within_ns}, NULL);
+	if (way < 2)
+		kill(tracer, SIGKILL);
+	if (way)
+		kill(user, SIGKILL);
+	if (way == 3) /* while it leaves */
+		nanosleep(&(struct timespec){.tv_nsec = rand() % 3000000}, NULL);
+	if (way >= 2)
+		kill(tracer, SIGKILL);
+	if (!way)
+		sleep_ms(1);
+	kill(user, SIGKILL);
+	waitpid(user, NULL, 0);
+	for (int k = 0; k < PATIENCE_MS && is_traced(shared->ready); k++)
+		sleep_ms(1);
+}
+
+static void survives_a_killed_tracer(void **state)
+{
+	const unsigned times = getenv("LONG") ? 300 : 60;
+	(void)state;
+	pid_t pid = child(many_threads);
+	while (shared->threads < THREADS)
+		sleep_ms(1);
+	shared->ready = pid;
+	srand(1);
+	for (unsigned i = 0; i < times; i++) {
+		shared->tracer = 0;
+		pid_t user = child(trace_on);
+		kill_both(user, i % 4, i / 4 % 2 ? 30000000 : 3000000);
+		long rounds = shared->rounds;
+		await(&shared->rounds, rounds + 1000);
+		for (int k = 0; k < PATIENCE_MS && !is_code_as_before(pid); k++)
+			sleep_ms(1);
+		code_is_as_before(pid);
+	}
+	come_and_go(pid);
+	assert_false(is_caught(pid));
+	end(pid, 0);
+}
+
+static void blocking_threads(void)
+{
+	sigset_t trap;
+	sigemptyset(&trap);
+	sigaddset(&trap, SIGTRAP);
+	sigprocmask(SIG_BLOCK, &trap, NULL);
+	many_threads();
+}
+
+/* The kernel unblocks SIGTRAP in a thread that hits a breakpoint, and resets the handler. */
+static void threads_that_block_sigtrap(void **state)
+{
+	(void)state;
+	pid_t pid = child(blocking_threads);
+	while (shared->threads < THREADS)
+		sleep_ms(1);
+	shared->ready = pid;
+	pid_t user = child(trace_on);
+	for (int i = 0; i < PATIENCE_MS && is_blocked(pid); i++)
+		sleep_ms(1);
+	for (int i = 0; i < PATIENCE_MS && !is_caught(pid); i++)
+		sleep_ms(1);
+	kill_both(user, 1, 10000000);
+	await(&shared->rounds, shared->rounds + 1000);
+	end(pid, 0);
+}
+
+static void with_own_handler(void)
+{
+	const struct sigaction own = {.sa_handler = count_signal};
+	sigaction(SIGTRAP, &own, NULL);
+	while (!shared->stop) {
+		shared->wrong += probed_sum(1, 2) != 3;
+		raise(SIGTRAP);
+		shared->rounds++;
+	}
+}
+
+static void own_handler_stays(void **state)
+{
+	(void)state;
+	pid_t pid = child(with_own_handler);
+	await(&shared->rounds, 100);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	await(&shared->rounds, shared->rounds + 100);
+	g->close(g);
+	assert_false(has_page(pid));
+	await(&shared->rounds, shared->rounds + 100);
+	end(pid, 0);
+	assert_int_equal(shared->chld, shared->rounds);
+}
+
+/* A SIGTRAP from elsewhere has its default action. */
+static void another_sigtrap_ends_it(void **state)
+{
+	int kinds, status = -1, ms = 0;
+	(void)state;
+	pid_t pid = child(many_threads);
+	await(&shared->rounds, 100);
+	struct engine *g = open_engine();
+	attach(g, pid, probed_ret);
+	assert_true(is_caught(pid));
+	kill(pid, SIGTRAP);
+	long exits = 0;
+	for (kinds = 0; !(kinds & 1 << FOLLOW_EXIT) && ms < PATIENCE_MS; ms++) {
+		g->follow(g, on_news, &kinds);
+		g->consume(g, any_hit, &exits);
+		sleep_ms(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTRAP);
+	g->close(g);
+}
+
 /* The terminal sends these signals to all processes of the job. */
 static void tracer_ignores_the_terminal(void **state)
 {
@@ -791,6 +992,10 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup(is_traced_already, setup),
 	    cmocka_unit_test_setup(foreign_breakpoint, setup),
 	    cmocka_unit_test_setup(tracer_is_killed, setup),
+	    cmocka_unit_test_setup(survives_a_killed_tracer, setup),
+	    cmocka_unit_test_setup(threads_that_block_sigtrap, setup),
+	    cmocka_unit_test_setup(own_handler_stays, setup),
+	    cmocka_unit_test_setup(another_sigtrap_ends_it, setup),
 	    cmocka_unit_test_setup(tracer_ignores_the_terminal, setup),
 	    cmocka_unit_test_setup(stack_grows, setup),
 	};
