@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Says its pid and waits; for each line that it is given it trains two steps, the same each time, between
 the marks of observer.py, and prints the line's first word and the losses. The line "threads N" first starts so many
-threads that wait beside it; "always" is the last one, and is done again and again until SIGTERM."""
+threads that wait beside it, "ops N" so many that run operators; "always" is the last one, and is done again and again
+until SIGTERM."""
 
 import os
 import signal
@@ -25,6 +26,13 @@ def work():
         return [train.train_step(model, optimizer).hex() for _ in range(2)]
 
 
+def run_ops():
+    x = torch.ones(8, 8)
+    while not told:
+        torch.nn.functional.linear(x, x).relu().sum()
+        time.sleep(0.002)
+
+
 def lines():
     for line in sys.stdin:
         yield line.split()
@@ -39,9 +47,10 @@ signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 torch.set_num_threads(1)
 print("pid", os.getpid(), flush=True)
 for name, *number in lines():
-    if name == "threads":
+    if number:
+        beside = run_ops if name == "ops" else threading.Event().wait
         for _ in range(int(*number)):
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
+            threading.Thread(target=beside, daemon=True).start()
     print(name, *work(), flush=True)
 if told:
     print("ended well")
