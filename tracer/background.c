@@ -57,7 +57,7 @@ static int begin(struct trace_loop *l, struct background_opts *o, struct err *e)
 	}
 	/* l has no child yet, so that signals end tracing instead of being passed on to the
 	 * program. */
-	r = start_program(l, &o->session, o->argv, &o->signals, &status, e);
+	r = start_program(l, &o->session, o->argv, &o->caller, &status, e);
 	l->is_child = !r;
 	return r;
 }

@@ -16,7 +16,7 @@ struct background_opts {
 	pid_t pid;		     /* to attach to; 0: start argv */
 	char *const *argv;	     /* NULL-terminated */
 	const char *program_output;  /* file for standard output and error of argv */
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	/* Interventions in `pid`; if any are given, nothing is traced. */
 	struct intervene_opts change;
 };

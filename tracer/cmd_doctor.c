@@ -135,7 +135,7 @@ static bool check_listener(struct checks *c)
 {
 	struct shim_listener *d;
 	struct err e = {0};
-	if (shim_listener_open(0, &d, &e)) {
+	if (shim_listener_open(0, NULL, &d, &e)) {
 		checks_add(c, CHECK_WARN, e.what, e.hint);
 		return false;
 	}

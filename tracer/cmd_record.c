@@ -48,11 +48,11 @@ static int open_all(struct record *r, struct err *e)
 	return code ? code : trace_writer_open(r->output, &r->to.writer, e);
 }
 
-static int record_start(struct record *r, char *const argv[], const struct spawn_signals *signals,
+static int record_start(struct record *r, char *const argv[], const struct spawn_caller *caller,
 			int *status, struct err *e)
 {
 	struct spawn spawn;
-	int code = spawn_prepare(argv, signals, 0, &spawn, e);
+	int code = spawn_prepare(argv, caller, 0, &spawn, e);
 	if (code)
 		return code;
 	code = sampler_add_child(r->sampler, spawn.pid, e);
@@ -124,13 +124,13 @@ static int finish(struct record *r, struct err *e)
 	return 0;
 }
 
-static int record(struct record *r, char *const argv[], const struct spawn_signals *signals)
+static int record(struct record *r, char *const argv[], const struct spawn_caller *caller)
 {
 	struct err e = {0};
 	int status = EXIT_FAILED, code = open_all(r, &e);
 	if (!code)
 		code = r->watch.pid ? record_attach(r, &e)
-				    : record_start(r, argv, signals, &status, &e);
+				    : record_start(r, argv, caller, &status, &e);
 	bool started = !code;
 	if (started) {
 		describe(r);
@@ -175,7 +175,7 @@ int cmd_record(int argc, char **argv)
 	    .max_operands = -1,
 	};
 	struct err e = {0};
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
@@ -190,7 +190,7 @@ int cmd_record(int argc, char **argv)
 		err_print(&e);
 		return EXIT_USAGE;
 	}
-	spawn_signals_save(&signals);
+	spawn_caller_save(&caller);
 	signal(SIGCHLD, SIG_DFL); /* if the caller ignores SIGCHLD, the exit status would be lost */
-	return record(&r, &argv[first], &signals);
+	return record(&r, &argv[first], &caller);
 }

@@ -30,17 +30,40 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 	return failed && !status ? EXIT_FAILED : status;
 }
 
+static int run(struct session_opts *o, struct intervene_opts *change, char **argv,
+	       const struct spawn_caller *caller)
+{
+	struct err e = {0};
+	struct trace_loop l = {.is_child = true};
+	int status;
+	if (intervene_run_wanted(change, o))
+		return intervene_run(change, o, argv, caller);
+	int r = start_program(&l, o, argv, caller, &status, &e);
+	if (r) {
+		err_print(&e);
+		trace_samples_finish(l.samples);
+		session_close(l.session);
+		follow_free(l.follow);
+		return status;
+	}
+	r = trace_loop_run(&l, &e);
+	return finish(&l, r, &e);
+}
+
 int cmd_run(int argc, char **argv)
 {
 	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
 	struct intervene_opts change = {0};
 	bool eager = false;
+	const char *name = NULL;
 	const struct option_def options[] = {
 	    TRACE_OPTIONS(o),
 	    CAPTURE_OPTIONS(o.capture),
 	    STATS_OPTIONS(o.measure),
 	    INTERVENE_OPTIONS(change),
 	    {0, "eager", OPTION_FLAG, &eager, NULL, "turn torch.compile off in the program", NULL},
+	    {0, "user", OPTION_STRING, &name, "NAME",
+	     "start the program as this user; ditrace itself stays root", NULL},
 	    {0}};
 	const struct command command = {
 	    .name = "run",
@@ -55,26 +78,24 @@ int cmd_run(int argc, char **argv)
 	    .max_operands = -1,
 	};
 	struct err e = {0};
-	struct spawn_signals signals;
-	struct trace_loop l = {.is_child = true};
+	struct spawn_caller caller;
+	struct spawn_user user = {0};
 	int status;
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
 	if (eager) /* torch/_dynamo/eval_frame.py, 2.0 to 2.13 */
 		setenv("TORCHDYNAMO_DISABLE", "1", 1);
-	spawn_signals_save(&signals);
+	spawn_caller_save(&caller);
 	signal(SIGCHLD, SIG_DFL); /* if the caller ignores SIGCHLD, the exit status would be lost */
-	if (intervene_run_wanted(&change, &o))
-		return intervene_run(&change, &o, &argv[first], &signals);
-	int r = start_program(&l, &o, &argv[first], &signals, &status, &e);
-	if (r) {
+	if (name)
+		caller.user = o.user = &user;
+	if (name && spawn_user_find(name, &user, &e)) {
 		err_print(&e);
-		trace_samples_finish(l.samples);
-		session_close(l.session);
-		follow_free(l.follow);
-		return status;
+		status = EXIT_FAILED;
+	} else {
+		status = run(&o, &change, &argv[first], &caller);
 	}
-	r = trace_loop_run(&l, &e);
-	return finish(&l, r, &e);
+	spawn_user_free(&user);
+	return status;
 }

@@ -21,7 +21,7 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
  * trace_loop_run. The caller frees its session and follow even after an error. 0; or -errno with
  * *e, and in *status the exit status of ditrace run. */
 int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],
-		  const struct spawn_signals *signals, int *status, struct err *e);
+		  const struct spawn_caller *caller, int *status, struct err *e);
 
 /* intervene_run.c: run and attach with interventions; nothing is traced in this case. */
 
@@ -33,7 +33,7 @@ bool intervene_run_wanted(struct intervene_opts *change, const struct session_op
  * `change` are refused; its op lists serve as function lists. Returns the exit status of the
  * command. */
 int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
-		  const struct spawn_signals *signals);
+		  const struct spawn_caller *caller);
 
 /* The same for the running process `pid`. Returns on a signal, after o->for_ns, or when the process
  * exits; the process runs on. `wait`: wait until it has loaded libtorch. Returns EXIT_GOOD or

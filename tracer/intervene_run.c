@@ -75,13 +75,13 @@ static int check(const struct intervene_opts *change, const struct session_opts 
 }
 
 /* Run the command until it exits. Returns its exit status. */
-static int see_through(struct intervene *v, char **argv, const struct spawn_signals *signals,
+static int see_through(struct intervene *v, char **argv, const struct spawn_caller *caller,
 		       struct err *e)
 {
 	enum { LOOK_MS = 20 };
 	struct trace_loop l = {.is_child = true};
 	struct spawn child;
-	if (spawn_prepare(argv, signals, 0, &child, e))
+	if (spawn_prepare(argv, caller, 0, &child, e))
 		return EXIT_FAILED;
 	l.pid = child.pid;
 	trace_loop_signals(&l);
@@ -154,14 +154,14 @@ bool intervene_run_wanted(struct intervene_opts *change, const struct session_op
 }
 
 int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
-		  const struct spawn_signals *signals)
+		  const struct spawn_caller *caller)
 {
 	struct err e = {0};
 	struct intervene_rules rules = {0};
 	struct intervene *v = NULL;
 	int status = EXIT_FAILED;
-	if (!prepare(change, o, &rules, &e) && !intervene_open(&rules, &v, &e))
-		status = see_through(v, argv, signals, &e);
+	if (!prepare(change, o, &rules, &e) && !intervene_open(&rules, o->user, &v, &e))
+		status = see_through(v, argv, caller, &e);
 	return end(v, &rules, &e, status);
 }
 

@@ -78,7 +78,7 @@ static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 }
 
 int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],
-		  const struct spawn_signals *signals, int *status, struct err *e)
+		  const struct spawn_caller *caller, int *status, struct err *e)
 {
 	struct spawn child;
 	*status = EXIT_FAILED;
@@ -86,7 +86,7 @@ int start_program(struct trace_loop *l, const struct session_opts *o, char *cons
 	if (r)
 		return r;
 	trace_loop_note(l);
-	r = spawn_prepare(argv, signals, session_tracer(l->session), &child, e);
+	r = spawn_prepare(argv, caller, session_tracer(l->session), &child, e);
 	if (r)
 		return r;
 	r = trace_samples_open(o->sample, l->session, &l->samples, e);

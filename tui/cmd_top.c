@@ -129,7 +129,7 @@ int cmd_top(int argc, char **argv)
 	struct err e = {0};
 	int status;
 	s->depth = SESSION_ALL_LEVELS;
-	spawn_signals_save(&o.live.background.signals);
+	spawn_caller_save(&o.live.background.caller);
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;

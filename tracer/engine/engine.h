@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "symbolizer/plan/plan.h"
 #include "tracer/proc/follow.h"
+#include "tracer/proc/spawn_user.h"
 
 /* Probe sites of one file. `path` must be reachable from ditrace's mount namespace (through
  * /proc/PID/root for a process in another one). Not owned. */
@@ -113,6 +114,7 @@ struct engine_wanted {
 	uint32_t nplans; /* the most plan entries that will be set */
 	interesting_fn *interesting;
 	pid_t pid; /* the running process to trace; 0: one that will be started */
+	const struct spawn_user *user; /* of that one; NULL: this process's */
 };
 
 /* The engine shim: a library inside the traced processes that records what PyTorch reports to its

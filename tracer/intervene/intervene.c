@@ -59,7 +59,8 @@ static int open_control(struct intervene *v, struct err *e)
 	return err_set(e, -errno, "no memory to share: %s", strerror(errno));
 }
 
-static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene **out, struct err *e)
+static int open_for(struct intervene_rules *rules, pid_t pid, const struct spawn_user *user,
+		    struct intervene **out, struct err *e)
 {
 	struct intervene *v = calloc(1, sizeof(*v));
 	if (!v)
@@ -69,7 +70,7 @@ static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene *
 	v->save.files =
 	    (struct capture_files){.root = rules->folder, .max_bytes = rules->max_bytes};
 	int r = open_control(v, e);
-	r = r ? r : shim_listener_open(pid, &v->listener, e);
+	r = r ? r : shim_listener_open(pid, user, &v->listener, e);
 	if (!r)
 		r = pid ? injector_enter(pid, INJECTOR_MODES, v->listener, e)
 			: shim_listener_environment(v->listener, MODES_SOCKET, e);
@@ -80,14 +81,15 @@ static int open_for(struct intervene_rules *rules, pid_t pid, struct intervene *
 	return r;
 }
 
-int intervene_open(struct intervene_rules *rules, struct intervene **out, struct err *e)
+int intervene_open(struct intervene_rules *rules, const struct spawn_user *user,
+		   struct intervene **out, struct err *e)
 {
-	return open_for(rules, 0, out, e);
+	return open_for(rules, 0, user, out, e);
 }
 
 int intervene_enter(struct intervene_rules *rules, pid_t pid, struct intervene **out, struct err *e)
 {
-	return open_for(rules, pid, out, e);
+	return open_for(rules, pid, NULL, out, e);
 }
 
 /* Send the descriptors of the memory for tensors and of struct modes_control, with the first byte
@@ -120,8 +122,9 @@ static void greet(struct intervene *v)
 	socklen_t len = sizeof(who);
 	int sock = accept4(v->listener->sock, NULL, NULL, SOCK_CLOEXEC);
 	struct peer *p = sock < 0 || v->npeers == PEERS ? NULL : calloc(1, sizeof(*p));
-	bool own = p && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
-		   (who.uid == geteuid() || (v->entered && !geteuid()));
+	bool own =
+	    p && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+	    (who.uid == geteuid() || who.uid == v->listener->user || (v->entered && !geteuid()));
 	if (!own) {
 		free(p);
 		if (sock >= 0)

@@ -9,12 +9,15 @@
 
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/intervene/intervene_rules.h"
+#include "tracer/proc/spawn_user.h"
 
 struct intervene;
 
-/* Write the library's file, listen, and set the environment of what this process starts. `rules`
- * must outlive *out; orders of ditrace ctl change them. 0 and *out, or -errno with *e. */
-int intervene_open(struct intervene_rules *rules, struct intervene **out, struct err *e);
+/* Write the library's file, listen, and set the environment of what this process starts, as `user`
+ * (NULL: its own). `rules` must outlive *out; orders of ditrace ctl change them. 0 and *out, or
+ * -errno with *e. */
+int intervene_open(struct intervene_rules *rules, const struct spawn_user *user,
+		   struct intervene **out, struct err *e);
 
 /* The same for a running process that has a libtorch: the library is injected (injector.h). */
 int intervene_enter(struct intervene_rules *rules, pid_t pid, struct intervene **out,

@@ -12,9 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void spawn_signals_save(struct spawn_signals *s)
+void spawn_caller_save(struct spawn_caller *s)
 {
 	struct sigaction a;
+	*s = (struct spawn_caller){0};
 	sigprocmask(SIG_SETMASK, NULL, &s->mask);
 	sigemptyset(&s->ignored);
 	for (int i = 1; i < NSIG; i++)
@@ -22,7 +23,7 @@ void spawn_signals_save(struct spawn_signals *s)
 			sigaddset(&s->ignored, i);
 }
 
-static void restore_signals(const struct spawn_signals *s)
+static void restore_signals(const struct spawn_caller *s)
 {
 	for (int i = 1; i < NSIG; i++) {
 		struct sigaction a = {.sa_handler =
@@ -42,12 +43,33 @@ static ssize_t read_retry(int fd, void *buf, size_t n)
 	return r;
 }
 
+/* What went wrong in the child. */
+struct failure {
+	int code; /* errno */
+	bool of_user;
+};
+
+static void run_as(char *const argv[], const struct spawn_caller *c, char **environment,
+		   struct failure *f)
+{
+	if (c->user) {
+		f->code = -spawn_user_become(c->user);
+		f->of_user = f->code;
+		environ = environment;
+	}
+	if (f->code)
+		return;
+	restore_signals(c);
+	execvp(argv[0], argv);
+	f->code = errno;
+}
+
 /* After fork only async-signal-safe calls are allowed. */
-static void run_child(char *const argv[], const struct spawn_signals *s, pid_t tracer, int gate,
-		      int report)
+static void run_child(char *const argv[], const struct spawn_caller *c, char **environment,
+		      pid_t tracer, int gate, int report)
 {
 	char go;
-	int code;
+	struct failure f = {0};
 	if (tracer) {
 		prctl(PR_SET_PTRACER, tracer); /* fails without Yama, harmlessly */
 		if (write(gate, "", 1) != 1)
@@ -55,10 +77,8 @@ static void run_child(char *const argv[], const struct spawn_signals *s, pid_t t
 	}
 	if (read_retry(gate, &go, 1) != 1)
 		_exit(126);
-	restore_signals(s);
-	execvp(argv[0], argv);
-	code = errno;
-	if (write(report, &code, sizeof(code)) != sizeof(code))
+	run_as(argv, c, environment, &f);
+	if (write(report, &f, sizeof(f)) != sizeof(f))
 		_exit(126);
 	_exit(127);
 }
@@ -70,20 +90,24 @@ static void close_end(int *fd)
 	*fd = -1;
 }
 
-int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t tracer,
-		  struct spawn *out, struct err *e)
+int spawn_prepare(char *const argv[], const struct spawn_caller *c, pid_t tracer, struct spawn *out,
+		  struct err *e)
 {
 	int gate[2] = {-1, -1}, report[2] = {-1, -1}, code;
-	char ready;
-	*out = (struct spawn){.pid = -1, .gate = -1, .report = -1};
+	char ready, **environment = c->user ? spawn_user_environment(c->user) : NULL;
+	*out = (struct spawn){
+	    .pid = -1, .gate = -1, .report = -1, .user = c->user ? c->user->name : NULL};
+	if (c->user && !environment)
+		return err_set(e, -ENOMEM, "no memory");
 	/* A socket: writing to a pipe whose reader was killed would raise SIGPIPE. */
 	if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) &&
 	    !pipe2(report, O_CLOEXEC) && (out->pid = fork()) >= 0) {
 		if (!out->pid) {
 			close(gate[1]);
 			close(report[0]);
-			run_child(argv, s, tracer, gate[0], report[1]);
+			run_child(argv, c, environment, tracer, gate[0], report[1]);
 		}
+		free(environment);
 		out->gate = gate[1];
 		out->report = report[0];
 		close(gate[0]);
@@ -93,6 +117,7 @@ int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t trace
 		return 0;
 	}
 	code = -errno;
+	free(environment);
 	for (int i = 0; i < 2; i++) {
 		close_end(&gate[i]);
 		close_end(&report[i]);
@@ -132,28 +157,44 @@ static bool is_nowhere(const char *name)
 	return true;
 }
 
-int spawn_release(struct spawn *p, char *const argv[], struct err *e)
+static int no_rights(const struct spawn *p, int code, struct err *e)
 {
-	int code = 0;
-	if (send(p->gate, "", 1, MSG_NOSIGNAL) != 1)
-		code = errno;
-	close_end(&p->gate);
-	if (!code && read_retry(p->report, &code, sizeof(code)) != sizeof(code))
-		code = 0; /* closed by exec: success */
-	close_end(&p->report);
-	if (!code)
-		return 0;
-	reap(p);
-	if (code == EACCES && is_nowhere(argv[0]))
+	err_set(e, -code, "cannot become user %s: %s", p->user, strerror(code));
+	return err_hint(e, "that takes CAP_SETUID and CAP_SETGID, which root lacks in some "
+			   "containers, and a user ID that is mapped there");
+}
+
+static int no_program(const struct spawn *p, int code, const char *name, struct err *e)
+{
+	if (code == EACCES && is_nowhere(name))
 		code = ENOENT;
-	err_set(e, -code, "cannot run %s: %s", argv[0], strerror(code));
+	err_set(e, -code, "cannot run %s%s%s: %s", name, p->user ? " as user " : "",
+		p->user ? p->user : "", strerror(code));
 	if (code == ENOENT)
 		err_hint(e, "check the name and PATH, as in: ditrace run -- python3 train.py");
+	else if (code == EACCES && p->user)
+		err_hint(e,
+			 "that user must be able to execute it and to pass all folders above it");
 	else if (code == EACCES)
 		err_hint(e,
 			 "make it executable, or name the interpreter: ditrace run -- python3 %s",
-			 argv[0]);
+			 name);
 	return -code;
+}
+
+int spawn_release(struct spawn *p, char *const argv[], struct err *e)
+{
+	struct failure f = {0};
+	if (send(p->gate, "", 1, MSG_NOSIGNAL) != 1)
+		f.code = errno;
+	close_end(&p->gate);
+	if (!f.code && read_retry(p->report, &f, sizeof(f)) != sizeof(f))
+		f.code = 0; /* closed by exec: success */
+	close_end(&p->report);
+	if (!f.code)
+		return 0;
+	reap(p);
+	return f.of_user ? no_rights(p, f.code, e) : no_program(p, f.code, argv[0], e);
 }
 
 pid_t spawn_part(int sig)

@@ -8,28 +8,32 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "tracer/proc/spawn_user.h"
 
-/* The signal state that a command inherits from ditrace's caller, not from ditrace. */
-struct spawn_signals {
+/* What a command inherits from ditrace's caller, not from ditrace. */
+struct spawn_caller {
 	sigset_t mask;
 	sigset_t ignored;
+	const struct spawn_user *user; /* whose rights it gets; NULL: ditrace's */
 };
 
-/* Save the signal mask and the set of ignored signals; call it before changing either. */
-void spawn_signals_save(struct spawn_signals *s);
+/* Save the signal mask and the set of ignored signals, with no user; call it before changing
+ * either. */
+void spawn_caller_save(struct spawn_caller *s);
 
 struct spawn {
 	pid_t pid;
 	int gate, report; /* descriptors to the child; -1 when closed */
+	const char *user; /* the name of spawn_caller's; NULL: none */
 };
 
 /* Fork a child that will exec argv[0] (searched in PATH; argv is NULL-terminated) once
- * spawn_release is called, with the signals of `s` and the current environment and standard
- * streams. If ditrace dies before that, the child exits; afterwards the command runs on. All other
- * descriptors of ditrace must be close-on-exec. `tracer`: a process that the child allows to trace
- * it under Yama (ptrace(2), ptrace_scope 1); 0: none. 0, or -errno with *e. */
-int spawn_prepare(char *const argv[], const struct spawn_signals *s, pid_t tracer,
-		  struct spawn *out, struct err *e);
+ * spawn_release is called, with what `c` has, the current environment and the standard streams. If
+ * ditrace dies before that, the child exits; afterwards the command runs on. All other descriptors
+ * of ditrace must be close-on-exec. `tracer`: a process that the child allows to trace it under
+ * Yama (ptrace(2), ptrace_scope 1); 0: none. 0, or -errno with *e. */
+int spawn_prepare(char *const argv[], const struct spawn_caller *c, pid_t tracer, struct spawn *out,
+		  struct err *e);
 
 /* Let the child exec, and wait for it. 0; on failure -errno with *e, and the child has been reaped.
  */

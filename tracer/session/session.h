@@ -14,6 +14,7 @@
 #include "tracer/capture/capture.h"
 #include "tracer/capture/tensor_stats.h"
 #include "tracer/proc/follow.h"
+#include "tracer/proc/spawn_user.h"
 
 /* The ops of the libtorch that a process has mapped. */
 
@@ -37,9 +38,10 @@ struct session_opts {
 	bool quiet;		   /* no summary at the end */
 	struct capture_opts capture;
 	struct stats_opts measure;
-	pid_t pid;    /* the process that will be added first; 0: unknown */
-	pid_t attach; /* the running process to trace; 0: it will be started */
-	int engine;   /* enum engine_choice (tracer/engine/engine.h) */
+	pid_t pid;		       /* the process that will be added first; 0: unknown */
+	pid_t attach;		       /* the running process to trace; 0: it will be started */
+	int engine;		       /* enum engine_choice (tracer/engine/engine.h) */
+	const struct spawn_user *user; /* of the program that will be started; NULL: ditrace's */
 };
 
 struct session;

@@ -148,6 +148,7 @@ static int open_engine(struct session *s, struct err *e)
 	    .nplans = PLANS_MAX,
 	    .interesting = session_is_complete,
 	    .pid = s->o->attach,
+	    .user = s->o->user,
 	};
 	int r = s->stops && !shim_stops(s) ? open_stopping(s, e)
 					   : engine_open(&wanted, &s->engine, &s->engine_note, e);

@@ -55,7 +55,7 @@ static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struc
 	if (!i)
 		return err_set(e, -ENOMEM, "no memory");
 	m->target = 0;
-	int r = shim_listener_open(pid, &d, e);
+	int r = shim_listener_open(pid, NULL, &d, e);
 	r = r ? r : injector_enter(pid, INJECTOR_RECORDS, d, e);
 	if (r) {
 		shim_listener_close(d);
@@ -284,9 +284,9 @@ static void engine_close(struct engine *g)
 }
 
 /* For processes that this one will start. */
-static int prepare(struct engine_shim *m, struct err *e)
+static int prepare(struct engine_shim *m, const struct spawn_user *user, struct err *e)
 {
-	int r = shim_listener_open(0, &m->listeners, e);
+	int r = shim_listener_open(0, user, &m->listeners, e);
 	return r ? r : shim_listener_environment(m->listeners, SHIM_SOCKET, e);
 }
 
@@ -318,7 +318,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	struct inside *i;
 	int r = m->plans && m->engine.wake >= 0 ? 0 : err_set(e, -ENOMEM, "no memory");
 	if (!r && !w->pid)
-		r = prepare(m, e);
+		r = prepare(m, w->user, e);
 	else if (!r && w->interesting(w->pid))
 		r = bring_in(m, w->pid, &i, e);
 	else if (!r)

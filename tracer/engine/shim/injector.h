@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "tracer/engine/shim/shim_share.h"
+#include "tracer/proc/spawn_user.h"
 
 /* The listener: a private directory with the socket to connect to and, for a running process, the
  * library's file, reachable in the process's own mount namespace and by its user. Programs that are
@@ -19,15 +20,16 @@ struct shim_listener {
 	struct shim_listener *next;
 	int parent, dir, sock; /* descriptors; sock is non-blocking */
 	char name[32];	       /* of the directory */
-	uid_t user;	       /* for a running process: whose directory it is */
+	uid_t user;	       /* of the process; a running one's directory is his */
 	/* Paths as the process sees them. */
 	char library[PATH_MAX], socket[SHIM_PATH];
 };
 
-/* Make one for process `pid`; 0: for those that this process will start. 0 and *out, or -errno with
- * *e: the process's files cannot be reached, or there is no directory that allows executable files
- * and where only root and the process's user can write. */
-int shim_listener_open(pid_t pid, struct shim_listener **out, struct err *e);
+/* Make one for process `pid`; 0: for those that this process will start, as `user` (NULL: its own).
+ * 0 and *out, or -errno with *e: the process's files cannot be reached, or there is no directory
+ * that allows executable files and where only root and the process's user can write. */
+int shim_listener_open(pid_t pid, const struct spawn_user *user, struct shim_listener **out,
+		       struct err *e);
 
 /* Set LD_PRELOAD in this process's environment for what it starts, and `variable` to the socket's
  * path. 0 or -errno with *e. */

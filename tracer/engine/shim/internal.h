@@ -107,8 +107,8 @@ int shim_home_write(int dir, const char *name);
 
 /* The folder that has this build's library, which stays there: its descriptor (O_PATH), and its
  * path; or -errno with *e. For root it is in /var/lib, else, and where that cannot be, in
- * $XDG_CACHE_HOME or $HOME/.cache. */
-int shim_home(char path[PATH_MAX], struct err *e);
+ * $XDG_CACHE_HOME or $HOME/.cache; with `for_other`, which is root's, in /var/lib alone. */
+int shim_home(char path[PATH_MAX], bool for_other, struct err *e);
 
 /* shim_listener.c: whether a process of `user` cannot be given a library below this folder: why, as
  * above; NULL: it can. In the last one (`is_last`) the user must be able to make folders, and

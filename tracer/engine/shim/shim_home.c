@@ -193,14 +193,14 @@ static int fit(int dir, const char *path, struct shim_home_why *why)
 	return -EACCES;
 }
 
-int shim_home(char path[PATH_MAX], struct err *e)
+int shim_home(char path[PATH_MAX], bool for_other, struct err *e)
 {
 	const struct {
 		const char *base, *sub;
 	} places[] = {
 	    {geteuid() ? NULL : "/var/lib", NULL},
-	    {getenv("XDG_CACHE_HOME"), NULL},
-	    {getenv("HOME"), ".cache"},
+	    {for_other ? NULL : getenv("XDG_CACHE_HOME"), NULL},
+	    {for_other ? NULL : getenv("HOME"), ".cache"},
 	};
 	struct shim_home_why why = {0};
 	int r = -ENOENT;
@@ -214,6 +214,10 @@ int shim_home(char path[PATH_MAX], struct err *e)
 	}
 	err_set(e, r, "no folder for the library that goes into the program: %s",
 		*why.text ? why.text : "neither HOME nor XDG_CACHE_HOME is set");
+	if (for_other)
+		return err_hint(e, "make /var/lib one in which and above which only root can "
+				   "write, not mounted noexec; or trace with --engine bpf or "
+				   "ptrace");
 	return err_hint(e, "set XDG_CACHE_HOME to a folder of yours, not mounted noexec, in which "
 			   "and above which only you and root can write; or trace with --engine "
 			   "ptrace");

@@ -86,16 +86,66 @@ static void clear(struct shim_listener *d)
 	d->dir = d->parent = d->sock = -1;
 }
 
+/* The user a process acts as, with whose rights its directory is made. */
+struct target_user {
+	uid_t uid, root; /* `root`: that of its user namespace, as seen from here */
+	gid_t gid;
+};
+
+/* As root, make what follows as that user, or (NULL) as root again. False: it is not possible. */
+static bool act_as(const struct target_user *u)
+{
+	uid_t uid = u ? u->uid : 0;
+	if (geteuid())
+		return true;
+	setfsgid(u ? u->gid : getegid());
+	setfsuid(uid);
+	return (uid_t)setfsuid((uid_t)-1) == uid;
+}
+
+/* Let the program's user connect, and nobody else; he cannot put another socket in its place. */
+static int give_socket(const struct shim_listener *d)
+{
+	if (fchmodat(d->dir, SOCKET, 0600, 0) ||
+	    fchownat(d->dir, SOCKET, d->user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) ||
+	    fchmod(d->dir, 0711))
+		return -errno;
+	return 0;
+}
+
+/* Whether that user can read the library; without it his program would run on untraced. */
+static int check_library(const struct shim_listener *d, const struct spawn_user *user,
+			 struct err *e)
+{
+	const struct target_user u = {.uid = user->uid, .gid = user->gid};
+	int fd = -1, code = EPERM;
+	if (act_as(&u)) {
+		fd = open(d->library, O_RDONLY | O_CLOEXEC);
+		code = errno;
+	}
+	act_as(NULL);
+	if (fd >= 0) {
+		close(fd);
+		return 0;
+	}
+	err_set(e, -code, "user %s cannot read the library that goes into the program, %s: %s",
+		user->name, d->library, strerror(code));
+	return err_hint(e, "let everybody pass the folders above it (chmod o+x), or trace with "
+			   "--engine bpf or ptrace");
+}
+
 /* Nothing is loaded from where the socket is, so that may vanish. */
-static int open_for_started(struct shim_listener *d, struct err *e)
+static int open_for_started(struct shim_listener *d, const struct spawn_user *user, struct err *e)
 {
 	char run[32], place[PATH_MAX];
-	const char *places[] = {getenv("XDG_RUNTIME_DIR"), run, d->library};
+	const bool for_other = user && user->uid != geteuid();
+	const char *places[] = {for_other ? NULL : getenv("XDG_RUNTIME_DIR"), run, d->library};
 	struct shim_home_why why = {0};
-	int home = shim_home(d->library, e), r = -ENOENT;
+	int home = shim_home(d->library, for_other, e), r = -ENOENT;
 	if (home < 0)
 		return home;
 	close(home);
+	d->user = for_other ? user->uid : geteuid();
 	snprintf(run, sizeof(run), geteuid() ? "/run/user/%u" : "/run", geteuid());
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r; i++) {
 		if (!places[i])
@@ -103,6 +153,7 @@ static int open_for_started(struct shim_listener *d, struct err *e)
 		snprintf(place, sizeof(place), "%s", places[i]);
 		d->parent = shim_home_open(place, &why);
 		r = d->parent < 0 ? d->parent : listen_in(d, place, geteuid());
+		r = r || !for_other ? r : give_socket(d);
 		if (r && d->parent >= 0)
 			shim_home_refuse(&why, place, r);
 		if (r)
@@ -115,14 +166,8 @@ static int open_for_started(struct shim_listener *d, struct err *e)
 	}
 	size_t n = strlen(d->library);
 	snprintf(d->library + n, sizeof(d->library) - n, "/" SHIM_LIBRARY);
-	return 0;
+	return for_other ? check_library(d, user, e) : 0;
 }
-
-/* The user a process acts as, with whose rights its directory is made. */
-struct target_user {
-	uid_t uid, root; /* `root`: that of its user namespace, as seen from here */
-	gid_t gid;
-};
 
 /* 0; -ESRCH; -EPERM with *e for a process of two users: one could give the other a library. */
 static int target_user_read(pid_t pid, struct target_user *out, struct err *e)
@@ -141,17 +186,6 @@ static int target_user_read(pid_t pid, struct target_user *out, struct err *e)
 	    sscanf(text, " %u %u", &inside, &outside) == 2 && !inside)
 		out->root = outside;
 	return 0;
-}
-
-/* As root, make what follows as that user, or (NULL) as root again. False: it is not possible. */
-static bool act_as(const struct target_user *u)
-{
-	uid_t uid = u ? u->uid : 0;
-	if (geteuid())
-		return true;
-	setfsgid(u ? u->gid : getegid());
-	setfsuid(uid);
-	return (uid_t)setfsuid((uid_t)-1) == uid;
 }
 
 const char *shim_place_doubt(const struct stat *st, uid_t user, uid_t root, bool is_last)
@@ -266,13 +300,14 @@ static int open_for_running(struct shim_listener *d, pid_t pid, struct err *e)
 			   "ptrace");
 }
 
-int shim_listener_open(pid_t pid, struct shim_listener **out, struct err *e)
+int shim_listener_open(pid_t pid, const struct spawn_user *user, struct shim_listener **out,
+		       struct err *e)
 {
 	struct shim_listener *d = calloc(1, sizeof(*d));
 	if (!d)
 		return err_set(e, -ENOMEM, "no memory");
 	d->dir = d->parent = d->sock = -1;
-	int r = pid ? open_for_running(d, pid, e) : open_for_started(d, e);
+	int r = pid ? open_for_running(d, pid, e) : open_for_started(d, user, e);
 	if (r)
 		shim_listener_close(d);
 	else

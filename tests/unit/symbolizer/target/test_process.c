@@ -183,11 +183,11 @@ static void test_cmdline(void **state)
 
 static int run(const char *const argv[], struct err *e)
 {
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn s;
 	int status;
-	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &s, e), 0);
+	spawn_caller_save(&caller);
+	assert_int_equal(spawn_prepare((char *const *)argv, &caller, 0, &s, e), 0);
 	pid_t pid = s.pid;
 	int r = spawn_release(&s, (char *const *)argv, e);
 	if (r)
@@ -236,7 +236,7 @@ static void test_spawn_signals(void **state)
 	    "test $(awk '/^SigBlk/ { print $2 }' /proc/self/status) = $2";
 	char ignored[17], blocked[17];
 	char *const argv[] = {"sh", "-c", (char *)script, "sh", ignored, blocked, NULL};
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn s;
 	sigset_t usr2, old;
 	int status;
@@ -245,13 +245,13 @@ static void test_spawn_signals(void **state)
 	sigprocmask(SIG_SETMASK, &usr2, &old);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGUSR1, SIG_IGN);
-	spawn_signals_save(&signals);
+	spawn_caller_save(&caller);
 	signal_mask("SigIgn", ignored);
 	signal_mask("SigBlk", blocked);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGUSR1, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
-	assert_int_equal(spawn_prepare(argv, &signals, 0, &s, NULL), 0);
+	assert_int_equal(spawn_prepare(argv, &caller, 0, &s, NULL), 0);
 	pid_t pid = s.pid;
 	assert_int_equal(spawn_release(&s, argv, NULL), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -269,10 +269,10 @@ static void test_spawn_gate(void **state)
 	close(fd);
 	snprintf(script, sizeof(script), "echo ran > %s", file);
 	const char *const argv[] = {"sh", "-c", script, NULL};
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn s;
-	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &s, NULL), 0);
+	spawn_caller_save(&caller);
+	assert_int_equal(spawn_prepare((char *const *)argv, &caller, 0, &s, NULL), 0);
 	pid_t pid = s.pid;
 	assert_true(process_alive(pid));
 	spawn_cancel(&s);
@@ -289,11 +289,11 @@ static void test_spawn_killed(void **state)
 {
 	(void)state;
 	const char *const argv[] = {"true", NULL};
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn s;
 	siginfo_t info;
-	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &s, NULL), 0);
+	spawn_caller_save(&caller);
+	assert_int_equal(spawn_prepare((char *const *)argv, &caller, 0, &s, NULL), 0);
 	kill(s.pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)s.pid, &info, WEXITED | WNOWAIT), 0);
 	assert_true(spawn_release(&s, (char *const *)argv, NULL) < 0);

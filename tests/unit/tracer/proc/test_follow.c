@@ -84,14 +84,14 @@ static void test_command(void **state)
 	(void)state;
 	struct follow *f = fresh();
 	struct seen *s = calloc(1, sizeof(*s));
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn p;
 	struct err e = {0};
 	/* Two descendants: one that execs, one that does not. */
 	static const char *const argv[] = {"sh", "-c", "(env true; :); (:); exec env sleep 0",
 					   NULL};
-	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &p, &e), 0);
+	spawn_caller_save(&caller);
+	assert_int_equal(spawn_prepare((char *const *)argv, &caller, 0, &p, &e), 0);
 	pid_t pid = p.pid;
 	assert_int_equal(follow_add_child(f, pid, &e), 0);
 	assert_int_equal(follow_read(f, note, s), 0);
@@ -125,11 +125,11 @@ static void test_failed_command(void **state)
 	(void)state;
 	struct follow *f = fresh();
 	struct seen *s = calloc(1, sizeof(*s));
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn p;
 	static const char *const argv[] = {"no-such-command-here", NULL};
-	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &p, NULL), 0);
+	spawn_caller_save(&caller);
+	assert_int_equal(spawn_prepare((char *const *)argv, &caller, 0, &p, NULL), 0);
 	pid_t pid = p.pid;
 	assert_int_equal(follow_add_child(f, pid, NULL), 0);
 	assert_int_equal(spawn_release(&p, (char *const *)argv, NULL), -ENOENT);
@@ -403,12 +403,12 @@ static void test_flood(void **state)
 	(void)state;
 	struct follow *f = fresh();
 	struct seen *s = calloc(1, sizeof(*s));
-	struct spawn_signals signals;
+	struct spawn_caller caller;
 	struct spawn p;
 	static const char *const argv[] = {
 	    "sh", "-c", "i=0; while [ $i -lt 400 ]; do env true; i=$((i + 1)); done", NULL};
-	spawn_signals_save(&signals);
-	assert_int_equal(spawn_prepare((char *const *)argv, &signals, 0, &p, NULL), 0);
+	spawn_caller_save(&caller);
+	assert_int_equal(spawn_prepare((char *const *)argv, &caller, 0, &p, NULL), 0);
 	pid_t pid = p.pid;
 	assert_int_equal(follow_add_child(f, pid, NULL), 0);
 	assert_int_equal(spawn_release(&p, (char *const *)argv, NULL), 0);

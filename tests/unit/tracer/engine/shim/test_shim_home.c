@@ -128,7 +128,7 @@ static void test_user(void **state)
 	struct shim_listener *d;
 	struct err e = {0};
 	(void)state;
-	assert_int_equal(shim_listener_open(getpid(), &d, &e), 0);
+	assert_int_equal(shim_listener_open(getpid(), NULL, &d, &e), 0);
 	assert_true(shim_listener_fits(d, getpid()));
 	d->user++;
 	assert_false(shim_listener_fits(d, getpid()));
