@@ -74,11 +74,23 @@ static int check(const struct intervene_opts *change, const struct session_opts 
 	return 0;
 }
 
+/* One round of intervening. */
+static void turn(struct intervene *v, struct trace_loop *l)
+{
+	enum { LOOK_MS = 20 };
+	if (trace_loop_halts()) {
+		intervene_set_away(v, true);
+		trace_loop_halt("nothing was changed meanwhile");
+		intervene_set_away(v, false);
+	}
+	intervene_step(v, LOOK_MS);
+	trace_loop_look(l);
+}
+
 /* Run the command until it exits. Returns its exit status. */
 static int see_through(struct intervene *v, char **argv, const struct spawn_caller *caller,
 		       struct err *e)
 {
-	enum { LOOK_MS = 20 };
 	struct trace_loop l = {.is_child = true};
 	struct spawn child;
 	if (spawn_prepare(argv, caller, 0, &child, e))
@@ -88,10 +100,8 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_call
 	int r = spawn_release(&child, argv, e);
 	if (r)
 		return spawn_failure_status(r);
-	while (!l.gone) {
-		intervene_step(v, LOOK_MS);
-		trace_loop_look(&l);
-	}
+	while (!l.gone)
+		turn(v, &l);
 	intervene_finish(v);
 	return trace_loop_wait(&l) ? EXIT_FAILED : spawn_exit_status(l.status);
 }
@@ -112,12 +122,9 @@ static int await_torch(struct trace_loop *l, bool wait, struct err *e)
 /* Intervene until the process exits, a signal arrives or the time is over. */
 static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 {
-	enum { LOOK_MS = 20 };
 	uint64_t until = for_ns ? clock_ns(CLOCK_MONOTONIC) + for_ns : UINT64_MAX;
-	while (!l->gone && !trace_loop_stopped() && clock_ns(CLOCK_MONOTONIC) < until) {
-		intervene_step(v, LOOK_MS);
-		trace_loop_look(l);
-	}
+	while (!l->gone && !trace_loop_stopped() && clock_ns(CLOCK_MONOTONIC) < until)
+		turn(v, l);
 	intervene_leave(v);
 	intervene_finish(v);
 }

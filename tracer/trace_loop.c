@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/freeze.h"
@@ -95,6 +96,7 @@ const char *const trace_phases[] = {"all", "forward", "backward", NULL};
 
 static volatile sig_atomic_t stop;
 static volatile sig_atomic_t child;
+static volatile sig_atomic_t halts;
 
 static void on_signal(int sig)
 {
@@ -104,14 +106,41 @@ static void on_signal(int sig)
 		kill((pid_t)child, sig);
 }
 
+static void on_stop(int sig)
+{
+	(void)sig;
+	halts = 1;
+}
+
 void trace_loop_signals(struct trace_loop *l)
 {
 	struct sigaction a = {.sa_handler = on_signal};
+	const struct sigaction s = {.sa_handler = on_stop};
+	struct sigaction was;
 	child = l->is_child ? l->pid : 0;
 	sigaction(SIGINT, &a, NULL);
 	sigaction(SIGTERM, &a, NULL);
 	sigaction(SIGHUP, &a, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	if (!sigaction(SIGTSTP, NULL, &was) && was.sa_handler != SIG_IGN)
+		sigaction(SIGTSTP, &s, NULL);
+}
+
+bool trace_loop_halts(void)
+{
+	return halts;
+}
+
+/* SIGSTOP, since SIGTSTP does nothing in an orphaned process group. */
+void trace_loop_halt(const char *missed)
+{
+	uint64_t since = clock_ns(CLOCK_MONOTONIC);
+	fflush(NULL);
+	raise(SIGSTOP);
+	halts = 0;
+	fprintf(stderr, "ditrace: goes on after %.1f s in which it was stopped: %s\n",
+		(double)(clock_ns(CLOCK_MONOTONIC) - since) / 1e9, missed);
+	fflush(stderr);
 }
 
 void trace_loop_hurry(void)
@@ -277,6 +306,49 @@ static void print_failure(struct err *e)
 	*e = (struct err){0};
 }
 
+/* One round. 0; 1: a limit is reached; -errno with *e. */
+static int turn(struct trace_loop *l, struct err *e)
+{
+	struct err output = {0};
+	int r = trace_samples_read(l->samples, e);
+	if (r)
+		return r;
+	if (l->follow)
+		read_follow(l);
+	if (session_follows(l->session))
+		session_follow(l->session, on_follow, l);
+	r = session_step(l->session, &output);
+	if (r < 0) {
+		*e = output;
+		return r;
+	}
+	print_failure(&output);
+	print_failure(&l->trouble);
+	return r;
+}
+
+static int some_turns(struct trace_loop *l, struct err *e)
+{
+	enum { TURNS = 8 };
+	int r = 0;
+	for (unsigned i = 0; i < TURNS && !r; i++)
+		r = turn(l, e);
+	return r;
+}
+
+/* What came in between is handled before threads are stopped again: theirs no longer are. */
+static int halt(struct trace_loop *l, struct err *e)
+{
+	session_set_away(l->session, true);
+	int r = some_turns(l, e);
+	if (r)
+		return r;
+	trace_loop_halt("what did not fit into its buffers meanwhile is lost, and counted as such");
+	r = some_turns(l, e);
+	session_set_away(l->session, false);
+	return r;
+}
+
 int trace_loop_run(struct trace_loop *l, struct err *e)
 {
 	struct pollfd fds[] = {
@@ -284,27 +356,13 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	    {.fd = session_wake(l->session), .events = POLLIN},
 	    {.fd = trace_samples_fd(l->samples), .events = POLLIN},
 	};
-	struct err output = {0};
 	int r = 0;
 	trace_loop_hurry(); /* the engine's ring buffer overflows unless it is drained in time */
-	for (unsigned turn = 0; !stop && !l->gone && r == 0; turn++) {
+	for (unsigned n = 0; !stop && !l->gone && r == 0; n++) {
 		poll(fds, 3, 1);
-		r = trace_samples_read(l->samples, e);
-		if (r)
-			return r;
-		if (l->follow)
-			read_follow(l);
-		if (session_follows(l->session))
-			session_follow(l->session, on_follow, l);
-		r = session_step(l->session, &output);
-		if (r < 0) {
-			*e = output;
-			return r;
-		}
-		print_failure(&output);
-		print_failure(&l->trouble);
-		if (turn % 16 == 0)
+		r = halts ? halt(l, e) : turn(l, e);
+		if (n % 16 == 0)
 			trace_loop_look(l);
 	}
-	return 0;
+	return r < 0 ? r : 0;
 }

@@ -256,10 +256,10 @@ struct hit {
 	__u16 proc;	  /* index of the process */
 	__u16 generation; /* generation of the layout the tensors were read with */
 	__u32 tid;	  /* in ditrace's PID namespace */
-	__u32 pad;
-	__u64 ts;  /* CLOCK_MONOTONIC, ns */
-	__u64 seq; /* number of the entry, ascending on each thread */
-	__u64 sp;  /* stack pointer at the entry */
+	__u32 stop;	  /* with HIT_STOPPED of the engine shim: number of the stop; else 0 */
+	__u64 ts;	  /* CLOCK_MONOTONIC, ns */
+	__u64 seq;	  /* number of the entry, ascending on each thread */
+	__u64 sp;	  /* stack pointer at the entry */
 };
 
 enum item_kind {

@@ -106,6 +106,7 @@ static const size_t KEPT_MAX = (size_t)1 << 30;
 struct stats_collector {
 	struct observer observer;
 	const struct when *when;
+	struct engine *engine;
 	struct selections selections;
 	struct stats_calls calls;
 	struct ordinary_keys keys;
@@ -188,6 +189,17 @@ static void look_at(const struct tensor *t, const struct tensor_place *place, vo
 		row->why = why_not(r, refusal);
 }
 
+/* Measure the tensors of one side; not the values that an op may have changed meanwhile. */
+static void measure(struct stats_collector_look *l, const struct op_event *ev, bool results)
+{
+	size_t before = l->call->n;
+	struct engine *g = l->m->engine;
+	event_each_tensor(ev, results, look_at, l);
+	if (g->stood && !g->stood(g))
+		for (size_t i = before; i < l->call->n; i++)
+			l->call->rows[i].why = "ditrace was stopped while it was read";
+}
+
 static void measure_arguments(struct stats_collector *m, struct target *t, struct stats_call *call,
 			      const struct op_event *ev)
 {
@@ -197,7 +209,7 @@ static void measure_arguments(struct stats_collector *m, struct target *t, struc
 	struct stats_collector_look l = {.m = m, .call = call, .src = &live, .keep = m->first_nan};
 	if (l.keep)
 		l.src = &before;
-	event_each_tensor(ev, false, look_at, &l);
+	measure(&l, ev, false);
 	m->kept += call->before.len;
 }
 
@@ -238,7 +250,7 @@ static void collector_on_end(struct observer *o, struct target *t, struct op_eve
 	const struct source live = capture_source(&place);
 	struct stats_collector_look l = {.m = m, .call = call, .src = &live};
 	if (t && ev->end_ns && !ev->thrown)
-		event_each_tensor(ev, true, look_at, &l);
+		measure(&l, ev, true);
 	m->last_stats = (struct event_stats){.rows = call->rows, .n = call->n};
 	ev->stats = &m->last_stats;
 }
@@ -279,6 +291,7 @@ static int collector_begin(struct observer *o, struct engine *g, struct err *e)
 {
 	struct stats_collector *m = (struct stats_collector *)o;
 	(void)e;
+	m->engine = g;
 	if (m->first_nan)
 		first_nan_registers(m->first_nan, registers, g);
 	return 0;

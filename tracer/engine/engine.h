@@ -65,6 +65,14 @@ struct engine {
 	 * Fewer than ENGINE_AT_ONCE means that none are left. Never blocks: call it about every
 	 * millisecond. A thread stopped at a record with HIT_STOPPED resumes when `fn` returns. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
+	/* Whether the thread of the record with HIT_STOPPED that `fn` is being called with has
+	 * stood still until now: while this process is stopped it may be let go, and what was read
+	 * meanwhile is of no use. NULL: always. */
+	bool (*stood)(struct engine *g);
+	/* This process is about to stop itself (`away`), or goes on: until then no thread is
+	 * stopped or waits for it any more, except those whose records consume and follow still
+	 * have to hand over. NULL: none ever does. */
+	void (*set_away)(struct engine *g, bool away);
 	/* Registers, by enum arch_reg (ARCH_REGS of them), of the thread stopped at the record that
 	 * `fn` is being called with. 0 or -errno. NULL: not supported by this engine. */
 	int (*registers)(struct engine *g, pid_t tid, uint64_t *out);

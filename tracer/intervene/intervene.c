@@ -342,6 +342,14 @@ void intervene_step(struct intervene *v, int ms)
 	step(v, ms);
 }
 
+void intervene_set_away(struct intervene *v, bool away)
+{
+	enum { QUIET_MS = 100, STEPS = 1000 };
+	v->control->away = away;
+	for (unsigned i = 0; away && i < STEPS && step(v, QUIET_MS); i++)
+		;
+}
+
 static bool is_in(pid_t pid)
 {
 	struct shim_state s;

@@ -26,6 +26,10 @@ int intervene_enter(struct intervene_rules *rules, pid_t pid, struct intervene *
 /* Have all programs compute unchanged from now on, and wait up to two seconds until they do. */
 void intervene_leave(struct intervene *v);
 
+/* Before this process stops itself (`away`), and when it goes on: programs compute unchanged in
+ * between. The messages of calls that are being changed just then have been handled. */
+void intervene_set_away(struct intervene *v, bool away);
+
 /* Handle messages for `ms` milliseconds, and print what is reported. */
 void intervene_step(struct intervene *v, int ms);
 

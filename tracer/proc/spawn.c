@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,4 +268,13 @@ bool helper_receive(int sock, void *buf, size_t n)
 		at += r > 0 ? (size_t)r : 0;
 	}
 	return true;
+}
+
+bool helper_answer(int sock, pid_t pid, void *buf, size_t n)
+{
+	enum { SOON_MS = 100 };
+	struct pollfd p = {.fd = sock, .events = POLLIN};
+	while (poll(&p, 1, SOON_MS) <= 0)
+		kill(pid, SIGCONT); /* no more than a wake-up for one that is not stopped */
+	return helper_receive(sock, buf, n);
 }

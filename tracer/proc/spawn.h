@@ -67,4 +67,8 @@ void helper_begin(const char *name, int sock);
 bool helper_send(int sock, const void *buf, size_t n);
 bool helper_receive(int sock, void *buf, size_t n);
 
+/* helper_receive from the helper process `pid`, which is continued if somebody has stopped it: a
+ * target may wait until it answers. */
+bool helper_answer(int sock, pid_t pid, void *buf, size_t n);
+
 #endif

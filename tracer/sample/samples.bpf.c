@@ -59,7 +59,7 @@ static __always_inline void begin_record(struct bpf_thread *t)
 	h->proc = 0;
 	h->generation = 0;
 	h->tid = t->tid;
-	h->pad = 0;
+	h->stop = 0;
 	h->ts = bpf_ktime_get_ns();
 	h->seq = 0;
 	h->sp = 0;

@@ -294,6 +294,12 @@ int session_follow(struct session *s, follow_fn *fn, void *arg)
 	return s->engine->follow(s->engine, fn, arg);
 }
 
+void session_set_away(struct session *s, bool away)
+{
+	if (s->engine->set_away)
+		s->engine->set_away(s->engine, away);
+}
+
 unsigned session_total(const struct session *s)
 {
 	return s->total;

@@ -68,6 +68,11 @@ bool session_follows(const struct session *s);
 int session_watch(struct session *s, pid_t pid, struct err *e);
 int session_follow(struct session *s, follow_fn *fn, void *arg);
 
+/* Before this process stops itself (`away`), and when it goes on. No thread is stopped or waits for
+ * it in between, once some rounds of session_follow and session_step have handled those that did.
+ */
+void session_set_away(struct session *s, bool away);
+
 /* Whether process `pid` maps a libtorch. */
 bool session_has_torch(pid_t pid);
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,22 @@ bool answer_is_trusted(int fd, pid_t *peer)
 	if (peer)
 		*peer = who.pid;
 	return !who.uid || who.uid == geteuid();
+}
+
+bool answer_is_stopped(int fd)
+{
+	char path[32], text[512];
+	pid_t peer = 0;
+	if (!answer_is_trusted(fd, &peer) || peer <= 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", peer);
+	int stat = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof(text) - 1);
+	if (stat >= 0)
+		close(stat);
+	text[n < 0 ? 0 : n] = '\0';
+	const char *name_ends = strrchr(text, ')'); /* it may have anything in it */
+	return name_ends && !strncmp(name_ends, ") T", 3);
 }
 
 int answer_dial(const char *path)

@@ -59,12 +59,18 @@ static bool share_map(int memory)
 	return true;
 }
 
-/* This thread has nothing else to do, so ditrace may take any time. */
-static void await_answer(void)
+/* Whether there is one. Where the thread has nothing else to do (`waits`), ditrace may take any
+ * time. */
+static bool await_answer(bool waits)
 {
 	struct pollfd p = {.fd = sock, .events = POLLIN};
-	while (!ditrace_shim_state.go && !poll(&p, 1, SHIM_LOOK_MS))
-		;
+	for (int ms = 0; !ditrace_shim_state.go; ms += SHIM_LOOK_MS) {
+		if (poll(&p, 1, SHIM_LOOK_MS))
+			return true;
+		if (!waits && (ms >= SHIM_PATIENCE_S * 1000 || answer_is_stopped(sock)))
+			break;
+	}
+	return false;
 }
 
 static int connect_to_ditrace(bool waits)
@@ -77,9 +83,7 @@ static int connect_to_ditrace(bool waits)
 		return -errno;
 	answer_is_trusted(sock, &ditrace_shim_state.tracer);
 	if (send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)) {
-		if (waits)
-			await_answer();
-		memory = ditrace_shim_state.go ? -1 : answer_receive(sock);
+		memory = await_answer(waits) ? answer_receive(sock) : -1;
 	}
 	if (memory >= 0)
 		r = share_map(memory) ? 0 : -ENOMEM;

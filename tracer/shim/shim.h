@@ -35,6 +35,9 @@ bool shim_take_forked(void);
 /* Tell ditrace that a thread is stopped for it. Between inside_begin and inside_end. */
 void shim_wake(void);
 
+/* answer_is_stopped of the ditrace that shim_begin was told of. */
+bool shim_is_stopped(void);
+
 /* Have the library leave soon. */
 void shim_go(void);
 
@@ -54,6 +57,10 @@ bool shim_come(const char *socket_path, void *torch);
  * (unix(7), SO_PEERCRED): nobody else is to say what happens here. *peer (NULL allowed): that
  * process's ID, as it is seen here. */
 bool answer_is_trusted(int fd, pid_t *peer);
+
+/* Whether the process at the other end of the socket `fd`, which listened, is stopped (state T of
+ * proc(5)). False also if that is not known: it is in a PID namespace that is not seen here. */
+bool answer_is_stopped(int fd);
 
 /* Connect to the socket at `path`. The descriptor, or -1 with errno; EACCES: it is not trusted.
  * Reads from it time out after SHIM_PATIENCE_S. */

@@ -70,6 +70,11 @@ void shim_wake(void)
 	send(wake_sock, &(const char){SHIM_WAKE}, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+bool shim_is_stopped(void)
+{
+	return answer_is_stopped(wake_sock);
+}
+
 void shim_go(void)
 {
 	ditrace_shim_state.go = 1;

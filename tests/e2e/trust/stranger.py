@@ -13,7 +13,7 @@ s.listen()
 print("listening", flush=True)
 s = s.accept()[0]
 memory = [os.memfd_create("ditrace", os.MFD_ALLOW_SEALING) for _ in range(2)]
-for m, size in zip(memory, (4096, 4)):  # the arena, struct modes_control (shim_share.h)
+for m, size in zip(memory, (4096, 8)):  # the arena, struct modes_control (shim_share.h)
     os.ftruncate(m, size)
     fcntl.fcntl(m, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
 try:

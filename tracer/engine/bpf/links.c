@@ -152,7 +152,7 @@ int links_open(struct links **out)
 static int answer(struct links *l)
 {
 	int32_t r;
-	return helper_receive(l->sock, &r, sizeof(r)) ? r : -ECHILD;
+	return helper_answer(l->sock, l->keeper, &r, sizeof(r)) ? r : -ECHILD;
 }
 
 int links_add(struct links *l, const struct link_wanted *w)
@@ -191,6 +191,7 @@ void links_close(struct links *l)
 	if (!l)
 		return;
 	close(l->sock);
+	kill(l->keeper, SIGCONT); /* somebody may have stopped it */
 	while (waitpid(l->keeper, NULL, 0) < 0 && errno == EINTR)
 		;
 	free(l);

@@ -29,7 +29,7 @@ static __always_inline void start_hit(struct bpf_thread *t, const struct frame *
 	h->proc = (__u16)proc;
 	h->generation = (__u16)gen;
 	h->tid = t->tid;
-	h->pad = 0;
+	h->stop = 0;
 	h->ts = ts;
 	h->seq = f->seq;
 	h->sp = f->sp;

@@ -23,6 +23,7 @@ struct engine_both {
 	size_t copy_room;
 	engine_hit_fn *fn; /* during consume */
 	void *arg;
+	bool away;   /* as set_away has it */
 	bool dead;   /* the tracing process */
 	bool missed; /* a thread that was to stop runs on */
 	bool told;   /* the user has been told that a thread cannot be stopped */
@@ -95,6 +96,12 @@ static int follow(struct engine *g, follow_fn *fn, void *arg)
 	return of(g)->ptrace->follow(of(g)->ptrace, fn, arg);
 }
 
+static void set_away(struct engine *g, bool away)
+{
+	of(g)->ptrace->set_away(of(g)->ptrace, away);
+	of(g)->away = away;
+}
+
 static void on_standing(const struct hit *h, void *arg)
 {
 	struct engine_both *b = arg;
@@ -140,6 +147,8 @@ static bool await_stop(struct engine_both *b, pid_t tid)
 			tid_remove(b->before, &b->nbefore, tid);
 			return true;
 		}
+		if (b->away) /* those that have stopped have been noticed */
+			return false;
 		if (i && !process_alive(tid))
 			return false;
 		poll(&wake, 1, MS);
@@ -169,7 +178,7 @@ static void on_record(const struct hit *h, void *arg)
 	bool held = h->flags & HIT_STOPPED;
 	if (held && !await_stop(b, (pid_t)h->tid)) {
 		held = false;
-		b->missed |= !b->dead && process_alive((pid_t)h->tid);
+		b->missed |= !b->dead && !b->away && process_alive((pid_t)h->tid);
 		h = not_held(b, h);
 	}
 	if (h)
@@ -259,6 +268,7 @@ int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct 
 	    .calibrate = calibrate,
 	    .count_call = count_call,
 	    .set_awaited = set_awaited,
+	    .set_away = set_away,
 	    .watch = watch,
 	    .follow = follow,
 	    .close = engine_close,

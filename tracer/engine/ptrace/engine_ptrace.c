@@ -50,13 +50,18 @@ static struct engine_ptrace *of(struct engine *g)
 }
 
 /* When the tracing process is killed, the kernel detaches its tracees but the breakpoints stay. So
- * restore the code at once. */
+ * restore the code at once. While it is stopped, its tracees stand at their breakpoints: let it go
+ * on. */
 static void *guard_main(void *arg)
 {
 	struct engine_ptrace *p = arg;
-	siginfo_t info;
-	while (waitid(P_PID, (id_t)p->tracer, &info, WEXITED) && errno == EINTR)
-		;
+	for (siginfo_t info = {0};;) {
+		if (waitid(P_PID, (id_t)p->tracer, &info, WEXITED | WSTOPPED) && errno == EINTR)
+			continue;
+		if (info.si_code != CLD_STOPPED)
+			break;
+		kill(p->tracer, SIGCONT);
+	}
 	share_repair(p->share);
 	p->dead = true;
 	return NULL;
@@ -127,6 +132,12 @@ static void detach(struct engine *g, uint16_t proc)
 static int watch(struct engine *g, pid_t pid, struct err *e)
 {
 	return ask(of(g), (struct request){.kind = REQUEST_WATCH, .pid = pid}, NULL, 0, NULL, 0, e);
+}
+
+static void set_away(struct engine *g, bool away)
+{
+	const struct request q = {.kind = REQUEST_AWAY, .n = away};
+	ask(of(g), q, NULL, 0, NULL, 0, NULL);
 }
 
 void engine_ptrace_hold_signalled(struct engine *g)
@@ -380,6 +391,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 	    .count_dispatch = count_dispatch,
 	    .counters = counters,
 	    .calibrate = calibrate,
+	    .set_away = set_away,
 	    .watch = watch,
 	    .follow = follow,
 	    .close = engine_close,

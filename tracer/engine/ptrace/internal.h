@@ -76,6 +76,7 @@ enum request_kind {
 	REQUEST_DETACH,	 /* proc */
 	REQUEST_RELEASE, /* pid: a held thread; sig: deliver this signal, 0: none */
 	REQUEST_REGS,	 /* pid: a thread held at an op; its registers go to `regs` */
+	REQUEST_AWAY,	 /* n: hold no thread until it is 0 again */
 	REQUEST_LEAVE,	 /* restore everything and end */
 };
 
@@ -241,6 +242,7 @@ struct tracer {
 	struct share *share;
 	int sock;
 	bool ending, leaving;
+	bool away; /* ditrace is about to stand still: nothing is held for it */
 	bool (*interesting)(pid_t pid); /* interesting_fn */
 	uint32_t nplans;
 	struct op_plan *plans;

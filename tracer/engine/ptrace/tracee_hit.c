@@ -70,7 +70,7 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	if (!ops || u->op >= t->nplans)
 		return;
 	count(&t->share->hits);
-	t->out.stop = h.plan->flags & PLAN_STOP;
+	t->out.stop = h.plan->flags & PLAN_STOP && !t->away;
 	t->out.held = false;
 	if (u->kind == SITE_EXIT)
 		shadow_stack_exit(ops, &h);

@@ -93,7 +93,7 @@ static bool is_asked_for(struct tracer *t, struct tracee *x, int sig)
 {
 	siginfo_t info;
 	const struct hit h = {.size = sizeof(h), .kind = HIT_STANDS, .tid = (uint32_t)x->tid};
-	if (sig != SIGURG || !t->share->standing ||
+	if (sig != SIGURG || !t->share->standing || t->away ||
 	    ptrace(PTRACE_GETSIGINFO, x->tid, NULL, &info) || info.si_code != SI_KERNEL ||
 	    share_put(t->share, &h))
 		return false;

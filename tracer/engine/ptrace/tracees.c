@@ -101,8 +101,8 @@ struct tracee *tracee_add(struct tracer *t, pid_t tid)
 bool tracee_tell(struct tracer *t, enum follow_kind kind, pid_t pid, pid_t tid, pid_t parent,
 		 bool held)
 {
-	const struct news n = {kind, pid, tid, parent, held};
-	return share_tell(t->share, &n) && held;
+	const struct news n = {kind, pid, tid, parent, held && !t->away};
+	return share_tell(t->share, &n) && n.held;
 }
 
 static void drop_process(struct tracer *t, struct tracee_process *p)

@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "base/bus.h"
+#include "base/clock.h"
 #include "symbolizer/target/maps.h"
+#include "symbolizer/target/process.h"
 #include "tracer/proc/perf_rings.h"
 #include "tracer/proc/spawn.h"
 
@@ -149,6 +151,9 @@ static void answer(struct tracer *t, const struct request *q, const void *payloa
 	case REQUEST_RELEASE:
 		r.code = release(t, q->pid, q->sig);
 		break;
+	case REQUEST_AWAY:
+		t->away = q->n;
+		break;
 	case REQUEST_REGS:
 		r.code = registers(t, q->pid);
 		break;
@@ -218,6 +223,32 @@ static void mend(struct tracer *t)
 	}
 }
 
+static bool holds_any(const struct tracer *t)
+{
+	for (size_t i = 0; i < TRACEE_SLOTS; i++)
+		for (const struct tracee *x = t->slot[i]; x; x = x->next)
+			if (x->held)
+				return true;
+	return false;
+}
+
+/* A stopped ditrace releases nobody: let it go on for as long as it takes to do that and to stop
+ * itself (trace_loop_halt). */
+static void rouse(const struct tracer *t, pid_t parent)
+{
+	enum { EVERY_NS = 100 * 1000 * 1000 };
+	static uint64_t last;
+	struct process p;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	if (now - last < EVERY_NS)
+		return;
+	last = now;
+	if (!holds_any(t) || process_read(parent, &p, NULL) || p.status.state != 'T')
+		return;
+	kill(parent, SIGCONT);
+	kill(parent, SIGTSTP);
+}
+
 static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
 {
 	const struct timespec patience = {.tv_nsec = 200 * 1000 * 1000};
@@ -232,6 +263,7 @@ static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
 		}
 		serve(t);
 		mend(t);
+		rouse(t, parent);
 		if (tid > 0 || t->ending)
 			continue;
 		if (sigtimedwait(signals, NULL, &patience) == SIGTERM || getppid() != parent)

@@ -174,18 +174,23 @@ static struct ring_source *oldest(struct engine_shim *m)
 /* Whether the thread stays stopped while the record that this is a copy of is handled. */
 static bool claim(struct shim_thread *t, struct hit *copy)
 {
-	uint32_t stands = SHIM_STANDS;
+	uint32_t stands = shim_stand_word(copy->stop, SHIM_STANDS);
 	if (!(copy->flags & HIT_STOPPED))
 		return false;
-	if (atomic_compare_exchange_strong(&t->stand, &stands, SHIM_LOOKED_AT))
+	if (atomic_compare_exchange_strong(&t->stand, &stands,
+					   shim_stand_word(copy->stop, SHIM_LOOKED_AT)))
 		return true;
 	copy->flags &= (uint8_t)~HIT_STOPPED;
 	return false;
 }
 
-static void let_go(struct shim_thread *t)
+/* Unless it has gone by itself, while this process was stopped, and may have stopped again. */
+static void let_go(struct shim_thread *t, uint32_t number)
 {
-	t->stand = SHIM_GOES;
+	uint32_t looked_at = shim_stand_word(number, SHIM_LOOKED_AT);
+	if (!atomic_compare_exchange_strong(&t->stand, &looked_at,
+					    shim_stand_word(number, SHIM_GOES)))
+		return;
 	syscall(SYS_futex, &t->stand, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -204,11 +209,25 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 	chunks_drop(&x->thread->records, h);
 	copy->size = size;
 	copy->proc = x->whose->proc;
-	bool stands = claim(x->thread, copy);
+	m->standing = claim(x->thread, copy) ? x->thread : NULL;
 	fn(copy, arg);
-	if (stands)
-		let_go(x->thread);
+	if (m->standing)
+		let_go(x->thread, copy->stop);
 	return true;
+}
+
+static bool stood(struct engine *g)
+{
+	const struct engine_shim *m = of(g);
+	const struct hit *copy = (const struct hit *)m->record;
+	return m->standing && m->standing->stand == shim_stand_word(copy->stop, SHIM_LOOKED_AT);
+}
+
+static void set_away(struct engine *g, bool away)
+{
+	for (struct inside *i = of(g)->all; i; i = i->next)
+		if (i->share)
+			i->share->away = away;
 }
 
 /* Report processes whose library refuses to record. */
@@ -313,6 +332,8 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .calibrate = calibrate,
 	    .watch = watch,
 	    .follow = shim_clients_follow,
+	    .stood = stood,
+	    .set_away = set_away,
 	    .close = engine_close,
 	};
 	struct inside *i;

@@ -304,7 +304,7 @@ int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *lis
 		_exit(0);
 	}
 	close(sock[1]);
-	bool answered = child > 0 && helper_receive(sock[0], &a, sizeof(a));
+	bool answered = child > 0 && helper_answer(sock[0], child, &a, sizeof(a));
 	close(sock[0]);
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;

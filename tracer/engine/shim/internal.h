@@ -55,6 +55,7 @@ struct engine_shim {
 	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
+	const struct shim_thread *standing; /* for the record that is being handled; NULL: none */
 	uint64_t record[RECORD_MAX / 8];
 };
 

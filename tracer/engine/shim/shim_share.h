@@ -10,14 +10,15 @@
 #include "tracer/engine/ring.h"
 
 enum {
-	SHIM_VERSION = 5,
+	SHIM_VERSION = 6,
 	SHIM_THREADS = 128,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
 	SHIM_PATIENCE_S = 20,	    /* how long the traced process waits for ditrace */
 	SHIM_NEW_PATIENCE_S = 3, /* the same of a thread at the end of an operator new to ditrace */
-	SHIM_LOOK_MS = 100,	 /* how often the library checks whether it is to leave */
-	SHIM_PATH = 108,	 /* bytes of a socket's path, struct sockaddr_un */
-	SHIM_WAKE = 'w',	 /* the only byte sent after the greeting: a thread is stopped */
+	SHIM_SHORT_PATIENCE_MS = 1, /* the same of all threads after a wait in vain */
+	SHIM_LOOK_MS = 100,	    /* how often the library checks whether it is to leave */
+	SHIM_PATH = 108,	    /* bytes of a socket's path, struct sockaddr_un */
+	SHIM_WAKE = 'w',	    /* the only byte sent after the greeting: a thread is stopped */
 };
 
 /* Environment variable of the started program: path of the socket. */
@@ -30,6 +31,7 @@ enum {
 struct modes_control {
 	/* Incremented when the rules change: the library then asks for them again. */
 	_Atomic uint32_t generation;
+	_Atomic uint32_t away; /* ditrace is about to stand still: calls are passed on unchanged */
 };
 
 struct shim_hello {
@@ -82,11 +84,24 @@ struct shim_state {
  * thread that does everything else, and returns. */
 #define SHIM_COME "ditrace_shim_come"
 
-/* The futex word of a thread whose last record has HIT_STOPPED: it sends SHIM_WAKE and waits for
- * SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record refers to, and sets GOES.
- * The thread goes on by itself when ditrace is gone, and from STANDS also when recording ends or
- * nothing happens for SHIM_PATIENCE_S. */
-enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT };
+/* The low bits of the futex word of a thread; above them is the number of its last stop, which that
+ * record has, too. A thread whose last record has HIT_STOPPED sends SHIM_WAKE and waits for
+ * SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record refers to, and changes that
+ * to GOES. The thread goes on by itself when ditrace is gone or is stopped (state T of proc(5)),
+ * and from STANDS also when recording ends, ditrace is `away`, or nothing happens for
+ * SHIM_PATIENCE_S. */
+enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT, SHIM_STAND_MASK };
+
+/* The word of stop number `n`; the number in a word. */
+static inline uint32_t shim_stand_word(uint32_t n, enum shim_stand s)
+{
+	return n << 2 | s;
+}
+
+static inline uint32_t shim_stand_number(uint32_t word)
+{
+	return word >> 2;
+}
 
 /* The same as SHIM_COME, for interventions. */
 #define SHIM_MODES_COME "ditrace_modes_come"
@@ -94,7 +109,7 @@ enum shim_stand { SHIM_GOES, SHIM_STANDS, SHIM_LOOKED_AT };
 struct shim_thread {
 	_Atomic int32_t tid; /* owner of the ring; 0: free. Set by the thread, cleared by ditrace */
 	_Atomic int32_t ended;
-	_Atomic uint32_t stand; /* enum shim_stand */
+	_Atomic uint32_t stand; /* shim_stand_word */
 	/* Incremented by the ring's owner; never reset. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	struct chunks records; /* in the ring of the same index */
@@ -102,6 +117,7 @@ struct shim_thread {
 
 struct shim_share {
 	_Atomic int32_t on;	    /* ops are to be recorded */
+	_Atomic int32_t away;	    /* ditrace is about to stand still: no thread is to wait */
 	_Atomic int32_t refusal;    /* enum shim_refusal: why the library does not record */
 	_Atomic int32_t code_freed; /* report Python code objects that are freed */
 	_Atomic uint32_t conf_seq;  /* a seqlock: odd while conf is being written */

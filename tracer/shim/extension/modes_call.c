@@ -67,6 +67,12 @@ static void look_again(void)
 	lines_forget();
 }
 
+/* Whether calls of this thread are to be passed on for now. */
+static bool is_resting(void)
+{
+	return modes_busy || (control && control->away);
+}
+
 /* What to do about a function, a new reference: a tuple, or None or NULL for nothing. */
 static object *plan_of(object *func)
 {
@@ -171,7 +177,7 @@ static object *asked_for(object *mode, struct asked *a)
 {
 	if (modes_out && !modes_busy)
 		python_drop(modes_ask(own.leave_thread, NULL));
-	if (modes_out || modes_busy || mode != own.mode)
+	if (modes_out || is_resting() || mode != own.mode)
 		return pass_on(a);
 	if (control && control->generation != generation)
 		look_again();
@@ -278,7 +284,7 @@ static object *leave(object *self, object *arg)
 static object *is_busy(object *self, object *arg)
 {
 	(void)self, (void)arg;
-	return py.PyBool_FromLong(modes_busy);
+	return py.PyBool_FromLong(is_resting());
 }
 
 /* pause_busy(): what follows is the program's own code again; returns what resume_busy() takes. */
@@ -339,6 +345,13 @@ static object *watch(object *self, object *number)
 		generation = control->generation;
 	}
 	return py.PyBool_FromLong(p != MAP_FAILED);
+}
+
+/* stands_still(fd): answer_is_stopped */
+static object *stands_still(object *self, object *fd)
+{
+	(void)self;
+	return py.PyBool_FromLong(answer_is_stopped((int)py.PyLong_AsLong(fd)));
 }
 
 /* is_trusted(fd): answer_is_trusted */
@@ -419,6 +432,7 @@ bool modes_call_fill(object *module)
 	    {"no_more_threads", modes_threads_end, METH_NOARGS, NULL},
 	    {"watch", watch, METH_O, NULL},
 	    {"is_trusted", is_trusted, METH_O, NULL},
+	    {"stands_still", stands_still, METH_O, NULL},
 	    {"ready", ready, METH_VARARGS, NULL},
 	};
 	object **asked[] = {&own.plan_of, &own.look_again, &own.leave_thread};

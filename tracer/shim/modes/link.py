@@ -10,11 +10,23 @@ import threading
 
 import torch
 
-from ditrace_modes.native import SOCKET, end, is_out, is_trusted, keep, watch
+from ditrace_modes.native import SOCKET, end, is_out, is_trusted, keep, stands_still, watch
 from ditrace_runner.talk import Talk
 
 PATIENCE_S = 60
+LOOK_S = 1  # how often a stopped ditrace is looked for
 HIGH = 200  # where descriptors are out of the way of a program that counts its own
+
+
+def patiently(fd, f, *args):
+    """What f returns, which waits for ditrace for LOOK_S: not for one that is stopped, nor longer than PATIENCE_S."""
+    for _ in range(0, PATIENCE_S, LOOK_S):
+        try:
+            return f(*args)
+        except (BlockingIOError, socket.timeout):
+            if stands_still(fd):
+                break
+    raise OSError("ditrace stands still")
 
 
 class Wire(Talk):
@@ -34,11 +46,11 @@ class Wire(Talk):
         self.check()
         left = memoryview(json.dumps(what).encode() + b"\n")
         while left:
-            left = left[os.write(self.fd, left):]
+            left = left[patiently(self.fd, os.write, self.fd, left):]
 
     def hear(self):
         while b"\n" not in self.heard:
-            more = os.read(self.fd, 65536)
+            more = patiently(self.fd, os.read, self.fd, 65536)
             if not more:
                 raise OSError("ditrace is gone")
             self.heard += more
@@ -67,11 +79,12 @@ class Link:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(PATIENCE_S)
             s.connect(SOCKET)
+            s.settimeout(LOOK_S)
             if not is_trusted(s.fileno()):
                 raise PermissionError("another user listens at ditrace's socket")
             for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # nobody waits for a ditrace that stands still
-                s.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", PATIENCE_S, 0))
-            _, control, _, _ = s.recvmsg(1, socket.CMSG_SPACE(8))
+                s.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", LOOK_S, 0))
+            _, control, _, _ = patiently(s.fileno(), s.recvmsg, 1, socket.CMSG_SPACE(8))
             arena, shared = array.array("i", control[0][2])
             fd, high = (fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, HIGH) for f in (s.fileno(), arena))
             whole = watch(shared) and fcntl.fcntl(arena, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK

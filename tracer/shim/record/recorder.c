@@ -42,6 +42,8 @@ static bool (*come_forked)(void *torch);
 static bool exiting;
 /* ditrace was once too slow to read a new operator: threads no longer stop for them. */
 static _Atomic bool unheard;
+/* The last wait for ditrace was in vain: it stands still, and threads wait for a moment only. */
+static _Atomic bool unanswered;
 
 static void give_up(struct shim_share *s, enum shim_refusal why)
 {
@@ -78,25 +80,39 @@ static struct op_hit hit_of(struct recorder_thread *t, enum shim_op op, const ui
 	};
 }
 
-/* Wait as enum shim_stand describes. Returns whether ditrace has looked. */
-static bool stand_still(struct recorder_thread *t, int64_t patience_ns)
+/* Whether the thread, in this state after that many milliseconds, is to go on by itself; the first
+ * look at ditrace's state is soon enough after a wait of LOOK_MS. */
+static bool is_enough(const struct shim_share *s, uint32_t state, int ms, int patience_ms)
 {
-	enum { TURN_NS = 20 * 1000 * 1000 };
-	const struct timespec turn = {.tv_nsec = TURN_NS};
+	enum { LOOK_MS = 100 };
+	if (state == SHIM_STANDS && (ms > patience_ms || !s->on || s->away))
+		return true;
+	return (ms % LOOK_MS == 0) && ms && shim_is_stopped();
+}
+
+/* Wait as enum shim_stand describes. Returns whether ditrace has looked. */
+static bool stand_still(struct recorder_thread *t, int patience_ms)
+{
+	const bool is_short = unanswered;
+	const int turn_ms = is_short ? SHIM_SHORT_PATIENCE_MS : 20;
+	const struct timespec turn = {.tv_nsec = turn_ms * 1000 * 1000};
 	_Atomic uint32_t *stand = &thread_slot(t)->stand;
 	int saved = errno;
-	uint32_t now;
+	uint32_t now, state;
 	shim_wake();
 	bool looked = true;
-	for (int64_t i = 0; (now = *stand) != SHIM_GOES && shim_share() == t->share; i++) {
-		bool enough = i * TURN_NS > patience_ns || !t->share->on;
-		if (now == SHIM_STANDS && enough &&
-		    atomic_compare_exchange_strong(stand, &now, SHIM_GOES)) {
-			looked = false;
+	for (int ms = 0; looked && shim_share() == t->share; ms += turn_ms) {
+		now = *stand;
+		state = now & SHIM_STAND_MASK;
+		if (state == SHIM_GOES)
 			break;
-		}
-		syscall(SYS_futex, stand, FUTEX_WAIT, now, &turn, NULL, 0);
+		if (is_enough(t->share, state, ms, is_short ? turn_ms : patience_ms))
+			looked =
+			    !atomic_compare_exchange_strong(stand, &now, now & ~SHIM_STAND_MASK);
+		else
+			syscall(SYS_futex, stand, FUTEX_WAIT, now, &turn, NULL, 0);
 	}
+	unanswered = !looked && t->share->on && !t->share->away;
 	errno = saved;
 	return looked;
 }
@@ -112,7 +128,7 @@ static void account(struct recorder_thread *t, uint64_t since)
 
 static void sent(struct recorder_thread *t, uint64_t since, const struct op_plan *plan)
 {
-	const int64_t second = 1000000000;
+	const int second = 1000;
 	account(t, since);
 	t->out.stop = false;
 	if (t->out.held && plan->flags & PLAN_STOP)
@@ -146,7 +162,7 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 		t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
 		t->ops.py.is_certain = true;
 	}
-	t->out.stop = h.plan->flags & PLAN_STOP;
+	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
 	if (shadow_stack_entry(&t->ops, &h))
 		t->call[t->ops.depth - 1] = kept;
 	sent(t, now, h.plan);
@@ -259,7 +275,7 @@ static void leave(struct recorder_thread *t, struct call *call, const uint64_t *
 	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
 	struct op_hit h = hit_of(t, kind, t->regs, now);
 	t->awaited |= is_new(call);
-	t->out.stop = h.plan->flags & PLAN_STOP || t->awaited;
+	t->out.stop = (h.plan->flags & PLAN_STOP || t->awaited) && !t->share->away;
 	shadow_stack_exit(&t->ops, &h);
 	t->awaited &= !t->out.held;
 	sent(t, now, h.plan);
@@ -390,7 +406,7 @@ void recorder_start(void *h, bool (*come)(void *torch))
 	}
 	libtorch = h;
 	come_forked = come;
-	unheard = false;
+	unheard = unanswered = false;
 	new_operators_begin();
 	ticks_prepare();
 	shim_lock();

@@ -25,8 +25,12 @@ static int sink(void *arg, const struct hit *h)
 		thread_count(&thread_slot(t)->lost, 1);
 		return -1;
 	}
-	if (h->flags & HIT_STOPPED)
-		atomic_store(&thread_slot(t)->stand, SHIM_STANDS);
+	if (h->flags & HIT_STOPPED) {
+		_Atomic uint32_t *stand = &thread_slot(t)->stand;
+		uint32_t next = shim_stand_word(shim_stand_number(*stand) + 1, SHIM_STANDS);
+		((struct hit *)h)->stop = shim_stand_number(next);
+		atomic_store(stand, next);
+	}
 	chunks_done(&thread_slot(t)->records, h);
 	return 0;
 }

@@ -46,6 +46,13 @@ void shim_wake(void)
 	wakes++;
 }
 
+static _Atomic bool is_stopped;
+
+bool shim_is_stopped(void)
+{
+	return is_stopped;
+}
+
 void shim_lock(void)
 {
 }
@@ -266,23 +273,29 @@ static void test_corrupted(void **state)
 		assert_int_equal(next[i], 0);
 }
 
-/* What ditrace may do about a stopped thread: read memory first, switch recording off, or die. */
-enum deed { LOOK, SWITCH_OFF, DIE, DIE_LOOKING };
+/* What ditrace may do about a stopped thread: read memory first, switch recording off, go away, be
+ * stopped, or die. */
+enum deed { LOOK, SWITCH_OFF, GO_AWAY, BE_STOPPED, BE_STOPPED_LOOKING, DIE, DIE_LOOKING };
 
 static void *do_deed(void *arg)
 {
 	const enum deed deed = *(const enum deed *)arg;
 	struct shim_share *s = memory;
-	uint32_t stands = SHIM_STANDS;
-	while (s->thread[0].stand != SHIM_STANDS)
+	uint32_t stands;
+	while (((stands = s->thread[0].stand) & SHIM_STAND_MASK) != SHIM_STANDS)
 		;
-	if (deed == LOOK || deed == DIE_LOOKING)
-		assert_true(
-		    atomic_compare_exchange_strong(&s->thread[0].stand, &stands, SHIM_LOOKED_AT));
+	if (deed == LOOK || deed == DIE_LOOKING || deed == BE_STOPPED_LOOKING)
+		assert_true(atomic_compare_exchange_strong(
+		    &s->thread[0].stand, &stands,
+		    shim_stand_word(shim_stand_number(stands), SHIM_LOOKED_AT)));
 	if (deed == LOOK)
-		s->thread[0].stand = SHIM_GOES;
+		s->thread[0].stand &= ~SHIM_STAND_MASK;
 	else if (deed == SWITCH_OFF)
 		s->on = 0;
+	else if (deed == GO_AWAY)
+		s->away = 1;
+	else if (deed == BE_STOPPED || deed == BE_STOPPED_LOOKING)
+		is_stopped = true;
 	else
 		memory = NULL;
 	return s;
@@ -299,11 +312,13 @@ static void stands(enum deed deed, unsigned records)
 	pthread_join(ditrace, &share);
 	assert_int_equal(wakes, before + 1);
 	memory = share;
-	assert_int_equal(mine()->stand, deed == DIE	      ? SHIM_STANDS
-					: deed == DIE_LOOKING ? SHIM_LOOKED_AT
-							      : SHIM_GOES);
-	mine()->stand = SHIM_GOES;
+	assert_int_equal(mine()->stand & SHIM_STAND_MASK, deed == DIE		? SHIM_STANDS
+							  : deed == DIE_LOOKING ? SHIM_LOOKED_AT
+										: SHIM_GOES);
+	mine()->stand &= ~SHIM_STAND_MASK;
 	memory->on = 1;
+	memory->away = 0;
+	is_stopped = false;
 	assert_int_equal(drain(&gaps), records);
 }
 
@@ -321,6 +336,16 @@ static void test_stands(void **state)
 	memory->plan[SHIM_CALL].flags = PLAN_STOP;
 	stands(LOOK, 1);
 	stands(SWITCH_OFF, 1);
+	stands(GO_AWAY, 1);
+	assert_false(unanswered);
+	stands(BE_STOPPED, 1);
+	assert_true(unanswered);
+	call(&s); /* nobody looks at it */
+	assert_int_equal(drain(&gaps), 1);
+	unanswered = false;
+	stands(BE_STOPPED_LOOKING, 1);
+	assert_true(unanswered);
+	unanswered = false;
 	stands(DIE, 1);
 	stands(DIE_LOOKING, 1);
 }
@@ -341,7 +366,7 @@ static void meet(const char *name, unsigned woken)
 	call(&s);
 	finish(&s);
 	assert_int_equal(wakes - before, woken);
-	assert_int_equal(mine()->stand, SHIM_GOES);
+	assert_int_equal(mine()->stand & SHIM_STAND_MASK, SHIM_GOES);
 	assert_int_equal(drain(&gaps), 2);
 }
 
