@@ -182,6 +182,7 @@ int intervene_attach(struct intervene_opts *change, const struct session_opts *o
 	trace_loop_signals(&l);
 	int r = prepare(change, o, &rules, &e);
 	r = r ? r : process_check(pid, &e);
+	r = r ? r : trace_loop_await_thaw(&l, &e);
 	r = r ? r : await_torch(&l, wait, &e);
 	r = r ? r : intervene_enter(&rules, pid, &v, &e);
 	if (!r)

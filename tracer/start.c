@@ -41,6 +41,7 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 {
 	struct err why = {0};
 	int r = process_check(l->pid, e);
+	r = r ? r : trace_loop_await_thaw(l, e);
 	if (r)
 		return r;
 	bool has_torch = session_has_torch(l->pid);

@@ -9,9 +9,11 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "symbolizer/target/frozen.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/freeze.h"
@@ -289,6 +291,25 @@ int trace_loop_wait(struct trace_loop *l)
 bool trace_loop_stopped(void)
 {
 	return stop;
+}
+
+int trace_loop_await_thaw(const struct trace_loop *l, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+	struct frozen f = {0};
+	bool told = false;
+	while (frozen_find(l->pid, &f)) {
+		if (stop)
+			return frozen_error(l->pid, &f, "nothing was done", e);
+		struct err why = {0};
+		frozen_error(l->pid, &f, "ditrace waits until it is thawed", &why);
+		if (!told)
+			err_print(&why);
+		told = true;
+		fflush(stderr);
+		nanosleep(&pause, NULL);
+	}
+	return 0;
 }
 
 void trace_loop_look(struct trace_loop *l)

@@ -101,6 +101,10 @@ void trace_loop_note(const struct trace_loop *l);
  * threads it starts afterwards inherit it (setpriority(2)). */
 void trace_loop_hurry(void);
 
+/* While the process l->pid is frozen, wait, having said so, until it is thawed, or a signal that
+ * ends the loop arrives: -EAGAIN with *e then. 0 also when it has ended. */
+int trace_loop_await_thaw(const struct trace_loop *l, struct err *e);
+
 /* Run until the process exits, a limit is reached or a signal arrives. 0 or -errno with *e. Prints
  * errors that do not end tracing. */
 int trace_loop_run(struct trace_loop *l, struct err *e);

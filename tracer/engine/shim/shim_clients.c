@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "symbolizer/target/frozen.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/internal.h"
@@ -254,9 +255,10 @@ void shim_clients_await_leaving(struct engine_shim *m)
 	for (struct inside *i = m->all; i; i = i->next) {
 		struct process p;
 		struct pollfd fd = {.fd = i->sock, .events = POLLIN};
+		struct frozen f = {0};
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (i->sock < 0 || now >= until || process_read(i->pid, &p, NULL) ||
-		    p.status.state == 'T' || p.status.state == 't')
+		    p.status.state == 'T' || p.status.state == 't' || frozen_find(i->pid, &f))
 			continue;
 		poll(&fd, 1, (int)((until - now) / 1000000) + 1);
 	}
