@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,13 @@
 
 /* Code of the last err_set, for err_hint without a struct err. */
 static _Thread_local int last_code;
+
+static const char *hint_of(int code)
+{
+	return code == -EMFILE	 ? "raise the limit on open files: ulimit -n 65536"
+	       : code == -ENFILE ? "raise the system's limit on open files: sysctl fs.file-max"
+				 : "";
+}
 
 int err_set(struct err *e, int code, const char *fmt, ...)
 {
@@ -17,7 +25,8 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->what, sizeof(e->what), fmt, ap);
 	va_end(ap);
-	e->hint[0] = e->quote[0] = '\0';
+	e->quote[0] = '\0';
+	strcpy(e->hint, hint_of(code));
 	e->code = code;
 	return code;
 }
@@ -26,6 +35,8 @@ int err_hint(struct err *e, const char *fmt, ...)
 {
 	if (!e)
 		return last_code;
+	if (*hint_of(e->code))
+		return e->code;
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(e->hint, sizeof(e->hint), fmt, ap);

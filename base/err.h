@@ -20,8 +20,9 @@ struct err {
  * write `return err_set(e, -ENOENT, ...)`. Clears any earlier hint and quote. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Add the next step to take to the failure that err_set has just recorded in `e` (may be NULL).
- * Returns its code, even for NULL, so that callers can write `return err_hint(e, ...)`. */
+/* Add the next step to take to the failure that err_set has just recorded in `e` (may be NULL). For
+ * -EMFILE and -ENFILE err_set has added it: whatever was tried, the limit on open files is in the
+ * way. Returns its code, even for NULL, so that callers can write `return err_hint(e, ...)`. */
 int err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Show `text`, what the user wrote, below the message, with the `len` bytes from byte `at`

@@ -77,8 +77,6 @@ static int watch(struct follow *f, pid_t pid)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint32_t)pid};
 	int fd = pidfd_open(pid, 0);
-	if (fd < 0 && errno == EMFILE && raise_fd_limit())
-		fd = pidfd_open(pid, 0);
 	if (fd < 0)
 		return -errno;
 	if (epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &ev)) {
@@ -123,8 +121,6 @@ static int cannot_follow(pid_t pid, int code, struct err *e)
 		err_hint(e, "sysctl kernel.perf_event_paranoid=2, or run ditrace as root "
 			    "(CAP_PERFMON); in a "
 			    "container its seccomp profile must allow perf_event_open");
-	else if (code == -EMFILE)
-		err_hint(e, "raise the limit on open files: ulimit -n 65536");
 	return code;
 }
 

@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -129,21 +128,9 @@ static struct perf_event_attr attr_of(const struct perf_rings *p, bool on_exec)
 	return attr;
 }
 
-bool raise_fd_limit(void)
-{
-	struct rlimit l;
-	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max)
-		return false;
-	l.rlim_cur = l.rlim_max;
-	return !setrlimit(RLIMIT_NOFILE, &l);
-}
-
 static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
 {
-	int fd;
-	do
-		fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-	while (fd < 0 && errno == EMFILE && raise_fd_limit());
+	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 

@@ -12,9 +12,6 @@
 
 struct perf_rings;
 
-/* Raise the limit on open files to its maximum; false if it is already there, or on failure. */
-bool raise_fd_limit(void);
-
 /* `epoll` reports the buffers as readable with data.u64 0. 0 and *out (free with perf_rings_free),
  * or -ENOMEM. */
 int perf_rings_new(int epoll, struct perf_rings **out);

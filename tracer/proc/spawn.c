@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file_limit.h"
+
 void spawn_caller_save(struct spawn_caller *s)
 {
 	struct sigaction a;
@@ -61,6 +63,7 @@ static void run_as(char *const argv[], const struct spawn_caller *c, char **envi
 	if (f->code)
 		return;
 	restore_signals(c);
+	file_limit_restore();
 	execvp(argv[0], argv);
 	f->code = errno;
 }

@@ -28,10 +28,11 @@ struct spawn {
 };
 
 /* Fork a child that will exec argv[0] (searched in PATH; argv is NULL-terminated) once
- * spawn_release is called, with what `c` has, the current environment and the standard streams. If
- * ditrace dies before that, the child exits; afterwards the command runs on. All other descriptors
- * of ditrace must be close-on-exec. `tracer`: a process that the child allows to trace it under
- * Yama (ptrace(2), ptrace_scope 1); 0: none. 0, or -errno with *e. */
+ * spawn_release is called, with what `c` has, the limit on open files that ditrace was started with
+ * (file_limit.h), the current environment and the standard streams. If ditrace dies before that,
+ * the child exits; afterwards the command runs on. All other descriptors of ditrace must be
+ * close-on-exec. `tracer`: a process that the child allows to trace it under Yama (ptrace(2),
+ * ptrace_scope 1); 0: none. 0, or -errno with *e. */
 int spawn_prepare(char *const argv[], const struct spawn_caller *c, pid_t tracer, struct spawn *out,
 		  struct err *e);
 

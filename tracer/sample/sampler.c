@@ -398,8 +398,6 @@ static int cannot_add(pid_t pid, int code, struct err *e)
 	if (code == -EACCES || code == -EPERM)
 		return err_hint(e, "it belongs to another user, or may not be traced: run ditrace "
 				   "as root");
-	if (code == -EMFILE)
-		return err_hint(e, "raise the limit on open files: ulimit -n 65536");
 	return code;
 }
 

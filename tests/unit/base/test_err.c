@@ -1,6 +1,7 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/err.h"
 
@@ -31,11 +32,22 @@ static void a_new_failure_has_no_old_hint(void **state)
 	assert_string_equal(e.hint, "");
 }
 
+static void too_many_open_files_is_no_matter_of_permissions(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	assert_int_equal(failing(&e, -EMFILE), -EMFILE);
+	assert_non_null(strstr(e.hint, "ulimit -n"));
+	failing(&e, -ENOENT);
+	assert_string_equal(e.hint, "try again");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_failure_is_one_without_an_err_too),
 	    cmocka_unit_test(a_new_failure_has_no_old_hint),
+	    cmocka_unit_test(too_many_open_files_is_no_matter_of_permissions),
 	};
 	return unit_run(tests, NULL, NULL);
 }

@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/perf_rings.h"
 #include "tracer/proc/spawn.h"
 
 enum { MOST_STOPS = 64, PAYLOAD_MAX = 64 << 20 };
@@ -306,7 +305,6 @@ void tracer_main(struct share *share, int sock, pid_t parent, uint32_t nplans,
 	sigset_t signals;
 	helper_begin(TRACER_NAME, sock);
 	set_signals(&signals);
-	raise_fd_limit(); /* each process takes one */
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);
 	/* Requests and the end of ditrace interrupt the wait for stops by SIGIO. */
 	fcntl(sock, F_SETOWN, getpid());

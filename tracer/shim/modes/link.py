@@ -3,6 +3,7 @@ import array
 import fcntl
 import json
 import os
+import resource
 import socket
 import stat
 import struct
@@ -27,6 +28,12 @@ def patiently(fd, f, *args):
             if stands_still(fd):
                 break
     raise OSError("ditrace stands still")
+
+
+def high():
+    """HIGH, or as much of it as a low limit on open files leaves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return HIGH if soft == resource.RLIM_INFINITY else min(HIGH, soft // 2)
 
 
 class Wire(Talk):
@@ -86,16 +93,16 @@ class Link:
                 s.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", LOOK_S, 0))
             _, control, _, _ = patiently(s.fileno(), s.recvmsg, 1, socket.CMSG_SPACE(8))
             arena, shared = array.array("i", control[0][2])
-            fd, high = (fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, HIGH) for f in (s.fileno(), arena))
+            fd, memory = (fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, high()) for f in (s.fileno(), arena))
             whole = watch(shared) and fcntl.fcntl(arena, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
             os.close(arena)
             os.close(shared)
             if not whole:  # a mapping of it could end the program
                 os.close(fd)
-                os.close(high)
+                os.close(memory)
                 raise OSError("what ditrace gave is no memory")
         os.set_blocking(fd, True)
-        self.talk = Wire(fd, high)
+        self.talk = Wire(fd, memory)
         self.settle("hello")
         keep(fd)
 
