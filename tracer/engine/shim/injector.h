@@ -19,8 +19,10 @@
 struct shim_listener {
 	struct shim_listener *next;
 	int parent, dir, sock; /* descriptors; sock is non-blocking */
-	char name[32];	       /* of the directory */
-	uid_t user;	       /* of the process; a running one's directory is his */
+	int tidy;	       /* to the helper process that removes the directory, `tidier` */
+	pid_t tidier;
+	char name[32]; /* of the directory */
+	uid_t user;    /* of the process; a running one's directory is his */
 	/* Paths as the process sees them. */
 	char library[PATH_MAX], socket[SHIM_PATH];
 };

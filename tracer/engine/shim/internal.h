@@ -111,6 +111,18 @@ int shim_home_write(int dir, const char *name);
  * $XDG_CACHE_HOME or $HOME/.cache; with `for_other`, which is root's, in /var/lib alone. */
 int shim_home(char path[PATH_MAX], bool for_other, struct err *e);
 
+/* shim_folder.c: the folder of a listener with the socket, and the library for a running process.
+ */
+
+#define SHIM_SOCKET_NAME "socket"
+
+/* Make it in d->parent, where nobody but root and `user`, who makes it, can put another in its
+ * place. 0 or -errno; shim_folder_clear in any case. */
+int shim_folder_make(struct shim_listener *d, uid_t user);
+
+/* Remove it, and close all descriptors of `d`. */
+void shim_folder_clear(struct shim_listener *d);
+
 /* shim_listener.c: whether a process of `user` cannot be given a library below this folder: why, as
  * above; NULL: it can. In the last one (`is_last`) the user must be able to make folders, and
  * nobody else but root and the owner of its user namespace, `root`, may decide what is in them. */

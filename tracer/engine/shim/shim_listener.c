@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -15,8 +14,6 @@
 #include <unistd.h>
 
 #include "symbolizer/target/process.h"
-
-#define SOCKET "socket"
 
 extern const char _binary_libditrace_shim_so_start[], _binary_libditrace_shim_so_end[];
 
@@ -27,32 +24,10 @@ const void *shim_library(size_t *size)
 	return _binary_libditrace_shim_so_start;
 }
 
-/* Make the directory, in d->parent, where nobody but root and `user`, who makes it, can put another
- * in its place. 0 or -errno. */
-static int make_dir(struct shim_listener *d, uid_t user)
-{
-	enum { TRIES = 100 };
-	uint32_t number;
-	struct stat st;
-	int r = -EEXIST;
-	for (int i = 0; i < TRIES && r == -EEXIST; i++) {
-		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-			return -errno;
-		snprintf(d->name, sizeof(d->name), "ditrace-%08x", number);
-		r = mkdirat(d->parent, d->name, 0700) ? -errno : 0;
-	}
-	if (r)
-		return r;
-	d->dir = openat(d->parent, d->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (d->dir < 0 || fstat(d->dir, &st))
-		return -errno;
-	return st.st_uid == user && (st.st_mode & 0777) == 0700 ? 0 : -EPERM;
-}
-
 static int start_listening(struct shim_listener *d)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/" SOCKET, d->dir);
+	snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/" SHIM_SOCKET_NAME, d->dir);
 	d->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (d->sock < 0 || bind(d->sock, (struct sockaddr *)&a, sizeof(a)) ||
 	    listen(d->sock, SOMAXCONN))
@@ -63,27 +38,11 @@ static int start_listening(struct shim_listener *d)
 /* The socket in a directory of d->parent, which is `place`. 0 or -errno; then nothing is left. */
 static int listen_in(struct shim_listener *d, const char *place, uid_t user)
 {
-	int r = make_dir(d, user);
-	int n = snprintf(d->socket, sizeof(d->socket), "%s/%s/" SOCKET, place, d->name);
+	int r = shim_folder_make(d, user);
+	int n = snprintf(d->socket, sizeof(d->socket), "%s/%s/" SHIM_SOCKET_NAME, place, d->name);
 	if (!r && n >= (int)sizeof(d->socket))
 		r = -ENAMETOOLONG;
 	return r ? r : start_listening(d);
-}
-
-/* Remove what has been made. */
-static void clear(struct shim_listener *d)
-{
-	if (d->sock >= 0)
-		close(d->sock);
-	if (d->dir >= 0) {
-		unlinkat(d->dir, SOCKET, 0);
-		unlinkat(d->dir, SHIM_LIBRARY, 0);
-		unlinkat(d->parent, d->name, AT_REMOVEDIR);
-		close(d->dir);
-	}
-	if (d->parent >= 0)
-		close(d->parent);
-	d->dir = d->parent = d->sock = -1;
 }
 
 /* The user a process acts as, with whose rights its directory is made. */
@@ -106,8 +65,8 @@ static bool act_as(const struct target_user *u)
 /* Let the program's user connect, and nobody else; he cannot put another socket in its place. */
 static int give_socket(const struct shim_listener *d)
 {
-	if (fchmodat(d->dir, SOCKET, 0600, 0) ||
-	    fchownat(d->dir, SOCKET, d->user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) ||
+	if (fchmodat(d->dir, SHIM_SOCKET_NAME, 0600, 0) ||
+	    fchownat(d->dir, SHIM_SOCKET_NAME, d->user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) ||
 	    fchmod(d->dir, 0711))
 		return -errno;
 	return 0;
@@ -157,7 +116,7 @@ static int open_for_started(struct shim_listener *d, const struct spawn_user *us
 		if (r && d->parent >= 0)
 			shim_home_refuse(&why, place, r);
 		if (r)
-			clear(d);
+			shim_folder_clear(d);
 	}
 	if (r) {
 		err_set(e, r, "no folder for the socket to the program: %s", why.text);
@@ -265,7 +224,7 @@ static int open_in_any(struct shim_listener *d, int root, const struct target_us
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r; i++) {
 		r = open_in(d, root, places[i], u, why);
 		if (r)
-			clear(d);
+			shim_folder_clear(d);
 	}
 	act_as(NULL);
 	return r;
@@ -306,7 +265,7 @@ int shim_listener_open(pid_t pid, const struct spawn_user *user, struct shim_lis
 	struct shim_listener *d = calloc(1, sizeof(*d));
 	if (!d)
 		return err_set(e, -ENOMEM, "no memory");
-	d->dir = d->parent = d->sock = -1;
+	d->dir = d->parent = d->sock = d->tidy = -1;
 	int r = pid ? open_for_running(d, pid, e) : open_for_started(d, user, e);
 	if (r)
 		shim_listener_close(d);
@@ -341,6 +300,6 @@ void shim_listener_close(struct shim_listener *d)
 {
 	if (!d)
 		return;
-	clear(d);
+	shim_folder_clear(d);
 	free(d);
 }
