@@ -193,12 +193,15 @@ static int calls_set_action(struct calls *c, uint64_t at)
 
 /* The page in the process. */
 
-/* Whether SIGTRAP is caught or ignored. */
-static bool has_meaning(pid_t pid)
+/* Whether SIGTRAP is caught or ignored, or a filter of system calls may end the process for one. */
+static bool is_unwelcome(pid_t pid)
 {
 	static const char *const sets[] = {"SigCgt", "SigIgn"};
 	char text[4096];
+	uint64_t seccomp;
 	process_file(pid, "status", text, sizeof(text));
+	if (process_number(text, "Seccomp", &seccomp) && seccomp)
+		return true;
 	for (unsigned i = 0; i < 2; i++) {
 		const char *set = process_line(text, sets[i]);
 		if (set && strtoull(set, NULL, 16) >> (SIGTRAP - 1) & 1)
@@ -209,7 +212,7 @@ static bool has_meaning(pid_t pid)
 
 bool trap_page_is_missing(pid_t pid)
 {
-	return !has_meaning(pid);
+	return !is_unwelcome(pid);
 }
 
 static bool is_found_in(struct breakpoints *s, const struct mapping *m)
@@ -254,10 +257,10 @@ void trap_page_put_in(struct tracee *x, int *other)
 	struct kernel_action before;
 	struct breakpoints *s = x->of->space;
 	*other = TRACEE_NO_STATUS;
-	bool set = has_meaning(x->of->pid);
+	bool unwelcome = is_unwelcome(x->of->pid);
 	if (!breakpoints_page(s)->addr)
 		find_left_behind(s);
-	if (set || calls_begin(&c, x))
+	if (unwelcome || calls_begin(&c, x))
 		return;
 	int r = breakpoints_page(s)->addr ? 0 : make_page(&c, s);
 	uint64_t page = breakpoints_page(s)->addr;
