@@ -57,7 +57,7 @@ killed() {
 	ok "with the losses of an untraced one" same_losses "$T/long"
 }
 
-# late_for_new: ditrace is stopped while the program calls an operator of its own and ends right after.
+# late_for_new: the first thread of ditrace stands still while the program calls an operator of its own and ends right after.
 late_for_new() {
 	"$DITRACE" run --engine shim -o "$T/data" "$PY" ends_at_once.py 2>"$T/err"
 	events
