@@ -3,6 +3,7 @@
 # counting, and ditrace goes on tracing when it is continued.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
+in_long || skip_all "it takes up to ten minutes: make test-long"
 
 ways=("--engine bpf" "--engine ptrace" "--engine shim" "--engine ptrace --stats" "--engine shim --stats" "--engine bpf --capture=$base/saved --ops add --every 50"
 	"--fallback add" "--compare add" "--overflow")
