@@ -46,7 +46,7 @@ has_begun() {
 	case $1 in
 	*ptrace*) [ -n "$(helper ditrace-tracer)" ] && [ "$(sed -n 's/^TracerPid:\t//p' "/proc/$program/status")" != 0 ] ;;
 	*bpf*) [ -s "$T/data" ] ;;
-	*) "$DITRACE" ctl "$program" 2>/dev/null | grep -qE 'in use|changes|fallback|compare|overflow' ;;
+	*) "$DITRACE" ctl "$program" 2>/dev/null | grep -qE 'recording for|in use|changes|fallback|compare|overflow' ;;
 	esac
 }
 

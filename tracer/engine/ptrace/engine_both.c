@@ -156,8 +156,7 @@ static bool await_stop(struct engine_both *b, pid_t tid)
 	return false;
 }
 
-/* A copy of the record without HIT_STOPPED, for a thread that runs on. NULL without memory.
- */
+/* A copy of the record without HIT_STOPPED, for a thread that runs on. NULL without memory. */
 static const struct hit *not_held(struct engine_both *b, const struct hit *h)
 {
 	if (h->size > b->copy_room) {
@@ -187,8 +186,8 @@ static void on_record(const struct hit *h, void *arg)
 		engine_ptrace_release(b->ptrace, (pid_t)h->tid, 0);
 }
 
-/* Threads that were stopped before this round, and whose record is not in it, got a SIGURG
- * of their own: deliver it. */
+/* Threads that were stopped before this round, and whose record is not in it, got a SIGURG of their
+ * own: deliver it. */
 static void release_others(struct engine_both *b)
 {
 	for (size_t i = 0; i < b->nbefore; i++)
