@@ -129,6 +129,10 @@ void session_complete_procs(struct session *s);
  * decoded, many at a time. `all`: all records were consumed. */
 void session_free_ended(struct session *s, bool all);
 
+/* Whether no process is about to need a probe for its boxed calls. Placing a probe waits for RCU
+ * grace periods, on a busy machine for seconds: what can wait does so until then. */
+bool session_is_settled(const struct session *s);
+
 /* Count dispatched ops for a short while, from time to time. */
 void session_sample_dispatch(struct session *s);
 

@@ -161,7 +161,7 @@ static void write_stats(struct session *s)
 	struct engine_counters c;
 	/* Not while dispatched ops are counted: calibration would be counted, too. */
 	if (!OBSERVERS_FIRST(s, on_stats) || !s->first_ns || s->dispatch_since ||
-	    s->now - s->stats_ns < EVERY_NS)
+	    !session_is_settled(s) || s->now - s->stats_ns < EVERY_NS)
 		return;
 	s->stats_ns = s->now;
 	s->engine->counters(s->engine, &c);

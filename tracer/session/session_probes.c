@@ -8,6 +8,8 @@
 #include "tracer/proc/freeze.h"
 #include "tracer/session/internal.h"
 
+#define S_NS 1000000000ULL
+
 int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
 			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e)
 {
@@ -88,9 +90,9 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
  * processes are traced at once. */
 static void probe_boxed(struct session *s, struct proc *p)
 {
-	enum { TRY_NS = 60ULL * 1000 * 1000 * 1000, WAIT_MS = 100 };
+	enum { WAIT_MS = 100 };
 	struct freeze *frozen = NULL;
-	if (p->boxed || s->now - p->added > TRY_NS)
+	if (p->boxed || s->now - p->added > 60 * S_NS)
 		return;
 	uint64_t at = target_find_boxed(p->target);
 	if (!at)
@@ -136,6 +138,16 @@ void session_complete_procs(struct session *s)
 	}
 }
 
+bool session_is_settled(const struct session *s)
+{
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
+		const struct proc *p = &s->procs[i];
+		if (p->target && p->alive && !p->boxed && s->now - p->added < 10 * S_NS)
+			return false;
+	}
+	return true;
+}
+
 static int probe_dispatch(struct session *s, pid_t pid, uint16_t index)
 {
 	struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH};
@@ -168,7 +180,7 @@ void session_sample_dispatch(struct session *s)
 		s->dispatch_next = s->now + PAUSE_NS * (1 + (s->now - s->first_ns) / PAUSE_NS / 4);
 		return;
 	}
-	if (s->dispatch_since || s->now < s->dispatch_next)
+	if (s->dispatch_since || s->now < s->dispatch_next || !session_is_settled(s))
 		return;
 	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		const struct proc *p = &s->procs[i];

@@ -38,6 +38,11 @@ struct link {
 	pthread_t closer;
 };
 
+/* What the helper process has. */
+struct kept {
+	struct link *links, *closing;
+};
+
 static void *close_link(void *link)
 {
 	struct link *l = link;
@@ -45,50 +50,56 @@ static void *close_link(void *link)
 	return NULL;
 }
 
-/* Closing a link waits tens of milliseconds for an RCU grace period: close all in parallel. */
-static void drop(struct link **links, uint16_t owner)
+/* Take the first link of that owner from a list; NULL: there is none. */
+static struct link *take_link(struct link **list, uint16_t owner)
 {
-	struct link *closing = NULL;
-	while (*links) {
-		struct link *l = *links;
-		if (owner != ENGINE_ALL_PROCS && l->owner != owner) {
-			links = &l->next;
-			continue;
-		}
-		*links = l->next;
-		l->next = closing;
-		closing = l;
+	while (*list && owner != ENGINE_ALL_PROCS && (*list)->owner != owner)
+		list = &(*list)->next;
+	struct link *l = *list;
+	if (l)
+		*list = l->next;
+	return l;
+}
+
+/* Closing a link waits for an RCU grace period, tens of milliseconds or, on a busy machine,
+ * seconds: each has a thread for it. */
+static void drop(struct kept *k, uint16_t owner)
+{
+	for (struct link *l; (l = take_link(&k->links, owner));) {
+		l->next = k->closing;
+		k->closing = l;
 		l->threaded = !pthread_create(&l->closer, NULL, close_link, l);
-	}
-	while (closing) {
-		struct link *l = closing;
-		closing = l->next;
-		if (l->threaded)
-			pthread_join(l->closer, NULL);
-		else
+		if (!l->threaded)
 			close_link(l);
-		free(l);
 	}
 }
 
-static int links_attach(struct link **links, const struct request *q, const char *payload)
+static void await_closed(struct kept *k, uint16_t owner)
+{
+	for (struct link *l; (l = take_link(&k->closing, owner)); free(l))
+		if (l->threaded)
+			pthread_join(l->closer, NULL);
+}
+
+static int links_attach(struct kept *k, const struct request *q, const char *payload)
 {
 	const uint64_t *offsets = (const uint64_t *)(const void *)payload;
 	struct link *l = malloc(sizeof(*l));
 	if (!l)
 		return -ENOMEM;
+	await_closed(k, q->owner);
 	int fd = uprobe_multi_link(q->prog, q->pid, payload + 2 * q->n * sizeof(*offsets), offsets,
 				   offsets + q->n, q->n);
 	if (fd < 0) {
 		free(l);
 		return fd;
 	}
-	*l = (struct link){.next = *links, .fd = fd, .owner = q->owner};
-	*links = l;
+	*l = (struct link){.next = k->links, .fd = fd, .owner = q->owner};
+	k->links = l;
 	return 0;
 }
 
-static bool serve(int sock, struct link **links)
+static bool serve(int sock, struct kept *k)
 {
 	struct request q;
 	if (!helper_receive(sock, &q, sizeof(q)))
@@ -101,9 +112,11 @@ static bool serve(int sock, struct link **links)
 		return false;
 	}
 	if (q.n)
-		r = links_attach(links, &q, payload);
+		r = links_attach(k, &q, payload);
 	else
-		drop(links, q.owner);
+		drop(k, q.owner);
+	if (q.owner == ENGINE_ALL_PROCS)
+		await_closed(k, ENGINE_ALL_PROCS);
 	free(payload);
 	return helper_send(sock, &r, sizeof(r));
 }
@@ -112,13 +125,14 @@ static bool serve(int sock, struct link **links)
 static void links_serve(int sock)
 {
 	sigset_t all;
-	struct link *links = NULL;
+	struct kept kept = {0};
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	helper_begin("ditrace-probes", sock);
-	while (serve(sock, &links))
+	while (serve(sock, &kept))
 		;
-	drop(&links, ENGINE_ALL_PROCS);
+	drop(&kept, ENGINE_ALL_PROCS);
+	await_closed(&kept, ENGINE_ALL_PROCS);
 }
 
 int links_open(struct links **out)

@@ -32,7 +32,8 @@ int links_open(struct links **out);
 /* 0 or -errno; -ECHILD when the helper process is gone. */
 int links_add(struct links *l, const struct link_wanted *w);
 
-/* Close the links of one owner, or of all (ENGINE_ALL_PROCS); returns once they are closed. */
+/* Close the links of one owner, or of all (ENGINE_ALL_PROCS), which returns once they are closed.
+ * Those of one owner may be closed later, but before the owner gets another by links_add. */
 void links_drop(struct links *l, uint16_t owner);
 
 /* Whether the helper process is alive, and so all links are in place. */
