@@ -20,8 +20,9 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         files = [f"{d}/{i}.data" for i in range(a.runs)]
         for f in files:
-            subprocess.run([ditrace, "run", "-o", f, "--", sys.executable, TRAIN, "--steps", str(a.steps), "--quiet"],
-                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            program = [sys.executable, TRAIN, "--steps", str(a.steps), "--width", "64", "--quiet"]
+            subprocess.run([ditrace, "run", "-o", f, "--", *program], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         rows = []
         for x, y in itertools.combinations(files, 2):
             done = subprocess.run([ditrace, "diff", "--all", "--format", "json", x, y], stdout=subprocess.PIPE, text=True)

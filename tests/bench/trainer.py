@@ -77,7 +77,8 @@ def told():
 
 def training(width):
     """A step to be called, and the ms it takes untraced."""
-    train.WIDTH, train.LENGTH, train.VOCAB = width, width // 2, width * 4
+    train.set_width(width)
+    train.BATCH = 4
     model = train.LanguageModel()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     taken = []

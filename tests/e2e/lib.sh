@@ -258,10 +258,15 @@ finish() {
 	status=$?
 }
 
-# start_busy: start a training that runs until SIGTERM, as $child, with its output in $T/busy
+# start_busy: start a training that runs until SIGTERM, as $child, with its output in $T/busy. start_paced: the same, asleep
+# for most of the time but under make test-long
 start_busy() {
-	start "$PY" "$W/busy.py" >"$T/busy" 2>"$T/busy.err"
+	start "$PY" "$W/${1:-busy.py}" >"$T/busy" 2>"$T/busy.err"
 	wait_line "$T/busy" '^pid '
+}
+
+start_paced() {
+	in_long && start_busy || start_busy paced.py
 }
 
 stop_busy() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small transformer language model, trained on the CPU to repeat the sequence that it sees.
 
-    train.py [--steps N | --seconds S] [--log FILE] [--quiet]
+    train.py [--steps N | --seconds S] [--width N] [--log FILE] [--quiet]
 
 Every step prints its loss as a hexadecimal float, so that two runs can be compared bit by bit. SIGTERM
 ends it after the step that runs.
@@ -19,7 +19,15 @@ import torch.nn.functional as F
 
 import observer
 
-VOCAB, WIDTH, HEADS, LAYERS, LENGTH, BATCH = 256, 64, 4, 2, 32, 4
+HEADS, LAYERS = 4, 2
+
+
+def set_width(width):
+    global WIDTH, VOCAB, LENGTH, BATCH
+    WIDTH, VOCAB, LENGTH, BATCH = width, 4 * width, width // 2, width // 16
+
+
+set_width(32)
 
 
 class Attention(nn.Module):
@@ -79,6 +87,7 @@ def train_step(model, optimizer):
 
 def main():
     args = arguments()
+    set_width(args.width)
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
     model = LanguageModel()
@@ -103,6 +112,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--steps", type=int, default=100)
     p.add_argument("--seconds", type=float, default=0, help="train for this long instead")
+    p.add_argument("--width", type=int, default=WIDTH, help="of the model; what else has a size grows with it")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--log", help="let PyTorch log every operator to this file")
     p.add_argument("--quiet", action="store_true", help="print a loss every 100 steps only")

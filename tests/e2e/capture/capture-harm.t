@@ -70,7 +70,7 @@ ends() {
 }
 
 troubles() {
-	ok "a program runs" begin '^pid ' busy.py
+	ok "a program runs" begin '^pid ' paced.py
 	touch "$T/file"
 	ends "a folder that cannot be" 'cannot (make the folder|write) .*Not a directory' "$T/file/x"
 	ends "a limit" 'the limit of .* bytes is reached' "$T/limit" --max-bytes 20k
@@ -94,9 +94,9 @@ troubles() {
 # as a user without capabilities, except at most that to read any file
 become=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 
-# begins COMMAND...: whether busy.py, started by it, gets to printing its pid
+# begins COMMAND...: whether paced.py, started by it, gets to printing its pid
 begins() {
-	start "$@" "$PY" "$W/busy.py" >"$T/busy" 2>"$T/err"
+	start "$@" "$PY" "$W/paced.py" >"$T/busy" 2>"$T/err"
 	before_long begun_or_ended
 	grep -q '^pid ' "$T/busy"
 }

@@ -26,7 +26,7 @@ inside() {
 	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected" --observed
-	ok "a program runs" begin '^pid ' busy.py
+	ok "a program runs" begin '^pid ' paced.py
 	ok "attach --stats" "$DITRACE" attach --engine shim --stats --count 300 -o "$T/data" "$target"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	is "measures all that it records" "$(grep -c stats_of "$T/events")" 300

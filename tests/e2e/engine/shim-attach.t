@@ -182,7 +182,7 @@ closed() {
 
 users() {
 	become_user || return
-	start "${user[@]}" env HOME=/tmp "$PY" busy.py >"$T/busy" 2>"$T/err"
+	start "${user[@]}" env HOME=/tmp "$PY" paced.py >"$T/busy" 2>"$T/err"
 	if ! before_long pid_or_end || ! has_pid; then
 		skip "a plain user cannot run it: $(tail -n 1 "$T/err")" 4
 		return

@@ -120,7 +120,7 @@ mounts() {
 		skip "no mount namespaces: $(tail -n 1 "$T/err")" 6
 		return
 	fi
-	start unshare -m --propagation private "$PY" busy.py >"$T/busy" 2>/dev/null
+	start unshare -m --propagation private "$PY" paced.py >"$T/busy" 2>/dev/null
 	wait_line "$T/busy" '^pid '
 	inside mount -t tmpfs none /tmp
 	ok "another mount namespace, with a /tmp of its own" "${enter[@]}" --count 1000 "$child"

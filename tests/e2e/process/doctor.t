@@ -11,7 +11,7 @@ like "and says so" "$T/out" 'PyTorch|libtorch'
 ok "doctor of nothing fails" not "$DITRACE" doctor 4194303
 
 doctor() {
-	start_busy
+	start_paced
 	ok "doctor" "$DITRACE" doctor "$child"
 	"$DITRACE" doctor "$child" >"$T/out" 2>&1
 	like "it names the kernel" "$T/out" "kernel $(uname -r | cut -d. -f1,2)"

@@ -26,13 +26,6 @@ ended_by() {
 	ok "the file is whole" "$DITRACE" script --format jsonl "$T/c"
 }
 
-# start_paced: busy.py, at full speed under make test-long
-start_paced() {
-	in_long && start_busy && return
-	start "$PY" paced.py >"$T/busy" 2>"$T/busy.err"
-	wait_line "$T/busy" '^pid '
-}
-
 attach() {
 	ok "a program runs" start_paced
 	ok "attach for a second" "$DITRACE" attach "$child" --for 1s -o "$T/a"

@@ -48,7 +48,7 @@ frozen() {
 		return
 	fi
 	label="torch $TORCH: cgroup v$version: "
-	start_busy
+	start_paced
 	trap 'remove; cleanup' EXIT
 	echo "$child" >"$(group "$place")/inner/cgroup.procs"
 	ok "the process is frozen" "freeze_v$version"

@@ -107,7 +107,7 @@ inside() {
 linked() {
 	local p
 	mkdir "$T/victim"
-	start unshare -m --propagation private "$PY" busy.py >"$T/busy" 2>/dev/null
+	start unshare -m --propagation private "$PY" paced.py >"$T/busy" 2>/dev/null
 	wait_line "$T/busy" '^pid '
 	for p in /dev/shm /tmp; do inside mount -t tmpfs -o noexec none $p; done
 	inside mount -t tmpfs none /var
@@ -124,7 +124,7 @@ linked() {
 # The target of another user has bound a folder of root's in the place of each that all can write to.
 bound() {
 	local p
-	start unshare -m --propagation private "${user[@]}" HOME=/ "$PY" busy.py >"$T/busy" 2>"$T/busy.err"
+	start unshare -m --propagation private "${user[@]}" HOME=/ "$PY" paced.py >"$T/busy" 2>"$T/busy.err"
 	if ! before_long begun_or_ended || ! grep -q '^pid ' "$T/busy"; then
 		skip "a plain user cannot run it: $(tail -n 1 "$T/busy.err")" 2
 		return
