@@ -569,6 +569,7 @@ static void stops_within_a_step(void **state)
 		nanosleep(&(struct timespec){.tv_nsec = i % 16 * 10000}, NULL);
 	}
 	await(&shared->rounds, shared->rounds + 100);
+	g->consume(g, on_hit, &s);
 	assert_true(s.exits > 0);
 	assert_int_equal(s.wrong, 0);
 	g->close(g);
