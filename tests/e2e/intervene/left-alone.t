@@ -19,6 +19,7 @@ left() {
 	why 'torch.(mm|spmm|sparse.mm)' "has a tensor of layout sparse_coo"
 	why torch.nn.functional.relu "has a quantized tensor"
 	why torch.sub "has a tensor without numbers"
+	why torch.hypot "has a tensor without memory"
 	why torch.Tensor.reshape "is a view"
 	why torch.nn.functional.softmax "is being captured as a graph"
 	why torch.sigmoid "is being traced"
@@ -40,6 +41,8 @@ left_alone() {
 	changed --cast 'float32->float64'
 	why torch.ones_like "makes a tensor"
 	changed --overflow
+	why torch.zeros_like "has a tensor without memory"
+	changed --fallback torch.abs
 }
 each_torch forking left_alone
 done_testing

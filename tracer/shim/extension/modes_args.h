@@ -159,6 +159,11 @@ struct numbers {
 /* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
 bool numbers_ready(void);
 
+/* Whether a tensor has elements and no memory for them, so that to read them would end the program:
+ * a ZeroTensor, which stands for zeros in gradients, or one whose storage was resized to nothing,
+ * as FSDP does with parameters. */
+bool numbers_lack_memory(object *tensor);
+
 /* Fill *out from a tensor on any device, copying only one that is elsewhere or not packed. False:
  * Python's error is set. Free with numbers_drop. */
 bool numbers_of(object *tensor, struct numbers *out);

@@ -90,6 +90,23 @@ static object *plan_of(object *func)
 	return found;
 }
 
+enum { BODIES_MAX = 16 };
+
+/* Functions written in Python whose bodies this thread is running. Only compared: with greenlets,
+ * it may be another's. */
+static __thread object *bodies[BODIES_MAX];
+static __thread unsigned nbodies;
+
+/* A body may ask for its own function again, through a function that has the question of its own:
+ * torch.meshgrid does. */
+static bool may_run(object *func)
+{
+	unsigned i = 0;
+	while (i < nbodies && bodies[i] != func)
+		i++;
+	return i == nbodies && nbodies < BODIES_MAX;
+}
+
 /* Run the body of a function written in Python with the mode pushed again, so that functions it
  * calls come here, too. */
 static object *call_body(object *mode, object *body, const struct asked *a)
@@ -101,7 +118,9 @@ static object *call_body(object *mode, object *body, const struct asked *a)
 		return pass_on(a);
 	}
 	python_drop(pushed);
+	bodies[nbodies++] = a->func;
 	object *r = py.PyObject_Call(body, a->args, a->kwargs);
+	nbodies--;
 	if (!r)
 		py.PyErr_Fetch(&error[0], &error[1], &error[2]);
 	object *popped = py.PyObject_CallFunctionObjArgs(own.pop, PY_END);
@@ -170,7 +189,7 @@ static object *act(object *mode, object *what, struct asked *a)
 		return pass_on(a);
 	if (plan != py._Py_NoneStruct)
 		return is_left_out(what, plan) ? pass_on(a) : call_changed(plan, a);
-	return are_plain(a->types) ? call_body(mode, body, a) : pass_on(a);
+	return are_plain(a->types) && may_run(a->func) ? call_body(mode, body, a) : pass_on(a);
 }
 
 static object *asked_for(object *mode, struct asked *a)
@@ -279,6 +298,12 @@ static object *leave(object *self, object *arg)
 	(void)self, (void)arg;
 	modes_busy--;
 	return python_none();
+}
+
+static object *lacks_memory(object *self, object *tensor)
+{
+	(void)self;
+	return python_kept(numbers_lack_memory(tensor) ? py._Py_TrueStruct : py._Py_FalseStruct);
 }
 
 static object *is_busy(object *self, object *arg)
@@ -418,6 +443,7 @@ bool modes_call_fill(object *module)
 	    {"backward_comes", modes_comes, METH_O, NULL},
 	    {"backward_came", modes_came, METH_VARARGS, NULL},
 	    {"spent", modes_spent, METH_NOARGS, NULL},
+	    {"lacks_memory", lacks_memory, METH_O, NULL},
 	    {"tensors_in", modes_tensors_in, METH_VARARGS, NULL},
 	    {"changed", modes_changed, METH_VARARGS, NULL},
 	    {"call_number", modes_call_number, METH_NOARGS, NULL},

@@ -158,7 +158,7 @@ static bool is_plain(object *t)
 	object *type = python_type(t), *no = py._Py_FalseStruct;
 	if ((type != own.tensor && type != own.parameter) ||
 	    !python_has(t, own.a_layout, own.strided) || !python_has(t, own.a_quantized, no) ||
-	    !python_has(t, own.a_meta, no))
+	    !python_has(t, own.a_meta, no) || numbers_lack_memory(t))
 		return false;
 	if (own.is_wrapped == py._Py_NoneStruct)
 		return true;

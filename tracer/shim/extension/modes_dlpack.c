@@ -24,7 +24,7 @@ enum { BOOL = 11 };
 
 static struct {
 	object *to_dlpack, *uint8;
-	object *is_conj, *is_neg, *a_is_cpu;
+	object *is_conj, *is_neg, *data_ptr, *offset, *numel, *storage, *later, *a_is_cpu;
 } own;
 
 bool numbers_ready(void)
@@ -32,7 +32,12 @@ bool numbers_ready(void)
 	const struct modes_wanted names[] = {{&own.to_dlpack, "names.TO_DLPACK"},
 					     {&own.uint8, "names.UINT8"},
 					     {&own.is_conj, "names.IS_CONJ"},
-					     {&own.is_neg, "names.IS_NEG"}},
+					     {&own.is_neg, "names.IS_NEG"},
+					     {&own.data_ptr, "names.DATA_PTR"},
+					     {&own.offset, "names.STORAGE_OFFSET"},
+					     {&own.numel, "names.NUMEL"},
+					     {&own.storage, "names.STORAGE"},
+					     {&own.later, "names.computes_later"}},
 				  text = {&own.a_is_cpu, "is_cpu"};
 	return modes_names(names, sizeof(names) / sizeof(names[0])) && modes_texts(&text, 1);
 }
@@ -57,6 +62,37 @@ static object *method(object *o, const char *name)
 	object *r = f ? py.PyObject_CallObject(f, NULL) : NULL;
 	python_drop(f);
 	return r;
+}
+
+/* The number that a function gives for an object, or -1. Steals the reference to that number. */
+static long as_number(object *r)
+{
+	long n = r ? py.PyLong_AsLong(r) : -1;
+	python_drop(r);
+	if (n == -1)
+		python_forget();
+	return n;
+}
+
+static long number_of(object *function, object *o)
+{
+	return as_number(py.PyObject_CallFunctionObjArgs(function, o, PY_END));
+}
+
+static bool is_storage_empty(object *t)
+{
+	object *storage = py.PyObject_CallFunctionObjArgs(own.storage, t, PY_END);
+	long bytes = as_number(method(storage, "nbytes"));
+	python_drop(storage);
+	return bytes == 0;
+}
+
+bool numbers_lack_memory(object *t)
+{
+	long at = number_of(own.data_ptr, t);
+	if (at > 0)
+		return number_of(own.offset, t) > 0 && is_storage_empty(t);
+	return !at && number_of(own.numel, t) > 0 && says_no(own.later, t);
 }
 
 /* Its elements without history, on the CPU, contiguous. A new reference. */
@@ -139,6 +175,10 @@ bool numbers_of(object *tensor, struct numbers *out)
 {
 	enum { CPU = 1 };
 	bool is_bool;
+	if (numbers_lack_memory(tensor)) {
+		py.PyErr_SetString(*(object **)py.PyExc_TypeError, "a tensor without memory");
+		return false;
+	}
 	struct dl_tensor *d =
 	    is_direct(tensor) ? open_tensor(python_kept(tensor), &is_bool, out) : NULL;
 	if (!d) {

@@ -2,7 +2,7 @@
 import torch
 
 from ditrace_modes.names import IS_WRAPPED, PLAIN
-from ditrace_modes.native import enter, leave, tensors_in
+from ditrace_modes.native import enter, lacks_memory, leave, tensors_in
 from ditrace_runner.errors import first_line
 
 
@@ -60,6 +60,8 @@ def unfit(tensors):
             return "has a tensor without numbers"
         if IS_WRAPPED is not None and IS_WRAPPED(t):
             return "is inside of vmap, grad or the like"
+        if lacks_memory(t):
+            return "has a tensor without memory"
         if is_capturing(t.device.type):
             return "is being captured as a graph"
     return None

@@ -21,7 +21,8 @@ TENSOR, PARAMETER, SIZE, STRIDED = torch.Tensor, torch.nn.Parameter, torch.Size,
 DTYPE, DEVICE, GENERATOR, CPU = torch.dtype, torch.device, torch.Generator, torch.device("cpu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 TO, CLONE, COPY, DATA_PTR = torch.Tensor.to, torch.Tensor.clone, {"copy": True}, torch.Tensor.data_ptr
-STORAGE_OFFSET, ELEMENT_SIZE = torch.Tensor.storage_offset, torch.Tensor.element_size
+STORAGE_OFFSET, ELEMENT_SIZE, NUMEL = torch.Tensor.storage_offset, torch.Tensor.element_size, torch.Tensor.numel
+STORAGE = torch.Tensor.untyped_storage if hasattr(torch.Tensor, "untyped_storage") else torch.Tensor._storage  # before 2.0
 GET_STATE, SET_STATE = torch.default_generator.get_state, torch.default_generator.set_state
 STATE_BYTES = GET_STATE().numel()
 GRAD, SET_GRAD, DISPATCHING = torch.is_grad_enabled, torch._C._set_grad_enabled, torch._C._len_torch_dispatch_stack
@@ -30,6 +31,10 @@ AUTOCAST, AUTOCAST_CPU = torch.is_autocast_enabled, functools.partial(torch.is_a
 TRACING_STATE, TORCH_NAMES = torch._C._get_tracing_state, vars(torch)
 TO_DLPACK, UINT8, IS_CONJ, IS_NEG = torch._C._to_dlpack, torch.uint8, torch.Tensor.is_conj, torch.Tensor.is_neg
 IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+
+
+def computes_later(tensor):
+    return tensor.device.type in LATER
 
 
 def is_compiling():
