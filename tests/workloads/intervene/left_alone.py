@@ -9,6 +9,7 @@ import types
 import torch
 import torch._lazy
 import torch._lazy.ts_backend
+import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 
 
@@ -38,6 +39,9 @@ torch.sgn(weight).sum().backward()
 show("a gradient without memory", weight.grad.clone())
 freed = torch.ones(3)[1:]
 (freed.untyped_storage() if hasattr(freed, "untyped_storage") else freed._storage()).resize_(0)
+with forward_ad.dual_level():
+    dual = torch.sin(forward_ad.make_dual(x, torch._efficientzerotensor((2, 2))))
+    show("a tangent without memory", forward_ad.unpack_dual(dual).tangent.clone())
 show("freed", torch.zeros_like(freed))
 show("view", x.reshape(4))
 show("asks for itself again", torch.meshgrid(x[0], x[1], indexing="ij")[1])

@@ -22,7 +22,10 @@ NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_
     has_names device dtype is_distributed is_tensor is_storage result_type can_cast promote_types get_default_dtype
     set_default_dtype manual_seed seed save load broadcast_shapes as_subclass apply_ map_ map2_ module_load
     resolve_conj resolve_neg lift_fresh sparse_mask to_sparse to_dense coalesce values indices crow_indices
-    col_indices dense_dim sparse_dim to_mkldnn is_coalesced q_scale q_zero_point qscheme""".split())
+    col_indices dense_dim sparse_dim to_mkldnn is_coalesced q_scale q_zero_point qscheme is_set_to is_alias_of
+    _is_zerotensor _has_same_storage_numel _has_compatible_shallow_copy_type _use_cudnn_ctc_loss
+    _use_cudnn_rnn_flatten_weight cudnn_is_acceptable _version is_leaf output_nr sym_size sym_stride sym_numel
+    sym_storage_offset sym_is_contiguous""".split())
 ARITHMETIC = set("""rsub pow rpow div rdiv truediv rtruediv floordiv rfloordiv matmul rmatmul mod rmod ipow idiv
     itruediv ifloordiv imod lshift rlshift rshift rrshift""".split())
 
