@@ -136,6 +136,7 @@ static int record(struct record *r, char *const argv[], const struct spawn_calle
 		describe(r);
 		code = loop(r, &e);
 	}
+	trace_loop_tell_end(&r->watch);
 	if (started && !code)
 		code = finish(r, &e);
 	if (code)
@@ -145,6 +146,7 @@ static int record(struct record *r, char *const argv[], const struct spawn_calle
 	if (!started || !r->watch.is_child)
 		return code ? status : EXIT_GOOD;
 	trace_loop_wait(&r->watch);
+	trace_loop_tell_end(&r->watch);
 	status = spawn_exit_status(r->watch.status);
 	return code && !status ? EXIT_FAILED : status;
 }

@@ -10,6 +10,7 @@
 static int finish(struct trace_loop *l, int failed, struct err *e)
 {
 	trace_samples_finish(l->samples);
+	trace_loop_tell_end(l);
 	if (failed) {
 		err_print(e);
 	} else if (session_total(l->session) == 0) {
@@ -26,6 +27,7 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 	follow_free(l->follow);
 	if (trace_loop_wait(l))
 		return EXIT_FAILED;
+	trace_loop_tell_end(l);
 	int status = spawn_exit_status(l->status);
 	return failed && !status ? EXIT_FAILED : status;
 }

@@ -102,6 +102,7 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_call
 		return spawn_failure_status(r);
 	while (!l.gone)
 		turn(v, &l);
+	trace_loop_tell_end(&l);
 	intervene_finish(v);
 	return trace_loop_wait(&l) ? EXIT_FAILED : spawn_exit_status(l.status);
 }

@@ -277,7 +277,23 @@ static int wait_child(struct trace_loop *l, int options)
 		return 0;
 	child = 0;
 	l->gone = true;
+	l->dumped = info.si_code == CLD_DUMPED;
+	l->killed_by = info.si_code == CLD_KILLED || l->dumped ? info.si_status : 0;
 	return 0;
+}
+
+void trace_loop_tell_end(struct trace_loop *l)
+{
+	int sig = l->killed_by;
+	const char *name = sigabbrev_np(sig);
+	l->killed_by = 0;
+	if (!sig || sig == SIGINT || sig == SIGPIPE)
+		return;
+	if (name)
+		fprintf(stderr, "ditrace: the program was ended by SIG%s", name);
+	else
+		fprintf(stderr, "ditrace: the program was ended by signal %d", sig);
+	fprintf(stderr, "%s\n", l->dumped ? ", core dumped" : "");
 }
 
 int trace_loop_wait(struct trace_loop *l)

@@ -79,6 +79,8 @@ struct trace_loop {
 	bool is_child;		       /* it is our child: wait for it */
 	bool gone;		       /* it has ended */
 	int status;		       /* from waitpid, when is_child */
+	int killed_by;		       /* the signal that ended it, until that was told; 0: none */
+	bool dumped;		       /* and a core was written */
 	bool lost, told_lost;	       /* `follow` lost records; this was reported */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
@@ -114,6 +116,10 @@ bool trace_loop_stopped(void);
 
 /* Check, without blocking, whether the process has exited; sets l->gone. */
 void trace_loop_look(struct trace_loop *l);
+
+/* Print on stderr, once, which signal has ended the child; nothing for SIGINT and SIGPIPE, as a
+ * shell does. */
+void trace_loop_tell_end(struct trace_loop *l);
 
 /* Wait until the child exits, regardless of signals, and set l->status; when all that it named has
  * been read, as its PID is free then. 0 or -errno. */

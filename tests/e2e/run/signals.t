@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Signals to ditrace run go to the program, even after tracing has ended.
+# Signals to ditrace run go to the program, even after tracing has ended; one that ends the program is named.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -14,5 +14,20 @@ tracing_ended() {
 	finish "$child"
 	is "it gets SIGTERM, and its status is ditrace's" "$status" 7
 }
+
+# dies COMMAND...
+dies() {
+	"$DITRACE" "$@" "$PY" -c 'import os, torch; torch.ones(2); os.kill(os.getpid(), 11)' 2>"$T/err"
+	is "$*: a program that dies is said to have died, first of all" "$? $(head -n 1 "$T/err" | cut -d, -f1)" \
+		"139 ditrace: the program was ended by SIGSEGV"
+}
+
+deaths() {
+	of_first_torch || return 0
+	dies run -o "$T/data"
+	dies run --compare all
+	dies record -o "$T/data"
+}
 each_torch tracing_ended
+each_torch deaths
 done_testing
