@@ -22,6 +22,8 @@ kept() {
 		cast 'float32->float64'
 		cast 'bfloat16->float32'
 	done
+	like "random functions are left alone" "$T/err" "^ +1  torch.bernoulli +is random"
+	like "and so is what is cast already" "$T/err" "^ +[12]  torch.nn.functional.cross_entropy +runs under autocast"
 	like "lists of several dtypes" "$T/err" "^ +1  torch._foreach_add +gives several results, of tensors of several dtypes"
 	cast 'float32->float64' --level aten
 	cast 'bfloat16->float32' --level aten

@@ -102,7 +102,7 @@ stacks_and_captures() {
 	keys s
 	for size in 80x24 120x40 200x50; do
 		resize "$size"
-		ok "what all threads do, at $size" shows "^thread $child \"python.*train\.py|^ +train\.py:[0-9]+ +"
+		ok "what all threads do, at $size" shows "^thread $child \"python.*train\.py|^ +(python  +)?train\.py:[0-9]+ +"
 	done
 	keys Escape
 	ok "Esc leads back" shows '^  Self%'

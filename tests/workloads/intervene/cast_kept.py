@@ -56,3 +56,11 @@ if device == "cpu":
     show("changed", *a, *b)
     torch._foreach_add_(b, [t(1, 2)])
     show("again", *b)
+    torch.manual_seed(0)
+    show("random", F.dropout(torch.ones(8), 0.5), torch.nn.init.uniform_(torch.empty(2)), torch.bernoulli(torch.full((4,), 0.5)),
+         F.rrelu(-torch.ones(2), training=True), torch.nextafter(t(1), t(2)))
+    if hasattr(F, "scaled_dot_product_attention"):
+        show("dropout inside", F.scaled_dot_product_attention(*3 * [torch.ones(1, 4, 2)], dropout_p=0.5))
+    with torch.autocast("cpu", torch.bfloat16):
+        product = F.linear(t((1, 2)), t((1, 1)))
+        show("under autocast", product, F.cross_entropy(product, torch.tensor([0])))

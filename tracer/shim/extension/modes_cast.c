@@ -6,8 +6,8 @@
 #include "tracer/shim/extension/modes.h"
 
 static struct {
-	object *dtype, *to, *copy, *dtypes, *may_write, *narrow, *check_kernels, *check_integers,
-	    *counterpart, *tell_casts, *castings_is_new;
+	object *dtype, *to, *copy, *dtypes, *may_write, *narrow, *check_call, *check_kernels,
+	    *check_integers, *counterpart, *tell_casts, *castings_is_new;
 	object *cast, *a_dtype, *a_floating, *a_complex, *a_dtypes;
 } own;
 static struct seen castings;
@@ -20,6 +20,7 @@ bool modes_cast_ready(void)
 					     {&own.dtypes, "cast.DTYPES"},
 					     {&own.may_write, "arguments.may_write"},
 					     {&own.narrow, "kernels.NARROW"},
+					     {&own.check_call, "cast.check_call"},
 					     {&own.check_kernels, "cast.check_kernels"},
 					     {&own.check_integers, "cast.check_integers"},
 					     {&own.counterpart, "cast.counterpart"},
@@ -168,6 +169,9 @@ static bool may_cast(const struct cast *c)
 	const struct copies *call = &c->call;
 	if (!c->some)
 		return modes_unchanged("has no tensor of such a dtype");
+	if (!checked(py.PyObject_CallFunctionObjArgs(own.check_call, call->plan, call->args,
+						     call->kwargs, PY_END)))
+		return false;
 	if (c->integers && !checked(py.PyObject_CallFunctionObjArgs(own.check_integers, call->args,
 								    call->kwargs, PY_END)))
 		return false;

@@ -89,10 +89,14 @@ static bool is_storage_empty(object *t)
 
 bool numbers_lack_memory(object *t)
 {
+	/* Below autograd a tensor of a device that computes later must not be asked for its memory.
+	 */
+	if (!python_has(t, own.a_is_cpu, py._Py_TrueStruct) && !says_no(own.later, t))
+		return false;
 	long at = number_of(own.data_ptr, t);
 	if (at > 0)
 		return number_of(own.offset, t) > 0 && is_storage_empty(t);
-	return !at && number_of(own.numel, t) > 0 && says_no(own.later, t);
+	return !at && number_of(own.numel, t) > 0;
 }
 
 /* Its elements without history, on the CPU, contiguous. A new reference. */

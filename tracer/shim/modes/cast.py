@@ -7,11 +7,11 @@ from ditrace_modes.calls import Unchanged
 from ditrace_modes.kernels import NARROW, is_tried, lacks_kernel, wants_gradient, why_lacking
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
-from ditrace_modes.names import CPU, LATER, MAKE, VIEWS
+from ditrace_modes.names import CPU, LATER, MAKE, RANDOM_INSIDE, VIEWS, is_autocast
 from ditrace_modes.native import call_number, tensors_in
 from ditrace_modes.values import Seen, all_of, tell_tables
 from ditrace_runner.call import walk
-from ditrace_runner.functions import CASTS
+from ditrace_runner.functions import CASTS, DROPOUTS, RANDOM
 
 CASTINGS_IS_NEW = Seen().is_new
 INTEGERS = {getattr(torch, name) for name in "uint8 int8 int16 int32 int64 uint16 uint32 uint64".split() if hasattr(torch, name)}
@@ -36,6 +36,19 @@ def integers(args, kwargs):
     if len(found) > 1 or kwargs.get("out_int32"):
         raise Unchanged("has integers of several dtypes")
     return found.pop() if found else None
+
+
+def may_draw(plan, args, kwargs):
+    """Of functions with a dropout inside: whether it has a rate."""
+    inside = plan.base in RANDOM_INSIDE or plan.base.lstrip("_").startswith("scaled_dot_product")
+    return inside and any(isinstance(x, float) and x > 0 for x in [*args, *(x for name, x in kwargs.items() if name != "scale")])
+
+
+def check_call(plan, args, kwargs):
+    if not LEVEL.is_aten and is_autocast():
+        raise Unchanged("runs under autocast, whose own casts --level aten shows")
+    if may_draw(plan, args, kwargs):
+        raise Unchanged(DRAWS)
 
 
 def check_integers(args, kwargs):
@@ -119,6 +132,8 @@ def start_casts():
     DTYPES.update(dtypes_of(LINK.settings["casts"] or {}))
 
 
+DRAWS = "is random, and draws other numbers in another dtype"
 READS = set("item __float__ __int__ __bool__ __index__ __complex__ __nonzero__ __long__".split())
 NO_CAST = [(MAKE, "makes a tensor"), (CASTS | set("int long short byte char bool chalf cfloat cdouble".split()), "is a cast"),
-           (VIEWS, "is a view"), (READS, "reads a number"), ({"bincount", "float_power", "ldexp"}, "gives a dtype of its own")]
+           (VIEWS, "is a view"), (READS, "reads a number"), (RANDOM | DROPOUTS, DRAWS), ({"nextafter"}, "depends on the dtype"),
+           ({"bincount", "float_power", "ldexp"}, "gives a dtype of its own")]

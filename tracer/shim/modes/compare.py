@@ -8,7 +8,7 @@ from ditrace_modes.gradients import spending, watch_backward
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, edges_of, keep_results
-from ditrace_modes.names import MAKE, RANDOM_INSIDE, VIEWS
+from ditrace_modes.names import MAKE, RANDOM_INSIDE, VIEWS, is_autocast
 from ditrace_modes.native import budget, call_number, count, number_taken, spend, takes, tensors_in
 from ditrace_modes.values import each
 from ditrace_modes.verdicts import judge
@@ -37,12 +37,6 @@ def never_compared(plan):
     if plan.base in MAKE:
         return "makes a tensor"
     return "may draw random numbers" if plan.base in RANDOM_INSIDE else None
-
-
-def is_autocast():
-    if torch.is_autocast_enabled():
-        return True
-    return torch.is_autocast_enabled("cpu") if hasattr(torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled()
 
 
 def compare_call(plan, call, args, kwargs, at):

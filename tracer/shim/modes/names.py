@@ -33,6 +33,10 @@ TO_DLPACK, UINT8, IS_CONJ, IS_NEG = torch._C._to_dlpack, torch.uint8, torch.Tens
 IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
 
 
+def is_autocast():
+    return AUTOCAST() or AUTOCAST_CPU()
+
+
 def computes_later(tensor):
     return tensor.device.type in LATER
 
