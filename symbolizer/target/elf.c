@@ -435,60 +435,6 @@ const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr
 	return NULL;
 }
 
-/* Entries {code, unwind entry}, both relative to the section *base, sorted, as --eh-frame-hdr
- * writes them (encoding 0x3b: datarel, signed, 4 bytes; Linux Standard Base Core 5.0, 10.6.2). */
-static const int32_t (*unwind_table(struct elf_file *f, uint64_t *base, uint32_t *n))[2]
-{
-	size_t size;
-	const uint8_t *h = elf_section(f, ".eh_frame_hdr", base, &size);
-	/* version 1; pointer to .eh_frame pcrel sdata4; count udata4; table datarel sdata4 */
-	if (!h || (uintptr_t)h & 3 || size < 12 || h[0] != 1 || h[1] != 0x1b || h[2] != 0x03 ||
-	    h[3] != 0x3b)
-		return NULL;
-	memcpy(n, h + 8, sizeof(*n));
-	return *n <= (size - 12) / 8 ? (const int32_t(*)[2])(h + 12) : NULL;
-}
-
-uint64_t elf_piece_at(struct elf_file *f, uint64_t vaddr, uint64_t *start)
-{
-	uint64_t base;
-	uint32_t n, low = 0, high;
-	const int32_t(*t)[2] = unwind_table(f, &base, &n);
-	if (!t)
-		return 0;
-	for (high = n; low < high;) {
-		uint32_t mid = low + (high - low) / 2;
-		if (base + (uint64_t)(int64_t)t[mid][0] <= vaddr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (!low)
-		return 0;
-	*start = base + (uint64_t)(int64_t)t[low - 1][0];
-	/* length, CIE pointer, start and length of the code. That the start is relative to its own
-	 * place is assumed, and verified by comparison with the table. */
-	struct {
-		uint32_t length, cie;
-		int32_t start;
-		uint32_t size;
-	} fde;
-	uint64_t at = base + (uint64_t)(int64_t)t[low - 1][1];
-	const uint8_t *p = elf_bytes(f, at, sizeof(fde));
-	if (!p)
-		return 0;
-	memcpy(&fde, p, sizeof(fde));
-	bool is_its =
-	    at + offsetof(__typeof__(fde), start) + (uint64_t)(int64_t)fde.start == *start;
-	return is_its && vaddr - *start < fde.size ? fde.size : 0;
-}
-
-uint64_t elf_function_size(struct elf_file *f, uint64_t vaddr)
-{
-	uint64_t start, size = elf_piece_at(f, vaddr, &start);
-	return size && start == vaddr ? size : 0;
-}
-
 /* A note: sizes of name and contents, type, name, contents (gABI 4.1, chapter 5). */
 const uint8_t *elf_build_id(struct elf_file *f, size_t *n)
 {

@@ -83,6 +83,15 @@ uint64_t elf_function_size(struct elf_file *f, uint64_t vaddr);
  * entry. 0 if it has none. */
 uint64_t elf_piece_at(struct elf_file *f, uint64_t vaddr, uint64_t *start);
 
+/* Called with an address; a non-zero return ends the iteration. */
+typedef int elf_address_fn(uint64_t vaddr, void *arg);
+
+/* Call `fn` with the address of each landing pad, where an exception enters the function again, of
+ * the piece of code that begins at `vaddr`; one address may come several times, and may be in
+ * another piece. Returns 0, the callback's non-zero value, -ENOENT when no unwind entry begins
+ * there, -ENOEXEC when its tables are not understood. */
+int elf_each_landing_pad(struct elf_file *f, uint64_t vaddr, elf_address_fn *fn, void *arg);
+
 enum { ELF_BUILD_MOST = 64 };
 
 /* The build id (.note.gnu.build-id) of *n bytes, at most ELF_BUILD_MOST; NULL and 0 if there is

@@ -23,6 +23,20 @@ static int on_symbol(const struct elf_symbol *s, void *arg)
 	return 0;
 }
 
+static int on_pad(uint64_t vaddr, void *arg)
+{
+	(void)arg;
+	sink += (unsigned)vaddr;
+	return 0;
+}
+
+static void read_unwinding(struct elf_file *f, uint64_t vaddr)
+{
+	uint64_t start;
+	if (elf_piece_at(f, vaddr, &start))
+		elf_each_landing_pad(f, start, on_pad, NULL);
+}
+
 static void read_everything(struct elf_file *f)
 {
 	static const char *const names[] = {"main", "_ZN2at4_ops", "x", ""};
@@ -34,6 +48,8 @@ static void read_everything(struct elf_file *f)
 	elf_bias(f, &m, &bias);
 	const uint8_t *p = elf_section(f, ".rodata", &vaddr, &len);
 	touch(p, len);
+	for (uint64_t i = 0; i < 64; i++)
+		read_unwinding(f, elf_first(f) + 64 * i);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
