@@ -485,6 +485,71 @@ static void set_effect(const struct arch_decoder *d, const cs_insn *c, struct ar
 	set_other(d, c, o);
 }
 
+/* Intel SDM volume 1, appendix A. Shifts by 0 write no flags. A list of those that compilers use at
+ * the ends of functions, as the access flags of libcapstone 4 are wrong for some instructions. */
+static uint8_t flags_of(unsigned id)
+{
+	switch (id) {
+	case X86_INS_ADD:
+	case X86_INS_AND:
+	case X86_INS_CMP:
+	case X86_INS_NEG:
+	case X86_INS_OR:
+	case X86_INS_SUB:
+	case X86_INS_TEST:
+	case X86_INS_XADD:
+	case X86_INS_XOR:
+		return ARCH_FLAGS_SET;
+	case X86_INS_CDQ:
+	case X86_INS_CDQE:
+	case X86_INS_CQO:
+	case X86_INS_CWDE:
+	case X86_INS_DEC:
+	case X86_INS_INC:
+	case X86_INS_LEA:
+	case X86_INS_LEAVE:
+	case X86_INS_MOV:
+	case X86_INS_MOVABS:
+	case X86_INS_MOVSX:
+	case X86_INS_MOVSXD:
+	case X86_INS_MOVZX:
+	case X86_INS_NOP:
+	case X86_INS_NOT:
+	case X86_INS_POP:
+	case X86_INS_PUSH:
+	case X86_INS_SAR:
+	case X86_INS_SHL:
+	case X86_INS_SHR:
+	case X86_INS_XCHG:
+	case X86_INS_MOVHPS:
+	case X86_INS_PINSRQ:
+	case X86_INS_PUNPCKLQDQ:
+	case X86_INS_PXOR:
+	case X86_INS_XORPS:
+	case X86_INS_VPXOR:
+	case X86_INS_VZEROUPPER:
+		return ARCH_FLAGS_UNREAD;
+	default:
+		return is_fp_store(id) ? ARCH_FLAGS_UNREAD : ARCH_FLAGS_UNKNOWN;
+	}
+}
+
+/* Whether the instruction, one that falls through, uses an address relative to its own. */
+static bool is_relative(const cs_x86 *x)
+{
+	for (int i = 0; i < x->op_count; i++)
+		if (x->operands[i].type == X86_OP_MEM && (x->operands[i].mem.base == X86_REG_RIP ||
+							  x->operands[i].mem.base == X86_REG_EIP))
+			return true;
+	return false;
+}
+
+static void set_movable(const cs_insn *c, struct arch_insn *o)
+{
+	o->flags = flags_of(c->id);
+	o->movable = o->flags != ARCH_FLAGS_UNKNOWN && !is_relative(&c->detail->x86);
+}
+
 /* Number of trailing bytes that are a displacement from the end of the instruction: of a direct
  * branch (of two bytes or more), or of a rip-relative memory operand. */
 static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
@@ -513,16 +578,20 @@ static int decode(struct arch_decoder *d, const uint8_t *code, size_t left, uint
 	*out = (struct arch_insn){
 	    .dst = ARCH_NOREG, .src = ARCH_NOREG, .base = ARCH_NOREG, .fp_src = ARCH_NOREG};
 	out->len = (uint8_t)arch_landing_pad(code, left);
-	if (out->len)
+	if (out->len) {
+		out->flags = ARCH_FLAGS_UNREAD;
 		return 0;
+	}
 	if (!cs_disasm_iter(d->handle, &p, &left, &next, d->insn))
 		return -EILSEQ;
 	out->len = (uint8_t)d->insn->size;
 	out->emulated = arch_emulated(code, out->len);
 	set_flow(d->insn, out);
 	set_writes(d, d->insn, out);
-	if (out->flow == ARCH_FLOW_NEXT)
+	if (out->flow == ARCH_FLOW_NEXT) {
 		set_effect(d, d->insn, out);
+		set_movable(d->insn, out);
+	}
 	insn_cache_add(d->cache, code, at, relative_bytes(d->insn, out), out);
 	return 0;
 }

@@ -90,6 +90,13 @@ enum arch_effect {
 	ARCH_EFF_COMPARE, /* compares src with `disp` */
 };
 
+/* What an instruction does to the status flags CF, PF, AF, ZF, SF and OF. */
+enum arch_flags {
+	ARCH_FLAGS_UNKNOWN, /* may read them */
+	ARCH_FLAGS_UNREAD,  /* reads none, and may write some */
+	ARCH_FLAGS_SET,	    /* reads none, and writes all, some to undefined values */
+};
+
 struct arch_insn {
 	uint32_t off;	   /* offset of its first byte in the function */
 	uint8_t len;	   /* bytes */
@@ -104,11 +111,17 @@ struct arch_insn {
 	uint8_t atomic;	   /* lock prefix */
 	uint8_t above;	   /* jumps to `target` on unsigned greater */
 	uint8_t emulated;  /* arch_emulated() */
+	uint8_t flags;	   /* enum arch_flags; of those that fall through */
+	uint8_t movable;   /* falls through, and does the same at any address; known for the
+			      instructions whose flags are known */
 	uint16_t width;	   /* bytes moved, 0: unknown */
 	int32_t disp;
 	uint32_t writes; /* bit n: writes register n; without rsp for pop, push and leave */
 	uint64_t target; /* address: of a direct branch, or computed by a rip-relative lea */
 };
+
+/* Bytes of a jump to an address within 2 GiB: jmp rel32 (Intel SDM volume 2). */
+enum { ARCH_JUMP_LEN = 5 };
 
 /* Whether the kernel emulates the instruction of `len` bytes under a uprobe, so that a hit costs
  * one trap and no single-step: push of a register, nop, direct jumps, conditional jumps and calls,

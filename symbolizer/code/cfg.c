@@ -409,11 +409,18 @@ static void list_preds(struct cfg *g)
 	}
 }
 
-bool cfg_emulated(const struct cfg *g, uint32_t off)
+const struct arch_insn *cfg_insn_at(const struct cfg *g, uint32_t off)
 {
 	uint32_t i = off < g->len ? g->at[off] & AT_INDEX : 0;
 
-	return i && g->insn[i - 1].emulated;
+	return i ? &g->insn[i - 1] : NULL;
+}
+
+bool cfg_emulated(const struct cfg *g, uint32_t off)
+{
+	const struct arch_insn *i = cfg_insn_at(g, off);
+
+	return i && i->emulated;
 }
 
 uint32_t cfg_common(const struct cfg *g, uint32_t a, uint32_t b)

@@ -79,6 +79,9 @@ uint64_t cfg_address(const struct cfg *g, const struct arch_insn *i);
  * be analysed. O(n log n) in the number of instructions for reducible flow. */
 int cfg_build(struct cfg *g, const uint8_t *code, size_t len, uint64_t vaddr);
 
+/* The reachable instruction that starts at offset `off`; NULL if none does. */
+const struct arch_insn *cfg_insn_at(const struct cfg *g, uint32_t off);
+
 /* Whether a reachable instruction starts at offset `off` and arch_emulated() accepts it. */
 bool cfg_emulated(const struct cfg *g, uint32_t off);
 

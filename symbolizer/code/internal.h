@@ -1,10 +1,12 @@
-/* State of the return-site analysis, shared by the search for exits and the facts about them. */
+/* State of the return-site analysis, shared by the search for exits and the facts about them; and
+ * of the search for windows, which follows it. */
 #ifndef SYMBOLIZER_CODE_INTERNAL_H
 #define SYMBOLIZER_CODE_INTERNAL_H
 
 #include "symbolizer/code/cfg.h"
 #include "symbolizer/code/dataflow.h"
 #include "symbolizer/code/return_sites.h"
+#include "symbolizer/code/windows.h"
 
 struct return_sites_ctx {
 	struct return_sites_ops ops;
@@ -44,6 +46,16 @@ void return_sites_find_returning(struct return_sites_ctx *c);
 /* Set c->mark for the blocks reachable from the end of `block` that can reach a return. */
 void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block);
 
+/* Finds the instruction *p nearest the end of `block` that every path to that end passes once;
+ * -ENOENT, with c->reason, if none is of use. */
+typedef int return_sites_find_fn(struct return_sites_ctx *c, void *arg, uint32_t block,
+				 struct exit_point *p);
+
+/* The n points, one that is on the way to all ends or else one for each end, of which every
+ * returning call passes exactly one, once. 0, or -ENOENT with c->reason. */
+int return_sites_choose(struct return_sites_ctx *c, return_sites_find_fn *find, void *arg,
+			struct exit_point p[EXITS_MAX], uint32_t *n);
+
 /* Fill in out->late, the deferred entry, from the graph alone; p: the out->nexits exits. */
 void return_sites_set_late(const struct return_sites_ctx *c, const struct exit_point *p,
 			   struct func_facts *out);
@@ -54,5 +66,30 @@ void return_sites_set_frame(const struct return_sites_ctx *c, const struct exit_
 			    struct func_facts *out);
 int return_sites_set_result(struct return_sites_ctx *c, const struct exit_point *p,
 			    struct func_facts *out);
+
+/* All code that may branch into a function: its own, and the pieces that it jumps to. */
+struct branches {
+	struct return_sites_ctx *c;
+	const struct windows_ops *ops;
+	struct code_piece {
+		const uint8_t *code;
+		uint64_t vaddr;
+		uint32_t len;
+	} piece[4]; /* the first is the function's */
+	uint32_t npiece;
+	uint8_t *target; /* by offset in the function: a branch leads there, or an exception does */
+	uint64_t *pad;	 /* addresses of all landing pads */
+	size_t npad, pad_cap;
+	const char *reason;
+};
+
+/* Find the branches into the function that c holds. 0; -ENOTSUP with b->reason when they are not
+ * all known; -ENOMEM. Free with branches_free in any case. */
+int branches_find(struct branches *b, struct return_sites_ctx *c, const struct windows_ops *ops);
+void branches_free(struct branches *b);
+
+/* Whether every way from a landing pad to a return passes one of the n windows: 0, -ENOTSUP with
+ * b->reason if not, -ENOMEM. */
+int branches_check_handlers(struct branches *b, const struct code_window *window, unsigned n);
 
 #endif

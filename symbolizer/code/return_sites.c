@@ -147,10 +147,11 @@ static bool last_emulated(const struct cfg *g, uint32_t block, uint32_t *insn)
 
 /* Find the last emulated instruction, outside loops, that dominates the end of `block`; only
  * clean-up may follow it. */
-static int find_point(struct return_sites_ctx *c, uint32_t block, struct exit_point *p)
+static int find_point(struct return_sites_ctx *c, void *arg, uint32_t block, struct exit_point *p)
 {
 	int loops = 0;
 
+	(void)arg;
 	for (; block != CFG_NONE && loops < MAX_LOOPS; block = c->g.block[block].idom) {
 		p->block = block;
 		if (!last_emulated(&c->g, block, &p->insn))
@@ -170,13 +171,14 @@ static int find_point(struct return_sites_ctx *c, uint32_t block, struct exit_po
 	return -ENOENT;
 }
 
-static int one_point(struct return_sites_ctx *c, struct exit_point *p)
+static int one_point(struct return_sites_ctx *c, return_sites_find_fn *find, void *arg,
+		     struct exit_point *p)
 {
 	uint32_t block = c->end[0].block;
 
 	for (uint32_t i = 1; i < c->nend; i++)
 		block = cfg_common(&c->g, block, c->end[i].block);
-	return find_point(c, block, p);
+	return find(c, arg, block, p);
 }
 
 static bool is_listed(const struct exit_point *p, uint32_t n, uint32_t insn)
@@ -188,12 +190,13 @@ static bool is_listed(const struct exit_point *p, uint32_t n, uint32_t insn)
 }
 
 /* One instruction for each return, no two of them on one path. */
-static int point_per_end(struct return_sites_ctx *c, struct exit_point p[EXITS_MAX], uint32_t *n)
+static int point_per_end(struct return_sites_ctx *c, return_sites_find_fn *find, void *arg,
+			 struct exit_point p[EXITS_MAX], uint32_t *n)
 {
 	*n = 0;
 	for (uint32_t i = 0; i < c->nend; i++) {
 		struct exit_point q;
-		if (find_point(c, c->end[i].block, &q))
+		if (find(c, arg, c->end[i].block, &q))
 			return -ENOENT;
 		if (!is_listed(p, *n, q.insn))
 			p[(*n)++] = q;
@@ -207,12 +210,21 @@ static int point_per_end(struct return_sites_ctx *c, struct exit_point p[EXITS_M
 	return 0;
 }
 
+int return_sites_choose(struct return_sites_ctx *c, return_sites_find_fn *find, void *arg,
+			struct exit_point p[EXITS_MAX], uint32_t *n)
+{
+	*n = 1;
+	if (one_point(c, find, arg, &p[0]) && (c->nend < 2 || point_per_end(c, find, arg, p, n)))
+		return -ENOENT;
+	return 0;
+}
+
 static int choose_points(struct return_sites_ctx *c, struct exit_point p[EXITS_MAX],
 			 struct func_facts *out)
 {
-	uint32_t n = 1;
+	uint32_t n;
 
-	if (one_point(c, &p[0]) && (c->nend < 2 || point_per_end(c, p, &n)))
+	if (return_sites_choose(c, find_point, NULL, p, &n))
 		return -ENOENT;
 	out->exit_kind = EXIT_EMULATED;
 	out->nexits = (uint8_t)n;

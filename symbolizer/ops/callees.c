@@ -17,6 +17,7 @@ struct callees {
 	struct elf_file *f;
 	struct addresses slots; /* GOT words that the dynamic linker sets to a clean-up function */
 	struct addresses functions; /* clean-up functions of the file itself */
+	struct addresses starts;    /* of its exported functions, an entry for each name */
 	pthread_mutex_t lock;
 	bool listed;
 };
@@ -130,6 +131,7 @@ void callees_close(struct callees *c)
 	pthread_mutex_destroy(&c->lock);
 	free(c->slots.at);
 	free(c->functions.at);
+	free(c->starts.at);
 	free(c);
 }
 
@@ -214,4 +216,60 @@ struct return_sites_ops callees_ops(struct callees *c)
 {
 	return (struct return_sites_ops){
 	    .is_cleanup = is_cleanup, .read = read_constant, .piece = find_piece, .arg = c};
+}
+
+static int find_pads(void *arg, uint64_t start, elf_address_fn *fn, void *fn_arg)
+{
+	struct callees *c = arg;
+
+	return elf_each_landing_pad(c->f, start, fn, fn_arg);
+}
+
+static int add_start(const struct elf_symbol *s, void *arg)
+{
+	struct callees *c = arg;
+
+	return s->is_function ? addresses_add(&c->starts, s->vaddr) : 0;
+}
+
+/* Number of exported functions that start in the `len` bytes at `start`. */
+static size_t count_starts(struct callees *c, uint64_t start, size_t len)
+{
+	size_t low = 0, n = 0;
+
+	for (size_t high = c->starts.n; low < high;) {
+		size_t mid = low + (high - low) / 2;
+		if (c->starts.at[mid] < start)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	while (low + n < c->starts.n && c->starts.at[low + n] - start < len)
+		n++;
+	return n;
+}
+
+/* A function whose name is not exported is seen only where it has an unwind entry of its own. */
+static bool is_shared(void *arg, uint64_t start, size_t len)
+{
+	struct callees *c = arg;
+	uint64_t first, last;
+
+	if (elf_piece_at(c->f, start, &first) != len || !len || first != start)
+		return true;
+	if (!elf_piece_at(c->f, start + len - 1, &last) || last != start)
+		return true;
+	return count_starts(c, start, len) > 1;
+}
+
+int callees_windows_ops(struct callees *c, struct windows_ops *out)
+{
+	if (!c->starts.n) {
+		int r = elf_each_symbol(c->f, false, add_start, c);
+		if (r)
+			return r;
+		sort(&c->starts);
+	}
+	*out = (struct windows_ops){.pads = find_pads, .is_shared = is_shared, .arg = c};
+	return 0;
 }

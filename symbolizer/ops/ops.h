@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "symbolizer/code/return_sites.h"
+#include "symbolizer/code/windows.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
@@ -32,6 +33,11 @@ void callees_close(struct callees *c); /* NULL allowed */
 /* For return_sites_new; addresses are virtual addresses in the file. Thread-safe. Valid as long as
  * `c`. */
 struct return_sites_ops callees_ops(struct callees *c);
+
+/* For windows_find, with addresses as above. A function that has no unwind entry, or not of its
+ * size, is taken for shared. 0 or -ENOMEM; not while another thread uses `c`. The same *out may
+ * then be used by several threads, as long as `c` is valid. */
+int callees_windows_ops(struct callees *c, struct windows_ops *out);
 
 /* The function in the same file that the PLT stub at address `stub` jumps to, unless another
  * library interposes one of that name; 0 if it is not a stub, or for a function of another file. */

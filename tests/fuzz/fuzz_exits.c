@@ -1,10 +1,11 @@
-/* Fuzzes the code of functions: the search for return sites stays within it, and reports sites
- * within it. The first byte selects where jump tables are read from. */
+/* Fuzzes the code of functions: the search for return sites and windows stays within it, and
+ * reports sites within it. The first byte selects where jump tables are read from. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "symbolizer/code/return_sites.h"
+#include "symbolizer/code/windows.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -39,6 +40,46 @@ static const uint8_t *piece_of_input(void *arg, uint64_t addr, uint64_t *start, 
 	return in->data;
 }
 
+static int pads_of_input(void *arg, uint64_t start, int (*fn)(uint64_t vaddr, void *fn_arg),
+			 void *fn_arg)
+{
+	const struct input *in = arg;
+
+	for (size_t i = 1; i < in->size && i < 4; i++) {
+		int r = fn(start + in->data[i], fn_arg);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static bool is_shared(void *arg, uint64_t start, size_t len)
+{
+	(void)arg;
+	return (start ^ len) == 77;
+}
+
+static void check_window(const struct code_window *w, size_t size)
+{
+	if (w->len < ARCH_JUMP_LEN || w->off >= size || w->len > size - w->off)
+		abort();
+}
+
+static void check_windows(struct return_sites_ctx *c, struct input *in, const struct func_facts *f)
+{
+	const struct windows_ops ops = {pads_of_input, is_shared, in};
+	struct func_windows w;
+
+	if (windows_find(c, f, &ops, &w))
+		return;
+	if (!w.entry.len != !!w.entry_reason || !w.nexits != !!w.exit_reason)
+		abort();
+	if (w.entry.len)
+		check_window(&w.entry, in->size - 1);
+	for (unsigned i = 0; i < w.nexits; i++)
+		check_window(&w.exit[i], in->size - 1);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	struct input in = {data, size};
@@ -56,6 +97,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	for (unsigned i = 0; i < f.nexits; i++)
 		if (f.exits[i] >= size - 1)
 			abort();
+	check_windows(c, &in, &f);
 	return_sites_free(c);
 	return 0;
 }

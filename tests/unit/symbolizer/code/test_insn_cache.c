@@ -19,6 +19,8 @@ static void assert_same(const struct arch_insn *a, const struct arch_insn *b)
 	assert_int_equal(a->atomic, b->atomic);
 	assert_int_equal(a->above, b->above);
 	assert_int_equal(a->emulated, b->emulated);
+	assert_int_equal(a->flags, b->flags);
+	assert_int_equal(a->movable, b->movable);
 	assert_int_equal(a->width, b->width);
 	assert_int_equal(a->disp, b->disp);
 	assert_int_equal(a->writes, b->writes);

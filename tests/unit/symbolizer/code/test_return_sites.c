@@ -8,14 +8,7 @@
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/target/elf.h"
-
-#define CODE(name, text)                                                                           \
-	asm(".pushsection .text\n.intel_syntax noprefix\n" #name ":\n" text "\n" #name             \
-	    "_end:\n.att_syntax\n.popsection");                                                    \
-	extern const uint8_t name[], name##_end[];
-
-/* A place in a function, named by a label in its code. */
-#define PLACE(label) extern const uint8_t label[];
+#include "tests/unit/code_search.h"
 
 CODE(t_work, "ret")
 CODE(t_free, "ret")
@@ -36,28 +29,6 @@ static int read_self(void *arg, uint64_t addr, void *buf, size_t len)
 
 static const struct return_sites_ops self_ops = {.is_cleanup = is_free, .read = read_self};
 
-/* Whether a return or a tail jump can be reached from `from` without passing a return site, and
- * whether the site `again` can. Follows every instruction, but no jump tables. */
-struct search {
-	struct arch_decoder *d;
-	const uint8_t *code;
-	size_t len;
-	uint64_t vaddr;
-	const struct func_facts *facts;
-	uint8_t *seen;
-	uint32_t *stack;
-	size_t n;
-	bool escaped, again;
-};
-
-static void visit(struct search *s, uint64_t off)
-{
-	if (off >= s->len || s->seen[off])
-		return;
-	s->seen[off] = 1;
-	s->stack[s->n++] = (uint32_t)off;
-}
-
 static bool is_exit(const struct func_facts *f, uint32_t off)
 {
 	for (unsigned i = 0; i < f->nexits; i++)
@@ -66,62 +37,18 @@ static bool is_exit(const struct func_facts *f, uint32_t off)
 	return false;
 }
 
-static void expand(struct search *s, uint32_t off)
-{
-	struct arch_insn i;
-	if (arch_decode(s->d, s->code, s->len, s->vaddr, off, &i))
-		return;
-	if (i.flow == ARCH_FLOW_RET)
-		s->escaped = true;
-	if (i.flow == ARCH_FLOW_COND || i.flow == ARCH_FLOW_JUMP)
-		visit(s, i.target - s->vaddr);
-	if (i.flow == ARCH_FLOW_NEXT || i.flow == ARCH_FLOW_COND || i.flow == ARCH_FLOW_CALL ||
-	    i.flow == ARCH_FLOW_CALL_IND)
-		visit(s, off + i.len);
-}
-
-static void search(struct search *s, uint32_t from, bool behind)
-{
-	memset(s->seen, 0, s->len);
-	s->n = 0;
-	if (behind)
-		expand(s, from);
-	else
-		visit(s, from);
-	s->escaped = s->again = false;
-	while (s->n) {
-		uint32_t off = s->stack[--s->n];
-		if (is_exit(s->facts, off))
-			s->again = true;
-		else
-			expand(s, off);
-	}
-}
-
 /* Every path passes a return site, and no path passes two, or one twice. */
 static void check_exits(struct arch_decoder *d, const uint8_t *code, size_t len, uint64_t vaddr,
 			const struct func_facts *f, const char *name)
 {
-	struct search s = {.d = d, .code = code, .len = len, .vaddr = vaddr, .facts = f};
-	s.seen = malloc(len);
-	s.stack = malloc(len * sizeof(*s.stack));
-	assert_true(s.seen && s.stack);
-	search(&s, 0, false);
-	if (s.escaped)
-		fail_msg("%s returns without passing an exit", name);
+	code_search_check(d, code, len, vaddr, f->exits, f->nexits, name);
 	for (unsigned i = 0; i < f->nexits; i++) {
-		assert_true(f->exits[i] < len);
 		struct arch_insn at;
 		assert_int_equal(arch_decode(d, code, len, vaddr, f->exits[i], &at), 0);
 		assert_true(f->exit_kind == EXIT_EMULATED
 				? arch_emulated(code + f->exits[i], at.len)
 				: at.flow == ARCH_FLOW_RET || at.flow == ARCH_FLOW_JUMP);
-		search(&s, f->exits[i], true);
-		if (s.again)
-			fail_msg("%s passes two exits", name);
 	}
-	free(s.seen);
-	free(s.stack);
 }
 
 static struct func_facts analyze_with(const struct return_sites_ops *ops, const uint8_t *code,
