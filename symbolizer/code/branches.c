@@ -25,10 +25,30 @@ static struct code_piece *piece_of(struct branches *b, uint64_t addr)
 	return NULL;
 }
 
-static int add_target(struct branches *b, uint64_t addr)
+static void add_target(struct branches *b, uint64_t addr)
 {
-	if (is_in(&b->piece[0], addr))
-		b->target[addr - b->piece[0].vaddr] = 1;
+	const struct code_piece *p = piece_of(b, addr);
+
+	if (p)
+		p->map[addr - p->vaddr] |= BRANCH_TARGET;
+}
+
+bool branches_lead_into(const struct branches *b, uint32_t off, uint32_t len)
+{
+	for (uint32_t i = 0; i < len; i++)
+		if (b->piece[0].map[off + i] & BRANCH_TARGET)
+			return true;
+	return false;
+}
+
+static int new_piece(struct branches *b, const uint8_t *code, uint64_t start, uint32_t len)
+{
+	struct code_piece *p = &b->piece[b->npiece];
+
+	*p = (struct code_piece){code, start, len, calloc(1, len)};
+	if (!p->map)
+		return -ENOMEM;
+	b->npiece++;
 	return 0;
 }
 
@@ -50,8 +70,7 @@ static int add_piece(struct branches *b, uint64_t addr)
 		return 0;
 	if (len > PIECE_MOST || b->npiece == sizeof(b->piece) / sizeof(b->piece[0]))
 		return unknown(b, "it jumps to too much code elsewhere");
-	b->piece[b->npiece++] = (struct code_piece){code, start, (uint32_t)len};
-	return 0;
+	return new_piece(b, code, start, (uint32_t)len);
 }
 
 static int decode(const struct branches *b, const struct code_piece *p, uint32_t off,
@@ -69,6 +88,7 @@ static int decode(const struct branches *b, const struct code_piece *p, uint32_t
 static int add_branch(struct branches *b, const struct code_piece *p, const struct arch_insn *i)
 {
 	bool inside = p == b->piece;
+	int rc;
 
 	switch (i->flow) {
 	case ARCH_FLOW_CALL:
@@ -82,9 +102,9 @@ static int add_branch(struct branches *b, const struct code_piece *p, const stru
 			   : unknown(b, "part of it jumps to an address that it computes");
 	case ARCH_FLOW_COND:
 	case ARCH_FLOW_JUMP:
-		if (inside && !is_in(p, i->target) && add_piece(b, i->target))
-			return -ENOTSUP;
-		return add_target(b, i->target);
+		rc = inside ? add_piece(b, i->target) : 0;
+		add_target(b, i->target);
+		return rc;
 	default:
 		return 0;
 	}
@@ -93,32 +113,40 @@ static int add_branch(struct branches *b, const struct code_piece *p, const stru
 /* Go over all instructions of the piece, reachable or not. */
 static int sweep(struct branches *b, uint32_t piece)
 {
-	const struct code_piece p = b->piece[piece];
+	const struct code_piece *p = &b->piece[piece];
 	struct arch_insn i;
 	int rc = 0;
 
-	for (uint32_t off = 0; off < p.len && !rc; off += i.len) {
-		if (decode(b, &b->piece[piece], off, &i))
+	for (uint32_t off = 0; off < p->len && !rc; off += i.len) {
+		if (decode(b, p, off, &i))
 			return unknown(b, "part of it cannot be decoded");
-		rc = add_branch(b, &b->piece[piece], &i);
+		p->map[off] |= BRANCH_INSN;
+		rc = add_branch(b, p, &i);
 	}
 	return rc;
 }
 
-/* The branches of the graph, which may begin instructions in other places than a sweep does. */
-static int add_graph(struct branches *b)
+static int add_tables(struct branches *b)
 {
 	const struct cfg *g = &b->c->g;
 
 	for (uint32_t k = 0; k < g->nblock; k++)
 		if (g->block[k].end == CFG_END_UNKNOWN)
 			return unknown(b, "it jumps to an address that it computes");
-	for (uint32_t k = 0; k < g->ninsn; k++)
-		if (g->insn[k].flow == ARCH_FLOW_COND || g->insn[k].flow == ARCH_FLOW_JUMP)
-			add_target(b, g->insn[k].target);
 	for (uint32_t k = 0; k < g->nentry; k++)
 		if ((uint32_t)g->entry[k] < b->piece[0].len)
-			b->target[g->entry[k]] = 1;
+			b->piece[0].map[g->entry[k]] |= BRANCH_TARGET;
+	return 0;
+}
+
+/* Whether every branch leads to an instruction of the sweeps: all code that can be reached has then
+ * been seen by them. */
+static int check_sweeps(struct branches *b)
+{
+	for (uint32_t k = 0; k < b->npiece; k++)
+		for (uint32_t i = 0; i < b->piece[k].len; i++)
+			if (b->piece[k].map[i] == BRANCH_TARGET)
+				return unknown(b, "a branch leads into one of its instructions");
 	return 0;
 }
 
@@ -135,7 +163,9 @@ static int add_pad(uint64_t vaddr, void *arg)
 		b->pad_cap = cap;
 	}
 	b->pad[b->npad++] = vaddr;
-	return add_target(b, vaddr);
+	int rc = add_piece(b, vaddr);
+	add_target(b, vaddr);
+	return rc;
 }
 
 static int add_pads(struct branches *b, uint32_t piece)
@@ -143,30 +173,31 @@ static int add_pads(struct branches *b, uint32_t piece)
 	int rc =
 	    b->ops->pads ? b->ops->pads(b->ops->arg, b->piece[piece].vaddr, add_pad, b) : -ENOENT;
 
-	return !rc || rc == -ENOMEM ? rc : unknown(b, "where exceptions enter it is not known");
+	return !rc || rc == -ENOMEM || b->reason
+		   ? rc
+		   : unknown(b, "where exceptions enter it is not known");
 }
 
 int branches_find(struct branches *b, struct return_sites_ctx *c, const struct windows_ops *ops)
 {
 	const struct cfg *g = &c->g;
 
-	*b = (struct branches){.c = c, .ops = ops, .npiece = 1};
-	b->piece[0] = (struct code_piece){g->piece[0].code, g->piece[0].vaddr, g->piece[0].len};
-	b->target = calloc(1, b->piece[0].len);
-	if (!b->target)
-		return -ENOMEM;
-	int rc = add_graph(b);
+	*b = (struct branches){.c = c, .ops = ops};
+	int rc = new_piece(b, g->piece[0].code, g->piece[0].vaddr, g->piece[0].len);
+	if (!rc)
+		rc = add_tables(b);
 	for (uint32_t i = 0; i < b->npiece && !rc; i++) {
 		rc = sweep(b, i);
 		if (!rc)
 			rc = add_pads(b, i);
 	}
-	return rc;
+	return rc ? rc : check_sweeps(b);
 }
 
 void branches_free(struct branches *b)
 {
-	free(b->target);
+	for (uint32_t i = 0; i < b->npiece; i++)
+		free(b->piece[i].map);
 	free(b->pad);
 }
 

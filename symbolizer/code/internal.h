@@ -75,13 +75,21 @@ struct branches {
 		const uint8_t *code;
 		uint64_t vaddr;
 		uint32_t len;
-	} piece[4]; /* the first is the function's */
+		uint8_t *map; /* by offset: BRANCH_TARGET, BRANCH_INSN */
+	} piece[4];	      /* the first is the function's */
 	uint32_t npiece;
-	uint8_t *target; /* by offset in the function: a branch leads there, or an exception does */
-	uint64_t *pad;	 /* addresses of all landing pads */
+	uint64_t *pad; /* addresses of all landing pads */
 	size_t npad, pad_cap;
 	const char *reason;
 };
+
+enum {
+	BRANCH_TARGET = 1, /* a branch leads there, or an exception does */
+	BRANCH_INSN = 2,   /* an instruction begins there */
+};
+
+/* Whether a branch leads to one of the `len` bytes at offset `off` of the function. */
+bool branches_lead_into(const struct branches *b, uint32_t off, uint32_t len);
 
 /* Find the branches into the function that c holds. 0; -ENOTSUP with b->reason when they are not
  * all known; -ENOMEM. Free with branches_free in any case. */

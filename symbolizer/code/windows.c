@@ -33,8 +33,7 @@ static enum misfit window_at(const struct window_search *w, uint32_t block, uint
 			return MISFIT_UNMOVABLE;
 		out->len = (uint8_t)(out->len + g->insn[i].len);
 	}
-	const uint8_t *inside = w->branches.target + out->off + 1;
-	return memchr(inside, 1, out->len - 1U) ? MISFIT_BRANCH : FITS;
+	return branches_lead_into(&w->branches, out->off + 1, out->len - 1U) ? MISFIT_BRANCH : FITS;
 }
 
 static bool is_end(const struct return_sites_ctx *c, uint32_t block)
@@ -203,7 +202,7 @@ static void set_entry(struct window_search *w, const struct func_facts *facts)
 	struct code_window e = {0};
 	enum misfit misfit = MISFIT_BRANCH;
 
-	if (b->npred || w->branches.target[0] || w->branches.target[facts->entry]) {
+	if (b->npred || branches_lead_into(&w->branches, 0, facts->entry + 1)) {
 		w->out->entry_reason = "it branches back to its entry";
 		return;
 	}

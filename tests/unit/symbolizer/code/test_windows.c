@@ -119,24 +119,19 @@ static void check_exit(const struct func_windows *w, const uint8_t *code, const 
 	assert_int_equal(w->exit[0].len, len);
 }
 
-static void check_refused(const char *entry, const char *entry_why, const char *exit,
-			  const char *exit_why)
+static void check_reason(const char *code, const char *what, const char *is, const char *expected)
 {
-	if (entry_why)
-		assert_string_equal(entry ? entry : "it has a window", entry_why);
-	else
-		assert_null(entry);
-	if (exit_why)
-		assert_string_equal(exit ? exit : "it has a window", exit_why);
-	else
-		assert_null(exit);
+	static const char none[] = "there is a window";
+	if (strcmp(is ? is : none, expected ? expected : none) != 0)
+		fail_msg("%s, %s: %s", code, what, is ? is : none);
 }
 
 /* The reasons why there is no window; NULL: there is one. */
 #define REFUSED(name, entry_why, exit_why)                                                         \
 	do {                                                                                       \
 		struct func_windows refused = WINDOWS(name);                                       \
-		check_refused(refused.entry_reason, entry_why, refused.exit_reason, exit_why);     \
+		check_reason(#name, "entry", refused.entry_reason, entry_why);                     \
+		check_reason(#name, "exit", refused.exit_reason, exit_why);                        \
 	} while (0)
 
 #define BOTH(name, why) REFUSED(name, why, why)
@@ -236,7 +231,6 @@ static void test_entry(void **state)
 	REFUSED(starts_guarded, entry_unmovable, NULL);
 	REFUSED(branch_inside, entry_branch, NULL);
 	REFUSED(branch_from_dead, entry_branch, NULL);
-	REFUSED(branch_between, entry_branch, NULL);
 	REFUSED(branch_back, entry_back, NULL);
 	REFUSED(branch_guarded, entry_back, NULL);
 	REFUSED(flags_of_caller, "it needs the flags that its caller left", NULL);
@@ -325,6 +319,10 @@ CODE(handled_lost, CALLS "handled_lost_p: mov rbx, rax; jmp handled_ret")
 PLACE(handled_lost_p)
 CODE(handled_ret, "call t_free; ret")
 
+CODE(handled_alone, START "call t_work; mov eax, 5; ret")
+CODE(handled_apart_cold, "call t_free; jmp handled_alone + 11")
+CODE(handled_into, "test eax, eax; je handled_alone + 1; jmp handled_alone + 16")
+
 #define WITH_PAD(name) (around.pad[0] = name##_p)
 #define WITH_PIECE(name) (around.piece = name, around.piece_end = name##_end)
 
@@ -352,7 +350,18 @@ static void test_handlers(void **state)
 	REFUSED(handled_out, NULL, "an exception handler jumps out of it");
 	/* the pad is beyond the function */
 	around.pad[0] = handled_p;
-	REFUSED(framed, NULL, "an exception handler jumps out of it");
+	BOTH(framed, "it jumps to code of which nothing is known");
+	/* cold parts that nothing else leads to: back before the return; into the entry and behind
+	 * the exit; a return */
+	around.pad[0] = handled_apart_cold;
+	WITH_PIECE(handled_apart_cold);
+	REFUSED(handled_alone, NULL, NULL);
+	around.pad[0] = handled_into;
+	WITH_PIECE(handled_into);
+	REFUSED(handled_alone, entry_branch, apart);
+	around.pad[0] = handled_ret;
+	WITH_PIECE(handled_ret);
+	REFUSED(handled_alone, NULL, apart);
 }
 
 /* ---- neither ---- */
@@ -380,6 +389,7 @@ static void test_neither(void **state)
 	BOTH(framed, "another function has the same code");
 	around.no_pads = true;
 	BOTH(framed, "where exceptions enter it is not known");
+	BOTH(branch_between, "a branch leads into one of its instructions");
 	BOTH(undecodable, "part of it cannot be decoded");
 	BOTH(computed, "it jumps to an address that it computes");
 	BOTH(computed_dead, unknown_jump);
