@@ -202,7 +202,7 @@ static void set_entry(struct window_search *w, const struct func_facts *facts)
 	struct code_window e = {0};
 	enum misfit misfit = MISFIT_BRANCH;
 
-	if (b->npred || branches_lead_into(&w->branches, 0, facts->entry + 1)) {
+	if (branches_lead_into(&w->branches, 0, facts->entry + 1)) {
 		w->out->entry_reason = "it branches back to its entry";
 		return;
 	}

@@ -253,6 +253,7 @@ CODE(call_last, START "call t_work; add rsp, 0; ret")
 CODE(call_pointer, START "mov eax, 5; nop; call rsi; ret")
 /* the way that calls is one of two */
 CODE(call_behind, START "call t_work; mov eax, 5; test rdi, rdi; je 1f; call t_work; 1: ret")
+CODE(free_behind, START "call t_work; mov eax, 5; test rdi, rdi; je 1f; call t_free; 1: ret")
 /* what fails behind the window may throw */
 CODE(throw_behind, START "call t_work; mov eax, 5; test rdi, rdi; jne 1f; ret; 1: call t_work")
 CODE(fail_behind, START "call t_work; fail_behind_x: mov eax, 5; test rdi, rdi; jne 1f; ret;"
@@ -277,6 +278,7 @@ static void test_exit(void **state)
 	REFUSED(call_last, NULL, exit_unmovable);
 	REFUSED(call_pointer, NULL, exit_unmovable);
 	REFUSED(call_behind, NULL, exit_unmovable);
+	REFUSED(free_behind, NULL, exit_unmovable);
 	REFUSED(throw_behind, NULL, exit_unmovable);
 	struct func_windows w = WINDOWS(fail_behind);
 	check_exit(&w, fail_behind, fail_behind_x, 5);
@@ -369,6 +371,11 @@ static void test_handlers(void **state)
 CODE(undecodable, FRAME "call t_work; mov eax, 5; ret; .byte 0x06")
 CODE(computed, FRAME "call t_work; test al, al; je 1f; jmp rax; 1:" END)
 CODE(computed_dead, FRAME "call t_work;" END "; jmp rax")
+CODE(table_between,
+     FRAME "cmp edi, 1; ja 9f; mov edi, edi; lea rdx, [rip + table_btw]; movsxd rax,"
+	   "dword ptr [rdx + rdi * 4]; add rax, rdx; jmp rax; 9: call t_work; 1: mov eax, 5; nop;"
+	   "nop; nop; ret\n.pushsection .rodata\n.balign 4\n"
+	   "table_btw: .long 1b + 1 - table_btw, 9b - table_btw\n.popsection")
 CODE(calls_itself, FRAME "call 1f; 1:" END)
 CODE(calls_itself_whole, FRAME "call calls_itself_whole;" END)
 CODE(cold, FRAME "call t_work; test al, al; jne cold_part; cold_r:" END)
@@ -390,6 +397,7 @@ static void test_neither(void **state)
 	around.no_pads = true;
 	BOTH(framed, "where exceptions enter it is not known");
 	BOTH(branch_between, "a branch leads into one of its instructions");
+	BOTH(table_between, "a branch leads into one of its instructions");
 	BOTH(undecodable, "part of it cannot be decoded");
 	BOTH(computed, "it jumps to an address that it computes");
 	BOTH(computed_dead, unknown_jump);
