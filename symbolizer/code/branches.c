@@ -45,10 +45,11 @@ static int new_piece(struct branches *b, const uint8_t *code, uint64_t start, ui
 {
 	struct code_piece *p = &b->piece[b->npiece];
 
-	*p = (struct code_piece){code, start, len, calloc(1, len)};
+	*p = (struct code_piece){code, start, len, b->len, calloc(1, len)};
 	if (!p->map)
 		return -ENOMEM;
 	b->npiece++;
+	b->len += len;
 	return 0;
 }
 
@@ -206,19 +207,9 @@ struct handler_walk {
 	struct branches *b;
 	const struct code_window *window;
 	unsigned nwindow;
-	uint8_t *seen; /* by offset in all pieces, one after the other */
-	uint32_t *stack;
+	uint32_t *stack; /* offsets in all pieces, one after the other */
 	uint32_t depth;
 };
-
-static uint32_t piece_base(const struct branches *b, uint32_t piece)
-{
-	uint32_t base = 0;
-
-	for (uint32_t i = 0; i < piece; i++)
-		base += b->piece[i].len;
-	return base;
-}
 
 static int visit(struct handler_walk *w, uint64_t addr)
 {
@@ -226,11 +217,10 @@ static int visit(struct handler_walk *w, uint64_t addr)
 
 	if (!p)
 		return unknown(w->b, "an exception handler jumps out of it");
-	uint32_t at = piece_base(w->b, (uint32_t)(p - w->b->piece)) + (uint32_t)(addr - p->vaddr);
-	if (!w->seen[at]) {
-		w->seen[at] = 1;
-		w->stack[w->depth++] = at;
-	}
+	uint32_t off = (uint32_t)(addr - p->vaddr);
+	if (!(p->map[off] & BRANCH_SEEN))
+		w->stack[w->depth++] = p->base + off;
+	p->map[off] |= BRANCH_SEEN;
 	return 0;
 }
 
@@ -291,10 +281,11 @@ static int walk(struct handler_walk *w)
 	for (size_t i = 0; i < w->b->npad && !rc; i++)
 		rc = visit(w, w->b->pad[i]);
 	while (w->depth && !rc) {
-		uint32_t at = w->stack[--w->depth], piece = 0;
-		while (at >= w->b->piece[piece].len)
-			at -= w->b->piece[piece++].len;
-		rc = expand(w, &w->b->piece[piece], at);
+		uint32_t at = w->stack[--w->depth];
+		const struct code_piece *p = w->b->piece;
+		while (at - p->base >= p->len)
+			p++;
+		rc = expand(w, p, at - p->base);
 	}
 	return rc;
 }
@@ -302,12 +293,9 @@ static int walk(struct handler_walk *w)
 int branches_check_handlers(struct branches *b, const struct code_window *window, unsigned n)
 {
 	struct handler_walk w = {.b = b, .window = window, .nwindow = n};
-	uint32_t len = piece_base(b, b->npiece);
 
-	w.seen = calloc(1, len);
-	w.stack = malloc(len * sizeof(*w.stack));
-	int rc = w.seen && w.stack ? walk(&w) : -ENOMEM;
-	free(w.seen);
+	w.stack = malloc(b->len * sizeof(*w.stack));
+	int rc = w.stack ? walk(&w) : -ENOMEM;
 	free(w.stack);
 	return rc;
 }

@@ -74,11 +74,11 @@ struct branches {
 	struct code_piece {
 		const uint8_t *code;
 		uint64_t vaddr;
-		uint32_t len;
-		uint8_t *map; /* by offset: BRANCH_TARGET, BRANCH_INSN */
-	} piece[4];	      /* the first is the function's */
-	uint32_t npiece;
-	uint64_t *pad; /* addresses of all landing pads */
+		uint32_t len, base; /* base: the lengths of those before it */
+		uint8_t *map;	    /* by offset: BRANCH_TARGET ... */
+	} piece[4];		    /* the first is the function's */
+	uint32_t npiece, len;	    /* len: of all pieces */
+	uint64_t *pad;		    /* addresses of all landing pads */
 	size_t npad, pad_cap;
 	const char *reason;
 };
@@ -86,6 +86,7 @@ struct branches {
 enum {
 	BRANCH_TARGET = 1, /* a branch leads there, or an exception does */
 	BRANCH_INSN = 2,   /* an instruction begins there */
+	BRANCH_SEEN = 4,   /* the walk from the landing pads has been there */
 };
 
 /* Whether a branch leads to one of the `len` bytes at offset `off` of the function. */
@@ -97,7 +98,7 @@ int branches_find(struct branches *b, struct return_sites_ctx *c, const struct w
 void branches_free(struct branches *b);
 
 /* Whether every way from a landing pad to a return passes one of the n windows: 0, -ENOTSUP with
- * b->reason if not, -ENOMEM. */
+ * b->reason if not, -ENOMEM. Once only. */
 int branches_check_handlers(struct branches *b, const struct code_window *window, unsigned n);
 
 #endif

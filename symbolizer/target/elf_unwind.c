@@ -174,8 +174,9 @@ static struct cursor entry_at(struct elf_file *f, uint64_t at)
 	uint32_t len;
 	take(&c, &len, sizeof(len));
 	/* 0: the end; ~0: an entry of more than 4 GiB */
-	return c.bad || !len || len == UINT32_MAX ? (struct cursor){.bad = true}
-						  : cursor_in(f, ".eh_frame", c.at, len);
+	if (c.bad || !len || len == UINT32_MAX)
+		return (struct cursor){.bad = true};
+	return cursor_in(f, ".eh_frame", c.at, len);
 }
 
 /* Read the common part of unwind entries at `at`, for the encoding of the address of the table of
