@@ -206,6 +206,10 @@ int op_table_load_lazy(const struct ops_file files[OPS_FILES], struct op_table *
 /* Complete op `i` and its plan in a table of op_table_load_lazy; once only. 0 or -ENOMEM. */
 int op_table_plan(struct op_table *t, uint32_t i);
 
+/* The windows of every op, of lazy tables too: out[i] for op i of the t->n. Those of other files,
+ * and without code, have none. Single-threaded; takes a fraction of a second. 0 or -ENOMEM. */
+int op_table_windows(struct op_table *t, struct func_windows *out);
+
 /* NULL allowed. */
 void op_table_free(struct op_table *t);
 

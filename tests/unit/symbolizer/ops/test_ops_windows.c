@@ -27,7 +27,7 @@ static const struct exception {
 struct census {
 	struct op_table *t;
 	struct elf_file *elf;
-	struct return_sites_ctx *c;
+	struct func_windows *windows; /* by op */
 	struct arch_decoder *d;
 	struct windows_ops beyond;
 	csh cs;
@@ -179,35 +179,29 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void check_op(struct census *c, const struct op_probe *o)
+static void check_op(struct census *c, const struct op_probe *o, const struct func_windows *w)
 {
 	size_t size = elf_function_size(c->elf, o->vaddr);
 	const uint8_t *code = elf_bytes(c->elf, o->vaddr, size);
 	const bool node = o->role == ROLE_NODE;
-	struct func_facts f;
-	struct func_windows w;
 
 	assert_true(size && code);
-	double from = now();
-	assert_int_equal(return_sites_analyze(c->c, code, size, o->vaddr, &f), 0);
-	assert_int_equal(windows_find(c->c, &f, &c->beyond, &w), 0);
-	c->analysis += now() - from;
-	assert_int_equal(!w.entry.len, w.entry_reason != NULL);
-	assert_int_equal(!w.nexits, w.exit_reason != NULL);
+	assert_int_equal(!w->entry.len, w->entry_reason != NULL);
+	assert_int_equal(!w->nexits, w->exit_reason != NULL);
 	c->n[node]++;
-	if (!w.entry.len || !w.nexits) {
-		check_exception(o->desc.name, &w);
+	if (!w->entry.len || !w->nexits) {
+		check_exception(o->desc.name, w);
 		print_message("# %s: entry: %s; exit: %s\n", o->desc.name,
-			      w.entry_reason ? w.entry_reason : "fits",
-			      w.exit_reason ? w.exit_reason : "fits");
+			      w->entry_reason ? w->entry_reason : "fits",
+			      w->exit_reason ? w->exit_reason : "fits");
 		return;
 	}
 	struct linear l = disassemble(c, code, o->vaddr, size);
 	assert_int_equal(elf_each_landing_pad(c->elf, o->vaddr, add_pad, &l), 0);
-	check_all(c, &l, code, &w, o->desc.name);
+	check_all(c, &l, code, w, o->desc.name);
 	linear_free(&l);
 	c->fit[node]++;
-	c->several += w.nexits > 1;
+	c->several += w->nexits > 1;
 }
 
 static void census_open(struct census *c, const struct libtorch *l)
@@ -218,12 +212,12 @@ static void census_open(struct census *c, const struct libtorch *l)
 	assert_int_equal(op_table_load(files, &c->t, NULL), 0);
 	close(files[0].fd);
 	c->elf = c->t->elf[OPS_CPU];
-	struct return_sites_ops ops = callees_ops(c->t->callees);
-	c->c = return_sites_new(&ops);
-	assert_true(c->c && c->d);
+	c->windows = calloc(c->t->n, sizeof(*c->windows));
+	assert_true(c->windows && c->d);
 	double from = now();
-	assert_int_equal(callees_windows_ops(c->t->callees, &c->beyond), 0);
+	assert_int_equal(op_table_windows(c->t, c->windows), 0);
 	c->analysis = now() - from;
+	assert_int_equal(callees_windows_ops(c->t->callees, &c->beyond), 0);
 	assert_int_equal(cs_open(CS_ARCH_X86, CS_MODE_64, &c->cs), CS_ERR_OK);
 	cs_option(c->cs, CS_OPT_DETAIL, CS_OPT_ON);
 }
@@ -232,7 +226,7 @@ static void census_close(struct census *c)
 {
 	cs_close(&c->cs);
 	arch_decoder_free(c->d);
-	return_sites_free(c->c);
+	free(c->windows);
 	op_table_free(c->t);
 }
 
@@ -241,9 +235,14 @@ static void check_library(const struct libtorch *l)
 	struct census c;
 
 	census_open(&c, l);
-	for (uint32_t i = 0; i < c.t->n; i++)
-		if (c.t->ops[i].role == ROLE_CALL || c.t->ops[i].role == ROLE_NODE)
-			check_op(&c, &c.t->ops[i]);
+	for (uint32_t i = 0; i < c.t->n; i++) {
+		const struct op_probe *o = &c.t->ops[i];
+		if (o->role == ROLE_CALL || o->role == ROLE_NODE)
+			check_op(&c, o, &c.windows[i]);
+		else if (o->role == ROLE_BOXED)
+			assert_string_equal(c.windows[i].entry_reason,
+					    "its code is not in libtorch_cpu");
+	}
 	print_message("# %s: a jump fits %u of %u ops, and %u of %u nodes, %u of them with several "
 		      "returns; found in %.0f ms\n",
 		      l->path, c.fit[0], c.n[0], c.fit[1], c.n[1], c.several, c.analysis * 1e3);
