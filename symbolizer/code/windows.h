@@ -1,6 +1,7 @@
 /* Windows: where a jump may be written over the code of a function, so that every call passes it,
  * at its entry and before it returns. What the jump leads to runs the instructions of the window,
- * at another address, and jumps back behind them. */
+ * at another address but with the registers and the stack pointer as they were, and jumps back
+ * behind them. */
 #ifndef SYMBOLIZER_CODE_WINDOWS_H
 #define SYMBOLIZER_CODE_WINDOWS_H
 
