@@ -48,6 +48,17 @@ def is_dense(t):
     return True
 
 
+def copied(t, dtype):
+    """A copy of a tensor on the CPU that lies in memory as it does, with the gaps and over itself, unless it lies far apart:
+    that decides in which order a kernel adds up."""
+    if t.layout != torch.strided or t.is_quantized or not t.numel() or is_dense(t):
+        return t.to("cpu", dtype, copy=True)
+    reach = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))
+    if reach > max(16 * t.numel(), 1 << 20):
+        return t.to("cpu", dtype, copy=True)
+    return t.as_strided((reach,), (1,)).to("cpu", dtype, copy=True).as_strided(t.size(), t.stride())
+
+
 class Call:
     """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
 
@@ -68,7 +79,7 @@ class Call:
             return self.copies[id(t)]
         dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
         with torch.no_grad():
-            new = self.copy_storage(t) if self.capture.is_strided else t.detach().to(dtype, copy=True).to(self.dtype_of(dtype))
+            new = self.copy_storage(t) if self.capture.is_strided else copied(t.detach(), dtype).to(self.dtype_of(dtype))
             if self.noise and is_float(t) and new.numel() and not self.capture.is_strided:
                 new = self.noise(new, dtype)
             if self.device != "cpu":

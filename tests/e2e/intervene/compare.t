@@ -115,7 +115,13 @@ late() {
 	is "with what the calls were given" "$(sed -nE 's/^torch[.a-zA-Z]*\.(gelu|tanh_),.*,output,0*,wrong,.*/\1/p' "$T/again" | sort | xargs)" "gelu tanh_"
 }
 
+strides() {
+	judged --compare all -- "$W/intervene/strides.py"
+	like "what lies in memory with gaps is judged by a reference that does" "$T/err" '^ditrace: compare: 0 of [1-9][0-9]* functions at their lines wrong; [1-9]'
+}
+
 compare() {
+	strides
 	budgets
 	late
 	saves

@@ -5,6 +5,7 @@ import torch
 
 from ditrace_modes.level import LEVEL
 from ditrace_modes.values import rebuilt
+from ditrace_runner.call import copied
 from ditrace_runner.capture import Capture
 from ditrace_runner.load import LOCATIONS
 
@@ -12,7 +13,7 @@ from ditrace_runner.load import LOCATIONS
 def cpu_copy(t):
     """A tensor as a captured one is loaded."""
     with torch.no_grad():  # detach() of the lazy device before 2.0 forgets the shape of views
-        new = t.to("cpu", copy=True)
+        new = copied(t, t.dtype) if t.device.type == "cpu" else t.to("cpu", copy=True)
     setattr(new, LOCATIONS, str(t.device))
     return new
 
