@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/internal.h"
+#include "base/text.h"
 
 enum { MOST_LINKS = 40 }; /* as in the kernel: path_resolution(7) */
 
@@ -19,9 +20,8 @@ static const uid_t NOBODY = (uid_t)-1;
 static uid_t sudo_id(const char *variable)
 {
 	const char *text = getuid() == 0 ? getenv(variable) : NULL;
-	char *end = NULL;
-	unsigned long n = text && *text ? strtoul(text, &end, 10) : NOBODY;
-	return end && !*end && n < NOBODY ? (uid_t)n : NOBODY;
+	uint64_t n;
+	return text && text_number(text, &n) && n < NOBODY ? (uid_t)n : NOBODY;
 }
 
 bool walk_trusts(uid_t owner)

@@ -17,19 +17,6 @@ static int bad_value(const struct command *c, const struct option_def *d, const 
 	return -EINVAL;
 }
 
-static int parse_count(const char *text, uint64_t *out)
-{
-	char *end;
-	if (text[0] < '0' || text[0] > '9')
-		return -EINVAL;
-	errno = 0;
-	uint64_t n = strtoull(text, &end, 10);
-	if (errno || *end)
-		return -EINVAL;
-	*out = n;
-	return 0;
-}
-
 int options_duration(const char *text, uint64_t *out)
 {
 	static const struct {
@@ -120,7 +107,7 @@ static int take_value(const struct command *c, const struct option_def *d, const
 		*(const char **)d->value = text;
 		return 0;
 	case OPTION_COUNT:
-		return parse_count(text, d->value) ? bad_value(c, d, text, "a number", e) : 0;
+		return text_number(text, d->value) ? 0 : bad_value(c, d, text, "a number", e);
 	case OPTION_DURATION:
 		return options_duration(text, d->value)
 			   ? bad_value(c, d, text, "a time such as 10s, 500ms or 2m", e)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,17 @@ size_t text_width(const char *s)
 		p += n;
 	}
 	return width;
+}
+
+bool text_number(const char *text, uint64_t *out)
+{
+	char *end;
+	errno = 0;
+	uint64_t n = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || errno || *end)
+		return false;
+	*out = n;
+	return true;
 }
 
 const char *text_count(char *out, size_t size, uint64_t n)

@@ -35,6 +35,10 @@ const char *text_base_name(const char *path);
  */
 size_t text_width(const char *s);
 
+/* Parse a number of decimal digits and nothing else. False, with *out unchanged, if it is none or
+ * does not fit. */
+bool text_number(const char *text, uint64_t *out);
+
 /* "1,234,567" into out; returns out. 27 bytes are always enough. */
 const char *text_count(char *out, size_t size, uint64_t n);
 

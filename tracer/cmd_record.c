@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"
 #include "tracer/sample/sampler.h"
@@ -87,7 +88,7 @@ static int loop(struct record *r, struct err *e)
 	struct pollfd fd = {.fd = sampler_fd(r->sampler), .events = POLLIN};
 	uint64_t until = r->for_ns ? clock_ns(CLOCK_MONOTONIC) + r->for_ns : UINT64_MAX, looked = 0;
 	int code = 0;
-	trace_loop_hurry(); /* Python frames can be read only after the sample is taken */
+	thread_hurry(false); /* Python frames can be read only after the sample is taken */
 	while (!trace_loop_stopped() && !r->watch.gone && !code) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= until)

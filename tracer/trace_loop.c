@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
+#include "base/thread.h"
 #include "symbolizer/target/frozen.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
@@ -26,12 +27,8 @@ struct trace_samples {
 
 static int parse_hz(const char *text, uint64_t *hz, struct err *e)
 {
-	char *end;
 	*hz = SAMPLER_HZ;
-	if (!*text)
-		return 0;
-	*hz = strtoull(text, &end, 10);
-	if (*end || *text < '0' || *text > '9') {
+	if (*text && !text_number(text, hz)) {
 		err_set(e, -EINVAL, "--sample %s: not a number of samples a second", text);
 		return err_hint(e, "--sample=99");
 	}
@@ -143,12 +140,6 @@ void trace_loop_halt(const char *missed)
 	fprintf(stderr, "ditrace: goes on after %.1f s in which it was stopped: %s\n",
 		(double)(clock_ns(CLOCK_MONOTONIC) - since) / 1e9, missed);
 	fflush(stderr);
-}
-
-void trace_loop_hurry(void)
-{
-	enum { NICE = -10 };
-	setpriority(PRIO_PROCESS, 0, NICE);
 }
 
 static void add_process(struct trace_loop *l, pid_t pid)
@@ -394,7 +385,7 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	    {.fd = trace_samples_fd(l->samples), .events = POLLIN},
 	};
 	int r = 0;
-	trace_loop_hurry(); /* the engine's ring buffer overflows unless it is drained in time */
+	thread_hurry(false); /* the engine's ring buffer overflows unless it is drained in time */
 	for (unsigned n = 0; !stop && !l->gone && r == 0; n++) {
 		poll(fds, 3, 1);
 		r = halts ? halt(l, e) : turn(l, e);

@@ -99,10 +99,6 @@ void trace_loop_halt(const char *missed);
 /* Print on stderr which engine is used if it is not the first choice. */
 void trace_loop_note(const struct trace_loop *l);
 
-/* Raise the scheduling priority of the calling thread, as far as the user may. Processes and
- * threads it starts afterwards inherit it (setpriority(2)). */
-void trace_loop_hurry(void);
-
 /* While the process l->pid is frozen, wait, having said so, until it is thawed, or a signal that
  * ends the loop arrives: -EAGAIN with *e then. 0 also when it has ended. */
 int trace_loop_await_thaw(const struct trace_loop *l, struct err *e);

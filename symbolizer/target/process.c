@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 
 enum { PATH_SIZE = 512, STATUS_SIZE = 8192 };
 
@@ -286,10 +287,8 @@ static int gone(pid_t pid, const char *what, const char *why, struct err *e)
 int process_parse_pid(const char *word, pid_t *pid, struct err *e)
 {
 	enum { PID_LIMIT = 1 << 22 }; /* Linux include/linux/threads.h, PID_MAX_LIMIT */
-	char *end;
-	errno = 0;
-	long n = strtol(word, &end, 10);
-	if (errno || *end || n <= 0 || n > PID_LIMIT) {
+	uint64_t n;
+	if (!text_number(word, &n) || !n || n > PID_LIMIT) {
 		err_set(e, -EINVAL, "\"%s\" is not a process ID", word);
 		return err_hint(e, "list the Python processes with: pgrep -af python");
 	}

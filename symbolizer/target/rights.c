@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/thread.h"
 #include "symbolizer/target/process.h"
 
 enum { STATUS_MOST = 1 << 20, NOBODY = 65534 }; /* room for NGROUPS_MAX groups */
@@ -163,13 +163,9 @@ static void *use_main(void *p)
 static int use_in_thread(struct use *u)
 {
 	pthread_t thread;
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int r = pthread_create(&thread, NULL, use_main, u);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int r = thread_start(&thread, use_main, u);
 	if (r)
-		return -r;
+		return r;
 	pthread_join(thread, NULL);
 	return u->result;
 }

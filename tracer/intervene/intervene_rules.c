@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tracer/intervene/internal.h"
 
 enum { CAPTURES = 3 };
@@ -84,10 +85,9 @@ int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err
 
 static int read_sample(const char *text, uint64_t *out, struct err *e)
 {
-	char *end = NULL;
-	unsigned long n = text && !strncmp(text, "1/", 2) ? strtoul(text + 2, &end, 10) : 1;
-	*out = n;
-	if (!text || (end && end != text + 2 && !*end && n && n < UINT32_MAX && text[2] != '-'))
+	*out = 1;
+	if (!text ||
+	    (!strncmp(text, "1/", 2) && text_number(text + 2, out) && *out && *out < UINT32_MAX))
 		return 0;
 	err_set(e, -EINVAL, "--sample: %s is not one of a number of calls", text);
 	return err_hint(e, "write 1/50 for every fiftieth call of each function");

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "symbolizer/code/arch_x86_64.h"
 
 enum { PENDING = 1 };
@@ -112,17 +113,6 @@ static void freeze_free(struct freeze *h)
 	free(h);
 }
 
-/* All signals are blocked: this thread must not handle signals of ditrace. */
-static int start_tracer(struct freeze *h)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int r = pthread_create(&h->thread, NULL, tracer_main, h);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
-}
-
 int freeze_thread(pid_t tid, unsigned timeout_ms, struct freeze **out)
 {
 	struct freeze *h = calloc(1, sizeof(*h));
@@ -133,7 +123,7 @@ int freeze_thread(pid_t tid, unsigned timeout_ms, struct freeze **out)
 	h->state = PENDING;
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->change, NULL);
-	int r = start_tracer(h);
+	int r = thread_start(&h->thread, tracer_main, h);
 	if (r) {
 		freeze_free(h);
 		return r;

@@ -245,6 +245,9 @@ static void be_spared(void)
 
 void helper_begin(const char *name, int sock)
 {
+	sigset_t all;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
 	setsid();
 	prctl(PR_SET_NAME, name);
 	let_go_of_files(sock);

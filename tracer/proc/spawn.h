@@ -59,8 +59,8 @@ int spawn_failure_status(int code);
  * with them. */
 
 /* Make the calling process, a fresh child, a helper: named `name` (at most 15 bytes), in its own
- * session, without the user's terminal and files, and protected from the OOM killer if permitted.
- * `sock`, its connection to ditrace, stays open. */
+ * session, with all signals blocked, without the user's terminal and files, and protected from the
+ * OOM killer if permitted. `sock`, its connection to ditrace, stays open. */
 void helper_begin(const char *name, int sock);
 
 /* Send or receive all `n` bytes on a stream socket, retrying after EINTR. False: the other end is

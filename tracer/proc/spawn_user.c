@@ -10,14 +10,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 /* -1 as a user ID means none (setresuid(2)). */
 static bool is_uid(const char *text, uid_t *out)
 {
-	char *end;
-	errno = 0;
-	unsigned long n = strtoul(text, &end, 10);
+	uint64_t n;
+	if (!text_number(text, &n) || n >= (uid_t)-1)
+		return false;
 	*out = (uid_t)n;
-	return *text >= '0' && *text <= '9' && !*end && !errno && n < (uid_t)-1;
+	return true;
 }
 
 static int list_groups(struct spawn_user *u, const char *login)

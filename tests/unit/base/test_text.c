@@ -340,6 +340,21 @@ static void csv_fields(void **state)
 	}
 }
 
+static void numbers(void **state)
+{
+	static const char *const bad[] = {
+	    "", "-1", "+1", " 1", "1 ", "0x1", "18446744073709551616"};
+	uint64_t n = 7;
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(text_number(bad[i], &n));
+	assert_int_equal(n, 7);
+	assert_true(text_number("18446744073709551615", &n));
+	assert_true(n == UINT64_MAX);
+	assert_true(text_number("007", &n));
+	assert_int_equal(n, 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -350,6 +365,7 @@ int main(void)
 	    cmocka_unit_test(parts_of_characters_are_dropped),
 	    cmocka_unit_test(widths),
 	    cmocka_unit_test(base_names),
+	    cmocka_unit_test(numbers),
 	    cmocka_unit_test(counts),
 	    cmocka_unit_test(counts_with_a_word),
 	    cmocka_unit_test(durations),

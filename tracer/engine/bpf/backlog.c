@@ -4,13 +4,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+
+#include "base/thread.h"
 
 /* Beyond BLOCKS_MOST records stay in the ring: ditrace may share its memory limit with the target.
  */
@@ -102,18 +101,10 @@ static int move(struct backlog *b)
 	return b->blocks < BLOCKS_MOST ? b->move(b->arg) : 0;
 }
 
-static void hurry(void)
-{
-	enum { NICE = -10 };
-	const struct sched_param p = {.sched_priority = sched_get_priority_min(SCHED_RR)};
-	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &p))
-		setpriority(PRIO_PROCESS, 0, NICE);
-}
-
 static void *mover(void *arg)
 {
 	struct backlog *b = arg;
-	hurry();
+	thread_hurry(true);
 	while (!b->ending) {
 		poll(NULL, 0, EVERY_MS);
 		pthread_mutex_lock(&b->lock);
@@ -134,16 +125,6 @@ static int lock_init(pthread_mutex_t *lock)
 	return -r;
 }
 
-static int thread_start(struct backlog *b)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int r = pthread_create(&b->thread, NULL, mover, b);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
-}
-
 int backlog_open(backlog_move_fn *move_fn, void *arg, struct backlog **out)
 {
 	struct backlog *b = calloc(1, sizeof(*b));
@@ -153,7 +134,7 @@ int backlog_open(backlog_move_fn *move_fn, void *arg, struct backlog **out)
 	b->arg = arg;
 	*out = b; /* before the thread calls move_fn */
 	int r = lock_init(&b->lock);
-	r = r ? r : thread_start(b);
+	r = r ? r : thread_start(&b->thread, mover, b);
 	if (r) {
 		*out = NULL;
 		free(b);

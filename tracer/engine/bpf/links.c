@@ -121,13 +121,10 @@ static bool serve(int sock, struct kept *k)
 	return helper_send(sock, &r, sizeof(r));
 }
 
-/* Signals are left to ditrace, whose end closes the socket and so ends this process. */
+/* It ends when the end of ditrace closes the socket. */
 static void links_serve(int sock)
 {
-	sigset_t all;
 	struct kept kept = {0};
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
 	helper_begin("ditrace-probes", sock);
 	while (serve(sock, &kept))
 		;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/ptrace/internal.h"
@@ -69,13 +70,9 @@ static void *guard_main(void *arg)
 
 static int start_guard(struct engine_ptrace *p)
 {
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int r = pthread_create(&p->guard, NULL, guard_main, p);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int r = thread_start(&p->guard, guard_main, p);
 	p->guarded = !r;
-	return -r;
+	return r;
 }
 
 /* Send a request with the payloads `a` and `b` (either may be NULL) and wait for its reply. */

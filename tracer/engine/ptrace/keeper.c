@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,10 +9,7 @@
  * is the tracing process's alone. */
 static void keep(struct share *share, int sock)
 {
-	sigset_t all;
 	char none;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
 	helper_begin("ditrace-keeper", sock);
 	helper_receive(sock, &none, sizeof(none));
 	share_repair(share);

@@ -96,9 +96,6 @@ static void close_others(int a, int b)
 static void tidy_main(int parent, int sock, uid_t user)
 {
 	struct shim_listener last = {0}, next = {0};
-	sigset_t all;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
 	helper_begin("ditrace-tidy", sock);
 	close_others(parent, sock);
 	while (helper_receive(sock, next.name, sizeof(next.name)) && *next.name)
