@@ -13,16 +13,18 @@ static_assert(offsetof(siginfo_t, si_code) == 8 && offsetof(siginfo_t, si_addr) 
 		  offsetof(ucontext_t, uc_mcontext.gregs[REG_EFL]) == 176,
 	      "struct of signals");
 static_assert(SYS_open == 2 && SYS_close == 3 && SYS_rt_sigaction == 13 && SYS_rt_sigreturn == 15 &&
-		  SYS_pwrite64 == 18 && SYS_sched_yield == 24 && SYS_getpid == 39 &&
-		  SYS_gettid == 186 && SYS_tgkill == 234 && SYS_restart_syscall == 219,
+		  SYS_pread64 == 17 && SYS_pwrite64 == 18 && SYS_sched_yield == 24 &&
+		  SYS_getpid == 39 && SYS_gettid == 186 && SYS_tgkill == 234 &&
+		  SYS_restart_syscall == 219,
 	      "numbers of system calls");
 
 /* The handler, at the start of the page. After int3 (SI_KERNEL) rip is one further than the
  * breakpoint, or is the breakpoint if the tracing process has already set the thread back. Where
  * both would be breakpoints, it has said which one it is in si_addr (tracee_hit.c, set_back), which
  * the kernel leaves 0 (arch/x86/kernel/traps.c, do_int3; kernel/signal.c, force_sig). The byte may
- * be restored already. If it cannot be restored from here, it is tried again until ditrace-keeper
- * has. At a single-step that ptrace ordered the kernel has taken TF back by now (handle_signal,
+ * be restored already. With it all others are, as a thread that blocks SIGTRAP would be killed at
+ * one. If none can be restored from here, it is tried again until ditrace-keeper has. At a
+ * single-step that ptrace ordered the kernel has taken TF back by now (handle_signal,
  * user_disable_single_step). rbx, rbp, r12 survive system calls. */
 __asm__(".pushsection .rodata\n"
 	".balign 16\n"
@@ -55,12 +57,32 @@ __asm__(".pushsection .rodata\n"
 	"	mov %eax, %ebp\n"
 	"	test %eax, %eax\n"
 	"	js 2f\n"
-	"	mov $18, %eax\n" /* pwrite(fd, last byte of the entry, 1, breakpoint) */
+	"	push %rax\n"
+	"	lea trap_handler + 4096(%rip), %r12\n"
+	"9:	mov (%r12), %rbx\n"
+	"	test %rbx, %rbx\n"
+	"	jz 11f\n"
+	"	shl $8, %rbx\n"
+	"	shr $8, %rbx\n"
+	"	mov $17, %eax\n" /* pread(fd, stack, 1, breakpoint) */
 	"	mov %ebp, %edi\n"
-	"	lea -1(%r12), %rsi\n"
+	"	mov %rsp, %rsi\n"
 	"	mov $1, %edx\n"
 	"	mov %rbx, %r10\n"
 	"	syscall\n"
+	"	dec %rax\n"
+	"	jnz 10f\n"
+	"	cmpb $0xcc, (%rsp)\n"
+	"	jne 10f\n"
+	"	mov $18, %eax\n" /* pwrite(fd, last byte of the entry, 1, breakpoint) */
+	"	mov %ebp, %edi\n"
+	"	lea 7(%r12), %rsi\n"
+	"	mov $1, %edx\n"
+	"	mov %rbx, %r10\n"
+	"	syscall\n"
+	"10:	add $8, %r12\n"
+	"	jmp 9b\n"
+	"11:	pop %rax\n"
 	"	mov $3, %eax\n" /* close(fd) */
 	"	mov %ebp, %edi\n"
 	"	syscall\n"

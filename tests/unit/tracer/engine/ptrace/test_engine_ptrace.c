@@ -21,10 +21,10 @@
 #include "symbolizer/target/process.h"
 #include "tracer/engine/engine.h"
 
-enum { PATIENCE_MS = 120000, THREADS = 8, CODE_MAX = 512 };
+enum { PATIENCE_MS = 120000, THREADS = 8, CODE_MAX = 512, INT3 = 0xcc };
 
 /* sum(a, b) = a + b in compiler style: push at the entry, and each kind of instruction at the exit
- * that a breakpoint can replace. inner() is called by outer(). */
+ * that a breakpoint can replace. Nobody calls idle. */
 __asm__(".text\n"
 	".globl probed_sum\nprobed_sum:\n"
 	"push %rbp\n"
@@ -45,11 +45,14 @@ __asm__(".text\n"
 	".globl probed_leaf\nprobed_leaf:\n"
 	"nop\n"
 	"ret\n"
+	".globl probed_idle\nprobed_idle:\n"
+	"nop\n"
+	"ret\n"
 	".globl probed_end\nprobed_end:\n"
 	".data\n.globl probed_word\nprobed_word: .quad 0\n.text\n");
 
 extern const uint8_t probed_jcc[], probed_call[], probed_lea[], probed_ret[], probed_leaf[],
-    probed_end[];
+    probed_idle[], probed_end[];
 long probed_sum(long a, long b);
 
 static struct shared {
@@ -728,7 +731,7 @@ static void is_traced_already(void **state)
 /* A foreign breakpoint stays, and no probe is placed on it. */
 static void foreign_breakpoint(void **state)
 {
-	static const uint8_t int3 = 0xcc;
+	static const uint8_t int3 = INT3;
 	struct err e = {0};
 	char path[64];
 	uint8_t there;
@@ -787,6 +790,7 @@ static void trace_on(void)
 	    site(probed_ret, SITE_EXIT, 1),
 	    site(probed_leaf, SITE_ENTRY, 2),
 	    site(probed_leaf + 1, SITE_EXIT, 2),
+	    site(probed_idle, SITE_ENTRY, 3),
 	};
 	long exits = 0;
 	struct engine *g = open_engine();
@@ -840,6 +844,54 @@ static void survives_a_killed_tracer(void **state)
 	}
 	come_and_go(pid);
 	assert_false(is_caught(pid));
+	end(pid, 0);
+}
+
+/* Its tracing process and that one's keeper, too, all stopped first: none may outlive another. */
+static void kill_all(pid_t user)
+{
+	enum { MOST = 8 };
+	char path[64];
+	pid_t part[MOST] = {user};
+	size_t n = 1;
+	kill(user, SIGSTOP);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", user, user);
+	FILE *f = fopen(path, "re");
+	while (f && n < MOST && fscanf(f, "%d", &part[n]) == 1)
+		n++;
+	if (f)
+		fclose(f);
+	assert_int_equal(n, 3);
+	for (int sig = SIGSTOP; sig; sig = sig == SIGSTOP ? SIGKILL : 0)
+		for (size_t i = 0; i < n; i++)
+			kill(part[i], sig);
+	waitpid(user, NULL, 0);
+}
+
+static bool is_idle_probed(pid_t pid)
+{
+	uint8_t its[CODE_MAX];
+	read_code(pid, its);
+	return its[probed_idle - (const uint8_t *)probed_sum] == INT3;
+}
+
+/* A child has the breakpoints that are left, and a thread of it may block SIGTRAP. */
+static void one_hit_restores_all(void **state)
+{
+	(void)state;
+	pid_t pid = child(many_threads);
+	while (shared->threads < THREADS)
+		sleep_ms(1);
+	shared->ready = pid;
+	pid_t user = child(trace_on);
+	for (int i = 0; i < PATIENCE_MS && !is_idle_probed(pid); i++)
+		sleep_ms(1);
+	assert_true(is_idle_probed(pid));
+	kill_all(user);
+	await(&shared->rounds, shared->rounds + 1000);
+	for (int i = 0; i < PATIENCE_MS / 10 && !is_code_as_before(pid); i++)
+		sleep_ms(1);
+	code_is_as_before(pid);
 	end(pid, 0);
 }
 
@@ -994,6 +1046,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup(foreign_breakpoint, setup),
 	    cmocka_unit_test_setup(tracer_is_killed, setup),
 	    cmocka_unit_test_setup(survives_a_killed_tracer, setup),
+	    cmocka_unit_test_setup(one_hit_restores_all, setup),
 	    cmocka_unit_test_setup(threads_that_block_sigtrap, setup),
 	    cmocka_unit_test_setup(own_handler_stays, setup),
 	    cmocka_unit_test_setup(another_sigtrap_ends_it, setup),
