@@ -26,8 +26,10 @@ static unsigned threads_each(const struct pool *p)
 /* Start a runner and wait for its hello. */
 static int greet(struct pool *p, struct pool_worker *pw, struct err *e)
 {
-	const struct worker_how how = {
-	    .python = p->python, .before = p->before, .threads = threads_each(p)};
+	const struct worker_how how = {.python = p->python,
+				       .before = p->before,
+				       .threads = threads_each(p),
+				       .runners = p->jobs};
 	char why[128] = "it broke the connection";
 	json_t *m = NULL;
 	int r = worker_start(&pw->w, &how, e);

@@ -70,9 +70,17 @@ static char **argv_of(char *const *before, char *const *words)
 /* fds: script, request pipe's read end, reply pipe's write end, arena; all above FD_ARENA. */
 static int spawn(struct worker *w, const struct worker_how *how, const int *fds)
 {
-	char script[32], requests[16], replies[16], arena[16], count[16];
-	char *words[] = {
-	    (char *)how->python, "-W", "ignore", script, requests, replies, arena, count, NULL};
+	char script[32], requests[16], replies[16], arena[16], count[16], runners[16];
+	char *words[] = {(char *)how->python,
+			 "-W",
+			 "ignore",
+			 script,
+			 requests,
+			 replies,
+			 arena,
+			 count,
+			 runners,
+			 NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
@@ -81,6 +89,7 @@ static int spawn(struct worker *w, const struct worker_how *how, const int *fds)
 	snprintf(replies, sizeof(replies), "%d", FD_REPLIES);
 	snprintf(arena, sizeof(arena), "%d", FD_ARENA);
 	snprintf(count, sizeof(count), "%u", how->threads);
+	snprintf(runners, sizeof(runners), "%u", how->runners);
 	char **argv = argv_of(how->before, words);
 	if (!argv)
 		return ENOMEM;

@@ -24,6 +24,7 @@ struct worker_how {
 	const char *python;  /* the interpreter */
 	char *const *before; /* words that start it, as sandbox.h has them; NULL: none */
 	unsigned threads;    /* compute threads */
+	unsigned runners;    /* how many share the memory that is free, at least 1 */
 };
 
 /* Start the runner. Its first message is "hello"; its standard output goes to our standard error.

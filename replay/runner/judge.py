@@ -5,6 +5,7 @@ from ditrace_runner.call import Call, is_float, walk, wide
 from ditrace_runner.errors import Refused
 from ditrace_runner.functions import BITS, ORDERED
 from ditrace_runner.load import LOCATIONS
+from ditrace_runner.memory import is_short
 from ditrace_runner.probe import PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms
 
 
@@ -89,11 +90,14 @@ class Judge:
             return self.variant(grads)
         except Refused:
             raise
-        except RuntimeError:
-            pass
+        except RuntimeError as e:
+            if is_short(e):
+                raise
         try:
             return self.variant(grads, dtype=torch.float32)
-        except RuntimeError:
+        except RuntimeError as e:
+            if is_short(e):
+                raise
             return None
 
     def run_actual(self, grads):

@@ -8,6 +8,7 @@ import zipfile
 import torch
 
 from ditrace_runner.errors import Damaged, Refused
+from ditrace_runner.memory import in_units, is_short
 
 STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
             "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16",
@@ -181,13 +182,6 @@ class Limit:
         self.check(sum(tensors.values()), self.VIEWS * self.held, "its tensors")
 
 
-def in_units(size):
-    unit = 0
-    while size >= 1024 and unit < 4:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.1f} {' KMGT'[unit]}iB" if unit else f"{size} B"
-
-
 def open_file(path):
     """A regular file, to read: one of a stranger may be a pipe that nobody writes to."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -252,9 +246,9 @@ def load(path, request):
         raise Damaged(f"{name}: {e}") from None
     except zipfile.BadZipFile as e:
         raise Damaged(f"{name}: {e}") from None
-    except MemoryError:
-        raise
     except Exception as e:  # whatever a damaged pickle brings about
+        if is_short(e):
+            raise
         raise Damaged(f"{name}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else 'cannot be read'}") from None
     if not (isinstance(d, dict) and isinstance(d.get("name"), str) and isinstance(d.get("args"), (tuple, list)) and
             isinstance(d.get("kwargs") or {}, dict)):

@@ -3,6 +3,7 @@ import sys
 
 import torch
 
+from ditrace_runner import memory
 from ditrace_runner.capture import Capture
 from ditrace_runner.describe import describe_call
 from ditrace_runner.device import STARTED, has_device, settled
@@ -30,7 +31,11 @@ def choose(capture, request):
         request["of"] = request["of"] or "rerun"
 
 
-def serve(request, functions, talk):
+def is_on_cpu(request):
+    return request["device"].split(":")[0] == "cpu" or request["of"] == "captured" and not request["times"]
+
+
+def serve(request, functions, talk, limit):
     if request["cmd"] == "pair":
         return dict(name=pair(request, talk))
     if request["cmd"] == "describe":
@@ -41,6 +46,7 @@ def serve(request, functions, talk):
     if namespace_of(capture.name) in MARKS:
         raise Skipped("it marks a place in the program, and computes nothing")
     choose(capture, request)
+    limit.set(is_on_cpu(request))  # drivers of devices may map more than they take
     skipped = None
     if request["acc"]:
         try:
@@ -57,10 +63,20 @@ def serve(request, functions, talk):
     return {}
 
 
+class Runner(Talk):
+    """What is shared with ditrace counts as memory, too."""
+
+    def make_room(self, size):
+        left = memory.room()
+        if left is not None and size > left:
+            raise MemoryError(f"tried to allocate {size} bytes")
+
+
 def main():
-    talk = Talk(*(int(a) for a in sys.argv[1:4]))
-    if len(sys.argv) > 4:
-        torch.set_num_threads(max(1, int(sys.argv[4])))
+    requests, replies, arena, threads, runners = (int(a) for a in sys.argv[1:6])
+    talk = Runner(requests, replies, arena)
+    torch.set_num_threads(max(1, threads))
+    limit = memory.Limit(runners)
     functions = Functions()
     talk.say(event="hello", torch=torch.__version__, python=sys.version.split()[0], executable=sys.executable)
     while True:
@@ -68,7 +84,7 @@ def main():
         if request is None:
             return
         try:
-            talk.say(event="done", **serve(request, functions, talk))
+            talk.say(event="done", **serve(request, functions, talk, limit))
         except Skipped as e:
             talk.say(event="skipped", reason=str(e))
         except Refused as e:
@@ -76,4 +92,7 @@ def main():
         except Damaged as e:
             talk.say(event="damaged", reason=str(e))
         except Exception as e:  # an op may raise anything; the next one is another matter
+            if memory.is_short(e):
+                talk.say(event="refused", reason=memory.shortage(memory.asked(e), memory.room(), runners))
+                continue
             talk.say(event="error", reason=first_line(e), broken=not settled(request.get("device") or "cpu"))

@@ -11,6 +11,9 @@ class Talk:
         self.requests, self.replies, self.arena = os.fdopen(requests, "r"), os.fdopen(replies, "w"), arena
         self.size, self.map = 0, None
 
+    def make_room(self, size):
+        """Called before the arena gets so many bytes, which may raise MemoryError."""
+
     def say(self, **what):
         self.replies.write(json.dumps(what) + "\n")
         self.replies.flush()
@@ -30,6 +33,7 @@ class Talk:
             places.append((offset, t, size))
             offset = (offset + size + 63) // 64 * 64
         if offset > self.size:
+            self.make_room(offset)
             self.size = offset
             os.ftruncate(self.arena, offset)
             self.map = mmap.mmap(self.arena, offset)

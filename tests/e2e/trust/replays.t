@@ -35,7 +35,7 @@ replayed() {
 	is "status 2: something was not run" $? 2
 	unharmed replay
 	is "the good ones are right" "$(grep -c '"verdict":"right"' "$T/json")" 2
-	is "every other has a reason" "$(grep -c '"verdict":"not run"' "$T/json")" 15
+	is "every other has a reason" "$(grep -c '"verdict":"not run"' "$T/json")" 16
 	is "or computes nothing" "$(grep -c '"verdict":"not compared".*tells of something' "$T/json")" 1
 	ok "a file to write, by operator" refused 2 'from_file .*takes the name of a file'
 	ok "by overload" refused 3 'from_file.default .*takes the name of a file'
@@ -51,6 +51,7 @@ replayed() {
 	ok "nests in nests" refused 14 'more than 1,000,000 values'
 	ok "a range of sizes" refused 15 'wants a Size of a range'
 	ok "a pipe" refused 16 'grad_outputs.pth: it is no file'
+	ok "a result of 4 TiB" refused 19 'would take 4.0 TiB more memory, and [0-9.]+ GiB are left for it'
 	ok "a file of a hole" refused 17 'would take 1.5 GiB of memory, and the file has [0-9.]+ MiB'
 }
 

@@ -1,5 +1,5 @@
 """Captures of somebody who means harm, for the tests of trust: hostile_captures.py FOLDER. The first and the last
-are good. Whoever does what the others ask for finds FOLDER/harmed, or needs GiB of memory."""
+but one are good. Whoever does what the others ask for finds FOLDER/harmed, or needs GiB of memory."""
 
 import os
 import pickle
@@ -112,3 +112,4 @@ os.mkfifo(os.path.join(capture(16, "torch.neg", torch.zeros(4)), "grad_outputs.p
 of_holes(17)
 piped = capture(18, "torch.neg", torch.zeros(4))
 os.mkfifo(piped + "/input.pth.json")
+capture(19, "torch.ones", 1 << 40)
