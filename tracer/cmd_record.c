@@ -45,6 +45,7 @@ static void describe(struct record *r)
 static int open_all(struct record *r, struct err *e)
 {
 	const struct sampler_sink sink = record_samples_sink(&r->to);
+	trace_loop_note_files();
 	int code = sampler_open(r->hz, &sink, &r->sampler, e);
 	return code ? code : trace_writer_open(r->output, &r->to.writer, e);
 }

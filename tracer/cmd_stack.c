@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "symbolizer/target/process.h"
 #include "tracer/stack/stack_snapshot.h"
+#include "tracer/trace_loop.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const formats[] = {"text", "json", NULL};
@@ -97,5 +98,6 @@ int cmd_stack(int argc, char **argv)
 		err_print(&e);
 		return EXIT_USAGE;
 	}
+	trace_loop_note_files();
 	return show(&view, (unsigned)times, interval, format);
 }

@@ -17,6 +17,7 @@
 #include "symbolizer/target/frozen.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
+#include "symbolizer/target/target_files.h"
 #include "tracer/proc/freeze.h"
 #include "tracer/sample/sampler.h"
 
@@ -249,11 +250,19 @@ static void read_follow(struct trace_loop *l)
 		say_once(l, -ENOBUFS, "records of new processes may have been lost");
 }
 
+void trace_loop_note_files(void)
+{
+	struct err why = {0};
+	if (target_files_check(&why))
+		err_print(&why);
+}
+
 void trace_loop_note(const struct trace_loop *l)
 {
 	const char *note = session_note(l->session);
 	if (note)
 		fprintf(stderr, "ditrace: %s\n", note);
+	trace_loop_note_files();
 }
 
 /* WNOWAIT: the PID stays valid until `child` is cleared, so that signals can be passed on, and

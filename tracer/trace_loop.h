@@ -96,8 +96,12 @@ void trace_loop_signals(struct trace_loop *l);
 bool trace_loop_halts(void);
 void trace_loop_halt(const char *missed);
 
-/* Print on stderr which engine is used if it is not the first choice. */
+/* Print on stderr which engine is used if it is not the first choice, and what follows. */
 void trace_loop_note(const struct trace_loop *l);
+
+/* Print there what cannot be shown because this kernel opens no files of processes
+ * (target_files_check). */
+void trace_loop_note_files(void);
 
 /* While the process l->pid is frozen, wait, having said so, until it is thawed, or a signal that
  * ends the loop arrives: -EAGAIN with *e then. 0 also when it has ended. */

@@ -181,6 +181,22 @@ struct opening {
 	struct stat *st; /* NULL: open it */
 };
 
+int target_files_check(struct err *e)
+{
+	const struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
+	int at = (int)syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof(how));
+	if (at >= 0) {
+		close(at);
+		return 0;
+	}
+	err_set(e, -errno,
+		"no file that a process names can be opened, that of a source line neither: "
+		"openat2: %s",
+		strerror(errno));
+	return err_hint(e, "boot Linux 5.6 or later; in a container its seccomp profile must allow "
+			   "openat2(2)");
+}
+
 static int open_path(const struct opening *o)
 {
 	enum { TRIES = 16 }; /* EAGAIN: something was renamed meanwhile */

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 struct target_files;
 
 /* The files that process `pid` sees. Holds its root open and keeps its present working directory,
@@ -29,6 +31,9 @@ int target_files_open(struct target_files *f, const char *path, bool links);
 
 /* stat(2), or without `links` lstat(2), in the same way. 0 or -errno. */
 int target_files_stat(struct target_files *f, const char *path, bool links, struct stat *out);
+
+/* Whether this kernel opens files so, at all: 0, or -errno with *e. */
+int target_files_check(struct err *e);
 
 /* Whether user `uid` is root or the owner of the process; if that was never known, ditrace's. */
 bool target_files_trusts(struct target_files *f, uid_t uid);

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/target/process.h"
+#include "symbolizer/target/target_files.h"
 
 static const char by_root[] =
     "run it as root: sudo ditrace ...; or once: "
@@ -69,7 +70,9 @@ void check_env_init(struct check_env *env)
 	*env = (struct check_env){.proc = "/proc", .sys = "/sys"};
 	selftest_bpf(&env->bpf);
 	env->perf = selftest_perf();
+	env->pidfd = selftest_pidfd();
 	env->ptrace = selftest_ptrace();
+	target_files_check(&env->files);
 }
 
 /* The first line of ROOT/NAME without its newline; false when it cannot be read. */
@@ -215,6 +218,24 @@ void check_perf_events(const struct check_env *env, struct checks *c)
 		checks_addf(c, CHECK_OK, "", "perf events (perf_event_paranoid is %ld)", level);
 }
 
+void check_pidfd(const struct check_env *env, struct checks *c)
+{
+	if (env->pidfd)
+		checks_addf(c, CHECK_FAIL,
+			    "boot Linux 5.3 or later; in a container its seccomp profile must "
+			    "allow pidfd_open(2)",
+			    "pidfd_open: %s: cannot follow a command and its children",
+			    strerror(-env->pidfd));
+}
+
+void check_files(const struct check_env *env, struct checks *c)
+{
+	bool reaches_maps = has(env, CAPS_CHECKPOINT_RESTORE);
+	if (env->files.code)
+		checks_add(c, reaches_maps ? CHECK_WARN : CHECK_FAIL, env->files.what,
+			   env->files.hint);
+}
+
 void check_yama(const struct check_env *env, struct checks *c)
 {
 	static const char lower[] = "sysctl kernel.yama.ptrace_scope=0";
@@ -252,7 +273,7 @@ void check_seccomp(const struct check_env *env, struct checks *c)
 		fclose(f);
 	if (!mode)
 		return;
-	bool refused = env->bpf.load || env->bpf.link || env->perf;
+	bool refused = env->bpf.load || env->bpf.link || env->perf || env->pidfd || env->files.code;
 	checks_add(
 	    c, refused ? CHECK_WARN : CHECK_OK,
 	    refused ? "a seccomp filter is on ditrace (a container's): it may be what refuses"
@@ -332,8 +353,10 @@ void checks_machine(const struct check_env *env, struct checks *c)
 	check_capabilities(env, c);
 	check_probes(env, c);
 	check_perf_events(env, c);
+	check_pidfd(env, c);
 	check_lockdown(env, c);
 	c->of_bpf = false;
+	check_files(env, c);
 	check_ptrace(env, c);
 	check_yama(env, c);
 	check_seccomp(env, c);

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 /* selftest.c: whether the kernel provides what ditrace needs, tried on ditrace itself. */
 
 struct bpf_selftest {
@@ -22,6 +24,9 @@ void selftest_bpf(struct bpf_selftest *out);
 
 /* 0, or -errno of opening, on ditrace itself, the perf event that follow.h uses. */
 int selftest_perf(void);
+
+/* 0, or -errno of pidfd_open(2), by which follow.h learns that a process has ended. */
+int selftest_pidfd(void);
 
 /* 0, or -errno of what the engine ptrace does with a process, tried on a child. */
 int selftest_ptrace(void);
@@ -64,7 +69,9 @@ struct check_env {
 	const char *proc, *sys; /* "/proc" and "/sys", except in tests */
 	struct bpf_selftest bpf;
 	int perf;	  /* of selftest_perf */
+	int pidfd;	  /* of selftest_pidfd */
 	int ptrace;	  /* of selftest_ptrace */
+	struct err files; /* of target_files_check */
 	bool ptrace_only; /* the engine bpf does not work here */
 	bool attach;	  /* the target runs already; false: not known */
 };
@@ -77,6 +84,8 @@ void check_kernel(const struct check_env *env, struct checks *c);
 void check_capabilities(const struct check_env *env, struct checks *c);
 void check_probes(const struct check_env *env, struct checks *c);
 void check_perf_events(const struct check_env *env, struct checks *c);
+void check_pidfd(const struct check_env *env, struct checks *c);
+void check_files(const struct check_env *env, struct checks *c);
 void check_yama(const struct check_env *env, struct checks *c);
 void check_seccomp(const struct check_env *env, struct checks *c);
 void check_container(const struct check_env *env, struct checks *c);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <signal.h>
+#include <sys/pidfd.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -139,6 +140,15 @@ int selftest_perf(void)
 	    .task = 1,
 	};
 	int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+int selftest_pidfd(void)
+{
+	int fd = pidfd_open(getpid(), 0);
 	if (fd < 0)
 		return -errno;
 	close(fd);

@@ -111,12 +111,17 @@ static void drop_member(struct follow *f, struct member *m)
 	*m = f->members[--f->nmembers];
 }
 
-static int cannot_follow(pid_t pid, int code, struct err *e)
+static int cannot_follow(pid_t pid, const char *call, int code, struct err *e)
 {
 	if (code == -ESRCH)
 		return process_error(pid, code, "follow", e);
-	err_set(e, code, "cannot follow what process %d starts: perf_event_open: %s", pid,
+	err_set(e, code, "cannot follow what process %d starts: %s: %s", pid, call,
 		strerror(-code));
+	if (code == -ENOSYS)
+		err_hint(e,
+			 "boot Linux 5.3 or later; in a container its seccomp profile must "
+			 "allow %s(2)",
+			 call);
 	if (code == -EACCES || code == -EPERM)
 		err_hint(e, "sysctl kernel.perf_event_paranoid=2, or run ditrace as root "
 			    "(CAP_PERFMON); in a "
@@ -127,9 +132,10 @@ static int cannot_follow(pid_t pid, int code, struct err *e)
 int follow_add_child(struct follow *f, pid_t child, struct err *e)
 {
 	int r = perf_rings_add(f->rings, child, true);
-	if (!r)
-		r = add_member(f, child, false);
-	return r ? cannot_follow(child, r, e) : 0;
+	if (r)
+		return cannot_follow(child, "perf_event_open", r, e);
+	r = add_member(f, child, false);
+	return r ? cannot_follow(child, "pidfd_open", r, e) : 0;
 }
 
 static bool was_there(const pid_t *old, ssize_t n, pid_t tid)
@@ -172,9 +178,10 @@ static int add_threads(struct follow *f, pid_t pid)
 int follow_add_process(struct follow *f, pid_t pid, struct err *e)
 {
 	int r = member_of(f, pid) ? 0 : add_member(f, pid, false);
-	if (!r)
-		r = f->wide ? 0 : add_threads(f, pid);
-	return r ? cannot_follow(pid, r, e) : 0;
+	if (r)
+		return cannot_follow(pid, "pidfd_open", r, e);
+	r = f->wide ? 0 : add_threads(f, pid);
+	return r ? cannot_follow(pid, "perf_event_open", r, e) : 0;
 }
 
 int follow_fd(const struct follow *f)

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "symbolizer/target/process.h"
+#include "symbolizer/target/target_files.h"
 #include "tracer/capture/capture.h"
 #include "tracer/capture/selection.h"
 #include "tracer/capture/tensor_stats.h"
@@ -157,6 +159,17 @@ static int open_engine(struct session *s, struct err *e)
 	return r;
 }
 
+/* What a process has mapped is reached by the kernel's links to it, too, with that right. */
+static int check_files(struct err *e)
+{
+	struct err why = {0};
+	int r = target_files_check(&why);
+	if (!r || caps_has(caps_effective("/proc"), CAPS_CHECKPOINT_RESTORE))
+		return 0;
+	*e = why;
+	return r;
+}
+
 int session_open(const struct session_opts *o, struct session **out, struct err *e)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -170,6 +183,7 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	r = r ? r : open_filters(s, e);
 	r = r ? r : open_observers(s, e);
 	r = r ? r : check_engine(s, e);
+	r = r ? r : check_files(e);
 	if (!r && o->pid)
 		session_preload(s, o->pid);
 	if (!r)

@@ -171,6 +171,20 @@ static void test_perf_events(void **state)
 	assert_non_null(strstr(machine.found.list[0].fix, "perf_event_paranoid=2"));
 }
 
+static void test_system_calls(void **state)
+{
+	(void)state;
+	expect_nothing(check_pidfd);
+	expect_nothing(check_files);
+	machine.env.pidfd = -ENOSYS;
+	expect(check_pidfd, CHECK_FAIL, "pidfd_open: Function not implemented");
+	err_set(&machine.env.files, -ENOSYS, "openat2: %s", strerror(ENOSYS));
+	err_hint(&machine.env.files, "boot another kernel");
+	expect(check_files, CHECK_WARN, "openat2: Function not implemented");
+	put_caps(0);
+	expect(check_files, CHECK_FAIL, "openat2: Function not implemented");
+}
+
 static void test_yama(void **state)
 {
 	(void)state;
@@ -334,10 +348,10 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_kernel),	    TEST(test_capabilities), TEST(test_probes),
-	    TEST(test_perf_events), TEST(test_yama),	     TEST(test_seccomp),
-	    TEST(test_container),   TEST(test_lockdown),     TEST(test_ptrace),
-	    TEST(test_spare_bpf),   TEST(test_hidepid),	     TEST(test_list),
-	    TEST(test_process),	    TEST(test_selftest),
+	    TEST(test_perf_events), TEST(test_system_calls), TEST(test_yama),
+	    TEST(test_seccomp),	    TEST(test_container),    TEST(test_lockdown),
+	    TEST(test_ptrace),	    TEST(test_spare_bpf),    TEST(test_hidepid),
+	    TEST(test_list),	    TEST(test_process),	     TEST(test_selftest),
 	};
 	return unit_run(tests, NULL, NULL);
 }
