@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What happens to a training when something happens to ditrace, to the machine or to the training itself while it is
-traced: faults.py DITRACE FOLDER TIMES [ENGINE...]. Prints a table: how many targets met each fault under each engine, of
+traced: faults.py DITRACE FOLDER TIMES [PART...]. Prints a table: how many targets met each fault under each engine, of
 how many something had been recorded, and how many were harmed: died, stood still, or computed other numbers. With TIMES 0
-the faults of BRIEFLY are met once, each under the engine that stands there. Faults that cannot be made here are named with
-the reason."""
+the faults of BRIEFLY are met once, each under the engine that stands there. Parts are engines, and words in the names of
+faults; without any it is all engines, all faults. Faults that cannot be made here are named with the reason."""
 
 import contextlib
 import ctypes
@@ -432,9 +432,15 @@ def row(name, cells):
     return total, harmed
 
 
-engines = sys.argv[4:] or ["bpf", "ptrace", "shim"]
+ENGINES = ["bpf", "ptrace", "shim"]
+parts = sys.argv[4:]
+words = [p for p in parts if p not in ENGINES]
+engines = [e for e in ENGINES if e in parts] or ENGINES
+chosen = [name for name in FAULTS if not words or any(w in name for w in words)]
+if any(all(w not in name for name in FAULTS) for w in words):
+    sys.exit(f"a part of no engine or fault: {' '.join(words)}")
 all_targets = all_harmed = 0
-for name in FAULTS if times else BRIEFLY:
+for name in chosen if times else [name for name in BRIEFLY if name in chosen and BRIEFLY[name] in engines]:
     cells = [(e, times) for e in engines] if times else [(BRIEFLY[name], 1)]
     total, harmed = row(name, cells)
     all_targets, all_harmed = all_targets + total, all_harmed + harmed
