@@ -348,6 +348,11 @@ static object *taken_for(object *type, object *value, object *traceback)
 		return NULL;
 	} else {
 		why = py.PyObject_CallFunctionObjArgs(own.why_failed, value, PY_END);
+		if (why == py._Py_NoneStruct) {
+			python_drop(why);
+			py.PyErr_Restore(type, value, traceback);
+			return NULL;
+		}
 	}
 	python_drop(type);
 	python_drop(value);

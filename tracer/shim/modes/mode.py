@@ -92,7 +92,7 @@ def wanted_of(func):
 # Functions that are written in Python are run so that those which they call come to the mode, too: with the mode on,
 # and without their own question whether there is one.
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-BODIES = ("torch.functional", "torch.nn.functional", "torch._tensor", "torch._linalg_utils", "torch._lowrank")
+BODIES = ("torch.functional", "torch.nn.functional", "torch._tensor", "torch._linalg_utils", "torch._lowrank", "torch.autograd")
 OTHER_BODIES = set("backward unflatten split stft istft norm lu unique unique_consecutive".split())
 NAMES = {}  # of a module: its names as they are, but for the questions
 
