@@ -214,13 +214,13 @@ int process_read(pid_t pid, struct process *out, struct err *e)
 	return r;
 }
 
-ssize_t process_threads(pid_t pid, pid_t **out)
+/* One listing; *all: as many threads as there are now (a directory of proc has a link for each). */
+static ssize_t list_threads(const char *path, pid_t **out, bool *all)
 {
-	char path[PATH_SIZE];
 	size_t n = 0, room = 0;
+	struct stat st;
 	int r = 0;
 	*out = NULL;
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	DIR *d = opendir(path);
 	if (!d)
 		return errno == ENOENT ? 0 : -errno;
@@ -232,6 +232,7 @@ ssize_t process_threads(pid_t pid, pid_t **out)
 		if (!r)
 			(*out)[n++] = tid;
 	}
+	*all = fstat(dirfd(d), &st) || n + 2 >= st.st_nlink;
 	closedir(d);
 	if (r) {
 		free(*out);
@@ -239,6 +240,22 @@ ssize_t process_threads(pid_t pid, pid_t **out)
 		return r;
 	}
 	return (ssize_t)n;
+}
+
+/* A listing ends early where the thread that it has come to ends (proc_task_readdir in
+ * fs/proc/base.c, Linux 6.18). */
+ssize_t process_threads(pid_t pid, pid_t **out)
+{
+	enum { TRIES = 100 };
+	char path[PATH_SIZE];
+	bool all = true;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	ssize_t n = list_threads(path, out, &all);
+	for (unsigned i = 1; i < TRIES && !all && n > 0; i++) {
+		free(*out);
+		n = list_threads(path, out, &all);
+	}
+	return n;
 }
 
 static bool owner_of(pid_t pid, uid_t *uid)

@@ -141,6 +141,21 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 	return r;
 }
 
+/* A thread that another was already making when that was seized is not attached with it, and is
+ * seen a moment later. */
+static int seize_all(struct tracer *t, pid_t pid, struct err *e)
+{
+	enum { TURNS = 3 };
+	bool fresh;
+	int r = 0;
+	for (unsigned quiet = 0; quiet < TURNS && !r; quiet = fresh ? 0 : quiet + 1) {
+		if (quiet)
+			nanosleep(&tracee_turn, NULL);
+		r = seize_threads(t, pid, &fresh, e);
+	}
+	return r;
+}
+
 static struct tracee *await_one(struct tracer *t, const struct tracee_process *p)
 {
 	enum { TURNS = 50 };
@@ -179,7 +194,6 @@ static void protect(struct tracer *t, const struct tracee_process *p)
 int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e)
 {
 	struct breakpoints *space;
-	bool fresh = true;
 	*out = tracee_process_find(t, pid);
 	if (*out)
 		return 0;
@@ -202,8 +216,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	*out = tracee_process_new(t, pid, space);
 	if (!*out || !tracee_add(t, pid))
 		return err_set(e, -ENOMEM, "no memory");
-	while (fresh && !r)
-		r = seize_threads(t, pid, &fresh, e);
+	r = seize_all(t, pid, e);
 	if (r)
 		return r;
 	r = tracees_settle(t, pid);
