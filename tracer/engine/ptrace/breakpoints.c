@@ -139,13 +139,15 @@ static void list_live(struct breakpoints *s)
 			trap_page_list(&s->page, s->mem, s->bp[i].addr, s->bp[i].code[0]);
 }
 
-/* What nobody has restored since a tracing process was killed along with its keeper. */
+/* What nobody has restored since a tracing process was killed along with its keeper. The page may
+ * be found when breakpoints of this process are in place already. */
 static void repair_listed(struct breakpoints *s)
 {
 	for (size_t i = 0; i < s->page.n; i++) {
 		uint64_t addr = trap_entry_addr(s->page.entry[i]);
 		uint8_t there, was = trap_entry_byte(s->page.entry[i]);
-		if (!breakpoints_read(s, addr, &there, 1) && there == INT3)
+		const struct breakpoint *b = breakpoints_find(s, addr);
+		if (!(b && b->live) && !breakpoints_read(s, addr, &there, 1) && there == INT3)
 			breakpoints_write(s, addr, &was, 1);
 	}
 }

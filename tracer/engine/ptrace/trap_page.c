@@ -121,6 +121,10 @@ static int calls_begin(struct calls *c, struct tracee *x)
 	    breakpoints_read(x->of->space, l.spare, c->there, sizeof(c->there)))
 		return -ENOTSUP;
 	c->at = l.spare;
+	/* A tracing process was killed while this thread made calls for it: where it came from is
+	 * known to the code there alone. */
+	if (c->was.word[ARCH_IP] - c->at < TRAP_CALL_SIZE)
+		return -EAGAIN;
 	trap_call_contents(code, &c->was);
 	return breakpoints_write(x->of->space, c->at, code, sizeof(code));
 }
