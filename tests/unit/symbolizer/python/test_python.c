@@ -102,8 +102,15 @@ static void check_sleeping(const struct py_runtime *rt, const struct py_frame *f
 	assert_int_equal(f->end_column, columns ? number(want, 2, 0) : -1);
 }
 
-/* The thread takes a moment to fall asleep: walk until it is on that line. */
-static int walk_asleep(struct py_runtime *rt, uint64_t ident, int32_t line, uint64_t pairs[][2])
+static bool is_asleep(const struct py_frame *f, const json_t *sleep)
+{
+	return f->line == number(sleep, 0, 0) &&
+	       (f->end_column < 0 || f->end_column == number(sleep, 2, 0));
+}
+
+/* The thread takes a moment to fall asleep: walk until it is at that call. */
+static int walk_asleep(struct py_runtime *rt, uint64_t ident, const json_t *sleep,
+		       uint64_t pairs[][2])
 {
 	bool truncated;
 	int n = 0;
@@ -112,7 +119,7 @@ static int walk_asleep(struct py_runtime *rt, uint64_t ident, int32_t line, uint
 		n = py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated);
 		assert_true(n > 0);
 		assert_false(truncated);
-		if (py_resolve(rt, pairs[0][0], pairs[0][1])->line == line)
+		if (is_asleep(py_resolve(rt, pairs[0][0], pairs[0][1]), sleep))
 			break;
 		usleep(10000);
 	}
@@ -169,7 +176,7 @@ static void check_thread(struct py_runtime *rt, const json_t *thread)
 	int n;
 
 	sleep = json_object_get(thread, "sleep");
-	n = walk_asleep(rt, ident, number(sleep, 0, 0), pairs);
+	n = walk_asleep(rt, ident, sleep, pairs);
 	assert_int_equal(n, json_array_size(stack) + 1);
 	check_sleeping(rt, py_resolve(rt, pairs[0][0], pairs[0][1]), sleep);
 	for (int i = 1; i < n; i++)
