@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "symbolizer/code/internal.h"
 
 enum { PIECE_MOST = 1 << 16 };
@@ -155,16 +156,11 @@ static int add_pad(uint64_t vaddr, void *arg)
 {
 	struct branches *b = arg;
 
-	if (b->npad == b->pad_cap) {
-		size_t cap = b->pad_cap ? b->pad_cap * 2 : 64;
-		uint64_t *p = realloc(b->pad, cap * sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		b->pad = p;
-		b->pad_cap = cap;
-	}
+	int rc = array_grow(&b->pad, &b->pad_cap, b->npad + 1, sizeof(*b->pad));
+	if (rc)
+		return rc;
 	b->pad[b->npad++] = vaddr;
-	int rc = add_piece(b, vaddr);
+	rc = add_piece(b, vaddr);
 	add_target(b, vaddr);
 	return rc;
 }

@@ -1,3 +1,4 @@
+#include "base/arena.h"
 #include "symbolizer/ops/ops.h"
 
 #include <elf.h>
@@ -24,16 +25,10 @@ struct callees {
 
 static int addresses_add(struct addresses *a, uint64_t at)
 {
-	if (a->n == a->cap) {
-		size_t cap = a->cap ? a->cap * 2 : 256;
-		uint64_t *p = realloc(a->at, cap * sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		a->at = p;
-		a->cap = cap;
-	}
-	a->at[a->n++] = at;
-	return 0;
+	int r = array_grow(&a->at, &a->cap, a->n + 1, sizeof(*a->at));
+	if (!r)
+		a->at[a->n++] = at;
+	return r;
 }
 
 static int compare(const void *a, const void *b)
