@@ -21,6 +21,7 @@
 #include "tracer/engine/remote.h"
 #include "tracer/engine/ring.h"
 #include "tracer/proc/follow.h"
+#include "tracer/proc/seize.h"
 
 /* The share: what ditrace and its tracing process have in common. Shared memory for what flows one
  * way without waiting, and requests on a socket. */
@@ -253,11 +254,7 @@ struct tracer {
 	struct tracee *slot[TRACEE_SLOTS];
 };
 
-/* As waitpid(2) with __WALL and `flags`, but a signal-delivery-stop is not taken: it is reported
- * again until the thread is resumed, or tracee_take_stop is called. If this process is killed
- * before that, the kernel delivers the signal; once it is taken the signal is lost then
- * (kernel/exit.c, wait_task_stopped; kernel/signal.c, ptrace_stop). */
-pid_t tracee_wait(pid_t tid, int flags, int *status);
+/* Take a stop that tracee_wait has left. */
 void tracee_take_stop(const struct tracee *x);
 
 /* The registers of a stopped thread. False when it has been killed. */

@@ -91,27 +91,6 @@ int tracees_settle(struct tracer *t, pid_t pid)
 	}
 	return tracee_process_find(t, pid) ? 0 : -ESRCH;
 }
-/* Retries on EPERM: another ditrace may have just detached, or have been killed while its tracing
- * process is still leaving. */
-static int seize(pid_t tid)
-{
-	enum { SOON_MS = 100, ENDING_MS = 3000 };
-	const struct timespec pause = {.tv_nsec = 1000 * 1000};
-	struct process p, by;
-	for (unsigned ms = 0;; ms++) {
-		if (!ptrace(PTRACE_SEIZE, tid, NULL, (void *)options))
-			return 0;
-		int r = -errno;
-		if (r != -EPERM || process_read(tid, &p, NULL) || p.status.tracer == getpid())
-			return r;
-		bool ours = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
-			    !strcmp(by.comm, TRACER_NAME);
-		if (ms >= (ours ? ENDING_MS : SOON_MS))
-			return r;
-		nanosleep(&pause, NULL);
-	}
-}
-
 /* Seize the threads that are not traced yet; *fresh: there was one. */
 static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e)
 {
@@ -122,7 +101,7 @@ static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e
 	for (ssize_t i = 0; i < n && !r; i++) {
 		if (tracee_find(t, tids[i]))
 			continue;
-		int code = seize(tids[i]);
+		int code = seize_thread(tids[i], options);
 		if (!code) {
 			*fresh = true;
 			r = tracee_add(t, tids[i]) ? 0 : err_set(e, -ENOMEM, "no memory");
@@ -207,7 +186,7 @@ int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struc
 	if (r)
 		return r;
 	/* One thread first, to see whether this is permitted. */
-	r = seize(pid);
+	r = seize_thread(pid, options);
 	if (r)
 		return process_seize_error(pid, r, e);
 	r = breakpoints_open(pid, t->share, &space, e);

@@ -34,26 +34,6 @@ struct tracee_process *tracee_process_find(const struct tracer *t, pid_t pid)
 	return p;
 }
 
-static bool is_delivery(const siginfo_t *info)
-{
-	bool stopped = info->si_code == CLD_TRAPPED || info->si_code == CLD_STOPPED;
-	return stopped && !(info->si_status >> 8);
-}
-
-pid_t tracee_wait(pid_t tid, int flags, int *status)
-{
-	enum { STOPPED = 0x7f };
-	siginfo_t info = {0};
-	const int how = WEXITED | WSTOPPED | WNOWAIT | __WALL | flags;
-	while (waitid(tid > 0 ? P_PID : P_ALL, (id_t)tid, &info, how))
-		if (errno != EINTR)
-			return -1;
-	if (!info.si_pid || !is_delivery(&info))
-		return info.si_pid ? waitpid(info.si_pid, status, __WALL) : 0;
-	*status = info.si_status << 8 | STOPPED;
-	return info.si_pid;
-}
-
 void tracee_take_stop(const struct tracee *x)
 {
 	int status;

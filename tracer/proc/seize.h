@@ -1,0 +1,49 @@
+/* Threads traced by ptrace(2), of any process, and how to wait for them. */
+#ifndef TRACER_PROC_SEIZE_H
+#define TRACER_PROC_SEIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* PTRACE_SEIZE with `options` (PTRACE_O_...), which stops nothing. A thread that another process of
+ * a ditrace traces is waited for, as that may have been killed and be leaving. 0 or -errno; -EPERM
+ * also when the calling thread traces it already. */
+int seize_thread(pid_t tid, long options);
+
+/* As waitpid(2) with __WALL and `flags` for tracee `tid` (-1: any), but a signal-delivery-stop is
+ * left to be waited for again until the thread is resumed: if this process is killed before that,
+ * the kernel delivers the signal; once a stop has been waited for, the signal is lost then
+ * (kernel/exit.c, wait_task_stopped; kernel/signal.c, ptrace_stop). */
+pid_t tracee_wait(pid_t tid, int flags, int *status);
+
+/* All threads of a process, stopped for a moment. */
+
+struct stopped_thread {
+	pid_t tid;
+	bool asked, stands;
+	int signal; /* to deliver when it goes on */
+};
+
+struct stop_all {
+	pid_t pid;
+	struct stopped_thread *thread;
+	size_t n, room;
+};
+
+/* Seize all threads of process `pid`, which run on. Call stop_all_end whatever it returns: 0, or
+ * -errno with *e. */
+int stop_all_begin(struct stop_all *s, pid_t pid, struct err *e);
+
+/* Stop them all, and those that have been made since. 0; -ETIMEDOUT: some did not stop within
+ * `timeout_ms` (uninterruptible sleep, a parent in vfork(2)), and the calling thread must end soon,
+ * as that alone lets them go; -ESRCH: the process has ended; or -errno with *e. System calls and
+ * group-stops as freeze_thread says. */
+int stop_all(struct stop_all *s, unsigned timeout_ms, struct err *e);
+
+/* Let all that stand go on, with the signals that have come for them, and free what `s` has. */
+void stop_all_end(struct stop_all *s);
+
+#endif
