@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"
 
@@ -244,6 +245,7 @@ void jumps_serve(int sock)
 {
 	struct jumped *all = NULL;
 	helper_begin("ditrace-jumps", sock);
+	thread_hurry(false); /* processes stand while it works */
 	while (serve(sock, &all))
 		;
 	remove_of(&all, 0);

@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "symbolizer/target/process.h"
 
-enum { PAGE = 4096 };
+/* Sites lie close together, many to a page: they are read by the span. */
+enum { PAGE = 4096, SPAN_MOST = 256 << 10, SPAN_GAP = 8 << 10 };
 
 /* Of an address space that is gone nothing can be read or written, and no error is reported. */
 static int transferred(ssize_t n, size_t len)
@@ -36,6 +37,8 @@ struct writing {
 	struct jump_plan *plan;
 	struct stop_all stopped;
 	uint64_t stood_since; /* 0: it runs */
+	uint8_t *span;	      /* what is at span_at */
+	uint64_t span_at, span_len;
 	uint32_t nwrite, nrenew, nbusy;
 };
 
@@ -51,11 +54,37 @@ enum there {
 	THERE_OTHER,
 };
 
-/* What is at a site now. */
-static enum there look_at(const struct writing *x, const struct jump_site *s, uint32_t *stub)
+static void span_read(struct writing *x, const struct jump_site *s)
 {
-	uint8_t now[JUMP_WINDOW_MAX];
-	if (jump_mem_read(x->w->mem, s->addr, now, s->len))
+	const struct jump_site *end = x->w->sites + x->w->n;
+	x->span_at = s->addr;
+	x->span_len = s->len;
+	for (; s < end && s->addr - x->span_at <= x->span_len + SPAN_GAP &&
+	       s->addr + s->len - x->span_at <= SPAN_MOST;
+	     s++)
+		x->span_len = s->addr + s->len - x->span_at;
+	ssize_t n = pread(x->w->mem, x->span, x->span_len, (off_t)x->span_at);
+	x->span_len = n > 0 ? (uint64_t)n : 0;
+}
+
+/* What is at a site; NULL: it cannot be read. */
+static const uint8_t *span_of(struct writing *x, const struct jump_site *s)
+{
+	if (s->addr < x->span_at || s->addr + s->len - x->span_at > x->span_len)
+		span_read(x, s);
+	return x->span_len >= s->len ? x->span + (s->addr - x->span_at) : NULL;
+}
+
+/* Begin to look at all of them once more. */
+static void span_forget(struct writing *x)
+{
+	x->span_len = 0;
+}
+
+static enum there look_at(struct writing *x, const struct jump_site *s, uint32_t *stub)
+{
+	const uint8_t *now = span_of(x, s);
+	if (!now)
 		return THERE_OTHER;
 	if (!memcmp(now, s->bytes, s->len))
 		return THERE_FILE;
@@ -127,9 +156,6 @@ static int plan_all(struct writing *x)
 	int r = pool_read(&x->pool, x->w->mem, &x->w->pool, &x->round->e);
 	if (r)
 		return r;
-	x->plan = calloc(x->w->n, sizeof(*x->plan));
-	if (!x->plan)
-		return err_set(&x->round->e, -ENOMEM, "no memory");
 	for (uint32_t i = 0; i < x->w->n && !r; i++)
 		r = plan_site(x, i);
 	return r ? err_set(&x->round->e, r, "no room for so many jumps in process %d", x->w->pid)
@@ -165,6 +191,7 @@ static void go_on(struct writing *x)
 /* What has changed since it was looked at, before the threads stood. */
 static void look_again(struct writing *x)
 {
+	span_forget(x);
 	for (uint32_t i = 0; i < x->w->n; i++) {
 		uint32_t stub;
 		struct jump_plan *p = &x->plan[i];
@@ -191,6 +218,7 @@ static int renew_stubs(struct writing *x)
 	return r;
 }
 
+/* Site by site: a whole page could bring back what others have just taken out of it (a uprobe). */
 static int write_jumps(struct writing *x)
 {
 	uint8_t jump[ARCH_JUMP_LEN];
@@ -232,10 +260,13 @@ static int write_all(struct writing *x, unsigned timeout_ms)
 
 /* Only one process can seize another's threads, so no other ditrace writes there meanwhile. With
  * proc_mem.force_override=ptrace the kernel lets only the process write that has seized them. */
-static void writing_begin(struct writing *x, const struct jump_work *w)
+static int writing_begin(struct writing *x, const struct jump_work *w)
 {
-	*x = (struct writing){.w = w, .round = w->round};
-	w->round->result = stop_all_begin(&x->stopped, w->pid, &w->round->e);
+	*x = (struct writing){.w = w, .round = w->round, .span = malloc(SPAN_MOST)};
+	x->plan = calloc(w->n, sizeof(*x->plan));
+	if (!x->span || !x->plan)
+		return err_set(&w->round->e, -ENOMEM, "no memory");
+	return stop_all_begin(&x->stopped, w->pid, &w->round->e);
 }
 
 static void writing_end(struct writing *x)
@@ -243,13 +274,13 @@ static void writing_end(struct writing *x)
 	go_on(x);
 	pool_free(&x->pool);
 	free(x->plan);
+	free(x->span);
 }
 
 void jump_round_add(const struct jump_work *w, unsigned timeout_ms)
 {
 	struct writing x;
-	writing_begin(&x, w);
-	int r = w->round->result;
+	int r = writing_begin(&x, w);
 	r = r ? r : plan_all(&x);
 	if (!r && (x.nwrite || x.nrenew))
 		r = write_all(&x, timeout_ms);
@@ -261,6 +292,7 @@ void jump_round_add(const struct jump_work *w, unsigned timeout_ms)
 static uint32_t find_jumps(struct writing *x)
 {
 	uint32_t stub, n = 0;
+	span_forget(x);
 	for (uint32_t i = 0; i < x->w->n; i++) {
 		x->plan[i].write = look_at(x, &x->w->sites[i], &stub) == THERE_JUMP;
 		n += x->plan[i].write;
@@ -287,12 +319,8 @@ static int take_out(struct writing *x, unsigned timeout_ms)
 void jump_round_remove(const struct jump_work *w, unsigned timeout_ms)
 {
 	struct writing x;
-	writing_begin(&x, w);
-	int r = w->round->result;
+	int r = writing_begin(&x, w);
 	r = r ? r : pool_read(&x.pool, w->mem, &w->pool, &w->round->e);
-	x.plan = calloc(w->n, sizeof(*x.plan));
-	if (!x.plan)
-		r = -ENOMEM;
 	if (!r && find_jumps(&x))
 		r = take_out(&x, timeout_ms);
 	writing_end(&x);
