@@ -39,9 +39,10 @@ static const struct {
 
 /* What the processes share. */
 static struct target_shared {
-	uint64_t hits[SITES_MAX];
+	uint64_t hits[2 * SITES_MAX]; /* by number */
 	atomic_long rounds, wrong, signals, waiting;
-	atomic_int stop, wait;
+	atomic_int stop, wait; /* wait: threads and signal handlers do */
+	atomic_int fork, other;
 } * target;
 
 static struct jump_site target_site[SITES_MAX];
@@ -131,15 +132,35 @@ static inline void target_call_all(unsigned long i)
 	}
 }
 
-static inline void target_on_signal(int sig)
-{
-	target->signals++;
-	target_call_all((unsigned long)sig);
-}
-
 static inline void sleep_us(long us)
 {
 	nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+}
+
+static inline void target_wait(void)
+{
+	if (!target->wait)
+		return;
+	target->waiting++;
+	while (target->wait)
+		sleep_us(100);
+	target->waiting--;
+}
+
+static inline void target_on_signal(int sig)
+{
+	target->signals++;
+	target_wait();
+	target_call_all((unsigned long)sig);
+}
+
+/* Every second signal has a stack of its own. */
+static inline void target_take_signals(void)
+{
+	struct sigaction on = {.sa_handler = target_on_signal, .sa_flags = SA_RESTART};
+	sigaction(SIGUSR1, &on, NULL);
+	on.sa_flags |= SA_ONSTACK;
+	sigaction(SIGUSR2, &on, NULL);
 }
 
 static void *target_thread(void *arg)
@@ -147,32 +168,40 @@ static void *target_thread(void *arg)
 	static _Thread_local uint8_t stack[64 << 10];
 	sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
 	for (unsigned long i = (uintptr_t)arg; !target->stop; i++) {
-		if (target->wait) {
-			target->waiting++;
-			while (target->wait)
-				sleep_us(100);
-			target->waiting--;
-		}
+		target_wait();
 		target_call_all(i);
 		target->rounds++;
 	}
 	return NULL;
 }
 
-/* The threads run, and get signals all the time, every second one on a stack of its own. */
+/* A child of the process does the same, and the process waits for it. */
+static inline void target_fork_on(void)
+{
+	pid_t pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		target->other = getpid();
+		target_thread(NULL);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+/* The threads run, and get signals all the time. */
 static inline void target_run(bool signals)
 {
 	pthread_t t[THREADS];
-	struct sigaction on = {.sa_handler = target_on_signal, .sa_flags = SA_RESTART};
-	sigaction(SIGUSR1, &on, NULL);
-	on.sa_flags |= SA_ONSTACK;
-	sigaction(SIGUSR2, &on, NULL);
+	target_take_signals();
 	for (uintptr_t i = 0; i < THREADS; i++)
 		if (pthread_create(&t[i], NULL, target_thread, (void *)i))
 			abort();
 	for (unsigned n = 0; !target->stop; n++) {
 		for (unsigned i = 0; i < THREADS && signals && !target->wait; i++)
 			pthread_kill(t[i], (n + i) % 2 ? SIGUSR1 : SIGUSR2);
+		if (atomic_exchange(&target->fork, 0))
+			target_fork_on();
 		sleep_us(signals ? 200 : 1000);
 	}
 	for (unsigned i = 0; i < THREADS; i++)
