@@ -127,8 +127,8 @@ static int site_around(uint64_t addr)
 	return -1;
 }
 
-/* Let it run until it is in the middle of a site that is not in `seen`, and leave it with a signal.
- */
+/* Let it run until it is in the middle of a site that is not in `seen`, and leave it with a signal,
+ * whose handler waits. */
 static int leave_inside(pid_t pid, uint64_t *seen, int sig)
 {
 	struct user_regs_struct r;
@@ -144,6 +144,7 @@ static int leave_inside(pid_t pid, uint64_t *seen, int sig)
 		at = site_around(r.rip);
 	}
 	*seen |= UINT64_C(1) << at;
+	target->wait = sig != SIGSTOP;
 	assert_int_equal(ptrace(PTRACE_DETACH, pid, NULL, (void *)(long)sig), 0);
 	return at;
 }
@@ -198,7 +199,6 @@ static void check_busy(bool other_stack)
 	uint64_t seen = 0;
 
 	await(&target->rounds, 1);
-	target->wait = 1;
 	int at = leave_inside(pid, &seen, SIGUSR1);
 	await(&target->waiting, 1);
 	if (other_stack)
