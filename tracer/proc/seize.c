@@ -103,6 +103,18 @@ int stop_all_begin(struct stop_all *s, pid_t pid, struct err *e)
 	return stop_all_list(s, &fresh, e);
 }
 
+bool stop_all_is_likely(const struct stop_all *s, unsigned timeout_ms)
+{
+	const uint64_t until = clock_ns(CLOCK_MONOTONIC) + timeout_ms * UINT64_C(1000000);
+	for (size_t i = 0; i < s->n; i++)
+		while (process_thread_state(s->pid, s->thread[i].tid) == 'D') {
+			if (clock_ns(CLOCK_MONOTONIC) >= until)
+				return false;
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		}
+	return true;
+}
+
 static void stop_all_drop(struct stop_all *s, size_t i)
 {
 	s->thread[i] = s->thread[--s->n];

@@ -37,6 +37,10 @@ struct stop_all {
  * -errno with *e. */
 int stop_all_begin(struct stop_all *s, pid_t pid, struct err *e);
 
+/* Wait, while they run, until each has been seen not to sleep uninterruptibly, as in vfork(2), or
+ * on a disk: such a thread does not stop. False: not within `timeout_ms`. */
+bool stop_all_is_likely(const struct stop_all *s, unsigned timeout_ms);
+
 /* Stop them all, and those that have been made since. 0; -ETIMEDOUT: some did not stop within
  * `timeout_ms` (uninterruptible sleep, a parent in vfork(2)), and the calling thread must end soon,
  * as that alone lets them go; -ESRCH: the process has ended; or -errno with *e. System calls and

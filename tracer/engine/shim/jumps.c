@@ -208,6 +208,7 @@ void jumps_close(struct jumps *j)
 {
 	if (!j)
 		return;
+	shutdown(j->sock, SHUT_RDWR); /* a child that has not called exec yet may have it, too */
 	close(j->sock);
 	kill(j->helper, SIGCONT); /* somebody may have stopped it */
 	while (waitpid(j->helper, NULL, 0) < 0 && errno == EINTR)

@@ -177,9 +177,11 @@ static int jumped_add(struct jumped *x)
 		return err_set(&x->work.round->e, -EBUSY, "process %d has the memory of its parent",
 			       x->work.pid);
 	int r = rounds(&x->work, jump_round_add);
+	const struct err e = x->work.round->e;
 	/* It may have been killed in the middle. */
 	if (r == -EINTR)
 		jumped_take_out(x);
+	x->work.round->e = e;
 	if (r == -ESRCH)
 		process_error(x->work.pid, r, "trace", &x->work.round->e);
 	return r;

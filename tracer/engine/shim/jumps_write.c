@@ -174,8 +174,11 @@ static int refused(const struct writing *x, int r)
 
 static int stop(struct writing *x, unsigned timeout_ms)
 {
-	x->stood_since = clock_ns(CLOCK_MONOTONIC);
-	int r = stop_all(&x->stopped, timeout_ms, &x->round->e);
+	int r = stop_all_is_likely(&x->stopped, timeout_ms) ? 0 : -ETIMEDOUT;
+	if (!r) {
+		x->stood_since = clock_ns(CLOCK_MONOTONIC);
+		r = stop_all(&x->stopped, timeout_ms, &x->round->e);
+	}
 	if (r == -ETIMEDOUT)
 		err_set(&x->round->e, r, "threads of process %d do not stop", x->w->pid);
 	return r;

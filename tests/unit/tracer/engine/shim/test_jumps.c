@@ -71,6 +71,55 @@ static void test_in_and_out(void **state)
 	target_end(pid);
 }
 
+static void *call_some(void *arg)
+{
+	for (unsigned long i = 0; i < 20; i++)
+		target_call_all(i);
+	target->rounds++;
+	return arg;
+}
+
+static void *start_some(void *arg)
+{
+	pthread_t t[THREADS];
+	while (!target->stop) {
+		for (unsigned i = 0; i < THREADS; i++)
+			if (pthread_create(&t[i], NULL, call_some, NULL))
+				abort();
+		for (unsigned i = 0; i < THREADS; i++)
+			pthread_join(t[i], NULL);
+	}
+	return arg;
+}
+
+/* Threads end all the time while others begin. */
+static void run_briefly(void)
+{
+	pthread_t t;
+	if (pthread_create(&t, NULL, start_some, NULL))
+		abort();
+	start_some(NULL);
+	pthread_join(t, NULL);
+}
+
+static void test_short_threads(void **state)
+{
+	const int rounds = getenv("LONG") ? 500 : 25;
+	pid_t pid = target_fork(run_briefly);
+	struct jumps *j = open_jumps();
+
+	(void)state;
+	target_runs();
+	for (int i = 0; i < rounds; i++) {
+		add_jumps(j, pid);
+		target_runs();
+		assert_int_equal(jumps_remove(j, pid), 0);
+		assert_true(target_is_clean(pid));
+	}
+	jumps_close(j);
+	target_end(pid);
+}
+
 static void stand(void)
 {
 	target->wait = 1;
@@ -345,6 +394,83 @@ static void test_fork(void **state)
 	target_end(pid);
 }
 
+static void *wait_in_vfork(void *arg)
+{
+	if (!vfork()) {
+		while (!target->stop)
+			;
+		_exit(0);
+	}
+	return arg;
+}
+
+static void run_beside_vfork(void)
+{
+	pthread_t t;
+	if (pthread_create(&t, NULL, wait_in_vfork, NULL))
+		abort();
+	target_thread(NULL);
+	pthread_join(t, NULL);
+}
+
+/* A thread that cannot be stopped is not waited for for ever. */
+static void test_vfork(void **state)
+{
+	struct jumps *j = open_jumps();
+	struct jumps_done done;
+	struct err e;
+
+	(void)state;
+	if (!getenv("LONG")) {
+		jumps_close(j);
+		return;
+	}
+	pid_t pid = target_fork(run_beside_vfork);
+	target_runs();
+	while (process_thread_state(pid, pid + 1) != 'D')
+		sleep_us(100);
+	assert_int_equal(jumps_add(j, pid, &target_pool, target_site, target_sites, &done, &e),
+			 -ETIMEDOUT);
+	print_message("# %s; %s\n", e.what, e.hint);
+	assert_int_equal(done.stood_ns, 0);
+	target_runs();
+	assert_true(target_is_clean(pid));
+	jumps_close(j);
+	target_end(pid);
+}
+
+static void *outlive_first(void *arg)
+{
+	target_thread(arg);
+	_exit(target->wrong != 0);
+}
+
+static void run_without_first(void)
+{
+	pthread_t t;
+	if (pthread_create(&t, NULL, outlive_first, NULL))
+		abort();
+	pthread_exit(NULL);
+}
+
+/* The first thread has ended, and with it what /proc has of the process. */
+static void test_first_ended(void **state)
+{
+	pid_t pid = target_fork(run_without_first);
+	struct jumps *j = open_jumps();
+	struct jumps_done done;
+	struct err e;
+
+	(void)state;
+	while (process_thread_state(pid, pid) != 'Z')
+		sleep_us(100);
+	assert_int_equal(jumps_add(j, pid, &target_pool, target_site, target_sites, &done, &e),
+			 -ESRCH);
+	target_runs();
+	jumps_close(j);
+	target_end(pid);
+}
+
 static void run_another(void)
 {
 	while (!target->stop) {
@@ -382,12 +508,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(test_in_and_out, reset),
+	    cmocka_unit_test_setup(test_short_threads, reset),
 	    cmocka_unit_test_setup(test_counts, reset),
 	    cmocka_unit_test_setup(test_moved, reset),
 	    cmocka_unit_test_setup(test_busy, reset),
 	    cmocka_unit_test_setup(test_foreign, reset),
 	    cmocka_unit_test_setup(test_refused, reset),
 	    cmocka_unit_test_setup(test_fork, reset),
+	    cmocka_unit_test_setup(test_vfork, reset),
+	    cmocka_unit_test_setup(test_first_ended, reset),
 	    cmocka_unit_test_setup(test_exec, reset),
 	};
 
