@@ -31,12 +31,9 @@ static size_t round_size(uint32_t n)
 
 static void jumped_free(struct jumped *x)
 {
-	if (!x)
-		return;
 	if (x->work.mem >= 0)
 		close(x->work.mem);
-	if (x->work.round)
-		munmap(x->work.round, round_size(x->work.n));
+	munmap(x->work.round, round_size(x->work.n));
 	free((void *)x->work.sites);
 	free(x);
 }
@@ -138,75 +135,74 @@ static int open_mem(pid_t pid, struct err *e)
 	return fd >= 0 ? fd : process_error(pid, -errno, "write into the memory of", e);
 }
 
-static int jumped_begin(struct jumped *x, const struct jump_request *q)
+/* NULL without memory. */
+static struct jumped *jumped_new(const struct jump_request *q)
 {
-	struct process p;
-	x->work = (struct jump_work){.pid = q->pid, .mem = -1, .pool = q->pool, .n = q->n};
+	struct jumped *x = calloc(1, sizeof(*x));
 	struct jump_round *round =
 	    mmap(NULL, round_size(q->n), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct jump_site *sites = malloc(q->n * sizeof(*sites));
-	x->work.round = round == MAP_FAILED ? NULL : round;
-	x->work.sites = sites;
-	if (!x->work.round || !sites)
-		return -ENOMEM;
-	if (process_read(q->pid, &p, &round->e))
-		return -ESRCH;
-	x->start_ticks = p.start_ticks;
-	x->work.mem = open_mem(q->pid, &round->e);
-	return x->work.mem < 0 ? x->work.mem : 0;
+	round = round == MAP_FAILED ? NULL : round;
+	if (x && round && sites) {
+		x->work = (struct jump_work){.pid = q->pid, .mem = -1, .pool = q->pool, .n = q->n};
+		x->work.sites = sites;
+		x->work.round = round;
+		return x;
+	}
+	if (round)
+		munmap(round, round_size(q->n));
+	free(sites);
+	free(x);
+	return NULL;
 }
 
-/* The sites are received whatever has become of it. */
-static bool receive_sites(int sock, const struct jumped *x, uint32_t n)
+static int jumped_open(struct jumped *x)
 {
-	struct jump_site one;
-	bool ok = true;
-	if (x && x->work.sites)
-		return helper_receive(sock, (void *)x->work.sites, n * sizeof(one));
-	for (uint32_t i = 0; i < n && ok; i++)
-		ok = helper_receive(sock, &one, sizeof(one));
-	return ok;
+	struct process p;
+	struct err *e = &x->work.round->e;
+	if (process_read(x->work.pid, &p, e))
+		return -ESRCH;
+	/* A child of vfork(2), whose parent's memory it has. */
+	if (process_shares_memory(x->work.pid, p.status.ppid))
+		return err_set(e, -EBUSY, "process %d has the memory of its parent", x->work.pid);
+	x->start_ticks = p.start_ticks;
+	x->work.mem = open_mem(x->work.pid, e);
+	return x->work.mem < 0 ? x->work.mem : 0;
 }
 
 static int jumped_add(struct jumped *x)
 {
-	/* The memory of a parent that waits in vfork(2) is not the child's. */
-	struct process p;
-	if (!process_read(x->work.pid, &p, NULL) &&
-	    process_shares_memory(x->work.pid, p.status.ppid))
-		return err_set(&x->work.round->e, -EBUSY, "process %d has the memory of its parent",
-			       x->work.pid);
-	int r = rounds(&x->work, jump_round_add);
-	const struct err e = x->work.round->e;
+	struct jump_round *round = x->work.round;
+	int r = jumped_open(x);
+	r = r ? r : rounds(&x->work, jump_round_add);
+	const struct err e = round->e;
 	/* It may have been killed in the middle. */
 	if (r == -EINTR)
 		jumped_take_out(x);
-	x->work.round->e = e;
+	round->e = e;
 	if (r == -ESRCH)
-		process_error(x->work.pid, r, "trace", &x->work.round->e);
+		process_error(x->work.pid, r, "trace", &round->e);
+	if (r && !round->e.code)
+		err_set(&round->e, r, "cannot write jumps into process %d: %s", x->work.pid,
+			strerror(-r));
 	return r;
 }
 
 static bool serve_add(int sock, struct jumped **all, const struct jump_request *q)
 {
-	struct jump_answer a = {.result = -ENOMEM};
-	struct jumped *x = calloc(1, sizeof(*x));
-	int r = x ? jumped_begin(x, q) : -ENOMEM;
-	if (!receive_sites(sock, x, q->n)) {
+	struct jumped *x = jumped_new(q);
+	if (!x)
+		return false;
+	if (!helper_receive(sock, (void *)x->work.sites, q->n * sizeof(*x->work.sites))) {
 		jumped_free(x);
 		return false;
 	}
-	r = r ? r : jumped_add(x);
-	a.result = r;
-	if (x && x->work.round) {
-		a.e = x->work.round->e;
-		a.stood_ns = x->work.round->stood_ns;
-	}
-	if (r && !a.e.code)
-		err_set(&a.e, r, "cannot write jumps: %s", strerror(-r));
-	bool ok = helper_send(sock, &a, sizeof(a)) &&
-		  (r || helper_send(sock, x->work.round->state, q->n));
-	if (r) {
+	const struct jump_round *round = x->work.round;
+	const int r = jumped_add(x);
+	const struct jump_answer a = {r, round->stood_ns, round->e};
+	bool ok =
+	    helper_send(sock, &a, sizeof(a)) && (a.result || helper_send(sock, round->state, q->n));
+	if (a.result) {
 		jumped_free(x);
 	} else {
 		x->next = *all;

@@ -288,4 +288,41 @@ static inline struct jumps_done add_jumps(struct jumps *j, pid_t pid)
 	return done;
 }
 
+static inline void target_with_signals(void)
+{
+	target_run(true);
+}
+
+static inline void target_without_signals(void)
+{
+	target_run(false);
+}
+
+static inline int target_begin(void **state)
+{
+	(void)state;
+	target_reset();
+	return 0;
+}
+
+/* Busy sites are tried again as often as it takes. */
+static inline void add_all(struct jumps *j, pid_t pid)
+{
+	struct jumps_done done;
+	for (int i = 0; i < 100; i++) {
+		done = add_jumps(j, pid);
+		assert_int_equal(done.foreign + done.split, 0);
+		assert_int_equal(done.written + done.busy, target_sites);
+		if (!done.busy)
+			return;
+	}
+	fail_msg("%u sites are busy", done.busy);
+}
+
+static inline void target_stand(void)
+{
+	target->wait = 1;
+	await(&target->waiting, THREADS);
+}
+
 #endif

@@ -7,15 +7,11 @@ static struct {
 	atomic_int stay, in; /* stay: it does not take them out */
 } * by;
 
-static void run_with_signals(void)
-{
-	target_run(true);
-}
-
 /* A ditrace that writes jumps and takes them out again and again. */
 static pid_t start_writer(pid_t pid)
 {
-	by->helper = by->in = 0;
+	by->helper = 0;
+	by->in = 0;
 	pid_t writer = fork();
 	if (writer) {
 		assert_true(writer > 0);
@@ -54,7 +50,7 @@ static int rounds(void)
 /* The helper process takes all out, and ends. */
 static void test_ditrace(void **state)
 {
-	pid_t pid = target_fork(run_with_signals);
+	pid_t pid = target_fork(target_with_signals);
 
 	(void)state;
 	target_runs();
@@ -74,7 +70,7 @@ static void test_ditrace(void **state)
 /* What is left is harmless, and taken over by the next. */
 static void test_both(void **state)
 {
-	pid_t pid = target_fork(run_with_signals);
+	pid_t pid = target_fork(target_with_signals);
 	int left = 0;
 
 	(void)state;
@@ -106,7 +102,7 @@ static void test_both(void **state)
 
 static void test_helper(void **state)
 {
-	pid_t pid = target_fork(run_with_signals);
+	pid_t pid = target_fork(target_with_signals);
 	struct jumps *j = open_jumps();
 	struct jumps_done done;
 
@@ -124,13 +120,6 @@ static void test_helper(void **state)
 	target_end(pid);
 }
 
-static int reset(void **state)
-{
-	(void)state;
-	target_reset();
-	return 0;
-}
-
 static int setup(void **state)
 {
 	by = mmap(NULL, sizeof(*by), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -141,9 +130,9 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup(test_ditrace, reset),
-	    cmocka_unit_test_setup(test_both, reset),
-	    cmocka_unit_test_setup(test_helper, reset),
+	    cmocka_unit_test_setup(test_ditrace, target_begin),
+	    cmocka_unit_test_setup(test_both, target_begin),
+	    cmocka_unit_test_setup(test_helper, target_begin),
 	};
 
 	return unit_run(tests, setup, NULL);

@@ -15,10 +15,11 @@
 
 enum { PAGE = 4096, WINDOWS_MAX = 1 << 14 };
 
-/* Trains in several threads again and again, until a line comes; prints how often the result was
- * another than the first time. Behind the memory for jumps are a page for code and one for data. */
+/* Trains in several threads again and again, with signals, until a line comes; prints how often the
+ * result was another than the first time. Behind the memory for jumps are a page for code and one
+ * for data. */
 static const char program[] =
-    "import ctypes, sys, threading, torch\n"
+    "import ctypes, signal, sys, threading, torch\n"
     "torch.set_num_threads(1)\n"
     "size = int(sys.argv[1]) + 8192\n"
     "libc = ctypes.CDLL(None)\n"
@@ -51,6 +52,8 @@ static const char program[] =
     "        rounds += 1\n"
     "threads = [threading.Thread(target=work) for i in range(8)]\n"
     "for t in threads: t.start()\n"
+    "signal.signal(signal.SIGPROF, lambda *a: None)\n"
+    "signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)\n"
     "print(at, flush=True)\n"
     "sys.stdin.readline()\n"
     "stop = True\n"
@@ -190,7 +193,7 @@ static void come_and_go(struct live *l)
 	struct err e = {0};
 
 	assert_int_equal(jumps_open(&j), 0);
-	for (int i = 0, n = getenv("LONG") ? 200 : 10; i < n; i++) {
+	for (int i = 0, n = getenv("LONG") ? 200 : 5; i < n; i++) {
 		uint64_t hits = live_hits(l), from = clock_ns(CLOCK_MONOTONIC);
 		if (jumps_add(j, l->pid, &l->pool, l->sites, l->n, &done, &e))
 			fail_msg("%s", e.what);
