@@ -81,6 +81,7 @@ static int one_round(const struct jump_work *w, round_fn *round, unsigned timeou
 	if (child < 0)
 		return err_set(&w->round->e, -errno, "cannot fork: %s", strerror(errno));
 	if (!child) {
+		thread_hurry(true); /* the process stands meanwhile */
 		round(w, timeout_ms);
 		_exit(0);
 	}
@@ -97,7 +98,7 @@ static int one_round(const struct jump_work *w, round_fn *round, unsigned timeou
 /* As often as it takes. Each time that threads did not stop, the others stood. */
 static int rounds(const struct jump_work *w, round_fn *round)
 {
-	enum { STOPS = 8, FIRST_MS = 50, MOST_MS = 1000, BUSY = 10, PAUSE_MS = 3 };
+	enum { STOPS = 6, FIRST_MS = 250, MOST_MS = 1000, BUSY = 10, PAUSE_MS = 3 };
 	unsigned stops = 0, busy = 0, timeout_ms = FIRST_MS;
 	int r;
 	do {
@@ -243,7 +244,6 @@ void jumps_serve(int sock)
 {
 	struct jumped *all = NULL;
 	helper_begin("ditrace-jumps", sock);
-	thread_hurry(false); /* processes stand while it works */
 	while (serve(sock, &all))
 		;
 	remove_of(&all, 0);
