@@ -172,6 +172,7 @@ static void *target_thread(void *arg)
 		target_call_all(i);
 		target->rounds++;
 	}
+	sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
 	return NULL;
 }
 
