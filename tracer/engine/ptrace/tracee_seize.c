@@ -91,6 +91,7 @@ int tracees_settle(struct tracer *t, pid_t pid)
 	}
 	return tracee_process_find(t, pid) ? 0 : -ESRCH;
 }
+
 /* Seize the threads that are not traced yet; *fresh: there was one. */
 static int seize_threads(struct tracer *t, pid_t pid, bool *fresh, struct err *e)
 {

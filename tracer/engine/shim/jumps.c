@@ -201,7 +201,8 @@ int jumps_remove(struct jumps *j, pid_t pid)
 bool jumps_alive(const struct jumps *j)
 {
 	char c;
-	return recv(j->sock, &c, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+	ssize_t n = recv(j->sock, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 void jumps_close(struct jumps *j)

@@ -54,6 +54,7 @@ enum there {
 	THERE_OTHER,
 };
 
+/* Read what is at site `s` and at those that follow closely. */
 static void span_read(struct writing *x, const struct jump_site *s)
 {
 	const struct jump_site *end = x->w->sites + x->w->n;
@@ -166,6 +167,8 @@ static int refused(const struct writing *x, int r)
 {
 	if (r == -ESRCH)
 		return r;
+	if (r == -ENOMEM)
+		return err_set(&x->round->e, r, "no memory");
 	err_set(&x->round->e, r, "the kernel refuses to write into the code of process %d: %s",
 		x->w->pid, strerror(-r));
 	return err_hint(&x->round->e, "the kernel's parameter proc_mem.force_override must not be "
