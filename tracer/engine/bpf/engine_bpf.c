@@ -13,6 +13,7 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/maps.h"
+#include "tracer/engine/bpf/code_check.h"
 #include "tracer/engine/bpf/backlog.h"
 #include "tracer/engine/bpf/links.h"
 #include "tracer/engine/bpf/probes.skel.h"
@@ -157,8 +158,11 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 {
 	static const uint32_t order[] = {SITE_EXIT, SITE_ENTRY, SITE_CODE_FREED, SITE_SCHEMA,
 					 SITE_DISPATCH};
+	int r = code_check(pid, file, e);
+	if (r)
+		return r;
 	uint64_t *room = malloc(2 * file->nsites * sizeof(*room) + 1);
-	int r = room ? 0 : -ENOMEM;
+	r = room ? 0 : -ENOMEM;
 	for (size_t i = 0; !r && i < sizeof(order) / sizeof(order[0]); i++)
 		r = attach_kind(of(g), pid, proc, file, order[i], room);
 	free(room);
