@@ -7,7 +7,14 @@
 #include "symbolizer/code/internal.h"
 
 /* Why a jump does not fit at an instruction; the higher, the nearer it was. */
-enum misfit { FITS, MISFIT_UNMOVABLE, MISFIT_BRANCH, MISFIT_SHORT, MISFIT_FLAGS };
+enum misfit {
+	FITS,
+	MISFIT_UNMOVABLE,
+	MISFIT_BRANCH,
+	MISFIT_SHORT,
+	MISFIT_SPLIT,
+	MISFIT_FLAGS,
+};
 
 struct window_search {
 	struct return_sites_ctx *c;
@@ -17,6 +24,13 @@ struct window_search {
 	uint32_t *stack;
 	enum misfit most; /* how near the best of the misfits for an exit was */
 };
+
+/* Whether the jump would lie in two pages, which no write changes at once. */
+static bool is_split(const struct window_search *w, uint32_t off)
+{
+	enum { PAGE = 4096 };
+	return (w->c->g.piece[0].vaddr + off) % PAGE > PAGE - ARCH_JUMP_LEN;
+}
 
 /* FITS when a jump fits at instruction `insn` of the block, with *out the window. */
 static enum misfit window_at(const struct window_search *w, uint32_t block, uint32_t insn,
@@ -33,7 +47,9 @@ static enum misfit window_at(const struct window_search *w, uint32_t block, uint
 			return MISFIT_UNMOVABLE;
 		out->len = (uint8_t)(out->len + g->insn[i].len);
 	}
-	return branches_lead_into(&w->branches, out->off + 1, out->len - 1U) ? MISFIT_BRANCH : FITS;
+	if (branches_lead_into(&w->branches, out->off + 1, out->len - 1U))
+		return MISFIT_BRANCH;
+	return is_split(w, out->off) ? MISFIT_SPLIT : FITS;
 }
 
 static bool is_end(const struct return_sites_ctx *c, uint32_t block)
@@ -194,6 +210,7 @@ static void set_entry(struct window_search *w, const struct func_facts *facts)
 	static const char *const why[] = {
 	    [MISFIT_UNMOVABLE] = "its first five bytes cannot all be moved",
 	    [MISFIT_BRANCH] = "a branch leads into its first five bytes",
+	    [MISFIT_SPLIT] = "its first five bytes lie in two pages",
 	    [MISFIT_FLAGS] = "it needs the flags that its caller left",
 	};
 	const struct cfg *g = &w->c->g;
@@ -222,10 +239,31 @@ static const char *why_no_exit(const struct window_search *w)
 		"no five bytes that can be moved are on all ways out, behind all calls",
 	    [MISFIT_BRANCH] = "a branch leads into what lies on all ways out, behind all calls",
 	    [MISFIT_SHORT] = "its entry and its return lie in the same bytes",
+	    [MISFIT_SPLIT] = "what lies on all ways out, behind all calls, lies in two pages",
 	    [MISFIT_FLAGS] = "it needs the flags that it has before its return",
 	};
 
 	return why[w->most];
+}
+
+/* The facts for jumps. */
+static int set_facts(struct window_search *w, const struct func_facts *facts,
+		     const struct exit_point *p)
+{
+	struct func_facts *out = &w->out->facts;
+
+	*out = *facts;
+	out->late = (struct deferred_entry){0};
+	out->fp_known = 1;
+	out->exit_kind = EXIT_JUMP;
+	out->entry_len = w->out->entry.len;
+	out->nexits = w->out->nexits;
+	for (uint32_t i = 0; i < out->nexits; i++) {
+		out->exits[i] = w->out->exit[i].off;
+		out->exit_len[i] = w->out->exit[i].len;
+	}
+	return_sites_set_frame(w->c, p, out);
+	return return_sites_set_result(w->c, p, out);
 }
 
 static int set_exits(struct window_search *w, const struct func_facts *facts)
@@ -250,6 +288,7 @@ static int set_exits(struct window_search *w, const struct func_facts *facts)
 	else
 		memset(out->exit, 0, sizeof(out->exit));
 	out->exit_reason = rc ? w->branches.reason : NULL;
+	rc = rc ? rc : set_facts(w, facts, p);
 	return rc == -ENOMEM ? rc : 0;
 }
 

@@ -17,7 +17,8 @@
  * ARCH_RED_ZONE bytes below the stack pointer. */
 struct code_window {
 	uint32_t off; /* offset of the first instruction in the function */
-	uint8_t len;  /* bytes, ARCH_JUMP_LEN or more; 0: there is no window */
+	uint8_t len;  /* bytes, ARCH_JUMP_LEN or more; 0: there is no window. The jump lies in one
+			 page of memory */
 };
 
 struct func_windows {
@@ -28,6 +29,9 @@ struct func_windows {
 	 * of the return, and the report of a smashed stack. */
 	struct code_window exit[EXITS_MAX];
 	uint8_t nexits;
+	/* What is known of the function, with these exits and without a deferred entry; zeros if
+	 * one of them is missing. */
+	struct func_facts facts;
 	const char *entry_reason, *exit_reason; /* why there is none, else NULL; static */
 };
 

@@ -175,7 +175,9 @@ static struct abi_value plan_double(struct builder *b, const struct cxx_param *p
 	unsigned vi = p->optional && !p->std_optional ? 1 : 0;
 	uint8_t loc = at->loc[vi];
 	struct probe_read r = {.kind = READ_WORD, .a = loc};
-	if (loc >= XMM_BASE) {
+	if (loc >= XMM_BASE && b->facts->fp_known) {
+		r.a = (uint8_t)(LOC_FP + loc - XMM_BASE);
+	} else if (loc >= XMM_BASE) {
 		const struct fp_slot *s = fp_slot_of(b, loc - XMM_BASE);
 		if (!s)
 			return unknown(

@@ -26,7 +26,9 @@ struct build {
 	bool std_optional; /* this build uses std::optional, also in OptionalArrayRef */
 	struct found *found;
 	size_t nfound, room;
-	uint8_t file;  /* the file being read */
+	uint8_t file; /* the file being read */
+	bool jumps;   /* sites are windows, of libtorch_cpu alone */
+	struct windows_ops windows;
 	bool *planned; /* lazy tables: by op, whether it is planned */
 };
 
@@ -45,6 +47,9 @@ int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);
 
 /* Find parseSchema and, from its mangled name, the ABI of strings. Must precede the planning. */
 void ops_find_parse_schema(struct build *b);
+
+/* For jumps: fill the table's `step`. 0 or -ENOMEM. */
+int ops_find_steps(struct build *b);
 
 /* Read the remaining facts of the files into the table. */
 void ops_read_facts(struct build *b);

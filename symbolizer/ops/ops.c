@@ -111,7 +111,7 @@ const struct mapping *ops_mapping(const struct libraries *l, unsigned file)
 	return file == OPS_CPU ? l->torch : file == OPS_PYTHON ? l->torch_python : l->c10;
 }
 
-static int add_site(struct op_table *t, size_t *room, int64_t offset, uint32_t op, uint32_t kind)
+static int add_site(struct op_table *t, size_t *room, int64_t offset, struct probe_site site)
 {
 	if (offset < 0)
 		return 0;
@@ -122,13 +122,14 @@ static int add_site(struct op_table *t, size_t *room, int64_t offset, uint32_t o
 			return -ENOMEM;
 		t->sites = s;
 	}
-	t->sites[t->nsites++] = (struct probe_site){(uint64_t)offset, op, kind};
+	site.offset = (uint64_t)offset;
+	t->sites[t->nsites++] = site;
 	return 0;
 }
 
 static void count(struct op_table *t, const struct op_probe *o)
 {
-	bool safe = o->exit_kind == EXIT_EMULATED;
+	bool safe = o->exit_kind == EXIT_EMULATED || o->exit_kind == EXIT_JUMP;
 	t->ncalls += o->role == ROLE_CALL;
 	t->safe_calls += o->role == ROLE_CALL && safe;
 	t->nnodes += o->role == ROLE_NODE;
@@ -152,10 +153,14 @@ static int make_sites(struct build *b, const struct func_facts *facts)
 		count(t, o);
 		struct elf_file *f = b->elf[o->file];
 		uint32_t entry = o->abi.late ? facts[i].late.off : facts[i].entry;
-		r = add_site(t, &room, elf_offset(f, o->vaddr + entry), i, SITE_ENTRY);
-		for (unsigned k = 0; !r && k < facts[i].nexits; k++)
-			r = add_site(t, &room, elf_offset(f, o->vaddr + facts[i].exits[k]), i,
-				     SITE_EXIT);
+		struct probe_site site = {.op = i, .kind = SITE_ENTRY, .len = facts[i].entry_len};
+		if (!b->jumps || site.len)
+			r = add_site(t, &room, elf_offset(f, o->vaddr + entry), site);
+		for (unsigned k = 0; !r && k < facts[i].nexits; k++) {
+			site.kind = SITE_EXIT;
+			site.len = facts[i].exit_len[k];
+			r = add_site(t, &room, elf_offset(f, o->vaddr + facts[i].exits[k]), site);
+		}
 		o->nsites = (uint32_t)t->nsites - o->first_site;
 	}
 	return r;
@@ -207,6 +212,8 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 		r = -ENOMEM;
 	ops_find_parse_schema(b);
 	r = r ? r : lazy ? list_all(b) : plan_all(b);
+	if (!r && b->jumps)
+		r = ops_find_steps(b);
 	if (r)
 		return err_set(e, r, "cannot read the ops of %s: %s", t->path[OPS_CPU],
 			       strerror(-r));
@@ -247,13 +254,17 @@ static void build_free(struct build *b)
 	free(b->planned);
 }
 
-static int load(const struct ops_file *files, bool lazy, struct op_table **out, struct err *e)
+int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, struct op_table **out,
+		  struct err *e)
 {
+	const bool lazy = kind == OPS_LAZY;
 	struct op_table *t = calloc(1, sizeof(*t));
 	if (!t)
 		return err_set(e, -ENOMEM, "out of memory");
-	struct build b = {.t = t};
+	struct build b = {.t = t, .jumps = kind == OPS_JUMPS};
 	int r = open_files(&b, files, e);
+	if (!r && b.jumps && callees_windows_ops(b.callees[OPS_CPU], &b.windows))
+		r = err_set(e, -ENOMEM, "out of memory");
 	r = r ? r : build_table(&b, lazy, e);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		t->elf[i] = b.elf[i];
@@ -274,16 +285,6 @@ static int load(const struct ops_file *files, bool lazy, struct op_table **out, 
 	}
 	*out = t;
 	return 0;
-}
-
-int op_table_load(const struct ops_file files[OPS_FILES], struct op_table **out, struct err *e)
-{
-	return load(files, false, out, e);
-}
-
-int op_table_load_lazy(const struct ops_file files[OPS_FILES], struct op_table **out, struct err *e)
-{
-	return load(files, true, out, e);
 }
 
 int op_table_plan(struct op_table *t, uint32_t i)

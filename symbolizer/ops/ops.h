@@ -132,8 +132,15 @@ struct op_table {
 	uint32_t ret_exits;		 /* ops whose exit is single-stepped */
 	uint32_t no_values;		 /* ops whose arguments cannot be decoded */
 	uint64_t dispatch_off; /* file offset of at::getStepCallbacksUnlessEmpty; 0: not found */
-	uint64_t schema_off;   /* file offset of torch::jit::parseSchema; 0: not found */
-	bool has_grads;	       /* there is an op of ROLE_GRADS with an exit */
+	/* For jumps: the windows at the entries of the functions of enum shim_step, with that as
+	 * `op`; len 0: none. */
+	struct probe_site step[SHIM_STEPS];
+	/* For jumps: torch::autograd::Engine::thread_main, which records each node's evaluation
+	 * (torch/csrc/autograd/engine.cpp); virtual address in libtorch_cpu, 0: not found, and size
+	 * in bytes. */
+	uint64_t engine_main, engine_main_size;
+	uint64_t schema_off;	    /* file offset of torch::jit::parseSchema; 0: not found */
+	bool has_grads;		    /* there is an op of ROLE_GRADS with an exit */
 	struct layout_facts facts;  /* static evidence of the tensor layout */
 	uint16_t node_seq;	    /* offset of a Node's sequence number; 0: unknown */
 	uint8_t ndevice_types;	    /* COMPILE_TIME_MAX_DEVICE_TYPES, for names_device_code */
@@ -147,7 +154,7 @@ struct op_table {
 	uint64_t undefined;		/* libc10: c10::UndefinedTensorImpl::_singleton */
 	uint64_t interned[INTERNED_PLACES]; /* libtorch_cpu: see interned_places */
 	struct arena arena[2];
-	struct build *lazy; /* for op_table_load_lazy, else NULL */
+	struct build *lazy; /* OPS_LAZY, else NULL */
 };
 
 /* Symbol of the function in libtorch_cpu that is called once for each dispatched op, with the scope
@@ -192,18 +199,24 @@ struct ops_file {
 	const char *path;
 };
 
+enum ops_kind {
+	OPS_PROBES, /* sites for probes */
+	/* Sites are the windows of ops and nodes of libtorch_cpu, and plans are for jumps there;
+	 * what has no windows has no sites. */
+	OPS_JUMPS,
+	/* No op's code is analysed: ops have role, file and vaddr, but no sites; op_table_plan
+	 * completes those that are needed. */
+	OPS_LAZY,
+};
+
 /* Read libtorch_cpu (or libtorch, if one library has it all), libtorch_python and libc10; the first
  * is required. Takes a fraction of a second, since it disassembles every
  * op. Returns 0 and *out (free with op_table_free), or with *e: -ENOENT when the file has no
  * at::_ops symbols (stripped, or not a libtorch); -errno. */
-int op_table_load(const struct ops_file files[OPS_FILES], struct op_table **out, struct err *e);
+int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, struct op_table **out,
+		  struct err *e);
 
-/* The same without analysing any op's code: ops have role, file and vaddr, but no sites;
- * op_table_plan completes those that are needed. */
-int op_table_load_lazy(const struct ops_file files[OPS_FILES], struct op_table **out,
-		       struct err *e);
-
-/* Complete op `i` and its plan in a table of op_table_load_lazy; once only. 0 or -ENOMEM. */
+/* Complete op `i` and its plan in a table of OPS_LAZY; once only. 0 or -ENOMEM. */
 int op_table_plan(struct op_table *t, uint32_t i);
 
 /* The windows of every op, of lazy tables too: out[i] for op i of the t->n. Those of other files,

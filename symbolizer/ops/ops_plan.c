@@ -200,11 +200,35 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 	if (r)
 		return r;
 	r = abi_plan(f, &s, facts, &w->arena, p, &o->abi);
+	p->base = plan_base(o->desc.name);
 	o->values_known = r == 0;
 	o->why = "its code does not match its schema";
 	if (r == -EPROTO)
-		*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+		*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD, .base = p->base};
 	return r == -ENOMEM ? r : 0;
+}
+
+static bool may_jump(const struct build *b, const struct found *f)
+{
+	return b->jumps && f->file == OPS_CPU &&
+	       (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE);
+}
+
+/* Change the facts about a function just analysed to those for jumps. What has no windows has no
+ * exit. */
+static int use_windows(const struct build *b, const struct found *f, struct return_sites_ctx *x,
+		       struct func_facts *facts)
+{
+	struct func_windows w = {0};
+	int r = may_jump(b, f) ? windows_find(x, facts, &b->windows, &w) : 0;
+	if (r)
+		return r;
+	if (w.entry.len && w.nexits)
+		*facts = w.facts;
+	else
+		*facts = (struct func_facts){.ret_reg = ARCH_NOREG,
+					     .ret_is_hidden_ptr = facts->ret_is_hidden_ptr};
+	return 0;
 }
 
 static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct return_sites_ctx *x,
@@ -230,6 +254,8 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		return r;
 	if (r)
 		*facts = (struct func_facts){.exit_kind = EXIT_NONE};
+	if (b->jumps && !r && use_windows(b, f, x, facts))
+		return -ENOMEM;
 	o->exit_kind = facts->exit_kind;
 	if (f->role == ROLE_FUNCTION) {
 		plan_function(o, p, facts);

@@ -4,6 +4,56 @@
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/ops.h"
 
+/* torch::autograd::Engine::thread_main */
+static const char engine_main[] =
+    "_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE";
+
+/* Another name for it does the same: constructors have two (Itanium C++ ABI, 5.1.4.3). */
+static bool is_not_shared(void *arg, uint64_t start, size_t len)
+{
+	(void)arg, (void)start, (void)len;
+	return false;
+}
+
+static int find_step(struct build *b, const char *name, struct return_sites_ctx *c,
+		     struct probe_site *out)
+{
+	struct elf_file *f = b->elf[OPS_CPU];
+	uint64_t at = elf_find_dynamic(f, name, NULL), size = at ? elf_function_size(f, at) : 0;
+	const uint8_t *code = size ? elf_bytes(f, at, size) : NULL;
+	struct func_facts facts;
+	struct func_windows w = {0};
+	int r = code ? return_sites_analyze(c, code, size, at, &facts) : -EINVAL;
+	struct windows_ops ops = b->windows;
+	ops.is_shared = is_not_shared;
+	r = r ? r : windows_find(c, &facts, &ops, &w);
+	int64_t off = w.entry.len ? elf_offset(f, at + w.entry.off) : -1;
+	if (off > 0) {
+		out->offset = (uint64_t)off;
+		out->len = w.entry.len;
+	}
+	return r == -ENOMEM ? r : 0;
+}
+
+int ops_find_steps(struct build *b)
+{
+	static const char *const names[] = {
+	    [SHIM_STEP_DISPATCH] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE",
+	    [SHIM_STEP_RECORD] = "_ZN2at14RecordFunctionC1ENS_11RecordScopeE",
+	    [SHIM_STEP_CALLBACK] = "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE",
+	};
+	const struct return_sites_ops sites = callees_ops(b->callees[OPS_CPU]);
+	struct return_sites_ctx *c = return_sites_new(&sites);
+	int r = c ? 0 : -ENOMEM;
+	for (uint32_t i = 0; i < SHIM_STEPS && !r; i++) {
+		b->t->step[i] = (struct probe_site){.op = i, .kind = SITE_DISPATCH};
+		r = find_step(b, names[i], c, &b->t->step[i]);
+	}
+	return_sites_free(c);
+	b->t->engine_main = elf_find_dynamic(b->elf[OPS_CPU], engine_main, &b->t->engine_main_size);
+	return r;
+}
+
 static int windows_of_op(struct op_table *t, const struct op_probe *o, struct return_sites_ctx *c,
 			 const struct windows_ops *ops, struct func_windows *out)
 {

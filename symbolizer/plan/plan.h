@@ -19,6 +19,8 @@ enum {
 	LOC_STACK = 6, /* 6 + k: the word at entry sp + 8 + 8 * k */
 	LOC_MAX = 32,
 	LOC_NOW = 0x40, /* 0x40 + r: register r (symbolizer/code/arch_x86_64.h) at the exit */
+	LOC_FP = 0x60,	/* 0x60 + n: low 8 bytes of SSE argument register n at the entry, which
+			   jumps alone can read */
 	LOC_NONE = 0xff,
 };
 
@@ -101,8 +103,21 @@ struct op_plan {
 	 * that hold the integer arguments. */
 	__u16 entry_sp;
 	__u8 arg_reg[LOC_STACK - LOC_REG];
+	__u32 base; /* plan_base of the op's name; 0: none */
 	struct probe_read read[PLAN_READS];
 };
+
+/* A hash (FNV-1a) of an op's name without its namespace and overload. */
+static inline __u32 plan_base(const char *name)
+{
+	__u32 h = 2166136261U;
+	for (const char *p = name; *p; p++)
+		if (p[0] == ':' && p[1] == ':')
+			name = p + 2;
+	for (; *name && *name != '.'; name++)
+		h = (h ^ (__u8)*name) * 16777619U;
+	return h;
+}
 
 /* The parts of a tensor to copy in one read, and their offsets in bytes; made from
  * symbolizer/torch/layout.h. */
@@ -338,6 +353,14 @@ enum shim_op {
 	SHIM_OPS,
 };
 
+/* Functions of libtorch_cpu that tell what is about to be observed. */
+enum shim_step {
+	SHIM_STEP_DISPATCH, /* at::getStepCallbacksUnlessEmpty: of a dispatch */
+	SHIM_STEP_RECORD,   /* at::RecordFunction::RecordFunction(RecordScope): of anything else */
+	SHIM_STEP_CALLBACK, /* at::addGlobalCallback */
+	SHIM_STEPS,
+};
+
 /* Offsets of the words of a named op's and a node's arguments at the entry (enum LOC_*). */
 enum { SHIM_LOC_DATA, SHIM_LOC_VALUES, SHIM_LOC_COUNT, SHIM_LOC_NAME, SHIM_LOC_NAME_LEN };
 
@@ -346,7 +369,9 @@ enum site_kind {
 	SITE_EXIT,
 	SITE_CODE_FREED, /* first argument: address of a Python code object */
 	SITE_SCHEMA,	 /* second argument: a std::string with the schema of an operator */
-	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on */
+	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on; for jumps, of a
+			    function of enum shim_step */
+	SITE_ANNOUNCED,	 /* for jumps: the entry of an op that is not to be recorded */
 	SITE_OBSERVED,	 /* no address: a callback from PyTorch's observer, in the order of enum
 			    shim_op (tracer/engine/shim/shim_share.h) */
 };
@@ -356,7 +381,9 @@ enum site_kind {
 struct probe_site {
 	uint64_t offset;
 	uint32_t op;   /* index into the plan */
-	uint32_t kind; /* enum site_kind */
+	uint16_t kind; /* enum site_kind */
+	uint16_t len;  /* bytes of the instructions there that a jump may replace
+			  (symbolizer/code/windows.h); 0: it is a place for a probe */
 };
 #endif
 

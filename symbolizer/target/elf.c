@@ -371,6 +371,16 @@ int64_t elf_offset(const struct elf_file *f, uint64_t vaddr)
 	return -1;
 }
 
+uint64_t elf_address(const struct elf_file *f, uint64_t offset)
+{
+	for (unsigned i = 0; i < f->nloads; i++) {
+		const Elf64_Phdr *p = f->load[i];
+		if (offset >= p->p_offset && offset - p->p_offset < p->p_filesz)
+			return offset - p->p_offset + p->p_vaddr;
+	}
+	return 0;
+}
+
 static bool holds(const Elf64_Phdr *p, const struct mapping *m)
 {
 	uint64_t first = p->p_offset & ~(uint64_t)(PAGE - 1);

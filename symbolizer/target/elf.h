@@ -62,6 +62,9 @@ size_t elf_find_all(struct elf_file *f, const char *const *names, size_t n, uint
 /* File offset of the byte at address `vaddr`, by the program headers; -1 if no segment has it. */
 int64_t elf_offset(const struct elf_file *f, uint64_t vaddr);
 
+/* The address of the byte at that file offset, by the program headers; 0 if no segment has it. */
+uint64_t elf_address(const struct elf_file *f, uint64_t offset);
+
 /* Load bias: what to add to an address of the file to get the address in the process that `m` is a
  * mapping of. 0 and *bias (modulo 2^64); -ENOENT when no segment fits the mapping; -EINVAL when
  * segments with different results fit, as when two segments share a page of the file. Prefer an

@@ -62,7 +62,7 @@ static int probe(pid_t pid, bool both, struct err *e)
 	if (r)
 		return err_set(e, r, "no process %d", pid);
 	libraries_find(&maps, &l);
-	r = l.torch ? load_ops(pid, &l, false, &t, e) : err_set(e, -ENOENT, "no libtorch_cpu");
+	r = l.torch ? load_ops(pid, &l, OPS_PROBES, &t, e) : err_set(e, -ENOENT, "no libtorch_cpu");
 	maps_free(&maps);
 	if (r)
 		return r;

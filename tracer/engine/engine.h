@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "symbolizer/plan/plan.h"
+#include "symbolizer/target/elf.h"
 #include "tracer/proc/follow.h"
 #include "tracer/proc/spawn_user.h"
 
@@ -18,6 +19,11 @@ struct probe_file {
 	const char *path;
 	const struct probe_site *sites;
 	size_t nsites;
+	/* For sites with windows (len), which stay valid until they are detached: the file, and
+	 * what to add to its addresses to get those in the process. NULL: none has one. */
+	const struct elf_file *elf;
+	uint64_t bias;
+	uint64_t engine_main, engine_main_size; /* as in struct op_table */
 };
 
 /* Whether a process has mapped all the libraries its tracer needs; asked when libraries were
@@ -48,7 +54,7 @@ struct engine {
 	const char *gone, *gone_hint;
 	int wake;      /* readable when a stopped thread waits for its record (PLAN_STOP); -1: none
 			  ever does */
-	bool observes; /* takes SITE_OBSERVED sites instead of entries and exits */
+	bool observes; /* takes SITE_OBSERVED sites, and of others those with windows */
 	struct err trouble; /* something to report to the user; whoever reports it clears it */
 	/* Set plan entries first .. first + n - 1. 0 or -errno (-E2BIG: more than the nplans given
 	 * at opening). */
@@ -125,8 +131,8 @@ struct engine_wanted {
 	const struct spawn_user *user; /* of that one; NULL: this process's */
 };
 
-/* The engine shim: a library inside the traced processes that records what PyTorch reports to its
- * observers (ATen/record_function.h). Processes started from now on get it by LD_PRELOAD in this
+/* The engine shim: a library inside the traced processes to which jumps lead (jumps.h), and which
+ * records what PyTorch reports to its observers (ATen/record_function.h) of what passes none. Processes started from now on get it by LD_PRELOAD in this
  * process's environment, which needs no privilege; into w->pid it is injected by ptrace, at once if
  * that process is interesting. 0 and *out, or -errno with *e. */
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e);

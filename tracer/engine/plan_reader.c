@@ -118,6 +118,8 @@ static inline void exec_each(uint32_t n, long (*fn)(uint32_t, void *), void *arg
 
 static uint64_t exec_word_at(const exec_t *r, uint8_t loc)
 {
+	if (loc >= LOC_FP)
+		return r->fp && loc < LOC_FP + ARCH_FP_ARGS ? r->fp[2 * (loc - LOC_FP)] : 0;
 	if (loc & LOC_NOW)
 		return (loc & 31) < ARCH_REGS ? r->regs[loc & 31] : 0;
 	return r->w[loc & (LOC_MAX - 1)];

@@ -132,6 +132,7 @@ struct reading {
 	const struct op_plan *plan;
 	const uint64_t *w;    /* LOC_MAX words saved at the entry */
 	const uint64_t *regs; /* ARCH_REGS registers as they are now (enum arch_reg) */
+	const uint64_t *fp;   /* LOC_FP, every other word; NULL: not known */
 	uint64_t sp;	      /* stack pointer at the entry */
 	bool is_exit;
 	bool unsure; /* the object being read may not be of the class it looks like */
@@ -174,6 +175,8 @@ struct op_hit {
 	const struct proc_conf *conf;
 	const struct op_plan *plan; /* of `op`; NULL for shadow_stack_code_freed */
 	const uint64_t *regs;	    /* ARCH_REGS registers, enum arch_reg */
+	const uint64_t *fp; /* the low bytes of the SSE argument registers are every other word of
+			       these; NULL: not known */
 	uint64_t fsbase;
 	uint64_t ts; /* CLOCK_MONOTONIC, ns */
 	uint32_t op;

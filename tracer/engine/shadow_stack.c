@@ -53,7 +53,7 @@ static void keep_words(const struct op_hit *h, struct open_op *f)
 		f->w[i] = r < ARCH_REGS ? h->regs[r] : 0;
 	}
 	if (n && n <= LOC_MAX - LOC_STACK)
-		remote_read(h->mem, f->sp + 8, &f->w[LOC_STACK], n * 8U);
+		remote_live(h->mem, f->sp + 8, &f->w[LOC_STACK], n * 8U);
 }
 
 static bool is_muted(const struct shadow_stack *t, const struct op_hit *h, const struct open_op *f)
@@ -107,6 +107,7 @@ static struct reading reading_of(const struct op_hit *h, const struct open_op *f
 	    .plan = h->plan,
 	    .w = f->w,
 	    .regs = h->regs,
+	    .fp = h->fp,
 	    .sp = f->sp,
 	    .is_exit = is_exit,
 	};

@@ -47,7 +47,7 @@ static int begin(struct op_rate *r, struct err *e)
 {
 	char path[PATH_MAX];
 	struct probe_site site = {.kind = SITE_DISPATCH};
-	struct probe_file f = {path, &site, 1};
+	struct probe_file f = {.path = path, .sites = &site, .nsites = 1};
 	int code = torch_of(r->pid, path, &r->inode, e);
 	code = code ? code : find_place(path, &site.offset, e);
 	code = code ? code : engine_bpf_open(1, &r->engine, e);

@@ -46,6 +46,7 @@ struct preload {
 	pthread_t thread;
 	bool running;
 	pid_t pid;
+	enum ops_kind kind;
 	struct loaded_ops ops;
 };
 

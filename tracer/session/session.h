@@ -20,7 +20,8 @@
 
 /* Read them from the files `l` of process `pid`; l->torch must not be NULL. Like op_table_load, or
  * op_table_load_lazy with `lazy`. */
-int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e);
+int load_ops(pid_t pid, const struct libraries *l, enum ops_kind kind, struct op_table **out,
+	     struct err *e);
 
 #define SESSION_ALL_LEVELS UINT64_MAX
 

@@ -17,24 +17,26 @@ static int open_files(pid_t pid, const struct libraries *l, struct ops_file *out
 	return 0;
 }
 
-int load_ops(pid_t pid, const struct libraries *l, bool lazy, struct op_table **out, struct err *e)
+int load_ops(pid_t pid, const struct libraries *l, enum ops_kind kind, struct op_table **out,
+	     struct err *e)
 {
 	struct ops_file files[OPS_FILES] = {0};
 	int r = open_files(pid, l, files, e);
 	if (!r)
-		r = lazy ? op_table_load_lazy(files, out, e) : op_table_load(files, out, e);
+		r = op_table_load(files, kind, out, e);
 	for (unsigned i = 0; i < OPS_FILES; i++)
 		if (files[i].path)
 			close(files[i].fd);
 	return r;
 }
 
-static int load(pid_t pid, const struct libraries *l, struct loaded_ops *out, struct err *e)
+static int load(pid_t pid, const struct libraries *l, enum ops_kind kind, struct loaded_ops *out,
+		struct err *e)
 {
 	out->inode = l->torch->inode;
 	out->major = l->torch->dev_major;
 	out->minor = l->torch->dev_minor;
-	return load_ops(pid, l, false, &out->table, e);
+	return load_ops(pid, l, kind, &out->table, e);
 }
 
 /* A failure is not reported here: session_load_ops tries again and reports it. */
@@ -47,7 +49,7 @@ static void *preload_main(void *arg)
 	if (maps_read(p->pid, &maps, NULL))
 		return NULL;
 	libraries_find(&maps, &l);
-	if (l.torch && load(p->pid, &l, &p->ops, &why))
+	if (l.torch && load(p->pid, &l, p->kind, &p->ops, &why))
 		p->ops.table = NULL;
 	maps_free(&maps);
 	return NULL;
@@ -56,6 +58,7 @@ static void *preload_main(void *arg)
 void session_preload(struct session *s, pid_t pid)
 {
 	s->preload.pid = pid;
+	s->preload.kind = s->o->engine == ENGINE_SHIM ? OPS_JUMPS : OPS_PROBES;
 	s->preload.running = !pthread_create(&s->preload.thread, NULL, preload_main, &s->preload);
 }
 
@@ -85,7 +88,7 @@ int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, st
 		s->loaded = s->preload.ops;
 		s->preload.ops.table = NULL;
 	} else {
-		r = load(pid, l, &s->loaded, e);
+		r = load(pid, l, s->engine->observes ? OPS_JUMPS : OPS_PROBES, &s->loaded, e);
 	}
 	if (!r)
 		s->ops = s->loaded.table;

@@ -100,7 +100,26 @@ static size_t add_observed(struct session *s)
 	for (size_t k = 0; k < sizeof(roles); k++)
 		for (uint32_t i = 0; i < s->ops->n; i++)
 			if (s->ops->ops[i].role == roles[k])
-				s->sites[n++] = (struct probe_site){0, i, SITE_OBSERVED};
+				s->sites[n++] = (struct probe_site){.op = i, .kind = SITE_OBSERVED};
+	return n;
+}
+
+/* Jumps at all ops: what is not recorded announces itself, so that it is not observed. */
+static size_t add_jumps(struct session *s, size_t n)
+{
+	for (unsigned i = 0; i < SHIM_STEPS; i++)
+		s->sites[n++] = s->ops->step[i];
+	for (uint32_t i = 0; i < s->ops->n; i++) {
+		const struct op_probe *p = &s->ops->ops[i];
+		if (p->exit_kind != EXIT_JUMP)
+			continue;
+		size_t first = n;
+		add_sites(s, i, OPS_CPU, &n);
+		if (n > first)
+			continue;
+		s->sites[n] = s->ops->sites[p->first_site];
+		s->sites[n++].kind = SITE_ANNOUNCED;
+	}
 	return n;
 }
 
@@ -140,12 +159,12 @@ int session_make_plan(struct session *s, struct err *e)
 	int r = check_filters(s, e);
 	if (r)
 		return r;
-	s->sites = malloc(s->ops->nsites * sizeof(*s->sites) + 1);
+	s->sites = malloc((s->ops->nsites + SHIM_OPS + SHIM_STEPS) * sizeof(*s->sites));
 	if (!s->sites)
 		return err_set(e, -ENOMEM, "no memory");
 	size_t n = 0;
 	if (s->engine->observes)
-		n = add_observed(s);
+		n = add_jumps(s, add_observed(s));
 	else
 		for (uint32_t i = 0; i < s->ops->n; i++)
 			add_sites(s, i, OPS_CPU, &n);

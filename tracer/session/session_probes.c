@@ -19,7 +19,15 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
 	if (!m || !n)
 		return 0;
 	int r = maps_open_path(pid, m, path, sizeof(path), e);
-	struct probe_file f = {path, sites, n};
+	struct probe_file f = {
+	    .path = path,
+	    .sites = sites,
+	    .nsites = n,
+	    .elf = s->ops->elf[lib],
+	    .bias = s->procs[index].target->bias[lib],
+	    .engine_main = s->ops->engine_main,
+	    .engine_main_size = s->ops->engine_main_size,
+	};
 	return r ? r : s->engine->attach(s->engine, pid, index, &f, e);
 }
 
@@ -35,8 +43,8 @@ static int probe_address(struct session *s, struct proc *p, uint64_t addr, uint3
 	int r =
 	    m && m->inode ? maps_open_path(p->target->pid, m, path, sizeof(path), NULL) : -ENOENT;
 	if (!r) {
-		struct probe_site site = {addr - m->start + m->offset, op, kind};
-		struct probe_file f = {path, &site, 1};
+		struct probe_site site = {addr - m->start + m->offset, op, (uint16_t)kind, 0};
+		struct probe_file f = {.path = path, .sites = &site, .nsites = 1};
 		r = s->engine->attach(s->engine, p->target->pid, (uint16_t)(p - s->procs), &f,
 				      NULL);
 	}
@@ -77,7 +85,7 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 		/* Probe parseSchema, too: an operator called this way may be gone when its call is
 		 * decoded. */
 		if (file == OPS_CPU && s->ops->schema_off)
-			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA};
+			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA, 0};
 		if (n)
 			session_probe_library(s, (uint16_t)(p - s->procs), &l, file, sites, n,
 					      NULL);
@@ -150,7 +158,7 @@ bool session_is_settled(const struct session *s)
 
 static int probe_dispatch(struct session *s, pid_t pid, uint16_t index)
 {
-	struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH};
+	struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH, 0};
 	struct maps maps;
 	struct libraries l;
 	char path[PATH_MAX];
@@ -159,7 +167,7 @@ static int probe_dispatch(struct session *s, pid_t pid, uint16_t index)
 		return r;
 	libraries_find(&maps, &l);
 	r = l.torch ? maps_open_path(pid, l.torch, path, sizeof(path), NULL) : -ENOENT;
-	struct probe_file f = {path, &site, 1};
+	struct probe_file f = {.path = path, .sites = &site, .nsites = 1};
 	r = r ? r : s->engine->attach(s->engine, pid, index, &f, NULL);
 	maps_free(&maps);
 	return r;

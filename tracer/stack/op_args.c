@@ -86,7 +86,7 @@ static int get_ready(struct op_args *a, pid_t pid, const struct maps *maps, stru
 	libraries_find(maps, &l);
 	if (!l.torch)
 		return err_set(e, -ENODATA, "process %d has no PyTorch loaded", pid);
-	int r = load_ops(pid, &l, true, &a->table, e);
+	int r = load_ops(pid, &l, OPS_LAZY, &a->table, e);
 	r = r ? r : target_open(pid, a->table, maps, &a->target, &no_python, e);
 	if (r)
 		return r;

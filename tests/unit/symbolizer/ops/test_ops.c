@@ -97,7 +97,7 @@ static void check_library(const struct libtorch *l)
 	struct op_table *t;
 	struct err e = {0};
 
-	assert_int_equal(op_table_load(files, &t, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, &t, &e), 0);
 	close(files[0].fd);
 	assert_true(t->ncalls > 1000);
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -125,8 +125,8 @@ static void check_lazy(const struct libtorch *l)
 	struct op_table *all, *lazy;
 	struct err e = {0};
 
-	assert_int_equal(op_table_load(files, &all, &e), 0);
-	assert_int_equal(op_table_load_lazy(files, &lazy, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, &all, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_LAZY, &lazy, &e), 0);
 	close(files[0].fd);
 	assert_int_equal(lazy->n, all->n);
 	assert_int_equal(lazy->ncalls, all->ncalls);

@@ -123,6 +123,7 @@ static void check_window(const struct linear *l, const struct code_window *w, co
 		n += l->insn[k].size;
 	}
 	assert_int_equal(n, w->len);
+	assert_true((l->start + w->off) % 4096 <= 4096 - ARCH_JUMP_LEN);
 	for (uint32_t k = 1; k < w->len; k++)
 		if (l->target[w->off + k])
 			fail_msg("%s: a branch leads into a window", name);
@@ -209,7 +210,7 @@ static void census_open(struct census *c, const struct libtorch *l)
 	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
 
 	*c = (struct census){.d = arch_decoder_new()};
-	assert_int_equal(op_table_load(files, &c->t, NULL), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, &c->t, NULL), 0);
 	close(files[0].fd);
 	c->elf = c->t->elf[OPS_CPU];
 	c->windows = calloc(c->t->n, sizeof(*c->windows));
@@ -220,6 +221,47 @@ static void census_open(struct census *c, const struct libtorch *l)
 	assert_int_equal(callees_windows_ops(c->t->callees, &c->beyond), 0);
 	assert_int_equal(cs_open(CS_ARCH_X86, CS_MODE_64, &c->cs), CS_ERR_OK);
 	cs_option(c->cs, CS_OPT_DETAIL, CS_OPT_ON);
+}
+
+static unsigned known_values(const struct op_probe *o)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < o->abi.nargs; i++)
+		n += o->abi.args[i].how != ABI_UNKNOWN;
+	for (unsigned i = 0; i < o->abi.nresults; i++)
+		n += o->abi.results[i].how != ABI_UNKNOWN;
+	return n;
+}
+
+/* A table for jumps has the windows as sites, and knows of each op what one for probes does. */
+static void check_table(const struct census *c, const struct libtorch *l)
+{
+	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
+	struct op_table *t;
+
+	assert_int_equal(op_table_load(files, OPS_JUMPS, &t, NULL), 0);
+	close(files[0].fd);
+	assert_int_equal(t->n, c->t->n);
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct func_windows *w = &c->windows[i];
+		const struct op_probe *o = &t->ops[i], *probed = &c->t->ops[i];
+		const struct probe_site *s = &t->sites[o->first_site];
+		if ((o->role != ROLE_CALL && o->role != ROLE_NODE) || !w->entry.len || !w->nexits)
+			continue;
+		assert_int_equal(o->nsites, 1 + w->nexits);
+		assert_int_equal(s[0].offset,
+				 elf_offset(t->elf[OPS_CPU], o->vaddr + w->entry.off));
+		assert_int_equal(elf_address(t->elf[OPS_CPU], s[0].offset),
+				 o->vaddr + w->entry.off);
+		assert_int_equal(s[0].len, w->entry.len);
+		for (unsigned k = 0; k < w->nexits; k++)
+			assert_int_equal(s[1 + k].len, w->exit[k].len);
+		if (known_values(o) < known_values(probed) || o->values_known < probed->values_known)
+			fail_msg("%s: a value is not known", o->desc.name);
+	}
+	for (unsigned i = 0; i < SHIM_STEPS; i++)
+		assert_true(t->step[i].len >= ARCH_JUMP_LEN);
+	op_table_free(t);
 }
 
 static void census_close(struct census *c)
@@ -250,6 +292,7 @@ static void check_library(const struct libtorch *l)
 	assert_int_equal(c.n[1], c.t->nnodes);
 	assert_true(c.n[0] > 1000 && c.n[0] - c.fit[0] <= 1);
 	assert_true(c.n[1] > 300 && c.n[1] - c.fit[1] <= 2);
+	check_table(&c, l);
 	census_close(&c);
 }
 

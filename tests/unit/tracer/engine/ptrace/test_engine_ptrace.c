@@ -123,7 +123,7 @@ static struct probe_site site(const void *at, uint32_t kind, uint32_t op)
 	struct maps maps;
 	assert_int_equal(maps_read(getpid(), &maps, NULL), 0);
 	const struct mapping *m = maps_find(&maps, (uintptr_t)at);
-	struct probe_site s = {(uintptr_t)at - m->start + m->offset, op, kind};
+	struct probe_site s = {(uintptr_t)at - m->start + m->offset, op, (uint16_t)kind, 0};
 	maps_free(&maps);
 	return s;
 }
@@ -162,7 +162,7 @@ static int attach_sites(struct engine *g, pid_t pid, const struct probe_site *si
 	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	assert_true(len > 0);
 	exe[len] = '\0';
-	return g->attach(g, pid, 0, &(struct probe_file){exe, sites, n}, e);
+	return g->attach(g, pid, 0, &(struct probe_file){.path = exe, .sites = sites, .nsites = n}, e);
 }
 
 static int try_attach(struct engine *g, pid_t pid, const void *exit_at, struct err *e)
