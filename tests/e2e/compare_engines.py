@@ -13,13 +13,12 @@ import re
 import sys
 
 SHOWN = 20
-# Ops that PyTorch does not report to observers (ATen/core/dispatch/ObservedOperators.cpp).
-UNOBSERVED = {"aten::size", "aten::size.int", "aten::is_leaf", "aten::output_nr", "aten::_version", "aten::is_complex"}
-UNOBSERVED |= {"profiler::_record_function_enter", "profiler::_record_function_enter_new"}
+# Boxed ops that PyTorch does not report to observers (ATen/core/dispatch/ObservedOperators.cpp).
+UNOBSERVED = {"profiler::_record_function_enter", "profiler::_record_function_enter_new"}
 UNOBSERVED |= {"profiler::_record_function_exit", "profiler::_record_function_exit._RecordFunction"}
 UNKNOWN_OP = "boxed"  # its operator could not be read
 MAX_UNKNOWN = (0.3, 0.03)  # shares of the events: values unknown to bpf, to the other engine
-MAX_UNTOLD = 0.1  # among these the results of autograd nodes, which are not reported to observers
+MAX_UNTOLD = 0.1  # among these what functions of Python return in the backward, which PyTorch tells nobody
 unknown = [[], []]
 ADDRESS = re.compile(r'("(?:data_ptr|storage_ptr|address)":\s*)(?:"[^"]+"|[1-9]\d*)')
 
@@ -94,7 +93,7 @@ def main():
     p.add_argument("a")
     p.add_argument("b")
     p.add_argument("--least", type=int, default=1, help="events that there must be")
-    p.add_argument("--observed", action="store_true", help="the second one sees what PyTorch tells observers")
+    p.add_argument("--observed", action="store_true", help="boxed calls are told by PyTorch to the second one")
     args = p.parse_args()
     a, b = (by_thread(events(path, args.observed)) for path in (args.a, args.b))
     n = sum(map(len, a))

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tracer/shim/record/jumps.h"
 #include "tracer/shim/shim.h"
 
 enum { STACK = 1 << 20 }; /* also holds the thread-local data of all libraries */
@@ -73,10 +74,11 @@ static bool await_answer(bool waits)
 	return false;
 }
 
-static int connect_to_ditrace(bool waits)
+static int connect_to_ditrace(void *torch, bool waits)
 {
 	const struct shim_hello hello = {.version = SHIM_VERSION,
-					 .bytes = sizeof(struct shim_share)};
+					 .bytes = sizeof(struct shim_share),
+					 .jumps = jump_memory(torch)};
 	int memory = -1, r = -ECONNREFUSED;
 	sock = answer_dial(socket_path);
 	if (sock < 0)
@@ -144,8 +146,8 @@ static bool come(void *torch, bool waits)
 	if (!watching)
 		watching = !pthread_atfork(shim_lock, shim_unlock, in_child);
 	int r = !watching || !inside_prepare(recorder_thread_ends) ? -ENOMEM
-		: torch						   ? connect_to_ditrace(waits)
-								   : -ENOENT;
+		: torch ? connect_to_ditrace(torch, waits)
+			: -ENOENT;
 	ditrace_shim_state.failed = -r;
 	if (r) {
 		tidy();

@@ -10,6 +10,7 @@
 #include "symbolizer/plan/plan.h"
 #include "tracer/engine/own_copy.h"
 #include "tracer/engine/remote.h"
+#include "tracer/shim/saved_call.h"
 
 enum { TRIES = 16 };
 
@@ -37,19 +38,33 @@ void remote_begin(struct remote *r, pid_t tid)
 	(void)r, (void)tid;
 }
 
+struct kernel_read {
+	uint64_t addr;
+	void *buf;
+	size_t len;
+	int code;
+};
+
+static void read_by_kernel(void *arg)
+{
+	struct kernel_read *k = arg;
+	struct iovec here = {k->buf, k->len}, there = {(void *)(uintptr_t)k->addr, k->len};
+	int saved = errno;
+	ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+	errno = saved;
+	k->code = n == (ssize_t)k->len ? 0 : -EFAULT;
+	if (k->code)
+		memset(k->buf, 0, k->len);
+}
+
 /* Memory that may be unmapped is read by the kernel. */
 __attribute__((cold, noinline)) int remote_read(struct remote *r, uint64_t addr, void *buf,
 						size_t len)
 {
-	struct iovec here = {buf, len}, there = {(void *)(uintptr_t)addr, len};
+	struct kernel_read k = {addr, buf, len, 0};
 	(void)r;
-	int saved = errno;
-	ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-	errno = saved;
-	if (n == (ssize_t)len)
-		return 0;
-	memset(buf, 0, len);
-	return -EFAULT;
+	saved_call(read_by_kernel, &k);
+	return k.code;
 }
 
 #ifndef INSIDE
@@ -73,24 +88,30 @@ static bool is_named(uint64_t vtable, const char *name)
 	       !remote_read(r, at, text, strlen(name) + 1) && !strcmp(text, name);
 }
 
-static uint64_t learn(uint32_t tag, uint64_t addr)
+struct lesson {
+	uint32_t tag;
+	uint64_t addr, class;
+};
+
+static void learn_class(void *arg)
 {
+	struct lesson *l = arg;
+	const uint32_t tag = l->tag;
 	static const char *const names[] = {
 	    [OBJECT_LIST] = "N3c106detail8ListImplE",
 	    [OBJECT_STRING] = "N3c106ivalue14ConstantStringE",
 	};
 	uint64_t vtable;
 	if (tries[tag] >= TRIES)
-		return 0;
+		return;
 	tries[tag]++;
-	if (remote_read(remote_new(), addr, &vtable, sizeof(vtable)) || (vtable & 7))
-		return 0;
+	if (remote_read(remote_new(), l->addr, &vtable, sizeof(vtable)) || (vtable & 7))
+		return;
 	for (unsigned kind = OBJECT_LIST; kind <= OBJECT_STRING; kind++)
 		if (is_named(vtable, names[kind])) {
-			class_of[tag] = vtable | kind;
-			return vtable | kind;
+			l->class = class_of[tag] = vtable | kind;
+			return;
 		}
-	return 0;
 }
 
 /* The tag determines whether the payload is a pointer (c10::IValue::isIntrusivePtr), and an IValue
@@ -102,8 +123,11 @@ unsigned remote_object(struct remote *r, uint32_t tag, uint64_t addr)
 	if (tag >= IVALUE_TAGS)
 		return 0;
 	uint64_t class = class_of[tag], vtable;
-	if (!class)
-		class = learn(tag, addr);
+	if (!class) {
+		struct lesson l = {tag, addr, 0};
+		saved_call(learn_class, &l);
+		class = l.class;
+	}
 	if (!class)
 		return 0;
 	memcpy(&vtable, (const void *)(uintptr_t)addr, sizeof(vtable));

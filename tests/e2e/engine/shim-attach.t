@@ -70,11 +70,13 @@ the_same() {
 	verify engine/between_marks "$T/all.jsonl" >"$T/shim.jsonl"
 	ok "the same events as bpf" python3 "$here/compare_engines.py" --observed --least 2000 "$T/bpf.jsonl" "$T/shim.jsonl"
 	ok "a second one is refused" attached refused
+	ok "so are uprobes, which would end the program where there are jumps" attached refused_to_bpf
 	ok "taken out from outside, ditrace ends" taken_out
 	like "ctl says that" "$T/ctl" 'out of use'
 	ok "and in again" attached one_line again
 	ok "it has open what it had before" diff "$T/fds" <(open)
 	ok "it has mapped what it had before" as_before
+	ok "its code is that of the file" verify code_unchanged "$child"
 	one_line threads 64
 	ok "64 threads" attached one_line many
 	killed
@@ -85,6 +87,11 @@ the_same() {
 refused() {
 	"$DITRACE" attach --engine shim -o "$T/other" "$child" 2>"$T/error"
 	[ $? = 1 ] && found "$T/error" 'is recorded by another ditrace' && found "$T/error" '^  hint: ditrace ctl'
+}
+
+refused_to_bpf() {
+	"$DITRACE" attach --engine bpf -o "$T/other" "$child" 2>"$T/error"
+	[ $? = 1 ] && found "$T/error" 'another tool has put jumps into it' && found "$T/error" '^  hint: '
 }
 
 taken_out() {
@@ -154,6 +161,7 @@ killed() {
 	one_line always
 	ok "a training outlives $KILLS killed ditraces" kill_often
 	ok "the library in it is out of use" state "$child" 'out of use'
+	ok "no jump is left in its code" before_long verify code_unchanged "$child"
 	ok "one can still attach" "${enter[@]}" --count 1000 "$child"
 	become_user && error "a plain user does not enter root's" 'belongs to user' \
 		"${user[@]}" "$T/ditrace" attach --engine shim -o "$T/open/data" "$child"

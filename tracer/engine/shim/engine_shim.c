@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/internal.h"
+#include "tracer/engine/shim/jumps.h"
 
 static struct engine_shim *of(struct engine *g)
 {
@@ -25,6 +26,7 @@ static int set_plans(struct engine *g, uint32_t first, const struct op_plan *pla
 	if (first > m->nplans || n > m->nplans - first)
 		return err_set(e, -E2BIG, "too many ops for one session (%u)", first + n);
 	memcpy(&m->plans[first], plans, n * sizeof(*plans));
+	m->nset = first + n > m->nset ? first + n : m->nset;
 	return 0;
 }
 
@@ -77,8 +79,7 @@ static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struc
 static void begin(struct engine_shim *m, struct inside *i)
 {
 	struct shim_share *s = i->share;
-	for (unsigned k = 0; k < SHIM_OPS; k++)
-		s->plan[k] = m->plans[s->op[k]];
+	memcpy(s->plan, m->plans, m->nset * sizeof(*m->plans));
 	s->proc = i->proc;
 	give_conf(s, &m->conf[i->proc]);
 	s->on = 1;
@@ -104,6 +105,7 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 		return err_set(e, r, "cannot make memory to share with process %d: %s", pid,
 			       strerror(-r));
 	i->proc = proc;
+	i->file = *file;
 	for (size_t k = 0; k < file->nsites && k < SHIM_OPS; k++)
 		i->share->op[k] = file->sites[k].op;
 	begin(m, i);
@@ -113,8 +115,12 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 static void detach(struct engine *g, uint16_t proc)
 {
 	for (struct inside *i = of(g)->all; i; i = i->next)
-		if (i->share && (proc == ENGINE_ALL_PROCS || i->proc == proc))
+		if (i->share && (proc == ENGINE_ALL_PROCS || i->proc == proc)) {
 			i->share->on = 0;
+			i->file.elf = NULL;
+			if (of(g)->jumps)
+				jumps_remove(of(g)->jumps, i->pid);
+		}
 }
 
 static int watch(struct engine *g, pid_t pid, struct err *e)
@@ -243,7 +249,8 @@ static void look_after(struct engine_shim *m)
 		if (refusal <= SHIM_FINE || refusal > SHIM_NO_LAYOUT || i->told)
 			continue;
 		i->told = true;
-		err_set(&m->engine.trouble, -ENOTSUP, "process %d is not traced: %s", i->pid,
+		err_set(&m->engine.trouble, -ENOTSUP, "%sprocess %d is not traced: %s",
+			i->share->jumps ? "what does not pass at::_ops in " : "", i->pid,
 			why[refusal]);
 		err_hint(&m->engine.trouble, "try --engine bpf or --engine ptrace");
 	}
@@ -285,6 +292,7 @@ static void engine_close(struct engine *g)
 {
 	struct engine_shim *m = of(g);
 	detach(g, ENGINE_ALL_PROCS);
+	jumps_close(m->jumps);
 	shim_clients_await_leaving(m);
 	while (m->all) {
 		struct inside *i = m->all;
@@ -336,6 +344,8 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .set_away = set_away,
 	    .close = engine_close,
 	};
+	if (!jumps_open(&m->jumps))
+		m->engine.tracer = jumps_helper(m->jumps);
 	struct inside *i;
 	int r = m->plans && m->engine.wake >= 0 ? 0 : err_set(e, -ENOMEM, "no memory");
 	if (!r && !w->pid)

@@ -31,6 +31,8 @@ struct inside {
 	bool broken;		  /* its rings were found corrupt and are no longer read */
 	unsigned rounds;	  /* of consume since it has gone */
 	struct shim_share *share; /* NULL: not traced */
+	struct shim_jumps jumps;  /* where jumps may lead, as it says */
+	struct probe_file file;	  /* what to trace there; elf NULL: without jumps */
 };
 
 /* A ring to read. */
@@ -45,12 +47,13 @@ struct ring_source {
 struct engine_shim {
 	struct engine engine;
 	struct shim_listener *listeners;
+	struct jumps *jumps; /* NULL: the helper process could not be started */
 	interesting_fn *interesting;
 	pid_t target;  /* a running process, to be injected once; 0: none */
 	pid_t watched; /* the same while it has no libtorch; 0: none */
 	struct inside *all;
 	struct proc_conf conf[PROC_SLOTS];
-	uint32_t nplans;
+	uint32_t nplans, nset; /* room for plans, and those up to the last one set */
 	struct op_plan *plans;
 	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
@@ -78,6 +81,10 @@ int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg);
 /* Wait, up to a limit, until running processes have taken the library out of use; their connections
  * are closed then. */
 void shim_clients_await_leaving(struct engine_shim *m);
+
+/* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;
+ * -errno with *e when there are none, and the observer is told of all ops. */
+int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e);
 
 /* shim_home.c: the folder of the library for started programs. */
 

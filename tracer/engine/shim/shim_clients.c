@@ -119,8 +119,20 @@ static bool only_wakes(struct inside *i)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+static void jump_or_say(struct engine_shim *m, struct inside *i)
+{
+	struct err why = {0};
+	if (!shim_jumps_write(m, i, &why) || m->engine.trouble.code)
+		return;
+	err_set(&m->engine.trouble, why.code,
+		"no jumps into process %d, whose ops are observed instead, which costs more: %s",
+		i->pid, why.what);
+	if (why.hint[0])
+		err_hint(&m->engine.trouble, "%s", why.hint);
+}
+
 /* Messages on the socket: the greeting, then SHIM_WAKE now and then, until end of file. */
-static void listen_to(struct inside *i, follow_fn *fn, void *arg)
+static void listen_to(struct engine_shim *m, struct inside *i, follow_fn *fn, void *arg)
 {
 	struct shim_hello hello;
 	if (i->greeted) {
@@ -130,20 +142,19 @@ static void listen_to(struct inside *i, follow_fn *fn, void *arg)
 	ssize_t n = recv(i->sock, &hello, sizeof(hello), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	const struct shim_hello ours = {.version = SHIM_VERSION,
-					.bytes = sizeof(struct shim_share)};
-	if (n != sizeof(hello) || memcmp(&hello, &ours, sizeof(ours))) {
+	if (n != sizeof(hello) || hello.version != SHIM_VERSION || hello.unused ||
+	    hello.bytes != sizeof(struct shim_share)) {
 		i->gone = true;
 		return;
 	}
 	i->greeted = true;
-	if (i->share) {
-		answer(i);
-		return;
-	}
+	i->jumps = hello.jumps;
 	const struct follow_event ev = {
 	    .kind = FOLLOW_MAP, .pid = i->pid, .tid = i->pid, .path = ""};
-	fn(&ev, arg);
+	if (!i->share)
+		fn(&ev, arg);
+	if (i->share)
+		jump_or_say(m, i);
 	answer(i);
 }
 
@@ -237,7 +248,7 @@ int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg)
 	look_at_watched(m, fn, arg);
 	for (struct inside *i = m->all; i; i = i->next) {
 		if (!i->gone && i->sock >= 0)
-			listen_to(i, fn, arg);
+			listen_to(m, i, fn, arg);
 		else if (!i->gone)
 			wait_for_call(m, i);
 	}

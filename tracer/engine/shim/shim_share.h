@@ -10,8 +10,10 @@
 #include "tracer/engine/ring.h"
 
 enum {
-	SHIM_VERSION = 6,
+	SHIM_VERSION = 7,
 	SHIM_THREADS = 128,
+	SHIM_PLANS = 16384, /* the most plans of a session */
+	SHIM_NODES = 2048,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
 	SHIM_PATIENCE_S = 20,	    /* how long the traced process waits for ditrace */
 	SHIM_NEW_PATIENCE_S = 3, /* the same of a thread at the end of an operator new to ditrace */
@@ -34,10 +36,22 @@ struct modes_control {
 	_Atomic uint32_t away; /* ditrace is about to stand still: calls are passed on unchanged */
 };
 
+/* Where jumps may lead, as addresses in the process: memory for stubs near libtorch_cpu, mapped for
+ * the life of the process without the right to write, and the functions that stubs call
+ * (tracer/engine/shim/jumps.h). pool_len 0: the library cannot take jumps. */
+struct shim_jumps {
+	uint64_t pool, pool_len;
+	uint64_t entry;	    /* the entry of an op */
+	uint64_t exit;	    /* its exit */
+	uint64_t announced; /* the entry of an op that is not recorded, nor to be observed */
+	uint64_t step;	    /* the entry of a function of enum shim_step */
+};
+
 struct shim_hello {
 	uint32_t version; /* SHIM_VERSION */
 	uint32_t unused;
 	uint64_t bytes; /* sizeof(struct shim_share) */
+	struct shim_jumps jumps;
 };
 
 /* When code is 0 the memfd's descriptor comes with it. */
@@ -123,7 +137,15 @@ struct shim_share {
 	_Atomic uint32_t conf_seq;  /* a seqlock: odd while conf is being written */
 	struct proc_conf conf;
 	uint32_t op[SHIM_OPS]; /* index in the plan */
-	struct op_plan plan[SHIM_OPS];
+	/* What announces itself by jumps is not to be observed; false: there are none. */
+	_Atomic int32_t jumps;
+	uint8_t jumped[SHIM_PLANS]; /* those of which all sites have jumps */
+	/* Addresses where nodes that need not be observed are entered, ascending; 0: none, also in
+	 * the autograd engine. */
+	uint32_t nnodes;
+	uint64_t node[SHIM_NODES];
+	uint64_t engine_from, engine_to; /* of torch::autograd::Engine::thread_main */
+	struct op_plan plan[SHIM_PLANS];
 	uint16_t proc;
 	_Atomic uint64_t lost; /* of threads without a ring */
 	struct shim_thread thread[SHIM_THREADS];

@@ -9,6 +9,7 @@
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/shim/shim_share.h"
+#include "tracer/shim/saved_call.h"
 
 /* record_layout.c: offsets within an at::RecordFunction (ATen/record_function.h). fn_ (a variant of
  * std::string and a reference to the FunctionSchema), sequence_nr_ and inputs_ have come in this
@@ -26,7 +27,8 @@ struct record_layout {
 };
 
 /* Learn from, or check with, the record of an operator that starts: its name as returned by
- * RecordFunction::name, and RecordFunction::num_inputs. False: the layout does not fit. */
+ * RecordFunction::name, and RecordFunction::num_inputs, the number of its arguments. False: the
+ * layout does not fit. */
 bool record_layout_start(struct record_layout *l, const uint64_t *rf, const char *name,
 			 uint64_t ninputs);
 
@@ -53,7 +55,7 @@ struct ticks {
 /* Find out whether the kernel itself uses the TSC as clocksource. */
 void ticks_prepare(void);
 
-/* Read the clock, and from time to time update the TSC's rate. */
+/* Read the clock, and from time to time update the TSC's rate. Keeps all registers. */
 uint64_t ticks_read_clock(struct ticks *t);
 
 /* CLOCK_MONOTONIC in ns; never less than before. */
@@ -78,6 +80,7 @@ struct call {
 	uint64_t data[2];   /* SHIM_LOC_DATA */
 	uint64_t values[2]; /* begin and end of a list of IValues */
 	const char *name;
+	uint32_t base; /* plan_base of it, or of the op that a jump announced */
 	unsigned exceptions;
 };
 
@@ -88,6 +91,14 @@ struct recorder_thread {
 	struct chunks_writer ring;
 	bool busy;
 	bool awaited; /* a new operator has ended: stop at the next exit record for its schema */
+	/* With jumps: the stack pointer at the entry of an op that is not recorded and has not been
+	 * dispatched yet, else 0; what the observer is about to be told of although jumps record
+	 * it: 1 << an enum shim_op, or 0. */
+	uint64_t announced;
+	unsigned known;
+	const uint64_t *learned;     /* the record whose layout was checked at its start, */
+	unsigned learned_exceptions; /* and struct call's `exceptions` then */
+	uint64_t node_class;	     /* vtable of the node that the autograd engine evaluates */
 	uint32_t conf_seq;
 	struct proc_conf conf;
 	struct shadow_stack ops;
@@ -111,6 +122,41 @@ static inline struct shim_thread *thread_slot(const struct recorder_thread *t)
 {
 	return &t->share->thread[t->index];
 }
+
+/* What the calling thread records with now, marked as busy until it clears that; NULL: nothing is
+ * to be recorded. Between inside_begin and inside_end. */
+struct recorder_thread *recorder_take(void);
+
+/* Of the shared memory's plan. The registers must have ARCH_SP. */
+static inline struct op_hit thread_hit(struct recorder_thread *t, uint32_t op, const uint64_t *regs,
+				       uint64_t now)
+{
+	return (struct op_hit){
+	    .mem = remote_new(),
+	    .out = &t->out,
+	    .conf = &t->conf,
+	    .plan = &t->share->plan[op],
+	    .regs = regs,
+	    .fsbase = (uint64_t)(uintptr_t)__builtin_thread_pointer(),
+	    .ts = now,
+	    .op = op,
+	    .proc = t->share->proc,
+	};
+}
+
+/* Whether the observer still has to be told of all, to learn the layout of what it is told. */
+bool recorder_learns(void);
+
+/* Set the thread's Python state as CPython itself tells it. */
+void recorder_ask_python(struct recorder_thread *t);
+
+/* stand.c: a record was made, which took since then: count it, and stand still where ditrace is to
+ * look at what it refers to. */
+void thread_sent(struct recorder_thread *t, uint64_t since, const struct op_plan *plan);
+
+/* No thread stops for new operators any more, as ditrace was once too slow to read one. */
+bool stand_is_unheard(void);
+void stand_begin(void);
 
 /* The calling thread's, with a ring in `s`. NULL: none is free, which is counted as lost. */
 struct recorder_thread *thread_here(struct shim_share *s);

@@ -9,6 +9,7 @@ enum {
 	WORDS = 48, /* searched; a RecordFunction is longer in all versions */
 	NEAR = 12,  /* words after fn within which the inputs begin */
 	IVALUE = 16,
+	MOST = 1 << 16, /* values on the stack of a boxed call, whose last ones are the arguments */
 };
 
 static bool get(uint64_t addr, void *buf, size_t len)
@@ -76,12 +77,13 @@ bool record_layout_start(struct record_layout *l, const uint64_t *rf, const char
 			return true;
 		uint8_t fn = find_fn(rf, name), inputs = fn ? find_inputs(rf, fn, ninputs) : 0;
 		if (!inputs)
-			return false;
+			return fn; /* a boxed call whose stack has more than the arguments */
 		*l = (struct record_layout){.fn = fn, .inputs = inputs, .seq = inputs - 1};
 		l->empty = UINT64_MAX;
 	}
-	if (!is_schema(rf[l->fn], name) || rf[l->inputs + 1] != ninputs ||
-	    !is_sequence(rf[l->seq]) || !are_values(rf[l->inputs], ninputs))
+	uint64_t n = rf[l->inputs + 1];
+	if (!is_schema(rf[l->fn], name) || n < ninputs || n > MOST || !is_sequence(rf[l->seq]) ||
+	    !are_values(rf[l->inputs], n))
 		return false;
 	l->empty &= empty_places(l, rf);
 	return !l->outputs || l->empty & 1ULL << l->outputs;

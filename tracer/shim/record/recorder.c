@@ -12,9 +12,10 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/shim/record/internal.h"
+#include "tracer/shim/record/jumps.h"
 #include "tracer/shim/shim.h"
 
-enum { CHECKED = 64, SAMPLE = 64 };
+enum { CHECKED = 64 };
 
 /* Per thread, valid as long as it lives (Itanium C++ ABI: exception handling, 2.2.2). */
 struct eh_globals {
@@ -27,27 +28,29 @@ static struct {
 	void (*remove)(uint64_t);
 	const char *(*name)(const uint64_t *);
 	uint64_t (*num_inputs)(const uint64_t *);
-	struct eh_globals *(*exceptions)(void); /* __cxa_get_globals */
-	uint64_t (*sequence)(void);		/* at::sequence_number::peek */
+	struct eh_globals *(*exceptions)(void);	      /* __cxa_get_globals */
+	uint64_t (*sequence)(void);		      /* at::sequence_number::peek */
+	bool (*has_global)(void), (*has_local)(void); /* at::has...Callbacks; NULL: not known */
 	void *(*py_state)(void); /* PyGILState_GetThisThreadState, NULL: no CPython */
 } torch;
 
 static struct record_layout layout;
 static _Atomic unsigned checked;
+static _Atomic bool is_unknown; /* the layout: nothing is taken from it */
 static uint64_t handles[2];
 static _Atomic int registered;
 
 static void *libtorch;
 static bool (*come_forked)(void *torch);
 static bool exiting;
-/* ditrace was once too slow to read a new operator: threads no longer stop for them. */
-static _Atomic bool unheard;
-/* The last wait for ditrace was in vain: it stands still, and threads wait for a moment only. */
-static _Atomic bool unanswered;
-
+/* With jumps, what they do not announce is missing. */
 static void give_up(struct shim_share *s, enum shim_refusal why)
 {
 	atomic_store(&s->refusal, why);
+	if (s->jumps) {
+		is_unknown = true;
+		return;
+	}
 	atomic_store(&s->on, 0);
 	checked = 0;
 	shim_go();
@@ -63,79 +66,22 @@ static struct shim_share *recording(void)
 	return s && atomic_load_explicit(&s->on, memory_order_relaxed) ? s : NULL;
 }
 
-static struct op_hit hit_of(struct recorder_thread *t, enum shim_op op, const uint64_t *regs,
-			    uint64_t now)
+struct recorder_thread *recorder_take(void)
 {
-	struct shim_share *s = t->share;
-	return (struct op_hit){
-	    .mem = remote_new(),
-	    .out = &t->out,
-	    .conf = &t->conf,
-	    .plan = &s->plan[op],
-	    .regs = regs,
-	    .fsbase = (uint64_t)(uintptr_t)__builtin_thread_pointer(),
-	    .ts = now,
-	    .op = s->op[op],
-	    .proc = s->proc,
-	};
+	struct shim_share *s = recording();
+	struct recorder_thread *t = s ? thread_here(s) : NULL;
+	if (!t || t->busy || !thread_update(t))
+		return NULL;
+	t->busy = true;
+	return t;
 }
 
-/* Whether the thread, in this state after that many milliseconds, is to go on by itself; the first
- * look at ditrace's state is soon enough after a wait of LOOK_MS. */
-static bool is_enough(const struct shim_share *s, uint32_t state, int ms, int patience_ms)
+void recorder_ask_python(struct recorder_thread *t)
 {
-	enum { LOOK_MS = 100 };
-	if (state == SHIM_STANDS && (ms > patience_ms || !s->on || s->away))
-		return true;
-	return (ms % LOOK_MS == 0) && ms && shim_is_stopped();
-}
-
-/* Wait as enum shim_stand describes. Returns whether ditrace has looked. */
-static bool stand_still(struct recorder_thread *t, int patience_ms)
-{
-	const bool is_short = unanswered;
-	const int turn_ms = is_short ? SHIM_SHORT_PATIENCE_MS : 20;
-	const struct timespec turn = {.tv_nsec = turn_ms * 1000 * 1000};
-	_Atomic uint32_t *stand = &thread_slot(t)->stand;
-	int saved = errno;
-	uint32_t now, state;
-	shim_wake();
-	bool looked = true;
-	for (int ms = 0; looked && shim_share() == t->share; ms += turn_ms) {
-		now = *stand;
-		state = now & SHIM_STAND_MASK;
-		if (state == SHIM_GOES)
-			break;
-		if (is_enough(t->share, state, ms, is_short ? turn_ms : patience_ms))
-			looked =
-			    !atomic_compare_exchange_strong(stand, &now, now & ~SHIM_STAND_MASK);
-		else
-			syscall(SYS_futex, stand, FUTEX_WAIT, now, &turn, NULL, 0);
-	}
-	unanswered = !looked && t->share->on && !t->share->away;
-	errno = saved;
-	return looked;
-}
-
-static void account(struct recorder_thread *t, uint64_t since)
-{
-	struct shim_thread *of = thread_slot(t);
-	if (thread_count(&of->hits, 1) % SAMPLE != SAMPLE - 1)
+	if (!torch.py_state)
 		return;
-	thread_count(&of->sampled, 1);
-	thread_count(&of->sampled_ns, ticks_now(&t->ticks) - since);
-}
-
-static void sent(struct recorder_thread *t, uint64_t since, const struct op_plan *plan)
-{
-	const int second = 1000;
-	account(t, since);
-	t->out.stop = false;
-	if (t->out.held && plan->flags & PLAN_STOP)
-		stand_still(t, SHIM_PATIENCE_S * second);
-	else if (t->out.held && !stand_still(t, SHIM_NEW_PATIENCE_S * second))
-		unheard = true;
-	t->out.held = false;
+	t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
+	t->ops.py.is_certain = true;
 }
 
 static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf,
@@ -146,7 +92,7 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 		return;
 	}
 	uint64_t *regs = t->regs;
-	struct op_hit h = hit_of(t, op, regs, now);
+	struct op_hit h = thread_hit(t, t->share->op[op], regs, now);
 	/* A copy, for the slot that is top once ops left by an exception are dropped. */
 	struct call kept = *call;
 	regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
@@ -158,14 +104,20 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 		regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
 		regs[arch_int_arg[SHIM_LOC_NAME_LEN]] = strlen(name);
 	}
-	if (torch.py_state) {
-		t->ops.py.tstate = (uint64_t)(uintptr_t)torch.py_state();
-		t->ops.py.is_certain = true;
-	}
+	recorder_ask_python(t);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
-	if (shadow_stack_entry(&t->ops, &h))
+	if (shadow_stack_entry(&t->ops, &h)) {
 		t->call[t->ops.depth - 1] = kept;
-	sent(t, now, h.plan);
+		t->ops.open[t->ops.depth - 1].counted = true; /* it has been dispatched */
+	}
+	thread_sent(t, now, h.plan);
+}
+
+static const struct eh_globals *exceptions_of(struct recorder_thread *t)
+{
+	if (!t->exceptions)
+		t->exceptions = torch.exceptions();
+	return t->exceptions;
 }
 
 /* The tensors of a node's gradients, as an array of at::Tensor. */
@@ -178,10 +130,13 @@ static uint64_t take_tensors(struct recorder_thread *t, const uint64_t *v, uint6
 
 static bool check_start(struct shim_share *s, const uint64_t *rf, const char *name)
 {
+	if (is_unknown)
+		return false;
 	if (checked >= CHECKED)
 		return true;
 	checked++;
-	if (record_layout_start(&layout, rf, name, torch.num_inputs(rf)))
+	if (record_layout_start(&layout, rf, name, torch.num_inputs(rf)) &&
+	    (layout.inputs || checked < CHECKED))
 		return true;
 	give_up(s, SHIM_NO_LAYOUT);
 	return false;
@@ -201,10 +156,7 @@ static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const 
 	if (!strcmp(name, "PythonDispatchMode") || !strcmp(name, "PythonSubclass"))
 		return true;
 	const struct call *up = t->ops.depth ? &t->call[t->ops.depth - 1] : NULL;
-	if (!up || up->rf <= rf || !up->name)
-		return false;
-	const char *colons = strstr(up->name, "::");
-	return colons && !strcmp(colons + 2, name);
+	return up && up->rf > rf && up->base && up->base == plan_base(name) && !strstr(name, "::");
 }
 
 static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
@@ -218,20 +170,36 @@ static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 	return layout.inputs ? SHIM_FUNCTION : SHIM_CALL;
 }
 
+bool recorder_learns(void)
+{
+	return checked < CHECKED && !is_unknown;
+}
+
+/* Of an op that jumps record. */
+static void learn(struct recorder_thread *t, const uint64_t *rf, enum shim_op op, const char *name)
+{
+	if (op != SHIM_CALL || !recorder_learns() || !check_start(t->share, rf, name))
+		return;
+	t->learned = rf;
+	t->learned_exceptions = exceptions_of(t)->uncaught;
+}
+
 static void **start(void **context, const uint64_t *rf, int scope)
 {
 	*context = NULL;
-	struct shim_share *s = recording();
-	struct recorder_thread *t = s ? thread_here(s) : NULL;
-	if (!t || t->busy || !thread_update(t))
+	struct recorder_thread *t = recorder_take();
+	if (!t)
 		return context;
-	t->busy = true;
-	uint64_t now = ticks_now(&t->ticks);
-	if (!t->exceptions)
-		t->exceptions = torch.exceptions();
 	const char *name = torch.name(rf);
 	enum shim_op op = kind_of(rf, name, scope);
-	if ((op == SHIM_CALL && !check_start(s, rf, name)) || !layout.inputs ||
+	unsigned known = t->known & 1U << op;
+	t->known = 0;
+	if (known) {
+		learn(t, rf, op, name);
+		goto out;
+	}
+	uint64_t now = ticks_now(&t->ticks);
+	if ((op == SHIM_CALL && !check_start(t->share, rf, name)) || !layout.inputs || is_unknown ||
 	    (op == SHIM_FUNCTION && is_inner(t, rf, name)))
 		goto out;
 	const uint64_t *values = (const uint64_t *)(uintptr_t)rf[layout.inputs];
@@ -241,7 +209,8 @@ static void **start(void **context, const uint64_t *rf, int scope)
 	    .data = {op == SHIM_CALL ? rf[layout.fn] : 0, op == SHIM_CALL ? 0 : rf[layout.seq]},
 	    .values = {rf[layout.inputs], rf[layout.inputs] + 16 * n},
 	    .name = op == SHIM_CALL ? name : NULL,
-	    .exceptions = t->exceptions->uncaught,
+	    .base = op == SHIM_CALL ? plan_base(name) : 0,
+	    .exceptions = exceptions_of(t)->uncaught,
 	};
 	enter(t, op, rf, &call, op == SHIM_NODE ? take_tensors(t, values, n) : n, name, now);
 out:
@@ -251,7 +220,7 @@ out:
 
 static bool is_new(const struct call *c)
 {
-	return c->name && !unheard && new_operators_meet(c->name, c->data[0]);
+	return c->name && !stand_is_unheard() && new_operators_meet(c->name, c->data[0]);
 }
 
 static void leave(struct recorder_thread *t, struct call *call, const uint64_t *rf, uint64_t now)
@@ -273,12 +242,12 @@ static void leave(struct recorder_thread *t, struct call *call, const uint64_t *
 	uint64_t *w = t->ops.open[call - t->call].w;
 	w[SHIM_LOC_VALUES] = (uint64_t)(uintptr_t)call->values;
 	w[SHIM_LOC_DATA] = (uint64_t)(uintptr_t)call->data;
-	struct op_hit h = hit_of(t, kind, t->regs, now);
+	struct op_hit h = thread_hit(t, t->share->op[kind], t->regs, now);
 	t->awaited |= is_new(call);
 	t->out.stop = (h.plan->flags & PLAN_STOP || t->awaited) && !t->share->away;
 	shadow_stack_exit(&t->ops, &h);
 	t->awaited &= !t->out.held;
-	sent(t, now, h.plan);
+	thread_sent(t, now, h.plan);
 }
 
 /* An op that throws has no exit record; the next record shows that it has ended. */
@@ -288,6 +257,13 @@ static void end(const uint64_t *rf)
 	struct shim_share *s = shim_share();
 	if (!t || !s || t->share != s || t->busy || t->epoch != shim_epoch())
 		return;
+	if (rf == t->learned) {
+		t->learned = NULL;
+		if (t->learned_exceptions == exceptions_of(t)->uncaught &&
+		    !record_layout_end(&layout, rf))
+			give_up(s, SHIM_NO_LAYOUT);
+		return;
+	}
 	uint32_t d = t->ops.depth;
 	while (d > 0 && t->call[d - 1].rf != rf)
 		d--;
@@ -336,14 +312,12 @@ static void end_either(const uint64_t *rf, void *context)
 
 static void tell_code_freed(uint64_t code)
 {
-	struct shim_share *s = shim_share();
-	struct recorder_thread *t = s && atomic_load(&s->on) ? thread_here(s) : NULL;
-	if (!t || t->busy || !thread_update(t))
+	struct recorder_thread *t = recorder_take();
+	if (!t)
 		return;
-	t->busy = true;
 	uint64_t regs[ARCH_REGS] = {0};
 	regs[ARCH_ARG0] = code;
-	struct op_hit h = hit_of(t, SHIM_CALL, regs, ticks_now(&t->ticks));
+	struct op_hit h = thread_hit(t, t->share->op[SHIM_CALL], regs, ticks_now(&t->ticks));
 	h.plan = NULL;
 	shadow_stack_code_freed(&t->ops, &h);
 	t->busy = false;
@@ -367,6 +341,8 @@ static bool find_symbols(void *h)
 	torch.exceptions = (struct eh_globals * (*)(void)) dlsym(h, "__cxa_get_globals");
 	torch.py_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
 	torch.sequence = (uint64_t(*)(void))dlsym(h, "_ZN2at15sequence_number4peekEv");
+	torch.has_global = (bool (*)(void))dlsym(h, "_ZN2at18hasGlobalCallbacksEv");
+	torch.has_local = (bool (*)(void))dlsym(h, "_ZN2at23hasThreadLocalCallbacksEv");
 	return torch.add && torch.remove && torch.name && torch.num_inputs && torch.exceptions &&
 	       torch.sequence;
 }
@@ -386,11 +362,13 @@ static void add_callbacks(void)
 	    .end = end_either, .probability = 1, .inputs = true, .outputs = true};
 	c.start = start_function;
 	c.scopes[RECORD_FUNCTION] = true;
+	jumps_are_adding(true);
 	handles[0] = torch.add(c);
 	c.start = start_backward;
 	c.scopes[RECORD_FUNCTION] = false;
 	c.scopes[RECORD_BACKWARD] = true;
 	handles[1] = torch.add(c);
+	jumps_are_adding(false);
 	registered = 1;
 	if (first)
 		atexit(at_exit);
@@ -406,12 +384,14 @@ void recorder_start(void *h, bool (*come)(void *torch))
 	}
 	libtorch = h;
 	come_forked = come;
-	unheard = unanswered = false;
+	stand_begin();
 	new_operators_begin();
 	ticks_prepare();
 	shim_lock();
-	if (!registered && !exiting)
+	if (!registered && !exiting) {
+		jumps_begin(!torch.has_global || torch.has_global(), torch.has_local);
 		add_callbacks();
+	}
 	shim_unlock();
 	if (s->code_freed)
 		pycode_watch(code_freed);

@@ -11,14 +11,14 @@ enum { NO_CONF = 1 /* odd: never a finished one */ };
 
 static __thread unsigned refused; /* epoch in which there was no free ring; 0: never */
 
-static void *place(void *arg)
+static void *thread_place(void *arg)
 {
 	struct recorder_thread *t = arg;
 	return chunks_room(&thread_slot(t)->records, &t->ring, t->share->ring[t->index],
 			   HIT_BUF_MAX + HIT_BUF_SLACK);
 }
 
-static int sink(void *arg, const struct hit *h)
+static int thread_sink(void *arg, const struct hit *h)
 {
 	struct recorder_thread *t = arg;
 	if ((const uint8_t *)h == t->out.own) {
@@ -74,8 +74,8 @@ struct recorder_thread *thread_here(struct shim_share *s)
 	t = inside_memory(sizeof(*t));
 	if (!t)
 		return NULL;
-	t->out.place = place;
-	t->out.sink = sink;
+	t->out.place = thread_place;
+	t->out.sink = thread_sink;
 	t->out.arg = t;
 	if (claim(t, s))
 		return t;

@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include "tracer/shim/memory.c"
+#include "tracer/shim/saved_call_x86_64.c"
 
 /* A class as its objects show it: Itanium C++ ABI, 2.9.4 and 2.9.5. */
 struct class

@@ -9,10 +9,13 @@
 #include "tracer/shim/memory.c"
 #include "tracer/shim/new_operators.c"
 #include "tracer/shim/quiescence.c"
+#include "tracer/shim/record/jumps.c"
 #include "tracer/shim/record/record_layout.c"
 #include "tracer/shim/record/recorder.c"
 #include "tracer/shim/record/recorder_thread.c"
+#include "tracer/shim/record/stand.c"
 #include "tracer/shim/record/ticks.c"
+#include "tracer/shim/saved_call_x86_64.c"
 
 static struct shim_share *_Atomic memory;
 static struct eh_globals no_exceptions;

@@ -3,6 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include "tracer/shim/record/ticks.c"
+#include "tracer/shim/saved_call_x86_64.c"
 
 enum { CALLS = 300000, OFF_NS = 2000 };
 

@@ -1,0 +1,132 @@
+/* The jumps at the ops of a process that has the library. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracer/engine/shim/internal.h"
+#include "tracer/engine/shim/jumps.h"
+
+static uint64_t handler_of(const struct shim_jumps *h, const struct probe_site *s)
+{
+	switch (s->kind) {
+	case SITE_ENTRY:
+		return h->entry;
+	case SITE_EXIT:
+		return h->exit;
+	case SITE_ANNOUNCED:
+		return h->announced;
+	default:
+		return h->step;
+	}
+}
+
+/* The address of a site in the process; 0: it has no window. */
+static uint64_t address_of(const struct inside *i, const struct probe_site *s)
+{
+	uint64_t at = s->len ? elf_address(i->file.elf, s->offset) : 0;
+	return at ? at + i->file.bias : 0;
+}
+
+static bool is_node(const struct engine_shim *m, const struct probe_site *s)
+{
+	return (m->plans[s->op].flags & (PLAN_BACKWARD | PLAN_MARK)) == PLAN_BACKWARD;
+}
+
+/* False for a site that gets no jump. */
+static bool make_site(const struct engine_shim *m, const struct inside *i,
+		      const struct probe_site *s, struct jump_site *out)
+{
+	uint64_t at = address_of(i, s);
+	const uint8_t *code = at && s->len <= JUMP_WINDOW_MAX
+				  ? elf_bytes(i->file.elf, at - i->file.bias, s->len)
+				  : NULL;
+	if (!code || (s->kind == SITE_ANNOUNCED && is_node(m, s)))
+		return false;
+	*out = (struct jump_site){
+	    .addr = at,
+	    .handler = handler_of(&i->jumps, s),
+	    .number = s->op,
+	    .len = (uint8_t)s->len,
+	    .skips_red_zone = s->kind == SITE_EXIT,
+	};
+	memcpy(out->bytes, code, s->len);
+	return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* List the nodes that need not be observed. The engine must announce each. */
+static void list_nodes(const struct engine_shim *m, struct inside *i)
+{
+	struct shim_share *s = i->share;
+	bool engine = s->jumped[s->op[SHIM_ENGINE]];
+	for (size_t k = 0; k < i->file.nsites; k++) {
+		const struct probe_site *x = &i->file.sites[k];
+		bool enters = x->kind == SITE_ENTRY || x->kind == SITE_ANNOUNCED;
+		if (!x->len || !enters || !is_node(m, x))
+			continue;
+		s->jumped[x->op] &= engine;
+		if (engine && s->nnodes < SHIM_NODES &&
+		    (s->jumped[x->op] || x->kind == SITE_ANNOUNCED))
+			s->node[s->nnodes++] = address_of(i, x);
+	}
+	qsort(s->node, s->nnodes, sizeof(s->node[0]), by_address);
+	s->engine_from = engine ? i->file.engine_main + i->file.bias : 0;
+	s->engine_to = s->engine_from + i->file.engine_main_size;
+}
+
+/* What has become of the sites: what has not all of its jumps records nothing. */
+static void note_written(const struct engine_shim *m, struct inside *i,
+			 const struct probe_site *const *of, uint32_t n)
+{
+	struct shim_share *s = i->share;
+	bool dispatch = false;
+	for (uint32_t k = 0; k < n; k++)
+		if (of[k]->kind == SITE_ENTRY)
+			s->jumped[of[k]->op] = 1;
+	for (uint32_t k = 0; k < n; k++) {
+		bool written = jumps_state(m->jumps, k) == JUMP_WRITTEN;
+		if (!written && (of[k]->kind == SITE_ENTRY || of[k]->kind == SITE_EXIT))
+			s->jumped[of[k]->op] = 0;
+		dispatch |=
+		    written && of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_DISPATCH;
+	}
+	if (!dispatch)
+		memset(s->jumped, 0, sizeof(s->jumped));
+	list_nodes(m, i);
+	s->jumps = dispatch;
+}
+
+static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site *sites,
+		       const struct probe_site **of, struct err *e)
+{
+	const struct jump_pool pool = {i->jumps.pool, i->jumps.pool_len};
+	struct jumps_done done;
+	uint32_t n = 0;
+	for (size_t k = 0; k < i->file.nsites; k++)
+		if (make_site(m, i, &i->file.sites[k], &sites[n]))
+			of[n++] = &i->file.sites[k];
+	int r = n ? jumps_add(m->jumps, i->pid, &pool, sites, n, &done, e) : 0;
+	if (!r && n)
+		note_written(m, i, of, n);
+	return r;
+}
+
+int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
+{
+	const size_t most = i->file.elf ? i->file.nsites : 0;
+	if (!most)
+		return 0;
+	if (!m->jumps || !i->jumps.pool_len)
+		return err_set(e, -ENOTSUP, "the library found no memory for jumps");
+	struct jump_site *sites = malloc(most * sizeof(*sites));
+	const struct probe_site **of = malloc(most * sizeof(const struct probe_site *));
+	int r = sites && of ? write_jumps(m, i, sites, of, e) : err_set(e, -ENOMEM, "no memory");
+	free(of);
+	free(sites);
+	return r;
+}

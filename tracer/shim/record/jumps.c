@@ -1,0 +1,225 @@
+/* What jumps lead to: records ops as the engines bpf and ptrace do, by the same plan. Any place of
+ * the program may be interrupted here. At the entry of a function only its arguments are in use, so
+ * that anything may be called; at an exit no register may change, so that this file, and all that
+ * an exit uses, is compiled for general registers alone, and the rest goes through saved_call. */
+#include "tracer/shim/record/jumps.h"
+
+#include <string.h>
+
+#include "tracer/shim/record/internal.h"
+#include "tracer/shim/shim.h"
+
+/* A scope that no observer asks for, at::RecordScope::STATIC_RUNTIME_OP (ATen/record_function.h,
+ * 1.10 to 2.13). */
+enum { SCOPE_UNOBSERVED = 8 };
+
+/* The program has an observer of its own for all threads: it is told of everything. */
+static _Atomic bool theirs;
+static bool (*has_local)(void); /* at::hasThreadLocalCallbacks */
+static bool adding;		/* the callback that is being added is the library's own */
+
+/* The thread's state if it has any and the library is in use. Between inside_begin and
+ * inside_end. */
+static struct recorder_thread *state_here(void)
+{
+	struct recorder_thread *t = inside_memory_had();
+	struct shim_share *s = shim_share();
+	return t && s && t->share == s && t->epoch == shim_epoch() && !t->busy ? t : NULL;
+}
+
+/* As inside_begin, for a thread that has been here. */
+static inline bool inside_again(void)
+{
+	return shim_place && inside_begin();
+}
+
+/* Whether the observer has just been told of this node: of one that another node calls, as
+ * CopySlices does, nobody knows beforehand which it is. */
+static bool is_observed(const struct recorder_thread *t, const struct op_plan *plan)
+{
+	const struct open_op *up = t->ops.depth ? &t->ops.open[t->ops.depth - 1] : NULL;
+	return (plan->flags & (PLAN_BACKWARD | PLAN_MARK)) == PLAN_BACKWARD && up &&
+	       up->op == t->share->op[SHIM_NODE] && up->seq == t->ops.seq;
+}
+
+static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t op,
+		     const uint64_t *fp)
+{
+	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]))
+		return;
+	uint64_t now = ticks_now(&t->ticks);
+	if (t->ops.depth >= OPEN_MAX) {
+		thread_count(&thread_slot(t)->lost, 1);
+		return;
+	}
+	struct op_hit h = thread_hit(t, op, regs, now);
+	h.fp = fp;
+	recorder_ask_python(t);
+	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
+	if (shadow_stack_entry(&t->ops, &h)) {
+		t->call[t->ops.depth - 1] = (struct call){
+		    .rf = (const uint64_t *)(uintptr_t)regs[ARCH_SP], .base = h.plan->base};
+		/* Nodes are not dispatched. */
+		t->ops.open[t->ops.depth - 1].counted = h.plan->flags & PLAN_BACKWARD;
+	}
+	/* Engine::evaluate_function(graph_task, node, ...) of torch/csrc/autograd/engine.cpp */
+	if (op == t->share->op[SHIM_ENGINE])
+		t->node_class = *(const uint64_t *)regs[arch_int_arg[2]];
+	thread_sent(t, now, h.plan);
+}
+
+void jump_entered(const uint64_t *regs, uint32_t op, const uint64_t *fp)
+{
+	if (!inside_begin())
+		return;
+	struct recorder_thread *t = op < SHIM_PLANS ? recorder_take() : NULL;
+	if (t) {
+		enter_op(t, regs, op, fp);
+		t->busy = false;
+	}
+	inside_end();
+}
+
+void jump_left(const uint64_t *regs, uint32_t op)
+{
+	if (!inside_again())
+		return;
+	struct recorder_thread *t = op < SHIM_PLANS ? state_here() : NULL;
+	if (t && t->ops.depth) {
+		t->busy = true;
+		uint64_t now = ticks_now(&t->ticks);
+		struct op_hit h = thread_hit(t, op, regs, now);
+		t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
+		shadow_stack_exit(&t->ops, &h);
+		thread_sent(t, now, h.plan);
+		t->busy = false;
+	}
+	inside_end();
+}
+
+void jump_announced(const uint64_t *regs)
+{
+	if (!inside_again())
+		return;
+	struct recorder_thread *t = state_here();
+	if (t)
+		t->announced = regs[ARCH_SP];
+	inside_end();
+}
+
+/* Whether the dispatch is of the op that the thread entered last. */
+static bool is_known(struct recorder_thread *t, const uint64_t *regs)
+{
+	bool seen;
+	if (t->announced > regs[ARCH_SP]) {
+		t->announced = 0;
+		return true;
+	}
+	t->announced = 0;
+	return shadow_stack_dispatched(&t->ops, regs, &seen) && seen;
+}
+
+static bool is_in_list(const struct shim_share *s, uint64_t function)
+{
+	enum { PAD = 4 }; /* endbr64 comes before the window */
+	uint32_t low = 0, high = s->nnodes < SHIM_NODES ? s->nnodes : SHIM_NODES;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (s->node[middle] < function)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < s->nnodes && s->node[low] - function <= PAD;
+}
+
+/* Whether one of the functions of that vtable is the apply of a node that is listed. Behind its
+ * functions comes the next vtable, which begins with an offset (Itanium C++ ABI, 2.5.2). */
+static bool has_listed(const struct shim_share *s, uint64_t vtable)
+{
+	enum { MOST = 32 };
+	uint64_t slot;
+	for (unsigned i = 0; i < MOST; i++) {
+		if (remote_read(remote_new(), vtable + 8ULL * i, &slot, sizeof(slot)) ||
+		    slot < 4096 || slot >> 47)
+			return false;
+		if (is_in_list(s, slot))
+			return true;
+	}
+	return false;
+}
+
+/* The same, remembered: the vtable, with the answer in its lowest bit. */
+static bool is_listed(const struct shim_share *s, uint64_t vtable)
+{
+	enum { CLASSES = 4096 };
+	static _Atomic uint64_t classes[CLASSES];
+	_Atomic uint64_t *of = &classes[(vtable >> 3) * 0x9e3779b97f4a7c15 >> 52];
+	uint64_t is = atomic_load_explicit(of, memory_order_relaxed);
+	if ((is & ~1ULL) != vtable) {
+		is = vtable | has_listed(s, vtable);
+		atomic_store_explicit(of, is, memory_order_relaxed);
+	}
+	return is & 1;
+}
+
+static bool is_within(const struct shim_share *s, uint64_t address)
+{
+	return address >= s->engine_from && address < s->engine_to;
+}
+
+/* What is about to be observed, if it is recorded by jumps: an enum shim_op; else SHIM_OPS. */
+static enum shim_op ours(struct recorder_thread *t, const uint64_t *regs, uint32_t which,
+			 uint32_t scope)
+{
+	const struct shim_share *s = t->share;
+	const struct open_op *up = t->ops.depth ? &t->ops.open[t->ops.depth - 1] : NULL;
+	bool is = false;
+	if (which == SHIM_STEP_RECORD)
+		is = scope == RECORD_FUNCTION && is_within(s, *(const uint64_t *)regs[ARCH_SP]);
+	if (which == SHIM_STEP_RECORD)
+		return is ? SHIM_ENGINE : SHIM_OPS;
+	if (scope == RECORD_FUNCTION)
+		return is_known(t, regs) ? SHIM_CALL : SHIM_OPS;
+	is = scope == RECORD_BACKWARD && s->nnodes && up && up->op == s->op[SHIM_ENGINE] &&
+	     up->sp > regs[ARCH_SP] && is_listed(s, t->node_class);
+	return is ? SHIM_NODE : SHIM_OPS;
+}
+
+/* The scope is the second argument of both functions: one returns through a hidden pointer, the
+ * other is a constructor. */
+static void step(struct recorder_thread *t, uint64_t *regs, uint32_t which)
+{
+	const unsigned scope = arch_int_arg[1];
+	enum shim_op op = ours(t, regs, which, (uint32_t)regs[scope]);
+	t->known = 0;
+	if (op == SHIM_OPS)
+		return;
+	if (!theirs && has_local && !has_local() && !recorder_learns())
+		regs[scope] = SCOPE_UNOBSERVED;
+	else
+		t->known = 1U << op;
+}
+
+void jump_stepped(uint64_t *regs, uint32_t which)
+{
+	if (!inside_again())
+		return;
+	struct recorder_thread *t = state_here();
+	if (which == SHIM_STEP_CALLBACK)
+		theirs |= !adding;
+	else if (t && t->share->jumps)
+		step(t, regs, which);
+	inside_end();
+}
+
+void jumps_are_adding(bool own)
+{
+	adding = own;
+}
+
+void jumps_begin(bool others, bool (*local)(void))
+{
+	theirs = others;
+	has_local = local;
+}
