@@ -27,10 +27,10 @@ struct func_facts {
 	uint8_t exit_kind;	/* enum exit_kind */
 	uint8_t nexits;
 	uint8_t frame_known;
-	uint8_t fp_known; /* SSE arguments can be read at the entry (LOC_FP) */
+	uint8_t fp_known;	   /* SSE arguments can be read at the entry (LOC_FP) */
 	uint32_t exits[EXITS_MAX]; /* offsets */
 	uint8_t entry_len, exit_len[EXITS_MAX]; /* of the windows there; 0: there are none */
-	const char *reason;	   /* why not EXIT_EMULATED, else NULL; static */
+	const char *reason;			/* why not EXIT_EMULATED, else NULL; static */
 	/* Deferred entry: a later place for the entry probe, after the function has spilled its SSE
 	 * arguments, which probes cannot read, to the stack. Every call passes it once, in
 	 * straight-line code from the entry, before the function calls anything or writes outside

@@ -132,9 +132,10 @@ struct engine_wanted {
 };
 
 /* The engine shim: a library inside the traced processes to which jumps lead (jumps.h), and which
- * records what PyTorch reports to its observers (ATen/record_function.h) of what passes none. Processes started from now on get it by LD_PRELOAD in this
- * process's environment, which needs no privilege; into w->pid it is injected by ptrace, at once if
- * that process is interesting. 0 and *out, or -errno with *e. */
+ * records what PyTorch reports to its observers (ATen/record_function.h) of what passes none.
+ * Processes started from now on get it by LD_PRELOAD in this process's environment, which needs no
+ * privilege; into w->pid it is injected by ptrace, at once if that process is interesting. 0 and
+ * *out, or -errno with *e. */
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e);
 
 extern const char *const engine_names[]; /* words of --engine, in that order, ended by NULL */

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tracer/shim/record/jumps.h"
 #include "tracer/shim/shim.h"
 
 enum { STACK = 1 << 20 }; /* also holds the thread-local data of all libraries */

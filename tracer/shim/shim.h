@@ -131,6 +131,10 @@ void inside_fork(void);
  * connected yet has `come_forked` connect it at its first op; false: it is not to be recorded. */
 void recorder_start(void *torch, bool (*come_forked)(void *torch));
 
+/* jump_memory.c: map the memory for stubs, once per process, near libtorch_cpu, whose dlopen handle
+ * this is. Where jumps may lead; pool_len 0: nowhere. */
+struct shim_jumps jump_memory(void *torch);
+
 /* The thread that has this memory ends; it counts as at work here meanwhile. */
 void recorder_thread_ends(void *memory);
 

@@ -30,10 +30,6 @@ void jumps_begin(bool others, bool (*local)(void));
 /* Whether the library itself adds a callback now. */
 void jumps_are_adding(bool own);
 
-/* jump_memory.c: map the memory for stubs, once per process, near libtorch_cpu, whose dlopen handle
- * this is. Where jumps may lead; pool_len 0: nowhere. */
-struct shim_jumps jump_memory(void *torch);
-
 /* jump_handlers_x86_64.c: the addresses of the handlers, into *out. */
 void jump_handlers(struct shim_jumps *out);
 

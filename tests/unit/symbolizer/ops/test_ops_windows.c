@@ -249,14 +249,14 @@ static void check_table(const struct census *c, const struct libtorch *l)
 		if ((o->role != ROLE_CALL && o->role != ROLE_NODE) || !w->entry.len || !w->nexits)
 			continue;
 		assert_int_equal(o->nsites, 1 + w->nexits);
-		assert_int_equal(s[0].offset,
-				 elf_offset(t->elf[OPS_CPU], o->vaddr + w->entry.off));
+		assert_int_equal(s[0].offset, elf_offset(t->elf[OPS_CPU], o->vaddr + w->entry.off));
 		assert_int_equal(elf_address(t->elf[OPS_CPU], s[0].offset),
 				 o->vaddr + w->entry.off);
 		assert_int_equal(s[0].len, w->entry.len);
 		for (unsigned k = 0; k < w->nexits; k++)
 			assert_int_equal(s[1 + k].len, w->exit[k].len);
-		if (known_values(o) < known_values(probed) || o->values_known < probed->values_known)
+		if (known_values(o) < known_values(probed) ||
+		    o->values_known < probed->values_known)
 			fail_msg("%s: a value is not known", o->desc.name);
 	}
 	for (unsigned i = 0; i < SHIM_STEPS; i++)

@@ -162,7 +162,8 @@ static int attach_sites(struct engine *g, pid_t pid, const struct probe_site *si
 	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	assert_true(len > 0);
 	exe[len] = '\0';
-	return g->attach(g, pid, 0, &(struct probe_file){.path = exe, .sites = sites, .nsites = n}, e);
+	return g->attach(g, pid, 0, &(struct probe_file){.path = exe, .sites = sites, .nsites = n},
+			 e);
 }
 
 static int try_attach(struct engine *g, pid_t pid, const void *exit_at, struct err *e)

@@ -126,7 +126,8 @@ static void test_refused(void **state)
 	make(&s, "aten::mul", 2);
 	assert_false(record_layout_start(&l, s.rf, s.name, 3));
 	l = known;
-	assert_true(record_layout_start(&l, s.rf, s.name, 1)); /* of a stack that has another value */
+	assert_true(
+	    record_layout_start(&l, s.rf, s.name, 1)); /* of a stack that has another value */
 	finish(&s, 30);
 	s.rf[31] -= 8;
 	assert_false(record_layout_end(&l, s.rf));
