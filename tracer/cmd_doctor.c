@@ -41,6 +41,24 @@ static void check_ops(const struct op_table *t, struct checks *c)
 			    text_counted(calls, sizeof(calls), t->no_values, "op"));
 }
 
+/* Whether jumps fit the ops, for the engine shim. */
+static void check_windows(struct op_table *t, struct checks *c)
+{
+	struct func_windows *w = calloc(t->n + 1, sizeof(*w));
+	char calls[32], nodes[32];
+	unsigned fit[2] = {0};
+	if (w && !op_table_windows(t, w)) {
+		for (uint32_t i = 0; i < t->n; i++)
+			if (t->ops[i].role == ROLE_CALL || t->ops[i].role == ROLE_NODE)
+				fit[t->ops[i].role == ROLE_NODE] += w[i].entry.len && w[i].nexits;
+		checks_addf(c, CHECK_OK, "",
+			    "jumps of the engine shim fit %s of the ops, and %s of the nodes",
+			    text_count(calls, sizeof(calls), fit[0]),
+			    text_count(nodes, sizeof(nodes), fit[1]));
+	}
+	free(w);
+}
+
 static void check_layout(const struct target *t, struct checks *c)
 {
 	if (t->layout.solved)
@@ -93,6 +111,7 @@ void doctor_target(pid_t pid, struct checks *c)
 		trace_a_moment(s);
 		check_python(p->target, c);
 		check_ops(s->ops, c);
+		check_windows(s->ops, c);
 		check_layout(p->target, c);
 		check_share(s, c);
 	}
