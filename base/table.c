@@ -22,6 +22,7 @@ struct table {
 		const char *header;
 		int width, header_width;
 		enum table_align align;
+		int order; /* 0: never left out */
 	} columns[TABLE_COLUMNS_MAX];
 	int ncolumns;
 	struct cell *cells; /* row-major; a line between rows is one cell */
@@ -65,6 +66,11 @@ static const char *table_copy_text(struct table *t, const char *text)
 
 void table_column(struct table *t, const char *header, enum table_align align)
 {
+	table_column_optional(t, header, align, 0);
+}
+
+void table_column_optional(struct table *t, const char *header, enum table_align align, int order)
+{
 	if (t->ncolumns == TABLE_COLUMNS_MAX) {
 		t->failed = true;
 		return;
@@ -75,6 +81,7 @@ void table_column(struct table *t, const char *header, enum table_align align)
 	t->columns[i].header = text;
 	t->columns[i].width = t->columns[i].header_width = width;
 	t->columns[i].align = align;
+	t->columns[i].order = order;
 }
 
 static struct cell *add_cell(struct table *t, const char *text)
@@ -153,35 +160,103 @@ static void print_padded(FILE *f, const char *text, int text_cols, int width,
 	print_spaces(f, extra - left);
 }
 
-static void print_cell(const struct table *t, FILE *f, int column, const struct cell *c, int room,
-		       bool color)
+/* The widths of the columns as they are printed; -1: left out. */
+struct layout {
+	int widths[TABLE_COLUMNS_MAX];
+	int last; /* the last one that is printed */
+};
+
+/* What the table is wider than `width`. */
+static int layout_excess(const struct table *t, struct layout *l, int width)
+{
+	int used = 0;
+	for (int i = 0; i < t->ncolumns; i++) {
+		if (l->widths[i] < 0)
+			continue;
+		used += (used ? GAP : 0) + l->widths[i];
+		l->last = i;
+	}
+	if (l->last == t->ncolumns - 1 && t->columns[l->last].align == TABLE_LEFT &&
+	    l->widths[l->last] > TABLE_LAST_MIN)
+		used -= l->widths[l->last] - TABLE_LAST_MIN;
+	return used - width;
+}
+
+/* Leave out a column of at least that order. */
+static bool layout_leave_out(const struct table *t, struct layout *l, int order)
+{
+	int first = -1;
+	for (int i = 0; i < t->ncolumns; i++)
+		if (l->widths[i] >= 0 && t->columns[i].order >= order &&
+		    (first < 0 || t->columns[i].order > t->columns[first].order))
+			first = i;
+	if (first >= 0)
+		l->widths[first] = -1;
+	return first >= 0;
+}
+
+static bool layout_cut(const struct table *t, struct layout *l, int excess, int least)
+{
+	int widest = -1;
+	for (int i = 0; i < l->last; i++)
+		if (t->columns[i].align == TABLE_LEFT && l->widths[i] > least &&
+		    (widest < 0 || l->widths[i] > l->widths[widest]))
+			widest = i;
+	if (widest < 0)
+		return false;
+	int room = l->widths[widest] - least;
+	l->widths[widest] -= excess < room ? excess : room;
+	return true;
+}
+
+static struct layout layout_of(const struct table *t, int width)
+{
+	struct layout l = {{0}, 0};
+	int excess;
+	for (int i = 0; i < t->ncolumns; i++)
+		l.widths[i] = t->columns[i].width;
+	while (width && (excess = layout_excess(t, &l, width)) > 0)
+		if (!layout_leave_out(t, &l, TABLE_ORDER_SOON) &&
+		    !layout_cut(t, &l, excess, TABLE_CUT) && !layout_leave_out(t, &l, 1) &&
+		    !layout_cut(t, &l, excess, TABLE_CUT_MORE))
+			break;
+	layout_excess(t, &l, width);
+	return l;
+}
+
+static void print_cell(const struct table *t, FILE *f, int column, const struct cell *c,
+		       const struct layout *l, int room, bool color)
 {
 	static const char *const on[TABLE_STYLES] = {"", "\033[2m", "\033[33m", "\033[1;31m"};
 	bool styled = color && c->style != TABLE_PLAIN;
+	bool left = t->columns[column].align == TABLE_LEFT;
 	if (styled)
 		fputs(on[c->style], f);
-	if (column == t->ncolumns - 1 && t->columns[column].align == TABLE_LEFT)
+	if (column == l->last && left)
 		print_cut(f, c->text, room);
+	else if (left && c->width > l->widths[column])
+		print_cut(f, c->text, l->widths[column]);
 	else
-		print_padded(f, c->text, c->width, t->columns[column].width,
-			     t->columns[column].align);
+		print_padded(f, c->text, c->width, l->widths[column], t->columns[column].align);
 	if (styled)
 		fputs("\033[0m", f);
 }
 
 /* One row; `cells` are ncolumns of them, NULL for the headers. */
-static void print_row(const struct table *t, FILE *f, const struct cell *cells, int width,
-		      bool color)
+static void print_row(const struct table *t, FILE *f, const struct cell *cells,
+		      const struct layout *l, int width, bool color)
 {
 	int used = 0;
 	for (int i = 0; i < t->ncolumns; i++) {
 		struct cell head = {.text = t->columns[i].header,
 				    .width = t->columns[i].header_width};
 		int room = width ? width - used : TEXT_MAX;
-		if (i)
+		if (l->widths[i] < 0)
+			continue;
+		if (used)
 			print_spaces(f, GAP);
-		print_cell(t, f, i, cells ? &cells[i] : &head, room < 1 ? 1 : room, color);
-		used += t->columns[i].width + GAP;
+		print_cell(t, f, i, cells ? &cells[i] : &head, l, room < 1 ? 1 : room, color);
+		used += l->widths[i] + GAP;
 	}
 	putc('\n', f);
 }
@@ -203,11 +278,12 @@ int table_print(const struct table *t, FILE *f, int width, bool color)
 {
 	if (t->failed)
 		return -ENOMEM;
+	const struct layout l = layout_of(t, width);
 	if (has_headers(t))
-		print_row(t, f, NULL, width, color);
+		print_row(t, f, NULL, &l, width, color);
 	for (size_t i = 0; i < t->ncells;) {
 		if (whole_row(t, i)) {
-			print_row(t, f, &t->cells[i], width, color);
+			print_row(t, f, &t->cells[i], &l, width, color);
 			i += (size_t)t->ncolumns;
 		} else {
 			print_cut(f, t->cells[i].text, width ? width : TEXT_MAX);

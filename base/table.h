@@ -11,7 +11,10 @@ enum table_align { TABLE_LEFT, TABLE_RIGHT, TABLE_CENTER };
 /* Style of a cell on a terminal; must never be the only carrier of information. */
 enum table_style { TABLE_PLAIN, TABLE_DIM, TABLE_WARM, TABLE_HOT, TABLE_STYLES };
 
-enum { TABLE_COLUMNS_MAX = 32 };
+enum { TABLE_COLUMNS_MAX = 32, TABLE_LAST_MIN = 24 };
+
+/* See table_column_optional and table_print. */
+enum { TABLE_ORDER_SOON = 7, TABLE_CUT = 20, TABLE_CUT_MORE = 12 };
 
 struct table;
 
@@ -26,6 +29,10 @@ void table_reset(struct table *t);
  * than TABLE_COLUMNS_MAX has the effect of missing memory. */
 void table_column(struct table *t, const char *header, enum table_align align);
 
+/* The same, of a column that is left out where a row does not fit: those with the highest `order`,
+ * from 1, first. */
+void table_column_optional(struct table *t, const char *header, enum table_align align, int order);
+
 /* Add the next cell, row by row. The text is sanitised (text_safe) and copied; at most 4095 bytes
  * of it are kept. */
 void table_cell(struct table *t, const char *text);
@@ -34,8 +41,12 @@ void table_cell_styled(struct table *t, const char *text, enum table_style style
 /* A full-width line of text between rows, sanitised, from column 0. table_print only. */
 void table_line(struct table *t, const char *text);
 
-/* Print with columns two spaces apart. A last column that is left-aligned is truncated with "…"
- * where a line would exceed `width` (0: no limit). The header line is omitted when all headers are
+/* Print with columns two spaces apart, in at most `width` columns of the terminal (0: no limit). A
+ * last column that is left-aligned takes what is left, and its text is truncated with "…"; where
+ * that is less than TABLE_LAST_MIN, others give way in turn: optional ones of order
+ * TABLE_ORDER_SOON or more; the width of left-aligned ones above TABLE_CUT, the widest first; the
+ * other optional ones; and widths above TABLE_CUT_MORE. The header line is omitted when all headers
+ * are
  * "". `color` uses escape sequences for the styles. 0, -ENOMEM, or -EIO when writing failed. */
 int table_print(const struct table *t, FILE *f, int width, bool color);
 

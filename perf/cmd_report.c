@@ -21,7 +21,7 @@ enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
-	bool sides, gaps, no_pager;
+	bool sides, gaps, per_step, no_pager;
 	bool samples; /* report samples, not ops */
 	struct report_opts opts;
 	struct report_columns chosen;
@@ -31,6 +31,8 @@ struct report {
 	struct gaps between;
 	struct call_tree *tree; /* for --call-graph */
 	struct overflow *overflow;
+	struct breakdown *steps; /* NULL: ops are left out */
+	struct breakdown_result shown_steps;
 	struct trace_target targets[TARGETS_MAX];
 	struct report_thread *threads;
 	size_t threads_room;
@@ -54,6 +56,8 @@ static int take_event(struct report *p, const struct op_event *ev)
 	r = r ? r : aggregate_add(p->sum, ev);
 	if (!r && p->tree)
 		r = call_tree_add(p->tree, ev, (enum call_frames)p->frames);
+	if (!r && p->steps)
+		r = breakdown_add(p->steps, ev);
 	return r ? r : overflow_add(p->overflow, ev);
 }
 
@@ -94,6 +98,9 @@ static int take_item(struct report *p, const struct trace_item *item)
 		return take_thread(p, &(struct report_thread){.pid = item->thread.pid,
 							      .tid = item->thread.tid,
 							      .name = item->thread.name});
+	case TRACE_CHOSEN:
+		p->opts.chosen = item->chosen;
+		break;
 	case TRACE_TARGET:
 		if (p->opts.ntargets < TARGETS_MAX)
 			p->targets[p->opts.ntargets++] = item->target;
@@ -198,8 +205,15 @@ static int print(struct report *p)
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
+	if (p->choice.time || p->choice.step || p->choice.when || p->per_step)
+		p->stats.probe_ns = 0; /* it is that of all the trace */
 	p->opts.when = trace_query_counts(p->query);
 	p->opts.samples = p->samples ? &p->sampled : NULL;
+	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
+	if (p->steps && !p->opts.chosen && !p->samples && !p->gaps) {
+		breakdown_get(p->steps, &p->shown_steps);
+		p->opts.steps = &p->shown_steps;
+	}
 	if (p->tree)
 		return print_graph(p);
 	const struct aggregate *rows = rows_of(p);
@@ -243,6 +257,17 @@ static int check_frames(const struct report *p, struct err *e)
 	return err_hint(e, "samples have: --samples, of a file recorded with --sample");
 }
 
+static int check_per_step(const struct report *p, struct err *e)
+{
+	if (!p->per_step)
+		return 0;
+	if (p->graph || p->samples)
+		return refuse("--per-step", p->graph ? "--call-graph" : "--samples", e);
+	return p->format ? refuse("--per-step",
+				  p->format == FORMAT_JSON ? "--format json" : "--format csv", e)
+			 : 0;
+}
+
 static int check_together(const struct report *p, struct err *e)
 {
 	const char *form = p->graph ? "--call-graph" : p->sides ? "--side-by-side" : "--gaps";
@@ -275,6 +300,7 @@ static int prepare(struct report *p, struct err *e)
 	unsigned keys = AGGREGATE_DEFAULT;
 	int r = check_together(p, e);
 	r = r ? r : check_frames(p, e);
+	r = r ? r : check_per_step(p, e);
 	r = r || !p->group ? r : group_parse(p->group, &keys, e);
 	if (p->samples)
 		keys |= AGGREGATE_SAMPLES;
@@ -283,17 +309,22 @@ static int prepare(struct report *p, struct err *e)
 	r = r || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
+	if (p->format == FORMAT_TABLE && !p->graph)
+		p->opts.percent_limit = REPORT_PERCENT_LIMIT;
 	r = r || !p->percent_limit ? r : parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	r = r || !p->columns ? r : report_columns_parse(p->columns, keys, &p->chosen, e);
 	if (r)
 		return r;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
-	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY);
-	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE) : NULL;
+	unsigned workers = p->graph || p->samples ? 0 : AGGREGATE_WORKERS;
+	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY | workers);
+	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE | workers) : NULL;
 	p->tree = p->graph ? call_tree_new() : NULL;
 	p->overflow = overflow_new();
-	if (!p->sum || !p->overflow || (p->gaps && !p->gap_sum) || (p->graph && !p->tree))
+	p->steps = p->choice.when || p->graph ? NULL : breakdown_new();
+	if (!p->sum || !p->overflow || (!p->choice.when && !p->graph && !p->steps) ||
+	    (p->gaps && !p->gap_sum) || (p->graph && !p->tree))
 		return err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
 	return 0;
 }
@@ -305,6 +336,7 @@ static void close_all(struct report *p)
 	gaps_free(&p->between);
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
+	breakdown_free(p->steps);
 	free(p->threads);
 }
 
@@ -329,6 +361,7 @@ static int report(struct report *p)
 	/* The call tree needs events in the order of their starts, everything else in the order of
 	 * their ends. */
 	enum trace_kinds kinds = p->samples ? TRACE_SAMPLES : TRACE_OPS_OR_SAMPLES;
+	p->choice.whole_steps = p->per_step;
 	const struct trace_query_opts opts = {
 	    .choice = p->choice, .kinds = kinds, .by_start = p->graph, .unchosen = p->gaps};
 	struct err e = {0}, unopened = {0};
@@ -375,6 +408,8 @@ int cmd_report(int argc, char **argv)
 	     "show N rows of the forward and of the backward part", NULL},
 	    {0, "percent-limit", OPTION_STRING, &p.percent_limit, "P",
 	     "nothing with less than P % of the time", NULL},
+	    {0, "per-step", OPTION_FLAG, &p.per_step, NULL,
+	     "times and calls of one step: the mean of the whole ones", NULL},
 	    {0, "no-pager", OPTION_FLAG, &p.no_pager, NULL, "do not start $PAGER on a terminal",
 	     NULL},
 	    {0},

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/intern.h"
+#include "perf/report/breakdown.h"
 #include "perf/report/internal.h"
 
 enum { PENDING_MAX = 65536 };
@@ -20,7 +21,10 @@ struct pending {
 };
 
 struct aggregate_thread {
+	int32_t pid;
+	bool worker, has_stack;
 	uint64_t first_ns, last_ns;
+	uint64_t self_ns;	 /* of its ops */
 	struct pending *pending; /* in ascending order of depth */
 	uint32_t npending, pending_size;
 };
@@ -149,11 +153,11 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 }
 
 /* The index of the event's row, or -ENOMEM. */
-static int64_t row_of(struct aggregate *a, const struct op_event *ev)
+static int64_t row_of(struct aggregate *a, const struct op_event *ev, bool worker)
 {
 	struct aggregate_key key;
 	bool is_new, failed = false;
-	uint32_t len = aggregate_key(&key, a->keys, ev);
+	uint32_t len = aggregate_key(&key, a->keys, ev, worker);
 	int64_t id = intern(&a->row_ids, key.bytes, len, &is_new);
 	if (id < 0)
 		return id;
@@ -179,7 +183,8 @@ static struct aggregate_thread *find_thread(struct aggregate *a, const struct op
 		return NULL;
 	struct aggregate_thread *t = &a->threads[id];
 	if (is_new) {
-		*t = (struct aggregate_thread){.first_ns = ev->start_ns, .last_ns = ev->start_ns};
+		*t = (struct aggregate_thread){
+		    .pid = ev->pid, .first_ns = ev->start_ns, .last_ns = ev->start_ns};
 		a->totals.threads++;
 	}
 	a->last_pid = ev->pid;
@@ -243,13 +248,13 @@ static int64_t row_again(struct aggregate *a, const struct aggregate_thread *t,
 			 const struct op_event *ev)
 {
 	if (!a->memos)
-		return row_of(a, ev);
+		return row_of(a, ev, t->worker);
 	struct memo new = key_of(a, t, ev);
 	struct memo *m = memos_of(a, &new);
 	for (int i = 0; i < 2; i++)
 		if (is_for(&m[i], &new) && (m[i].row->text || !(a->keys & AGGREGATE_LINE)))
 			return m[i].id;
-	int64_t id = row_of(a, ev);
+	int64_t id = row_of(a, ev, t->worker);
 	if (id < 0)
 		return id;
 	new.id = (uint32_t)id;
@@ -372,7 +377,7 @@ static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
 	if (ev->forward_id && at < a->sides_room && a->sides[at].id == ev->forward_id)
 		return a->sides[at].row;
-	return row_of(a, ev);
+	return row_of(a, ev, false);
 }
 
 /* In the backward phase, nodes count in the row of their forward op, and other ops in no row. All
@@ -398,11 +403,16 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	if (!t)
 		return -ENOMEM;
 	observe(a, t, ev);
+	if (a->keys & AGGREGATE_WORKERS && !t->has_stack && ev->stack) {
+		t->has_stack = true;
+		t->worker = breakdown_is_worker(ev->stack);
+	}
 	if (ev->end_ns == 0) {
 		a->totals.unfinished++;
 		return 0;
 	}
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	t->self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
 	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
 		return add_backward(a, ev, ns);
 	int64_t id = row_again(a, t, ev);
@@ -430,11 +440,40 @@ const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, siz
 	return (const struct aggregate_row *const *)a->rows;
 }
 
+/* The thread of its process that was observed for longest; of equals the first. */
+static bool is_main(const struct aggregate *a, uint32_t i)
+{
+	const struct aggregate_thread *t = &a->threads[i];
+	for (uint32_t k = 0; k < a->thread_ids.used; k++) {
+		const struct aggregate_thread *u = &a->threads[k];
+		uint64_t of_t = t->last_ns - t->first_ns, of_u = u->last_ns - u->first_ns;
+		if (u->pid == t->pid && !u->worker && (of_u > of_t || (of_u == of_t && k < i)))
+			return false;
+	}
+	return !t->worker;
+}
+
+static void totals_of_main(const struct aggregate *a, struct aggregate_totals *out)
+{
+	out->observed_ns = out->self_ns = out->workers = 0;
+	for (uint32_t i = 0; i < a->thread_ids.used; i++) {
+		const struct aggregate_thread *t = &a->threads[i];
+		out->workers += t->worker;
+		if (!is_main(a, i))
+			continue;
+		out->observed_ns += t->last_ns - t->first_ns;
+		out->self_ns += t->self_ns;
+	}
+}
+
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 {
 	*out = a->totals;
+	out->all_ns = out->observed_ns;
 	if (a->keys & AGGREGATE_SAMPLES)
 		out->observed_ns = out->self_ns;
+	else if (a->keys & AGGREGATE_WORKERS)
+		totals_of_main(a, out);
 }
 
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q)

@@ -87,7 +87,11 @@ enum {
 	AGGREGATE_STEADY = 1 << 14,
 	AGGREGATE_BATCHES = 1 << 10, /* flag: rows have batches */
 	AGGREGATE_SAMPLES = 1 << 11, /* flag: events are samples; percentages are of their sum */
-	AGGREGATE_SYMBOL = 1 << 12,  /* samples: the innermost native frame and its file */
+	/* Flag: threads that load data for others (breakdown_is_worker) have rows of their own, and
+	 * percentages are of the time of the main thread of the other processes, the one observed
+	 * for longest. */
+	AGGREGATE_WORKERS = 1 << 15,
+	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
 };
 
 /* Calls with equal keys. Fields that are not keys are NULL or 0. The source line is that of
@@ -114,6 +118,7 @@ struct aggregate_row {
 	const char *symbol, *object; /* NULL: unknown */
 	int32_t pid, tid;
 	uint8_t phase; /* enum op_phase */
+	bool worker;   /* AGGREGATE_WORKERS: of threads that load data for others */
 };
 
 struct aggregate_totals {
@@ -123,9 +128,11 @@ struct aggregate_totals {
 	uint64_t thrown, lost;
 	uint64_t threads;
 	/* Observed time, the base of percentages: from the start of a thread's first event to the
-	 * end of its last, summed over threads. */
+	 * end of its last, summed over threads, or with AGGREGATE_WORKERS over main threads. */
 	uint64_t observed_ns;
-	uint64_t self_ns; /* of all rows: observed time in ops */
+	uint64_t all_ns;  /* observed, of all threads */
+	uint64_t self_ns; /* of all rows, or of the main threads: observed time in ops */
+	uint64_t workers; /* threads that load data for others */
 };
 
 struct aggregate;

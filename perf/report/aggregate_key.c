@@ -46,11 +46,13 @@ static uint32_t add_string(char *key, uint32_t len, const char *s)
 	return len + 1;
 }
 
-uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev)
+uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
+		       bool worker)
 {
 	struct aggregate_row *r = &k->row;
 	uint32_t len = 0;
 	*r = (struct aggregate_row){.op = keys & AGGREGATE_OP ? ev->op->name : NULL,
+				    .worker = worker,
 				    .phase = keys & AGGREGATE_PHASE ? ev->phase : 0,
 				    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
 				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
@@ -61,6 +63,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	if (keys & AGGREGATE_SYMBOL)
 		take_symbol(r, ev->native);
 	len = add_bytes(k->bytes, len, &r->phase, sizeof(r->phase));
+	len = add_bytes(k->bytes, len, &r->worker, sizeof(r->worker));
 	len = add_bytes(k->bytes, len, &r->line, sizeof(r->line));
 	len = add_bytes(k->bytes, len, &r->pid, sizeof(r->pid));
 	len = add_bytes(k->bytes, len, &r->tid, sizeof(r->tid));

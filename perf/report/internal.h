@@ -9,6 +9,14 @@
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
 
+/* The first lines of a report, two to four of them: what a step waits for, how long steps took and
+ * of what they consist, the slowest ops. They fit into the terminal. 0, -ENOMEM or -EIO. */
+int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
+		   const struct report_opts *opts);
+
+/* The op's name as tables show it, without "aten::". */
+const char *report_op_name(const char *op);
+
 /* The key of an event's row; for aggregate.c alone. */
 
 enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
@@ -19,9 +27,10 @@ struct aggregate_key {
 	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
 };
 
-/* Fill *k with the keys of the event that `keys` (AGGREGATE_*) selects; valid as long as the event
- * and *k are. Returns the number of bytes in k->bytes. */
-uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev);
+/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*) selects; valid
+ * as long as the event and *k are. Returns the number of bytes in k->bytes. */
+uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
+		       bool worker);
 
 /* A row of an aggregate in JSON and CSV, with all its fields. */
 

@@ -85,6 +85,8 @@ static int compare_rows(const void *a, const void *b, void *opts)
 	const struct aggregate_row *y = *(const struct aggregate_row *const *)b;
 	enum report_sort sort = ((const struct report_opts *)opts)->sort;
 	uint64_t kx = sort_key(x, sort), ky = sort_key(y, sort);
+	if (x->worker != y->worker)
+		return x->worker ? 1 : -1;
 	if (x->phase != y->phase)
 		return x->phase < y->phase ? -1 : 1;
 	if (kx != ky)
@@ -104,10 +106,10 @@ static struct aggregate_totals totals_of(const struct aggregate *a, const struct
 	return t;
 }
 
-/* The rows within percent_limit, forward first, sorted within each phase; *nforward of *n are
- * forward. The caller frees the array. NULL if out of memory. */
-static const struct aggregate_row **
-sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, size_t *nforward)
+/* The rows of at least `limit` percent: part by part (is_same_part), and sorted within each. The
+ * caller frees the array. NULL if out of memory. */
+static const struct aggregate_row **sorted(const struct aggregate *a,
+					   const struct report_opts *opts, double limit, size_t *n)
 {
 	const struct aggregate_row *const *rows = aggregate_rows(a, n);
 	const struct aggregate_row **s = malloc((*n + 1) * sizeof(*s));
@@ -117,28 +119,74 @@ sorted(const struct aggregate *a, const struct report_opts *opts, size_t *n, siz
 	*n = 0;
 	for (size_t i = 0; i < all; i++)
 		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns,
-				   totals_of(a, opts).observed_ns) >= opts->percent_limit)
+				   totals_of(a, opts).observed_ns) >= limit)
 			s[(*n)++] = rows[i];
 	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
-	for (*nforward = 0; *nforward < *n && s[*nforward]->phase == PHASE_FORWARD;)
-		++*nforward;
 	return s;
 }
 
-static void print_target(FILE *f, const struct trace_target *t, const struct trace_stats *stats)
+static bool is_same_program(const struct trace_target *a, const struct trace_target *b)
 {
-	char wall[32];
+	return !strcmp(a->argv, b->argv) && (a->argv[0] || !strcmp(a->comm, b->comm)) &&
+	       !strcmp(a->torch_version, b->torch_version) &&
+	       !strcmp(a->python_version, b->python_version) && !strcmp(a->engine, b->engine);
+}
+
+/* A command line, its start left out so that it and `besides` columns fit into `width`. */
+static void print_shortened(FILE *f, const char *text, size_t width, size_t besides)
+{
+	enum { MIN = 16 };
+	size_t room = width > besides + MIN ? width - besides : MIN, len = strlen(text);
+	if (!width || len <= room) {
+		text_print_safe(f, text);
+		return;
+	}
+	const char *end = text + len - (room - 1);
+	while (((unsigned char)*end & 0xc0) == 0x80)
+		end++;
+	fputs("…", f);
+	text_print_safe(f, end);
+}
+
+/* `more`: processes of the same program, not printed. */
+static void print_target(FILE *f, const struct trace_target *t, size_t more, size_t width,
+			 const struct trace_stats *stats)
+{
+	enum { NARROW = 100 };
+	char wall[32], others[32] = "", rest[512];
+	const char *name = t->argv[0] ? t->argv : t->comm;
+	if (more)
+		snprintf(others, sizeof(others), " and %zu more", more);
+	if (width && width < NARROW)
+		snprintf(rest, sizeof(rest), " (pid %" PRId32 "%s), torch %.*s, %s%s%s", t->pid,
+			 others, (int)strcspn(t->torch_version, "+"), t->torch_version, t->engine,
+			 stats ? ", " : "",
+			 stats ? text_ns(wall, sizeof(wall), stats->wall_ns) : "");
+	else
+		snprintf(
+		    rest, sizeof(rest), " (pid %" PRId32 "%s, torch %s, CPython %s), engine %s%s%s",
+		    t->pid, others, t->torch_version[0] ? t->torch_version : "unknown",
+		    t->python_version[0] ? t->python_version : "unknown", t->engine,
+		    stats ? ", " : "", stats ? text_ns(wall, sizeof(wall), stats->wall_ns) : "");
 	fputs("ditrace: ", f);
-	text_print_safe(f, t->argv[0] ? t->argv : t->comm);
-	fprintf(f, " (pid %" PRId32 ", torch ", t->pid);
-	text_print_safe(f, t->torch_version[0] ? t->torch_version : "unknown");
-	fputs(", CPython ", f);
-	text_print_safe(f, t->python_version[0] ? t->python_version : "unknown");
-	fputs("), engine ", f);
-	text_print_safe(f, t->engine);
-	if (stats)
-		fprintf(f, ", %s", text_ns(wall, sizeof(wall), stats->wall_ns));
+	print_shortened(f, name, width, strlen("ditrace: ") + text_width(rest));
+	text_print_safe(f, rest);
 	putc('\n', f);
+}
+
+/* A line for each program. */
+static void print_targets(FILE *f, const struct report_opts *opts)
+{
+	const struct trace_target *t = opts->targets;
+	for (size_t i = 0; i < opts->ntargets; i++) {
+		size_t before = 0, more = 0;
+		while (before < i && !is_same_program(&t[before], &t[i]))
+			before++;
+		for (size_t k = i + 1; k < opts->ntargets; k++)
+			more += is_same_program(&t[k], &t[i]);
+		if (before == i)
+			print_target(f, &t[i], more, (size_t)opts->terminal.width, opts->stats);
+	}
 }
 
 /* The estimate can exceed the observed time: in short runs, or when threads waited for a CPU inside
@@ -146,9 +194,9 @@ static void print_target(FILE *f, const struct trace_target *t, const struct tra
 static void print_probe_share(FILE *f, double share)
 {
 	if (share < 100)
-		fprintf(f, "; %.1f %% of the time spent in probes (estimate)", share);
+		fprintf(f, "; probes took about %.1f %%", share);
 	else
-		fputs("; nearly all of the time spent in probes (estimate)", f);
+		fputs("; probes took nearly all of the time", f);
 }
 
 static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
@@ -178,14 +226,15 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	struct aggregate_totals t = totals_of(a, opts);
 	char threads[32], events[32], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
-	for (size_t i = 0; i < opts->ntargets; i++)
-		print_target(f, &opts->targets[i], s);
+	if (opts->steps)
+		headline_print(f, opts->steps, a, opts);
+	print_targets(f, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
 		text_counted(threads, sizeof(threads), t.threads, "thread"),
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost));
-	if (s && s->probe_ns && t.observed_ns)
-		print_probe_share(f, report_percent(s->probe_ns, t.observed_ns));
+	if (s && s->probe_ns && t.all_ns)
+		print_probe_share(f, report_percent(s->probe_ns, t.all_ns));
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
 	if (t.unfinished)
@@ -193,59 +242,100 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 			text_count(unfinished, sizeof(unfinished), t.unfinished));
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
+	if (opts->per_step)
+		fprintf(f, "\nditrace: times and calls are those of a step, of %s",
+			text_counted(events, sizeof(events), opts->per_step, "whole step"));
+	if (opts->chosen) {
+		fputs("\nditrace: recorded with ", f);
+		text_print_safe(f, opts->chosen);
+		fputs(": what other ops took is not known", f);
+	}
 	fputs("\n\n", f);
 	if (opts->about)
 		fprintf(f, "%s\n\n", opts->about);
 }
 
-static void add_part(struct table *t, const struct report_columns *columns,
-		     const struct aggregate_row **rows, size_t n, uint64_t observed_ns,
-		     const struct report_opts *opts)
+static bool is_same_part(const struct aggregate_row *a, const struct aggregate_row *b)
 {
-	char line[128], count[32];
-	uint64_t self = 0;
-	size_t shown = opts->limit && opts->limit < n ? opts->limit : n;
-	for (size_t i = 0; i < shown; i++)
-		report_columns_row(t, columns, rows[i], observed_ns, opts);
-	for (size_t i = shown; i < n; i++)
-		self += rows[i]->self_ns;
-	if (shown == n)
-		return;
-	snprintf(line, sizeof(line), "%5.1f%%  in %s", report_percent(self, observed_ns),
-		 text_counted(count, sizeof(count), n - shown, "more row"));
-	table_line(t, line);
+	return a->worker == b->worker && (a->worker || a->phase == b->phase);
 }
 
-static void print_in_no_op(FILE *f, const struct aggregate_totals *t)
+/* The title of the part that begins with row `r`; NULL: none. */
+static const char *part_title(const struct aggregate_row *r, bool is_first)
 {
+	if (r->worker)
+		return "workers, which load the data";
+	if (r->phase == PHASE_BACKWARD)
+		return is_first ? "backward" : "backward of the above";
+	return NULL;
+}
+
+static void add_part(struct table *t, const struct report_columns *columns,
+		     const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
+		     const struct report_opts *opts)
+{
+	struct aggregate_row rest = {0};
+	size_t shown = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct aggregate_row *r = rows[i];
+		double part = report_percent(r->total_ns + r->backward_ns, observed_ns);
+		if (part >= opts->percent_limit && (!opts->limit || shown < opts->limit)) {
+			report_columns_row(t, columns, r, observed_ns, opts);
+			shown++;
+			continue;
+		}
+		rest.self_ns += r->self_ns;
+		rest.calls += r->calls;
+	}
+	if (shown < n)
+		report_columns_rest(t, columns, &rest, n - shown, observed_ns, opts);
+}
+
+static void print_in_no_op(FILE *f, const struct aggregate_totals *t,
+			   const struct report_opts *opts)
+{
+	char none[32], all[32];
 	uint64_t self = t->self_ns < t->observed_ns ? t->self_ns : t->observed_ns;
 	if (t->observed_ns)
-		fprintf(f, "in no op: %.1f %%\n", 100.0 - report_percent(self, t->observed_ns));
+		fprintf(f, "in no op%s: %.1f %%, %s of %s\n",
+			opts->chosen ? ", or in one left out" : "",
+			100.0 - report_percent(self, t->observed_ns),
+			text_ns(none, sizeof(none), t->observed_ns - self),
+			text_ns(all, sizeof(all), t->observed_ns));
+}
+
+static void add_parts(struct table *t, const struct report_columns *columns,
+		      const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
+		      const struct report_opts *opts)
+{
+	for (size_t first = 0, end; first < n; first = end) {
+		const char *title = part_title(rows[first], first == 0);
+		for (end = first; end < n && is_same_part(rows[first], rows[end]);)
+			end++;
+		if (title)
+			table_line(t, title);
+		add_part(t, columns, rows + first, end - first, observed_ns, opts);
+	}
 }
 
 static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	struct aggregate_totals totals = totals_of(a, opts);
 	struct report_columns columns;
-	size_t n, nforward;
-	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
+	size_t n;
+	const struct aggregate_row **rows = sorted(a, opts, 0, &n);
 	struct table *t = table_new();
 	int r = -ENOMEM;
-	uint64_t observed_ns = totals.observed_ns;
 	report_columns_default(aggregate_keys(a), &columns);
 	if (opts->columns)
 		columns = *opts->columns;
 	if (rows && t) {
-		report_columns_head(t, &columns);
-		add_part(t, &columns, rows, nforward, observed_ns, opts);
-		if (n > nforward) {
-			table_line(t, nforward ? "backward of the above" : "backward");
-			add_part(t, &columns, rows + nforward, n - nforward, observed_ns, opts);
-		}
+		report_columns_head(t, &columns, opts);
+		add_parts(t, &columns, rows, n, totals.observed_ns, opts);
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
 	if (!r && !opts->samples)
-		print_in_no_op(f, &totals);
+		print_in_no_op(f, &totals, opts);
 	table_free(t);
 	free(rows);
 	return r;
@@ -304,6 +394,24 @@ static void json_sampled(struct json_out *j, const struct aggregate_totals *t,
 	json_when(j, opts);
 }
 
+static void json_steps(struct json_out *j, const struct breakdown_result *b)
+{
+	static const char *const names[] = {"forward_ns", "backward_ns", "optimizer_ns", "data_ns",
+					    "in_no_op_ns"};
+	if (!b) {
+		json_nothing(j, "steps");
+		return;
+	}
+	json_open(j, "steps", '{');
+	json_u64(j, "count", b->steps);
+	json_u64(j, "median_ns", b->median_ns);
+	json_u64(j, "p99_ns", b->p99_ns);
+	json_u64(j, "wall_ns", b->wall_ns);
+	for (int i = 0; i < BREAKDOWN_PARTS; i++)
+		json_u64(j, names[i], b->parts[i]);
+	json_close(j, '}');
+}
+
 static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 			 const struct report_opts *opts)
 {
@@ -315,6 +423,8 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 	json_u64(j, "lost", t->lost);
 	json_u64(j, "observed_ns", t->observed_ns);
 	json_u64(j, "in_no_op_ns", t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
+	json_u64(j, "workers", t->workers);
+	json_steps(j, opts->steps);
 	if (s) {
 		json_u64(j, "wall_ns", s->wall_ns);
 		json_u64(j, "probe_ns", s->probe_ns);
@@ -333,8 +443,8 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 {
 	struct json_out j = {.f = f};
 	struct aggregate_totals t = totals_of(a, opts);
-	size_t n, nforward;
-	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
+	size_t n;
+	const struct aggregate_row **rows = sorted(a, opts, opts->percent_limit, &n);
 	if (!rows)
 		return -ENOMEM;
 	json_open(&j, NULL, '{');
@@ -362,8 +472,8 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	uint64_t observed_ns = totals_of(a, opts).observed_ns;
-	size_t n, nforward;
-	const struct aggregate_row **rows = sorted(a, opts, &n, &nforward);
+	size_t n;
+	const struct aggregate_row **rows = sorted(a, opts, opts->percent_limit, &n);
 	if (!rows)
 		return -ENOMEM;
 	report_fields_header(f, aggregate_keys(a));

@@ -9,6 +9,7 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/breakdown.h"
 #include "perf/trace/trace_format.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/when/when.h"
@@ -50,10 +51,14 @@ struct report_samples {
 	uint64_t lost, mismatched, no_python;
 };
 
+/* What tables leave out unless told otherwise, in percent. */
+#define REPORT_PERCENT_LIMIT 0.1
+
 struct report_opts {
 	enum report_sort sort;
 	size_t limit;	      /* maximum rows of each part (forward, backward); 0: all */
-	double percent_limit; /* leave out rows whose total is below it */
+	double percent_limit; /* leave out rows whose total is below it, and count them */
+	uint64_t per_step;    /* show times and calls divided by it; 0: as they are */
 	const struct report_columns *columns; /* of the table; NULL: the default ones */
 	const struct report_thread *threads;  /* names of threads */
 	size_t nthreads;
@@ -65,11 +70,14 @@ struct report_opts {
 	const struct trace_stats *stats;      /* NULL: unknown */
 	const struct when_counts *when;	      /* what --when left out; NULL without --when */
 	const struct report_samples *samples; /* rows are samples; NULL: ops */
+	const struct breakdown_result *steps; /* of all ops; NULL: not known */
+	const char *chosen; /* the options that left ops out of the recording; NULL: none */
 };
 
 /* Print what was traced, the table, and the time in no op. The columns are Self % and Total % (of
- * the observed time, see aggregate_totals), Calls, Mean, P99, Max, and the keys of the rows. Rows
- * with a phase come in two parts, forward and backward. 0, -ENOMEM or -EIO. */
+ * the observed time, see aggregate_totals), Self, Total, Calls, Mean, P99, Max, and the keys of the
+ * rows. Rows with a phase come in two parts, forward and backward; those of workers in another. 0,
+ * -ENOMEM or -EIO. */
 int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
 /* {"summary": {...}, "rows": [...]}; with `when` the summary has left_out and not_known. A row has
@@ -98,12 +106,19 @@ void report_columns_default(unsigned keys, struct report_columns *out);
 int report_columns_parse(const char *text, unsigned keys, struct report_columns *out,
 			 struct err *e);
 
-void report_columns_head(struct table *t, const struct report_columns *c);
+/* The headers; that of the column that rows are sorted by is marked. */
+void report_columns_head(struct table *t, const struct report_columns *c,
+			 const struct report_opts *opts);
 
 /* The cells of a row. Percentages are of `observed_ns`. */
 void report_columns_row(struct table *t, const struct report_columns *c,
 			const struct aggregate_row *r, uint64_t observed_ns,
 			const struct report_opts *opts);
+
+/* A row for `n` rows that are not shown; `rest`: the sums of their times and calls. */
+void report_columns_rest(struct table *t, const struct report_columns *c,
+			 const struct aggregate_row *rest, size_t n, uint64_t observed_ns,
+			 const struct report_opts *opts);
 
 /* Mean duration of a call in ns, and part as a percentage of whole. */
 uint64_t report_mean(const struct aggregate_row *r);

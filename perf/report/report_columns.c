@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "perf/events/print_event.h"
+#include "perf/report/internal.h"
 
 struct column_row {
 	const struct aggregate_row *r;
@@ -18,6 +19,7 @@ struct column {
 	unsigned keys; /* rows by any of these keys have it; 0: all rows except those of samples */
 	bool usual;    /* shown by default */
 	bool left;
+	uint8_t order; /* in which it gives way, see table_column_optional */
 	const char *(*text)(char *out, size_t size, const struct column_row *row);
 };
 
@@ -54,9 +56,14 @@ static const char *both_percent(char *out, size_t size, const struct column_row 
 	return percent_text(out, size, w->r->total_ns + w->r->backward_ns, w->observed_ns);
 }
 
+static const char *time_text(char *out, size_t size, const struct column_row *w, uint64_t ns)
+{
+	return text_ns(out, size, w->opts->per_step ? ns / w->opts->per_step : ns);
+}
+
 static const char *backward(char *out, size_t size, const struct column_row *w)
 {
-	return w->r->backward_calls ? text_ns(out, size, w->r->backward_ns) : "-";
+	return w->r->backward_calls ? time_text(out, size, w, w->r->backward_ns) : "-";
 }
 
 static const char *backward_calls(char *out, size_t size, const struct column_row *w)
@@ -74,7 +81,11 @@ static const char *ratio(char *out, size_t size, const struct column_row *w)
 
 static const char *calls(char *out, size_t size, const struct column_row *w)
 {
-	return text_count(out, size, w->r->calls);
+	uint64_t steps = w->opts->per_step;
+	if (!steps || w->r->calls % steps == 0)
+		return text_count(out, size, w->r->calls / (steps ? steps : 1));
+	snprintf(out, size, "%.2f", (double)w->r->calls / (double)steps);
+	return out;
 }
 
 static const char *thrown(char *out, size_t size, const struct column_row *w)
@@ -84,12 +95,12 @@ static const char *thrown(char *out, size_t size, const struct column_row *w)
 
 static const char *self(char *out, size_t size, const struct column_row *w)
 {
-	return text_ns(out, size, w->r->self_ns);
+	return time_text(out, size, w, w->r->self_ns);
 }
 
 static const char *total(char *out, size_t size, const struct column_row *w)
 {
-	return text_ns(out, size, w->r->total_ns);
+	return time_text(out, size, w, w->r->total_ns);
 }
 
 static const char *mean(char *out, size_t size, const struct column_row *w)
@@ -172,11 +183,18 @@ static const char *device(char *out, size_t size, const struct column_row *w)
 	return or_dash(w->r->device);
 }
 
+const char *report_op_name(const char *op)
+{
+	return strncmp(op, "aten::", 6) ? op : op + 6;
+}
+
 static const char *op(char *out, size_t size, const struct column_row *w)
 {
+	enum { NARROW = 100 };
+	int width = w->opts->terminal.width;
 	(void)out;
 	(void)size;
-	return w->r->op;
+	return width && width < NARROW ? report_op_name(w->r->op) : w->r->op;
 }
 
 static const char *file(char *out, size_t size, const struct column_row *w)
@@ -217,36 +235,36 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 
 /* With AGGREGATE_SIDES (--side-by-side) some columns replace default ones: see is_usual. */
 static const struct column columns[] = {
-    {"overhead", "Overhead", AGGREGATE_SAMPLES, true, false, self_percent},
-    {"samples", "Samples", AGGREGATE_SAMPLES, true, false, calls},
-    {"self_percent", "Self %", 0, true, false, self_percent},
-    {"total_percent", "Total %", 0, true, false, total_percent},
-    {"both_percent", "Both %", AGGREGATE_SIDES, true, false, both_percent},
-    {"self", "Self", 0, false, false, self},
-    {"total", "Total", 0, false, false, total},
-    {"calls", "Calls", 0, true, false, calls},
-    {"thrown", "Thrown", 0, false, false, thrown},
-    {"mean", "Mean", 0, true, false, mean},
-    {"min", "Min", 0, false, false, shortest},
-    {"p50", "P50", 0, false, false, p50},
-    {"p99", "P99", 0, true, false, p99},
-    {"max", "Max", 0, true, false, longest},
-    {"forward", "Forward", AGGREGATE_SIDES, true, false, total},
-    {"backward", "Backward", AGGREGATE_SIDES, true, false, backward},
-    {"backward_calls", "Nodes", AGGREGATE_SIDES, true, false, backward_calls},
-    {"ratio", "B/F", AGGREGATE_SIDES, true, false, ratio},
-    {"phase", "Phase", AGGREGATE_PHASE, false, true, phase},
-    {"thread", "Thread", AGGREGATE_THREAD, true, true, thread},
-    {"module", "Module", AGGREGATE_MODULE, true, true, module},
-    {"op", "Op", AGGREGATE_OP, true, true, op},
-    {"shape", "Shapes", AGGREGATE_SHAPE, true, true, shape},
-    {"dtype", "Dtypes", AGGREGATE_DTYPE, true, true, dtype},
-    {"device", "Devices", AGGREGATE_DEVICE, true, true, device},
-    {"symbol", "Symbol", AGGREGATE_SYMBOL, true, true, symbol},
-    {"object", "Object", AGGREGATE_SYMBOL, true, true, object},
-    {"file", "File", AGGREGATE_FILE | AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, file},
-    {"function", "Function", AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, function},
-    {"where", "Where", AGGREGATE_LINE, true, true, where},
+    {"overhead", "Overhead", AGGREGATE_SAMPLES, true, false, 0, self_percent},
+    {"samples", "Samples", AGGREGATE_SAMPLES, true, false, 2, calls},
+    {"self_percent", "Self %", 0, true, false, 0, self_percent},
+    {"total_percent", "Total %", 0, true, false, 0, total_percent},
+    {"both_percent", "Both %", AGGREGATE_SIDES, true, false, 0, both_percent},
+    {"self", "Self", 0, true, false, 5, self},
+    {"total", "Total", 0, true, false, 6, total},
+    {"calls", "Calls", 0, true, false, 2, calls},
+    {"thrown", "Thrown", 0, false, false, 0, thrown},
+    {"mean", "Mean", 0, true, false, 7, mean},
+    {"min", "Min", 0, false, false, 0, shortest},
+    {"p50", "P50", 0, false, false, 0, p50},
+    {"p99", "P99", 0, true, false, 8, p99},
+    {"max", "Max", 0, true, false, 9, longest},
+    {"forward", "Forward", AGGREGATE_SIDES, true, false, 0, total},
+    {"backward", "Backward", AGGREGATE_SIDES, true, false, 0, backward},
+    {"backward_calls", "Nodes", AGGREGATE_SIDES, true, false, 5, backward_calls},
+    {"ratio", "B/F", AGGREGATE_SIDES, true, false, 4, ratio},
+    {"phase", "Phase", AGGREGATE_PHASE, false, true, 0, phase},
+    {"thread", "Thread", AGGREGATE_THREAD, true, true, 0, thread},
+    {"module", "Module", AGGREGATE_MODULE, true, true, 0, module},
+    {"op", "Op", AGGREGATE_OP, true, true, 0, op},
+    {"shape", "Shapes", AGGREGATE_SHAPE, true, true, 0, shape},
+    {"dtype", "Dtypes", AGGREGATE_DTYPE, true, true, 0, dtype},
+    {"device", "Devices", AGGREGATE_DEVICE, true, true, 0, device},
+    {"symbol", "Symbol", AGGREGATE_SYMBOL, true, true, 0, symbol},
+    {"object", "Object", AGGREGATE_SYMBOL, true, true, 0, object},
+    {"file", "File", AGGREGATE_FILE | AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, 0, file},
+    {"function", "Function", AGGREGATE_FUNCTION | AGGREGATE_LINE, false, true, 0, function},
+    {"where", "Where", AGGREGATE_LINE, true, true, 0, where},
 };
 
 enum { NCOLUMNS = sizeof(columns) / sizeof(columns[0]) };
@@ -259,12 +277,14 @@ static bool has(const struct column *c, unsigned keys)
 
 static bool is_usual(const struct column *c, unsigned keys)
 {
-	static const char *const not_beside[] = {"self_percent", "total_percent", "p99", "max"};
+	static const char *const not_beside[] = {"self_percent", "total_percent", "self",
+						 "total",	 "p99",		  "max"};
 	if (c->keys & AGGREGATE_FILE) /* rows by line show them in "where" */
 		return !(keys & AGGREGATE_LINE) && keys & c->keys;
 	if (c->keys & AGGREGATE_FUNCTION)
 		return !(keys & AGGREGATE_LINE) && keys & AGGREGATE_FUNCTION;
-	for (size_t i = 0; keys & AGGREGATE_SIDES && i < 4; i++)
+	for (size_t i = 0; keys & AGGREGATE_SIDES && i < sizeof(not_beside) / sizeof(not_beside[0]);
+	     i++)
 		if (!strcmp(c->name, not_beside[i]))
 			return false;
 	return c->usual && has(c, keys);
@@ -311,11 +331,62 @@ int report_columns_parse(const char *text, unsigned keys, struct report_columns 
 	}
 }
 
-void report_columns_head(struct table *t, const struct report_columns *c)
+/* Whether rows are sorted by the column: of several that show the key, the first. */
+static bool is_sorted(const struct report_columns *c, size_t i, enum report_sort sort)
 {
+	static const struct {
+		enum report_sort sort;
+		const char *column;
+	} of[] = {{REPORT_BY_SELF, "overhead"},	      {REPORT_BY_SELF, "self_percent"},
+		  {REPORT_BY_SELF, "self"},	      {REPORT_BY_TOTAL, "both_percent"},
+		  {REPORT_BY_TOTAL, "total_percent"}, {REPORT_BY_TOTAL, "total"},
+		  {REPORT_BY_CALLS, "samples"},	      {REPORT_BY_LINE, "where"}};
+	const char *name = columns[c->which[i]].name;
+	bool is = !strcmp(name, report_sort_names[sort]);
+	for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++)
+		is |= of[k].sort == sort && !strcmp(name, of[k].column);
+	for (size_t before = 0; is && before < i; before++)
+		if (is_sorted(c, before, sort))
+			return false;
+	return is;
+}
+
+void report_columns_head(struct table *t, const struct report_columns *c,
+			 const struct report_opts *opts)
+{
+	char header[64];
 	for (size_t i = 0; i < c->n; i++) {
 		const struct column *col = &columns[c->which[i]];
-		table_column(t, col->header, col->left ? TABLE_LEFT : TABLE_RIGHT);
+		bool ascending = opts->sort >= REPORT_BY_OP;
+		snprintf(header, sizeof(header), "%s%s", col->header,
+			 !is_sorted(c, i, opts->sort) ? ""
+			 : ascending		      ? " ^"
+						      : " v");
+		table_column_optional(t, header, col->left ? TABLE_LEFT : TABLE_RIGHT,
+				      opts->columns ? 0 : col->order);
+	}
+}
+
+static bool is_sum(const struct column *c)
+{
+	return c->text == self_percent || c->text == self || c->text == calls;
+}
+
+void report_columns_rest(struct table *t, const struct report_columns *c,
+			 const struct aggregate_row *rest, size_t n, uint64_t observed_ns,
+			 const struct report_opts *opts)
+{
+	const struct column_row row = {.r = rest, .observed_ns = observed_ns, .opts = opts};
+	char text[CELL_MAX], rows[64];
+	text_counted(rows, sizeof(rows), n, "more row");
+	size_t named = c->n - 1; /* the first column of the rows' keys, else the last */
+	while (named && columns[c->which[named - 1]].left)
+		named--;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct column *col = &columns[c->which[i]];
+		table_cell(t, i == named    ? rows
+			      : is_sum(col) ? col->text(text, sizeof(text), &row)
+					    : "");
 	}
 }
 

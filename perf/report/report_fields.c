@@ -22,6 +22,7 @@ enum kind {
 	P99,
 	SELF_PERCENT,
 	TOTAL_PERCENT,
+	WORKER,
 };
 
 struct field {
@@ -65,6 +66,7 @@ static const struct field fields[] = {
     {"backward_ns", AGGREGATE_SIDES, AT(NUMBER, backward_ns)},
     {"self_percent", 0, SELF_PERCENT, 0},
     {"total_percent", 0, TOTAL_PERCENT, 0},
+    {"worker", AGGREGATE_WORKERS, WORKER, 0},
 };
 
 enum { NFIELDS = sizeof(fields) / sizeof(fields[0]) };
@@ -116,6 +118,9 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		break;
 	case PHASE:
 		c->text = r->phase == PHASE_BACKWARD ? "backward" : "forward";
+		break;
+	case WORKER:
+		set_number(c, "%s", r->worker ? "true" : "false");
 		break;
 	case THREAD:
 		c->text = report_thread_name(opts, r);

@@ -275,6 +275,7 @@ int trace_decode_target(struct trace_defs *d, struct in *in, struct trace_target
 int trace_decode_thread(struct trace_defs *d, struct in *in, int32_t *pid, int32_t *tid,
 			const char **name);
 int trace_decode_sampling(struct trace_defs *d, struct in *in, struct sampling *out);
+int trace_decode_chosen(struct trace_defs *d, struct in *in, const char **out);
 int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out);
 
 /* A META payload: first everything except shape and stride; then these, into `dims` (2 * ndim),
@@ -291,6 +292,7 @@ struct trace_steps;
 /* Zero-initialise. */
 struct trace_span {
 	const char *step, *step_op; /* as in struct trace_choice */
+	bool whole;		    /* as whole_steps there */
 	uint64_t from_ns, to_ns;    /* CLOCK_MONOTONIC */
 	struct ranges ranges;
 	struct filter op;
@@ -309,6 +311,9 @@ int trace_span_see(struct trace_span *s, const struct op_event *ev);
 
 /* Check that one of the requested steps was seen. 0 or -ENOENT; `path` names the trace. */
 int trace_span_check(const struct trace_span *s, const char *path, struct err *e);
+
+/* See trace_query_steps. */
+uint64_t trace_span_steps(const struct trace_span *s);
 
 /* Whether the event started within the part, according to the steps seen. */
 bool trace_span_has(const struct trace_span *s, const struct op_event *ev);

@@ -243,6 +243,12 @@ int trace_decode_sampling(struct trace_defs *d, struct in *in, struct sampling *
 	return in->bad ? -EBADMSG : out->event ? 1 : -ENOMEM;
 }
 
+int trace_decode_chosen(struct trace_defs *d, struct in *in, const char **out)
+{
+	*out = defs_str(d, in);
+	return in->bad ? -EBADMSG : *out ? 1 : -ENOMEM;
+}
+
 int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out)
 {
 	out->file = string_at(d, in);

@@ -61,6 +61,7 @@
  *     SAMPLES_LOST  u time, u number of samples lost
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns)
+ *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
  *     END     u number of EVENT records, u number of events lost. The last record of a file that
  *             was closed properly.
  *
@@ -148,6 +149,7 @@ enum trace_type {
 	TRACE_BUILD,
 	TRACE_SAMPLE,
 	TRACE_SAMPLES_LOST,
+	TRACE_CHOSEN,
 };
 
 enum {

@@ -228,6 +228,11 @@ uint64_t trace_query_origin(const struct trace_query *q)
 	return trace_reader_origin(q->reader);
 }
 
+uint64_t trace_query_steps(const struct trace_query *q)
+{
+	return trace_span_steps(&q->span);
+}
+
 uint64_t trace_query_samples(const struct trace_query *q)
 {
 	return q->samples;

@@ -18,6 +18,7 @@ struct trace_choice {
 	const char *time;    /* "3s-5s", "3s-", "-500ms": since the start of the file */
 	const char *step;    /* "3", "2-4": training steps of each process, counted from 1 */
 	const char *step_op; /* which op ends a step, see symbolizer/ops/filter.h */
+	bool whole_steps;    /* only steps whose start and end were recorded */
 };
 
 /* The options of all commands that read a trace file; `c` is a struct trace_choice. */
@@ -83,6 +84,9 @@ bool trace_query_of_samples(const struct trace_query *q);
 
 /* When the recording of the file began, CLOCK_MONOTONIC ns. */
 uint64_t trace_query_origin(const struct trace_query *q);
+
+/* How many steps were chosen, of the process that made most; 0: all events were. */
+uint64_t trace_query_steps(const struct trace_query *q);
 
 /* Totals of what was read so far: all samples, and the events in LOST records. */
 uint64_t trace_query_samples(const struct trace_query *q);

@@ -250,6 +250,8 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		r->last_sample_ns = item->sample.time_ns;
 	} else if (type == TRACE_SAMPLING) {
 		code = trace_decode_sampling(&r->defs, in, &item->sampling);
+	} else if (type == TRACE_CHOSEN) {
+		code = trace_decode_chosen(&r->defs, in, &item->chosen);
 	} else if (type == TRACE_BUILD) {
 		code = trace_decode_build(&r->defs, in, &item->build);
 		if (code > 0 && late_symbols_build(r->late, &item->build))

@@ -28,7 +28,8 @@ struct trace_build {
 
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
-	/* EVENT, LOST, STATS, TARGET, THREAD, SAMPLING, BUILD, SAMPLE, SAMPLES_LOST or END */
+	/* EVENT, LOST, STATS, TARGET, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE, SAMPLES_LOST or END
+	 */
 	enum trace_type type;
 	union {
 		struct {
@@ -44,6 +45,7 @@ struct trace_item {
 		struct trace_build build;
 		struct trace_stats stats;
 		struct trace_target target; /* strings valid until close */
+		const char *chosen;	    /* the options; valid until close */
 		struct {
 			int32_t pid, tid;
 			const char *name; /* valid until close */

@@ -65,6 +65,11 @@ int trace_span_see(struct trace_span *s, const struct op_event *ev)
 	return 0;
 }
 
+static bool has_step(const struct trace_span *s, const struct trace_steps *p, uint64_t step)
+{
+	return ranges_have(&s->ranges, step) && (!s->whole || (step > 1 && step <= p->steps.done));
+}
+
 int trace_span_check(const struct trace_span *s, const char *path, struct err *e)
 {
 	uint64_t most = 0;
@@ -73,10 +78,16 @@ int trace_span_check(const struct trace_span *s, const char *path, struct err *e
 		if (!p->steps.done && !p->steps.inside)
 			continue;
 		for (uint64_t step = 1; step <= p->n; step++)
-			if (ranges_have(&s->ranges, step))
+			if (has_step(s, p, step))
 				return 0;
 		if (p->n > most)
 			most = p->n;
+	}
+	if (most && s->whole) {
+		err_set(e, -ENOENT, "%s has no whole step%s%s", path,
+			strcmp(s->step, "2-") ? " of --step " : "",
+			strcmp(s->step, "2-") ? s->step : "");
+		return err_hint(e, "steps count from 1; where the first one began is not known");
 	}
 	if (most) {
 		err_set(e, -ENOENT, "--step %s: %s has %" PRIu64 " steps", s->step, path, most);
@@ -97,9 +108,10 @@ int trace_span_parse(struct trace_span *s, const struct trace_choice *c, uint64_
 		return err_hint(e, "say which step: --step 3");
 	}
 	int r = c->time ? parse_time(s, c->time, origin, e) : 0;
-	if (r || !c->step)
+	if (r || (!c->step && !c->whole_steps))
 		return r;
-	s->step = c->step;
+	s->whole = c->whole_steps;
+	s->step = c->step ? c->step : "2-";
 	s->step_op = c->step_op;
 	r = ranges_parse("--step", s->step, &s->ranges, e);
 	return r || !s->step_op ? r : filter_compile("--step-op", s->step_op, &s->op, e);
@@ -111,6 +123,19 @@ static uint64_t step_at(const struct trace_steps *p, uint64_t ns)
 	return array_up_to(p->starts, p->n, sizeof(*p->starts), ns);
 }
 
+uint64_t trace_span_steps(const struct trace_span *s)
+{
+	uint64_t most = 0;
+	for (size_t i = 0; s->step && i < s->pids.used; i++) {
+		const struct trace_steps *p = &s->processes[i];
+		uint64_t n = 0;
+		for (uint64_t step = 1; step <= p->n; step++)
+			n += has_step(s, p, step);
+		most = n > most ? n : most;
+	}
+	return most;
+}
+
 bool trace_span_has(const struct trace_span *s, const struct op_event *ev)
 {
 	if (ev->start_ns < s->from_ns || ev->start_ns >= s->to_ns)
@@ -118,7 +143,8 @@ bool trace_span_has(const struct trace_span *s, const struct op_event *ev)
 	if (!s->step)
 		return true;
 	int64_t id = intern_find(&s->pids, &ev->pid, sizeof(ev->pid));
-	return id >= 0 && ranges_have(&s->ranges, step_at(&s->processes[id], ev->start_ns));
+	const struct trace_steps *p = id < 0 ? NULL : &s->processes[id];
+	return p && has_step(s, p, step_at(p, ev->start_ns));
 }
 
 void trace_span_close(struct trace_span *s)

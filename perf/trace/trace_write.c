@@ -188,6 +188,16 @@ int trace_write_sampling(struct trace_writer *w, const struct sampling *s)
 	return checked(w, write_record(w, TRACE_SAMPLING, buf, (size_t)(o.p - buf)));
 }
 
+int trace_write_chosen(struct trace_writer *w, const char *options)
+{
+	uint8_t buf[1024];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->blocks.failed)
+		return 0;
+	out_str(&o, options, strnlen(options, sizeof(buf) - 16));
+	return checked(w, write_record(w, TRACE_CHOSEN, buf, (size_t)(o.p - buf)));
+}
+
 int trace_write_build(struct trace_writer *w, const char *file, const void *id, size_t len)
 {
 	uint8_t buf[128];

@@ -46,6 +46,9 @@ int trace_write_target(struct trace_writer *w, const struct trace_target *t);
 /* Name a thread; at any time, and again when the name changes. */
 int trace_write_thread(struct trace_writer *w, int32_t pid, int32_t tid, const char *name);
 
+/* The options that leave ops out of the file, as on a command line. */
+int trace_write_chosen(struct trace_writer *w, const char *options);
+
 int trace_write_stats(struct trace_writer *w, const struct trace_stats *s);
 
 /* Call it before op_desc, py_frame or py_stack objects are freed: other objects may take their

@@ -56,6 +56,8 @@ def amounts(of):
 
 def cell(v):
     """As it stands in CSV: before text that a spreadsheet would compute, a line of source such as @property, there is a '."""
+    if isinstance(v, bool):
+        return str(v).lower()
     if not isinstance(v, str):
         return "" if v is None else str(v)
     with contextlib.suppress(ValueError):

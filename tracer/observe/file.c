@@ -10,7 +10,7 @@ enum { THREAD_SLOTS = 1024 };
 
 struct file_observer {
 	struct observer observer;
-	const char *path;
+	const char *path, *chosen;
 	bool quiet;
 	struct trace_writer *writer; /* NULL: not open */
 	struct err error;
@@ -31,7 +31,10 @@ static int file_begin(struct observer *o, struct engine *g, struct err *e)
 {
 	struct file_observer *f = (struct file_observer *)o;
 	(void)g;
-	return trace_writer_open(f->path, &f->writer, e);
+	int r = trace_writer_open(f->path, &f->writer, e);
+	if (!r && f->chosen[0])
+		check_written(f, trace_write_chosen(f->writer, f->chosen));
+	return r;
 }
 
 static void file_on_target(struct observer *o, const struct trace_target *t)
@@ -117,7 +120,7 @@ static void file_close(struct observer *o)
 	free(o);
 }
 
-struct observer *observer_of_file(const char *path, bool quiet)
+struct observer *observer_of_file(const char *path, const char *chosen, bool quiet)
 {
 	struct file_observer *f = malloc(sizeof(*f));
 	if (!f)
@@ -138,6 +141,7 @@ struct observer *observer_of_file(const char *path, bool quiet)
 		    .close = file_close,
 		},
 	    .path = path,
+	    .chosen = chosen,
 	    .quiet = quiet,
 	};
 	return &f->observer;

@@ -109,16 +109,18 @@ struct observer {
 
 /* The outputs. NULL if out of memory. */
 
-/* The trace file `path`, created in begin. If writing fails it is given up, and tracing goes on.
+/* The trace file `path`, created in begin; `chosen`: the options that leave ops out, "": none, it
+ * outlives the observer. If writing fails it is given up, and tracing goes on.
  * Unless `quiet`, finish prints its path and size. */
-struct observer *observer_of_file(const char *path, bool quiet);
+struct observer *observer_of_file(const char *path, const char *chosen, bool quiet);
 
 /* Events as text on stdout, which it makes fully buffered; it is over once the reader of stdout is
  * gone. */
 struct observer *observer_of_print(void);
 
-/* The table of times, printed at the end. */
-struct observer *observer_of_sums(void);
+/* The table of times, printed at the end; `whole`: all ops are recorded, so that what is between
+ * them is in no op. */
+struct observer *observer_of_sums(bool whole);
 
 /* The ops that overflowed, printed at the end; requires tensor statistics. */
 struct observer *observer_of_overflow(void);

@@ -8,12 +8,16 @@
 struct sums_observer {
 	struct observer observer;
 	struct aggregate *sum;
+	struct breakdown *steps; /* NULL: not all ops are recorded */
 };
 
 static void sums_on_event(struct observer *o, struct target *t, const struct op_event *ev)
 {
+	struct sums_observer *s = (struct sums_observer *)o;
 	(void)t;
-	aggregate_add(((struct sums_observer *)o)->sum, ev);
+	aggregate_add(s->sum, ev);
+	if (s->steps)
+		breakdown_add(s->steps, ev);
 }
 
 static void sums_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
@@ -24,27 +28,42 @@ static void sums_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
 
 static void sums_forget_addresses(struct observer *o)
 {
-	aggregate_forget(((struct sums_observer *)o)->sum);
+	struct sums_observer *s = (struct sums_observer *)o;
+	aggregate_forget(s->sum);
+	if (s->steps)
+		breakdown_forget(s->steps);
 }
 
 static void sums_summary(struct observer *o, FILE *f, const struct report_opts *r)
 {
-	if (r)
-		report_print(f, ((struct sums_observer *)o)->sum, r);
+	struct sums_observer *s = (struct sums_observer *)o;
+	struct breakdown_result steps;
+	if (!r)
+		return;
+	struct report_opts opts = *r;
+	if (s->steps) {
+		breakdown_get(s->steps, &steps);
+		opts.steps = &steps;
+	}
+	report_print(f, s->sum, &opts);
 }
 
 static void sums_close(struct observer *o)
 {
 	aggregate_free(((struct sums_observer *)o)->sum);
+	breakdown_free(((struct sums_observer *)o)->steps);
 	free(o);
 }
 
-struct observer *observer_of_sums(void)
+struct observer *observer_of_sums(bool whole)
 {
 	struct sums_observer *s = malloc(sizeof(*s));
-	struct aggregate *sum = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
-	if (!s || !sum) {
+	struct aggregate *sum =
+	    aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY | AGGREGATE_WORKERS);
+	struct breakdown *steps = whole ? breakdown_new() : NULL;
+	if (!s || !sum || (whole && !steps)) {
 		aggregate_free(sum);
+		breakdown_free(steps);
 		free(s);
 		return NULL;
 	}
@@ -58,6 +77,7 @@ struct observer *observer_of_sums(void)
 		    .close = sums_close,
 		},
 	    .sum = sum,
+	    .steps = steps,
 	};
 	return &s->observer;
 }

@@ -62,6 +62,7 @@ struct session {
 	size_t cpu_sites, python_sites;
 	struct filter ops_filter, not_filter;
 	struct when *when; /* NULL: no condition */
+	char chosen[512];  /* the options that leave ops out, as typed; "": none */
 	struct when_counts when_counts;
 	struct observer *observers;
 	const char *stops; /* the option that makes threads stop at ops; NULL: none */

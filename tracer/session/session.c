@@ -334,6 +334,8 @@ int session_finish(struct session *s, struct err *e)
 	    .stats = &stats,
 	    .when = s->when ? &s->when_counts : NULL,
 	    .limit = 20,
+	    .percent_limit = REPORT_PERCENT_LIMIT,
+	    .chosen = s->chosen[0] ? s->chosen : NULL,
 	    .terminal = terminal_of(stderr),
 	};
 	OBSERVERS_CALL(s, on_stats, &stats);

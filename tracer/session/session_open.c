@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,26 @@ static int open_filters(struct session *s, struct err *e)
 	return r;
 }
 
+/* The options that leave ops out of the recording, as on a command line; "": none do. */
+static void chosen_text(const struct session_opts *o, char *out, size_t size)
+{
+	const char *const of[][2] = {
+	    {"--ops", o->ops}, {"--not-ops", o->not_ops}, {"--when", o->when}};
+	size_t len = 0;
+	out[0] = '\0';
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		if (of[i][1] && len < size)
+			len +=
+			    (size_t)snprintf(out + len, size - len, " %s %s", of[i][0], of[i][1]);
+	if (o->depth != SESSION_ALL_LEVELS && len < size)
+		len += (size_t)snprintf(out + len, size - len, " --depth %" PRIu64, o->depth);
+	if (o->phase && len < size)
+		snprintf(out + len, size - len, " --phase %s",
+			 o->phase == SESSION_FORWARD ? "forward" : "backward");
+	if (out[0])
+		memmove(out, out + 1, strlen(out));
+}
+
 /* Append to the list. `o` may be NULL: out of memory. */
 static int append_observer(struct session *s, struct observer *o, struct err *e)
 {
@@ -45,8 +66,9 @@ static int open_observers(struct session *s, struct err *e)
 	bool measures = o->measure.stats || o->measure.first_nan;
 	struct observer *new;
 	int r = 0;
+	chosen_text(o, s->chosen, sizeof(s->chosen));
 	if (o->output)
-		r = append_observer(s, observer_of_file(o->output, o->quiet), e);
+		r = append_observer(s, observer_of_file(o->output, s->chosen, o->quiet), e);
 	if (!r && o->print)
 		r = append_observer(s, observer_of_print(), e);
 	if (!r && o->capture.dir) {
@@ -55,7 +77,7 @@ static int open_observers(struct session *s, struct err *e)
 		r = r ? r : append_observer(s, new, e);
 	}
 	if (!r && !o->quiet)
-		r = append_observer(s, observer_of_sums(), e);
+		r = append_observer(s, observer_of_sums(!s->chosen[0]), e);
 	if (!r && measures && !o->quiet)
 		r = append_observer(s, observer_of_overflow(), e);
 	if (!r && measures) {

@@ -233,6 +233,43 @@ static void columns_line_up(void **state)
 	table_free(t);
 }
 
+/* Optional columns of a high order give way first, then long names, then the others. */
+static void columns_give_way(void **state)
+{
+	(void)state;
+	struct table *t = table_new();
+	table_column(t, "Self", TABLE_RIGHT);
+	table_column_optional(t, "Calls", TABLE_RIGHT, 2);
+	table_column_optional(t, "Max", TABLE_RIGHT, TABLE_ORDER_SOON);
+	table_column(t, "Op", TABLE_LEFT);
+	table_column(t, "Where", TABLE_LEFT);
+	table_cell(t, "9.0%");
+	table_cell(t, "1,200");
+	table_cell(t, "9 ms");
+	table_cell(t, "a_long_name_of_27_characters");
+	table_cell(t, "train.py:19 forward: y = f(x)");
+	static const struct {
+		int width;
+		const char *row;
+	} want[] = {
+	    {78, "9.0%  1,200  9 ms  a_long_name_of_27_characters  train.py:19 forward: y = f(x)"},
+	    {70, "9.0%  1,200  a_long_name_of_27_characters  train.py:19 forward: y = f…"},
+	    {60, "9.0%  1,200  a_long_name_of_27_ch…  train.py:19 forward: y …"},
+	    {56, "9.0%  a_long_name_of_27_c…  train.py:19 forward: y = f(…"},
+	    {44, "9.0%  a_long_name…  train.py:19 forward: y …"},
+	};
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		char *text = printed(t, want[i].width, false);
+		char *row = strtok(text, "\n");
+		row = strtok(NULL, "\n");
+		if (i)
+			assert_true((int)text_width(row) <= want[i].width);
+		assert_string_equal(row, want[i].row);
+		free(text);
+	}
+	table_free(t);
+}
+
 static void a_reset_table_is_new(void **state)
 {
 	(void)state;
@@ -371,6 +408,7 @@ int main(void)
 	    cmocka_unit_test(durations),
 	    cmocka_unit_test(sizes),
 	    cmocka_unit_test(columns_line_up),
+	    cmocka_unit_test(columns_give_way),
 	    cmocka_unit_test(a_reset_table_is_new),
 	    cmocka_unit_test(boxes),
 	    cmocka_unit_test(floats_read_back_the_same),

@@ -1,0 +1,354 @@
+#include "perf/report/breakdown.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/intern.h"
+#include "perf/report/aggregate.h"
+#include "symbolizer/ops/filter.h"
+
+enum { STACKS = 4096 };
+
+/* What was found out about a stack. */
+struct stack_memo {
+	const struct py_stack *stack;
+	uint32_t id, line; /* of the stack; index of its line + 1, 0: none */
+	uint8_t part;	   /* FORWARD, OPTIMIZER or DATA */
+	bool loads;	   /* data, itself */
+	bool optim;	   /* has a file of torch/optim */
+};
+
+struct line_time {
+	struct breakdown_line line; /* ns: of whole steps */
+	bool is_data;
+	uint64_t before;  /* in the first step, whose start is not known */
+	uint64_t pending; /* in step number `step` of process `process` */
+	uint64_t step;
+	uint32_t process;
+};
+
+/* Sums of whole steps, and of the one that has not ended. */
+struct breakdown_sums {
+	uint64_t wall_ns, parts[BREAKDOWN_PARTS];
+};
+
+struct breakdown_process {
+	struct steps steps;
+	uint64_t seen; /* steps */
+	int32_t tid;   /* that trains, see is_of_main; 0: not known */
+	bool is_worker;
+	uint64_t last_ns;      /* end of the last op of the thread that trains, 0: none */
+	uint64_t step_ns;      /* end of the last step, 0: none */
+	uint64_t inside_ns;    /* end of the last op in the optimizer's step */
+	uint64_t elsewhere_ns; /* of backward nodes of other threads since last_ns */
+	struct breakdown_sums pending;
+};
+
+struct breakdown {
+	struct stack_memo memos[STACKS];
+	struct intern pids, line_ids;
+	struct breakdown_process *processes;
+	struct line_time *lines;
+	size_t processes_room, lines_room;
+	struct breakdown_sums whole, steps;
+	struct histogram times;
+	struct arena arena;
+	bool loads_itself;
+};
+
+struct breakdown *breakdown_new(void)
+{
+	return calloc(1, sizeof(struct breakdown));
+}
+
+void breakdown_free(struct breakdown *b)
+{
+	if (!b)
+		return;
+	intern_free(&b->pids);
+	intern_free(&b->line_ids);
+	histogram_free(&b->times);
+	arena_free(&b->arena);
+	free(b->processes);
+	free(b->lines);
+	free(b);
+}
+
+void breakdown_forget(struct breakdown *b)
+{
+	memset(b->memos, 0, sizeof(b->memos));
+}
+
+static bool is_in(const struct py_frame *f, const char *path)
+{
+	return f->is_torch && f->file && strstr(f->file, path);
+}
+
+static bool passes(const struct py_stack *s, const char *path)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++)
+		if (is_in(s->frames[i], path))
+			return true;
+	return false;
+}
+
+bool breakdown_is_worker(const struct py_stack *s)
+{
+	return passes(s, "torch/utils/data/_utils/worker.py") ||
+	       passes(s, "torch/utils/data/_utils/pin_memory.py");
+}
+
+static bool is_step(const struct py_frame *f)
+{
+	const char *dot = f->function ? strrchr(f->function, '.') : NULL;
+	return f->function && !strcmp(dot ? dot + 1 : f->function, "step");
+}
+
+/* Whether it is the optimizer's own op, not one of the closure that its step may call (LBFGS,
+ * Lightning): between it and the optimizer are files of torch alone, or of the step itself. */
+static bool is_of_optimizer(const struct py_stack *s)
+{
+	const char *own = NULL;
+	bool has_step = false;
+	for (uint16_t i = 0; i < s->depth; i++) {
+		const struct py_frame *f = s->frames[i];
+		if (is_in(f, "torch/optim/") || is_in(f, "torch/nn/utils/clip_grad.py"))
+			return !own || has_step;
+		if (f->is_torch)
+			continue;
+		if (!f->file || (own && strcmp(own, f->file) != 0))
+			return false;
+		own = f->file;
+		has_step |= is_step(f);
+	}
+	return false;
+}
+
+/* The frame that asked a DataLoader for data, or NULL. */
+static const struct py_frame *asks_for_data(const struct py_stack *s)
+{
+	const struct py_frame *asks = NULL;
+	bool inside = false;
+	for (uint16_t i = 0; i < s->depth; i++) {
+		if (is_in(s->frames[i], "torch/utils/data/dataloader.py")) {
+			inside = true;
+			asks = s->frames[i];
+		} else if (inside && !s->frames[i]->is_torch) {
+			return s->frames[i];
+		}
+	}
+	return asks;
+}
+
+/* The index of the line + 1, or -ENOMEM. */
+static int64_t line_of(struct breakdown *b, const struct py_frame *f, bool is_data)
+{
+	char key[4096];
+	bool is_new;
+	int n = snprintf(key, sizeof(key), "%d %d %s", f->line, is_data, f->file ? f->file : "");
+	size_t len = n < 0 ? 0 : (size_t)n < sizeof(key) ? (size_t)n : sizeof(key) - 1;
+	int64_t id = intern(&b->line_ids, key, (uint32_t)len, &is_new);
+	if (id < 0 || !is_new)
+		return id < 0 ? id : id + 1;
+	if (array_grow(&b->lines, &b->lines_room, (size_t)id + 1, sizeof(*b->lines)))
+		return -ENOMEM;
+	const char *const from[] = {f->file ? f->file : "", f->function, f->text};
+	const char *to[3] = {NULL};
+	for (int i = 0; i < 3; i++)
+		if (from[i] && !(to[i] = arena_strndup(&b->arena, from[i], strlen(from[i]))))
+			return -ENOMEM;
+	b->lines[id] = (struct line_time){
+	    .line = {.file = to[0], .function = to[1], .text = to[2], .line = f->line},
+	    .is_data = is_data};
+	return id + 1;
+}
+
+/* What is known of the event's stack; NULL: no memory. */
+static const struct stack_memo *memo_of(struct breakdown *b, const struct op_event *ev)
+{
+	static const struct stack_memo none = {.part = BREAKDOWN_FORWARD};
+	const struct py_stack *s = ev->stack;
+	if (!s || !s->depth)
+		return &none;
+	struct stack_memo *m = &b->memos[((uintptr_t)s >> 4) * 0x9e3779b97f4a7c15u >> 52];
+	if (m->stack == s && m->id == s->id)
+		return m;
+	const struct py_frame *asks = asks_for_data(s);
+	int64_t line = line_of(b, asks ? asks : py_stack_where(s), asks != NULL);
+	if (line < 0)
+		return NULL;
+	*m = (struct stack_memo){.stack = s,
+				 .id = s->id,
+				 .line = (uint32_t)line,
+				 .part = asks		      ? BREAKDOWN_DATA
+					 : is_of_optimizer(s) ? BREAKDOWN_OPTIMIZER
+							      : BREAKDOWN_FORWARD,
+				 .optim = passes(s, "torch/optim/"),
+				 .loads = asks && passes(s, "torch/utils/data/_utils/fetch.py")};
+	return m;
+}
+
+static struct breakdown_process *process_of(struct breakdown *b, const struct op_event *ev)
+{
+	bool is_new;
+	int64_t id = intern(&b->pids, &ev->pid, sizeof(ev->pid), &is_new);
+	if (id < 0 ||
+	    array_grow(&b->processes, &b->processes_room, (size_t)id + 1, sizeof(*b->processes)))
+		return NULL;
+	if (is_new)
+		b->processes[id] = (struct breakdown_process){0};
+	return &b->processes[id];
+}
+
+static void count(struct breakdown *b, struct breakdown_process *p, enum breakdown_part part,
+		  uint64_t ns)
+{
+	b->whole.parts[part] += ns;
+	p->pending.parts[part] += ns;
+}
+
+static void count_line(struct breakdown *b, const struct breakdown_process *p, uint32_t line,
+		       uint64_t ns)
+{
+	struct line_time *l = line ? &b->lines[line - 1] : NULL;
+	uint32_t process = (uint32_t)(p - b->processes);
+	if (!l || !ns)
+		return;
+	if (l->step != p->seen || l->process != process) {
+		*(l->step ? &l->line.ns : &l->before) += l->pending;
+		l->pending = 0;
+		l->step = p->seen;
+		l->process = process;
+	}
+	l->pending += ns;
+}
+
+/* The time since the last op: of the backward as far as other threads ran nodes of it. */
+static void count_gap(struct breakdown *b, struct breakdown_process *p, const struct stack_memo *m,
+		      enum breakdown_part part, uint64_t ns)
+{
+	uint64_t elsewhere = p->elsewhere_ns < ns ? p->elsewhere_ns : ns;
+	p->elsewhere_ns = 0;
+	count(b, p, BREAKDOWN_BACKWARD, elsewhere);
+	ns -= elsewhere;
+	count(b, p, part == BREAKDOWN_DATA ? part : BREAKDOWN_NO_OP, ns);
+	count_line(b, p, m->line, ns);
+}
+
+static int end_step(struct breakdown *b, struct breakdown_process *p)
+{
+	int r = 0;
+	if (p->step_ns && p->inside_ns > p->step_ns) {
+		r = histogram_add(&b->times, p->inside_ns - p->step_ns);
+		b->steps.wall_ns += p->inside_ns - p->step_ns;
+		for (int i = 0; i < BREAKDOWN_PARTS; i++)
+			b->steps.parts[i] += p->pending.parts[i];
+	}
+	p->step_ns = p->inside_ns;
+	p->pending = (struct breakdown_sums){0};
+	return r;
+}
+
+static void add_elsewhere(struct breakdown_process *p, const struct op_event *ev)
+{
+	uint64_t from = ev->start_ns > p->last_ns ? ev->start_ns : p->last_ns;
+	if (p->last_ns && ev->phase == PHASE_BACKWARD && ev->end_ns > from)
+		p->elsewhere_ns += ev->end_ns - from;
+}
+
+/* Like steps_see, with the stack's memo. */
+static void see_step(struct breakdown_process *p, const struct stack_memo *m,
+		     const struct op_event *ev)
+{
+	if (m->optim || p->steps.inside)
+		steps_see(&p->steps, ev);
+}
+
+/* Whether it is of the thread that trains: until an optimizer is met, the first one. */
+static bool is_of_main(struct breakdown_process *p, const struct stack_memo *m,
+		       const struct op_event *ev)
+{
+	if (!p->steps.tid && ev->tid != p->tid) {
+		see_step(p, m, ev);
+		if (p->steps.tid) {
+			p->tid = ev->tid;
+			p->last_ns = 0;
+		}
+	}
+	return ev->tid == p->tid;
+}
+
+/* An outermost op of that thread. */
+static int add_op(struct breakdown *b, struct breakdown_process *p, const struct stack_memo *m,
+		  const struct op_event *ev)
+{
+	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
+	enum breakdown_part part = m->part;
+	if (part == BREAKDOWN_FORWARD && ev->phase == PHASE_BACKWARD)
+		part = BREAKDOWN_BACKWARD;
+	b->loads_itself |= m->loads;
+	see_step(p, m, ev);
+	int r = p->steps.done != p->seen ? end_step(b, p) : 0;
+	p->seen = p->steps.done;
+	if (!p->last_ns)
+		p->last_ns = ev->start_ns;
+	if (ev->start_ns > p->last_ns)
+		count_gap(b, p, m, part, ev->start_ns - p->last_ns);
+	p->elsewhere_ns = 0;
+	count(b, p, part, end - ev->start_ns);
+	if (part == BREAKDOWN_DATA)
+		count_line(b, p, m->line, end - ev->start_ns);
+	if (end > p->last_ns) {
+		b->whole.wall_ns += end - p->last_ns;
+		p->last_ns = end;
+	}
+	if (p->steps.inside)
+		p->inside_ns = end;
+	return r;
+}
+
+int breakdown_add(struct breakdown *b, const struct op_event *ev)
+{
+	if (ev->depth)
+		return 0;
+	struct breakdown_process *p = process_of(b, ev);
+	const struct stack_memo *m = p ? memo_of(b, ev) : NULL;
+	if (!m)
+		return -ENOMEM;
+	if (!p->tid && ev->stack) {
+		p->tid = ev->tid;
+		p->is_worker = breakdown_is_worker(ev->stack);
+	}
+	if (p->is_worker)
+		return 0;
+	if (is_of_main(p, m, ev))
+		return add_op(b, p, m, ev);
+	add_elsewhere(p, ev);
+	return 0;
+}
+
+void breakdown_get(const struct breakdown *b, struct breakdown_result *out)
+{
+	*out = (struct breakdown_result){.steps = b->times.count,
+					 .median_ns = histogram_quantile(&b->times, 0.5),
+					 .p99_ns = histogram_quantile(&b->times, 0.99),
+					 .loads_itself = b->loads_itself};
+	const struct breakdown_sums *sums = out->steps ? &b->steps : &b->whole;
+	out->wall_ns = sums->wall_ns;
+	memcpy(out->parts, sums->parts, sizeof(out->parts));
+	for (uint32_t i = 0; i < b->pids.used; i++)
+		out->processes += b->processes[i].seen > 1;
+	for (uint32_t i = 0; i < b->line_ids.used; i++) {
+		const struct line_time *l = &b->lines[i];
+		struct breakdown_line *longest = l->is_data ? &out->data : &out->no_op;
+		struct breakdown_line line = l->line;
+		if (!out->steps)
+			line.ns += l->before + l->pending;
+		else if (l->step && l->step < b->processes[l->process].seen)
+			line.ns += l->pending;
+		if (line.ns > longest->ns)
+			*longest = line;
+	}
+}

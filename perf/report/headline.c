@@ -1,0 +1,174 @@
+/* The first lines of a report: where the time of a step goes, in words. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "perf/report/internal.h"
+
+enum { LINE_MAX_BYTES = 1024, USUAL_WIDTH = 120 };
+
+/* A line that takes parts as long as they fit. */
+struct line {
+	char text[LINE_MAX_BYTES];
+	size_t width;
+};
+
+static bool line_add(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static bool line_add(struct line *l, const char *fmt, ...)
+{
+	char part[512];
+	size_t used = strlen(l->text);
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(part, sizeof(part), fmt, ap);
+	va_end(ap);
+	if (text_width(l->text) + text_width(part) > l->width ||
+	    used + strlen(part) >= sizeof(l->text))
+		return false;
+	memcpy(l->text + used, part, strlen(part) + 1);
+	return true;
+}
+
+static size_t width_of(const struct report_opts *opts)
+{
+	return opts->terminal.width > 0 ? (size_t)opts->terminal.width : USUAL_WIDTH;
+}
+
+static void print_place(struct table *t, const char *before, const struct breakdown_line *at)
+{
+	char line[LINE_MAX_BYTES];
+	snprintf(line, sizeof(line), "%s %s:%" PRId32 "%s%s", before, text_base_name(at->file),
+		 at->line, at->text ? ": " : "", at->text ? at->text : "");
+	table_line(t, line);
+}
+
+/* What most of a step waits for: its data, or what happens in no op. */
+static bool add_longest(struct table *t, const struct breakdown_result *b, bool data)
+{
+	const struct breakdown_line *at = data ? &b->data : &b->no_op;
+	double part = report_percent(at->ns, b->wall_ns);
+	const char *of = b->steps ? "a step" : "the time";
+	char before[128];
+	if (part < (data ? 10 : 5))
+		return false;
+	if (!data)
+		snprintf(before, sizeof(before), "%.0f %% of %s is in no op, up to an op of", part,
+			 of);
+	else if (b->loads_itself)
+		snprintf(before, sizeof(before), "%.0f %% of %s loads data, without workers, in",
+			 part, of);
+	else
+		snprintf(before, sizeof(before), "%.0f %% of %s waits for data in", part, of);
+	print_place(t, before, at);
+	return true;
+}
+
+struct share {
+	const char *name;
+	uint64_t ns;
+};
+
+static int compare_shares(const void *a, const void *b)
+{
+	const struct share *x = a, *y = b;
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+/* Behind the steps if they fit, else on a line of their own. */
+static void add_shares(struct table *t, struct line *steps, const struct share *shares, size_t n,
+		       uint64_t wall_ns)
+{
+	struct line own = {.width = steps->width};
+	for (size_t i = 0; i < n && report_percent(shares[i].ns, wall_ns) >= 0.5; i++)
+		line_add(&own, "%s%s %.0f %%", i ? ", " : "", shares[i].name,
+			 report_percent(shares[i].ns, wall_ns));
+	bool fits = line_add(steps, ": %s", own.text);
+	table_line(t, steps->text);
+	if (!fits)
+		table_line(t, own.text);
+}
+
+static void add_steps(struct table *t, const struct breakdown_result *b,
+		      const struct report_opts *opts)
+{
+	struct share shares[] = {{"forward", b->parts[BREAKDOWN_FORWARD]},
+				 {"backward", b->parts[BREAKDOWN_BACKWARD]},
+				 {"optimizer", b->parts[BREAKDOWN_OPTIMIZER]},
+				 {"data", b->parts[BREAKDOWN_DATA]},
+				 {"in no op", b->parts[BREAKDOWN_NO_OP]}};
+	struct line line = {.width = width_of(opts)};
+	char n[40], mean[32], median[32], p99[32];
+	if (b->steps)
+		line_add(&line, "%s, median %s, p99 %s",
+			 text_counted(n, sizeof(n), b->steps, "step"),
+			 text_ns(median, sizeof(median), b->median_ns),
+			 text_ns(p99, sizeof(p99), b->p99_ns));
+	else
+		line_add(&line, "no whole training step was seen");
+	if (b->steps && b->wall_ns / b->steps > b->median_ns * 3 / 2)
+		line_add(&line, ", mean %s", text_ns(mean, sizeof(mean), b->wall_ns / b->steps));
+	if (b->processes > 1)
+		line_add(&line, " in %u processes", b->processes);
+	qsort(shares, sizeof(shares) / sizeof(shares[0]), sizeof(shares[0]), compare_shares);
+	add_shares(t, &line, shares, sizeof(shares) / sizeof(shares[0]), b->wall_ns);
+}
+
+static void add_slowest(struct table *t, const struct aggregate_row *const *rows, size_t n,
+			uint64_t observed_ns, const struct report_opts *opts)
+{
+	enum { NAMED = 3 };
+	const struct aggregate_row *most[NAMED] = {NULL};
+	struct line line = {.width = width_of(opts)};
+	for (size_t i = 0; i < n; i++) {
+		const struct aggregate_row *r = rows[i];
+		if (r->worker)
+			continue;
+		for (int k = 0; k < NAMED; k++) {
+			if (most[k] && most[k]->self_ns >= r->self_ns)
+				continue;
+			const struct aggregate_row *next = most[k];
+			most[k] = r;
+			r = next;
+			if (!r)
+				break;
+		}
+	}
+	for (int k = 0; k < NAMED && most[k]; k++) {
+		const struct aggregate_row *r = most[k];
+		char at[256] = "";
+		if (r->file)
+			snprintf(at, sizeof(at), " at %s:%" PRId32, text_base_name(r->file),
+				 r->line);
+		if (!line_add(&line, "%s%.1f %% %s%s", k ? ", " : "slowest op: ",
+			      report_percent(r->self_ns, observed_ns), report_op_name(r->op), at))
+			break;
+	}
+	if (line.text[0])
+		table_line(t, line.text);
+}
+
+int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
+		   const struct report_opts *opts)
+{
+	size_t n;
+	struct aggregate_totals totals;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	struct table *t = b->wall_ns ? table_new() : NULL;
+	if (!t)
+		return b->wall_ns ? -ENOMEM : 0;
+	aggregate_totals(a, &totals);
+	bool waits = add_longest(t, b, true);
+	add_steps(t, b, opts);
+	if (!waits)
+		add_longest(t, b, false);
+	if (aggregate_keys(a) & AGGREGATE_OP)
+		add_slowest(t, rows, n, totals.observed_ns, opts);
+	int r = table_print(t, f, opts->terminal.width, false);
+	table_free(t);
+	return r;
+}
