@@ -44,7 +44,7 @@ struct command {
 	const char *operands;		  /* "[FILE]", as the usage line shows them */
 	const char *about;		  /* what the command does: one sentence */
 	const struct option_def *options; /* terminated by one without a name; --help is added */
-	const char *notes;		  /* printed at the end of --help, may be NULL */
+	const char *notes;    /* lines printed at the end of --help, wrapped; may be NULL */
 	bool stop_at_operand; /* everything after the first operand is passed on (the command line
 				 of run) */
 	int min_operands, max_operands; /* max: -1 for any number */
@@ -64,7 +64,7 @@ int options_start(const struct command *c, int argc, char **argv, int *status);
 /* Parse a duration in the syntax of OPTION_DURATION into ns. 0 or -EINVAL. */
 int options_duration(const char *text, uint64_t *out);
 
-/* Print the --help text of `c` to `f`. */
+/* Print the --help text of `c` to `f`, in lines of at most 79 columns. */
 void options_help(const struct command *c, FILE *f);
 
 #endif

@@ -166,14 +166,14 @@ struct layout {
 	int last; /* the last one that is printed */
 };
 
-/* What the table is wider than `width`. */
-static int layout_excess(const struct table *t, struct layout *l, int width)
+/* What the table is wider than `width`, with `gap` between columns. */
+static int layout_excess(const struct table *t, struct layout *l, int width, int gap)
 {
 	int used = 0;
 	for (int i = 0; i < t->ncolumns; i++) {
 		if (l->widths[i] < 0)
 			continue;
-		used += (used ? GAP : 0) + l->widths[i];
+		used += (used ? gap : 0) + l->widths[i];
 		l->last = i;
 	}
 	if (l->last == t->ncolumns - 1 && t->columns[l->last].align == TABLE_LEFT &&
@@ -215,12 +215,12 @@ static struct layout layout_of(const struct table *t, int width)
 	int excess;
 	for (int i = 0; i < t->ncolumns; i++)
 		l.widths[i] = t->columns[i].width;
-	while (width && (excess = layout_excess(t, &l, width)) > 0)
+	while (width && (excess = layout_excess(t, &l, width, GAP)) > 0)
 		if (!layout_leave_out(t, &l, TABLE_ORDER_SOON) &&
 		    !layout_cut(t, &l, excess, TABLE_CUT) && !layout_leave_out(t, &l, 1) &&
 		    !layout_cut(t, &l, excess, TABLE_CUT_MORE))
 			break;
-	layout_excess(t, &l, width);
+	layout_excess(t, &l, width, GAP);
 	return l;
 }
 
@@ -294,46 +294,58 @@ int table_print(const struct table *t, FILE *f, int width, bool color)
 	return ferror(f) ? -EIO : 0;
 }
 
-static void print_rule(const struct table *t, FILE *f)
+static void print_rule(const struct table *t, FILE *f, const struct layout *l)
 {
 	for (int i = 0; i < t->ncolumns; i++) {
+		if (l->widths[i] < 0)
+			continue;
 		putc('+', f);
-		for (int k = 0; k < t->columns[i].width + 2; k++)
+		for (int k = 0; k < l->widths[i] + 2; k++)
 			putc('-', f);
 	}
 	fputs("+\n", f);
 }
 
-static void print_boxed_row(const struct table *t, FILE *f, const struct cell *cells)
+static void print_boxed_row(const struct table *t, FILE *f, const struct cell *cells,
+			    const struct layout *l)
 {
 	for (int i = 0; i < t->ncolumns; i++) {
+		if (l->widths[i] < 0)
+			continue;
 		fputs("| ", f);
 		if (cells)
-			print_padded(f, cells[i].text, cells[i].width, t->columns[i].width,
+			print_padded(f, cells[i].text, cells[i].width, l->widths[i],
 				     t->columns[i].align);
 		else
 			print_padded(f, t->columns[i].header, t->columns[i].header_width,
-				     t->columns[i].width, TABLE_CENTER);
+				     l->widths[i], TABLE_CENTER);
 		putc(' ', f);
 	}
 	fputs("|\n", f);
 }
 
-int table_print_boxed(const struct table *t, FILE *f)
+int table_print_boxed(const struct table *t, FILE *f, int width)
 {
+	enum { BOX_GAP = 3, BOX_SIDES = 4 };
 	if (t->failed)
 		return -ENOMEM;
-	print_rule(t, f);
-	print_boxed_row(t, f, NULL);
-	print_rule(t, f);
+	struct layout l = {{0}, 0};
+	for (int i = 0; i < t->ncolumns; i++)
+		l.widths[i] = t->columns[i].width;
+	while (width && layout_excess(t, &l, width - BOX_SIDES, BOX_GAP) > 0 &&
+	       layout_leave_out(t, &l, 1))
+		;
+	print_rule(t, f, &l);
+	print_boxed_row(t, f, NULL, &l);
+	print_rule(t, f, &l);
 	for (size_t i = 0; i < t->ncells; i++) {
 		if (!whole_row(t, i))
 			continue;
-		print_boxed_row(t, f, &t->cells[i]);
+		print_boxed_row(t, f, &t->cells[i], &l);
 		i += (size_t)t->ncolumns - 1;
 	}
 	if (t->ncells)
-		print_rule(t, f);
+		print_rule(t, f, &l);
 	return ferror(f) ? -EIO : 0;
 }
 

@@ -50,9 +50,10 @@ void table_line(struct table *t, const char *text);
  * "". `color` uses escape sequences for the styles. 0, -ENOMEM, or -EIO when writing failed. */
 int table_print(const struct table *t, FILE *f, int width, bool color);
 
-/* Print with a +---+ box around every cell. TABLE_CENTER puts the odd space where Python's
+/* Print with a +---+ box around every cell; optional columns are left out where it is wider than
+ * `width` (0: no limit). TABLE_CENTER puts the odd space where Python's
  * PrettyTable puts it, to match ditorch's tables. Returns as table_print. */
-int table_print_boxed(const struct table *t, FILE *f);
+int table_print_boxed(const struct table *t, FILE *f, int width);
 
 /* NULL allowed. */
 void table_free(struct table *t);

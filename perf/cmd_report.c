@@ -421,7 +421,7 @@ int cmd_report(int argc, char **argv)
 		     "source line.",
 	    .options = options,
 	    .notes = "Percentages are of the time in which the threads were observed: from each "
-		     "thread's first\n"
+		     "thread's first "
 		     "op to its last. Self: in the op itself; Total: with the ops that it called.",
 	    .max_operands = 1,
 	};

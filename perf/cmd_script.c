@@ -131,7 +131,7 @@ int cmd_script(int argc, char **argv)
 		     "which they started.",
 	    .options = options,
 	    .notes = "The keys of the JSON objects: id, parent, depth, pid, tid, phase, op, "
-		     "start_ns, end_ns,\n"
+		     "start_ns, end_ns, "
 		     "thrown, forward_id, args, results, stack; see ditrace-script(1).",
 	    .max_operands = 1,
 	};

@@ -156,7 +156,7 @@ int cmd_trace_diff(int argc, char **argv)
 	    .about = "Compare two traces: which ops take longer in B than in A, beyond noise?",
 	    .options = options,
 	    .notes = "--when, --time and --step choose in A and in B alike: times since each was "
-		     "begun, steps of each.\n"
+		     "begun, steps of each. "
 		     "Exit status: 1 when something changed, 2 when something could not be "
 		     "read.",
 	    .min_operands = 2,

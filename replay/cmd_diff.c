@@ -365,7 +365,7 @@ int cmd_diff(int argc, char **argv)
 	    .options = options,
 	    .notes =
 		"Nothing is run. Exit status: 1 when the runs differ beyond rounding or have "
-		"other calls, 2 when\nsomething could not be read.\n"
+		"other calls, 2 when something could not be read.\n"
 		"Two traces are compared with other options: ditrace diff --help A.data B.data",
 	    .min_operands = 2,
 	    .max_operands = 2,

@@ -106,17 +106,19 @@ int replay_print_rows(FILE *f, const struct replay_report *r, int width, bool co
 	static const struct {
 		const char *name;
 		enum table_align align;
-	} columns[] = {
-	    {"Verdict", TABLE_LEFT},  {"Tensor", TABLE_LEFT},	{"Id", TABLE_RIGHT},
-	    {"Dtype", TABLE_LEFT},    {"allclose", TABLE_LEFT}, {"Cosine", TABLE_RIGHT},
-	    {"max_abs", TABLE_RIGHT}, {"max_rel", TABLE_RIGHT}, {"ULP", TABLE_RIGHT},
-	    {"atol", TABLE_RIGHT},    {"rtol", TABLE_RIGHT},	{"CPU max_abs", TABLE_RIGHT},
-	    {"CPU ULP", TABLE_RIGHT}, {"Why", TABLE_LEFT}};
+		int order;
+	} columns[] = {{"Verdict", TABLE_LEFT, 0},  {"Tensor", TABLE_LEFT, 0},
+		       {"Id", TABLE_RIGHT, 3},	    {"Dtype", TABLE_LEFT, 2},
+		       {"allclose", TABLE_LEFT, 7}, {"Cosine", TABLE_RIGHT, 9},
+		       {"max_abs", TABLE_RIGHT, 4}, {"max_rel", TABLE_RIGHT, 8},
+		       {"ULP", TABLE_RIGHT, 0},	    {"atol", TABLE_RIGHT, 12},
+		       {"rtol", TABLE_RIGHT, 13},   {"CPU max_abs", TABLE_RIGHT, 11},
+		       {"CPU ULP", TABLE_RIGHT, 5}, {"Why", TABLE_LEFT, 0}};
 	struct table *t = table_new();
 	if (!t)
 		return -ENOMEM;
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		table_column(t, columns[i].name, columns[i].align);
+		table_column_optional(t, columns[i].name, columns[i].align, columns[i].order);
 	for (size_t i = 0; i < r->rows.n; i++)
 		table_row(t, &r->rows.list[i], &r->places->list[r->rows.list[i].place]);
 	int rc = r->rows.n ? table_print(t, f, width, color) : 0;

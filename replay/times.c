@@ -92,7 +92,7 @@ int times_print_runs(FILE *f, const struct times_list *l, const struct capture_p
 			table_cell(t, "ms");
 		}
 	}
-	int r = table_print_boxed(t, f);
+	int r = table_print_boxed(t, f, 0);
 	table_free(t);
 	return r;
 }
@@ -130,6 +130,7 @@ int times_print_summary(FILE *f, const struct times_list *l, const struct captur
 {
 	static const char *const columns[] = {"Forward: first",	 "min", "median", "p99",
 					      "Backward: first", "min", "median", "p99"};
+	static const int orders[] = {0, 7, 0, 8, 0, 9, 0, 10};
 	struct table *t = table_new();
 	char text[160];
 	int r = 0;
@@ -138,7 +139,7 @@ int times_print_summary(FILE *f, const struct times_list *l, const struct captur
 	table_column(t, "Id", TABLE_RIGHT);
 	table_column(t, "Runs", TABLE_RIGHT);
 	for (int i = 0; i < 8; i++)
-		table_column(t, columns[i], TABLE_RIGHT);
+		table_column_optional(t, columns[i], TABLE_RIGHT, orders[i]);
 	table_column(t, "Device", TABLE_LEFT);
 	table_column(t, "Op", TABLE_LEFT);
 	for (size_t i = 0; i < l->n && !r; i++) {

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/files.h"
 #include "base/options.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/monitor/monitor.h"
@@ -56,41 +57,77 @@ static uint64_t rate(const struct monitor_row *r, uint64_t was, uint64_t now)
 	return now > was ? (uint64_t)((double)(now - was) / r->seconds) : 0;
 }
 
-static const char *maybe(const char *text, bool known)
+enum { TIME, CPU, RSS, THREADS, FDS, READ, WRITTEN, SWITCHES, OPS, DEVICE, NCOLUMNS };
+
+/* Those of the highest order are left out first where the terminal is narrow. */
+static const struct {
+	const char *header;
+	int width, order;
+} columns[NCOLUMNS] = {{"Time", 8, 0},	     {"CPU %", 7, 0},	    {"RSS", 10, 0},
+		       {"Threads", 8, 2},    {"FDs", 6, 3},	    {"Read/s", 10, 0},
+		       {"Written/s", 10, 0}, {"Switches/s", 10, 4}, {"Ops/s", 10, 0},
+		       {"Device", 10, 0}};
+
+/* Which columns to print. */
+static void choose_columns(const struct monitor *m, int terminal, bool shown[NCOLUMNS])
 {
-	return known ? text : "?";
+	int width = -1;
+	for (int i = 0; i < NCOLUMNS; i++) {
+		shown[i] = i == OPS ? m->ops != NULL : i != DEVICE || m->device;
+		width += shown[i] ? columns[i].width + 1 : 0;
+	}
+	for (int order = NCOLUMNS; terminal && width > terminal && order; order--)
+		for (int i = 0; i < NCOLUMNS; i++)
+			if (shown[i] && columns[i].order == order) {
+				shown[i] = false;
+				width -= columns[i].width + 1;
+			}
+}
+
+/* Their texts of a row. */
+static void row_texts(const struct monitor_row *r, char texts[NCOLUMNS][32])
+{
+	enum { SIZE = 32 };
+	const struct usage *u = r->now;
+	time_t now = time(NULL);
+	struct tm tm;
+	bool has_io = u->has_io && r->was->has_io;
+	uint64_t switches = rate(r, r->was->switches, u->switches);
+	strftime(texts[TIME], SIZE, "%H:%M:%S", localtime_r(&now, &tm));
+	snprintf(texts[CPU], SIZE, "%.1f", cpu_percent(r));
+	text_bytes(texts[RSS], SIZE, u->rss);
+	text_count(texts[THREADS], SIZE, u->threads);
+	if (u->has_fds)
+		text_count(texts[FDS], SIZE, u->fds);
+	if (has_io)
+		text_bytes(texts[READ], SIZE, rate(r, r->was->read, u->read));
+	if (has_io)
+		text_bytes(texts[WRITTEN], SIZE, rate(r, r->was->written, u->written));
+	/* Switches of threads that have exited are missing. */
+	if (u->switches >= r->was->switches)
+		text_count(texts[SWITCHES], SIZE, switches);
+	if (r->has_op_rate)
+		text_count(texts[OPS], SIZE, r->op_rate);
+	if (r->has_device)
+		text_bytes(texts[DEVICE], SIZE, r->device);
 }
 
 static void print_row(struct monitor *m, const struct monitor_row *r)
 {
 	enum { ROWS = 20 };
-	char rss[32], threads[32], fds[32], in[32], out[32], switches[32], device[32], ops[32],
-	    at[16];
-	time_t now = time(NULL);
-	struct tm tm;
-	if (m->printed++ % ROWS == 0)
-		printf("%8s %7s %10s %8s %6s %10s %10s %10s%s%s\n", "Time", "CPU %", "RSS",
-		       "Threads", "FDs", "Read/s", "Written/s", "Switches/s",
-		       m->ops ? "      Ops/s" : "", m->device ? "     Device" : "");
-	strftime(at, sizeof(at), "%H:%M:%S", localtime_r(&now, &tm));
-	printf("%8s %7.1f %10s %8s %6s %10s %10s %10s", at, cpu_percent(r),
-	       text_bytes(rss, sizeof(rss), r->now->rss),
-	       text_count(threads, sizeof(threads), r->now->threads),
-	       maybe(text_count(fds, sizeof(fds), r->now->fds), r->now->has_fds),
-	       maybe(text_bytes(in, sizeof(in), rate(r, r->was->read, r->now->read)),
-		     r->now->has_io && r->was->has_io),
-	       maybe(text_bytes(out, sizeof(out), rate(r, r->was->written, r->now->written)),
-		     r->now->has_io && r->was->has_io),
-	       /* Switches of threads that have exited are missing. */
-	       maybe(text_count(switches, sizeof(switches),
-				rate(r, r->was->switches, r->now->switches)),
-		     r->now->switches >= r->was->switches));
-	if (m->ops)
-		printf(" %10s", maybe(text_count(ops, sizeof(ops), r->op_rate), r->has_op_rate));
-	if (m->device)
-		printf(" %10s",
-		       maybe(text_bytes(device, sizeof(device), r->device), r->has_device));
-	putchar('\n');
+	char texts[NCOLUMNS][32] = {""};
+	bool shown[NCOLUMNS];
+	choose_columns(m, terminal_of(stdout).width, shown);
+	row_texts(r, texts);
+	for (int head = m->printed++ % ROWS == 0; head >= 0; head--) {
+		for (int i = 0; i < NCOLUMNS; i++)
+			if (shown[i])
+				printf("%s%*s", i ? " " : "", columns[i].width,
+				       head	     ? columns[i].header
+				       : texts[i][0] ? texts[i]
+						     : "?");
+		putchar('\n');
+	}
 	fflush(stdout);
 }
 

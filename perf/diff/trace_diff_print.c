@@ -82,7 +82,7 @@ static void add_shapes(struct table *t, const struct trace_diff_row *r)
 	table_cell(t, both[0] ? both : "-");
 }
 
-static void add_row(struct table *t, const struct trace_diff_row *r)
+static void add_row(struct table *t, const struct trace_diff_row *r, int width)
 {
 	const struct aggregate_row *e = either(r);
 	const struct py_frame frame = {
@@ -95,26 +95,30 @@ static void add_row(struct table *t, const struct trace_diff_row *r)
 	add_calls(t, r);
 	add_means(t, r);
 	table_cell(t, verdict(text, sizeof(text), r, true));
-	table_cell(t, e->op);
+	table_cell(t, report_op_text(e->op, width));
 	add_shapes(t, r);
 	table_cell(t, where_text(text, sizeof(text), e->file ? &frame : NULL, e->phase));
 }
 
 static int print_table(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)
 {
-	static const char *const numbers[] = {"Change", "Before", "After", "Calls", "Per call"};
-	static const char *const words[] = {"Verdict", "Op", "Shapes", "Where"};
+	static const struct {
+		const char *name;
+		enum table_align align;
+		int order;
+	} columns[] = {
+	    {"Change", TABLE_RIGHT, 0}, {"Before", TABLE_RIGHT, 7},   {"After", TABLE_RIGHT, 6},
+	    {"Calls", TABLE_RIGHT, 8},	{"Per call", TABLE_RIGHT, 0}, {"Verdict", TABLE_LEFT, 0},
+	    {"Op", TABLE_LEFT, 0},	{"Shapes", TABLE_LEFT, 5},    {"Where", TABLE_LEFT, 0}};
 	size_t n = opts->all ? d->n : d->changed, shown = opts->limit ? opts->limit : n;
 	struct table *t = table_new();
 	char line[80], count[32];
 	if (!t)
 		return -ENOMEM;
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		table_column(t, numbers[i], TABLE_RIGHT);
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		table_column(t, words[i], TABLE_LEFT);
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		table_column_optional(t, columns[i].name, columns[i].align, columns[i].order);
 	for (size_t i = 0; i < n && i < shown; i++)
-		add_row(t, &d->rows[i]);
+		add_row(t, &d->rows[i], opts->terminal.width);
 	if (shown < n) {
 		snprintf(line, sizeof(line), "and %s",
 			 text_counted(count, sizeof(count), n - shown, "more row"));

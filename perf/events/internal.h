@@ -28,6 +28,6 @@ void event_rows(const struct op_event *ev, event_row_fn *fn, void *arg);
  * as in ditorch's op_overflow_check_hook.py, then nan, inf, -inf, zeros and hash. `t` is
  * overwritten. Prints nothing when no tensor was measured. 0, -ENOMEM, or -EIO when writing failed.
  */
-int stats_print(struct table *t, FILE *f, const struct op_event *ev);
+int stats_print(struct table *t, FILE *f, const struct op_event *ev, int width);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/table.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
@@ -28,6 +29,7 @@ enum { CELL_MAX = 1024 };
 struct event_printer {
 	FILE *f;
 	struct table *table;
+	int width;	      /* of the terminal; 0: none */
 	bool tensors, values; /* which columns the table of this event has */
 };
 
@@ -37,6 +39,7 @@ struct event_printer *event_printer_new(FILE *f)
 	if (!p)
 		return NULL;
 	p->f = f;
+	p->width = terminal_of(f).width;
 	p->table = table_new();
 	if (p->table)
 		return p;
@@ -66,11 +69,15 @@ static void look_at(struct event_printer *p, const struct value *v, uint32_t n)
 
 static void add_columns(struct event_printer *p)
 {
-	static const char *const of_tensor[] = {"device", "dtype",	   "numel",  "shape",
-						"stride", "requires_grad", "layout", "data_ptr"};
+	static const struct {
+		const char *name;
+		int order;
+	} of_tensor[] = {{"device", 3}, {"dtype", 0},	      {"numel", 4},  {"shape", 0},
+			 {"stride", 5}, {"requires_grad", 6}, {"layout", 8}, {"data_ptr", 9}};
 	table_column(p->table, "name", TABLE_CENTER);
 	for (size_t i = 0; p->tensors && i < sizeof(of_tensor) / sizeof(of_tensor[0]); i++)
-		table_column(p->table, of_tensor[i], TABLE_CENTER);
+		table_column_optional(p->table, of_tensor[i].name, TABLE_CENTER,
+				      of_tensor[i].order);
 	if (p->values)
 		table_column(p->table, "value", TABLE_CENTER);
 }
@@ -182,10 +189,10 @@ int event_print(struct event_printer *p, const struct op_event *ev)
 	event_rows(ev, add_row, p);
 	print_head(p->f, ev);
 	if (p->tensors || p->values) {
-		if (table_print_boxed(p->table, p->f) == -ENOMEM)
+		if (table_print_boxed(p->table, p->f, p->width) == -ENOMEM)
 			return -ENOMEM;
 	}
-	if (ev->stats && stats_print(p->table, p->f, ev) == -ENOMEM)
+	if (ev->stats && stats_print(p->table, p->f, ev, p->width) == -ENOMEM)
 		return -ENOMEM;
 	putc('\n', p->f);
 	return ferror(p->f) ? (errno == EPIPE ? -EPIPE : -EIO) : 0;

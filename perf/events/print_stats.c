@@ -165,14 +165,15 @@ static void add_row(const struct event_row *row, void *arg)
 	table_cell(s->table, text);
 }
 
-int stats_print(struct table *t, FILE *f, const struct op_event *ev)
+int stats_print(struct table *t, FILE *f, const struct op_event *ev, int width)
 {
 	static const char *const columns[] = {"name", "inf_or_nan", "min", "max",  "mean",  "std",
 					      "norm", "nan",	    "inf", "-inf", "zeros", "hash"};
+	static const int orders[] = {0, 0, 0, 0, 3, 4, 5, 0, 6, 7, 8, 9};
 	struct stats_table s = {.table = t, .stats = ev->stats};
 	table_reset(t);
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		table_column(t, columns[i], TABLE_CENTER);
+		table_column_optional(t, columns[i], TABLE_CENTER, orders[i]);
 	event_rows(ev, add_row, &s);
-	return s.rows ? table_print_boxed(t, f) : 0;
+	return s.rows ? table_print_boxed(t, f, width) : 0;
 }

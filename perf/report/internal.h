@@ -14,9 +14,6 @@
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts);
 
-/* The op's name as tables show it, without "aten::". */
-const char *report_op_name(const char *op);
-
 /* The key of an event's row; for aggregate.c alone. */
 
 enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };

@@ -146,10 +146,11 @@ static void add_count(struct table *t, uint64_t n)
 static void fill(struct table *t, const struct overflow_row *rows, size_t n, size_t limit)
 {
 	static const char *const numbers[] = {"Calls", "NaN", "+inf", "-inf", "First id"};
+	static const int orders[] = {3, 0, 0, 0, 4};
 	char line[64], count[32];
 	size_t shown = limit && limit < n ? limit : n;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		table_column(t, numbers[i], TABLE_RIGHT);
+		table_column_optional(t, numbers[i], TABLE_RIGHT, orders[i]);
 	table_column(t, "Op", TABLE_LEFT);
 	table_column(t, "Where", TABLE_LEFT);
 	for (size_t i = 0; i < shown; i++) {

@@ -124,6 +124,10 @@ void report_columns_rest(struct table *t, const struct report_columns *c,
 uint64_t report_mean(const struct aggregate_row *r);
 double report_percent(uint64_t part, uint64_t whole);
 
+/* The op's name without "aten::"; and as tables on a terminal of that width (0: none) show it. */
+const char *report_op_name(const char *op);
+const char *report_op_text(const char *op, int width);
+
 /* The name of the row's thread, "" when unknown. */
 const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r);
 

@@ -188,13 +188,17 @@ const char *report_op_name(const char *op)
 	return strncmp(op, "aten::", 6) ? op : op + 6;
 }
 
-static const char *op(char *out, size_t size, const struct column_row *w)
+const char *report_op_text(const char *op, int width)
 {
 	enum { NARROW = 100 };
-	int width = w->opts->terminal.width;
+	return width && width < NARROW ? report_op_name(op) : op;
+}
+
+static const char *op(char *out, size_t size, const struct column_row *w)
+{
 	(void)out;
 	(void)size;
-	return width && width < NARROW ? report_op_name(w->r->op) : w->r->op;
+	return report_op_text(w->r->op, w->opts->terminal.width);
 }
 
 static const char *file(char *out, size_t size, const struct column_row *w)

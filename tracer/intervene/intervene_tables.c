@@ -22,7 +22,7 @@ static void print_one(FILE *f, json_t *columns, json_t *rows)
 	for (size_t i = 0; i < json_array_size(rows); i++)
 		for (size_t k = 0; k < n; k++)
 			table_cell(t, json_text_at(json_array_get(rows, i), k));
-	table_print_boxed(t, f);
+	table_print_boxed(t, f, 0);
 	table_free(t);
 }
 
@@ -38,7 +38,7 @@ void intervene_tables_print(FILE *f, const json_t *m, const struct table *last)
 		print_one(f, json_array_get(one, 0), json_array_get(one, 1));
 	}
 	if (last)
-		table_print_boxed(last, f);
+		table_print_boxed(last, f, 0);
 	fputc('\n', f);
 	fflush(f);
 }

@@ -297,7 +297,7 @@ static void boxes(void **state)
 	table_cell(t, "int8");
 	table_cell(t, "cpu");
 	FILE *f = open_memstream(&text, &len);
-	assert_int_equal(table_print_boxed(t, f), 0);
+	assert_int_equal(table_print_boxed(t, f, 0), 0);
 	fclose(f);
 	assert_string_equal(text, "+---------+--------+\n"
 				  "|  dtype  | device |\n"

@@ -31,7 +31,7 @@ static char *printed(const struct replay_row *r)
 	struct table *t = table_new();
 	intervene_result_columns(t);
 	intervene_result_cells(t, "torch.add", r);
-	assert_int_equal(table_print_boxed(t, f), 0);
+	assert_int_equal(table_print_boxed(t, f, 0), 0);
 	table_free(t);
 	fclose(f);
 	return text;
