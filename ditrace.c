@@ -8,12 +8,23 @@
 #include "base/err.h"
 #include "base/file_limit.h"
 #include "base/options.h"
+#include "base/text.h"
 
 static const char version[] = "ditrace 0.1.0\n";
+
+static bool asks_for_help(int argc, char **argv)
+{
+	return argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+}
 
 /* Of two traces, or of two captured runs. */
 static int cmd_diff_either(int argc, char **argv)
 {
+	if (asks_for_help(argc, argv)) {
+		cmd_trace_diff(argc, argv);
+		putchar('\n');
+		return cmd_diff(argc, argv);
+	}
 	return cmd_trace_diff_is_meant(argc, argv) ? cmd_trace_diff(argc, argv)
 						   : cmd_diff(argc, argv);
 }
@@ -21,35 +32,71 @@ static int cmd_diff_either(int argc, char **argv)
 /* What engines and samplers have open; each processor and each process traced adds some. */
 enum { TRACING = 64 };
 
+enum task { TRACE, READ, JUDGE, LOOK, TASKS };
+
+static const char *const tasks[TASKS] = {[TRACE] = "trace a program",
+					 [READ] = "read what was recorded",
+					 [JUDGE] = "judge numbers",
+					 [LOOK] = "look at a process, and help"};
+
 static const struct {
 	const char *name, *about;
 	int (*run)(int argc, char **argv);
+	enum task task;
 	unsigned files; /* that it may need to have open */
 } commands[] = {
-    {"run", "start a program under trace", cmd_run, TRACING},
-    {"attach", "trace a running process; Ctrl-C detaches and it runs on", cmd_attach, TRACING},
-    {"record", "samples of what every thread does: Python, native code, op", cmd_record, TRACING},
-    {"report", "table of ops by source line from a trace file", cmd_report, 0},
-    {"top", "the live view of a process or a trace file", cmd_top, TRACING},
-    {"script", "the events of a trace file as text or JSON lines", cmd_script, 0},
-    {"export", "a trace file in another format", cmd_export, 0},
-    {"replay", "run captured ops again: are they right, and how fast", cmd_replay, 0},
-    {"diff", "two traces: what got slower; two captured runs: where do they part", cmd_diff_either,
-     0},
-    {"stack", "what every thread of a running process does at this moment", cmd_stack, TRACING},
-    {"monitor", "what a running process uses of the machine, over time", cmd_monitor, TRACING},
-    {"ctl", "what ditrace's library does in a process, and taking it out", cmd_ctl, TRACING},
-    {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor, TRACING},
+    {"run", "start a program under trace", cmd_run, TRACE, TRACING},
+    {"attach", "trace a running process; Ctrl-C detaches and it runs on", cmd_attach, TRACE,
+     TRACING},
+    {"record", "samples of every thread: Python, native code, op", cmd_record, TRACE, TRACING},
+    {"top", "the live view of a process or a trace file", cmd_top, TRACE, TRACING},
+    {"report", "where the time went, by op and source line", cmd_report, READ, 0},
+    {"script", "the events as text or JSON lines", cmd_script, READ, 0},
+    {"export", "for Perfetto, flame graphs, speedscope, SQLite, as CSV", cmd_export, READ, 0},
+    {"diff", "two traces: what got slower; two captured runs: where they part", cmd_diff_either,
+     READ, 0},
+    {"replay", "run captured ops again: are they right, and how fast", cmd_replay, JUDGE, 0},
+    {"ctl", "what ditrace's library does in a process, and taking it out", cmd_ctl, JUDGE, TRACING},
+    {"stack", "what every thread of a running process does at this moment", cmd_stack, LOOK,
+     TRACING},
+    {"monitor", "what a running process uses of the machine, over time", cmd_monitor, LOOK,
+     TRACING},
+    {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor, LOOK, TRACING},
 };
 
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static void usage(FILE *f)
 {
-	fputs("usage: ditrace COMMAND [OPTIONS]\n\n", f);
+	fputs("usage: ditrace COMMAND [OPTIONS]\n", f);
+	for (int task = 0; task < TASKS; task++) {
+		fprintf(f, "\n%s:\n", tasks[task]);
+		for (int i = 0; i < NCOMMANDS; i++)
+			if ((int)commands[i].task == task)
+				fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].about);
+	}
+	fputs(
+	    "\n  ditrace run -- python3 train.py   then: ditrace report\n"
+	    "  ditrace attach $(pgrep -f train.py)   Ctrl-C detaches\n"
+	    "\nditrace COMMAND --help has the options of one, and ditrace --version the version.\n",
+	    f);
+}
+
+static int no_command(const char *name)
+{
+	struct err e = {0};
+	struct suggestions near = {.word = name};
+	char found[256];
 	for (int i = 0; i < NCOMMANDS; i++)
-		fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].about);
-	fputs("\nditrace COMMAND --help tells more of one.\n", f);
+		suggestions_add(&near, commands[i].name);
+	near.n = near.n ? 1 : 0;
+	err_set(&e, -EINVAL, "there is no command \"%s\"", name);
+	if (suggestions_list(&near, found, sizeof(found)))
+		err_hint(&e, "did you mean: ditrace %s?", found);
+	else
+		err_hint(&e, "ditrace --help lists them");
+	err_print(&e);
+	return EXIT_USAGE;
 }
 
 static int run_command(int i, int argc, char **argv)
@@ -89,9 +136,5 @@ int main(int argc, char **argv)
 		usage(stderr);
 		return 2;
 	}
-	struct err e = {0};
-	err_set(&e, -EINVAL, "there is no command \"%s\"", name);
-	err_hint(&e, "ditrace help lists them");
-	err_print(&e);
-	return 2;
+	return no_command(name);
 }

@@ -108,6 +108,10 @@ static int take_value(const struct command *c, const struct option_def *d, const
 		return 0;
 	case OPTION_COUNT:
 		return text_number(text, d->value) ? 0 : bad_value(c, d, text, "a number", e);
+	case OPTION_POSITIVE:
+		return text_number(text, d->value) && *(uint64_t *)d->value
+			   ? 0
+			   : bad_value(c, d, text, "a number from 1 on", e);
 	case OPTION_DURATION:
 		return options_duration(text, d->value)
 			   ? bad_value(c, d, text, "a time such as 10s, 500ms or 2m", e)
@@ -159,6 +163,21 @@ static void meant(const struct option *longs, const char *word, char *out, size_
 						longs->name);
 }
 
+static int unknown_option(const struct command *c, const struct option *longs, const char *word,
+			  struct err *e)
+{
+	char name[SUGGESTIONS_WORD], found[256];
+	struct suggestions near = {.word = name};
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+	for (; longs->name; longs++)
+		suggestions_add(&near, longs->name);
+	err_set(e, -EINVAL, "unknown option %s", word);
+	near.n = near.n ? 1 : 0;
+	if (suggestions_list(&near, found, sizeof(found)))
+		return err_hint(e, "did you mean --%s? See: ditrace %s --help", found, c->name);
+	return err_hint(e, "see: ditrace %s --help", c->name);
+}
+
 static int bad_option(const struct command *c, const struct option *longs, int got, char **argv,
 		      struct err *e)
 {
@@ -177,7 +196,7 @@ static int bad_option(const struct command *c, const struct option *longs, int g
 		return err_hint(e, "write out %s; see: ditrace %s --help", names, c->name);
 	}
 	if (got != ':' && !optopt)
-		err_set(e, -EINVAL, "unknown option %s", word);
+		return unknown_option(c, longs, word, e);
 	return err_hint(e, "see: ditrace %s --help", c->name);
 }
 

@@ -16,6 +16,7 @@ enum option_type {
 	OPTION_DEFAULTED, /* const char **, value optional, "" if omitted; '--x=value', but also
 			     '--x 1/50' */
 	OPTION_COUNT,	  /* uint64_t *: decimal digits */
+	OPTION_POSITIVE,  /* the same, not 0 */
 	OPTION_DURATION,  /* uint64_t *, ns: "10s", "500ms", "2m", "1h", "250us", seconds when there
 			     is no unit */
 	OPTION_SIZE,   /* uint64_t *, bytes: "2G", "500M", "1.5GiB", "64k"; units are powers of 1024

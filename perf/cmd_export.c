@@ -96,11 +96,15 @@ static int open_query(struct export_job *x, struct err *e)
 		     : x->format == TO_CHROME ? export_chrome_note
 					      : NULL,
 	    .first_arg = &x->in};
-	if (x->format == TO_SQLITE && !x->output) {
-		err_set(e, -EINVAL, "a database cannot be written to standard output");
-		return err_hint(e, "name a file: -o FILE");
-	}
 	return trace_query(x->in.path, &opts, &x->in.query, e);
+}
+
+static int check_export(const struct export_job *x, struct err *e)
+{
+	if (x->format != TO_SQLITE || x->output)
+		return trace_choice_check(&x->choice, e);
+	err_set(e, -EINVAL, "a database cannot be written to standard output");
+	return err_hint(e, "name a file: -o FILE");
 }
 
 /* Everything that can fail early does so before the output file is touched. */
@@ -149,6 +153,11 @@ int cmd_export(int argc, char **argv)
 		return status;
 	if (first < argc)
 		x.in.path = argv[first];
+	struct err e = {0};
+	if (check_export(&x, &e)) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
 	status = export_to(&x);
 	export_notes_free(x.in.notes);
 	return status;

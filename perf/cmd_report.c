@@ -365,15 +365,17 @@ static int report(struct report *p)
 	const struct trace_query_opts opts = {
 	    .choice = p->choice, .kinds = kinds, .by_start = p->graph, .unchosen = p->gaps};
 	struct err e = {0}, unopened = {0};
-	int open = trace_query(p->path, &opts, &p->query, &unopened);
+	int wrong = trace_choice_check(&p->choice, &e);
+	int open = wrong ? wrong : trace_query(p->path, &opts, &p->query, &unopened);
 	p->samples = p->samples || (p->query && trace_query_of_samples(p->query));
-	int r = prepare(p, &e);
-	if (!r && open)
+	wrong = wrong ? wrong : prepare(p, &e);
+	if (!wrong && open)
 		e = unopened;
-	r = r ? r : open ? open : show(p, &e);
+	int r = wrong ? wrong : open ? open : show(p, &e);
 	close_all(p);
 	/* The report itself says what was lost and left out. */
-	return trace_query_end(p->query, 0, r, &e);
+	int status = trace_query_end(p->query, 0, r, &e);
+	return wrong == -EINVAL ? EXIT_USAGE : status;
 }
 
 int cmd_report(int argc, char **argv)

@@ -140,6 +140,15 @@ int cmd_script(int argc, char **argv)
 		return status;
 	if (first < argc)
 		s.path = argv[first];
+	struct err e = {0};
+	if (s.stats && s.format == 0) {
+		err_set(&e, -EINVAL, "--stats does nothing without --format jsonl");
+		err_hint(&e, "text always has the statistics; add --format jsonl, or leave it out");
+	}
+	if (e.code || trace_choice_check(&s.choice, &e)) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
 	struct sigaction act = {.sa_handler = on_interrupt};
 	if (s.follow)
 		sigaction(SIGINT, &act, NULL);

@@ -19,7 +19,7 @@ int cmd_attach(int argc, char **argv)
 	    STATS_OPTIONS(o.measure),
 	    INTERVENE_OPTIONS(change),
 	    {0, "for", OPTION_DURATION, &o.for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},
-	    {0, "count", OPTION_COUNT, &o.count, "N", "detach after N events", NULL},
+	    {0, "count", OPTION_POSITIVE, &o.count, "N", "detach after N events", NULL},
 	    {0, "wait", OPTION_FLAG, &wait, NULL, "wait until the process loads PyTorch", NULL},
 	    {0},
 	};
@@ -37,11 +37,16 @@ int cmd_attach(int argc, char **argv)
 	if (!first)
 		return status;
 	int r = process_parse_pid(argv[first], &l.pid, &e);
-	if (!r && intervene_run_wanted(&change, &o))
+	bool changes = intervene_run_wanted(&change, &o);
+	r = r ? r : check_options(&o, &change, changes, &e);
+	if (r) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	if (changes)
 		return intervene_attach(&change, &o, l.pid, wait);
-	if (!r)
-		trace_loop_signals(&l);
-	r = r ? r : start_attached(&l, &o, wait, &e);
+	trace_loop_signals(&l);
+	r = start_attached(&l, &o, wait, &e);
 	r = r ? r : trace_loop_run(&l, &e);
 	trace_samples_finish(l.samples);
 	if (!r) {

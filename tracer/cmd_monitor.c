@@ -293,7 +293,7 @@ int cmd_monitor(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "interval", OPTION_DURATION, &m.interval, "TIME", "between rows, 1s if not given",
 	     NULL},
-	    {0, "count", OPTION_COUNT, &m.count, "N", "end after so many rows", NULL},
+	    {0, "count", OPTION_POSITIVE, &m.count, "N", "end after so many rows", NULL},
 	    {'o', "output", OPTION_STRING, &path, "FILE", "write the rows as CSV, too", NULL},
 	    {0, "no-ops", OPTION_FLAG, &no_ops, NULL,
 	     "do not count operators: nothing is done to the process", NULL},

@@ -158,7 +158,7 @@ int cmd_record(int argc, char **argv)
 	const char *pid = NULL;
 	struct record r = {.output = "ditrace.data", .hz = SAMPLER_HZ};
 	const struct option_def options[] = {
-	    {'F', "freq", OPTION_COUNT, &r.hz, "HZ",
+	    {'F', "freq", OPTION_POSITIVE, &r.hz, "HZ",
 	     "samples in a second of each thread's time on a processor (default 99)", NULL},
 	    {'p', "pid", OPTION_STRING, &pid, "PID", "of this process, until it ends or Ctrl-C",
 	     NULL},

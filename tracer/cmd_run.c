@@ -38,7 +38,12 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 	struct err e = {0};
 	struct trace_loop l = {.is_child = true};
 	int status;
-	if (intervene_run_wanted(change, o))
+	bool changes = intervene_run_wanted(change, o);
+	if (check_options(o, change, changes, &e)) {
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	if (changes)
 		return intervene_run(change, o, argv, caller);
 	int r = start_program(&l, o, argv, caller, &status, &e);
 	if (r) {
@@ -94,7 +99,7 @@ int cmd_run(int argc, char **argv)
 		caller.user = o.user = &user;
 	if (name && spawn_user_find(name, &user, &e)) {
 		err_print(&e);
-		status = EXIT_FAILED;
+		status = EXIT_USAGE;
 	} else {
 		status = run(&o, &change, &argv[first], &caller);
 	}

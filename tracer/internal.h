@@ -23,6 +23,12 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],
 		  const struct spawn_caller *caller, int *status, struct err *e);
 
+/* check_options.c: whether the command line of run or attach makes sense, as far as that can be
+ * said without the program: syntax, and options that do nothing without another. `changes`: see
+ * intervene_run_wanted. 0, -EINVAL or -ENOMEM with *e. */
+int check_options(const struct session_opts *o, const struct intervene_opts *change, bool changes,
+		  struct err *e);
+
 /* intervene_run.c: run and attach with interventions; nothing is traced in this case. */
 
 /* Whether `change`, or the capture options in `o`, ask for interventions. Both are the options of

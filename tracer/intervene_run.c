@@ -167,8 +167,8 @@ int intervene_run(struct intervene_opts *change, const struct session_opts *o, c
 	struct err e = {0};
 	struct intervene_rules rules = {0};
 	struct intervene *v = NULL;
-	int status = EXIT_FAILED;
-	if (!prepare(change, o, &rules, &e) && !intervene_open(&rules, o->user, &v, &e))
+	int r = prepare(change, o, &rules, &e), status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	if (!r && !intervene_open(&rules, o->user, &v, &e))
 		status = see_through(v, argv, caller, &e);
 	return end(v, &rules, &e, status);
 }
@@ -182,7 +182,9 @@ int intervene_attach(struct intervene_opts *change, const struct session_opts *o
 	struct trace_loop l = {.pid = pid};
 	trace_loop_signals(&l);
 	int r = prepare(change, o, &rules, &e);
-	r = r ? r : process_check(pid, &e);
+	if (r)
+		return end(v, &rules, &e, r == -EINVAL ? EXIT_USAGE : EXIT_FAILED);
+	r = process_check(pid, &e);
 	r = r ? r : trace_loop_await_thaw(&l, &e);
 	r = r ? r : await_torch(&l, wait, &e);
 	r = r ? r : intervene_enter(&rules, pid, &v, &e);

@@ -29,11 +29,17 @@ struct trace_samples {
 static int parse_hz(const char *text, uint64_t *hz, struct err *e)
 {
 	*hz = SAMPLER_HZ;
-	if (*text && !text_number(text, hz)) {
+	if (*text && (!text_number(text, hz) || !*hz)) {
 		err_set(e, -EINVAL, "--sample %s: not a number of samples a second", text);
 		return err_hint(e, "--sample=99");
 	}
 	return 0;
+}
+
+int trace_samples_check(const char *text, struct err *e)
+{
+	uint64_t hz;
+	return text ? parse_hz(text, &hz, e) : 0;
 }
 
 int trace_samples_open(const char *text, struct session *session, struct trace_samples **out,

@@ -20,6 +20,9 @@ struct trace_samples;
 int trace_samples_open(const char *hz, struct session *session, struct trace_samples **out,
 		       struct err *e);
 
+/* Whether `hz` is such an argument. 0, or -EINVAL with *e. */
+int trace_samples_check(const char *hz, struct err *e);
+
 /* Like sampler_add_child and sampler_add_process; `s` may be NULL in these and the following
  * functions. */
 int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e);

@@ -156,6 +156,17 @@ static int query_open(struct trace_query *q, struct err *e)
 	return q->order ? 0 : no_memory(q, e);
 }
 
+int trace_choice_check(const struct trace_choice *c, struct err *e)
+{
+	struct trace_span span = {0};
+	struct when *when = NULL;
+	int r = c->when ? when_compile("--when", c->when, &when, e) : 0;
+	when_free(when);
+	r = r ? r : trace_span_parse(&span, c, 0, e);
+	trace_span_close(&span);
+	return r;
+}
+
 int trace_query(const char *path, const struct trace_query_opts *opts, struct trace_query **out,
 		struct err *e)
 {

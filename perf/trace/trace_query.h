@@ -61,6 +61,9 @@ struct trace_query_opts {
 	void *first_arg;
 };
 
+/* Whether the arguments make sense, whatever file they are for. 0, or -EINVAL with *e. */
+int trace_choice_check(const struct trace_choice *c, struct err *e);
+
 /* Open `path`, which must outlive the query. The file is read once beforehand if `first`, a
  * condition (for its ops) or steps (unless followed) need it, and up to the first event for
  * TRACE_OPS_OR_SAMPLES. If it is damaged or truncated, that pass sees what there is. 0 or -errno

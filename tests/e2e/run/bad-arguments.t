@@ -26,6 +26,67 @@ error "an output in a folder that is not there" 'nothing' "$DITRACE" run -o /not
 error "an output that is a folder" . "$DITRACE" run -o "$T" -- true
 error "an output on a read-only filesystem" . "$DITRACE" run -o /proc/ditrace.data -- true
 
+# wrong REGEX COMMAND LINE...: exit status 2, and an error and a hint, before anything is done
+wrong() {
+	ok "${*:2}" is_wrong "$@"
+}
+
+is_wrong() {
+	local status=0
+	"$DITRACE" "${@:2}" >"$T/wrong.out" 2>"$T/wrong.err" </dev/null || status=$?
+	same "$status" 2 && [ ! -s "$T/wrong.out" ] && found "$T/wrong.err" "$1" && found "$T/wrong.err" "^  hint: "
+}
+
+# Each line: a part of the error, and what follows "ditrace". Were the program started, it would write to standard output.
+while read -r part line; do
+	wrong "$part" $line
+done <<-EOL
+	depth attach 1 --depth 0
+	process attach abc
+	process attach 0
+	count attach 1 --count 0
+	depth run --depth 0 -- echo started
+	dtypes run --cast float16 -- echo started
+	expression run --ops [ -- echo started
+	empty run --not-ops , -- echo started
+	missing run --when ( -- echo started
+	nth run --nth x --capture -- echo started
+	before run --capture --nth 3-1 -- echo started
+	every run --capture --every 0 -- echo started
+	max-calls run --capture --max-calls 0 -- echo started
+	--capture run --nth 3 -- echo started
+	--capture run --every 3 -- echo started
+	--steps run --capture --step-op add -- echo started
+	--compare run --budget 10% -- echo started
+	--fallback run --level aten -- echo started
+	hold run --first-nan=x -- echo started
+	samples run --sample=0 -- echo started
+	share run --compare all --budget x -- echo started
+	feature run --apply foo -- echo started
+	--print run --overflow --print -- echo started
+	nobody run --user nobody-there -- echo started
+	--fallback run --falback add -- echo started
+	freq record -F 0 -- echo started
+	process record --pid abc
+	foo report --sort foo $T/none
+	foo report --group foo $T/none
+	foo report --columns foo $T/none
+	xx report --time xx $T/none
+	number report --step x $T/none
+	--step report --step-op add $T/none
+	percentage report --percent-limit x $T/none
+	graph report --frames ops $T/none
+	--gaps report --gaps --side-by-side $T/none
+	--per-step report --per-step --format csv $T/none
+	missing report --when ( $T/none
+	xx script --time xx $T/none
+	jsonl script --stats $T/none
+	database export --to sqlite $T/none
+	xx export --time xx $T/none
+	report repotr
+EOL
+ok "and nothing was written" not test -e ditrace.data
+
 start sleep 60
 error "attach to a program without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
 ok "the hint speaks of --wait" found "$T/error" 'hint: .*--wait'
