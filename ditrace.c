@@ -36,7 +36,7 @@ enum task { TRACE, READ, JUDGE, LOOK, TASKS };
 
 static const char *const tasks[TASKS] = {[TRACE] = "trace a program",
 					 [READ] = "read what was recorded",
-					 [JUDGE] = "judge numbers",
+					 [JUDGE] = "change and judge numbers",
 					 [LOOK] = "look at a process, and help"};
 
 static const struct {
@@ -75,11 +75,11 @@ static void usage(FILE *f)
 			if ((int)commands[i].task == task)
 				fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].about);
 	}
-	fputs(
-	    "\n  ditrace run -- python3 train.py   then: ditrace report\n"
-	    "  ditrace attach $(pgrep -f train.py)   Ctrl-C detaches\n"
-	    "\nditrace COMMAND --help has the options of one, and ditrace --version the version.\n",
-	    f);
+	fputs("\nexamples:\n"
+	      "  ditrace run -- python3 train.py        then: ditrace report\n"
+	      "  ditrace attach $(pgrep -f train.py)    Ctrl-C detaches\n"
+	      "\nditrace COMMAND --help has the options of one, ditrace --version the version.\n",
+	      f);
 }
 
 static int no_command(const char *name)

@@ -209,6 +209,32 @@ int new_file_name(struct new_file *f)
 	return 0;
 }
 
+/* The new file and the one with its name change names, so that the name is never without a file. */
+static bool keep_old(const struct new_file *f, const char *part)
+{
+	char old[NAME_MAX + 1];
+	struct stat st;
+	int n = snprintf(old, sizeof(old), "%s.old", f->name);
+	if ((size_t)n >= sizeof(old) || fstatat(f->folder, f->name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISREG(st.st_mode) || renameat2(f->folder, part, f->folder, f->name, RENAME_EXCHANGE))
+		return false;
+	if (!renameat(f->folder, part, f->folder, old))
+		return true;
+	unlinkat(f->folder, part, 0);
+	return false;
+}
+
+int new_file_name_keep(struct new_file *f, bool *kept)
+{
+	char part[PART_SIZE];
+	*kept = f->folder >= 0 && keep_old(f, part_name(f, part));
+	if (f->folder < 0 || !is_named(f->fd, f->folder, f->name))
+		return new_file_name(f);
+	close(f->folder);
+	f->folder = -1;
+	return 0;
+}
+
 void new_file_close(struct new_file *f)
 {
 	char part[PART_SIZE];

@@ -7,6 +7,7 @@
 #define BASE_FILES_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -32,6 +33,10 @@ FILE *new_file_stream(const struct new_file *f);
 
 /* Give the file its name. 0, or -errno of rename(2): the file is as before. f->fd stays open. */
 int new_file_name(struct new_file *f);
+
+/* The same, and a regular file of that name is kept as NAME.old, which replaces what has that name,
+ * without following it: *kept. */
+int new_file_name_keep(struct new_file *f, bool *kept);
 
 /* Close the file; remove it if it has not got its name. */
 void new_file_close(struct new_file *f);

@@ -12,7 +12,7 @@ int cmd_attach(int argc, char **argv)
 {
 	bool wait = false;
 	struct intervene_opts change = {0};
-	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
+	struct session_opts o = {.depth = SESSION_ALL_LEVELS};
 	const struct option_def options[] = {
 	    TRACE_OPTIONS(o),
 	    CAPTURE_OPTIONS(o.capture),
@@ -36,6 +36,7 @@ int cmd_attach(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
+	trace_default_output(&o);
 	int r = process_parse_pid(argv[first], &l.pid, &e);
 	bool changes = intervene_run_wanted(&change, &o);
 	r = r ? r : check_options(&o, &change, changes, &e);

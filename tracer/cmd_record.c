@@ -114,6 +114,7 @@ static int finish(struct record *r, struct err *e)
 	bool usual = !strcmp(r->output, "ditrace.data");
 	int code = trace_writer_flush(r->to.writer);
 	uint64_t bytes = trace_writer_bytes(r->to.writer);
+	bool old = trace_writer_kept_old(r->to.writer);
 	code = code ? code : r->to.code;
 	int closed = trace_writer_close(r->to.writer, true);
 	r->to.writer = NULL;
@@ -121,8 +122,9 @@ static int finish(struct record *r, struct err *e)
 	record_samples_summary(r->sampler);
 	if (code)
 		return failed_output(r, code, e);
-	fprintf(stderr, "written to %s (%s); see: ditrace report%s%s\n", r->output,
-		text_bytes(size, sizeof(size), bytes), usual ? "" : " ", usual ? "" : r->output);
+	fprintf(stderr, "written to %s (%s%s%s%s); see: ditrace report%s%s\n", r->output,
+		text_bytes(size, sizeof(size), bytes), old ? "; the one before: " : "",
+		old ? r->output : "", old ? ".old" : "", usual ? "" : " ", usual ? "" : r->output);
 	return 0;
 }
 

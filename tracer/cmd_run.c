@@ -59,7 +59,7 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 
 int cmd_run(int argc, char **argv)
 {
-	struct session_opts o = {.output = "ditrace.data", .depth = SESSION_ALL_LEVELS};
+	struct session_opts o = {.depth = SESSION_ALL_LEVELS};
 	struct intervene_opts change = {0};
 	bool eager = false;
 	const char *name = NULL;
@@ -91,6 +91,7 @@ int cmd_run(int argc, char **argv)
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
+	trace_default_output(&o);
 	if (eager) /* torch/_dynamo/eval_frame.py, 2.0 to 2.13 */
 		setenv("TORCHDYNAMO_DISABLE", "1", 1);
 	spawn_caller_save(&caller);

@@ -18,7 +18,7 @@ static const char *tracing_option(const struct session_opts *o)
 		bool given;
 		const char *name;
 	} options[] = {
-	    {strcmp(o->output, "ditrace.data") != 0, "-o"},
+	    {o->output && strcmp(o->output, "ditrace.data") != 0, "-o"},
 	    {o->print, "--print"},
 	    {o->when, "--when"},
 	    {o->depth != SESSION_ALL_LEVELS, "--depth"},

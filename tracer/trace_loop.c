@@ -98,6 +98,12 @@ void trace_samples_finish(struct trace_samples *s)
 	free(s);
 }
 
+void trace_default_output(struct session_opts *o)
+{
+	if (!o->output && (!o->print || o->sample))
+		o->output = "ditrace.data";
+}
+
 const char *const trace_phases[] = {"all", "forward", "backward", NULL};
 
 static volatile sig_atomic_t stop;

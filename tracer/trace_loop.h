@@ -38,12 +38,16 @@ int trace_samples_read(struct trace_samples *s, struct err *e);
  * and session_close. */
 void trace_samples_finish(struct trace_samples *s);
 
+/* Where events go that no option sends anywhere: ditrace.data, unless they are printed; samples
+ * need it always. */
+void trace_default_output(struct session_opts *o);
+
 extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */
 
 /* The options of both; `o` is a struct session_opts. */
 #define TRACE_OPTIONS(o)                                                                           \
 	{'o',	      "output", OPTION_STRING,                                                     \
-	 &(o).output, "FILE",	"record to FILE instead of ditrace.data",                          \
+	 &(o).output, "FILE",	"record to FILE (default ditrace.data; with --print none)",        \
 	 NULL},                                                                                    \
 	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
 	     NULL},                                                                                \

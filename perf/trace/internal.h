@@ -141,8 +141,9 @@ struct trace_last {
 
 struct trace_blocks {
 	int fd;
-	bool failed;  /* write nothing more */
-	uint8_t *raw; /* TRACE_BLOCK_MAX: the block being filled */
+	bool failed;   /* write nothing more */
+	bool kept_old; /* see trace_writer_kept_old */
+	uint8_t *raw;  /* TRACE_BLOCK_MAX: the block being filled */
 	size_t raw_len;
 	uint8_t *packed; /* a block header and compressed records */
 	size_t packed_max;

@@ -124,7 +124,7 @@ static int open_file(struct trace_blocks *b, const char *path, struct err *e)
 		return r;
 	b->fd = f.fd;
 	r = write_file_header(b);
-	r = r ? r : new_file_name(&f);
+	r = r ? r : new_file_name_keep(&f, &b->kept_old);
 	if (!r)
 		return 0;
 	new_file_close(&f);

@@ -326,6 +326,11 @@ uint64_t trace_writer_bytes(const struct trace_writer *w)
 	return w->blocks.offset;
 }
 
+bool trace_writer_kept_old(const struct trace_writer *w)
+{
+	return w->blocks.kept_old;
+}
+
 static int write_end(struct trace_writer *w)
 {
 	uint8_t buf[32];

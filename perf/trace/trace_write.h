@@ -16,7 +16,8 @@ struct trace_writer;
  * the -errno of that call. From then on every call does nothing and returns 0, and the file keeps
  * its whole blocks. Nothing here blocks except write(2) on the file. */
 
-/* Begin the file `path`, which replaces what is there (new_file_open), locked (flock): the lock
+/* Begin the file `path`, which replaces what is there (new_file_open); a file is kept as PATH.old
+ * (new_file_name_keep). It is locked (flock): the lock
  * tells readers that it is still being written. 0 and *out, or -errno with *e. */
 int trace_writer_open(const char *path, struct trace_writer **out, struct err *e);
 
@@ -58,6 +59,9 @@ void trace_writer_forget(struct trace_writer *w);
 /* Call it regularly (CLOCK_MONOTONIC): writes what has waited for 250 ms, so that readers can
  * follow. */
 int trace_writer_tick(struct trace_writer *w, uint64_t now_ns);
+
+/* Whether PATH.old is the file that was there. */
+bool trace_writer_kept_old(const struct trace_writer *w);
 
 /* Write what is buffered. */
 int trace_writer_flush(struct trace_writer *w);

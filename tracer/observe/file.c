@@ -104,14 +104,16 @@ static void file_finish(struct observer *o)
 	char size[32];
 	int r = trace_writer_flush(f->writer);
 	uint64_t bytes = trace_writer_bytes(f->writer);
+	bool old = trace_writer_kept_old(f->writer);
 	int closed = trace_writer_close(f->writer, true);
 	f->writer = NULL;
 	check_written(f, r ? r : closed);
 	if (f->error.code || f->quiet)
 		return;
 	bool usual = !strcmp(f->path, "ditrace.data");
-	fprintf(stderr, "trace written to %s (%s); see: ditrace report%s%s\n", f->path,
-		text_bytes(size, sizeof(size), bytes), usual ? "" : " ", usual ? "" : f->path);
+	fprintf(stderr, "trace written to %s (%s%s%s%s); see: ditrace report%s%s\n", f->path,
+		text_bytes(size, sizeof(size), bytes), old ? "; the one before: " : "",
+		old ? f->path : "", old ? ".old" : "", usual ? "" : " ", usual ? "" : f->path);
 }
 
 static void file_close(struct observer *o)

@@ -111,6 +111,38 @@ static void the_old_one_can_still_be_read(void **state)
 	assert_int_equal(mode_of("mapped"), S_IFREG | 0600);
 }
 
+static void keep(const char *path, bool want)
+{
+	struct new_file f;
+	bool kept;
+	assert_int_equal(new_file_open(&f, path, 0, NULL), 0);
+	assert_int_equal(write(f.fd, "new", 3), 3);
+	assert_int_equal(new_file_name_keep(&f, &kept), 0);
+	assert_int_equal(kept, want);
+	new_file_close(&f);
+	holds(path, "new");
+}
+
+/* What is no regular file is not kept, and no link is followed. */
+static void the_old_one_is_kept(void **state)
+{
+	(void)state;
+	put("aside", "mine");
+	keep("first", false);
+	assert_int_equal(mode_of("first.old"), 0);
+	put("trace", "before");
+	assert_int_equal(symlink("aside", "trace.old"), 0);
+	keep("trace", true);
+	holds("trace.old", "before");
+	keep("trace", true);
+	holds("trace.old", "new");
+	assert_int_equal(symlink("aside", "linked"), 0);
+	keep("linked", false);
+	assert_int_equal(mode_of("linked.old"), 0);
+	holds("aside", "mine");
+	assert_int_equal(mode_of("trace.part"), 0);
+}
+
 static void links_to_files_are_replaced(void **state)
 {
 	(void)state;
@@ -336,6 +368,7 @@ int main(void)
 	    cmocka_unit_test(a_file_appears_whole),
 	    cmocka_unit_test(a_failed_one_leaves_the_old),
 	    cmocka_unit_test(the_old_one_can_still_be_read),
+	    cmocka_unit_test(the_old_one_is_kept),
 	    cmocka_unit_test(links_to_files_are_replaced),
 	    cmocka_unit_test(what_is_no_file_is_written),
 	    cmocka_unit_test(descriptors_are_written),
