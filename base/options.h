@@ -51,7 +51,8 @@ struct command {
 	int min_operands, max_operands; /* max: -1 for any number */
 };
 
-enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+/* EXIT_FOUND: --first-nan found one. */
+enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
 
 /* Parse argv (argv[0] is the command's name), permuting operands to the end. Returns the index of
  * the first operand, 0 when --help was asked for, or -EINVAL with *e. Prints nothing. */

@@ -5,8 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/internal.h"
+
+static void tell_attached(struct trace_loop *l)
+{
+	char n[32];
+	unsigned ops = session_ops(l->session);
+	fprintf(stderr, "ditrace: attached to %d", l->pid);
+	if (ops)
+		fprintf(stderr, ", %s, engine %s", text_counted(n, sizeof(n), ops, "op"),
+			session_engine(l->session));
+	fputs(", Ctrl-C detaches\n", stderr);
+	fflush(stderr);
+	status_line_open(&l->progress);
+}
 
 int cmd_attach(int argc, char **argv)
 {
@@ -48,6 +62,8 @@ int cmd_attach(int argc, char **argv)
 		return intervene_attach(&change, &o, l.pid, wait);
 	trace_loop_signals(&l);
 	r = start_attached(&l, &o, wait, &e);
+	if (!r)
+		tell_attached(&l);
 	r = r ? r : trace_loop_run(&l, &e);
 	trace_samples_finish(l.samples);
 	if (!r) {
@@ -56,7 +72,8 @@ int cmd_attach(int argc, char **argv)
 	}
 	if (e.code)
 		err_print(&e);
+	bool found = l.session && session_found(l.session);
 	session_close(l.session);
 	follow_free(l.follow);
-	return r ? EXIT_FAILED : EXIT_GOOD;
+	return r ? EXIT_FAILED : found ? EXIT_FOUND : EXIT_GOOD;
 }

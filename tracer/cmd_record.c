@@ -2,6 +2,7 @@
 #include "base/commands.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -84,6 +85,26 @@ static int failed_output(const struct record *r, int code, struct err *e)
 	return err_hint(e, "free some space, or name another file: -o FILE");
 }
 
+/* The program's own output is left alone: only one that was running already has a status line. */
+static void tell_begun(struct record *r)
+{
+	fputs("ditrace: taking samples", stderr);
+	if (!r->watch.is_child)
+		fprintf(stderr, " of %d", r->watch.pid);
+	fprintf(stderr, ", %" PRIu64 " in a second of each thread's processor time%s\n", r->hz,
+		r->watch.is_child ? "" : ", Ctrl-C ends");
+	fflush(stderr);
+	if (!r->watch.is_child)
+		status_line_open(&r->watch.progress);
+}
+
+static void show_status(struct record *r)
+{
+	const struct sampler_counts c = sampler_counts(r->sampler);
+	status_line_show(&r->watch.progress, "sample", c.samples, trace_writer_bytes(r->to.writer),
+			 c.lost);
+}
+
 static int loop(struct record *r, struct err *e)
 {
 	struct pollfd fd = {.fd = sampler_fd(r->sampler), .events = POLLIN};
@@ -98,11 +119,14 @@ static int loop(struct record *r, struct err *e)
 		code = sampler_read(r->sampler);
 		if (!r->to.code && !code)
 			trace_writer_tick(r->to.writer, now);
+		if (status_line_due(&r->watch.progress))
+			show_status(r);
 		if (now - looked > TICK_MS * 1000000ULL) {
 			looked = now;
 			trace_loop_look(&r->watch);
 		}
 	}
+	status_line_clear(&r->watch.progress);
 	if (!code)
 		code = sampler_read(r->sampler); /* the last samples */
 	return code ? err_set(e, code, "cannot take samples: %s", strerror(-code)) : 0;
@@ -138,6 +162,7 @@ static int record(struct record *r, char *const argv[], const struct spawn_calle
 	bool started = !code;
 	if (started) {
 		describe(r);
+		tell_begun(r);
 		code = loop(r, &e);
 	}
 	trace_loop_tell_end(&r->watch);

@@ -23,13 +23,14 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 		if (e->code)
 			err_print(e);
 	}
+	bool found = session_found(l->session);
 	session_close(l->session);
 	follow_free(l->follow);
 	if (trace_loop_wait(l))
 		return EXIT_FAILED;
 	trace_loop_tell_end(l);
 	int status = spawn_exit_status(l->status);
-	return failed && !status ? EXIT_FAILED : status;
+	return found ? EXIT_FOUND : failed && !status ? EXIT_FAILED : status;
 }
 
 static int run(struct session_opts *o, struct intervene_opts *change, char **argv,

@@ -274,6 +274,8 @@ void trace_loop_note(const struct trace_loop *l)
 	const char *note = session_note(l->session);
 	if (note)
 		fprintf(stderr, "ditrace: %s\n", note);
+	else if (l->is_child && !session_is_quiet(l->session))
+		fprintf(stderr, "ditrace: engine %s\n", session_engine(l->session));
 	trace_loop_note_files();
 }
 
@@ -348,10 +350,12 @@ void trace_loop_look(struct trace_loop *l)
 		l->gone |= !process_alive(l->pid);
 }
 
-static void print_failure(struct err *e)
+static void print_failure(struct trace_loop *l, struct err *e)
 {
-	if (e->code)
+	if (e->code) {
+		status_line_clear(&l->progress);
 		err_print(e);
+	}
 	*e = (struct err){0};
 }
 
@@ -371,8 +375,8 @@ static int turn(struct trace_loop *l, struct err *e)
 		*e = output;
 		return r;
 	}
-	print_failure(&output);
-	print_failure(&l->trouble);
+	print_failure(l, &output);
+	print_failure(l, &l->trouble);
 	return r;
 }
 
@@ -388,6 +392,7 @@ static int some_turns(struct trace_loop *l, struct err *e)
 /* What came in between is handled before threads are stopped again: theirs no longer are. */
 static int halt(struct trace_loop *l, struct err *e)
 {
+	status_line_clear(&l->progress);
 	session_set_away(l->session, true);
 	int r = some_turns(l, e);
 	if (r)
@@ -396,6 +401,13 @@ static int halt(struct trace_loop *l, struct err *e)
 	r = some_turns(l, e);
 	session_set_away(l->session, false);
 	return r;
+}
+
+static void show_status(struct trace_loop *l)
+{
+	uint64_t ops, bytes, lost;
+	session_progress(l->session, &ops, &bytes, &lost);
+	status_line_show(&l->progress, "op", ops, bytes, lost);
 }
 
 int trace_loop_run(struct trace_loop *l, struct err *e)
@@ -412,6 +424,9 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 		r = halts ? halt(l, e) : turn(l, e);
 		if (n % 16 == 0)
 			trace_loop_look(l);
+		if (status_line_due(&l->progress))
+			show_status(l);
 	}
+	status_line_clear(&l->progress);
 	return r < 0 ? r : 0;
 }

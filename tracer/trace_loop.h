@@ -78,8 +78,31 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 		    engine_names                                                                   \
 	}
 
+/* status_line.c: a line on the terminal of stderr, rewritten while tracing goes on.
+ * Zero-initialise.
+ */
+struct status_line {
+	bool on;    /* stderr is a terminal, and the line was asked for */
+	bool shown; /* there is one to clear */
+	uint64_t begun_ns, next_ns;
+};
+
+void status_line_open(struct status_line *l);
+
+/* Whether it is time to show it again: twice a second. */
+bool status_line_due(struct status_line *l);
+
+/* "0:12  34,567 ops  1.2 MiB  0 lost": time since it was opened, `n` of `what`, size of the file,
+ * how much was lost. */
+void status_line_show(struct status_line *l, const char *what, uint64_t n, uint64_t bytes,
+		      uint64_t lost);
+
+/* Clear it, before anything else is printed there. */
+void status_line_clear(struct status_line *l);
+
 struct trace_loop {
 	struct session *session;
+	struct status_line progress;
 	struct trace_samples *samples; /* NULL: none are taken */
 	struct follow *follow;	       /* NULL: processes are not followed */
 	pid_t pid;		       /* the process started or attached to */
@@ -103,7 +126,7 @@ void trace_loop_signals(struct trace_loop *l);
 bool trace_loop_halts(void);
 void trace_loop_halt(const char *missed);
 
-/* Print on stderr which engine is used if it is not the first choice, and what follows. */
+/* Print on stderr which engine is used, and what follows if it is not the first choice. */
 void trace_loop_note(const struct trace_loop *l);
 
 /* Print there what cannot be shown because this kernel opens no files of processes

@@ -226,7 +226,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	struct aggregate_totals t = totals_of(a, opts);
 	char threads[32], events[32], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
-	if (opts->steps)
+	if (opts->steps && !opts->no_table)
 		headline_print(f, opts->steps, a, opts);
 	print_targets(f, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
@@ -349,7 +349,7 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *o
 		print_sampled(f, a, opts);
 	else
 		print_summary(f, a, opts);
-	if (n == 0)
+	if (n == 0 || opts->no_table)
 		return ferror(f) ? -EIO : 0;
 	return print_table(f, a, opts);
 }

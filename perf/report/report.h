@@ -71,6 +71,7 @@ struct report_opts {
 	const struct when_counts *when;	      /* what --when left out; NULL without --when */
 	const struct report_samples *samples; /* rows are samples; NULL: ops */
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
+	bool no_table;			      /* what was traced, and no times */
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
 };
 

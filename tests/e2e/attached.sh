@@ -4,13 +4,13 @@
 . "$here/forked.sh"
 
 # attached OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., with the program's output in $T/out,
-# that of ditrace and its standard error in $T/err; succeeds if both exit with 0. Options that include an --engine must be those
+# that of ditrace and its standard error in $T/err; succeeds if both exit with 0, ditrace with $ends if that is set. Options that include an --engine must be those
 # of a capture, and choose relu, too.
 attached() {
 	local options=() tracer
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
 	shift
-	may_fork || { "$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"; return; }
+	may_fork || { "$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"; [ $? = "${ends:-0}" ]; return; }
 	rm -f "$T/word"
 	: >"$T/out" >"$T/err"
 	forked "$T/out" "$T/out.err" go "$W/at_word.py" "$T/word" "$@" || return
@@ -20,5 +20,5 @@ attached() {
 	touch "$T/word"
 	finish "$tracer"
 	cat "$T/out.err" >>"$T/err"
-	answered ended && [ "$status,$REPLY" = 0,0 ]
+	answered ended && [ "$status,$REPLY" = "${ends:-0},0" ]
 }

@@ -111,6 +111,7 @@ struct stats_collector {
 	struct stats_calls calls;
 	struct ordinary_keys keys;
 	struct first_nan *first_nan; /* NULL: not asked for */
+	FILE *tells;		     /* where to print what was found, at the end; NULL: nowhere */
 	size_t kept;		     /* bytes in snapshots */
 	struct stats_call *last;     /* the call whose statistics the last event has */
 	struct event_stats last_stats;
@@ -276,9 +277,24 @@ static bool collector_is_past(const struct observer *o, const struct op_event *e
 
 static void collector_summary(struct observer *o, FILE *f, const struct report_opts *r)
 {
+	struct stats_collector *m = (struct stats_collector *)o;
+	m->tells = r ? f : NULL;
+}
+
+/* The finding stands behind all that is printed. */
+static void collector_finish(struct observer *o)
+{
+	struct stats_collector *m = (struct stats_collector *)o;
+	if (!m->tells || !m->first_nan)
+		return;
+	putc('\n', m->tells);
+	first_nan_summary(m->first_nan, m->tells);
+}
+
+static bool collector_found(const struct observer *o)
+{
 	const struct stats_collector *m = (const struct stats_collector *)o;
-	if (r && m->first_nan)
-		first_nan_summary(m->first_nan, f);
+	return m->first_nan && first_nan_found(m->first_nan);
 }
 
 static int registers(void *arg, pid_t tid, uint64_t *out)
@@ -327,6 +343,8 @@ int stats_collector_open(const struct stats_opts *o, const struct capture_opts *
 	    .on_event = collector_on_event,
 	    .is_over = collector_is_over,
 	    .summary = collector_summary,
+	    .finish = collector_finish,
+	    .found = collector_found,
 	    .forget_process = collector_forget_process,
 	    .close = collector_close,
 	};

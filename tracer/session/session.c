@@ -300,6 +300,40 @@ void session_set_away(struct session *s, bool away)
 		s->engine->set_away(s->engine, away);
 }
 
+const char *session_engine(const struct session *s)
+{
+	return s->engine->name;
+}
+
+bool session_is_quiet(const struct session *s)
+{
+	return s->o->quiet;
+}
+
+unsigned session_ops(const struct session *s)
+{
+	unsigned n = 0;
+	for (uint32_t i = 0; s->ops && i < s->ops->n; i++)
+		n += s->ops->ops[i].role == ROLE_CALL && session_wants(s, &s->ops->ops[i].desc);
+	return n;
+}
+
+void session_progress(struct session *s, uint64_t *ops, uint64_t *bytes, uint64_t *lost)
+{
+	struct trace_writer *w = session_writer(s);
+	*ops = s->events;
+	*bytes = w ? trace_writer_bytes(w) : 0;
+	*lost = s->lost;
+}
+
+bool session_found(const struct session *s)
+{
+	const struct observer *o = s->observers;
+	while (o && !(o->found && o->found(o)))
+		o = o->next;
+	return o;
+}
+
 unsigned session_total(const struct session *s)
 {
 	return s->total;
@@ -334,6 +368,7 @@ int session_finish(struct session *s, struct err *e)
 	    .stats = &stats,
 	    .when = s->when ? &s->when_counts : NULL,
 	    .limit = 20,
+	    .no_table = s->o->capture.dir || s->o->measure.stats || s->o->measure.first_nan,
 	    .percent_limit = REPORT_PERCENT_LIMIT,
 	    .chosen = s->chosen[0] ? s->chosen : NULL,
 	    .terminal = terminal_of(stderr),

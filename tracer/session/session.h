@@ -54,6 +54,21 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
  */
 const char *session_note(const struct session *s);
 
+/* The engine's name. */
+const char *session_engine(const struct session *s);
+
+/* Whether no summary is asked for: options.quiet. */
+bool session_is_quiet(const struct session *s);
+
+/* How many ops of the table the options select; 0 before the first process is added. */
+unsigned session_ops(const struct session *s);
+
+/* So far: ops that ended, size of the trace file, records lost. */
+void session_progress(struct session *s, uint64_t *ops, uint64_t *bytes, uint64_t *lost);
+
+/* Whether an observer found what ends the command with EXIT_FOUND. */
+bool session_found(const struct session *s);
+
 /* The writer of the trace file, until session_finish; NULL: none. */
 struct trace_writer *session_writer(struct session *s);
 

@@ -20,16 +20,17 @@ ran() {
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
 	shift
 	"$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"
+	[ $? = "$ends" ]
 }
 
 # find_it ran|attached MODE OP LINE-MARK: a run in which it is found
 find_it() {
-	local how=$1 mode=$2 op=$3 line
+	local how=$1 mode=$2 op=$3 line ends=3
 	line=$(grep -n "# $4\$" capture/nan.py | cut -d: -f1)
 	rm -rf "$T/saved"
 	mkdir "$T/saved"
 	cd "$T/saved" || return
-	ok "$mode: a run with --first-nan" "$how" -o "$T/data" --first-nan -- "$W/capture/nan.py" "$mode"
+	ok "$mode: a run with --first-nan ends with 3" "$how" -o "$T/data" --first-nan -- "$W/capture/nan.py" "$mode"
 	cd "$W" || return
 	is "$mode: the program's results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/nan.py "$mode")"
 	like "$mode: the op" "$T/err" "^ditrace: the first NaN or infinity: $op gave [0-9]+ \\+inf, and all that it was given is finite"
@@ -37,6 +38,8 @@ find_it() {
 	like "$mode: the native stack, from the op" "$T/err" '^    at::_ops::div__?Tensor::call\(.*\(libtorch_cpu'
 	like "$mode: to the start of the program" "$T/err" '^    _start  \('
 	like "$mode: said at the end, too" "$T/err" "the first NaN or infinity came from $op, id [0-9]+, at nan.py:$line "
+	like "$mode: as the last line" <(tail -n 1 "$T/err") "the first NaN or infinity came from"
+	unlike "$mode: without a table of times" "$T/err" '^Self %'
 	events
 	is "$mode: tracing ended there" "$(last_id)" "$(sed -n 's/.* came from .*, id \([0-9]*\), .*/\1/p' "$T/err")"
 }
@@ -81,7 +84,7 @@ held() {
 	ok "its ops are seen" before_long is_seen
 	echo go >&8
 	wait "$tracer"
-	is "ditrace has ended" "$?" 0
+	is "ditrace has ended, with what it found" "$?" 3
 	like "how to look at it" "$T/err" "^  look at it: gdb -p $target\$"
 	like "and how to let it go" "$T/err" "^  let it run on: kill -CONT $target\$"
 	is "the process stands still" "$(state "$target")" T
@@ -101,7 +104,7 @@ held_child() {
 	is "run: the process stands still" "$(state "$pid")" T
 	kill -CONT "$pid"
 	finish "$child"
-	is "run: its exit status is the program's" "$status" 0
+	is "run: its exit status tells that it was found" "$status" 3
 }
 
 all() {
