@@ -15,8 +15,10 @@ struct terminal terminal_of(FILE *f)
 	struct terminal t = {0};
 	if (!isatty(fileno(f)))
 		return t;
-	if (ioctl(fileno(f), TIOCGWINSZ, &ws) == 0)
+	if (ioctl(fileno(f), TIOCGWINSZ, &ws) == 0) {
 		t.width = ws.ws_col;
+		t.height = ws.ws_row;
+	}
 	t.color = !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 	return t;
 }

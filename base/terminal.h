@@ -7,6 +7,7 @@
 
 struct terminal {
 	int width;  /* columns; 0: not a terminal, or unknown */
+	int height; /* rows, as width */
 	bool color; /* colour escape sequences may be used */
 };
 

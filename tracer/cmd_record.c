@@ -146,9 +146,9 @@ static int finish(struct record *r, struct err *e)
 	record_samples_summary(r->sampler);
 	if (code)
 		return failed_output(r, code, e);
-	fprintf(stderr, "written to %s (%s%s%s%s); see: ditrace report%s%s\n", r->output,
-		text_bytes(size, sizeof(size), bytes), old ? "; the one before: " : "",
-		old ? r->output : "", old ? ".old" : "", usual ? "" : " ", usual ? "" : r->output);
+	fprintf(stderr, "written to %s (%s%s); see: ditrace report%s%s\n", r->output,
+		text_bytes(size, sizeof(size), bytes), old ? "; the old one: .old" : "",
+		usual ? "" : " ", usual ? "" : r->output);
 	return 0;
 }
 

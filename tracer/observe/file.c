@@ -111,9 +111,9 @@ static void file_finish(struct observer *o)
 	if (f->error.code || f->quiet)
 		return;
 	bool usual = !strcmp(f->path, "ditrace.data");
-	fprintf(stderr, "trace written to %s (%s%s%s%s); see: ditrace report%s%s\n", f->path,
-		text_bytes(size, sizeof(size), bytes), old ? "; the one before: " : "",
-		old ? f->path : "", old ? ".old" : "", usual ? "" : " ", usual ? "" : f->path);
+	fprintf(stderr, "trace written to %s (%s%s); see: ditrace report%s%s\n", f->path,
+		text_bytes(size, sizeof(size), bytes), old ? "; the old one: .old" : "",
+		usual ? "" : " ", usual ? "" : f->path);
 }
 
 static void file_close(struct observer *o)

@@ -357,6 +357,14 @@ struct trace_writer *session_writer(struct session *s)
 	return o ? o->writer(o) : NULL;
 }
 
+/* Rows of each part of the table at the end: as many as leave its first lines on the screen. */
+static size_t rows_of_part(struct terminal t)
+{
+	enum { MOST = 20, LEAST = 4, OTHER_LINES = 15 };
+	int rows = t.height ? (t.height - OTHER_LINES) / 2 : MOST;
+	return rows < LEAST ? LEAST : rows > MOST ? MOST : (size_t)rows;
+}
+
 int session_finish(struct session *s, struct err *e)
 {
 	struct trace_stats stats;
@@ -367,7 +375,7 @@ int session_finish(struct session *s, struct err *e)
 	    .ntargets = s->ntargets,
 	    .stats = &stats,
 	    .when = s->when ? &s->when_counts : NULL,
-	    .limit = 20,
+	    .limit = rows_of_part(terminal_of(stderr)),
 	    .no_table = s->o->capture.dir || s->o->measure.stats || s->o->measure.first_nan,
 	    .percent_limit = REPORT_PERCENT_LIMIT,
 	    .chosen = s->chosen[0] ? s->chosen : NULL,
