@@ -302,6 +302,11 @@ static int prepare(struct report *p, struct err *e)
 	r = r ? r : check_frames(p, e);
 	r = r ? r : check_per_step(p, e);
 	r = r || !p->group ? r : group_parse(p->group, &keys, e);
+	if (keys == AGGREGATE_MODULE && !p->sort && !p->columns && !p->sides && !p->samples &&
+	    p->format == FORMAT_TABLE) {
+		p->opts.modules = true;
+		keys |= AGGREGATE_PHASE;
+	}
 	if (p->samples)
 		keys |= AGGREGATE_SAMPLES;
 	if (p->sides)
@@ -391,7 +396,7 @@ int cmd_report(int argc, char **argv)
 	    QUERY_OPTIONS(p.choice),
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
-	     "phase, symbol (default op,line,phase)",
+	     "phase, symbol (default op,line,phase); module alone is a tree",
 	     NULL},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "self (default), total, calls, mean, p50, p99, max, or what rows are grouped by",

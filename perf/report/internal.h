@@ -14,6 +14,11 @@
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts);
 
+/* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops
+ * in it and in its submodules. Modules below opts->percent_limit are counted. 0, -ENOMEM or -EIO.
+ */
+int module_tree_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
 /* The key of an event's row; for aggregate.c alone. */
 
 enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };

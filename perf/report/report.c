@@ -341,6 +341,15 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 	return r;
 }
 
+static int print_modules(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	struct aggregate_totals totals = totals_of(a, opts);
+	int r = module_tree_print(f, a, opts);
+	if (!r)
+		print_in_no_op(f, &totals, opts);
+	return r;
+}
+
 int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	size_t n;
@@ -351,7 +360,7 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *o
 		print_summary(f, a, opts);
 	if (n == 0 || opts->no_table)
 		return ferror(f) ? -EIO : 0;
-	return print_table(f, a, opts);
+	return opts->modules ? print_modules(f, a, opts) : print_table(f, a, opts);
 }
 
 static void json_targets(struct json_out *j, const struct report_opts *opts)

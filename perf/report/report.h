@@ -71,7 +71,8 @@ struct report_opts {
 	const struct when_counts *when;	      /* what --when left out; NULL without --when */
 	const struct report_samples *samples; /* rows are samples; NULL: ops */
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
-	bool no_table;			      /* what was traced, and no times */
+	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
+	bool no_table;	    /* what was traced, and no times */
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
 };
 

@@ -143,6 +143,48 @@ static void forward_beside_backward(void **state)
 	aggregate_free(a);
 }
 
+static void add_in(struct aggregate *a, const char *module, uint64_t start, uint64_t ns, int phase)
+{
+	static _Alignas(16) char memory[sizeof(struct py_stack)];
+	struct py_stack *s = (struct py_stack *)memory;
+	struct op_event ev = sample_event(1, 0, 0, start, start + ns);
+	s->module = module;
+	ev.stack = ev.where_stack = s;
+	ev.phase = (uint8_t)phase;
+	assert_int_equal(aggregate_add(a, &ev), 0);
+}
+
+static void modules_are_a_tree(void **state)
+{
+	(void)state;
+	const struct report_opts opts = {.modules = true, .percent_limit = 1};
+	struct aggregate *a = aggregate_new_by(AGGREGATE_MODULE | AGGREGATE_PHASE);
+	char *text;
+	size_t len;
+	add_in(a, "blocks.0.attn.qkv", 0, 100, PHASE_FORWARD);
+	add_in(a, "blocks.0.attn.qkv", 100, 200, PHASE_BACKWARD);
+	add_in(a, "blocks.0.attn", 300, 100, PHASE_FORWARD);
+	add_in(a, "head", 400, 300, PHASE_FORWARD);
+	add_in(a, "(GPT)", 700, 95, PHASE_FORWARD);
+	add_in(a, "tail", 795, 5, PHASE_FORWARD);
+	add_in(a, NULL, 900, 100, PHASE_FORWARD);
+	FILE *f = open_memstream(&text, &len);
+	assert_int_equal(report_print(f, a, &opts), 0);
+	fclose(f);
+	assert_string_equal(strstr(text, "Total %"),
+			    "Total % v  Forward  Backward   Total     Own  Module\n"
+			    "    80.0%   600 ns    200 ns  800 ns   95 ns  (GPT)\n"
+			    "    40.0%   200 ns    200 ns  400 ns    0 ns    blocks.0\n"
+			    "    40.0%   200 ns    200 ns  400 ns  100 ns      attn\n"
+			    "    30.0%   100 ns    200 ns  300 ns  300 ns        qkv\n"
+			    "    30.0%   300 ns      0 ns  300 ns  300 ns    head\n"
+			    "    10.0%   100 ns      0 ns  100 ns  100 ns  (in no module)\n"
+			    "1 more module\n"
+			    "in no op: 10.0 %, 100 ns of 1.0 us\n");
+	free(text);
+	aggregate_free(a);
+}
+
 static void gaps(void **state)
 {
 	(void)state;
@@ -258,9 +300,13 @@ static void words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(groups),  cmocka_unit_test(all_groups_add_up),
-	    cmocka_unit_test(gaps),    cmocka_unit_test(forward_beside_backward),
-	    cmocka_unit_test(callees), cmocka_unit_test(callers),
+	    cmocka_unit_test(groups),
+	    cmocka_unit_test(all_groups_add_up),
+	    cmocka_unit_test(modules_are_a_tree),
+	    cmocka_unit_test(gaps),
+	    cmocka_unit_test(forward_beside_backward),
+	    cmocka_unit_test(callees),
+	    cmocka_unit_test(callers),
 	    cmocka_unit_test(words),
 	};
 	return unit_run(tests, NULL, NULL);

@@ -1,0 +1,212 @@
+/* Rows by module as a tree: each module with what its submodules took, forward and backward. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/intern.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "perf/report/internal.h"
+
+enum { NONE = UINT32_MAX, PATH_SIZE = 1024, SIDES = 2 };
+
+/* A module. Its index is greater than its parent's. */
+struct module {
+	const char *name; /* "blocks.0", below its parent */
+	uint32_t parent;
+	uint64_t own[SIDES], all[SIDES]; /* forward, backward, ns; all: with its submodules */
+};
+
+struct module_tree {
+	struct intern ids; /* by path */
+	struct arena arena;
+	struct module *list;
+	size_t room;
+	uint32_t root;	 /* of all paths; NONE */
+	uint32_t *order; /* by parent, then by time */
+};
+
+static uint64_t time_of(const struct module *m)
+{
+	return m->all[0] + m->all[1];
+}
+
+/* The module with the path of `len` bytes, new below `parent` if need be; or -ENOMEM. */
+static int64_t module_at(struct module_tree *t, const char *path, size_t len, size_t name,
+			 uint32_t parent)
+{
+	bool is_new;
+	int64_t id = intern(&t->ids, path, (uint32_t)len, &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	char *text = arena_strndup(&t->arena, path + name, len - name);
+	if (!text || array_grow(&t->list, &t->room, (size_t)id + 1, sizeof(*t->list)))
+		return -ENOMEM;
+	t->list[id] = (struct module){.name = text, .parent = parent};
+	return id;
+}
+
+/* Where the component ends that begins at `at`; the numbers of a list belong to its name. */
+static size_t component_end(const char *path, size_t at)
+{
+	size_t end = at + strcspn(path + at, ".");
+	while (path[end] == '.' && path[end + 1] >= '0' && path[end + 1] <= '9')
+		end += 1 + strcspn(path + end + 1, ".");
+	return end;
+}
+
+/* The module of a row, and those that contain it. */
+static int64_t module_of(struct module_tree *t, const char *path)
+{
+	if (!path || !path[0])
+		path = "(in no module)";
+	if (path[0] == '(')
+		return module_at(t, path, strlen(path), 0, NONE);
+	int64_t id = t->root;
+	for (size_t at = 0; path[at];) {
+		size_t end = component_end(path, at);
+		id = module_at(t, path, end, at, (uint32_t)id);
+		if (id < 0)
+			return id;
+		at = end + (path[end] == '.');
+	}
+	return id;
+}
+
+/* The only module that no other contains is the one that all paths begin at. Of several it is not
+ * known which. */
+static int find_root(struct module_tree *t, const struct aggregate_row *const *rows, size_t n)
+{
+	t->root = NONE;
+	for (size_t i = 0; i < n; i++) {
+		const char *m = rows[i]->module;
+		if (!m || m[0] != '(')
+			continue;
+		int64_t id = module_of(t, m);
+		if (id < 0)
+			return -ENOMEM;
+	}
+	t->root = t->ids.used == 1 ? 0 : NONE;
+	return 0;
+}
+
+static int compare(const void *a, const void *b, void *tree)
+{
+	const struct module *list = ((struct module_tree *)tree)->list;
+	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+	if (list[i].parent != list[k].parent) /* NONE comes first */
+		return list[i].parent + 1 < list[k].parent + 1 ? -1 : 1;
+	if (time_of(&list[i]) != time_of(&list[k]))
+		return time_of(&list[i]) > time_of(&list[k]) ? -1 : 1;
+	return (i > k) - (i < k);
+}
+
+static int build(struct module_tree *t, const struct aggregate_row *const *rows, size_t n)
+{
+	if (find_root(t, rows, n))
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		int64_t id = rows[i]->worker ? -1 : module_of(t, rows[i]->module);
+		if (id < 0 && !rows[i]->worker)
+			return -ENOMEM;
+		if (id >= 0)
+			t->list[id].own[rows[i]->phase == PHASE_BACKWARD] += rows[i]->self_ns;
+	}
+	uint32_t all = t->ids.used;
+	t->order = malloc((all + 1) * sizeof(*t->order));
+	if (!t->order)
+		return -ENOMEM;
+	for (uint32_t i = all; i-- > 0;)
+		for (int side = 0; side < SIDES; side++) {
+			struct module *m = &t->list[i];
+			m->all[side] += m->own[side];
+			if (m->parent != NONE)
+				t->list[m->parent].all[side] += m->all[side];
+		}
+	for (uint32_t i = 0; i < all; i++)
+		t->order[i] = i;
+	qsort_r(t->order, all, sizeof(*t->order), compare, t);
+	return 0;
+}
+
+static void add_time(struct table *to, uint64_t ns, const struct report_opts *opts)
+{
+	char text[32];
+	table_cell(to, text_ns(text, sizeof(text), opts->per_step ? ns / opts->per_step : ns));
+}
+
+static void add_module(struct table *to, const struct module *m, int indent, uint64_t observed_ns,
+		       const struct report_opts *opts)
+{
+	char text[PATH_SIZE];
+	double part = report_percent(time_of(m), observed_ns);
+	snprintf(text, sizeof(text), "%.1f%%", part);
+	table_cell_styled(to, text, part >= 10 ? TABLE_HOT : part >= 3 ? TABLE_WARM : TABLE_PLAIN);
+	add_time(to, m->all[0], opts);
+	add_time(to, m->all[1], opts);
+	add_time(to, time_of(m), opts);
+	add_time(to, m->own[0] + m->own[1], opts);
+	snprintf(text, sizeof(text), "%*s%s", indent, "", m->name);
+	table_cell(to, text);
+}
+
+/* Returns how many modules are left out. */
+static size_t add_below(struct table *to, const struct module_tree *t, uint32_t parent, int indent,
+			uint64_t observed_ns, const struct report_opts *opts)
+{
+	enum { DEEPEST = 200 };
+	size_t left = 0;
+	for (uint32_t i = 0; i < t->ids.used; i++) {
+		const struct module *m = &t->list[t->order[i]];
+		if (m->parent != parent)
+			continue;
+		if (report_percent(time_of(m), observed_ns) < opts->percent_limit ||
+		    indent > DEEPEST) {
+			left++;
+			continue;
+		}
+		add_module(to, m, indent, observed_ns, opts);
+		left += add_below(to, t, t->order[i], indent + 2, observed_ns, opts);
+	}
+	return left;
+}
+
+static int print(FILE *f, const struct module_tree *t, uint64_t observed_ns,
+		 const struct report_opts *opts)
+{
+	static const struct {
+		const char *header;
+		int order;
+	} numbers[] = {{"Total % v", 0}, {"Forward", 0}, {"Backward", 0}, {"Total", 0}, {"Own", 1}};
+	struct table *to = table_new();
+	char line[64];
+	if (!to)
+		return -ENOMEM;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		table_column_optional(to, numbers[i].header, TABLE_RIGHT, numbers[i].order);
+	table_column(to, "Module", TABLE_LEFT);
+	size_t left = add_below(to, t, NONE, 0, observed_ns, opts);
+	if (left)
+		table_line(to, text_counted(line, sizeof(line), left, "more module"));
+	int r = table_print(to, f, opts->terminal.width, opts->terminal.color);
+	table_free(to);
+	return r;
+}
+
+int module_tree_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	struct module_tree t = {0};
+	struct aggregate_totals totals;
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	aggregate_totals(a, &totals);
+	int r = build(&t, rows, n);
+	r = r ? r : print(f, &t, totals.observed_ns, opts);
+	intern_free(&t.ids);
+	arena_free(&t.arena);
+	free(t.list);
+	free(t.order);
+	return r;
+}
