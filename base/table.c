@@ -225,16 +225,16 @@ static struct layout layout_of(const struct table *t, int width)
 }
 
 static void print_cell(const struct table *t, FILE *f, int column, const struct cell *c,
-		       const struct layout *l, int room, bool color)
+		       const struct layout *l, int room, bool color, bool ends)
 {
 	static const char *const on[TABLE_STYLES] = {"", "\033[2m", "\033[33m", "\033[1;31m"};
 	bool styled = color && c->style != TABLE_PLAIN;
 	bool left = t->columns[column].align == TABLE_LEFT;
 	if (styled)
 		fputs(on[c->style], f);
-	if (column == l->last && left)
+	if (left && column == l->last)
 		print_cut(f, c->text, room);
-	else if (left && c->width > l->widths[column])
+	else if (left && (ends || c->width > l->widths[column]))
 		print_cut(f, c->text, l->widths[column]);
 	else
 		print_padded(f, c->text, c->width, l->widths[column], t->columns[column].align);
@@ -246,8 +246,10 @@ static void print_cell(const struct table *t, FILE *f, int column, const struct 
 static void print_row(const struct table *t, FILE *f, const struct cell *cells,
 		      const struct layout *l, int width, bool color)
 {
-	int used = 0;
-	for (int i = 0; i < t->ncolumns; i++) {
+	int used = 0, end = t->ncolumns;
+	while (cells && end > 1 && !cells[end - 1].text[0])
+		end--; /* a line has no blanks at its end */
+	for (int i = 0; i < end; i++) {
 		struct cell head = {.text = t->columns[i].header,
 				    .width = t->columns[i].header_width};
 		int room = width ? width - used : TEXT_MAX;
@@ -255,7 +257,8 @@ static void print_row(const struct table *t, FILE *f, const struct cell *cells,
 			continue;
 		if (used)
 			print_spaces(f, GAP);
-		print_cell(t, f, i, cells ? &cells[i] : &head, l, room < 1 ? 1 : room, color);
+		print_cell(t, f, i, cells ? &cells[i] : &head, l, room < 1 ? 1 : room, color,
+			   i == end - 1);
 		used += l->widths[i] + GAP;
 	}
 	putc('\n', f);
