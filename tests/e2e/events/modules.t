@@ -20,7 +20,8 @@ modules() {
 		ok "$engine: each op has the path of its module" paths_are_right
 	done
 	ok "a column, and sorted" grep -q 'blocks.1.attn.qkv' \
-		<("$DITRACE" report --group op,module --sort module --columns calls,op,module "$T/data")
+		<("$DITRACE" report --group op,module --sort module --columns calls,op,module --percent-limit 0 "$T/data")
+	like "a tree" <("$DITRACE" report --group module --percent-limit 0 "$T/data") 's  +qkv$'
 }
 
 others=(shim ptrace)
