@@ -322,7 +322,7 @@ static int prepare(struct report *p, struct err *e)
 		return r;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
-	unsigned workers = p->graph || p->samples ? 0 : AGGREGATE_WORKERS;
+	unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;
 	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY | workers);
 	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE | workers) : NULL;
 	p->tree = p->graph ? call_tree_new() : NULL;

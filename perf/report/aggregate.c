@@ -24,8 +24,8 @@ struct aggregate_thread {
 	int32_t pid;
 	bool worker, has_stack;
 	uint64_t first_ns, last_ns;
-	uint64_t self_ns;	 /* of its ops */
-	struct pending *pending; /* in ascending order of depth */
+	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
+	struct pending *pending;       /* in ascending order of depth */
 	uint32_t npending, pending_size;
 };
 
@@ -412,7 +412,9 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 		return 0;
 	}
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
-	t->self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
+	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
+	t->self_ns += self;
+	t->backward_ns += ev->phase == PHASE_BACKWARD ? self : 0;
 	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
 		return add_backward(a, ev, ns);
 	int64_t id = row_again(a, t, ev);
@@ -453,17 +455,19 @@ static bool is_main(const struct aggregate *a, uint32_t i)
 	return !t->worker;
 }
 
+/* While other threads run the backward, the main thread waits for them: it is not in no op. */
 static void totals_of_main(const struct aggregate *a, struct aggregate_totals *out)
 {
 	out->observed_ns = out->self_ns = out->workers = 0;
 	for (uint32_t i = 0; i < a->thread_ids.used; i++) {
 		const struct aggregate_thread *t = &a->threads[i];
 		out->workers += t->worker;
-		if (!is_main(a, i))
-			continue;
-		out->observed_ns += t->last_ns - t->first_ns;
-		out->self_ns += t->self_ns;
+		bool main = is_main(a, i);
+		out->observed_ns += main ? t->last_ns - t->first_ns : 0;
+		out->self_ns += main ? t->self_ns : t->worker ? 0 : t->backward_ns;
 	}
+	if (out->self_ns > out->observed_ns)
+		out->self_ns = out->observed_ns;
 }
 
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)

@@ -131,7 +131,8 @@ struct aggregate_totals {
 	 * end of its last, summed over threads, or with AGGREGATE_WORKERS over main threads. */
 	uint64_t observed_ns;
 	uint64_t all_ns;  /* observed, of all threads */
-	uint64_t self_ns; /* of all rows, or of the main threads: observed time in ops */
+	uint64_t self_ns; /* observed time in ops: of all rows, or of the main threads and of the
+			     backward that they wait for */
 	uint64_t workers; /* threads that load data for others */
 };
 

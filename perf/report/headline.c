@@ -104,9 +104,9 @@ static void add_steps(struct table *t, const struct breakdown_result *b,
 	struct line line = {.width = width_of(opts)};
 	char n[40], mean[32], median[32], p99[32];
 	if (b->steps)
-		line_add(&line, "%s, median %s, p99 %s",
-			 text_counted(n, sizeof(n), b->steps, "step"),
-			 text_ns(median, sizeof(median), b->median_ns),
+		line_add(&line, "%s%smedian %s, p99 %s",
+			 opts->per_step ? "a step: " : text_counted(n, sizeof(n), b->steps, "step"),
+			 opts->per_step ? "" : ", ", text_ns(median, sizeof(median), b->median_ns),
 			 text_ns(p99, sizeof(p99), b->p99_ns));
 	else
 		line_add(&line, "no whole training step was seen");
