@@ -205,8 +205,9 @@ static int print(struct report *p)
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
-	if (p->choice.time || p->choice.step || p->choice.when || p->per_step)
-		p->stats.probe_ns = 0; /* it is that of all the trace */
+	bool part = p->choice.time || p->choice.step || p->choice.when || p->per_step;
+	if (part && p->format == FORMAT_TABLE)
+		p->stats.probe_ns = 0; /* no share: it is that of all the trace */
 	p->opts.when = trace_query_counts(p->query);
 	p->opts.samples = p->samples ? &p->sampled : NULL;
 	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
@@ -427,9 +428,9 @@ int cmd_report(int argc, char **argv)
 	    .about = "Show where the time of a trace file (default: ditrace.data) went, by op and "
 		     "source line.",
 	    .options = options,
-	    .notes = "Percentages are of the time in which the threads were observed: from each "
-		     "thread's first "
-		     "op to its last. Self: in the op itself; Total: with the ops that it called.",
+	    .notes = "Percentages are of the main thread's time, from its first op to its last; "
+		     "with --gaps and --call-graph of that of all threads. Self: in the op itself; "
+		     "Total: with the ops that it called. Rows below 0.1 % are counted.",
 	    .max_operands = 1,
 	};
 	int status, first = options_start(&command, argc, argv, &status);

@@ -442,32 +442,48 @@ const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, siz
 	return (const struct aggregate_row *const *)a->rows;
 }
 
-/* The thread of its process that was observed for longest; of equals the first. */
-static bool is_main(const struct aggregate *a, uint32_t i)
+static uint64_t span_of(const struct aggregate_thread *t)
 {
-	const struct aggregate_thread *t = &a->threads[i];
-	for (uint32_t k = 0; k < a->thread_ids.used; k++) {
-		const struct aggregate_thread *u = &a->threads[k];
-		uint64_t of_t = t->last_ns - t->first_ns, of_u = u->last_ns - u->first_ns;
-		if (u->pid == t->pid && !u->worker && (of_u > of_t || (of_u == of_t && k < i)))
-			return false;
+	return t->last_ns - t->first_ns;
+}
+
+/* The main thread of each process: the one that was observed for longest, of equals the first. The
+ * caller frees the array of *n; NULL if out of memory. */
+static uint32_t *main_threads(const struct aggregate *a, uint32_t *n)
+{
+	struct intern pids = {0};
+	uint32_t *mains = calloc(a->thread_ids.used + 1, sizeof(*mains));
+	for (uint32_t i = 0; mains && i < a->thread_ids.used; i++) {
+		const struct aggregate_thread *t = &a->threads[i];
+		bool is_new;
+		int64_t id = t->worker ? -1 : intern(&pids, &t->pid, sizeof(t->pid), &is_new);
+		if (id >= 0 && (is_new || span_of(t) > span_of(&a->threads[mains[id]])))
+			mains[id] = i;
 	}
-	return !t->worker;
+	*n = pids.used;
+	intern_free(&pids);
+	return mains;
 }
 
 /* While other threads run the backward, the main thread waits for them: it is not in no op. */
 static void totals_of_main(const struct aggregate *a, struct aggregate_totals *out)
 {
+	uint32_t n, *mains = main_threads(a, &n);
+	if (!mains)
+		return;
 	out->observed_ns = out->self_ns = out->workers = 0;
 	for (uint32_t i = 0; i < a->thread_ids.used; i++) {
-		const struct aggregate_thread *t = &a->threads[i];
-		out->workers += t->worker;
-		bool main = is_main(a, i);
-		out->observed_ns += main ? t->last_ns - t->first_ns : 0;
-		out->self_ns += main ? t->self_ns : t->worker ? 0 : t->backward_ns;
+		out->workers += a->threads[i].worker;
+		out->self_ns += a->threads[i].worker ? 0 : a->threads[i].backward_ns;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const struct aggregate_thread *t = &a->threads[mains[i]];
+		out->observed_ns += span_of(t);
+		out->self_ns += t->self_ns - t->backward_ns;
 	}
 	if (out->self_ns > out->observed_ns)
 		out->self_ns = out->observed_ns;
+	free(mains);
 }
 
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)

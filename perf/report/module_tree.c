@@ -152,25 +152,35 @@ static void add_module(struct table *to, const struct module *m, int indent, uin
 	table_cell(to, text);
 }
 
-/* Returns how many modules are left out. */
+/* The index in `order` of the first module below `parent`. */
+static uint32_t first_below(const struct module_tree *t, uint32_t parent)
+{
+	uint32_t low = 0, high = t->ids.used;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (t->list[t->order[middle]].parent + 1 < parent + 1)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Returns how many modules are shown. */
 static size_t add_below(struct table *to, const struct module_tree *t, uint32_t parent, int indent,
 			uint64_t observed_ns, const struct report_opts *opts)
 {
 	enum { DEEPEST = 200 };
-	size_t left = 0;
-	for (uint32_t i = 0; i < t->ids.used; i++) {
+	size_t shown = 0;
+	for (uint32_t i = first_below(t, parent); i < t->ids.used; i++) {
 		const struct module *m = &t->list[t->order[i]];
-		if (m->parent != parent)
-			continue;
-		if (report_percent(time_of(m), observed_ns) < opts->percent_limit ||
-		    indent > DEEPEST) {
-			left++;
-			continue;
-		}
+		if (m->parent != parent || indent > DEEPEST ||
+		    report_percent(time_of(m), observed_ns) < opts->percent_limit)
+			break;
 		add_module(to, m, indent, observed_ns, opts);
-		left += add_below(to, t, t->order[i], indent + 2, observed_ns, opts);
+		shown += 1 + add_below(to, t, t->order[i], indent + 2, observed_ns, opts);
 	}
-	return left;
+	return shown;
 }
 
 static int print(FILE *f, const struct module_tree *t, uint64_t observed_ns,
@@ -187,7 +197,7 @@ static int print(FILE *f, const struct module_tree *t, uint64_t observed_ns,
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		table_column_optional(to, numbers[i].header, TABLE_RIGHT, numbers[i].order);
 	table_column(to, "Module", TABLE_LEFT);
-	size_t left = add_below(to, t, NONE, 0, observed_ns, opts);
+	size_t left = t->ids.used - add_below(to, t, NONE, 0, observed_ns, opts);
 	if (left)
 		table_line(to, text_counted(line, sizeof(line), left, "more module"));
 	int r = table_print(to, f, opts->terminal.width, opts->terminal.color);

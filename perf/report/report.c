@@ -116,10 +116,10 @@ static const struct aggregate_row **sorted(const struct aggregate *a,
 	if (!s)
 		return NULL;
 	size_t all = *n;
+	uint64_t observed_ns = totals_of(a, opts).observed_ns;
 	*n = 0;
 	for (size_t i = 0; i < all; i++)
-		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns,
-				   totals_of(a, opts).observed_ns) >= limit)
+		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns, observed_ns) >= limit)
 			s[(*n)++] = rows[i];
 	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
 	return s;

@@ -86,9 +86,12 @@ static void read_it(const char *path, FILE *out)
 	if (trace_reader_open(path, &r, &e))
 		return;
 	struct trace_order *o = trace_order_new(r, false);
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_WORKERS);
+	struct aggregate *modules = aggregate_new_by(AGGREGATE_MODULE | AGGREGATE_PHASE);
+	struct breakdown *steps = breakdown_new();
+	struct breakdown_result found;
 	struct event_printer *p = event_printer_new(out);
-	struct report_opts opts = {.terminal.width = 80};
+	struct report_opts opts = {.terminal.width = 80, .steps = &found};
 	int n;
 	while ((n = trace_order_next(o, &item, &e)) == 1) {
 		if (item.type == TRACE_SAMPLE)
@@ -98,13 +101,19 @@ static void read_it(const char *path, FILE *out)
 		if (item.type != TRACE_EVENT)
 			continue;
 		json_event(out, &item.event);
-		if (event_print(p, &item.event) || aggregate_add(a, &item.event))
+		if (event_print(p, &item.event) || aggregate_add(a, &item.event) ||
+		    aggregate_add(modules, &item.event) || breakdown_add(steps, &item.event))
 			abort();
 	}
 	if (n < 0 && !e.what[0])
 		abort();
+	breakdown_get(steps, &found);
 	report_print(out, a, &opts);
 	report_print_json(out, a, &opts);
+	opts.modules = true;
+	report_print(out, modules, &opts);
+	breakdown_free(steps);
+	aggregate_free(modules);
 	event_printer_free(p);
 	aggregate_free(a);
 	trace_order_free(o);
