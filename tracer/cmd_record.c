@@ -91,8 +91,7 @@ static void tell_begun(struct record *r)
 	fputs("ditrace: taking samples", stderr);
 	if (!r->watch.is_child)
 		fprintf(stderr, " of %d", r->watch.pid);
-	fprintf(stderr, ", %" PRIu64 " in a second of each thread's processor time%s\n", r->hz,
-		r->watch.is_child ? "" : ", Ctrl-C ends");
+	fprintf(stderr, ", %" PRIu64 " Hz%s\n", r->hz, r->watch.is_child ? "" : ", Ctrl-C ends");
 	fflush(stderr);
 	if (!r->watch.is_child)
 		status_line_open(&r->watch.progress);

@@ -250,7 +250,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_print_safe(f, opts->chosen);
 		fputs(": what other ops took is not known", f);
 	}
-	fputs("\n\n", f);
+	fputs(opts->no_table ? "\n" : "\n\n", f);
 	if (opts->about)
 		fprintf(f, "%s\n\n", opts->about);
 }
