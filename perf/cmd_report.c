@@ -64,6 +64,11 @@ static int take_event(struct report *p, const struct op_event *ev)
 static int take_sample(struct report *p, const struct sample *s)
 {
 	struct op_event ev;
+	if (!p->samples) {
+		const char *event = p->sampled.how.event;
+		bool is_time = event && !strcmp(event, "cpu-clock");
+		return p->steps && is_time ? breakdown_add_sample(p->steps, s) : 0;
+	}
 	sample_as_event(s, &ev);
 	p->sampled.mismatched += s->mismatched;
 	int r = aggregate_add(p->sum, &ev);
@@ -368,8 +373,11 @@ static int report(struct report *p)
 	 * their ends. */
 	enum trace_kinds kinds = p->samples ? TRACE_SAMPLES : TRACE_OPS_OR_SAMPLES;
 	p->choice.whole_steps = p->per_step;
-	const struct trace_query_opts opts = {
-	    .choice = p->choice, .kinds = kinds, .by_start = p->graph, .unchosen = p->gaps};
+	const struct trace_query_opts opts = {.choice = p->choice,
+					      .kinds = kinds,
+					      .by_start = p->graph,
+					      .unchosen = p->gaps,
+					      .samples_too = true};
 	struct err e = {0}, unopened = {0};
 	int wrong = trace_choice_check(&p->choice, &e);
 	int open = wrong ? wrong : trace_query(p->path, &opts, &p->query, &unopened);

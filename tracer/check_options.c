@@ -91,7 +91,7 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	    {c->step_op, c->steps, "--step-op", "--steps"},
 	    {c->max_calls, saves || measures, "--max-calls", "--capture"},
 	    {c->max_bytes, saves || measures, "--max-bytes", "--capture"},
-	    {change->budget, change->compare || change->apply.n, "--budget", "--compare"},
+	    {change->budget, changes, "--budget", "--compare"},
 	    {change->level, changes, "--level", "--fallback, --cast, --compare or --overflow"},
 	};
 	int r = check_syntax(o, changes, e);

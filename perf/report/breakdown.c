@@ -14,10 +14,12 @@ enum { STACKS = 4096 };
 /* What was found out about a stack. */
 struct stack_memo {
 	const struct py_stack *stack;
-	uint32_t id, line; /* of the stack; index of its line + 1, 0: none */
-	uint8_t part;	   /* FORWARD, OPTIMIZER or DATA */
-	bool loads;	   /* data, itself */
-	bool optim;	   /* has a file of torch/optim */
+	uint32_t id;
+	uint32_t line,
+	    data_line; /* index of its line + 1, and of that which asks for data; 0: none */
+	uint8_t part;  /* FORWARD, OPTIMIZER or DATA */
+	bool loads;    /* data, itself */
+	bool optim;    /* has a file of torch/optim */
 };
 
 struct line_time {
@@ -39,6 +41,7 @@ struct breakdown_process {
 	uint64_t seen; /* steps */
 	int32_t tid;   /* that trains, see is_of_main; 0: not known */
 	bool is_worker;
+	bool in_data;	       /* the last op was a DataLoader's */
 	uint64_t last_ns;      /* end of the last op of the thread that trains, 0: none */
 	uint64_t step_ns;      /* end of the last step, 0: none */
 	uint64_t inside_ns;    /* end of the last op in the optimizer's step */
@@ -53,6 +56,7 @@ struct breakdown {
 	struct line_time *lines;
 	size_t processes_room, lines_room;
 	struct breakdown_sums whole, steps;
+	uint64_t samples, unknown, python_ns; /* in steps; of these not known where; in no op */
 	struct histogram times;
 	struct arena arena;
 	bool loads_itself;
@@ -176,12 +180,14 @@ static const struct stack_memo *memo_of(struct breakdown *b, const struct op_eve
 	if (m->stack == s && m->id == s->id)
 		return m;
 	const struct py_frame *asks = asks_for_data(s);
-	int64_t line = line_of(b, asks ? asks : py_stack_where(s), asks != NULL);
-	if (line < 0)
+	int64_t data = asks ? line_of(b, asks, true) : 0;
+	int64_t line = line_of(b, asks ? asks : py_stack_where(s), false);
+	if (line < 0 || data < 0)
 		return NULL;
 	*m = (struct stack_memo){.stack = s,
 				 .id = s->id,
 				 .line = (uint32_t)line,
+				 .data_line = (uint32_t)data,
 				 .part = asks		      ? BREAKDOWN_DATA
 					 : is_of_optimizer(s) ? BREAKDOWN_OPTIMIZER
 							      : BREAKDOWN_FORWARD,
@@ -225,7 +231,10 @@ static void count_line(struct breakdown *b, const struct breakdown_process *p, u
 	l->pending += ns;
 }
 
-/* The time since the last op: of the backward as far as other threads ran nodes of it. */
+/* A DataLoader's first op is that of record_function (__next__, torch/utils/data/dataloader.py, 1.7
+ * to 2.13), before it waits: what precedes it is not its time, what follows is.
+ *
+ * The time since the last op: of the backward as far as other threads ran nodes of it. */
 static void count_gap(struct breakdown *b, struct breakdown_process *p, const struct stack_memo *m,
 		      enum breakdown_part part, uint64_t ns)
 {
@@ -233,8 +242,9 @@ static void count_gap(struct breakdown *b, struct breakdown_process *p, const st
 	p->elsewhere_ns = 0;
 	count(b, p, BREAKDOWN_BACKWARD, elsewhere);
 	ns -= elsewhere;
-	count(b, p, part == BREAKDOWN_DATA ? part : BREAKDOWN_NO_OP, ns);
-	count_line(b, p, m->line, ns);
+	bool loads = part == BREAKDOWN_DATA && p->in_data;
+	count(b, p, loads ? part : BREAKDOWN_NO_OP, ns);
+	count_line(b, p, loads ? m->data_line : m->line, ns);
 }
 
 static int end_step(struct breakdown *b, struct breakdown_process *p)
@@ -299,7 +309,8 @@ static int add_op(struct breakdown *b, struct breakdown_process *p, const struct
 	p->elsewhere_ns = 0;
 	count(b, p, part, end - ev->start_ns);
 	if (part == BREAKDOWN_DATA)
-		count_line(b, p, m->line, end - ev->start_ns);
+		count_line(b, p, m->data_line, end - ev->start_ns);
+	p->in_data = part == BREAKDOWN_DATA;
 	if (end > p->last_ns) {
 		b->whole.wall_ns += end - p->last_ns;
 		p->last_ns = end;
@@ -329,6 +340,31 @@ int breakdown_add(struct breakdown *b, const struct op_event *ev)
 	return 0;
 }
 
+int breakdown_add_sample(struct breakdown *b, const struct sample *s)
+{
+	int64_t id = intern_find(&b->pids, &s->pid, sizeof(s->pid));
+	const struct breakdown_process *p = id < 0 ? NULL : &b->processes[id];
+	if (!p || !p->seen || s->tid != p->tid)
+		return 0;
+	const char *op = sample_op_name(s);
+	b->samples++;
+	b->unknown += !strcmp(op, "(op not known)");
+	const struct op_event ev = {.stack = s->python};
+	const struct stack_memo *m = memo_of(b, &ev);
+	if (!m)
+		return -ENOMEM;
+	if (!s->op && !strcmp(op, "(in no op)") && m->part != BREAKDOWN_DATA)
+		b->python_ns += s->weight;
+	return 0;
+}
+
+/* Fewer samples, or many of unknown places, would tell a wrong share. */
+static bool has_samples(const struct breakdown *b)
+{
+	enum { FEWEST = 100, MOST_UNKNOWN = 20 };
+	return b->samples >= FEWEST && b->unknown * MOST_UNKNOWN <= b->samples;
+}
+
 void breakdown_get(const struct breakdown *b, struct breakdown_result *out)
 {
 	*out = (struct breakdown_result){.steps = b->times.count,
@@ -338,6 +374,9 @@ void breakdown_get(const struct breakdown *b, struct breakdown_result *out)
 	const struct breakdown_sums *sums = out->steps ? &b->steps : &b->whole;
 	out->wall_ns = sums->wall_ns;
 	memcpy(out->parts, sums->parts, sizeof(out->parts));
+	uint64_t no_op = out->parts[BREAKDOWN_NO_OP];
+	if (out->steps && has_samples(b))
+		out->python_ns = b->python_ns < no_op ? b->python_ns : no_op;
 	for (uint32_t i = 0; i < b->pids.used; i++)
 		out->processes += b->processes[i].seen > 1;
 	for (uint32_t i = 0; i < b->line_ids.used; i++) {

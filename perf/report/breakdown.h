@@ -12,7 +12,7 @@ enum breakdown_part {
 	BREAKDOWN_FORWARD,
 	BREAKDOWN_BACKWARD,  /* also while the thread waits for backward nodes of other threads */
 	BREAKDOWN_OPTIMIZER, /* and clipping of gradients */
-	BREAKDOWN_DATA,	     /* from the last op before a DataLoader's to its last one */
+	BREAKDOWN_DATA,	     /* from a DataLoader's first op to its last one */
 	BREAKDOWN_NO_OP,     /* between other ops: Python, or waiting */
 	BREAKDOWN_PARTS,
 };
@@ -33,7 +33,10 @@ struct breakdown_result {
 	 * data for others. */
 	uint64_t wall_ns, parts[BREAKDOWN_PARTS];
 	struct breakdown_line data, no_op; /* the longest of each; ns 0: none */
-	bool loads_itself;		   /* the thread loads its data itself: no workers */
+	/* Of the time in no op, how much the thread was on a processor, by its samples; the rest it
+	 * waited. 0 without enough of them. */
+	uint64_t python_ns;
+	bool loads_itself; /* the thread loads its data itself: no workers */
 };
 
 struct breakdown;
@@ -45,6 +48,9 @@ void breakdown_free(struct breakdown *b); /* NULL allowed */
 /* Process an event; those of a thread must come in the order in which they end. Without all ops of
  * the process, the time in no op is too long. 0 or -ENOMEM. */
 int breakdown_add(struct breakdown *b, const struct op_event *ev);
+
+/* Process a sample whose weight is ns of processor time. 0 or -ENOMEM. */
+int breakdown_add_sample(struct breakdown *b, const struct sample *s);
 
 /* Stacks were freed, and their addresses may be reused. */
 void breakdown_forget(struct breakdown *b);

@@ -96,11 +96,13 @@ static void add_shares(struct table *t, struct line *steps, const struct share *
 static void add_steps(struct table *t, const struct breakdown_result *b,
 		      const struct report_opts *opts)
 {
-	struct share shares[] = {{"forward", b->parts[BREAKDOWN_FORWARD]},
-				 {"backward", b->parts[BREAKDOWN_BACKWARD]},
-				 {"optimizer", b->parts[BREAKDOWN_OPTIMIZER]},
-				 {"data", b->parts[BREAKDOWN_DATA]},
-				 {"in no op", b->parts[BREAKDOWN_NO_OP]}};
+	struct share shares[] = {
+	    {"forward", b->parts[BREAKDOWN_FORWARD]},
+	    {"backward", b->parts[BREAKDOWN_BACKWARD]},
+	    {"optimizer", b->parts[BREAKDOWN_OPTIMIZER]},
+	    {"data", b->parts[BREAKDOWN_DATA]},
+	    {b->python_ns ? "waits" : "in no op", b->parts[BREAKDOWN_NO_OP] - b->python_ns},
+	    {"Python", b->python_ns}};
 	struct line line = {.width = width_of(opts)};
 	char n[40], mean[32], median[32], p99[32];
 	if (b->steps)

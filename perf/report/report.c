@@ -418,6 +418,10 @@ static void json_steps(struct json_out *j, const struct breakdown_result *b)
 	json_u64(j, "wall_ns", b->wall_ns);
 	for (int i = 0; i < BREAKDOWN_PARTS; i++)
 		json_u64(j, names[i], b->parts[i]);
+	if (b->python_ns)
+		json_u64(j, "python_ns", b->python_ns);
+	else
+		json_nothing(j, "python_ns");
 	json_close(j, '}');
 }
 

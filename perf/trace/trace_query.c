@@ -204,7 +204,7 @@ static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 	if (item->type != TRACE_SAMPLE)
 		return true;
 	sample_as_event(&item->sample, &ev);
-	return (samples || q->opts.kinds == TRACE_OPS_AND_SAMPLES) &&
+	return (samples || q->opts.samples_too || q->opts.kinds == TRACE_OPS_AND_SAMPLES) &&
 	       trace_span_has(&q->span, &ev) && trace_query_chooses(q, &ev);
 }
 

@@ -57,6 +57,7 @@ struct trace_query_opts {
 	bool follow;
 	/* Also return events that the condition leaves out; the caller uses trace_query_chooses. */
 	bool unchosen;
+	bool samples_too;      /* with TRACE_OPS_OR_SAMPLES: of a file with ops also its samples */
 	trace_first_fn *first; /* NULL: the caller needs no first pass */
 	void *first_arg;
 };
