@@ -19,6 +19,4 @@ ok "a trace" "$BUILD/tests/tools/trace_tool" "$T/data" 200 golden/model.py
 report_is report -n 4
 report_is report-modules --group module
 report_is report-per-step --per-step -n 4
-report_is report-gaps --gaps
-report_is report-sides --side-by-side --sort op
 done_testing
