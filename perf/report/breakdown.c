@@ -158,6 +158,7 @@ static int64_t line_of(struct breakdown *b, const struct py_frame *f, bool is_da
 		return id < 0 ? id : id + 1;
 	if (array_grow(&b->lines, &b->lines_room, (size_t)id + 1, sizeof(*b->lines)))
 		return -ENOMEM;
+	b->lines[id] = (struct line_time){.line.file = ""};
 	const char *const from[] = {f->file ? f->file : "", f->function, f->text};
 	const char *to[3] = {NULL};
 	for (int i = 0; i < 3; i++)
@@ -377,9 +378,10 @@ void breakdown_get(const struct breakdown *b, struct breakdown_result *out)
 	uint64_t no_op = out->parts[BREAKDOWN_NO_OP];
 	if (out->steps && has_samples(b))
 		out->python_ns = b->python_ns < no_op ? b->python_ns : no_op;
-	for (uint32_t i = 0; i < b->pids.used; i++)
+	/* After an error some have an id only. */
+	for (uint32_t i = 0; i < b->pids.used && i < b->processes_room; i++)
 		out->processes += b->processes[i].seen > 1;
-	for (uint32_t i = 0; i < b->line_ids.used; i++) {
+	for (uint32_t i = 0; i < b->line_ids.used && i < b->lines_room; i++) {
 		const struct line_time *l = &b->lines[i];
 		struct breakdown_line *longest = l->is_data ? &out->data : &out->no_op;
 		struct breakdown_line line = l->line;
