@@ -11,7 +11,7 @@ traces() {
 
 agrees() {
 	screen >"$T/screen"
-	"$DITRACE" report "$T"/ditrace-top-*.data >"$T/report" && "$PY" "$here/compare_top.py" "$T/screen" "$T/report"
+	"$DITRACE" report --percent-limit 0 --columns self_percent,total_percent,calls,mean,p99,max,op,where "$T"/ditrace-top-*.data >"$T/report" && "$PY" "$here/compare_top.py" "$T/screen" "$T/report"
 }
 
 start_training() {
