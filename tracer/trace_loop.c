@@ -104,7 +104,7 @@ void trace_default_output(struct session_opts *o)
 		o->output = "ditrace.data";
 }
 
-const char *const trace_phases[] = {"all", "forward", "backward", NULL};
+const char *const trace_phases[] = {"all", "forward", "backward", "recompute", NULL};
 
 static volatile sig_atomic_t stop;
 static volatile sig_atomic_t child;

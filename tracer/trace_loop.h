@@ -70,8 +70,8 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     "phase",                                                                              \
 	     OPTION_CHOICE,                                                                        \
 	     &(o).phase,                                                                           \
-	     "forward|backward",                                                                   \
-	     "trace one of the two only",                                                          \
+	     "forward|backward|recompute",                                                         \
+	     "trace one phase only",                                                               \
 	     trace_phases},                                                                        \
 	{                                                                                          \
 		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",   \

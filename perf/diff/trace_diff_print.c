@@ -195,7 +195,7 @@ static void json_row(struct json_out *j, const struct trace_diff_row *r)
 	char text[32];
 	json_open(j, NULL, '{');
 	json_text(j, "op", e->op);
-	json_text(j, "phase", e->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_text(j, "phase", op_phase_names[e->phase]);
 	json_text(j, "file", e->file);
 	json_text(j, "function", e->function);
 	json_text(j, "verdict", verdict(text, sizeof(text), r, false));
@@ -269,7 +269,7 @@ int trace_diff_print_csv(FILE *f, const struct trace_diff *d)
 		const struct trace_diff_row *r = &d->rows[i];
 		const struct aggregate_row *e = either(r);
 		csv_text(f, e->op);
-		fprintf(f, ",%s,", e->phase == PHASE_BACKWARD ? "backward" : "forward");
+		fprintf(f, ",%s,", op_phase_names[e->phase]);
 		csv_text(f, e->file ? e->file : "");
 		putc(',', f);
 		csv_text(f, e->function ? e->function : "");

@@ -186,9 +186,9 @@ static void put_column(struct json_out *j, const char *key, int32_t column)
 		json_i64(j, key, column);
 }
 
-static void put_stack(struct json_out *j, const struct py_stack *s)
+static void put_stack(struct json_out *j, const char *key, const struct py_stack *s)
 {
-	json_open(j, "stack", '[');
+	json_open(j, key, '[');
 	for (uint16_t i = 0; s && i < s->depth; i++) {
 		const struct py_frame *p = s->frames[i];
 		json_open(j, NULL, '{');
@@ -217,7 +217,7 @@ void json_event(FILE *f, const struct op_event *ev)
 	json_u64(&j, "depth", ev->depth);
 	json_i64(&j, "pid", ev->pid);
 	json_i64(&j, "tid", ev->tid);
-	json_text(&j, "phase", ev->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_text(&j, "phase", op_phase_names[ev->phase]);
 	json_text(&j, "op", ev->op->name);
 	json_u64(&j, "start_ns", ev->start_ns);
 	put_id(&j, "end_ns", ev->end_ns);
@@ -225,7 +225,8 @@ void json_event(FILE *f, const struct op_event *ev)
 	put_id(&j, "forward_id", ev->forward_id);
 	json_args(&j, "args", ev);
 	json_results(&j, "results", ev);
-	put_stack(&j, ev->phase == PHASE_BACKWARD && ev->where_stack ? ev->where_stack : ev->stack);
+	put_stack(&j, "stack", ev->where_stack ? ev->where_stack : ev->stack);
+	put_stack(&j, "backward_of", ev->backward_of);
 	json_close(&j, '}');
 }
 

@@ -10,9 +10,9 @@
 
 /* One JSON object without a newline. Keys, in this order:
  *
- *   id, parent (null: none), depth, pid, tid, phase ("forward", "backward"), op, start_ns,
- *   end_ns (null: the op has not ended), thrown, forward_id (null: none or unknown), args,
- *   results, stack
+ *   id, parent (null: none), depth, pid, tid, phase (op_phase_names), op, start_ns, end_ns (null:
+ *   the op has not ended), thrown, forward_id (null: none or unknown), args, results, stack,
+ *   backward_of
  *
  * An argument or result: {"name", "kind", ...}; the name is the schema's, "" where it has none.
  * By kind:
@@ -28,8 +28,8 @@
  * Floats are as json_float writes them, integers are exact.
  *
  * stack: the Python stack of the call, innermost frame first, of {file, line, function, column,
- * end_column}; columns are null when unknown; [] without a stack. A backward event has the stack of
- * its forward op where that is known. */
+ * end_column}; columns are null when unknown; [] without a stack. It is
+ * that of where_stack if this is known; backward_of is that of the event's backward_of. */
 void json_event(FILE *f, const struct op_event *ev);
 
 /* The arguments or the results, an array as in json_event; `key` as for json_open. */

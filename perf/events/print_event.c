@@ -138,16 +138,8 @@ static void add_row(const struct event_row *row, void *arg)
 			   v->kind == VALUE_TENSOR ? "" : value_text(text, sizeof(text), v));
 }
 
-static void print_where(FILE *f, const struct op_event *ev)
+static void print_frame(FILE *f, const struct py_frame *where)
 {
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	if (!where) {
-		fputs(ev->phase == PHASE_BACKWARD ? "    (forward op not known)"
-						  : "    (no Python frame)",
-		      f);
-		return;
-	}
-	fputs("    ", f);
 	text_print_safe(f, where->file);
 	fprintf(f, ":%" PRId32 " ", where->line);
 	text_print_safe(f, where->function);
@@ -157,6 +149,22 @@ static void print_where(FILE *f, const struct op_event *ev)
 	}
 }
 
+static void print_where(FILE *f, const struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	const struct py_frame *of = py_stack_where(ev->backward_of);
+	fputs("    ", f);
+	if (where)
+		print_frame(f, where);
+	else
+		fputs(ev->phase == PHASE_FORWARD ? "(no Python frame)" : "(forward op not known)",
+		      f);
+	if (!of)
+		return;
+	fputs("    in backward of ", f);
+	print_frame(f, of);
+}
+
 static void print_head(FILE *f, const struct op_event *ev)
 {
 	char time[32];
@@ -164,10 +172,11 @@ static void print_head(FILE *f, const struct op_event *ev)
 	if (ev->phase == PHASE_FORWARD)
 		fprintf(f, "    forward_id:%" PRIu64, ev->id);
 	else if (ev->forward_id)
-		fprintf(f, "    backward id:%" PRIu64 " forward_id:%" PRIu64, ev->id,
-			ev->forward_id);
+		fprintf(f, "    %s id:%" PRIu64 " forward_id:%" PRIu64, op_phase_names[ev->phase],
+			ev->id, ev->forward_id);
 	else
-		fprintf(f, "    backward id:%" PRIu64 " forward_id:unknown", ev->id);
+		fprintf(f, "    %s id:%" PRIu64 " forward_id:unknown", op_phase_names[ev->phase],
+			ev->id);
 	if (ev->end_ns >= ev->start_ns && ev->end_ns)
 		fprintf(f, "    %s", text_ns(time, sizeof(time), ev->end_ns - ev->start_ns));
 	else
@@ -220,7 +229,9 @@ void sample_print(FILE *f, const struct sample *s, uint64_t origin_ns)
 	fprintf(f, "%" PRIu64 ".%06" PRIu64 " s  %" PRId32 "/%" PRId32 "  ", ns / 1000000000,
 		ns % 1000000000 / 1000, s->pid, s->tid);
 	text_print_safe(f, sample_op_name(s));
-	fputs(s->phase == PHASE_BACKWARD ? "  (backward)\n" : "\n", f);
+	if (s->phase != PHASE_FORWARD)
+		fprintf(f, "  (%s)", op_phase_names[s->phase]);
+	putc('\n', f);
 	print_stack(f, s->native);
 	print_stack(f, s->python);
 	if (s->mismatched)
@@ -250,7 +261,7 @@ void sample_json(FILE *f, const struct sample *s)
 	json_i64(&j, "tid", s->tid);
 	json_u64(&j, "weight", s->weight);
 	json_text(&j, "op", s->op ? s->op->name : NULL);
-	json_text(&j, "phase", s->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_text(&j, "phase", op_phase_names[s->phase]);
 	json_bool(&j, "in_kernel", s->in_kernel);
 	json_bool(&j, "mismatched", s->mismatched);
 	sample_json_stack(&j, "python", s->python);

@@ -55,7 +55,8 @@ int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
  * caller's; `output` is its name for messages. Its tables are described in ditrace-export(1). */
 int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e);
 
-/* CSV with a row for each forward op, in the layout of ditorch's table of times. Columns:
+/* CSV with a row for each forward op, also for those that checkpoints recompute, in the layout of
+ * ditorch's table of times. Columns:
  *
  *   name, forward_id           of the op
  *   forward_elapsed            its duration in `unit`, empty if the op had not ended
@@ -64,6 +65,7 @@ int export_sqlite(struct export_in *in, int fd, const char *output, struct err *
  *   input, output              JSON arrays as in json_event.h
  *   grad_inputs, grad_outputs  JSON arrays of {"node", "values"}, one for each backward node, in
  *                              the order in which they ran
+ *   phase                      "forward" or "recompute", of a node's own row "backward"
  *
  * Rows are in order of the ops' start. A backward node without a known forward op has a row of its
  * own, without forward_id and forward_elapsed. Ops called by backward nodes have no row: their time

@@ -92,6 +92,7 @@ static void put_tensors(struct json_out *j, const char *key,
 static void put_args(struct json_out *j, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
+	const struct py_frame *of = py_stack_where(ev->backward_of);
 	json_open(j, "args", '{');
 	json_u64(j, "id", ev->id);
 	if (ev->forward_id)
@@ -110,6 +111,13 @@ static void put_args(struct json_out *j, const struct op_event *ev)
 	}
 	if (ev->where_stack && ev->where_stack->module)
 		json_text(j, "module", ev->where_stack->module);
+	if (of) {
+		json_open(j, "backward_of", '{');
+		json_text(j, "file", of->file);
+		json_i64(j, "line", of->line);
+		json_text(j, "function", of->function);
+		json_close(j, '}');
+	}
 	json_close(j, '}');
 }
 
@@ -133,7 +141,7 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 	if (ev->end_ns)
 		put_us(&c->j, "dur", ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0,
 		       false);
-	json_text(&c->j, "cat", ev->phase == PHASE_BACKWARD ? "backward" : "forward");
+	json_text(&c->j, "cat", op_phase_names[ev->phase]);
 	json_text(&c->j, "name", ev->op->name);
 	put_args(&c->j, ev);
 	json_close(&c->j, '}');

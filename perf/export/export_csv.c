@@ -177,7 +177,7 @@ static void put_ms(struct export *x, uint64_t ns)
 	fprintf(x->f, ",%.8f", (double)ns / 1e6);
 }
 
-/* The row of a forward op, with its backward nodes (NULL: none ran). */
+/* The row of a forward or recomputed op, with its backward nodes (NULL: none ran). */
 static int put_forward(struct export *x, const struct op_event *ev, const struct export_backward *b)
 {
 	csv_text(x->f, ev->op->name);
@@ -201,7 +201,7 @@ static int put_forward(struct export *x, const struct op_event *ev, const struct
 	putc(',', x->f);
 	if (!r && b)
 		r = put_nodes(x, b, false);
-	putc('\n', x->f);
+	fprintf(x->f, ",%s\n", op_phase_names[ev->phase]);
 	return r;
 }
 
@@ -218,7 +218,7 @@ static int put_lone_node(struct export *x, const struct op_event *ev)
 	putc(',', x->f);
 	if (!r)
 		r = put_json(x, ev, json_args);
-	putc('\n', x->f);
+	fprintf(x->f, ",%s\n", op_phase_names[ev->phase]);
 	return r;
 }
 
@@ -230,7 +230,7 @@ static int put_item(void *arg, const struct trace_item *item)
 	if (item->type != TRACE_EVENT)
 		return 0;
 	bool lone = is_node(ev) && !ev->forward_id;
-	if ((!lone && (is_node(ev) || ev->phase != PHASE_FORWARD)) ||
+	if ((!lone && (is_node(ev) || ev->phase == PHASE_BACKWARD)) ||
 	    !trace_query_chooses(x->in->query, ev))
 		return 0;
 	int r = lone ? put_lone_node(x, ev)
@@ -242,7 +242,7 @@ int export_csv(struct export_in *in, FILE *f, struct err *e)
 {
 	struct export x = {.f = f, .in = in};
 	fputs("name,forward_id,forward_elapsed,backward_elapsed,unit,input,output,grad_inputs,grad_"
-	      "outputs\n",
+	      "outputs,phase\n",
 	      f);
 	return export_each(in, put_item, &x, e);
 }

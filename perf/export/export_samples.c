@@ -286,8 +286,7 @@ static int put_sample(void *arg, const struct trace_item *item)
 	fprintf(f, "%" PRIu64 ",%" PRId32 ",%" PRId32 ",%" PRIu64 ",", s->time_ns, s->pid, s->tid,
 		s->weight);
 	csv_text(f, sample_op_name(s));
-	fprintf(f, ",%s,%d,%d", s->phase == PHASE_BACKWARD ? "backward" : "forward", s->in_kernel,
-		s->mismatched);
+	fprintf(f, ",%s,%d,%d", op_phase_names[s->phase], s->in_kernel, s->mismatched);
 	put_frame(f, py_stack_where(s->python), true);
 	put_frame(f, s->native && s->native->depth ? s->native->frames[0] : NULL, false);
 	putc(',', f);

@@ -26,7 +26,7 @@ static const char tables[] =
     "CREATE TABLE events (id INTEGER PRIMARY KEY, parent INTEGER, depth INTEGER, pid INTEGER,"
     " tid INTEGER, phase TEXT, op INTEGER, start_ns INTEGER, end_ns INTEGER, self_ns INTEGER,"
     " thrown INTEGER, forward_id INTEGER, stack INTEGER, where_frame INTEGER, shapes TEXT,"
-    " dtypes TEXT, devices TEXT, args TEXT, results TEXT);"
+    " dtypes TEXT, devices TEXT, args TEXT, results TEXT, backward_of_frame INTEGER);"
     "CREATE TABLE samples (time_ns INTEGER, pid INTEGER, tid INTEGER, weight INTEGER, op INTEGER,"
     " no_op TEXT, phase TEXT, in_kernel INTEGER, mismatched INTEGER, python INTEGER,"
     " native INTEGER, where_frame INTEGER, native_frame INTEGER);"
@@ -37,8 +37,10 @@ static const char tables[] =
     " LEFT JOIN frames f ON f.id = s.where_frame LEFT JOIN frames n ON n.id = s.native_frame;"
     "CREATE VIEW calls AS SELECT e.id, e.parent, e.depth, e.pid, e.tid, e.phase, o.name AS op,"
     " e.start_ns, e.end_ns - e.start_ns AS ns, e.self_ns, e.thrown, e.forward_id, e.shapes,"
-    " e.dtypes, e.devices, f.file, f.line, f.function, f.text"
-    " FROM events e JOIN ops o ON o.id = e.op LEFT JOIN frames f ON f.id = e.where_frame;"
+    " e.dtypes, e.devices, f.file, f.line, f.function, f.text, b.file AS backward_of_file,"
+    " b.line AS backward_of_line FROM events e JOIN ops o ON o.id = e.op"
+    " LEFT JOIN frames f ON f.id = e.where_frame LEFT JOIN frames b ON b.id ="
+    " e.backward_of_frame;"
     "BEGIN;";
 
 static const char indices[] = "CREATE INDEX events_op ON events (op);"
@@ -57,7 +59,7 @@ static const char *const inserts[INSERTS] = {
     [FRAME] = "INSERT OR REPLACE INTO frames VALUES (?, ?, ?, ?, ?, ?)",
     [STACK] = "INSERT INTO stacks VALUES (?, ?, ?)",
     [EVENT] = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-	      "?)",
+	      "?, ?)",
     [SAMPLE] = "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [BUILD] = "INSERT INTO builds VALUES (?, ?)",
 };
@@ -239,17 +241,20 @@ static void put_times(struct database *d, const struct op_event *ev)
 static void put_event(struct database *d, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
+	const struct py_frame *of = py_stack_where(ev->backward_of);
 	put_op(d, ev->op);
 	put_stack(d, ev->stack);
 	if (where)
 		put_frame(d, where);
+	if (of)
+		put_frame(d, of);
 	row(d, EVENT);
 	put_int(d, (int64_t)ev->id);
 	put_known(d, ev->parent);
 	put_int(d, ev->depth);
 	put_int(d, ev->pid);
 	put_int(d, ev->tid);
-	put_text(d, ev->phase == PHASE_BACKWARD ? "backward" : "forward");
+	put_text(d, op_phase_names[ev->phase]);
 	put_int(d, ev->op->id);
 	put_times(d, ev);
 	put_int(d, ev->thrown);
@@ -259,6 +264,7 @@ static void put_event(struct database *d, const struct op_event *ev)
 	put_tensors(d, ev);
 	put_json(d, ev, json_args);
 	put_json(d, ev, json_results);
+	put_known(d, of ? (uint64_t)of->id + 1 : 0);
 	done(d);
 }
 
@@ -280,7 +286,7 @@ static void put_sample(struct database *d, const struct sample *s)
 	else
 		d->column++;
 	put_text(d, s->op ? NULL : sample_op_name(s));
-	put_text(d, s->phase == PHASE_BACKWARD ? "backward" : "forward");
+	put_text(d, op_phase_names[s->phase]);
 	put_int(d, s->in_kernel);
 	put_int(d, s->mismatched);
 	put_known(d, s->python ? (uint64_t)s->python->id + 1 : 0);

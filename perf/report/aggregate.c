@@ -36,7 +36,7 @@ struct memo {
 	const struct py_stack *where_stack;
 	const struct aggregate_row *row;
 	uint32_t id;	 /* of the row */
-	uint32_t thread; /* 2 * index of the thread, + 1 in the backward phase */
+	uint32_t thread; /* 8 * index of the thread + 2 * phase + whether its line is its own */
 };
 
 enum { MEMO_PAIRS = 8192, CACHE_LINE = 64 };
@@ -206,7 +206,8 @@ static struct memo key_of(const struct aggregate *a, const struct aggregate_thre
 {
 	return (struct memo){.op = ev->op,
 			     .where_stack = ev->where_stack,
-			     .thread = (uint32_t)(t - a->threads) * 2 + ev->phase};
+			     .thread = (uint32_t)(t - a->threads) * 8 + ev->phase * 2U +
+				       event_is_called_in_backward(ev)};
 }
 
 static bool is_for(const struct memo *m, const struct memo *n)
@@ -380,18 +381,20 @@ static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 	return row_of(a, ev, false);
 }
 
-/* In the backward phase, nodes count in the row of their forward op, and other ops in no row. All
- * of them count as time in ops. */
+/* In the backward, nodes count in the row of their forward op, and other ops in no row. All of them
+ * count as time in ops. What is recomputed makes nodes of its own. */
 static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t ns)
 {
 	a->totals.events++;
 	a->totals.thrown += ev->thrown;
 	a->totals.self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
-	if (ev->op->kind != OP_BACKWARD)
+	if (ev->op->kind != OP_BACKWARD && ev->phase != PHASE_RECOMPUTE)
 		return 0;
-	int64_t id = row_of_node(a, ev);
+	int64_t id = ev->phase == PHASE_RECOMPUTE ? row_of(a, ev, false) : row_of_node(a, ev);
 	if (id < 0)
 		return -ENOMEM;
+	if (ev->phase == PHASE_RECOMPUTE)
+		return remember_side(a, ev->id, (uint32_t)id);
 	a->rows[id]->backward_calls++;
 	a->rows[id]->backward_ns += ns;
 	return 0;
@@ -414,8 +417,8 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
 	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
 	t->self_ns += self;
-	t->backward_ns += ev->phase == PHASE_BACKWARD ? self : 0;
-	if (a->keys & AGGREGATE_SIDES && ev->phase == PHASE_BACKWARD)
+	t->backward_ns += ev->phase != PHASE_FORWARD ? self : 0;
+	if (a->keys & AGGREGATE_SIDES && ev->phase != PHASE_FORWARD)
 		return add_backward(a, ev, ns);
 	int64_t id = row_again(a, t, ev);
 	if (id < 0)

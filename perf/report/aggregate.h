@@ -119,6 +119,8 @@ struct aggregate_row {
 	int32_t pid, tid;
 	uint8_t phase; /* enum op_phase */
 	bool worker;   /* AGGREGATE_WORKERS: of threads that load data for others */
+	bool is_own;   /* in the backward, called by Python code there: the line is its own. A key
+			  of rows by phase and by line, file or function */
 };
 
 struct aggregate_totals {

@@ -56,6 +56,8 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 				    .phase = keys & AGGREGATE_PHASE ? ev->phase : 0,
 				    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
 				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
+	if (keys & AGGREGATE_PHASE && keys & (AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION))
+		r->is_own = event_is_called_in_backward(ev);
 	take_where(r, keys, py_stack_where(ev->where_stack));
 	if (keys & AGGREGATE_MODULE && ev->where_stack)
 		r->module = ev->where_stack->module;
@@ -64,6 +66,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 		take_symbol(r, ev->native);
 	len = add_bytes(k->bytes, len, &r->phase, sizeof(r->phase));
 	len = add_bytes(k->bytes, len, &r->worker, sizeof(r->worker));
+	len = add_bytes(k->bytes, len, &r->is_own, sizeof(r->is_own));
 	len = add_bytes(k->bytes, len, &r->line, sizeof(r->line));
 	len = add_bytes(k->bytes, len, &r->pid, sizeof(r->pid));
 	len = add_bytes(k->bytes, len, &r->tid, sizeof(r->tid));

@@ -265,7 +265,7 @@ static int end_step(struct breakdown *b, struct breakdown_process *p)
 static void add_elsewhere(struct breakdown_process *p, const struct op_event *ev)
 {
 	uint64_t from = ev->start_ns > p->last_ns ? ev->start_ns : p->last_ns;
-	if (p->last_ns && ev->phase == PHASE_BACKWARD && ev->end_ns > from)
+	if (p->last_ns && ev->phase != PHASE_FORWARD && ev->end_ns > from)
 		p->elsewhere_ns += ev->end_ns - from;
 }
 
@@ -297,7 +297,7 @@ static int add_op(struct breakdown *b, struct breakdown_process *p, const struct
 {
 	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
 	enum breakdown_part part = m->part;
-	if (part == BREAKDOWN_FORWARD && ev->phase == PHASE_BACKWARD)
+	if (part == BREAKDOWN_FORWARD && ev->phase != PHASE_FORWARD)
 		part = BREAKDOWN_BACKWARD;
 	b->loads_itself |= m->loads;
 	see_step(p, m, ev);

@@ -112,7 +112,7 @@ static int build(struct module_tree *t, const struct aggregate_row *const *rows,
 		if (id < 0 && !rows[i]->worker)
 			return -ENOMEM;
 		if (id >= 0)
-			t->list[id].own[rows[i]->phase == PHASE_BACKWARD] += rows[i]->self_ns;
+			t->list[id].own[rows[i]->phase != PHASE_FORWARD] += rows[i]->self_ns;
 	}
 	uint32_t all = t->ids.used;
 	t->order = malloc((all + 1) * sizeof(*t->order));

@@ -79,16 +79,26 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 	}
 }
 
+/* The parts of a table. */
+enum report_part { FORWARD_OPS, BACKWARD_OF_LINES, RECOMPUTED, CALLED_IN_BACKWARD, WORKERS, PARTS };
+
+static enum report_part part_of(const struct aggregate_row *r)
+{
+	return r->worker		     ? WORKERS
+	       : r->phase == PHASE_RECOMPUTE ? RECOMPUTED
+	       : r->phase == PHASE_FORWARD   ? FORWARD_OPS
+	       : r->is_own		     ? CALLED_IN_BACKWARD
+					     : BACKWARD_OF_LINES;
+}
+
 static int compare_rows(const void *a, const void *b, void *opts)
 {
 	const struct aggregate_row *x = *(const struct aggregate_row *const *)a;
 	const struct aggregate_row *y = *(const struct aggregate_row *const *)b;
 	enum report_sort sort = ((const struct report_opts *)opts)->sort;
 	uint64_t kx = sort_key(x, sort), ky = sort_key(y, sort);
-	if (x->worker != y->worker)
-		return x->worker ? 1 : -1;
-	if (x->phase != y->phase)
-		return x->phase < y->phase ? -1 : 1;
+	if (part_of(x) != part_of(y))
+		return part_of(x) < part_of(y) ? -1 : 1;
 	if (kx != ky)
 		return kx > ky ? -1 : 1;
 	int c = compare_key(x, y, sort);
@@ -106,7 +116,7 @@ static struct aggregate_totals totals_of(const struct aggregate *a, const struct
 	return t;
 }
 
-/* The rows of at least `limit` percent: part by part (is_same_part), and sorted within each. The
+/* The rows of at least `limit` percent: part by part, and sorted within each. The
  * caller frees the array. NULL if out of memory. */
 static const struct aggregate_row **sorted(const struct aggregate *a,
 					   const struct report_opts *opts, double limit, size_t *n)
@@ -255,19 +265,17 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		fprintf(f, "%s\n\n", opts->about);
 }
 
-static bool is_same_part(const struct aggregate_row *a, const struct aggregate_row *b)
-{
-	return a->worker == b->worker && (a->worker || a->phase == b->phase);
-}
-
 /* The title of the part that begins with row `r`; NULL: none. */
 static const char *part_title(const struct aggregate_row *r, bool is_first)
 {
-	if (r->worker)
-		return "workers, which load the data";
-	if (r->phase == PHASE_BACKWARD)
-		return is_first ? "backward" : "backward of the above";
-	return NULL;
+	static const char *const titles[PARTS] = {
+	    [BACKWARD_OF_LINES] = "backward of the above",
+	    [RECOMPUTED] = "recomputed in the backward, for checkpoints",
+	    [CALLED_IN_BACKWARD] = "called by Python code that ran in the backward",
+	    [WORKERS] = "workers, which load the data",
+	};
+	enum report_part part = part_of(r);
+	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];
 }
 
 static void add_part(struct table *t, const struct report_columns *columns,
@@ -310,7 +318,7 @@ static void add_parts(struct table *t, const struct report_columns *columns,
 {
 	for (size_t first = 0, end; first < n; first = end) {
 		const char *title = part_title(rows[first], first == 0);
-		for (end = first; end < n && is_same_part(rows[first], rows[end]);)
+		for (end = first; end < n && part_of(rows[first]) == part_of(rows[end]);)
 			end++;
 		if (title)
 			table_line(t, title);

@@ -56,7 +56,7 @@ struct report_samples {
 
 struct report_opts {
 	enum report_sort sort;
-	size_t limit;	      /* maximum rows of each part (forward, backward); 0: all */
+	size_t limit;	      /* maximum rows of each part; 0: all */
 	double percent_limit; /* leave out rows whose total is below it, and count them */
 	uint64_t per_step;    /* show times and calls divided by it; 0: as they are */
 	const struct report_columns *columns; /* of the table; NULL: the default ones */
@@ -78,8 +78,9 @@ struct report_opts {
 
 /* Print what was traced, the table, and the time in no op. The columns are Self % and Total % (of
  * the observed time, see aggregate_totals), Self, Total, Calls, Mean, P99, Max, and the keys of the
- * rows. Rows with a phase come in two parts, forward and backward; those of workers in another. 0,
- * -ENOMEM or -EIO. */
+ * rows. Rows with a phase come in parts: forward, backward, what checkpoints recompute, and, where
+ * rows have lines, what Python code calls in the backward; those of workers in another. 0, -ENOMEM
+ * or -EIO. */
 int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
 /* {"summary": {...}, "rows": [...]}; with `when` the summary has left_out and not_known. A row has

@@ -117,7 +117,7 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;
 	case PHASE:
-		c->text = r->phase == PHASE_BACKWARD ? "backward" : "forward";
+		c->text = op_phase_names[r->phase];
 		break;
 	case WORKER:
 		set_number(c, "%s", r->worker ? "true" : "false");

@@ -39,6 +39,7 @@ static void decode_event_head(const struct trace_defs *d, struct in *in,
 	ev->args = ev->results = NULL;
 	ev->stack = stack;
 	ev->where_stack = where;
+	ev->backward_of = NULL;
 	ev->pid = d->threads[thread]->pid;
 	ev->tid = d->threads[thread]->tid;
 	ev->nargs = nargs;
@@ -52,10 +53,23 @@ static void decode_event_head(const struct trace_defs *d, struct in *in,
 	ev->stats = NULL;
 }
 
+/* What follows the statistics; missing, it is 0 as the padding. */
+static void decode_tail(const struct trace_defs *d, struct in *in, struct op_event *ev)
+{
+	if (in->bad || in->p == in->end)
+		return;
+	if (in_b(in))
+		ev->phase = PHASE_RECOMPUTE;
+	uint32_t of = in->p < in->end ? in_below(in, (uint64_t)d->nstacks + 1) : 0;
+	ev->backward_of = in->bad || !of ? NULL : d->stacks[of - 1];
+}
+
 static int pass_values(const struct trace_defs *d, struct in *in, struct op_event *out)
 {
 	trace_pass_values(d, in, (size_t)out->nargs + out->nresults);
 	bool measured = !in->bad && in->p < in->end && in_u(in);
+	if (!measured)
+		decode_tail(d, in, out);
 	out->nargs = out->nresults = 0;
 	return in->bad ? -EBADMSG : measured ? -EAGAIN : 0;
 }
@@ -79,6 +93,7 @@ int trace_decode_event_payload(const struct trace_defs *d, const struct trace_ra
 	out->args = all;
 	out->results = all + out->nargs;
 	out->stats = trace_decode_stats(&in, values);
+	decode_tail(d, &in, out);
 	return in.bad ? -EBADMSG : 0;
 }
 
@@ -92,7 +107,9 @@ int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last
 	uint32_t op = flags & SAMPLE_HAS_OP ? in_below(in, d->nops) : 0;
 	out->python = flags & SAMPLE_HAS_PYTHON ? stack_at(d, in) : NULL;
 	out->native = flags & SAMPLE_HAS_NATIVE ? stack_at(d, in) : NULL;
-	out->phase = flags & SAMPLE_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
+	out->phase = flags & SAMPLE_RECOMPUTE  ? PHASE_RECOMPUTE
+		     : flags & SAMPLE_BACKWARD ? PHASE_BACKWARD
+					       : PHASE_FORWARD;
 	out->mismatched = flags & SAMPLE_MISMATCHED;
 	out->in_kernel = flags & SAMPLE_IN_KERNEL;
 	if (in->bad || out->weight > INT64_MAX)

@@ -41,7 +41,9 @@
  *             s start - previous time, s end - start (if EVENT_ENDED), u child time, u depth,
  *             u stack (if EVENT_HAS_STACK),
  *             u where stack (if EVENT_HAS_WHERE, else the same as stack),
- *             u nargs, u nresults, values, statistics (which may be missing)
+ *             u nargs, u nresults, values, statistics (which may be missing),
+ *             b recompute, u backward of + 1 (stack; 0: none); both may be missing: 0. An event of
+ *             a recomputation also has EVENT_BACKWARD, for readers that do not know it.
  *             "previous": of the previous EVENT in the same block, 0 for the first; its time is
  *             its end, or its start if it has not ended.
  *     LOST    u time (CLOCK_MONOTONIC ns), u number of events lost
@@ -159,6 +161,7 @@ enum {
 	SAMPLE_HAS_OP = 1 << 3,
 	SAMPLE_HAS_PYTHON = 1 << 4,
 	SAMPLE_HAS_NATIVE = 1 << 5,
+	SAMPLE_RECOMPUTE = 1 << 6, /* beside SAMPLE_BACKWARD */
 };
 
 enum {

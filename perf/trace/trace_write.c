@@ -9,6 +9,7 @@
 enum {
 	SCRATCH = TRACE_RECORD_MAX,
 	HEAD_MAX = 256, /* an EVENT without its values */
+	TAIL_MAX = 16,	/* what follows its statistics */
 };
 
 struct trace_writer {
@@ -32,7 +33,8 @@ static int write_record(void *writer, enum trace_type type, const void *payload,
 	return 0;
 }
 
-static int put_values(struct trace_writer *w, struct out *o, const struct op_event *ev)
+static int put_values(struct trace_writer *w, struct out *o, const struct op_event *ev,
+		      bool *has_stats)
 {
 	struct meta_numbers metas = {.number = trace_ids_meta, .arg = &w->ids};
 	int r = 0;
@@ -43,19 +45,32 @@ static int put_values(struct trace_writer *w, struct out *o, const struct op_eve
 	struct out without = *o;
 	if (!r)
 		trace_encode_stats(o, ev->stats);
+	*has_stats = ev->stats && !o->full;
 	if (!without.full && o->full)
 		*o = without;
 	if (r || !o->full)
 		return r;
-	*o = (struct out){.p = w->scratch, .end = w->scratch + SCRATCH};
+	*o = (struct out){.p = w->scratch, .end = w->scratch + SCRATCH - TAIL_MAX};
 	for (int i = 0; i < ev->nargs + ev->nresults; i++)
 		trace_encode_not_decoded(o, "too large for a record of the trace file");
 	return 0;
 }
 
 struct event_refs {
-	int64_t op, thread, stack, where; /* numbers in the file; -1: no stack */
+	int64_t op, thread, stack, where, backward_of; /* numbers in the file; -1: no stack */
 };
+
+static void put_tail(struct out *o, const struct op_event *ev, const struct event_refs *r,
+		     bool has_stats)
+{
+	o->end += TAIL_MAX;
+	if (ev->phase != PHASE_RECOMPUTE && r->backward_of < 0)
+		return;
+	if (!has_stats)
+		out_u(o, 0);
+	out_b(o, ev->phase == PHASE_RECOMPUTE);
+	out_u(o, (uint64_t)(r->backward_of + 1));
+}
 
 /* Write the text of the event's source line if it became known only now. */
 static int write_text(struct trace_writer *w, const struct op_event *ev)
@@ -72,8 +87,11 @@ static int find_refs(struct trace_writer *w, const struct op_event *ev, struct e
 	r->where = ev->where_stack == ev->stack ? r->stack
 		   : ev->where_stack		? trace_ids_stack(&w->ids, ev->where_stack)
 						: -1;
+	r->backward_of = ev->backward_of ? trace_ids_stack(&w->ids, ev->backward_of) : -1;
 	if (r->op < 0 || r->thread < 0)
 		return (int)(r->op < 0 ? r->op : r->thread);
+	if (ev->backward_of && r->backward_of < 0)
+		return (int)r->backward_of;
 	if ((ev->stack && r->stack < 0) || (ev->where_stack && r->where < 0))
 		return (int)(r->stack < 0 && ev->stack ? r->stack : r->where);
 	return 0;
@@ -81,7 +99,7 @@ static int find_refs(struct trace_writer *w, const struct op_event *ev, struct e
 
 static uint8_t event_flags(const struct op_event *ev, const struct event_refs *r)
 {
-	return (uint8_t)((ev->phase == PHASE_BACKWARD ? EVENT_BACKWARD : 0) |
+	return (uint8_t)((ev->phase != PHASE_FORWARD ? EVENT_BACKWARD : 0) |
 			 (ev->thrown ? EVENT_THROWN : 0) | (ev->end_ns ? EVENT_ENDED : 0) |
 			 (ev->parent ? EVENT_HAS_PARENT : 0) |
 			 (ev->forward_id ? EVENT_HAS_FORWARD_ID : 0) |
@@ -130,12 +148,14 @@ static int write_event(struct trace_writer *w, const struct op_event *ev)
 		r = write_text(w, ev);
 	if (r)
 		return r;
-	struct out values = {.p = w->scratch, .end = w->scratch + SCRATCH - HEAD_MAX};
-	r = put_values(w, &values, ev);
+	struct out values = {.p = w->scratch, .end = w->scratch + SCRATCH - HEAD_MAX - TAIL_MAX};
+	bool has_stats = false;
+	r = put_values(w, &values, ev, &has_stats);
 	if (!r)
 		r = trace_blocks_room(&w->blocks);
 	if (r)
 		return r;
+	put_tail(&values, ev, &refs, has_stats);
 	struct out o = trace_blocks_record(&w->blocks);
 	put_event_head(w, &o, ev, &refs);
 	out_bytes(&o, w->scratch, (size_t)(values.p - w->scratch));
@@ -231,7 +251,8 @@ static int find_sample_refs(struct trace_writer *w, const struct sample *s, stru
 
 static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
 {
-	return (uint8_t)((s->phase == PHASE_BACKWARD ? SAMPLE_BACKWARD : 0) |
+	return (uint8_t)((s->phase != PHASE_FORWARD ? SAMPLE_BACKWARD : 0) |
+			 (s->phase == PHASE_RECOMPUTE ? SAMPLE_RECOMPUTE : 0) |
 			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
 			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |
 			 (r->op >= 0 ? SAMPLE_HAS_OP : 0) |

@@ -60,7 +60,7 @@ void decoder_drain(struct decoder *d, struct decoder_proc *p)
  * before the record is decoded. */
 static void know_stack(struct target *t, struct item *i, uint64_t when)
 {
-	const struct py_stack *s = decoder_frames(t, i, when);
+	const struct py_stack *s = decoder_frames(t, i, NULL, when);
 	memcpy(i + 1, &s, sizeof(s));
 	i->aux |= STACK_KNOWN;
 }

@@ -45,6 +45,7 @@ struct open_op {
 	const struct op_probe *probe;
 	const struct registered_op *reg; /* boxed ops: the operator with its types; NULL: unknown */
 	uint64_t seq;			 /* hit.seq */
+	uint32_t own;			 /* innermost frames of ev.stack that are the backward's */
 	struct arena arena;		 /* holds the values; reused from op to op */
 	struct node_refs in;		 /* nodes of the arguments */
 	uint64_t edges;			 /* ROLE_GRADS: address of the node's edges */
@@ -62,8 +63,8 @@ void open_op_args(struct target *t, struct open_op *o, const struct items *it);
 void open_op_results(struct target *t, struct open_op *o, const struct items *exit);
 
 /* At the entry of a node: set the event's node and, if known, the forward op and the stack that it
- * belongs to. */
-void open_op_tie(struct target *t, struct open_op *o, const struct items *it);
+ * belongs to. Returns whether they are. */
+bool open_op_tie(struct target *t, struct open_op *o, const struct items *it);
 
 /* A queue of records, in order of arrival. */
 
@@ -154,7 +155,9 @@ void decoder_pair(struct decoder *d, struct target *t, const struct hit *h);
 void decoder_end_ops(struct decoder *d, int proc);
 void decoder_drop_threads(struct decoder *d, int proc);
 
-/* The interned stack for the frames in the ITEM_STACK `i` of a hit at time `when`. */
-const struct py_stack *decoder_frames(struct target *t, const struct item *i, uint64_t when);
+/* The interned stack for the frames in the ITEM_STACK `i` of a hit at time `when`. For one with
+ * frames of the backward's own, `around` is the stack of the forward op; NULL: not known. */
+const struct py_stack *decoder_frames(struct target *t, const struct item *i,
+				      const struct py_stack *around, uint64_t when);
 
 #endif

@@ -27,7 +27,7 @@ static void remember_nodes(struct target *t, const struct open_op *o, const stru
 		    .seq = made->node[i].seq,
 		    .event = o->ev.id,
 		    .tid = (uint32_t)o->ev.tid,
-		    .stack = o->ev.stack,
+		    .stack = o->ev.where_stack,
 		};
 		node_map_add(&t->nodes, &owner);
 	}
@@ -46,7 +46,7 @@ static void remember_named(struct target *t, const struct open_op *o, const stru
 	    .seq = w[1],
 	    .event = o->ev.id,
 	    .tid = (uint32_t)o->ev.tid,
-	    .stack = o->ev.stack,
+	    .stack = o->ev.where_stack,
 	};
 	if (w[0])
 		node_map_add(&t->nodes, &owner);
@@ -81,11 +81,11 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
 		remember_nodes(t, o, &made);
 }
 
-void open_op_tie(struct target *t, struct open_op *o, const struct items *it)
+bool open_op_tie(struct target *t, struct open_op *o, const struct items *it)
 {
 	const struct item *i = items_find(it, NODE_READ, NULL);
 	if (!i || i->kind != ITEM_DATA || i->len < 16)
-		return;
+		return false;
 	uint64_t w[2];
 	memcpy(w, i + 1, sizeof(w));
 	o->ev.node = w[0];
@@ -93,9 +93,10 @@ void open_op_tie(struct target *t, struct open_op *o, const struct items *it)
 	const struct node_owner *owner =
 	    w[0] ? node_map_find(&t->nodes, w[0], w[1]) : node_map_find_seq(&t->nodes, w[1]);
 	if (!owner)
-		return;
+		return false;
 	o->ev.forward_id = owner->event;
 	o->ev.where_stack = owner->stack;
+	return true;
 }
 
 void open_op_args(struct target *t, struct open_op *o, const struct items *it)

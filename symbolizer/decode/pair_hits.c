@@ -73,42 +73,111 @@ static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, cons
 	    .depth = t->nopen,
 	    .phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD,
 	};
-	if (up && o->ev.phase == PHASE_BACKWARD) {
-		o->ev.forward_id = up->ev.forward_id;
-		o->ev.where_stack = up->ev.where_stack;
-	}
 	o->ev.held = h->flags & HIT_STOPPED;
 	o->seq = h->seq;
+	o->own = 0;
 	o->in.n = 0;
 	t->nopen++;
 	return o;
 }
 
-const struct py_stack *decoder_frames(struct target *t, const struct item *i, uint64_t when)
+const struct py_stack *decoder_frames(struct target *t, const struct item *i,
+				      const struct py_stack *around, uint64_t when)
 {
-	return py_stack_intern_at(t->py, (const uint64_t(*)[3])(i + 1), i->len / STACK_FRAME_SIZE,
-				  i->aux & STACK_CUT, when);
+	const uint64_t(*frames)[3] = (const uint64_t(*)[3])(i + 1);
+	size_t n = i->len / STACK_FRAME_SIZE, own = i->aux >> STACK_OWN_SHIFT;
+	bool cut = i->aux & STACK_CUT;
+	return own ? py_stack_intern_backward(t->py, frames, n, own, around, cut, when)
+		   : py_stack_intern_at(t->py, frames, n, cut, when);
 }
 
-static const struct py_stack *stack_of(struct target *t, const struct decoder_thread *th,
-				       const struct items *it, uint64_t when)
+static bool is_node(const struct open_op *o)
+{
+	return o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
+	       o->probe->role == ROLE_NAMED_NODE;
+}
+
+/* How many Python frames there are outside the backward's own, in a stack of `depth`; of a node, of
+ * what it calls. */
+static uint32_t frames_outside(const struct open_op *o)
+{
+	uint32_t depth = o->ev.stack ? o->ev.stack->depth : 0, own = is_node(o) ? 0 : o->own;
+	return depth > own ? depth - own : 0;
+}
+
+/* Whether an op with frames of its own, and that many outside, runs in the backward of the op or
+ * node `up`, which encloses it; not if Python code in between has called the engine. */
+static bool is_backward_of(const struct open_op *up, uint32_t outside)
+{
+	return up && up->ev.phase != PHASE_FORWARD && frames_outside(up) == outside;
+}
+
+/* The stack of the forward op in whose backward `up` runs. */
+static const struct py_stack *forward_of(const struct open_op *up)
+{
+	return up->own && !is_node(up) ? up->ev.backward_of : up->ev.where_stack;
+}
+
+/* Set the op's stack, and how many of its frames are the backward's own. */
+static void set_stack(struct target *t, struct open_op *o, const struct open_op *up,
+		      const struct items *it, uint64_t when)
 {
 	const struct item *i = items_stack(it);
+	const struct py_stack *known, *around = NULL;
 	if (!i || !t->py || (i->aux & STACK_NONE))
-		return NULL;
-	/* Same as the stack of the enclosing op, the innermost open op except this one. */
-	if (i->aux & STACK_SAME)
-		return th->nopen > 1 ? th->open[th->nopen - 2]->ev.stack : NULL;
-	const struct py_stack *known;
-	if (i->aux & STACK_KNOWN)
-		return memcpy(&known, i + 1, sizeof(known)), known;
-	return decoder_frames(t, i, when);
+		return;
+	/* Same as the stack of the enclosing op; within a node, Python code of its backward has
+	 * called nothing yet. */
+	if (i->aux & STACK_SAME) {
+		o->ev.stack = up ? up->ev.stack : NULL;
+		o->own = up && !is_node(up) ? up->own : 0;
+		return;
+	}
+	o->own = i->aux >> STACK_OWN_SHIFT;
+	if (i->aux & STACK_KNOWN) {
+		o->ev.stack = (memcpy(&known, i + 1, sizeof(known)), known);
+		return;
+	}
+	if (is_backward_of(up, i->len / STACK_FRAME_SIZE - o->own))
+		around = forward_of(up);
+	o->ev.stack = decoder_frames(t, i, around, when);
+}
+
+/* The phase of an op that Python code of the backward calls. */
+static enum op_phase own_phase(const struct open_op *o)
+{
+	for (uint32_t i = 0; o->ev.stack && i < o->own && i < o->ev.stack->depth; i++)
+		if (py_frame_is_checkpoint(o->ev.stack->frames[i]))
+			return PHASE_RECOMPUTE;
+	return PHASE_BACKWARD;
+}
+
+/* In the backward: which line an op belongs to, or a node whose forward op is not known. Without
+ * frames of its own it has that of the op or node that encloses it, unless there is another call of
+ * the engine in between. */
+static void locate(struct open_op *o, const struct open_op *up)
+{
+	bool is_inside = up && up->ev.phase != PHASE_FORWARD;
+	o->ev.where_stack = NULL;
+	if (o->own && !is_node(o)) {
+		o->ev.where_stack = o->ev.stack;
+		o->ev.phase = (uint8_t)own_phase(o);
+		if (!is_backward_of(up, frames_outside(o)))
+			return;
+		o->ev.backward_of = forward_of(up);
+		o->ev.forward_id = up->ev.forward_id;
+	} else if (is_inside && up->ev.stack == o->ev.stack) {
+		o->ev.where_stack = up->ev.where_stack;
+		o->ev.backward_of = up->ev.backward_of;
+		o->ev.forward_id = up->ev.forward_id;
+	}
 }
 
 static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
 		     const struct hit *h, const struct items *it)
 {
 	close_above(d, th, h->depth, h);
+	const struct open_op *up = th->nopen ? th->open[th->nopen - 1] : NULL;
 	struct open_op *o = push_op(d, th, h);
 	if (!o) {
 		d->dropped++;
@@ -116,12 +185,10 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	}
 	o->probe = &t->ops->ops[h->op];
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
-	o->ev.stack = stack_of(t, th, it, h->ts);
-	if (o->ev.phase == PHASE_FORWARD)
-		o->ev.where_stack = o->ev.stack;
-	if (o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
-	    o->probe->role == ROLE_NAMED_NODE)
-		open_op_tie(t, o, it);
+	set_stack(t, o, up, it, h->ts);
+	o->ev.where_stack = o->ev.stack;
+	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
+		locate(o, up);
 	open_op_args(t, o, it);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);

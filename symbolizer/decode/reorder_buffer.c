@@ -87,7 +87,7 @@ static void read_code(struct decoder *d, const struct hit *h)
 	struct items it = items_of(h);
 	const struct item *s = items_stack(&it);
 	if (s && s->len)
-		decoder_frames(t, s, h->ts);
+		decoder_frames(t, s, NULL, h->ts);
 }
 
 static bool names_an_ended(const struct hit *h, const struct ends *e)

@@ -8,6 +8,31 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const op_phase_names[PHASES] = {"forward", "backward", "recompute"};
+
+static bool is_of_file(const struct py_frame *f, const char *end)
+{
+	size_t len = strlen(f->file), n = strlen(end);
+	return f->is_torch && len > n && !strcmp(f->file + len - n, end);
+}
+
+bool py_frame_is_checkpoint(const struct py_frame *f)
+{
+	return is_of_file(f, "/torch/utils/checkpoint.py");
+}
+
+enum op_phase py_stack_backward_phase(const struct py_stack *s)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++) {
+		if (py_frame_is_checkpoint(s->frames[i]))
+			return PHASE_RECOMPUTE;
+		if (is_of_file(s->frames[i], "/torch/autograd/__init__.py") ||
+		    is_of_file(s->frames[i], "/torch/autograd/graph.py"))
+			break;
+	}
+	return PHASE_BACKWARD;
+}
+
 const struct py_frame *py_stack_where(const struct py_stack *s)
 {
 	if (!s || s->depth == 0)

@@ -143,21 +143,33 @@ struct py_stack {
 	const struct py_frame *frames[];
 };
 
-enum op_phase { PHASE_FORWARD, PHASE_BACKWARD };
+/* The backward is what autograd's engine runs, and what a node runs that Python calls.
+ * PHASE_RECOMPUTE is the forward of a checkpoint, run again: an op (not a node) in the backward,
+ * with a frame of torch/utils/checkpoint.py among the Python frames between it and what called the
+ * engine. */
+enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_RECOMPUTE, PHASES };
+
+/* "forward", "backward", "recompute". */
+extern const char *const op_phase_names[PHASES];
 
 struct op_event {
 	uint64_t id;	     /* from 1, unique in the trace, ascending in start order */
 	uint64_t parent;     /* id of the enclosing event on the same thread, 0: none */
-	uint64_t forward_id; /* backward: id of the forward event that made the node, 0: unknown */
+	uint64_t forward_id; /* in the backward: id of the event that made the node, or that the
+				op is in the backward of; 0: unknown */
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0: not ended */
 	uint64_t child_ns;	   /* time spent in direct children */
 	const struct op_desc *op;
 	const struct value *args,
 	    *results; /* op->nargs and op->nresults of them at most, see nargs and nresults */
 	const struct py_stack *stack; /* NULL: the thread had no Python frame */
-	/* The stack that locates the op, see py_stack_where. Forward: the same as `stack`;
-	 * backward: that of the forward op, or `stack` if that is unknown. */
+	/* The stack that locates the op, see py_stack_where. Of a node, and of an op in the
+	 * backward that no Python code of the backward calls: that of the forward op, NULL if
+	 * unknown. Else the same as `stack`. */
 	const struct py_stack *where_stack;
+	/* Of an op that Python code of the backward calls: the stack that locates the forward op
+	 * in whose backward it runs. NULL: unknown, or another op. */
+	const struct py_stack *backward_of;
 	int32_t pid, tid;	  /* as seen from ditrace's PID namespace */
 	uint16_t nargs, nresults; /* values present; no results when the op threw */
 	uint16_t depth;		  /* 0: outermost on its thread */
@@ -169,6 +181,16 @@ struct op_event {
 	const struct py_stack *native;	 /* native stack of a sample, else NULL */
 	const struct event_stats *stats; /* NULL: not measured */
 };
+
+/* Whether the op is called by Python code that runs in the backward, so that its line is its own
+ * and not that of a forward op. */
+static inline bool event_is_called_in_backward(const struct op_event *ev)
+{
+	return ev->phase != PHASE_FORWARD && ev->where_stack && ev->where_stack == ev->stack;
+}
+
+/* Whether the frame is of torch/utils/checkpoint.py. */
+bool py_frame_is_checkpoint(const struct py_frame *f);
 
 /* The frame to show for a stack: the innermost one outside torch's own files, else the innermost;
  * NULL if there is none. */
@@ -250,7 +272,7 @@ struct sample {
 	/* file: of the code; function: demangled name, or address in the file; line 0. NULL:
 	 * unknown. */
 	const struct py_stack *native;
-	uint8_t phase;	 /* enum op_phase */
+	uint8_t phase;	 /* enum op_phase: see py_stack_backward_phase */
 	bool mismatched; /* the Python stack changed before the frames could be read */
 	bool in_kernel;
 };
@@ -265,6 +287,10 @@ struct sampling {
 /* The name of the sample's op; "(in no op)" when the complete native stack has none; "(op not
  * known)" when the native stack is incomplete. */
 const char *sample_op_name(const struct sample *s);
+
+/* The phase of a sample within a backward node, by its Python stack, which may be NULL: there the
+ * frames that call the engine are known by their files, torch/autograd/__init__.py and graph.py. */
+enum op_phase py_stack_backward_phase(const struct py_stack *s);
 
 /* Convert the sample to an event of its op (named as above) whose duration is the sample's weight,
  * for code that aggregates events. *out borrows the pointers of *s. */

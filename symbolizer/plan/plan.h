@@ -58,7 +58,8 @@ enum { PLAN_READS = 30 };
 enum { NODE_READ = 0 }; /* index of READ_NODE among a node's reads */
 
 enum {
-	PLAN_BACKWARD = 1 << 0, /* a backward node; it and what it encloses are backward */
+	PLAN_BACKWARD = 1 << 0, /* a backward node, or the engine's work on one; it and what it
+				   encloses are in the backward */
 	PLAN_MARK = 1 << 1,	/* marks a region; not reported itself */
 	PLAN_FORWARD = 1 << 2,	/* an op, not a node */
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
@@ -286,7 +287,7 @@ enum item_kind {
 	ITEM_UNSET,    /* an empty optional */
 	ITEM_FAULT,    /* memory could not be read */
 	ITEM_STACK,  /* Python frames, STACK_FRAME_SIZE bytes each: code object, instruction, first
-		      * local variable; aux: STACK_* */
+		      * local variable; aux: STACK_*, in the backward also its own frames */
 	ITEM_STRING, /* bytes of a string; aux: its full length */
 	ITEM_OBJECT, /* bytes 8 to 8 + OBJECT_SIZE of the object an IValue points to, which identify
 			its class; aux: OBJECT_* */
@@ -297,8 +298,11 @@ enum {
 	STACK_SAME = 1,
 	STACK_CUT = 2,
 	STACK_NONE = 4,
-	STACK_KNOWN = 8
-}; /* STACK_KNOWN: set by symbolizer/decode/decoder.c */
+	STACK_KNOWN = 8,     /* set by symbolizer/decode/decoder.c */
+	STACK_OWN_SHIFT = 8, /* from this bit on: the number of the backward's own frames, which
+				are inside the one that called autograd's engine; 0: none, or not in
+				the backward */
+};
 
 /* A list of IValues is one ITEM_DATA with the raw elements (16 bytes each: payload, tag), then, in
  * order, one item for each element that needs one: ITEM_TENSOR (or a snapshot, or a fault) for a

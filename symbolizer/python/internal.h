@@ -94,8 +94,10 @@ void py_modules_free(struct py_modules *m);
 
 /* The number of a nesting of module calls: modules[0] is called by modules[1] and so on, 0 for an
  * unknown one. Consecutive duplicates (a call with two frames, or recursion) count once.
- * PY_NO_MODULE if there is none, one is unknown, or memory runs out. */
-uint32_t py_module_node(struct py_runtime *rt, const uint64_t *modules, size_t n);
+ * PY_NO_MODULE if there is none, one is unknown, or memory runs out. `around`: the number of the
+ * nesting in whose backward they are called, and where they may have been called before;
+ * PY_NO_MODULE: none. */
+uint32_t py_module_node(struct py_runtime *rt, uint32_t around, const uint64_t *modules, size_t n);
 
 /* Whether the number is still valid; after very many, numbering starts anew. */
 bool py_module_node_known(const struct py_runtime *rt, uint32_t node);

@@ -33,6 +33,13 @@ const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pai
 const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
 					  size_t n, bool truncated, uint64_t ns);
 
+/* The same for an op that Python code of the backward calls: the `own` innermost frames. They lie
+ * in the modules of `around`, the stack of the forward op in whose backward they run; NULL: not
+ * known, and no module is. */
+const struct py_stack *py_stack_intern_backward(struct py_runtime *rt, const uint64_t frames[][3],
+						size_t n, size_t own, const struct py_stack *around,
+						bool truncated, uint64_t ns);
+
 /* The code object at `code` is being freed in the target, and its address may be reused. Must be
  * called in order with the hits. Frames and stacks already returned stay valid. */
 void py_code_freed(struct py_runtime *rt, uint64_t code);

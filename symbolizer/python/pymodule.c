@@ -73,30 +73,62 @@ bool py_module_node_known(const struct py_runtime *rt, uint32_t node)
 	return node == PY_NO_MODULE || (node >= m->base && node - m->base < m->n);
 }
 
-static uint32_t find_or_add(struct py_modules *m, uint32_t parent, uint64_t self)
+static uint64_t node_hash(uint32_t parent, uint64_t self)
 {
 	const uint64_t key[2] = {parent, self};
-	uint64_t hash = map_hash(key, sizeof(key), 0);
+
+	return map_hash(key, sizeof(key), 0);
+}
+
+static uint32_t find(const struct py_modules *m, uint32_t parent, uint64_t self)
+{
+	uint64_t hash = node_hash(parent, self);
 	uint32_t pos = 0, i;
 
 	while ((i = map_next(&m->index, hash, &pos)) != MAP_NONE)
 		if (m->nodes[i].parent == parent && m->nodes[i].self == self)
 			return m->base + i;
+	return PY_NO_MODULE;
+}
+
+static uint32_t find_or_add(struct py_modules *m, uint32_t parent, uint64_t self)
+{
+	uint64_t hash = node_hash(parent, self);
+	uint32_t found = find(m, parent, self);
+
+	if (found != PY_NO_MODULE)
+		return found;
 	if (!py_reserve(&m->nodes, m->n, 1, sizeof(*m->nodes)) || map_add(&m->index, hash, m->n))
 		return PY_NO_MODULE;
 	m->nodes[m->n] = (struct node){.parent = parent, .self = self};
 	return m->base + m->n++;
 }
 
-uint32_t py_module_node(struct py_runtime *rt, const uint64_t *modules, size_t n)
+/* The module where it was called in the forward: it is one of those around, or one of them called
+ * it. Else it is called by the innermost of them. */
+static uint32_t called_again(struct py_modules *m, uint32_t around, uint64_t self)
+{
+	uint32_t found = PY_NO_MODULE;
+
+	for (uint32_t a = around; a != PY_NO_MODULE; a = node_at(m, a)->parent)
+		if (node_at(m, a)->self == self)
+			return a;
+	for (uint32_t a = around; a != PY_NO_MODULE && found == PY_NO_MODULE;
+	     a = node_at(m, a)->parent)
+		found = find(m, a, self);
+	return found == PY_NO_MODULE ? find_or_add(m, around, self) : found;
+}
+
+uint32_t py_module_node(struct py_runtime *rt, uint32_t around, const uint64_t *modules, size_t n)
 {
 	struct py_modules *m = rt->modules;
-	uint32_t node = PY_NO_MODULE;
+	uint32_t node;
 	uint64_t before = 0;
 	unsigned depth = 0;
 
 	if (m->n + n > MAX_NODES)
 		forget(m);
+	node = py_module_node_known(rt, around) ? around : PY_NO_MODULE;
 	for (size_t i = n; i-- > 0;) {
 		uint64_t self = modules[i];
 
@@ -104,7 +136,8 @@ uint32_t py_module_node(struct py_runtime *rt, const uint64_t *modules, size_t n
 			return PY_NO_MODULE;
 		if (self == before)
 			continue;
-		node = find_or_add(m, node, self);
+		node = before || node == PY_NO_MODULE ? find_or_add(m, node, self)
+						      : called_again(m, node, self);
 		if (node == PY_NO_MODULE)
 			return node;
 		before = self;

@@ -19,7 +19,9 @@ enum {
 struct raw {
 	uint64_t words[3 * MAX_DEPTH];
 	size_t n, nmodules;
-	bool truncated;
+	size_t own;	 /* the modules are those of this many frames */
+	uint32_t around; /* the nesting of modules in whose backward they are; PY_NO_MODULE: none */
+	bool truncated, no_modules;
 };
 
 #define RAW_WORDS(raw) (2 * (raw)->n + (raw)->nmodules)
@@ -29,14 +31,16 @@ struct raw_stack {
 	const struct py_stack *stack;
 	size_t at, nwords;
 	uint32_t epoch, node; /* node: PY_NO_MODULE if none */
+	uint32_t around;
 	uint16_t n;
-	bool truncated;
+	bool truncated, no_modules;
 };
 
 struct py_stacks {
 	struct arena arena;
 	struct map stack_index;
 	struct py_stack **stacks;
+	uint32_t *nodes; /* by stack: the last nesting of modules that it had */
 	uint32_t nstacks;
 	size_t stack_bytes;
 
@@ -63,6 +67,7 @@ void py_stacks_free(struct py_stacks *s)
 	map_free(&s->raw_index);
 	arena_free(&s->arena);
 	free(s->stacks);
+	free(s->nodes);
 	free(s->raws);
 	free(s->raw_words);
 	free(s);
@@ -108,6 +113,7 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 			return st->stacks[i];
 	s = arena_alloc(&st->arena, sizeof(*s) + like.depth * sizeof(*frames));
 	if (!s || !py_reserve(&st->stacks, st->nstacks, 1, sizeof(*st->stacks)) ||
+	    !py_reserve(&st->nodes, st->nstacks, 1, sizeof(*st->nodes)) ||
 	    map_add(&st->stack_index, hash, st->nstacks))
 		return NULL;
 	*s = (struct py_stack){.id = st->nstacks,
@@ -116,6 +122,7 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 			       .module = like.module};
 	if (s->depth)
 		memcpy(s->frames, frames, s->depth * sizeof(*frames));
+	st->nodes[st->nstacks] = PY_NO_MODULE;
 	st->stacks[st->nstacks++] = s;
 	st->stack_bytes += sizeof(*s) + s->depth * sizeof(*frames);
 	return s;
@@ -146,7 +153,8 @@ static struct raw_stack *find_raw(struct py_stacks *s, uint64_t hash, const stru
 		struct raw_stack *r = &s->raws[i];
 
 		if (r->n == raw->n && r->nwords == RAW_WORDS(raw) &&
-		    r->truncated == raw->truncated &&
+		    r->truncated == raw->truncated && r->around == raw->around &&
+		    r->no_modules == raw->no_modules &&
 		    memcmp(s->raw_words + r->at, raw->words, r->nwords * sizeof(uint64_t)) == 0)
 			return r;
 	}
@@ -185,6 +193,8 @@ static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, 
 		s = intern_frames(rt->stacks, like, s->frames);
 		r->stack = s ? s : r->stack;
 	}
+	if (s)
+		rt->stacks->nodes[s->id] = r->node;
 	return s;
 }
 
@@ -193,7 +203,7 @@ static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, 
 static void take_modules(const struct py_codes *c, struct raw *raw, const uint64_t frames[][3])
 {
 	raw->nmodules = 0;
-	for (size_t i = 0; i < raw->n; i++) {
+	for (size_t i = 0; i < raw->own; i++) {
 		enum py_call call = py_code_call(c, frames[i][0]);
 
 		if (call == PY_CALL_MODULE && i + 1 < raw->n &&
@@ -202,6 +212,20 @@ static void take_modules(const struct py_codes *c, struct raw *raw, const uint64
 		if (call != PY_CALL_OTHER)
 			raw->words[2 * raw->n + raw->nmodules++] = frames[i][2];
 	}
+}
+
+/* Whether a function that a checkpoint runs again calls the op, and no module: it was in the module
+ * that called the checkpoint, which is around only where the backward is the checkpoint's own. */
+static bool is_of_other_module(const struct raw *raw, const struct py_frame *const *frames)
+{
+	if (raw->around == PY_NO_MODULE || raw->nmodules)
+		return false;
+	for (size_t i = 0; i < raw->own; i++)
+		if (py_frame_is_checkpoint(frames[i]) &&
+		    strcmp(frames[i]->function, "CheckpointFunction.backward") != 0 &&
+		    strcmp(frames[i]->function, "backward") != 0)
+			return true;
+	return false;
 }
 
 /* `frames` may be NULL: the modules are unknown. */
@@ -220,12 +244,18 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 	resolve_frames(rt, raw, resolved, &sure);
 	if (frames) /* resolving may have identified the module calls */
 		take_modules(rt->codes, raw, frames);
-	kept = (struct raw_stack){
-	    .epoch = py_codes_epoch(rt->codes), .n = (uint16_t)raw->n, .truncated = raw->truncated};
-	kept.node = raw->truncated ? PY_NO_MODULE
-				   : py_module_node(rt, raw->words + 2 * raw->n, raw->nmodules);
+	kept = (struct raw_stack){.epoch = py_codes_epoch(rt->codes),
+				  .node = PY_NO_MODULE,
+				  .around = raw->around,
+				  .n = (uint16_t)raw->n,
+				  .truncated = raw->truncated,
+				  .no_modules = raw->no_modules};
+	if (!raw->no_modules && !is_of_other_module(raw, resolved))
+		kept.node = py_module_node(rt, raw->around, raw->words + 2 * raw->n, raw->nmodules);
 	like.module = py_module_path(rt, kept.node, ns);
 	kept.stack = intern_frames(s, like, resolved);
+	if (kept.stack)
+		s->nodes[kept.stack->id] = kept.node;
 	if (kept.stack && sure)
 		remember_raw(s, hash_of(raw), raw, kept);
 	return kept.stack;
@@ -236,8 +266,10 @@ static size_t begin(struct py_runtime *rt, size_t n, bool truncated)
 	struct raw *raw = &rt->stacks->raw;
 
 	raw->n = n < MAX_DEPTH ? n : MAX_DEPTH;
+	raw->own = raw->n;
 	raw->nmodules = 0;
-	raw->truncated = truncated || n > MAX_DEPTH;
+	raw->around = PY_NO_MODULE;
+	raw->truncated = raw->no_modules = truncated || n > MAX_DEPTH;
 	return raw->n;
 }
 
@@ -250,14 +282,39 @@ const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pai
 	return intern_raw(rt, NULL, 0);
 }
 
-const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
-					  size_t n, bool truncated, uint64_t ns)
+static const struct py_stack *intern_words(struct py_runtime *rt, const uint64_t frames[][3],
+					   uint64_t ns)
 {
 	struct raw *raw = &rt->stacks->raw;
 
-	n = begin(rt, n, truncated);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < raw->n; i++)
 		memcpy(&raw->words[2 * i], frames[i], 2 * sizeof(uint64_t));
 	take_modules(rt->codes, raw, frames);
 	return intern_raw(rt, frames, ns);
+}
+
+const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
+					  size_t n, bool truncated, uint64_t ns)
+{
+	begin(rt, n, truncated);
+	return intern_words(rt, frames, ns);
+}
+
+const struct py_stack *py_stack_intern_backward(struct py_runtime *rt, const uint64_t frames[][3],
+						size_t n, size_t own, const struct py_stack *around,
+						bool truncated, uint64_t ns)
+{
+	const struct py_stacks *s = rt->stacks;
+	struct raw *raw = &rt->stacks->raw;
+
+	begin(rt, n, truncated);
+	raw->own = own < raw->n ? own : raw->n;
+	raw->no_modules = !around || around->id >= s->nstacks || s->stacks[around->id] != around;
+	if (!raw->no_modules) {
+		raw->around = s->nodes[around->id];
+		raw->no_modules = raw->around == PY_NO_MODULE
+				      ? around->truncated
+				      : !py_module_node_known(rt, raw->around);
+	}
+	return intern_words(rt, frames, ns);
 }

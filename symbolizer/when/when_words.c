@@ -95,9 +95,9 @@ bool when_constant_find(const char *name, struct when_value *out)
 	bool is_true = !strcmp(name, "True");
 	if (is_true || !strcmp(name, "False"))
 		return is_code(is_true, WHEN_V_INT, out);
-	bool backward = !strcmp(name, "backward");
-	if (backward || !strcmp(name, "forward"))
-		return is_code(backward ? PHASE_BACKWARD : PHASE_FORWARD, WHEN_V_PHASE, out);
+	for (int p = 0; p < PHASES; p++)
+		if (!strcmp(name, op_phase_names[p]))
+			return is_code(p, WHEN_V_PHASE, out);
 	return is_code(names_dtype_code(name), WHEN_V_DTYPE, out) ||
 	       is_code(names_layout_code(name), WHEN_V_LAYOUT, out) ||
 	       is_code(names_memory_format_code(name), WHEN_V_MEMORY_FORMAT, out);
@@ -105,8 +105,8 @@ bool when_constant_find(const char *name, struct when_value *out)
 
 void when_words_suggest(struct suggestions *x)
 {
-	static const char *const others[] = {"forward", "backward", "True", "False", "None",
-					     "len",	"numel",    "any",  "all"};
+	static const char *const others[] = {"forward", "backward", "recompute", "True", "False",
+					     "None",	"len",	    "numel",	 "any",	 "all"};
 	for (size_t i = 0; i < COUNT(words); i++)
 		suggestions_add(x, words[i].name);
 	for (size_t i = 0; i < COUNT(others); i++)

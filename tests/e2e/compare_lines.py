@@ -4,8 +4,8 @@
     compare_lines.py EVENTS.jsonl LINES.py
 
 Every event with a mark among its arguments must show the marked line, in the function that holds it,
-at columns of that function's code; every backward node must point to the op that made it. To be run
-by the Python that ran the workload, since lines and columns are compared with its own compiler's.
+at columns of that function's code; every backward node must point to the op that made it; and the
+marks of a line with a comment "#:" must be seen in the phases that it says. To be run by the Python that ran the workload, since lines and columns are compared with its own compiler's.
 """
 
 import collections
@@ -15,7 +15,7 @@ import os
 import sys
 
 LINE, LIMIT = 0x10000, 0x20000
-MIN_LINES = 54  # the number of marked lines in lines.py, at least
+MIN_LINES = 69  # the number of marked lines in lines.py, at least
 BACKWARD_FUNCTIONS = ("backward", "inner_op")
 
 
@@ -60,9 +60,22 @@ def positions_of(path):
     return places
 
 
+def expected_of(path):
+    """line -> (phases, function in whose backward its Python code runs), of the comments"""
+    expected = {}
+    with open(path) as f:
+        for number, line in enumerate(f, 1):
+            _, comment, words = line.partition("  #: ")
+            phases, _, function = words.strip().partition(" of ")
+            if comment:
+                expected[number] = set(phases.split()), function or None
+    return expected
+
+
 class Checker:
     def __init__(self, path):
         self.path, self.places, self.bad = path, positions_of(path), []
+        self.expected, self.phases = expected_of(path), collections.defaultdict(set)
         self.good, self.lines = 0, set()
 
     def wrong(self, event, text):
@@ -89,6 +102,31 @@ class Checker:
         self.lines.add(mark)
         return None
 
+    def check_phase(self, event, mark):
+        """With the line in whose backward the op runs, if Python code calls it there."""
+        self.phases[mark].add(event["phase"])
+        phases, wanted = self.expected.get(mark, ((), None))
+        if event["phase"] == "forward" or (event["phase"] == "backward" and "forward" in phases):
+            wanted = None
+        of = where(event["backward_of"])
+        if (of or {}).get("function") != wanted:
+            self.wrong(event, f"line {mark} is in the backward of {of}, expected {wanted}")
+
+    def check_phases(self):
+        for line, (phases, _) in self.expected.items():
+            if self.phases[line] != phases:
+                self.bad.append(f"line {line} was seen in phases {self.phases[line]}, expected {phases}")
+
+    def check_nodes(self, events):
+        """A node is at the line of its forward op; that of an op of the engine itself, in no node, is not known."""
+        by_id = {e["id"]: e for e in events}
+        for node in events:
+            made_by = by_id.get(node["forward_id"])
+            if "::" in node["op"] or not made_by or (made_by["phase"], made_by["parent"]) == ("backward", None):
+                continue
+            if where(node["stack"]) != where(made_by["stack"]):
+                self.wrong(node, f"its stack {node['stack'][:1]} is not that of {made_by['op']}")
+
     def check_backward(self, events):
         by_id = {e["id"]: e for e in events}
         forward = [
@@ -110,14 +148,23 @@ class Checker:
             self.bad.append(f"backward nodes {names} point to lines {seen}, expected {forward[::-1]}")
 
 
+def first_of_backward(events):
+    """The id of the op with which the section in_backward begins."""
+    return next(e["id"] for e in events if any(v.get("value") == 7777 or {"kind": "int", "value": 7777} in v.get("items", [])
+                                               for v in e["args"]))
+
+
 def main():
     with open(sys.argv[1]) as f:
         events = [json.loads(line) for line in f]
     checker = Checker(sys.argv[2])
     for event in events:
-        for mark in marks(event) if event["phase"] == "forward" else ():
+        for mark in marks(event):
             checker.check(event, mark)
-    checker.check_backward(events)
+            checker.check_phase(event, mark)
+    checker.check_phases()
+    checker.check_nodes(events)
+    checker.check_backward([e for e in events if e["id"] < first_of_backward(events)])
     for text in checker.bad[:30]:
         print("#", text)
     print(f"# {checker.good} marks right on {len(checker.lines)} lines, {len(checker.bad)} wrong")

@@ -5,6 +5,7 @@ import time
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 LAST = [0]
 SURE = [0]  # 1: the modules have been there for long, and stay
@@ -16,7 +17,7 @@ class Counted(nn.Module):
     def mark(self, path):
         LAST[0] += 1
         torch.full((LAST[0],), 1.0)
-        print(LAST[0], SURE[0], path, flush=True)
+        print(LAST[0], int(SURE[0]), path, flush=True)
 
 
 class Leaf(Counted):
@@ -107,6 +108,68 @@ class Direct(Counted):
         self.mark(path)
 
 
+class Scale(torch.autograd.Function):
+    """Calls an op and a module in its backward."""
+
+    @staticmethod
+    def forward(ctx, x, module, path):
+        ctx.module, ctx.path = module, path
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.module.mark(ctx.path)
+        ctx.module.leaf(ctx.path + ".leaf")
+        return grad, None, None
+
+
+class Scaled(Counted):
+    def __init__(self):
+        super().__init__()
+        self.leaf = Leaf()
+
+    def forward(self, x, path):
+        self.leaf(path + ".leaf")
+        self.mark(path)
+        return Scale.apply(x.exp(), self, path).exp()
+
+
+class Checked(Counted):
+    """Runs its children again in the backward: one module, and a function that calls two."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.alone, self.first, self.second = Scaled(), Scaled(), Scaled()
+
+    def forward(self, x, path):
+        x = checkpoint(self.alone, x, path + ".alone", use_reentrant=self.reentrant)
+        return checkpoint(self.both, x, path, use_reentrant=self.reentrant)
+
+    def both(self, x, path):
+        # Of a function that runs again, only a checkpoint's own node knows who has called it.
+        sure, SURE[0] = SURE[0], SURE[0] and self.reentrant
+        self.mark(path)
+        SURE[0] = sure
+        return self.second(self.first(x, path + ".first"), path + ".second")
+
+
+class Trained(Counted):
+    def __init__(self):
+        super().__init__()
+        self.checked = nn.ModuleList(Checked(reentrant) for reentrant in (True, False))
+
+    def forward(self, x):
+        for i, checked in enumerate(self.checked):
+            x = checked(x, "checked.%d" % i)
+        return x
+
+
+def train(model):
+    x = torch.ones(1, requires_grad=True)
+    (model(x / 1e6) / 1e6).sum().backward()
+
+
 def remade():
     """Models at the same addresses, one after the other."""
     for i in range(8):
@@ -118,16 +181,19 @@ def remade():
 
 
 def main():
-    net = Net()
+    net, trained = Net(), Trained()
     for _ in range(3):
         torch.full((9999,), 2.0)
         net()
+        train(trained)
     for _ in range(2):  # what is looked for late, on a busy machine, has no path yet
         time.sleep(1.5)
         net()
+        train(trained)
     time.sleep(1)
     SURE[0] = 1
     net()
+    train(trained)
     SURE[0] = 0
     alone = Leaf()
     alone("(Leaf)")

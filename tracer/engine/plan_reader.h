@@ -110,9 +110,10 @@ void pyframes_foresee(const struct py_thread *t, const struct py_walk *w, struct
 struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 				   bool collecting);
 
-/* Append an ITEM_STACK of `frame` and all frames outside it. */
+/* Append an ITEM_STACK of `frame` and all frames outside it. Those inside the frame `base` (0: all)
+ * are counted in it as the backward's own if `is_backward`. */
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
-		  struct hit_buf *out, uint64_t frame);
+		  struct hit_buf *out, uint64_t frame, bool is_backward, uint64_t base);
 
 /* Whether pyframes_put has sent the code object at this address, in any process. May give a false
  * positive, never a false negative. */
@@ -152,6 +153,7 @@ int plan_reader_std_string(const struct reading *r, uint64_t at, uint64_t s[2]);
 struct open_op {
 	uint64_t sp, seq;
 	struct py_place py;
+	uint64_t base; /* in the backward: the Python frame that called the engine; 0: none */
 	uint32_t op;
 	bool muted, backward, py_sent, counted;
 	bool aside; /* PLAN_ASIDE */

@@ -171,14 +171,15 @@ bool pyframes_may_have_named(uint64_t code)
 }
 
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
-		  struct hit_buf *out, uint64_t frame)
+		  struct hit_buf *out, uint64_t frame, bool is_backward, uint64_t base)
 {
 	struct item *it = hit_buf_item(out, ITEM_STACK, 0, 0);
 	uint64_t *to = (uint64_t *)(it + 1);
 	struct frame f;
-	uint32_t n = 0, recent = 0;
-	bool cut = false;
+	uint32_t n = 0, recent = 0, own = 0;
+	bool cut = false, inside = is_backward;
 	for (uint32_t i = 0; i < PY_FRAMES && frame; i++) {
+		inside = inside && frame != base;
 		if (recent < PY_RECENT)
 			t->recent[recent++] = frame;
 		if (read_frame(mem, w, &f, frame)) {
@@ -193,12 +194,12 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 		*to++ = f.instr;
 		*to++ = f.local;
 		n++;
+		own += inside;
 	}
 	t->nrecent = recent;
 	hit_buf_grow(out, n * STACK_FRAME_SIZE);
 	it->len = (__u16)(n * STACK_FRAME_SIZE);
-	if (cut || (n >= PY_FRAMES && frame))
-		it->aux = STACK_CUT;
+	it->aux = own << STACK_OWN_SHIFT | (cut || (n >= PY_FRAMES && frame) ? STACK_CUT : 0);
 }
 
 bool pyframes_moved_on(const struct py_walk *w, struct remote *mem, struct py_place now,

@@ -95,7 +95,8 @@ static void put_python(struct shadow_stack *t, const struct op_hit *h, bool up_s
 	else if (up_sent && up->py.frame == f->py.frame && up->py.instr == f->py.instr)
 		hit_buf_item(h->out, ITEM_STACK, 0, STACK_SAME);
 	else
-		pyframes_put(&t->py, &h->conf->py, h->mem, h->out, f->py.frame);
+		pyframes_put(&t->py, &h->conf->py, h->mem, h->out, f->py.frame, f->backward,
+			     f->base);
 }
 
 static struct reading reading_of(const struct op_hit *h, const struct open_op *f, bool is_exit)
@@ -128,7 +129,7 @@ static void try_entry(struct shadow_stack *t, const struct op_hit *h)
 	const struct open_op *up = top(t);
 	bool same = up && up->py_sent && up->py.frame == now.frame && up->py.instr == now.instr;
 	if (now.frame && (h->plan->flags & PLAN_PY) && !same)
-		pyframes_put(&t->py, &h->conf->py, h->mem, h->out, now.frame);
+		pyframes_put(&t->py, &h->conf->py, h->mem, h->out, now.frame, false, 0);
 }
 
 static void gather_entry(struct shadow_stack *t, const struct op_hit *h)
@@ -164,6 +165,9 @@ bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
 	struct py_place now = {0};
 	uint64_t sp = sp_at_entry(h);
 	t->py.fsbase = h->fsbase;
+	/* In the backward it must be certain whether Python runs. */
+	if (h->plan->flags & PLAN_BACKWARD || (t->depth && top(t)->backward))
+		t->py.wait = 0;
 	gather_entry(t, h);
 	if (h->conf->py_on)
 		now = pyframes_innermost(&t->py, &h->conf->py, h->mem, false);
@@ -179,6 +183,7 @@ bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
 	f->py = now;
 	f->py_sent = f->counted = false;
 	f->backward = (h->plan->flags & PLAN_BACKWARD) || (up && up->backward);
+	f->base = h->plan->flags & PLAN_BACKWARD || !up ? now.frame : up->base;
 	f->muted = is_muted(t, h, f);
 	f->aside = h->plan->flags & PLAN_ASIDE;
 	keep_words(h, f);

@@ -481,5 +481,7 @@ void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,
 		unwind(p, t, &all->symbols, &u);
 	put_op(p, &u, &all->names, out);
 	put_python(p, t, &u, out);
+	if (out->phase == PHASE_BACKWARD)
+		out->phase = (uint8_t)py_stack_backward_phase(out->python);
 	put_native(p, &u, all, out);
 }

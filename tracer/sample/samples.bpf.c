@@ -84,7 +84,7 @@ int sample_python(struct bpf_perf_event_data *ctx)
 	begin_record(t);
 	__u64 frame = find_tstate(t, p) ? first_frame(t, &p->py) : 0;
 	put_top(t, frame);
-	put_frames(t, p, frame);
+	put_frames(t, p, frame, 0, 0);
 	send(t, 0);
 	return 1;
 }

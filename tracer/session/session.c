@@ -39,12 +39,22 @@ static struct target *target_of(struct session *s, const struct op_event *ev)
 	return p ? p->target : NULL;
 }
 
+/* Whether the event passes --phase. An engine knows only what is in the backward. */
+static bool is_of_phase(const struct session *s, const struct op_event *ev)
+{
+	return s->o->phase == SESSION_RECOMPUTE	 ? ev->phase == PHASE_RECOMPUTE
+	       : s->o->phase == SESSION_BACKWARD ? ev->phase != PHASE_RECOMPUTE
+						 : true;
+}
+
 /* Whether the event passes the filters. */
 static bool is_recorded(struct session *s, const struct op_event *ev)
 {
 	/* Boxed calls of all ops hit the same probes, and so do Python nodes: only the event tells
 	 * which op it is. */
 	if ((s->o->ops || s->o->not_ops) && !session_wants(s, ev->op))
+		return false;
+	if (!is_of_phase(s, ev))
 		return false;
 	if (s->o->count && s->events >= s->o->count)
 		return false;
@@ -94,7 +104,7 @@ static void on_start(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
 	struct target *t = target_of(s, ev);
-	bool wanted = session_wants(s, ev->op);
+	bool wanted = session_wants(s, ev->op) && is_of_phase(s, ev);
 	if (t)
 		OBSERVERS_CALL(s, on_start, s->stopped ? t : NULL, ev, wanted);
 }

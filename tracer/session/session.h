@@ -25,7 +25,7 @@ int load_ops(pid_t pid, const struct libraries *l, enum ops_kind kind, struct op
 
 #define SESSION_ALL_LEVELS UINT64_MAX
 
-enum session_phase { SESSION_ALL, SESSION_FORWARD, SESSION_BACKWARD };
+enum session_phase { SESSION_ALL, SESSION_FORWARD, SESSION_BACKWARD, SESSION_RECOMPUTE };
 
 struct session_opts {
 	const char *ops, *not_ops; /* lists for filter_compile; NULL: all ops, none excluded */

@@ -33,7 +33,7 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
 		return true;
 	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
-		return s->o->phase == SESSION_BACKWARD && is_node(p);
+		return s->o->phase >= SESSION_BACKWARD && is_node(p);
 	if (p->role == ROLE_CALL && !observers_want(s, &p->desc))
 		return false;
 	return !s->o->not_ops || !filter_match(&s->not_filter, &p->desc);
@@ -44,7 +44,7 @@ static bool is_chosen(const struct session *s, const struct op_probe *p)
 {
 	if ((p->role != ROLE_CALL && p->role != ROLE_NODE) || p->exit_kind == EXIT_NONE)
 		return false;
-	if (s->o->phase == SESSION_FORWARD && is_node(p))
+	if ((s->o->phase == SESSION_FORWARD || s->o->phase == SESSION_RECOMPUTE) && is_node(p))
 		return false;
 	if (s->o->ops && !filter_match(&s->ops_filter, &p->desc))
 		return false;

@@ -87,7 +87,8 @@ static int probe_process(struct session *s, struct proc *p, const struct librari
 			 struct err *e)
 {
 	uint16_t index = (uint16_t)(p - s->procs);
-	p->target->conf.phase = (uint8_t)s->o->phase;
+	p->target->conf.phase =
+	    (uint8_t)(s->o->phase == SESSION_RECOMPUTE ? SESSION_BACKWARD : s->o->phase);
 	p->target->conf.max_depth = s->o->depth > UINT16_MAX ? 0 : (uint16_t)s->o->depth;
 	p->generation = p->target->conf.generation;
 	int r = s->engine->set_proc(s->engine, index, &p->target->conf);

@@ -21,7 +21,7 @@ void capture_what_free(struct capture_what *w)
 
 static const char *phase_name(const struct aggregate_row *s)
 {
-	return s->phase == PHASE_BACKWARD ? "backward" : "forward";
+	return op_phase_names[s->phase];
 }
 
 static void put_string(FILE *f, const char *s)

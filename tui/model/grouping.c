@@ -191,7 +191,8 @@ static const char *name_of(const struct grouping *t, const struct op_event *ev, 
 	const char *name;
 	switch (t->group) {
 	case GROUPING_LINE:
-		return ev->phase == PHASE_BACKWARD ? "(backward)" : "(forward)";
+		snprintf(out, size, "(%s)", op_phase_names[ev->phase]);
+		return out;
 	case GROUPING_MODULE:
 		return module_of(ev);
 	case GROUPING_THREAD:

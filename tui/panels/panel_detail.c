@@ -152,7 +152,7 @@ static void add_stack(struct lines *l, const struct op_event *ev)
 {
 	const struct py_stack *s = ev->where_stack ? ev->where_stack : ev->stack;
 	const struct py_frame *where = py_stack_where(s);
-	title(l, ev->phase == PHASE_BACKWARD && ev->where_stack != ev->stack
+	title(l, ev->phase != PHASE_FORWARD && ev->where_stack && ev->where_stack != ev->stack
 		     ? "Python stack of the forward op, innermost first"
 		     : "Python stack, innermost first");
 	for (uint16_t i = 0; s && i < s->depth; i++)
@@ -191,7 +191,9 @@ static void add_head(struct lines *l, const struct aggregate_row *s)
 {
 	char where[WHERE_TEXT_MAX], calls[32], thrown[32], self[32], total[32];
 	lines_add(l, STYLE_BOLD, "%s%s", s->op,
-		  s->phase == PHASE_BACKWARD ? "   in the backward" : "");
+		  s->phase == PHASE_BACKWARD	? "   in the backward"
+		  : s->phase == PHASE_RECOMPUTE ? "   recomputed in the backward"
+						: "");
 	if (s->file)
 		lines_add(l, STYLE_PLAIN, "  %s", place_of(s, where, sizeof(where)));
 	lines_add(l, STYLE_PLAIN, "  %s, %s left by an exception, self %s, total %s",

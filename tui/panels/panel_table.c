@@ -129,8 +129,8 @@ static void draw_where(const struct layout *l, int y, const struct aggregate_row
 
 static void draw_row(const struct top *t, const struct layout *l, int y, const struct view_row *r)
 {
-	if (r->sum->phase == PHASE_BACKWARD)
-		screen_text(y, 0, 1, "b", STYLE_DIM);
+	if (r->sum->phase != PHASE_FORWARD)
+		screen_text(y, 0, 1, r->sum->phase == PHASE_BACKWARD ? "b" : "r", STYLE_DIM);
 	draw_numbers(l, y, r);
 	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, r->sum->op, STYLE_PLAIN);
 	draw_shapes(t, l, y, &r->row->last);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The module that each op ran in: nested, in lists, shared, alone, recursive, re-created at its old address.
+# The module that each op ran in: nested, in lists, shared, alone, recursive, re-created at its old address, run again by
+# checkpoints, called in the backward.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 

@@ -3,7 +3,7 @@
 import csv
 import sys
 
-WANTED = "name forward_id forward_elapsed backward_elapsed unit input output grad_inputs grad_outputs".split()
+WANTED = "name forward_id forward_elapsed backward_elapsed unit input output grad_inputs grad_outputs phase".split()
 
 with open(sys.argv[1], encoding="utf-8") as f:
     rows = list(csv.DictReader(f))

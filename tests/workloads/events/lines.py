@@ -14,6 +14,7 @@ import threading
 import torch
 import torch.nn as nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 LINE = 0x10000  # a mark is LINE + line number, so that no other value is taken for one
 
@@ -373,9 +374,88 @@ def inner_op(y):
     return torch.clamp(y, max=here())
 
 
+# What runs in the backward. A comment "#:" says in which phases the marks of its line are seen, and in the backward of a line
+# of which function its own Python code runs there.
+
+
+def recomputed(x):
+    x = torch.clamp(x, max=here())  #: forward recompute backward of reentrant
+    return nn.functional.threshold(x, 0.5, here())  #: forward recompute of reentrant
+
+
+def recomputed_by_hooks(x):
+    y = torch.clamp(x, max=here())  #: forward recompute backward of recomputed_by_hooks
+    return nn.functional.threshold(y, 0.5, here())  #: forward recompute of recomputed_by_hooks
+
+
+def reentrant(x):
+    return checkpoint(recomputed, x, use_reentrant=True)
+
+
+def by_hooks(x):
+    return checkpoint(recomputed_by_hooks, x, use_reentrant=False)
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.clamp(x, max=here())  #: forward
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = torch.add(grad, grad, alpha=here())  #: backward of own
+        return own_helper(grad) + torch.clamp(grad, max=here())  #: backward of own
+
+
+def own_helper(grad):
+    return torch.clamp(grad, max=here())  #: backward of own
+
+
+def own(x):
+    return Own.apply(x)
+
+
+def tensor_hook(grad):
+    return torch.clamp(grad, max=here())  #: backward
+
+
+def module_hook(module, grads_in, grads_out):
+    torch.clamp(grads_out[0], max=here())  #: backward
+
+
+class Hooked(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, max=here())  #: forward backward
+
+
+def twice(x):
+    y = torch.clamp(x, max=here())  #: forward backward
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+
+
+def double(x):
+    y = torch.clamp(x * x, max=here())  #: forward backward
+    (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    torch.clamp(grad, max=here()).sum().backward()  #: forward backward
+
+
+def in_backward():
+    torch.full((7777,), 0)
+    for run in reentrant, by_hooks, own, Hooked():
+        x = torch.ones(2, requires_grad=True)
+        if isinstance(run, nn.Module):
+            run.register_full_backward_hook(module_hook)
+        y = run(x * 2)
+        y.register_hook(tensor_hook)
+        y.sum().backward()
+    twice(torch.ones(2, requires_grad=True))
+    double(torch.ones(2, requires_grad=True))
+
+
 SECTIONS = (
     plain, two_on_one_line, several_lines, after_nested, lambdas, comprehensions, generators, classes, decorated,
-    exceptions, control, modules, executed, threads, gap, backward,
+    exceptions, control, modules, executed, threads, gap, backward, in_backward,
 )  # fmt: skip
 
 

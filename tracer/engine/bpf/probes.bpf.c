@@ -253,6 +253,10 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 				    __u64 cookie, __u64 ts)
 {
 	__u64 sp = PT_REGS_SP(ctx) + plan->entry_sp;
+	/* In the backward it must be certain whether Python runs. */
+	if (plan->flags & PLAN_BACKWARD ||
+	    (t->depth && t->open[(t->depth - 1) & (OPEN_MAX - 1)].backward))
+		t->py_wait = 0;
 	t->now_frame = p->py_on ? innermost(t, p) : 0;
 	t->now_instr = t->now_frame ? frame_instr(t, &p->py) : 0;
 	prune(t, sp);
@@ -269,6 +273,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 	f->seq = ++t->seq;
 	f->op = (__u32)cookie;
 	f->backward = (plan->flags & PLAN_BACKWARD) || (d && up->backward);
+	f->base = plan->flags & PLAN_BACKWARD || !d ? t->now_frame : up->base;
 	f->py_sent = 0;
 	f->counted = 0;
 	f->py_frame = t->now_frame;

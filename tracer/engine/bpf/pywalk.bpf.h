@@ -21,8 +21,8 @@ static __always_inline void meet_code(struct bpf_thread *t, __u64 code)
 struct frame_walk {
 	struct bpf_thread *t;
 	const struct py_walk *w;
-	__u64 frame;
-	__u32 n, cut;
+	__u64 frame, base;
+	__u32 n, cut, own, inside;
 };
 
 static __always_inline __u64 window_word(const struct bpf_thread *t, __u32 off)
@@ -125,6 +125,8 @@ static long each_frame(__u32 i, void *arg)
 	(void)i;
 	if (!frame)
 		return 1;
+	if (frame == k->base)
+		k->inside = 0;
 	if (read_window(k->t, frame + k->w->frame_window, k->w->frame_window_len)) {
 		k->cut = 1;
 		return 1;
@@ -139,6 +141,7 @@ static long each_frame(__u32 i, void *arg)
 	put_word(k->t, k->w->fw_local == PY_NO_OFFSET ? user_word(frame + k->w->frame_local)
 						      : window_word(k->t, k->w->fw_local));
 	k->n++;
+	k->own += k->inside;
 	return 0;
 }
 
@@ -161,18 +164,22 @@ __noinline __u64 innermost(struct bpf_thread *t, const struct proc_conf *p)
 	return 0;
 }
 
-__noinline int put_frames(struct bpf_thread *t, const struct proc_conf *p, __u64 frame)
+/* Frames inside `base` (0: all) are the backward's own, if `is_backward`. */
+__noinline int put_frames(struct bpf_thread *t, const struct proc_conf *p, __u64 frame, __u64 base,
+			  __u32 is_backward)
 {
 	if (!t || !p)
 		return 0;
 	struct item *it = begin_item(t, ITEM_STACK, 0, 0);
 	if (!it)
 		return 0;
-	struct frame_walk k = {.t = t, .w = &p->py, .frame = frame};
+	struct frame_walk k = {
+	    .t = t, .w = &p->py, .frame = frame, .base = base, .inside = is_backward};
 	bpf_loop(PY_FRAMES, each_frame, &k, 0);
 	it->len = (__u16)(k.n * STACK_FRAME_SIZE);
+	it->aux = k.own << STACK_OWN_SHIFT;
 	if (k.cut || (k.n >= PY_FRAMES && k.frame))
-		it->aux = STACK_CUT;
+		it->aux |= STACK_CUT;
 	return 0;
 }
 
@@ -224,5 +231,5 @@ static __always_inline void put_python(struct bpf_thread *t, const struct proc_c
 	else if (up_sent && up->py_frame == f->py_frame && up->py_instr == f->py_instr)
 		begin_item(t, ITEM_STACK, 0, STACK_SAME);
 	else
-		put_frames(t, p, f->py_frame);
+		put_frames(t, p, f->py_frame, f->base, f->backward);
 }

@@ -29,6 +29,7 @@ struct task_struct {
 struct frame {
 	__u64 sp, seq;
 	__u64 py_frame, py_instr;
+	__u64 base; /* in the backward: the Python frame that called the engine; 0: none */
 	__u32 op;
 	__u8 muted, backward, py_sent, counted;
 	__u8 aside, stop;

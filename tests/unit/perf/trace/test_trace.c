@@ -169,6 +169,7 @@ static void same_event(const struct op_event *a, const struct op_event *b)
 		same_value(&a->results[i], &b->results[i]);
 	same_stack(a->stack, b->stack);
 	same_stack(a->where_stack, b->where_stack);
+	same_stack(a->backward_of, b->backward_of);
 }
 
 /* The next item of that type; others are skipped. */
@@ -227,6 +228,41 @@ static void values_may_be_left_out(void **state)
 	}
 	next(r, TRACE_END);
 	trace_reader_close(r);
+}
+
+/* What stands behind the statistics, which may be missing. */
+static void what_runs_in_the_backward_comes_back(void **state)
+{
+	const struct tensor_stats row = {.stats.count = 3, .stats.hash = 4};
+	const struct event_stats stats = {&row, 1};
+	struct op_event ev[3];
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		ev[i] = sample_full_event();
+		ev[i].phase = i ? PHASE_RECOMPUTE : PHASE_BACKWARD;
+		ev[i].backward_of = i < 2 ? sample_other_stack() : NULL;
+	}
+	for (int measured = 0; measured < 2; measured++) {
+		struct trace_writer *w = writer();
+		for (int i = 0; i < 3; i++) {
+			ev[i].stats = measured ? &stats : NULL;
+			assert_int_equal(trace_write_event(w, &ev[i]), 0);
+		}
+		assert_int_equal(trace_writer_close(w, true), 0);
+		struct trace_reader *r = reader();
+		if (!measured)
+			trace_reader_no_values(r);
+		for (int i = 0; i < 3; i++) {
+			struct op_event wanted = ev[i];
+			if (!measured)
+				wanted.nargs = wanted.nresults = 0;
+			struct trace_item item = next(r, TRACE_EVENT);
+			same_event(&item.event, &wanted);
+			assert_int_equal(item.event.stats != NULL, measured);
+		}
+		next(r, TRACE_END);
+		trace_reader_close(r);
+	}
 }
 
 static void facts_about_the_target_come_back(void **state)
@@ -671,6 +707,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_value_comes_back),
 	    cmocka_unit_test(values_may_be_left_out),
+	    cmocka_unit_test(what_runs_in_the_backward_comes_back),
 	    cmocka_unit_test(facts_about_the_target_come_back),
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),

@@ -106,7 +106,7 @@ static void start(struct truth *t, const char *python)
 
 static const char *path_at(struct truth *t, size_t i, uint64_t ns)
 {
-	uint32_t node = py_module_node(t->rt, t->modules[i], t->nmodules[i]);
+	uint32_t node = py_module_node(t->rt, PY_NO_MODULE, t->modules[i], t->nmodules[i]);
 	const char *path = py_module_path(t->rt, node, ns);
 
 	return path ? path : "-";

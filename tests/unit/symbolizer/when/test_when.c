@@ -388,6 +388,9 @@ static void other_events(void **state)
 	ev.where_stack = NULL;
 	assert_int_equal(evaluate("phase == backward", &ev, WHEN_AT_EXIT), 'T');
 	assert_int_equal(evaluate("forward_id is None", &ev, WHEN_AT_EXIT), 'T');
+	ev.phase = PHASE_RECOMPUTE;
+	assert_int_equal(evaluate("phase == recompute", &ev, WHEN_AT_EXIT), 'T');
+	assert_int_equal(evaluate("phase in (forward, backward)", &ev, WHEN_AT_EXIT), 'F');
 	assert_int_equal(evaluate("'norm' in file", &ev, WHEN_AT_EXIT), 'F');
 	assert_int_equal(evaluate("'norm' not in file", &ev, WHEN_AT_EXIT), 'F');
 	ev.forward_id = 3;

@@ -365,7 +365,43 @@ static void name_code(const void *code)
 	struct py_thread t = {0};
 	bool gap = false;
 	hit_buf_begin(&other, &gap);
-	pyframes_put(&t, &w, mem, &other, (uintptr_t)frame);
+	pyframes_put(&t, &w, mem, &other, (uintptr_t)frame, false, 0);
+}
+
+/* How many frames of a chain of three are the backward's own, by the frame that called the engine.
+ */
+static uint32_t own_of(uint64_t frames[][4], bool is_backward, int base)
+{
+	const struct py_walk w = {
+	    .frame_window_len = 32,
+	    .fw_previous = 8,
+	    .fw_instr = 16,
+	    .instr_size = 8,
+	    .fw_owner = PY_NO_OFFSET,
+	    .fw_local = 24,
+	};
+	struct hit_buf other = {.sink = take};
+	struct py_thread t = {0};
+	bool gap = false;
+	hit_buf_begin(&other, &gap);
+	pyframes_put(&t, &w, mem, &other, (uintptr_t)frames[0], is_backward,
+		     base < 0 ? 0 : (uintptr_t)frames[base]);
+	const struct item *it = (const struct item *)(other.hit + 1);
+	assert_int_equal(it->len, 3 * STACK_FRAME_SIZE);
+	assert_int_equal(it->aux & STACK_CUT, 0);
+	return it->aux >> STACK_OWN_SHIFT;
+}
+
+static void frames_of_the_backward(void **state)
+{
+	uint64_t frames[3][4] = {{8}, {16}, {24}};
+	(void)state;
+	frames[0][1] = (uintptr_t)frames[1];
+	frames[1][1] = (uintptr_t)frames[2];
+	assert_int_equal(own_of(frames, true, 0), 0);
+	assert_int_equal(own_of(frames, true, 2), 2);
+	assert_int_equal(own_of(frames, true, -1), 3); /* a thread of the engine's own */
+	assert_int_equal(own_of(frames, false, 2), 0);
 }
 
 /* A code object with strings at the end of their page. */
@@ -682,6 +718,7 @@ int main(void)
 	    TEST(cow_strings),
 	    TEST(tensors),
 	    TEST(ends_of_pages),
+	    TEST(frames_of_the_backward),
 	    TEST(freed_code),
 	    TEST(vectors_of_tensors),
 	    TEST(long_hits_come_in_parts),
