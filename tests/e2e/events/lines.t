@@ -4,10 +4,13 @@
 need_tracing
 
 lines() {
-	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 4; return; }
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 5; return; }
 	ok "the workload runs traced" trace -- "$PY" events/lines.py
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
+	"$DITRACE" script "$T/data" >"$T/text"
+	like "the line in whose backward Python code runs is told" "$T/text" \
+		'^aten::add.Tensor    backward id:[0-9]+ forward_id:[0-9]+ .* (Own\.)?backward: grad = torch.add.*    in backward of .* own: return Own.apply\(x\)'
 	"$DITRACE" report --format json "$T/data" >"$T/report"
 	ok "the report names a backward op's forward line" python3 -c \
 		'import sys; text = open(sys.argv[1]).read(); sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)' "$T/report"
@@ -45,9 +48,19 @@ is_ended() {
 	grep -q ') Z' "/proc/$(sed -n 's/^pid //p' "$T/out")/stat"
 }
 
+# Of recomputation alone, and its nodes are not.
+recomputed() {
+	local ENGINE=shim
+	of_first_torch || { skip "with another torch, or make test-long" 2; return; }
+	ok "--phase recompute runs" trace --phase recompute -- "$PY" events/lines.py
+	events
+	is "--phase recompute records nothing else" "$(grep -o '"phase":"[a-z]*"' "$T/events" | sort -u)" '"phase":"recompute"'
+}
+
 # bpf with each torch, the other engines with one each
 both() {
 	each_engine lines
+	recomputed
 	[ $other = shim ] && ! in_long || ENGINE=shim ended
 	[ $other = ptrace ] && ! in_long || ENGINE=bpf ended
 	in_long || skip "what ends: by the other engine with the other torch, or make test-long" 7

@@ -396,6 +396,7 @@ static void frames_of_the_backward(void **state)
 {
 	uint64_t frames[3][4] = {{8}, {16}, {24}};
 	(void)state;
+	remote_begin(mem, gettid());
 	frames[0][1] = (uintptr_t)frames[1];
 	frames[1][1] = (uintptr_t)frames[2];
 	assert_int_equal(own_of(frames, true, 0), 0);
