@@ -79,8 +79,8 @@ struct intervene_compare {
 	int64_t *numbers; /* by row.number: forward_id of the row's call */
 	size_t numbers_room;
 	uint64_t tensors, not_judged;
-	double spent_ns,
-	    passed_ns; /* over all processes: spent on comparing; since the first call */
+	double spent_ns, passed_ns; /* of all threads: spent on comparing; from their first calls to
+				       their last */
 };
 
 /* The call of a process that is being judged. */

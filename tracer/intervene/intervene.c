@@ -28,7 +28,7 @@ struct peer {
 	bool greeted;
 	struct intervene_call call; /* the one being judged */
 	pid_t pid;
-	double spent_ns, passed_ns; /* on comparing, and since its first call */
+	double spent_ns, passed_ns; /* as in struct intervene_compare */
 	bool save_failed;	    /* a file of the call being saved could not be written */
 };
 

@@ -274,21 +274,20 @@ static void write_csv(const struct intervene_compare *c)
 
 void intervene_compare_print(struct intervene_compare *c, double budget)
 {
-	uint64_t calls = 0, grads = 0, wrong_places = 0;
-	char a[32], b[32], d[32], g[32];
+	uint64_t grads = 0, wrong_places = 0;
+	char a[32], b[32];
 	for (size_t i = 0; i < c->places.n; i++) {
-		calls += c->tallies[i].calls;
 		grads += c->tallies[i].judged_grads;
 		wrong_places += c->tallies[i].wrong > 0;
 	}
 	if (c->rows.n)
 		qsort(c->rows.list, c->rows.n, sizeof(*c->rows.list), row_order);
 	print_table(c);
-	fprintf(stderr,
-		"ditrace: compare: %s of %s at their lines wrong; %s and %s backward compared",
+	/* How many calls were compared is said above, of each function. */
+	fprintf(stderr, "ditrace: compare: %s of %s at their lines wrong",
 		text_count(a, sizeof(a), wrong_places),
-		text_counted(b, sizeof(b), c->places.n, "function"),
-		text_counted(d, sizeof(d), calls, "call"), text_count(g, sizeof(g), grads));
+		text_counted(b, sizeof(b), c->places.n, "function"));
+	fprintf(stderr, "; with %s backward", text_count(a, sizeof(a), grads));
 	fprintf(stderr, ", %s judged, %s not\n", text_counted(a, sizeof(a), c->tensors, "tensor"),
 		text_count(b, sizeof(b), c->not_judged));
 	if (c->passed_ns > 0) {

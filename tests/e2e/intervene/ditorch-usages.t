@@ -79,7 +79,7 @@ applied() {
 	local condition='args[0].dtype == float16 or args[0].dim() == 2'
 	usage --apply "torch.add:fallback:$condition" --apply "torch.sub:autocompare:$condition" --apply "torch.div:cast_dtype:$condition"
 	sees "1. fallback on demand" '^\| +torch.add +input\(cpu\)\[1\] +\| \(2, 3, 4\) \| \(12, 4, 1\) \| +24 +\| float16 \| +cpu +\|'
-	sees "2. compare on demand: of one of two" '^ditrace: compare: 0 of 1 function at their lines wrong; 1 call '
+	sees "2. compare on demand: of one of two" '^ditrace: compare: 1 call of 1 function compared, '
 	sees "and the other is told of" '1  torch.sub +does not meet the condition'
 	is "4. cast, when the dtypes are no such" "$(done_by cast)" ""
 	OP_DTYPE_CAST_DICT="torch.float32->torch.float16" usage --apply "torch.div:cast_dtype:$condition"

@@ -7,9 +7,10 @@
 #include "tracer/shim/shim.h"
 
 static struct budget budget;
-static double spent;   /* nanoseconds in all, under any budget */
-static uint64_t first; /* time of the first call, ns; 0: none yet */
+static double spent;  /* nanoseconds of all threads, under any budget */
+static double passed; /* of each thread from its first call to its last, ns */
 static __thread uint64_t taken_last;
+static __thread uint64_t seen_last; /* time up to which this thread's is in `passed`; 0: not yet */
 
 /* A hash of the place that makes the call; 0 where it is not known. */
 static uint64_t place_hash(void)
@@ -22,17 +23,17 @@ static uint64_t place_hash(void)
 	return (uint64_t)(h + 1);
 }
 
-static uint64_t passed(uint64_t now)
+/* This thread is at a call, and was at it for `ns`. */
+static void pass(uint64_t now, uint64_t ns)
 {
-	if (!first)
-		first = now;
-	return now - first;
+	passed += (double)(seen_last ? now - seen_last : ns);
+	seen_last = now;
 }
 
 bool budget_takes(object *what)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	passed(now);
+	pass(now, 0);
 	uint64_t number = budget_decide(&budget, what, budget.share > 0 ? place_hash() : 0, now);
 	if (number)
 		taken_last = number;
@@ -70,13 +71,13 @@ object *modes_budget(object *self, object *share)
 
 void budget_forget(void)
 {
-	spent = 0;
-	first = 0;
+	spent = passed = 0;
+	seen_last = 0;
 }
 
 static void spend(uint64_t number, bool backward, uint64_t ns)
 {
-	passed(clock_ns(CLOCK_MONOTONIC));
+	pass(clock_ns(CLOCK_MONOTONIC), ns);
 	spent += (double)ns;
 	budget_spend(&budget, number, backward, ns);
 }
@@ -115,8 +116,9 @@ object *modes_came(object *self, object *args)
 object *modes_spent(object *self, object *unused)
 {
 	(void)self, (void)unused;
-	uint64_t all = first ? passed(clock_ns(CLOCK_MONOTONIC)) : 0;
-	object *a = py.PyFloat_FromDouble(spent), *b = py.PyFloat_FromDouble((double)all);
+	if (seen_last)
+		pass(clock_ns(CLOCK_MONOTONIC), 0);
+	object *a = py.PyFloat_FromDouble(spent), *b = py.PyFloat_FromDouble(passed);
 	object *r = a && b ? py.PyTuple_Pack(2, a, b) : NULL;
 	python_drop(a);
 	python_drop(b);

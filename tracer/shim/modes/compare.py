@@ -12,7 +12,7 @@ from ditrace_modes.names import MAKE, RANDOM_INSIDE, VIEWS, is_autocast
 from ditrace_modes.native import budget, call_number, count, number_taken, spend, takes, tensors_in
 from ditrace_modes.values import each
 from ditrace_modes.verdicts import judge
-from ditrace_runner.errors import Refused
+from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import BITS, CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED
 
 WHOLE = RANDOM | RANDOM_INSIDE | DROPOUTS | UNINITIALISED | CASTS | BITS | {"scaled_dot_product_attention", "requires_grad_"}
@@ -92,9 +92,13 @@ def watch_made(plan, args, kwargs, at, result):
 
 
 def compare_result(live, edges, result, at, number, args, kwargs, taken):
+    try:
+        keep_results(live, result, args, kwargs)
+        judge(live, False, at, number, (args, kwargs), result)
+    except Exception as e:
+        count(("compare", live.name, f"could not be judged: {first_line(e)}"))
+        raise
     count(("compare", live.name, None))
-    keep_results(live, result, args, kwargs)
-    judge(live, False, at, number, (args, kwargs), result)
     live.differentiable = not live.has_out and any(t.requires_grad for t in live.tensors)
     watch_backward(live, edges, result, at, number, taken=taken)
 
