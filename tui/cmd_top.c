@@ -86,6 +86,7 @@ static int top(const struct top_opts *o)
 	live_close(t.live, screen_end_signal() != SIGHUP);
 	player_close(t.player);
 	view_free(t.view);
+	file_names_free(&t.files);
 	lines_free(&t.lines);
 	if (r)
 		err_print(&e);

@@ -12,13 +12,14 @@
 #include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
-const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase)
+const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase,
+		       const struct file_names *files)
 {
 	if (!frame)
 		snprintf(out, size, "%s",
 			 phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)");
 	else
-		snprintf(out, size, "%s:%" PRId32 " %s%s%s", text_base_name(frame->file),
+		snprintf(out, size, "%s:%" PRId32 " %s%s%s", file_names_short(files, frame->file),
 			 frame->line, frame->function, frame->text ? ": " : "",
 			 frame->text ? frame->text : "");
 	return out;

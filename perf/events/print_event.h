@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/file_names.h"
 #include "base/json.h"
 #include "symbolizer/event/event.h"
 
@@ -39,10 +40,11 @@ void sample_json_stack(struct json_out *j, const char *key, const struct py_stac
 
 enum { WHERE_TEXT_MAX = 2048 };
 
-/* "train.py:33 Attention.forward: q = self.qkv(x)": base name of the file, line, function, and the
- * text of the line when known; without a frame a reason in parentheses. Not escaped for a terminal.
- * Returns out. */
-const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase);
+/* "train.py:33 Attention.forward: q = self.qkv(x)": the file as `files` (NULL: its base name) has
+ * it, line, function, and the text of the line when known; without a frame a reason in parentheses.
+ * Not escaped for a terminal. Returns out. */
+const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase,
+		       const struct file_names *files);
 
 /* The tensor arguments of an op as text, for grouping rows and labelling events. */
 

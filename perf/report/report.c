@@ -280,7 +280,7 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 
 static void add_part(struct table *t, const struct report_columns *columns,
 		     const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
-		     const struct report_opts *opts)
+		     const struct report_opts *opts, const struct file_names *files)
 {
 	struct aggregate_row rest = {0};
 	size_t shown = 0;
@@ -288,7 +288,7 @@ static void add_part(struct table *t, const struct report_columns *columns,
 		const struct aggregate_row *r = rows[i];
 		double part = report_percent(r->total_ns + r->backward_ns, observed_ns);
 		if (part >= opts->percent_limit && (!opts->limit || shown < opts->limit)) {
-			report_columns_row(t, columns, r, observed_ns, opts);
+			report_columns_row(t, columns, r, observed_ns, opts, files);
 			shown++;
 			continue;
 		}
@@ -316,14 +316,18 @@ static void add_parts(struct table *t, const struct report_columns *columns,
 		      const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
 		      const struct report_opts *opts)
 {
+	struct file_names files = {0};
+	for (size_t i = 0; i < n; i++)
+		file_names_add(&files, rows[i]->file); /* if it fails, by its base name */
 	for (size_t first = 0, end; first < n; first = end) {
 		const char *title = part_title(rows[first], first == 0);
 		for (end = first; end < n && part_of(rows[first]) == part_of(rows[end]);)
 			end++;
 		if (title)
 			table_line(t, title);
-		add_part(t, columns, rows + first, end - first, observed_ns, opts);
+		add_part(t, columns, rows + first, end - first, observed_ns, opts, &files);
 	}
+	file_names_free(&files);
 }
 
 static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts)

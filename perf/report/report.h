@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/file_names.h"
 #include "base/table.h"
 #include "base/terminal.h"
 #include "perf/report/aggregate.h"
@@ -113,10 +114,10 @@ int report_columns_parse(const char *text, unsigned keys, struct report_columns 
 void report_columns_head(struct table *t, const struct report_columns *c,
 			 const struct report_opts *opts);
 
-/* The cells of a row. Percentages are of `observed_ns`. */
+/* The cells of a row. Percentages are of `observed_ns`; `files` as for where_text. */
 void report_columns_row(struct table *t, const struct report_columns *c,
 			const struct aggregate_row *r, uint64_t observed_ns,
-			const struct report_opts *opts);
+			const struct report_opts *opts, const struct file_names *files);
 
 /* A row for `n` rows that are not shown; `rest`: the sums of their times and calls. */
 void report_columns_rest(struct table *t, const struct report_columns *c,

@@ -12,6 +12,7 @@ struct column_row {
 	const struct aggregate_row *r;
 	uint64_t observed_ns;
 	const struct report_opts *opts;
+	const struct file_names *files;
 };
 
 struct column {
@@ -234,7 +235,7 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 	const struct aggregate_row *r = w->r;
 	const struct py_frame frame = {
 	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
-	return where_text(out, size, r->file ? &frame : NULL, r->phase);
+	return where_text(out, size, r->file ? &frame : NULL, r->phase, w->files);
 }
 
 /* With AGGREGATE_SIDES (--side-by-side) some columns replace default ones: see is_usual. */
@@ -396,9 +397,10 @@ void report_columns_rest(struct table *t, const struct report_columns *c,
 
 void report_columns_row(struct table *t, const struct report_columns *c,
 			const struct aggregate_row *r, uint64_t observed_ns,
-			const struct report_opts *opts)
+			const struct report_opts *opts, const struct file_names *files)
 {
-	const struct column_row row = {.r = r, .observed_ns = observed_ns, .opts = opts};
+	const struct column_row row = {
+	    .r = r, .observed_ns = observed_ns, .opts = opts, .files = files};
 	double part = report_percent(r->self_ns, observed_ns);
 	char text[CELL_MAX];
 	for (size_t i = 0; i < c->n; i++) {

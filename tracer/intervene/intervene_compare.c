@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file_names.h"
 #include "base/files.h"
 #include "base/table.h"
 #include "base/terminal.h"
@@ -216,6 +217,7 @@ void intervene_compare_drop(struct intervene_call *call)
 static void print_table(const struct intervene_compare *c)
 {
 	struct table *t = table_new();
+	struct file_names files = {0};
 	size_t last = SIZE_MAX;
 	char text[640];
 	if (!t)
@@ -226,6 +228,8 @@ static void print_table(const struct intervene_compare *c)
 	table_column(t, "Result", TABLE_LEFT);
 	table_column(t, "Where", TABLE_LEFT);
 	table_column(t, "Worst", TABLE_LEFT);
+	for (size_t i = 0; i < c->places.n; i++)
+		file_names_add(&files, c->places.list[i].file);
 	for (size_t i = 0; i < c->rows.n && c->rows.list[i].verdict == VERDICT_WRONG; i++) {
 		const struct replay_row *r = &c->rows.list[i];
 		const struct capture_place *p = &c->places.list[r->place];
@@ -234,7 +238,8 @@ static void print_table(const struct intervene_compare *c)
 		table_cell(t, text_count(text, sizeof(text), n->calls));
 		table_cell(t, p->op);
 		table_cell(t, intervene_result_name(text, r));
-		snprintf(text, sizeof(text), "%s:%" PRId64, text_base_name(p->file), p->line);
+		snprintf(text, sizeof(text), "%s:%" PRId64, file_names_short(&files, p->file),
+			 p->line);
 		table_cell(t, text);
 		table_cell(t, r->why);
 		last = i;
@@ -242,6 +247,7 @@ static void print_table(const struct intervene_compare *c)
 	if (last != SIZE_MAX)
 		table_print(t, stderr, terminal_of(stderr).width, false);
 	table_free(t);
+	file_names_free(&files);
 }
 
 static void write_csv(const struct intervene_compare *c)

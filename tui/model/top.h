@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/file_names.h"
 #include "tracer/background.h"
 #include "tui/model/view.h"
 #include "tui/screen/screen.h"
@@ -91,6 +92,7 @@ struct top {
 	struct actions *acts;  /* NULL without `live` */
 	struct undo undo;
 	struct top_process process;
+	struct file_names files; /* of the rows drawn so far */
 	enum top_panel panel;
 	size_t selected, first; /* index of the selected row; of the top row */
 	int64_t chosen;		/* view_id of the selected row as last drawn; -1: none */

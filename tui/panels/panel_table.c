@@ -117,13 +117,14 @@ static void draw_shapes(const struct top *t, const struct layout *l, int y,
 			    grouping_shapes(shapes, sizeof(shapes), &ev), STYLE_PLAIN);
 }
 
-static void draw_where(const struct layout *l, int y, const struct aggregate_row *s)
+static void draw_where(const struct top *t, const struct layout *l, int y,
+		       const struct aggregate_row *s)
 {
 	char where[WHERE_TEXT_MAX];
 	const struct py_frame frame = {
 	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
 	screen_text(y, l->of[VIEW_WHERE].x, l->of[VIEW_WHERE].width,
-		    where_text(where, sizeof(where), s->file ? &frame : NULL, s->phase),
+		    where_text(where, sizeof(where), s->file ? &frame : NULL, s->phase, &t->files),
 		    STYLE_PLAIN);
 }
 
@@ -134,7 +135,7 @@ static void draw_row(const struct top *t, const struct layout *l, int y, const s
 	draw_numbers(l, y, r);
 	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, r->sum->op, STYLE_PLAIN);
 	draw_shapes(t, l, y, &r->row->last);
-	draw_where(l, y, r->sum);
+	draw_where(t, l, y, r->sum);
 }
 
 void panel_table(struct top *t, int y, int height)
@@ -150,6 +151,8 @@ void panel_table(struct top *t, int y, int height)
 		t->first = t->selected - shown + 1;
 	/* The order of rows may change before the next key. */
 	t->chosen = n ? view_id(t->view, &rows[t->selected]) : -1;
+	for (size_t i = 0; i < n; i++)
+		file_names_add(&t->files, rows[i].sum->file); /* if it fails, by its base name */
 	draw_header(t, &l, y);
 	for (size_t i = t->first; i < n && i - t->first < shown; i++) {
 		int line = y + 1 + (int)(i - t->first);
