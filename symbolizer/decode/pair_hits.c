@@ -97,8 +97,9 @@ static bool is_node(const struct open_op *o)
 	       o->probe->role == ROLE_NAMED_NODE;
 }
 
-/* How many Python frames there are outside the backward's own, in a stack of `depth`; of a node, of
- * what it calls. */
+/* The number of Python frames outside the backward's own; of a node, outside those of what it
+ * calls.
+ */
 static uint32_t frames_outside(const struct open_op *o)
 {
 	uint32_t depth = o->ev.stack ? o->ev.stack->depth : 0, own = is_node(o) ? 0 : o->own;

@@ -33,8 +33,8 @@ static void as_short_as_tells_them_apart(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
+	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(as_short_as_tells_them_apart),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }
