@@ -158,5 +158,5 @@ int main(void)
 	    cmocka_unit_test(workers_do_not_count),
 	    cmocka_unit_test(a_closure_is_not_the_optimizer),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }
