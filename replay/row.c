@@ -135,11 +135,13 @@ static int fill_tensor(struct replay_row *r, const char *op, json_t *m, struct w
 	int rc = tolerance_of(op, a.t.dtype, &tolerance, e);
 	if (rc)
 		return rc;
-	struct compare_params p = {.atol = tolerance.atol,
-				   .rtol = tolerance.rtol,
-				   .allowance = allowance.t.data,
-				   .threads = rules->threads,
-				   .floor = verdict_floor(a.t.dtype, number(m, "scale"))};
+	struct compare_params p = {
+	    .atol = tolerance.atol,
+	    .rtol = tolerance.rtol,
+	    .allowance = allowance.t.data,
+	    .threads = rules->threads,
+	    .roundoff = verdict_roundoff(a.t.dtype, number(m, "reach")),
+	    .floor = verdict_floor(a.t.dtype, number(m, "reach"), number(m, "scale"))};
 	r->atol = p.atol;
 	r->rtol = p.rtol;
 	r->reach = number(m, "reach");
@@ -165,7 +167,11 @@ static int fill_tensor(struct replay_row *r, const char *op, json_t *m, struct w
 				   .against_cpu = cpu.there ? &between : NULL,
 				   .dtype = a.t.dtype,
 				   .exact = json_is_true(json_object_get(m, "exact")),
-				   .reach = r->reach};
+				   .reach = r->reach,
+				   .common = number(m, "common"),
+				   .result = &a.t,
+				   .reference = &ref.t,
+				   .params = &p};
 	r->verdict =
 	    rules->by_allclose || tolerance.from_env
 		? verdict_allclose(&stats, p.atol, p.rtol, r->why, sizeof(r->why), &r->score)

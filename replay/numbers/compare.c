@@ -272,6 +272,9 @@ static void merge(struct compare_stats *s, const struct compare_stats *c)
 	s->sum += c->sum;
 	s->sum2 += c->sum2;
 	s->along += c->along;
+	s->scale += c->scale;
+	s->scale2 += c->scale2;
+	s->per_unit += c->per_unit;
 }
 
 static void set_units(struct compare_units *u, const struct compare_params *p,

@@ -49,6 +49,11 @@ struct compare_stats {
 	double worst;	  /* |e| */
 	double sum, sum2; /* of e, of e e */
 	double along;	  /* sum of e, negated where b is negative */
+	/* With q = roundoff |b| / unit, the sums of e q, negated where b is negative, and of q q:
+	 * their quotient, times roundoff, is the c for which a is closest to (1 + c) b, in units.
+	 */
+	double scale, scale2;
+	double per_unit; /* sum of 1 / unit where b is not 0 */
 	/* Row-major indices; UINT64_MAX: none. For tensors that are not row-major, "first" means
 	 * first in memory. */
 	uint64_t first_unequal, first_wrong; /* wrong: NaN or infinity */
@@ -62,6 +67,20 @@ struct compare_stats {
  * dimensions; -ENOTSUP: a dtype that is not numeric; -ENOMEM. */
 int compare_tensors(const struct compare_tensor *a, const struct compare_tensor *b,
 		    const struct compare_params *p, struct compare_stats *out, struct err *e);
+
+/* Standard errors of the means of e and of e along b, and of scale / scale2, of a comparison. */
+struct compare_spread {
+	double mean, along, scale;
+};
+
+/* Estimate them from the differences between the slices of the tensors along each dimension, and of
+ * each element, whichever are largest, since elements of a row may share an error, as those of a
+ * softmax do; equal elements of `b` count as one, and if there are hardly any others the errors are
+ * infinite. For contiguous tensors of floating dtypes; `s` is what compare_tensors gave for these.
+ * 0, or -ENOMEM. */
+int compare_spread(const struct compare_tensor *a, const struct compare_tensor *b,
+		   const struct compare_params *p, const struct compare_stats *s,
+		   struct compare_spread *out);
 
 /* Cosine similarity of a and b; 1 if both are zero or empty, 0 if one is; NaN if a value is not
  * finite on one side only. */

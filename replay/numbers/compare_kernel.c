@@ -18,7 +18,7 @@ typedef uint64_t vu __attribute__((vector_size(LANES * 8)));
 
 struct lanes {
 	vd max_abs, worst, ulp;
-	vd dot, aa, bb, sum, sum2, along;
+	vd dot, aa, bb, sum, sum2, along, scale, scale2, per_unit;
 	vi unequal, not_close, more_rel; /* a true comparison is -1: counts are negative */
 };
 
@@ -61,13 +61,18 @@ INLINE vd in_binades(vd d, vd b, uint64_t emin_bits)
 INLINE void step_sums(struct lanes *l, vd a, vd b, vd k, const struct compare_units *u)
 {
 	vd d = a - b, size = magnitude(d), b_size = magnitude(b);
-	vd error = d / (u->roundoff * b_size + k);
+	vd rounding = u->roundoff * b_size, unit = rounding + k;
+	vd error = d / unit, share = rounding / unit;
+	vd outward = (vd)((vi)error ^ ((vi)b & SIGN));
 	l->unequal += size != 0.0;
 	l->not_close += size > u->rtol * b_size + u->atol;
 	l->worst = larger(magnitude(error), l->worst);
 	l->sum += error;
 	l->sum2 += error * error;
-	l->along += (vd)((vi)error ^ ((vi)b & SIGN));
+	l->along += outward;
+	l->scale += outward * share;
+	l->scale2 += share * share;
+	l->per_unit += (vd)((vi)(1.0 / unit) & (b_size != 0.0));
 }
 
 INLINE void step(struct lanes *l, vd a, vd b, vd k, double max_rel, const struct compare_units *u)
@@ -265,11 +270,14 @@ void compare_block(double *a, double *b, const double *k, size_t n, uint64_t at,
 	s->dot += sum_of(l.dot);
 	s->aa += sum_of(l.aa);
 	s->bb += sum_of(l.bb);
+	s->scale2 += sum_of(l.scale2);
+	s->per_unit += sum_of(l.per_unit);
 	if (!unequal)
 		return;
 	s->sum += sum_of(l.sum);
 	s->sum2 += sum_of(l.sum2);
 	s->along += sum_of(l.along);
+	s->scale += sum_of(l.scale);
 	double ulp = max_of(l.ulp) * u->to_ulp, max_abs = max_of(l.max_abs);
 	s->ulp = ulp > s->ulp ? ulp : s->ulp;
 	if (u->sums_only) {

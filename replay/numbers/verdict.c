@@ -84,14 +84,19 @@ bool tolerance_in_env(void)
 }
 
 /* Limits in units of compare_params, measured on tests/corpus; see docs/verdict.md. */
-static const double worst_limit = 6, rms_limit = 1.25, bias_limit = 0.5;
+static const double worst_limit = 3, rms_limit = 0.75, bias_limit = 0.4;
 /* The CPU's kernels round, too: errors up to so many times theirs are accepted. */
-static const double worst_of_cpu = 4, rms_of_cpu = 2, bias_of_cpu = 3;
-/* Errors of a long sum are slightly correlated: how the bias limit grows with it. */
-static const double bias_order = 20;
+static const double rms_of_cpu = 2, bias_of_cpu = 3;
+/* Roundoffs that all elements may be too large or too small by: of each, and of their root mean
+ * square; a mean of so few units is none. */
+static const double scale_limit = 3, least_bias = 0.04;
+/* Units of the roundoff inside of kernels: for functions that devices approximate, and for each
+ * root of the number of summands that are added up in any order. */
+static const double approximation = 2, disorder = 0.8;
+static const double longest_sum = 1 << 14; /* no kernel adds up more, one after the other */
 /* Standard errors from which on a mean counts as a bias rather than chance. */
 static const double bias_errors = 8;
-enum { BIAS_MIN = 64, DTYPE_FLOAT64 = 7, DTYPE_COMPLEX128 = 10 };
+enum { BIAS_MIN = 64, SCALE_MIN = 16, DTYPE_FLOAT64 = 7, DTYPE_COMPLEX128 = 10 };
 
 const char *verdict_name(enum verdict v)
 {
@@ -106,21 +111,34 @@ static double inner_roundoff(int dtype)
 	return twice ? 0x1p-53 : 0x1p-24;
 }
 
-double verdict_floor(int dtype, double rms)
+/* Units of inner_roundoff that a kernel may be off by. */
+static double inner_errors(double reach)
+{
+	return approximation + (reach > 1 ? disorder * sqrt(fmin(reach, longest_sum)) : 0);
+}
+
+double verdict_roundoff(int dtype, double reach)
+{
+	double u = compare_roundoff(dtype);
+	return u > 0 ? u + inner_errors(reach) * inner_roundoff(dtype) : 0;
+}
+
+double verdict_floor(int dtype, double reach, double rms)
 {
 	double normal = compare_smallest_normal(dtype);
 	double flushed = normal < 0x1p-100 ? normal : 0; /* kernels may flush subnormals to zero */
-	return fmax(inner_roundoff(dtype) * rms, flushed);
+	return fmax(inner_errors(reach) * inner_roundoff(dtype) * rms, flushed);
 }
 
 struct figures {
-	double worst, rms, mean, along;
+	double worst, rms, mean, along, scale;
 };
 
 static struct figures figures_of(const struct compare_stats *s)
 {
 	double n = s->finite ? (double)s->finite : 1;
-	return (struct figures){s->worst, sqrt(s->sum2 / n), s->sum / n, s->along / n};
+	return (struct figures){s->worst, sqrt(s->sum2 / n), s->sum / n, s->along / n,
+				s->scale2 > 0 ? s->scale / s->scale2 : 0};
 }
 
 static double larger(double a, double b)
@@ -140,7 +158,7 @@ static void finding_note(struct finding *f, double value, double limit, const ch
 			 double cpu)
 {
 	double score = value / limit;
-	if (!(score > 1) || score <= f->score)
+	if (score <= 1 || score <= f->score)
 		return;
 	f->score = score;
 	snprintf(f->why, f->size, format, value, cpu);
@@ -149,38 +167,88 @@ static void finding_note(struct finding *f, double value, double limit, const ch
 		*about_cpu = '\0';
 }
 
-/* Factor on the limits for a sum of `reach` numbers in any order of addition: its error grows with
- * sqrt(reach). */
-static double order_of(double reach, int dtype)
+/* Standard errors of the means if all elements err independently. */
+static struct compare_spread independent(const struct compare_stats *s)
 {
-	return reach > 1 ? 1 + sqrt(reach) * inner_roundoff(dtype) / compare_roundoff(dtype) : 1;
+	double n = (double)s->finite, rms = sqrt(s->sum2 / n);
+	double rest = s->scale2 > 0 ? s->sum2 - s->scale * s->scale / s->scale2 : 0;
+	double scale = s->scale2 > 0 ? sqrt(fmax(rest, 0) / n / s->scale2) : (double)INFINITY;
+	return (struct compare_spread){rms / sqrt(n), rms / sqrt(n), scale};
 }
 
-static double least_bias(double order)
+static bool is_beyond(double mean, double limit, double error)
 {
-	return bias_limit * (1 + order / bias_order);
+	return fabs(mean) > limit && fabs(mean) > bias_errors * error;
 }
 
-static void judge_bias(struct finding *f, const struct figures *a, const struct figures *c,
-		       double n, double order)
+struct bias_limits {
+	double mean, along, scale;
+};
+
+static bool is_biased(const struct figures *a, const struct bias_limits *l,
+		      const struct compare_spread *error, uint64_t n)
 {
-	double noise = bias_errors * a->rms / sqrt(n), least = least_bias(order);
-	if (n < BIAS_MIN)
-		return;
-	double limit = larger(least, bias_of_cpu * fabs(c->mean));
-	if (fabs(a->mean) > noise)
-		finding_note(f, fabs(a->mean), limit,
+	return (n >= BIAS_MIN && (is_beyond(a->mean, l->mean, error->mean) ||
+				  is_beyond(a->along, l->along, error->along))) ||
+	       (n >= SCALE_MIN && is_beyond(a->scale, l->scale, error->scale));
+}
+
+static void note_bias(struct finding *f, const struct figures *a, const struct figures *c,
+		      const struct bias_limits *l, const struct compare_spread *error, uint64_t n,
+		      double to_roundoffs)
+{
+	if (n >= BIAS_MIN && is_beyond(a->mean, l->mean, error->mean))
+		finding_note(f, fabs(a->mean), l->mean,
 			     a->mean > 0
 				 ? "biased: too large by %.3g units on average, the CPU by %.2g"
 				 : "biased: too small by %.3g units on average, the CPU by %.2g",
 			     fabs(c->mean));
-	limit = larger(least, bias_of_cpu * fabs(c->along));
-	if (fabs(a->along) > noise)
-		finding_note(f, fabs(a->along), limit,
+	if (n >= BIAS_MIN && is_beyond(a->along, l->along, error->along))
+		finding_note(f, fabs(a->along), l->along,
 			     a->along > 0
 				 ? "biased: %.3g units too far from zero on average, the CPU %.2g"
 				 : "biased: %.3g units too near to zero on average, the CPU %.2g",
 			     fabs(c->along));
+	if (n >= SCALE_MIN && is_beyond(a->scale, l->scale, error->scale))
+		finding_note(f, fabs(a->scale) * to_roundoffs, l->scale * to_roundoffs,
+			     a->scale > 0
+				 ? "biased: all too large by about %.3g roundoffs, the CPU by %.2g"
+				 : "biased: all too small by about %.3g roundoffs, the CPU by %.2g",
+			     fabs(c->scale) * to_roundoffs);
+}
+
+/* The mean of e if all elements were off by the same number of roundoffs of their root mean square.
+ */
+static double shift_limit(const struct verdict_input *in)
+{
+	const struct compare_stats *s = in->stats;
+	double n = (double)s->finite, rms = sqrt(s->bb / n);
+	double shift = (scale_limit + in->common) * compare_roundoff(in->dtype) * rms;
+	return larger(shift * s->per_unit / n, least_bias);
+}
+
+static void judge_bias(struct finding *f, const struct figures *a, const struct figures *c,
+		       const struct verdict_input *in)
+{
+	double per_roundoff = compare_roundoff(in->dtype) / verdict_roundoff(in->dtype, in->reach);
+	double least = bias_limit + in->common * per_roundoff;
+	struct bias_limits limits = {
+	    larger(fmin(least, shift_limit(in)), bias_of_cpu * fabs(c->mean)),
+	    larger(least, bias_of_cpu * fabs(c->along)),
+	    larger((scale_limit + in->common) * per_roundoff, bias_of_cpu * fabs(c->scale))};
+	struct compare_spread error = independent(in->stats);
+	uint64_t n = in->stats->finite;
+	if (!is_biased(a, &limits, &error, n) ||
+	    (in->result &&
+	     compare_spread(in->result, in->reference, in->params, in->stats, &error)))
+		return;
+	note_bias(f, a, c, &limits, &error, n, 1 / per_roundoff);
+}
+
+/* The average of a few errors may be as large as one of them. */
+static double rms_limit_of(uint64_t n)
+{
+	return rms_limit + (worst_limit - rms_limit) / sqrt(n ? (double)n : 1);
 }
 
 static bool specials_match(const struct verdict_input *in)
@@ -217,29 +285,32 @@ enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t siz
 			 (unsigned long long)s->unequal, (unsigned long long)s->n);
 		return VERDICT_WRONG;
 	}
-	double order = order_of(in->reach, in->dtype);
-	finding_note(&f, a.worst, larger(worst_limit * order, worst_of_cpu * c.worst),
+	finding_note(&f, a.worst, worst_limit,
 		     "%.4g units of rounding at the worst element, the CPU has %.2g", c.worst);
-	finding_note(&f, a.rms, larger(rms_limit * order, rms_of_cpu * c.rms),
+	finding_note(&f, a.rms, larger(rms_limit_of(s->finite), rms_of_cpu * c.rms),
 		     "%.4g units of rounding on average, the CPU has %.2g", c.rms);
-	judge_bias(&f, &a, &c, (double)s->finite, order);
+	judge_bias(&f, &a, &c, in);
 	*score = f.score;
 	return f.score > 1 ? VERDICT_WRONG : VERDICT_RIGHT;
 }
 
 /* An allowance makes the unit larger, so each |e|, and with them worst and rms, smaller. If each
  * error shrinks by its own factor, the mean is at most that of the errors of one sign: (sum |e| +
- * |sum e|) / 2, and rms is an upper bound of the mean of |e|. */
+ * |sum e|) / 2, and rms is an upper bound of the mean of |e|. What is left of the limits on a shift
+ * and a scale of all is for allowances that follow the errors a little. */
 bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach)
 {
 	struct figures a = figures_of(s);
-	double order = order_of(reach, dtype);
+	double u = compare_roundoff(dtype);
 	if (!s->unequal)
 		return true;
-	if (exact || !(compare_roundoff(dtype) > 0) || s->nan_wrong || s->inf_wrong)
+	if (exact || !(u > 0) || s->nan_wrong || s->inf_wrong)
 		return false;
-	return a.worst <= worst_limit * order && a.rms <= rms_limit * order &&
-	       (a.rms + larger(fabs(a.mean), fabs(a.along))) / 2 <= least_bias(order);
+	return a.worst <= worst_limit && a.rms <= rms_limit &&
+	       (a.rms + larger(fabs(a.mean), fabs(a.along))) / 2 <= bias_limit &&
+	       (fabs(a.mean) <= least_bias || s->finite < BIAS_MIN) &&
+	       (fabs(a.scale) * verdict_roundoff(dtype, reach) <= scale_limit * u / 1.5 ||
+		s->finite < SCALE_MIN);
 }
 
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,

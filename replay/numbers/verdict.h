@@ -41,17 +41,27 @@ struct verdict_input {
 	int dtype;				 /* c10::ScalarType of the result */
 	bool exact;   /* results must match bit for bit: integers, bools, moved data */
 	double reach; /* number of summands of one element, at most; >= 1 */
+	/* How far all elements may be off together, in units of roundoff: what a sum that they
+	 * share may have lost. */
+	double common;
+	/* What `stats` is of, contiguous; NULL: elements that share an error are not looked for. */
+	const struct compare_tensor *result, *reference;
+	const struct compare_params *params;
 };
 
-/* The floor of compare_params for results of `dtype`; rms: root mean square of the reference. */
-double verdict_floor(int dtype, double rms);
+/* roundoff and floor of compare_params for results of `dtype` that are sums of `reach` numbers. The
+ * floor is for results that no other kernel is a witness for; rms: root mean square of the
+ * reference, 0 where there is one. */
+double verdict_roundoff(int dtype, double reach);
+double verdict_floor(int dtype, double reach, double rms);
 
 /* The verdict. `why` (of `size` bytes) gets what is wrong, or "". *score is the error relative to
  * its limit: <= 1 for right, larger is worse, infinite for mismatched NaN and infinities. */
 enum verdict verdict_judge(const struct verdict_input *in, char *why, size_t size, double *score);
 
-/* Whether verdict_judge would say right for any allowance of the inputs, any figures of the CPU,
- * and any reach from this one on (>= 1). `s` comes from a comparison without an allowance. */
+/* Whether verdict_judge would say right whatever the allowance of the inputs, and the figures of
+ * the CPU. `s` comes from a comparison without an allowance, with verdict_roundoff of this reach
+ * (>= 1). */
 bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, double reach);
 
 /* The verdict of torch.allclose, as in ditorch. */

@@ -59,11 +59,26 @@ def copied(t, dtype):
     return t.as_strided((reach,), (1,)).to("cpu", dtype, copy=True).as_strided(t.size(), t.stride())
 
 
+def gapped(t):
+    """The same tensor with a gap behind each element."""
+    if not t.dim() or t.layout != torch.strided or t.is_quantized:
+        return t
+    return t.new_empty(*t.shape[:-1], 2 * t.shape[-1])[..., ::2].copy_(t)
+
+
+def transposed(t):
+    """The same tensor with its columns in one piece."""
+    if t.dim() < 2 or t.layout != torch.strided or t.is_quantized:
+        return t
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
 class Call:
     """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
 
-    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None):
+    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None):
         self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
+        self.layout = layout  # a function that gives a tensor another
         self.copies, self.leaves, self.results = {}, [], None
         self.node, self.edges, self.input_grads = None, None, None
 
@@ -82,6 +97,8 @@ class Call:
             new = self.copy_storage(t) if self.capture.is_strided else copied(t.detach(), dtype).to(self.dtype_of(dtype))
             if self.noise and is_float(t) and new.numel() and not self.capture.is_strided:
                 new = self.noise(new, dtype)
+            if self.layout and not self.capture.is_strided:
+                new = self.layout(new)
             if self.device != "cpu":
                 new = self.moved(new, t)
         wanted = t.requires_grad and self.capture.differentiable

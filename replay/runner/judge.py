@@ -1,12 +1,14 @@
 """How a capture is judged."""
 import torch
 
-from ditrace_runner.call import Call, is_float, walk, wide
+from ditrace_runner.call import Call, gapped, is_float, transposed, walk, wide
 from ditrace_runner.errors import Refused
 from ditrace_runner.functions import BITS, ORDERED
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
-from ditrace_runner.probe import PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms
+from ditrace_runner.probe import PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms, roundoff_of, with_witness
+
+HALVES = (torch.float16, torch.bfloat16)
 
 
 def as_autograd_sums(g, edge):
@@ -65,10 +67,23 @@ class Judge:
         self.moved = []
         if cap and c.base not in BITS and any(is_float(t) for t in c.tensors):
             self.moved = [self.variant(grads, to64=True, noise=self.noise_maker(1 + i, cap, i == PROBES - 1))
-                          for i in range(PROBES)]
+                          for i in range(PROBES)] + self.other_layouts(grads)
         self.judge_outputs()
         if grads is not None:
             self.judge_grads()
+
+    def other_layouts(self, grads):
+        """In half types the CPU's kernels for other layouts may round in between where that for this one does not."""
+        if self.cpu is None or self.cpu.dtype is not None or not any(t.dtype in HALVES for t in self.capture.tensors):
+            return []
+        found = []
+        for layout in (gapped, transposed):
+            try:
+                found.append(self.variant(grads, layout=layout))
+            except RuntimeError as e:
+                if is_short(e):
+                    raise
+        return found
 
     def floats(self, results):
         return [t for _, t in walk(results) if isinstance(t, torch.Tensor) and t.dtype in ROUNDOFF]
@@ -249,22 +264,27 @@ class Judge:
         if not is_float(a):
             if cpu is not None and cpu.dtype == a.dtype and torch.equal(a, cpu):
                 r = cpu
-            self.talk.tensors(dict(event="tensor", dtype=dtype, exact=True, reach=1.0, scale=0.0, **say),
+            self.talk.tensors(dict(event="tensor", dtype=dtype, exact=True, reach=1.0, common=0.0, scale=0.0, **say),
                               actual=a, reference=r.to(a.dtype) if r.dtype == torch.bool or a.dtype == torch.bool else r,
                               cpu=cpu if cpu is not None and cpu.dtype == a.dtype else None)
             return
         if cpu is not None and cpu.dtype != a.dtype:
             cpu = cpu.to(a.dtype)
-        r = self.overflow(r.to(wide(r.dtype)), a.dtype, cpu)
+        r = self.overflow(r.to(wide(r.dtype)), a.dtype, cpu, a)
         if exact:
             r = r.to(a.dtype)  # the constants of the call
         probe = None
-        moved = [m.detach().resolve_conj() for m in moved if isinstance(m, torch.Tensor) and m.shape == r.shape]
+        others = [m.detach().resolve_conj() for m in moved[PROBES:] if isinstance(m, torch.Tensor) and m.shape == r.shape]
+        moved = [m.detach().resolve_conj() for m in moved[:PROBES] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         if len(moved) == PROBES and is_float(r) and r.numel() and not exact:
             probe = self.probe(r, moved, c)
-        self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=probe.reach if probe else 1.0,
-                               scale=self.rms(r), emulated=self.cpu is not None and self.cpu.dtype is not None, **say),
-                          actual=a, reference=r, cpu=cpu, allowance=probe.allowance if probe else None)
+        reach, common, allowance = (probe.reach, probe.common, probe.allowance) if probe else (1.0, 0.0, None)
+        if cpu is not None and a.dtype in ROUNDOFF and r.numel() and not exact:
+            allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach))
+        self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=reach, common=common,
+                               scale=self.rms(r) if cpu is None else 0.0,
+                               emulated=self.cpu is not None and self.cpu.dtype is not None, **say),
+                          actual=a, reference=r, cpu=cpu, allowance=allowance)
 
     def ties(self, a, r, say):
         """Indices of equal elements may come in any order: then the elements they name must be the same, and
@@ -294,7 +314,7 @@ class Judge:
         if ai.shape[dim] > 1 and c.base not in ("cummax", "cummin") and bool(
                 (ordered.narrow(dim, 1, ai.shape[dim] - 1) == ordered.narrow(dim, 0, ai.shape[dim] - 1)).any()):
             return None
-        self.talk.tensors(dict(event="tensor", dtype=str(a.dtype)[6:], exact=True, reach=1.0, scale=0.0,
+        self.talk.tensors(dict(event="tensor", dtype=str(a.dtype)[6:], exact=True, reach=1.0, common=0.0, scale=0.0,
                                **{**say, "note": "differs in ties only"}), actual=ri, reference=ri, cpu=None)
         return "ties"
 

@@ -7,6 +7,8 @@ from ditrace_runner.call import is_float, walk
 from ditrace_runner.load import load
 from ditrace_runner.probe import Probe, rms
 
+BOTH_OFF = 3.0  # roundoffs that are added to what may be the scale of one
+
 
 def pair(request, talk):
     both = [{p: load(os.path.join(d, p + ".pth"), request) for p in ("input", "output", "grad_outputs", "grad_inputs")
@@ -33,7 +35,8 @@ class Inputs:
 
 
 def pair_part(role, both, inputs, talk):
-    """Nothing is known of the op but the sizes of its inputs: a result may be as long a sum as they allow."""
+    """Nothing is known of the op but the sizes of its inputs: a result may be as long a sum as they allow, and there are
+    the errors of two."""
     inputs = Inputs(inputs)
     a, b = (list(walk(nest_of(d, role))) for d in both)
     if len(a) != len(b):
@@ -56,5 +59,5 @@ def pair_part(role, both, inputs, talk):
             talk.say(event="mismatch", reason=f"dtype {str(x.dtype)[6:]} against {str(y.dtype)[6:]}", **say)
         else:
             x, y = x.detach().resolve_conj(), y.detach().resolve_conj()
-            talk.tensors(dict(event="tensor", dtype=str(x.dtype)[6:], exact=not is_float(x), reach=Probe.length(y, inputs),
-                              scale=rms(y) if is_float(y) else 0.0, **say), actual=x, reference=y, cpu=None)
+            talk.tensors(dict(event="tensor", dtype=str(x.dtype)[6:], exact=not is_float(x), reach=Probe.length(y, inputs)[0],
+                              common=BOTH_OFF, scale=rms(y) if is_float(y) else 0.0, **say), actual=x, reference=y, cpu=None)

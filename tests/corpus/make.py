@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the corpus: captures whose results come from correct kernels and from wrong ones.
 
-    make.py FOLDER [--seeds N] [--sizes N] [--part 0|1|2|3]
+    make.py FOLDER [--seeds N] [--sizes N] [--part 0|1|2|3] [--ranges]
 
 FOLDER/KIND/... are captures as ditorch makes them; FOLDER/cases.json says for each what it is, how far
 the fault moves the exact result, and what other rules say of it. A part has all dtypes, and each op with each
-dtype is in one of the four; what other rules say is left out there."""
+dtype is in one of the four; what other rules say is left out there. With --ranges it is the ops of ranges.py."""
 
 import argparse
 import json
@@ -16,6 +16,7 @@ import warnings
 import torch
 
 from kernels import CALLS, OPS
+from ranges import RANGES, VARIANTS
 
 warnings.filterwarnings("ignore")
 ROUNDOFF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
@@ -80,7 +81,20 @@ def one_nan(r, ref, gen):
     return r
 
 
+def one_of_any_size(r, ref, gen):
+    """By 5 %: an element that may be far smaller than the others, but no subnormal one."""
+    r = r.clone()
+    flat = r.reshape(-1)
+    normal = torch.nonzero(flat.abs() >= torch.finfo(r.dtype).tiny)[:, 0]
+    if len(normal):
+        at = normal[torch.randint(len(normal), (1,), generator=gen)]
+        flat[at] = flat[at] * 1.05
+    return flat.reshape(r.shape)
+
+
 def general_faults(op):
+    if op in RANGES:
+        return {"one x1.05": one_of_any_size, "scaled": bias, "zero tail": zero_tail}
     faults = {"one x1.25": lambda *a: one_wrong(*a, "scale"), "one zero": lambda *a: one_wrong(*a, "zero"),
               "one neighbour": lambda *a: one_wrong(*a, "neighbour"), "scaled": bias, "shifted": offset,
               "zero tail": zero_tail, "stale block": stale_block, "one NaN": one_nan}
@@ -149,6 +163,12 @@ def moved(fault64, ref, dtype):
     return float(((fault64 - ref).abs() / spacing.clamp_min(1e-300))[ref != 0].max()) if bool((ref != 0).any()) else 0.0
 
 
+def beyond_cpu(result, ref, cpu):
+    """How far a fault moves the result, at most, in errors that the CPU's has at that element."""
+    change, own = (result.double() - cpu.double()).abs(), (cpu.double() - ref).abs()
+    return float(torch.nan_to_num(change / own, nan=0.0, posinf=1e300).max())
+
+
 class Corpus:
     def __init__(self, root, with_rules):
         self.root, self.cases, self.n = root, [], 0
@@ -159,7 +179,7 @@ class Corpus:
 
     def begin(self, op, args):
         """The inputs that several cases share."""
-        call, kwargs = CALLS[op.name](*args) if op.name in CALLS else (args, {})
+        call, kwargs = op.call(*args) if op in RANGES else CALLS[op.name](*args) if op.name in CALLS else (args, {})
         self.shared = os.path.join(self.root, "inputs.tmp")
         os.makedirs(self.shared, exist_ok=True)
         if os.path.exists(os.path.join(self.shared, "input.pth")):
@@ -179,6 +199,8 @@ class Corpus:
             self.save(folder, "grad_inputs", op.name, given)
             self.save(folder, "grad_outputs", op.name, (out,))
         far = moved(fault64, judged_ref, dtype) if fault64 is not None else None
+        if far is not None and op in RANGES:
+            far = min(far, beyond_cpu(judged, judged_ref, judged_cpu))
         self.cases.append(dict(id=self.n, op=op.name, what=what, kind=kind, dtype=str(dtype)[6:], size=size, moved=far,
                                role="grad" if grads else "output", **self.rules(judged, judged_ref, judged_cpu)))
 
@@ -197,6 +219,13 @@ def forward_cases(c, op, args, dtype, size, seed):
         c.add(op, "correct", "float32", dtype, size, op.function(*cast(args, torch.float32)).to(dtype), ref, cpu)
     for kind, kernel in op.correct.items():
         c.add(op, "correct", kind, dtype, size, kernel(*args), ref, cpu)
+    for kind, run in VARIANTS.items() if op in RANGES else ():
+        try:
+            r = run(op.function, args)
+        except RuntimeError:  # no such kernel
+            continue
+        if not torch.equal(r, cpu):
+            c.add(op, "correct", kind, dtype, size, r, ref, cpu)
     for kind, kernel in op.faults.items():
         c.add(op, "fault", kind, dtype, size, kernel(*args), ref, cpu, kernel(*cast(args, torch.float64)))
     less = [round_to(a, LESS[dtype]) if a.is_floating_point() else a for a in args]
@@ -282,22 +311,24 @@ def main():
     p.add_argument("--seeds", type=int, default=2)
     p.add_argument("--sizes", type=int, default=3)
     p.add_argument("--part", type=int)
+    p.add_argument("--ranges", action="store_true")
     args = p.parse_args()
     torch.set_num_threads(1)
     c = Corpus(args.folder, args.part is None)
-    for op in OPS:
+    ops = RANGES if args.ranges else OPS
+    for op in ops:
         for n, dtype in enumerate((torch.float32, torch.bfloat16, torch.float16)):
             if args.part is not None and (len(op.name) + n) % 4 != args.part:
                 continue
             for seed in range(args.seeds):
-                for size in op.sizes[:args.sizes] if args.sizes > 1 else op.sizes[1:2]:
+                for size in op.sizes if args.ranges else op.sizes[:args.sizes] if args.sizes > 1 else op.sizes[1:2]:
                     gen = torch.Generator().manual_seed(100 * seed + 1)
                     made = cast(op.make(gen, size), dtype)
                     forward_cases(c, op, made, dtype, size, seed)
                     backward_cases(c, op, made, dtype, size, seed)
     with open(os.path.join(args.folder, "cases.json"), "w") as f:
         json.dump(c.cases, f)
-    print(f"{len(OPS)} ops, {len(c.cases)} cases: {sum(x['what'] == 'correct' for x in c.cases)} correct, "
+    print(f"{len({op.name for op in ops})} ops, {len(c.cases)} cases: {sum(x['what'] == 'correct' for x in c.cases)} correct, "
           f"{sum(x['what'] == 'fault' for x in c.cases)} faults", file=sys.stderr)
 
 

@@ -151,9 +151,9 @@ bool judge_is_equal(const struct numbers *a, const struct numbers *b);
 
 /* Functions for modes/; the arguments come as a tuple (METH_VARARGS).
  *
- * judged(op, actual, reference, cpu or None, allowance or None, exact, reach, scale): a tuple of
- * the verdict (0 right, 1 wrong, 2 not judged) and of how far off the worst element is, as in a row
- *   of replay's (replay/row.h).
+ * judged(op, actual, reference, cpu or None, allowance or None, exact, reach, scale, common): a
+ * tuple of the verdict (0 right, 1 wrong, 2 not judged) and of how far off the worst element is, as
+ *   in a row of replay's (replay/row.h).
  * surely_right(op, actual, reference, exact): a tuple of judge_is_sure's *sure and *worst; None
  * where it cannot be decided.
  * perturbed(t, seed, u, part): t, a packed float64 tensor, with each element moved by a random

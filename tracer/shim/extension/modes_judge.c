@@ -175,18 +175,25 @@ static object *verdict_of(object *args, const char *op, const struct numbers n[4
 	double score = 0;
 	enum verdict v = VERDICT_NOT_JUDGED;
 	int r = tolerance_of(op, n[0].dtype, &tolerance, &e);
-	struct compare_params p = {.atol = tolerance.atol,
-				   .rtol = tolerance.rtol,
-				   .allowance = n[3].data,
-				   .threads = 1,
-				   .floor = verdict_floor(n[0].dtype, number_at(args, 7))};
+	struct compare_params p = {
+	    .atol = tolerance.atol,
+	    .rtol = tolerance.rtol,
+	    .allowance = n[3].data,
+	    .threads = 1,
+	    .roundoff = verdict_roundoff(n[0].dtype, number_at(args, 6)),
+	    .floor = verdict_floor(n[0].dtype, number_at(args, 6), number_at(args, 7))};
 	if (!r && !compare_all(n, &p, s)) {
+		struct compare_tensor a = view(&n[0]), ref = view(&n[1]);
 		struct verdict_input in = {.stats = &s[0],
 					   .cpu = n[2].tensor ? &s[1] : NULL,
 					   .against_cpu = n[2].tensor ? &s[2] : NULL,
 					   .dtype = n[0].dtype,
 					   .exact = py.PyObject_IsTrue(arg(args, 5)) == 1,
-					   .reach = number_at(args, 6)};
+					   .reach = number_at(args, 6),
+					   .common = number_at(args, 8),
+					   .result = &a,
+					   .reference = &ref,
+					   .params = &p};
 		v = tolerance.from_env
 			? verdict_allclose(&s[0], p.atol, p.rtol, why, sizeof(why), &score)
 			: verdict_judge(&in, why, sizeof(why), &score);
@@ -238,8 +245,8 @@ bool judge_is_sure(const struct judge_by *by, const struct numbers *actual,
 				   .rtol = by->tolerance.rtol,
 				   .threads = 1,
 				   .sums_only = true,
-				   .floor =
-				       verdict_floor(actual->dtype, root_mean_square(reference))};
+				   .roundoff = verdict_roundoff(actual->dtype, by->reach),
+				   .floor = verdict_floor(actual->dtype, by->reach, 0)};
 	struct compare_tensor a = view(actual), ref = view(reference);
 	if (compare_tensors(&a, &ref, &p, &s, &e) || (from_env && s.not_close))
 		return false;
@@ -316,7 +323,7 @@ static double distance(const double *a, const double *b, int64_t i)
 }
 
 /* In each row of `length` elements, raise every value to at least a quarter of the row's root mean
- * square. */
+ * square, but no more than sixteenfold. */
 static void level_rows(double *typical, int64_t n, int64_t length)
 {
 	for (int64_t i = 0; i + length <= n && length; i += length) {
@@ -325,7 +332,7 @@ static void level_rows(double *typical, int64_t n, int64_t length)
 			sum += typical[i + k] * typical[i + k];
 		double least = 0.25 * sqrt(sum / (double)length);
 		for (int64_t k = 0; k < length; k++)
-			typical[i + k] = fmax(typical[i + k], least);
+			typical[i + k] = fmax(typical[i + k], fmin(least, 16 * typical[i + k]));
 	}
 }
 

@@ -10,7 +10,7 @@ from ditrace_runner.call import convert, walk, wide
 from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import BITS
 from ditrace_runner.judge import Judge
-from ditrace_runner.probe import MANY, ROUNDOFF, Probe, noise_maker, overflow, rms
+from ditrace_runner.probe import Probe, inner, noise_maker, overflow, rms
 
 
 def is_packed64(*tensors):
@@ -26,7 +26,7 @@ class PackedProbe(Probe):
             return
         self.allowance = torch.empty_like(reference)
         self.inputs = probed(self.allowance, reference.detach(), *moved)
-        self.reach = self.length(reference, capture) if self.inputs >= MANY else 1.0
+        self.learn_sums(reference, capture)
 
 
 class LiveJudge(Judge):
@@ -41,7 +41,7 @@ class LiveJudge(Judge):
             if not is_packed64(t):
                 return slow(t, dtype)
             calls[0] += 1
-            return perturbed(t, calls[0], min(ROUNDOFF.get(dtype, 0), cap), part)
+            return perturbed(t, calls[0], inner(dtype, cap), part)
 
         return noise
 
@@ -50,10 +50,10 @@ class LiveJudge(Judge):
         return extent(t)[0] if is_packed64(t) else rms(t)
 
     @staticmethod
-    def overflow(reference, dtype, cpu):
+    def overflow(reference, dtype, cpu, actual):
         if is_packed64(reference) and dtype.is_floating_point and extent(reference)[1] < torch.finfo(dtype).max / 2:
             return reference
-        return overflow(reference, dtype, cpu)
+        return overflow(reference, dtype, cpu, actual)
 
     def judge_outputs(self):
         if not self.request["backward"]:
@@ -116,7 +116,8 @@ class Judged:
 
     def tensors(self, what, actual, reference, cpu=None, allowance=None):
         self.said.append((what, dict(actual=actual, reference=reference, cpu=cpu, allowance=allowance)))
-        verdict, bad = judged(self.live.name, actual, reference, cpu, allowance, what["exact"], what["reach"], what["scale"])
+        verdict, bad = judged(self.live.name, actual, reference, cpu, allowance, what["exact"], what["reach"], what["scale"],
+                              what["common"])
         self.tensors_ += verdict != 2
         self.not_judged += verdict == 2
         self.see(what, verdict, bad)

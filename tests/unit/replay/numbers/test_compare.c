@@ -59,6 +59,9 @@ static void reference(const float *a, const double *b, const double *k, size_t n
 		s->sum += (x - y) / unit;
 		s->sum2 += d / unit * (d / unit);
 		s->along += (x - y) / unit * (signbit(y) ? -1 : 1);
+		s->scale += (x - y) / unit * (0x1p-24 * y / unit);
+		s->scale2 += 0x1p-24 * y / unit * (0x1p-24 * y / unit);
+		s->per_unit += y != 0 ? 1 / unit : 0;
 	}
 }
 
@@ -83,6 +86,9 @@ static void same_stats(const struct compare_stats *s, const struct compare_stats
 	near(s->aa, r->aa);
 	near(s->bb, r->bb);
 	near(s->sum2, r->sum2);
+	near(s->scale2, r->scale2);
+	near(s->per_unit, r->per_unit);
+	assert_true(fabs(s->scale - r->scale) <= 1e-9 * sqrt(r->sum2 * (double)s->n) + 1e-12);
 	assert_true(fabs(s->sum - r->sum) <= 1e-9 * sqrt(r->sum2 * (double)s->n) + 1e-12);
 	assert_true(fabs(s->along - r->along) <= 1e-9 * sqrt(r->sum2 * (double)s->n) + 1e-12);
 }

@@ -11,6 +11,7 @@ enum { N = 4096, F16 = 5, F32 = 6, F64 = 7, I64 = 4, BF16 = 15 };
 static double reference[N];
 static float result[N], cpu[N];
 static char why[512];
+static double reach_judged = 1;
 
 static void set_up(void)
 {
@@ -26,7 +27,10 @@ static struct compare_stats against(const void *a, int type_a, const void *b, in
 {
 	static const int64_t shape[] = {N};
 	struct compare_tensor x = {a, type_a, 1, shape, NULL}, y = {b, type_b, 1, shape, NULL};
-	struct compare_params p = {.atol = 1e-5, .rtol = 1e-5, .floor = 0x1p-24};
+	struct compare_params p = {.atol = 1e-5,
+				   .rtol = 1e-5,
+				   .roundoff = verdict_roundoff(F32, reach_judged),
+				   .floor = verdict_floor(F32, reach_judged, 1)};
 	struct compare_stats s;
 	assert_int_equal(compare_tensors(&x, &y, &p, &s, NULL), 0);
 	return s;
@@ -34,13 +38,19 @@ static struct compare_stats against(const void *a, int type_a, const void *b, in
 
 static enum verdict judge(bool exact, double reach, bool has_cpu)
 {
+	reach_judged = reach;
 	struct compare_stats s = against(result, F32, reference, F64);
 	struct compare_stats c = against(cpu, F32, reference, F64),
 			     between = against(result, F32, cpu, F32);
-	struct verdict_input in = {&s,	 has_cpu ? &c : NULL, has_cpu ? &between : NULL, F32, exact,
-				   reach};
+	struct verdict_input in = {.stats = &s,
+				   .cpu = has_cpu ? &c : NULL,
+				   .against_cpu = has_cpu ? &between : NULL,
+				   .dtype = F32,
+				   .exact = exact,
+				   .reach = reach};
 	double score;
 	enum verdict v = verdict_judge(&in, why, sizeof(why), &score);
+	reach_judged = 1;
 	assert_int_equal(v == VERDICT_WRONG, score > 1);
 	assert_int_equal(v == VERDICT_WRONG, why[0] != '\0');
 	return v;
@@ -70,13 +80,66 @@ static void a_bias_is_found_below_the_worst_error_allowed(void **state)
 	(void)state;
 	set_up();
 	for (int i = 0; i < N; i++)
-		result[i] = (float)(reference[i] * (1 + 4 * 0x1p-24));
+		result[i] = (float)(reference[i] * (1 + 5 * 0x1p-24));
 	assert_int_equal(judge(false, 50, true), VERDICT_WRONG);
-	assert_non_null(strstr(why, "too far from zero"));
+	assert_non_null(strstr(why, "biased: all too large by about 5 roundoffs"));
 	for (int i = 0; i < N; i++)
-		result[i] = (float)(reference[i] + 0x1p-22);
+		result[i] = (float)(reference[i] + 0x1p-20);
 	assert_int_equal(judge(false, 1000, true), VERDICT_WRONG);
-	assert_non_null(strstr(why, "too large"));
+	assert_non_null(strstr(why, "biased: too large"));
+}
+
+/* ROWS rows, each scaled by about as much: a scale of all; each by its own: none, however large. */
+static void rows_that_each_have_an_error_are_no_scale(void **state)
+{
+	enum { ROWS = 8 };
+	static const int64_t shape[] = {ROWS, N / ROWS};
+	static const double own[ROWS] = {30, -11, 24, 9, 17, -6, 28, 3};
+	(void)state;
+	for (int alike = 0; alike < 2; alike++) {
+		set_up();
+		for (int i = 0; i < N; i++) {
+			double by = own[i / (N / ROWS)];
+			result[i] =
+			    (float)(reference[i] * (1 + (alike ? 12 + by / 30 : by) * 0x1p-24));
+		}
+		struct compare_tensor x = {result, F32, 2, shape, NULL},
+				      y = {reference, F64, 2, shape, NULL};
+		struct compare_params p = {.roundoff = verdict_roundoff(F32, 1000)};
+		struct compare_stats s;
+		assert_int_equal(compare_tensors(&x, &y, &p, &s, NULL), 0);
+		struct verdict_input in = {.stats = &s, .dtype = F32, .reach = 1000};
+		double score;
+		assert_int_equal(verdict_judge(&in, why, sizeof(why), &score), VERDICT_WRONG);
+		assert_non_null(strstr(why, "biased: all"));
+		in.result = &x;
+		in.reference = &y;
+		in.params = &p;
+		assert_int_equal(verdict_judge(&in, why, sizeof(why), &score),
+				 alike ? VERDICT_WRONG : VERDICT_RIGHT);
+	}
+}
+
+static void equal_elements_err_together(void **state)
+{
+	static const int64_t shape[] = {N};
+	struct compare_spread spread;
+	(void)state;
+	set_up();
+	for (int i = 0; i < N; i++) {
+		reference[i] = 1 + i % 20;
+		result[i] = (float)(reference[i] * (1 + 0x1p-22));
+	}
+	for (int distinct = 20; distinct > 0; distinct -= 19) {
+		for (int i = 0; distinct == 1 && i < N; i++)
+			result[i] = (float)(reference[i] = 3);
+		struct compare_tensor x = {result, F32, 1, shape, NULL},
+				      y = {reference, F64, 1, shape, NULL};
+		struct compare_stats s = against(result, F32, reference, F64);
+		assert_int_equal(compare_spread(&x, &y, &(struct compare_params){0}, &s, &spread),
+				 0);
+		assert_int_equal(isinf(spread.scale), distinct == 1);
+	}
 }
 
 static void a_cpu_as_bad_excuses(void **state)
@@ -193,10 +256,13 @@ static void what_is_sure_is_right_with_every_allowance(void **state)
 		}
 		struct compare_tensor x = {result, F32, 1, shape, NULL},
 				      y = {reference, F64, 1, shape, NULL};
-		struct compare_params p = {.allowance = allowance, .floor = 0x1p-24};
+		double reach = reach_judged = round % 3 ? 1 : 64;
+		struct compare_params p = {.allowance = allowance,
+					   .roundoff = verdict_roundoff(F32, reach),
+					   .floor = verdict_floor(F32, reach, 1)};
 		struct compare_stats bare = against(result, F32, reference, F64), s;
 		assert_int_equal(compare_tensors(&x, &y, &p, &s, NULL), 0);
-		struct verdict_input in = {&s, NULL, NULL, F32, false, round % 3 ? 1 : 64};
+		struct verdict_input in = {.stats = &s, .dtype = F32, .reach = reach};
 		double score;
 		judged++;
 		if (!verdict_is_sure(&bare, F32, false, in.reach))
@@ -227,6 +293,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rounding_is_right_and_faults_are_wrong),
 	    cmocka_unit_test(a_bias_is_found_below_the_worst_error_allowed),
+	    cmocka_unit_test(rows_that_each_have_an_error_are_no_scale),
+	    cmocka_unit_test(equal_elements_err_together),
 	    cmocka_unit_test(a_cpu_as_bad_excuses),
 	    cmocka_unit_test(what_is_sure_is_right_with_every_allowance),
 	    cmocka_unit_test(what_differs_in_kind_is_never_sure),
