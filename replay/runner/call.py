@@ -76,8 +76,9 @@ def transposed(t):
 class Call:
     """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
 
-    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None):
+    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None, in_grad=False):
         self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
+        self.with_grad = in_grad or capture.differentiable
         self.layout = layout  # a function that gives a tensor another
         self.copies, self.leaves, self.results = {}, [], None
         self.node, self.edges, self.input_grads = None, None, None
@@ -101,7 +102,7 @@ class Call:
                 new = self.layout(new)
             if self.device != "cpu":
                 new = self.moved(new, t)
-        wanted = t.requires_grad and self.capture.differentiable
+        wanted = t.requires_grad and self.with_grad
         if wanted:
             new.requires_grad_(True)
         self.copies[id(t)] = new
@@ -164,7 +165,7 @@ class Call:
         c = self.capture
         args, kwargs = self.prepare()
         self.made_args, self.made_kwargs = args, kwargs
-        with torch.set_grad_enabled(c.differentiable):
+        with torch.set_grad_enabled(self.with_grad):
             r = c.function(*args, **kwargs)
         self.results = r = c.written(args, kwargs) if r is None and c.changes_inputs else r
         return r

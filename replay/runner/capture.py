@@ -1,15 +1,36 @@
 """A captured call."""
+import inspect
 import json
 import os
+import types
 
 import torch
 
 from ditrace_runner.call import Call, walk
 from ditrace_runner.errors import Damaged, Refused, Skipped
-from ditrace_runner.functions import CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED, base_name
+from ditrace_runner.functions import BITS, CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED, VARIADIC, base_name, schemas_of
 from ditrace_runner.load import LOCATIONS, load, open_file
 
 LONGEST_JSON = 64 << 20  # bytes
+
+
+def is_written(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def as_function(name, args, kwargs):
+    """The arguments of an operator as the function of that name takes them: several results in a tuple "out", a list of
+    tensors one by one."""
+    if "::" in name or name.startswith("torch.ops."):
+        return args, kwargs
+    if base_name(name) in VARIADIC and len(args) == 1 and isinstance(args[0], (tuple, list)):
+        args = tuple(args[0])
+    for schema in schemas_of(name):
+        outs = [a.name for a in schema.arguments if a.kwarg_only and is_written(a)]
+        if len(outs) > 1 and all(out in kwargs for out in outs):
+            rest = {k: v for k, v in kwargs.items() if k not in outs}
+            return args, {**rest, "out": tuple(kwargs[out] for out in outs)}
+    return args, kwargs
 
 
 class Capture:
@@ -17,7 +38,7 @@ class Capture:
         self.dir, self.trust, self.request = request["dir"], request["trust"], request
         d = load(os.path.join(self.dir, "input.pth"), request)
         self.functions = functions
-        self.take(d["name"], tuple(d["args"]), d.get("kwargs") or {}, request.get("dtype"))
+        self.take(d["name"], *as_function(d["name"], tuple(d["args"]), d.get("kwargs") or {}), request.get("dtype"))
 
     def take(self, name, args, kwargs, dtype):
         self.name, self.args, self.kwargs = name, args, kwargs
@@ -43,8 +64,23 @@ class Capture:
         if device is not None and not self.tensors:
             self.location = str(device)
 
+    def is_of_bits(self):
+        """Does float64 not stand in for the dtypes of its inputs?"""
+        return self.base in BITS or self.base in ("view", "view_copy") and any(
+            isinstance(x, torch.dtype) for _, x in walk((self.args, self.kwargs)))
+
+    def was_in_grad(self, results):
+        """Was a history of the results recorded, where some input wanted a gradient? A function may choose another
+        algorithm then."""
+        return any(isinstance(t, torch.Tensor) and t.requires_grad for _, t in walk(results))
+
     def resolve(self):
         self.function = self.functions.find(self.name, self.trust)
+        if self.has_out and isinstance(self.function, types.FunctionType) and "out" not in inspect.signature(self.function).parameters:
+            self.function = getattr(torch._C._nn, self.base, self.function)
+        schema = getattr(self.function, "_schema", None)
+        if schema is not None and not schema.returns and any(is_written(a) for a in schema.arguments):
+            self.changes_inputs = True
 
     def written(self, args, kwargs):
         """What an op that returns nothing has written to: by name where the schema tells, else the first argument."""
@@ -52,7 +88,7 @@ class Capture:
         if schema is None:
             return args[0]
         named = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(schema.arguments)
-                 if a.alias_info is not None and a.alias_info.is_write}
+                 if is_written(a)}
         return named or args[0]
 
     def find_numbers(self, output):

@@ -1,6 +1,7 @@
 """Which function a name stands for. Only ops that compute, unless the captures are trusted."""
 import importlib
 import re
+import types
 
 import torch
 import torch.overrides
@@ -38,7 +39,10 @@ MOVES = set("""view reshape transpose permute expand expand_as contiguous clone 
     eq ne lt le gt ge isnan isinf isfinite __and__ __or__ __xor__ __invert__ __eq__ __ne__ __lt__ __le__ __gt__
     __ge__ __neg__ __abs__ __pos__""".split())
 CASTS = set("to _to_copy copy_ type type_as float double half bfloat16 cpu cuda to_dense".split())
-BITS = set("nextafter frexp".split())  # what float64 cannot stand in for
+BITS = set("nextafter frexp result_type".split())  # what float64 cannot stand in for
+VARIADIC = set("broadcast_tensors cartesian_prod block_diag align_tensors".split())  # of operators that take one list
+# Which results only the operator's own backward reads, so that kernels differ in what they write there, if anything.
+PRIVATE = {"_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1}}
 ORDERED = set("sort topk argsort argmax argmin max min kthvalue median mode cummax cummin".split())
 
 
@@ -148,7 +152,8 @@ class Functions:
             if f is None:
                 raise Refused(f"this PyTorch {torch.__version__} has no {name}")
             if id(f) in self.overridable or (space == "torch" and last in FACTORIES) or self.is_method(space, last, f) or (
-                    space == "torch" and f is getattr(torch._C._VariableFunctions, last, None)):
+                    space == "torch" and f is getattr(torch._C._VariableFunctions, last, None)) or (
+                        self.is_functional(space, last, f)):
                 return f
         if not trust:
             raise Refused(f"{name} is no op of PyTorch; with --trust whatever it names is called")
@@ -156,6 +161,11 @@ class Functions:
         for p in parts[1:]:
             f = getattr(f, p)
         return f
+
+    @staticmethod
+    def is_functional(space, last, f):
+        """Functions of torch.nn.functional that cannot be overridden, such as hardswish."""
+        return space == "torch.nn.functional" and isinstance(f, types.FunctionType) and f.__module__ == space and last[0] != "_"
 
     @staticmethod
     def is_method(space, last, f):

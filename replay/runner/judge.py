@@ -1,9 +1,9 @@
 """How a capture is judged."""
 import torch
 
-from ditrace_runner.call import Call, gapped, is_float, transposed, walk, wide
-from ditrace_runner.errors import Refused
-from ditrace_runner.functions import BITS, ORDERED
+from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
+from ditrace_runner.errors import Refused, first_line
+from ditrace_runner.functions import ORDERED, PRIVATE
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
 from ditrace_runner.probe import PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms, roundoff_of, with_witness
@@ -20,6 +20,10 @@ def as_autograd_sums(g, edge):
     except RuntimeError:
         return g
     return g.sum_to_size(edge.shape)
+
+
+def detached(x):
+    return x.detach() if isinstance(x, torch.Tensor) else x
 
 
 def alike(a, b):
@@ -49,7 +53,7 @@ class Judge:
         c.differentiable = c.differentiable and grads is not None
         c.find_numbers(c.file("output"))
         self.run_actual(grads)
-        self.reference = self.variant(grads, to64=c.base not in BITS)
+        self.reference = self.in_float64(grads)
         self.cpu = None
         if self.is_settled():
             return
@@ -65,12 +69,34 @@ class Judge:
         c = self.capture
         cap = max([ROUNDOFF[t.dtype] for t in self.floats(self.actual_results)] or [0])
         self.moved = []
-        if cap and c.base not in BITS and any(is_float(t) for t in c.tensors):
-            self.moved = [self.variant(grads, to64=True, noise=self.noise_maker(1 + i, cap, i == PROBES - 1))
-                          for i in range(PROBES)] + self.other_layouts(grads)
+        if cap and not c.is_of_bits() and any(is_float(t) for t in c.tensors):
+            self.moved = self.perturbed(grads, cap)
+            self.moved += self.other_layouts(grads) if self.moved else []
         self.judge_outputs()
         if grads is not None:
             self.judge_grads()
+
+    def in_float64(self, grads):
+        if self.capture.is_of_bits():
+            return self.variant(grads)
+        try:
+            return self.variant(grads, to64=True)
+        except Refused:
+            raise
+        except RuntimeError as e:
+            if is_short(e) or self.same_dtype(grads) is None:
+                raise
+            raise Refused("there is no reference: what runs in the captured dtype does not in float64: "
+                          f"{first_line(e)}") from None
+
+    def perturbed(self, grads, cap):
+        """With all inputs moved; none where the op does not take them, as one that wants a mask of ones."""
+        try:
+            return [self.variant(grads, to64=True, noise=self.noise_maker(1 + i, cap, i == PROBES - 1)) for i in range(PROBES)]
+        except RuntimeError as e:
+            if is_short(e):
+                raise
+            return []
 
     def other_layouts(self, grads):
         """In half types the CPU's kernels for other layouts may round in between where that for this one does not."""
@@ -101,8 +127,12 @@ class Judge:
 
     def same_dtype(self, grads):
         """The CPU in the same dtype, or where it cannot, in float32 and rounded."""
+        c = self.capture
+        in_grad = not c.differentiable and not c.has_out and c.was_in_grad(self.actual_results)
         try:
-            return self.variant(grads)
+            call = self.variant(grads, in_grad=in_grad)
+            call.results = convert(call.results, detached) if in_grad else call.results
+            return call
         except Refused:
             raise
         except RuntimeError as e:
@@ -158,7 +188,11 @@ class Judge:
             return
         exact = self.capture.is_exact(self.actual_results)
         for i, ((path, a), (_, r)) in enumerate(zip(actual, ref)):
-            self.one(path, a, r, cpu[i][1], [m[i][1] for m in moved if i < len(m)], exact, i)
+            if i in PRIVATE.get(self.capture.base, ()):
+                self.talk.say(event="skip", role=self.role, index=path.strip("[]"),
+                              reason="only the operator's own backward reads this result, which it does not define")
+            else:
+                self.one(path, a, r, cpu[i][1], [m[i][1] for m in moved if i < len(m)], exact, i)
 
     def judge_grads(self):
         self.role = "grad"

@@ -25,7 +25,7 @@ class Live(Capture):
         self.dir, self.trust, self.functions = "", False, None
         self.copied = {}
         self.take(plan.name, rebuilt(tuple(args), self.input), rebuilt(dict(kwargs), self.input), None)
-        self.function, self.base = plan.func, plan.base
+        self.function, self.base, self.grad_mode = plan.func, plan.base, torch.is_grad_enabled()
         self.parts = {}
         self.grads = {}  # id of an input's copy: its gradient
         self.began = int(time.time())
@@ -39,6 +39,9 @@ class Live(Capture):
 
     def resolve(self):
         pass
+
+    def was_in_grad(self, results):
+        return self.grad_mode and any(t.requires_grad for t in self.tensors)
 
     def find_numbers(self, output):
         pass  # at this level they are Python's own

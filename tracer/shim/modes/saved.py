@@ -4,7 +4,6 @@ import torch
 from ditrace_modes.link import LINK
 from ditrace_runner.call import convert, is_dense, wide
 from ditrace_runner.describe import tensor_facts, value_facts
-from ditrace_runner.functions import BITS
 from ditrace_runner.load import LOCATIONS
 
 
@@ -55,7 +54,7 @@ def save_results(about, part, results, **how):
 
 def widened(x, call):
     """Arguments of a call as the reference has them."""
-    copies, wider = {}, wide if call.base not in BITS else lambda dtype: dtype
+    copies, wider = {}, wide if not call.is_of_bits() else lambda dtype: dtype
 
     def wide_one(t):
         if isinstance(t, torch.dtype):

@@ -8,7 +8,7 @@ from ditrace_modes.saved import Saved, save_judged
 from ditrace_modes.values import described_in, rows_of, shown
 from ditrace_runner.call import convert, walk, wide
 from ditrace_runner.errors import Refused, first_line
-from ditrace_runner.functions import BITS
+from ditrace_runner.functions import PRIVATE
 from ditrace_runner.judge import Judge
 from ditrace_runner.probe import Probe, inner, noise_maker, overflow, rms
 
@@ -65,7 +65,8 @@ class LiveJudge(Judge):
             parts = [list(walk(x)) for x in (self.actual_results, self.reference.results, self.cpu and self.cpu.results)]
             parts = parts if self.cpu else [*parts[:2], [("", None)] * len(parts[0])]
             return None if len({len(p) for p in parts}) > 1 else [
-                (path.strip("[]").replace("][", ","), a, r, c) for (path, a), (_, r), (_, c) in zip(*parts)]
+                (path.strip("[]").replace("][", ","), a, r, c) for i, ((path, a), (_, r), (_, c)) in enumerate(zip(*parts))
+                if i not in PRIVATE.get(self.capture.base, ())]
         if self.reference.why_no_grads or self.cpu and self.cpu.why_no_grads:
             return None
         cpu = self.cpu.input_grads if self.cpu else [("", None)] * len(self.actual_grads)
@@ -181,7 +182,7 @@ def tell_silent():
 
 def widened_to(live):
     """What the reference computes in: {dtype of an input: its own}, as ditorch prints it."""
-    found = {t.dtype: wide(t.dtype) for t in live.tensors if live.base not in BITS}
+    found = {t.dtype: wide(t.dtype) for t in live.tensors if not live.is_of_bits()}
     found = {d: w for d, w in found.items() if d != w}
     return f"    cpu_dtype_cast_info(from:to): {found}" if found else ""
 
