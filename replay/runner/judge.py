@@ -1,4 +1,6 @@
 """How a capture is judged."""
+import contextlib
+
 import torch
 
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
@@ -40,6 +42,8 @@ class Judge:
 
     # What the numbers are moved and measured with; a subclass may have faster ones.
     noise_maker, probe, rms, overflow = staticmethod(noise_maker), Probe, staticmethod(rms), staticmethod(overflow)
+
+    may_switch = True  # settings of PyTorch that are the process's
 
     def __init__(self, capture, request, talk):
         self.capture, self.request, self.talk = capture, request, talk
@@ -99,13 +103,17 @@ class Judge:
             return []
 
     def other_layouts(self, grads):
-        """In half types the CPU's kernels for other layouts may round in between where that for this one does not."""
+        """In half types the CPU's kernels for other layouts, or those without oneDNN, may round in between where that for
+        this one does not."""
         if self.cpu is None or self.cpu.dtype is not None or not any(t.dtype in HALVES for t in self.capture.tensors):
             return []
         found = []
-        for layout in (gapped, transposed):
+        for layout, has_mkldnn in ((gapped, True), (transposed, True), (None, False)):
+            if not has_mkldnn and not self.may_switch:
+                continue
             try:
-                found.append(self.variant(grads, layout=layout))
+                with torch.backends.mkldnn.flags(enabled=False) if not has_mkldnn else contextlib.nullcontext():
+                    found.append(self.variant(grads, layout=layout))
             except RuntimeError as e:
                 if is_short(e):
                     raise

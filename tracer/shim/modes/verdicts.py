@@ -30,7 +30,7 @@ class PackedProbe(Probe):
 
 
 class LiveJudge(Judge):
-    probe = PackedProbe
+    probe, may_switch = PackedProbe, False
 
     @staticmethod
     def noise_maker(seed, cap, part):
