@@ -3,6 +3,7 @@
 # operators; make test-long has all.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
+export PYTHONPATH=${BUILD:-build}/op-db
 
 verdicts() {
 	local step=60
