@@ -18,6 +18,10 @@ static _Atomic bool theirs;
 static bool (*has_local)(void); /* at::hasThreadLocalCallbacks */
 static bool adding;		/* the callback that is being added is the library's own */
 
+enum { CLASSES = 4096 };
+/* By hash, vtables of nodes, with the answer of has_listed in the lowest bit. */
+static _Atomic uint64_t classes[CLASSES];
+
 /* The thread's state if it has any and the library is in use. Between inside_begin and
  * inside_end. */
 static struct recorder_thread *state_here(void)
@@ -149,11 +153,9 @@ static bool has_listed(const struct shim_share *s, uint64_t vtable)
 	return false;
 }
 
-/* The same, remembered: the vtable, with the answer in its lowest bit. */
+/* The same, remembered. */
 static bool is_listed(const struct shim_share *s, uint64_t vtable)
 {
-	enum { CLASSES = 4096 };
-	static _Atomic uint64_t classes[CLASSES];
 	_Atomic uint64_t *of = &classes[(vtable >> 3) * 0x9e3779b97f4a7c15 >> 52];
 	uint64_t is = atomic_load_explicit(of, memory_order_relaxed);
 	if ((is & ~1ULL) != vtable) {
@@ -174,16 +176,14 @@ static enum shim_op ours(struct recorder_thread *t, const uint64_t *regs, uint32
 {
 	const struct shim_share *s = t->share;
 	const struct open_op *up = t->ops.depth ? &t->ops.open[t->ops.depth - 1] : NULL;
-	bool is = false;
-	if (which == SHIM_STEP_RECORD)
-		is = scope == RECORD_FUNCTION && is_within(s, *(const uint64_t *)regs[ARCH_SP]);
-	if (which == SHIM_STEP_RECORD)
-		return is ? SHIM_ENGINE : SHIM_OPS;
-	if (scope == RECORD_FUNCTION)
+	if (which == SHIM_STEP_RECORD && scope == RECORD_FUNCTION)
+		return is_within(s, *(const uint64_t *)regs[ARCH_SP]) ? SHIM_ENGINE : SHIM_OPS;
+	if (which == SHIM_STEP_DISPATCH && scope == RECORD_FUNCTION)
 		return is_known(t, regs) ? SHIM_CALL : SHIM_OPS;
-	is = scope == RECORD_BACKWARD && s->nnodes && up && up->op == s->op[SHIM_ENGINE] &&
-	     up->sp > regs[ARCH_SP] && is_listed(s, t->node_class);
-	return is ? SHIM_NODE : SHIM_OPS;
+	if (which != SHIM_STEP_DISPATCH || scope != RECORD_BACKWARD || !s->nnodes || !up)
+		return SHIM_OPS;
+	bool is_evaluated = up->op == s->op[SHIM_ENGINE] && up->sp > regs[ARCH_SP];
+	return is_evaluated && is_listed(s, t->node_class) ? SHIM_NODE : SHIM_OPS;
 }
 
 /* The scope is the second argument of both functions: one returns through a hidden pointer, the
@@ -222,4 +222,6 @@ void jumps_begin(bool others, bool (*local)(void))
 {
 	theirs = others;
 	has_local = local;
+	for (unsigned i = 0; i < CLASSES; i++)
+		classes[i] = 0;
 }

@@ -385,6 +385,11 @@ void recorder_start(void *h, bool (*come)(void *torch))
 	libtorch = h;
 	come_forked = come;
 	stand_begin();
+	if (is_unknown) {
+		layout = (struct record_layout){0};
+		checked = 0;
+		is_unknown = false;
+	}
 	new_operators_begin();
 	ticks_prepare();
 	shim_lock();
