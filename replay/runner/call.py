@@ -73,6 +73,10 @@ def transposed(t):
     return t.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
+def itself(tensor):
+    return tensor
+
+
 class Call:
     """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
 
@@ -165,7 +169,9 @@ class Call:
         c = self.capture
         args, kwargs = self.prepare()
         self.made_args, self.made_kwargs = args, kwargs
-        with torch.set_grad_enabled(self.with_grad):
+        # The program's own hooks on saved tensors, such as a checkpoint's, are not told of this call.
+        own = torch.autograd.graph.saved_tensors_hooks(itself, itself)
+        with torch.set_grad_enabled(self.with_grad), own:
             r = c.function(*args, **kwargs)
         self.results = r = c.written(args, kwargs) if r is None and c.changes_inputs else r
         return r
