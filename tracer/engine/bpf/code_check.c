@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "symbolizer/code/arch_x86_64.h"
@@ -10,13 +9,15 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 
-enum { TRAP = 0xcc }; /* int3: a uprobe, of which a place may have several */
+enum { TRAP = 0xcc }; /* int3: a probe, of which others may have some here, too */
 
 static bool is_changed(const uint8_t *file, const void *memory)
 {
 	const uint8_t *now = memory;
-	return (now[0] != file[0] && now[0] != TRAP) ||
-	       memcmp(now + 1, file + 1, ARCH_JUMP_LEN - 1) != 0;
+	for (unsigned i = 0; i < ARCH_JUMP_LEN; i++)
+		if (now[i] != file[i] && now[i] != TRAP)
+			return true;
+	return false;
 }
 
 /* Compare the sites as this mapping of the file has them. `room`: two words for each. */
