@@ -26,6 +26,8 @@ error "an output in a folder that is not there" 'nothing' "$DITRACE" run -o /not
 error "an output that is a folder" . "$DITRACE" run -o "$T" -- true
 error "an output on a read-only filesystem" . "$DITRACE" run -o /proc/ditrace.data -- true
 
+mkdir "$T/empty"
+
 # wrong REGEX COMMAND LINE...: exit status 2, and an error and a hint, before anything is done
 wrong() {
 	ok "${*:2}" is_wrong "$@"
@@ -33,7 +35,7 @@ wrong() {
 
 is_wrong() {
 	local status=0
-	"$DITRACE" "${@:2}" >"$T/wrong.out" 2>"$T/wrong.err" </dev/null || status=$?
+	(cd "$T/empty" && "$DITRACE" "${@:2}" >"$T/wrong.out" 2>"$T/wrong.err" </dev/null) || status=$?
 	same "$status" 2 && [ ! -s "$T/wrong.out" ] && found "$T/wrong.err" "$1" && found "$T/wrong.err" "^  hint: "
 }
 
@@ -85,7 +87,7 @@ done <<-EOL
 	xx export --time xx $T/none
 	report repotr
 EOL
-ok "and nothing was written" not test -e ditrace.data
+is "and nothing was written" "$(ls -A "$T/empty")" ""
 
 start sleep 60
 error "attach to a program without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
