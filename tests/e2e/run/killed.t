@@ -71,10 +71,12 @@ family() {
 }
 
 with_helpers() {
+	local all
 	under "--engine shim -o $home/data"
 	wait_line "$T/out" '^100$' || return
-	# shellcheck disable=SC2046 # words
-	kill -9 $(family "$tracer")
+	all=$(family "$tracer")
+	# shellcheck disable=SC2086 # words: all stand first, else one cleans up for another that has died
+	kill -STOP $all && kill -9 $all
 	wait "$tracer" 2>/dev/null
 	[ -n "$(left)" ] || { echo "nothing would be left anyway" && return 1; }
 	"$DITRACE" run --engine shim -o "$home/data" -- true 2>/dev/null
