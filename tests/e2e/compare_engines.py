@@ -42,7 +42,12 @@ def events(path, observed):
 def by_thread(all_events):
     """The threads in order of creation, each a list of events in terms that are comparable between both traces. An
     event is identified by its thread and its index there."""
-    threads, place = {key: [] for key in sorted({(e["pid"], e["tid"]) for e in all_events})}, {}
+    root = min(all_events, key=lambda e: e["start_ns"])["pid"] if all_events else 0
+
+    def born(key):  # numbers begin anew at the kernel's pid_max
+        return [(number < root, number) for number in key]
+
+    threads, place = {key: [] for key in sorted({(e["pid"], e["tid"]) for e in all_events}, key=born)}, {}
     number = {key: i for i, key in enumerate(threads)}
     for e in sorted(all_events, key=lambda e: (e["start_ns"], e["id"])):
         key = e["pid"], e["tid"]
