@@ -66,7 +66,7 @@ late_for_new() {
 
 shim() {
 	plain
-	by_both "late_import.py 1" ops.py "train.py --steps 2" "throws.py $THROWN" torchops.py "threads.py 50" customfn.py
+	by_both "late_import.py 1" ops.py "train.py --steps 2" "throws.py $THROWN" torchops.py "threads.py 50" customfn.py compiled.py
 	same_events "the ops" 10000 ops
 	sed '0,/"dtype":"float32"/s//"dtype":"float64"/' "$T/shim.torchops.jsonl" >"$T/other.jsonl"
 	ok "a single other dtype would be noticed" not python3 "$here/compare_engines.py" --observed "$T/bpf.torchops.jsonl" "$T/other.jsonl"
@@ -75,6 +75,7 @@ shim() {
 	same_events "boxed calls" 20 torchops
 	same_events "threads" 1000 threads
 	same_events "autograd functions" 1000 customfn
+	same_events "a compiled model" 200 compiled
 	same_events "a late import" 100 late_import
 	late_for_new
 	killed

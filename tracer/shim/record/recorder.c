@@ -159,6 +159,15 @@ static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const 
 	return up && up->rf > rf && up->base && up->base == plan_base(name) && !strstr(name, "::");
 }
 
+/* Records that objects own (torch/csrc/dynamo/cpp_shim.cpp) enclose no call: by its place in the stack
+ * one is told to have ended. Those on the stack are in the frame of who calls PyTorch's caller of
+ * this. */
+static bool is_on_stack(const uint64_t *rf)
+{
+	enum { NEAR = 64 << 10 };
+	return (uintptr_t)rf - (uintptr_t)__builtin_frame_address(0) < NEAR;
+}
+
 static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 {
 	if (scope == RECORD_BACKWARD)
@@ -200,7 +209,7 @@ static void **start(void **context, const uint64_t *rf, int scope)
 	}
 	uint64_t now = ticks_now(&t->ticks);
 	if ((op == SHIM_CALL && !check_start(t->share, rf, name)) || !layout.inputs || is_unknown ||
-	    (op == SHIM_FUNCTION && is_inner(t, rf, name)))
+	    !is_on_stack(rf) || (op == SHIM_FUNCTION && is_inner(t, rf, name)))
 		goto out;
 	const uint64_t *values = (const uint64_t *)(uintptr_t)rf[layout.inputs];
 	uint64_t n = rf[layout.inputs + 1];
