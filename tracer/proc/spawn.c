@@ -243,6 +243,27 @@ static void be_spared(void)
 	close(fd);
 }
 
+pid_t helper_start(void (*serve)(int sock, void *arg), void *arg, int *sock)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return -errno;
+	pid_t pid = fork();
+	if (!pid) {
+		close(pair[0]);
+		serve(pair[1], arg);
+		_exit(0);
+	}
+	int r = -errno;
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return r;
+	}
+	*sock = pair[0];
+	return pid;
+}
+
 void helper_begin(const char *name, int sock)
 {
 	sigset_t all;

@@ -58,6 +58,10 @@ int spawn_failure_status(int code);
 /* Helper processes of ditrace, which outlive it briefly to restore the targets, and communication
  * with them. */
 
+/* Fork a process that runs serve(its end of a stream socket, arg) and exits; *sock: the caller's
+ * end, which it closes. Its pid, or -errno. */
+pid_t helper_start(void (*serve)(int sock, void *arg), void *arg, int *sock);
+
 /* Make the calling process, a fresh child, a helper: named `name` (at most 15 bytes), in its own
  * session, with all signals blocked, without the user's terminal and files, and protected from the
  * OOM killer if permitted. `sock`, its connection to ditrace, stays open. */

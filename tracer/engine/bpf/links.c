@@ -122,8 +122,9 @@ static bool serve(int sock, struct kept *k)
 }
 
 /* It ends when the end of ditrace closes the socket. */
-static void links_serve(int sock)
+static void links_serve(int sock, void *none)
 {
+	(void)none;
 	struct kept kept = {0};
 	helper_begin("ditrace-probes", sock);
 	while (serve(sock, &kept))
@@ -134,25 +135,12 @@ static void links_serve(int sock)
 
 int links_open(struct links **out)
 {
-	int sock[2];
 	struct links *l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock)) {
-		free(l);
-		return -errno;
-	}
-	l->keeper = fork();
-	if (!l->keeper) {
-		close(sock[0]);
-		links_serve(sock[1]);
-		_exit(0);
-	}
-	close(sock[1]);
-	l->sock = sock[0];
+	l->keeper = helper_start(links_serve, NULL, &l->sock);
 	if (l->keeper < 0) {
-		int r = -errno;
-		close(l->sock);
+		int r = l->keeper;
 		free(l);
 		return r;
 	}

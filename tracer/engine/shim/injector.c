@@ -273,8 +273,9 @@ static int enter(struct entering *x)
 	return r;
 }
 
-static void enter_main(struct entering *x, int sock)
+static void enter_main(int sock, void *entering)
 {
+	struct entering *x = entering;
 	helper_begin(NAME, sock);
 	struct answer a = {.code = enter(x)};
 	a.err = x->err;
@@ -287,22 +288,16 @@ int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *lis
 {
 	struct entering x = {.pid = pid, .parent = getpid(), .part = part, .listener = listener};
 	struct answer a = {.code = -ECHILD};
-	int sock[2];
+	int sock;
 	int r = injector_check(pid, part, e);
 	if (r)
 		return r;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
-		return err_set(e, -errno, "cannot enter process %d: %s", pid, strerror(errno));
-	pid_t child = fork();
-	if (!child) {
-		close(sock[0]);
-		enter_main(&x, sock[1]);
-		_exit(0);
-	}
-	close(sock[1]);
-	bool answered = child > 0 && helper_answer(sock[0], child, &a, sizeof(a));
-	close(sock[0]);
-	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+	pid_t child = helper_start(enter_main, &x, &sock);
+	if (child < 0)
+		return err_set(e, child, "cannot enter process %d: %s", pid, strerror(-child));
+	bool answered = helper_answer(sock, child, &a, sizeof(a));
+	close(sock);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (!answered)
 		return err_set(e, -ECHILD,

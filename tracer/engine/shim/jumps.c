@@ -21,25 +21,12 @@ struct jumps {
 
 int jumps_open(struct jumps **out)
 {
-	int sock[2];
 	struct jumps *j = calloc(1, sizeof(*j));
 	if (!j)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock)) {
-		free(j);
-		return -errno;
-	}
-	j->helper = fork();
-	if (!j->helper) {
-		close(sock[0]);
-		jumps_serve(sock[1]);
-		_exit(0);
-	}
-	close(sock[1]);
-	j->sock = sock[0];
+	j->helper = helper_start(jumps_serve, NULL, &j->sock);
 	if (j->helper < 0) {
-		int r = -errno;
-		close(j->sock);
+		int r = j->helper;
 		free(j);
 		return r;
 	}

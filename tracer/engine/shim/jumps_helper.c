@@ -240,9 +240,10 @@ static bool serve(int sock, struct jumped **all)
 	return helper_send(sock, &a, sizeof(a));
 }
 
-void jumps_serve(int sock)
+void jumps_serve(int sock, void *none)
 {
 	struct jumped *all = NULL;
+	(void)none;
 	helper_begin("ditrace-jumps", sock);
 	while (serve(sock, &all))
 		;

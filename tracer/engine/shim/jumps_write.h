@@ -136,7 +136,7 @@ struct jump_answer {
 };
 
 /* The helper process: serves the socket until its other end is closed, then takes all jumps out.
- * Call it in a fresh child. */
-void jumps_serve(int sock);
+ * For helper_start. */
+void jumps_serve(int sock, void *none);
 
 #endif

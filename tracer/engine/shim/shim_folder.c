@@ -80,49 +80,54 @@ static void folders_sweep(int parent, uid_t user)
 		closedir(all);
 }
 
+static void close_between(unsigned first, unsigned last)
+{
+	enum { MOST = 1 << 16 }; /* for kernels before Linux 5.9, which have no close_range(2) */
+	if (first > last || !close_range(first, last, 0))
+		return;
+	for (unsigned fd = first; fd <= last && fd < MOST; fd++)
+		close((int)fd);
+}
+
 /* What ditrace has open may be the end of a connection whose closing tells others that it has
  * ended.
  */
 static void close_others(int a, int b)
 {
-	enum { MOST = 1024 };
-	for (int fd = 3; fd < MOST; fd++)
-		if (fd != a && fd != b)
-			close(fd);
+	const unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
+	close_between(3, low - 1);
+	close_between(low + 1, high - 1);
+	close_between(high + 1, ~0U);
 }
+
+struct tidying {
+	int parent;
+	uid_t user;
+};
 
 /* Remove the folder with the name received last, once ditrace and what it has started have ended or
  * there is no name. */
-static void tidy_main(int parent, int sock, uid_t user)
+static void tidy_main(int sock, void *tidying)
 {
+	const struct tidying *t = tidying;
 	struct shim_listener last = {0}, next = {0};
 	helper_begin("ditrace-tidy", sock);
-	close_others(parent, sock);
+	close_others(t->parent, sock);
 	while (helper_receive(sock, next.name, sizeof(next.name)) && *next.name)
 		memcpy(last.name, next.name, sizeof(last.name));
-	int dir = *last.name ? folder_open(parent, last.name, user) : -1;
+	int dir = *last.name ? folder_open(t->parent, last.name, t->user) : -1;
 	if (dir < 0)
 		return;
 	while (flock(dir, LOCK_EX) && errno == EINTR)
 		;
-	folder_remove(parent, last.name, dir);
+	folder_remove(t->parent, last.name, dir);
 }
 
 static int start_tidier(struct shim_listener *d, uid_t user)
 {
-	int sock[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
-		return -errno;
-	d->tidier = fork();
-	if (!d->tidier) {
-		close(sock[0]);
-		tidy_main(d->parent, sock[1], user);
-		_exit(0);
-	}
-	int code = errno;
-	close(sock[1]);
-	d->tidy = sock[0];
-	return d->tidier < 0 ? -code : 0;
+	struct tidying t = {d->parent, user};
+	d->tidier = helper_start(tidy_main, &t, &d->tidy);
+	return d->tidier < 0 ? d->tidier : 0;
 }
 
 /* Make it with a new name. 0; -EEXIST: try again; -errno. */
