@@ -39,16 +39,19 @@ static size_t width_of(const struct report_opts *opts)
 	return opts->terminal.width > 0 ? (size_t)opts->terminal.width : USUAL_WIDTH;
 }
 
-static void print_place(struct table *t, const char *before, const struct breakdown_line *at)
+static void print_place(struct table *t, const char *before, const struct breakdown_line *at,
+			const struct file_names *files)
 {
 	char line[LINE_MAX_BYTES];
-	snprintf(line, sizeof(line), "%s %s:%" PRId32 "%s%s", before, text_base_name(at->file),
-		 at->line, at->text ? ": " : "", at->text ? at->text : "");
+	snprintf(line, sizeof(line), "%s %s:%" PRId32 "%s%s", before,
+		 file_names_short(files, at->file), at->line, at->text ? ": " : "",
+		 at->text ? at->text : "");
 	table_line(t, line);
 }
 
 /* What most of a step waits for: its data, or what happens in no op. */
-static bool add_longest(struct table *t, const struct breakdown_result *b, bool data)
+static bool add_longest(struct table *t, const struct breakdown_result *b,
+			const struct file_names *files, bool data)
 {
 	const struct breakdown_line *at = data ? &b->data : &b->no_op;
 	double part = report_percent(at->ns, b->wall_ns);
@@ -64,7 +67,7 @@ static bool add_longest(struct table *t, const struct breakdown_result *b, bool 
 			 part, of);
 	else
 		snprintf(before, sizeof(before), "%.0f %% of %s waits for data in", part, of);
-	print_place(t, before, at);
+	print_place(t, before, at, files);
 	return true;
 }
 
@@ -121,7 +124,8 @@ static void add_steps(struct table *t, const struct breakdown_result *b,
 }
 
 static void add_slowest(struct table *t, const struct aggregate_row *const *rows, size_t n,
-			uint64_t observed_ns, const struct report_opts *opts)
+			uint64_t observed_ns, const struct report_opts *opts,
+			const struct file_names *files)
 {
 	enum { NAMED = 3 };
 	const struct aggregate_row *most[NAMED] = {NULL};
@@ -144,8 +148,8 @@ static void add_slowest(struct table *t, const struct aggregate_row *const *rows
 		const struct aggregate_row *r = most[k];
 		char at[256] = "";
 		if (r->file)
-			snprintf(at, sizeof(at), " at %s:%" PRId32, text_base_name(r->file),
-				 r->line);
+			snprintf(at, sizeof(at), " at %s:%" PRId32,
+				 file_names_short(files, r->file), r->line);
 		if (!line_add(&line, "%s%.1f %% %s%s", k ? ", " : "slowest op: ",
 			      report_percent(r->self_ns, observed_ns), report_op_name(r->op), at))
 			break;
@@ -155,7 +159,7 @@ static void add_slowest(struct table *t, const struct aggregate_row *const *rows
 }
 
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
-		   const struct report_opts *opts)
+		   const struct report_opts *opts, const struct file_names *files)
 {
 	size_t n;
 	struct aggregate_totals totals;
@@ -164,12 +168,12 @@ int headline_print(FILE *f, const struct breakdown_result *b, const struct aggre
 	if (!t)
 		return b->wall_ns ? -ENOMEM : 0;
 	aggregate_totals(a, &totals);
-	bool waits = add_longest(t, b, true);
+	bool waits = add_longest(t, b, files, true);
 	add_steps(t, b, opts);
 	if (!waits)
-		add_longest(t, b, false);
+		add_longest(t, b, files, false);
 	if (aggregate_keys(a) & AGGREGATE_OP)
-		add_slowest(t, rows, n, totals.observed_ns, opts);
+		add_slowest(t, rows, n, totals.observed_ns, opts, files);
 	int r = table_print(t, f, opts->terminal.width, false);
 	table_free(t);
 	return r;

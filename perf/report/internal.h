@@ -10,9 +10,10 @@
 #include "perf/report/report.h"
 
 /* The first lines of a report, two to four of them: what a step waits for, how long steps took and
- * of what they consist, the slowest ops. They fit into the terminal. 0, -ENOMEM or -EIO. */
+ * of what they consist, the slowest ops. They fit into the terminal. `files`: those of the rows and
+ * of `b`. 0, -ENOMEM or -EIO. */
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
-		   const struct report_opts *opts);
+		   const struct report_opts *opts, const struct file_names *files);
 
 /* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops
  * in it and in its submodules. Modules below opts->percent_limit are counted. 0, -ENOMEM or -EIO.

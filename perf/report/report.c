@@ -231,13 +231,14 @@ static void print_sampled(FILE *f, const struct aggregate *a, const struct repor
 	fputs("\n\n", f);
 }
 
-static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
+			  const struct file_names *files)
 {
 	struct aggregate_totals t = totals_of(a, opts);
 	char threads[32], events[32], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
 	if (opts->steps && !opts->no_table)
-		headline_print(f, opts->steps, a, opts);
+		headline_print(f, opts->steps, a, opts, files);
 	print_targets(f, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
 		text_counted(threads, sizeof(threads), t.threads, "thread"),
@@ -314,23 +315,20 @@ static void print_in_no_op(FILE *f, const struct aggregate_totals *t,
 
 static void add_parts(struct table *t, const struct report_columns *columns,
 		      const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
-		      const struct report_opts *opts)
+		      const struct report_opts *opts, const struct file_names *files)
 {
-	struct file_names files = {0};
-	for (size_t i = 0; i < n; i++)
-		file_names_add(&files, rows[i]->file); /* if it fails, by its base name */
 	for (size_t first = 0, end; first < n; first = end) {
 		const char *title = part_title(rows[first], first == 0);
 		for (end = first; end < n && part_of(rows[first]) == part_of(rows[end]);)
 			end++;
 		if (title)
 			table_line(t, title);
-		add_part(t, columns, rows + first, end - first, observed_ns, opts, &files);
+		add_part(t, columns, rows + first, end - first, observed_ns, opts, files);
 	}
-	file_names_free(&files);
 }
 
-static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts,
+		       const struct file_names *files)
 {
 	struct aggregate_totals totals = totals_of(a, opts);
 	struct report_columns columns;
@@ -343,7 +341,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 		columns = *opts->columns;
 	if (rows && t) {
 		report_columns_head(t, &columns, opts);
-		add_parts(t, &columns, rows, n, totals.observed_ns, opts);
+		add_parts(t, &columns, rows, n, totals.observed_ns, opts, files);
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
 	if (!r && !opts->samples)
@@ -362,17 +360,37 @@ static int print_modules(FILE *f, const struct aggregate *a, const struct report
 	return r;
 }
 
-int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+/* If it fails, files have their base names. */
+static void name_files(struct file_names *files, const struct aggregate *a,
+		       const struct report_opts *opts)
 {
 	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	for (size_t i = 0; i < n; i++)
+		file_names_add(files, rows[i]->file);
+	if (opts->steps) {
+		file_names_add(files, opts->steps->data.file);
+		file_names_add(files, opts->steps->no_op.file);
+	}
+}
+
+int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	struct file_names files = {0};
+	size_t n;
+	int r;
 	aggregate_rows(a, &n);
+	name_files(&files, a, opts);
 	if (opts->samples)
 		print_sampled(f, a, opts);
 	else
-		print_summary(f, a, opts);
+		print_summary(f, a, opts, &files);
 	if (n == 0 || opts->no_table)
-		return ferror(f) ? -EIO : 0;
-	return opts->modules ? print_modules(f, a, opts) : print_table(f, a, opts);
+		r = ferror(f) ? -EIO : 0;
+	else
+		r = opts->modules ? print_modules(f, a, opts) : print_table(f, a, opts, &files);
+	file_names_free(&files);
+	return r;
 }
 
 static void json_targets(struct json_out *j, const struct report_opts *opts)
