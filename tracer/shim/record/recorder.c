@@ -164,8 +164,8 @@ static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const 
  * this. */
 static bool is_on_stack(const uint64_t *rf)
 {
-	enum { NEAR = 64 << 10 };
-	return (uintptr_t)rf - (uintptr_t)__builtin_frame_address(0) < NEAR;
+	enum { FRAMES_MAX = 64 << 10 };
+	return (uintptr_t)rf - (uintptr_t)__builtin_frame_address(0) < FRAMES_MAX;
 }
 
 static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)

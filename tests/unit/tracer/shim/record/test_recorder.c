@@ -254,6 +254,18 @@ static void test_off(void **state)
 	assert_int_equal(drain(&gaps), 2);
 }
 
+/* A record in an object, not on the stack, is no call. */
+static void test_owned(void **state)
+{
+	static struct sample owned;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	call(&owned);
+	finish(&owned);
+	assert_int_equal(drain(&gaps), 0);
+}
+
 /* With the ring's words corrupted, records still stay within the ring. */
 static void test_corrupted(void **state)
 {
@@ -398,6 +410,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_conf, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_owned, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
