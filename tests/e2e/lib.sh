@@ -244,11 +244,19 @@ before_long() {
 	done
 }
 
-# wait_line FILE REGEX: wait until the file has such a line
+# family PID: it and all below it
+family() {
+	local p
+	echo "$1"
+	for p in $(cat "/proc/$1/task/"*/children 2>/dev/null); do family "$p"; done
+}
+
+# wait_line FILE REGEX: wait until the file has such a line; in vain, what all do that could have written it
 wait_line() {
 	before_long grep -qsE -e "$2" "$1" && return 0
 	echo "waited for '$2' in $1 in vain"
 	tail -n 5 "$1"
+	ps -L -o pid,lwp,stat,etime,time,wchan:32,args -p "$(family $$ | paste -sd,)" | cut -c -160
 	return 1
 }
 

@@ -56,18 +56,11 @@ at_random() {
 
 at_work() {
 	under "$1"
-	wait_line "$T/out" '^100$' || return
+	wait_line "$T/out" '^100$' || { cat "$T/err" && return 1; }
 	killed
 	nothing_stays || return
 	# shellcheck disable=SC2086 # words
 	kill -TERM $started && before_long grep -q '^ended well' "$T/out"
-}
-
-# family PID: it and all below it
-family() {
-	local p
-	echo "$1"
-	for p in $(cat "/proc/$1/task/"*/children 2>/dev/null); do family "$p"; done
 }
 
 with_helpers() {
