@@ -1,8 +1,10 @@
 #define _GNU_SOURCE
 #include "base/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -245,6 +247,39 @@ void new_file_close(struct new_file *f)
 	if (f->fd >= 0)
 		close(f->fd);
 	f->folder = f->fd = -1;
+}
+
+static bool is_locked_file(int self, int fd)
+{
+	char path[32], text[1024];
+	struct stat st;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return false;
+	snprintf(path, sizeof(path), "fdinfo/%d", fd);
+	int info = openat(self, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = info < 0 ? 0 : read(info, text, sizeof(text));
+	if (info >= 0)
+		close(info);
+	return n > 0 && memmem(text, (size_t)n, "FLOCK", 5);
+}
+
+void files_let_go(void)
+{
+	char buf[4096];
+	int self = open("/proc/self", O_PATH | O_CLOEXEC);
+	int fds = self < 0 ? -1 : openat(self, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* Not readdir(3): other threads may have had malloc's locks at the fork. */
+	for (ssize_t n; fds >= 0 && (n = getdents64(fds, buf, sizeof(buf))) > 0;)
+		for (ssize_t at = 0; at < n;) {
+			const struct dirent64 *d = (const void *)(buf + at);
+			if (*d->d_name != '.' && is_locked_file(self, atoi(d->d_name)))
+				close(atoi(d->d_name));
+			at += d->d_reclen;
+		}
+	if (fds >= 0)
+		close(fds);
+	if (self >= 0)
+		close(self);
 }
 
 int new_file_end(struct new_file *f, int r)

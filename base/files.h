@@ -51,6 +51,11 @@ int file_replace(const char *path, struct err *e);
 /* The same as a stream; NULL with *e. */
 FILE *file_replace_stream(const char *path, struct err *e);
 
+/* In a forked child: close regular files that are locked, each of which would otherwise be locked
+ * until the child has ended, too. The locks are those of /proc/PID/fdinfo (Linux 4.1, fs/locks.c,
+ * show_fd_locks). */
+void files_let_go(void);
+
 /* A file without a name, in P_tmpdir. NULL with errno. */
 FILE *file_unnamed(void);
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -114,12 +115,27 @@ static int write_file_header(struct trace_blocks *b)
 	return r;
 }
 
+/* A process that a ditrace had started just before it was killed may not have let go of the file
+ * yet (files_let_go). */
+static int begin_file(struct new_file *f, const char *path, struct err *e)
+{
+	enum { TRIES = 25 };
+	const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+	int r = -EBUSY;
+	for (unsigned i = 0; i < TRIES && r == -EBUSY; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		r = new_file_open(f, path, O_NONBLOCK, NULL);
+	}
+	return r ? new_file_open(f, path, O_NONBLOCK, e) : 0;
+}
+
 /* The file gets its name with its header: a reader of the name finds a trace, the old or this one.
  */
 static int open_file(struct trace_blocks *b, const char *path, struct err *e)
 {
 	struct new_file f;
-	int r = new_file_open(&f, path, O_NONBLOCK, e);
+	int r = begin_file(&f, path, e);
 	if (r)
 		return r;
 	b->fd = f.fd;

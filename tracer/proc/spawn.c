@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file_limit.h"
+#include "base/files.h"
 
 void spawn_caller_save(struct spawn_caller *s)
 {
@@ -74,6 +75,7 @@ static void run_child(char *const argv[], const struct spawn_caller *c, char **e
 {
 	char go;
 	struct failure f = {0};
+	files_let_go();
 	if (tracer) {
 		prctl(PR_SET_PTRACER, tracer); /* fails without Yama, harmlessly */
 		if (write(gate, "", 1) != 1)
@@ -208,6 +210,7 @@ pid_t spawn_part(int sig)
 		prctl(PR_SET_PDEATHSIG, sig);
 		if (getppid() != parent)
 			_exit(1);
+		files_let_go();
 	}
 	return pid;
 }
@@ -272,6 +275,7 @@ void helper_begin(const char *name, int sock)
 	setsid();
 	prctl(PR_SET_NAME, name);
 	let_go_of_files(sock);
+	files_let_go();
 	be_spared();
 }
 

@@ -222,6 +222,35 @@ static void one_writer_at_a_time(void **state)
 	holds("grows", "new");
 }
 
+/* A child that lives on keeps no file locked; what is not a locked file it keeps open. */
+static void a_child_lets_go(void **state)
+{
+	(void)state;
+	int end[2], ready[2], kept = open(".", O_RDONLY), fd = file_replace("of parent", NULL);
+	char byte;
+	assert_true(fd >= 0 && kept >= 0);
+	assert_int_equal(flock(kept, LOCK_EX), 0);
+	assert_int_equal(pipe(end) | pipe(ready), 0);
+	pid_t pid = fork();
+	if (!pid) {
+		close(end[1]);
+		files_let_go();
+		byte = fcntl(fd, F_GETFD) < 0 && fcntl(kept, F_GETFD) >= 0;
+		_exit(write(ready[1], &byte, 1) != 1 || read(end[0], &byte, 1));
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_true(byte);
+	assert_int_equal(make("of parent", "", NULL), -EBUSY);
+	close(fd);
+	assert_int_equal(make("of parent", "new", NULL), 0);
+	close(end[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	close(end[0]);
+	close(ready[0]);
+	close(ready[1]);
+	close(kept);
+}
+
 /* Each child tries to begin the file, and the first holds it until all have tried. */
 static void of_many_one_wins(void **state)
 {
@@ -373,6 +402,7 @@ int main(void)
 	    cmocka_unit_test(what_is_no_file_is_written),
 	    cmocka_unit_test(descriptors_are_written),
 	    cmocka_unit_test(one_writer_at_a_time),
+	    cmocka_unit_test(a_child_lets_go),
 	    cmocka_unit_test(of_many_one_wins),
 	    cmocka_unit_test(folders),
 	    cmocka_unit_test(own_links_are_followed),
