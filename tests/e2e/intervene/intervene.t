@@ -159,6 +159,11 @@ killed() {
 	ok "the program outlives a killed ditrace" wait_line "$T/long" '^modes '
 	is "and nothing is left in it" "$(tail -n 1 "$T/long")" "modes 0"
 	is "all its steps are there" "$(wc -l <"$T/long")" 401
+	start "$DITRACE" run --fallback relu "$PY" intervene/overridable.py >"$T/long" 2>"$T/err"
+	wait_line "$T/long" '^modes 1'
+	kill -9 "$child"
+	finish "$child"
+	ok "the mode is not taken off where PyTorch is about to ask it" wait_line "$T/long" '^done'
 }
 
 intervene() {

@@ -42,21 +42,21 @@ def at_exit():
         pass
 
 
-# PyTorch 1.13 takes a mode off the stack in Python to ask it, and is not to be disturbed there.
-ASKING = [m.__code__ for m in (
+# These, two of them of PyTorch 1.13, take a mode off the stack in Python to ask it, and are not to be disturbed there.
+ASKING = [f.__code__ for f in (
+    functions.handle_torch_function,
     getattr(getattr(functions, "_TorchFunctionStackMode", None), "__torch_function__", None),
-    getattr(getattr(operators, "_TorchDispatchStackMode", None), "__torch_dispatch__", None)) if m]
+    getattr(getattr(operators, "_TorchDispatchStackMode", None), "__torch_dispatch__", None)) if f]
 
 
-def is_asking():
-    frame = sys._getframe() if ASKING else None
+def is_asking(frame):
+    """Is a mode being asked, or about to be, by a thread whose innermost frame, but for ours, is this one? A function that can be
+    overridden first finds that there is a mode (has_torch_function), then lets handle_torch_function ask it."""
+    if frame is not None and any("torch_function" in name for name in frame.f_code.co_names):
+        return True
     while frame is not None and frame.f_code not in ASKING:
         frame = frame.f_back
     return frame is not None
-
-
-def take_off():
-    return not is_asking() and LEVEL.take_off()
 
 
 def is_in_again():
@@ -71,7 +71,8 @@ def leave_thread(*_):
 
     def look(frame, event, arg):
         left[0] -= 1
-        if is_in_again() or take_off() or not left[0]:
+        busy = is_asking(frame) or (event == "return" and is_asking(frame.f_back))
+        if is_in_again() or not left[0] or (not busy and LEVEL.take_off()):
             sys.setprofile(None)
 
     if sys.getprofile() is None:
@@ -94,7 +95,7 @@ def leave_all():
 def stop():
     """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since it is
     being asked."""
-    if is_inside() or is_asking() or is_tracing() or LEVEL.is_on() and not take_off():
+    if is_inside() or is_asking(sys._getframe().f_back) or is_tracing() or LEVEL.is_on() and not LEVEL.take_off():
         return 0
     atexit.unregister(at_exit)
     forget_modules()
