@@ -159,9 +159,8 @@ static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const 
 	return up && up->rf > rf && up->base && up->base == plan_base(name) && !strstr(name, "::");
 }
 
-/* Records that objects own (torch/csrc/dynamo/cpp_shim.cpp) enclose no call: by its place in the stack
- * one is told to have ended. Those on the stack are in the frame of who calls PyTorch's caller of
- * this. */
+/* A record that an object owns (torch/csrc/dynamo/cpp_shim.cpp) encloses no call, and by its place
+ * in memory it would be told to have ended. One on the stack is some frames above the callback. */
 static bool is_on_stack(const uint64_t *rf)
 {
 	enum { FRAMES_MAX = 64 << 10 };
