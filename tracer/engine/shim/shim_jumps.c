@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
@@ -101,6 +102,19 @@ static void note_written(const struct engine_shim *m, struct inside *i,
 	s->jumps = dispatch;
 }
 
+static void say_foreign(struct engine_shim *m, pid_t pid, uint32_t n)
+{
+	char places[40];
+	if (!n || m->engine.trouble.code)
+		return;
+	err_set(&m->engine.trouble, -EBUSY,
+		"another tool has changed the code of process %d in %s; ops there are observed "
+		"instead, which costs more, or missing",
+		pid, text_counted(places, sizeof(places), n, "place"));
+	err_hint(&m->engine.trouble,
+		 "end what has probes or breakpoints in it, or use --engine bpf");
+}
+
 static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site *sites,
 		       const struct probe_site **of, struct err *e)
 {
@@ -111,8 +125,10 @@ static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site
 		if (make_site(m, i, &i->file.sites[k], &sites[n]))
 			of[n++] = &i->file.sites[k];
 	int r = n ? jumps_add(m->jumps, i->pid, &pool, sites, n, &done, e) : 0;
-	if (!r && n)
+	if (!r && n) {
 		note_written(m, i, of, n);
+		say_foreign(m, i->pid, done.foreign);
+	}
 	return r;
 }
 
