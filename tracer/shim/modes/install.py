@@ -52,7 +52,7 @@ ASKING = [f.__code__ for f in (
 def is_asking(frame):
     """Is a mode being asked, or about to be, by a thread whose innermost frame, but for ours, is this one? A function that can be
     overridden first finds that there is a mode (has_torch_function), then lets handle_torch_function ask it."""
-    if frame is not None and any("torch_function" in name for name in frame.f_code.co_names):
+    if frame is not None and "handle_torch_function" in frame.f_code.co_names:
         return True
     while frame is not None and frame.f_code not in ASKING:
         frame = frame.f_back
