@@ -265,7 +265,7 @@ static bool is_locked_file(int self, int fd)
 
 void files_let_go(void)
 {
-	char buf[4096];
+	_Alignas(struct dirent64) char buf[4096];
 	int self = open("/proc/self", O_PATH | O_CLOEXEC);
 	int fds = self < 0 ? -1 : openat(self, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* Not readdir(3): other threads may have had malloc's locks at the fork. */
