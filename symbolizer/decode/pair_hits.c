@@ -174,6 +174,13 @@ static void locate(struct open_op *o, const struct open_op *up)
 	}
 }
 
+/* In the backward although no node encloses it: that has begun before the recording. */
+static bool is_of_engine(const struct open_op *o)
+{
+	const struct py_stack *s = o->ev.stack;
+	return s && s->depth && py_frame_runs_backward(s->frames[0]);
+}
+
 static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
 		     const struct hit *h, const struct items *it)
 {
@@ -188,6 +195,8 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
 	set_stack(t, o, up, it, h->ts);
 	o->ev.where_stack = o->ev.stack;
+	if (o->ev.phase == PHASE_FORWARD && is_of_engine(o))
+		o->ev.phase = PHASE_BACKWARD;
 	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
 		locate(o, up);
 	open_op_args(t, o, it);

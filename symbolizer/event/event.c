@@ -21,6 +21,14 @@ bool py_frame_is_checkpoint(const struct py_frame *f)
 	return is_of_file(f, "/torch/utils/checkpoint.py");
 }
 
+bool py_frame_runs_backward(const struct py_frame *f)
+{
+	if (is_of_file(f, "/torch/autograd/graph.py"))
+		return !strcmp(f->function, "_engine_run_backward");
+	return is_of_file(f, "/torch/autograd/__init__.py") &&
+	       (!strcmp(f->function, "backward") || !strcmp(f->function, "grad"));
+}
+
 enum op_phase py_stack_backward_phase(const struct py_stack *s)
 {
 	for (uint16_t i = 0; s && i < s->depth; i++) {

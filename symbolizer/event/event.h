@@ -192,6 +192,11 @@ static inline bool event_is_called_in_backward(const struct op_event *ev)
 /* Whether the frame is of torch/utils/checkpoint.py. */
 bool py_frame_is_checkpoint(const struct py_frame *f);
 
+/* Whether it is of the function that calls the autograd engine, and no op by itself:
+ * _engine_run_backward of torch/autograd/graph.py (PyTorch 2.13), before that backward and grad of
+ * torch/autograd/__init__.py (1.13). */
+bool py_frame_runs_backward(const struct py_frame *f);
+
 /* The frame to show for a stack: the innermost one outside torch's own files, else the innermost;
  * NULL if there is none. */
 const struct py_frame *py_stack_where(const struct py_stack *s);
