@@ -81,16 +81,21 @@ static bool has_ended(char state)
 	return !state || state == 'Z' || state == 'X';
 }
 
+bool process_thread_ended(pid_t pid, pid_t tid)
+{
+	return has_ended(process_thread_state(pid, tid));
+}
+
 bool process_alive(pid_t pid)
 {
 	pid_t *tids;
-	bool alive = !has_ended(process_thread_state(pid, pid));
+	bool alive = !process_thread_ended(pid, pid);
 	if (alive)
 		return true;
 	/* The main thread may exit first; it stays a zombie until the others have exited. */
 	ssize_t n = process_threads(pid, &tids);
 	for (ssize_t i = 0; i < n && !alive; i++)
-		alive = !has_ended(process_thread_state(pid, tids[i]));
+		alive = !process_thread_ended(pid, tids[i]);
 	if (n >= 0)
 		free(tids);
 	return alive;

@@ -95,6 +95,9 @@ bool process_alive(pid_t pid);
 /* State of a thread: R S D T t Z X I (proc_pid_stat(5)); 0 if there is no such thread. */
 char process_thread_state(pid_t pid, pid_t tid);
 
+/* Whether there is no such thread any more, or a zombie; ptrace(2) refuses one with EPERM. */
+bool process_thread_ended(pid_t pid, pid_t tid);
+
 /* Whether the two tasks share an address space: threads, or a vfork(2) child that has not called
  * execve yet, and its parent. */
 bool process_shares_memory(pid_t a, pid_t b);

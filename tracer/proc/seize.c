@@ -75,8 +75,7 @@ static int stop_all_add(struct stop_all *s, pid_t tid, struct err *e)
 	r = seize_thread(tid, 0);
 	if (!r)
 		s->thread[s->n++] = (struct stopped_thread){.tid = tid};
-	char state = r ? process_thread_state(s->pid, tid) : 0;
-	bool ended = r == -ESRCH || !state || state == 'Z' || state == 'X';
+	bool ended = r == -ESRCH || (r && process_thread_ended(s->pid, tid));
 	return r && !ended ? process_seize_error(tid, r, e) : 0;
 }
 
@@ -120,20 +119,14 @@ static void stop_all_drop(struct stop_all *s, size_t i)
 	s->thread[i] = s->thread[--s->n];
 }
 
-/* A first thread that has ended while others run is not reported. */
-static bool has_ended(const struct stop_all *s, pid_t tid)
-{
-	char state = process_thread_state(s->pid, tid);
-	return !state || state == 'Z' || state == 'X';
-}
-
-/* Whether the thread has ended; any stop will do. */
+/* Whether the thread has ended; any stop will do. A first thread that has ended while others run is
+ * not reported. */
 static bool stop_all_look(struct stop_all *s, struct stopped_thread *t, bool closely)
 {
 	int status;
 	pid_t got = tracee_wait(t->tid, WNOHANG, &status);
 	if (!got)
-		return closely && has_ended(s, t->tid);
+		return closely && process_thread_ended(s->pid, t->tid);
 	if (got != t->tid || !WIFSTOPPED(status))
 		return true;
 	t->stands = true;

@@ -21,7 +21,7 @@
 #include "tracer/proc/thread_facts.h"
 
 #define NAME "ditrace-enter"
-enum { STOP_MS = 500, CALL_MS = 20000, SEARCH_MS = 10000, SOON_MS = 5000 };
+enum { STOP_MS = 3000, CALL_MS = 20000, SEARCH_MS = 20000, SOON_MS = 5000 };
 
 /* State of the injecting process. */
 struct entering {
@@ -208,7 +208,8 @@ static int try_thread(struct entering *x, pid_t tid)
 	struct remote_thread *t;
 	uint64_t since = clock_ns(CLOCK_MONOTONIC);
 	int r = remote_thread_stop(tid, STOP_MS, &t);
-	if (r == -ESRCH)
+	/* Nobody may trace a thread that ends. */
+	if (r == -ESRCH || (r == -EPERM && process_thread_ended(x->pid, tid)))
 		return -EAGAIN;
 	if (r)
 		return r == -EPERM ? process_seize_error(x->pid, r, &x->err) : r;
