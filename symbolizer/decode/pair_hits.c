@@ -174,7 +174,8 @@ static void locate(struct open_op *o, const struct open_op *up)
 	}
 }
 
-/* In the backward although no node encloses it: that has begun before the recording. */
+/* In the backward although no node encloses it: the engine's own work between nodes, or of a node
+ * that was entered before the recording began. */
 static bool is_of_engine(const struct open_op *o)
 {
 	const struct py_stack *s = o->ev.stack;

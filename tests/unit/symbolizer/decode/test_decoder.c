@@ -466,6 +466,53 @@ static void test_too_deep(void **state)
 	assert_false(seen[OPEN_MAX - 1].ev.thrown);
 }
 
+/* An op without parent that a function of that torch file calls directly. */
+static const struct op_event *called_by(const char *file, const char *function)
+{
+	static uint64_t seq;
+	static struct py_frame f = {.line = 5, .is_torch = true};
+	static struct py_stack *known;
+	f.file = file;
+	f.function = function;
+	known = known ? known : calloc(1, sizeof(*known) + sizeof(known->frames[0]));
+	assert_non_null(known);
+	known->depth = 1;
+	known->frames[0] = &f;
+	seq++;
+	begin(HIT_ENTRY, OP_WORD, 0, seq, 100 * seq);
+	record_item(&rec, ITEM_STACK, 0, STACK_KNOWN, &known, sizeof(known));
+	record_word(&rec, 1, 0);
+	give();
+	leave(seq, 100 * seq + 50);
+	return &seen[nseen - 1].ev;
+}
+
+/* What the engine does between nodes, or for one that was entered before the recording, is of the
+ * backward, and of no known line; what the functions around it call is not. */
+static void test_of_engine(void **state)
+{
+	static const struct {
+		const char *file, *function;
+		enum op_phase phase;
+	} all[] = {
+	    {"/x/torch/autograd/graph.py", "_engine_run_backward", PHASE_BACKWARD},
+	    {"/x/torch/autograd/__init__.py", "backward", PHASE_BACKWARD},
+	    {"/x/torch/autograd/__init__.py", "grad", PHASE_BACKWARD},
+	    {"/x/torch/autograd/__init__.py", "_make_grads", PHASE_FORWARD},
+	    {"/x/torch/autograd/graph.py", "pack", PHASE_FORWARD},
+	    {"/x/torch/_tensor.py", "backward", PHASE_FORWARD},
+	};
+	char none;
+	(void)state;
+	s.target.py = (struct py_runtime *)(void *)&none; /* known stacks do not need it */
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		const struct op_event *ev = called_by(all[i].file, all[i].function);
+		assert_int_equal(ev->phase, all[i].phase);
+		assert_ptr_equal(ev->where_stack, all[i].phase == PHASE_FORWARD ? ev->stack : NULL);
+	}
+	s.target.py = NULL;
+}
+
 /* Values that are not in the plan are not decoded, with a reason. */
 static void test_no_values(void **state)
 {
@@ -802,6 +849,7 @@ int main(void)
 	    TEST(test_end),
 	    TEST(test_dropped),
 	    TEST(test_too_deep),
+	    TEST(test_of_engine),
 	    TEST(test_no_values),
 	    TEST(test_parts),
 	    TEST(test_lost_part),

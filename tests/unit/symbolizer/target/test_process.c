@@ -84,15 +84,18 @@ static void test_gone(void **state)
 	struct err e = {0};
 	pid_t pid = sleeper();
 	assert_true(process_alive(pid));
+	assert_false(process_thread_ended(pid, pid));
 	kill(pid, SIGKILL);
 	siginfo_t info;
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	assert_false(process_alive(pid));
+	assert_true(process_thread_ended(pid, pid));
 	assert_int_equal(process_read(pid, &p, &e), -ESRCH);
 	assert_non_null(strstr(e.what, "zombie"));
 	assert_int_equal(process_check(pid, &e), -ESRCH);
 	end(pid);
 	assert_false(process_alive(pid));
+	assert_true(process_thread_ended(pid, pid));
 	assert_int_equal(process_read(pid, &p, &e), -ESRCH);
 	assert_non_null(strstr(e.what, "no such process"));
 	assert_true(*e.hint);

@@ -349,42 +349,36 @@ static void ends_of_pages(void **state)
 	assert_int_equal(it->len, OBJECT);
 }
 
+/* Frames of code object, previous frame, instruction, first local variable. */
+static const struct py_walk four_words = {
+    .frame_window_len = 32,
+    .fw_previous = 8,
+    .fw_instr = 16,
+    .instr_size = 8,
+    .fw_owner = PY_NO_OFFSET,
+    .fw_local = 24,
+};
+
 /* A record with the code object as its only frame. */
 static void name_code(const void *code)
 {
 	const uint64_t frame[4] = {(uintptr_t)code};
-	const struct py_walk w = {
-	    .frame_window_len = sizeof(frame),
-	    .fw_previous = 8,
-	    .fw_instr = 16,
-	    .instr_size = 8,
-	    .fw_owner = PY_NO_OFFSET,
-	    .fw_local = 24,
-	};
 	struct hit_buf other = {.sink = take};
 	struct py_thread t = {0};
 	bool gap = false;
 	hit_buf_begin(&other, &gap);
-	pyframes_put(&t, &w, mem, &other, (uintptr_t)frame, false, 0);
+	pyframes_put(&t, &four_words, mem, &other, (uintptr_t)frame, false, 0);
 }
 
 /* How many frames of a chain of three are the backward's own, by the frame that called the engine.
  */
 static uint32_t own_of(uint64_t frames[][4], bool is_backward, int base)
 {
-	const struct py_walk w = {
-	    .frame_window_len = 32,
-	    .fw_previous = 8,
-	    .fw_instr = 16,
-	    .instr_size = 8,
-	    .fw_owner = PY_NO_OFFSET,
-	    .fw_local = 24,
-	};
 	struct hit_buf other = {.sink = take};
 	struct py_thread t = {0};
 	bool gap = false;
 	hit_buf_begin(&other, &gap);
-	pyframes_put(&t, &w, mem, &other, (uintptr_t)frames[0], is_backward,
+	pyframes_put(&t, &four_words, mem, &other, (uintptr_t)frames[0], is_backward,
 		     base < 0 ? 0 : (uintptr_t)frames[base]);
 	const struct item *it = (const struct item *)(other.hit + 1);
 	assert_int_equal(it->len, 3 * STACK_FRAME_SIZE);
