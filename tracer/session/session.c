@@ -39,11 +39,12 @@ static struct target *target_of(struct session *s, const struct op_event *ev)
 	return p ? p->target : NULL;
 }
 
-/* Whether the event passes --phase. An engine knows only what is in the backward. */
+/* Whether the event passes --phase. An engine knows only what is in a node of the backward. */
 static bool is_of_phase(const struct session *s, const struct op_event *ev)
 {
 	return s->o->phase == SESSION_RECOMPUTE	 ? ev->phase == PHASE_RECOMPUTE
 	       : s->o->phase == SESSION_BACKWARD ? ev->phase != PHASE_RECOMPUTE
+	       : s->o->phase == SESSION_FORWARD	 ? ev->phase == PHASE_FORWARD
 						 : true;
 }
 
