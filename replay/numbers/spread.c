@@ -116,6 +116,8 @@ static double repetition(const struct spread *s)
 		if (isfinite(x))
 			v[n++] = x;
 	}
+	if (n < DISTINCT_MIN)
+		return (double)INFINITY;
 	qsort(v, n, sizeof(*v), by_value);
 	for (size_t i = 0; i < n; i++)
 		distinct += !i || v[i] != v[i - 1];
