@@ -235,12 +235,26 @@ def disk_full(target, engine):
     return t
 
 
-def limited(which, value):
+def runs_out(which, start, used):
+    """What there is of it is little from the start on (one of `start`), and later no more than is `used`, while the target
+    forks."""
     def fault(target, engine):
-        t = Tracer(target, engine, before=lambda: resource.setrlimit(which, 2 * (value(),)))
+        t = Tracer(target, engine, before=lambda: resource.setrlimit(which, 2 * (random.choice(start),)))
         t.records()
-        return t
+        for pid in t.family():
+            with contextlib.suppress(OSError):
+                resource.prlimit(pid, which, 2 * (used(f"/proc/{pid}"),))
+        return t if target.does_extra() else "stood still or died on its way"
     return fault
+
+
+def files_open(proc):
+    return len(os.listdir(f"{proc}/fd"))
+
+
+def address_space(proc):
+    with open(f"{proc}/statm", encoding="ascii") as f:
+        return int(f.read().split()[0]) * mmap.PAGESIZE
 
 
 def frozen(target, engine):
@@ -374,8 +388,8 @@ FAULTS = {
     "all killed at once": (all_killed, {}),
     "ditrace stopped": (stopped, {}),
     "disk full": (disk_full, {}),
-    "no more files (EMFILE)": (limited(resource.RLIMIT_NOFILE, lambda: random.randint(3, 40)), {}),
-    "no more memory (ENOMEM)": (limited(resource.RLIMIT_AS, lambda: random.randint(20, 400) << 20), {}),
+    "no more files (EMFILE)": (runs_out(resource.RLIMIT_NOFILE, range(60, 90), files_open), {"extra": fork_storm}),
+    "no more memory (ENOMEM)": (runs_out(resource.RLIMIT_AS, [n << 20 for n in range(100, 2000)], address_space), {"extra": fork_storm}),
     "frozen cgroup": (frozen, {}),
     "fork storm": (does, {"extra": fork_storm}),
     "exec chain": (does, {"extra": exec_chain}),
