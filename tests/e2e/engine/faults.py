@@ -198,14 +198,17 @@ def killed(target, engine):
 def helper_killed(target, engine):
     t = Tracer(target, engine)
     t.sometime()
-    kill_all(random.sample(t.family()[1:], min(1, len(t.family()) - 1)))
+    helpers = t.family()[1:]
+    kill_all(random.sample(helpers, min(1, len(helpers))))
     return t
 
 
 def all_killed(target, engine):
     t = Tracer(target, engine)
     t.sometime()
-    kill_all(random.sample(t.family(), len(t.family())))
+    family = t.family()
+    random.shuffle(family)
+    kill_all(family)
     return t
 
 
