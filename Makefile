@@ -24,8 +24,10 @@ SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_read
 	symbolizer/code/regs_x86_64.c $(addprefix replay/numbers/,stats.c number.c compare.c compare_kernel.c spread.c verdict.c) symbolizer/event/names.c \
 	base/err.c base/text.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
-# Its many small functions are worth being optimised as one; clang would want another linker for that.
-SHIM_OPT := -O3 $(if $(findstring clang,$(CC)),,-flto=auto)
+# Its many small functions are worth being optimised as one.
+SHIM_OPT := -O3 -flto=auto
+# What the recorder asks of its compiler (registers, assembly) is gcc's.
+SHIM_CC := $(if $(findstring clang,$(CC)),gcc,$(CC))
 # The packages ditrace_runner and ditrace_modes.
 RUNNER_PY := $(sort $(filter-out %/first.py %/loader.py %/start.py,$(wildcard replay/runner/*.py)))
 MODES_PY := $(sort $(filter-out %/start.py,$(wildcard tracer/shim/modes/*.py)))
@@ -76,7 +78,7 @@ $(BUILD)/replay/runner_py.o: $(RUNNER_PY) replay/runner/first.py replay/runner/l
 $(BUILD)/shim/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,shim $<)
-	$(Q)$(CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -DINSIDE $(SHIM_OPT) -MMD -MP -c -o $@ $<
+	$(Q)$(SHIM_CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -DINSIDE $(SHIM_OPT) -MMD -MP -c -o $@ $<
 
 # What runs at the exit of an op, where no register may change, and the compiler may not make loops into calls.
 GENERAL := $(addprefix tracer/engine/,plan_reader shadow_stack hit_buf pyframes ring) $(addprefix tracer/shim/,memory saved_call_x86_64 state) \
@@ -97,7 +99,7 @@ $(BUILD)/tracer/shim/modes_py.o: $(MODES_PY) $(RUNNER_PY) replay/runner/loader.p
 $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,libditrace_shim.so)
-	$(Q)$(CC) -shared $(SHIM_OPT) -Wl,--version-script=tracer/shim/exports.map -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed \
+	$(Q)$(SHIM_CC) -shared $(SHIM_OPT) -Wl,--version-script=tracer/shim/exports.map -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed \
 		-o $(@D)/libditrace_shim.so $^ -ldl -lpthread -lm
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
 
@@ -123,7 +125,8 @@ $(BUILD)/tests/tools/%: tests/tools/%.c $(LIB)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
 
-unit: $(UNIT) $(TOOLS)
+# Fuzz targets are compiled with them, so that they follow the code; make fuzz builds and runs them.
+unit: $(UNIT) $(TOOLS) $(FUZZ:=.o)
 
 demo:
 	@tests/deps demo

@@ -87,11 +87,11 @@ static uint64_t boxes[3];
 
 static void make_boxes(struct sample_target *s)
 {
-	static const char *const names[] = {"N3c106detail8ListImplE",
-					    "N3c106ivalue14ConstantStringE",
-					    "N3c106ivalue13ComplexHolderE"};
+	static const char *const classes[] = {"N3c106detail8ListImplE",
+					      "N3c106ivalue14ConstantStringE",
+					      "N3c106ivalue13ComplexHolderE"};
 	for (unsigned i = 0; i < 3; i++)
-		boxes[i] = fake_vtable(&s->fake, fake_type(&s->fake, names[i], 0), 0, 0);
+		boxes[i] = fake_vtable(&s->fake, fake_type(&s->fake, classes[i], 0), 0, 0);
 }
 
 /* Put some valid tensors and vtables among the random data. */

@@ -168,8 +168,9 @@ static void read_code(struct py_runtime *rt, uint64_t code, uint64_t instr)
 
 static void read_modules(struct py_runtime *rt, const uint64_t modules[MODULES])
 {
+	uint32_t node = PY_NO_MODULE;
 	for (unsigned i = 0; i < MODULES; i++) {
-		uint32_t node = py_module_node(rt, modules + i, MODULES - i);
+		node = py_module_node(rt, i & 1 ? node : PY_NO_MODULE, modules + i, MODULES - i);
 		const char *path = py_module_path(rt, node, UINT64_MAX / 2);
 		if (path && strlen(path) >= PY_PATH_MAX)
 			abort();

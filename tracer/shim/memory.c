@@ -109,7 +109,8 @@ static void learn_class(void *arg)
 		return;
 	for (unsigned kind = OBJECT_LIST; kind <= OBJECT_STRING; kind++)
 		if (is_named(vtable, names[kind])) {
-			l->class = class_of[tag] = vtable | kind;
+			l->class = vtable | kind;
+			class_of[tag] = l->class;
 			return;
 		}
 }
