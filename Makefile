@@ -18,7 +18,8 @@ FOLDERS := base tracer symbolizer perf tui replay
 # sources FOLDERS PATTERN: in these folders and below
 sources = $(sort $(shell find $(1) -name '$(2)'))
 LIB_SRC := $(filter-out %.bpf.c tracer/shim/%,$(call sources,$(FOLDERS),*.c))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o \
+	$(BUILD)/perf/export/html/page_head.o $(BUILD)/perf/export/html/page_tail.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
 SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_reader.c shadow_stack.c hit_buf.c pyframes.c ring.c) \
 	symbolizer/code/regs_x86_64.c $(addprefix replay/numbers/,stats.c number.c compare.c compare_kernel.c spread.c verdict.c) symbolizer/event/names.c \
@@ -31,6 +32,11 @@ SHIM_CC := $(if $(findstring clang,$(CC)),gcc,$(CC))
 # The packages ditrace_runner and ditrace_modes.
 RUNNER_PY := $(sort $(filter-out %/first.py %/loader.py %/start.py,$(wildcard replay/runner/*.py)))
 MODES_PY := $(sort $(filter-out %/start.py,$(wildcard tracer/shim/modes/*.py)))
+# The page of export --to html: third-party libraries, each after those that it uses, and its own scripts.
+PAGE := perf/export/html
+PAGE_JS := $(patsubst %,$(PAGE)/d3/d3-%.min.js,array color dispatch ease format timer time time-format interpolate scale selection \
+	transition hierarchy drag zoom flamegraph.umd) $(patsubst %,$(PAGE)/page/%.js,base head flame timeline tables main)
+PAGE_PARTS := $(PAGE)/page/page.html $(PAGE)/page/page.css $(PAGE)/d3/LICENCES.txt
 LIB := $(BUILD)/libditrace.a
 BPF_SRC := $(call sources,tracer,*.bpf.c)
 SKEL := $(BPF_SRC:%.bpf.c=$(BUILD)/%.skel.h)
@@ -102,6 +108,21 @@ $(BUILD)/tracer/shim/library.o: $(SHIM_OBJ)
 	$(Q)$(SHIM_CC) -shared $(SHIM_OPT) -Wl,--version-script=tracer/shim/exports.map -Wl,-z,defs -Wl,-z,now -Wl,--build-id -Wl,--as-needed \
 		-o $(@D)/libditrace_shim.so $^ -ldl -lpthread -lm
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o library.o libditrace_shim.so
+
+# The page up to its data, and what follows the data; the one script that it may run is known by its hash.
+$(BUILD)/$(PAGE)/page_head: $(PAGE_JS) $(PAGE_PARTS)
+	@mkdir -p $(@D)
+	$(call say,PAGE,$@)
+	$(Q){ for f in $(PAGE_JS); do cat $$f; echo; done; } > $(@D)/page_js
+	$(Q)hash=$$(env printf "$$(sha256sum $(@D)/page_js | cut -c 1-64 | sed 's/../\\x&/g')" | base64) && \
+		sed -e "s|@HASH@|$$hash|" -e '/@STYLE@/{r $(PAGE)/page/page.css' -e 'd}' -e '/@LICENCES@/{r $(PAGE)/d3/LICENCES.txt' -e 'd}' \
+		-e '/@DATA@/,$$d' $(PAGE)/page/page.html > $@
+
+$(BUILD)/$(PAGE)/page_tail: $(BUILD)/$(PAGE)/page_head
+	$(Q){ echo '</script>'; printf '<script>'; cat $(@D)/page_js; echo '</script>'; sed '1,/@DATA@/d' $(PAGE)/page/page.html; } > $@
+
+$(BUILD)/$(PAGE)/page_head.o $(BUILD)/$(PAGE)/page_tail.o: %.o: %
+	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o $(@F) $(*F)
 
 # The loops over numbers. Vectors wider than the base machine's only pass between inlined functions.
 $(BUILD)/replay/numbers/number.o $(BUILD)/replay/numbers/compare_kernel.o: CFLAGS_ALL += -O3 -Wno-psabi

@@ -24,7 +24,7 @@ static int open_output(const char *path, const char *output, struct new_file *to
 	return err_hint(e, "name another file: -o FILE");
 }
 
-enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_SPEEDSCOPE, TO_SQLITE };
+enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_HTML, TO_SPEEDSCOPE, TO_SQLITE };
 
 struct export_job {
 	int format;
@@ -43,6 +43,8 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 		return export_chrome(&x->in, f, e);
 	case TO_FOLDED:
 		return export_folded(&x->in, f, e);
+	case TO_HTML:
+		return export_html(&x->in, f, e);
 	case TO_SPEEDSCOPE:
 		return samples ? export_speedscope_samples(&x->in, f, e)
 			       : export_speedscope(&x->in, f, e);
@@ -82,20 +84,25 @@ static int write_file(struct export_job *x, struct err *e)
 	return err_set(e, named, "cannot write %s: %s", x->output, strerror(-named));
 }
 
+/* Of a file with ops and samples. */
+static bool has_both(int format)
+{
+	return format == TO_CHROME || format == TO_HTML || format == TO_SQLITE;
+}
+
 static int open_query(struct export_job *x, struct err *e)
 {
-	const struct trace_query_opts opts = {
-	    .choice = x->choice,
-	    .kinds = x->samples						? TRACE_SAMPLES
-		     : x->format == TO_CHROME || x->format == TO_SQLITE ? TRACE_OPS_AND_SAMPLES
-									: TRACE_OPS_OR_SAMPLES,
-	    .by_start = true,
-	    .unchosen = x->format == TO_CSV,
-	    .first = x->samples		      ? NULL
-		     : x->format == TO_CSV    ? export_csv_note
-		     : x->format == TO_CHROME ? export_chrome_note
-					      : NULL,
-	    .first_arg = &x->in};
+	const struct trace_query_opts opts = {.choice = x->choice,
+					      .kinds = x->samples	     ? TRACE_SAMPLES
+						       : has_both(x->format) ? TRACE_OPS_AND_SAMPLES
+									     : TRACE_OPS_OR_SAMPLES,
+					      .by_start = true,
+					      .unchosen = x->format == TO_CSV,
+					      .first = x->samples		? NULL
+						       : x->format == TO_CSV	? export_csv_note
+						       : x->format == TO_CHROME ? export_chrome_note
+										: NULL,
+					      .first_arg = &x->in};
 	return trace_query(x->in.path, &opts, &x->in.query, e);
 }
 
@@ -120,12 +127,13 @@ static int export_to(struct export_job *x)
 
 int cmd_export(int argc, char **argv)
 {
-	static const char *const formats[] = {"csv",	    "chrome", "folded",
+	static const char *const formats[] = {"csv",	    "chrome", "folded", "html",
 					      "speedscope", "sqlite", NULL};
 	struct export_job x = {.in.path = "ditrace.data"};
+	x.in.choice = &x.choice;
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
-	     "csv (default), chrome, folded, speedscope or sqlite", formats},
+	     "csv (default), chrome, folded, html, speedscope or sqlite", formats},
 	    QUERY_OPTIONS(x.choice),
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},
@@ -139,13 +147,14 @@ int cmd_export(int argc, char **argv)
 	    .about =
 		"Turn a trace file (default: ditrace.data) into a form that other programs read.",
 	    .options = options,
-	    .notes =
-		"csv         a row a forward op, with its times and arguments; or a sample\n"
-		"chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
-		"folded      stacks and ns for flamegraph.pl\n"
-		"speedscope  https://www.speedscope.app\n"
-		"sqlite      a database with the views \"calls\" and \"sampled\"\n"
-		"Of a file with ops and samples chrome and sqlite have both, the others the ops.",
+	    .notes = "csv         a row a forward op, with its times and arguments; or a sample\n"
+		     "chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
+		     "folded      stacks and ns for flamegraph.pl\n"
+		     "html        a page for a browser: steps, flame graphs, a timeline, tables\n"
+		     "speedscope  https://www.speedscope.app\n"
+		     "sqlite      a database with the views \"calls\" and \"sampled\"\n"
+		     "Of a file with ops and samples chrome, html and sqlite have both, the others "
+		     "the ops.",
 	    .max_operands = 1,
 	};
 	int status, first = options_start(&command, argc, argv, &status);

@@ -10,8 +10,9 @@
 
 struct export_in {
 	const char *path;
-	struct trace_query *query;  /* of `path`; events in the order of their starts */
-	struct export_notes *notes; /* from the first pass; NULL: none */
+	const struct trace_choice *choice; /* of `query` */
+	struct trace_query *query;	   /* of `path`; events in the order of their starts */
+	struct export_notes *notes;	   /* from the first pass; NULL: none */
 };
 
 /* The first pass (trace_first_fn, `in` is a struct export_in) of a query for export_csv and for
@@ -47,6 +48,11 @@ int export_speedscope(struct export_in *in, FILE *f, struct err *e);
 
 /* The same for samples: one profile of the mixed stacks and their weights. */
 int export_speedscope_samples(struct export_in *in, FILE *f, struct err *e);
+
+/* A page of HTML for a browser, of at most 5 MB: steps, flame graphs, timelines of some steps,
+ * tables, all in one file, which loads nothing. Reads the trace twice more by itself. Memory grows
+ * with the number of distinct stacks. The query must have samples, too. */
+int export_html(struct export_in *in, FILE *f, struct err *e);
 
 /* CSV with a row for each sample. */
 int export_csv_samples(struct export_in *in, FILE *f, struct err *e);

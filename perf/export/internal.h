@@ -33,6 +33,41 @@ void export_speedscope_open(struct json_out *j);
 void export_speedscope_frames(struct json_out *j);
 void export_speedscope_close(struct json_out *j);
 
+/* Python frames and the ops in them as slices of time, one inside the other. A frame begins with
+ * its first op and ends with its last one: consecutive ops with the same frames are taken to be of
+ * the same call. */
+struct slices;
+
+struct slice {
+	const struct py_frame *frame; /* NULL: the op itself */
+	const struct op_event *event; /* the op, or the first one in the frame */
+	uint32_t thread;	      /* see slices_thread */
+	uint32_t depth;		      /* slices that it is in */
+	uint64_t start_ns;
+};
+
+struct slices_to {
+	/* Returns a number that `close` is called with, or -errno. */
+	int64_t (*open)(void *arg, const struct slice *s);
+	int (*close)(void *arg, uint32_t thread, uint32_t number, uint64_t end_ns);
+	void *arg;
+};
+
+/* NULL if out of memory; free with slices_free, NULL allowed. */
+struct slices *slices_new(const struct slices_to *to);
+void slices_free(struct slices *s);
+
+/* The index of the thread, counted from 0 as threads come; or -ENOMEM. */
+int64_t slices_thread(struct slices *s, int32_t pid, int32_t tid);
+
+/* Add an event; events come in the order of their starts, and their stacks stay valid. On each
+ * thread slices open and close in order of time, properly nested, also where the clocks of two CPUs
+ * disagree. 0, -ENOMEM, or what `to` returned. */
+int slices_add(struct slices *s, const struct op_event *ev);
+
+/* Close all that is open; unfinished ops at the last time of their thread. */
+int slices_finish(struct slices *s);
+
 struct export_backward;
 
 /* What the first pass notes about backward nodes. */

@@ -39,7 +39,8 @@ struct breakdown_sums {
 struct breakdown_process {
 	struct steps steps;
 	uint64_t seen; /* steps */
-	int32_t tid;   /* that trains, see is_of_main; 0: not known */
+	int32_t pid;
+	int32_t tid; /* that trains, see is_of_main; 0: not known */
 	bool is_worker;
 	bool in_data;	       /* the last op was a DataLoader's */
 	uint64_t last_ns;      /* end of the last op of the thread that trains, 0: none */
@@ -60,11 +61,19 @@ struct breakdown {
 	struct histogram times;
 	struct arena arena;
 	bool loads_itself;
+	breakdown_step_fn *on_step;
+	void *on_step_arg;
 };
 
 struct breakdown *breakdown_new(void)
 {
 	return calloc(1, sizeof(struct breakdown));
+}
+
+void breakdown_each_step(struct breakdown *b, breakdown_step_fn *fn, void *arg)
+{
+	b->on_step = fn;
+	b->on_step_arg = arg;
 }
 
 void breakdown_free(struct breakdown *b)
@@ -205,7 +214,7 @@ static struct breakdown_process *process_of(struct breakdown *b, const struct op
 	    array_grow(&b->processes, &b->processes_room, (size_t)id + 1, sizeof(*b->processes)))
 		return NULL;
 	if (is_new)
-		b->processes[id] = (struct breakdown_process){0};
+		b->processes[id] = (struct breakdown_process){.pid = ev->pid};
 	return &b->processes[id];
 }
 
@@ -248,6 +257,14 @@ static void count_gap(struct breakdown *b, struct breakdown_process *p, const st
 	count_line(b, p, loads ? m->data_line : m->line, ns);
 }
 
+static int tell_step(const struct breakdown *b, const struct breakdown_process *p)
+{
+	struct breakdown_step s = {
+	    .pid = p->pid, .number = p->steps.done, .start_ns = p->step_ns, .end_ns = p->inside_ns};
+	memcpy(s.parts, p->pending.parts, sizeof(s.parts));
+	return b->on_step ? b->on_step(b->on_step_arg, &s) : 0;
+}
+
 static int end_step(struct breakdown *b, struct breakdown_process *p)
 {
 	int r = 0;
@@ -256,6 +273,7 @@ static int end_step(struct breakdown *b, struct breakdown_process *p)
 		b->steps.wall_ns += p->inside_ns - p->step_ns;
 		for (int i = 0; i < BREAKDOWN_PARTS; i++)
 			b->steps.parts[i] += p->pending.parts[i];
+		r = r ? r : tell_step(b, p);
 	}
 	p->step_ns = p->inside_ns;
 	p->pending = (struct breakdown_sums){0};

@@ -39,11 +39,25 @@ struct breakdown_result {
 	bool loads_itself; /* the thread loads its data itself: no workers */
 };
 
+/* A whole step of one process: from the end of the step before to its own. */
+struct breakdown_step {
+	int32_t pid;
+	uint64_t number; /* as --step counts */
+	uint64_t start_ns, end_ns;
+	uint64_t parts[BREAKDOWN_PARTS];
+};
+
+/* Called when a whole step has ended. 0, or -errno, which breakdown_add then returns. */
+typedef int breakdown_step_fn(void *arg, const struct breakdown_step *s);
+
 struct breakdown;
 
 /* NULL if out of memory; free with breakdown_free. */
 struct breakdown *breakdown_new(void);
 void breakdown_free(struct breakdown *b); /* NULL allowed */
+
+/* From now on `fn` is called. */
+void breakdown_each_step(struct breakdown *b, breakdown_step_fn *fn, void *arg);
 
 /* Process an event; those of a thread must come in the order in which they end. Without all ops of
  * the process, the time in no op is too long. 0 or -ENOMEM. */

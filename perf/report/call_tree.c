@@ -11,8 +11,6 @@
 #include "base/map.h"
 #include "base/text.h"
 
-enum { NAME_MAX_LEN = 512 };
-
 /* An op whose children may still come. */
 struct open_op {
 	uint64_t id;
@@ -44,7 +42,7 @@ struct call_tree {
 };
 
 struct node_key {
-	uint32_t parent, name;
+	uint32_t parent, name, phase;
 };
 
 struct stack_key {
@@ -70,16 +68,22 @@ static int64_t name_id(struct call_tree *t, const char *key, size_t len, const c
 	return t->name_texts[id] ? id : -ENOMEM;
 }
 
-static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
+size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f)
 {
-	char key[2 * NAME_MAX_LEN];
 	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
 	char line[16] = "";
 	if (f->line)
 		snprintf(line, sizeof(line), ":%" PRId32, f->line);
-	size_t len = (size_t)snprintf(key, NAME_MAX_LEN, file[0] ? "%.200s (%.200s%s)" : "%.200s",
-				      function, text_base_name(file), line);
-	size_t whole = strnlen(file, NAME_MAX_LEN - 1);
+	return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, file[0] ? "%.200s (%.200s%s)" : "%.200s",
+				function, text_base_name(file), line);
+}
+
+static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
+{
+	char key[2 * CALL_FRAME_TEXT_MAX];
+	size_t len = call_frame_text(key, f);
+	const char *file = f->file ? f->file : "?";
+	size_t whole = strnlen(file, CALL_FRAME_TEXT_MAX - 1);
 	memcpy(key + len + 1, file, whole);
 	return name_id(t, key, len + 1 + whole, key);
 }
@@ -95,9 +99,11 @@ static int64_t op_name(struct call_tree *t, const struct op_desc *op)
 	return id;
 }
 
-static int64_t node_of(struct call_tree *t, uint32_t parent, int64_t name, bool is_op)
+/* `phase`: of an op that is a node of its own in each phase; else 0. */
+static int64_t node_in_phase(struct call_tree *t, uint32_t parent, int64_t name, bool is_op,
+			     uint8_t phase)
 {
-	struct node_key key = {parent, (uint32_t)name};
+	struct node_key key = {parent, (uint32_t)name, phase};
 	bool is_new;
 	if (name < 0)
 		return name;
@@ -111,6 +117,11 @@ static int64_t node_of(struct call_tree *t, uint32_t parent, int64_t name, bool 
 					  .parent = parent,
 					  .is_op = is_op};
 	return id;
+}
+
+static int64_t node_of(struct call_tree *t, uint32_t parent, int64_t name, bool is_op)
+{
+	return node_in_phase(t, parent, name, is_op, 0);
 }
 
 /* The node of the innermost frame of `stack` below `parent`, less the `outer` outermost frames. */
@@ -161,17 +172,6 @@ static const struct open_op *parent_of(struct tree_thread *th, uint64_t parent)
 	return NULL;
 }
 
-/* Whether `outer` is a prefix of `stack`, seen from the outermost frame. */
-static bool lies_within(const struct py_stack *stack, const struct py_stack *outer)
-{
-	if (stack->depth < outer->depth)
-		return false;
-	for (uint16_t i = 1; i <= outer->depth; i++)
-		if (stack->frames[stack->depth - i] != outer->frames[outer->depth - i])
-			return false;
-	return true;
-}
-
 static int64_t context_of(struct call_tree *t, const struct open_op *parent,
 			  const struct py_stack *stack, enum call_frames which)
 {
@@ -180,7 +180,7 @@ static int64_t context_of(struct call_tree *t, const struct open_op *parent,
 	if (!parent)
 		return stack ? stack_node(t, CALL_TREE_ROOT, stack, 0) : CALL_TREE_ROOT;
 	if (!stack || !parent->stack || stack == parent->stack ||
-	    !lies_within(stack, parent->stack))
+	    !py_stack_lies_within(stack, parent->stack))
 		return parent->node;
 	return stack_node(t, parent->node, stack, parent->stack->depth);
 }
@@ -188,15 +188,21 @@ static int64_t context_of(struct call_tree *t, const struct open_op *parent,
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
 {
 	struct tree_thread *th = thread_of(t, ev);
+	bool beside = which == CALL_BESIDE;
 	if (!th)
 		return -ENOMEM;
-	int64_t node = context_of(t, parent_of(th, ev->parent), ev->stack, which);
+	const struct open_op *parent = parent_of(th, ev->parent);
+	const struct py_stack *stack = beside && !parent ? ev->where_stack : ev->stack;
+	int64_t node = context_of(t, parent, stack, which);
 	if (node >= 0)
-		node = node_of(t, (uint32_t)node, op_name(t, ev->op), true);
+		node = node_in_phase(t, (uint32_t)node, op_name(t, ev->op), true,
+				     beside ? ev->phase : 0);
 	if (node < 0 || array_grow(&th->open, &th->room, th->n + 1, sizeof(*th->open)))
 		return -ENOMEM;
 	th->open[th->n++] =
 	    (struct open_op){.id = ev->id, .node = (uint32_t)node, .stack = ev->stack};
+	if (!t->nodes[node].calls)
+		t->nodes[node].phase = ev->phase;
 	if (ev->end_ns == 0)
 		return 0;
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;

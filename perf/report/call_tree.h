@@ -19,6 +19,7 @@ struct call_node {
 	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* index, less than the node's own, or CALL_TREE_ROOT */
 	bool is_op;
+	uint8_t phase;	   /* enum op_phase of an op's first event; of a frame 0 */
 	uint64_t calls;	   /* of an op: finished calls */
 	uint64_t self_ns;  /* of an op: less the ops it called; of a frame 0, except with samples */
 	uint64_t total_ns; /* with all nodes below; set by call_tree_nodes */
@@ -31,8 +32,16 @@ struct call_tree *call_tree_new(void);
 
 /* What becomes a node. Of a sample: MIXED is Python frames, the native frames below the innermost
  * of them, and the op among these; PYTHON is Python frames and the op; NATIVE is native frames.
- * Events have no native frames: OPS is ops alone, all others Python frames and ops. */
-enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS };
+ * Events have no native frames: OPS is ops alone, all others Python frames and ops; with
+ * BESIDE what autograd runs stands below the frames that locate its forward op, and ops of
+ * different phases are different nodes. */
+enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS, CALL_BESIDE };
+
+enum { CALL_FRAME_TEXT_MAX = 512 };
+
+/* The name of a frame's node: "function (train.py:33)", without the line if that is 0. Returns its
+ * length. */
+size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f);
 
 /* Add one event; events come in the order in which they started. The ops and stacks they point to
  * must stay valid until call_tree_free. An event whose parent was not added is placed below its

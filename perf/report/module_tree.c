@@ -205,6 +205,46 @@ static int print(FILE *f, const struct module_tree *t, uint64_t observed_ns,
 	return r;
 }
 
+static void tree_free(struct module_tree *t)
+{
+	intern_free(&t->ids);
+	arena_free(&t->arena);
+	free(t->list);
+	free(t->order);
+}
+
+static void put_below(struct json_out *j, const char *key, const struct module_tree *t,
+		      uint32_t parent, int depth)
+{
+	enum { DEEPEST = 100 };
+	json_open(j, key, '[');
+	for (uint32_t i = first_below(t, parent); i < t->ids.used && depth < DEEPEST; i++) {
+		const struct module *m = &t->list[t->order[i]];
+		if (m->parent != parent)
+			break;
+		json_open(j, NULL, '{');
+		json_text(j, "name", m->name);
+		json_u64(j, "forward_ns", m->all[0]);
+		json_u64(j, "backward_ns", m->all[1]);
+		json_u64(j, "own_ns", m->own[0] + m->own[1]);
+		put_below(j, "modules", t, t->order[i], depth + 1);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+int module_tree_json(struct json_out *j, const char *key, const struct aggregate *a)
+{
+	struct module_tree t = {0};
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	int r = build(&t, rows, n);
+	if (!r)
+		put_below(j, key, &t, NONE, 0);
+	tree_free(&t);
+	return r;
+}
+
 int module_tree_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	struct module_tree t = {0};
@@ -214,9 +254,6 @@ int module_tree_print(FILE *f, const struct aggregate *a, const struct report_op
 	aggregate_totals(a, &totals);
 	int r = build(&t, rows, n);
 	r = r ? r : print(f, &t, totals.observed_ns, opts);
-	intern_free(&t.ids);
-	arena_free(&t.arena);
-	free(t.list);
-	free(t.order);
+	tree_free(&t);
 	return r;
 }

@@ -93,6 +93,13 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 /* The rows as CSV, with a header line and the same fields. 0, -ENOMEM or -EIO. */
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
+struct json_out;
+
+/* Rows by module and phase as a JSON array of the outermost modules, slowest first, each {"name",
+ * "forward_ns", "backward_ns", "own_ns", "modules"}; the times are self times of all ops in it, but
+ * own_ns is without those of its submodules. 0 or -ENOMEM. */
+int module_tree_json(struct json_out *j, const char *key, const struct aggregate *a);
+
 /* The columns of the table. */
 
 enum { REPORT_COLUMNS_MAX = 32 };

@@ -41,6 +41,16 @@ enum op_phase py_stack_backward_phase(const struct py_stack *s)
 	return PHASE_BACKWARD;
 }
 
+bool py_stack_lies_within(const struct py_stack *stack, const struct py_stack *outer)
+{
+	if (stack->depth < outer->depth)
+		return false;
+	for (uint16_t i = 1; i <= outer->depth; i++)
+		if (stack->frames[stack->depth - i] != outer->frames[outer->depth - i])
+			return false;
+	return true;
+}
+
 const struct py_frame *py_stack_where(const struct py_stack *s)
 {
 	if (!s || s->depth == 0)

@@ -201,6 +201,9 @@ bool py_frame_runs_backward(const struct py_frame *f);
  * NULL if there is none. */
 const struct py_frame *py_stack_where(const struct py_stack *s);
 
+/* Whether `outer` is a prefix of `stack`, seen from the outermost frame. */
+bool py_stack_lies_within(const struct py_stack *stack, const struct py_stack *outer);
+
 /* Tensor statistics of one call, present in events that were measured. */
 
 /* Statistics of a tensor's elements. Complex elements count by their absolute value, and are NaN

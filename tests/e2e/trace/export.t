@@ -44,7 +44,16 @@ exports() {
 	unlike "has no call" "$T/none" '"ph":"X"'
 	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"
 	ok "-o writes the same" cmp "$T/chrome" "$T/chrome2"
+	ok "html" "$DITRACE" export --to html -o "$T/page.html" "$T/data"
+	ok "has the report's numbers, the folded stacks, and whole steps" verify trace/page "$T"
+	! of_first_torch || in_browser
 	traced=$T/data
+}
+
+in_browser() {
+	local why="no chromium: apt-get install chromium"
+	command -v chromium chromium-browser google-chrome >/dev/null || { skip "$why" && return; }
+	ok "a browser shows it, searches and zooms in it" timeout 120 env PYTHONPATH="$here" python3 "$here/trace/page_in_browser.py" "$T/page.html" aten::addmm
 }
 each_torch exports
 

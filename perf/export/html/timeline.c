@@ -1,0 +1,329 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "perf/events/print_event.h"
+#include "perf/export/html/internal.h"
+#include "perf/export/internal.h"
+
+/* Of a trace without steps. */
+enum { FIRST_OPS = 20000 };
+
+struct timeline_slice {
+	uint64_t start_ns, end_ns;
+	const struct op_desc *op;     /* NULL: a Python frame */
+	const struct py_frame *frame; /* itself, or the one that locates the op; may be NULL */
+	const char *shapes;
+	uint32_t thread, depth;
+	uint8_t phase;
+};
+
+/* What is in one step. */
+struct timeline_span {
+	struct page_timeline *all;
+	const struct breakdown_step *step; /* NULL: no step */
+	struct slices *slices;
+	struct timeline_slice *list;
+	size_t n, room, ops;
+};
+
+struct timeline_thread {
+	int32_t pid, tid;
+	const char *name;
+};
+
+struct page_timeline {
+	const struct page_steps *steps;
+	struct timeline_span *spans; /* of whole steps, in order; or one */
+	size_t n;
+	struct intern shape_ids, thread_ids;
+	const char **shapes;
+	struct timeline_thread *threads;
+	size_t shapes_room, threads_room;
+	struct arena arena;
+};
+
+/* The shapes of the tensor arguments; NULL if out of memory. */
+static const char *shapes_of(struct page_timeline *t, const struct op_event *ev)
+{
+	char text[EVENT_TENSORS_MAX];
+	bool is_new;
+	event_shapes(text, sizeof(text), ev);
+	int64_t id = intern(&t->shape_ids, text, (uint32_t)strlen(text), &is_new);
+	if (id < 0 || array_grow(&t->shapes, &t->shapes_room, (size_t)id + 1, sizeof(*t->shapes)))
+		return NULL;
+	if (is_new)
+		t->shapes[id] = arena_strndup(&t->arena, text, strlen(text));
+	return t->shapes[id];
+}
+
+static int64_t thread_of(struct page_timeline *t, int32_t pid, int32_t tid)
+{
+	int32_t key[2] = {pid, tid};
+	bool is_new;
+	int64_t id = intern(&t->thread_ids, key, sizeof(key), &is_new);
+	if (id < 0 ||
+	    array_grow(&t->threads, &t->threads_room, (size_t)id + 1, sizeof(*t->threads)))
+		return -ENOMEM;
+	if (is_new)
+		t->threads[id] = (struct timeline_thread){.pid = pid, .tid = tid, .name = ""};
+	return id;
+}
+
+static int64_t open_slice(void *arg, const struct slice *slice)
+{
+	struct timeline_span *s = arg;
+	const struct op_event *ev = slice->event;
+	int64_t thread = thread_of(s->all, ev->pid, ev->tid);
+	const char *shapes = slice->frame ? "" : shapes_of(s->all, ev);
+	if (thread < 0 || !shapes || array_grow(&s->list, &s->room, s->n + 1, sizeof(*s->list)))
+		return -ENOMEM;
+	s->list[s->n] = (struct timeline_slice){
+	    .start_ns = slice->start_ns,
+	    .op = slice->frame ? NULL : ev->op,
+	    .frame = slice->frame ? slice->frame : py_stack_where(ev->where_stack),
+	    .shapes = shapes,
+	    .thread = (uint32_t)thread,
+	    .depth = slice->depth,
+	    .phase = ev->phase};
+	return (int64_t)s->n++;
+}
+
+static int close_slice(void *arg, uint32_t thread, uint32_t number, uint64_t end_ns)
+{
+	struct timeline_span *s = arg;
+	(void)thread;
+	s->list[number].end_ns = end_ns;
+	return 0;
+}
+
+static int open_span(struct page_timeline *t, const struct breakdown_step *step)
+{
+	struct timeline_span *s = &t->spans[t->n++];
+	const struct slices_to to = {.open = open_slice, .close = close_slice, .arg = s};
+	*s = (struct timeline_span){.all = t, .step = step, .slices = slices_new(&to)};
+	return s->slices ? 0 : -ENOMEM;
+}
+
+struct page_timeline *page_timeline_new(const struct page_steps *steps)
+{
+	struct page_timeline *t = calloc(1, sizeof(*t));
+	if (t)
+		t->spans = calloc(steps->n + 1, sizeof(*t->spans));
+	int r = t && t->spans ? 0 : -ENOMEM;
+	for (size_t i = 0; i < steps->n && !r; i++)
+		if (steps->list[i].whole)
+			r = open_span(t, &steps->list[i].step);
+	if (!r && !t->n)
+		r = open_span(t, NULL);
+	if (!r) {
+		t->steps = steps;
+		return t;
+	}
+	page_timeline_free(t);
+	return NULL;
+}
+
+void page_timeline_free(struct page_timeline *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->n; i++) {
+		slices_free(t->spans[i].slices);
+		free(t->spans[i].list);
+	}
+	intern_free(&t->shape_ids);
+	intern_free(&t->thread_ids);
+	arena_free(&t->arena);
+	free(t->spans);
+	free(t->shapes);
+	free(t->threads);
+	free(t);
+}
+
+static struct timeline_span *span_of(struct page_timeline *t, const struct op_event *ev)
+{
+	if (!t->spans[0].step)
+		return t->spans[0].ops < FIRST_OPS ? &t->spans[0] : NULL;
+	const struct page_step *step = page_steps_at(t->steps, ev->start_ns);
+	for (size_t i = 0; step && step->whole && i < t->n; i++)
+		if (t->spans[i].step == &step->step)
+			return &t->spans[i];
+	return NULL;
+}
+
+int page_timeline_add(struct page_timeline *t, const struct op_event *ev)
+{
+	struct timeline_span *s = span_of(t, ev);
+	if (!s)
+		return 0;
+	s->ops++;
+	return slices_add(s->slices, ev);
+}
+
+int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, const char *name)
+{
+	int64_t id = thread_of(t, pid, tid);
+	if (id < 0)
+		return -ENOMEM;
+	t->threads[id].name = arena_strndup(&t->arena, name, strlen(name));
+	return t->threads[id].name ? 0 : -ENOMEM;
+}
+
+int page_timeline_finish(struct page_timeline *t)
+{
+	int r = 0;
+	for (size_t i = 0; i < t->n && !r; i++)
+		r = slices_finish(t->spans[i].slices);
+	return r;
+}
+
+static uint64_t duration(const struct timeline_slice *s)
+{
+	return s->end_ns - s->start_ns;
+}
+
+static int descending(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x < y) - (x > y);
+}
+
+/* What a slice must be longer than, so that at most `most` are left. */
+static int shortest(const struct timeline_span *s, size_t most, uint64_t *floor)
+{
+	*floor = 0;
+	if (s->n <= most)
+		return 0;
+	uint64_t *times = malloc(s->n * sizeof(*times));
+	if (!times)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n; i++)
+		times[i] = duration(&s->list[i]);
+	qsort(times, s->n, sizeof(*times), descending);
+	*floor = times[most];
+	free(times);
+	return 0;
+}
+
+enum column { THREAD, START, DURATION, DEPTH, KIND, NAME, SHAPES, PLACE, COLUMNS };
+
+static int64_t text_of(struct page_names *names, const struct py_frame *f)
+{
+	char text[CALL_FRAME_TEXT_MAX + 256];
+	size_t len = f ? call_frame_text(text, f) : 0;
+	text[len] = '\0';
+	if (f && f->text)
+		snprintf(text + len, sizeof(text) - len, ": %.200s", f->text);
+	return page_name(names, text);
+}
+
+/* A start is the time since the slice before. */
+static int64_t cell(enum column c, const struct timeline_slice *s, uint64_t before,
+		    struct page_names *names)
+{
+	char text[CALL_FRAME_TEXT_MAX];
+	switch (c) {
+	case THREAD:
+		return s->thread;
+	case START:
+		return (int64_t)(s->start_ns - before);
+	case DURATION:
+		return (int64_t)duration(s);
+	case DEPTH:
+		return s->depth;
+	case KIND:
+		return s->op ? 1 + s->phase : 0;
+	case NAME:
+		if (!s->op)
+			call_frame_text(text, s->frame);
+		return page_name(names, s->op ? s->op->name : text);
+	case SHAPES:
+		return page_name(names, s->shapes);
+	default:
+		return text_of(names, s->frame);
+	}
+}
+
+static int put_columns(const struct timeline_span *s, uint64_t start, uint64_t floor,
+		       struct json_out *j, struct page_names *names)
+{
+	static const char *const keys[COLUMNS] = {"thread", "start", "ns",     "depth",
+						  "kind",   "name",  "shapes", "place"};
+	for (enum column c = 0; c < COLUMNS; c++) {
+		uint64_t before = start;
+		json_line(j);
+		json_open(j, keys[c], '[');
+		for (size_t i = 0; i < s->n; i++) {
+			if (floor && duration(&s->list[i]) <= floor)
+				continue;
+			int64_t v = cell(c, &s->list[i], before, names);
+			if (c >= NAME && v < 0)
+				return -ENOMEM;
+			json_i64(j, NULL, v);
+			before = s->list[i].start_ns;
+		}
+		json_close(j, ']');
+	}
+	return 0;
+}
+
+static int put_span(const struct timeline_span *s, struct json_out *j, struct page_names *names,
+		    size_t most)
+{
+	uint64_t floor = 0, start = s->step ? s->step->start_ns : 0,
+		 end = s->step ? s->step->end_ns : 0;
+	size_t shown = 0;
+	if (shortest(s, most, &floor))
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n; i++) {
+		shown += !floor || duration(&s->list[i]) > floor;
+		if (!s->step && (!start || s->list[i].start_ns < start))
+			start = s->list[i].start_ns;
+		if (!s->step && s->list[i].end_ns > end)
+			end = s->list[i].end_ns;
+	}
+	json_line(j);
+	json_open(j, NULL, '{');
+	json_u64(j, "step", s->step ? s->step->number : 0);
+	json_u64(j, "length_ns", end - start);
+	json_u64(j, "ops", s->ops);
+	json_u64(j, "left_out", s->n - shown);
+	json_u64(j, "floor_ns", floor);
+	int r = put_columns(s, start, floor, j, names);
+	json_close(j, '}');
+	return r;
+}
+
+static void put_threads(const struct page_timeline *t, struct json_out *j)
+{
+	json_line(j);
+	json_open(j, "threads", '[');
+	for (uint32_t i = 0; i < t->thread_ids.used; i++) {
+		json_open(j, NULL, '[');
+		json_i64(j, NULL, t->threads[i].pid);
+		json_i64(j, NULL, t->threads[i].tid);
+		json_text(j, NULL, t->threads[i].name);
+		json_close(j, ']');
+	}
+	json_close(j, ']');
+}
+
+int page_timeline_json(const struct page_timeline *t, struct json_out *j, struct page_names *names,
+		       size_t most)
+{
+	size_t all = 0;
+	int r = 0;
+	for (size_t i = 0; i < t->n; i++)
+		all += t->spans[i].n;
+	put_threads(t, j);
+	json_line(j);
+	json_open(j, "whole", '[');
+	for (size_t i = 0; i < t->n && !r; i++) {
+		const struct timeline_span *s = &t->spans[i];
+		r = put_span(s, j, names, all <= most ? s->n : most * s->n / all);
+	}
+	json_close(j, ']');
+	return r;
+}

@@ -1,0 +1,157 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/intern.h"
+#include "perf/export/internal.h"
+
+/* A frame has the end of the op that it is in. */
+struct open_slice {
+	uint64_t id, end_ns; /* end_ns UINT64_MAX: unfinished, or in no op */
+	const struct py_frame *frame;
+	const struct py_stack *stack; /* of the op */
+	uint32_t number;
+};
+
+struct slice_thread {
+	struct open_slice *open;
+	size_t n, room;
+	uint64_t last_ns;
+};
+
+struct slices {
+	struct slices_to to;
+	struct intern ids;
+	struct slice_thread *threads;
+	size_t room;
+};
+
+struct slices *slices_new(const struct slices_to *to)
+{
+	struct slices *s = calloc(1, sizeof(*s));
+	if (s)
+		s->to = *to;
+	return s;
+}
+
+void slices_free(struct slices *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->ids.used && i < s->room; i++)
+		free(s->threads[i].open);
+	intern_free(&s->ids);
+	free(s->threads);
+	free(s);
+}
+
+int64_t slices_thread(struct slices *s, int32_t pid, int32_t tid)
+{
+	int32_t key[2] = {pid, tid};
+	bool is_new;
+	int64_t id = intern(&s->ids, key, sizeof(key), &is_new);
+	if (id < 0 || array_grow(&s->threads, &s->room, (size_t)id + 1, sizeof(*s->threads)))
+		return -ENOMEM;
+	if (is_new)
+		s->threads[id] = (struct slice_thread){0};
+	return id;
+}
+
+/* An op ends at `latest_ns` at the latest, a frame with the last op in it. */
+static int close_last(struct slices *s, uint32_t thread, uint64_t latest_ns)
+{
+	struct slice_thread *t = &s->threads[thread];
+	struct open_slice o = t->open[--t->n];
+	uint64_t end = o.end_ns < latest_ns ? o.end_ns : latest_ns;
+	if (!o.frame && end > t->last_ns)
+		t->last_ns = end;
+	return s->to.close(s->to.arg, thread, o.number, t->last_ns);
+}
+
+static int open_next(struct slices *s, uint32_t thread, const struct py_frame *frame,
+		     const struct op_event *ev)
+{
+	struct slice_thread *t = &s->threads[thread];
+	if (ev->start_ns > t->last_ns)
+		t->last_ns = ev->start_ns;
+	uint64_t outer_ns = t->n ? t->open[t->n - 1].end_ns : UINT64_MAX;
+	uint64_t end_ns = frame || !ev->end_ns ? UINT64_MAX : ev->end_ns;
+	const struct slice slice = {.frame = frame,
+				    .event = ev,
+				    .thread = thread,
+				    .depth = (uint32_t)t->n,
+				    .start_ns = t->last_ns};
+	int64_t number = s->to.open(s->to.arg, &slice);
+	if (number < 0)
+		return (int)number;
+	if (array_grow(&t->open, &t->room, t->n + 1, sizeof(*t->open)))
+		return -ENOMEM;
+	t->open[t->n++] = (struct open_slice){.id = frame ? 0 : ev->id,
+					      .end_ns = end_ns < outer_ns ? end_ns : outer_ns,
+					      .frame = frame,
+					      .stack = ev->stack,
+					      .number = (uint32_t)number};
+	return 0;
+}
+
+/* How many open slices enclose the event, whatever its stack: those up to its caller, or up to the
+ * last op that has not ended. */
+static size_t enclosing(const struct slice_thread *t, const struct op_event *ev)
+{
+	size_t n = 0;
+	for (size_t i = t->n; i--;) {
+		const struct open_slice *o = &t->open[i];
+		if (!o->frame && ev->parent && o->id == ev->parent)
+			return i + 1;
+		if (!o->frame && !n && o->end_ns > ev->start_ns)
+			n = i + 1;
+	}
+	return n;
+}
+
+/* How many outermost frames of the event's stack lie outside of its innermost open op; all of them
+ * if it is not known where that op stands among them. */
+static uint16_t outer_frames(const struct slice_thread *t, size_t ops, const struct op_event *ev)
+{
+	const struct py_stack *outer = ops ? t->open[ops - 1].stack : NULL;
+	if (!ops)
+		return 0;
+	return outer && py_stack_lies_within(ev->stack, outer) ? outer->depth : ev->stack->depth;
+}
+
+int slices_add(struct slices *s, const struct op_event *ev)
+{
+	int64_t thread = slices_thread(s, ev->pid, ev->tid);
+	if (thread < 0)
+		return -ENOMEM;
+	struct slice_thread *t = &s->threads[thread];
+	size_t keep = enclosing(t, ev);
+	uint16_t left = 0; /* frames to be opened */
+	int r = 0;
+	if (ev->stack)
+		left = (uint16_t)(ev->stack->depth - outer_frames(t, keep, ev));
+	while (left && keep < t->n && t->open[keep].frame == ev->stack->frames[left - 1]) {
+		keep++;
+		left--;
+	}
+	while (!r && t->n > keep)
+		r = close_last(s, (uint32_t)thread, ev->start_ns);
+	while (!r && left--)
+		r = open_next(s, (uint32_t)thread, ev->stack->frames[left], ev);
+	return r ? r : open_next(s, (uint32_t)thread, NULL, ev);
+}
+
+int slices_finish(struct slices *s)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < s->ids.used && i < s->room; i++) {
+		struct slice_thread *t = &s->threads[i];
+		uint64_t last = t->last_ns;
+		for (size_t k = 0; k < t->n; k++)
+			if (t->open[k].end_ns != UINT64_MAX && t->open[k].end_ns > last)
+				last = t->open[k].end_ns;
+		while (!r && t->n)
+			r = close_last(s, i, last);
+	}
+	return r;
+}
