@@ -262,6 +262,8 @@ static int64_t sample_node(struct call_tree *t, const struct sample *s, enum cal
 	node = native_nodes(t, node, s->native, native, op);
 	if (node >= 0 && which != CALL_NATIVE && (s->op || which == CALL_OPS))
 		node = node_of(t, (uint32_t)node, op_name(t, ev.op), true);
+	if (node >= 0 && node != CALL_TREE_ROOT && t->nodes[node].is_op)
+		t->nodes[node].phase = s->phase;
 	node = native_nodes(t, node, s->native, op, 0);
 	/* A sample without any frame to show still has to be counted. */
 	if (node == CALL_TREE_ROOT) {

@@ -7,7 +7,7 @@ const tabs = TABS.filter(t => t[2]());
 function showTab() {
   const wanted = location.hash.slice(1), name = tabs.some(t => t[0] === wanted) ? wanted : tabs.length ? tabs[0][0] : "";
   for (const a of byId("tabs").children) a.classList.toggle("on", a.hash === "#" + name);
-  for (const s of document.querySelectorAll(".tab")) s.classList.toggle("on", s.id === name);
+  for (const s of document.querySelectorAll(".tab")) s.classList.toggle("on", s.id === "part-" + name);
   redraw();
 }
 
@@ -35,7 +35,7 @@ function start() {
   addEventListener("keydown", e => {
     if (e.key === "/" && !["INPUT", "SELECT"].includes(document.activeElement.tagName)) {
       e.preventDefault();
-      (byId("flame").classList.contains("on") ? byId("search") : byId("filter")).focus();
+      (byId("part-flame").classList.contains("on") ? byId("search") : byId("filter")).focus();
     } else if (e.key === "Escape" && flame.chart) {
       flame.chart.resetZoom();
     }

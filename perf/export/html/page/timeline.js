@@ -113,13 +113,13 @@ function showTimeline(step) {
   timeline.length = Math.max(w.length_ns, 1);
   timeline.chosen = null;
   byId("left").textContent = w.left_out ? `${counted(w.left_out, "slice")} of ${nsText(w.floor_ns)} and less not drawn` : "";
-  byId("slice").textContent = (step ? `step ${step}` : "no end of a step was found: the first ops") + `, ${nsText(w.length_ns)}, ${counted(w.ops, "op")}; click a slice`;
+  byId("slice").textContent = (step ? `step ${step}` : "the first ops") + `, ${nsText(w.length_ns)}, ${counted(w.ops, "op")}; click a slice`;
   d3.select(byId("lanes")).call(timeline.zoom.transform, d3.zoomIdentity);
 }
 
 function startTimeline() {
   const canvas = d3.select(byId("lanes"));
-  byId("which").append(...data.whole.map(w => el("option", {value: w.step}, w.step ? `${w.step}: ${nsText(w.length_ns)}` : "none")));
+  byId("which").append(...data.whole.map(w => el("option", {value: w.step}, w.step ? `${w.step}: ${nsText(w.length_ns)}` : "-")));
   timeline.zoom = d3.zoom().scaleExtent([1, 1e6]).filter(e => (e.type === "wheel" ? e.ctrlKey || e.metaKey : !e.button) && e.type !== "dblclick")
     .on("zoom", e => {
       timeline.transform = e.transform;
