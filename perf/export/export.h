@@ -42,7 +42,8 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e);
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
 /* speedscope's file format (https://www.speedscope.app/file-format-schema.json): an evented profile
- * for each thread, in ns since origin_ns; an unfinished op extends to its thread's last event.
+ * for each thread, of Python frames and ops, in ns since origin_ns; an unfinished op extends to its
+ * thread's last event.
  * Events are buffered in a temporary file. */
 int export_speedscope(struct export_in *in, FILE *f, struct err *e);
 

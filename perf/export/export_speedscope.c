@@ -8,6 +8,7 @@
 #include "base/intern.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
+#include "perf/report/call_tree.h"
 
 enum { CHUNK = 32 << 10 };
 
@@ -18,18 +19,11 @@ struct edge {
 	char kind; /* 'O' or 'C' */
 };
 
-struct open_op {
-	uint64_t id, end_ns; /* end_ns UINT64_MAX: unfinished */
-	uint32_t frame;
-};
-
 /* A thread's profile. Full chunks of edges are in the spill file, at the offsets in `chunks`. */
 struct lane {
 	int32_t pid, tid;
 	char name[64];
 	uint64_t first_ns, last_ns;
-	struct open_op *open;
-	size_t nopen, open_room;
 	struct edge *edges; /* the chunk being filled, EDGES long */
 	size_t nedges;
 	uint64_t *chunks; /* offsets in the spill file */
@@ -37,9 +31,10 @@ struct lane {
 };
 
 struct speedscope {
-	struct intern lane_ids, frame_ids;
-	struct lane *lanes;
-	size_t lanes_room;
+	struct slices *slices;
+	struct intern frame_ids;
+	struct lane *lanes; /* by thread, see slices_thread */
+	size_t nlanes, lanes_room;
 	FILE *spill;
 	struct json_out frames; /* what the list of frames has so far, in a file of its own */
 };
@@ -48,15 +43,13 @@ enum { EDGES = CHUNK / sizeof(struct edge) };
 
 static struct lane *lane_of(struct speedscope *s, int32_t pid, int32_t tid)
 {
-	int32_t key[2] = {pid, tid};
-	bool is_new;
-	int64_t id = intern(&s->lane_ids, key, sizeof(key), &is_new);
+	int64_t id = slices_thread(s->slices, pid, tid);
 	if (id < 0 || array_grow(&s->lanes, &s->lanes_room, (size_t)id + 1, sizeof(*s->lanes)))
 		return NULL;
-	struct lane *l = &s->lanes[id];
-	if (is_new)
-		*l = (struct lane){.pid = pid, .tid = tid, .first_ns = UINT64_MAX};
-	return l;
+	while (s->nlanes <= (size_t)id)
+		s->lanes[s->nlanes++] =
+		    (struct lane){.pid = pid, .tid = tid, .first_ns = UINT64_MAX};
+	return &s->lanes[id];
 }
 
 static int flush_edges(struct speedscope *s, struct lane *l)
@@ -79,55 +72,19 @@ static int put_edge(struct speedscope *s, struct lane *l, char kind, uint64_t at
 {
 	if (!l->edges && !(l->edges = calloc(EDGES, sizeof(*l->edges))))
 		return -ENOMEM;
-	/* The clocks of two CPUs may disagree, but time in a profile must never decrease. */
 	if (l->first_ns == UINT64_MAX)
-		l->first_ns = l->last_ns = at_ns;
-	if (at_ns > l->last_ns)
-		l->last_ns = at_ns;
-	l->edges[l->nedges++] = (struct edge){.at_ns = l->last_ns, .frame = frame, .kind = kind};
+		l->first_ns = at_ns;
+	l->last_ns = at_ns;
+	l->edges[l->nedges++] = (struct edge){.at_ns = at_ns, .frame = frame, .kind = kind};
 	return l->nedges == EDGES ? flush_edges(s, l) : 0;
 }
 
-static int close_last(struct speedscope *s, struct lane *l, uint64_t latest_ns)
+static int64_t new_frame(struct speedscope *s, int64_t id, const char *name,
+			 const struct py_frame *where)
 {
-	struct open_op o = l->open[--l->nopen];
-	return put_edge(s, l, 'C', o.end_ns < latest_ns ? o.end_ns : latest_ns, o.frame);
-}
-
-/* Close the ops that have ended when `ev` starts. */
-static int close_before(struct speedscope *s, struct lane *l, const struct op_event *ev)
-{
-	size_t keep = 0;
-	int r = 0;
-	for (size_t i = 0; i < l->nopen; i++)
-		if (l->open[i].id == ev->parent || l->open[i].end_ns > ev->start_ns)
-			keep = i + 1;
-	for (size_t i = l->nopen; ev->parent && i--;)
-		if (l->open[i].id == ev->parent) {
-			keep = i + 1;
-			break;
-		}
-	while (!r && l->nopen > keep)
-		r = close_last(s, l, ev->start_ns);
-	return r;
-}
-
-/* The frame number of an op at a source line; writes the frame if it is new. */
-static int64_t frame_of(struct speedscope *s, const struct op_event *ev)
-{
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	struct {
-		const struct op_desc *op;
-		const char *file;
-		int64_t line;
-	} key = {ev->op, where ? where->file : NULL, where ? where->line : 0};
-	bool is_new;
-	int64_t id = intern(&s->frame_ids, &key, sizeof(key), &is_new);
-	if (id < 0 || !is_new)
-		return id;
 	json_line(&s->frames);
 	json_open(&s->frames, NULL, '{');
-	json_text(&s->frames, "name", ev->op->name);
+	json_text(&s->frames, "name", name);
 	if (where)
 		json_text(&s->frames, "file", where->file);
 	if (where && where->line > 0)
@@ -136,28 +93,48 @@ static int64_t frame_of(struct speedscope *s, const struct op_event *ev)
 	return id;
 }
 
-static int put_event(struct speedscope *s, const struct op_event *ev)
+/* The number of a Python frame, or of an op at a source line; writes the frame if it is new. */
+static int64_t frame_of(struct speedscope *s, const struct slice *slice)
 {
-	struct lane *l = lane_of(s, ev->pid, ev->tid);
-	int64_t frame = l ? frame_of(s, ev) : -ENOMEM;
-	if (frame < 0 || array_grow(&l->open, &l->open_room, l->nopen + 1, sizeof(*l->open)))
-		return -ENOMEM;
-	int r = close_before(s, l, ev);
-	if (r)
-		return r;
-	uint64_t end = ev->end_ns ? ev->end_ns : UINT64_MAX;
-	if (l->nopen && l->open[l->nopen - 1].end_ns < end)
-		end = l->open[l->nopen - 1].end_ns;
-	l->open[l->nopen++] =
-	    (struct open_op){.id = ev->id, .end_ns = end, .frame = (uint32_t)frame};
-	return put_edge(s, l, 'O', ev->start_ns, (uint32_t)frame);
+	const struct py_frame *where =
+	    slice->frame ? slice->frame : py_stack_where(slice->event->where_stack);
+	const struct op_desc *op = slice->frame ? NULL : slice->event->op;
+	struct {
+		const struct op_desc *op;
+		const char *file, *function;
+		int64_t line;
+	} key = {op, where ? where->file : NULL, where && !op ? where->function : NULL,
+		 where ? where->line : 0};
+	char name[CALL_FRAME_TEXT_MAX];
+	bool is_new;
+	int64_t id = intern(&s->frame_ids, &key, sizeof(key), &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	if (!op)
+		call_frame_text(name, where);
+	return new_frame(s, id, op ? op->name : name, where);
+}
+
+static int64_t open_slice(void *arg, const struct slice *slice)
+{
+	struct speedscope *s = arg;
+	struct lane *l = lane_of(s, slice->event->pid, slice->event->tid);
+	int64_t frame = l ? frame_of(s, slice) : -ENOMEM;
+	int r = frame < 0 ? -ENOMEM : put_edge(s, l, 'O', slice->start_ns, (uint32_t)frame);
+	return r ? r : frame;
+}
+
+static int close_slice(void *arg, uint32_t thread, uint32_t frame, uint64_t end_ns)
+{
+	struct speedscope *s = arg;
+	return put_edge(s, &s->lanes[thread], 'C', end_ns, frame);
 }
 
 static int put_item(void *arg, const struct trace_item *item)
 {
 	struct speedscope *s = arg;
 	if (item->type == TRACE_EVENT)
-		return put_event(s, &item->event);
+		return slices_add(s->slices, &item->event);
 	if (item->type != TRACE_THREAD)
 		return 0;
 	struct lane *l = lane_of(s, item->thread.pid, item->thread.tid);
@@ -165,19 +142,6 @@ static int put_item(void *arg, const struct trace_item *item)
 		return -ENOMEM;
 	snprintf(l->name, sizeof(l->name), "%s", item->thread.name);
 	return 0;
-}
-
-/* Close all open ops. */
-static int finish(struct speedscope *s, struct lane *l)
-{
-	uint64_t last = l->last_ns;
-	int r = 0;
-	for (size_t i = 0; i < l->nopen; i++)
-		if (l->open[i].end_ns != UINT64_MAX && l->open[i].end_ns > last)
-			last = l->open[i].end_ns;
-	while (!r && l->nopen)
-		r = close_last(s, l, last);
-	return r;
 }
 
 static int64_t since(uint64_t ns, uint64_t origin)
@@ -273,12 +237,11 @@ void export_speedscope_close(struct json_out *j)
 static int print_all(struct speedscope *s, FILE *f, uint64_t origin)
 {
 	struct json_out j = {.f = f};
-	int r = 0;
+	int r = slices_finish(s->slices);
 	export_speedscope_open(&j);
-	for (size_t i = 0; i < s->lane_ids.used && !r; i++) {
+	for (size_t i = 0; i < s->nlanes && !r; i++) {
 		struct lane *l = &s->lanes[i];
-		r = finish(s, l);
-		if (!r && l->edges)
+		if (l->edges)
 			r = print_profile(s, l, &j, origin);
 	}
 	json_line(&j);
@@ -290,13 +253,12 @@ static int print_all(struct speedscope *s, FILE *f, uint64_t origin)
 
 static void free_all(struct speedscope *s)
 {
-	for (size_t i = 0; i < s->lane_ids.used && i < s->lanes_room; i++) {
-		free(s->lanes[i].open);
+	for (size_t i = 0; i < s->nlanes; i++) {
 		free(s->lanes[i].edges);
 		free(s->lanes[i].chunks);
 	}
 	free(s->lanes);
-	intern_free(&s->lane_ids);
+	slices_free(s->slices);
 	intern_free(&s->frame_ids);
 	if (s->spill)
 		fclose(s->spill);
@@ -307,8 +269,10 @@ static void free_all(struct speedscope *s)
 int export_speedscope(struct export_in *in, FILE *f, struct err *e)
 {
 	struct speedscope s = {.spill = file_unnamed(), .frames.f = file_unnamed()};
+	const struct slices_to to = {.open = open_slice, .close = close_slice, .arg = &s};
 	int r;
-	if (s.spill && s.frames.f) {
+	s.slices = slices_new(&to);
+	if (s.spill && s.frames.f && s.slices) {
 		r = export_each(in, put_item, &s, e);
 		int w = print_all(&s, f, trace_query_origin(in->query));
 		if (w)

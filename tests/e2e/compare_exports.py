@@ -93,29 +93,33 @@ def check_folded():
 
 
 def check_speedscope():
-    """Everything that is opened is closed."""
+    """Everything that is opened is closed, and each op is where the folded stacks have it."""
     j = read_json("speedscope")
     frames = j["shared"]["frames"]
+    names = {e["op"] for e in events.values()}
     for frame in frames:
         assert isinstance(frame["name"], str) and set(frame) <= {"name", "file", "line", "col"}, frame
-    opened, spent = collections.Counter(), 0
+    opened, spent = collections.Counter(), collections.Counter()
     for p in j["profiles"]:
         assert set(p) == {"type", "name", "unit", "startValue", "endValue", "events"} and p["type"] == "evented"
         assert p["unit"] == "nanoseconds" and isinstance(p["name"], str)
         stack, last = [], p["startValue"]
         for e in p["events"]:
             assert set(e) == {"type", "frame", "at"} and e["at"] >= last, e
-            if stack:
-                spent += e["at"] - last
+            if stack and stack[-1] in names and e["at"] > last:
+                spent[";".join(s.replace(";", ":") for s in stack)] += e["at"] - last
             last = e["at"]
+            name = frames[e["frame"]]["name"]
             if e["type"] == "O":
-                opened[frames[e["frame"]]["name"]] += 1
-                stack.append(e["frame"])
+                opened[name] += name in names
+                stack.append(name)
             else:
-                assert e["type"] == "C" and stack.pop() == e["frame"], e
+                assert e["type"] == "C" and stack.pop() == name, e
         assert not stack and last == p["endValue"]
-    assert opened == collections.Counter(e["op"] for e in events.values())
-    assert spent == self_ns or any(e["end_ns"] is None for e in events.values()), (spent, self_ns)
+    assert +opened == collections.Counter(e["op"] for e in events.values())
+    with open(os.path.join(folder, "folded"), encoding="utf-8") as f:
+        folded = {stack: int(ns) for stack, ns in re.findall(r"(.+) (\d+)\n", f.read())}
+    assert spent == folded or any(e["end_ns"] is None for e in events.values()), (spent - collections.Counter(folded), collections.Counter(folded) - spent)
 
 
 def check_sqlite():
