@@ -7,11 +7,28 @@
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
+#include "perf/report/call_tree.h"
+
+/* Tracks of what is of no thread alone: steps, and the modules of each thread. Threads of Linux
+ * have ids below 2^22. */
+enum { STEPS_TRACK = 1 << 30, MODULES_TRACK = STEPS_TRACK + 1 };
+
+/* Consecutive outermost ops of a thread in one module. */
+struct chrome_module {
+	int32_t pid, tid;
+	const char *name; /* NULL: none */
+	uint64_t start_ns, end_ns;
+	bool is_named; /* its track */
+};
 
 struct chrome {
 	struct json_out j;
 	struct export_in *in;
 	struct export_profile *profile; /* of the samples */
+	struct slices *slices;
+	struct chrome_module *modules; /* by thread, see slices_thread */
+	size_t nmodules, modules_room;
+	uint64_t first_ns, last_ns; /* of all events */
 };
 
 static int mark(struct export_notes *n, uint64_t id)
@@ -38,12 +55,33 @@ static uint64_t maker_of(const struct op_event *ev)
 	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;
 }
 
+static int note_step(void *arg, const struct breakdown_step *step)
+{
+	struct export_notes *n = arg;
+	if (array_grow(&n->steps, &n->steps_room, n->nsteps + 1, sizeof(*n->steps)))
+		return -ENOMEM;
+	n->steps[n->nsteps++] = *step;
+	return 0;
+}
+
+static int note_event(struct export_notes *n, const struct op_event *ev)
+{
+	if (!n)
+		return -ENOMEM;
+	if (!n->breakdown) {
+		n->breakdown = breakdown_new();
+		if (!n->breakdown)
+			return -ENOMEM;
+		breakdown_each_step(n->breakdown, note_step, n);
+	}
+	int r = breakdown_add(n->breakdown, ev);
+	return r || !maker_of(ev) ? r : mark(n, maker_of(ev));
+}
+
 int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
 {
 	struct export_in *in = arg;
-	uint64_t maker = item->type == TRACE_EVENT ? maker_of(&item->event) : 0;
-	struct export_notes *n = maker ? export_notes(in) : NULL;
-	if (maker && (!n || mark(n, maker)))
+	if (item->type == TRACE_EVENT && note_event(export_notes(in), &item->event))
 		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
 	return 0;
 }
@@ -151,6 +189,117 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 		put_flow(c, "f", ev, maker_of(ev));
 }
 
+/* A slice of a track that is of no thread alone. */
+static void put_span(struct chrome *c, int32_t pid, int32_t track, uint64_t start_ns,
+		     uint64_t end_ns, const char *category, const char *name)
+{
+	begin(c, "X", pid, track);
+	put_ts(c, start_ns);
+	put_us(&c->j, "dur", end_ns > start_ns ? end_ns - start_ns : 0, false);
+	json_text(&c->j, "cat", category);
+	json_text(&c->j, "name", name);
+	json_close(&c->j, '}');
+}
+
+/* As torch.profiler names them, those with any of the events. */
+static void put_steps(struct chrome *c)
+{
+	const struct export_notes *n = c->in->notes;
+	struct intern pids = {0};
+	for (size_t i = 0; n && i < n->nsteps; i++) {
+		const struct breakdown_step *s = &n->steps[i];
+		char name[40];
+		bool is_new;
+		if (s->start_ns >= c->last_ns || s->end_ns <= c->first_ns)
+			continue;
+		if (intern(&pids, &s->pid, sizeof(s->pid), &is_new) >= 0 && is_new)
+			put_name(c, "thread_name", s->pid, STEPS_TRACK, "steps");
+		snprintf(name, sizeof(name), "ProfilerStep#%" PRIu64, s->number);
+		put_span(c, s->pid, STEPS_TRACK, s->start_ns, s->end_ns, "user_annotation", name);
+	}
+	intern_free(&pids);
+}
+
+static void end_module(struct chrome *c, struct chrome_module *m)
+{
+	char text[64];
+	if (!m->name)
+		return;
+	if (!m->is_named) {
+		snprintf(text, sizeof(text), "modules of thread %" PRId32, m->tid);
+		put_name(c, "thread_name", m->pid, MODULES_TRACK + m->tid, text);
+		m->is_named = true;
+	}
+	put_span(c, m->pid, MODULES_TRACK + m->tid, m->start_ns, m->end_ns, "module", m->name);
+	m->name = NULL;
+}
+
+/* Of what autograd runs: the module of its forward op. */
+static int see_module(struct chrome *c, const struct op_event *ev)
+{
+	int64_t id = slices_thread(c->slices, ev->pid, ev->tid);
+	if (id < 0 ||
+	    array_grow(&c->modules, &c->modules_room, (size_t)id + 1, sizeof(*c->modules)))
+		return -ENOMEM;
+	while (c->nmodules <= (size_t)id)
+		c->modules[c->nmodules++] = (struct chrome_module){0};
+	struct chrome_module *m = &c->modules[id];
+	const char *name = ev->where_stack ? ev->where_stack->module : NULL;
+	if (m->name && (!name || strcmp(m->name, name) != 0))
+		end_module(c, m);
+	if (!m->name) {
+		m->pid = ev->pid;
+		m->tid = ev->tid;
+		m->name = name;
+		m->start_ns = m->end_ns > ev->start_ns ? m->end_ns : ev->start_ns;
+	}
+	if (ev->end_ns > m->end_ns)
+		m->end_ns = ev->end_ns;
+	return 0;
+}
+
+static int add_event(struct chrome *c, const struct op_event *ev)
+{
+	if (ev->start_ns < c->first_ns)
+		c->first_ns = ev->start_ns;
+	if (ev->start_ns + 1 > c->last_ns)
+		c->last_ns = ev->start_ns + 1;
+	int r = ev->depth ? 0 : see_module(c, ev);
+	return r ? r : slices_add(c->slices, ev);
+}
+
+/* A call that has ended is one event; what opens and closes are frames, and calls that have not. */
+enum { ENDED, OPEN };
+
+static int64_t open_slice(void *arg, const struct slice *slice)
+{
+	struct chrome *c = arg;
+	const struct op_event *ev = slice->event;
+	char name[CALL_FRAME_TEXT_MAX];
+	if (!slice->frame) {
+		put_event(c, ev);
+		return ev->end_ns ? ENDED : OPEN;
+	}
+	call_frame_text(name, slice->frame);
+	begin(c, "B", ev->pid, ev->tid);
+	put_ts(c, slice->start_ns);
+	json_text(&c->j, "cat", "python");
+	json_text(&c->j, "name", name);
+	json_close(&c->j, '}');
+	return OPEN;
+}
+
+static int close_slice(void *arg, const struct slice_end *end)
+{
+	struct chrome *c = arg;
+	if (end->number == ENDED)
+		return 0;
+	begin(c, "E", end->pid, end->tid);
+	put_ts(c, end->end_ns);
+	json_close(&c->j, '}');
+	return 0;
+}
+
 static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const char *what)
 {
 	begin(c, "i", 0, 0);
@@ -169,9 +318,9 @@ static int put_sample(struct chrome *c, const struct sample *s)
 static int put_item(void *arg, const struct trace_item *item)
 {
 	struct chrome *c = arg;
-	if (item->type == TRACE_EVENT)
-		put_event(c, &item->event);
-	else if (item->type == TRACE_THREAD && item->thread.name[0])
+	if (item->type == TRACE_EVENT && add_event(c, &item->event))
+		return -ENOMEM;
+	if (item->type == TRACE_THREAD && item->thread.name[0])
 		put_name(c, "thread_name", item->thread.pid, item->thread.tid, item->thread.name);
 	else if (item->type == TRACE_TARGET)
 		put_name(c, "process_name", item->target.pid, item->target.pid,
@@ -185,22 +334,47 @@ static int put_item(void *arg, const struct trace_item *item)
 	return ferror(c->j.f) ? -EIO : 0;
 }
 
+/* Close what is open, and write what is known at the end alone. */
+static int finish(struct chrome *c)
+{
+	int r = slices_finish(c->slices);
+	for (size_t i = 0; i < c->nmodules; i++)
+		end_module(c, &c->modules[i]);
+	put_steps(c);
+	return r;
+}
+
+static void put_origin(struct chrome *c)
+{
+	json_open(&c->j, "otherData", '{');
+	json_format(&c->j, "origin_ns", "\"%" PRIu64 "\"", trace_query_origin(c->in->query));
+	json_close(&c->j, '}');
+}
+
 int export_chrome(struct export_in *in, FILE *f, struct err *e)
 {
-	struct chrome c = {.j.f = f, .in = in, .profile = export_profile_new()};
-	if (!c.profile)
-		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	json_open(&c.j, NULL, '{');
-	json_text(&c.j, "displayTimeUnit", "ns");
-	json_open(&c.j, "traceEvents", '[');
-	int r = export_each(in, put_item, &c, e);
-	json_line(&c.j);
-	json_close(&c.j, ']');
-	json_open(&c.j, "otherData", '{');
-	json_format(&c.j, "origin_ns", "\"%" PRIu64 "\"", trace_query_origin(in->query));
-	json_close(&c.j, '}');
-	json_close(&c.j, '}');
-	putc('\n', f);
+	struct chrome c = {
+	    .j.f = f, .in = in, .profile = export_profile_new(), .first_ns = UINT64_MAX};
+	const struct slices_to to = {.open = open_slice, .close = close_slice, .arg = &c};
+	int r = -ENOMEM;
+	c.slices = slices_new(&to);
+	if (c.profile && c.slices) {
+		json_open(&c.j, NULL, '{');
+		json_text(&c.j, "displayTimeUnit", "ns");
+		json_open(&c.j, "traceEvents", '[');
+		r = export_each(in, put_item, &c, e);
+		if (finish(&c))
+			r = err_set(e, -ENOMEM, "no memory to read %s", in->path);
+		json_line(&c.j);
+		json_close(&c.j, ']');
+		put_origin(&c);
+		json_close(&c.j, '}');
+		putc('\n', f);
+	} else {
+		err_set(e, r, "no memory to read %s", in->path);
+	}
+	slices_free(c.slices);
+	free(c.modules);
 	export_profile_free(c.profile);
 	return r;
 }

@@ -124,10 +124,10 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 	return r ? r : frame;
 }
 
-static int close_slice(void *arg, uint32_t thread, uint32_t frame, uint64_t end_ns)
+static int close_slice(void *arg, const struct slice_end *end)
 {
 	struct speedscope *s = arg;
-	return put_edge(s, &s->lanes[thread], 'C', end_ns, frame);
+	return put_edge(s, &s->lanes[end->thread], 'C', end->end_ns, end->number);
 }
 
 static int put_item(void *arg, const struct trace_item *item)

@@ -8,6 +8,7 @@
 #include "base/intern.h"
 #include "base/json.h"
 #include "perf/export/export.h"
+#include "perf/report/breakdown.h"
 #include "symbolizer/event/event.h"
 
 /* Samples in Trace Event JSON, as CPU profiles of V8: events of phase "P" named Profile and
@@ -46,10 +47,17 @@ struct slice {
 	uint64_t start_ns;
 };
 
+struct slice_end {
+	int32_t pid, tid;
+	uint32_t thread;
+	uint32_t number; /* what `open` returned */
+	uint64_t end_ns;
+};
+
 struct slices_to {
-	/* Returns a number that `close` is called with, or -errno. */
+	/* Returns a number for `close`, or -errno. */
 	int64_t (*open)(void *arg, const struct slice *s);
-	int (*close)(void *arg, uint32_t thread, uint32_t number, uint64_t end_ns);
+	int (*close)(void *arg, const struct slice_end *end);
 	void *arg;
 };
 
@@ -81,6 +89,10 @@ struct export_notes {
 	/* export_chrome: a bit for each id of an event, set where a flow starts */
 	uint8_t *starts;
 	size_t starts_room;
+	/* export_chrome: whole training steps */
+	struct breakdown *breakdown;
+	struct breakdown_step *steps;
+	size_t nsteps, steps_room;
 };
 
 /* The notes of `in`, allocated on first use; NULL if out of memory. */

@@ -14,6 +14,7 @@ struct open_slice {
 };
 
 struct slice_thread {
+	int32_t pid, tid;
 	struct open_slice *open;
 	size_t n, room;
 	uint64_t last_ns;
@@ -53,7 +54,7 @@ int64_t slices_thread(struct slices *s, int32_t pid, int32_t tid)
 	if (id < 0 || array_grow(&s->threads, &s->room, (size_t)id + 1, sizeof(*s->threads)))
 		return -ENOMEM;
 	if (is_new)
-		s->threads[id] = (struct slice_thread){0};
+		s->threads[id] = (struct slice_thread){.pid = pid, .tid = tid};
 	return id;
 }
 
@@ -65,7 +66,12 @@ static int close_last(struct slices *s, uint32_t thread, uint64_t latest_ns)
 	uint64_t end = o.end_ns < latest_ns ? o.end_ns : latest_ns;
 	if (!o.frame && end > t->last_ns)
 		t->last_ns = end;
-	return s->to.close(s->to.arg, thread, o.number, t->last_ns);
+	const struct slice_end e = {.pid = t->pid,
+				    .tid = t->tid,
+				    .thread = thread,
+				    .number = o.number,
+				    .end_ns = t->last_ns};
+	return s->to.close(s->to.arg, &e);
 }
 
 static int open_next(struct slices *s, uint32_t thread, const struct py_frame *frame,

@@ -15,6 +15,7 @@ import sys
 FIELDS = {
     "X": ({"ts", "dur", "cat"}, {"args"}),
     "B": ({"ts", "cat"}, {"args"}),
+    "E": ({"ts"}, set()),
     "M": ({"args"}, set()),
     "s": ({"ts", "cat", "id"}, set()),
     "f": ({"ts", "cat", "id"}, {"bp"}),
@@ -40,9 +41,10 @@ def is_int(x):
 
 def check_event(e):
     needed, may = FIELDS[e["ph"]]
-    assert ALL | needed <= set(e) <= ALL | needed | may, e
+    always = ALL - {"name"} if e["ph"] == "E" else ALL
+    assert always | needed <= set(e) <= always | needed | may, e
     assert is_int(e["pid"]) and is_int(e["tid"]) and 0 <= e["pid"] < 2**32 and 0 <= e["tid"] < 2**32, e
-    assert isinstance(e["name"], str) and e["name"], e
+    assert e["ph"] == "E" or isinstance(e["name"], str) and e["name"], e
     for key in "ts", "dur":
         assert key not in e or (isinstance(e[key], (int, float)) and not isinstance(e[key], bool)), e
     assert e.get("dur", 0) >= 0 and isinstance(e.get("cat", "-"), str) and isinstance(e.get("args", {}), dict), e
@@ -56,23 +58,26 @@ def ns(us):
 
 
 def check_slices(slices):
-    """The slices of a thread, in the order of the file: they start in order and nest properly. Slices without an end
-    ("B") enclose what follows."""
+    """The slices of a thread, in the order of the file: they start in order and nest properly, and all are closed."""
     open_ends, last = [], None
     for e in slices:
         start = ns(e["ts"])
-        end = start + ns(e["dur"]) if e["ph"] == "X" else float("inf")
-        assert last is None or start >= last, ("not in order", e)
-        last = start
+        assert last is None or start >= last or e["ph"] == "E", ("not in order", e)
         while open_ends and open_ends[-1] <= start:
             open_ends.pop()
+        if e["ph"] == "E":
+            assert open_ends and open_ends.pop() == float("inf"), ("ends what is not open", e)
+            continue
+        last = start
+        end = start + ns(e["dur"]) if e["ph"] == "X" else float("inf")
         assert not open_ends or end <= open_ends[-1], ("overlaps", e)
         open_ends.append(end)
+    assert float("inf") not in open_ends
 
 
 def check_flows(events, slices):
     """Each arrow has one start and at least one end, not before the start, and both are at the start of a slice."""
-    begins = {thread: sorted(ns(e["ts"]) for e in each) for thread, each in slices.items()}
+    begins = {thread: sorted(ns(e["ts"]) for e in each if e["ph"] != "E") for thread, each in slices.items()}
     starts, ends = {}, collections.defaultdict(list)
     for e in events:
         if e["ph"] not in "sf":
@@ -125,7 +130,7 @@ def read(path):
     events, slices = trace["traceEvents"], collections.defaultdict(list)
     for e in events:
         check_event(e)
-        if e["ph"] in "XB":
+        if e["ph"] in "XBE":
             slices[e["pid"], e["tid"]].append(e)
     for of_thread in slices.values():
         check_slices(of_thread)

@@ -66,7 +66,7 @@ def check_chrome():
     for e in j["traceEvents"]:
         if e["ph"] in "sf":
             (starts if e["ph"] == "s" else ends).append(e["id"])
-        if e["ph"] not in "XB":
+        if e["ph"] not in "XB" or e["cat"] in ("python", "module", "user_annotation"):
             continue
         was = events[e["args"]["id"]]
         ids.add(was["id"])
@@ -78,6 +78,9 @@ def check_chrome():
         wanted = shapes(was["args"])
         assert len(wanted) > 16 or e["args"].get("shapes", "") == " ".join(wanted), (e, was)
     assert ids == set(events)
+    steps = [e for e in j["traceEvents"] if e.get("name", "").startswith("ProfilerStep#")]
+    assert len(steps) == report["summary"]["steps"]["count"]
+    assert sum(round(e["dur"] * 1000) for e in steps) == report["summary"]["steps"]["wall_ns"] or not steps
     wanted = sorted(e["forward_id"] for e in events.values() if e["forward_id"] and is_node(e))
     assert sorted(ends) == wanted and sorted(starts) == sorted(set(wanted)) and wanted
 

@@ -44,6 +44,7 @@ struct page_steps {
 	struct page_step *list; /* in order */
 	size_t n, room;
 	int32_t pid;
+	uint64_t middle; /* number of the one in the middle by length; 0: none is chosen */
 };
 
 /* Read the trace, all of it. 0 or -errno with *e; page_steps_free in either case. */

@@ -125,6 +125,7 @@ int page_steps_choose(struct page_steps *s, uint64_t most)
 	}
 	qsort(order, n, sizeof(struct page_step *), by_length);
 	if (n) {
+		s->middle = order[n / 2]->step.number;
 		order[n / 2]->whole = true;
 		ops = order[n / 2]->ops;
 	}
@@ -170,6 +171,7 @@ void page_steps_json(const struct page_steps *s, uint64_t origin, struct json_ou
 	json_open(j, "steps", '{');
 	json_i64(j, "pid", s->pid);
 	json_u64(j, "count", s->n);
+	json_u64(j, "middle", s->middle);
 	json_u64(j, "each", each ? each : 1);
 	json_open(j, "bars", '[');
 	for (size_t i = 0; i < s->n; i += each)

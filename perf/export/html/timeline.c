@@ -90,11 +90,10 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 	return (int64_t)s->n++;
 }
 
-static int close_slice(void *arg, uint32_t thread, uint32_t number, uint64_t end_ns)
+static int close_slice(void *arg, const struct slice_end *end)
 {
 	struct timeline_span *s = arg;
-	(void)thread;
-	s->list[number].end_ns = end_ns;
+	s->list[end->number].end_ns = end->end_ns;
 	return 0;
 }
 

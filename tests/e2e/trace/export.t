@@ -39,7 +39,7 @@ exports() {
 	done
 	ok "sqlite of a step" "$DITRACE" export --to sqlite -o "$T/part" --step 2 "$T/data"
 	is "has the calls that report counts" "$(sqlite3_of "$T/part" "SELECT count(*) FROM calls")" "$(step_calls)"
-	is "chrome, too" "$(grep -c '"ph":"X"' "$T/part.chrome")" "$(step_calls)"
+	is "chrome, too" "$(grep -c '"ph":"X".*"args":{"id"' "$T/part.chrome")" "$(step_calls)"
 	ok "nothing before a time" "$DITRACE" export --to chrome -o "$T/none" --time 0s-1ns "$T/data"
 	unlike "has no call" "$T/none" '"ph":"X"'
 	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"

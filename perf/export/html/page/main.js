@@ -25,9 +25,8 @@ function start() {
   startTimeline();
   startFlame();
   startTables();
-  const lengths = data.whole.map(w => w.length_ns).sort((a, b) => a - b), middle = data.whole.find(w => w.length_ns === lengths[lengths.length >> 1]);
-  if (bars.length && whole.size && middle.step) chooseStep(middle.step);
-  else if (middle) showTimeline(middle.step);
+  if (data.steps.middle) chooseStep(data.steps.middle);
+  else showTimeline(data.whole[0].step);
   byId("theme").addEventListener("click", () => setTheme(!isDark()));
   dark.addEventListener("change", e => setTheme(e.matches));
   addEventListener("hashchange", showTab);

@@ -148,8 +148,16 @@ static void chrome(void **state)
 	assert_int_equal(integer(of_phase(events, 's', 0), "tid"), 42);
 	assert_int_equal(integer(of_phase(events, 'f', 1), "id"), 1);
 	assert_int_equal(integer(of_phase(events, 'f', 1), "tid"), 43);
-	assert_null(json_object_get(of_phase(events, 'B', 0), "dur"));
-	assert_int_equal(json_array_size(events), 2 + 6 + 1 + 2);
+	assert_string_equal(string(of_phase(events, 'B', 0), "name"), "main (train.py:40)");
+	assert_string_equal(string(of_phase(events, 'B', 0), "cat"), "python");
+	/* The unfinished op in its two frames, closed at the end. */
+	assert_null(json_object_get(of_phase(events, 'B', 3), "dur"));
+	assert_non_null(json_object_get(of_phase(events, 'B', 3), "args"));
+	assert_true(json_number_value(json_object_get(of_phase(events, 'E', 3), "ts")) ==
+		    json_number_value(json_object_get(of_phase(events, 'B', 3), "ts")));
+	/* Tracks of modules, the nodes' and the unfinished op's. */
+	assert_string_equal(string(of_phase(events, 'X', 5), "name"), "blocks.0.attn");
+	assert_int_equal(json_array_size(events), 2 + 6 + 1 + 2 + 3 + 4 + 2 * 2);
 	json_decref(j);
 }
 
