@@ -1,11 +1,16 @@
 #include "base/commands.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "perf/export/export.h"
 #include "perf/trace/trace_query.h"
 
@@ -32,7 +37,80 @@ struct export_job {
 	bool samples;
 	struct trace_choice choice;
 	struct export_in in;
+	FILE *out; /* what is written to; NULL: not a stream */
+	uint64_t shown_ns;
+	bool shows_progress, is_shown, has_warned;
 };
+
+/* Viewers, and JSON parsers in browsers, load no more. */
+static const uint64_t most_json = (uint64_t)2 << 30;
+
+static volatile sig_atomic_t stopped_by;
+
+static void on_stop(int signal)
+{
+	stopped_by = signal;
+}
+
+/* Until the file has its name a signal ends the export as an error does; a second one at once. */
+static void stop_by_signals(void)
+{
+	const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		struct sigaction old,
+		    act = {.sa_handler = on_stop, .sa_flags = SA_RESTART | SA_RESETHAND};
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &act, NULL);
+	}
+}
+
+static void hide_progress(struct export_job *x)
+{
+	if (x->is_shown)
+		fputs("\r\x1b[K", stderr);
+	x->is_shown = false;
+}
+
+static void show_progress(struct export_job *x, double share)
+{
+	const uint64_t wait_ns = 200000000;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!x->shows_progress || now - x->shown_ns < wait_ns)
+		return;
+	fputs("\r\x1b[Kditrace: ", stderr);
+	text_print_safe(stderr, text_base_name(x->in.path));
+	fprintf(stderr, ": %.0f %% read", 100 * share);
+	fflush(stderr);
+	x->shown_ns = now;
+	x->is_shown = true;
+}
+
+/* Warn of JSON that will be too large, as soon as its size can be told from what there is so far.
+ */
+static void check_size(struct export_job *x, double share)
+{
+	char size[32];
+	off_t at = x->out ? ftello(x->out) : 0;
+	double all = ((at > 0 ? (double)at : 0) + (double)x->in.watch.bytes) / share;
+	bool is_json = x->format == TO_CHROME || x->format == TO_SPEEDSCOPE;
+	if (x->has_warned || !is_json || share < 0.02 || all < (double)most_json)
+		return;
+	hide_progress(x);
+	fprintf(
+	    stderr,
+	    "ditrace: this becomes about %s of JSON, more than most viewers load\n"
+	    "  hint: a part of it: --step 100-110, or --time 10s-12s; for a whole run: --to html\n",
+	    text_bytes(size, sizeof(size), (uint64_t)all));
+	x->has_warned = true;
+}
+
+static int look(void *arg, double share)
+{
+	struct export_job *x = arg;
+	show_progress(x, share);
+	check_size(x, share);
+	return stopped_by ? -EINTR : 0;
+}
 
 /* Returns like trace_query_next at the end of the file. */
 static int write_stream(struct export_job *x, FILE *f, struct err *e)
@@ -62,6 +140,7 @@ static bool could_write(int r)
 /* `f` may be NULL, with errno. */
 static int write_rows(struct export_job *x, FILE *f, struct err *e)
 {
+	x->out = f;
 	int r = f ? write_stream(x, f, e) : 0;
 	bool failed = !f || (f == stdout ? fflush(f) : fclose(f));
 	if (failed && could_write(r))
@@ -70,14 +149,31 @@ static int write_rows(struct export_job *x, FILE *f, struct err *e)
 	return r;
 }
 
+static bool is_gzip(const char *name)
+{
+	size_t n = name ? strlen(name) : 0;
+	return n > 3 && !strcmp(name + n - 3, ".gz");
+}
+
+static FILE *open_stream(const struct export_job *x, const struct new_file *to)
+{
+	if (!is_gzip(x->output))
+		return new_file_stream(to);
+	int fd = fcntl(to->fd, F_DUPFD_CLOEXEC, 0);
+	return fd < 0 ? NULL : export_gzip(fd);
+}
+
 static int write_file(struct export_job *x, struct err *e)
 {
 	struct new_file to;
 	int r = open_output(x->in.path, x->output, &to, e);
 	if (r)
 		return r;
+	stop_by_signals();
 	r = x->format == TO_SQLITE ? export_sqlite(&x->in, to.fd, x->output, e)
-				   : write_rows(x, new_file_stream(&to), e);
+				   : write_rows(x, open_stream(x, &to), e);
+	if (stopped_by)
+		r = err_set(e, -EINTR, "stopped: %s was not written", x->output);
 	int named = new_file_end(&to, could_write(r) ? 0 : r);
 	if (!could_write(r) || !named)
 		return r;
@@ -108,6 +204,10 @@ static int open_query(struct export_job *x, struct err *e)
 
 static int check_export(const struct export_job *x, struct err *e)
 {
+	if (x->format == TO_SQLITE && is_gzip(x->output)) {
+		err_set(e, -EINVAL, "%s: a database cannot be read compressed", x->output);
+		return err_hint(e, "name it without .gz, and compress it afterwards: gzip FILE");
+	}
 	if (x->format != TO_SQLITE || x->output)
 		return trace_choice_check(&x->choice, e);
 	err_set(e, -EINVAL, "a database cannot be written to standard output");
@@ -122,6 +222,7 @@ static int export_to(struct export_job *x)
 	if (r)
 		return trace_query_end(x->in.query, 0, r, &e);
 	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
+	hide_progress(x);
 	return trace_query_end(x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST, r, &e);
 }
 
@@ -131,6 +232,8 @@ int cmd_export(int argc, char **argv)
 					      "speedscope", "sqlite", NULL};
 	struct export_job x = {.in.path = "ditrace.data"};
 	x.in.choice = &x.choice;
+	x.in.watch = (struct export_watch){.look = look, .arg = &x};
+	x.shows_progress = isatty(STDERR_FILENO);
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
 	     "csv (default), chrome, folded, html, speedscope or sqlite", formats},
@@ -138,7 +241,7 @@ int cmd_export(int argc, char **argv)
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
-	     "write there instead of to standard output", NULL},
+	     "write there instead of to standard output; FILE.gz: compressed", NULL},
 	    {0},
 	};
 	const struct command command = {
@@ -169,5 +272,7 @@ int cmd_export(int argc, char **argv)
 	}
 	status = export_to(&x);
 	export_notes_free(x.in.notes);
+	if (stopped_by)
+		raise(stopped_by);
 	return status;
 }

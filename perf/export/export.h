@@ -8,8 +8,19 @@
 #include "base/err.h"
 #include "perf/trace/trace_query.h"
 
+/* What a long export tells while it runs. */
+struct export_watch {
+	/* Called each thousand items: the share of the file that was read, 0 to 1. Returns 0, or
+	 * -errno, which ends the export. */
+	int (*look)(void *arg, double share);
+	void *arg;
+	uint64_t bytes; /* set aside so far, to be written at the end */
+	uint64_t items;
+};
+
 struct export_in {
 	const char *path;
+	struct export_watch watch;	   /* look NULL: none */
 	const struct trace_choice *choice; /* of `query` */
 	struct trace_query *query;	   /* of `path`; events in the order of their starts */
 	struct export_notes *notes;	   /* from the first pass; NULL: none */
@@ -20,6 +31,10 @@ struct export_in {
 int export_csv_note(void *in, const struct trace_item *item, struct err *e);
 int export_chrome_note(void *in, const struct trace_item *item, struct err *e);
 void export_notes_free(struct export_notes *n); /* NULL allowed */
+
+/* For those that read a trace by themselves: to be called with each item of `q`. Returns like
+ * export_watch.look. */
+int export_look(struct export_in *in, const struct trace_query *q);
 
 /* Called with each item of the query. 0, or -errno, which stops reading. */
 typedef int export_item_fn(void *arg, const struct trace_item *item);
@@ -84,5 +99,9 @@ int export_sqlite(struct export_in *in, int fd, const char *output, struct err *
  * The query must have `unchosen` set. Returns like trace_query_next at the end of the file (0: read
  * completely). */
 int export_csv(struct export_in *in, FILE *f, struct err *e);
+
+/* A stream that compresses as gzip(1) what is written to it, into `fd`, which is closed with it or
+ * on failure. NULL with errno. */
+FILE *export_gzip(int fd);
 
 #endif

@@ -31,6 +31,7 @@ struct lane {
 };
 
 struct speedscope {
+	struct export_in *in;
 	struct slices *slices;
 	struct intern frame_ids;
 	struct lane *lanes; /* by thread, see slices_thread */
@@ -76,6 +77,7 @@ static int put_edge(struct speedscope *s, struct lane *l, char kind, uint64_t at
 		l->first_ns = at_ns;
 	l->last_ns = at_ns;
 	l->edges[l->nedges++] = (struct edge){.at_ns = at_ns, .frame = frame, .kind = kind};
+	s->in->watch.bytes += strlen("{'type':'O','frame':123,'at':12345678901},\n");
 	return l->nedges == EDGES ? flush_edges(s, l) : 0;
 }
 
@@ -268,7 +270,7 @@ static void free_all(struct speedscope *s)
 
 int export_speedscope(struct export_in *in, FILE *f, struct err *e)
 {
-	struct speedscope s = {.spill = file_unnamed(), .frames.f = file_unnamed()};
+	struct speedscope s = {.in = in, .spill = file_unnamed(), .frames.f = file_unnamed()};
 	const struct slices_to to = {.open = open_slice, .close = close_slice, .arg = &s};
 	int r;
 	s.slices = slices_new(&to);

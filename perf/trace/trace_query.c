@@ -239,6 +239,11 @@ uint64_t trace_query_origin(const struct trace_query *q)
 	return trace_reader_origin(q->reader);
 }
 
+double trace_query_share(const struct trace_query *q)
+{
+	return trace_reader_share(q->reader);
+}
+
 uint64_t trace_query_steps(const struct trace_query *q)
 {
 	return trace_span_steps(&q->span);

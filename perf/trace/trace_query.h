@@ -89,6 +89,9 @@ bool trace_query_of_samples(const struct trace_query *q);
 /* When the recording of the file began, CLOCK_MONOTONIC ns. */
 uint64_t trace_query_origin(const struct trace_query *q);
 
+/* The share of the file that was read so far, 0 to 1, not counting a first pass. */
+double trace_query_share(const struct trace_query *q);
+
 /* How many steps were chosen, of the process that made most; 0: all events were. */
 uint64_t trace_query_steps(const struct trace_query *q);
 

@@ -419,3 +419,10 @@ int trace_reader_open(const char *path, struct trace_reader **out, struct err *e
 	*out = r;
 	return 0;
 }
+
+double trace_reader_share(const struct trace_reader *r)
+{
+	struct stat st;
+	double all = fstat(r->fd, &st) ? 0 : (double)st.st_size, done = (double)r->progress.bytes;
+	return done < all ? done / all : 1;
+}

@@ -58,7 +58,7 @@ static int read_trace(struct page *p, struct export_in *in, struct err *e)
 		return r;
 	p->sums = page_sums_read(in, &p->steps, e);
 	if (!p->sums)
-		return -ENOMEM;
+		return e->code;
 	if (page_steps_choose(&p->steps, OPS_WHOLE))
 		return no_memory(in, e);
 	p->timeline = page_timeline_new(&p->steps);

@@ -48,7 +48,7 @@ struct page_steps {
 };
 
 /* Read the trace, all of it. 0 or -errno with *e; page_steps_free in either case. */
-int page_steps_read(struct page_steps *s, const struct export_in *in, struct err *e);
+int page_steps_read(struct page_steps *s, struct export_in *in, struct err *e);
 
 /* Count an op that is chosen. */
 void page_steps_count(struct page_steps *s, const struct op_event *ev);
@@ -68,8 +68,7 @@ struct page_sums;
 
 /* Read the trace by a query of its own, of what `in` chooses, and count the ops of `steps`. NULL
  * with *e if it cannot be opened or memory is out. */
-struct page_sums *page_sums_read(const struct export_in *in, struct page_steps *steps,
-				 struct err *e);
+struct page_sums *page_sums_read(struct export_in *in, struct page_steps *steps, struct err *e);
 int page_sums_json(struct page_sums *s, struct json_out *j, const struct page_limits *limits);
 void page_sums_free(struct page_sums *s); /* NULL allowed */
 

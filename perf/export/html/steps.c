@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "perf/export/html/internal.h"
@@ -41,18 +42,21 @@ static void keep_longest(struct page_steps *s)
 	s->pid = n ? s->list[0].step.pid : 0;
 }
 
-static int read_steps(struct trace_query *q, struct breakdown *b, struct err *e)
+static int read_steps(struct export_in *in, struct trace_query *q, struct breakdown *b,
+		      struct err *e)
 {
 	struct trace_item item;
 	int n, r = 0;
 	trace_query_no_values(q);
-	while (!r && (n = trace_query_next(q, &item, e)) > 0)
+	while (!r && (n = trace_query_next(q, &item, e)) > 0) {
 		if (item.type == TRACE_EVENT)
 			r = breakdown_add(b, &item.event);
-	return r ? err_set(e, r, "no memory to read the steps") : 0;
+		r = r ? r : export_look(in, q);
+	}
+	return r ? err_set(e, r, "cannot read the steps of %s: %s", in->path, strerror(-r)) : 0;
 }
 
-int page_steps_read(struct page_steps *s, const struct export_in *in, struct err *e)
+int page_steps_read(struct page_steps *s, struct export_in *in, struct err *e)
 {
 	const struct trace_query_opts opts = {.kinds = TRACE_OPS};
 	struct trace_query *q = NULL;
@@ -60,7 +64,7 @@ int page_steps_read(struct page_steps *s, const struct export_in *in, struct err
 	int r = b ? trace_query(in->path, &opts, &q, e) : err_set(e, -ENOMEM, "no memory");
 	if (!r) {
 		breakdown_each_step(b, add_step, s);
-		r = read_steps(q, b, e);
+		r = read_steps(in, q, b, e);
 		keep_longest(s);
 	}
 	breakdown_free(b);

@@ -97,8 +97,7 @@ static int add_item(struct page_sums *s, const struct trace_item *item)
 	return 0;
 }
 
-struct page_sums *page_sums_read(const struct export_in *in, struct page_steps *steps,
-				 struct err *e)
+struct page_sums *page_sums_read(struct export_in *in, struct page_steps *steps, struct err *e)
 {
 	struct page_sums *s = calloc(1, sizeof(*s));
 	struct trace_item item;
@@ -109,11 +108,13 @@ struct page_sums *page_sums_read(const struct export_in *in, struct page_steps *
 	}
 	s->steps = steps;
 	s->opts.targets = s->targets;
-	while (!r && trace_query_next(s->query, &item, NULL) > 0)
+	while (!r && trace_query_next(s->query, &item, NULL) > 0) {
 		r = add_item(s, &item);
+		r = r ? r : export_look(in, s->query);
+	}
 	if (!r)
 		return s;
-	err_set(e, r, "no memory to sum up %s", in->path);
+	err_set(e, r, "cannot sum up %s: %s", in->path, strerror(-r));
 	page_sums_free(s);
 	return NULL;
 }

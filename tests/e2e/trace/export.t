@@ -44,6 +44,8 @@ exports() {
 	unlike "has no call" "$T/none" '"ph":"X"'
 	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"
 	ok "-o writes the same" cmp "$T/chrome" "$T/chrome2"
+	"$DITRACE" export --to chrome -o "$T/chrome2.gz" "$T/data"
+	ok "and compressed, if the name says so" cmp "$T/chrome" <(zcat "$T/chrome2.gz")
 	ok "html" "$DITRACE" export --to html -o "$T/page.html" "$T/data"
 	ok "has the report's numbers, the folded stacks, and whole steps" verify trace/page "$T"
 	! of_first_torch || in_browser
@@ -63,6 +65,15 @@ for to in chrome speedscope; do
 	error "$to of a cut file" 'cut|ends' "$DITRACE" export --to "$to" "$T/cut"
 	ok "what is there is whole JSON" python3 -m json.tool "$T/error.out"
 done
+error "sqlite is not compressed" "compressed" "$DITRACE" export --to sqlite -o "$T/db.gz" "$traced"
+"$BUILD/tests/tools/big_trace" 1000000 "$T/big"
+start "$DITRACE" export --to chrome -o "$T/stopped.gz" "$T/big" 2>"$T/err"
+ok "a long export" before_long test -e "$T/stopped.gz.part"
+kill -TERM "$child"
+finish "$child"
+is "ends by the signal" "$status" 143
+like "says so" "$T/err" "stopped: .*stopped.gz was not written"
+is "and leaves nothing" "$(ls "$T" | grep stopped)" ""
 error "sqlite needs a file" "standard output" "$DITRACE" export --to sqlite "$traced"
 error "sqlite into a folder that is not there" "cannot write" "$DITRACE" export --to sqlite -o "$T/no/db" "$traced"
 error "a form that there is not" "--to" "$DITRACE" export --to excel "$traced"
