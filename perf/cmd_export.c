@@ -29,7 +29,7 @@ static int open_output(const char *path, const char *output, struct new_file *to
 	return err_hint(e, "name another file: -o FILE");
 }
 
-enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_HTML, TO_SPEEDSCOPE, TO_SQLITE };
+enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_HTML, TO_SPEEDSCOPE, TO_SQLITE, TO_SVG };
 
 struct export_job {
 	int format;
@@ -123,6 +123,8 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 		return export_folded(&x->in, f, e);
 	case TO_HTML:
 		return export_html(&x->in, f, e);
+	case TO_SVG:
+		return export_svg(&x->in, f, e);
 	case TO_SPEEDSCOPE:
 		return samples ? export_speedscope_samples(&x->in, f, e)
 			       : export_speedscope(&x->in, f, e);
@@ -229,14 +231,14 @@ static int export_to(struct export_job *x)
 int cmd_export(int argc, char **argv)
 {
 	static const char *const formats[] = {"csv",	    "chrome", "folded", "html",
-					      "speedscope", "sqlite", NULL};
+					      "speedscope", "sqlite", "svg",	NULL};
 	struct export_job x = {.in.path = "ditrace.data"};
 	x.in.choice = &x.choice;
 	x.in.watch = (struct export_watch){.look = look, .arg = &x};
 	x.shows_progress = isatty(STDERR_FILENO);
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
-	     "csv (default), chrome, folded, html, speedscope or sqlite", formats},
+	     "csv (default), chrome, folded, html, speedscope, sqlite or svg", formats},
 	    QUERY_OPTIONS(x.choice),
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},

@@ -57,6 +57,10 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e);
  * weights. Memory grows with the number of distinct stacks. */
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
+/* A flame graph as a picture (SVG) without scripts: Python frames and ops, with the backward beside
+ * its forward. Memory as for export_folded. */
+int export_svg(struct export_in *in, FILE *f, struct err *e);
+
 /* speedscope's file format (https://www.speedscope.app/file-format-schema.json): an evented profile
  * for each thread, of Python frames and ops, in ns since origin_ns; an unfinished op extends to its
  * thread's last event.

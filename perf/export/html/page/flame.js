@@ -35,9 +35,13 @@ function frameColor(d) {
   return base.formatRgb();
 }
 
+// Samples may count cycles.
+function weight(n) {
+  return flame.view === "samples" && data.sampled_event === "cycles" ? countText(n) + " cycles" : nsText(n);
+}
+
 function frameText(d) {
-  const {name, value, self, calls, kind} = d.data;
-  const samples = flame.view === "samples", weight = samples && data.sampled_event === "cycles" ? n => countText(n) + " cycles" : nsText;
+  const {name, value, self, calls, kind} = d.data, samples = flame.view === "samples";
   const words = [`${weight(value)}, ${percent(value, flame.total)} of all`];
   if (self && self !== value) words.push(`self ${weight(self)}`);
   if (calls) words.push(counted(calls, samples ? "sample" : "call"));
@@ -56,7 +60,7 @@ function hasText(d, term) {
 
 function found(results, sum) {
   const term = byId("search").value;
-  byId("found").textContent = term ? `${counted(results.length, "frame")}, ${nsText(sum)}, ${percent(sum, flame.total)}` : "";
+  byId("found").textContent = term ? `${counted(results.length, "frame")}, ${weight(sum)}, ${percent(sum, flame.total)}` : "";
 }
 
 function drawFlame() {
@@ -72,7 +76,7 @@ function drawFlame() {
   d3.select(place).datum(tree).call(flame.chart);
   const t = data.flames[flame.view];
   const folded = t.outside + t.folded.reduce((a, b) => a + b, 0);
-  byId("folded").textContent = folded ? `frames of ${nsText(t.floor_ns)} and less in all are folded: ${countText(folded)} of them` : "";
+  byId("folded").textContent = folded ? `frames of ${weight(t.floor_ns)} and less in all are folded: ${countText(folded)} of them` : "";
   byId("frame").textContent = "click a frame to zoom to it; what it is stands here";
   search();
 }
