@@ -51,6 +51,7 @@ static const struct {
     {"record", "samples of every thread: Python, native code, op", cmd_record, TRACE, TRACING},
     {"top", "the live view of a process or a trace file", cmd_top, TRACE, TRACING},
     {"report", "where the time went, by op and source line", cmd_report, READ, 0},
+    {"annotate", "the source, with what each line took", cmd_annotate, READ, 0},
     {"script", "the events as text or JSON lines", cmd_script, READ, 0},
     {"export", "a page for a browser; for Perfetto, speedscope, SQLite, CSV", cmd_export, READ, 0},
     {"diff", "two traces: what got slower; two captured runs: where they part", cmd_diff_either,

@@ -24,9 +24,10 @@ int cmd_ctl(int argc, char **argv);
 /* Check whether tracing will work, on this machine or on one process; EXIT_GOOD only if so. */
 int cmd_doctor(int argc, char **argv);
 
-/* On a trace file: the table of ops by source line; its events as text or JSON lines; conversion to
- * another format. */
+/* On a trace file: the table of ops by source line; the source with the times of its lines; its
+ * events as text or JSON lines; conversion to another format. */
 int cmd_report(int argc, char **argv);
+int cmd_annotate(int argc, char **argv);
 int cmd_script(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 

@@ -288,18 +288,6 @@ static int check_together(const struct report *p, struct err *e)
 	return 0;
 }
 
-static int parse_percent(const char *text, double *out, struct err *e)
-{
-	char *end;
-	double d = strtod(text, &end);
-	if (end == text || (*end && strcmp(end, "%") != 0) || !(d >= 0 && d <= 100)) {
-		err_set(e, -EINVAL, "--percent-limit %s: not a percentage", text);
-		return err_hint(e, "a number from 0 to 100: --percent-limit 0.5");
-	}
-	*out = d;
-	return 0;
-}
-
 /* Check the options and allocate what they need. */
 static int prepare(struct report *p, struct err *e)
 {
@@ -322,7 +310,9 @@ static int prepare(struct report *p, struct err *e)
 		p->opts.sort = REPORT_BY_TOTAL;
 	if (p->format == FORMAT_TABLE && !p->graph)
 		p->opts.percent_limit = REPORT_PERCENT_LIMIT;
-	r = r || !p->percent_limit ? r : parse_percent(p->percent_limit, &p->opts.percent_limit, e);
+	r = r || !p->percent_limit
+		? r
+		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	r = r || !p->columns ? r : report_columns_parse(p->columns, keys, &p->chosen, e);
 	if (r)
 		return r;

@@ -150,4 +150,7 @@ int group_parse(const char *text, unsigned *keys, struct err *e);
 /* Parse the sort key of rows by `keys`. 0, or -EINVAL: no such key, or the rows do not have it. */
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e);
 
+/* Parse the argument of --percent-limit, "0.5" or "0.5%". 0 or -EINVAL. */
+int report_parse_percent(const char *text, double *out, struct err *e);
+
 #endif

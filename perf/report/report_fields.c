@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/table.h"
@@ -288,4 +289,16 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 		return 0;
 	err_set(e, -EINVAL, "--sort %s: the rows are not grouped by it", text);
 	return err_hint(e, "group by it, too: --group op,%s", text);
+}
+
+int report_parse_percent(const char *text, double *out, struct err *e)
+{
+	char *end;
+	double d = strtod(text, &end);
+	if (end == text || (*end && strcmp(end, "%") != 0) || !(d >= 0 && d <= 100)) {
+		err_set(e, -EINVAL, "--percent-limit %s: not a percentage", text);
+		return err_hint(e, "a number from 0 to 100: --percent-limit 0.5");
+	}
+	*out = d;
+	return 0;
 }

@@ -244,6 +244,11 @@ double trace_query_share(const struct trace_query *q)
 	return trace_reader_share(q->reader);
 }
 
+uint64_t trace_query_begun(const struct trace_query *q)
+{
+	return trace_reader_begun(q->reader);
+}
+
 uint64_t trace_query_steps(const struct trace_query *q)
 {
 	return trace_span_steps(&q->span);

@@ -92,6 +92,9 @@ uint64_t trace_query_origin(const struct trace_query *q);
 /* The share of the file that was read so far, 0 to 1, not counting a first pass. */
 double trace_query_share(const struct trace_query *q);
 
+/* The same moment, CLOCK_REALTIME ns. */
+uint64_t trace_query_begun(const struct trace_query *q);
+
 /* How many steps were chosen, of the process that made most; 0: all events were. */
 uint64_t trace_query_steps(const struct trace_query *q);
 

@@ -310,6 +310,11 @@ uint64_t trace_reader_origin(const struct trace_reader *r)
 	return r->header.monotonic_ns;
 }
 
+uint64_t trace_reader_begun(const struct trace_reader *r)
+{
+	return r->header.realtime_ns;
+}
+
 void trace_reader_close(struct trace_reader *r)
 {
 	if (!r)

@@ -85,6 +85,9 @@ uint64_t trace_reader_origin(const struct trace_reader *r);
 /* The share of the file that was read, 0 to 1. */
 double trace_reader_share(const struct trace_reader *r);
 
+/* The same moment, CLOCK_REALTIME ns. */
+uint64_t trace_reader_begun(const struct trace_reader *r);
+
 void trace_reader_close(struct trace_reader *r);
 
 /* The events of a trace in the order of their starts. */

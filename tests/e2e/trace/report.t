@@ -84,6 +84,11 @@ summary = json.load(open(sys.argv[1]))["summary"]
 assert summary["threads"] > 1 or gaps == summary["in_no_op_ns"], (gaps, summary)' "$T/json"
 }
 
+annotated() {
+	R --group line,phase --format csv >"$T/rows" && R --gaps --format csv >"$T/gaps" &&
+		"$DITRACE" annotate -i "$T/data" --format json | verify trace/annotated "$T/rows" "$T/gaps"
+}
+
 steps_add_up() {
 	local part=0 i
 	for i in 1 2 3 4-; do
@@ -134,6 +139,7 @@ reports() {
 	is "a time before the end and one behind" "$(($(sum --time -2500ms) + $(sum --time 2500ms-)))" "${all% *}"
 	is "a condition" "$(sum --when "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"
 	ok "gaps add up to the time in no op" gaps_are_what_is_left
+	ok "annotate has the same by line" annotated
 	ok "the backward beside the forward" sides_add_up
 	ok "callees add up to the self time" graph_adds_up callees
 	ok "callers add up to the self time" graph_adds_up callers

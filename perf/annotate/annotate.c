@@ -1,0 +1,167 @@
+#include "perf/annotate/annotate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct line_row {
+	const struct aggregate_row *r;
+	bool is_gap;
+};
+
+static int compare_numbers(int64_t a, int64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+/* The rows of a line stand together, and of these the rows of an op, those of the forward first. */
+static int compare_line_rows(const void *a, const void *b)
+{
+	const struct line_row *x = a, *y = b;
+	int c = strcmp(x->r->file, y->r->file);
+	c = c ? c : compare_numbers(x->r->line, y->r->line);
+	c = c ? c : compare_numbers(x->is_gap, y->is_gap);
+	c = c || x->is_gap
+		? c
+		: compare_numbers(x->r->phase != PHASE_FORWARD, y->r->phase != PHASE_FORWARD);
+	return c || x->is_gap ? c : strcmp(x->r->op, y->r->op);
+}
+
+static size_t collect_rows(struct line_row *out, const struct aggregate *a, bool gaps)
+{
+	size_t n, used = 0;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	for (size_t i = 0; i < n; i++)
+		if (rows[i]->file)
+			out[used++] = (struct line_row){rows[i], gaps};
+	return used;
+}
+
+static void add_row(struct annotate_line *l, const struct line_row *row)
+{
+	const struct aggregate_row *r = row->r;
+	uint64_t *sum = row->is_gap		    ? &l->no_op_ns
+			: r->phase == PHASE_FORWARD ? &l->forward_ns
+						    : &l->backward_ns;
+	*sum += row->is_gap ? r->total_ns : r->self_ns;
+	l->is_worker &= r->worker;
+	l->calls += row->is_gap ? 0 : r->calls;
+	l->function = l->function ? l->function : r->function;
+	l->text = l->text ? l->text : r->text;
+}
+
+/* Of the rows of one op in one phase or both: *total is their time. */
+static void take_op(struct annotate_line *l, const struct line_row *rows, size_t n, uint64_t *most)
+{
+	const struct aggregate_row *longest = rows[0].r;
+	uint64_t total = 0;
+	for (size_t i = 0; i < n; i++) {
+		total += rows[i].r->total_ns;
+		if (rows[i].r->total_ns > longest->total_ns)
+			longest = rows[i].r;
+	}
+	if (l->op && total <= *most)
+		return;
+	*most = total;
+	l->op = longest->op;
+	l->shapes = longest->shape;
+	l->other_shapes = n - 1;
+}
+
+static void find_op(struct annotate_line *l, const struct line_row *rows, size_t n)
+{
+	bool forward = rows[0].r->phase == PHASE_FORWARD;
+	uint64_t most = 0;
+	for (size_t first = 0, end; first < n && !rows[first].is_gap; first = end) {
+		const struct aggregate_row *r = rows[first].r;
+		if (forward && r->phase != PHASE_FORWARD)
+			return;
+		for (end = first; end < n && !rows[end].is_gap && !strcmp(rows[end].r->op, r->op) &&
+				  (rows[end].r->phase == PHASE_FORWARD) == forward;)
+			end++;
+		take_op(l, rows + first, end - first, &most);
+	}
+}
+
+static bool is_same_file(const struct line_row *a, const struct line_row *b)
+{
+	return !strcmp(a->r->file, b->r->file);
+}
+
+/* The lines of the file that begins with rows[0]. Returns the number of its rows. */
+static size_t add_lines(struct annotate_file *f, const struct line_row *rows, size_t n)
+{
+	size_t first = 0, end;
+	for (; first < n && is_same_file(&rows[0], &rows[first]); first = end) {
+		struct annotate_line *l = &f->lines[f->n++];
+		*l = (struct annotate_line){.line = rows[first].r->line, .is_worker = true};
+		for (end = first;
+		     end < n && is_same_file(&rows[0], &rows[end]) && rows[end].r->line == l->line;
+		     end++) {
+			add_row(l, &rows[end]);
+			add_row(&f->sum, &rows[end]);
+		}
+		find_op(l, rows + first, end - first);
+	}
+	return first;
+}
+
+static uint64_t time_of(const struct annotate_line *l)
+{
+	return l->forward_ns + l->backward_ns + l->no_op_ns;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+	const struct annotate_file *x = a, *y = b;
+	uint64_t tx = time_of(&x->sum), ty = time_of(&y->sum);
+	return tx != ty ? (tx > ty ? -1 : 1) : strcmp(x->path, y->path);
+}
+
+int annotation_make(const struct aggregate *ops, const struct aggregate *gaps, uint64_t observed_ns,
+		    struct annotation *out)
+{
+	size_t n, ngaps, lines = 0;
+	aggregate_rows(ops, &n);
+	aggregate_rows(gaps, &ngaps);
+	n += ngaps;
+	struct line_row *rows = calloc(n + 1, sizeof(*rows));
+	*out = (struct annotation){.files = calloc(n + 1, sizeof(*out->files)),
+				   .lines = calloc(n + 1, sizeof(*out->lines)),
+				   .observed_ns = observed_ns};
+	if (!rows || !out->files || !out->lines) {
+		free(rows);
+		annotation_free(out);
+		return -ENOMEM;
+	}
+	n = collect_rows(rows, ops, false);
+	n += collect_rows(rows + n, gaps, true);
+	qsort(rows, n, sizeof(*rows), compare_line_rows);
+	for (size_t i = 0; i < n;) {
+		struct annotate_file *f = &out->files[out->n++];
+		f->path = rows[i].r->file;
+		f->lines = out->lines + lines;
+		i += add_lines(f, rows + i, n - i);
+		lines += f->n;
+	}
+	qsort(out->files, out->n, sizeof(*out->files), compare_files);
+	free(rows);
+	return 0;
+}
+
+void annotation_free(struct annotation *a)
+{
+	free(a->files);
+	free(a->lines);
+	*a = (struct annotation){0};
+}
+
+bool annotate_is_asked(const char *path, const char *asked)
+{
+	size_t len = strlen(path), n;
+	while (!strncmp(asked, "./", 2))
+		asked += 2;
+	n = strlen(asked);
+	return n && n <= len && !strcmp(path + len - n, asked) &&
+	       (n == len || asked[0] == '/' || path[len - n - 1] == '/');
+}
