@@ -9,6 +9,7 @@
 #include "base/file_limit.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "tui/screen/screen.h"
 
 static const char version[] = "ditrace 0.1.0\n";
 
@@ -100,16 +101,16 @@ static int no_command(const char *name)
 	return EXIT_USAGE;
 }
 
-static int run_command(int i, int argc, char **argv)
+static int run_command(int (*run)(int argc, char **argv), unsigned files, int argc, char **argv)
 {
 	struct err e = {0};
 	bus_guard(NULL);
 	file_limit_raise();
-	if (file_limit_check(commands[i].files, &e)) {
+	if (file_limit_check(files, &e)) {
 		err_print(&e);
 		return EXIT_FAILED;
 	}
-	int status = commands[i].run(argc, argv);
+	int status = run(argc, argv);
 	if (bus_read_zeros())
 		fputs("ditrace: a file became shorter while it was read: what it had is missing "
 		      "here\n"
@@ -132,7 +133,9 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; name && i < NCOMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
-			return run_command(i, argc - 1, argv + 1);
+			return run_command(commands[i].run, commands[i].files, argc - 1, argv + 1);
+	if (!name && !screen_check(NULL))
+		return run_command(cmd_processes, TRACING, argc, argv);
 	if (!name) {
 		usage(stderr);
 		return 2;

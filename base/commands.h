@@ -18,6 +18,9 @@ int cmd_top(int argc, char **argv);
 int cmd_stack(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);
 
+/* ditrace without a command, on a terminal: the processes that run PyTorch, for cmd_top. */
+int cmd_processes(int argc, char **argv);
+
 /* Inspect and remove the shim library in a process. */
 int cmd_ctl(int argc, char **argv);
 

@@ -304,8 +304,56 @@ started() {
 	in_long || skip "the others: with the other PyTorch, or make test-long"
 }
 
+# The process on the line that is shown inverse, other than the first line.
+selected() {
+	tm capture-pane -pe | sed -nE $'2,$ s/^(\e\\[[0-9;]*m)*\e\\[(0;)?7m(\e\\[[0-9;]*m)*[ -]*([0-9]+) .*/\\4/p'
+}
+
+selected_is() {
+	[ "$(selected)" = "$1" ]
+}
+
+has_mark() {
+	screen | grep -qE "^ +- $child  $1 .* slowly.py"
+}
+
+# ditrace alone: the list of processes, from which top is opened.
+listed() {
+	terminal 80x24 "$DITRACE"
+	ok "ditrace alone lists the process" shows "^ +$child  root +[0-9]+ +[0-9]+ s  python[0-9.]* slowly.py --seconds"
+	resize 40x24
+	ok "in 40 columns, too" shows "^ +$child +[0-9]+ +[0-9]+ (s|min)  py"
+	resize 80x24
+	keys Home
+	while at=$(selected) && [ "$at" != "$child" ]; do
+		keys Down
+		before_long not selected_is "$at" || break
+	done
+	keys Enter
+	ok "Enter opens top" shows "^ditrace top  pid $child "
+	ok "which traces" traces
+	keys q
+	ok "quits" shows '^status 0'
+	cp "$DITRACE" "$T/ditrace"
+	chmod 755 "$base" "$T" "$T/ditrace"
+	terminal 80x24 setpriv --reuid "$plain_uid" --clear-groups "$T/ditrace"
+	ok "to another user it is dimmed" before_long has_mark root
+	ok "with the reason" shows 'whether it runs PyTorch is not seen'
+	keys q
+	ok "q quits" shows '^status 0'
+	terminal 80x24 unshare --pid --fork --mount-proc "$DITRACE"
+	ok "where there is none, that is said" shows 'no process seen here runs PyTorch'
+	ok "with a hint" shows '^  hint: .*ditrace run'
+	keys q
+	ok "q quits" shows '^status 0'
+	"$DITRACE" >"$T/out" 2>"$T/err" </dev/null
+	is "not on a terminal: status 2" "$?" 2
+	like "and the usage" "$T/err" '^usage: ditrace COMMAND'
+}
+
 kept() {
 	start_training
+	listed
 	terminal 120x30 "$DITRACE" top --trace "$T/kept" "$child"
 	ok "a trace to keep" traces
 	keys q
