@@ -89,6 +89,8 @@ static bool is_share(const char *word)
 static int take_value(const struct command *c, const struct option_def *d, const char *text,
 		      struct err *e)
 {
+	if (text && !strcmp(text, "--")) /* it was left out before the program to start */
+		return bad_value(c, d, text, d->argument, e);
 	switch (d->type) {
 	case OPTION_FLAG:
 		*(bool *)d->value = true;
@@ -113,7 +115,7 @@ static int take_value(const struct command *c, const struct option_def *d, const
 			   ? 0
 			   : bad_value(c, d, text, "a number from 1 on", e);
 	case OPTION_DURATION:
-		return options_duration(text, d->value)
+		return options_duration(text, d->value) || !*(uint64_t *)d->value
 			   ? bad_value(c, d, text, "a time such as 10s, 500ms or 2m", e)
 			   : 0;
 	case OPTION_SIZE:

@@ -17,8 +17,8 @@ enum option_type {
 			     '--x 1/50' */
 	OPTION_COUNT,	  /* uint64_t *: decimal digits */
 	OPTION_POSITIVE,  /* the same, not 0 */
-	OPTION_DURATION,  /* uint64_t *, ns: "10s", "500ms", "2m", "1h", "250us", seconds when there
-			     is no unit */
+	OPTION_DURATION, /* uint64_t *, ns, not 0: "10s", "500ms", "2m", "1h", "250us", seconds when
+			    there is no unit */
 	OPTION_SIZE,   /* uint64_t *, bytes: "2G", "500M", "1.5GiB", "64k"; units are powers of 1024
 			*/
 	OPTION_CHOICE, /* int *: index into choices */

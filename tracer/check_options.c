@@ -47,7 +47,7 @@ static int check_depth(uint64_t depth, struct err *e)
 	return err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 }
 
-static int check_syntax(const struct session_opts *o, bool changes, struct err *e)
+int trace_options_check(const struct session_opts *o, bool changes, struct err *e)
 {
 	int r = check_depth(o->depth, e);
 	/* With an intervention these are lists of functions, and --sample is a share of calls. */
@@ -94,6 +94,6 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	    {change->budget, changes, "--budget", "--compare"},
 	    {change->level, changes, "--level", "--fallback, --cast, --compare or --overflow"},
 	};
-	int r = check_syntax(o, changes, e);
+	int r = trace_options_check(o, changes, e);
 	return r ? r : check_partners(partners, sizeof(partners) / sizeof(partners[0]), e);
 }

@@ -61,7 +61,7 @@ int cmd_stack(int argc, char **argv)
 {
 	enum { MOST = 1000000 };
 	int format = FORMAT_TEXT, status;
-	uint64_t times = 1, interval = 1000000000;
+	uint64_t times = 1, interval = 0;
 	bool no_native = false, all = false;
 	const struct option_def options[] = {
 	    {0, "repeat", OPTION_COUNT, &times, "N", "look so many times, and show the last", NULL},
@@ -94,10 +94,14 @@ int cmd_stack(int argc, char **argv)
 		r = err_set(&e, -EINVAL, "--repeat takes a number from 1 to %d", MOST);
 		err_hint(&e, "two looks tell which threads move: --repeat 2");
 	}
+	if (!r && interval && times == 1) {
+		r = err_set(&e, -EINVAL, "--interval does nothing without --repeat");
+		err_hint(&e, "say how often to look: --repeat 2");
+	}
 	if (r) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}
 	trace_loop_note_files();
-	return show(&view, (unsigned)times, interval, format);
+	return show(&view, (unsigned)times, interval ? interval : 1000000000, format);
 }

@@ -78,6 +78,10 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 		    engine_names                                                                   \
 	}
 
+/* Whether the arguments of session options are well-formed. `changes`: they are of an intervention,
+ * where lists are of functions. 0, -EINVAL or -ENOMEM with *e. */
+int trace_options_check(const struct session_opts *o, bool changes, struct err *e);
+
 /* status_line.c: a line on the terminal of stderr, rewritten while tracing goes on.
  * Zero-initialise.
  */

@@ -29,6 +29,9 @@ static bool is_pid(const char *word)
 static int read_speed(struct top_opts *o, struct err *e)
 {
 	char *end;
+	o->speed = 1;
+	if (!o->speed_text)
+		return 0;
 	o->speed = strtod(o->speed_text, &end);
 	if (end != o->speed_text && !*end && o->speed >= 0 && o->speed <= 1e9)
 		return 0;
@@ -51,6 +54,34 @@ static int choose(struct top_opts *o, int n, char **operands, bool is_command, s
 		return 0;
 	err_set(e, -EINVAL, "ditrace top takes one file or process");
 	return err_hint(e, "for a program: ditrace top -- %s ...", operands[0]);
+}
+
+/* Options that only a process has, or only a file. */
+static int check_partners(const struct top_opts *o, bool has_limit, struct err *e)
+{
+	const struct session_opts *s = &o->live.background.session;
+	const char *of_process = s->output			  ? "--trace"
+				 : has_limit			  ? "--trace-limit"
+				 : s->ops			  ? "--ops"
+				 : s->not_ops			  ? "--not-ops"
+				 : s->phase			  ? "--phase"
+				 : s->engine			  ? "--engine"
+				 : s->depth != SESSION_ALL_LEVELS ? "--depth"
+								  : NULL;
+	bool has_output = o->live.background.program_output && !o->live.background.argv;
+	if (o->file && of_process) {
+		err_set(e, -EINVAL, "%s is of a process that is traced, and %s is a recorded file",
+			of_process, o->file);
+		return err_hint(e, "leave it out, or name a process: ditrace top PID");
+	}
+	if (!o->file && o->speed_text) {
+		err_set(e, -EINVAL, "--speed is of a recorded file, not of a process");
+		return err_hint(e, "leave it out, or name a file: ditrace top ditrace.data");
+	}
+	if (!has_output)
+		return 0;
+	err_set(e, -EINVAL, "--output is of a program that ditrace top starts");
+	return err_hint(e, "ditrace top -o FILE -- python3 train.py; a trace is kept with --trace");
 }
 
 static int open_events(struct top *t, const struct top_opts *o, struct err *e)
@@ -96,7 +127,9 @@ static int top(const struct top_opts *o)
 
 int cmd_top(int argc, char **argv)
 {
-	struct top_opts o = {.speed_text = "1", .live = {.limit = (uint64_t)2 << 30}};
+	const uint64_t NOT_GIVEN = UINT64_MAX, LIMIT = (uint64_t)2 << 30;
+	struct top_opts o = {0};
+	uint64_t limit = NOT_GIVEN;
 	struct session_opts *s = &o.live.background.session;
 	const struct option_def options[] = {
 	    {0, "speed", OPTION_STRING, &o.speed_text, "N",
@@ -104,7 +137,7 @@ int cmd_top(int argc, char **argv)
 	    {'o', "output", OPTION_STRING, &o.live.background.program_output, "FILE",
 	     "write the program's output to FILE (default ditrace-top.out)", NULL},
 	    {0, "trace", OPTION_STRING, &s->output, "FILE", "keep the trace in FILE", NULL},
-	    {0, "trace-limit", OPTION_SIZE, &o.live.limit, "SIZE",
+	    {0, "trace-limit", OPTION_SIZE, &limit, "SIZE",
 	     "at SIZE (default 2G) start a new file, and count from zero; 0: no limit", NULL},
 	    {0, "ops", OPTION_STRING, &s->ops, "LIST", "trace these ops only", NULL},
 	    {0, "not-ops", OPTION_STRING, &s->not_ops, "LIST", "leave these ops out", NULL},
@@ -135,7 +168,11 @@ int cmd_top(int argc, char **argv)
 	if (!first)
 		return status;
 	bool is_command = first > 1 && first < argc && !strcmp(argv[first - 1], "--");
-	if (read_speed(&o, &e) || choose(&o, argc - first, argv + first, is_command, &e)) {
+	bool has_limit = limit != NOT_GIVEN;
+	o.live.limit = has_limit ? limit : LIMIT;
+	if (read_speed(&o, &e) || trace_options_check(s, false, &e) ||
+	    choose(&o, argc - first, argv + first, is_command, &e) ||
+	    check_partners(&o, has_limit, &e)) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}

@@ -40,7 +40,7 @@ static int from_line(const char *option, const char *text, bool is_aten, struct 
 	if (!text)
 		return 0;
 	const char *colons = is_aten ? NULL : strstr(text, "::");
-	if (!colons && *text)
+	if (!colons && text[strspn(text, ", ")])
 		return oplist_compile(option, text, out, e);
 	err_set(e, -EINVAL, "%s: %s", option,
 		colons ? "functions of Python are chosen here, not operators of the dispatcher"

@@ -70,6 +70,20 @@ done <<-EOL
 	--fallback run --falback add -- echo started
 	freq record -F 0 -- echo started
 	process record --pid abc
+	time attach 1 --for 0
+	dtypes attach 1 --cast float16
+	LIST run --compare -- echo started
+	empty run --fallback , -- echo started
+	time record --for 0 -- echo started
+	depth top --depth 0 1
+	expression top --ops [ 1
+	recorded top --speed 2 1
+	recorded top --ops add $T/none
+	--trace top -o $T/none 1
+	--repeat stack --interval 1s 1
+	run-times replay --run-times 0 $T/none
+	missing annotate --when ((( -i $T/none
+	--step annotate --step-op add -i $T/none
 	foo report --sort foo $T/none
 	foo report --group foo $T/none
 	foo report --columns foo $T/none
