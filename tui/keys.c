@@ -24,8 +24,16 @@ static void move(size_t *at, long by)
 		*at += (size_t)by;
 }
 
+/* The row that was drawn at the selected place stays selected, unless that is the first. */
+static void choose_drawn(struct top *t)
+{
+	size_t i = t->selected - t->first;
+	t->sticks = t->selected > 0;
+	t->chosen = t->selected >= t->first && i < t->ndrawn ? t->drawn[i] : -1;
+}
+
 /* Limits are enforced when the panel is drawn. */
-static bool movement(struct top *t, int key)
+static bool moves(struct top *t, int key)
 {
 	size_t *at = t->panel == TOP_TABLE ? &t->selected : &t->scroll;
 	switch (key) {
@@ -63,6 +71,20 @@ static bool movement(struct top *t, int key)
 	}
 }
 
+static bool movement(struct top *t, int key)
+{
+	bool moved = moves(t, key);
+	if (moved && t->panel == TOP_TABLE)
+		choose_drawn(t);
+	return moved;
+}
+
+static void go_to_first(struct top *t)
+{
+	t->selected = t->first = 0;
+	t->sticks = false;
+}
+
 static void sort_beside(struct view *v, int by)
 {
 	bool reversed;
@@ -86,6 +108,12 @@ static void open_detail(struct top *t)
 	t->left = 0;
 }
 
+static void select_drawn(struct top *t, size_t i)
+{
+	t->selected = t->first + i;
+	choose_drawn(t);
+}
+
 static void click(struct top *t, int y, int x)
 {
 	if (t->panel != TOP_TABLE)
@@ -93,7 +121,7 @@ static void click(struct top *t, int y, int x)
 	if (y == TOP_HEAD_LINES)
 		sort_by(t->view, panel_table_column(t, x));
 	else if (y > TOP_HEAD_LINES && y < screen_height() - 1)
-		t->selected = t->first + (size_t)(y - TOP_HEAD_LINES - 1);
+		select_drawn(t, (size_t)(y - TOP_HEAD_LINES - 1));
 }
 
 static void set_speed(struct top *t, int key)
@@ -134,14 +162,14 @@ static int set_interval(struct top *t)
 static int next_group(struct top *t)
 {
 	int group = (view_group(t->view) + 1) % GROUPING_GROUPS;
-	t->selected = t->first = 0;
+	go_to_first(t);
 	top_say(t, "by %s", grouping_names[group]);
 	return view_set_group(t->view, (enum grouping_by)group);
 }
 
 static int reset(struct top *t)
 {
-	t->selected = t->first = 0;
+	go_to_first(t);
 	t->panel = TOP_TABLE;
 	top_say(t, "counting anew");
 	return view_reset(t->view);
@@ -195,9 +223,25 @@ static int command(struct top *t, int key)
 	}
 }
 
+/* The letter of each column's name. */
+static bool sort_letter(struct view *v, int key)
+{
+	static const char letters[VIEW_COLUMNS + 1] = "STNMPOHW";
+	const char *at = key > 0 && key < 0x80 ? strchr(letters, key) : NULL;
+	bool reversed;
+	if (!at || !*at)
+		return false;
+	enum view_column column = (enum view_column)(at - letters);
+	if (view_sorted(v, &reversed) != column || reversed)
+		view_sort(v, column);
+	return true;
+}
+
 static void table_key(struct top *t, int key)
 {
 	bool reversed;
+	if (sort_letter(t->view, key))
+		return;
 	switch (key) {
 	case '<':
 		sort_beside(t->view, -1);
@@ -250,7 +294,7 @@ static void filter_key(struct top *t, int key)
 		text[n] = (char)key;
 		text[n + 1] = '\0';
 	}
-	t->selected = t->first = 0;
+	go_to_first(t);
 	view_set_filter(t->view, text);
 }
 

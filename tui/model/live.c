@@ -218,6 +218,17 @@ bool live_leaves_out(const struct live *l)
 	return s->ops || s->not_ops || s->phase != SESSION_ALL;
 }
 
+const char *live_waits_for(const struct live *l, char *out, size_t size)
+{
+	char *const *argv = l->o->background.argv;
+	if (argv)
+		snprintf(out, size, "%s runs, and has not loaded PyTorch yet",
+			 text_base_name(argv[0]));
+	else
+		snprintf(out, size, "process %d: nothing recorded yet", (int)l->pid);
+	return out;
+}
+
 const char *live_state(const struct live *l)
 {
 	switch (l->phase) {

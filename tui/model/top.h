@@ -83,7 +83,7 @@ struct top_process {
 
 enum top_panel { TOP_TABLE, TOP_DETAIL, TOP_HELP, TOP_TEXT };
 
-enum { TOP_MESSAGE_MAX = 512, TOP_HEAD_LINES = 4 };
+enum { TOP_MESSAGE_MAX = 512, TOP_HEAD_LINES = 4, TOP_DRAWN_MAX = 512 };
 
 struct top {
 	struct view *view;
@@ -94,12 +94,15 @@ struct top {
 	struct top_process process;
 	struct file_names files; /* of the rows drawn so far */
 	enum top_panel panel;
-	size_t selected, first; /* index of the selected row; of the top row */
-	int64_t chosen;		/* view_id of the selected row as last drawn; -1: none */
-	uint32_t detail;	/* of TOP_DETAIL: row id in view_all(view, view_group(view)) */
-	size_t scroll;		/* of all panels but the table: index of the top line */
-	int left;		/* columns scrolled off to the left */
-	bool paused, typing;	/* typing: keys edit the filter */
+	size_t selected, first;	      /* index of the selected row; of the top row */
+	int64_t chosen;		      /* view_id of the selected row as last drawn; -1: none */
+	bool sticks;		      /* the selection stays on that row, else on its place */
+	int64_t drawn[TOP_DRAWN_MAX]; /* view_id of the rows drawn, from `first` on */
+	size_t ndrawn;
+	uint32_t detail;     /* of TOP_DETAIL: row id in view_all(view, view_group(view)) */
+	size_t scroll;	     /* of all panels but the table: index of the top line */
+	int left;	     /* columns scrolled off to the left */
+	bool paused, typing; /* typing: keys edit the filter */
 	bool quit;
 	struct lines lines;	       /* the lines of these panels */
 	char message[TOP_MESSAGE_MAX]; /* about the last key, or "" */
@@ -156,6 +159,9 @@ int live_look(struct live *l, struct view *v);
 
 /* Whether options leave some outermost ops out of the trace. */
 bool live_leaves_out(const struct live *l);
+
+/* What is waited for while no process is known, for a line. */
+const char *live_waits_for(const struct live *l, char *out, size_t size);
 
 /* "tracing", "detached", "ended". */
 const char *live_state(const struct live *l);

@@ -70,11 +70,12 @@ static const char *or_unknown(const char *s)
 static void target_line(const struct top *t, const struct view_head *h)
 {
 	struct head_text l = {0};
-	char at[32];
+	char at[32], waits[256];
 	uint64_t s = h->wall_ns / 1000000000;
 	add(&l, "ditrace top  ");
 	if (!h->target)
-		add(&l, "%s", t->player ? "no process known" : "nothing recorded yet");
+		add(&l, "%s",
+		    t->live ? live_waits_for(t->live, waits, sizeof(waits)) : "no process known");
 	else
 		add(&l, "pid %" PRId32 " %s  torch %s  CPython %s  engine %s", h->target->pid,
 		    h->target->argv[0] ? h->target->argv : h->target->comm,
@@ -113,33 +114,40 @@ static uint64_t step_ns(const struct step_times *steps)
 	return n ? sum / n : 0;
 }
 
-static void process_figures(const struct top_process *p, struct head_text *out)
+/* As many of the figures as `room` columns take. */
+static void process_figures(const struct top_process *p, int room, struct head_text *out)
 {
-	char n[32], threads[32];
-	if (p->known && p->cpu_percent >= 0)
-		add(out, "CPU %.0f %%  ", p->cpu_percent);
-	if (p->known)
-		add(out, "RSS %s  %s", text_bytes(n, sizeof(n), p->rss_bytes),
-		    text_counted(threads, sizeof(threads), p->threads, "thread"));
+	char n[32], threads[32], cpu[32] = "", texts[3][64];
+	if (!p->known)
+		return;
+	if (p->cpu_percent >= 0)
+		snprintf(cpu, sizeof(cpu), "CPU %.0f %%", p->cpu_percent);
+	snprintf(texts[0], sizeof(texts[0]), "%s", cpu);
+	snprintf(texts[1], sizeof(texts[1]), "RSS %s", text_bytes(n, sizeof(n), p->rss_bytes));
+	snprintf(texts[2], sizeof(texts[2]), "%s",
+		 text_counted(threads, sizeof(threads), p->threads, "thread"));
+	for (int i = 0; i < 3; i++)
+		if (texts[i][0] && (int)(out->len + strlen(texts[i])) + 2 <= room)
+			add(out, "%s%s", out->len ? "  " : "", texts[i]);
 }
 
 static void step_line(const struct top *t, const struct view_head *h)
 {
 	struct head_text l = {0}, figures = {0};
-	process_figures(&t->process, &figures);
-	int width = (int)figures.len, left = screen_width() - (width ? width + 2 : 0);
 	char count[32], time[32];
 	uint64_t ns = step_ns(h->steps);
 	if (h->steps->done == 0)
 		add(&l, "no step of an optimizer seen");
 	else
 		add(&l, "%s", text_counted(count, sizeof(count), h->steps->done, "step"));
-	if (ns) {
+	if (ns)
 		add(&l, "  %s/step  %.1f/s  ", text_ns(time, sizeof(time), ns), 1e9 / (double)ns);
+	process_figures(&t->process, screen_width() - (int)l.len - 2, &figures);
+	int width = (int)figures.len, left = screen_width() - (width ? width + 2 : 0);
+	if (ns)
 		add_sparks(&l, h->steps, left - (int)l.len);
-	}
 	screen_text(1, 0, screen_width(), l.s, STYLE_BOLD);
-	if (width && left > 0)
+	if (width)
 		screen_right(1, left + 2, width, figures.s, STYLE_BOLD);
 }
 

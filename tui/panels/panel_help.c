@@ -5,6 +5,7 @@ static const char *const keys[] = {
     "Enter                 details of the row; again, q or Esc: back to the table",
     "Left Right            of wide details: the columns beside",
     "< >  F6               sort by the column beside; a click on its name, too",
+    "S T N M P O H W       sort by the column of that letter; N: Calls/s, H: Shapes",
     "R                     the other way round",
     "g                     group by op and line, op, line, module, thread, shapes",
     "/  F4                 show only rows with a text in op or line; Esc: all again",

@@ -6,7 +6,7 @@
 #include "perf/events/print_event.h"
 #include "tui/model/top.h"
 
-enum { GAP = 2, NUMBERS = VIEW_P99 + 1, SHAPES_MAX = 256 };
+enum { GAP = 2, NUMBERS = VIEW_P99 + 1, OP_MIN = 24, SHAPES_MAX = 256 };
 
 /* Position of each column; width 0: hidden. */
 struct layout {
@@ -16,6 +16,10 @@ struct layout {
 };
 
 static const int number_widths[NUMBERS] = {6, 6, 9, 7, 7};
+
+/* Where there is no room for OP_MIN columns of text, in this order. */
+static const enum view_column gives_way[NUMBERS - 1] = {VIEW_P99, VIEW_MEAN, VIEW_CALLS,
+							VIEW_TOTAL};
 
 static bool has_where(enum grouping_by g)
 {
@@ -36,7 +40,15 @@ static struct layout layout_of(const struct top *t)
 	struct layout l;
 	int x = 2; /* room for the mark of backward rows */
 	for (int c = 0; c < NUMBERS; c++)
-		place(&l, (enum view_column)c, &x, number_widths[c]);
+		x += number_widths[c] + GAP;
+	bool is_shown[NUMBERS] = {true, true, true, true, true};
+	for (size_t i = 0; i < NUMBERS - 1 && screen_width() - x < OP_MIN; i++) {
+		is_shown[gives_way[i]] = false;
+		x -= number_widths[gives_way[i]] + GAP;
+	}
+	x = 2;
+	for (int c = 0; c < NUMBERS; c++)
+		place(&l, (enum view_column)c, &x, is_shown[c] ? number_widths[c] : 0);
 	int rest = screen_width() - x;
 	bool shapes =
 	    (group == GROUPING_OP_LINE && rest >= 70) || (group == GROUPING_OP && rest >= 60);
@@ -138,11 +150,22 @@ static void draw_row(const struct top *t, const struct layout *l, int y, const s
 	draw_where(t, l, y, r->sum);
 }
 
+/* Where the chosen row stands now. */
+static void find_chosen(struct top *t, const struct view_row *rows, size_t n)
+{
+	for (size_t i = 0; t->sticks && t->chosen >= 0 && i < n; i++)
+		if (view_id(t->view, &rows[i]) == t->chosen) {
+			t->selected = i;
+			return;
+		}
+}
+
 void panel_table(struct top *t, int y, int height)
 {
 	size_t n, shown = height > 1 ? (size_t)height - 1 : 0;
 	struct layout l = layout_of(t);
 	const struct view_row *rows = view_rows(t->view, &n);
+	find_chosen(t, rows, n);
 	if (t->selected >= n)
 		t->selected = n ? n - 1 : 0;
 	if (t->first > t->selected)
@@ -154,7 +177,10 @@ void panel_table(struct top *t, int y, int height)
 	for (size_t i = 0; i < n; i++)
 		file_names_add(&t->files, rows[i].sum->file); /* if it fails, by its base name */
 	draw_header(t, &l, y);
+	t->ndrawn = 0;
 	for (size_t i = t->first; i < n && i - t->first < shown; i++) {
+		if (t->ndrawn < TOP_DRAWN_MAX)
+			t->drawn[t->ndrawn++] = view_id(t->view, &rows[i]);
 		int line = y + 1 + (int)(i - t->first);
 		draw_row(t, &l, line, &rows[i]);
 		if (i == t->selected)
@@ -163,6 +189,8 @@ void panel_table(struct top *t, int y, int height)
 	if (n == 0)
 		screen_text(y + 2, 2, screen_width(),
 			    view_filter(t->view)[0] ? "no row has this text; Esc clears the filter"
-						    : "no op seen yet",
+			    : !t->live || !live_is_tracing(t->live)
+				? "no op seen yet"
+				: "no op seen yet; those of import torch itself are few",
 			    STYLE_DIM);
 }

@@ -59,6 +59,9 @@ for group in op line module thread op-and-shapes; do
 	sizes "by-$group"
 done
 resize 120x40
+resize 40x24
+ok "in 40 columns numbers give way to the op" shows '^b   16.3  AddmmBackward0 '
+resize 120x40
 pressed "g: by op and line again" '^by op and line' g
 
 pressed "> sorts by the next column" '^by .* sort Total%' '>'
@@ -78,6 +81,14 @@ pressed "< to the shapes" '^by .* sort Shapes  ' '<'
 pressed "> round to the first" '^by .* sort Self%  ' '>' '>'
 pressed "a click on a column's name sorts by it" '^by .* sort Mean  ' -l $'\e[M B%\e[M#B%'
 pressed "and on that of the first back" '^by .* sort Self%  ' -l $'\e[M %%\e[M#%%'
+keys Home j j
+pressed "T sorts by Total%" '^by .* sort Total%  ' T
+pressed "the selection stays on its row" '^aten::addmm' Enter
+keys q
+pressed "S sorts by Self%" '^by .* sort Self%  ' S
+pressed "S again does nothing" '^by .* sort Self%  ' S
+pressed "H by shapes" '^by .* sort Shapes  ' H
+keys S
 pressed "i: the last interval" ' last 2 s ' i
 pressed "i again: all" ' cumulative ' i
 keys /
