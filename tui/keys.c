@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "tui/actions/actions.h"
 #include "tui/model/top.h"
 
@@ -298,11 +299,40 @@ static void filter_key(struct top *t, int key)
 	view_set_filter(t->view, text);
 }
 
+static void ask_to_quit(struct top *t)
+{
+	char size[32];
+	uint64_t bytes = t->live ? live_unkept(t->live) : 0;
+	if (!bytes)
+		t->quit = true;
+	else
+		top_ask(t, TOP_ASKS_KEEP, "keep the trace, %s? y/n; any other key goes on",
+			text_bytes(size, sizeof(size), bytes));
+}
+
+static void answer(struct top *t, int key)
+{
+	enum top_question asks = t->asks;
+	bool yes = key == 'y' || key == 'Y', no = key == 'n' || key == 'N';
+	t->asks = TOP_ASKS_NOTHING;
+	if (asks == TOP_ASKS_CHANGE) {
+		actions_answer(t, yes);
+		return;
+	}
+	if (yes)
+		live_keep(t->live);
+	t->quit = yes || no || key == 'q' || key == SCREEN_F10;
+}
+
 int keys_press(struct top *t, int key, int y, int x)
 {
 	bool lines = t->panel != TOP_TABLE;
 	if (key == SCREEN_NO_KEY || key == SCREEN_RESIZE)
 		return 0;
+	if (t->asks) {
+		answer(t, key);
+		return 0;
+	}
 	if (t->typing && key < SCREEN_ENTER && key >= SCREEN_UP)
 		t->typing = false;
 	if (t->typing) {
@@ -311,7 +341,7 @@ int keys_press(struct top *t, int key, int y, int x)
 	}
 	t->message[0] = '\0';
 	if (key == SCREEN_F10 || (!lines && key == 'q'))
-		t->quit = true;
+		ask_to_quit(t);
 	else if (key == '?' || key == 'h' || key == SCREEN_F1)
 		show_help(t);
 	else if (key == SCREEN_CLICK)

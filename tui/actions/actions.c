@@ -14,6 +14,11 @@ struct actions {
 	struct capture_next capture;
 	struct change change;
 	bool shows_change; /* the panel shows the changes instead of the stacks */
+	struct {
+		pid_t pid;
+		enum intervene_feature feature;
+		char name[OP_MAX];
+	} asked; /* while TOP_ASKS_CHANGE */
 };
 
 struct actions *actions_new(void)
@@ -140,6 +145,40 @@ static void undo(struct top *t)
 		top_say(t, "there is nothing to undo");
 }
 
+/* Of the selected row's last call, the row of the op around it that the program called, if its last
+ * call is that one; -1: not known. */
+static int64_t outer_row(struct top *t)
+{
+	struct op_event ev;
+	size_t n;
+	struct grouping_row *const *rows = view_all(t->view, view_group(t->view), &n);
+	const struct grouping_row *row = chosen_row(t);
+	int64_t found = -1;
+	while (row && capture_row_op(t, row, &ev) && ev.depth) {
+		uint64_t parent = ev.parent;
+		row = NULL;
+		for (size_t i = 0; i < n && !row; i++)
+			if (rows[i]->sum && rows[i]->last.size && rows[i]->last.id == parent)
+				row = rows[i];
+		found = row ? (int64_t)row->id : -1;
+	}
+	return row && !ev.depth ? found : -1;
+}
+
+static void say_inner(struct top *t, const char *op)
+{
+	size_t n;
+	struct grouping_row *const *rows = view_all(t->view, view_group(t->view), &n);
+	int64_t outer = outer_row(t);
+	if (outer < 0) {
+		top_say(t, "%s is called by another op: select the op that the program calls", op);
+		return;
+	}
+	top_jump(t, (uint32_t)outer);
+	top_say(t, "%s is called by another op, %s: that is selected now", op,
+		rows[outer]->sum->op);
+}
+
 /* "aten::add_.Tensor" is called as torch.Tensor.add_: its name here is "add_". */
 static void change(struct top *t, enum intervene_feature feature)
 {
@@ -149,13 +188,31 @@ static void change(struct top *t, enum intervene_feature feature)
 	if (!pid || !chosen_op(t, op, sizeof(op), &inner))
 		return;
 	if (inner) {
-		top_say(t, "%s is called by another op: select the op that the program calls", op);
+		say_inner(t, op);
 		return;
 	}
 	const char *name = strstr(op, "::");
 	name = name ? name + 2 : op;
 	op[(name - op) + (long)strcspn(name, ".")] = '\0';
-	change_add(&t->acts->change, t, pid, engine_beside(t) >= 0, feature, name);
+	struct actions *a = t->acts;
+	if (!change_can(&a->change, t, pid, engine_beside(t) >= 0, feature))
+		return;
+	a->asked.pid = pid;
+	a->asked.feature = feature;
+	snprintf(a->asked.name, sizeof(a->asked.name), "%s", name);
+	top_ask(t, TOP_ASKS_CHANGE,
+		feature == INTERVENE_COMPARE ? "compare each call of %s with the CPU? y/n"
+					     : "compute %s on the CPU? y/n",
+		name);
+}
+
+void actions_answer(struct top *t, bool yes)
+{
+	struct actions *a = t->acts;
+	if (yes)
+		change_add(&a->change, t, a->asked.pid, a->asked.feature, a->asked.name);
+	else
+		top_say(t, "nothing was changed");
 }
 
 bool actions_key(struct top *t, int key)

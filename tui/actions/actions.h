@@ -15,6 +15,9 @@ struct actions *actions_new(void);
  * key has no action. */
 bool actions_key(struct top *t, int key);
 
+/* Make the change that was asked about, or not. */
+void actions_answer(struct top *t, bool yes);
+
 /* Poll for progress, several times a second. */
 void actions_tick(struct top *t);
 
@@ -93,10 +96,15 @@ struct change {
 	char *text; /* its output, once it has ended; NULL before */
 };
 
+/* Whether functions of `pid` can be changed now; if not, a message says why. `reachable`: another
+ * ditrace can attach to the process. */
+bool change_can(const struct change *c, struct top *t, pid_t pid, bool reachable,
+		enum intervene_feature feature);
+
 /* Change the function `name` of `pid` from its next call on; reports success or failure with a
- * message. `reachable`: another ditrace can attach to the process. */
-void change_add(struct change *c, struct top *t, pid_t pid, bool reachable,
-		enum intervene_feature feature, const char *name);
+ * message. */
+void change_add(struct change *c, struct top *t, pid_t pid, enum intervene_feature feature,
+		const char *name);
 
 /* Undo the last change; false if there is none. */
 bool change_undo(struct change *c, struct top *t);

@@ -85,6 +85,22 @@ static bool no_memory(struct top *t)
 	return false;
 }
 
+static void say_forward(struct top *t, const struct grouping_row *row, const char *op)
+{
+	uint32_t ids[VIEW_LINKS];
+	size_t n;
+	struct grouping_row *const *rows = view_all(t->view, GROUPING_OP_LINE, &n);
+	bool linked = view_group(t->view) == GROUPING_OP_LINE &&
+		      view_forwards(t->view, row->id, ids) && ids[0] < n && rows[ids[0]]->sum;
+	if (!linked) {
+		top_say(t, "%s is no op that a program calls: choose one of the forward", op);
+		return;
+	}
+	top_jump(t, ids[0]);
+	top_say(t, "%s is no op that a program calls: its forward op %s is selected now", op,
+		rows[ids[0]]->sum->op);
+}
+
 bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_event *last)
 {
 	if (!row->last.size || player_decode(t->player, &row->last, last, NULL)) {
@@ -93,7 +109,7 @@ bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_eve
 	}
 	if (last->op->kind == OP_DISPATCHED)
 		return true;
-	top_say(t, "%s is no op that a program calls: choose one of the forward", last->op->name);
+	say_forward(t, row, last->op->name);
 	return false;
 }
 
@@ -138,6 +154,22 @@ static bool put_ops(FILE *f, const struct view *v, const struct aggregate_row *l
 	return some;
 }
 
+static void say_forward_line(struct top *t, const struct aggregate_row *backward)
+{
+	size_t n, i = 0;
+	struct grouping_row *const *rows = view_all(t->view, GROUPING_LINE, &n);
+	for (; i < n; i++) {
+		const struct aggregate_row *s = rows[i]->sum;
+		if (s && s->file && s->phase == PHASE_FORWARD && s->line == backward->line &&
+		    !strcmp(s->file, backward->file))
+			break;
+	}
+	if (i < n)
+		top_jump(t, (uint32_t)i);
+	top_say(t, "the backward of this line belongs to its forward calls: %s",
+		i < n ? "their row is selected now" : "choose the row of these");
+}
+
 static bool one_line(struct top *t, const struct aggregate_row *s, struct capture_what *out)
 {
 	size_t size;
@@ -146,8 +178,7 @@ static bool one_line(struct top *t, const struct aggregate_row *s, struct captur
 		return false;
 	}
 	if (s->phase == PHASE_BACKWARD) {
-		top_say(t, "the backward of this line belongs to its forward calls: choose the row "
-			   "of these");
+		say_forward_line(t, s);
 		return false;
 	}
 	FILE *f = open_memstream(&out->ops, &size);

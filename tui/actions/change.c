@@ -40,8 +40,24 @@ static int begin(struct change *c, enum intervene_feature f, const char *name, s
 	return r;
 }
 
-void change_add(struct change *c, struct top *t, pid_t pid, bool reachable,
-		enum intervene_feature feature, const char *name)
+bool change_can(const struct change *c, struct top *t, pid_t pid, bool reachable,
+		enum intervene_feature feature)
+{
+	json_t *status = NULL;
+	char *words[] = {(char *)"status"};
+	bool can = c->running || reachable || !intervene_ctl_send(pid, words, 1, &status, NULL);
+	json_decref(status);
+	if (!can)
+		top_say(
+		    t,
+		    "the engine ptrace is tracing, and lets nothing else in: d detaches, then %c, "
+		    "then a attaches again",
+		    feature == INTERVENE_COMPARE ? 'C' : 'f');
+	return can;
+}
+
+void change_add(struct change *c, struct top *t, pid_t pid, enum intervene_feature feature,
+		const char *name)
 {
 	struct err e = {0};
 	c->pid = pid;
@@ -53,14 +69,6 @@ void change_add(struct change *c, struct top *t, pid_t pid, bool reachable,
 	snprintf(c->done[c->n].name, sizeof(c->done[0].name), "%s", name);
 	c->done[c->n].feature = feature;
 	int r = ask(c, feature, "add", name, &e);
-	if (r && !c->running && !reachable) {
-		top_say(
-		    t,
-		    "the engine ptrace is tracing, and lets nothing else in: d detaches, then %c, "
-		    "then a attaches again",
-		    feature == INTERVENE_COMPARE ? 'C' : 'f');
-		return;
-	}
 	if (r && !c->running)
 		r = begin(c, feature, c->done[c->n].name, &e);
 	if (r) {

@@ -27,9 +27,10 @@ struct live {
 	struct background_opts now; /* options the background was started with */
 	struct background background;
 	enum live_phase phase;
-	bool full; /* the file has reached its limit; start a new one */
-	bool told; /* the background has reported something since its start */
-	pid_t pid; /* 0: unknown yet */
+	bool full;  /* the file has reached its limit; start a new one */
+	bool keeps; /* the trace is kept at the end */
+	bool told;  /* the background has reported something since its start */
+	pid_t pid;  /* 0: unknown yet */
 	char path[512];
 	unsigned files; /* number of files so far */
 	int fd;		/* the file, for copying; -1: not open */
@@ -304,29 +305,58 @@ static int copy(int from, int to, uint64_t *bytes)
 	return r ? r : n < 0 ? -errno : 0;
 }
 
+/* Copy the trace so far to `path`, chosen here. 0 or -errno with *e. */
+static int save_copy(const struct live *l, char *path, size_t size, uint64_t *bytes, struct err *e)
+{
+	struct new_file to;
+	choose_copy(l, path, size);
+	int r = new_file_open(&to, path, 0, e);
+	if (r)
+		return r;
+	r = new_file_end(&to, copy(l->fd, to.fd, bytes));
+	return r ? err_set(e, r, "cannot write %s: %s", path, strerror(-r)) : 0;
+}
+
 void live_save(struct live *l, struct top *t)
 {
 	char path[64], size[32];
-	struct new_file to;
 	struct err e = {0};
 	uint64_t bytes;
 	if (l->fd < 0) {
 		top_say(t, "nothing has been recorded yet");
 		return;
 	}
-	choose_copy(l, path, sizeof(path));
-	if (new_file_open(&to, path, 0, &e)) {
+	if (save_copy(l, path, sizeof(path), &bytes, &e)) {
 		top_say(t, "%s", e.what);
-		return;
-	}
-	int r = new_file_end(&to, copy(l->fd, to.fd, &bytes));
-	if (r) {
-		top_say(t, "cannot write %s: %s", path, strerror(-r));
 		return;
 	}
 	top_say(t, "saved to %s (%s%s); u removes it", path, text_bytes(size, sizeof(size), bytes),
 		l->phase == LIVE_TRACES ? ", without its end as tracing goes on" : "");
 	undo_made(&t->undo, path);
+}
+
+uint64_t live_unkept(const struct live *l)
+{
+	struct stat st;
+	bool is_kept = l->o->background.session.output || l->fd < 0 || fstat(l->fd, &st);
+	return is_kept ? 0 : (uint64_t)st.st_size;
+}
+
+void live_keep(struct live *l)
+{
+	l->keeps = true;
+}
+
+static void write_kept(const struct live *l)
+{
+	char path[64], size[32];
+	struct err e = {0};
+	uint64_t bytes;
+	if (save_copy(l, path, sizeof(path), &bytes, &e))
+		err_print(&e);
+	else
+		fprintf(stderr, "ditrace: trace written to %s (%s); see: ditrace report %s\n", path,
+			text_bytes(size, sizeof(size), bytes), path);
 }
 
 void live_close(struct live *l, bool tell)
@@ -336,6 +366,8 @@ void live_close(struct live *l, bool tell)
 	background_stop(&l->background);
 	background_ended(&l->background, true);
 	background_free(&l->background);
+	if (l->keeps)
+		write_kept(l);
 	if (l->fd < 0)
 		remove_file(l);
 	else

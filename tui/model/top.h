@@ -104,8 +104,10 @@ struct top {
 	int left;	     /* columns scrolled off to the left */
 	bool paused, typing; /* typing: keys edit the filter */
 	bool quit;
-	struct lines lines;	       /* the lines of these panels */
-	char message[TOP_MESSAGE_MAX]; /* about the last key, or "" */
+	enum top_question { TOP_ASKS_NOTHING, TOP_ASKS_CHANGE, TOP_ASKS_KEEP } asks;
+	char question[TOP_MESSAGE_MAX]; /* what the next key answers */
+	struct lines lines;		/* the lines of these panels */
+	char message[TOP_MESSAGE_MAX];	/* about the last key, or "" */
 };
 
 /* Draw lines 0 to TOP_HEAD_LINES - 1. */
@@ -132,6 +134,14 @@ void panel_status(const struct top *t, int y);
 
 /* Set the message of the status line. */
 __attribute__((format(printf, 2, 3))) void top_say(struct top *t, const char *format, ...);
+
+/* Ask in the status line; the next key is the answer. */
+__attribute__((format(printf, 3, 4))) void top_ask(struct top *t, enum top_question question,
+						   const char *format, ...);
+
+/* Select the row `id` in view_all of the present grouping, and clear the filter that may hide it.
+ */
+void top_jump(struct top *t, uint32_t id);
 
 /* Run the view until the user quits; the screen is open. 0 or -errno with *e. */
 int top_run(struct top *t, struct err *e);
@@ -184,8 +194,12 @@ void live_attach(struct live *l, struct top *t);
 /* Copy the trace so far into a new file in the current directory; reports with a message. */
 void live_save(struct live *l, struct top *t);
 
-/* Stop tracing, wait until probes are removed, and free `l` (may be NULL). With `tell`, prints
- * pending messages on stderr. */
+/* The size of the recorded trace if live_close will remove it, else 0; keep it. */
+uint64_t live_unkept(const struct live *l);
+void live_keep(struct live *l);
+
+/* Stop tracing, wait until probes are removed, write the trace that is to be kept into the current
+ * directory, and free `l` (may be NULL). With `tell`, prints pending messages on stderr. */
 void live_close(struct live *l, bool tell);
 
 /* CPU time, memory and threads of a process, from /proc. */

@@ -37,6 +37,8 @@ void panel_status(const struct top *t, int y)
 	static const char other_keys[] = "q back to the table  Up Down PgUp PgDn Left Right move";
 	if (t->typing)
 		draw_prompt(t, y);
+	else if (t->asks)
+		screen_text(y, 0, screen_width(), t->question, STYLE_BOLD);
 	else if (t->message[0])
 		screen_text(y, 0, screen_width(), t->message, STYLE_BOLD);
 	else

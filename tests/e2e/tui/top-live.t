@@ -5,6 +5,13 @@
 . "$(dirname "$0")/../tmux.sh"
 need_tracing
 
+# The view of a process ends, and its trace is not kept.
+quits() {
+	keys q
+	shows '^keep the trace, .* y/n' && keys n
+	ok "quits" shows '^status 0'
+}
+
 traces() {
 	shows ' in ops [0-9]+ %' && shows '^[0-9]+ steps'
 }
@@ -48,8 +55,7 @@ attached() {
 	is "the training ended well" "$status" 0
 	ok "its end is told" shows 'process [0-9]* has ended; this is its last state'
 	ok "and its last state stays" shows '^[0-9]+ steps'
-	keys q
-	ok "quits" shows '^status 0'
+	quits
 	ok "the terminal is as it was" same_settings
 }
 
@@ -89,7 +95,7 @@ by_hangup() {
 }
 
 by_quitting() {
-	keys q
+	keys q n
 	ok "by_quitting: the view ends" shows '^status 0'
 	ok "by_quitting: and that the program runs on" shows '^ditrace: process [0-9]+ runs on'
 	ok "by_quitting: and says where the program's output is" shows "^ditrace: what the program printed is in"
@@ -108,6 +114,11 @@ stacks_and_captures() {
 	ok "Esc leads back" shows '^  Self%'
 	keys / 'aten::mm' Enter "<" "<"
 	ok "rows of the backward" shows '^b .* aten::mm '
+	keys / Escape / AddmmBackward0 Enter
+	ok "a row of a node" shows '^b .* AddmmBackward0 '
+	pressed_says c 'its forward op aten::addmm is selected now'
+	keys / 'aten::mm' Enter
+	ok "rows of the backward again" shows '^b .* aten::mm '
 	keys c
 	ok "c captures a call of the backward" shows 'captured a call of aten::mm in the backward'
 	keys u
@@ -140,22 +151,33 @@ stacks_and_captures() {
 	keys Escape
 	keys / aten::linear Enter
 	ok "a row of an op" shows ' aten::linear '
-	pressed_says f 'calls of linear .* computed on the CPU'
+	agreed_says f 'calls of linear .* computed on the CPU'
 	ok "f is in force" before_long in_force 'fallback +linear$'
-	pressed_says C 'calls of linear .* compared with'
+	agreed_says C 'calls of linear .* compared with'
 	ok "C is in force" before_long in_force 'compare +linear$'
 	pressed_says u 'no longer compared'
 	ok "u takes C back" before_long in_force 'compare +off$'
 	pressed_says u 'no longer computed'
 	ok "what was done is told" shows '^[^/]*linear'
 	ok "u takes f back" before_long not in_force 'fallback'
-	keys q q
-	ok "quits" shows '^status 0'
+	keys q
+	quits
 	cd "$W" || return
 }
 
 in_force() {
 	"$DITRACE" ctl "$child" | grep -qE "^functions: $1"
+}
+
+agreed_says() {
+	keys "$1"
+	ok "$1 asks first" shows '^(compute linear on|compare each call of linear with) the CPU[?] y/n'
+	keys n
+	ok "n: nothing is changed" shows 'nothing was changed'
+	keys "$1"
+	ok "$1 asks again" shows 'y/n$'
+	keys y
+	ok "$1: $2" shows "$2"
 }
 
 pressed_says() {
@@ -174,11 +196,11 @@ beside_ptrace() {
 	pressed_says u 'nothing to undo'
 	keys d
 	ok "detached" shows 'detached from process'
-	pressed_says f 'calls of linear .* computed on the CPU'
+	agreed_says f 'calls of linear .* computed on the CPU'
 	ok "f is in force" before_long in_force 'fallback +linear$'
 	pressed_says a 'attached to process'
 	ok "traced again" shows ' aten::linear '
-	pressed_says C 'calls of linear .* compared with'
+	agreed_says C 'calls of linear .* compared with'
 	ok "C is in force" before_long in_force 'compare +linear$'
 	pressed_says u 'no longer compared'
 	pressed_says u 'no longer computed'
@@ -202,8 +224,7 @@ by_engine() {
 		fi
 		keys d
 		ok "$engine: detached" shows 'detached from process'
-		keys q
-		ok "$engine: quits" shows '^status 0'
+		quits
 	done
 	cd "$W" || return
 }
@@ -227,8 +248,7 @@ between_ops() {
 		ok "$how: the shares" shows '  in ops [0-9]+ %  Python [0-9]+ %  waits [0-9]+ %'
 		if [ "$how" = runs ]; then
 			ok "it runs Python" before_long more_than Python waits
-			keys q
-			ok "quits" shows '^status 0'
+			quits
 		fi
 	done
 	ok "it waits" before_long more_than waits Python
@@ -237,12 +257,10 @@ between_ops() {
 	next_call 'g g' "an op at between_ops.py:$half" '' "$half" Escape / 'x[:8]' Enter
 	next_call 'g g' "an op in thread $child" '' '' Escape
 	next_call g 'aten::relu \[8,16\]' "(8, 16)" "$half" / 'relu [8' Enter
-	keys q
-	ok "quits" shows '^status 0'
+	quits
 	terminal 120x30 "$DITRACE" top --ops aten::relu "$child"
 	ok "ops that are left out are not taken for Python" shows '  in ops [0-9]+ %  not in these [0-9]+ %  waits [0-9]+ %'
-	keys q
-	ok "quits" shows '^status 0'
+	quits
 	still_stacks
 	cd "$W" || return
 }
@@ -279,8 +297,8 @@ still_stacks() {
 		resize "$size"
 		ok "stacks at $size" before_long stacks_are "stacks-$size"
 	done
-	keys q q
-	ok "quits" shows '^status 0'
+	keys q
+	quits
 	kill -9 "$child"
 }
 
@@ -332,8 +350,7 @@ listed() {
 	keys Enter
 	ok "Enter opens top" shows "^ditrace top  pid $child "
 	ok "which traces" traces
-	keys q
-	ok "quits" shows '^status 0'
+	quits
 	cp "$DITRACE" "$T/ditrace"
 	chmod 755 "$base" "$T" "$T/ditrace"
 	terminal 80x24 setpriv --reuid "$plain_uid" --clear-groups "$T/ditrace"
@@ -363,8 +380,18 @@ kept() {
 	ok "a full file" shows 'goes on in a new file, counting anew'
 	ok "goes on" traces
 	keys q
-	ok "leaves nothing" shows '^status 0'
+	ok "it may be kept" shows '^keep the trace, [0-9.]+ .iB[?] y/n'
+	keys x
+	ok "or one goes on" shows '^[?] help'
+	quits
 	is "no file" "$(find "$T" -name 'ditrace-top-*')" ''
+	cd "$T" || return
+	terminal 120x30 "$DITRACE" top "$child"
+	ok "one that will be kept" traces
+	keys q y
+	ok "kept" shows "^ditrace: trace written to ditrace-top-$child.data .*; see: ditrace report"
+	ok "whole" eval '"$DITRACE" report "$T/ditrace-top-$child.data" | grep -q train.py'
+	cd "$W" || return
 	stop_busy
 }
 
