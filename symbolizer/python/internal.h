@@ -76,6 +76,12 @@ int py_attributes_open(const struct py_runtime *rt, uint64_t obj, uint64_t type,
 /* Read the addresses of all keys and values into out[d->n]; value 0: empty entry. 0 or -errno. */
 int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2]);
 
+/* The address of the value that the str `name` has in the dict at `dict`, of at most 65,536
+ * entries, or as an attribute of the object at `obj`. 0; -ENOENT when there is none; -EAGAIN when
+ * it changed meanwhile; or as py_dict_open. */
+int py_dict_get(const struct py_runtime *rt, uint64_t dict, const char *name, uint64_t *value);
+int py_attribute_get(const struct py_runtime *rt, uint64_t obj, const char *name, uint64_t *value);
+
 /* Module paths: which torch.nn.Module a call is in, as a path, "blocks.0.attn.qkv". Modules are
  * identified by the addresses that frames hold; names come from the _modules of enclosing modules,
  * read from the target. A path is cached with the words of memory it was derived from (its
@@ -167,6 +173,17 @@ ssize_t py_type_name(const struct py_runtime *rt, uint64_t type, char *out, size
  * compact str). Layout: Include/cpython/unicodeobject.h. */
 ssize_t py_read_str(const struct py_runtime *rt, uint64_t addr, char *out, size_t size);
 
+/* The same, whole, in a new buffer *out, to be freed with free(3). Returns its length, or -errno
+ * (-E2BIG: more than `max` characters). */
+ssize_t py_read_text(const struct py_runtime *rt, uint64_t addr, size_t max, char **out);
+
+/* The number of items of the list or tuple at `addr`, and the address of the first: words that
+ * point to objects. Returns -errno on failure (-EPROTO: neither, -E2BIG: more than `max`). */
+ssize_t py_sequence(const struct py_runtime *rt, uint64_t addr, size_t max, uint64_t *items);
+
+/* The value of the int object at `addr` if it is from 0 to 2^30 - 1, else -errno. */
+int64_t py_read_int(const struct py_runtime *rt, uint64_t addr);
+
 /* The contents of the bytes object at `addr`, at most `max` bytes, in a new buffer *out, to be
  * freed with free(3). Returns its length, or -errno (-EPROTO: not an exact bytes object, -E2BIG:
  * longer than max). */
@@ -177,17 +194,43 @@ ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, ui
 struct py_sources;
 
 /* Files as process `pid` sees them and may read them, also after it has ended:
- * symbolizer/target/target_files.h. NULL when out of memory. */
-struct py_sources *py_sources_new(pid_t pid);
+ * symbolizer/target/target_files.h. What is no file is looked up in the linecache of `rt`, as long
+ * as it runs (NULL: it is not). NULL when out of memory. */
+struct py_sources *py_sources_new(pid_t pid, const struct py_runtime *rt);
 void py_sources_free(struct py_sources *s); /* NULL allowed */
 
 /* Line `line` (from 1) of `file` without indentation and trailing space, NUL-terminated into out,
  * truncated between characters to size - 1 bytes; invalid UTF-8 becomes '?'. Shows the file as it
  * is now, which may have changed since the program loaded it. Caches at most 64 files and 16 MiB.
- * Returns the length, 0 for an empty line, or -ENOENT when there is no such line or the file cannot
- * be read ("<string>" and the like). */
+ * Returns the length, 0 for an empty line, or -ENOENT when there is no such line or no text. */
 ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
 			size_t size);
+
+/* The text that the target's linecache has for a file name (Lib/linecache.py), which is how Python
+ * itself finds the lines of code that is in no file: cells of notebooks, generated code. */
+
+/* The text, at most `max` bytes, NUL-terminated, in a new buffer *out, to be freed with free(3).
+ * Returns its length; -ENOENT when linecache has none; or -errno. */
+ssize_t py_linecache_text(const struct py_runtime *rt, const char *file, size_t max, char **out);
+
+/* The __dict__ of a module in sys.modules, of any interpreter. 0, -ENOENT, or -errno of a read. */
+int py_module_dict(const struct py_runtime *rt, const char *module, uint64_t *dict);
+
+/* Cells of IPython, by the number that IPython counts them with. */
+
+/* Files that are no cells. Zero-initialise. */
+struct py_cells {
+	struct map others;	/* by address of the interned name */
+	struct py_word modules; /* sys.modules when it had no IPython */
+};
+
+/* The name for frames of code whose co_filename is `file`, interned: that of a cell is
+ * "FILE/In[3]", or "FILE/In[3,5]" when cells 3 and 5 have the same text and the same FILE, so that
+ * the code may be of either; of anything else, and of a cell whose number is not certain, FILE. */
+const char *py_cell_name(struct py_runtime *rt, const char *file);
+
+/* The length of FILE in such a name; 0: it is not one. */
+size_t py_cell_file(const char *name);
 
 /* Images: the file of a process that contains the CPython runtime, and its symbols. */
 
@@ -226,6 +269,7 @@ struct py_runtime {
 	struct py_sources *sources; /* symbolizer/python/pysource.c */
 	struct py_stacks *stacks;   /* symbolizer/python/pystack.c */
 	struct py_modules *modules; /* symbolizer/python/pymodule.c */
+	struct py_cells cells;	    /* symbolizer/python/pycell.c */
 };
 
 /* One thread state of one interpreter, and the window of it that struct py_walk describes. */

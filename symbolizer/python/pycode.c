@@ -28,6 +28,7 @@ struct code {
 	uint64_t parts[3]; /* addresses of its file name, name and line table */
 	uint64_t addr;
 	const char *file, *function; /* interned */
+	const char *source;	     /* co_filename; file: also which cell it is */
 	uint8_t *linetable;
 	uint32_t linetable_len;
 	int32_t firstlineno;
@@ -265,6 +266,8 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 	if (!code->file || !code->function)
 		return false;
 	code->is_torch = is_torch_file(rt->codes, code->file);
+	code->source = code->file;
+	code->file = py_cell_name(rt, code->source);
 	len = py_read_bytes(rt, field(object, o->code_linetable), MAX_LINETABLE, &code->linetable);
 	if (len < 0)
 		return false;
@@ -324,6 +327,12 @@ void py_code_freed(struct py_runtime *rt, uint64_t addr)
 	c->epoch++;
 }
 
+/* Code of a cell that is run again may get the addresses that it had before. */
+static bool is_of_cell(struct py_runtime *rt, const struct code *code)
+{
+	return code->file == code->source || py_cell_name(rt, code->source) == code->file;
+}
+
 void py_code_check(struct py_runtime *rt, uint64_t addr)
 {
 	const struct py_objects *o = &rt->layout.obj;
@@ -339,7 +348,8 @@ void py_code_check(struct py_runtime *rt, uint64_t addr)
 		parts_of(o, object, parts);
 		memcpy(&line, object + o->code_firstlineno, sizeof(line));
 		if (line == c->codes[i].firstlineno &&
-		    !memcmp(parts, c->codes[i].parts, sizeof(parts)))
+		    !memcmp(parts, c->codes[i].parts, sizeof(parts)) &&
+		    is_of_cell(rt, &c->codes[i]))
 			return;
 	}
 	py_code_freed(rt, addr);

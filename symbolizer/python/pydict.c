@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Include/object.h. */
@@ -210,4 +211,92 @@ int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t 
 	int rc = read_column(rt, d->key_at, d->key_step, d->n, &out[0][0]);
 
 	return rc ? rc : read_column(rt, d->value_at, d->value_step, d->n, &out[0][1]);
+}
+
+/* Characters of valid UTF-8. */
+static uint64_t characters(const char *s)
+{
+	uint64_t n = 0;
+
+	for (; *s; s++)
+		n += (*s & 0xc0) != 0x80;
+	return n;
+}
+
+static int is_proven(const struct py_runtime *rt, const struct py_dict *d)
+{
+	for (unsigned i = 0; i < d->nproof; i++) {
+		uint64_t now;
+		int rc = py_read_word(rt, d->proof[i].at, &now);
+
+		if (rc || now != d->proof[i].is)
+			return rc ? rc : -EAGAIN;
+	}
+	return 0;
+}
+
+/* The entry of `name` among n pairs, of which those whose keys have as many characters are
+ * compared; `words` has room for 2 * n. 0, -ENOENT, -errno. */
+static int find_key(const struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
+		    uint64_t *words, const char *name, uint64_t *value)
+{
+	size_t size = strlen(name) + 1, k = 0;
+	char *text = malloc(size);
+	int rc = -ENOENT;
+
+	if (!text)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (pairs[i][1] && pairs[i][0] >= 4096)
+			words[k++] = pairs[i][0] + rt->layout.obj.str_length;
+	if (k && mem_read_words(rt->mem, words, words + n, k))
+		rc = -EAGAIN;
+	for (size_t i = 0, at = 0; i < n && rc == -ENOENT; i++) {
+		if (!pairs[i][1] || pairs[i][0] < 4096 || words[n + at++] != characters(name))
+			continue;
+		if (py_read_str(rt, pairs[i][0], text, size) < 0 || strcmp(text, name) != 0)
+			continue;
+		*value = pairs[i][1];
+		rc = 0;
+	}
+	free(text);
+	return rc;
+}
+
+static int dict_find(const struct py_runtime *rt, const struct py_dict *d, const char *name,
+		     uint64_t *value)
+{
+	uint64_t(*pairs)[2] = calloc(2 * d->n + 1, sizeof(*pairs));
+	int rc = pairs ? py_dict_read(rt, d, pairs) : -ENOMEM;
+
+	if (!rc)
+		rc = find_key(rt, (const uint64_t(*)[2])pairs, d->n, pairs[d->n], name, value);
+	free(pairs);
+	if (!rc || rc == -ENOENT) {
+		int proven = is_proven(rt, d);
+
+		rc = proven ? proven : rc;
+	}
+	return rc;
+}
+
+int py_dict_get(const struct py_runtime *rt, uint64_t dict, const char *name, uint64_t *value)
+{
+	struct py_dict d;
+	int rc = py_dict_open(rt, dict, &d);
+
+	if (rc == -E2BIG && d.n <= 1 << 16)
+		rc = 0;
+	return rc ? rc : dict_find(rt, &d, name, value);
+}
+
+int py_attribute_get(const struct py_runtime *rt, uint64_t obj, const char *name, uint64_t *value)
+{
+	struct py_dict d;
+	uint64_t type;
+	int rc = py_object_type(rt, obj, &type);
+
+	if (!rc)
+		rc = py_attributes_open(rt, obj, type, &d);
+	return rc ? rc : dict_find(rt, &d, name, value);
 }

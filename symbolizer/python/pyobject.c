@@ -181,6 +181,79 @@ ssize_t py_read_str(const struct py_runtime *rt, uint64_t addr, char *out, size_
 	return len;
 }
 
+ssize_t py_read_text(const struct py_runtime *rt, uint64_t addr, size_t max, char **out)
+{
+	struct str s;
+	ssize_t len;
+	int rc = str_header(rt, addr, &s);
+
+	if (rc)
+		return rc;
+	if (s.length > max)
+		return -E2BIG;
+	*out = malloc(4 * s.length + 1);
+	if (!*out)
+		return -ENOMEM;
+	len = py_read_str(rt, addr, *out, 4 * s.length + 1);
+	if (len < 0) {
+		free(*out);
+		*out = NULL;
+	}
+	return len;
+}
+
+/* Whether the object's class is, or is derived from, one that has such a flag: Include/object.h. */
+static int check_flag(const struct py_runtime *rt, uint64_t obj, uint64_t flag)
+{
+	uint64_t type, flags;
+	int rc = py_object_type(rt, obj, &type);
+
+	if (!rc)
+		rc = py_read_word(rt, type + rt->layout.obj.type_flags, &flags);
+	return rc ? rc : flags & flag ? 0 : -EPROTO;
+}
+
+/* PyListObject, Include/cpython/listobject.h (3.8: Include/listobject.h), and PyTupleObject,
+ * Include/cpython/tupleobject.h: ob_size, then a pointer to the items, or the items. */
+ssize_t py_sequence(const struct py_runtime *rt, uint64_t addr, size_t max, uint64_t *items)
+{
+	enum { OB_SIZE = 16, ITEMS = 24 };
+	const uint64_t list = 1ULL << 25, tuple = 1ULL << 26;
+	uint64_t n;
+	int rc = check_flag(rt, addr, list);
+
+	if (!rc) {
+		rc = py_read_word(rt, addr + ITEMS, items);
+	} else {
+		rc = check_flag(rt, addr, tuple);
+		*items = addr + ITEMS;
+	}
+	if (!rc)
+		rc = py_read_word(rt, addr + OB_SIZE, &n);
+	return rc ? rc : n > max ? -E2BIG : (ssize_t)n;
+}
+
+/* PyLongObject, Include/longintrepr.h or Include/cpython/longintrepr.h: the number of digits, from
+ * 3.12 on above three bits of sign (0: positive, 1: zero), then digits of 30 bits. */
+int64_t py_read_int(const struct py_runtime *rt, uint64_t addr)
+{
+	enum { SIZE = 16, DIGIT = 24 };
+	uint64_t size;
+	uint32_t digit;
+	int rc = check_flag(rt, addr, 1ULL << 24);
+
+	if (!rc)
+		rc = py_read_word(rt, addr + SIZE, &size);
+	if (rc)
+		return rc;
+	if (size == (rt->layout.minor >= 12 ? 1 : 0))
+		return 0;
+	if (size != (rt->layout.minor >= 12 ? 1 << 3 : 1))
+		return -ERANGE;
+	rc = mem_read(rt->mem, addr + DIGIT, &digit, sizeof(digit));
+	return rc ? rc : digit < 1U << 30 ? (int64_t)digit : -EPROTO;
+}
+
 ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, uint8_t **out)
 {
 	uint64_t type, len;

@@ -15,6 +15,7 @@
 enum {
 	MAX_FILES = 64,
 	MAX_BYTES = 16 << 20,
+	MAX_TEXT = MAX_BYTES / 5,
 };
 
 struct source {
@@ -28,18 +29,20 @@ struct source {
 
 struct py_sources {
 	struct target_files *files;
+	const struct py_runtime *rt;
 	struct source file[MAX_FILES];
 	unsigned count;
 	size_t bytes;
 	uint64_t clock;
 };
 
-struct py_sources *py_sources_new(pid_t pid)
+struct py_sources *py_sources_new(pid_t pid, const struct py_runtime *rt)
 {
 	struct py_sources *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
+	s->rt = rt;
 	s->files = target_files_new(pid);
 	if (!s->files) {
 		free(s);
@@ -119,18 +122,36 @@ static bool index_lines(struct source *f)
 	return true;
 }
 
-static void load(const struct py_sources *s, struct source *f)
+static void load_file(const struct py_sources *s, struct source *f)
 {
 	struct stat st;
-	int fd = f->name[0] == '<' ? -1 : target_files_open(s->files, f->name, true);
+	int fd = target_files_open(s->files, f->name, true);
 
 	if (fd < 0)
 		return;
-	if (!fstat(fd, &st) && st.st_size <= MAX_BYTES / 5) {
+	if (!fstat(fd, &st) && st.st_size <= MAX_TEXT) {
 		f->data = read_all(fd, (size_t)st.st_size);
 		f->size = f->data ? (size_t)st.st_size : 0;
 	}
 	close(fd);
+}
+
+static void load_cached(const struct py_sources *s, struct source *f)
+{
+	size_t cell = py_cell_file(f->name);
+	char *file = s->rt ? strndup(f->name, cell ? cell : strlen(f->name)) : NULL;
+	ssize_t n = file ? py_linecache_text(s->rt, file, MAX_TEXT, &f->data) : -ENOENT;
+
+	f->size = n < 0 ? 0 : (size_t)n;
+	free(file);
+}
+
+static void load(const struct py_sources *s, struct source *f)
+{
+	if (f->name[0] != '<' && !py_cell_file(f->name))
+		load_file(s, f);
+	if (!f->data)
+		load_cached(s, f);
 	if (f->data && !index_lines(f)) {
 		free(f->data);
 		f->data = NULL;

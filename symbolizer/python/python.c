@@ -331,7 +331,7 @@ int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct 
 	rc = choose_image(rt, e);
 	if (!rc) {
 		rt->codes = py_codes_new();
-		rt->sources = py_sources_new(pid);
+		rt->sources = py_sources_new(pid, rt);
 		rt->stacks = py_stacks_new();
 		rt->modules = py_modules_new();
 		if (!rt->codes || !rt->sources || !rt->stacks || !rt->modules)
@@ -352,6 +352,7 @@ void python_close(struct py_runtime *rt)
 	py_sources_free(rt->sources);
 	py_stacks_free(rt->stacks);
 	py_modules_free(rt->modules);
+	map_free(&rt->cells.others);
 	free(rt);
 }
 

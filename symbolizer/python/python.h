@@ -42,6 +42,7 @@ struct py_layout {
 	__u32 linetable;   /* enum linetable_kind */
 	__u32 instr_kind;  /* enum py_instr_kind */
 	__u32 interp_head; /* offset within _PyRuntime */
+	__u32 modules;	   /* sys.modules: offset within an interpreter */
 	/* The GIL: its offset within _PyRuntime, or (3.12+) offset of a pointer to it within an
 	 * interpreter. */
 	__u32 gil;

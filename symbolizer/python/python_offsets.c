@@ -45,6 +45,7 @@ static const struct py_layout layout_3_8 = {
     .linetable = LINETABLE_LNOTAB,
     .instr_kind = PY_INSTR_LASTI_BYTES,
     .interp_head = 32,
+    .modules = 56,
     .gil = 1152,
     GIL,
     .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80, .frame_local = 360},
@@ -57,6 +58,7 @@ static const struct py_layout layout_3_9 = {
     .linetable = LINETABLE_LNOTAB,
     .instr_kind = PY_INSTR_LASTI_BYTES,
     .interp_head = 32,
+    .modules = 856,
     .gil = 352,
     GIL,
     .walk = {WALK_BEFORE_311, .frame_window_len = 88, .fw_instr = 80, .frame_local = 360},
@@ -70,6 +72,7 @@ static const struct py_layout layout_3_10 = {
     .linetable = LINETABLE_PEP626,
     .instr_kind = PY_INSTR_LASTI_UNITS,
     .interp_head = 32,
+    .modules = 856,
     .gil = 352,
     GIL,
     .walk = {WALK_BEFORE_311, .frame_window_len = 80, .fw_instr = 72, .frame_local = 352},
@@ -85,6 +88,7 @@ static const struct py_layout layout_3_11 = {
     .linetable = LINETABLE_POSITIONS,
     .instr_kind = PY_INSTR_POINTER,
     .interp_head = 40,
+    .modules = 888,
     .gil = 360,
     GIL,
     .walk = {.interp_next = 0,
@@ -117,6 +121,7 @@ static const struct py_layout layout_3_12 = {
     .linetable = LINETABLE_POSITIONS,
     .instr_kind = PY_INSTR_POINTER,
     .interp_head = 40,
+    .modules = 944,
     .gil = 384,
     GIL,
     .walk = {.interp_next = 0,
@@ -208,6 +213,7 @@ static int runtime_fits(const struct debug_offsets *d)
 	return fits(d->runtime.interpreters_head, 8, 8, d->runtime.size) &&
 	       fits(d->interpreter.next, 8, 8, d->interpreter.size) &&
 	       fits(d->interpreter.threads_head, 8, 8, d->interpreter.size) &&
+	       fits(d->interpreter.imports_modules, 8, 8, d->interpreter.size) &&
 	       fits(d->thread.next, 8, 8, d->thread.size) &&
 	       fits(d->thread.interp, 8, 8, d->thread.size) &&
 	       fits(d->thread.current_frame, 8, 8, d->thread.size) &&
@@ -377,6 +383,7 @@ int py_layout_debug(const void *bytes, size_t len, struct py_layout *out, __u32 
 	out->linetable = LINETABLE_POSITIONS;
 	out->instr_kind = PY_INSTR_POINTER;
 	out->interp_head = (uint32_t)d.runtime.interpreters_head;
+	out->modules = (uint32_t)d.interpreter.imports_modules;
 	objects(&d, &out->obj);
 	lock(&d, out);
 	return 0;

@@ -1,6 +1,6 @@
 /* Fuzzes what is read of CPython in the memory of a target: layout, threads, frames, code objects,
- * strings, dicts and modules. What comes of it is within bounds, and texts are UTF-8. The input is
- * where to begin, and pieces of memory.
+ * strings, dicts, modules, linecache and cells. What comes of it is within bounds, and texts are
+ * UTF-8. The input is where to begin, and pieces of memory.
  *
  * `fuzz_python -record` makes such inputs of the interpreters of this machine, in the current
  * folder. */
@@ -179,6 +179,20 @@ static void read_modules(struct py_runtime *rt, const uint64_t modules[MODULES])
 	}
 }
 
+static void read_cell(struct py_runtime *rt, const char *file)
+{
+	char *text = NULL;
+	const char *name = py_cell_name(rt, py_intern_string(rt->codes, file));
+	ssize_t n = py_linecache_text(rt, file, 1 << 16, &text);
+	if (n >= 0 && (strlen(text) != (size_t)n || n > 1 << 16))
+		abort();
+	if (n >= 0)
+		check_text(text);
+	if (strncmp(name, file, strlen(file)) != 0)
+		abort();
+	free(text);
+}
+
 /* Read what an engine and the decoder read of a thread. */
 static void read_all(struct py_runtime *rt, const struct start *s)
 {
@@ -203,6 +217,8 @@ static void read_all(struct py_runtime *rt, const struct start *s)
 		read_code(rt, pairs[i][0], pairs[i][1]);
 	read_modules(rt, s->modules);
 	read_dict(rt, s->dict);
+	read_cell(rt, "/cell");
+	read_cell(rt, "<eval_with_key>.0");
 }
 
 static void run(const struct mem *m, const struct start *s)
@@ -245,7 +261,19 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 
 /* Nested calls as torch.nn.Module has them. Prints where to begin, and waits. */
 static const char program[] =
-    "import sys, threading, time\n"
+    "import linecache, sys, threading, time\n"
+    "class Named:\n"
+    "    def __init__(self, **names): self.__dict__.update(names)\n"
+    "def made(name, **names):\n"
+    "    sys.modules[name] = type(sys)(name)\n"
+    "    sys.modules[name].__dict__.update(names)\n"
+    "class InteractiveShell: pass\n"
+    "InteractiveShell._instance = Named(compile=Named(_filename_map={'/cell': 2}),\n"
+    "    _user_ns={'In': ['', 'a', 'a']})\n"
+    "made('IPython.core.interactiveshell', InteractiveShell=InteractiveShell)\n"
+    "key = '<eval_with_key>.0'\n"
+    "made('torch.fx.graph_module', _loader=Named(eval_cache={key: 'b'}))\n"
+    "linecache.cache.update({'/cell': (1, None, ['a\\n'], '/cell'), key: (len,)})\n"
     "class Module:\n"
     "    def __init__(self, **children): self.training, self._modules = True, children\n"
     "class Net(Module): pass\n"

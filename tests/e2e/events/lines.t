@@ -4,7 +4,7 @@
 need_tracing
 
 lines() {
-	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 5; return; }
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 6; return; }
 	ok "the workload runs traced" trace -- "$PY" events/lines.py
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
@@ -14,6 +14,22 @@ lines() {
 	"$DITRACE" report --format json "$T/data" >"$T/report"
 	ok "the report names a backward op's forward line" python3 -c \
 		'import sys; text = open(sys.argv[1]).read(); sys.exit("ThresholdBackward0" not in text or "lines.py" not in text)' "$T/report"
+	like "the text of code that is in no file is told" "$T/report" '"return torch.full\(\(2,\), LINE \+ 4\)"'
+}
+
+# Cells as IPython runs them, here one that $PY can import. Two have the same text.
+cells() {
+	local site
+	of_first_torch || { skip "with another torch, or make test-long" 3; return; }
+	site=$(python3 -c 'import importlib.util as i, os; print(os.path.dirname(os.path.dirname(i.find_spec("IPython").origin)))' 2>&1)
+	echo "import sys; sys.path.append('$site'); from IPython import start_ipython; start_ipython(['--simple-prompt'])" >"$T/ipython.py"
+	printf '%s\n' 'import torch' 'x = torch.full((2,), 3)' 'x = torch.full((2,), 3)' 'def f():' '    return x.clamp(4)' '' 'y = f()' >"$T/cells"
+	IPYTHONDIR=$T/ipython trace -- "$PY" "$T/ipython.py" <"$T/cells"
+	! grep -q "No module named\|cannot import" "$T/err" || { skip "no IPython for $PY: $(tail -n 1 "$T/err")" 3; return; }
+	"$DITRACE" report --sort op --limit 99 --percent-limit 0 "$T/data" >"$T/report"
+	like "a cell is named by its number, with its text" "$T/report" ' 1 .* aten::full .* In\[2\]:1 <module>: x = torch.full'
+	like "another of the same text by its own" "$T/report" ' 1 .* aten::full .* In\[3\]:1 <module>: x = torch.full'
+	like "a function by the cell that defines it" "$T/report" ' 1 .* aten::clamp .* In\[4\]:2 f: return x.clamp'
 }
 
 # When the process has ended and cannot be read any more, its code is known from what the probes have copied, and its tensors
@@ -60,6 +76,7 @@ recomputed() {
 # bpf with each torch, the other engines with one each
 both() {
 	each_engine lines
+	cells
 	recomputed
 	[ $other = shim ] && ! in_long || ENGINE=shim ended
 	[ $other = ptrace ] && ! in_long || ENGINE=bpf ended

@@ -7,6 +7,7 @@
 """
 
 import functools
+import linecache
 import os
 import sys
 import threading
@@ -188,8 +189,9 @@ def modules():
 
 
 def executed():
-    """Code without a file: the mark is the line in that text."""
+    """Code without a file: the mark is the line in that text, which linecache has, as of a cell of a notebook."""
     text = "import torch\n\ndef made():\n    return torch.full((2,), LINE + 4)\n\nmade()\ntorch.full((2,), LINE + 7)\n"
+    linecache.cache["<made>"] = len(text), None, text.splitlines(True), "<made>"
     exec(compile(text, "<made>", "exec"), {"LINE": LINE})
     eval("torch.full((2,), LINE + 1)")
 

@@ -735,7 +735,7 @@ static void test_sources(void **state)
 	assert_non_null(getcwd(old, sizeof(old)));
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(chdir(dir), 0);
-	s = py_sources_new(getpid());
+	s = py_sources_new(getpid(), NULL);
 	assert_non_null(s);
 	check_lines(s);
 	check_many(s);
