@@ -1,3 +1,4 @@
+#include "base/arena.h"
 #include "base/commands.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "perf/report/report.h"
 #include "perf/trace/trace_query.h"
 
-enum { TARGETS_MAX = 16, AHEAD = 4 };
+enum { AHEAD = 4 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 
@@ -33,7 +34,8 @@ struct report {
 	struct overflow *overflow;
 	struct breakdown *steps; /* NULL: ops are left out */
 	struct breakdown_result shown_steps;
-	struct trace_target targets[TARGETS_MAX];
+	struct trace_target *targets;
+	size_t targets_room;
 	struct report_thread *threads;
 	size_t threads_room;
 	struct report_samples sampled;
@@ -107,8 +109,10 @@ static int take_item(struct report *p, const struct trace_item *item)
 		p->opts.chosen = item->chosen;
 		break;
 	case TRACE_TARGET:
-		if (p->opts.ntargets < TARGETS_MAX)
-			p->targets[p->opts.ntargets++] = item->target;
+		if (array_grow(&p->targets, &p->targets_room, p->opts.ntargets + 1,
+			       sizeof(*p->targets)))
+			return -ENOMEM;
+		p->targets[p->opts.ntargets++] = item->target;
 		break;
 	case TRACE_STATS:
 		p->stats = item->stats;
@@ -338,6 +342,7 @@ static void close_all(struct report *p)
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
 	breakdown_free(p->steps);
+	free(p->targets);
 	free(p->threads);
 }
 

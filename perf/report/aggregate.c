@@ -489,6 +489,15 @@ static void totals_of_main(const struct aggregate *a, struct aggregate_totals *o
 	free(mains);
 }
 
+enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid)
+{
+	enum aggregate_process is = AGGREGATE_NO_OPS;
+	for (uint32_t i = 0; i < a->thread_ids.used && is != AGGREGATE_OPS; i++)
+		if (a->threads[i].pid == pid)
+			is = a->threads[i].worker ? AGGREGATE_LOADS : AGGREGATE_OPS;
+	return is;
+}
+
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 {
 	*out = a->totals;

@@ -172,6 +172,11 @@ const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, siz
 
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
 
+/* What a process has, by its ops: none, some, or (AGGREGATE_WORKERS) only such that load data for
+ * others. */
+enum aggregate_process { AGGREGATE_NO_OPS, AGGREGATE_OPS, AGGREGATE_LOADS };
+enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid);
+
 /* The q-quantile (0..1) of the row's durations in ns, within its minimum and maximum. */
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q);
 

@@ -135,11 +135,31 @@ static const struct aggregate_row **sorted(const struct aggregate *a,
 	return s;
 }
 
-static bool is_same_program(const struct trace_target *a, const struct trace_target *b)
+/* Workers of a DataLoader belong to the program that they load for, whatever they were started as.
+ */
+static bool is_same_program(const struct trace_target *a, const struct trace_target *b,
+			    bool is_worker)
 {
-	return !strcmp(a->argv, b->argv) && (a->argv[0] || !strcmp(a->comm, b->comm)) &&
-	       !strcmp(a->torch_version, b->torch_version) &&
-	       !strcmp(a->python_version, b->python_version) && !strcmp(a->engine, b->engine);
+	bool same = !strcmp(a->torch_version, b->torch_version) &&
+		    !strcmp(a->python_version, b->python_version) && !strcmp(a->engine, b->engine);
+	return same && (is_worker ||
+			(!strcmp(a->argv, b->argv) && (a->argv[0] || !strcmp(a->comm, b->comm))));
+}
+
+/* Processes of a program besides the first. */
+struct others {
+	size_t workers, more;
+};
+
+static void others_text(char *out, size_t size, struct others o)
+{
+	char more[32] = "", workers[40] = "", number[32];
+	if (o.more)
+		snprintf(more, sizeof(more), " and %zu more", o.more);
+	if (o.workers)
+		snprintf(workers, sizeof(workers), "%s%s", o.more ? ", " : " and ",
+			 text_counted(number, sizeof(number), o.workers, "DataLoader worker"));
+	snprintf(out, size, "%s%s", more, workers);
 }
 
 /* A command line, its start left out so that it and `besides` columns fit into `width`. */
@@ -158,15 +178,13 @@ static void print_shortened(FILE *f, const char *text, size_t width, size_t besi
 	text_print_safe(f, end);
 }
 
-/* `more`: processes of the same program, not printed. */
-static void print_target(FILE *f, const struct trace_target *t, size_t more, size_t width,
+static void print_target(FILE *f, const struct trace_target *t, struct others o, size_t width,
 			 const struct trace_stats *stats)
 {
 	enum { NARROW = 100 };
-	char wall[32], others[32] = "", rest[512];
+	char wall[32], others[80], rest[512];
 	const char *name = t->argv[0] ? t->argv : t->comm;
-	if (more)
-		snprintf(others, sizeof(others), " and %zu more", more);
+	others_text(others, sizeof(others), o);
 	if (width && width < NARROW)
 		snprintf(rest, sizeof(rest), " (pid %" PRId32 "%s), torch %.*s, %s%s%s", t->pid,
 			 others, (int)strcspn(t->torch_version, "+"), t->torch_version, t->engine,
@@ -184,19 +202,42 @@ static void print_target(FILE *f, const struct trace_target *t, size_t more, siz
 	putc('\n', f);
 }
 
-/* A line for each program. */
-static void print_targets(FILE *f, const struct report_opts *opts)
+/* The targets that get a line or are counted in one: those with an op, if any has one. */
+static size_t choose_targets(const struct aggregate *a, const struct report_opts *opts,
+			     const struct trace_target **chosen, bool *is_worker)
 {
-	const struct trace_target *t = opts->targets;
-	for (size_t i = 0; i < opts->ntargets; i++) {
-		size_t before = 0, more = 0;
-		while (before < i && !is_same_program(&t[before], &t[i]))
+	size_t n = 0;
+	for (int all = 0; all < 2 && !n; all++)
+		for (size_t i = 0; i < opts->ntargets; i++) {
+			enum aggregate_process p = aggregate_process(a, opts->targets[i].pid);
+			if (p == AGGREGATE_NO_OPS && !all && !opts->when)
+				continue;
+			is_worker[n] = p == AGGREGATE_LOADS;
+			chosen[n++] = &opts->targets[i];
+		}
+	return n;
+}
+
+/* A line for each program. */
+static void print_targets(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+{
+	const struct trace_target **t = malloc((opts->ntargets + 1) * sizeof(*t));
+	bool *is_worker = malloc(opts->ntargets + 1);
+	size_t n =
+	    t && is_worker ? choose_targets(opts->whole ? opts->whole : a, opts, t, is_worker) : 0;
+	for (size_t i = 0; i < n; i++) {
+		struct others o = {0};
+		size_t before = 0;
+		while (before < i && !is_same_program(t[before], t[i], is_worker[i]))
 			before++;
-		for (size_t k = i + 1; k < opts->ntargets; k++)
-			more += is_same_program(&t[k], &t[i]);
+		for (size_t k = i + 1; k < n && before == i; k++)
+			if (is_same_program(t[i], t[k], is_worker[k]))
+				is_worker[k] ? o.workers++ : o.more++;
 		if (before == i)
-			print_target(f, &t[i], more, (size_t)opts->terminal.width, opts->stats);
+			print_target(f, t[i], o, (size_t)opts->terminal.width, opts->stats);
 	}
+	free(t);
+	free(is_worker);
 }
 
 /* The estimate can exceed the observed time: in short runs, or when threads waited for a CPU inside
@@ -239,7 +280,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	const struct trace_stats *s = opts->stats;
 	if (opts->steps && !opts->no_table)
 		headline_print(f, opts->steps, a, opts, files);
-	print_targets(f, opts);
+	print_targets(f, a, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
 		text_counted(threads, sizeof(threads), t.threads, "thread"),
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),

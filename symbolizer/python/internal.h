@@ -76,9 +76,11 @@ int py_attributes_open(const struct py_runtime *rt, uint64_t obj, uint64_t type,
 /* Read the addresses of all keys and values into out[d->n]; value 0: empty entry. 0 or -errno. */
 int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2]);
 
-/* The address of the value that the str `name` has in the dict at `dict`, of at most 65,536
- * entries, or as an attribute of the object at `obj`. 0; -ENOENT when there is none; -EAGAIN when
- * it changed meanwhile; or as py_dict_open. */
+/* The address of the value that the str `name` has in a snapshot, in the dict at `dict`, of at most
+ * 65,536 entries, or as an attribute of the object at `obj`, in its __dict__ or __slots__. 0;
+ * -ENOENT when there is none; -EAGAIN when it changed meanwhile; or as py_dict_open. */
+int py_dict_find(const struct py_runtime *rt, const struct py_dict *d, const char *name,
+		 uint64_t *value);
 int py_dict_get(const struct py_runtime *rt, uint64_t dict, const char *name, uint64_t *value);
 int py_attribute_get(const struct py_runtime *rt, uint64_t obj, const char *name, uint64_t *value);
 
@@ -206,15 +208,19 @@ void py_sources_free(struct py_sources *s); /* NULL allowed */
 ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
 			size_t size);
 
+/* The __dict__ of a module in sys.modules, of any interpreter. 0, -ENOENT, or -errno of a read. */
+int py_module_dict(const struct py_runtime *rt, const char *module, uint64_t *dict);
+
+/* The address of the value of a name in it. */
+int py_module_get(const struct py_runtime *rt, const char *module, const char *name,
+		  uint64_t *value);
+
 /* The text that the target's linecache has for a file name (Lib/linecache.py), which is how Python
  * itself finds the lines of code that is in no file: cells of notebooks, generated code. */
 
 /* The text, at most `max` bytes, NUL-terminated, in a new buffer *out, to be freed with free(3).
  * Returns its length; -ENOENT when linecache has none; or -errno. */
 ssize_t py_linecache_text(const struct py_runtime *rt, const char *file, size_t max, char **out);
-
-/* The __dict__ of a module in sys.modules, of any interpreter. 0, -ENOENT, or -errno of a read. */
-int py_module_dict(const struct py_runtime *rt, const char *module, uint64_t *dict);
 
 /* Cells of IPython, by the number that IPython counts them with. */
 
@@ -325,6 +331,14 @@ static inline uint64_t py_word_in(const uint8_t *window, uint32_t off)
 	uint64_t v;
 	memcpy(&v, window + off, sizeof(v));
 	return v;
+}
+
+/* The __dict__ of the class at `type`. 0 or -errno of a read. tp_dict of PyTypeObject:
+ * Include/cpython/object.h. */
+static inline int py_type_dict(const struct py_runtime *rt, uint64_t type, uint64_t *dict)
+{
+	enum { TP_DICT = 264 };
+	return py_read_word(rt, type + TP_DICT, dict);
 }
 
 /* Threads: glibc's struct pthread, which pthread_self() points to. */

@@ -27,17 +27,14 @@ size_t py_cell_file(const char *name)
 }
 
 /* InteractiveShell._instance, as IPython's get_ipython() finds it: IPython/core/getipython.py,
- * traitlets/config/configurable.py. tp_dict of PyTypeObject: Include/cpython/object.h. */
+ * traitlets/config/configurable.py. */
 static int find_shell(const struct py_runtime *rt, uint64_t *shell)
 {
-	enum { TP_DICT = 264 };
 	uint64_t dict, type;
-	int rc = py_module_dict(rt, "IPython.core.interactiveshell", &dict);
+	int rc = py_module_get(rt, "IPython.core.interactiveshell", "InteractiveShell", &type);
 
 	if (!rc)
-		rc = py_dict_get(rt, dict, "InteractiveShell", &type);
-	if (!rc)
-		rc = py_read_word(rt, type + TP_DICT, &dict);
+		rc = py_type_dict(rt, type, &dict);
 	return rc ? rc : py_dict_get(rt, dict, "_instance", shell);
 }
 

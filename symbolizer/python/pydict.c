@@ -263,8 +263,8 @@ static int find_key(const struct py_runtime *rt, const uint64_t pairs[][2], size
 	return rc;
 }
 
-static int dict_find(const struct py_runtime *rt, const struct py_dict *d, const char *name,
-		     uint64_t *value)
+int py_dict_find(const struct py_runtime *rt, const struct py_dict *d, const char *name,
+		 uint64_t *value)
 {
 	uint64_t(*pairs)[2] = calloc(2 * d->n + 1, sizeof(*pairs));
 	int rc = pairs ? py_dict_read(rt, d, pairs) : -ENOMEM;
@@ -287,16 +287,5 @@ int py_dict_get(const struct py_runtime *rt, uint64_t dict, const char *name, ui
 
 	if (rc == -E2BIG && d.n <= 1 << 16)
 		rc = 0;
-	return rc ? rc : dict_find(rt, &d, name, value);
-}
-
-int py_attribute_get(const struct py_runtime *rt, uint64_t obj, const char *name, uint64_t *value)
-{
-	struct py_dict d;
-	uint64_t type;
-	int rc = py_object_type(rt, obj, &type);
-
-	if (!rc)
-		rc = py_attributes_open(rt, obj, type, &d);
-	return rc ? rc : dict_find(rt, &d, name, value);
+	return rc ? rc : py_dict_find(rt, &d, name, value);
 }

@@ -4,37 +4,6 @@
 
 #include "symbolizer/python/internal.h"
 
-int py_module_dict(const struct py_runtime *rt, const char *module, uint64_t *dict)
-{
-	/* md_dict of PyModuleObject: Objects/moduleobject.c (3.8),
-	 * Include/internal/pycore_moduleobject.h. */
-	enum { MD_DICT = 16 };
-	const struct py_walk *w = &rt->layout.walk;
-	uint64_t interp, modules, found;
-	int rc = py_read_word(rt, w->interp_head_addr, &interp);
-
-	for (unsigned i = 0; !rc && interp && i < PY_MAX_INTERPRETERS; i++) {
-		rc = py_read_word(rt, interp + rt->layout.modules, &modules);
-		if (!rc)
-			rc = py_dict_get(rt, modules, module, &found);
-		if (!rc)
-			return py_read_word(rt, found + MD_DICT, dict);
-		if (rc == -ENOENT)
-			rc = py_read_word(rt, interp + w->interp_next, &interp);
-	}
-	return rc ? rc : -ENOENT;
-}
-
-/* An attribute of a module. */
-static int module_get(const struct py_runtime *rt, const char *module, const char *name,
-		      uint64_t *value)
-{
-	uint64_t dict;
-	int rc = py_module_dict(rt, module, &dict);
-
-	return rc ? rc : py_dict_get(rt, dict, name, value);
-}
-
 /* Join the str objects of a list. */
 static ssize_t join_lines(const struct py_runtime *rt, uint64_t list, size_t max, char **out)
 {
@@ -67,7 +36,7 @@ static ssize_t join_lines(const struct py_runtime *rt, uint64_t list, size_t max
 static ssize_t lazy_text(const struct py_runtime *rt, const char *file, size_t max, char **out)
 {
 	uint64_t loader, cache, text;
-	int rc = module_get(rt, "torch.fx.graph_module", "_loader", &loader);
+	int rc = py_module_get(rt, "torch.fx.graph_module", "_loader", &loader);
 
 	if (!rc)
 		rc = py_attribute_get(rt, loader, "eval_cache", &cache);
@@ -82,7 +51,7 @@ ssize_t py_linecache_text(const struct py_runtime *rt, const char *file, size_t 
 	enum { LINES = 2, FULL = 4, LAZY = 1 };
 	uint64_t cache, entry, items, lines;
 	ssize_t n;
-	int rc = module_get(rt, "linecache", "cache", &cache);
+	int rc = py_module_get(rt, "linecache", "cache", &cache);
 
 	if (!rc)
 		rc = py_dict_get(rt, cache, file, &entry);

@@ -91,6 +91,11 @@ void python_close(struct py_runtime *rt); /* NULL allowed */
 /* "3.11.7"; "3.9" where the patch level is unknown (3.8 to 3.10). */
 const char *python_version(const struct py_runtime *rt);
 
+/* The number of the worker of a torch.utils.data.DataLoader that the process is, from 0: what
+ * get_worker_info() says (torch/utils/data/_utils/worker.py). -ENOENT when it is none, or has not
+ * begun its work; -errno when that cannot be read. */
+int64_t python_loader_worker(const struct py_runtime *rt);
+
 /* How to walk frames, for the engines: struct py_walk in symbolizer/plan/plan.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
 

@@ -6,15 +6,12 @@
 #include "base/text.h"
 #include "tracer/observe/observer.h"
 
-enum { THREAD_SLOTS = 1024 };
-
 struct file_observer {
 	struct observer observer;
 	const char *path, *chosen;
 	bool quiet;
 	struct trace_writer *writer; /* NULL: not open */
 	struct err error;
-	int32_t named[THREAD_SLOTS];
 };
 
 /* A failing output is given up; the target must not notice. */
@@ -42,28 +39,15 @@ static void file_on_target(struct observer *o, const struct trace_target *t)
 	trace_write_target(((struct file_observer *)o)->writer, t);
 }
 
-static void name_thread(struct file_observer *to, const struct op_event *ev)
+static void file_on_thread(struct observer *o, int32_t pid, int32_t tid, const char *name)
 {
-	char path[64], name[64] = "";
-	uint32_t slot = (uint32_t)ev->tid % THREAD_SLOTS;
-	if (to->named[slot] == ev->tid)
-		return;
-	to->named[slot] = ev->tid;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", ev->pid, ev->tid);
-	FILE *f = fopen(path, "re");
-	if (f && fgets(name, sizeof(name), f))
-		name[strcspn(name, "\n")] = '\0';
-	if (f)
-		fclose(f);
-	if (name[0])
-		trace_write_thread(to->writer, ev->pid, ev->tid, name);
+	trace_write_thread(((struct file_observer *)o)->writer, pid, tid, name);
 }
 
 static void file_on_event(struct observer *o, struct target *t, const struct op_event *ev)
 {
 	struct file_observer *f = (struct file_observer *)o;
 	(void)t;
-	name_thread(f, ev);
 	check_written(f, trace_write_event(f->writer, ev));
 }
 
@@ -132,6 +116,7 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool qui
 		{
 		    .begin = file_begin,
 		    .on_target = file_on_target,
+		    .on_thread = file_on_thread,
 		    .on_event = file_on_event,
 		    .on_lost = file_on_lost,
 		    .on_stats = file_on_stats,

@@ -67,6 +67,9 @@ struct observer {
 	/* Whether an op that has ended comes too late to be recorded. */
 	bool (*is_past)(const struct observer *o, const struct op_event *ev);
 
+	/* A thread of which an op is recorded, before the first one. */
+	void (*on_thread)(struct observer *o, int32_t pid, int32_t tid, const char *name);
+
 	/* An op that passes all filters has ended: it is recorded. */
 	void (*on_event)(struct observer *o, struct target *t, const struct op_event *ev);
 

@@ -19,7 +19,8 @@
 
 enum {
 	PLANS_MAX = 16384,
-	TARGETS_MAX = 16,     /* described in the trace */
+	THREAD_SLOTS = 1024,
+	TARGETS_MAX = 4096,   /* described in the trace, one after the other */
 	DISPATCH_LEAST = 100, /* fewest dispatched ops for which a share is reported */
 };
 
@@ -72,8 +73,9 @@ struct session {
 	unsigned total;
 	bool pynode_known;		 /* the offset of the Python object in PyNode is known */
 	const struct py_frame *textless; /* the last frame whose source text was not found */
-	struct trace_target targets[TARGETS_MAX];
-	unsigned ntargets;
+	int32_t named[THREAD_SLOTS];	 /* threads whose names were told, by tid */
+	struct trace_target *targets;
+	size_t ntargets, targets_room;
 	struct err fatal; /* why nothing can be traced as requested; code 0: it can */
 	bool calibrated;  /* the cost of a probe was measured */
 	uint64_t events, lost;
@@ -117,6 +119,10 @@ int session_make_plan(struct session *s, struct err *e);
 
 /* Whether this op passes the name lists. */
 bool session_wants(const struct session *s, const struct op_desc *op);
+
+/* session_threads.c: tell the observers the name of the event's thread, once for each thread: that
+ * of a worker of a DataLoader by its number, any other as its process has named it. */
+void session_name_thread(struct session *s, const struct op_event *ev);
 
 /* session_probes.c: probe the n sites of library `lib` (enum ops_file) in the process of slot
  * `index`. Returns 0, also if the process has no such library, or -errno with *e. */

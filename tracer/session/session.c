@@ -75,6 +75,7 @@ static void on_event(const struct op_event *ev, void *arg)
 		return;
 	s->events++;
 	find_text(s, &seen);
+	session_name_thread(s, &seen);
 	OBSERVERS_CALL(s, on_event, t, &seen);
 }
 
@@ -426,8 +427,9 @@ void session_close(struct session *s)
 		target_close(s->procs[i].target);
 	op_table_free(s->ops);
 	free(s->sites);
-	for (unsigned i = 0; i < s->ntargets; i++)
+	for (size_t i = 0; i < s->ntargets; i++)
 		session_free_target_info(&s->targets[i]);
+	free(s->targets);
 	filter_free(&s->ops_filter);
 	filter_free(&s->not_filter);
 	when_free(s->when);

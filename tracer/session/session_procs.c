@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/target/maps.h"
@@ -67,7 +68,8 @@ static void describe(struct session *s, const struct target *t)
 {
 	char argv[1024];
 	struct process p;
-	if (s->ntargets == TARGETS_MAX || process_read(t->pid, &p, NULL))
+	if (s->ntargets == TARGETS_MAX || process_read(t->pid, &p, NULL) ||
+	    array_grow(&s->targets, &s->targets_room, s->ntargets + 1, sizeof(*s->targets)))
 		return;
 	struct trace_target *i = &s->targets[s->ntargets++];
 	*i = (struct trace_target){

@@ -53,6 +53,11 @@ static const char program[] =
     "for i in range(5): shell.run('/tmp/many.py', 'e')\n" /* 7 to 11 */
     "shell.run('/tmp/quiet.py', 'f', False)\n"
     "shell.run('/tmp/next.py', 'g')\n" /* 12 */
+    "class Info:\n"
+    "    __slots__ = 'id', 'seed'\n"
+    "info = Info() if sys.argv[1] == 'user_ns' else Compiler()\n"
+    "info.id = 300\n"
+    "module('torch.utils.data._utils.worker', _worker_info=info)\n"
     "print('ready', flush=True)\n"
     "time.sleep(600)\n";
 
@@ -135,6 +140,7 @@ static void check_python(const char *python, const char *names)
 	check_texts(rt);
 	check_cells(rt);
 	check_lines(rt);
+	assert_int_equal(python_loader_worker(rt), 300);
 	python_close(rt);
 	python_stop(&p, SIGKILL);
 }
