@@ -223,9 +223,10 @@ static int export_to(struct export_job *x)
 	int r = open_query(x, &e);
 	if (r)
 		return trace_query_end(x->in.query, 0, r, &e);
+	unsigned sums = x->format == TO_FOLDED ? 0 : TRACE_SAY_SUMMED;
 	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
 	hide_progress(x);
-	return trace_query_end(x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST, r, &e);
+	return trace_query_end(x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | sums, r, &e);
 }
 
 int cmd_export(int argc, char **argv)

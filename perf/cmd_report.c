@@ -63,6 +63,12 @@ static int take_event(struct report *p, const struct op_event *ev)
 	return r ? r : overflow_add(p->overflow, ev);
 }
 
+static int take_sum(struct report *p, const struct op_sum *s)
+{
+	int r = aggregate_add_sum(p->sum, s);
+	return !r && p->tree ? call_tree_add_sum(p->tree, s, (enum call_frames)p->frames) : r;
+}
+
 static int take_sample(struct report *p, const struct sample *s)
 {
 	struct op_event ev;
@@ -90,6 +96,8 @@ static int take_item(struct report *p, const struct trace_item *item)
 	switch (item->type) {
 	case TRACE_EVENT:
 		return take_event(p, &item->event);
+	case TRACE_SUM:
+		return take_sum(p, &item->sum);
 	case TRACE_SAMPLE:
 		return take_sample(p, &item->sample);
 	case TRACE_SAMPLING:
@@ -198,7 +206,11 @@ static const struct aggregate *rows_of(struct report *p)
 	if (!p->gaps)
 		return p->sum;
 	p->opts.whole = p->sum;
-	p->opts.about = "time in no op, up to the next op of the thread, by that op's Python line";
+	p->opts.about =
+	    trace_query_summed(p->query)
+		? "time in no op, or in ops of which there are sums only, up to the next op of the "
+		  "thread that was recorded by itself, by that op's Python line"
+		: "time in no op, up to the next op of the thread, by that op's Python line";
 	return p->gap_sum;
 }
 

@@ -107,7 +107,8 @@ static int script(struct script *s)
 	if (fflush(stdout) && !r)
 		r = err_set(&e, -errno, "cannot write the events: %s", strerror(errno));
 	event_printer_free(s->printer);
-	return trace_query_end(query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST, r, &e);
+	return trace_query_end(query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_SUMMED, r,
+			       &e);
 }
 
 int cmd_script(int argc, char **argv)

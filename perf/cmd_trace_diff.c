@@ -51,6 +51,8 @@ static int sum_up(const char *path, struct trace_query *query, struct aggregate 
 	while (!r && (n = trace_query_next(query, &item, e)) > 0) {
 		if (item.type == TRACE_LOST)
 			aggregate_lost(sum, item.lost.count);
+		else if (item.type == TRACE_SUM)
+			r = aggregate_add_sum(sum, &item.sum);
 		else if (item.type == TRACE_EVENT && trace_query_chooses(query, &item.event))
 			r = aggregate_add(sum, &item.event);
 		else if (item.type == TRACE_EVENT)

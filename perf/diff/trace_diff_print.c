@@ -138,6 +138,8 @@ static void print_side(FILE *f, const char *name, const struct aggregate *a)
 		text_ns(ns, sizeof(ns), t.self_ns));
 	if (t.lost)
 		fprintf(f, ", %s lost", text_count(ops, sizeof(ops), t.lost));
+	if (t.summed)
+		fprintf(f, ", %s as sums only", text_count(ops, sizeof(ops), t.summed));
 	putc('\n', f);
 }
 
@@ -183,7 +185,10 @@ static void json_side(struct json_out *j, const char *key, const struct aggregat
 	json_u64(j, "total_ns", r->total_ns);
 	json_u64(j, "self_ns", r->self_ns);
 	json_u64(j, "mean_ns", report_mean(r));
-	json_u64(j, "p50_ns", aggregate_quantile(r, 0.5));
+	if (aggregate_has_quantiles(r))
+		json_u64(j, "p50_ns", aggregate_quantile(r, 0.5));
+	else
+		json_nothing(j, "p50_ns");
 	json_text(j, "shape", r->shape);
 	json_i64(j, "line", r->line);
 	json_close(j, '}');
@@ -219,6 +224,7 @@ static void json_total(struct json_out *j, const char *key, const struct aggrega
 	json_u64(j, "ops", t.events);
 	json_u64(j, "self_ns", t.self_ns);
 	json_u64(j, "lost", t.lost);
+	json_u64(j, "summed", t.summed);
 	json_close(j, '}');
 }
 

@@ -10,6 +10,8 @@ static int folded_add_item(void *arg, const struct trace_item *item)
 {
 	if (item->type == TRACE_SAMPLE)
 		return call_tree_add_sample(arg, &item->sample, CALL_MIXED);
+	if (item->type == TRACE_SUM)
+		return call_tree_add_sum(arg, &item->sum, CALL_MIXED);
 	return item->type == TRACE_EVENT ? call_tree_add(arg, &item->event, CALL_MIXED) : 0;
 }
 

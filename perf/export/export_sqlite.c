@@ -415,6 +415,7 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 	int r = export_each(in, put_item, d, e);
 	put_meta(d, "origin_ns", trace_query_origin(in->query));
 	put_meta(d, "lost", trace_query_lost(in->query));
+	put_meta(d, "summed", trace_query_summed(in->query));
 	put_meta(d, "samples_lost", d->samples_lost);
 	if (!d->error)
 		check(d, sqlite3_exec(d->db, indices, NULL, NULL, NULL));

@@ -400,16 +400,22 @@ static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t
 	return 0;
 }
 
+static void find_worker(const struct aggregate *a, struct aggregate_thread *t,
+			const struct op_event *ev)
+{
+	if (!(a->keys & AGGREGATE_WORKERS) || t->has_stack || !ev->stack)
+		return;
+	t->has_stack = true;
+	t->worker = breakdown_is_worker(ev->stack);
+}
+
 int aggregate_add(struct aggregate *a, const struct op_event *ev)
 {
 	struct aggregate_thread *t = find_thread(a, ev);
 	if (!t)
 		return -ENOMEM;
 	observe(a, t, ev);
-	if (a->keys & AGGREGATE_WORKERS && !t->has_stack && ev->stack) {
-		t->has_stack = true;
-		t->worker = breakdown_is_worker(ev->stack);
-	}
+	find_worker(a, t, ev);
 	if (ev->end_ns == 0) {
 		a->totals.unfinished++;
 		return 0;
@@ -427,6 +433,59 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	if (!r && a->keys & AGGREGATE_SIDES)
 		r = remember_side(a, ev->id, (uint32_t)id);
 	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
+}
+
+static void count_sum(struct aggregate *a, struct aggregate_row *row, const struct op_sum *s)
+{
+	/* Of calls within others of the same row, the outer ones have the time. */
+	bool is_inner = a->keys & AGGREGATE_OP ? s->again : s->nested;
+	row->calls += s->calls;
+	row->thrown += s->thrown;
+	row->total_ns += is_inner ? 0 : s->total_ns;
+	row->sum_ns += s->total_ns;
+	row->self_ns += s->total_ns - s->child_ns;
+	row->min_ns = s->min_ns < row->min_ns ? s->min_ns : row->min_ns;
+	row->max_ns = s->max_ns > row->max_ns ? s->max_ns : row->max_ns;
+}
+
+/* In the row of a node, as its forward op is not known; other ops of the backward are in none. */
+static int add_backward_sum(struct aggregate *a, const struct op_sum *s)
+{
+	if (s->of.op->kind != OP_BACKWARD && s->of.phase != PHASE_RECOMPUTE)
+		return 0;
+	int64_t id = row_of(a, &s->of, false);
+	if (id < 0)
+		return -ENOMEM;
+	if (s->of.phase == PHASE_RECOMPUTE)
+		return 0;
+	a->rows[id]->backward_calls += s->calls;
+	a->rows[id]->backward_ns += s->total_ns;
+	return 0;
+}
+
+int aggregate_add_sum(struct aggregate *a, const struct op_sum *sum)
+{
+	struct op_sum s = *sum;
+	struct aggregate_thread *t = find_thread(a, &s.of);
+	if (!t)
+		return -ENOMEM;
+	s.child_ns = s.child_ns < s.total_ns ? s.child_ns : s.total_ns;
+	uint64_t self = s.total_ns - s.child_ns;
+	observe(a, t, &s.of);
+	find_worker(a, t, &s.of);
+	a->totals.events += s.calls;
+	a->totals.summed += s.calls;
+	a->totals.thrown += s.thrown;
+	a->totals.self_ns += self;
+	t->self_ns += self;
+	t->backward_ns += s.of.phase != PHASE_FORWARD ? self : 0;
+	if (a->keys & AGGREGATE_SIDES && s.of.phase != PHASE_FORWARD)
+		return add_backward_sum(a, &s);
+	int64_t id = row_of(a, &s.of, t->worker);
+	if (id < 0)
+		return -ENOMEM;
+	count_sum(a, a->rows[id], &s);
+	return 0;
 }
 
 void aggregate_pass(struct aggregate *a)
@@ -511,7 +570,7 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q)
 {
 	uint64_t ns = histogram_quantile(&row->times, q);
-	if (!row->calls)
+	if (!row->calls || !aggregate_has_quantiles(row))
 		return 0;
 	return ns < row->min_ns ? row->min_ns : ns > row->max_ns ? row->max_ns : ns;
 }

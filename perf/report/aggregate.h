@@ -128,6 +128,7 @@ struct aggregate_totals {
 	uint64_t passed;     /* see aggregate_pass */
 	uint64_t unfinished; /* not ended; in no row */
 	uint64_t thrown, lost;
+	uint64_t summed; /* of `events`, those that were recorded as sums */
 	uint64_t threads;
 	/* Observed time, the base of percentages: from the start of a thread's first event to the
 	 * end of its last, summed over threads, or with AGGREGATE_WORKERS over main threads. */
@@ -155,6 +156,10 @@ unsigned aggregate_keys(const struct aggregate *a);
  * -ENOMEM; after an error only aggregate_free may be called. */
 int aggregate_add(struct aggregate *a, const struct op_event *ev);
 
+/* Add calls that were summed up. They are in all counts and times of their row, but not in its
+ * histogram and batches. 0 or -ENOMEM, as aggregate_add. */
+int aggregate_add_sum(struct aggregate *a, const struct op_sum *s);
+
 /* With AGGREGATE_STEADY: the ops and stacks were freed, and their addresses may be reused. */
 void aggregate_forget(struct aggregate *a);
 
@@ -177,7 +182,12 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
 enum aggregate_process { AGGREGATE_NO_OPS, AGGREGATE_OPS, AGGREGATE_LOADS };
 enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid);
 
-/* The q-quantile (0..1) of the row's durations in ns, within its minimum and maximum. */
+/* The q-quantile (0..1) of the row's durations in ns, within its minimum and maximum. 0 where
+ * aggregate_has_quantiles is false: some of its calls were summed up. */
+static inline bool aggregate_has_quantiles(const struct aggregate_row *row)
+{
+	return row->calls == row->times.count;
+}
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q);
 
 void aggregate_free(struct aggregate *a);

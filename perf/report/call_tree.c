@@ -211,6 +211,18 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 	return 0;
 }
 
+int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_frames which)
+{
+	int64_t node = context_of(t, NULL, s->of.stack, which);
+	if (node >= 0)
+		node = node_of(t, (uint32_t)node, op_name(t, s->of.op), true);
+	if (node < 0)
+		return -ENOMEM;
+	t->nodes[node].calls += s->calls;
+	t->nodes[node].self_ns += s->total_ns > s->child_ns ? s->total_ns - s->child_ns : 0;
+	return 0;
+}
+
 /* Append the frames numbered from - 1 down to `to` (0: innermost) below `node`. */
 static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
 			    unsigned from, unsigned to)

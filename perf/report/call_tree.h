@@ -48,6 +48,9 @@ size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f);
  * Python frames alone. 0 or -ENOMEM. */
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which);
 
+/* Add calls that were summed up, below their Python frames alone. 0 or -ENOMEM. */
+int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_frames which);
+
 /* Add one sample; what it points to must stay valid until call_tree_free. A node's calls are then
  * the number of samples that end there, its self_ns the sum of their weights. 0 or -ENOMEM. */
 int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which);

@@ -272,13 +272,21 @@ static void print_sampled(FILE *f, const struct aggregate *a, const struct repor
 	fputs("\n\n", f);
 }
 
+static const char *summed_text(char *out, size_t size, uint64_t n)
+{
+	char ops[40];
+	snprintf(out, size, "%s %s", text_counted(ops, sizeof(ops), n, "op"),
+		 n == 1 ? "is" : "are");
+	return out;
+}
+
 static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
 			  const struct file_names *files)
 {
 	struct aggregate_totals t = totals_of(a, opts);
-	char threads[32], events[32], lost[32], unfinished[32], when[128];
+	char threads[32], events[48], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
-	if (opts->steps && !opts->no_table)
+	if (opts->steps && !opts->no_table && !t.summed)
 		headline_print(f, opts->steps, a, opts, files);
 	print_targets(f, a, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
@@ -292,6 +300,11 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	if (t.unfinished)
 		fprintf(f, "; %s had not ended",
 			text_count(unfinished, sizeof(unfinished), t.unfinished));
+	if (t.summed)
+		fprintf(f,
+			"\nditrace: %s in the counts and times with less detail: ditrace had no "
+			"time for more",
+			summed_text(events, sizeof(events), t.summed));
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
 	if (opts->per_step)
@@ -505,10 +518,11 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 	json_u64(j, "unfinished", t->unfinished);
 	json_u64(j, "thrown", t->thrown);
 	json_u64(j, "lost", t->lost);
+	json_u64(j, "summed", t->summed);
 	json_u64(j, "observed_ns", t->observed_ns);
 	json_u64(j, "in_no_op_ns", t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
 	json_u64(j, "workers", t->workers);
-	json_steps(j, opts->steps);
+	json_steps(j, t->summed ? NULL : opts->steps);
 	if (s) {
 		json_u64(j, "wall_ns", s->wall_ns);
 		json_u64(j, "probe_ns", s->probe_ns);

@@ -114,14 +114,20 @@ static const char *shortest(char *out, size_t size, const struct column_row *w)
 	return text_ns(out, size, w->r->calls ? w->r->min_ns : 0);
 }
 
+static const char *quantile(char *out, size_t size, const struct column_row *w, double q)
+{
+	return aggregate_has_quantiles(w->r) ? text_ns(out, size, aggregate_quantile(w->r, q))
+					     : "-";
+}
+
 static const char *p50(char *out, size_t size, const struct column_row *w)
 {
-	return text_ns(out, size, aggregate_quantile(w->r, 0.5));
+	return quantile(out, size, w, 0.5);
 }
 
 static const char *p99(char *out, size_t size, const struct column_row *w)
 {
-	return text_ns(out, size, aggregate_quantile(w->r, 0.99));
+	return quantile(out, size, w, 0.99);
 }
 
 static const char *longest(char *out, size_t size, const struct column_row *w)

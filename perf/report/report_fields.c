@@ -97,6 +97,12 @@ static uint64_t number(const struct aggregate_row *r, const struct field *d)
 	}
 }
 
+/* Whether the number is not known. */
+static bool is_unknown(const struct aggregate_row *r, const struct field *d)
+{
+	return (d->kind == P50 || d->kind == P99) && !aggregate_has_quantiles(r);
+}
+
 static void set_number(struct cell *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void set_number(struct cell *c, const char *fmt, ...)
@@ -113,6 +119,8 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		    uint64_t observed_ns, const struct report_opts *opts)
 {
 	*c = (struct cell){0};
+	if (is_unknown(r, d))
+		return;
 	switch (d->kind) {
 	case WORD:
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));

@@ -243,6 +243,9 @@ const struct event_stats *trace_decode_stats(struct in *in, struct arena *a);
 int trace_decode_event_payload(const struct trace_defs *d, const struct trace_raw_event *raw,
 			       struct arena *values, struct op_event *out);
 
+/* A SUM. 1 or -EBADMSG. */
+int trace_decode_sum(const struct trace_defs *d, struct in *in, struct op_sum *out);
+
 /* A SAMPLE; last_ns: the time of the previous one in its block. 1 or -EBADMSG. */
 int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
 			struct sample *out);

@@ -97,6 +97,34 @@ int trace_decode_event_payload(const struct trace_defs *d, const struct trace_ra
 	return in.bad ? -EBADMSG : 0;
 }
 
+int trace_decode_sum(const struct trace_defs *d, struct in *in, struct op_sum *out)
+{
+	uint8_t flags = in_b(in);
+	uint32_t op = in_below(in, d->nops), thread = in_below(in, d->nthreads);
+	uint64_t start_ns = in_u(in), span_ns = in_u(in);
+	*out = (struct op_sum){
+	    .calls = in_u(in), .nested = flags & SUM_NESTED, .again = flags & SUM_AGAIN};
+	out->thrown = in_u(in);
+	out->total_ns = in_u(in);
+	out->child_ns = in_u(in);
+	out->min_ns = in_u(in);
+	out->max_ns = in_u(in);
+	out->of.stack = flags & SUM_HAS_STACK ? stack_at(d, in) : NULL;
+	out->of.where_stack = flags & SUM_HAS_WHERE ? stack_at(d, in) : NULL;
+	if (in->bad || !out->calls || out->child_ns > out->total_ns ||
+	    span_ns > UINT64_MAX - start_ns)
+		return -EBADMSG;
+	out->of.op = d->ops[op];
+	out->of.pid = d->threads[thread]->pid;
+	out->of.tid = d->threads[thread]->tid;
+	out->of.phase = flags & SUM_RECOMPUTE  ? PHASE_RECOMPUTE
+			: flags & SUM_BACKWARD ? PHASE_BACKWARD
+					       : PHASE_FORWARD;
+	out->of.start_ns = start_ns;
+	out->of.end_ns = start_ns + span_ns;
+	return 1;
+}
+
 int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
 			struct sample *out)
 {

@@ -46,9 +46,14 @@
  *             a recomputation also has EVENT_BACKWARD, for readers that do not know it.
  *             "previous": of the previous EVENT in the same block, 0 for the first; its time is
  *             its end, or its start if it has not ended.
- *     LOST    u time (CLOCK_MONOTONIC ns), u number of events lost
- *     SAMPLING u samples per second, str event ("cpu-clock", "cycles"), b includes kernel time
- *     BUILD   u file (string), str build id (bytes): of a file that contains native frames
+ *     LOST    u time (CLOCK_MONOTONIC ns), u number of events lost, u how many of these the next
+ * SUM has (missing: 0): for a reader that does not know SUM they are lost SUM     calls of an op
+ * with the same stacks, of one thread, that were summed up while they were recorded: b flags
+ * (SUM_*), u op, u thread, u start (CLOCK_MONOTONIC ns), u end - start: the time in which they lie,
+ * u calls, u thrown, u ns of all of them, u ns that they spent in other ops, u ns of the shortest,
+ * u ns of the longest since the first SUM of these calls, u stack (if SUM_HAS_STACK), u where stack
+ * (if SUM_HAS_WHERE) SAMPLING u samples per second, str event ("cpu-clock", "cycles"), b includes
+ * kernel time BUILD   u file (string), str build id (bytes): of a file that contains native frames
  *     SAMPLE  b flags (SAMPLE_*), u thread, s time - previous time, u weight,
  *             u op (if SAMPLE_HAS_OP), u Python stack (if SAMPLE_HAS_PYTHON),
  *             u native stack (if SAMPLE_HAS_NATIVE)
@@ -64,7 +69,7 @@
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns)
  *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
- *     END     u number of EVENT records, u number of events lost. The last record of a file that
+ *     END     u number of EVENT records, u number of events in LOST. The last record of a file that
  *             was closed properly.
  *
  * A value is b kind (low 5 bits; for a scalar, bits 5-6 are 0 for int, 1 for float, 2 for bool, and
@@ -152,6 +157,16 @@ enum trace_type {
 	TRACE_SAMPLE,
 	TRACE_SAMPLES_LOST,
 	TRACE_CHOSEN,
+	TRACE_SUM,
+};
+
+enum {
+	SUM_BACKWARD = 1 << 0,
+	SUM_RECOMPUTE = 1 << 1, /* beside SUM_BACKWARD */
+	SUM_HAS_STACK = 1 << 2,
+	SUM_HAS_WHERE = 1 << 3,
+	SUM_NESTED = 1 << 4, /* struct op_sum */
+	SUM_AGAIN = 1 << 5,
 };
 
 enum {

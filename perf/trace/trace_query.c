@@ -18,7 +18,7 @@ struct trace_query {
 	struct when_counts counts;
 	struct trace_span span;
 	bool no_ops; /* the first pass saw samples but no events */
-	uint64_t samples, lost;
+	uint64_t samples, lost, summed, sums_left_out;
 };
 
 struct first_pass {
@@ -63,9 +63,10 @@ static int first_pass_item(void *arg, const struct trace_item *item)
 	struct first_pass *f = arg;
 	const struct trace_query_opts *o = &f->q->opts;
 	const struct op_desc *op = item->type == TRACE_EVENT	? item->event.op
+				   : item->type == TRACE_SUM	? item->sum.of.op
 				   : item->type == TRACE_SAMPLE ? item->sample.op
 								: NULL;
-	f->events |= item->type == TRACE_EVENT;
+	f->events |= item->type == TRACE_EVENT || item->type == TRACE_SUM;
 	f->samples |= item->type == TRACE_SAMPLE;
 	if (op && f->q->when)
 		f->error = first_pass_op(f, op);
@@ -194,10 +195,25 @@ bool trace_query_of_samples(const struct trace_query *q)
 	       (q->opts.kinds == TRACE_OPS_OR_SAMPLES && q->no_ops);
 }
 
+/* Of calls that were summed up it is not known which of them a condition or a step chooses. */
+static bool is_sum_asked_for(struct trace_query *q, const struct op_sum *s)
+{
+	const struct trace_span *span = &q->span;
+	bool known = !q->when && !span->step &&
+		     (s->of.end_ns < span->from_ns || s->of.start_ns >= span->to_ns ||
+		      (s->of.start_ns >= span->from_ns && s->of.end_ns < span->to_ns));
+	bool is = known && !trace_query_of_samples(q) && trace_span_has(span, &s->of);
+	q->summed += is ? s->calls : 0;
+	q->sums_left_out += known ? 0 : s->calls;
+	return is;
+}
+
 static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 {
 	struct op_event ev;
 	bool samples = trace_query_of_samples(q);
+	if (item->type == TRACE_SUM)
+		return is_sum_asked_for(q, &item->sum);
 	if (item->type == TRACE_EVENT)
 		return !samples && trace_span_has(&q->span, &item->event) &&
 		       (q->opts.unchosen || trace_query_chooses(q, &item->event));
@@ -264,6 +280,16 @@ uint64_t trace_query_lost(const struct trace_query *q)
 	return q->lost;
 }
 
+uint64_t trace_query_summed(const struct trace_query *q)
+{
+	return q->summed;
+}
+
+uint64_t trace_query_sums_left_out(const struct trace_query *q)
+{
+	return q->sums_left_out;
+}
+
 const struct when_counts *trace_query_counts(const struct trace_query *q)
 {
 	return q->when ? &q->counts : NULL;
@@ -272,6 +298,12 @@ const struct when_counts *trace_query_counts(const struct trace_query *q)
 static void print_counts(const struct trace_query *q, unsigned say)
 {
 	char text[128];
+	uint64_t summed = q->sums_left_out + (say & TRACE_SAY_SUMMED ? q->summed : 0);
+	if (summed)
+		fprintf(stderr,
+			"ditrace: %s, of which the recording has sums only, left out; ditrace "
+			"report counts them\n",
+			text_counted(text, sizeof(text), summed, "op"));
 	if (say & TRACE_SAY_LEFT_OUT && q->when)
 		fprintf(stderr, "ditrace: %s\n", when_counts_text(text, sizeof(text), &q->counts));
 	if (say & TRACE_SAY_LOST && q->lost)

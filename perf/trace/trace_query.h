@@ -102,11 +102,16 @@ uint64_t trace_query_steps(const struct trace_query *q);
 uint64_t trace_query_samples(const struct trace_query *q);
 uint64_t trace_query_lost(const struct trace_query *q);
 
+/* Of what was read so far: calls in the sums that were returned; and in those that were left out,
+ * since it is not known whether the condition, the steps or the time choose them. */
+uint64_t trace_query_summed(const struct trace_query *q);
+uint64_t trace_query_sums_left_out(const struct trace_query *q);
+
 /* Counts of what the condition left out so far; NULL if there is no condition. */
 const struct when_counts *trace_query_counts(const struct trace_query *q);
 
 /* What trace_query_end prints in addition. */
-enum { TRACE_SAY_LEFT_OUT = 1, TRACE_SAY_LOST = 2 };
+enum { TRACE_SAY_LEFT_OUT = 1, TRACE_SAY_LOST = 2, TRACE_SAY_SUMMED = 4 };
 
 /* Print on stderr how reading ended, and free the query. `code` and `e` are the last ones from
  * trace_query_next, or from trace_query if that failed (`q` is then NULL). Returns the command's

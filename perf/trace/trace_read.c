@@ -236,6 +236,11 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 	if (type == TRACE_LOST || type == TRACE_SAMPLES_LOST) {
 		item->lost.time_ns = in_u(in);
 		item->lost.count = in_u(in);
+		uint64_t summed = type == TRACE_LOST && in->p < in->end ? in_u(in) : 0;
+		if (summed > item->lost.count)
+			return damaged(r, e, "a record does not make sense");
+		item->lost.count -= summed;
+		code = item->lost.count > 0;
 	} else if (type == TRACE_STATS) {
 		item->stats.probe_ns = in_u(in);
 		item->stats.seen_permille = (uint32_t)in_u(in);
@@ -245,6 +250,8 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 	} else if (type == TRACE_THREAD) {
 		code = trace_decode_thread(&r->defs, in, &item->thread.pid, &item->thread.tid,
 					   &item->thread.name);
+	} else if (type == TRACE_SUM) {
+		code = trace_decode_sum(&r->defs, in, &item->sum);
 	} else if (type == TRACE_SAMPLE) {
 		code = trace_decode_sample(&r->defs, in, r->last_sample_ns, &item->sample);
 		r->last_sample_ns = item->sample.time_ns;

@@ -28,7 +28,8 @@ struct trace_build {
 
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
-	/* EVENT, LOST, STATS, TARGET, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE, SAMPLES_LOST or END
+	/* EVENT, SUM, LOST, STATS, TARGET, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE, SAMPLES_LOST or
+	 * END
 	 */
 	enum trace_type type;
 	union {
@@ -37,6 +38,7 @@ struct trace_item {
 						  stacks until close */
 			struct trace_raw_event raw;
 		};
+		struct op_sum sum; /* ops and stacks are valid until close */
 		struct {
 			uint64_t time_ns, count;
 		} lost;		      /* also of SAMPLES_LOST */

@@ -174,7 +174,7 @@ int trace_write_event(struct trace_writer *w, const struct op_event *ev)
 }
 
 static int write_lost(struct trace_writer *w, enum trace_type type, uint64_t time_ns,
-		      uint64_t count)
+		      uint64_t count, uint64_t summed)
 {
 	uint8_t buf[32];
 	struct out o = {.p = buf, .end = buf + sizeof(buf)};
@@ -182,18 +182,64 @@ static int write_lost(struct trace_writer *w, enum trace_type type, uint64_t tim
 		return 0;
 	out_u(&o, time_ns);
 	out_u(&o, count);
+	if (summed)
+		out_u(&o, summed);
 	return checked(w, write_record(w, type, buf, (size_t)(o.p - buf)));
 }
 
 int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
 {
 	w->nlost += w->blocks.failed ? 0 : count;
-	return write_lost(w, TRACE_LOST, time_ns, count);
+	return write_lost(w, TRACE_LOST, time_ns, count, 0);
+}
+
+static uint8_t sum_flags(const struct op_sum *s, const struct event_refs *r)
+{
+	return (uint8_t)((s->of.phase != PHASE_FORWARD ? SUM_BACKWARD : 0) |
+			 (s->of.phase == PHASE_RECOMPUTE ? SUM_RECOMPUTE : 0) |
+			 (r->stack >= 0 ? SUM_HAS_STACK : 0) | (r->where >= 0 ? SUM_HAS_WHERE : 0) |
+			 (s->nested ? SUM_NESTED : 0) | (s->again ? SUM_AGAIN : 0));
+}
+
+static int write_sum(struct trace_writer *w, const struct op_sum *s)
+{
+	struct event_refs refs;
+	uint8_t buf[HEAD_MAX];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	int r = find_refs(w, &s->of, &refs);
+	if (!r)
+		r = write_text(w, &s->of);
+	if (!r)
+		r = write_lost(w, TRACE_LOST, s->of.end_ns, s->calls, s->calls);
+	if (r)
+		return r;
+	w->nlost += s->calls;
+	out_b(&o, sum_flags(s, &refs));
+	out_u(&o, (uint64_t)refs.op);
+	out_u(&o, (uint64_t)refs.thread);
+	out_u(&o, s->of.start_ns);
+	out_u(&o, s->of.end_ns - s->of.start_ns);
+	out_u(&o, s->calls);
+	out_u(&o, s->thrown);
+	out_u(&o, s->total_ns);
+	out_u(&o, s->child_ns);
+	out_u(&o, s->min_ns);
+	out_u(&o, s->max_ns);
+	if (refs.stack >= 0)
+		out_u(&o, (uint64_t)refs.stack);
+	if (refs.where >= 0)
+		out_u(&o, (uint64_t)refs.where);
+	return write_record(w, TRACE_SUM, buf, (size_t)(o.p - buf));
+}
+
+int trace_write_sum(struct trace_writer *w, const struct op_sum *s)
+{
+	return w->blocks.failed ? 0 : checked(w, write_sum(w, s));
 }
 
 int trace_write_samples_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
 {
-	return write_lost(w, TRACE_SAMPLES_LOST, time_ns, count);
+	return write_lost(w, TRACE_SAMPLES_LOST, time_ns, count, 0);
 }
 
 int trace_write_sampling(struct trace_writer *w, const struct sampling *s)

@@ -27,6 +27,9 @@ int trace_writer_open(const char *path, struct trace_writer **out, struct err *e
  * values are written as not decoded. */
 int trace_write_event(struct trace_writer *w, const struct op_event *ev);
 
+/* Write calls that were summed up; everything as for trace_write_event. */
+int trace_write_sum(struct trace_writer *w, const struct op_sum *s);
+
 /* `count` events (or records of them) were lost before `time_ns`. */
 int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count);
 

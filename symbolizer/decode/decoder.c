@@ -28,6 +28,11 @@ void decoder_on_grads(struct decoder *d, decoder_grads_fn *fn)
 	d->grads_fn = fn;
 }
 
+void decoder_on_sum(struct decoder *d, decoder_sum_fn *fn)
+{
+	d->sum_fn = fn;
+}
+
 int decoder_add_target(struct decoder *d, uint16_t proc, struct target *t)
 {
 	if (proc >= PROCS_MAX)
@@ -53,8 +58,8 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	if (h->op >= t->ops->n)
 		return;
 	const struct op_probe *p = &t->ops->ops[h->op];
-	if (h->kind == HIT_ENTRY && !(h->flags & HIT_CONT) && p->role != ROLE_CALL &&
-	    p->role != ROLE_NODE)
+	bool names = h->kind == HIT_SUM || (h->kind == HIT_ENTRY && !(h->flags & HIT_CONT));
+	if (names && p->role != ROLE_CALL && p->role != ROLE_NODE)
 		target_identify(t, p, it, &reg);
 	uint64_t before = 0; /* most tensors are of the same class */
 	for (const struct item *i = NULL; (i = items_next(it, i));) {

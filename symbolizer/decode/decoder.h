@@ -36,6 +36,10 @@ void decoder_on_grads(struct decoder *d, decoder_grads_fn *fn);
  * they start. */
 void decoder_on_start(struct decoder *d, decoder_event_fn *fn);
 
+/* Set a callback for calls that were summed up. Without it they are counted as dropped. */
+typedef void decoder_sum_fn(const struct op_sum *s, void *arg);
+void decoder_on_sum(struct decoder *d, decoder_sum_fn *fn);
+
 /* NULL when out of memory. */
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 

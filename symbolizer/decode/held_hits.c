@@ -74,7 +74,7 @@ void decoder_decode(struct decoder *d, const struct hit *h)
 	}
 	if (p->target->layout_known && p->held.len)
 		decoder_drain(d, p);
-	if (p->target->layout_known || hit_is_of_code(h->kind)) {
+	if (p->target->layout_known || hit_is_of_code(h->kind) || h->kind == HIT_SUM) {
 		decoder_pair(d, p->target, h);
 		return;
 	}

@@ -205,6 +205,26 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 		d->start_fn(&o->ev, d->arg);
 }
 
+/* The first item of that kind, if it has so many bytes; NULL: none. */
+static const void *counts_of(const struct items *it, uint8_t kind, size_t size)
+{
+	const struct item *i = NULL;
+	while ((i = items_next(it, i)))
+		if (i->kind == kind && i->len >= size)
+			return i + 1;
+	return NULL;
+}
+
+/* Time in ops called by this one that were summed up. */
+static uint64_t inner_ns(const struct items *it)
+{
+	uint64_t ns = 0;
+	const void *at = counts_of(it, ITEM_INNER, sizeof(ns));
+	if (at)
+		memcpy(&ns, at, sizeof(ns));
+	return ns;
+}
+
 static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thread *th,
 			const struct hit *h, const struct items *it)
 {
@@ -217,8 +237,47 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 	}
 	close_above(d, th, i, h);
 	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
+	th->open[i - 1]->ev.child_ns += inner_ns(it);
 	open_op_results(t, th->open[i - 1], it);
 	close_op(d, th, h->ts, false);
+}
+
+/* Of a node that was summed up nobody knows the forward op. */
+static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
+{
+	struct items it = items_of(h);
+	struct open_op o = {.probe = h->op < t->ops->n ? &t->ops->ops[h->op] : NULL};
+	struct sum_counts c;
+	const void *at = counts_of(&it, ITEM_SUM, sizeof(c));
+	if (!o.probe || !at || !d->sum_fn) {
+		d->dropped++;
+		return;
+	}
+	memcpy(&c, at, sizeof(c));
+	o.ev.op = target_identify(t, o.probe, &it, &o.reg);
+	o.ev.phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
+	o.ev.pid = t->pid;
+	o.ev.tid = (int32_t)h->tid;
+	o.ev.start_ns = c.first_ns;
+	o.ev.end_ns = c.last_ns;
+	set_stack(t, &o, NULL, &it, h->ts);
+	o.ev.where_stack = o.ev.stack;
+	if (o.ev.phase == PHASE_FORWARD && is_of_engine(&o))
+		o.ev.phase = PHASE_BACKWARD;
+	if (o.ev.phase == PHASE_BACKWARD)
+		locate(&o, NULL);
+	const struct op_sum s = {
+	    .of = o.ev,
+	    .calls = c.calls,
+	    .thrown = c.thrown,
+	    .total_ns = c.ns,
+	    .child_ns = c.inner_ns,
+	    .min_ns = c.min_ns,
+	    .max_ns = c.max_ns,
+	    .nested = h->flags & HIT_NESTED,
+	    .again = h->flags & HIT_AGAIN,
+	};
+	d->sum_fn(&s, d->arg);
 }
 
 static uint64_t edges_of(const struct items *it)
@@ -300,6 +359,8 @@ void decoder_pair(struct decoder *d, struct target *t, const struct hit *h)
 {
 	if (h->kind == HIT_CODE_FREED && t->py)
 		py_code_freed(t->py, h->sp);
+	else if (h->kind == HIT_SUM)
+		on_sum(d, t, h);
 	else if (h->kind == HIT_ENTRY || h->kind == HIT_EXIT)
 		on_op(d, t, h);
 }

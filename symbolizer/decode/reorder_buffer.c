@@ -82,7 +82,7 @@ static void decode(struct reorder_buffer *l, struct decoder *d)
 static void read_code(struct decoder *d, const struct hit *h)
 {
 	struct target *t = d->procs[h->proc].target;
-	if (!t || !t->py || h->kind != HIT_ENTRY)
+	if (!t || !t->py || (h->kind != HIT_ENTRY && h->kind != HIT_SUM))
 		return;
 	struct items it = items_of(h);
 	const struct item *s = items_stack(&it);

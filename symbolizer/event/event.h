@@ -182,6 +182,19 @@ struct op_event {
 	const struct event_stats *stats; /* NULL: not measured */
 };
 
+/* Calls of an op with the same stack that were summed up while they were recorded, since there was
+ * no room for an event of each. */
+struct op_sum {
+	/* What they have in common: op, stacks, pid, tid, phase. start_ns, end_ns: the time in
+	 * which they lie. The rest is 0. */
+	struct op_event of;
+	uint64_t calls, thrown;
+	uint64_t total_ns, child_ns; /* of all; spent in direct children */
+	uint64_t min_ns, max_ns;
+	bool nested; /* they were called by an op at the same line, */
+	bool again;  /* within a call of the same op there */
+};
+
 /* Whether the op is called by Python code that runs in the backward, so that its line is its own
  * and not that of a forward op. */
 static inline bool event_is_called_in_backward(const struct op_event *ev)

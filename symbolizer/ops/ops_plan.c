@@ -45,6 +45,13 @@ static struct probe_read *add_read(struct op_plan *p, struct probe_read r, bool 
 	return at;
 }
 
+/* At the entry, a read that tells which op it is. */
+static void add_identity(struct op_plan *p, struct probe_read r)
+{
+	p->identity |= 1U << p->nentry;
+	add_read(p, r, false);
+}
+
 static int one_value(struct worker *w, struct op_probe *o, uint8_t how, uint8_t entry, uint8_t exit)
 {
 	struct abi_value *v = arena_alloc(&w->arena, 2 * sizeof(*v));
@@ -70,8 +77,8 @@ static int plan_node(struct worker *w, struct op_probe *o, struct op_plan *p,
 	add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 2}, false);
 	if (o->role == ROLE_PY_NODE)
 		/* {refcount, type} of the PyObject; its offset in the PyNode is found later. */
-		add_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .deref = 1, .size = 16},
-			 false);
+		add_identity(p,
+			     (struct probe_read){.kind = READ_MEM, .a = 1, .deref = 1, .size = 16});
 	if (facts->exit_kind != EXIT_NONE)
 		add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 0}, true);
 	int r = named_values(w, &o->desc);
@@ -96,15 +103,13 @@ static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
 {
 	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
 	o->desc.name = "boxed";
-	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
-	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .size = 16}, false);
-	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 0, .deref = 1, .size = 16}, false);
-	add_read(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0}, false);
-	add_read(p,
-		 (struct probe_read){.kind = READ_STD_STRING,
-				     .a = 0,
-				     .off = (int16_t)std_string_size(w->b->t->cow_strings)},
-		 false);
+	add_identity(p, (struct probe_read){.kind = READ_WORD, .a = 0});
+	add_identity(p, (struct probe_read){.kind = READ_MEM, .a = 0, .size = 16});
+	add_identity(p, (struct probe_read){.kind = READ_MEM, .a = 0, .deref = 1, .size = 16});
+	add_identity(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0});
+	add_identity(p, (struct probe_read){.kind = READ_STD_STRING,
+					    .a = 0,
+					    .off = (int16_t)std_string_size(w->b->t->cow_strings)});
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, false);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, true);
 	return one_value(w, o, ABI_IVALUES, BOXED_STACK, BOXED_RESULTS);
@@ -113,13 +118,11 @@ static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
 /* Read the name, for ops that the shim reports. */
 static void add_name(struct op_plan *p)
 {
-	add_read(p,
-		 (struct probe_read){.kind = READ_ARRAY,
-				     .a = SHIM_LOC_NAME,
-				     .b = SHIM_LOC_NAME_LEN,
-				     .c = LOC_NONE,
-				     .size = 1},
-		 false);
+	add_identity(p, (struct probe_read){.kind = READ_ARRAY,
+					    .a = SHIM_LOC_NAME,
+					    .b = SHIM_LOC_NAME_LEN,
+					    .c = LOC_NONE,
+					    .size = 1});
 }
 
 static void plan_named(struct op_probe *o, struct op_plan *p)
@@ -159,7 +162,7 @@ static void plan_function(struct op_probe *o, struct op_plan *p, const struct fu
 	o->desc.kind = OP_FUNCTION;
 	o->desc.name = "autograd.Function";
 	o->values_known = true;
-	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	add_identity(p, (struct probe_read){.kind = READ_WORD, .a = 0});
 	if (facts->ret_known && facts->ret_reg != ARCH_NOREG)
 		add_read(p,
 			 (struct probe_read){.kind = READ_PYTENSOR, .a = LOC_NOW | facts->ret_reg},

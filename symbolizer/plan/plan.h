@@ -104,7 +104,8 @@ struct op_plan {
 	 * that hold the integer arguments. */
 	__u16 entry_sp;
 	__u8 arg_reg[LOC_STACK - LOC_REG];
-	__u32 base; /* plan_base of the op's name; 0: none */
+	__u32 base;	/* plan_base of the op's name; 0: none */
+	__u32 identity; /* 1 << n for read n: those that tell which op it is */
 	struct probe_read read[PLAN_READS];
 };
 
@@ -248,6 +249,8 @@ enum hit_kind {
 	HIT_STANDS, /* thread `tid` is stopped; no items (tracer/engine/ptrace/engine_both.c) */
 	HIT_CODE_MET, /* the items of HIT_CODE_FREED, for a live code object that the previous hit
 			 of the thread is the first to refer to */
+	HIT_SUM, /* calls of an op with one stack, summed up instead of recorded: those of HIT_ENTRY
+		    that tell op and stack, then ITEM_SUM (tracer/engine/sums.h) */
 };
 
 /* Whether the hit describes a code object, live or freed. */
@@ -262,6 +265,8 @@ enum {
 	HIT_BACKWARD = 1 << 2,
 	HIT_GAP = 1 << 3,     /* records of this thread were lost before this one */
 	HIT_STOPPED = 1 << 4, /* the thread is stopped; last record of a PLAN_STOP hit */
+	HIT_NESTED = 1 << 5,  /* of HIT_SUM: called by an op with the same Python stack, */
+	HIT_AGAIN = 1 << 6,   /* within a call of the same op there */
 };
 
 struct hit {
@@ -291,6 +296,19 @@ enum item_kind {
 	ITEM_STRING, /* bytes of a string; aux: its full length */
 	ITEM_OBJECT, /* bytes 8 to 8 + OBJECT_SIZE of the object an IValue points to, which identify
 			its class; aux: OBJECT_* */
+	ITEM_SUM,    /* struct sum_counts */
+	ITEM_INNER,  /* at an exit: ns that the op spent in ops called by it that are summed up */
+};
+
+enum { ITEM_NO_READ = 0xff }; /* `read` of the last two */
+
+/* Calls that are summed up. */
+struct sum_counts {
+	__u64 calls;
+	__u64 thrown;		 /* of these, those left by an exception */
+	__u64 ns, inner_ns;	 /* durations, and what of them was spent in ops that they called */
+	__u64 min_ns, max_ns;	 /* durations, since the first one of all */
+	__u64 first_ns, last_ns; /* CLOCK_MONOTONIC: start of the first one, end of the last */
 };
 
 enum {

@@ -39,6 +39,9 @@ static void fill(struct shim_share *s, struct input *in)
 		    tail + (b[4] & 1 ? (uint64_t)b[5] << (b[6] & 63) : b[5] * 8ULL);
 		take(in, s->ring[rings[i]] + tail % (SHIM_RING - 512), b[7] * 4ULL);
 	}
+	struct sums *sums = &s->sums[SHIM_THREADS - 1];
+	take(in, sums, in->left / 2 < 256 ? in->left / 2 : 256);
+	take(in, sums->record, in->left / 2 < 256 ? in->left / 2 : 256);
 	take(in, s,
 	     in->left < offsetof(struct shim_share, thread) ? in->left
 							    : offsetof(struct shim_share, thread));

@@ -98,6 +98,9 @@ static void read_it(const char *path, FILE *out)
 			read_sample(&item.sample, a, out);
 		if (item.type == TRACE_BUILD)
 			fwrite(item.build.id, 1, item.build.len, out);
+		if (item.type == TRACE_SUM &&
+		    (aggregate_add_sum(a, &item.sum) || aggregate_add_sum(modules, &item.sum)))
+			abort();
 		if (item.type != TRACE_EVENT)
 			continue;
 		json_event(out, &item.event);

@@ -54,7 +54,7 @@ static inline void shim_on_follow(const struct follow_event *ev, void *arg)
 /* Open the engine for processes started from now on. */
 static inline int shim_open(struct engine **out)
 {
-	const struct engine_wanted w = {.choice = ENGINE_SHIM, .nplans = SHIM_OPS};
+	const struct engine_wanted w = {.choice = ENGINE_SHIM, .nplans = SHIM_OPS, .may_sum = true};
 	struct err e = {0};
 	return engine_shim_open(&w, out, &e);
 }

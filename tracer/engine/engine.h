@@ -129,6 +129,8 @@ struct engine_wanted {
 	interesting_fn *interesting;
 	pid_t pid; /* the running process to trace; 0: one that will be started */
 	const struct spawn_user *user; /* of that one; NULL: this process's */
+	/* Calls for whose records there is no room may be summed up (HIT_SUM) instead of lost. */
+	bool may_sum;
 };
 
 /* The engine shim: a library inside the traced processes to which jumps lead (jumps.h), and which

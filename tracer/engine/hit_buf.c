@@ -2,8 +2,10 @@
 
 static struct hit *start_part(struct hit_buf *b)
 {
-	__u8 *place = b->place && !b->dry ? b->place(b->arg) : NULL;
+	__u8 *place = b->place && !b->dry && !b->inner ? b->place(b->arg) : NULL;
 	__u8 *start = place ? place : b->own;
+	b->lean = b->sums && !b->dry && !place;
+	b->row = NULL;
 	b->hit = (struct hit *)start;
 	b->at = start + sizeof(*b->hit);
 	b->full = start + HIT_BUF_MAX;

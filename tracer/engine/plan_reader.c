@@ -296,5 +296,6 @@ void plan_reader_run(const struct reading *r)
 	uint8_t from = r->is_exit ? r->plan->nentry : 0;
 	uint8_t n = r->is_exit ? r->plan->nexit : r->plan->nentry;
 	for (uint8_t i = 0; i < n && from + i < PLAN_READS; i++)
-		exec_run(r, &r->plan->read[from + i], r->sp, (uint8_t)(from + i));
+		if (!r->out->lean || r->plan->identity >> (from + i) & 1)
+			exec_run(r, &r->plan->read[from + i], r->sp, (uint8_t)(from + i));
 }

@@ -11,6 +11,7 @@
 
 #include "symbolizer/plan/plan.h"
 #include "tracer/engine/remote.h"
+#include "tracer/engine/sums.h"
 
 /* Hit buffers: a hit (symbolizer/plan/plan.h) being assembled in user space, sent as several
  * records when it is long. */
@@ -27,6 +28,12 @@ struct hit_buf {
 	 * to 8, passed to `sink` in place. Returns NULL when there is no room now. */
 	void *(*place)(void *arg);
 	void *arg;
+	/* With `sums`, where there is no place for the record of a hit, only what tells op and
+	 * stack is read, and `sink` may sum the call up: `row` is then its row. */
+	bool sums;
+	bool inner; /* the next hit is within a call that is summed up: no place is asked for */
+	bool lean;  /* the hit has no place */
+	struct sum_row *row;
 	bool dry;	 /* only try the reads, send nothing */
 	bool *gap;	 /* the thread's: its last record was lost */
 	bool stop;	 /* the thread is to stay stopped once the record is sent */
@@ -156,7 +163,10 @@ struct open_op {
 	uint64_t base; /* in the backward: the Python frame that called the engine; 0: none */
 	uint32_t op;
 	bool muted, backward, py_sent, counted;
-	bool aside; /* PLAN_ASIDE */
+	bool aside;	     /* PLAN_ASIDE */
+	struct sum_row *row; /* the call is summed up, with all that it calls; NULL: it is not */
+	uint64_t ts;	     /* of the entry */
+	uint64_t inner_ns;   /* spent in calls made by it that are summed up */
 	uint64_t w[LOC_MAX];
 };
 
@@ -166,6 +176,8 @@ struct shadow_stack {
 	uint32_t depth, shown;
 	uint64_t seq;
 	bool gap;
+	struct sums *sums; /* NULL: none is summed up */
+	struct sums_writer *sums_writer;
 	struct py_thread py;
 	struct open_op open[OPEN_MAX];
 };
@@ -191,8 +203,9 @@ bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h);
 /* The exit of an op. One that was already running when the probes were placed is ignored. */
 void shadow_stack_exit(struct shadow_stack *t, const struct op_hit *h);
 
-/* A Python code object, the first integer argument, is being freed. */
-void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h);
+/* A Python code object, the first integer argument, is being freed. Whether some record may have
+ * named it. */
+bool shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h);
 
 /* torch::jit::parseSchema(const std::string &, ...), which returns through a hidden pointer. */
 void shadow_stack_schema(struct shadow_stack *t, const struct op_hit *h);

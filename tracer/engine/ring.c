@@ -104,13 +104,20 @@ void chunks_begin(struct chunks *c, struct chunks_writer *w)
 	chunks_take(c, w, first);
 }
 
-/* Move to the next stretch. False: all chunks are full. */
-static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint64_t head)
+/* Take back what the reader has freed. */
+static void take_back(const struct chunks *c, struct chunks_writer *w)
 {
 	uint64_t read = atomic_load_explicit(&c->ring.tail, memory_order_acquire) / CHUNK;
 	for (; w->freed < read && w->freed < w->stretch; w->freed++)
 		w->spare[w->nspare++] = w->order[w->freed % CHUNKS];
-	if (!w->nspare)
+}
+
+/* Move to the next stretch. False: no more chunks than `keep` are free. */
+static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint64_t head,
+		  uint32_t keep)
+{
+	take_back(c, w);
+	if (w->nspare <= keep)
 		return false;
 	if (head % CHUNK && CHUNK - head % CHUNK >= sizeof(uint64_t))
 		memset(place(w, data, head), 0, sizeof(uint64_t));
@@ -120,12 +127,17 @@ static bool go_on(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint
 	return true;
 }
 
-void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most)
+void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most,
+		  uint32_t keep)
 {
 	uint64_t head = own_head(c);
+	if (w->nspare < keep)
+		take_back(c, w);
+	if (w->nspare < keep)
+		return NULL;
 	if (head / CHUNK == w->stretch && CHUNK - head % CHUNK >= most)
 		return place(w, data, head);
-	return go_on(c, w, data, head) ? place(w, data, 0) : NULL;
+	return go_on(c, w, data, head, keep) ? place(w, data, 0) : NULL;
 }
 
 void chunks_done(struct chunks *c, const struct hit *h)

@@ -55,8 +55,9 @@ struct chunks_writer {
 void chunks_begin(struct chunks *c, struct chunks_writer *w);
 
 /* As ring_room, ring_done, ring_next and ring_drop. `data`: CHUNKS * CHUNK bytes; `most`: at most
- * CHUNK. */
-void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most);
+ * CHUNK. There is no room either while less than `keep` chunks are free besides. */
+void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most,
+		  uint32_t keep);
 void chunks_done(struct chunks *c, const struct hit *h);
 const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad);
 void chunks_drop(struct chunks *c, const struct hit *h);

@@ -18,25 +18,45 @@ static bool is_shown(const struct open_op *f)
 	return !f->muted && !f->aside;
 }
 
-static void drop_top(struct shadow_stack *t)
+/* The innermost op around index `i` that is shown; NULL: none is. */
+static struct open_op *shown_around(struct shadow_stack *t, uint32_t i)
 {
+	while (i > 0 && !is_shown(&t->open[i - 1]))
+		i--;
+	return i ? &t->open[i - 1] : NULL;
+}
+
+/* The innermost op ends; add it up if it is not recorded. */
+static void sum_top(struct shadow_stack *t, const struct op_hit *h, bool thrown)
+{
+	struct open_op *f = top(t), *up = shown_around(t, t->depth - 1);
+	if (!f->row)
+		return;
+	sums_leave(t->sums, t->sums_writer, f->row, f->ts, h->ts, f->inner_ns, thrown);
+	if (up && h->ts > f->ts)
+		up->inner_ns += h->ts - f->ts;
+}
+
+static void drop_top(struct shadow_stack *t, const struct op_hit *h)
+{
+	sum_top(t, h, true);
 	t->shown -= is_shown(top(t));
 	t->depth--;
 }
 
 /* Drop ops that an exception unwound: their stack pointer is below `sp`, where the thread is now.
  */
-static void prune(struct shadow_stack *t, uint64_t sp)
+static void prune(struct shadow_stack *t, const struct op_hit *h, uint64_t sp)
 {
 	while (t->depth && top(t)->sp <= sp)
-		drop_top(t);
+		drop_top(t, h);
 }
 
 /* Drop ops that the stack pointer does not show to be over, but the Python frames do. */
 static void prune_moved(struct shadow_stack *t, const struct op_hit *h, struct py_place now)
 {
 	while (t->depth && pyframes_moved_on(&h->conf->py, h->mem, now, top(t)->py))
-		drop_top(t);
+		drop_top(t, h);
 }
 
 static uint64_t sp_at_entry(const struct op_hit *h)
@@ -149,15 +169,33 @@ static void gather_entry(struct shadow_stack *t, const struct op_hit *h)
 	h->out->dry = false;
 }
 
+/* How a call that is summed up lies within others with the same Python stack: HIT_NESTED,
+ * HIT_AGAIN. */
+static uint8_t nesting(const struct shadow_stack *t, const struct open_op *f)
+{
+	uint8_t flags = 0;
+	for (const struct open_op *o = f; o-- > t->open;)
+		if (is_shown(o) && o->py.frame == f->py.frame && o->py.instr == f->py.instr)
+			flags |= o->op == f->op ? HIT_NESTED | HIT_AGAIN : HIT_NESTED;
+	return flags;
+}
+
 static void send_entry(struct shadow_stack *t, const struct op_hit *h, const struct open_op *up,
 		       struct open_op *f)
 {
+	const struct open_op *shown = shown_around(t, t->depth);
+	/* Of what is summed up no record says that it encloses others. */
+	h->out->inner = shown && shown->row;
 	begin_hit(t, h, f, HIT_ENTRY, (uint16_t)h->conf->generation);
 	struct reading r = reading_of(h, f, false);
 	plan_reader_run(&r);
+	if (h->out->lean)
+		h->out->hit->flags |= nesting(t, f);
 	if (h->conf->py_on && (h->plan->flags & PLAN_PY))
-		put_python(t, h, up && up->py_sent, up, f);
+		put_python(t, h, !h->out->lean && up && up->py_sent, up, f);
 	hit_buf_send(h->out);
+	f->row = h->out->row;
+	h->out->inner = false;
 }
 
 bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
@@ -171,7 +209,7 @@ bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
 	gather_entry(t, h);
 	if (h->conf->py_on)
 		now = pyframes_innermost(&t->py, &h->conf->py, h->mem, false);
-	prune(t, sp);
+	prune(t, h, sp);
 	if (now.frame)
 		prune_moved(t, h, now);
 	if (t->depth >= OPEN_MAX)
@@ -182,6 +220,9 @@ bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
 	f->op = h->op;
 	f->py = now;
 	f->py_sent = f->counted = false;
+	f->row = NULL;
+	f->ts = h->ts;
+	f->inner_ns = 0;
 	f->backward = (h->plan->flags & PLAN_BACKWARD) || (up && up->backward);
 	f->base = h->plan->flags & PLAN_BACKWARD || !up ? now.frame : up->base;
 	f->muted = is_muted(t, h, f);
@@ -216,6 +257,11 @@ static void send_exit(struct shadow_stack *t, const struct op_hit *h, const stru
 		gather_exit(t, h, f, &r);
 	begin_hit(t, h, f, HIT_EXIT, (uint16_t)h->conf->generation);
 	plan_reader_run(&r);
+	if (f->inner_ns) {
+		struct item *it = hit_buf_item(h->out, ITEM_INNER, ITEM_NO_READ, 0);
+		hit_buf_word(h->out, f->inner_ns);
+		it->len = sizeof(f->inner_ns);
+	}
 	hit_buf_send(h->out);
 }
 
@@ -233,10 +279,12 @@ void shadow_stack_exit(struct shadow_stack *t, const struct op_hit *h)
 	if (!is_open(t, h->op, sp))
 		return;
 	while (top(t)->op != h->op || top(t)->sp < sp)
-		drop_top(t);
-	const struct open_op *f = top(t);
+		drop_top(t, h);
+	struct open_op *f = top(t);
 	t->shown -= is_shown(f);
-	if (!f->muted)
+	if (f->row)
+		sum_top(t, h, false);
+	else if (!f->muted)
 		send_exit(t, h, f);
 	t->depth--;
 }
@@ -265,19 +313,20 @@ static void put_lines(const struct op_hit *h, uint64_t at)
 
 /* Code that runs once, as by exec(), is gone before it can be read from outside: send it along. Of
  * the tens of thousands freed when a process ends, few were in a record. */
-void shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
+bool shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
 {
 	const struct py_code_read *c = &h->conf->code;
 	uint64_t code = h->regs[ARCH_ARG0];
 	const struct open_op none = {.sp = code};
 	if (!pyframes_may_have_named(code))
-		return;
+		return false;
 	begin_hit(t, h, &none, HIT_CODE_FREED, 0);
 	put_region(h, code, c->size & 0x1ff);
 	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
 	put_region(h, remote_word(h->mem, code + c->name), CODE_STRING);
 	put_lines(h, remote_word(h->mem, code + c->linetable));
 	hit_buf_send(h->out);
+	return true;
 }
 
 void shadow_stack_schema(struct shadow_stack *t, const struct op_hit *h)

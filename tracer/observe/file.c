@@ -51,6 +51,12 @@ static void file_on_event(struct observer *o, struct target *t, const struct op_
 	check_written(f, trace_write_event(f->writer, ev));
 }
 
+static void file_on_sum(struct observer *o, const struct op_sum *s)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, trace_write_sum(f->writer, s));
+}
+
 static void file_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
 {
 	trace_write_lost(((struct file_observer *)o)->writer, now_ns, count);
@@ -118,6 +124,7 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool qui
 		    .on_target = file_on_target,
 		    .on_thread = file_on_thread,
 		    .on_event = file_on_event,
+		    .on_sum = file_on_sum,
 		    .on_lost = file_on_lost,
 		    .on_stats = file_on_stats,
 		    .tick = file_tick,

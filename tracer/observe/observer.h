@@ -73,6 +73,9 @@ struct observer {
 	/* An op that passes all filters has ended: it is recorded. */
 	void (*on_event)(struct observer *o, struct target *t, const struct op_event *ev);
 
+	/* Calls that pass all filters were summed up instead of recorded. */
+	void (*on_sum)(struct observer *o, const struct op_sum *s);
+
 	/* Gradients have their final form; the thread is stopped. */
 	void (*on_grads)(struct observer *o, struct target *t, const struct decoder_grads *g);
 

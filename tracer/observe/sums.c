@@ -20,6 +20,11 @@ static void sums_on_event(struct observer *o, struct target *t, const struct op_
 		breakdown_add(s->steps, ev);
 }
 
+static void sums_on_sum(struct observer *o, const struct op_sum *sum)
+{
+	aggregate_add_sum(((struct sums_observer *)o)->sum, sum);
+}
+
 static void sums_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
 {
 	(void)now_ns;
@@ -71,6 +76,7 @@ struct observer *observer_of_sums(bool whole)
 	    .observer =
 		{
 		    .on_event = sums_on_event,
+		    .on_sum = sums_on_sum,
 		    .on_lost = sums_on_lost,
 		    .forget_addresses = sums_forget_addresses,
 		    .summary = sums_summary,

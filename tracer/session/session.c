@@ -111,6 +111,19 @@ static void on_start(const struct op_event *ev, void *arg)
 		OBSERVERS_CALL(s, on_start, s->stopped ? t : NULL, ev, wanted);
 }
 
+static void on_sum(const struct op_sum *sum, void *arg)
+{
+	struct session *s = arg;
+	struct op_sum seen = *sum;
+	if (!is_recorded(s, &seen.of))
+		return;
+	s->events += seen.calls;
+	s->summed += seen.calls;
+	find_text(s, &seen.of);
+	session_name_thread(s, &seen.of);
+	OBSERVERS_CALL(s, on_sum, &seen);
+}
+
 static void on_grads(const struct decoder_grads *g, void *arg)
 {
 	struct session *s = arg;
@@ -124,6 +137,7 @@ int session_begin_decoding(struct session *s)
 	s->decoder = decoder_new(on_event, s);
 	if (!s->decoder)
 		return -ENOMEM;
+	decoder_on_sum(s->decoder, on_sum);
 	if (OBSERVERS_FIRST(s, on_start))
 		decoder_on_start(s->decoder, on_start);
 	if (OBSERVERS_FIRST(s, on_grads))

@@ -173,6 +173,7 @@ static int open_engine(struct session *s, struct err *e)
 	    .interesting = session_is_complete,
 	    .pid = s->o->attach,
 	    .user = s->o->user,
+	    .may_sum = !s->stops && !s->when && !s->o->count,
 	};
 	int r = s->stops && !shim_stops(s) ? open_stopping(s, e)
 					   : engine_open(&wanted, &s->engine, &s->engine_note, e);

@@ -269,31 +269,62 @@ static int call_keep(struct grouping_call *c, const struct trace_raw_event *raw)
 	return 0;
 }
 
+/* The index of the event's row; *named: the event as that row has it. */
+static int64_t row_of(struct grouping *t, const struct op_event *ev, struct op_event *named)
+{
+	bool other;
+	int64_t id = row_id(t, ev, &other);
+	if (id < 0)
+		return id;
+	*named = *ev;
+	named->op = t->names[id];
+	bool with_line = t->group == GROUPING_OP_LINE || t->group == GROUPING_LINE;
+	if (other || !with_line)
+		named->where_stack = NULL;
+	if (other || t->group == GROUPING_THREAD)
+		named->phase = PHASE_FORWARD;
+	return id;
+}
+
+/* After an addition to the row, before which the aggregate had `before` rows. */
+static void row_added(struct grouping *t, int64_t id, size_t before)
+{
+	size_t after;
+	const struct aggregate_row *const *sums = aggregate_rows(t->sum, &after);
+	if (after > before)
+		t->rows[id]->sum = sums[after - 1];
+}
+
+int grouping_add_sum(struct grouping *t, const struct op_sum *s)
+{
+	struct op_sum named = *s;
+	size_t before;
+	int64_t id = row_of(t, &s->of, &named.of);
+	if (id < 0)
+		return (int)id;
+	aggregate_rows(t->sum, &before);
+	int r = aggregate_add_sum(t->sum, &named);
+	if (!r)
+		row_added(t, id, before);
+	return r;
+}
+
 int grouping_add(struct grouping *t, const struct op_event *ev, const struct trace_raw_event *raw,
 		 const struct grouping_row **row)
 {
-	bool other;
-	size_t before, after;
+	struct op_event named;
+	size_t before;
 	*row = NULL;
 	if (!ev->end_ns)
 		return aggregate_add(t->sum, ev);
-	int64_t id = row_id(t, ev, &other);
+	int64_t id = row_of(t, ev, &named);
 	if (id < 0)
 		return (int)id;
-	struct op_event named = *ev;
-	named.op = t->names[id];
-	bool with_line = t->group == GROUPING_OP_LINE || t->group == GROUPING_LINE;
-	if (other || !with_line)
-		named.where_stack = NULL;
-	if (other || t->group == GROUPING_THREAD)
-		named.phase = PHASE_FORWARD;
 	aggregate_rows(t->sum, &before);
 	int r = aggregate_add(t->sum, &named);
 	if (r)
 		return r;
-	const struct aggregate_row *const *sums = aggregate_rows(t->sum, &after);
-	if (after > before)
-		t->rows[id]->sum = sums[after - 1];
+	row_added(t, id, before);
 	*row = t->rows[id];
 	t->rows[id]->last_elements = elements(ev->args, ev->nargs);
 	return call_keep(&t->rows[id]->last, raw);

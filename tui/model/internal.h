@@ -98,7 +98,7 @@ struct view {
 	} costs[3];
 	bool cost_unknown; /* the first of them is still to come */
 	struct step_times steps;
-	uint64_t lost, first_ns, last_ns;
+	uint64_t lost, summed, first_ns, last_ns;
 	uint64_t now_ns; /* 0: unknown */
 	struct second {
 		uint64_t from, ops;

@@ -84,6 +84,7 @@ int view_reset(struct view *v)
 	v->cost_unknown = true;
 	v->steps = (struct step_times){0};
 	v->first_ns = v->last_ns = 0;
+	v->summed = 0;
 	v->second = (struct second){0};
 	v->ops_per_s = 0;
 	return new_tallies(v);
@@ -104,7 +105,7 @@ int view_new_file(struct view *v)
 }
 
 /* Count ops by full seconds of trace time. */
-static void count_second(struct view *v, uint64_t now)
+static void count_second(struct view *v, uint64_t now, uint64_t ops)
 {
 	enum { SECOND = 1000000000 };
 	if (!v->second.from)
@@ -113,14 +114,12 @@ static void count_second(struct view *v, uint64_t now)
 		v->ops_per_s = (double)v->second.ops * SECOND / (double)(now - v->second.from);
 		v->second = (struct second){.from = now};
 	}
-	v->second.ops++;
+	v->second.ops += ops;
 }
 
 /* Events after the end of an interval start a new one. */
-static int add_to_interval(struct view *v, const struct op_event *ev,
-			   const struct trace_raw_event *raw)
+static int go_on_interval(struct view *v, const struct op_event *ev)
 {
-	const struct grouping_row *row;
 	if (v->going_first && ev->end_ns >= v->going_first + VIEW_INTERVAL_NS) {
 		grouping_free(v->whole);
 		v->whole = v->going;
@@ -136,7 +135,15 @@ static int add_to_interval(struct view *v, const struct op_event *ev,
 	if (!v->going_first)
 		v->going_first = ev->start_ns;
 	v->going_last = ev->end_ns;
-	return grouping_add(v->going, ev, raw, &row);
+	return 0;
+}
+
+static int add_to_interval(struct view *v, const struct op_event *ev,
+			   const struct trace_raw_event *raw)
+{
+	const struct grouping_row *row;
+	int r = go_on_interval(v, ev);
+	return r ? r : grouping_add(v->going, ev, raw, &row);
 }
 
 static int link_forward(struct view *v, const struct op_event *ev, uint32_t row)
@@ -190,14 +197,31 @@ static int add_outside(struct view *v, const struct op_event *ev)
 	return 0;
 }
 
-static void count_event(struct view *v, const struct op_event *ev)
+static void count_time(struct view *v, const struct op_event *ev, uint64_t ops)
 {
 	if (!v->first_ns || ev->start_ns < v->first_ns)
 		v->first_ns = ev->start_ns;
 	if (ev->end_ns > v->last_ns)
 		v->last_ns = ev->end_ns;
-	count_second(v, ev->end_ns);
+	count_second(v, ev->end_ns, ops);
+}
+
+static void count_event(struct view *v, const struct op_event *ev)
+{
+	count_time(v, ev, 1);
 	step_times_see(&v->steps, ev);
+}
+
+static int add_sum(struct view *v, const struct op_sum *s)
+{
+	int r = 0;
+	count_time(v, &s->of, s->calls);
+	v->summed += s->calls;
+	for (int g = 0; g < GROUPING_GROUPS && !r; g++)
+		r = grouping_add_sum(v->all[g], s);
+	if (!r && v->interval)
+		r = go_on_interval(v, &s->of);
+	return r || !v->interval ? r : grouping_add_sum(v->going, s);
 }
 
 static int add_event(struct view *v, const struct op_event *ev, const struct trace_raw_event *raw)
@@ -269,6 +293,8 @@ int view_add(struct view *v, const struct trace_item *item)
 	switch (item->type) {
 	case TRACE_EVENT:
 		return add_event(v, &item->event, &item->raw);
+	case TRACE_SUM:
+		return add_sum(v, &item->sum);
 	case TRACE_LOST:
 		v->lost += item->lost.count;
 		return 0;

@@ -84,6 +84,9 @@ struct grouping *grouping_new(enum grouping_by group,
 int grouping_add(struct grouping *t, const struct op_event *ev, const struct trace_raw_event *raw,
 		 const struct grouping_row **row);
 
+/* Add calls that were summed up. 0 or -ENOMEM. */
+int grouping_add_sum(struct grouping *t, const struct op_sum *s);
+
 /* All rows by id, valid until the next grouping_add. */
 struct grouping_row *const *grouping_rows(const struct grouping *t, size_t *n);
 
@@ -129,6 +132,7 @@ struct view_head {
 	struct aggregate_totals totals;
 	uint64_t wall_ns; /* from the first event to the last */
 	uint64_t lost;	  /* in all, not in the interval */
+	uint64_t summed;  /* the same of calls of which there are sums only */
 	double ops_per_s; /* in the last full second of the trace, or since its start */
 	double in_ops,
 	    outside; /* percent of the time in which threads were observed; -1: none was */

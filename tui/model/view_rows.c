@@ -45,7 +45,8 @@ static void tell_outside(const struct off_op *o, struct view_head *out)
 	out->python_ran = out->other_ran = out->waited = -1;
 	out->python = out->outside * share(p->ns, p->ns + n->ns);
 	out->other = out->outside - out->python;
-	if (!looks_of(p) && !looks_of(n))
+	/* Threads are looked at in ops that were summed up, too, as if they were in none. */
+	if (out->summed || (!looks_of(p) && !looks_of(n)))
 		return;
 	if (!is_looked_at(out->python, p) || !is_looked_at(out->other, n))
 		return;
@@ -61,6 +62,7 @@ void view_head(const struct view *v, struct view_head *out)
 				  .targets = v->targets,
 				  .stats = v->has_stats ? &v->stats : NULL,
 				  .lost = v->lost,
+				  .summed = v->summed,
 				  .steps = &v->steps,
 				  .in_ops = -1,
 				  .outside = -1,

@@ -31,13 +31,14 @@ static const char *place_of(const struct aggregate_row *s, char *out, size_t siz
 static void add_row(struct lines *l, const struct aggregate_row *s, bool with_op, bool with_where)
 {
 	char calls[32], mean[32], p99[32], total[32], where[WHERE_TEXT_MAX];
-	lines_add(l, STYLE_PLAIN, "  %12s calls %9s mean %9s p99 %9s in all  %s%s%s",
-		  text_count(calls, sizeof(calls), s->calls),
-		  text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
-		  text_ns(p99, sizeof(p99), aggregate_quantile(s, 0.99)),
-		  text_ns(total, sizeof(total), s->total_ns), with_op ? s->op : "",
-		  with_op && with_where ? "  " : "",
-		  with_where ? place_of(s, where, sizeof(where)) : "");
+	lines_add(
+	    l, STYLE_PLAIN, "  %12s calls %9s mean %9s p99 %9s in all  %s%s%s",
+	    text_count(calls, sizeof(calls), s->calls),
+	    text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
+	    aggregate_has_quantiles(s) ? text_ns(p99, sizeof(p99), aggregate_quantile(s, 0.99))
+				       : "-",
+	    text_ns(total, sizeof(total), s->total_ns), with_op ? s->op : "",
+	    with_op && with_where ? "  " : "", with_where ? place_of(s, where, sizeof(where)) : "");
 }
 
 static int by_self(const void *a, const void *b)
@@ -110,6 +111,15 @@ static void add_histogram(struct lines *l, const struct aggregate_row *s)
 	for (int i = 0; i < BARS; i++)
 		strcat(text, counts[i] ? screen_block(counts[i], most) : " ");
 	title(l, "Time of a call");
+	if (!aggregate_has_quantiles(s)) {
+		lines_add(l, STYLE_PLAIN,
+			  "  min %s  mean %s  max %s; of %s calls only sums were recorded",
+			  text_ns(min, sizeof(min), s->min_ns),
+			  text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
+			  text_ns(max, sizeof(max), s->max_ns),
+			  text_count(p50, sizeof(p50), s->calls - s->times.count));
+		return;
+	}
 	lines_add(l, STYLE_PLAIN, "  min %s  median %s  mean %s  p99 %s  max %s",
 		  text_ns(min, sizeof(min), s->min_ns),
 		  text_ns(p50, sizeof(p50), aggregate_quantile(s, 0.5)),

@@ -157,6 +157,9 @@ static void step_line(const struct top *t, const struct view_head *h)
 static bool has_all_ops(const struct top *t, const struct view_head *h)
 {
 	enum { WHOLE = 1000, NEARLY = 990 };
+	/* Time in calls that were summed up lies between those that were not. */
+	if (h->summed)
+		return false;
 	uint32_t seen = h->stats ? h->stats->seen_permille : TRACE_SEEN_UNKNOWN;
 	return seen <= WHOLE ? seen >= NEARLY : t->live && !live_leaves_out(t->live);
 }
@@ -189,6 +192,8 @@ static void rates_line(const struct top *t, const struct view_head *h)
 	char n[32];
 	add(&l, "%s ops/s", text_count(n, sizeof(n), (uint64_t)(h->ops_per_s + 0.5)));
 	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
+	if (h->summed)
+		add(&l, "  sums only %s", text_count(n, sizeof(n), h->summed));
 	if (h->in_ops >= 0)
 		add_shares(&l, h, has_all_ops(t, h));
 	if (h->probes >= 0)

@@ -109,7 +109,10 @@ static void draw_numbers(const struct layout *l, int y, const struct view_row *r
 	snprintf(text[VIEW_TOTAL], sizeof(text[0]), "%.1f", r->total_percent);
 	rate_text(text[VIEW_CALLS], sizeof(text[0]), r->calls_per_s);
 	text_ns(text[VIEW_MEAN], sizeof(text[0]), r->mean_ns);
-	text_ns(text[VIEW_P99], sizeof(text[0]), r->p99_ns);
+	if (aggregate_has_quantiles(r->sum))
+		text_ns(text[VIEW_P99], sizeof(text[0]), r->p99_ns);
+	else
+		snprintf(text[VIEW_P99], sizeof(text[0]), "-");
 	for (int c = 0; c < NUMBERS; c++) {
 		bool heat = c == VIEW_SELF;
 		screen_right(y, l->of[c].x, l->of[c].width, text[c],

@@ -81,6 +81,7 @@ static void begin(struct engine_shim *m, struct inside *i)
 	struct shim_share *s = i->share;
 	memcpy(s->plan, m->plans, m->nset * sizeof(*m->plans));
 	s->proc = i->proc;
+	s->may_sum = m->may_sum;
 	give_conf(s, &m->conf[i->proc]);
 	s->on = 1;
 }
@@ -130,12 +131,40 @@ static int watch(struct engine *g, pid_t pid, struct err *e)
 	return 0;
 }
 
+struct sums_call {
+	struct engine_shim *engine;
+	engine_hit_fn *fn;
+	void *arg;
+};
+
+static void give_sum(struct hit *h, void *arg)
+{
+	struct sums_call *to = arg;
+	to->engine->nsums++;
+	to->fn(h, to->arg);
+}
+
 static void broken(struct engine_shim *m, struct inside *i)
 {
 	i->broken = true;
 	i->share->on = 0;
 	err_set(&m->engine.trouble, -EPROTO, "process %d has written over its records", i->pid);
 	err_hint(&m->engine.trouble, "it runs on untraced; the trace has what came before");
+}
+
+/* Hand over what the threads of a process have summed up. */
+static void read_sums(struct engine_shim *m, struct inside *i, engine_hit_fn *fn, void *arg)
+{
+	struct sums_call to = {m, fn, arg};
+	for (unsigned k = 0; i->share && !i->broken && k < SHIM_THREADS; k++) {
+		struct sums *s = &i->share->sums[k];
+		if (!sums_changed(s))
+			continue;
+		if (!i->sums[k])
+			i->sums[k] = calloc(1, sizeof(*i->sums[k]));
+		if (i->sums[k] && !sums_read(s, i->sums[k], i->proc, i->gone, give_sum, &to))
+			broken(m, i);
+	}
 }
 
 /* List the rings in use, and free those that are empty and whose thread has ended. */
@@ -147,7 +176,10 @@ static void find_rings(struct engine_shim *m)
 			struct shim_thread *t = &i->share->thread[k];
 			if (!t->tid || m->nrings == RINGS_MAX)
 				continue;
-			if (t->ended && t->records.ring.head == t->records.ring.tail) {
+			if (t->ended && t->records.ring.head == t->records.ring.tail &&
+			    !sums_changed(&i->share->sums[k])) {
+				free(i->sums[k]);
+				i->sums[k] = NULL;
 				t->ended = 0;
 				t->tid = 0;
 				continue;
@@ -215,6 +247,10 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 	chunks_drop(&x->thread->records, h);
 	copy->size = size;
 	copy->proc = x->whose->proc;
+	m->standing = NULL;
+	/* What was summed up before may have that code in its stack. */
+	if (copy->kind == HIT_CODE_FREED)
+		read_sums(m, x->whose, fn, arg);
 	m->standing = claim(x->thread, copy) ? x->thread : NULL;
 	fn(copy, arg);
 	if (m->standing)
@@ -256,6 +292,21 @@ static void look_after(struct engine_shim *m)
 	}
 }
 
+/* From time to time, and where nothing more will come. Returns their number. */
+static int consume_sums(struct engine_shim *m, bool all, engine_hit_fn *fn, void *arg)
+{
+	enum { EVERY_NS = 50 * 1000 * 1000 };
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	m->standing = NULL;
+	m->nsums = 0;
+	all |= now - m->summed >= EVERY_NS;
+	for (struct inside *i = m->all; i; i = i->next)
+		if (all || i->gone)
+			read_sums(m, i, fn, arg);
+	m->summed = all ? now : m->summed;
+	return m->nsums;
+}
+
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
 	struct engine_shim *m = of(g);
@@ -265,6 +316,8 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	find_rings(m);
 	while (n < ENGINE_AT_ONCE && (x = oldest(m)) && ring_take(m, x, fn, arg))
 		n++;
+	if (m->may_sum)
+		n += consume_sums(m, !n, fn, arg);
 	for (struct inside *i = m->all; i; i = i->next)
 		i->rounds += i->gone && n < ENGINE_AT_ONCE;
 	return n;
@@ -325,6 +378,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	m->interesting = w->interesting;
 	m->target = w->pid;
 	m->nplans = w->nplans;
+	m->may_sum = w->may_sum;
 	m->plans = calloc(w->nplans, sizeof(*m->plans));
 	m->engine = (struct engine){
 	    .name = "shim",

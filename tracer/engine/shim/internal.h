@@ -33,6 +33,7 @@ struct inside {
 	struct shim_share *share; /* NULL: not traced */
 	struct shim_jumps jumps;  /* where jumps may lead, as it says */
 	struct probe_file file;	  /* what to trace there; elf NULL: without jumps */
+	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
 };
 
 /* A ring to read. */
@@ -58,6 +59,9 @@ struct engine_shim {
 	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
+	bool may_sum;
+	int nsums;			    /* handed over by this call of consume */
+	uint64_t summed;		    /* CLOCK_MONOTONIC, ns: when sums were last read */
 	const struct shim_thread *standing; /* for the record that is being handled; NULL: none */
 	uint64_t record[RECORD_MAX / 8];
 };

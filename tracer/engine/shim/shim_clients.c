@@ -178,6 +178,8 @@ void inside_drop(struct engine_shim *m, struct inside *i)
 		inside_count(i, &m->past);
 		munmap(i->share, sizeof(*i->share));
 	}
+	for (unsigned k = 0; k < SHIM_THREADS; k++)
+		free(i->sums[k]);
 	free(i);
 }
 

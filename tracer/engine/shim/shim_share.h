@@ -8,9 +8,10 @@
 
 #include "symbolizer/plan/plan.h"
 #include "tracer/engine/ring.h"
+#include "tracer/engine/sums.h"
 
 enum {
-	SHIM_VERSION = 7,
+	SHIM_VERSION = 8,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
@@ -134,6 +135,7 @@ struct shim_share {
 	_Atomic int32_t away;	    /* ditrace is about to stand still: no thread is to wait */
 	_Atomic int32_t refusal;    /* enum shim_refusal: why the library does not record */
 	_Atomic int32_t code_freed; /* report Python code objects that are freed */
+	_Atomic int32_t may_sum;    /* calls without room in a ring are summed up, not lost */
 	_Atomic uint32_t conf_seq;  /* a seqlock: odd while conf is being written */
 	struct proc_conf conf;
 	uint32_t op[SHIM_OPS]; /* index in the plan */
@@ -149,6 +151,7 @@ struct shim_share {
 	uint16_t proc;
 	_Atomic uint64_t lost; /* of threads without a ring */
 	struct shim_thread thread[SHIM_THREADS];
+	_Alignas(4096) struct sums sums[SHIM_THREADS]; /* of the thread of the same index */
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
 };
 

@@ -89,6 +89,7 @@ struct recorder_thread {
 	unsigned epoch;
 	unsigned index; /* of its ring */
 	struct chunks_writer ring;
+	struct sums_writer sums;
 	bool busy;
 	bool awaited; /* a new operator has ended: stop at the next exit record for its schema */
 	/* With jumps: the stack pointer at the entry of an op that is not recorded and has not been
@@ -106,6 +107,7 @@ struct recorder_thread {
 	struct hit_buf out;
 	const struct eh_globals *exceptions; /* NULL: not known yet */
 	uint64_t regs[ARCH_REGS];	     /* pseudo-registers that an op's plan reads */
+	struct call entering;
 	struct call call[OPEN_MAX];
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
 };

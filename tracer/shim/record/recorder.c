@@ -93,12 +93,14 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 	}
 	uint64_t *regs = t->regs;
 	struct op_hit h = thread_hit(t, t->share->op[op], regs, now);
-	/* A copy, for the slot that is top once ops left by an exception are dropped. */
-	struct call kept = *call;
+	/* A copy, for the slot that is top once ops left by an exception are dropped; always at the
+	 * same address, which is in the record. */
+	struct call *kept = &t->entering;
+	*kept = *call;
 	regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
-	regs[arch_int_arg[SHIM_LOC_DATA]] = (uint64_t)(uintptr_t)kept.data;
+	regs[arch_int_arg[SHIM_LOC_DATA]] = (uint64_t)(uintptr_t)kept->data;
 	regs[arch_int_arg[SHIM_LOC_VALUES]] =
-	    op == SHIM_NODE ? (uint64_t)(uintptr_t)t->tensors : (uint64_t)(uintptr_t)kept.values;
+	    op == SHIM_NODE ? (uint64_t)(uintptr_t)t->tensors : (uint64_t)(uintptr_t)kept->values;
 	regs[arch_int_arg[SHIM_LOC_COUNT]] = count;
 	if (op == SHIM_FUNCTION || op == SHIM_NODE) {
 		regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
@@ -107,7 +109,7 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 	recorder_ask_python(t);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
 	if (shadow_stack_entry(&t->ops, &h)) {
-		t->call[t->ops.depth - 1] = kept;
+		t->call[t->ops.depth - 1] = *kept;
 		t->ops.open[t->ops.depth - 1].counted = true; /* it has been dispatched */
 	}
 	thread_sent(t, now, h.plan);
@@ -327,7 +329,8 @@ static void tell_code_freed(uint64_t code)
 	regs[ARCH_ARG0] = code;
 	struct op_hit h = thread_hit(t, t->share->op[SHIM_CALL], regs, ticks_now(&t->ticks));
 	h.plan = NULL;
-	shadow_stack_code_freed(&t->ops, &h);
+	if (shadow_stack_code_freed(&t->ops, &h))
+		sums_code_freed();
 	t->busy = false;
 }
 

@@ -11,27 +11,70 @@ enum { NO_CONF = 1 /* odd: never a finished one */ };
 
 static __thread unsigned refused; /* epoch in which there was no free ring; 0: never */
 
+/* Room in the thread's ring while more than `keep` chunks are free; NULL: there is none. */
+static void *room(struct recorder_thread *t, uint32_t most, uint32_t keep)
+{
+	return chunks_room(&thread_slot(t)->records, &t->ring, t->share->ring[t->index], most,
+			   keep);
+}
+
+/* Where calls may be summed up, the last chunk is kept for the ends of those that are recorded. */
 static void *thread_place(void *arg)
 {
 	struct recorder_thread *t = arg;
-	return chunks_room(&thread_slot(t)->records, &t->ring, t->share->ring[t->index],
-			   HIT_BUF_MAX + HIT_BUF_SLACK);
+	return room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
+}
+
+/* Of a record in the ring. */
+static void send(struct recorder_thread *t, struct hit *h)
+{
+	if (h->flags & HIT_STOPPED) {
+		_Atomic uint32_t *stand = &thread_slot(t)->stand;
+		uint32_t next = shim_stand_word(shim_stand_number(*stand) + 1, SHIM_STANDS);
+		h->stop = shim_stand_number(next);
+		atomic_store(stand, next);
+	}
+	chunks_done(&thread_slot(t)->records, h);
+}
+
+/* Into the last chunk. Of the end of an op its time is sent, and what is summed up within it; of a
+ * hit whose first records were sent, that it is complete; of freed code, which. */
+static int send_small(struct recorder_thread *t, const struct hit *h)
+{
+	enum { ENDS = OPEN_MAX * 128 };
+	const bool is_of_code = h->kind == HIT_CODE_FREED;
+	uint32_t size = is_of_code || h->flags & HIT_CONT ? sizeof(*h) : h->size;
+	struct hit *to = room(t, is_of_code ? ENDS : size, 0);
+	if (!to)
+		return -1;
+	for (uint32_t i = 0; i < size / 8; i++)
+		((uint64_t *)to)[i] = ((const uint64_t *)h)[i];
+	to->size = size;
+	send(t, to);
+	return 0;
+}
+
+/* A record that has no place. */
+static int thread_overflow(struct recorder_thread *t, struct hit *h)
+{
+	int r = -1;
+	if (h->flags & HIT_MORE && t->out.lean)
+		return r; /* the last record of the hit says so */
+	if (t->out.lean && h->kind == HIT_ENTRY && !(h->flags & HIT_CONT))
+		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h)) ? 0 : -1;
+	else if (t->out.lean)
+		r = send_small(t, h);
+	if (r)
+		thread_count(&thread_slot(t)->lost, 1);
+	return r;
 }
 
 static int thread_sink(void *arg, const struct hit *h)
 {
 	struct recorder_thread *t = arg;
-	if ((const uint8_t *)h == t->out.own) {
-		thread_count(&thread_slot(t)->lost, 1);
-		return -1;
-	}
-	if (h->flags & HIT_STOPPED) {
-		_Atomic uint32_t *stand = &thread_slot(t)->stand;
-		uint32_t next = shim_stand_word(shim_stand_number(*stand) + 1, SHIM_STANDS);
-		((struct hit *)h)->stop = shim_stand_number(next);
-		atomic_store(stand, next);
-	}
-	chunks_done(&thread_slot(t)->records, h);
+	if ((const uint8_t *)h == t->out.own)
+		return thread_overflow(t, (struct hit *)t->out.own);
+	send(t, (struct hit *)h);
 	return 0;
 }
 
@@ -53,9 +96,13 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		t->index = i;
 		t->epoch = shim_epoch();
 		chunks_begin(&s->thread[i].records, &t->ring);
+		sums_begin(&t->sums);
 		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));
 		t->ops.tid = (uint32_t)tid;
+		t->ops.sums = &s->sums[i];
+		t->ops.sums_writer = &t->sums;
+		t->out.sums = s->may_sum;
 		return true;
 	}
 	return false;

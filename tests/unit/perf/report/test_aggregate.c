@@ -50,6 +50,50 @@ static void calls_are_summed_by_op_and_line(void **state)
 	aggregate_free(a);
 }
 
+/* Calls that were summed up are in all counts and times; their quantiles are not known. */
+static void sums_are_added(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new(), *lines = aggregate_new_by(AGGREGATE_LINE);
+	struct aggregate_totals t;
+	const struct op_sum s = {.of = sample_event(0, 0, 0, 300, 900),
+				 .calls = 10,
+				 .thrown = 2,
+				 .total_ns = 500,
+				 .child_ns = 100,
+				 .min_ns = 20,
+				 .max_ns = 90,
+				 .nested = true};
+	add(a, sample_event(1, 0, 0, 100, 200));
+	add(lines, sample_event(1, 0, 0, 100, 200));
+	assert_true(aggregate_has_quantiles(row(a, s.of.op->name)));
+	assert_int_equal(aggregate_add_sum(a, &s), 0);
+	assert_int_equal(aggregate_add_sum(lines, &s), 0);
+	const struct aggregate_row *r = row(a, s.of.op->name);
+	assert_int_equal(r->calls, 11);
+	assert_int_equal(r->thrown, 2);
+	assert_int_equal(r->total_ns, 600);
+	assert_int_equal(r->sum_ns, 600);
+	assert_int_equal(r->self_ns, 500);
+	assert_int_equal(r->min_ns, 20);
+	assert_int_equal(r->max_ns, 100);
+	assert_false(aggregate_has_quantiles(r));
+	assert_int_equal(aggregate_quantile(r, 0.5), 0);
+	aggregate_totals(a, &t);
+	assert_int_equal(t.events, 11);
+	assert_int_equal(t.summed, 10);
+	assert_int_equal(t.observed_ns, 800);
+	assert_int_equal(t.self_ns, 500);
+	/* Within an op of the same line they are part of its time. */
+	size_t n;
+	r = aggregate_rows(lines, &n)[0];
+	assert_int_equal(n, 1);
+	assert_int_equal(r->total_ns, 100);
+	assert_int_equal(r->self_ns, 500);
+	aggregate_free(a);
+	aggregate_free(lines);
+}
+
 static void percentages_are_of_the_observed_time(void **state)
 {
 	(void)state;
@@ -333,6 +377,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(calls_are_summed_by_op_and_line),
+	    cmocka_unit_test(sums_are_added),
 	    cmocka_unit_test(percentages_are_of_the_observed_time),
 	    cmocka_unit_test(a_row_inside_itself_counts_once),
 	    cmocka_unit_test(many_calls_inside_count_once),

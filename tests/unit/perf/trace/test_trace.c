@@ -702,6 +702,56 @@ static void the_checksum_is_crc32(void **state)
 	assert_int_equal(trace_crc(trace_crc(0, "1234", 4), "56789", 5), 0xcbf43926);
 }
 
+/* Calls that were summed up; for a reader that does not know them they are lost, and no more than
+ * they. */
+static void sums_come_back(void **state)
+{
+	struct trace_writer *w = writer();
+	struct err e = {0};
+	struct trace_item item;
+	(void)state;
+	struct op_sum s = {.of = sample_event(0, 0, 0, 100, 900),
+			   .calls = 1000,
+			   .thrown = 3,
+			   .total_ns = 700,
+			   .child_ns = 200,
+			   .min_ns = 1,
+			   .max_ns = 50,
+			   .nested = true};
+	s.of.phase = PHASE_RECOMPUTE;
+	s.of.where_stack = NULL;
+	assert_int_equal(trace_write_lost(w, 50, 7), 0);
+	assert_int_equal(trace_write_sum(w, &s), 0);
+	assert_int_equal(trace_writer_close(w, true), 0);
+	struct trace_reader *r = reader();
+	assert_int_equal(trace_read_next(r, &item, &e), 1);
+	assert_int_equal(item.type, TRACE_LOST);
+	assert_int_equal(item.lost.count, 7);
+	do {
+		assert_int_equal(trace_read_next(r, &item, &e), 1);
+	} while (item.type == TRACE_THREAD);
+	assert_int_equal(item.type, TRACE_SUM);
+	same_op(item.sum.of.op, s.of.op);
+	same_stack(item.sum.of.stack, s.of.stack);
+	assert_null(item.sum.of.where_stack);
+	assert_int_equal(item.sum.of.phase, PHASE_RECOMPUTE);
+	assert_int_equal(item.sum.of.pid, s.of.pid);
+	assert_int_equal(item.sum.of.tid, s.of.tid);
+	assert_int_equal(item.sum.of.start_ns, 100);
+	assert_int_equal(item.sum.of.end_ns, 900);
+	assert_int_equal(item.sum.calls, 1000);
+	assert_int_equal(item.sum.thrown, 3);
+	assert_int_equal(item.sum.total_ns, 700);
+	assert_int_equal(item.sum.child_ns, 200);
+	assert_int_equal(item.sum.min_ns, 1);
+	assert_int_equal(item.sum.max_ns, 50);
+	assert_true(item.sum.nested && !item.sum.again);
+	assert_int_equal(trace_read_next(r, &item, &e), 1);
+	assert_int_equal(item.type, TRACE_END);
+	assert_int_equal(trace_read_next(r, &item, &e), 0);
+	trace_reader_close(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -709,6 +759,7 @@ int main(void)
 	    cmocka_unit_test(values_may_be_left_out),
 	    cmocka_unit_test(what_runs_in_the_backward_comes_back),
 	    cmocka_unit_test(facts_about_the_target_come_back),
+	    cmocka_unit_test(sums_come_back),
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),

@@ -181,6 +181,56 @@ static void test_pair(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
+static struct op_sum summed;
+
+static void on_sum(const struct op_sum *sum, void *arg)
+{
+	assert_ptr_equal(arg, &nseen);
+	summed = *sum;
+}
+
+/* Calls that were summed up come as such; in the op that made them they are no time of its own. */
+static void test_sums(void **state)
+{
+	const struct sum_counts c = {.calls = 5,
+				     .thrown = 1,
+				     .ns = 700,
+				     .inner_ns = 200,
+				     .min_ns = 50,
+				     .max_ns = 300,
+				     .first_ns = 1000,
+				     .last_ns = 9000};
+	const uint64_t inner = 150;
+	(void)state;
+	begin(HIT_SUM, OP_WORD, 0, 1, 1000);
+	rec.hit.flags = HIT_BACKWARD | HIT_NESTED;
+	record_item(&rec, ITEM_SUM, ITEM_NO_READ, 0, &c, sizeof(c));
+	give();
+	assert_int_equal(decoder_dropped(d), 1);
+	decoder_on_sum(d, on_sum);
+	give();
+	assert_int_equal(decoder_dropped(d), 1);
+	assert_string_equal(summed.of.op->name, "aten::word");
+	assert_int_equal(summed.of.phase, PHASE_BACKWARD);
+	assert_int_equal(summed.of.tid, TID);
+	assert_int_equal(summed.of.start_ns, 1000);
+	assert_int_equal(summed.of.end_ns, 9000);
+	assert_int_equal(summed.calls, 5);
+	assert_int_equal(summed.thrown, 1);
+	assert_int_equal(summed.total_ns, 700);
+	assert_int_equal(summed.child_ns, 200);
+	assert_true(summed.nested && !summed.again);
+	enter(0, 1, 1000);
+	begin(HIT_EXIT, OP_WORD, 0, 1, 1500);
+	record_item(&rec, ITEM_INNER, ITEM_NO_READ, 0, &inner, sizeof(inner));
+	give();
+	assert_int_equal(nseen, 1);
+	assert_int_equal(seen[0].ev.child_ns, inner);
+	begin(HIT_SUM, OP_WORD, 0, 1, 1000);
+	give();
+	assert_int_equal(decoder_dropped(d), 2);
+}
+
 /* 1 { 2 { 3 } 4 }: children first, ids in order of start, time of direct children only. */
 static void test_nesting(void **state)
 {
@@ -836,32 +886,15 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_pair),
-	    TEST(test_nesting),
-	    TEST(test_grads),
-	    TEST(test_threads),
-	    TEST(test_thrown_by_entry),
-	    TEST(test_thrown_by_exit),
-	    TEST(test_gap),
-	    TEST(test_exit_alone),
-	    TEST(test_flush),
-	    TEST(test_turns),
-	    TEST(test_end),
-	    TEST(test_dropped),
-	    TEST(test_too_deep),
-	    TEST(test_of_engine),
-	    TEST(test_no_values),
-	    TEST(test_parts),
-	    TEST(test_lost_part),
-	    TEST(test_odd_size),
-	    TEST(test_tie),
-	    TEST(test_tie_through),
-	    TEST(test_tie_not_read),
-	    TEST(test_tie_inner),
-	    TEST(test_held),
-	    TEST(test_drain),
-	    TEST(test_not_held),
-	    TEST(test_remove),
+	    TEST(test_pair),	       TEST(test_sums),	     TEST(test_nesting),
+	    TEST(test_grads),	       TEST(test_threads),   TEST(test_thrown_by_entry),
+	    TEST(test_thrown_by_exit), TEST(test_gap),	     TEST(test_exit_alone),
+	    TEST(test_flush),	       TEST(test_turns),     TEST(test_end),
+	    TEST(test_dropped),	       TEST(test_too_deep),  TEST(test_of_engine),
+	    TEST(test_no_values),      TEST(test_parts),     TEST(test_lost_part),
+	    TEST(test_odd_size),       TEST(test_tie),	     TEST(test_tie_through),
+	    TEST(test_tie_not_read),   TEST(test_tie_inner), TEST(test_held),
+	    TEST(test_drain),	       TEST(test_not_held),  TEST(test_remove),
 	    TEST(test_held_full),
 	};
 	return unit_run(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static int setup(void **state)
 static int put(uint32_t extra, uint64_t seq)
 {
 	uint32_t n = (uint32_t)sizeof(struct hit) + extra;
-	struct hit *h = chunks_room(&ring, &writer, data, BIG);
+	struct hit *h = chunks_room(&ring, &writer, data, BIG, 0);
 	if (!h)
 		return -1;
 	assert_true((uint8_t *)h >= data && (uint8_t *)h + BIG <= data + ALL);

@@ -124,7 +124,7 @@ static void put(struct shim_share *s, unsigned ring, uint32_t size)
 	struct chunks *c = &s->thread[ring].records;
 	if (!c->ring.head)
 		chunks_begin(c, &w);
-	struct hit *h = chunks_room(c, &w, s->ring[ring], size);
+	struct hit *h = chunks_room(c, &w, s->ring[ring], size, 0);
 	assert_non_null(h);
 	*h = (struct hit){.size = size, .kind = HIT_ENTRY};
 	chunks_done(c, h);
@@ -208,13 +208,49 @@ static void test_hostile(void **state)
 		struct shim_share *s = shim_join(&seen, &fd);
 		assert_non_null(s);
 		uint8_t *bytes = (uint8_t *)s;
-		for (size_t k = 0; k < offsetof(struct shim_share, ring); k++)
+		for (size_t k = 0; k < offsetof(struct shim_share, sums); k++)
 			bytes[k] = (uint8_t)(rand() % 4 ? rand() : 0);
+		bytes = (uint8_t *)&s->sums[i];
+		for (size_t k = 0; k < offsetof(struct sums, record) + 4096; k++)
+			bytes[k] = (uint8_t)(rand() % 4 ? rand() : 0);
+		s->sums[i].nrows %= SUMS_ROWS + 2;
 		seen.engine->consume(seen.engine, on_hit, &hits);
 		seen.engine->counters(seen.engine, &c);
 		shim_part(&seen, fd, s, on_hit, &hits);
 	}
 	serves();
+}
+
+static void on_sum(const struct hit *h, void *arg)
+{
+	assert_int_equal(h->kind, HIT_SUM);
+	++*(unsigned *)arg;
+}
+
+/* What was summed up comes once, and before the code in its stack is freed. */
+static void test_sums(void **state)
+{
+	static struct sums_writer w;
+	struct hit h = {.size = sizeof(h), .kind = HIT_ENTRY, .op = 1};
+	unsigned hits = 0;
+	int fd;
+	(void)state;
+	struct shim_share *s = shim_join(&seen, &fd);
+	assert_non_null(s);
+	assert_true(s->may_sum);
+	s->thread[2].tid = 1;
+	sums_begin(&w);
+	for (unsigned i = 0; i < 5; i++)
+		sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
+	seen.engine->consume(seen.engine, on_sum, &hits);
+	assert_int_equal(hits, 1);
+	seen.engine->consume(seen.engine, on_sum, &hits);
+	assert_int_equal(hits, 1);
+	s->thread[2].ended = 1;
+	sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
+	shim_part(&seen, fd, s, on_sum, &hits);
+	assert_int_equal(hits, 2);
+	assert_int_equal(seen.went, 1);
 }
 
 /* The memory cannot be truncated, which would crash its reader. */
@@ -268,6 +304,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_sums, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_sealed, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_counters, setup, teardown),
 	};

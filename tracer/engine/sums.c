@@ -1,0 +1,186 @@
+#include "tracer/engine/sums.h"
+
+#include <stddef.h>
+
+#include "tracer/engine/own_copy.h"
+
+enum { HALF = SUMS_ROWS / 2, FRAME_WORDS = STACK_FRAME_SIZE / 8 };
+static const uint64_t multiplier = 0x9e3779b97f4a7c15;
+
+/* Of this process. */
+static _Atomic uint32_t freed;
+
+void sums_code_freed(void)
+{
+	atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
+}
+
+void sums_begin(struct sums_writer *w)
+{
+	w->round++;
+	w->nrows = w->bytes = w->open = 0;
+	for (unsigned i = 0; i < SUMS_PLACES; i++)
+		w->place[i] = 0;
+}
+
+static struct item *items_first(struct hit *h)
+{
+	return (struct item *)(h + 1);
+}
+
+static uint32_t padded(uint32_t n)
+{
+	return (n + 7) & ~7U;
+}
+
+/* The next item; NULL at the end. */
+static struct item *items_after(const struct hit *h, struct item *i)
+{
+	uint8_t *next = (uint8_t *)(i + 1) + padded(i->len);
+	return next < (const uint8_t *)h + h->size ? (struct item *)next : NULL;
+}
+
+/* The stack, the last item; NULL: none. */
+static struct item *stack_of(struct hit *h)
+{
+	struct item *i = h->size > sizeof(*h) ? items_first(h) : NULL;
+	while (i && i->kind != ITEM_STACK)
+		i = items_after(h, i);
+	return i;
+}
+
+static void drop_locals(struct hit *h)
+{
+	struct item *s = stack_of(h);
+	uint64_t(*frame)[FRAME_WORDS] = (uint64_t(*)[FRAME_WORDS])(s + 1);
+	for (unsigned i = 0; s && i < s->len / STACK_FRAME_SIZE; i++)
+		frame[i][FRAME_WORDS - 1] = 0;
+}
+
+static void drop_stack(struct hit *h)
+{
+	struct item *s = stack_of(h);
+	if (s)
+		h->size = (uint32_t)((uint8_t *)s - (uint8_t *)h);
+}
+
+/* Of what rows are told apart by: op, flags, and all items. */
+static uint64_t hash_of(const struct hit *h)
+{
+	const uint64_t *w = (const uint64_t *)(h + 1);
+	uint64_t x = (uint64_t)h->op << 8 | h->flags;
+	for (uint32_t i = 0; i < (h->size - sizeof(*h)) / 8; i++)
+		x = ((x << 29 | x >> 35) ^ w[i]) * multiplier;
+	return x ^ x >> 32;
+}
+
+static bool is_same(const struct hit *a, const struct hit *b)
+{
+	const uint64_t *x = (const uint64_t *)(a + 1), *y = (const uint64_t *)(b + 1);
+	if (a->op != b->op || a->flags != b->flags || a->size != b->size)
+		return false;
+	for (uint32_t i = 0; i < (a->size - sizeof(*a)) / 8; i++)
+		if (x[i] != y[i])
+			return false;
+	return true;
+}
+
+/* Where the row with that key is, or would be. */
+static uint16_t *place_of(struct sums *s, struct sums_writer *w, const struct hit *h, uint64_t hash)
+{
+	for (uint64_t i = hash;; i++) {
+		uint16_t *p = &w->place[i % SUMS_PLACES];
+		if (!*p || (w->hash[*p - 1] == hash &&
+			    is_same((struct hit *)&s->record[s->row[*p - 1].at], h)))
+			return p;
+	}
+}
+
+static void change_begins(struct sum_row *row)
+{
+	atomic_store_explicit(&row->seq, row->seq + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+}
+
+static void change_ends(struct sums *s, struct sum_row *row)
+{
+	atomic_store_explicit(&row->seq, row->seq + 1, memory_order_release);
+	atomic_store_explicit(&s->written, s->written + 1, memory_order_release);
+}
+
+/* The row of the key, made if there is none, while there are less than that many, in that many
+ * bytes. */
+static struct sum_row *find(struct sums *s, struct sums_writer *w, const struct hit *h,
+			    uint32_t rows, uint32_t bytes)
+{
+	uint64_t hash = hash_of(h);
+	uint16_t *p = place_of(s, w, h, hash);
+	if (*p)
+		return &s->row[*p - 1];
+	if (w->nrows >= rows || h->size > bytes || w->bytes > bytes - h->size)
+		return NULL;
+	struct sum_row *row = &s->row[w->nrows];
+	change_begins(row);
+	row->round = w->round;
+	row->at = w->bytes;
+	row->counts = (struct sum_counts){.min_ns = UINT64_MAX};
+	own_copy(&s->record[w->bytes], h, h->size);
+	change_ends(s, row);
+	w->hash[w->nrows] = hash;
+	w->bytes += h->size;
+	*p = (uint16_t)++w->nrows;
+	atomic_store_explicit(&s->nrows, w->nrows, memory_order_release);
+	return row;
+}
+
+/* Make room, once all has been read: rows of stacks that do not come again, or whose code is gone,
+ * have taken it. */
+static void renew(struct sums *s, struct sums_writer *w)
+{
+	uint32_t now = atomic_load_explicit(&freed, memory_order_relaxed);
+	bool is_stale = w->stale != now;
+	if (w->open || (!is_stale && w->nrows < HALF))
+		return;
+	if (atomic_load_explicit(&s->read, memory_order_acquire) != s->written)
+		return;
+	sums_begin(w);
+	w->stale = now;
+}
+
+struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h)
+{
+	renew(s, w);
+	struct sum_row *row = NULL;
+	/* The stack may not be what it was when the row with these addresses was made. */
+	if (w->stale == atomic_load_explicit(&freed, memory_order_relaxed)) {
+		row = find(s, w, h, SUMS_FULL, SUMS_BYTES - SUMS_BARE);
+		if (!row)
+			drop_locals(h);
+		row = row ? row : find(s, w, h, SUMS_PLAIN, SUMS_BYTES - SUMS_BARE);
+	}
+	if (!row) {
+		drop_stack(h);
+		row = find(s, w, h, SUMS_ROWS, SUMS_BYTES);
+	}
+	w->open += row != NULL;
+	return row;
+}
+
+void sums_leave(struct sums *s, struct sums_writer *w, struct sum_row *row, uint64_t since,
+		uint64_t ts, uint64_t inner_ns, bool thrown)
+{
+	struct sum_counts *c = &row->counts;
+	uint64_t ns = ts > since ? ts - since : 0;
+	change_begins(row);
+	if (!c->calls)
+		c->first_ns = since;
+	c->calls++;
+	c->thrown += thrown;
+	c->ns += ns;
+	c->inner_ns += inner_ns;
+	c->min_ns = ns < c->min_ns ? ns : c->min_ns;
+	c->max_ns = ns > c->max_ns ? ns : c->max_ns;
+	c->last_ns = ts;
+	change_ends(s, row);
+	w->open--;
+}
