@@ -5,6 +5,7 @@
 #include "base/ranges.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/when/when.h"
+#include "tracer/engine/engine.h"
 #include "tracer/internal.h"
 
 static int check_list(const char *option, const char *list, struct err *e)
@@ -45,6 +46,24 @@ static int check_depth(uint64_t depth, struct err *e)
 		return 0;
 	err_set(e, -EINVAL, "--depth 0 would record nothing");
 	return err_hint(e, "--depth 1 records the outermost ops, those that Python called");
+}
+
+/* The other engines have neither, and there is none where threads stop. */
+static int check_buffers(const struct session_opts *o, struct err *e)
+{
+	const char *option = o->no_loss ? "--no-loss" : "--buffer";
+	const char *stops = o->measure.stats	   ? "--stats"
+			    : o->measure.first_nan ? "--first-nan"
+			    : o->capture.dir	   ? "--capture"
+						   : NULL;
+	if ((!o->no_loss && !o->buffer) || o->engine == ENGINE_SHIM)
+		return 0;
+	if (o->engine == ENGINE_AUTO && !stops)
+		return 0;
+	err_set(e, -EINVAL, "%s needs the engine shim, and %s%s takes another", option,
+		stops ? stops : "--engine ", stops ? "" : engine_names[o->engine]);
+	return err_hint(e,
+			stops ? "add --engine shim" : "leave --engine out, or take --engine shim");
 }
 
 int trace_options_check(const struct session_opts *o, bool changes, struct err *e)
@@ -95,5 +114,6 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	    {change->level, changes, "--level", "--fallback, --cast, --compare or --overflow"},
 	};
 	int r = trace_options_check(o, changes, e);
+	r = r ? r : check_buffers(o, e);
 	return r ? r : check_partners(partners, sizeof(partners) / sizeof(partners[0]), e);
 }

@@ -73,6 +73,13 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     "forward|backward|recompute",                                                         \
 	     "trace one phase only",                                                               \
 	     trace_phases},                                                                        \
+	    {0,		  "no-loss",                                                               \
+	     OPTION_FLAG, &(o).no_loss,                                                            \
+	     NULL,	  "engine shim: wait for room, sum nothing up",                            \
+	     NULL},                                                                                \
+	    {0,		  "buffer", OPTION_SIZE,                                                   \
+	     &(o).buffer, "SIZE",   "engine shim: records of a thread that may wait, up to 64M",   \
+	     NULL},                                                                                \
 	{                                                                                          \
 		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",   \
 		    engine_names                                                                   \

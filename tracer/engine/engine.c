@@ -24,7 +24,7 @@ int engine_open(const struct engine_wanted *w, struct engine **out, struct err *
 	struct err why = {0};
 	if (w->choice == ENGINE_PTRACE)
 		return engine_ptrace_open(w->nplans, w->interesting, out, e);
-	if (w->choice == ENGINE_SHIM)
+	if (w->choice == ENGINE_SHIM || (w->choice == ENGINE_AUTO && (w->waits || w->buffer)))
 		return engine_shim_open(w, out, e);
 	int r = engine_bpf_open(w->nplans, out, w->choice == ENGINE_BPF ? e : &why);
 	return !r || w->choice == ENGINE_BPF ? r : open_other(w, &why, out, note, e);

@@ -131,6 +131,10 @@ struct engine_wanted {
 	const struct spawn_user *user; /* of that one; NULL: this process's */
 	/* Calls for whose records there is no room may be summed up (HIT_SUM) instead of lost. */
 	bool may_sum;
+	/* For the engine shim, which is taken for ENGINE_AUTO then: threads wait for room
+	 * (--no-loss); bytes of a thread's ring (--buffer), 0: by what is free. */
+	bool waits;
+	uint64_t buffer;
 };
 
 /* The engine shim: a library inside the traced processes to which jumps lead (jumps.h), and which

@@ -87,18 +87,19 @@ static uint8_t *place(const struct chunks_writer *w, uint8_t *data, uint64_t hea
 	return data + (uint64_t)w->order[w->stretch % CHUNKS] * CHUNK + head % CHUNK;
 }
 
-static void chunks_take(struct chunks *c, struct chunks_writer *w, uint8_t chunk)
+static void chunks_take(struct chunks *c, struct chunks_writer *w, uint16_t chunk)
 {
 	w->order[w->stretch % CHUNKS] = chunk;
 	atomic_store_explicit(&c->at[w->stretch % CHUNKS], chunk, memory_order_relaxed);
 }
 
-void chunks_begin(struct chunks *c, struct chunks_writer *w)
+void chunks_begin(struct chunks *c, struct chunks_writer *w, uint32_t n)
 {
+	n = n < 1 ? 1 : n > CHUNKS ? CHUNKS : n;
 	w->stretch = w->freed = own_head(c) / CHUNK;
 	w->nspare = 0;
-	uint8_t first = c->at[w->stretch % CHUNKS] % CHUNKS;
-	for (uint8_t i = CHUNKS; i-- > 0;)
+	uint16_t first = (uint16_t)(c->at[w->stretch % CHUNKS] % n);
+	for (uint16_t i = (uint16_t)n; i-- > 0;)
 		if (i != first)
 			w->spare[w->nspare++] = i;
 	chunks_take(c, w, first);
@@ -150,7 +151,7 @@ const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad)
 	uint64_t tail = atomic_load_explicit(&c->ring.tail, memory_order_relaxed);
 	uint64_t head = atomic_load_explicit(&c->ring.head, memory_order_acquire);
 	for (unsigned skips = 0; skips < 2 && head != tail; skips++) {
-		uint8_t chunk = c->at[tail / CHUNK % CHUNKS];
+		uint16_t chunk = c->at[tail / CHUNK % CHUNKS];
 		if (head < tail || head - tail > (uint64_t)CHUNKS * CHUNK || head % 8 || tail % 8 ||
 		    chunk >= CHUNKS)
 			return wrong(bad);

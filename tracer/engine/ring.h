@@ -33,28 +33,28 @@ void ring_drop(struct ring *r, const struct hit *h);
  * that the reader freed last, so that with a reader that keeps up it cycles through a small, cached
  * part of the memory. */
 
-enum { CHUNK = 128 << 10, CHUNKS = 128 };
+enum { CHUNK = 128 << 10, CHUNKS = 512 }; /* CHUNKS: at most */
 
 /* Shared. The n-th stretch of the ring is in chunk `at[n % CHUNKS]` of its memory. No record
  * crosses the end of a stretch. */
 struct chunks {
 	struct ring ring;
-	_Atomic uint8_t at[CHUNKS];
+	_Atomic uint16_t at[CHUNKS];
 };
 
 /* The writer's private state. */
 struct chunks_writer {
-	uint64_t stretch;      /* the current one */
-	uint64_t freed;	       /* stretches whose chunks the reader has returned */
-	uint8_t order[CHUNKS]; /* as struct chunks.at */
-	uint8_t spare[CHUNKS]; /* a stack of free chunks */
+	uint64_t stretch;	/* the current one */
+	uint64_t freed;		/* stretches whose chunks the reader has returned */
+	uint16_t order[CHUNKS]; /* as struct chunks.at */
+	uint16_t spare[CHUNKS]; /* a stack of free chunks */
 	uint32_t nspare;
 };
 
-/* Become the writer of an empty ring. */
-void chunks_begin(struct chunks *c, struct chunks_writer *w);
+/* Become the writer of an empty ring, of the first `n` chunks of its memory. */
+void chunks_begin(struct chunks *c, struct chunks_writer *w, uint32_t n);
 
-/* As ring_room, ring_done, ring_next and ring_drop. `data`: CHUNKS * CHUNK bytes; `most`: at most
+/* As ring_room, ring_done, ring_next and ring_drop. `data`: `n` chunks; `most`: at most
  * CHUNK. There is no room either while less than `keep` chunks are free besides. */
 void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most,
 		  uint32_t keep);

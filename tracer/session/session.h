@@ -37,6 +37,8 @@ struct session_opts {
 	uint64_t for_ns, count;	   /* limits; 0: none */
 	bool print;		   /* events as text on stdout */
 	bool quiet;		   /* no summary at the end */
+	bool no_loss;		   /* threads wait while there is no room for their records */
+	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
 	struct stats_opts measure;
 	pid_t pid;		       /* the process that will be added first; 0: unknown */

@@ -174,6 +174,8 @@ static int open_engine(struct session *s, struct err *e)
 	    .pid = s->o->attach,
 	    .user = s->o->user,
 	    .may_sum = !s->stops && !s->when && !s->o->count,
+	    .waits = s->o->no_loss,
+	    .buffer = s->o->buffer,
 	};
 	int r = s->stops && !shim_stops(s) ? open_stopping(s, e)
 					   : engine_open(&wanted, &s->engine, &s->engine_note, e);

@@ -37,7 +37,7 @@ stopped() {
 	rm -f "$T/word"
 	start_as program "$PY" run/burst.py "$T/word" "$OPS" >"$T/out" 2>"$T/out.err"
 	wait_line "$T/out" '^ready'
-	start_as tracer "$DITRACE" attach --engine shim "$program" -o "$T/data" >"$T/table" 2>"$T/err"
+	start_as tracer "$DITRACE" attach --no-loss "$program" -o "$T/data" >"$T/table" 2>"$T/err"
 	ok "a program is traced" before_long has_relu
 	kill -STOP "$tracer"
 	touch "$T/word"
@@ -52,6 +52,16 @@ stopped() {
 	"$DITRACE" script "$T/data" 2>&1 >/dev/null | cat >"$T/said"
 	like "a list of events says what it lacks" "$T/said" 'of which the recording has sums only, left out'
 }
+
+# With a ring that holds few records the program waits for ditrace; but not for one that is stopped, see above.
+waits() {
+	touch "$T/word"
+	"$DITRACE" run --no-loss --buffer 512k -o "$T/data" "$PY" run/burst.py "$T/word" "$OPS" >"$T/out" 2>"$T/err"
+	like "a program that waits for room loses nothing" "$T/err" ', 0 lost'
+	unlike "and nothing is summed up" "$T/err" 'less detail'
+	is "all were seen" "$("$DITRACE" script --format jsonl "$T/data" | grep -c "\"aten::neg\"")" "$OPS"
+}
 each_torch burst
 each_torch stopped
+each_torch waits
 done_testing

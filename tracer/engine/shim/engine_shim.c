@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -82,6 +83,8 @@ static void begin(struct engine_shim *m, struct inside *i)
 	memcpy(s->plan, m->plans, m->nset * sizeof(*m->plans));
 	s->proc = i->proc;
 	s->may_sum = m->may_sum;
+	s->waits = m->waits;
+	s->chunks = m->chunks;
 	give_conf(s, &m->conf[i->proc]);
 	s->on = 1;
 }
@@ -370,6 +373,33 @@ static int prepare(struct engine_shim *m, const struct spawn_user *user, struct 
 	return r ? r : shim_listener_environment(m->listeners, SHIM_SOCKET, e);
 }
 
+/* MemAvailable of /proc/meminfo (proc(5)), bytes; 0: not known. */
+static uint64_t memory_available(void)
+{
+	char line[128];
+	uint64_t kib = 0;
+	FILE *f = fopen("/proc/meminfo", "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "MemAvailable:", 13))
+			kib = strtoull(line + 13, NULL, 10);
+	if (f)
+		fclose(f);
+	return kib << 10;
+}
+
+/* The chunks of a ring of that many bytes; 0: as many as a 64th of what is free holds. */
+static uint32_t chunks_of(uint64_t bytes)
+{
+	enum { PART = 64, USUAL = 16 << 20 };
+	if (!bytes) {
+		uint64_t free = memory_available() / PART;
+		bytes = free < USUAL ? USUAL : free;
+	}
+	return bytes < SHIM_RING_LEAST ? SHIM_RING_LEAST / CHUNK
+	       : bytes > SHIM_RING     ? CHUNKS
+				       : (uint32_t)(bytes / CHUNK);
+}
+
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)
 {
 	struct engine_shim *m = calloc(1, sizeof(*m));
@@ -379,6 +409,8 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	m->target = w->pid;
 	m->nplans = w->nplans;
 	m->may_sum = w->may_sum;
+	m->waits = w->waits;
+	m->chunks = chunks_of(w->buffer);
 	m->plans = calloc(w->nplans, sizeof(*m->plans));
 	m->engine = (struct engine){
 	    .name = "shim",

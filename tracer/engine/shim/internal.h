@@ -59,7 +59,8 @@ struct engine_shim {
 	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
-	bool may_sum;
+	bool may_sum, waits;
+	uint32_t chunks;		    /* of each ring */
 	int nsums;			    /* handed over by this call of consume */
 	uint64_t summed;		    /* CLOCK_MONOTONIC, ns: when sums were last read */
 	const struct shim_thread *standing; /* for the record that is being handled; NULL: none */

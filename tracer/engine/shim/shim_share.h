@@ -15,8 +15,9 @@ enum {
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
-	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread */
-	SHIM_PATIENCE_S = 20,	    /* how long the traced process waits for ditrace */
+	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread, at most */
+	SHIM_RING_LEAST = 4 * CHUNK,
+	SHIM_PATIENCE_S = 20,	 /* how long the traced process waits for ditrace */
 	SHIM_NEW_PATIENCE_S = 3, /* the same of a thread at the end of an operator new to ditrace */
 	SHIM_SHORT_PATIENCE_MS = 1, /* the same of all threads after a wait in vain */
 	SHIM_LOOK_MS = 100,	    /* how often the library checks whether it is to leave */
@@ -136,6 +137,8 @@ struct shim_share {
 	_Atomic int32_t refusal;    /* enum shim_refusal: why the library does not record */
 	_Atomic int32_t code_freed; /* report Python code objects that are freed */
 	_Atomic int32_t may_sum;    /* calls without room in a ring are summed up, not lost */
+	_Atomic int32_t waits;	    /* threads wait for room */
+	uint32_t chunks;	    /* of a ring that are used; set before `on` */
 	_Atomic uint32_t conf_seq;  /* a seqlock: odd while conf is being written */
 	struct proc_conf conf;
 	uint32_t op[SHIM_OPS]; /* index in the plan */

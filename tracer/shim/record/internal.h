@@ -91,6 +91,8 @@ struct recorder_thread {
 	struct chunks_writer ring;
 	struct sums_writer sums;
 	bool busy;
+	uint64_t
+	    unread;   /* `tail` of its ring when ditrace was found to be stopped; 0: it was not */
 	bool awaited; /* a new operator has ended: stop at the next exit record for its schema */
 	/* With jumps: the stack pointer at the entry of an op that is not recorded and has not been
 	 * dispatched yet, else 0; what the observer is about to be told of although jumps record
@@ -159,6 +161,19 @@ void thread_sent(struct recorder_thread *t, uint64_t since, const struct op_plan
 /* No thread stops for new operators any more, as ditrace was once too slow to read one. */
 bool stand_is_unheard(void);
 void stand_begin(void);
+
+/* Whether the thread's ring has room for the longest hit. */
+bool thread_has_room(struct recorder_thread *t);
+
+/* stand.c: --no-loss: wait until it has, as long as ditrace is there and is not stopped. */
+void thread_wait_for_room(struct recorder_thread *t);
+
+/* Before anything is recorded, and before the clock is read for it. */
+static inline void thread_await_room(struct recorder_thread *t)
+{
+	if (t->share->waits && !thread_has_room(t))
+		thread_wait_for_room(t);
+}
 
 /* The calling thread's, with a ring in `s`. NULL: none is free, which is counted as lost. */
 struct recorder_thread *thread_here(struct shim_share *s);

@@ -51,6 +51,7 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 {
 	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]))
 		return;
+	thread_await_room(t);
 	uint64_t now = ticks_now(&t->ticks);
 	if (t->ops.depth >= OPEN_MAX) {
 		thread_count(&thread_slot(t)->lost, 1);
@@ -92,6 +93,7 @@ void jump_left(const uint64_t *regs, uint32_t op)
 	if (t && t->ops.depth) {
 		t->busy = true;
 		uint64_t now = ticks_now(&t->ticks);
+		thread_await_room(t);
 		struct op_hit h = thread_hit(t, op, regs, now);
 		t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
 		shadow_stack_exit(&t->ops, &h);

@@ -208,6 +208,7 @@ static void **start(void **context, const uint64_t *rf, int scope)
 		learn(t, rf, op, name);
 		goto out;
 	}
+	thread_await_room(t);
 	uint64_t now = ticks_now(&t->ticks);
 	if ((op == SHIM_CALL && !check_start(t->share, rf, name)) || !layout.inputs || is_unknown ||
 	    !is_on_stack(rf) || (op == SHIM_FUNCTION && is_inner(t, rf, name)))
@@ -235,6 +236,7 @@ static bool is_new(const struct call *c)
 
 static void leave(struct recorder_thread *t, struct call *call, const uint64_t *rf, uint64_t now)
 {
+	thread_await_room(t);
 	t->regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
 	uint32_t op = t->ops.open[call - t->call].op;
 	enum shim_op kind = SHIM_CALL;

@@ -25,6 +25,12 @@ static void *thread_place(void *arg)
 	return room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
 }
 
+bool thread_has_room(struct recorder_thread *t)
+{
+	enum { WHOLE = 2 }; /* chunks: a hit may be longer than one record */
+	return room(t, HIT_BUF_MAX + HIT_BUF_SLACK, WHOLE);
+}
+
 /* Of a record in the ring. */
 static void send(struct recorder_thread *t, struct hit *h)
 {
@@ -95,7 +101,7 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		t->share = s;
 		t->index = i;
 		t->epoch = shim_epoch();
-		chunks_begin(&s->thread[i].records, &t->ring);
+		chunks_begin(&s->thread[i].records, &t->ring, s->chunks);
 		sums_begin(&t->sums);
 		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));

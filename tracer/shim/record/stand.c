@@ -84,6 +84,31 @@ void thread_sent(struct recorder_thread *t, uint64_t since, const struct op_plan
 	t->out.held = false;
 }
 
+/* A stopped ditrace is not waited for again until it has read something. */
+static void wait_for_room(void *arg)
+{
+	enum { LOOK_TURNS = 100 };
+	const struct timespec turn = {.tv_nsec = 1000 * 1000};
+	struct recorder_thread *t = arg;
+	const struct ring *r = &thread_slot(t)->records.ring;
+	int saved = errno;
+	for (unsigned n = 1; shim_share() == t->share && t->share->on && !t->share->away; n++) {
+		if (thread_has_room(t))
+			break;
+		if (t->unread && t->unread == r->tail + 1)
+			break;
+		t->unread = n % LOOK_TURNS == 0 && shim_is_stopped() ? r->tail + 1 : 0;
+		if (!t->unread)
+			syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &turn, NULL);
+	}
+	errno = saved;
+}
+
+void thread_wait_for_room(struct recorder_thread *t)
+{
+	saved_call(wait_for_room, t);
+}
+
 bool stand_is_unheard(void)
 {
 	return unheard;

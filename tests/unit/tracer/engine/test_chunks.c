@@ -4,18 +4,18 @@
 
 #include "tracer/engine/ring.h"
 
-enum { ALL = CHUNKS * CHUNK, BIG = 24 << 10 };
+enum { OURS = 128, ALL = OURS * CHUNK, BIG = 24 << 10 };
 
 static struct chunks ring;
 static struct chunks_writer writer;
-static _Alignas(8) uint8_t data[ALL];
+static _Alignas(8) uint8_t data[CHUNKS * CHUNK];
 
 static int setup(void **state)
 {
 	(void)state;
 	memset(&ring, 0, sizeof(ring));
-	memset(data, 0xff, sizeof(data));
-	chunks_begin(&ring, &writer);
+	memset(data, 0xff, ALL);
+	chunks_begin(&ring, &writer, OURS);
 	return 0;
 }
 
@@ -68,7 +68,7 @@ static void test_around(void **state)
 	while (get(out))
 		out++;
 	assert_int_equal(in, out);
-	chunks_begin(&ring, &writer);
+	chunks_begin(&ring, &writer, OURS);
 	while (!put(extra_of(in), in))
 		in++;
 	assert_true(in - out > ALL / 5000 / 2);
@@ -104,7 +104,7 @@ static void test_nonsense(void **state)
 		tail -= rand() % 2 ? 256 : 0;
 		ring.ring.tail = tail;
 		ring.ring.head = tail + (uint64_t)(rand() % 64) * (rand() % 2 ? 8 : CHUNK);
-		uint8_t chunk = (uint8_t)(rand() % (CHUNKS + 8));
+		uint16_t chunk = (uint16_t)(rand() % (CHUNKS + 8));
 		ring.at[tail / CHUNK % CHUNKS] = chunk;
 		uint32_t size = rand() % 2 ? (uint32_t)rand() % 512 : (uint32_t)rand();
 		memcpy(&data[(uint64_t)(chunk % CHUNKS) * CHUNK + tail % CHUNK], &size,
@@ -113,7 +113,7 @@ static void test_nonsense(void **state)
 		if (!h)
 			continue;
 		assert_true((const uint8_t *)h >= data && h->size >= sizeof(*h));
-		assert_true((const uint8_t *)h + h->size <= data + ALL);
+		assert_true((const uint8_t *)h + h->size <= data + sizeof(data));
 	}
 }
 

@@ -123,7 +123,7 @@ static void put(struct shim_share *s, unsigned ring, uint32_t size)
 	static struct chunks_writer w;
 	struct chunks *c = &s->thread[ring].records;
 	if (!c->ring.head)
-		chunks_begin(c, &w);
+		chunks_begin(c, &w, s->chunks);
 	struct hit *h = chunks_room(c, &w, s->ring[ring], size, 0);
 	assert_non_null(h);
 	*h = (struct hit){.size = size, .kind = HIT_ENTRY};

@@ -105,6 +105,7 @@ static int setup(void **state)
 	if (memory == MAP_FAILED)
 		return -1;
 	memory->on = 1;
+	memory->chunks = 8;
 	for (uint32_t k = 0; k < SHIM_OPS; k++)
 		memory->op[k] = k;
 	torch.name = name_of;
@@ -249,6 +250,7 @@ static void test_off(void **state)
 	finish(&s);
 	assert_null(self());
 	memory->on = 1;
+	memory->chunks = 8;
 	call(&s);
 	finish(&s);
 	assert_int_equal(drain(&gaps), 2);
@@ -332,6 +334,7 @@ static void stands(enum deed deed, unsigned records)
 										: SHIM_GOES);
 	mine()->stand &= ~SHIM_STAND_MASK;
 	memory->on = 1;
+	memory->chunks = 8;
 	memory->away = 0;
 	is_stopped = false;
 	assert_int_equal(drain(&gaps), records);
