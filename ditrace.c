@@ -78,6 +78,7 @@ static void usage(FILE *f)
 				fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].about);
 	}
 	fputs("\nexamples:\n"
+	      "  ditrace                                the processes that run PyTorch\n"
 	      "  ditrace run -- python3 train.py        then: ditrace report\n"
 	      "  ditrace attach $(pgrep -f train.py)    Ctrl-C detaches\n"
 	      "\nditrace COMMAND --help has the options of one, ditrace --version the version.\n",

@@ -306,7 +306,7 @@ static void ask_to_quit(struct top *t)
 	if (!bytes)
 		t->quit = true;
 	else
-		top_ask(t, TOP_ASKS_KEEP, "keep the trace, %s? y/n; any other key goes on",
+		top_ask(t, TOP_ASKS_KEEP, "keep the trace, %s? y/n; Esc goes on",
 			text_bytes(size, sizeof(size), bytes));
 }
 

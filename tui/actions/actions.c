@@ -145,38 +145,40 @@ static void undo(struct top *t)
 		top_say(t, "there is nothing to undo");
 }
 
-/* Of the selected row's last call, the row of the op around it that the program called, if its last
- * call is that one; -1: not known. */
-static int64_t outer_row(struct top *t)
+static const struct grouping_row *row_of_call(struct top *t, uint64_t id)
 {
-	struct op_event ev;
 	size_t n;
 	struct grouping_row *const *rows = view_all(t->view, view_group(t->view), &n);
+	for (size_t i = 0; i < n; i++)
+		if (rows[i]->sum && rows[i]->last.size && rows[i]->last.id == id)
+			return rows[i];
+	return NULL;
+}
+
+/* The row of the op that the program called, and that called the selected row's op, in the last
+ * call of each; NULL: not known. */
+static const struct grouping_row *outer_row(struct top *t)
+{
 	const struct grouping_row *row = chosen_row(t);
-	int64_t found = -1;
-	while (row && capture_row_op(t, row, &ev) && ev.depth) {
-		uint64_t parent = ev.parent;
-		row = NULL;
-		for (size_t i = 0; i < n && !row; i++)
-			if (rows[i]->sum && rows[i]->last.size && rows[i]->last.id == parent)
-				row = rows[i];
-		found = row ? (int64_t)row->id : -1;
+	struct op_event ev;
+	while (row && !player_decode(t->player, &row->last, &ev, NULL) &&
+	       ev.op->kind == OP_DISPATCHED) {
+		if (!ev.depth)
+			return row;
+		row = row_of_call(t, ev.parent);
 	}
-	return row && !ev.depth ? found : -1;
+	return NULL;
 }
 
 static void say_inner(struct top *t, const char *op)
 {
-	size_t n;
-	struct grouping_row *const *rows = view_all(t->view, view_group(t->view), &n);
-	int64_t outer = outer_row(t);
-	if (outer < 0) {
+	const struct grouping_row *outer = outer_row(t);
+	if (!outer) {
 		top_say(t, "%s is called by another op: select the op that the program calls", op);
 		return;
 	}
-	top_jump(t, (uint32_t)outer);
-	top_say(t, "%s is called by another op, %s: that is selected now", op,
-		rows[outer]->sum->op);
+	top_jump(t, outer->id);
+	top_say(t, "%s is called by another op, %s: that is selected now", op, outer->sum->op);
 }
 
 /* "aten::add_.Tensor" is called as torch.Tensor.add_: its name here is "add_". */

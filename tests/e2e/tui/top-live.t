@@ -8,7 +8,8 @@ need_tracing
 # The view of a process ends, and its trace is not kept.
 quits() {
 	keys q
-	shows '^keep the trace, .* y/n' && keys n
+	shows '^keep the trace, .* y/n|^status' # not asked between two files of --trace-limit
+	! screen_has '^keep the trace' || keys n
 	ok "quits" shows '^status 0'
 }
 
@@ -379,15 +380,15 @@ kept() {
 	terminal 120x30 "$DITRACE" top --trace-limit 200k "$child"
 	ok "a full file" shows 'goes on in a new file, counting anew'
 	ok "goes on" traces
-	keys q
-	ok "it may be kept" shows '^keep the trace, [0-9.]+ .iB[?] y/n'
-	keys x
-	ok "or one goes on" shows '^[?] help'
 	quits
 	is "no file" "$(find "$T" -name 'ditrace-top-*')" ''
 	cd "$T" || return
 	terminal 120x30 "$DITRACE" top "$child"
 	ok "one that will be kept" traces
+	keys q
+	ok "it may be kept" shows '^keep the trace, [0-9.]+ .iB[?] y/n'
+	keys x
+	ok "or one goes on" shows '^[?] help'
 	keys q y
 	ok "kept" shows "^ditrace: trace written to ditrace-top-$child.data .*; see: ditrace report"
 	ok "whole" eval '"$DITRACE" report "$T/ditrace-top-$child.data" | grep -q train.py'
