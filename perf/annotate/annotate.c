@@ -14,7 +14,13 @@ static int compare_numbers(int64_t a, int64_t b)
 	return (a > b) - (a < b);
 }
 
-/* The rows of a line stand together, and of these the rows of an op, those of the forward first. */
+static const char *shapes_of(const struct aggregate_row *r)
+{
+	return r->shape ? r->shape : "";
+}
+
+/* The rows of a line stand together, those of the forward first, of these the rows of an op, and
+ * of these the rows of the same shapes. */
 static int compare_line_rows(const void *a, const void *b)
 {
 	const struct line_row *x = a, *y = b;
@@ -24,7 +30,8 @@ static int compare_line_rows(const void *a, const void *b)
 	c = c || x->is_gap
 		? c
 		: compare_numbers(x->r->phase != PHASE_FORWARD, y->r->phase != PHASE_FORWARD);
-	return c || x->is_gap ? c : strcmp(x->r->op, y->r->op);
+	c = c || x->is_gap ? c : strcmp(x->r->op, y->r->op);
+	return c || x->is_gap ? c : strcmp(shapes_of(x->r), shapes_of(y->r));
 }
 
 static size_t collect_rows(struct line_row *out, const struct aggregate *a, bool gaps)
@@ -50,22 +57,28 @@ static void add_row(struct annotate_line *l, const struct line_row *row)
 	l->text = l->text ? l->text : r->text;
 }
 
-/* Of the rows of one op in one phase or both: *total is their time. */
+/* The rows of an op: it is that of the line if it took more than *most. */
 static void take_op(struct annotate_line *l, const struct line_row *rows, size_t n, uint64_t *most)
 {
 	const struct aggregate_row *longest = rows[0].r;
-	uint64_t total = 0;
-	for (size_t i = 0; i < n; i++) {
-		total += rows[i].r->total_ns;
-		if (rows[i].r->total_ns > longest->total_ns)
-			longest = rows[i].r;
+	uint64_t total = 0, longest_ns = 0;
+	size_t kinds = 0;
+	for (size_t first = 0, end; first < n; first = end, kinds++) {
+		uint64_t ns = 0;
+		for (end = first;
+		     end < n && !strcmp(shapes_of(rows[first].r), shapes_of(rows[end].r)); end++)
+			ns += rows[end].r->total_ns;
+		if (ns > longest_ns)
+			longest = rows[first].r;
+		longest_ns = ns > longest_ns ? ns : longest_ns;
+		total += ns;
 	}
 	if (l->op && total <= *most)
 		return;
 	*most = total;
 	l->op = longest->op;
 	l->shapes = longest->shape;
-	l->other_shapes = n - 1;
+	l->other_shapes = kinds - 1;
 }
 
 static void find_op(struct annotate_line *l, const struct line_row *rows, size_t n)

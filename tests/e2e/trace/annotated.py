@@ -1,5 +1,6 @@
 """annotate --format json, on standard input, has the times and calls of report --group line,phase --format csv, and the time in
-no op of report --gaps --format csv: annotated.py ROWS GAPS"""
+no op of report --gaps --format csv; and the op of a line has the shapes of report --group op,line,phase,shape --format csv:
+annotated.py ROWS GAPS SHAPES"""
 
 import collections
 import csv
@@ -34,4 +35,12 @@ times = sums(sys.argv[1], lambda r: (*place(r), r["phase"] == "forward"), "self_
 for forward, field in (True, "forward_ns"), (False, "backward_ns"):
     wanted = collections.Counter({k[:2]: n for k, n in times.items() if k[2] == forward})
     assert seen(field) == wanted, (field, seen(field) - wanted, wanted - seen(field))
-assert all(line["op"] and line["shapes"] is not None for _, line in lines if line["calls"])
+shapes = collections.defaultdict(set)
+with open(sys.argv[3], encoding="utf-8") as f:
+    for r in csv.DictReader(f):
+        shapes[(*place(r), r["op"], r["phase"] == "forward")].add(r["shape"])
+for file, line in lines:
+    if line["calls"]:
+        at = file, str(line["line"]), line["op"]
+        of_op = shapes.get((*at, True)) or shapes[(*at, False)]
+        assert line["shapes"] in of_op and line["other_shapes"] == len(of_op) - 1, (line, of_op)

@@ -86,7 +86,8 @@ assert summary["threads"] > 1 or gaps == summary["in_no_op_ns"], (gaps, summary)
 
 annotated() {
 	R --group line,phase --format csv >"$T/rows" && R --gaps --format csv >"$T/gaps" &&
-		"$DITRACE" annotate -i "$T/data" --format json | verify trace/annotated "$T/rows" "$T/gaps"
+		R --group op,line,phase,shape --format csv >"$T/shapes" &&
+		"$DITRACE" annotate -i "$T/data" --format json | verify trace/annotated "$T/rows" "$T/gaps" "$T/shapes"
 }
 
 steps_add_up() {
