@@ -29,7 +29,7 @@ static int open_output(const char *path, const char *output, struct new_file *to
 	return err_hint(e, "name another file: -o FILE");
 }
 
-enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_HTML, TO_SPEEDSCOPE, TO_SQLITE, TO_SVG };
+enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_HTML, TO_PERFETTO, TO_SPEEDSCOPE, TO_SQLITE, TO_SVG };
 
 struct export_job {
 	int format;
@@ -123,6 +123,8 @@ static int write_stream(struct export_job *x, FILE *f, struct err *e)
 		return export_folded(&x->in, f, e);
 	case TO_HTML:
 		return export_html(&x->in, f, e);
+	case TO_PERFETTO:
+		return export_perfetto(&x->in, f, e);
 	case TO_SVG:
 		return export_svg(&x->in, f, e);
 	case TO_SPEEDSCOPE:
@@ -188,6 +190,12 @@ static bool has_both(int format)
 	return format == TO_CHROME || format == TO_HTML || format == TO_SQLITE;
 }
 
+/* The first pass finds the steps. */
+static bool has_steps(int format)
+{
+	return format == TO_CHROME || format == TO_PERFETTO;
+}
+
 static int open_query(struct export_job *x, struct err *e)
 {
 	const struct trace_query_opts opts = {.choice = x->choice,
@@ -196,12 +204,17 @@ static int open_query(struct export_job *x, struct err *e)
 									     : TRACE_OPS_OR_SAMPLES,
 					      .by_start = true,
 					      .unchosen = x->format == TO_CSV,
-					      .first = x->samples		? NULL
-						       : x->format == TO_CSV	? export_csv_note
-						       : x->format == TO_CHROME ? export_chrome_note
-										: NULL,
+					      .first = x->samples	      ? NULL
+						       : x->format == TO_CSV  ? export_csv_note
+						       : has_steps(x->format) ? export_chrome_note
+									      : NULL,
 					      .first_arg = &x->in};
-	return trace_query(x->in.path, &opts, &x->in.query, e);
+	int r = trace_query(x->in.path, &opts, &x->in.query, e);
+	if (r || x->format != TO_PERFETTO || !trace_query_of_samples(x->in.query))
+		return r;
+	err_set(e, -EINVAL, "perfetto has no samples, and %s",
+		x->samples ? "that is what is asked for" : "the file has nothing else");
+	return err_hint(e, "chrome has, and Perfetto reads it: --to chrome");
 }
 
 static int check_export(const struct export_job *x, struct err *e)
@@ -231,7 +244,7 @@ static int export_to(struct export_job *x)
 
 int cmd_export(int argc, char **argv)
 {
-	static const char *const formats[] = {"csv",	    "chrome", "folded", "html",
+	static const char *const formats[] = {"csv",	    "chrome", "folded", "html", "perfetto",
 					      "speedscope", "sqlite", "svg",	NULL};
 	struct export_job x = {.in.path = "ditrace.data"};
 	x.in.choice = &x.choice;
@@ -239,7 +252,7 @@ int cmd_export(int argc, char **argv)
 	x.shows_progress = isatty(STDERR_FILENO);
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
-	     "csv (default), chrome, folded, html, speedscope, sqlite or svg", formats},
+	     "csv (default), chrome, folded, html, perfetto, speedscope, sqlite or svg", formats},
 	    QUERY_OPTIONS(x.choice),
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},

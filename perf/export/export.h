@@ -52,6 +52,10 @@ int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err 
  * the number of distinct stacks. */
 int export_chrome(struct export_in *in, FILE *f, struct err *e);
 
+/* The same but samples as Perfetto's own packets (protocol buffers, names interned), about a tenth
+ * as large. The first pass is export_chrome_note. */
+int export_perfetto(struct export_in *in, FILE *f, struct err *e);
+
 /* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the self
  * time of the last op in ns. With samples: mixed stacks (perf/report/call_tree.h) and their
  * weights. Memory grows with the number of distinct stacks. */

@@ -13,21 +13,12 @@
  * have ids below 2^22. */
 enum { STEPS_TRACK = 1 << 30, MODULES_TRACK = STEPS_TRACK + 1 };
 
-/* Consecutive outermost ops of a thread in one module. */
-struct chrome_module {
-	int32_t pid, tid;
-	const char *name; /* NULL: none */
-	uint64_t start_ns, end_ns;
-	bool is_named; /* its track */
-};
-
 struct chrome {
 	struct json_out j;
 	struct export_in *in;
 	struct export_profile *profile; /* of the samples */
 	struct slices *slices;
-	struct chrome_module *modules; /* by thread, see slices_thread */
-	size_t nmodules, modules_room;
+	struct module_spans *modules;
 	uint64_t first_ns, last_ns; /* of all events */
 };
 
@@ -43,14 +34,12 @@ static int mark(struct export_notes *n, uint64_t id)
 	return 0;
 }
 
-static bool is_marked(const struct export_notes *n, uint64_t id)
+bool export_starts_flow(const struct export_notes *n, uint64_t id)
 {
 	return n && id / 8 < n->starts_room && n->starts[id / 8] >> id % 8 & 1;
 }
 
-/* The forward op of a backward node; 0: not a node, or unknown. Ops called by a node have a
- * forward_id too, but get no flows. */
-static uint64_t maker_of(const struct op_event *ev)
+uint64_t export_maker(const struct op_event *ev)
 {
 	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;
 }
@@ -75,7 +64,7 @@ static int note_event(struct export_notes *n, const struct op_event *ev)
 		breakdown_each_step(n->breakdown, note_step, n);
 	}
 	int r = breakdown_add(n->breakdown, ev);
-	return r || !maker_of(ev) ? r : mark(n, maker_of(ev));
+	return r || !export_maker(ev) ? r : mark(n, export_maker(ev));
 }
 
 int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
@@ -183,10 +172,10 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 	json_text(&c->j, "name", ev->op->name);
 	put_args(&c->j, ev);
 	json_close(&c->j, '}');
-	if (is_marked(c->in->notes, ev->id))
+	if (export_starts_flow(c->in->notes, ev->id))
 		put_flow(c, "s", ev, ev->id);
-	if (maker_of(ev))
-		put_flow(c, "f", ev, maker_of(ev));
+	if (export_maker(ev))
+		put_flow(c, "f", ev, export_maker(ev));
 }
 
 /* A slice of a track that is of no thread alone. */
@@ -220,41 +209,15 @@ static void put_steps(struct chrome *c)
 	intern_free(&pids);
 }
 
-static void end_module(struct chrome *c, struct chrome_module *m)
+static int put_module(void *arg, const struct module_span *m)
 {
+	struct chrome *c = arg;
 	char text[64];
-	if (!m->name)
-		return;
-	if (!m->is_named) {
+	if (m->is_first) {
 		snprintf(text, sizeof(text), "modules of thread %" PRId32, m->tid);
 		put_name(c, "thread_name", m->pid, MODULES_TRACK + m->tid, text);
-		m->is_named = true;
 	}
 	put_span(c, m->pid, MODULES_TRACK + m->tid, m->start_ns, m->end_ns, "module", m->name);
-	m->name = NULL;
-}
-
-/* Of what autograd runs: the module of its forward op. */
-static int see_module(struct chrome *c, const struct op_event *ev)
-{
-	int64_t id = slices_thread(c->slices, ev->pid, ev->tid);
-	if (id < 0 ||
-	    array_grow(&c->modules, &c->modules_room, (size_t)id + 1, sizeof(*c->modules)))
-		return -ENOMEM;
-	while (c->nmodules <= (size_t)id)
-		c->modules[c->nmodules++] = (struct chrome_module){0};
-	struct chrome_module *m = &c->modules[id];
-	const char *name = ev->where_stack ? ev->where_stack->module : NULL;
-	if (m->name && (!name || strcmp(m->name, name) != 0))
-		end_module(c, m);
-	if (!m->name) {
-		m->pid = ev->pid;
-		m->tid = ev->tid;
-		m->name = name;
-		m->start_ns = m->end_ns > ev->start_ns ? m->end_ns : ev->start_ns;
-	}
-	if (ev->end_ns > m->end_ns)
-		m->end_ns = ev->end_ns;
 	return 0;
 }
 
@@ -264,7 +227,7 @@ static int add_event(struct chrome *c, const struct op_event *ev)
 		c->first_ns = ev->start_ns;
 	if (ev->start_ns + 1 > c->last_ns)
 		c->last_ns = ev->start_ns + 1;
-	int r = ev->depth ? 0 : see_module(c, ev);
+	int r = module_spans_add(c->modules, ev);
 	return r ? r : slices_add(c->slices, ev);
 }
 
@@ -338,8 +301,7 @@ static int put_item(void *arg, const struct trace_item *item)
 static int finish(struct chrome *c)
 {
 	int r = slices_finish(c->slices);
-	for (size_t i = 0; i < c->nmodules; i++)
-		end_module(c, &c->modules[i]);
+	r = r ? r : module_spans_finish(c->modules);
 	put_steps(c);
 	return r;
 }
@@ -358,7 +320,8 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	const struct slices_to to = {.open = open_slice, .close = close_slice, .arg = &c};
 	int r = -ENOMEM;
 	c.slices = slices_new(&to);
-	if (c.profile && c.slices) {
+	c.modules = module_spans_new(put_module, &c);
+	if (c.profile && c.slices && c.modules) {
 		json_open(&c.j, NULL, '{');
 		json_text(&c.j, "displayTimeUnit", "ns");
 		json_open(&c.j, "traceEvents", '[');
@@ -374,7 +337,7 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 		err_set(e, r, "no memory to read %s", in->path);
 	}
 	slices_free(c.slices);
-	free(c.modules);
+	module_spans_free(c.modules);
 	export_profile_free(c.profile);
 	return r;
 }

@@ -2,6 +2,7 @@
 #ifndef PERF_EXPORT_INTERNAL_H
 #define PERF_EXPORT_INTERNAL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -76,6 +77,29 @@ int slices_add(struct slices *s, const struct op_event *ev);
 /* Close all that is open; unfinished ops at the last time of their thread. */
 int slices_finish(struct slices *s);
 
+/* Consecutive outermost ops of a thread in one module. */
+struct module_span {
+	int32_t pid, tid;
+	uint32_t thread; /* counted from 0 */
+	bool is_first;	 /* of its thread */
+	const char *name;
+	uint64_t start_ns, end_ns;
+};
+
+typedef int module_span_fn(void *arg, const struct module_span *m); /* 0 or -errno */
+
+struct module_spans;
+
+/* `fn` is called when a span has ended. NULL if out of memory; free with module_spans_free, NULL
+ * allowed. */
+struct module_spans *module_spans_new(module_span_fn *fn, void *arg);
+void module_spans_free(struct module_spans *m);
+
+/* Events in the order of their starts; what autograd runs is of the module of its forward op. 0,
+ * -ENOMEM, or what `fn` returned. */
+int module_spans_add(struct module_spans *m, const struct op_event *ev);
+int module_spans_finish(struct module_spans *m);
+
 struct export_backward;
 
 /* What the first pass notes about backward nodes. */
@@ -94,6 +118,13 @@ struct export_notes {
 	struct breakdown_step *steps;
 	size_t nsteps, steps_room;
 };
+
+/* Of the notes of export_chrome: whether flows start at the event. */
+bool export_starts_flow(const struct export_notes *n, uint64_t id);
+
+/* The forward op of a backward node; 0: not a node, or unknown. Ops called by a node have a
+ * forward_id too, but get no flows. */
+uint64_t export_maker(const struct op_event *ev);
 
 /* The notes of `in`, allocated on first use; NULL if out of memory. */
 struct export_notes *export_notes(struct export_in *in);

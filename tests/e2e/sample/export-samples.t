@@ -22,6 +22,10 @@ samples() {
 	ok "all say the same, and are well formed" python3 "$here/compare_samples.py" "$T"
 	speedscope_schema "$T/speedscope"
 	[ "$TORCH" != "$first" ] || ok "report sorts by each key, and groups by each and any two" python3 "$here/compare_sorts.py" "$T/data" --samples
+	error "perfetto has none" "no samples" "$DITRACE" export --to perfetto "$T/data"
+	ok "html" "$DITRACE" export --to html -o "$T/page" "$T/data"
+	is "has their whole weight" "$(sed -n 's/^"self_ns":\[\(.*\)\],\{0,1\}$/\1/p' "$T/page" | tr , '\n' | awk '{ n += $1 } END { print n }')" \
+		"$(awk '{ n += $NF } END { print n }' "$T/folded")"
 	ok "a condition" "$DITRACE" export --to sqlite -o "$T/db" --when 'op == "aten::mm"' "$T/data"
 	is "and only such samples" "$(count_of "SELECT count(*) FROM samples")" "$(grep -c '"op":"aten::mm"' "$T/events")"
 	ok "a time" "$DITRACE" export --to csv -o "$T/csv" --time 0s-1ns "$T/data"
@@ -35,7 +39,7 @@ both() {
 	ok "say the same" python3 "$here/compare_samples.py" "$T"
 	"$DITRACE" export --to chrome -o "$T/chrome" "$T/data"
 	ok "a file with both as one for Perfetto" python3 "$here/chrome_trace.py" "$T/chrome"
-	is "has all calls and all samples" "$(grep -c '"ph":"X"' "$T/chrome") $(grep -c '"ProfileChunk"' "$T/chrome")" \
+	is "has all calls and all samples" "$(grep -c '"ph":"X".*"args":{"id"' "$T/chrome") $(grep -c '"ProfileChunk"' "$T/chrome")" \
 		"$(grep -vc '"sample":true' "$T/events") $(grep -c '"sample":true' "$T/events")"
 	"$DITRACE" export --to sqlite -o "$T/db" "$T/data"
 	is "so has a database" "$(count_of "SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM sampled)")" \

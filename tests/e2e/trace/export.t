@@ -49,6 +49,8 @@ exports() {
 	ok "html" "$DITRACE" export --to html -o "$T/page.html" "$T/data"
 	ok "has the report's numbers, the folded stacks, and whole steps" verify trace/page "$T"
 	! of_first_torch || in_browser
+	ok "perfetto" "$DITRACE" export --to perfetto -o "$T/perfetto" "$T/data"
+	ok "has each event" verify trace/perfetto "$T/perfetto" "$T/events"
 	ok "svg" "$DITRACE" export --to svg -o "$T/svg" "$T/data"
 	ok "has the widths of the folded stacks" verify trace/svg "$T/svg" "$T/folded"
 	traced=$T/data

@@ -1,0 +1,77 @@
+"""perfetto.py TRACE EVENTS: whether the packets of export --to perfetto have each event of EVENTS (script --format jsonl) as a slice of
+its thread, with its times and category, properly nested; and names, flows and steps."""
+
+import collections
+import json
+import struct
+import sys
+
+
+def varint(b, at):
+    n = shift = 0
+    while True:
+        n |= (b[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if b[at - 1] < 0x80:
+            return n, at
+
+
+def fields(b):
+    """The fields of a message: {number: [values]}."""
+    out, at = collections.defaultdict(list), 0
+    while at < len(b):
+        key, at = varint(b, at)
+        if key & 7 == 0:
+            value, at = varint(b, at)
+        elif key & 7 == 1:
+            value, at = struct.unpack_from("<Q", b, at)[0], at + 8
+        else:
+            assert key & 7 == 2, key
+            n, at = varint(b, at)
+            value, at = b[at : at + n], at + n
+            assert len(value) == n
+        out[key >> 3].append(value)
+    return out
+
+
+with open(sys.argv[1], "rb") as f:
+    packets = [fields(b) for b in fields(f.read())[1]]
+with open(sys.argv[2], encoding="utf-8") as f:
+    events = {e["id"]: e for e in map(json.loads, f)}
+texts, tracks = collections.defaultdict(dict), {}  # by field and number; (pid, tid) or a name by uuid
+last, stacks, slices = collections.defaultdict(int), collections.defaultdict(list), []
+starts, ends = set(), []
+assert packets[0][13] == [3]
+for p in packets:
+    assert p[10] == [1] and p[13][0] & 2
+    for kind, entries in fields(p[12][0] if p[12] else b"").items():
+        for e in map(fields, entries):
+            texts[kind][e[1][0]] = e[2][0].decode()
+    for t in map(fields, p[60]):
+        thread = fields(t[4][0]) if t[4] else None
+        tracks[t[1][0]] = (thread[1][0], thread[2][0]) if thread else t[2][0].decode() if t[2] else "process"
+    for e in map(fields, p[11]):
+        track, at = e[11][0], p[8][0]
+        assert at >= last[track] and track in tracks
+        last[track] = at
+        if e[9] == [2]:
+            stacks[track].pop().append(at)
+            continue
+        notes = {texts[3][n[1][0]]: n[3][0] if n[3] else texts[29][n[17][0]] for n in map(fields, e[4])}
+        slices.append([tracks[track], texts[1][e[3][0]], texts[2][e[10][0]], notes, at])
+        stacks[track].append(slices[-1])
+        starts |= set(e[47])
+        ends += e[48]
+assert not any(stacks.values())
+origin = min(e["start_ns"] for e in events.values()) - min(s[4] for s in slices if "id" in s[3])
+seen = set()
+for track, category, name, notes, start, end in slices:
+    if "id" not in notes:
+        continue
+    was = events[notes["id"]]
+    seen.add(was["id"])
+    assert (track, category, name) == ((was["pid"], was["tid"]), was["phase"], was["op"]), (name, was)
+    assert start + origin == was["start_ns"] and was["end_ns"] in (None, end + origin), was
+assert seen == set(events)
+assert set(ends) == starts and starts <= seen and len(ends) == len([e for e in events.values() if e["forward_id"] and "::" not in e["op"]])
+assert {s[1] for s in slices} >= {"python", "forward", "backward", "user_annotation"}
