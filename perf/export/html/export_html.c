@@ -134,10 +134,15 @@ static void put_escaped(FILE *f, const char *text, size_t len)
 	fwrite(text, 1, (size_t)(end - text), f);
 }
 
+static size_t between(const char *start, const char *end)
+{
+	return (size_t)(end - start);
+}
+
 static size_t page_size(const char *data, size_t len)
 {
-	size_t n = len + (size_t)(_binary_page_head_end - _binary_page_head_start) +
-		   (size_t)(_binary_page_tail_end - _binary_page_tail_start);
+	size_t n = len + between(_binary_page_head_start, _binary_page_head_end) +
+		   between(_binary_page_tail_start, _binary_page_tail_end);
 	for (size_t i = 0; i < len; i++)
 		n += data[i] == '<' ? strlen("\\u003c") - 1 : 0;
 	return n;
@@ -184,10 +189,10 @@ int export_html(struct export_in *in, FILE *f, struct err *e)
 		end = p.timeline ? no_memory(in, e) : end;
 	} else {
 		fwrite(_binary_page_head_start, 1,
-		       (size_t)(_binary_page_head_end - _binary_page_head_start), f);
+		       between(_binary_page_head_start, _binary_page_head_end), f);
 		put_escaped(f, data, len);
 		fwrite(_binary_page_tail_start, 1,
-		       (size_t)(_binary_page_tail_end - _binary_page_tail_start), f);
+		       between(_binary_page_tail_start, _binary_page_tail_end), f);
 	}
 	free(data);
 	page_free(&p);
