@@ -80,8 +80,7 @@ int slices_finish(struct slices *s);
 /* Consecutive outermost ops of a thread in one module. */
 struct module_span {
 	int32_t pid, tid;
-	uint32_t thread; /* counted from 0 */
-	bool is_first;	 /* of its thread */
+	bool is_first; /* of its thread */
 	const char *name;
 	uint64_t start_ns, end_ns;
 };

@@ -40,8 +40,8 @@ static struct module_span *span_of(struct module_spans *m, const struct op_event
 	if (id < 0 || array_grow(&m->open, &m->room, (size_t)id + 1, sizeof(*m->open)))
 		return NULL;
 	if (is_new)
-		m->open[id] = (struct module_span){
-		    .pid = ev->pid, .tid = ev->tid, .thread = (uint32_t)id, .is_first = true};
+		m->open[id] =
+		    (struct module_span){.pid = ev->pid, .tid = ev->tid, .is_first = true};
 	return &m->open[id];
 }
 
