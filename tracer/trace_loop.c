@@ -155,11 +155,36 @@ void trace_loop_halt(const char *missed)
 	fflush(stderr);
 }
 
-static void add_process(struct trace_loop *l, pid_t pid)
+static int add_process(struct trace_loop *l, pid_t pid)
 {
 	struct err why = {0};
-	if (session_add(l->session, pid, &why) && why.code != -ESRCH && why.code != -ENODATA)
+	int r = session_add(l->session, pid, &why);
+	if (r && why.code != -ESRCH && why.code != -ENODATA)
 		l->trouble = why;
+	return r;
+}
+
+/* With bpf a forked process runs until it is frozen, or its probes are in; with the shim it has its
+ * parent's jumps from the start. */
+static void count_fork(struct trace_loop *l, uint64_t forked_ns, uint64_t until_ns)
+{
+	uint64_t ran = until_ns > forked_ns ? until_ns - forked_ns : 0;
+	if (strcmp(session_engine(l->session), "bpf") != 0)
+		return;
+	l->forks++;
+	l->forks_ran_ns = ran > l->forks_ran_ns ? ran : l->forks_ran_ns;
+}
+
+static void tell_forks(const struct trace_loop *l)
+{
+	char forks[40], ran[32];
+	if (l->forks && !session_is_quiet(l->session))
+		fprintf(
+		    stderr,
+		    "ditrace: %s: up to %s passed until the probes of a new process were in; the "
+		    "ops that it ran by then are missing (--engine shim misses none)\n",
+		    text_counted(forks, sizeof(forks), l->forks, "fork"),
+		    text_ns(ran, sizeof(ran), l->forks_ran_ns));
 }
 
 static void on_fork(struct trace_loop *l, const struct follow_event *ev)
@@ -169,8 +194,9 @@ static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 	if (process_shares_memory(ev->pid, ev->parent ? ev->parent : l->pid))
 		return;
 	freeze_thread(ev->pid, WAIT_MS, &frozen);
-	if (session_is_complete(ev->pid))
-		add_process(l, ev->pid);
+	uint64_t until = clock_ns(CLOCK_MONOTONIC);
+	if (session_is_complete(ev->pid) && !add_process(l, ev->pid))
+		count_fork(l, ev->time_ns, frozen ? until : clock_ns(CLOCK_MONOTONIC));
 	freeze_release(frozen);
 }
 
@@ -428,5 +454,6 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 			show_status(l);
 	}
 	status_line_clear(&l->progress);
+	tell_forks(l);
 	return r < 0 ? r : 0;
 }

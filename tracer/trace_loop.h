@@ -123,6 +123,8 @@ struct trace_loop {
 	int killed_by;		       /* the signal that ended it, until that was told; 0: none */
 	bool dumped;		       /* and a core was written */
 	bool lost, told_lost;	       /* `follow` lost records; this was reported */
+	uint64_t forks,
+	    forks_ran_ns;   /* forked processes that ran without probes, the longest time */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
 

@@ -24,6 +24,7 @@ ran 6"
 	is "a late import's ops are seen from the first" "$(fills late_import)" "[$(seq -s ', ' 0 19)] 1"
 	is "every child's ops are seen, those of a DataLoader, too" "$(fills fork)" "[1, $(printf '2, %.0s' {1..10})$(printf '3, %.0s' {1..10})1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007] 5"
 	is "the ops after exec and in a shell are seen" "$(fills exec)" "[5, 6] 2"
+	[ "$ENGINE" != bpf ] || like "for how long a fork can have run unseen is told" "$T/err" '^ditrace: [0-9]+ forks: up to [0-9.]+ m?s passed until'
 	"$DITRACE" report --group thread --percent-limit 0 --limit 99 "$T/data" >"$T/report"
 	like "the workers of a DataLoader are named" "$T/report" ' DataLoader worker 1$'
 	like "and are counted in their program's line" "$T/report" '^ditrace: .* more, 2 DataLoader workers, torch '
