@@ -268,6 +268,7 @@ struct py_stacks;
 struct py_runtime {
 	pid_t pid;
 	const struct mem *mem;
+	const struct mem *live; /* the process's own, while `mem` is of copies (pyfreed.c) */
 	struct py_image image;
 	struct py_layout layout; /* layout.walk with interp_head_addr */
 	char version[24];

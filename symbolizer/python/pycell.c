@@ -182,7 +182,18 @@ static bool has_ipython(struct py_runtime *rt)
 	return false;
 }
 
-const char *py_cell_name(struct py_runtime *rt, const char *file)
+/* The process runs while its dicts are read. */
+static int find_patiently(struct py_runtime *rt, const char *file, char *out, size_t size)
+{
+	enum { TRIES = 5 };
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < TRIES && rc == -EAGAIN; i++)
+		rc = find_numbers(rt, file, out, size);
+	return rc;
+}
+
+static const char *cell_name(struct py_runtime *rt, const char *file)
 {
 	char numbers[64], name[MAX_NAME];
 	const char *interned;
@@ -190,7 +201,7 @@ const char *py_cell_name(struct py_runtime *rt, const char *file)
 
 	if (!has_ipython(rt) || map_get(&rt->cells.others, (uintptr_t)file) >= 0)
 		return file;
-	rc = find_numbers(rt, file, numbers, sizeof(numbers));
+	rc = find_patiently(rt, file, numbers, sizeof(numbers));
 	if (rc == -ENOENT)
 		map_put(&rt->cells.others, (uintptr_t)file, 0);
 	if (rc)
@@ -199,4 +210,15 @@ const char *py_cell_name(struct py_runtime *rt, const char *file)
 	snprintf(name, sizeof(name), "%s/In[%s]", file, numbers);
 	interned = py_intern_string(rt->codes, name);
 	return interned ? interned : file;
+}
+
+const char *py_cell_name(struct py_runtime *rt, const char *file)
+{
+	const struct mem *mem = rt->mem;
+	const char *name;
+
+	rt->mem = rt->live; /* a read that begins in a copy ends with it */
+	name = cell_name(rt, file);
+	rt->mem = mem;
+	return name;
 }

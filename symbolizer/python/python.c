@@ -327,7 +327,7 @@ int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct 
 	if (!rt)
 		return err_set(e, -ENOMEM, "out of memory");
 	rt->pid = pid;
-	rt->mem = m;
+	rt->mem = rt->live = m;
 	rc = choose_image(rt, e);
 	if (!rc) {
 		rt->codes = py_codes_new();

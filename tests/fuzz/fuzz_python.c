@@ -226,7 +226,7 @@ static void run(const struct mem *m, const struct start *s)
 	struct py_runtime *rt = calloc(1, sizeof(*rt));
 	if (!rt)
 		abort();
-	rt->mem = m;
+	rt->mem = rt->live = m;
 	rt->image = (struct py_image){.runtime = s->runtime,
 				      .version = s->version,
 				      .code_type = s->code_type,

@@ -114,6 +114,22 @@ static void check_cells(struct py_runtime *rt)
 	assert_cell(rt, "<made>", NULL);
 }
 
+static int read_nothing(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	(void)m, (void)addr, (void)buf, (void)len;
+	return -EFAULT;
+}
+
+/* While code is read from copies, its cell is found in the process. */
+static void check_copies(struct py_runtime *rt)
+{
+	const struct mem none = {.read = read_nothing}, *mem = rt->mem;
+
+	rt->mem = &none;
+	assert_cell(rt, "/tmp/ipykernel_1/22.py", "2,4");
+	rt->mem = mem;
+}
+
 static void check_lines(struct py_runtime *rt)
 {
 	char text[64];
@@ -139,6 +155,7 @@ static void check_python(const char *python, const char *names)
 	assert_int_equal(python_open(p.pid, &mem, &rt, NULL), 0);
 	check_texts(rt);
 	check_cells(rt);
+	check_copies(rt);
 	check_lines(rt);
 	assert_int_equal(python_loader_worker(rt), 300);
 	python_close(rt);
