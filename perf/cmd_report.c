@@ -207,7 +207,7 @@ static const struct aggregate *rows_of(struct report *p)
 		return p->sum;
 	p->opts.whole = p->sum;
 	p->opts.about =
-	    trace_query_summed(p->query)
+	    trace_query_summed(p->query) || trace_query_sums_left_out(p->query)
 		? "time in no op, or in ops of which there are sums only, up to the next op of the "
 		  "thread that was recorded by itself, by that op's Python line"
 		: "time in no op, up to the next op of the thread, by that op's Python line";
@@ -230,6 +230,7 @@ static int print(struct report *p)
 	if (part && p->format == FORMAT_TABLE)
 		p->stats.probe_ns = 0; /* no share: it is that of all the trace */
 	p->opts.when = trace_query_counts(p->query);
+	p->opts.left_out = p->samples ? 0 : trace_query_sums_left_out(p->query);
 	p->opts.samples = p->samples ? &p->sampled : NULL;
 	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
 	if (p->steps && !p->opts.chosen && !p->samples && !p->gaps) {

@@ -286,7 +286,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	struct aggregate_totals t = totals_of(a, opts);
 	char threads[32], events[48], lost[32], unfinished[32], when[128];
 	const struct trace_stats *s = opts->stats;
-	if (opts->steps && !opts->no_table && !t.summed)
+	if (opts->steps && !opts->no_table && !t.summed && !opts->left_out)
 		headline_print(f, opts->steps, a, opts, files);
 	print_targets(f, a, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
@@ -305,6 +305,16 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 			"\nditrace: %s in the counts and times with less detail: ditrace had no "
 			"time for more",
 			summed_text(events, sizeof(events), t.summed));
+	if (opts->left_out)
+		fprintf(f,
+			"\nditrace: %s left out, as the recording has sums of them only: it is not "
+			"known which are of this part",
+			summed_text(events, sizeof(events), opts->left_out));
+	if (s && s->lean)
+		fprintf(f,
+			"\nditrace: of %s of the recording there was no time to read the tensors "
+			"and other values",
+			text_counted(events, sizeof(events), s->lean, "op"));
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
 	if (opts->per_step)
@@ -359,7 +369,7 @@ static void print_in_no_op(FILE *f, const struct aggregate_totals *t,
 {
 	char none[32], all[32];
 	uint64_t self = t->self_ns < t->observed_ns ? t->self_ns : t->observed_ns;
-	if (t->observed_ns)
+	if (t->observed_ns && !opts->left_out)
 		fprintf(f, "in no op%s: %.1f %%, %s of %s\n",
 			opts->chosen ? ", or in one left out" : "",
 			100.0 - report_percent(self, t->observed_ns),
@@ -520,15 +530,22 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 	json_u64(j, "lost", t->lost);
 	json_u64(j, "summed", t->summed);
 	json_u64(j, "observed_ns", t->observed_ns);
-	json_u64(j, "in_no_op_ns", t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
+	if (opts->left_out)
+		json_nothing(j, "in_no_op_ns");
+	else
+		json_u64(j, "in_no_op_ns",
+			 t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
 	json_u64(j, "workers", t->workers);
-	json_steps(j, t->summed ? NULL : opts->steps);
+	json_u64(j, "left_out_sums", opts->left_out);
+	json_steps(j, t->summed || opts->left_out ? NULL : opts->steps);
 	if (s) {
 		json_u64(j, "wall_ns", s->wall_ns);
 		json_u64(j, "probe_ns", s->probe_ns);
+		json_u64(j, "lean", s->lean);
 	} else {
 		json_nothing(j, "wall_ns");
 		json_nothing(j, "probe_ns");
+		json_nothing(j, "lean");
 	}
 	json_when(j, opts);
 	if (s && s->seen_permille <= 1000)

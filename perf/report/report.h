@@ -74,6 +74,7 @@ struct report_opts {
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
 	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
 	bool no_table;	    /* what was traced, and no times */
+	uint64_t left_out;  /* calls of which there are sums only, and which may be of this part */
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
 };
 

@@ -67,7 +67,8 @@
  *             process; or "[JIT]".
  *     SAMPLES_LOST  u time, u number of samples lost
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
- *             (1/1000; above 1000: not measured), u wall time (ns)
+ *             (1/1000; above 1000: not measured), u wall time (ns), u number of events so far
+ *             without arguments or results, as there was no time for them (missing: 0)
  *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
  *     END     u number of EVENT records, u number of events in LOST. The last record of a file that
  *             was closed properly.
@@ -214,6 +215,7 @@ struct trace_stats {
 	uint32_t seen_permille; /* dispatched ops that were seen as events; TRACE_SEEN_UNKNOWN: not
 				   measured */
 	uint64_t wall_ns;	/* from placing the first probe to removing the last */
+	uint64_t lean; /* events without arguments or results, for which there was no time */
 };
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in IEEE 802.3), continued from `crc` (0 at first). */

@@ -298,7 +298,9 @@ const struct when_counts *trace_query_counts(const struct trace_query *q)
 static void print_counts(const struct trace_query *q, unsigned say)
 {
 	char text[128];
-	uint64_t summed = q->sums_left_out + (say & TRACE_SAY_SUMMED ? q->summed : 0);
+	uint64_t summed = say & TRACE_SAY_SUMMED     ? q->sums_left_out + q->summed
+			  : say & TRACE_SAY_LEFT_OUT ? q->sums_left_out
+						     : 0;
 	if (summed)
 		fprintf(stderr,
 			"ditrace: %s, of which the recording has sums only, left out; ditrace "

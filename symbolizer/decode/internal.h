@@ -55,12 +55,12 @@ struct open_op {
  * tensors; may be NULL. */
 struct decode open_op_decode(struct target *t, struct open_op *o, struct node_refs *nodes);
 
-/* Decode the arguments from the items of the entry into ev.args. */
-void open_op_args(struct target *t, struct open_op *o, const struct items *it);
+/* Decode the arguments from the items of the entry into ev.args. `lean`: it has none (HIT_LEAN). */
+void open_op_args(struct target *t, struct open_op *o, const struct items *it, bool lean);
 
 /* Decode the results from the items of the exit into ev.results, and record the op as the creator
- * of the nodes it made. */
-void open_op_results(struct target *t, struct open_op *o, const struct items *exit);
+ * of the nodes it made. `lean`: as above. */
+void open_op_results(struct target *t, struct open_op *o, const struct items *exit, bool lean);
 
 /* At the entry of a node: set the event's node and, if known, the forward op and the stack that it
  * belongs to. Returns whether they are. */

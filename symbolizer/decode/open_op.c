@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+static const char too_little_time[] = "ditrace had no time for it";
 static const char no_schema[] = "the operator was gone before its schema was read";
 
 struct decode open_op_decode(struct target *t, struct open_op *o, struct node_refs *nodes)
@@ -52,15 +53,24 @@ static void remember_named(struct target *t, const struct open_op *o, const stru
 		node_map_add(&t->nodes, &owner);
 }
 
-void open_op_results(struct target *t, struct open_op *o, const struct items *exit)
+static void leave_out(struct value *v, uint16_t n)
+{
+	for (uint16_t i = 0; v && i < n; i++)
+		v[i] = value_not_decoded(too_little_time);
+}
+
+void open_op_results(struct target *t, struct open_op *o, const struct items *exit, bool lean)
 {
 	const struct op_probe *p = o->probe;
 	struct node_refs made = {0};
 	struct decode d = open_op_decode(t, o, &made);
 	uint16_t n = o->ev.op->nresults;
 	struct value *v = n ? arena_alloc(&o->arena, n * sizeof(*v)) : NULL;
+	o->ev.lean |= lean;
 	if (v && o->reg && o->reg->name_only) {
 		*v = value_not_decoded(no_schema);
+	} else if (lean) {
+		leave_out(v, n);
 	} else if (p->role == ROLE_BOXED) {
 		if (v)
 			decode_boxed(&d, exit, p->abi.results[0].read,
@@ -76,8 +86,8 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
 	if (p->role == ROLE_NAMED)
 		remember_named(t, o, exit);
 	/* The kind is tested, not the phase: with create_graph, ops in the backward create nodes,
-	 * too. */
-	if (o->ev.op->kind != OP_BACKWARD)
+	 * too. Without its arguments it is not known which nodes it had. */
+	if (o->ev.op->kind != OP_BACKWARD && !o->ev.lean)
 		remember_nodes(t, o, &made);
 }
 
@@ -99,7 +109,7 @@ bool open_op_tie(struct target *t, struct open_op *o, const struct items *it)
 	return true;
 }
 
-void open_op_args(struct target *t, struct open_op *o, const struct items *it)
+void open_op_args(struct target *t, struct open_op *o, const struct items *it, bool lean)
 {
 	const struct op_probe *p = o->probe;
 	struct decode d = open_op_decode(t, o, &o->in);
@@ -107,8 +117,11 @@ void open_op_args(struct target *t, struct open_op *o, const struct items *it)
 	struct value *v = arena_alloc(&o->arena, n * sizeof(*v) + 1);
 	if (!v)
 		return;
+	o->ev.lean = lean;
 	if (o->reg && o->reg->name_only)
 		*v = value_not_decoded(no_schema);
+	else if (lean)
+		leave_out(v, n);
 	else if (p->role == ROLE_BOXED)
 		decode_boxed(&d, it, p->abi.args[0].read, o->reg ? o->reg->args : NULL, n, v);
 	else

@@ -200,7 +200,7 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 		o->ev.phase = PHASE_BACKWARD;
 	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
 		locate(o, up);
-	open_op_args(t, o, it);
+	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);
 }
@@ -238,7 +238,7 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 	close_above(d, th, i, h);
 	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
 	th->open[i - 1]->ev.child_ns += inner_ns(it);
-	open_op_results(t, th->open[i - 1], it);
+	open_op_results(t, th->open[i - 1], it, h->flags & HIT_LEAN);
 	close_op(d, th, h->ts, false);
 }
 

@@ -175,7 +175,8 @@ struct op_event {
 	uint16_t depth;		  /* 0: outermost on its thread */
 	uint8_t phase;		  /* enum op_phase */
 	bool held;		  /* live tracing only: its thread is stopped now */
-	bool thrown;		  /* exited by a C++ exception; end_ns is when that was noticed */
+	bool lean;   /* live tracing only: there was no time for its arguments or results */
+	bool thrown; /* exited by a C++ exception; end_ns is when that was noticed */
 	/* Live tracing of a backward node: address and sequence number of its Node; 0: unknown. */
 	uint64_t node, node_seq;
 	const struct py_stack *native;	 /* native stack of a sample, else NULL */

@@ -267,6 +267,7 @@ enum {
 	HIT_STOPPED = 1 << 4, /* the thread is stopped; last record of a PLAN_STOP hit */
 	HIT_NESTED = 1 << 5,  /* of HIT_SUM: called by an op with the same Python stack, */
 	HIT_AGAIN = 1 << 6,   /* within a call of the same op there */
+	HIT_LEAN = 1 << 7,    /* arguments, or results, were not read, as there was little room */
 };
 
 struct hit {

@@ -4,7 +4,8 @@ static struct hit *start_part(struct hit_buf *b)
 {
 	__u8 *place = b->place && !b->dry && !b->inner ? b->place(b->arg) : NULL;
 	__u8 *start = place ? place : b->own;
-	b->lean = b->sums && !b->dry && !place;
+	b->placed = place;
+	b->lean = b->sums && !b->dry && (!place || b->tight);
 	b->row = NULL;
 	b->hit = (struct hit *)start;
 	b->at = start + sizeof(*b->hit);
@@ -24,6 +25,8 @@ static void send_part(struct hit_buf *b, __u8 more)
 		return;
 	b->hit->size = (__u32)(b->at - (__u8 *)b->hit);
 	b->hit->flags = (__u8)((b->hit->flags & ~HIT_MORE) | more | (*b->gap ? HIT_GAP : 0));
+	if (b->lean && (b->placed || b->hit->kind == HIT_EXIT))
+		b->hit->flags |= HIT_LEAN;
 	if (b->stop && !more)
 		b->hit->flags |= HIT_STOPPED;
 	*b->gap = b->sink(b->arg, b->hit) != 0;

@@ -291,11 +291,18 @@ int plan_reader_std_string(const struct reading *r, uint64_t at, uint64_t s[2])
 	return code;
 }
 
+/* Whether a lean record has it, too: what tells the op, and the forward op of a node. */
+static bool is_needed(const struct reading *r, unsigned read)
+{
+	return r->plan->identity >> read & 1 ||
+	       (r->out->placed && r->plan->flags & PLAN_BACKWARD && read == NODE_READ);
+}
+
 void plan_reader_run(const struct reading *r)
 {
 	uint8_t from = r->is_exit ? r->plan->nentry : 0;
 	uint8_t n = r->is_exit ? r->plan->nexit : r->plan->nentry;
 	for (uint8_t i = 0; i < n && from + i < PLAN_READS; i++)
-		if (!r->out->lean || r->plan->identity >> (from + i) & 1)
+		if (!r->out->lean || is_needed(r, from + i))
 			exec_run(r, &r->plan->read[from + i], r->sp, (uint8_t)(from + i));
 }

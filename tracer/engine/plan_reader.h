@@ -28,11 +28,14 @@ struct hit_buf {
 	 * to 8, passed to `sink` in place. Returns NULL when there is no room now. */
 	void *(*place)(void *arg);
 	void *arg;
-	/* With `sums`, where there is no place for the record of a hit, only what tells op and
-	 * stack is read, and `sink` may sum the call up: `row` is then its row. */
+	/* With `sums`, where there is no place for the record of a hit, or it is `tight`, only what
+	 * tells op and stack is read (`lean`). Without a place `sink` may sum the call up: `row` is
+	 * then its row. */
 	bool sums;
-	bool inner; /* the next hit is within a call that is summed up: no place is asked for */
-	bool lean;  /* the hit has no place */
+	bool inner;  /* the next hit is within a call that is summed up: no place is asked for */
+	bool tight;  /* set by `place` */
+	bool placed; /* the record has a place */
+	bool lean;
 	struct sum_row *row;
 	bool dry;	 /* only try the reads, send nothing */
 	bool *gap;	 /* the thread's: its last record was lost */

@@ -189,10 +189,11 @@ static void send_entry(struct shadow_stack *t, const struct op_hit *h, const str
 	begin_hit(t, h, f, HIT_ENTRY, (uint16_t)h->conf->generation);
 	struct reading r = reading_of(h, f, false);
 	plan_reader_run(&r);
-	if (h->out->lean)
+	const bool sums = h->out->lean && !h->out->placed;
+	if (sums)
 		h->out->hit->flags |= nesting(t, f);
 	if (h->conf->py_on && (h->plan->flags & PLAN_PY))
-		put_python(t, h, !h->out->lean && up && up->py_sent, up, f);
+		put_python(t, h, !sums && up && up->py_sent, up, f);
 	hit_buf_send(h->out);
 	f->row = h->out->row;
 	h->out->inner = false;

@@ -79,7 +79,7 @@ struct session {
 	struct err fatal; /* why nothing can be traced as requested; code 0: it can */
 	bool calibrated;  /* the cost of a probe was measured */
 	uint64_t events, lost;
-	uint64_t summed; /* of these events, calls that were summed up */
+	uint64_t lean; /* of these events, those without arguments or results (HIT_LEAN) */
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
 	uint64_t dispatch_since;       /* start of the current count; 0: not counting */

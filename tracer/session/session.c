@@ -74,6 +74,7 @@ static void on_event(const struct op_event *ev, void *arg)
 	if (!is_recorded(s, &seen))
 		return;
 	s->events++;
+	s->lean += seen.lean;
 	find_text(s, &seen);
 	session_name_thread(s, &seen);
 	OBSERVERS_CALL(s, on_event, t, &seen);
@@ -118,7 +119,6 @@ static void on_sum(const struct op_sum *sum, void *arg)
 	if (!is_recorded(s, &seen.of))
 		return;
 	s->events += seen.calls;
-	s->summed += seen.calls;
 	find_text(s, &seen.of);
 	session_name_thread(s, &seen.of);
 	OBSERVERS_CALL(s, on_sum, &seen);
@@ -163,6 +163,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 	*out = (struct trace_stats){
 	    .probe_ns = c.mean_ns ? c.hits * (c.mean_ns + c.trap_ns) : 0,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
+	    .lean = s->lean,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
 	};
 	bool all = !s->o->ops && !s->o->not_ops && !s->when && s->o->depth == SESSION_ALL_LEVELS &&

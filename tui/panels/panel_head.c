@@ -137,11 +137,12 @@ static void step_line(const struct top *t, const struct view_head *h)
 {
 	struct head_text l = {0}, figures = {0};
 	char count[32], time[32];
-	uint64_t ns = step_ns(h->steps);
+	uint64_t ns = h->summed ? 0 : step_ns(h->steps);
 	if (h->steps->done == 0)
 		add(&l, "no step of an optimizer seen");
 	else
-		add(&l, "%s", text_counted(count, sizeof(count), h->steps->done, "step"));
+		add(&l, "%s%s", h->summed ? "at least " : "",
+		    text_counted(count, sizeof(count), h->steps->done, "step"));
 	if (ns)
 		add(&l, "  %s/step  %.1f/s  ", text_ns(time, sizeof(time), ns), 1e9 / (double)ns);
 	process_figures(&t->process, screen_width() - (int)l.len - 2, &figures);
@@ -194,6 +195,8 @@ static void rates_line(const struct top *t, const struct view_head *h)
 	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
 	if (h->summed)
 		add(&l, "  sums only %s", text_count(n, sizeof(n), h->summed));
+	if (h->stats && h->stats->lean)
+		add(&l, "  without values %s", text_count(n, sizeof(n), h->stats->lean));
 	if (h->in_ops >= 0)
 		add_shares(&l, h, has_all_ops(t, h));
 	if (h->probes >= 0)

@@ -37,7 +37,7 @@ stopped() {
 	rm -f "$T/word"
 	start_as program "$PY" run/burst.py "$T/word" "$OPS" >"$T/out" 2>"$T/out.err"
 	wait_line "$T/out" '^ready'
-	start_as tracer "$DITRACE" attach --no-loss "$program" -o "$T/data" >"$T/table" 2>"$T/err"
+	start_as tracer "$DITRACE" attach --no-loss --buffer 4M "$program" -o "$T/data" >"$T/table" 2>"$T/err"
 	ok "a program is traced" before_long has_relu
 	kill -STOP "$tracer"
 	touch "$T/word"

@@ -7,7 +7,10 @@
 
 #include "tracer/shim/shim.h"
 
-enum { NO_CONF = 1 /* odd: never a finished one */ };
+enum {
+	NO_CONF = 1, /* odd: never a finished one */
+	TIGHT = 4,
+};
 
 static __thread unsigned refused; /* epoch in which there was no free ring; 0: never */
 
@@ -18,11 +21,14 @@ static void *room(struct recorder_thread *t, uint32_t most, uint32_t keep)
 			   keep);
 }
 
-/* Where calls may be summed up, the last chunk is kept for the ends of those that are recorded. */
+/* Where calls may be summed up, the last chunk is kept for the ends of those that are recorded, and
+ * records in the last quarter are lean. */
 static void *thread_place(void *arg)
 {
 	struct recorder_thread *t = arg;
-	return room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
+	void *at = room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
+	t->out.tight = t->ring.nspare < t->share->chunks / TIGHT && !t->share->waits;
+	return at;
 }
 
 bool thread_has_room(struct recorder_thread *t)

@@ -181,6 +181,27 @@ static void test_pair(void **state)
 	assert_int_equal(decoder_dropped(d), 0);
 }
 
+/* Of what was not read nothing is shown, at the entry or at the exit. */
+static void test_lean(void **state)
+{
+	(void)state;
+	enter_with(OP_WORD, 0, 1, 1000, 11, HIT_LEAN);
+	leave_with(OP_WORD, 1, 1500, 12, 0);
+	enter_with(OP_WORD, 0, 2, 2000, 11, 0);
+	leave_with(OP_WORD, 2, 2500, 12, HIT_LEAN);
+	enter_with(OP_WORD, 0, 3, 3000, 11, 0);
+	leave_with(OP_WORD, 3, 3500, 12, 0);
+	assert_int_equal(nseen, 3);
+	assert_int_equal(seen[0].arg.kind, VALUE_NOT_DECODED);
+	expect_word(seen[0].result, 12);
+	expect_word(seen[1].arg, 11);
+	assert_int_equal(seen[1].result.kind, VALUE_NOT_DECODED);
+	expect_word(seen[2].arg, 11);
+	expect_word(seen[2].result, 12);
+	assert_true(seen[0].ev.lean && seen[1].ev.lean && !seen[2].ev.lean);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
 static struct op_sum summed;
 
 static void on_sum(const struct op_sum *sum, void *arg)
@@ -886,15 +907,34 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_pair),	       TEST(test_sums),	     TEST(test_nesting),
-	    TEST(test_grads),	       TEST(test_threads),   TEST(test_thrown_by_entry),
-	    TEST(test_thrown_by_exit), TEST(test_gap),	     TEST(test_exit_alone),
-	    TEST(test_flush),	       TEST(test_turns),     TEST(test_end),
-	    TEST(test_dropped),	       TEST(test_too_deep),  TEST(test_of_engine),
-	    TEST(test_no_values),      TEST(test_parts),     TEST(test_lost_part),
-	    TEST(test_odd_size),       TEST(test_tie),	     TEST(test_tie_through),
-	    TEST(test_tie_not_read),   TEST(test_tie_inner), TEST(test_held),
-	    TEST(test_drain),	       TEST(test_not_held),  TEST(test_remove),
+	    TEST(test_pair),
+	    TEST(test_lean),
+	    TEST(test_sums),
+	    TEST(test_nesting),
+	    TEST(test_grads),
+	    TEST(test_threads),
+	    TEST(test_thrown_by_entry),
+	    TEST(test_thrown_by_exit),
+	    TEST(test_gap),
+	    TEST(test_exit_alone),
+	    TEST(test_flush),
+	    TEST(test_turns),
+	    TEST(test_end),
+	    TEST(test_dropped),
+	    TEST(test_too_deep),
+	    TEST(test_of_engine),
+	    TEST(test_no_values),
+	    TEST(test_parts),
+	    TEST(test_lost_part),
+	    TEST(test_odd_size),
+	    TEST(test_tie),
+	    TEST(test_tie_through),
+	    TEST(test_tie_not_read),
+	    TEST(test_tie_inner),
+	    TEST(test_held),
+	    TEST(test_drain),
+	    TEST(test_not_held),
+	    TEST(test_remove),
 	    TEST(test_held_full),
 	};
 	return unit_run(tests, NULL, NULL);
