@@ -242,6 +242,15 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 	close_op(d, th, h->ts, false);
 }
 
+/* The process can write anything there, and may have ended in the middle of it. */
+static void settle_counts(struct sum_counts *c)
+{
+	c->thrown = c->thrown < c->calls ? c->thrown : c->calls;
+	c->inner_ns = c->inner_ns < c->ns ? c->inner_ns : c->ns;
+	c->last_ns = c->last_ns > c->first_ns ? c->last_ns : c->first_ns;
+	c->max_ns = c->max_ns > c->min_ns ? c->max_ns : c->min_ns;
+}
+
 /* Of a node that was summed up nobody knows the forward op. */
 static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 {
@@ -249,11 +258,13 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	struct open_op o = {.probe = h->op < t->ops->n ? &t->ops->ops[h->op] : NULL};
 	struct sum_counts c;
 	const void *at = counts_of(&it, ITEM_SUM, sizeof(c));
-	if (!o.probe || !at || !d->sum_fn) {
+	if (at)
+		memcpy(&c, at, sizeof(c));
+	if (!o.probe || !at || !c.calls || !d->sum_fn) {
 		d->dropped++;
 		return;
 	}
-	memcpy(&c, at, sizeof(c));
+	settle_counts(&c);
 	o.ev.op = target_identify(t, o.probe, &it, &o.reg);
 	o.ev.phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
 	o.ev.pid = t->pid;

@@ -15,8 +15,9 @@ void sums_code_freed(void)
 	atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
 }
 
-void sums_begin(struct sums_writer *w)
+void sums_begin(struct sums *s, struct sums_writer *w)
 {
+	atomic_store_explicit(&s->nrows, 0, memory_order_release);
 	w->round++;
 	w->nrows = w->bytes = w->open = 0;
 	for (unsigned i = 0; i < SUMS_PLACES; i++)
@@ -143,7 +144,7 @@ static void renew(struct sums *s, struct sums_writer *w)
 		return;
 	if (atomic_load_explicit(&s->read, memory_order_acquire) != s->written)
 		return;
-	sums_begin(w);
+	sums_begin(s, w);
 	w->stale = now;
 }
 

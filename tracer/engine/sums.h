@@ -47,8 +47,9 @@ struct sums_writer {
 	uint32_t stale; /* sums_code_freed then */
 };
 
-/* Forget all rows: this thread now writes to memory that is zero. */
-void sums_begin(struct sums_writer *w);
+/* Become the writer, and forget all rows, those of an earlier writer, too: all of them were read.
+ */
+void sums_begin(struct sums *s, struct sums_writer *w);
 
 /* A call begins whose entry, with the items that tell its op and its stack, is `h`, which is
  * changed. Its row; NULL: there is no room. */

@@ -387,10 +387,11 @@ static uint64_t memory_available(void)
 	return kib << 10;
 }
 
-/* The chunks of a ring of that many bytes; 0: as many as a 64th of what is free holds. */
+/* The chunks of a ring of that many bytes; 0: by what is free, of which the rings of SHIM_THREADS
+ * threads would take a quarter. */
 static uint32_t chunks_of(uint64_t bytes)
 {
-	enum { PART = 64, USUAL = 16 << 20 };
+	enum { PART = 4 * SHIM_THREADS, USUAL = 16 << 20 };
 	if (!bytes) {
 		uint64_t free = memory_available() / PART;
 		bytes = free < USUAL ? USUAL : free;

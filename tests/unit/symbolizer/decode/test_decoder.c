@@ -250,6 +250,14 @@ static void test_sums(void **state)
 	begin(HIT_SUM, OP_WORD, 0, 1, 1000);
 	give();
 	assert_int_equal(decoder_dropped(d), 2);
+	const struct sum_counts wrong = {
+	    .calls = 1, .thrown = 2, .ns = 3, .inner_ns = 4, .first_ns = 9, .last_ns = 8};
+	begin(HIT_SUM, OP_WORD, 0, 1, 1000);
+	record_item(&rec, ITEM_SUM, ITEM_NO_READ, 0, &wrong, sizeof(wrong));
+	give();
+	assert_int_equal(summed.thrown, 1);
+	assert_int_equal(summed.child_ns, 3);
+	assert_int_equal(summed.of.end_ns, 9);
 }
 
 /* 1 { 2 { 3 } 4 }: children first, ids in order of start, time of direct children only. */

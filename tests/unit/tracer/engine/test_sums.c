@@ -22,7 +22,8 @@ static int setup(void **state)
 	memset(&writer, 0, sizeof(writer));
 	memset(&reader, 0, sizeof(reader));
 	memset(seen, 0, sizeof(seen));
-	sums_begin(&writer);
+	if (sums)
+		sums_begin(sums, &writer);
 	return sums ? 0 : -1;
 }
 
@@ -192,6 +193,25 @@ static void a_row_in_the_making_waits(void **state)
 	assert_int_equal(seen[1].calls, 2);
 }
 
+/* A thread that takes the place of one that has ended, with another reader, who is not given what
+ * was there. */
+static void another_writer_begins_anew(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 5; i++)
+		call(entry(i, 1, 1, 1), 3, false);
+	read_all();
+	memset(&writer, 0, sizeof(writer));
+	memset(&reader, 0, sizeof(reader));
+	sums_begin(sums, &writer);
+	struct sum_row *open = sums_enter(sums, &writer, entry(7, 1, 1, 1));
+	read_all();
+	sums_leave(sums, &writer, open, 0, 10, 0, false);
+	read_all();
+	assert_int_equal(seen[4].calls, 1);
+	assert_int_equal(seen[7].calls, 1);
+}
+
 static void count(struct hit *h, void *arg)
 {
 	assert_true(h->size >= sizeof(*h) && h->size % 8 == 0);
@@ -225,9 +245,13 @@ static void hostile_rows_are_noticed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(calls_are_added_up_once),   TEST(detail_is_lost_before_calls),
-	    TEST(room_comes_back),	     TEST(freed_code_is_not_named),
-	    TEST(a_row_in_the_making_waits), TEST(hostile_rows_are_noticed),
+	    TEST(calls_are_added_up_once),
+	    TEST(detail_is_lost_before_calls),
+	    TEST(room_comes_back),
+	    TEST(freed_code_is_not_named),
+	    TEST(another_writer_begins_anew),
+	    TEST(a_row_in_the_making_waits),
+	    TEST(hostile_rows_are_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,7 +239,7 @@ static void test_sums(void **state)
 	assert_non_null(s);
 	assert_true(s->may_sum);
 	s->thread[2].tid = 1;
-	sums_begin(&w);
+	sums_begin(&s->sums[2], &w);
 	for (unsigned i = 0; i < 5; i++)
 		sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
 	seen.engine->consume(seen.engine, on_sum, &hits);
