@@ -423,7 +423,9 @@ static int halt(struct trace_loop *l, struct err *e)
 	int r = some_turns(l, e);
 	if (r)
 		return r;
-	trace_loop_halt("what did not fit into its buffers meanwhile is lost, and counted as such");
+	trace_loop_halt(
+	    "what did not fit into its buffers meanwhile is summed up (engine shim), or "
+	    "lost, and counted as such");
 	r = some_turns(l, e);
 	session_set_away(l->session, false);
 	return r;
