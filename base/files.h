@@ -62,6 +62,16 @@ FILE *file_unnamed(void);
 /* Make the folder `path` and those above it, if they are not there. 0, or -errno with *e. */
 int folders_make(const char *path, struct err *e);
 
+/* Make a folder that takes the name of the regular file `path`, at once; the file gets the name
+ * `name` in it, or is removed if that is NULL. 0, or -errno and the file is as before: -EINVAL if
+ * it is not a regular file. */
+int folder_replace_file(const char *path, const char *name);
+
+/* Rename the regular files in the folder `path` whose names are `chosen` to NAME.old, which
+ * replaces what has that name: *kept says whether there were any. None is renamed if any of them is
+ * locked, as those are that are being written. 0, or -errno with *e. */
+int folder_keep_old(const char *path, bool (*chosen)(const char *name), bool *kept, struct err *e);
+
 /* Make the folder `path`. 0, or -errno of mkdir(2) with *e: -EEXIST if anything is there. */
 int folder_new(const char *path, struct err *e);
 

@@ -1,9 +1,12 @@
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -209,4 +212,95 @@ int folder_new(const char *path, struct err *e)
 		close(w.folder);
 	}
 	return r ? walk_failed(&w, r, "make the folder", path, e) : 0;
+}
+
+/* `part`: the new folder in `at`, which changes names with the file. */
+static int change_places(int at, const char *part, const char *name, const char *inside)
+{
+	struct stat st;
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if (renameat2(at, part, at, name, RENAME_EXCHANGE))
+		return -errno;
+	int to = inside ? openat(at, name, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC) : -1;
+	int r = inside ? renameat(at, part, to, inside) : unlinkat(at, part, 0);
+	r = r ? -errno : 0;
+	if (to >= 0)
+		close(to);
+	if (r)
+		renameat2(at, part, at, name, RENAME_EXCHANGE);
+	return r;
+}
+
+int folder_replace_file(const char *path, const char *name)
+{
+	struct path_walk w = {.folder = AT_FDCWD};
+	char last[NAME_MAX + 1], part[NAME_MAX + 16];
+	int r = walk_to_name(&w, path, last);
+	if (r)
+		return r;
+	snprintf(part, sizeof(part), "%s.part", last);
+	r = folder_make_at(w.folder, part);
+	if (!r) {
+		r = change_places(w.folder, part, last, name);
+		if (r)
+			unlinkat(w.folder, part, AT_REMOVEDIR);
+	}
+	close(w.folder);
+	return r;
+}
+
+static bool is_locked(int folder, const char *name)
+{
+	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	if (fd >= 0)
+		close(fd);
+	return locked;
+}
+
+static bool is_old(int folder, const char *name, bool (*chosen)(const char *name))
+{
+	struct stat st;
+	return chosen(name) && !fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) &&
+	       S_ISREG(st.st_mode);
+}
+
+static int keep_old_files(DIR *d, bool (*chosen)(const char *name), bool *kept)
+{
+	int folder = dirfd(d), r = 0;
+	const struct dirent *entry;
+	char old[NAME_MAX + 16];
+	while ((entry = readdir(d)))
+		if (is_old(folder, entry->d_name, chosen) && is_locked(folder, entry->d_name))
+			return 0;
+	rewinddir(d);
+	while ((entry = readdir(d)) && !r) {
+		if (!is_old(folder, entry->d_name, chosen))
+			continue;
+		snprintf(old, sizeof(old), "%s.old", entry->d_name);
+		r = renameat(folder, entry->d_name, folder, old) && errno != ENOENT ? -errno : 0;
+		*kept |= !r;
+	}
+	return r;
+}
+
+int folder_keep_old(const char *path, bool (*chosen)(const char *name), bool *kept, struct err *e)
+{
+	struct path_walk w = {.folder = AT_FDCWD};
+	*kept = false;
+	int r = walk_to_folder(&w, path);
+	if (r)
+		return walk_failed(&w, r, "write into", path, e);
+	int fd = openat(w.folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	r = d ? keep_old_files(d, chosen, kept) : -errno;
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	close(w.folder);
+	return r ? walk_failed(&w, r, "write into", path, e) : 0;
 }

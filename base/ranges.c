@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int bad(const char *option, const char *text, const char *why, struct err *e)
+static int bad(const char *option, const char *text, const char *why, uint64_t least, struct err *e)
 {
 	err_set(e, -EINVAL, "%s %s: %s", option, text, why);
-	err_hint(e, "numbers and ranges from 1 on, separated by commas: %s 3,10-20,50-", option);
+	err_hint(e, "numbers and ranges from %d on, separated by commas: %s 3,10-20,50-",
+		 (int)least, option);
 	return -EINVAL;
 }
 
@@ -23,7 +24,7 @@ static bool number(const char **s, uint64_t *out)
 }
 
 /* Parse one item and advance *s past it. Returns NULL or the reason it is invalid. */
-static const char *parse_one(const char **s, struct range *r)
+static const char *parse_one(const char **s, uint64_t least, struct range *r)
 {
 	if (!number(s, &r->first))
 		return "not a number";
@@ -35,7 +36,7 @@ static const char *parse_one(const char **s, struct range *r)
 		else if (!number(s, &r->last))
 			return "not a number";
 	}
-	if (!r->first)
+	if (r->first < least)
 		return "numbers start at 1";
 	if (r->last < r->first)
 		return "the range ends before it begins";
@@ -43,6 +44,12 @@ static const char *parse_one(const char **s, struct range *r)
 }
 
 int ranges_parse(const char *option, const char *text, struct ranges *out, struct err *e)
+{
+	return ranges_parse_from(option, text, 1, out, e);
+}
+
+int ranges_parse_from(const char *option, const char *text, uint64_t least, struct ranges *out,
+		      struct err *e)
 {
 	const char *s = text;
 	*out = (struct ranges){0};
@@ -53,10 +60,10 @@ int ranges_parse(const char *option, const char *text, struct ranges *out, struc
 			return err_set(e, -ENOMEM, "%s: out of memory", option);
 		}
 		out->list = list;
-		const char *why = parse_one(&s, &r);
+		const char *why = parse_one(&s, least, &r);
 		if (why) {
 			ranges_free(out);
-			return bad(option, text, why, e);
+			return bad(option, text, why, least, e);
 		}
 		list[out->n++] = r;
 		if (!*s)

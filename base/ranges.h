@@ -22,6 +22,10 @@ struct ranges {
  * with ranges_free), or -EINVAL or -ENOMEM with *e. */
 int ranges_parse(const char *option, const char *text, struct ranges *out, struct err *e);
 
+/* The same of numbers that start at `least`. */
+int ranges_parse_from(const char *option, const char *text, uint64_t least, struct ranges *out,
+		      struct err *e);
+
 /* Whether `n` is in one of the ranges. */
 bool ranges_have(const struct ranges *r, uint64_t n);
 

@@ -225,6 +225,7 @@ static int print(struct report *p)
 {
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
+	p->opts.ranks = aggregate_ranks(p->gaps ? p->gap_sum : p->sum, &p->opts.nranks);
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
 	bool part = p->choice.time || p->choice.step || p->choice.when || p->per_step;
 	if (part && p->format == FORMAT_TABLE)
@@ -330,7 +331,9 @@ static int prepare(struct report *p, struct err *e)
 	r = r || !p->percent_limit
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
-	r = r || !p->columns ? r : report_columns_parse(p->columns, keys, &p->chosen, e);
+	r = r || !p->columns
+		? r
+		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS, &p->chosen, e);
 	if (r)
 		return r;
 	if (p->columns)
@@ -413,7 +416,7 @@ int cmd_report(int argc, char **argv)
 	    QUERY_OPTIONS(p.choice),
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
-	     "phase, symbol (default op,line,phase); module alone is a tree",
+	     "phase, symbol, rank (default op,line,phase); module alone is a tree",
 	     NULL},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "self (default), total, calls, mean, p50, p99, max, or what rows are grouped by",

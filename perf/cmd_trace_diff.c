@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/options.h"
 #include "base/terminal.h"
@@ -27,20 +26,9 @@ struct trace_diff_job {
 
 bool cmd_trace_diff_is_meant(int argc, char **argv)
 {
-	char magic[sizeof(TRACE_MAGIC) - 1];
-	struct stat st;
-	for (int i = 1; i < argc; i++) {
-		/* Open only regular files: a fifo would block. */
-		if (argv[i][0] == '-' || stat(argv[i], &st) || !S_ISREG(st.st_mode))
-			continue;
-		FILE *f = fopen(argv[i], "re");
-		bool is = f && fread(magic, sizeof(magic), 1, f) == 1 &&
-			  !memcmp(magic, TRACE_MAGIC, sizeof(magic));
-		if (f)
-			fclose(f);
-		if (is)
+	for (int i = 1; i < argc; i++)
+		if (argv[i][0] != '-' && trace_query_can_read(argv[i]))
 			return true;
-	}
 	return false;
 }
 

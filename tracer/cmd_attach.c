@@ -51,6 +51,7 @@ int cmd_attach(int argc, char **argv)
 	if (!first)
 		return status;
 	trace_default_output(&o);
+	o.one_file = true;
 	int r = process_parse_pid(argv[first], &l.pid, &e);
 	bool changes = intervene_run_wanted(&change, &o);
 	r = r ? r : check_options(&o, &change, changes, &e);

@@ -46,8 +46,12 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 
 /* The options of both; `o` is a struct session_opts. */
 #define TRACE_OPTIONS(o)                                                                           \
-	{'o',	      "output", OPTION_STRING,                                                     \
-	 &(o).output, "FILE",	"record to FILE (default ditrace.data; with --print none)",        \
+	{'o',                                                                                      \
+	 "output",                                                                                 \
+	 OPTION_STRING,                                                                            \
+	 &(o).output,                                                                              \
+	 "FILE",                                                                                   \
+	 "record to FILE, or into a folder, DIR/ (default ditrace.data; with --print none)",       \
 	 NULL},                                                                                    \
 	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
 	     NULL},                                                                                \

@@ -22,6 +22,7 @@ struct pending {
 
 struct aggregate_thread {
 	int32_t pid;
+	int32_t rank_at; /* index of its rank; -1: not known */
 	bool worker, has_stack;
 	uint64_t first_ns, last_ns;
 	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
@@ -52,10 +53,13 @@ struct aggregate {
 	unsigned keys;
 	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
 	int32_t last_pid, last_tid;
+	uint32_t last_rank1;
 	struct aggregate_thread *last_thread; /* of last_pid and last_tid, or NULL */
 	struct side *sides;
 	size_t sides_room;
 	struct intern row_ids, thread_ids;
+	uint32_t *ranks; /* by index */
+	size_t nranks, ranks_room;
 	struct arena arena;
 	struct aggregate_row **rows;
 	uint32_t *merged; /* by row: scratch space of compact() */
@@ -86,7 +90,7 @@ struct aggregate *aggregate_new(void)
 
 unsigned aggregate_keys(const struct aggregate *a)
 {
-	return a->keys;
+	return a->keys | (a->nranks > 1 ? AGGREGATE_RANKS : 0);
 }
 
 static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool *failed)
@@ -171,11 +175,25 @@ static int64_t row_of(struct aggregate *a, const struct op_event *ev, bool worke
 	return failed ? -ENOMEM : id;
 }
 
+static int32_t rank_at(struct aggregate *a, uint32_t rank1)
+{
+	for (size_t i = 0; rank1 && i < a->nranks; i++)
+		if (a->ranks[i] == rank1 - 1)
+			return (int32_t)i;
+	if (!rank1 || a->nranks == AGGREGATE_RANKS_MAX ||
+	    array_grow(&a->ranks, &a->ranks_room, a->nranks + 1, sizeof(*a->ranks)))
+		return -1;
+	a->ranks[a->nranks] = rank1 - 1;
+	return (int32_t)a->nranks++;
+}
+
+/* Processes of different hosts may have the same PID. */
 static struct aggregate_thread *find_thread(struct aggregate *a, const struct op_event *ev)
 {
-	int32_t key[2] = {ev->pid, ev->tid};
+	int32_t key[3] = {ev->pid, ev->tid, (int32_t)ev->rank1};
 	bool is_new;
-	if (a->last_thread && a->last_pid == ev->pid && a->last_tid == ev->tid)
+	if (a->last_thread && a->last_pid == ev->pid && a->last_tid == ev->tid &&
+	    a->last_rank1 == ev->rank1)
 		return a->last_thread;
 	int64_t id = intern(&a->thread_ids, key, sizeof(key), &is_new);
 	if (id < 0 ||
@@ -183,12 +201,15 @@ static struct aggregate_thread *find_thread(struct aggregate *a, const struct op
 		return NULL;
 	struct aggregate_thread *t = &a->threads[id];
 	if (is_new) {
-		*t = (struct aggregate_thread){
-		    .pid = ev->pid, .first_ns = ev->start_ns, .last_ns = ev->start_ns};
+		*t = (struct aggregate_thread){.pid = ev->pid,
+					       .rank_at = rank_at(a, ev->rank1),
+					       .first_ns = ev->start_ns,
+					       .last_ns = ev->start_ns};
 		a->totals.threads++;
 	}
 	a->last_pid = ev->pid;
 	a->last_tid = ev->tid;
+	a->last_rank1 = ev->rank1;
 	a->last_thread = t;
 	return t;
 }
@@ -359,6 +380,23 @@ static int count_call(struct aggregate *a, struct aggregate_row *row, const stru
 	return histogram_add(&row->times, ns);
 }
 
+static int count_rank(struct aggregate_row *row, const struct aggregate_thread *t, uint64_t self)
+{
+	size_t room = row->nranks;
+	if (t->rank_at < 0)
+		return 0;
+	if ((size_t)t->rank_at >= room) {
+		if (array_grow(&row->ranks_ns, &room, (size_t)t->rank_at + 1,
+			       sizeof(*row->ranks_ns)))
+			return -ENOMEM;
+		memset(row->ranks_ns + row->nranks, 0,
+		       (room - row->nranks) * sizeof(*row->ranks_ns));
+		row->nranks = (uint32_t)room;
+	}
+	row->ranks_ns[t->rank_at] += self;
+	return 0;
+}
+
 static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
 {
 	size_t at = event % AGGREGATE_SIDES_MAX, old = a->sides_room;
@@ -430,6 +468,7 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	if (id < 0)
 		return -ENOMEM;
 	int r = count_call(a, a->rows[id], ev, ns);
+	r = r ? r : count_rank(a->rows[id], t, self);
 	if (!r && a->keys & AGGREGATE_SIDES)
 		r = remember_side(a, ev->id, (uint32_t)id);
 	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
@@ -517,8 +556,9 @@ static uint32_t *main_threads(const struct aggregate *a, uint32_t *n)
 	uint32_t *mains = calloc(a->thread_ids.used + 1, sizeof(*mains));
 	for (uint32_t i = 0; mains && i < a->thread_ids.used; i++) {
 		const struct aggregate_thread *t = &a->threads[i];
+		const int32_t key[2] = {t->pid, t->rank_at};
 		bool is_new;
-		int64_t id = t->worker ? -1 : intern(&pids, &t->pid, sizeof(t->pid), &is_new);
+		int64_t id = t->worker ? -1 : intern(&pids, key, sizeof(key), &is_new);
 		if (id >= 0 && (is_new || span_of(t) > span_of(&a->threads[mains[id]])))
 			mains[id] = i;
 	}
@@ -557,6 +597,17 @@ enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid)
 	return is;
 }
 
+const uint32_t *aggregate_ranks(const struct aggregate *a, size_t *n)
+{
+	*n = a->nranks;
+	return a->ranks;
+}
+
+uint64_t aggregate_rank_ns(const struct aggregate_row *row, size_t index)
+{
+	return index < row->nranks ? row->ranks_ns[index] : 0;
+}
+
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 {
 	*out = a->totals;
@@ -580,14 +631,17 @@ void aggregate_free(struct aggregate *a)
 	if (!a)
 		return;
 	for (uint32_t i = 0; i < a->row_ids.used && i < a->rows_size; i++)
-		if (a->rows[i])
+		if (a->rows[i]) {
 			histogram_free(&a->rows[i]->times);
+			free(a->rows[i]->ranks_ns);
+		}
 	for (uint32_t i = 0; i < a->threads_size; i++)
 		free(a->threads[i].pending);
 	intern_free(&a->row_ids);
 	intern_free(&a->thread_ids);
 	arena_free(&a->arena);
 	free(a->rows);
+	free(a->ranks);
 	free(a->merged);
 	free(a->threads);
 	free(a->sides);

@@ -91,6 +91,11 @@ enum {
 	 * percentages are of the time of the main thread of the other processes, the one observed
 	 * for longest. */
 	AGGREGATE_WORKERS = 1 << 15,
+	AGGREGATE_RANK = 1 << 16,
+	/* Flag of aggregate_keys: calls of several ranks were added, and rows have times by rank.
+	 */
+	AGGREGATE_RANKS = 1 << 17,
+	AGGREGATE_RANKS_MAX = 4096, /* further ones are not told apart in a row */
 	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
 };
 
@@ -117,10 +122,13 @@ struct aggregate_row {
 	const char *shape, *dtype, *device;
 	const char *symbol, *object; /* NULL: unknown */
 	int32_t pid, tid;
-	uint8_t phase; /* enum op_phase */
-	bool worker;   /* AGGREGATE_WORKERS: of threads that load data for others */
-	bool is_own;   /* in the backward, called by Python code there: the line is its own. A key
-			  of rows by phase and by line, file or function */
+	uint32_t rank1; /* rank + 1; 0: not known */
+	uint32_t nranks;
+	uint64_t *ranks_ns; /* self time by index as in aggregate_ranks; of `nranks` */
+	uint8_t phase;	    /* enum op_phase */
+	bool worker;	    /* AGGREGATE_WORKERS: of threads that load data for others */
+	bool is_own; /* in the backward, called by Python code there: the line is its own. A key
+			of rows by phase and by line, file or function */
 };
 
 struct aggregate_totals {
@@ -174,6 +182,12 @@ void aggregate_lost(struct aggregate *a, uint64_t count);
 
 /* All rows, in order of their first event; valid until the next aggregate_add. */
 const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, size_t *n);
+
+/* The ranks of which calls were added, *n of them, in the order of their first. */
+const uint32_t *aggregate_ranks(const struct aggregate *a, size_t *n);
+
+/* The self time of the rank of that index in the row. */
+uint64_t aggregate_rank_ns(const struct aggregate_row *row, size_t index);
 
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
 

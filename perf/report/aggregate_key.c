@@ -53,6 +53,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	uint32_t len = 0;
 	*r = (struct aggregate_row){.op = keys & AGGREGATE_OP ? ev->op->name : NULL,
 				    .worker = worker,
+				    .rank1 = keys & AGGREGATE_RANK ? ev->rank1 : 0,
 				    .phase = keys & AGGREGATE_PHASE ? ev->phase : 0,
 				    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
 				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
@@ -67,6 +68,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	len = add_bytes(k->bytes, len, &r->phase, sizeof(r->phase));
 	len = add_bytes(k->bytes, len, &r->worker, sizeof(r->worker));
 	len = add_bytes(k->bytes, len, &r->is_own, sizeof(r->is_own));
+	len = add_bytes(k->bytes, len, &r->rank1, sizeof(r->rank1));
 	len = add_bytes(k->bytes, len, &r->line, sizeof(r->line));
 	len = add_bytes(k->bytes, len, &r->pid, sizeof(r->pid));
 	len = add_bytes(k->bytes, len, &r->tid, sizeof(r->tid));

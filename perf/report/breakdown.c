@@ -208,8 +208,9 @@ static const struct stack_memo *memo_of(struct breakdown *b, const struct op_eve
 
 static struct breakdown_process *process_of(struct breakdown *b, const struct op_event *ev)
 {
+	const int32_t key[2] = {ev->pid, (int32_t)ev->rank1};
 	bool is_new;
-	int64_t id = intern(&b->pids, &ev->pid, sizeof(ev->pid), &is_new);
+	int64_t id = intern(&b->pids, key, sizeof(key), &is_new);
 	if (id < 0 ||
 	    array_grow(&b->processes, &b->processes_room, (size_t)id + 1, sizeof(*b->processes)))
 		return NULL;
@@ -361,7 +362,8 @@ int breakdown_add(struct breakdown *b, const struct op_event *ev)
 
 int breakdown_add_sample(struct breakdown *b, const struct sample *s)
 {
-	int64_t id = intern_find(&b->pids, &s->pid, sizeof(s->pid));
+	const int32_t key[2] = {s->pid, (int32_t)s->rank1};
+	int64_t id = intern_find(&b->pids, key, sizeof(key));
 	const struct breakdown_process *p = id < 0 ? NULL : &b->processes[id];
 	if (!p || !p->seen || s->tid != p->tid)
 		return 0;

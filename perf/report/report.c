@@ -74,6 +74,8 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 		return compare_text(x->device, y->device);
 	case REPORT_BY_SYMBOL:
 		return compare_text(x->symbol, y->symbol);
+	case REPORT_BY_RANK:
+		return compare_int(x->rank1, y->rank1);
 	default:
 		return 0;
 	}
@@ -104,7 +106,7 @@ static int compare_rows(const void *a, const void *b, void *opts)
 	int c = compare_key(x, y, sort);
 	if (!c && sort >= REPORT_BY_OP && x->self_ns != y->self_ns)
 		return x->self_ns > y->self_ns ? -1 : 1;
-	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_SYMBOL; k++)
+	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_RANK; k++)
 		c = compare_key(x, y, k);
 	return c;
 }

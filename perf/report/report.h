@@ -34,6 +34,7 @@ enum report_sort {
 	REPORT_BY_DEVICE,
 	REPORT_BY_PHASE,
 	REPORT_BY_SYMBOL,
+	REPORT_BY_RANK,
 };
 
 /* Words for --sort, in the order of enum report_sort, NULL at the end. */
@@ -63,6 +64,8 @@ struct report_opts {
 	const struct report_columns *columns; /* of the table; NULL: the default ones */
 	const struct report_thread *threads;  /* names of threads */
 	size_t nthreads;
+	const uint32_t *ranks; /* of the rows' times by rank, by index */
+	size_t nranks;
 	const struct aggregate *whole; /* the base of summary and percentages; NULL: the rows */
 	const char *about;	       /* a line between summary and table; NULL: none */
 	struct terminal terminal;      /* width 0: lines are never cut */
@@ -103,7 +106,7 @@ int module_tree_json(struct json_out *j, const char *key, const struct aggregate
 
 /* The columns of the table. */
 
-enum { REPORT_COLUMNS_MAX = 32 };
+enum { REPORT_COLUMNS_MAX = 40 };
 
 /* Columns by index into the list of all. */
 struct report_columns {

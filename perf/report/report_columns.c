@@ -244,6 +244,41 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 	return where_text(out, size, r->file ? &frame : NULL, r->phase, w->files);
 }
 
+static const char *rank(char *out, size_t size, const struct column_row *w)
+{
+	if (!w->r->rank1)
+		return "-";
+	snprintf(out, size, "%" PRIu32, w->r->rank1 - 1);
+	return out;
+}
+
+/* The rank with the least (most) self time, and that. */
+static const char *of_rank(char *out, size_t size, const struct column_row *w, bool most)
+{
+	char ns[32];
+	size_t at = 0;
+	for (size_t i = 1; i < w->opts->nranks; i++) {
+		uint64_t a = aggregate_rank_ns(w->r, i), b = aggregate_rank_ns(w->r, at);
+		if (a != b && (a > b) == most)
+			at = i;
+	}
+	if (!w->opts->nranks)
+		return "-";
+	snprintf(out, size, "%s %" PRIu32,
+		 time_text(ns, sizeof(ns), w, aggregate_rank_ns(w->r, at)), w->opts->ranks[at]);
+	return out;
+}
+
+static const char *least(char *out, size_t size, const struct column_row *w)
+{
+	return of_rank(out, size, w, false);
+}
+
+static const char *most(char *out, size_t size, const struct column_row *w)
+{
+	return of_rank(out, size, w, true);
+}
+
 /* With AGGREGATE_SIDES (--side-by-side) some columns replace default ones: see is_usual. */
 static const struct column columns[] = {
     {"overhead", "Overhead", AGGREGATE_SAMPLES, true, false, 0, self_percent},
@@ -253,6 +288,8 @@ static const struct column columns[] = {
     {"both_percent", "Both %", AGGREGATE_SIDES, true, false, 0, both_percent},
     {"self", "Self", 0, true, false, 5, self},
     {"total", "Total", 0, true, false, 6, total},
+    {"least", "Least, rank", AGGREGATE_RANKS, true, false, 0, least},
+    {"most", "Most, rank", AGGREGATE_RANKS, true, false, 0, most},
     {"calls", "Calls", 0, true, false, 2, calls},
     {"thrown", "Thrown", 0, false, false, 0, thrown},
     {"mean", "Mean", 0, true, false, 7, mean},
@@ -265,6 +302,7 @@ static const struct column columns[] = {
     {"backward_calls", "Nodes", AGGREGATE_SIDES, true, false, 5, backward_calls},
     {"ratio", "B/F", AGGREGATE_SIDES, true, false, 4, ratio},
     {"phase", "Phase", AGGREGATE_PHASE, false, true, 0, phase},
+    {"rank", "Rank", AGGREGATE_RANK, true, false, 0, rank},
     {"thread", "Thread", AGGREGATE_THREAD, true, true, 0, thread},
     {"module", "Module", AGGREGATE_MODULE, true, true, 0, module},
     {"op", "Op", AGGREGATE_OP, true, true, 0, op},
@@ -290,6 +328,8 @@ static bool is_usual(const struct column *c, unsigned keys)
 {
 	static const char *const not_beside[] = {"self_percent", "total_percent", "self",
 						 "total",	 "p99",		  "max"};
+	if (c->keys == AGGREGATE_RANKS && keys & (AGGREGATE_RANK | AGGREGATE_SIDES))
+		return false;
 	if (c->keys & AGGREGATE_FILE) /* rows by line show them in "where" */
 		return !(keys & AGGREGATE_LINE) && keys & c->keys;
 	if (c->keys & AGGREGATE_FUNCTION)

@@ -16,6 +16,7 @@ enum kind {
 	LINE,
 	PID,
 	TID,
+	RANK,
 	THREAD,
 	MEAN,
 	MIN,
@@ -42,6 +43,7 @@ static const struct field fields[] = {
     {"line", AGGREGATE_LINE, LINE, 0},
     {"function", AGGREGATE_LINE | AGGREGATE_FUNCTION, AT(WORD, function)},
     {"text", AGGREGATE_LINE, AT(WORD, text)},
+    {"rank", AGGREGATE_RANK, RANK, 0},
     {"pid", AGGREGATE_THREAD, PID, 0},
     {"tid", AGGREGATE_THREAD, TID, 0},
     {"thread", AGGREGATE_THREAD, THREAD, 0},
@@ -138,6 +140,10 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		if (r->file)
 			set_number(c, "%" PRId32, r->line);
 		break;
+	case RANK:
+		if (r->rank1)
+			set_number(c, "%" PRIu32, r->rank1 - 1);
+		break;
 	case PID:
 	case TID:
 		set_number(c, "%" PRId32, d->kind == PID ? r->pid : r->tid);
@@ -164,6 +170,18 @@ static const struct field *next_field(size_t *at, unsigned keys)
 	return NULL;
 }
 
+static void json_ranks(struct json_out *j, const struct aggregate_row *r,
+		       const struct report_opts *opts)
+{
+	char rank[16];
+	json_open(j, "self_ns_by_rank", '{');
+	for (size_t i = 0; i < opts->nranks; i++) {
+		snprintf(rank, sizeof(rank), "%" PRIu32, opts->ranks[i]);
+		json_u64(j, rank, aggregate_rank_ns(r, i));
+	}
+	json_close(j, '}');
+}
+
 void report_fields_json(struct json_out *j, unsigned keys, const struct aggregate_row *r,
 			uint64_t observed_ns, const struct report_opts *opts)
 {
@@ -177,6 +195,8 @@ void report_fields_json(struct json_out *j, unsigned keys, const struct aggregat
 		else
 			json_text(j, d->name, c.text);
 	}
+	if (keys & AGGREGATE_RANKS && !(keys & (AGGREGATE_RANK | AGGREGATE_SIDES)))
+		json_ranks(j, r, opts);
 	json_close(j, '}');
 }
 
@@ -212,13 +232,13 @@ static const struct {
     {"thread", AGGREGATE_THREAD}, {"module", AGGREGATE_MODULE},
     {"shape", AGGREGATE_SHAPE},	  {"dtype", AGGREGATE_DTYPE},
     {"device", AGGREGATE_DEVICE}, {"phase", AGGREGATE_PHASE},
-    {"symbol", AGGREGATE_SYMBOL},
+    {"symbol", AGGREGATE_SYMBOL}, {"rank", AGGREGATE_RANK},
 };
 
 enum { NGROUPS = sizeof(groups) / sizeof(groups[0]) };
 
 static const char words[] =
-    "op, line, file, function, thread, module, shape, dtype, device, phase, symbol";
+    "op, line, file, function, thread, module, shape, dtype, device, phase, symbol, rank";
 
 static bool is(const char *word, size_t len, const char *name)
 {
@@ -270,6 +290,8 @@ static unsigned keys_of(enum report_sort sort)
 		return AGGREGATE_PHASE;
 	case REPORT_BY_SYMBOL:
 		return AGGREGATE_SYMBOL;
+	case REPORT_BY_RANK:
+		return AGGREGATE_RANK;
 	default:
 		return 0;
 	}
@@ -277,7 +299,7 @@ static unsigned keys_of(enum report_sort sort)
 
 const char *const report_sort_names[] = {
     "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",
-    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", NULL};
+    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", "rank", NULL};
 
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {

@@ -178,6 +178,69 @@ int trace_blocks_fail(struct trace_blocks *b, int code);
 /* Close the file without writing, and free. */
 void trace_blocks_close(struct trace_blocks *b);
 
+/* One trace file being written: the functions of trace_write.h for a single file. */
+
+struct trace_file;
+
+int trace_file_open(const char *path, struct trace_file **out, struct err *e);
+int trace_file_event(struct trace_file *f, const struct op_event *ev);
+int trace_file_sum(struct trace_file *f, const struct op_sum *s);
+int trace_file_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
+int trace_file_sampling(struct trace_file *f, const struct sampling *s);
+int trace_file_sample(struct trace_file *f, const struct sample *s);
+int trace_file_samples_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
+int trace_file_build(struct trace_file *f, const char *file, const void *id, size_t len);
+int trace_file_target(struct trace_file *f, const struct trace_target *t);
+int trace_file_process(struct trace_file *f, const struct trace_process *p);
+int trace_file_thread(struct trace_file *f, int32_t pid, int32_t tid, const char *name);
+int trace_file_chosen(struct trace_file *f, const char *options);
+int trace_file_stats(struct trace_file *f, const struct trace_stats *s);
+void trace_file_forget(struct trace_file *f);
+int trace_file_tick(struct trace_file *f, uint64_t now_ns);
+bool trace_file_kept_old(const struct trace_file *f);
+int trace_file_flush(struct trace_file *f);
+uint64_t trace_file_bytes(const struct trace_file *f);
+uint64_t trace_file_events(const struct trace_file *f);
+int trace_file_close(struct trace_file *f, bool clean);
+
+/* A trace file, or all files of a folder of traces, as one trace: items of all of them by time,
+ * with ids that are unique among them. */
+
+struct trace_set;
+
+struct trace_set_opts {
+	bool by_start, follow; /* as in struct trace_query_opts */
+	int (*tap)(void *arg,
+		   const struct trace_item *item); /* with by_start; see trace_order_tap */
+	void *tap_arg;
+};
+
+/* A folder's files that cannot be opened are treated as cut before their first record, unless that
+ * is all of them. 0 or -errno with *e: those of trace_reader_open, -ENOENT for a folder without
+ * traces. */
+int trace_set_open(const char *path, const struct trace_set_opts *opts, struct trace_set **out,
+		   struct err *e);
+
+/* Like trace_read_next; with by_start like trace_order_next. item->raw is not to be used. Where one
+ * file ends early the others go on, and the end is as of the first that did. STATS are those of all
+ * files together. */
+int trace_set_next(struct trace_set *s, struct trace_item *item, struct err *e);
+
+void trace_set_no_values(struct trace_set *s);
+
+/* When the first of the files was begun, CLOCK_MONOTONIC and CLOCK_REALTIME ns. */
+uint64_t trace_set_origin(const struct trace_set *s);
+uint64_t trace_set_begun(const struct trace_set *s);
+
+/* The share of all that was read so far, 0 to 1. */
+double trace_set_share(const struct trace_set *s);
+
+void trace_set_close(struct trace_set *s); /* NULL allowed */
+
+/* Ops, stacks and frames get the ids `first`, first + step, ... instead of 0, 1, ... Call it before
+ * anything is read. */
+void trace_reader_number_ids(struct trace_reader *r, uint32_t first, uint32_t step);
+
 /* Numbers for what a trace file defines once: ops, stacks, frames, strings, threads, tensor
  * metadata. */
 
@@ -268,6 +331,7 @@ struct trace_defs {
 	struct py_stack **stacks;
 	struct trace_thread_def **threads;
 	uint32_t nstrings, nops, nmetas, nframes, nstacks, nthreads;
+	uint32_t first_id, id_step; /* trace_reader_number_ids; step 0: 1 */
 };
 
 /* Add a definition (STRING, OP, META, FRAME, TEXT, STACK). 0 (also for unknown types), -EBADMSG or
@@ -280,6 +344,7 @@ int trace_decode_thread(struct trace_defs *d, struct in *in, int32_t *pid, int32
 			const char **name);
 int trace_decode_sampling(struct trace_defs *d, struct in *in, struct sampling *out);
 int trace_decode_chosen(struct trace_defs *d, struct in *in, const char **out);
+int trace_decode_process(struct in *in, struct trace_process *out);
 int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out);
 
 /* A META payload: first everything except shape and stride; then these, into `dims` (2 * ndim),

@@ -56,12 +56,17 @@ static int decode_string(struct trace_defs *d, struct in *in)
 	return 0;
 }
 
+static uint32_t id_of(const struct trace_defs *d, uint32_t number)
+{
+	return d->first_id + number * (d->id_step ? d->id_step : 1);
+}
+
 static int decode_op(struct trace_defs *d, struct in *in)
 {
 	struct op_desc *op = defs_alloc(d, sizeof(*op));
 	if (!op)
 		return -ENOMEM;
-	op->id = d->nops;
+	op->id = id_of(d, d->nops);
 	op->kind = in_b(in);
 	op->flags = in_b(in);
 	op->name = string_at(d, in);
@@ -129,7 +134,7 @@ static int decode_frame(struct trace_defs *d, struct in *in)
 	struct py_frame *f = defs_alloc(d, sizeof(*f));
 	if (!f || grow(&d->frames, d->nframes))
 		return -ENOMEM;
-	f->id = d->nframes;
+	f->id = id_of(d, d->nframes);
 	f->file = string_at(d, in);
 	f->function = string_at(d, in);
 	uint32_t text = in_below(in, (uint64_t)d->nstrings + 1);
@@ -162,7 +167,7 @@ static int decode_stack(struct trace_defs *d, struct in *in)
 	struct py_stack *s = defs_alloc(d, sizeof(*s) + depth * sizeof(s->frames[0]));
 	if (!s || grow(&d->stacks, d->nstacks))
 		return -ENOMEM;
-	s->id = d->nstacks;
+	s->id = id_of(d, d->nstacks);
 	s->depth = (uint16_t)depth;
 	s->truncated = truncated;
 	for (uint32_t i = 0; i < depth; i++) {
@@ -247,6 +252,30 @@ int trace_decode_chosen(struct trace_defs *d, struct in *in, const char **out)
 {
 	*out = defs_str(d, in);
 	return in->bad ? -EBADMSG : *out ? 1 : -ENOMEM;
+}
+
+/* A number + 1 that is not negative; -1: not known. */
+static int32_t known_number(struct in *in)
+{
+	return (int32_t)in_below(in, (uint64_t)INT32_MAX + 1) - 1;
+}
+
+int trace_decode_process(struct in *in, struct trace_process *out)
+{
+	uint32_t len;
+	struct process_rank *r = &out->rank;
+	*out = (struct trace_process){.pid = in_s32(in)};
+	out->worker = in_b(in) & PROCESS_WORKER;
+	r->rank = known_number(in);
+	r->world_size = known_number(in);
+	r->local_rank = known_number(in);
+	r->node = known_number(in);
+	r->restarts = known_number(in);
+	const char *host = in_str(in, &len);
+	if (in->bad || len >= sizeof(r->host))
+		return -EBADMSG;
+	memcpy(r->host, host, len);
+	return 1;
 }
 
 int trace_decode_build(struct trace_defs *d, struct in *in, struct trace_build *out)

@@ -1,4 +1,5 @@
-/* The trace file, ditrace.data, byte by byte. This is its only specification.
+/* The trace file, ditrace.data, byte by byte. This is its only specification. A folder of traces
+ * has a file for each process, NAME.data, whose names say nothing that is not in the files.
  *
  *     file header                  64 bytes, struct trace_file_header
  *     block, block, ...            each at a multiple of 8
@@ -70,6 +71,9 @@
  *             (1/1000; above 1000: not measured), u wall time (ns), u number of events so far
  *             without arguments or results, as there was no time for them (missing: 0)
  *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
+ *     PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank + 1,
+ *             u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's
+ *             TARGET; a process without one has no rank that is known.
  *     END     u number of EVENT records, u number of events in LOST. The last record of a file that
  *             was closed properly.
  *
@@ -97,6 +101,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "symbolizer/target/rank.h"
 
 #define TRACE_MAGIC "DITRACE\x1a"
 #define TRACE_BLOCK_MAGIC 0x4b4c4244u /* "DBLK" */
@@ -159,6 +165,7 @@ enum trace_type {
 	TRACE_SAMPLES_LOST,
 	TRACE_CHOSEN,
 	TRACE_SUM,
+	TRACE_PROCESS,
 };
 
 enum {
@@ -168,6 +175,10 @@ enum {
 	SUM_HAS_WHERE = 1 << 3,
 	SUM_NESTED = 1 << 4, /* struct op_sum */
 	SUM_AGAIN = 1 << 5,
+};
+
+enum {
+	PROCESS_WORKER = 1 << 0, /* a helper of the rank, such as a worker of a DataLoader */
 };
 
 enum {
@@ -205,6 +216,13 @@ struct trace_target {
 	int32_t pid;
 	int64_t start_ns;
 	const char *comm, *argv, *torch_version, *python_version, *engine, *torch_dir;
+};
+
+/* What a traced process is of a training on many. */
+struct trace_process {
+	int32_t pid;
+	bool worker; /* a helper of the rank, such as a worker of a DataLoader */
+	struct process_rank rank;
 };
 
 enum { TRACE_SEEN_UNKNOWN = 1001 };

@@ -12,19 +12,21 @@
 struct trace_query {
 	const char *path;
 	struct trace_query_opts opts;
-	struct trace_reader *reader;
-	struct trace_order *order; /* NULL: as recorded */
+	struct trace_set *set;
 	struct when *when;
 	struct when_counts counts;
 	struct trace_span span;
-	bool no_ops; /* the first pass saw samples but no events */
+	struct ranges ranks; /* by rank + 1; of --rank */
+	bool any_rank;	     /* something of them was seen */
+	bool no_ops;	     /* the first pass saw samples but no events */
 	uint64_t samples, lost, summed, sums_left_out;
 };
 
 struct first_pass {
 	struct trace_query *q;
-	const struct op_desc **ops; /* by their id; NULL: not seen */
-	size_t ops_room;
+	const struct op_desc **ops;
+	size_t nops, ops_room;
+	struct map seen; /* which ops these are, by address */
 	bool events, samples;
 	int error; /* from processing an item; its text is in *e */
 	struct err *e;
@@ -49,12 +51,12 @@ static bool needs_all(const struct trace_query *q)
 
 static int first_pass_op(struct first_pass *f, const struct op_desc *op)
 {
-	size_t old = f->ops_room;
-	if (array_grow(&f->ops, &f->ops_room, (size_t)op->id + 1, sizeof(*f->ops)))
+	if (map_get(&f->seen, (uintptr_t)op) >= 0)
+		return 0;
+	if (array_grow(&f->ops, &f->ops_room, f->nops + 1, sizeof(*f->ops)) ||
+	    map_put(&f->seen, (uintptr_t)op, (uint32_t)f->nops))
 		return no_memory(f->q, f->e);
-	while (old < f->ops_room)
-		f->ops[old++] = NULL;
-	f->ops[op->id] = op;
+	f->ops[f->nops++] = op;
 	return 0;
 }
 
@@ -77,14 +79,13 @@ static int first_pass_item(void *arg, const struct trace_item *item)
 
 /* Counts steps in the order in which events started; everything else takes items as recorded.
  * Returns like trace_read_next. */
-static int first_pass_next(struct first_pass *f, struct trace_reader *reader,
-			   struct trace_order *order)
+static int first_pass_next(struct first_pass *f, struct trace_set *set)
 {
 	struct trace_item item;
-	int n = order ? trace_order_next(order, &item, NULL) : trace_read_next(reader, &item, NULL);
+	int n = trace_set_next(set, &item, NULL);
 	if (n <= 0)
 		return n;
-	if (!order)
+	if (!finds_steps(f->q))
 		first_pass_item(f, &item);
 	else if (item.type == TRACE_EVENT && trace_span_see(&f->q->span, &item.event))
 		f->error = no_memory(f->q, f->e);
@@ -94,28 +95,18 @@ static int first_pass_next(struct first_pass *f, struct trace_reader *reader,
 static int first_pass_check(struct first_pass *f, bool more)
 {
 	struct trace_query *q = f->q;
-	size_t n = 0;
-	for (size_t i = 0; i < f->ops_room; i++)
-		if (f->ops[i])
-			f->ops[n++] = f->ops[i];
-	int r = q->when ? when_check(q->when, f->ops, n, more, f->e) : 0;
+	int r = q->when ? when_check(q->when, f->ops, f->nops, more, f->e) : 0;
 	return r || !finds_steps(q) ? r : trace_span_check(&q->span, q->path, f->e);
 }
 
-static int first_pass_read(struct first_pass *f, struct trace_reader *reader)
+static int first_pass_read(struct first_pass *f, struct trace_set *set)
 {
 	bool all = needs_all(f->q);
-	struct trace_order *order = NULL;
 	int n = 1;
 	if (!f->q->opts.first)
-		trace_reader_no_values(reader);
-	if (finds_steps(f->q) && !(order = trace_order_new(reader, false)))
-		return no_memory(f->q, f->e);
-	if (order)
-		trace_order_tap(order, first_pass_item, f);
+		trace_set_no_values(set);
 	while (!f->error && n > 0 && (all || !f->events))
-		n = first_pass_next(f, reader, order);
-	trace_order_free(order);
+		n = first_pass_next(f, set);
 	f->q->no_ops = f->samples && !f->events;
 	return f->error ? f->error : first_pass_check(f, n == -EAGAIN);
 }
@@ -123,47 +114,59 @@ static int first_pass_read(struct first_pass *f, struct trace_reader *reader)
 static int first_pass(struct trace_query *q, struct err *e)
 {
 	struct first_pass f = {.q = q, .e = e};
-	struct trace_reader *reader;
-	int r = trace_reader_open(q->path, &reader, e);
+	struct trace_set *set;
+	bool steps = finds_steps(q);
+	const struct trace_set_opts opts = {
+	    .by_start = steps, .tap = steps ? first_pass_item : NULL, .tap_arg = &f};
+	int r = trace_set_open(q->path, &opts, &set, e);
 	if (r)
 		return r;
-	r = first_pass_read(&f, reader);
+	r = first_pass_read(&f, set);
 	free(f.ops);
-	trace_reader_close(reader);
+	map_free(&f.seen);
+	trace_set_close(set);
 	return r;
 }
 
 static void query_free(struct trace_query *q)
 {
-	trace_order_free(q->order);
-	trace_reader_close(q->reader);
+	trace_set_close(q->set);
 	trace_span_close(&q->span);
+	ranges_free(&q->ranks);
 	when_free(q->when);
 	free(q);
+}
+
+/* Ranks count from 0, and ranges from 1. */
+static int parse_ranks(const struct trace_choice *c, struct ranges *out, struct err *e)
+{
+	return c->rank ? ranges_parse_from("--rank", c->rank, 0, out, e) : 0;
 }
 
 static int query_open(struct trace_query *q, struct err *e)
 {
 	const struct trace_choice *c = &q->opts.choice;
-	int r = trace_reader_open(q->path, &q->reader, e);
+	const struct trace_set_opts opts = {.by_start = q->opts.by_start, .follow = q->opts.follow};
+	int r = trace_set_open(q->path, &opts, &q->set, e);
 	if (!r && c->when)
 		r = when_compile("--when", c->when, &q->when, e);
-	r = r ? r : trace_span_parse(&q->span, c, trace_reader_origin(q->reader), e);
+	r = r ? r : parse_ranks(c, &q->ranks, e);
+	r = r ? r : trace_span_parse(&q->span, c, trace_set_origin(q->set), e);
 	if (!r && (needs_all(q) || q->opts.kinds == TRACE_OPS_OR_SAMPLES))
 		r = first_pass(q, e);
-	if (r || !q->opts.by_start)
-		return r;
-	q->order = trace_order_new(q->reader, q->opts.follow);
-	return q->order ? 0 : no_memory(q, e);
+	return r;
 }
 
 int trace_choice_check(const struct trace_choice *c, struct err *e)
 {
 	struct trace_span span = {0};
+	struct ranges ranks = {0};
 	struct when *when = NULL;
 	int r = c->when ? when_compile("--when", c->when, &when, e) : 0;
 	when_free(when);
 	r = r ? r : trace_span_parse(&span, c, 0, e);
+	r = r ? r : parse_ranks(c, &ranks, e);
+	ranges_free(&ranks);
 	trace_span_close(&span);
 	return r;
 }
@@ -195,6 +198,23 @@ bool trace_query_of_samples(const struct trace_query *q)
 	       (q->opts.kinds == TRACE_OPS_OR_SAMPLES && q->no_ops);
 }
 
+/* Whether it is of one of the ranks of --rank. */
+static bool is_of_ranks(struct trace_query *q, uint32_t rank1)
+{
+	if (!q->opts.choice.rank)
+		return true;
+	bool is = rank1 && ranges_have(&q->ranks, rank1 - 1);
+	q->any_rank |= is;
+	return is;
+}
+
+static int no_rank(const struct trace_query *q, struct err *e)
+{
+	err_set(e, -ENOENT, "--rank %s: %s has nothing of such a rank", q->opts.choice.rank,
+		q->path);
+	return err_hint(e, "see which ranks it has: ditrace report --group rank %s", q->path);
+}
+
 /* Of calls that were summed up it is not known which of them a condition or a step chooses. */
 static bool is_sum_asked_for(struct trace_query *q, const struct op_sum *s)
 {
@@ -213,14 +233,20 @@ static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 	struct op_event ev;
 	bool samples = trace_query_of_samples(q);
 	if (item->type == TRACE_SUM)
-		return is_sum_asked_for(q, &item->sum);
+		return is_of_ranks(q, item->sum.of.rank1) && is_sum_asked_for(q, &item->sum);
+	if (item->type == TRACE_PROCESS)
+		return is_of_ranks(q, (uint32_t)(item->process.rank.rank + 1));
+	if (item->type == TRACE_TARGET)
+		return is_of_ranks(q, item->rank1);
 	if (item->type == TRACE_EVENT)
-		return !samples && trace_span_has(&q->span, &item->event) &&
+		return !samples && is_of_ranks(q, item->event.rank1) &&
+		       trace_span_has(&q->span, &item->event) &&
 		       (q->opts.unchosen || trace_query_chooses(q, &item->event));
 	if (item->type != TRACE_SAMPLE)
 		return true;
 	sample_as_event(&item->sample, &ev);
-	return (samples || q->opts.samples_too || q->opts.kinds == TRACE_OPS_AND_SAMPLES) &&
+	return is_of_ranks(q, item->sample.rank1) &&
+	       (samples || q->opts.samples_too || q->opts.kinds == TRACE_OPS_AND_SAMPLES) &&
 	       trace_span_has(&q->span, &ev) && trace_query_chooses(q, &ev);
 }
 
@@ -228,8 +254,9 @@ int trace_query_next(struct trace_query *q, struct trace_item *item, struct err 
 {
 	bool steps = q->span.step && !finds_steps(q);
 	for (;;) {
-		int n = q->order ? trace_order_next(q->order, item, e)
-				 : trace_read_next(q->reader, item, e);
+		int n = trace_set_next(q->set, item, e);
+		if (n == 0 && q->opts.choice.rank && !q->any_rank)
+			return no_rank(q, e);
 		if (n == 0 && steps)
 			return trace_span_check(&q->span, q->path, e);
 		if (n <= 0)
@@ -247,22 +274,22 @@ int trace_query_next(struct trace_query *q, struct trace_item *item, struct err 
 
 void trace_query_no_values(struct trace_query *q)
 {
-	trace_reader_no_values(q->reader);
+	trace_set_no_values(q->set);
 }
 
 uint64_t trace_query_origin(const struct trace_query *q)
 {
-	return trace_reader_origin(q->reader);
+	return trace_set_origin(q->set);
 }
 
 double trace_query_share(const struct trace_query *q)
 {
-	return trace_reader_share(q->reader);
+	return trace_set_share(q->set);
 }
 
 uint64_t trace_query_begun(const struct trace_query *q)
 {
-	return trace_reader_begun(q->reader);
+	return trace_set_begun(q->set);
 }
 
 uint64_t trace_query_steps(const struct trace_query *q)

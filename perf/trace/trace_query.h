@@ -17,6 +17,7 @@ struct trace_choice {
 	const char *when;    /* see symbolizer/when/when.h */
 	const char *time;    /* "3s-5s", "3s-", "-500ms": since the start of the file */
 	const char *step;    /* "3", "2-4": training steps of each process, counted from 1 */
+	const char *rank;    /* "0,3-5": of these ranks only */
 	const char *step_op; /* which op ends a step, see symbolizer/ops/filter.h */
 	bool whole_steps;    /* only steps whose start and end were recorded */
 };
@@ -28,6 +29,9 @@ struct trace_choice {
 	 NULL},                                                                                    \
 	    {0,		"time", OPTION_STRING,                                                     \
 	     &(c).time, "A-B",	"only what started between, since the trace was begun: 3s-5s",     \
+	     NULL},                                                                                \
+	    {0,		"rank", OPTION_STRING,                                                     \
+	     &(c).rank, "N",	"only of these ranks of a training on many processes: 0 or 0,3-5", \
 	     NULL},                                                                                \
 	    {0,		"step", OPTION_STRING,                                                     \
 	     &(c).step, "N",	"only these training steps, counted from 1: 3 or 2-4",             \
@@ -65,11 +69,15 @@ struct trace_query_opts {
 /* Whether the arguments make sense, whatever file they are for. 0, or -EINVAL with *e. */
 int trace_choice_check(const struct trace_choice *c, struct err *e);
 
-/* Open `path`, which must outlive the query. The file is read once beforehand if `first`, a
- * condition (for its ops) or steps (unless followed) need it, and up to the first event for
- * TRACE_OPS_OR_SAMPLES. If it is damaged or truncated, that pass sees what there is. 0 or -errno
- * with *e: those of trace_reader_open, -EINVAL for a malformed argument, -ENOENT if the trace has
- * no such step, -ENOMEM, or what `first` returned. */
+/* Whether `path` begins as a trace file does, or is a folder with a file NAME.data that does. */
+bool trace_query_can_read(const char *path);
+
+/* Open `path`, a trace file or a folder of them, which is read as one trace (`follow`: as of the
+ * files that are there now, with the events of each file in order). It must outlive the query. The
+ * file is read once beforehand if `first`, a condition (for its ops) or steps (unless followed)
+ * need it, and up to the first event for TRACE_OPS_OR_SAMPLES. If it is damaged or truncated, that
+ * pass sees what there is. 0 or -errno with *e: those of trace_reader_open, -EINVAL for a malformed
+ * argument, -ENOENT if the trace has no such step, -ENOMEM, or what `first` returned. */
 int trace_query(const char *path, const struct trace_query_opts *opts, struct trace_query **out,
 		struct err *e);
 

@@ -258,6 +258,8 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		r->last_sample_ns = item->sample.time_ns;
 	} else if (type == TRACE_SAMPLING) {
 		code = trace_decode_sampling(&r->defs, in, &item->sampling);
+	} else if (type == TRACE_PROCESS) {
+		code = trace_decode_process(in, &item->process);
 	} else if (type == TRACE_CHOSEN) {
 		code = trace_decode_chosen(&r->defs, in, &item->chosen);
 	} else if (type == TRACE_BUILD) {
@@ -321,6 +323,12 @@ uint64_t trace_reader_origin(const struct trace_reader *r)
 uint64_t trace_reader_begun(const struct trace_reader *r)
 {
 	return r->header.realtime_ns;
+}
+
+void trace_reader_number_ids(struct trace_reader *r, uint32_t first, uint32_t step)
+{
+	r->defs.first_id = first;
+	r->defs.id_step = step;
 }
 
 void trace_reader_close(struct trace_reader *r)

@@ -28,10 +28,10 @@ struct trace_build {
 
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
-	/* EVENT, SUM, LOST, STATS, TARGET, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE, SAMPLES_LOST or
-	 * END
-	 */
+	/* EVENT, SUM, LOST, STATS, TARGET, PROCESS, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE,
+	 * SAMPLES_LOST or END */
 	enum trace_type type;
+	uint32_t rank1; /* of trace_query, of a TARGET: its process's rank + 1; 0: not known */
 	union {
 		struct {
 			struct op_event event; /* values are valid until the next call, ops and
@@ -47,7 +47,8 @@ struct trace_item {
 		struct trace_build build;
 		struct trace_stats stats;
 		struct trace_target target; /* strings valid until close */
-		const char *chosen;	    /* the options; valid until close */
+		struct trace_process process;
+		const char *chosen; /* the options; valid until close */
 		struct {
 			int32_t pid, tid;
 			const char *name; /* valid until close */

@@ -39,10 +39,12 @@ static int parse_time(struct trace_span *s, const char *time, uint64_t origin, s
 	return 0;
 }
 
-static struct trace_steps *steps_of(struct trace_span *s, int32_t pid)
+/* Processes of different hosts may have the same PID. */
+static struct trace_steps *steps_of(struct trace_span *s, const struct op_event *ev)
 {
+	const int32_t key[2] = {ev->pid, (int32_t)ev->rank1};
 	bool is_new;
-	int64_t id = intern(&s->pids, &pid, sizeof(pid), &is_new);
+	int64_t id = intern(&s->pids, key, sizeof(key), &is_new);
 	if (id < 0 || array_grow(&s->processes, &s->room, (size_t)id + 1, sizeof(*s->processes)))
 		return NULL;
 	if (is_new)
@@ -52,7 +54,7 @@ static struct trace_steps *steps_of(struct trace_span *s, int32_t pid)
 
 int trace_span_see(struct trace_span *s, const struct op_event *ev)
 {
-	struct trace_steps *p = steps_of(s, ev->pid);
+	struct trace_steps *p = steps_of(s, ev);
 	if (!p)
 		return -ENOMEM;
 	uint64_t step = steps_see(&p->steps, ev);
@@ -142,7 +144,8 @@ bool trace_span_has(const struct trace_span *s, const struct op_event *ev)
 		return false;
 	if (!s->step)
 		return true;
-	int64_t id = intern_find(&s->pids, &ev->pid, sizeof(ev->pid));
+	const int32_t key[2] = {ev->pid, (int32_t)ev->rank1};
+	int64_t id = intern_find(&s->pids, key, sizeof(key));
 	const struct trace_steps *p = id < 0 ? NULL : &s->processes[id];
 	return p && has_step(s, p, step_at(p, ev->start_ns));
 }

@@ -1,411 +1,445 @@
+/* Which file of a trace a record goes to: there is one, or a folder with one for each process. */
+#define _GNU_SOURCE
 #include "perf/trace/trace_write.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/files.h"
 #include "perf/trace/internal.h"
 
 enum {
-	SCRATCH = TRACE_RECORD_MAX,
-	HEAD_MAX = 256, /* an EVENT without its values */
-	TAIL_MAX = 16,	/* what follows its statistics */
+	FILES_MAX = 512, /* the last takes what remains */
+	NAMES_MAX = 100, /* of files of one rank */
+	NOT_OPEN = -1,
+	FAILED = -2,
+};
+
+/* A process of a folder. Its file is opened for its first event or sample: a launcher has none. */
+struct written {
+	struct trace_process process;
+	struct trace_target target; /* strings are copies; comm NULL: none yet */
+	int file;		    /* index, NOT_OPEN or FAILED */
+};
+
+struct build {
+	char *file;
+	uint8_t id[64];
+	size_t len;
 };
 
 struct trace_writer {
-	struct trace_blocks blocks;
-	uint8_t *scratch; /* SCRATCH bytes: the values of one event, or one definition */
-	uint64_t nevents, nlost;
-	struct trace_ids ids;
+	char *path;
+	bool is_folder, one_file, kept_old;
+	struct trace_file **files; /* files[0] alone, if it is no folder */
+	size_t n, room;
+	struct written *processes;
+	size_t nprocesses, processes_room;
+	struct map by_pid;
+	/* For files that are opened later. */
+	char *chosen; /* NULL: none */
+	struct sampling sampling;
+	bool is_sampling;
+	struct build *builds;
+	size_t nbuilds, builds_room;
+	uint64_t lost, samples_lost, lost_ns;
 };
 
-static int write_record(void *writer, enum trace_type type, const void *payload, size_t len)
+static void keep_first(int *r, int code)
 {
-	struct trace_writer *w = writer;
-	int r = trace_blocks_room(&w->blocks);
-	if (r)
-		return r;
-	struct out o = trace_blocks_record(&w->blocks);
-	out_bytes(&o, payload, len);
-	if (o.full)
-		return -EMSGSIZE;
-	trace_blocks_seal(&w->blocks, type, o.p);
-	return 0;
+	if (!*r)
+		*r = code;
 }
 
-static int put_values(struct trace_writer *w, struct out *o, const struct op_event *ev,
-		      bool *has_stats)
+static int copy_target(struct trace_target *to, const struct trace_target *t)
 {
-	struct meta_numbers metas = {.number = trace_ids_meta, .arg = &w->ids};
+	const char *from[] = {t->comm,		 t->argv,   t->torch_version,
+			      t->python_version, t->engine, t->torch_dir};
+	const char **strings[] = {&to->comm,	       &to->argv,   &to->torch_version,
+				  &to->python_version, &to->engine, &to->torch_dir};
 	int r = 0;
-	for (uint16_t i = 0; i < ev->nargs && !r; i++)
-		r = trace_encode_value(o, &ev->args[i], &metas);
-	for (uint16_t i = 0; i < ev->nresults && !r; i++)
-		r = trace_encode_value(o, &ev->results[i], &metas);
-	struct out without = *o;
-	if (!r)
-		trace_encode_stats(o, ev->stats);
-	*has_stats = ev->stats && !o->full;
-	if (!without.full && o->full)
-		*o = without;
-	if (r || !o->full)
-		return r;
-	*o = (struct out){.p = w->scratch, .end = w->scratch + SCRATCH - TAIL_MAX};
-	for (int i = 0; i < ev->nargs + ev->nresults; i++)
-		trace_encode_not_decoded(o, "too large for a record of the trace file");
-	return 0;
+	to->pid = t->pid;
+	to->start_ns = t->start_ns;
+	for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
+		free((char *)*strings[i]);
+		*strings[i] = strdup(from[i] ? from[i] : "");
+		r = *strings[i] ? r : -ENOMEM;
+	}
+	return r;
 }
 
-struct event_refs {
-	int64_t op, thread, stack, where, backward_of; /* numbers in the file; -1: no stack */
-};
-
-static void put_tail(struct out *o, const struct op_event *ev, const struct event_refs *r,
-		     bool has_stats)
+static void free_target(struct trace_target *t)
 {
-	o->end += TAIL_MAX;
-	if (ev->phase != PHASE_RECOMPUTE && r->backward_of < 0)
-		return;
-	if (!has_stats)
-		out_u(o, 0);
-	out_b(o, ev->phase == PHASE_RECOMPUTE);
-	out_u(o, (uint64_t)(r->backward_of + 1));
+	free((char *)t->comm);
+	free((char *)t->argv);
+	free((char *)t->torch_version);
+	free((char *)t->python_version);
+	free((char *)t->engine);
+	free((char *)t->torch_dir);
+	*t = (struct trace_target){0};
 }
 
-/* Write the text of the event's source line if it became known only now. */
-static int write_text(struct trace_writer *w, const struct op_event *ev)
+/* The process `pid`, added if it is new; NULL if out of memory. */
+static struct written *written_of(struct trace_writer *w, int32_t pid)
 {
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	return where ? trace_ids_frame_text(&w->ids, where) : 0;
+	int64_t at = map_get(&w->by_pid, (uint32_t)pid);
+	if (at >= 0)
+		return &w->processes[at];
+	if (array_grow(&w->processes, &w->processes_room, w->nprocesses + 1,
+		       sizeof(*w->processes)) ||
+	    map_put(&w->by_pid, (uint32_t)pid, (uint32_t)w->nprocesses))
+		return NULL;
+	struct written *p = &w->processes[w->nprocesses++];
+	*p = (struct written){.process = {.pid = pid,
+					  .rank = {.rank = -1,
+						   .world_size = -1,
+						   .local_rank = -1,
+						   .node = -1,
+						   .restarts = -1}},
+			      .file = NOT_OPEN};
+	return p;
 }
 
-static int find_refs(struct trace_writer *w, const struct op_event *ev, struct event_refs *r)
+/* The latest file of a rank's own process; NULL: it has none. */
+static struct written *process_of_rank(const struct trace_writer *w, int32_t rank)
 {
-	r->op = trace_ids_op(&w->ids, ev->op);
-	r->thread = trace_ids_thread(&w->ids, ev->pid, ev->tid, NULL);
-	r->stack = ev->stack ? trace_ids_stack(&w->ids, ev->stack) : -1;
-	r->where = ev->where_stack == ev->stack ? r->stack
-		   : ev->where_stack		? trace_ids_stack(&w->ids, ev->where_stack)
-						: -1;
-	r->backward_of = ev->backward_of ? trace_ids_stack(&w->ids, ev->backward_of) : -1;
-	if (r->op < 0 || r->thread < 0)
-		return (int)(r->op < 0 ? r->op : r->thread);
-	if (ev->backward_of && r->backward_of < 0)
-		return (int)r->backward_of;
-	if ((ev->stack && r->stack < 0) || (ev->where_stack && r->where < 0))
-		return (int)(r->stack < 0 && ev->stack ? r->stack : r->where);
-	return 0;
+	for (size_t i = w->nprocesses; i-- > 0;)
+		if (w->processes[i].process.rank.rank == rank && !w->processes[i].process.worker)
+			return &w->processes[i];
+	return NULL;
 }
 
-static uint8_t event_flags(const struct op_event *ev, const struct event_refs *r)
+/* The `nth` choice of a name: of a rank that was started again, or that another ditrace writes. */
+static void name_file(const struct trace_writer *w, const struct trace_process *p, unsigned nth,
+		      char *out, size_t size)
 {
-	return (uint8_t)((ev->phase != PHASE_FORWARD ? EVENT_BACKWARD : 0) |
-			 (ev->thrown ? EVENT_THROWN : 0) | (ev->end_ns ? EVENT_ENDED : 0) |
-			 (ev->parent ? EVENT_HAS_PARENT : 0) |
-			 (ev->forward_id ? EVENT_HAS_FORWARD_ID : 0) |
-			 (r->stack >= 0 ? EVENT_HAS_STACK : 0) |
-			 (r->where >= 0 && r->where != r->stack ? EVENT_HAS_WHERE : 0) |
-			 (r->where < 0 && r->stack >= 0 ? EVENT_NO_WHERE : 0));
+	int32_t rank = p->rank.rank;
+	if (rank < 0)
+		snprintf(out, size, "%s/pid-%d.data", w->path, p->pid);
+	else if (nth)
+		snprintf(out, size, "%s/rank%d.%u.data", w->path, rank, nth);
+	else
+		snprintf(out, size, "%s/rank%d.data", w->path, rank);
 }
 
-static void put_event_head(struct trace_writer *w, struct out *o, const struct op_event *ev,
-			   const struct event_refs *r)
+static int open_named(struct trace_writer *w, const struct trace_process *p, struct trace_file **f,
+		      struct err *e)
 {
-	uint8_t flags = event_flags(ev, r);
-	out_b(o, flags);
-	out_u(o, (uint64_t)r->op);
-	out_u(o, (uint64_t)r->thread);
-	out_s(o, (int64_t)(ev->id - w->blocks.last.id));
-	if (flags & EVENT_HAS_PARENT)
-		out_s(o, (int64_t)(ev->id - ev->parent));
-	if (flags & EVENT_HAS_FORWARD_ID)
-		out_s(o, (int64_t)(ev->id - ev->forward_id));
-	out_s(o, (int64_t)(ev->start_ns - w->blocks.last.ns));
-	if (flags & EVENT_ENDED)
-		out_s(o, (int64_t)(ev->end_ns - ev->start_ns));
-	out_u(o, ev->child_ns);
-	out_u(o, ev->depth);
-	if (flags & EVENT_HAS_STACK)
-		out_u(o, (uint64_t)r->stack);
-	if (flags & EVENT_HAS_WHERE)
-		out_u(o, (uint64_t)r->where);
-	out_u(o, ev->nargs);
-	out_u(o, ev->nresults);
+	char path[4096];
+	unsigned nth = 0;
+	int r = -EBUSY;
+	for (size_t i = 0; i < w->nprocesses; i++)
+		nth += w->processes[i].file >= 0 && !w->processes[i].process.worker &&
+		       p->rank.rank >= 0 && w->processes[i].process.rank.rank == p->rank.rank;
+	for (; r == -EBUSY && nth < NAMES_MAX; nth++) {
+		name_file(w, p, nth, path, sizeof(path));
+		r = trace_file_open(path, f, e);
+	}
+	return r;
 }
 
-/* Failures other than of the file (no memory, an op too large to describe) end the trace, too:
- * later numbers would be wrong. */
-static int checked(struct trace_writer *w, int r)
+/* What all files have. */
+static int begin_file(struct trace_writer *w, const struct written *p, struct trace_file *f)
 {
-	return r && !w->blocks.failed ? trace_blocks_fail(&w->blocks, r) : r;
+	int r = trace_file_process(f, &p->process);
+	if (p->target.comm)
+		keep_first(&r, trace_file_target(f, &p->target));
+	if (w->chosen)
+		keep_first(&r, trace_file_chosen(f, w->chosen));
+	if (w->is_sampling)
+		keep_first(&r, trace_file_sampling(f, &w->sampling));
+	for (size_t i = 0; i < w->nbuilds; i++)
+		keep_first(
+		    &r, trace_file_build(f, w->builds[i].file, w->builds[i].id, w->builds[i].len));
+	return r;
 }
 
-static int write_event(struct trace_writer *w, const struct op_event *ev)
+static int open_file_of(struct trace_writer *w, struct written *p)
 {
-	struct event_refs refs;
-	int r = find_refs(w, ev, &refs);
-	if (!r)
-		r = write_text(w, ev);
+	struct err e = {0};
+	struct trace_file *f;
+	if (w->n == FILES_MAX) {
+		p->file = FILES_MAX - 1;
+		keep_first(&e.code, trace_file_process(w->files[p->file], &p->process));
+		return e.code;
+	}
+	p->file = FAILED;
+	if (array_grow(&w->files, &w->room, w->n + 1, sizeof(struct trace_file *)))
+		return -ENOMEM;
+	int r = open_named(w, &p->process, &f, &e);
 	if (r)
 		return r;
-	struct out values = {.p = w->scratch, .end = w->scratch + SCRATCH - HEAD_MAX - TAIL_MAX};
-	bool has_stats = false;
-	r = put_values(w, &values, ev, &has_stats);
-	if (!r)
-		r = trace_blocks_room(&w->blocks);
-	if (r)
-		return r;
-	put_tail(&values, ev, &refs, has_stats);
-	struct out o = trace_blocks_record(&w->blocks);
-	put_event_head(w, &o, ev, &refs);
-	out_bytes(&o, w->scratch, (size_t)(values.p - w->scratch));
-	if (o.full)
-		return -EMSGSIZE;
-	trace_blocks_seal(&w->blocks, TRACE_EVENT, o.p);
-	w->blocks.last.id = ev->id;
-	w->blocks.last.ns = ev->end_ns ? ev->end_ns : ev->start_ns;
-	w->nevents++;
-	return trace_blocks_room(&w->blocks);
+	p->file = (int)w->n;
+	w->files[w->n++] = f;
+	r = begin_file(w, p, f);
+	if (w->lost)
+		keep_first(&r, trace_file_lost(f, w->lost_ns, w->lost));
+	if (w->samples_lost)
+		keep_first(&r, trace_file_samples_lost(f, w->lost_ns, w->samples_lost));
+	w->lost = w->samples_lost = 0;
+	return r;
+}
+
+/* A worker's records go to the file of its rank. */
+static int join_rank(struct trace_writer *w, struct written *p)
+{
+	struct written *own = p->process.worker ? process_of_rank(w, p->process.rank.rank) : NULL;
+	int r = own && own->file == NOT_OPEN ? open_file_of(w, own) : 0;
+	if (!own || own->file < 0)
+		return r ? r : open_file_of(w, p);
+	p->file = own->file;
+	keep_first(&r, trace_file_process(w->files[p->file], &p->process));
+	if (p->target.comm)
+		keep_first(&r, trace_file_target(w->files[p->file], &p->target));
+	return r;
+}
+
+/* The file for what process `pid` did; NULL with *r, which is 0 if its failure has been told. */
+static struct trace_file *file_of(struct trace_writer *w, int32_t pid, int *r)
+{
+	*r = 0;
+	if (!w->is_folder)
+		return w->files[0];
+	struct written *p = written_of(w, pid);
+	if (!p) {
+		*r = -ENOMEM;
+		return NULL;
+	}
+	if (p->file == NOT_OPEN)
+		*r = join_rank(w, p);
+	return p->file >= 0 ? w->files[p->file] : NULL;
 }
 
 int trace_write_event(struct trace_writer *w, const struct op_event *ev)
 {
-	return w->blocks.failed ? 0 : checked(w, write_event(w, ev));
+	int r;
+	struct trace_file *f = file_of(w, ev->pid, &r);
+	if (f)
+		keep_first(&r, trace_file_event(f, ev));
+	return r;
 }
 
-static int write_lost(struct trace_writer *w, enum trace_type type, uint64_t time_ns,
-		      uint64_t count, uint64_t summed)
+int trace_write_sum(struct trace_writer *w, const struct op_sum *sum)
 {
-	uint8_t buf[32];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	if (w->blocks.failed)
-		return 0;
-	out_u(&o, time_ns);
-	out_u(&o, count);
-	if (summed)
-		out_u(&o, summed);
-	return checked(w, write_record(w, type, buf, (size_t)(o.p - buf)));
-}
-
-int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
-{
-	w->nlost += w->blocks.failed ? 0 : count;
-	return write_lost(w, TRACE_LOST, time_ns, count, 0);
-}
-
-static uint8_t sum_flags(const struct op_sum *s, const struct event_refs *r)
-{
-	return (uint8_t)((s->of.phase != PHASE_FORWARD ? SUM_BACKWARD : 0) |
-			 (s->of.phase == PHASE_RECOMPUTE ? SUM_RECOMPUTE : 0) |
-			 (r->stack >= 0 ? SUM_HAS_STACK : 0) | (r->where >= 0 ? SUM_HAS_WHERE : 0) |
-			 (s->nested ? SUM_NESTED : 0) | (s->again ? SUM_AGAIN : 0));
-}
-
-static int write_sum(struct trace_writer *w, const struct op_sum *s)
-{
-	struct event_refs refs;
-	uint8_t buf[HEAD_MAX];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	int r = find_refs(w, &s->of, &refs);
-	if (!r)
-		r = write_text(w, &s->of);
-	if (!r)
-		r = write_lost(w, TRACE_LOST, s->of.end_ns, s->calls, s->calls);
-	if (r)
-		return r;
-	w->nlost += s->calls;
-	out_b(&o, sum_flags(s, &refs));
-	out_u(&o, (uint64_t)refs.op);
-	out_u(&o, (uint64_t)refs.thread);
-	out_u(&o, s->of.start_ns);
-	out_u(&o, s->of.end_ns - s->of.start_ns);
-	out_u(&o, s->calls);
-	out_u(&o, s->thrown);
-	out_u(&o, s->total_ns);
-	out_u(&o, s->child_ns);
-	out_u(&o, s->min_ns);
-	out_u(&o, s->max_ns);
-	if (refs.stack >= 0)
-		out_u(&o, (uint64_t)refs.stack);
-	if (refs.where >= 0)
-		out_u(&o, (uint64_t)refs.where);
-	return write_record(w, TRACE_SUM, buf, (size_t)(o.p - buf));
-}
-
-int trace_write_sum(struct trace_writer *w, const struct op_sum *s)
-{
-	return w->blocks.failed ? 0 : checked(w, write_sum(w, s));
-}
-
-int trace_write_samples_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
-{
-	return write_lost(w, TRACE_SAMPLES_LOST, time_ns, count, 0);
-}
-
-int trace_write_sampling(struct trace_writer *w, const struct sampling *s)
-{
-	uint8_t buf[128];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	if (w->blocks.failed)
-		return 0;
-	out_u(&o, s->frequency);
-	out_str(&o, s->event, strnlen(s->event, 64));
-	out_b(&o, s->kernel);
-	return checked(w, write_record(w, TRACE_SAMPLING, buf, (size_t)(o.p - buf)));
-}
-
-int trace_write_chosen(struct trace_writer *w, const char *options)
-{
-	uint8_t buf[1024];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	if (w->blocks.failed)
-		return 0;
-	out_str(&o, options, strnlen(options, sizeof(buf) - 16));
-	return checked(w, write_record(w, TRACE_CHOSEN, buf, (size_t)(o.p - buf)));
-}
-
-int trace_write_build(struct trace_writer *w, const char *file, const void *id, size_t len)
-{
-	uint8_t buf[128];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	if (w->blocks.failed)
-		return 0;
-	int64_t name = trace_ids_string(&w->ids, file);
-	if (name < 0)
-		return checked(w, (int)name);
-	out_u(&o, (uint64_t)name);
-	out_str(&o, id, len < 64 ? len : 64);
-	return checked(w, write_record(w, TRACE_BUILD, buf, (size_t)(o.p - buf)));
-}
-
-struct sample_refs {
-	int64_t thread, op, python, native; /* numbers in the file; -1: none */
-};
-
-static int find_sample_refs(struct trace_writer *w, const struct sample *s, struct sample_refs *r)
-{
-	r->thread = trace_ids_thread(&w->ids, s->pid, s->tid, NULL);
-	r->op = s->op ? trace_ids_op(&w->ids, s->op) : -1;
-	r->python = s->python ? trace_ids_stack(&w->ids, s->python) : -1;
-	r->native = s->native ? trace_ids_stack(&w->ids, s->native) : -1;
-	if (r->thread < 0 || (s->op && r->op < 0))
-		return (int)(r->thread < 0 ? r->thread : r->op);
-	if ((s->python && r->python < 0) || (s->native && r->native < 0))
-		return (int)(s->python && r->python < 0 ? r->python : r->native);
-	return 0;
-}
-
-static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
-{
-	return (uint8_t)((s->phase != PHASE_FORWARD ? SAMPLE_BACKWARD : 0) |
-			 (s->phase == PHASE_RECOMPUTE ? SAMPLE_RECOMPUTE : 0) |
-			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
-			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |
-			 (r->op >= 0 ? SAMPLE_HAS_OP : 0) |
-			 (r->python >= 0 ? SAMPLE_HAS_PYTHON : 0) |
-			 (r->native >= 0 ? SAMPLE_HAS_NATIVE : 0));
-}
-
-static int write_sample(struct trace_writer *w, const struct sample *s)
-{
-	struct sample_refs refs;
-	const struct py_frame *where = py_stack_where(s->python);
-	int r = find_sample_refs(w, s, &refs);
-	if (!r && where)
-		r = trace_ids_frame_text(&w->ids, where);
-	if (!r)
-		r = trace_blocks_room(&w->blocks); /* may reset last.sample_ns */
-	if (r)
-		return r;
-	struct out o = trace_blocks_record(&w->blocks);
-	out_b(&o, sample_flags(s, &refs));
-	out_u(&o, (uint64_t)refs.thread);
-	out_s(&o, (int64_t)(s->time_ns - w->blocks.last.sample_ns));
-	out_u(&o, s->weight);
-	for (size_t i = 0; i < 3; i++) {
-		int64_t ref = i == 0 ? refs.op : i == 1 ? refs.python : refs.native;
-		if (ref >= 0)
-			out_u(&o, (uint64_t)ref);
-	}
-	trace_blocks_seal(&w->blocks, TRACE_SAMPLE, o.p);
-	w->blocks.last.sample_ns = s->time_ns;
-	return trace_blocks_room(&w->blocks);
+	int r;
+	struct trace_file *f = file_of(w, sum->of.pid, &r);
+	if (f)
+		keep_first(&r, trace_file_sum(f, sum));
+	return r;
 }
 
 int trace_write_sample(struct trace_writer *w, const struct sample *s)
 {
-	return w->blocks.failed ? 0 : checked(w, write_sample(w, s));
-}
-
-int trace_write_target(struct trace_writer *w, const struct trace_target *t)
-{
-	const char *strings[] = {t->comm,	    t->argv,   t->torch_version,
-				 t->python_version, t->engine, t->torch_dir};
-	enum { EACH_MAX = 8192 };
-	if (w->blocks.failed)
-		return 0;
-	struct out o = {.p = w->scratch, .end = w->scratch + SCRATCH};
-	out_s(&o, t->pid);
-	out_s(&o, t->start_ns);
-	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
-		out_str(&o, strings[i] ? strings[i] : "",
-			strings[i] ? strnlen(strings[i], EACH_MAX) : 0);
-	return checked(w, write_record(w, TRACE_TARGET, w->scratch, (size_t)(o.p - w->scratch)));
+	int r;
+	struct trace_file *f = file_of(w, s->pid, &r);
+	if (f)
+		keep_first(&r, trace_file_sample(f, s));
+	return r;
 }
 
 int trace_write_thread(struct trace_writer *w, int32_t pid, int32_t tid, const char *name)
 {
-	if (w->blocks.failed)
-		return 0;
-	int64_t id = trace_ids_thread(&w->ids, pid, tid, name);
-	return id < 0 ? checked(w, (int)id) : 0;
+	int r;
+	struct trace_file *f = file_of(w, pid, &r);
+	if (f)
+		keep_first(&r, trace_file_thread(f, pid, tid, name));
+	return r;
 }
 
+/* Of which process they were is not known: they are in one of the files. */
+int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
+{
+	if (w->n)
+		return trace_file_lost(w->files[0], time_ns, count);
+	w->lost += count;
+	w->lost_ns = time_ns;
+	return 0;
+}
+
+int trace_write_samples_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count)
+{
+	if (w->n)
+		return trace_file_samples_lost(w->files[0], time_ns, count);
+	w->samples_lost += count;
+	w->lost_ns = time_ns;
+	return 0;
+}
+
+int trace_write_sampling(struct trace_writer *w, const struct sampling *s)
+{
+	int r = 0;
+	w->sampling = *s;
+	w->is_sampling = true;
+	for (size_t i = 0; i < w->n; i++)
+		keep_first(&r, trace_file_sampling(w->files[i], s));
+	return r;
+}
+
+static int keep_build(struct trace_writer *w, const char *file, const void *id, size_t len)
+{
+	struct build b = {.len = len < sizeof(b.id) ? len : sizeof(b.id)};
+	if (array_grow(&w->builds, &w->builds_room, w->nbuilds + 1, sizeof(*w->builds)))
+		return -ENOMEM;
+	b.file = strdup(file);
+	if (!b.file)
+		return -ENOMEM;
+	memcpy(b.id, id, b.len);
+	w->builds[w->nbuilds++] = b;
+	return 0;
+}
+
+int trace_write_build(struct trace_writer *w, const char *file, const void *id, size_t len)
+{
+	int r = w->one_file ? 0 : keep_build(w, file, id, len);
+	for (size_t i = 0; i < w->n; i++)
+		keep_first(&r, trace_file_build(w->files[i], file, id, len));
+	return r;
+}
+
+int trace_write_chosen(struct trace_writer *w, const char *options)
+{
+	int r = 0;
+	free(w->chosen);
+	w->chosen = strdup(options);
+	for (size_t i = 0; i < w->n; i++)
+		keep_first(&r, trace_file_chosen(w->files[i], options));
+	return w->chosen ? r : -ENOMEM;
+}
+
+int trace_write_target(struct trace_writer *w, const struct trace_target *t)
+{
+	struct written *p = w->one_file ? NULL : written_of(w, t->pid);
+	if (!p && !w->one_file)
+		return -ENOMEM;
+	int r = p ? copy_target(&p->target, t) : 0;
+	struct trace_file *f = !w->is_folder  ? w->files[0]
+			       : p->file >= 0 ? w->files[p->file]
+					      : NULL;
+	if (f)
+		keep_first(&r, trace_file_target(f, t));
+	return r;
+}
+
+/* What the file holds so far, if it holds any events, is of processes without a rank: that it is
+ * named after the first of them is all that can be said in a name. */
+static int become_folder(struct trace_writer *w)
+{
+	char name[32];
+	bool empty = !trace_file_events(w->files[0]);
+	snprintf(name, sizeof(name), "pid-%d.data", w->processes[0].process.pid);
+	int r = folder_replace_file(w->path, empty ? NULL : name);
+	if (r)
+		return r;
+	w->is_folder = true;
+	if (!empty)
+		return 0;
+	r = trace_file_close(w->files[0], false);
+	w->n = 0;
+	for (size_t i = 0; i < w->nprocesses; i++)
+		w->processes[i].file = NOT_OPEN;
+	return r;
+}
+
+int trace_write_process(struct trace_writer *w, const struct trace_process *p)
+{
+	if (w->one_file)
+		return trace_file_process(w->files[0], p);
+	struct written *known = written_of(w, p->pid);
+	if (!known)
+		return -ENOMEM;
+	free_target(&known->target);
+	known->process = *p;
+	known->file = w->is_folder ? NOT_OPEN : 0;
+	if (w->is_folder)
+		return 0;
+	if (p->rank.world_size <= 1)
+		return trace_file_process(w->files[0], p);
+	known->file = NOT_OPEN;
+	int r = become_folder(w);
+	if (!r)
+		return 0;
+	w->one_file = true; /* it cannot be: go on with the file */
+	return trace_file_process(w->files[0], p);
+}
+
+void trace_writer_one_file(struct trace_writer *w)
+{
+	w->one_file = !w->is_folder;
+}
+
+/* What is of all processes together: a file gets its part by its events. */
 int trace_write_stats(struct trace_writer *w, const struct trace_stats *s)
 {
-	uint8_t buf[64];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	if (w->blocks.failed)
-		return 0;
-	out_u(&o, s->probe_ns);
-	out_u(&o, s->seen_permille);
-	out_u(&o, s->wall_ns);
-	out_u(&o, s->lean);
-	return checked(w, write_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
+	uint64_t all = 0;
+	int r = 0;
+	for (size_t i = 0; i < w->n; i++)
+		all += trace_file_events(w->files[i]);
+	for (size_t i = 0; i < w->n; i++) {
+		struct trace_stats part = *s;
+		double share = all ? (double)trace_file_events(w->files[i]) / (double)all : 1;
+		part.probe_ns = (uint64_t)((double)s->probe_ns * share);
+		part.lean = (uint64_t)((double)s->lean * share);
+		keep_first(&r, trace_file_stats(w->files[i], &part));
+	}
+	return r;
 }
 
 void trace_writer_forget(struct trace_writer *w)
 {
-	trace_ids_forget(&w->ids);
+	for (size_t i = 0; i < w->n; i++)
+		trace_file_forget(w->files[i]);
 }
 
 int trace_writer_flush(struct trace_writer *w)
 {
-	return w->blocks.failed ? 0 : trace_blocks_flush(&w->blocks);
+	int r = 0;
+	for (size_t i = 0; i < w->n; i++)
+		keep_first(&r, trace_file_flush(w->files[i]));
+	return r;
 }
 
 int trace_writer_tick(struct trace_writer *w, uint64_t now_ns)
 {
-	return w->blocks.failed ? 0 : trace_blocks_tick(&w->blocks, now_ns);
+	int r = 0;
+	for (size_t i = 0; i < w->n; i++)
+		keep_first(&r, trace_file_tick(w->files[i], now_ns));
+	return r;
 }
 
 uint64_t trace_writer_bytes(const struct trace_writer *w)
 {
-	return w->blocks.offset;
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < w->n; i++)
+		bytes += trace_file_bytes(w->files[i]);
+	return bytes;
+}
+
+size_t trace_writer_files(const struct trace_writer *w)
+{
+	return w->is_folder ? w->n : 0;
 }
 
 bool trace_writer_kept_old(const struct trace_writer *w)
 {
-	return w->blocks.kept_old;
+	return w->kept_old || (!w->is_folder && trace_file_kept_old(w->files[0]));
 }
 
-static int write_end(struct trace_writer *w)
+static void free_writer(struct trace_writer *w)
 {
-	uint8_t buf[32];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	out_u(&o, w->nevents);
-	out_u(&o, w->nlost);
-	return write_record(w, TRACE_END, buf, (size_t)(o.p - buf));
+	for (size_t i = 0; i < w->nprocesses; i++)
+		free_target(&w->processes[i].target);
+	for (size_t i = 0; i < w->nbuilds; i++)
+		free(w->builds[i].file);
+	free(w->processes);
+	free(w->builds);
+	free(w->chosen);
+	free(w->files);
+	free(w->path);
+	map_free(&w->by_pid);
+	free(w);
 }
 
 int trace_writer_close(struct trace_writer *w, bool clean)
@@ -413,31 +447,60 @@ int trace_writer_close(struct trace_writer *w, bool clean)
 	int r = 0;
 	if (!w)
 		return 0;
-	if (!w->blocks.failed && clean)
-		r = write_end(w);
-	if (!w->blocks.failed && !r)
-		r = trace_blocks_flush(&w->blocks);
-	trace_blocks_close(&w->blocks);
-	trace_ids_free(&w->ids);
-	free(w->scratch);
-	free(w);
+	if (clean && !w->n && w->nprocesses) /* so that the folder tells what was traced */
+		r = open_file_of(w, &w->processes[0]);
+	for (size_t i = 0; i < w->n; i++)
+		keep_first(&r, trace_file_close(w->files[i], clean));
+	free_writer(w);
+	return r;
+}
+
+static bool is_folder_path(const char *path)
+{
+	struct stat st;
+	size_t n = strlen(path);
+	return (n && path[n - 1] == '/') || (!stat(path, &st) && S_ISDIR(st.st_mode));
+}
+
+/* A name as of name_file. */
+static bool is_own_name(const char *name)
+{
+	size_t start = !strncmp(name, "rank", 4) || !strncmp(name, "pid-", 4) ? 4 : 0;
+	return start && !strcmp(name + start + strspn(name + start, "0123456789."), "data");
+}
+
+static int open_folder(struct trace_writer *w, struct err *e)
+{
+	w->is_folder = true;
+	for (size_t n = strlen(w->path); n > 1 && w->path[n - 1] == '/'; n--)
+		w->path[n - 1] = '\0';
+	int r = folders_make(w->path, e);
+	return r ? r : folder_keep_old(w->path, is_own_name, &w->kept_old, e);
+}
+
+static int open_one(struct trace_writer *w, struct err *e)
+{
+	int r = array_grow(&w->files, &w->room, 1, sizeof(struct trace_file *));
+	if (r)
+		return err_set(e, r, "no memory to write %s", w->path);
+	r = trace_file_open(w->path, &w->files[0], e);
+	w->n = !r;
 	return r;
 }
 
 int trace_writer_open(const char *path, struct trace_writer **out, struct err *e)
 {
 	struct trace_writer *w = calloc(1, sizeof(*w));
-	uint8_t *scratch = malloc(SCRATCH);
-	int r = w && scratch ? trace_blocks_open(&w->blocks, path, e)
-			     : err_set(e, -ENOMEM, "no memory to write %s", path);
-	if (r) {
+	if (w)
+		w->path = strdup(path);
+	if (!w || !w->path) {
 		free(w);
-		free(scratch);
-		return r;
+		return err_set(e, -ENOMEM, "no memory to write %s", path);
 	}
-	w->scratch = scratch;
-	w->ids = (struct trace_ids){
-	    .record = write_record, .arg = w, .scratch = scratch, .scratch_size = SCRATCH};
-	*out = w;
-	return 0;
+	int r = is_folder_path(path) ? open_folder(w, e) : open_one(w, e);
+	if (r)
+		free_writer(w);
+	else
+		*out = w;
+	return r;
 }

@@ -1,4 +1,4 @@
-/* Writing ditrace.data as events come. */
+/* Writing ditrace.data, or a folder of such files, as events come. */
 #ifndef PERF_TRACE_TRACE_WRITE_H
 #define PERF_TRACE_TRACE_WRITE_H
 
@@ -16,7 +16,13 @@ struct trace_writer;
  * the -errno of that call. From then on every call does nothing and returns 0, and the file keeps
  * its whole blocks. Nothing here blocks except write(2) on the file. */
 
-/* Begin the file `path`, which replaces what is there (new_file_open); a file is kept as PATH.old
+/* Begin the trace `path`. If it ends with a slash or is a folder, it is a folder, which is made if
+ * it is not there: each process gets a file of its own in it, "rank3.data" or, where its rank is
+ * not known, "pid-1234.data", once there is a record of it; traces that are there already are kept
+ * as "rank3.data.old", unless another ditrace is writing one of them: then these are added to them.
+ * Otherwise it is one file, until trace_write_process names a rank.
+ *
+ * A file replaces what is there (new_file_open); a file is kept as PATH.old
  * (new_file_name_keep). It is locked (flock): the lock
  * tells readers that it is still being written. 0 and *out, or -errno with *e. */
 int trace_writer_open(const char *path, struct trace_writer **out, struct err *e);
@@ -46,6 +52,18 @@ int trace_write_samples_lost(struct trace_writer *w, uint64_t time_ns, uint64_t 
 int trace_write_build(struct trace_writer *w, const char *file, const void *id, size_t len);
 
 int trace_write_target(struct trace_writer *w, const struct trace_target *t);
+
+/* What process p->pid is, before any other record of it, and again when another process has that
+ * PID. A worker's records go into the file of its rank. With the first process of several ranks one
+ * file becomes a folder of that name: what it holds so far goes on as a file in it, or is removed
+ * if it has no events. */
+int trace_write_process(struct trace_writer *w, const struct trace_process *p);
+
+/* It stays one file, whatever is traced, unless it is a folder already. */
+void trace_writer_one_file(struct trace_writer *w);
+
+/* How many files the folder has; 0: it is one file. */
+size_t trace_writer_files(const struct trace_writer *w);
 
 /* Name a thread; at any time, and again when the name changes. */
 int trace_write_thread(struct trace_writer *w, int32_t pid, int32_t tid, const char *name);

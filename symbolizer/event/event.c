@@ -193,6 +193,7 @@ void sample_as_event(const struct sample *s, struct op_event *out)
 				 .native = s->native,
 				 .pid = s->pid,
 				 .tid = s->tid,
+				 .rank1 = s->rank1,
 				 .phase = s->phase};
 }
 

@@ -172,6 +172,7 @@ struct op_event {
 	const struct py_stack *backward_of;
 	int32_t pid, tid;	  /* as seen from ditrace's PID namespace */
 	uint16_t nargs, nresults; /* values present; no results when the op threw */
+	uint32_t rank1;		  /* the rank of its process + 1; 0: not known */
 	uint16_t depth;		  /* 0: outermost on its thread */
 	uint8_t phase;		  /* enum op_phase */
 	bool held;		  /* live tracing only: its thread is stopped now */
@@ -289,6 +290,7 @@ struct sample {
 	uint64_t time_ns;	       /* CLOCK_MONOTONIC */
 	uint64_t weight;	       /* ns of CPU time, or cycles (struct sampling) */
 	int32_t pid, tid;	       /* as seen from ditrace's PID namespace */
+	uint32_t rank1;		       /* as in struct op_event */
 	const struct op_desc *op;      /* the op or backward node; NULL: see sample_op_name */
 	const struct py_stack *python; /* NULL: no Python code, or see `mismatched` */
 	/* file: of the code; function: demangled name, or address in the file; line 0. NULL:

@@ -9,7 +9,7 @@
 struct file_observer {
 	struct observer observer;
 	const char *path, *chosen;
-	bool quiet;
+	bool one_file, quiet;
 	struct trace_writer *writer; /* NULL: not open */
 	struct err error;
 };
@@ -29,9 +29,17 @@ static int file_begin(struct observer *o, struct engine *g, struct err *e)
 	struct file_observer *f = (struct file_observer *)o;
 	(void)g;
 	int r = trace_writer_open(f->path, &f->writer, e);
+	if (!r && f->one_file)
+		trace_writer_one_file(f->writer);
 	if (!r && f->chosen[0])
 		check_written(f, trace_write_chosen(f->writer, f->chosen));
 	return r;
+}
+
+static void file_on_process(struct observer *o, const struct trace_process *p)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, trace_write_process(f->writer, p));
 }
 
 static void file_on_target(struct observer *o, const struct trace_target *t)
@@ -91,17 +99,20 @@ static struct trace_writer *file_writer(struct observer *o)
 static void file_finish(struct observer *o)
 {
 	struct file_observer *f = (struct file_observer *)o;
-	char size[32];
+	char size[32], files[32];
 	int r = trace_writer_flush(f->writer);
 	uint64_t bytes = trace_writer_bytes(f->writer);
 	bool old = trace_writer_kept_old(f->writer);
+	size_t n = trace_writer_files(f->writer);
 	int closed = trace_writer_close(f->writer, true);
 	f->writer = NULL;
 	check_written(f, r ? r : closed);
 	if (f->error.code || f->quiet)
 		return;
 	bool usual = !strcmp(f->path, "ditrace.data");
-	fprintf(stderr, "trace written to %s (%s%s); see: ditrace report%s%s\n", f->path,
+	fprintf(stderr, "trace written to %s%s (%s%s%s%s); see: ditrace report%s%s\n", f->path,
+		n && f->path[strlen(f->path) - 1] != '/' ? "/" : "",
+		n ? text_counted(files, sizeof(files), n, "file") : "", n ? ", " : "",
 		text_bytes(size, sizeof(size), bytes), old ? "; the old one: .old" : "",
 		usual ? "" : " ", usual ? "" : f->path);
 }
@@ -112,7 +123,7 @@ static void file_close(struct observer *o)
 	free(o);
 }
 
-struct observer *observer_of_file(const char *path, const char *chosen, bool quiet)
+struct observer *observer_of_file(const char *path, const char *chosen, bool one_file, bool quiet)
 {
 	struct file_observer *f = malloc(sizeof(*f));
 	if (!f)
@@ -121,6 +132,7 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool qui
 	    .observer =
 		{
 		    .begin = file_begin,
+		    .on_process = file_on_process,
 		    .on_target = file_on_target,
 		    .on_thread = file_on_thread,
 		    .on_event = file_on_event,
@@ -136,6 +148,7 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool qui
 		},
 	    .path = path,
 	    .chosen = chosen,
+	    .one_file = one_file,
 	    .quiet = quiet,
 	};
 	return &f->observer;

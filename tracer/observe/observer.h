@@ -53,6 +53,9 @@ struct observer {
 	/* `g` is open and outlives the observer. 0 or -errno with *e. */
 	int (*begin)(struct observer *o, struct engine *g, struct err *e);
 
+	/* What the process is that is traced from now on; before on_target, and for all. */
+	void (*on_process)(struct observer *o, const struct trace_process *p);
+
 	/* From now on a process is traced; `t` and its strings outlive the observer. */
 	void (*on_target)(struct observer *o, const struct trace_target *t);
 
@@ -118,10 +121,10 @@ struct observer {
 
 /* The outputs. NULL if out of memory. */
 
-/* The trace file `path`, created in begin; `chosen`: the options that leave ops out, "": none, it
- * outlives the observer. If writing fails it is given up, and tracing goes on.
- * Unless `quiet`, finish prints its path and size. */
-struct observer *observer_of_file(const char *path, const char *chosen, bool quiet);
+/* The trace `path`, created in begin; `one_file`: not a folder, even of several ranks; `chosen`:
+ * the options that leave ops out, "": none, it outlives the observer. If writing fails it is given
+ * up, and tracing goes on. Unless `quiet`, finish prints its path and size. */
+struct observer *observer_of_file(const char *path, const char *chosen, bool one_file, bool quiet);
 
 /* Events as text on stdout, which it makes fully buffered; it is over once the reader of stdout is
  * gone. */

@@ -46,6 +46,7 @@ static void sums_summary(struct observer *o, FILE *f, const struct report_opts *
 	if (!r)
 		return;
 	struct report_opts opts = *r;
+	opts.ranks = aggregate_ranks(s->sum, &opts.nranks);
 	if (s->steps) {
 		breakdown_get(s->steps, &steps);
 		opts.steps = &steps;

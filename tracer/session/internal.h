@@ -12,6 +12,7 @@
 #include "symbolizer/decode/target.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/ops/ops.h"
+#include "symbolizer/target/rank.h"
 #include "symbolizer/when/when.h"
 #include "tracer/engine/engine.h"
 #include "tracer/observe/observer.h"
@@ -26,6 +27,7 @@ enum {
 
 struct proc {
 	struct target *target; /* NULL: the slot is free */
+	struct process_rank rank;
 	bool alive;
 	bool boxed;	     /* boxed calls are probed */
 	bool code_freed;     /* the freeing of Python code is probed */
@@ -71,6 +73,8 @@ struct session {
 	bool stopped;	   /* whether the thread of the record being decoded is stopped */
 	struct proc procs[PROCS_MAX];
 	unsigned total;
+	pid_t ranked_pid; /* the process asked for last, and its rank + 1 */
+	uint32_t ranked_rank1;
 	bool pynode_known;		 /* the offset of the Python object in PyNode is known */
 	const struct py_frame *textless; /* the last frame whose source text was not found */
 	int32_t named[THREAD_SLOTS];	 /* threads whose names were told, by tid */

@@ -33,6 +33,21 @@ static void find_text(struct session *s, const struct op_event *ev)
 	s->textless = f;
 }
 
+/* The process may have exited, and its last events come now. */
+static uint32_t rank1_of(struct session *s, pid_t pid)
+{
+	if (s->ranked_pid == pid)
+		return s->ranked_rank1;
+	s->ranked_pid = pid;
+	s->ranked_rank1 = 0;
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
+		const struct proc *p = &s->procs[i];
+		if (p->target && p->target->pid == pid && (p->alive || !s->ranked_rank1))
+			s->ranked_rank1 = (uint32_t)(p->rank.rank + 1);
+	}
+	return s->ranked_rank1;
+}
+
 static struct target *target_of(struct session *s, const struct op_event *ev)
 {
 	const struct proc *p = session_proc(s, ev->pid);
@@ -70,6 +85,7 @@ static void on_event(const struct op_event *ev, void *arg)
 	struct session *s = arg;
 	struct target *t = s->stopped ? target_of(s, ev) : NULL;
 	struct op_event seen = *ev;
+	seen.rank1 = rank1_of(s, ev->pid);
 	OBSERVERS_CALL(s, on_end, t, &seen);
 	if (!is_recorded(s, &seen))
 		return;

@@ -35,6 +35,7 @@ struct session_opts {
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
+	bool one_file;		   /* the trace is one file, whatever ranks are traced */
 	bool print;		   /* events as text on stdout */
 	bool quiet;		   /* no summary at the end */
 	bool no_loss;		   /* threads wait while there is no room for their records */

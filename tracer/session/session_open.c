@@ -68,7 +68,8 @@ static int open_observers(struct session *s, struct err *e)
 	int r = 0;
 	chosen_text(o, s->chosen, sizeof(s->chosen));
 	if (o->output)
-		r = append_observer(s, observer_of_file(o->output, s->chosen, o->quiet), e);
+		r = append_observer(
+		    s, observer_of_file(o->output, s->chosen, o->one_file, o->quiet), e);
 	if (!r && o->print)
 		r = append_observer(s, observer_of_print(), e);
 	if (!r && o->capture.dir) {

@@ -64,6 +64,34 @@ void session_free_target_info(struct trace_target *t)
 	free((char *)t->torch_dir);
 }
 
+/* Whether the process, or a process above it, was started by a traced one of the same place. */
+static bool is_worker(struct session *s, pid_t pid, const struct process_rank *rank)
+{
+	enum { ABOVE = 8 };
+	struct process_status above;
+	char text[8192];
+	for (int i = 0; i < ABOVE && pid > 1; i++) {
+		if (process_file(pid, "status", text, sizeof(text)) <= 0)
+			return false;
+		process_parse_status(text, &above);
+		pid = above.ppid;
+		const struct proc *p = session_proc(s, pid);
+		if (p && process_rank_same(&p->rank, rank))
+			return true;
+	}
+	return false;
+}
+
+static void tell_process(struct session *s, struct proc *p)
+{
+	pid_t pid = p->target->pid;
+	process_rank_read(pid, &p->rank);
+	s->ranked_pid = 0;
+	const struct trace_process told = {
+	    .pid = pid, .worker = is_worker(s, pid, &p->rank), .rank = p->rank};
+	OBSERVERS_CALL(s, on_process, &told);
+}
+
 static void describe(struct session *s, const struct target *t)
 {
 	char argv[1024];
@@ -184,6 +212,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	s->total++;
 	if (!s->first_ns)
 		s->first_ns = session_now();
+	tell_process(s, p);
 	describe(s, p->target);
 	session_complete_procs(s);
 	return 0;

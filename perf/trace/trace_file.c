@@ -1,0 +1,466 @@
+#include "perf/trace/trace_write.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/trace/internal.h"
+
+enum {
+	SCRATCH = TRACE_RECORD_MAX,
+	HEAD_MAX = 256, /* an EVENT without its values */
+	TAIL_MAX = 16,	/* what follows its statistics */
+};
+
+struct trace_file {
+	struct trace_blocks blocks;
+	uint8_t *scratch; /* SCRATCH bytes: the values of one event, or one definition */
+	uint64_t nevents, nlost;
+	struct trace_ids ids;
+};
+
+static int write_record(void *file, enum trace_type type, const void *payload, size_t len)
+{
+	struct trace_file *w = file;
+	int r = trace_blocks_room(&w->blocks);
+	if (r)
+		return r;
+	struct out o = trace_blocks_record(&w->blocks);
+	out_bytes(&o, payload, len);
+	if (o.full)
+		return -EMSGSIZE;
+	trace_blocks_seal(&w->blocks, type, o.p);
+	return 0;
+}
+
+static int put_values(struct trace_file *w, struct out *o, const struct op_event *ev,
+		      bool *has_stats)
+{
+	struct meta_numbers metas = {.number = trace_ids_meta, .arg = &w->ids};
+	int r = 0;
+	for (uint16_t i = 0; i < ev->nargs && !r; i++)
+		r = trace_encode_value(o, &ev->args[i], &metas);
+	for (uint16_t i = 0; i < ev->nresults && !r; i++)
+		r = trace_encode_value(o, &ev->results[i], &metas);
+	struct out without = *o;
+	if (!r)
+		trace_encode_stats(o, ev->stats);
+	*has_stats = ev->stats && !o->full;
+	if (!without.full && o->full)
+		*o = without;
+	if (r || !o->full)
+		return r;
+	*o = (struct out){.p = w->scratch, .end = w->scratch + SCRATCH - TAIL_MAX};
+	for (int i = 0; i < ev->nargs + ev->nresults; i++)
+		trace_encode_not_decoded(o, "too large for a record of the trace file");
+	return 0;
+}
+
+struct event_refs {
+	int64_t op, thread, stack, where, backward_of; /* numbers in the file; -1: no stack */
+};
+
+static void put_tail(struct out *o, const struct op_event *ev, const struct event_refs *r,
+		     bool has_stats)
+{
+	o->end += TAIL_MAX;
+	if (ev->phase != PHASE_RECOMPUTE && r->backward_of < 0)
+		return;
+	if (!has_stats)
+		out_u(o, 0);
+	out_b(o, ev->phase == PHASE_RECOMPUTE);
+	out_u(o, (uint64_t)(r->backward_of + 1));
+}
+
+/* Write the text of the event's source line if it became known only now. */
+static int write_text(struct trace_file *w, const struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	return where ? trace_ids_frame_text(&w->ids, where) : 0;
+}
+
+static int find_refs(struct trace_file *w, const struct op_event *ev, struct event_refs *r)
+{
+	r->op = trace_ids_op(&w->ids, ev->op);
+	r->thread = trace_ids_thread(&w->ids, ev->pid, ev->tid, NULL);
+	r->stack = ev->stack ? trace_ids_stack(&w->ids, ev->stack) : -1;
+	r->where = ev->where_stack == ev->stack ? r->stack
+		   : ev->where_stack		? trace_ids_stack(&w->ids, ev->where_stack)
+						: -1;
+	r->backward_of = ev->backward_of ? trace_ids_stack(&w->ids, ev->backward_of) : -1;
+	if (r->op < 0 || r->thread < 0)
+		return (int)(r->op < 0 ? r->op : r->thread);
+	if (ev->backward_of && r->backward_of < 0)
+		return (int)r->backward_of;
+	if ((ev->stack && r->stack < 0) || (ev->where_stack && r->where < 0))
+		return (int)(r->stack < 0 && ev->stack ? r->stack : r->where);
+	return 0;
+}
+
+static uint8_t event_flags(const struct op_event *ev, const struct event_refs *r)
+{
+	return (uint8_t)((ev->phase != PHASE_FORWARD ? EVENT_BACKWARD : 0) |
+			 (ev->thrown ? EVENT_THROWN : 0) | (ev->end_ns ? EVENT_ENDED : 0) |
+			 (ev->parent ? EVENT_HAS_PARENT : 0) |
+			 (ev->forward_id ? EVENT_HAS_FORWARD_ID : 0) |
+			 (r->stack >= 0 ? EVENT_HAS_STACK : 0) |
+			 (r->where >= 0 && r->where != r->stack ? EVENT_HAS_WHERE : 0) |
+			 (r->where < 0 && r->stack >= 0 ? EVENT_NO_WHERE : 0));
+}
+
+static void put_event_head(struct trace_file *w, struct out *o, const struct op_event *ev,
+			   const struct event_refs *r)
+{
+	uint8_t flags = event_flags(ev, r);
+	out_b(o, flags);
+	out_u(o, (uint64_t)r->op);
+	out_u(o, (uint64_t)r->thread);
+	out_s(o, (int64_t)(ev->id - w->blocks.last.id));
+	if (flags & EVENT_HAS_PARENT)
+		out_s(o, (int64_t)(ev->id - ev->parent));
+	if (flags & EVENT_HAS_FORWARD_ID)
+		out_s(o, (int64_t)(ev->id - ev->forward_id));
+	out_s(o, (int64_t)(ev->start_ns - w->blocks.last.ns));
+	if (flags & EVENT_ENDED)
+		out_s(o, (int64_t)(ev->end_ns - ev->start_ns));
+	out_u(o, ev->child_ns);
+	out_u(o, ev->depth);
+	if (flags & EVENT_HAS_STACK)
+		out_u(o, (uint64_t)r->stack);
+	if (flags & EVENT_HAS_WHERE)
+		out_u(o, (uint64_t)r->where);
+	out_u(o, ev->nargs);
+	out_u(o, ev->nresults);
+}
+
+/* Failures other than of the file (no memory, an op too large to describe) end the trace, too:
+ * later numbers would be wrong. */
+static int checked(struct trace_file *w, int r)
+{
+	return r && !w->blocks.failed ? trace_blocks_fail(&w->blocks, r) : r;
+}
+
+static int write_event(struct trace_file *w, const struct op_event *ev)
+{
+	struct event_refs refs;
+	int r = find_refs(w, ev, &refs);
+	if (!r)
+		r = write_text(w, ev);
+	if (r)
+		return r;
+	struct out values = {.p = w->scratch, .end = w->scratch + SCRATCH - HEAD_MAX - TAIL_MAX};
+	bool has_stats = false;
+	r = put_values(w, &values, ev, &has_stats);
+	if (!r)
+		r = trace_blocks_room(&w->blocks);
+	if (r)
+		return r;
+	put_tail(&values, ev, &refs, has_stats);
+	struct out o = trace_blocks_record(&w->blocks);
+	put_event_head(w, &o, ev, &refs);
+	out_bytes(&o, w->scratch, (size_t)(values.p - w->scratch));
+	if (o.full)
+		return -EMSGSIZE;
+	trace_blocks_seal(&w->blocks, TRACE_EVENT, o.p);
+	w->blocks.last.id = ev->id;
+	w->blocks.last.ns = ev->end_ns ? ev->end_ns : ev->start_ns;
+	w->nevents++;
+	return trace_blocks_room(&w->blocks);
+}
+
+int trace_file_event(struct trace_file *w, const struct op_event *ev)
+{
+	return w->blocks.failed ? 0 : checked(w, write_event(w, ev));
+}
+
+static int write_lost(struct trace_file *w, enum trace_type type, uint64_t time_ns, uint64_t count,
+		      uint64_t summed)
+{
+	uint8_t buf[32];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->blocks.failed)
+		return 0;
+	out_u(&o, time_ns);
+	out_u(&o, count);
+	if (summed)
+		out_u(&o, summed);
+	return checked(w, write_record(w, type, buf, (size_t)(o.p - buf)));
+}
+
+int trace_file_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
+{
+	w->nlost += w->blocks.failed ? 0 : count;
+	return write_lost(w, TRACE_LOST, time_ns, count, 0);
+}
+
+static uint8_t sum_flags(const struct op_sum *s, const struct event_refs *r)
+{
+	return (uint8_t)((s->of.phase != PHASE_FORWARD ? SUM_BACKWARD : 0) |
+			 (s->of.phase == PHASE_RECOMPUTE ? SUM_RECOMPUTE : 0) |
+			 (r->stack >= 0 ? SUM_HAS_STACK : 0) | (r->where >= 0 ? SUM_HAS_WHERE : 0) |
+			 (s->nested ? SUM_NESTED : 0) | (s->again ? SUM_AGAIN : 0));
+}
+
+static int write_sum(struct trace_file *w, const struct op_sum *s)
+{
+	struct event_refs refs;
+	uint8_t buf[HEAD_MAX];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	int r = find_refs(w, &s->of, &refs);
+	if (!r)
+		r = write_text(w, &s->of);
+	if (!r)
+		r = write_lost(w, TRACE_LOST, s->of.end_ns, s->calls, s->calls);
+	if (r)
+		return r;
+	w->nlost += s->calls;
+	out_b(&o, sum_flags(s, &refs));
+	out_u(&o, (uint64_t)refs.op);
+	out_u(&o, (uint64_t)refs.thread);
+	out_u(&o, s->of.start_ns);
+	out_u(&o, s->of.end_ns - s->of.start_ns);
+	out_u(&o, s->calls);
+	out_u(&o, s->thrown);
+	out_u(&o, s->total_ns);
+	out_u(&o, s->child_ns);
+	out_u(&o, s->min_ns);
+	out_u(&o, s->max_ns);
+	if (refs.stack >= 0)
+		out_u(&o, (uint64_t)refs.stack);
+	if (refs.where >= 0)
+		out_u(&o, (uint64_t)refs.where);
+	return write_record(w, TRACE_SUM, buf, (size_t)(o.p - buf));
+}
+
+int trace_file_sum(struct trace_file *w, const struct op_sum *s)
+{
+	return w->blocks.failed ? 0 : checked(w, write_sum(w, s));
+}
+
+int trace_file_samples_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
+{
+	return write_lost(w, TRACE_SAMPLES_LOST, time_ns, count, 0);
+}
+
+int trace_file_sampling(struct trace_file *w, const struct sampling *s)
+{
+	uint8_t buf[128];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->blocks.failed)
+		return 0;
+	out_u(&o, s->frequency);
+	out_str(&o, s->event, strnlen(s->event, 64));
+	out_b(&o, s->kernel);
+	return checked(w, write_record(w, TRACE_SAMPLING, buf, (size_t)(o.p - buf)));
+}
+
+int trace_file_chosen(struct trace_file *w, const char *options)
+{
+	uint8_t buf[1024];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->blocks.failed)
+		return 0;
+	out_str(&o, options, strnlen(options, sizeof(buf) - 16));
+	return checked(w, write_record(w, TRACE_CHOSEN, buf, (size_t)(o.p - buf)));
+}
+
+int trace_file_build(struct trace_file *w, const char *file, const void *id, size_t len)
+{
+	uint8_t buf[128];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->blocks.failed)
+		return 0;
+	int64_t name = trace_ids_string(&w->ids, file);
+	if (name < 0)
+		return checked(w, (int)name);
+	out_u(&o, (uint64_t)name);
+	out_str(&o, id, len < 64 ? len : 64);
+	return checked(w, write_record(w, TRACE_BUILD, buf, (size_t)(o.p - buf)));
+}
+
+struct sample_refs {
+	int64_t thread, op, python, native; /* numbers in the file; -1: none */
+};
+
+static int find_sample_refs(struct trace_file *w, const struct sample *s, struct sample_refs *r)
+{
+	r->thread = trace_ids_thread(&w->ids, s->pid, s->tid, NULL);
+	r->op = s->op ? trace_ids_op(&w->ids, s->op) : -1;
+	r->python = s->python ? trace_ids_stack(&w->ids, s->python) : -1;
+	r->native = s->native ? trace_ids_stack(&w->ids, s->native) : -1;
+	if (r->thread < 0 || (s->op && r->op < 0))
+		return (int)(r->thread < 0 ? r->thread : r->op);
+	if ((s->python && r->python < 0) || (s->native && r->native < 0))
+		return (int)(s->python && r->python < 0 ? r->python : r->native);
+	return 0;
+}
+
+static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
+{
+	return (uint8_t)((s->phase != PHASE_FORWARD ? SAMPLE_BACKWARD : 0) |
+			 (s->phase == PHASE_RECOMPUTE ? SAMPLE_RECOMPUTE : 0) |
+			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
+			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |
+			 (r->op >= 0 ? SAMPLE_HAS_OP : 0) |
+			 (r->python >= 0 ? SAMPLE_HAS_PYTHON : 0) |
+			 (r->native >= 0 ? SAMPLE_HAS_NATIVE : 0));
+}
+
+static int write_sample(struct trace_file *w, const struct sample *s)
+{
+	struct sample_refs refs;
+	const struct py_frame *where = py_stack_where(s->python);
+	int r = find_sample_refs(w, s, &refs);
+	if (!r && where)
+		r = trace_ids_frame_text(&w->ids, where);
+	if (!r)
+		r = trace_blocks_room(&w->blocks); /* may reset last.sample_ns */
+	if (r)
+		return r;
+	struct out o = trace_blocks_record(&w->blocks);
+	out_b(&o, sample_flags(s, &refs));
+	out_u(&o, (uint64_t)refs.thread);
+	out_s(&o, (int64_t)(s->time_ns - w->blocks.last.sample_ns));
+	out_u(&o, s->weight);
+	for (size_t i = 0; i < 3; i++) {
+		int64_t ref = i == 0 ? refs.op : i == 1 ? refs.python : refs.native;
+		if (ref >= 0)
+			out_u(&o, (uint64_t)ref);
+	}
+	trace_blocks_seal(&w->blocks, TRACE_SAMPLE, o.p);
+	w->blocks.last.sample_ns = s->time_ns;
+	return trace_blocks_room(&w->blocks);
+}
+
+int trace_file_sample(struct trace_file *w, const struct sample *s)
+{
+	return w->blocks.failed ? 0 : checked(w, write_sample(w, s));
+}
+
+int trace_file_target(struct trace_file *w, const struct trace_target *t)
+{
+	const char *strings[] = {t->comm,	    t->argv,   t->torch_version,
+				 t->python_version, t->engine, t->torch_dir};
+	enum { EACH_MAX = 8192 };
+	if (w->blocks.failed)
+		return 0;
+	struct out o = {.p = w->scratch, .end = w->scratch + SCRATCH};
+	out_s(&o, t->pid);
+	out_s(&o, t->start_ns);
+	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+		out_str(&o, strings[i] ? strings[i] : "",
+			strings[i] ? strnlen(strings[i], EACH_MAX) : 0);
+	return checked(w, write_record(w, TRACE_TARGET, w->scratch, (size_t)(o.p - w->scratch)));
+}
+
+int trace_file_process(struct trace_file *w, const struct trace_process *p)
+{
+	uint8_t buf[256];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	const struct process_rank *r = &p->rank;
+	if (w->blocks.failed)
+		return 0;
+	out_s(&o, p->pid);
+	out_b(&o, p->worker ? PROCESS_WORKER : 0);
+	out_u(&o, (uint64_t)r->rank + 1);
+	out_u(&o, (uint64_t)r->world_size + 1);
+	out_u(&o, (uint64_t)r->local_rank + 1);
+	out_u(&o, (uint64_t)r->node + 1);
+	out_u(&o, (uint64_t)r->restarts + 1);
+	out_str(&o, r->host, strnlen(r->host, sizeof(r->host) - 1));
+	return checked(w, write_record(w, TRACE_PROCESS, buf, (size_t)(o.p - buf)));
+}
+
+int trace_file_thread(struct trace_file *w, int32_t pid, int32_t tid, const char *name)
+{
+	if (w->blocks.failed)
+		return 0;
+	int64_t id = trace_ids_thread(&w->ids, pid, tid, name);
+	return id < 0 ? checked(w, (int)id) : 0;
+}
+
+int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
+{
+	uint8_t buf[64];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	if (w->blocks.failed)
+		return 0;
+	out_u(&o, s->probe_ns);
+	out_u(&o, s->seen_permille);
+	out_u(&o, s->wall_ns);
+	out_u(&o, s->lean);
+	return checked(w, write_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
+}
+
+void trace_file_forget(struct trace_file *w)
+{
+	trace_ids_forget(&w->ids);
+}
+
+int trace_file_flush(struct trace_file *w)
+{
+	return w->blocks.failed ? 0 : trace_blocks_flush(&w->blocks);
+}
+
+int trace_file_tick(struct trace_file *w, uint64_t now_ns)
+{
+	return w->blocks.failed ? 0 : trace_blocks_tick(&w->blocks, now_ns);
+}
+
+uint64_t trace_file_bytes(const struct trace_file *w)
+{
+	return w->blocks.offset;
+}
+
+uint64_t trace_file_events(const struct trace_file *w)
+{
+	return w->nevents;
+}
+
+bool trace_file_kept_old(const struct trace_file *w)
+{
+	return w->blocks.kept_old;
+}
+
+static int write_end(struct trace_file *w)
+{
+	uint8_t buf[32];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	out_u(&o, w->nevents);
+	out_u(&o, w->nlost);
+	return write_record(w, TRACE_END, buf, (size_t)(o.p - buf));
+}
+
+int trace_file_close(struct trace_file *w, bool clean)
+{
+	int r = 0;
+	if (!w)
+		return 0;
+	if (!w->blocks.failed && clean)
+		r = write_end(w);
+	if (!w->blocks.failed && !r)
+		r = trace_blocks_flush(&w->blocks);
+	trace_blocks_close(&w->blocks);
+	trace_ids_free(&w->ids);
+	free(w->scratch);
+	free(w);
+	return r;
+}
+
+int trace_file_open(const char *path, struct trace_file **out, struct err *e)
+{
+	struct trace_file *w = calloc(1, sizeof(*w));
+	uint8_t *scratch = malloc(SCRATCH);
+	int r = w && scratch ? trace_blocks_open(&w->blocks, path, e)
+			     : err_set(e, -ENOMEM, "no memory to write %s", path);
+	if (r) {
+		free(w);
+		free(scratch);
+		return r;
+	}
+	w->scratch = scratch;
+	w->ids = (struct trace_ids){
+	    .record = write_record, .arg = w, .scratch = scratch, .scratch_size = SCRATCH};
+	*out = w;
+	return 0;
+}

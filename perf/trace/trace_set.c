@@ -1,0 +1,424 @@
+/* One trace file, or all of a folder, read as one. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "perf/trace/internal.h"
+
+struct member {
+	struct trace_set *set;
+	uint64_t number;
+	struct trace_reader *reader; /* NULL: it could not be opened */
+	struct trace_order *order;   /* NULL: as recorded */
+	struct trace_item item;	     /* the next one, if `has` */
+	bool has, ended;
+	int end_code;
+	struct err end;
+	char host[sizeof(((struct process_rank *)NULL)->host)];
+	uint64_t shift_ns; /* added to its times: those of the first member's clock */
+	struct trace_process *processes;
+	size_t nprocesses, room;
+	struct trace_stats stats;
+	bool has_stats;
+};
+
+struct trace_set {
+	struct trace_set_opts opts;
+	struct member *members;
+	size_t n, room;
+	struct member *given; /* whose item was returned last; NULL: none */
+};
+
+static uint32_t rank1_of(const struct member *m, int32_t pid)
+{
+	for (size_t i = m->nprocesses; i-- > 0;)
+		if (m->processes[i].pid == pid)
+			return (uint32_t)(m->processes[i].rank.rank + 1);
+	return 0;
+}
+
+/* Ids are unique within a file. */
+static uint64_t unique_id(const struct member *m, uint64_t id)
+{
+	return id ? id * m->set->n + m->number : 0;
+}
+
+static void finish_event(const struct member *m, struct op_event *ev)
+{
+	ev->rank1 = rank1_of(m, ev->pid);
+	if (m->set->n == 1)
+		return;
+	ev->id = unique_id(m, ev->id);
+	ev->parent = unique_id(m, ev->parent);
+	ev->forward_id = unique_id(m, ev->forward_id);
+	ev->start_ns += m->shift_ns;
+	ev->end_ns += ev->end_ns ? m->shift_ns : 0;
+}
+
+static int finish_process(struct member *m, const struct trace_process *p)
+{
+	if (!m->host[0])
+		memcpy(m->host, p->rank.host, sizeof(m->host));
+	if (array_grow(&m->processes, &m->room, m->nprocesses + 1, sizeof(*m->processes)))
+		return -ENOMEM;
+	m->processes[m->nprocesses++] = *p;
+	return 0;
+}
+
+static void finish_sum(const struct member *m, struct op_event *of)
+{
+	of->rank1 = rank1_of(m, of->pid);
+	of->start_ns += m->shift_ns;
+	of->end_ns += m->shift_ns;
+}
+
+/* Fill in what is not known from the record alone. 0 or -ENOMEM. */
+static int finish_item(struct member *m, struct trace_item *item)
+{
+	switch (item->type) {
+	case TRACE_EVENT:
+		finish_event(m, &item->event);
+		return 0;
+	case TRACE_SUM:
+		finish_sum(m, &item->sum.of);
+		return 0;
+	case TRACE_SAMPLE:
+		item->sample.rank1 = rank1_of(m, item->sample.pid);
+		item->sample.time_ns += m->shift_ns;
+		return 0;
+	case TRACE_TARGET:
+		item->rank1 = rank1_of(m, item->target.pid);
+		return 0;
+	case TRACE_PROCESS:
+		return finish_process(m, &item->process);
+	default:
+		return 0;
+	}
+}
+
+static int tap(void *arg, const struct trace_item *item)
+{
+	struct member *m = arg;
+	struct trace_item seen = *item;
+	int r = finish_item(m, &seen);
+	return r ? r : m->set->opts.tap(m->set->opts.tap_arg, &seen);
+}
+
+/* Read the next item of a member, if there is one now. 0 or -ENOMEM. */
+static int advance(struct member *m)
+{
+	struct err e = {0};
+	m->has = false;
+	if (m->ended)
+		return 0;
+	int n = m->order ? trace_order_next(m->order, &m->item, &e)
+			 : trace_read_next(m->reader, &m->item, &e);
+	if (n == -EAGAIN && m->set->opts.follow)
+		return 0;
+	if (n <= 0) {
+		m->ended = true;
+		m->end_code = n;
+		m->end = e;
+		return 0;
+	}
+	m->has = true;
+	/* With a tap its processes are known already. */
+	return m->item.type == TRACE_PROCESS && m->set->opts.tap && m->order
+		   ? 0
+		   : finish_item(m, &m->item);
+}
+
+/* When an item is due; items without a time at once. */
+static uint64_t due_ns(const struct member *m)
+{
+	const struct op_event *ev = &m->item.event;
+	if (m->item.type == TRACE_SAMPLE)
+		return m->item.sample.time_ns;
+	if (m->item.type != TRACE_EVENT)
+		return 0;
+	return m->order || !ev->end_ns ? ev->start_ns : ev->end_ns;
+}
+
+static struct member *first_due(struct trace_set *s)
+{
+	struct member *first = NULL;
+	for (size_t i = 0; i < s->n; i++) {
+		struct member *m = &s->members[i];
+		if (m->has && (!first || due_ns(m) < due_ns(first)))
+			first = m;
+	}
+	return first;
+}
+
+/* The sum of what the members have told so far. */
+static struct trace_stats stats_of_all(const struct trace_set *s)
+{
+	struct trace_stats all = {.seen_permille = TRACE_SEEN_UNKNOWN};
+	for (size_t i = 0; i < s->n; i++) {
+		const struct member *m = &s->members[i];
+		if (!m->has_stats)
+			continue;
+		all.probe_ns += m->stats.probe_ns;
+		all.lean += m->stats.lean;
+		if (m->stats.seen_permille < all.seen_permille)
+			all.seen_permille = m->stats.seen_permille;
+		if (m->stats.wall_ns > all.wall_ns)
+			all.wall_ns = m->stats.wall_ns;
+	}
+	return all;
+}
+
+/* How reading all ended: the first fault, else that some are still being written. */
+static int end_of_all(const struct trace_set *s, struct err *e)
+{
+	const struct member *worst = NULL;
+	for (size_t i = 0; i < s->n; i++) {
+		const struct member *m = &s->members[i];
+		if (!m->ended)
+			return -EAGAIN;
+		if (m->end_code && (!worst || worst->end_code == -EAGAIN))
+			worst = m;
+	}
+	if (worst && e)
+		*e = worst->end;
+	return worst ? worst->end_code : 0;
+}
+
+static int next_of_one(struct member *m, struct trace_item *item, struct err *e)
+{
+	int n =
+	    m->order ? trace_order_next(m->order, item, e) : trace_read_next(m->reader, item, e);
+	bool tapped = m->order && m->set->opts.tap;
+	if (n <= 0 || (tapped && item->type == TRACE_PROCESS))
+		return n;
+	int r = finish_item(m, item);
+	return r ? err_set(e, r, "no memory to read a trace") : n;
+}
+
+int trace_set_next(struct trace_set *s, struct trace_item *item, struct err *e)
+{
+	int r = 0;
+	if (s->n == 1)
+		return next_of_one(s->members, item, e);
+	for (size_t i = 0; i < s->n && !r; i++)
+		if (&s->members[i] == s->given || !s->members[i].has)
+			r = advance(&s->members[i]);
+	if (r)
+		return err_set(e, r, "no memory to read a trace");
+	s->given = first_due(s);
+	if (!s->given)
+		return end_of_all(s, e);
+	*item = s->given->item;
+	if (item->type != TRACE_STATS)
+		return 1;
+	s->given->stats = item->stats;
+	s->given->has_stats = true;
+	item->stats = stats_of_all(s);
+	return 1;
+}
+
+void trace_set_no_values(struct trace_set *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->members[i].reader)
+			trace_reader_no_values(s->members[i].reader);
+}
+
+/* The member that began first; NULL: none could be opened. */
+static const struct member *first_begun(const struct trace_set *s)
+{
+	const struct member *first = NULL;
+	for (size_t i = 0; i < s->n; i++) {
+		const struct member *m = &s->members[i];
+		if (m->reader &&
+		    (!first || trace_reader_origin(m->reader) + m->shift_ns <
+				   trace_reader_origin(first->reader) + first->shift_ns))
+			first = m;
+	}
+	return first;
+}
+
+uint64_t trace_set_origin(const struct trace_set *s)
+{
+	const struct member *m = first_begun(s);
+	return m ? trace_reader_origin(m->reader) + m->shift_ns : UINT64_MAX;
+}
+
+uint64_t trace_set_begun(const struct trace_set *s)
+{
+	const struct member *m = first_begun(s);
+	return m ? trace_reader_begun(m->reader) : UINT64_MAX;
+}
+
+double trace_set_share(const struct trace_set *s)
+{
+	double sum = 0;
+	for (size_t i = 0; i < s->n; i++)
+		sum += s->members[i].reader ? trace_reader_share(s->members[i].reader) : 1;
+	return sum / (double)s->n;
+}
+
+void trace_set_close(struct trace_set *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n; i++) {
+		trace_order_free(s->members[i].order);
+		trace_reader_close(s->members[i].reader);
+		free(s->members[i].processes);
+	}
+	free(s->members);
+	free(s);
+}
+
+/* A member that cannot be read has ended; *code is that of the first of these. */
+static int add_member(struct trace_set *s, const char *path, int *code, struct err *e)
+{
+	struct err why = {0};
+	if (array_grow(&s->members, &s->room, s->n + 1, sizeof(*s->members)))
+		return err_set(e, -ENOMEM, "no memory to read %s", path);
+	struct member *m = &s->members[s->n];
+	*m = (struct member){.number = s->n};
+	s->n++;
+	int r = trace_reader_open(path, &m->reader, &why);
+	m->ended = r;
+	m->end_code = r;
+	m->end = why;
+	if (r && !*code) {
+		*code = r;
+		*e = why;
+	}
+	return 0;
+}
+
+static int is_trace_name(const struct dirent *d)
+{
+	static const char end[] = ".data";
+	size_t n = strlen(d->d_name);
+	return n >= sizeof(end) && !strcmp(d->d_name + n - (sizeof(end) - 1), end);
+}
+
+/* Only regular files are opened: a FIFO would block. */
+static bool is_trace_file(const char *path)
+{
+	char magic[sizeof(TRACE_MAGIC) - 1];
+	struct stat st;
+	FILE *f = stat(path, &st) || !S_ISREG(st.st_mode) ? NULL : fopen(path, "re");
+	bool is = f && fread(magic, sizeof(magic), 1, f) == 1 &&
+		  !memcmp(magic, TRACE_MAGIC, sizeof(magic));
+	if (f)
+		fclose(f);
+	return is;
+}
+
+bool trace_query_can_read(const char *path)
+{
+	struct dirent **names;
+	char file[4096];
+	bool is = is_trace_file(path);
+	int n = is ? -1 : scandir(path, &names, is_trace_name, NULL);
+	if (n < 0)
+		return is;
+	for (int i = 0; i < n; i++) {
+		snprintf(file, sizeof(file), "%s/%s", path, names[i]->d_name);
+		is = is || is_trace_file(file);
+		free(names[i]);
+	}
+	free(names);
+	return is;
+}
+
+static int add_folder(struct trace_set *s, const char *path, int *code, struct err *e)
+{
+	struct dirent **names;
+	char file[4096];
+	int r = 0, n = scandir(path, &names, is_trace_name, versionsort);
+	if (n < 0) {
+		r = err_set(e, -errno, "cannot read %s: %s", path, strerror(errno));
+		err_hint(e, "look at the permissions: ls -ld %s", path);
+		return r;
+	}
+	for (int i = 0; i < n; i++) {
+		snprintf(file, sizeof(file), "%s/%s", path, names[i]->d_name);
+		r = r ? r : add_member(s, file, code, e);
+		free(names[i]);
+	}
+	free(names);
+	if (n)
+		return r;
+	err_set(e, -ENOENT, "the folder %s holds no trace, no file *.data", path);
+	return err_hint(e, "record one with: ditrace run -o %s -- torchrun train.py", path);
+}
+
+/* Files of another host have another clock: both clocks are as of the moment that a file began. */
+static void align_clocks(struct trace_set *s)
+{
+	const struct member *first = NULL;
+	for (size_t i = 0; i < s->n; i++) {
+		struct member *m = &s->members[i];
+		if (!m->reader)
+			continue;
+		first = first ? first : m;
+		if (m->host[0] && first->host[0] && strcmp(m->host, first->host) != 0)
+			m->shift_ns = trace_reader_begun(m->reader) -
+				      trace_reader_origin(m->reader) -
+				      (trace_reader_begun(first->reader) -
+				       trace_reader_origin(first->reader));
+	}
+}
+
+/* The first record of a file in a folder is of its process. */
+static int begin_members(struct trace_set *s, struct err *e)
+{
+	int r = 0;
+	for (size_t i = 0; i < s->n; i++) {
+		struct member *m = &s->members[i];
+		m->set = s;
+		if (!m->reader)
+			continue;
+		trace_reader_number_ids(m->reader, (uint32_t)i, (uint32_t)s->n);
+		if (s->opts.by_start) {
+			m->order = trace_order_new(m->reader, s->opts.follow);
+			r = m->order ? r : -ENOMEM;
+			if (m->order && s->opts.tap)
+				trace_order_tap(m->order, tap, m);
+		}
+	}
+	for (size_t i = 0; i < s->n && !r && s->n > 1; i++)
+		r = advance(&s->members[i]);
+	if (r)
+		return err_set(e, r, "no memory to put the events in order");
+	align_clocks(s);
+	return 0;
+}
+
+int trace_set_open(const char *path, const struct trace_set_opts *opts, struct trace_set **out,
+		   struct err *e)
+{
+	struct stat st;
+	struct err why = {0};
+	int code = 0;
+	struct trace_set *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(e, -ENOMEM, "no memory to read %s", path);
+	s->opts = *opts;
+	bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
+	int r = folder ? add_folder(s, path, &code, &why) : add_member(s, path, &code, &why);
+	bool any = false;
+	for (size_t i = 0; i < s->n; i++)
+		any |= s->members[i].reader != NULL;
+	r = r ? r : any ? 0 : code;
+	if (r && e)
+		*e = why;
+	r = r ? r : begin_members(s, e);
+	if (r)
+		trace_set_close(s);
+	else
+		*out = s;
+	return r;
+}

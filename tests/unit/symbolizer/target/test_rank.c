@@ -1,0 +1,78 @@
+#include "tests/unit/unit.h"
+
+#include <unistd.h>
+
+#include "symbolizer/target/rank.h"
+
+static struct process_rank parsed(const char *environ, size_t size)
+{
+	struct process_rank r;
+	process_rank_parse(environ, size, &r);
+	return r;
+}
+
+#define PARSED(text) parsed(text, sizeof(text))
+
+static void of_torchrun(void **state)
+{
+	(void)state;
+	struct process_rank r = PARSED("LOCAL_RANK=1\0RANK=5\0GROUP_RANK=2\0WORLD_SIZE=8\0"
+				       "TORCHELASTIC_RESTART_COUNT=3\0HOME=/");
+	assert_int_equal(r.rank, 5);
+	assert_int_equal(r.world_size, 8);
+	assert_int_equal(r.local_rank, 1);
+	assert_int_equal(r.node, 2);
+	assert_int_equal(r.restarts, 3);
+	r = PARSED("RANK=0\0WORLD_SIZE=1");
+	assert_int_equal(r.rank, 0);
+	assert_int_equal(r.local_rank, -1);
+}
+
+static void what_makes_no_sense_is_not_known(void **state)
+{
+	(void)state;
+	assert_int_equal(PARSED("RANK=1").rank, -1);
+	assert_int_equal(PARSED("WORLD_SIZE=2").world_size, -1);
+	assert_int_equal(PARSED("RANK=2\0WORLD_SIZE=2\0LOCAL_RANK=0").local_rank, -1);
+	assert_int_equal(PARSED("RANK=-1\0WORLD_SIZE=2").rank, -1);
+	assert_int_equal(PARSED("RANK=1x\0WORLD_SIZE=2").rank, -1);
+	assert_int_equal(PARSED("RANK=\0WORLD_SIZE=2").rank, -1);
+	assert_int_equal(PARSED("RANK=99999999999\0WORLD_SIZE=999999999999").rank, -1);
+	assert_int_equal(PARSED("XRANK=1\0RANK\0WORLD_SIZE=2").rank, -1);
+	assert_int_equal(parsed("", 0).rank, -1);
+	/* The last value is cut: it may be another number. */
+	assert_int_equal(parsed("WORLD_SIZE=64\0RANK=1", sizeof("WORLD_SIZE=64") + 6).rank, -1);
+}
+
+static void a_helper_has_the_same_place(void **state)
+{
+	(void)state;
+	struct process_rank a = PARSED("RANK=0\0WORLD_SIZE=2\0LOCAL_RANK=0"),
+			    b = PARSED("RANK=0\0WORLD_SIZE=2"), none = PARSED("A=B");
+	assert_true(process_rank_same(&a, &a));
+	assert_false(process_rank_same(&a, &b)); /* a launcher, of which RANK is the node's */
+	assert_false(process_rank_same(&none, &none));
+}
+
+static void of_a_process(void **state)
+{
+	(void)state;
+	struct process_rank r;
+	char host[64] = "";
+	gethostname(host, sizeof(host) - 1);
+	process_rank_read(getpid(), &r);
+	assert_string_equal(r.host, host);
+	process_rank_read(0x7ffffff0, &r);
+	assert_int_equal(r.rank, -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(of_torchrun),
+	    cmocka_unit_test(what_makes_no_sense_is_not_known),
+	    cmocka_unit_test(a_helper_has_the_same_place),
+	    cmocka_unit_test(of_a_process),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
