@@ -4,16 +4,20 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/internal.h"
+#include "tracer/proc/tree.h"
 
 static void tell_attached(struct trace_loop *l)
 {
 	char n[32];
 	unsigned ops = session_ops(l->session);
 	fprintf(stderr, "ditrace: attached to %d", l->pid);
+	if (l->nothers)
+		fprintf(stderr, " and %zu more", l->nothers);
 	if (ops)
 		fprintf(stderr, ", %s, engine %s", text_counted(n, sizeof(n), ops, "op"),
 			session_engine(l->session));
@@ -22,9 +26,37 @@ static void tell_attached(struct trace_loop *l)
 	status_line_open(&l->progress);
 }
 
+static int parse_pids(char **words, int n, bool tree, struct process_list *out, struct err *e)
+{
+	int r = 0;
+	for (int i = 0; i < n && !r; i++) {
+		pid_t pid;
+		r = process_parse_pid(words[i], &pid, e);
+		if (!r && process_list_add(out, pid))
+			r = err_set(e, -ENOMEM, "no memory");
+	}
+	if (!r && tree && process_list_add_below(out))
+		r = err_set(e, -ENOMEM, "no memory");
+	return r;
+}
+
+/* The first that has PyTorch is the one that decides what is traced. */
+static void choose_first(struct process_list *l)
+{
+	size_t first = 0;
+	while (first < l->n && !session_has_torch(l->pids[first]))
+		first++;
+	if (first == 0 || first == l->n)
+		return;
+	pid_t pid = l->pids[first];
+	memmove(l->pids + 1, l->pids, first * sizeof(*l->pids));
+	l->pids[0] = pid;
+}
+
 int cmd_attach(int argc, char **argv)
 {
-	bool wait = false;
+	bool wait = false, tree = false;
+	struct process_list pids = {0};
 	struct intervene_opts change = {0};
 	struct session_opts o = {.depth = SESSION_ALL_LEVELS};
 	const struct option_def options[] = {
@@ -34,16 +66,19 @@ int cmd_attach(int argc, char **argv)
 	    INTERVENE_OPTIONS(change),
 	    {0, "for", OPTION_DURATION, &o.for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},
 	    {0, "count", OPTION_POSITIVE, &o.count, "N", "detach after N events", NULL},
+	    {0, "tree", OPTION_FLAG, &tree, NULL, "and what it has started: all ranks of torchrun",
+	     NULL},
 	    {0, "wait", OPTION_FLAG, &wait, NULL, "wait until the process loads PyTorch", NULL},
 	    {0},
 	};
 	const struct command command = {
 	    .name = "attach",
-	    .operands = "PID",
-	    .about = "Trace a running process and its children; Ctrl-C detaches and it runs on.",
+	    .operands = "PID...",
+	    .about =
+		"Trace running processes and their new children; Ctrl-C detaches, they run on.",
 	    .options = options,
 	    .min_operands = 1,
-	    .max_operands = 1,
+	    .max_operands = -1,
 	};
 	struct err e = {0};
 	struct trace_loop l = {0};
@@ -51,14 +86,22 @@ int cmd_attach(int argc, char **argv)
 	if (!first)
 		return status;
 	trace_default_output(&o);
-	o.one_file = true;
-	int r = process_parse_pid(argv[first], &l.pid, &e);
+	o.one_file = !tree && argc - first == 1;
+	int r = parse_pids(argv + first, argc - first, tree, &pids, &e);
 	bool changes = intervene_run_wanted(&change, &o);
 	r = r ? r : check_options(&o, &change, changes, &e);
+	if (!r && changes && pids.n > 1) {
+		r = err_set(&e, -EINVAL, "functions are changed in one process at a time");
+		err_hint(&e, "start a ditrace for each process");
+	}
 	if (r) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}
+	choose_first(&pids);
+	l.pid = pids.pids[0];
+	l.others = pids.pids + 1;
+	l.nothers = pids.n - 1;
 	if (changes)
 		return intervene_attach(&change, &o, l.pid, wait);
 	trace_loop_signals(&l);
@@ -76,5 +119,6 @@ int cmd_attach(int argc, char **argv)
 	bool found = l.session && session_found(l.session);
 	session_close(l.session);
 	follow_free(l.follow);
+	process_list_free(&pids);
 	return r ? EXIT_FAILED : found ? EXIT_FOUND : EXIT_GOOD;
 }

@@ -12,9 +12,9 @@
 
 /* start.c: begin to trace a running process, or a program that ditrace starts. */
 
-/* Open a session, whose options `o` must outlive it, and begin to trace l->pid; with `wait`, the
- * process may load PyTorch later. l is then ready for trace_loop_run. The caller frees its session
- * and follow even after an error. 0 or -errno with *e. */
+/* Open a session, whose options `o` must outlive it, and begin to trace l->pid and l->others; with
+ * `wait`, the process may load PyTorch later. l is then ready for trace_loop_run. The caller frees
+ * its session and follow even after an error. 0 or -errno with *e. */
 int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e);
 
 /* Open a session, whose options `o` must outlive it, and start `argv` under it. l is then ready for

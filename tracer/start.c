@@ -37,6 +37,38 @@ static int follow_by_engine(struct trace_loop *l, const struct err *why, struct 
 	return 0;
 }
 
+/* Those without PyTorch are followed: what they start may have it. */
+static int add_other(struct trace_loop *l, pid_t pid, struct err *e)
+{
+	struct err why = {0};
+	int r = process_check(pid, e);
+	if (r)
+		return r;
+	if (l->follow && follow_add_process(l->follow, pid, &why))
+		l->trouble = why;
+	if (session_has_torch(pid)) {
+		session_expect(l->session, pid);
+		r = session_add(l->session, pid, e);
+	}
+	return r || !session_follows(l->session) ? r : session_watch(l->session, pid, e);
+}
+
+/* One that has ended meanwhile is none of them any more. */
+static int add_others(struct trace_loop *l, struct err *e)
+{
+	for (size_t i = 0; i < l->nothers; i++) {
+		struct err why = {0};
+		int r = add_other(l, l->others[i], &why);
+		if (r && r != -ESRCH) {
+			*e = why;
+			return r;
+		}
+	}
+	if (l->nothers)
+		session_start_time(l->session);
+	return 0;
+}
+
 int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e)
 {
 	struct err why = {0};
@@ -62,6 +94,7 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 		return r;
 	trace_loop_note(l);
 	r = follow_by_engine(l, &why, e);
+	r = r ? r : add_others(l, e);
 	if (r || has_torch)
 		return r;
 	fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);

@@ -235,7 +235,7 @@ static void on_follow(const struct follow_event *ev, void *arg)
 		break;
 	case FOLLOW_EXIT:
 		session_remove(l->session, ev->pid);
-		l->gone |= ev->pid == l->pid && !l->is_child;
+		l->gone |= ev->pid == l->pid && !l->is_child && !l->nothers;
 		break;
 	case FOLLOW_LEFT:
 		err_set(&l->trouble, -ENOSPC,
@@ -368,12 +368,20 @@ int trace_loop_await_thaw(const struct trace_loop *l, struct err *e)
 	return 0;
 }
 
+static bool is_any_alive(const struct trace_loop *l)
+{
+	bool alive = process_alive(l->pid);
+	for (size_t i = 0; i < l->nothers && !alive; i++)
+		alive = process_alive(l->others[i]);
+	return alive;
+}
+
 void trace_loop_look(struct trace_loop *l)
 {
 	if (l->is_child)
 		wait_child(l, WNOHANG);
 	else
-		l->gone |= !process_alive(l->pid);
+		l->gone |= !is_any_alive(l);
 }
 
 static void print_failure(struct trace_loop *l, struct err *e)

@@ -121,12 +121,14 @@ struct trace_loop {
 	struct trace_samples *samples; /* NULL: none are taken */
 	struct follow *follow;	       /* NULL: processes are not followed */
 	pid_t pid;		       /* the process started or attached to */
-	bool is_child;		       /* it is our child: wait for it */
-	bool gone;		       /* it has ended */
-	int status;		       /* from waitpid, when is_child */
-	int killed_by;		       /* the signal that ended it, until that was told; 0: none */
-	bool dumped;		       /* and a core was written */
-	bool lost, told_lost;	       /* `follow` lost records; this was reported */
+	const pid_t *others;	       /* more that are attached to */
+	size_t nothers;
+	bool is_child;	      /* it is our child: wait for it */
+	bool gone;	      /* it has ended, and the others have */
+	int status;	      /* from waitpid, when is_child */
+	int killed_by;	      /* the signal that ended it, until that was told; 0: none */
+	bool dumped;	      /* and a core was written */
+	bool lost, told_lost; /* `follow` lost records; this was reported */
 	uint64_t forks,
 	    forks_ran_ns;   /* forked processes that ran without probes, the longest time */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */

@@ -395,7 +395,7 @@ void trace_writer_forget(struct trace_writer *w)
 
 int trace_writer_flush(struct trace_writer *w)
 {
-	int r = 0;
+	int r = w->n || !w->nprocesses ? 0 : open_file_of(w, &w->processes[0]);
 	for (size_t i = 0; i < w->n; i++)
 		keep_first(&r, trace_file_flush(w->files[i]));
 	return r;
@@ -447,8 +447,6 @@ int trace_writer_close(struct trace_writer *w, bool clean)
 	int r = 0;
 	if (!w)
 		return 0;
-	if (clean && !w->n && w->nprocesses) /* so that the folder tells what was traced */
-		r = open_file_of(w, &w->processes[0]);
 	for (size_t i = 0; i < w->n; i++)
 		keep_first(&r, trace_file_close(w->files[i], clean));
 	free_writer(w);

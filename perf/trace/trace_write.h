@@ -84,7 +84,7 @@ int trace_writer_tick(struct trace_writer *w, uint64_t now_ns);
 /* Whether PATH.old is the file that was there. */
 bool trace_writer_kept_old(const struct trace_writer *w);
 
-/* Write what is buffered. */
+/* Write what is buffered. A folder without files gets one, so that it tells what was traced. */
 int trace_writer_flush(struct trace_writer *w);
 
 /* Bytes in the file so far. */

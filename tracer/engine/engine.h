@@ -93,6 +93,9 @@ struct engine {
 	/* Measure trap_ns; takes some milliseconds. May leave a probe in ditrace itself until all
 	 * are detached. */
 	void (*calibrate)(struct engine *g);
+	/* From now on attach may bring what it needs into process `pid`, as into the first one that
+	 * is to be traced; NULL: nothing is brought in. */
+	void (*expect)(struct engine *g, pid_t pid);
 	/* Trace all threads of `pid` and whatever it starts from now on. 0 or -errno. NULL for an
 	 * engine that does not follow processes itself: use follow.h beside it. */
 	int (*watch)(struct engine *g, pid_t pid, struct err *e);

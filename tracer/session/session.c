@@ -277,7 +277,8 @@ static bool is_over(const struct session *s)
 	for (const struct observer *o = s->observers; o; o = o->next)
 		if (o->is_over && o->is_over(o))
 			return true;
-	return (s->o->for_ns && s->first_ns && s->now - s->first_ns >= s->o->for_ns) ||
+	uint64_t from = s->limit_from_ns ? s->limit_from_ns : s->first_ns;
+	return (s->o->for_ns && from && s->now - from >= s->o->for_ns) ||
 	       (s->o->count && s->events >= s->o->count);
 }
 
@@ -325,6 +326,18 @@ pid_t session_tracer(const struct session *s)
 bool session_follows(const struct session *s)
 {
 	return s->engine->follow;
+}
+
+void session_start_time(struct session *s)
+{
+	if (s->first_ns)
+		s->limit_from_ns = session_now();
+}
+
+void session_expect(struct session *s, pid_t pid)
+{
+	if (s->engine->expect)
+		s->engine->expect(s->engine, pid);
 }
 
 int session_watch(struct session *s, pid_t pid, struct err *e)

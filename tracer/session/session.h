@@ -102,6 +102,12 @@ bool session_is_complete(pid_t pid);
  * -ENODATA if it has no libtorch. */
 int session_add(struct session *s, pid_t pid, struct err *e);
 
+/* `pid`, a running process like that of the options, will be added next. */
+void session_expect(struct session *s, pid_t pid);
+
+/* From now on, rather than from the first process on, the time counts that limits tracing. */
+void session_start_time(struct session *s);
+
 /* The process has exited or called exec: its open ops end. */
 void session_remove(struct session *s, pid_t pid);
 

@@ -21,7 +21,7 @@ reported() {
 	"$DITRACE" report --no-pager --percent-limit 0 --columns least,most,op "$T/data" >"$T/table"
 	like "a row tells which rank had most of it" "$T/table" '^ *0 ns 0 +[0-9.]+ [mun]s 1 +aten::cosh$'
 	show --group rank
-	is "rows by rank" "$(tail -n +2 "$T/report" | cut -d, -f1 | sort | paste -sd' ')" "0 0 1"
+	is "rows by rank, and by worker" "$(tail -n +2 "$T/report" | cut -d, -f1 | sort | paste -sd' ')" "0 0 1"
 	show --group op --rank 0
 	like "--rank 0 has its ops" "$T/report" '^aten::square,5,'
 	unlike "and no other's" "$T/report" '^aten::cosh,'
@@ -31,17 +31,64 @@ reported() {
 
 read_by_others() {
 	events
-	ok "events of both are in the order of their starts, their ids differ" verify ranks/in_order "$T/events"
+	ok "events of both are in the order in which they ran, their ids differ" verify ranks/in_order "$T/events"
 	"$DITRACE" export --to sqlite -o "$T/db" "$T/data" 2>"$T/err"
 	is "a database has the calls of both" "$(python3 -c "import sqlite3; print(*sqlite3.connect('$T/db').execute(\"select count(*) from calls where op = 'aten::square'\").fetchone())")" 10
 	"$DITRACE" diff --no-pager "$T/data" "$T/data" >"$T/diff"
 	is "diff takes folders" $? 0
 }
 
+# below PID: what it has started, in a line
+below() {
+	cat "/proc/$1/task/"*/children
+}
+
+both_train() {
+	[ "$(grep -c trains "$T/hang")" = 2 ]
+}
+
+# attached NAME ARGUMENT...: attach until there are ops of both ranks
+attached() {
+	start_as tracer env --default-signal=INT "$DITRACE" attach --ops square,cosh -o "$T/$1" "${@:2}" >"$T/attached" 2>&1
+	ok "attach $1: both ranks are recorded" before_long has_both "$T/$1"
+	kill -INT "$tracer"
+	finish "$tracer"
+	is "attach $1 ends well" $status 0
+}
+
+has_both() {
+	same "$("$DITRACE" report --no-pager --group rank --format csv "$1" 2>/dev/null | tail -n +2 | cut -d, -f1 | sort | paste -sd' ')" "0 1"
+}
+
+hang() {
+	start "$PY" ranks/launch.py ranks/ddp.py "$T/hang-store" "$T/stop" >"$T/hang" 2>&1
+	local launcher=$child
+	before_long both_train
+	attached tree --tree "$launcher"
+	attached pids $(below "$launcher")
+	attached shim --engine shim --tree "$launcher"
+	touch "$T/stop"
+	wait_line "$T/hang" stops
+	local ranks
+	ranks=($(below "$launcher"))
+	children+=("${ranks[@]}")
+	before_long in_collective "${ranks[@]}"
+	like "stack tells which rank does not come" "$T/stack" '^not all are in the collective; .*: 0; in none: 1$'
+	like "and where each is" "$T/stack" "^ +1 +[0-9]+ +.* ddp.py:[0-9]+ until: signal.pause\\(\\)"
+	kill "${ranks[@]}"
+	finish "$launcher"
+}
+
+# in_collective PID...: whether a rank is in a collective, its stacks and the others' in $T/stack
+in_collective() {
+	"$DITRACE" stack "$@" >"$T/stack" 2>&1 && grep -q "not all are" "$T/stack"
+}
+
 all() {
 	traced
 	reported
 	read_by_others
+	hang
 }
 
 each_torch all

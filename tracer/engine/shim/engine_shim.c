@@ -134,6 +134,19 @@ static int watch(struct engine *g, pid_t pid, struct err *e)
 	return 0;
 }
 
+static void expect(struct engine *g, pid_t pid)
+{
+	of(g)->target = pid;
+}
+
+static void broken(struct engine_shim *m, struct inside *i)
+{
+	i->broken = true;
+	i->share->on = 0;
+	err_set(&m->engine.trouble, -EPROTO, "process %d has written over its records", i->pid);
+	err_hint(&m->engine.trouble, "it runs on untraced; the trace has what came before");
+}
+
 struct sums_call {
 	struct engine_shim *engine;
 	engine_hit_fn *fn;
@@ -145,14 +158,6 @@ static void give_sum(struct hit *h, void *arg)
 	struct sums_call *to = arg;
 	to->engine->nsums++;
 	to->fn(h, to->arg);
-}
-
-static void broken(struct engine_shim *m, struct inside *i)
-{
-	i->broken = true;
-	i->share->on = 0;
-	err_set(&m->engine.trouble, -EPROTO, "process %d has written over its records", i->pid);
-	err_hint(&m->engine.trouble, "it runs on untraced; the trace has what came before");
 }
 
 /* Hand over what the threads of a process have summed up. */
@@ -420,6 +425,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,
 	    .attach = attach,
+	    .expect = expect,
 	    .detach = detach,
 	    .consume = consume,
 	    .count_dispatch = count_dispatch,
