@@ -158,6 +158,42 @@ static void add_slowest(struct table *t, const struct aggregate_row *const *rows
 		table_line(t, line.text);
 }
 
+/* What a rank computes itself: neither its workers nor what it sends and waits for. */
+static uint64_t own_time(const struct aggregate_row *const *rows, size_t n, size_t rank)
+{
+	uint64_t ns = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!rows[i]->worker && !(rows[i]->op && !strncmp(rows[i]->op, "c10d::", 6)))
+			ns += aggregate_rank_ns(rows[i], rank);
+	return ns;
+}
+
+/* Ranks wait for each other: for the one that is in ops for longest. */
+static void add_ranks(struct table *t, const struct aggregate_row *const *rows, size_t n,
+		      const struct report_opts *opts)
+{
+	struct line line = {.width = width_of(opts)};
+	char long_ns[32], short_ns[32];
+	uint64_t steps = opts->per_step ? opts->per_step : 1, most = 0, least = UINT64_MAX;
+	size_t at_most = 0, at_least = 0;
+	for (size_t i = 0; i < opts->nranks; i++) {
+		uint64_t ns = own_time(rows, n, i);
+		at_most = ns > most ? i : at_most;
+		at_least = ns < least ? i : at_least;
+		most = ns > most ? ns : most;
+		least = ns < least ? ns : least;
+	}
+	if (opts->nranks < 2 || most == least)
+		return;
+	if (line_add(&line,
+		     "of %zu ranks %" PRIu32 " is in ops for longest, %s, and %" PRIu32
+		     " for shortest, %s; collectives not counted",
+		     opts->nranks, opts->ranks[at_most],
+		     text_ns(long_ns, sizeof(long_ns), most / steps), opts->ranks[at_least],
+		     text_ns(short_ns, sizeof(short_ns), least / steps)))
+		table_line(t, line.text);
+}
+
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts, const struct file_names *files)
 {
@@ -174,6 +210,8 @@ int headline_print(FILE *f, const struct breakdown_result *b, const struct aggre
 		add_longest(t, b, files, false);
 	if (aggregate_keys(a) & AGGREGATE_OP)
 		add_slowest(t, rows, n, totals.observed_ns, opts, files);
+	if (aggregate_keys(a) & AGGREGATE_OP)
+		add_ranks(t, rows, n, opts);
 	int r = table_print(t, f, opts->terminal.width, false);
 	table_free(t);
 	return r;

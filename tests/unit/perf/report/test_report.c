@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "perf/report/aggregate.h"
 #include "perf/report/call_tree.h"
@@ -297,6 +298,45 @@ static void words(void **state)
 	assert_int_equal(report_columns_parse("", AGGREGATE_OP, &columns, &e), -EINVAL);
 }
 
+static char *table_of(const struct aggregate *a)
+{
+	const struct breakdown_result steps = {.wall_ns = 1000};
+	struct report_opts opts = {.steps = &steps};
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	opts.ranks = aggregate_ranks(a, &opts.nranks);
+	assert_int_equal(report_print(f, a, &opts), 0);
+	fclose(f);
+	return text;
+}
+
+static void ranks(void **state)
+{
+	(void)state;
+	static const struct op_desc collective = {.name = "c10d::allreduce_"};
+	struct aggregate *a = aggregate_new_by(AGGREGATE_OP);
+	struct op_event ev = event(1);
+	ev.rank1 = 4;
+	assert_int_equal(aggregate_add(a, &ev), 0);
+	char *text = table_of(a);
+	assert_null(strstr(text, "rank"));
+	free(text);
+	ev = event(0);
+	ev.rank1 = 1; /* another process, which may have the same PID elsewhere */
+	assert_int_equal(aggregate_add(a, &ev), 0);
+	ev.op = &collective;
+	ev.end_ns += 5000;
+	assert_int_equal(aggregate_add(a, &ev), 0);
+	text = table_of(a);
+	assert_non_null(strstr(text, "of 2 ranks 3 is in ops for longest, 700 ns, and 0 for "
+				     "shortest, 300 ns; collectives not counted\n"));
+	assert_non_null(strstr(text, "Least, rank  Most, rank"));
+	assert_non_null(strstr(text, "0 ns 3    5.3 us 0"));
+	free(text);
+	aggregate_free(a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,6 +348,7 @@ int main(void)
 	    cmocka_unit_test(callees),
 	    cmocka_unit_test(callers),
 	    cmocka_unit_test(words),
+	    cmocka_unit_test(ranks),
 	};
 	return unit_run(tests, NULL, NULL);
 }
