@@ -414,8 +414,12 @@ static int open_file(struct trace_reader *r, const char *path, struct err *e)
 		return code;
 	}
 	if (!S_ISREG(st.st_mode)) {
-		err_set(e, -EINVAL, "cannot read %s: it is not a regular file", path);
-		return err_hint(e, "give the file that ditrace run or ditrace attach wrote");
+		bool folder = S_ISDIR(st.st_mode);
+		err_set(e, -EINVAL, "cannot read %s: it is %s", path,
+			folder ? "a folder" : "not a regular file");
+		return err_hint(e, "give %s",
+				folder ? "one of the files in it, such as rank0.data"
+				       : "the file that ditrace run or ditrace attach wrote");
 	}
 	ssize_t n = read_at(r->fd, 0, &r->header, sizeof(r->header));
 	if (n < 0)
