@@ -104,7 +104,8 @@ static int find_pids(char **words, int n, bool tree, struct process_list *out, s
 	for (int i = 0; i < n; i++) {
 		pid_t pid;
 		int r = process_parse_pid(words[i], &pid, e);
-		r = r ? r : process_list_add(out, pid);
+		if (!r && process_list_add(out, pid))
+			r = err_set(e, -ENOMEM, "no memory");
 		if (r)
 			return r;
 	}

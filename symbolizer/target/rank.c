@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "symbolizer/target/rank.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
