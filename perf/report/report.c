@@ -242,14 +242,18 @@ static void print_targets(FILE *f, const struct aggregate *a, const struct repor
 	free(is_worker);
 }
 
-/* The estimate can exceed the observed time: in short runs, or when threads waited for a CPU inside
- * probes. */
-static void print_probe_share(FILE *f, double share)
+double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns)
 {
-	if (share < 100)
-		fprintf(f, "; probes took about %.1f %%", share);
+	return probe_ns / 3 <= cpu_ns / 4 ? report_percent(probe_ns, cpu_ns - probe_ns) : -1;
+}
+
+static void print_slowdown(FILE *f, const struct trace_stats *s)
+{
+	double percent = report_slowdown(s->probe_ns, s->cpu_ns);
+	if (percent >= 0)
+		fprintf(f, "; probes made it about %.*f %% slower", percent < 10, percent);
 	else
-		fputs("; probes took nearly all of the time", f);
+		fputs("; probes took most of the time", f);
 }
 
 static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
@@ -295,8 +299,8 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_counted(threads, sizeof(threads), t.threads, "thread"),
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost));
-	if (s && s->probe_ns && t.all_ns)
-		print_probe_share(f, report_percent(s->probe_ns, t.all_ns));
+	if (s && s->probe_ns && s->cpu_ns)
+		print_slowdown(f, s);
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
 	if (t.unfinished)
@@ -543,10 +547,12 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 	if (s) {
 		json_u64(j, "wall_ns", s->wall_ns);
 		json_u64(j, "probe_ns", s->probe_ns);
+		json_u64(j, "cpu_ns", s->cpu_ns);
 		json_u64(j, "lean", s->lean);
 	} else {
 		json_nothing(j, "wall_ns");
 		json_nothing(j, "probe_ns");
+		json_nothing(j, "cpu_ns");
 		json_nothing(j, "lean");
 	}
 	json_when(j, opts);

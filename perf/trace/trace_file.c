@@ -388,6 +388,7 @@ int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
 	out_u(&o, s->probe_ns);
 	out_u(&o, s->seen_permille);
 	out_u(&o, s->wall_ns);
+	out_u(&o, s->cpu_ns);
 	out_u(&o, s->lean);
 	return checked(w, write_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
 }

@@ -68,8 +68,9 @@
  *             process; or "[JIT]".
  *     SAMPLES_LOST  u time, u number of samples lost
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
- *             (1/1000; above 1000: not measured), u wall time (ns), u number of events so far
- *             without arguments or results, as there was no time for them (missing: 0)
+ *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
+ *             threads (ns; 0, or missing: not known), u number of events so far without arguments
+ *             or results, as there was no time for them (missing: 0)
  *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
  *     PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank + 1,
  *             u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's
@@ -233,7 +234,9 @@ struct trace_stats {
 	uint32_t seen_permille; /* dispatched ops that were seen as events; TRACE_SEEN_UNKNOWN: not
 				   measured */
 	uint64_t wall_ns;	/* from placing the first probe to removing the last */
-	uint64_t lean; /* events without arguments or results, for which there was no time */
+	uint64_t cpu_ns; /* of the traced threads since their first hits, with the time in which
+			    probes stopped them; 0: not known */
+	uint64_t lean;	 /* events without arguments or results, for which there was no time */
 };
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in IEEE 802.3), continued from `crc` (0 at first). */

@@ -245,6 +245,7 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		item->stats.probe_ns = in_u(in);
 		item->stats.seen_permille = (uint32_t)in_u(in);
 		item->stats.wall_ns = in_u(in);
+		item->stats.cpu_ns = in->p < in->end ? in_u(in) : 0;
 		item->stats.lean = in->p < in->end ? in_u(in) : 0;
 	} else if (type == TRACE_TARGET) {
 		code = trace_decode_target(&r->defs, in, &item->target);

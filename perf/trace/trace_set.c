@@ -164,6 +164,7 @@ static struct trace_stats stats_of_all(const struct trace_set *s)
 		if (!m->has_stats)
 			continue;
 		all.probe_ns += m->stats.probe_ns;
+		all.cpu_ns += m->stats.cpu_ns;
 		all.lean += m->stats.lean;
 		if (m->stats.seen_permille < all.seen_permille)
 			all.seen_permille = m->stats.seen_permille;

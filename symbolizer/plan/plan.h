@@ -270,6 +270,10 @@ enum {
 	HIT_LEAN = 1 << 7,    /* arguments, or results, were not read, as there was little room */
 };
 
+/* Of so many hits the time of one is taken: odd, as entries and exits alternate; a longer one has
+ * waited for a processor. */
+enum { HIT_SAMPLE = 61, HIT_LONGEST_NS = 50000 };
+
 struct hit {
 	__u32 size; /* of the record, header included */
 	__u8 kind, flags;

@@ -7,6 +7,7 @@ idle in processes (their ditrace was killed) shows beside processes that never h
 
 import argparse
 import os
+import re
 import statistics
 import subprocess
 import tempfile
@@ -112,7 +113,9 @@ def show(turns, ops):
         mine = [t for t in turns if t.kind == kind]
         more[kind] = cost[kind] / ops
         row = f"  {kind:16}{statistics.median(t.us for t in mine) / 1e3:14.2f} ms"
-        print(row + ("" if kind == UNTRACED else f"  {spread(t.ratio for t in mine):23}{more[kind]:+8.2f} us{100 * cost[kind] / cost[FULL]:17.0f} %"))
+        told = [1 + float(n) / 100 for t in mine for n in re.findall(r"made it about ([\d.]+) % slower", getattr(t, "text", ""))]
+        row_end = f"  its summary says {spread(told)}" if told else ""
+        print(row + ("" if kind == UNTRACED else f"  {spread(t.ratio for t in mine):23}{more[kind]:+8.2f} us{100 * cost[kind] / cost[FULL]:17.0f} %{row_end}"))
     return more
 
 

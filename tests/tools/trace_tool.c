@@ -235,8 +235,11 @@ int main(int argc, char **argv)
 	unsigned ops = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
 	for (unsigned i = 0; i < steps; i++)
 		step(&w, i, ops);
-	const struct trace_stats stats = {
-	    .probe_ns = (w.now - 2000000000) / 50, .seen_permille = 1000, .wall_ns = w.now};
+	const uint64_t probe_ns = (w.now - 2000000000) / 50;
+	const struct trace_stats stats = {.probe_ns = probe_ns,
+					  .seen_permille = 1000,
+					  .wall_ns = w.now,
+					  .cpu_ns = 101 * probe_ns};
 	if (trace_write_lost(w.w, w.now, 3) || trace_write_stats(w.w, &stats) ||
 	    trace_writer_close(w.w, true))
 		return 1;

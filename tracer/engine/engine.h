@@ -34,10 +34,12 @@ enum { ENGINE_ALL_PROCS = UINT16_MAX };
 enum { ENGINE_AT_ONCE = 100000 }; /* records after which consume may return early */
 
 struct engine_counters {
-	uint64_t hits;	  /* probe hits so far */
-	uint64_t lost;	  /* records that were dropped, all causes */
-	uint64_t mean_ns; /* mean time of a hit inside the probe itself */
-	uint64_t trap_ns; /* cost of an empty probe; 0 before calibrate */
+	uint64_t hits; /* probe hits so far */
+	uint64_t lost; /* records that were dropped, all causes */
+	/* Time that all probes together have taken of the traced threads, traps included, an
+	 * estimate; 0: not known, also before calibrate. */
+	uint64_t probe_ns;
+	bool probe_is_stop; /* the threads were stopped meanwhile, and took no CPU time */
 	/* Dispatched ops while count_dispatch is on; those of them that a probe was hit for. */
 	uint64_t dispatched, dispatched_seen;
 };
@@ -90,8 +92,8 @@ struct engine {
 	/* With count_call: whether gradients are awaited (PLAN_PICK) from now on. */
 	void (*set_awaited)(struct engine *g, bool awaited);
 	void (*counters)(struct engine *g, struct engine_counters *out);
-	/* Measure trap_ns; takes some milliseconds. May leave a probe in ditrace itself until all
-	 * are detached. */
+	/* Measure what a trap takes; takes some milliseconds. May leave a probe in ditrace itself
+	 * until all are detached. */
 	void (*calibrate)(struct engine *g);
 	/* From now on attach may bring what it needs into process `pid`, as into the first one that
 	 * is to be traced; NULL: nothing is brought in. */

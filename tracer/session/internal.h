@@ -53,6 +53,23 @@ struct preload {
 	struct loaded_ops ops;
 };
 
+/* A thread that has hit probes. */
+struct traced_thread {
+	pid_t pid, tid;
+	uint64_t last_ns;  /* its CPU time when it was last read */
+	uint64_t spent_ns; /* CPU time since its first hit */
+};
+
+enum { COST_THREADS = 512 };
+
+struct session_cost {
+	struct traced_thread threads[COST_THREADS];
+	unsigned n;
+	bool unknown; /* there were more threads */
+	pid_t last_tid;
+	uint16_t last_proc;
+};
+
 struct session {
 	const struct session_opts *o;
 	struct engine *engine;
@@ -89,6 +106,7 @@ struct session {
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
 	uint64_t dispatch_since;       /* start of the current count; 0: not counting */
 	uint64_t dispatch_next;
+	struct session_cost cost;
 };
 
 /* Call `fn` of each observer that has one. */
@@ -158,6 +176,24 @@ void session_end_preload(struct session *s);
 
 /* Whether the op table was built from `m`, a libtorch. */
 bool session_has_ops_of(const struct session *s, const struct mapping *m);
+
+/* session_cost.c: the CPU time of traced threads. */
+
+/* A thread of the process in this slot has hit a probe; called by session_cost_hit. */
+void session_cost_meet(struct session *s, uint16_t proc, pid_t tid);
+
+/* For each hit: its thread counts from its first one on. */
+static inline void session_cost_hit(struct session *s, const struct hit *h)
+{
+	if ((pid_t)h->tid != s->cost.last_tid || h->proc != s->cost.last_proc)
+		session_cost_meet(s, h->proc, (pid_t)h->tid);
+}
+
+/* Read the CPU time of each, while it is there. */
+void session_cost_update(struct session *s);
+
+/* ns that all of them took since their first hits; 0: not known. */
+uint64_t session_cost_cpu(const struct session *s);
 
 void session_free_target_info(struct trace_target *t);
 

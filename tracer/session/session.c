@@ -101,6 +101,7 @@ static void on_stopped_hit(const struct hit *h, void *arg)
 	struct session *s = arg;
 	/* With the shim, some threads have already resumed. */
 	s->stopped = !s->engine->observes || h->flags & HIT_STOPPED;
+	session_cost_hit(s, h);
 	decoder_feed_now(s->decoder, h);
 	const struct observer *o = s->engine->count_call ? OBSERVERS_FIRST(s, awaits) : NULL;
 	if (o)
@@ -110,6 +111,7 @@ static void on_stopped_hit(const struct hit *h, void *arg)
 static void on_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
+	session_cost_hit(s, h);
 	decoder_feed(s->decoder, h);
 }
 
@@ -176,8 +178,10 @@ static void read_stats(struct session *s, struct trace_stats *out)
 {
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
+	const uint64_t cpu_ns = session_cost_cpu(s);
 	*out = (struct trace_stats){
-	    .probe_ns = c.mean_ns ? c.hits * (c.mean_ns + c.trap_ns) : 0,
+	    .probe_ns = c.probe_ns,
+	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + c.probe_ns : cpu_ns,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .lean = s->lean,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
@@ -212,15 +216,18 @@ static void write_stats(struct session *s)
 		return;
 	s->stats_hits = c.hits;
 	calibrate(s);
+	session_cost_update(s);
 	read_stats(s, &stats);
 	OBSERVERS_CALL(s, on_stats, &stats);
 }
 
 static void housekeeping(struct session *s)
 {
-	enum { EVERY_NS = 20 * 1000 * 1000 };
+	enum { EVERY_NS = 20 * 1000 * 1000, COST_NS = 200 * 1000 * 1000 };
 	if (s->now - s->kept_house < EVERY_NS)
 		return;
+	if (s->now / COST_NS != s->kept_house / COST_NS)
+		session_cost_update(s);
 	s->kept_house = s->now;
 	session_complete_procs(s);
 	session_sample_dispatch(s);
@@ -398,6 +405,7 @@ unsigned session_total(const struct session *s)
 /* Remove all probes, then consume everything they sent. */
 static void stop_probes(struct session *s)
 {
+	session_cost_update(s);
 	calibrate(s);
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	while (consume(s) > 0)

@@ -91,10 +91,10 @@ struct view {
 	unsigned targets;
 	struct trace_stats stats;
 	bool has_stats;
-	/* Probe time and observed time at three statistics records: the first that counts (zero if
+	/* Probe time and CPU time at three statistics records: the first that counts (zero if
 	 * everything counts), the last but one, and the last. */
 	struct cost {
-		uint64_t probe_ns, observed_ns;
+		uint64_t probe_ns, cpu_ns;
 	} costs[3];
 	bool cost_unknown; /* the first of them is still to come */
 	struct step_times steps;

@@ -276,9 +276,7 @@ static int add_target(struct view *v, const struct trace_target *t)
 
 static void add_stats(struct view *v, const struct trace_stats *s)
 {
-	struct aggregate_totals totals;
-	aggregate_totals(grouping_sum(v->all[GROUPING_OP_LINE]), &totals);
-	const struct cost now = {s->probe_ns, totals.observed_ns};
+	const struct cost now = {s->probe_ns, s->cpu_ns};
 	v->stats = *s;
 	v->has_stats = true;
 	if (v->cost_unknown)

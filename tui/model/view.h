@@ -141,7 +141,7 @@ struct view_head {
 	/* The same divided by state samples: running with and without Python, and waiting; -1: too
 	 * few samples. */
 	double python_ran, other_ran, waited;
-	double probes; /* of the observed time, an estimate from the last statistics; -1: unknown */
+	double probes; /* report_slowdown, an estimate from the last statistics; -1: unknown */
 	const struct step_times *steps;
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "perf/report/report.h"
 #include "tui/model/internal.h"
 
 static double percent_capped(uint64_t part, uint64_t whole)
@@ -77,9 +78,9 @@ void view_head(const struct view *v, struct view_head *out)
 		tell_outside(view_shown_outside(v), out);
 	}
 	const struct cost *from = &v->costs[v->interval ? 1 : 0], *to = &v->costs[2];
-	if (to->probe_ns > from->probe_ns && to->observed_ns > from->observed_ns)
-		out->probes = percent_capped(to->probe_ns - from->probe_ns,
-					     to->observed_ns - from->observed_ns);
+	if (to->probe_ns > from->probe_ns && to->cpu_ns > from->cpu_ns)
+		out->probes =
+		    report_slowdown(to->probe_ns - from->probe_ns, to->cpu_ns - from->cpu_ns);
 }
 
 const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean", "P99",

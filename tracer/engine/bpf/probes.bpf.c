@@ -169,10 +169,13 @@ static __always_inline void do_reads(struct bpf_thread *t, const struct proc_con
 static __always_inline void account(__u64 since)
 {
 	__u64 n = __sync_fetch_and_add(&hits, 1);
-	if ((n & 63) == 63) { /* not the first one, which has cold caches */
-		__sync_fetch_and_add(&sampled, 1);
-		__sync_fetch_and_add(&sampled_ns, bpf_ktime_get_ns() - since);
-	}
+	if (n % HIT_SAMPLE != HIT_SAMPLE - 1)
+		return;
+	__u64 took = bpf_ktime_get_ns() - since;
+	if (took > HIT_LONGEST_NS)
+		return;
+	__sync_fetch_and_add(&sampled, 1);
+	__sync_fetch_and_add(&sampled_ns, took);
 }
 
 static __always_inline void put_region(struct bpf_thread *t, __u64 addr, __u32 len)
@@ -411,7 +414,10 @@ int schema_parsed(struct pt_regs *ctx)
 SEC("uprobe.s")
 int step_callbacks(struct pt_regs *ctx)
 {
-	if (!counting || (__u32)PT_REGS_PARM2(ctx) != 0)
+	if (!counting)
+		return 0;
+	__sync_fetch_and_add(&steps, 1);
+	if ((__u32)PT_REGS_PARM2(ctx) != 0)
 		return 0;
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	struct bpf_thread *t = bpf_map_lookup_elem(&threads, &tid);

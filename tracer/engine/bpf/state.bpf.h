@@ -115,6 +115,7 @@ __u64 lost;		   /* records that did not fit into the ring buffer */
 __u64 lost_threads;	   /* hits of threads beyond the size of `threads` */
 __u64 lost_depth;	   /* hits nested deeper than OPEN_MAX */
 __u64 hits;		   /* probe hits, lost ones included */
+__u64 steps;		   /* hits of step_callbacks while counting, which are not in `hits` */
 __u64 sampled, sampled_ns; /* hits whose time in the probe was measured, and that time */
 __u64 dispatched,
     dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */

@@ -255,8 +255,8 @@ static void counters(struct engine *g, struct engine_counters *out)
 	*out = (struct engine_counters){
 	    .hits = s->hits,
 	    .lost = s->lost,
-	    .mean_ns = s->sampled ? s->sampled_ns / s->sampled : 0,
-	    .trap_ns = of(g)->trap_ns,
+	    .probe_ns = of(g)->trap_ns ? s->sampled_ns + s->sampled * of(g)->trap_ns : 0,
+	    .probe_is_stop = true,
 	    .dispatched = s->dispatched,
 	    .dispatched_seen = s->dispatched_seen,
 	};

@@ -158,13 +158,16 @@ static void listen_to(struct engine_shim *m, struct inside *i, follow_fn *fn, vo
 	answer(i);
 }
 
+/* The stub, the saving of registers, what the observer is told in vain, and the caches, which the
+ * program has to fill again, take as long as what is measured: 0.9 to 1.3 times (tests/bench). */
+enum { AROUND = 2 };
+
 void inside_count(const struct inside *i, struct engine_counters *c)
 {
 	const struct shim_counts now = shim_count(i->share->lost, i->share->thread);
-	uint64_t hits = c->hits + now.hits;
-	uint64_t mean = now.sampled ? now.sampled_ns / now.sampled : 0;
-	c->mean_ns = hits ? (c->mean_ns * c->hits + mean * now.hits) / hits : 0;
-	c->hits = hits;
+	c->hits += now.hits;
+	if (now.sampled)
+		c->probe_ns += AROUND * (now.hits * (now.sampled_ns / now.sampled));
 	c->lost += now.lost;
 }
 

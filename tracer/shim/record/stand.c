@@ -9,8 +9,6 @@
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
-enum { SAMPLE = 64 };
-
 /* ditrace was once too slow to read a new operator: threads no longer stop for them. */
 static _Atomic bool unheard;
 /* The last wait for ditrace was in vain: it stands still, and threads wait for a moment only. */
@@ -64,10 +62,13 @@ static void stand_still(void *arg)
 static void account(struct recorder_thread *t, uint64_t since)
 {
 	struct shim_thread *of = thread_slot(t);
-	if (thread_count(&of->hits, 1) % SAMPLE != SAMPLE - 1)
+	if (thread_count(&of->hits, 1) % HIT_SAMPLE != HIT_SAMPLE - 1)
+		return;
+	uint64_t took = ticks_now(&t->ticks) - since;
+	if (took > HIT_LONGEST_NS)
 		return;
 	thread_count(&of->sampled, 1);
-	thread_count(&of->sampled_ns, ticks_now(&t->ticks) - since);
+	thread_count(&of->sampled_ns, took);
 }
 
 void thread_sent(struct recorder_thread *t, uint64_t since, const struct op_plan *plan)

@@ -311,7 +311,8 @@ static void the_table(void **state)
 				      .torch_version = "2.13.0",
 				      .python_version = "3.11.7",
 				      .engine = "bpf"};
-	struct trace_stats stats = {.probe_ns = 40, .seen_permille = 973, .wall_ns = 12400000000};
+	struct trace_stats stats = {
+	    .probe_ns = 40, .seen_permille = 973, .wall_ns = 12400000000, .cpu_ns = 4040};
 	struct report_opts opts = {
 	    .targets = &target, .ntargets = 1, .stats = &stats, .terminal.width = 104};
 	struct aggregate *a = sample();
@@ -319,7 +320,8 @@ static void the_table(void **state)
 	assert_string_equal(
 	    text,
 	    "ditrace: python train.py (pid 7, torch 2.13.0, CPython 3.11.7), engine bpf, 12.4 s\n"
-	    "ditrace: traced 2 threads, 4 ops, 0 lost; probes took about 1.0 %; 97.3 % of the "
+	    "ditrace: traced 2 threads, 4 ops, 0 lost; probes made it about 1.0 % slower; 97.3 % "
+	    "of the "
 	    "dispatched ops were seen\n"
 	    "\n"
 	    "Self % v  Total %    Self   Total  Calls    Mean     P99  Op                 Where\n"

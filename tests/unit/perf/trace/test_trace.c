@@ -276,8 +276,11 @@ static void facts_about_the_target_come_back(void **state)
 				      .python_version = "3.11.7",
 				      .engine = "bpf",
 				      .torch_dir = "/venv/torch"};
-	struct trace_stats stats = {
-	    .probe_ns = 123456, .seen_permille = 987, .wall_ns = 9999999, .lean = 77};
+	struct trace_stats stats = {.probe_ns = 123456,
+				    .seen_permille = 987,
+				    .wall_ns = 9999999,
+				    .cpu_ns = 777777,
+				    .lean = 77};
 	struct trace_writer *w = writer();
 	assert_int_equal(trace_write_target(w, &target), 0);
 	assert_int_equal(trace_write_thread(w, 41, 42, "MainThread"), 0);
@@ -298,6 +301,7 @@ static void facts_about_the_target_come_back(void **state)
 	assert_int_equal(item.lost.count, 12);
 	item = next(r, TRACE_STATS);
 	assert_int_equal(item.stats.probe_ns, 123456);
+	assert_int_equal(item.stats.cpu_ns, 777777);
 	assert_int_equal(item.stats.seen_permille, 987);
 	assert_int_equal(item.stats.wall_ns, 9999999);
 	assert_int_equal(item.stats.lean, 77);

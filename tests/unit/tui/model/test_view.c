@@ -166,9 +166,10 @@ static void reset(void **state)
 	view_free(v);
 }
 
-static void add_stats(struct view *v, uint64_t probe_ns)
+static void add_stats(struct view *v, uint64_t probe_ns, uint64_t cpu_ns)
 {
-	struct trace_item item = {.type = TRACE_STATS, .stats = {.probe_ns = probe_ns}};
+	struct trace_item item = {.type = TRACE_STATS,
+				  .stats = {.probe_ns = probe_ns, .cpu_ns = cpu_ns}};
 	assert_int_equal(view_add(v, &item), 0);
 }
 
@@ -179,29 +180,24 @@ static double probes(const struct view *v)
 	return h.probes * 100;
 }
 
-static void share_of_probes(void **state)
+static void slowdown_by_probes(void **state)
 {
 	(void)state;
-	struct view *v = sample(); /* observed for 9 ms */
-	add_stats(v, 900000);
+	struct view *v = sample();
+	add_stats(v, 1 * MS, 11 * MS);
 	assert_int_equal(probes(v), 1000);
-	add(v, sample_event(5, 0, 0, 11 * MS, 18 * MS)); /* up to 18 ms on the first thread */
-	assert_int_equal(probes(v), 1000);
-	add_stats(v, 900000 + 2 * MS);
-	assert_int_equal(probes(v), 1526); /* 2.9 of 19 ms */
+	add_stats(v, 3 * MS, 18 * MS);
+	assert_int_equal(probes(v), 2000);
 	assert_int_equal(view_set_interval(v, true), 0);
-	assert_int_equal(probes(v), 2000); /* since the last statistics */
+	assert_int_equal(probes(v), 4000); /* since the last statistics: 2 of 7 ms */
 	assert_int_equal(view_set_interval(v, false), 0);
 	assert_int_equal(view_reset(v), 0);
-	add(v, sample_event(6, 0, 0, 20 * MS, 30 * MS));
-	add_stats(v, 5 * MS);
+	add_stats(v, 5 * MS, 20 * MS);
 	assert_true(probes(v) < 0); /* unknown at the time when counting began */
-	add(v, sample_event(7, 0, 0, 30 * MS, 40 * MS));
-	add_stats(v, 6 * MS);
-	assert_int_equal(probes(v), 1000);
+	add_stats(v, 8 * MS, 24 * MS);
+	assert_int_equal(probes(v), 30000);
 	assert_int_equal(view_new_file(v), 0);
-	add(v, sample_event(1, 0, 0, 1 * MS, 11 * MS));
-	add_stats(v, 2 * MS);
+	add_stats(v, 2 * MS, 12 * MS);
 	assert_int_equal(probes(v), 2000);
 	view_free(v);
 }
@@ -410,7 +406,7 @@ int main(void)
 	    cmocka_unit_test(sorts_and_filters),
 	    cmocka_unit_test(sorts_by_elements),
 	    cmocka_unit_test(reset),
-	    cmocka_unit_test(share_of_probes),
+	    cmocka_unit_test(slowdown_by_probes),
 	    cmocka_unit_test(intervals),
 	    cmocka_unit_test(backward_knows_its_forward),
 	    cmocka_unit_test(last_call_is_kept),
