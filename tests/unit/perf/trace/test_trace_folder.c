@@ -248,5 +248,5 @@ int main(void)
 	    cmocka_unit_test(or_stays_one),
 	    cmocka_unit_test(a_cut_file_does_not_hide_the_others),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return unit_run(tests, setup, teardown);
 }

@@ -74,5 +74,5 @@ int main(void)
 	    cmocka_unit_test(a_helper_has_the_same_place),
 	    cmocka_unit_test(of_a_process),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -253,5 +253,5 @@ int main(void)
 	    TEST(a_row_in_the_making_waits),
 	    TEST(hostile_rows_are_noticed),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }

@@ -38,5 +38,5 @@ static void what_does_not_match(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(what_does_not_match)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }
