@@ -11,7 +11,7 @@
 #include "perf/report/report.h"
 #include "perf/trace/trace_query.h"
 
-enum { TARGETS_MAX = 16 };
+enum { TARGETS_MAX = 256 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 
 struct annotate {
@@ -41,11 +41,19 @@ static int add_event(struct annotate *x, const struct op_event *ev)
 	return r ? r : aggregate_add(x->ops, ev);
 }
 
+static int add_sum(struct annotate *x, const struct op_sum *s)
+{
+	int r = x->whole ? aggregate_add_sum(x->whole, s) : 0;
+	return r ? r : aggregate_add_sum(x->ops, s);
+}
+
 static int add_item(struct annotate *x, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_EVENT:
 		return add_event(x, &item->event);
+	case TRACE_SUM:
+		return add_sum(x, &item->sum);
 	case TRACE_LOST:
 		aggregate_lost(x->ops, item->lost.count);
 		break;
@@ -74,6 +82,17 @@ static int read_all(struct annotate *x, struct err *e)
 	while (!r && (n = trace_query_next(x->query, &item, e)) > 0)
 		r = add_item(x, &item);
 	return r ? err_set(e, r, "no memory to sum up %s", x->path) : n;
+}
+
+/* When calls that were summed up ran is not known, so neither is when no op ran. */
+static int drop_gaps(struct annotate *x)
+{
+	x->summary.left_out = trace_query_sums_left_out(x->query);
+	if (!trace_query_summed(x->query) && !x->summary.left_out)
+		return 0;
+	aggregate_free(x->gap_sum);
+	x->gap_sum = aggregate_new_by(ANNOTATE_GAPS);
+	return x->gap_sum ? 0 : -ENOMEM;
 }
 
 static void hint_files(const struct annotation *a, const char *asked, struct err *e)
@@ -139,7 +158,8 @@ static int show(struct annotate *x, struct err *e)
 	struct aggregate_totals t;
 	int end = read_all(x, &unread);
 	aggregate_totals(x->whole ? x->whole : x->ops, &t);
-	int r = annotation_make(x->ops, x->gap_sum, t.observed_ns, &a);
+	int r = drop_gaps(x);
+	r = r ? r : annotation_make(x->ops, x->gap_sum, t.observed_ns, &a);
 	if (r)
 		return err_set(e, r, "no memory to sum up %s", x->path);
 	if (end < 0 && end != -EAGAIN && !a.n)

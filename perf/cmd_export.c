@@ -236,10 +236,12 @@ static int export_to(struct export_job *x)
 	int r = open_query(x, &e);
 	if (r)
 		return trace_query_end(x->in.query, 0, r, &e);
-	unsigned sums = x->format == TO_FOLDED ? 0 : TRACE_SAY_SUMMED;
+	bool has_sums = x->format == TO_FOLDED || x->format == TO_SVG || x->format == TO_HTML;
 	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
 	hide_progress(x);
-	return trace_query_end(x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | sums, r, &e);
+	return trace_query_end(
+	    x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | (has_sums ? 0 : TRACE_SAY_SUMMED), r,
+	    &e);
 }
 
 int cmd_export(int argc, char **argv)

@@ -40,6 +40,8 @@ static int add_item(void *arg, const struct trace_item *item)
 		in->samples = true;
 		return call_tree_add_sample(in->tree, &item->sample, CALL_MIXED);
 	}
+	if (item->type == TRACE_SUM)
+		return call_tree_add_sum(in->tree, &item->sum, CALL_BESIDE);
 	if (item->type == TRACE_SAMPLING)
 		in->in_cycles = item->sampling.event && !strcmp(item->sampling.event, "cycles");
 	return item->type == TRACE_EVENT ? call_tree_add(in->tree, &item->event, CALL_BESIDE) : 0;

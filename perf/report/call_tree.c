@@ -213,11 +213,15 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 
 int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_frames which)
 {
-	int64_t node = context_of(t, NULL, s->of.stack, which);
+	bool beside = which == CALL_BESIDE;
+	int64_t node = context_of(t, NULL, beside ? s->of.where_stack : s->of.stack, which);
 	if (node >= 0)
-		node = node_of(t, (uint32_t)node, op_name(t, s->of.op), true);
+		node = node_in_phase(t, (uint32_t)node, op_name(t, s->of.op), true,
+				     beside ? s->of.phase : 0);
 	if (node < 0)
 		return -ENOMEM;
+	if (!t->nodes[node].calls)
+		t->nodes[node].phase = s->of.phase;
 	t->nodes[node].calls += s->calls;
 	t->nodes[node].self_ns += s->total_ns > s->child_ns ? s->total_ns - s->child_ns : 0;
 	return 0;

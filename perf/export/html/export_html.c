@@ -33,11 +33,20 @@ static int add_event(struct page *p, const struct op_event *ev)
 	return r ? r : page_timeline_add(p->timeline, ev);
 }
 
+static int add_sum(struct page *p, const struct op_sum *s)
+{
+	p->has_ops = true;
+	int r = call_tree_add_sum(p->beside, s, CALL_BESIDE);
+	return r ? r : call_tree_add_sum(p->ran, s, CALL_MIXED);
+}
+
 static int add_item(void *arg, const struct trace_item *item)
 {
 	struct page *p = arg;
 	if (item->type == TRACE_EVENT)
 		return add_event(p, &item->event);
+	if (item->type == TRACE_SUM)
+		return add_sum(p, &item->sum);
 	if (item->type == TRACE_THREAD)
 		return page_timeline_thread(p->timeline, item->thread.pid, item->thread.tid,
 					    item->thread.name);

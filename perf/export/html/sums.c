@@ -7,7 +7,7 @@
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
 
-enum { TARGETS_MAX = 16 };
+enum { TARGETS_MAX = 256 };
 
 struct page_sums {
 	struct trace_query *query;
@@ -76,10 +76,19 @@ static int add_event(struct page_sums *s, const struct op_event *ev)
 	return r || !s->breakdown ? r : breakdown_add(s->breakdown, ev);
 }
 
+static int add_sum(struct page_sums *s, const struct op_sum *sum)
+{
+	int r = aggregate_add_sum(s->ops, sum);
+	r = r ? r : aggregate_add_sum(s->lines, sum);
+	return r ? r : aggregate_add_sum(s->modules, sum);
+}
+
 static int add_item(struct page_sums *s, const struct trace_item *item)
 {
 	if (item->type == TRACE_EVENT)
 		return add_event(s, &item->event);
+	if (item->type == TRACE_SUM)
+		return add_sum(s, &item->sum);
 	if (item->type == TRACE_SAMPLE && s->breakdown && s->in_ns)
 		return breakdown_add_sample(s->breakdown, &item->sample);
 	if (item->type == TRACE_SAMPLING) {
@@ -132,7 +141,8 @@ int page_sums_json(struct page_sums *s, struct json_out *j, const struct page_li
 	struct report_opts opts = s->opts;
 	opts.percent_limit = limits->percent_limit;
 	opts.when = trace_query_counts(s->query);
-	if (s->breakdown && !opts.chosen) {
+	bool has_sums = trace_query_summed(s->query) || trace_query_sums_left_out(s->query);
+	if (s->breakdown && !opts.chosen && !has_sums) {
 		breakdown_get(s->breakdown, &s->means);
 		opts.steps = &s->means;
 	}

@@ -49,6 +49,10 @@ stopped() {
 	like "nothing was lost" "$T/err" ', 0 lost'
 	like "some calls have less detail" "$T/err" '[1-9][0-9,]* ops are in the counts and times with less detail'
 	is "all are counted" "$(calls_of aten::neg)" "$OPS"
+	"$DITRACE" annotate -i "$T/data" --format csv >"$T/lines"
+	is "at their line, too" "$(grep -c "burst.py,.*,$OPS," "$T/lines")" 1
+	"$DITRACE" export --to html -o "$T/page" "$T/data"
+	like "and in a page" "$T/page" '"op": *"aten::neg".*"calls": *100000'
 	"$DITRACE" script "$T/data" 2>&1 >/dev/null | cat >"$T/said"
 	like "a list of events says what it lacks" "$T/said" 'of which the recording has sums only, left out'
 }
