@@ -53,8 +53,10 @@ static struct item *stack_of(struct hit *h)
 static void drop_locals(struct hit *h)
 {
 	struct item *s = stack_of(h);
+	if (!s)
+		return;
 	uint64_t(*frame)[FRAME_WORDS] = (uint64_t(*)[FRAME_WORDS])(s + 1);
-	for (unsigned i = 0; s && i < s->len / STACK_FRAME_SIZE; i++)
+	for (unsigned i = 0; i < s->len / STACK_FRAME_SIZE; i++)
 		frame[i][FRAME_WORDS - 1] = 0;
 }
 
