@@ -139,4 +139,25 @@ static inline struct pythons pythons_find(int minor)
 	return found;
 }
 
+/* test_3_8 to test_3_13: check(found, minor) with the interpreters of that version, skipped where
+ * there are none. */
+#define PYTHON_TEST(n, check)                                                                      \
+	static void test_3_##n(void **state)                                                       \
+	{                                                                                          \
+		struct pythons found = pythons_find(n);                                            \
+		(void)state;                                                                       \
+		if (!found.count) {                                                                \
+			print_message("# no CPython 3.%d on this machine\n", n);                   \
+			skip();                                                                    \
+		}                                                                                  \
+		check(&found, n);                                                                  \
+	}
+#define PYTHON_TESTS(check)                                                                        \
+	PYTHON_TEST(8, check)                                                                      \
+	PYTHON_TEST(9, check)                                                                      \
+	PYTHON_TEST(10, check)                                                                     \
+	PYTHON_TEST(11, check)                                                                     \
+	PYTHON_TEST(12, check)                                                                     \
+	PYTHON_TEST(13, check)
+
 #endif

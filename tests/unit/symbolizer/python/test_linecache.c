@@ -162,28 +162,14 @@ static void check_python(const char *python, const char *names)
 	python_stop(&p, SIGKILL);
 }
 
-static void check_minor(int minor)
+static void check_minor(const struct pythons *found, int minor)
 {
-	struct pythons found = pythons_find(minor);
-
-	if (!found.count)
-		skip();
-	check_python(found.path[0], "_user_ns");
-	check_python(found.path[0], "user_ns");
+	(void)minor;
+	check_python(found->path[0], "_user_ns");
+	check_python(found->path[0], "user_ns");
 }
 
-#define VERSION(minor)                                                                             \
-	static void test_3_##minor(void **state)                                                   \
-	{                                                                                          \
-		(void)state;                                                                       \
-		check_minor(minor);                                                                \
-	}
-VERSION(8)
-VERSION(9)
-VERSION(10)
-VERSION(11)
-VERSION(12)
-VERSION(13)
+PYTHON_TESTS(check_minor)
 
 static void test_cell_files(void **state)
 {

@@ -202,29 +202,12 @@ static void check_interpreter(const char *path, int minor)
 	assert_true(codes > 100 && ranges > 1000);
 }
 
-static void check_version(int minor)
+static void check_version(const struct pythons *found, int minor)
 {
-	struct pythons found = pythons_find(minor);
-
-	if (!found.count) {
-		print_message("# no CPython 3.%d on this machine\n", minor);
-		skip();
-	}
-	check_interpreter(found.path[0], minor);
+	check_interpreter(found->path[0], minor);
 }
 
-#define VERSION(n)                                                                                 \
-	static void test_3_##n(void **state)                                                       \
-	{                                                                                          \
-		(void)state;                                                                       \
-		check_version(n);                                                                  \
-	}
-VERSION(8)
-VERSION(9)
-VERSION(10)
-VERSION(11)
-VERSION(12)
-VERSION(13)
+PYTHON_TESTS(check_version)
 
 int main(void)
 {

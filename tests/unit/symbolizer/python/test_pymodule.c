@@ -165,14 +165,11 @@ static void check(const char *python)
 	python_stop(&t.child, 0);
 }
 
-static void check_minor(int minor)
+static void check_minor(const struct pythons *found, int minor)
 {
-	struct pythons found = pythons_find(minor);
-
-	if (!found.count)
-		skip();
-	for (size_t i = 0; i < found.count; i++)
-		check(found.path[i]);
+	(void)minor;
+	for (size_t i = 0; i < found->count; i++)
+		check(found->path[i]);
 }
 
 /* A memory of CPython 3.8 in which a module has 4000 others, and each of these has 4096 attributes
@@ -302,18 +299,7 @@ static void test_class_name(void **state)
 	assert_int_equal(py_type_name(&rt, address(TYPE), name, sizeof(name)), -EPROTO);
 }
 
-#define MINOR(n)                                                                                   \
-	static void test_3_##n(void **state)                                                       \
-	{                                                                                          \
-		(void)state;                                                                       \
-		check_minor(n);                                                                    \
-	}
-MINOR(8)
-MINOR(9)
-MINOR(10)
-MINOR(11)
-MINOR(12)
-MINOR(13)
+PYTHON_TESTS(check_minor)
 
 int main(void)
 {

@@ -435,37 +435,20 @@ static void check_process(struct python *p, int minor)
 	json_decref(thread);
 }
 
-static void check_version(int minor)
+static void check_version(const struct pythons *found, int minor)
 {
-	struct pythons found = pythons_find(minor);
-
-	if (!found.count) {
-		print_message("# no CPython 3.%d on this machine\n", minor);
-		skip();
-	}
-	for (size_t i = 0; i < found.count; i++) {
-		const char *const argv[] = {found.path[i],
+	for (size_t i = 0; i < found->count; i++) {
+		const char *const argv[] = {found->path[i],
 					    "tests/workloads/symbolizer/py_stacks.py", NULL};
 		struct python p = python_start(argv);
 
-		print_message("# %s\n", found.path[i]);
+		print_message("# %s\n", found->path[i]);
 		check_process(&p, minor);
 		python_stop(&p, SIGKILL);
 	}
 }
 
-#define VERSION(n)                                                                                 \
-	static void test_3_##n(void **state)                                                       \
-	{                                                                                          \
-		(void)state;                                                                       \
-		check_version(n);                                                                  \
-	}
-VERSION(8)
-VERSION(9)
-VERSION(10)
-VERSION(11)
-VERSION(12)
-VERSION(13)
+PYTHON_TESTS(check_version)
 
 /* Open a sleeping interpreter whose memory is falsified at one place, and close it again. */
 static int open_with_lie(const char *path, uint64_t (*where)(const struct py_runtime *),
