@@ -53,6 +53,28 @@ static void choose_first(struct process_list *l)
 	l->pids[0] = pid;
 }
 
+/* Trace until all have ended or there is a signal. The exit status. */
+static int attach(struct trace_loop *l, struct session_opts *o, bool wait)
+{
+	struct err e = {0};
+	trace_loop_signals(l);
+	int r = start_attached(l, o, wait, &e);
+	if (!r)
+		tell_attached(l);
+	r = r ? r : trace_loop_run(l, &e);
+	trace_samples_finish(l->samples);
+	if (!r) {
+		e = (struct err){0};
+		r = session_finish(l->session, &e);
+	}
+	if (e.code)
+		err_print(&e);
+	bool found = l->session && session_found(l->session);
+	session_close(l->session);
+	follow_free(l->follow);
+	return r ? EXIT_FAILED : found ? EXIT_FOUND : EXIT_GOOD;
+}
+
 int cmd_attach(int argc, char **argv)
 {
 	bool wait = false, tree = false;
@@ -102,23 +124,7 @@ int cmd_attach(int argc, char **argv)
 	l.pid = pids.pids[0];
 	l.others = pids.pids + 1;
 	l.nothers = pids.n - 1;
-	if (changes)
-		return intervene_attach(&change, &o, l.pid, wait);
-	trace_loop_signals(&l);
-	r = start_attached(&l, &o, wait, &e);
-	if (!r)
-		tell_attached(&l);
-	r = r ? r : trace_loop_run(&l, &e);
-	trace_samples_finish(l.samples);
-	if (!r) {
-		e = (struct err){0};
-		r = session_finish(l.session, &e);
-	}
-	if (e.code)
-		err_print(&e);
-	bool found = l.session && session_found(l.session);
-	session_close(l.session);
-	follow_free(l.follow);
+	status = changes ? intervene_attach(&change, &o, l.pid, wait) : attach(&l, &o, wait);
 	process_list_free(&pids);
-	return r ? EXIT_FAILED : found ? EXIT_FOUND : EXIT_GOOD;
+	return status;
 }
