@@ -88,7 +88,7 @@ static int read_all(struct annotate *x, struct err *e)
 static int drop_gaps(struct annotate *x)
 {
 	x->summary.left_out = trace_query_sums_left_out(x->query);
-	if (!trace_query_summed(x->query) && !x->summary.left_out)
+	if (!trace_query_has_sums(x->query))
 		return 0;
 	aggregate_free(x->gap_sum);
 	x->gap_sum = aggregate_new_by(ANNOTATE_GAPS);

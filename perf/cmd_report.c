@@ -207,7 +207,7 @@ static const struct aggregate *rows_of(struct report *p)
 		return p->sum;
 	p->opts.whole = p->sum;
 	p->opts.about =
-	    trace_query_summed(p->query) || trace_query_sums_left_out(p->query)
+	    trace_query_has_sums(p->query)
 		? "time in no op, or in ops of which there are sums only, up to the next op of the "
 		  "thread that was recorded by itself, by that op's Python line"
 		: "time in no op, up to the next op of the thread, by that op's Python line";

@@ -196,12 +196,14 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
 enum aggregate_process { AGGREGATE_NO_OPS, AGGREGATE_OPS, AGGREGATE_LOADS };
 enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid);
 
-/* The q-quantile (0..1) of the row's durations in ns, within its minimum and maximum. 0 where
- * aggregate_has_quantiles is false: some of its calls were summed up. */
+/* False where some calls of the row were summed up. */
 static inline bool aggregate_has_quantiles(const struct aggregate_row *row)
 {
 	return row->calls == row->times.count;
 }
+
+/* The q-quantile (0..1) of the row's durations in ns, within its minimum and maximum; 0: it has
+ * none. */
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q);
 
 void aggregate_free(struct aggregate *a);

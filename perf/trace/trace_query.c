@@ -317,6 +317,11 @@ uint64_t trace_query_sums_left_out(const struct trace_query *q)
 	return q->sums_left_out;
 }
 
+bool trace_query_has_sums(const struct trace_query *q)
+{
+	return q->summed || q->sums_left_out;
+}
+
 const struct when_counts *trace_query_counts(const struct trace_query *q)
 {
 	return q->when ? &q->counts : NULL;

@@ -114,6 +114,7 @@ uint64_t trace_query_lost(const struct trace_query *q);
  * since it is not known whether the condition, the steps or the time choose them. */
 uint64_t trace_query_summed(const struct trace_query *q);
 uint64_t trace_query_sums_left_out(const struct trace_query *q);
+bool trace_query_has_sums(const struct trace_query *q); /* any of either */
 
 /* Counts of what the condition left out so far; NULL if there is no condition. */
 const struct when_counts *trace_query_counts(const struct trace_query *q);

@@ -66,7 +66,7 @@ int page_steps_read(struct page_steps *s, struct export_in *in, struct err *e)
 		breakdown_each_step(b, add_step, s);
 		r = read_steps(in, q, b, e);
 		/* In which steps summed up calls were is not known. */
-		s->n = trace_query_summed(q) ? 0 : s->n;
+		s->n = trace_query_has_sums(q) ? 0 : s->n;
 		keep_longest(s);
 	}
 	breakdown_free(b);

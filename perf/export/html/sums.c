@@ -141,8 +141,7 @@ int page_sums_json(struct page_sums *s, struct json_out *j, const struct page_li
 	struct report_opts opts = s->opts;
 	opts.percent_limit = limits->percent_limit;
 	opts.when = trace_query_counts(s->query);
-	bool has_sums = trace_query_summed(s->query) || trace_query_sums_left_out(s->query);
-	if (s->breakdown && !opts.chosen && !has_sums) {
+	if (s->breakdown && !opts.chosen && !trace_query_has_sums(s->query)) {
 		breakdown_get(s->breakdown, &s->means);
 		opts.steps = &s->means;
 	}
