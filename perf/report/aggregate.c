@@ -524,7 +524,7 @@ int aggregate_add_sum(struct aggregate *a, const struct op_sum *sum)
 	if (id < 0)
 		return -ENOMEM;
 	count_sum(a, a->rows[id], &s);
-	return 0;
+	return count_rank(a->rows[id], t, self);
 }
 
 void aggregate_pass(struct aggregate *a)

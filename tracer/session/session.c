@@ -80,6 +80,17 @@ static bool is_recorded(struct session *s, const struct op_event *ev)
 	return when_decide(s->when, ev, WHEN_AT_EXIT, &s->when_counts) == WHEN_YES;
 }
 
+/* Whether calls that have ended are recorded; what is known of their process is then filled in. */
+static bool record(struct session *s, struct op_event *ev, uint64_t calls)
+{
+	if (!is_recorded(s, ev))
+		return false;
+	s->events += calls;
+	find_text(s, ev);
+	session_name_thread(s, ev);
+	return true;
+}
+
 static void on_event(const struct op_event *ev, void *arg)
 {
 	struct session *s = arg;
@@ -87,12 +98,9 @@ static void on_event(const struct op_event *ev, void *arg)
 	struct op_event seen = *ev;
 	seen.rank1 = rank1_of(s, ev->pid);
 	OBSERVERS_CALL(s, on_end, t, &seen);
-	if (!is_recorded(s, &seen))
+	if (!record(s, &seen, 1))
 		return;
-	s->events++;
 	s->lean += seen.lean;
-	find_text(s, &seen);
-	session_name_thread(s, &seen);
 	OBSERVERS_CALL(s, on_event, t, &seen);
 }
 
@@ -134,12 +142,9 @@ static void on_sum(const struct op_sum *sum, void *arg)
 {
 	struct session *s = arg;
 	struct op_sum seen = *sum;
-	if (!is_recorded(s, &seen.of))
-		return;
-	s->events += seen.calls;
-	find_text(s, &seen.of);
-	session_name_thread(s, &seen.of);
-	OBSERVERS_CALL(s, on_sum, &seen);
+	seen.of.rank1 = rank1_of(s, seen.of.pid);
+	if (record(s, &seen.of, seen.calls))
+		OBSERVERS_CALL(s, on_sum, &seen);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)

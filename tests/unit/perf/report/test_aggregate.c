@@ -56,16 +56,18 @@ static void sums_are_added(void **state)
 	(void)state;
 	struct aggregate *a = aggregate_new(), *lines = aggregate_new_by(AGGREGATE_LINE);
 	struct aggregate_totals t;
-	const struct op_sum s = {.of = sample_event(0, 0, 0, 300, 900),
-				 .calls = 10,
-				 .thrown = 2,
-				 .total_ns = 500,
-				 .child_ns = 100,
-				 .min_ns = 20,
-				 .max_ns = 90,
-				 .nested = true};
-	add(a, sample_event(1, 0, 0, 100, 200));
-	add(lines, sample_event(1, 0, 0, 100, 200));
+	struct op_sum s = {.of = sample_event(0, 0, 0, 300, 900),
+			   .calls = 10,
+			   .thrown = 2,
+			   .total_ns = 500,
+			   .child_ns = 100,
+			   .min_ns = 20,
+			   .max_ns = 90,
+			   .nested = true};
+	struct op_event ev = sample_event(1, 0, 0, 100, 200);
+	ev.rank1 = s.of.rank1 = 1;
+	add(a, ev);
+	add(lines, ev);
 	assert_true(aggregate_has_quantiles(row(a, s.of.op->name)));
 	assert_int_equal(aggregate_add_sum(a, &s), 0);
 	assert_int_equal(aggregate_add_sum(lines, &s), 0);
@@ -75,6 +77,7 @@ static void sums_are_added(void **state)
 	assert_int_equal(r->total_ns, 600);
 	assert_int_equal(r->sum_ns, 600);
 	assert_int_equal(r->self_ns, 500);
+	assert_int_equal(aggregate_rank_ns(r, 0), 500);
 	assert_int_equal(r->min_ns, 20);
 	assert_int_equal(r->max_ns, 100);
 	assert_false(aggregate_has_quantiles(r));
