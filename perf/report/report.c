@@ -244,7 +244,7 @@ static void print_targets(FILE *f, const struct aggregate *a, const struct repor
 
 double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns)
 {
-	return probe_ns <= cpu_ns / 2 ? report_percent(probe_ns, cpu_ns - probe_ns) : -1;
+	return probe_ns / 3 <= cpu_ns / 4 ? report_percent(probe_ns, cpu_ns - probe_ns) : -1;
 }
 
 static void print_slowdown(FILE *f, const struct trace_stats *s)
@@ -253,7 +253,7 @@ static void print_slowdown(FILE *f, const struct trace_stats *s)
 	if (percent >= 0)
 		fprintf(f, "; probes made it about %.*f %% slower", percent < 10, percent);
 	else
-		fputs("; probes took more than half of the time", f);
+		fputs("; probes took most of the time", f);
 }
 
 static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)

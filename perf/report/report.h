@@ -140,8 +140,8 @@ uint64_t report_mean(const struct aggregate_row *r);
 double report_percent(uint64_t part, uint64_t whole);
 
 /* By how many percent probes that took probe_ns of cpu_ns (struct trace_stats) made threads slower;
- * -1: they took more than half of it, where a small error of the estimate makes a large one of
- * this. */
+ * -1: they took more than three quarters of it, where a small error of the estimate makes a large
+ * one of this. */
 double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns);
 
 /* The op's name without "aten::"; and as tables on a terminal of that width (0: none) show it. */

@@ -29,10 +29,8 @@ function drawFigures() {
     figures.append(figure(countText(summary.ops), "ops"), figure(percent(summary.in_no_op_ns, summary.observed_ns), "of the time in no op"));
   if (summary.summed) figures.append(figure(countText(summary.summed), "of them as sums: in no timeline"));
   if (summary.lost || data.lost) figures.append(figure(countText(summary.lost || data.lost), "events lost"));
-  if (summary.probe_ns && summary.cpu_ns && !data.step && !data.time && !data.when)
-    figures.append(2 * summary.probe_ns <= summary.cpu_ns
-      ? figure(percent(summary.probe_ns, summary.cpu_ns - summary.probe_ns), "slower by probes, about")
-      : figure("over half", "of the time in probes"));
+  if (summary.probe_ns && summary.wall_ns && !data.step && !data.time && !data.when)
+    figures.append(figure(nsText(summary.probe_ns), "in probes, about"));
 }
 
 function drawParts() {
