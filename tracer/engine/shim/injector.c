@@ -32,6 +32,7 @@ struct entering {
 	struct safepoints *places;
 	uint64_t come; /* address of come_of(part); 0: the library is not loaded yet */
 	unsigned looks;
+	bool stuck; /* the thread chosen last did not stop */
 	uint64_t stood_ns; /* how long the thread that made the call was stopped */
 	struct err err;
 };
@@ -48,6 +49,8 @@ static int32_t phase_of(const struct shim_state *s, enum injector_part part)
 
 struct answer {
 	int32_t code;
+	bool stuck;
+	unsigned looks;
 	struct err err;
 };
 
@@ -211,6 +214,7 @@ static int try_thread(struct entering *x, pid_t tid)
 	/* Nobody may trace a thread that ends. */
 	if (r == -ESRCH || (r == -EPERM && process_thread_ended(x->pid, tid)))
 		return -EAGAIN;
+	x->stuck = r == -ETIMEDOUT;
 	if (r)
 		return r == -EPERM ? process_seize_error(x->pid, r, &x->err) : r;
 	if (safepoint(x->places, tid, remote_thread_regs(t))) {
@@ -280,30 +284,44 @@ static void enter_main(int sock, void *entering)
 	helper_begin(NAME, sock);
 	struct answer a = {.code = enter(x)};
 	a.err = x->err;
-	shim_listener_loaded(x->listener);
+	a.stuck = x->stuck;
+	a.looks = x->looks;
 	helper_send(sock, &a, sizeof(a));
+}
+
+/* By a process of its own: only its end lets go of a thread that did not stop. */
+static int enter_once(struct entering *x, struct answer *a, struct err *e)
+{
+	int sock;
+	pid_t child = helper_start(enter_main, x, &sock);
+	if (child < 0)
+		return err_set(e, child, "cannot enter process %d: %s", x->pid, strerror(-child));
+	bool answered = helper_answer(sock, child, a, sizeof(*a));
+	close(sock);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (!answered)
+		return err_set(e, -ECHILD,
+			       "the helper that was to load the library into %d has ended", x->pid);
+	return a->code;
 }
 
 int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *listener,
 		   struct err *e)
 {
 	struct entering x = {.pid = pid, .parent = getpid(), .part = part, .listener = listener};
-	struct answer a = {.code = -ECHILD};
-	int sock;
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + SEARCH_MS * 1000000ULL;
+	struct answer a = {0};
 	int r = injector_check(pid, part, e);
 	if (r)
 		return r;
-	pid_t child = helper_start(enter_main, &x, &sock);
-	if (child < 0)
-		return err_set(e, child, "cannot enter process %d: %s", pid, strerror(-child));
-	bool answered = helper_answer(sock, child, &a, sizeof(a));
-	close(sock);
-	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-		;
-	if (!answered)
-		return err_set(e, -ECHILD,
-			       "the helper that was to load the library into %d has ended", pid);
+	do {
+		x.looks = a.looks;
+		a = (struct answer){0};
+		r = enter_once(&x, &a, e);
+	} while (a.stuck && clock_ns(CLOCK_MONOTONIC) < until);
+	shim_listener_loaded(listener);
 	if (a.code && e)
 		*e = a.err;
-	return a.code;
+	return r;
 }
