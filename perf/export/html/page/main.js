@@ -21,6 +21,7 @@ function start() {
   document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
   byId("licence").textContent = byId("licences").textContent.trim();
   byId("tabs").append(...tabs.map(([name, text]) => el("a", {href: "#" + name}, text)));
+  if (!tabs.length) byId("tabs").append(el("span", {class: "note"}, "no operator is in this trace" + (data.step || data.time || data.when ? ", of those chosen" : "")));
   startHead();
   startTimeline();
   startFlame();
