@@ -136,10 +136,10 @@ struct trace_loop {
 
 /* From now on, SIGINT, SIGTERM and SIGHUP end the loop. While there is a child, SIGINT is left to
  * it (the terminal sends it to both), and the others are passed on to it. SIGPIPE is ignored.
- * SIGTSTP, unless it was ignored, is for trace_loop_halt. */
+ * SIGTSTP, unless it was ignored, and ENGINE_HALTS (engine.h) are for trace_loop_halt. */
 void trace_loop_signals(struct trace_loop *l);
 
-/* Whether SIGTSTP has arrived. Let go of all that waits for this process, then call
+/* Whether SIGTSTP or ENGINE_HALTS has arrived, and no SIGCONT of another process since. Let go of all that waits for this process, then call
  * trace_loop_halt, which stops it until SIGCONT comes and reports on stderr that it did; `missed`:
  * what that means for what happened meanwhile. */
 bool trace_loop_halts(void);

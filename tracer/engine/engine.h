@@ -2,6 +2,7 @@
 #ifndef TRACER_ENGINE_ENGINE_H
 #define TRACER_ENGINE_ENGINE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,12 @@ struct probe_file {
 /* Whether a process has mapped all the libraries its tracer needs; asked when libraries were
  * loaded. */
 typedef bool interesting_fn(pid_t pid);
+
+/* What an engine's helper sends, by sigqueue(3), to a ditrace that has been stopped by SIGSTOP
+ * while threads wait for it, ahead of a SIGCONT of its own: let go of them, and stop again.
+ * sival_ptr: when it was seen stopped, in ns of CLOCK_MONOTONIC. Without a handler it is ignored
+ * (signal(7)). */
+enum { ENGINE_HALTS = SIGURG };
 
 enum { ENGINE_ALL_PROCS = UINT16_MAX };
 enum { ENGINE_AT_ONCE = 100000 }; /* records after which consume may return early */

@@ -232,20 +232,22 @@ static bool holds_any(const struct tracer *t)
 }
 
 /* A stopped ditrace releases nobody: let it go on for as long as it takes to do that and to stop
- * itself (trace_loop_halt). */
+ * itself (trace_loop_halt). Not by SIGTSTP, which would discard the SIGCONT of somebody who
+ * continues it now. */
 static void rouse(const struct tracer *t, pid_t parent)
 {
 	enum { EVERY_NS = 100 * 1000 * 1000 };
 	static uint64_t last;
 	struct process p;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	const union sigval looked = {.sival_ptr = (void *)(uintptr_t)now};
 	if (now - last < EVERY_NS)
 		return;
 	last = now;
 	if (!holds_any(t) || process_read(parent, &p, NULL) || p.status.state != 'T')
 		return;
-	kill(parent, SIGCONT);
-	kill(parent, SIGTSTP);
+	sigqueue(parent, ENGINE_HALTS, looked);
+	sigqueue(parent, SIGCONT, looked);
 }
 
 static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
