@@ -145,7 +145,8 @@ static void prefetch(const struct report *p, const struct trace_item *items, uin
 
 static bool needs_values(const struct report *p)
 {
-	const unsigned of_tensors = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE;
+	const unsigned of_tensors =
+	    AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE | AGGREGATE_FLOPS;
 	return p->choice.when || aggregate_keys(p->sum) & of_tensors;
 }
 
@@ -331,11 +332,13 @@ static int prepare(struct report *p, struct err *e)
 	r = r || !p->percent_limit
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
+	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
 	r = r || !p->columns
 		? r
-		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS, &p->chosen, e);
+		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | flops, &p->chosen, e);
 	if (r)
 		return r;
+	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
 	unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;

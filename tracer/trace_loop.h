@@ -139,9 +139,9 @@ struct trace_loop {
  * SIGTSTP, unless it was ignored, and ENGINE_HALTS (engine.h) are for trace_loop_halt. */
 void trace_loop_signals(struct trace_loop *l);
 
-/* Whether SIGTSTP or ENGINE_HALTS has arrived, and no SIGCONT of another process since. Let go of all that waits for this process, then call
- * trace_loop_halt, which stops it until SIGCONT comes and reports on stderr that it did; `missed`:
- * what that means for what happened meanwhile. */
+/* Whether SIGTSTP or ENGINE_HALTS has arrived, and no SIGCONT of another process since. Let go of
+ * all that waits for this process, then call trace_loop_halt, which stops it until SIGCONT comes
+ * and reports on stderr that it did; `missed`: what that means for what happened meanwhile. */
 bool trace_loop_halts(void);
 void trace_loop_halt(const char *missed);
 

@@ -28,6 +28,7 @@ struct aggregate_thread {
 	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
 	struct pending *pending;       /* in ascending order of depth */
 	uint32_t npending, pending_size;
+	struct flops_nest flops;
 };
 
 /* Two-way cache of the rows of recent events: the hash of the key selects a pair of entries, which
@@ -397,6 +398,14 @@ static int count_rank(struct aggregate_row *row, const struct aggregate_thread *
 	return 0;
 }
 
+static void count_flops(struct aggregate_thread *t, struct aggregate_row *row,
+			const struct op_event *ev)
+{
+	double flops;
+	row->flops_unknown += flops_of(ev, &flops) == FLOPS_UNKNOWN;
+	row->flops += flops_own(&t->flops, ev->depth, flops);
+}
+
 static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
 {
 	size_t at = event % AGGREGATE_SIDES_MAX, old = a->sides_room;
@@ -471,6 +480,8 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	r = r ? r : count_rank(a->rows[id], t, self);
 	if (!r && a->keys & AGGREGATE_SIDES)
 		r = remember_side(a, ev->id, (uint32_t)id);
+	if (a->keys & AGGREGATE_FLOPS)
+		count_flops(t, a->rows[id], ev);
 	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
 }
 
@@ -478,6 +489,8 @@ static void count_sum(struct aggregate *a, struct aggregate_row *row, const stru
 {
 	/* Of calls within others of the same row, the outer ones have the time. */
 	bool is_inner = a->keys & AGGREGATE_OP ? s->again : s->nested;
+	double flops;
+	row->flops_unknown += flops_of(&s->of, &flops) == FLOPS_UNKNOWN ? s->calls : 0;
 	row->calls += s->calls;
 	row->thrown += s->thrown;
 	row->total_ns += is_inner ? 0 : s->total_ns;

@@ -96,6 +96,7 @@ enum {
 	 */
 	AGGREGATE_RANKS = 1 << 17,
 	AGGREGATE_RANKS_MAX = 4096, /* further ones are not told apart in a row */
+	AGGREGATE_FLOPS = 1 << 18,  /* flag: rows have flops; not with AGGREGATE_SIDES */
 	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
 };
 
@@ -124,12 +125,33 @@ struct aggregate_row {
 	int32_t pid, tid;
 	uint32_t rank1; /* rank + 1; 0: not known */
 	uint32_t nranks;
-	uint64_t *ranks_ns; /* self time by index as in aggregate_ranks; of `nranks` */
-	uint8_t phase;	    /* enum op_phase */
-	bool worker;	    /* AGGREGATE_WORKERS: of threads that load data for others */
+	double flops; /* AGGREGATE_FLOPS, see flops_of: less those of the ops that a call called */
+	uint64_t flops_unknown; /* calls that have some, but not known how many */
+	uint64_t *ranks_ns;	/* self time by index as in aggregate_ranks; of `nranks` */
+	uint8_t phase;		/* enum op_phase */
+	bool worker;		/* AGGREGATE_WORKERS: of threads that load data for others */
 	bool is_own; /* in the backward, called by Python code there: the line is its own. A key
 			of rows by phase and by line, file or function */
 };
+
+/* Floating-point operations of calls. */
+
+enum flops { FLOPS_NONE, FLOPS_KNOWN, FLOPS_UNKNOWN };
+
+/* The floating-point operations of a call, by its shapes and the formulas of
+ * torch/utils/flop_counter.py (PyTorch 2.13): of matrix products, convolutions and attention, two
+ * for a multiplication with its addition. FLOPS_NONE: it has no formula, or threw; FLOPS_UNKNOWN:
+ * its shapes are not known. *out is then 0. */
+enum flops flops_of(const struct op_event *ev, double *out);
+
+/* Calls nested in others of one thread, children first. Zero-initialise. */
+enum { FLOPS_DEPTH = 32 }; /* deeper ones count as siblings */
+struct flops_nest {
+	double inside[FLOPS_DEPTH]; /* by depth: of finished calls whose caller has not ended */
+};
+
+/* Of `flops` of the next call, those that no op that it called has counted already. */
+double flops_own(struct flops_nest *n, uint16_t depth, double flops);
 
 struct aggregate_totals {
 	uint64_t events;     /* finished */

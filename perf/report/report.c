@@ -365,6 +365,8 @@ static void add_part(struct table *t, const struct report_columns *columns,
 		}
 		rest.self_ns += r->self_ns;
 		rest.calls += r->calls;
+		rest.flops += r->flops;
+		rest.flops_unknown += r->flops_unknown;
 	}
 	if (shown < n)
 		report_columns_rest(t, columns, &rest, n - shown, observed_ns, opts);

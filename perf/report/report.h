@@ -121,6 +121,9 @@ void report_columns_default(unsigned keys, struct report_columns *out);
 int report_columns_parse(const char *text, unsigned keys, struct report_columns *out,
 			 struct err *e);
 
+/* What an aggregate has to have for the chosen columns (AGGREGATE_*). */
+unsigned report_columns_keys(const struct report_columns *c);
+
 /* The headers; that of the column that rows are sorted by is marked. */
 void report_columns_head(struct table *t, const struct report_columns *c,
 			 const struct report_opts *opts);

@@ -135,6 +135,33 @@ static const char *longest(char *out, size_t size, const struct column_row *w)
 	return text_ns(out, size, w->r->max_ns);
 }
 
+/* A number of three digits with a prefix of the SI, which at least it is when some calls are not
+ * known. */
+static const char *flops_text(char *out, size_t size, double n, bool at_least)
+{
+	static const char prefixes[] = " KMGTPE";
+	unsigned i = 0;
+	for (; n >= 999.5 && prefixes[i + 1]; i++)
+		n /= 1000;
+	if (!n && !at_least)
+		return "-";
+	snprintf(out, size, "%s%.*f%s%.1s", at_least ? ">" : "",
+		 i && n < 9.995 ? 2 : i && n < 99.95, n, i ? " " : "", i ? prefixes + i : "");
+	return out;
+}
+
+static const char *flops(char *out, size_t size, const struct column_row *w)
+{
+	uint64_t steps = w->opts->per_step ? w->opts->per_step : 1;
+	return flops_text(out, size, w->r->flops / (double)steps, w->r->flops_unknown);
+}
+
+static const char *flop_rate(char *out, size_t size, const struct column_row *w)
+{
+	double s = (double)w->r->total_ns / 1e9;
+	return flops_text(out, size, s > 0 && !w->r->flops_unknown ? w->r->flops / s : 0, false);
+}
+
 static const char *phase(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
@@ -297,6 +324,8 @@ static const struct column columns[] = {
     {"p50", "P50", 0, false, false, 0, p50},
     {"p99", "P99", 0, true, false, 8, p99},
     {"max", "Max", 0, true, false, 9, longest},
+    {"flops", "FLOPs", AGGREGATE_FLOPS, false, false, 0, flops},
+    {"flop_rate", "FLOP/s", AGGREGATE_FLOPS, false, false, 0, flop_rate},
     {"forward", "Forward", AGGREGATE_SIDES, true, false, 0, total},
     {"backward", "Backward", AGGREGATE_SIDES, true, false, 0, backward},
     {"backward_calls", "Nodes", AGGREGATE_SIDES, true, false, 5, backward_calls},
@@ -382,6 +411,14 @@ int report_columns_parse(const char *text, unsigned keys, struct report_columns 
 	}
 }
 
+unsigned report_columns_keys(const struct report_columns *c)
+{
+	unsigned keys = 0;
+	for (size_t i = 0; i < c->n; i++)
+		keys |= columns[c->which[i]].keys;
+	return keys;
+}
+
 /* Whether rows are sorted by the column: of several that show the key, the first. */
 static bool is_sorted(const struct report_columns *c, size_t i, enum report_sort sort)
 {
@@ -420,7 +457,7 @@ void report_columns_head(struct table *t, const struct report_columns *c,
 
 static bool is_sum(const struct column *c)
 {
-	return c->text == self_percent || c->text == self || c->text == calls;
+	return c->text == self_percent || c->text == self || c->text == calls || c->text == flops;
 }
 
 void report_columns_rest(struct table *t, const struct report_columns *c,

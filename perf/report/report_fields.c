@@ -12,6 +12,7 @@
 enum kind {
 	WORD,	/* a const char * at `offset`, may be NULL */
 	NUMBER, /* a uint64_t at `offset` */
+	FLOPS,
 	PHASE,
 	LINE,
 	PID,
@@ -67,6 +68,7 @@ static const struct field fields[] = {
     {"max_ns", 0, AT(NUMBER, max_ns)},
     {"backward_calls", AGGREGATE_SIDES, AT(NUMBER, backward_calls)},
     {"backward_ns", AGGREGATE_SIDES, AT(NUMBER, backward_ns)},
+    {"flops", AGGREGATE_FLOPS, FLOPS, 0},
     {"self_percent", 0, SELF_PERCENT, 0},
     {"total_percent", 0, TOTAL_PERCENT, 0},
     {"worker", AGGREGATE_WORKERS, WORKER, 0},
@@ -102,6 +104,8 @@ static uint64_t number(const struct aggregate_row *r, const struct field *d)
 /* Whether the number is not known. */
 static bool is_unknown(const struct aggregate_row *r, const struct field *d)
 {
+	if (d->kind == FLOPS)
+		return r->flops_unknown;
 	return (d->kind == P50 || d->kind == P99) && !aggregate_has_quantiles(r);
 }
 
@@ -143,6 +147,9 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 	case RANK:
 		if (r->rank1)
 			set_number(c, "%" PRIu32, r->rank1 - 1);
+		break;
+	case FLOPS:
+		set_number(c, "%.0f", r->flops);
 		break;
 	case PID:
 	case TID:

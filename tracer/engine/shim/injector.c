@@ -32,7 +32,7 @@ struct entering {
 	struct safepoints *places;
 	uint64_t come; /* address of come_of(part); 0: the library is not loaded yet */
 	unsigned looks;
-	bool stuck; /* the thread chosen last did not stop */
+	bool stuck;	   /* the thread chosen last did not stop */
 	uint64_t stood_ns; /* how long the thread that made the call was stopped */
 	struct err err;
 };
