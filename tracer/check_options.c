@@ -48,14 +48,13 @@ static int check_depth(uint64_t depth, struct err *e)
 	return err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 }
 
-/* The other engines have neither, and there is none where threads stop. */
+/* The other engines have neither, and that takes no part where registers are needed, or nodes. */
 static int check_buffers(const struct session_opts *o, struct err *e)
 {
 	const char *option = o->no_loss ? "--no-loss" : "--buffer";
-	const char *stops = o->measure.stats	   ? "--stats"
-			    : o->measure.first_nan ? "--first-nan"
-			    : o->capture.dir	   ? "--capture"
-						   : NULL;
+	const char *stops = o->measure.first_nan ? "--first-nan"
+			    : o->capture.dir	 ? "--capture"
+						 : NULL;
 	if ((!o->no_loss && !o->buffer) || o->engine == ENGINE_SHIM)
 		return 0;
 	if (o->engine == ENGINE_AUTO && !stops)

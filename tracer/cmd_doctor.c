@@ -131,7 +131,7 @@ struct engines {
 /* The engine that --engine auto would use. */
 static const char *taken(const struct engines *g)
 {
-	return g->bpf ? "bpf" : g->shim ? "shim" : g->ptrace ? "ptrace" : NULL;
+	return g->shim ? "shim" : g->bpf ? "bpf" : g->ptrace ? "ptrace" : NULL;
 }
 
 /* The real test: try to open the engine. */
@@ -146,6 +146,18 @@ static bool check_engine(struct checks *c)
 		return false;
 	}
 	g->close(g);
+	return true;
+}
+
+static bool check_fits(pid_t pid, struct checks *c)
+{
+	struct err e = {0};
+	if (engine_shim_fits(pid, &e)) {
+		char text[600];
+		snprintf(text, sizeof(text), "the engine shim is not taken: %s", e.what);
+		checks_add(c, CHECK_WARN, text, e.hint);
+		return false;
+	}
 	return true;
 }
 
@@ -252,7 +264,8 @@ static struct engines run_checks(pid_t pid, struct checks *c)
 	g.bpf = !hopeless && check_engine(c);
 	env.ptrace_only = !g.bpf;
 	bool target = pid && checks_process(&env, pid, c);
-	g.shim = pid ? target && check_entering(pid, c) : check_listener(c);
+	g.shim = (!pid || target) && check_fits(pid, c) &&
+		 (pid ? check_entering(pid, c) : check_listener(c));
 	if (!g.bpf && (g.ptrace || g.shim))
 		checks_spare_bpf(c);
 	if (target && !c->failed)

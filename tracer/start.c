@@ -27,8 +27,10 @@ static void follow(struct trace_loop *l, struct err *why)
 static int follow_by_engine(struct trace_loop *l, const struct err *why, struct err *e)
 {
 	if (session_follows(l->session)) {
-		follow_free(l->follow);
-		l->follow = NULL;
+		if (!session_enters(l->session)) {
+			follow_free(l->follow);
+			l->follow = NULL;
+		}
 		return session_watch(l->session, l->pid, e);
 	}
 	if (!l->follow)
@@ -101,14 +103,25 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 	return session_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
 }
 
-/* Not optional here: without the kernel's records nothing would report that a library was mapped.
- */
+/* Not optional here: without the kernel's records nothing would report that a library was mapped;
+ * but where the library inside does, they tell only of those that are started without it. */
 static int follow_child(struct trace_loop *l, pid_t pid, struct err *e)
 {
-	if (session_follows(l->session))
-		return session_watch(l->session, pid, e);
-	int r = follow_new(&l->follow, e);
-	return r ? r : follow_add_child(l->follow, pid, e);
+	struct err why = {0};
+	const bool alone = session_follows(l->session);
+	int r = alone ? session_watch(l->session, pid, e) : 0;
+	if (r || (alone && !session_enters(l->session)))
+		return r;
+	r = follow_new(&l->follow, &why);
+	r = r ? r : follow_add_child(l->follow, pid, &why);
+	if (r && !alone) {
+		*e = why;
+	} else if (r) {
+		follow_free(l->follow);
+		l->follow = NULL;
+		r = 0;
+	}
+	return r;
 }
 
 int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],

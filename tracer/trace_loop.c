@@ -20,6 +20,7 @@
 #include "symbolizer/target/target_files.h"
 #include "tracer/proc/freeze.h"
 #include "tracer/sample/sampler.h"
+#include "tracer/strays.h"
 
 struct trace_samples {
 	struct record_samples to;
@@ -280,6 +281,15 @@ static void on_follow(const struct follow_event *ev, void *arg)
 	}
 }
 
+/* Beside an engine that follows what it is in. */
+static void on_follow_beside(const struct follow_event *ev, void *arg)
+{
+	struct trace_loop *l = arg;
+	if ((ev->kind == FOLLOW_MAP && library_is_needed(ev->path)) || ev->kind == FOLLOW_FORK)
+		strays_see(&l->strays, l->session, ev->pid);
+	l->lost |= ev->kind == FOLLOW_LOST;
+}
+
 /* Find in /proc what lost records may have reported. */
 static void rescan(struct trace_loop *l)
 {
@@ -287,8 +297,12 @@ static void rescan(struct trace_loop *l)
 	struct process p;
 	ssize_t n = follow_processes(l->follow, &pids);
 	for (ssize_t i = 0; i < n; i++)
-		if (!process_read(pids[i], &p, NULL) &&
-		    !process_shares_memory(pids[i], p.status.ppid) && session_is_complete(pids[i]))
+		if (process_read(pids[i], &p, NULL) ||
+		    process_shares_memory(pids[i], p.status.ppid))
+			continue;
+		else if (session_follows(l->session))
+			strays_see(&l->strays, l->session, pids[i]);
+		else if (session_is_complete(pids[i]))
 			add_process(l, pids[i]);
 	free(pids);
 }
@@ -305,7 +319,8 @@ static void say_once(struct trace_loop *l, int code, const char *what)
 
 static void read_follow(struct trace_loop *l)
 {
-	int r = follow_read(l->follow, on_follow, l);
+	follow_fn *fn = session_follows(l->session) ? on_follow_beside : on_follow;
+	int r = follow_read(l->follow, fn, l);
 	if (r >= 0 && !l->lost)
 		return;
 	l->lost = false;
@@ -430,6 +445,7 @@ static int turn(struct trace_loop *l, struct err *e)
 		return r;
 	if (l->follow)
 		read_follow(l);
+	strays_enter(l->strays, l->session, &l->trouble);
 	if (session_follows(l->session))
 		session_follow(l->session, on_follow, l);
 	r = session_step(l->session, &output);
@@ -492,6 +508,8 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 			show_status(l);
 	}
 	status_line_clear(&l->progress);
+	strays_free(l->strays);
+	l->strays = NULL;
 	tell_forks(l);
 	return r < 0 ? r : 0;
 }

@@ -123,12 +123,13 @@ struct trace_loop {
 	pid_t pid;		       /* the process started or attached to */
 	const pid_t *others;	       /* more that are attached to */
 	size_t nothers;
-	bool is_child;	      /* it is our child: wait for it */
-	bool gone;	      /* it has ended, and the others have */
-	int status;	      /* from waitpid, when is_child */
-	int killed_by;	      /* the signal that ended it, until that was told; 0: none */
-	bool dumped;	      /* and a core was written */
-	bool lost, told_lost; /* `follow` lost records; this was reported */
+	bool is_child;	       /* it is our child: wait for it */
+	bool gone;	       /* it has ended, and the others have */
+	int status;	       /* from waitpid, when is_child */
+	int killed_by;	       /* the signal that ended it, until that was told; 0: none */
+	bool dumped;	       /* and a core was written */
+	bool lost, told_lost;  /* `follow` lost records; this was reported */
+	struct strays *strays; /* of an engine that has to be brought in; NULL: none were seen */
 	uint64_t forks,
 	    forks_ran_ns;   /* forked processes that ran without probes, the longest time */
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */

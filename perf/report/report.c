@@ -331,6 +331,10 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_print_safe(f, opts->chosen);
 		fputs(": what other ops took is not known", f);
 	}
+	if (opts->engine) {
+		fputs("\nditrace: ", f);
+		text_print_safe(f, opts->engine);
+	}
 	fputs(opts->no_table ? "\n" : "\n\n", f);
 	if (opts->about)
 		fprintf(f, "%s\n\n", opts->about);

@@ -79,6 +79,7 @@ struct report_opts {
 	bool no_table;	    /* what was traced, and no times */
 	uint64_t left_out;  /* calls of which there are sums only, and which may be of this part */
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
+	const char *engine; /* why the engine is not the first choice; NULL: it is, or not known */
 };
 
 /* Print what was traced, the table, and the time in no op. The columns are Self % and Total % (of

@@ -16,7 +16,7 @@ attached() {
 	forked "$T/out" "$T/out.err" go "$W/at_word.py" "$T/word" "$@" || return
 	start_as tracer "$DITRACE" attach "${options[@]}" "$REPLY" >>"$T/out" 2>"$T/err"
 	# Printed once all probes are in place.
-	before_long grep -qE '^ditrace: (the engine is ptrace|saved .*\.relu/)' "$T/err" || kill -9 "$REPLY" "$tracer"
+	before_long grep -qE '^ditrace: (the engine is ptrace|attached to .* engine shim|saved .*\.relu/)' "$T/err" || kill -9 "$REPLY" "$tracer"
 	touch "$T/word"
 	finish "$tracer"
 	cat "$T/out.err" >>"$T/err"

@@ -105,6 +105,8 @@ struct engine {
 	/* From now on attach may bring what it needs into process `pid`, as into the first one that
 	 * is to be traced; NULL: nothing is brought in. */
 	void (*expect)(struct engine *g, pid_t pid);
+	/* Whether process `pid` has nothing of that. NULL: nothing is brought in. */
+	bool (*is_outside)(pid_t pid);
 	/* Trace all threads of `pid` and whatever it starts from now on. 0 or -errno. NULL for an
 	 * engine that does not follow processes itself: use follow.h beside it. */
 	int (*watch)(struct engine *g, pid_t pid, struct err *e);
@@ -141,9 +143,12 @@ struct engine_wanted {
 	interesting_fn *interesting;
 	pid_t pid; /* the running process to trace; 0: one that will be started */
 	const struct spawn_user *user; /* of that one; NULL: this process's */
+	bool stops; /* threads are to stop (PLAN_STOP), which those under bpf do not */
+	const char
+	    *not_shim; /* why ENGINE_AUTO is to try bpf first, in a few words; NULL: it is not */
 	/* Calls for whose records there is no room may be summed up (HIT_SUM) instead of lost. */
 	bool may_sum;
-	/* For the engine shim, which is taken for ENGINE_AUTO then: threads wait for room
+	/* For the engine shim, which alone will do for ENGINE_AUTO then: threads wait for room
 	 * (--no-loss); bytes of a thread's ring (--buffer), 0: by what is free. */
 	bool waits;
 	uint64_t buffer;
@@ -156,11 +161,16 @@ struct engine_wanted {
  * *out, or -errno with *e. */
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e);
 
+/* Whether that engine is fit for the running process `pid`, or (0) for one that this one starts, as
+ * far as can be known beforehand. 0, or -errno with *e: -EACCES if it would have to observe every
+ * op, since nobody may write into code here. */
+int engine_shim_fits(pid_t pid, struct err *e);
+
 extern const char *const engine_names[]; /* words of --engine, in that order, ended by NULL */
 
-/* Open the engine of that choice; for ENGINE_AUTO the first that works. *note (may be NULL): if
- * that is not the first, its `what` says in one line which one it is and why; else its code is 0.
- */
+/* Open the engine of that choice; for ENGINE_AUTO the first that works, of shim, bpf and ptrace.
+ * *note (may be NULL): if that is not the first, its `what` says in one line which one it is and
+ * why; else its code is 0. */
 int engine_open(const struct engine_wanted *w, struct engine **out, struct err *note,
 		struct err *e);
 

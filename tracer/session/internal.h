@@ -137,6 +137,9 @@ int session_begin_decoding(struct session *s);
 /* The slot of a traced process; NULL if it is not traced. */
 struct proc *session_proc(struct session *s, pid_t pid);
 
+/* session_open.c: whether the engine shim will be taken, unless it cannot be. */
+bool session_expects_shim(const struct session *s);
+
 /* session_plan.c: give the engine this session's plan, the part of the op table that the options
  * select, and put its sites into s->sites. 0 or -errno with *e. */
 int session_make_plan(struct session *s, struct err *e);

@@ -346,6 +346,17 @@ void session_start_time(struct session *s)
 		s->limit_from_ns = session_now();
 }
 
+bool session_enters(const struct session *s)
+{
+	return s->engine->is_outside;
+}
+
+bool session_is_stray(struct session *s, pid_t pid)
+{
+	return s->engine->is_outside && session_is_complete(pid) && !session_proc(s, pid) &&
+	       s->engine->is_outside(pid);
+}
+
 void session_expect(struct session *s, pid_t pid)
 {
 	if (s->engine->expect)
@@ -448,6 +459,9 @@ int session_finish(struct session *s, struct err *e)
 	    .no_table = s->o->capture.dir || s->o->measure.stats || s->o->measure.first_nan,
 	    .percent_limit = REPORT_PERCENT_LIMIT,
 	    .chosen = s->chosen[0] ? s->chosen : NULL,
+	    .engine = s->engine_note.code && s->engine_note.code != -EINPROGRESS
+			  ? s->engine_note.what
+			  : NULL,
 	    .terminal = terminal_of(stderr),
 	};
 	OBSERVERS_CALL(s, on_stats, &stats);

@@ -38,6 +38,7 @@ struct session_opts {
 	bool one_file;		   /* the trace is one file, whatever ranks are traced */
 	bool print;		   /* events as text on stdout */
 	bool quiet;		   /* no summary at the end */
+	bool shared;		   /* another session may trace the processes meanwhile */
 	bool no_loss;		   /* threads wait while there is no room for their records */
 	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
@@ -53,8 +54,8 @@ struct session;
 /* Open the engine and the outputs. `o` must outlive the session. 0 or -errno. */
 int session_open(const struct session_opts *o, struct session **out, struct err *e);
 
-/* Which engine replaces the first choice and why, in one line; NULL if there is nothing to report.
- */
+/* What the user is to know of the engine that was chosen, in one line: why it is not the first
+ * choice, or what it does to a running process; NULL: nothing. */
 const char *session_note(const struct session *s);
 
 /* The engine's name. */
@@ -101,6 +102,11 @@ bool session_is_complete(pid_t pid);
 /* Start tracing `pid`, which maps a libtorch; does nothing if it is already traced. 0 or -errno:
  * -ENODATA if it has no libtorch. */
 int session_add(struct session *s, pid_t pid, struct err *e);
+
+/* Whether the engine brings something into processes: what they start follows by itself unless it
+ * is started without that. Whether `pid` was: it could be traced, and has nothing of the engine. */
+bool session_enters(const struct session *s);
+bool session_is_stray(struct session *s, pid_t pid);
 
 /* `pid`, a running process like that of the options, will be added next. */
 void session_expect(struct session *s, pid_t pid);

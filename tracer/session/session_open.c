@@ -95,17 +95,32 @@ static bool is_pickable(const struct session *s, struct pick *out)
 	return o && s->o->engine != ENGINE_PTRACE && o->pick(o, out);
 }
 
-/* With the shim, the library makes the thread that records a call wait. */
-static bool shim_stops(const struct session *s)
+/* Whether that engine would do. */
+static bool shim_would_do(const struct session *s)
 {
-	return s->o->engine == ENGINE_SHIM && !(s->needs & OBSERVER_REGISTERS);
+	/* With the shim, the library makes the thread that records a call wait. */
+	bool can = !s->stops || !(s->needs & (OBSERVER_REGISTERS | OBSERVER_NODES));
+	return can && (s->o->engine == ENGINE_SHIM || s->o->engine == ENGINE_AUTO);
+}
+
+/* What the engine shim does not see, or would not let others do. */
+static const char *not_shim(const struct session_opts *o)
+{
+	if (o->ops && strstr(o->ops, "record_function"))
+		return "PyTorch tells no library of profiler::_record_function*";
+	return o->shared ? "beside shim no other ditrace could trace, as for a capture" : NULL;
+}
+
+bool session_expects_shim(const struct session *s)
+{
+	return shim_would_do(s) && (s->o->engine == ENGINE_SHIM || !not_shim(s->o));
 }
 
 static int check_engine(const struct session *s, struct err *e)
 {
 	struct pick pick;
 	const struct session_opts *o = s->o;
-	if (!s->stops || o->engine == ENGINE_PTRACE || o->engine == ENGINE_AUTO || shim_stops(s))
+	if (!s->stops || o->engine == ENGINE_PTRACE || o->engine == ENGINE_AUTO || shim_would_do(s))
 		return 0;
 	if (o->engine == ENGINE_SHIM) {
 		err_set(e, -EINVAL,
@@ -151,6 +166,10 @@ static int open_stopping(struct session *s, struct err *e)
 		int r = engine_both_open(PLANS_MAX, session_is_complete, &pick, &s->engine, &why);
 		if (!r) {
 			OBSERVERS_CALL(s, picked, count_of, s);
+			if (s->o->engine == ENGINE_AUTO)
+				err_set(&s->engine_note, -ENOTSUP,
+					"the engine is bpf, as it can pick the calls that %s stops",
+					s->stops);
 			return 0;
 		}
 		if (s->o->engine == ENGINE_BPF) {
@@ -174,12 +193,21 @@ static int open_engine(struct session *s, struct err *e)
 	    .interesting = session_is_complete,
 	    .pid = s->o->attach,
 	    .user = s->o->user,
+	    .stops = s->stops,
+	    .not_shim = not_shim(s->o),
 	    .may_sum = !s->stops && !s->when && !s->o->count,
 	    .waits = s->o->no_loss,
 	    .buffer = s->o->buffer,
 	};
-	int r = s->stops && !shim_stops(s) ? open_stopping(s, e)
-					   : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	int r = s->stops && !shim_would_do(s)
+		    ? open_stopping(s, e)
+		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	if (!r && choice == ENGINE_AUTO && s->engine->observes && s->o->attach &&
+	    !s->engine_note.code)
+		err_set(&s->engine_note, -EINPROGRESS,
+			"engine shim: loads a library into process %d, out of use once ditrace "
+			"ends; --engine bpf loads none",
+			s->o->attach);
 	for (struct observer *o = s->observers; o && !r; o = o->next)
 		r = o->begin ? o->begin(o, s->engine, e) : 0;
 	return r;

@@ -58,7 +58,7 @@ static void *preload_main(void *arg)
 void session_preload(struct session *s, pid_t pid)
 {
 	s->preload.pid = pid;
-	s->preload.kind = s->o->engine == ENGINE_SHIM ? OPS_JUMPS : OPS_PROBES;
+	s->preload.kind = session_expects_shim(s) ? OPS_JUMPS : OPS_PROBES;
 	s->preload.running = !pthread_create(&s->preload.thread, NULL, preload_main, &s->preload);
 }
 
@@ -82,13 +82,14 @@ bool session_has_ops_of(const struct session *s, const struct mapping *m)
 
 int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e)
 {
+	const enum ops_kind kind = s->engine->observes ? OPS_JUMPS : OPS_PROBES;
 	int r = 0;
 	wait_for_preload(s);
-	if (is_of(&s->preload.ops, l->torch)) {
+	if (s->preload.kind == kind && is_of(&s->preload.ops, l->torch)) {
 		s->loaded = s->preload.ops;
 		s->preload.ops.table = NULL;
 	} else {
-		r = load(pid, l, s->engine->observes ? OPS_JUMPS : OPS_PROBES, &s->loaded, e);
+		r = load(pid, l, kind, &s->loaded, e);
 	}
 	if (!r)
 		s->ops = s->loaded.table;

@@ -102,7 +102,8 @@ static bool chosen_op(struct top *t, char *out, size_t size, bool *inner)
 	return true;
 }
 
-/* The engine for a second tracer of the process; -1: none. Two tracers cannot both set breakpoints.
+/* The engine for a second tracer of the process; -1: none. Two tracers cannot both set breakpoints;
+ * with ENGINE_SHIM, which is the first one's then, functions can be changed, but nothing captured.
  */
 static int engine_beside(struct top *t)
 {
@@ -113,7 +114,7 @@ static int engine_beside(struct top *t)
 		return ENGINE_AUTO;
 	if (!strcmp(engine, engine_names[ENGINE_PTRACE]))
 		return -1;
-	return strcmp(engine, engine_names[ENGINE_BPF]) ? ENGINE_AUTO : ENGINE_BPF;
+	return strcmp(engine, engine_names[ENGINE_BPF]) ? ENGINE_SHIM : ENGINE_BPF;
 }
 
 static void capture(struct top *t)
@@ -124,6 +125,8 @@ static void capture(struct top *t)
 	int engine = row ? engine_beside(t) : -1;
 	if (row && engine < 0)
 		top_say(t, "the engine ptrace is tracing, and no other can: d detaches, then c");
+	else if (row && engine == ENGINE_SHIM)
+		top_say(t, "the engine shim is tracing, and no other can: d detaches, then c");
 	else if (row && !capture_row(t, row, &what))
 		capture_what_free(&what);
 	else if (row)

@@ -78,7 +78,7 @@ static int begin(struct live *l, pid_t pid, struct err *e)
 	l->now = l->o->background;
 	l->now.pid = pid;
 	l->now.session.output = l->path;
-	l->now.session.one_file = l->now.session.quiet = true;
+	l->now.session.one_file = l->now.session.quiet = l->now.session.shared = true;
 	r = background_start(&l->now, &l->background, e);
 	r = r ? r : background_ready(&l->background, true, e);
 	if (r < 0)

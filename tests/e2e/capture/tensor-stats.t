@@ -5,11 +5,10 @@
 need_tracing
 
 numbers() {
-	ok "a run with --stats" trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
+	ok "a run with --stats" trace --engine ptrace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
 	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected"
-	like "the engine is told, and why" "$T/err" 'the engine is ptrace, since --stats needs threads that stand still'
 	like "the table of what was not finite" "$T/err" '^ +2 +3 +2 +1 +[0-9,]+  aten::flip  +stats.py:[0-9]+ main: y = x.flip'
 	"$DITRACE" script --format jsonl "$T/data" >"$T/all"
 	unlike "without the option objects of events alone" "$T/all" stats_of
@@ -22,10 +21,11 @@ numbers() {
 
 # Measured while the thread waits in the shim.
 inside() {
-	ok "a run with --stats, by the engine shim" trace --engine shim --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
+	ok "a run with --stats, by the engine shim, unless another is asked for" trace --stats --ops flip,mul_,hypot,HypotBackward -- "$PY" capture/stats.py "$T/expected"
 	is "the program's own results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/stats.py /dev/null)"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"
 	ok "the numbers are those of the program" python3 "$here/compare_stats.py" "$T/events" "$T/expected"
+	like "the engine is told" "$T/err" '^ditrace: engine shim$'
 	ok "a program runs" begin '^pid ' paced.py
 	ok "attach --stats" "$DITRACE" attach --engine shim --stats --count 300 -o "$T/data" "$target"
 	"$DITRACE" script --format jsonl --stats "$T/data" >"$T/events"

@@ -34,11 +34,13 @@ attach() {
 	ok "so many were recorded" [ "$(lines_of "$T/b")" -ge 1000 ]
 	ok "no probe is left in the code" python3 "$here/code_unchanged.py" "$child"
 
-	begin env --default-signal=INT "$DITRACE" attach "$child"
-	ok "another at once" "$DITRACE" attach "$child" --count 1000 -o "$T/d"
+	begin env --default-signal=INT "$DITRACE" attach --engine bpf "$child"
+	ok "another at once" "$DITRACE" attach --engine bpf "$child" --count 1000 -o "$T/d"
 	ok "which recorded" [ "$(lines_of "$T/d")" -ge 1000 ]
 	ended_by INT
 	begin env --default-signal=TERM "$DITRACE" attach "$child"
+	like "that a library is loaded is told" "$T/c.out" "^ditrace: engine shim: loads a library into process $child"
+	error "beside which there is no other" 'is recorded by another ditrace' "$DITRACE" attach "$child" --count 1000 -o "$T/d"
 	ended_by TERM
 
 	begin "$DITRACE" attach --engine bpf "$child"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A plain user: what is missing is named, and ptrace is used instead. Another user's process.
+# A plain user: what is missing is named, and another engine is used instead. Another user's process.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 first_torch
@@ -16,7 +16,11 @@ nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all /usr/
 error "run with eBPF names the capability" 'CAP_(BPF|PERFMON|SYS_ADMIN)|root' "${nobody[@]}" run --engine bpf -- true
 "${nobody[@]}" run -- /bin/sh -c 'exit 3' >"$T/out" 2>"$T/err"
 is "run without rights runs the program" $? 3
-like "and says which engine it took and why" "$T/err" '^ditrace: engine shim: .*CAP_BPF'
+like "and says which engine it took" "$T/err" '^ditrace: engine shim$'
+(ulimit -v 8000000 && "${nobody[@]}" run -- /bin/true) >"$T/out" 2>"$T/err"
+like "where there is no room for the library, another, and why" "$T/err" '^ditrace: engine ptrace: its library .*ulimit -v.*CAP_BPF'
+(ulimit -v 8000000 && "$DITRACE" run -o "$T/data" -- /bin/true) >"$T/out" 2>"$T/err"
+like "or, for root, eBPF" "$T/err" '^ditrace: engine bpf: its library .*ulimit -v'
 start sleep 60
 error "attach to root's process" 'permi|belongs|root|CAP_' "${nobody[@]}" attach "$child"
 "${nobody[@]}" doctor >"$T/doctor" 2>&1

@@ -10,13 +10,18 @@ like "and says that there was no PyTorch" "$T/err" '^ditrace: .*[Tt]orch'
 
 first_torch
 echo 'int main(void) { return 4; }' >"$T/static.c"
-if gcc -static -o "$T/static" "$T/static.c" 2>"$T/err"; then
-	"$DITRACE" run -o "$T/data" -- "$T/static" >"$T/out" 2>"$T/err"
-	is "a statically linked program keeps its exit status" $? 4
+# ends_as_alone WHAT COMPILER...: a program without glibc
+ends_as_alone() {
+	if ! "${@:2}" -o "$T/alone" "$T/static.c" 2>"$T/err"; then
+		skip "no $1 can be built: $(head -n 1 "$T/err")" 2
+		return
+	fi
+	"$DITRACE" run -o "$T/data" -- "$T/alone" >"$T/out" 2>"$T/err"
+	is "a $1 keeps its exit status" $? 4
 	like "and ditrace says that there was no PyTorch" "$T/err" '^ditrace: .*[Tt]orch'
-else
-	skip "no statically linked program can be built: $(head -n 1 "$T/err")" 2
-fi
+}
+ends_as_alone "statically linked program" gcc -static
+ends_as_alone "program with another C library" musl-gcc
 
 # waiting PID: start an attach --wait as $tracer, and return once it waits
 waiting() {

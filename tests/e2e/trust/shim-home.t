@@ -10,9 +10,9 @@ chmod 755 "$base" "$home/ditrace"
 user=(setpriv --reuid="$plain_uid" --regid="$plain_uid" --clear-groups --inh-caps=-all /usr/bin/env -u XDG_RUNTIME_DIR -u XDG_CACHE_HOME)
 unset XDG_RUNTIME_DIR XDG_CACHE_HOME
 
-# path_in VARIABLE FILE: its value in what env(1) has printed or the kernel keeps
+# path_in VARIABLE FILE: its value in what env(1) has printed or the kernel keeps, without the link that glibc puts for $LIB
 path_in() {
-	tr '\0' '\n' <"$2" | sed -n "s/^$1=//p"
+	tr '\0' '\n' <"$2" | sed -n 's|/\$LIB/|/|; '"s/^$1=//p"
 }
 
 # owners_alone PATH UID: it is there, and only root and that user can write to it and to each folder above

@@ -67,7 +67,8 @@ static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struc
 	}
 	d->next = m->listeners;
 	m->listeners = d;
-	*i = (struct inside){.next = m->all,
+	*i = (struct inside){.listener = d,
+			     .next = m->all,
 			     .pid = pid,
 			     .sock = -1,
 			     .memory = -1,
@@ -113,6 +114,8 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 	for (size_t k = 0; k < file->nsites && k < SHIM_OPS; k++)
 		i->share->op[k] = file->sites[k].op;
 	begin(m, i);
+	if (i->listener)
+		shim_clients_await(m, i, i->listener);
 	return 0;
 }
 
@@ -139,6 +142,12 @@ static void expect(struct engine *g, pid_t pid)
 	of(g)->target = pid;
 }
 
+static bool is_outside(pid_t pid)
+{
+	struct shim_state s;
+	return injector_state(pid, &s, NULL) == -ENOENT;
+}
+
 static void broken(struct engine_shim *m, struct inside *i)
 {
 	i->broken = true;
@@ -149,6 +158,8 @@ static void broken(struct engine_shim *m, struct inside *i)
 
 struct sums_call {
 	struct engine_shim *engine;
+	struct inside *whose;
+	unsigned slot;
 	engine_hit_fn *fn;
 	void *arg;
 };
@@ -157,17 +168,19 @@ static void give_sum(struct hit *h, void *arg)
 {
 	struct sums_call *to = arg;
 	to->engine->nsums++;
+	h->tid = shim_tid(to->whose, to->slot, h->tid);
 	to->fn(h, to->arg);
 }
 
 /* Hand over what the threads of a process have summed up. */
 static void read_sums(struct engine_shim *m, struct inside *i, engine_hit_fn *fn, void *arg)
 {
-	struct sums_call to = {m, fn, arg};
+	struct sums_call to = {m, i, 0, fn, arg};
 	for (unsigned k = 0; i->share && !i->broken && k < SHIM_THREADS; k++) {
 		struct sums *s = &i->share->sums[k];
 		if (!sums_changed(s))
 			continue;
+		to.slot = k;
 		if (!i->sums[k])
 			i->sums[k] = calloc(1, sizeof(*i->sums[k]));
 		if (i->sums[k] && !sums_read(s, i->sums[k], i->proc, i->gone, give_sum, &to))
@@ -255,6 +268,7 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 	chunks_drop(&x->thread->records, h);
 	copy->size = size;
 	copy->proc = x->whose->proc;
+	copy->tid = shim_tid(x->whose, (unsigned)(x->thread - x->whose->share->thread), copy->tid);
 	m->standing = NULL;
 	/* What was summed up before may have that code in its stack. */
 	if (copy->kind == HIT_CODE_FREED)
@@ -426,6 +440,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .set_proc = set_proc,
 	    .attach = attach,
 	    .expect = expect,
+	    .is_outside = is_outside,
 	    .detach = detach,
 	    .consume = consume,
 	    .count_dispatch = count_dispatch,

@@ -72,6 +72,15 @@ static int not_possible(pid_t pid, const char *why, struct err *e)
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
+/* Whether the library is about to be in use, or out of use, as its ditrace has ended. */
+static bool is_moving(const struct shim_state *s, enum injector_part part)
+{
+	int32_t phase = phase_of(s, part);
+	return phase == SHIM_COMING || phase == SHIM_GOING ||
+	       (part == INJECTOR_RECORDS && phase == SHIM_IN && s->tracer > 0 &&
+		!process_alive(s->tracer));
+}
+
 /* Work that a killed ditrace has begun in the process ends soon: wait for it. */
 static void await_others(pid_t pid, enum injector_part part)
 {
@@ -83,10 +92,7 @@ static void await_others(pid_t pid, enum injector_part part)
 			return;
 		bool traced = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
 			      !strcmp(by.comm, NAME);
-		bool moving =
-		    !injector_state(pid, &s, NULL) &&
-		    (phase_of(&s, part) == SHIM_COMING || phase_of(&s, part) == SHIM_GOING);
-		if (!traced && !moving)
+		if (!traced && (injector_state(pid, &s, NULL) || !is_moving(&s, part)))
 			return;
 	}
 }
@@ -101,9 +107,13 @@ static int is_in_use(pid_t pid, enum injector_part part, struct err *e)
 		err_set(e, -EBUSY, "a ditrace changes functions of process %d already", pid);
 		return err_hint(e, "ditrace ctl %d status tells which", pid);
 	}
-	err_set(e, -EBUSY, "process %d is recorded by another ditrace (process %d) already", pid,
+	err_set(e, -EALREADY, "process %d is recorded by another ditrace (process %d) already", pid,
 		s.tracer);
-	return err_hint(e, "ditrace ctl %d off takes its library out", pid);
+	return err_hint(
+	    e,
+	    "ditrace ctl %d off takes its library out; only with --engine bpf can there "
+	    "be several",
+	    pid);
 }
 
 int injector_check(pid_t pid, enum injector_part part, struct err *e)

@@ -19,11 +19,17 @@
 
 enum { RECORD_MAX = 48 << 10, RINGS_MAX = 1024 };
 
+/* A thread, by its ID in the process's PID namespace and in ditrace's. */
+struct shim_tid {
+	uint32_t inner, outer;
+};
+
 /* A process that has the library and has connected, or is expected to. */
 struct inside {
 	struct inside *next;
 	pid_t pid;
-	int sock; /* -1: not connected yet */
+	struct shim_listener *listener; /* of what was injected; NULL: preloaded */
+	int sock;			/* -1: not connected yet */
 	int memory;
 	uint64_t since; /* ns: expected to connect since then */
 	uint16_t proc;
@@ -34,6 +40,8 @@ struct inside {
 	struct shim_jumps jumps;  /* where jumps may lead, as it says */
 	struct probe_file file;	  /* what to trace there; elf NULL: without jumps */
 	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
+	bool pids_known, other_pids;		/* it has PIDs of its own */
+	struct shim_tid tids[SHIM_THREADS];	/* of the owners of the rings, as last asked for */
 };
 
 /* A ring to read. */
@@ -83,9 +91,17 @@ void inside_drop(struct engine_shim *m, struct inside *i);
 /* engine->follow: accept connections, read from them and report process events. */
 int shim_clients_follow(struct engine *g, follow_fn *fn, void *arg);
 
+/* Wait, up to a limit, until the library that was injected into `i`, which is to be traced, has
+ * connected by `d` and records. It does not while the process is stopped. */
+void shim_clients_await(struct engine_shim *m, struct inside *i, const struct shim_listener *d);
+
 /* Wait, up to a limit, until running processes have taken the library out of use; their connections
  * are closed then. */
 void shim_clients_await_leaving(struct engine_shim *m);
+
+/* shim_tids.c: the ID, as ditrace sees it, of the thread that `i` knows as `inner` and that has the
+ * ring `slot`; `inner` where it has ended. */
+uint32_t shim_tid(struct inside *i, unsigned slot, uint32_t inner);
 
 /* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;
  * -errno with *e when there are none, and the observer is told of all ops. */

@@ -158,6 +158,23 @@ static void listen_to(struct engine_shim *m, struct inside *i, follow_fn *fn, vo
 	answer(i);
 }
 
+void shim_clients_await(struct engine_shim *m, struct inside *i, const struct shim_listener *d)
+{
+	enum { PATIENCE_MS = 3000, LOOK_MS = 50 };
+	const uint64_t until = clock_ns(CLOCK_MONOTONIC) + PATIENCE_MS * UINT64_C(1000000);
+	struct process p;
+	while (!i->greeted && !i->gone && clock_ns(CLOCK_MONOTONIC) < until &&
+	       !process_read(i->pid, &p, NULL) && p.status.state != 'T') {
+		struct pollfd fd = {.fd = i->sock < 0 ? d->sock : i->sock, .events = POLLIN};
+		if (poll(&fd, 1, LOOK_MS) <= 0)
+			continue;
+		if (i->sock < 0)
+			greet(m, d->sock);
+		else
+			listen_to(m, i, NULL, NULL);
+	}
+}
+
 /* The stub, the saving of registers, what the observer is told in vain, and the caches, which the
  * program has to fill again, take as long as what is measured: 0.9 to 1.3 times (tests/bench). */
 enum { AROUND = 2 };

@@ -179,6 +179,18 @@ static int folder(const char *base, const char *sub, char path[PATH_MAX], struct
 	return at;
 }
 
+/* LD_PRELOAD names the library below $LIB, which glibc alone replaces, by one of these: other
+ * dynamic linkers find nothing there, and would end the program if they found a library of glibc's.
+ */
+static int link_names(int dir)
+{
+	static const char *const names[] = {"lib", "lib64", "x86_64-linux-gnu"};
+	int r = 0;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !r; i++)
+		r = symlinkat(".", dir, names[i]) && errno != EEXIST ? -errno : 0;
+	return r;
+}
+
 static int fit(int dir, const char *path, struct shim_home_why *why)
 {
 	struct statvfs fs;
@@ -188,6 +200,7 @@ static int fit(int dir, const char *path, struct shim_home_why *why)
 		shim_home_say(why, path, "has a blank, a colon or a $ in its name");
 	else {
 		int r = ensure(dir);
+		r = r ? r : link_names(dir);
 		return r ? shim_home_refuse(why, path, r) : 0;
 	}
 	return -EACCES;

@@ -277,9 +277,9 @@ int shim_listener_open(pid_t pid, const struct spawn_user *user, struct shim_lis
 static int set_environment(const struct shim_listener *d, const char *variable)
 {
 	char preload[2 * PATH_MAX];
-	const char *was = getenv("LD_PRELOAD");
-	int n = snprintf(preload, sizeof(preload), "%s%s%s", d->library, was && *was ? ":" : "",
-			 was ? was : "");
+	const char *was = getenv("LD_PRELOAD"), *name = strrchr(d->library, '/');
+	int n = snprintf(preload, sizeof(preload), "%.*s/$LIB%s%s%s", (int)(name - d->library),
+			 d->library, name, was && *was ? ":" : "", was ? was : "");
 	if (n < 0 || n >= (int)sizeof(preload))
 		return -E2BIG;
 	return setenv("LD_PRELOAD", preload, 1) || setenv(variable, d->socket, 1) ? -errno : 0;

@@ -151,14 +151,16 @@ static bool is_engine(const char *name)
 	return !strncmp(name, prefix, sizeof(prefix) - 1);
 }
 
-/* Records of PyTorch's inner workings: of dispatch to Python, and those that kernels of some ops
- * make again, without a namespace (aten::detach's). */
+/* Records of PyTorch's inner workings: of dispatch to Python, of parts of it in C++ (those of DDP's
+ * reducer: a class of Python has no namespace), and those that kernels of some ops make again
+ * (aten::detach's). */
 static bool is_inner(const struct recorder_thread *t, const uint64_t *rf, const char *name)
 {
-	if (!strcmp(name, "PythonDispatchMode") || !strcmp(name, "PythonSubclass"))
+	if (!strcmp(name, "PythonDispatchMode") || !strcmp(name, "PythonSubclass") ||
+	    strstr(name, "::"))
 		return true;
 	const struct call *up = t->ops.depth ? &t->call[t->ops.depth - 1] : NULL;
-	return up && up->rf > rf && up->base && up->base == plan_base(name) && !strstr(name, "::");
+	return up && up->rf > rf && up->base && up->base == plan_base(name);
 }
 
 /* A record that an object owns (torch/csrc/dynamo/cpp_shim.cpp) encloses no call, and by its place
