@@ -202,6 +202,9 @@ static int open_engine(struct session *s, struct err *e)
 	int r = s->stops && !shim_would_do(s)
 		    ? open_stopping(s, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	/* The first choice here. */
+	if (!r && s->o->shared && !strcmp(s->engine->name, "bpf"))
+		s->engine_note = (struct err){0};
 	if (!r && choice == ENGINE_AUTO && s->engine->observes && s->o->attach &&
 	    !s->engine_note.code)
 		err_set(&s->engine_note, -EINPROGRESS,
