@@ -290,6 +290,14 @@ static void on_follow_beside(const struct follow_event *ev, void *arg)
 	l->lost |= ev->kind == FOLLOW_LOST;
 }
 
+static void find(struct trace_loop *l, pid_t pid)
+{
+	if (session_follows(l->session))
+		strays_see(&l->strays, l->session, pid);
+	else if (session_is_complete(pid))
+		add_process(l, pid);
+}
+
 /* Find in /proc what lost records may have reported. */
 static void rescan(struct trace_loop *l)
 {
@@ -297,13 +305,9 @@ static void rescan(struct trace_loop *l)
 	struct process p;
 	ssize_t n = follow_processes(l->follow, &pids);
 	for (ssize_t i = 0; i < n; i++)
-		if (process_read(pids[i], &p, NULL) ||
-		    process_shares_memory(pids[i], p.status.ppid))
-			continue;
-		else if (session_follows(l->session))
-			strays_see(&l->strays, l->session, pids[i]);
-		else if (session_is_complete(pids[i]))
-			add_process(l, pids[i]);
+		if (!process_read(pids[i], &p, NULL) &&
+		    !process_shares_memory(pids[i], p.status.ppid))
+			find(l, pids[i]);
 	free(pids);
 }
 
