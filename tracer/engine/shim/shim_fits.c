@@ -91,8 +91,9 @@ static int check_text(struct err *e)
 	pid_t pid = spawn_part(SIGKILL);
 	if (pid < 0)
 		return 0;
-	while (!pid)
-		pause();
+	if (!pid)
+		for (;;)
+			pause();
 	int r = write_text(pid);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
