@@ -9,6 +9,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -101,9 +102,38 @@ static int check_text(struct err *e)
 		 : 0;
 }
 
+static bool sleeps(pid_t tid)
+{
+	struct process p;
+	return !process_read(tid, &p, NULL) && p.status.state == 'D';
+}
+
+static bool sleeps_long(pid_t tid)
+{
+	enum { LOOKS = 20, EVERY_MS = 25 };
+	for (unsigned i = 0; i < LOOKS && sleeps(tid); i++)
+		nanosleep(&(struct timespec){.tv_nsec = EVERY_MS * 1000 * 1000}, NULL);
+	return sleeps(tid);
+}
+
+/* All threads stop while jumps are written. */
+static int check_threads(pid_t pid, struct err *e)
+{
+	pid_t *tids = NULL, asleep = 0;
+	ssize_t n = pid ? process_threads(pid, &tids) : 0;
+	for (ssize_t i = 0; i < n && !asleep; i++)
+		if (sleeps_long(tids[i]))
+			asleep = tids[i];
+	free(tids);
+	return asleep ? err_set(e, -EBUSY, "thread %d waits in the kernel and cannot be stopped",
+				asleep)
+		      : 0;
+}
+
 int engine_shim_fits(pid_t pid, struct err *e)
 {
 	int r = check_limits(pid, e);
 	r = r ? r : check_preloaded(pid, e);
+	r = r ? r : check_threads(pid, e);
 	return r ? r : check_text(e);
 }

@@ -44,11 +44,37 @@ static void test_preloaded(void **state)
 	unsetenv("LD_PRELOAD");
 }
 
+/* The parent of vfork(2) waits in the kernel until its child has ended or called exec. */
+static void test_thread_that_cannot_stop(void **state)
+{
+	struct err e = {0};
+	int ends[2];
+	char c;
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	pid_t pid = fork();
+	if (!pid) {
+		close(ends[1]);
+		if (!vfork()) {
+			read(ends[0], &c, 1);
+			_exit(0);
+		}
+		_exit(0);
+	}
+	close(ends[0]);
+	while (engine_shim_fits(pid, &e) != -EBUSY)
+		;
+	assert_non_null(strstr(e.what, "waits in the kernel"));
+	close(ends[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_limits),
 	    cmocka_unit_test(test_preloaded),
+	    cmocka_unit_test(test_thread_that_cannot_stop),
 	};
 
 	return unit_run(tests, NULL, NULL);
