@@ -83,6 +83,18 @@ static void put_complex(struct json_out *j, const struct value *v)
 	json_close(j, ']');
 }
 
+static void put_group(struct json_out *j, const struct value *v)
+{
+	json_u64(j, "address", v->group.address);
+	if (v->group.rank < 0) {
+		json_nothing(j, "rank");
+		json_nothing(j, "size");
+		return;
+	}
+	json_i64(j, "rank", v->group.rank);
+	json_i64(j, "size", v->group.size);
+}
+
 static void put_plain(struct json_out *j, const struct value *v)
 {
 	switch (v->kind) {
@@ -112,6 +124,9 @@ static void put_plain(struct json_out *j, const struct value *v)
 	case VALUE_MEMORY_FORMAT:
 		put_name(j, "value", names_memory_format((int)v->i), "memory format", v->i);
 		break;
+	case VALUE_GROUP:
+		put_group(j, v);
+		break;
 	default: /* none; or a generator, whose value means nothing outside its process */
 		json_nothing(j, "value");
 	}
@@ -135,6 +150,7 @@ static const char *kind_name(const struct value *v)
 	    [VALUE_MEMORY_FORMAT] = "memory_format",
 	    [VALUE_GENERATOR] = "generator",
 	    [VALUE_NOT_DECODED] = "not_decoded",
+	    [VALUE_GROUP] = "process_group",
 	};
 	return v->kind < sizeof(names) / sizeof(names[0]) ? names[v->kind] : "not_decoded";
 }
@@ -152,7 +168,7 @@ static void put_value(struct json_out *j, const struct value *v, const char *nam
 		for (uint32_t i = 0; i < v->count; i++)
 			put_value(j, &v->items[i], NULL);
 		json_close(j, ']');
-	} else if (v->kind >= VALUE_NOT_DECODED) {
+	} else if (v->kind == VALUE_NOT_DECODED || v->kind >= VALUE_KINDS) {
 		json_text(j, "reason",
 			  v->kind == VALUE_NOT_DECODED && v->str ? v->str : "unknown kind");
 	} else {

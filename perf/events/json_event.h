@@ -24,6 +24,7 @@
  *   not_decoded  reason
  *   others       value: int, float, bool, scalar (a number or a bool), complex [re, im], string,
  *                dtype, device, layout, memory_format, generator (always null), none (null)
+ *   process_group  address, and the rank of the process in it and its size; null when unknown
  *
  * Floats are as json_float writes them, integers are exact.
  *

@@ -143,7 +143,7 @@ static int put_value(struct out *o, const struct value *v, const struct meta_num
 		put_scalar(o, v);
 		return 0;
 	}
-	if (v->kind > VALUE_NOT_DECODED) {
+	if (v->kind >= VALUE_KINDS) {
 		trace_encode_not_decoded(o, "unknown kind of value");
 		return 0;
 	}
@@ -174,6 +174,11 @@ static int put_value(struct out *o, const struct value *v, const struct meta_num
 		break;
 	case VALUE_STRING:
 		out_str(o, v->str, v->count);
+		break;
+	case VALUE_GROUP:
+		out_u(o, v->group.address);
+		out_s(o, v->group.rank);
+		out_s(o, v->group.size);
 		break;
 	case VALUE_NOT_DECODED:
 		out_str(o, v->str ? v->str : "", v->str ? strlen(v->str) : 0);

@@ -88,6 +88,7 @@
  *     bool, scalar of bool: b
  *     float, scalar of float: f       complex: f, f
  *     string, not decoded: str        device: b type, b index        none: nothing
+ *     process group  u address, s rank, s size
  *
  * Statistics are u number of rows (0, or missing: the event was not measured, or its statistics did
  * not fit), and a row is b flags (STATS_*), u value, u tensor (the place: struct tensor_place; rows

@@ -107,6 +107,11 @@ static void decode_value(struct value_in *v, struct value *out, int depth)
 	case VALUE_GENERATOR:
 		out->i = in_s(&v->in);
 		break;
+	case VALUE_GROUP:
+		out->group.address = in_u(&v->in);
+		out->group.rank = in_s32(&v->in);
+		out->group.size = in_s32(&v->in);
+		break;
 	case VALUE_BOOL:
 		out->i = in_b(&v->in) != 0;
 		break;
@@ -181,6 +186,9 @@ static void skip_value(struct in *in, const struct trace_defs *d, int depth)
 	case VALUE_MEMORY_FORMAT:
 	case VALUE_GENERATOR:
 		in_pass(in, 1);
+		break;
+	case VALUE_GROUP:
+		in_pass(in, 3);
 		break;
 	case VALUE_SCALAR:
 		if (held == 0)

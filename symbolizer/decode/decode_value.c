@@ -330,12 +330,24 @@ static struct value boxed_dimname(struct value s)
 	return strcmp(s.str, "*") ? s : value_none();
 }
 
-/* The contents of the object at `w` if its class is that of a list or a string. If it only looked
- * like one, the items that the engine added for it are still consumed. */
+/* What the only slot of the object holds. The engine may have added it for one that only looked so.
+ */
+static struct value ivalue_slot(struct ivalues *c, const struct item *obj, bool is_object)
+{
+	const struct item *held = items_find(c->it, c->read, c->at);
+	if (!(obj->aux & OBJECT_SLOT) || !held)
+		return value_not_decoded("an object of a class ditrace does not know");
+	c->at = held;
+	return is_object ? decode_custom_object(c->d->target, held) : value_none();
+}
+
+/* The contents of the object at `w` if its class is that of a list or a string, or what the object
+ * holds. If it only looked like one, the items that the engine added for it are still consumed. */
 static struct value ivalue_object(struct ivalues *c, const struct item *obj, uint64_t w,
 				  uint32_t tag, const struct schema_arg *type)
 {
-	const struct item *i = obj->aux ? items_find(c->it, c->read, obj) : NULL;
+	unsigned looks = obj->aux & (OBJECT_LIST | OBJECT_STRING);
+	const struct item *i = looks ? items_find(c->it, c->read, obj) : NULL;
 	struct value v = value_not_decoded("memory could not be read");
 	if (i)
 		c->at = i;
@@ -345,8 +357,12 @@ static struct value ivalue_object(struct ivalues *c, const struct item *obj, uin
 		v = ivalue_list(c, i, type);
 	const struct rtti_class *class = rtti_of_vtable(c->d->target->rtti, load64(payload(obj)));
 	const char *name = class ? class->name : "";
-	if (!strcmp(name, obj->aux == OBJECT_STRING ? "N3c106ivalue14ConstantStringE"
-						    : "N3c106detail8ListImplE"))
+	bool is_object = !strcmp(name, "N3c106ivalue6ObjectE");
+	struct value held = ivalue_slot(c, obj, is_object);
+	if (is_object)
+		return held;
+	if (!strcmp(name, looks == OBJECT_STRING ? "N3c106ivalue14ConstantStringE"
+						 : "N3c106detail8ListImplE"))
 		return type && type->base == SCHEMA_DIMNAME ? boxed_dimname(v) : v;
 	if (!strcmp(name, "N3c106ivalue13ComplexHolderE"))
 		return complex_holder(c->d->target, obj);

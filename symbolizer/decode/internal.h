@@ -11,12 +11,22 @@
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/plan/plan.h"
+#include "symbolizer/target/rank.h"
 
 /* Decoding of tensors, used by symbolizer/decode/decode_value.c. */
 
 /* Decode `i`, an ITEM_TENSOR or ITEM_SNAPSHOT. Returns a VALUE_TENSOR in d->arena, VALUE_NONE for
  * an undefined tensor, or VALUE_NOT_DECODED. Adds the tensor's grad_fn to d->nodes. */
 struct value decode_tensor(struct decode *d, const struct item *i);
+
+/* Where rank and size, two ints side by side, are in a ProcessGroup differs between versions of
+ * PyTorch. The group of all ranks tells: its are RANK and WORLD_SIZE. Returns the offset in the
+ * `len` bytes, at least `from`; 0: nowhere; GROUP_NOT_KNOWN: of two places neither is believed. */
+uint16_t decode_group_place(const struct process_rank *own, const uint8_t *group, uint32_t from,
+			    uint32_t len);
+
+/* Decode `held`, an item of what the only slot of an object holds. */
+struct value decode_custom_object(struct target *t, const struct item *held);
 
 /* Reassembly of a hit that comes in several records. */
 

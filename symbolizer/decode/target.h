@@ -19,6 +19,7 @@
 #include "symbolizer/torch/node_map.h"
 
 enum { SNAPSHOTS_ENOUGH = 32, SNAPSHOTS_MAX = 256, TYPE_SLOTS = 64, READS_KEPT = 16 };
+enum { GROUP_NOT_KNOWN = UINT16_MAX, GROUP_TRIES = 64 };
 
 /* A Python class that ops are named after. */
 struct type_name {
@@ -41,8 +42,10 @@ struct target {
 	struct boxed_seen boxed[BOXED_SEEN];
 	struct tensor_layout layout;
 	struct tensor_layout engine_layout; /* the layout that conf was made from */
-	bool layout_complete;		    /* everything needed is known */
-	bool layout_known;		    /* settled: no more snapshots are wanted */
+	unsigned group_tries;
+	uint16_t group_at;    /* offset of rank and size in a ProcessGroup; 0: none was seen yet */
+	bool layout_complete; /* everything needed is known */
+	bool layout_known;    /* settled: no more snapshots are wanted */
 	struct tensor_snapshot *snapshots;
 	uint32_t nsnapshots;
 	struct tensor_read reads[READS_KEPT]; /* conf.tensor of the last generations */

@@ -23,6 +23,8 @@ enum value_kind {
 	VALUE_MEMORY_FORMAT,
 	VALUE_GENERATOR,
 	VALUE_NOT_DECODED, /* value.str is the reason */
+	VALUE_GROUP,	   /* a ProcessGroup of torch.distributed */
+	VALUE_KINDS,
 };
 
 /* Unknown facts of a tensor: flags in tensor_meta.unknown. The field itself is then 0. */
@@ -78,6 +80,10 @@ struct value {
 		struct {
 			int8_t type, index;
 		} device;
+		struct {
+			uint64_t address;
+			int32_t rank, size; /* the process's own rank in it; -1: not known */
+		} group;
 		const char *str; /* STRING (count bytes and a NUL), NOT_DECODED */
 	};
 };

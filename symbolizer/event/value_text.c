@@ -171,6 +171,13 @@ static void add_value(struct buf *b, const struct value *v)
 	case VALUE_GENERATOR:
 		buf_printf(b, "<generator at 0x%" PRIx64 ">", (uint64_t)v->i);
 		break;
+	case VALUE_GROUP:
+		buf_printf(b, "<process group at 0x%" PRIx64, v->group.address);
+		if (v->group.rank >= 0)
+			buf_printf(b, ", rank %" PRId32 " of %" PRId32, v->group.rank,
+				   v->group.size);
+		buf_printf(b, ">");
+		break;
 	default:
 		buf_printf(b, "not decoded: %s",
 			   v->kind == VALUE_NOT_DECODED && v->str ? v->str : "unknown kind");

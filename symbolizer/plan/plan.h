@@ -299,8 +299,8 @@ enum item_kind {
 	ITEM_STACK,  /* Python frames, STACK_FRAME_SIZE bytes each: code object, instruction, first
 		      * local variable; aux: STACK_*, in the backward also its own frames */
 	ITEM_STRING, /* bytes of a string; aux: its full length */
-	ITEM_OBJECT, /* bytes 8 to 8 + OBJECT_SIZE of the object an IValue points to, which identify
-			its class; aux: OBJECT_* */
+	ITEM_OBJECT, /* the first bytes, at most OBJECT_SIZE, of the object an IValue points to,
+			which identify its class; aux: OBJECT_*, any of them together */
 	ITEM_SUM,    /* struct sum_counts */
 	ITEM_INNER,  /* at an exit: ns that the op spent in ops called by it that are summed up */
 };
@@ -331,10 +331,12 @@ enum {
  * order, one item for each element that needs one: ITEM_TENSOR (or a snapshot, or a fault) for a
  * tensor; ITEM_OBJECT (or a fault) for a payload that may be a pointer. If the object looks like a
  * list or a string, its ITEM_DATA with its own elements' items, or its ITEM_STRING, follows;
- * whether it is one is decided by the object's class. Tensor has always been tag 1
- * (ATen/core/ivalue.h). */
+ * if it looks like an object with a single slot, an ITEM_OBJECT of what is in it: its address and
+ * its first bytes, if they could be read; whether it is one is decided by the object's class.
+ * Tensor has always been tag 1 (ATen/core/ivalue.h). */
 enum { COW_LENGTH = 24 }; /* bytes before the text (struct _Rep of libstdc++'s bits/cow_string.h) */
-enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2 };
+enum { OBJECT_SIZE = 64, OBJECT_LIST = 1, OBJECT_STRING = 2, OBJECT_SLOT = 4 };
+enum { OBJECT_TYPE_SIZE = 64 }; /* of ivalue::Object, its WeakOrStrongTypePtr before the slots */
 enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_DOUBLE = 3 };
 enum { IVALUE_INT = 5, IVALUE_TAGS = 64 }; /* INT: since 1.6; TAGS: above all kinds */
 

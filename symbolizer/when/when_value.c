@@ -65,6 +65,7 @@ struct when_value when_of(const struct value *v, bool at_entry)
 	case VALUE_MEMORY_FORMAT:
 		return of_code(WHEN_V_MEMORY_FORMAT, v->i);
 	case VALUE_GENERATOR:
+	case VALUE_GROUP:
 		return when_none(WHEN_V_OTHER);
 	default:
 		return when_none(at_entry ? WHEN_V_LATER : WHEN_V_UNKNOWN);

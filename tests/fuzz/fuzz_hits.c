@@ -83,14 +83,14 @@ static void on_event(const struct op_event *ev, void *arg)
 }
 
 /* Objects that IValues may point to, created for each input. */
-static uint64_t boxes[3];
+static uint64_t boxes[4];
 
 static void make_boxes(struct sample_target *s)
 {
-	static const char *const classes[] = {"N3c106detail8ListImplE",
-					      "N3c106ivalue14ConstantStringE",
-					      "N3c106ivalue13ComplexHolderE"};
-	for (unsigned i = 0; i < 3; i++)
+	static const char *const classes[] = {
+	    "N3c106detail8ListImplE", "N3c106ivalue14ConstantStringE",
+	    "N3c106ivalue13ComplexHolderE", "N3c106ivalue6ObjectE"};
+	for (unsigned i = 0; i < 4; i++)
 		boxes[i] = fake_vtable(&s->fake, fake_type(&s->fake, classes[i], 0), 0, 0);
 }
 
@@ -99,7 +99,7 @@ static void plant(struct sample_target *s, struct record *r, unsigned char how, 
 {
 	struct fake_tensor t = fake_ordinary(&s->fake);
 	struct tensor_snapshot snap;
-	uint64_t object[OBJECT_SIZE / 8] = {how >> 6 ? boxes[(how >> 6) - 1] : s->fake.node,
+	uint64_t object[OBJECT_SIZE / 8] = {how >> 5 ? boxes[(how >> 5) % 4] : s->fake.node,
 					    s->fake.storage};
 	fake_snapshot(&s->fake, &t, &snap);
 	switch (how % 4) {
@@ -110,7 +110,7 @@ static void plant(struct sample_target *s, struct record *r, unsigned char how, 
 		record_item(r, ITEM_TENSOR, read, how, &snap, 8 + how);
 		break;
 	case 2:
-		record_item(r, ITEM_OBJECT, read, how >> 4 & 3, object, sizeof(object));
+		record_item(r, ITEM_OBJECT, read, how >> 2 & 7, object, sizeof(object));
 		break;
 	default:
 		record_item(r, ITEM_LIST, read, how >> 3, NULL, 0);

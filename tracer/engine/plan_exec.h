@@ -234,46 +234,77 @@ static __always_inline __u64 exec_part_valid(const exec_t *x, __u64 p)
 	return 2 + seq;
 }
 
-/* What an IValue points to. A std::vector is {begin, end, end of storage}; a std::string {data,
- * length, capacity or the text itself}. */
-static __always_inline void exec_object(const exec_t *as, __u32 tag, __u64 obj, __u32 read)
+/* What is inside an object that may be a list or a string: a std::vector is {begin, end, end of
+ * storage}; a std::string {data, length, capacity or the text itself}. */
+static __always_inline void exec_contents(exec_t *x, struct item *it, __u32 kind, __u64 obj,
+					  __u32 read)
 {
-	exec_t own = *as, *x = &own;
-	__u32 kind = exec_kind(x, tag, obj), at = x->conf->tensor.target_size;
-	exec_doubt(x, !kind);
-	struct item *it = exec_item(x, ITEM_OBJECT, read, 0);
-	if (!it)
-		return;
-	/* If the kind is known its first word, the class, is enough; the object may end soon after.
-	 */
-	__u32 len = kind ? (exec_copy(x, 8, obj) ? 0 : 8) : exec_copy_object(x, OBJECT_SIZE, obj);
-	if (!len) {
-		it->kind = ITEM_FAULT;
-		return;
-	}
-	it->len = (__u16)len;
 	int cow = x->conf->cow_strings;
+	__u32 at = x->conf->tensor.target_size;
 	__u64 w[3] = {};
 	/* A copy-on-write string is a single word; do not read past it. */
 	if (!at || exec_read(x, w, cow && kind == OBJECT_STRING ? 8 : sizeof(w), obj + at))
 		return;
 	if (!cow && w[1] <= STRING_MAX * 16 && w[0] >= 0x10000 &&
 	    (w[0] == obj + at + 16 ? w[1] < 16 : w[2] >= w[1])) {
-		it->aux = OBJECT_STRING;
+		it->aux |= OBJECT_STRING;
 		exec_doubt(x, kind != OBJECT_STRING);
 		exec_string(x, w[0], w[1], read);
 	} else if (kind != OBJECT_STRING && w[1] >= w[0] && w[2] >= w[1] && !((w[1] - w[0]) & 15) &&
 		   !(w[0] & 7)) {
-		it->aux = OBJECT_LIST;
+		it->aux |= OBJECT_LIST;
 		exec_doubt(x, kind != OBJECT_LIST);
 		exec_list(x, obj, read);
 	} else if (cow && kind != OBJECT_LIST) {
 		exec_doubt(x, kind != OBJECT_STRING);
 		if (exec_std_string(x, obj + at, w) || w[1] > STRING_MAX * 16)
 			return;
-		it->aux = OBJECT_STRING;
+		it->aux |= OBJECT_STRING;
 		exec_string(x, w[0], w[1], read);
 	}
+}
+
+/* The address in the only slot of what may be an object of a class that TorchScript knows; 0: it
+ * is none. Its slots are a std::vector<IValue> (ATen/core/ivalue_inl.h, struct Object). */
+static __always_inline __u64 exec_slot(const exec_t *x, __u64 obj)
+{
+	__u64 w[3] = {}, v[2] = {};
+	__u32 at = x->conf->tensor.target_size;
+	if (!at || exec_read_unsure(x, w, sizeof(w), obj + at + OBJECT_TYPE_SIZE) || (w[0] & 7) ||
+	    w[0] < 0x10000 || w[1] - w[0] != 16 || w[2] < w[1] ||
+	    exec_read_unsure(x, v, sizeof(v), w[0]))
+		return 0;
+	return ivalue_may_point(v[0], (__u32)v[1]) ? v[0] : 0;
+}
+
+static __always_inline void exec_held(const exec_t *x, __u64 obj, __u32 read)
+{
+	struct item *it = exec_item(x, ITEM_OBJECT, read, 0);
+	if (!it)
+		return;
+	exec_put_word(x, obj);
+	it->len = (__u16)(8 + exec_copy_object(x, OBJECT_SIZE, obj));
+}
+
+/* What an IValue points to. If the kind is known its first word, the class, is enough; the object
+ * may end soon after. */
+static __always_inline void exec_object(const exec_t *as, __u32 tag, __u64 obj, __u32 read)
+{
+	exec_t own = *as, *x = &own;
+	__u32 kind = exec_kind(x, tag, obj);
+	exec_doubt(x, !kind);
+	__u64 slot = kind ? 0 : exec_slot(x, obj);
+	struct item *it = exec_item(x, ITEM_OBJECT, read, slot ? OBJECT_SLOT : 0);
+	if (!it)
+		return;
+	__u32 len = kind ? (exec_copy(x, 8, obj) ? 0 : 8) : exec_copy_object(x, OBJECT_SIZE, obj);
+	it->len = (__u16)len;
+	if (len)
+		exec_contents(x, it, kind, obj, read);
+	else
+		it->kind = ITEM_FAULT;
+	if (len && slot)
+		exec_held(x, slot, read);
 }
 
 static long exec_each_value(__u32 i, void *arg)

@@ -90,6 +90,9 @@ static void every_kind_of_value(void **state)
 	    ",{\"name\":\"\",\"kind\":\"memory_format\",\"value\":\"channels_last\"}",
 	    ",{\"name\":\"\",\"kind\":\"generator\",\"value\":null}",
 	    ",{\"name\":\"\",\"kind\":\"not_decoded\",\"reason\":\"no layout\"}",
+	    ",{\"name\":\"\",\"kind\":\"process_group\",\"address\":4660,\"rank\":1,\"size\":4}",
+	    ",{\"name\":\"\",\"kind\":\"process_group\",\"address\":4660,\"rank\":null,\"size\":"
+	    "null}",
 	    ",{\"name\":\"\",\"kind\":\"none\",\"value\":null}]",
 	};
 	struct op_event ev = sample_full_event();
@@ -151,6 +154,8 @@ static void values_as_python_shows_them(void **state)
 					   "torch.channels_last",
 					   "<generator at 0x1234>",
 					   "not decoded: no layout",
+					   "<process group at 0x1234, rank 1 of 4>",
+					   "<process group at 0x1234>",
 					   "None"};
 	char text[64];
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)

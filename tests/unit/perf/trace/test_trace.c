@@ -99,6 +99,11 @@ static void same_value(const struct value *a, const struct value *b)
 	case VALUE_COMPLEX:
 		assert_memory_equal(&a->c, &b->c, sizeof(a->c));
 		break;
+	case VALUE_GROUP:
+		assert_int_equal(a->group.address, b->group.address);
+		assert_int_equal(a->group.rank, b->group.rank);
+		assert_int_equal(a->group.size, b->group.size);
+		break;
 	case VALUE_DEVICE:
 		assert_int_equal(a->device.type, b->device.type);
 		assert_int_equal(a->device.index, b->device.index);

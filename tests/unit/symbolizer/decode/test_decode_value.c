@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/internal.h"
 #include "symbolizer/decode/registry.h"
 #include "tests/unit/fake_interned.h"
 #include "tests/unit/sample_hits.h"
@@ -776,6 +777,82 @@ static void test_boxed_string(void **state)
 	expect_not(boxed_one(&type), "memory could not be read");
 }
 
+enum { CUSTOM_HEAD = 16, GROUP_AT = 24 };
+
+/* What the only slot of an ivalue::Object holds: of the class `name`, derived from `base`. */
+static void add_held(const char *name, const char *base, const uint64_t *rest, uint32_t len)
+{
+	uint64_t held[1 + OBJECT_SIZE / 8] = {0xabc0};
+	uint64_t parent = base ? fake_type(&s.fake, base, 0) : 0;
+	held[1] = fake_vtable(&s.fake, fake_type(&s.fake, name, parent), 0, 0);
+	memcpy(&held[2], rest, len);
+	record_item(&rec, ITEM_OBJECT, READ, 0, held, sizeof(held));
+}
+
+static void test_boxed_group(void **state)
+{
+	const uint64_t rest[] = {1, 0x7f0000002000, 1 | 4ULL << 32};
+	struct schema_arg type = {.base = SCHEMA_OTHER};
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		begin();
+		s.target.conf.tensor.target_size = CUSTOM_HEAD;
+		s.target.group_at = i == 1 ? GROUP_NOT_KNOWN : GROUP_AT;
+		record_item(&rec, ITEM_DATA, READ, 1, &pointer, sizeof(pointer));
+		add_object(i == 2 ? "N3c106ivalue6FutureE" : "N3c106ivalue6ObjectE",
+			   OBJECT_SLOT | OBJECT_LIST);
+		record_item(&rec, ITEM_DATA, READ, 0, NULL, 0);
+		add_held("N4c10d16ProcessGroupGlooE", i == 3 ? NULL : "N4c10d12ProcessGroupE", rest,
+			 sizeof(rest));
+		struct value v = boxed_one(&type);
+		if (i > 1) {
+			assert_int_equal(v.kind, VALUE_NOT_DECODED);
+			continue;
+		}
+		assert_int_equal(v.kind, VALUE_GROUP);
+		assert_int_equal(v.group.address, 0xabc0);
+		assert_int_equal(v.group.rank, i ? -1 : 1);
+		assert_int_equal(v.group.size, i ? -1 : 4);
+	}
+}
+
+static void test_boxed_reduce_op(void **state)
+{
+	struct schema_arg types[2] = {{.base = SCHEMA_OTHER}, {.base = SCHEMA_INT}};
+	struct ivalue values[2] = {pointer, {.payload = 7, .tag = IVALUE_INT}};
+	struct decode d = {.target = &s.target, .arena = &arena};
+	(void)state;
+	for (uint64_t op = 4; op <= 200; op += 196) {
+		const uint64_t rest[] = {1, op};
+		struct value out[2];
+		begin();
+		s.target.conf.tensor.target_size = CUSTOM_HEAD;
+		record_item(&rec, ITEM_DATA, READ, 2, values, sizeof(values));
+		add_object("N3c106ivalue6ObjectE", OBJECT_SLOT);
+		add_held("N4c10d8ReduceOpE", NULL, rest, sizeof(rest));
+		struct items it = exact(&rec);
+		decode_boxed(&d, &it, READ, types, 2, out);
+		if (op == 4)
+			assert_string_equal(out[0].str, "MAX");
+		else
+			expect_not(out[0], "an unknown reduction");
+		expect_int(out[1], VALUE_INT, 7);
+		free((void *)it.data);
+	}
+}
+
+static void test_place_of_rank_and_size(void **state)
+{
+	const struct process_rank own = {.rank = 0, .world_size = 2}, none = {.rank = -1};
+	uint32_t group[8] = {9, 9, 0, 2, 7, 0, 2, 1};
+	const uint8_t *bytes = (const uint8_t *)group;
+	(void)state;
+	assert_int_equal(decode_group_place(&own, bytes, 16, sizeof(group)), 20);
+	assert_int_equal(decode_group_place(&own, bytes, 8, sizeof(group)), GROUP_NOT_KNOWN);
+	assert_int_equal(decode_group_place(&own, bytes, 24, sizeof(group)), 0);
+	assert_int_equal(decode_group_place(&none, bytes, 8, sizeof(group)), 0);
+}
+
 static struct value boxed_string(unsigned base, const char *text)
 {
 	const struct schema_arg type = {.base = base};
@@ -932,6 +1009,9 @@ int main(void)
 	    cmocka_unit_test(test_boxed_plain),
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),
+	    cmocka_unit_test(test_boxed_group),
+	    cmocka_unit_test(test_boxed_reduce_op),
+	    cmocka_unit_test(test_place_of_rank_and_size),
 	    cmocka_unit_test(test_boxed_list),
 	    cmocka_unit_test(test_boxed_depth),
 	    cmocka_unit_test(test_boxed_short_object),

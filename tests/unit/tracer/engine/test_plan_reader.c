@@ -255,6 +255,37 @@ static void cow_strings(void **state)
 	assert_memory_equal(item_of(records[2], 0) + 1, "aten::neg", 9);
 }
 
+/* A class that TorchScript knows, in the only slot of an object: what is in it comes, too. */
+static void object_with_a_slot(void **state)
+{
+	uint64_t held[8] = {0x1110, 0x2220}, slot[4] = {(uintptr_t)held, 15};
+	/* a word and its reference counts, the type, then the slots */
+	uint64_t object[13] = {0x3330, 1, 1}, at = 2 + OBJECT_TYPE_SIZE / 8;
+	uint64_t value[2] = {(uintptr_t)object, 15},
+		 list[3] = {(uintptr_t)value, (uintptr_t)(value + 2)};
+	(void)state;
+	conf.cow_strings = 0;
+	conf.tensor.target_size = 16;
+	for (unsigned slots = 0; slots <= 2; slots++) {
+		object[at] = (uintptr_t)slot;
+		object[at + 1] = (uintptr_t)(slot + 2 * slots);
+		object[at + 2] = (uintptr_t)(slot + 4);
+		read_one((struct probe_read){.kind = READ_IVALUES, .a = 0}, (uintptr_t)list);
+		const struct hit *h = records[nrecords - 1];
+		const struct item *it = item_of(h, 1);
+		assert_int_equal(it->kind, ITEM_OBJECT);
+		assert_int_equal(it->aux, slots == 1 ? OBJECT_SLOT : 0);
+		assert_int_equal(it->len, OBJECT_SIZE);
+		if (slots != 1)
+			continue;
+		it = item_of(h, 2);
+		assert_int_equal(it->kind, ITEM_OBJECT);
+		assert_int_equal(it->len, 8 + sizeof(held));
+		assert_int_equal(((const uint64_t *)(it + 1))[0], (uintptr_t)held);
+		assert_memory_equal((const uint64_t *)(it + 1) + 1, held, sizeof(held));
+	}
+}
+
 /* A TensorImpl with a storage, an autograd meta and seven dimensions out of line. */
 struct fake {
 	uint64_t word[WIN_MAX / 8];
@@ -711,6 +742,7 @@ int main(void)
 	    TEST(arrays_and_strings),
 	    TEST(std_strings),
 	    TEST(cow_strings),
+	    TEST(object_with_a_slot),
 	    TEST(tensors),
 	    TEST(ends_of_pages),
 	    TEST(frames_of_the_backward),

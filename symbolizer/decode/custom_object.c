@@ -1,0 +1,74 @@
+/* Values of classes that TorchScript knows: of torch.distributed. */
+#include <string.h>
+
+#include "symbolizer/decode/internal.h"
+#include "symbolizer/decode/target.h"
+#include "symbolizer/target/rank.h"
+
+uint16_t decode_group_place(const struct process_rank *own, const uint8_t *group, uint32_t from,
+			    uint32_t len)
+{
+	uint16_t found = 0;
+	for (uint32_t at = from; own->rank >= 0 && at + 8 <= len; at += 4) {
+		int32_t is[2];
+		memcpy(is, group + at, sizeof(is));
+		if (is[0] == own->rank && is[1] == own->world_size)
+			found = found ? GROUP_NOT_KNOWN : (uint16_t)at;
+	}
+	return found;
+}
+
+static void learn_group(struct target *t, const uint8_t *group, uint32_t len)
+{
+	struct process_rank own;
+	if (t->group_tries++ > GROUP_TRIES)
+		return;
+	process_rank_read(t->pid, &own);
+	t->group_at = decode_group_place(&own, group, t->conf.tensor.target_size, len);
+}
+
+static struct value group(struct target *t, uint64_t addr, const uint8_t *p, uint32_t len)
+{
+	struct value v = {.kind = VALUE_GROUP, .group = {addr, -1, -1}};
+	int32_t is[2];
+	if (!t->group_at)
+		learn_group(t, p, len);
+	if (!t->group_at || t->group_at == GROUP_NOT_KNOWN || t->group_at + sizeof(is) > len)
+		return v;
+	memcpy(is, p + t->group_at, sizeof(is));
+	if (is[0] >= 0 && is[0] < is[1]) {
+		v.group.rank = is[0];
+		v.group.size = is[1];
+	}
+	return v;
+}
+
+/* c10d::ReduceOp begins, behind what all such objects begin with, with its RedOpType, a byte
+ * (torch/csrc/distributed/c10d/Types.hpp, 1.13 to 2.13). */
+static struct value reduce_op(const struct target *t, const uint8_t *p, uint32_t len)
+{
+	static const char *const names[] = {"SUM",  "AVG", "PRODUCT", "MIN",	   "MAX",
+					    "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
+	uint32_t at = t->conf.tensor.target_size;
+	if (!at || at >= len || p[at] >= sizeof(names) / sizeof(names[0]))
+		return value_not_decoded("an unknown reduction");
+	const char *name = names[p[at]];
+	return (struct value){.kind = VALUE_STRING, .count = (uint32_t)strlen(name), .str = name};
+}
+
+struct value decode_custom_object(struct target *t, const struct item *held)
+{
+	const uint8_t *p = (const uint8_t *)(held + 1);
+	uint64_t addr, vtable;
+	if (held->len < sizeof(addr) + sizeof(vtable))
+		return value_not_decoded("memory could not be read");
+	memcpy(&addr, p, sizeof(addr));
+	memcpy(&vtable, p += sizeof(addr), sizeof(vtable));
+	uint32_t len = held->len - (uint32_t)sizeof(addr);
+	const struct rtti_class *class = rtti_of_vtable(t->rtti, vtable);
+	if (rtti_is_a(class, "N4c10d12ProcessGroupE"))
+		return group(t, addr, p, len);
+	if (rtti_is_a(class, "N4c10d8ReduceOpE"))
+		return reduce_op(t, p, len);
+	return value_not_decoded("an object of a class ditrace does not know");
+}
