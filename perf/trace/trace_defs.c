@@ -265,7 +265,9 @@ int trace_decode_process(struct in *in, struct trace_process *out)
 	uint32_t len;
 	struct process_rank *r = &out->rank;
 	*out = (struct trace_process){.pid = in_s32(in)};
-	out->worker = in_b(in) & PROCESS_WORKER;
+	uint8_t flags = in_b(in);
+	out->worker = flags & PROCESS_WORKER;
+	out->whole = flags & PROCESS_WHOLE;
 	r->rank = known_number(in);
 	r->world_size = known_number(in);
 	r->local_rank = known_number(in);

@@ -361,7 +361,7 @@ int trace_file_process(struct trace_file *w, const struct trace_process *p)
 	if (w->blocks.failed)
 		return 0;
 	out_s(&o, p->pid);
-	out_b(&o, p->worker ? PROCESS_WORKER : 0);
+	out_b(&o, (uint8_t)((p->worker ? PROCESS_WORKER : 0) | (p->whole ? PROCESS_WHOLE : 0)));
 	out_u(&o, (uint64_t)r->rank + 1);
 	out_u(&o, (uint64_t)r->world_size + 1);
 	out_u(&o, (uint64_t)r->local_rank + 1);

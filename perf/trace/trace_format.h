@@ -181,6 +181,7 @@ enum {
 
 enum {
 	PROCESS_WORKER = 1 << 0, /* a helper of the rank, such as a worker of a DataLoader */
+	PROCESS_WHOLE = 1 << 1,	 /* recorded from its start */
 };
 
 enum {
@@ -224,6 +225,7 @@ struct trace_target {
 struct trace_process {
 	int32_t pid;
 	bool worker; /* a helper of the rank, such as a worker of a DataLoader */
+	bool whole;  /* recorded from its start */
 	struct process_rank rank;
 };
 

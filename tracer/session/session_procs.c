@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "symbolizer/decode/decoder.h"
@@ -82,13 +83,23 @@ static bool is_worker(struct session *s, pid_t pid, const struct process_rank *r
 	return false;
 }
 
+/* Whether the process was started after this one, which was there to see its first op. */
+static bool is_recorded_from_start(pid_t pid)
+{
+	struct process p, own;
+	return !process_read(pid, &p, NULL) && !process_read(getpid(), &own, NULL) &&
+	       p.start_ticks >= own.start_ticks;
+}
+
 static void tell_process(struct session *s, struct proc *p)
 {
 	pid_t pid = p->target->pid;
 	process_rank_read(pid, &p->rank);
 	s->ranked_pid = 0;
-	const struct trace_process told = {
-	    .pid = pid, .worker = is_worker(s, pid, &p->rank), .rank = p->rank};
+	const struct trace_process told = {.pid = pid,
+					   .worker = is_worker(s, pid, &p->rank),
+					   .whole = is_recorded_from_start(pid),
+					   .rank = p->rank};
 	OBSERVERS_CALL(s, on_process, &told);
 }
 
