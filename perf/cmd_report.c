@@ -13,6 +13,7 @@
 #include "perf/report/call_tree.h"
 #include "perf/report/overflow.h"
 #include "perf/report/report.h"
+#include "perf/report_collectives.h"
 #include "perf/trace/trace_query.h"
 
 enum { AHEAD = 4 };
@@ -23,6 +24,7 @@ struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
 	bool sides, gaps, per_step, no_pager;
+	bool collectives, skew;
 	bool samples; /* report samples, not ops */
 	struct report_opts opts;
 	struct report_columns chosen;
@@ -307,6 +309,51 @@ static int check_together(const struct report *p, struct err *e)
 	return 0;
 }
 
+/* What of the options is not of --collectives and --skew; NULL: nothing. */
+static const char *not_of_collectives(const struct report *p)
+{
+	const struct {
+		bool given;
+		const char *name;
+	} others[] = {{p->group, "--group"},
+		      {p->sort, "--sort"},
+		      {p->columns, "--columns"},
+		      {p->sides, "--side-by-side"},
+		      {p->gaps, "--gaps"},
+		      {p->graph, "--call-graph"},
+		      {p->samples, "--samples"},
+		      {p->frames, "--frames"},
+		      {p->percent_limit, "--percent-limit"},
+		      {p->per_step, "--per-step"},
+		      {p->skew && p->choice.when, "--when"},
+		      {p->skew && p->choice.rank, "--rank"},
+		      {p->skew && p->collectives, "--collectives"},
+		      {p->skew && p->format == FORMAT_CSV, "--format csv"}};
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (others[i].given)
+			return others[i].name;
+	return NULL;
+}
+
+static int of_collectives(const struct report *p)
+{
+	struct err e = {0};
+	const char *other = not_of_collectives(p);
+	if (other) {
+		refuse(p->skew ? "--skew" : "--collectives", other, &e);
+		err_print(&e);
+		return EXIT_USAGE;
+	}
+	const struct collectives_report o = {.path = p->path,
+					     .choice = p->choice,
+					     .skew = p->skew,
+					     .json = p->format == FORMAT_JSON,
+					     .csv = p->format == FORMAT_CSV,
+					     .pager = !p->no_pager,
+					     .limit = p->opts.limit};
+	return report_collectives(&o);
+}
+
 /* Check the options and allocate what they need. */
 static int prepare(struct report *p, struct err *e)
 {
@@ -428,6 +475,10 @@ int cmd_report(int argc, char **argv)
 	    {0, "side-by-side", OPTION_FLAG, &p.sides, NULL,
 	     "the backward of an op beside its forward, in one row", NULL},
 	    {0, "gaps", OPTION_FLAG, &p.gaps, NULL, "time in no op by Python line", NULL},
+	    {0, "collectives", OPTION_FLAG, &p.collectives, NULL,
+	     "calls of torch.distributed by kind, group, size and line, over all ranks", NULL},
+	    {0, "skew", OPTION_FLAG, &p.skew, NULL,
+	     "which rank the others wait for, and what it does meanwhile", NULL},
 	    {0, "call-graph", OPTION_CHOICE, &p.graph, "WAY",
 	     "the tree of callers or callees: Python frames and ops", graphs},
 	    {0, "samples", OPTION_FLAG, &p.samples, NULL,
@@ -460,5 +511,5 @@ int cmd_report(int argc, char **argv)
 	if (first < argc)
 		p.path = argv[first];
 	p.opts.limit = limit;
-	return report(&p);
+	return p.collectives || p.skew ? of_collectives(&p) : report(&p);
 }

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/options.h"
+#include "perf/collectives/collectives.h"
 #include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/trace/trace_query.h"
@@ -26,6 +27,8 @@ struct script {
 	int format; /* 0: text, 1: JSON lines */
 	bool stats; /* JSON lines: also those of statistics */
 	struct trace_choice choice;
+	bool only_collectives;
+	struct collectives *collectives; /* NULL without only_collectives */
 	struct event_printer *printer;
 	uint64_t origin_ns;
 };
@@ -56,11 +59,30 @@ static void print_sample(struct script *s, const struct sample *x)
 	putc('\n', stdout);
 }
 
+static void print_collective(const struct script *s, const struct trace_item *item)
+{
+	if (item->type != TRACE_EVENT)
+		return;
+	if (s->format == 0)
+		collective_print(s->collectives, stdout, &item->event);
+	else
+		collective_json(s->collectives, stdout, &item->event);
+}
+
+/* The first pass: they are numbered before some are chosen. */
+static int number_collective(void *arg, const struct trace_item *item, struct err *e)
+{
+	return collectives_see(arg, item) ? err_set(e, -ENOMEM, "no memory for the collectives")
+					  : 0;
+}
+
 static int print_item(struct script *s, const struct trace_item *item, struct err *e)
 {
 	int r = 0;
 	errno = 0;
-	if (item->type == TRACE_SAMPLE)
+	if (s->collectives)
+		print_collective(s, item);
+	else if (item->type == TRACE_SAMPLE)
 		print_sample(s, &item->sample);
 	else if (item->type != TRACE_EVENT)
 		return 0;
@@ -91,11 +113,16 @@ static int print_all(struct script *s, struct trace_query *query, struct err *e)
 
 static int script(struct script *s)
 {
-	const struct trace_query_opts opts = {
-	    .choice = s->choice, .by_start = true, .follow = s->follow};
+	const struct trace_query_opts opts = {.choice = s->choice,
+					      .by_start = true,
+					      .follow = s->follow,
+					      .first = s->collectives ? number_collective : NULL,
+					      .first_arg = s->collectives};
 	struct err e = {0};
 	struct trace_query *query = NULL;
 	int r = trace_query(s->path, &opts, &query, &e);
+	if (!r && s->collectives && (r = collectives_match(s->collectives)))
+		err_set(&e, r, "no memory for the collectives");
 	if (r)
 		return trace_query_end(query, 0, r, &e);
 	s->origin_ns = trace_query_origin(query);
@@ -121,6 +148,8 @@ int cmd_script(int argc, char **argv)
 	    {0, "stats", OPTION_FLAG, &s.stats, NULL,
 	     "jsonl: behind an event its statistics, an object of their own", NULL},
 	    QUERY_OPTIONS(s.choice),
+	    {0, "collectives", OPTION_FLAG, &s.only_collectives, NULL,
+	     "a line for each call of torch.distributed, numbered in its group", NULL},
 	    {'f', "follow", OPTION_FLAG, &s.follow, NULL,
 	     "go on with what ditrace is still writing", NULL},
 	    {0},
@@ -146,6 +175,11 @@ int cmd_script(int argc, char **argv)
 		err_set(&e, -EINVAL, "--stats does nothing without --format jsonl");
 		err_hint(&e, "text always has the statistics; add --format jsonl, or leave it out");
 	}
+	if (s.only_collectives && (s.follow || s.stats)) {
+		err_set(&e, -EINVAL, "--collectives does not go with %s",
+			s.follow ? "--follow" : "--stats");
+		err_hint(&e, "leave out one of them; see: ditrace script --help");
+	}
 	if (e.code || trace_choice_check(&s.choice, &e)) {
 		err_print(&e);
 		return EXIT_USAGE;
@@ -153,5 +187,13 @@ int cmd_script(int argc, char **argv)
 	struct sigaction act = {.sa_handler = on_interrupt};
 	if (s.follow)
 		sigaction(SIGINT, &act, NULL);
-	return script(&s);
+	s.collectives = s.only_collectives ? collectives_new() : NULL;
+	if (s.only_collectives && !s.collectives) {
+		err_set(&e, -ENOMEM, "no memory for the collectives");
+		err_print(&e);
+		return EXIT_FAILED;
+	}
+	int r = script(&s);
+	collectives_free(s.collectives);
+	return r;
 }

@@ -128,7 +128,7 @@ static int first_pass(struct trace_query *q, struct err *e)
 	return r;
 }
 
-static void query_free(struct trace_query *q)
+void trace_query_close(struct trace_query *q)
 {
 	trace_set_close(q->set);
 	trace_span_close(&q->span);
@@ -181,7 +181,7 @@ int trace_query(const char *path, const struct trace_query_opts *opts, struct tr
 	q->opts = *opts;
 	int r = query_open(q, e);
 	if (r)
-		query_free(q);
+		trace_query_close(q);
 	else
 		*out = q;
 	return r;
@@ -358,6 +358,6 @@ int trace_query_end(struct trace_query *q, unsigned say, int code, const struct 
 		err_print(e);
 	}
 	if (q)
-		query_free(q);
+		trace_query_close(q);
 	return code && code != -EAGAIN ? EXIT_FAILED : EXIT_GOOD;
 }

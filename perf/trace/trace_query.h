@@ -119,6 +119,9 @@ bool trace_query_has_sums(const struct trace_query *q); /* any of either */
 /* Counts of what the condition left out so far; NULL if there is no condition. */
 const struct when_counts *trace_query_counts(const struct trace_query *q);
 
+/* Free the query, as trace_query_end does, and print nothing. */
+void trace_query_close(struct trace_query *q);
+
 /* What trace_query_end prints in addition. */
 enum { TRACE_SAY_LEFT_OUT = 1, TRACE_SAY_LOST = 2, TRACE_SAY_SUMMED = 4 };
 

@@ -13,11 +13,47 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "perf/collectives/collectives.h"
 #include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
+
+static void read_between(const char *path, struct skew *s)
+{
+	struct trace_reader *r;
+	struct trace_item item;
+	struct err e = {0};
+	if (trace_reader_open(path, &r, &e))
+		return;
+	while (trace_read_next(r, &item, &e) == 1)
+		if (item.type == TRACE_EVENT && skew_see(s, &item.event))
+			abort();
+	trace_reader_close(r);
+}
+
+static void read_collectives(const char *path, FILE *out)
+{
+	struct trace_reader *r;
+	struct trace_item item;
+	struct err e = {0};
+	if (trace_reader_open(path, &r, &e))
+		return;
+	struct collectives *c = collectives_new();
+	while (trace_read_next(r, &item, &e) == 1)
+		if (collectives_see(c, &item))
+			abort();
+	struct skew *s = collectives_match(c) || collectives_sum(c) ? NULL : skew_new(c);
+	if (!s)
+		abort();
+	read_between(path, s);
+	collectives_print(c, out, &(struct collectives_opts){0});
+	skew_print_json(s, out);
+	skew_free(s);
+	collectives_free(c);
+	trace_reader_close(r);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -141,6 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	read_it(path, out);
 	read_both_ways(path);
+	read_collectives(path, out);
 	close(fd);
 	return 0;
 }

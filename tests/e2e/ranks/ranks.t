@@ -9,7 +9,7 @@ show() {
 }
 
 traced() {
-	trace -- "$PY" ranks/launch.py ranks/ddp.py "$T/store"
+	trace --engine shim -- "$PY" ranks/launch.py ranks/ddp.py "$T/store"
 	is "all ranks run to their end" "$? $(cat "$T/out")" "0 total [3.0, 3.0, 3.0, 3.0]"
 	is "each rank has a file, the launcher none" "$(cd "$T/data" && echo *)" "rank0.data rank1.data"
 	like "where they are is told" "$T/err" "^trace written to $T/data/ \(2 files, .*; see: ditrace report $T/data\$"
@@ -36,6 +36,20 @@ read_by_others() {
 	is "a database has the calls of both" "$(python3 -c "import sqlite3; print(*sqlite3.connect('$T/db').execute(\"select count(*) from calls where op = 'aten::square'\").fetchone())")" 10
 	"$DITRACE" diff --no-pager "$T/data" "$T/data" >"$T/diff"
 	is "diff takes folders" $? 0
+}
+
+collectives() {
+	"$DITRACE" script --collectives --format jsonl "$T/data" >"$T/calls"
+	ok "all collectives are there, in order, and no others" verify ranks/collectives "$T/calls" "$T/store"
+	"$DITRACE" report --collectives --no-pager --format csv "$T/data" >"$T/report"
+	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,.*,late$'
+	like "with DDP's own" "$T/report" '^allreduce,SUM,,144,float32,0,2,10,'
+	"$DITRACE" report --skew --no-pager "$T/data" >"$T/skew"
+	like "the late rank is named" "$T/skew" '^rank 1 comes last in [0-9]+ of the [0-9]+ collectives that were waited for \(of 4[0-9]\), by [0-9]+ ms in the median: '
+	like "and where it is meanwhile" "$T/skew" '^meanwhile it is in no op, up to aten::sinh_ ddp.py:[0-9]+ late: x.sinh_\(\), each time for [0-9]+ ms more than rank 0$'
+	"$DITRACE" report --skew --no-pager --step 2 "$T/data" >"$T/skew"
+	like "of a few calls no rank is named" "$T/skew" '^no rank holds the others up: |^ranks are not compared: there are no two'
+	error "--skew takes no --rank" '--rank' "$DITRACE" report --skew --rank 1 "$T/data"
 }
 
 # below PID: what it has started, in a line
@@ -65,6 +79,8 @@ hang() {
 	local launcher=$child
 	before_long both_train
 	attached tree --tree "$launcher"
+	"$DITRACE" report --collectives "$T/tree" >"$T/report"
+	like "where the engine does not see collectives, that is told" "$T/report" '^only the engine shim sees those'
 	attached pids $(below "$launcher")
 	attached shim --engine shim --tree "$launcher"
 	touch "$T/stop"
@@ -88,6 +104,7 @@ all() {
 	traced
 	reported
 	read_by_others
+	collectives
 	hang
 }
 

@@ -1,10 +1,13 @@
-"""Two ranks train together with gloo; rank 1 does what the other one waits for, rank 0 has a worker that loads its data.
+"""Two ranks train together with gloo; rank 1 does what the other one waits for, rank 0 has a worker that loads its data. Then
+come collectives that each rank writes down, in STORE.0 and STORE.1, and some for which rank 1 is late.
 python3 launch.py ddp.py STORE, a file that is not there yet. With another one, STOP, they train until that is there; then
 rank 0 waits for rank 1, which does not come."""
 
+import json
 import os
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -12,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 STEPS = 5
+LATE = 40
 
 rank = int(os.environ["RANK"])
 torch.manual_seed(rank)
@@ -42,6 +46,42 @@ def until(path):
         signal.pause()
 
 
+def exchange(other):
+    """Each kind, on two groups; what they are, in order: kind, bytes, number of the group."""
+    calls = []
+
+    def of(kind, x=None, group=0):
+        calls.append([kind, None if x is None else x.numel() * x.element_size(), group])
+        return x
+
+    four, parts = torch.ones(4), [torch.ones(4) for _ in range(2)]
+    dist.all_reduce(of("allreduce", four))
+    dist.all_reduce(of("allreduce", four, 1), op=dist.ReduceOp.MAX, group=other, async_op=True).wait()
+    dist.broadcast(of("broadcast", torch.ones(3, dtype=torch.int64)), 1)
+    dist.all_gather(parts, of("allgather", four))
+    dist.reduce(of("reduce", torch.ones(2, 3)), 0)
+    dist.gather(of("gather", four), parts if rank == 0 else None, 0)
+    dist.scatter(of("scatter", four, 1), parts if rank == 0 else None, 0, group=other)
+    if rank == 0:
+        dist.send(of("send", four[:2]), 1)
+    else:
+        dist.recv(of("recv", four[:2]), 0)
+    of("barrier", None, 1)
+    dist.barrier(other)
+    dist.all_reduce(of("allreduce", torch.ones(5, dtype=torch.float64)))
+    with open(f"{sys.argv[1]}.{rank}", "w") as f:
+        json.dump({"pid": os.getpid(), "calls": calls}, f)
+
+
+def late(other):
+    x = torch.zeros(2)
+    for _ in range(LATE):
+        if rank == 1:
+            time.sleep(0.03)
+        x.sinh_()
+        dist.all_reduce(x, group=other)
+
+
 if len(sys.argv) > 2:
     until(sys.argv[2])
 for x in DataLoader(data, batch_size=1, num_workers=1 if rank == 0 else 0):
@@ -50,6 +90,9 @@ total = torch.full((4,), float(rank + 1))
 dist.all_reduce(total)
 dist.broadcast(total, 1)
 dist.barrier()
+other = dist.new_group([0, 1])
+exchange(other)
+late(other)
 if rank == 0:
     print("total", total.tolist())
 dist.destroy_process_group()

@@ -1,0 +1,280 @@
+#include "perf/collectives/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+struct collectives *collectives_new(void)
+{
+	struct collectives *c = calloc(1, sizeof(*c));
+	if (c)
+		c->first_ns = UINT64_MAX;
+	return c;
+}
+
+void collectives_free(struct collectives *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->ngroups; i++) {
+		free(c->groups[i].calls[NOT_NUMBERED].all);
+		free(c->groups[i].calls[NUMBERED].all);
+	}
+	for (size_t i = 0; i < c->nrows; i++) {
+		histogram_free(&c->rows[i].ns);
+		histogram_free(&c->rows[i].spread_ns);
+		free(c->rows[i].last);
+	}
+	for (size_t i = 0; i < c->nworlds; i++)
+		free(c->worlds[i].groups);
+	intern_free(&c->strings);
+	intern_free(&c->keys);
+	free(c->processes);
+	free(c->groups);
+	free(c->rows);
+	free(c->ranks);
+	free(c->worlds);
+	free(c);
+}
+
+/* A PID that comes again is another process's. */
+static int see_process(struct collectives *c, const struct trace_process *p)
+{
+	if (array_grow(&c->processes, &c->processes_room, c->nprocesses + 1, sizeof(*c->processes)))
+		return -ENOMEM;
+	c->processes[c->nprocesses++] = (struct collective_process){
+	    .pid = p->pid, .worker = p->worker, .whole = p->whole, .rank = p->rank};
+	return 0;
+}
+
+static int64_t process_of(struct collectives *c, int32_t pid)
+{
+	const struct trace_process unknown = {.pid = pid, .rank = {.rank = -1, .world_size = -1}};
+	for (size_t i = c->nprocesses; i-- > 0;)
+		if (c->processes[i].pid == pid)
+			return (int64_t)i;
+	return see_process(c, &unknown) ? -ENOMEM : (int64_t)c->nprocesses - 1;
+}
+
+/* Another group may have got the address of one that is gone. */
+static struct collective_group *group_of(struct collectives *c, uint32_t process,
+					 const struct value *v)
+{
+	uint64_t address = v ? v->group.address : 0;
+	int32_t size = v ? v->group.size : -1;
+	for (size_t i = 0; i < c->ngroups; i++) {
+		struct collective_group *g = &c->groups[i];
+		if (g->process != process || g->address != address ||
+		    (g->size >= 0 && g->size != size))
+			continue;
+		g->size = size; /* it may have become known since */
+		g->rank = v ? v->group.rank : -1;
+		return g;
+	}
+	if (array_grow(&c->groups, &c->groups_room, c->ngroups + 1, sizeof(*c->groups)))
+		return NULL;
+	struct collective_group *g = &c->groups[c->ngroups++];
+	*g = (struct collective_group){.process = process,
+				       .address = address,
+				       .number = v ? c->processes[process].groups++ : 0,
+				       .rank = v ? v->group.rank : -1,
+				       .size = size};
+	return g;
+}
+
+static int64_t string_id(struct collectives *c, const char *s)
+{
+	bool is_new;
+	return intern(&c->strings, s, (uint32_t)strlen(s), &is_new);
+}
+
+static int64_t row_of(struct collectives *c, const struct collective *what,
+		      const struct collective_group *g, const struct py_frame *where)
+{
+	bool is_new;
+	int64_t key[11] = {(int64_t)(intptr_t)what->name,
+			   (int64_t)(intptr_t)what->reduce_op,
+			   what->root,
+			   what->has_bytes ? (int64_t)what->bytes : -1,
+			   what->dtype,
+			   what->async,
+			   g->address ? (int64_t)g->number : -1,
+			   g->size,
+			   where ? where->line : -1,
+			   where ? string_id(c, where->file) : -1,
+			   where ? string_id(c, where->function) : -1};
+	int64_t id = intern(&c->keys, key, sizeof(key), &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	if (array_grow(&c->rows, &c->rows_room, c->nrows + 1, sizeof(*c->rows)))
+		return -ENOMEM;
+	struct collective_row *r = &c->rows[c->nrows++];
+	*r = (struct collective_row){.what = *what,
+				     .group = g->number,
+				     .group_known = g->address != 0,
+				     .size = g->size,
+				     .where = where};
+	r->what.group = NULL;
+	return id;
+}
+
+/* What threw took no part. */
+static bool is_numbered(const struct collective *what, const struct op_event *ev)
+{
+	return what->in_sequence && !ev->thrown;
+}
+
+static int see_event(struct collectives *c, const struct op_event *ev)
+{
+	struct collective what;
+	if (!collective_of(ev, &what))
+		return 0;
+	int64_t process = process_of(c, ev->pid);
+	struct collective_group *g =
+	    process < 0 ? NULL : group_of(c, (uint32_t)process, what.group);
+	struct collective_calls *calls = g ? &g->calls[is_numbered(&what, ev)] : NULL;
+	if (!g || array_grow(&calls->all, &calls->room, calls->n + 1, sizeof(*calls->all)))
+		return -ENOMEM;
+	int64_t row = row_of(c, &what, g, collective_where(ev->stack));
+	if (row < 0)
+		return -ENOMEM;
+	c->unnamed += !what.group;
+	c->first_ns = ev->start_ns < c->first_ns ? ev->start_ns : c->first_ns;
+	calls->all[calls->n++] =
+	    (struct collective_call){.start_ns = ev->start_ns,
+				     .ns = ev->end_ns ? ev->end_ns - ev->start_ns : COLLECTIVE_OPEN,
+				     .row = (uint32_t)row,
+				     .chosen = true};
+	return 0;
+}
+
+int collectives_see(struct collectives *c, const struct trace_item *item)
+{
+	switch (item->type) {
+	case TRACE_EVENT:
+		return see_event(c, &item->event);
+	case TRACE_SUM:
+		if (!strncmp(item->sum.of.op->name, "c10d::", 6))
+			c->summed += item->sum.calls;
+		return 0;
+	case TRACE_LOST:
+		c->lost += item->lost.count;
+		return 0;
+	case TRACE_PROCESS:
+		return see_process(c, &item->process);
+	case TRACE_TARGET:
+		c->blind |= item->target.engine && strcmp(item->target.engine, "shim") != 0;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* The call of a collective that began then; NULL: none. */
+static struct collective_call *find(const struct collectives *c, const struct op_event *ev,
+				    const struct collective_group **group)
+{
+	struct collective what;
+	if (!collective_of(ev, &what))
+		return NULL;
+	for (size_t i = 0; i < c->ngroups; i++) {
+		const struct collective_calls *calls = &c->groups[i].calls[is_numbered(&what, ev)];
+		*group = &c->groups[i];
+		if (c->processes[(*group)->process].pid != ev->pid)
+			continue;
+		size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
+		if (n && calls->all[n - 1].start_ns == ev->start_ns)
+			return &calls->all[n - 1];
+	}
+	return NULL;
+}
+
+static void choose_none(struct collective_calls *calls)
+{
+	for (size_t k = 0; k < calls->n; k++)
+		calls->all[k].chosen = false;
+}
+
+void collectives_choose_none(struct collectives *c)
+{
+	for (size_t i = 0; i < c->ngroups; i++) {
+		choose_none(&c->groups[i].calls[NOT_NUMBERED]);
+		choose_none(&c->groups[i].calls[NUMBERED]);
+	}
+}
+
+void collectives_choose(struct collectives *c, const struct op_event *ev)
+{
+	const struct collective_group *g;
+	struct collective_call *call = find(c, ev, &g);
+	if (call)
+		call->chosen = true;
+}
+
+bool collectives_number(const struct collectives *c, const struct op_event *ev, unsigned *group,
+			uint64_t *number)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find(c, ev, &g);
+	const struct collective_calls *calls = call ? &g->calls[NUMBERED] : NULL;
+	if (!call || call < calls->all || call >= calls->all + calls->n || !g->address ||
+	    !c->processes[g->process].whole || c->lost || c->summed || c->unnamed)
+		return false;
+	*group = g->number;
+	*number = (uint64_t)(call - calls->all) + 1;
+	return true;
+}
+
+static int sum_calls(struct collectives *c, const struct collective_calls *calls)
+{
+	for (size_t k = 0; k < calls->n; k++) {
+		const struct collective_call *call = &calls->all[k];
+		struct collective_row *r = &c->rows[call->row];
+		if (!call->chosen)
+			continue;
+		r->calls++;
+		if (call->ns == COLLECTIVE_OPEN)
+			continue;
+		r->max_ns = call->ns > r->max_ns ? call->ns : r->max_ns;
+		if (histogram_add(&r->ns, call->ns))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Once for each row that it is in: where the ranks have different lines, it is in several. */
+static int sum_entry(struct collectives *c, const struct collective_world *w, size_t k)
+{
+	struct collective_entry e = collective_entered(c, w, k);
+	for (size_t i = 0; i < c->nranks; i++) {
+		const struct collective_call *call = collective_call_of(c, w, k, i);
+		struct collective_row *r = &c->rows[call->row];
+		bool again = !call->chosen;
+		for (size_t j = 0; j < i && !again; j++)
+			again = collective_call_of(c, w, k, j)->row == call->row;
+		if (again)
+			continue;
+		if (!r->last && !(r->last = calloc(c->nranks, sizeof(*r->last))))
+			return -ENOMEM;
+		r->matched++;
+		r->last[e.last]++;
+		if (histogram_add(&r->spread_ns, e.last_ns - e.first_ns))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int collectives_sum(struct collectives *c)
+{
+	int r = 0;
+	for (size_t i = 0; i < c->ngroups && !r; i++) {
+		r = sum_calls(c, &c->groups[i].calls[NOT_NUMBERED]);
+		r = r ? r : sum_calls(c, &c->groups[i].calls[NUMBERED]);
+	}
+	for (size_t i = 0; i < c->nworlds; i++)
+		for (size_t k = 0; k < c->worlds[i].n && !r; k++)
+			r = sum_entry(c, &c->worlds[i], k);
+	return r;
+}

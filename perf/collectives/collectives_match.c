@@ -1,0 +1,233 @@
+#include "perf/collectives/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+static int compare_calls(const void *a, const void *b)
+{
+	const struct collective_call *x = a, *y = b;
+	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+static void sort_calls(struct collective_calls *calls)
+{
+	if (calls->n)
+		qsort(calls->all, calls->n, sizeof(*calls->all), compare_calls);
+}
+
+/* The process of the rank that has collectives. -ENOENT: none; -EEXIST: several. */
+static int64_t process_of_rank(const struct collectives *c, int32_t rank)
+{
+	int64_t found = -ENOENT;
+	for (size_t i = 0; i < c->nprocesses; i++) {
+		const struct collective_process *p = &c->processes[i];
+		if (p->worker || p->rank.rank != rank || !p->groups)
+			continue;
+		if (found >= 0)
+			return -EEXIST;
+		found = (int64_t)i;
+	}
+	return found;
+}
+
+static int32_t world_size(const struct collectives *c)
+{
+	int32_t size = -1;
+	for (size_t i = 0; i < c->nprocesses; i++)
+		if (c->processes[i].groups && c->processes[i].rank.world_size > size)
+			size = c->processes[i].rank.world_size;
+	return size;
+}
+
+/* Whether the process can be compared with the others; else c->why says why not. */
+static bool is_comparable(struct collectives *c, int64_t i, int32_t rank)
+{
+	const struct collective_process *p = i < 0 ? NULL : &c->processes[i];
+	const struct collective_process *first = c->nranks ? &c->processes[c->ranks[0]] : p;
+	if (i == -ENOENT)
+		snprintf(c->why, sizeof(c->why), "there are no collectives of rank %" PRId32, rank);
+	else if (!p)
+		snprintf(c->why, sizeof(c->why), "rank %" PRId32 " was started more than once",
+			 rank);
+	else if (!p->whole)
+		snprintf(c->why, sizeof(c->why),
+			 "rank %" PRId32
+			 " was not recorded from its start, so which of its calls is which of the "
+			 "others' is not known; ditrace run records from the start",
+			 rank);
+	else if (strcmp(p->rank.host, first->rank.host) != 0)
+		snprintf(c->why, sizeof(c->why), "they ran on several hosts, whose clocks differ");
+	else
+		return true;
+	return false;
+}
+
+/* What of the recording stands against numbering calls. */
+static bool is_whole(struct collectives *c)
+{
+	char n[48];
+	if (c->lost)
+		snprintf(c->why, sizeof(c->why), "%s lost while recording",
+			 text_counted(n, sizeof(n), c->lost, "event"));
+	else if (c->summed)
+		snprintf(c->why, sizeof(c->why), "there are only sums of %s; record with --no-loss",
+			 text_counted(n, sizeof(n), c->summed, "call"));
+	else if (c->unnamed)
+		snprintf(c->why, sizeof(c->why), "the group of %s is not known",
+			 text_counted(n, sizeof(n), c->unnamed, "call"));
+	else
+		return true;
+	return false;
+}
+
+static int find_ranks(struct collectives *c)
+{
+	int32_t size = world_size(c);
+	if (size < 0 && c->ngroups)
+		snprintf(c->why, sizeof(c->why),
+			 "they are not known: no RANK and WORLD_SIZE in the environment that the "
+			 "processes were started with");
+	if (size < 2 || !is_whole(c))
+		return 0;
+	c->ranks = calloc(c->nprocesses + 1, sizeof(*c->ranks));
+	if (!c->ranks)
+		return -ENOMEM;
+	for (int32_t rank = 0; rank < size; rank++) {
+		int64_t i = process_of_rank(c, rank);
+		if (!is_comparable(c, i, rank)) {
+			c->nranks = 0;
+			return 0;
+		}
+		c->ranks[c->nranks++] = (size_t)i;
+	}
+	return 0;
+}
+
+/* The `nth` group of all ranks that the process uses; -ENOENT: it uses fewer. */
+static int64_t world_group(const struct collectives *c, size_t process, size_t nth)
+{
+	for (size_t i = 0; i < c->ngroups; i++)
+		if (c->groups[i].process == process && c->groups[i].size == (int32_t)c->nranks &&
+		    c->groups[i].rank == c->processes[process].rank.rank && !nth--)
+			return (int64_t)i;
+	return -ENOENT;
+}
+
+struct collective_entry collective_entered(const struct collectives *c,
+					   const struct collective_world *w, size_t k)
+{
+	struct collective_entry e = {.first_ns = UINT64_MAX};
+	for (size_t i = 0; i < c->nranks; i++) {
+		uint64_t ns = collective_call_of(c, w, k, i)->start_ns;
+		if (ns < e.first_ns) {
+			e.first_ns = ns;
+			e.first = i;
+		}
+		if (ns >= e.last_ns) {
+			e.second_ns = e.last_ns;
+			e.last_ns = ns;
+			e.last = i;
+		} else if (ns > e.second_ns) {
+			e.second_ns = ns;
+		}
+	}
+	return e;
+}
+
+/* What ranks give to an all-to-all may differ. */
+static bool same(const struct collective *a, const struct collective *b)
+{
+	bool sizes = !strcmp(a->name, "alltoall") ||
+		     (a->has_bytes == b->has_bytes && a->bytes == b->bytes && a->dtype == b->dtype);
+	return !strcmp(a->name, b->name) && a->reduce_op == b->reduce_op && a->root == b->root &&
+	       sizes;
+}
+
+/* "barrier at train.py:14 on rank 3" */
+static void call_text(char *out, size_t size, const struct collective_row *r, size_t rank)
+{
+	char at[160] = "";
+	if (r->where)
+		snprintf(at, sizeof(at), " at %.128s:%" PRId32, text_base_name(r->where->file),
+			 r->where->line);
+	snprintf(out, size, "%s%s on rank %zu", r->what.name, at, rank);
+}
+
+static void tell_difference(struct collectives *c, const struct collective_world *w, size_t rank,
+			    const struct collective_row *a, const struct collective_row *b)
+{
+	char n[32], one[200], other[200];
+	if (c->differ[0])
+		return;
+	call_text(one, sizeof(one), a, 0);
+	call_text(other, sizeof(other), b, rank);
+	snprintf(c->differ, sizeof(c->differ),
+		 "in group %" PRIu32
+		 " collective %s differs: %s, %s; from there on its ranks are not "
+		 "compared",
+		 c->groups[w->groups[0]].number, text_count(n, sizeof(n), w->n + 1), one, other);
+}
+
+/* How many calls are the same on all ranks. One that ends earlier than the others is no difference:
+ * a recording may be cut off. */
+static void match_world(struct collectives *c, struct collective_world *w)
+{
+	for (w->n = 0;; w->n++) {
+		const struct collective_call *own = collective_call_of(c, w, w->n, 0);
+		for (size_t i = 0; i < c->nranks; i++) {
+			const struct collective_call *other = collective_call_of(c, w, w->n, i);
+			if (!own || !other)
+				return;
+			const struct collective_row *a = &c->rows[own->row],
+						    *b = &c->rows[other->row];
+			if (!same(&a->what, &b->what)) {
+				tell_difference(c, w, i, a, b);
+				return;
+			}
+		}
+	}
+}
+
+static int add_world(struct collectives *c, size_t nth)
+{
+	struct collective_world w = {.groups = calloc(c->nranks, sizeof(*w.groups))};
+	struct collective_world *all = realloc(c->worlds, (c->nworlds + 1) * sizeof(*all));
+	c->worlds = all ? all : c->worlds;
+	if (!w.groups || !all) {
+		free(w.groups);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < c->nranks; i++) {
+		int64_t g = world_group(c, c->ranks[i], nth);
+		if (g < 0) {
+			free(w.groups);
+			return 0;
+		}
+		w.groups[i] = (size_t)g;
+	}
+	match_world(c, &w);
+	c->worlds[c->nworlds++] = w;
+	return 1;
+}
+
+int collectives_match(struct collectives *c)
+{
+	int r;
+	for (size_t i = 0; i < c->ngroups; i++) {
+		sort_calls(&c->groups[i].calls[NOT_NUMBERED]);
+		sort_calls(&c->groups[i].calls[NUMBERED]);
+	}
+	if ((r = find_ranks(c)) || !c->nranks)
+		return r;
+	while ((r = add_world(c, c->nworlds)) > 0)
+		;
+	if (!r && !c->nworlds)
+		snprintf(c->why, sizeof(c->why),
+			 "which ranks the groups have could not be read from the processes");
+	return r;
+}

@@ -1,0 +1,250 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "perf/collectives/internal.h"
+#include "perf/events/print_event.h"
+#include "symbolizer/event/names.h"
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct collective_row *x = *(const struct collective_row *const *)a,
+				    *y = *(const struct collective_row *const *)b;
+	if (x->calls != y->calls)
+		return x->calls < y->calls ? 1 : -1;
+	return (x > y) - (x < y);
+}
+
+/* Rows with calls, most calls first; to be freed. NULL: no memory. */
+static const struct collective_row **sorted(const struct collectives *c, size_t *n)
+{
+	const struct collective_row **rows = calloc(c->nrows + 1, sizeof(struct collective_row *));
+	*n = 0;
+	for (size_t i = 0; rows && i < c->nrows; i++)
+		if (c->rows[i].calls)
+			rows[(*n)++] = &c->rows[i];
+	if (rows)
+		qsort(rows, *n, sizeof(struct collective_row *), compare_rows);
+	return rows;
+}
+
+static void group_text(char *out, size_t size, const struct collective_row *r)
+{
+	if (!r->group_known)
+		snprintf(out, size, "?");
+	else if (r->size < 0)
+		snprintf(out, size, "%" PRIu32, r->group);
+	else
+		snprintf(out, size, "%" PRIu32 " (%" PRId32 " ranks)", r->group, r->size);
+}
+
+/* The rank that came last most often, by index. */
+static size_t most_often_last(const struct collectives *c, const struct collective_row *r)
+{
+	size_t most = 0;
+	for (size_t i = 1; r->last && i < c->nranks; i++)
+		most = r->last[i] > r->last[most] ? i : most;
+	return most;
+}
+
+static uint64_t median(const struct collective_row *r)
+{
+	uint64_t ns = histogram_quantile(&r->ns, 0.5); /* the middle of a bucket */
+	return ns < r->max_ns ? ns : r->max_ns;
+}
+
+static void add_row(struct table *t, const struct collectives *c, const struct collective_row *r,
+		    const struct file_names *files)
+{
+	char text[WHERE_TEXT_MAX], n[32], m[32];
+	size_t last = most_often_last(c, r);
+	table_cell(t, text_count(text, sizeof(text), r->calls));
+	table_cell(t, r->what.has_bytes ? text_bytes(text, sizeof(text), r->what.bytes) : "");
+	table_cell(t, text_ns(text, sizeof(text), median(r)));
+	table_cell(t, text_ns(text, sizeof(text), r->max_ns));
+	if (c->nworlds) {
+		snprintf(text, sizeof(text), "%zu in %s of %s", last,
+			 text_count(n, sizeof(n), r->last ? r->last[last] : 0),
+			 text_count(m, sizeof(m), r->matched));
+		table_cell(t, r->matched ? text : "");
+		table_cell(t, r->matched ? text_ns(text, sizeof(text),
+						   histogram_quantile(&r->spread_ns, 0.5))
+					 : "");
+	}
+	table_cell(t, collective_text(text, sizeof(text), &r->what));
+	group_text(text, sizeof(text), r);
+	table_cell(t, text);
+	table_cell(t, where_text(text, sizeof(text), r->where, PHASE_FORWARD, files));
+}
+
+static void add_columns(struct table *t, const struct collectives *c)
+{
+	table_column(t, "Calls", TABLE_RIGHT);
+	table_column(t, "Bytes", TABLE_RIGHT);
+	table_column_optional(t, "Median", TABLE_RIGHT, 1);
+	table_column_optional(t, "Max", TABLE_RIGHT, 2);
+	if (c->nworlds) {
+		table_column(t, "Last, rank", TABLE_RIGHT);
+		table_column(t, "Spread", TABLE_RIGHT);
+	}
+	table_column(t, "Collective", TABLE_LEFT);
+	table_column(t, "Group", TABLE_LEFT);
+	table_column(t, "Where", TABLE_LEFT);
+}
+
+static void print_notes(const struct collectives *c, FILE *f)
+{
+	if (c->why[0]) {
+		fputs("ranks are not compared: ", f);
+		text_print_safe(f, c->why);
+		putc('\n', f);
+	}
+	if (c->differ[0]) {
+		text_print_safe(f, c->differ);
+		putc('\n', f);
+	}
+	fputs("Median, Max: of the call alone, not of what it waits for", f);
+	fputs(c->nworlds ? "; Spread: from the first rank's call to the last one's, the median\n\n"
+			 : "\n\n",
+	      f);
+}
+
+static int print_none(const struct collectives *c, FILE *f)
+{
+	fputs("no collectives were recorded\n", f);
+	if (c->blind)
+		fputs("only the engine shim sees those of PyTorch: ditrace run --engine shim\n", f);
+	return ferror(f) ? -EIO : 0;
+}
+
+int collectives_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts)
+{
+	struct file_names files = {0};
+	size_t n;
+	const struct collective_row **rows = sorted(c, &n);
+	struct table *t = rows ? table_new() : NULL;
+	int r = t ? 0 : -ENOMEM;
+	if (t && n) {
+		for (size_t i = 0; i < n; i++)
+			file_names_add(&files, rows[i]->where ? rows[i]->where->file : NULL);
+		add_columns(t, c);
+		for (size_t i = 0; i < n && (!opts->limit || i < opts->limit); i++)
+			add_row(t, c, rows[i], &files);
+		print_notes(c, f);
+		r = table_print(t, f, opts->terminal.width, false);
+	} else if (t) {
+		r = print_none(c, f);
+	}
+	table_free(t);
+	free(rows);
+	file_names_free(&files);
+	return r;
+}
+
+static void json_where(struct json_out *j, const struct py_frame *f)
+{
+	json_text(j, "file", f ? f->file : NULL);
+	json_number(j, "line", f, f ? f->line : 0);
+	json_text(j, "function", f ? f->function : NULL);
+	json_text(j, "text", f ? f->text : NULL);
+}
+
+static void json_row(struct json_out *j, const struct collectives *c,
+		     const struct collective_row *r)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "collective", r->what.name);
+	json_text(j, "reduce_op", r->what.reduce_op);
+	json_number(j, "root", r->what.root >= 0, r->what.root);
+	json_async(j, &r->what);
+	json_number(j, "bytes", r->what.has_bytes, (int64_t)r->what.bytes);
+	json_text(j, "dtype", r->what.dtype < 0 ? NULL : names_dtype(r->what.dtype));
+	json_number(j, "group", r->group_known, r->group);
+	json_number(j, "group_size", r->size >= 0, r->size);
+	json_where(j, r->where);
+	json_u64(j, "calls", r->calls);
+	json_u64(j, "p50_ns", median(r));
+	json_u64(j, "max_ns", r->max_ns);
+	json_u64(j, "matched", r->matched);
+	json_number(j, "spread_p50_ns", r->matched,
+		    (int64_t)histogram_quantile(&r->spread_ns, 0.5));
+	json_open(j, "last", '[');
+	for (size_t i = 0; r->last && i < c->nranks; i++)
+		json_u64(j, NULL, r->last[i]);
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+int collectives_print_json(const struct collectives *c, FILE *f)
+{
+	struct json_out j = {.f = f};
+	size_t n;
+	const struct collective_row **rows = sorted(c, &n);
+	if (!rows)
+		return -ENOMEM;
+	json_open(&j, NULL, '{');
+	json_u64(&j, "ranks", c->nworlds ? c->nranks : 0);
+	json_text(&j, "not_compared", c->why[0] ? c->why : NULL);
+	json_text(&j, "differs", c->differ[0] ? c->differ : NULL);
+	json_open(&j, "rows", '[');
+	for (size_t i = 0; i < n; i++) {
+		json_line(&j);
+		json_row(&j, c, rows[i]);
+	}
+	json_line(&j);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	putc('\n', f);
+	free(rows);
+	return ferror(f) ? -EIO : 0;
+}
+
+static void csv_number(FILE *f, bool known, uint64_t n)
+{
+	if (known)
+		fprintf(f, "%" PRIu64, n);
+	putc(',', f);
+}
+
+static void csv_row(FILE *f, const struct collectives *c, const struct collective_row *r)
+{
+	const struct py_frame *at = r->where;
+	const char *dtype = r->what.dtype < 0 ? NULL : names_dtype(r->what.dtype);
+	fprintf(f, "%s,%s,", r->what.name, r->what.reduce_op ? r->what.reduce_op : "");
+	csv_number(f, r->what.root >= 0, (uint64_t)r->what.root);
+	csv_number(f, r->what.has_bytes, r->what.bytes);
+	fprintf(f, "%s,", dtype ? dtype : "");
+	csv_number(f, r->group_known, r->group);
+	csv_number(f, r->size >= 0, (uint64_t)r->size);
+	csv_number(f, true, r->calls);
+	csv_number(f, true, median(r));
+	csv_number(f, true, r->max_ns);
+	csv_number(f, true, r->matched);
+	csv_number(f, r->matched, histogram_quantile(&r->spread_ns, 0.5));
+	csv_number(f, r->matched, most_often_last(c, r));
+	csv_number(f, r->matched, r->last ? r->last[most_often_last(c, r)] : 0);
+	csv_text(f, at ? at->file : "");
+	putc(',', f);
+	csv_number(f, at, at ? (uint64_t)at->line : 0);
+	csv_text(f, at ? at->function : "");
+	putc('\n', f);
+}
+
+int collectives_print_csv(const struct collectives *c, FILE *f)
+{
+	size_t n;
+	const struct collective_row **rows = sorted(c, &n);
+	if (!rows)
+		return -ENOMEM;
+	fputs("collective,reduce_op,root,bytes,dtype,group,group_size,calls,p50_ns,max_ns,matched,"
+	      "spread_p50_ns,last_rank,last_calls,file,line,function\n",
+	      f);
+	for (size_t i = 0; i < n; i++)
+		csv_row(f, c, rows[i]);
+	free(rows);
+	return ferror(f) ? -EIO : 0;
+}

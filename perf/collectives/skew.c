@@ -1,0 +1,258 @@
+#include "perf/collectives/skew.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+/* Calls for which all wait for all: being late for another one need not hold anybody up. */
+static bool counts(const struct skew *s, const struct collective_world *w, size_t k)
+{
+	const struct collective_call *call = collective_call_of(s->c, w, k, 0);
+	return call->chosen && s->c->rows[call->row].what.waits_for_all;
+}
+
+static size_t count_calls(const struct skew *s, const struct collective_world *w)
+{
+	size_t n = 0;
+	for (size_t k = 0; k < w->n; k++)
+		n += counts(s, w, k);
+	return n;
+}
+
+static int add_call(struct skew *s, size_t k)
+{
+	if (array_grow(&s->calls, &s->room, s->n + 1, sizeof(*s->calls)) ||
+	    array_grow(&s->entries, &s->entries_room, s->n + 1, sizeof(*s->entries)))
+		return -ENOMEM;
+	struct collective_entry e = collective_entered(s->c, s->world, k);
+	s->ranks[e.last].last++;
+	s->ranks[e.last].lead_ns += e.last_ns - e.second_ns;
+	for (size_t i = 0; i < s->c->nranks; i++) {
+		uint64_t ns = collective_call_of(s->c, s->world, k, i)->start_ns;
+		s->ranks[i].waits_ns += e.last_ns - ns;
+		if (histogram_add(&s->ranks[i].late_ns, ns - e.first_ns))
+			return -ENOMEM;
+	}
+	s->calls[s->n] = k;
+	s->entries[s->n++] = e;
+	return 0;
+}
+
+static int count_waited(struct skew *s)
+{
+	uint64_t least = s->n > 1 ? skew_span(s) / (s->n - 1) * SKEW_PERCENT_MIN / 100 : 0;
+	for (size_t i = 0; i < s->n; i++) {
+		uint64_t ns = s->entries[i].last_ns - s->entries[i].second_ns;
+		struct skew_rank *last = &s->ranks[s->entries[i].last];
+		if (ns < least)
+			continue;
+		s->waited++;
+		last->waited++;
+		if (histogram_add(&last->leads_ns, ns))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The group of all ranks with the most calls is compared. */
+static int skew_fill(struct skew *s)
+{
+	size_t most = 0;
+	for (size_t i = 0; i < s->c->nworlds; i++) {
+		size_t n = count_calls(s, &s->c->worlds[i]);
+		s->world = n > most ? &s->c->worlds[i] : s->world;
+		most = n > most ? n : most;
+	}
+	s->ranks = calloc(s->c->nranks + 1, sizeof(*s->ranks));
+	if (!s->ranks)
+		return -ENOMEM;
+	for (size_t k = 0; s->world && k < s->world->n; k++)
+		if (counts(s, s->world, k) && add_call(s, k))
+			return -ENOMEM;
+	return count_waited(s);
+}
+
+struct skew *skew_new(const struct collectives *c)
+{
+	struct skew *s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->c = c;
+	if (!skew_fill(s))
+		return s;
+	skew_free(s);
+	return NULL;
+}
+
+void skew_free(struct skew *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; s->ranks && i < s->c->nranks; i++) {
+		histogram_free(&s->ranks[i].late_ns);
+		histogram_free(&s->ranks[i].leads_ns);
+	}
+	for (size_t i = 0; i < s->nrows; i++)
+		free(s->rows[i].ns);
+	gaps_free(&s->gaps);
+	intern_free(&s->keys);
+	intern_free(&s->strings);
+	free(s->rows);
+	free(s->ranks);
+	free(s->calls);
+	free(s->entries);
+	free(s);
+}
+
+static int64_t string_id(struct skew *s, const char *text)
+{
+	bool is_new;
+	return intern(&s->strings, text, (uint32_t)strlen(text), &is_new);
+}
+
+static struct skew_row *row_of(struct skew *s, const struct op_desc *op, const struct py_frame *f,
+			       bool gap)
+{
+	bool is_new;
+	const int64_t key[5] = {string_id(s, op->name), gap, f ? f->line : -1,
+				f ? string_id(s, f->file) : -1, f ? string_id(s, f->function) : -1};
+	int64_t id = intern(&s->keys, key, sizeof(key), &is_new);
+	if (id < 0 || !is_new)
+		return id < 0 ? NULL : &s->rows[id];
+	uint64_t *ns = calloc(s->c->nranks, sizeof(*ns));
+	if (!ns || array_grow(&s->rows, &s->rows_room, s->nrows + 1, sizeof(*s->rows))) {
+		free(ns);
+		return NULL;
+	}
+	s->rows[s->nrows] = (struct skew_row){.op = op, .where = f, .gap = gap, .ns = ns};
+	return &s->rows[s->nrows++];
+}
+
+static int64_t rank_of(const struct skew *s, const struct op_event *ev)
+{
+	for (size_t i = 0; i < s->c->nranks; i++)
+		if (s->c->processes[s->c->ranks[i]].pid == ev->pid)
+			return (int64_t)i;
+	return -1;
+}
+
+/* How long of from..to the rank had called a collective that not all had called yet. The times of
+ * both are in the order of calls. */
+static uint64_t waited(const struct skew *s, size_t rank, uint64_t from, uint64_t to)
+{
+	size_t low = 0;
+	uint64_t ns = 0;
+	for (size_t high = s->n; low < high;) {
+		size_t middle = low + (high - low) / 2;
+		if (s->entries[middle].last_ns <= from)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t i = low; i < s->n && from < to; i++) {
+		uint64_t entered = collective_call_of(s->c, s->world, s->calls[i], rank)->start_ns;
+		uint64_t start = entered > from ? entered : from,
+			 end = s->entries[i].last_ns < to ? s->entries[i].last_ns : to;
+		if (entered >= to)
+			break;
+		if (end <= start)
+			continue;
+		ns += end - start;
+		from = end;
+	}
+	return ns;
+}
+
+uint64_t skew_span(const struct skew *s)
+{
+	return s->n ? s->entries[s->n - 1].last_ns - s->entries[0].first_ns : 0;
+}
+
+static int see_gap(struct skew *s, size_t rank, const struct op_event *ev)
+{
+	struct op_event gap;
+	if (ev->tid != ev->pid)
+		return 0;
+	int r = gaps_see(&s->gaps, ev, &gap);
+	uint64_t from =
+	    r > 0 && gap.start_ns > s->entries[0].first_ns ? gap.start_ns : s->entries[0].first_ns;
+	if (r <= 0 || gap.end_ns <= from || gap.start_ns > s->entries[s->n - 1].last_ns)
+		return r < 0 ? r : 0;
+	struct skew_row *row = row_of(s, ev->op, py_stack_where(ev->stack), true);
+	if (!row)
+		return -ENOMEM;
+	uint64_t ns = gap.end_ns - from - waited(s, rank, from, gap.end_ns);
+	row->ns[rank] += ns;
+	s->ranks[rank].gaps_ns += ns;
+	return 0;
+}
+
+static bool is_within(const struct skew *s, const struct op_event *ev)
+{
+	return ev->end_ns && ev->start_ns >= s->entries[0].first_ns &&
+	       ev->start_ns <= s->entries[s->n - 1].last_ns;
+}
+
+int skew_see(struct skew *s, const struct op_event *ev)
+{
+	int64_t rank = s->n ? rank_of(s, ev) : -1;
+	int r = rank < 0 ? 0 : see_gap(s, (size_t)rank, ev);
+	if (rank < 0 || r || !is_within(s, ev) || !strncmp(ev->op->name, "c10d::", 6))
+		return r;
+	struct skew_row *row = row_of(s, ev->op, py_stack_where(ev->where_stack), false);
+	if (!row)
+		return -ENOMEM;
+	uint64_t ns = ev->end_ns - ev->start_ns;
+	ns -= ev->child_ns < ns ? ev->child_ns : ns;
+	row->ns[rank] += ns;
+	s->ranks[rank].ops_ns += ns;
+	return 0;
+}
+
+uint64_t skew_more(const struct skew *s, const struct skew_row *r, size_t rank)
+{
+	uint64_t most = 0;
+	for (size_t i = 0; i < s->c->nranks; i++)
+		most = i != rank && r->ns[i] > most ? r->ns[i] : most;
+	return r->ns[rank] > most ? r->ns[rank] - most : 0;
+}
+
+const struct skew_row *skew_most(const struct skew *s, size_t rank)
+{
+	const struct skew_row *most = NULL;
+	uint64_t ns = 0;
+	for (size_t i = 0; i < s->nrows; i++) {
+		uint64_t more = skew_more(s, &s->rows[i], rank);
+		most = more > ns ? &s->rows[i] : most;
+		ns = more > ns ? more : ns;
+	}
+	return most;
+}
+
+/* A rank is named if it comes last in more than half of the calls that were waited for and more
+ * often than chance by four standard deviations (of a binomial distribution, were all ranks alike),
+ * and if the others wait for it for a part of the time that matters. */
+struct skew_verdict skew_verdict(const struct skew *s)
+{
+	struct skew_verdict v = {0};
+	double n = (double)s->waited, part = 1.0 / (double)s->c->nranks;
+	for (size_t i = 1; i < s->c->nranks; i++)
+		v.rank = s->ranks[i].lead_ns > s->ranks[v.rank].lead_ns ? i : v.rank;
+	const struct skew_rank *r = &s->ranks[v.rank];
+	double waited = (double)r->waited,
+	       chance = n * part + SKEW_DEVIATIONS * sqrt(n * part * (1 - part));
+	if (s->n < 2)
+		return v;
+	v.percent = 100.0 * (double)r->lead_ns / (double)skew_span(s);
+	v.median_ns = histogram_quantile(&r->leads_ns, 0.5);
+	v.is_named = s->waited >= SKEW_CALLS_MIN && waited > n / 2 && waited >= chance &&
+		     v.percent >= SKEW_PERCENT_MIN;
+	const struct skew_row *row = skew_most(s, v.rank);
+	uint64_t more = row ? skew_more(s, row, v.rank) : 0;
+	v.more_ns = r->waited ? more / r->waited : 0;
+	v.row = more >= r->lead_ns / 2 ? row : NULL;
+	return v;
+}

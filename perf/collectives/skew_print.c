@@ -1,0 +1,198 @@
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/json.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "perf/collectives/skew.h"
+#include "perf/events/print_event.h"
+
+/* A mean over the times between two calls. */
+static uint64_t each(const struct skew *s, uint64_t ns)
+{
+	return s->n > 1 ? ns / (s->n - 1) : 0;
+}
+
+/* "aten::mm model.py:40 forward: ...", "no op, up to ...". */
+static void row_text(char *out, size_t size, const struct skew_row *r,
+		     const struct file_names *files)
+{
+	char where[WHERE_TEXT_MAX];
+	snprintf(out, size, "%s%s %s", r->gap ? "no op, up to " : "", r->op->name,
+		 where_text(where, sizeof(where), r->where, PHASE_FORWARD, files));
+}
+
+static void print_why_not(const struct skew *s, FILE *f)
+{
+	const struct collectives *c = s->c;
+	if (c->why[0])
+		fprintf(f, "ranks are not compared: %s\n", c->why);
+	else if (!c->ngroups)
+		fprintf(f, "no collectives were recorded%s\n",
+			c->blind
+			    ? "; only the engine shim sees those of PyTorch: ditrace run --engine "
+			      "shim"
+			    : "");
+	else
+		fputs("ranks are not compared: there are no two calls for which all ranks of a "
+		      "training wait\n",
+		      f);
+}
+
+static void print_named(const struct skew *s, const struct skew_verdict *v, FILE *f,
+			const struct file_names *files)
+{
+	char ns[32], more[32], text[WHERE_TEXT_MAX], n[32], waited[32], all[32];
+	fprintf(
+	    f,
+	    "rank %zu comes last in %s of the %s collectives that were waited for (of %s), by %s "
+	    "in the median: the others wait for it %.0f %% of the time\n",
+	    v->rank, text_count(n, sizeof(n), s->ranks[v->rank].waited),
+	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n),
+	    text_ns(ns, sizeof(ns), v->median_ns), v->percent);
+	if (!v->row) {
+		fputs("no line by itself explains half of that\n", f);
+		return;
+	}
+	row_text(text, sizeof(text), v->row, files);
+	fputs("meanwhile it is in ", f);
+	text_print_safe(f, text);
+	fprintf(f, ", each time for %s more than ", text_ns(more, sizeof(more), v->more_ns));
+	if (s->c->nranks == 2)
+		fprintf(f, "rank %d\n", v->rank == 0);
+	else
+		fputs("any other\n", f);
+}
+
+static void print_not_named(const struct skew *s, const struct skew_verdict *v, FILE *f)
+{
+	char n[32], waited[32], all[32];
+	fprintf(
+	    f,
+	    "no rank holds the others up: longest, %.1f %% of the time, they wait for rank %zu, "
+	    "last in %s of the %s collectives that were waited for (of %s)\n",
+	    v->percent, v->rank, text_count(n, sizeof(n), s->ranks[v->rank].waited),
+	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n));
+	fprintf(
+	    f,
+	    "a rank is named that, of %d such or more, comes last in more than half, more often "
+	    "than by chance (%d standard deviations), and is waited for %d %% of the time\n",
+	    SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN);
+}
+
+static void add_rank(struct table *t, const struct skew *s, size_t rank,
+		     const struct file_names *files)
+{
+	const struct skew_rank *r = &s->ranks[rank];
+	const struct skew_row *most = skew_most(s, rank);
+	char text[WHERE_TEXT_MAX];
+	snprintf(text, sizeof(text), "%zu", rank);
+	table_cell(t, text);
+	table_cell(t, text_count(text, sizeof(text), r->last));
+	table_cell(t, text_ns(text, sizeof(text), histogram_quantile(&r->late_ns, 0.5)));
+	table_cell(t, text_ns(text, sizeof(text), each(s, r->ops_ns)));
+	table_cell(t, text_ns(text, sizeof(text), each(s, r->gaps_ns)));
+	table_cell(t, text_ns(text, sizeof(text), r->waits_ns / s->n));
+	table_cell(t, most ? text_ns(text, sizeof(text), each(s, skew_more(s, most, rank))) : "");
+	if (most)
+		row_text(text, sizeof(text), most, files);
+	table_cell(t, most ? text : "");
+}
+
+static int print_table(const struct skew *s, FILE *f, const struct terminal *terminal,
+		       const struct file_names *files)
+{
+	struct table *t = table_new();
+	if (!t)
+		return -ENOMEM;
+	table_column(t, "Rank", TABLE_RIGHT);
+	table_column(t, "Last", TABLE_RIGHT);
+	table_column(t, "Late", TABLE_RIGHT);
+	table_column(t, "In ops", TABLE_RIGHT);
+	table_column(t, "In no op", TABLE_RIGHT);
+	table_column(t, "Waits", TABLE_RIGHT);
+	table_column(t, "More", TABLE_RIGHT);
+	table_column(t, "Than the others in", TABLE_LEFT);
+	for (size_t i = 0; i < s->c->nranks; i++)
+		add_rank(t, s, i, files);
+	int r = table_print(t, f, terminal->width, false);
+	table_free(t);
+	return r;
+}
+
+int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
+{
+	struct file_names files = {0};
+	if (s->n < 2) {
+		print_why_not(s, f);
+		return ferror(f) ? -EIO : 0;
+	}
+	struct skew_verdict v = skew_verdict(s);
+	for (size_t i = 0; i < s->nrows; i++)
+		if (file_names_add(&files, s->rows[i].where ? s->rows[i].where->file : NULL))
+			return -ENOMEM;
+	if (v.is_named)
+		print_named(s, &v, f, &files);
+	else
+		print_not_named(s, &v, f);
+	if (s->c->differ[0])
+		fprintf(f, "%s\n", s->c->differ);
+	fputs("times are of one collective, in the mean, but Late, after the first rank, is a "
+	      "median; "
+	      "In no op is without the waits for others\n\n",
+	      f);
+	int r = print_table(s, f, t, &files);
+	file_names_free(&files);
+	return r;
+}
+
+static void json_more(struct json_out *j, const struct skew *s, size_t rank)
+{
+	const struct skew_row *r = skew_most(s, rank);
+	if (!r) {
+		json_nothing(j, "most");
+		return;
+	}
+	json_open(j, "most", '{');
+	json_u64(j, "more_ns", each(s, skew_more(s, r, rank)));
+	json_text(j, "op", r->op->name);
+	json_bool(j, "in_no_op_before", r->gap);
+	json_text(j, "file", r->where ? r->where->file : NULL);
+	json_i64(j, "line", r->where ? r->where->line : 0);
+	json_close(j, '}');
+}
+
+int skew_print_json(const struct skew *s, FILE *f)
+{
+	struct json_out j = {.f = f};
+	bool compared = s->n > 1;
+	struct skew_verdict v = compared ? skew_verdict(s) : (struct skew_verdict){0};
+	json_open(&j, NULL, '{');
+	json_text(&j, "not_compared", s->c->why[0] ? s->c->why : NULL);
+	json_text(&j, "differs", s->c->differ[0] ? s->c->differ : NULL);
+	json_u64(&j, "collectives", s->n);
+	json_u64(&j, "waited_for", s->waited);
+	if (v.is_named)
+		json_u64(&j, "named", v.rank);
+	else
+		json_nothing(&j, "named");
+	json_open(&j, "ranks", '[');
+	for (size_t i = 0; compared && i < s->c->nranks; i++) {
+		const struct skew_rank *r = &s->ranks[i];
+		json_line(&j);
+		json_open(&j, NULL, '{');
+		json_u64(&j, "rank", i);
+		json_u64(&j, "last", r->last);
+		json_u64(&j, "waited_for", r->waited);
+		json_u64(&j, "late_p50_ns", histogram_quantile(&r->late_ns, 0.5));
+		json_u64(&j, "ops_ns", each(s, r->ops_ns));
+		json_u64(&j, "in_no_op_ns", each(s, r->gaps_ns));
+		json_u64(&j, "waits_ns", r->waits_ns / s->n);
+		json_more(&j, s, i);
+		json_close(&j, '}');
+	}
+	json_close(&j, ']');
+	json_close(&j, '}');
+	putc('\n', f);
+	return ferror(f) ? -EIO : 0;
+}

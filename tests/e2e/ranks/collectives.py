@@ -1,0 +1,27 @@
+"""python3 collectives.py CALLS STORE: the collectives that ditrace script printed as JSON are those that each rank wrote down in
+STORE.RANK, in order, and are numbered in their groups without a gap."""
+
+import json
+import sys
+
+import jsonl
+
+seen = list(jsonl.read(sys.argv[1]))
+for rank in range(2):
+    with open(f"{sys.argv[2]}.{rank}") as f:
+        told = json.load(f)
+    own = [c for c in seen if c["pid"] == told["pid"]]
+    assert {c["rank"] for c in own} == {rank}
+    calls = [c for c in own if c["function"] == "exchange"]
+    of_group = [c["group"] if c["number"] else group for c, (_, _, group) in zip(calls, told["calls"])]
+    assert [[c["collective"], c["bytes"], g] for c, g in zip(calls, of_group)] == told["calls"], calls
+    for group in range(2):
+        numbers = [c["number"] for c in own if c["group"] == group]
+        assert numbers == list(range(1, len(numbers) + 1)), numbers
+    assert [c["collective"] for c in own if c["number"] is None] == ["recv" if rank else "send"]
+    assert [c["reduce_op"] for c in calls if c["collective"] == "allreduce"] == ["SUM", "MAX", "SUM"]
+    assert [c["root"] for c in calls if c["root"] is not None] == [1, 0, 0, 0, 0 if rank else 1]
+    told_async = [c["async"] for c in calls if c["collective"] == "allreduce"]
+    assert told_async in ([None] * 3, [False, True, False]), told_async
+    assert all(c["group_size"] == 2 and c["end_ns"] >= c["start_ns"] for c in own)
+    assert len([c for c in own if c["function"] == "late"]) == 40

@@ -1,0 +1,376 @@
+/* Collectives: what a call is, which call of one rank is which of another, and who comes last. */
+#include "tests/unit/unit.h"
+
+#include "perf/collectives/collectives.h"
+#include "perf/collectives/skew.h"
+#include "tests/unit/sample_events.h"
+
+enum { MS = 1000000, STEPS = 100 };
+
+static const struct op_desc allreduce = {.name = "c10d::allreduce_", .schema = ""},
+			    broadcast = {.name = "c10d::broadcast_", .schema = ""},
+			    gather_base = {.name = "c10d::_allgather_base_", .schema = ""},
+			    barrier = {.name = "c10d::barrier", .schema = ""},
+			    send = {.name = "c10d::send", .schema = ""},
+			    shutdown_op = {.name = "c10d::shutdown", .schema = ""},
+			    mm = {.name = "aten::mm", .schema = ""};
+
+static struct value args[4], tensors[2];
+
+static struct op_event call(const struct op_desc *op, int pid, uint64_t start, uint64_t end)
+{
+	struct op_event ev = sample_event(start, 0, 0, start, end);
+	ev.op = op;
+	ev.pid = ev.tid = pid;
+	ev.args = args;
+	ev.nargs = 0;
+	return ev;
+}
+
+static void add_arg(struct op_event *ev, struct value v)
+{
+	args[ev->nargs++] = v;
+}
+
+static struct value group_value(uint64_t address, int rank, int size)
+{
+	return (struct value){.kind = VALUE_GROUP, .group = {address, rank, size}};
+}
+
+static struct value int_value(int64_t i)
+{
+	return (struct value){.kind = VALUE_INT, .i = i};
+}
+
+static struct value tensor_value(void)
+{
+	return (struct value){.kind = VALUE_TENSOR, .tensor = &sample_tensor};
+}
+
+static struct value list_value(uint32_t n)
+{
+	tensors[0] = tensors[1] = tensor_value();
+	return (struct value){.kind = VALUE_LIST, .items = tensors, .count = n};
+}
+
+static struct op_event of_rank(int rank, const struct op_desc *op, uint64_t start)
+{
+	struct op_event ev = call(op, 100 + rank, start, start + 10);
+	if (op == &gather_base)
+		add_arg(&ev, tensor_value());
+	if (op != &barrier)
+		add_arg(&ev, op == &gather_base ? tensor_value() : list_value(1));
+	add_arg(&ev, group_value(0x1000 + (uint64_t)rank, rank, 2));
+	if (op == &allreduce)
+		add_arg(&ev, (struct value){.kind = VALUE_STRING, .str = "SUM", .count = 3});
+	if (op == &broadcast || op == &send)
+		add_arg(&ev, int_value(1));
+	return ev;
+}
+
+static void see(struct collectives *c, struct op_event ev)
+{
+	const struct trace_item item = {.type = TRACE_EVENT, .event = ev};
+	assert_int_equal(collectives_see(c, &item), 0);
+}
+
+static void process(struct collectives *c, int rank, bool whole, const char *host)
+{
+	struct trace_item item = {.type = TRACE_PROCESS,
+				  .process = {.pid = 100 + rank,
+					      .whole = whole,
+					      .rank = {.rank = rank, .world_size = 2}}};
+	strcpy(item.process.rank.host, host);
+	assert_int_equal(collectives_see(c, &item), 0);
+}
+
+static struct collectives *two_ranks(bool whole, const char *other_host)
+{
+	struct collectives *c = collectives_new();
+	assert_non_null(c);
+	process(c, 0, whole, "here");
+	process(c, 1, whole, other_host);
+	return c;
+}
+
+static const char *printed(struct collectives *c)
+{
+	static char text[1 << 14];
+	FILE *f = fmemopen(text, sizeof(text), "w");
+	assert_int_equal(collectives_sum(c), 0);
+	assert_int_equal(collectives_print_csv(c, f), 0);
+	fclose(f);
+	return text;
+}
+
+static const char *matched(struct collectives *c)
+{
+	assert_int_equal(collectives_match(c), 0);
+	return printed(c);
+}
+
+static void what_a_call_is(void **state)
+{
+	struct collective w;
+	(void)state;
+	struct op_event ev = of_rank(1, &allreduce, 1);
+	assert_true(collective_of(&ev, &w));
+	assert_string_equal(w.name, "allreduce");
+	assert_string_equal(w.reduce_op, "SUM");
+	assert_true(w.in_sequence && w.waits_for_all && w.has_bytes);
+	assert_int_equal(w.bytes, 24 * 4);
+	assert_int_equal(w.dtype, 6);
+	assert_int_equal(w.root, -1);
+	assert_int_equal(w.group->group.rank, 1);
+	ev = of_rank(0, &broadcast, 1);
+	assert_true(collective_of(&ev, &w) && w.root == 1 && !w.waits_for_all && !w.reduce_op);
+	ev = of_rank(0, &gather_base, 1);
+	assert_true(collective_of(&ev, &w) && w.bytes == 96 && w.group);
+	ev = of_rank(0, &barrier, 1);
+	assert_true(collective_of(&ev, &w) && !w.has_bytes && w.group && w.root == -1);
+	ev = of_rank(0, &send, 1);
+	assert_true(collective_of(&ev, &w) && !w.in_sequence && w.root == 1);
+	ev = of_rank(0, &shutdown_op, 1);
+	assert_false(collective_of(&ev, &w));
+	ev = of_rank(0, &mm, 1);
+	assert_false(collective_of(&ev, &w));
+	/* without its arguments */
+	ev = of_rank(0, &allreduce, 1);
+	ev.nargs = 0;
+	assert_true(collective_of(&ev, &w) && !w.group && !w.has_bytes && !w.reduce_op);
+	/* two tensors, one of unknown size */
+	ev = call(&allreduce, 100, 1, 2);
+	add_arg(&ev, list_value(2));
+	assert_true(collective_of(&ev, &w) && w.bytes == 192);
+	tensors[1].tensor = &sample_unknown_tensor;
+	assert_true(collective_of(&ev, &w) && !w.has_bytes && w.dtype == -1);
+}
+
+/* Rank 1 calls each 2 ms after rank 0, but the third one 1 ms before. What is sent is not numbered.
+ */
+static void ranks_are_matched(void **state)
+{
+	unsigned group;
+	uint64_t number;
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	struct op_event ev = of_rank(0, &send, 5 * MS);
+	see(c, ev);
+	for (uint64_t k = 1; k <= 5; k++) {
+		see(c, of_rank(0, &allreduce, 10 * MS * k));
+		see(c, of_rank(1, &allreduce, 10 * MS * k + (k == 3 ? -1 : 2) * MS));
+	}
+	const char *text = matched(c);
+	assert_non_null(strstr(text, "allreduce,SUM,,96,float32,0,2,10,10,10,5,"));
+	assert_non_null(strstr(text, ",1,4,/home/me/train.py,13,forward\n"));
+	assert_non_null(strstr(text, "send,,1,96,float32,0,2,1,"));
+	ev = of_rank(1, &allreduce, 29 * MS);
+	assert_true(collectives_number(c, &ev, &group, &number));
+	assert_int_equal(group, 0);
+	assert_int_equal(number, 3);
+	ev.start_ns++;
+	assert_false(collectives_number(c, &ev, &group, &number));
+	ev = of_rank(0, &send, 5 * MS);
+	assert_false(collectives_number(c, &ev, &group, &number));
+	collectives_free(c);
+}
+
+/* Only what is chosen counts; the numbers stay. */
+static void chosen_calls(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	for (uint64_t k = 1; k <= 5; k++)
+		for (int rank = 0; rank < 2; rank++)
+			see(c, of_rank(rank, &allreduce, 10 * MS * k + (uint64_t)rank));
+	assert_int_equal(collectives_match(c), 0);
+	collectives_choose_none(c);
+	for (int rank = 0; rank < 2; rank++) {
+		struct op_event ev = of_rank(rank, &allreduce, 30 * MS + (uint64_t)rank);
+		collectives_choose(c, &ev);
+	}
+	assert_non_null(strstr(printed(c), "allreduce,SUM,,96,float32,0,2,2,10,10,1,1,1,1,"));
+	collectives_free(c);
+}
+
+static void not_compared(struct collectives *c, const char *why)
+{
+	for (int rank = 0; rank < 2; rank++)
+		see(c, of_rank(rank, &allreduce, 10 * MS));
+	assert_non_null(strstr(matched(c), ",10,10,0,,,,"));
+	assert_non_null(strstr(c->why, why));
+	collectives_free(c);
+}
+
+static void ranks_that_are_not_compared(void **state)
+{
+	(void)state;
+	not_compared(two_ranks(false, "here"), "not recorded from its start");
+	not_compared(two_ranks(true, "there"), "several hosts");
+	struct collectives *c = two_ranks(true, "here");
+	struct op_event ev = of_rank(0, &allreduce, 1);
+	process(c, 0, true, "here");
+	ev.pid = c->processes[2].pid = 300;
+	see(c, ev);
+	not_compared(c, "rank 0 was started more than once");
+	c = two_ranks(true, "here");
+	ev = call(&allreduce, 101, 1, 2);
+	see(c, ev);
+	not_compared(c, "the group of 1 call is not known");
+	c = two_ranks(true, "here");
+	const struct trace_item lost = {.type = TRACE_LOST, .lost.count = 7};
+	assert_int_equal(collectives_see(c, &lost), 0);
+	not_compared(c, "7 events lost");
+	c = two_ranks(true, "here");
+	const struct trace_item sum = {.type = TRACE_SUM,
+				       .sum = {.of = of_rank(0, &allreduce, 1), .calls = 3}};
+	assert_int_equal(collectives_see(c, &sum), 0);
+	not_compared(c, "sums of 3 calls");
+	c = two_ranks(true, "here");
+	see(c, of_rank(1, &allreduce, 1));
+	assert_int_equal(collectives_match(c), 0);
+	assert_non_null(strstr(c->why, "no collectives of rank 0"));
+	collectives_free(c);
+}
+
+/* From the first call that is another on some rank on, nothing is compared. */
+static void calls_that_differ(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	for (int rank = 0; rank < 2; rank++) {
+		see(c, of_rank(rank, &allreduce, 10 * MS));
+		see(c, of_rank(rank, rank ? &barrier : &allreduce, 20 * MS));
+		see(c, of_rank(rank, &allreduce, 30 * MS));
+	}
+	assert_int_equal(collectives_match(c), 0);
+	assert_int_equal(c->worlds[0].n, 1);
+	assert_non_null(strstr(c->differ, "collective 2 differs: allreduce at train.py:13 on rank "
+					  "0, barrier at train.py:13 on rank 1"));
+	collectives_free(c);
+}
+
+/* `late`: by how much rank 1 comes later, in which step, and whether it is in mm meanwhile. */
+typedef uint64_t late_fn(int step);
+
+static struct skew *skewed(struct collectives *c, late_fn *late, bool in_mm)
+{
+	uint64_t at[STEPS][2];
+	for (int i = 0; i < STEPS; i++)
+		for (int rank = 0; rank < 2; rank++) {
+			at[i][rank] =
+			    (uint64_t)(i + 1) * 100 * MS + (rank ? late(i) : late(-1 - i));
+			see(c, of_rank(rank, &allreduce, at[i][rank]));
+		}
+	assert_int_equal(collectives_match(c), 0);
+	struct skew *s = skew_new(c);
+	assert_non_null(s);
+	for (int i = 0; i < STEPS; i++)
+		for (int rank = 0; rank < 2; rank++) {
+			uint64_t begin = (uint64_t)(i + 1) * 100 * MS - 10 * MS;
+			struct op_event ev =
+			    call(&mm, 100 + rank, begin, in_mm ? at[i][rank] - MS : begin + MS);
+			assert_int_equal(skew_see(s, &ev), 0);
+			ev = of_rank(rank, &allreduce, at[i][rank]);
+			assert_int_equal(skew_see(s, &ev), 0);
+		}
+	return s;
+}
+
+static uint64_t always_late(int step)
+{
+	return step >= 0 ? 12 * MS : 0;
+}
+
+/* Rank 0 is late in the other half of the steps. */
+static uint64_t late_in_turns(int step)
+{
+	return (step >= 0 ? step : -step) % 2 ? 12 * MS : 0;
+}
+
+static uint64_t hardly_late(int step)
+{
+	return step >= 0 ? MS / 10 : 0;
+}
+
+/* Rank 1, before some collectives; the others hardly make a difference. */
+static uint64_t late_sometimes(int step)
+{
+	return step >= 0 ? (step % 4 ? 0 : 50 * MS) : MS / 10;
+}
+
+static uint64_t late_seldom(int step)
+{
+	return step >= 0 && step < 19 ? 90 * MS : 0;
+}
+
+static void a_rank_that_is_late_sometimes(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	struct skew *s = skewed(c, late_sometimes, true);
+	struct skew_verdict v = skew_verdict(s);
+	assert_int_equal(s->waited, STEPS / 4);
+	assert_int_equal(s->ranks[1].last, STEPS / 4);
+	assert_true(v.is_named && v.rank == 1);
+	assert_true(v.median_ns > 48 * MS && v.median_ns < 52 * MS);
+	/* what it does before the first call is not counted */
+	assert_true(v.row && v.more_ns > 47 * MS && v.more_ns < 50 * MS);
+	skew_free(s);
+	collectives_free(c);
+}
+
+static void a_rank_that_is_late(void **state)
+{
+	(void)state;
+	for (int in_mm = 0; in_mm < 2; in_mm++) {
+		struct collectives *c = two_ranks(true, "here");
+		struct skew *s = skewed(c, always_late, in_mm);
+		struct skew_verdict v = skew_verdict(s);
+		assert_true(v.is_named);
+		assert_int_equal(v.rank, 1);
+		assert_int_equal(s->ranks[1].last, STEPS);
+		assert_true(v.median_ns > 11 * MS && v.median_ns < 13 * MS);
+		assert_int_equal((int)v.percent, 12);
+		assert_non_null(v.row);
+		assert_int_equal(v.row->gap, !in_mm);
+		assert_string_equal(v.row->op->name, in_mm ? "aten::mm" : "c10d::allreduce_");
+		assert_int_equal(v.row->where->line, 13);
+		assert_true(v.more_ns > 11 * MS && v.more_ns < 13 * MS);
+		/* Rank 0's waits are no time of its own. */
+		assert_int_equal(s->ranks[0].waits_ns, (uint64_t)STEPS * 12 * MS);
+		assert_int_equal(s->ranks[1].waits_ns, 0);
+		assert_true(s->ranks[0].gaps_ns <= s->ranks[1].gaps_ns);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
+static void no_rank_is_named(void **state)
+{
+	late_fn *const fns[] = {late_in_turns, hardly_late, late_seldom};
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct collectives *c = two_ranks(true, "here");
+		struct skew *s = skewed(c, fns[i], true);
+		assert_int_equal(s->n, STEPS);
+		assert_false(skew_verdict(s).is_named);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_a_call_is),
+	    cmocka_unit_test(ranks_are_matched),
+	    cmocka_unit_test(chosen_calls),
+	    cmocka_unit_test(ranks_that_are_not_compared),
+	    cmocka_unit_test(calls_that_differ),
+	    cmocka_unit_test(a_rank_that_is_late),
+	    cmocka_unit_test(a_rank_that_is_late_sometimes),
+	    cmocka_unit_test(no_rank_is_named),
+	};
+	return unit_run(tests, NULL, NULL);
+}
