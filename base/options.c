@@ -7,7 +7,16 @@
 
 #include "base/text.h"
 
-enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
+enum { OPTIONS_MAX = 64, LONG_BASE = 256, RENAMED_BASE = LONG_BASE + OPTIONS_MAX };
+
+/* Names that options had before: of a command that has the new one and no other of that name. They
+ * are understood for one release. */
+static const struct renamed {
+	const char *old, *name;
+	const char *value; /* NULL: the one that is given */
+} renamed[] = {{"no-pager", "pager", "never"}, {"repeat", "count", NULL}, {"steps", "step", NULL}};
+
+enum { NRENAMED = sizeof(renamed) / sizeof(renamed[0]) };
 
 static int bad_value(const struct command *c, const struct option_def *d, const char *text,
 		     const char *want, struct err *e)
@@ -86,8 +95,18 @@ static bool is_share(const char *word)
 	       !word[2 + strspn(word + 2, "0123456789")];
 }
 
+static int keep_string(const struct command *c, const struct option_def *d,
+		       struct option_strings *l, const char *text, struct err *e)
+{
+	if (l->n == OPTION_STRINGS_MAX)
+		return bad_value(c, d, text, "one of the first 32", e);
+	l->list[l->n++] = text;
+	return 0;
+}
+
+/* `operands`: where those of OPTION_OPERAND go. */
 static int take_value(const struct command *c, const struct option_def *d, const char *text,
-		      struct err *e)
+		      struct option_strings *operands, struct err *e)
 {
 	if (text && !strcmp(text, "--")) /* it was left out before the program to start */
 		return bad_value(c, d, text, d->argument, e);
@@ -98,13 +117,10 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	case OPTION_DEFAULTED:
 		*(const char **)d->value = text ? text : "";
 		return 0;
-	case OPTION_STRINGS: {
-		struct option_strings *l = d->value;
-		if (l->n == OPTION_STRINGS_MAX)
-			return bad_value(c, d, text, "one of the first 32", e);
-		l->list[l->n++] = text;
-		return 0;
-	}
+	case OPTION_STRINGS:
+		return keep_string(c, d, d->value, text, e);
+	case OPTION_OPERAND:
+		return keep_string(c, d, operands, text, e);
 	case OPTION_STRING:
 		*(const char **)d->value = text;
 		return 0;
@@ -128,6 +144,25 @@ static int take_value(const struct command *c, const struct option_def *d, const
 	return -EINVAL;
 }
 
+static const struct option_def *find_name(const struct command *c, const char *name)
+{
+	for (const struct option_def *d = c->options; d && d->name; d++)
+		if (!strcmp(d->name, name))
+			return d;
+	return NULL;
+}
+
+/* Append the old names that `c` understands to `longs`. */
+static struct option *fill_renamed(const struct command *c, struct option *longs)
+{
+	for (int i = 0; i < NRENAMED; i++) {
+		int has_arg = renamed[i].value ? no_argument : required_argument;
+		if (find_name(c, renamed[i].name) && !find_name(c, renamed[i].old))
+			*longs++ = (struct option){renamed[i].old, has_arg, NULL, RENAMED_BASE + i};
+	}
+	return longs;
+}
+
 /* Build the tables for getopt_long; returns the number of options. */
 static int fill_getopt(const struct command *c, struct option *longs, char *shorts)
 {
@@ -148,7 +183,7 @@ static int fill_getopt(const struct command *c, struct option *longs, char *shor
 			*shorts++ = ':';
 	}
 	longs[n] = (struct option){"help", no_argument, NULL, 'h'};
-	longs[n + 1] = (struct option){0};
+	*fill_renamed(c, &longs[n + 1]) = (struct option){0};
 	*shorts++ = 'h';
 	*shorts = '\0';
 	return n;
@@ -236,25 +271,42 @@ static const struct option_def *find_def(const struct command *c, int got, int n
 	return NULL;
 }
 
+/* One option as getopt_long returned it. 0 or -EINVAL with *e. */
+static int take_option(const struct command *c, int got, int n, char **argv,
+		       struct option_strings *operands, struct err *e)
+{
+	const struct renamed *old = got >= RENAMED_BASE ? &renamed[got - RENAMED_BASE] : NULL;
+	const struct option_def *d = old ? find_name(c, old->name) : find_def(c, got, n);
+	bool apart = d->type == OPTION_DEFAULTED && !optarg && is_share(argv[optind]);
+	const char *value = old && old->value ? old->value : apart ? argv[optind++] : optarg;
+	int r = take_value(c, d, value, operands, e);
+	if (!r && old)
+		err_hint(e, "--%s is called --%s%s%s now", old->old, old->name,
+			 old->value ? " " : "", old->value ? old->value : "");
+	return r;
+}
+
 int options_parse(const struct command *c, int argc, char **argv, struct err *e)
 {
-	struct option longs[OPTIONS_MAX];
+	struct option_strings operands = {0};
+	struct option longs[OPTIONS_MAX + NRENAMED];
 	char shorts[2 * OPTIONS_MAX + 4];
 	int n = fill_getopt(c, longs, shorts);
 	int got;
 	opterr = 0;
 	optind = 0;
 	while ((got = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		const struct option_def *d = got == '?' || got == ':' ? NULL : find_def(c, got, n);
-		if (got == 'h' && !d)
-			return 0;
-		if (!d)
+		if (got == '?' || got == ':')
 			return bad_option(c, longs, got, argv, e);
-		bool apart = d->type == OPTION_DEFAULTED && !optarg && is_share(argv[optind]);
-		int r = take_value(c, d, apart ? argv[optind++] : optarg, e);
+		if (got == 'h' && !find_def(c, got, n))
+			return 0;
+		int r = take_option(c, got, n, argv, &operands, e);
 		if (r)
 			return r;
 	}
+	/* All words before optind are read by now, each of these from one or two of them. */
+	while (operands.n)
+		argv[--optind] = (char *)(uintptr_t)operands.list[--operands.n];
 	return check_operands(c, argc - optind, argv, e);
 }
 
@@ -262,6 +314,8 @@ int options_start(const struct command *c, int argc, char **argv, int *status)
 {
 	struct err e = {0};
 	int first = options_parse(c, argc, argv, &e);
+	if (first > 0 && e.hint[0])
+		fprintf(stderr, "ditrace: %s\n", e.hint);
 	if (first > 0)
 		return first;
 	*status = first == 0 ? EXIT_GOOD : EXIT_USAGE;
@@ -270,91 +324,4 @@ int options_start(const struct command *c, int argc, char **argv, int *status)
 	else
 		err_print(&e);
 	return 0;
-}
-
-enum { HELP_WIDTH = 79, HELP_COLUMN = 28 };
-
-/* The length of a word; one in '' may have blanks. */
-static size_t help_word(const char *text)
-{
-	const char *end = text[0] == '\'' ? strchr(text + 1, '\'') : NULL;
-	return end ? (size_t)(end - text) + strcspn(end, " ") : strcspn(text, " ");
-}
-
-/* Print words from column `at`; lines that follow begin at `indent`. */
-static void help_words(FILE *f, const char *text, size_t at, size_t indent)
-{
-	bool begins = true;
-	while (*text) {
-		size_t blanks = strspn(text, " "), n = help_word(text + blanks);
-		if (!begins && at + blanks + n > HELP_WIDTH) {
-			fprintf(f, "\n%*s", (int)indent, "");
-			at = indent;
-			blanks = 0;
-			text += strspn(text, " ");
-		}
-		fprintf(f, "%.*s", (int)(blanks + n), text);
-		text += blanks + n;
-		at += blanks + n;
-		begins = false;
-	}
-	putc('\n', f);
-}
-
-/* The column of the second word of a line such as "csv    a row an op", else 0. */
-static size_t help_hang(const char *line)
-{
-	size_t n = strcspn(line, " "), blanks = strspn(line + n, " ");
-	return blanks > 1 ? n + blanks : 0;
-}
-
-/* Print text of one or more lines, each wrapped. */
-static void help_text(FILE *f, const char *text)
-{
-	char line[1024];
-	while (*text) {
-		size_t n = strcspn(text, "\n");
-		snprintf(line, sizeof(line), "%.*s", (int)n, text);
-		help_words(f, line, 0, help_hang(line));
-		text += n + (text[n] == '\n');
-	}
-}
-
-/* "  -o, --output FILE   help", the help from column 28 or on the next line. */
-static void help_option(const struct option_def *d, FILE *f)
-{
-	char left[128];
-	if (d->letter)
-		snprintf(left, sizeof(left), "  -%c, --%s %s", d->letter, d->name,
-			 d->argument ? d->argument : "");
-	else
-		snprintf(left, sizeof(left),
-			 d->type == OPTION_DEFAULTED ? "      --%s[=%s]" : "      --%s %s", d->name,
-			 d->argument ? d->argument : "");
-	if (strlen(left) >= HELP_COLUMN)
-		fprintf(f, "%s\n%*s", left, HELP_COLUMN, "");
-	else
-		fprintf(f, "%-*s", HELP_COLUMN, left);
-	help_words(f, d->help, HELP_COLUMN, HELP_COLUMN);
-}
-
-void options_help(const struct command *c, FILE *f)
-{
-	static const struct option_def help = {'h',  "help",	       OPTION_FLAG, NULL,
-					       NULL, "show this text", NULL};
-	char usage[256];
-	int n = snprintf(usage, sizeof(usage), "usage: ditrace %s", c->name);
-	snprintf(usage + n, sizeof(usage) - (size_t)n, " [OPTIONS]%s%s", c->operands[0] ? " " : "",
-		 c->operands);
-	help_words(f, usage, 0, (size_t)n + 1);
-	putc('\n', f);
-	help_text(f, c->about);
-	putc('\n', f);
-	for (const struct option_def *d = c->options; d && d->name; d++)
-		help_option(d, f);
-	help_option(&help, f);
-	if (c->notes)
-		putc('\n', f);
-	if (c->notes)
-		help_text(f, c->notes);
 }

@@ -22,6 +22,8 @@ enum option_type {
 	OPTION_SIZE,   /* uint64_t *, bytes: "2G", "500M", "1.5GiB", "64k"; units are powers of 1024
 			*/
 	OPTION_CHOICE, /* int *: index into choices */
+	OPTION_OPERAND, /* NULL: the value stands before the operands, as one of them; repeatable.
+			   Not of commands that stop at the operand */
 };
 
 enum { OPTION_STRINGS_MAX = 32 };
@@ -40,6 +42,12 @@ struct option_def {
 	const char *const *choices; /* OPTION_CHOICE: the words, NULL-terminated */
 };
 
+/* For commands whose operands are processes. */
+#define PID_OPTION                                                                                 \
+	{                                                                                          \
+		'p', "pid", OPTION_OPERAND, NULL, "PID", "the process, as without -p", NULL        \
+	}
+
 struct command {
 	const char *name;		  /* "script" */
 	const char *operands;		  /* "[FILE]", as the usage line shows them */
@@ -55,7 +63,8 @@ struct command {
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
 
 /* Parse argv (argv[0] is the command's name), permuting operands to the end. Returns the index of
- * the first operand, 0 when --help was asked for, or -EINVAL with *e. Prints nothing. */
+ * the first operand, 0 when --help was asked for, or -EINVAL with *e. Where an option was given by
+ * a name that it had before, e->hint says the new one, with e->code 0. Prints nothing. */
 int options_parse(const struct command *c, int argc, char **argv, struct err *e);
 
 /* The start of every command: options_parse, then print the help (stdout) or the error (stderr) if

@@ -1,6 +1,7 @@
 #include "base/terminal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +9,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+int terminal_color, terminal_pager;
+
+const char *const terminal_colors[] = {"auto", "always", "never", NULL};
+const char *const terminal_pagers[] = {"auto", "never", NULL};
+
 struct terminal terminal_of(FILE *f)
 {
 	const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
 	struct winsize ws = {0};
 	struct terminal t = {0};
+	t.color = terminal_color == TERMINAL_ALWAYS;
 	if (!isatty(fileno(f)))
 		return t;
 	if (ioctl(fileno(f), TIOCGWINSZ, &ws) == 0) {
 		t.width = ws.ws_col;
 		t.height = ws.ws_row;
 	}
-	t.color = !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
+	if (terminal_color == TERMINAL_AUTO)
+		t.color = !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 	return t;
 }
 
@@ -37,7 +45,7 @@ int pager_start(void)
 {
 	const char *name = chosen();
 	int ends[2];
-	if (!isatty(STDOUT_FILENO) || !name[0] || pipe(ends))
+	if (terminal_pager != TERMINAL_AUTO || !isatty(STDOUT_FILENO) || !name[0] || pipe(ends))
 		return 0;
 	fflush(stdout);
 	pager = fork();
@@ -49,8 +57,10 @@ int pager_start(void)
 		execl("/bin/sh", "sh", "-c", name, (char *)NULL);
 		_exit(127);
 	}
-	if (pager > 0)
+	if (pager > 0) {
 		dup2(ends[1], STDOUT_FILENO);
+		signal(SIGINT, SIG_IGN); /* the pager decides: it has the terminal */
+	}
 	close(ends[0]);
 	close(ends[1]);
 	return pager > 0;

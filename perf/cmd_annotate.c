@@ -17,7 +17,6 @@ enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 struct annotate {
 	const char *path, *percent_limit;
 	int format;
-	bool no_pager;
 	struct annotate_opts opts;
 	struct trace_choice choice;
 	struct trace_query *query;
@@ -134,10 +133,9 @@ static int print_table(struct annotate *x, const struct annotation *a)
 	x->summary.targets = x->targets;
 	x->summary.no_table = true;
 	x->summary.when = trace_query_counts(x->query);
-	if (x->choice.time || x->choice.step || x->choice.when)
+	if (x->choice.time || x->choice.step || trace_choice_of_calls(&x->choice))
 		x->stats.probe_ns = 0; /* no share: it is that of all the trace */
-	if (!x->no_pager)
-		pager_start();
+	pager_start();
 	int r = report_print(stdout, x->ops, &x->summary);
 	return r ? r : annotate_print(stdout, a, &x->opts);
 }
@@ -190,8 +188,9 @@ static int prepare(struct annotate *x, struct err *e)
 		return r;
 	x->ops = aggregate_new_by(ANNOTATE_OPS);
 	x->gap_sum = aggregate_new_by(ANNOTATE_GAPS);
-	x->whole = x->choice.when ? aggregate_new_by(AGGREGATE_WORKERS | AGGREGATE_STEADY) : NULL;
-	if (!x->ops || !x->gap_sum || (x->choice.when && !x->whole))
+	bool calls = trace_choice_of_calls(&x->choice);
+	x->whole = calls ? aggregate_new_by(AGGREGATE_WORKERS | AGGREGATE_STEADY) : NULL;
+	if (!x->ops || !x->gap_sum || (calls && !x->whole))
 		return err_set(e, -ENOMEM, "no memory to sum up %s", x->path);
 	return 0;
 }
@@ -224,8 +223,8 @@ int cmd_annotate(int argc, char **argv)
 	    QUERY_OPTIONS(x.choice),
 	    {0, "percent-limit", OPTION_STRING, &x.percent_limit, "P",
 	     "no files and lines with less than P % of the time", NULL},
-	    {0, "no-pager", OPTION_FLAG, &x.no_pager, NULL, "do not start $PAGER on a terminal",
-	     NULL},
+	    COLOR_OPTION,
+	    PAGER_OPTION,
 	    {0},
 	};
 	const struct command command = {

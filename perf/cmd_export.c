@@ -255,6 +255,7 @@ int cmd_export(int argc, char **argv)
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
 	     "csv (default), chrome, folded, html, perfetto, speedscope, sqlite or svg", formats},
+	    {0, "format", OPTION_CHOICE, &x.format, "FORMAT", "the same as --to", formats},
 	    QUERY_OPTIONS(x.choice),
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},

@@ -23,7 +23,7 @@ enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
-	bool sides, gaps, per_step, no_pager;
+	bool sides, gaps, per_step;
 	bool collectives, skew;
 	bool samples; /* report samples, not ops */
 	struct report_opts opts;
@@ -230,7 +230,8 @@ static int print(struct report *p)
 	p->opts.threads = p->threads;
 	p->opts.ranks = aggregate_ranks(p->gaps ? p->gap_sum : p->sum, &p->opts.nranks);
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
-	bool part = p->choice.time || p->choice.step || p->choice.when || p->per_step;
+	bool part =
+	    p->choice.time || p->choice.step || trace_choice_of_calls(&p->choice) || p->per_step;
 	if (part && p->format == FORMAT_TABLE)
 		p->stats.probe_ns = 0; /* no share: it is that of all the trace */
 	p->opts.when = trace_query_counts(p->query);
@@ -325,6 +326,8 @@ static const char *not_of_collectives(const struct report *p)
 		      {p->frames, "--frames"},
 		      {p->percent_limit, "--percent-limit"},
 		      {p->per_step, "--per-step"},
+		      {p->skew && p->choice.ops, "--ops"},
+		      {p->skew && p->choice.not_ops, "--not-ops"},
 		      {p->skew && p->choice.when, "--when"},
 		      {p->skew && p->choice.rank, "--rank"},
 		      {p->skew && p->collectives, "--collectives"},
@@ -349,7 +352,6 @@ static int of_collectives(const struct report *p)
 					     .skew = p->skew,
 					     .json = p->format == FORMAT_JSON,
 					     .csv = p->format == FORMAT_CSV,
-					     .pager = !p->no_pager,
 					     .limit = p->opts.limit};
 	return report_collectives(&o);
 }
@@ -393,9 +395,10 @@ static int prepare(struct report *p, struct err *e)
 	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE | workers) : NULL;
 	p->tree = p->graph ? call_tree_new() : NULL;
 	p->overflow = overflow_new();
-	p->steps = p->choice.when || p->graph ? NULL : breakdown_new();
-	if (!p->sum || !p->overflow || (!p->choice.when && !p->graph && !p->steps) ||
-	    (p->gaps && !p->gap_sum) || (p->graph && !p->tree))
+	bool has_steps = !trace_choice_of_calls(&p->choice) && !p->graph;
+	p->steps = has_steps ? breakdown_new() : NULL;
+	if (!p->sum || !p->overflow || (has_steps && !p->steps) || (p->gaps && !p->gap_sum) ||
+	    (p->graph && !p->tree))
 		return err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
 	return 0;
 }
@@ -419,7 +422,7 @@ static int show(struct report *p, struct err *e)
 	if (end < 0 && nothing(p))
 		return end;
 	p->opts.terminal = terminal_of(stdout);
-	if (p->format == FORMAT_TABLE && !p->no_pager)
+	if (p->format == FORMAT_TABLE)
 		pager_start();
 	int r = print(p);
 	if (!r && fflush(stdout))
@@ -490,8 +493,8 @@ int cmd_report(int argc, char **argv)
 	     "nothing with less than P % of the time", NULL},
 	    {0, "per-step", OPTION_FLAG, &p.per_step, NULL,
 	     "times and calls of one step: the mean of the whole ones", NULL},
-	    {0, "no-pager", OPTION_FLAG, &p.no_pager, NULL, "do not start $PAGER on a terminal",
-	     NULL},
+	    COLOR_OPTION,
+	    PAGER_OPTION,
 	    {0},
 	};
 	const struct command command = {

@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "perf/collectives/collectives.h"
+#include "base/terminal.h"
 #include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/trace/trace_query.h"
@@ -24,8 +25,9 @@ static void on_interrupt(int sig)
 struct script {
 	const char *path;
 	bool follow;
-	int format; /* 0: text, 1: JSON lines */
-	bool stats; /* JSON lines: also those of statistics */
+	int format;	/* 0: text, 1: JSON lines */
+	bool stats;	/* JSON lines: also those of statistics */
+	uint64_t limit; /* 0: none */
 	struct trace_choice choice;
 	bool only_collectives;
 	struct collectives *collectives; /* NULL without only_collectives */
@@ -99,7 +101,7 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 static int print_all(struct script *s, struct trace_query *query, struct err *e)
 {
 	struct trace_item item;
-	while (!interrupted) {
+	for (uint64_t shown = 0; !interrupted && (!s->limit || shown < s->limit);) {
 		int n = trace_query_next(query, &item, e);
 		if (n == -EAGAIN && s->follow)
 			wait_for_more();
@@ -107,6 +109,8 @@ static int print_all(struct script *s, struct trace_query *query, struct err *e)
 			return n;
 		else if ((n = print_item(s, &item, e)))
 			return n;
+		else
+			shown += item.type == TRACE_SAMPLE || item.type == TRACE_EVENT;
 	}
 	return 0;
 }
@@ -127,6 +131,8 @@ static int script(struct script *s)
 		return trace_query_end(query, 0, r, &e);
 	s->origin_ns = trace_query_origin(query);
 	s->printer = event_printer_new(stdout);
+	if (s->format == 0 && !s->follow)
+		pager_start();
 	if (s->printer)
 		r = print_all(s, query, &e);
 	else
@@ -134,6 +140,7 @@ static int script(struct script *s)
 	if (fflush(stdout) && !r)
 		r = err_set(&e, -errno, "cannot write the events: %s", strerror(errno));
 	event_printer_free(s->printer);
+	pager_wait();
 	return trace_query_end(query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_SUMMED, r,
 			       &e);
 }
@@ -150,8 +157,10 @@ int cmd_script(int argc, char **argv)
 	    QUERY_OPTIONS(s.choice),
 	    {0, "collectives", OPTION_FLAG, &s.only_collectives, NULL,
 	     "a line for each call of torch.distributed, numbered in its group", NULL},
+	    {'n', "limit", OPTION_POSITIVE, &s.limit, "N", "show the first N events", NULL},
 	    {'f', "follow", OPTION_FLAG, &s.follow, NULL,
 	     "go on with what ditrace is still writing", NULL},
+	    PAGER_OPTION,
 	    {0},
 	};
 	const struct command command = {

@@ -17,7 +17,6 @@ struct trace_diff_job {
 	struct trace_choice choice;
 	const char *threshold;
 	int format;
-	bool no_pager;
 	uint64_t limit;
 	struct trace_diff_print print;
 	struct aggregate *a, *b;
@@ -91,7 +90,7 @@ static int print(struct trace_diff_job *j)
 	j->print.limit = j->limit;
 	j->print.a = j->a;
 	j->print.b = j->b;
-	if (j->format == FORMAT_TABLE && !j->no_pager)
+	if (j->format == FORMAT_TABLE)
 		pager_start();
 	int r = j->format == FORMAT_JSON  ? trace_diff_print_json(stdout, &j->found, &j->print)
 		: j->format == FORMAT_CSV ? trace_diff_print_csv(stdout, &j->found)
@@ -136,8 +135,8 @@ int cmd_trace_diff(int argc, char **argv)
 	    {'n', "limit", OPTION_COUNT, &j.limit, "N", "show N rows of the table", NULL},
 	    {0, "format", OPTION_CHOICE, &j.format, "FORMAT", "table (default), json or csv",
 	     formats},
-	    {0, "no-pager", OPTION_FLAG, &j.no_pager, NULL, "do not start $PAGER on a terminal",
-	     NULL},
+	    COLOR_OPTION,
+	    PAGER_OPTION,
 	    {0},
 	};
 	const struct command command = {

@@ -68,7 +68,7 @@ static int read_chosen(struct reading *x, take_fn *fn, void *arg, struct err *e)
 static int read_again(struct reading *x, struct err *e)
 {
 	const struct trace_choice *c = &x->o->choice;
-	bool chooses = c->when || c->time || c->step || c->rank;
+	bool chooses = c->ops || c->not_ops || c->when || c->time || c->step || c->rank;
 	if (chooses)
 		collectives_choose_none(x->all);
 	int r = chooses ? read_chosen(x, choose, x->all, e) : 0;
@@ -88,8 +88,7 @@ static int print(const struct reading *x)
 			       : collectives_print_json(x->all, stdout);
 	if (o->csv)
 		return collectives_print_csv(x->all, stdout);
-	if (o->pager)
-		pager_start();
+	pager_start();
 	return x->skew ? skew_print(x->skew, stdout, &terminal)
 		       : collectives_print(x->all, stdout, &opts);
 }

@@ -9,7 +9,7 @@ struct collectives_report {
 	const char *path;
 	struct trace_choice choice;
 	bool skew; /* which rank the others wait for; else a row for each collective */
-	bool json, csv, pager;
+	bool json, csv;
 	uint64_t limit; /* rows; 0: all */
 };
 

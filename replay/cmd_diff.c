@@ -177,7 +177,7 @@ static void print_unread(FILE *f, const struct diff *d)
 }
 
 /* The rows that differ, in order of computation. */
-static int print_rows(struct diff *d, struct err *e)
+static int print_rows(struct diff *d, const struct terminal *t, struct err *e)
 {
 	struct replay_report part = d->report;
 	struct rows all = d->report.rows;
@@ -192,8 +192,7 @@ static int print_rows(struct diff *d, struct err *e)
 		else
 			r = -ENOMEM;
 	}
-	const struct terminal t = terminal_of(stdout);
-	r = r ? r : replay_print_rows(stdout, &part, t.width, t.color);
+	r = r ? r : replay_print_rows(stdout, &part, t->width, t->color);
 	rows_free(&part.rows);
 	return r ? err_set(e, r, "cannot write the results: %s", strerror(-r)) : 0;
 }
@@ -209,13 +208,17 @@ static int print(struct diff *d, struct err *e)
 		r = replay_print_csv(stdout, &d->report);
 	if (r)
 		return err_set(e, r, "cannot write the results: %s", strerror(-r));
+	const struct terminal t = terminal_of(stdout);
+	if (d->format == FORMAT_TABLE)
+		pager_start();
 	print_unread(d->format == FORMAT_TABLE ? stdout : stderr, d);
 	if (d->format == FORMAT_TABLE) {
 		print_people(d);
-		r = print_rows(d, e);
+		r = print_rows(d, &t, e);
 	}
 	if (!r && fflush(stdout))
 		r = err_set(e, -errno, "cannot write the results: %s", strerror(errno));
+	pager_wait();
 	return r;
 }
 
@@ -346,6 +349,8 @@ int cmd_diff(int argc, char **argv)
 	     NULL},
 	    {0, "format", OPTION_CHOICE, &d.format, "FORMAT", "table (default), json or csv",
 	     formats},
+	    COLOR_OPTION,
+	    PAGER_OPTION,
 	    {0, "detail", OPTION_FLAG, &d.report.detail, NULL,
 	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
 	    {0, "trust", OPTION_FLAG, &d.caution.trust, NULL,

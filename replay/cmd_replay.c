@@ -130,7 +130,7 @@ static int print_times(struct replay *r, FILE *f, struct err *e)
 static int print(struct replay *r, struct err *e)
 {
 	FILE *people = r->format == FORMAT_TABLE ? stdout : stderr;
-	char text[128];
+	char text[160];
 	int rc = 0;
 	signal(SIGPIPE, SIG_DFL);
 	if (r->shows_progress)
@@ -319,6 +319,7 @@ int cmd_replay(int argc, char **argv)
 	     NULL},
 	    {0, "format", OPTION_CHOICE, &r.format, "FORMAT", "table (default), json or csv",
 	     formats},
+	    COLOR_OPTION,
 	    {0, "detail", OPTION_FLAG, &r.report.detail, NULL,
 	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
 	    {0, "trust", OPTION_FLAG, &r.caution.trust, NULL,

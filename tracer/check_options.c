@@ -74,7 +74,7 @@ int trace_options_check(const struct session_opts *o, bool changes, struct err *
 	r = r || changes ? r : trace_samples_check(o->sample, e);
 	r = r ? r : check_when(o->when, e);
 	r = r ? r : check_ranges("--nth", o->capture.nth, e);
-	r = r ? r : check_ranges("--steps", o->capture.steps, e);
+	r = r ? r : check_ranges("--step", o->capture.steps, e);
 	r = r ? r : check_list("--step-op", o->capture.step_op, e);
 	return r ? r : check_first_nan(o->measure.first_nan, e);
 }
@@ -104,9 +104,10 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	bool saves = c->dir || changes;
 	const struct partner partners[] = {
 	    {c->nth, chooses, "--nth", "--capture, --stats or --first-nan"},
-	    {c->every, chooses, "--every", "--capture, --stats or --first-nan"},
-	    {c->steps, chooses, "--steps", "--capture, --stats or --first-nan"},
-	    {c->step_op, c->steps, "--step-op", "--steps"},
+	    {c->every, chooses || change->compare, "--every",
+	     "--capture, --stats, --first-nan or --compare"},
+	    {c->steps, chooses, "--step", "--capture, --stats or --first-nan"},
+	    {c->step_op, c->steps, "--step-op", "--step"},
 	    {c->max_calls, saves || measures, "--max-calls", "--capture"},
 	    {c->max_bytes, saves || measures, "--max-bytes", "--capture"},
 	    {change->budget, changes, "--budget", "--compare"},

@@ -209,6 +209,7 @@ int cmd_ctl(int argc, char **argv)
 {
 	int format = FORMAT_TEXT, status;
 	const struct option_def options[] = {
+	    PID_OPTION,
 	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
 	     formats},
 	    {0},

@@ -277,8 +277,10 @@ int cmd_doctor(int argc, char **argv)
 {
 	int format = FORMAT_TEXT, status;
 	const struct option_def options[] = {
+	    PID_OPTION,
 	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
 	     formats},
+	    COLOR_OPTION,
 	    {0},
 	};
 	const struct command command = {

@@ -20,10 +20,10 @@
 
 struct monitor {
 	pid_t pid;
-	uint64_t interval, count;
-	FILE *csv;     /* NULL: none */
-	bool device;   /* there is a tool that reports device memory */
-	uint64_t rows; /* shown */
+	uint64_t interval, count, for_ns; /* 0: no end */
+	FILE *csv;			  /* NULL: none */
+	bool device;			  /* there is a tool that reports device memory */
+	uint64_t rows;			  /* shown */
 	bool count_ops;
 	uint64_t printed; /* rows since the header */
 	uint64_t last_ops, ops_ns;
@@ -225,11 +225,14 @@ static int watch(struct monitor *m, struct err *e)
 	unsigned turn = 0;
 	uint64_t due;
 	int r = usage_read(m->pid, &u[0], e);
+	uint64_t end = m->for_ns ? u[0].at_ns + m->for_ns : UINT64_MAX;
 	for (due = u[0].at_ns; !r && !stop && (!m->count || m->rows < m->count); turn ^= 1) {
 		struct monitor_row row = {.was = &u[turn], .now = &u[turn ^ 1]};
 		/* A slow vendor tool may take longer than an interval. */
 		due =
 		    clock_ns(CLOCK_MONOTONIC) > due + m->interval ? clock_ns(CLOCK_MONOTONIC) : due;
+		if (due > end - m->interval)
+			break;
 		due += m->interval;
 		wait_until(due);
 		if (stop)
@@ -291,9 +294,11 @@ int cmd_monitor(int argc, char **argv)
 	const char *path = NULL;
 	int status;
 	const struct option_def options[] = {
+	    PID_OPTION,
 	    {0, "interval", OPTION_DURATION, &m.interval, "TIME", "between rows, 1s if not given",
 	     NULL},
-	    {0, "count", OPTION_POSITIVE, &m.count, "N", "end after so many rows", NULL},
+	    {0, "for", OPTION_DURATION, &m.for_ns, "TIME", "end after TIME (10s, 500ms)", NULL},
+	    {0, "count", OPTION_POSITIVE, &m.count, "N", "end after N rows", NULL},
 	    {'o', "output", OPTION_STRING, &path, "FILE", "write the rows as CSV, too", NULL},
 	    {0, "no-ops", OPTION_FLAG, &no_ops, NULL,
 	     "do not count operators: nothing is done to the process", NULL},
@@ -316,6 +321,11 @@ int cmd_monitor(int argc, char **argv)
 	if (!r && m.interval < SHORTEST_NS) {
 		r = err_set(&e, -EINVAL, "--interval is shorter than the clock of /proc ticks");
 		err_hint(&e, "10ms or more");
+	}
+	if (!r && m.for_ns && m.for_ns < m.interval) {
+		r = err_set(&e, -EINVAL,
+			    "--for is shorter than an interval: there would be no row");
+		err_hint(&e, "give shorter ones: --interval 100ms");
 	}
 	if (r) {
 		err_print(&e);

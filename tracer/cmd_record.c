@@ -21,8 +21,8 @@ enum { TICK_MS = 100 };
 
 struct record {
 	const char *output;
-	uint64_t hz, for_ns;
-	struct trace_loop watch; /* watches the process, as in run and attach */
+	uint64_t hz, for_ns, count; /* 0: no end */
+	struct trace_loop watch;    /* watches the process, as in run and attach */
 	struct record_samples to;
 	struct sampler *sampler;
 };
@@ -112,7 +112,7 @@ static int loop(struct record *r, struct err *e)
 	thread_hurry(false); /* Python frames can be read only after the sample is taken */
 	while (!trace_loop_stopped() && !r->watch.gone && !code) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
-		if (now >= until)
+		if (now >= until || (r->count && sampler_counts(r->sampler).samples >= r->count))
 			break;
 		poll(&fd, 1, TICK_MS);
 		code = sampler_read(r->sampler);
@@ -189,6 +189,7 @@ int cmd_record(int argc, char **argv)
 	    {'p', "pid", OPTION_STRING, &pid, "PID", "of this process, until it ends or Ctrl-C",
 	     NULL},
 	    {0, "for", OPTION_DURATION, &r.for_ns, "TIME", "end after TIME (10s, 500ms)", NULL},
+	    {0, "count", OPTION_POSITIVE, &r.count, "N", "end after N samples", NULL},
 	    {'o', "output", OPTION_STRING, &r.output, "FILE",
 	     "record to FILE instead of ditrace.data", NULL},
 	    {0},

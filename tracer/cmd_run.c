@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/commands.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,14 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 		err_print(&e);
 		return EXIT_USAGE;
 	}
+	if (changes && o->for_ns) {
+		err_set(&e, -EINVAL,
+			"--for is of tracing, and functions are changed until the program ends");
+		err_hint(&e, "leave it out, or change them in a running program: ditrace attach "
+			     "--for 10s PID");
+		err_print(&e);
+		return EXIT_USAGE;
+	}
 	if (changes)
 		return intervene_run(change, o, argv, caller);
 	int r = start_program(&l, o, argv, caller, &status, &e);
@@ -69,6 +78,7 @@ int cmd_run(int argc, char **argv)
 	    CAPTURE_OPTIONS(o.capture),
 	    STATS_OPTIONS(o.measure),
 	    INTERVENE_OPTIONS(change),
+	    LIMIT_OPTIONS(o),
 	    {0, "eager", OPTION_FLAG, &eager, NULL, "turn torch.compile off in the program", NULL},
 	    {0, "user", OPTION_STRING, &name, "NAME",
 	     "start the program as this user; ditrace itself stays root", NULL},

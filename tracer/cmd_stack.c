@@ -130,7 +130,8 @@ int cmd_stack(int argc, char **argv)
 	bool no_native = false, all = false, tree = false;
 	struct process_list pids = {0};
 	const struct option_def options[] = {
-	    {0, "repeat", OPTION_COUNT, &times, "N", "look so many times, and show the last", NULL},
+	    PID_OPTION,
+	    {0, "count", OPTION_COUNT, &times, "N", "look so many times, and show the last", NULL},
 	    {0, "interval", OPTION_DURATION, &interval, "TIME",
 	     "between two looks, 1s if not given", NULL},
 	    {0, "tree", OPTION_FLAG, &tree, NULL, "and what they have started, as torchrun does",
@@ -141,6 +142,7 @@ int cmd_stack(int argc, char **argv)
 	     NULL},
 	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
 	     formats},
+	    COLOR_OPTION,
 	    {0},
 	};
 	const struct command command = {
@@ -159,12 +161,12 @@ int cmd_stack(int argc, char **argv)
 	struct err e = {0};
 	int r = find_pids(argv + first, argc - first, tree, &pids, &e);
 	if (!r && (!times || times > MOST)) {
-		r = err_set(&e, -EINVAL, "--repeat takes a number from 1 to %d", MOST);
-		err_hint(&e, "two looks tell which threads move: --repeat 2");
+		r = err_set(&e, -EINVAL, "--count takes a number from 1 to %d", MOST);
+		err_hint(&e, "two looks tell which threads move: --count 2");
 	}
 	if (!r && interval && times == 1) {
-		r = err_set(&e, -EINVAL, "--interval does nothing without --repeat");
-		err_hint(&e, "say how often to look: --repeat 2");
+		r = err_set(&e, -EINVAL, "--interval does nothing without --count");
+		err_hint(&e, "say how often to look: --count 2");
 	}
 	if (r) {
 		err_print(&e);

@@ -36,15 +36,16 @@ static const char *tracing_option(const struct session_opts *o)
 }
 
 /* Refuse options that choose calls from outside the process. */
-static int check_capture(const struct session_opts *o, struct err *e)
+static int check_capture(const struct intervene_opts *change, const struct session_opts *o,
+			 struct err *e)
 {
 	const struct capture_opts *c = &o->capture;
-	const char *option = o->when	  ? "--when"
-			     : c->nth	  ? "--nth"
-			     : c->every	  ? "--every"
-			     : c->steps	  ? "--steps"
-			     : c->step_op ? "--step-op"
-					  : NULL;
+	const char *option = o->when			    ? "--when"
+			     : c->nth			    ? "--nth"
+			     : c->every && !change->compare ? "--every"
+			     : c->steps			    ? "--step"
+			     : c->step_op		    ? "--step-op"
+							    : NULL;
 	if (!option)
 		return 0;
 	err_set(e, -EINVAL, "%s does not go together with --capture --engine shim", option);
@@ -54,7 +55,7 @@ static int check_capture(const struct session_opts *o, struct err *e)
 
 static int check(const struct intervene_opts *change, const struct session_opts *o, struct err *e)
 {
-	int r = change->capture ? check_capture(o, e) : 0;
+	int r = change->capture ? check_capture(change, o, e) : 0;
 	if (r)
 		return r;
 	const char *option = tracing_option(o);
@@ -140,6 +141,9 @@ static int prepare(struct intervene_opts *change, const struct session_opts *o,
 	change->not_ops = o->not_ops;
 	change->max_calls = o->capture.max_calls;
 	change->max_bytes = o->capture.max_bytes;
+	if (o->sample)
+		fprintf(stderr, "ditrace: --sample %s is called --every %s now\n", o->sample,
+			!strncmp(o->sample, "1/", 2) ? o->sample + 2 : "N");
 	int r = check(change, o, e);
 	return r ? r : intervene_rules_read(change, rules, e);
 }
@@ -157,6 +161,7 @@ static int end(struct intervene *v, struct intervene_rules *rules, const struct 
 bool intervene_run_wanted(struct intervene_opts *change, const struct session_opts *o)
 {
 	change->sample = o->sample;
+	change->every = change->compare ? o->capture.every : 0;
 	change->capture = o->engine == ENGINE_SHIM ? o->capture.dir : NULL;
 	return intervene_wanted(change);
 }

@@ -55,12 +55,8 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	 NULL},                                                                                    \
 	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
 	     NULL},                                                                                \
-	    {0,                                                                                    \
-	     "sample",                                                                             \
-	     OPTION_DEFAULTED,                                                                     \
-	     &(o).sample,                                                                          \
-	     "HZ|1/N",                                                                             \
-	     "take samples, too: 99 a second, or HZ; with --compare: of every N-th call",          \
+	    {0,		  "sample", OPTION_DEFAULTED,                                              \
+	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                       \
 	     NULL},                                                                                \
 	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},             \
 	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},      \
@@ -87,6 +83,13 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	{                                                                                          \
 		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",   \
 		    engine_names                                                                   \
+	}
+
+/* When they detach, though the program runs on. */
+#define LIMIT_OPTIONS(o)                                                                           \
+	{0, "for", OPTION_DURATION, &(o).for_ns, "TIME", "detach after TIME (10s, 500ms)", NULL},  \
+	{                                                                                          \
+		0, "count", OPTION_POSITIVE, &(o).count, "N", "detach after N events", NULL        \
 	}
 
 /* Whether the arguments of session options are well-formed. `changes`: they are of an intervention,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/options.h"
+#include "base/terminal.h"
 #include "symbolizer/target/process.h"
 #include "tracer/trace_loop.h"
 #include "tui/actions/actions.h"
@@ -16,6 +17,7 @@
 struct top_opts {
 	struct live_opts live;
 	const char *file; /* NULL: a live process */
+	const char *pid;  /* of -p */
 	const char *speed_text;
 	double speed;
 };
@@ -41,16 +43,18 @@ static int read_speed(struct top_opts *o, struct err *e)
 
 static int choose(struct top_opts *o, int n, char **operands, bool is_command, struct err *e)
 {
-	if (is_command) {
+	if (is_command && !o->pid) {
 		o->live.background.argv = operands;
 		if (!o->live.background.program_output)
 			o->live.background.program_output = "ditrace-top.out";
 		return 0;
 	}
-	if (n == 1 && is_pid(operands[0]))
+	if (!n && o->pid)
+		return process_parse_pid(o->pid, &o->live.background.pid, e);
+	if (n == 1 && !o->pid && is_pid(operands[0]))
 		return process_parse_pid(operands[0], &o->live.background.pid, e);
 	o->file = n ? operands[0] : "ditrace.data";
-	if (n <= 1)
+	if (n <= 1 && !o->pid)
 		return 0;
 	err_set(e, -EINVAL, "ditrace top takes one file or process");
 	return err_hint(e, "for a program: ditrace top -- %s ...", operands[0]);
@@ -64,6 +68,7 @@ static int check_partners(const struct top_opts *o, bool has_limit, struct err *
 				 : has_limit			  ? "--trace-limit"
 				 : s->ops			  ? "--ops"
 				 : s->not_ops			  ? "--not-ops"
+				 : s->when			  ? "--when"
 				 : s->phase			  ? "--phase"
 				 : s->engine			  ? "--engine"
 				 : s->depth != SESSION_ALL_LEVELS ? "--depth"
@@ -132,6 +137,7 @@ int cmd_top(int argc, char **argv)
 	uint64_t limit = NOT_GIVEN;
 	struct session_opts *s = &o.live.background.session;
 	const struct option_def options[] = {
+	    {'p', "pid", OPTION_STRING, &o.pid, "PID", "the process, as without -p", NULL},
 	    {0, "speed", OPTION_STRING, &o.speed_text, "N",
 	     "replay N seconds of a file per second (default 1), 0: as fast as possible", NULL},
 	    {'o', "output", OPTION_STRING, &o.live.background.program_output, "FILE",
@@ -141,12 +147,15 @@ int cmd_top(int argc, char **argv)
 	     "at SIZE (default 2G) start a new file, and count from zero; 0: no limit", NULL},
 	    {0, "ops", OPTION_STRING, &s->ops, "LIST", "trace these ops only", NULL},
 	    {0, "not-ops", OPTION_STRING, &s->not_ops, "LIST", "leave these ops out", NULL},
+	    {0, "when", OPTION_STRING, &s->when, "EXPR",
+	     "show only calls for which EXPR holds: 'self.dim() == 2'", NULL},
 	    {0, "depth", OPTION_COUNT, &s->depth, "N", "trace the outermost N levels of ops only",
 	     NULL},
 	    {0, "phase", OPTION_CHOICE, &s->phase, "forward|backward|recompute",
 	     "trace one phase only", trace_phases},
 	    {0, "engine", OPTION_CHOICE, &s->engine, "auto|bpf|ptrace|shim", "how to trace",
 	     engine_names},
+	    COLOR_OPTION,
 	    {0},
 	};
 	const struct command command = {

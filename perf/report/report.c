@@ -259,7 +259,7 @@ static void print_slowdown(FILE *f, const struct trace_stats *s)
 static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	const struct report_samples *s = opts->samples;
-	char threads[32], samples[40], count[32], when[128];
+	char threads[32], samples[40], count[32], when[160];
 	struct aggregate_totals t = totals_of(a, opts);
 	fprintf(f, "ditrace: %s of %s", text_counted(samples, sizeof(samples), t.events, "sample"),
 		text_counted(threads, sizeof(threads), t.threads, "thread"));
@@ -290,7 +290,7 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 			  const struct file_names *files)
 {
 	struct aggregate_totals t = totals_of(a, opts);
-	char threads[32], events[48], lost[32], unfinished[32], when[128];
+	char threads[32], events[48], lost[32], unfinished[32], when[160];
 	const struct trace_stats *s = opts->stats;
 	if (opts->steps && !opts->no_table && !t.summed && !opts->left_out)
 		headline_print(f, opts->steps, a, opts, files);
@@ -383,7 +383,7 @@ static void print_in_no_op(FILE *f, const struct aggregate_totals *t,
 	uint64_t self = t->self_ns < t->observed_ns ? t->self_ns : t->observed_ns;
 	if (t->observed_ns && !opts->left_out)
 		fprintf(f, "in no op%s: %.1f %%, %s of %s\n",
-			opts->chosen ? ", or in one left out" : "",
+			opts->chosen || opts->when ? ", or in one left out" : "",
 			100.0 - report_percent(self, t->observed_ns),
 			text_ns(none, sizeof(none), t->observed_ns - self),
 			text_ns(all, sizeof(all), t->observed_ns));

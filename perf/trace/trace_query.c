@@ -13,6 +13,8 @@ struct trace_query {
 	const char *path;
 	struct trace_query_opts opts;
 	struct trace_set *set;
+	struct filter ops, not_ops;
+	struct map of_ops; /* 1 for an op that both choose, else 0; by its address */
 	struct when *when;
 	struct when_counts counts;
 	struct trace_span span;
@@ -46,7 +48,7 @@ static bool finds_steps(const struct trace_query *q)
 /* Whether the first pass must read to the end of the file. */
 static bool needs_all(const struct trace_query *q)
 {
-	return q->when || q->opts.first || finds_steps(q);
+	return q->when || q->ops.n || q->opts.first || finds_steps(q);
 }
 
 static int first_pass_op(struct first_pass *f, const struct op_desc *op)
@@ -70,7 +72,7 @@ static int first_pass_item(void *arg, const struct trace_item *item)
 								: NULL;
 	f->events |= item->type == TRACE_EVENT || item->type == TRACE_SUM;
 	f->samples |= item->type == TRACE_SAMPLE;
-	if (op && f->q->when)
+	if (op && (f->q->when || f->q->ops.n))
 		f->error = first_pass_op(f, op);
 	if (!f->error && o->first)
 		f->error = o->first(o->first_arg, item, f->e);
@@ -96,6 +98,8 @@ static int first_pass_check(struct first_pass *f, bool more)
 {
 	struct trace_query *q = f->q;
 	int r = q->when ? when_check(q->when, f->ops, f->nops, more, f->e) : 0;
+	if (!r && q->ops.n && !more)
+		r = filter_check(&q->ops, f->ops, f->nops, f->e);
 	return r || !finds_steps(q) ? r : trace_span_check(&q->span, q->path, f->e);
 }
 
@@ -133,6 +137,9 @@ void trace_query_close(struct trace_query *q)
 	trace_set_close(q->set);
 	trace_span_close(&q->span);
 	ranges_free(&q->ranks);
+	filter_free(&q->ops);
+	filter_free(&q->not_ops);
+	map_free(&q->of_ops);
 	when_free(q->when);
 	free(q);
 }
@@ -143,6 +150,33 @@ static int parse_ranks(const struct trace_choice *c, struct ranges *out, struct 
 	return c->rank ? ranges_parse_from("--rank", c->rank, 0, out, e) : 0;
 }
 
+/* Compile --ops and --not-ops; the caller frees both even after an error. */
+static int compile_ops(const struct trace_choice *c, struct filter *ops, struct filter *not_ops,
+		       struct err *e)
+{
+	int r = c->ops ? filter_compile("--ops", c->ops, ops, e) : 0;
+	return r || !c->not_ops ? r : filter_compile("--not-ops", c->not_ops, not_ops, e);
+}
+
+bool trace_choice_of_calls(const struct trace_choice *c)
+{
+	return c->ops || c->not_ops || c->when;
+}
+
+/* The options that leave calls out, for the text of the counts. */
+static const char *left_out_by(const struct trace_choice *c)
+{
+	const char *ops = c->ops && c->not_ops ? "--ops and --not-ops"
+			  : c->ops	       ? "--ops"
+					       : "--not-ops";
+	if (!c->ops && !c->not_ops)
+		return "--when";
+	return !c->when		      ? ops
+	       : c->ops && c->not_ops ? "--ops, --not-ops and --when"
+	       : c->ops		      ? "--ops and --when"
+				      : "--not-ops and --when";
+}
+
 static int query_open(struct trace_query *q, struct err *e)
 {
 	const struct trace_choice *c = &q->opts.choice;
@@ -150,6 +184,8 @@ static int query_open(struct trace_query *q, struct err *e)
 	int r = trace_set_open(q->path, &opts, &q->set, e);
 	if (!r && c->when)
 		r = when_compile("--when", c->when, &q->when, e);
+	r = r ? r : compile_ops(c, &q->ops, &q->not_ops, e);
+	q->counts.option = left_out_by(c);
 	r = r ? r : parse_ranks(c, &q->ranks, e);
 	r = r ? r : trace_span_parse(&q->span, c, trace_set_origin(q->set), e);
 	if (!r && (needs_all(q) || q->opts.kinds == TRACE_OPS_OR_SAMPLES))
@@ -161,9 +197,13 @@ int trace_choice_check(const struct trace_choice *c, struct err *e)
 {
 	struct trace_span span = {0};
 	struct ranges ranks = {0};
+	struct filter ops = {0}, not_ops = {0};
 	struct when *when = NULL;
 	int r = c->when ? when_compile("--when", c->when, &when, e) : 0;
 	when_free(when);
+	r = r ? r : compile_ops(c, &ops, &not_ops, e);
+	filter_free(&ops);
+	filter_free(&not_ops);
 	r = r ? r : trace_span_parse(&span, c, 0, e);
 	r = r ? r : parse_ranks(c, &ranks, e);
 	ranges_free(&ranks);
@@ -187,8 +227,24 @@ int trace_query(const char *path, const struct trace_query_opts *opts, struct tr
 	return r;
 }
 
+static bool is_of_ops(struct trace_query *q, const struct op_desc *op)
+{
+	if (!q->ops.n && !q->not_ops.n)
+		return true;
+	int64_t known = map_get(&q->of_ops, (uintptr_t)op);
+	if (known >= 0)
+		return known;
+	bool is = (!q->ops.n || filter_match(&q->ops, op)) && !filter_match(&q->not_ops, op);
+	map_put(&q->of_ops, (uintptr_t)op, is); /* without memory it is asked again */
+	return is;
+}
+
 bool trace_query_chooses(struct trace_query *q, const struct op_event *ev)
 {
+	if (!is_of_ops(q, ev->op)) {
+		q->counts.left_out++;
+		return false;
+	}
 	return when_decide(q->when, ev, WHEN_AT_EXIT, &q->counts) == WHEN_YES;
 }
 
@@ -222,9 +278,10 @@ static bool is_sum_asked_for(struct trace_query *q, const struct op_sum *s)
 	bool known = !q->when && !span->step &&
 		     (s->of.end_ns < span->from_ns || s->of.start_ns >= span->to_ns ||
 		      (s->of.start_ns >= span->from_ns && s->of.end_ns < span->to_ns));
-	bool is = known && !trace_query_of_samples(q) && trace_span_has(span, &s->of);
+	bool is = known && !trace_query_of_samples(q) && trace_span_has(span, &s->of) &&
+		  is_of_ops(q, s->of.op);
 	q->summed += is ? s->calls : 0;
-	q->sums_left_out += known ? 0 : s->calls;
+	q->sums_left_out += known || !is_of_ops(q, s->of.op) ? 0 : s->calls;
 	return is;
 }
 
@@ -324,12 +381,12 @@ bool trace_query_has_sums(const struct trace_query *q)
 
 const struct when_counts *trace_query_counts(const struct trace_query *q)
 {
-	return q->when ? &q->counts : NULL;
+	return trace_choice_of_calls(&q->opts.choice) ? &q->counts : NULL;
 }
 
 static void print_counts(const struct trace_query *q, unsigned say)
 {
-	char text[128];
+	char text[160];
 	uint64_t summed = say & TRACE_SAY_SUMMED     ? q->sums_left_out + q->summed
 			  : say & TRACE_SAY_LEFT_OUT ? q->sums_left_out
 						     : 0;
@@ -338,7 +395,7 @@ static void print_counts(const struct trace_query *q, unsigned say)
 			"ditrace: %s, of which the recording has sums only, left out; ditrace "
 			"report counts them\n",
 			text_counted(text, sizeof(text), summed, "op"));
-	if (say & TRACE_SAY_LEFT_OUT && q->when)
+	if (say & TRACE_SAY_LEFT_OUT && trace_choice_of_calls(&q->opts.choice))
 		fprintf(stderr, "ditrace: %s\n", when_counts_text(text, sizeof(text), &q->counts));
 	if (say & TRACE_SAY_LOST && q->lost)
 		fprintf(stderr, "ditrace: %s lost while recording\n",

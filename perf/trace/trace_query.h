@@ -14,6 +14,8 @@ struct trace_query;
 
 /* The arguments of QUERY_OPTIONS, owned by the caller; NULL: all. */
 struct trace_choice {
+	const char *ops;     /* only these, see symbolizer/ops/filter.h */
+	const char *not_ops; /* not these */
 	const char *when;    /* see symbolizer/when/when.h */
 	const char *time;    /* "3s-5s", "3s-", "-500ms": since the start of the file */
 	const char *step;    /* "3", "2-4": training steps of each process, counted from 1 */
@@ -24,9 +26,11 @@ struct trace_choice {
 
 /* The options of all commands that read a trace file; `c` is a struct trace_choice. */
 #define QUERY_OPTIONS(c)                                                                           \
-	{0,	    "when", OPTION_STRING,                                                         \
-	 &(c).when, "EXPR", "only calls for which EXPR holds: 'self.dim() == 2'",                  \
-	 NULL},                                                                                    \
+	{0, "ops", OPTION_STRING, &(c).ops, "LIST", "only these ops", NULL},                       \
+	    {0, "not-ops", OPTION_STRING, &(c).not_ops, "LIST", "leave these ops out", NULL},      \
+	    {0,		"when", OPTION_STRING,                                                     \
+	     &(c).when, "EXPR", "only calls for which EXPR holds: 'self.dim() == 2'",              \
+	     NULL},                                                                                \
 	    {0,		"time", OPTION_STRING,                                                     \
 	     &(c).time, "A-B",	"only what started between, since the trace was begun: 3s-5s",     \
 	     NULL},                                                                                \
@@ -59,12 +63,16 @@ struct trace_query_opts {
 	/* The file is read while it is written: steps are counted as they come, and a step that is
 	 * not there yet is no error. Requires by_start. */
 	bool follow;
-	/* Also return events that the condition leaves out; the caller uses trace_query_chooses. */
+	/* Also return events that --ops, --not-ops or --when leave out; the caller uses
+	 * trace_query_chooses. */
 	bool unchosen;
 	bool samples_too;      /* with TRACE_OPS_OR_SAMPLES: of a file with ops also its samples */
 	trace_first_fn *first; /* NULL: the caller needs no first pass */
 	void *first_arg;
 };
+
+/* Whether it leaves out calls by what they are: by --ops, --not-ops or --when. */
+bool trace_choice_of_calls(const struct trace_choice *c);
 
 /* Whether the arguments make sense, whatever file they are for. 0, or -EINVAL with *e. */
 int trace_choice_check(const struct trace_choice *c, struct err *e);
@@ -77,7 +85,7 @@ bool trace_query_can_read(const char *path);
  * file is read once beforehand if `first`, a condition (for its ops) or steps (unless followed)
  * need it, and up to the first event for TRACE_OPS_OR_SAMPLES. If it is damaged or truncated, that
  * pass sees what there is. 0 or -errno with *e: those of trace_reader_open, -EINVAL for a malformed
- * argument, -ENOENT if the trace has no such step, -ENOMEM, or what `first` returned. */
+ * argument, -ENOENT if the trace has no such step or op, -ENOMEM, or what `first` returned. */
 int trace_query(const char *path, const struct trace_query_opts *opts, struct trace_query **out,
 		struct err *e);
 
@@ -85,7 +93,7 @@ int trace_query(const char *path, const struct trace_query_opts *opts, struct tr
  */
 int trace_query_next(struct trace_query *q, struct trace_item *item, struct err *e);
 
-/* Whether the condition chooses the event. Counts those it does not. */
+/* Whether --ops, --not-ops and the condition choose the event. Counts those they do not. */
 bool trace_query_chooses(struct trace_query *q, const struct op_event *ev);
 
 /* From now on, return events without their values; see trace_reader_no_values. */
@@ -116,7 +124,7 @@ uint64_t trace_query_summed(const struct trace_query *q);
 uint64_t trace_query_sums_left_out(const struct trace_query *q);
 bool trace_query_has_sums(const struct trace_query *q); /* any of either */
 
-/* Counts of what the condition left out so far; NULL if there is no condition. */
+/* Counts of what trace_query_chooses left out so far; NULL if it chooses all. */
 const struct when_counts *trace_query_counts(const struct trace_query *q);
 
 /* Free the query, as trace_query_end does, and print nothing. */

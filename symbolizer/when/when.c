@@ -98,15 +98,16 @@ enum when_decision when_decide(const struct when *w, const struct op_event *ev, 
 const char *when_counts_text(char *out, size_t size, const struct when_counts *c)
 {
 	char left_out[32], unknown[32];
+	const char *by = c->option ? c->option : "--when";
 	text_count(left_out, sizeof(left_out), c->left_out);
 	text_count(unknown, sizeof(unknown), c->unknown);
 	if (c->unknown)
 		snprintf(out, size,
-			 "--when left out %s ops, and %s because a value that it asks for is not "
+			 "%s left out %s ops, and %s because a value that it asks for is not "
 			 "known",
-			 left_out, unknown);
+			 by, left_out, unknown);
 	else
-		snprintf(out, size, "--when left out %s op%s", left_out,
+		snprintf(out, size, "%s left out %s op%s", by, left_out,
 			 c->left_out == 1 ? "" : "s");
 	return out;
 }

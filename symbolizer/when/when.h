@@ -51,8 +51,9 @@ enum when_result when_eval(const struct when *w, const struct op_event *ev, enum
 
 /* Numbers of calls that a condition did not choose. */
 struct when_counts {
-	uint64_t left_out; /* it does not hold */
-	uint64_t unknown;  /* it is unknown whether it holds */
+	uint64_t left_out;  /* it does not hold */
+	uint64_t unknown;   /* it is unknown whether it holds */
+	const char *option; /* of what left them out; NULL: --when */
 };
 
 enum when_decision {
@@ -67,7 +68,7 @@ enum when_decision when_decide(const struct when *w, const struct op_event *ev, 
 			       struct when_counts *c);
 
 /* "--when left out 1,234 ops, and 3 because a value that it asks for is not known" into out;
- * returns out. 128 bytes are always enough. */
+ * returns out. 160 bytes are always enough. */
 const char *when_counts_text(char *out, size_t size, const struct when_counts *c);
 
 void when_free(struct when *w);

@@ -46,7 +46,7 @@ def report(events):
         trace = os.path.join(folder, "trace")
         subprocess.run([os.path.join(os.environ["BUILD"], "tests/tools/big_trace"), str(events), trace], check=True)
         with open(os.devnull, "w") as null:
-            child = subprocess.Popen([os.environ["DITRACE"], "report", "--no-pager", trace], stdout=null)
+            child = subprocess.Popen([os.environ["DITRACE"], "report", "--pager=never", trace], stdout=null)
             _, status, usage = os.wait4(child.pid, 0)
         if status:
             raise SystemExit("ditrace report: status %d" % status)

@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as folder:
     print("a trace of %d events" % options.events)
     measure("write", options.events, [tool, str(options.events), trace])
     print("  %.1f bytes an event" % (os.path.getsize(trace) / options.events))
-    measure("report", options.events, [ditrace, "report", "--no-pager", trace])
+    measure("report", options.events, [ditrace, "report", "--pager=never", trace])
     n = options.others
     print("a trace of %d events" % n)
     subprocess.run([tool, str(n), trace], check=True)

@@ -75,7 +75,7 @@ for key in WORDS:
     of = rows("--group", key, "--sort", key)
     seen = [value(r, key) for r in of]
     assert seen == sorted(seen) and amounts(of) == whole, (key, seen[:9], amounts(of), whole)
-    table = report("--group", key, "--columns", "where" if key == "line" else key, "--no-pager")
+    table = report("--group", key, "--columns", "where" if key == "line" else key, "--pager=never")
     assert of and (samples or "in no op" in table), table
 for two in itertools.combinations(WORDS, 2):
     of = rows("--group", ",".join(two))

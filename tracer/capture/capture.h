@@ -19,27 +19,28 @@ struct capture_opts {
 	uint64_t max_bytes;	   /* 0: no limit */
 };
 
-#define CAPTURE_OPTIONS(c)                                                                          \
-	{0,	   "capture", OPTION_DEFAULTED,                                                     \
-	 &(c).dir, "DIR",     "save inputs, outputs and gradients below DIR (here)",                \
-	 NULL},                                                                                     \
-	    {0,	       "nth",	  OPTION_STRING,                                                    \
-	     &(c).nth, "3,10-20", "capture: these calls of each op, counted from 1",                \
-	     NULL},                                                                                 \
-	    {0,	  "every", OPTION_POSITIVE, &(c).every, "K", "capture: every K-th call of each op", \
-	     NULL},                                                                                 \
-	    {0,	  "max-calls", OPTION_POSITIVE, &(c).max_calls, "N", "capture: at most N calls",    \
-	     NULL},                                                                                 \
-	    {0,		  "max-bytes",                                                              \
-	     OPTION_SIZE, &(c).max_bytes,                                                           \
-	     "2G",	  "capture: at most so many bytes of files",                                \
-	     NULL},                                                                                 \
-	    {0,		 "steps", OPTION_STRING,                                                    \
-	     &(c).steps, "A-B",	  "capture: in these training steps, counted from 1",               \
-	     NULL},                                                                                 \
-	{                                                                                           \
-		0, "step-op", OPTION_STRING, &(c).step_op, "OP",                                    \
-		    "capture: a step ends with OP, not with the optimizer's step", NULL             \
+#define CAPTURE_OPTIONS(c)                                                                         \
+	{0,	   "capture", OPTION_DEFAULTED,                                                    \
+	 &(c).dir, "DIR",     "save inputs, outputs and gradients below DIR (here)",               \
+	 NULL},                                                                                    \
+	    {0,	       "nth",	  OPTION_STRING,                                                   \
+	     &(c).nth, "3,10-20", "capture: these calls of each op, counted from 1",               \
+	     NULL},                                                                                \
+	    {0,		 "every", OPTION_POSITIVE,                                                 \
+	     &(c).every, "K",	  "capture, compare: every K-th call of each op",                  \
+	     NULL},                                                                                \
+	    {0,	  "max-calls", OPTION_POSITIVE, &(c).max_calls, "N", "capture: at most N calls",   \
+	     NULL},                                                                                \
+	    {0,		  "max-bytes",                                                             \
+	     OPTION_SIZE, &(c).max_bytes,                                                          \
+	     "2G",	  "capture: at most so many bytes of files",                               \
+	     NULL},                                                                                \
+	    {0,		 "step", OPTION_STRING,                                                    \
+	     &(c).steps, "A-B",	 "capture: in these training steps, counted from 1",               \
+	     NULL},                                                                                \
+	{                                                                                          \
+		0, "step-op", OPTION_STRING, &(c).step_op, "OP",                                   \
+		    "capture: a step ends with OP, not with the optimizer's step", NULL            \
 	}
 
 /* Create the observer that captures. Reads the options, and OP_CAPTURE_LIST and

@@ -267,7 +267,7 @@ bool stats_was_chosen(const struct stats_calls *c, uint64_t id);
 
 void stats_call_free(struct stats_calls *c);
 
-/* The selection in each process, by the options --nth, --every, --max-calls and --steps. */
+/* The selection in each process, by the options --nth, --every, --max-calls and --step. */
 
 enum { SELECTIONS_MAX = 256 };
 

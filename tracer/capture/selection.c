@@ -147,7 +147,7 @@ int selections_read(struct selections *s, const struct capture_opts *o,
 	p->max_calls = o->max_calls;
 	int r = o->nth ? ranges_parse("--nth", o->nth, &p->nth, e) : 0;
 	if (!r && o->steps)
-		r = ranges_parse("--steps", o->steps, &p->steps, e);
+		r = ranges_parse("--step", o->steps, &p->steps, e);
 	if (!r && o->step_op)
 		r = filter_compile("--step-op", o->step_op, &p->step_op, e);
 	return r ? r : selection_environment(p, v, e);

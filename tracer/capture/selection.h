@@ -20,7 +20,7 @@ struct selection_policy {
 	uint64_t every;	   /* --every K: of the calls in nth, the first and every K-th after it, for
 			      each op; 0 and 1: all */
 	uint64_t max_calls;	/* --max-calls N: over all processes; 0: no limit */
-	struct ranges steps;	/* --steps A-B */
+	struct ranges steps;	/* --step A-B */
 	struct filter step_op;	/* --step-op; empty: the optimizer's step */
 	struct oplist only;	/* OP_CAPTURE_LIST and the like; empty: all */
 	struct oplist disabled; /* OP_CAPTURE_DISABLE_LIST and the like */

@@ -90,7 +90,7 @@ static int read_sample(const char *text, uint64_t *out, struct err *e)
 	    (!strncmp(text, "1/", 2) && text_number(text + 2, out) && *out && *out < UINT32_MAX))
 		return 0;
 	err_set(e, -EINVAL, "--sample: %s is not one of a number of calls", text);
-	return err_hint(e, "write 1/50 for every fiftieth call of each function");
+	return err_hint(e, "write --every 50 for every fiftieth call of each function");
 }
 
 int intervene_rules_budget(struct intervene_rules *r, const char *text, struct err *e)
@@ -200,6 +200,8 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 			       &r->rule[INTERVENE_FALLBACK].listed, e);
 	if (!rc)
 		rc = read_sample(o->sample, &r->sample, e);
+	if (o->every)
+		r->sample = o->every;
 	if (!rc && o->compare && strcmp(o->compare, "all") != 0)
 		rc = from_line("--compare", o->compare, r->is_aten,
 			       &r->rule[INTERVENE_COMPARE].listed, e);

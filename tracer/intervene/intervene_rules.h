@@ -45,7 +45,8 @@ struct intervene_opts {
 	bool overflow;
 	const char *capture;	       /* folder to save calls in, "": here; NULL: not asked for */
 	const char *level;	       /* "torch" or "aten"; NULL: torch */
-	const char *sample;	       /* "1/N"; NULL: every call */
+	uint64_t every;		       /* compare every so many calls; 0: every call */
+	const char *sample;	       /* the same as it was written before, "1/N" */
 	const char *budget;	       /* "10%"; NULL: none */
 	const char *ops;	       /* LIST for cast, overflow and capture; NULL: all */
 	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */

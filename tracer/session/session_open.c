@@ -135,7 +135,7 @@ static int check_engine(const struct session *s, struct err *e)
 		s->stops);
 	if (OBSERVERS_FIRST(s, pick))
 		return err_hint(e, "leave --engine out; bpf can with --nth or --every, and without "
-				   "--when and --steps");
+				   "--when and --step");
 	return err_hint(e, "leave --engine out: %s takes the engine ptrace", s->stops);
 }
 

@@ -33,12 +33,12 @@ picked() {
 }
 
 of_steps() {
-	"$DITRACE" run --capture="$T/cap" -o "$T/data" --phase forward --ops torch.mul --steps 2-3 -- "$PY" capture/picks.py >"$T/out" 2>"$T/err" ||
+	"$DITRACE" run --capture="$T/cap" -o "$T/data" --phase forward --ops torch.mul --step 2-3 -- "$PY" capture/picks.py >"$T/out" 2>"$T/err" ||
 		echo "ditrace: $?"
-	is "--steps" "$(picked)" "mul 6 7 8 9 10 11 12 13 14 15;"
+	is "--step" "$(picked)" "mul 6 7 8 9 10 11 12 13 14 15;"
 	like "the forward alone has no gradients, which is told" "$T/err" '^  no gradients: --phase forward'
 	start "$PY" capture/picks.py again >"$T/picks" 2>&1
-	is "--steps with counts" "$(picks --ops torch.mul,torch.add --steps 2,4 --every 4)" "add 4 11;mul 6 10 19;"
+	is "--steps with counts" "$(picks --ops torch.mul,torch.add --step 2,4 --every 4)" "add 4 11;mul 6 10 19;"
 	is "OP_CAPTURE_LIST" "$(OP_CAPTURE_LIST=torch.Tensor.mul,torch.tanh picks --when '"picks.py" in file' --nth 20)" "mul 20;"
 	[ -n "${counted:-}" ] || counted
 	counted=1
@@ -64,7 +64,7 @@ counted() {
 	is "--max-calls" "$(picks --ops mul,torch.add --max-calls 6)" "add 1;mul 1 2 3 4 5;"
 	is "--when" "$(picks --ops mul --when 'self.shape[0] == 2')" "mul 2 4 6 8 10 12 14 16 18 20;"
 	is "--nth counts what --when leaves" "$(picks --ops mul,tanh --when 'self.shape[0] == 2' --nth 2,4)" "mul 4 8;"
-	is "--step-op" "$(picks --ops torch.mul --step-op square --steps 3)" "mul 11 12 13 14 15;"
+	is "--step-op" "$(picks --ops torch.mul --step-op square --step 3)" "mul 11 12 13 14 15;"
 	is "OP_CAPTURE_DISABLE_LIST" "$(OP_CAPTURE_DISABLE_LIST=torch.mul picks --ops torch.mul,torch.add,tanh --nth 1)" "add 1;"
 	is "both lists" "$(OP_CAPTURE_LIST='torch.*' OP_CAPTURE_DISABLE_LIST=torch.add picks --ops mul,torch.add,tanh --nth 1)" "mul 1;"
 	is "--not-ops" "$(picks --ops mul,torch.add,tanh --not-ops torch.add --nth 1)" "mul 1;"
@@ -76,8 +76,8 @@ counted() {
 	like "the trace is there, and that is said" "$T/err" '^trace written to'
 	like "with a way out" "$T/err" '^  hint: .'
 	is "once" "$(grep -c 'limit of' "$T/err")" 1
-	for wrong in '--nth 0' '--steps 3-1' '--every x'; do
-		error "$wrong" 'nth|steps|every' "$DITRACE" run -o "$T/no.data" --capture="$T/no" $wrong -- touch "$T/started"
+	for wrong in '--nth 0' '--step 3-1' '--every x'; do
+		error "$wrong" 'nth|step|every' "$DITRACE" run -o "$T/no.data" --capture="$T/no" $wrong -- touch "$T/started"
 	done
 	before_long next_pid
 	error "--when on results" 'cannot ask for results' "$DITRACE" attach -o "$T/no.data" --capture="$T/no" --when 'numel(out) > 3' "$pid"

@@ -15,7 +15,7 @@ change() {
 fault() {
 	local functions line
 	line=$(grep -n 'F.hardswish(u)' "$W/intervene/hundreds.py" | cut -d: -f1)
-	change --compare all --sample 1/1000 -- --fault "$1"
+	change --compare all --every 1000 -- --fault "$1"
 	is "a fault in a $1 kernel, and no other" "$(grep -c ' WRONG ' "$T/err")" 1
 	like "at its line" "$T/err" "^torch.nn.functional.hardswish  WRONG  .*/hundreds.py:$line results "
 	functions=$(sed -nE 's/^ditrace: compare: 1 of ([0-9]+) functions at their lines wrong.*/\1/p' "$T/err")

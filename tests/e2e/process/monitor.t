@@ -131,7 +131,7 @@ counted() {
 	finish $watcher
 	ok "operators are counted" rows 'rows[0]["ops"] == 0 and rows[-1]["ops"] == 20000'
 	like "and their rate shown" "$T/out" 'Switches/s +Ops/s$'
-	PATH=/nowhere "$DITRACE" monitor --interval 50ms --count 2 --no-ops -o "$T/rows.csv" "$child" >"$T/out"
+	PATH=/nowhere "$DITRACE" monitor --interval 50ms --for 120ms --no-ops -o "$T/rows.csv" -p "$child" >"$T/out"
 	ok "or not" rows 'ops is None'
 	PATH=/nowhere /usr/bin/setpriv --bounding-set=-bpf,-perfmon,-sys_admin "$DITRACE" monitor --interval 50ms --count 2 \
 		-o "$T/rows.csv" "$child" >"$T/out" 2>"$T/err"

@@ -79,7 +79,7 @@ deadlock() {
 	ok "nobody holds the GIL" says "not any(t['holds_gil'] for t in threads)"
 	ok "one look does not tell who moves" says "all(t['still'] is None for t in threads)"
 	ok "three looks do: nobody" until_says "look['looks'] == 3 and all(t['still'] for t in threads)" \
-		--repeat 3 --interval 200ms
+		--count 3 --interval 200ms
 	look --no-native "$child"
 	ok "without stopping anything" says \
 		"len(at('locked')) == 2 and len(at('asleep')) == 1 and not any(t['native'] for t in threads)"
@@ -108,7 +108,7 @@ in_ops() {
 	"$DITRACE" attach --count "$OPS" -o "$T/data" "$child" >/dev/null 2>&1
 	"$DITRACE" script --format jsonl "$T/data" >"$T/truth"
 	ok "of many ops" verify process/stack_arguments "$DITRACE" "$child" "$T/truth"
-	start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
+	start_as looker "$DITRACE" stack --count 1000000 --interval 1ms "$child" >/dev/null 2>&1
 	before_long grep -q '^TracerPid:.[1-9]' "/proc/$child/status"
 	now compute
 	the_end
@@ -125,7 +125,7 @@ waits() {
 	stuck gil
 	ok "who holds the GIL, and who wants it" until_says \
 		"first['holds_gil'] and first in at('holder') and kinds(t for t in threads if t is not first) == ['gil']"
-	ok "a thread that runs has moved" until_says "first['still'] is False" --repeat 2 --interval 500ms
+	ok "a thread that runs has moved" until_says "first['still'] is False" --count 2 --interval 500ms
 	unstick
 	stuck mutex
 	ok "a mutex, and who holds it" until_says \
@@ -137,7 +137,7 @@ waits() {
 	how_many KILLS 3 5
 	for ((i = 0; i < KILLS; i++)); do
 		local looker
-		start_as looker "$DITRACE" stack --repeat 1000000 --interval 1ms "$child" >/dev/null 2>&1
+		start_as looker "$DITRACE" stack --count 1000000 --interval 1ms "$child" >/dev/null 2>&1
 		look "$child" # in the middle of the other's snapshots
 		kill -9 "$looker"
 		wait "$looker" 2>/dev/null
@@ -168,7 +168,7 @@ arguments() {
 	ok "with what it was called with" says \
 		"[(a['name'], a['shape'], a['dtype']) for a in first['args']] == [('self', [2, 3], 'float32'), ('mat2', [3, 4], 'float32')]"
 	local least="10**9 <= first['op_ns_least'] < look['span_ns'] + 10**11" # less if others had taken the breakpoint meanwhile
-	until_says "first['op_ns_least'] is None or $least" --repeat 2 --interval 1s >/dev/null
+	until_says "first['op_ns_least'] is None or $least" --count 2 --interval 1s >/dev/null
 	if says "first['op_ns_least'] is not None" >/dev/null; then
 		ok "and for how long at least" says "$least"
 	else
@@ -223,7 +223,7 @@ unstick
 
 error "no such process" 'no such process' "$DITRACE" stack 4194303
 error "no process ID" 'is not a process ID' "$DITRACE" stack abc
-error "no look" 'repeat' "$DITRACE" stack --repeat 0 $$
+error "no look" '--count' "$DITRACE" stack --count 0 $$
 error "an unknown option" 'unknown|no option' "$DITRACE" stack --frobnicate $$
 
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then

@@ -5,7 +5,7 @@ need_tracing
 
 # show OPTIONS...: a report in $T/report
 show() {
-	"$DITRACE" report --no-pager --percent-limit 0 --format csv "$@" "$T/data" >"$T/report" 2>"$T/report.err"
+	"$DITRACE" report --pager never --percent-limit 0 --format csv "$@" "$T/data" >"$T/report" 2>"$T/report.err"
 }
 
 traced() {
@@ -18,7 +18,7 @@ traced() {
 reported() {
 	show --group op
 	like "calls are of both ranks" "$T/report" '^aten::square,10,'
-	"$DITRACE" report --no-pager --percent-limit 0 --columns least,most,op "$T/data" >"$T/table"
+	"$DITRACE" report --pager never --percent-limit 0 --columns least,most,op "$T/data" >"$T/table"
 	like "a row tells which rank had most of it" "$T/table" '^ *0 ns 0 +[0-9.]+ [mun]s 1 +aten::cosh$'
 	show --group rank
 	is "rows by rank, and by worker" "$(tail -n +2 "$T/report" | cut -d, -f1 | sort | paste -sd' ')" "0 0 1"
@@ -34,7 +34,7 @@ read_by_others() {
 	ok "events of both are in the order in which they ran, their ids differ" verify ranks/in_order "$T/events"
 	"$DITRACE" export --to sqlite -o "$T/db" "$T/data" 2>"$T/err"
 	is "a database has the calls of both" "$(python3 -c "import sqlite3; print(*sqlite3.connect('$T/db').execute(\"select count(*) from calls where op = 'aten::square'\").fetchone())")" 10
-	"$DITRACE" diff --no-pager "$T/data" "$T/data" >"$T/diff"
+	"$DITRACE" diff --pager never "$T/data" "$T/data" >"$T/diff"
 	is "diff takes folders" $? 0
 }
 
@@ -71,7 +71,7 @@ attached() {
 }
 
 has_both() {
-	same "$("$DITRACE" report --no-pager --group rank --format csv "$1" 2>/dev/null | tail -n +2 | cut -d, -f1 | sort | paste -sd' ')" "0 1"
+	same "$("$DITRACE" report --pager never --group rank --format csv "$1" 2>/dev/null | tail -n +2 | cut -d, -f1 | sort | paste -sd' ')" "0 1"
 }
 
 hang() {

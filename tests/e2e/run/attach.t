@@ -28,7 +28,7 @@ ended_by() {
 
 attach() {
 	ok "a program runs" start_paced
-	ok "attach for a second" "$DITRACE" attach "$child" --for 1s -o "$T/a"
+	ok "attach for a second" "$DITRACE" attach -p "$child" --for 1s -o "$T/a"
 	ok "ops were recorded" [ "$(lines_of "$T/a")" -ge 100 ]
 	ok "attach for a number of ops" "$DITRACE" attach "$child" --count 1000 -o "$T/b"
 	ok "so many were recorded" [ "$(lines_of "$T/b")" -ge 1000 ]

@@ -57,7 +57,7 @@ done <<-EOL
 	max-calls run --capture --max-calls 0 -- echo started
 	--capture run --nth 3 -- echo started
 	--capture run --every 3 -- echo started
-	--steps run --capture --step-op add -- echo started
+	--step run --capture --step-op add -- echo started
 	--compare run --budget 10% -- echo started
 	--fallback run --level aten -- echo started
 	hold run --first-nan=x -- echo started
@@ -79,7 +79,12 @@ done <<-EOL
 	recorded top --speed 2 1
 	recorded top --ops add $T/none
 	--trace top -o $T/none 1
-	--repeat stack --interval 1s 1
+	--count stack --interval 1s 1
+	process stack -p abc
+	many doctor -p 1 2
+	--for monitor --for 100ms 1
+	file top -p 1 2
+	--for run --for 1s --fallback add -- echo started
 	run-times replay --run-times 0 $T/none
 	missing annotate --when ((( -i $T/none
 	--step annotate --step-op add -i $T/none

@@ -159,6 +159,18 @@ first_torch
 cp "$few" "$T/data"
 error "a step when no optimizer was seen" "no end of a step" "$DITRACE" report --step 1 "$T/data"
 ok "a step by an op" "$DITRACE" report --step 2 --step-op aten::mul.Tensor "$T/data"
+chosen=$(sum --ops aten::mul.Tensor)
+is "--ops and --not-ops together are all" $((chosen + $(sum --not-ops aten::mul.Tensor))) "$(sum)"
+is "--ops is as a condition" "$chosen" "$(sum --when 'op == "aten::mul.Tensor"')"
+is "in script, too" "$("$DITRACE" script --format jsonl --ops aten::mul.Tensor "$T/data" 2>/dev/null | wc -l)" "$chosen"
+is "and so many events at most" "$("$DITRACE" script --format jsonl -n 3 "$T/data" | wc -l)" 3
+error "an op that the trace does not have" "matches none" "$DITRACE" report --ops mull "$T/data"
+like "those that are like it" "$T/error" 'mul'
+R --color always --ops aten::mul.Tensor >"$T/shown"
+like "what was left out is told" "$T/shown" '^ditrace: --ops left out .* ops$'
+like "and is not taken for no op" "$T/shown" '^in no op, or in one left out:'
+like "old names are understood" <("$DITRACE" report --no-pager "$T/data" 2>&1 >/dev/null) '^ditrace: --no-pager is called --pager never now$'
+is "export knows --format" "$("$DITRACE" export --format folded "$T/data")" "$("$DITRACE" export --to folded "$T/data")"
 error "a group that there is not" "cannot be grouped by" "$DITRACE" report --group colour "$T/data"
 error "sorted by what is not there" "not grouped by" "$DITRACE" report --sort shape "$T/data"
 error "a column that there is not" "no \"size\"" "$DITRACE" report --columns size "$T/data"
@@ -170,9 +182,11 @@ error "two forms at once" "does not go with" "$DITRACE" report --gaps --side-by-
 if command -v script >/dev/null; then
 	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
 	like "a pager on a terminal" "$T/tty" '^paged:.*aten::mul'
-	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report --no-pager -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
-	unlike "none with --no-pager" "$T/tty" '^paged:'
+	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' report --pager never -n 3 '$T/data'" /dev/null >"$T/tty" </dev/null
+	unlike "none with --pager never" "$T/tty" '^paged:'
+	PAGER='sed s/^/paged:/' TERM=dumb script -qec "'$DITRACE' script -n 1 '$T/data'" /dev/null >"$T/tty" </dev/null
+	like "script has it, too" "$T/tty" '^paged:.*forward_id'
 else
-	skip "no script(1) here" 2
+	skip "no script(1) here" 3
 fi
 done_testing

@@ -9,7 +9,7 @@ struct given {
 	bool print;
 	const char *output;
 	uint64_t count, time, size;
-	int format;
+	int format, pager;
 };
 
 /* Parse a line of words; `operands` is where the first operand is. */
@@ -17,6 +17,7 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 {
 	static const char *const formats[] = {"text", "jsonl", NULL};
 	static const char *const targets[] = {"csv", NULL};
+	static const char *const whens[] = {"auto", "never", NULL};
 	static char buf[256];
 	const struct option_def options[] = {
 	    {0, "print", OPTION_FLAG, &g->print, NULL, "print", NULL},
@@ -26,6 +27,9 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 	    {0, "bytes", OPTION_SIZE, &g->size, "SIZE", "stop there", NULL},
 	    {0, "format", OPTION_CHOICE, &g->format, "FORMAT", "form", formats},
 	    {0, "to", OPTION_CHOICE, &g->format, "FORMAT", "form", targets},
+	    {0, "step", OPTION_STRING, &g->output, "N", "these steps", NULL},
+	    {0, "pager", OPTION_CHOICE, &g->pager, "WHEN", "the pager", whens},
+	    PID_OPTION,
 	    {0},
 	};
 	const struct command c = {.name = "run",
@@ -34,7 +38,7 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 				  .options = options,
 				  .stop_at_operand = stop,
 				  .min_operands = 1,
-				  .max_operands = stop ? -1 : 1};
+				  .max_operands = stop ? -1 : 2};
 	int n = 0;
 	snprintf(buf, sizeof(buf), "%s", line);
 	for (char *word = strtok(buf, " "); word; word = strtok(NULL, " "))
@@ -136,9 +140,11 @@ static void mistakes_are_told(void **state)
 	    {"run --format xml p", "text, jsonl"},
 	    {"run", "ditrace run: COMMAND is missing"},
 	    {"run --print=1 p", "option --print takes no value"},
+	    {"run -p", "needs a value"},
 	    {"run --fo 1 p", "option --fo is ambiguous"},
 	    {"run --to xml p", "--to xml: not csv"},
-	    {"run a b", "too many: b"},
+	    {"run a b c", "too many: c"},
+	    {"run -p a b c", "too many: c"},
 	    {"run --count 99999999999999999999 p", "999"},
 	};
 	char *words[16];
@@ -153,6 +159,45 @@ static void mistakes_are_told(void **state)
 	struct err e = {0};
 	assert_int_equal(parse("run --fo=1 p", false, &g, words, &e), -EINVAL);
 	assert_string_equal(e.hint, "write out --for or --format; see: ditrace run --help");
+}
+
+/* An operand may be given by an option, too: it comes first. */
+static void operands_by_option(void **state)
+{
+	(void)state;
+	static const char *const lines[] = {"run -p 1 --count 2 off", "run off --pid=1 --print",
+					    "run -p1 off", "run off -p 1", "run -p 1 -- off"};
+	struct given g;
+	char *words[16];
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		int first = parse(lines[i], false, &g, words, NULL);
+		assert_true(first > 0);
+		assert_string_equal(words[first], "1");
+		assert_string_equal(words[first + 1], "off");
+		assert_null(words[first + 2]);
+	}
+	int first = parse("run -p 1 --pid 2", false, &g, words, NULL);
+	assert_string_equal(words[first], "1");
+	assert_string_equal(words[first + 1], "2");
+}
+
+static void old_names_hint_at_the_new(void **state)
+{
+	(void)state;
+	struct given g;
+	char *words[16];
+	struct err e = {0};
+	assert_true(parse("run --steps 3-4 p", false, &g, words, &e) > 0);
+	assert_string_equal(g.output, "3-4");
+	assert_int_equal(e.code, 0);
+	assert_string_equal(e.hint, "--steps is called --step now");
+	e = (struct err){0};
+	assert_true(parse("run --no-pager p", false, &g, words, &e) > 0);
+	assert_int_equal(g.pager, 1);
+	assert_string_equal(e.hint, "--no-pager is called --pager never now");
+	e = (struct err){0};
+	assert_true(parse("run --step 3 --pager auto p", false, &g, words, &e) > 0);
+	assert_string_equal(e.hint, "");
 }
 
 static void help_names_every_option(void **state)
@@ -189,6 +234,8 @@ int main(void)
 	    cmocka_unit_test(the_command_of_run_is_not_ours),
 	    cmocka_unit_test(times),
 	    cmocka_unit_test(mistakes_are_told),
+	    cmocka_unit_test(operands_by_option),
+	    cmocka_unit_test(old_names_hint_at_the_new),
 	    cmocka_unit_test(help_names_every_option),
 	};
 	return unit_run(tests, NULL, NULL);

@@ -41,6 +41,11 @@ static void colours_where_they_are_welcome(void **state)
 	assert_false(with("dumb", NULL).color);
 	assert_false(with(NULL, NULL).color);
 	assert_int_equal(with("dumb", "1").width, 77);
+	terminal_color = TERMINAL_NEVER;
+	assert_false(with("xterm", NULL).color);
+	terminal_color = TERMINAL_ALWAYS;
+	assert_true(with("dumb", "1").color);
+	terminal_color = TERMINAL_AUTO;
 }
 
 static void a_file_is_no_terminal(void **state)

@@ -485,7 +485,7 @@ static void counts(void **state)
 	struct when_counts c = {0};
 	struct op_event ev = when_event();
 	struct when *w = compiled("eps > 0 or self.dim() == 4");
-	char text[128];
+	char text[160];
 	(void)state;
 	assert_int_equal(when_decide(w, &ev, WHEN_AT_EXIT, &c), WHEN_NO);
 	ev.op = &when_other_op;
@@ -502,7 +502,7 @@ static void counts(void **state)
 	c = (struct when_counts){.left_out = 1234567};
 	assert_string_equal(when_counts_text(text, sizeof(text), &c),
 			    "--when left out 1,234,567 ops");
-	c = (struct when_counts){UINT64_MAX, UINT64_MAX};
+	c = (struct when_counts){UINT64_MAX, UINT64_MAX, "--ops, --not-ops and --when"};
 	assert_true(strlen(when_counts_text(text, sizeof(text), &c)) > 100);
 	w = compiled("alpha == 2");
 	ev = when_event();

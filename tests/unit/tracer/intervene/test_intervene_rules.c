@@ -178,6 +178,11 @@ static void samples(void **state)
 			assert_int_equal(r.sample, cases[i].every);
 		intervene_rules_free(&r);
 	}
+	struct intervene_rules r;
+	const struct intervene_opts o = {.compare = "all", .every = 7};
+	assert_int_equal(intervene_rules_read(&o, &r, NULL), 0);
+	assert_int_equal(r.sample, 7);
+	intervene_rules_free(&r);
 }
 
 static void compared(void **state)
