@@ -47,6 +47,10 @@ TOOLS := $(TOOL_SRC:tests/tools/%.c=$(BUILD)/tests/tools/%)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ := $(FUZZ_SRC:%.c=$(BUILD)/%)
 MAN := $(wildcard docs/man/*.1)
+DOC := README.md CHANGELOG.md $(wildcard docs/*.md)
+BASH_COMPLETION := share/bash-completion/completions/ditrace
+ZSH_COMPLETION := share/zsh/site-functions/_ditrace
+FISH_COMPLETION := share/fish/vendor_completions.d/ditrace.fish
 
 # What is being done, a line each; make V=1 shows the commands, make QUIET=1 nothing.
 Q := $(if $(V),,@)
@@ -193,9 +197,14 @@ install: all
 	install -D -m 755 $(BUILD)/ditrace $(DESTDIR)$(PREFIX)/bin/ditrace
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/ditrace $(DOC)
+	install -D -m 644 completion/ditrace.bash $(DESTDIR)$(PREFIX)/$(BASH_COMPLETION)
+	install -D -m 644 completion/_ditrace $(DESTDIR)$(PREFIX)/$(ZSH_COMPLETION)
+	install -D -m 644 completion/ditrace.fish $(DESTDIR)$(PREFIX)/$(FISH_COMPLETION)
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/ditrace $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(MAN)))
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/ditrace $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
+		$(addprefix share/man/man1/,$(notdir $(MAN))) $(addprefix share/doc/ditrace/,$(notdir $(DOC))))
 
 C_SRC := ditrace.c $(LIB_SRC) $(call sources,tracer/shim,*.c) $(UNIT_SRC) $(TOOL_SRC) $(FUZZ_SRC)
 FORMATTED := $(C_SRC) $(BPF_SRC) $(call sources,$(FOLDERS) tests/unit,*.h)

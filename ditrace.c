@@ -9,6 +9,7 @@
 #include "base/file_limit.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "tui/model/processes.h"
 #include "tui/screen/screen.h"
 
 static const char version[] = "ditrace 0.1.0\n";
@@ -23,7 +24,8 @@ static int cmd_diff_either(int argc, char **argv)
 {
 	if (asks_for_help(argc, argv)) {
 		cmd_trace_diff(argc, argv);
-		putchar('\n');
+		if (!options_described())
+			putchar('\n');
 		return cmd_diff(argc, argv);
 	}
 	return cmd_trace_diff_is_meant(argc, argv) ? cmd_trace_diff(argc, argv)
@@ -70,7 +72,9 @@ enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static void usage(FILE *f)
 {
-	fputs("usage: ditrace COMMAND [OPTIONS]\n", f);
+	fputs("usage: ditrace COMMAND [OPTIONS]\n"
+	      "       ditrace                  on a terminal: the processes that run PyTorch\n",
+	      f);
 	for (int task = 0; task < TASKS; task++) {
 		fprintf(f, "\n%s:\n", tasks[task]);
 		for (int i = 0; i < NCOMMANDS; i++)
@@ -78,7 +82,6 @@ static void usage(FILE *f)
 				fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].about);
 	}
 	fputs("\nexamples:\n"
-	      "  ditrace                                the processes that run PyTorch\n"
 	      "  ditrace run -- python3 train.py        then: ditrace report\n"
 	      "  ditrace attach $(pgrep -f train.py)    Ctrl-C detaches\n"
 	      "\nditrace COMMAND --help has the options of one, ditrace --version the version.\n",
@@ -100,6 +103,54 @@ static int no_command(const char *name)
 		err_hint(&e, "ditrace --help lists them");
 	err_print(&e);
 	return EXIT_USAGE;
+}
+
+struct completion {
+	int n;
+	char **words; /* behind the command; the last one is completed */
+};
+
+/* The processes that run PyTorch. */
+static void complete_pid(const char *begun)
+{
+	struct processes all = {0};
+	if (processes_look(&all))
+		return;
+	for (size_t i = 0; i < all.n; i++) {
+		char pid[16];
+		snprintf(pid, sizeof(pid), "%d", all.list[i].pid);
+		if (!all.list[i].torch || strncmp(pid, begun, strlen(begun)) != 0)
+			continue;
+		printf("%s\t", pid);
+		text_print_safe(stdout, all.list[i].command);
+		putchar('\n');
+	}
+	processes_free(&all);
+}
+
+static void complete(const struct command *c, void *arg)
+{
+	const struct completion *x = arg;
+	if (complete_words(c, x->n, x->words, stdout))
+		complete_pid(x->words[x->n - 1]);
+}
+
+/* ditrace --complete WORD...: the last word of a command line, for the shells (completion/). */
+static int complete_line(int n, char **words)
+{
+	struct completion x = {.n = n - 1, .words = words + 1};
+	char help[] = "--help";
+	for (int i = 0; n && i < NCOMMANDS; i++) {
+		if (n == 1 && !strncmp(commands[i].name, words[0], strlen(words[0])))
+			printf("%s\t%s\n", commands[i].name, commands[i].about);
+		if (n == 1 || strcmp(commands[i].name, words[0]) != 0)
+			continue;
+		options_describe(complete, &x);
+		return commands[i].run(2, (char *[]){words[0], help, NULL});
+	}
+	if (n == 1 && words[0][0] == '-')
+		puts("--help\tthe commands\n--version\tthe version");
+	return EXIT_GOOD;
 }
 
 static int run_command(int (*run)(int argc, char **argv), unsigned files, int argc, char **argv)
@@ -132,6 +183,8 @@ int main(int argc, char **argv)
 		fputs(version, stdout);
 		return 0;
 	}
+	if (name && !strcmp(name, "--complete"))
+		return complete_line(argc - 2, argv + 2);
 	for (int i = 0; name && i < NCOMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
 			return run_command(commands[i].run, commands[i].files, argc - 1, argv + 1);

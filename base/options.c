@@ -310,9 +310,30 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
 	return check_operands(c, argc - optind, argv, e);
 }
 
+static struct {
+	void (*fn)(const struct command *c, void *arg);
+	void *arg;
+} describe;
+
+void options_describe(void (*fn)(const struct command *c, void *arg), void *arg)
+{
+	describe.fn = fn;
+	describe.arg = arg;
+}
+
+bool options_described(void)
+{
+	return describe.fn;
+}
+
 int options_start(const struct command *c, int argc, char **argv, int *status)
 {
 	struct err e = {0};
+	if (describe.fn) {
+		describe.fn(c, describe.arg);
+		*status = EXIT_GOOD;
+		return 0;
+	}
 	int first = options_parse(c, argc, argv, &e);
 	if (first > 0 && e.hint[0])
 		fprintf(stderr, "ditrace: %s\n", e.hint);

@@ -36,10 +36,12 @@ struct option_def {
 	char letter;	  /* 'o' for -o, 0 for none */
 	const char *name; /* "output" for --output */
 	enum option_type type;
-	void *value;		    /* see option_type; unchanged when the option is not given */
-	const char *argument;	    /* as --help shows it, "FILE"; NULL for a flag */
-	const char *help;	    /* one sentence without a full stop */
-	const char *const *choices; /* OPTION_CHOICE: the words, NULL-terminated */
+	void *value;	      /* see option_type; unchanged when the option is not given */
+	const char *argument; /* as --help shows it, "FILE"; NULL for a flag */
+	const char *help;     /* one sentence without a full stop */
+	/* Words, NULL-terminated: the values of OPTION_CHOICE; for other types those that are
+	 * offered for completion, of a list each of its items. */
+	const char *const *choices;
 };
 
 /* For commands whose operands are processes. */
@@ -56,7 +58,8 @@ struct command {
 	const char *notes;    /* lines printed at the end of --help, wrapped; may be NULL */
 	bool stop_at_operand; /* everything after the first operand is passed on (the command line
 				 of run) */
-	int min_operands, max_operands; /* max: -1 for any number */
+	int min_operands, max_operands;	     /* max: -1 for any number */
+	const char *const *operand_words[3]; /* what completion offers for the first ones; NULL */
 };
 
 /* EXIT_FOUND: --first-nan found one. */
@@ -71,6 +74,15 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
  * any. Returns the index of the first operand (>= 1), or 0 when the command has to end here with
  * exit status *status. */
 int options_start(const struct command *c, int argc, char **argv, int *status);
+
+/* From now on options_start hands the command to `fn`, and ends it with EXIT_GOOD. */
+void options_describe(void (*fn)(const struct command *c, void *arg), void *arg);
+bool options_described(void);
+
+/* complete.c: print to `f` what the last of `n` words behind the command may become, a line each:
+ * the word, a tab, and what it is; ":file": or a file; ":program I": from word I on it is the
+ * command line of another program. Whether it may be the PID of a process, too. */
+bool complete_words(const struct command *c, int n, char **words, FILE *f);
 
 /* Parse a duration in the syntax of OPTION_DURATION into ns. 0 or -EINVAL. */
 int options_duration(const char *text, uint64_t *out);

@@ -208,6 +208,9 @@ static bool is_feature(const char *word)
 int cmd_ctl(int argc, char **argv)
 {
 	int format = FORMAT_TEXT, status;
+	static const char *const whats[] = {"status",	"off",	   "fallback", "cast", "compare",
+					    "overflow", "capture", "print",    "time", NULL};
+	static const char *const hows[] = {"add", "remove", "all", "off", NULL};
 	const struct option_def options[] = {
 	    PID_OPTION,
 	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
@@ -224,6 +227,7 @@ int cmd_ctl(int argc, char **argv)
 	    .notes = "FEATURE: fallback, cast, compare, overflow, capture, print or time.",
 	    .min_operands = 1,
 	    .max_operands = 4,
+	    .operand_words = {NULL, whats, hows},
 	};
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)

@@ -70,7 +70,7 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     "phase",                                                                              \
 	     OPTION_CHOICE,                                                                        \
 	     &(o).phase,                                                                           \
-	     "forward|backward|recompute",                                                         \
+	     "all|forward|backward|recompute",                                                     \
 	     "trace one phase only",                                                               \
 	     trace_phases},                                                                        \
 	    {0,		  "no-loss",                                                               \

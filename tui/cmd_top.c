@@ -151,7 +151,7 @@ int cmd_top(int argc, char **argv)
 	     "show only calls for which EXPR holds: 'self.dim() == 2'", NULL},
 	    {0, "depth", OPTION_COUNT, &s->depth, "N", "trace the outermost N levels of ops only",
 	     NULL},
-	    {0, "phase", OPTION_CHOICE, &s->phase, "forward|backward|recompute",
+	    {0, "phase", OPTION_CHOICE, &s->phase, "all|forward|backward|recompute",
 	     "trace one phase only", trace_phases},
 	    {0, "engine", OPTION_CHOICE, &s->engine, "auto|bpf|ptrace|shim", "how to trace",
 	     engine_names},

@@ -118,6 +118,9 @@ struct report_columns {
 /* The default columns of rows by `keys` (AGGREGATE_*). */
 void report_columns_default(unsigned keys, struct report_columns *out);
 
+/* Their names, NULL at the end. */
+const char *const *report_column_names(void);
+
 /* Parse "calls,mean,op". 0, or -EINVAL: no such column, not one of rows by `keys`, or too many. */
 int report_columns_parse(const char *text, unsigned keys, struct report_columns *out,
 			 struct err *e);

@@ -346,6 +346,14 @@ static const struct column columns[] = {
 };
 
 enum { NCOLUMNS = sizeof(columns) / sizeof(columns[0]) };
+const char *const *report_column_names(void)
+{
+	static const char *names[NCOLUMNS + 1];
+	for (int i = 0; i < NCOLUMNS; i++)
+		names[i] = columns[i].name;
+	return names;
+}
+
 _Static_assert((int)NCOLUMNS <= (int)REPORT_COLUMNS_MAX, "all columns can be chosen");
 
 static bool has(const struct column *c, unsigned keys)

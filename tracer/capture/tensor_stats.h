@@ -51,7 +51,11 @@ struct stats_opts {
 	 NULL},                                                                                    \
 	{                                                                                          \
 		0, "first-nan", OPTION_DEFAULTED, &(m).first_nan, "hold",                          \
-		    "stop at the first op that makes a NaN or infinity of finite inputs", NULL     \
+		    "stop at the first op that makes a NaN or infinity of finite inputs",          \
+		    (const char *const[])                                                          \
+		{                                                                                  \
+			"hold", NULL                                                               \
+		}                                                                                  \
 	}
 
 /* Create the observer for --stats and --first-nan, at least one of which is given. Reads

@@ -82,7 +82,7 @@ struct intervene_opts {
 	     &(i).compare,                                                                           \
 	     "LIST|all",                                                                             \
 	     "judge these functions against float64 on the CPU as they run",                         \
-	     NULL},                                                                                  \
+	     (const char *const[]){"all", NULL}},                                                    \
 	    {0,		  "budget", OPTION_STRING,                                                   \
 	     &(i).budget, "10%",    "compare so many calls that it takes this share of the time",    \
 	     NULL},                                                                                  \
@@ -92,7 +92,11 @@ struct intervene_opts {
 	     NULL},                                                                                  \
 	{                                                                                            \
 		0, "level", OPTION_STRING, &(i).level, "torch|aten",                                 \
-		    "meet calls at PyTorch's functions, or at the dispatcher's operators", NULL      \
+		    "meet calls at PyTorch's functions, or at the dispatcher's operators",           \
+		    (const char *const[])                                                            \
+		{                                                                                    \
+			"torch", "aten", NULL                                                        \
+		}                                                                                    \
 	}
 
 /* In nesting order: if a call has several, the first is the innermost. */
