@@ -67,7 +67,9 @@ void intervene_tables_print(FILE *f, const json_t *m, const struct table *last);
 
 /* Counts of a place; its rows are the worst of all its calls. */
 struct intervene_tally {
-	uint64_t calls, wrong, judged_grads;
+	uint64_t calls, judged_grads;
+	uint64_t wrong;	     /* of both together */
+	uint64_t not_judged; /* tensors */
 };
 
 /* Zero-initialise. */
@@ -106,7 +108,13 @@ void intervene_compare_drop(struct intervene_call *call);
  * calls, gradients, tensors judged, tensors not judged], ...]. 0, -EPROTO or -ENOMEM. */
 int intervene_compare_silent(struct intervene_compare *c, json_t *calls);
 
-/* Print the summary on standard error, worst first, and write the worst rows as CSV
+/* What was found of a function, at all lines. */
+struct intervene_tally intervene_compare_of(const struct intervene_compare *c, const char *name);
+
+/* Print on standard error whether all that was compared is right. */
+void intervene_compare_print_verdict(const struct intervene_compare *c);
+
+/* Print the rest of the summary on standard error, worst first, and write the worst rows as CSV
  * (intervene_result_csv) to op_tools_results/op_autocompare_result. `budget`: share of the time; 0:
  * none was given. */
 void intervene_compare_print(struct intervene_compare *c, double budget);
@@ -210,8 +218,10 @@ void intervene_totals_unseen(struct intervene_totals *t, json_t *unseen, json_t 
 /* Those threads as a string, "2 entered, 1 without Python", a new reference; NULL: none. */
 json_t *intervene_totals_threads(const struct intervene_totals *t);
 
-/* Print on standard error, for each feature that was used, a line and a table of functions. */
-void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules);
+/* Print on standard error, for each feature that was used, a line and a table of functions; of
+ * compare with the verdicts in `c`. */
+void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules,
+			    const struct intervene_compare *c);
 
 void intervene_totals_free(struct intervene_totals *t);
 

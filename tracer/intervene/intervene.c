@@ -267,6 +267,11 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !worker_send(&p->link, features_of(v->rules, m));
 	if (!strcmp(event, "facts"))
 		return !worker_send(&p->link, does_hold(v->rules, m));
+	if (!strcmp(event, "names")) {
+		json_decref(v->rules->names);
+		v->rules->names = json_incref(json_object_get(m, "names"));
+		return true;
+	}
 	if (!strcmp(event, "compared"))
 		return !intervene_compare_silent(&v->compare, json_object_get(m, "calls"));
 	if (!strcmp(event, "timed"))
@@ -367,7 +372,7 @@ void intervene_leave(struct intervene *v)
 
 static void print_all(struct intervene *v)
 {
-	intervene_totals_print(&v->totals, v->rules);
+	intervene_totals_print(&v->totals, v->rules, &v->compare);
 	intervene_times_print(&v->times);
 	if (v->rules->rule[INTERVENE_COMPARE].used)
 		intervene_compare_print(&v->compare, v->rules->budget);

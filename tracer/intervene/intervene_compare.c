@@ -94,6 +94,7 @@ int intervene_compare_silent(struct intervene_compare *c, json_t *calls)
 			return r;
 		c->tallies[place].calls += count_at(x, 4);
 		c->tallies[place].judged_grads += count_at(x, 5);
+		c->tallies[place].not_judged += count_at(x, 7);
 		c->tensors += count_at(x, 6);
 		c->not_judged += count_at(x, 7);
 	}
@@ -188,6 +189,7 @@ int intervene_compare_row(struct intervene_compare *c, struct intervene_call *ca
 		return rc;
 	c->tensors += r.verdict != VERDICT_NOT_JUDGED;
 	c->not_judged += r.verdict == VERDICT_NOT_JUDGED;
+	c->tallies[call->place].not_judged += r.verdict == VERDICT_NOT_JUDGED;
 	call->wrong |= r.verdict == VERDICT_WRONG;
 	if (call->results)
 		intervene_result_cells(call->results, c->places.list[call->place].op, &r);
@@ -278,29 +280,72 @@ static void write_csv(const struct intervene_compare *c)
 	err_print(&e);
 }
 
+/* Of all functions if `name` is NULL. */
+struct intervene_tally intervene_compare_of(const struct intervene_compare *c, const char *name)
+{
+	struct intervene_tally all = {0};
+	for (size_t i = 0; i < c->places.n; i++) {
+		const struct intervene_tally *x = &c->tallies[i];
+		if (name && strcmp(c->places.list[i].op, name) != 0)
+			continue;
+		all.calls += x->calls;
+		all.judged_grads += x->judged_grads;
+		all.wrong += x->wrong;
+		all.not_judged += x->not_judged;
+	}
+	return all;
+}
+
+void intervene_compare_print_verdict(const struct intervene_compare *c)
+{
+	char a[32], b[40];
+	const struct intervene_tally n = intervene_compare_of(c, NULL);
+	uint64_t all = n.calls + n.judged_grads, wrong_places = 0;
+	for (size_t i = 0; i < c->places.n; i++)
+		wrong_places += c->tallies[i].wrong > 0;
+	fputs("ditrace: compare: ", stderr);
+	if (n.wrong)
+		fprintf(stderr, "%s of %s at their lines wrong\n",
+			text_count(a, sizeof(a), wrong_places),
+			text_counted(b, sizeof(b), c->places.n, "function"));
+	else if (!all)
+		fputs("nothing was compared\n", stderr);
+	else if (n.not_judged)
+		fprintf(stderr, "none of %s wrong, and %s not judged\n",
+			text_count(a, sizeof(a), all),
+			text_counted(b, sizeof(b), n.not_judged, "tensor"));
+	else
+		fprintf(stderr, "all %s right\n", text_count(a, sizeof(a), all));
+}
+
+static void print_share(const struct intervene_compare *c, double budget)
+{
+	double share = c->spent_ns / c->passed_ns;
+	fprintf(stderr, "ditrace: compare: it took %.3g %% of the time", 100 * share);
+	if (budget > 0)
+		fprintf(stderr, ", of %g %% that it may take", 100 * budget);
+	putc('\n', stderr);
+	if (budget > 0 && share > budget)
+		fputs("  it is more: what a call takes is known when it is done, and the end came "
+		      "before calls\n"
+		      "  that were left alone had made up for it; longer runs come closer\n",
+		      stderr);
+}
+
 void intervene_compare_print(struct intervene_compare *c, double budget)
 {
-	uint64_t grads = 0, wrong_places = 0;
-	char a[32], b[32];
-	for (size_t i = 0; i < c->places.n; i++) {
-		grads += c->tallies[i].judged_grads;
-		wrong_places += c->tallies[i].wrong > 0;
-	}
+	const struct intervene_tally n = intervene_compare_of(c, NULL);
+	char a[32], b[40], d[32];
 	if (c->rows.n)
 		qsort(c->rows.list, c->rows.n, sizeof(*c->rows.list), row_order);
 	print_table(c);
 	/* How many calls were compared is said above, of each function. */
-	fprintf(stderr, "ditrace: compare: %s of %s at their lines wrong",
-		text_count(a, sizeof(a), wrong_places),
-		text_counted(b, sizeof(b), c->places.n, "function"));
-	fprintf(stderr, "; with %s backward", text_count(a, sizeof(a), grads));
-	fprintf(stderr, ", %s judged, %s not\n", text_counted(a, sizeof(a), c->tensors, "tensor"),
-		text_count(b, sizeof(b), c->not_judged));
-	if (c->passed_ns > 0) {
-		fprintf(stderr, "ditrace: compare: it took %.3g %% of the time",
-			100 * c->spent_ns / c->passed_ns);
-		fprintf(stderr, budget > 0 ? ", of %g %% that it may take\n" : "\n", 100 * budget);
-	}
+	fprintf(stderr, "ditrace: compare: %s backward, %s judged, %s not\n",
+		text_count(a, sizeof(a), n.judged_grads),
+		text_counted(b, sizeof(b), c->tensors, "tensor"),
+		text_count(d, sizeof(d), c->not_judged));
+	if (c->passed_ns > 0)
+		print_share(c, budget);
 	if (c->rows.n)
 		write_csv(c);
 }

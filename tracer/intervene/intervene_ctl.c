@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "replay/worker.h"
 #include "tracer/engine/shim/injector.h"
+#include "tracer/intervene/internal.h"
 
 enum { PATIENCE_S = 20, LONGEST_REPLY = 1 << 20 };
 
@@ -77,6 +79,56 @@ static int check_list(const char *list, bool is_aten, struct err *e)
 				     "for both");
 }
 
+static bool is_among(const json_t *names, const char *name)
+{
+	for (size_t i = 0; i < json_array_size(names); i++)
+		if (!strcmp(json_text_at(names, i), name))
+			return true;
+	return false;
+}
+
+/* Whether the process may have the function: not if its module, or for a name alone any module, is
+ * known and has none of that name. Offers those that are like it. */
+static bool may_have(const json_t *all, const char *item, struct suggestions *near)
+{
+	const char *dot = strrchr(item, '.'), *module;
+	json_t *names;
+	bool known = !dot;
+	json_object_foreach((json_t *)all, module, names)
+	{
+		size_t len = strlen(module);
+		bool is_module = dot && (size_t)(dot - item) == len && !strncmp(item, module, len);
+		known |= is_module;
+		if ((!dot || is_module) && is_among(names, dot ? dot + 1 : item))
+			return true;
+		for (size_t i = 0; (!dot || is_module) && i < json_array_size(names); i++)
+			suggestions_add(near, json_text_at(names, i));
+	}
+	return !known;
+}
+
+/* Refuse a name that the process does not have; what is an expression may match anything. */
+static int check_names(const json_t *all, const char *list, struct err *e)
+{
+	struct oplist items;
+	char found[256];
+	int r = oplist_compile("add", list, &items, e);
+	for (size_t i = 0; !r && json_object_size(all) && i < items.n; i++) {
+		const char *item = oplist_item(&items, i), *dot = strrchr(item, '.');
+		struct suggestions near = {.word = dot ? dot + 1 : item};
+		if (strpbrk(item, "*+?()[]{}|^$\\") || may_have(all, item, &near))
+			continue;
+		r = err_set(e, -EINVAL, "the process has no function \"%s\"", item);
+		if (suggestions_list(&near, found, sizeof(found)))
+			err_hint(e, "near it: %s", found);
+		else
+			err_hint(e, "write it as Python does, and one of another package in full: "
+				    "package.module.function");
+	}
+	oplist_free(&items);
+	return r;
+}
+
 static int change(struct intervene_rules *r, int f, const char *word, const char *list,
 		  struct err *e)
 {
@@ -94,6 +146,8 @@ static int change(struct intervene_rules *r, int f, const char *word, const char
 		return err_hint(e, "first: cast 'torch.float16->torch.float32'");
 	}
 	int rc = adds || removes ? check_list(list, r->is_aten, e) : 0;
+	if (!rc && adds && !r->is_aten)
+		rc = check_names(r->names, list, e);
 	if (rc)
 		return rc;
 	if (adds)

@@ -312,6 +312,7 @@ void intervene_rules_free(struct intervene_rules *r)
 	for (size_t i = 0; i < r->napply; i++)
 		intervene_apply_free(&r->apply[i]);
 	free(r->apply);
+	json_decref(r->names);
 	json_decref(r->casts);
 	json_decref(r->op_casts);
 	free(r->cast_text);

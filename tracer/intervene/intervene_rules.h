@@ -130,7 +130,8 @@ struct intervene_rules {
 	size_t napply;
 	bool is_aten;	  /* names are those of operators: "aten::add.Tensor" */
 	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
-	json_t *casts;	  /* {"float16": "float32"}, NULL: none */
+	json_t *names; /* functions of the process, {"torch": ["add", ..], ..}; NULL: not known */
+	json_t *casts; /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
 	bool stacks;	    /* OP_TOOLS_PRINT_STACK */
 	uint64_t sample;    /* compare every so many calls */

@@ -166,7 +166,7 @@ static bool has_any(const struct intervene_totals *t, const char *feature)
 	return false;
 }
 
-static void print_rows(const struct intervene_totals *t, const char *feature, const char *said)
+static void print_overflown(const struct intervene_totals *t)
 {
 	struct table *table = table_new();
 	char text[32];
@@ -174,20 +174,133 @@ static void print_rows(const struct intervene_totals *t, const char *feature, co
 		return;
 	table_column(table, "Calls", TABLE_RIGHT);
 	table_column(table, "Function", TABLE_LEFT);
-	table_column(table, said, TABLE_LEFT);
-	bool any = false;
+	table_column(table, "Where", TABLE_LEFT);
 	for (size_t i = 0; i < t->n; i++) {
 		const struct intervene_total *x = &t->list[i];
-		if (strcmp(x->feature, feature))
+		if (strcmp(x->feature, OVERFLOWN))
 			continue;
-		any = true;
 		table_cell(table, text_count(text, sizeof(text), x->calls));
 		table_cell(table, x->name);
 		table_cell(table, x->reason ? x->reason : "");
 	}
-	if (any)
-		table_print(table, stderr, terminal_of(stderr).width, false);
+	table_print(table, stderr, terminal_of(stderr).width, false);
 	table_free(table);
+}
+
+/* What was done with the calls of a function, in all rows of a feature. */
+struct function_line {
+	const char *name;
+	uint64_t done, left;
+	size_t reasons;
+};
+
+static int by_done(const void *a, const void *b)
+{
+	const struct function_line *x = a, *y = b;
+	if (x->done != y->done)
+		return x->done > y->done ? -1 : 1;
+	if (x->left != y->left)
+		return x->left > y->left ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* The functions of a feature, most calls first, freed by the caller; NULL: none, or no memory. */
+static struct function_line *lines_of(const struct intervene_totals *t, const char *feature,
+				      size_t *n)
+{
+	struct function_line *list = calloc(t->n + 1, sizeof(*list));
+	*n = 0;
+	for (size_t i = 0; list && i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		size_t at = 0;
+		if (strcmp(x->feature, feature))
+			continue;
+		while (at < *n && strcmp(list[at].name, x->name))
+			at++;
+		list[at].name = x->name;
+		*n += at == *n;
+		if (x->reason) {
+			list[at].left += x->calls;
+			list[at].reasons++;
+		} else {
+			list[at].done += x->calls;
+		}
+	}
+	if (list)
+		qsort(list, *n, sizeof(*list), by_done);
+	return list;
+}
+
+/* "is a view", or "3 is a view, 2 has a tensor without memory". */
+static void why_text(char *out, size_t size, const struct intervene_totals *t, const char *feature,
+		     const struct function_line *line)
+{
+	char calls[32];
+	size_t len = 0;
+	*out = '\0';
+	for (size_t i = 0; i < t->n && len < size; i++) {
+		const struct intervene_total *x = &t->list[i];
+		if (!x->reason || strcmp(x->feature, feature) || strcmp(x->name, line->name))
+			continue;
+		const char *number =
+		    line->reasons > 1 ? text_count(calls, sizeof(calls), x->calls) : "";
+		len += (size_t)snprintf(out + len, size - len, "%s%s%s%s", len ? ", " : "", number,
+					*number ? " " : "", x->reason);
+	}
+	text_drop_part(out);
+}
+
+/* A count of 0 is left out. */
+static void count_cell(struct table *table, uint64_t n)
+{
+	char text[32];
+	table_cell(table, n ? text_count(text, sizeof(text), n) : "");
+}
+
+/* Right is known only where all was judged. */
+static void verdict_cells(struct table *table, const struct intervene_compare *c, const char *name)
+{
+	char text[32];
+	const struct intervene_tally n = intervene_compare_of(c, name);
+	uint64_t all = n.calls + n.judged_grads;
+	count_cell(table, all);
+	table_cell(table, !all		 ? ""
+			  : n.not_judged ? "?"
+					 : text_count(text, sizeof(text), all - n.wrong));
+	table_cell(table, all ? text_count(text, sizeof(text), n.wrong) : "");
+}
+
+/* `c`: of compare, else NULL. */
+static void print_functions(const struct intervene_totals *t, const char *feature,
+			    const struct intervene_compare *c)
+{
+	size_t n;
+	char why[512];
+	struct function_line *list = lines_of(t, feature, &n);
+	struct table *table = list && n ? table_new() : NULL;
+	if (table) {
+		table_column(table, c ? "Compared" : "Calls", TABLE_RIGHT);
+		if (c) {
+			table_column(table, "Right", TABLE_RIGHT);
+			table_column(table, "Wrong", TABLE_RIGHT);
+		}
+		table_column(table, "Left alone", TABLE_RIGHT);
+		table_column(table, "Function", TABLE_LEFT);
+		table_column(table, "Why", TABLE_LEFT);
+		for (size_t i = 0; i < n; i++) {
+			if (c)
+				verdict_cells(table, c, list[i].name);
+			else
+				count_cell(table, list[i].done);
+			count_cell(table, list[i].left);
+			table_cell(table, list[i].name);
+			why_text(why, sizeof(why), t, feature, &list[i]);
+			table_cell(table, why);
+		}
+		table_print(table, stderr, terminal_of(stderr).width, false);
+	}
+	table_free(table);
+	free(list);
 }
 
 static bool was_called(const struct intervene_totals *t, const char *name)
@@ -214,26 +327,30 @@ static void print_missing(const struct intervene_totals *t)
 	}
 }
 
-void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules)
+void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules,
+			    const struct intervene_compare *c)
 {
 	if (t->n)
 		qsort(t->list, t->n, sizeof(*t->list), by_calls);
 	for (int f = 0; f < INTERVENE_FEATURES; f++) {
 		if (!rules->rule[f].used)
 			continue;
+		if (f == INTERVENE_COMPARE)
+			intervene_compare_print_verdict(c);
 		print_head(t, intervene_names[f]);
-		print_rows(t, intervene_names[f], "Left alone, since it");
+		print_functions(t, intervene_names[f], f == INTERVENE_COMPARE ? c : NULL);
 	}
 	print_missing(t);
 	print_unseen(t);
 	print_threads(t);
 	if (!rules->rule[INTERVENE_OVERFLOW].used)
 		return;
-	fputs(has_any(t, OVERFLOWN)
-		  ? "ditrace: overflow: NaN or infinities came out of\n"
+	bool any = has_any(t, OVERFLOWN);
+	fputs(any ? "ditrace: overflow: NaN or infinities came out of\n"
 		  : "ditrace: overflow: no NaN and no infinity in what they gave\n",
 	      stderr);
-	print_rows(t, OVERFLOWN, "Where");
+	if (any)
+		print_overflown(t);
 }
 
 void intervene_totals_free(struct intervene_totals *t)

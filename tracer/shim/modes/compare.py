@@ -46,7 +46,7 @@ def compare_call(plan, call, args, kwargs, at):
         raise Unchanged(reason)
     plan.calls = getattr(plan, "calls", 0) + 1
     if (plan.calls - 1) % LINK.settings["sample"]:
-        raise Unchanged("is not in the sample")
+        raise Unchanged("is left out by --every")
     if not plan.is_asked and not takes(plan):
         raise Unchanged(BEYOND)
     if any(isinstance(x, torch.Generator) for x in each((args, kwargs))):

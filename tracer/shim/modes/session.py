@@ -51,6 +51,15 @@ def start_features():
     start_budget()
 
 
+NAMED = ("torch", "torch.functional", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special")
+
+
+def tell_names():
+    """Which functions can be chosen by name: ditrace ctl refuses others of these modules."""
+    found = {m: [n for n, f in list(vars(sys.modules[m]).items()) if callable(f)] for m in NAMED if m in sys.modules}
+    LINK.say(event="names", names={**found, "torch.Tensor": dir(sys.modules["torch"].Tensor)})
+
+
 def after_fork():
     forget()
     Judged.silent = {}

@@ -2,6 +2,8 @@
 
 #include "tests/unit/unit.h"
 
+#include <errno.h>
+
 #include "tracer/intervene/intervene.h"
 
 static struct intervene_rules rules;
@@ -44,6 +46,31 @@ static const char *status_of(const char *feature)
 	snprintf(text, sizeof(text), "%s", json_string_value(json_object_get(all, feature)));
 	json_decref(all);
 	return text;
+}
+
+/* Of what the process has told; a module that it has not told of may have anything. */
+static void names_of_the_process(void **state)
+{
+	(void)state;
+	static const char *const good[] = {
+	    "cast float16->float32", "fallback add torch.sub", "fallback add relu",
+	    "fallback add su.*",     "fallback add other.sub", "fallback add torch.nn.init.xavier"};
+	static const char *const bad[] = {"fallback add torch.subb", "fallback add torch.relu",
+					  "fallback add rellu", "fallback add torch.sub,nothing"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(say(bad[i]), 1); /* nothing is known yet */
+	intervene_rules_free(&rules);
+	assert_int_equal(fresh(NULL), 0);
+	rules.names =
+	    json_pack("{s:[s,s], s:[s]}", "torch", "sub", "add", "torch.nn.functional", "relu");
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_int_equal(say(good[i]), 1);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(say(bad[i]), -EINVAL);
+	struct err e = {0};
+	intervene_ctl(&rules, (const char *[]){"compare", "add", "torch.subb"}, 3, &e);
+	assert_string_equal(e.what, "the process has no function \"torch.subb\"");
+	assert_string_equal(e.hint, "near it: sub");
 }
 
 static void lists(void **state)
@@ -119,6 +146,7 @@ static void operators(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(names_of_the_process, fresh, gone),
 	    cmocka_unit_test_setup_teardown(lists, fresh, gone),
 	    cmocka_unit_test_setup_teardown(casts, fresh, gone),
 	    cmocka_unit_test_setup_teardown(wrong, fresh, gone),
