@@ -97,7 +97,8 @@ static void add_row(struct table *t, const struct trace_diff_row *r, int width)
 	table_cell(t, verdict(text, sizeof(text), r, true));
 	table_cell(t, report_op_text(e->op, width));
 	add_shapes(t, r);
-	table_cell(t, where_text(text, sizeof(text), e->file ? &frame : NULL, e->phase, NULL));
+	table_cell(t,
+		   where_text(text, sizeof(text), e->file ? &frame : NULL, e->op, e->phase, NULL));
 }
 
 static int print_table(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)

@@ -12,12 +12,22 @@
 #include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
-const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase,
-		       const struct file_names *files)
+const char *where_unknown(const char *op, int phase)
+{
+	static const char accumulates[] = "AccumulateGrad";
+	size_t n = op ? strlen(op) : 0, len = sizeof(accumulates) - 1;
+	if (phase == PHASE_FORWARD)
+		return "(no Python frame)";
+	if (n >= len && !strcmp(op + n - len, accumulates))
+		return "(gradient accumulation)";
+	return phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)";
+}
+
+const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
+		       int phase, const struct file_names *files)
 {
 	if (!frame)
-		snprintf(out, size, "%s",
-			 phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)");
+		snprintf(out, size, "%s", where_unknown(op, phase));
 	else
 		snprintf(out, size, "%s:%" PRId32 " %s%s%s", file_names_short(files, frame->file),
 			 frame->line, frame->function, frame->text ? ": " : "",
@@ -158,8 +168,7 @@ static void print_where(FILE *f, const struct op_event *ev)
 	if (where)
 		print_frame(f, where);
 	else
-		fputs(ev->phase == PHASE_FORWARD ? "(no Python frame)" : "(forward op not known)",
-		      f);
+		fputs(where_unknown(ev->op->name, ev->phase), f);
 	if (!of)
 		return;
 	fputs("    in backward of ", f);

@@ -40,11 +40,15 @@ void sample_json_stack(struct json_out *j, const char *key, const struct py_stac
 
 enum { WHERE_TEXT_MAX = 2048 };
 
+/* Why an op, by its name (NULL: none), has no line: "(no Python frame)", "(forward op not known)";
+ * the node that adds to a leaf's gradient has no forward op: "(gradient accumulation)". */
+const char *where_unknown(const char *op, int phase);
+
 /* "train.py:33 Attention.forward: q = self.qkv(x)": the file as `files` (NULL: its base name) has
- * it, line, function, and the text of the line when known; without a frame a reason in parentheses.
- * Not escaped for a terminal. Returns out. */
-const char *where_text(char *out, size_t size, const struct py_frame *frame, int phase,
-		       const struct file_names *files);
+ * it, line, function, and the text of the line when known; without a frame the reason in
+ * parentheses, where_unknown. Not escaped for a terminal. Returns out. */
+const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
+		       int phase, const struct file_names *files);
 
 /* The tensor arguments of an op as text, for grouping rows and labelling events. */
 

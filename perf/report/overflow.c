@@ -78,7 +78,7 @@ static struct overflow_row *row_of(struct overflow *o, const struct op_event *ev
 	char where[WHERE_TEXT_MAX], key[KEY_MAX];
 	bool is_new;
 	const struct py_frame *frame = py_stack_where(ev->where_stack);
-	where_text(where, sizeof(where), frame, ev->phase, NULL);
+	where_text(where, sizeof(where), frame, ev->op->name, ev->phase, NULL);
 	int len = snprintf(key, sizeof(key), "%d %" PRId32 " %s %s", ev->phase,
 			   frame ? frame->line : -1, ev->op->name, frame ? frame->file : "");
 	len = len < KEY_MAX ? len : KEY_MAX - 1;

@@ -268,7 +268,7 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 	const struct aggregate_row *r = w->r;
 	const struct py_frame frame = {
 	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
-	return where_text(out, size, r->file ? &frame : NULL, r->phase, w->files);
+	return where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, w->files);
 }
 
 static const char *rank(char *out, size_t size, const struct column_row *w)

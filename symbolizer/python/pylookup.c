@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdlib.h>
 
 #include "symbolizer/python/internal.h"
 
@@ -83,4 +84,38 @@ int64_t python_loader_worker(const struct py_runtime *rt)
 	if (!rc)
 		rc = py_attribute_get(rt, info, "id", &id);
 	return rc ? rc : py_read_int(rt, id);
+}
+
+/* The name of the Thread object if it is that of thread `tid`, else -ENOENT. */
+static ssize_t name_if(const struct py_runtime *rt, uint64_t thread, int32_t tid, char *out,
+		       size_t size)
+{
+	uint64_t id, name;
+	int rc = py_attribute_get(rt, thread, "_native_id", &id);
+
+	if (!rc && py_read_int(rt, id) != tid)
+		rc = -ENOENT;
+	if (!rc)
+		rc = py_attribute_get(rt, thread, "_name", &name);
+	return rc ? rc : py_read_str(rt, name, out, size);
+}
+
+ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size)
+{
+	uint64_t active;
+	struct py_dict d;
+	int rc = py_module_get(rt, "threading", "_active", &active);
+
+	if (!rc)
+		rc = py_dict_open(rt, active, &d);
+	if (rc)
+		return rc;
+	uint64_t(*pairs)[2] = calloc(d.n + 1, sizeof(*pairs));
+	rc = pairs ? py_dict_read(rt, &d, pairs) : -ENOMEM;
+	ssize_t n = rc ? rc : -ENOENT;
+	for (size_t i = 0; !rc && i < d.n && n < 0; i++)
+		if (pairs[i][1])
+			n = name_if(rt, pairs[i][1], tid, out, size);
+	free(pairs);
+	return n;
 }

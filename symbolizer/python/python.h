@@ -96,6 +96,11 @@ const char *python_version(const struct py_runtime *rt);
  * begun its work; -errno when that cannot be read. */
 int64_t python_loader_worker(const struct py_runtime *rt);
 
+/* The name that Python's threading has for the thread whose threading.get_native_id() is `tid`,
+ * into out (Lib/threading.py, 3.8 to 3.13: _active). Returns its length; -ENOENT when threading
+ * does not know it; -errno when that cannot be read. */
+ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size);
+
 /* How to walk frames, for the engines: struct py_walk in symbolizer/plan/plan.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
 

@@ -76,7 +76,7 @@ void stack_place_of(const struct stack_snapshot_view *v, struct stack_place *out
 		snprintf(out->doing, sizeof(out->doing), "is in %s", out->collective);
 	else
 		wait_reason_text(&t->wait, out->doing, sizeof(out->doing));
-	where_text(out->where, sizeof(out->where), where.file ? &where : NULL, 0, NULL);
+	where_text(out->where, sizeof(out->where), where.file ? &where : NULL, NULL, 0, NULL);
 }
 
 static const char *name_of(const struct stack_place *p, char *out, size_t size)

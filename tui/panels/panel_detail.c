@@ -25,7 +25,7 @@ static const char *place_of(const struct aggregate_row *s, char *out, size_t siz
 {
 	const struct py_frame frame = {
 	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
-	return where_text(out, size, s->file ? &frame : NULL, s->phase, NULL);
+	return where_text(out, size, s->file ? &frame : NULL, s->op, s->phase, NULL);
 }
 
 static void add_row(struct lines *l, const struct aggregate_row *s, bool with_op, bool with_where)

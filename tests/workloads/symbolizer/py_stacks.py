@@ -45,7 +45,7 @@ def hold(name):
     code = sleep[line - 1].split("#")[0].rstrip()
     with OUT:
         print(json.dumps({"name": name, "ident": threading.get_ident(),
-                          "native": threading.get_native_id(),
+                          "native": threading.get_native_id(), "thread": threading.current_thread().name,
                           "sleep": [line, len(code) - len(code.lstrip()), len(code)],
                           "stack": stack}), flush=True)
     time.sleep(3600)  # held here

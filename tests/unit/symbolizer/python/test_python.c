@@ -145,11 +145,15 @@ static void check_by_tid(struct py_runtime *rt, const json_t *thread)
 	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
 	pid_t tid = (pid_t)json_integer_value(json_object_get(thread, "native"));
 	uint64_t by_ident, by_tid;
+	char name[64];
 	int rc = py_find_tstate(rt, 0, tid, &by_tid);
 
 	assert_int_equal(py_find_tstate(rt, ident, 0, &by_ident), 0);
 	assert_int_equal(rc, 0);
 	assert_true(by_tid == by_ident);
+	assert_true(python_thread_name(rt, tid, name, sizeof(name)) > 0);
+	assert_string_equal(name, json_string_value(json_object_get(thread, "thread")));
+	assert_int_equal(python_thread_name(rt, 1, name, sizeof(name)), -ENOENT);
 }
 
 /* All threads sleep: once the last one does, nobody holds the GIL. */
