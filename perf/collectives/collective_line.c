@@ -49,8 +49,8 @@ void collective_print(const struct collectives *c, FILE *f, const struct op_even
 		collective_text(text, sizeof(text), &what),
 		what.has_bytes ? text_bytes(bytes, sizeof(bytes), what.bytes) : "",
 		duration(ns, sizeof(ns), ev));
-	text_print_safe(
-	    f, where_text(text, sizeof(text), collective_where(ev->stack), PHASE_FORWARD, NULL));
+	text_print_safe(f, where_text(text, sizeof(text), collective_where(ev->stack), NULL,
+				      PHASE_FORWARD, NULL));
 	putc('\n', f);
 }
 

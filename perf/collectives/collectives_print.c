@@ -78,7 +78,7 @@ static void add_row(struct table *t, const struct collectives *c, const struct c
 	table_cell(t, collective_text(text, sizeof(text), &r->what));
 	group_text(text, sizeof(text), r);
 	table_cell(t, text);
-	table_cell(t, where_text(text, sizeof(text), r->where, PHASE_FORWARD, files));
+	table_cell(t, where_text(text, sizeof(text), r->where, NULL, PHASE_FORWARD, files));
 }
 
 static void add_columns(struct table *t, const struct collectives *c)

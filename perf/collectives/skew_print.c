@@ -19,7 +19,7 @@ static void row_text(char *out, size_t size, const struct skew_row *r,
 {
 	char where[WHERE_TEXT_MAX];
 	snprintf(out, size, "%s%s %s", r->gap ? "no op, up to " : "", r->op->name,
-		 where_text(where, sizeof(where), r->where, PHASE_FORWARD, files));
+		 where_text(where, sizeof(where), r->where, NULL, PHASE_FORWARD, files));
 }
 
 static void print_why_not(const struct skew *s, FILE *f)
