@@ -40,13 +40,14 @@ static json_t *said(const char *json)
 static void totals(void **state)
 {
 	static const struct intervene_rules rules;
+	static const struct intervene_compare compare;
 	struct intervene_totals t = {0};
 	json_t *unseen = said("[[\"\\u001b[2Jcompiled function\", 2]]"),
 	       *threads = said("[[\"\\u001b]0;x\\u0007\", 1]]");
 	(void)state;
 	intervene_totals_unseen(&t, unseen, threads);
 	hear_all();
-	intervene_totals_print(&t, &rules);
+	intervene_totals_print(&t, &rules, &compare);
 	heard("2 \\x1b[2Jcompiled functions");
 	intervene_totals_free(&t);
 	json_decref(unseen);
