@@ -69,7 +69,6 @@ static int change(struct background_opts *o, int ready)
 	if (redirect_to_nothing() || write(ready, "", 1) != 1)
 		return 1;
 	close(ready);
-	o->session.output = "ditrace.data"; /* the default value: nothing is written */
 	int r = intervene_attach(&o->change, &o->session, o->pid, false);
 	fflush(stderr);
 	return r;

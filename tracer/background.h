@@ -17,7 +17,7 @@ struct background_opts {
 	char *const *argv;	     /* NULL-terminated */
 	const char *program_output;  /* file for standard output and error of argv */
 	struct spawn_caller caller;
-	/* Interventions in `pid`; if any are given, nothing is traced. */
+	/* Interventions in `pid`; if any are given, this process does not trace. */
 	struct intervene_opts change;
 };
 

@@ -65,13 +65,12 @@ static int check_buffers(const struct session_opts *o, struct err *e)
 			stops ? "add --engine shim" : "leave --engine out, or take --engine shim");
 }
 
-int trace_options_check(const struct session_opts *o, bool changes, struct err *e)
+int trace_options_check(const struct session_opts *o, struct err *e)
 {
 	int r = check_depth(o->depth, e);
-	/* With an intervention these are lists of functions, and --sample is a share of calls. */
-	r = r || changes ? r : check_list("--ops", o->ops, e);
-	r = r || changes ? r : check_list("--not-ops", o->not_ops, e);
-	r = r || changes ? r : trace_samples_check(o->sample, e);
+	r = r ? r : check_list("--ops", o->ops, e);
+	r = r ? r : check_list("--not-ops", o->not_ops, e);
+	r = r ? r : trace_samples_check(o->sample, e);
 	r = r ? r : check_when(o->when, e);
 	r = r ? r : check_ranges("--nth", o->capture.nth, e);
 	r = r ? r : check_ranges("--step", o->capture.steps, e);
@@ -100,7 +99,7 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 {
 	const struct capture_opts *c = &o->capture;
 	bool measures = o->measure.stats || o->measure.first_nan;
-	bool chooses = c->dir || measures;
+	bool chooses = c->dir || change->capture || measures;
 	bool saves = c->dir || changes;
 	const struct partner partners[] = {
 	    {c->nth, chooses, "--nth", "--capture, --stats or --first-nan"},
@@ -113,7 +112,7 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	    {change->budget, changes, "--budget", "--compare"},
 	    {change->level, changes, "--level", "--fallback, --cast, --compare or --overflow"},
 	};
-	int r = trace_options_check(o, changes, e);
+	int r = trace_options_check(o, e);
 	r = r ? r : check_buffers(o, e);
 	return r ? r : check_partners(partners, sizeof(partners) / sizeof(partners[0]), e);
 }

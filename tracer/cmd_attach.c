@@ -53,12 +53,24 @@ static void choose_first(struct process_list *l)
 	l->pids[0] = pid;
 }
 
+/* Before the engine comes: ptrace lets nothing else in. */
+static int begin_changes(struct trace_loop *l, struct session_opts *o,
+			 struct intervene_opts *change, bool wait, struct err *e)
+{
+	int r = process_check(l->pid, e);
+	r = r ? r : trace_loop_await_thaw(l, e);
+	r = r ? r : intervene_await_torch(l, wait, e);
+	return r ? r : intervene_beside_open(change, o, l->pid, &l->change, e);
+}
+
 /* Trace until all have ended or there is a signal. The exit status. */
-static int attach(struct trace_loop *l, struct session_opts *o, bool wait)
+static int attach(struct trace_loop *l, struct session_opts *o, struct intervene_opts *change,
+		  bool wait)
 {
 	struct err e = {0};
 	trace_loop_signals(l);
-	int r = start_attached(l, o, wait, &e);
+	int r = change ? begin_changes(l, o, change, wait, &e) : 0;
+	r = r ? r : start_attached(l, o, wait, &e);
 	if (!r)
 		tell_attached(l);
 	r = r ? r : trace_loop_run(l, &e);
@@ -72,6 +84,7 @@ static int attach(struct trace_loop *l, struct session_opts *o, bool wait)
 	bool found = l->session && session_found(l->session);
 	session_close(l->session);
 	follow_free(l->follow);
+	intervene_beside_close(l->change);
 	return r ? EXIT_FAILED : found ? EXIT_FOUND : EXIT_GOOD;
 }
 
@@ -107,10 +120,10 @@ int cmd_attach(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
+	bool traces = intervene_traces(&o), changes = intervene_run_wanted(&change, &o, traces);
 	trace_default_output(&o);
 	o.one_file = !tree && argc - first == 1;
 	int r = parse_pids(argv + first, argc - first, tree, &pids, &e);
-	bool changes = intervene_run_wanted(&change, &o);
 	r = r ? r : check_options(&o, &change, changes, &e);
 	if (!r && changes && pids.n > 1) {
 		r = err_set(&e, -EINVAL, "functions are changed in one process at a time");
@@ -124,7 +137,8 @@ int cmd_attach(int argc, char **argv)
 	l.pid = pids.pids[0];
 	l.others = pids.pids + 1;
 	l.nothers = pids.n - 1;
-	status = changes ? intervene_attach(&change, &o, l.pid, wait) : attach(&l, &o, wait);
+	status = changes && !traces ? intervene_attach(&change, &o, l.pid, wait)
+				    : attach(&l, &o, changes ? &change : NULL, wait);
 	process_list_free(&pids);
 	return status;
 }

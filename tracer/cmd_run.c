@@ -27,9 +27,11 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 	bool found = session_found(l->session);
 	session_close(l->session);
 	follow_free(l->follow);
-	if (trace_loop_wait(l))
-		return EXIT_FAILED;
+	int r = trace_loop_wait(l);
 	trace_loop_tell_end(l);
+	intervene_beside_close(l->change);
+	if (r)
+		return EXIT_FAILED;
 	int status = spawn_exit_status(l->status);
 	return found ? EXIT_FOUND : failed && !status ? EXIT_FAILED : status;
 }
@@ -40,12 +42,13 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 	struct err e = {0};
 	struct trace_loop l = {.is_child = true};
 	int status;
-	bool changes = intervene_run_wanted(change, o);
+	bool traces = intervene_traces(o), changes = intervene_run_wanted(change, o, traces);
+	trace_default_output(o);
 	if (check_options(o, change, changes, &e)) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}
-	if (changes && o->for_ns) {
+	if (changes && !traces && o->for_ns) {
 		err_set(&e, -EINVAL,
 			"--for is of tracing, and functions are changed until the program ends");
 		err_hint(&e, "leave it out, or change them in a running program: ditrace attach "
@@ -53,14 +56,17 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 		err_print(&e);
 		return EXIT_USAGE;
 	}
-	if (changes)
+	if (changes && !traces)
 		return intervene_run(change, o, argv, caller);
-	int r = start_program(&l, o, argv, caller, &status, &e);
+	int r = changes ? intervene_beside_open(change, o, 0, &l.change, &e) : 0;
+	status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	r = r ? r : start_program(&l, o, argv, caller, &status, &e);
 	if (r) {
 		err_print(&e);
 		trace_samples_finish(l.samples);
 		session_close(l.session);
 		follow_free(l.follow);
+		intervene_beside_close(l.change);
 		return status;
 	}
 	r = trace_loop_run(&l, &e);
@@ -102,7 +108,6 @@ int cmd_run(int argc, char **argv)
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	trace_default_output(&o);
 	if (eager) /* torch/_dynamo/eval_frame.py, 2.0 to 2.13 */
 		setenv("TORCHDYNAMO_DISABLE", "1", 1);
 	spawn_caller_save(&caller);

@@ -11,28 +11,12 @@
 #include "tracer/intervene/intervene.h"
 #include "tracer/trace_loop.h"
 
-/* The first tracing option that was given; NULL: none. */
-static const char *tracing_option(const struct session_opts *o)
+bool intervene_traces(const struct session_opts *o)
 {
-	const struct {
-		bool given;
-		const char *name;
-	} options[] = {
-	    {o->output && strcmp(o->output, "ditrace.data") != 0, "-o"},
-	    {o->print, "--print"},
-	    {o->when, "--when"},
-	    {o->depth != SESSION_ALL_LEVELS, "--depth"},
-	    {o->phase, "--phase"},
-	    {o->measure.stats, "--stats"},
-	    {o->measure.first_nan, "--first-nan"},
-	    {o->capture.dir && o->engine != ENGINE_SHIM, "--capture"},
-	    {o->count, "--count"},
-	    {o->engine == ENGINE_BPF || o->engine == ENGINE_PTRACE, "--engine bpf or ptrace"},
-	};
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		if (options[i].given)
-			return options[i].name;
-	return NULL;
+	bool inside = o->engine == ENGINE_SHIM && o->capture.dir; /* saved by the library */
+	return o->output || o->print || o->when || o->depth != SESSION_ALL_LEVELS || o->phase ||
+	       o->measure.stats || o->measure.first_nan || o->count ||
+	       (o->capture.dir && !inside) || (o->engine != ENGINE_AUTO && !inside);
 }
 
 /* Refuse options that choose calls from outside the process. */
@@ -56,23 +40,12 @@ static int check_capture(const struct intervene_opts *change, const struct sessi
 static int check(const struct intervene_opts *change, const struct session_opts *o, struct err *e)
 {
 	int r = change->capture ? check_capture(change, o, e) : 0;
-	if (r)
+	if (r || !change->ops || change->cast || change->overflow || change->capture)
 		return r;
-	const char *option = tracing_option(o);
-	if (option) {
-		err_set(e, -EINVAL,
-			"%s does not go together with --fallback, --cast, --compare, --overflow "
-			"and --capture --engine shim, which record nothing",
-			option);
-		return err_hint(e, "leave %s out, or trace in a run of its own", option);
-	}
-	if (o->ops && !change->cast && !change->overflow && !change->capture) {
-		err_set(e, -EINVAL,
-			"--ops chooses for --cast, --overflow and --capture; --fallback and "
-			"--compare have lists of their own");
-		return err_hint(e, "write --fallback '%s' or --compare '%s'", o->ops, o->ops);
-	}
-	return 0;
+	err_set(e, -EINVAL,
+		"--ops chooses for --cast, --overflow and --capture, and what is traced; "
+		"--fallback and --compare have lists of their own");
+	return err_hint(e, "write --fallback '%s' or --compare '%s'", change->ops, change->ops);
 }
 
 /* One round of intervening. */
@@ -108,7 +81,7 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_call
 	return trace_loop_wait(&l) ? EXIT_FAILED : spawn_exit_status(l.status);
 }
 
-static int await_torch(struct trace_loop *l, bool wait, struct err *e)
+int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
 	while (wait && !session_has_torch(l->pid) && !l->gone && !trace_loop_stopped()) {
@@ -131,19 +104,16 @@ static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 	intervene_finish(v);
 }
 
-/* Buffers stderr, so that a table is written in one piece amid the program's output. */
-static int prepare(struct intervene_opts *change, const struct session_opts *o,
-		   struct intervene_rules *rules, struct err *e)
+int intervene_prepare(struct intervene_opts *change, const struct session_opts *o,
+		      struct intervene_rules *rules, struct err *e)
 {
 	static char buffer[1 << 16];
 	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
-	change->ops = o->ops;
-	change->not_ops = o->not_ops;
 	change->max_calls = o->capture.max_calls;
 	change->max_bytes = o->capture.max_bytes;
-	if (o->sample)
-		fprintf(stderr, "ditrace: --sample %s is called --every %s now\n", o->sample,
-			!strncmp(o->sample, "1/", 2) ? o->sample + 2 : "N");
+	if (change->sample)
+		fprintf(stderr, "ditrace: --sample %s is called --every %s now\n", change->sample,
+			!strncmp(change->sample, "1/", 2) ? change->sample + 2 : "N");
 	int r = check(change, o, e);
 	return r ? r : intervene_rules_read(change, rules, e);
 }
@@ -158,12 +128,26 @@ static int end(struct intervene *v, struct intervene_rules *rules, const struct 
 	return status;
 }
 
-bool intervene_run_wanted(struct intervene_opts *change, const struct session_opts *o)
+bool intervene_run_wanted(struct intervene_opts *change, struct session_opts *o, bool traces)
 {
-	change->sample = o->sample;
 	change->every = change->compare ? o->capture.every : 0;
 	change->capture = o->engine == ENGINE_SHIM ? o->capture.dir : NULL;
-	return intervene_wanted(change);
+	if (!intervene_wanted(change))
+		return false;
+	bool lists = !traces || change->cast || change->overflow || change->capture ||
+		     change->fallback_all || (change->compare && !strcmp(change->compare, "all"));
+	if (lists) {
+		change->ops = o->ops;
+		change->not_ops = o->not_ops;
+		o->ops = o->not_ops = NULL;
+	}
+	if (o->sample && (!traces || strchr(o->sample, '/'))) {
+		change->sample = o->sample;
+		o->sample = NULL;
+	}
+	if (change->capture)
+		o->capture.dir = NULL;
+	return true;
 }
 
 int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
@@ -172,7 +156,8 @@ int intervene_run(struct intervene_opts *change, const struct session_opts *o, c
 	struct err e = {0};
 	struct intervene_rules rules = {0};
 	struct intervene *v = NULL;
-	int r = prepare(change, o, &rules, &e), status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	int r = intervene_prepare(change, o, &rules, &e),
+	    status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 	if (!r && !intervene_open(&rules, o->user, &v, &e))
 		status = see_through(v, argv, caller, &e);
 	return end(v, &rules, &e, status);
@@ -186,12 +171,12 @@ int intervene_attach(struct intervene_opts *change, const struct session_opts *o
 	struct intervene *v = NULL;
 	struct trace_loop l = {.pid = pid};
 	trace_loop_signals(&l);
-	int r = prepare(change, o, &rules, &e);
+	int r = intervene_prepare(change, o, &rules, &e);
 	if (r)
 		return end(v, &rules, &e, r == -EINVAL ? EXIT_USAGE : EXIT_FAILED);
 	r = process_check(pid, &e);
 	r = r ? r : trace_loop_await_thaw(&l, &e);
-	r = r ? r : await_torch(&l, wait, &e);
+	r = r ? r : intervene_await_torch(&l, wait, &e);
 	r = r ? r : intervene_enter(&rules, pid, &v, &e);
 	if (!r)
 		stay(v, &l, o->for_ns);

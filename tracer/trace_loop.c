@@ -18,6 +18,8 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/target_files.h"
+#include "tracer/engine/shim/injector.h"
+#include "tracer/internal.h"
 #include "tracer/proc/freeze.h"
 #include "tracer/sample/sampler.h"
 #include "tracer/strays.h"
@@ -235,6 +237,8 @@ static void on_map(struct trace_loop *l, const struct follow_event *ev)
 {
 	enum { WAIT_MS = 1000 };
 	struct freeze *frozen = NULL;
+	if (injector_is_library(ev->path))
+		session_library_came(l->session, ev->pid);
 	if (!library_is_needed(ev->path))
 		return;
 	freeze_thread(ev->tid, WAIT_MS, &frozen);
@@ -479,9 +483,11 @@ static int halt(struct trace_loop *l, struct err *e)
 	int r = some_turns(l, e);
 	if (r)
 		return r;
+	intervene_beside_set_away(l->change, true);
 	trace_loop_halt(
 	    "what did not fit into its buffers meanwhile is summed up (engine shim), or "
 	    "lost, and counted as such");
+	intervene_beside_set_away(l->change, false);
 	r = some_turns(l, e);
 	session_set_away(l->session, false);
 	return r;

@@ -92,9 +92,8 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 		0, "count", OPTION_POSITIVE, &(o).count, "N", "detach after N events", NULL        \
 	}
 
-/* Whether the arguments of session options are well-formed. `changes`: they are of an intervention,
- * where lists are of functions. 0, -EINVAL or -ENOMEM with *e. */
-int trace_options_check(const struct session_opts *o, bool changes, struct err *e);
+/* Whether the arguments of session options are well-formed. 0, -EINVAL or -ENOMEM with *e. */
+int trace_options_check(const struct session_opts *o, struct err *e);
 
 /* status_line.c: a line on the terminal of stderr, rewritten while tracing goes on.
  * Zero-initialise.
@@ -118,8 +117,11 @@ void status_line_show(struct status_line *l, const char *what, uint64_t n, uint6
 /* Clear it, before anything else is printed there. */
 void status_line_clear(struct status_line *l);
 
+struct intervene_beside;
+
 struct trace_loop {
 	struct session *session;
+	struct intervene_beside *change; /* NULL: nothing is changed */
 	struct status_line progress;
 	struct trace_samples *samples; /* NULL: none are taken */
 	struct follow *follow;	       /* NULL: processes are not followed */

@@ -179,7 +179,7 @@ int cmd_top(int argc, char **argv)
 	bool is_command = first > 1 && first < argc && !strcmp(argv[first - 1], "--");
 	bool has_limit = limit != NOT_GIVEN;
 	o.live.limit = has_limit ? limit : LIMIT;
-	if (read_speed(&o, &e) || trace_options_check(s, false, &e) ||
+	if (read_speed(&o, &e) || trace_options_check(s, &e) ||
 	    choose(&o, argc - first, argv + first, is_command, &e) ||
 	    check_partners(&o, has_limit, &e)) {
 		err_print(&e);

@@ -134,7 +134,7 @@ struct py_frame {
 	int32_t column, end_column; /* UTF-8 byte offsets within the line, from 0, as
 				       co_positions(); -1: unknown */
 	int32_t end_line;	    /* 0: unknown */
-	bool is_torch;		    /* a file of the torch package itself */
+	bool is_torch; /* a file of the torch package itself, or of tracer/shim/modes */
 };
 
 /* A Python stack, innermost frame first. Interned: equal stacks are the same object. */

@@ -223,6 +223,16 @@ struct py_code_read {
  * of dispatched ops. */
 enum { PROCS_MAX = 255, PROC_SLOTS = PROCS_MAX + 1 };
 
+/* In the memory of a process, the thread pointers (x86-64: fs bases) of threads that are at work
+ * for ditrace itself, as the reference of --compare is: sets of OWN_WAYS words; 0: free. */
+enum { OWN_SETS = 256, OWN_WAYS = 4 };
+
+/* The offset in bytes of the set that a thread is in. */
+static inline __u64 own_work_set(__u64 thread_pointer)
+{
+	return (thread_pointer * 0x9e3779b97f4a7c15ULL >> 56) * OWN_WAYS * sizeof(__u64);
+}
+
 /* One process under trace. */
 struct proc_conf {
 	struct tensor_read tensor;
@@ -235,6 +245,7 @@ struct proc_conf {
 	__u8 cow_strings; /* old libstdc++ ABI: std::string is a pointer to its text, preceded by
 			     the length */
 	__u8 pad[7];
+	__u64 own_work; /* address of OWN_SETS sets, whose threads' ops are muted; 0: none */
 };
 
 enum hit_kind {

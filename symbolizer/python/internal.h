@@ -354,4 +354,8 @@ static inline pid_t pthread_tid(const struct mem *m, uint64_t self)
 	return mem_read(m, self + TID, &tid, sizeof(tid)) ? 0 : tid;
 }
 
+/* Whether a code object's file is one of tracer/shim/modes, which changes what the program calls;
+ * replay/runner/loader.py names it so. */
+bool py_is_own_file(const char *file);
+
 #endif

@@ -169,10 +169,19 @@ int py_set_torch_dir(struct py_runtime *rt, const char *path)
 	return 0;
 }
 
+bool py_is_own_file(const char *file)
+{
+	static const char own[] = "ditrace/modes/";
+
+	return !strncmp(file, own, sizeof(own) - 1);
+}
+
 static bool is_torch_file(const struct py_codes *c, const char *file)
 {
 	size_t len = c->torch_dir ? strlen(c->torch_dir) : 0;
 
+	if (py_is_own_file(file))
+		return true;
 	if (len && strncmp(file, c->torch_dir, len) == 0 && file[len] == '/')
 		return true;
 	return strstr(file, "/site-packages/torch/") || strstr(file, "/dist-packages/torch/");

@@ -228,6 +228,20 @@ static bool is_of_other_module(const struct raw *raw, const struct py_frame *con
 	return false;
 }
 
+/* Leave out the frames of what changes calls of the program. Those outside the backward's own tell
+ * which call of the engine it is, and stay. Returns how many are left. */
+static size_t drop_own(const struct raw *raw, const struct py_frame **frames)
+{
+	size_t n = 0;
+
+	if (raw->own < raw->n)
+		return raw->n;
+	for (size_t i = 0; i < raw->n; i++)
+		if (!frames[i]->file || !py_is_own_file(frames[i]->file))
+			frames[n++] = frames[i];
+	return n;
+}
+
 /* `frames` may be NULL: the modules are unknown. */
 static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t frames[][3],
 					 uint64_t ns)
@@ -253,6 +267,7 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 	if (!raw->no_modules && !is_of_other_module(raw, resolved))
 		kept.node = py_module_node(rt, raw->around, raw->words + 2 * raw->n, raw->nmodules);
 	like.module = py_module_path(rt, kept.node, ns);
+	like.depth = (uint16_t)drop_own(raw, resolved);
 	kept.stack = intern_frames(s, like, resolved);
 	if (kept.stack)
 		s->nodes[kept.stack->id] = kept.node;

@@ -76,9 +76,21 @@ static void keep_words(const struct op_hit *h, struct open_op *f)
 		remote_live(h->mem, f->sp + 8, &f->w[LOC_STACK], n * 8U);
 }
 
+static bool is_own_work(const struct op_hit *h)
+{
+	uint64_t set[OWN_WAYS] = {0};
+	if (!h->conf->own_work ||
+	    remote_live(h->mem, h->conf->own_work + own_work_set(h->fsbase), set, sizeof(set)))
+		return false;
+	for (unsigned i = 0; i < OWN_WAYS; i++)
+		if (set[i] == h->fsbase)
+			return true;
+	return false;
+}
+
 static bool is_muted(const struct shadow_stack *t, const struct op_hit *h, const struct open_op *f)
 {
-	if (h->plan->flags & PLAN_MARK)
+	if (h->plan->flags & PLAN_MARK || is_own_work(h))
 		return true;
 	if (h->conf->phase == 1 && f->backward)
 		return true;

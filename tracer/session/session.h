@@ -108,6 +108,10 @@ int session_add(struct session *s, pid_t pid, struct err *e);
 bool session_enters(const struct session *s);
 bool session_is_stray(struct session *s, pid_t pid);
 
+/* Process `pid` has mapped a library that is ditrace's own (injector_is_library): what it computes
+ * for ditrace itself is not recorded from now on. Does nothing if it is not traced. */
+void session_library_came(struct session *s, pid_t pid);
+
 /* `pid`, a running process like that of the options, will be added next. */
 void session_expect(struct session *s, pid_t pid);
 

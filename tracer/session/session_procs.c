@@ -11,6 +11,7 @@
 #include "symbolizer/python/pycode.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
+#include "tracer/engine/shim/injector.h"
 #include "tracer/session/internal.h"
 
 struct proc *session_proc(struct session *s, pid_t pid)
@@ -124,6 +125,16 @@ static void describe(struct session *s, const struct target *t)
 	OBSERVERS_CALL(s, on_target, i);
 }
 
+/* Whether it is known for the first time where threads at work for ditrace are told. */
+static bool find_own_work(struct target *t)
+{
+	uint64_t at;
+	if (t->conf.own_work || injector_own_work(t->pid, &at))
+		return false;
+	t->conf.own_work = at;
+	return true;
+}
+
 static int probe_process(struct session *s, struct proc *p, const struct libraries *l,
 			 struct err *e)
 {
@@ -132,6 +143,7 @@ static int probe_process(struct session *s, struct proc *p, const struct librari
 	    (uint8_t)(s->o->phase == SESSION_RECOMPUTE ? SESSION_BACKWARD : s->o->phase);
 	p->target->conf.max_depth = s->o->depth > UINT16_MAX ? 0 : (uint16_t)s->o->depth;
 	p->generation = p->target->conf.generation;
+	find_own_work(p->target);
 	int r = s->engine->set_proc(s->engine, index, &p->target->conf);
 	if (r)
 		return err_set(e, r, "cannot set up process %d: %s", p->target->pid, strerror(-r));
@@ -220,6 +232,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	r = open_proc(s, p, pid, maps, &l, e);
 	if (r)
 		return r;
+	session_library_came(s, pid);
 	s->total++;
 	if (!s->first_ns)
 		s->first_ns = session_now();
@@ -227,6 +240,13 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	describe(s, p->target);
 	session_complete_procs(s);
 	return 0;
+}
+
+void session_library_came(struct session *s, pid_t pid)
+{
+	struct proc *p = session_proc(s, pid);
+	if (p && find_own_work(p->target))
+		s->engine->set_proc(s->engine, (uint16_t)(p - s->procs), &p->target->conf);
 }
 
 int session_add(struct session *s, pid_t pid, struct err *e)

@@ -77,6 +77,16 @@ bool answer_is_whole(int memory, size_t size);
  * the caller; -1: none. */
 int answer_receive(int fd);
 
+/* own_work.c: whether the calling thread works for ditrace itself, so that its ops are none of the
+ * program's; returns whether it did. What is set within own_work_lock and own_work_unlock changes
+ * nothing. */
+bool own_work(bool is_own);
+void own_work_lock(void);
+void own_work_unlock(void);
+
+/* In the child of a fork: none of the other threads is there. */
+void own_work_forked(void);
+
 /* quiescence.c: a thread's slot. */
 enum { SHIM_OWN_HEAD = 64 };
 struct shim_place {

@@ -123,10 +123,19 @@ static __always_inline void keep_words(struct pt_regs *ctx, struct bpf_thread *t
 		read_user(&f->w[LOC_STACK], nstack * 8, f->sp + 8);
 }
 
+static __always_inline int is_own_work(const struct proc_conf *p, const struct bpf_thread *t)
+{
+	__u64 set[OWN_WAYS] = {};
+	if (!p->own_work || read_user(set, sizeof(set), p->own_work + own_work_set(t->fsbase)))
+		return 0;
+	return set[0] == t->fsbase || set[1] == t->fsbase || set[2] == t->fsbase ||
+	       set[3] == t->fsbase;
+}
+
 static __always_inline int is_muted(const struct proc_conf *p, const struct op_plan *plan,
 				    const struct bpf_thread *t, const struct frame *f)
 {
-	if (plan->flags & PLAN_MARK)
+	if (plan->flags & PLAN_MARK || is_own_work(p, t))
 		return 1;
 	if (p->phase == 1 && f->backward)
 		return 1;

@@ -71,6 +71,13 @@ int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *lis
  * this build's. 0; -ENOENT: none; -EPROTO: only of other builds; -errno. */
 int injector_state(pid_t pid, struct shim_state *out, struct err *e);
 
+/* Whether a file that a process maps has the library's name. */
+bool injector_is_library(const char *path);
+
+/* Where the library of this build in process `pid` has what proc_conf.own_work tells of
+ * (symbolizer/plan/plan.h). 0 or -errno as injector_state. */
+int injector_own_work(pid_t pid, uint64_t *out);
+
 /* Have the library leave. 0 when it has; -ETIMEDOUT; -errno as injector_state. */
 int injector_take_out(pid_t pid, struct err *e);
 

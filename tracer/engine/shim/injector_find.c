@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "symbolizer/target/elf.h"
 
 #include "symbolizer/target/maps.h"
@@ -140,6 +141,16 @@ int injector_find_library(pid_t pid, const char *symbol, uint64_t *out)
 	}
 	maps_free(&maps);
 	return found;
+}
+
+bool injector_is_library(const char *path)
+{
+	return !strcmp(text_base_name(path), SHIM_LIBRARY);
+}
+
+int injector_own_work(pid_t pid, uint64_t *out)
+{
+	return injector_find_library(pid, SHIM_OWN_WORK, out);
 }
 
 static int find_state(pid_t pid, uint64_t *at, struct err *e)

@@ -100,6 +100,9 @@ struct shim_state {
  * thread that does everything else, and returns. */
 #define SHIM_COME "ditrace_shim_come"
 
+/* SHIM_OWN_WORK: the table that proc_conf.own_work tells of (symbolizer/plan/plan.h). */
+#define SHIM_OWN_WORK "ditrace_own_work"
+
 /* The low bits of the futex word of a thread; above them is the number of its last stop, which that
  * record has, too. A thread whose last record has HIT_STOPPED sends SHIM_WAKE and waits for
  * SHIM_GOES. ditrace changes STANDS to LOOKED_AT, reads what the record refers to, and changes that

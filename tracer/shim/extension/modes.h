@@ -21,6 +21,14 @@ extern _Atomic bool modes_ready;
 /* Nonzero while this thread works for ditrace: functions that it calls are passed on. */
 extern __thread int modes_busy;
 
+/* This thread works for ditrace from here to modes_work_ends, which gets what modes_work_begins
+ * returned: what it computes is none of the program's (own_work). */
+bool modes_work_begins(void);
+void modes_work_ends(bool was);
+
+/* func(*args, **kwargs), the program's own call, made amid such work. */
+object *modes_own_call(object *func, object *args, object *kwargs);
+
 /* Call a function of modes/ (NULL before ready()); a new reference, or NULL without an error. */
 object *modes_ask(object *f, object *arg);
 

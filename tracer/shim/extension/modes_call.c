@@ -286,18 +286,26 @@ static object *end(object *self, object *arg)
 	return python_none();
 }
 
+/* enter(): this thread works for ditrace until leave(), which gets what enter() returned. */
 static object *enter(object *self, object *arg)
 {
 	(void)self, (void)arg;
-	modes_busy++;
+	return py.PyBool_FromLong(modes_work_begins());
+}
+
+static object *leave(object *self, object *was)
+{
+	(void)self;
+	modes_work_ends(was == py._Py_TrueStruct);
 	return python_none();
 }
 
-static object *leave(object *self, object *arg)
+/* program_call(func, args, kwargs): modes_own_call */
+static object *program_call(object *self, object *args)
 {
-	(void)self, (void)arg;
-	modes_busy--;
-	return python_none();
+	(void)self;
+	return modes_own_call(py.PyTuple_GetItem(args, 0), py.PyTuple_GetItem(args, 1),
+			      py.PyTuple_GetItem(args, 2));
 }
 
 static object *lacks_memory(object *self, object *tensor)
@@ -319,6 +327,7 @@ static object *pause_busy(object *self, object *arg)
 	(void)self, (void)arg;
 	if (was)
 		modes_busy = 0;
+	own_work(false);
 	return was;
 }
 
@@ -326,6 +335,7 @@ static object *resume_busy(object *self, object *was)
 {
 	(void)self;
 	modes_busy = (int)py.PyLong_AsLong(was);
+	own_work(modes_busy);
 	return python_none();
 }
 
@@ -344,7 +354,7 @@ static object *is_inside(object *self, object *arg)
 	return py.PyBool_FromLong(inside);
 }
 
-/* forget(): reset all counts; the next ones are reported at once. */
+/* forget(), in the child of a fork: reset all counts; the next ones are reported at once. */
 static object *forget(object *self, object *arg)
 {
 	(void)self, (void)arg;
@@ -352,6 +362,7 @@ static object *forget(object *self, object *arg)
 	budget_forget();
 	modes_threads_forget();
 	lines_forget();
+	own_work_forked();
 	return python_none();
 }
 
@@ -423,7 +434,8 @@ bool modes_call_fill(object *module)
 	    {"is_out", is_out, METH_NOARGS, NULL},
 	    {"end", end, METH_NOARGS, NULL},
 	    {"enter", enter, METH_NOARGS, NULL},
-	    {"leave", leave, METH_NOARGS, NULL},
+	    {"leave", leave, METH_O, NULL},
+	    {"program_call", program_call, METH_VARARGS, NULL},
 	    {"is_busy", is_busy, METH_NOARGS, NULL},
 	    {"pause_busy", pause_busy, METH_NOARGS, NULL},
 	    {"resume_busy", resume_busy, METH_O, NULL},

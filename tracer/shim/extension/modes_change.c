@@ -225,7 +225,7 @@ static bool is_fit(object *args, object *kwargs)
 static object *reason_of(object *args, object *kwargs, object **at)
 {
 	object *why = NULL;
-	modes_busy++;
+	bool was = modes_work_begins();
 	if (!is_fit(args, kwargs))
 		why = py.PyObject_CallFunctionObjArgs(own.why_unfit, args, kwargs, PY_END);
 	if (why == py._Py_NoneStruct) {
@@ -237,7 +237,7 @@ static object *reason_of(object *args, object *kwargs, object **at)
 		python_forget();
 		why = py.PyUnicode_FromString("cannot be looked at");
 	}
-	modes_busy--;
+	modes_work_ends(was);
 	return why;
 }
 
@@ -249,9 +249,9 @@ void modes_tally(object *feature, object *plan, object *reason)
 	py.PyErr_Fetch(&type, &value, &traceback);
 	object *name = py.PyObject_GetAttr(plan, own.a_name);
 	object *key = name ? py.PyTuple_Pack(3, feature, name, reason) : NULL;
-	modes_busy++;
+	bool was = modes_work_begins();
 	object *r = key ? modes_count(NULL, key) : NULL;
-	modes_busy--;
+	modes_work_ends(was);
 	if (!r)
 		python_forget();
 	python_drop(r);
@@ -367,10 +367,10 @@ static object *run(const struct call *c, ssize_t i, object *args, object *kwargs
 	object *call = f ? function_of(c, i - 1) : NULL, *r = NULL;
 	if (!call)
 		return NULL;
-	modes_busy++;
+	bool was = modes_work_begins();
 	if (does_hold(c, feature, args, kwargs))
 		r = py.PyObject_CallFunctionObjArgs(f, c->plan, call, args, kwargs, c->at, PY_END);
-	modes_busy--;
+	modes_work_ends(was);
 	if (!r) {
 		py.PyErr_Fetch(&type, &value, &traceback);
 		object *why = taken_for(type, value, traceback);

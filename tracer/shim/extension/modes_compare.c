@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "tracer/shim/extension/modes.h"
+#include "tracer/shim/shim.h"
 
 static struct {
 	object *whole, *made, *watch, *cpu, *float64, *to, *clone, *get_state, *set_state,
@@ -178,8 +179,10 @@ static object *called(const struct call *c, struct stand *s)
 		set_grad(false);
 	object *args = before ? stand_for(s, c->args) : NULL;
 	object *kwargs = args ? stand_for(s, c->kwargs) : NULL;
+	own_work_lock();
 	if (kwargs)
 		r = py.PyObject_Call(c->func, args, kwargs);
+	own_work_unlock();
 	python_forget();
 	if (was)
 		set_grad(true);
@@ -392,7 +395,7 @@ static void judge(const struct call *c, object *result)
 static object *own_call(struct call *c, uint64_t began)
 {
 	uint64_t called_at = clock_ns(CLOCK_MONOTONIC), number = budget_number();
-	object *r = py.PyObject_Call(c->func, c->args, c->kwargs);
+	object *r = modes_own_call(c->func, c->args, c->kwargs);
 	uint64_t took = clock_ns(CLOCK_MONOTONIC) - called_at;
 	budget_set_number(number);
 	if (r)

@@ -48,7 +48,7 @@ bool copies_make(struct copies *c)
 
 bool copies_call(struct copies *c)
 {
-	c->result = py.PyObject_Call(c->call, c->new_args, c->new_kwargs);
+	c->result = modes_own_call(c->call, c->new_args, c->new_kwargs);
 	return c->result;
 }
 
@@ -78,10 +78,10 @@ object *copies_promoted(const struct copies *c, bool of_new)
 
 void copies_tell(const struct copies *c, object *function, object *rows, object *given)
 {
-	modes_busy++;
+	bool was = modes_work_begins();
 	object *r = py.PyObject_CallFunctionObjArgs(function, c->plan, c->at, rows, given,
 						    c->result, PY_END);
-	modes_busy--;
+	modes_work_ends(was);
 	if (!r)
 		python_forget();
 	python_drop(r);

@@ -5,11 +5,32 @@
 #include <time.h>
 
 #include "tracer/shim/extension/modes.h"
+#include "tracer/shim/shim.h"
 
 enum { FLUSH_MS = 200 }; /* least time between reports of the counts */
 
 _Atomic bool modes_out, modes_ready;
 __thread int modes_busy;
+
+bool modes_work_begins(void)
+{
+	modes_busy++;
+	return own_work(true);
+}
+
+void modes_work_ends(bool was)
+{
+	own_work(was);
+	modes_busy--;
+}
+
+object *modes_own_call(object *func, object *args, object *kwargs)
+{
+	bool was = own_work(false);
+	object *r = py.PyObject_Call(func, args, kwargs);
+	own_work(was);
+	return r;
+}
 
 static object *counts;	       /* a dict */
 static object *flush_of_modes; /* session.flush */
@@ -54,10 +75,10 @@ bool modes_texts(const struct modes_wanted *w, size_t n)
 object *modes_ask(object *f, object *arg)
 {
 	object *r = NULL;
-	modes_busy++;
+	bool was = modes_work_begins();
 	if (f)
 		r = py.PyObject_CallFunctionObjArgs(f, arg, PY_END);
-	modes_busy--;
+	modes_work_ends(was);
 	if (!r)
 		python_forget();
 	return r;

@@ -2,7 +2,7 @@
 import torch
 
 from ditrace_modes.names import IS_WRAPPED, PLAIN
-from ditrace_modes.native import enter, lacks_memory, leave, tensors_in
+from ditrace_modes.native import enter, lacks_memory, leave, program_call, tensors_in
 from ditrace_runner.errors import first_line
 
 
@@ -10,10 +10,10 @@ class Busy:
     """What runs in it is ditrace's own."""
 
     def __enter__(self):
-        enter()
+        self.was = enter()
 
     def __exit__(self, *_):
-        leave()
+        leave(self.was)
 
 
 class Raised(Exception):
@@ -80,6 +80,6 @@ def why_unfit(args, kwargs):
 def own_call(call, args, kwargs):
     """The program's own call, which is not to be made again when it fails."""
     try:
-        return call(*args, **kwargs)
+        return program_call(call, args, kwargs)
     except Exception as e:
         raise Raised(e) from None

@@ -3,7 +3,7 @@ import time
 
 import torch
 
-from ditrace_modes.calls import Raised, Unchanged, quietly
+from ditrace_modes.calls import Unchanged, own_call, quietly
 from ditrace_modes.gradients import spending, watch_backward
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
@@ -67,10 +67,7 @@ def compare_call(plan, call, args, kwargs, at):
     state = torch.get_rng_state()
     taken = number_taken()
     spend(taken, False, time.perf_counter_ns() - began)
-    try:
-        result = call(*args, **kwargs)
-    except Exception as e:
-        raise Raised(e) from None
+    result = own_call(call, args, kwargs)
     if not torch.equal(state, torch.get_rng_state()):
         quietly(count, ("compare", plan.name, "draws random numbers"))
         return result

@@ -2,7 +2,7 @@
 import torch
 
 from ditrace_modes.arguments import may_write
-from ditrace_modes.calls import Busy, Raised, Unchanged, quietly
+from ditrace_modes.calls import Busy, Unchanged, own_call, quietly
 from ditrace_modes.names import VIEWS
 from ditrace_modes.native import call_number, count, is_busy, is_out, statistics, tensors_in
 from ditrace_modes.values import Seen, all_of, place_text, tell_tables
@@ -59,10 +59,7 @@ def overflow_check(plan, call, args, kwargs, at):
     if plan.base in VIEWS or plan.base in UNINITIALISED:
         raise Unchanged("is a view" if plan.base in VIEWS else "gives memory as it was")
     rows = quietly(lambda: measured(f"{plan.name} input", tuple(args)) + measured(f"{plan.name} input", dict(kwargs))) or []
-    try:
-        result = call(*args, **kwargs)
-    except Exception as e:
-        raise Raised(e) from None
+    result = own_call(call, args, kwargs)
     made_ = args[:1] if result is None and may_write(plan, args, kwargs) else all_of(result)
     gave = quietly(measured, f"{plan.name} output", made_) or []
     count(("overflow", plan.name, None))

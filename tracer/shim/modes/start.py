@@ -32,6 +32,7 @@ def make_native():
                            forget_modules=EMBEDDED.forget)
     fill(native.__dict__)
     sys.modules[native.__name__] = native
+    return native
 
 
 def imported():
@@ -40,8 +41,12 @@ def imported():
     EMBEDDED.forget()  # those of a ditrace before
     sys.meta_path.insert(0, EMBEDDED)
     try:
-        make_native()
-        from ditrace_modes import install
+        native = make_native()
+        was = native.enter()
+        try:
+            from ditrace_modes import install
+        finally:
+            native.leave(was)
         for name in ("enter_thread", "leave_all", "stop"):  # what the library calls
             globals()[name] = getattr(install, name)
         install.install()

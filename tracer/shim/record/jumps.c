@@ -205,12 +205,13 @@ static void step(struct recorder_thread *t, uint64_t *regs, uint32_t which)
 
 void jump_stepped(uint64_t *regs, uint32_t which)
 {
+	/* The thread that adds a callback may never have run an op. */
+	if (which == SHIM_STEP_CALLBACK)
+		theirs |= !adding;
 	if (!inside_again())
 		return;
 	struct recorder_thread *t = state_here();
-	if (which == SHIM_STEP_CALLBACK)
-		theirs |= !adding;
-	else if (t && t->share->jumps)
+	if (which != SHIM_STEP_CALLBACK && t && t->share->jumps)
 		step(t, regs, which);
 	inside_end();
 }
