@@ -157,7 +157,7 @@ static int show(struct annotate *x, struct err *e)
 	int end = read_all(x, &unread);
 	aggregate_totals(x->whole ? x->whole : x->ops, &t);
 	int r = drop_gaps(x);
-	r = r ? r : annotation_make(x->ops, x->gap_sum, t.observed_ns, &a);
+	r = r ? r : annotation_make(x->ops, x->gap_sum, &t, &a);
 	if (r)
 		return err_set(e, r, "no memory to sum up %s", x->path);
 	if (end < 0 && end != -EAGAIN && !a.n)
@@ -235,7 +235,8 @@ int cmd_annotate(int argc, char **argv)
 	    .options = options,
 	    .notes =
 		"Forward and Backward (Fwd, Bwd): self times of the ops of a line; Self %: both "
-		"in percent of the main thread's time. In no op (Gap): time in no op up to an "
+		"in percent of the time of the threads that call ops. In no op (Gap): time in no "
+		"op up to an "
 		"op of the line. Lines below 0.1 % are folded unless they are near others.",
 	    .max_operands = 1,
 	};

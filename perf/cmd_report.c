@@ -504,7 +504,8 @@ int cmd_report(int argc, char **argv)
 	    .about = "Show where the time of a trace file (default: ditrace.data) went, by op and "
 		     "source line.",
 	    .options = options,
-	    .notes = "Percentages are of the main thread's time, from its first op to its last; "
+	    .notes = "Percentages are of the time of the threads that call ops, from the first op "
+		     "of each to its last; "
 		     "with --gaps and --call-graph of that of all threads. Self: in the op itself; "
 		     "Total: with the ops that it called. Rows below 0.1 % are counted.",
 	    .max_operands = 1,

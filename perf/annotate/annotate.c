@@ -52,6 +52,9 @@ static void add_row(struct annotate_line *l, const struct line_row *row)
 						    : &l->backward_ns;
 	*sum += row->is_gap ? r->total_ns : r->self_ns;
 	l->is_worker &= r->worker;
+	if (r->worker)
+		*(row->is_gap ? &l->worker_no_op_ns : &l->worker_ns) +=
+		    row->is_gap ? r->total_ns : r->self_ns;
 	l->calls += row->is_gap ? 0 : r->calls;
 	l->function = l->function ? l->function : r->function;
 	l->text = l->text ? l->text : r->text;
@@ -131,8 +134,8 @@ static int compare_files(const void *a, const void *b)
 	return tx != ty ? (tx > ty ? -1 : 1) : strcmp(x->path, y->path);
 }
 
-int annotation_make(const struct aggregate *ops, const struct aggregate *gaps, uint64_t observed_ns,
-		    struct annotation *out)
+int annotation_make(const struct aggregate *ops, const struct aggregate *gaps,
+		    const struct aggregate_totals *totals, struct annotation *out)
 {
 	size_t n, ngaps, lines = 0;
 	aggregate_rows(ops, &n);
@@ -141,7 +144,8 @@ int annotation_make(const struct aggregate *ops, const struct aggregate *gaps, u
 	struct line_row *rows = calloc(n + 1, sizeof(*rows));
 	*out = (struct annotation){.files = calloc(n + 1, sizeof(*out->files)),
 				   .lines = calloc(n + 1, sizeof(*out->lines)),
-				   .observed_ns = observed_ns};
+				   .observed_ns = totals->observed_ns,
+				   .workers_ns = totals->workers_ns};
 	if (!rows || !out->files || !out->lines) {
 		free(rows);
 		annotation_free(out);

@@ -26,11 +26,12 @@ struct annotate_line {
 	uint64_t forward_ns;  /* self times of its ops */
 	uint64_t backward_ns; /* of its backward nodes, and of what ran in the backward */
 	uint64_t no_op_ns;    /* in no op, up to an op of the line */
-	bool is_worker;	      /* all of it is of threads that load data for others */
-	const char *op;	      /* that of the longest total time, in the forward if there is one;
-				 NULL: no op, only time in none */
-	const char *shapes;   /* of the arguments in most of this time */
-	size_t other_shapes;  /* how many others there were */
+	uint64_t worker_ns, worker_no_op_ns; /* of these, what threads took that load data */
+	bool is_worker;			     /* all of it is of threads that load data for others */
+	const char *op;	     /* that of the longest total time, in the forward if there is one;
+				NULL: no op, only time in none */
+	const char *shapes;  /* of the arguments in most of this time */
+	size_t other_shapes; /* how many others there were */
 };
 
 struct annotate_file {
@@ -43,14 +44,14 @@ struct annotate_file {
 struct annotation {
 	struct annotate_file *files; /* those that took most first */
 	size_t n;
-	uint64_t observed_ns; /* the base of percentages */
+	uint64_t observed_ns, workers_ns; /* the bases of percentages: struct aggregate_totals */
 	struct annotate_line *lines;
 };
 
 /* Sum up rows by ANNOTATE_OPS and ANNOTATE_GAPS, which must stay as they are until annotation_free;
  * those without a Python line are left out. 0 or -ENOMEM. */
-int annotation_make(const struct aggregate *ops, const struct aggregate *gaps, uint64_t observed_ns,
-		    struct annotation *out);
+int annotation_make(const struct aggregate *ops, const struct aggregate *gaps,
+		    const struct aggregate_totals *totals, struct annotation *out);
 void annotation_free(struct annotation *a);
 
 /* Whether `path` is, or ends with, `asked`, from one of its components on. */

@@ -19,15 +19,19 @@ struct shown {
 	bool *is;
 };
 
+/* Of lines that workers alone run, of their time. */
 static double self_percent(const struct annotation *a, const struct annotate_line *l)
 {
-	return report_percent(l->forward_ns + l->backward_ns, a->observed_ns);
+	uint64_t ns = l->forward_ns + l->backward_ns;
+	return l->is_worker ? report_percent(ns, a->workers_ns)
+			    : report_percent(ns - l->worker_ns, a->observed_ns);
 }
 
 /* No sum with the above: in no op a thread may wait for another one that runs the backward. */
 static double no_op_percent(const struct annotation *a, const struct annotate_line *l)
 {
-	return report_percent(l->no_op_ns, a->observed_ns);
+	return l->is_worker ? report_percent(l->no_op_ns, a->workers_ns)
+			    : report_percent(l->no_op_ns - l->worker_no_op_ns, a->observed_ns);
 }
 
 static bool is_left_out(const struct annotation *a, const struct annotate_line *l,

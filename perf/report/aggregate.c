@@ -561,44 +561,25 @@ static uint64_t span_of(const struct aggregate_thread *t)
 	return t->last_ns - t->first_ns;
 }
 
-/* The main thread of each process: the one that was observed for longest, of equals the first. The
- * caller frees the array of *n; NULL if out of memory. */
-static uint32_t *main_threads(const struct aggregate *a, uint32_t *n)
+/* While other threads run the backward, those that call ops wait for them: they are not in no op.
+ */
+static void totals_of_callers(const struct aggregate *a, struct aggregate_totals *out)
 {
-	struct intern pids = {0};
-	uint32_t *mains = calloc(a->thread_ids.used + 1, sizeof(*mains));
-	for (uint32_t i = 0; mains && i < a->thread_ids.used; i++) {
-		const struct aggregate_thread *t = &a->threads[i];
-		const int32_t key[2] = {t->pid, t->rank_at};
-		bool is_new;
-		int64_t id = t->worker ? -1 : intern(&pids, key, sizeof(key), &is_new);
-		if (id >= 0 && (is_new || span_of(t) > span_of(&a->threads[mains[id]])))
-			mains[id] = i;
-	}
-	*n = pids.used;
-	intern_free(&pids);
-	return mains;
-}
-
-/* While other threads run the backward, the main thread waits for them: it is not in no op. */
-static void totals_of_main(const struct aggregate *a, struct aggregate_totals *out)
-{
-	uint32_t n, *mains = main_threads(a, &n);
-	if (!mains)
-		return;
+	uint64_t every = 0;
 	out->observed_ns = out->self_ns = out->workers = 0;
 	for (uint32_t i = 0; i < a->thread_ids.used; i++) {
-		out->workers += a->threads[i].worker;
-		out->self_ns += a->threads[i].worker ? 0 : a->threads[i].backward_ns;
+		const struct aggregate_thread *t = &a->threads[i];
+		out->workers += t->worker;
+		out->workers_ns += t->worker ? span_of(t) : 0;
+		if (t->worker)
+			continue;
+		every += span_of(t);
+		out->self_ns += t->self_ns;
+		out->observed_ns += t->self_ns > t->backward_ns ? span_of(t) : 0;
 	}
-	for (uint32_t i = 0; i < n; i++) {
-		const struct aggregate_thread *t = &a->threads[mains[i]];
-		out->observed_ns += span_of(t);
-		out->self_ns += t->self_ns - t->backward_ns;
-	}
+	/* Several ran the backward at once. */
 	if (out->self_ns > out->observed_ns)
-		out->self_ns = out->observed_ns;
-	free(mains);
+		out->observed_ns = every;
 }
 
 enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid)
@@ -628,7 +609,7 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 	if (a->keys & AGGREGATE_SAMPLES)
 		out->observed_ns = out->self_ns;
 	else if (a->keys & AGGREGATE_WORKERS)
-		totals_of_main(a, out);
+		totals_of_callers(a, out);
 }
 
 uint64_t aggregate_quantile(const struct aggregate_row *row, double q)

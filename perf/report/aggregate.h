@@ -87,9 +87,9 @@ enum {
 	AGGREGATE_STEADY = 1 << 14,
 	AGGREGATE_BATCHES = 1 << 10, /* flag: rows have batches */
 	AGGREGATE_SAMPLES = 1 << 11, /* flag: events are samples; percentages are of their sum */
-	/* Flag: threads that load data for others (breakdown_is_worker) have rows of their own, and
-	 * percentages are of the time of the main thread of the other processes, the one observed
-	 * for longest. */
+	/* Flag: threads that load data for others (breakdown_is_worker) have rows of their own,
+	 * with percentages of their time; those of other rows are of the time of the threads that
+	 * call ops, and not only run the backward for one that waits for it. */
 	AGGREGATE_WORKERS = 1 << 15,
 	AGGREGATE_RANK = 1 << 16,
 	/* Flag of aggregate_keys: calls of several ranks were added, and rows have times by rank.
@@ -161,13 +161,22 @@ struct aggregate_totals {
 	uint64_t summed; /* of `events`, those that were recorded as sums */
 	uint64_t threads;
 	/* Observed time, the base of percentages: from the start of a thread's first event to the
-	 * end of its last, summed over threads, or with AGGREGATE_WORKERS over main threads. */
+	 * end of its last, summed over threads, or with AGGREGATE_WORKERS over those that call ops.
+	 */
 	uint64_t observed_ns;
 	uint64_t all_ns;  /* observed, of all threads */
-	uint64_t self_ns; /* observed time in ops: of all rows, or of the main threads and of the
-			     backward that they wait for */
+	uint64_t self_ns; /* observed time in ops: of all rows, or of the threads that call them and
+			     of the backward that they wait for */
 	uint64_t workers; /* threads that load data for others */
+	uint64_t workers_ns; /* observed time of these */
 };
+
+/* What the percentages of a row are of. */
+static inline uint64_t aggregate_base(const struct aggregate_totals *t,
+				      const struct aggregate_row *row)
+{
+	return row->worker ? t->workers_ns : t->observed_ns;
+}
 
 struct aggregate;
 

@@ -128,10 +128,11 @@ static const struct aggregate_row **sorted(const struct aggregate *a,
 	if (!s)
 		return NULL;
 	size_t all = *n;
-	uint64_t observed_ns = totals_of(a, opts).observed_ns;
+	const struct aggregate_totals t = totals_of(a, opts);
 	*n = 0;
 	for (size_t i = 0; i < all; i++)
-		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns, observed_ns) >= limit)
+		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns,
+				   aggregate_base(&t, rows[i])) >= limit)
 			s[(*n)++] = rows[i];
 	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
 	return s;
@@ -347,7 +348,7 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 	    [BACKWARD_OF_LINES] = "backward of the above",
 	    [RECOMPUTED] = "recomputed in the backward, for checkpoints",
 	    [CALLED_IN_BACKWARD] = "called by Python code that ran in the backward",
-	    [WORKERS] = "workers, which load the data",
+	    [WORKERS] = "workers, which load the data, in percent of their own time",
 	};
 	enum report_part part = part_of(r);
 	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];
@@ -390,8 +391,9 @@ static void print_in_no_op(FILE *f, const struct aggregate_totals *t,
 }
 
 static void add_parts(struct table *t, const struct report_columns *columns,
-		      const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
-		      const struct report_opts *opts, const struct file_names *files)
+		      const struct aggregate_row *const *rows, size_t n,
+		      const struct aggregate_totals *totals, const struct report_opts *opts,
+		      const struct file_names *files)
 {
 	for (size_t first = 0, end; first < n; first = end) {
 		const char *title = part_title(rows[first], first == 0);
@@ -399,7 +401,8 @@ static void add_parts(struct table *t, const struct report_columns *columns,
 			end++;
 		if (title)
 			table_line(t, title);
-		add_part(t, columns, rows + first, end - first, observed_ns, opts, files);
+		add_part(t, columns, rows + first, end - first, aggregate_base(totals, rows[first]),
+			 opts, files);
 	}
 }
 
@@ -417,7 +420,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 		columns = *opts->columns;
 	if (rows && t) {
 		report_columns_head(t, &columns, opts);
-		add_parts(t, &columns, rows, n, totals.observed_ns, opts, files);
+		add_parts(t, &columns, rows, n, &totals, opts, files);
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
 	if (!r && !opts->samples)
@@ -548,6 +551,7 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 		json_u64(j, "in_no_op_ns",
 			 t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
 	json_u64(j, "workers", t->workers);
+	json_u64(j, "workers_ns", t->workers_ns);
 	json_u64(j, "left_out_sums", opts->left_out);
 	json_steps(j, t->summed || opts->left_out ? NULL : opts->steps);
 	if (s) {
@@ -588,7 +592,8 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 	json_open(&j, "rows", '[');
 	for (size_t i = 0; i < n; i++) {
 		json_line(&j);
-		report_fields_json(&j, aggregate_keys(a), rows[i], t.observed_ns, opts);
+		report_fields_json(&j, aggregate_keys(a), rows[i], aggregate_base(&t, rows[i]),
+				   opts);
 	}
 	json_line(&j);
 	json_close(&j, ']');
@@ -600,14 +605,14 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	uint64_t observed_ns = totals_of(a, opts).observed_ns;
+	const struct aggregate_totals t = totals_of(a, opts);
 	size_t n;
 	const struct aggregate_row **rows = sorted(a, opts, opts->percent_limit, &n);
 	if (!rows)
 		return -ENOMEM;
 	report_fields_header(f, aggregate_keys(a));
 	for (size_t i = 0; i < n; i++)
-		report_fields_csv(f, aggregate_keys(a), rows[i], observed_ns, opts);
+		report_fields_csv(f, aggregate_keys(a), rows[i], aggregate_base(&t, rows[i]), opts);
 	free(rows);
 	return ferror(f) ? -EIO : 0;
 }

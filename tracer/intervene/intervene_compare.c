@@ -318,6 +318,9 @@ void intervene_compare_print_verdict(const struct intervene_compare *c)
 		fprintf(stderr, "all %s right\n", text_count(a, sizeof(a), all));
 }
 
+/* The share of the time from which on comparing fewer calls is suggested. */
+#define SLOW 0.5
+
 static void print_share(const struct intervene_compare *c, double budget)
 {
 	double share = c->spent_ns / c->passed_ns;
@@ -330,6 +333,12 @@ static void print_share(const struct intervene_compare *c, double budget)
 		      "before calls\n"
 		      "  that were left alone had made up for it; longer runs come closer\n",
 		      stderr);
+	if (!budget && share > SLOW)
+		fputs(
+		    "  hint: --budget 10% compares as many calls as a tenth of the time is enough "
+		    "for, --every 10\n"
+		    "  every tenth call of each function\n",
+		    stderr);
 }
 
 void intervene_compare_print(struct intervene_compare *c, double budget)

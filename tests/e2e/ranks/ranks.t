@@ -26,6 +26,7 @@ reported() {
 	like "--rank 0 has its ops" "$T/report" '^aten::square,5,'
 	unlike "and no other's" "$T/report" '^aten::cosh,'
 	like "its worker is in its file, as a worker" "$T/report" '^aten::stack.out,5,.*,true$'
+	ok "totals of both are the same everywhere" verify trace/totals "$T/data"
 	error "a rank that is not there" '--rank 2' "$DITRACE" report --rank 2 "$T/data"
 }
 

@@ -27,6 +27,7 @@ ran 6"
 	[ "$ENGINE" != bpf ] || like "for how long a fork can have run unseen is told" "$T/err" '^ditrace: [0-9]+ forks: up to [0-9.]+ m?s passed until'
 	"$DITRACE" report --group thread --percent-limit 0 --limit 99 "$T/data" >"$T/report"
 	like "the workers of a DataLoader are named" "$T/report" ' DataLoader worker 1$'
+	ok "totals are the same everywhere, and shares no more than all" verify trace/totals "$T/data"
 	like "and are counted in their program's line" "$T/report" '^ditrace: .* more, 2 DataLoader workers, torch '
 	in_long || { skip "a late import of the program itself: make test-long"; return; }
 	ok "a late import runs traced" trace -- "$PY" late_import.py 1

@@ -136,6 +136,7 @@ reports() {
 		is "all calls and all time by $keys" "$(sums --group $keys)" "$all"
 	done
 	ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
+	ok "totals are the same everywhere" verify trace/totals "$T/data"
 	ok "steps add up to all" steps_add_up
 	is "a time before the end and one behind" "$(($(sum --time -2500ms) + $(sum --time 2500ms-)))" "${all% *}"
 	is "a condition" "$(sum --when "op == 'aten::linear'")" "$(grep -c '"op":"aten::linear"' "$T/events")"

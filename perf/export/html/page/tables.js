@@ -27,7 +27,7 @@ function drawOps() {
       ...COLUMNS.map(([, , text], i) => el("td", i ? {} : {style: heat(r.self_percent)}, text(r))),
       el("td", {class: "left"}, r.op), el("td", {class: "left dim"}, r.worker ? "worker" : r.phase === "forward" ? "" : r.phase),
       el("td", {class: "code", title: r.file ? `${r.file}:${r.line} ${r.function || ""}` : ""}, placeOf(r), el("span", {class: "dim"}, r.text ? "  " + r.text : ""))))));
-  byId("rows").textContent = `${counted(all.length, "row")}${all.length > rows.length ? `, the first ${rows.length} shown` : ""}${data.percent_limit ? `; those below ${data.percent_limit} % are left out` : ""}; percentages are of the main thread's time`;
+  byId("rows").textContent = `${counted(all.length, "row")}${all.length > rows.length ? `, the first ${rows.length} shown` : ""}${data.percent_limit ? `; those below ${data.percent_limit} % are left out` : ""}; percentages are of the time of the threads that call ops, those of workers of theirs`;
 }
 
 function moduleRows(modules, depth) {

@@ -122,6 +122,58 @@ static void percentages_are_of_the_observed_time(void **state)
 	aggregate_free(a);
 }
 
+static const struct py_stack *worker_stack(void)
+{
+	static const struct py_frame frame = {
+	    .file = "/lib/torch/utils/data/_utils/worker.py", .function = "loop", .is_torch = true};
+	static _Alignas(struct py_stack) char memory[sizeof(struct py_stack) + sizeof(void *)];
+	struct py_stack *s = (struct py_stack *)memory;
+	s->id = 9;
+	s->depth = 1;
+	s->frames[0] = &frame;
+	return s;
+}
+
+static struct op_event event_of(int32_t tid, enum op_phase phase, uint64_t start, uint64_t end)
+{
+	static uint64_t id;
+	struct op_event ev = sample_event(++id, 0, 0, start, end);
+	ev.tid = tid;
+	ev.phase = (uint8_t)phase;
+	return ev;
+}
+
+static void shares_are_of_the_time_of_threads(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_WORKERS);
+	struct aggregate_totals t;
+	struct op_event load = event_of(30, PHASE_FORWARD, 0, 900);
+	load.stack = load.where_stack = worker_stack();
+	add(a, load);
+	add(a, event_of(20, PHASE_FORWARD, 100, 200));
+	add(a, event_of(20, PHASE_FORWARD, 600, 700));
+	add(a, event_of(21, PHASE_BACKWARD, 250, 550)); /* 20 waits for it */
+	aggregate_totals(a, &t);
+	assert_int_equal(t.observed_ns, 600);
+	assert_int_equal(t.self_ns, 500);
+	assert_int_equal(t.workers, 1);
+	assert_int_equal(t.workers_ns, 900);
+	add(a, event_of(22, PHASE_FORWARD, 100, 500)); /* another one that calls ops */
+	aggregate_totals(a, &t);
+	assert_int_equal(t.observed_ns, 600 + 400);
+	assert_int_equal(t.self_ns, 900);
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(aggregate_base(&t, rows[i]), rows[i]->worker ? 900 : 1000);
+	add(a, event_of(23, PHASE_BACKWARD, 100, 1100)); /* nobody can wait as long */
+	aggregate_totals(a, &t);
+	assert_int_equal(t.self_ns, 1900);
+	assert_int_equal(t.observed_ns, 600 + 300 + 400 + 1000);
+	aggregate_free(a);
+}
+
 /* add 10..90 { add 20..50 { add 30..40 }, sample 60..80 { add 65..70 } }, then add 100..110 */
 static void a_row_inside_itself_counts_once(void **state)
 {
@@ -384,6 +436,7 @@ int main(void)
 	    cmocka_unit_test(calls_are_summed_by_op_and_line),
 	    cmocka_unit_test(sums_are_added),
 	    cmocka_unit_test(percentages_are_of_the_observed_time),
+	    cmocka_unit_test(shares_are_of_the_time_of_threads),
 	    cmocka_unit_test(a_row_inside_itself_counts_once),
 	    cmocka_unit_test(many_calls_inside_count_once),
 	    cmocka_unit_test(threads_do_not_nest_in_each_other),
