@@ -139,6 +139,17 @@ compares() {
 	unlike "all right" "$T/err" " WRONG "
 }
 
+under_autocast() {
+	alone intervene/autocast.py >"$T/plain"
+	judged --compare all -- "$W/intervene/autocast.py"
+	ok "a training under autocast computes the same" cmp "$T/plain" "$T/out"
+	like "without an alarm" "$T/err" "^ditrace: compare: 0 of 1[0-9] functions at their lines wrong; with [1-9]"
+	unlike "its forward is judged, too" "$T/err" "under autocast"
+	like "of each linear" "$T/err" "^ +1[58] +torch.nn.functional.linear"
+	judged --compare all -- "$W/intervene/autocast.py" fault
+	is "a kernel that is wrong there is found, and no other" "$(grep -o '^[^ ]*  WRONG' "$T/err")" "torch.nn.functional.gelu  WRONG"
+}
+
 applied() {
 	ditraced --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
 		--apply 'linear:cast_dtype:args[1].numel() == 96' -- intervene/device.py --dtype bfloat16 --steps 1
@@ -190,6 +201,7 @@ intervene() {
 	inference
 	casts
 	compares
+	under_autocast
 	applied
 	forks
 	killed

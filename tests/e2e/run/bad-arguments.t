@@ -64,7 +64,7 @@ done <<-EOL
 	samples run --sample=0 -- echo started
 	share run --compare all --budget x -- echo started
 	feature run --apply foo -- echo started
-	--print run --overflow --print -- echo started
+	--level run --overflow --level aten --print -- echo started
 	nobody run --user nobody-there -- echo started
 	--fallback run --falback add -- echo started
 	freq record -F 0 -- echo started

@@ -3,6 +3,7 @@ import time
 
 import torch
 
+from ditrace_modes.autocast import casts_of
 from ditrace_modes.calls import Unchanged, own_call, quietly
 from ditrace_modes.gradients import spending, watch_backward
 from ditrace_modes.level import LEVEL
@@ -51,14 +52,14 @@ def compare_call(plan, call, args, kwargs, at):
         raise Unchanged(BEYOND)
     if any(isinstance(x, torch.Generator) for x in each((args, kwargs))):
         raise Unchanged("may draw random numbers")
-    if is_autocast():
-        raise Unchanged("runs under autocast")
     if torch._C._len_torch_dispatch_stack():
         raise Unchanged("runs under a TorchDispatchMode of the program")
+    if is_autocast() and (LEVEL.is_aten or plan.is_foreign):
+        raise Unchanged("runs under autocast")
     if any(t._base is not None and t.requires_grad for t in tensors) and plan.base.endswith("_"):
         raise Unchanged("changes a view that has a history")
     number, began = call_number(), time.perf_counter_ns()
-    live = Live(plan, args, kwargs)
+    live = Live(plan, args, kwargs, casts_of(plan, tensors, args, kwargs) if is_autocast() else {})
     try:
         live.check_comparable()
     except Refused as e:

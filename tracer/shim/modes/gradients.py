@@ -1,6 +1,7 @@
 """Gradients: what the nodes of one call give, at the edges where they leave it."""
 import time
 
+from ditrace_modes.autocast import is_cast_node
 from ditrace_modes.calls import quietly
 from ditrace_modes.live import cpu_copy
 from ditrace_modes.native import backward_came, backward_comes, is_busy, is_out, spend, tensors_in
@@ -9,9 +10,9 @@ from ditrace_runner.judge import as_autograd_sums
 from ditrace_runner.load import LOCATIONS
 
 
-def nodes_between(first, edges, most=64):
+def nodes_between(first, edges, casts=False, most=64):
     """[(node, place, id of the input)] of all that leaves the nodes from `first` on to one of the edges; None where
-    it cannot be told."""
+    it cannot be told. casts: those of autocast are no part of the call; one of a parameter is shared by all its calls."""
     found, todo, seen = [], [first], set()
     while todo:
         node = todo.pop()
@@ -23,7 +24,10 @@ def nodes_between(first, edges, most=64):
         for k, (to, nr) in enumerate(node.next_functions):
             if to is None:
                 continue
-            if (to, nr) in edges:
+            cast = casts and is_cast_node(to) and edges.get(to.next_functions[0])
+            if cast:
+                found.append((node, k, cast))
+            elif (to, nr) in edges:
                 found.append((node, k, edges[to, nr]))
             elif not to.next_functions:
                 return None  # the gradient of a leaf that is no argument
@@ -95,7 +99,7 @@ def watch_backward(live, edges, result, at, number, kind=Backward, taken=0):
     outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None]
     if not edges or not outs or len({t.grad_fn for t in outs}) != 1 or live.changes_inputs:
         return
-    leaving = nodes_between(outs[0].grad_fn, edges)
+    leaving = nodes_between(outs[0].grad_fn, edges, bool(live.casts))
     if leaving:
         shapes = {id(c): c.detach() for c in live.copied.values()}
         kind(live, at, number, shapes, taken).watch(outs[0].grad_fn, leaving)

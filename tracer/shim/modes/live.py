@@ -21,7 +21,8 @@ def cpu_copy(t):
 class Live(Capture):
     """A call that is under way, in place of a captured one."""
 
-    def __init__(self, plan, args, kwargs):
+    def __init__(self, plan, args, kwargs, casts=()):
+        self.casts = dict(casts)  # id of an argument: the dtype that autocast casts it to
         self.dir, self.trust, self.functions = "", False, None
         self.copied = {}
         self.take(plan.name, rebuilt(tuple(args), self.input), rebuilt(dict(kwargs), self.input), None)
@@ -34,7 +35,11 @@ class Live(Capture):
         if not isinstance(x, torch.Tensor):
             return x
         if id(x) not in self.copied:
-            self.copied[id(x)] = cpu_copy(x).requires_grad_(x.requires_grad and not LEVEL.is_aten)
+            copy = cpu_copy(x)
+            if id(x) in self.casts:
+                copy = copy.to(self.casts[id(x)])
+                setattr(copy, LOCATIONS, str(x.device))
+            self.copied[id(x)] = copy.requires_grad_(x.requires_grad and not LEVEL.is_aten)
         return self.copied[id(x)]
 
     def resolve(self):

@@ -1,6 +1,7 @@
 """How a call that is under way is judged, as replay judges a captured one, and which verdicts are told."""
 import torch
 
+from ditrace_modes.autocast import no_autocast
 from ditrace_modes.calls import Busy, quietly
 from ditrace_modes.link import LINK
 from ditrace_modes.native import counts, extent, judged, perturbed, probed, settled_calls, surely_right
@@ -213,7 +214,7 @@ def judge(live, backward, at, number, given=None, result=None):
     state, talk = torch.get_rng_state(), Judged(live, at, backward)
     role = "grad" if backward else "output"
     try:
-        with Busy(), torch.enable_grad():
+        with Busy(), torch.enable_grad(), no_autocast():
             judge_ = LiveJudge(live, request, talk)
             try:
                 judge_.run()
