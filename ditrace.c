@@ -3,11 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bus.h"
 #include "base/commands.h"
 #include "base/err.h"
-#include "base/file_limit.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "tui/model/processes.h"
 #include "tui/screen/screen.h"

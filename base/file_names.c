@@ -1,4 +1,4 @@
-#include "base/file_names.h"
+#include "base/table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -74,5 +75,15 @@ int folder_keep_old(const char *path, bool (*chosen)(const char *name), bool *ke
 
 /* Make the folder `path`. 0, or -errno of mkdir(2) with *e: -EEXIST if anything is there. */
 int folder_new(const char *path, struct err *e);
+
+/* Reading and writing by descriptors. */
+
+/* Write all `len` bytes, retrying on EINTR and short writes. 0 or -errno of write(2); -EIO when it
+ * writes 0 bytes. */
+int io_write_all(int fd, const void *buf, size_t len);
+
+/* At most `most` bytes from the start of a file, NUL-terminated, from malloc; "" when it cannot be
+ * read. NULL when out of memory. */
+char *io_text(int fd, size_t most);
 
 #endif

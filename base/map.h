@@ -1,10 +1,15 @@
-/* A hash index from 64-bit hashes to item numbers of arrays stored elsewhere (map_next, map_add),
- * or an exact map by 64-bit keys (map_get, map_put). Use a map in one of the two ways only. */
+/* Hash maps, and dense ids for byte strings. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/arena.h"
+
+/* A hash index from 64-bit hashes to item numbers of arrays stored elsewhere (map_next, map_add),
+ * or an exact map by 64-bit keys (map_get, map_put). Use a map in one of the two ways only. */
 
 #define MAP_NONE 0xffffffffU
 
@@ -41,5 +46,27 @@ void map_free(struct map *m);
 /* A hash of `len` bytes, for map_next and map_add, or as the `seed` of a further one. Not
  * collision-resistant: compare keys. */
 uint64_t map_hash(const void *bytes, size_t len, uint64_t seed);
+
+/* Dense ids. */
+
+/* Zero-initialise. Not thread-safe. */
+struct intern {
+	struct map index;
+	struct intern_item *items; /* by id */
+	size_t room;
+	uint32_t used; /* number of ids */
+	size_t bytes;  /* bytes of all interned contents */
+	struct arena arena;
+};
+
+/* The id of the `len` bytes at `bytes`, which are copied when new. *is_new: they were not interned
+ * yet; ids count from 0. Returns the id or -ENOMEM. */
+int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new);
+
+/* The id, or -ENOENT; adds nothing. */
+int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len);
+
+/* Free everything; the table stays usable. */
+void intern_free(struct intern *t);
 
 #endif

@@ -1,4 +1,4 @@
-#include "base/ranges.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdlib.h>

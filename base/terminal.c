@@ -1,4 +1,4 @@
-#include "base/terminal.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <signal.h>

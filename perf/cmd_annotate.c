@@ -5,11 +5,10 @@
 #include <unistd.h>
 
 #include "base/options.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "perf/annotate/annotate.h"
 #include "perf/report/report.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 enum { TARGETS_MAX = 256 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };

@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/files.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "perf/export/export.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 /* Nobody means to replace the trace by what is made of it. */
 static bool same_file(const char *a, const char *b)

@@ -5,16 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/options.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/call_tree.h"
-#include "perf/report/overflow.h"
 #include "perf/report/report.h"
 #include "perf/report_collectives.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 enum { AHEAD = 4 };
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };

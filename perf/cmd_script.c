@@ -7,10 +7,9 @@
 
 #include "base/options.h"
 #include "perf/collectives/collectives.h"
-#include "base/terminal.h"
-#include "perf/events/json_event.h"
+#include "base/text.h"
 #include "perf/events/print_event.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 enum { POLL_MS = 100 };
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "base/terminal.h"
+#include "base/text.h"
 #include "perf/diff/trace_diff.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "base/terminal.h"
+#include "base/text.h"
 #include "perf/collectives/collectives.h"
 
 /* Takes an item of what is asked for. 0 or -ENOMEM. */

@@ -3,7 +3,7 @@
 #define PERF_REPORT_COLLECTIVES_H
 
 #include "base/err.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 struct collectives_report {
 	const char *path;

@@ -10,10 +10,9 @@
 
 #include "base/options.h"
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "replay/internal.h"
-#include "replay/numbers/verdict.h"
+#include "replay/numbers/numbers.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };
 enum { EXIT_NOT_READ = 2 };

@@ -9,12 +9,10 @@
 
 #include "base/options.h"
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "replay/internal.h"
-#include "replay/numbers/number.h"
-#include "replay/numbers/verdict.h"
-#include "replay/row.h"
+#include "replay/numbers/numbers.h"
+#include "replay/replay.h"
 #include "symbolizer/event/names.h"
 
 enum { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV };

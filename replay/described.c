@@ -1,4 +1,4 @@
-#include "replay/capture_find.h"
+#include "replay/replay.h"
 
 #include <errno.h>
 #include <stdio.h>

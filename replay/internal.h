@@ -9,10 +9,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "replay/capture_find.h"
-#include "replay/row.h"
-#include "replay/sandbox.h"
-#include "replay/worker.h"
+#include "replay/replay.h"
 #include "symbolizer/when/when.h"
 
 /* Choosing captures: --ops and --not-ops. */

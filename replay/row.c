@@ -1,4 +1,4 @@
-#include "replay/row.h"
+#include "replay/replay.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,8 +8,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "replay/numbers/number.h"
-#include "replay/numbers/verdict.h"
+#include "replay/numbers/numbers.h"
 #include "symbolizer/event/names.h"
 
 struct replay_row *rows_add(struct rows *rows)

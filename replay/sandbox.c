@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/sandbox.h"
+#include "replay/replay.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "replay/internal.h"
 
 static void sandbox_word(struct sandbox *s, const char *word)
 {
@@ -124,4 +125,19 @@ void sandbox_free(struct sandbox *s)
 		free(s->argv[i]);
 	free(s->argv);
 	*s = (struct sandbox){0};
+}
+
+json_t *request_with(json_t *request, const struct caution *c)
+{
+	json_object_set_new(request, "trust", json_boolean(c->trust));
+	json_object_set_new(request, "max_bytes", json_integer((json_int_t)c->max_bytes));
+	return request;
+}
+
+int caution_before(struct caution *c, const char *python, char *const *folders, size_t n,
+		   char *const **before, struct err *e)
+{
+	int r = c->sandboxed ? sandbox_open(&c->sandbox, python, folders, n, e) : 0;
+	*before = c->sandbox.argv;
+	return r;
 }

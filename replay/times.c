@@ -1,4 +1,4 @@
-#include "replay/row.h"
+#include "replay/replay.h"
 
 #include <errno.h>
 #include <inttypes.h>

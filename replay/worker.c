@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/worker.h"
+#include "replay/replay.h"
 
 #include <errno.h>
 #include <fcntl.h>

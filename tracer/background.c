@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
-#include "tracer/internal.h"
+#include "tracer/trace_loop.h"
 
 /* Detach the standard streams from the terminal: what they write goes to `out`, which is closed. */
 static int redirect(int out)

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "tracer/intervene/intervene_rules.h"
+#include "tracer/intervene/intervene.h"
 #include "tracer/proc/spawn.h"
 #include "tracer/session/session.h"
 

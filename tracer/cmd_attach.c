@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 #include "symbolizer/target/process.h"
-#include "tracer/internal.h"
-#include "tracer/proc/tree.h"
+#include "tracer/proc/thread_facts.h"
+#include "tracer/trace_loop.h"
 
 static void tell_attached(struct trace_loop *l)
 {

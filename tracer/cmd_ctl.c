@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"

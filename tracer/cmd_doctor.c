@@ -9,13 +9,12 @@
 #include "base/commands.h"
 #include "base/err.h"
 #include "base/options.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/injector.h"
-#include "tracer/internal.h"
 #include "tracer/session/internal.h"
+#include "tracer/trace_loop.h"
 
 static void check_python(const struct target *t, struct checks *c)
 {
@@ -89,7 +88,10 @@ static void trace_a_moment(struct session *s)
 		nanosleep(&turn, NULL);
 }
 
-void doctor_target(pid_t pid, struct checks *c)
+/* cmd_doctor.c: check process `pid`, which has loaded PyTorch and may be traced, by tracing it
+ * briefly; append checks of its Python, its ops, the layout of its tensors, and the share of its
+ * ops that the probes see. */
+static void doctor_target(pid_t pid, struct checks *c)
 {
 	/* Not the engine shim: it would leave its library in the process. */
 	struct session_opts o = {.depth = SESSION_ALL_LEVELS, .attach = pid, .engine = ENGINE_BPF};

@@ -8,11 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/files.h"
 #include "base/options.h"
-#include "base/terminal.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/monitor/monitor.h"

@@ -8,10 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"
 #include "tracer/sample/sampler.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tracer/internal.h"
+#include "tracer/trace_loop.h"
 
 static int finish(struct trace_loop *l, int failed, struct err *e)
 {

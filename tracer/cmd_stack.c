@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/tree.h"
+#include "tracer/proc/thread_facts.h"
 #include "tracer/session/session.h"
 #include "tracer/stack/stack_snapshot.h"
 #include "tracer/trace_loop.h"

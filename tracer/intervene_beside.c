@@ -1,6 +1,6 @@
 /* Interventions beside a trace: in a thread of their own, as judging a call may take longer than
  * the engine's records can wait. */
-#include "tracer/internal.h"
+#include "tracer/trace_loop.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "tracer/internal.h"
+#include "tracer/trace_loop.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -6,10 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/intervene/intervene.h"
-#include "tracer/trace_loop.h"
 
 bool intervene_traces(const struct session_opts *o)
 {

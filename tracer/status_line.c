@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "tracer/trace_loop.h"
 

@@ -1,10 +1,10 @@
-#include "tracer/strays.h"
+#include "tracer/trace_loop.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 
 enum { STRAYS = 64, LATER_NS = 200 * 1000 * 1000 };
 

@@ -11,18 +11,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
-#include "base/thread.h"
-#include "symbolizer/target/frozen.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/target_files.h"
 #include "tracer/engine/shim/injector.h"
-#include "tracer/internal.h"
-#include "tracer/proc/freeze.h"
+#include "tracer/proc/seize.h"
 #include "tracer/sample/sampler.h"
-#include "tracer/strays.h"
 
 struct trace_samples {
 	struct record_samples to;

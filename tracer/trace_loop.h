@@ -1,4 +1,4 @@
-/* Shared by run and attach: their options, and the main loop of a session. */
+/* Shared by run, attach and doctor: options, how tracing begins, and its main loop. */
 #ifndef TRACER_TRACE_LOOP_H
 #define TRACER_TRACE_LOOP_H
 
@@ -7,8 +7,11 @@
 
 #include "base/err.h"
 #include "base/options.h"
+#include "tracer/doctor/checks.h"
 #include "tracer/engine/engine.h"
+#include "tracer/intervene/intervene.h"
 #include "tracer/proc/follow.h"
+#include "tracer/proc/spawn.h"
 #include "tracer/session/session.h"
 
 /* Samples in addition to a session's events, in the same file: --sample of run and attach. */
@@ -179,5 +182,86 @@ void trace_loop_tell_end(struct trace_loop *l);
 /* Wait until the child exits, regardless of signals, and set l->status; when all that it named has
  * been read, as its PID is free then. 0 or -errno. */
 int trace_loop_wait(struct trace_loop *l);
+
+/* Processes below a traced one that were started without what the engine shim brings in: with
+ * another environment (sudo, env -i), from another mount namespace, or by a process to which
+ * ditrace has attached. They are entered once they have loaded PyTorch. */
+
+struct strays;
+
+/* Process `pid` has forked or mapped something: remember it in *s, made at need, if it is one. */
+void strays_see(struct strays **s, struct session *session, pid_t pid);
+
+/* Enter those whose time has come: threads that load a library are at no place where another could
+ * be loaded. `s` may be NULL. *e, unless it has something already: which ones could not be traced,
+ * or, once, that first ops are missing. */
+void strays_enter(struct strays *s, struct session *session, struct err *e);
+
+void strays_free(struct strays *s); /* NULL allowed */
+
+/* start.c: begin to trace a running process, or a program that ditrace starts. */
+
+/* Open a session, whose options `o` must outlive it, and begin to trace l->pid and l->others; with
+ * `wait`, the process may load PyTorch later. l is then ready for trace_loop_run. The caller frees
+ * its session and follow even after an error. 0 or -errno with *e. */
+int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, struct err *e);
+
+/* Open a session, whose options `o` must outlive it, and start `argv` under it. l is then ready for
+ * trace_loop_run. The caller frees its session and follow even after an error. 0; or -errno with
+ * *e, and in *status the exit status of ditrace run. */
+int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],
+		  const struct spawn_caller *caller, int *status, struct err *e);
+
+/* start.c: whether the command line of run or attach makes sense, as far as that can be
+ * said without the program: syntax, and options that do nothing without another. `changes`: what
+ * intervene_run_wanted returned. 0, -EINVAL or -ENOMEM with *e. */
+int check_options(const struct session_opts *o, const struct intervene_opts *change, bool changes,
+		  struct err *e);
+
+/* intervene_run.c: run and attach with interventions. */
+
+/* Whether options of run or attach, before trace_default_output, ask for a trace, too. */
+bool intervene_traces(const struct session_opts *o);
+
+/* Whether `change`, or the capture options in `o`, ask for interventions. Both are the options of
+ * one command; of those that both know, `change` takes its own from `o`: all unless `o` `traces`,
+ * else --sample 1/N, --capture with the engine shim, and --ops and --not-ops where what is changed
+ * has no list of its own. */
+bool intervene_run_wanted(struct intervene_opts *change, struct session_opts *o, bool traces);
+
+/* Check what does not go together, and read `change` into *rules, to be freed by the caller.
+ * Buffers stderr, so that a table is written in one piece amid the program's output. 0 or -errno
+ * with *e. */
+int intervene_prepare(struct intervene_opts *change, const struct session_opts *o,
+		      struct intervene_rules *rules, struct err *e);
+
+/* With `wait`, wait until process l->pid has loaded libtorch. 0, or -ENOENT with *e: it has not. */
+int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e);
+
+/* Start argv (NULL-terminated) and wait until it exits, without tracing. Returns the exit status of
+ * the command. */
+int intervene_run(struct intervene_opts *change, const struct session_opts *o, char **argv,
+		  const struct spawn_caller *caller);
+
+/* The same for the running process `pid`. Returns on a signal, after o->for_ns, or when the process
+ * exits; the process runs on. `wait`: wait until it has loaded libtorch. Returns EXIT_GOOD or
+ * EXIT_FAILED. */
+int intervene_attach(struct intervene_opts *change, const struct session_opts *o, pid_t pid,
+		     bool wait);
+
+/* intervene_beside.c: interventions beside a trace. */
+
+struct intervene_beside;
+
+/* Begin to intervene in process `pid`, or (0) in what this process will start. The caller closes
+ * *out, NULL or not, even after an error. 0 or -errno with *e. */
+int intervene_beside_open(struct intervene_opts *change, const struct session_opts *o, pid_t pid,
+			  struct intervene_beside **out, struct err *e);
+
+/* As intervene_set_away; returns when it is done. NULL allowed. */
+void intervene_beside_set_away(struct intervene_beside *b, bool away);
+
+/* Have what runs on compute unchanged, print the summary, and free `b`; NULL allowed. */
+void intervene_beside_close(struct intervene_beside *b);
 
 #endif

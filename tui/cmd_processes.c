@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tui/model/processes.h"

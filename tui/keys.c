@@ -1,11 +1,10 @@
-#include "tui/keys.h"
+#include "tui/model/top.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "tui/actions/actions.h"
-#include "tui/model/top.h"
 
 #define CONTROL(letter) ((letter)&0x1f)
 

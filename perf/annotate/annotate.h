@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/terminal.h"
+#include "base/text.h"
 #include "perf/report/aggregate.h"
 
 /* The keys of the rows that are annotated: of ops, and of the time between them (struct gaps). */
@@ -76,5 +76,19 @@ int annotate_print_json(FILE *f, const struct annotation *a, const struct annota
 
 /* A line for each, with its file, and a header. 0 or -EIO. */
 int annotate_print_csv(FILE *f, const struct annotation *a, const struct annotate_opts *opts);
+
+/* The text of a Python file, for annotate_print.c. */
+
+struct source {
+	char *bytes;
+	char *
+	    *lines; /* without what ends them; NULL: the text is not known to be the recorded one */
+	size_t n;
+	const char *why; /* lines is NULL: a reason. Else NULL, or what is not certain */
+};
+
+/* The text of the file as it is now. Only -ENOMEM is an error. */
+int source_read(struct source *s, const struct annotate_file *file, uint64_t begun_ns);
+void source_free(struct source *s);
 
 #endif

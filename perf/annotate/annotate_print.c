@@ -1,4 +1,4 @@
-#include "perf/annotate/internal.h"
+#include "perf/annotate/annotate.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/terminal.h"
+#include "base/text.h"
 #include "perf/trace/trace_read.h"
 #include "symbolizer/event/event.h"
 

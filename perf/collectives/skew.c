@@ -1,4 +1,4 @@
-#include "perf/collectives/skew.h"
+#include "perf/collectives/internal.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/collectives/skew.h"
+#include "perf/collectives/internal.h"
 #include "perf/events/print_event.h"
 
 /* A mean over the times between two calls. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "base/terminal.h"
+#include "base/text.h"
 #include "perf/report/aggregate.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "perf/events/json_event.h"
+#include "perf/events/print_event.h"
 
 #include <inttypes.h>
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "perf/events/internal.h"
 #include "symbolizer/event/names.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 /* What a long export tells while it runs. */
 struct export_watch {
@@ -93,7 +93,7 @@ int export_sqlite(struct export_in *in, int fd, const char *output, struct err *
  *   forward_elapsed            its duration in `unit`, empty if the op had not ended
  *   backward_elapsed           the sum over its backward nodes, empty when none ran
  *   unit                       "ms"
- *   input, output              JSON arrays as in json_event.h
+ *   input, output              JSON arrays as in print_event.h
  *   grad_inputs, grad_outputs  JSON arrays of {"node", "values"}, one for each backward node, in
  *                              the order in which they ran
  *   phase                      "forward" or "recompute", of a node's own row "backward"

@@ -7,7 +7,7 @@
 
 #include "base/files.h"
 #include "base/table.h"
-#include "perf/events/json_event.h"
+#include "perf/events/print_event.h"
 #include "perf/export/internal.h"
 
 /* The backward nodes of one forward op. */

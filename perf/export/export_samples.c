@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/intern.h"
+#include "base/map.h"
 #include "base/table.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"

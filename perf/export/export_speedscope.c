@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/files.h"
-#include "base/intern.h"
+#include "base/map.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/call_tree.h"

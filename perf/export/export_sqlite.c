@@ -6,7 +6,6 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 

@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/intern.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "perf/export/export.h"
-#include "perf/report/breakdown.h"
+#include "perf/report/report.h"
 #include "symbolizer/event/event.h"
 
 /* Samples in Trace Event JSON, as CPU profiles of V8: events of phase "P" named Profile and

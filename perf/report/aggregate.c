@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/intern.h"
-#include "perf/report/breakdown.h"
+#include "base/map.h"
 #include "perf/report/internal.h"
+#include "perf/report/report.h"
 
 enum { PENDING_MAX = 65536 };
 

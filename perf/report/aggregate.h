@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/intern.h"
+#include "base/map.h"
 #include "symbolizer/event/event.h"
 
 /* Batch means: means of a row's calls over consecutive stretches of the trace, in constant memory.

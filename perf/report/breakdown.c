@@ -1,11 +1,11 @@
-#include "perf/report/breakdown.h"
+#include "perf/report/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/intern.h"
+#include "base/map.h"
 #include "perf/report/aggregate.h"
 #include "symbolizer/ops/filter.h"
 

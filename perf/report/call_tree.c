@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/intern.h"
 #include "base/map.h"
 #include "base/text.h"
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/terminal.h"
+#include "base/text.h"
 #include "symbolizer/event/event.h"
 
 enum { CALL_TREE_ROOT = UINT32_MAX };

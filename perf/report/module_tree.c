@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/intern.h"
+#include "base/map.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/report/internal.h"

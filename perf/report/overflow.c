@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "perf/report/overflow.h"
+#include "perf/report/report.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/intern.h"
+#include "base/map.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/events/print_event.h"

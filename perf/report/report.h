@@ -1,19 +1,89 @@
-/* The table of times at the end of run and attach, and of ditrace report. */
+/* Reports: where the time of training steps goes, the table of times, and what overflowed. */
 #ifndef PERF_REPORT_REPORT_H
 #define PERF_REPORT_REPORT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/file_names.h"
 #include "base/table.h"
-#include "base/terminal.h"
+#include "base/text.h"
 #include "perf/report/aggregate.h"
-#include "perf/report/breakdown.h"
 #include "perf/trace/trace_format.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/when/when.h"
+
+/* Where the time of training steps goes, on the thread that trains: the first lines of a report. */
+
+enum breakdown_part {
+	BREAKDOWN_FORWARD,
+	BREAKDOWN_BACKWARD,  /* also while the thread waits for backward nodes of other threads */
+	BREAKDOWN_OPTIMIZER, /* and clipping of gradients */
+	BREAKDOWN_DATA,	     /* from a DataLoader's first op to its last one */
+	BREAKDOWN_NO_OP,     /* between other ops: Python, or waiting */
+	BREAKDOWN_PARTS,
+};
+
+/* A line at which a thread was in no op, until an op of that line; or that asked for data. Strings
+ * belong to the breakdown. */
+struct breakdown_line {
+	const char *file, *function, *text; /* function and text may be NULL */
+	int32_t line;
+	uint64_t ns;
+};
+
+struct breakdown_result {
+	uint64_t steps;	    /* whole ones, in all processes: the first one's start is not known */
+	unsigned processes; /* that made them */
+	uint64_t median_ns, p99_ns; /* of a step, to 3 % */
+	/* Of these steps; without any, of all ops of the first thread of processes that do not load
+	 * data for others. */
+	uint64_t wall_ns, parts[BREAKDOWN_PARTS];
+	struct breakdown_line data, no_op; /* the longest of each; ns 0: none */
+	/* Of the time in no op, how much the thread was on a processor, by its samples; the rest it
+	 * waited. 0 without enough of them. */
+	uint64_t python_ns;
+	bool loads_itself; /* the thread loads its data itself: no workers */
+};
+
+/* A whole step of one process: from the end of the step before to its own. */
+struct breakdown_step {
+	int32_t pid;
+	uint64_t number; /* as --step counts */
+	uint64_t start_ns, end_ns;
+	uint64_t parts[BREAKDOWN_PARTS];
+};
+
+/* Called when a whole step has ended. 0, or -errno, which breakdown_add then returns. */
+typedef int breakdown_step_fn(void *arg, const struct breakdown_step *s);
+
+struct breakdown;
+
+/* NULL if out of memory; free with breakdown_free. */
+struct breakdown *breakdown_new(void);
+void breakdown_free(struct breakdown *b); /* NULL allowed */
+
+/* From now on `fn` is called. */
+void breakdown_each_step(struct breakdown *b, breakdown_step_fn *fn, void *arg);
+
+/* Process an event; those of a thread must come in the order in which they end. Without all ops of
+ * the process, the time in no op is too long. 0 or -ENOMEM. */
+int breakdown_add(struct breakdown *b, const struct op_event *ev);
+
+/* Process a sample whose weight is ns of processor time. 0 or -ENOMEM. */
+int breakdown_add_sample(struct breakdown *b, const struct sample *s);
+
+/* Stacks were freed, and their addresses may be reused. */
+void breakdown_forget(struct breakdown *b);
+
+void breakdown_get(const struct breakdown *b, struct breakdown_result *out);
+
+/* Whether the stack is of a thread that loads data for others: of a worker of a DataLoader, or the
+ * one that pins memory (torch/utils/data/_utils/worker.py, pin_memory.py). */
+bool breakdown_is_worker(const struct py_stack *s);
+
+/* The table of times at the end of run and attach, and of ditrace report. */
 
 enum report_sort {
 	REPORT_BY_SELF,
@@ -168,5 +238,27 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 
 /* Parse the argument of --percent-limit, "0.5" or "0.5%". 0 or -EINVAL. */
 int report_parse_percent(const char *text, double *out, struct err *e);
+
+/* Ops whose results contain NaN or infinities, from the tensor statistics of events. */
+
+struct overflow;
+
+/* NULL if out of memory. */
+struct overflow *overflow_new(void);
+
+/* Count one event; events without statistics are ignored. 0 or -ENOMEM. */
+int overflow_add(struct overflow *o, const struct op_event *ev);
+
+/* Number of events with statistics. */
+uint64_t overflow_measured(const struct overflow *o);
+
+/* Print a table of the ops with NaN or infinite elements in their results (of backward nodes: in
+ * what they computed), by source line, most NaN first, then most infinities. Views, and ops that
+ * return uninitialised or existing memory, are left out (symbolizer/event/event.h). At most `limit`
+ * rows (0: all), or a line saying that there are none. Then the number of tensors that could not be
+ * measured, by reason. 0, -ENOMEM or -EIO. */
+int overflow_print(const struct overflow *o, FILE *f, size_t limit, struct terminal terminal);
+
+void overflow_free(struct overflow *o);
 
 #endif

@@ -10,11 +10,9 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/intern.h"
 #include "base/map.h"
-#include "base/ranges.h"
+#include "base/options.h"
 #include "perf/trace/trace_format.h"
-#include "perf/trace/trace_query.h"
 #include "perf/trace/trace_read.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
@@ -284,14 +282,6 @@ void trace_ids_free(struct trace_ids *t);
 /* The values of an event in a trace file. */
 
 struct trace_defs;
-
-/* Decode `n` values, at most as many as there are bytes left; *out is allocated from `a`. 0,
- * -EBADMSG or -ENOMEM. */
-int trace_decode_values(const struct trace_defs *d, struct in *in, struct arena *a, size_t n,
-			struct value **out);
-
-/* Skip `n` values; sets in->bad if they are incomplete or malformed. */
-void trace_pass_values(const struct trace_defs *d, struct in *in, size_t n);
 
 /* Decoding events and samples. Every length, count and number is checked. */
 

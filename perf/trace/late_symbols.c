@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/target/process.h"

@@ -7,9 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/files.h"
-#include "base/io.h"
+#include "base/system.h"
 
 enum {
 	COMPRESSION_LEVEL = 1,

@@ -104,7 +104,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "symbolizer/target/rank.h"
+#include "symbolizer/target/process.h"
 
 #define TRACE_MAGIC "DITRACE\x1a"
 #define TRACE_BLOCK_MAGIC 0x4b4c4244u /* "DBLK" */

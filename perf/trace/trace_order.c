@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "perf/trace/trace_read.h"
 
 enum { HELD_MAX = 65536, HELD_BYTES_MAX = 64 << 20 };

@@ -1,4 +1,4 @@
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/files.h"
-#include "base/io.h"
+#include "base/system.h"
 #include "replay/capture/internal.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/filter.h"

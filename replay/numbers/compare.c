@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/numbers/compare.h"
+#include "replay/numbers/numbers.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/numbers/number.h"
 #include "symbolizer/event/names.h"
 
 /* Chunks do not depend on the number of threads, so neither do the sums. */

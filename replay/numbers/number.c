@@ -1,4 +1,4 @@
-#include "replay/numbers/number.h"
+#include "replay/numbers/numbers.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/numbers/compare.h"
-#include "replay/numbers/number.h"
+#include "replay/numbers/numbers.h"
 
 enum { FIGURES = 3 /* mean, along, scale */, SLICES_MIN = 3, SAMPLES = 4096, DISTINCT_MIN = 16 };
 

@@ -1,4 +1,4 @@
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 
 #include <float.h>
 #include <math.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "replay/numbers/number.h"
 #include "symbolizer/event/names.h"
 
 enum { LANES = 8, MAX_ITEM = 16 };

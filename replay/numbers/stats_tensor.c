@@ -1,5 +1,5 @@
 /* Reads the elements of a tensor in another process in row-major order. */
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "replay/numbers/verdict.h"
+#include "replay/numbers/numbers.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -4,9 +4,7 @@
 #define SYMBOLIZER_CODE_INTERNAL_H
 
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/dataflow.h"
 #include "symbolizer/code/return_sites.h"
-#include "symbolizer/code/windows.h"
 
 struct return_sites_ctx {
 	struct return_sites_ops ops;
@@ -31,17 +29,11 @@ struct exit_point {
 	uint32_t block, insn;
 };
 
-/* Make room for the blocks of c->g. 0 or -ENOMEM. */
-int return_sites_reserve(struct return_sites_ctx *c);
-
 /* The last instruction of a block. */
 uint32_t return_sites_last(const struct cfg *g, uint32_t block);
 
 /* The registers just before instruction p. */
 struct reg_state return_sites_state(const struct return_sites_ctx *c, struct exit_point p);
-
-/* Set c->returns for the blocks from which an end is reachable. */
-void return_sites_find_returning(struct return_sites_ctx *c);
 
 /* Set c->mark for the blocks reachable from the end of `block` that can reach a return. */
 void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block);

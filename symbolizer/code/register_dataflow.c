@@ -1,4 +1,4 @@
-#include "symbolizer/code/dataflow.h"
+#include "symbolizer/code/cfg.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "symbolizer/code/windows.h"
+#include "symbolizer/code/return_sites.h"
 
 #include <errno.h>
 #include <stdlib.h>

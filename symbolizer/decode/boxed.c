@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/decode/registry.h"
+#include "symbolizer/decode/target.h"
 #include "symbolizer/ops/ops.h"
 
 static const char lookup_symbol[] = "_ZN5torch3jit18getAllOperatorsForEN3c106SymbolE";

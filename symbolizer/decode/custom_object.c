@@ -3,7 +3,7 @@
 
 #include "symbolizer/decode/internal.h"
 #include "symbolizer/decode/target.h"
-#include "symbolizer/target/rank.h"
+#include "symbolizer/target/process.h"
 
 uint16_t decode_group_place(const struct process_rank *own, const uint8_t *group, uint32_t from,
 			    uint32_t len)

@@ -4,7 +4,7 @@
 
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/names.h"
-#include "symbolizer/torch/tensor.h"
+#include "symbolizer/torch/layout.h"
 
 /* Takes the parts of a payload in order, each padded to 8 bytes. */
 struct cursor {

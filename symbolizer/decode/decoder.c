@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "symbolizer/decode/internal.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg)
 {

@@ -11,7 +11,7 @@
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/plan/plan.h"
-#include "symbolizer/target/rank.h"
+#include "symbolizer/target/process.h"
 
 /* Decoding of tensors, used by symbolizer/decode/decode_value.c. */
 
@@ -84,14 +84,6 @@ struct hit_queue {
 	size_t len, room; /* bytes */
 };
 
-/* Append a copy of `h`, unless the queue would then exceed `most` bytes; it never allocates more
- * than that. Returns the copy, valid until the next call with this queue; NULL if there is no room
- * for it. */
-struct hit *hit_queue_add(struct hit_queue *q, const struct hit *h, size_t most);
-
-/* The record at offset *at (0 for the first), NULL at the end; advances *at. */
-const struct hit *hit_queue_next(const struct hit_queue *q, size_t *at);
-
 /* Free the memory of the queue and empty it. */
 void hit_queue_free(struct hit_queue *q);
 
@@ -145,9 +137,6 @@ struct decoder {
 	struct decoder_thread *threads[THREAD_BUCKETS];
 	uint64_t next_id, dropped;
 };
-
-/* Decode a record that leaves the reorder buffer, or hold it back. */
-void decoder_decode(struct decoder *d, const struct hit *h);
 
 /* Decode the held records of a process, with what is known of its tensors now. */
 void decoder_drain(struct decoder *d, struct decoder_proc *p);

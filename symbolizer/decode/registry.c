@@ -1,4 +1,4 @@
-#include "symbolizer/decode/registry.h"
+#include "symbolizer/decode/target.h"
 
 #include <ctype.h>
 #include <errno.h>

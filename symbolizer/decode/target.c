@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/decode/registry.h"
 #include "symbolizer/python/internal.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 
 static int find_biases(struct target *t, const struct maps *maps)
 {

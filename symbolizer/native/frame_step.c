@@ -1,4 +1,4 @@
-#include "symbolizer/native/frame_step.h"
+#include "symbolizer/native/native_stack.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -7,7 +7,6 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/dataflow.h"
 
 struct frame_code {
 	struct cfg_reader reader;

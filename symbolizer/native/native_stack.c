@@ -13,7 +13,6 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/native/frame_step.h"
 #include "symbolizer/target/elf.h"
 
 /* Cached facts of one code address. */

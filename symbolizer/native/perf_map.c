@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/io.h"
+#include "base/files.h"
 
 enum { SIZE_MOST = 64 << 20 };
 

@@ -10,14 +10,13 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "symbolizer/code/return_sites.h"
-#include "symbolizer/code/windows.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/torch/accessors.h"
 #include "symbolizer/torch/interned.h"
+#include "symbolizer/torch/layout.h"
 
 /* Callbacks of the return-site analysis for one file: whether a callee is clean-up, and the
  * contents of read-only data. */

@@ -1,6 +1,6 @@
 #include <errno.h>
 
-#include "symbolizer/code/windows.h"
+#include "symbolizer/code/return_sites.h"
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/ops.h"
 

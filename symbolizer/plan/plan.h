@@ -423,7 +423,7 @@ struct probe_site {
 	uint32_t op;   /* index into the plan */
 	uint16_t kind; /* enum site_kind */
 	uint16_t len;  /* bytes of the instructions there that a jump may replace
-			  (symbolizer/code/windows.h); 0: it is a place for a probe */
+			  (symbolizer/code/return_sites.h); 0: it is a place for a probe */
 };
 #endif
 

@@ -13,7 +13,6 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/python/pycode.h"
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/mem.h"
 
@@ -207,9 +206,6 @@ void py_sources_free(struct py_sources *s); /* NULL allowed */
  * Returns the length, 0 for an empty line, or -ENOENT when there is no such line or no text. */
 ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
 			size_t size);
-
-/* The __dict__ of a module in sys.modules, of any interpreter. 0, -ENOENT, or -errno of a read. */
-int py_module_dict(const struct py_runtime *rt, const char *module, uint64_t *dict);
 
 /* The address of the value of a name in it. */
 int py_module_get(const struct py_runtime *rt, const char *module, const char *name,

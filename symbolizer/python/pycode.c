@@ -1,4 +1,4 @@
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 
 #include <errno.h>
 #include <stdlib.h>

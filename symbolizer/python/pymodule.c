@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/map.h"
-#include "symbolizer/python/pycode.h"
+#include "base/system.h"
+#include "symbolizer/python/python.h"
 
 enum {
 	MAX_NODES = 1 << 16, /* then all are dropped */

@@ -1,4 +1,4 @@
-/* Interning of Python stacks (symbolizer/python/pycode.h), with a cache keyed by the raw pairs. */
+/* Interning of Python stacks (symbolizer/python/python.h), with a cache keyed by the raw pairs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "symbolizer/python/internal.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 
 /* Limits for a target that keeps generating code; a training run stays far below them. */
 enum {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/target/frozen.h"
+#include "symbolizer/target/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "symbolizer/target/process.h"
 
 /* The two kinds of control groups. */
 struct kind {

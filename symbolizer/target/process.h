@@ -3,6 +3,7 @@
 #define SYMBOLIZER_TARGET_PROCESS_H
 
 #include <elf.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -134,5 +135,47 @@ bool caps_has(uint64_t mask, int cap);
 /* The names of those of the `n` capabilities `caps` that `mask` lacks, "CAP_BPF, CAP_PERFMON"; ""
  * if none. Returns out. */
 const char *caps_missing(uint64_t mask, const int *caps, size_t n, char *out, size_t size);
+
+/* Which part of a training on many processes a process is. */
+
+/* Numbers are -1 where they are not known. */
+struct process_rank {
+	int32_t rank, world_size; /* both are known, or neither is */
+	int32_t local_rank;	  /* among the ranks of its host */
+	int32_t node;		  /* of its launcher among the launchers */
+	int32_t restarts;	  /* of all ranks by the launcher before this one started */
+	char host[64];		  /* "": not known */
+};
+
+/* Read it from the environment that process `pid` was started with: RANK, WORLD_SIZE, LOCAL_RANK,
+ * GROUP_RANK, TORCHELASTIC_RESTART_COUNT (torch/distributed/elastic/agent/server/
+ * local_elastic_agent.py, _start_workers, 1.13 to 2.13). What the program has put into its
+ * environment since is not seen. */
+void process_rank_read(pid_t pid, struct process_rank *out);
+
+/* The same from `size` bytes of NUL-terminated NAME=VALUE; host is left empty. */
+void process_rank_parse(const char *environ, size_t size, struct process_rank *out);
+
+/* Whether both have the same place: one of them is then a helper of the other, such as a worker of
+ * a DataLoader, which inherits the environment. False if no rank is known. */
+bool process_rank_same(const struct process_rank *a, const struct process_rank *b);
+
+/* Processes in a frozen control group (cgroups(7)), which no signal reaches and of which no thread
+ * can be stopped. */
+
+/* Who froze it: the file of the group that is frozen, its own or one above, and the word that thaws
+ * it: cgroup.freeze and "0" (Documentation/admin-guide/cgroup-v2.rst), freezer.state and "THAWED"
+ * (cgroup-v1/freezer-subsystem.rst). */
+struct frozen {
+	char file[PATH_MAX];
+	const char *word;
+};
+
+/* Whether the process is in a frozen group, as far as the groups can be seen here. */
+bool frozen_find(pid_t pid, struct frozen *out);
+
+/* "process PID is frozen", what that means for `what` ("it is traced when it is thawed"), and how
+ * to thaw it. Returns -EAGAIN. */
+int frozen_error(pid_t pid, const struct frozen *f, const char *what, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/target/rank.h"
+#include "symbolizer/target/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "symbolizer/target/process.h"
 
 enum { ENVIRON_MAX = 1 << 20 };
 

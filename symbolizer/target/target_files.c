@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "symbolizer/target/process.h"
-#include "symbolizer/target/rights.h"
 
 struct target_files {
 	pid_t pid;

@@ -1,4 +1,4 @@
-#include "symbolizer/torch/tensor.h"
+#include "symbolizer/torch/layout.h"
 
 #include <errno.h>
 #include <string.h>

@@ -334,7 +334,7 @@ int when_wrong_node(const struct when *w, const struct when_node *n, struct err 
 		    ...) __attribute__((format(printf, 4, 5)));
 
 /* The parser of conditions: shared by the operators (when_parse.c), the values (when_parse_value.c)
- * and the common steps (when_parser.c). */
+ * and the common steps (when_parse.c). */
 
 /* Functions return NULL after an error, which is in `code` and *lexer.e. */
 struct when_parser {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "symbolizer/code/return_sites.h"
-#include "symbolizer/code/windows.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

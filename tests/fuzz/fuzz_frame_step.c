@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/native/frame_step.h"
+#include "symbolizer/native/native_stack.h"
 #include "tracer/monitor/monitor.h"
 #include "tracer/proc/thread_facts.h"
 

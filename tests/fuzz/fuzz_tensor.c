@@ -6,7 +6,7 @@
 
 #include "symbolizer/code/paths.h"
 #include "symbolizer/event/names.h"
-#include "symbolizer/torch/tensor.h"
+#include "symbolizer/torch/layout.h"
 #include "tests/unit/faketorch.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -14,7 +14,6 @@
 #include <zstd.h>
 
 #include "perf/collectives/collectives.h"
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "replay/capture/capture_files.h"
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/schema.h"
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_FAKE_OPERATORS_H
 #define TESTS_UNIT_FAKE_OPERATORS_H
 
-#include "symbolizer/decode/registry.h"
+#include "symbolizer/decode/target.h"
 #include "tests/unit/faketorch.h"
 
 enum { FAKE_ARGUMENT = 128, FAKE_DEF = 0x120 };

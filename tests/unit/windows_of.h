@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-#include "symbolizer/code/windows.h"
+#include "symbolizer/code/return_sites.h"
 
 CODE(t_work, "mov eax, 7; ret")
 CODE(t_free, "ret")

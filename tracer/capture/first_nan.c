@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/capture/tensor_stats.h"
+#include "tracer/capture/capture.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "perf/events/print_event.h"
 #include "replay/capture/capture_files.h"
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/native_stack.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 
 enum { LINE_MAX_LEN = 512 + WHERE_TEXT_MAX };
 

@@ -1,5 +1,5 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "tracer/capture/oplists.h"
+#include "tracer/capture/selection.h"
 
 #include <errno.h>
 #include <pcre2.h>

@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "tracer/capture/tensor_stats.h"
+#include "tracer/capture/capture.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "replay/capture/source.h"
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 #include "tracer/capture/internal.h"
 #include "tracer/engine/engine.h"
 

@@ -12,7 +12,7 @@
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/elf.h"
 #include "tracer/proc/follow.h"
-#include "tracer/proc/spawn_user.h"
+#include "tracer/proc/spawn.h"
 
 /* Probe sites of one file. `path` must be reachable from ditrace's mount namespace (through
  * /proc/PID/root for a process in another one). Not owned. */

@@ -13,11 +13,9 @@
 #include "base/err.h"
 #include "base/table.h"
 #include "replay/capture/capture_files.h"
-#include "replay/capture_find.h"
-#include "replay/row.h"
-#include "replay/worker.h"
+#include "replay/replay.h"
 #include "symbolizer/event/event.h"
-#include "tracer/intervene/intervene_rules.h"
+#include "tracer/intervene/intervene.h"
 
 /* Strings in the messages of the modes in a process. */
 

@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "replay/worker.h"
+#include "replay/replay.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/intervene/internal.h"

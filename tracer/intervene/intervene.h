@@ -5,11 +5,195 @@
 #define TRACER_INTERVENE_INTERVENE_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+#include "base/options.h"
+#include "symbolizer/when/when.h"
+#include "tracer/capture/selection.h"
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/intervene/intervene_rules.h"
-#include "tracer/proc/spawn_user.h"
+#include "tracer/proc/spawn.h"
+
+/* The rules of interventions: which functions of PyTorch to change, and how, from the options of
+ * run and attach and from ditorch's variables. */
+
+/* intervene_apply.c: --apply OP:FEATURE[:CONDITION] does to one function what ditorch's
+ * apply_feature does, for the calls that meet a condition. */
+
+struct intervene_apply {
+	struct oplist ops; /* one function, or several separated by commas */
+	char *feature;	   /* a name of intervene_names */
+	struct when *when; /* NULL: every call */
+};
+
+/* Parse `text`; ditorch's names of features (cast_dtype, autocompare) are accepted, too. 0; -EINVAL
+ * with *e. Call intervene_apply_free in either case. */
+int intervene_apply_read(const char *text, struct intervene_apply *out, struct err *e);
+void intervene_apply_free(struct intervene_apply *a);
+
+/* Whether it applies `feature` to the function `name` ("torch.Tensor.add"; `base`: its last part,
+ * "add"). */
+bool intervene_apply_is_of(const struct intervene_apply *a, const char *feature, const char *name,
+			   const char *base);
+
+/* Whether the condition holds for a call with these arguments (intervene_facts); WHEN_UNKNOWN when
+ * they are not described well enough. */
+enum when_result intervene_apply_holds(const struct intervene_apply *a, const char *name,
+				       const json_t *args);
+
+struct intervene_opts {
+	bool fallback_all;
+	const char *fallback; /* LIST; NULL: not asked for */
+	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
+	const char *compare;  /* LIST or "all" */
+	bool overflow;
+	const char *capture;	       /* folder to save calls in, "": here; NULL: not asked for */
+	const char *level;	       /* "torch" or "aten"; NULL: torch */
+	uint64_t every;		       /* compare every so many calls; 0: every call */
+	const char *sample;	       /* the same as it was written before, "1/N" */
+	const char *budget;	       /* "10%"; NULL: none */
+	const char *ops;	       /* LIST for cast, overflow and capture; NULL: all */
+	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */
+	const char *not_ops;	       /* LIST that is left alone by all; NULL: none */
+	uint64_t max_calls, max_bytes; /* of captures; 0: not given */
+};
+
+#define INTERVENE_OPTIONS(i)                                                                         \
+	{0,                                                                                          \
+	 "fallback",                                                                                 \
+	 OPTION_STRING,                                                                              \
+	 &(i).fallback,                                                                              \
+	 "LIST",                                                                                     \
+	 "compute these functions on the CPU: 'torch.add,softmax'",                                  \
+	 NULL},                                                                                      \
+	    {0,		  "fallback-all",                                                            \
+	     OPTION_FLAG, &(i).fallback_all,                                                         \
+	     NULL,	  "compute all functions on the CPU",                                        \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "apply",                                                                                \
+	     OPTION_STRINGS,                                                                         \
+	     &(i).apply,                                                                             \
+	     "OP:FEATURE:EXPR",                                                                      \
+	     "as ditorch's apply_feature: fallback, op_capture, ... where EXPR holds",               \
+	     NULL},                                                                                  \
+	    {0,		"cast",		OPTION_STRING,                                               \
+	     &(i).cast, "FROM->TO,...", "compute in other dtypes: 'torch.float16->torch.float32'",   \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "compare",                                                                              \
+	     OPTION_STRING,                                                                          \
+	     &(i).compare,                                                                           \
+	     "LIST|all",                                                                             \
+	     "judge these functions against float64 on the CPU as they run",                         \
+	     (const char *const[]){"all", NULL}},                                                    \
+	    {0,		  "budget", OPTION_STRING,                                                   \
+	     &(i).budget, "10%",    "compare so many calls that it takes this share of the time",    \
+	     NULL},                                                                                  \
+	    {0,		  "overflow",                                                                \
+	     OPTION_FLAG, &(i).overflow,                                                             \
+	     NULL,	  "print minimum, mean, NaN count and more of what functions take and give", \
+	     NULL},                                                                                  \
+	{                                                                                            \
+		0, "level", OPTION_STRING, &(i).level, "torch|aten",                                 \
+		    "meet calls at PyTorch's functions, or at the dispatcher's operators",           \
+		    (const char *const[])                                                            \
+		{                                                                                    \
+			"torch", "aten", NULL                                                        \
+		}                                                                                    \
+	}
+
+/* In nesting order: if a call has several, the first is the innermost. */
+enum intervene_feature {
+	INTERVENE_TIME,
+	INTERVENE_FALLBACK,
+	INTERVENE_CAST,
+	INTERVENE_COMPARE,
+	INTERVENE_OVERFLOW,
+	INTERVENE_CAPTURE,
+	INTERVENE_PRINT,
+	INTERVENE_FEATURES
+};
+
+/* "time", "fallback", "cast", "compare", "overflow", "capture", "print". */
+extern const char *const intervene_names[INTERVENE_FEATURES];
+
+struct intervene_rule {
+	bool on;
+	bool used;		/* is or was on */
+	struct oplist listed;	/* from the command line or ctl; empty: all */
+	struct oplist removed;	/* by ctl */
+	struct oplist only;	/* OP_FALLBACK_LIST and the like; empty: all */
+	struct oplist disabled; /* OP_FALLBACK_DISABLE_LIST and the like */
+};
+
+struct intervene_rules {
+	struct intervene_rule rule[INTERVENE_FEATURES];
+	struct oplist not_ops;
+	struct intervene_apply *apply;
+	size_t napply;
+	bool is_aten;	  /* names are those of operators: "aten::add.Tensor" */
+	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
+	json_t *names; /* functions of the process, {"torch": ["add", ..], ..}; NULL: not known */
+	json_t *casts; /* {"float16": "float32"}, NULL: none */
+	char *cast_text;
+	bool stacks;	    /* OP_TOOLS_PRINT_STACK */
+	uint64_t sample;    /* compare every so many calls */
+	double budget;	    /* share of the time for comparing, up to 1; 0: unlimited */
+	uint64_t captures;  /* limit on captures of wrong calls per function and line */
+	uint64_t max_calls; /* limit on calls saved, right or wrong, in each process; 0: none */
+	uint64_t max_bytes; /* of all captures */
+	const char *folder; /* for the captures; "": the current one */
+};
+
+/* Whether any intervention is asked for. */
+bool intervene_wanted(const struct intervene_opts *o);
+
+/* Read options and environment. An item of a LIST on the command line is a name as in ditorch, its
+ * last part ("add" for both torch.add and torch.Tensor.add), or a regular expression for either.
+ * Items of a variable are read as ditorch does (selection.h), and used if the command line has no
+ * list; those of DISABLE variables always are. 0, or -EINVAL with *e; call intervene_rules_free in
+ * either case. `o` must outlive `r`. */
+int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e);
+
+/* Set the casts from now on, in the syntax of --cast. 0, or -errno with *e and nothing changed. */
+int intervene_rules_cast(struct intervene_rules *r, const char *text, struct err *e);
+
+/* Set the share of the time for comparing from now on: "10%". 0, or -EINVAL with *e and nothing
+ * changed. */
+int intervene_rules_budget(struct intervene_rules *r, const char *text, struct err *e);
+
+/* Whether feature `f` is on for the function `name` ("torch.Tensor.add"; `base`: its last part,
+ * "add"). */
+bool intervene_rules_choose(const struct intervene_rules *r, enum intervene_feature f,
+			    const char *name, const char *base);
+
+/* The dtypes of the variable named after this function, {"casts": {..}, "text": ..}, borrowed;
+ * NULL: none. */
+json_t *intervene_rules_op_casts(const struct intervene_rules *r, const char *base);
+
+/* Whether --apply has feature `f` for the function, for all calls or with a condition. --not-ops
+ * and both variables take precedence, as in ditorch's apply_feature. */
+enum intervene_applied { APPLIED_NOT, APPLIED_WHEN, APPLIED_ALWAYS };
+enum intervene_applied intervene_rules_apply(const struct intervene_rules *r,
+					     enum intervene_feature f, const char *name,
+					     const char *base);
+
+/* Full names in lists and --apply, ["flash_attn.flash_attn_func", "torch.add"], a new reference:
+ * those that no mode intercepts are wrapped in their modules. Empty at the level of operators. */
+json_t *intervene_rules_functions(const struct intervene_rules *r);
+
+/* Whether a condition for the feature holds for these arguments (intervene_facts): WHEN_TRUE if any
+ * of several does. */
+enum when_result intervene_rules_hold(const struct intervene_rules *r, const char *feature,
+				      const char *name, const char *base, const json_t *args);
+
+void intervene_rules_free(struct intervene_rules *r);
+
+/* What carries them out. */
 
 struct intervene;
 

@@ -7,7 +7,7 @@
 
 #include "symbolizer/event/names.h"
 #include "tracer/intervene/internal.h"
-#include "tracer/intervene/intervene_rules.h"
+#include "tracer/intervene/intervene.h"
 
 #define OPTION "--apply"
 

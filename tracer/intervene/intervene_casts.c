@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/numbers/number.h"
+#include "replay/numbers/numbers.h"
 #include "symbolizer/event/names.h"
 
 static const char *const example = "write torch.float16->torch.float32, several with commas";

@@ -9,10 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file_names.h"
 #include "base/files.h"
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 
 #define FOLDER "op_tools_results/op_autocompare_result"

@@ -11,9 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
-#include "replay/worker.h"
+#include "replay/replay.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/intervene/internal.h"
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/intervene/intervene_rules.h"
+#include "tracer/intervene/intervene.h"
 
 #include <ctype.h>
 #include <errno.h>

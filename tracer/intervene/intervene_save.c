@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "replay/capture_find.h"
+#include "replay/replay.h"
 
 /* Where the source of a capture reads from. */
 struct pieces {

@@ -7,7 +7,6 @@
 
 #include "base/arena.h"
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 
 enum { KEPT = 5000 }; /* calls kept for their backward, as ditorch's OP_TOOLS_MAX_CACHE_SIZE */

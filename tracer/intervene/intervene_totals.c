@@ -7,7 +7,6 @@
 
 #include "base/arena.h"
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 
 static bool same(const char *a, const char *b)

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-/* device_usage.c: device memory of a process, as reported by the vendor's tool. */
+/* Device memory of a process, as reported by the vendor's tool. */
 
 /* Whether PATH has a tool whose output is understood: nvidia-smi, npu-smi, cnmon. The first one is
  * used. */
@@ -29,7 +29,7 @@ int device_usage_parse(const char *text, pid_t pid, uint64_t *bytes);
 int device_usage_parse_npu(const char *text, pid_t pid, uint64_t *bytes);
 int device_usage_parse_mlu(const char *text, pid_t pid, uint64_t *bytes);
 
-/* op_rate.c: the number of operators that a process dispatches, counted by an eBPF program at the
+/* The number of operators that a process dispatches, counted by an eBPF program at the
  * function that each dispatcher call asks for observers (at::getStepCallbacksUnlessEmpty,
  * ATen/record_function.h). Costs the process less than a microsecond per operator. */
 

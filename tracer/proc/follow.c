@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/perf_rings.h"
 

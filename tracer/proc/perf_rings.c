@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 enum {
 	RING_PAGES = 16, /* of data; most records are about 150 bytes */

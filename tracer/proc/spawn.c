@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file_limit.h"
 #include "base/files.h"
+#include "base/system.h"
 
 void spawn_caller_save(struct spawn_caller *s)
 {

@@ -8,7 +8,38 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "tracer/proc/spawn_user.h"
+
+/* Another user as whom a command is started: run --user. */
+
+enum { SPAWN_USER_VARIABLES = 4 };
+
+/* Zero-initialise. */
+struct spawn_user {
+	const char *name; /* as it was given; not owned */
+	uid_t uid;
+	gid_t gid;
+	gid_t *groups; /* with `gid`, as getgrouplist(3) has them */
+	size_t ngroups;
+	char *variable[SPAWN_USER_VARIABLES]; /* "HOME=...", SHELL, USER, LOGNAME */
+};
+
+/* Look up a name, or a number that is no name, in the user database. A number without an entry is a
+ * user with the group of the same number, the home "/" and the shell /bin/sh. `name` must outlive
+ * `u`. 0; -EPERM unless this process is root's; -ENOENT; -ENOMEM; with *e. Free with
+ * spawn_user_free in any case. */
+int spawn_user_find(const char *name, struct spawn_user *u, struct err *e);
+
+/* This process's environment with those variables changed, NULL-terminated; the caller frees the
+ * array, its strings are of the two. NULL: no memory. */
+char **spawn_user_environment(const struct spawn_user *u);
+
+/* Become that user for good: for a fresh child, as it is async-signal-safe and of one thread. 0 or
+ * -errno. */
+int spawn_user_become(const struct spawn_user *u);
+
+void spawn_user_free(struct spawn_user *u);
+
+/* The command. */
 
 /* What a command inherits from ditrace's caller, not from ditrace. */
 struct spawn_caller {
@@ -29,7 +60,7 @@ struct spawn {
 
 /* Fork a child that will exec argv[0] (searched in PATH; argv is NULL-terminated) once
  * spawn_release is called, with what `c` has, the limit on open files that ditrace was started with
- * (file_limit.h), the current environment and the standard streams. If ditrace dies before that,
+ * (system.h), the current environment and the standard streams. If ditrace dies before that,
  * the child exits; afterwards the command runs on. All other descriptors of ditrace must be
  * close-on-exec. `tracer`: a process that the child allows to trace it under Yama (ptrace(2),
  * ptrace_scope 1); 0: none. 0, or -errno with *e. */

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/proc/spawn_user.h"
+#include "tracer/proc/spawn.h"
 
 #include <errno.h>
 #include <grp.h>

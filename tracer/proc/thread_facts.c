@@ -1,11 +1,16 @@
 #define _GNU_SOURCE
 #include "tracer/proc/thread_facts.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/arena.h"
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 
 /* Read a file of the thread, without the trailing newline; "" if it cannot be read. */
@@ -68,4 +73,124 @@ int thread_facts_read(pid_t pid, pid_t tid, struct thread_facts *out)
 	process_number(text, "nonvoluntary_ctxt_switches", &forced);
 	out->switches = voluntary + forced;
 	return 0;
+}
+
+enum { TEXT_SIZE = 8192 };
+
+/* Parses the fields of stat after the name, which may contain any characters (proc_pid_stat(5));
+ * utime is the 12th of these fields. */
+bool usage_read_stat(pid_t pid, struct usage *out)
+{
+	char text[1024];
+	unsigned long long utime, stime, start;
+	long threads, pages;
+	*out = (struct usage){.at_ns = clock_ns(CLOCK_MONOTONIC)};
+	process_file(pid, "stat", text, sizeof(text));
+	const char *p = strrchr(text, ')');
+	if (!p || sscanf(p + 1,
+			 " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d "
+			 "%ld %*d %llu %*u %ld",
+			 &utime, &stime, &threads, &start, &pages) != 5)
+		return false;
+	out->rss = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	out->cpu_ns = (utime + stime) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+	out->threads = (uint64_t)threads;
+	out->start_ticks = start;
+	return true;
+}
+
+static bool count_fds(pid_t pid, uint64_t *n)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	DIR *d = opendir(path);
+	*n = 0;
+	if (!d)
+		return false;
+	for (struct dirent *x; (x = readdir(d));)
+		*n += x->d_name[0] != '.';
+	closedir(d);
+	return true;
+}
+
+static uint64_t count_switches(pid_t pid)
+{
+	pid_t *tids;
+	uint64_t sum = 0;
+	ssize_t n = process_threads(pid, &tids);
+	for (ssize_t i = 0; i < n; i++) {
+		struct thread_facts f;
+		if (!thread_facts_read(pid, tids[i], &f))
+			sum += f.switches;
+	}
+	if (n >= 0)
+		free(tids);
+	return sum;
+}
+
+int usage_read(pid_t pid, struct usage *out, struct err *e)
+{
+	char text[TEXT_SIZE];
+	uint64_t kib;
+	if (!process_alive(pid))
+		return process_error(pid, -ESRCH, "watch", e);
+	if (!usage_read_stat(pid, out) || process_file(pid, "status", text, sizeof(text)) <= 0)
+		return process_error(pid, -EPERM, "watch", e);
+	if (process_number(text, "VmRSS", &kib))
+		out->rss = kib * 1024;
+	if (process_number(text, "VmHWM", &kib))
+		out->peak = kib * 1024;
+	out->has_fds = count_fds(pid, &out->fds);
+	out->has_io = process_file(pid, "io", text, sizeof(text)) > 0 &&
+		      process_number(text, "rchar", &out->read) &&
+		      process_number(text, "wchar", &out->written);
+	out->switches = count_switches(pid);
+	return 0;
+}
+
+int process_list_add(struct process_list *l, pid_t pid)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->pids[i] == pid)
+			return 0;
+	if (array_grow(&l->pids, &l->room, l->n + 1, sizeof(*l->pids)))
+		return -ENOMEM;
+	l->pids[l->n++] = pid;
+	return 0;
+}
+
+static int add_children_of_thread(struct process_list *l, pid_t pid, pid_t tid)
+{
+	enum { MOST = 1 << 16 };
+	char file[64];
+	int r = 0;
+	char *text = malloc(MOST);
+	if (!text)
+		return -ENOMEM;
+	snprintf(file, sizeof(file), "task/%d/children", tid);
+	char *at = text, *end;
+	if (process_file(pid, file, text, MOST) > 0)
+		for (long child; !r && (child = strtol(at, &end, 10)) > 0; at = end)
+			r = process_list_add(l, (pid_t)child);
+	free(text);
+	return r;
+}
+
+int process_list_add_below(struct process_list *l)
+{
+	int r = 0;
+	for (size_t i = 0; i < l->n && !r; i++) {
+		pid_t *tids = NULL;
+		ssize_t n = process_threads(l->pids[i], &tids);
+		for (ssize_t k = 0; k < n && !r; k++)
+			r = add_children_of_thread(l, l->pids[i], tids[k]);
+		free(tids);
+	}
+	return r;
+}
+
+void process_list_free(struct process_list *l)
+{
+	free(l->pids);
+	*l = (struct process_list){0};
 }

@@ -3,6 +3,7 @@
 #define TRACER_PROC_THREAD_FACTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,7 +34,7 @@ long thread_syscall(pid_t pid, pid_t tid);
 /* Parse the text of a thread's "syscall" file. */
 void thread_facts_syscall(const char *text, struct thread_facts *out);
 
-/* usage.c: resource usage of a process. */
+/* Resource usage of a process. */
 
 /* Totals since the process began, except where marked "now". */
 struct usage {
@@ -54,5 +55,23 @@ bool usage_read_stat(pid_t pid, struct usage *out);
 
 /* 0; -ESRCH with *e if the process has exited; -EPERM with *e if nothing of it may be read. */
 int usage_read(pid_t pid, struct usage *out, struct err *e);
+
+/* Lists of processes, and what they have started. */
+
+/* Zero-initialise. */
+struct process_list {
+	pid_t *pids;
+	size_t n, room;
+};
+
+/* Add a process, unless it is there. 0 or -ENOMEM. */
+int process_list_add(struct process_list *l, pid_t pid);
+
+/* Add all that are below those in the list now, parents before children
+ * (/proc/PID/task/TID/children, of CONFIG_PROC_CHILDREN). One that starts or ends meanwhile may be
+ * missing. 0 or -ENOMEM. */
+int process_list_add_below(struct process_list *l);
+
+void process_list_free(struct process_list *l);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/intern.h"
+#include "base/map.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/native/native_stack.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/perf_rings.h"
 #include "tracer/sample/internal.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "symbolizer/python/pycode.h"
+#include "base/system.h"
+#include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"

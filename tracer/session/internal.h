@@ -5,14 +5,14 @@
 
 #include <pthread.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "perf/trace/trace_format.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/ops/ops.h"
-#include "symbolizer/target/rank.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/when/when.h"
 #include "tracer/engine/engine.h"
 #include "tracer/observe/observer.h"
@@ -147,7 +147,7 @@ int session_make_plan(struct session *s, struct err *e);
 /* Whether this op passes the name lists. */
 bool session_wants(const struct session *s, const struct op_desc *op);
 
-/* session_threads.c: tell the observers the name of the event's thread, once for each thread: that
+/* session_procs.c: tell the observers the name of the event's thread, once for each thread: that
  * of a worker of a DataLoader by its number, any other as its process has named it. */
 void session_name_thread(struct session *s, const struct op_event *ev);
 
@@ -160,7 +160,7 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
  * operators were not registered. */
 void session_complete_procs(struct session *s);
 
-/* session_ended.c, after each consume: free the slots of exited processes whose records are
+/* session_procs.c, after each consume: free the slots of exited processes whose records are
  * decoded, many at a time. `all`: all records were consumed. */
 void session_free_ended(struct session *s, bool all);
 
@@ -171,7 +171,7 @@ bool session_is_settled(const struct session *s);
 /* Count dispatched ops for a short while, from time to time. */
 void session_sample_dispatch(struct session *s);
 
-/* session_ops.c: start to build the op table of `pid` in the background; build it, or take the one
+/* session_plan.c: start to build the op table of `pid` in the background; build it, or take the one
  * in progress, into s->ops (0 or -errno); discard one that was not taken. */
 void session_preload(struct session *s, pid_t pid);
 int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e);

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/ops/filter.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/engine.h"

@@ -12,9 +12,8 @@
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/target/maps.h"
 #include "tracer/capture/capture.h"
-#include "tracer/capture/tensor_stats.h"
 #include "tracer/proc/follow.h"
-#include "tracer/proc/spawn_user.h"
+#include "tracer/proc/spawn.h"
 
 /* The ops of the libtorch that a process has mapped. */
 
@@ -83,7 +82,7 @@ int session_wake(const struct session *s);
 pid_t session_tracer(const struct session *s);
 
 /* Whether the engine follows processes by itself. Then use the two functions below instead of
- * follow.h and freeze.h; they are those of struct engine. */
+ * follow.h and seize.h; they are those of struct engine. */
 bool session_follows(const struct session *s);
 int session_watch(struct session *s, pid_t pid, struct err *e);
 int session_follow(struct session *s, follow_fn *fn, void *arg);

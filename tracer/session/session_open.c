@@ -8,7 +8,6 @@
 #include "symbolizer/target/target_files.h"
 #include "tracer/capture/capture.h"
 #include "tracer/capture/selection.h"
-#include "tracer/capture/tensor_stats.h"
 #include "tracer/engine/engine.h"
 #include "tracer/session/internal.h"
 

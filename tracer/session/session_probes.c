@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "symbolizer/decode/decoder.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
-#include "tracer/proc/freeze.h"
+#include "tracer/proc/seize.h"
 #include "tracer/session/internal.h"
 
 #define S_NS 1000000000ULL

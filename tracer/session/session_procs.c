@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +9,11 @@
 
 #include "base/arena.h"
 #include "symbolizer/decode/decoder.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/injector.h"
+#include "tracer/proc/thread_facts.h"
 #include "tracer/session/internal.h"
 
 struct proc *session_proc(struct session *s, pid_t pid)
@@ -270,4 +272,76 @@ void session_remove(struct session *s, pid_t pid)
 	/* Its last records may still be on their way: session_free_ended frees the slot. */
 	p->alive = false;
 	s->engine->detach(s->engine, (uint16_t)(p - s->procs));
+}
+
+/* Free this many at a time: each time, the trace writer forgets all ops, frames and stacks that it
+ * knew by address and must look them up again by content. */
+enum { MANY = 32 };
+
+/* Flush what was held back; after this nothing refers to the target. */
+static void finish(struct session *s, uint16_t index)
+{
+	struct target *t = s->procs[index].target;
+	decoder_remove_target(s->decoder, index);
+	if (!session_proc(s, t->pid))
+		OBSERVERS_CALL(s, forget_process, t->pid);
+}
+
+static void free_all(struct session *s)
+{
+	for (uint16_t i = 0; i < PROCS_MAX; i++)
+		if (s->procs[i].decoded)
+			finish(s, i);
+	OBSERVERS_CALL(s, forget_addresses);
+	s->textless = NULL;
+	for (uint16_t i = 0; i < PROCS_MAX; i++) {
+		if (!s->procs[i].decoded)
+			continue;
+		target_close(s->procs[i].target);
+		s->procs[i] = (struct proc){0};
+	}
+}
+
+void session_free_ended(struct session *s, bool all)
+{
+	unsigned unused = 0, decoded = 0;
+	for (uint16_t i = 0; i < PROCS_MAX; i++) {
+		struct proc *p = &s->procs[i];
+		unused += !p->target;
+		if (all && p->target && !p->alive)
+			p->decoded = decoder_end_target(s->decoder, i);
+		decoded += p->decoded;
+	}
+	if (decoded >= MANY || (decoded && unused < MANY))
+		free_all(s);
+}
+
+/* As Python's threading names it, whose ids are of the process's own PID namespace; else as the
+ * kernel does. */
+static void read_name(const struct op_event *ev, const struct py_runtime *py, char *name,
+		      size_t size)
+{
+	struct thread_facts facts;
+	if (thread_facts_read(ev->pid, ev->tid, &facts))
+		return;
+	if (!py || python_thread_name(py, facts.ns_tid, name, size) <= 0)
+		snprintf(name, size, "%s", facts.name);
+}
+
+void session_name_thread(struct session *s, const struct op_event *ev)
+{
+	char name[64] = "";
+	uint32_t slot = (uint32_t)ev->tid % THREAD_SLOTS;
+	if (s->named[slot] == ev->tid)
+		return;
+	s->named[slot] = ev->tid;
+	const struct proc *p = session_proc(s, ev->pid);
+	const struct py_runtime *py = p ? p->target->py : NULL;
+	int64_t worker = py && ev->tid == ev->pid ? python_loader_worker(py) : -1;
+	if (worker >= 0)
+		snprintf(name, sizeof(name), "DataLoader worker %" PRId64, worker);
+	else
+		read_name(ev, py, name, sizeof(name));
+	if (name[0])
+		OBSERVERS_CALL(s, on_thread, ev->pid, ev->tid, name);
 }

@@ -1,17 +1,19 @@
 /* How the library comes into use and leaves again: a thread of its own talks to ditrace, waits for
  * the end of the connection, and then undoes everything. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "tracer/shim/shim.h"
 
 enum { STACK = 1 << 20 }; /* also holds the thread-local data of all libraries */
@@ -233,4 +235,34 @@ void ditrace_shim_come(const char *path)
 			enter_phase(SHIM_OUT);
 	}
 	errno = saved;
+}
+
+/* Notices when the process loads libtorch: preloaded, this library precedes the C library in symbol
+ * lookup, and each shared object calls __cxa_atexit for its static objects while it is initialised
+ * (Itanium C++ ABI, 3.3.6.3). By then all that is needed is mapped and none of its ops has run. A
+ * program without libtorch is not affected. */
+
+typedef int atexit_fn(void (*f)(void *), void *arg, void *dso);
+
+__attribute__((visibility("default"))) int __cxa_atexit(void (*f)(void *), void *arg, void *dso);
+
+int __cxa_atexit(void (*f)(void *), void *arg, void *dso)
+{
+	static atexit_fn *libc;
+	static bool found, looking;
+	if (!libc)
+		libc = (atexit_fn *)dlsym(RTLD_NEXT, "__cxa_atexit");
+	int r = libc(f, arg, dso);
+	if (found || looking || (!getenv(SHIM_SOCKET) && !getenv(MODES_SOCKET)))
+		return r;
+	looking = true; /* the loader may re-enter here */
+	void *torch = shim_find_torch();
+	looking = false;
+	if (!torch)
+		return r;
+	found = true;
+	if (getenv(SHIM_SOCKET))
+		shim_come(getenv(SHIM_SOCKET), torch);
+	modes_start(getenv(MODES_SOCKET));
+	return r;
 }

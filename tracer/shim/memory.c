@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include "symbolizer/plan/plan.h"
-#include "tracer/engine/own_copy.h"
 #include "tracer/engine/remote.h"
-#include "tracer/shim/saved_call.h"
+#include "tracer/shim/shim.h"
 
 enum { TRIES = 16 };
 

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tracer/shim/saved_call.h"
+#include "tracer/shim/shim.h"
 
 /* Intel SDM volume 1, chapter 13: the area of XSAVE begins with 512 bytes and a header of 64; its
  * other parts are where CPUID leaf 0DH says. Saved are x87, SSE, AVX and AVX-512; nothing that is

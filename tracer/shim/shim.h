@@ -239,4 +239,14 @@ void budget_came(struct budget *b, uint64_t number, bool judged);
 /* Start with another share; all calls are forgotten. */
 void budget_begin(struct budget *b, double share);
 
+/* Calls out of code compiled with -mgeneral-regs-only. */
+
+/* Find out what is to be saved. False: this processor cannot do it. */
+bool saved_call_prepare(void);
+
+/* Call fn(arg) with all that code compiled with -mgeneral-regs-only leaves alone saved: the
+ * registers of the x87, SSE, AVX and AVX-512. For calls into other libraries from the exit of an
+ * op. */
+void saved_call(void (*fn)(void *), void *arg);
+
 #endif

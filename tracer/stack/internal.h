@@ -10,7 +10,7 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 
-/* op_watch.c: a lower bound on how long a thread has been in a function. A hardware breakpoint
+/* op_args.c: a lower bound on how long a thread has been in a function. A hardware breakpoint
  * counts entries of the function from some moment on; if the thread is in it later and the count is
  * 0, it has been in it since then. Neither changes nor stops the process (perf_event_open(2),
  * PERF_TYPE_BREAKPOINT). The processor has four such breakpoints. */

@@ -8,7 +8,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/events/print_event.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 #include "tracer/stack/stack_snapshot.h"
 
 /* The function of torch.distributed that the program called: of the frames of that package above

@@ -6,13 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/map.h"
+#include "base/system.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/python/pycode.h"
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
-#include "tracer/proc/freeze.h"
+#include "tracer/proc/seize.h"
 #include "tracer/stack/internal.h"
 
 enum { PYTHON_FRAMES = 512, LOOKS = 2, STOP_MS = 1000 };

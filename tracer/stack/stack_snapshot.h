@@ -10,14 +10,13 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/terminal.h"
+#include "base/text.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
-#include "symbolizer/target/rank.h"
 #include "tracer/proc/thread_facts.h"
 
 /* op_args.c: arguments of the operators that threads are in at this moment, as far as they can be

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "symbolizer/event/names.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 #include "tracer/stack/internal.h"
 
 /* Strings from the target may not be valid UTF-8. */

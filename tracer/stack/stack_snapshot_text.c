@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "base/table.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "symbolizer/event/names.h"
-#include "symbolizer/python/pycode.h"
+#include "symbolizer/python/python.h"
 #include "tracer/stack/stack_snapshot.h"
 
 enum { LINE_SIZE = 4096 };

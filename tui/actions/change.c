@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/io.h"
+#include "base/files.h"
 #include "tracer/intervene/intervene.h"
 
 static const char *const now[INTERVENE_FEATURES] = {

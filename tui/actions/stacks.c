@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/bus.h"
-#include "base/io.h"
+#include "base/files.h"
+#include "base/system.h"
 #include "tracer/proc/spawn.h"
 #include "tracer/stack/stack_snapshot.h"
 

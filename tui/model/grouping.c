@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/intern.h"
+#include "base/map.h"
 
 enum { KEY_MAX = 4096, NAME_MAX_BYTES = 512, SHAPES_MAX = 256 };
 

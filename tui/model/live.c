@@ -11,9 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/files.h"
-#include "base/io.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 
 struct player {
 	struct trace_reader *reader;

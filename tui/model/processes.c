@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"

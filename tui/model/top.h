@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "base/file_names.h"
+#include "base/table.h"
 #include "tracer/background.h"
 #include "tui/model/view.h"
 #include "tui/screen/screen.h"
@@ -143,9 +143,6 @@ __attribute__((format(printf, 3, 4))) void top_ask(struct top *t, enum top_quest
  */
 void top_jump(struct top *t, uint32_t id);
 
-/* Run the view until the user quits; the screen is open. 0 or -errno with *e. */
-int top_run(struct top *t, struct err *e);
-
 /* Live tracing. The tracer runs in the background (tracer/background.h) and writes a file that the
  * view reads, so that the screen never slows it down. */
 
@@ -212,5 +209,10 @@ struct proc_figures {
 
 /* Fill *out; reads /proc at most once a second. False if the process is gone. */
 bool proc_figures_read(struct proc_figures *f, pid_t pid, struct top_process *out);
+
+/* Key bindings of the live view. */
+
+/* Handle one key of screen_key; y and x are the position of a click. 0 or -ENOMEM. */
+int keys_press(struct top *t, int key, int y, int x);
 
 #endif

@@ -13,10 +13,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "base/bus.h"
-#include "base/terminal.h"
+#include "base/system.h"
 #include "base/text.h"
-#include "tui/screen/internal.h"
 
 enum { TEXT_MAX = 4096 };
 
@@ -140,7 +138,7 @@ int screen_end_signal(void)
 	return end_signal;
 }
 
-void screen_hangup(void)
+static void note_hangup(void)
 {
 	end_signal = SIGHUP;
 }
@@ -335,7 +333,7 @@ static void look_for_hangup(void)
 {
 	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
 	if (poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR | POLLNVAL))
-		screen_hangup();
+		note_hangup();
 }
 
 int screen_key(int timeout_ms, int *y, int *x)

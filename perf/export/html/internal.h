@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/intern.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "perf/export/export.h"
-#include "perf/report/breakdown.h"
 #include "perf/report/call_tree.h"
+#include "perf/report/report.h"
 
 /* How much a page has: halved until it is small enough. */
 struct page_limits {

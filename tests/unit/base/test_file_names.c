@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "base/file_names.h"
+#include "base/table.h"
 
 static void as_short_as_tells_them_apart(void **state)
 {

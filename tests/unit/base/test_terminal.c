@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/terminal.h"
+#include "base/text.h"
 
 static FILE *terminal; /* 77 columns wide */
 

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "replay/capture_find.h"
 #include "replay/internal.h"
+#include "replay/replay.h"
 
 static struct arena arena;
 static struct capture_place place = {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "replay/row.h"
+#include "replay/replay.h"
 
 enum { SHARED = 256 };
 

@@ -7,8 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "replay/sandbox.h"
-#include "replay/worker.h"
+#include "replay/replay.h"
 
 /* Where the words follow each other; -1: nowhere. */
 static int place_of(const struct sandbox *s, const char *const *words)

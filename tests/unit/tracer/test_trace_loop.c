@@ -1,7 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "tests/unit/unit.h"
 #include "tracer/trace_loop.h"
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/bpf/backlog.h"
+#include "tracer/engine/bpf/internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread.h"
+#include "base/system.h"
 
 /* Beyond BLOCKS_MOST records stay in the ring: ditrace may share its memory limit with the target.
  */

@@ -9,12 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/maps.h"
-#include "tracer/engine/bpf/code_check.h"
-#include "tracer/engine/bpf/backlog.h"
+#include "tracer/engine/bpf/internal.h"
 #include "tracer/engine/bpf/links.h"
 #include "tracer/engine/bpf/probes.skel.h"
 

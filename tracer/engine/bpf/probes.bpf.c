@@ -15,7 +15,6 @@ char LICENSE[] SEC("license") = "GPL";
 #include "tracer/engine/bpf/state.bpf.h"
 #include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/reads.bpf.h"
-#include "tracer/engine/bpf/tensors.bpf.h"
 
 static __always_inline void start_hit(struct bpf_thread *t, const struct frame *f, __u8 kind,
 				      __u32 proc, __u32 gen, __u64 ts)

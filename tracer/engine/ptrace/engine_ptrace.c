@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/thread.h"
+#include "base/system.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/ptrace/internal.h"

@@ -325,26 +325,12 @@ static const struct timespec tracee_turn = {.tv_nsec = 200 * 1000};
 /* tracee_seize.c: trace all threads of `pid`. 0 and *out, or -errno with *e. */
 int tracee_seize(struct tracer *t, pid_t pid, struct tracee_process **out, struct err *e);
 
-/* Interrupt the thread (sets and returns ->asked), unless it is blocked in a system
- * call, some of which a stop would end with EINTR (signal(7)). A fork is interrupted all the same.
- */
-bool tracee_ask(struct tracee *x);
-
-/* Interrupt one thread of the process, if there is one that can be stopped without ending a system
- * call: sets ->asked and returns it, else NULL. */
-struct tracee *tracee_ask_one(struct tracer *t, const struct tracee_process *p);
-
-/* Wait for forks that began before their thread was seized: their children are untraced and must
- * not inherit breakpoints. Waits at most TRACEE_TURNS, as for a vfork, whose child shares the
- * memory. 0; -ESRCH: the process has ended. */
-int tracees_settle(struct tracer *t, pid_t pid);
-
-/* keeper.c: start a process that repairs the code (share_repair) when `sock` is closed at its other
- * end, which only the tracing process must have, so when that ends in whatever way. It closes the
- * `n` descriptors `others`, which others wait for to be closed. Its PID, or -1 with errno. */
+/* ptrace_share.c: start a process that repairs the code (share_repair) when `sock` is closed at its
+ * other end, which only the tracing process must have, so when that ends in whatever way. It closes
+ * the `n` descriptors `others`, which others wait for to be closed. Its PID, or -1 with errno. */
 pid_t keeper_start(struct share *share, int sock, const int *others, unsigned n);
 
-/* tracee_leave.c: restore all code and detach from everything. */
+/* tracee_seize.c: restore all code and detach from everything. */
 void tracees_leave(struct tracer *t);
 
 /* tracer_sites.c: probe sites of a file as addresses in a process. */

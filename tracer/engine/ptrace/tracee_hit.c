@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/ptrace/internal.h"
 

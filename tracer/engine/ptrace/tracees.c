@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
-#include "tracer/engine/ptrace/linker.h"
 
 static struct tracee **tracee_slot(struct tracer *t, pid_t tid)
 {

@@ -14,8 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/bus.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"

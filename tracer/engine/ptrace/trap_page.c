@@ -15,7 +15,6 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/ptrace/internal.h"
-#include "tracer/engine/ptrace/linker.h"
 
 /* The list. */
 

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/internal.h"

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/proc/spawn_user.h"
+#include "tracer/proc/spawn.h"
 
 /* The listener: a private directory with the socket to connect to and, for a running process, the
  * library's file, reachable in the process's own mount namespace and by its user. Programs that are

@@ -12,7 +12,6 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
-#include "tracer/engine/ptrace/linker.h"
 #include "tracer/engine/shim/internal.h"
 
 enum { HEAD = 1024 }; /* of the library's file: the build ID in it makes it unique */

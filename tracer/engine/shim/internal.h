@@ -99,8 +99,8 @@ void shim_clients_await(struct engine_shim *m, struct inside *i, const struct sh
  * are closed then. */
 void shim_clients_await_leaving(struct engine_shim *m);
 
-/* shim_tids.c: the ID, as ditrace sees it, of the thread that `i` knows as `inner` and that has the
- * ring `slot`; `inner` where it has ended. */
+/* shim_clients.c: the ID, as ditrace sees it, of the thread that `i` knows as `inner` and that has
+ * the ring `slot`; `inner` where it has ended. */
 uint32_t shim_tid(struct inside *i, unsigned slot, uint32_t inner);
 
 /* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;

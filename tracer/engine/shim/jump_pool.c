@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/jumps_write.h"
+#include "tracer/engine/shim/jumps.h"
 
 #include <errno.h>
 #include <stdlib.h>

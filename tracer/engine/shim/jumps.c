@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tracer/engine/shim/jumps_write.h"
 #include "tracer/proc/spawn.h"
 
 struct jumps {

@@ -1,6 +1,6 @@
-/* Jumps written into the code of running processes, over windows (symbolizer/code/windows.h). Each
- * leads to a stub that calls a handler inside the process, executes the instructions of the window,
- * and jumps back behind it.
+/* Jumps written into the code of running processes, over windows (symbolizer/code/return_sites.h).
+ * Each leads to a stub that calls a handler inside the process, executes the instructions of the
+ * window, and jumps back behind it.
  *
  * A helper process writes them, and takes them out when ditrace ends, however that happens.
  * [The engines](docs/engines.md) says why this harms no process. */
@@ -8,10 +8,14 @@
 #define TRACER_ENGINE_SHIM_JUMPS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/map.h"
+#include "symbolizer/code/arch_x86_64.h"
+#include "tracer/proc/seize.h"
 
 enum {
 	JUMP_WINDOW_MAX = 24,  /* bytes of the longest window */
@@ -91,5 +95,133 @@ bool jumps_alive(const struct jumps *j);
 
 /* Take all jumps out, wait for the helper process, and free `j` (may be NULL). */
 void jumps_close(struct jumps *j);
+
+/* The parts of what writes them, for the files of this folder. */
+
+/* jump_stub_x86_64.c: all that is particular to the machine. */
+
+/* The stub at address `at` for a site, which calls the handler whose address is in the word at
+ * `handler_at`. */
+void jump_stub_contents(uint8_t out[JUMP_STUB], const struct jump_site *s, uint64_t at,
+			uint64_t handler_at);
+
+/* The address of the window of a stub; 0: there is no stub. */
+uint64_t jump_stub_window(const uint8_t stub[JUMP_STUB]);
+
+/* Whether one may become the other while threads that stand are in it, or in its handler: they
+ * differ in the number and the handler alone. */
+bool jump_stub_is_like(const uint8_t a[JUMP_STUB], const uint8_t b[JUMP_STUB]);
+
+/* Offset in the stub of the window's instructions. */
+unsigned jump_stub_copy(const struct jump_site *s);
+
+/* A jump at address `at` to `to`; whether it reaches; where one leads, 0: it is none. */
+void jump_contents(uint8_t out[ARCH_JUMP_LEN], uint64_t at, uint64_t to);
+bool jump_reaches(uint64_t at, uint64_t to);
+uint64_t jump_target(const uint8_t code[ARCH_JUMP_LEN], uint64_t at);
+
+/* Whether word[i] of the `n` is the one of a signal frame by which such frames are known; the stack
+ * pointer that it saves in *sp. */
+bool jump_is_signal_frame(const uint64_t *word, size_t i, uint64_t *sp);
+
+/* Set the address of the next instruction of a thread that stands. 0 or -errno. */
+int jump_move_thread(pid_t tid, uint64_t to);
+
+/* jump_pool.c: what is in a pool. Its head is a magic number and the handlers' addresses; then come
+ * the stubs, each for one window for ever. */
+
+struct pool {
+	struct jump_pool at;
+	uint8_t *bytes;	      /* as they are in the process, or will be by pool_write */
+	uint32_t stubs, were; /* now, and in the process */
+	unsigned handlers, handlers_were;
+	struct map by_window;
+};
+
+/* Read it. 0, or -errno with *e; -ESRCH: the address space is gone. Free with pool_free. */
+int pool_read(struct pool *p, int mem, const struct jump_pool *at, struct err *e);
+void pool_free(struct pool *p);
+
+/* The index of the stub of a window, or -ENOENT; of the stub at an address, or -ENOENT. */
+int64_t pool_of_window(const struct pool *p, uint64_t window);
+int64_t pool_of_address(const struct pool *p, uint64_t addr);
+
+uint64_t pool_stub_at(const struct pool *p, uint32_t i);
+uint8_t *pool_stub(const struct pool *p, uint32_t i);
+
+/* Make a stub for a site; its index or -ENOSPC, -ENOMEM. */
+int64_t pool_add(struct pool *p, const struct jump_site *s);
+
+/* What the stub `i` of site `s` should be. 0 or -ENOSPC. */
+int pool_contents(struct pool *p, uint32_t i, const struct jump_site *s, uint8_t out[JUMP_STUB]);
+
+/* Write what has been added. Nothing leads there yet. 0 or -errno. */
+int pool_write(struct pool *p, int mem);
+
+/* jumps_write.c: one try, in a process of its own, which must end after it. */
+
+/* The sites of one process. */
+struct jump_work {
+	pid_t pid;
+	int mem; /* /proc/PID/mem */
+	struct jump_pool pool;
+	const struct jump_site *sites; /* by ascending address, not overlapping */
+	uint32_t n;
+	struct jump_round *round; /* shared with that process */
+};
+
+/* What came of it. */
+struct jump_round {
+	/* 0; -EAGAIN: some sites are busy; -ETIMEDOUT: threads did not stop; -ESRCH: that address
+	 * space is gone; -EINTR, as it is set before: it was killed; or -errno, with `e` */
+	int result;
+	uint64_t stood_ns;
+	struct err e;
+	uint8_t state[]; /* enum jump_state of each site */
+};
+
+/* Write them, or take them out. */
+void jump_round_add(const struct jump_work *w, unsigned timeout_ms);
+void jump_round_remove(const struct jump_work *w, unsigned timeout_ms);
+
+/* Read and write the memory that `mem` is. 0; -ESRCH: it is gone; or -errno. */
+int jump_mem_read(int mem, uint64_t addr, void *buf, size_t len);
+int jump_mem_write(int mem, uint64_t addr, const void *buf, size_t len);
+
+/* jump_threads.c: threads in the middle of what is about to become a jump. */
+
+/* What is to be done with a site. */
+struct jump_plan {
+	uint32_t stub;
+	bool write; /* the jump is to be written */
+	bool renew; /* the stub is to be changed */
+	bool busy;
+};
+
+/* Mark as busy, instead of `write`, the sites to which a thread would come back from a signal
+ * handler, and move those that are in one into its stub, which must be there. 0 or -errno. */
+int jump_threads_clear(const struct jump_work *w, const struct pool *p, struct jump_plan *plan,
+		       const struct stop_all *stopped);
+
+/* jumps_helper.c */
+
+/* A request on the socket; n sites follow, in the order of struct jump_work. */
+struct jump_request {
+	bool remove;
+	pid_t pid;
+	uint32_t n;
+	struct jump_pool pool;
+};
+
+/* The answer; if `result` is 0, the enum jump_state of n sites follow, a byte each. */
+struct jump_answer {
+	int32_t result;
+	uint64_t stood_ns;
+	struct err e;
+};
+
+/* The helper process: serves the socket until its other end is closed, then takes all jumps out.
+ * For helper_start. */
+void jumps_serve(int sock, void *none);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/jumps_write.h"
+#include "tracer/engine/shim/jumps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/thread.h"
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/spawn.h"
 

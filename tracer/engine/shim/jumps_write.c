@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "tracer/engine/shim/jumps_write.h"
+#include "tracer/engine/shim/jumps.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 
 /* Sites lie close together, many to a page: they are read by the span. */

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/code/arch_x86_64.h"
 
 enum { XSTATE_MOST = 16 << 10, SYSCALL_STOP = SIGTRAP | 0x80, CS_64 = 0x33, NO_SYSCALL = -1 };

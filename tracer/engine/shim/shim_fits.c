@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/engine.h"
-#include "tracer/engine/shim/jumps_write.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/proc/spawn.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/io.h"
+#include "base/files.h"
 #include "tracer/engine/shim/internal.h"
 
 enum { PRIVATE = 0700, PUBLIC = 0755, LIBRARY_MODE = 0555 };

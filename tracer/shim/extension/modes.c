@@ -1,18 +1,54 @@
-/* Loads modes/, beside this file, into the process's Python, so that functions of PyTorch can be
- * changed. */
 #define _GNU_SOURCE
+#include "tracer/shim/extension/python.h"
+
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "tracer/shim/extension/modes.h"
-#include "tracer/shim/extension/python.h"
 #include "tracer/shim/shim.h"
+
+struct python py;
+
+static const struct {
+	const char *name;
+	size_t at;
+} needed[] = {
+#define PYTHON_NAME(type, name, arguments) {#name, offsetof(struct python, name)},
+#define PYTHON_NAME_OF_DATA(name) {#name, offsetof(struct python, name)},
+    PYTHON_FUNCTIONS(PYTHON_NAME) PYTHON_DATA(PYTHON_NAME_OF_DATA)};
+
+/* Fill `py`. False: the process has no usable CPython. */
+static bool python_find(void)
+{
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		void *found = dlsym(RTLD_DEFAULT, needed[i].name);
+		if (!found)
+			return false;
+		*(void **)((char *)&py + needed[i].at) = found;
+	}
+	return true;
+}
+
+void python_forget(void)
+{
+	object *error = py.PyErr_Occurred();
+	bool interrupted =
+	    error && !py.PyErr_GivenExceptionMatches(error, *(object **)py.PyExc_Exception);
+	py.PyErr_Clear();
+	if (interrupted)
+		py.PyErr_SetInterrupt();
+}
+
+/* Loads modes/, beside this file, into the process's Python, so that functions of PyTorch can be
+ * changed. */
 
 extern const char _binary_modes_py_start[], _binary_modes_py_end[];
 

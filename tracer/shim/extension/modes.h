@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "replay/numbers/verdict.h"
+#include "replay/numbers/numbers.h"
 #include "tracer/shim/extension/modes_args.h"
 #include "tracer/shim/extension/python.h"
 
@@ -135,7 +135,7 @@ object *modes_spent(object *self, object *unused);
 void budget_forget(void);
 
 /* modes_judge.c: what --compare computes on the elements of tensors; the verdicts are those of
- * replay (replay/numbers/verdict.h). */
+ * replay (replay/numbers/numbers.h). */
 
 /* The standard by which results of an op are judged. */
 struct judge_by {
@@ -161,7 +161,7 @@ bool judge_is_equal(const struct numbers *a, const struct numbers *b);
  *
  * judged(op, actual, reference, cpu or None, allowance or None, exact, reach, scale, common): a
  * tuple of the verdict (0 right, 1 wrong, 2 not judged) and of how far off the worst element is, as
- *   in a row of replay's (replay/row.h).
+ *   in a row of replay's (replay/replay.h).
  * surely_right(op, actual, reference, exact): a tuple of judge_is_sure's *sure and *worst; None
  * where it cannot be decided.
  * perturbed(t, seed, u, part): t, a packed float64 tensor, with each element moved by a random

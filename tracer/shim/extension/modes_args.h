@@ -62,9 +62,6 @@ struct stand {
 	void *context;
 };
 
-/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
-bool stand_ready(void);
-
 /* The nest with all tensors replaced, each copied once. A new reference; NULL: Python's error is
  * set. */
 object *stand_for(struct stand *s, object *nest);
@@ -83,7 +80,8 @@ bool stand_write_back(const struct stand *s, object *plan, object *args, object 
 /* Drop the copies and free the table. */
 void stand_drop(struct stand *s);
 
-/* modes_copies.c: a call computed with copies in place of its tensors, for --fallback and --cast.
+/* modes_substitutes.c: a call computed with copies in place of its tensors, for --fallback and
+ * --cast.
  */
 
 /* Zero-initialise; free with copies_drop. */

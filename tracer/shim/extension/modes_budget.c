@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "tracer/shim/shim.h"
 
 static struct budget budget;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "tracer/shim/extension/modes.h"
 #include "tracer/shim/shim.h"
 

@@ -3,9 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "replay/numbers/compare.h"
-#include "replay/numbers/number.h"
-#include "replay/numbers/verdict.h"
+#include "replay/numbers/numbers.h"
 #include "tracer/shim/extension/modes.h"
 #include "tracer/shim/extension/modes_args.h"
 

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "tracer/shim/extension/modes.h"
 #include "tracer/shim/shim.h"
 

@@ -137,9 +137,6 @@ struct python {
 
 extern struct python py;
 
-/* Fill `py`. False: the process has no usable CPython. */
-bool python_find(void);
-
 /* Clear an error raised in a function of ours; a KeyboardInterrupt among them is raised again. */
 void python_forget(void);
 

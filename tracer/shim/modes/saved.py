@@ -8,7 +8,7 @@ from ditrace_runner.load import LOCATIONS
 
 
 class Pieces:
-    """The tensors of one file, as facts of replay/capture_find.h; each that is met twice is one piece of memory."""
+    """The tensors of one file, as facts of replay/replay.h; each that is met twice is one piece of memory."""
 
     def __init__(self, device):
         self.device, self.numbers, self.flat = device, {}, []

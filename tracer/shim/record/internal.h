@@ -9,7 +9,7 @@
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/shim/saved_call.h"
+#include "tracer/shim/shim.h"
 
 /* record_layout.c: offsets within an at::RecordFunction (ATen/record_function.h). fn_ (a variant of
  * std::string and a reference to the FunctionSchema), sequence_nr_ and inputs_ have come in this
@@ -154,7 +154,7 @@ bool recorder_learns(void);
 /* Set the thread's Python state as CPython itself tells it. */
 void recorder_ask_python(struct recorder_thread *t);
 
-/* stand.c: a record was made, which took since then: count it, and stand still where ditrace is to
+/* A record was made, which took since then: count it, and stand still where ditrace is to
  * look at what it refers to. */
 void thread_sent(struct recorder_thread *t, uint64_t since, const struct op_plan *plan);
 
@@ -165,7 +165,7 @@ void stand_begin(void);
 /* Whether the thread's ring has room for the longest hit. */
 bool thread_has_room(struct recorder_thread *t);
 
-/* stand.c: --no-loss: wait until it has, as long as ditrace is there and is not stopped. */
+/* --no-loss: wait until it has, as long as ditrace is there and is not stopped. */
 void thread_wait_for_room(struct recorder_thread *t);
 
 /* Before anything is recorded, and before the clock is read for it. */
@@ -181,5 +181,33 @@ struct recorder_thread *thread_here(struct shim_share *s);
 /* Take over a new configuration. ditrace rewrites it while it learns, and may be killed in the
  * middle: then the old one stays in force, and nobody waits. False: there has been none yet. */
 bool thread_update(struct recorder_thread *t);
+
+/* What the jumps that ditrace writes into libtorch (tracer/engine/shim/jumps.h) lead to. */
+
+/* jumps.c: called by the handlers. `regs`: ARCH_REGS registers by enum arch_reg, as they were at
+ * the jump; without ORIG_AX, IP, CS and FLAGS. `fp`: the eight SSE argument registers, 16 bytes
+ * each. */
+
+/* The entry of op number `op` of the plan. */
+void jump_entered(const uint64_t *regs, uint32_t op, const uint64_t *fp);
+
+/* Its exit. Changes no register but the general ones. */
+void jump_left(const uint64_t *regs, uint32_t op);
+
+/* The entry of an op that is not to be recorded, nor observed. */
+void jump_announced(const uint64_t *regs);
+
+/* The entry of a function of enum shim_step. May change its arguments in `regs`. */
+void jump_stepped(uint64_t *regs, uint32_t which);
+
+/* From now on: whether the program has observers of its own for all threads; how to find out
+ * whether it has for this one (NULL: that is not known). */
+void jumps_begin(bool others, bool (*local)(void));
+
+/* Whether the library itself adds a callback now. */
+void jumps_are_adding(bool own);
+
+/* jump_handlers_x86_64.c: the addresses of the handlers, into *out. */
+void jump_handlers(struct shim_jumps *out);
 
 #endif

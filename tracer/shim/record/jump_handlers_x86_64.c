@@ -1,7 +1,7 @@
 /* The functions that stubs call (tracer/engine/shim/jumps.h): with a number on the stack above the
  * return address, which they pop. They keep all registers but the flags. */
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/shim/record/jumps.h"
+#include "tracer/shim/record/internal.h"
 
 _Static_assert(ARCH_R15 == 0 && ARCH_DI == 14 && ARCH_SP == 19 && ARCH_REGS == 20,
 	       "the order in which they are pushed");

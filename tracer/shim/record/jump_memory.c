@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include "tracer/shim/record/internal.h"
-#include "tracer/shim/record/jumps.h"
 #include "tracer/shim/shim.h"
 
 enum { POOL = 2 << 20, STEP = 1 << 20, TRIES = 512 };

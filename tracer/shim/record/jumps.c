@@ -2,11 +2,10 @@
  * the program may be interrupted here. At the entry of a function only its arguments are in use, so
  * that anything may be called; at an exit no register may change, so that this file, and all that
  * an exit uses, is compiled for general registers alone, and the rest goes through saved_call. */
-#include "tracer/shim/record/jumps.h"
+#include "tracer/shim/record/internal.h"
 
 #include <string.h>
 
-#include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
 /* A scope that no observer asks for, at::RecordScope::STATIC_RUNTIME_OP (ATen/record_function.h,

@@ -12,7 +12,6 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/shim/record/internal.h"
-#include "tracer/shim/record/jumps.h"
 #include "tracer/shim/shim.h"
 
 enum { CHECKED = 64 };

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 
 enum {
 	GOOD_NS = 1000 * 1000,	      /* after this the clock itself is read again */

@@ -2,7 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "perf/collectives/collectives.h"
-#include "perf/collectives/skew.h"
+#include "perf/collectives/internal.h"
 #include "tests/unit/sample_events.h"
 
 enum { MS = 1000000, STEPS = 100 };

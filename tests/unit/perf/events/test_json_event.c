@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
 #include "symbolizer/event/names.h"
 #include "tests/unit/sample_events.h"

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "perf/report/breakdown.h"
+#include "perf/report/report.h"
 #include "tests/unit/sample_events.h"
 
 enum { MAIN = 42, OTHER = 43 };

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "perf/trace/trace_read.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/target/maps.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "perf/trace/trace_query.h"
+#include "perf/trace/trace_read.h"
 #include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"
 

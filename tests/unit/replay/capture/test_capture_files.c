@@ -6,8 +6,7 @@
 #include <math.h>
 
 #include "replay/capture/capture_files.h"
-#include "replay/numbers/number.h"
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/ops/schema.h"

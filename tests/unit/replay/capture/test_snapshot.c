@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "replay/capture/source.h"
-#include "replay/numbers/stats.h"
+#include "replay/numbers/numbers.h"
 #include "tests/unit/self_source.h"
 #include "tracer/capture/internal.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "replay/numbers/compare.h"
+#include "replay/numbers/numbers.h"
 
 /* c10::ScalarType */
 enum { U8, I8, I16, I32, I64, F16, F32, F64, C32, C64, C128, BOOL, BF16 = 15, E5M2 = 23, U64 = 29 };

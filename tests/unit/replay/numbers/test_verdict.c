@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "replay/numbers/verdict.h"
+#include "replay/numbers/numbers.h"
 
 enum { N = 4096, F16 = 5, F32 = 6, F64 = 7, I64 = 4, BF16 = 15 };
 

@@ -3,7 +3,7 @@
 
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/decode/internal.h"
-#include "symbolizer/decode/registry.h"
+#include "symbolizer/decode/target.h"
 #include "tests/unit/fake_interned.h"
 #include "tests/unit/sample_hits.h"
 

@@ -6,9 +6,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "perf/events/json_event.h"
 #include "perf/events/print_event.h"
-#include "perf/report/overflow.h"
+#include "perf/report/report.h"
 #include "perf/trace/internal.h"
 #include "perf/trace/trace_read.h"
 #include "perf/trace/trace_write.h"

@@ -5,7 +5,7 @@
 #include <capstone/capstone.h>
 #include <time.h>
 
-#include "symbolizer/code/windows.h"
+#include "symbolizer/code/return_sites.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/target_files.h"

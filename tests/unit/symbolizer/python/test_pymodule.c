@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/python/internal.h"
 #include "tests/unit/pythons.h"
 

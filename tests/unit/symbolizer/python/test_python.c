@@ -6,7 +6,6 @@
 #include <jansson.h>
 
 #include "symbolizer/python/internal.h"
-#include "symbolizer/python/pycode.h"
 #include "symbolizer/python/python.h"
 #include "tests/unit/pythons.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bus.h"
+#include "base/system.h"
 #include "symbolizer/target/elf.h"
 
 /* To be looked up by name in this program's file. */

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "symbolizer/target/rank.h"
+#include "symbolizer/target/process.h"
 
 static struct process_rank parsed(const char *environ, size_t size)
 {

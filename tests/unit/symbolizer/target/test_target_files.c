@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symbolizer/target/rights.h"
 #include "symbolizer/target/target_files.h"
 
 enum { USER = 54321, GROUP = 54322, OTHER = 54323 };

@@ -4,7 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include "symbolizer/code/paths.h"
-#include "symbolizer/torch/accessors.h"
+#include "symbolizer/torch/layout.h"
 
 /* Compiled as in a library, whatever the test's own flags. */
 #define LIBRARY                                                                                    \

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "symbolizer/torch/layout.h"
-#include "symbolizer/torch/tensor.h"
 #include "tests/unit/faketorch.h"
 
 enum { MANY = 64 };

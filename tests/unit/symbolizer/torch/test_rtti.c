@@ -2,7 +2,6 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/torch/accessors.h"
 #include "symbolizer/torch/layout.h"
 #include "tests/unit/faketorch.h"
 

@@ -7,9 +7,7 @@
 
 #include "symbolizer/event/names.h"
 #include "symbolizer/target/elf.h"
-#include "symbolizer/torch/accessors.h"
 #include "symbolizer/torch/layout.h"
-#include "symbolizer/torch/tensor.h"
 #include "tests/unit/pythons.h"
 
 enum { TENSORS_MAX = 600, LIBS = 3, META_BYTES = 0x180 };

@@ -2,7 +2,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "tracer/intervene/intervene_rules.h"
+#include "tracer/intervene/intervene.h"
 
 static bool chooses(const struct intervene_opts *o, enum intervene_feature f, const char *name,
 		    const char *base)

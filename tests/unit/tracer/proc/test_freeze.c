@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "symbolizer/target/process.h"
-#include "tracer/proc/freeze.h"
+#include "tracer/proc/seize.h"
 
 enum { PATIENCE_MS = 5000 };
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "tracer/engine/bpf/backlog.h"
+#include "tracer/engine/bpf/internal.h"
 
 /* A ring buffer in the kernel, which `move` empties. */
 struct source {

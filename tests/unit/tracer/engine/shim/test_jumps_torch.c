@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/system.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/target_files.h"

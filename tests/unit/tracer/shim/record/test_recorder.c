@@ -13,7 +13,6 @@
 #include "tracer/shim/record/record_layout.c"
 #include "tracer/shim/record/recorder.c"
 #include "tracer/shim/record/recorder_thread.c"
-#include "tracer/shim/record/stand.c"
 #include "tracer/shim/record/ticks.c"
 #include "tracer/shim/saved_call_x86_64.c"
 
