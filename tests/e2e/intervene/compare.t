@@ -93,7 +93,7 @@ budgets() {
 	is "no call begins that may take more than there is" "$(calls torch.nn.functional.linear 'is beyond the budget')" 40
 	like "the share of the time is told" "$T/err" '^ditrace: compare: it took [0-9.e+-]+ % of the time, of 0.001 % that it may take'
 	judged --compare all --budget 50% -- "$W/intervene/device.py" --device cpu --steps "$STEPS"
-	like "with time for it all lines have their turn" "$T/err" '^ditrace: compare: all [1-9][0-9]* right'
+	like "with time for it all lines have their turn" "$T/err" '^ditrace: compare: all [1-9][0-9,]* right'
 	judged --compare all --budget 100% -- "$W/intervene/device.py" --device cpu --steps 3
 	is "all of the time is enough for all" "$(calls torch.nn.functional.linear)" 12
 	judged --compare all --budget 0.001% --every 2 -- "$W/intervene/device.py" --device cpu --steps 20
