@@ -22,7 +22,7 @@ wrapped() {
 	alone intervene/others.py >"$T/plain"
 	(cd "$T" && "$DITRACE" run --fallback "$all" --apply others_pkg.Scaler.forward:measure_op_time --apply '__main__.own:dump_op_args:x.numel() == 3' "$PY" "$W/intervene/others.py" >out 2>err)
 	is "nests, keywords and gradients are as before" "$(numbers "$T/out")" "$(numbers "$T/plain")"
-	is "by any name that it has" "$(sed -nE 's/^ +([0-9]+)  others_pkg.mod.nest *$/\1/p' "$T/err")" 4
+	is "by any name that it has" "$(sed -nE 's/^ +([0-9]+) +others_pkg.mod.nest *$/\1/p' "$T/err")" 4
 	is "static and class methods, and inherited ones" "$(count_of fallback)" 10
 	like "of the program itself" "$T/err" '^__main__.own    forward_id: [0-9]+$'
 	like "by the names of its arguments" "$T/err" '^ditrace: print: 2 calls of 1 function printed, 0 left alone'

@@ -79,7 +79,7 @@ hang() {
 	start "$PY" ranks/launch.py ranks/ddp.py "$T/hang-store" "$T/stop" >"$T/hang" 2>&1
 	local launcher=$child
 	before_long both_train
-	attached tree --tree "$launcher"
+	attached tree --engine bpf --tree "$launcher"
 	"$DITRACE" report --collectives "$T/tree" >"$T/report"
 	like "where the engine does not see collectives, that is told" "$T/report" '^only the engine shim sees those'
 	attached pids $(below "$launcher")
