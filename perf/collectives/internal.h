@@ -132,6 +132,10 @@ static inline void json_number(struct json_out *j, const char *key, bool known, 
  * the last but one by SKEW_PERCENT_MIN of the mean time between two calls. */
 enum { SKEW_CALLS_MIN = 20, SKEW_DEVIATIONS = 4, SKEW_PERCENT_MIN = 5 };
 
+/* What ranks do is compared before calls whose last rank came later than the last but one by at
+ * most this many times the median of those that were waited for. */
+enum { SKEW_USUAL = 4 };
+
 /* Time in an op, or in no op up to it, at a line. */
 struct skew_row {
 	const struct op_desc *op;
@@ -145,7 +149,9 @@ struct skew_rank {
 	uint64_t lead_ns; /* by how much after the last but one, all together */
 	uint64_t waited;  /* how often of the calls that were waited for, and by how much */
 	struct histogram leads_ns;
-	uint64_t ops_ns, gaps_ns, waits_ns;
+	uint64_t usual_ns, usual_waited; /* of usual calls: lead_ns, waited */
+	uint64_t ops_ns, gaps_ns;	 /* before usual calls */
+	uint64_t waits_ns;
 	struct histogram late_ns; /* after the first one */
 };
 
@@ -155,7 +161,10 @@ struct skew {
 	size_t *calls;			      /* numbers, from 0, of those that are compared */
 	struct collective_entry *entries;
 	size_t n, room, entries_room;
-	size_t waited; /* calls for which the last rank kept the others waiting */
+	size_t waited; /* calls for which the last rank kept the others waiting: */
+	uint64_t waited_least_ns;
+	size_t usual, unusual; /* see SKEW_USUAL; usual without the first call */
+	uint64_t usual_most_ns;
 	struct skew_rank *ranks;
 	struct intern keys, strings;
 	struct skew_row *rows;

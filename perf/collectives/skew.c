@@ -41,20 +41,51 @@ static int add_call(struct skew *s, size_t k)
 	return 0;
 }
 
+static uint64_t lead_of(const struct skew *s, size_t i)
+{
+	return s->entries[i].last_ns - s->entries[i].second_ns;
+}
+
+static bool is_usual(const struct skew *s, size_t i)
+{
+	return lead_of(s, i) <= s->usual_most_ns;
+}
+
+/* What comes once, such as the start of a rank, would outweigh in a mean what comes each time. */
+static void count_usual(struct skew *s, uint64_t median_ns)
+{
+	s->usual_most_ns = s->waited ? median_ns * SKEW_USUAL : UINT64_MAX;
+	for (size_t i = 0; i < s->n; i++) {
+		struct skew_rank *last = &s->ranks[s->entries[i].last];
+		if (!is_usual(s, i)) {
+			s->unusual++;
+			continue;
+		}
+		s->usual += i > 0;
+		last->usual_ns += lead_of(s, i);
+		last->usual_waited += lead_of(s, i) >= s->waited_least_ns;
+	}
+}
+
 static int count_waited(struct skew *s)
 {
+	struct histogram leads = {0};
 	uint64_t least = s->n > 1 ? skew_span(s) / (s->n - 1) * SKEW_PERCENT_MIN / 100 : 0;
-	for (size_t i = 0; i < s->n; i++) {
-		uint64_t ns = s->entries[i].last_ns - s->entries[i].second_ns;
+	int r = 0;
+	s->waited_least_ns = least;
+	for (size_t i = 0; i < s->n && !r; i++) {
+		uint64_t ns = lead_of(s, i);
 		struct skew_rank *last = &s->ranks[s->entries[i].last];
 		if (ns < least)
 			continue;
 		s->waited++;
 		last->waited++;
-		if (histogram_add(&last->leads_ns, ns))
-			return -ENOMEM;
+		r = histogram_add(&last->leads_ns, ns);
+		r = r ? r : histogram_add(&leads, ns);
 	}
-	return 0;
+	count_usual(s, histogram_quantile(&leads, 0.5));
+	histogram_free(&leads);
+	return r;
 }
 
 /* The group of all ranks with the most calls is compared. */
@@ -139,20 +170,32 @@ static int64_t rank_of(const struct skew *s, const struct op_event *ev)
 	return -1;
 }
 
-/* How long of from..to the rank had called a collective that not all had called yet. The times of
- * both are in the order of calls. */
-static uint64_t waited(const struct skew *s, size_t rank, uint64_t from, uint64_t to)
+/* The call, by index, that not all had called at that time; s->n: all had called all. */
+static size_t call_after(const struct skew *s, uint64_t ns)
 {
 	size_t low = 0;
-	uint64_t ns = 0;
 	for (size_t high = s->n; low < high;) {
 		size_t middle = low + (high - low) / 2;
-		if (s->entries[middle].last_ns <= from)
+		if (s->entries[middle].last_ns <= ns)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (size_t i = low; i < s->n && from < to; i++) {
+	return low;
+}
+
+static bool is_usual_time(const struct skew *s, uint64_t ns)
+{
+	size_t i = call_after(s, ns);
+	return i < s->n && is_usual(s, i);
+}
+
+/* How long of from..to the rank had called a collective that not all had called yet. The times of
+ * both are in the order of calls. */
+static uint64_t waited(const struct skew *s, size_t rank, uint64_t from, uint64_t to)
+{
+	uint64_t ns = 0;
+	for (size_t i = call_after(s, from); i < s->n && from < to; i++) {
 		uint64_t entered = collective_call_of(s->c, s->world, s->calls[i], rank)->start_ns;
 		uint64_t start = entered > from ? entered : from,
 			 end = s->entries[i].last_ns < to ? s->entries[i].last_ns : to;
@@ -179,7 +222,7 @@ static int see_gap(struct skew *s, size_t rank, const struct op_event *ev)
 	int r = gaps_see(&s->gaps, ev, &gap);
 	uint64_t from =
 	    r > 0 && gap.start_ns > s->entries[0].first_ns ? gap.start_ns : s->entries[0].first_ns;
-	if (r <= 0 || gap.end_ns <= from || gap.start_ns > s->entries[s->n - 1].last_ns)
+	if (r <= 0 || gap.end_ns <= from || !is_usual_time(s, from))
 		return r < 0 ? r : 0;
 	struct skew_row *row = row_of(s, ev->op, py_stack_where(ev->stack), true);
 	if (!row)
@@ -193,7 +236,7 @@ static int see_gap(struct skew *s, size_t rank, const struct op_event *ev)
 static bool is_within(const struct skew *s, const struct op_event *ev)
 {
 	return ev->end_ns && ev->start_ns >= s->entries[0].first_ns &&
-	       ev->start_ns <= s->entries[s->n - 1].last_ns;
+	       is_usual_time(s, ev->start_ns);
 }
 
 int skew_see(struct skew *s, const struct op_event *ev)
@@ -252,7 +295,7 @@ struct skew_verdict skew_verdict(const struct skew *s)
 		     v.percent >= SKEW_PERCENT_MIN;
 	const struct skew_row *row = skew_most(s, v.rank);
 	uint64_t more = row ? skew_more(s, row, v.rank) : 0;
-	v.more_ns = r->waited ? more / r->waited : 0;
-	v.row = more >= r->lead_ns / 2 ? row : NULL;
+	v.more_ns = r->usual_waited ? more / r->usual_waited : 0;
+	v.row = more >= r->usual_ns / 2 ? row : NULL;
 	return v;
 }

@@ -7,10 +7,20 @@
 #include "perf/collectives/internal.h"
 #include "perf/events/print_event.h"
 
-/* A mean over the times between two calls. */
+/* A mean over the times before usual calls. */
 static uint64_t each(const struct skew *s, uint64_t ns)
 {
-	return s->n > 1 ? ns / (s->n - 1) : 0;
+	return s->usual ? ns / s->usual : 0;
+}
+
+static void print_unusual(const struct skew *s, FILE *f)
+{
+	char n[48];
+	if (s->unusual)
+		fprintf(
+		    f,
+		    "; the times before %s that came later than %d times the median are left out",
+		    text_counted(n, sizeof(n), s->unusual, "collective"), SKEW_USUAL);
 }
 
 /* "aten::mm model.py:40 forward: ...", "no op, up to ...". */
@@ -139,8 +149,10 @@ int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 		fprintf(f, "%s\n", s->c->differ);
 	fputs("times are of one collective, in the mean, but Late, after the first rank, is a "
 	      "median; "
-	      "In no op is without the waits for others\n\n",
+	      "In no op is without the waits for others",
 	      f);
+	print_unusual(s, f);
+	fputs("\n\n", f);
 	int r = print_table(s, f, t, &files);
 	file_names_free(&files);
 	return r;

@@ -320,6 +320,26 @@ static void a_rank_that_is_late_sometimes(void **state)
 	collectives_free(c);
 }
 
+static uint64_t much_later_sometimes(int step)
+{
+	return step < 0 ? 0 : step % 16 == 3 ? 95 * MS : 12 * MS;
+}
+
+/* What comes seldom and takes long says nothing of the other times. */
+static void the_usual_is_compared(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	struct skew *s = skewed(c, much_later_sometimes, true);
+	struct skew_verdict v = skew_verdict(s);
+	assert_int_equal(s->unusual, 7); /* steps 3, 19 ... 99 */
+	assert_int_equal(s->usual, STEPS - 7 - 1);
+	assert_true(v.is_named && v.rank == 1 && v.row);
+	assert_true(v.more_ns > 11 * MS && v.more_ns < 13 * MS);
+	skew_free(s);
+	collectives_free(c);
+}
+
 static void a_rank_that_is_late(void **state)
 {
 	(void)state;
@@ -369,6 +389,7 @@ int main(void)
 	    cmocka_unit_test(ranks_that_are_not_compared),
 	    cmocka_unit_test(calls_that_differ),
 	    cmocka_unit_test(a_rank_that_is_late),
+	    cmocka_unit_test(the_usual_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late_sometimes),
 	    cmocka_unit_test(no_rank_is_named),
 	};
