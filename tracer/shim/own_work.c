@@ -58,7 +58,8 @@ void own_work_unlock(void)
 
 void own_work_forked(void)
 {
-	for (unsigned i = 0; i < OWN_SETS * OWN_WAYS; i++)
-		if (ditrace_own_work[0][i] != self())
-			ditrace_own_work[0][i] = 0;
+	for (unsigned i = 0; i < OWN_SETS; i++)
+		for (unsigned k = 0; k < OWN_WAYS; k++)
+			if (ditrace_own_work[i][k] != self())
+				ditrace_own_work[i][k] = 0;
 }
