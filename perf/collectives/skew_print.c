@@ -139,8 +139,10 @@ int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 	}
 	struct skew_verdict v = skew_verdict(s);
 	for (size_t i = 0; i < s->nrows; i++)
-		if (file_names_add(&files, s->rows[i].where ? s->rows[i].where->file : NULL))
+		if (file_names_add(&files, s->rows[i].where ? s->rows[i].where->file : NULL)) {
+			file_names_free(&files);
 			return -ENOMEM;
+		}
 	if (v.is_named)
 		print_named(s, &v, f, &files);
 	else

@@ -490,7 +490,8 @@ static void count_sum(struct aggregate *a, struct aggregate_row *row, const stru
 	/* Of calls within others of the same row, the outer ones have the time. */
 	bool is_inner = a->keys & AGGREGATE_OP ? s->again : s->nested;
 	double flops;
-	row->flops_unknown += flops_of(&s->of, &flops) == FLOPS_UNKNOWN ? s->calls : 0;
+	if (a->keys & AGGREGATE_FLOPS && flops_of(&s->of, &flops) == FLOPS_UNKNOWN)
+		row->flops_unknown += s->calls;
 	row->calls += s->calls;
 	row->thrown += s->thrown;
 	row->total_ns += is_inner ? 0 : s->total_ns;

@@ -94,14 +94,14 @@ static bool is_recorded_from_start(pid_t pid)
 	       p.start_ticks >= own.start_ticks;
 }
 
-static void tell_process(struct session *s, struct proc *p)
+static void tell_process(struct session *s, struct proc *p, bool is_late)
 {
 	pid_t pid = p->target->pid;
 	process_rank_read(pid, &p->rank);
 	s->ranked_pid = 0;
 	const struct trace_process told = {.pid = pid,
 					   .worker = is_worker(s, pid, &p->rank),
-					   .whole = is_recorded_from_start(pid),
+					   .whole = !is_late && is_recorded_from_start(pid),
 					   .rank = p->rank};
 	OBSERVERS_CALL(s, on_process, &told);
 }
@@ -231,6 +231,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 		return err_set(e, -E2BIG,
 			       "more than %d processes at once; process %d is left alone",
 			       PROCS_MAX, pid);
+	bool is_late = session_is_stray(s, pid);
 	r = open_proc(s, p, pid, maps, &l, e);
 	if (r)
 		return r;
@@ -238,7 +239,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	s->total++;
 	if (!s->first_ns)
 		s->first_ns = session_now();
-	tell_process(s, p);
+	tell_process(s, p, is_late);
 	describe(s, p->target);
 	session_complete_procs(s);
 	return 0;
