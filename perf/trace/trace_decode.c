@@ -349,6 +349,53 @@ int trace_decode_sum(const struct trace_defs *d, struct in *in, struct op_sum *o
 	return 1;
 }
 
+static enum op_phase phase_of(uint8_t flags)
+{
+	return flags & ACTIVITY_RECOMPUTE  ? PHASE_RECOMPUTE
+	       : flags & ACTIVITY_BACKWARD ? PHASE_BACKWARD
+					   : PHASE_FORWARD;
+}
+
+static const struct py_stack *stack_or_none(const struct trace_defs *d, struct in *in)
+{
+	uint32_t n = in_below(in, (uint64_t)d->nstacks + 1);
+	return in->bad || !n ? NULL : d->stacks[n - 1];
+}
+
+int trace_decode_activity(const struct trace_defs *d, struct in *in, uint64_t last_ns,
+			  struct activity *out)
+{
+	uint8_t flags = in_b(in), launch = in_b(in), kind = in_b(in);
+	*out = (struct activity){
+	    .launch = launch,
+	    .kind = kind,
+	    .device_type = (int8_t)in_b(in),
+	    .in_graph = flags & ACTIVITY_IN_GRAPH,
+	};
+	out->device_index = (int8_t)in_b(in);
+	out->stream = in_below(in, (uint64_t)UINT32_MAX + 1);
+	uint32_t name = in_below(in, d->nstrings), thread = in_below(in, d->nthreads);
+	out->of.start_ns = last_ns + (uint64_t)in_s(in);
+	out->of.end_ns = out->of.start_ns + in_u(in);
+	out->launched_ns = flags & ACTIVITY_LAUNCHED ? out->of.start_ns - (uint64_t)in_s(in) : 0;
+	out->bytes = in_u(in);
+	uint32_t op = flags & ACTIVITY_HAS_OP ? in_below(in, d->nops) : 0;
+	out->of.id = flags & ACTIVITY_HAS_OP ? in_u(in) : 0;
+	out->of.stack = stack_or_none(d, in);
+	out->of.where_stack = stack_or_none(d, in);
+	out->of.backward_of = stack_or_none(d, in);
+	if (in->bad || launch > LAUNCH_NO_THREAD || kind >= ACTIVITY_KINDS ||
+	    out->of.end_ns < out->of.start_ns ||
+	    (launch == LAUNCH_IN_OP) != (bool)(flags & ACTIVITY_HAS_OP))
+		return -EBADMSG;
+	out->name = d->strings[name];
+	out->of.op = flags & ACTIVITY_HAS_OP ? d->ops[op] : NULL;
+	out->of.pid = d->threads[thread]->pid;
+	out->of.tid = d->threads[thread]->tid;
+	out->of.phase = phase_of(flags);
+	return 1;
+}
+
 int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
 			struct sample *out)
 {

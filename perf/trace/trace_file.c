@@ -81,7 +81,7 @@ static int write_text(struct trace_file *w, const struct op_event *ev)
 
 static int find_refs(struct trace_file *w, const struct op_event *ev, struct event_refs *r)
 {
-	r->op = trace_ids_op(&w->ids, ev->op);
+	r->op = ev->op ? trace_ids_op(&w->ids, ev->op) : 0;
 	r->thread = trace_ids_thread(&w->ids, ev->pid, ev->tid, NULL);
 	r->stack = ev->stack ? trace_ids_stack(&w->ids, ev->stack) : -1;
 	r->where = ev->where_stack == ev->stack ? r->stack
@@ -235,6 +235,64 @@ static int write_sum(struct trace_file *w, const struct op_sum *s)
 int trace_file_sum(struct trace_file *w, const struct op_sum *s)
 {
 	return w->blocks.failed ? 0 : checked(w, write_sum(w, s));
+}
+
+static uint8_t activity_flags(const struct activity *a)
+{
+	return (uint8_t)((a->of.phase != PHASE_FORWARD ? ACTIVITY_BACKWARD : 0) |
+			 (a->of.phase == PHASE_RECOMPUTE ? ACTIVITY_RECOMPUTE : 0) |
+			 (a->of.op ? ACTIVITY_HAS_OP : 0) |
+			 (a->launched_ns ? ACTIVITY_LAUNCHED : 0) |
+			 (a->in_graph ? ACTIVITY_IN_GRAPH : 0));
+}
+
+static int write_activity(struct trace_file *w, const struct activity *a)
+{
+	uint8_t buf[HEAD_MAX];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	struct event_refs refs;
+	int64_t name = trace_ids_string(&w->ids, a->name);
+	int r = name < 0 ? (int)name : find_refs(w, &a->of, &refs);
+	if (!r)
+		r = write_text(w, &a->of);
+	/* A new block would begin after the difference was taken. */
+	if (!r)
+		r = trace_blocks_room(&w->blocks);
+	if (r)
+		return r;
+	out_b(&o, activity_flags(a));
+	out_b(&o, (uint8_t)a->launch);
+	out_b(&o, (uint8_t)a->kind);
+	out_b(&o, (uint8_t)a->device_type);
+	out_b(&o, (uint8_t)a->device_index);
+	out_u(&o, a->stream);
+	out_u(&o, (uint64_t)name);
+	out_u(&o, (uint64_t)refs.thread);
+	out_s(&o, (int64_t)(a->of.start_ns - w->blocks.last.activity_ns));
+	out_u(&o, a->of.end_ns - a->of.start_ns);
+	if (a->launched_ns)
+		out_s(&o, (int64_t)(a->of.start_ns - a->launched_ns));
+	out_u(&o, a->bytes);
+	if (a->of.op) {
+		out_u(&o, (uint64_t)refs.op);
+		out_u(&o, a->of.id);
+	}
+	out_u(&o, (uint64_t)(refs.stack + 1));
+	out_u(&o, (uint64_t)(refs.where + 1));
+	out_u(&o, (uint64_t)(refs.backward_of + 1));
+	r = write_record(w, TRACE_ACTIVITY, buf, (size_t)(o.p - buf));
+	w->blocks.last.activity_ns = a->of.start_ns;
+	return r;
+}
+
+int trace_file_activity(struct trace_file *w, const struct activity *a)
+{
+	return w->blocks.failed ? 0 : checked(w, write_activity(w, a));
+}
+
+int trace_file_activities_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
+{
+	return write_lost(w, TRACE_ACTIVITIES_LOST, time_ns, count, 0);
 }
 
 int trace_file_samples_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)

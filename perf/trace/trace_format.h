@@ -66,6 +66,13 @@
  *             "[anon PID BOOT]", BOOT being the first eight digits of
  *             /proc/sys/kernel/random/boot_id; "[anon]" if the PID does not identify the
  *             process; or "[JIT]".
+ *     ACTIVITY  what a device did: b flags (ACTIVITY_*), b launch, b kind, b device type,
+ *             b device index, u stream, u name (string), u thread, s start - previous time,
+ *             u end - start, s start - launch (if ACTIVITY_LAUNCHED), u bytes,
+ *             u op (if ACTIVITY_HAS_OP), u id (if ACTIVITY_HAS_OP; 0: not known), u stack + 1,
+ *             u where stack + 1, u backward of + 1 (0: none)
+ *             "previous": of the previous ACTIVITY in the same block, 0 for the first: its start
+ *     ACTIVITIES_LOST  u time, u number of activities lost
  *     SAMPLES_LOST  u time, u number of samples lost
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
@@ -168,6 +175,16 @@ enum trace_type {
 	TRACE_CHOSEN,
 	TRACE_SUM,
 	TRACE_PROCESS,
+	TRACE_ACTIVITY,
+	TRACE_ACTIVITIES_LOST,
+};
+
+enum {
+	ACTIVITY_BACKWARD = 1 << 0,
+	ACTIVITY_RECOMPUTE = 1 << 1, /* beside ACTIVITY_BACKWARD */
+	ACTIVITY_HAS_OP = 1 << 2,
+	ACTIVITY_LAUNCHED = 1 << 3, /* the time is known */
+	ACTIVITY_IN_GRAPH = 1 << 4,
 };
 
 enum {

@@ -21,7 +21,7 @@ struct trace_query {
 	struct ranges ranks; /* by rank + 1; of --rank */
 	bool any_rank;	     /* something of them was seen */
 	bool no_ops;	     /* the first pass saw samples but no events */
-	uint64_t samples, lost, summed, sums_left_out;
+	uint64_t samples, lost, summed, sums_left_out, activities, activities_lost;
 };
 
 struct first_pass {
@@ -285,6 +285,18 @@ static bool is_sum_asked_for(struct trace_query *q, const struct op_sum *s)
 	return is;
 }
 
+/* By the op, and the moment, of its launch. The condition is on arguments, which are not known
+ * here.
+ */
+static bool is_activity_asked_for(struct trace_query *q, const struct activity *a)
+{
+	struct op_event launch = a->of;
+	launch.start_ns = a->launched_ns ? a->launched_ns : a->of.start_ns;
+	launch.end_ns = launch.start_ns;
+	return !trace_query_of_samples(q) && !q->when && is_of_ranks(q, a->of.rank1) &&
+	       trace_span_has(&q->span, &launch) && (a->of.op ? is_of_ops(q, a->of.op) : !q->ops.n);
+}
+
 static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 {
 	struct op_event ev;
@@ -299,6 +311,8 @@ static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 		return !samples && is_of_ranks(q, item->event.rank1) &&
 		       trace_span_has(&q->span, &item->event) &&
 		       (q->opts.unchosen || trace_query_chooses(q, &item->event));
+	if (item->type == TRACE_ACTIVITY)
+		return is_activity_asked_for(q, &item->activity);
 	if (item->type != TRACE_SAMPLE)
 		return true;
 	sample_as_event(&item->sample, &ev);
@@ -322,10 +336,14 @@ int trace_query_next(struct trace_query *q, struct trace_item *item, struct err 
 			q->lost += item->lost.count;
 		if (item->type == TRACE_SAMPLE)
 			q->samples++;
+		if (item->type == TRACE_ACTIVITIES_LOST)
+			q->activities_lost += item->lost.count;
 		if (steps && item->type == TRACE_EVENT && trace_span_see(&q->span, &item->event))
 			return no_memory(q, e);
-		if (is_asked_for(q, item))
-			return n;
+		if (!is_asked_for(q, item))
+			continue;
+		q->activities += item->type == TRACE_ACTIVITY;
+		return n;
 	}
 }
 
@@ -357,6 +375,16 @@ uint64_t trace_query_steps(const struct trace_query *q)
 uint64_t trace_query_samples(const struct trace_query *q)
 {
 	return q->samples;
+}
+
+uint64_t trace_query_activities(const struct trace_query *q)
+{
+	return q->activities;
+}
+
+uint64_t trace_query_activities_lost(const struct trace_query *q)
+{
+	return q->activities_lost;
 }
 
 uint64_t trace_query_lost(const struct trace_query *q)

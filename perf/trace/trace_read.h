@@ -33,7 +33,7 @@ struct trace_build {
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
 	/* EVENT, SUM, LOST, STATS, TARGET, PROCESS, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE,
-	 * SAMPLES_LOST or END */
+	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST or END */
 	enum trace_type type;
 	uint32_t rank1; /* of trace_query, of a TARGET: its process's rank + 1; 0: not known */
 	union {
@@ -45,8 +45,9 @@ struct trace_item {
 		struct op_sum sum; /* ops and stacks are valid until close */
 		struct {
 			uint64_t time_ns, count;
-		} lost;		      /* also of SAMPLES_LOST */
-		struct sample sample; /* what it points to is valid until close */
+		} lost;			  /* also of SAMPLES_LOST and ACTIVITIES_LOST */
+		struct activity activity; /* what it points to is valid until close */
+		struct sample sample;	  /* what it points to is valid until close */
 		struct sampling sampling;
 		struct trace_build build;
 		struct trace_stats stats;
@@ -252,6 +253,8 @@ uint64_t trace_query_steps(const struct trace_query *q);
 
 /* Totals of what was read so far: all samples, and the events in LOST records. */
 uint64_t trace_query_samples(const struct trace_query *q);
+uint64_t trace_query_activities(const struct trace_query *q);
+uint64_t trace_query_activities_lost(const struct trace_query *q);
 uint64_t trace_query_lost(const struct trace_query *q);
 
 /* Of what was read so far: calls in the sums that were returned; and in those that were left out,

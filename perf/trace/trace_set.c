@@ -77,6 +77,12 @@ static void finish_sum(const struct member *m, struct op_event *of)
 	of->end_ns += m->shift_ns;
 }
 
+static void finish_activity(const struct member *m, struct activity *a)
+{
+	finish_sum(m, &a->of);
+	a->launched_ns += a->launched_ns ? m->shift_ns : 0;
+}
+
 /* Fill in what is not known from the record alone. 0 or -ENOMEM. */
 static int finish_item(struct member *m, struct trace_item *item)
 {
@@ -86,6 +92,9 @@ static int finish_item(struct member *m, struct trace_item *item)
 		return 0;
 	case TRACE_SUM:
 		finish_sum(m, &item->sum.of);
+		return 0;
+	case TRACE_ACTIVITY:
+		finish_activity(m, &item->activity);
 		return 0;
 	case TRACE_SAMPLE:
 		item->sample.rank1 = rank1_of(m, item->sample.pid);

@@ -231,6 +231,25 @@ int trace_write_sum(struct trace_writer *w, const struct op_sum *sum)
 	return r;
 }
 
+int trace_write_activity(struct trace_writer *w, const struct activity *a)
+{
+	int r;
+	struct trace_file *f = file_of(w, a->of.pid, &r);
+	if (f)
+		keep_first(&r, trace_file_activity(f, a));
+	return r;
+}
+
+int trace_write_activities_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns,
+				uint64_t count)
+{
+	int r;
+	struct trace_file *f = file_of(w, pid, &r);
+	if (f)
+		keep_first(&r, trace_file_activities_lost(f, time_ns, count));
+	return r;
+}
+
 int trace_write_sample(struct trace_writer *w, const struct sample *s)
 {
 	int r;

@@ -36,6 +36,13 @@ int trace_write_event(struct trace_writer *w, const struct op_event *ev);
 /* Write calls that were summed up; everything as for trace_write_event. */
 int trace_write_sum(struct trace_writer *w, const struct op_sum *s);
 
+/* Write what a device did; its op, stacks and frames as for trace_write_event. */
+int trace_write_activity(struct trace_writer *w, const struct activity *a);
+
+/* `count` activities of process `pid` were lost before `time_ns`. */
+int trace_write_activities_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns,
+				uint64_t count);
+
 /* `count` events (or records of them) were lost before `time_ns`. */
 int trace_write_lost(struct trace_writer *w, uint64_t time_ns, uint64_t count);
 

@@ -175,6 +175,11 @@ static const struct op_desc *op_of(const struct sample *s)
 	return s->native && !s->native->truncated ? &none : &unknown;
 }
 
+const struct op_desc *activity_op(const struct activity *a)
+{
+	return a->of.op ? a->of.op : a->launch == LAUNCH_IN_NO_OP ? &none : &unknown;
+}
+
 const char *sample_op_name(const struct sample *s)
 {
 	return op_of(s)->name;

@@ -203,6 +203,36 @@ struct op_sum {
 	bool again;  /* within a call of the same op there */
 };
 
+/* What a device did for the process: a kernel that ran, memory that was copied or set. The word is
+ * CUPTI's and torch.profiler's. */
+enum activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_SET, ACTIVITY_KINDS };
+
+struct activity {
+	/* The op during which it was launched, by `launched_ns`: its op, stacks, backward_of, pid,
+	 * tid, phase and (live, and in files of one process) id. start_ns, end_ns: when the device
+	 * worked on it, CLOCK_MONOTONIC. op NULL: it was launched in no op, or not known: see
+	 * `launch`. The rest is 0. */
+	struct op_event of;
+	enum activity_launch {
+		LAUNCH_IN_OP,	  /* of.op is the innermost recorded op that was open */
+		LAUNCH_IN_NO_OP,  /* no recorded op was open on the thread of.tid */
+		LAUNCH_UNKNOWN,	  /* the thread is known, the op not: calls were summed up */
+		LAUNCH_NO_THREAD, /* nothing of the launch is known; of.tid is 0 */
+	} launch;
+	enum activity_kind kind;
+	int8_t device_type, device_index; /* c10::DeviceType */
+	bool in_graph;			  /* launched with others, as a graph */
+	uint32_t stream;		  /* a number of the vendor's library, within the process */
+	uint64_t launched_ns;		  /* CLOCK_MONOTONIC; 0: not known */
+	uint64_t bytes;			  /* of a copy or set */
+	/* A kernel's name, demangled; else as torch.profiler has it, "Memcpy HtoD (Pageable ->
+	 * Device)", "Memset (Device)". Interned, like stacks. */
+	const char *name;
+};
+
+/* Its op, or one named "(in no op)" or "(op not known)". */
+const struct op_desc *activity_op(const struct activity *a);
+
 /* Whether the op is called by Python code that runs in the backward, so that its line is its own
  * and not that of a forward op. */
 static inline bool event_is_called_in_backward(const struct op_event *ev)

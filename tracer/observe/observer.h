@@ -79,6 +79,13 @@ struct observer {
 	/* Calls that pass all filters were summed up instead of recorded. */
 	void (*on_sum)(struct observer *o, const struct op_sum *s);
 
+	/* A device did something that a recorded process launched; `of.id` is that of on_event. */
+	void (*on_activity)(struct observer *o, const struct activity *a);
+
+	/* `count` more activities of process `pid` were lost. */
+	void (*on_activities_lost)(struct observer *o, int32_t pid, uint64_t now_ns,
+				   uint64_t count);
+
 	/* Gradients have their final form; the thread is stopped. */
 	void (*on_grads)(struct observer *o, struct target *t, const struct decoder_grads *g);
 

@@ -70,6 +70,18 @@ static void file_on_sum(struct observer *o, const struct op_sum *s)
 	check_written(f, trace_write_sum(f->writer, s));
 }
 
+static void file_on_activity(struct observer *o, const struct activity *a)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, trace_write_activity(f->writer, a));
+}
+
+static void file_on_activities_lost(struct observer *o, int32_t pid, uint64_t now_ns,
+				    uint64_t count)
+{
+	trace_write_activities_lost(((struct file_observer *)o)->writer, pid, now_ns, count);
+}
+
 static void file_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
 {
 	trace_write_lost(((struct file_observer *)o)->writer, now_ns, count);
@@ -142,6 +154,8 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool one
 		    .on_thread = file_on_thread,
 		    .on_event = file_on_event,
 		    .on_sum = file_on_sum,
+		    .on_activity = file_on_activity,
+		    .on_activities_lost = file_on_activities_lost,
 		    .on_lost = file_on_lost,
 		    .on_stats = file_on_stats,
 		    .tick = file_tick,

@@ -713,6 +713,76 @@ static void the_checksum_is_crc32(void **state)
 	assert_int_equal(trace_crc(trace_crc(0, "1234", 4), "56789", 5), 0xcbf43926);
 }
 
+static void same_activity(const struct activity *a, const struct activity *b)
+{
+	assert_int_equal(a->launch, b->launch);
+	assert_int_equal(a->kind, b->kind);
+	assert_int_equal(a->device_type, b->device_type);
+	assert_int_equal(a->device_index, b->device_index);
+	assert_int_equal(a->in_graph, b->in_graph);
+	assert_int_equal(a->stream, b->stream);
+	assert_int_equal(a->launched_ns, b->launched_ns);
+	assert_int_equal(a->bytes, b->bytes);
+	assert_string_equal(a->name, b->name);
+	assert_int_equal(a->of.id, b->of.id);
+	assert_int_equal(a->of.pid, b->of.pid);
+	assert_int_equal(a->of.tid, b->of.tid);
+	assert_int_equal(a->of.start_ns, b->of.start_ns);
+	assert_int_equal(a->of.end_ns, b->of.end_ns);
+	assert_int_equal(a->of.phase, b->of.phase);
+	assert_int_equal(!a->of.op, !b->of.op);
+	if (a->of.op)
+		same_op(a->of.op, b->of.op);
+	assert_int_equal(!a->of.where_stack, !b->of.where_stack);
+	if (a->of.where_stack)
+		same_stack(a->of.where_stack, b->of.where_stack);
+}
+
+/* Also where a new block begins between two of them, and where nothing is known of the launch. */
+static void activities_come_back(void **state)
+{
+	enum { N = 20000 };
+	struct trace_writer *w = writer();
+	struct err e = {0};
+	struct trace_item item;
+	struct activity a = {.of = sample_event(7, 0, 0, 5000, 5900),
+			     .kind = ACTIVITY_KERNEL,
+			     .device_type = 1,
+			     .device_index = 3,
+			     .stream = 7,
+			     .launched_ns = 4000,
+			     .name = "gemm<float, 32>(float*)"},
+			b = {.of = {.pid = a.of.pid, .start_ns = 100, .end_ns = 300},
+			     .launch = LAUNCH_NO_THREAD,
+			     .kind = ACTIVITY_COPY,
+			     .device_type = 20,
+			     .device_index = -1,
+			     .in_graph = true,
+			     .stream = UINT32_MAX,
+			     .bytes = UINT64_MAX,
+			     .name = "Memcpy HtoD (Pageable -> Device)"};
+	(void)state;
+	a.of.phase = PHASE_RECOMPUTE;
+	for (int i = 0; i < N; i++)
+		assert_int_equal(trace_write_activity(w, i % 2 ? &b : &a), 0);
+	assert_int_equal(trace_write_activities_lost(w, a.of.pid, 9, 12), 0);
+	assert_int_equal(trace_writer_close(w, true), 0);
+	struct trace_reader *r = reader();
+	for (int i = 0; i < N; i++) {
+		do {
+			assert_int_equal(trace_read_next(r, &item, &e), 1);
+		} while (item.type == TRACE_THREAD);
+		assert_int_equal(item.type, TRACE_ACTIVITY);
+		same_activity(&item.activity, i % 2 ? &b : &a);
+	}
+	assert_int_equal(trace_read_next(r, &item, &e), 1);
+	assert_int_equal(item.type, TRACE_ACTIVITIES_LOST);
+	assert_int_equal(item.lost.count, 12);
+	assert_int_equal(trace_read_next(r, &item, &e), 1);
+	assert_int_equal(item.type, TRACE_END);
+	trace_reader_close(r);
+}
+
 /* Calls that were summed up; for a reader that does not know them they are lost, and no more than
  * they. */
 static void sums_come_back(void **state)
@@ -771,6 +841,7 @@ int main(void)
 	    cmocka_unit_test(what_runs_in_the_backward_comes_back),
 	    cmocka_unit_test(facts_about_the_target_come_back),
 	    cmocka_unit_test(sums_come_back),
+	    cmocka_unit_test(activities_come_back),
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),
