@@ -55,6 +55,33 @@ struct engine_counters {
  * call; h->size has been checked against the record. */
 typedef void engine_hit_fn(const struct hit *h, void *arg);
 
+/* What the vendor's library says of a device, as it comes: a launch and what it made the device do
+ * come separately, in any order, and late; they have a number in common. */
+enum activity_record_kind {
+	RECORD_LAUNCH, /* a call of the host: tid, start_ns, end_ns, correlation */
+	RECORD_RAN,    /* what came of it: all but tid */
+	RECORD_NAME,   /* the text of a name, before its first use: name, text */
+	RECORD_LOST,   /* so many records were lost: bytes */
+};
+
+struct activity_record {
+	uint8_t kind;	  /* enum activity_record_kind */
+	uint8_t activity; /* enum activity_kind */
+	/* Of a copy: from and to; of a set: to. As CUPTI numbers kinds of memory
+	 * (CUpti_ActivityMemoryKind, CUPTI 11.8 to 13.0); 0: not known. */
+	uint8_t from, to;
+	int8_t device_type, device_index; /* c10::DeviceType */
+	bool in_graph;
+	uint32_t correlation, stream;
+	int32_t pid, tid;	   /* as seen from ditrace; tid 0: not known */
+	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+	uint64_t bytes;
+	uint64_t name;	  /* of a kernel: a number, within the process; 0: none */
+	const char *text; /* mangled, as the library has it; valid during the call */
+};
+
+typedef void engine_activity_fn(const struct activity_record *r, void *arg);
+
 struct engine {
 	const char *name;
 	pid_t tracer; /* process that does the tracing; 0: ditrace itself */
@@ -80,6 +107,10 @@ struct engine {
 	 * Fewer than ENGINE_AT_ONCE means that none are left. Never blocks: call it about every
 	 * millisecond. A thread stopped at a record with HIT_STOPPED resumes when `fn` returns. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
+	/* Hand over what devices did, as consume; call it after consume. All records of hits taken
+	 * before a launch ended have been handed over by consume when it comes, or come in its next
+	 * call. NULL: the engine knows nothing of devices. */
+	int (*activities)(struct engine *g, engine_activity_fn *fn, void *arg);
 	/* Whether the thread of the record with HIT_STOPPED that `fn` is being called with has
 	 * stood still until now: while this process is stopped it may be let go, and what was read
 	 * meanwhile is of no use. NULL: always. */
