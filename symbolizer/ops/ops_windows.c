@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <string.h>
 
 #include "symbolizer/code/return_sites.h"
 #include "symbolizer/ops/internal.h"
@@ -15,11 +16,33 @@ static bool is_not_shared(void *arg, uint64_t start, size_t len)
 	return false;
 }
 
+struct search {
+	const char *prefix;
+	uint64_t at;
+};
+
+static int has_prefix(const struct elf_symbol *s, void *arg)
+{
+	struct search *x = arg;
+	x->at = strncmp(s->name, x->prefix, strlen(x->prefix)) ? 0 : s->vaddr;
+	return x->at != 0;
+}
+
+/* A name that ends in E is that of a function whose parameters differ between versions. */
+static uint64_t find_function(struct elf_file *f, const char *name)
+{
+	struct search x = {.prefix = name};
+	uint64_t at = elf_find_dynamic(f, name, NULL);
+	if (!at && name[strlen(name) - 1] == 'E')
+		elf_each_symbol(f, false, has_prefix, &x);
+	return at ? at : x.at;
+}
+
 static int find_step(struct build *b, const char *name, struct return_sites_ctx *c,
 		     struct probe_site *out)
 {
 	struct elf_file *f = b->elf[OPS_CPU];
-	uint64_t at = elf_find_dynamic(f, name, NULL), size = at ? elf_function_size(f, at) : 0;
+	uint64_t at = find_function(f, name), size = at ? elf_function_size(f, at) : 0;
 	const uint8_t *code = size ? elf_bytes(f, at, size) : NULL;
 	struct func_facts facts;
 	struct func_windows w = {0};
@@ -41,6 +64,7 @@ int ops_find_steps(struct build *b)
 	    [SHIM_STEP_DISPATCH] = "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE",
 	    [SHIM_STEP_RECORD] = "_ZN2at14RecordFunctionC1ENS_11RecordScopeE",
 	    [SHIM_STEP_CALLBACK] = "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE",
+	    [SHIM_STEP_PROFILER] = "_ZN5torch8autograd8profiler15prepareProfilerE",
 	};
 	const struct return_sites_ops sites = callees_ops(b->callees[OPS_CPU]);
 	struct return_sites_ctx *c = return_sites_new(&sites);

@@ -398,6 +398,7 @@ enum shim_step {
 	SHIM_STEP_DISPATCH, /* at::getStepCallbacksUnlessEmpty: of a dispatch */
 	SHIM_STEP_RECORD,   /* at::RecordFunction::RecordFunction(RecordScope): of anything else */
 	SHIM_STEP_CALLBACK, /* at::addGlobalCallback */
+	SHIM_STEP_PROFILER, /* torch::autograd::profiler::prepareProfiler */
 	SHIM_STEPS,
 };
 

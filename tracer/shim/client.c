@@ -36,6 +36,7 @@ static void enter_phase(enum shim_phase phase)
 static void in_child(void)
 {
 	struct shim_share *was = shim_share();
+	activities_forked();
 	shim_forked();
 	if (was)
 		munmap(was, sizeof(*was));
@@ -109,6 +110,7 @@ static void leave(bool within_op)
 	struct shim_share *was = shim_share();
 	enter_phase(SHIM_GOING);
 	recorder_stop();
+	activities_stop();
 	shim_end();
 	if (!within_op)
 		inside_await_nobody();
@@ -130,9 +132,11 @@ static void leave(bool within_op)
 static void watch(void)
 {
 	struct pollfd p = {.fd = sock, .events = POLLIN};
-	while (!ditrace_shim_state.go)
+	while (!ditrace_shim_state.go) {
 		if (poll(&p, 1, SHIM_LOOK_MS) > 0)
 			break;
+		activities_look();
+	}
 	leave(false);
 }
 

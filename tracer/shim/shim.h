@@ -191,6 +191,27 @@ struct record_callback {
 	bool inputs, outputs, ids;
 };
 
+/* Whether the program has observers of its own, for all threads or for one that has run an op:
+ * profilers do. */
+bool jumps_see_others(void);
+
+/* device/activities.c: what devices do. */
+
+/* Begin, or have what is complete sent; called every SHIM_LOOK_MS by the library's thread. */
+void activities_look(void);
+
+/* End, before the shared memory goes; it can begin again. */
+void activities_stop(void);
+
+/* The program is about to use the vendor's library itself: end, for good. */
+void activities_yield(void);
+
+/* The process exits: have all sent. */
+void activities_exit(void);
+
+/* In the child of a fork: what the parent has begun is not its own. */
+void activities_forked(void);
+
 /* budget.c: selects calls when only a share of the time may be spent on them. Uses neither clock
  * nor Python: the caller passes the time. */
 

@@ -128,6 +128,7 @@ static void detach(struct engine *g, uint16_t proc)
 			if (of(g)->jumps)
 				jumps_remove(of(g)->jumps, i->pid);
 		}
+	shim_activities_flush(of(g), proc);
 }
 
 static int watch(struct engine *g, pid_t pid, struct err *e)
@@ -148,7 +149,7 @@ static bool is_outside(pid_t pid)
 	return injector_state(pid, &s, NULL) == -ENOENT;
 }
 
-static void broken(struct engine_shim *m, struct inside *i)
+void inside_broken(struct engine_shim *m, struct inside *i)
 {
 	i->broken = true;
 	i->share->on = 0;
@@ -184,7 +185,7 @@ static void read_sums(struct engine_shim *m, struct inside *i, engine_hit_fn *fn
 		if (!i->sums[k])
 			i->sums[k] = calloc(1, sizeof(*i->sums[k]));
 		if (i->sums[k] && !sums_read(s, i->sums[k], i->proc, i->gone, give_sum, &to))
-			broken(m, i);
+			inside_broken(m, i);
 	}
 }
 
@@ -225,7 +226,7 @@ static struct ring_source *oldest(struct engine_shim *m)
 			best = x;
 		}
 		if (bad)
-			broken(m, x->whose);
+			inside_broken(m, x->whose);
 	}
 	return best;
 }
@@ -261,7 +262,7 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 	uint32_t size = h ? h->size : 0;
 	if (size < sizeof(*h) || size > sizeof(m->record) ||
 	    size > SHIM_RING - ((const uint8_t *)h - x->data)) {
-		broken(m, x->whose);
+		inside_broken(m, x->whose);
 		return false;
 	}
 	memcpy(copy, h, size);
@@ -303,6 +304,7 @@ static void look_after(struct engine_shim *m)
 		"the records that its libtorch passes to observers have an unknown layout",
 	};
 	for (struct inside *i = m->all; i; i = i->next) {
+		shim_activities_trouble(i, &m->engine.trouble);
 		int32_t refusal = i->share ? i->share->refusal : SHIM_FINE;
 		if (refusal <= SHIM_FINE || refusal > SHIM_NO_LAYOUT || i->told)
 			continue;
@@ -443,6 +445,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .is_outside = is_outside,
 	    .detach = detach,
 	    .consume = consume,
+	    .activities = shim_activities,
 	    .count_dispatch = count_dispatch,
 	    .counters = counters,
 	    .calibrate = calibrate,

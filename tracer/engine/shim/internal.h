@@ -24,6 +24,11 @@ struct shim_tid {
 	uint32_t inner, outer;
 };
 
+/* A thread, by the low half of its pthread_self() and its ID in ditrace's PID namespace. */
+struct shim_self {
+	uint32_t self, outer;
+};
+
 /* A process that has the library and has connected, or is expected to. */
 struct inside {
 	struct inside *next;
@@ -42,6 +47,9 @@ struct inside {
 	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
 	bool pids_known, other_pids;		/* it has PIDs of its own */
 	struct shim_tid tids[SHIM_THREADS];	/* of the owners of the rings, as last asked for */
+	struct shim_self selves[SHIM_THREADS];	/* the same, also of threads that have ended */
+	uint64_t activities_lost;		/* that were told of */
+	bool device_told;
 };
 
 /* A ring to read. */
@@ -84,6 +92,9 @@ int inside_share(struct inside *i);
 /* Add the process's counters to *c; it must have such memory. */
 void inside_count(const struct inside *i, struct engine_counters *c);
 
+/* It has written over its records: they are no longer read. */
+void inside_broken(struct engine_shim *m, struct inside *i);
+
 /* Close its connection, unmap its memory and free `i`; its counts stay with the engine. It must be
  * out of m->all. */
 void inside_drop(struct engine_shim *m, struct inside *i);
@@ -102,6 +113,15 @@ void shim_clients_await_leaving(struct engine_shim *m);
 /* shim_clients.c: the ID, as ditrace sees it, of the thread that `i` knows as `inner` and that has
  * the ring `slot`; `inner` where it has ended. */
 uint32_t shim_tid(struct inside *i, unsigned slot, uint32_t inner);
+
+/* shim_activities.c: engine->activities. */
+int shim_activities(struct engine *g, engine_activity_fn *fn, void *arg);
+
+/* Have the processes' libraries send what there is, and wait for it, up to a limit. */
+void shim_activities_flush(struct engine_shim *m, uint16_t proc);
+
+/* What the user should know of why there are none; false: nothing. */
+bool shim_activities_trouble(struct inside *i, struct err *e);
 
 /* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;
  * -errno with *e when there are none, and the observer is told of all ops. */

@@ -96,6 +96,10 @@ static void note_written(const struct engine_shim *m, struct inside *i,
 		dispatch |=
 		    written && of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_DISPATCH;
 	}
+	for (uint32_t k = 0; k < n; k++)
+		if (of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_PROFILER &&
+		    jumps_state(m->jumps, k) == JUMP_WRITTEN)
+			s->activities.wanted = dispatch;
 	if (!dispatch)
 		memset(s->jumped, 0, sizeof(s->jumped));
 	list_nodes(m, i);

@@ -11,7 +11,7 @@
 #include "tracer/engine/sums.h"
 
 enum {
-	SHIM_VERSION = 8,
+	SHIM_VERSION = 9,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
@@ -128,10 +128,43 @@ static inline uint32_t shim_stand_number(uint32_t word)
 struct shim_thread {
 	_Atomic int32_t tid; /* owner of the ring; 0: free. Set by the thread, cleared by ditrace */
 	_Atomic int32_t ended;
+	_Atomic uint32_t self;	/* the low half of its pthread_self() */
 	_Atomic uint32_t stand; /* shim_stand_word */
 	/* Incremented by the ring's owner; never reset. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	struct chunks records; /* in the ring of the same index */
+};
+
+/* Whether what devices do is recorded. */
+enum shim_device_state {
+	SHIM_DEVICE_OFF, /* no device is in use, or not yet */
+	SHIM_DEVICE_ON,
+	SHIM_DEVICE_NO_LIBRARY, /* CUPTI is not loaded, or older than 11.8 */
+	SHIM_DEVICE_FAILED,	/* with shim_activities.error, a CUptiResult */
+	SHIM_DEVICE_YIELDED,	/* the program's own profiler has begun to use it */
+};
+
+/* A struct activity_record as it is in the ring. */
+struct shim_activity {
+	struct hit hit; /* size */
+	uint8_t kind, activity, from, to;
+	int8_t device_type, device_index;
+	uint8_t in_graph;
+	uint32_t correlation, stream;
+	uint32_t thread; /* of a launch: the low half of its pthread_self() */
+	uint64_t start_ns, end_ns, bytes, name;
+	char text[]; /* of a RECORD_NAME, with its NUL */
+};
+
+struct shim_activities {
+	_Atomic int32_t wanted; /* set by ditrace, once the library is told of profilers */
+	_Atomic int32_t state;	/* enum shim_device_state */
+	_Atomic int32_t error;
+	/* ditrace increments `flush`, to have all that there is; then the library sets `flushed`.
+	 */
+	_Atomic uint32_t flush, flushed;
+	_Atomic uint64_t lost;
+	struct chunks records;
 };
 
 struct shim_share {
@@ -159,6 +192,8 @@ struct shim_share {
 	struct shim_thread thread[SHIM_THREADS];
 	_Alignas(4096) struct sums sums[SHIM_THREADS]; /* of the thread of the same index */
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
+	struct shim_activities activities;
+	_Alignas(4096) uint8_t activity_ring[SHIM_RING];
 };
 
 struct shim_counts {

@@ -14,8 +14,9 @@ enum { SCOPE_UNOBSERVED = 8 };
 
 /* The program has an observer of its own for all threads: it is told of everything. */
 static _Atomic bool theirs;
-static bool (*has_local)(void); /* at::hasThreadLocalCallbacks */
-static bool adding;		/* the callback that is being added is the library's own */
+static _Atomic bool theirs_here; /* one for a thread was seen */
+static bool (*has_local)(void);	 /* at::hasThreadLocalCallbacks */
+static bool adding;		 /* the callback that is being added is the library's own */
 
 enum { CLASSES = 4096 };
 /* By hash, vtables of nodes, with the answer of has_listed in the lowest bit. */
@@ -196,10 +197,24 @@ static void step(struct recorder_thread *t, uint64_t *regs, uint32_t which)
 	t->known = 0;
 	if (op == SHIM_OPS)
 		return;
-	if (!theirs && has_local && !has_local() && !recorder_learns())
+	bool local = has_local && has_local();
+	if (local && !theirs_here)
+		theirs_here = true;
+	if (!theirs && has_local && !local && !recorder_learns())
 		regs[scope] = SCOPE_UNOBSERVED;
 	else
 		t->known = 1U << op;
+}
+
+static void yield(void *unused)
+{
+	(void)unused;
+	activities_yield();
+}
+
+bool jumps_see_others(void)
+{
+	return theirs || theirs_here;
 }
 
 void jump_stepped(uint64_t *regs, uint32_t which)
@@ -207,6 +222,8 @@ void jump_stepped(uint64_t *regs, uint32_t which)
 	/* The thread that adds a callback may never have run an op. */
 	if (which == SHIM_STEP_CALLBACK)
 		theirs |= !adding;
+	if (which == SHIM_STEP_PROFILER)
+		saved_call(yield, NULL);
 	if (!inside_again())
 		return;
 	struct recorder_thread *t = state_here();
@@ -223,6 +240,7 @@ void jumps_are_adding(bool own)
 void jumps_begin(bool others, bool (*local)(void))
 {
 	theirs = others;
+	theirs_here = false;
 	has_local = local;
 	for (unsigned i = 0; i < CLASSES; i++)
 		classes[i] = 0;

@@ -364,6 +364,7 @@ static bool find_symbols(void *h)
 /* Runs before libtorch's static objects are destroyed; they are not touched afterwards. */
 static void at_exit(void)
 {
+	activities_exit();
 	shim_lock();
 	exiting = true;
 	shim_unlock();

@@ -107,6 +107,7 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		int32_t none = 0;
 		if (!atomic_compare_exchange_strong(&s->thread[i].tid, &none, tid))
 			continue;
+		s->thread[i].self = (uint32_t)(uintptr_t)__builtin_thread_pointer();
 		t->share = s;
 		t->index = i;
 		t->epoch = shim_epoch();

@@ -1,0 +1,176 @@
+/* What devices do, recorded by the vendor's library, on its way to ditrace: when it begins and
+ * ends, and the ring. */
+#include <pthread.h>
+#include <string.h>
+
+#include "tracer/engine/engine.h"
+#include "tracer/shim/device/internal.h"
+#include "tracer/shim/shim.h"
+
+/* Guarded by shim_lock, so that nobody forks while the vendor's library is at work for us. */
+static bool on, over;
+static unsigned looks;
+
+static _Atomic bool wanted;
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+static struct chunks_writer writer;
+static struct shim_share *writer_of; /* the memory that `writer` has begun with */
+
+bool activities_are_on(void)
+{
+	return wanted;
+}
+
+static void *room(struct shim_share *s, uint32_t size)
+{
+	struct shim_activities *a = &s->activities;
+	if (writer_of != s)
+		chunks_begin(&a->records, &writer, s->chunks);
+	writer_of = s;
+	return chunks_room(&a->records, &writer, s->activity_ring, size, 0);
+}
+
+static void put(struct shim_share *s, const struct shim_activity *a, const char *text)
+{
+	enum { TEXT_MAX = 16 << 10 };
+	uint32_t len = text ? (uint32_t)strnlen(text, TEXT_MAX - 1) + 1 : 0;
+	uint32_t size = (uint32_t)sizeof(*a) + len;
+	pthread_mutex_lock(&writing);
+	struct shim_activity *to = room(s, (size + 7) & ~7U);
+	if (to) {
+		*to = *a;
+		to->hit.size = size;
+		if (len) {
+			memcpy(to->text, text, len - 1);
+			to->text[len - 1] = '\0';
+		}
+		chunks_done(&s->activities.records, &to->hit);
+	} else {
+		s->activities.lost++;
+	}
+	pthread_mutex_unlock(&writing);
+}
+
+void activities_take(const struct shim_activity *a, const char *text)
+{
+	if (!inside_begin())
+		return;
+	struct shim_share *s = shim_share();
+	if (s)
+		put(s, a, text);
+	inside_end();
+}
+
+void activities_lose(uint64_t n)
+{
+	if (!inside_begin())
+		return;
+	struct shim_share *s = shim_share();
+	if (s)
+		s->activities.lost += n;
+	inside_end();
+}
+
+static void say(enum shim_device_state state)
+{
+	struct shim_share *s = shim_share();
+	if (s)
+		s->activities.state = state;
+}
+
+/* The program may have a profiler of its own that uses the vendor's library already: of what is
+ * traced from its start none can have begun; else wait until ops have shown it. */
+static bool may_start(const struct shim_share *s, bool early)
+{
+	enum { LOOKS = 5 };
+	if (jumps_see_others())
+		return false;
+	return early || (s->thread[0].hits && ++looks > LOOKS);
+}
+
+static void start(struct shim_share *s)
+{
+	enum cupti_found found = cupti_find();
+	if (found == CUPTI_ABSENT) {
+		over = true;
+		say(SHIM_DEVICE_NO_LIBRARY);
+	}
+	if (found < CUPTI_EARLY || !may_start(s, found == CUPTI_EARLY))
+		return;
+	wanted = true;
+	int r = cupti_start(found == CUPTI_EARLY);
+	on = !r;
+	over = r;
+	s->activities.error = r;
+	say(on ? SHIM_DEVICE_ON : SHIM_DEVICE_FAILED);
+	wanted = on;
+}
+
+/* Between inside_begin and inside_end. */
+static void look(struct shim_share *s)
+{
+	uint32_t asked = s->activities.flush;
+	if (!on && !over && s->activities.wanted && s->on)
+		start(s);
+	else if (on)
+		cupti_flush(asked != s->activities.flushed || !s->on);
+	s->activities.flushed = asked;
+}
+
+void activities_look(void)
+{
+	if (!inside_begin())
+		return;
+	struct shim_share *s = shim_share();
+	shim_lock();
+	if (s)
+		look(s);
+	shim_unlock();
+	inside_end();
+}
+
+static void stop(bool for_good)
+{
+	shim_lock();
+	if (on)
+		cupti_stop();
+	wanted = on = false;
+	looks = 0;
+	over = for_good;
+	shim_unlock();
+}
+
+void activities_stop(void)
+{
+	stop(false);
+}
+
+/* The state is said first: the program goes on with the profiler as soon as this returns. */
+void activities_yield(void)
+{
+	if (!wanted)
+		return;
+	if (inside_begin()) {
+		say(SHIM_DEVICE_YIELDED);
+		inside_end();
+	}
+	stop(true);
+}
+
+void activities_exit(void)
+{
+	shim_lock();
+	if (on)
+		cupti_flush(true);
+	on = false;
+	over = true;
+	shim_unlock();
+}
+
+void activities_forked(void)
+{
+	pthread_mutex_init(&writing, NULL);
+	wanted = on = false;
+	over = true;
+	writer_of = NULL;
+}

@@ -1,0 +1,345 @@
+/* Records of CUPTI. The layouts are those of cupti_activity.h in CUDA 11.8, 12.1, 12.4, 12.8 and
+ * 13.0, where what is read here is at the same offsets: newer structs only append. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/system.h"
+#include "symbolizer/event/event.h"
+#include "tracer/engine/engine.h"
+#include "tracer/shim/device/internal.h"
+#include "tracer/shim/shim.h"
+
+enum { CUDA = 1 }; /* c10::DeviceType */
+
+enum { BUFFER = 1 << 20, BUFFERS = 64 }; /* bytes; in CUPTI's hands at a time, at most */
+
+/* CUpti_ActivityKind */
+enum {
+	KIND_MEMCPY = 1,
+	KIND_MEMSET = 2,
+	KIND_KERNEL = 3,
+	KIND_DRIVER = 4,
+	KIND_RUNTIME = 5,
+	KIND_CONCURRENT_KERNEL = 10,
+	KIND_MEMCPY_PEER = 22,
+};
+
+/* Calls that launch work, as ranges of CUPTI's numbers (cupti_runtime_cbid.h, cupti_driver_cbid.h
+ * of CUDA 13.0; a number is never used again): cudaLaunchKernel..., cudaMemcpy..., cudaMemset...,
+ * cudaGraphLaunch, and the same of the driver, which cuBLAS and Triton call. */
+struct calls {
+	uint16_t first, last;
+};
+static const struct calls runtime_calls[] = {
+    {13, 13},	{31, 52},   {142, 145}, {160, 163}, {211, 236}, {243, 250},
+    {269, 272}, {311, 312}, {430, 431}, {482, 485}, {509, 512},
+};
+static const struct calls driver_calls[] = {
+    {43, 81},	{115, 117}, {216, 226}, {248, 254}, {276, 293}, {305, 307}, {318, 321},
+    {397, 433}, {442, 442}, {477, 480}, {514, 515}, {652, 653}, {776, 779}, {796, 799},
+};
+
+enum { CALLS_MOST = 1024 }; /* more than there are numbers of either kind */
+
+static struct {
+	int (*register_callbacks)(void (*)(uint8_t **, size_t *, size_t *),
+				  void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+	int (*enable)(int kind), (*disable)(int kind);
+	int (*flush)(uint32_t flags);
+	int (*next)(uint8_t *buffer, size_t valid, uint8_t **record);
+	int (*dropped)(void *context, uint32_t stream, size_t *n);
+	int (*set_clock)(uint64_t (*)(void));
+	/* From CUPTI 12.8 and 13.0 on; NULL: not there. */
+	int (*driver_call)(uint32_t call, uint8_t enable), (*runtime_call)(uint32_t, uint8_t);
+} cupti;
+
+static _Atomic int outstanding;
+
+static uint64_t monotonic(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t realtime(void)
+{
+	return clock_ns(CLOCK_REALTIME);
+}
+
+/* Words of a record, which are aligned. */
+static uint32_t word(const uint8_t *r, unsigned offset)
+{
+	return *(const uint32_t *)(r + offset);
+}
+
+static uint64_t wide(const uint8_t *r, unsigned offset)
+{
+	return *(const uint64_t *)(r + offset);
+}
+
+enum { NAMES = 1 << 14 }; /* a power of two */
+static uintptr_t names[NAMES];
+
+/* Whether the name, which CUPTI keeps for the life of the process, is met for the first time; also
+ * when there is no more room to remember it. */
+static bool is_new_name(const char *name)
+{
+	uintptr_t v = (uintptr_t)name;
+	for (size_t i = (v >> 4) * 0x9e3779b97f4a7c15 >> 50, n = 0; n < 64; n++) {
+		uintptr_t *slot = &names[(i + n) % NAMES];
+		if (*slot == v)
+			return false;
+		if (*slot)
+			continue;
+		*slot = v;
+		return true;
+	}
+	return true;
+}
+
+static void take_kernel(const uint8_t *r)
+{
+	const char *name = (const char *)(uintptr_t)wide(r, 104);
+	struct shim_activity a = {
+	    .kind = RECORD_RAN,
+	    .activity = ACTIVITY_KERNEL,
+	    .device_type = CUDA,
+	    .device_index = (int8_t)word(r, 40),
+	    .stream = word(r, 48),
+	    .correlation = word(r, 92),
+	    .in_graph = word(r, 156) != 0,
+	    .start_ns = wide(r, 16),
+	    .end_ns = wide(r, 24),
+	    .name = (uintptr_t)name,
+	};
+	if (name && is_new_name(name)) {
+		const struct shim_activity n = {.kind = RECORD_NAME, .name = a.name};
+		activities_take(&n, name);
+	}
+	activities_take(&a, NULL);
+}
+
+/* The kinds of memory are bytes 5 and 6 of CUpti_ActivityMemcpy and CUpti_ActivityMemcpyPtoP, and
+ * the 16 bits at 50 of CUpti_ActivityMemset. */
+static void take_copy(const uint8_t *r, bool is_set, unsigned correlation, unsigned graph)
+{
+	const struct shim_activity a = {
+	    .kind = RECORD_RAN,
+	    .activity = is_set ? ACTIVITY_SET : ACTIVITY_COPY,
+	    .from = is_set ? 0 : r[5],
+	    .to = is_set ? r[50] : r[6],
+	    .device_type = CUDA,
+	    .device_index = (int8_t)word(r, 32),
+	    .stream = word(r, 40),
+	    .correlation = word(r, correlation),
+	    .in_graph = graph && word(r, graph),
+	    .start_ns = wide(r, 16),
+	    .end_ns = wide(r, 24),
+	    .bytes = wide(r, 8),
+	};
+	activities_take(&a, NULL);
+}
+
+static void take_call(const uint8_t *r)
+{
+	const struct shim_activity a = {
+	    .kind = RECORD_LAUNCH,
+	    .correlation = word(r, 32),
+	    .thread = word(r, 28),
+	    .start_ns = wide(r, 8),
+	    .end_ns = wide(r, 16),
+	};
+	activities_take(&a, NULL);
+}
+
+static bool is_one_of(const struct calls *c, size_t n, uint32_t call)
+{
+	for (size_t i = 0; i < n; i++)
+		if (call >= c[i].first && call <= c[i].last)
+			return true;
+	return false;
+}
+
+#define IS_ONE_OF(list, call) is_one_of(list, sizeof(list) / sizeof((list)[0]), call)
+
+/* Times of 0 mean that they are not known. */
+static void take(const uint8_t *r)
+{
+	switch (word(r, 0)) {
+	case KIND_KERNEL:
+	case KIND_CONCURRENT_KERNEL:
+		take_kernel(r);
+		break;
+	case KIND_MEMCPY:
+		take_copy(r, false, 44, 72);
+		break;
+	case KIND_MEMCPY_PEER:
+		take_copy(r, false, 60, 0);
+		break;
+	case KIND_MEMSET:
+		take_copy(r, true, 44, 72);
+		break;
+	case KIND_RUNTIME:
+		if (IS_ONE_OF(runtime_calls, word(r, 4)))
+			take_call(r);
+		break;
+	case KIND_DRIVER:
+		take_call(r);
+		break;
+	default:
+		break;
+	}
+}
+
+/* NULL: what would go there is lost. In a child of a fork, nobody would ever read it. */
+static void request(uint8_t **buffer, size_t *size, size_t *records)
+{
+	bool may = activities_are_on() && outstanding < BUFFERS;
+	*buffer = may ? aligned_alloc(8, BUFFER) : NULL;
+	*size = *buffer ? BUFFER : 0;
+	*records = 0;
+	outstanding += *buffer != NULL;
+}
+
+/* Called by a thread of CUPTI's, or within cuptiActivityFlushAll. */
+static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+	uint8_t *record = NULL;
+	size_t dropped = 0;
+	(void)size;
+	if (!buffer)
+		return;
+	while (valid && !cupti.next(buffer, valid, &record))
+		take(record);
+	if (!cupti.dropped(context, stream, &dropped) && dropped)
+		activities_lose(dropped);
+	free(buffer);
+	outstanding--;
+}
+
+static int is_cupti(struct dl_phdr_info *i, size_t size, void *out)
+{
+	static const char prefix[] = "libcupti.so";
+	(void)size;
+	const char *slash = strrchr(i->dlpi_name, '/'), *name = slash ? slash + 1 : i->dlpi_name;
+	if (strncmp(name, prefix, sizeof(prefix) - 1))
+		return 0;
+	*(const char **)out = i->dlpi_name;
+	return 1;
+}
+
+static bool find_functions(void)
+{
+	const char *path = NULL;
+	dl_iterate_phdr(is_cupti, &path);
+	void *h = path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	if (!h)
+		return false;
+#define FIND(member, symbol) *(void **)&cupti.member = dlsym(h, symbol)
+	FIND(register_callbacks, "cuptiActivityRegisterCallbacks");
+	FIND(enable, "cuptiActivityEnable");
+	FIND(disable, "cuptiActivityDisable");
+	FIND(flush, "cuptiActivityFlushAll");
+	FIND(next, "cuptiActivityGetNextRecord");
+	FIND(dropped, "cuptiActivityGetNumDroppedRecords");
+	FIND(set_clock, "cuptiActivityRegisterTimestampCallback");
+	FIND(driver_call, "cuptiActivityEnableDriverApi");
+	FIND(runtime_call, "cuptiActivityEnableRuntimeApi");
+	return cupti.register_callbacks && cupti.enable && cupti.disable && cupti.flush &&
+	       cupti.next && cupti.dropped && cupti.set_clock;
+}
+
+/* Whether there is CUDA's driver, whether it has been initialised, and has a context, which PyTorch
+ * makes with its first use of the device. cuDevicePrimaryCtxGetState (CUDA driver API) initialises
+ * nothing: it returns CUDA_ERROR_NOT_INITIALIZED before cuInit. */
+static bool look_at_cuda(bool *initialised, bool *used)
+{
+	enum { DEVICES = 64 };
+	void *h = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	int (*state)(int device, unsigned *flags, int *active) = NULL;
+	*initialised = *used = false;
+	if (!h)
+		return false;
+	*(void **)&state = dlsym(h, "cuDevicePrimaryCtxGetState");
+	for (int d = 0; state && d < DEVICES && !*used; d++) {
+		unsigned flags;
+		int active = 0;
+		if (state(d, &flags, &active))
+			break;
+		*initialised = true;
+		*used = active;
+	}
+	dlclose(h);
+	return true;
+}
+
+enum cupti_found cupti_find(void)
+{
+	static bool has;
+	bool initialised, used;
+	if (!look_at_cuda(&initialised, &used))
+		return CUPTI_NONE;
+	has = has || find_functions();
+	if (!has)
+		return used ? CUPTI_ABSENT : CUPTI_NONE;
+	return initialised ? CUPTI_LATE : CUPTI_EARLY;
+}
+
+/* Once CUDA is initialised, records of single calls come only if those of the others are taken out
+ * of all (seen with CUPTI 13.0). */
+static int enable_calls(int kind, int (*call)(uint32_t, uint8_t), const struct calls *wanted,
+			size_t n, bool early)
+{
+	int r = call && early ? 0 : cupti.enable(kind);
+	for (uint32_t c = 1; c < CALLS_MOST && call && !r; c++)
+		if (is_one_of(wanted, n, c) == early)
+			call(c, early);
+	return r;
+}
+
+#define ENABLE_CALLS(kind, call, wanted, early)                                                    \
+	enable_calls(kind, call, wanted, sizeof(wanted) / sizeof((wanted)[0]), early)
+
+static const int kinds[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET, KIND_MEMCPY_PEER};
+
+enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+int cupti_start(bool early)
+{
+	int r = cupti.set_clock(monotonic);
+	r = r ? r : cupti.register_callbacks(request, complete);
+	for (int i = 0; i < NKINDS && !r; i++)
+		r = cupti.enable(kinds[i]);
+	r = r ? r : ENABLE_CALLS(KIND_RUNTIME, cupti.runtime_call, runtime_calls, early);
+	/* All calls of the driver would be several for each of the runtime. */
+	if (!r && cupti.driver_call)
+		r = ENABLE_CALLS(KIND_DRIVER, cupti.driver_call, driver_calls, early);
+	if (r)
+		cupti_stop();
+	return r;
+}
+
+void cupti_flush(bool all)
+{
+	enum { FORCED = 1 }; /* CUPTI_ACTIVITY_FLAG_FLUSH_FORCED */
+	cupti.flush(all ? FORCED : 0);
+}
+
+void cupti_stop(void)
+{
+	for (int i = 0; i < NKINDS; i++)
+		cupti.disable(kinds[i]);
+	cupti.disable(KIND_RUNTIME);
+	cupti.disable(KIND_DRIVER);
+	for (uint32_t c = 1; c < CALLS_MOST; c++) {
+		if (cupti.runtime_call)
+			cupti.runtime_call(c, 0);
+		if (cupti.driver_call)
+			cupti.driver_call(c, 0);
+	}
+	cupti_flush(true);
+	cupti.set_clock(realtime);
+}
