@@ -76,6 +76,10 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     "all|forward|backward|recompute",                                                     \
 	     "trace one phase only",                                                               \
 	     trace_phases},                                                                        \
+	    {0,		  "no-devices",                                                            \
+	     OPTION_FLAG, &(o).no_devices,                                                         \
+	     NULL,	  "engine shim: do not record what GPUs do",                               \
+	     NULL},                                                                                \
 	    {0,		  "no-loss",                                                               \
 	     OPTION_FLAG, &(o).no_loss,                                                            \
 	     NULL,	  "engine shim: wait for room, sum nothing up",                            \

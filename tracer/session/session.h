@@ -39,6 +39,7 @@ struct session_opts {
 	bool quiet;		   /* no summary at the end */
 	bool shared;		   /* another session may trace the processes meanwhile */
 	bool no_loss;		   /* threads wait while there is no room for their records */
+	bool no_devices;	   /* what devices do is not recorded */
 	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
 	struct stats_opts measure;

@@ -196,6 +196,7 @@ static int open_engine(struct session *s, struct err *e)
 	    .not_shim = not_shim(s->o),
 	    .may_sum = !s->stops && !s->when && !s->o->count,
 	    .waits = s->o->no_loss,
+	    .no_devices = s->o->no_devices,
 	    .buffer = s->o->buffer,
 	};
 	int r = s->stops && !shim_would_do(s)

@@ -27,7 +27,7 @@ in_fish() {
 # The same for all three.
 completes() {
 	is "$1: a command" "$("in_$1" re)" "record replay report"
-	is "$1: an option" "$("in_$1" run --no)" "--no-loss --not-ops"
+	is "$1: an option" "$("in_$1" run --no)" "--no-devices --no-loss --not-ops"
 	is "$1: a value" "$("in_$1" attach --engine p)" ptrace
 	is "$1: keys" "$("in_$1" report -s me)" mean
 	is "$1: a key of several" "$("in_$1" report --group op,li)" op,line

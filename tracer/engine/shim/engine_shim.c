@@ -432,6 +432,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	m->nplans = w->nplans;
 	m->may_sum = w->may_sum;
 	m->waits = w->waits;
+	m->devices = !w->no_devices;
 	m->chunks = chunks_of(w->buffer);
 	m->plans = calloc(w->nplans, sizeof(*m->plans));
 	m->engine = (struct engine){

@@ -75,7 +75,7 @@ struct engine_shim {
 	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
-	bool may_sum, waits;
+	bool may_sum, waits, devices;
 	uint32_t chunks;		    /* of each ring */
 	int nsums;			    /* handed over by this call of consume */
 	uint64_t summed;		    /* CLOCK_MONOTONIC, ns: when sums were last read */

@@ -1,0 +1,105 @@
+"""Ops that launch work on a device, which stand_in.c stands in for; argv: its folder, when CUDA is initialised (early: before
+ditrace can be there; late: after), what happens (profiler: PyTorch's own begins)."""
+import ctypes
+import os
+import sys
+import threading
+import time
+
+folder, when, *what = sys.argv[1:]
+driver = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+cupti = ctypes.CDLL(os.path.join(folder, "libcupti.so.13"), ctypes.RTLD_GLOBAL)
+U64, U32, P = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p
+cupti.stand_in_launch.argtypes = P, U64, U64, U32
+cupti.stand_in_graph.argtypes = P, U32, U64, U32
+cupti.stand_in_copy.argtypes = U64, U64, U32
+NAME = {n: P(n) for n in (b"_ZN2at6native4workIfEEvPT_", b"outer_kernel", b"lone_kernel", b"graph_kernel", b"other_kernel")}
+
+
+def launch(name, ns, stream=7):
+    cupti.stand_in_launch(NAME[name], 5000, ns, stream)
+
+
+def use():
+    cupti.stand_in_initialise()
+    driver.stand_in_use()
+
+
+if when == "early":
+    use()
+import torch
+
+lib = torch.library.Library("device", "DEF")
+lib.define("work(Tensor x) -> Tensor")
+lib.define("outer(Tensor x) -> Tensor")
+
+
+def work(x):
+    launch(b"_ZN2at6native4workIfEEvPT_", 20000)
+    return x + 1
+
+
+def outer(x):
+    launch(b"outer_kernel", 30000)
+    y = torch.ops.device.work(x)
+    launch(b"outer_kernel", 30000)
+    return y
+
+
+lib.impl("work", work, "CPU")
+lib.impl("outer", outer, "CPU")
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.ops.device.work(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.ops.device.work(g)
+
+
+def await_recording():
+    """Ops of no interest until ditrace records what devices do."""
+    end = time.time() + 30
+    while not cupti.stand_in_kinds() and time.time() < end:
+        torch.zeros(1) * 1
+        time.sleep(0.01)
+
+
+x = torch.ones(4, requires_grad=True)
+if when == "late":
+    await_recording()
+    use()
+await_recording()
+print("recording", cupti.stand_in_kinds() > 0, flush=True)
+if "profiler" in what:
+    launch(b"lone_kernel", 1000)
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as p:
+        y = torch.ones(3) * 2
+    print("kinds", cupti.stand_in_kinds(), "profiled", any(e.key == "aten::mul" for e in p.key_averages()), flush=True)
+    sys.exit()
+for i in range(10):
+    torch.ops.device.outer(x.detach())
+    Twice.apply(x).sum().backward()
+launch(b"lone_kernel", 40000, 9)
+cupti.stand_in_graph(NAME[b"graph_kernel"], 3, 10000, 7)
+cupti.stand_in_copy(4096, 7000, 8)
+t = threading.Thread(target=lambda: (torch.ones(2) + 1, torch.ops.device.work(torch.ones(2)), launch(b"other_kernel", 50000)))
+t.start()
+t.join()
+if "fork" in what:
+    pid = os.fork()
+    if not pid:
+        torch.ones(2) + 1
+        launch(b"lone_kernel", 1)
+        os._exit(0)
+    print("child", os.waitpid(pid, 0)[1], flush=True)
+if "waits" in what:
+    print("waits", flush=True)
+    sys.stdin.readline()
+    print("kinds", cupti.stand_in_kinds(), flush=True)
+print("done", flush=True)
