@@ -30,7 +30,7 @@ static void *room(struct shim_share *s, uint32_t size)
 	return chunks_room(&a->records, &writer, s->activity_ring, size, 0);
 }
 
-static void put(struct shim_share *s, const struct shim_activity *a, const char *text)
+static bool put(struct shim_share *s, const struct shim_activity *a, const char *text)
 {
 	enum { TEXT_MAX = 16 << 10 };
 	uint32_t len = text ? (uint32_t)strnlen(text, TEXT_MAX - 1) + 1 : 0;
@@ -49,16 +49,17 @@ static void put(struct shim_share *s, const struct shim_activity *a, const char 
 		s->activities.lost++;
 	}
 	pthread_mutex_unlock(&writing);
+	return to;
 }
 
-void activities_take(const struct shim_activity *a, const char *text)
+bool activities_take(const struct shim_activity *a, const char *text)
 {
 	if (!inside_begin())
-		return;
+		return false;
 	struct shim_share *s = shim_share();
-	if (s)
-		put(s, a, text);
+	bool done = s && put(s, a, text);
 	inside_end();
+	return done;
 }
 
 void activities_lose(uint64_t n)

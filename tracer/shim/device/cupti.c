@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -80,24 +81,24 @@ static uint64_t wide(const uint8_t *r, unsigned offset)
 	return *(const uint64_t *)(r + offset);
 }
 
-enum { NAMES = 1 << 14 }; /* a power of two */
+enum { NAMES = 1 << 14, PROBES = 64 }; /* a power of two */
 static uintptr_t names[NAMES];
 
-/* Whether the name, which CUPTI keeps for the life of the process, is met for the first time; also
- * when there is no more room to remember it. */
-static bool is_new_name(const char *name)
+/* Send the name, which CUPTI keeps for the life of the process, when it is met for the first time;
+ * also when there is no more room to remember that. */
+static void tell_name(const char *name)
 {
-	uintptr_t v = (uintptr_t)name;
-	for (size_t i = (v >> 4) * 0x9e3779b97f4a7c15 >> 50, n = 0; n < 64; n++) {
-		uintptr_t *slot = &names[(i + n) % NAMES];
-		if (*slot == v)
-			return false;
-		if (*slot)
-			continue;
-		*slot = v;
-		return true;
+	const uintptr_t v = (uintptr_t)name;
+	const struct shim_activity n = {.kind = RECORD_NAME, .name = v};
+	uintptr_t *slot = NULL;
+	for (size_t i = (v >> 4) * 0x9e3779b97f4a7c15 >> 50, k = 0; k < PROBES && !slot; k++) {
+		uintptr_t *at = &names[(i + k) % NAMES];
+		if (*at == v)
+			return;
+		slot = *at ? NULL : at;
 	}
-	return true;
+	if (activities_take(&n, name) && slot)
+		*slot = v;
 }
 
 static void take_kernel(const uint8_t *r)
@@ -115,10 +116,8 @@ static void take_kernel(const uint8_t *r)
 	    .end_ns = wide(r, 24),
 	    .name = (uintptr_t)name,
 	};
-	if (name && is_new_name(name)) {
-		const struct shim_activity n = {.kind = RECORD_NAME, .name = a.name};
-		activities_take(&n, name);
-	}
+	if (name)
+		tell_name(name);
 	activities_take(&a, NULL);
 }
 
@@ -204,7 +203,10 @@ static void request(uint8_t **buffer, size_t *size, size_t *records)
 	outstanding += *buffer != NULL;
 }
 
-/* Called by a thread of CUPTI's, or within cuptiActivityFlushAll. */
+static pthread_mutex_t completing = PTHREAD_MUTEX_INITIALIZER;
+
+/* Called by a thread of CUPTI's, or within cuptiActivityFlushAll; in the child of a fork the mutex
+ * may be locked for ever. */
 static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
 	uint8_t *record = NULL;
@@ -212,10 +214,14 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
 	(void)size;
 	if (!buffer)
 		return;
-	while (valid && !cupti.next(buffer, valid, &record))
-		take(record);
-	if (!cupti.dropped(context, stream, &dropped) && dropped)
-		activities_lose(dropped);
+	if (activities_are_on()) {
+		pthread_mutex_lock(&completing);
+		while (valid && !cupti.next(buffer, valid, &record))
+			take(record);
+		if (!cupti.dropped(context, stream, &dropped) && dropped)
+			activities_lose(dropped);
+		pthread_mutex_unlock(&completing);
+	}
 	free(buffer);
 	outstanding--;
 }
@@ -309,6 +315,7 @@ enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 int cupti_start(bool early)
 {
+	memset(names, 0, sizeof(names));
 	int r = cupti.set_clock(monotonic);
 	r = r ? r : cupti.register_callbacks(request, complete);
 	for (int i = 0; i < NKINDS && !r; i++)

@@ -32,8 +32,9 @@ void cupti_flush(bool all);
  * again. */
 void cupti_stop(void);
 
-/* activities.c: called with each record, with `text` for RECORD_NAME alone, by any thread. */
-void activities_take(const struct shim_activity *a, const char *text);
+/* activities.c: called with each record, with `text` for RECORD_NAME alone, by any thread. Whether
+ * there was room for it. */
+bool activities_take(const struct shim_activity *a, const char *text);
 
 /* So many were lost. */
 void activities_lose(uint64_t n);
