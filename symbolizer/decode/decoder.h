@@ -75,6 +75,10 @@ void decoder_tick(struct decoder *d, uint64_t now_ns);
  * unfinished (end_ns 0). */
 void decoder_finish(struct decoder *d);
 
+/* When the outermost op of the thread that has not ended yet began, as far as records are decoded:
+ * those fed a second ago are, if it was called meanwhile. UINT64_MAX: the thread is in none. */
+uint64_t decoder_open_since(const struct decoder *d, int32_t pid, int32_t tid);
+
 /* Number of records that could not be used. */
 uint64_t decoder_dropped(const struct decoder *d);
 

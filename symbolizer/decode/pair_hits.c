@@ -376,6 +376,19 @@ void decoder_pair(struct decoder *d, struct target *t, const struct hit *h)
 		on_op(d, t, h);
 }
 
+uint64_t decoder_open_since(const struct decoder *d, int32_t pid, int32_t tid)
+{
+	uint64_t since = UINT64_MAX;
+	for (const struct decoder_thread *t = d->threads[(uint32_t)tid % THREAD_BUCKETS]; t;
+	     t = t->next) {
+		const struct target *of = d->procs[t->proc].target;
+		if (t->tid == (uint32_t)tid && t->nopen && of && of->pid == pid &&
+		    t->open[0]->ev.start_ns < since)
+			since = t->open[0]->ev.start_ns;
+	}
+	return since;
+}
+
 void decoder_end_ops(struct decoder *d, int proc)
 {
 	for (unsigned b = 0; b < THREAD_BUCKETS; b++)

@@ -61,7 +61,9 @@ enum activity_record_kind {
 	RECORD_LAUNCH, /* a call of the host: tid, start_ns, end_ns, correlation */
 	RECORD_RAN,    /* what came of it: all but tid */
 	RECORD_NAME,   /* the text of a name, before its first use: name, text */
-	RECORD_LOST,   /* so many records were lost: bytes */
+	/* So many records were lost: bytes. With 0 it comes first of all of a process, before its
+	 * first launch: from then on ops are kept to find those of launches. */
+	RECORD_LOST,
 };
 
 struct activity_record {
@@ -76,7 +78,9 @@ struct activity_record {
 	int32_t pid, tid;	   /* as seen from ditrace; tid 0: not known */
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	uint64_t bytes;
-	uint64_t name;	  /* of a kernel: a number, within the process; 0: none */
+	/* Of a kernel: a number, within the process; 0: none. Of a copy: its
+	 * CUpti_ActivityMemcpyKind; 0: not known. */
+	uint64_t name;
 	const char *text; /* mangled, as the library has it; valid during the call */
 };
 

@@ -75,6 +75,7 @@ struct session {
 	struct engine *engine;
 	struct err engine_note; /* code 0: none */
 	struct decoder *decoder;
+	struct launches *launches; /* NULL: of devices nothing is known, or wanted */
 	struct preload preload;
 	struct op_table *ops;	  /* same as loaded.table */
 	struct loaded_ops loaded; /* of the first libtorch found; others are not traced */
@@ -100,7 +101,8 @@ struct session {
 	struct err fatal; /* why nothing can be traced as requested; code 0: it can */
 	bool calibrated;  /* the cost of a probe was measured */
 	uint64_t events, lost;
-	uint64_t lean; /* of these events, those without arguments or results (HIT_LEAN) */
+	uint64_t lost_ns; /* when lost records were last counted */
+	uint64_t lean;	  /* of these events, those without arguments or results (HIT_LEAN) */
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t limit_from_ns;	       /* see session_start_time; 0: not called */
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
@@ -136,6 +138,24 @@ int session_begin_decoding(struct session *s);
 
 /* The slot of a traced process; NULL if it is not traced. */
 struct proc *session_proc(struct session *s, pid_t pid);
+
+/* session_devices.c: what devices did. Begin to join it with ops, if an observer wants it. 0 or
+ * -ENOMEM. */
+int session_begin_devices(struct session *s);
+
+/* Take what has come, after the decoder's tick; `behind`: not all hits were consumed. Returns like
+ * the engine's activities. */
+int session_take_activities(struct session *s, bool behind);
+
+/* Records of ops were lost since s->lost_ns. */
+void session_devices_lost(struct session *s);
+
+/* Pass on what waits of process `pid` (0: of all), as launches_end; call it before its target is
+ * freed. */
+void session_end_launches(struct session *s, pid_t pid, uint64_t until_ns);
+
+/* The rank of a process that is or was traced + 1; 0: not known. */
+uint32_t session_rank1(struct session *s, pid_t pid);
 
 /* session_open.c: whether the engine shim will be taken, unless it cannot be. */
 bool session_expects_shim(const struct session *s);

@@ -14,6 +14,7 @@
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
+#include "tracer/device/launches.h"
 #include "tracer/engine/engine.h"
 #include "tracer/session/internal.h"
 
@@ -34,7 +35,7 @@ static void find_text(struct session *s, const struct op_event *ev)
 }
 
 /* The process may have exited, and its last events come now. */
-static uint32_t rank1_of(struct session *s, pid_t pid)
+uint32_t session_rank1(struct session *s, pid_t pid)
 {
 	if (s->ranked_pid == pid)
 		return s->ranked_rank1;
@@ -96,12 +97,14 @@ static void on_event(const struct op_event *ev, void *arg)
 	struct session *s = arg;
 	struct target *t = s->stopped ? target_of(s, ev) : NULL;
 	struct op_event seen = *ev;
-	seen.rank1 = rank1_of(s, ev->pid);
+	seen.rank1 = session_rank1(s, ev->pid);
 	OBSERVERS_CALL(s, on_end, t, &seen);
 	if (!record(s, &seen, 1))
 		return;
 	s->lean += seen.lean;
 	OBSERVERS_CALL(s, on_event, t, &seen);
+	if (s->launches)
+		launches_op(s->launches, &seen);
 }
 
 static void on_stopped_hit(const struct hit *h, void *arg)
@@ -142,9 +145,12 @@ static void on_sum(const struct op_sum *sum, void *arg)
 {
 	struct session *s = arg;
 	struct op_sum seen = *sum;
-	seen.of.rank1 = rank1_of(s, seen.of.pid);
-	if (record(s, &seen.of, seen.calls))
-		OBSERVERS_CALL(s, on_sum, &seen);
+	seen.of.rank1 = session_rank1(s, seen.of.pid);
+	if (!record(s, &seen.of, seen.calls))
+		return;
+	OBSERVERS_CALL(s, on_sum, &seen);
+	if (s->launches)
+		launches_sum(s->launches, &seen);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)
@@ -173,10 +179,12 @@ static void count_lost(struct session *s)
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
 	uint64_t lost = c.lost + decoder_dropped(s->decoder);
-	if (lost <= s->lost)
-		return;
-	OBSERVERS_CALL(s, on_lost, s->now, lost - s->lost);
-	s->lost = lost;
+	if (lost > s->lost) {
+		OBSERVERS_CALL(s, on_lost, s->now, lost - s->lost);
+		session_devices_lost(s);
+		s->lost = lost;
+	}
+	s->lost_ns = s->now;
 }
 
 static void read_stats(struct session *s, struct trace_stats *out)
@@ -304,8 +312,9 @@ int session_step(struct session *s, struct err *e)
 	}
 	int r = consume(s);
 	decoder_tick(s->decoder, s->now);
-	if (r < 0)
-		return engine_failed(s, r, e);
+	int devices = r < 0 ? r : session_take_activities(s, r >= ENGINE_AT_ONCE);
+	if (devices < 0)
+		return engine_failed(s, devices, e);
 	session_free_ended(s, r < ENGINE_AT_ONCE);
 	update_procs(s);
 	OBSERVERS_CALL(s, tick, s->now);
@@ -421,14 +430,18 @@ unsigned session_total(const struct session *s)
 /* Remove all probes, then consume everything they sent. */
 static void stop_probes(struct session *s)
 {
+	const uint64_t until_ns = session_now();
 	session_cost_update(s);
 	calibrate(s);
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
-	while (consume(s) > 0)
+	for (bool more = true; consume(s) > 0 || more;) {
+		more = session_take_activities(s, true) >= ENGINE_AT_ONCE;
 		update_procs(s);
+	}
 	decoder_finish(s->decoder);
 	s->now = session_now();
 	count_lost(s);
+	session_end_launches(s, 0, until_ns);
 }
 
 struct trace_writer *session_writer(struct session *s)
@@ -494,6 +507,7 @@ void session_close(struct session *s)
 	if (s->engine)
 		s->engine->close(s->engine);
 	decoder_free(s->decoder);
+	launches_free(s->launches);
 	for (unsigned i = 0; i < PROCS_MAX; i++)
 		target_close(s->procs[i].target);
 	op_table_free(s->ops);

@@ -245,7 +245,7 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 		session_preload(s, o->pid);
 	if (!r)
 		r = open_engine(s, e);
-	if (!r && session_begin_decoding(s))
+	if (!r && (session_begin_decoding(s) || session_begin_devices(s)))
 		r = err_set(e, -ENOMEM, "no memory");
 	if (r) {
 		session_close(s);

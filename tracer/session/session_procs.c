@@ -198,6 +198,7 @@ static int open_proc(struct session *s, struct proc *p, pid_t pid, const struct 
 {
 	struct err py_note = {0};
 	uint16_t index = (uint16_t)(p - s->procs);
+	session_end_launches(s, pid, 0);
 	OBSERVERS_CALL(s, forget_process, pid);
 	*p = (struct proc){.alive = true, .added = session_now()};
 	int r = target_open(pid, s->ops, maps, &p->target, &py_note, e);
@@ -208,6 +209,7 @@ static int open_proc(struct session *s, struct proc *p, pid_t pid, const struct 
 	if (r) {
 		s->engine->detach(s->engine, index);
 		decoder_remove_target(s->decoder, index);
+		session_end_launches(s, pid, 0);
 		target_close(p->target);
 		p->target = NULL;
 	}
@@ -284,6 +286,7 @@ static void finish(struct session *s, uint16_t index)
 {
 	struct target *t = s->procs[index].target;
 	decoder_remove_target(s->decoder, index);
+	session_end_launches(s, t->pid, UINT64_MAX);
 	if (!session_proc(s, t->pid))
 		OBSERVERS_CALL(s, forget_process, t->pid);
 }

@@ -417,6 +417,22 @@ static void test_gap(void **state)
 	assert_int_equal(seen[3].ev.end_ns, 410);
 }
 
+static void test_open_since(void **state)
+{
+	int32_t pid = s.target.pid;
+	(void)state;
+	assert_true(decoder_open_since(d, pid, TID) == UINT64_MAX);
+	enter(0, 1, 100);
+	enter(1, 2, 110);
+	assert_true(decoder_open_since(d, pid, TID) == 100);
+	assert_true(decoder_open_since(d, pid + 1, TID) == UINT64_MAX);
+	assert_true(decoder_open_since(d, pid, TID + 1) == UINT64_MAX);
+	leave(2, 120);
+	assert_true(decoder_open_since(d, pid, TID) == 100);
+	leave(1, 130);
+	assert_true(decoder_open_since(d, pid, TID) == UINT64_MAX);
+}
+
 static void test_exit_alone(void **state)
 {
 	(void)state;
@@ -924,6 +940,7 @@ int main(void)
 	    TEST(test_thrown_by_entry),
 	    TEST(test_thrown_by_exit),
 	    TEST(test_gap),
+	    TEST(test_open_since),
 	    TEST(test_exit_alone),
 	    TEST(test_flush),
 	    TEST(test_turns),

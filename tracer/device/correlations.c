@@ -1,0 +1,171 @@
+#include <stdlib.h>
+
+#include "tracer/device/internal.h"
+
+enum { FIRST_ROOM = 256, SPARED_MOST = 64 };
+
+void correlations_begin(struct correlations *c)
+{
+	*c = (struct correlations){.free_ran = NO_LAUNCH};
+	for (unsigned i = 0; i < LAUNCH_SETTLED; i++)
+		c->lists[i] = (struct launch_list){NO_LAUNCH, NO_LAUNCH};
+}
+
+static uint32_t *place_of(const struct correlations *c, uint32_t correlation)
+{
+	uint32_t hash = (uint32_t)(correlation * 0x9e3779b97f4a7c15ULL >> 32);
+	return &c->place[hash & (2 * c->room - 1)];
+}
+
+uint32_t correlations_find(const struct correlations *c, uint32_t correlation)
+{
+	uint32_t i = c->room ? *place_of(c, correlation) : NO_LAUNCH;
+	while (i != NO_LAUNCH && c->launch[i].correlation != correlation)
+		i = c->launch[i].same;
+	return i;
+}
+
+static void index_add(struct correlations *c, uint32_t launch)
+{
+	uint32_t *place = place_of(c, c->launch[launch].correlation);
+	c->launch[launch].same = *place;
+	*place = launch;
+}
+
+static void index_remove(struct correlations *c, uint32_t launch)
+{
+	uint32_t *at = place_of(c, c->launch[launch].correlation);
+	while (*at != launch)
+		at = &c->launch[*at].same;
+	*at = c->launch[launch].same;
+}
+
+static void launches_grow(struct correlations *c)
+{
+	uint32_t room = c->room ? 2 * c->room : FIRST_ROOM;
+	uint32_t *place = malloc(2 * (size_t)room * sizeof(*place));
+	struct launch *launch = place ? reallocarray(c->launch, room, sizeof(*c->launch)) : NULL;
+	if (!launch) {
+		free(place);
+		return;
+	}
+	free(c->place);
+	c->place = place;
+	c->launch = launch;
+	c->room = room;
+	for (uint32_t i = 0; i < 2 * room; i++)
+		place[i] = NO_LAUNCH;
+	for (uint32_t i = 0; i < c->n; i++)
+		index_add(c, i);
+}
+
+uint32_t correlations_oldest(struct correlations *c, uint64_t used)
+{
+	if (c->n == c->room && c->room < LAUNCHES_MOST)
+		launches_grow(c);
+	if (c->n < c->room || !c->n)
+		return NO_LAUNCH;
+	for (unsigned i = 0; i < SPARED_MOST && c->launch[c->oldest].used > used; i++)
+		c->oldest = (c->oldest + 1) % c->n;
+	return c->oldest;
+}
+
+uint32_t correlations_add(struct correlations *c, uint32_t correlation, uint64_t stamp)
+{
+	uint32_t launch = c->n;
+	if (!c->room)
+		return NO_LAUNCH;
+	if (c->n < c->room) {
+		c->n++;
+	} else {
+		launch = c->oldest;
+		c->oldest = (c->oldest + 1) % c->n;
+		index_remove(c, launch);
+	}
+	c->launch[launch] = (struct launch){
+	    .stamp = stamp,
+	    .correlation = correlation,
+	    .ran = NO_LAUNCH,
+	    .last_ran = NO_LAUNCH,
+	};
+	index_add(c, launch);
+	return launch;
+}
+
+static void list_remove(struct correlations *c, uint32_t launch)
+{
+	const struct launch *l = &c->launch[launch];
+	struct launch_list *list = &c->lists[l->state];
+	*(l->before == NO_LAUNCH ? &list->first : &c->launch[l->before].behind) = l->behind;
+	*(l->behind == NO_LAUNCH ? &list->last : &c->launch[l->behind].before) = l->before;
+}
+
+static void list_append(struct correlations *c, uint32_t launch)
+{
+	struct launch *l = &c->launch[launch];
+	struct launch_list *list = &c->lists[l->state];
+	l->before = list->last;
+	l->behind = NO_LAUNCH;
+	*(list->last == NO_LAUNCH ? &list->first : &c->launch[list->last].behind) = launch;
+	list->last = launch;
+}
+
+static uint32_t ran_new(struct correlations *c)
+{
+	uint32_t i = c->free_ran;
+	if (i != NO_LAUNCH) {
+		c->free_ran = c->ran[i].next;
+		return i;
+	}
+	if (c->nran == RANS_MOST || array_grow(&c->ran, &c->ran_room, c->nran + 1, sizeof(*c->ran)))
+		return NO_LAUNCH;
+	return c->nran++;
+}
+
+bool correlations_keep(struct correlations *c, uint32_t launch, const struct activity *a)
+{
+	struct launch *l = &c->launch[launch];
+	uint32_t i = ran_new(c);
+	if (i == NO_LAUNCH)
+		return false;
+	c->ran[i] = (struct ran){*a, NO_LAUNCH};
+	if (l->ran == NO_LAUNCH)
+		list_append(c, launch);
+	*(l->ran == NO_LAUNCH ? &l->ran : &c->ran[l->last_ran].next) = i;
+	l->last_ran = i;
+	return true;
+}
+
+bool correlations_take(struct correlations *c, uint32_t launch, struct activity *a)
+{
+	struct launch *l = &c->launch[launch];
+	uint32_t i = l->ran;
+	if (i == NO_LAUNCH)
+		return false;
+	*a = c->ran[i].what;
+	l->ran = c->ran[i].next;
+	c->ran[i].next = c->free_ran;
+	c->free_ran = i;
+	if (l->ran == NO_LAUNCH && l->state != LAUNCH_SETTLED)
+		list_remove(c, launch);
+	return true;
+}
+
+void correlations_set(struct correlations *c, uint32_t launch, enum launch_state state)
+{
+	struct launch *l = &c->launch[launch];
+	bool is_listed = l->ran != NO_LAUNCH;
+	if (is_listed && l->state != LAUNCH_SETTLED)
+		list_remove(c, launch);
+	l->state = (uint8_t)state;
+	if (is_listed && state != LAUNCH_SETTLED)
+		list_append(c, launch);
+}
+
+void correlations_free(struct correlations *c)
+{
+	free(c->launch);
+	free(c->place);
+	free(c->ran);
+	*c = (struct correlations){0};
+}

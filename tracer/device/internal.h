@@ -1,0 +1,200 @@
+/* Declarations shared by the files of this folder. */
+#ifndef TRACER_DEVICE_INTERNAL_H
+#define TRACER_DEVICE_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "symbolizer/event/event.h"
+#include "tracer/device/launches.h"
+#include "tracer/engine/engine.h"
+
+/* spans.c: a few stretches of time; where there are too many, the oldest become one. */
+
+enum { SPANS_MOST = 64 };
+
+struct span {
+	uint64_t from, to; /* from <= t < to */
+	uint64_t last;	   /* the latest `from` of those that became one */
+};
+
+/* Zero-initialise. Sorted, disjoint. */
+struct spans {
+	struct span at[SPANS_MOST];
+	unsigned n;
+};
+
+void spans_add(struct spans *s, uint64_t from, uint64_t to);
+
+/* The one with `t`; NULL: none. */
+const struct span *spans_find(const struct spans *s, uint64_t t);
+
+/* op_history.c: the last recorded ops of a thread. */
+
+/* What an activity has of its op. */
+struct launch_op {
+	const struct op_desc *op; /* NULL: none */
+	const struct py_stack *stack, *where_stack, *backward_of;
+	uint64_t id;
+	uint8_t phase;
+};
+
+struct past_op;
+
+struct op_history {
+	struct past_op *ring;
+	uint32_t room;	     /* a power of two, or 0 */
+	uint64_t next, kept; /* numbers of the next op, and of the oldest that is still there */
+	/* All ops that ended after it are there: what encloses a later time, or this one. */
+	uint64_t known_from;
+	uint64_t last_end;
+	bool met; /* an op was added */
+	/* Of ops whose end is not known, it is before the next known one. 0: there is none. */
+	uint64_t endless_from, endless_last;
+	struct spans unclear; /* an op that began there ended at an unknown time within it */
+	struct spans summed;
+};
+
+/* Nothing is known of ops that ended before `from_ns`. */
+void op_history_begin(struct op_history *h, uint64_t from_ns);
+
+/* The next op of the thread has ended. */
+void op_history_add(struct op_history *h, const struct op_event *ev);
+
+/* How a launch at `t` that may be in `ev` (NULL: in none) is to be told, if it is in none of those
+ * that ended before `ev` and began after it. *op: its op. */
+enum activity_launch op_history_judge(const struct op_history *h, uint64_t t,
+				      const struct op_event *ev, struct launch_op *op);
+
+/* Find the innermost op that has ended and encloses `t`. False: none does; one that has not ended
+ * yet may, if `t` is at or after known_from. */
+bool op_history_find(const struct op_history *h, uint64_t t, enum activity_launch *launch,
+		     struct launch_op *op);
+
+void op_history_free(struct op_history *h);
+
+/* activity_names.c */
+
+/* Zero-initialise. */
+struct activity_names {
+	struct intern texts;
+	const char **text; /* by id in `texts` */
+	size_t room;
+	struct arena arena;
+};
+
+/* The name of a kernel with that symbol. Lives as long as `n`, as do the others; NULL when out of
+ * memory. */
+const char *activity_name_of_kernel(struct activity_names *n, const char *symbol);
+
+/* The name of a copy or a set. */
+const char *activity_name_of_memory(struct activity_names *n, const struct activity_record *r);
+
+void activity_names_free(struct activity_names *n);
+
+/* correlations.c: the launches of a process by correlation, and what came of those that are not
+ * settled. */
+
+#define NO_LAUNCH UINT32_MAX
+
+enum launch_state {
+	LAUNCH_AWAITED, /* only what came of it has come */
+	LAUNCH_WAITS,	/* for an op that encloses it to end */
+	LAUNCH_SETTLED,
+};
+
+/* What came of a launch that is not settled. */
+struct ran {
+	struct activity what; /* without its launch */
+	uint32_t next;
+};
+
+struct launch {
+	uint64_t ns;
+	uint64_t stamp; /* when it came, in the time of struct launch_process */
+	uint64_t used;	/* when a graph's last activity came, in the same; 0: never */
+	struct launch_op op;
+	int32_t tid;
+	uint32_t correlation;
+	uint32_t same;		 /* the next one in the same place of the index */
+	uint32_t ran, last_ran;	 /* first and last of what came of it */
+	uint32_t before, behind; /* in the list of its state, while it has such */
+	uint8_t state;		 /* enum launch_state */
+	uint8_t launch;		 /* enum activity_launch, once settled */
+};
+
+struct launch_list {
+	uint32_t first, last;
+};
+
+struct correlations {
+	struct launch *launch; /* the oldest is replaced once there are `most` */
+	uint32_t n, room, oldest;
+	uint32_t *place; /* index by hash, twice the room */
+	struct ran *ran;
+	size_t ran_room;
+	uint32_t nran, free_ran;
+	struct launch_list lists[LAUNCH_SETTLED]; /* those with activities that wait, oldest first
+						   */
+};
+
+void correlations_begin(struct correlations *c);
+
+/* Its number, or NO_LAUNCH. */
+uint32_t correlations_find(const struct correlations *c, uint32_t correlation);
+
+enum { LAUNCHES_MOST = 1 << 18, RANS_MOST = 1 << 18 };
+
+/* The number of the one to be replaced by the next that is added; NO_LAUNCH: none. Those of graphs
+ * that were used after `used` are spared, if it is not all of them. */
+uint32_t correlations_oldest(struct correlations *c, uint64_t used);
+
+/* Add one in state LAUNCH_AWAITED, in the place of the oldest if there is no room. Its number;
+ * NO_LAUNCH when out of memory. */
+uint32_t correlations_add(struct correlations *c, uint32_t correlation, uint64_t stamp);
+
+/* Keep an activity until its launch is settled. False: there is no room. */
+bool correlations_keep(struct correlations *c, uint32_t launch, const struct activity *a);
+
+/* Take the next activity that was kept for it. False: there is none. */
+bool correlations_take(struct correlations *c, uint32_t launch, struct activity *a);
+
+/* Change its state, which has it at the end of the new one's list if activities wait. */
+void correlations_set(struct correlations *c, uint32_t launch, enum launch_state state);
+
+void correlations_free(struct correlations *c);
+
+/* waiting.c: the launches of a thread that no op was found for yet, by time. */
+
+struct waiting_launch {
+	uint64_t ns;
+	uint32_t launch; /* NO_LAUNCH: it waits no more */
+};
+
+/* Zero-initialise; free `at`. */
+struct waiting {
+	struct waiting_launch *at; /* in [first, n) */
+	size_t room, first, n;
+	size_t live; /* those that do wait */
+	bool unsorted;
+};
+
+/* False: no memory. */
+bool waiting_add(struct waiting *w, uint64_t ns, uint32_t launch);
+
+/* Index of the first at or after `ns`. */
+size_t waiting_from(struct waiting *w, uint64_t ns);
+
+/* The one at that index waits no more; its launch, or NO_LAUNCH. */
+uint32_t waiting_take(struct waiting *w, size_t i);
+
+/* As waiting_take, for one that is known. */
+void waiting_drop(struct waiting *w, uint64_t ns, uint32_t launch);
+
+/* Call it after taking: forget those that were taken; of those that wait, the first is `first`. */
+void waiting_trim(struct waiting *w);
+
+#endif

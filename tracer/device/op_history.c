@@ -1,0 +1,188 @@
+#include <stdlib.h>
+
+#include "tracer/device/internal.h"
+
+/* Ops come in the order of their ends, and nest: the innermost one that encloses a time is the
+ * first that ends after it and begins before it. Where the first that ends after it begins after
+ * it, too, the one that is looked for is around that one. */
+struct past_op {
+	uint64_t start_ns, end_ns;
+	struct launch_op op;
+	uint32_t up;	/* the op around it comes so many later; 0: it has not ended */
+	uint32_t below; /* so many right before it are within it */
+};
+
+enum { FIRST_ROOM = 256, MOST_ROOM = 1 << 16 };
+
+static struct past_op *past_at(const struct op_history *h, uint64_t number)
+{
+	return &h->ring[number & (h->room - 1)];
+}
+
+static struct launch_op launch_op_of(const struct op_event *ev)
+{
+	return (struct launch_op){ev->op,	   ev->stack, ev->where_stack,
+				  ev->backward_of, ev->id,    ev->phase};
+}
+
+void op_history_begin(struct op_history *h, uint64_t from_ns)
+{
+	*h = (struct op_history){.known_from = from_ns};
+}
+
+static void history_forget_oldest(struct op_history *h)
+{
+	uint64_t end = past_at(h, h->kept++)->end_ns;
+	h->known_from = end > h->known_from ? end : h->known_from;
+}
+
+/* Without memory, fewer are kept. */
+static bool history_make_room(struct op_history *h)
+{
+	uint32_t room = h->room ? 2 * h->room : FIRST_ROOM;
+	if (h->next - h->kept < h->room)
+		return true;
+	struct past_op *ring = h->room < MOST_ROOM ? calloc(room, sizeof(*ring)) : NULL;
+	if (!ring) {
+		if (h->room)
+			history_forget_oldest(h);
+		return h->room;
+	}
+	for (uint64_t i = h->kept; i < h->next; i++)
+		ring[i & (room - 1)] = *past_at(h, i);
+	free(h->ring);
+	h->ring = ring;
+	h->room = room;
+	return true;
+}
+
+static void history_push(struct op_history *h, const struct op_event *ev)
+{
+	if (!history_make_room(h)) {
+		h->known_from = ev->end_ns;
+		return;
+	}
+	uint64_t from = h->next;
+	while (from > h->kept && past_at(h, from - 1)->start_ns >= ev->start_ns) {
+		struct past_op *inner = past_at(h, from - 1);
+		inner->up = (uint32_t)(h->next - (from - 1));
+		from = from - 1 - h->kept > inner->below ? from - 1 - inner->below : h->kept;
+	}
+	*past_at(h, h->next) = (struct past_op){
+	    .start_ns = ev->start_ns,
+	    .end_ns = ev->end_ns,
+	    .op = launch_op_of(ev),
+	    .below = (uint32_t)(h->next - from),
+	};
+	h->next++;
+}
+
+/* When that op ended was noticed by the time of `ev`, the next event: it began later, or it is of
+ * an op around that one. */
+static void history_end_endless(struct op_history *h, const struct op_event *ev)
+{
+	uint64_t by = ev->start_ns >= h->endless_last ? ev->start_ns : ev->end_ns;
+	spans_add(&h->unclear, h->endless_from, by);
+	struct span *s = (struct span *)spans_find(&h->unclear, h->endless_from);
+	if (s && h->endless_last > s->last)
+		s->last = h->endless_last;
+	h->endless_from = 0;
+}
+
+/* Of ops that ended by an exception it is known when that was noticed; of those that ended while
+ * records were lost, nothing. */
+static void history_add_endless(struct op_history *h, const struct op_event *ev)
+{
+	if (!h->endless_from)
+		h->endless_from = h->endless_last = ev->start_ns;
+	if (ev->start_ns < h->endless_from)
+		h->endless_from = ev->start_ns;
+	if (ev->start_ns > h->endless_last)
+		h->endless_last = ev->start_ns;
+}
+
+void op_history_add(struct op_history *h, const struct op_event *ev)
+{
+	if (!ev->end_ns) {
+		history_add_endless(h, ev);
+		return;
+	}
+	if (!h->met && ev->end_ns < h->known_from)
+		h->known_from = ev->end_ns;
+	h->met = true;
+	if (h->endless_from)
+		history_end_endless(h, ev);
+	if (ev->thrown) {
+		spans_add(&h->unclear, ev->start_ns, ev->end_ns);
+	} else if (ev->end_ns < h->last_end) {
+		h->kept = h->next;
+		h->known_from = h->last_end;
+	} else if (ev->end_ns > ev->start_ns) {
+		history_push(h, ev);
+	}
+	h->last_end = ev->end_ns > h->last_end ? ev->end_ns : h->last_end;
+}
+
+/* Whether an op may enclose `t` that began later than `from`, of those whose end is not known. */
+static bool history_is_unclear(const struct op_history *h, uint64_t t, uint64_t from)
+{
+	const struct span *s = spans_find(&h->unclear, t);
+	return (s && s->last >= from) ||
+	       (h->endless_from && t >= h->endless_from && h->endless_last >= from);
+}
+
+enum activity_launch op_history_judge(const struct op_history *h, uint64_t t,
+				      const struct op_event *ev, struct launch_op *op)
+{
+	*op = (struct launch_op){0};
+	if (history_is_unclear(h, t, ev ? ev->start_ns : 0))
+		return LAUNCH_UNKNOWN;
+	if (ev)
+		*op = launch_op_of(ev);
+	else if (spans_find(&h->summed, t))
+		return LAUNCH_UNKNOWN;
+	return ev ? LAUNCH_IN_OP : LAUNCH_IN_NO_OP;
+}
+
+/* The number of the first op that ended after `t`. */
+static uint64_t history_after(const struct op_history *h, uint64_t t)
+{
+	uint64_t low = h->kept, high = h->next;
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		if (past_at(h, middle)->end_ns <= t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool op_history_find(const struct op_history *h, uint64_t t, enum activity_launch *launch,
+		     struct launch_op *op)
+{
+	*op = (struct launch_op){0};
+	*launch = LAUNCH_UNKNOWN;
+	if (t < h->known_from)
+		return true;
+	for (uint64_t i = history_after(h, t); i < h->next;) {
+		const struct past_op *p = past_at(h, i);
+		if (p->start_ns <= t) {
+			if (!history_is_unclear(h, t, p->start_ns)) {
+				*launch = LAUNCH_IN_OP;
+				*op = p->op;
+			}
+			return true;
+		}
+		if (!p->up)
+			return false;
+		i += p->up;
+	}
+	return false;
+}
+
+void op_history_free(struct op_history *h)
+{
+	free(h->ring);
+	*h = (struct op_history){0};
+}
