@@ -99,6 +99,62 @@ void module_spans_free(struct module_spans *m);
 int module_spans_add(struct module_spans *m, const struct op_event *ev);
 int module_spans_finish(struct module_spans *m);
 
+/* A set of ids of events, a bit each. Zero-initialise, and free `bits`. */
+struct export_ids {
+	uint8_t *bits;
+	size_t room;
+};
+
+int export_ids_add(struct export_ids *s, uint64_t id); /* 0 or -ENOMEM */
+bool export_ids_have(const struct export_ids *s, uint64_t id);
+
+/* What devices did, kept until all of it is known. Strings are those of the trace. */
+struct export_activity {
+	uint64_t start_ns, end_ns, launched_ns, bytes;
+	uint64_t op_id;		   /* of the event that launched it, at launched_ns; 0: not known */
+	const struct op_desc *op;  /* activity_op */
+	const char *name, *module; /* module NULL: none */
+	const struct py_frame *where, *backward_of; /* NULL: not known */
+	int32_t tid;				    /* that launched it; 0: not known */
+	uint32_t stream;			    /* index */
+	uint8_t kind, phase;
+	bool has_op, in_graph;
+};
+
+/* A stream of a device, as one process sees it. */
+struct export_stream {
+	int32_t pid;
+	int8_t device_type, device_index;
+	char device_name[32]; /* "cuda:0" */
+	uint32_t stream;
+	uint32_t device; /* number of the device of this process, from 0 */
+};
+
+/* Zero-initialise. */
+struct export_activities {
+	struct export_activity *list;
+	size_t n, room;
+	struct export_stream *streams;
+	size_t streams_room;
+	struct intern stream_ids, device_ids;
+};
+
+/* "kernel", "gpu_memcpy", "gpu_memset", as torch.profiler names them; by enum activity_kind. */
+extern const char *const export_activity_categories[];
+
+/* Whether it is known in which event and when it was launched. */
+bool export_is_launch_known(const struct activity *a);
+
+int export_activities_add(struct export_activities *x, const struct activity *a); /* 0, -ENOMEM */
+
+/* On one lane of a stream they do not overlap; the first is lane 0. */
+typedef int export_activity_fn(void *arg, const struct export_activity *a,
+			       const struct export_stream *s, uint32_t lane);
+
+/* By stream, and in the order of their starts. 0, -ENOMEM or what `fn` returned. */
+int export_activities_each(struct export_activities *x, export_activity_fn *fn, void *arg);
+void export_activities_free(struct export_activities *x);
+
 struct export_backward;
 
 /* What the first pass notes about backward nodes. */
@@ -109,9 +165,11 @@ struct export_notes {
 	struct intern ids; /* forward id -> index into backwards */
 	struct export_backward *backwards;
 	uint32_t size;
-	/* export_chrome: a bit for each id of an event, set where a flow starts */
-	uint8_t *starts;
-	size_t starts_room;
+	/* export_chrome: events where flows start */
+	struct export_ids starts;
+	/* export_perfetto: of each activity, the id of the event that launched it */
+	uint64_t *launches;
+	size_t nlaunches, launches_room;
 	/* export_chrome: whole training steps */
 	struct breakdown *breakdown;
 	struct breakdown_step *steps;
