@@ -25,16 +25,26 @@ struct chrome {
 	struct slices *slices;
 	struct module_spans *modules;
 	struct export_activities activities;
-	struct export_ids written;   /* events */
 	struct intern device_tracks; /* that have a name: a stream and its lane */
 	uint32_t devices;	     /* that have a name */
-	uint64_t flows;		     /* from ops to activities */
 	uint64_t first_ns, last_ns;  /* of all events */
 };
 
+static int mark(struct export_notes *n, uint64_t id)
+{
+	size_t byte = (size_t)(id / 8), old = n->starts_room;
+	if (byte >= n->starts_room) {
+		if (array_grow(&n->starts, &n->starts_room, byte + 1, 1))
+			return -ENOMEM;
+		memset(n->starts + old, 0, n->starts_room - old);
+	}
+	n->starts[byte] |= (uint8_t)(1 << id % 8);
+	return 0;
+}
+
 bool export_starts_flow(const struct export_notes *n, uint64_t id)
 {
-	return n && export_ids_have(&n->starts, id);
+	return n && id / 8 < n->starts_room && n->starts[id / 8] >> id % 8 & 1;
 }
 
 uint64_t export_maker(const struct op_event *ev)
@@ -53,8 +63,6 @@ static int note_step(void *arg, const struct breakdown_step *step)
 
 static int note_event(struct export_notes *n, const struct op_event *ev)
 {
-	if (!n)
-		return -ENOMEM;
 	if (!n->breakdown) {
 		n->breakdown = breakdown_new();
 		if (!n->breakdown)
@@ -62,25 +70,16 @@ static int note_event(struct export_notes *n, const struct op_event *ev)
 		breakdown_each_step(n->breakdown, note_step, n);
 	}
 	int r = breakdown_add(n->breakdown, ev);
-	return r || !export_maker(ev) ? r : export_ids_add(&n->starts, export_maker(ev));
-}
-
-static int note_activity(struct export_notes *n, const struct activity *a)
-{
-	if (!export_is_launch_known(a))
-		return 0;
-	if (!n ||
-	    array_grow(&n->launches, &n->launches_room, n->nlaunches + 1, sizeof(*n->launches)))
-		return -ENOMEM;
-	n->launches[n->nlaunches++] = a->of.id;
-	return 0;
+	return r || !export_maker(ev) ? r : mark(n, export_maker(ev));
 }
 
 int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
 {
 	struct export_in *in = arg;
-	int r = item->type == TRACE_EVENT      ? note_event(export_notes(in), &item->event)
-		: item->type == TRACE_ACTIVITY ? note_activity(export_notes(in), &item->activity)
+	struct export_notes *n = export_notes(in);
+	int r = !n			       ? -ENOMEM
+		: item->type == TRACE_EVENT    ? note_event(n, &item->event)
+		: item->type == TRACE_ACTIVITY ? export_launches_note(&n->launches, &item->activity)
 					       : 0;
 	return r ? err_set(e, r, "no memory to read %s", in->path) : 0;
 }
@@ -194,6 +193,8 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 		put_flow(c, "s", "backward", ev->pid, ev->tid, ev->start_ns, ev->id);
 	if (export_maker(ev))
 		put_flow(c, "f", "backward", ev->pid, ev->tid, ev->start_ns, export_maker(ev));
+	if (c->in->notes)
+		export_launches_begin(&c->in->notes->launches, ev->id, &(size_t){0});
 }
 
 /* A slice of a track that is of no thread alone. */
@@ -298,11 +299,11 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	json_text(&c->j, "name", a->name);
 	put_activity_args(&c->j, a, s);
 	json_close(&c->j, '}');
-	/* What launched it may have been left out. */
-	if (!a->op_id || !export_ids_have(&c->written, a->op_id))
+	int64_t flow = c->in->notes ? export_launches_end(&c->in->notes->launches, a) : -ENOENT;
+	if (flow < 0)
 		return 0;
-	put_flow(c, "s", "ac2g", s->pid, a->tid, a->launched_ns, ++c->flows);
-	put_flow(c, "f", "ac2g", device, track, a->start_ns, c->flows);
+	put_flow(c, "s", "ac2g", s->pid, a->tid, a->launched_ns, (uint64_t)flow + 1);
+	put_flow(c, "f", "ac2g", device, track, a->start_ns, (uint64_t)flow + 1);
 	return 0;
 }
 
@@ -325,8 +326,6 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 	const struct op_event *ev = slice->event;
 	char name[CALL_FRAME_TEXT_MAX];
 	if (!slice->frame) {
-		if (export_ids_add(&c->written, ev->id))
-			return -ENOMEM;
 		put_event(c, ev);
 		return ev->end_ns ? ENDED : OPEN;
 	}
@@ -412,7 +411,8 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	c.slices = slices_new(&to);
 	c.modules = module_spans_new(put_module, &c);
-	if (c.profile && c.slices && c.modules) {
+	bool sorted = !in->notes || !export_launches_sort(&in->notes->launches);
+	if (c.profile && c.slices && c.modules && sorted) {
 		json_open(&c.j, NULL, '{');
 		json_text(&c.j, "displayTimeUnit", "ns");
 		json_open(&c.j, "traceEvents", '[');
@@ -432,6 +432,5 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	export_profile_free(c.profile);
 	export_activities_free(&c.activities);
 	intern_free(&c.device_tracks);
-	free(c.written.bits);
 	return r;
 }

@@ -83,8 +83,6 @@ struct perfetto {
 	struct slices *slices;
 	struct module_spans *modules;
 	struct export_activities activities;
-	struct export_ids written; /* events */
-	uint32_t *given;	   /* of notes->launches, by an op's first: flows that ended */
 	struct intern texts[TEXTS];
 	struct intern tracks; /* the keys of those that were described */
 	struct proto interned, event, inner, packet;
@@ -301,13 +299,6 @@ static void annotate_place(struct perfetto *x, const struct py_frame *where, con
 		annotate(x, "module", module, 0);
 }
 
-/* Index in notes->launches of the first that event `id` launched, or that a later one did. */
-static size_t first_launch(const struct perfetto *x, uint64_t id)
-{
-	const struct export_notes *n = x->in->notes;
-	return n && id ? array_up_to(n->launches, n->nlaunches, sizeof(*n->launches), id - 1) : 0;
-}
-
 static void annotate_op(struct perfetto *x, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
@@ -323,11 +314,14 @@ static void annotate_op(struct perfetto *x, const struct op_event *ev)
 	annotate_place(x, where, ev->where_stack ? ev->where_stack->module : NULL);
 }
 
-/* A flow has one end only: each activity has its own. */
-static void put_launches(struct perfetto *x, uint64_t id)
+/* Each activity has a flow of its own: one has a single end. */
+static void begin_launches(struct perfetto *x, uint64_t id)
 {
-	for (size_t i = first_launch(x, id), end = first_launch(x, id + 1); i < end; i++)
-		put_fixed(&x->event, EVENT_FLOW, launch_flows + i);
+	size_t first, n = 0;
+	if (x->in->notes)
+		n = export_launches_begin(&x->in->notes->launches, id, &first);
+	for (size_t i = 0; i < n; i++)
+		put_fixed(&x->event, EVENT_FLOW, launch_flows + first + i);
 }
 
 static int64_t open_slice(void *arg, const struct slice *slice)
@@ -346,8 +340,7 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 			put_fixed(&x->event, EVENT_FLOW, ev->id);
 		if (export_maker(ev))
 			put_fixed(&x->event, EVENT_FLOW_END, export_maker(ev));
-		put_launches(x, ev->id);
-		x->packet.failed |= export_ids_add(&x->written, ev->id) != 0;
+		begin_launches(x, ev->id);
 	}
 	end_event(x, slice->start_ns);
 	return 0;
@@ -413,14 +406,6 @@ static void annotate_activity(struct perfetto *x, const struct export_activity *
 	annotate_place(x, a->where, a->module);
 }
 
-/* What launched it may have been left out, or the file have grown since its launches were noted. */
-static void end_launch(struct perfetto *x, uint64_t id)
-{
-	size_t first = first_launch(x, id), end = first_launch(x, id + 1);
-	if (id && first < end && x->given[first] < end - first && export_ids_have(&x->written, id))
-		put_fixed(&x->event, EVENT_FLOW_END, launch_flows + first + x->given[first]++);
-}
-
 /* Lanes of a stream have one name: viewers draw them as one track. */
 static int put_activity(void *arg, const struct export_activity *a, const struct export_stream *s,
 			uint32_t lane)
@@ -434,26 +419,12 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	    describe_below(x, device, OF_STREAM, (int32_t)a->stream, (int32_t)lane, name);
 	begin_slice(x, track, export_activity_categories[a->kind], a->name);
 	annotate_activity(x, a, s);
-	end_launch(x, a->op_id);
+	int64_t flow = x->in->notes ? export_launches_end(&x->in->notes->launches, a) : -ENOENT;
+	if (flow >= 0)
+		put_fixed(&x->event, EVENT_FLOW_END, launch_flows + (uint64_t)flow);
 	end_event(x, a->start_ns);
 	end_slice(x, track, a->end_ns);
 	return x->packet.failed ? -ENOMEM : 0;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
-}
-
-static int sort_launches(struct perfetto *x)
-{
-	struct export_notes *n = x->in->notes;
-	if (!n || !n->nlaunches)
-		return 0;
-	qsort(n->launches, n->nlaunches, sizeof(*n->launches), compare_ids);
-	x->given = calloc(n->nlaunches, sizeof(*x->given));
-	return x->given ? 0 : -ENOMEM;
 }
 
 static int add_event(struct perfetto *x, const struct op_event *ev)
@@ -489,8 +460,6 @@ static void perfetto_free(struct perfetto *x)
 		intern_free(&x->texts[i]);
 	intern_free(&x->tracks);
 	export_activities_free(&x->activities);
-	free(x->written.bits);
-	free(x->given);
 	free(x->interned.bytes);
 	free(x->event.bytes);
 	free(x->inner.bytes);
@@ -504,7 +473,8 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	x.slices = slices_new(&to);
 	x.modules = module_spans_new(put_module, &x);
-	if (x.slices && x.modules && !sort_launches(&x)) {
+	bool sorted = !in->notes || !export_launches_sort(&in->notes->launches);
+	if (x.slices && x.modules && sorted) {
 		r = export_each(in, put_item, &x, e);
 		int w = slices_finish(x.slices);
 		w = w ? w : module_spans_finish(x.modules);

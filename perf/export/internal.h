@@ -99,27 +99,39 @@ void module_spans_free(struct module_spans *m);
 int module_spans_add(struct module_spans *m, const struct op_event *ev);
 int module_spans_finish(struct module_spans *m);
 
-/* A set of ids of events, a bit each. Zero-initialise, and free `bits`. */
-struct export_ids {
-	uint8_t *bits;
-	size_t room;
+/* Flows from events to what they launched on devices, by number: the first pass notes how many each
+ * has. Zero-initialise. */
+struct export_launches {
+	uint64_t *ids; /* of events, one for each activity */
+	size_t n, room;
+	/* By the first of an event: flows ended + 1; 0: the event is not in the output. */
+	uint32_t *given1;
 };
 
-int export_ids_add(struct export_ids *s, uint64_t id); /* 0 or -ENOMEM */
-bool export_ids_have(const struct export_ids *s, uint64_t id);
+/* Note an activity, if it is known in which event and when it was launched. 0 or -ENOMEM. */
+int export_launches_note(struct export_launches *l, const struct activity *a);
+int export_launches_sort(struct export_launches *l); /* after all; 0 or -ENOMEM */
+
+/* The event is in the output. Returns how many flows begin there, numbered from *first. */
+size_t export_launches_begin(struct export_launches *l, uint64_t id, size_t *first);
+
+void export_launches_free(struct export_launches *l);
 
 /* What devices did, kept until all of it is known. Strings are those of the trace. */
 struct export_activity {
 	uint64_t start_ns, end_ns, launched_ns, bytes;
-	uint64_t op_id;		   /* of the event that launched it, at launched_ns; 0: not known */
+	uint64_t op_id;		   /* of the event that launched it; 0: not known */
 	const struct op_desc *op;  /* activity_op */
 	const char *name, *module; /* module NULL: none */
 	const struct py_frame *where, *backward_of; /* NULL: not known */
 	int32_t tid;				    /* that launched it; 0: not known */
 	uint32_t stream;			    /* index */
 	uint8_t kind, phase;
-	bool has_op, in_graph;
+	bool has_op, has_flow, in_graph;
 };
+
+/* The number of the flow that ends at the activity; -ENOENT: none does. */
+int64_t export_launches_end(struct export_launches *l, const struct export_activity *a);
 
 /* A stream of a device, as one process sees it. */
 struct export_stream {
@@ -142,9 +154,6 @@ struct export_activities {
 /* "kernel", "gpu_memcpy", "gpu_memset", as torch.profiler names them; by enum activity_kind. */
 extern const char *const export_activity_categories[];
 
-/* Whether it is known in which event and when it was launched. */
-bool export_is_launch_known(const struct activity *a);
-
 int export_activities_add(struct export_activities *x, const struct activity *a); /* 0, -ENOMEM */
 
 /* On one lane of a stream they do not overlap; the first is lane 0. */
@@ -165,11 +174,10 @@ struct export_notes {
 	struct intern ids; /* forward id -> index into backwards */
 	struct export_backward *backwards;
 	uint32_t size;
-	/* export_chrome: events where flows start */
-	struct export_ids starts;
-	/* export_perfetto: of each activity, the id of the event that launched it */
-	uint64_t *launches;
-	size_t nlaunches, launches_room;
+	/* export_chrome: a bit for each id of an event, set where a flow starts */
+	uint8_t *starts;
+	size_t starts_room;
+	struct export_launches launches;
 	/* export_chrome: whole training steps */
 	struct breakdown *breakdown;
 	struct breakdown_step *steps;
