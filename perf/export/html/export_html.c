@@ -73,6 +73,8 @@ static int add_item(void *arg, const struct trace_item *item)
 		return add_event(p, &item->event);
 	if (item->type == TRACE_SUM)
 		return add_sum(p, &item->sum);
+	if (item->type == TRACE_ACTIVITY)
+		return page_timeline_add_activity(p->timeline, &item->activity);
 	if (item->type == TRACE_THREAD)
 		return page_timeline_thread(p->timeline, item->thread.pid, item->thread.tid,
 					    item->thread.name);

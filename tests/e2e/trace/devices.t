@@ -21,6 +21,7 @@ like "some were lost" "$T/err" '17 activities of devices lost'
 ok "export in all forms" all_forms
 ok "all say the same, and are well formed" python3 "$here/compare_exports.py" "$T"
 ok "perfetto, too" verify trace/perfetto "$T/perfetto" "$T/events" "$T/activities"
+ok "and the page" verify trace/device_page "$T/html" "$T/events" "$T/activities"
 "$DITRACE" export --to chrome --step 2 "$T/data" >"$T/chrome"
 ok "and chrome of a step" python3 "$here/chrome_trace.py" "$T/chrome"
 done_testing
