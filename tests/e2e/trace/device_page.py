@@ -23,3 +23,4 @@ for w in data["whole"]:
         return sorted((a["name"], a["start_ns"] - origin, a["end_ns"] - a["start_ns"], [a["pid"], 0, f"{a['device']} stream {a['stream']}"]) for a in overlap)
 
     assert ran and any(sorted(ran) == wanted(origin) for origin in origins), ran
+assert sum(data["flames"]["devices"]["self_ns"]) == sum(a["end_ns"] - a["start_ns"] for a in activities)

@@ -22,6 +22,9 @@ ok "export in all forms" all_forms
 ok "all say the same, and are well formed" python3 "$here/compare_exports.py" "$T"
 ok "perfetto, too" verify trace/perfetto "$T/perfetto" "$T/events" "$T/activities"
 ok "and the page" verify trace/device_page "$T/html" "$T/events" "$T/activities"
+"$DITRACE" export --to folded --devices "$T/data" >"$T/folded" 2>"$T/err"
+like "folded has the time on devices by op and kernel" "$T/folded" '^main \(train.py:40\);Block.forward \(train.py:12\);aten::addmm;void cutlass.* 960000$'
+error "which csv has not" 'folded and svg' "$DITRACE" export --to csv --devices "$T/data"
 "$DITRACE" export --to chrome --step 2 "$T/data" >"$T/chrome"
 ok "and chrome of a step" python3 "$here/chrome_trace.py" "$T/chrome"
 done_testing
