@@ -243,8 +243,7 @@ static int export_to(struct export_job *x)
 	int r = open_query(x, &e);
 	if (r)
 		return trace_query_end(x->in.query, 0, r, &e);
-	bool has_sums = (x->format == TO_FOLDED || x->format == TO_SVG) && !x->in.devices;
-	has_sums |= x->format == TO_HTML;
+	bool has_sums = x->format == TO_FOLDED || x->format == TO_SVG || x->format == TO_HTML;
 	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
 	hide_progress(x);
 	if (x->in.devices && !trace_query_activities(x->in.query))
