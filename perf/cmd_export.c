@@ -223,6 +223,13 @@ static int check_export(const struct export_job *x, struct err *e)
 		err_set(e, -EINVAL, "%s: a database cannot be read compressed", x->output);
 		return err_hint(e, "name it without .gz, and compress it afterwards: gzip FILE");
 	}
+	if (x->in.devices && (x->samples || (x->format != TO_FOLDED && x->format != TO_SVG))) {
+		err_set(e, -EINVAL, "--devices goes with --to folded and svg%s",
+			x->samples ? ", not with --samples" : "");
+		return err_hint(e,
+				"chrome, html, perfetto and sqlite have it without; see: ditrace "
+				"export --help");
+	}
 	if (x->format != TO_SQLITE || x->output)
 		return trace_choice_check(&x->choice, e);
 	err_set(e, -EINVAL, "a database cannot be written to standard output");
@@ -239,6 +246,9 @@ static int export_to(struct export_job *x)
 	bool has_sums = x->format == TO_FOLDED || x->format == TO_SVG || x->format == TO_HTML;
 	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
 	hide_progress(x);
+	if (x->in.devices && !trace_query_activities(x->in.query))
+		fputs("ditrace: the trace has nothing that devices did, of what was chosen\n",
+		      stderr);
 	return trace_query_end(
 	    x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | (has_sums ? 0 : TRACE_SAY_SUMMED), r,
 	    &e);
@@ -259,6 +269,8 @@ int cmd_export(int argc, char **argv)
 	    QUERY_OPTIONS(x.choice),
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
 	     "the samples alone (the default where there are no ops)", NULL},
+	    {0, "devices", OPTION_FLAG, &x.in.devices, NULL,
+	     "folded, svg: the time on devices, by the ops that launched it", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output; FILE.gz: compressed", NULL},
 	    {0},
@@ -269,14 +281,15 @@ int cmd_export(int argc, char **argv)
 	    .about =
 		"Turn a trace file (default: ditrace.data) into a form that other programs read.",
 	    .options = options,
-	    .notes = "csv         a row a forward op, with its times and arguments; or a sample\n"
-		     "chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
-		     "folded      stacks and ns for flamegraph.pl\n"
-		     "html        a page for a browser: steps, flame graphs, a timeline, tables\n"
-		     "speedscope  https://www.speedscope.app\n"
-		     "sqlite      a database with the views \"calls\" and \"sampled\"\n"
-		     "Of a file with ops and samples chrome, html and sqlite have both, the others "
-		     "the ops.",
+	    .notes =
+		"csv         a row a forward op, with its times and arguments; or a sample\n"
+		"chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
+		"folded      stacks and ns for flamegraph.pl\n"
+		"html        a page for a browser: steps, flame graphs, a timeline, tables\n"
+		"speedscope  https://www.speedscope.app\n"
+		"sqlite      a database with the views \"calls\", \"on_devices\" and \"sampled\"\n"
+		"Of a file with ops and samples chrome, html and sqlite have both, the others "
+		"the ops. What devices did is in chrome, html, perfetto and sqlite.",
 	    .max_operands = 1,
 	};
 	int status, first = options_start(&command, argc, argv, &status);

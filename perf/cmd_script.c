@@ -21,10 +21,14 @@ static void on_interrupt(int sig)
 	interrupted = 1;
 }
 
+/* What is printed, if not all. */
+enum { ONLY_OPS, ONLY_SAMPLES, ONLY_ACTIVITIES, ALL = -1 };
+
 struct script {
 	const char *path;
 	bool follow;
-	int format;	/* 0: text, 1: JSON lines */
+	int format; /* 0: text, 1: JSON lines */
+	int only;
 	bool stats;	/* JSON lines: also those of statistics */
 	uint64_t limit; /* 0: none */
 	struct trace_choice choice;
@@ -60,6 +64,15 @@ static void print_sample(struct script *s, const struct sample *x)
 	putc('\n', stdout);
 }
 
+static void print_activity(const struct script *s, const struct activity *a)
+{
+	if (s->format == 0)
+		activity_print(stdout, a, s->origin_ns);
+	else
+		activity_json(stdout, a);
+	putc('\n', stdout);
+}
+
 static void print_collective(const struct script *s, const struct trace_item *item)
 {
 	if (item->type != TRACE_EVENT)
@@ -77,16 +90,26 @@ static int number_collective(void *arg, const struct trace_item *item, struct er
 					  : 0;
 }
 
+static bool is_shown(const struct script *s, const struct trace_item *item)
+{
+	return item->type == TRACE_EVENT      ? s->only == ALL || s->only == ONLY_OPS
+	       : item->type == TRACE_SAMPLE   ? s->only == ALL || s->only == ONLY_SAMPLES
+	       : item->type == TRACE_ACTIVITY ? s->only == ALL || s->only == ONLY_ACTIVITIES
+					      : false;
+}
+
 static int print_item(struct script *s, const struct trace_item *item, struct err *e)
 {
 	int r = 0;
 	errno = 0;
+	if (!is_shown(s, item))
+		return 0;
 	if (s->collectives)
 		print_collective(s, item);
 	else if (item->type == TRACE_SAMPLE)
 		print_sample(s, &item->sample);
-	else if (item->type != TRACE_EVENT)
-		return 0;
+	else if (item->type == TRACE_ACTIVITY)
+		print_activity(s, &item->activity);
 	else if (s->format == 0)
 		r = event_print(s->printer, &item->event);
 	else
@@ -109,7 +132,7 @@ static int print_all(struct script *s, struct trace_query *query, struct err *e)
 		else if ((n = print_item(s, &item, e)))
 			return n;
 		else
-			shown += item.type == TRACE_SAMPLE || item.type == TRACE_EVENT;
+			shown += is_shown(s, &item);
 	}
 	return 0;
 }
@@ -147,13 +170,16 @@ static int script(struct script *s)
 int cmd_script(int argc, char **argv)
 {
 	static const char *const formats[] = {"text", "jsonl", NULL};
-	struct script s = {.path = "ditrace.data"};
+	static const char *const kinds[] = {"ops", "samples", "activities", NULL};
+	struct script s = {.path = "ditrace.data", .only = ALL};
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &s.format, "FORMAT",
 	     "text (default) or jsonl: an object a line", formats},
 	    {0, "stats", OPTION_FLAG, &s.stats, NULL,
 	     "jsonl: behind an event its statistics, an object of their own", NULL},
 	    QUERY_OPTIONS(s.choice),
+	    {0, "only", OPTION_CHOICE, &s.only, "KIND",
+	     "only the ops, samples or activities: what devices did", kinds},
 	    {0, "collectives", OPTION_FLAG, &s.only_collectives, NULL,
 	     "a line for each call of torch.distributed, numbered in its group", NULL},
 	    {'n', "limit", OPTION_POSITIVE, &s.limit, "N", "show the first N events", NULL},
@@ -183,9 +209,11 @@ int cmd_script(int argc, char **argv)
 		err_set(&e, -EINVAL, "--stats does nothing without --format jsonl");
 		err_hint(&e, "text always has the statistics; add --format jsonl, or leave it out");
 	}
-	if (s.only_collectives && (s.follow || s.stats)) {
+	if (s.only_collectives && (s.follow || s.stats || s.only != ALL)) {
 		err_set(&e, -EINVAL, "--collectives does not go with %s",
-			s.follow ? "--follow" : "--stats");
+			s.follow  ? "--follow"
+			: s.stats ? "--stats"
+				  : "--only");
 		err_hint(&e, "leave out one of them; see: ditrace script --help");
 	}
 	if (e.code || trace_choice_check(&s.choice, &e)) {

@@ -246,6 +246,33 @@ void json_event(FILE *f, const struct op_event *ev)
 	json_close(&j, '}');
 }
 
+void activity_json(FILE *f, const struct activity *a)
+{
+	struct json_out j = {.f = f};
+	char device[32];
+	json_open(&j, NULL, '{');
+	json_text(&j, "activity", activity_kind_names[a->kind]);
+	json_text(&j, "name", a->name);
+	json_text(&j, "device",
+		  names_device(device, sizeof(device), a->device_type, a->device_index));
+	json_u64(&j, "stream", a->stream);
+	json_u64(&j, "start_ns", a->of.start_ns);
+	json_u64(&j, "end_ns", a->of.end_ns);
+	put_id(&j, "launched_ns", a->launched_ns);
+	if (known(&j, "bytes", a->kind == ACTIVITY_KERNEL))
+		json_u64(&j, "bytes", a->bytes);
+	json_bool(&j, "in_graph", a->in_graph);
+	json_i64(&j, "pid", a->of.pid);
+	put_id(&j, "tid", (uint64_t)a->of.tid);
+	json_text(&j, "launch", activity_launch_names[a->launch]);
+	json_text(&j, "op", a->of.op ? a->of.op->name : NULL);
+	put_id(&j, "op_id", a->of.id);
+	json_text(&j, "phase", a->of.op ? op_phase_names[a->of.phase] : NULL);
+	put_stack(&j, "stack", a->of.where_stack);
+	put_stack(&j, "backward_of", a->of.backward_of);
+	json_close(&j, '}');
+}
+
 struct stats_rows {
 	struct json_out j;
 	const struct event_stats *stats;

@@ -216,6 +216,59 @@ int event_print(struct event_printer *p, const struct op_event *ev)
 	return ferror(p->f) ? (errno == EPIPE ? -EPIPE : -EIO) : 0;
 }
 
+const char *const activity_kind_names[ACTIVITY_KINDS] = {
+    [ACTIVITY_KERNEL] = "kernel", [ACTIVITY_COPY] = "copy", [ACTIVITY_SET] = "set"};
+
+const char *const activity_launch_names[] = {[LAUNCH_IN_OP] = "op",
+					     [LAUNCH_IN_NO_OP] = "no op",
+					     [LAUNCH_UNKNOWN] = "op not known",
+					     [LAUNCH_NO_THREAD] = "not known"};
+
+static void print_moment(FILE *f, uint64_t ns, uint64_t origin_ns)
+{
+	ns = ns > origin_ns ? ns - origin_ns : 0;
+	fprintf(f, "%" PRIu64 ".%06" PRIu64 " s", ns / 1000000000, ns % 1000000000 / 1000);
+}
+
+static void print_launch(FILE *f, const struct activity *a)
+{
+	char delay[32];
+	if (a->launch == LAUNCH_NO_THREAD) {
+		fputs("  launch not known", f);
+		return;
+	}
+	fputs("  launched", f);
+	if (a->launched_ns && a->launched_ns <= a->of.start_ns)
+		fprintf(f, " %s before",
+			text_ns(delay, sizeof(delay), a->of.start_ns - a->launched_ns));
+	if (a->launch != LAUNCH_IN_OP) {
+		fputs(a->launch == LAUNCH_IN_NO_OP ? " in no op" : ", op not known", f);
+		return;
+	}
+	fputs(" by ", f);
+	text_print_safe(f, a->of.op->name);
+	if (a->of.phase != PHASE_FORWARD)
+		fprintf(f, " (%s)", op_phase_names[a->of.phase]);
+	if (a->of.id)
+		fprintf(f, " id:%" PRIu64, a->of.id);
+	print_where(f, &a->of);
+}
+
+void activity_print(FILE *f, const struct activity *a, uint64_t origin_ns)
+{
+	char text[32];
+	print_moment(f, a->of.start_ns, origin_ns);
+	fprintf(f, "  %s stream %" PRIu32,
+		names_device(text, sizeof(text), a->device_type, a->device_index), a->stream);
+	fprintf(f, "  %s  ", text_ns(text, sizeof(text), a->of.end_ns - a->of.start_ns));
+	text_print_safe(f, a->name);
+	if (a->kind != ACTIVITY_KERNEL)
+		fprintf(f, "  %s", text_bytes(text, sizeof(text), a->bytes));
+	if (a->in_graph)
+		fputs("  in a graph", f);
+	print_launch(f, a);
+}
+
 static void print_stack(FILE *f, const struct py_stack *s)
 {
 	for (uint16_t i = 0; s && i < s->depth; i++) {
@@ -234,9 +287,8 @@ static void print_stack(FILE *f, const struct py_stack *s)
 
 void sample_print(FILE *f, const struct sample *s, uint64_t origin_ns)
 {
-	uint64_t ns = s->time_ns > origin_ns ? s->time_ns - origin_ns : 0;
-	fprintf(f, "%" PRIu64 ".%06" PRIu64 " s  %" PRId32 "/%" PRId32 "  ", ns / 1000000000,
-		ns % 1000000000 / 1000, s->pid, s->tid);
+	print_moment(f, s->time_ns, origin_ns);
+	fprintf(f, "  %" PRId32 "/%" PRId32 "  ", s->pid, s->tid);
 	text_print_safe(f, sample_op_name(s));
 	if (s->phase != PHASE_FORWARD)
 		fprintf(f, "  (%s)", op_phase_names[s->phase]);

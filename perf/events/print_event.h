@@ -38,6 +38,24 @@ void sample_json(FILE *f, const struct sample *s);
 /* One stack of a sample, as in sample_json; NULL: []. */
 void sample_json_stack(struct json_out *j, const char *key, const struct py_stack *s);
 
+/* What devices did. */
+
+/* "kernel", "copy", "set"; by enum activity_kind. */
+extern const char *const activity_kind_names[];
+
+/* "op", "no op", "op not known", "not known"; by enum activity_launch. */
+extern const char *const activity_launch_names[];
+
+/* "0.001064 s  cuda:0 stream 7  80 us  add_kernel(float*)  launched 4.0 us before by aten::add
+ * id:12" and the op's source line; without a newline. The time is since `origin_ns`. */
+void activity_print(FILE *f, const struct activity *a, uint64_t origin_ns);
+
+/* One JSON object without a newline: activity (kernel, copy or set), name, device, stream,
+ * start_ns, end_ns, launched_ns (null: not known), bytes (null: a kernel), in_graph, pid, tid
+ * (null: not known), launch (activity_launch_names), op, op_id, phase (null: no op, or not known),
+ * stack and backward_of as in json_event. */
+void activity_json(FILE *f, const struct activity *a);
+
 /* The source line of a call, as tables show it. */
 
 enum { WHERE_TEXT_MAX = 2048 };

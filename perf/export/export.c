@@ -45,6 +45,7 @@ void export_notes_free(struct export_notes *n)
 	intern_free(&n->ids);
 	free(n->backwards);
 	free(n->starts);
+	export_launches_free(&n->launches);
 	breakdown_free(n->breakdown);
 	free(n->steps);
 	free(n);

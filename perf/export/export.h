@@ -22,6 +22,7 @@ struct export_in {
 	const char *path;
 	struct export_watch watch;	   /* look NULL: none */
 	const struct trace_choice *choice; /* of `query` */
+	bool devices;			   /* export_folded, export_svg: time on devices */
 	struct trace_query *query;	   /* of `path`; events in the order of their starts */
 	struct export_notes *notes;	   /* from the first pass; NULL: none */
 };
@@ -57,8 +58,9 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e);
 int export_perfetto(struct export_in *in, FILE *f, struct err *e);
 
 /* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the self
- * time of the last op in ns. With samples: mixed stacks (perf/report/call_tree.h) and their
- * weights. Memory grows with the number of distinct stacks. */
+ * time of the last op in ns. With `devices`: the frames that locate an op, the op, what it
+ * launched, and the time of that on the device. With samples: mixed stacks
+ * (perf/report/call_tree.h) and their weights. Memory grows with the number of distinct stacks. */
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
 /* A flame graph as a picture (SVG) without scripts: Python frames and ops, with the backward beside

@@ -9,9 +9,14 @@
 #include "perf/export/internal.h"
 #include "perf/report/call_tree.h"
 
-/* Tracks of what is of no thread alone: steps, and the modules of each thread. Threads of Linux
- * have ids below 2^22. */
-enum { STEPS_TRACK = 1 << 30, MODULES_TRACK = STEPS_TRACK + 1 };
+/* Tracks of what is of no thread alone: steps, the modules of each thread, and streams of devices,
+ * each device being a process. Threads and processes of Linux have ids below 2^22. */
+enum {
+	STEPS_TRACK = 1 << 30,
+	MODULES_TRACK = STEPS_TRACK + 1,
+	DEVICE_PROCESS = 1 << 29,
+	STREAM_TRACK = 1 << 29,
+};
 
 struct chrome {
 	struct json_out j;
@@ -19,7 +24,10 @@ struct chrome {
 	struct export_profile *profile; /* of the samples */
 	struct slices *slices;
 	struct module_spans *modules;
-	uint64_t first_ns, last_ns; /* of all events */
+	struct export_activities activities;
+	struct intern device_tracks; /* that have a name: a stream and its lane */
+	uint32_t devices;	     /* that have a name */
+	uint64_t first_ns, last_ns;  /* of all events */
 };
 
 static int mark(struct export_notes *n, uint64_t id)
@@ -55,8 +63,6 @@ static int note_step(void *arg, const struct breakdown_step *step)
 
 static int note_event(struct export_notes *n, const struct op_event *ev)
 {
-	if (!n)
-		return -ENOMEM;
 	if (!n->breakdown) {
 		n->breakdown = breakdown_new();
 		if (!n->breakdown)
@@ -70,9 +76,12 @@ static int note_event(struct export_notes *n, const struct op_event *ev)
 int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
 {
 	struct export_in *in = arg;
-	if (item->type == TRACE_EVENT && note_event(export_notes(in), &item->event))
-		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	return 0;
+	struct export_notes *n = export_notes(in);
+	int r = !n			       ? -ENOMEM
+		: item->type == TRACE_EVENT    ? note_event(n, &item->event)
+		: item->type == TRACE_ACTIVITY ? export_launches_note(&n->launches, &item->activity)
+					       : 0;
+	return r ? err_set(e, r, "no memory to read %s", in->path) : 0;
 }
 
 /* Microseconds with three decimals: exact, unlike a double. */
@@ -116,6 +125,28 @@ static void put_tensors(struct json_out *j, const char *key,
 		json_text(j, key, out);
 }
 
+/* Each may be NULL. */
+static void put_place(struct json_out *j, const struct py_frame *where, const char *module,
+		      const struct py_frame *backward_of)
+{
+	if (where) {
+		json_text(j, "file", where->file);
+		json_i64(j, "line", where->line);
+		json_text(j, "function", where->function);
+		if (where->text)
+			json_text(j, "text", where->text);
+	}
+	if (module)
+		json_text(j, "module", module);
+	if (!backward_of)
+		return;
+	json_open(j, "backward_of", '{');
+	json_text(j, "file", backward_of->file);
+	json_i64(j, "line", backward_of->line);
+	json_text(j, "function", backward_of->function);
+	json_close(j, '}');
+}
+
 static void put_args(struct json_out *j, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
@@ -129,32 +160,18 @@ static void put_args(struct json_out *j, const struct op_event *ev)
 	put_tensors(j, "shapes", event_shapes, ev);
 	put_tensors(j, "dtypes", event_dtypes, ev);
 	put_tensors(j, "devices", event_devices, ev);
-	if (where) {
-		json_text(j, "file", where->file);
-		json_i64(j, "line", where->line);
-		json_text(j, "function", where->function);
-		if (where->text)
-			json_text(j, "text", where->text);
-	}
-	if (ev->where_stack && ev->where_stack->module)
-		json_text(j, "module", ev->where_stack->module);
-	if (of) {
-		json_open(j, "backward_of", '{');
-		json_text(j, "file", of->file);
-		json_i64(j, "line", of->line);
-		json_text(j, "function", of->function);
-		json_close(j, '}');
-	}
+	put_place(j, where, ev->where_stack ? ev->where_stack->module : NULL, of);
 	json_close(j, '}');
 }
 
-/* One end of a flow, "s" or "f"; viewers attach it to the op at that time. */
-static void put_flow(struct chrome *c, const char *phase, const struct op_event *ev, uint64_t id)
+/* One end of a flow, "s" or "f"; viewers attach it to what is open at that time. */
+static void put_flow(struct chrome *c, const char *phase, const char *name, int32_t pid,
+		     int32_t tid, uint64_t ns, uint64_t id)
 {
-	begin(c, phase, ev->pid, ev->tid);
-	put_ts(c, ev->start_ns);
-	json_text(&c->j, "cat", "backward");
-	json_text(&c->j, "name", "backward");
+	begin(c, phase, pid, tid);
+	put_ts(c, ns);
+	json_text(&c->j, "cat", name);
+	json_text(&c->j, "name", name);
 	json_u64(&c->j, "id", id);
 	if (phase[0] == 'f')
 		json_text(&c->j, "bp", "e");
@@ -173,9 +190,11 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 	put_args(&c->j, ev);
 	json_close(&c->j, '}');
 	if (export_starts_flow(c->in->notes, ev->id))
-		put_flow(c, "s", ev, ev->id);
+		put_flow(c, "s", "backward", ev->pid, ev->tid, ev->start_ns, ev->id);
 	if (export_maker(ev))
-		put_flow(c, "f", ev, export_maker(ev));
+		put_flow(c, "f", "backward", ev->pid, ev->tid, ev->start_ns, export_maker(ev));
+	if (c->in->notes)
+		export_launches_begin(&c->in->notes->launches, ev->id, &(size_t){0});
 }
 
 /* A slice of a track that is of no thread alone. */
@@ -218,6 +237,73 @@ static int put_module(void *arg, const struct module_span *m)
 		put_name(c, "thread_name", m->pid, MODULES_TRACK + m->tid, text);
 	}
 	put_span(c, m->pid, MODULES_TRACK + m->tid, m->start_ns, m->end_ns, "module", m->name);
+	return 0;
+}
+
+static void put_activity_args(struct json_out *j, const struct export_activity *a,
+			      const struct export_stream *s)
+{
+	json_open(j, "args", '{');
+	json_text(j, "device", s->device_name);
+	json_u64(j, "stream", s->stream);
+	if (a->kind != ACTIVITY_KERNEL)
+		json_u64(j, "bytes", a->bytes);
+	if (a->in_graph)
+		json_bool(j, "in_graph", true);
+	json_text(j, "op", a->op->name);
+	if (a->has_op)
+		json_text(j, "phase", op_phase_names[a->phase]);
+	if (a->op_id)
+		json_u64(j, "op_id", a->op_id);
+	if (a->launched_ns && a->launched_ns <= a->start_ns)
+		json_u64(j, "launch_delay_ns", a->start_ns - a->launched_ns);
+	put_place(j, a->where, a->module, a->backward_of);
+	json_close(j, '}');
+}
+
+/* The track of a lane, named when it is first met. */
+static int32_t device_track(struct chrome *c, const struct export_activity *a,
+			    const struct export_stream *s, uint32_t lane)
+{
+	const uint32_t key[2] = {a->stream, lane};
+	char name[80], of[32] = "";
+	bool is_new = false;
+	int64_t id = intern(&c->device_tracks, key, sizeof(key), &is_new);
+	int32_t device = DEVICE_PROCESS + (int32_t)s->device;
+	if (id < 0 || !is_new)
+		return id < 0 ? -ENOMEM : STREAM_TRACK + (int32_t)id;
+	if (lane)
+		snprintf(of, sizeof(of), " (%" PRIu32 ")", lane + 1);
+	/* They are met in the order of their numbers. */
+	if (s->device == c->devices) {
+		snprintf(name, sizeof(name), "%s of process %" PRId32, s->device_name, s->pid);
+		put_name(c, "process_name", device, device, name);
+		c->devices++;
+	}
+	snprintf(name, sizeof(name), "%s stream %" PRIu32 "%s", s->device_name, s->stream, of);
+	put_name(c, "thread_name", device, STREAM_TRACK + (int32_t)id, name);
+	return STREAM_TRACK + (int32_t)id;
+}
+
+static int put_activity(void *arg, const struct export_activity *a, const struct export_stream *s,
+			uint32_t lane)
+{
+	struct chrome *c = arg;
+	int32_t device = DEVICE_PROCESS + (int32_t)s->device, track = device_track(c, a, s, lane);
+	if (track < 0)
+		return track;
+	begin(c, "X", device, track);
+	put_ts(c, a->start_ns);
+	put_us(&c->j, "dur", a->end_ns - a->start_ns, false);
+	json_text(&c->j, "cat", export_activity_categories[a->kind]);
+	json_text(&c->j, "name", a->name);
+	put_activity_args(&c->j, a, s);
+	json_close(&c->j, '}');
+	int64_t flow = c->in->notes ? export_launches_end(&c->in->notes->launches, a) : -ENOENT;
+	if (flow < 0)
+		return 0;
+	put_flow(c, "s", "ac2g", s->pid, a->tid, a->launched_ns, (uint64_t)flow + 1);
+	put_flow(c, "f", "ac2g", device, track, a->start_ns, (uint64_t)flow + 1);
 	return 0;
 }
 
@@ -283,6 +369,8 @@ static int put_item(void *arg, const struct trace_item *item)
 	struct chrome *c = arg;
 	if (item->type == TRACE_EVENT && add_event(c, &item->event))
 		return -ENOMEM;
+	if (item->type == TRACE_ACTIVITY && export_activities_add(&c->activities, &item->activity))
+		return -ENOMEM;
 	if (item->type == TRACE_THREAD && item->thread.name[0])
 		put_name(c, "thread_name", item->thread.pid, item->thread.tid, item->thread.name);
 	else if (item->type == TRACE_TARGET)
@@ -292,6 +380,8 @@ static int put_item(void *arg, const struct trace_item *item)
 		put_lost(c, item->lost.time_ns, item->lost.count, "events");
 	else if (item->type == TRACE_SAMPLES_LOST)
 		put_lost(c, item->lost.time_ns, item->lost.count, "samples");
+	else if (item->type == TRACE_ACTIVITIES_LOST)
+		put_lost(c, item->lost.time_ns, item->lost.count, "activities of devices");
 	else if (item->type == TRACE_SAMPLE && put_sample(c, &item->sample))
 		return -ENOMEM;
 	return ferror(c->j.f) ? -EIO : 0;
@@ -303,7 +393,7 @@ static int finish(struct chrome *c)
 	int r = slices_finish(c->slices);
 	r = r ? r : module_spans_finish(c->modules);
 	put_steps(c);
-	return r;
+	return r ? r : export_activities_each(&c->activities, put_activity, c);
 }
 
 static void put_origin(struct chrome *c)
@@ -321,7 +411,8 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	c.slices = slices_new(&to);
 	c.modules = module_spans_new(put_module, &c);
-	if (c.profile && c.slices && c.modules) {
+	bool sorted = !in->notes || !export_launches_sort(&in->notes->launches);
+	if (c.profile && c.slices && c.modules && sorted) {
 		json_open(&c.j, NULL, '{');
 		json_text(&c.j, "displayTimeUnit", "ns");
 		json_open(&c.j, "traceEvents", '[');
@@ -339,5 +430,7 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	slices_free(c.slices);
 	module_spans_free(c.modules);
 	export_profile_free(c.profile);
+	export_activities_free(&c.activities);
+	intern_free(&c.device_tracks);
 	return r;
 }

@@ -9,6 +9,11 @@
 #include "perf/export/export.h"
 #include "perf/report/call_tree.h"
 
+static int add_device_item(void *tree, const struct trace_item *item)
+{
+	return item->type == TRACE_ACTIVITY ? call_tree_add_activity(tree, &item->activity) : 0;
+}
+
 static int folded_add_item(void *arg, const struct trace_item *item)
 {
 	if (item->type == TRACE_SAMPLE)
@@ -47,7 +52,7 @@ int export_folded(struct export_in *in, FILE *f, struct err *e)
 	size_t n = 0;
 	if (!t)
 		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
-	int r = export_each(in, folded_add_item, t, e);
+	int r = export_each(in, in->devices ? add_device_item : folded_add_item, t, e);
 	const struct call_node *nodes = call_tree_nodes(t, &n);
 	for (size_t i = 0; i < n; i++) {
 		if (!nodes[i].self_ns)
@@ -76,17 +81,19 @@ struct svg {
 	size_t n, left_out;
 	uint64_t whole_ns, left_out_ns;
 	uint32_t depth;
-	bool samples, in_ns;
+	bool samples, devices, in_ns;
 };
 
 struct svg_input {
 	struct call_tree *tree;
-	bool samples, in_cycles;
+	bool samples, devices, in_cycles;
 };
 
 static int add_item(void *arg, const struct trace_item *item)
 {
 	struct svg_input *in = arg;
+	if (in->devices)
+		return add_device_item(in->tree, item);
 	if (item->type == TRACE_SAMPLE) {
 		in->samples = true;
 		return call_tree_add_sample(in->tree, &item->sample, CALL_MIXED);
@@ -170,15 +177,18 @@ static void put_head(const struct svg *s)
 	    "stroke-width: 0.5; }\n"
 	    ".b { fill: #fff; } .k0 { fill: #e3e7ec; } .k1 { fill: #9cc0ea; } .k2 { fill: #f0bd84; "
 	    "} "
-	    ".k3 { fill: #86cdc4; }\n"
+	    ".k3 { fill: #86cdc4; } .k4 { fill: #a5cfa0; }\n"
 	    "@media (prefers-color-scheme: dark) { text { fill: #dde4ec; } rect { stroke: #12161c; "
 	    "} .b { fill: #12161c; } .k0 { fill: #2a323d; } .k1 { fill: #2f5f9a; } .k2 { fill: "
-	    "#9a5f22; } .k3 { fill: #24776c; } }\n"
+	    "#9a5f22; } .k3 { fill: #24776c; } .k4 { fill: #3d6b3a; } }\n"
 	    "</style>\n<rect class=\"b\" width=\"100%%\" height=\"100%%\"/>\n",
 	    WIDTH, height, WIDTH, height);
 	fprintf(s->f, "<text x=\"%d\" y=\"20\">", MARGIN);
 	if (s->samples)
 		fputs("samples of Python, native code and ops", s->f);
+	else if (s->devices)
+		fprintf(s->f, "time on devices, %s: by the ops that launched it",
+			text_ns(whole, sizeof(whole), s->whole_ns));
 	else
 		fprintf(s->f, "time in ops, %s: forward (blue), backward beside it (orange)",
 			text_ns(whole, sizeof(whole), s->whole_ns));
@@ -221,9 +231,11 @@ static void put_box(const struct svg *s, uint32_t at)
 	fprintf(s->f, "\n%s%s%.1f %%", s->in_ns ? text_ns(total, sizeof(total), n->total_ns) : "",
 		s->in_ns ? ", " : "", 100.0 * (double)n->total_ns / (double)s->whole_ns);
 	if (n->calls)
-		fprintf(
-		    s->f, ", %s",
-		    text_counted(calls, sizeof(calls), n->calls, s->samples ? "sample" : "call"));
+		fprintf(s->f, ", %s",
+			text_counted(calls, sizeof(calls), n->calls,
+				     s->samples	  ? "sample"
+				     : s->devices ? "run"
+						  : "call"));
 	fprintf(s->f,
 		"</title><rect class=\"k%d\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"/>",
 		n->is_op ? 1 + n->phase : 0, b->x, y, b->width, ROW - 1);
@@ -233,7 +245,10 @@ static void put_box(const struct svg *s, uint32_t at)
 
 static int draw(FILE *f, const struct svg_input *in)
 {
-	struct svg s = {.f = f, .samples = in->samples, .in_ns = !in->samples || !in->in_cycles};
+	struct svg s = {.f = f,
+			.samples = in->samples,
+			.devices = in->devices,
+			.in_ns = !in->samples || !in->in_cycles};
 	s.nodes = call_tree_nodes(in->tree, &s.n);
 	s.boxes = calloc(s.n + 1, sizeof(*s.boxes));
 	s.order = calloc(s.n + 1, sizeof(*s.order));
@@ -255,7 +270,7 @@ static int draw(FILE *f, const struct svg_input *in)
 
 int export_svg(struct export_in *in, FILE *f, struct err *e)
 {
-	struct svg_input input = {.tree = call_tree_new()};
+	struct svg_input input = {.tree = call_tree_new(), .devices = in->devices};
 	if (!input.tree)
 		return err_set(e, -ENOMEM, "no memory to read %s", in->path);
 	int r = export_each(in, add_item, &input, e);

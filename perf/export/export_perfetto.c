@@ -58,6 +58,9 @@ enum { SLICE_BEGIN = 1, SLICE_END = 2 };
 enum { STATE_CLEARED = 1, STATE_NEEDED = 2 };
 enum { SEQUENCE = 1 };
 
+/* Flows from ops to what devices did; those from ops to backward nodes have ids of events. */
+static const uint64_t launch_flows = (uint64_t)1 << 62;
+
 /* Bytes of a message being made. */
 struct proto {
 	uint8_t *bytes;
@@ -79,6 +82,7 @@ struct perfetto {
 	struct export_in *in;
 	struct slices *slices;
 	struct module_spans *modules;
+	struct export_activities activities;
 	struct intern texts[TEXTS];
 	struct intern tracks; /* the keys of those that were described */
 	struct proto interned, event, inner, packet;
@@ -188,7 +192,7 @@ static void end_packet(struct perfetto *x)
 }
 
 /* Tracks by what they are of. */
-enum track_kind { OF_PROCESS = 1, OF_THREAD, OF_STEPS, OF_MODULES };
+enum track_kind { OF_PROCESS = 1, OF_THREAD, OF_STEPS, OF_MODULES, OF_DEVICE, OF_STREAM };
 
 /* Small numbers take few bytes. */
 static uint64_t track_uuid(struct perfetto *x, enum track_kind kind, int32_t pid, int32_t tid,
@@ -200,12 +204,11 @@ static uint64_t track_uuid(struct perfetto *x, enum track_kind kind, int32_t pid
 	return (uint64_t)id + 1;
 }
 
-/* Describe the track, again if `again`: a thread may get another name. Those of steps and modules
- * are below the process, with a name; a process or thread has its own name. */
+/* Describe a process or thread, again if `again`: it may get another name. */
 static uint64_t describe(struct perfetto *x, enum track_kind kind, int32_t pid, int32_t tid,
 			 const char *name, bool again)
 {
-	bool is_new = false, is_met;
+	bool is_new = false;
 	uint64_t uuid = track_uuid(x, kind, pid, tid, &is_new);
 	if (!is_new && !again)
 		return uuid;
@@ -214,19 +217,38 @@ static uint64_t describe(struct perfetto *x, enum track_kind kind, int32_t pid, 
 		put_int(&x->inner, PROCESS_PID, (uint64_t)pid);
 		put_text(&x->inner, PROCESS_NAME, name);
 		put_message(&x->event, TRACK_PROCESS, &x->inner);
-	} else if (kind == OF_THREAD) {
+	} else {
 		put_int(&x->inner, THREAD_PID, (uint64_t)pid);
 		put_int(&x->inner, THREAD_TID, (uint64_t)tid);
 		if (name)
 			put_text(&x->inner, THREAD_NAME, name);
 		put_message(&x->event, TRACK_THREAD, &x->inner);
-	} else {
-		put_text(&x->event, TRACK_NAME, name);
-		put_int(&x->event, TRACK_PARENT, track_uuid(x, OF_PROCESS, pid, 0, &is_met));
 	}
 	put_message(&x->packet, PACKET_TRACK, &x->event);
 	end_packet(x);
 	return uuid;
+}
+
+/* Describe a track below another one, by two numbers of its own. */
+static uint64_t describe_below(struct perfetto *x, uint64_t parent, enum track_kind kind, int32_t a,
+			       int32_t b, const char *name)
+{
+	bool is_new = false;
+	uint64_t uuid = track_uuid(x, kind, a, b, &is_new);
+	if (!is_new)
+		return uuid;
+	put_int(&x->event, TRACK_UUID, uuid);
+	put_text(&x->event, TRACK_NAME, name);
+	put_int(&x->event, TRACK_PARENT, parent);
+	put_message(&x->packet, PACKET_TRACK, &x->event);
+	end_packet(x);
+	return uuid;
+}
+
+static uint64_t track_of_process(struct perfetto *x, int32_t pid)
+{
+	bool is_new;
+	return track_uuid(x, OF_PROCESS, pid, 0, &is_new);
 }
 
 static void end_event(struct perfetto *x, uint64_t ns)
@@ -264,6 +286,19 @@ static void annotate(struct perfetto *x, const char *name, const char *text, uin
 	put_message(&x->event, EVENT_ANNOTATION, &x->inner);
 }
 
+/* Both may be NULL. */
+static void annotate_place(struct perfetto *x, const struct py_frame *where, const char *module)
+{
+	if (where) {
+		annotate(x, "file", where->file, 0);
+		annotate(x, "line", NULL, (uint64_t)where->line);
+		annotate(x, "function", where->function ? where->function : "", 0);
+		annotate(x, "text", where->text ? where->text : "", 0);
+	}
+	if (module)
+		annotate(x, "module", module, 0);
+}
+
 static void annotate_op(struct perfetto *x, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
@@ -276,14 +311,17 @@ static void annotate_op(struct perfetto *x, const struct op_event *ev)
 	annotate(x, "shapes", event_shapes(text, sizeof(text), ev), 0);
 	annotate(x, "dtypes", event_dtypes(text, sizeof(text), ev), 0);
 	annotate(x, "devices", event_devices(text, sizeof(text), ev), 0);
-	if (where) {
-		annotate(x, "file", where->file, 0);
-		annotate(x, "line", NULL, (uint64_t)where->line);
-		annotate(x, "function", where->function ? where->function : "", 0);
-		annotate(x, "text", where->text ? where->text : "", 0);
-	}
-	if (ev->where_stack && ev->where_stack->module)
-		annotate(x, "module", ev->where_stack->module, 0);
+	annotate_place(x, where, ev->where_stack ? ev->where_stack->module : NULL);
+}
+
+/* Each activity has a flow of its own: one has a single end. */
+static void begin_launches(struct perfetto *x, uint64_t id)
+{
+	size_t first, n = 0;
+	if (x->in->notes)
+		n = export_launches_begin(&x->in->notes->launches, id, &first);
+	for (size_t i = 0; i < n; i++)
+		put_fixed(&x->event, EVENT_FLOW, launch_flows + first + i);
 }
 
 static int64_t open_slice(void *arg, const struct slice *slice)
@@ -302,6 +340,7 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 			put_fixed(&x->event, EVENT_FLOW, ev->id);
 		if (export_maker(ev))
 			put_fixed(&x->event, EVENT_FLOW_END, export_maker(ev));
+		begin_launches(x, ev->id);
 	}
 	end_event(x, slice->start_ns);
 	return 0;
@@ -327,8 +366,9 @@ static int put_module(void *arg, const struct module_span *m)
 	struct perfetto *x = arg;
 	char name[64];
 	snprintf(name, sizeof(name), "modules of thread %" PRId32, m->tid);
-	put_span(x, describe(x, OF_MODULES, m->pid, m->tid, name, false), m->start_ns, m->end_ns,
-		 "module", m->name);
+	put_span(x,
+		 describe_below(x, track_of_process(x, m->pid), OF_MODULES, m->pid, m->tid, name),
+		 m->start_ns, m->end_ns, "module", m->name);
 	return 0;
 }
 
@@ -341,9 +381,50 @@ static void put_steps(struct perfetto *x)
 		if (s->start_ns >= x->last_ns || s->end_ns <= x->first_ns)
 			continue;
 		snprintf(name, sizeof(name), "ProfilerStep#%" PRIu64, s->number);
-		put_span(x, describe(x, OF_STEPS, s->pid, 0, "steps", false), s->start_ns,
-			 s->end_ns, "user_annotation", name);
+		put_span(
+		    x, describe_below(x, track_of_process(x, s->pid), OF_STEPS, s->pid, 0, "steps"),
+		    s->start_ns, s->end_ns, "user_annotation", name);
 	}
+}
+
+static void annotate_activity(struct perfetto *x, const struct export_activity *a,
+			      const struct export_stream *s)
+{
+	annotate(x, "device", s->device_name, 0);
+	annotate(x, "stream", NULL, s->stream);
+	if (a->kind != ACTIVITY_KERNEL)
+		annotate(x, "bytes", NULL, a->bytes);
+	if (a->in_graph)
+		annotate(x, "in_graph", "yes", 0);
+	annotate(x, "op", a->op->name, 0);
+	if (a->has_op)
+		annotate(x, "phase", op_phase_names[a->phase], 0);
+	if (a->op_id)
+		annotate(x, "op_id", NULL, a->op_id);
+	if (a->launched_ns && a->launched_ns <= a->start_ns)
+		annotate(x, "launch_delay_ns", NULL, a->start_ns - a->launched_ns);
+	annotate_place(x, a->where, a->module);
+}
+
+/* Lanes of a stream have one name: viewers draw them as one track. */
+static int put_activity(void *arg, const struct export_activity *a, const struct export_stream *s,
+			uint32_t lane)
+{
+	struct perfetto *x = arg;
+	char name[64];
+	snprintf(name, sizeof(name), "%s stream %" PRIu32, s->device_name, s->stream);
+	uint64_t device = describe_below(x, track_of_process(x, s->pid), OF_DEVICE,
+					 (int32_t)s->device, 0, s->device_name);
+	uint64_t track =
+	    describe_below(x, device, OF_STREAM, (int32_t)a->stream, (int32_t)lane, name);
+	begin_slice(x, track, export_activity_categories[a->kind], a->name);
+	annotate_activity(x, a, s);
+	int64_t flow = x->in->notes ? export_launches_end(&x->in->notes->launches, a) : -ENOENT;
+	if (flow >= 0)
+		put_fixed(&x->event, EVENT_FLOW_END, launch_flows + (uint64_t)flow);
+	end_event(x, a->start_ns);
+	end_slice(x, track, a->end_ns);
+	return x->packet.failed ? -ENOMEM : 0;
 }
 
 static int add_event(struct perfetto *x, const struct op_event *ev)
@@ -362,6 +443,8 @@ static int put_item(void *arg, const struct trace_item *item)
 	const struct trace_target *t = &item->target;
 	if (item->type == TRACE_EVENT && add_event(x, &item->event))
 		return -ENOMEM;
+	if (item->type == TRACE_ACTIVITY && export_activities_add(&x->activities, &item->activity))
+		return -ENOMEM;
 	if (item->type == TRACE_THREAD && item->thread.name[0])
 		describe(x, OF_THREAD, item->thread.pid, item->thread.tid, item->thread.name, true);
 	else if (item->type == TRACE_TARGET)
@@ -376,6 +459,7 @@ static void perfetto_free(struct perfetto *x)
 	for (int i = 0; i < TEXTS; i++)
 		intern_free(&x->texts[i]);
 	intern_free(&x->tracks);
+	export_activities_free(&x->activities);
 	free(x->interned.bytes);
 	free(x->event.bytes);
 	free(x->inner.bytes);
@@ -389,11 +473,13 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	x.slices = slices_new(&to);
 	x.modules = module_spans_new(put_module, &x);
-	if (x.slices && x.modules) {
+	bool sorted = !in->notes || !export_launches_sort(&in->notes->launches);
+	if (x.slices && x.modules && sorted) {
 		r = export_each(in, put_item, &x, e);
 		int w = slices_finish(x.slices);
 		w = w ? w : module_spans_finish(x.modules);
 		put_steps(&x);
+		w = w ? w : export_activities_each(&x.activities, put_activity, &x);
 		if (w || x.packet.failed)
 			r = err_set(e, -ENOMEM, "no memory to read %s", in->path);
 	} else {

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "base/text.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
+#include "symbolizer/event/names.h"
 
 enum { PER_TRANSACTION = 100000 };
 
@@ -29,11 +31,23 @@ static const char tables[] =
     "CREATE TABLE samples (time_ns INTEGER, pid INTEGER, tid INTEGER, weight INTEGER, op INTEGER,"
     " no_op TEXT, phase TEXT, in_kernel INTEGER, mismatched INTEGER, python INTEGER,"
     " native INTEGER, where_frame INTEGER, native_frame INTEGER);"
+    "CREATE TABLE activity_names (id INTEGER PRIMARY KEY, name TEXT);"
+    "CREATE TABLE activities (pid INTEGER, tid INTEGER, kind TEXT, device TEXT, stream INTEGER,"
+    " name INTEGER, start_ns INTEGER, end_ns INTEGER, launched_ns INTEGER, bytes INTEGER,"
+    " in_graph INTEGER, launch TEXT, op INTEGER, event INTEGER, phase TEXT, stack INTEGER,"
+    " where_frame INTEGER, backward_of_frame INTEGER);"
     "CREATE TABLE builds (file TEXT, build_id TEXT);"
     "CREATE VIEW sampled AS SELECT s.time_ns, s.pid, s.tid, s.weight, coalesce(o.name, s.no_op) AS"
     " op, s.phase, s.in_kernel, s.mismatched, f.file, f.line, f.function, f.text,"
     " n.function AS symbol, n.file AS object FROM samples s LEFT JOIN ops o ON o.id = s.op"
     " LEFT JOIN frames f ON f.id = s.where_frame LEFT JOIN frames n ON n.id = s.native_frame;"
+    "CREATE VIEW on_devices AS SELECT a.pid, a.tid, a.kind, a.device, a.stream, n.name,"
+    " a.start_ns, a.end_ns - a.start_ns AS ns, a.start_ns - a.launched_ns AS launch_delay_ns,"
+    " a.bytes, a.in_graph, a.launch, o.name AS op, a.event, a.phase, f.file, f.line, f.function,"
+    " f.text, b.file AS backward_of_file, b.line AS backward_of_line FROM activities a"
+    " JOIN activity_names n ON n.id = a.name LEFT JOIN ops o ON o.id = a.op"
+    " LEFT JOIN frames f ON f.id = a.where_frame LEFT JOIN frames b ON b.id ="
+    " a.backward_of_frame;"
     "CREATE VIEW calls AS SELECT e.id, e.parent, e.depth, e.pid, e.tid, e.phase, o.name AS op,"
     " e.start_ns, e.end_ns - e.start_ns AS ns, e.self_ns, e.thrown, e.forward_id, e.shapes,"
     " e.dtypes, e.devices, f.file, f.line, f.function, f.text, b.file AS backward_of_file,"
@@ -46,9 +60,24 @@ static const char indices[] = "CREATE INDEX events_op ON events (op);"
 			      "CREATE INDEX events_start ON events (start_ns);"
 			      "CREATE INDEX events_parent ON events (parent);"
 			      "CREATE INDEX events_forward ON events (forward_id);"
+			      "CREATE INDEX activities_event ON activities (event);"
+			      "CREATE INDEX activities_start ON activities (start_ns);"
 			      "COMMIT;";
 
-enum insert { META, PROCESS, THREAD, OP, FRAME, STACK, EVENT, SAMPLE, BUILD, INSERTS };
+enum insert {
+	META,
+	PROCESS,
+	THREAD,
+	OP,
+	FRAME,
+	STACK,
+	EVENT,
+	SAMPLE,
+	NAME,
+	ACTIVITY,
+	BUILD,
+	INSERTS
+};
 
 static const char *const inserts[INSERTS] = {
     [META] = "INSERT INTO meta VALUES (?, ?)",
@@ -60,6 +89,9 @@ static const char *const inserts[INSERTS] = {
     [EVENT] = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
 	      "?, ?)",
     [SAMPLE] = "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [NAME] = "INSERT INTO activity_names VALUES (?, ?)",
+    [ACTIVITY] = "INSERT INTO activities VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+		 "?, ?)",
     [BUILD] = "INSERT INTO builds VALUES (?, ?)",
 };
 
@@ -73,11 +105,12 @@ struct database {
 	sqlite3 *db;
 	sqlite3_stmt *insert[INSERTS];
 	struct seen ops, frames, stacks;
+	struct map names; /* of activities, by address */
 	unsigned in_transaction;
 	sqlite3_stmt *row; /* the row being filled */
 	int column;
 	int error; /* the first error, -errno */
-	uint64_t samples_lost;
+	uint64_t samples_lost, activities_lost;
 };
 
 static int code_of(int rc)
@@ -295,6 +328,70 @@ static void put_sample(struct database *d, const struct sample *s)
 	done(d);
 }
 
+/* The row of a name; each file has a name once. */
+static int64_t name_id(struct database *d, const char *name)
+{
+	int64_t id = map_get(&d->names, (uintptr_t)name);
+	if (id >= 0)
+		return id;
+	id = d->names.used + 1;
+	if (map_put(&d->names, (uintptr_t)name, (uint32_t)id))
+		check(d, SQLITE_NOMEM);
+	row(d, NAME);
+	put_int(d, id);
+	put_text(d, name);
+	done(d);
+	return id;
+}
+
+static void put_launch(struct database *d, const struct activity *a)
+{
+	const struct py_frame *where = py_stack_where(a->of.where_stack);
+	const struct py_frame *of = py_stack_where(a->of.backward_of);
+	put_text(d, activity_launch_names[a->launch]);
+	if (a->of.op)
+		put_int(d, a->of.op->id);
+	else
+		d->column++;
+	put_known(d, a->of.id);
+	put_text(d, a->of.op ? op_phase_names[a->of.phase] : NULL);
+	put_known(d, a->of.stack ? (uint64_t)a->of.stack->id + 1 : 0);
+	put_known(d, where ? (uint64_t)where->id + 1 : 0);
+	put_known(d, of ? (uint64_t)of->id + 1 : 0);
+}
+
+static void put_activity(struct database *d, const struct activity *a)
+{
+	const struct py_frame *where = py_stack_where(a->of.where_stack);
+	const struct py_frame *of = py_stack_where(a->of.backward_of);
+	char device[32];
+	int64_t name = name_id(d, a->name);
+	if (a->of.op)
+		put_op(d, a->of.op);
+	put_stack(d, a->of.stack);
+	if (where)
+		put_frame(d, where);
+	if (of)
+		put_frame(d, of);
+	row(d, ACTIVITY);
+	put_int(d, a->of.pid);
+	put_known(d, (uint64_t)a->of.tid);
+	put_text(d, activity_kind_names[a->kind]);
+	put_text(d, names_device(device, sizeof(device), a->device_type, a->device_index));
+	put_int(d, a->stream);
+	put_int(d, name);
+	put_int(d, (int64_t)a->of.start_ns);
+	put_int(d, (int64_t)a->of.end_ns);
+	put_known(d, a->launched_ns);
+	if (a->kind == ACTIVITY_KERNEL)
+		d->column++;
+	else
+		put_int(d, (int64_t)a->bytes);
+	put_int(d, a->in_graph);
+	put_launch(d, a);
+	done(d);
+}
+
 static void put_build(struct database *d, const struct trace_build *b)
 {
 	char hex[2 * 64 + 1] = "";
@@ -361,6 +458,10 @@ static int put_item(void *arg, const struct trace_item *item)
 		put_event(d, &item->event);
 	else if (item->type == TRACE_SAMPLE)
 		put_sample(d, &item->sample);
+	else if (item->type == TRACE_ACTIVITY)
+		put_activity(d, &item->activity);
+	else if (item->type == TRACE_ACTIVITIES_LOST)
+		d->activities_lost += item->lost.count;
 	else if (item->type == TRACE_SAMPLES_LOST)
 		d->samples_lost += item->lost.count;
 	else if (item->type == TRACE_SAMPLING)
@@ -416,6 +517,7 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 	put_meta(d, "lost", trace_query_lost(in->query));
 	put_meta(d, "summed", trace_query_summed(in->query));
 	put_meta(d, "samples_lost", d->samples_lost);
+	put_meta(d, "activities_lost", d->activities_lost);
 	if (!d->error)
 		check(d, sqlite3_exec(d->db, indices, NULL, NULL, NULL));
 	return r;
@@ -438,5 +540,6 @@ int export_sqlite(struct export_in *in, int fd, const char *output, struct err *
 	free(d.ops.ids);
 	free(d.frames.ids);
 	free(d.stacks.ids);
+	map_free(&d.names);
 	return r;
 }

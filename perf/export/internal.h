@@ -99,6 +99,71 @@ void module_spans_free(struct module_spans *m);
 int module_spans_add(struct module_spans *m, const struct op_event *ev);
 int module_spans_finish(struct module_spans *m);
 
+/* Flows from events to what they launched on devices, by number: the first pass notes how many each
+ * has. Zero-initialise. */
+struct export_launches {
+	uint64_t *ids; /* of events, one for each activity */
+	size_t n, room;
+	/* By the first of an event: flows ended + 1; 0: the event is not in the output. */
+	uint32_t *given1;
+};
+
+/* Note an activity, if it is known in which event and when it was launched. 0 or -ENOMEM. */
+int export_launches_note(struct export_launches *l, const struct activity *a);
+int export_launches_sort(struct export_launches *l); /* after all; 0 or -ENOMEM */
+
+/* The event is in the output. Returns how many flows begin there, numbered from *first. */
+size_t export_launches_begin(struct export_launches *l, uint64_t id, size_t *first);
+
+void export_launches_free(struct export_launches *l);
+
+/* What devices did, kept until all of it is known. Strings are those of the trace. */
+struct export_activity {
+	uint64_t start_ns, end_ns, launched_ns, bytes;
+	uint64_t op_id;		   /* of the event that launched it; 0: not known */
+	const struct op_desc *op;  /* activity_op */
+	const char *name, *module; /* module NULL: none */
+	const struct py_frame *where, *backward_of; /* NULL: not known */
+	int32_t tid;				    /* that launched it; 0: not known */
+	uint32_t stream;			    /* index */
+	uint8_t kind, phase;
+	bool has_op, has_flow, in_graph;
+};
+
+/* The number of the flow that ends at the activity; -ENOENT: none does. */
+int64_t export_launches_end(struct export_launches *l, const struct export_activity *a);
+
+/* A stream of a device, as one process sees it. */
+struct export_stream {
+	int32_t pid;
+	int8_t device_type, device_index;
+	char device_name[32]; /* "cuda:0" */
+	uint32_t stream;
+	uint32_t device; /* number of the device of this process, from 0 */
+};
+
+/* Zero-initialise. */
+struct export_activities {
+	struct export_activity *list;
+	size_t n, room;
+	struct export_stream *streams;
+	size_t streams_room;
+	struct intern stream_ids, device_ids;
+};
+
+/* "kernel", "gpu_memcpy", "gpu_memset", as torch.profiler names them; by enum activity_kind. */
+extern const char *const export_activity_categories[];
+
+int export_activities_add(struct export_activities *x, const struct activity *a); /* 0, -ENOMEM */
+
+/* On one lane of a stream they do not overlap; the first is lane 0. */
+typedef int export_activity_fn(void *arg, const struct export_activity *a,
+			       const struct export_stream *s, uint32_t lane);
+
+/* By stream, and in the order of their starts. 0, -ENOMEM or what `fn` returned. */
+int export_activities_each(struct export_activities *x, export_activity_fn *fn, void *arg);
+void export_activities_free(struct export_activities *x);
+
 struct export_backward;
 
 /* What the first pass notes about backward nodes. */
@@ -112,6 +177,7 @@ struct export_notes {
 	/* export_chrome: a bit for each id of an event, set where a flow starts */
 	uint8_t *starts;
 	size_t starts_room;
+	struct export_launches launches;
 	/* export_chrome: whole training steps */
 	struct breakdown *breakdown;
 	struct breakdown_step *steps;

@@ -87,15 +87,21 @@ static int64_t frame_name(struct call_tree *t, const struct py_frame *f)
 	return name_id(t, key, len + 1 + whole, key);
 }
 
-static int64_t op_name(struct call_tree *t, const struct op_desc *op)
+/* The id of a name that `of` stands for. */
+static int64_t name_of(struct call_tree *t, const void *of, const char *name)
 {
-	int64_t id = map_get(&t->op_names, (uintptr_t)op);
+	int64_t id = map_get(&t->op_names, (uintptr_t)of);
 	if (id >= 0)
 		return id;
-	id = name_id(t, op->name, strlen(op->name), op->name);
-	if (id >= 0 && map_put(&t->op_names, (uintptr_t)op, (uint32_t)id))
+	id = name_id(t, name, strlen(name), name);
+	if (id >= 0 && map_put(&t->op_names, (uintptr_t)of, (uint32_t)id))
 		return -ENOMEM;
 	return id;
+}
+
+static int64_t op_name(struct call_tree *t, const struct op_desc *op)
+{
+	return name_of(t, op, op->name);
 }
 
 /* `phase`: of an op that is a node of its own in each phase; else 0. */
@@ -223,6 +229,24 @@ int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_fra
 		t->nodes[node].phase = s->of.phase;
 	t->nodes[node].calls += s->calls;
 	t->nodes[node].self_ns += s->total_ns > s->child_ns ? s->total_ns - s->child_ns : 0;
+	return 0;
+}
+
+int call_tree_add_activity(struct call_tree *t, const struct activity *a)
+{
+	int64_t op = context_of(t, NULL, a->of.where_stack, CALL_BESIDE);
+	if (op >= 0)
+		op = node_in_phase(t, (uint32_t)op, op_name(t, activity_op(a)), a->of.op,
+				   a->of.phase);
+	if (op < 0)
+		return -ENOMEM;
+	t->nodes[op].phase = a->of.phase;
+	int64_t node = node_in_phase(t, (uint32_t)op, name_of(t, a->name, a->name), true, PHASES);
+	if (node < 0)
+		return -ENOMEM;
+	t->nodes[node].phase = PHASES;
+	t->nodes[node].calls++;
+	t->nodes[node].self_ns += a->of.end_ns - a->of.start_ns;
 	return 0;
 }
 

@@ -19,7 +19,8 @@ struct call_node {
 	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* index, less than the node's own, or CALL_TREE_ROOT */
 	bool is_op;
-	uint8_t phase;	   /* enum op_phase of an op's first event; of a frame 0 */
+	uint8_t phase;	   /* enum op_phase of an op's first event; of a frame 0; PHASES: what a
+			      device did, with is_op */
 	uint64_t calls;	   /* of an op: finished calls */
 	uint64_t self_ns;  /* of an op: less the ops it called; of a frame 0, except with samples */
 	uint64_t total_ns; /* with all nodes below; set by call_tree_nodes */
@@ -50,6 +51,11 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 
 /* Add calls that were summed up, below their Python frames alone. 0 or -ENOMEM. */
 int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_frames which);
+
+/* Add what a device did, below the op that launched it and the frames that locate that, as with
+ * BESIDE; its calls are the times it ran, its self_ns is the time on the device. What it points to
+ * must stay valid until call_tree_free. 0 or -ENOMEM. */
+int call_tree_add_activity(struct call_tree *t, const struct activity *a);
 
 /* Add one sample; what it points to must stay valid until call_tree_free. A node's calls are then
  * the number of samples that end there, its self_ns the sum of their weights. 0 or -ENOMEM. */

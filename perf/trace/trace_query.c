@@ -428,6 +428,10 @@ static void print_counts(const struct trace_query *q, unsigned say)
 	if (say & TRACE_SAY_LOST && q->lost)
 		fprintf(stderr, "ditrace: %s lost while recording\n",
 			text_counted(text, sizeof(text), q->lost, "event"));
+	if (say & TRACE_SAY_LOST && q->activities_lost)
+		fprintf(stderr, "ditrace: %s %s of devices lost while recording\n",
+			text_count(text, sizeof(text), q->activities_lost),
+			q->activities_lost == 1 ? "activity" : "activities");
 }
 
 int trace_query_end(struct trace_query *q, unsigned say, int code, const struct err *e)

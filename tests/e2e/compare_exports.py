@@ -1,5 +1,6 @@
 """compare_exports.py FOLDER: whether FOLDER/events (script --format jsonl), report.json, csv, chrome, folded,
-speedscope and db, all of one trace, agree event by event, and are accepted by their readers."""
+speedscope and db, all of one trace, agree event by event, and are accepted by their readers. FOLDER/activities (script --only
+activities), if there is one, has what devices did."""
 import collections
 import csv
 import json
@@ -24,6 +25,11 @@ def read_json(name):
 
 with open(os.path.join(folder, "events"), encoding="utf-8") as f:
     events = {e["id"]: e for e in map(json.loads, f)}
+activities = []
+if os.path.exists(os.path.join(folder, "activities")):
+    with open(os.path.join(folder, "activities"), encoding="utf-8") as f:
+        activities = list(map(json.loads, f))
+DEVICE_CATEGORIES = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset"}
 children = collections.Counter()
 for e in events.values():
     if e["parent"] in events and e["end_ns"]:
@@ -64,6 +70,8 @@ def check_chrome():
     origin = int(j["otherData"]["origin_ns"])
     starts, ends, ids = [], [], set()
     for e in j["traceEvents"]:
+        if e.get("cat") == "ac2g" or e.get("cat") in DEVICE_CATEGORIES.values():
+            continue
         if e["ph"] in "sf":
             (starts if e["ph"] == "s" else ends).append(e["id"])
         if e["ph"] not in "XB" or e["cat"] in ("python", "module", "user_annotation"):
@@ -83,6 +91,29 @@ def check_chrome():
     assert sum(round(e["dur"] * 1000) for e in steps) == report["summary"]["steps"]["wall_ns"] or not steps
     wanted = sorted(e["forward_id"] for e in events.values() if e["forward_id"] and is_node(e))
     assert sorted(ends) == wanted and sorted(starts) == sorted(set(wanted)) and wanted
+
+
+def check_chrome_activities():
+    j = read_json("chrome")
+    origin = int(j["otherData"]["origin_ns"])
+    arrows, seen, tracks = collections.defaultdict(dict), {}, {}
+    for e in j["traceEvents"]:
+        if e["ph"] == "M" and e["name"] == "thread_name":
+            tracks[e["pid"], e["tid"]] = e["args"]["name"]
+        if e.get("cat") == "ac2g":
+            arrows[e["id"]][e["ph"]] = (e["pid"], e["tid"], origin + round(e["ts"] * 1000))
+        elif e.get("cat") in DEVICE_CATEGORIES.values():
+            seen[e["pid"], e["tid"], origin + round(e["ts"] * 1000)] = e
+            track = "%s stream %d" % (e["args"]["device"], e["args"]["stream"])
+            assert tracks[e["pid"], e["tid"]] in (track, track + " (2)"), e
+    rows = [(e["cat"], e["name"], start, start + round(e["dur"] * 1000), *map(e["args"].get, ("stream", "bytes", "op_id")))
+            for (_, _, start), e in seen.items()]
+    wanted = [(DEVICE_CATEGORIES[a["activity"]], *map(a.get, ("name", "start_ns", "end_ns", "stream", "bytes", "op_id"))) for a in activities]
+    assert sorted(rows, key=str) == sorted(wanted, key=str)
+    for ends in arrows.values():
+        (pid, tid, at), op = ends["s"], events[seen[ends["f"]]["args"]["op_id"]]
+        assert (op["pid"], op["tid"]) == (pid, tid) and op["start_ns"] <= at <= op["end_ns"], (ends, op)
+    assert len(arrows) == sum(a["op_id"] is not None for a in activities)
 
 
 def check_folded():
@@ -146,6 +177,15 @@ def check_sqlite():
     sums = {r[:4]: r[4:] for r in db.execute(
         "SELECT op, phase, file, line, count(*), sum(self_ns) FROM calls WHERE ns NOT NULL GROUP BY 1, 2, 3, 4")}
     assert rows == sums
+
+
+def check_sqlite_activities():
+    columns = "kind", "name", "device", "stream", "start_ns", "bytes", "launch", "op", "event", "pid", "tid", "phase"
+    db = sqlite3.connect(os.path.join(folder, "db"))
+    rows = list(db.execute("SELECT %s, ns, start_ns - launch_delay_ns, line FROM on_devices" % ", ".join(columns)))
+    wanted = [(a["activity"], *(a[{"event": "op_id"}.get(c, c)] for c in columns[1:]), a["end_ns"] - a["start_ns"], a["launched_ns"],
+               next((f["line"] for f in a["stack"] if "torch" not in f["file"]), None)) for a in activities]
+    assert sorted(rows, key=str) == sorted(wanted, key=str)
 
 
 def check_csv():

@@ -15,6 +15,7 @@
 
 #include "perf/collectives/collectives.h"
 #include "perf/events/print_event.h"
+#include "perf/export/export.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
@@ -91,6 +92,22 @@ static void read_sample(const struct sample *s, struct aggregate *a, FILE *out)
 		abort();
 }
 
+/* What the first pass would note is left out: a bit for each id, which may be any number here. */
+static void read_exports(const char *path, FILE *out)
+{
+	static int (*const exports[])(struct export_in *, FILE *, struct err *) = {export_chrome,
+										   export_perfetto};
+	const struct trace_query_opts opts = {.kinds = TRACE_OPS, .by_start = true};
+	for (size_t i = 0; i < sizeof(exports) / sizeof(exports[0]); i++) {
+		struct export_in in = {.path = path, .choice = &opts.choice};
+		struct err e = {0};
+		if (trace_query(path, &opts, &in.query, &e))
+			return;
+		exports[i](&in, out, &e);
+		trace_query_close(in.query);
+	}
+}
+
 /* Skipping values finds the same events and the same errors as reading them. */
 static void read_both_ways(const char *path)
 {
@@ -136,6 +153,10 @@ static void read_it(const char *path, FILE *out)
 		if (item.type == TRACE_SUM &&
 		    (aggregate_add_sum(a, &item.sum) || aggregate_add_sum(modules, &item.sum)))
 			abort();
+		if (item.type == TRACE_ACTIVITY) {
+			activity_json(out, &item.activity);
+			activity_print(out, &item.activity, 0);
+		}
 		if (item.type != TRACE_EVENT)
 			continue;
 		json_event(out, &item.event);
@@ -177,6 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_it(path, out);
 	read_both_ways(path);
 	read_collectives(path, out);
+	read_exports(path, out);
 	close(fd);
 	return 0;
 }

@@ -186,4 +186,37 @@ static inline struct op_event sample_backward(uint64_t id, uint64_t forward_id, 
 				 .tid = 43};
 }
 
+/* A kernel on stream 7 of cuda:0, launched by `ev` at `launched_ns`. */
+static inline struct activity sample_activity(const struct op_event *ev, uint64_t launched_ns,
+					      uint64_t start, uint64_t end)
+{
+	struct activity a = {.of = {.id = ev->id,
+				    .start_ns = start,
+				    .end_ns = end,
+				    .op = ev->op,
+				    .stack = ev->stack,
+				    .where_stack = ev->where_stack,
+				    .pid = ev->pid,
+				    .tid = ev->tid,
+				    .phase = ev->phase},
+			     .kind = ACTIVITY_KERNEL,
+			     .device_type = 1,
+			     .stream = 7,
+			     .launched_ns = launched_ns,
+			     .name = "void add<float, 4>(float*; int)"};
+	return a;
+}
+
+/* A copy of 4096 bytes on stream 13 of cuda:0, of whose launch nothing is known. */
+static inline struct activity sample_copy(int32_t pid, uint64_t start, uint64_t end)
+{
+	return (struct activity){.of = {.pid = pid, .start_ns = start, .end_ns = end},
+				 .launch = LAUNCH_NO_THREAD,
+				 .kind = ACTIVITY_COPY,
+				 .device_type = 1,
+				 .stream = 13,
+				 .bytes = 4096,
+				 .name = "Memcpy HtoD (Pinned -> Device)"};
+}
+
 #endif

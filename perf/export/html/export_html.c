@@ -41,8 +41,8 @@ struct page {
 	struct page_steps steps;
 	struct page_sums *sums;
 	struct page_timeline *timeline;
-	struct call_tree *beside, *ran, *samples;
-	bool has_ops, has_samples;
+	struct call_tree *beside, *ran, *samples, *devices;
+	bool has_ops, has_samples, has_activities;
 	const char *event; /* of the samples */
 };
 
@@ -66,6 +66,13 @@ static int add_sum(struct page *p, const struct op_sum *s)
 	return r ? r : call_tree_add_sum(p->ran, s, CALL_MIXED);
 }
 
+static int add_activity(struct page *p, const struct activity *a)
+{
+	p->has_activities = true;
+	int r = call_tree_add_activity(p->devices, a);
+	return r ? r : page_timeline_add_activity(p->timeline, a);
+}
+
 static int add_item(void *arg, const struct trace_item *item)
 {
 	struct page *p = arg;
@@ -73,6 +80,8 @@ static int add_item(void *arg, const struct trace_item *item)
 		return add_event(p, &item->event);
 	if (item->type == TRACE_SUM)
 		return add_sum(p, &item->sum);
+	if (item->type == TRACE_ACTIVITY)
+		return add_activity(p, &item->activity);
 	if (item->type == TRACE_THREAD)
 		return page_timeline_thread(p->timeline, item->thread.pid, item->thread.tid,
 					    item->thread.name);
@@ -100,7 +109,8 @@ static int read_trace(struct page *p, struct export_in *in, struct err *e)
 	p->beside = call_tree_new();
 	p->ran = call_tree_new();
 	p->samples = call_tree_new();
-	if (!p->timeline || !p->beside || !p->ran || !p->samples)
+	p->devices = call_tree_new();
+	if (!p->timeline || !p->beside || !p->ran || !p->samples || !p->devices)
 		return no_memory(in, e);
 	r = export_each(in, add_item, p, e);
 	return page_timeline_finish(p->timeline) ? no_memory(in, e) : r;
@@ -118,6 +128,8 @@ static int put_trees(const struct page *p, struct json_out *j, struct page_names
 		r = page_tree_json(p->ran, "ran", j, names, most);
 	if (p->has_samples && !r)
 		r = page_tree_json(p->samples, "samples", j, names, most);
+	if (p->has_activities && !r)
+		r = page_tree_json(p->devices, "devices", j, names, most);
 	json_close(j, '}');
 	return r;
 }
@@ -212,6 +224,7 @@ static void page_free(struct page *p)
 	call_tree_free(p->beside);
 	call_tree_free(p->ran);
 	call_tree_free(p->samples);
+	call_tree_free(p->devices);
 }
 
 int export_html(struct export_in *in, FILE *f, struct err *e)

@@ -1,8 +1,10 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "perf/events/print_event.h"
 #include "perf/export/html/internal.h"
 #include "perf/export/internal.h"
@@ -12,9 +14,10 @@ enum { FIRST_OPS = 20000 };
 
 struct timeline_slice {
 	uint64_t start_ns, end_ns;
-	const struct op_desc *op;     /* NULL: a Python frame */
+	const struct op_desc *op;     /* NULL: a Python frame, or of a device */
+	const char *ran;	      /* what a device did; else NULL */
 	const struct py_frame *frame; /* itself, or the one that locates the op; may be NULL */
-	const char *shapes;
+	const char *shapes;	      /* of a device: what launched it */
 	uint32_t thread, depth;
 	uint8_t phase;
 };
@@ -26,6 +29,7 @@ struct timeline_span {
 	struct slices *slices;
 	struct timeline_slice *list;
 	size_t n, room, ops;
+	struct export_activities activities; /* of its time */
 };
 
 struct timeline_thread {
@@ -44,12 +48,10 @@ struct page_timeline {
 	struct arena arena;
 };
 
-/* The shapes of the tensor arguments; NULL if out of memory. */
-static const char *shapes_of(struct page_timeline *t, const struct op_event *ev)
+/* Our own copy of the text; NULL if out of memory. */
+static const char *kept_text(struct page_timeline *t, const char *text)
 {
-	char text[EVENT_TENSORS_MAX];
 	bool is_new;
-	event_shapes(text, sizeof(text), ev);
 	int64_t id = intern(&t->shape_ids, text, (uint32_t)strlen(text), &is_new);
 	if (id < 0 || array_grow(&t->shapes, &t->shapes_room, (size_t)id + 1, sizeof(*t->shapes)))
 		return NULL;
@@ -58,17 +60,45 @@ static const char *shapes_of(struct page_timeline *t, const struct op_event *ev)
 	return t->shapes[id];
 }
 
-static int64_t thread_of(struct page_timeline *t, int32_t pid, int32_t tid)
+/* The shapes of the tensor arguments; NULL if out of memory. */
+static const char *shapes_of(struct page_timeline *t, const struct op_event *ev)
 {
-	int32_t key[2] = {pid, tid};
+	char text[EVENT_TENSORS_MAX];
+	return kept_text(t, event_shapes(text, sizeof(text), ev));
+}
+
+/* The number of a thread, or what stands for one, by its key. */
+static int64_t track_of(struct page_timeline *t, const void *key, size_t len,
+			const struct timeline_thread *is)
+{
 	bool is_new;
-	int64_t id = intern(&t->thread_ids, key, sizeof(key), &is_new);
+	int64_t id = intern(&t->thread_ids, key, (uint32_t)len, &is_new);
 	if (id < 0 ||
 	    array_grow(&t->threads, &t->threads_room, (size_t)id + 1, sizeof(*t->threads)))
 		return -ENOMEM;
 	if (is_new)
-		t->threads[id] = (struct timeline_thread){.pid = pid, .tid = tid, .name = ""};
+		t->threads[id] = *is;
 	return id;
+}
+
+static int64_t thread_of(struct page_timeline *t, int32_t pid, int32_t tid)
+{
+	const int32_t key[2] = {pid, tid};
+	return track_of(t, key, sizeof(key),
+			&(struct timeline_thread){.pid = pid, .tid = tid, .name = ""});
+}
+
+/* A stream has no thread id. */
+static int64_t thread_of_stream(struct page_timeline *t, const struct export_stream *s)
+{
+	char key[96], name[64];
+	int n = snprintf(key, sizeof(key), "process %" PRId32 " ", s->pid);
+	snprintf(name, sizeof(name), "%s stream %" PRIu32, s->device_name, s->stream);
+	strcat(key, name);
+	const char *kept = kept_text(t, key);
+	return kept ? track_of(t, key, strlen(key),
+			       &(struct timeline_thread){.pid = s->pid, .name = kept + n})
+		    : -ENOMEM;
 }
 
 static int64_t open_slice(void *arg, const struct slice *slice)
@@ -131,6 +161,7 @@ void page_timeline_free(struct page_timeline *t)
 	for (size_t i = 0; i < t->n; i++) {
 		slices_free(t->spans[i].slices);
 		free(t->spans[i].list);
+		export_activities_free(&t->spans[i].activities);
 	}
 	intern_free(&t->shape_ids);
 	intern_free(&t->thread_ids);
@@ -161,6 +192,67 @@ int page_timeline_add(struct page_timeline *t, const struct op_event *ev)
 	return slices_add(s->slices, ev);
 }
 
+int page_timeline_add_activity(struct page_timeline *t, const struct activity *a)
+{
+	int r = 0;
+	for (size_t i = 0; i < t->n && !r; i++) {
+		struct timeline_span *s = &t->spans[i];
+		bool is_in =
+		    s->step ? a->of.start_ns < s->step->end_ns && a->of.end_ns > s->step->start_ns
+			    : s->activities.n < FIRST_OPS;
+		r = is_in ? export_activities_add(&s->activities, a) : 0;
+	}
+	return r;
+}
+
+static uint64_t span_end(const struct timeline_span *s)
+{
+	uint64_t end = s->step ? s->step->end_ns : 0;
+	for (size_t i = 0; i < s->n && !s->step; i++)
+		end = s->list[i].end_ns > end ? s->list[i].end_ns : end;
+	return end;
+}
+
+static const char *launch_text(struct page_timeline *t, const struct export_activity *a)
+{
+	char text[512], ns[32];
+	int n = snprintf(text, sizeof(text), "%s%s", a->has_op ? "by " : "", a->op->name);
+	if (a->launched_ns && a->launched_ns <= a->start_ns && n < (int)sizeof(text))
+		snprintf(text + n, sizeof(text) - (size_t)n, ", %s after its launch",
+			 text_ns(ns, sizeof(ns), a->start_ns - a->launched_ns));
+	return kept_text(t, text);
+}
+
+static int add_device_slice(void *arg, const struct export_activity *a,
+			    const struct export_stream *stream, uint32_t lane)
+{
+	struct timeline_span *s = arg;
+	int64_t thread = thread_of_stream(s->all, stream);
+	const char *launch = launch_text(s->all, a);
+	if (thread < 0 || !launch || array_grow(&s->list, &s->room, s->n + 1, sizeof(*s->list)))
+		return -ENOMEM;
+	s->list[s->n++] = (struct timeline_slice){.start_ns = a->start_ns,
+						  .end_ns = a->end_ns,
+						  .ran = a->name,
+						  .frame = a->where,
+						  .shapes = launch,
+						  .thread = (uint32_t)thread,
+						  .depth = lane};
+	return 0;
+}
+
+/* Those of the time that is drawn. */
+static int add_devices(struct timeline_span *s)
+{
+	uint64_t end = span_end(s);
+	size_t n = 0;
+	for (size_t i = 0; i < s->activities.n; i++)
+		if (s->activities.list[i].start_ns < end)
+			s->activities.list[n++] = s->activities.list[i];
+	s->activities.n = n;
+	return export_activities_each(&s->activities, add_device_slice, s);
+}
+
 int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, const char *name)
 {
 	int64_t id = thread_of(t, pid, tid);
@@ -175,6 +267,8 @@ int page_timeline_finish(struct page_timeline *t)
 	int r = 0;
 	for (size_t i = 0; i < t->n && !r; i++)
 		r = slices_finish(t->spans[i].slices);
+	for (size_t i = 0; i < t->n && !r; i++)
+		r = add_devices(&t->spans[i]);
 	return r;
 }
 
@@ -233,8 +327,10 @@ static int64_t cell(enum column c, const struct timeline_slice *s, uint64_t befo
 	case DEPTH:
 		return s->depth;
 	case KIND:
-		return s->op ? 1 + s->phase : 0;
+		return s->ran ? 1 + PHASES : s->op ? 1 + s->phase : 0;
 	case NAME:
+		if (s->ran)
+			return page_name(names, s->ran);
 		if (!s->op)
 			call_frame_text(text, s->frame);
 		return page_name(names, s->op ? s->op->name : text);
@@ -302,7 +398,7 @@ static void put_threads(const struct page_timeline *t, struct json_out *j)
 	for (uint32_t i = 0; i < t->thread_ids.used; i++) {
 		json_open(j, NULL, '[');
 		json_i64(j, NULL, t->threads[i].pid);
-		json_i64(j, NULL, t->threads[i].tid);
+		json_i64(j, NULL, t->threads[i].tid); /* 0: a stream of a device */
 		json_text(j, NULL, t->threads[i].name);
 		json_close(j, ']');
 	}

@@ -1,5 +1,6 @@
-"""perfetto.py TRACE EVENTS: whether the packets of export --to perfetto have each event of EVENTS (script --format jsonl) as a slice of
-its thread, with its times and category, properly nested; and names, flows and steps."""
+"""perfetto.py TRACE EVENTS [ACTIVITIES]: whether the packets of export --to perfetto have each event of EVENTS (script --format jsonl)
+as a slice of its thread, with its times and category, properly nested; and names, flows and steps; and what devices did (script --only
+activities) in slices of their streams, with a flow from the op."""
 
 import collections
 import json
@@ -41,6 +42,8 @@ with open(sys.argv[2], encoding="utf-8") as f:
 texts, tracks = collections.defaultdict(dict), {}  # by field and number; (pid, tid) or a name by uuid
 last, stacks, slices = collections.defaultdict(int), collections.defaultdict(list), []
 starts, ends = set(), []
+launches, arrived = {}, []  # flows to what devices did: the id of the op; flow and slice
+IS_LAUNCH = 1 << 62
 assert packets[0][13] == [3]
 for p in packets:
     assert p[10] == [1] and p[13][0] & 2
@@ -60,8 +63,11 @@ for p in packets:
         notes = {texts[3][n[1][0]]: n[3][0] if n[3] else texts[29][n[17][0]] for n in map(fields, e[4])}
         slices.append([tracks[track], texts[1][e[3][0]], texts[2][e[10][0]], notes, at])
         stacks[track].append(slices[-1])
-        starts |= set(e[47])
-        ends += e[48]
+        starts |= {n for n in e[47] if n < IS_LAUNCH}
+        ends += [n for n in e[48] if n < IS_LAUNCH]
+        assert not launches.keys() & set(e[47])
+        launches.update((n, notes["id"]) for n in e[47] if n >= IS_LAUNCH)
+        arrived += [(n, slices[-1]) for n in e[48] if n >= IS_LAUNCH]
 assert not any(stacks.values())
 origin = min(e["start_ns"] for e in events.values()) - min(s[4] for s in slices if "id" in s[3])
 seen = set()
@@ -75,3 +81,11 @@ for track, category, name, notes, start, end in slices:
 assert seen == set(events)
 assert set(ends) == starts and starts <= seen and len(ends) == len([e for e in events.values() if e["forward_id"] and "::" not in e["op"]])
 assert {s[1] for s in slices} >= {"python", "forward", "backward", "user_annotation"}
+if len(sys.argv) > 3:
+    with open(sys.argv[3], encoding="utf-8") as f:
+        activities = [(*map(a.get, ("name", "start_ns", "end_ns", "op_id")), "%s stream %d" % (a["device"], a["stream"]))
+                      for a in map(json.loads, f)]
+    on_devices = [s for s in slices if s[1] in ("kernel", "gpu_memcpy", "gpu_memset")]
+    assert sorted(activities, key=str) == sorted(((s[2], s[4] + origin, s[5] + origin, s[3].get("op_id"), s[0]) for s in on_devices), key=str)
+    assert len(arrived) == len({n for n, _ in arrived}) == len(launches) == sum(a[3] is not None for a in activities)
+    assert all(launches[n] == s[3]["op_id"] for n, s in arrived)

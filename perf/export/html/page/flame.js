@@ -1,6 +1,6 @@
 // The flame graph, by d3-flame-graph: Python frames, and in them ops.
 
-const VIEWS = [["beside", "backward beside its forward"], ["ran", "backward where it ran"], ["samples", "samples"]];
+const VIEWS = [["beside", "backward beside its forward"], ["ran", "backward where it ran"], ["devices", "time on devices"], ["samples", "samples"]];
 const flame = {view: null, chart: null, total: 0};
 
 // The columns of a tree as nested objects, callers first; what was folded is a frame of its own.
@@ -44,7 +44,7 @@ function frameText(d) {
   const {name, value, self, calls, kind} = d.data, samples = flame.view === "samples";
   const words = [`${weight(value)}, ${percent(value, flame.total)} of all`];
   if (self && self !== value) words.push(`self ${weight(self)}`);
-  if (calls) words.push(counted(calls, samples ? "sample" : "call"));
+  if (calls) words.push(counted(calls, samples ? "sample" : kind === KINDS.indexOf("device") ? "run" : "call"));
   if (kind > 0 && !samples) words.push(KIND_TEXT[kind]);
   return name + "\n" + words.join(" · ");
 }

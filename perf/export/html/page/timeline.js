@@ -1,4 +1,4 @@
-// The timeline of a step: Python frames and ops, a lane for each thread.
+// The timeline of a step: Python frames and ops, a lane for each thread; then what devices did, by stream.
 
 const ROW = 17, HEAD = 22, TITLE = 20;
 const timeline = {lanes: [], length: 0, height: 0, x: d3.scaleLinear(), zoom: null, transform: d3.zoomIdentity, chosen: null};
@@ -21,7 +21,7 @@ function lanesOf(w, withPython) {
     (lane.rows[row] = lane.rows[row] || []).push(slice);
     lane.slices.push(slice);
   });
-  const all = [...lanes.values()].filter(l => l.slices.length).sort((a, b) => b.slices.length - a.slices.length);
+  const all = [...lanes.values()].filter(l => l.slices.length).sort((a, b) => !a.thread[1] - !b.thread[1] || b.slices.length - a.slices.length);
   let y = HEAD;
   for (const lane of all) {
     lane.rows = [...lane.rows].map(r => r || []);
@@ -33,8 +33,9 @@ function lanesOf(w, withPython) {
 }
 
 function sliceText(s) {
+  const at = s.start < 0 ? nsText(-s.start) + " before" : "at " + nsText(s.start);
   const where = s.kind && s.place ? "\n" + s.place : "";
-  return `${s.name}${s.shapes ? "  " + s.shapes : ""}\n${nsText(s.ns)} · ${KIND_TEXT[s.kind]} · at ${nsText(s.start)}${where}`;
+  return `${s.name}${s.shapes ? "  " + s.shapes : ""}\n${nsText(s.ns)} · ${KIND_TEXT[s.kind]} · ${at}${where}`;
 }
 
 function drawRow(c, row, y, x, width, hasFound) {
@@ -84,7 +85,7 @@ function drawTimeline() {
     c.fillStyle = color("bg");
     c.fillRect(0, lane.y, width, TITLE - 3);
     c.fillStyle = color("dim");
-    c.fillText(`${name ? name + ", " : ""}thread ${tid}${pid === data.steps.pid || !data.steps.pid ? "" : " of process " + pid}`, 2, lane.y + 13);
+    c.fillText(`${tid ? `${name ? name + ", " : ""}thread ${tid}` : name}${pid === data.steps.pid || !data.steps.pid ? "" : " of process " + pid}`, 2, lane.y + 13);
   }
 }
 

@@ -11,7 +11,8 @@
 #include "perf/trace/trace_write.h"
 #include "tests/unit/sample_events.h"
 
-static char path[64], database[80];
+static char whole[64], with_devices[80], database[80];
+static const char *path = whole;
 
 static const struct op_desc evil_op = {.id = 3, .name = "evil;\x1b[31m \"op\"\n\xff", .schema = ""};
 
@@ -22,8 +23,9 @@ static int setup(void **state)
 	(void)state;
 	struct trace_writer *w;
 	struct err e = {0};
-	snprintf(path, sizeof(path), "/tmp/ditrace-test-%d.data", (int)getpid());
-	snprintf(database, sizeof(database), "%s.db", path);
+	snprintf(whole, sizeof(whole), "/tmp/ditrace-test-%d.data", (int)getpid());
+	snprintf(with_devices, sizeof(with_devices), "%s.devices", whole);
+	snprintf(database, sizeof(database), "%s.db", whole);
 	if (trace_writer_open(path, &w, &e))
 		return -1;
 	struct op_event linear = sample_event(1, 0, 0, 1000, 2000), evil;
@@ -60,7 +62,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	unlink(path);
+	unlink(whole);
+	unlink(with_devices);
 	unlink(database);
 	return 0;
 }
@@ -158,6 +161,69 @@ static void chrome(void **state)
 	/* Tracks of modules, the nodes' and the unfinished op's. */
 	assert_string_equal(string(of_phase(events, 'X', 5), "name"), "blocks.0.attn");
 	assert_int_equal(json_array_size(events), 2 + 6 + 1 + 2 + 3 + 4 + 2 * 2);
+	json_decref(j);
+}
+
+static size_t of_category(const json_t *events, const char *category, char phase)
+{
+	const json_t *e;
+	size_t i, n = 0;
+	json_array_foreach(events, i, e)
+	{
+		const char *cat = string(e, "cat");
+		n += string(e, "ph")[0] == phase && cat && !strcmp(cat, category);
+	}
+	return n;
+}
+
+/* Three kernels of one stream, of which the second begins in the first, and a copy. */
+static void write_activities(void)
+{
+	struct trace_writer *w;
+	struct err e = {0};
+	struct op_event ev = sample_event(1, 0, 0, 1000, 2000), gone = ev;
+	gone.id = 99;
+	const struct activity list[] = {
+	    sample_activity(&gone, 1600, 7000, 7100),
+	    sample_activity(&ev, 1500, 5500, 6000),
+	    sample_copy(41, 5000, 5100),
+	    sample_activity(&ev, 1400, 5000, 5600),
+	    sample_activity(&ev, 1700, 1600, 1650), /* the clocks disagree */
+	};
+	assert_int_equal(trace_writer_open(path, &w, &e), 0);
+	trace_write_event(w, &ev);
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+		trace_write_activity(w, &list[i]);
+	assert_int_equal(trace_writer_close(w, true), 0);
+}
+
+/* Arrows lead from an op to what it launched, where both are there and in order. */
+static void chrome_activities(void **state)
+{
+	(void)state;
+	path = with_devices;
+	write_activities();
+	json_t *j = parsed(exported(export_chrome, export_chrome_note));
+	path = whole;
+	const json_t *events = json_object_get(j, "traceEvents");
+	assert_int_equal(of_category(events, "kernel", 'X'), 4);
+	assert_int_equal(of_category(events, "gpu_memcpy", 'X'), 1);
+	assert_int_equal(of_category(events, "ac2g", 's'), 2);
+	assert_int_equal(of_category(events, "ac2g", 'f'), 2);
+	assert_int_equal(integer(of_phase(events, 's', 0), "tid"), 42);
+	assert_true(integer(of_phase(events, 'f', 0), "tid") !=
+		    integer(of_phase(events, 'f', 1), "tid"));
+	/* After the op and its module: by start. */
+	const json_t *late = json_object_get(of_phase(events, 'X', 2), "args");
+	assert_int_equal(integer(late, "op_id"), 1);
+	assert_null(json_object_get(late, "launch_delay_ns"));
+	late = json_object_get(of_phase(events, 'X', 3), "args");
+	assert_int_equal(integer(late, "launch_delay_ns"), 3600);
+	assert_string_equal(string(late, "op"), "aten::add.Tensor");
+	assert_int_equal(integer(late, "line"), 13);
+	late = json_object_get(of_phase(events, 'X', 6), "args");
+	assert_string_equal(string(late, "op"), "(op not known)");
+	assert_int_equal(integer(late, "bytes"), 4096);
 	json_decref(j);
 }
 
@@ -264,9 +330,9 @@ static void tensors_as_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(chrome),	       cmocka_unit_test(folded),
-	    cmocka_unit_test(speedscope),      cmocka_unit_test(sqlite),
-	    cmocka_unit_test(tensors_as_text),
+	    cmocka_unit_test(chrome), cmocka_unit_test(chrome_activities),
+	    cmocka_unit_test(folded), cmocka_unit_test(speedscope),
+	    cmocka_unit_test(sqlite), cmocka_unit_test(tensors_as_text),
 	};
 	return unit_run(tests, setup, teardown);
 }

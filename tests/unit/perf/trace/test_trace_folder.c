@@ -129,6 +129,36 @@ static void files_by_rank(void **state)
 	assert_true(trace_query_can_read(path));
 }
 
+/* Their op's id is that which the event has in the folder, and their rank that of its process. */
+static void activities_of_ranks(void **state)
+{
+	const struct trace_query_opts opts = {.by_start = true};
+	struct trace_query *q = NULL;
+	struct trace_item item;
+	struct err e = {0};
+	uint64_t ids[2] = {0}, launches[2] = {0};
+	(void)state;
+	struct trace_writer *w = writer();
+	for (int i = 0; i < 2; i++) {
+		struct op_event ev = {.id = 1 + (uint64_t)i, .op = &sample_add, .pid = 20 + i};
+		struct activity a = sample_activity(&ev, 1500, 3000, 4000);
+		process(w, 20 + i, i, false);
+		event(w, 20 + i, ev.id);
+		assert_int_equal(trace_write_activity(w, &a), 0);
+	}
+	assert_int_equal(trace_writer_close(w, true), 0);
+	assert_int_equal(trace_query(path, &opts, &q, &e), 0);
+	while (trace_query_next(q, &item, &e) > 0) {
+		if (item.type == TRACE_EVENT)
+			ids[item.event.rank1 - 1] = item.event.id;
+		if (item.type == TRACE_ACTIVITY)
+			launches[item.activity.of.rank1 - 1] = item.activity.of.id;
+	}
+	trace_query_end(q, 0, 0, &e);
+	assert_true(ids[0] && ids[1] && ids[0] != ids[1]);
+	assert_memory_equal(launches, ids, sizeof(ids));
+}
+
 static void no_such_rank(void **state)
 {
 	const struct trace_query_opts opts = {.choice.rank = "7"};
@@ -242,6 +272,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(files_by_rank),
+	    cmocka_unit_test(activities_of_ranks),
 	    cmocka_unit_test(no_such_rank),
 	    cmocka_unit_test(old_traces_are_kept),
 	    cmocka_unit_test(a_file_becomes_a_folder),

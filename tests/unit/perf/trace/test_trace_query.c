@@ -290,12 +290,78 @@ static void follows_steps(void **state)
 	trace_query_end(q, 0, 0, NULL);
 }
 
+/* The stream numbers of the activities that a choice leaves, as bits. */
+static unsigned activities_of(const struct trace_query_opts *opts)
+{
+	struct trace_query *q;
+	struct trace_item item;
+	struct err e = {0};
+	unsigned found = 0;
+	if (trace_query(path, opts, &q, &e))
+		fail_msg("%s", e.what);
+	while (trace_query_next(q, &item, &e) > 0)
+		if (item.type == TRACE_ACTIVITY)
+			found |= 1u << item.activity.stream;
+	assert_int_equal(trace_query_activities(q), __builtin_popcount(found));
+	assert_int_equal(trace_query_activities_lost(q), 5);
+	trace_query_end(q, 0, 0, &e);
+	return found;
+}
+
+/* They belong to the time and the step of their launch, and to the op in which it was; without a
+ * known launch to their own start. */
+static void activities(void **state)
+{
+	(void)state;
+	uint64_t origin;
+	struct trace_writer *w = writer(&origin);
+	write_events(w, origin, 0, EVENTS);
+	struct op_event third = event(origin, 2), none = {.pid = third.pid, .tid = third.tid};
+	struct activity a[4] = {
+	    /* launched in the second step, run in the third */
+	    sample_activity(&third, origin + 2 * APART_NS + 100, origin + 5 * APART_NS,
+			    origin + 5 * APART_NS + 10),
+	    sample_activity(&none, origin + 3 * APART_NS + 700, origin + 4 * APART_NS,
+			    origin + 4 * APART_NS + 10),
+	    sample_copy(third.pid, origin + 5 * APART_NS, origin + 5 * APART_NS + 10),
+	    sample_copy(third.pid + 1, origin + 2 * APART_NS, origin + 5 * APART_NS + 10),
+	};
+	a[1].launch = LAUNCH_IN_NO_OP;
+	for (unsigned i = 0; i < 4; i++) {
+		a[i].stream = i;
+		assert_int_equal(trace_write_activity(w, &a[i]), 0);
+	}
+	assert_int_equal(trace_write_activities_lost(w, third.pid, origin, 5), 0);
+	assert_int_equal(trace_writer_close(w, true), 0);
+	static const struct {
+		struct trace_choice choice;
+		unsigned found;
+	} cases[] = {
+	    {{0}, 0xf},
+	    {{.time = "2ms-3ms"}, 0x9},
+	    {{.time = "4ms-"}, 0x4},
+	    {{.step = "2"}, 0x3},
+	    {{.step = "3"}, 0x4},
+	    {{.ops = "add"}, 0x1},
+	    {{.not_ops = "add"}, 0xe},
+	    {{.step = "2", .ops = "add"}, 0x1},
+	    {{.when = "op == 'aten::add.Tensor'"}, 0},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (int by_start = 0; by_start < 2; by_start++)
+			assert_int_equal(activities_of(&(struct trace_query_opts){
+					     .choice = cases[i].choice, .by_start = by_start}),
+					 cases[i].found);
+	assert_int_equal(activities_of(&(struct trace_query_opts){.kinds = TRACE_SAMPLES}), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(parts),	cmocka_unit_test(order),
-	    cmocka_unit_test(kinds),	cmocka_unit_test(first_pass),
-	    cmocka_unit_test(unchosen), cmocka_unit_test(follows_steps),
+	    cmocka_unit_test(parts),	  cmocka_unit_test(order),
+	    cmocka_unit_test(kinds),	  cmocka_unit_test(first_pass),
+	    cmocka_unit_test(unchosen),	  cmocka_unit_test(follows_steps),
+	    cmocka_unit_test(activities),
 	};
 	return unit_run(tests, setup, teardown);
 }

@@ -1,0 +1,179 @@
+/* What devices did, by track: the file has it in no certain order. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "perf/export/internal.h"
+#include "symbolizer/event/names.h"
+
+const char *const export_activity_categories[ACTIVITY_KINDS] = {
+    [ACTIVITY_KERNEL] = "kernel", [ACTIVITY_COPY] = "gpu_memcpy", [ACTIVITY_SET] = "gpu_memset"};
+
+static bool is_launch_known(const struct activity *a)
+{
+	return a->launch == LAUNCH_IN_OP && a->of.id && a->launched_ns &&
+	       a->launched_ns <= a->of.start_ns;
+}
+
+int export_launches_note(struct export_launches *l, const struct activity *a)
+{
+	if (!is_launch_known(a))
+		return 0;
+	if (array_grow(&l->ids, &l->room, l->n + 1, sizeof(*l->ids)))
+		return -ENOMEM;
+	l->ids[l->n++] = a->of.id;
+	return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
+int export_launches_sort(struct export_launches *l)
+{
+	if (!l->n)
+		return 0;
+	qsort(l->ids, l->n, sizeof(*l->ids), compare_ids);
+	l->given1 = calloc(l->n, sizeof(*l->given1));
+	return l->given1 ? 0 : -ENOMEM;
+}
+
+/* How many it has, and where they are. */
+static size_t launches_of(const struct export_launches *l, uint64_t id, size_t *first)
+{
+	*first = l->given1 && id ? array_up_to(l->ids, l->n, sizeof(*l->ids), id - 1) : 0;
+	return l->given1 ? array_up_to(l->ids, l->n, sizeof(*l->ids), id) - *first : 0;
+}
+
+size_t export_launches_begin(struct export_launches *l, uint64_t id, size_t *first)
+{
+	size_t n = launches_of(l, id, first);
+	if (n)
+		l->given1[*first] = 1;
+	return n;
+}
+
+int64_t export_launches_end(struct export_launches *l, const struct export_activity *a)
+{
+	size_t first, n = a->has_flow ? launches_of(l, a->op_id, &first) : 0;
+	if (!n || !l->given1[first] || l->given1[first] > n)
+		return -ENOENT;
+	return (int64_t)(first + l->given1[first]++ - 1);
+}
+
+void export_launches_free(struct export_launches *l)
+{
+	free(l->ids);
+	free(l->given1);
+}
+
+/* The number of the device, or of its stream, from 0; or -ENOMEM. */
+static int64_t number_of(struct intern *ids, const struct activity *a, int64_t stream, bool *is_new)
+{
+	const int64_t key[5] = {a->of.pid, a->of.rank1, a->device_type, a->device_index, stream};
+	return intern(ids, key, sizeof(key), is_new);
+}
+
+static int64_t stream_of(struct export_activities *x, const struct activity *a)
+{
+	bool is_new, is_new_device;
+	int64_t id = number_of(&x->stream_ids, a, a->stream, &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	int64_t device = number_of(&x->device_ids, a, -1, &is_new_device);
+	if (device < 0 ||
+	    array_grow(&x->streams, &x->streams_room, (size_t)id + 1, sizeof(*x->streams)))
+		return -ENOMEM;
+	struct export_stream *s = &x->streams[id];
+	*s = (struct export_stream){.pid = a->of.pid,
+				    .device_type = a->device_type,
+				    .device_index = a->device_index,
+				    .stream = a->stream,
+				    .device = (uint32_t)device};
+	names_device(s->device_name, sizeof(s->device_name), a->device_type, a->device_index);
+	return id;
+}
+
+int export_activities_add(struct export_activities *x, const struct activity *a)
+{
+	int64_t stream = stream_of(x, a);
+	if (stream < 0 || array_grow(&x->list, &x->room, x->n + 1, sizeof(*x->list)))
+		return -ENOMEM;
+	x->list[x->n++] = (struct export_activity){
+	    .start_ns = a->of.start_ns,
+	    .end_ns = a->of.end_ns,
+	    .launched_ns = a->launched_ns,
+	    .bytes = a->bytes,
+	    .op_id = a->of.id,
+	    .op = activity_op(a),
+	    .name = a->name,
+	    .where = py_stack_where(a->of.where_stack),
+	    .backward_of = py_stack_where(a->of.backward_of),
+	    .module = a->of.where_stack ? a->of.where_stack->module : NULL,
+	    .tid = a->of.tid,
+	    .stream = (uint32_t)stream,
+	    .kind = (uint8_t)a->kind,
+	    .phase = a->of.phase,
+	    .has_op = a->of.op,
+	    .has_flow = is_launch_known(a),
+	    .in_graph = a->in_graph,
+	};
+	return 0;
+}
+
+static int by_stream_and_start(const void *a, const void *b)
+{
+	const struct export_activity *x = a, *y = b;
+	if (x->stream != y->stream)
+		return x->stream < y->stream ? -1 : 1;
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+/* When the last activity of each lane of a stream ends. */
+struct lanes {
+	uint64_t *ends;
+	size_t n, room;
+};
+
+/* The first lane that is free by then, or -ENOMEM. */
+static int64_t lane_for(struct lanes *l, const struct export_activity *a)
+{
+	size_t i = 0;
+	while (i < l->n && l->ends[i] > a->start_ns)
+		i++;
+	if (i == l->n && array_grow(&l->ends, &l->room, ++l->n, sizeof(*l->ends)))
+		return -ENOMEM;
+	l->ends[i] = a->end_ns;
+	return (int64_t)i;
+}
+
+int export_activities_each(struct export_activities *x, export_activity_fn *fn, void *arg)
+{
+	struct lanes lanes = {0};
+	int r = 0;
+	if (x->n)
+		qsort(x->list, x->n, sizeof(*x->list), by_stream_and_start);
+	for (size_t i = 0; i < x->n && !r; i++) {
+		const struct export_activity *a = &x->list[i];
+		if (!i || a->stream != x->list[i - 1].stream)
+			lanes.n = 0;
+		int64_t lane = lane_for(&lanes, a);
+		r = lane < 0 ? -ENOMEM : fn(arg, a, &x->streams[a->stream], (uint32_t)lane);
+	}
+	free(lanes.ends);
+	return r;
+}
+
+void export_activities_free(struct export_activities *x)
+{
+	intern_free(&x->stream_ids);
+	intern_free(&x->device_ids);
+	free(x->streams);
+	free(x->list);
+	*x = (struct export_activities){0};
+}
