@@ -49,7 +49,7 @@ struct inside {
 	struct shim_tid tids[SHIM_THREADS];	/* of the owners of the rings, as last asked for */
 	struct shim_self selves[SHIM_THREADS];	/* the same, also of threads that have ended */
 	uint64_t activities_lost;		/* that were told of */
-	bool device_told;
+	bool activities_begun, device_told;
 };
 
 /* A ring to read. */

@@ -86,11 +86,13 @@ static bool take(struct engine_shim *m, struct inside *i, engine_activity_fn *fn
 	return true;
 }
 
+/* Also, once, that none were. */
 static void tell_lost(struct inside *i, engine_activity_fn *fn, void *arg)
 {
 	uint64_t lost = i->share->activities.lost;
-	if (lost <= i->activities_lost)
+	if (lost <= i->activities_lost && i->activities_begun)
 		return;
+	i->activities_begun = true;
 	const struct activity_record r = {
 	    .kind = RECORD_LOST, .pid = i->pid, .bytes = lost - i->activities_lost};
 	i->activities_lost = lost;

@@ -137,7 +137,8 @@ struct shim_thread {
 
 /* Whether what devices do is recorded. */
 enum shim_device_state {
-	SHIM_DEVICE_OFF, /* no device is in use, or not yet */
+	SHIM_DEVICE_OFF,  /* no device is in use, or not yet */
+	SHIM_DEVICE_NEAR, /* recording is about to begin */
 	SHIM_DEVICE_ON,
 	SHIM_DEVICE_NO_LIBRARY, /* CUPTI is not loaded, or older than 11.8 */
 	SHIM_DEVICE_FAILED,	/* with shim_activities.error, a CUptiResult */

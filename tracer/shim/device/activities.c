@@ -98,6 +98,11 @@ static void start(struct shim_share *s)
 	}
 	if (found < CUPTI_EARLY || !may_start(s, found == CUPTI_EARLY))
 		return;
+	/* ditrace has to know the ops of the first launches. */
+	if (s->activities.state == SHIM_DEVICE_OFF) {
+		say(SHIM_DEVICE_NEAR);
+		return;
+	}
 	wanted = true;
 	int r = cupti_start(found == CUPTI_EARLY);
 	on = !r;

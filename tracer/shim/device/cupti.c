@@ -138,6 +138,7 @@ static void take_copy(const uint8_t *r, bool is_set, unsigned correlation, unsig
 	    .start_ns = wide(r, 16),
 	    .end_ns = wide(r, 24),
 	    .bytes = wide(r, 8),
+	    .name = is_set ? 0 : r[4],
 	};
 	activities_take(&a, NULL);
 }
