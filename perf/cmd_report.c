@@ -68,6 +68,11 @@ static int take_sum(struct report *p, const struct op_sum *s)
 	return !r && p->tree ? call_tree_add_sum(p->tree, s, (enum call_frames)p->frames) : r;
 }
 
+static int take_activity(struct report *p, const struct activity *a)
+{
+	return p->samples ? 0 : aggregate_add_activity(p->sum, a);
+}
+
 static int take_sample(struct report *p, const struct sample *s)
 {
 	struct op_event ev;
@@ -99,6 +104,11 @@ static int take_item(struct report *p, const struct trace_item *item)
 		return take_sum(p, &item->sum);
 	case TRACE_SAMPLE:
 		return take_sample(p, &item->sample);
+	case TRACE_ACTIVITY:
+		return take_activity(p, &item->activity);
+	case TRACE_ACTIVITIES_LOST:
+		aggregate_activities_lost(p->sum, item->lost.count);
+		break;
 	case TRACE_SAMPLING:
 		p->sampled.how = item->sampling;
 		break;
@@ -238,10 +248,13 @@ static int print(struct report *p)
 	if (p->steps && !p->opts.chosen && !p->samples && !p->gaps) {
 		breakdown_get(p->steps, &p->shown_steps);
 		p->opts.steps = &p->shown_steps;
+		p->opts.breakdown = p->steps;
 	}
 	if (p->tree)
 		return print_graph(p);
 	const struct aggregate *rows = rows_of(p);
+	if (!p->sort && aggregate_keys(rows) & AGGREGATE_ACTIVITIES)
+		p->opts.sort = REPORT_BY_DEVICE_TIME;
 	if (p->format == FORMAT_JSON)
 		return report_print_json(stdout, rows, &p->opts);
 	if (p->format == FORMAT_CSV)
@@ -261,7 +274,7 @@ static bool nothing(const struct report *p)
 	struct aggregate_totals t = {0};
 	if (p->sum)
 		aggregate_totals(p->sum, &t);
-	return t.events + t.unfinished == 0;
+	return t.events + t.unfinished + t.activities == 0;
 }
 
 static int refuse(const char *option, const char *other, struct err *e)
@@ -379,9 +392,12 @@ static int prepare(struct report *p, struct err *e)
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
+	const unsigned devices =
+	    flops && !(keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_ACTIVITIES : 0;
 	r = r || !p->columns
 		? r
-		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | flops, &p->chosen, e);
+		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,
+				       &p->chosen, e);
 	if (r)
 		return r;
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
@@ -469,7 +485,8 @@ int cmd_report(int argc, char **argv)
 	     "phase, symbol, rank (default op,line,phase); module alone is a tree",
 	     &report_sort_names[REPORT_BY_OP]},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
-	     "self (default), total, calls, mean, p50, p99, max, or what rows are grouped by",
+	     "device_time (default where devices were recorded), self (default), total, calls, "
+	     "mean, p50, p99, max, or what rows are grouped by",
 	     report_sort_names},
 	    {0, "columns", OPTION_STRING, &p.columns, "LIST", "of the table: calls,mean,op",
 	     report_column_names()},
