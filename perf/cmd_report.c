@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/call_tree.h"
+#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 #include "perf/report_collectives.h"
 #include "perf/trace/trace_read.h"
@@ -29,7 +30,8 @@ struct report {
 	struct trace_query *query;
 	struct aggregate *sum, *gap_sum; /* gap_sum: for --gaps */
 	struct gaps between;
-	struct call_tree *tree; /* for --call-graph */
+	struct kernels *kernels; /* for --group kernel */
+	struct call_tree *tree;	 /* for --call-graph */
 	struct overflow *overflow;
 	struct breakdown *steps; /* NULL: ops are left out */
 	struct breakdown_result shown_steps;
@@ -70,7 +72,10 @@ static int take_sum(struct report *p, const struct op_sum *s)
 
 static int take_activity(struct report *p, const struct activity *a)
 {
-	return p->samples ? 0 : aggregate_add_activity(p->sum, a);
+	if (p->samples)
+		return 0;
+	int r = p->kernels ? kernels_add(p->kernels, a) : 0;
+	return r ? r : aggregate_add_activity(p->sum, a);
 }
 
 static int take_sample(struct report *p, const struct sample *s)
@@ -245,7 +250,9 @@ static int print(struct report *p)
 	p->opts.left_out = p->samples ? 0 : trace_query_sums_left_out(p->query);
 	p->opts.samples = p->samples ? &p->sampled : NULL;
 	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
-	if (p->steps && !p->opts.chosen && !p->samples && !p->gaps) {
+	/* Between steps that are apart is what was not chosen. */
+	bool apart = p->choice.step && strchr(p->choice.step, ',');
+	if (p->steps && !apart && !p->opts.chosen && !p->samples && !p->gaps) {
 		breakdown_get(p->steps, &p->shown_steps);
 		p->opts.steps = &p->shown_steps;
 		p->opts.breakdown = p->steps;
@@ -366,6 +373,25 @@ static int of_collectives(const struct report *p)
 	return report_collectives(&o);
 }
 
+/* --group kernel: 1 if it is given. */
+static int prepare_kernels(struct report *p, struct err *e)
+{
+	unsigned keys;
+	int r = kernels_parse(p->group, &keys, e);
+	if (r <= 0)
+		return r;
+	const char *other = p->sides ? "--side-by-side" : p->samples ? "samples" : NULL;
+	other = p->columns ? "--columns" : other;
+	if (other)
+		return refuse("--group kernel", other, e);
+	p->opts.sort = REPORT_BY_DEVICE_TIME;
+	r = p->sort ? kernels_parse_sort(p->sort, &p->opts.sort, e) : 0;
+	if (r)
+		return r;
+	p->opts.kernels = p->kernels = kernels_new(keys);
+	return p->kernels ? 1 : err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
+}
+
 /* Check the options and allocate what they need. */
 static int prepare(struct report *p, struct err *e)
 {
@@ -373,7 +399,9 @@ static int prepare(struct report *p, struct err *e)
 	int r = check_together(p, e);
 	r = r ? r : check_frames(p, e);
 	r = r ? r : check_per_step(p, e);
-	r = r || !p->group ? r : group_parse(p->group, &keys, e);
+	int kernels = r ? 0 : prepare_kernels(p, e);
+	r = kernels < 0 ? kernels : r;
+	r = r || kernels || !p->group ? r : group_parse(p->group, &keys, e);
 	if (keys == AGGREGATE_MODULE && !p->sort && !p->columns && !p->sides && !p->samples &&
 	    p->format == FORMAT_TABLE) {
 		p->opts.modules = true;
@@ -383,7 +411,7 @@ static int prepare(struct report *p, struct err *e)
 		keys |= AGGREGATE_SAMPLES;
 	if (p->sides)
 		keys = (keys & ~(unsigned)AGGREGATE_PHASE) | AGGREGATE_SIDES;
-	r = r || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
+	r = r || kernels || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
 	if (p->format == FORMAT_TABLE && !p->graph)
@@ -421,6 +449,7 @@ static void close_all(struct report *p)
 	aggregate_free(p->sum);
 	aggregate_free(p->gap_sum);
 	gaps_free(&p->between);
+	kernels_free(p->kernels);
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
 	breakdown_free(p->steps);
@@ -474,6 +503,9 @@ int cmd_report(int argc, char **argv)
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	static const char *const graphs[] = {"none", "callers", "callees", NULL};
 	static const char *const frames[] = {"mixed", "python", "native", "ops", NULL};
+	static const char *const groups[] = {"op",     "line",	"file",	  "function", "thread",
+					     "module", "shape", "dtype",  "device",   "phase",
+					     "symbol", "rank",	"kernel", "stream",   NULL};
 	struct report p = {.path = "ditrace.data"};
 	uint64_t limit = 0;
 	const struct option_def options[] = {
@@ -482,8 +514,9 @@ int cmd_report(int argc, char **argv)
 	    QUERY_OPTIONS(p.choice),
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
-	     "phase, symbol, rank (default op,line,phase); module alone is a tree",
-	     &report_sort_names[REPORT_BY_OP]},
+	     "phase, symbol, rank (default op,line,phase); module alone is a tree; or of kernel, "
+	     "stream",
+	     groups},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "device_time (default where devices were recorded), self (default), total, calls, "
 	     "mean, p50, p99, max, or what rows are grouped by",

@@ -11,6 +11,7 @@
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/devices.h"
+#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 
 /* What the percentages of rows are of, and the options with that of devices. */
@@ -150,6 +151,46 @@ struct aggregate_key {
  * k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
 		       bool worker, enum activity_launch launch);
+
+/* Kernels by name, device and stream; for kernels*.c alone. */
+
+/* An op and line that launch what a row has. */
+struct kernel_source {
+	const char *op;
+	const char *file, *function; /* NULL: unknown */
+	int32_t line;
+	uint8_t phase;	/* enum op_phase */
+	uint8_t launch; /* enum activity_launch: not LAUNCH_IN_OP where no op is known */
+	uint64_t ns;
+};
+
+struct kernel_row {
+	const char *name;     /* NULL: not a key; nor are other fields that are 0 */
+	uint8_t kind;	      /* enum activity_kind */
+	struct device device; /* what tells it from others only */
+	uint32_t stream;
+	uint32_t source1; /* index + 1 of the source with most of the time; 0: none */
+	uint64_t calls, total_ns, max_ns, bytes;
+};
+
+struct kernels {
+	unsigned keys; /* KERNELS_* */
+	struct intern row_ids, source_ids;
+	struct kernel_row *rows;
+	struct kernel_source *sources;
+	size_t rows_room, sources_room;
+	struct arena arena;
+};
+
+static inline uint64_t kernel_mean(const struct kernel_row *r)
+{
+	return r->calls ? r->total_ns / r->calls : 0;
+}
+
+const struct kernel_source *kernels_source(const struct kernels *k, const struct kernel_row *r);
+
+/* All rows by opts->sort; the caller frees the array. NULL if out of memory. */
+const struct kernel_row **kernels_sorted(const struct kernels *k, const struct report_opts *opts);
 
 /* A row of an aggregate in JSON and CSV, with all its fields. */
 

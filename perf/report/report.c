@@ -84,11 +84,20 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 }
 
 /* The parts of a table. */
-enum report_part { FORWARD_OPS, BACKWARD_OF_LINES, RECOMPUTED, CALLED_IN_BACKWARD, WORKERS, PARTS };
+enum report_part {
+	FORWARD_OPS,
+	BACKWARD_OF_LINES,
+	RECOMPUTED,
+	CALLED_IN_BACKWARD,
+	WORKERS,
+	NO_LAUNCH,
+	PARTS
+};
 
 static enum report_part part_of(const struct aggregate_row *r)
 {
 	return r->worker		     ? WORKERS
+	       : r->launch && !r->op	     ? NO_LAUNCH
 	       : r->phase == PHASE_RECOMPUTE ? RECOMPUTED
 	       : r->phase == PHASE_FORWARD   ? FORWARD_OPS
 	       : r->is_own		     ? CALLED_IN_BACKWARD
@@ -371,6 +380,7 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 	    [RECOMPUTED] = "recomputed in the backward, for checkpoints",
 	    [CALLED_IN_BACKWARD] = "called by Python code that ran in the backward",
 	    [WORKERS] = "workers, which load the data, in percent of their own time",
+	    [NO_LAUNCH] = "launched in no op that is known",
 	};
 	enum report_part part = part_of(r);
 	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];
@@ -489,8 +499,10 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *g
 		print_sampled(f, a, opts);
 	else
 		print_summary(f, a, opts, &files);
-	if (n == 0 || opts->no_table)
+	if ((n == 0 && !opts->kernels) || opts->no_table)
 		r = ferror(f) ? -EIO : 0;
+	else if (opts->kernels)
+		r = kernels_print(f, opts->kernels, a, opts);
 	else
 		r = opts->modules ? print_modules(f, a, opts) : print_table(f, a, opts, &files);
 	file_names_free(&files);

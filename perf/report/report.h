@@ -126,6 +126,7 @@ struct report_thread {
 };
 
 struct report_columns;
+struct kernels;
 
 /* About the samples of a trace, besides their rows. */
 struct report_samples {
@@ -157,6 +158,7 @@ struct report_opts {
 	const struct report_samples *samples; /* rows are samples; NULL: ops */
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
 	const struct breakdown *breakdown;    /* with `steps`: whose they are */
+	const struct kernels *kernels; /* the table is of these; NULL: of the aggregate's rows */
 	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
 	bool no_table;	    /* what was traced, and no times */
 	uint64_t left_out;  /* calls of which there are sums only, and which may be of this part */

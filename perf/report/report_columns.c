@@ -185,7 +185,7 @@ static const char *phase(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->launch ? report_launch_text(w->r->launch) : op_phase_names[w->r->phase];
+	return w->r->launch ? "-" : op_phase_names[w->r->phase];
 }
 
 const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r)

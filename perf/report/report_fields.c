@@ -141,7 +141,7 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;
 	case PHASE:
-		c->text = op_phase_names[r->phase];
+		c->text = r->launch ? NULL : op_phase_names[r->phase];
 		break;
 	case DEVICE_PERCENT:
 		set_number(c, "%.4f", report_percent(r->device_ns, opts->busy_ns));
@@ -341,6 +341,10 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 		    e, "one of self, total, calls, mean, p50, p99, max, device_time, %s", words);
 	}
 	*sort = (enum report_sort)i;
+	if (*sort == REPORT_BY_DEVICE_TIME && keys & AGGREGATE_NO_ACTIVITIES) {
+		err_set(e, -EINVAL, "--sort %s: such rows have no time of devices", text);
+		return err_hint(e, "leave out what is known of tensors only: shape, dtype, device");
+	}
 	if (!keys_of(*sort) || keys_of(*sort) & keys)
 		return 0;
 	err_set(e, -EINVAL, "--sort %s: the rows are not grouped by it", text);

@@ -158,18 +158,21 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 		json_devices(&j, a, &t);
 	json_close(&j, '}');
 	json_line(&j);
-	json_open(&j, "rows", '[');
-	for (size_t i = 0; i < n; i++) {
+	int r = opts->kernels ? kernels_json(&j, "rows", opts->kernels, opts) : 0;
+	if (!opts->kernels) {
+		json_open(&j, "rows", '[');
+		for (size_t i = 0; i < n; i++) {
+			json_line(&j);
+			report_fields_json(&j, aggregate_keys(a), rows[i],
+					   aggregate_base(&t, rows[i]), opts);
+		}
 		json_line(&j);
-		report_fields_json(&j, aggregate_keys(a), rows[i], aggregate_base(&t, rows[i]),
-				   opts);
+		json_close(&j, ']');
 	}
-	json_line(&j);
-	json_close(&j, ']');
 	json_close(&j, '}');
 	putc('\n', f);
 	free(rows);
-	return ferror(f) ? -EIO : 0;
+	return r ? r : ferror(f) ? -EIO : 0;
 }
 
 int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *given)
@@ -177,6 +180,8 @@ int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opt
 	const struct report_opts with_busy = report_with_busy(a, given), *opts = &with_busy;
 	const struct aggregate_totals t = report_totals(a, opts);
 	size_t n;
+	if (opts->kernels)
+		return kernels_print_csv(f, opts->kernels, opts);
 	const struct aggregate_row **rows = report_sorted(a, opts, opts->percent_limit, &n);
 	if (!rows)
 		return -ENOMEM;

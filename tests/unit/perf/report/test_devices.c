@@ -1,9 +1,11 @@
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "perf/report/aggregate.h"
 #include "perf/report/devices.h"
+#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 #include "tests/unit/sample_events.h"
 
@@ -230,6 +232,215 @@ static void the_fields(void **state)
 	aggregate_free(a);
 }
 
+static const char elementwise[] =
+    "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int, "
+    "at::native::MulFunctor<float>)";
+
+/* Three kernels of 100 at two lines, and a copy of 2 KiB in 1 us, of which no op is known. */
+static struct kernels *filled_kernels(unsigned keys, struct aggregate *a)
+{
+	struct kernels *k = kernels_new(keys);
+	assert_non_null(k);
+	for (uint64_t i = 0; i < 4; i++) {
+		struct activity of = activity(1000 + 200 * i, 1100 + 200 * i);
+		of.name = elementwise;
+		if (i == 0)
+			of.of.where_stack = of.of.stack = sample_other_stack();
+		if (i == 3) {
+			of = no_op(LAUNCH_IN_NO_OP, 2000, 3000);
+			of.bytes = 2048;
+			of.stream = 8;
+		}
+		assert_int_equal(kernels_add(k, &of), 0);
+		add(a, of);
+	}
+	return k;
+}
+
+static void check_kernels(unsigned keys, int width, enum report_sort sort, const char *want)
+{
+	struct aggregate *a = aggregate_new();
+	struct kernels *k = filled_kernels(keys, a);
+	char *text = printed(
+	    a, (struct report_opts){.kernels = k, .sort = sort, .terminal = {.width = width}},
+	    report_print);
+	if (!strstr(text, want))
+		fail_msg("%s is not in\n%s", want, text);
+	free(text);
+	kernels_free(k);
+	aggregate_free(a);
+}
+
+static void a_table_of_kernels(void **state)
+{
+	(void)state;
+	check_kernels(KERNELS_NAME, 130, REPORT_BY_DEVICE_TIME,
+		      "Device % v   Total  Calls    Mean     Max  Most launched by        Kernel\n"
+		      "     76.9%  1.0 us      1  1.0 us  1.0 us  (in no op)              "
+		      "Memcpy HtoD (Pageable -> Device), 2.0 KiB, 1.9 GiB/s\n"
+		      "     23.1%  300 ns      3  100 ns  100 ns  add.Tensor train.py:13  "
+		      "vectorized_elementwise_kernel<4, MulFunctor<float> >\n");
+	check_kernels(KERNELS_NAME, 0, REPORT_BY_CALLS, elementwise);
+	check_kernels(KERNELS_NAME, 0, REPORT_BY_CALLS, ", 2.0 KiB, 1.9 GiB/s\n");
+	check_kernels(
+	    KERNELS_STREAM, 0, REPORT_BY_CALLS,
+	    "Device %   Total  Calls v    Mean     Max  Device  Stream  Most launched by\n"
+	    "   23.1%  300 ns        3  100 ns  100 ns  cuda:0       7  add.Tensor "
+	    "train.py:13\n"
+	    "   76.9%  1.0 us        1  1.0 us  1.0 us  cuda:0       8  (in no op)\n");
+}
+
+static void kernels_for_programs(void **state)
+{
+	struct aggregate *a = aggregate_new();
+	struct kernels *k = filled_kernels(KERNELS_NAME | KERNELS_DEVICE, a);
+	struct report_opts opts = {.kernels = k, .sort = REPORT_BY_CALLS};
+	(void)state;
+	char *csv = printed(a, opts, report_print_csv), *json = printed(a, opts, report_print_json);
+	assert_non_null(strstr(csv,
+			       "\",kernel,cuda:0,41,,,3,300,100,100,23.0769,0,aten::add.Tensor,"
+			       "forward,/home/me/train.py,13,forward,200\n"
+			       "Memcpy HtoD (Pageable -> Device),copy,cuda:0,41,,,1,1000,1000,"
+			       "1000,76.9231,2048,(in no op),,,,,1000\n"));
+	assert_non_null(strstr(json, "\"kind\":\"copy\",\"device\":\"cuda:0\",\"pid\":41,"
+				     "\"rank\":null,\"stream\":null,\"calls\":1,"));
+	free(csv);
+	free(json);
+	kernels_free(k);
+	aggregate_free(a);
+}
+
+static void words(void **state)
+{
+	struct err e = {0};
+	enum report_sort sort;
+	unsigned keys;
+	(void)state;
+	assert_int_equal(kernels_parse("op,line", &keys, &e), 0);
+	assert_int_equal(kernels_parse("device", &keys, &e), 0);
+	assert_int_equal(kernels_parse(NULL, &keys, &e), 0);
+	assert_int_equal(kernels_parse("kernel,stream", &keys, &e), 1);
+	assert_int_equal(keys, KERNELS_NAME | KERNELS_STREAM);
+	assert_int_equal(kernels_parse("kernel,line", &keys, &e), -EINVAL);
+	assert_non_null(strstr(e.what, "\"line\""));
+	assert_int_equal(kernels_parse_sort("mean", &sort, &e), 0);
+	assert_int_equal(sort, REPORT_BY_MEAN);
+	assert_int_equal(kernels_parse_sort("p99", &sort, &e), -EINVAL);
+}
+
+/* Steps of 1000: an op, and the optimizer's. */
+struct training {
+	struct aggregate *ops;
+	struct breakdown *steps;
+};
+
+enum { STEPS = 11, STEP_NS = 1000, BEGIN = 1000000 };
+
+static struct training train(void)
+{
+	static const struct py_frame adam = {.id = 13,
+					     .file = "/lib/torch/optim/adam.py",
+					     .function = "step",
+					     .line = 1,
+					     .is_torch = true};
+	static _Alignas(16) char memory[sizeof(struct py_stack) + 2 * sizeof(void *)];
+	struct py_stack *optimizer = (struct py_stack *)memory;
+	struct training t = {.ops = aggregate_new(), .steps = breakdown_new()};
+	optimizer->id = 9;
+	optimizer->depth = 2;
+	optimizer->frames[0] = &adam;
+	optimizer->frames[1] = &sample_other_frame;
+	for (uint64_t at = BEGIN; at < BEGIN + STEPS * STEP_NS; at += STEP_NS) {
+		struct op_event ev = sample_event(1, 0, 0, at, at + 500);
+		assert_int_equal(aggregate_add(t.ops, &ev), 0);
+		assert_int_equal(breakdown_add(t.steps, &ev), 0);
+		ev.start_ns = at + 900;
+		ev.end_ns = at + STEP_NS;
+		ev.stack = ev.where_stack = optimizer;
+		ev.op = &sample_op;
+		assert_int_equal(breakdown_add(t.steps, &ev), 0);
+	}
+	/* What ends the last one. */
+	struct op_event last =
+	    sample_event(1, 0, 0, BEGIN + STEPS * STEP_NS + 10, BEGIN + STEPS * STEP_NS + 20);
+	assert_int_equal(breakdown_add(t.steps, &last), 0);
+	return t;
+}
+
+/* `index`: of the device; it works for `ns` of each step from number `first` on. */
+static void work(struct training *t, int8_t index, uint64_t ns, uint64_t first)
+{
+	for (uint64_t at = BEGIN + first * STEP_NS; at < BEGIN + STEPS * STEP_NS; at += STEP_NS) {
+		struct activity a = activity(at + 100, at + 100 + ns);
+		a.device_index = index;
+		add(t->ops, a);
+	}
+}
+
+static void check_headline(struct training *t, int width, const char *want, const char * not )
+{
+	struct breakdown_result steps;
+	breakdown_get(t->steps, &steps);
+	char *text =
+	    printed(t->ops,
+		    (struct report_opts){
+			.steps = &steps, .breakdown = t->steps, .terminal = {.width = width}},
+		    report_print);
+	if (!strstr(text, want) || (not &&strstr(text, not )))
+		fail_msg("%s, and not %s, should be in\n%s", want, not, text);
+	free(text);
+	aggregate_free(t->ops);
+	breakdown_free(t->steps);
+}
+
+static void a_device_that_waits(void **state)
+{
+	static const char host[] = "the program is bound by the host";
+	(void)state;
+	struct training t = train();
+	work(&t, 0, 300, 0);
+	check_headline(&t, 0,
+		       "\ncuda:0 was busy 30 % of the time (300 ns of the 1.0 us of a step): the "
+		       "program is bound by the host\n",
+		       "slowest on");
+	t = train();
+	work(&t, 0, 300, 0);
+	check_headline(
+	    &t, 80, "\ncuda:0 was busy 30 % of the time: the program is bound by the host\n", NULL);
+	/* It was not recorded from the start on: less is known. */
+	t = train();
+	work(&t, 0, 300, 6);
+	check_headline(&t, 0, "\ncuda:0 was busy 35 % of 4.3 us, from its first work to its last\n",
+		       host);
+	/* Some is missing. */
+	t = train();
+	work(&t, 0, 300, 0);
+	aggregate_activities_lost(t.ops, 1);
+	check_headline(&t, 0, "\ncuda:0 was busy at least 30 % of the time (", host);
+	/* The one may wait for the other. */
+	t = train();
+	work(&t, 0, 300, 0);
+	work(&t, 1, 200, 0);
+	check_headline(&t, 0, "\n2 devices were busy 20 % (cuda:1) to 30 % (cuda:0) of the time\n",
+		       host);
+	/* Nothing was recorded. */
+	t = train();
+	check_headline(&t, 0, "\nslowest op: ", "busy");
+}
+
+static void a_busy_device(void **state)
+{
+	(void)state;
+	struct training t = train();
+	struct activity copy = no_op(LAUNCH_IN_NO_OP, BEGIN, BEGIN + 2000);
+	work(&t, 0, 900, 0);
+	add(t.ops, copy);
+	check_headline(&t, 0,
+		       "slowest on cuda:0: 98 % add.Tensor at train.py:13, 20 % (in no op); copies "
+		       "20 %, most Memcpy HtoD (Pageable -> Device)\n",
+		       "slowest op");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +450,11 @@ int main(void)
 	    cmocka_unit_test(nothing_is_missing),
 	    cmocka_unit_test(the_table),
 	    cmocka_unit_test(the_fields),
+	    cmocka_unit_test(a_table_of_kernels),
+	    cmocka_unit_test(kernels_for_programs),
+	    cmocka_unit_test(words),
+	    cmocka_unit_test(a_device_that_waits),
+	    cmocka_unit_test(a_busy_device),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
