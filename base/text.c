@@ -301,3 +301,26 @@ bool suggestions_list(const struct suggestions *x, char *out, size_t size)
 	}
 	return used > 0;
 }
+
+const char *text_without_templates(char *out, size_t size, const char *name)
+{
+	enum { LONGEST = 24 };
+	size_t n = 0;
+	for (const char *p = name; *p && n + 8 < size;) {
+		int depth = 0;
+		size_t len = 0;
+		for (; *p == '<' && p[len]; len++) {
+			depth += p[len] == '<' ? 1 : p[len] == '>' ? -1 : 0;
+			if (!depth)
+				break;
+		}
+		if (*p == '<' && p[len] && len > LONGEST) {
+			n += (size_t)snprintf(out + n, size - n, "<...>");
+			p += len + 1;
+		} else {
+			out[n++] = *p++;
+		}
+	}
+	out[n] = '\0';
+	return out;
+}

@@ -55,6 +55,10 @@ const char *text_ns(char *out, size_t size, uint64_t ns);
 /* A size in bytes: "512 B", "11.8 MiB". Returns out. */
 const char *text_bytes(char *out, size_t size, uint64_t bytes);
 
+/* The name of a C++ function, its template arguments "<...>" where they would fill the line.
+ * Returns out. */
+const char *text_without_templates(char *out, size_t size, const char *name);
+
 /* Suggestions for a mistyped name. */
 
 enum { SUGGESTIONS_MAX = 5, SUGGESTIONS_WORD = 64 };

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/call_tree.h"
+#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 #include "perf/report_collectives.h"
 #include "perf/trace/trace_read.h"
@@ -29,7 +30,8 @@ struct report {
 	struct trace_query *query;
 	struct aggregate *sum, *gap_sum; /* gap_sum: for --gaps */
 	struct gaps between;
-	struct call_tree *tree; /* for --call-graph */
+	struct kernels *kernels; /* for --group kernel */
+	struct call_tree *tree;	 /* for --call-graph */
 	struct overflow *overflow;
 	struct breakdown *steps; /* NULL: ops are left out */
 	struct breakdown_result shown_steps;
@@ -68,6 +70,14 @@ static int take_sum(struct report *p, const struct op_sum *s)
 	return !r && p->tree ? call_tree_add_sum(p->tree, s, (enum call_frames)p->frames) : r;
 }
 
+static int take_activity(struct report *p, const struct activity *a)
+{
+	if (p->samples)
+		return 0;
+	int r = p->kernels ? kernels_add(p->kernels, a) : 0;
+	return r ? r : aggregate_add_activity(p->sum, a);
+}
+
 static int take_sample(struct report *p, const struct sample *s)
 {
 	struct op_event ev;
@@ -99,6 +109,11 @@ static int take_item(struct report *p, const struct trace_item *item)
 		return take_sum(p, &item->sum);
 	case TRACE_SAMPLE:
 		return take_sample(p, &item->sample);
+	case TRACE_ACTIVITY:
+		return take_activity(p, &item->activity);
+	case TRACE_ACTIVITIES_LOST:
+		aggregate_activities_lost(p->sum, item->lost.count);
+		break;
 	case TRACE_SAMPLING:
 		p->sampled.how = item->sampling;
 		break;
@@ -235,13 +250,18 @@ static int print(struct report *p)
 	p->opts.left_out = p->samples ? 0 : trace_query_sums_left_out(p->query);
 	p->opts.samples = p->samples ? &p->sampled : NULL;
 	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
-	if (p->steps && !p->opts.chosen && !p->samples && !p->gaps) {
+	/* Between steps that are apart is what was not chosen. */
+	bool apart = p->choice.step && strchr(p->choice.step, ',');
+	if (p->steps && !apart && !p->opts.chosen && !p->samples && !p->gaps) {
 		breakdown_get(p->steps, &p->shown_steps);
 		p->opts.steps = &p->shown_steps;
+		p->opts.breakdown = p->steps;
 	}
 	if (p->tree)
 		return print_graph(p);
 	const struct aggregate *rows = rows_of(p);
+	if (!p->sort && aggregate_keys(rows) & AGGREGATE_ACTIVITIES)
+		p->opts.sort = REPORT_BY_DEVICE_TIME;
 	if (p->format == FORMAT_JSON)
 		return report_print_json(stdout, rows, &p->opts);
 	if (p->format == FORMAT_CSV)
@@ -261,7 +281,7 @@ static bool nothing(const struct report *p)
 	struct aggregate_totals t = {0};
 	if (p->sum)
 		aggregate_totals(p->sum, &t);
-	return t.events + t.unfinished == 0;
+	return t.events + t.unfinished + t.activities == 0;
 }
 
 static int refuse(const char *option, const char *other, struct err *e)
@@ -353,6 +373,25 @@ static int of_collectives(const struct report *p)
 	return report_collectives(&o);
 }
 
+/* --group kernel: 1 if it is given. */
+static int prepare_kernels(struct report *p, struct err *e)
+{
+	unsigned keys;
+	int r = kernels_parse(p->group, &keys, e);
+	if (r <= 0)
+		return r;
+	const char *other = p->sides ? "--side-by-side" : p->samples ? "samples" : NULL;
+	other = p->columns ? "--columns" : other;
+	if (other)
+		return refuse("--group kernel", other, e);
+	p->opts.sort = REPORT_BY_DEVICE_TIME;
+	r = p->sort ? kernels_parse_sort(p->sort, &p->opts.sort, e) : 0;
+	if (r)
+		return r;
+	p->opts.kernels = p->kernels = kernels_new(keys);
+	return p->kernels ? 1 : err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
+}
+
 /* Check the options and allocate what they need. */
 static int prepare(struct report *p, struct err *e)
 {
@@ -360,7 +399,9 @@ static int prepare(struct report *p, struct err *e)
 	int r = check_together(p, e);
 	r = r ? r : check_frames(p, e);
 	r = r ? r : check_per_step(p, e);
-	r = r || !p->group ? r : group_parse(p->group, &keys, e);
+	int kernels = r ? 0 : prepare_kernels(p, e);
+	r = kernels < 0 ? kernels : r;
+	r = r || kernels || !p->group ? r : group_parse(p->group, &keys, e);
 	if (keys == AGGREGATE_MODULE && !p->sort && !p->columns && !p->sides && !p->samples &&
 	    p->format == FORMAT_TABLE) {
 		p->opts.modules = true;
@@ -370,7 +411,7 @@ static int prepare(struct report *p, struct err *e)
 		keys |= AGGREGATE_SAMPLES;
 	if (p->sides)
 		keys = (keys & ~(unsigned)AGGREGATE_PHASE) | AGGREGATE_SIDES;
-	r = r || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
+	r = r || kernels || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
 	if (p->format == FORMAT_TABLE && !p->graph)
@@ -379,9 +420,12 @@ static int prepare(struct report *p, struct err *e)
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
+	const unsigned devices =
+	    flops && !(keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_ACTIVITIES : 0;
 	r = r || !p->columns
 		? r
-		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | flops, &p->chosen, e);
+		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,
+				       &p->chosen, e);
 	if (r)
 		return r;
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
@@ -405,6 +449,7 @@ static void close_all(struct report *p)
 	aggregate_free(p->sum);
 	aggregate_free(p->gap_sum);
 	gaps_free(&p->between);
+	kernels_free(p->kernels);
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
 	breakdown_free(p->steps);
@@ -458,6 +503,9 @@ int cmd_report(int argc, char **argv)
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	static const char *const graphs[] = {"none", "callers", "callees", NULL};
 	static const char *const frames[] = {"mixed", "python", "native", "ops", NULL};
+	static const char *const groups[] = {"op",     "line",	"file",	  "function", "thread",
+					     "module", "shape", "dtype",  "device",   "phase",
+					     "symbol", "rank",	"kernel", "stream",   NULL};
 	struct report p = {.path = "ditrace.data"};
 	uint64_t limit = 0;
 	const struct option_def options[] = {
@@ -466,10 +514,12 @@ int cmd_report(int argc, char **argv)
 	    QUERY_OPTIONS(p.choice),
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
-	     "phase, symbol, rank (default op,line,phase); module alone is a tree",
-	     &report_sort_names[REPORT_BY_OP]},
+	     "phase, symbol, rank (default op,line,phase); module alone is a tree; or of kernel, "
+	     "stream",
+	     groups},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
-	     "self (default), total, calls, mean, p50, p99, max, or what rows are grouped by",
+	     "device_time (default where devices were recorded), self (default), total, calls, "
+	     "mean, p50, p99, max, or what rows are grouped by",
 	     report_sort_names},
 	    {0, "columns", OPTION_STRING, &p.columns, "LIST", "of the table: calls,mean,op",
 	     report_column_names()},

@@ -12,282 +12,6 @@
 
 enum { PENDING_MAX = 65536 };
 
-/* Finished calls of a row inside ops that are still open. Of recursive calls, only the outermost.
- */
-struct pending {
-	uint32_t row;
-	uint16_t depth; /* of the outermost finished op that contains them, or their own */
-	uint64_t ns;	/* their share of the row's total_ns */
-};
-
-struct aggregate_thread {
-	int32_t pid;
-	int32_t rank_at; /* index of its rank; -1: not known */
-	bool worker, has_stack;
-	uint64_t first_ns, last_ns;
-	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
-	struct pending *pending;       /* in ascending order of depth */
-	uint32_t npending, pending_size;
-	struct flops_nest flops;
-};
-
-/* Two-way cache of the rows of recent events: the hash of the key selects a pair of entries, which
- * share one cache line. */
-struct memo {
-	const struct op_desc *op;
-	const struct py_stack *where_stack;
-	const struct aggregate_row *row;
-	uint32_t id;	 /* of the row */
-	uint32_t thread; /* 8 * index of the thread + 2 * phase + whether its line is its own */
-};
-
-enum { MEMO_PAIRS = 8192, CACHE_LINE = 64 };
-_Static_assert(2 * sizeof(struct memo) == CACHE_LINE, "a pair of memos is a cache line");
-
-/* The row of a forward op, at index id modulo AGGREGATE_SIDES_MAX. */
-struct side {
-	uint64_t id;
-	uint32_t row;
-};
-
-struct aggregate {
-	unsigned keys;
-	struct memo (*memos)[2]; /* MEMO_PAIRS of them, or NULL */
-	int32_t last_pid, last_tid;
-	uint32_t last_rank1;
-	struct aggregate_thread *last_thread; /* of last_pid and last_tid, or NULL */
-	struct side *sides;
-	size_t sides_room;
-	struct intern row_ids, thread_ids;
-	uint32_t *ranks; /* by index */
-	size_t nranks, ranks_room;
-	struct arena arena;
-	struct aggregate_row **rows;
-	uint32_t *merged; /* by row: scratch space of compact() */
-	struct aggregate_thread *threads;
-	uint32_t rows_size, threads_size;
-	struct aggregate_totals totals;
-};
-
-struct aggregate *aggregate_new_by(unsigned keys)
-{
-	const unsigned others = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE |
-				AGGREGATE_SYMBOL | AGGREGATE_SAMPLES;
-	struct aggregate *a = calloc(1, sizeof(*a));
-	if (!a)
-		return NULL;
-	a->keys = keys;
-	if (keys & AGGREGATE_STEADY &&
-	    !(keys & others)) /* only a cache: may stay NULL if out of memory */
-		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
-	aggregate_forget(a);
-	return a;
-}
-
-struct aggregate *aggregate_new(void)
-{
-	return aggregate_new_by(AGGREGATE_DEFAULT);
-}
-
-unsigned aggregate_keys(const struct aggregate *a)
-{
-	return a->keys | (a->nranks > 1 ? AGGREGATE_RANKS : 0);
-}
-
-static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool *failed)
-{
-	if (!s)
-		return NULL;
-	const char *copy = arena_strndup(&a->arena, s, strlen(s));
-	if (!copy)
-		*failed = true;
-	return copy;
-}
-
-/* Double the capacity of an array with elements of that size; new elements are zero. */
-static int grow(void *array, uint32_t *size, size_t element)
-{
-	void *old;
-	uint32_t more = *size ? *size * 2 : 64;
-	memcpy(&old, array, sizeof(old));
-	void *grown = realloc(old, more * element);
-	if (!grown)
-		return -ENOMEM;
-	memset((char *)grown + *size * element, 0, (more - *size) * element);
-	memcpy(array, &grown, sizeof(grown));
-	*size = more;
-	return 0;
-}
-
-static int grow_rows(struct aggregate *a)
-{
-	uint32_t size = a->rows_size;
-	int r = grow(&a->merged, &size, sizeof(*a->merged));
-	return r ? r : grow(&a->rows, &a->rows_size, sizeof(*a->rows));
-}
-
-static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
-				     const struct aggregate_row *like)
-{
-	bool failed = id >= a->rows_size && grow_rows(a);
-	char *room =
-	    failed ? NULL : arena_alloc(&a->arena, sizeof(struct aggregate_row) + CACHE_LINE);
-	if (!room)
-		return NULL;
-	struct aggregate_row *row = (void *)(room + (0 - (uintptr_t)room) % CACHE_LINE);
-	*row = *like;
-	row->min_ns = UINT64_MAX;
-	row->op = aggregate_copy_text(a, like->op, &failed);
-	row->file = aggregate_copy_text(a, like->file, &failed);
-	row->function = aggregate_copy_text(a, like->function, &failed);
-	row->text = aggregate_copy_text(a, like->text, &failed);
-	row->module = aggregate_copy_text(a, like->module, &failed);
-	row->shape = aggregate_copy_text(a, like->shape, &failed);
-	row->dtype = aggregate_copy_text(a, like->dtype, &failed);
-	row->device = aggregate_copy_text(a, like->device, &failed);
-	row->symbol = aggregate_copy_text(a, like->symbol, &failed);
-	row->object = aggregate_copy_text(a, like->object, &failed);
-	if (a->keys & AGGREGATE_BATCHES) {
-		row->batches = arena_alloc(&a->arena, sizeof(*row->batches));
-		failed |= !row->batches;
-	}
-	if (failed)
-		return NULL;
-	a->rows[id] = row;
-	return row;
-}
-
-/* The index of the event's row, or -ENOMEM. */
-static int64_t row_of(struct aggregate *a, const struct op_event *ev, bool worker)
-{
-	struct aggregate_key key;
-	bool is_new, failed = false;
-	uint32_t len = aggregate_key(&key, a->keys, ev, worker);
-	int64_t id = intern(&a->row_ids, key.bytes, len, &is_new);
-	if (id < 0)
-		return id;
-	struct aggregate_row *row = is_new		? add_row(a, (uint32_t)id, &key.row)
-				    : id < a->rows_size ? a->rows[id]
-							: NULL;
-	if (!row)
-		return -ENOMEM; /* out of memory now, or when the row was added */
-	if (!row->text && key.row.text)
-		row->text = aggregate_copy_text(a, key.row.text, &failed);
-	return failed ? -ENOMEM : id;
-}
-
-static int32_t rank_at(struct aggregate *a, uint32_t rank1)
-{
-	for (size_t i = 0; rank1 && i < a->nranks; i++)
-		if (a->ranks[i] == rank1 - 1)
-			return (int32_t)i;
-	if (!rank1 || a->nranks == AGGREGATE_RANKS_MAX ||
-	    array_grow(&a->ranks, &a->ranks_room, a->nranks + 1, sizeof(*a->ranks)))
-		return -1;
-	a->ranks[a->nranks] = rank1 - 1;
-	return (int32_t)a->nranks++;
-}
-
-/* Processes of different hosts may have the same PID. */
-static struct aggregate_thread *find_thread(struct aggregate *a, const struct op_event *ev)
-{
-	int32_t key[3] = {ev->pid, ev->tid, (int32_t)ev->rank1};
-	bool is_new;
-	if (a->last_thread && a->last_pid == ev->pid && a->last_tid == ev->tid &&
-	    a->last_rank1 == ev->rank1)
-		return a->last_thread;
-	int64_t id = intern(&a->thread_ids, key, sizeof(key), &is_new);
-	if (id < 0 ||
-	    (id >= a->threads_size && grow(&a->threads, &a->threads_size, sizeof(*a->threads))))
-		return NULL;
-	struct aggregate_thread *t = &a->threads[id];
-	if (is_new) {
-		*t = (struct aggregate_thread){.pid = ev->pid,
-					       .rank_at = rank_at(a, ev->rank1),
-					       .first_ns = ev->start_ns,
-					       .last_ns = ev->start_ns};
-		a->totals.threads++;
-	}
-	a->last_pid = ev->pid;
-	a->last_tid = ev->tid;
-	a->last_rank1 = ev->rank1;
-	a->last_thread = t;
-	return t;
-}
-
-/* Ops and stacks are at least 16 bytes apart: the low 4 bits of their addresses say nothing. */
-static struct memo *memos_of(const struct aggregate *a, const struct memo *m)
-{
-	uint64_t h = ((uintptr_t)m->op >> 4) * 0x9e3779b97f4a7c15u;
-	h = (h ^ (uintptr_t)m->where_stack >> 4 ^ (uint64_t)m->thread << 40) * 0xff51afd7ed558ccdu;
-	return a->memos[h >> 51];
-}
-
-static struct memo key_of(const struct aggregate *a, const struct aggregate_thread *t,
-			  const struct op_event *ev)
-{
-	return (struct memo){.op = ev->op,
-			     .where_stack = ev->where_stack,
-			     .thread = (uint32_t)(t - a->threads) * 8 + ev->phase * 2U +
-				       event_is_called_in_backward(ev)};
-}
-
-static bool is_for(const struct memo *m, const struct memo *n)
-{
-	return m->row && m->op == n->op && m->where_stack == n->where_stack &&
-	       m->thread == n->thread;
-}
-
-void aggregate_forget(struct aggregate *a)
-{
-	if (a->memos)
-		memset(a->memos, 0, MEMO_PAIRS * sizeof(*a->memos));
-}
-
-void aggregate_prefetch(const struct aggregate *a, const struct op_event *ev, int after)
-{
-	const struct aggregate_thread *t = a->last_thread;
-	if (!a->memos || !t || a->last_pid != ev->pid || a->last_tid != ev->tid)
-		return;
-	struct memo key = key_of(a, t, ev);
-	const struct memo *m = memos_of(a, &key);
-	if (after == 3) {
-		__builtin_prefetch(m, 0);
-		return;
-	}
-	const struct aggregate_row *row = is_for(&m[0], &key)	? m[0].row
-					  : is_for(&m[1], &key) ? m[1].row
-								: NULL;
-	if (!row)
-		return;
-	if (after == 2)
-		__builtin_prefetch(row, 1);
-	histogram_prefetch(&row->times, ev->end_ns - ev->start_ns, after == 1);
-}
-
-/* Like row_of, through the cache. A row without source text is looked up again, since the text may
- * have become known. */
-static int64_t row_again(struct aggregate *a, const struct aggregate_thread *t,
-			 const struct op_event *ev)
-{
-	if (!a->memos)
-		return row_of(a, ev, t->worker);
-	struct memo new = key_of(a, t, ev);
-	struct memo *m = memos_of(a, &new);
-	for (int i = 0; i < 2; i++)
-		if (is_for(&m[i], &new) && (m[i].row->text || !(a->keys & AGGREGATE_LINE)))
-			return m[i].id;
-	int64_t id = row_of(a, ev, t->worker);
-	if (id < 0)
-		return id;
-	new.id = (uint32_t)id;
-	new.row = a->rows[id];
-	if (!is_for(&m[0], &new))
-		m[1] = m[0];
-	m[0] = new;
-	return id;
-}
-
 static void observe(struct aggregate *a, struct aggregate_thread *t, const struct op_event *ev)
 {
 	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
@@ -326,7 +50,7 @@ static int push(struct aggregate *a, struct aggregate_thread *t, struct pending 
 			t->npending = 0;
 	}
 	if (t->npending == t->pending_size &&
-	    grow(&t->pending, &t->pending_size, sizeof(*t->pending)))
+	    aggregate_grow(&t->pending, &t->pending_size, sizeof(*t->pending)))
 		return -ENOMEM;
 	t->pending[t->npending++] = p;
 	return 0;
@@ -425,7 +149,7 @@ static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
 	if (ev->forward_id && at < a->sides_room && a->sides[at].id == ev->forward_id)
 		return a->sides[at].row;
-	return row_of(a, ev, false);
+	return aggregate_row_of(a, ev, false, LAUNCH_IN_OP);
 }
 
 /* In the backward, nodes count in the row of their forward op, and other ops in no row. All of them
@@ -437,7 +161,8 @@ static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t
 	a->totals.self_ns += ns > ev->child_ns ? ns - ev->child_ns : 0;
 	if (ev->op->kind != OP_BACKWARD && ev->phase != PHASE_RECOMPUTE)
 		return 0;
-	int64_t id = ev->phase == PHASE_RECOMPUTE ? row_of(a, ev, false) : row_of_node(a, ev);
+	int64_t id = ev->phase == PHASE_RECOMPUTE ? aggregate_row_of(a, ev, false, LAUNCH_IN_OP)
+						  : row_of_node(a, ev);
 	if (id < 0)
 		return -ENOMEM;
 	if (ev->phase == PHASE_RECOMPUTE)
@@ -458,7 +183,7 @@ static void find_worker(const struct aggregate *a, struct aggregate_thread *t,
 
 int aggregate_add(struct aggregate *a, const struct op_event *ev)
 {
-	struct aggregate_thread *t = find_thread(a, ev);
+	struct aggregate_thread *t = aggregate_thread_of(a, ev);
 	if (!t)
 		return -ENOMEM;
 	observe(a, t, ev);
@@ -473,7 +198,7 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	t->backward_ns += ev->phase != PHASE_FORWARD ? self : 0;
 	if (a->keys & AGGREGATE_SIDES && ev->phase != PHASE_FORWARD)
 		return add_backward(a, ev, ns);
-	int64_t id = row_again(a, t, ev);
+	int64_t id = aggregate_row_again(a, t, ev);
 	if (id < 0)
 		return -ENOMEM;
 	int r = count_call(a, a->rows[id], ev, ns);
@@ -506,7 +231,7 @@ static int add_backward_sum(struct aggregate *a, const struct op_sum *s)
 {
 	if (s->of.op->kind != OP_BACKWARD && s->of.phase != PHASE_RECOMPUTE)
 		return 0;
-	int64_t id = row_of(a, &s->of, false);
+	int64_t id = aggregate_row_of(a, &s->of, false, LAUNCH_IN_OP);
 	if (id < 0)
 		return -ENOMEM;
 	if (s->of.phase == PHASE_RECOMPUTE)
@@ -519,7 +244,7 @@ static int add_backward_sum(struct aggregate *a, const struct op_sum *s)
 int aggregate_add_sum(struct aggregate *a, const struct op_sum *sum)
 {
 	struct op_sum s = *sum;
-	struct aggregate_thread *t = find_thread(a, &s.of);
+	struct aggregate_thread *t = aggregate_thread_of(a, &s.of);
 	if (!t)
 		return -ENOMEM;
 	s.child_ns = s.child_ns < s.total_ns ? s.child_ns : s.total_ns;
@@ -534,7 +259,7 @@ int aggregate_add_sum(struct aggregate *a, const struct op_sum *sum)
 	t->backward_ns += s.of.phase != PHASE_FORWARD ? self : 0;
 	if (a->keys & AGGREGATE_SIDES && s.of.phase != PHASE_FORWARD)
 		return add_backward_sum(a, &s);
-	int64_t id = row_of(a, &s.of, t->worker);
+	int64_t id = aggregate_row_of(a, &s.of, t->worker, LAUNCH_IN_OP);
 	if (id < 0)
 		return -ENOMEM;
 	count_sum(a, a->rows[id], &s);
@@ -549,12 +274,6 @@ void aggregate_pass(struct aggregate *a)
 void aggregate_lost(struct aggregate *a, uint64_t count)
 {
 	a->totals.lost += count;
-}
-
-const struct aggregate_row *const *aggregate_rows(const struct aggregate *a, size_t *n)
-{
-	*n = a->row_ids.used;
-	return (const struct aggregate_row *const *)a->rows;
 }
 
 static uint64_t span_of(const struct aggregate_thread *t)
@@ -592,21 +311,15 @@ enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid)
 	return is;
 }
 
-const uint32_t *aggregate_ranks(const struct aggregate *a, size_t *n)
-{
-	*n = a->nranks;
-	return a->ranks;
-}
-
-uint64_t aggregate_rank_ns(const struct aggregate_row *row, size_t index)
-{
-	return index < row->nranks ? row->ranks_ns[index] : 0;
-}
-
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 {
+	size_t n;
+	uint64_t off;
 	*out = a->totals;
 	out->all_ns = out->observed_ns;
+	struct device *devices = devices_list(a->devices, &n);
+	for (size_t i = 0; i < n; i++)
+		out->busy_ns += busy_between(&devices[i].busy, 0, UINT64_MAX, &off);
 	if (a->keys & AGGREGATE_SAMPLES)
 		out->observed_ns = out->self_ns;
 	else if (a->keys & AGGREGATE_WORKERS)
@@ -619,27 +332,4 @@ uint64_t aggregate_quantile(const struct aggregate_row *row, double q)
 	if (!row->calls || !aggregate_has_quantiles(row))
 		return 0;
 	return ns < row->min_ns ? row->min_ns : ns > row->max_ns ? row->max_ns : ns;
-}
-
-void aggregate_free(struct aggregate *a)
-{
-	if (!a)
-		return;
-	for (uint32_t i = 0; i < a->row_ids.used && i < a->rows_size; i++)
-		if (a->rows[i]) {
-			histogram_free(&a->rows[i]->times);
-			free(a->rows[i]->ranks_ns);
-		}
-	for (uint32_t i = 0; i < a->threads_size; i++)
-		free(a->threads[i].pending);
-	intern_free(&a->row_ids);
-	intern_free(&a->thread_ids);
-	arena_free(&a->arena);
-	free(a->rows);
-	free(a->ranks);
-	free(a->merged);
-	free(a->threads);
-	free(a->sides);
-	free(a->memos);
-	free(a);
 }

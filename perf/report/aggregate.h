@@ -97,7 +97,13 @@ enum {
 	AGGREGATE_RANKS = 1 << 17,
 	AGGREGATE_RANKS_MAX = 4096, /* further ones are not told apart in a row */
 	AGGREGATE_FLOPS = 1 << 18,  /* flag: rows have flops; not with AGGREGATE_SIDES */
+	/* Flag of aggregate_keys: activities were added, and rows have the time of devices. */
+	AGGREGATE_ACTIVITIES = 1 << 19,
 	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
+	/* Rows that activities are not added to: of them neither tensors nor native frames are
+	 * known, and in the backward not the forward op itself. */
+	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE |
+				  AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,
 };
 
 /* Calls with equal keys. Fields that are not keys are NULL or 0. The source line is that of
@@ -128,10 +134,15 @@ struct aggregate_row {
 	double flops; /* AGGREGATE_FLOPS, see flops_of: less those of the ops that a call called */
 	uint64_t flops_unknown; /* calls that have some, but not known how many */
 	uint64_t *ranks_ns;	/* self time by index as in aggregate_ranks; of `nranks` */
-	uint8_t phase;		/* enum op_phase */
-	bool worker;		/* AGGREGATE_WORKERS: of threads that load data for others */
-	bool is_own; /* in the backward, called by Python code there: the line is its own. A key
-			of rows by phase and by line, file or function */
+	/* What devices did that was launched by these calls themselves, and for how long, each by
+	 * itself: what ran at the same time counts several times. Not part of the times above. */
+	uint64_t activities, device_ns;
+	uint8_t phase;	/* enum op_phase */
+	uint8_t launch; /* enum activity_launch: not LAUNCH_IN_OP of a row of activities of
+			   which no op is known */
+	bool worker;	/* AGGREGATE_WORKERS: of threads that load data for others */
+	bool is_own;	/* in the backward, called by Python code there: the line is its own. A key
+			   of rows by phase and by line, file or function */
 };
 
 /* Floating-point operations of calls. */
@@ -169,6 +180,9 @@ struct aggregate_totals {
 			     of the backward that they wait for */
 	uint64_t workers; /* threads that load data for others */
 	uint64_t workers_ns; /* observed time of these */
+	uint64_t activities, activities_lost;
+	uint64_t busy_ns; /* in which devices did something, of all of them: the base of percentages
+			     of device_ns */
 };
 
 /* What the percentages of a row are of. */
@@ -198,6 +212,17 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev);
 /* Add calls that were summed up. They are in all counts and times of their row, but not in its
  * histogram and batches. 0 or -ENOMEM, as aggregate_add. */
 int aggregate_add_sum(struct aggregate *a, const struct op_sum *s);
+
+/* Add what a device did: to the row of the op that launched it, and to totals and
+ * aggregate_devices, which alone have it with AGGREGATE_NO_ACTIVITIES. 0 or -ENOMEM, as
+ * aggregate_add. */
+int aggregate_add_activity(struct aggregate *a, const struct activity *activity);
+
+void aggregate_activities_lost(struct aggregate *a, uint64_t count);
+
+/* The devices of all activities added; NULL: there were none. */
+struct devices;
+const struct devices *aggregate_devices(const struct aggregate *a);
 
 /* With AGGREGATE_STEADY: the ops and stacks were freed, and their addresses may be reused. */
 void aggregate_forget(struct aggregate *a);

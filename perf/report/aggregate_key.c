@@ -47,8 +47,10 @@ static uint32_t add_string(char *key, uint32_t len, const char *s)
 }
 
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
-		       bool worker)
+		       bool worker, enum activity_launch launch)
 {
+	const unsigned of_ops =
+	    AGGREGATE_OP | AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION | AGGREGATE_MODULE;
 	struct aggregate_row *r = &k->row;
 	uint32_t len = 0;
 	*r = (struct aggregate_row){.op = keys & AGGREGATE_OP ? ev->op->name : NULL,
@@ -57,6 +59,10 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 				    .phase = keys & AGGREGATE_PHASE ? ev->phase : 0,
 				    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
 				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
+	if (keys & of_ops)
+		r->launch = (uint8_t)launch;
+	else if (keys & AGGREGATE_PHASE && launch != LAUNCH_IN_OP)
+		r->launch = LAUNCH_NO_THREAD; /* nothing tells such rows apart */
 	if (keys & AGGREGATE_PHASE && keys & (AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION))
 		r->is_own = event_is_called_in_backward(ev);
 	take_where(r, keys, py_stack_where(ev->where_stack));
@@ -66,6 +72,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	if (keys & AGGREGATE_SYMBOL)
 		take_symbol(r, ev->native);
 	len = add_bytes(k->bytes, len, &r->phase, sizeof(r->phase));
+	len = add_bytes(k->bytes, len, &r->launch, sizeof(r->launch));
 	len = add_bytes(k->bytes, len, &r->worker, sizeof(r->worker));
 	len = add_bytes(k->bytes, len, &r->is_own, sizeof(r->is_own));
 	len = add_bytes(k->bytes, len, &r->rank1, sizeof(r->rank1));

@@ -38,7 +38,8 @@ struct breakdown_sums {
 
 struct breakdown_process {
 	struct steps steps;
-	uint64_t seen; /* steps */
+	uint64_t seen;		  /* steps */
+	uint64_t whole, first_ns; /* whole steps; the start of the first */
 	int32_t pid;
 	int32_t tid; /* that trains, see is_of_main; 0: not known */
 	bool is_worker;
@@ -270,6 +271,7 @@ static int end_step(struct breakdown *b, struct breakdown_process *p)
 {
 	int r = 0;
 	if (p->step_ns && p->inside_ns > p->step_ns) {
+		p->first_ns = p->whole++ ? p->first_ns : p->step_ns;
 		r = histogram_add(&b->times, p->inside_ns - p->step_ns);
 		b->steps.wall_ns += p->inside_ns - p->step_ns;
 		for (int i = 0; i < BREAKDOWN_PARTS; i++)
@@ -377,6 +379,20 @@ int breakdown_add_sample(struct breakdown *b, const struct sample *s)
 	if (!s->op && !strcmp(op, "(in no op)") && m->part != BREAKDOWN_DATA)
 		b->python_ns += s->weight;
 	return 0;
+}
+
+bool breakdown_span(const struct breakdown *b, int32_t pid, uint32_t rank1,
+		    struct breakdown_span *out)
+{
+	const int32_t key[2] = {pid, (int32_t)rank1};
+	int64_t id = intern_find(&b->pids, key, sizeof(key));
+	const struct breakdown_process *p =
+	    id < 0 || (size_t)id >= b->processes_room ? NULL : &b->processes[id];
+	if (!p || !p->whole)
+		return false;
+	*out = (struct breakdown_span){
+	    .steps = p->whole, .start_ns = p->first_ns, .end_ns = p->step_ns};
+	return true;
 }
 
 /* Fewer samples, or many of unknown places, would tell a wrong share. */

@@ -9,17 +9,9 @@
 #include "base/text.h"
 #include "perf/report/internal.h"
 
-enum { LINE_MAX_BYTES = 1024, USUAL_WIDTH = 120 };
+enum { USUAL_WIDTH = 120 };
 
-/* A line that takes parts as long as they fit. */
-struct line {
-	char text[LINE_MAX_BYTES];
-	size_t width;
-};
-
-static bool line_add(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static bool line_add(struct line *l, const char *fmt, ...)
+bool headline_add(struct headline_line *l, const char *fmt, ...)
 {
 	char part[512];
 	size_t used = strlen(l->text);
@@ -34,15 +26,16 @@ static bool line_add(struct line *l, const char *fmt, ...)
 	return true;
 }
 
-static size_t width_of(const struct report_opts *opts)
+struct headline_line headline_line(const struct report_opts *opts)
 {
-	return opts->terminal.width > 0 ? (size_t)opts->terminal.width : USUAL_WIDTH;
+	return (struct headline_line){
+	    .width = opts->terminal.width > 0 ? (size_t)opts->terminal.width : USUAL_WIDTH};
 }
 
 static void print_place(struct table *t, const char *before, const struct breakdown_line *at,
 			const struct file_names *files)
 {
-	char line[LINE_MAX_BYTES];
+	char line[HEADLINE_MAX];
 	snprintf(line, sizeof(line), "%s %s:%" PRId32 "%s%s", before,
 		 file_names_short(files, at->file), at->line, at->text ? ": " : "",
 		 at->text ? at->text : "");
@@ -83,14 +76,14 @@ static int compare_shares(const void *a, const void *b)
 }
 
 /* Behind the steps if they fit, else on a line of their own. */
-static void add_shares(struct table *t, struct line *steps, const struct share *shares, size_t n,
-		       uint64_t wall_ns)
+static void add_shares(struct table *t, struct headline_line *steps, const struct share *shares,
+		       size_t n, uint64_t wall_ns)
 {
-	struct line own = {.width = steps->width};
+	struct headline_line own = {.width = steps->width};
 	for (size_t i = 0; i < n && report_percent(shares[i].ns, wall_ns) >= 0.5; i++)
-		line_add(&own, "%s%s %.0f %%", i ? ", " : "", shares[i].name,
-			 report_percent(shares[i].ns, wall_ns));
-	bool fits = line_add(steps, ": %s", own.text);
+		headline_add(&own, "%s%s %.0f %%", i ? ", " : "", shares[i].name,
+			     report_percent(shares[i].ns, wall_ns));
+	bool fits = headline_add(steps, ": %s", own.text);
 	table_line(t, steps->text);
 	if (!fits)
 		table_line(t, own.text);
@@ -106,52 +99,74 @@ static void add_steps(struct table *t, const struct breakdown_result *b,
 	    {"data", b->parts[BREAKDOWN_DATA]},
 	    {b->python_ns ? "waits" : "in no op", b->parts[BREAKDOWN_NO_OP] - b->python_ns},
 	    {"Python", b->python_ns}};
-	struct line line = {.width = width_of(opts)};
+	struct headline_line line = headline_line(opts);
 	char n[40], mean[32], median[32], p99[32];
 	if (b->steps)
-		line_add(&line, "%s%smedian %s, p99 %s",
-			 opts->per_step ? "a step: " : text_counted(n, sizeof(n), b->steps, "step"),
-			 opts->per_step ? "" : ", ", text_ns(median, sizeof(median), b->median_ns),
-			 text_ns(p99, sizeof(p99), b->p99_ns));
+		headline_add(
+		    &line, "%s%smedian %s, p99 %s",
+		    opts->per_step ? "a step: " : text_counted(n, sizeof(n), b->steps, "step"),
+		    opts->per_step ? "" : ", ", text_ns(median, sizeof(median), b->median_ns),
+		    text_ns(p99, sizeof(p99), b->p99_ns));
 	else
-		line_add(&line, "no whole training step was seen");
+		headline_add(&line, "no whole training step was seen");
 	if (b->steps && b->wall_ns / b->steps > b->median_ns * 3 / 2)
-		line_add(&line, ", mean %s", text_ns(mean, sizeof(mean), b->wall_ns / b->steps));
+		headline_add(&line, ", mean %s",
+			     text_ns(mean, sizeof(mean), b->wall_ns / b->steps));
 	if (b->processes > 1)
-		line_add(&line, " in %u processes", b->processes);
+		headline_add(&line, " in %u processes", b->processes);
 	qsort(shares, sizeof(shares) / sizeof(shares[0]), sizeof(shares[0]), compare_shares);
 	add_shares(t, &line, shares, sizeof(shares) / sizeof(shares[0]), b->wall_ns);
 }
 
-static void add_slowest(struct table *t, const struct aggregate_row *const *rows, size_t n,
-			uint64_t observed_ns, const struct report_opts *opts,
-			const struct file_names *files)
+static uint64_t ns_at(const struct aggregate_row *r, size_t offset)
+{
+	uint64_t ns;
+	memcpy(&ns, (const char *)r + offset, sizeof(ns));
+	return ns;
+}
+
+size_t headline_most(const struct aggregate *a, size_t offset, const struct aggregate_row **most,
+		     size_t want)
+{
+	size_t n, found = 0;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	for (size_t i = 0; i < n; i++) {
+		size_t at = found;
+		if (rows[i]->worker || !ns_at(rows[i], offset))
+			continue;
+		while (at && ns_at(most[at - 1], offset) < ns_at(rows[i], offset))
+			at--;
+		if (at == want)
+			continue;
+		found += found < want;
+		memmove(most + at + 1, most + at, (found - at - 1) * sizeof(*most));
+		most[at] = rows[i];
+	}
+	return found;
+}
+
+const char *headline_where(char *out, size_t size, const struct aggregate_row *r,
+			   const struct file_names *files)
+{
+	out[0] = '\0';
+	if (r->file)
+		snprintf(out, size, " at %s:%" PRId32, file_names_short(files, r->file), r->line);
+	return out;
+}
+
+static void add_slowest(struct table *t, const struct aggregate *a, uint64_t observed_ns,
+			const struct report_opts *opts, const struct file_names *files)
 {
 	enum { NAMED = 3 };
-	const struct aggregate_row *most[NAMED] = {NULL};
-	struct line line = {.width = width_of(opts)};
-	for (size_t i = 0; i < n; i++) {
-		const struct aggregate_row *r = rows[i];
-		if (r->worker)
-			continue;
-		for (int k = 0; k < NAMED; k++) {
-			if (most[k] && most[k]->self_ns >= r->self_ns)
-				continue;
-			const struct aggregate_row *next = most[k];
-			most[k] = r;
-			r = next;
-			if (!r)
-				break;
-		}
-	}
-	for (int k = 0; k < NAMED && most[k]; k++) {
-		const struct aggregate_row *r = most[k];
-		char at[256] = "";
-		if (r->file)
-			snprintf(at, sizeof(at), " at %s:%" PRId32,
-				 file_names_short(files, r->file), r->line);
-		if (!line_add(&line, "%s%.1f %% %s%s", k ? ", " : "slowest op: ",
-			      report_percent(r->self_ns, observed_ns), report_op_name(r->op), at))
+	const struct aggregate_row *most[NAMED];
+	struct headline_line line = headline_line(opts);
+	size_t n = headline_most(a, offsetof(struct aggregate_row, self_ns), most, NAMED);
+	for (size_t k = 0; k < n; k++) {
+		char at[256];
+		if (!headline_add(&line, "%s%.1f %% %s%s", k ? ", " : "slowest op: ",
+				  report_percent(most[k]->self_ns, observed_ns),
+				  report_op_name(most[k]->op),
+				  headline_where(at, sizeof(at), most[k], files)))
 			break;
 	}
 	if (line.text[0])
@@ -172,7 +187,7 @@ static uint64_t own_time(const struct aggregate_row *const *rows, size_t n, size
 static void add_ranks(struct table *t, const struct aggregate_row *const *rows, size_t n,
 		      const struct report_opts *opts)
 {
-	struct line line = {.width = width_of(opts)};
+	struct headline_line line = headline_line(opts);
 	char long_ns[32], short_ns[32];
 	uint64_t steps = opts->per_step ? opts->per_step : 1, most = 0, least = UINT64_MAX;
 	size_t at_most = 0, at_least = 0;
@@ -185,33 +200,48 @@ static void add_ranks(struct table *t, const struct aggregate_row *const *rows, 
 	}
 	if (opts->nranks < 2 || most == least)
 		return;
-	if (line_add(&line,
-		     "of %zu ranks %" PRIu32 " is in ops for longest, %s, and %" PRIu32
-		     " for shortest, %s; collectives not counted",
-		     opts->nranks, opts->ranks[at_most],
-		     text_ns(long_ns, sizeof(long_ns), most / steps), opts->ranks[at_least],
-		     text_ns(short_ns, sizeof(short_ns), least / steps)))
+	if (headline_add(&line,
+			 "of %zu ranks %" PRIu32 " is in ops for longest, %s, and %" PRIu32
+			 " for shortest, %s; collectives not counted",
+			 opts->nranks, opts->ranks[at_most],
+			 text_ns(long_ns, sizeof(long_ns), most / steps), opts->ranks[at_least],
+			 text_ns(short_ns, sizeof(short_ns), least / steps)))
 		table_line(t, line.text);
+}
+
+/* What of the time of the host is to be told: less where a device is busy, for which it may wait.
+ */
+static void add_lines(struct table *t, const struct breakdown_result *b, const struct aggregate *a,
+		      const struct report_opts *opts, const struct file_names *files)
+{
+	size_t n;
+	struct aggregate_totals totals;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	aggregate_totals(a, &totals);
+	bool by_op = aggregate_keys(a) & AGGREGATE_OP, is_busy = false;
+	bool waits = b && add_longest(t, b, files, true);
+	if (b)
+		add_steps(t, b, opts);
+	if (totals.activities)
+		is_busy = !headline_devices(t, a, opts, b ? opts->breakdown : NULL);
+	if (b && !waits && !is_busy)
+		add_longest(t, b, files, false);
+	if (by_op && (is_busy || (!b && totals.activities)))
+		headline_slowest_on_devices(t, a, opts, files);
+	else if (by_op && b)
+		add_slowest(t, a, totals.observed_ns, opts, files);
+	if (by_op && b && (!totals.activities || (is_busy && !waits)))
+		add_ranks(t, rows, n, opts);
 }
 
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts, const struct file_names *files)
 {
-	size_t n;
-	struct aggregate_totals totals;
-	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
-	struct table *t = b->wall_ns ? table_new() : NULL;
+	struct table *t = table_new();
 	if (!t)
-		return b->wall_ns ? -ENOMEM : 0;
-	aggregate_totals(a, &totals);
-	bool waits = add_longest(t, b, files, true);
-	add_steps(t, b, opts);
-	if (!waits)
-		add_longest(t, b, files, false);
-	if (aggregate_keys(a) & AGGREGATE_OP)
-		add_slowest(t, rows, n, totals.observed_ns, opts, files);
-	if (aggregate_keys(a) & AGGREGATE_OP)
-		add_ranks(t, rows, n, opts);
+		return -ENOMEM;
+	if (!b || b->wall_ns)
+		add_lines(t, b, a, opts, files);
 	int r = table_print(t, f, opts->terminal.width, false);
 	table_free(t);
 	return r;

@@ -1,24 +1,140 @@
-/* Internal to perf/report: keys of rows, and their fields for programs. */
+/* Internal to perf/report: rows and threads of an aggregate, their keys, and their fields for
+ * programs; what the first lines of a report are made of. */
 #ifndef PERF_REPORT_INTERNAL_H
 #define PERF_REPORT_INTERNAL_H
 
 #include <stdio.h>
 
+#include "base/arena.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/devices.h"
+#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 
-/* The first lines of a report, two to four of them: what a step waits for, how long steps took and
- * of what they consist, the slowest ops. They fit into the terminal. `files`: those of the rows and
- * of `b`. 0, -ENOMEM or -EIO. */
+/* What the percentages of rows are of, and the options with that of devices. */
+struct aggregate_totals report_totals(const struct aggregate *a, const struct report_opts *opts);
+struct report_opts report_with_busy(const struct aggregate *a, const struct report_opts *opts);
+
+/* The rows of at least `limit` percent: part by part, and sorted within each. The caller frees the
+ * array. NULL if out of memory. */
+const struct aggregate_row **report_sorted(const struct aggregate *a,
+					   const struct report_opts *opts, double limit, size_t *n);
+
+/* The first lines of a report, two to five of them: what a step waits for, how long steps took and
+ * of what they consist, how busy devices were, the slowest ops. They fit into the terminal. b: NULL
+ * where steps are not known: what is known of devices alone. `files`: those of the rows and of `b`.
+ * 0, -ENOMEM or -EIO. */
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts, const struct file_names *files);
+
+/* What these lines are made of. */
+
+enum { HEADLINE_MAX = 1024 };
+
+/* A line that takes parts as long as they fit into the terminal. */
+struct headline_line {
+	char text[HEADLINE_MAX];
+	size_t width;
+};
+
+struct headline_line headline_line(const struct report_opts *opts);
+
+/* False, with nothing added, if it does not fit. */
+bool headline_add(struct headline_line *l, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The rows, of no workers, with the most of the uint64_t at `offset` in them, in this order, at
+ * most `want`. Returns their number. */
+size_t headline_most(const struct aggregate *a, size_t offset, const struct aggregate_row **most,
+		     size_t want);
+
+/* " at train.py:13", or "". Returns out. */
+const char *headline_where(char *out, size_t size, const struct aggregate_row *r,
+			   const struct file_names *files);
+
+/* How busy devices were; b: NULL where steps are not known. Whether all of them were idle for more
+ * than half of the time. */
+bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+		      const struct breakdown *b);
+
+/* The ops for which devices worked longest, by a row's line, and the copies. */
+void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
+				 const struct report_opts *opts, const struct file_names *files);
 
 /* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops
  * in it and in its submodules. Modules below opts->percent_limit are counted. 0, -ENOMEM or -EIO.
  */
 int module_tree_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
+/* An aggregate; for aggregate*.c alone. */
+
+/* Finished calls of a row inside ops that are still open. Of recursive calls, only the outermost.
+ */
+struct pending {
+	uint32_t row;
+	uint16_t depth; /* of the outermost finished op that contains them, or their own */
+	uint64_t ns;	/* their share of the row's total_ns */
+};
+
+struct aggregate_thread {
+	int32_t pid;
+	int32_t rank_at; /* index of its rank; -1: not known */
+	bool worker, has_stack;
+	uint64_t first_ns, last_ns;
+	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
+	struct pending *pending;       /* in ascending order of depth */
+	uint32_t npending, pending_size;
+	struct flops_nest flops;
+};
+/* The row of a forward op, at index id modulo AGGREGATE_SIDES_MAX. */
+struct side {
+	uint64_t id;
+	uint32_t row;
+};
+
+struct aggregate {
+	unsigned keys;
+	struct memo_pair *memos; /* MEMO_PAIRS of them, or NULL */
+	int32_t last_pid, last_tid;
+	uint32_t last_rank1;
+	struct aggregate_thread *last_thread; /* of last_pid and last_tid, or NULL */
+	struct side *sides;
+	size_t sides_room;
+	struct intern row_ids, thread_ids;
+	uint32_t *ranks; /* by index */
+	size_t nranks, ranks_room;
+	struct arena arena;
+	struct aggregate_row **rows;
+	uint32_t *merged; /* by row: scratch space of merging pending calls */
+	struct aggregate_thread *threads;
+	uint32_t rows_size, threads_size;
+	struct aggregate_totals totals;
+	struct devices *devices; /* NULL: no activity was added */
+};
+
+/* What stands in place of the op: "(in no op)". Not for LAUNCH_IN_OP. */
+const char *report_launch_text(enum activity_launch launch);
+
+/* The index of the event's row, or -ENOMEM; new if need be. launch: of an activity, whose row that
+ * of no op is unless it is LAUNCH_IN_OP. _again: through a cache. */
+int64_t aggregate_row_of(struct aggregate *a, const struct op_event *ev, bool worker,
+			 enum activity_launch launch);
+int64_t aggregate_row_again(struct aggregate *a, const struct aggregate_thread *t,
+			    const struct op_event *ev);
+
+/* The event's thread, new if need be; NULL: out of memory. */
+struct aggregate_thread *aggregate_thread_of(struct aggregate *a, const struct op_event *ev);
+
+/* The same, NULL if no event of it was added. */
+const struct aggregate_thread *aggregate_thread_known(const struct aggregate *a,
+						      const struct op_event *ev);
+
+/* Double the capacity of an array with elements of that size; new elements are zero. 0 or -ENOMEM.
+ */
+int aggregate_grow(void *array, uint32_t *size, size_t element);
 
 /* The key of an event's row; for aggregate.c alone. */
 
@@ -31,9 +147,50 @@ struct aggregate_key {
 };
 
 /* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*) selects; valid
- * as long as the event and *k are. Returns the number of bytes in k->bytes. */
+ * as long as the event and *k are. launch: see aggregate_row_of. Returns the number of bytes in
+ * k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
-		       bool worker);
+		       bool worker, enum activity_launch launch);
+
+/* Kernels by name, device and stream; for kernels*.c alone. */
+
+/* An op and line that launch what a row has. */
+struct kernel_source {
+	const char *op;
+	const char *file, *function; /* NULL: unknown */
+	int32_t line;
+	uint8_t phase;	/* enum op_phase */
+	uint8_t launch; /* enum activity_launch: not LAUNCH_IN_OP where no op is known */
+	uint64_t ns;
+};
+
+struct kernel_row {
+	const char *name;     /* NULL: not a key; nor are other fields that are 0 */
+	uint8_t kind;	      /* enum activity_kind */
+	struct device device; /* what tells it from others only */
+	uint32_t stream;
+	uint32_t source1; /* index + 1 of the source with most of the time; 0: none */
+	uint64_t calls, total_ns, max_ns, bytes;
+};
+
+struct kernels {
+	unsigned keys; /* KERNELS_* */
+	struct intern row_ids, source_ids;
+	struct kernel_row *rows;
+	struct kernel_source *sources;
+	size_t rows_room, sources_room;
+	struct arena arena;
+};
+
+static inline uint64_t kernel_mean(const struct kernel_row *r)
+{
+	return r->calls ? r->total_ns / r->calls : 0;
+}
+
+const struct kernel_source *kernels_source(const struct kernels *k, const struct kernel_row *r);
+
+/* All rows by opts->sort; the caller frees the array. NULL if out of memory. */
+const struct kernel_row **kernels_sorted(const struct kernels *k, const struct report_opts *opts);
 
 /* A row of an aggregate in JSON and CSV, with all its fields. */
 

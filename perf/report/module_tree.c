@@ -10,13 +10,14 @@
 #include "base/text.h"
 #include "perf/report/internal.h"
 
-enum { NONE = UINT32_MAX, PATH_SIZE = 1024, SIDES = 2 };
+enum { NONE = UINT32_MAX, PATH_SIZE = 1024, DEVICES = 2, SIDES = 3 };
 
 /* A module. Its index is greater than its parent's. */
 struct module {
 	const char *name; /* "blocks.0", below its parent */
 	uint32_t parent;
-	uint64_t own[SIDES], all[SIDES]; /* forward, backward, ns; all: with its submodules */
+	/* Forward, backward, and what devices did for both, ns; all: with its submodules. */
+	uint64_t own[SIDES], all[SIDES];
 };
 
 struct module_tree {
@@ -26,6 +27,7 @@ struct module_tree {
 	size_t room;
 	uint32_t root;	 /* of all paths; NONE */
 	uint32_t *order; /* by parent, then by time */
+	bool devices;	 /* that time is of devices */
 };
 
 static uint64_t time_of(const struct module *m)
@@ -92,12 +94,20 @@ static int find_root(struct module_tree *t, const struct aggregate_row *const *r
 	return 0;
 }
 
+static uint64_t sort_key(const struct module_tree *t, uint32_t i)
+{
+	return t->devices ? t->list[i].all[DEVICES] : time_of(&t->list[i]);
+}
+
 static int compare(const void *a, const void *b, void *tree)
 {
-	const struct module *list = ((struct module_tree *)tree)->list;
+	const struct module_tree *t = tree;
+	const struct module *list = t->list;
 	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
 	if (list[i].parent != list[k].parent) /* NONE comes first */
 		return list[i].parent + 1 < list[k].parent + 1 ? -1 : 1;
+	if (sort_key(t, i) != sort_key(t, k))
+		return sort_key(t, i) > sort_key(t, k) ? -1 : 1;
 	if (time_of(&list[i]) != time_of(&list[k]))
 		return time_of(&list[i]) > time_of(&list[k]) ? -1 : 1;
 	return (i > k) - (i < k);
@@ -108,11 +118,16 @@ static int build(struct module_tree *t, const struct aggregate_row *const *rows,
 	if (find_root(t, rows, n))
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		int64_t id = rows[i]->worker ? -1 : module_of(t, rows[i]->module);
-		if (id < 0 && !rows[i]->worker)
+		const struct aggregate_row *r = rows[i];
+		int64_t id =
+		    r->worker ? -1
+			      : module_of(t, r->launch ? report_launch_text(r->launch) : r->module);
+		if (id < 0 && !r->worker)
 			return -ENOMEM;
-		if (id >= 0)
-			t->list[id].own[rows[i]->phase != PHASE_FORWARD] += rows[i]->self_ns;
+		if (id < 0)
+			continue;
+		t->list[id].own[r->phase != PHASE_FORWARD] += r->self_ns;
+		t->list[id].own[DEVICES] += r->device_ns;
 	}
 	uint32_t all = t->ids.used;
 	t->order = malloc((all + 1) * sizeof(*t->order));
@@ -137,17 +152,32 @@ static void add_time(struct table *to, uint64_t ns, const struct report_opts *op
 	table_cell(to, text_ns(text, sizeof(text), opts->per_step ? ns / opts->per_step : ns));
 }
 
-static void add_module(struct table *to, const struct module *m, int indent, uint64_t observed_ns,
-		       const struct report_opts *opts)
+static void add_percent(struct table *to, double part)
 {
-	char text[PATH_SIZE];
-	double part = report_percent(time_of(m), observed_ns);
+	char text[32];
 	snprintf(text, sizeof(text), "%.1f%%", part);
 	table_cell_styled(to, text, part >= 10 ? TABLE_HOT : part >= 3 ? TABLE_WARM : TABLE_PLAIN);
-	add_time(to, m->all[0], opts);
-	add_time(to, m->all[1], opts);
-	add_time(to, time_of(m), opts);
-	add_time(to, m->own[0] + m->own[1], opts);
+}
+
+static void add_module(struct table *to, const struct module_tree *t, const struct module *m,
+		       int indent, uint64_t observed_ns, const struct report_opts *opts)
+{
+	char text[PATH_SIZE];
+	bool of_host = time_of(m) || !m->all[DEVICES];
+	if (of_host)
+		add_percent(to, report_percent(time_of(m), observed_ns));
+	else
+		table_cell(to, "-");
+	if (t->devices) {
+		add_percent(to, report_percent(m->all[DEVICES], opts->busy_ns));
+		add_time(to, m->all[DEVICES], opts);
+	}
+	const uint64_t times[] = {m->all[0], m->all[1], time_of(m), m->own[0] + m->own[1]};
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		if (of_host)
+			add_time(to, times[i], opts);
+		else
+			table_cell(to, "-");
 	snprintf(text, sizeof(text), "%*s%s", indent, "", m->name);
 	table_cell(to, text);
 }
@@ -174,10 +204,13 @@ static size_t add_below(struct table *to, const struct module_tree *t, uint32_t 
 	size_t shown = 0;
 	for (uint32_t i = first_below(t, parent); i < t->ids.used; i++) {
 		const struct module *m = &t->list[t->order[i]];
-		if (m->parent != parent || indent > DEEPEST ||
-		    report_percent(time_of(m), observed_ns) < opts->percent_limit)
+		double host = report_percent(time_of(m), observed_ns);
+		double device = report_percent(m->all[DEVICES], opts->busy_ns);
+		if (m->parent != parent || indent > DEEPEST)
 			break;
-		add_module(to, m, indent, observed_ns, opts);
+		if (host < opts->percent_limit && device < opts->percent_limit)
+			continue;
+		add_module(to, t, m, indent, observed_ns, opts);
 		shown += 1 + add_below(to, t, t->order[i], indent + 2, observed_ns, opts);
 	}
 	return shown;
@@ -186,16 +219,26 @@ static size_t add_below(struct table *to, const struct module_tree *t, uint32_t 
 static int print(FILE *f, const struct module_tree *t, uint64_t observed_ns,
 		 const struct report_opts *opts)
 {
-	static const struct {
+	const struct {
 		const char *header;
 		int order;
-	} numbers[] = {{"Total % v", 0}, {"Forward", 0}, {"Backward", 0}, {"Total", 0}, {"Own", 1}};
+		bool of_devices;
+	} numbers[] = {{t->devices ? "Total %" : "Total % v", 0, false},
+		       {"Device % v", 0, true},
+		       {"Device", 0, true},
+		       {"Forward", 3, false},
+		       {"Backward", 2, false},
+		       {"Total", 0, false},
+		       {"Own", 4, false}};
 	struct table *to = table_new();
 	char line[64];
 	if (!to)
 		return -ENOMEM;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		table_column_optional(to, numbers[i].header, TABLE_RIGHT, numbers[i].order);
+		if (t->devices || !numbers[i].of_devices)
+			table_column_optional(to, numbers[i].header, TABLE_RIGHT,
+					      t->devices || numbers[i].order == 4 ? numbers[i].order
+										  : 0);
 	table_column(to, "Module", TABLE_LEFT);
 	size_t left = t->ids.used - add_below(to, t, NONE, 0, observed_ns, opts);
 	if (left)
@@ -247,7 +290,7 @@ int module_tree_json(struct json_out *j, const char *key, const struct aggregate
 
 int module_tree_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	struct module_tree t = {0};
+	struct module_tree t = {.devices = aggregate_keys(a) & AGGREGATE_ACTIVITIES};
 	struct aggregate_totals totals;
 	size_t n;
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);

@@ -26,6 +26,8 @@ static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 		return r->max_ns;
 	case REPORT_BY_P50:
 		return aggregate_quantile(r, 0.5);
+	case REPORT_BY_DEVICE_TIME:
+		return r->device_ns;
 	case REPORT_BY_SELF:
 		return r->self_ns;
 	default:
@@ -82,11 +84,20 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 }
 
 /* The parts of a table. */
-enum report_part { FORWARD_OPS, BACKWARD_OF_LINES, RECOMPUTED, CALLED_IN_BACKWARD, WORKERS, PARTS };
+enum report_part {
+	FORWARD_OPS,
+	BACKWARD_OF_LINES,
+	RECOMPUTED,
+	CALLED_IN_BACKWARD,
+	WORKERS,
+	NO_LAUNCH,
+	PARTS
+};
 
 static enum report_part part_of(const struct aggregate_row *r)
 {
 	return r->worker		     ? WORKERS
+	       : r->launch && !r->op	     ? NO_LAUNCH
 	       : r->phase == PHASE_RECOMPUTE ? RECOMPUTED
 	       : r->phase == PHASE_FORWARD   ? FORWARD_OPS
 	       : r->is_own		     ? CALLED_IN_BACKWARD
@@ -104,23 +115,38 @@ static int compare_rows(const void *a, const void *b, void *opts)
 	if (kx != ky)
 		return kx > ky ? -1 : 1;
 	int c = compare_key(x, y, sort);
-	if (!c && sort >= REPORT_BY_OP && x->self_ns != y->self_ns)
+	if (!c && sort >= REPORT_BY_DEVICE_TIME && x->self_ns != y->self_ns)
 		return x->self_ns > y->self_ns ? -1 : 1;
 	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_RANK; k++)
 		c = compare_key(x, y, k);
 	return c;
 }
 
-static struct aggregate_totals totals_of(const struct aggregate *a, const struct report_opts *opts)
+struct report_opts report_with_busy(const struct aggregate *a, const struct report_opts *opts)
+{
+	struct report_opts with = *opts;
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
+	with.busy_ns = t.busy_ns;
+	return with;
+}
+
+struct aggregate_totals report_totals(const struct aggregate *a, const struct report_opts *opts)
 {
 	struct aggregate_totals t;
 	aggregate_totals(opts->whole ? opts->whole : a, &t);
 	return t;
 }
 
-/* The rows of at least `limit` percent: part by part, and sorted within each. The
- * caller frees the array. NULL if out of memory. */
-static const struct aggregate_row **sorted(const struct aggregate *a,
+/* Whether the row has `limit` percent of the time of the host or of devices. */
+static bool is_large(const struct aggregate_row *r, uint64_t observed_ns,
+		     const struct report_opts *opts, double limit)
+{
+	return report_percent(r->total_ns + r->backward_ns, observed_ns) >= limit ||
+	       report_percent(r->device_ns, opts->busy_ns) >= limit;
+}
+
+const struct aggregate_row **report_sorted(const struct aggregate *a,
 					   const struct report_opts *opts, double limit, size_t *n)
 {
 	const struct aggregate_row *const *rows = aggregate_rows(a, n);
@@ -128,11 +154,10 @@ static const struct aggregate_row **sorted(const struct aggregate *a,
 	if (!s)
 		return NULL;
 	size_t all = *n;
-	const struct aggregate_totals t = totals_of(a, opts);
+	const struct aggregate_totals t = report_totals(a, opts);
 	*n = 0;
 	for (size_t i = 0; i < all; i++)
-		if (report_percent(rows[i]->total_ns + rows[i]->backward_ns,
-				   aggregate_base(&t, rows[i])) >= limit)
+		if (is_large(rows[i], aggregate_base(&t, rows[i]), opts, limit))
 			s[(*n)++] = rows[i];
 	qsort_r(s, *n, sizeof(*s), compare_rows, (void *)opts);
 	return s;
@@ -261,7 +286,7 @@ static void print_sampled(FILE *f, const struct aggregate *a, const struct repor
 {
 	const struct report_samples *s = opts->samples;
 	char threads[32], samples[40], count[32], when[160];
-	struct aggregate_totals t = totals_of(a, opts);
+	struct aggregate_totals t = report_totals(a, opts);
 	fprintf(f, "ditrace: %s of %s", text_counted(samples, sizeof(samples), t.events, "sample"),
 		text_counted(threads, sizeof(threads), t.threads, "thread"));
 	if (s->how.event) {
@@ -290,11 +315,12 @@ static const char *summed_text(char *out, size_t size, uint64_t n)
 static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
 			  const struct file_names *files)
 {
-	struct aggregate_totals t = totals_of(a, opts);
+	struct aggregate_totals t = report_totals(a, opts);
 	char threads[32], events[48], lost[32], unfinished[32], when[160];
 	const struct trace_stats *s = opts->stats;
-	if (opts->steps && !opts->no_table && !t.summed && !opts->left_out)
-		headline_print(f, opts->steps, a, opts, files);
+	bool has_sums = t.summed || opts->left_out;
+	if (opts->steps && !opts->no_table)
+		headline_print(f, has_sums ? NULL : opts->steps, a, opts, files);
 	print_targets(f, a, opts);
 	fprintf(f, "ditrace: traced %s, %s, %s lost",
 		text_counted(threads, sizeof(threads), t.threads, "thread"),
@@ -307,6 +333,11 @@ static void print_summary(FILE *f, const struct aggregate *a, const struct repor
 	if (t.unfinished)
 		fprintf(f, "; %s had not ended",
 			text_count(unfinished, sizeof(unfinished), t.unfinished));
+	if (t.activities_lost)
+		fprintf(
+		    f,
+		    "\nditrace: %s activities of devices were lost: times of devices are too short",
+		    text_count(events, sizeof(events), t.activities_lost));
 	if (t.summed)
 		fprintf(f,
 			"\nditrace: %s in the counts and times with less detail: ditrace had no "
@@ -349,6 +380,7 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 	    [RECOMPUTED] = "recomputed in the backward, for checkpoints",
 	    [CALLED_IN_BACKWARD] = "called by Python code that ran in the backward",
 	    [WORKERS] = "workers, which load the data, in percent of their own time",
+	    [NO_LAUNCH] = "launched in no op that is known",
 	};
 	enum report_part part = part_of(r);
 	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];
@@ -362,14 +394,16 @@ static void add_part(struct table *t, const struct report_columns *columns,
 	size_t shown = 0;
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *r = rows[i];
-		double part = report_percent(r->total_ns + r->backward_ns, observed_ns);
-		if (part >= opts->percent_limit && (!opts->limit || shown < opts->limit)) {
+		if (is_large(r, observed_ns, opts, opts->percent_limit) &&
+		    (!opts->limit || shown < opts->limit)) {
 			report_columns_row(t, columns, r, observed_ns, opts, files);
 			shown++;
 			continue;
 		}
 		rest.self_ns += r->self_ns;
 		rest.calls += r->calls;
+		rest.activities += r->activities;
+		rest.device_ns += r->device_ns;
 		rest.flops += r->flops;
 		rest.flops_unknown += r->flops_unknown;
 	}
@@ -409,10 +443,10 @@ static void add_parts(struct table *t, const struct report_columns *columns,
 static int print_table(FILE *f, const struct aggregate *a, const struct report_opts *opts,
 		       const struct file_names *files)
 {
-	struct aggregate_totals totals = totals_of(a, opts);
+	struct aggregate_totals totals = report_totals(a, opts);
 	struct report_columns columns;
 	size_t n;
-	const struct aggregate_row **rows = sorted(a, opts, 0, &n);
+	const struct aggregate_row **rows = report_sorted(a, opts, 0, &n);
 	struct table *t = table_new();
 	int r = -ENOMEM;
 	report_columns_default(aggregate_keys(a), &columns);
@@ -432,7 +466,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 
 static int print_modules(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
-	struct aggregate_totals totals = totals_of(a, opts);
+	struct aggregate_totals totals = report_totals(a, opts);
 	int r = module_tree_print(f, a, opts);
 	if (!r)
 		print_in_no_op(f, &totals, opts);
@@ -453,8 +487,9 @@ static void name_files(struct file_names *files, const struct aggregate *a,
 	}
 }
 
-int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts)
+int report_print(FILE *f, const struct aggregate *a, const struct report_opts *given)
 {
+	const struct report_opts with_busy = report_with_busy(a, given), *opts = &with_busy;
 	struct file_names files = {0};
 	size_t n;
 	int r;
@@ -464,155 +499,12 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *o
 		print_sampled(f, a, opts);
 	else
 		print_summary(f, a, opts, &files);
-	if (n == 0 || opts->no_table)
+	if ((n == 0 && !opts->kernels) || opts->no_table)
 		r = ferror(f) ? -EIO : 0;
+	else if (opts->kernels)
+		r = kernels_print(f, opts->kernels, a, opts);
 	else
 		r = opts->modules ? print_modules(f, a, opts) : print_table(f, a, opts, &files);
 	file_names_free(&files);
 	return r;
-}
-
-static void json_targets(struct json_out *j, const struct report_opts *opts)
-{
-	json_open(j, "targets", '[');
-	for (size_t i = 0; i < opts->ntargets; i++) {
-		const struct trace_target *t = &opts->targets[i];
-		json_open(j, NULL, '{');
-		json_i64(j, "pid", t->pid);
-		json_text(j, "comm", t->comm);
-		json_text(j, "command", t->argv);
-		json_text(j, "torch", t->torch_version);
-		json_text(j, "python", t->python_version);
-		json_text(j, "engine", t->engine);
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-}
-
-static void json_when(struct json_out *j, const struct report_opts *opts)
-{
-	if (!opts->when)
-		return;
-	json_u64(j, "left_out", opts->when->left_out);
-	json_u64(j, "not_known", opts->when->unknown);
-}
-
-static void json_sampled(struct json_out *j, const struct aggregate_totals *t,
-			 const struct report_opts *opts)
-{
-	const struct report_samples *s = opts->samples;
-	json_u64(j, "threads", t->threads);
-	json_u64(j, "samples", t->events);
-	json_u64(j, "weight", t->self_ns);
-	json_text(j, "event", s->how.event);
-	json_u64(j, "frequency", s->how.frequency);
-	json_bool(j, "kernel", s->how.kernel);
-	json_u64(j, "lost", s->lost);
-	json_u64(j, "mismatched", s->mismatched);
-	json_when(j, opts);
-}
-
-static void json_steps(struct json_out *j, const struct breakdown_result *b)
-{
-	static const char *const names[] = {"forward_ns", "backward_ns", "optimizer_ns", "data_ns",
-					    "in_no_op_ns"};
-	if (!b) {
-		json_nothing(j, "steps");
-		return;
-	}
-	json_open(j, "steps", '{');
-	json_u64(j, "count", b->steps);
-	json_u64(j, "median_ns", b->median_ns);
-	json_u64(j, "p99_ns", b->p99_ns);
-	json_u64(j, "wall_ns", b->wall_ns);
-	for (int i = 0; i < BREAKDOWN_PARTS; i++)
-		json_u64(j, names[i], b->parts[i]);
-	if (b->python_ns)
-		json_u64(j, "python_ns", b->python_ns);
-	else
-		json_nothing(j, "python_ns");
-	json_close(j, '}');
-}
-
-static void json_summary(struct json_out *j, const struct aggregate_totals *t,
-			 const struct report_opts *opts)
-{
-	const struct trace_stats *s = opts->stats;
-	json_u64(j, "threads", t->threads);
-	json_u64(j, "ops", t->events + t->unfinished);
-	json_u64(j, "unfinished", t->unfinished);
-	json_u64(j, "thrown", t->thrown);
-	json_u64(j, "lost", t->lost);
-	json_u64(j, "summed", t->summed);
-	json_u64(j, "observed_ns", t->observed_ns);
-	if (opts->left_out)
-		json_nothing(j, "in_no_op_ns");
-	else
-		json_u64(j, "in_no_op_ns",
-			 t->self_ns < t->observed_ns ? t->observed_ns - t->self_ns : 0);
-	json_u64(j, "workers", t->workers);
-	json_u64(j, "workers_ns", t->workers_ns);
-	json_u64(j, "left_out_sums", opts->left_out);
-	json_steps(j, t->summed || opts->left_out ? NULL : opts->steps);
-	if (s) {
-		json_u64(j, "wall_ns", s->wall_ns);
-		json_u64(j, "probe_ns", s->probe_ns);
-		json_u64(j, "cpu_ns", s->cpu_ns);
-		json_u64(j, "lean", s->lean);
-	} else {
-		json_nothing(j, "wall_ns");
-		json_nothing(j, "probe_ns");
-		json_nothing(j, "cpu_ns");
-		json_nothing(j, "lean");
-	}
-	json_when(j, opts);
-	if (s && s->seen_permille <= 1000)
-		json_format(j, "seen_percent", "%.1f", s->seen_permille / 10.0);
-	else
-		json_nothing(j, "seen_percent");
-}
-
-int report_print_json(FILE *f, const struct aggregate *a, const struct report_opts *opts)
-{
-	struct json_out j = {.f = f};
-	struct aggregate_totals t = totals_of(a, opts);
-	size_t n;
-	const struct aggregate_row **rows = sorted(a, opts, opts->percent_limit, &n);
-	if (!rows)
-		return -ENOMEM;
-	json_open(&j, NULL, '{');
-	json_open(&j, "summary", '{');
-	json_targets(&j, opts);
-	if (opts->samples)
-		json_sampled(&j, &t, opts);
-	else
-		json_summary(&j, &t, opts);
-	json_close(&j, '}');
-	json_line(&j);
-	json_open(&j, "rows", '[');
-	for (size_t i = 0; i < n; i++) {
-		json_line(&j);
-		report_fields_json(&j, aggregate_keys(a), rows[i], aggregate_base(&t, rows[i]),
-				   opts);
-	}
-	json_line(&j);
-	json_close(&j, ']');
-	json_close(&j, '}');
-	putc('\n', f);
-	free(rows);
-	return ferror(f) ? -EIO : 0;
-}
-
-int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opts *opts)
-{
-	const struct aggregate_totals t = totals_of(a, opts);
-	size_t n;
-	const struct aggregate_row **rows = sorted(a, opts, opts->percent_limit, &n);
-	if (!rows)
-		return -ENOMEM;
-	report_fields_header(f, aggregate_keys(a));
-	for (size_t i = 0; i < n; i++)
-		report_fields_csv(f, aggregate_keys(a), rows[i], aggregate_base(&t, rows[i]), opts);
-	free(rows);
-	return ferror(f) ? -EIO : 0;
 }

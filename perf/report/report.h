@@ -47,6 +47,11 @@ struct breakdown_result {
 	bool loads_itself; /* the thread loads its data itself: no workers */
 };
 
+/* The whole steps of one process, which follow each other. */
+struct breakdown_span {
+	uint64_t steps, start_ns, end_ns;
+};
+
 /* A whole step of one process: from the end of the step before to its own. */
 struct breakdown_step {
 	int32_t pid;
@@ -79,6 +84,10 @@ void breakdown_forget(struct breakdown *b);
 
 void breakdown_get(const struct breakdown *b, struct breakdown_result *out);
 
+/* False if the process has no whole steps. */
+bool breakdown_span(const struct breakdown *b, int32_t pid, uint32_t rank1,
+		    struct breakdown_span *out);
+
 /* Whether the stack is of a thread that loads data for others: of a worker of a DataLoader, or the
  * one that pins memory (torch/utils/data/_utils/worker.py, pin_memory.py). */
 bool breakdown_is_worker(const struct py_stack *s);
@@ -93,6 +102,7 @@ enum report_sort {
 	REPORT_BY_P99,
 	REPORT_BY_MAX,
 	REPORT_BY_P50,
+	REPORT_BY_DEVICE_TIME,
 	REPORT_BY_OP, /* ascending from here on; the numbers above descending */
 	REPORT_BY_LINE,
 	REPORT_BY_FILE,
@@ -116,6 +126,7 @@ struct report_thread {
 };
 
 struct report_columns;
+struct kernels;
 
 /* About the samples of a trace, besides their rows. */
 struct report_samples {
@@ -136,6 +147,7 @@ struct report_opts {
 	size_t nthreads;
 	const uint32_t *ranks; /* of the rows' times by rank, by index */
 	size_t nranks;
+	uint64_t busy_ns; /* the base of percentages of device_ns; set while printing */
 	const struct aggregate *whole; /* the base of summary and percentages; NULL: the rows */
 	const char *about;	       /* a line between summary and table; NULL: none */
 	struct terminal terminal;      /* width 0: lines are never cut */
@@ -145,6 +157,8 @@ struct report_opts {
 	const struct when_counts *when;	      /* what --when left out; NULL without --when */
 	const struct report_samples *samples; /* rows are samples; NULL: ops */
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
+	const struct breakdown *breakdown;    /* with `steps`: whose they are */
+	const struct kernels *kernels; /* the table is of these; NULL: of the aggregate's rows */
 	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
 	bool no_table;	    /* what was traced, and no times */
 	uint64_t left_out;  /* calls of which there are sums only, and which may be of this part */
@@ -153,10 +167,10 @@ struct report_opts {
 };
 
 /* Print what was traced, the table, and the time in no op. The columns are Self % and Total % (of
- * the observed time, see aggregate_totals), Self, Total, Calls, Mean, P99, Max, and the keys of the
- * rows. Rows with a phase come in parts: forward, backward, what checkpoints recompute, and, where
- * rows have lines, what Python code calls in the backward; those of workers in another. 0, -ENOMEM
- * or -EIO. */
+ * the observed time, see aggregate_totals), where devices did something that and its share of their
+ * busy time, Self, Total, Calls, Mean, P99, Max, and the keys of the rows. Rows with a phase come
+ * in parts: forward, backward, what checkpoints recompute, and, where rows have lines, what Python
+ * code calls in the backward; those of workers in another. 0, -ENOMEM or -EIO. */
 int report_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
 /* {"summary": {...}, "rows": [...]}; with `when` the summary has left_out and not_known. A row has

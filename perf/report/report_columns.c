@@ -1,11 +1,10 @@
-#include "perf/report/report.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "perf/events/print_event.h"
+#include "perf/report/internal.h"
 #include "perf/report/internal.h"
 
 struct column_row {
@@ -62,6 +61,16 @@ static const char *time_text(char *out, size_t size, const struct column_row *w,
 	return text_ns(out, size, w->opts->per_step ? ns / w->opts->per_step : ns);
 }
 
+static const char *device_percent(char *out, size_t size, const struct column_row *w)
+{
+	return w->r->activities ? percent_text(out, size, w->r->device_ns, w->opts->busy_ns) : "-";
+}
+
+static const char *device_time(char *out, size_t size, const struct column_row *w)
+{
+	return w->r->activities ? time_text(out, size, w, w->r->device_ns) : "-";
+}
+
 static const char *backward(char *out, size_t size, const struct column_row *w)
 {
 	return w->r->backward_calls ? time_text(out, size, w, w->r->backward_ns) : "-";
@@ -80,13 +89,23 @@ static const char *ratio(char *out, size_t size, const struct column_row *w)
 	return out;
 }
 
-static const char *calls(char *out, size_t size, const struct column_row *w)
+static const char *count_text(char *out, size_t size, const struct column_row *w, uint64_t n)
 {
 	uint64_t steps = w->opts->per_step;
-	if (!steps || w->r->calls % steps == 0)
-		return text_count(out, size, w->r->calls / (steps ? steps : 1));
-	snprintf(out, size, "%.2f", (double)w->r->calls / (double)steps);
+	if (!steps || n % steps == 0)
+		return text_count(out, size, n / (steps ? steps : 1));
+	snprintf(out, size, "%.2f", (double)n / (double)steps);
 	return out;
+}
+
+static const char *calls(char *out, size_t size, const struct column_row *w)
+{
+	return count_text(out, size, w, w->r->calls);
+}
+
+static const char *activities(char *out, size_t size, const struct column_row *w)
+{
+	return w->r->activities ? count_text(out, size, w, w->r->activities) : "-";
 }
 
 static const char *thrown(char *out, size_t size, const struct column_row *w)
@@ -166,7 +185,7 @@ static const char *phase(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return op_phase_names[w->r->phase];
+	return w->r->launch ? "-" : op_phase_names[w->r->phase];
 }
 
 const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r)
@@ -179,8 +198,11 @@ const char *report_thread_name(const struct report_opts *opts, const struct aggr
 
 static const char *thread(char *out, size_t size, const struct column_row *w)
 {
-	snprintf(out, size, "%" PRId32 "/%" PRId32 " %s", w->r->pid, w->r->tid,
-		 report_thread_name(w->opts, w->r));
+	if (!w->r->tid) /* of what was launched by no thread that is known */
+		snprintf(out, size, "%" PRId32 "/- (launch not known)", w->r->pid);
+	else
+		snprintf(out, size, "%" PRId32 "/%" PRId32 " %s", w->r->pid, w->r->tid,
+			 report_thread_name(w->opts, w->r));
 	return out;
 }
 
@@ -193,7 +215,7 @@ static const char *module(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return or_dash(w->r->module);
+	return w->r->launch ? report_launch_text(w->r->launch) : or_dash(w->r->module);
 }
 
 static const char *shape(char *out, size_t size, const struct column_row *w)
@@ -239,14 +261,18 @@ static const char *file(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->file ? w->r->file : "(no Python frame)";
+	return w->r->file     ? w->r->file
+	       : w->r->launch ? report_launch_text(w->r->launch)
+			      : "(no Python frame)";
 }
 
 static const char *function(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->function ? w->r->function : "(no Python frame)";
+	return w->r->function ? w->r->function
+	       : w->r->launch ? report_launch_text(w->r->launch)
+			      : "(no Python frame)";
 }
 
 static const char *symbol(char *out, size_t size, const struct column_row *w)
@@ -268,6 +294,8 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 	const struct aggregate_row *r = w->r;
 	const struct py_frame frame = {
 	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
+	if (r->launch)
+		return r->op ? "-" : report_launch_text(r->launch);
 	return where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, w->files);
 }
 
@@ -312,12 +340,15 @@ static const struct column columns[] = {
     {"samples", "Samples", AGGREGATE_SAMPLES, true, false, 2, calls},
     {"self_percent", "Self %", 0, true, false, 0, self_percent},
     {"total_percent", "Total %", 0, true, false, 0, total_percent},
+    {"device_percent", "Device %", AGGREGATE_ACTIVITIES, true, false, 0, device_percent},
+    {"device_time", "Device", AGGREGATE_ACTIVITIES, true, false, 1, device_time},
     {"both_percent", "Both %", AGGREGATE_SIDES, true, false, 0, both_percent},
     {"self", "Self", 0, true, false, 5, self},
     {"total", "Total", 0, true, false, 6, total},
     {"least", "Least, rank", AGGREGATE_RANKS, true, false, 0, least},
     {"most", "Most, rank", AGGREGATE_RANKS, true, false, 0, most},
     {"calls", "Calls", 0, true, false, 2, calls},
+    {"activities", "Activities", AGGREGATE_ACTIVITIES, true, false, 10, activities},
     {"thrown", "Thrown", 0, false, false, 0, thrown},
     {"mean", "Mean", 0, true, false, 7, mean},
     {"min", "Min", 0, false, false, 0, shortest},
@@ -398,14 +429,24 @@ static int no_column(const char *word, size_t len, const char *why, unsigned key
 	return err_hint(e, "choose among %s", names);
 }
 
+/* The index of the column of that name. "device" is that of rows grouped by it, else the time. */
+static size_t column_of(const char *name, size_t len, unsigned keys)
+{
+	size_t i = 0;
+	if (!(keys & AGGREGATE_DEVICE) && len == 6 && !strncmp(name, "device", len))
+		name = "device_time", len = strlen(name);
+	while (i < NCOLUMNS &&
+	       (strlen(columns[i].name) != len || strncmp(columns[i].name, name, len) != 0))
+		i++;
+	return i;
+}
+
 int report_columns_parse(const char *text, unsigned keys, struct report_columns *out, struct err *e)
 {
 	out->n = 0;
 	for (const char *s = text;;) {
-		size_t len = strcspn(s, ","), i = 0;
-		while (i < NCOLUMNS &&
-		       (strlen(columns[i].name) != len || strncmp(columns[i].name, s, len) != 0))
-			i++;
+		size_t len = strcspn(s, ",");
+		size_t i = column_of(s, len, keys);
 		if (i == NCOLUMNS)
 			return no_column(s, len, "there is no", keys, e);
 		if (!has(&columns[i], keys))
@@ -433,10 +474,15 @@ static bool is_sorted(const struct report_columns *c, size_t i, enum report_sort
 	static const struct {
 		enum report_sort sort;
 		const char *column;
-	} of[] = {{REPORT_BY_SELF, "overhead"},	      {REPORT_BY_SELF, "self_percent"},
-		  {REPORT_BY_SELF, "self"},	      {REPORT_BY_TOTAL, "both_percent"},
-		  {REPORT_BY_TOTAL, "total_percent"}, {REPORT_BY_TOTAL, "total"},
-		  {REPORT_BY_CALLS, "samples"},	      {REPORT_BY_LINE, "where"}};
+	} of[] = {{REPORT_BY_SELF, "overhead"},
+		  {REPORT_BY_SELF, "self_percent"},
+		  {REPORT_BY_SELF, "self"},
+		  {REPORT_BY_TOTAL, "both_percent"},
+		  {REPORT_BY_TOTAL, "total_percent"},
+		  {REPORT_BY_TOTAL, "total"},
+		  {REPORT_BY_DEVICE_TIME, "device_percent"},
+		  {REPORT_BY_CALLS, "samples"},
+		  {REPORT_BY_LINE, "where"}};
 	const char *name = columns[c->which[i]].name;
 	bool is = !strcmp(name, report_sort_names[sort]);
 	for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++)
@@ -445,6 +491,14 @@ static bool is_sorted(const struct report_columns *c, size_t i, enum report_sort
 		if (is_sorted(c, before, sort))
 			return false;
 	return is;
+}
+
+/* Where there are devices, the host's total gives way to their time. */
+static int order_of(const struct report_columns *c, size_t i)
+{
+	const struct column *col = &columns[c->which[i]];
+	bool beside = i + 1 < c->n && columns[c->which[i + 1]].text == device_percent;
+	return col->text == total_percent && beside ? 2 : col->order;
 }
 
 void report_columns_head(struct table *t, const struct report_columns *c,
@@ -459,13 +513,27 @@ void report_columns_head(struct table *t, const struct report_columns *c,
 			 : ascending		      ? " ^"
 						      : " v");
 		table_column_optional(t, header, col->left ? TABLE_LEFT : TABLE_RIGHT,
-				      opts->columns ? 0 : col->order);
+				      opts->columns ? 0 : order_of(c, i));
 	}
 }
 
 static bool is_sum(const struct column *c)
 {
-	return c->text == self_percent || c->text == self || c->text == calls || c->text == flops;
+	return c->text == self_percent || c->text == self || c->text == calls || c->text == flops ||
+	       c->text == device_percent || c->text == device_time || c->text == activities;
+}
+
+/* Rows that have activities only have no time of the host. */
+static const char *cell_of(char *out, size_t size, const struct column *c,
+			   const struct column_row *w)
+{
+	bool of_host = !c->left && (!c->keys || c->keys == AGGREGATE_RANKS);
+	return of_host && !w->r->calls && w->r->activities ? "-" : c->text(out, size, w);
+}
+
+static enum table_style heat(double part)
+{
+	return part >= 10 ? TABLE_HOT : part >= 3 ? TABLE_WARM : TABLE_PLAIN;
 }
 
 void report_columns_rest(struct table *t, const struct report_columns *c,
@@ -481,7 +549,7 @@ void report_columns_rest(struct table *t, const struct report_columns *c,
 	for (size_t i = 0; i < c->n; i++) {
 		const struct column *col = &columns[c->which[i]];
 		table_cell(t, i == named    ? rows
-			      : is_sum(col) ? col->text(text, sizeof(text), &row)
+			      : is_sum(col) ? cell_of(text, sizeof(text), col, &row)
 					    : "");
 	}
 }
@@ -492,17 +560,14 @@ void report_columns_row(struct table *t, const struct report_columns *c,
 {
 	const struct column_row row = {
 	    .r = r, .observed_ns = observed_ns, .opts = opts, .files = files};
-	double part = report_percent(r->self_ns, observed_ns);
+	double self_part = report_percent(r->self_ns, observed_ns);
+	double device_part = report_percent(r->device_ns, opts->busy_ns);
 	char text[CELL_MAX];
 	for (size_t i = 0; i < c->n; i++) {
 		const struct column *col = &columns[c->which[i]];
-		const char *cell = col->text(text, sizeof(text), &row);
-		if (col->text == self_percent)
-			table_cell_styled(t, cell,
-					  part >= 10  ? TABLE_HOT
-					  : part >= 3 ? TABLE_WARM
-						      : TABLE_PLAIN);
-		else
-			table_cell(t, cell);
+		table_cell_styled(t, cell_of(text, sizeof(text), col, &row),
+				  col->text == self_percent	? heat(self_part)
+				  : col->text == device_percent ? heat(device_part)
+								: TABLE_PLAIN);
 	}
 }

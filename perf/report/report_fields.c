@@ -25,6 +25,8 @@ enum kind {
 	P99,
 	SELF_PERCENT,
 	TOTAL_PERCENT,
+	DEVICE_PERCENT,
+	LAUNCH,
 	WORKER,
 };
 
@@ -71,6 +73,10 @@ static const struct field fields[] = {
     {"flops", AGGREGATE_FLOPS, FLOPS, 0},
     {"self_percent", 0, SELF_PERCENT, 0},
     {"total_percent", 0, TOTAL_PERCENT, 0},
+    {"activities", AGGREGATE_ACTIVITIES, AT(NUMBER, activities)},
+    {"device_ns", AGGREGATE_ACTIVITIES, AT(NUMBER, device_ns)},
+    {"device_percent", AGGREGATE_ACTIVITIES, DEVICE_PERCENT, 0},
+    {"launch", AGGREGATE_ACTIVITIES, LAUNCH, 0},
     {"worker", AGGREGATE_WORKERS, WORKER, 0},
 };
 
@@ -121,6 +127,9 @@ static void set_number(struct cell *c, const char *fmt, ...)
 	c->is_number = true;
 }
 
+/* By enum activity_launch. */
+static const char *const launches[] = {NULL, "in no op", "op not known", "not known"};
+
 static void cell_of(struct cell *c, const struct field *d, const struct aggregate_row *r,
 		    uint64_t observed_ns, const struct report_opts *opts)
 {
@@ -132,7 +141,13 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;
 	case PHASE:
-		c->text = op_phase_names[r->phase];
+		c->text = r->launch ? NULL : op_phase_names[r->phase];
+		break;
+	case DEVICE_PERCENT:
+		set_number(c, "%.4f", report_percent(r->device_ns, opts->busy_ns));
+		break;
+	case LAUNCH:
+		c->text = launches[r->launch];
 		break;
 	case WORKER:
 		set_number(c, "%s", r->worker ? "true" : "false");
@@ -305,8 +320,9 @@ static unsigned keys_of(enum report_sort sort)
 }
 
 const char *const report_sort_names[] = {
-    "self",	"total",  "calls",  "mean",  "p99",   "max",	"p50",	 "op",	   "line", "file",
-    "function", "thread", "module", "shape", "dtype", "device", "phase", "symbol", "rank", NULL};
+    "self",	   "total", "calls",  "mean",  "p99",	   "max",    "p50",
+    "device_time", "op",    "line",   "file",  "function", "thread", "module",
+    "shape",	   "dtype", "device", "phase", "symbol",   "rank",   NULL};
 
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
@@ -315,13 +331,20 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 		text = "calls";
 	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "overhead"))
 		text = "self";
+	if (!(keys & AGGREGATE_DEVICE) && !strcmp(text, "device"))
+		text = "device_time";
 	while (report_sort_names[i] && strcmp(text, report_sort_names[i]) != 0)
 		i++;
 	if (!report_sort_names[i]) {
 		err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
-		return err_hint(e, "one of self, total, calls, mean, p50, p99, max, %s", words);
+		return err_hint(
+		    e, "one of self, total, calls, mean, p50, p99, max, device_time, %s", words);
 	}
 	*sort = (enum report_sort)i;
+	if (*sort == REPORT_BY_DEVICE_TIME && keys & AGGREGATE_NO_ACTIVITIES) {
+		err_set(e, -EINVAL, "--sort %s: such rows have no time of devices", text);
+		return err_hint(e, "leave out what is known of tensors only: shape, dtype, device");
+	}
 	if (!keys_of(*sort) || keys_of(*sort) & keys)
 		return 0;
 	err_set(e, -EINVAL, "--sort %s: the rows are not grouped by it", text);

@@ -258,6 +258,18 @@ static void sums_on_sum(struct observer *o, const struct op_sum *sum)
 	aggregate_add_sum(((struct sums_observer *)o)->sum, sum);
 }
 
+static void sums_on_activity(struct observer *o, const struct activity *a)
+{
+	aggregate_add_activity(((struct sums_observer *)o)->sum, a);
+}
+
+static void sums_on_activities_lost(struct observer *o, int32_t pid, uint64_t now_ns,
+				    uint64_t count)
+{
+	(void)pid, (void)now_ns;
+	aggregate_activities_lost(((struct sums_observer *)o)->sum, count);
+}
+
 static void sums_on_lost(struct observer *o, uint64_t now_ns, uint64_t count)
 {
 	(void)now_ns;
@@ -283,7 +295,10 @@ static void sums_summary(struct observer *o, FILE *f, const struct report_opts *
 	if (s->steps) {
 		breakdown_get(s->steps, &steps);
 		opts.steps = &steps;
+		opts.breakdown = s->steps;
 	}
+	if (aggregate_keys(s->sum) & AGGREGATE_ACTIVITIES)
+		opts.sort = REPORT_BY_DEVICE_TIME;
 	report_print(f, s->sum, &opts);
 }
 
@@ -311,6 +326,8 @@ struct observer *observer_of_sums(bool whole)
 		{
 		    .on_event = sums_on_event,
 		    .on_sum = sums_on_sum,
+		    .on_activity = sums_on_activity,
+		    .on_activities_lost = sums_on_activities_lost,
 		    .on_lost = sums_on_lost,
 		    .forget_addresses = sums_forget_addresses,
 		    .summary = sums_summary,

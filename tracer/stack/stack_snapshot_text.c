@@ -89,30 +89,6 @@ static bool is_interpreter(const struct native_frame *f)
 	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
 }
 
-/* Template arguments that would fill the line become "<...>". */
-static const char *without_templates(const char *name, char *out, size_t size)
-{
-	enum { LONGEST = 24 };
-	size_t n = 0;
-	for (const char *p = name; *p && n + 8 < size;) {
-		int depth = 0;
-		size_t len = 0;
-		for (; *p == '<' && p[len]; len++) {
-			depth += p[len] == '<' ? 1 : p[len] == '>' ? -1 : 0;
-			if (!depth)
-				break;
-		}
-		if (*p == '<' && p[len] && len > LONGEST) {
-			n += (size_t)snprintf(out + n, size - n, "<...>");
-			p += len + 1;
-		} else {
-			out[n++] = *p++;
-		}
-	}
-	out[n] = '\0';
-	return out;
-}
-
 static void add_native(struct table *t, const struct stack_snapshot_view *v,
 		       const struct stack_snapshot_thread *x)
 {
@@ -124,7 +100,7 @@ static void add_native(struct table *t, const struct stack_snapshot_view *v,
 			continue;
 		snprintf(address, sizeof(address), "%s0x%" PRIx64, f->file ? "+" : "", f->offset);
 		row(t, &label, f->file ? text_base_name(f->file) : "?",
-		    f->name ? without_templates(f->name, name, sizeof(name)) : address,
+		    f->name ? text_without_templates(name, sizeof(name), f->name) : address,
 		    TABLE_PLAIN);
 	}
 	if (x->nframes && !x->native_whole)
