@@ -1,5 +1,5 @@
-"""Ops that launch work on a device, which stand_in.c stands in for; argv: its folder, when CUDA is initialised (early: before
-ditrace can be there; late: after), what happens (profiler: PyTorch's own begins)."""
+"""Ops that launch work on a device, which stand_in.c stands in for. argv: its folder; whether CUDA is initialised before or after
+the recording begins; what happens: profiler (PyTorch's own begins), fork, waits (for a line of input, at the end)."""
 import ctypes
 import os
 import sys
@@ -25,7 +25,7 @@ def use():
     driver.stand_in_use()
 
 
-if when == "early":
+if when == "before":
     use()
 import torch
 
@@ -62,14 +62,15 @@ class Twice(torch.autograd.Function):
 
 def await_recording():
     """Ops of no interest until ditrace records what devices do."""
-    end = time.time() + 30
+    end = time.time() + (0.5 if when == "never" else 30)
     while not cupti.stand_in_kinds() and time.time() < end:
         torch.zeros(1) * 1
         time.sleep(0.01)
 
 
 x = torch.ones(4, requires_grad=True)
-if when == "late":
+print("waiting", flush=True)
+if when == "after":
     await_recording()
     use()
 await_recording()

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# What a device does, as CUPTI tells it to the engine shim: a library stands in for CUPTI, and for CUDA's driver.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+command -v gcc >/dev/null || skip_all "no gcc to build what stands in for CUPTI"
+
+build() {
+	gcc -O1 -shared -fPIC -Wl,-soname,libcupti.so.13 -o "$base/libcupti.so.13" "$W/engine/stand_in.c" &&
+		gcc -O1 -DDRIVER -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$base/libcuda.so.1" "$W/engine/stand_in.c"
+}
+
+# of_run WHEN [WHAT]: it runs under trace
+of_run() {
+	"$DITRACE" run -o "$T/data" -- "$PY" engine/devices.py "$base" "$@" >"$T/out" 2>"$T/err" </dev/null
+	local status=$?
+	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+	return $status
+}
+
+as_it_is() {
+	python3 "$here/engine/devices.py" "$T/jsonl"
+}
+
+attached() {
+	start_as program "$PY" engine/devices.py "$base" before waits <"$T/in" >"$T/out" 2>"$T/err"
+	wait_line "$T/out" '^waiting'
+	start_as tracer "$DITRACE" attach -o "$T/data" "$program" >"$T/table" 2>&1
+	wait_line "$T/out" '^waits'
+	kill -TERM "$tracer"
+	wait "$tracer"
+}
+
+devices() {
+	local when
+	for when in before after; do
+		ok "CUDA is initialised $when recording begins" of_run $when
+		ok "each activity has its op, thread and phase" as_it_is
+	done
+	like "they are in the summary" "$T/err" '^cuda:0 was busy'
+	ok "it is not recorded where it is not wanted" of_run_without
+	ok "a child of a fork has no part in it" of_run before fork
+	like "and ends well" "$T/out" '^child 0$'
+	ok "nor has it changed that of its parent" as_it_is
+	ok "the program's own profiler comes first" of_run before profiler
+	like "nothing is recorded then" "$T/out" '^kinds 0 profiled True$'
+	like "and ditrace says so" "$T/err" "not recorded from here on: the program's own profiler"
+	mkfifo "$T/in"
+	exec 9<>"$T/in"
+	ok "attached to a process that uses the device" attached
+	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+	ok "the same activities" as_it_is
+	before_long out_of_use
+	echo >&9
+	wait_line "$T/out" '^done'
+	like "after detach CUPTI is asked for nothing" "$T/out" '^kinds 0$'
+	exec 9>&-
+}
+
+out_of_use() {
+	"$DITRACE" ctl "$program" | grep -q 'out of use'
+}
+
+of_run_without() {
+	"$DITRACE" run --no-devices -o "$T/data" -- "$PY" engine/devices.py "$base" never >"$T/out" 2>"$T/err"
+	"$DITRACE" script --format jsonl "$T/data" | not_in_input '"activity"' && grep -q 'recording False' "$T/out"
+}
+
+not_in_input() {
+	! grep -q "$1"
+}
+
+build 2>"$base/err" || skip_all "what stands in for CUPTI cannot be built: $(head -n 1 "$base/err")"
+each_torch devices
+done_testing
