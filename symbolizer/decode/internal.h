@@ -76,6 +76,27 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
  * belongs to. Returns whether they are. */
 bool open_op_tie(struct target *t, struct open_op *o, const struct items *it);
 
+/* Ops that autograd's engine runs with the results of a node, after it and in no other. */
+
+/* The node of a thread that ended last, as long as nothing was entered since but what follows here.
+ * Each entry takes a number, also that of Engine::evaluate_function, which is not reported: while
+ * the numbers go on without a gap, the engine is still at work on that node. Zero-initialise. */
+struct after_node {
+	bool is;
+	uint16_t depth;
+	uint64_t next; /* the number of the next entry */
+	const struct py_stack *stack, *where_stack, *backward_of;
+	uint64_t forward_id;
+};
+
+/* A node has returned; an entry with this hit.seq has come (of everything that is entered). */
+void after_node_ended(struct after_node *a, const struct op_event *node);
+void after_node_entry(struct after_node *a, uint64_t seq);
+
+/* Locate an op that the engine's work on a node encloses, and that no Python code of the backward
+ * calls, as the node is. False: it is not certain that it works on what the node returned. */
+bool after_node_locate(const struct after_node *a, struct op_event *op);
+
 /* A queue of records, in order of arrival. */
 
 /* Zero-initialise. The records lie at data[0 .. len); their sizes are multiples of 8. */

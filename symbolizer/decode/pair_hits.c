@@ -14,6 +14,7 @@ struct decoder_thread {
 	uint16_t nopen;
 	struct hit_fragments parts;
 	struct open_op *open[OPEN_MAX];
+	struct after_node after;
 	struct open_op grads; /* ROLE_GRADS, kept apart from the nesting of ops; seq 0: not open */
 };
 
@@ -155,8 +156,8 @@ static enum op_phase own_phase(const struct open_op *o)
 
 /* In the backward: which line an op belongs to, or a node whose forward op is not known. Without
  * frames of its own it has that of the op or node that encloses it, unless there is another call of
- * the engine in between. */
-static void locate(struct open_op *o, const struct open_op *up)
+ * the engine in between; or that of the node on whose results the engine works. */
+static void locate(struct open_op *o, const struct open_op *up, const struct after_node *after)
 {
 	bool is_inside = up && up->ev.phase != PHASE_FORWARD;
 	o->ev.where_stack = NULL;
@@ -171,6 +172,8 @@ static void locate(struct open_op *o, const struct open_op *up)
 		o->ev.where_stack = up->ev.where_stack;
 		o->ev.backward_of = up->ev.backward_of;
 		o->ev.forward_id = up->ev.forward_id;
+	} else if (after && !is_node(o)) {
+		after_node_locate(after, &o->ev);
 	}
 }
 
@@ -199,7 +202,7 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	if (o->ev.phase == PHASE_FORWARD && is_of_engine(o))
 		o->ev.phase = PHASE_BACKWARD;
 	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
-		locate(o, up);
+		locate(o, up, h->flags & HIT_BACKWARD ? &th->after : NULL);
 	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);
@@ -239,6 +242,8 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
 	th->open[i - 1]->ev.child_ns += inner_ns(it);
 	open_op_results(t, th->open[i - 1], it, h->flags & HIT_LEAN);
+	if (is_node(th->open[i - 1]))
+		after_node_ended(&th->after, &th->open[i - 1]->ev);
 	close_op(d, th, h->ts, false);
 }
 
@@ -276,7 +281,7 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	if (o.ev.phase == PHASE_FORWARD && is_of_engine(&o))
 		o.ev.phase = PHASE_BACKWARD;
 	if (o.ev.phase == PHASE_BACKWARD)
-		locate(&o, NULL);
+		locate(&o, NULL, NULL);
 	const struct op_sum s = {
 	    .of = o.ev,
 	    .calls = c.calls,
@@ -358,6 +363,8 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 			return;
 		it = hit_fragments_end(&th->parts);
 	}
+	if (h->kind == HIT_ENTRY)
+		after_node_entry(&th->after, h->seq);
 	if (t->ops->ops[h->op].role == ROLE_GRADS)
 		on_grads(d, t, th, h, &it);
 	else if (h->kind == HIT_ENTRY)

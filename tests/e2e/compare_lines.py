@@ -3,7 +3,7 @@
 
     compare_lines.py EVENTS.jsonl LINES.py
 
-Every event with a mark among its arguments must show the marked line, in the function that holds it,
+Every event with a mark among its arguments, or as the first size of one, must show the marked line, in the function that holds it,
 at columns of that function's code; every backward node must point to the op that made it; and the
 marks of a line with a comment "#:" must be seen in the phases that it says. To be run by the Python that ran the workload, since lines and columns are compared with its own compiler's.
 """
@@ -15,15 +15,15 @@ import os
 import sys
 
 LINE, LIMIT = 0x10000, 0x20000
-MIN_LINES = 69  # the number of marked lines in lines.py, at least
+MIN_LINES = 74  # the number of marked lines in lines.py, at least
 BACKWARD_FUNCTIONS = ("backward", "inner_op")
 
 
 def marks(event):
     for value in event["args"]:
-        v = value.get("value")
-        if type(v) is int and LINE < v < LIMIT:
-            yield v - LINE
+        for v in (value.get("value"), *value.get("shape", ())[:1]):
+            if type(v) is int and LINE < v < LIMIT:
+                yield v - LINE
 
 
 def where(stack):
@@ -127,6 +127,12 @@ class Checker:
             if where(node["stack"]) != where(made_by["stack"]):
                 self.wrong(node, f"its stack {node['stack'][:1]} is not that of {made_by['op']}")
 
+    def check_reductions(self, events):
+        """Behind a node the engine sums and converts what it returned."""
+        seen = collections.Counter(e["op"] for e in events if e["phase"] == "backward" and e["forward_id"] for _ in marks(e))
+        if seen["aten::sum.dim_IntList"] < 7 or not seen["aten::to.dtype"]:
+            self.bad.append(f"seen of the engine's work: {seen}")
+
     def check_backward(self, events):
         by_id = {e["id"]: e for e in events}
         forward = [
@@ -164,6 +170,7 @@ def main():
             checker.check_phase(event, mark)
     checker.check_phases()
     checker.check_nodes(events)
+    checker.check_reductions(events)
     checker.check_backward([e for e in events if e["id"] < first_of_backward(events)])
     for text in checker.bad[:30]:
         print("#", text)

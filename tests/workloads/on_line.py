@@ -2,7 +2,7 @@
 """Says its pid and waits; for each line that it is given it trains two steps, the same each time, between
 the marks of observer.py, and prints the line's first word and the losses. The line "threads N" first starts so many
 threads that wait beside it, "ops N" so many that run operators; "always" is the last one, and is done again and again
-until SIGTERM."""
+until SIGTERM. With an argument, so many bytes, at most, are free in a piece around libtorch_cpu."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ import time
 
 import torch
 
+import little_room
 import observer
 import train
 
@@ -45,6 +46,8 @@ def lines():
 
 signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 torch.set_num_threads(1)
+if len(sys.argv) > 1:
+    little_room.fill(int(sys.argv[1]))
 print("pid", os.getpid(), flush=True)
 for name, *number in lines():
     if number:

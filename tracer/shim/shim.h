@@ -142,7 +142,7 @@ void inside_fork(void);
 void recorder_start(void *torch, bool (*come_forked)(void *torch));
 
 /* jump_memory.c: map the memory for stubs, once per process, near libtorch_cpu, whose dlopen handle
- * this is. Where jumps may lead; pool_len 0: nowhere. */
+ * this is. Where jumps may lead; a pool of no parts: nowhere. */
 struct shim_jumps jump_memory(void *torch);
 
 /* The thread that has this memory ends; it counts as at work here meanwhile. */

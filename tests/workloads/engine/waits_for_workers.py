@@ -1,5 +1,5 @@
 """Waits for a DataLoader whose workers wait until there is a file, and prints the sum of its data: waits_for_workers.py
-FILE"""
+FILE. Around libtorch_cpu no memory is free."""
 
 import os
 import sys
@@ -7,6 +7,9 @@ import time
 
 import torch
 import torch.utils.data
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import little_room  # noqa: E402
 
 
 class Slow(torch.utils.data.Dataset):
@@ -20,5 +23,6 @@ class Slow(torch.utils.data.Dataset):
 
 
 torch.set_num_threads(1)
+little_room.fill(0)
 print("ready", flush=True)
 print("sum", sum(int(x.sum()) for x in torch.utils.data.DataLoader(Slow(), num_workers=2)), flush=True)

@@ -442,6 +442,23 @@ def double(x):
     torch.clamp(grad, max=here()).sum().backward()  #: forward backward
 
 
+def sum_again(bias):
+    return torch.add(torch.ones(here(), 3), bias).sum()  #: forward recompute backward of reductions
+
+
+def reductions():
+    """The engine sums and converts gradients of what was broadcast and promoted. Here the mark is the first size."""
+    bias, weight = torch.ones(3, requires_grad=True), torch.ones(3, 2, requires_grad=True)
+    thin, wide = (torch.ones(2, dtype=t, requires_grad=True) for t in (torch.float32, torch.float64))
+    a = torch.add(torch.ones(here(), 3), bias).sum()  #: forward backward
+    b = nn.functional.linear(torch.ones(here(), 2), weight, bias).sum()  #: forward backward
+    c = nn.functional.linear(torch.ones(here(), 2), weight, bias).sum()  #: forward backward
+    d = torch.mul(torch.mul(torch.ones(here(), 2), thin), wide).sum()  #: forward backward
+    e = checkpoint(sum_again, bias, use_reentrant=True)
+    (b + a).backward(retain_graph=True)
+    (c + d + e + b).backward()
+
+
 def in_backward():
     torch.full((7777,), 0)
     for run in reentrant, by_hooks, own, Hooked():
@@ -453,6 +470,7 @@ def in_backward():
         y.sum().backward()
     twice(torch.ones(2, requires_grad=True))
     double(torch.ones(2, requires_grad=True))
+    reductions()
 
 
 SECTIONS = (

@@ -9,62 +9,98 @@
 #define POOL_MAGIC UINT64_C(0x31706d756a746964)
 _Static_assert((JUMP_HANDLERS + 1) * 8 <= JUMP_POOL_HEAD, "the head of a pool");
 
-static uint64_t *pool_head(const struct pool *p)
+static uint64_t *part_head(const struct pool_part *p)
 {
 	return (uint64_t *)(void *)p->bytes;
 }
 
-static uint32_t pool_room(const struct pool *p)
+static uint32_t part_room(const struct pool_part *p)
 {
 	return (uint32_t)((p->at.len - JUMP_POOL_HEAD) / JUMP_STUB);
 }
 
-uint8_t *pool_stub(const struct pool *p, uint32_t i)
+static uint8_t *part_stub(const struct pool_part *p, uint32_t i)
 {
 	return p->bytes + JUMP_POOL_HEAD + (size_t)i * JUMP_STUB;
 }
 
-uint64_t pool_stub_at(const struct pool *p, uint32_t i)
+static uint64_t part_stub_at(const struct pool_part *p, uint32_t i)
 {
 	return p->at.addr + JUMP_POOL_HEAD + (uint64_t)i * JUMP_STUB;
 }
 
-static int pool_index(struct pool *p)
+/* The part with the stub `i`. */
+static struct pool_part *part_of(const struct pool *p, uint32_t i)
 {
-	const uint64_t *head = pool_head(p);
+	unsigned k = p->parts - 1;
+	while (k && p->part[k].first > i)
+		k--;
+	return (struct pool_part *)&p->part[k];
+}
+
+uint8_t *pool_stub(const struct pool *p, uint32_t i)
+{
+	const struct pool_part *in = part_of(p, i);
+	return part_stub(in, i - in->first);
+}
+
+uint64_t pool_stub_at(const struct pool *p, uint32_t i)
+{
+	const struct pool_part *in = part_of(p, i);
+	return part_stub_at(in, i - in->first);
+}
+
+static int part_index(struct pool_part *p, struct map *by_window)
+{
+	const uint64_t *head = part_head(p);
 	int r = 0;
 	while (p->handlers < JUMP_HANDLERS && head[1 + p->handlers])
 		p->handlers++;
-	for (; !r && p->stubs < pool_room(p); p->stubs++) {
-		uint64_t window = jump_stub_window(pool_stub(p, p->stubs));
+	for (; !r && p->stubs < part_room(p); p->stubs++) {
+		uint64_t window = jump_stub_window(part_stub(p, p->stubs));
 		if (!window)
 			break;
-		r = map_put(&p->by_window, window, p->stubs);
+		r = map_put(by_window, window, p->first + p->stubs);
 	}
 	p->were = p->stubs;
 	p->handlers_were = p->handlers;
 	return r;
 }
 
-int pool_read(struct pool *p, int mem, const struct jump_pool *at, struct err *e)
+static int part_read(struct pool *p, int mem, struct pool_part *part, struct err *e)
 {
-	*p = (struct pool){.at = *at, .bytes = malloc(at->len)};
-	if (!p->bytes)
+	part->bytes = malloc(part->at.len);
+	if (!part->bytes)
 		return err_set(e, -ENOMEM, "no memory");
-	int r = jump_mem_read(mem, at->addr, p->bytes, at->len);
+	int r = jump_mem_read(mem, part->at.addr, part->bytes, part->at.len);
 	if (r)
 		return err_set(e, r, "cannot read the memory for jumps: %s", strerror(-r));
-	uint64_t *head = pool_head(p);
+	uint64_t *head = part_head(part);
 	if (*head && *head != POOL_MAGIC)
 		return err_set(e, -EINVAL, "the memory for jumps has something else in it");
 	*head = POOL_MAGIC;
-	r = pool_index(p);
+	r = part_index(part, &p->by_window);
 	return r ? err_set(e, r, "no memory") : 0;
+}
+
+int pool_read(struct pool *p, int mem, const struct jump_pool *at, struct err *e)
+{
+	uint32_t first = 0;
+	int r = 0;
+	*p = (struct pool){0};
+	for (uint64_t k = 0; k < at->n && !r; k++) {
+		struct pool_part *part = &p->part[p->parts++];
+		*part = (struct pool_part){.at = at->part[k], .first = first};
+		first += part_room(part);
+		r = part_read(p, mem, part, e);
+	}
+	return r;
 }
 
 void pool_free(struct pool *p)
 {
-	free(p->bytes);
+	for (unsigned k = 0; k < p->parts; k++)
+		free(p->part[k].bytes);
 	map_free(&p->by_window);
 	*p = (struct pool){0};
 }
@@ -76,16 +112,20 @@ int64_t pool_of_window(const struct pool *p, uint64_t window)
 
 int64_t pool_of_address(const struct pool *p, uint64_t addr)
 {
-	uint64_t i = (addr - pool_stub_at(p, 0)) / JUMP_STUB;
-	return addr >= pool_stub_at(p, 0) && i < p->stubs && pool_stub_at(p, (uint32_t)i) == addr
-		   ? (int64_t)i
-		   : -ENOENT;
+	for (unsigned k = 0; k < p->parts; k++) {
+		const struct pool_part *in = &p->part[k];
+		const uint64_t i = (addr - part_stub_at(in, 0)) / JUMP_STUB;
+		if (addr >= part_stub_at(in, 0) && i < in->stubs &&
+		    part_stub_at(in, (uint32_t)i) == addr)
+			return (int64_t)(in->first + i);
+	}
+	return -ENOENT;
 }
 
 /* The word of the head with that handler. */
-static int64_t pool_handler(struct pool *p, uint64_t handler)
+static int64_t part_handler(struct pool_part *p, uint64_t handler)
 {
-	uint64_t *head = pool_head(p);
+	uint64_t *head = part_head(p);
 	unsigned i = 0;
 	while (i < p->handlers && head[1 + i] != handler)
 		i++;
@@ -98,34 +138,50 @@ static int64_t pool_handler(struct pool *p, uint64_t handler)
 
 int pool_contents(struct pool *p, uint32_t i, const struct jump_site *s, uint8_t out[JUMP_STUB])
 {
-	int64_t word = pool_handler(p, s->handler);
+	struct pool_part *in = part_of(p, i);
+	int64_t word = part_handler(in, s->handler);
 	if (word < 0)
 		return (int)word;
-	jump_stub_contents(out, s, pool_stub_at(p, i), p->at.addr + (uint64_t)word * 8);
+	jump_stub_contents(out, s, pool_stub_at(p, i), in->at.addr + (uint64_t)word * 8);
 	return 0;
 }
 
 int64_t pool_add(struct pool *p, const struct jump_site *s)
 {
-	if (p->stubs == pool_room(p))
+	unsigned k = 0;
+	while (k < p->parts && p->part[k].stubs == part_room(&p->part[k]))
+		k++;
+	if (k == p->parts)
 		return -ENOSPC;
-	int r = pool_contents(p, p->stubs, s, pool_stub(p, p->stubs));
-	r = r ? r : map_put(&p->by_window, s->addr, p->stubs);
-	return r ? r : (int64_t)p->stubs++;
+	struct pool_part *in = &p->part[k];
+	const uint32_t i = in->first + in->stubs;
+	int r = pool_contents(p, i, s, pool_stub(p, i));
+	r = r ? r : map_put(&p->by_window, s->addr, i);
+	if (!r)
+		in->stubs++;
+	return r ? r : (int64_t)i;
 }
 
 /* The head comes first: a stub calls what it has. */
-int pool_write(struct pool *p, int mem)
+static int part_write(struct pool_part *p, int mem)
 {
 	int r = 0;
 	if (p->handlers > p->handlers_were)
 		r = jump_mem_write(mem, p->at.addr, p->bytes, (1 + p->handlers) * sizeof(uint64_t));
 	if (!r && p->stubs > p->were)
-		r = jump_mem_write(mem, pool_stub_at(p, p->were), pool_stub(p, p->were),
+		r = jump_mem_write(mem, part_stub_at(p, p->were), part_stub(p, p->were),
 				   (size_t)(p->stubs - p->were) * JUMP_STUB);
 	if (r)
 		return r;
 	p->were = p->stubs;
 	p->handlers_were = p->handlers;
 	return 0;
+}
+
+int pool_write(struct pool *p, int mem)
+{
+	int r = 0;
+	for (unsigned k = 0; k < p->parts && !r; k++)
+		r = part_write(&p->part[k], mem);
+	return r;
 }

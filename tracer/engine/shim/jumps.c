@@ -64,28 +64,45 @@ static int sort(const struct jump_site *sites, uint32_t n, struct sorted *out)
 	return 0;
 }
 
-static bool pool_is_sound(const struct jump_pool *p)
+static bool part_is_sound(const struct jump_part *p)
 {
 	enum { MOST = 64 << 20, PAGE = 4096 };
 	return p->addr && p->len > JUMP_POOL_HEAD && p->len <= MOST && !(p->addr % PAGE) &&
 	       !(p->len % PAGE) && p->addr < INT64_MAX - MOST;
 }
 
-static bool site_is_sound(const struct jump_site *s, const struct jump_pool *p)
+static bool part_is_near(const struct jump_part *p, const struct jump_site *s)
 {
 	const uint64_t end = s->addr + s->len;
-	return s->len >= ARCH_JUMP_LEN && s->len <= JUMP_WINDOW_MAX && s->handler &&
-	       s->number <= INT32_MAX && s->addr < UINT64_C(1) << 56 &&
-	       (end <= p->addr || s->addr >= p->addr + p->len) && jump_reaches(s->addr, p->addr) &&
+	return (end <= p->addr || s->addr >= p->addr + p->len) && jump_reaches(s->addr, p->addr) &&
 	       jump_reaches(s->addr, p->addr + p->len) && jump_reaches(p->addr, end) &&
 	       jump_reaches(p->addr + p->len, end);
 }
 
+static bool site_is_sound(const struct jump_site *s, const struct jump_pool *p)
+{
+	bool sound = s->len >= ARCH_JUMP_LEN && s->len <= JUMP_WINDOW_MAX && s->handler &&
+		     s->number <= INT32_MAX && s->addr < UINT64_C(1) << 56;
+	for (uint64_t i = 0; i < p->n && sound; i++)
+		sound = part_is_near(&p->part[i], s);
+	return sound;
+}
+
+static int check_pool(const struct jump_pool *p, struct err *e)
+{
+	for (uint64_t i = 0; i < p->n && i < JUMP_PARTS; i++)
+		if (!part_is_sound(&p->part[i]))
+			return err_set(e, -EINVAL, "no memory for jumps at %#lx, %lu bytes",
+				       (unsigned long)p->part[i].addr,
+				       (unsigned long)p->part[i].len);
+	return p->n && p->n <= JUMP_PARTS ? 0 : err_set(e, -EINVAL, "no memory for jumps");
+}
+
 static int check(const struct jump_pool *p, const struct sorted *s, uint32_t n, struct err *e)
 {
-	if (!pool_is_sound(p))
-		return err_set(e, -EINVAL, "no memory for jumps at %#lx, %lu bytes",
-			       (unsigned long)p->addr, (unsigned long)p->len);
+	int r = check_pool(p, e);
+	if (r)
+		return r;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct jump_site *a = &s->site[i];
 		if (!site_is_sound(a, p) || (i && a[-1].addr + a[-1].len > a->addr))
@@ -102,7 +119,7 @@ static bool receive(const struct jumps *j, void *buf, size_t n)
 
 static void keep_states(struct jumps *j, uint8_t *state, uint32_t n, struct jumps_done *done)
 {
-	uint32_t count[JUMP_SPLIT + 1] = {0};
+	uint32_t count[JUMP_NO_ROOM + 1] = {0};
 	free(j->state);
 	j->state = state;
 	j->n = n;
@@ -112,6 +129,7 @@ static void keep_states(struct jumps *j, uint8_t *state, uint32_t n, struct jump
 	done->foreign = count[JUMP_FOREIGN];
 	done->busy = count[JUMP_BUSY];
 	done->split = count[JUMP_SPLIT];
+	done->no_room = count[JUMP_NO_ROOM];
 }
 
 /* What is known of one jumps_add. */
@@ -148,7 +166,7 @@ static int ask(struct jumps *j, pid_t pid, const struct jump_pool *pool, struct 
 	if (a.result && e)
 		*e = a.e;
 	for (uint32_t i = 0; i < x->n && !a.result; i++)
-		x->state[x->sites.was[i]] = x->sent[i] <= JUMP_SPLIT ? x->sent[i] : JUMP_NONE;
+		x->state[x->sites.was[i]] = x->sent[i] <= JUMP_NO_ROOM ? x->sent[i] : JUMP_NONE;
 	return a.result;
 }
 

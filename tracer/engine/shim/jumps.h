@@ -15,13 +15,14 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "symbolizer/code/arch_x86_64.h"
+#include "tracer/engine/shim/shim_share.h"
 #include "tracer/proc/seize.h"
 
 enum {
 	JUMP_WINDOW_MAX = 24,  /* bytes of the longest window */
 	JUMP_STUB = 64,	       /* bytes of a stub */
-	JUMP_POOL_HEAD = 4096, /* bytes at the start of a pool that are not for stubs */
-	JUMP_HANDLERS = 510,   /* different handlers in a pool */
+	JUMP_POOL_HEAD = 4096, /* bytes at the start of a part of a pool that are not for stubs */
+	JUMP_HANDLERS = 510,   /* different handlers in a part */
 };
 
 /* One jump. */
@@ -30,6 +31,7 @@ struct jump_site {
 	uint64_t handler;    /* address in the process of the function that the stub calls */
 	uint32_t number;     /* what the handler is given, below 2^31 */
 	uint8_t len;	     /* of the window, ARCH_JUMP_LEN to JUMP_WINDOW_MAX bytes */
+	bool first;	     /* gets its stub before others, should there be room for some only */
 	bool skips_red_zone; /* the ARCH_RED_ZONE bytes below the stack pointer are in use */
 	uint8_t bytes[JUMP_WINDOW_MAX]; /* what the file has there */
 };
@@ -38,15 +40,7 @@ struct jump_site {
  * and `number`, sign-extended to 8 bytes, above it. It keeps all registers but the status flags,
  * returns with `ret 8`, and may change nothing above `number`. */
 
-/* Memory in the process within reach of the sites (2 GiB less than a window), mapped r-x and
- * private, aligned to pages and at first all zeros. It stays mapped for the life of the process:
- * threads may be in its stubs when all jumps have long been taken out. A window keeps its stub for
- * ever, so room for all that may ever be used is enough. */
-struct jump_pool {
-	uint64_t addr, len;
-};
-
-/* Bytes of a pool for so many windows, a multiple of the page size. */
+/* Bytes of a pool of one part for so many windows, a multiple of the page size. */
 static inline uint64_t jump_pool_len(uint32_t windows)
 {
 	return ((uint64_t)windows * JUMP_STUB + JUMP_POOL_HEAD + 4095) & ~UINT64_C(4095);
@@ -58,11 +52,12 @@ enum jump_state {
 	JUMP_FOREIGN, /* the bytes there are neither the file's nor a jump of ours */
 	JUMP_BUSY,    /* a thread would come back into the middle of it from a signal handler */
 	JUMP_SPLIT,   /* the jump would lie in two pages, which no write changes at once */
+	JUMP_NO_ROOM, /* the pool is full */
 };
 
 struct jumps_done {
-	uint32_t written, foreign, busy, split; /* sites by state */
-	uint64_t stood_ns;			/* for how long the process stood, in all */
+	uint32_t written, foreign, busy, split, no_room; /* sites by state */
+	uint64_t stood_ns; /* for how long the process stood, in all */
 };
 
 struct jumps;
@@ -127,14 +122,18 @@ bool jump_is_signal_frame(const uint64_t *word, size_t i, uint64_t *sp);
 /* Set the address of the next instruction of a thread that stands. 0 or -errno. */
 int jump_move_thread(pid_t tid, uint64_t to);
 
-/* jump_pool.c: what is in a pool. Its head is a magic number and the handlers' addresses; then come
- * the stubs, each for one window for ever. */
+/* jump_pool.c: what is in a pool. The head of a part is a magic number and the handlers' addresses;
+ * then come the stubs, each for one window for ever. */
 
 struct pool {
-	struct jump_pool at;
-	uint8_t *bytes;	      /* as they are in the process, or will be by pool_write */
-	uint32_t stubs, were; /* now, and in the process */
-	unsigned handlers, handlers_were;
+	struct pool_part {
+		struct jump_part at;
+		uint8_t *bytes;	      /* as they are in the process, or will be by pool_write */
+		uint32_t first;	      /* the index of its first stub */
+		uint32_t stubs, were; /* now, and in the process */
+		unsigned handlers, handlers_were;
+	} part[JUMP_PARTS];
+	unsigned parts;
 	struct map by_window;
 };
 
@@ -146,6 +145,7 @@ void pool_free(struct pool *p);
 int64_t pool_of_window(const struct pool *p, uint64_t window);
 int64_t pool_of_address(const struct pool *p, uint64_t addr);
 
+/* The address of the stub `i`, which there must be, and its bytes. */
 uint64_t pool_stub_at(const struct pool *p, uint32_t i);
 uint8_t *pool_stub(const struct pool *p, uint32_t i);
 

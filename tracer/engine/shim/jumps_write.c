@@ -122,8 +122,10 @@ static int plan_fresh(struct writing *x, const struct jump_site *s, struct jump_
 	}
 	if (!is_its) {
 		stub = pool_add(&x->pool, s);
+		if (stub == -ENOSPC)
+			x->round->state[s - x->w->sites] = JUMP_NO_ROOM;
 		if (stub < 0)
-			return (int)stub;
+			return stub == -ENOSPC ? 0 : (int)stub;
 	}
 	p->stub = (uint32_t)stub;
 	p->write = true;
@@ -158,8 +160,11 @@ static int plan_all(struct writing *x)
 	if (r)
 		return r;
 	for (uint32_t i = 0; i < x->w->n && !r; i++)
-		r = plan_site(x, i);
-	return r ? err_set(&x->round->e, r, "no room for so many jumps in process %d", x->w->pid)
+		r = x->w->sites[i].first ? plan_site(x, i) : 0;
+	for (uint32_t i = 0; i < x->w->n && !r; i++)
+		r = x->w->sites[i].first ? 0 : plan_site(x, i);
+	return r ? err_set(&x->round->e, r, "cannot plan jumps into process %d: %s", x->w->pid,
+			   strerror(-r))
 		 : 0;
 }
 

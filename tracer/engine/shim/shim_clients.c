@@ -124,7 +124,8 @@ static void jump_or_say(struct engine_shim *m, struct inside *i)
 	if (!shim_jumps_write(m, i, &why) || m->engine.trouble.code)
 		return;
 	err_set(&m->engine.trouble, why.code,
-		"no jumps into process %d, whose ops are observed instead, which costs more: %s",
+		"no jumps into process %d, whose ops are observed instead, which may cost twice as "
+		"much: %s",
 		i->pid, why.what);
 	if (why.hint[0])
 		err_hint(&m->engine.trouble, "%s", why.hint);

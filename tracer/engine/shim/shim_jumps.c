@@ -48,6 +48,8 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	    .handler = handler_of(&i->jumps, s),
 	    .number = s->op,
 	    .len = (uint8_t)s->len,
+	    /* without them no other jump is of use */
+	    .first = s->kind == SITE_DISPATCH,
 	    .skips_red_zone = s->kind == SITE_EXIT,
 	};
 	memcpy(out->bytes, code, s->len);
@@ -119,21 +121,40 @@ static void say_foreign(struct engine_shim *m, pid_t pid, uint32_t n)
 		 "end what has probes or breakpoints in it, or use --engine bpf");
 }
 
+static void say_no_room(struct engine_shim *m, pid_t pid, uint32_t n, uint32_t of)
+{
+	if (!n || m->engine.trouble.code)
+		return;
+	err_set(&m->engine.trouble, -ENOSPC,
+		"too little memory is free within 2 GiB of libtorch_cpu for %u of %u jumps into "
+		"process "
+		"%d; ops there are observed instead, which may cost twice as much",
+		n, of, pid);
+}
+
 static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site *sites,
 		       const struct probe_site **of, struct err *e)
 {
-	const struct jump_pool pool = {i->jumps.pool, i->jumps.pool_len};
 	struct jumps_done done;
 	uint32_t n = 0;
 	for (size_t k = 0; k < i->file.nsites; k++)
 		if (make_site(m, i, &i->file.sites[k], &sites[n]))
 			of[n++] = &i->file.sites[k];
-	int r = n ? jumps_add(m->jumps, i->pid, &pool, sites, n, &done, e) : 0;
+	int r = n ? jumps_add(m->jumps, i->pid, &i->jumps.pool, sites, n, &done, e) : 0;
 	if (!r && n) {
 		note_written(m, i, of, n);
 		say_foreign(m, i->pid, done.foreign);
+		say_no_room(m, i->pid, done.no_room, n);
 	}
 	return r;
+}
+
+static int no_memory(struct err *e, const struct jumps *helper)
+{
+	if (!helper)
+		return err_set(e, -ECHILD, "the process that writes jumps could not be started");
+	err_set(e, -ENOTSUP, "no memory is free within 2 GiB of libtorch_cpu");
+	return err_hint(e, "before other libraries are mapped there is: start it with ditrace run");
 }
 
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
@@ -141,8 +162,8 @@ int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
 	const size_t most = i->file.elf ? i->file.nsites : 0;
 	if (!most)
 		return 0;
-	if (!m->jumps || !i->jumps.pool_len)
-		return err_set(e, -ENOTSUP, "the library found no memory for jumps");
+	if (!m->jumps || !i->jumps.pool.n)
+		return no_memory(e, m->jumps);
 	struct jump_site *sites = malloc(most * sizeof(*sites));
 	const struct probe_site **of = malloc(most * sizeof(const struct probe_site *));
 	int r = sites && of ? write_jumps(m, i, sites, of, e) : err_set(e, -ENOMEM, "no memory");

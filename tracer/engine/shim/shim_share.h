@@ -38,11 +38,24 @@ struct modes_control {
 	_Atomic uint32_t away; /* ditrace is about to stand still: calls are passed on unchanged */
 };
 
-/* Where jumps may lead, as addresses in the process: memory for stubs near libtorch_cpu, mapped for
- * the life of the process without the right to write, and the functions that stubs call
- * (tracer/engine/shim/jumps.h). pool_len 0: the library cannot take jumps. */
+enum { JUMP_PARTS = 32 };
+
+/* Memory in a process for the stubs of jumps, of one part or, where so much is not free in one
+ * piece, of several. Each is within reach of the sites (2 GiB less than a window), mapped r-x and
+ * private, aligned to pages and at first all zeros. It stays mapped for the life of the process:
+ * threads may be in its stubs when all jumps have long been taken out. A window keeps its stub for
+ * ever, so room for all that may ever be used is enough. */
+struct jump_pool {
+	uint64_t n; /* parts; 0: no jumps are possible */
+	struct jump_part {
+		uint64_t addr, len; /* in the process; bytes */
+	} part[JUMP_PARTS];
+};
+
+/* Where jumps may lead, as addresses in the process: the pool, near libtorch_cpu, and the functions
+ * that stubs call (tracer/engine/shim/jumps.h). */
 struct shim_jumps {
-	uint64_t pool, pool_len;
+	struct jump_pool pool;
 	uint64_t entry;	    /* the entry of an op */
 	uint64_t exit;	    /* its exit */
 	uint64_t announced; /* the entry of an op that is not recorded, nor to be observed */

@@ -207,6 +207,12 @@ void jumps_begin(bool others, bool (*local)(void));
 /* Whether the library itself adds a callback now. */
 void jumps_are_adding(bool own);
 
+/* jump_places.c: where memory may be mapped from which jumps reach all of a library at `low` to
+ * `high`, and the other way: the best places first, of at most `len` bytes each. One of all `len`
+ * bytes is best, the nearest of several; then the larger ones. `maps`: a descriptor of
+ * /proc/PID/maps, to be read to its end. Others may map something there meanwhile. */
+struct jump_pool jump_places(int maps, uint64_t low, uint64_t high, uint64_t len);
+
 /* jump_handlers_x86_64.c: the addresses of the handlers, into *out. */
 void jump_handlers(struct shim_jumps *out);
 

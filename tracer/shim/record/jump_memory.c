@@ -1,12 +1,14 @@
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
-enum { POOL = 2 << 20, STEP = 1 << 20, TRIES = 512 };
+enum { POOL = 2 << 20 };
 
 /* The addresses that a library takes. */
 struct extent {
@@ -30,31 +32,33 @@ static int add_object(struct dl_phdr_info *i, size_t size, void *arg)
 	return 1;
 }
 
-/* Executable, never writable: ditrace writes it by way of /proc/PID/mem. */
-static void *map_at(uint64_t at)
+/* Executable, never writable: ditrace writes it by way of /proc/PID/mem. Before Linux 4.17 the
+ * kernel takes the address for a hint. */
+static bool map_at(const struct jump_part *p)
 {
-	return mmap((void *)(uintptr_t)at, POOL, PROT_READ | PROT_EXEC,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	void *at = (void *)(uintptr_t)p->addr;
+	void *got = mmap(at, p->len, PROT_READ | PROT_EXEC,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (got != at && got != MAP_FAILED)
+		munmap(got, p->len);
+	return got == at;
 }
 
-/* Memory from which a jump reaches all of the library, and the other way: before Linux 4.17 the
- * kernel takes the address for a hint. */
-static uint64_t map_near(const struct extent *x)
+/* Memory from which a jump reaches all of the library, and the other way. */
+static void map_near(const struct extent *x, struct jump_pool *out)
 {
-	const uint64_t mask = ~(uint64_t)(STEP - 1), reach = (1ULL << 31) - POOL;
-	for (uint64_t i = 1; i < TRIES; i++) {
-		const uint64_t at[] = {(x->high & mask) + i * STEP, (x->low & mask) - i * STEP};
-		for (unsigned k = 0; k < 2; k++) {
-			if (k ? x->high - at[k] > reach : at[k] - x->low > reach)
-				continue;
-			void *got = map_at(at[k]);
-			if (got == (void *)(uintptr_t)at[k])
-				return at[k];
-			if (got != MAP_FAILED)
-				munmap(got, POOL);
-		}
+	int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (maps < 0)
+		return;
+	const struct jump_pool places = jump_places(maps, x->low, x->high, POOL);
+	uint64_t len = 0;
+	close(maps);
+	for (uint64_t i = 0; i < places.n && len < POOL; i++) {
+		if (!map_at(&places.part[i]))
+			continue;
+		out->part[out->n++] = places.part[i];
+		len += places.part[i].len;
 	}
-	return 0;
 }
 
 struct shim_jumps jump_memory(void *torch)
@@ -62,13 +66,12 @@ struct shim_jumps jump_memory(void *torch)
 	static struct shim_jumps jumps;
 	struct link_map *l = torch;
 	struct extent x = {.base = l->l_addr, .low = UINT64_MAX};
-	if (jumps.pool_len || !saved_call_prepare())
+	if (jumps.pool.n || !saved_call_prepare())
 		return jumps;
 	dl_iterate_phdr(add_object, &x);
-	jumps.pool = x.high ? map_near(&x) : 0;
-	if (!jumps.pool)
-		return jumps;
-	jumps.pool_len = POOL;
-	jump_handlers(&jumps);
+	if (x.high)
+		map_near(&x, &jumps.pool);
+	if (jumps.pool.n)
+		jump_handlers(&jumps);
 	return jumps;
 }

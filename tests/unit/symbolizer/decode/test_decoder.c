@@ -6,7 +6,7 @@
 #include "tests/unit/sample_hits.h"
 
 /* Ops of the process, by plan index. */
-enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, OP_GRADS, NOPS };
+enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, OP_GRADS, OP_SUM, NOPS };
 
 enum { PROC = 3, TID = 500, SEEN_MAX = 256 };
 
@@ -39,6 +39,7 @@ static struct op_probe ops[NOPS] = {
     [OP_PLAIN] = {.role = ROLE_CALL,
 		  .why = "its schema is not in the library",
 		  .desc = {.name = "aten::plain", .schema = "", .nargs = 1, .args = names}},
+    [OP_SUM] = OP(ROLE_CALL, OP_DISPATCHED, "aten::sum.dim_IntList", &word_in, &word_out),
     [OP_GRADS] = OP(ROLE_GRADS, OP_BACKWARD, "validate_outputs", &returned, &flowing),
 };
 
@@ -762,6 +763,55 @@ static void test_tie(void **state)
 	assert_int_equal(seen[4].ev.forward_id, 0);
 }
 
+/* An op that the engine runs, entered with number `seq`; its forward op. */
+static uint64_t behind(unsigned op, uint64_t seq)
+{
+	enter_with(op, 0, seq, seq * 100, 0, HIT_BACKWARD);
+	leave_with(op, seq, seq * 100 + 10, 0, HIT_BACKWARD);
+	assert_int_equal(seen[nseen - 1].ev.phase, PHASE_BACKWARD);
+	return seen[nseen - 1].ev.forward_id;
+}
+
+/* What the engine does with the results of a node belongs to it, as long as it is that node's. */
+static void test_after_node(void **state)
+{
+	(void)state;
+	node_at = fake_put(&s.fake, &s.fake.node, 8);
+	tensor_op(1, 100, 0, node_at, 5);
+	assert_int_equal(behind(OP_SUM, 2), 0);
+	/* 3 is the engine's work on the node */
+	node_op(4, 400, node_at, 5);
+	leave_with(OP_NODE, 4, 410, 0, HIT_BACKWARD);
+	enter_with(OP_SUM, 0, 5, 500, 0, HIT_BACKWARD);
+	enter_with(OP_WORD, 1, 6, 510, 0, HIT_BACKWARD);
+	leave_with(OP_WORD, 6, 520, 0, HIT_BACKWARD);
+	leave_with(OP_SUM, 5, 530, 0, HIT_BACKWARD);
+	assert_int_equal(seen[nseen - 2].ev.forward_id, 1);
+	assert_int_equal(seen[nseen - 1].ev.forward_id, 1);
+	/* not of what it does with results */
+	assert_int_equal(behind(OP_WORD, 7), 0);
+	assert_int_equal(behind(OP_SUM, 8), 1);
+	/* it has gone on to another, or something is missing */
+	assert_int_equal(behind(OP_SUM, 10), 0);
+	assert_int_equal(behind(OP_SUM, 11), 0);
+	/* a node that threw returned nothing */
+	node_op(13, 1300, node_at, 5);
+	assert_int_equal(behind(OP_SUM, 14), 0);
+	/* within another op it is not the engine's */
+	node_op(16, 1600, node_at, 5);
+	leave_with(OP_NODE, 16, 1610, 0, HIT_BACKWARD);
+	enter_with(OP_WORD, 0, 17, 1700, 0, HIT_BACKWARD);
+	enter_with(OP_SUM, 1, 18, 1710, 0, HIT_BACKWARD);
+	leave_with(OP_SUM, 18, 1720, 0, HIT_BACKWARD);
+	assert_int_equal(seen[nseen - 1].ev.forward_id, 0);
+	/* nor outside of the backward */
+	node_op(20, 2000, node_at, 5);
+	leave_with(OP_NODE, 20, 2010, 0, HIT_BACKWARD);
+	enter_with(OP_SUM, 0, 21, 2100, 0, 0);
+	leave_with(OP_SUM, 21, 2110, 0, 0);
+	assert_int_equal(seen[nseen - 1].ev.forward_id, 0);
+}
+
 /* An op that passes on the node of an argument did not create it, even if no creator is known. */
 static void test_tie_through(void **state)
 {
@@ -953,6 +1003,7 @@ int main(void)
 	    TEST(test_lost_part),
 	    TEST(test_odd_size),
 	    TEST(test_tie),
+	    TEST(test_after_node),
 	    TEST(test_tie_through),
 	    TEST(test_tie_not_read),
 	    TEST(test_tie_inner),

@@ -101,13 +101,13 @@ static inline void target_map_pool(void)
 {
 	enum { STEP = 1 << 20 };
 	void *p = MAP_FAILED;
-	target_pool.len = jump_pool_len(SITES_MAX);
+	const size_t len = jump_pool_len(SITES_MAX);
 	for (uintptr_t i = 16; i < 1024 && p == MAP_FAILED; i++)
 		p = mmap((void *)(((uintptr_t)target_text & ~(uintptr_t)(STEP - 1)) + i * STEP),
-			 target_pool.len, PROT_READ | PROT_EXEC,
+			 len, PROT_READ | PROT_EXEC,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
-	target_pool.addr = (uintptr_t)p;
+	target_pool = (struct jump_pool){1, {{(uintptr_t)p, len}}};
 }
 
 static inline int target_setup(void **state)

@@ -193,7 +193,7 @@ static void test_moved(void **state)
 		assert_int_equal(add_jumps(j, pid).written, target_sites);
 		await_stopped(pid);
 		ip = next_instruction(pid);
-		assert_true(ip - target_pool.addr < target_pool.len);
+		assert_true(ip - target_pool.part[0].addr < target_pool.part[0].len);
 		kill(pid, SIGCONT);
 		target_runs();
 		assert_int_equal(jumps_remove(j, pid), 0);

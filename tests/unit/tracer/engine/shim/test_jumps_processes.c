@@ -67,9 +67,14 @@ static void test_refused(void **state)
 	assert_int_equal(jumps_add(j, pid, &pool, s, 1, &done, &e), -EINVAL);
 	s[0].len = JUMP_WINDOW_MAX + 1;
 	assert_int_equal(jumps_add(j, pid, &pool, s, 1, &done, &e), -EINVAL);
-	pool.addr += UINT64_C(1) << 32;
+	pool.part[0].addr += UINT64_C(1) << 32;
 	assert_int_equal(jumps_add(j, pid, &pool, s + 1, 1, &done, &e), -EINVAL);
-	pool = (struct jump_pool){(uintptr_t)target_was & ~UINT64_C(4095), target_pool.len};
+	pool = (struct jump_pool){0};
+	assert_int_equal(jumps_add(j, pid, &pool, s + 1, 1, &done, &e), -EINVAL);
+	pool.n = JUMP_PARTS + 1;
+	assert_int_equal(jumps_add(j, pid, &pool, s + 1, 1, &done, &e), -EINVAL);
+	pool = target_pool;
+	pool.part[0].addr = (uintptr_t)target_was & ~UINT64_C(4095);
 	assert_true(jumps_add(j, pid, &pool, s + 1, 1, &done, &e) < 0);
 	/* five bytes in two pages */
 	s[0] = target_site[0];

@@ -13,7 +13,7 @@
 #include "tests/unit/pythons.h"
 #include "tracer/engine/shim/jumps.h"
 
-enum { PAGE = 4096, WINDOWS_MAX = 1 << 14 };
+enum { PAGE = 4096, WINDOWS_MAX = 1 << 14, PARTS = 8 };
 
 /* Trains in several threads again and again, with signals, until a line comes; prints how often the
  * result was another than the first time. Behind the memory for jumps are a page for code and one
@@ -65,18 +65,21 @@ struct live {
 	pid_t pid;
 	int mem;
 	struct jump_pool pool;
+	uint64_t code_at; /* behind it */
 	uint64_t hits_at;
 	struct jump_site *sites;
 	uint32_t n;
 };
+
+#define PART jump_pool_len(WINDOWS_MAX / PARTS)
 
 static bool live_start(struct live *l, const char *python)
 {
 	int in[2], out[2];
 	char size[24];
 
-	*l = (struct live){.mem = -1, .pool.len = jump_pool_len(WINDOWS_MAX)};
-	snprintf(size, sizeof(size), "%lu", (unsigned long)l->pool.len);
+	*l = (struct live){.mem = -1};
+	snprintf(size, sizeof(size), "%lu", (unsigned long)(PARTS * PART));
 	assert_true(!pipe2(in, O_CLOEXEC) && !pipe2(out, O_CLOEXEC));
 	l->pid = fork();
 	if (!l->pid) {
@@ -91,7 +94,13 @@ static bool live_start(struct live *l, const char *python)
 	close(out[1]);
 	l->in = fdopen(in[1], "w");
 	l->out = fdopen(out[0], "r");
-	return fscanf(l->out, "%lu", &l->pool.addr) == 1;
+	uint64_t at;
+	if (fscanf(l->out, "%lu", &at) != 1)
+		return false;
+	for (; l->pool.n < PARTS; at += PART)
+		l->pool.part[l->pool.n++] = (struct jump_part){at, PART};
+	l->code_at = at;
+	return true;
 }
 
 static void live_stop(struct live *l)
@@ -112,7 +121,7 @@ static void live_add(struct live *l, const struct code_window *w, uint64_t start
 	assert_true(l->n < WINDOWS_MAX && w->len <= JUMP_WINDOW_MAX);
 	*s = (struct jump_site){
 	    .addr = start + w->off,
-	    .handler = l->pool.addr + l->pool.len,
+	    .handler = l->code_at,
 	    .number = l->n++,
 	    .len = w->len,
 	    .skips_red_zone = exit,
@@ -159,7 +168,7 @@ static void live_handler(struct live *l)
 	snprintf(path, sizeof(path), "/proc/%d/mem", l->pid);
 	l->mem = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(l->mem >= 0);
-	off_t at = (off_t)(l->pool.addr + l->pool.len);
+	off_t at = (off_t)l->code_at;
 	assert_int_equal(pwrite(l->mem, code, sizeof(code), at), sizeof(code));
 	l->hits_at = (uint64_t)at + PAGE;
 }
@@ -184,6 +193,25 @@ static void live_is_clean(const struct live *l)
 static double ms_since(uint64_t from)
 {
 	return (double)(clock_ns(CLOCK_MONOTONIC) - from) * 1e-6;
+}
+
+/* Where there is room for some, those that must be there come first. */
+static void in_little_room(struct live *l)
+{
+	const uint32_t room = WINDOWS_MAX / PARTS, must = l->n - 1;
+	struct jump_pool little = l->pool;
+	struct jumps *j;
+	struct jumps_done done;
+
+	little.n = 1;
+	l->sites[must].first = true;
+	assert_int_equal(jumps_open(&j), 0);
+	assert_int_equal(jumps_add(j, l->pid, &little, l->sites, l->n, &done, NULL), 0);
+	assert_int_equal(done.no_room, l->n - room);
+	assert_int_equal(done.written + done.busy + done.split, room);
+	assert_int_not_equal(jumps_state(j, must), JUMP_NO_ROOM);
+	jumps_close(j);
+	live_is_clean(l);
 }
 
 static void come_and_go(struct live *l)
@@ -220,6 +248,7 @@ static void check_python(struct live *l)
 	live_handler(l);
 	live_windows(l);
 	assert_true(l->n > 1000);
+	in_little_room(l);
 	come_and_go(l);
 	fputs("\n", l->in);
 	fflush(l->in);
