@@ -27,7 +27,7 @@ def use():
 
 if when == "before":
     use()
-import torch
+import torch  # noqa: E402
 
 lib = torch.library.Library("device", "DEF")
 lib.define("work(Tensor x) -> Tensor")
