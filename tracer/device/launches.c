@@ -100,8 +100,10 @@ static void pass_on_all(struct launches *l, struct launch_process *p, uint32_t l
 			enum activity_launch as)
 {
 	struct activity a;
-	while (correlations_take(&p->launches, launch, &a))
+	while (correlations_take(&p->launches, launch, &a)) {
+		a.of.pid = p->pid;
 		pass_on(l, &p->launches.launch[launch], as, &a);
+	}
 }
 
 static void settle(struct launches *l, struct launch_process *p, uint32_t launch,
@@ -116,8 +118,8 @@ static void settle(struct launches *l, struct launch_process *p, uint32_t launch
 static void settle_in_none(struct launches *l, struct launch_process *p,
 			   const struct launch_thread *t, uint32_t launch)
 {
-	struct launch *x = &p->launches.launch[launch];
-	enum activity_launch as = op_history_judge(&t->ops, x->ns, NULL, &x->op);
+	const struct launch *x = &p->launches.launch[launch];
+	enum activity_launch as = op_history_judge(&t->ops, x->ns);
 	if (as == LAUNCH_IN_NO_OP && spans_find(&p->lost, x->ns))
 		as = LAUNCH_UNKNOWN;
 	settle(l, p, launch, as);
@@ -191,24 +193,31 @@ static struct launch_thread *thread_of_op(struct launches *l, int32_t pid, int32
 	return t;
 }
 
+/* Those that wait and are in an op that has ended now: not in one within it, since those came
+ * before. */
+static void settle_within(struct launches *l, struct launch_process *p, struct waiting *w,
+			  const struct past_op *op)
+{
+	for (size_t i = waiting_from(w, op->start_ns); i < w->n && w->at[i].ns < op->end_ns; i++) {
+		uint32_t launch = waiting_take(w, i);
+		if (launch == NO_LAUNCH)
+			continue;
+		p->launches.launch[launch].op = op->op;
+		settle(l, p, launch, op->op.op ? LAUNCH_IN_OP : LAUNCH_UNKNOWN);
+	}
+	waiting_trim(w);
+}
+
 void launches_op(struct launches *l, const struct op_event *ev)
 {
 	struct launch_process *p;
 	struct launch_thread *t = thread_of_op(l, ev->pid, ev->tid, &p);
 	if (!t)
 		return;
-	struct waiting *w = &t->waiting;
+	uint64_t first = t->ops.next;
 	op_history_add(&t->ops, ev);
-	if (!w->live || !ev->end_ns || ev->thrown)
-		return;
-	for (size_t i = waiting_from(w, ev->start_ns); i < w->n && w->at[i].ns < ev->end_ns; i++) {
-		uint32_t launch = waiting_take(w, i);
-		if (launch == NO_LAUNCH)
-			continue;
-		struct launch *x = &p->launches.launch[launch];
-		settle(l, p, launch, op_history_judge(&t->ops, x->ns, ev, &x->op));
-	}
-	waiting_trim(w);
+	for (; first < t->ops.next && t->waiting.live; first++)
+		settle_within(l, p, &t->waiting, op_history_at(&t->ops, first));
 }
 
 void launches_sum(struct launches *l, const struct op_sum *s)
