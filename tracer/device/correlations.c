@@ -13,8 +13,8 @@ void correlations_begin(struct correlations *c)
 
 static uint32_t *place_of(const struct correlations *c, uint32_t correlation)
 {
-	uint32_t hash = (uint32_t)(correlation * 0x9e3779b97f4a7c15ULL >> 32);
-	return &c->place[hash & (2 * c->room - 1)];
+	/* They count up. */
+	return &c->place[correlation & (2 * c->room - 1)];
 }
 
 uint32_t correlations_find(const struct correlations *c, uint32_t correlation)

@@ -142,7 +142,7 @@ struct launch_list {
 struct correlations {
 	struct launch *launch; /* the oldest is replaced once there are `most` */
 	uint32_t n, room, oldest;
-	uint32_t *place; /* index by hash, twice the room */
+	uint32_t *place; /* index by correlation, twice the room */
 	struct ran *ran;
 	size_t ran_room;
 	uint32_t nran, free_ran;
