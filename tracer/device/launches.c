@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "tracer/device/internal.h"
 
-enum { THREADS_MOST = 256, TICK_NS = 20 * 1000 * 1000 };
+enum { THREADS_MOST = 256, NAMES_MOST = 1 << 16, TICK_NS = 20 * 1000 * 1000 };
 
 /* Times of the struct launches' own, which stands still while records wait to be decoded. */
 #define SECOND 1000000000ULL
@@ -149,9 +149,10 @@ static void drop_thread(struct launches *l, struct launch_process *p)
 	for (unsigned i = 1; i < p->nthreads; i++)
 		if (p->threads[i]->used < p->threads[old]->used)
 			old = i;
+	uint64_t ended = p->threads[old]->ops.last_end;
 	thread_end(l, p, p->threads[old], 0);
 	p->threads[old] = p->threads[--p->nthreads];
-	p->since = l->now;
+	p->since = ended > l->now ? ended : l->now;
 }
 
 static struct launch_thread *thread_find(struct launch_process *p, int32_t tid)
@@ -283,16 +284,20 @@ static void on_launch(struct launches *l, struct launch_process *p, const struct
 static const char *name_of(struct launches *l, const struct launch_process *p,
 			   const struct activity_record *r)
 {
-	int64_t i = r->activity == ACTIVITY_KERNEL ? map_get(&p->names, r->name) : -1;
-	const char *name = i >= 0			    ? p->name[i]
-			   : r->activity != ACTIVITY_KERNEL ? activity_name_of_memory(&l->names, r)
-							    : NULL;
+	const char *name = NULL;
+	if (r->activity != ACTIVITY_KERNEL) {
+		name = activity_name_of_memory(&l->names, r);
+	} else {
+		int64_t i = map_get(&p->names, r->name);
+		name = i >= 0 ? p->name[i] : NULL;
+	}
 	return name ? name : "(name not known)";
 }
 
 static void on_name(struct launches *l, struct launch_process *p, const struct activity_record *r)
 {
-	const char *name = activity_name_of_kernel(&l->names, r->text);
+	const char *name =
+	    p->nnames < NAMES_MOST ? activity_name_of_kernel(&l->names, r->text) : NULL;
 	if (!name || array_grow(&p->name, &p->names_room, p->nnames + 1, sizeof(*p->name)) ||
 	    map_put(&p->names, r->name, (uint32_t)p->nnames))
 		return;
@@ -323,7 +328,9 @@ static void keep(struct launches *l, struct launch_process *p, uint32_t launch, 
 static void on_ran(struct launches *l, struct launch_process *p, const struct activity_record *r)
 {
 	struct activity a = {
-	    .of = {.pid = p->pid, .start_ns = r->start_ns, .end_ns = r->end_ns},
+	    .of = {.pid = p->pid,
+		   .start_ns = r->start_ns,
+		   .end_ns = r->end_ns > r->start_ns ? r->end_ns : r->start_ns},
 	    .kind = r->activity,
 	    .device_type = r->device_type,
 	    .device_index = r->device_index,

@@ -5,6 +5,7 @@
 /* Ops come in the order of their ends, and nest: the innermost one that encloses a time is the
  * first that ends after it and begins before it. Where the first that ends after it begins after
  * it, too, the one that is looked for is around that one. */
+
 enum { FIRST_ROOM = 256, MOST_ROOM = 1 << 16 };
 
 static struct past_op *past_at(const struct op_history *h, uint64_t number)
