@@ -13,8 +13,8 @@ void correlations_begin(struct correlations *c)
 
 static uint32_t *place_of(const struct correlations *c, uint32_t correlation)
 {
-	uint32_t hash = (uint32_t)(correlation * 0x9e3779b97f4a7c15ULL >> 32);
-	return &c->place[hash & (2 * c->room - 1)];
+	/* They count up. */
+	return &c->place[correlation & (2 * c->room - 1)];
 }
 
 uint32_t correlations_find(const struct correlations *c, uint32_t correlation)
@@ -128,7 +128,18 @@ bool correlations_keep(struct correlations *c, uint32_t launch, const struct act
 	uint32_t i = ran_new(c);
 	if (i == NO_LAUNCH)
 		return false;
-	c->ran[i] = (struct ran){*a, NO_LAUNCH};
+	c->ran[i] = (struct ran){
+	    .start_ns = a->of.start_ns,
+	    .end_ns = a->of.end_ns,
+	    .bytes = a->bytes,
+	    .name = a->name,
+	    .stream = a->stream,
+	    .next = NO_LAUNCH,
+	    .kind = (uint8_t)a->kind,
+	    .device_type = a->device_type,
+	    .device_index = a->device_index,
+	    .in_graph = a->in_graph,
+	};
 	if (l->ran == NO_LAUNCH)
 		list_append(c, launch);
 	*(l->ran == NO_LAUNCH ? &l->ran : &c->ran[l->last_ran].next) = i;
@@ -142,8 +153,18 @@ bool correlations_take(struct correlations *c, uint32_t launch, struct activity 
 	uint32_t i = l->ran;
 	if (i == NO_LAUNCH)
 		return false;
-	*a = c->ran[i].what;
-	l->ran = c->ran[i].next;
+	const struct ran *r = &c->ran[i];
+	*a = (struct activity){
+	    .of = {.start_ns = r->start_ns, .end_ns = r->end_ns},
+	    .kind = r->kind,
+	    .device_type = r->device_type,
+	    .device_index = r->device_index,
+	    .in_graph = r->in_graph,
+	    .stream = r->stream,
+	    .bytes = r->bytes,
+	    .name = r->name,
+	};
+	l->ran = r->next;
 	c->ran[i].next = c->free_ran;
 	c->free_ran = i;
 	if (l->ran == NO_LAUNCH && l->state != LAUNCH_SETTLED)

@@ -18,7 +18,6 @@ enum { SPANS_MOST = 64 };
 
 struct span {
 	uint64_t from, to; /* from <= t < to */
-	uint64_t last;	   /* the latest `from` of those that became one */
 };
 
 /* Zero-initialise. Sorted, disjoint. */
@@ -42,7 +41,12 @@ struct launch_op {
 	uint8_t phase;
 };
 
-struct past_op;
+struct past_op {
+	uint64_t start_ns, end_ns;
+	struct launch_op op; /* its op NULL: it ended some time before end_ns */
+	uint32_t up;	     /* the op around it comes so many later; 0: it has not ended */
+	uint32_t below;	     /* so many right before it are within it, or began after it */
+};
 
 struct op_history {
 	struct past_op *ring;
@@ -52,22 +56,23 @@ struct op_history {
 	uint64_t known_from;
 	uint64_t last_end;
 	bool met; /* an op was added */
-	/* Of ops whose end is not known, it is before the next known one. 0: there is none. */
+	/* Starts, the first and the last, of ops of whose ends nothing is known yet; 0: none. */
 	uint64_t endless_from, endless_last;
-	struct spans unclear; /* an op that began there ended at an unknown time within it */
+	uint64_t unsure_to; /* not all ops that ended before were kept, not even for a moment */
 	struct spans summed;
 };
 
 /* Nothing is known of ops that ended before `from_ns`. */
 void op_history_begin(struct op_history *h, uint64_t from_ns);
 
-/* The next op of the thread has ended. */
+/* The next op of the thread has ended. Those that it adds have numbers up to h->next. */
 void op_history_add(struct op_history *h, const struct op_event *ev);
 
-/* How a launch at `t` that may be in `ev` (NULL: in none) is to be told, if it is in none of those
- * that ended before `ev` and began after it. *op: its op. */
-enum activity_launch op_history_judge(const struct op_history *h, uint64_t t,
-				      const struct op_event *ev, struct launch_op *op);
+const struct past_op *op_history_at(const struct op_history *h, uint64_t number);
+
+/* How a launch at `t` is to be told that was in none of the ops that ended since it came, and of
+ * those before, when no more come that began before it. */
+enum activity_launch op_history_judge(const struct op_history *h, uint64_t t);
 
 /* Find the innermost op that has ended and encloses `t`. False: none does; one that has not ended
  * yet may, if `t` is at or after known_from. */
@@ -108,8 +113,12 @@ enum launch_state {
 
 /* What came of a launch that is not settled. */
 struct ran {
-	struct activity what; /* without its launch */
-	uint32_t next;
+	uint64_t start_ns, end_ns, bytes;
+	const char *name;
+	uint32_t stream, next;
+	uint8_t kind;
+	int8_t device_type, device_index;
+	bool in_graph;
 };
 
 struct launch {
@@ -133,7 +142,7 @@ struct launch_list {
 struct correlations {
 	struct launch *launch; /* the oldest is replaced once there are `most` */
 	uint32_t n, room, oldest;
-	uint32_t *place; /* index by hash, twice the room */
+	uint32_t *place; /* index by correlation, twice the room */
 	struct ran *ran;
 	size_t ran_room;
 	uint32_t nran, free_ran;
@@ -146,7 +155,7 @@ void correlations_begin(struct correlations *c);
 /* Its number, or NO_LAUNCH. */
 uint32_t correlations_find(const struct correlations *c, uint32_t correlation);
 
-enum { LAUNCHES_MOST = 1 << 18, RANS_MOST = 1 << 18 };
+enum { LAUNCHES_MOST = 1 << 19, RANS_MOST = 1 << 19 };
 
 /* The number of the one to be replaced by the next that is added; NO_LAUNCH: none. Those of graphs
  * that were used after `used` are spared, if it is not all of them. */
@@ -159,7 +168,8 @@ uint32_t correlations_add(struct correlations *c, uint32_t correlation, uint64_t
 /* Keep an activity until its launch is settled. False: there is no room. */
 bool correlations_keep(struct correlations *c, uint32_t launch, const struct activity *a);
 
-/* Take the next activity that was kept for it. False: there is none. */
+/* Take the next activity that was kept for it, but for its process and its launch. False: there is
+ * none. */
 bool correlations_take(struct correlations *c, uint32_t launch, struct activity *a);
 
 /* Change its state, which has it at the end of the new one's list if activities wait. */

@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "tracer/device/internal.h"
 
-enum { THREADS_MOST = 256, TICK_NS = 20 * 1000 * 1000 };
+enum { THREADS_MOST = 256, NAMES_MOST = 1 << 16, TICK_NS = 20 * 1000 * 1000 };
 
 /* Times of the struct launches' own, which stands still while records wait to be decoded. */
 #define SECOND 1000000000ULL
@@ -100,8 +100,10 @@ static void pass_on_all(struct launches *l, struct launch_process *p, uint32_t l
 			enum activity_launch as)
 {
 	struct activity a;
-	while (correlations_take(&p->launches, launch, &a))
+	while (correlations_take(&p->launches, launch, &a)) {
+		a.of.pid = p->pid;
 		pass_on(l, &p->launches.launch[launch], as, &a);
+	}
 }
 
 static void settle(struct launches *l, struct launch_process *p, uint32_t launch,
@@ -116,8 +118,8 @@ static void settle(struct launches *l, struct launch_process *p, uint32_t launch
 static void settle_in_none(struct launches *l, struct launch_process *p,
 			   const struct launch_thread *t, uint32_t launch)
 {
-	struct launch *x = &p->launches.launch[launch];
-	enum activity_launch as = op_history_judge(&t->ops, x->ns, NULL, &x->op);
+	const struct launch *x = &p->launches.launch[launch];
+	enum activity_launch as = op_history_judge(&t->ops, x->ns);
 	if (as == LAUNCH_IN_NO_OP && spans_find(&p->lost, x->ns))
 		as = LAUNCH_UNKNOWN;
 	settle(l, p, launch, as);
@@ -147,9 +149,10 @@ static void drop_thread(struct launches *l, struct launch_process *p)
 	for (unsigned i = 1; i < p->nthreads; i++)
 		if (p->threads[i]->used < p->threads[old]->used)
 			old = i;
+	uint64_t ended = p->threads[old]->ops.last_end;
 	thread_end(l, p, p->threads[old], 0);
 	p->threads[old] = p->threads[--p->nthreads];
-	p->since = l->now;
+	p->since = ended > l->now ? ended : l->now;
 }
 
 static struct launch_thread *thread_find(struct launch_process *p, int32_t tid)
@@ -191,24 +194,31 @@ static struct launch_thread *thread_of_op(struct launches *l, int32_t pid, int32
 	return t;
 }
 
+/* Those that wait and are in an op that has ended now: not in one within it, since those came
+ * before. */
+static void settle_within(struct launches *l, struct launch_process *p, struct waiting *w,
+			  const struct past_op *op)
+{
+	for (size_t i = waiting_from(w, op->start_ns); i < w->n && w->at[i].ns < op->end_ns; i++) {
+		uint32_t launch = waiting_take(w, i);
+		if (launch == NO_LAUNCH)
+			continue;
+		p->launches.launch[launch].op = op->op;
+		settle(l, p, launch, op->op.op ? LAUNCH_IN_OP : LAUNCH_UNKNOWN);
+	}
+	waiting_trim(w);
+}
+
 void launches_op(struct launches *l, const struct op_event *ev)
 {
 	struct launch_process *p;
 	struct launch_thread *t = thread_of_op(l, ev->pid, ev->tid, &p);
 	if (!t)
 		return;
-	struct waiting *w = &t->waiting;
+	uint64_t first = t->ops.next;
 	op_history_add(&t->ops, ev);
-	if (!w->live || !ev->end_ns || ev->thrown)
-		return;
-	for (size_t i = waiting_from(w, ev->start_ns); i < w->n && w->at[i].ns < ev->end_ns; i++) {
-		uint32_t launch = waiting_take(w, i);
-		if (launch == NO_LAUNCH)
-			continue;
-		struct launch *x = &p->launches.launch[launch];
-		settle(l, p, launch, op_history_judge(&t->ops, x->ns, ev, &x->op));
-	}
-	waiting_trim(w);
+	for (; first < t->ops.next && t->waiting.live; first++)
+		settle_within(l, p, &t->waiting, op_history_at(&t->ops, first));
 }
 
 void launches_sum(struct launches *l, const struct op_sum *s)
@@ -274,16 +284,20 @@ static void on_launch(struct launches *l, struct launch_process *p, const struct
 static const char *name_of(struct launches *l, const struct launch_process *p,
 			   const struct activity_record *r)
 {
-	int64_t i = r->activity == ACTIVITY_KERNEL ? map_get(&p->names, r->name) : -1;
-	const char *name = i >= 0			    ? p->name[i]
-			   : r->activity != ACTIVITY_KERNEL ? activity_name_of_memory(&l->names, r)
-							    : NULL;
+	const char *name = NULL;
+	if (r->activity != ACTIVITY_KERNEL) {
+		name = activity_name_of_memory(&l->names, r);
+	} else {
+		int64_t i = map_get(&p->names, r->name);
+		name = i >= 0 ? p->name[i] : NULL;
+	}
 	return name ? name : "(name not known)";
 }
 
 static void on_name(struct launches *l, struct launch_process *p, const struct activity_record *r)
 {
-	const char *name = activity_name_of_kernel(&l->names, r->text);
+	const char *name =
+	    p->nnames < NAMES_MOST ? activity_name_of_kernel(&l->names, r->text) : NULL;
 	if (!name || array_grow(&p->name, &p->names_room, p->nnames + 1, sizeof(*p->name)) ||
 	    map_put(&p->names, r->name, (uint32_t)p->nnames))
 		return;
@@ -314,7 +328,9 @@ static void keep(struct launches *l, struct launch_process *p, uint32_t launch, 
 static void on_ran(struct launches *l, struct launch_process *p, const struct activity_record *r)
 {
 	struct activity a = {
-	    .of = {.pid = p->pid, .start_ns = r->start_ns, .end_ns = r->end_ns},
+	    .of = {.pid = p->pid,
+		   .start_ns = r->start_ns,
+		   .end_ns = r->end_ns > r->start_ns ? r->end_ns : r->start_ns},
 	    .kind = r->activity,
 	    .device_type = r->device_type,
 	    .device_index = r->device_index,

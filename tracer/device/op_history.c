@@ -5,12 +5,6 @@
 /* Ops come in the order of their ends, and nest: the innermost one that encloses a time is the
  * first that ends after it and begins before it. Where the first that ends after it begins after
  * it, too, the one that is looked for is around that one. */
-struct past_op {
-	uint64_t start_ns, end_ns;
-	struct launch_op op;
-	uint32_t up;	/* the op around it comes so many later; 0: it has not ended */
-	uint32_t below; /* so many right before it are within it */
-};
 
 enum { FIRST_ROOM = 256, MOST_ROOM = 1 << 16 };
 
@@ -56,49 +50,45 @@ static bool history_make_room(struct op_history *h)
 	return true;
 }
 
-static void history_push(struct op_history *h, const struct op_event *ev)
+static void history_push(struct op_history *h, uint64_t start_ns, uint64_t end_ns,
+			 struct launch_op op)
 {
 	if (!history_make_room(h)) {
-		h->known_from = ev->end_ns;
+		h->known_from = h->unsure_to = end_ns;
 		return;
 	}
 	uint64_t from = h->next;
-	while (from > h->kept && past_at(h, from - 1)->start_ns >= ev->start_ns) {
+	while (from > h->kept && past_at(h, from - 1)->start_ns >= start_ns) {
 		struct past_op *inner = past_at(h, from - 1);
 		inner->up = (uint32_t)(h->next - (from - 1));
 		from = from - 1 - h->kept > inner->below ? from - 1 - inner->below : h->kept;
 	}
 	*past_at(h, h->next) = (struct past_op){
-	    .start_ns = ev->start_ns,
-	    .end_ns = ev->end_ns,
-	    .op = launch_op_of(ev),
+	    .start_ns = start_ns,
+	    .end_ns = end_ns,
+	    .op = op,
 	    .below = (uint32_t)(h->next - from),
 	};
 	h->next++;
 }
 
-/* When that op ended was noticed by the time of `ev`, the next event: it began later, or it is of
- * an op around that one. */
-static void history_end_endless(struct op_history *h, const struct op_event *ev)
-{
-	uint64_t by = ev->start_ns >= h->endless_last ? ev->start_ns : ev->end_ns;
-	spans_add(&h->unclear, h->endless_from, by);
-	struct span *s = (struct span *)spans_find(&h->unclear, h->endless_from);
-	if (s && h->endless_last > s->last)
-		s->last = h->endless_last;
-	h->endless_from = 0;
-}
-
-/* Of ops that ended by an exception it is known when that was noticed; of those that ended while
- * records were lost, nothing. */
+/* Its end comes out as not known. */
 static void history_add_endless(struct op_history *h, const struct op_event *ev)
 {
-	if (!h->endless_from)
-		h->endless_from = h->endless_last = ev->start_ns;
-	if (ev->start_ns < h->endless_from)
+	if (!h->endless_from || ev->start_ns < h->endless_from)
 		h->endless_from = ev->start_ns;
 	if (ev->start_ns > h->endless_last)
 		h->endless_last = ev->start_ns;
+}
+
+/* Those have ended by the time of `ev`, the next op: it began later, or is around the last of
+ * them. What ended before and is within them is known, and found first. */
+static void history_end_endless(struct op_history *h, const struct op_event *ev)
+{
+	uint64_t by = ev->start_ns > h->endless_last ? ev->start_ns : ev->end_ns;
+	by = by > h->last_end ? by : h->last_end;
+	history_push(h, h->endless_from, by, (struct launch_op){0});
+	h->endless_from = h->endless_last = 0;
 }
 
 void op_history_add(struct op_history *h, const struct op_event *ev)
@@ -110,38 +100,31 @@ void op_history_add(struct op_history *h, const struct op_event *ev)
 	if (!h->met && ev->end_ns < h->known_from)
 		h->known_from = ev->end_ns;
 	h->met = true;
+	if (ev->end_ns < h->last_end) {
+		h->kept = h->next;
+		h->known_from = h->unsure_to = h->last_end;
+		return;
+	}
 	if (h->endless_from)
 		history_end_endless(h, ev);
-	if (ev->thrown) {
-		spans_add(&h->unclear, ev->start_ns, ev->end_ns);
-	} else if (ev->end_ns < h->last_end) {
-		h->kept = h->next;
-		h->known_from = h->last_end;
-	} else if (ev->end_ns > ev->start_ns) {
-		history_push(h, ev);
-	}
-	h->last_end = ev->end_ns > h->last_end ? ev->end_ns : h->last_end;
+	/* When an exception ended it was noticed later. */
+	if (ev->end_ns > ev->start_ns)
+		history_push(h, ev->start_ns, ev->end_ns,
+			     ev->thrown ? (struct launch_op){0} : launch_op_of(ev));
+	h->last_end = ev->end_ns;
 }
 
-/* Whether an op may enclose `t` that began later than `from`, of those whose end is not known. */
-static bool history_is_unclear(const struct op_history *h, uint64_t t, uint64_t from)
+const struct past_op *op_history_at(const struct op_history *h, uint64_t number)
 {
-	const struct span *s = spans_find(&h->unclear, t);
-	return (s && s->last >= from) ||
-	       (h->endless_from && t >= h->endless_from && h->endless_last >= from);
+	return past_at(h, number);
 }
 
-enum activity_launch op_history_judge(const struct op_history *h, uint64_t t,
-				      const struct op_event *ev, struct launch_op *op)
+enum activity_launch op_history_judge(const struct op_history *h, uint64_t t)
 {
-	*op = (struct launch_op){0};
-	if (history_is_unclear(h, t, ev ? ev->start_ns : 0))
+	if (t < h->unsure_to || (h->endless_from && t >= h->endless_from) ||
+	    spans_find(&h->summed, t))
 		return LAUNCH_UNKNOWN;
-	if (ev)
-		*op = launch_op_of(ev);
-	else if (spans_find(&h->summed, t))
-		return LAUNCH_UNKNOWN;
-	return ev ? LAUNCH_IN_OP : LAUNCH_IN_NO_OP;
+	return LAUNCH_IN_NO_OP;
 }
 
 /* The number of the first op that ended after `t`. */
@@ -168,10 +151,8 @@ bool op_history_find(const struct op_history *h, uint64_t t, enum activity_launc
 	for (uint64_t i = history_after(h, t); i < h->next;) {
 		const struct past_op *p = past_at(h, i);
 		if (p->start_ns <= t) {
-			if (!history_is_unclear(h, t, p->start_ns)) {
-				*launch = LAUNCH_IN_OP;
-				*op = p->op;
-			}
+			*launch = p->op.op ? LAUNCH_IN_OP : LAUNCH_UNKNOWN;
+			*op = p->op;
 			return true;
 		}
 		if (!p->up)

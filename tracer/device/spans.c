@@ -12,13 +12,12 @@ static struct span span_join(struct span a, struct span b)
 	return (struct span){
 	    .from = a.from < b.from ? a.from : b.from,
 	    .to = a.to > b.to ? a.to : b.to,
-	    .last = a.last > b.last ? a.last : b.last,
 	};
 }
 
 void spans_add(struct spans *s, uint64_t from, uint64_t to)
 {
-	struct span new = {from, to, from};
+	struct span new = {from, to};
 	if (s->n == SPANS_MOST) {
 		s->at[1] = span_join(s->at[0], s->at[1]);
 		spans_remove(s, 0);
