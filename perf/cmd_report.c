@@ -252,7 +252,9 @@ static int print(struct report *p)
 	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
 	/* Between steps that are apart is what was not chosen. */
 	bool apart = p->choice.step && strchr(p->choice.step, ',');
-	if (p->steps && !apart && !p->opts.chosen && !p->samples && !p->gaps) {
+	p->opts.all_activities =
+	    !apart && !trace_choice_of_calls(&p->choice) && !p->samples && !p->gaps;
+	if (p->steps && p->opts.all_activities && !p->opts.chosen) {
 		breakdown_get(p->steps, &p->shown_steps);
 		p->opts.steps = &p->shown_steps;
 		p->opts.breakdown = p->steps;

@@ -23,6 +23,11 @@ struct report_opts report_with_busy(const struct aggregate *a, const struct repo
 const struct aggregate_row **report_sorted(const struct aggregate *a,
 					   const struct report_opts *opts, double limit, size_t *n);
 
+/* What stands above the table, of ops and of samples. `files`: see headline_print. */
+void report_print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
+			  const struct file_names *files);
+void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
 /* The first lines of a report, two to five of them: what a step waits for, how long steps took and
  * of what they consist, how busy devices were, the slowest ops. They fit into the terminal. b: NULL
  * where steps are not known: what is known of devices alone. `files`: those of the rows and of `b`.

@@ -421,7 +421,8 @@ static void a_device_that_waits(void **state)
 	t = train();
 	work(&t, 0, 300, 0);
 	work(&t, 1, 200, 0);
-	check_headline(&t, 0, "\n2 devices were busy 20 % (cuda:1) to 30 % (cuda:0) of the time\n",
+	check_headline(&t, 0,
+		       "\n2 devices were busy 20 to 30 % of the time, cuda:1 least, cuda:0 most\n",
 		       host);
 	/* Nothing was recorded. */
 	t = train();
