@@ -192,6 +192,7 @@ static int read_all(struct report *p, struct err *e)
 		return read_ahead(p, e);
 	while (!r && (n = trace_query_next(p->query, &item, e)) > 0)
 		r = take_item(p, &item);
+	r = r ? r : aggregate_end(p->sum);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : n;
 }
 
