@@ -192,6 +192,7 @@ static int read_all(struct report *p, struct err *e)
 		return read_ahead(p, e);
 	while (!r && (n = trace_query_next(p->query, &item, e)) > 0)
 		r = take_item(p, &item);
+	r = r ? r : aggregate_end(p->sum);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : n;
 }
 
@@ -252,7 +253,9 @@ static int print(struct report *p)
 	p->opts.per_step = p->per_step ? trace_query_steps(p->query) : 0;
 	/* Between steps that are apart is what was not chosen. */
 	bool apart = p->choice.step && strchr(p->choice.step, ',');
-	if (p->steps && !apart && !p->opts.chosen && !p->samples && !p->gaps) {
+	p->opts.all_activities =
+	    !apart && !trace_choice_of_calls(&p->choice) && !p->samples && !p->gaps;
+	if (p->steps && p->opts.all_activities && !p->opts.chosen) {
 		breakdown_get(p->steps, &p->shown_steps);
 		p->opts.steps = &p->shown_steps;
 		p->opts.breakdown = p->steps;

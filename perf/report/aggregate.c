@@ -130,26 +130,12 @@ static void count_flops(struct aggregate_thread *t, struct aggregate_row *row,
 	row->flops += flops_own(&t->flops, ev->depth, flops);
 }
 
-static int remember_side(struct aggregate *a, uint64_t event, uint32_t row)
-{
-	size_t at = event % AGGREGATE_SIDES_MAX, old = a->sides_room;
-	if (at >= old) {
-		if (array_grow(&a->sides, &a->sides_room, at + 1, sizeof(*a->sides)))
-			return -ENOMEM;
-		memset(a->sides + old, 0, (a->sides_room - old) * sizeof(*a->sides));
-	}
-	a->sides[at] = (struct side){.id = event, .row = row};
-	return 0;
-}
-
 /* The row of the node's forward op, or the node's own if the forward op is not known; or -ENOMEM.
  */
 static int64_t row_of_node(struct aggregate *a, const struct op_event *ev)
 {
-	size_t at = ev->forward_id % AGGREGATE_SIDES_MAX;
-	if (ev->forward_id && at < a->sides_room && a->sides[at].id == ev->forward_id)
-		return a->sides[at].row;
-	return aggregate_row_of(a, ev, false, LAUNCH_IN_OP);
+	int64_t row = aggregate_known(a, ev->forward_id);
+	return row >= 0 ? row : aggregate_row_of(a, ev, false, LAUNCH_IN_OP);
 }
 
 /* In the backward, nodes count in the row of their forward op, and other ops in no row. All of them
@@ -166,7 +152,7 @@ static int add_backward(struct aggregate *a, const struct op_event *ev, uint64_t
 	if (id < 0)
 		return -ENOMEM;
 	if (ev->phase == PHASE_RECOMPUTE)
-		return remember_side(a, ev->id, (uint32_t)id);
+		return aggregate_remember(a, ev->id, (uint32_t)id);
 	a->rows[id]->backward_calls++;
 	a->rows[id]->backward_ns += ns;
 	return 0;
@@ -203,8 +189,10 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 		return -ENOMEM;
 	int r = count_call(a, a->rows[id], ev, ns);
 	r = r ? r : count_rank(a->rows[id], t, self);
-	if (!r && a->keys & AGGREGATE_SIDES)
-		r = remember_side(a, ev->id, (uint32_t)id);
+	if (!r && a->keys & (AGGREGATE_SIDES | AGGREGATE_TENSORS))
+		r = aggregate_remember(a, ev->id, (uint32_t)id);
+	if (a->early)
+		aggregate_call_ended(a, ev->id, (uint32_t)id);
 	if (a->keys & AGGREGATE_FLOPS)
 		count_flops(t, a->rows[id], ev);
 	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);

@@ -100,11 +100,15 @@ enum {
 	/* Flag of aggregate_keys: activities were added, and rows have the time of devices. */
 	AGGREGATE_ACTIVITIES = 1 << 19,
 	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
-	/* Rows that activities are not added to: of them neither tensors nor native frames are
-	 * known, and in the backward not the forward op itself. */
-	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE |
-				  AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,
+	/* Rows that activities are not added to. */
+	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,
+	/* Rows by the tensors of calls: an activity counts in that of the call that launched it,
+	 * which is known by its id, of the last AGGREGATE_SIDES_MAX calls. */
+	AGGREGATE_TENSORS = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE,
 };
+
+/* Of a row of activities: the op is known, but (AGGREGATE_TENSORS) not which call of it. */
+enum { AGGREGATE_NO_CALL = LAUNCH_NO_THREAD + 1 };
 
 /* Calls with equal keys. Fields that are not keys are NULL or 0. The source line is that of
  * py_stack_where of the event's where_stack. Strings belong to the aggregate. */
@@ -138,8 +142,8 @@ struct aggregate_row {
 	 * itself: what ran at the same time counts several times. Not part of the times above. */
 	uint64_t activities, device_ns;
 	uint8_t phase;	/* enum op_phase */
-	uint8_t launch; /* enum activity_launch: not LAUNCH_IN_OP of a row of activities of
-			   which no op is known */
+	uint8_t launch; /* enum activity_launch, or AGGREGATE_NO_CALL: not LAUNCH_IN_OP of a row
+			   that has activities only, of which no op is known, or no call */
 	bool worker;	/* AGGREGATE_WORKERS: of threads that load data for others */
 	bool is_own;	/* in the backward, called by Python code there: the line is its own. A key
 			   of rows by phase and by line, file or function */
@@ -214,9 +218,13 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev);
 int aggregate_add_sum(struct aggregate *a, const struct op_sum *s);
 
 /* Add what a device did: to the row of the op that launched it, and to totals and
- * aggregate_devices, which alone have it with AGGREGATE_NO_ACTIVITIES. 0 or -ENOMEM, as
- * aggregate_add. */
+ * aggregate_devices, which alone have it with AGGREGATE_NO_ACTIVITIES. With AGGREGATE_TENSORS what
+ * comes before the op has ended waits for it, until aggregate_end. 0 or -ENOMEM, as aggregate_add.
+ */
 int aggregate_add_activity(struct aggregate *a, const struct activity *activity);
+
+/* Nothing more will be added: the calls that are awaited do not come. 0 or -ENOMEM. */
+int aggregate_end(struct aggregate *a);
 
 void aggregate_activities_lost(struct aggregate *a, uint64_t count);
 

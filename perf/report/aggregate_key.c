@@ -47,10 +47,10 @@ static uint32_t add_string(char *key, uint32_t len, const char *s)
 }
 
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
-		       bool worker, enum activity_launch launch)
+		       bool worker, unsigned launch)
 {
-	const unsigned of_ops =
-	    AGGREGATE_OP | AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION | AGGREGATE_MODULE;
+	const unsigned of_ops = AGGREGATE_OP | AGGREGATE_LINE | AGGREGATE_FILE |
+				AGGREGATE_FUNCTION | AGGREGATE_MODULE | AGGREGATE_TENSORS;
 	struct aggregate_row *r = &k->row;
 	uint32_t len = 0;
 	*r = (struct aggregate_row){.op = keys & AGGREGATE_OP ? ev->op->name : NULL,

@@ -112,7 +112,7 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 }
 
 int64_t aggregate_row_of(struct aggregate *a, const struct op_event *ev, bool worker,
-			 enum activity_launch launch)
+			 unsigned launch)
 {
 	struct aggregate_key key;
 	bool is_new, failed = false;
@@ -287,5 +287,6 @@ void aggregate_free(struct aggregate *a)
 	free(a->sides);
 	free(a->memos);
 	devices_free(a->devices);
+	aggregate_early_free(a->early);
 	free(a);
 }

@@ -240,7 +240,7 @@ int headline_print(FILE *f, const struct breakdown_result *b, const struct aggre
 	struct table *t = table_new();
 	if (!t)
 		return -ENOMEM;
-	if (!b || b->wall_ns)
+	if (b ? b->wall_ns : aggregate_devices(a) != NULL)
 		add_lines(t, b, a, opts, files);
 	int r = table_print(t, f, opts->terminal.width, false);
 	table_free(t);

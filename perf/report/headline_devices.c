@@ -86,7 +86,7 @@ static bool add_several(struct table *t, struct device *list, size_t n, const st
 	struct device *least = NULL, *most = NULL;
 	double low = 101, high = -1;
 	bool exact = true, idle = true;
-	char of_least[64], of_most[64];
+	char name[64];
 	for (size_t i = 0; i < n; i++) {
 		struct busy_part p = part_of(&list[i], b);
 		double percent = report_percent(p.busy_ns, p.of_ns);
@@ -101,12 +101,13 @@ static bool add_several(struct table *t, struct device *list, size_t n, const st
 			most = &list[i];
 		}
 	}
-	headline_add(&line, "%zu devices were busy %s%.0f %% (%s) to %.0f %% (%s) of the time", n,
+	headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", n,
 		     lost    ? "at least "
 		     : exact ? ""
 			     : "about ",
-		     low, device_text(of_least, sizeof(of_least), all, least), high,
-		     device_text(of_most, sizeof(of_most), all, most));
+		     low, high);
+	if (headline_add(&line, ", %s least", device_text(name, sizeof(name), all, least)))
+		headline_add(&line, ", %s most", device_text(name, sizeof(name), all, most));
 	table_line(t, line.text);
 	return idle;
 }

@@ -23,6 +23,11 @@ struct report_opts report_with_busy(const struct aggregate *a, const struct repo
 const struct aggregate_row **report_sorted(const struct aggregate *a,
 					   const struct report_opts *opts, double limit, size_t *n);
 
+/* What stands above the table, of ops and of samples. `files`: see headline_print. */
+void report_print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
+			  const struct file_names *files);
+void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
 /* The first lines of a report, two to five of them: what a step waits for, how long steps took and
  * of what they consist, how busy devices were, the slowest ops. They fit into the terminal. b: NULL
  * where steps are not known: what is known of devices alone. `files`: those of the rows and of `b`.
@@ -112,16 +117,26 @@ struct aggregate {
 	struct aggregate_thread *threads;
 	uint32_t rows_size, threads_size;
 	struct aggregate_totals totals;
-	struct devices *devices; /* NULL: no activity was added */
+	struct devices *devices;	/* NULL: no activity was added */
+	struct early_activities *early; /* of calls that have not ended; NULL: none */
 };
 
-/* What stands in place of the op: "(in no op)". Not for LAUNCH_IN_OP. */
-const char *report_launch_text(enum activity_launch launch);
+/* AGGREGATE_SIDES, AGGREGATE_TENSORS: the row of a call, by its id, for some time. 0 or -ENOMEM.
+ * _known: -ENOENT. */
+int aggregate_remember(struct aggregate *a, uint64_t event, uint32_t row);
+int64_t aggregate_known(const struct aggregate *a, uint64_t event);
 
-/* The index of the event's row, or -ENOMEM; new if need be. launch: of an activity, whose row that
- * of no op is unless it is LAUNCH_IN_OP. _again: through a cache. */
+/* A call of that row has ended, of which there may be activities already in a->early. */
+void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row);
+void aggregate_early_free(struct early_activities *e); /* NULL allowed */
+
+/* What stands in place of the op: "(in no op)". NULL for LAUNCH_IN_OP and AGGREGATE_NO_CALL. */
+const char *report_launch_text(unsigned launch);
+
+/* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct aggregate_row.
+ * _again: through a cache. */
 int64_t aggregate_row_of(struct aggregate *a, const struct op_event *ev, bool worker,
-			 enum activity_launch launch);
+			 unsigned launch);
 int64_t aggregate_row_again(struct aggregate *a, const struct aggregate_thread *t,
 			    const struct op_event *ev);
 
@@ -150,7 +165,7 @@ struct aggregate_key {
  * as long as the event and *k are. launch: see aggregate_row_of. Returns the number of bytes in
  * k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
-		       bool worker, enum activity_launch launch);
+		       bool worker, unsigned launch);
 
 /* Kernels by name, device and stream; for kernels*.c alone. */
 

@@ -119,9 +119,8 @@ static int build(struct module_tree *t, const struct aggregate_row *const *rows,
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *r = rows[i];
-		int64_t id =
-		    r->worker ? -1
-			      : module_of(t, r->launch ? report_launch_text(r->launch) : r->module);
+		const char *launch = report_launch_text(r->launch);
+		int64_t id = r->worker ? -1 : module_of(t, launch ? launch : r->module);
 		if (id < 0 && !r->worker)
 			return -ENOMEM;
 		if (id < 0)

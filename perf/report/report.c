@@ -2,11 +2,9 @@
 #include "perf/report/report.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/report/internal.h"
@@ -163,215 +161,6 @@ const struct aggregate_row **report_sorted(const struct aggregate *a,
 	return s;
 }
 
-/* Workers of a DataLoader belong to the program that they load for, whatever they were started as.
- */
-static bool is_same_program(const struct trace_target *a, const struct trace_target *b,
-			    bool is_worker)
-{
-	bool same = !strcmp(a->torch_version, b->torch_version) &&
-		    !strcmp(a->python_version, b->python_version) && !strcmp(a->engine, b->engine);
-	return same && (is_worker ||
-			(!strcmp(a->argv, b->argv) && (a->argv[0] || !strcmp(a->comm, b->comm))));
-}
-
-/* Processes of a program besides the first. */
-struct others {
-	size_t workers, more;
-};
-
-static void others_text(char *out, size_t size, struct others o)
-{
-	char more[32] = "", workers[40] = "", number[32];
-	if (o.more)
-		snprintf(more, sizeof(more), " and %zu more", o.more);
-	if (o.workers)
-		snprintf(workers, sizeof(workers), "%s%s", o.more ? ", " : " and ",
-			 text_counted(number, sizeof(number), o.workers, "DataLoader worker"));
-	snprintf(out, size, "%s%s", more, workers);
-}
-
-/* A command line, its start left out so that it and `besides` columns fit into `width`. */
-static void print_shortened(FILE *f, const char *text, size_t width, size_t besides)
-{
-	enum { MIN = 16 };
-	size_t room = width > besides + MIN ? width - besides : MIN, len = strlen(text);
-	if (!width || len <= room) {
-		text_print_safe(f, text);
-		return;
-	}
-	const char *end = text + len - (room - 1);
-	while (((unsigned char)*end & 0xc0) == 0x80)
-		end++;
-	fputs("…", f);
-	text_print_safe(f, end);
-}
-
-static void print_target(FILE *f, const struct trace_target *t, struct others o, size_t width,
-			 const struct trace_stats *stats)
-{
-	enum { NARROW = 100 };
-	char wall[32], others[80], rest[512];
-	const char *name = t->argv[0] ? t->argv : t->comm;
-	others_text(others, sizeof(others), o);
-	if (width && width < NARROW)
-		snprintf(rest, sizeof(rest), " (pid %" PRId32 "%s), torch %.*s, %s%s%s", t->pid,
-			 others, (int)strcspn(t->torch_version, "+"), t->torch_version, t->engine,
-			 stats ? ", " : "",
-			 stats ? text_ns(wall, sizeof(wall), stats->wall_ns) : "");
-	else
-		snprintf(
-		    rest, sizeof(rest), " (pid %" PRId32 "%s, torch %s, CPython %s), engine %s%s%s",
-		    t->pid, others, t->torch_version[0] ? t->torch_version : "unknown",
-		    t->python_version[0] ? t->python_version : "unknown", t->engine,
-		    stats ? ", " : "", stats ? text_ns(wall, sizeof(wall), stats->wall_ns) : "");
-	fputs("ditrace: ", f);
-	print_shortened(f, name, width, strlen("ditrace: ") + text_width(rest));
-	text_print_safe(f, rest);
-	putc('\n', f);
-}
-
-/* The targets that get a line or are counted in one: those with an op, if any has one. */
-static size_t choose_targets(const struct aggregate *a, const struct report_opts *opts,
-			     const struct trace_target **chosen, bool *is_worker)
-{
-	size_t n = 0;
-	for (int all = 0; all < 2 && !n; all++)
-		for (size_t i = 0; i < opts->ntargets; i++) {
-			enum aggregate_process p = aggregate_process(a, opts->targets[i].pid);
-			if (p == AGGREGATE_NO_OPS && !all && !opts->when)
-				continue;
-			is_worker[n] = p == AGGREGATE_LOADS;
-			chosen[n++] = &opts->targets[i];
-		}
-	return n;
-}
-
-/* A line for each program. */
-static void print_targets(FILE *f, const struct aggregate *a, const struct report_opts *opts)
-{
-	const struct trace_target **t = malloc((opts->ntargets + 1) * sizeof(*t));
-	bool *is_worker = malloc(opts->ntargets + 1);
-	size_t n =
-	    t && is_worker ? choose_targets(opts->whole ? opts->whole : a, opts, t, is_worker) : 0;
-	for (size_t i = 0; i < n; i++) {
-		struct others o = {0};
-		size_t before = 0;
-		while (before < i && !is_same_program(t[before], t[i], is_worker[i]))
-			before++;
-		for (size_t k = i + 1; k < n && before == i; k++)
-			if (is_same_program(t[i], t[k], is_worker[k]))
-				is_worker[k] ? o.workers++ : o.more++;
-		if (before == i)
-			print_target(f, t[i], o, (size_t)opts->terminal.width, opts->stats);
-	}
-	free(t);
-	free(is_worker);
-}
-
-double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns)
-{
-	return probe_ns / 3 <= cpu_ns / 4 ? report_percent(probe_ns, cpu_ns - probe_ns) : -1;
-}
-
-static void print_slowdown(FILE *f, const struct trace_stats *s)
-{
-	double percent = report_slowdown(s->probe_ns, s->cpu_ns);
-	if (percent >= 0)
-		fprintf(f, "; probes made it about %.*f %% slower", percent < 10, percent);
-	else
-		fputs("; probes took most of the time", f);
-}
-
-static void print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
-{
-	const struct report_samples *s = opts->samples;
-	char threads[32], samples[40], count[32], when[160];
-	struct aggregate_totals t = report_totals(a, opts);
-	fprintf(f, "ditrace: %s of %s", text_counted(samples, sizeof(samples), t.events, "sample"),
-		text_counted(threads, sizeof(threads), t.threads, "thread"));
-	if (s->how.event) {
-		fputs(", ", f);
-		text_print_safe(f, s->how.event);
-		fprintf(f, " at %" PRIu64 " Hz%s", s->how.frequency,
-			s->how.kernel ? "" : " in user space");
-	}
-	fprintf(f, ", %s lost", text_count(count, sizeof(count), s->lost));
-	if (s->mismatched)
-		fprintf(f, ", %s whose Python frames had moved on",
-			text_count(count, sizeof(count), s->mismatched));
-	if (opts->when)
-		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
-	fputs("\n\n", f);
-}
-
-static const char *summed_text(char *out, size_t size, uint64_t n)
-{
-	char ops[40];
-	snprintf(out, size, "%s %s", text_counted(ops, sizeof(ops), n, "op"),
-		 n == 1 ? "is" : "are");
-	return out;
-}
-
-static void print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
-			  const struct file_names *files)
-{
-	struct aggregate_totals t = report_totals(a, opts);
-	char threads[32], events[48], lost[32], unfinished[32], when[160];
-	const struct trace_stats *s = opts->stats;
-	bool has_sums = t.summed || opts->left_out;
-	if (opts->steps && !opts->no_table)
-		headline_print(f, has_sums ? NULL : opts->steps, a, opts, files);
-	print_targets(f, a, opts);
-	fprintf(f, "ditrace: traced %s, %s, %s lost",
-		text_counted(threads, sizeof(threads), t.threads, "thread"),
-		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
-		text_count(lost, sizeof(lost), t.lost));
-	if (s && s->probe_ns && s->cpu_ns)
-		print_slowdown(f, s);
-	if (s && s->seen_permille < 1000)
-		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
-	if (t.unfinished)
-		fprintf(f, "; %s had not ended",
-			text_count(unfinished, sizeof(unfinished), t.unfinished));
-	if (t.activities_lost)
-		fprintf(
-		    f,
-		    "\nditrace: %s activities of devices were lost: times of devices are too short",
-		    text_count(events, sizeof(events), t.activities_lost));
-	if (t.summed)
-		fprintf(f,
-			"\nditrace: %s in the counts and times with less detail: ditrace had no "
-			"time for more",
-			summed_text(events, sizeof(events), t.summed));
-	if (opts->left_out)
-		fprintf(f,
-			"\nditrace: %s left out, as the recording has sums of them only: it is not "
-			"known which are of this part",
-			summed_text(events, sizeof(events), opts->left_out));
-	if (s && s->lean)
-		fprintf(f,
-			"\nditrace: of %s of the recording there was no time to read the tensors "
-			"and other values",
-			text_counted(events, sizeof(events), s->lean, "op"));
-	if (opts->when)
-		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
-	if (opts->per_step)
-		fprintf(f, "\nditrace: times and calls are those of a step, of %s",
-			text_counted(events, sizeof(events), opts->per_step, "whole step"));
-	if (opts->chosen) {
-		fputs("\nditrace: recorded with ", f);
-		text_print_safe(f, opts->chosen);
-		fputs(": what other ops took is not known", f);
-	}
-	if (opts->engine) {
-		fputs("\nditrace: ", f);
-		text_print_safe(f, opts->engine);
-	}
-	fputs(opts->no_table ? "\n" : "\n\n", f);
-	if (opts->about)
-		fprintf(f, "%s\n\n", opts->about);
-}
-
 /* The title of the part that begins with row `r`; NULL: none. */
 static const char *part_title(const struct aggregate_row *r, bool is_first)
 {
@@ -496,9 +285,9 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *g
 	aggregate_rows(a, &n);
 	name_files(&files, a, opts);
 	if (opts->samples)
-		print_sampled(f, a, opts);
+		report_print_sampled(f, a, opts);
 	else
-		print_summary(f, a, opts, &files);
+		report_print_summary(f, a, opts, &files);
 	if ((n == 0 && !opts->kernels) || opts->no_table)
 		r = ferror(f) ? -EIO : 0;
 	else if (opts->kernels)

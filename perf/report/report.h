@@ -158,6 +158,7 @@ struct report_opts {
 	const struct report_samples *samples; /* rows are samples; NULL: ops */
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
 	const struct breakdown *breakdown;    /* with `steps`: whose they are */
+	bool all_activities; /* none was left out: how busy devices were is known without steps */
 	const struct kernels *kernels; /* the table is of these; NULL: of the aggregate's rows */
 	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
 	bool no_table;	    /* what was traced, and no times */

@@ -185,7 +185,7 @@ static const char *phase(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->launch ? "-" : op_phase_names[w->r->phase];
+	return report_launch_text(w->r->launch) ? "-" : op_phase_names[w->r->phase];
 }
 
 const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r)
@@ -211,32 +211,44 @@ static const char *or_dash(const char *s)
 	return s && s[0] ? s : "-";
 }
 
+/* `text`, unless the row is of no op that is known. */
+static const char *or_launch(const struct aggregate_row *r, const char *text)
+{
+	const char *launch = report_launch_text(r->launch);
+	return launch ? launch : text;
+}
+
+static const char *of_tensors(const struct aggregate_row *r, const char *text)
+{
+	return r->launch == AGGREGATE_NO_CALL ? "(call not known)" : or_launch(r, or_dash(text));
+}
+
 static const char *module(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->launch ? report_launch_text(w->r->launch) : or_dash(w->r->module);
+	return or_launch(w->r, or_dash(w->r->module));
 }
 
 static const char *shape(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return or_dash(w->r->shape);
+	return of_tensors(w->r, w->r->shape);
 }
 
 static const char *dtype(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return or_dash(w->r->dtype);
+	return of_tensors(w->r, w->r->dtype);
 }
 
 static const char *device(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return or_dash(w->r->device);
+	return of_tensors(w->r, w->r->device);
 }
 
 const char *report_op_name(const char *op)
@@ -261,18 +273,14 @@ static const char *file(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->file     ? w->r->file
-	       : w->r->launch ? report_launch_text(w->r->launch)
-			      : "(no Python frame)";
+	return w->r->file ? w->r->file : or_launch(w->r, "(no Python frame)");
 }
 
 static const char *function(char *out, size_t size, const struct column_row *w)
 {
 	(void)out;
 	(void)size;
-	return w->r->function ? w->r->function
-	       : w->r->launch ? report_launch_text(w->r->launch)
-			      : "(no Python frame)";
+	return w->r->function ? w->r->function : or_launch(w->r, "(no Python frame)");
 }
 
 static const char *symbol(char *out, size_t size, const struct column_row *w)
@@ -294,7 +302,7 @@ static const char *where(char *out, size_t size, const struct column_row *w)
 	const struct aggregate_row *r = w->r;
 	const struct py_frame frame = {
 	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
-	if (r->launch)
+	if (report_launch_text(r->launch))
 		return r->op ? "-" : report_launch_text(r->launch);
 	return where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, w->files);
 }

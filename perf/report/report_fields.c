@@ -127,8 +127,9 @@ static void set_number(struct cell *c, const char *fmt, ...)
 	c->is_number = true;
 }
 
-/* By enum activity_launch. */
-static const char *const launches[] = {NULL, "in no op", "op not known", "not known"};
+/* By a row's launch. */
+static const char *const launches[] = {NULL, "in no op", "op not known", "not known",
+				       "call not known"};
 
 static void cell_of(struct cell *c, const struct field *d, const struct aggregate_row *r,
 		    uint64_t observed_ns, const struct report_opts *opts)
@@ -141,7 +142,7 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;
 	case PHASE:
-		c->text = r->launch ? NULL : op_phase_names[r->phase];
+		c->text = report_launch_text(r->launch) ? NULL : op_phase_names[r->phase];
 		break;
 	case DEVICE_PERCENT:
 		set_number(c, "%.4f", report_percent(r->device_ns, opts->busy_ns));
@@ -343,7 +344,7 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 	*sort = (enum report_sort)i;
 	if (*sort == REPORT_BY_DEVICE_TIME && keys & AGGREGATE_NO_ACTIVITIES) {
 		err_set(e, -EINVAL, "--sort %s: such rows have no time of devices", text);
-		return err_hint(e, "leave out what is known of tensors only: shape, dtype, device");
+		return err_hint(e, "those of ops without --side-by-side have");
 	}
 	if (!keys_of(*sort) || keys_of(*sort) & keys)
 		return 0;

@@ -209,7 +209,7 @@ enum activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_SET, ACTIVITY_KIND
 
 struct activity {
 	/* The op during which it was launched, by `launched_ns`: its op, stacks, backward_of, pid,
-	 * tid, phase and (live, and in files of one process) id. start_ns, end_ns: when the device
+	 * tid, phase and id (0: not known). start_ns, end_ns: when the device
 	 * worked on it, CLOCK_MONOTONIC. op NULL: it was launched in no op, or not known: see
 	 * `launch`. The rest is 0. */
 	struct op_event of;

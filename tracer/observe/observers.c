@@ -292,6 +292,7 @@ static void sums_summary(struct observer *o, FILE *f, const struct report_opts *
 		return;
 	struct report_opts opts = *r;
 	opts.ranks = aggregate_ranks(s->sum, &opts.nranks);
+	opts.all_activities = !opts.when;
 	if (s->steps) {
 		breakdown_get(s->steps, &steps);
 		opts.steps = &steps;

@@ -152,8 +152,7 @@ static void rows_have_the_time_of_devices(void **state)
 	aggregate_free(a);
 }
 
-/* The time of all rows is that of all activities, whatever the rows are; but where they are by what
- * is not known of activities, none of them has any. */
+/* The time of all rows is that of all activities, whatever the rows are. */
 static void nothing_is_missing(void **state)
 {
 	(void)state;
@@ -162,7 +161,7 @@ static void nothing_is_missing(void **state)
 		struct aggregate_totals t;
 		uint64_t ns = 0, activities = 0;
 		size_t n;
-		bool has = !(keys & AGGREGATE_NO_ACTIVITIES);
+		assert_int_equal(aggregate_end(a), 0);
 		const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 		for (size_t i = 0; i < n; i++) {
 			ns += rows[i]->device_ns;
@@ -170,11 +169,55 @@ static void nothing_is_missing(void **state)
 		}
 		aggregate_totals(a, &t);
 		assert_int_equal(t.activities, 6);
-		assert_int_equal(ns, has ? 600 : 0);
-		assert_int_equal(activities, has ? 6 : 0);
-		assert_int_equal(!(aggregate_keys(a) & AGGREGATE_ACTIVITIES), !has);
+		assert_int_equal(ns, 600);
+		assert_int_equal(activities, 6);
 		aggregate_free(a);
 	}
+}
+
+static void has_device_ns(const struct aggregate *a, const char *shape, unsigned launch,
+			  uint64_t ns)
+{
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	for (size_t i = 0; i < n; i++)
+		if (rows[i]->launch == launch && (launch || !strcmp(rows[i]->shape, shape))) {
+			assert_int_equal(rows[i]->device_ns, ns);
+			return;
+		}
+	fail_msg("no row %s", shape);
+}
+
+/* Rows by shape know theirs by the call, before and after its end; where the call is not known it
+ * is told. */
+static void calls_have_theirs(void **state)
+{
+	struct aggregate *a = aggregate_new_by(AGGREGATE_OP | AGGREGATE_SHAPE);
+	struct op_event call = sample_event(5, 0, 0, 100, 200),
+			other = sample_event(6, 0, 0, 300, 400);
+	struct activity of = activity(150, 250);
+	(void)state;
+	other.nargs = 1;
+	of.of.id = 5;
+	add(a, of);
+	add(a, of);
+	assert_int_equal(aggregate_add(a, &call), 0);
+	assert_int_equal(aggregate_add(a, &other), 0);
+	has_device_ns(a, "[2,3,4] ?", 0, 200);
+	add(a, of);
+	has_device_ns(a, "[2,3,4] ?", 0, 300);
+	of.of.id = 6;
+	add(a, of);
+	has_device_ns(a, "[2,3,4]", 0, 100);
+	of.of.id = 0;
+	add(a, of);
+	of.of.id = 12345;
+	add(a, of);
+	has_device_ns(a, NULL, AGGREGATE_NO_CALL, 100);
+	assert_int_equal(aggregate_end(a), 0);
+	has_device_ns(a, NULL, AGGREGATE_NO_CALL, 200);
+	has_device_ns(a, "[2,3,4] ?", 0, 300);
+	aggregate_free(a);
 }
 
 /* The output of a report; the caller frees it. */
@@ -421,7 +464,8 @@ static void a_device_that_waits(void **state)
 	t = train();
 	work(&t, 0, 300, 0);
 	work(&t, 1, 200, 0);
-	check_headline(&t, 0, "\n2 devices were busy 20 % (cuda:1) to 30 % (cuda:0) of the time\n",
+	check_headline(&t, 0,
+		       "\n2 devices were busy 20 to 30 % of the time, cuda:1 least, cuda:0 most\n",
 		       host);
 	/* Nothing was recorded. */
 	t = train();
@@ -448,6 +492,7 @@ int main(void)
 	    cmocka_unit_test(many_spans_are_exact),
 	    cmocka_unit_test(rows_have_the_time_of_devices),
 	    cmocka_unit_test(nothing_is_missing),
+	    cmocka_unit_test(calls_have_theirs),
 	    cmocka_unit_test(the_table),
 	    cmocka_unit_test(the_fields),
 	    cmocka_unit_test(a_table_of_kernels),
