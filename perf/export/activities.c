@@ -35,6 +35,7 @@ static int64_t stream_of(struct export_activities *x, const struct activity *a)
 		return -ENOMEM;
 	struct export_stream *s = &x->streams[id];
 	*s = (struct export_stream){.pid = a->of.pid,
+				    .rank1 = a->of.rank1,
 				    .device_type = a->device_type,
 				    .device_index = a->device_index,
 				    .stream = a->stream,

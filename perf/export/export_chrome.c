@@ -213,21 +213,25 @@ static int32_t device_track(struct chrome *c, const struct export_activity *a,
 			    const struct export_stream *s, uint32_t lane)
 {
 	const uint32_t key[2] = {a->stream, lane};
-	char name[80], of[32] = "";
+	char name[80], more[32] = "";
 	bool is_new = false;
 	int64_t id = intern(&c->device_tracks, key, sizeof(key), &is_new);
 	int32_t device = DEVICE_PROCESS + (int32_t)s->device;
 	if (id < 0 || !is_new)
 		return id < 0 ? -ENOMEM : STREAM_TRACK + (int32_t)id;
-	if (lane)
-		snprintf(of, sizeof(of), " (%" PRIu32 ")", lane + 1);
 	/* They are met in the order of their numbers. */
 	if (s->device == c->devices) {
-		snprintf(name, sizeof(name), "%s of process %" PRId32, s->device_name, s->pid);
+		if (s->rank1)
+			snprintf(more, sizeof(more), ", rank %" PRIu32, s->rank1 - 1);
+		snprintf(name, sizeof(name), "%s of process %" PRId32 "%s", s->device_name, s->pid,
+			 more);
 		put_name(c, "process_name", device, device, name);
 		c->devices++;
 	}
-	snprintf(name, sizeof(name), "%s stream %" PRIu32 "%s", s->device_name, s->stream, of);
+	more[0] = '\0';
+	if (lane)
+		snprintf(more, sizeof(more), " (%" PRIu32 ")", lane + 1);
+	snprintf(name, sizeof(name), "%s stream %" PRIu32 "%s", s->device_name, s->stream, more);
 	put_name(c, "thread_name", device, STREAM_TRACK + (int32_t)id, name);
 	return STREAM_TRACK + (int32_t)id;
 }

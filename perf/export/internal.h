@@ -131,6 +131,7 @@ struct export_activity {
 /* A stream of a device, as one process sees it. */
 struct export_stream {
 	int32_t pid;
+	uint32_t rank1; /* of the process: its rank + 1; 0: not known */
 	int8_t device_type, device_index;
 	char device_name[32]; /* "cuda:0" */
 	uint32_t stream;
