@@ -223,6 +223,8 @@ int cmd_script(int argc, char **argv)
 	struct sigaction act = {.sa_handler = on_interrupt};
 	if (s.follow)
 		sigaction(SIGINT, &act, NULL);
+	if (s.only_collectives)
+		s.only = ONLY_OPS;
 	s.collectives = s.only_collectives ? collectives_new() : NULL;
 	if (s.only_collectives && !s.collectives) {
 		err_set(&e, -ENOMEM, "no memory for the collectives");

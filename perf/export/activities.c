@@ -10,64 +10,10 @@
 const char *const export_activity_categories[ACTIVITY_KINDS] = {
     [ACTIVITY_KERNEL] = "kernel", [ACTIVITY_COPY] = "gpu_memcpy", [ACTIVITY_SET] = "gpu_memset"};
 
-static bool is_launch_known(const struct activity *a)
+bool export_is_launch_known(const struct activity *a)
 {
 	return a->launch == LAUNCH_IN_OP && a->of.id && a->launched_ns &&
 	       a->launched_ns <= a->of.start_ns;
-}
-
-int export_launches_note(struct export_launches *l, const struct activity *a)
-{
-	if (!is_launch_known(a))
-		return 0;
-	if (array_grow(&l->ids, &l->room, l->n + 1, sizeof(*l->ids)))
-		return -ENOMEM;
-	l->ids[l->n++] = a->of.id;
-	return 0;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
-}
-
-int export_launches_sort(struct export_launches *l)
-{
-	if (!l->n)
-		return 0;
-	qsort(l->ids, l->n, sizeof(*l->ids), compare_ids);
-	l->given1 = calloc(l->n, sizeof(*l->given1));
-	return l->given1 ? 0 : -ENOMEM;
-}
-
-/* How many it has, and where they are. */
-static size_t launches_of(const struct export_launches *l, uint64_t id, size_t *first)
-{
-	*first = l->given1 && id ? array_up_to(l->ids, l->n, sizeof(*l->ids), id - 1) : 0;
-	return l->given1 ? array_up_to(l->ids, l->n, sizeof(*l->ids), id) - *first : 0;
-}
-
-size_t export_launches_begin(struct export_launches *l, uint64_t id, size_t *first)
-{
-	size_t n = launches_of(l, id, first);
-	if (n)
-		l->given1[*first] = 1;
-	return n;
-}
-
-int64_t export_launches_end(struct export_launches *l, const struct export_activity *a)
-{
-	size_t first, n = a->has_flow ? launches_of(l, a->op_id, &first) : 0;
-	if (!n || !l->given1[first] || l->given1[first] > n)
-		return -ENOENT;
-	return (int64_t)(first + l->given1[first]++ - 1);
-}
-
-void export_launches_free(struct export_launches *l)
-{
-	free(l->ids);
-	free(l->given1);
 }
 
 /* The number of the device, or of its stream, from 0; or -ENOMEM. */
@@ -89,6 +35,7 @@ static int64_t stream_of(struct export_activities *x, const struct activity *a)
 		return -ENOMEM;
 	struct export_stream *s = &x->streams[id];
 	*s = (struct export_stream){.pid = a->of.pid,
+				    .rank1 = a->of.rank1,
 				    .device_type = a->device_type,
 				    .device_index = a->device_index,
 				    .stream = a->stream,
@@ -118,7 +65,7 @@ int export_activities_add(struct export_activities *x, const struct activity *a)
 	    .kind = (uint8_t)a->kind,
 	    .phase = a->of.phase,
 	    .has_op = a->of.op,
-	    .has_flow = is_launch_known(a),
+	    .has_flow = export_is_launch_known(a),
 	    .in_graph = a->in_graph,
 	};
 	return 0;

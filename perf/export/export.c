@@ -44,8 +44,8 @@ void export_notes_free(struct export_notes *n)
 		fclose(n->spill);
 	intern_free(&n->ids);
 	free(n->backwards);
-	free(n->starts);
-	export_launches_free(&n->launches);
+	export_flows_free(&n->nodes);
+	export_flows_free(&n->launches);
 	breakdown_free(n->breakdown);
 	free(n->steps);
 	free(n);

@@ -48,7 +48,7 @@ int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err 
  * complete event for each op ("X"), Python frames around them ("B" and "E", as for an unfinished
  * op), names of processes and threads, whole training steps and modules as tracks of their own, and
  * a flow from each forward op to its backward nodes. ts and dur are microseconds, ts since
- * origin_ns. Memory: a bit for each event id, and each step. Samples become CPU profiles as V8
+ * origin_ns. Memory grows with flows, steps and activities. Samples become CPU profiles as V8
  * writes them ("P", read by Perfetto and Chrome's own tools), one a thread; memory grows with the
  * number of distinct stacks. */
 int export_chrome(struct export_in *in, FILE *f, struct err *e);

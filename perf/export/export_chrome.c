@@ -21,6 +21,7 @@ enum {
 struct chrome {
 	struct json_out j;
 	struct export_in *in;
+	struct export_notes *notes;
 	struct export_profile *profile; /* of the samples */
 	struct slices *slices;
 	struct module_spans *modules;
@@ -29,60 +30,6 @@ struct chrome {
 	uint32_t devices;	     /* that have a name */
 	uint64_t first_ns, last_ns;  /* of all events */
 };
-
-static int mark(struct export_notes *n, uint64_t id)
-{
-	size_t byte = (size_t)(id / 8), old = n->starts_room;
-	if (byte >= n->starts_room) {
-		if (array_grow(&n->starts, &n->starts_room, byte + 1, 1))
-			return -ENOMEM;
-		memset(n->starts + old, 0, n->starts_room - old);
-	}
-	n->starts[byte] |= (uint8_t)(1 << id % 8);
-	return 0;
-}
-
-bool export_starts_flow(const struct export_notes *n, uint64_t id)
-{
-	return n && id / 8 < n->starts_room && n->starts[id / 8] >> id % 8 & 1;
-}
-
-uint64_t export_maker(const struct op_event *ev)
-{
-	return ev->op->kind == OP_BACKWARD ? ev->forward_id : 0;
-}
-
-static int note_step(void *arg, const struct breakdown_step *step)
-{
-	struct export_notes *n = arg;
-	if (array_grow(&n->steps, &n->steps_room, n->nsteps + 1, sizeof(*n->steps)))
-		return -ENOMEM;
-	n->steps[n->nsteps++] = *step;
-	return 0;
-}
-
-static int note_event(struct export_notes *n, const struct op_event *ev)
-{
-	if (!n->breakdown) {
-		n->breakdown = breakdown_new();
-		if (!n->breakdown)
-			return -ENOMEM;
-		breakdown_each_step(n->breakdown, note_step, n);
-	}
-	int r = breakdown_add(n->breakdown, ev);
-	return r || !export_maker(ev) ? r : mark(n, export_maker(ev));
-}
-
-int export_chrome_note(void *arg, const struct trace_item *item, struct err *e)
-{
-	struct export_in *in = arg;
-	struct export_notes *n = export_notes(in);
-	int r = !n			       ? -ENOMEM
-		: item->type == TRACE_EVENT    ? note_event(n, &item->event)
-		: item->type == TRACE_ACTIVITY ? export_launches_note(&n->launches, &item->activity)
-					       : 0;
-	return r ? err_set(e, r, "no memory to read %s", in->path) : 0;
-}
 
 /* Microseconds with three decimals: exact, unlike a double. */
 static void put_us(struct json_out *j, const char *key, uint64_t ns, bool negative)
@@ -180,6 +127,7 @@ static void put_flow(struct chrome *c, const char *phase, const char *name, int3
 
 static void put_event(struct chrome *c, const struct op_event *ev)
 {
+	size_t first;
 	begin(c, ev->end_ns ? "X" : "B", ev->pid, ev->tid);
 	put_ts(c, ev->start_ns);
 	if (ev->end_ns)
@@ -189,12 +137,11 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 	json_text(&c->j, "name", ev->op->name);
 	put_args(&c->j, ev);
 	json_close(&c->j, '}');
-	if (export_starts_flow(c->in->notes, ev->id))
+	if (export_flows_begin(&c->notes->nodes, ev->id, &first))
 		put_flow(c, "s", "backward", ev->pid, ev->tid, ev->start_ns, ev->id);
 	if (export_maker(ev))
 		put_flow(c, "f", "backward", ev->pid, ev->tid, ev->start_ns, export_maker(ev));
-	if (c->in->notes)
-		export_launches_begin(&c->in->notes->launches, ev->id, &(size_t){0});
+	export_flows_begin(&c->notes->launches, ev->id, &first);
 }
 
 /* A slice of a track that is of no thread alone. */
@@ -212,9 +159,9 @@ static void put_span(struct chrome *c, int32_t pid, int32_t track, uint64_t star
 /* As torch.profiler names them, those with any of the events. */
 static void put_steps(struct chrome *c)
 {
-	const struct export_notes *n = c->in->notes;
+	const struct export_notes *n = c->notes;
 	struct intern pids = {0};
-	for (size_t i = 0; n && i < n->nsteps; i++) {
+	for (size_t i = 0; i < n->nsteps; i++) {
 		const struct breakdown_step *s = &n->steps[i];
 		char name[40];
 		bool is_new;
@@ -266,21 +213,25 @@ static int32_t device_track(struct chrome *c, const struct export_activity *a,
 			    const struct export_stream *s, uint32_t lane)
 {
 	const uint32_t key[2] = {a->stream, lane};
-	char name[80], of[32] = "";
+	char name[80], more[32] = "";
 	bool is_new = false;
 	int64_t id = intern(&c->device_tracks, key, sizeof(key), &is_new);
 	int32_t device = DEVICE_PROCESS + (int32_t)s->device;
 	if (id < 0 || !is_new)
 		return id < 0 ? -ENOMEM : STREAM_TRACK + (int32_t)id;
-	if (lane)
-		snprintf(of, sizeof(of), " (%" PRIu32 ")", lane + 1);
 	/* They are met in the order of their numbers. */
 	if (s->device == c->devices) {
-		snprintf(name, sizeof(name), "%s of process %" PRId32, s->device_name, s->pid);
+		if (s->rank1)
+			snprintf(more, sizeof(more), ", rank %" PRIu32, s->rank1 - 1);
+		snprintf(name, sizeof(name), "%s of process %" PRId32 "%s", s->device_name, s->pid,
+			 more);
 		put_name(c, "process_name", device, device, name);
 		c->devices++;
 	}
-	snprintf(name, sizeof(name), "%s stream %" PRIu32 "%s", s->device_name, s->stream, of);
+	more[0] = '\0';
+	if (lane)
+		snprintf(more, sizeof(more), " (%" PRIu32 ")", lane + 1);
+	snprintf(name, sizeof(name), "%s stream %" PRIu32 "%s", s->device_name, s->stream, more);
 	put_name(c, "thread_name", device, STREAM_TRACK + (int32_t)id, name);
 	return STREAM_TRACK + (int32_t)id;
 }
@@ -299,7 +250,7 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	json_text(&c->j, "name", a->name);
 	put_activity_args(&c->j, a, s);
 	json_close(&c->j, '}');
-	int64_t flow = c->in->notes ? export_launches_end(&c->in->notes->launches, a) : -ENOENT;
+	int64_t flow = a->has_flow ? export_flows_end(&c->notes->launches, a->op_id) : -ENOENT;
 	if (flow < 0)
 		return 0;
 	put_flow(c, "s", "ac2g", s->pid, a->tid, a->launched_ns, (uint64_t)flow + 1);
@@ -411,8 +362,8 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	c.slices = slices_new(&to);
 	c.modules = module_spans_new(put_module, &c);
-	bool sorted = !in->notes || !export_launches_sort(&in->notes->launches);
-	if (c.profile && c.slices && c.modules && sorted) {
+	c.notes = export_noted(in);
+	if (c.profile && c.slices && c.modules && c.notes) {
 		json_open(&c.j, NULL, '{');
 		json_text(&c.j, "displayTimeUnit", "ns");
 		json_open(&c.j, "traceEvents", '[');

@@ -58,8 +58,8 @@ enum { SLICE_BEGIN = 1, SLICE_END = 2 };
 enum { STATE_CLEARED = 1, STATE_NEEDED = 2 };
 enum { SEQUENCE = 1 };
 
-/* Flows from ops to what devices did; those from ops to backward nodes have ids of events. */
-static const uint64_t launch_flows = (uint64_t)1 << 62;
+/* Ids of flows from ops to backward nodes, and to what devices did, begin there. */
+static const uint64_t node_flows = 1, launch_flows = (uint64_t)1 << 62;
 
 /* Bytes of a message being made. */
 struct proto {
@@ -80,6 +80,7 @@ static const uint8_t interned_fields[TEXTS] = {
 struct perfetto {
 	FILE *f;
 	struct export_in *in;
+	struct export_notes *notes;
 	struct slices *slices;
 	struct module_spans *modules;
 	struct export_activities activities;
@@ -314,14 +315,19 @@ static void annotate_op(struct perfetto *x, const struct op_event *ev)
 	annotate_place(x, where, ev->where_stack ? ev->where_stack->module : NULL);
 }
 
-/* Each activity has a flow of its own: one has a single end. */
-static void begin_launches(struct perfetto *x, uint64_t id)
+/* A flow has a single end: what ends it closes it. */
+static void begin_flows(struct perfetto *x, struct export_flows *f, uint64_t base, uint64_t id)
 {
-	size_t first, n = 0;
-	if (x->in->notes)
-		n = export_launches_begin(&x->in->notes->launches, id, &first);
+	size_t first, n = export_flows_begin(f, id, &first);
 	for (size_t i = 0; i < n; i++)
-		put_fixed(&x->event, EVENT_FLOW, launch_flows + first + i);
+		put_fixed(&x->event, EVENT_FLOW, base + first + i);
+}
+
+static void end_flow(struct perfetto *x, struct export_flows *f, uint64_t base, uint64_t id)
+{
+	int64_t flow = export_flows_end(f, id);
+	if (flow >= 0)
+		put_fixed(&x->event, EVENT_FLOW_END, base + (uint64_t)flow);
 }
 
 static int64_t open_slice(void *arg, const struct slice *slice)
@@ -336,11 +342,9 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 	} else {
 		begin_slice(x, track, op_phase_names[ev->phase], ev->op->name);
 		annotate_op(x, ev);
-		if (export_starts_flow(x->in->notes, ev->id))
-			put_fixed(&x->event, EVENT_FLOW, ev->id);
-		if (export_maker(ev))
-			put_fixed(&x->event, EVENT_FLOW_END, export_maker(ev));
-		begin_launches(x, ev->id);
+		begin_flows(x, &x->notes->nodes, node_flows, ev->id);
+		begin_flows(x, &x->notes->launches, launch_flows, ev->id);
+		end_flow(x, &x->notes->nodes, node_flows, export_maker(ev));
 	}
 	end_event(x, slice->start_ns);
 	return 0;
@@ -374,8 +378,8 @@ static int put_module(void *arg, const struct module_span *m)
 
 static void put_steps(struct perfetto *x)
 {
-	const struct export_notes *n = x->in->notes;
-	for (size_t i = 0; n && i < n->nsteps; i++) {
+	const struct export_notes *n = x->notes;
+	for (size_t i = 0; i < n->nsteps; i++) {
 		const struct breakdown_step *s = &n->steps[i];
 		char name[40];
 		if (s->start_ns >= x->last_ns || s->end_ns <= x->first_ns)
@@ -419,9 +423,8 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	    describe_below(x, device, OF_STREAM, (int32_t)a->stream, (int32_t)lane, name);
 	begin_slice(x, track, export_activity_categories[a->kind], a->name);
 	annotate_activity(x, a, s);
-	int64_t flow = x->in->notes ? export_launches_end(&x->in->notes->launches, a) : -ENOENT;
-	if (flow >= 0)
-		put_fixed(&x->event, EVENT_FLOW_END, launch_flows + (uint64_t)flow);
+	if (a->has_flow)
+		end_flow(x, &x->notes->launches, launch_flows, a->op_id);
 	end_event(x, a->start_ns);
 	end_slice(x, track, a->end_ns);
 	return x->packet.failed ? -ENOMEM : 0;
@@ -473,8 +476,8 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	x.slices = slices_new(&to);
 	x.modules = module_spans_new(put_module, &x);
-	bool sorted = !in->notes || !export_launches_sort(&in->notes->launches);
-	if (x.slices && x.modules && sorted) {
+	x.notes = export_noted(in);
+	if (x.slices && x.modules && x.notes) {
 		r = export_each(in, put_item, &x, e);
 		int w = slices_finish(x.slices);
 		w = w ? w : module_spans_finish(x.modules);

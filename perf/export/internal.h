@@ -99,23 +99,20 @@ void module_spans_free(struct module_spans *m);
 int module_spans_add(struct module_spans *m, const struct op_event *ev);
 int module_spans_finish(struct module_spans *m);
 
-/* Flows from events to what they launched on devices, by number: the first pass notes how many each
- * has. Zero-initialise. */
-struct export_launches {
-	uint64_t *ids; /* of events, one for each activity */
+/* Flows from events, by number: the first pass notes how many begin at each. Zero-initialise. */
+struct export_flows {
+	uint64_t *ids; /* of events, one for each flow */
 	size_t n, room;
 	/* By the first of an event: flows ended + 1; 0: the event is not in the output. */
 	uint32_t *given1;
 };
 
-/* Note an activity, if it is known in which event and when it was launched. 0 or -ENOMEM. */
-int export_launches_note(struct export_launches *l, const struct activity *a);
-int export_launches_sort(struct export_launches *l); /* after all; 0 or -ENOMEM */
-
 /* The event is in the output. Returns how many flows begin there, numbered from *first. */
-size_t export_launches_begin(struct export_launches *l, uint64_t id, size_t *first);
+size_t export_flows_begin(struct export_flows *f, uint64_t id, size_t *first);
 
-void export_launches_free(struct export_launches *l);
+/* The number of the next flow from the event that is to end; -ENOENT: there is none. */
+int64_t export_flows_end(struct export_flows *f, uint64_t id);
+void export_flows_free(struct export_flows *f);
 
 /* What devices did, kept until all of it is known. Strings are those of the trace. */
 struct export_activity {
@@ -127,15 +124,14 @@ struct export_activity {
 	int32_t tid;				    /* that launched it; 0: not known */
 	uint32_t stream;			    /* index */
 	uint8_t kind, phase;
-	bool has_op, has_flow, in_graph;
+	bool has_op, in_graph;
+	bool has_flow; /* export_is_launch_known */
 };
-
-/* The number of the flow that ends at the activity; -ENOENT: none does. */
-int64_t export_launches_end(struct export_launches *l, const struct export_activity *a);
 
 /* A stream of a device, as one process sees it. */
 struct export_stream {
 	int32_t pid;
+	uint32_t rank1; /* of the process: its rank + 1; 0: not known */
 	int8_t device_type, device_index;
 	char device_name[32]; /* "cuda:0" */
 	uint32_t stream;
@@ -153,6 +149,9 @@ struct export_activities {
 
 /* "kernel", "gpu_memcpy", "gpu_memset", as torch.profiler names them; by enum activity_kind. */
 extern const char *const export_activity_categories[];
+
+/* Whether it is known in which event and when it was launched. */
+bool export_is_launch_known(const struct activity *a);
 
 int export_activities_add(struct export_activities *x, const struct activity *a); /* 0, -ENOMEM */
 
@@ -174,22 +173,20 @@ struct export_notes {
 	struct intern ids; /* forward id -> index into backwards */
 	struct export_backward *backwards;
 	uint32_t size;
-	/* export_chrome: a bit for each id of an event, set where a flow starts */
-	uint8_t *starts;
-	size_t starts_room;
-	struct export_launches launches;
+	/* export_chrome: from forward ops to backward nodes, and from ops to activities */
+	struct export_flows nodes, launches;
 	/* export_chrome: whole training steps */
 	struct breakdown *breakdown;
 	struct breakdown_step *steps;
 	size_t nsteps, steps_room;
 };
 
-/* Of the notes of export_chrome: whether flows start at the event. */
-bool export_starts_flow(const struct export_notes *n, uint64_t id);
-
 /* The forward op of a backward node; 0: not a node, or unknown. Ops called by a node have a
  * forward_id too, but get no flows. */
 uint64_t export_maker(const struct op_event *ev);
+
+/* The notes of export_chrome_note, after the first pass, or empty ones; NULL if out of memory. */
+struct export_notes *export_noted(struct export_in *in);
 
 /* The notes of `in`, allocated on first use; NULL if out of memory. */
 struct export_notes *export_notes(struct export_in *in);

@@ -92,19 +92,22 @@ static void read_sample(const struct sample *s, struct aggregate *a, FILE *out)
 		abort();
 }
 
-/* What the first pass would note is left out: a bit for each id, which may be any number here. */
 static void read_exports(const char *path, FILE *out)
 {
 	static int (*const exports[])(struct export_in *, FILE *, struct err *) = {export_chrome,
 										   export_perfetto};
-	const struct trace_query_opts opts = {.kinds = TRACE_OPS, .by_start = true};
 	for (size_t i = 0; i < sizeof(exports) / sizeof(exports[0]); i++) {
-		struct export_in in = {.path = path, .choice = &opts.choice};
+		struct export_in in = {.path = path};
+		const struct trace_query_opts opts = {.kinds = TRACE_OPS,
+						      .by_start = true,
+						      .first = export_chrome_note,
+						      .first_arg = &in};
 		struct err e = {0};
-		if (trace_query(path, &opts, &in.query, &e))
-			return;
-		exports[i](&in, out, &e);
-		trace_query_close(in.query);
+		if (!trace_query(path, &opts, &in.query, &e)) {
+			exports[i](&in, out, &e);
+			trace_query_close(in.query);
+		}
+		export_notes_free(in.notes);
 	}
 }
 

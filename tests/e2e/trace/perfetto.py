@@ -41,9 +41,8 @@ with open(sys.argv[2], encoding="utf-8") as f:
     events = {e["id"]: e for e in map(json.loads, f)}
 texts, tracks = collections.defaultdict(dict), {}  # by field and number; (pid, tid) or a name by uuid
 last, stacks, slices = collections.defaultdict(int), collections.defaultdict(list), []
-starts, ends = set(), []
-launches, arrived = {}, []  # flows to what devices did: the id of the op; flow and slice
-IS_LAUNCH = 1 << 62
+starts, ends = {}, []  # flows: the id of the op; flow and slice
+IS_LAUNCH = 1 << 62  # to what devices did
 assert packets[0][13] == [3]
 for p in packets:
     assert p[10] == [1] and p[13][0] & 2
@@ -63,11 +62,9 @@ for p in packets:
         notes = {texts[3][n[1][0]]: n[3][0] if n[3] else texts[29][n[17][0]] for n in map(fields, e[4])}
         slices.append([tracks[track], texts[1][e[3][0]], texts[2][e[10][0]], notes, at])
         stacks[track].append(slices[-1])
-        starts |= {n for n in e[47] if n < IS_LAUNCH}
-        ends += [n for n in e[48] if n < IS_LAUNCH]
-        assert not launches.keys() & set(e[47])
-        launches.update((n, notes["id"]) for n in e[47] if n >= IS_LAUNCH)
-        arrived += [(n, slices[-1]) for n in e[48] if n >= IS_LAUNCH]
+        assert not starts.keys() & set(e[47])
+        starts.update((n, notes["id"]) for n in e[47])
+        ends += [(n, slices[-1]) for n in e[48]]
 assert not any(stacks.values())
 origin = min(e["start_ns"] for e in events.values()) - min(s[4] for s in slices if "id" in s[3])
 seen = set()
@@ -79,7 +76,10 @@ for track, category, name, notes, start, end in slices:
     assert (track, category, name) == ((was["pid"], was["tid"]), was["phase"], was["op"]), (name, was)
     assert start + origin == was["start_ns"] and was["end_ns"] in (None, end + origin), was
 assert seen == set(events)
-assert set(ends) == starts and starts <= seen and len(ends) == len([e for e in events.values() if e["forward_id"] and "::" not in e["op"]])
+assert len(starts) == len(ends) and starts.keys() == {n for n, _ in ends} and set(starts.values()) <= seen
+nodes = [(n, s) for n, s in ends if n < IS_LAUNCH]
+assert all(starts[n] == s[3]["forward_id"] for n, s in nodes)
+assert len(nodes) == len([e for e in events.values() if e["forward_id"] and "::" not in e["op"]])
 assert {s[1] for s in slices} >= {"python", "forward", "backward", "user_annotation"}
 if len(sys.argv) > 3:
     with open(sys.argv[3], encoding="utf-8") as f:
@@ -87,5 +87,5 @@ if len(sys.argv) > 3:
                       for a in map(json.loads, f)]
     on_devices = [s for s in slices if s[1] in ("kernel", "gpu_memcpy", "gpu_memset")]
     assert sorted(activities, key=str) == sorted(((s[2], s[4] + origin, s[5] + origin, s[3].get("op_id"), s[0]) for s in on_devices), key=str)
-    assert len(arrived) == len({n for n, _ in arrived}) == len(launches) == sum(a[3] is not None for a in activities)
-    assert all(launches[n] == s[3]["op_id"] for n, s in arrived)
+    arrived = [(n, s) for n, s in ends if n >= IS_LAUNCH]
+    assert len(arrived) == sum(a[3] is not None for a in activities) and all(starts[n] == s[3]["op_id"] for n, s in arrived)
