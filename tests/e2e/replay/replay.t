@@ -61,6 +61,8 @@ replays() {
 	replay --device cuda:99 --ops gelu "$f" >"$T/cuda" 2>&1
 	is "a device that is not there: status 2" $? 2
 	like "and the reason" "$T/cuda" 'there is no cuda:99 here'
+	ok "devices are waited for, each kind by its own function" "$WARMED" "$top/tests/e2e/replay/waits_for_device.py" \
+		"$top/replay/runner/device.py"
 	replay --dtype bfloat16 --ops gelu,linear,layer_norm "$f" >"$T/half" 2>&1
 	is "in bfloat16 it is right as well" $? 0
 	of_first_torch && tolerances "$f" || skip "tolerances were of another torch: make test-long"
