@@ -1,4 +1,5 @@
 """Devices that ops run on."""
+import functools
 import importlib
 import inspect
 
@@ -7,15 +8,22 @@ import torch
 MODULES = {"lazy": ("torch._lazy", "torch._lazy.ts_backend"), "npu": ("torch_npu",), "mlu": ("torch_mlu",)}  # that it needs
 
 
-def synchronize(device):
-    """Wait for this one, which may be another than the current one of its kind."""
+def call_of(device, name):
+    """What the module of this kind of device (torch.cuda) does under that name, for this one, which may be another than the
+    current one: a function without arguments; None: nothing."""
     kind, _, index = device.partition(":")
-    if kind == "lazy":
+    f = getattr(getattr(torch, kind, None), name, None) if kind not in ("cpu", "meta") else None
+    if f is None:
+        return None
+    return functools.partial(f, *[device] if index and inspect.signature(f).parameters else [])
+
+
+def synchronize(device):
+    wait = call_of(device, "synchronize")
+    if device.split(":")[0] == "lazy":
         importlib.import_module("torch._lazy").mark_step(wait=True)
-    elif kind not in ("cpu", "meta"):
-        wait = getattr(getattr(torch, kind, None), "synchronize", None)
-        if wait is not None:
-            wait(*[device] if index and inspect.signature(wait).parameters else [])
+    elif wait is not None:
+        wait()
 
 
 def start_device(device):
