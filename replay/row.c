@@ -194,6 +194,17 @@ static void fill_value(struct replay_row *r, json_t *m)
 	text_drop_part(r->why);
 }
 
+/* What correct kernels may give otherwise is not wrong. */
+static void spare(struct replay_row *r, json_t *m)
+{
+	if (r->verdict != VERDICT_WRONG || !json_object_get(m, "choice"))
+		return;
+	r->verdict = VERDICT_NOT_JUDGED;
+	r->score = r->worst = 0;
+	r->has_figures = r->has_cpu = false;
+	copy(r->why, sizeof(r->why), m, "choice");
+}
+
 int row_fill(struct replay_row *r, const char *op, json_t *m, struct worker *w,
 	     const struct row_rules *rules, struct err *e)
 {
@@ -203,18 +214,19 @@ int row_fill(struct replay_row *r, const char *op, json_t *m, struct worker *w,
 	copy(r->dtype, sizeof(r->dtype), m, "dtype");
 	copy(r->device, sizeof(r->device), m, "device");
 	copy(r->note, sizeof(r->note), m, "note");
-	if (event && !strcmp(event, "tensor"))
-		return fill_tensor(r, op, m, w, rules, e);
-	if (event && !strcmp(event, "value")) {
+	if (event && !strcmp(event, "tensor")) {
+		int rc = fill_tensor(r, op, m, w, rules, e);
+		if (rc)
+			return rc;
+	} else if (event && !strcmp(event, "value")) {
 		fill_value(r, m);
-		return 0;
+	} else {
+		bool mismatch = event && !strcmp(event, "mismatch");
+		copy(r->why, sizeof(r->why), m, "reason");
+		r->verdict = mismatch ? VERDICT_WRONG : VERDICT_NOT_JUDGED;
+		r->score = mismatch ? (double)INFINITY : 0;
 	}
-	copy(r->why, sizeof(r->why), m, "reason");
-	r->verdict = VERDICT_NOT_JUDGED;
-	if (event && !strcmp(event, "mismatch")) {
-		r->verdict = VERDICT_WRONG;
-		r->score = (double)INFINITY;
-	}
+	spare(r, m);
 	return 0;
 }
 

@@ -18,7 +18,7 @@ RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm no
     random_ bernoulli bernoulli_ poisson poisson_ multinomial exponential_ geometric_ cauchy_ log_normal_
     native_dropout rrelu rrelu_ rrelu_with_noise gumbel_softmax fractional_max_pool2d fractional_max_pool3d
     kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_ binomial _sample_dirichlet
-    _standard_gamma""".split())
+    _standard_gamma svd_lowrank pca_lowrank lobpcg""".split())
 MARKS = set("profiler".split())  # namespaces of operators that mark something, and compute nothing
 DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alpha_dropout_ feature_dropout "
                "feature_dropout_ feature_alpha_dropout feature_alpha_dropout_".split())
@@ -42,7 +42,8 @@ CASTS = set("to _to_copy copy_ type type_as float double half bfloat16 cpu cuda 
 BITS = set("nextafter frexp result_type".split())  # what float64 cannot stand in for
 VARIADIC = set("broadcast_tensors cartesian_prod block_diag align_tensors".split())  # of operators that take one list
 # Which results only the operator's own backward reads, so that kernels differ in what they write there, if anything.
-PRIVATE = {"_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1}}
+PRIVATE = {"_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1},
+           "_linalg_det": {1, 2}, "_linalg_slogdet": {2, 3}, "_linalg_solve_ex": {1, 2}}
 ORDERED = set("sort topk argsort argmax argmin max min kthvalue median mode cummax cummin".split())
 
 

@@ -3,6 +3,7 @@ import contextlib
 
 import torch
 
+from ditrace_runner import choices
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
 from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import ORDERED, PRIVATE
@@ -47,7 +48,7 @@ class Judge:
 
     def __init__(self, capture, request, talk):
         self.capture, self.request, self.talk = capture, request, talk
-        self.role = None
+        self.role = self.free_grads = None
 
     def run(self):
         c = self.capture
@@ -78,6 +79,7 @@ class Judge:
             self.moved += self.other_layouts(grads) if self.moved else []
         self.judge_outputs()
         if grads is not None:
+            self.given = grads["args"]
             self.judge_grads()
 
     def in_float64(self, grads):
@@ -208,6 +210,7 @@ class Judge:
         if why:
             self.talk.say(event="skip", role=self.role, index="", reason=why)
             return
+        self.free_grads = choices.why_free_gradients(self.capture, self.given)
         cpu_ok = self.cpu is not None and not self.cpu.why_no_grads
         if self.actual_edges is not None:
             self.judge_edges(cpu_ok)
@@ -273,6 +276,9 @@ class Judge:
     def one(self, path, a, r, cpu, moved, exact, place):
         index = path.strip("[]").replace("][", ",") if self.role == "output" else path
         say = dict(role=self.role, index=index)
+        free = choices.why_free(self.capture, place) if self.role == "output" else self.free_grads
+        if free:
+            say["choice"] = free
         if isinstance(a, torch.Tensor) != isinstance(r, torch.Tensor):
             self.talk.say(event="mismatch", reason=f"{type(a).__name__} instead of {type(r).__name__}", **say)
             return
@@ -294,14 +300,16 @@ class Judge:
         if a.layout != torch.strided or r.layout != torch.strided or a.is_quantized:
             self.talk.say(event="skip", reason=f"tensors of layout {a.layout} are not compared", **say)
             return
+        if self.role == "output" and choices.are_in_any_order(self.capture, place, r):
+            a, cpu, *moved = (choices.in_order_of(x, r) if isinstance(x, torch.Tensor) and x.shape == r.shape else x
+                              for x in (a, cpu, *moved))
         self.tensor(a, r, cpu, moved, exact, place, say)
 
     def tensor(self, a, r, cpu, moved, exact, place, say):
         c = self.capture
         dtype = str(a.dtype)[6:]
-        if c.base in ORDERED and not is_float(a) and self.role == "output" and any(is_float(t) for t in c.tensors):
-            note = self.ties(a, r, say)
-            if note is not None:
+        if c.base in ORDERED and self.role == "output" and (place == 1 or c.base.startswith("arg")):
+            if self.ties(a, r, say) is not None:
                 return
         if not is_float(a):
             if cpu is not None and cpu.dtype == a.dtype and torch.equal(a, cpu):

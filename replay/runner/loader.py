@@ -9,6 +9,7 @@ class Embedded:
 
     def __init__(self, sources):
         self.sources = sources
+        self.compiled = None  # called with the code of each module
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.sources:
@@ -21,7 +22,10 @@ class Embedded:
 
     def exec_module(self, module):
         name = module.__name__
-        exec(compile(self.sources[name], self.file_of(name), "exec", dont_inherit=True), module.__dict__)
+        code = compile(self.sources[name], self.file_of(name), "exec", dont_inherit=True)
+        if self.compiled:
+            self.compiled(code)
+        exec(code, module.__dict__)
 
     def get_source(self, name):
         """For the lines of a traceback (linecache)."""

@@ -6,7 +6,7 @@ import torch
 from ditrace_runner import memory
 from ditrace_runner.capture import Capture
 from ditrace_runner.describe import describe_call
-from ditrace_runner.device import STARTED, has_device, settled
+from ditrace_runner.device import settled, why_missing
 from ditrace_runner.errors import Damaged, Refused, Skipped, first_line
 from ditrace_runner.functions import MARKS, Functions, namespace_of
 from ditrace_runner.judge import Judge
@@ -19,15 +19,15 @@ def choose(capture, request):
     """Fill in what is judged and where the op runs."""
     if request["device"] is None:
         request["device"] = capture.location
-        there = has_device(capture.location)
+        why = why_missing(capture.location)
         if request["of"] is None:
-            request["of"] = "rerun" if there else "captured"
-        if not there and request["of"] == "rerun" or not there and request["times"]:
-            raise Refused(f"there is no {capture.location} here to run it on ({STARTED[capture.location.split(':')[0]]}); "
-                          "name another with --device")
+            request["of"] = "captured" if why else "rerun"
+        if why and (request["of"] == "rerun" or request["times"]):
+            raise Refused(f"there is no {capture.location} here to run it on ({why}); name another with --device")
     else:
-        if not has_device(request["device"]):
-            raise Refused(f"there is no {request['device']} here ({STARTED[request['device'].split(':')[0]]})")
+        why = why_missing(request["device"])
+        if why:
+            raise Refused(f"there is no {request['device']} here ({why})")
         request["of"] = request["of"] or "rerun"
 
 

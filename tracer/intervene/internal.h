@@ -109,6 +109,10 @@ int intervene_compare_silent(struct intervene_compare *c, json_t *calls);
 /* What was found of a function, at all lines. */
 struct intervene_tally intervene_compare_of(const struct intervene_compare *c, const char *name);
 
+/* Why a result of it was not judged, of the first one of which that is known; else "". Owned by
+ * `c`. */
+const char *intervene_compare_why(const struct intervene_compare *c, const char *name);
+
 /* Print on standard error whether all that was compared is right. */
 void intervene_compare_print_verdict(const struct intervene_compare *c);
 

@@ -294,6 +294,16 @@ struct intervene_tally intervene_compare_of(const struct intervene_compare *c, c
 	return all;
 }
 
+const char *intervene_compare_why(const struct intervene_compare *c, const char *name)
+{
+	for (size_t i = 0; i < c->rows.n; i++) {
+		const struct replay_row *r = &c->rows.list[i];
+		if (r->verdict == VERDICT_NOT_JUDGED && !strcmp(c->places.list[r->place].op, name))
+			return r->why;
+	}
+	return "";
+}
+
 void intervene_compare_print_verdict(const struct intervene_compare *c)
 {
 	char a[32], b[40];

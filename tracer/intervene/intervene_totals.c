@@ -230,9 +230,10 @@ static struct function_line *lines_of(const struct intervene_totals *t, const ch
 	return list;
 }
 
-/* "is a view", or "3 is a view, 2 has a tensor without memory". */
+/* "is a view", or "3 is a view, 2 has a tensor without memory"; of `c`, what was not judged, too.
+ */
 static void why_text(char *out, size_t size, const struct intervene_totals *t, const char *feature,
-		     const struct function_line *line)
+		     const struct intervene_compare *c, const struct function_line *line)
 {
 	char calls[32];
 	size_t len = 0;
@@ -246,6 +247,9 @@ static void why_text(char *out, size_t size, const struct intervene_totals *t, c
 		len += (size_t)snprintf(out + len, size - len, "%s%s%s%s", len ? ", " : "", number,
 					*number ? " " : "", x->reason);
 	}
+	const char *unjudged = c ? intervene_compare_why(c, line->name) : "";
+	if (*unjudged && len < size)
+		snprintf(out + len, size - len, "%snot judged: %s", len ? ", " : "", unjudged);
 	text_drop_part(out);
 }
 
@@ -293,7 +297,7 @@ static void print_functions(const struct intervene_totals *t, const char *featur
 				count_cell(table, list[i].done);
 			count_cell(table, list[i].left);
 			table_cell(table, list[i].name);
-			why_text(why, sizeof(why), t, feature, &list[i]);
+			why_text(why, sizeof(why), t, feature, c, &list[i]);
 			table_cell(table, why);
 		}
 		table_print(table, stderr, terminal_of(stderr).width, false);

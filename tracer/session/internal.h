@@ -57,7 +57,7 @@ struct preload {
 struct traced_thread {
 	pid_t pid, tid;
 	uint64_t last_ns;  /* its CPU time when it was last read */
-	uint64_t spent_ns; /* CPU time since its first hit */
+	uint64_t spent_ns; /* CPU time since its first hit, as if it had run until that was read */
 };
 
 enum { COST_THREADS = 512 };
@@ -202,14 +202,14 @@ bool session_has_ops_of(const struct session *s, const struct mapping *m);
 
 /* session_cost.c: the CPU time of traced threads. */
 
-/* A thread of the process in this slot has hit a probe; called by session_cost_hit. */
-void session_cost_meet(struct session *s, uint16_t proc, pid_t tid);
+/* A thread has hit a probe; called by session_cost_hit. */
+void session_cost_meet(struct session *s, const struct hit *h);
 
 /* For each hit: its thread counts from its first one on. */
 static inline void session_cost_hit(struct session *s, const struct hit *h)
 {
 	if ((pid_t)h->tid != s->cost.last_tid || h->proc != s->cost.last_proc)
-		session_cost_meet(s, h->proc, (pid_t)h->tid);
+		session_cost_meet(s, h);
 }
 
 /* Read the CPU time of each, while it is there. */

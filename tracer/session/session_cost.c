@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/session/internal.h"
 
@@ -34,8 +35,10 @@ static struct traced_thread *find(struct session_cost *c, pid_t pid, pid_t tid)
 	return NULL;
 }
 
-void session_cost_meet(struct session *s, uint16_t proc, pid_t tid)
+void session_cost_meet(struct session *s, const struct hit *h)
 {
+	const uint16_t proc = h->proc;
+	const pid_t tid = (pid_t)h->tid;
 	struct session_cost *c = &s->cost;
 	const struct target *target = proc < PROCS_MAX ? s->procs[proc].target : NULL;
 	if (!target)
@@ -50,7 +53,11 @@ void session_cost_meet(struct session *s, uint16_t proc, pid_t tid)
 	}
 	struct traced_thread *t = &c->threads[c->n++];
 	*t = (struct traced_thread){.pid = target->pid, .tid = tid};
-	cpu_of(t, &t->last_ns);
+	if (!cpu_of(t, &t->last_ns))
+		return;
+	/* Hits come late while much is still to be learned; probes cost from the first one on. */
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now > h->ts ? now - h->ts : 0;
+	t->last_ns -= past < t->last_ns ? past : t->last_ns;
 }
 
 void session_cost_update(struct session *s)

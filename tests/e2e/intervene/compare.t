@@ -58,6 +58,9 @@ saves() {
 	else
 		skip "the two sides with another torch: make test-long"
 	fi
+	judged --compare svd -- "$W/intervene/own_svd.py"
+	like "what another kernel may choose is not wrong" "$T/err" '^ +2 +[?] +0 +torch.linalg.svd +not judged: other signs'
+	like "and the singular values are judged" "$T/err" 'compare: 0 backward, 2 tensors judged, 4 not$'
 	judged --compare all -- "$W/intervene/device.py" --device cpu
 	ok "where nothing is wrong, nothing is saved" not test -e "$T/run/op_tools_results/op_capture_results"
 }

@@ -25,7 +25,9 @@ left() {
 	why torch.sigmoid "is being traced"
 	grep -q '^vmap' "$T/plain" && why torch.mul "is inside of vmap, grad or the like"
 	like "scripted functions are told" "$T/err" '^ditrace: left alone as a whole, with all that they call: [1-9][0-9]* scripted functions?'
-	grep -q '^compiled' "$T/plain" && like "and compiled ones" "$T/err" ', 1 compiled graph$'
+	grep -q '^compiled' "$T/plain" || return
+	like "and compiled ones, of the program alone" "$T/err" ', 1 compiled graph$'
+	unlike "torch.compile meets nothing of ditrace's" "$T/err" 'Dynamo|_dynamo'
 }
 
 left_alone() {

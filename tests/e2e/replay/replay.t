@@ -3,6 +3,8 @@
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
 small=(--small) layers=1 least=(270 30)
+chosen="1:output0 1:output2 2:OUTPUT1 3:output1 4:OUTPUT 5:output0 5:output1 6:output2 8:OUTPUT 9:output0 9:output2"
+chosen+=" 10:output0 10:output2 10:grad0"
 ! in_long || small=() layers=2 least=(1000 50)
 
 replay() {
@@ -19,6 +21,15 @@ keys() {
 wanted = "op id role index verdict allclose cosine max_abs_diff max_relative_diff ulp atol rtol reason file line".split()
 for line in open(sys.argv[1]):
     assert list(json.loads(line)) == wanted, line' "$1"
+}
+
+# not_right FILE: id:result of those that are wrong, in capitals, or not judged
+not_right() {
+	python3 -c 'import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+found = ["%s:%s" % (r["id"], r["role"] + r["index"]) for r in rows if r["verdict"] == "not judged"]
+found += ["%s:%s" % (r["id"], (r["role"] + r["index"]).upper()) for r in rows if r["verdict"] == "wrong"]
+print(*sorted(found, key=lambda x: int(x.split(":")[0])))' "$1"
 }
 
 # tolerances TREE: independent of PyTorch, which does not judge
@@ -43,6 +54,9 @@ replays() {
 	is "that is found: status 1" $? 1
 	like "first in the table, with the place" "$T/tampered" '^wrong +torch.nn.functional.gelu output .*worst \[1, 2, 3\]: got'
 	is "and nothing else" "$(grep -c '^wrong' "$T/tampered")" 1
+	"$WARMED" replay/chosen_captures.py "$T/chosen" 2>"$T/err"
+	replay --of captured --format json --detail "$T/chosen" >"$T/chosen.json" 2>"$T/err"
+	is "what another kernel may choose is not wrong, what it may not is" "$(not_right "$T/chosen.json")" "$chosen"
 	WARMED=$python replay --of rerun --format json --detail --jobs 2 "$T/both" >"$T/rerun.json" 2>"$T/rerun.err"
 	is "a new run has no such fault, in two processes" $? 0
 	ok "and all is right, forward and backward" all_right "$T/rerun.json"
@@ -61,6 +75,8 @@ replays() {
 	replay --device cuda:99 --ops gelu "$f" >"$T/cuda" 2>&1
 	is "a device that is not there: status 2" $? 2
 	like "and the reason" "$T/cuda" 'there is no cuda:99 here'
+	ok "devices are waited for, each kind by its own function" "$WARMED" "$top/tests/e2e/replay/waits_for_device.py" \
+		"$top/replay/runner/device.py"
 	replay --dtype bfloat16 --ops gelu,linear,layer_norm "$f" >"$T/half" 2>&1
 	is "in bfloat16 it is right as well" $? 0
 	of_first_torch && tolerances "$f" || skip "tolerances were of another torch: make test-long"

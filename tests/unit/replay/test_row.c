@@ -8,10 +8,12 @@
 
 enum { SHARED = 256 };
 
+static struct replay_row row;
+
 static int fill(const char *json)
 {
 	struct worker w = {.requests = -1, .replies = -1, .arena = worker_arena()};
-	struct replay_row row = {0};
+	row = (struct replay_row){0};
 	json_t *m = json_loads(json, 0, NULL);
 	assert_non_null(m);
 	assert_int_equal(ftruncate(w.arena, SHARED), 0);
@@ -54,8 +56,26 @@ static void allowances(void **state)
 	    0);
 }
 
+/* What kernels may choose is right where it is the same, and else not judged. */
+static void choices(void **state)
+{
+	(void)state;
+	assert_int_equal(fill(MESSAGE(BLOB("float64", "4"), ", \"choice\": \"signs\"")), 0);
+	assert_int_equal(row.verdict, VERDICT_RIGHT);
+	assert_int_equal(
+	    fill("{\"event\": \"mismatch\", \"role\": \"output\", \"reason\": \"shape\"}"), 0);
+	assert_int_equal(row.verdict, VERDICT_WRONG);
+	assert_int_equal(
+	    fill("{\"event\": \"mismatch\", \"role\": \"output\", \"reason\": \"shape\","
+		 "\"choice\": \"signs\"}"),
+	    0);
+	assert_int_equal(row.verdict, VERDICT_NOT_JUDGED);
+	assert_string_equal(row.why, "signs");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(allowances)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(allowances),
+					   cmocka_unit_test(choices)};
 	return unit_run(tests, NULL, NULL);
 }

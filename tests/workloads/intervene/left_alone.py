@@ -69,3 +69,17 @@ show("captured as a graph", capturing)
 
 if hasattr(torch, "compile") and sys.version_info < (3, 14):
     show("compiled", torch.compile(lambda a: torch.exp(a) + 1, backend="aot_eager")(x))
+
+    class Breaks:
+        def __enter__(self):
+            torch._dynamo.graph_break()
+
+        def __exit__(self, *_):
+            pass
+
+    @torch.compile(backend="aot_eager")
+    def as_it_is(a):
+        with Breaks():
+            return torch.trunc(a)
+
+    show("cannot be compiled", as_it_is(x))

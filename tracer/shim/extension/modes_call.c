@@ -30,15 +30,15 @@ struct asked {
 	object *func, *types, *args, *kwargs;
 };
 
-/* (func, types, args=(), kwargs=None): positional, as PyTorch calls it, or by keyword. */
+/* (mode, func, types, args=(), kwargs=None): positional, as PyTorch calls it, or by keyword. */
 static bool asked_parse(struct asked *a, object *args, object *keywords)
 {
 	static const char *const names[] = {"func", "types", "args", "kwargs"};
 	object *got[4] = {0};
-	ssize_t n = py.PyTuple_Size(args);
+	ssize_t n = py.PyTuple_Size(args) - 1;
 	for (ssize_t i = 0; i < 4; i++)
 		if (i < n)
-			got[i] = py.PyTuple_GetItem(args, i);
+			got[i] = py.PyTuple_GetItem(args, i + 1);
 		else if (keywords)
 			got[i] = py.PyDict_GetItemString(keywords, names[i]);
 	if (n > 4 || !got[0]) {
@@ -230,7 +230,7 @@ static struct kind {
 } kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
 
 /* PyTorch's dispatcher gets mode_call from the instance; torch.compile looks at the class, and uses
- * the Python method there. */
+ * the Python method there, if what the instance gives is a bound method, too. */
 static object *get_attribute(object *mode, object *name)
 {
 	for (int i = 0; i < 2; i++)
@@ -240,7 +240,7 @@ static object *get_attribute(object *mode, object *name)
 	return py.PyObject_GenericGetAttr(mode, name);
 }
 
-static bool make(struct kind *k, struct method *method, object *base)
+static bool make(struct kind *k, struct method *method, object *base, object *bound)
 {
 	static struct type_slot slots[] = {{TP_GETATTRO, NULL}, {0, NULL}};
 	static struct type_spec spec = {"ditrace_modes.Mode", 0, 0, 0, slots};
@@ -253,21 +253,24 @@ static bool make(struct kind *k, struct method *method, object *base)
 	object *type = bases ? py.PyType_FromSpecWithBases(&spec, bases) : NULL;
 	python_drop(bases);
 	object *mode = type ? py.PyObject_CallObject(type, NULL) : NULL;
-	k->call = mode ? py.PyCFunction_NewEx(method, mode, NULL) : NULL;
+	object *function = mode ? py.PyCFunction_NewEx(method, mode, NULL) : NULL;
+	k->call = function ? py.PyObject_CallFunctionObjArgs(bound, function, mode, PY_END) : NULL;
+	python_drop(function);
 	k->mode = k->call ? mode : NULL;
 	if (k->mode)
 		modes_is_ours(k->mode);
 	return k->mode;
 }
 
-/* made(base, is_aten): the mode, an instance of a new class with that base. */
+/* made(base, is_aten, types.MethodType): the mode, an instance of a new class with that base. */
 static object *made(object *self, object *args)
 {
 	static struct method methods[2] = {{NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL},
 					   {NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL}};
 	int i = py.PyObject_IsTrue(py.PyTuple_GetItem(args, 1)) == 1;
 	(void)self;
-	if (!kinds[i].mode && !make(&kinds[i], &methods[i], py.PyTuple_GetItem(args, 0)))
+	if (!kinds[i].mode &&
+	    !make(&kinds[i], &methods[i], py.PyTuple_GetItem(args, 0), py.PyTuple_GetItem(args, 2)))
 		return NULL;
 	own.mode = kinds[i].mode;
 	return python_kept(own.mode);

@@ -13,6 +13,7 @@ from ditrace_modes.names import MAKE, RANDOM_INSIDE, VIEWS, is_autocast
 from ditrace_modes.native import budget, call_number, count, number_taken, spend, takes, tensors_in
 from ditrace_modes.values import each
 from ditrace_modes.verdicts import judge
+from ditrace_runner.device import call_of
 from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import BITS, CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED
 
@@ -40,6 +41,12 @@ def never_compared(plan):
     return "may draw random numbers" if plan.base in RANDOM_INSIDE else None
 
 
+def states_of(tensors):
+    """Of the generators that random numbers may be drawn from."""
+    calls = [call_of(device, "get_rng_state") for device in sorted({str(t.device) for t in tensors})]
+    return [torch.get_rng_state(), *(call() for call in calls if call is not None)]
+
+
 def compare_call(plan, call, args, kwargs, at):
     tensors = tensors_in(args, kwargs)
     reason = never_compared(plan) or (None if tensors else "makes a tensor")
@@ -65,11 +72,11 @@ def compare_call(plan, call, args, kwargs, at):
     except Refused as e:
         raise Unchanged(f"cannot be compared: {e}") from None
     edges = edges_of(live, tensors)
-    state = torch.get_rng_state()
+    states = states_of(tensors)
     taken = number_taken()
     spend(taken, False, time.perf_counter_ns() - began)
     result = own_call(call, args, kwargs)
-    if not torch.equal(state, torch.get_rng_state()):
+    if not all(map(torch.equal, states, states_of(tensors))):
         quietly(count, ("compare", plan.name, "draws random numbers"))
         return result
     quietly(spending, taken, False, compare_result, live, edges, result, at, number, args, kwargs, taken)

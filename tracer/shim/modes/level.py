@@ -1,6 +1,7 @@
 """The mode: every function of PyTorch that the program calls passes through it."""
 import contextlib
 import sys
+import types
 
 import torch
 import torch.overrides as functions
@@ -44,7 +45,7 @@ class Level:
         self.push, self.pop = module._push_mode, module._pop_mode
         if is_aten:
             resolve_operators()
-        self.mode = made(Operators if is_aten else Functions, is_aten)
+        self.mode = made(Operators if is_aten else Functions, is_aten, types.MethodType)
 
     def stack(self):
         """The modes of this thread, the one that is asked first last."""

@@ -25,6 +25,19 @@ def at_end_of_import(spec, then):
     spec.__class__ = Importing
 
 
+def keep_from_dynamo(code):
+    """Where torch.compile runs a frame as it is, it still compiles those that it calls: not these, nor what they call."""
+    dynamo = sys.modules.get("torch._C._dynamo.eval_frame")
+    if hasattr(dynamo, "set_code_exec_strategy"):
+        skip = dynamo._FrameAction.SKIP
+        dynamo.set_code_exec_strategy(code, dynamo._FrameExecStrategy(skip, skip))
+    elif hasattr(dynamo, "skip_code"):
+        dynamo.skip_code(code)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            keep_from_dynamo(inner)
+
+
 def make_native():
     """The module that has what the library gives."""
     native = types.ModuleType("ditrace_modes.native")
@@ -39,6 +52,7 @@ def imported():
     if "torch" not in sys.modules:  # the import has failed
         return
     EMBEDDED.forget()  # those of a ditrace before
+    EMBEDDED.compiled = keep_from_dynamo
     sys.meta_path.insert(0, EMBEDDED)
     try:
         native = make_native()

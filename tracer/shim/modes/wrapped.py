@@ -62,7 +62,8 @@ def wrapper_of(func, change):
         return change(args, kwargs)
 
     is_compiling_, is_out_, is_busy_ = is_compiling, is_out, is_busy
-    new = types.FunctionType(wrapper.__code__, getattr(func, "__globals__", {}), getattr(func, "__name__", "wrapper"), None,
+    code = wrapper.__code__.replace()  # a copy: torch.compile is to compile func, called by it
+    new = types.FunctionType(code, getattr(func, "__globals__", {}), getattr(func, "__name__", "wrapper"), None,
                              wrapper.__closure__)
     return functools.update_wrapper(new, func)
 

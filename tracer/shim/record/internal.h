@@ -35,12 +35,9 @@ bool record_layout_start(struct record_layout *l, const uint64_t *rf, const char
 /* The same when it ends without an exception. */
 bool record_layout_end(struct record_layout *l, const uint64_t *rf);
 
-/* Whether rf's name is a string of its own, so that it is no operator of the dispatcher. */
-static inline bool record_is_named(const struct record_layout *l, const uint64_t *rf,
-				   const char *name)
-{
-	return rf[l->fn] == (uint64_t)(uintptr_t)name;
-}
+/* Whether rf's name is a string of its own, so that it is no operator of the dispatcher. Also while
+ * the layout is not known, which such a record does not show. */
+bool record_is_named(const struct record_layout *l, const uint64_t *rf, const char *name);
 
 /* ticks.c: CLOCK_MONOTONIC from the TSC, which takes half as long to read. */
 

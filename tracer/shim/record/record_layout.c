@@ -17,9 +17,9 @@ static bool get(uint64_t addr, void *buf, size_t len)
 	return addr >= 4096 && !remote_read(remote_new(), addr, buf, len);
 }
 
-/* A FunctionSchema begins with its name, a std::string: {text, length, ...} or, before the C++11
- * ABI, {text} with the length before the text (symbolizer/target/mem.h). */
-static bool is_schema(uint64_t addr, const char *name)
+/* A std::string is {text, length, ...} or, before the C++11 ABI, {text} with the length before the
+ * text (symbolizer/target/mem.h). A FunctionSchema begins with its name. */
+static bool is_string(uint64_t addr, const char *name)
 {
 	uint64_t s[2], text = (uint64_t)(uintptr_t)name, length;
 	if ((addr & 7) || !get(addr, s, sizeof(s)) || s[0] != text)
@@ -47,9 +47,20 @@ static bool is_sequence(uint64_t v)
 static uint8_t find_fn(const uint64_t *rf, const char *name)
 {
 	for (uint8_t i = 1; i < WORDS; i++)
-		if (is_schema(rf[i], name))
+		if (is_string(rf[i], name))
 			return i;
 	return 0;
+}
+
+bool record_is_named(const struct record_layout *l, const uint64_t *rf, const char *name)
+{
+	uint64_t text = (uint64_t)(uintptr_t)name;
+	if (l->fn)
+		return rf[l->fn] == text;
+	for (uint8_t i = 1; i < WORDS; i++)
+		if (rf[i] == text && is_string((uint64_t)(uintptr_t)&rf[i], name))
+			return true;
+	return false;
 }
 
 static uint8_t find_inputs(const uint64_t *rf, uint8_t fn, uint64_t n)
@@ -82,7 +93,7 @@ bool record_layout_start(struct record_layout *l, const uint64_t *rf, const char
 		l->empty = UINT64_MAX;
 	}
 	uint64_t n = rf[l->inputs + 1];
-	if (!is_schema(rf[l->fn], name) || n < ninputs || n > MOST || !is_sequence(rf[l->seq]) ||
+	if (!is_string(rf[l->fn], name) || n < ninputs || n > MOST || !is_sequence(rf[l->seq]) ||
 	    !are_values(rf[l->inputs], n))
 		return false;
 	l->empty &= empty_places(l, rf);

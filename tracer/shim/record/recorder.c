@@ -174,11 +174,9 @@ static enum shim_op kind_of(const uint64_t *rf, const char *name, int scope)
 {
 	if (scope == RECORD_BACKWARD)
 		return SHIM_NODE;
-	if (layout.inputs && !record_is_named(&layout, rf, name))
+	if (!record_is_named(&layout, rf, name))
 		return SHIM_CALL;
-	if (is_engine(name))
-		return SHIM_ENGINE;
-	return layout.inputs ? SHIM_FUNCTION : SHIM_CALL;
+	return is_engine(name) ? SHIM_ENGINE : SHIM_FUNCTION;
 }
 
 bool recorder_learns(void)

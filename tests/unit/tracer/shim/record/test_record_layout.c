@@ -87,6 +87,24 @@ static void test_cow(void **state)
 	assert_false(record_layout_start(&l, s.rf, name.text, 2));
 }
 
+/* A record that is no operator's is known by its name as long as the layout is not: it does not
+ * show it. */
+static void test_named(void **state)
+{
+	struct record_layout l = {0};
+	struct sample s;
+	(void)state;
+	make(&s, "record_param_comms", 2);
+	assert_false(record_is_named(&l, s.rf, s.name));
+	s.rf[18] = (uintptr_t)s.name; /* another word that happens to be the same */
+	assert_false(record_is_named(&l, s.rf, s.name));
+	s.rf[20] = (uintptr_t)s.name;
+	s.rf[21] = strlen(s.name);
+	assert_true(record_is_named(&l, s.rf, s.name));
+	s.rf[21]++;
+	assert_false(record_is_named(&l, s.rf, s.name));
+}
+
 static void learns_nothing(struct record_layout *l, const struct sample *s, uint64_t ninputs)
 {
 	assert_true(record_layout_start(l, s->rf, s->name, ninputs));
@@ -147,9 +165,8 @@ static void test_empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_found),
-	    cmocka_unit_test(test_cow),
-	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_found), cmocka_unit_test(test_cow),
+	    cmocka_unit_test(test_named), cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_empty),
 	};
 

@@ -1,0 +1,42 @@
+/* The CPU time that the cost of probes is compared with. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "symbolizer/target/process.h"
+#include "tracer/session/internal.h"
+
+static struct session session;
+
+/* CPU time of this thread that counts after a hit at that time is met. */
+static uint64_t spent_since(uint64_t ts)
+{
+	static struct target target;
+	struct hit h = {.tid = (uint32_t)gettid(), .ts = ts};
+	target.pid = getpid();
+	session.cost = (struct session_cost){0};
+	session.procs[0].target = &target;
+	session_cost_hit(&session, &h);
+	session_cost_update(&session);
+	return session_cost_cpu(&session);
+}
+
+/* A hit that is read late counts from when it was: here, from before the thread began. */
+static void test_late(void **state)
+{
+	char text[64] = "";
+	uint64_t cpu;
+	(void)state;
+	if (process_file(getpid(), "schedstat", text, sizeof(text)) <= 0 ||
+	    !(cpu = strtoull(text, NULL, 10)))
+		skip();
+	assert_true(spent_since(0) >= cpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_late)};
+	return unit_run(tests, NULL, NULL);
+}
