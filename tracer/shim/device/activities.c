@@ -112,14 +112,26 @@ static void start(struct shim_share *s)
 	wanted = on;
 }
 
+/* shim_lock is held. */
+static void end(bool for_good)
+{
+	if (on)
+		cupti_stop();
+	wanted = on = false;
+	looks = 0;
+	over = for_good;
+}
+
 /* Between inside_begin and inside_end. */
 static void look(struct shim_share *s)
 {
 	uint32_t asked = s->activities.flush;
 	if (!on && !over && s->activities.wanted && s->on)
 		start(s);
+	else if (on && s->on)
+		cupti_flush(asked != s->activities.flushed);
 	else if (on)
-		cupti_flush(asked != s->activities.flushed || !s->on);
+		end(false);
 	s->activities.flushed = asked;
 }
 
@@ -138,11 +150,7 @@ void activities_look(void)
 static void stop(bool for_good)
 {
 	shim_lock();
-	if (on)
-		cupti_stop();
-	wanted = on = false;
-	looks = 0;
-	over = for_good;
+	end(for_good);
 	shim_unlock();
 }
 

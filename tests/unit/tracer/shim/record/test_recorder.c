@@ -55,6 +55,17 @@ bool shim_is_stopped(void)
 	return is_stopped;
 }
 
+static unsigned yields;
+
+void activities_yield(void)
+{
+	yields++;
+}
+
+void activities_exit(void)
+{
+}
+
 void shim_lock(void)
 {
 }
@@ -407,6 +418,18 @@ static void test_new_operators(void **state)
 	meet("mine::mul", 0);
 }
 
+/* Also on a thread that has run no op yet. */
+static void test_profiler(void **state)
+{
+	uint64_t regs[ARCH_REGS] = {0};
+	(void)state;
+	assert_true(saved_call_prepare());
+	jump_stepped(regs, SHIM_STEP_DISPATCH);
+	assert_int_equal(yields, 0);
+	jump_stepped(regs, SHIM_STEP_PROFILER);
+	assert_int_equal(yields, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,6 +440,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_new_operators, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_profiler, setup, teardown),
 	};
 
 	if (!inside_prepare(recorder_thread_ends))
