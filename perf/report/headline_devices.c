@@ -29,7 +29,9 @@ static struct busy_part part_of(struct device *d, const struct breakdown *b)
 		    d->last_ns + step_ns >= s.end_ns)
 			return p;
 	}
-	p = (struct busy_part){.of_ns = d->last_ns - d->first_ns, .exact = !d->busy.late};
+	/* Between its first and its last work there is nothing to tell of one. */
+	p = (struct busy_part){.of_ns = d->activities > 1 ? d->last_ns - d->first_ns : 0,
+			       .exact = !d->busy.late};
 	p.busy_ns = busy_between(&d->busy, d->first_ns, d->last_ns, &off);
 	return p;
 }
@@ -85,11 +87,15 @@ static bool add_several(struct table *t, struct device *list, size_t n, const st
 	struct headline_line line = headline_line(opts);
 	struct device *least = NULL, *most = NULL;
 	double low = 101, high = -1;
+	size_t known = 0;
 	bool exact = true, idle = true;
 	char name[64];
 	for (size_t i = 0; i < n; i++) {
 		struct busy_part p = part_of(&list[i], b);
 		double percent = report_percent(p.busy_ns, p.of_ns);
+		if (!p.of_ns)
+			continue;
+		known++;
 		exact &= p.exact;
 		idle &= is_idle(&p);
 		if (percent < low) {
@@ -101,7 +107,9 @@ static bool add_several(struct table *t, struct device *list, size_t n, const st
 			most = &list[i];
 		}
 	}
-	headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", n,
+	if (!known)
+		return true;
+	headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", known,
 		     lost    ? "at least "
 		     : exact ? ""
 			     : "about ",
