@@ -36,9 +36,9 @@ static struct busy_part part_of(struct device *d, const struct breakdown *b)
 	return p;
 }
 
-static const char *about(const struct busy_part *p, bool lost)
+static const char *about(bool exact, bool lost)
 {
-	return lost ? "at least " : p->exact ? "" : "about ";
+	return lost ? "at least " : exact ? "" : "about ";
 }
 
 static bool is_idle(const struct busy_part *p)
@@ -64,9 +64,9 @@ static bool add_one(struct table *t, struct device *d, const struct devices *all
 	text_ns(of, sizeof(of), p.of_ns / steps);
 	if (!p.steps) {
 		headline_add(&line, "%s was busy %s%.0f %% of %s, from its first work to its last",
-			     name, about(&p, lost), percent, of);
+			     name, about(p.exact, lost), percent, of);
 	} else {
-		headline_add(&line, "%s was busy %s%.0f %% of the time", name, about(&p, lost),
+		headline_add(&line, "%s was busy %s%.0f %% of the time", name, about(p.exact, lost),
 			     percent);
 		with_times = line;
 		headline_add(&with_times, " (%s of the %s of a step)", busy, of);
@@ -109,11 +109,14 @@ static bool add_several(struct table *t, struct device *list, size_t n, const st
 	}
 	if (!known)
 		return true;
+	if (known == 1) {
+		headline_add(&line, "%s was busy %s%.0f %% of the time",
+			     device_text(name, sizeof(name), all, most), about(exact, lost), high);
+		table_line(t, line.text);
+		return idle;
+	}
 	headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", known,
-		     lost    ? "at least "
-		     : exact ? ""
-			     : "about ",
-		     low, high);
+		     about(exact, lost), low, high);
 	if (headline_add(&line, ", %s least", device_text(name, sizeof(name), all, least)))
 		headline_add(&line, ", %s most", device_text(name, sizeof(name), all, most));
 	table_line(t, line.text);
