@@ -81,46 +81,59 @@ static bool add_one(struct table *t, struct device *d, const struct devices *all
 	return is_idle(&p);
 }
 
-static bool add_several(struct table *t, struct device *list, size_t n, const struct devices *all,
-			bool lost, const struct report_opts *opts, const struct breakdown *b)
+/* Of several devices. */
+struct busy_range {
+	size_t n; /* of which it is known */
+	double low, high;
+	const struct device *least, *most;
+	bool exact, idle; /* all of them */
+};
+
+static struct busy_range range_of(struct device *list, size_t n, const struct breakdown *b)
 {
-	struct headline_line line = headline_line(opts);
-	struct device *least = NULL, *most = NULL;
-	double low = 101, high = -1;
-	size_t known = 0;
-	bool exact = true, idle = true;
-	char name[64];
+	struct busy_range r = {.low = 101, .high = -1, .exact = true, .idle = true};
 	for (size_t i = 0; i < n; i++) {
 		struct busy_part p = part_of(&list[i], b);
 		double percent = report_percent(p.busy_ns, p.of_ns);
 		if (!p.of_ns)
 			continue;
-		known++;
-		exact &= p.exact;
-		idle &= is_idle(&p);
-		if (percent < low) {
-			low = percent;
-			least = &list[i];
+		r.n++;
+		r.exact &= p.exact;
+		r.idle &= is_idle(&p);
+		if (percent < r.low) {
+			r.low = percent;
+			r.least = &list[i];
 		}
-		if (percent > high) {
-			high = percent;
-			most = &list[i];
+		if (percent > r.high) {
+			r.high = percent;
+			r.most = &list[i];
 		}
 	}
-	if (!known)
+	return r;
+}
+
+static bool add_several(struct table *t, struct device *list, size_t n, const struct devices *all,
+			bool lost, const struct report_opts *opts, const struct breakdown *b)
+{
+	struct headline_line line = headline_line(opts);
+	struct busy_range r = range_of(list, n, b);
+	char name[64];
+	if (!r.n)
 		return true;
-	if (known == 1) {
+	if (r.n == 1) {
 		headline_add(&line, "%s was busy %s%.0f %% of the time",
-			     device_text(name, sizeof(name), all, most), about(exact, lost), high);
-		table_line(t, line.text);
-		return idle;
+			     device_text(name, sizeof(name), all, r.most), about(r.exact, lost),
+			     r.high);
+	} else {
+		headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", r.n,
+			     about(r.exact, lost), r.low, r.high);
+		if (headline_add(&line, ", %s least",
+				 device_text(name, sizeof(name), all, r.least)))
+			headline_add(&line, ", %s most",
+				     device_text(name, sizeof(name), all, r.most));
 	}
-	headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", known,
-		     about(exact, lost), low, high);
-	if (headline_add(&line, ", %s least", device_text(name, sizeof(name), all, least)))
-		headline_add(&line, ", %s most", device_text(name, sizeof(name), all, most));
 	table_line(t, line.text);
-	return idle;
+	return r.idle;
 }
 
 bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
