@@ -46,11 +46,10 @@ static void put(struct busy *b, uint64_t from, uint64_t to)
 		while ((from - b->begin) / b->width >= BUSY_BINS)
 			double_width(b);
 		size_t i = (size_t)((from - b->begin) / b->width);
-		uint64_t end = b->begin + (i + 1) * b->width;
-		end = end < to ? end : to;
-		b->bins[i] += end - from;
-		b->bins[i] = b->bins[i] < b->width ? b->bins[i] : b->width;
-		from = end;
+		uint64_t room = b->width - (from - b->begin) % b->width;
+		uint64_t part = room < to - from ? room : to - from;
+		b->bins[i] += part < b->width - b->bins[i] ? part : b->width - b->bins[i];
+		from += part;
 	}
 }
 

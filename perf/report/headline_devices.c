@@ -29,14 +29,16 @@ static struct busy_part part_of(struct device *d, const struct breakdown *b)
 		    d->last_ns + step_ns >= s.end_ns)
 			return p;
 	}
-	p = (struct busy_part){.of_ns = d->last_ns - d->first_ns, .exact = !d->busy.late};
+	/* Between its first and its last work there is nothing to tell of one. */
+	p = (struct busy_part){.of_ns = d->activities > 1 ? d->last_ns - d->first_ns : 0,
+			       .exact = !d->busy.late};
 	p.busy_ns = busy_between(&d->busy, d->first_ns, d->last_ns, &off);
 	return p;
 }
 
-static const char *about(const struct busy_part *p, bool lost)
+static const char *about(bool exact, bool lost)
 {
-	return lost ? "at least " : p->exact ? "" : "about ";
+	return lost ? "at least " : exact ? "" : "about ";
 }
 
 static bool is_idle(const struct busy_part *p)
@@ -62,9 +64,9 @@ static bool add_one(struct table *t, struct device *d, const struct devices *all
 	text_ns(of, sizeof(of), p.of_ns / steps);
 	if (!p.steps) {
 		headline_add(&line, "%s was busy %s%.0f %% of %s, from its first work to its last",
-			     name, about(&p, lost), percent, of);
+			     name, about(p.exact, lost), percent, of);
 	} else {
-		headline_add(&line, "%s was busy %s%.0f %% of the time", name, about(&p, lost),
+		headline_add(&line, "%s was busy %s%.0f %% of the time", name, about(p.exact, lost),
 			     percent);
 		with_times = line;
 		headline_add(&with_times, " (%s of the %s of a step)", busy, of);
@@ -79,37 +81,59 @@ static bool add_one(struct table *t, struct device *d, const struct devices *all
 	return is_idle(&p);
 }
 
+/* Of several devices. */
+struct busy_range {
+	size_t n; /* of which it is known */
+	double low, high;
+	const struct device *least, *most;
+	bool exact, idle; /* all of them */
+};
+
+static struct busy_range range_of(struct device *list, size_t n, const struct breakdown *b)
+{
+	struct busy_range r = {.low = 101, .high = -1, .exact = true, .idle = true};
+	for (size_t i = 0; i < n; i++) {
+		struct busy_part p = part_of(&list[i], b);
+		double percent = report_percent(p.busy_ns, p.of_ns);
+		if (!p.of_ns)
+			continue;
+		r.n++;
+		r.exact &= p.exact;
+		r.idle &= is_idle(&p);
+		if (percent < r.low) {
+			r.low = percent;
+			r.least = &list[i];
+		}
+		if (percent > r.high) {
+			r.high = percent;
+			r.most = &list[i];
+		}
+	}
+	return r;
+}
+
 static bool add_several(struct table *t, struct device *list, size_t n, const struct devices *all,
 			bool lost, const struct report_opts *opts, const struct breakdown *b)
 {
 	struct headline_line line = headline_line(opts);
-	struct device *least = NULL, *most = NULL;
-	double low = 101, high = -1;
-	bool exact = true, idle = true;
+	struct busy_range r = range_of(list, n, b);
 	char name[64];
-	for (size_t i = 0; i < n; i++) {
-		struct busy_part p = part_of(&list[i], b);
-		double percent = report_percent(p.busy_ns, p.of_ns);
-		exact &= p.exact;
-		idle &= is_idle(&p);
-		if (percent < low) {
-			low = percent;
-			least = &list[i];
-		}
-		if (percent > high) {
-			high = percent;
-			most = &list[i];
-		}
+	if (!r.n)
+		return true;
+	if (r.n == 1) {
+		headline_add(&line, "%s was busy %s%.0f %% of the time",
+			     device_text(name, sizeof(name), all, r.most), about(r.exact, lost),
+			     r.high);
+	} else {
+		headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", r.n,
+			     about(r.exact, lost), r.low, r.high);
+		if (headline_add(&line, ", %s least",
+				 device_text(name, sizeof(name), all, r.least)))
+			headline_add(&line, ", %s most",
+				     device_text(name, sizeof(name), all, r.most));
 	}
-	headline_add(&line, "%zu devices were busy %s%.0f to %.0f %% of the time", n,
-		     lost    ? "at least "
-		     : exact ? ""
-			     : "about ",
-		     low, high);
-	if (headline_add(&line, ", %s least", device_text(name, sizeof(name), all, least)))
-		headline_add(&line, ", %s most", device_text(name, sizeof(name), all, most));
 	table_line(t, line.text);
-	return idle;
+	return r.idle;
 }
 
 bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,

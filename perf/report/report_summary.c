@@ -206,6 +206,8 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		fputs("\nditrace: recorded with ", f);
 		text_print_safe(f, opts->chosen);
 		fputs(": what other ops took is not known", f);
+		if (t.activities)
+			fputs(", and what they launched is told as in no op", f);
 	}
 	if (opts->engine) {
 		fputs("\nditrace: ", f);

@@ -55,11 +55,16 @@ static void process(struct trace_writer *w, int pid, int rank, bool worker)
 	assert_int_equal(trace_write_target(w, &t), 0);
 }
 
+/* An event, and what it made a device do, which begins when it ends. */
 static void event(struct trace_writer *w, int pid, uint64_t id)
 {
 	struct op_event ev = sample_event(id, 0, 0, 1000 * id, 1000 * id + 10);
 	ev.pid = ev.tid = pid;
 	assert_int_equal(trace_write_event(w, &ev), 0);
+	struct activity a = {.of = ev, .launched_ns = ev.start_ns, .name = "kernel"};
+	a.of.start_ns = ev.end_ns;
+	a.of.end_ns = ev.end_ns + 5;
+	assert_int_equal(trace_write_activity(w, &a), 0);
 }
 
 static bool is_there(const char *name)
@@ -78,22 +83,33 @@ static void read_all(const char *rank, bool by_start, char *out, size_t size)
 	struct trace_item item;
 	struct err e = {0};
 	size_t len = 0;
-	uint64_t ids[16];
-	unsigned n = 0;
+	struct op_event events[16], activities[16];
+	unsigned n = 0, nactivities = 0;
 	out[0] = '\0';
 	if (trace_query(path, &opts, &q, &e))
 		fail_msg("%s", e.what);
 	int r;
 	while ((r = trace_query_next(q, &item, &e)) > 0) {
+		if (item.type == TRACE_ACTIVITY)
+			activities[nactivities++] = item.activity.of;
 		if (item.type != TRACE_EVENT)
 			continue;
 		for (unsigned i = 0; i < n; i++)
-			assert_true(ids[i] != item.event.id);
-		ids[n++] = item.event.id;
+			assert_true(events[i].id != item.event.id);
+		events[n++] = item.event;
 		len += (size_t)snprintf(out + len, size - len, "%d:%d ", (int)item.event.rank1 - 1,
 					(int)(item.event.start_ns / 1000));
 	}
 	assert_int_equal(r, 0);
+	assert_int_equal(nactivities, n);
+	for (unsigned i = 0; i < n; i++) {
+		unsigned k = 0;
+		while (k < n && activities[k].id != events[i].id)
+			k++;
+		assert_true(k < n);
+		assert_int_equal(activities[k].start_ns, events[i].end_ns);
+		assert_int_equal(activities[k].rank1, events[i].rank1);
+	}
 	assert_int_equal(trace_query_end(q, 0, 0, &e), 0);
 }
 
