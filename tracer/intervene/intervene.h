@@ -50,6 +50,7 @@ struct intervene_opts {
 	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
 	const char *compare;  /* LIST or "all" */
 	bool overflow;
+	const char *first_nan;	       /* "" or "hold"; NULL: not asked for, or not from inside */
 	const char *capture;	       /* folder to save calls in, "": here; NULL: not asked for */
 	const char *level;	       /* "torch" or "aten"; NULL: torch */
 	uint64_t every;		       /* compare every so many calls; 0: every call */
@@ -115,10 +116,11 @@ enum intervene_feature {
 	INTERVENE_OVERFLOW,
 	INTERVENE_CAPTURE,
 	INTERVENE_PRINT,
+	INTERVENE_FIRST_NAN, /* alone, and not changed by ctl */
 	INTERVENE_FEATURES
 };
 
-/* "time", "fallback", "cast", "compare", "overflow", "capture", "print". */
+/* "time", "fallback", "cast", "compare", "overflow", "capture", "print", "first-nan". */
 extern const char *const intervene_names[INTERVENE_FEATURES];
 
 struct intervene_rule {
@@ -140,6 +142,7 @@ struct intervene_rules {
 	json_t *names; /* functions of the process, {"torch": ["add", ..], ..}; NULL: not known */
 	json_t *casts; /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
+	bool holds;	    /* --first-nan leaves the process stopped */
 	bool stacks;	    /* OP_TOOLS_PRINT_STACK */
 	uint64_t sample;    /* compare every so many calls */
 	double budget;	    /* share of the time for comparing, up to 1; 0: unlimited */
@@ -216,6 +219,12 @@ void intervene_set_away(struct intervene *v, bool away);
 
 /* Handle messages for `ms` milliseconds, and print what is reported. */
 void intervene_step(struct intervene *v, int ms);
+
+/* Whether --first-nan has found what it looked for, and all of it was told. */
+bool intervene_is_over(const struct intervene *v);
+
+/* After intervene_finish: what --first-nan has to say by the exit status, EXIT_GOOD without it. */
+int intervene_status(const struct intervene *v);
 
 /* Handle the remaining messages, and print the summary, or that nothing was done. */
 void intervene_finish(struct intervene *v);
