@@ -20,25 +20,27 @@ bool intervene_traces(const struct session_opts *o)
 }
 
 /* The option that chooses calls from outside the process; NULL: none is given. */
-static const char *chosen_by(const struct intervene_opts *change, const struct session_opts *o)
+static const char *chosen_by(const struct session_opts *o)
 {
 	const struct capture_opts *c = &o->capture;
-	return o->when			      ? "--when"
-	       : c->nth			      ? "--nth"
-	       : c->every && !change->compare ? "--every"
-	       : c->steps		      ? "--step"
-	       : c->step_op		      ? "--step-op"
-					      : NULL;
+	return o->when ? "--when" : c->steps ? "--step" : c->step_op ? "--step-op" : NULL;
 }
 
-static int check_capture(const struct intervene_opts *change, const struct session_opts *o,
-			 struct err *e)
+/* Those that only captures have from inside, too. */
+static const char *numbered_by(const struct session_opts *o)
 {
-	const char *option = chosen_by(change, o);
+	return o->capture.nth ? "--nth" : o->capture.every ? "--every" : NULL;
+}
+
+static int check_capture(const struct session_opts *o, struct err *e)
+{
+	const char *option = chosen_by(o);
 	if (!option)
 		return 0;
 	err_set(e, -EINVAL, "%s does not go together with --capture --engine shim", option);
-	return err_hint(e, "leave %s out; calls are chosen by --apply 'OP:op_capture:CONDITION'",
+	return err_hint(e,
+			"leave %s out; calls are chosen by --nth and --every, or by --apply "
+			"'OP:op_capture:CONDITION'",
 			option);
 }
 
@@ -50,7 +52,8 @@ static bool changes_more(const struct intervene_opts *c)
 static int check_first_nan(const struct intervene_opts *change, const struct session_opts *o,
 			   struct err *e)
 {
-	const char *option = chosen_by(change, o);
+	const char *option = chosen_by(o);
+	option = option ? option : numbered_by(o);
 	if (!option && (changes_more(change) || change->capture))
 		option = "what changes functions, or --capture,";
 	if (!option && change->level && strcmp(change->level, "aten") != 0)
@@ -62,7 +65,7 @@ static int check_first_nan(const struct intervene_opts *change, const struct ses
 	return err_hint(e, "leave it out; --engine ptrace measures from outside, on the CPU");
 }
 
-/* From outside nothing on a device can be read, and from inside no call is chosen by its number. */
+/* From outside nothing on a device can be read, and from inside no call is chosen by its step. */
 void intervene_choose_inside(struct intervene_opts *change, struct session_opts *o, pid_t pid)
 {
 	const char *device = NULL, *nan = o->measure.first_nan;
@@ -73,28 +76,35 @@ void intervene_choose_inside(struct intervene_opts *change, struct session_opts 
 	rest.engine = ENGINE_AUTO;
 	if (nan && *nan && strcmp(nan, "hold") != 0)
 		return; /* which is refused */
-	if (o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(change, o) &&
-	    !intervene_traces(&rest) && !(nan && (changes_more(change) || o->capture.dir)))
+	if (o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
+	    !(nan && numbered_by(o)) && !intervene_traces(&rest) &&
+	    !(nan && (changes_more(change) || o->capture.dir)))
 		device = pid ? devices_of(pid) : devices_here();
 	if (device)
 		fprintf(stderr, "ditrace: %s works from inside of the process, as %s %s\n",
 			nan ? "--first-nan" : "--capture", pid ? "it uses" : "there is", device);
+	if (o->measure.stats && !nan && (pid ? devices_of(pid) : devices_here()))
+		fputs("ditrace: --stats cannot measure memory of a device; --overflow does, from "
+		      "inside of the process\n",
+		      stderr);
 	if (nan && (asked || device)) {
 		change->first_nan = nan;
 		o->measure.first_nan = NULL;
 		o->engine = ENGINE_AUTO;
 	} else if (device) {
 		o->engine = ENGINE_SHIM; /* which saves calls so */
+		if (o->ops && strstr(o->ops, "::") && !change->level && !changes_more(change))
+			change->level = "aten";
 	}
 }
 
 static int check(const struct intervene_opts *change, const struct session_opts *o, struct err *e)
 {
 	int r = change->first_nan ? check_first_nan(change, o, e)
-		: change->capture ? check_capture(change, o, e)
+		: change->capture ? check_capture(o, e)
 				  : 0;
 	if (r || !change->ops || change->cast || change->overflow || change->capture ||
-	    change->first_nan || change->first_nan)
+	    change->first_nan)
 		return r;
 	err_set(e, -EINVAL,
 		"--ops chooses for --cast, --overflow and --capture, and what is traced; "
@@ -169,6 +179,8 @@ int intervene_prepare(struct intervene_opts *change, const struct session_opts *
 	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
 	change->max_calls = o->capture.max_calls;
 	change->max_bytes = o->capture.max_bytes;
+	change->nth = change->capture ? o->capture.nth : NULL;
+	change->pick = change->capture && !change->compare ? o->capture.every : 0;
 	if (change->sample)
 		fprintf(stderr, "ditrace: --sample %s is called --every %s now\n", change->sample,
 			!strncmp(change->sample, "1/", 2) ? change->sample + 2 : "N");

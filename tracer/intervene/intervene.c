@@ -142,17 +142,31 @@ static void greet(struct intervene *v)
 		shutdown(sock, SHUT_RDWR); /* dropped at the next step */
 }
 
+/* [[first, last], ..] */
+static json_t *numbers_of(const struct ranges *r)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < r->n; i++) {
+		uint64_t last = r->list[i].last < INT64_MAX ? r->list[i].last : INT64_MAX;
+		json_array_append_new(
+		    list, json_pack("[I, I]", (json_int_t)r->list[i].first, (json_int_t)last));
+	}
+	return list;
+}
+
 static json_t *settings(const struct intervene_rules *r)
 {
 	json_t *features = json_array();
 	for (int i = 0; i < INTERVENE_FEATURES; i++)
 		if (r->rule[i].on)
 			json_array_append_new(features, json_string(intervene_names[i]));
-	return json_pack("{so sO? ss? sI sI sI sf ss sb sb so}", "features", features, "casts",
-			 r->casts, "cast_text", r->cast_text, "sample", (json_int_t)r->sample,
-			 "captures", (json_int_t)r->captures, "max_calls", (json_int_t)r->max_calls,
-			 "budget", r->budget, "level", r->is_aten ? "aten" : "torch", "hold",
-			 r->holds, "stacks", r->stacks, "functions", intervene_rules_functions(r));
+	return json_pack("{so sO? ss? sI sI sI so sI sf ss sb sb so}", "features", features,
+			 "casts", r->casts, "cast_text", r->cast_text, "sample",
+			 (json_int_t)r->sample, "captures", (json_int_t)r->captures, "max_calls",
+			 (json_int_t)r->max_calls, "nth", numbers_of(&r->nth), "pick",
+			 (json_int_t)r->pick, "budget", r->budget, "level",
+			 r->is_aten ? "aten" : "torch", "hold", r->holds, "stacks", r->stacks,
+			 "functions", intervene_rules_functions(r));
 }
 
 static json_t *features_of(const struct intervene_rules *r, json_t *m)

@@ -60,6 +60,8 @@ struct intervene_opts {
 	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */
 	const char *not_ops;	       /* LIST that is left alone by all; NULL: none */
 	uint64_t max_calls, max_bytes; /* of captures; 0: not given */
+	const char *nth;	       /* calls to capture, ranges_parse; NULL: all */
+	uint64_t pick;		       /* of these, each so-many-th; 0: all */
 };
 
 #define INTERVENE_OPTIONS(i)                                                                         \
@@ -149,6 +151,8 @@ struct intervene_rules {
 	uint64_t captures;  /* limit on captures of wrong calls per function and line */
 	uint64_t max_calls; /* limit on calls saved, right or wrong, in each process; 0: none */
 	uint64_t max_bytes; /* of all captures */
+	struct ranges nth;  /* calls of each function that are captured; empty: all */
+	uint64_t pick;	    /* of these, the first and each so-many-th after it; 0: all */
 	const char *folder; /* for the captures; "": the current one */
 };
 

@@ -220,6 +220,9 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	}
 	if (!rc && o->cast)
 		rc = intervene_rules_cast(r, o->cast, e);
+	r->pick = o->pick;
+	if (!rc && o->nth)
+		rc = ranges_parse("--nth", o->nth, &r->nth, e);
 	const char *stacks = getenv("OP_TOOLS_PRINT_STACK");
 	r->stacks = stacks && atoi(stacks) > 0;
 	if (!rc && o->budget)
@@ -313,6 +316,7 @@ void intervene_rules_free(struct intervene_rules *r)
 		oplist_free(&r->rule[i].disabled);
 	}
 	oplist_free(&r->not_ops);
+	ranges_free(&r->nth);
 	for (size_t i = 0; i < r->napply; i++)
 		intervene_apply_free(&r->apply[i]);
 	free(r->apply);

@@ -12,7 +12,7 @@ import torch
 import torch.utils._python_dispatch as operators
 
 from ditrace_modes.arguments import arguments_of, is_written, written_by_schema
-from ditrace_modes.calls import own_call
+from ditrace_modes.calls import Unchanged, check_readable, own_call
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, copied_results
 from ditrace_modes.names import VIEWS
@@ -48,6 +48,7 @@ def any_bad(tensors):
     """Is a NaN or an infinity among their numbers? One copy from the device, for each dtype."""
     kinds = {}
     for t in tensors:
+        check_readable(t)
         if t.layout != torch.strided:
             raise TypeError(f"layout {str(t.layout)[6:]}")
         if 0 not in t.shape and (t.is_floating_point() or t.is_complex()):  # numel() is 0 on the lazy device of PyTorch 1
@@ -210,6 +211,8 @@ def first_nan(plan, call, args, kwargs, at):
     result = own_call(call, args, kwargs)
     try:
         look(plan, args, kwargs, before, result, at)
+    except Unchanged as e:
+        count(("first-nan", plan.name, str(e)))
     except Exception as e:
         count(("first-nan", plan.name, f"could not be measured: {first_line(e)[:80]}"))
     else:
