@@ -81,11 +81,11 @@ static int attach(struct trace_loop *l, struct session_opts *o, struct intervene
 	}
 	if (e.code)
 		err_print(&e);
-	bool found = l->session && session_found(l->session);
+	int said = l->session ? session_status(l->session) : EXIT_GOOD;
 	session_close(l->session);
 	follow_free(l->follow);
 	intervene_beside_close(l->change);
-	return r ? EXIT_FAILED : found ? EXIT_FOUND : EXIT_GOOD;
+	return r ? EXIT_FAILED : said;
 }
 
 int cmd_attach(int argc, char **argv)
@@ -120,10 +120,14 @@ int cmd_attach(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
+	int r = parse_pids(argv + first, argc - first, tree, &pids, &e);
+	if (!r) {
+		choose_first(&pids);
+		intervene_choose_inside(&change, &o, pids.pids[0]);
+	}
 	bool traces = intervene_traces(&o), changes = intervene_run_wanted(&change, &o, traces);
 	trace_default_output(&o);
 	o.one_file = !tree && argc - first == 1;
-	int r = parse_pids(argv + first, argc - first, tree, &pids, &e);
 	r = r ? r : check_options(&o, &change, changes, &e);
 	if (!r && changes && pids.n > 1) {
 		r = err_set(&e, -EINVAL, "functions are changed in one process at a time");
@@ -133,7 +137,6 @@ int cmd_attach(int argc, char **argv)
 		err_print(&e);
 		return EXIT_USAGE;
 	}
-	choose_first(&pids);
 	l.pid = pids.pids[0];
 	l.others = pids.pids + 1;
 	l.nothers = pids.n - 1;

@@ -24,7 +24,7 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 		if (e->code)
 			err_print(e);
 	}
-	bool found = session_found(l->session);
+	int said = session_status(l->session);
 	session_close(l->session);
 	follow_free(l->follow);
 	int r = trace_loop_wait(l);
@@ -33,7 +33,7 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 	if (r)
 		return EXIT_FAILED;
 	int status = spawn_exit_status(l->status);
-	return found ? EXIT_FOUND : failed && !status ? EXIT_FAILED : status;
+	return said == EXIT_FOUND ? said : failed && !status ? EXIT_FAILED : status ? status : said;
 }
 
 static int run(struct session_opts *o, struct intervene_opts *change, char **argv,
@@ -42,6 +42,7 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 	struct err e = {0};
 	struct trace_loop l = {.is_child = true};
 	int status;
+	intervene_choose_inside(change, o, 0);
 	bool traces = intervene_traces(o), changes = intervene_run_wanted(change, o, traces);
 	trace_default_output(o);
 	if (check_options(o, change, changes, &e)) {

@@ -61,6 +61,11 @@ static int check_level(const struct intervene_rules *r, struct err *e)
 {
 	if (!r->is_aten)
 		return 0;
+	if (r->rule[INTERVENE_FIRST_NAN].on) {
+		err_set(e, -EINVAL,
+			"--first-nan from inside of the process does not go together with a trace");
+		return err_hint(e, "leave out what asks for one: -o, --print, --count");
+	}
 	err_set(e, -EINVAL,
 		"--level aten does not go together with a trace: what it meets is "
 		"dispatched twice, and would be recorded twice");

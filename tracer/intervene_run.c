@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/intervene/intervene.h"
+#include "tracer/proc/devices.h"
 
 bool intervene_traces(const struct session_opts *o)
 {
@@ -18,28 +19,92 @@ bool intervene_traces(const struct session_opts *o)
 	       (o->capture.dir && !inside) || (o->engine != ENGINE_AUTO && !inside);
 }
 
-/* Refuse options that choose calls from outside the process. */
-static int check_capture(const struct intervene_opts *change, const struct session_opts *o,
-			 struct err *e)
+/* The option that chooses calls from outside the process; NULL: none is given. */
+static const char *chosen_by(const struct session_opts *o)
 {
 	const struct capture_opts *c = &o->capture;
-	const char *option = o->when			    ? "--when"
-			     : c->nth			    ? "--nth"
-			     : c->every && !change->compare ? "--every"
-			     : c->steps			    ? "--step"
-			     : c->step_op		    ? "--step-op"
-							    : NULL;
+	return o->when ? "--when" : c->steps ? "--step" : c->step_op ? "--step-op" : NULL;
+}
+
+/* Those that only captures have from inside, too. */
+static const char *numbered_by(const struct session_opts *o)
+{
+	return o->capture.nth ? "--nth" : o->capture.every ? "--every" : NULL;
+}
+
+static int check_capture(const struct session_opts *o, struct err *e)
+{
+	const char *option = chosen_by(o);
 	if (!option)
 		return 0;
 	err_set(e, -EINVAL, "%s does not go together with --capture --engine shim", option);
-	return err_hint(e, "leave %s out; calls are chosen by --apply 'OP:op_capture:CONDITION'",
+	return err_hint(e,
+			"leave %s out; calls are chosen by --nth and --every, or by --apply "
+			"'OP:op_capture:CONDITION'",
 			option);
+}
+
+static bool changes_more(const struct intervene_opts *c)
+{
+	return c->fallback || c->fallback_all || c->cast || c->compare || c->overflow || c->apply.n;
+}
+
+static int check_first_nan(const struct intervene_opts *change, const struct session_opts *o,
+			   struct err *e)
+{
+	const char *option = chosen_by(o);
+	option = option ? option : numbered_by(o);
+	if (!option && (changes_more(change) || change->capture))
+		option = "what changes functions, or --capture,";
+	if (!option && change->level && strcmp(change->level, "aten") != 0)
+		option = "--level torch";
+	if (!option)
+		return 0;
+	err_set(e, -EINVAL, "%s does not go together with --first-nan from inside of the process",
+		option);
+	return err_hint(e, "leave it out; --engine ptrace measures from outside, on the CPU");
+}
+
+/* From outside nothing on a device can be read, and from inside no call is chosen by its step. */
+void intervene_choose_inside(struct intervene_opts *change, struct session_opts *o, pid_t pid)
+{
+	const char *device = NULL, *nan = o->measure.first_nan;
+	const bool asked = o->engine == ENGINE_SHIM;
+	struct session_opts rest = *o;
+	rest.measure.first_nan = NULL;
+	rest.capture.dir = NULL;
+	rest.engine = ENGINE_AUTO;
+	if (nan && *nan && strcmp(nan, "hold") != 0)
+		return; /* which is refused */
+	if (o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
+	    !(nan && numbered_by(o)) && !intervene_traces(&rest) &&
+	    !(nan && (changes_more(change) || o->capture.dir)))
+		device = pid ? devices_of(pid) : devices_here();
+	if (device)
+		fprintf(stderr, "ditrace: %s works from inside of the process, as %s %s\n",
+			nan ? "--first-nan" : "--capture", pid ? "it uses" : "there is", device);
+	if (o->measure.stats && !nan && (pid ? devices_of(pid) : devices_here()))
+		fputs("ditrace: --stats cannot measure memory of a device; --overflow does, from "
+		      "inside of the process\n",
+		      stderr);
+	if (nan && (asked || device)) {
+		change->first_nan = nan;
+		o->measure.first_nan = NULL;
+		o->engine = ENGINE_AUTO;
+	} else if (device) {
+		o->engine = ENGINE_SHIM; /* which saves calls so */
+		if (o->ops && strstr(o->ops, "::") && !change->level && !changes_more(change))
+			change->level = "aten";
+	}
 }
 
 static int check(const struct intervene_opts *change, const struct session_opts *o, struct err *e)
 {
-	int r = change->capture ? check_capture(change, o, e) : 0;
-	if (r || !change->ops || change->cast || change->overflow || change->capture)
+	int r = change->first_nan ? check_first_nan(change, o, e)
+		: change->capture ? check_capture(o, e)
+				  : 0;
+	if (r || !change->ops || change->cast || change->overflow || change->capture ||
+	    change->first_nan)
 		return r;
 	err_set(e, -EINVAL,
 		"--ops chooses for --cast, --overflow and --capture, and what is traced; "
@@ -77,7 +142,10 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_call
 		turn(v, &l);
 	trace_loop_tell_end(&l);
 	intervene_finish(v);
-	return trace_loop_wait(&l) ? EXIT_FAILED : spawn_exit_status(l.status);
+	if (trace_loop_wait(&l))
+		return EXIT_FAILED;
+	int said = intervene_status(v), status = spawn_exit_status(l.status);
+	return said == EXIT_FOUND || !status ? said : status;
 }
 
 int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e)
@@ -97,7 +165,8 @@ int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e)
 static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 {
 	uint64_t until = for_ns ? clock_ns(CLOCK_MONOTONIC) + for_ns : UINT64_MAX;
-	while (!l->gone && !trace_loop_stopped() && clock_ns(CLOCK_MONOTONIC) < until)
+	while (!l->gone && !trace_loop_stopped() && !intervene_is_over(v) &&
+	       clock_ns(CLOCK_MONOTONIC) < until)
 		turn(v, l);
 	intervene_leave(v);
 	intervene_finish(v);
@@ -110,6 +179,8 @@ int intervene_prepare(struct intervene_opts *change, const struct session_opts *
 	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));
 	change->max_calls = o->capture.max_calls;
 	change->max_bytes = o->capture.max_bytes;
+	change->nth = change->capture ? o->capture.nth : NULL;
+	change->pick = change->capture && !change->compare ? o->capture.every : 0;
 	if (change->sample)
 		fprintf(stderr, "ditrace: --sample %s is called --every %s now\n", change->sample,
 			!strncmp(change->sample, "1/", 2) ? change->sample + 2 : "N");
@@ -179,5 +250,5 @@ int intervene_attach(struct intervene_opts *change, const struct session_opts *o
 	r = r ? r : intervene_enter(&rules, pid, &v, &e);
 	if (!r)
 		stay(v, &l, o->for_ns);
-	return end(v, &rules, &e, r ? EXIT_FAILED : EXIT_GOOD);
+	return end(v, &rules, &e, r ? EXIT_FAILED : intervene_status(v));
 }

@@ -100,7 +100,7 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 		  struct err *e)
 {
 	const struct capture_opts *c = &o->capture;
-	bool measures = o->measure.stats || o->measure.first_nan;
+	bool measures = o->measure.stats || o->measure.first_nan || change->first_nan;
 	bool chooses = c->dir || change->capture || measures;
 	bool saves = c->dir || changes;
 	const struct partner partners[] = {

@@ -224,6 +224,11 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 
 /* intervene_run.c: run and attach with interventions. */
 
+/* Before all else: have --first-nan and --capture done from inside of the process, where a device
+ * is in use in `pid` (0: here, by a program to be started) and the other options permit it, with a
+ * message; --first-nan with --engine shim always. They move from `o` to `change`. */
+void intervene_choose_inside(struct intervene_opts *change, struct session_opts *o, pid_t pid);
+
 /* Whether options of run or attach, before trace_default_output, ask for a trace, too. */
 bool intervene_traces(const struct session_opts *o);
 

@@ -204,6 +204,9 @@ int overflow_print(const struct overflow *o, FILE *f, size_t limit, struct termi
 			o->reasons[i].tensors == 1 ? "" : "s");
 		text_print_safe(f, o->reasons[i].why);
 		putc('\n', f);
+		if (!strcmp(o->reasons[i].why,
+			    "memory on a device")) /* replay/capture/describe.c */
+			fputs("  hint: --overflow measures from inside of the process\n", f);
 	}
 	return r ? r : ferror(f) ? -EIO : 0;
 }

@@ -78,6 +78,9 @@ void first_nan_judge(struct first_nan *f, struct target *t, const struct op_even
 /* The id of the event that was found; 0: none. */
 uint64_t first_nan_found(const struct first_nan *f);
 
+/* Whether nothing was found, but not all could be measured. */
+bool first_nan_unsure(const struct first_nan *f);
+
 /* Print what was found, or that nothing was, and what could not be judged. */
 void first_nan_summary(const struct first_nan *f, FILE *out);
 

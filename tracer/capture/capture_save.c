@@ -95,13 +95,15 @@ static void log_saved(struct capture *c, const struct capture_saved *saved)
 		limits[0] ? "; " : "", limits);
 }
 
-/* Successive refusals of the same op for the same reason are logged once; the summary has their
- * number. */
+/* Successive refusals of the same op for the same reason are logged once, those with a hint, of
+ * memory on a device, once for all ops; the summary has their number. */
 static void log_refused(struct capture *c, const struct capture_call *call, int code,
 			const struct err *why)
 {
-	if (c->refused_code == code && !strcmp(c->refused_op, call->op))
+	if ((c->refused_code == code && !strcmp(c->refused_op, call->op)) ||
+	    (c->hinted && why->hint[0]))
 		return;
+	c->hinted |= why->hint[0] != '\0';
 	c->refused_code = code;
 	snprintf(c->refused_op, sizeof(c->refused_op), "%s", call->op);
 	fputs("ditrace: not saved: ", c->log);

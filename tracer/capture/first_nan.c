@@ -15,6 +15,7 @@
 #include "replay/capture/capture_files.h"
 #include "replay/numbers/numbers.h"
 #include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/event/names.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/python/python.h"
 
@@ -32,7 +33,8 @@ struct first_nan {
 	char passed[LINE_MAX_LEN]; /* the first of these */
 	uint64_t not_known;	   /* calls with NaN or infinity in results and unmeasured inputs */
 	char unknown[LINE_MAX_LEN];
-	uint64_t results; /* results that could not be measured */
+	uint64_t results;   /* results that could not be measured; not of the device meta */
+	uint64_t elsewhere; /* of these: not in memory of the CPU, as far as is known */
 };
 
 struct first_nan *first_nan_new(const char *dir, bool hold, FILE *log)
@@ -60,6 +62,11 @@ void first_nan_free(struct first_nan *f)
 uint64_t first_nan_found(const struct first_nan *f)
 {
 	return f->found;
+}
+
+bool first_nan_unsure(const struct first_nan *f)
+{
+	return !f->found && (f->results || f->not_known);
 }
 
 static bool is_bad_number(const struct value *v)
@@ -110,11 +117,29 @@ static void note(uint64_t *n, char line[LINE_MAX_LEN], const struct op_event *ev
 		describe(ev, line, LINE_MAX_LEN);
 }
 
+struct unmeasured {
+	struct first_nan *f;
+	const struct event_stats *stats;
+	uint32_t next;
+};
+
+static void count_unmeasured(const struct tensor *t, const struct tensor_place *place, void *arg)
+{
+	struct unmeasured *u = arg;
+	const struct tensor_stats *row = event_stats_next(u->stats, place, &u->next);
+	const char *device =
+	    t->meta.unknown & TENSOR_NO_DEVICE ? NULL : names_device_type(t->meta.device_type);
+	if (!row || !row->why || (device && !strcmp(device, "meta")))
+		return;
+	u->f->results++;
+	u->f->elsewhere += !device || strcmp(device, "cpu") != 0;
+}
+
 /* Whether to report this call. Also counts calls whose inputs are unknown or not finite. */
 static bool is_first(struct first_nan *f, const struct op_event *ev)
 {
-	for (uint32_t i = 0; i < ev->stats->n; i++)
-		f->results += ev->stats->rows[i].place.is_result && ev->stats->rows[i].why;
+	struct unmeasured u = {.f = f, .stats = ev->stats};
+	event_each_tensor(ev, true, count_unmeasured, &u);
 	if (!event_stats_bad_results(ev->stats) || ev->op->kind == OP_FUNCTION ||
 	    op_gives_no_numbers(ev->op) || event_gave_view(ev))
 		return false;
@@ -312,7 +337,8 @@ void first_nan_summary(const struct first_nan *f, FILE *out)
 	if (f->found)
 		print_line(out, "ditrace: the first NaN or infinity came from ", f->line);
 	else
-		fputs("ditrace: no op made a NaN or an infinity of finite inputs\n", out);
+		fprintf(out, "ditrace: no op%s made a NaN or an infinity of finite inputs\n",
+			first_nan_unsure(f) ? " of those that could be measured" : "");
 	if (f->passed_on && !f->found) {
 		fprintf(out, "  %s call%s gave such numbers and had been given some",
 			text_count(n, sizeof(n), f->passed_on), f->passed_on == 1 ? "" : "s");
@@ -326,4 +352,8 @@ void first_nan_summary(const struct first_nan *f, FILE *out)
 	if (f->results)
 		fprintf(out, "  %s result%s could not be measured\n",
 			text_count(n, sizeof(n), f->results), f->results == 1 ? "" : "s");
+	if (f->elsewhere && !f->found)
+		fputs("  hint: memory of a device is measured from inside of the process: add "
+		      "--engine shim\n",
+		      out);
 }

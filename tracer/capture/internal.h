@@ -315,6 +315,7 @@ struct capture {
 	uint64_t too_early;		    /* calls whose inputs could not be read yet */
 	char refused_op[CAPTURE_NAME_SIZE]; /* op of the last refusal logged */
 	int refused_code;
+	bool hinted; /* a refusal with a hint was logged */
 	bool without_grads;
 	bool over;
 	struct err trouble;

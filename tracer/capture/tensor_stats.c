@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "replay/capture/source.h"
 #include "replay/numbers/numbers.h"
 #include "tracer/capture/internal.h"
@@ -291,10 +292,12 @@ static void collector_finish(struct observer *o)
 	first_nan_summary(m->first_nan, m->tells);
 }
 
-static bool collector_found(const struct observer *o)
+static int collector_status(const struct observer *o)
 {
 	const struct stats_collector *m = (const struct stats_collector *)o;
-	return m->first_nan && first_nan_found(m->first_nan);
+	if (collector_is_over(o))
+		return EXIT_FOUND;
+	return m->first_nan && first_nan_unsure(m->first_nan) ? EXIT_FAILED : EXIT_GOOD;
 }
 
 static int registers(void *arg, pid_t tid, uint64_t *out)
@@ -344,7 +347,7 @@ int stats_collector_open(const struct stats_opts *o, const struct capture_opts *
 	    .is_over = collector_is_over,
 	    .summary = collector_summary,
 	    .finish = collector_finish,
-	    .found = collector_found,
+	    .status = collector_status,
 	    .forget_process = collector_forget_process,
 	    .close = collector_close,
 	};

@@ -197,6 +197,39 @@ void intervene_times_print(struct intervene_times *t);
 
 void intervene_times_free(struct intervene_times *t);
 
+/* intervene_found.c: the first operator that made a NaN or an infinity of finite inputs, as the
+ * library measures it (tracer/shim/modes/first_nan.py). */
+
+enum { INTERVENE_FOUND_LINE = 768 };
+
+/* Zero-initialise. */
+struct intervene_found {
+	pid_t pid, thread;		   /* where it was; 0: none was found */
+	bool over;			   /* all of it was told */
+	char line[INTERVENE_FOUND_LINE];   /* what was found */
+	char passed[INTERVENE_FOUND_LINE]; /* the first that had been given such numbers, or "" */
+};
+
+struct intervene_totals;
+
+/* Print what process `pid` found: {"name", "id", "counts": [NaN, +inf, -inf], "place", "node": the
+ * backward's, or "", "python", "forward": lines of stacks, "thread", "kept", and what
+ * intervene_tables_print takes}. False: another one was
+ * found before. */
+bool intervene_found_op(struct intervene_found *f, json_t *m, pid_t pid);
+
+/* What belongs to it was saved; `holds`: its process is going to stop. */
+void intervene_found_over(struct intervene_found *f, bool holds);
+
+/* {"name", "id", "place"} of a call that gave such numbers, and had been given some. */
+void intervene_found_passed(struct intervene_found *f, const json_t *m);
+
+/* Print the finding, or that there is none, on standard error. */
+void intervene_found_print(const struct intervene_found *f, const struct intervene_totals *t);
+
+/* EXIT_FOUND; EXIT_FAILED: nothing was found, but not all could be measured; EXIT_GOOD. */
+int intervene_found_status(const struct intervene_found *f, const struct intervene_totals *t);
+
 /* intervene_totals.c: what was done in all processes, for the summary. */
 
 struct intervene_total {
@@ -219,6 +252,16 @@ void intervene_totals_unseen(struct intervene_totals *t, json_t *unseen, json_t 
 
 /* Those threads as a string, "2 entered, 1 without Python", a new reference; NULL: none. */
 json_t *intervene_totals_threads(const struct intervene_totals *t);
+
+/* Pseudo-feature of calls that gave a NaN or an infinity and had been given some. */
+#define INTERVENE_PASSED "passed"
+
+/* The calls counted under a feature, changed or not. */
+uint64_t intervene_totals_calls(const struct intervene_totals *t, const char *feature);
+
+/* Whether anything escaped --first-nan: calls that were left alone, but for those on the device
+ * meta, threads without a mode, and what calls no function. */
+bool intervene_totals_unmeasured(const struct intervene_totals *t);
 
 /* Print on standard error, for each feature that was used, a line and a table of functions; of
  * compare with the verdicts in `c`. */

@@ -44,6 +44,7 @@ struct intervene {
 	struct intervene_compare compare;
 	struct intervene_times times;
 	struct intervene_save save;
+	struct intervene_found found;
 };
 
 static int open_control(struct intervene *v, struct err *e)
@@ -141,17 +142,31 @@ static void greet(struct intervene *v)
 		shutdown(sock, SHUT_RDWR); /* dropped at the next step */
 }
 
+/* [[first, last], ..] */
+static json_t *numbers_of(const struct ranges *r)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < r->n; i++) {
+		uint64_t last = r->list[i].last < INT64_MAX ? r->list[i].last : INT64_MAX;
+		json_array_append_new(
+		    list, json_pack("[I, I]", (json_int_t)r->list[i].first, (json_int_t)last));
+	}
+	return list;
+}
+
 static json_t *settings(const struct intervene_rules *r)
 {
 	json_t *features = json_array();
 	for (int i = 0; i < INTERVENE_FEATURES; i++)
 		if (r->rule[i].on)
 			json_array_append_new(features, json_string(intervene_names[i]));
-	return json_pack("{so sO? ss? sI sI sI sf ss sb so}", "features", features, "casts",
-			 r->casts, "cast_text", r->cast_text, "sample", (json_int_t)r->sample,
-			 "captures", (json_int_t)r->captures, "max_calls", (json_int_t)r->max_calls,
-			 "budget", r->budget, "level", r->is_aten ? "aten" : "torch", "stacks",
-			 r->stacks, "functions", intervene_rules_functions(r));
+	return json_pack("{so sO? ss? sI sI sI so sI sf ss sb sb so}", "features", features,
+			 "casts", r->casts, "cast_text", r->cast_text, "sample",
+			 (json_int_t)r->sample, "captures", (json_int_t)r->captures, "max_calls",
+			 (json_int_t)r->max_calls, "nth", numbers_of(&r->nth), "pick",
+			 (json_int_t)r->pick, "budget", r->budget, "level",
+			 r->is_aten ? "aten" : "torch", "hold", r->holds, "stacks", r->stacks,
+			 "functions", intervene_rules_functions(r));
 }
 
 static json_t *features_of(const struct intervene_rules *r, json_t *m)
@@ -250,6 +265,14 @@ static void take_spent(struct peer *p, json_t *pair)
 	p->passed_ns = json_number_value(json_array_get(pair, 1));
 }
 
+/* --first-nan is done: programs run on unmeasured. */
+static void stop_looking(struct intervene *v)
+{
+	intervene_found_over(&v->found, v->rules->holds);
+	v->rules->rule[INTERVENE_FIRST_NAN].on = false;
+	atomic_fetch_add(&v->control->generation, 1);
+}
+
 /* False: the message violates the protocol. */
 static bool handle(struct intervene *v, struct peer *p, json_t *m)
 {
@@ -278,7 +301,14 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 		return !intervene_times_add(&v->times, m);
 	if (!strcmp(event, "save"))
 		return !save(v, p, m);
-	if (!strcmp(event, "tables"))
+	if (!strcmp(event, "found"))
+		return !worker_send(
+		    &p->link, json_pack("{sb}", "first", intervene_found_op(&v->found, m, p->pid)));
+	if (!strcmp(event, "over"))
+		stop_looking(v);
+	else if (!strcmp(event, "passed"))
+		intervene_found_passed(&v->found, m);
+	else if (!strcmp(event, "tables"))
 		intervene_tables_print(stderr, m, NULL);
 	else if (!strcmp(event, "totals")) {
 		json_decref(p->totals);
@@ -376,8 +406,12 @@ static void print_all(struct intervene *v)
 	intervene_times_print(&v->times);
 	if (v->rules->rule[INTERVENE_COMPARE].used)
 		intervene_compare_print(&v->compare, v->rules->budget);
-	intervene_save_print(&v->save,
-			     v->rules->rule[INTERVENE_CAPTURE].used ? 0 : v->rules->captures);
+	intervene_save_print(&v->save, v->rules->rule[INTERVENE_CAPTURE].used ||
+					       v->rules->rule[INTERVENE_FIRST_NAN].used
+					   ? 0
+					   : v->rules->captures);
+	if (v->rules->rule[INTERVENE_FIRST_NAN].used)
+		intervene_found_print(&v->found, &v->totals);
 }
 
 void intervene_finish(struct intervene *v)
@@ -401,6 +435,18 @@ void intervene_finish(struct intervene *v)
 		    stderr,
 		    "ditrace: no process of this program imported PyTorch; nothing was changed\n"
 		    "  hint: check that it runs the Python that has torch: ditrace doctor\n");
+}
+
+bool intervene_is_over(const struct intervene *v)
+{
+	return v->found.over;
+}
+
+int intervene_status(const struct intervene *v)
+{
+	return v->rules->rule[INTERVENE_FIRST_NAN].used
+		   ? intervene_found_status(&v->found, &v->totals)
+		   : EXIT_GOOD;
 }
 
 void intervene_close(struct intervene *v)

@@ -50,6 +50,7 @@ struct intervene_opts {
 	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
 	const char *compare;  /* LIST or "all" */
 	bool overflow;
+	const char *first_nan;	       /* "" or "hold"; NULL: not asked for, or not from inside */
 	const char *capture;	       /* folder to save calls in, "": here; NULL: not asked for */
 	const char *level;	       /* "torch" or "aten"; NULL: torch */
 	uint64_t every;		       /* compare every so many calls; 0: every call */
@@ -59,6 +60,8 @@ struct intervene_opts {
 	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */
 	const char *not_ops;	       /* LIST that is left alone by all; NULL: none */
 	uint64_t max_calls, max_bytes; /* of captures; 0: not given */
+	const char *nth;	       /* calls to capture, ranges_parse; NULL: all */
+	uint64_t pick;		       /* of these, each so-many-th; 0: all */
 };
 
 #define INTERVENE_OPTIONS(i)                                                                         \
@@ -115,10 +118,11 @@ enum intervene_feature {
 	INTERVENE_OVERFLOW,
 	INTERVENE_CAPTURE,
 	INTERVENE_PRINT,
+	INTERVENE_FIRST_NAN, /* alone, and not changed by ctl */
 	INTERVENE_FEATURES
 };
 
-/* "time", "fallback", "cast", "compare", "overflow", "capture", "print". */
+/* "time", "fallback", "cast", "compare", "overflow", "capture", "print", "first-nan". */
 extern const char *const intervene_names[INTERVENE_FEATURES];
 
 struct intervene_rule {
@@ -140,12 +144,15 @@ struct intervene_rules {
 	json_t *names; /* functions of the process, {"torch": ["add", ..], ..}; NULL: not known */
 	json_t *casts; /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
+	bool holds;	    /* --first-nan leaves the process stopped */
 	bool stacks;	    /* OP_TOOLS_PRINT_STACK */
 	uint64_t sample;    /* compare every so many calls */
 	double budget;	    /* share of the time for comparing, up to 1; 0: unlimited */
 	uint64_t captures;  /* limit on captures of wrong calls per function and line */
 	uint64_t max_calls; /* limit on calls saved, right or wrong, in each process; 0: none */
 	uint64_t max_bytes; /* of all captures */
+	struct ranges nth;  /* calls of each function that are captured; empty: all */
+	uint64_t pick;	    /* of these, the first and each so-many-th after it; 0: all */
 	const char *folder; /* for the captures; "": the current one */
 };
 
@@ -216,6 +223,12 @@ void intervene_set_away(struct intervene *v, bool away);
 
 /* Handle messages for `ms` milliseconds, and print what is reported. */
 void intervene_step(struct intervene *v, int ms);
+
+/* Whether --first-nan has found what it looked for, and all of it was told. */
+bool intervene_is_over(const struct intervene *v);
+
+/* After intervene_finish: what --first-nan has to say by the exit status, EXIT_GOOD without it. */
+int intervene_status(const struct intervene *v);
 
 /* Handle the remaining messages, and print the summary, or that nothing was done. */
 void intervene_finish(struct intervene *v);

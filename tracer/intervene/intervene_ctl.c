@@ -22,7 +22,7 @@ enum { PATIENCE_S = 20, LONGEST_REPLY = 1 << 20 };
 static int find_feature(const char *name)
 {
 	int f = 0;
-	while (f < INTERVENE_FEATURES && strcmp(intervene_names[f], name))
+	while (f < INTERVENE_FIRST_NAN && strcmp(intervene_names[f], name))
 		f++;
 	return f;
 }
@@ -165,8 +165,8 @@ int intervene_ctl(struct intervene_rules *r, const char *const *words, size_t n,
 {
 	if (n == 1 && !strcmp(words[0], "status"))
 		return 0;
-	int f = n ? find_feature(words[0]) : INTERVENE_FEATURES;
-	if (f == INTERVENE_FEATURES || n < 2 || n > 3)
+	int f = n ? find_feature(words[0]) : INTERVENE_FIRST_NAN;
+	if (f == INTERVENE_FIRST_NAN || n < 2 || n > 3)
 		return usage(n ? words[n > 3 ? 3 : 0] : "", e);
 	int rc = change(r, f, words[1], n > 2 ? words[2] : NULL, e);
 	return rc ? rc : 1;
@@ -175,7 +175,7 @@ int intervene_ctl(struct intervene_rules *r, const char *const *words, size_t n,
 json_t *intervene_ctl_status(const struct intervene_rules *r)
 {
 	json_t *all = json_object();
-	for (int f = 0; f < INTERVENE_FEATURES; f++) {
+	for (int f = 0; f < INTERVENE_FIRST_NAN; f++) {
 		const struct intervene_rule *x = &r->rule[f];
 		char *listed = oplist_text(&x->listed), *removed = oplist_text(&x->removed);
 		char *text = NULL;

@@ -13,8 +13,8 @@
 enum { CAPTURES = 3 };
 #define CAPTURE_BYTES (UINT64_C(4) << 30)
 
-const char *const intervene_names[INTERVENE_FEATURES] = {"time",     "fallback", "cast", "compare",
-							 "overflow", "capture",	 "print"};
+const char *const intervene_names[INTERVENE_FEATURES] = {
+    "time", "fallback", "cast", "compare", "overflow", "capture", "print", "first-nan"};
 
 static const struct {
 	const char *only, *disabled;
@@ -26,12 +26,13 @@ static const struct {
     {"OP_OVERFLOW_CHECK_LIST", "OP_OVERFLOW_CHECK_DISABLE_LIST"},
     {"OP_CAPTURE_LIST", "OP_CAPTURE_DISABLE_LIST"},
     {"OP_OBSERVE_LIST", "OP_OBSERVE_DISABLE_LIST"},
+    {"OP_OVERFLOW_CHECK_LIST", "OP_OVERFLOW_CHECK_DISABLE_LIST"},
 };
 
 bool intervene_wanted(const struct intervene_opts *o)
 {
 	return o->fallback || o->fallback_all || o->cast || o->compare || o->overflow ||
-	       o->capture || o->apply.n;
+	       o->capture || o->first_nan || o->apply.n;
 }
 
 static int from_line(const char *option, const char *text, bool is_aten, struct oplist *out,
@@ -182,7 +183,7 @@ static int read_level(const char *text, bool *is_aten, struct err *e)
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e)
 {
 	static const enum intervene_feature of_ops[] = {INTERVENE_CAST, INTERVENE_OVERFLOW,
-							INTERVENE_CAPTURE};
+							INTERVENE_CAPTURE, INTERVENE_FIRST_NAN};
 	*r = (struct intervene_rules){.captures = o->max_calls ? o->max_calls : CAPTURES,
 				      .max_calls = o->capture ? o->max_calls : 0,
 				      .folder = o->capture ? o->capture : "",
@@ -192,7 +193,10 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	r->rule[INTERVENE_COMPARE].on = o->compare;
 	r->rule[INTERVENE_OVERFLOW].on = o->overflow;
 	r->rule[INTERVENE_CAPTURE].on = o->capture;
+	r->rule[INTERVENE_FIRST_NAN].on = o->first_nan;
+	r->holds = o->first_nan && !strcmp(o->first_nan, "hold");
 	int rc = read_level(o->level, &r->is_aten, e);
+	r->is_aten |= o->first_nan != NULL;
 	if (!rc)
 		rc = from_line("--not-ops", o->not_ops, r->is_aten, &r->not_ops, e);
 	if (!rc && !o->fallback_all)
@@ -216,6 +220,9 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	}
 	if (!rc && o->cast)
 		rc = intervene_rules_cast(r, o->cast, e);
+	r->pick = o->pick;
+	if (!rc && o->nth)
+		rc = ranges_parse("--nth", o->nth, &r->nth, e);
 	const char *stacks = getenv("OP_TOOLS_PRINT_STACK");
 	r->stacks = stacks && atoi(stacks) > 0;
 	if (!rc && o->budget)
@@ -309,6 +316,7 @@ void intervene_rules_free(struct intervene_rules *r)
 		oplist_free(&r->rule[i].disabled);
 	}
 	oplist_free(&r->not_ops);
+	ranges_free(&r->nth);
 	for (size_t i = 0; i < r->napply; i++)
 		intervene_apply_free(&r->apply[i]);
 	free(r->apply);

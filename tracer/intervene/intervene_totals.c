@@ -53,7 +53,7 @@ static int by_calls(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static void print_head(const struct intervene_totals *t, const char *feature)
+static void print_head(const struct intervene_totals *t, const char *feature, bool is_aten)
 {
 	static const char *const done[] = {"timed",
 					   "computed on the CPU",
@@ -61,7 +61,8 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 					   "compared",
 					   "measured",
 					   "captured",
-					   "printed"};
+					   "printed",
+					   "checked"};
 	uint64_t calls = 0, left = 0;
 	char a[32], b[32], c[32];
 	size_t functions = 0;
@@ -81,8 +82,12 @@ static void print_head(const struct intervene_totals *t, const char *feature)
 		text_counted(b, sizeof(b), functions, "function"), done[f],
 		text_count(c, sizeof(c), left));
 	if (!calls && !left)
-		fprintf(stderr, "  hint: no function that was called is in the list; names are "
-				"those of Python, such as torch.add or torch.Tensor.add\n");
+		fprintf(stderr,
+			"  hint: no function that was called is in the list; names are those of "
+			"%s\n",
+			is_aten ? "operators, such as aten::add.Tensor or add"
+				: "Python, such as torch.add or torch.Tensor.add; --level aten has "
+				  "operators");
 }
 
 /* Pseudo-feature of the counts of what no mode sees. */
@@ -330,6 +335,55 @@ static void print_missing(const struct intervene_totals *t)
 	}
 }
 
+uint64_t intervene_totals_calls(const struct intervene_totals *t, const char *feature)
+{
+	uint64_t calls = 0;
+	for (size_t i = 0; i < t->n; i++)
+		calls += strcmp(t->list[i].feature, feature) ? 0 : t->list[i].calls;
+	return calls;
+}
+
+/* Of a call that --first-nan has not measured, though there are numbers: not on the device meta. */
+static bool is_unmeasured(const struct intervene_total *x)
+{
+	return x->reason && !strcmp(x->feature, intervene_names[INTERVENE_FIRST_NAN]) &&
+	       strcmp(x->reason, "has a tensor without numbers") != 0;
+}
+
+bool intervene_totals_unmeasured(const struct intervene_totals *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		if (is_unmeasured(x) || !strcmp(x->feature, UNSEEN) ||
+		    (!strcmp(x->feature, THREADS) && strcmp(x->name, ENTERED) != 0))
+			return true;
+	}
+	return false;
+}
+
+/* Why calls were not measured, of all functions together. */
+static void print_unmeasured(const struct intervene_totals *t)
+{
+	char n[32];
+	for (size_t i = 0; i < t->n; i++) {
+		const struct intervene_total *x = &t->list[i];
+		uint64_t calls = 0;
+		bool told = false;
+		for (size_t k = 0; k < t->n && is_unmeasured(x); k++) {
+			const struct intervene_total *y = &t->list[k];
+			if (!is_unmeasured(y) || !same(x->reason, y->reason))
+				continue;
+			told |= k < i;
+			calls += y->calls;
+		}
+		if (!calls || told)
+			continue;
+		fprintf(stderr, "  not measured: %s: ", text_counted(n, sizeof(n), calls, "call"));
+		text_print_safe(stderr, x->reason);
+		putc('\n', stderr);
+	}
+}
+
 void intervene_totals_print(const struct intervene_totals *t, const struct intervene_rules *rules,
 			    const struct intervene_compare *c)
 {
@@ -340,8 +394,11 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 			continue;
 		if (f == INTERVENE_COMPARE)
 			intervene_compare_print_verdict(c);
-		print_head(t, intervene_names[f]);
-		print_functions(t, intervene_names[f], f == INTERVENE_COMPARE ? c : NULL);
+		print_head(t, intervene_names[f], rules->is_aten);
+		if (f == INTERVENE_FIRST_NAN)
+			print_unmeasured(t);
+		else
+			print_functions(t, intervene_names[f], f == INTERVENE_COMPARE ? c : NULL);
 	}
 	print_missing(t);
 	print_unseen(t);

@@ -98,8 +98,9 @@ struct observer {
 	/* Called after each session_step. */
 	void (*tick)(struct observer *o, uint64_t now_ns);
 
-	/* Whether it found what the command's exit status tells (EXIT_FOUND). */
-	bool (*found)(const struct observer *o);
+	/* What it has to say by the command's exit status: EXIT_FOUND; EXIT_FAILED: it cannot say;
+	 * EXIT_GOOD. */
+	int (*status)(const struct observer *o);
 
 	/* Whether tracing should end. */
 	bool (*is_over)(const struct observer *o);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/system.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
@@ -414,12 +415,12 @@ void session_progress(struct session *s, uint64_t *ops, uint64_t *bytes, uint64_
 	*lost = s->lost;
 }
 
-bool session_found(const struct session *s)
+int session_status(const struct session *s)
 {
-	const struct observer *o = s->observers;
-	while (o && !(o->found && o->found(o)))
-		o = o->next;
-	return o;
+	int status = EXIT_GOOD;
+	for (const struct observer *o = s->observers; o && !status; o = o->next)
+		status = o->status ? o->status(o) : EXIT_GOOD;
+	return status;
 }
 
 unsigned session_total(const struct session *s)

@@ -70,8 +70,8 @@ unsigned session_ops(const struct session *s);
 /* So far: ops that ended, size of the trace file, records lost. */
 void session_progress(struct session *s, uint64_t *ops, uint64_t *bytes, uint64_t *lost);
 
-/* Whether an observer found what ends the command with EXIT_FOUND. */
-bool session_found(const struct session *s);
+/* The first exit status of the observers that isn't EXIT_GOOD. */
+int session_status(const struct session *s);
 
 /* The writer of the trace file, until session_finish; NULL: none. */
 struct trace_writer *session_writer(struct session *s);

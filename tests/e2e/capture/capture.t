@@ -65,11 +65,12 @@ on_a_device() {
 	(cd "$T/inside" && eval "'$DITRACE' run $option '$PY' '$W/capture/gelus.py'") >"$T/out" 2>"$T/err"
 	like "and it works" "$T/err" '^ditrace: capture: 2 calls of 1 function captured'
 	is "forward and backward" "$(find "$T/inside" -name '*.pth' | wc -l)" 6
-	of_first_torch || { skip "--engine shim beside --capture was with another torch: make test-long" 3; return; }
-	"$DITRACE" run --capture="$T/shim" --engine shim --ops gelu --max-calls 1 "$PY" "$W/capture/gelus.py" >"$T/out" 2>"$T/err"
+	of_first_torch || { skip "--engine shim beside --capture was with another torch: make test-long" 4; return; }
+	"$DITRACE" run --capture="$T/shim" --engine shim --ops gelu --nth 2- --max-calls 1 "$PY" "$W/capture/gelus.py" >"$T/out" 2>"$T/err"
+	like "by --nth, too" "$T/err" "is left out by --nth or --every"
 	like "so does --engine shim beside --capture" "$T/err" "^ditrace: 1 call saved.* replay $T/shim/"
-	is "with its limit" "$(find "$T/shim" -name '*.pth' -printf '%f\n' | sort | xargs)" "input.pth output.pth"
-	error "it saves each call" '--nth does not go together' "$DITRACE" run --capture --engine shim --nth 2 "$PY" "$W/capture/gelus.py"
+	is "with its limit" "$(find "$T/shim" -name '*.pth' -printf '%f\n' | sort | xargs)" "grad_inputs.pth grad_outputs.pth input.pth output.pth"
+	error "not by steps" '--step does not go together' "$DITRACE" run --capture --engine shim --step 2 "$PY" "$W/capture/gelus.py"
 }
 each_torch forking exact
 each_torch on_a_device

@@ -97,6 +97,33 @@ held() {
 	like "with the op's result" "$T/out" 'nan, nan, nan'
 }
 
+# from inside of the process, where memory of a device can be read
+inside() {
+	rm -rf "$T/saved"
+	mkdir "$T/saved"
+	ends=1
+	ok "a device, from outside: another exit status than where nothing is" ran -o "$T/data" --engine ptrace --first-nan -- intervene/device.py --steps 1
+	ends=3
+	like "nothing more is said than was measured" "$T/err" '^ditrace: no op of those that could be measured made'
+	like "and what can" "$T/err" 'hint: memory of a device is measured from inside .*--engine shim'
+	cd "$T/saved" || return
+	ok "a device, from inside: found" ran --engine shim --first-nan -- "$W/capture/nan.py" device
+	like "in the backward" "$T/err" '^ditrace: the first NaN or infinity: aten::div.Tensor gave 1 \+inf, and all that it was given is finite'
+	like "at its line" "$T/err" '^    .*nan.py:[0-9]+ device: y.backward'
+	is "what it was given" "$(saved input)" "3 3; 0 4"
+	like "said at the end, too" <(tail -n 1 "$T/err") "the first NaN or infinity came from aten::div.Tensor, id [0-9]+, at nan.py:"
+	rm -rf "$T/saved"
+	mkdir "$T/saved"
+	cd "$T/saved" || return
+	ok "what an operator writes over" ran --engine shim --first-nan -- "$W/capture/nan.py" inplace
+	is "as it was before" "$(saved input)" "7 7 7; 0 0 0"
+	cd "$W" || return
+	ends=0
+	ok "none, from inside" ran --engine shim --first-nan -- capture/nan.py clean
+	like "said without doubt" "$T/err" '^ditrace: no op made a NaN or an infinity of finite inputs'
+	is "the program's results are the same, bit by bit" "$(cat "$T/out")" "$(untraced capture/nan.py clean)"
+}
+
 held_child() {
 	start env -C "$T" "$DITRACE" run --first-nan=hold -o "$T/data" "$PY" "$W/capture/nan.py" forward >"$T/out" 2>"$T/err"
 	ok "run: held" wait_line "$T/err" 'first NaN or infinity came from'
@@ -111,6 +138,7 @@ all() {
 	planted
 	clean
 	held
+	inside
 }
 each_torch forking all
 first_torch

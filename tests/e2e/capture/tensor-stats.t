@@ -33,7 +33,7 @@ inside() {
 	kill -TERM "$target"
 	the_end
 	is "and leaves it well" "$status" 0
-	error "but not the first NaN" 'told of no registers' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" capture/nan.py clean
+	error "but not the first NaN, in a trace" 'does not go together with a trace' "$DITRACE" run --first-nan --engine shim -o "$T/none" "$PY" capture/nan.py clean
 }
 
 choices() {

@@ -150,6 +150,22 @@ under_autocast() {
 	is "a kernel that is wrong there is found, and no other" "$(grep -o '^[^ ]*  WRONG' "$T/err")" "torch.nn.functional.gelu  WRONG"
 }
 
+# of CUDA, without a GPU: what is cast, of which functions only the forward is compared, and which are left alone
+under_cuda_autocast() {
+	"$PY" -c 'import torch; torch.get_autocast_dtype' 2>/dev/null || return 0
+	"$PY" "$here/intervene/device_casts.py" "$here/../../tracer/shim/modes" "$here/../../replay/runner" >"$T/out" 2>"$T/err"
+	is "what autocast of a device does is found" "$(cat "$T/out")" "linear bfloat16 bfloat16
+layer_norm .float32
+pow .float32
+gelu None
+mse_loss .float32 None
+float None
+sum .float32 forward
+sum of float64 None
+cross_entropy None None forward torch.bfloat16
+on the CPU None None"
+}
+
 applied() {
 	ditraced --apply 'gelu:fallback:self.dim() == 2 and self.shape[1] == 16' --apply 'layer_norm:fallback:input.dtype == float16' \
 		--apply 'linear:cast_dtype:args[1].numel() == 96' -- intervene/device.py --dtype bfloat16 --steps 1
@@ -202,6 +218,7 @@ intervene() {
 	casts
 	compares
 	under_autocast
+	under_cuda_autocast
 	applied
 	forks
 	killed

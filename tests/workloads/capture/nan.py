@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Numbers that stop being finite at a known line.
 
-    nan.py forward|inplace|backward|clean [--wait]
+    nan.py forward|inplace|backward|device|clean [--wait]
 
 Lines that end in a word in capitals are those that tests look for. What is finite and is not is made on
 purpose elsewhere: masks of -inf, memory that nobody wrote. With --wait it goes on for a minute at most until a
@@ -57,6 +57,17 @@ def backward():
     y = (Root()(z) * 3).sum()
     y.backward()
     return z.grad
+
+
+def device():
+    """On PyTorch's lazy device, a second one that machines without a GPU have."""
+    import torch._lazy
+    import torch._lazy.ts_backend
+    torch._lazy.ts_backend.init()
+    z = torch.tensor([0.0, 4.0], device="lazy", requires_grad=True)
+    y = (Root()(z) * 3).sum()
+    y.backward()
+    return z.grad.cpu()
 
 
 def main():

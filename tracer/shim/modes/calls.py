@@ -50,6 +50,15 @@ def is_capturing(device):
     return capturing is not None and bool(capturing())
 
 
+CAPTURED = "is being captured as a graph"
+
+
+def check_readable(t):
+    """Reading a tensor, which waits for its device, fails while a graph is captured there, and the program's capture with it."""
+    if t.device.type != "cpu" and is_capturing(t.device.type):
+        raise Unchanged(CAPTURED)
+
+
 def unfit(tensors):
     """Why a call with these is left alone; None: it need not be."""
     if torch._C._get_tracing_state() is not None:
@@ -66,7 +75,7 @@ def unfit(tensors):
         if lacks_memory(t):
             return "has a tensor without memory"
         if is_capturing(t.device.type):
-            return "is being captured as a graph"
+            return CAPTURED
     return None
 
 

@@ -1,5 +1,5 @@
 """Calls saved as captures, as ditorch's OpCapture writes them: what --capture does from outside."""
-
+import collections
 
 from ditrace_modes.calls import Unchanged, own_call, quietly
 from ditrace_modes.gradients import Backward, watch_backward
@@ -22,6 +22,17 @@ class SavedBackward(Backward):
 
 NOT_SAVED = "cannot be saved"
 CAPTURED = [0]  # calls, so far
+CALLS, PICKED = collections.Counter(), collections.Counter()  # of each function: those met, and of these those in --nth
+
+
+def is_chosen(name):
+    """By --nth and --every."""
+    nth, pick = LINK.settings["nth"], LINK.settings["pick"]
+    CALLS[name] += 1
+    if nth and not any(first <= CALLS[name] <= last for first, last in nth):
+        return False
+    PICKED[name] += 1
+    return pick < 2 or (PICKED[name] - 1) % pick == 0
 
 
 def save_call(live, edges, result, at, number, args, kwargs):
@@ -37,6 +48,8 @@ def capture(plan, call, args, kwargs, at):
         raise Unchanged("gives memory as it was")
     if 0 < LINK.settings["max_calls"] <= CAPTURED[0]:
         raise Unchanged("is beyond --max-calls")
+    if not is_chosen(plan.name):
+        raise Unchanged("is left out by --nth or --every")
     live = Live(plan, args, kwargs)
     live.about = dict(op=plan.name, above="", id=call_number(), time=live.began, where=list(at or ()))
     if not save_part(live.about, "input", live.args, live.kwargs):

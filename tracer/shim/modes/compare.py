@@ -66,12 +66,14 @@ def compare_call(plan, call, args, kwargs, at):
     if any(t._base is not None and t.requires_grad for t in tensors) and plan.base.endswith("_"):
         raise Unchanged("changes a view that has a history")
     number, began = call_number(), time.perf_counter_ns()
-    live = Live(plan, args, kwargs, casts_of(plan, tensors, args, kwargs) if is_autocast() else {})
+    casts, found = casts_of(plan, tensors, args, kwargs) if is_autocast() else ({}, None)
+    live = Live(plan, args, kwargs, casts)
+    live.narrow = found and found.narrow
     try:
         live.check_comparable()
     except Refused as e:
         raise Unchanged(f"cannot be compared: {e}") from None
-    edges = edges_of(live, tensors)
+    edges = edges_of(live, tensors) if found is None or found.whole else {}
     states = states_of(tensors)
     taken = number_taken()
     spend(taken, False, time.perf_counter_ns() - began)

@@ -25,10 +25,10 @@ def nodes_between(first, edges, casts=False, most=64):
             if to is None:
                 continue
             cast = casts and is_cast_node(to) and edges.get(to.next_functions[0])
-            if cast:
-                found.append((node, k, cast))
-            elif (to, nr) in edges:
+            if (to, nr) in edges:  # before all: an argument may come from a cast of another one
                 found.append((node, k, edges[to, nr]))
+            elif cast:
+                found.append((node, k, cast))
             elif not to.next_functions:
                 return None  # the gradient of a leaf that is no argument
             else:

@@ -3,6 +3,7 @@ import time
 
 import torch
 
+from ditrace_modes.calls import check_readable
 from ditrace_modes.level import LEVEL
 from ditrace_modes.values import rebuilt
 from ditrace_runner.call import copied
@@ -12,6 +13,7 @@ from ditrace_runner.load import LOCATIONS
 
 def cpu_copy(t):
     """A tensor as a captured one is loaded."""
+    check_readable(t)
     with torch.no_grad():  # detach() of the lazy device before 2.0 forgets the shape of views
         new = copied(t, t.dtype) if t.device.type == "cpu" else t.to("cpu", copy=True)
     setattr(new, LOCATIONS, str(t.device))
@@ -23,6 +25,7 @@ class Live(Capture):
 
     def __init__(self, plan, args, kwargs, casts=()):
         self.casts = dict(casts)  # id of an argument: the dtype that autocast casts it to
+        self.narrow = None  # dtypes that the results are judged in, where they are of a higher one
         self.dir, self.trust, self.functions = "", False, None
         self.copied = {}
         self.take(plan.name, rebuilt(tuple(args), self.input), rebuilt(dict(kwargs), self.input), None)
@@ -78,4 +81,13 @@ def copied_results(live, result, args, kwargs):
 
 
 def keep_results(live, result, args, kwargs):
-    live.parts["output"] = {"args": [copied_results(live, result, args, kwargs)]}
+    kept, dtypes = copied_results(live, result, args, kwargs), iter(live.narrow or ())
+
+    def narrowed(x):
+        new = x.to(next(dtypes))
+        setattr(new, LOCATIONS, getattr(x, LOCATIONS))
+        return new
+
+    if live.narrow:
+        kept = rebuilt(kept, lambda x: narrowed(x) if isinstance(x, torch.Tensor) else x)
+    live.parts["output"] = {"args": [kept]}

@@ -1,8 +1,7 @@
 """Functions of PyTorch by what they do, and what of PyTorch the library needs."""
-import functools
-
 import torch
 
+from ditrace_modes import autocast_state
 from ditrace_runner.functions import FACTORIES
 
 VIEWS = set("""view reshape transpose permute expand expand_as t T mT H mH movedim moveaxis swapaxes swapdims chunk
@@ -26,8 +25,7 @@ STORAGE = torch.Tensor.untyped_storage if hasattr(torch.Tensor, "untyped_storage
 GET_STATE, SET_STATE = torch.default_generator.get_state, torch.default_generator.set_state
 STATE_BYTES = GET_STATE().numel()
 GRAD, SET_GRAD, DISPATCHING = torch.is_grad_enabled, torch._C._set_grad_enabled, torch._C._len_torch_dispatch_stack
-AUTOCAST, AUTOCAST_CPU = torch.is_autocast_enabled, functools.partial(torch.is_autocast_enabled, "cpu") if hasattr(
-    torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled
+AUTOCAST, AUTOCAST_CPU = autocast_state.of_any(), autocast_state.of("cpu")
 TRACING_STATE, TORCH_NAMES = torch._C._get_tracing_state, vars(torch)
 TO_DLPACK, UINT8, IS_CONJ, IS_NEG = torch._C._to_dlpack, torch.uint8, torch.Tensor.is_conj, torch.Tensor.is_neg
 IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)

@@ -6,6 +6,7 @@ from ditrace_modes.calls import Unchanged
 from ditrace_modes.capture import capture
 from ditrace_modes.cast import NO_CAST, dtypes_of
 from ditrace_modes.fallback import NO_FALLBACK
+from ditrace_modes.first_nan import first_nan
 from ditrace_modes.link import LINK
 from ditrace_modes.looks import measure_time, print_args
 from ditrace_modes.native import cast, compare, fallback
@@ -14,7 +15,7 @@ from ditrace_runner.functions import base_name
 
 # feature: function(plan, call, args, kwargs, at) that does it
 FEATURES = {"fallback": fallback, "cast": cast, "compare": compare, "overflow": overflow_check, "print": print_args,
-            "time": measure_time, "capture": capture}
+            "time": measure_time, "capture": capture, "first-nan": first_nan}
 # feature: [(names of functions, why it leaves these alone)]
 REFUSED = {"fallback": NO_FALLBACK, "cast": NO_CAST}
 
