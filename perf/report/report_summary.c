@@ -117,11 +117,13 @@ double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns)
 	return probe_ns / 3 <= cpu_ns / 4 ? report_percent(probe_ns, cpu_ns - probe_ns) : -1;
 }
 
-static void print_slowdown(FILE *f, const struct trace_stats *s)
+/* What the vendor's library takes of each launch is not known here. */
+static void print_slowdown(FILE *f, const struct trace_stats *s, uint64_t activities)
 {
+	const char *more = activities ? ", and the records of devices more" : "";
 	double percent = report_slowdown(s->probe_ns, s->cpu_ns);
 	if (percent >= 0)
-		fprintf(f, "; probes made it about %.*f %% slower", percent < 10, percent);
+		fprintf(f, "; probes made it about %.*f %% slower%s", percent < 10, percent, more);
 	else
 		fputs("; probes took most of the time", f);
 }
@@ -171,7 +173,7 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost));
 	if (s && s->probe_ns && s->cpu_ns)
-		print_slowdown(f, s);
+		print_slowdown(f, s, t.activities);
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
 	if (t.unfinished)
