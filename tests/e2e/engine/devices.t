@@ -44,6 +44,7 @@ devices() {
 	ok "the program's own profiler comes first" of_run before profiler
 	like "nothing is recorded then" "$T/out" '^kinds 0 profiled True$'
 	like "and ditrace says so" "$T/err" "not recorded from here on: the program's own profiler"
+	ok "after a killed ditrace another one records the same" again_after_kill
 	mkfifo "$T/in"
 	exec 9<>"$T/in"
 	ok "attached to a process that uses the device" attached
@@ -54,6 +55,29 @@ devices() {
 	wait_line "$T/out" '^done'
 	like "after detach CUPTI is asked for nothing" "$T/out" '^kinds 0$'
 	exec 9>&-
+}
+
+# again_after_kill: the memory that is shared may come to lie where the old one was
+again_after_kill() {
+	mkfifo "$T/in"
+	exec 9<>"$T/in"
+	start_as program "$PY" engine/devices.py "$base" before twice waits <"$T/in" >"$T/out" 2>"$T/err"
+	wait_line "$T/out" '^waiting'
+	start_as tracer "$DITRACE" attach -o "$T/killed" "$program" >"$T/table" 2>&1
+	wait_line "$T/out" '^recording True'
+	kill -9 "$tracer"
+	wait "$tracer" 2>/dev/null
+	before_long out_of_use
+	echo >&9
+	start_as tracer "$DITRACE" attach -o "$T/data" "$program" >"$T/table" 2>&1
+	wait_line "$T/out" '^waits'
+	kill -TERM "$tracer"
+	wait "$tracer"
+	echo >&9
+	exec 9>&-
+	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+	rm "$T/in"
+	as_it_is
 }
 
 out_of_use() {

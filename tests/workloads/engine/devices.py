@@ -75,6 +75,10 @@ if when == "after":
     use()
 await_recording()
 print("recording", cupti.stand_in_kinds() > 0, flush=True)
+if "twice" in what:
+    launch(b"lone_kernel", 1000)
+    sys.stdin.readline()
+    await_recording()
 if "profiler" in what:
     launch(b"lone_kernel", 1000)
     from torch.profiler import ProfilerActivity, profile

@@ -14,7 +14,7 @@ static unsigned looks;
 static _Atomic bool wanted;
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 static struct chunks_writer writer;
-static struct shim_share *writer_of; /* the memory that `writer` has begun with */
+static unsigned writer_epoch; /* shim_epoch when `writer` began; 0: it has not */
 
 bool activities_are_on(void)
 {
@@ -24,9 +24,10 @@ bool activities_are_on(void)
 static void *room(struct shim_share *s, uint32_t size)
 {
 	struct shim_activities *a = &s->activities;
-	if (writer_of != s)
+	const unsigned epoch = shim_epoch();
+	if (writer_epoch != epoch)
 		chunks_begin(&a->records, &writer, s->chunks);
-	writer_of = s;
+	writer_epoch = epoch;
 	return chunks_room(&a->records, &writer, s->activity_ring, size, 0);
 }
 
@@ -186,5 +187,4 @@ void activities_forked(void)
 	pthread_mutex_init(&writing, NULL);
 	wanted = on = false;
 	over = true;
-	writer_of = NULL;
 }
