@@ -98,6 +98,10 @@ pid_t helper_start(void (*serve)(int sock, void *arg), void *arg, int *sock);
  * OOM killer if permitted. `sock`, its connection to ditrace, stays open. */
 void helper_begin(const char *name, int sock);
 
+/* Close all of a helper's descriptors from 3 on but these two, open ones or the same: what ditrace
+ * has open may be the end of a connection whose closing tells others that ditrace has ended. */
+void helper_keep(int a, int b);
+
 /* Send or receive all `n` bytes on a stream socket, retrying after EINTR. False: the other end is
  * gone. */
 bool helper_send(int sock, const void *buf, size_t n);

@@ -17,11 +17,14 @@
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/internal.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/proc/spawn.h"
 #include "tracer/proc/thread_facts.h"
 
 #define NAME "ditrace-enter"
-enum { STOP_MS = 3000, CALL_MS = 20000, SEARCH_MS = 20000, SOON_MS = 5000 };
+enum { STOP_MS = 3000, CALL_MS = 20000, SEARCH_MS = 20000 };
+/* For as long as what a killed ditrace has started may go on; not in a stopped process. */
+enum { LEAVES_MS = CALL_MS + STOP_MS, SOON_MS = 5000 };
 
 /* State of the injecting process. */
 struct entering {
@@ -72,43 +75,77 @@ static int not_possible(pid_t pid, const char *why, struct err *e)
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
+/* Whether the ditrace that the library is connected to has ended; its number may be that of another
+ * process, or of a thread, by now. */
+static bool tracer_ended(const struct shim_state *s)
+{
+	struct process p;
+	if (!process_alive(s->tracer) || process_read(s->tracer, &p, NULL) || p.pid != s->tracer)
+		return true;
+	const uint64_t tick = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC), slept = clock_ns(CLOCK_BOOTTIME) - now;
+	return p.start_ticks * tick > s->since_ns + slept;
+}
+
 /* Whether the library is about to be in use, or out of use, as its ditrace has ended. */
 static bool is_moving(const struct shim_state *s, enum injector_part part)
 {
 	int32_t phase = phase_of(s, part);
 	return phase == SHIM_COMING || phase == SHIM_GOING ||
-	       (part == INJECTOR_RECORDS && phase == SHIM_IN && s->tracer > 0 &&
-		!process_alive(s->tracer));
+	       (part == INJECTOR_RECORDS && phase == SHIM_IN && s->tracer > 0 && tracer_ended(s));
 }
 
-/* Work that a killed ditrace has begun in the process ends soon: wait for it. */
-static void await_others(pid_t pid, enum injector_part part)
+/* Whether a helper process of some ditrace holds the process. */
+static bool is_held(const struct process *p)
+{
+	struct process by;
+	return p->status.tracer && !process_read(p->status.tracer, &by, NULL) &&
+	       (!strcmp(by.comm, NAME) || !strcmp(by.comm, JUMPS_NAME));
+}
+
+/* What a killed ditrace has begun in the process ends soon: wait for it. 0 with *p and the state of
+ * the library, of which `in` says whether there is one; or -errno with *e. */
+static int await_others(pid_t pid, enum injector_part part, struct process *p, struct shim_state *s,
+			bool *in, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-	for (unsigned ms = 0; ms < SOON_MS; ms += 10, nanosleep(&pause, NULL)) {
-		struct process p, by;
-		struct shim_state s;
-		if (process_read(pid, &p, NULL))
-			return;
-		bool traced = p.status.tracer && !process_read(p.status.tracer, &by, NULL) &&
-			      !strcmp(by.comm, NAME);
-		if (!traced && (injector_state(pid, &s, NULL) || !is_moving(&s, part)))
-			return;
+	const uint64_t since = clock_ns(CLOCK_MONOTONIC);
+	for (;; nanosleep(&pause, NULL)) {
+		int r = process_read(pid, p, e);
+		if (r)
+			return r;
+		struct err why = {0};
+		r = injector_state(pid, s, &why);
+		*in = !r;
+		if (r && r != -ENOENT && r != -EPROTO) {
+			if (e)
+				*e = why;
+			return r;
+		}
+		const uint64_t ms = p->status.state == 'T' ? SOON_MS : LEAVES_MS;
+		if ((!is_held(p) && !(*in && is_moving(s, part))) ||
+		    clock_ns(CLOCK_MONOTONIC) - since >= ms * 1000000)
+			return 0;
 	}
 }
 
-static int is_in_use(pid_t pid, enum injector_part part, struct err *e)
+static int is_in_use(pid_t pid, enum injector_part part, const struct shim_state *s, struct err *e)
 {
-	struct shim_state s;
-	int r = injector_state(pid, &s, NULL);
-	if (r || phase_of(&s, part) == SHIM_OUT)
-		return r == -ENOENT || r == -EPROTO ? 0 : r;
+	if (phase_of(s, part) == SHIM_OUT)
+		return 0;
+	if (is_moving(s, part)) {
+		err_set(e, -EBUSY,
+			"the library of a ditrace that has ended is still in use in process %d",
+			pid);
+		return err_hint(
+		    e, "it leaves by itself, unless the process is stopped: kill -CONT %d", pid);
+	}
 	if (part == INJECTOR_MODES) {
 		err_set(e, -EBUSY, "a ditrace changes functions of process %d already", pid);
 		return err_hint(e, "ditrace ctl %d status tells which", pid);
 	}
 	err_set(e, -EALREADY, "process %d is recorded by another ditrace (process %d) already", pid,
-		s.tracer);
+		s->tracer);
 	return err_hint(
 	    e,
 	    "ditrace ctl %d off takes its library out; only with --engine bpf can there "
@@ -119,12 +156,11 @@ static int is_in_use(pid_t pid, enum injector_part part, struct err *e)
 int injector_check(pid_t pid, enum injector_part part, struct err *e)
 {
 	struct process p;
+	struct shim_state s;
 	struct injector_points points;
+	bool in;
 	int r = process_check(pid, e);
-	if (r)
-		return r;
-	await_others(pid, part);
-	r = process_read(pid, &p, e);
+	r = r ? r : await_others(pid, part, &p, &s, &in, e);
 	if (r)
 		return r;
 	if (p.status.tracer)
@@ -136,7 +172,7 @@ int injector_check(pid_t pid, enum injector_part part, struct err *e)
 				    "it has forbidden itself system calls (seccomp), and loading "
 				    "a library might end it",
 				    e);
-	r = is_in_use(pid, part, e);
+	r = in ? is_in_use(pid, part, &s, e) : 0;
 	return r ? r : injector_find_points(pid, &points, e);
 }
 
@@ -292,6 +328,8 @@ static void enter_main(int sock, void *entering)
 {
 	struct entering *x = entering;
 	helper_begin(NAME, sock);
+	/* Who connects when ditrace has been killed is to be refused at once. */
+	helper_keep(sock, x->listener->dir); /* its lock keeps the folder */
 	struct answer a = {.code = enter(x)};
 	a.err = x->err;
 	a.stuck = x->stuck;

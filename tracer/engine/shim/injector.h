@@ -54,7 +54,8 @@ const void *shim_library(size_t *size);
 enum injector_part { INJECTOR_RECORDS, INJECTOR_MODES };
 
 /* Whether process `pid` can be injected, as far as /proc and its files tell. 0 or -errno with *e:
- * -ESRCH, -EPERM, -EBUSY (traced, or INJECTOR_MODES in use already), -EALREADY (INJECTOR_RECORDS),
+ * -ESRCH, -EPERM, -EBUSY (traced; INJECTOR_MODES in use already; the library of a ditrace that was
+ * killed has not left within half a minute), -EALREADY (INJECTOR_RECORDS in use),
  * -ENOTSUP (static, another C
  * library, a shadow stack, a seccomp filter of its own). */
 int injector_check(pid_t pid, enum injector_part part, struct err *e);

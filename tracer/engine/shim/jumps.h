@@ -205,6 +205,8 @@ int jump_threads_clear(const struct jump_work *w, const struct pool *p, struct j
 
 /* jumps_helper.c */
 
+#define JUMPS_NAME "ditrace-jumps" /* of the helper process and those that it starts */
+
 /* A request on the socket; n sites follow, in the order of struct jump_work. */
 struct jump_request {
 	bool remove;

@@ -243,7 +243,7 @@ void jumps_serve(int sock, void *none)
 {
 	struct jumped *all = NULL;
 	(void)none;
-	helper_begin("ditrace-jumps", sock);
+	helper_begin(JUMPS_NAME, sock);
 	while (serve(sock, &all))
 		;
 	remove_of(&all, 0);

@@ -80,26 +80,6 @@ static void folders_sweep(int parent, uid_t user)
 		closedir(all);
 }
 
-static void close_between(unsigned first, unsigned last)
-{
-	enum { MOST = 1 << 16 }; /* for kernels before Linux 5.9, which have no close_range(2) */
-	if (first > last || !close_range(first, last, 0))
-		return;
-	for (unsigned fd = first; fd <= last && fd < MOST; fd++)
-		close((int)fd);
-}
-
-/* What ditrace has open may be the end of a connection whose closing tells others that it has
- * ended.
- */
-static void close_others(int a, int b)
-{
-	const unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
-	close_between(3, low - 1);
-	close_between(low + 1, high - 1);
-	close_between(high + 1, ~0U);
-}
-
 struct tidying {
 	int parent;
 	uid_t user;
@@ -112,7 +92,7 @@ static void tidy_main(int sock, void *tidying)
 	const struct tidying *t = tidying;
 	struct shim_listener last = {0}, next = {0};
 	helper_begin("ditrace-tidy", sock);
-	close_others(t->parent, sock);
+	helper_keep(t->parent, sock);
 	while (helper_receive(sock, next.name, sizeof(next.name)) && *next.name)
 		memcpy(last.name, next.name, sizeof(last.name));
 	int dir = *last.name ? folder_open(t->parent, last.name, t->user) : -1;
