@@ -27,6 +27,8 @@ def short(base):
 def lacks_rank(capture):
     """Is the matrix of a least-squares problem without full rank, so that there are many solutions?"""
     a = capture.tensors[0].detach()
+    if not bool(torch.isfinite(a).all()):
+        return True
     values = torch.linalg.svdvals(a.to(torch.complex128 if a.is_complex() else torch.float64))
     return values.numel() > 0 and bool((values.amin(-1) <= max(a.shape[-2:]) * torch.finfo(a.dtype).eps * values.amax(-1)).any())
 
