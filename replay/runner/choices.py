@@ -7,11 +7,12 @@ SIGNS = "other signs or phases are as right"
 VECTORS = f"{SIGNS}, and rotations among vectors of equal values"
 PIVOTS = "which rows are pivots is up to the kernel where several are about as large"
 DRIVER = "depends on the driver, of which devices have different ones"
-# operator without linalg_: (places of such results, why)
+# operator, with or without linalg_: (places of such results, why)
 FREE = {"svd": ({0, 2}, VECTORS), "eigh": ({1}, VECTORS), "symeig": ({1}, VECTORS), "eig": ({1}, VECTORS),
         "qr": ({0, 1}, SIGNS), "geqrf": ({0, 1}, SIGNS),
-        **dict.fromkeys("lu lu_factor lu_factor_ex lu_with_info".split(), ({0, 1, 2}, PIVOTS)),
-        **dict.fromkeys("ldl_factor ldl_factor_ex".split(), ({0, 1}, PIVOTS)),
+        "lu": ({0, 1, 2}, PIVOTS),
+        **dict.fromkeys("lu_factor lu_factor_ex lu_with_info ldl_factor ldl_factor_ex".split(), ({0, 1}, PIVOTS)),
+        "_linalg_det": ({1, 2}, PIVOTS), "_linalg_slogdet": ({2, 3}, PIVOTS), "_linalg_solve_ex": ({1, 2}, PIVOTS),
         "matrix_rank": ({0}, "what is about as small as rounding is zero to one kernel, and not to another")}
 IN_ANY_ORDER = set("eig eigvals".split())
 ORDER = "eigenvalues come in any order"
@@ -27,6 +28,8 @@ def short(base):
 def lacks_rank(capture):
     """Is the matrix of a least-squares problem without full rank, so that there are many solutions?"""
     a = capture.tensors[0].detach()
+    if not bool(torch.isfinite(a).all()):
+        return True
     values = torch.linalg.svdvals(a.to(torch.complex128 if a.is_complex() else torch.float64))
     return values.numel() > 0 and bool((values.amin(-1) <= max(a.shape[-2:]) * torch.finfo(a.dtype).eps * values.amax(-1)).any())
 
@@ -43,7 +46,7 @@ def free_results(capture):
         return ({0, 1}, "a matrix without full rank has many solutions") if lacks_rank(capture) else ((), "")
     if name in ("unique", "unique2") and is_unsorted(capture):
         return {0, 1, 2}, "not sorted"
-    return FREE.get(name, ((), ""))
+    return FREE.get(capture.base) or FREE.get(name, ((), ""))
 
 
 def why_free(capture, place):

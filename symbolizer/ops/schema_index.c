@@ -170,6 +170,40 @@ static bool same_schema(const struct schema *a, const struct schema *b)
 	       same_args(a->returns, b->returns, a->nreturns);
 }
 
+/* But for the alias set of what is not written. */
+static bool same_type(const struct schema_arg *a, const struct schema_arg *b)
+{
+	return !strcmp(a->name, b->name) && a->base == b->base && a->base != SCHEMA_OTHER &&
+	       a->list_depth == b->list_depth && a->list_len == b->list_len &&
+	       a->is_optional == b->is_optional && a->elem_is_optional == b->elem_is_optional &&
+	       a->kwarg_only == b->kwarg_only && !a->is_write && !b->is_write;
+}
+
+static bool same_types(const struct schema *a, const struct schema *b)
+{
+	if (strcmp(a->full_name, b->full_name) != 0 || a->nargs != b->nargs ||
+	    a->nreturns != b->nreturns)
+		return false;
+	for (uint16_t i = 0; i < a->nargs; i++)
+		if (!same_type(&a->args[i], &b->args[i]))
+			return false;
+	for (uint16_t i = 0; i < a->nreturns; i++)
+		if (!same_type(&a->returns[i], &b->returns[i]))
+			return false;
+	return true;
+}
+
+static bool has_alias(const struct schema *s)
+{
+	for (uint16_t i = 0; i < s->nargs; i++)
+		if (s->args[i].alias)
+			return true;
+	for (uint16_t i = 0; i < s->nreturns; i++)
+		if (s->returns[i].alias)
+			return true;
+	return false;
+}
+
 /* State of a search. */
 struct search {
 	const struct cxx_function *fn;
@@ -177,6 +211,19 @@ struct search {
 	struct schema found;
 	int rc; /* -ENOENT until one fits */
 };
+
+/* Another one fits: "real(" ends both "isreal(Tensor self)" and "view_as_real(Tensor(a) self)". */
+static void choose(struct search *q, const struct schema *s)
+{
+	bool plain = !has_alias(s);
+	if (!same_types(s, &q->found) || (!plain && has_alias(&q->found))) {
+		q->rc = -ENOTUNIQ;
+		return;
+	}
+	if (plain)
+		q->found = *s;
+	q->found.text = "";
+}
 
 static void consider(struct search *q, const char *text, size_t len)
 {
@@ -190,7 +237,7 @@ static void consider(struct search *q, const char *text, size_t len)
 		q->found = s;
 		q->rc = 0;
 	} else if (q->rc == 0 && !same_schema(&s, &q->found)) {
-		q->rc = -ENOTUNIQ;
+		choose(q, &s);
 	}
 }
 

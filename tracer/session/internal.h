@@ -57,7 +57,7 @@ struct preload {
 struct traced_thread {
 	pid_t pid, tid;
 	uint64_t last_ns;  /* its CPU time when it was last read */
-	uint64_t spent_ns; /* CPU time since its first hit, as if it had run until that was read */
+	uint64_t spent_ns; /* CPU time since its first hit */
 };
 
 enum { COST_THREADS = 512 };

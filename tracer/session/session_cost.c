@@ -37,9 +37,9 @@ static struct traced_thread *find(struct session_cost *c, pid_t pid, pid_t tid)
 
 void session_cost_meet(struct session *s, const struct hit *h)
 {
-	const uint16_t proc = h->proc;
 	const pid_t tid = (pid_t)h->tid;
 	struct session_cost *c = &s->cost;
+	const uint16_t proc = h->proc;
 	const struct target *target = proc < PROCS_MAX ? s->procs[proc].target : NULL;
 	if (!target)
 		return;
@@ -55,7 +55,8 @@ void session_cost_meet(struct session *s, const struct hit *h)
 	*t = (struct traced_thread){.pid = target->pid, .tid = tid};
 	if (!cpu_of(t, &t->last_ns))
 		return;
-	/* Hits come late while much is still to be learned; probes cost from the first one on. */
+	/* Hits are read late while much is to be learned, and count from when they were: as if the
+	 * thread had run since then. */
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now > h->ts ? now - h->ts : 0;
 	t->last_ns -= past < t->last_ns ? past : t->last_ns;
 }

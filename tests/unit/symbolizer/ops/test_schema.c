@@ -261,6 +261,10 @@ static void test_index(void **state)
 	static const char two[] = "a_erf(Tensor self) -> Tensor\0b_erf(Tensor input) -> Tensor";
 	static const char inplace[] =
 	    "erf(Tensor(a!) self) -> Tensor(a!)\0quantized::erf(Tensor self) -> Tensor";
+	static const char alias[] =
+	    "a_erf(Tensor(a) self) -> Tensor(a)\0b_erf(Tensor self) -> Tensor";
+	static const char saila[] =
+	    "b_erf(Tensor self) -> Tensor\0a_erf(Tensor(a) self) -> Tensor(a)";
 	static const char symbol[] = "_ZN2at4_ops3erf4callERKNS_6TensorE";
 	struct schema s;
 	(void)state;
@@ -271,6 +275,14 @@ static void test_index(void **state)
 	assert_int_equal(find(inplace, sizeof(inplace), "_ZN2at4_ops3erf4callERNS_6TensorE", &s),
 			 0);
 	assert_int_equal(find("", 1, symbol, &s), -ENOENT);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(i ? find(alias, sizeof(alias), symbol, &s)
+				   : find(saila, sizeof(saila), symbol, &s),
+				 0);
+		assert_string_equal(s.text, "");
+		assert_string_equal(s.args[0].name, "self");
+		assert_null(s.args[0].alias);
+	}
 }
 
 /* The name of this operator's struct in at::_ops. */
