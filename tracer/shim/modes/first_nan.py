@@ -20,7 +20,6 @@ from ditrace_modes.native import call_number, count, tensors_in
 from ditrace_modes.overflow import MEASURED, measured
 from ditrace_modes.saved import save_part, save_results
 from ditrace_modes.values import all_of, each, place_text, rebuilt, where_text
-from ditrace_runner.device import synchronize
 from ditrace_runner.errors import first_line
 from ditrace_runner.functions import PRIVATE, UNINITIALISED, namespace_of
 
@@ -41,8 +40,9 @@ def extremes(t):
         t = torch.view_as_real(t.resolve_conj())
     try:
         return torch.aminmax(t)
-    except RuntimeError:  # no kernel for this dtype
-        return torch.aminmax(t.float())
+    except RuntimeError:  # no kernel for this dtype, or on this device
+        wide = t.float()
+        return wide.min(), wide.max()
 
 
 def any_bad(tensors):
@@ -190,12 +190,13 @@ def tell_found(plan, args, kwargs, before, result, gave, at):
 
 
 def wait_for_copies(args, kwargs, gave):
-    """What a device copies to the CPU is not there yet when the operator returns (non_blocking)."""
+    """What a device copies to the CPU is not there yet when the operator returns (non_blocking); another copy, which blocks,
+    comes after it."""
     if any(t.device.type == "cpu" for t in gave):
         for t in tensors_in(args, kwargs):
-            if t.device.type not in ("cpu", *LATER):
+            if t.device.type not in ("cpu", *LATER) and 0 not in t.shape:
                 check_readable(t)
-                synchronize(str(t.device))
+                t.detach().as_strided((1,), (1,), t.storage_offset()).cpu()
 
 
 def look(plan, args, kwargs, before, result, at):
