@@ -65,35 +65,55 @@ static int check_first_nan(const struct intervene_opts *change, const struct ses
 	return err_hint(e, "leave it out; --engine ptrace measures from outside, on the CPU");
 }
 
-/* From outside nothing on a device can be read, and from inside no call is chosen by its step. */
-void intervene_choose_inside(struct intervene_opts *change, struct session_opts *o, pid_t pid)
+static void tell_inside(const char *option, const char *why, const char *device, bool operators)
 {
-	const char *device = NULL, *nan = o->measure.first_nan;
-	const bool asked = o->engine == ENGINE_SHIM;
+	fprintf(stderr, "ditrace: %s works from inside of the process, as %s %s\n", option, why,
+		device);
+	if (!operators)
+		fputs("  it meets functions that Python calls (linear); --level aten meets "
+		      "operators (addmm), without their gradients\n",
+		      stderr);
+}
+
+static const char *device_in_use(pid_t pid)
+{
+	return pid ? devices_of(pid) : devices_here();
+}
+
+/* Whether the other options let --first-nan or --capture be done from inside. */
+static bool may_be_inside(const struct intervene_opts *change, const struct session_opts *o)
+{
+	const bool nan = o->measure.first_nan;
 	struct session_opts rest = *o;
 	rest.measure.first_nan = NULL;
 	rest.capture.dir = NULL;
-	rest.engine = ENGINE_AUTO;
+	return o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
+	       !intervene_traces(&rest) &&
+	       !(nan && (numbered_by(o) || changes_more(change) || o->capture.dir));
+}
+
+/* From outside nothing on a device can be read, and from inside no call is chosen by its step. */
+void intervene_choose_inside(struct intervene_opts *change, struct session_opts *o, pid_t pid)
+{
+	const char *nan = o->measure.first_nan;
 	if (nan && *nan && strcmp(nan, "hold") != 0)
 		return; /* which is refused */
-	if (o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
-	    !(nan && numbered_by(o)) && !intervene_traces(&rest) &&
-	    !(nan && (changes_more(change) || o->capture.dir)))
-		device = pid ? devices_of(pid) : devices_here();
+	const char *device = may_be_inside(change, o) ? device_in_use(pid) : NULL;
+	const bool operators = o->ops && strstr(o->ops, "::") && !changes_more(change);
 	if (device)
-		fprintf(stderr, "ditrace: %s works from inside of the process, as %s %s\n",
-			nan ? "--first-nan" : "--capture", pid ? "it uses" : "there is", device);
-	if (o->measure.stats && !nan && (pid ? devices_of(pid) : devices_here()))
+		tell_inside(nan ? "--first-nan" : "--capture", pid ? "it uses" : "there is", device,
+			    nan || change->level || operators);
+	if (o->measure.stats && !nan && device_in_use(pid))
 		fputs("ditrace: --stats cannot measure memory of a device; --overflow does, from "
 		      "inside of the process\n",
 		      stderr);
-	if (nan && (asked || device)) {
+	if (nan && (device || o->engine == ENGINE_SHIM)) {
 		change->first_nan = nan;
 		o->measure.first_nan = NULL;
 		o->engine = ENGINE_AUTO;
 	} else if (device) {
 		o->engine = ENGINE_SHIM; /* which saves calls so */
-		if (o->ops && strstr(o->ops, "::") && !change->level && !changes_more(change))
+		if (operators && !change->level)
 			change->level = "aten";
 	}
 }

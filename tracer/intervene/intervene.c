@@ -304,7 +304,7 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 	if (!strcmp(event, "found"))
 		return !worker_send(
 		    &p->link, json_pack("{sb}", "first", intervene_found_op(&v->found, m, p->pid)));
-	if (!strcmp(event, "over"))
+	if (!strcmp(event, "over") && v->found.pid == p->pid)
 		stop_looking(v);
 	else if (!strcmp(event, "passed"))
 		intervene_found_passed(&v->found, m);

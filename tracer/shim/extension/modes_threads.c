@@ -96,6 +96,7 @@ static struct {
 	void (*release)(int);
 	uint64_t (*add)(struct record_callback);
 	void (*remove)(uint64_t);
+	bool (*in_parallel_region)(void); /* at::in_parallel_region; NULL: not found */
 } f;
 static bool (*enter)(void);
 static uint64_t handle;
@@ -120,6 +121,18 @@ static void count_as(enum known now)
 	threads[now]++;
 }
 
+/* Whether the mode of operators came with a task: autograd's threads have that of the thread that
+ * called backward() while they run nodes (at::ThreadLocalState), though Python does not know them.
+ */
+static bool is_carried(void)
+{
+	const struct stack *s = &stacks[STACKS - 1];
+	for (int64_t i = s->len && s->at ? s->len() : 0; i-- > 0;)
+		if (modes_is_mode(*s->at(i)->object))
+			return true;
+	return false;
+}
+
 /* Only a thread that Python knows may wait for the GIL: a holder of the GIL does not wait for such
  * a thread. */
 static void **on_op(void **context, const uint64_t *rf)
@@ -130,7 +143,9 @@ static void **on_op(void **context, const uint64_t *rf)
 	if (now - asked_ns < EVERY_NS || !modes_ready || modes_out || exiting)
 		return context;
 	if (!f.thread_state()) {
-		count_as(KNOWN_WITHOUT_PYTHON);
+		if (f.in_parallel_region && f.in_parallel_region())
+			return context; /* a part of an op of another thread */
+		count_as(is_carried() ? KNOWN_ENTERED : KNOWN_WITHOUT_PYTHON);
 		return context;
 	}
 	asked_ns = now;
@@ -169,6 +184,7 @@ static bool functions_find(void *torch)
 	f.release = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
 	f.add = (uint64_t(*)(struct record_callback))dlsym(torch, RECORD_ADD);
 	f.remove = (void (*)(uint64_t))dlsym(torch, RECORD_REMOVE);
+	f.in_parallel_region = (bool (*)(void))dlsym(torch, "_ZN2at18in_parallel_regionEv");
 	return f.thread_state && f.ensure && f.release && f.add && f.remove;
 }
 

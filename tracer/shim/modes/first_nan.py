@@ -15,7 +15,7 @@ from ditrace_modes.arguments import arguments_of, is_written, written_by_schema
 from ditrace_modes.calls import Unchanged, check_readable, own_call
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, copied_results
-from ditrace_modes.names import VIEWS
+from ditrace_modes.names import LATER, VIEWS
 from ditrace_modes.native import call_number, count, tensors_in
 from ditrace_modes.overflow import MEASURED, measured
 from ditrace_modes.saved import save_part, save_results
@@ -25,12 +25,12 @@ from ditrace_runner.functions import PRIVATE, UNINITIALISED, namespace_of
 
 KEPT_MOST = 64 << 20  # bytes of what one operator writes over, kept as they were
 # Operators that return before what they give is there, of which waiting for the current stream tells nothing.
-LATER = set("c10d c10d_functional _c10d_functional _c10d_functional_autograd symm_mem".split())
+NOT_READY = set("c10d c10d_functional _c10d_functional _c10d_functional_autograd symm_mem".split())
 
 
 def is_no_origin(plan):
     """It gives what was in memory before, whatever that is."""
-    return plan.base in VIEWS or plan.base in UNINITIALISED or namespace_of(plan.name) in LATER
+    return plan.base in VIEWS or plan.base in UNINITIALISED or namespace_of(plan.name) in NOT_READY
 
 
 def extremes(t):
@@ -40,8 +40,9 @@ def extremes(t):
         t = torch.view_as_real(t.resolve_conj())
     try:
         return torch.aminmax(t)
-    except RuntimeError:  # no kernel for this dtype
-        return torch.aminmax(t.float())
+    except RuntimeError:  # no kernel for this dtype, or on this device
+        wide = t.float()
+        return wide.min(), wide.max()
 
 
 def any_bad(tensors):
@@ -49,6 +50,8 @@ def any_bad(tensors):
     kinds = {}
     for t in tensors:
         check_readable(t)
+        if getattr(t, "is_nested", False):
+            raise TypeError("a nested tensor")
         if t.layout != torch.strided:
             raise TypeError(f"layout {str(t.layout)[6:]}")
         if 0 not in t.shape and (t.is_floating_point() or t.is_complex()):  # numel() is 0 on the lazy device of PyTorch 1
@@ -186,8 +189,19 @@ def tell_found(plan, args, kwargs, before, result, gave, at):
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # taken before this thread runs on
 
 
+def wait_for_copies(args, kwargs, gave):
+    """What a device copies to the CPU is not there yet when the operator returns (non_blocking); another copy, which blocks,
+    comes after it."""
+    if any(t.device.type == "cpu" for t in gave):
+        for t in tensors_in(args, kwargs):
+            if t.device.type not in ("cpu", *LATER) and 0 not in t.shape:
+                check_readable(t)
+                t.detach().as_strided((1,), (1,), t.storage_offset()).cpu()
+
+
 def look(plan, args, kwargs, before, result, at):
     gave = results_of(plan, result, before)
+    wait_for_copies(args, kwargs, gave)
     if not any_bad(gave):
         return
     if not before.was_bad(args, kwargs):
