@@ -212,15 +212,16 @@ struct search {
 	int rc; /* -ENOENT until one fits */
 };
 
-/* Another one fits: "real(" ends both "isreal(Tensor self)" and "view_as_real(Tensor(a) self)". */
+/* Another one fits: "real(" ends both "isreal(Tensor self)" and "view_as_real(Tensor(a) self)".
+ * Which is taken for one that may give views: whether it does is decided for each call. */
 static void choose(struct search *q, const struct schema *s)
 {
-	bool plain = !has_alias(s);
-	if (!same_types(s, &q->found) || (!plain && has_alias(&q->found))) {
+	bool may_alias = has_alias(s);
+	if (!same_types(s, &q->found) || (may_alias && has_alias(&q->found))) {
 		q->rc = -ENOTUNIQ;
 		return;
 	}
-	if (plain)
+	if (may_alias)
 		q->found = *s;
 	q->found.text = "";
 }

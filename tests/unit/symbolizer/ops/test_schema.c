@@ -281,7 +281,7 @@ static void test_index(void **state)
 				 0);
 		assert_string_equal(s.text, "");
 		assert_string_equal(s.args[0].name, "self");
-		assert_null(s.args[0].alias);
+		assert_non_null(s.args[0].alias);
 	}
 }
 
