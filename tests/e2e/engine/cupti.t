@@ -18,7 +18,7 @@ of_run() {
 }
 
 as_it_is() {
-	python3 "$here/engine/devices.py" "$T/jsonl"
+	python3 "$here/engine/cupti.py" "$T/jsonl"
 }
 
 attached() {
