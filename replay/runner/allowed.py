@@ -15,7 +15,7 @@ CELLS = set("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
 PRODUCTS = set("""linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot inner tensordot einsum bilinear multi_dot
     chain_matmul __matmul__ __rmatmul__ multi_head_attention_forward _native_multi_head_attention cdist _euclidean_dist
     matrix_power matrix_exp cov corrcoef _addmm_activation linear_backward matmul_backward _trilinear vecdot
-    _transformer_encoder_layer_fwd npu_linear""".split())
+    _transformer_encoder_layer_fwd npu_linear spmm hspmm smm dsmm hsmm saddmm""".split())
 WITH_BIAS = CONVOLUTIONS | {"linear"}
 HALVES = (torch.float16, torch.bfloat16)
 SINGLES = (torch.float32, torch.complex64)
@@ -56,11 +56,10 @@ def tf32_setting(kind, operation):
         name = f"torch_npu.npu.{'matmul' if operation == 'matmul' else 'conv'}.allow_hf32"
         return name if get(name) else None
     name = "torch.backends.cuda.matmul.allow_tf32" if operation == "matmul" else "torch.backends.cudnn.allow_tf32"
-    found = get(name)
-    if found is not None:
-        return name if found else None
-    new = precise(operation)
-    return new[0] if new and new[1] == "tf32" else None
+    new, old = precise(operation), get(name)
+    if new is None:
+        return name if old else None
+    return (name if old else new[0]) if new[1] == "tf32" else None
 
 
 def operations_of(base):
