@@ -159,7 +159,7 @@ struct replay_row {
 	enum verdict verdict;
 	double score; /* see verdict_judge; sorts rows */
 	char why[512];
-	char note[64]; /* a remark, or "" */
+	char note[256]; /* a remark, or "" */
 	bool has_figures;
 	bool allclose, equal;
 	double cosine, max_abs, max_rel, ulp, atol, rtol;

@@ -73,7 +73,7 @@ static void table_row(struct table *t, const struct replay_row *r, const struct 
 	static const enum table_style styles[] = {[VERDICT_RIGHT] = TABLE_PLAIN,
 						  [VERDICT_WRONG] = TABLE_HOT,
 						  [VERDICT_NOT_JUDGED] = TABLE_DIM};
-	char text[640], where[96] = "";
+	char text[1024], where[96] = "";
 	bool has = r->has_figures;
 	table_cell_styled(t, verdict_name(r->verdict), styles[r->verdict]);
 	snprintf(text, sizeof(text), "%s %s", p->op, tensor_name(where, sizeof(where), r));

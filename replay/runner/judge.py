@@ -4,6 +4,7 @@ import contextlib
 import torch
 
 from ditrace_runner import choices
+from ditrace_runner.allowed import Allowed, cut_off, device_of
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
 from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import ORDERED, PRIVATE
@@ -45,6 +46,7 @@ class Judge:
     noise_maker, probe, rms, overflow = staticmethod(noise_maker), Probe, staticmethod(rms), staticmethod(overflow)
 
     may_switch = True  # settings of PyTorch that are the process's
+    knows_settings = False  # of the process that made a captured call
 
     def __init__(self, capture, request, talk):
         self.capture, self.request, self.talk = capture, request, talk
@@ -73,10 +75,15 @@ class Judge:
     def judge(self, grads):
         c = self.capture
         cap = max([ROUNDOFF[t.dtype] for t in self.floats(self.actual_results)] or [0])
-        self.moved = []
+        self.moved, self.cut = [], None
+        self.allowed = Allowed(c, device_of(self.floats(self.actual_results), self.request["of"]),
+                               self.knows_settings or self.request["of"] != "captured")
         if cap and not c.is_of_bits() and any(is_float(t) for t in c.tensors):
             self.moved = self.perturbed(grads, cap)
             self.moved += self.other_layouts(grads) if self.moved else []
+            if self.moved and self.allowed.tf32:
+                self.cut = self.variant(grads, to64=True, noise=cut_off)
+                self.moved.append(self.cut)
         self.judge_outputs()
         if grads is not None:
             self.given = grads["args"]
@@ -324,6 +331,7 @@ class Judge:
         if exact:
             r = r.to(a.dtype)  # the constants of the call
         probe = None
+        cut = moved.pop() if self.cut is not None and len(moved) == len(self.moved) else None
         others = [m.detach().resolve_conj() for m in moved[PROBES:] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         moved = [m.detach().resolve_conj() for m in moved[:PROBES] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         if len(moved) == PROBES and is_float(r) and r.numel() and not exact:
@@ -331,6 +339,11 @@ class Judge:
         reach, common, allowance = (probe.reach, probe.common, probe.allowance) if probe else (1.0, 0.0, None)
         if cpu is not None and a.dtype in ROUNDOFF and r.numel() and not exact:
             allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach))
+        more = self.allowed.of(self, a, r, probe, cut)
+        if more:
+            why, by, together = more
+            allowance, common = allowance + by, common + together
+            say["note"] = f"{say['note']}; {why}" if "note" in say else why
         self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=reach, common=common,
                                scale=self.rms(r) if cpu is None else 0.0,
                                emulated=self.cpu is not None and self.cpu.dtype is not None, **say),

@@ -49,8 +49,8 @@ def noise_maker(seed, cap, part):
 
 
 class Probe:
-    """What the results do when the inputs move by a roundoff: the allowance of each element, and how many
-    inputs an element depends on."""
+    """What the results do when the inputs move by a roundoff: the allowance of each element, so many times (`factor`) that,
+    and how many inputs an element depends on."""
 
     def __init__(self, reference, moved, capture):
         diffs = [(torch.view_as_real(m - reference) if reference.is_complex() else m - reference).abs() for m in moved]
@@ -71,11 +71,13 @@ class Probe:
         if self.inputs < MANY:
             is_few = reference.numel() < 2 ** (MANY - 1)  # too few to tell how many inputs act on one
             self.reach = own if is_few and own >= MANY else 1.0
-            self.allowance *= 2.0
+            self.factor = 2.0
+            self.allowance *= self.factor
             return
         self.reach, is_shared = longest, longest > 1.01 * own and reference.numel() >= max(t.numel() for t in capture.tensors)
         order = DISORDER * min(self.reach, LONGEST) ** 0.5
-        self.allowance *= max(order, 2.0)
+        self.factor = max(order, 2.0)
+        self.allowance *= self.factor
         rows = reference.numel() / max([*reference.shape, 1])
         if is_shared and rows < FEW_ROWS:
             self.common = order / rows**0.5

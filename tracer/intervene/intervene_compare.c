@@ -349,6 +349,26 @@ static void print_share(const struct intervene_compare *c, double budget)
 		    stderr);
 }
 
+/* Results of which all say that kernels were allowed the same, once each. */
+static void print_allowed(const struct rows *rows)
+{
+	static const char begin[] = "allowed: ";
+	char text[32];
+	for (size_t i = 0; i < rows->n; i++) {
+		const char *note = rows->list[i].note;
+		size_t before = 0, same = 0;
+		if (strncmp(note, begin, sizeof(begin) - 1))
+			continue;
+		while (before < i && strcmp(rows->list[before].note, note) != 0)
+			before++;
+		for (size_t k = before; before == i && k < rows->n; k++)
+			same += !strcmp(rows->list[k].note, note);
+		if (same)
+			fprintf(stderr, "ditrace: compare: %s, of %s\n", note,
+				text_counted(text, sizeof(text), same, "result"));
+	}
+}
+
 void intervene_compare_print(struct intervene_compare *c, double budget)
 {
 	const struct intervene_tally n = intervene_compare_of(c, NULL);
@@ -361,6 +381,7 @@ void intervene_compare_print(struct intervene_compare *c, double budget)
 		text_count(a, sizeof(a), n.judged_grads),
 		text_counted(b, sizeof(b), c->tensors, "tensor"),
 		text_count(d, sizeof(d), c->not_judged));
+	print_allowed(&c->rows);
 	if (c->passed_ns > 0)
 		print_share(c, budget);
 	if (c->rows.n)

@@ -127,8 +127,17 @@ strides() {
 	like "what lies in memory with gaps is judged by a reference that does" "$T/err" '^ditrace: compare: (all|none of) [1-9]'
 }
 
+allows() {
+	judged --compare all -- "$W/intervene/of_cuda.py"
+	is "a product of TF32's precision is wrong where that is not allowed" \
+		"$(grep -cE '^torch.(mm|spmm)  WRONG  .*/of_cuda.py:[0-9]+ precise' "$T/err")" 2
+	is "and right where it is" "$(grep -c ' WRONG ' "$T/err")" 2
+	like "which is told" "$T/err" '^ditrace: compare: allowed: TF32 .torch.backends.cuda.matmul.[a-z0-9_]*., of [1-9] results$'
+}
+
 compare() {
 	strides
+	allows
 	budgets
 	late
 	saves

@@ -3,8 +3,12 @@
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
 
+# corpus MAKER ARGUMENT...
 corpus() {
-	"$WARMED" "$top/tests/corpus/make.py" "$T/corpus" --seeds 1 --sizes 1 "${part[@]}" 2>"$T/made" || return 1
+	local maker=$1
+	shift
+	rm -rf "$T/corpus"
+	"$WARMED" "$top/tests/corpus/$maker.py" "$T/corpus" "$@" 2>"$T/made" || return 1
 	sed 's/^/# /' "$T/made"
 	timeout 600 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail --jobs 2 "$T/corpus/captures" \
 		>"$T/verdicts" 2>"$T/err"
@@ -21,8 +25,10 @@ verdicts() {
 		least=400
 		skip "an op's results in other dtypes: make test-long"
 	fi
-	ok "no correct kernel is called wrong, fewer than 3 % of the faults are missed" corpus
+	ok "no correct kernel is called wrong, fewer than 3 % of the faults are missed" corpus make --seeds 1 --sizes 1 "${part[@]}"
 	ok "of at least $least" [ "$(sed -n 's/.* \([0-9]*\) faults$/\1/p' "$T/made")" -ge $least ]
+	ok "what PyTorch's settings allow a device to round is not wrong either, nor hides it faults" corpus devices cuda:0 --sizes 1
+	ok "on the CPU, which does not round so, it is a fault" corpus devices cpu --sizes 1
 }
 each_torch warm verdicts
 done_testing

@@ -31,7 +31,7 @@ class PackedProbe(Probe):
 
 
 class LiveJudge(Judge):
-    probe, may_switch = PackedProbe, False
+    probe, may_switch, knows_settings = PackedProbe, False, True
 
     @staticmethod
     def noise_maker(seed, cap, part):

@@ -1,0 +1,87 @@
+"""What fused attention rounds. Its kernels give the second product, and those of the backward, their probabilities P and
+gradients dS in the dtype of the inputs, and take the sum of dO * O from the rounded result (FlashAttention-2, arXiv:2307.08691,
+algorithm 2, and its kernels; cuDNN's and the memory-efficient ones, too). Errors are the root of sums of squares, since
+such roundings are independent."""
+import torch
+
+ROWSUM = 2  # roundoffs of each part of the sum of dO * O, since all gradients of a row share it
+
+
+def is_one(base):
+    return base == "scaled_dot_product_attention" or base.startswith("_scaled_dot_product_") and not base.endswith("_backward")
+
+
+def clean(t):
+    return torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def squares_to(t, shape):
+    """Of squares of errors, those of what was broadcast or shared by heads (grouped-query attention), summed."""
+    if t.dim() == len(shape) and t.dim() > 2 and shape[-3] and t.shape[-3] != shape[-3] != 1 and t.shape[-3] % shape[-3] == 0:
+        t = t.reshape(*t.shape[:-3], shape[-3], -1, *t.shape[-2:]).sum(-3)
+    return t.sum_to_size(shape)
+
+
+def arguments(capture):
+    """(query, key, value, mask, whether causal, scale); None: not those of a call that is known here."""
+    given, kwargs = list(capture.args), dict(capture.kwargs)
+    given += [None] * (6 - len(given))
+    q, k, v = (kwargs.get(n, given[i]) for i, n in enumerate(("query", "key", "value")))
+    mask, causal = kwargs.get("attn_mask", kwargs.get("attn_bias")), kwargs.get("is_causal", False)
+    mask = next((x for x in given[3:] if isinstance(x, torch.Tensor)), mask)
+    plain = [x for x in given[3:6] if isinstance(x, bool)]
+    if capture.base.startswith("_scaled_dot_product_efficient") or "cudnn" in capture.base:
+        plain = plain[1:]  # after compute_log_sumexp; is_causal comes last
+        plain = [x for x in capture.args[6:7] if isinstance(x, bool)] or plain
+    causal = plain[0] if plain else causal
+    if not all(isinstance(t, torch.Tensor) and t.dim() >= 2 for t in (q, k, v)):
+        return None
+    scale = kwargs.get("scale")
+    return q, k, v, mask, causal, q.shape[-1]**-0.5 if scale is None else scale
+
+
+def widened(t, heads):
+    """With the heads that the queries have."""
+    t = t.detach().double()
+    if t.dim() > 2 and t.shape[-3] not in (1, heads) and heads % t.shape[-3] == 0:
+        t = t.repeat_interleave(heads // t.shape[-3], -3)
+    return t
+
+
+def probabilities(q, k, mask, causal, scale):
+    scores = scale * (q @ k.transpose(-1, -2))
+    if isinstance(mask, torch.Tensor):
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask.detach().double()
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~seen, float("-inf"))
+    return clean(scores.softmax(-1))
+
+
+def errors(capture, given, u):
+    """{"output" or the id of an input: how far off each element of the result, or of its gradient, may be}, where P, dS and
+    the result are rounded with the roundoff `u`."""
+    known = arguments(capture)
+    if known is None:
+        return {}
+    q0, k0, v0, mask, causal, scale = known
+    heads = q0.shape[-3] if q0.dim() > 2 else 1
+    q, k, v = (widened(t, heads) for t in (q0, k0, v0))
+    p = probabilities(q, k, mask, causal, scale)
+    found = {"output": u * (p.pow(2) @ v.pow(2)).sqrt()}
+    g = next((t for t in given or () if isinstance(t, torch.Tensor)), None)
+    if g is None or g.shape != (p @ v).shape:
+        return found
+    g, o = g.detach().double(), p @ v
+    rowsum = ROWSUM * u * (g * o).pow(2).sum(-1, keepdim=True).sqrt()
+    ds = p * (g @ v.transpose(-1, -2) - (g * o).sum(-1, keepdim=True))
+    own = (u * ds).pow(2)
+    squares = [(q0, scale**2 * (own @ k.pow(2) + (rowsum * (p @ k)).pow(2))),
+               (k0, scale**2 * ((own + (p * rowsum).pow(2)).transpose(-1, -2) @ q.pow(2))),
+               (v0, u**2 * (p.pow(2).transpose(-1, -2) @ g.pow(2)))]
+    if isinstance(mask, torch.Tensor) and mask.dtype != torch.bool:
+        squares.append((mask, own + (p * rowsum).pow(2)))
+    for t, s in squares:
+        off = squares_to(clean(s), t.shape).sqrt()
+        found[id(t)] = found[id(t)] + off if id(t) in found else off
+    return found
