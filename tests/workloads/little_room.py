@@ -17,11 +17,21 @@ def mappings():
             yield begin, end, line
 
 
-def fill(left):
+def gaps(left):
     rows = list(mappings())
     torch = [r for r in rows if "libtorch_cpu" in r[2]]
     low, high = torch[-1][1] - REACH, torch[0][0] + REACH
     for (_, begin, _), (end, _, _) in zip(rows, rows[1:]):
         begin, end = max(begin, low), min(end, high) - left
         if begin < end:
+            yield begin, end
+
+
+def fill(left):
+    for _ in range(100):  # a gap cannot be reserved as a whole if malloc has used a part of it meanwhile
+        wide = list(gaps(left))
+        for begin, end in wide:
             libc.mmap(begin, end - begin, PROT_NONE, PRIVATE_ANONYMOUS_NORESERVE | FIXED_NOREPLACE, -1, 0)
+        if not wide:
+            return
+    raise SystemExit(f"gaps stay: {wide}")
