@@ -185,8 +185,8 @@ void schema_index_free(struct schema_index *x);
  *
  * Returns 0; -ENOENT when no text fits; -ENOTUNIQ when several fit that differ in an argument's
  * name or type or in the results; -ENOMEM. Where one has alias sets, the other none, and
- * nothing is written, the schema has them, and "" as text. On failure the schema is unknown and values must
- * not be decoded by it. */
+ * nothing is written, the schema has them, and "" as text. On failure the schema is unknown and
+ * values must not be decoded by it. */
 int schema_index_find(const struct schema_index *x, const struct cxx_function *fn, struct arena *a,
 		      struct schema *out);
 
