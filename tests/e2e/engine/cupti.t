@@ -37,6 +37,7 @@ devices() {
 		ok "each activity has its op, thread and phase" as_it_is
 	done
 	like "they are in the summary" "$T/err" '^cuda:0 was busy'
+	like "one whose time makes no sense is lost" "$T/err" '^ditrace: 1 activities of devices were lost'
 	ok "it is not recorded where it is not wanted" of_run_without
 	ok "a child of a fork has no part in it" of_run before fork
 	like "and ends well" "$T/out" '^child 0$'

@@ -13,6 +13,7 @@ U64, U32, P = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p
 cupti.stand_in_launch.argtypes = P, U64, U64, U32
 cupti.stand_in_graph.argtypes = P, U32, U64, U32
 cupti.stand_in_copy.argtypes = U64, U64, U32
+cupti.stand_in_wrong.argtypes = (P,)
 NAME = {n: P(n) for n in (b"_ZN2at6native4workIfEEvPT_", b"outer_kernel", b"lone_kernel", b"graph_kernel", b"other_kernel")}
 
 
@@ -91,6 +92,7 @@ for i in range(10):
     torch.ops.device.outer(x.detach())
     Twice.apply(x).sum().backward()
 launch(b"lone_kernel", 40000, 9)
+cupti.stand_in_wrong(NAME[b"lone_kernel"])
 cupti.stand_in_graph(NAME[b"graph_kernel"], 3, 10000, 7)
 cupti.stand_in_copy(4096, 7000, 8)
 t = threading.Thread(target=lambda: (torch.ones(2) + 1, torch.ops.device.work(torch.ones(2)), launch(b"other_kernel", 50000)))

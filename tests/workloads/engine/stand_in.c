@@ -180,6 +180,16 @@ void stand_in_launch(const char *name, uint64_t delay, uint64_t ns, uint32_t str
 	call(LAUNCH, start, end);
 }
 
+/* A kernel of which CUPTI says that it began long ago. */
+void stand_in_wrong(const char *name)
+{
+	if (!clock)
+		return;
+	correlation++;
+	kernel(name, clock() - 30000000000, 1000, 7, false);
+	call(LAUNCH, clock(), clock());
+}
+
 /* `n` kernels, each of `ns`, launched at once. */
 void stand_in_graph(const char *name, unsigned n, uint64_t ns, uint32_t stream)
 {

@@ -70,6 +70,25 @@ static uint64_t realtime(void)
 	return clock_ns(CLOCK_REALTIME);
 }
 
+/* Times of devices are converted by interpolation, and some of the first ones, of a device that was
+ * at work when records began, are wrong by any amount (seen with CUPTI 13.0): what lies outside of
+ * the time of recording. */
+static uint64_t begun, now;
+
+static bool is_timed(uint64_t start, uint64_t end)
+{
+	enum { LATE_NS = 1000 * 1000 };
+	return start >= begun && end >= start && end <= now + LATE_NS;
+}
+
+static void take_ran(const struct shim_activity *a)
+{
+	if (is_timed(a->start_ns, a->end_ns))
+		activities_take(a, NULL);
+	else
+		activities_lose(1);
+}
+
 /* Words of a record, which are aligned. */
 static uint32_t word(const uint8_t *r, unsigned offset)
 {
@@ -118,7 +137,7 @@ static void take_kernel(const uint8_t *r)
 	};
 	if (name)
 		tell_name(name);
-	activities_take(&a, NULL);
+	take_ran(&a);
 }
 
 /* The kinds of memory are bytes 5 and 6 of CUpti_ActivityMemcpy and CUpti_ActivityMemcpyPtoP, and
@@ -140,7 +159,7 @@ static void take_copy(const uint8_t *r, bool is_set, unsigned correlation, unsig
 	    .bytes = wide(r, 8),
 	    .name = is_set ? 0 : r[4],
 	};
-	activities_take(&a, NULL);
+	take_ran(&a);
 }
 
 static void take_call(const uint8_t *r)
@@ -165,7 +184,6 @@ static bool is_one_of(const struct calls *c, size_t n, uint32_t call)
 
 #define IS_ONE_OF(list, call) is_one_of(list, sizeof(list) / sizeof((list)[0]), call)
 
-/* Times of 0 mean that they are not known. */
 static void take(const uint8_t *r)
 {
 	switch (word(r, 0)) {
@@ -217,6 +235,7 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
 		return;
 	if (activities_are_on()) {
 		pthread_mutex_lock(&completing);
+		now = monotonic();
 		while (valid && !cupti.next(buffer, valid, &record))
 			take(record);
 		if (!cupti.dropped(context, stream, &dropped) && dropped)
@@ -317,6 +336,7 @@ enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 int cupti_start(bool early)
 {
 	memset(names, 0, sizeof(names));
+	begun = monotonic();
 	int r = cupti.set_clock(monotonic);
 	r = r ? r : cupti.register_callbacks(request, complete);
 	for (int i = 0; i < NKINDS && !r; i++)

@@ -115,7 +115,9 @@ def note_node(plan):
     SEEN.number = number
     if was is None or number == was:
         return
-    frame, stack = sys._getframe(2), []
+    frame, stack = sys._getframe(), []
+    for _ in range(2):  # on a thread of autograd's there is nothing outside of these two
+        frame = frame and frame.f_back
     while frame is not None and len(stack) < FRAMES_MOST:
         stack.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
