@@ -76,6 +76,10 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     "all|forward|backward|recompute",                                                     \
 	     "trace one phase only",                                                               \
 	     trace_phases},                                                                        \
+	    {0,		  "devices",                                                               \
+	     OPTION_FLAG, &(o).devices,                                                            \
+	     NULL,	  "engine shim: record what GPUs do, of running programs, too",            \
+	     NULL},                                                                                \
 	    {0,		  "no-devices",                                                            \
 	     OPTION_FLAG, &(o).no_devices,                                                         \
 	     NULL,	  "engine shim: do not record what GPUs do",                               \

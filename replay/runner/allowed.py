@@ -24,7 +24,6 @@ TF32 = 2.0**-11  # roundoff of its numbers; a kernel may also cut off what they 
 OF_CUT = 6  # roundoffs of TF32 that a result may be off by: two inputs that are cut off are four
 OF_PARTS = 1.5  # roundoffs of half types, of the root of the sum of the squares of what is added up in parts
 OF_ORDER = 4  # roundoffs of float32 that the sums in attention may be off by, whose difference may be zero
-OF_TRANSFORMS = 64  # roundoffs of float32 of inputs: those of Winograd's algorithm and of FFTs, in which large numbers cancel
 OF_SCALE = 4.2  # the most that all results of such a product are off by together, and what rounding is besides
 
 
@@ -166,9 +165,6 @@ class Allowed:
                 off = torch.view_as_real(cut - r).abs() if r.is_complex() else (cut - r).abs()
                 more = more + 1.5 * torch.nan_to_num(off, nan=0.0, posinf=0.0, neginf=0.0)
             common = OF_SCALE * n * TF32 / ROUNDOFF[a.dtype]
-        elif a.dtype in SINGLES and self.base in CONVOLUTIONS:
-            whys.append("a convolution by transforms")
-            more = smooth(raw) * OF_TRANSFORMS
         elif a.dtype in HALVES:
             more, whys = self.of_halves(a.dtype, r, size, raw, probe, judge.role)
         if attention.is_one(self.base) and a.dtype in (*HALVES, torch.float32):

@@ -187,7 +187,9 @@ struct engine_wanted {
 	 * (--no-loss); bytes of a thread's ring (--buffer), 0: by what is free. */
 	bool waits;
 	uint64_t buffer;
-	bool no_devices; /* struct engine.activities is not to be used */
+	/* struct engine.activities is not to be used; or also of processes in which a device is in
+	 * use already. */
+	bool no_devices, devices;
 };
 
 /* The engine shim: a library inside the traced processes to which jumps lead (jumps.h), and which

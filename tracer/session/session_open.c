@@ -197,6 +197,7 @@ static int open_engine(struct session *s, struct err *e)
 	    .may_sum = !s->stops && !s->when && !s->o->count,
 	    .waits = s->o->no_loss,
 	    .no_devices = s->o->no_devices,
+	    .devices = s->o->devices,
 	    .buffer = s->o->buffer,
 	};
 	int r = s->stops && !shim_would_do(s)

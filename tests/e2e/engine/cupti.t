@@ -11,7 +11,9 @@ build() {
 
 # of_run WHEN [WHAT]: it runs under trace
 of_run() {
-	"$DITRACE" run -o "$T/data" -- "$PY" engine/devices.py "$base" "$@" >"$T/out" 2>"$T/err" </dev/null
+	local devices=()
+	[ "$1" = after ] || devices=(--devices)
+	"$DITRACE" run "${devices[@]}" -o "$T/data" -- "$PY" engine/devices.py "$base" "$@" >"$T/out" 2>"$T/err" </dev/null
 	local status=$?
 	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
 	return $status
@@ -24,7 +26,7 @@ as_it_is() {
 attached() {
 	start_as program "$PY" engine/devices.py "$base" before waits <"$T/in" >"$T/out" 2>"$T/err"
 	wait_line "$T/out" '^waiting'
-	start_as tracer "$DITRACE" attach -o "$T/data" "$program" >"$T/table" 2>&1
+	start_as tracer "$DITRACE" attach --devices -o "$T/data" "$program" >"$T/table" 2>&1
 	wait_line "$T/out" '^waits'
 	kill -TERM "$tracer"
 	wait "$tracer"
@@ -38,7 +40,10 @@ devices() {
 	done
 	like "they are in the summary" "$T/err" '^cuda:0 was busy'
 	like "one whose time makes no sense is lost" "$T/err" '^ditrace: 1 activities of devices were lost'
-	ok "it is not recorded where it is not wanted" of_run_without
+	ok "it is not recorded where it is not wanted" of_run_without --no-devices
+	ok "nor, by itself, where the device is in use already" of_run_without
+	like "which is said" "$T/err" 'times of devices in process [0-9]+ are not recorded: it uses one already'
+	like "with what to do" "$T/err" '^  hint: --devices '
 	ok "a child of a fork has no part in it" of_run before fork
 	like "and ends well" "$T/out" '^child 0$'
 	ok "nor has it changed that of its parent" as_it_is
@@ -64,13 +69,13 @@ again_after_kill() {
 	exec 9<>"$T/in"
 	start_as program "$PY" engine/devices.py "$base" before twice waits <"$T/in" >"$T/out" 2>"$T/err"
 	wait_line "$T/out" '^waiting'
-	start_as tracer "$DITRACE" attach -o "$T/killed" "$program" >"$T/table" 2>&1
+	start_as tracer "$DITRACE" attach --devices -o "$T/killed" "$program" >"$T/table" 2>&1
 	wait_line "$T/out" '^recording True'
 	kill -9 "$tracer"
 	wait "$tracer" 2>/dev/null
 	before_long out_of_use
 	echo >&9
-	start_as tracer "$DITRACE" attach -o "$T/data" "$program" >"$T/table" 2>&1
+	start_as tracer "$DITRACE" attach --devices -o "$T/data" "$program" >"$T/table" 2>&1
 	wait_line "$T/out" '^waits'
 	kill -TERM "$tracer"
 	wait "$tracer"
@@ -86,7 +91,7 @@ out_of_use() {
 }
 
 of_run_without() {
-	"$DITRACE" run --no-devices -o "$T/data" -- "$PY" engine/devices.py "$base" never >"$T/out" 2>"$T/err"
+	"$DITRACE" run "$@" -o "$T/data" -- "$PY" engine/devices.py "$base" never >"$T/out" 2>"$T/err"
 	"$DITRACE" script --format jsonl "$T/data" | not_in_input '"activity"' && grep -q 'recording False' "$T/out"
 }
 

@@ -432,7 +432,9 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	m->nplans = w->nplans;
 	m->may_sum = w->may_sum;
 	m->waits = w->waits;
-	m->devices = !w->no_devices;
+	m->devices = w->no_devices ? SHIM_DEVICES_NO
+		     : w->devices  ? SHIM_DEVICES_ALWAYS
+				   : SHIM_DEVICES_EARLY;
 	m->chunks = chunks_of(w->buffer);
 	m->plans = calloc(w->nplans, sizeof(*m->plans));
 	m->engine = (struct engine){

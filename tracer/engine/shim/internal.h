@@ -75,7 +75,8 @@ struct engine_shim {
 	struct engine_counters past; /* of processes that are gone */
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
-	bool may_sum, waits, devices;
+	bool may_sum, waits;
+	enum shim_devices devices;
 	uint32_t chunks;		    /* of each ring */
 	int nsums;			    /* handed over by this call of consume */
 	uint64_t summed;		    /* CLOCK_MONOTONIC, ns: when sums were last read */

@@ -132,13 +132,13 @@ void shim_activities_flush(struct engine_shim *m, uint16_t proc)
 bool shim_activities_trouble(struct inside *i, struct err *e)
 {
 	static const char *const why[] = {
+	    [SHIM_DEVICE_UNASKED] = "it uses one already",
 	    [SHIM_DEVICE_NO_LIBRARY] = "it has not loaded CUPTI, or one older than 11.8",
 	    [SHIM_DEVICE_FAILED] = "CUPTI refuses",
 	    [SHIM_DEVICE_YIELDED] = "the program's own profiler has begun, and CUPTI serves one",
 	};
 	int32_t state = i->share ? i->share->activities.state : SHIM_DEVICE_OFF;
-	if (e->code || i->device_told || state < SHIM_DEVICE_NO_LIBRARY ||
-	    state > SHIM_DEVICE_YIELDED)
+	if (e->code || i->device_told || state < SHIM_DEVICE_UNASKED || state > SHIM_DEVICE_YIELDED)
 		return false;
 	i->device_told = true;
 	char code[40] = "";
@@ -146,5 +146,7 @@ bool shim_activities_trouble(struct inside *i, struct err *e)
 		snprintf(code, sizeof(code), " (CUptiResult %d)", i->share->activities.error);
 	err_set(e, -ENOTSUP, "times of devices in process %d are not recorded%s: %s%s", i->pid,
 		state == SHIM_DEVICE_YIELDED ? " from here on" : "", why[state], code);
+	if (state == SHIM_DEVICE_UNASKED)
+		err_hint(e, "--devices asks CUPTI in the running process, as torch.profiler does");
 	return true;
 }

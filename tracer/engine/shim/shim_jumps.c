@@ -101,7 +101,7 @@ static void note_written(const struct engine_shim *m, struct inside *i,
 	for (uint32_t k = 0; k < n; k++)
 		if (of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_PROFILER &&
 		    jumps_state(m->jumps, k) == JUMP_WRITTEN)
-			s->activities.wanted = dispatch && m->devices;
+			s->activities.wanted = dispatch ? m->devices : SHIM_DEVICES_NO;
 	if (!dispatch)
 		memset(s->jumped, 0, sizeof(s->jumped));
 	list_nodes(m, i);

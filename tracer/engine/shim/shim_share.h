@@ -153,10 +153,14 @@ enum shim_device_state {
 	SHIM_DEVICE_OFF,  /* no device is in use, or not yet */
 	SHIM_DEVICE_NEAR, /* recording is about to begin */
 	SHIM_DEVICE_ON,
+	SHIM_DEVICE_UNASKED,	/* it is in use already: SHIM_DEVICES_EARLY */
 	SHIM_DEVICE_NO_LIBRARY, /* CUPTI is not loaded, or older than 11.8 */
 	SHIM_DEVICE_FAILED,	/* with shim_activities.error, a CUptiResult */
 	SHIM_DEVICE_YIELDED,	/* the program's own profiler has begun to use it */
 };
+
+/* Whether it is to be recorded: also where the device was in use before recording could begin. */
+enum shim_devices { SHIM_DEVICES_NO, SHIM_DEVICES_EARLY, SHIM_DEVICES_ALWAYS };
 
 /* A struct activity_record as it is in the ring. */
 struct shim_activity {
@@ -171,7 +175,7 @@ struct shim_activity {
 };
 
 struct shim_activities {
-	_Atomic int32_t wanted; /* set by ditrace, once the library is told of profilers */
+	_Atomic int32_t wanted; /* enum shim_devices; set once the library is told of profilers */
 	_Atomic int32_t state;	/* enum shim_device_state */
 	_Atomic int32_t error;
 	/* ditrace increments `flush`, to have all that there is; then the library sets `flushed`.

@@ -97,6 +97,12 @@ static void start(struct shim_share *s)
 		over = true;
 		say(SHIM_DEVICE_NO_LIBRARY);
 	}
+	if (found == CUPTI_LATE && s->activities.wanted == SHIM_DEVICES_EARLY &&
+	    s->activities.state == SHIM_DEVICE_OFF) {
+		over = true;
+		say(SHIM_DEVICE_UNASKED);
+		return;
+	}
 	if (found < CUPTI_EARLY || !may_start(s, found == CUPTI_EARLY))
 		return;
 	/* ditrace has to know the ops of the first launches. */

@@ -44,8 +44,6 @@ static const struct calls driver_calls[] = {
     {397, 433}, {442, 442}, {477, 480}, {514, 515}, {652, 653}, {776, 779}, {796, 799},
 };
 
-enum { CALLS_MOST = 1024 }; /* more than there are numbers of either kind */
-
 static struct {
 	int (*register_callbacks)(void (*)(uint8_t **, size_t *, size_t *),
 				  void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
@@ -54,11 +52,13 @@ static struct {
 	int (*next)(uint8_t *buffer, size_t valid, uint8_t **record);
 	int (*dropped)(void *context, uint32_t stream, size_t *n);
 	int (*set_clock)(uint64_t (*)(void));
+	int (*call_name)(int domain, uint32_t call, const char **name);
 	/* From CUPTI 12.8 and 13.0 on; NULL: not there. */
 	int (*driver_call)(uint32_t call, uint8_t enable), (*runtime_call)(uint32_t, uint8_t);
 } cupti;
 
 static _Atomic int outstanding;
+static bool by_call; /* calls of the host are recorded one by one, not as a kind */
 
 static uint64_t monotonic(void)
 {
@@ -272,10 +272,11 @@ static bool find_functions(void)
 	FIND(next, "cuptiActivityGetNextRecord");
 	FIND(dropped, "cuptiActivityGetNumDroppedRecords");
 	FIND(set_clock, "cuptiActivityRegisterTimestampCallback");
+	FIND(call_name, "cuptiGetCallbackName");
 	FIND(driver_call, "cuptiActivityEnableDriverApi");
 	FIND(runtime_call, "cuptiActivityEnableRuntimeApi");
 	return cupti.register_callbacks && cupti.enable && cupti.disable && cupti.flush &&
-	       cupti.next && cupti.dropped && cupti.set_clock;
+	       cupti.next && cupti.dropped && cupti.set_clock && cupti.call_name;
 }
 
 /* Whether there is CUDA's driver, whether it has been initialised, and has a context, which PyTorch
@@ -314,24 +315,48 @@ enum cupti_found cupti_find(void)
 	return initialised ? CUPTI_LATE : CUPTI_EARLY;
 }
 
-/* Once CUDA is initialised, records of single calls come only if those of the others are taken out
- * of all (seen with CUPTI 13.0). */
-static int enable_calls(int kind, int (*call)(uint32_t, uint8_t), const struct calls *wanted,
-			size_t n, bool early)
+enum { DOMAIN_DRIVER = 1, DOMAIN_RUNTIME = 2 }; /* CUpti_CallbackDomain */
+
+/* Only numbers that this CUPTI has: it need not check them. */
+static void set_calls(int domain, int (*set)(uint32_t, uint8_t), const struct calls *c, size_t n,
+		      bool on)
 {
-	int r = call && early ? 0 : cupti.enable(kind);
-	for (uint32_t c = 1; c < CALLS_MOST && call && !r; c++)
-		if (is_one_of(wanted, n, c) == early)
-			call(c, early);
-	return r;
+	const char *name;
+	for (size_t i = 0; i < n && set; i++)
+		for (uint32_t call = c[i].first; call <= c[i].last; call++)
+			if (!cupti.call_name(domain, call, &name))
+				set(call, on);
 }
 
-#define ENABLE_CALLS(kind, call, wanted, early)                                                    \
-	enable_calls(kind, call, wanted, sizeof(wanted) / sizeof((wanted)[0]), early)
+#define SET_CALLS(domain, set, list, on)                                                           \
+	set_calls(domain, set, list, sizeof(list) / sizeof((list)[0]), on)
 
 static const int kinds[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET, KIND_MEMCPY_PEER};
 
 enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+/* Calls one by one need not be recorded only if that is said before CUDA is initialised
+ * (CUPTI 13.0: later there are none), and all calls of the driver would be several for each of the
+ * runtime. So those of a process in which CUDA is in use are recorded as torch.profiler does it. */
+static int start_calls(bool early)
+{
+	by_call = early && cupti.runtime_call;
+	if (!by_call)
+		return cupti.enable(KIND_RUNTIME);
+	SET_CALLS(DOMAIN_RUNTIME, cupti.runtime_call, runtime_calls, true);
+	SET_CALLS(DOMAIN_DRIVER, cupti.driver_call, driver_calls, true);
+	return 0;
+}
+
+static void stop_calls(void)
+{
+	if (!by_call) {
+		cupti.disable(KIND_RUNTIME);
+		return;
+	}
+	SET_CALLS(DOMAIN_RUNTIME, cupti.runtime_call, runtime_calls, false);
+	SET_CALLS(DOMAIN_DRIVER, cupti.driver_call, driver_calls, false);
+}
 
 int cupti_start(bool early)
 {
@@ -341,10 +366,7 @@ int cupti_start(bool early)
 	r = r ? r : cupti.register_callbacks(request, complete);
 	for (int i = 0; i < NKINDS && !r; i++)
 		r = cupti.enable(kinds[i]);
-	r = r ? r : ENABLE_CALLS(KIND_RUNTIME, cupti.runtime_call, runtime_calls, early);
-	/* All calls of the driver would be several for each of the runtime. */
-	if (!r && cupti.driver_call)
-		r = ENABLE_CALLS(KIND_DRIVER, cupti.driver_call, driver_calls, early);
+	r = r ? r : start_calls(early);
 	if (r)
 		cupti_stop();
 	return r;
@@ -360,14 +382,7 @@ void cupti_stop(void)
 {
 	for (int i = 0; i < NKINDS; i++)
 		cupti.disable(kinds[i]);
-	cupti.disable(KIND_RUNTIME);
-	cupti.disable(KIND_DRIVER);
-	for (uint32_t c = 1; c < CALLS_MOST; c++) {
-		if (cupti.runtime_call)
-			cupti.runtime_call(c, 0);
-		if (cupti.driver_call)
-			cupti.driver_call(c, 0);
-	}
+	stop_calls();
 	cupti_flush(true);
 	cupti.set_clock(realtime);
 }
