@@ -8,7 +8,8 @@
 #include "tracer/shim/shim.h"
 
 /* Guarded by shim_lock, so that nobody forks while the vendor's library is at work for us. */
-static bool on, over;
+static bool on, over; /* over: not again in this connection */
+static bool is_child;
 static unsigned looks;
 
 static _Atomic bool wanted;
@@ -97,8 +98,7 @@ static void start(struct shim_share *s)
 		over = true;
 		say(SHIM_DEVICE_NO_LIBRARY);
 	}
-	if (found == CUPTI_LATE && s->activities.wanted == SHIM_DEVICES_EARLY &&
-	    s->activities.state == SHIM_DEVICE_OFF) {
+	if (found == CUPTI_LATE && s->activities.wanted == SHIM_DEVICES_EARLY) {
 		over = true;
 		say(SHIM_DEVICE_UNASKED);
 		return;
@@ -133,7 +133,7 @@ static void end(bool for_good)
 static void look(struct shim_share *s)
 {
 	uint32_t asked = s->activities.flush;
-	if (!on && !over && s->activities.wanted && s->on)
+	if (!on && !over && !is_child && s->activities.wanted && s->on)
 		start(s);
 	else if (on && s->on)
 		cupti_flush(asked != s->activities.flushed);
@@ -192,5 +192,5 @@ void activities_forked(void)
 {
 	pthread_mutex_init(&writing, NULL);
 	wanted = on = false;
-	over = true;
+	is_child = true;
 }
