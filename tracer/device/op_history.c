@@ -107,10 +107,12 @@ void op_history_add(struct op_history *h, const struct op_event *ev)
 	}
 	if (h->endless_from)
 		history_end_endless(h, ev);
-	/* When an exception ended it was noticed later. */
+	/* When an exception ended it was noticed later: its op is not known. */
+	struct launch_op op = {0};
+	if (!ev->thrown)
+		op = launch_op_of(ev);
 	if (ev->end_ns > ev->start_ns)
-		history_push(h, ev->start_ns, ev->end_ns,
-			     ev->thrown ? (struct launch_op){0} : launch_op_of(ev));
+		history_push(h, ev->start_ns, ev->end_ns, op);
 	h->last_end = ev->end_ns;
 }
 
