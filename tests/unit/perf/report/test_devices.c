@@ -505,5 +505,5 @@ int main(void)
 	    cmocka_unit_test(a_device_that_waits),
 	    cmocka_unit_test(a_busy_device),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(tests, NULL, NULL);
 }
