@@ -232,6 +232,17 @@ static const struct py_stack *stack_at(const struct trace_defs *d, struct in *in
 	return in->bad ? NULL : d->stacks[id];
 }
 
+static const struct py_stack *stack_or_none(const struct trace_defs *d, struct in *in)
+{
+	uint32_t n = in_below(in, (uint64_t)d->nstacks + 1);
+	return in->bad || !n ? NULL : d->stacks[n - 1];
+}
+
+static enum op_phase phase_of(bool backward, bool recompute)
+{
+	return recompute ? PHASE_RECOMPUTE : backward ? PHASE_BACKWARD : PHASE_FORWARD;
+}
+
 /* Everything in *ev except its values. */
 static void decode_event_head(const struct trace_defs *d, struct in *in,
 			      const struct trace_raw_event *raw, struct op_event *ev)
@@ -284,8 +295,7 @@ static void decode_tail(const struct trace_defs *d, struct in *in, struct op_eve
 		return;
 	if (in_b(in))
 		ev->phase = PHASE_RECOMPUTE;
-	uint32_t of = in->p < in->end ? in_below(in, (uint64_t)d->nstacks + 1) : 0;
-	ev->backward_of = in->bad || !of ? NULL : d->stacks[of - 1];
+	ev->backward_of = in->p < in->end ? stack_or_none(d, in) : NULL;
 }
 
 static int pass_values(const struct trace_defs *d, struct in *in, struct op_event *out)
@@ -341,25 +351,10 @@ int trace_decode_sum(const struct trace_defs *d, struct in *in, struct op_sum *o
 	out->of.op = d->ops[op];
 	out->of.pid = d->threads[thread]->pid;
 	out->of.tid = d->threads[thread]->tid;
-	out->of.phase = flags & SUM_RECOMPUTE  ? PHASE_RECOMPUTE
-			: flags & SUM_BACKWARD ? PHASE_BACKWARD
-					       : PHASE_FORWARD;
+	out->of.phase = phase_of(flags & SUM_BACKWARD, flags & SUM_RECOMPUTE);
 	out->of.start_ns = start_ns;
 	out->of.end_ns = start_ns + span_ns;
 	return 1;
-}
-
-static enum op_phase phase_of(uint8_t flags)
-{
-	return flags & ACTIVITY_RECOMPUTE  ? PHASE_RECOMPUTE
-	       : flags & ACTIVITY_BACKWARD ? PHASE_BACKWARD
-					   : PHASE_FORWARD;
-}
-
-static const struct py_stack *stack_or_none(const struct trace_defs *d, struct in *in)
-{
-	uint32_t n = in_below(in, (uint64_t)d->nstacks + 1);
-	return in->bad || !n ? NULL : d->stacks[n - 1];
 }
 
 int trace_decode_activity(const struct trace_defs *d, struct in *in, uint64_t last_ns,
@@ -392,7 +387,7 @@ int trace_decode_activity(const struct trace_defs *d, struct in *in, uint64_t la
 	out->of.op = flags & ACTIVITY_HAS_OP ? d->ops[op] : NULL;
 	out->of.pid = d->threads[thread]->pid;
 	out->of.tid = d->threads[thread]->tid;
-	out->of.phase = phase_of(flags);
+	out->of.phase = phase_of(flags & ACTIVITY_BACKWARD, flags & ACTIVITY_RECOMPUTE);
 	return 1;
 }
 
@@ -406,9 +401,7 @@ int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last
 	uint32_t op = flags & SAMPLE_HAS_OP ? in_below(in, d->nops) : 0;
 	out->python = flags & SAMPLE_HAS_PYTHON ? stack_at(d, in) : NULL;
 	out->native = flags & SAMPLE_HAS_NATIVE ? stack_at(d, in) : NULL;
-	out->phase = flags & SAMPLE_RECOMPUTE  ? PHASE_RECOMPUTE
-		     : flags & SAMPLE_BACKWARD ? PHASE_BACKWARD
-					       : PHASE_FORWARD;
+	out->phase = phase_of(flags & SAMPLE_BACKWARD, flags & SAMPLE_RECOMPUTE);
 	out->mismatched = flags & SAMPLE_MISMATCHED;
 	out->in_kernel = flags & SAMPLE_IN_KERNEL;
 	if (in->bad || out->weight > INT64_MAX)

@@ -80,7 +80,7 @@ static void finish_sum(const struct member *m, struct op_event *of)
 static void finish_activity(const struct member *m, struct activity *a)
 {
 	finish_sum(m, &a->of);
-	a->of.id = m->set->n == 1 ? a->of.id : unique_id(m, a->of.id);
+	a->of.id = unique_id(m, a->of.id);
 	a->launched_ns += a->launched_ns ? m->shift_ns : 0;
 }
 

@@ -121,8 +121,8 @@ int shim_activities(struct engine *g, engine_activity_fn *fn, void *arg);
 /* Have the processes' libraries send what there is, and wait for it, up to a limit. */
 void shim_activities_flush(struct engine_shim *m, uint16_t proc);
 
-/* What the user should know of why there are none; false: nothing. */
-bool shim_activities_trouble(struct inside *i, struct err *e);
+/* Store in *e, once, what the user should know of why there are none. */
+void shim_activities_trouble(struct inside *i, struct err *e);
 
 /* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;
  * -errno with *e when there are none, and the observer is told of all ops. */

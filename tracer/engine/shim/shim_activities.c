@@ -129,7 +129,7 @@ void shim_activities_flush(struct engine_shim *m, uint16_t proc)
 	}
 }
 
-bool shim_activities_trouble(struct inside *i, struct err *e)
+void shim_activities_trouble(struct inside *i, struct err *e)
 {
 	static const char *const why[] = {
 	    [SHIM_DEVICE_UNASKED] = "it uses one already",
@@ -139,7 +139,7 @@ bool shim_activities_trouble(struct inside *i, struct err *e)
 	};
 	int32_t state = i->share ? i->share->activities.state : SHIM_DEVICE_OFF;
 	if (e->code || i->device_told || state < SHIM_DEVICE_UNASKED || state > SHIM_DEVICE_YIELDED)
-		return false;
+		return;
 	i->device_told = true;
 	char code[40] = "";
 	if (state == SHIM_DEVICE_FAILED)
@@ -148,5 +148,4 @@ bool shim_activities_trouble(struct inside *i, struct err *e)
 		state == SHIM_DEVICE_YIELDED ? " from here on" : "", why[state], code);
 	if (state == SHIM_DEVICE_UNASKED)
 		err_hint(e, "--devices asks CUPTI in the running process, as torch.profiler does");
-	return true;
 }

@@ -4,22 +4,12 @@
 
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
+#include "tests/unit/aggregate_row.h"
 #include "tests/unit/sample_events.h"
 
 static void add(struct aggregate *a, struct op_event ev)
 {
 	assert_int_equal(aggregate_add(a, &ev), 0);
-}
-
-static const struct aggregate_row *row(const struct aggregate *a, const char *op)
-{
-	size_t n;
-	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(rows[i]->op, op))
-			return rows[i];
-	fail_msg("no row %s", op);
-	return NULL;
 }
 
 static void calls_are_summed_by_op_and_line(void **state)

@@ -7,6 +7,7 @@
 #include "perf/report/devices.h"
 #include "perf/report/kernels.h"
 #include "perf/report/report.h"
+#include "tests/unit/aggregate_row.h"
 #include "tests/unit/sample_events.h"
 
 static uint64_t busy_of(struct busy *b, uint64_t from, uint64_t to)
@@ -120,17 +121,6 @@ static struct aggregate *filled(unsigned keys)
 	add(a, no_op(LAUNCH_UNKNOWN, 3100, 3130));
 	add(a, no_op(LAUNCH_NO_THREAD, 3200, 3220));
 	return a;
-}
-
-static const struct aggregate_row *row(const struct aggregate *a, const char *op)
-{
-	size_t n;
-	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(rows[i]->op, op))
-			return rows[i];
-	fail_msg("no row %s", op);
-	return NULL;
 }
 
 static void rows_have_the_time_of_devices(void **state)
