@@ -99,6 +99,6 @@ not_in_input() {
 	! grep -q "$1"
 }
 
-build 2>"$base/err" || skip_all "what stands in for CUPTI cannot be built: $(head -n 1 "$base/err")"
+ok "what stands in for CUPTI" build
 each_torch devices
 done_testing

@@ -1,6 +1,7 @@
 /* Stands in for CUPTI (libcupti.so.13) and CUDA's driver (with -DDRIVER: libcuda.so.1), with what
  * ditrace calls of them and with launches to order, so that it can be tested without a device.
  * Layouts and numbers: cupti_activity.h, cupti_runtime_cbid.h of CUDA 13.0. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,11 +31,14 @@ enum { KINDS = 64, CALLS = 500, GET_DEVICE = 17, MEMCPY_ASYNC = 41, LAUNCH = 211
 
 static void (*request)(uint8_t **, size_t *, size_t *);
 static void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t);
-static uint64_t (*clock)(void);
+static uint64_t (*now)(void);
 static bool kind_on[KINDS], call_on[CALLS], initialised;
 static uint8_t *buffer;
 static size_t size, used;
 static uint32_t correlation, dropped;
+
+/* Held while records are made or handed over, as CUPTI may be flushed by any thread. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void send_all(void)
 {
@@ -79,7 +83,7 @@ int cuptiActivityRegisterCallbacks(void (*r)(uint8_t **, size_t *, size_t *),
 
 int cuptiActivityRegisterTimestampCallback(uint64_t (*fn)(void))
 {
-	clock = fn;
+	now = fn;
 	return 0;
 }
 
@@ -122,7 +126,9 @@ int cuptiGetCallbackName(int domain, uint32_t call, const char **name)
 int cuptiActivityFlushAll(uint32_t flags)
 {
 	(void)flags;
+	pthread_mutex_lock(&lock);
 	send_all();
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
@@ -176,47 +182,51 @@ static void kernel(const char *name, uint64_t start, uint64_t ns, uint32_t strea
 /* A kernel of `ns`, which the device begins `delay` after the launch. */
 void stand_in_launch(const char *name, uint64_t delay, uint64_t ns, uint32_t stream)
 {
-	if (!clock)
+	if (!now)
 		return;
-	uint64_t start = clock();
+	pthread_mutex_lock(&lock);
+	uint64_t start = now();
 	correlation++;
 	call(GET_DEVICE, start, start);
 	correlation++;
-	uint64_t end = clock();
+	uint64_t end = now();
 	kernel(name, end + delay, ns, stream, false);
 	call(LAUNCH, start, end);
+	pthread_mutex_unlock(&lock);
 }
 
 /* A kernel of which CUPTI says that it began long ago. */
 void stand_in_wrong(const char *name)
 {
-	if (!clock)
+	if (!now)
 		return;
+	pthread_mutex_lock(&lock);
 	correlation++;
-	kernel(name, clock() - 30000000000, 1000, 7, false);
-	call(LAUNCH, clock(), clock());
+	kernel(name, now() - 30000000000, 1000, 7, false);
+	call(LAUNCH, now(), now());
+	pthread_mutex_unlock(&lock);
 }
 
 /* `n` kernels, each of `ns`, launched at once. */
 void stand_in_graph(const char *name, unsigned n, uint64_t ns, uint32_t stream)
 {
-	if (!clock)
+	if (!now)
 		return;
-	uint64_t start = clock();
+	pthread_mutex_lock(&lock);
+	uint64_t start = now();
 	correlation++;
-	call(GRAPH, start, clock());
+	call(GRAPH, start, now());
 	for (unsigned i = 0; i < n; i++)
 		kernel(name, start + 1000 + i * ns, ns, stream, true);
+	pthread_mutex_unlock(&lock);
 }
 
 /* A copy from pageable memory to the device. */
-void stand_in_copy(uint64_t bytes, uint64_t ns, uint32_t stream)
+static void copy(uint64_t bytes, uint64_t ns, uint32_t stream)
 {
-	if (!clock)
-		return;
-	uint64_t start = clock();
+	uint64_t start = now();
 	correlation++;
-	call(MEMCPY_ASYNC, start, clock());
+	call(MEMCPY_ASYNC, start, now());
 	uint8_t *r = kind_on[1] ? record(1, 96) : NULL;
 	if (!r)
 		return;
@@ -228,6 +238,15 @@ void stand_in_copy(uint64_t bytes, uint64_t ns, uint32_t stream)
 	put(r, 24, start + 500 + ns, 8);
 	put(r, 40, stream, 4);
 	put(r, 44, correlation, 4);
+}
+
+void stand_in_copy(uint64_t bytes, uint64_t ns, uint32_t stream)
+{
+	if (!now)
+		return;
+	pthread_mutex_lock(&lock);
+	copy(bytes, ns, stream);
+	pthread_mutex_unlock(&lock);
 }
 
 /* From now on as after cuInit. */
