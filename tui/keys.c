@@ -98,6 +98,13 @@ static void sort_by(struct view *v, enum view_column c)
 		view_sort(v, c);
 }
 
+static void sort_largest_first(struct view *v, enum view_column column)
+{
+	bool reversed;
+	if (view_sorted(v, &reversed) != column || reversed)
+		view_sort(v, column);
+}
+
 static void open_detail(struct top *t)
 {
 	if (t->chosen < 0)
@@ -167,6 +174,30 @@ static int next_group(struct top *t)
 	return view_set_group(t->view, (enum grouping_by)group);
 }
 
+static int turn_tree(struct top *t)
+{
+	bool tree = !view_is_tree(t->view);
+	go_to_first(t);
+	t->panel = TOP_TABLE;
+	if (tree)
+		sort_largest_first(t->view, VIEW_TOTAL);
+	top_say(t, tree ? "modules as a tree; Left and Right fold and unfold" : "by module");
+	return view_set_tree(t->view, tree);
+}
+
+/* Enter, Left and Right on a row of the tree. */
+static bool tree_key(struct top *t, int key)
+{
+	if (!view_is_tree(t->view) ||
+	    (key != SCREEN_ENTER && key != SCREEN_LEFT && key != SCREEN_RIGHT))
+		return false;
+	bool folds =
+	    key == SCREEN_LEFT || (key == SCREEN_ENTER && !view_is_folded(t->view, t->chosen));
+	view_fold(t->view, t->chosen, folds ? VIEW_FOLDED : VIEW_OPEN);
+	t->sticks = true;
+	return true;
+}
+
 static int reset(struct top *t)
 {
 	go_to_first(t);
@@ -203,6 +234,9 @@ static int command(struct top *t, int key)
 	switch (key) {
 	case 'g':
 		return next_group(t);
+	case 't':
+	case SCREEN_F1 + 4:
+		return turn_tree(t);
 	case 'i':
 		return set_interval(t);
 	case 'r':
@@ -228,19 +262,16 @@ static bool sort_letter(struct view *v, int key)
 {
 	static const char letters[VIEW_COLUMNS + 1] = "STNMPOHW";
 	const char *at = key > 0 && key < 0x80 ? strchr(letters, key) : NULL;
-	bool reversed;
 	if (!at || !*at)
 		return false;
-	enum view_column column = (enum view_column)(at - letters);
-	if (view_sorted(v, &reversed) != column || reversed)
-		view_sort(v, column);
+	sort_largest_first(v, (enum view_column)(at - letters));
 	return true;
 }
 
 static void table_key(struct top *t, int key)
 {
 	bool reversed;
-	if (sort_letter(t->view, key))
+	if (sort_letter(t->view, key) || tree_key(t, key))
 		return;
 	switch (key) {
 	case '<':

@@ -75,6 +75,10 @@ static const struct grouping_row *chosen_row(struct top *t)
 
 static const struct grouping_row *row_or_say(struct top *t)
 {
+	if (view_is_tree(t->view)) {
+		top_say(t, "this row is of a module: g groups by op or line");
+		return NULL;
+	}
 	const struct grouping_row *row = chosen_row(t);
 	if (row && row->sum)
 		return row;

@@ -14,6 +14,8 @@ enum { KEY_MAX = 4096, NAME_MAX_BYTES = 512, SHAPES_MAX = 256 };
 const char *const grouping_names[] = {"op and line", "op",     "line",
 				      "module",	     "thread", "op and shapes"};
 
+const char grouping_no_module[] = "(no module)";
+
 struct grouping {
 	enum grouping_by group;
 	const char *(*thread_name)(void *arg, int32_t pid, int32_t tid);
@@ -116,7 +118,7 @@ static void key_where(struct key *k, const struct py_frame *where)
 static const char *module_of(const struct op_event *ev)
 {
 	const char *module = ev->where_stack ? ev->where_stack->module : NULL;
-	return module ? module : "(no module)";
+	return module ? module : grouping_no_module;
 }
 
 static void make_key(struct key *k, enum grouping_by group, const struct op_event *ev)

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "perf/report/aggregate.h"
 #include "symbolizer/event/event.h"
 #include "tui/model/view.h"
@@ -69,6 +70,14 @@ struct view {
 	struct view_row *rows;
 	size_t nrows, rows_room;
 
+	struct view_tree {
+		bool shown;
+		struct intern paths; /* of the modules shown so far */
+		bool *folded;	     /* by the id of the path */
+		size_t room;
+		struct module_tree *modules; /* that `rows` are of; or NULL */
+	} tree;
+
 	struct view_thread {
 		int32_t pid, tid;
 		char name[32];
@@ -111,6 +120,11 @@ int view_begin_interval(struct view *v);
 
 /* What is shown, and in *ns the trace time it covers. */
 const struct grouping *view_shown(const struct view *v, uint64_t *ns);
+
+/* Set the rows to those of the tree. 0 or -ENOMEM. */
+int view_tree_rows(struct view *v);
+
+void view_tree_free(struct view_tree *t);
 
 /* The off-op time of what is shown. */
 const struct off_op *view_shown_outside(const struct view *v);

@@ -70,6 +70,7 @@ void view_free(struct view *v)
 	free(v->links);
 	free(v->threads);
 	free(v->rows);
+	view_tree_free(&v->tree);
 	arena_free(&v->strings);
 	free(v);
 }
@@ -318,6 +319,8 @@ int64_t view_id(const struct view *v, const struct view_row *row)
 	size_t n;
 	struct grouping_row *const *all = view_all(v, v->group, &n);
 	const struct aggregate_row *s = row->sum;
+	if (!s)
+		return row->module_id;
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *r = all[i]->sum;
 		if (r && r->phase == s->phase && r->line == s->line && !strcmp(r->op, s->op) &&

@@ -70,6 +70,8 @@ struct grouping_row {
 	uint64_t last_elements; /* of the tensor arguments with known shapes */
 };
 
+extern const char grouping_no_module[]; /* the name of the row of calls in none */
+
 struct grouping;
 
 /* `thread_name` returns the name of a thread, "" if unknown, valid during the call. NULL without
@@ -115,10 +117,18 @@ extern const char *const view_column_names[VIEW_COLUMNS + 1]; /* column headers,
 enum { VIEW_FILTER_MAX = 128, VIEW_LINKS = 4 };
 enum { VIEW_INTERVAL_NS = 2000000000 }; /* length of an interval in trace time */
 
+enum view_fold { VIEW_LEAF, VIEW_FOLDED, VIEW_OPEN };
+
 /* A row of the table. */
 struct view_row {
-	const struct grouping_row *row;
+	const struct grouping_row *row; /* NULL in the tree, as is sum */
 	const struct aggregate_row *sum;
+	/* In the tree: the module's name below the one that contains it, how many do, and what
+	 * view_fold takes. */
+	const char *name;
+	unsigned depth;
+	enum view_fold fold;
+	int64_t module_id;
 	uint64_t mean_ns, p99_ns;
 	double self_percent, total_percent; /* of the observed time of the threads */
 	double calls_per_s;		    /* per second of trace time */
@@ -178,6 +188,17 @@ enum grouping_by view_group(const struct view *v);
 int view_set_interval(struct view *v, bool interval);
 bool view_interval(const struct view *v);
 
+/* Show modules as a tree, each below the one that contains it: self time is its own, total time and
+ * calls are with all that is below. The grouping becomes GROUPING_MODULE, and another one ends the
+ * tree. 0 or -ENOMEM. */
+int view_set_tree(struct view *v, bool tree);
+bool view_is_tree(const struct view *v);
+
+/* Fold the module with that view_id, or unfold it, which it is at first. Without a tree, nothing.
+ */
+void view_fold(struct view *v, int64_t id, enum view_fold fold);
+bool view_is_folded(const struct view *v, int64_t id);
+
 /* Sort by a column, numbers largest first; the same column again reverses the order. */
 void view_sort(struct view *v, enum view_column column);
 enum view_column view_sorted(const struct view *v, bool *reversed);
@@ -197,7 +218,7 @@ void view_head(const struct view *v, struct view_head *out);
 struct grouping_row *const *view_all(const struct view *v, enum grouping_by group, size_t *n);
 
 /* The id, in view_all of its grouping, of a row that is shown and may be of an interval; -1: none.
- */
+ * In the tree, an id of the module. */
 int64_t view_id(const struct view *v, const struct view_row *row);
 
 /* The forward rows linked to the backward row `id` (by op and line), at most VIEW_LINKS; returns

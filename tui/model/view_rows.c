@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,7 @@ int view_set_group(struct view *v, enum grouping_by group)
 {
 	v->group = group;
 	v->nrows = 0;
+	v->tree.shown = v->tree.shown && group == GROUPING_MODULE;
 	return view_begin_interval(v);
 }
 
@@ -229,7 +231,7 @@ static struct view_row row_of(const struct grouping_row *row, uint64_t observed_
 	};
 }
 
-const struct view_row *view_rows(struct view *v, size_t *n)
+static int add_rows(struct view *v)
 {
 	uint64_t wall_ns;
 	size_t all;
@@ -237,14 +239,20 @@ const struct view_row *view_rows(struct view *v, size_t *n)
 	const struct grouping *t = view_shown(v, &wall_ns);
 	struct grouping_row *const *rows = grouping_rows(t, &all);
 	aggregate_totals(grouping_sum(t), &totals);
-	v->nrows = *n = 0;
+	v->nrows = 0;
 	if (array_grow(&v->rows, &v->rows_room, all + 1, sizeof(*v->rows)))
-		return NULL;
+		return -ENOMEM;
 	/* Only one of several rows with the same name has the sum of their calls. */
 	for (size_t i = 0; i < all; i++)
 		if (rows[i]->sum && passes(v, rows[i]->sum))
 			v->rows[v->nrows++] = row_of(rows[i], totals.observed_ns, wall_ns);
 	qsort_r(v->rows, v->nrows, sizeof(*v->rows), compare_rows, v);
-	*n = v->nrows;
-	return v->rows;
+	return 0;
+}
+
+const struct view_row *view_rows(struct view *v, size_t *n)
+{
+	int r = v->tree.shown ? view_tree_rows(v) : add_rows(v);
+	*n = r ? 0 : v->nrows;
+	return r ? NULL : v->rows;
 }

@@ -227,9 +227,9 @@ static void settings_line(const struct top *t)
 	struct head_text l = {0};
 	bool reversed;
 	enum view_column column = view_sorted(t->view, &reversed);
-	add(&l, "by %s  sort %s%s  %s", grouping_names[view_group(t->view)],
-	    view_column_names[column], reversed ? " reversed" : "",
-	    view_interval(t->view) ? "last 2 s" : "cumulative");
+	add(&l, "by %s%s  sort %s%s  %s", grouping_names[view_group(t->view)],
+	    view_is_tree(t->view) ? ", as a tree" : "", view_column_names[column],
+	    reversed ? " reversed" : "", view_interval(t->view) ? "last 2 s" : "cumulative");
 	add_source(&l, t);
 	add(&l, "  filter: %s", view_filter(t->view)[0] ? view_filter(t->view) : "none");
 	screen_text(3, 0, screen_width(), l.s, STYLE_DIM);

@@ -8,6 +8,7 @@ static const char *const keys[] = {
     "S T N M P O H W       sort by the column of that letter; N: Calls/s, H: Shapes",
     "R                     the other way round",
     "g                     group by op and line, op, line, module, thread, shapes",
+    "t  F5                 modules as a tree; then Enter, Left, Right fold and unfold",
     "/  F4                 show only rows with a text in op or line; Esc: all again",
     "i                     figures of the last 2 seconds, or of all (cumulative)",
     "p  Space              pause: what comes meanwhile is read when it goes on",

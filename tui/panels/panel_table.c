@@ -6,7 +6,14 @@
 #include "perf/events/print_event.h"
 #include "tui/model/top.h"
 
-enum { GAP = 2, NUMBERS = VIEW_P99 + 1, OP_MIN = 24, SHAPES_MAX = 256 };
+enum {
+	GAP = 2,
+	NUMBERS = VIEW_P99 + 1,
+	OP_MIN = 24,
+	SHAPES_MAX = 256,
+	VIEW_MODULE_MAX = 1024,
+	INDENT = 2
+};
 
 /* Position of each column; width 0: hidden. */
 struct layout {
@@ -15,7 +22,7 @@ struct layout {
 	} of[VIEW_COLUMNS];
 };
 
-static const int number_widths[NUMBERS] = {6, 6, 9, 7, 7};
+static const int number_widths[NUMBERS] = {6, 7, 9, 7, 7};
 
 /* Where there is no room for OP_MIN columns of text, in this order. */
 static const enum view_column gives_way[NUMBERS - 1] = {VIEW_P99, VIEW_MEAN, VIEW_CALLS,
@@ -39,12 +46,13 @@ static struct layout layout_of(const struct top *t)
 	enum grouping_by group = view_group(t->view);
 	struct layout l;
 	int x = 2; /* room for the mark of backward rows */
+	bool of_calls = !view_is_tree(t->view);
+	bool is_shown[NUMBERS] = {true, true, true, of_calls, of_calls};
 	for (int c = 0; c < NUMBERS; c++)
-		x += number_widths[c] + GAP;
-	bool is_shown[NUMBERS] = {true, true, true, true, true};
+		x += is_shown[c] ? number_widths[c] + GAP : 0;
 	for (size_t i = 0; i < NUMBERS - 1 && screen_width() - x < OP_MIN; i++) {
+		x -= is_shown[gives_way[i]] ? number_widths[gives_way[i]] + GAP : 0;
 		is_shown[gives_way[i]] = false;
-		x -= number_widths[gives_way[i]] + GAP;
 	}
 	x = 2;
 	for (int c = 0; c < NUMBERS; c++)
@@ -82,7 +90,8 @@ static void draw_header(const struct top *t, const struct layout *l, int y)
 	enum view_column sorted = view_sorted(t->view, &reversed);
 	for (int c = 0; c < VIEW_COLUMNS; c++) {
 		char name[32];
-		snprintf(name, sizeof(name), "%s%s", view_column_names[c],
+		snprintf(name, sizeof(name), "%s%s",
+			 c == VIEW_OP && view_is_tree(t->view) ? "Module" : view_column_names[c],
 			 (int)sorted != c ? ""
 			 : reversed	  ? "^"
 					  : "v");
@@ -102,6 +111,17 @@ static const char *rate_text(char *out, size_t size, double rate)
 	return out;
 }
 
+/* "-" where it can be folded, "+" where it is. */
+static void draw_module(const struct layout *l, int y, const struct view_row *r)
+{
+	static const char *const marks[] = {
+	    [VIEW_LEAF] = "  ", [VIEW_FOLDED] = "+ ", [VIEW_OPEN] = "- "};
+	char text[VIEW_MODULE_MAX];
+	snprintf(text, sizeof(text), "%*s%s%s", (int)(INDENT * r->depth), "", marks[r->fold],
+		 r->name);
+	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, text, STYLE_PLAIN);
+}
+
 static void draw_numbers(const struct layout *l, int y, const struct view_row *r)
 {
 	char text[NUMBERS][32];
@@ -109,7 +129,7 @@ static void draw_numbers(const struct layout *l, int y, const struct view_row *r
 	snprintf(text[VIEW_TOTAL], sizeof(text[0]), "%.1f", r->total_percent);
 	rate_text(text[VIEW_CALLS], sizeof(text[0]), r->calls_per_s);
 	text_ns(text[VIEW_MEAN], sizeof(text[0]), r->mean_ns);
-	if (aggregate_has_quantiles(r->sum))
+	if (r->sum && aggregate_has_quantiles(r->sum))
 		text_ns(text[VIEW_P99], sizeof(text[0]), r->p99_ns);
 	else
 		snprintf(text[VIEW_P99], sizeof(text[0]), "-");
@@ -146,6 +166,11 @@ static void draw_where(const struct top *t, const struct layout *l, int y,
 
 static void draw_row(const struct top *t, const struct layout *l, int y, const struct view_row *r)
 {
+	if (!r->sum) {
+		draw_numbers(l, y, r);
+		draw_module(l, y, r);
+		return;
+	}
 	if (r->sum->phase != PHASE_FORWARD)
 		screen_text(y, 0, 1, r->sum->phase == PHASE_BACKWARD ? "b" : "r", STYLE_DIM);
 	draw_numbers(l, y, r);
@@ -179,7 +204,8 @@ void panel_table(struct top *t, int y, int height)
 	/* The order of rows may change before the next key. */
 	t->chosen = n ? view_id(t->view, &rows[t->selected]) : -1;
 	for (size_t i = 0; i < n; i++)
-		file_names_add(&t->files, rows[i].sum->file); /* if it fails, by its base name */
+		if (rows[i].sum) /* if it fails, by its base name */
+			file_names_add(&t->files, rows[i].sum->file);
 	draw_header(t, &l, y);
 	t->ndrawn = 0;
 	for (size_t i = t->first; i < n && i - t->first < shown; i++) {

@@ -58,6 +58,15 @@ for group in op line module thread op-and-shapes; do
 	keys g
 	sizes "by-$group"
 done
+keys F5 Home
+sizes tree
+keys Left
+ok "Left folds a module" golden tree-folded-80x24
+keys Right
+ok "Right unfolds it" golden tree-80x24
+keys F5
+ok "F5 ends the tree" shows '^by module  '
+keys g g S
 resize 120x40
 resize 40x24
 ok "in 40 columns numbers give way to the op" shows '^b   16.3  AddmmBackward0 '

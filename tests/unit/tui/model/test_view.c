@@ -57,6 +57,51 @@ static struct view *sample(void)
 	return v;
 }
 
+/* The rows of the tree: "- (Model) 40%,", two spaces before it for each module above. */
+static const char *tree(struct view *v)
+{
+	static char text[512];
+	static const char marks[] = {[VIEW_LEAF] = ' ', [VIEW_FOLDED] = '+', [VIEW_OPEN] = '-'};
+	size_t n, len = 0;
+	const struct view_row *rows = view_rows(v, &n);
+	text[0] = '\0';
+	for (size_t i = 0; i < n; i++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%*s%c %s %.0f/%.0f,",
+					(int)(2 * rows[i].depth), "", marks[rows[i].fold],
+					rows[i].name, rows[i].self_percent, rows[i].total_percent);
+	return text;
+}
+
+static void tree_of_modules(void **state)
+{
+	(void)state;
+	static struct py_stack stacks[5];
+	static const char *const modules[5] = {"(GPT)", "blocks.0.attn", "blocks.0", "head", NULL};
+	struct view *v = view_new();
+	size_t n;
+	assert_non_null(v);
+	for (unsigned i = 0; i < 5; i++) {
+		stacks[i] = (struct py_stack){.id = i + 1, .module = modules[i]};
+		add(v, at(sample_event(i + 1, 0, 0, i * 10 * MS, (i + 1) * 10 * MS), &stacks[i]));
+	}
+	assert_int_equal(view_set_tree(v, true), 0);
+	view_sort(v, VIEW_TOTAL);
+	assert_string_equal(tree(v), "- (GPT) 20/80,  - blocks.0 20/40,      attn 20/20,"
+				     "    head 20/20,  (in no module) 20/20,");
+	int64_t blocks = view_id(v, &view_rows(v, &n)[1]);
+	view_fold(v, blocks, VIEW_FOLDED);
+	assert_true(view_is_folded(v, blocks));
+	assert_string_equal(tree(v), "- (GPT) 20/80,  + blocks.0 20/40,    head 20/20,"
+				     "  (in no module) 20/20,");
+	assert_int_equal(view_id(v, &view_rows(v, &n)[1]), blocks);
+	view_fold(v, blocks, VIEW_OPEN);
+	view_set_filter(v, "attn");
+	assert_string_equal(tree(v), "- (GPT) 20/80,  - blocks.0 20/40,      attn 20/20,");
+	assert_int_equal(view_set_group(v, GROUPING_OP), 0);
+	assert_false(view_is_tree(v));
+	view_free(v);
+}
+
 static void groups(void **state)
 {
 	(void)state;
@@ -401,6 +446,7 @@ static void histogram_is_spread(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(tree_of_modules),
 	    cmocka_unit_test(groups),
 	    cmocka_unit_test(figures),
 	    cmocka_unit_test(sorts_and_filters),
