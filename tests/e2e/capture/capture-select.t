@@ -15,7 +15,9 @@ picks() {
 	finish "$tracer"
 	[ "$status" = 0 ] || echo "ditrace: $status"
 	echo "$pid" >"$T/last"
-	picked
+	local picked
+	picked=$(picked)
+	echo "${picked:-$(<"$T/err")}"
 }
 
 next_pid() {
