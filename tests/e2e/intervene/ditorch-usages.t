@@ -12,7 +12,7 @@ usage() {
 # done_by FEATURE: the functions it was applied to, each once
 done_by() {
 	awk -v feature="$1" '/^ditrace: / { on = $2 == feature ":" } on && match($0, /[^ ]/) && RSTART <= 8 && $1 ~ /^[0-9,]+$/ {
-		for (i = 2; $i ~ /^[0-9,?]+$/;) i++; if ($i ~ /[.]/) print $i }' "$T/err" | LC_ALL=C sort -u | xargs
+		for (i = 2; $i ~ /^[0-9,?]+$/;) i++; if ($i ~ /^[A-Za-z_].*[.]/) print $i }' "$T/err" | LC_ALL=C sort -u | xargs
 }
 
 sees() {
