@@ -231,6 +231,15 @@ int trace_write_sum(struct trace_writer *w, const struct op_sum *sum)
 	return r;
 }
 
+int trace_write_done(struct trace_writer *w, const struct work_done *d)
+{
+	int r;
+	struct trace_file *f = file_of(w, d->pid, &r);
+	if (f)
+		keep_first(&r, trace_file_done(f, d));
+	return r;
+}
+
 int trace_write_activity(struct trace_writer *w, const struct activity *a)
 {
 	int r;
