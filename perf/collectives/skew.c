@@ -8,10 +8,28 @@
 #include "base/arena.h"
 
 /* Calls for which all wait for all: being late for another one need not hold anybody up. */
-static bool counts(const struct skew *s, const struct collective_world *w, size_t k)
+static bool all_wait(const struct skew *s, const struct collective_world *w, size_t k)
 {
 	const struct collective_call *call = collective_call_of(s->c, w, k, 0);
 	return call->chosen && s->c->rows[call->row].what.waits_for_all;
+}
+
+/* Whether all others had called the next one before the last rank called this one: then they did
+ * not wait for this one, but for the last of several that are under way, as the buckets of DDP. */
+static bool is_passed(const struct skew *s, const struct collective_world *w, size_t k)
+{
+	const struct collective_entry e = collective_entered(s->c, w, k);
+	if (++k == w->n)
+		return false;
+	for (size_t i = 0; i < s->c->nranks; i++)
+		if (i != e.last && collective_call_of(s->c, w, k, i)->start_ns > e.last_ns)
+			return false;
+	return all_wait(s, w, k);
+}
+
+static bool counts(const struct skew *s, const struct collective_world *w, size_t k)
+{
+	return all_wait(s, w, k) && !is_passed(s, w, k);
 }
 
 static size_t count_calls(const struct skew *s, const struct collective_world *w)

@@ -483,6 +483,8 @@ static void several_are_under_way(void **state)
 	assert_non_null(s);
 	struct skew_verdict v = skew_verdict(s);
 	assert_int_equal(v.rank, 1);
+	assert_int_equal(s->n, STEPS);
+	assert_true(v.median_ns > 77 * MS && v.median_ns < 83 * MS);
 	assert_true(v.percent > 75 && v.percent < 90);
 	skew_free(s);
 	collectives_free(c);
