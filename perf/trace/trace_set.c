@@ -106,7 +106,7 @@ static int finish_item(struct member *m, struct trace_item *item)
 		item->sample.time_ns += m->shift_ns;
 		return 0;
 	case TRACE_TARGET:
-		item->rank1 = rank1_of(m, item->target.pid);
+		item->target.rank1 = item->rank1 = rank1_of(m, item->target.pid);
 		return 0;
 	case TRACE_PROCESS:
 		return finish_process(m, &item->process);
