@@ -100,13 +100,14 @@ static int64_t row_of(struct collectives *c, const struct collective *what,
 {
 	bool is_new;
 	int64_t backend = what->backend ? string_id(c, what->backend) : -1;
-	int64_t key[12] = {(int64_t)(intptr_t)what->name,
+	int64_t key[13] = {(int64_t)(intptr_t)what->name,
 			   (int64_t)(intptr_t)what->reduce_op,
 			   what->root,
 			   what->has_bytes ? (int64_t)what->bytes : -1,
 			   what->dtype,
 			   what->async,
 			   backend,
+			   what->on_host,
 			   g->address ? (int64_t)g->number : -1,
 			   g->size,
 			   where ? where->line : -1,

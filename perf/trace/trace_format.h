@@ -237,9 +237,9 @@ enum {
  * CLOCK_MONOTONIC ns. */
 struct trace_target {
 	int32_t pid;
-	uint32_t rank1; /* of trace_query: as in struct op_event; else 0 */
 	int64_t start_ns;
 	const char *comm, *argv, *torch_version, *python_version, *engine, *torch_dir;
+	uint32_t rank1; /* of trace_query: as in struct op_event; else 0 */
 };
 
 /* What a traced process is of a training on many. */
