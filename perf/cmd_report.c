@@ -242,6 +242,7 @@ static int print(struct report *p)
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
 	p->opts.ranks = aggregate_ranks(p->gaps ? p->gap_sum : p->sum, &p->opts.nranks);
+	p->opts.of_ranks = p->choice.rank;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
 	bool part =
 	    p->choice.time || p->choice.step || trace_choice_of_calls(&p->choice) || p->per_step;

@@ -59,6 +59,7 @@ static void add_tensor(struct collective *c, const struct tensor_meta *m, bool f
 {
 	int each = m->unknown & (TENSOR_NO_DTYPE | TENSOR_NO_SHAPE) ? 0 : names_itemsize(m->dtype);
 	c->has_bytes &= each > 0;
+	c->on_host &= !(m->unknown & TENSOR_NO_DEVICE) && m->device_type == 0;
 	c->bytes += (uint64_t)m->numel * (uint64_t)each;
 	c->dtype = each && (first || c->dtype == m->dtype) ? m->dtype : -1;
 }
@@ -88,6 +89,16 @@ static const char *reduction(const struct value *v)
 	return NULL;
 }
 
+/* The results are the tensors, where there are any, and the Work. */
+static void take_work(struct collective *c, const struct op_event *ev)
+{
+	const struct value *v = ev->nresults ? &ev->results[ev->nresults - 1] : NULL;
+	if (!v || v->kind != VALUE_WORK)
+		return;
+	c->work = v->work.address;
+	c->backend = v->work.backend;
+}
+
 static int is_async(const struct op_event *ev)
 {
 	for (uint16_t i = 0; i < ev->nargs && i < ev->op->nargs; i++)
@@ -100,6 +111,7 @@ static void describe(struct collective *c, const struct op_event *ev, size_t whi
 {
 	uint16_t group = 0, at;
 	c->async = is_async(ev);
+	take_work(c, ev);
 	while (group < ev->nargs && ev->args[group].kind != VALUE_GROUP)
 		group++;
 	if (strstr(c->name, "barrier") == NULL && known_ops[which].tensors < ev->nargs)
@@ -126,6 +138,7 @@ bool collective_of(const struct op_event *ev, struct collective *out)
 					   .in_sequence = !(known_ops[i].flags & PAIR),
 					   .waits_for_all = known_ops[i].flags & ALL_WAIT,
 					   .root = -1,
+					   .on_host = true,
 					   .dtype = -1};
 		describe(out, ev, i);
 		return true;
@@ -159,11 +172,20 @@ static const char *duration(char *out, size_t size, const struct op_event *ev)
 			    : "open";
 }
 
+static const char *labelled(char *out, size_t size, const char *label, uint64_t ns)
+{
+	char text[24];
+	snprintf(out, size, "%s %s", label, text_ns(text, sizeof(text), ns));
+	return out;
+}
+
 void collective_print(const struct collectives *c, FILE *f, const struct op_event *ev)
 {
 	struct collective what;
 	char text[WHERE_TEXT_MAX], rank[16] = "-", number[48] = "-", bytes[32], ns[32];
-	uint64_t after = ev->start_ns - c->first_ns, nth;
+	char done[32], waits[32];
+	uint64_t after = ev->start_ns - c->first_ns, nth, waited_ns;
+	bool waited;
 	unsigned group;
 	if (!collective_of(ev, &what))
 		return;
@@ -171,11 +193,14 @@ void collective_print(const struct collectives *c, FILE *f, const struct op_even
 		snprintf(rank, sizeof(rank), "%" PRIu32, ev->rank1 - 1);
 	if (collectives_number(c, ev, &group, &nth))
 		snprintf(number, sizeof(number), "%u.%" PRIu64, group, nth);
-	fprintf(f, "%4" PRIu64 ".%06" PRIu64 " s  rank %-4s %-8s %-32s %10s %8s  ",
+	uint64_t done_ns = collectives_done(c, ev, &waited, &waited_ns);
+	fprintf(f, "%4" PRIu64 ".%06" PRIu64 " s  rank %-4s %-8s %-32s %10s %8s %13s %15s  ",
 		after / 1000000000, after % 1000000000 / 1000, rank, number,
 		collective_text(text, sizeof(text), &what),
 		what.has_bytes ? text_bytes(bytes, sizeof(bytes), what.bytes) : "",
-		duration(ns, sizeof(ns), ev));
+		duration(ns, sizeof(ns), ev),
+		done_ns ? labelled(done, sizeof(done), "done", done_ns - ev->start_ns) : "",
+		waited ? labelled(waits, sizeof(waits), "waited", waited_ns) : "");
 	text_print_safe(f, where_text(text, sizeof(text), collective_where(ev->stack), NULL,
 				      PHASE_FORWARD, NULL));
 	putc('\n', f);
@@ -186,11 +211,13 @@ void collective_json(const struct collectives *c, FILE *f, const struct op_event
 	struct json_out j = {.f = f};
 	struct collective what;
 	const struct py_frame *at = collective_where(ev->stack);
-	uint64_t nth = 0;
+	uint64_t nth = 0, waited_ns;
+	bool waited;
 	unsigned group = 0;
 	if (!collective_of(ev, &what))
 		return;
 	bool known = collectives_number(c, ev, &group, &nth);
+	uint64_t done_ns = collectives_done(c, ev, &waited, &waited_ns);
 	json_open(&j, NULL, '{');
 	json_text(&j, "collective", what.name);
 	json_u64(&j, "id", ev->id);
@@ -208,6 +235,11 @@ void collective_json(const struct collectives *c, FILE *f, const struct op_event
 	json_text(&j, "dtype", what.dtype < 0 ? NULL : names_dtype(what.dtype));
 	json_u64(&j, "start_ns", ev->start_ns);
 	json_number(&j, "end_ns", ev->end_ns, (int64_t)ev->end_ns);
+	json_text(&j, "backend", what.backend);
+	json_number(&j, "done_ns", done_ns, (int64_t)done_ns);
+	json_number(&j, "waited_ns", waited, (int64_t)waited_ns);
+	json_number(&j, "bytes_per_s", what.has_bytes && done_ns,
+		    (int64_t)collective_rate(what.bytes, done_ns - ev->start_ns));
 	json_bool(&j, "thrown", ev->thrown);
 	json_text(&j, "file", at ? at->file : NULL);
 	json_number(&j, "line", at, at ? at->line : 0);

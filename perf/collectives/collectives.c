@@ -25,6 +25,8 @@ void collectives_free(struct collectives *c)
 	for (size_t i = 0; i < c->nrows; i++) {
 		histogram_free(&c->rows[i].ns);
 		histogram_free(&c->rows[i].spread_ns);
+		histogram_free(&c->rows[i].done_ns);
+		histogram_free(&c->rows[i].waits_ns);
 		free(c->rows[i].last);
 	}
 	for (size_t i = 0; i < c->nworlds; i++)
@@ -36,6 +38,8 @@ void collectives_free(struct collectives *c)
 	free(c->rows);
 	free(c->ranks);
 	free(c->worlds);
+	free(c->marks);
+	arena_free(&c->arena);
 	free(c);
 }
 
@@ -49,11 +53,12 @@ static int see_process(struct collectives *c, const struct trace_process *p)
 	return 0;
 }
 
-static int64_t process_of(struct collectives *c, int32_t pid)
+/* Processes of several hosts may have one PID, but not one rank. rank1: 0: not known. */
+static int64_t process_of(struct collectives *c, int32_t pid, uint32_t rank1)
 {
 	const struct trace_process unknown = {.pid = pid, .rank = {.rank = -1, .world_size = -1}};
 	for (size_t i = c->nprocesses; i-- > 0;)
-		if (c->processes[i].pid == pid)
+		if (collective_is_of(&c->processes[i], pid, rank1))
 			return (int64_t)i;
 	return see_process(c, &unknown) ? -ENOMEM : (int64_t)c->nprocesses - 1;
 }
@@ -94,12 +99,15 @@ static int64_t row_of(struct collectives *c, const struct collective *what,
 		      const struct collective_group *g, const struct py_frame *where)
 {
 	bool is_new;
-	int64_t key[11] = {(int64_t)(intptr_t)what->name,
+	int64_t backend = what->backend ? string_id(c, what->backend) : -1;
+	int64_t key[13] = {(int64_t)(intptr_t)what->name,
 			   (int64_t)(intptr_t)what->reduce_op,
 			   what->root,
 			   what->has_bytes ? (int64_t)what->bytes : -1,
 			   what->dtype,
 			   what->async,
+			   backend,
+			   what->on_host,
 			   g->address ? (int64_t)g->number : -1,
 			   g->size,
 			   where ? where->line : -1,
@@ -117,6 +125,9 @@ static int64_t row_of(struct collectives *c, const struct collective *what,
 				     .size = g->size,
 				     .where = where};
 	r->what.group = NULL;
+	if (what->backend &&
+	    !(r->what.backend = arena_strndup(&c->arena, what->backend, strlen(what->backend))))
+		return -ENOMEM;
 	return id;
 }
 
@@ -129,9 +140,12 @@ static bool is_numbered(const struct collective *what, const struct op_event *ev
 static int see_event(struct collectives *c, const struct op_event *ev)
 {
 	struct collective what;
-	if (!collective_of(ev, &what))
+	bool is_wait = collective_is_wait(ev->op);
+	if (!is_wait && !collective_of(ev, &what))
 		return 0;
-	int64_t process = process_of(c, ev->pid);
+	int64_t process = process_of(c, ev->pid, ev->rank1);
+	if (is_wait)
+		return process < 0 ? -ENOMEM : collectives_see_wait(c, (uint32_t)process, ev);
 	struct collective_group *g =
 	    process < 0 ? NULL : group_of(c, (uint32_t)process, what.group);
 	struct collective_calls *calls = g ? &g->calls[is_numbered(&what, ev)] : NULL;
@@ -145,9 +159,16 @@ static int see_event(struct collectives *c, const struct op_event *ev)
 	calls->all[calls->n++] =
 	    (struct collective_call){.start_ns = ev->start_ns,
 				     .ns = ev->end_ns ? ev->end_ns - ev->start_ns : COLLECTIVE_OPEN,
+				     .work = what.work,
 				     .row = (uint32_t)row,
 				     .chosen = true};
 	return 0;
+}
+
+static int see_done(struct collectives *c, const struct work_done *d, uint32_t rank1)
+{
+	int64_t process = process_of(c, d->pid, rank1);
+	return process < 0 ? -ENOMEM : collectives_see_done(c, (uint32_t)process, d);
 }
 
 int collectives_see(struct collectives *c, const struct trace_item *item)
@@ -156,9 +177,13 @@ int collectives_see(struct collectives *c, const struct trace_item *item)
 	case TRACE_EVENT:
 		return see_event(c, &item->event);
 	case TRACE_SUM:
-		if (!strncmp(item->sum.of.op->name, "c10d::", 6))
+		if (collective_is_wait(item->sum.of.op))
+			c->waits_not_known += item->sum.calls;
+		else if (!strncmp(item->sum.of.op->name, "c10d::", 6))
 			c->summed += item->sum.calls;
 		return 0;
+	case TRACE_DONE:
+		return see_done(c, &item->done, item->rank1);
 	case TRACE_LOST:
 		c->lost += item->lost.count;
 		return 0;
@@ -182,7 +207,7 @@ static struct collective_call *find(const struct collectives *c, const struct op
 	for (size_t i = 0; i < c->ngroups; i++) {
 		const struct collective_calls *calls = &c->groups[i].calls[is_numbered(&what, ev)];
 		*group = &c->groups[i];
-		if (c->processes[(*group)->process].pid != ev->pid)
+		if (!collective_is_of(&c->processes[(*group)->process], ev->pid, ev->rank1))
 			continue;
 		size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
 		if (n && calls->all[n - 1].start_ns == ev->start_ns)
@@ -227,6 +252,29 @@ bool collectives_number(const struct collectives *c, const struct op_event *ev, 
 	return true;
 }
 
+uint64_t collectives_done(const struct collectives *c, const struct op_event *ev, bool *waited,
+			  uint64_t *waited_ns)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find(c, ev, &g);
+	*waited = call && call->wait_ns;
+	*waited_ns = *waited ? call->waited_ns : 0;
+	return call ? call->done_ns : 0;
+}
+
+static int sum_work(struct collective_row *r, const struct collective_call *call)
+{
+	int code = 0;
+	r->done += call->done_ns > 0;
+	r->waits += call->wait_ns > 0;
+	r->waited_ns += call->waited_ns;
+	if (call->done_ns)
+		code = histogram_add(&r->done_ns, call->done_ns - call->start_ns);
+	if (call->wait_ns && !code)
+		code = histogram_add(&r->waits_ns, call->waited_ns);
+	return code;
+}
+
 static int sum_calls(struct collectives *c, const struct collective_calls *calls)
 {
 	for (size_t k = 0; k < calls->n; k++) {
@@ -235,6 +283,8 @@ static int sum_calls(struct collectives *c, const struct collective_calls *calls
 		if (!call->chosen)
 			continue;
 		r->calls++;
+		if (sum_work(r, call))
+			return -ENOMEM;
 		if (call->ns == COLLECTIVE_OPEN)
 			continue;
 		r->max_ns = call->ns > r->max_ns ? call->ns : r->max_ns;

@@ -19,19 +19,22 @@ struct collective {
 	bool waits_for_all; /* on no rank it is done before all have called it */
 	const char *reduce_op;	   /* "SUM", a static string; NULL: none, or not known */
 	const struct value *group; /* a VALUE_GROUP, the event's; NULL: not known */
+	const char *backend;	   /* "gloo"; NULL: not known */
+	uint64_t work;		   /* address of the Work that it returned; 0: not known */
 	int64_t root;		   /* of send and recv: the other rank; -1: none, or not known */
 	int async; /* 1: the caller does not wait in the same call of Python; 0: it does; -1: not
 		      known, as in 1.13 */
 	/* Of the tensors that a rank gives; of scatter and reduce_scatter: that it gets. */
 	bool has_bytes;
 	uint64_t bytes;
-	int dtype; /* -1: none, several, or not known */
+	int dtype;    /* -1: none, several, or not known */
+	bool on_host; /* none of these is on a device */
 };
 
 /* Whether the event is a collective; then *out, which borrows from it. */
 bool collective_of(const struct op_event *ev, struct collective *out);
 
-/* All collectives of a trace: 40 bytes for each call. */
+/* All collectives of a trace: 64 bytes for each call, and as many for its end and its wait. */
 struct collectives;
 
 struct collectives *collectives_new(void);
@@ -56,8 +59,14 @@ int collectives_sum(struct collectives *c);
 bool collectives_number(const struct collectives *c, const struct op_event *ev, unsigned *group,
 			uint64_t *number);
 
+/* When it was done, 0: not known; and how long the program waited for it, *waited: whether that is
+ * known. */
+uint64_t collectives_done(const struct collectives *c, const struct op_event *ev, bool *waited,
+			  uint64_t *waited_ns);
+
 /* A collective on a line: time since the first of all, rank, "0.12": the twelfth of group 0, what
- * it is, bytes, duration of the call, line; or a JSON object with these. Of other events nothing.
+ * it is, bytes, duration of the call, time until it was done, time waited, line; or a JSON object
+ * with these. Of other events nothing.
  */
 void collective_print(const struct collectives *c, FILE *f, const struct op_event *ev);
 void collective_json(const struct collectives *c, FILE *f, const struct op_event *ev);

@@ -129,12 +129,14 @@ struct collective_entry collective_entered(const struct collectives *c,
 			e.first = i;
 		}
 		if (ns >= e.last_ns) {
-			e.second_ns = e.last_ns;
 			e.last_ns = ns;
 			e.last = i;
-		} else if (ns > e.second_ns) {
-			e.second_ns = ns;
 		}
+	}
+	for (size_t i = 0; i < c->nranks; i++) {
+		uint64_t ns = collective_waits_from(collective_call_of(c, w, k, i));
+		if (i != e.last && ns > e.second_ns)
+			e.second_ns = ns < e.last_ns ? ns : e.last_ns;
 	}
 	return e;
 }
@@ -222,7 +224,7 @@ int collectives_match(struct collectives *c)
 		sort_calls(&c->groups[i].calls[NOT_NUMBERED]);
 		sort_calls(&c->groups[i].calls[NUMBERED]);
 	}
-	if ((r = find_ranks(c)) || !c->nranks)
+	if ((r = collectives_join_works(c)) || (r = find_ranks(c)) || !c->nranks)
 		return r;
 	while ((r = add_world(c, c->nworlds)) > 0)
 		;

@@ -34,12 +34,14 @@ static const struct collective_row **sorted(const struct collectives *c, size_t 
 
 static void group_text(char *out, size_t size, const struct collective_row *r)
 {
+	const char *backend = r->what.backend ? r->what.backend : "";
 	if (!r->group_known)
 		snprintf(out, size, "?");
 	else if (r->size < 0)
-		snprintf(out, size, "%" PRIu32, r->group);
+		snprintf(out, size, "%" PRIu32 "%s%s", r->group, *backend ? " " : "", backend);
 	else
-		snprintf(out, size, "%" PRIu32 " (%" PRId32 " ranks)", r->group, r->size);
+		snprintf(out, size, "%" PRIu32 " (%" PRId32 " ranks%s%s)", r->group, r->size,
+			 *backend ? ", " : "", backend);
 }
 
 /* The rank that came last most often, by index. */
@@ -49,6 +51,24 @@ static size_t most_often_last(const struct collectives *c, const struct collecti
 	for (size_t i = 1; r->last && i < c->nranks; i++)
 		most = r->last[i] > r->last[most] ? i : most;
 	return most;
+}
+
+static uint64_t done_median(const struct collective_row *r)
+{
+	return histogram_quantile(&r->done_ns, 0.5);
+}
+
+static uint64_t rate_of(const struct collective_row *r)
+{
+	return r->done && r->what.has_bytes ? collective_rate(r->what.bytes, done_median(r)) : 0;
+}
+
+static bool any_is_done(const struct collectives *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].done || c->rows[i].waits)
+			return true;
+	return false;
 }
 
 static uint64_t median(const struct collective_row *r)
@@ -64,6 +84,14 @@ static void add_row(struct table *t, const struct collectives *c, const struct c
 	size_t last = most_often_last(c, r);
 	table_cell(t, text_count(text, sizeof(text), r->calls));
 	table_cell(t, r->what.has_bytes ? text_bytes(text, sizeof(text), r->what.bytes) : "");
+	if (any_is_done(c)) {
+		table_cell(t, r->done ? text_ns(text, sizeof(text), done_median(r)) : "");
+		table_cell(
+		    t, r->waits ? text_ns(text, sizeof(text), histogram_quantile(&r->waits_ns, 0.5))
+				: "");
+		snprintf(text, sizeof(text), "%s/s", text_bytes(n, sizeof(n), rate_of(r)));
+		table_cell(t, rate_of(r) ? text : "");
+	}
 	table_cell(t, text_ns(text, sizeof(text), median(r)));
 	table_cell(t, text_ns(text, sizeof(text), r->max_ns));
 	if (c->nworlds) {
@@ -85,6 +113,11 @@ static void add_columns(struct table *t, const struct collectives *c)
 {
 	table_column(t, "Calls", TABLE_RIGHT);
 	table_column(t, "Bytes", TABLE_RIGHT);
+	if (any_is_done(c)) {
+		table_column(t, "Done", TABLE_RIGHT);
+		table_column(t, "Waited", TABLE_RIGHT);
+		table_column_optional(t, "Rate", TABLE_RIGHT, 3);
+	}
 	table_column_optional(t, "Median", TABLE_RIGHT, 1);
 	table_column_optional(t, "Max", TABLE_RIGHT, 2);
 	if (c->nworlds) {
@@ -107,7 +140,11 @@ static void print_notes(const struct collectives *c, FILE *f)
 		text_print_safe(f, c->differ);
 		putc('\n', f);
 	}
-	fputs("Median, Max: of the call alone, not of what it waits for", f);
+	if (any_is_done(c))
+		fputs("Done: from the call until it is done, Waited: for it, medians; Rate: Bytes "
+		      "by Done; ",
+		      f);
+	fputs("Median, Max: of the call alone", f);
 	fputs(c->nworlds ? "; Spread: from the first rank's call to the last one's, the median\n\n"
 			 : "\n\n",
 	      f);
@@ -163,12 +200,19 @@ static void json_row(struct json_out *j, const struct collectives *c,
 	json_async(j, &r->what);
 	json_number(j, "bytes", r->what.has_bytes, (int64_t)r->what.bytes);
 	json_text(j, "dtype", r->what.dtype < 0 ? NULL : names_dtype(r->what.dtype));
+	json_text(j, "backend", r->what.backend);
 	json_number(j, "group", r->group_known, r->group);
 	json_number(j, "group_size", r->size >= 0, r->size);
 	json_where(j, r->where);
 	json_u64(j, "calls", r->calls);
 	json_u64(j, "p50_ns", median(r));
 	json_u64(j, "max_ns", r->max_ns);
+	json_u64(j, "done", r->done);
+	json_number(j, "done_p50_ns", r->done, (int64_t)done_median(r));
+	json_number(j, "bytes_per_s", rate_of(r), (int64_t)rate_of(r));
+	json_u64(j, "waits", r->waits);
+	json_number(j, "waited_p50_ns", r->waits, (int64_t)histogram_quantile(&r->waits_ns, 0.5));
+	json_number(j, "waited_ns", r->waits, (int64_t)r->waited_ns);
 	json_u64(j, "matched", r->matched);
 	json_number(j, "spread_p50_ns", r->matched,
 		    (int64_t)histogram_quantile(&r->spread_ns, 0.5));
@@ -227,6 +271,13 @@ static void csv_row(FILE *f, const struct collectives *c, const struct collectiv
 	csv_number(f, r->matched, histogram_quantile(&r->spread_ns, 0.5));
 	csv_number(f, r->matched, most_often_last(c, r));
 	csv_number(f, r->matched, r->last ? r->last[most_often_last(c, r)] : 0);
+	fprintf(f, "%s,", r->what.backend ? r->what.backend : "");
+	csv_number(f, true, r->done);
+	csv_number(f, r->done, done_median(r));
+	csv_number(f, rate_of(r), rate_of(r));
+	csv_number(f, true, r->waits);
+	csv_number(f, r->waits, histogram_quantile(&r->waits_ns, 0.5));
+	csv_number(f, r->waits, r->waited_ns);
 	csv_text(f, at ? at->file : "");
 	putc(',', f);
 	csv_number(f, at, at ? (uint64_t)at->line : 0);
@@ -241,7 +292,8 @@ int collectives_print_csv(const struct collectives *c, FILE *f)
 	if (!rows)
 		return -ENOMEM;
 	fputs("collective,reduce_op,root,bytes,dtype,group,group_size,calls,p50_ns,max_ns,matched,"
-	      "spread_p50_ns,last_rank,last_calls,file,line,function\n",
+	      "spread_p50_ns,last_rank,last_calls,backend,done,done_p50_ns,bytes_per_s,waits,"
+	      "waited_p50_ns,waited_ns,file,line,function\n",
 	      f);
 	for (size_t i = 0; i < n; i++)
 		csv_row(f, c, rows[i]);

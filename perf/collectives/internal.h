@@ -2,6 +2,7 @@
 #ifndef PERF_COLLECTIVES_INTERNAL_H
 #define PERF_COLLECTIVES_INTERNAL_H
 
+#include "base/arena.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/table.h"
@@ -13,9 +14,20 @@
 
 struct collective_call {
 	uint64_t start_ns;
-	uint64_t ns; /* of the call itself, or COLLECTIVE_OPEN */
+	uint64_t ns;		   /* of the call itself, or COLLECTIVE_OPEN */
+	uint64_t work;		   /* address of the Work that it returned; 0: not known */
+	uint64_t done_ns, wait_ns; /* when it was done, and first waited for; 0: not known */
+	uint64_t waited_ns;	   /* how long, if wait_ns */
 	uint32_t row;
 	bool chosen;
+};
+
+/* What is told of a Work: that it is done, or a wait for it. */
+struct collective_mark {
+	uint32_t process;
+	bool is_done;
+	uint64_t address, start_ns;
+	uint64_t end_ns; /* 0: it had not ended; of is_done: not used */
 };
 
 /* In the order of their starts, once matched. */
@@ -42,6 +54,11 @@ struct collective_process {
 	struct process_rank rank;
 };
 
+static inline bool collective_is_of(const struct collective_process *p, int32_t pid, uint32_t rank1)
+{
+	return p->pid == pid && (!rank1 || p->rank.rank + 1 == (int32_t)rank1);
+}
+
 /* What calls of a row have in common. The frame is that of one of them. */
 struct collective_row {
 	struct collective what; /* group: NULL */
@@ -51,6 +68,10 @@ struct collective_row {
 	const struct py_frame *where; /* NULL: no Python frame */
 	uint64_t calls, max_ns;
 	struct histogram ns;
+	uint64_t done, waits; /* calls of which it is known when they were done, that were waited
+				 for */
+	uint64_t waited_ns;   /* all together */
+	struct histogram done_ns, waits_ns; /* from the start of the call; of the waits */
 	/* Of calls that were matched: how much later than the first rank the last one entered. */
 	uint64_t matched;
 	struct histogram spread_ns;
@@ -65,6 +86,7 @@ struct collective_world {
 
 struct collectives {
 	struct intern strings, keys;
+	struct arena arena; /* backends of rows */
 	struct collective_process *processes;
 	size_t nprocesses, processes_room;
 	struct collective_group *groups;
@@ -73,7 +95,10 @@ struct collectives {
 	size_t nrows, rows_room;
 	uint64_t first_ns;		/* the start of the first call */
 	uint64_t lost, summed, unnamed; /* unnamed: without a known group */
-	bool blind;			/* recorded by an engine that does not see collectives */
+	uint64_t waits_not_known;	/* waits of which it is not known for what, or how long */
+	struct collective_mark *marks;
+	size_t nmarks, marks_room;
+	bool blind; /* recorded by an engine that does not see collectives */
 	/* Set by collectives_match: the processes of the ranks that are compared, by rank; and why
 	 * they are not, or where they stop to be the same. */
 	size_t *ranks, nranks;
@@ -83,14 +108,22 @@ struct collectives {
 	char differ[512];
 };
 
-/* Collective `k` of a world: the first and the last rank to enter, by index, and when; *second_ns:
- * when the last but one did. */
+/* Collective `k` of a world: the first and the last rank to enter, by index, and when; second_ns:
+ * from when on all others waited for the last one, if it is not later than that: as they entered,
+ * or, where they only waited later, then. */
 struct collective_entry {
 	size_t first, last;
 	uint64_t first_ns, second_ns, last_ns;
 };
 struct collective_entry collective_entered(const struct collectives *c,
 					   const struct collective_world *w, size_t k);
+
+/* When a rank began to wait for what it had called, as far as is known: in the call if not later.
+ */
+static inline uint64_t collective_waits_from(const struct collective_call *call)
+{
+	return call->wait_ns ? call->wait_ns : call->start_ns;
+}
 
 /* The call of a rank, by index; NULL: it has no more. */
 static inline const struct collective_call *collective_call_of(const struct collectives *c,
@@ -100,6 +133,14 @@ static inline const struct collective_call *collective_call_of(const struct coll
 	const struct collective_calls *calls = &c->groups[w->groups[rank]].calls[NUMBERED];
 	return k < calls->n ? &calls->all[k] : NULL;
 }
+
+/* works.c: waits and ends of calls. 0 or -ENOMEM. */
+bool collective_is_wait(const struct op_desc *op);
+int collectives_see_wait(struct collectives *c, uint32_t process, const struct op_event *ev);
+int collectives_see_done(struct collectives *c, uint32_t process, const struct work_done *d);
+
+/* Once, when the calls are sorted: set their done_ns, wait_ns, waited_ns. */
+int collectives_join_works(struct collectives *c);
 
 /* The innermost frame of a call's own stack outside torch and what wraps its functions; NULL: none.
  */
@@ -115,6 +156,12 @@ static inline void json_async(struct json_out *j, const struct collective *w)
 		json_bool(j, "async", w->async);
 	else
 		json_nothing(j, "async");
+}
+
+/* Bytes per second. */
+static inline uint64_t collective_rate(uint64_t bytes, uint64_t ns)
+{
+	return ns ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;
 }
 
 /* `n`, or null where it is not known. */

@@ -8,10 +8,28 @@
 #include "base/arena.h"
 
 /* Calls for which all wait for all: being late for another one need not hold anybody up. */
-static bool counts(const struct skew *s, const struct collective_world *w, size_t k)
+static bool all_wait(const struct skew *s, const struct collective_world *w, size_t k)
 {
 	const struct collective_call *call = collective_call_of(s->c, w, k, 0);
 	return call->chosen && s->c->rows[call->row].what.waits_for_all;
+}
+
+/* Whether all others had called the next one before the last rank called this one: then they did
+ * not wait for this one, but for the last of several that are under way, as the buckets of DDP. */
+static bool is_passed(const struct skew *s, const struct collective_world *w, size_t k)
+{
+	const struct collective_entry e = collective_entered(s->c, w, k);
+	if (++k == w->n)
+		return false;
+	for (size_t i = 0; i < s->c->nranks; i++)
+		if (i != e.last && collective_call_of(s->c, w, k, i)->start_ns > e.last_ns)
+			return false;
+	return all_wait(s, w, k);
+}
+
+static bool counts(const struct skew *s, const struct collective_world *w, size_t k)
+{
+	return all_wait(s, w, k) && !is_passed(s, w, k);
 }
 
 static size_t count_calls(const struct skew *s, const struct collective_world *w)
@@ -28,12 +46,18 @@ static int add_call(struct skew *s, size_t k)
 	    array_grow(&s->entries, &s->entries_room, s->n + 1, sizeof(*s->entries)))
 		return -ENOMEM;
 	struct collective_entry e = collective_entered(s->c, s->world, k);
+	/* Several may be under way: until all had entered the one before, they waited for that. */
+	uint64_t before_ns = s->n ? s->entries[s->n - 1].last_ns : 0;
+	before_ns = before_ns < e.last_ns ? before_ns : e.last_ns;
+	e.second_ns = e.second_ns > before_ns ? e.second_ns : before_ns;
 	s->ranks[e.last].last++;
 	s->ranks[e.last].lead_ns += e.last_ns - e.second_ns;
 	for (size_t i = 0; i < s->c->nranks; i++) {
-		uint64_t ns = collective_call_of(s->c, s->world, k, i)->start_ns;
-		s->ranks[i].waits_ns += e.last_ns - ns;
-		if (histogram_add(&s->ranks[i].late_ns, ns - e.first_ns))
+		const struct collective_call *call = collective_call_of(s->c, s->world, k, i);
+		uint64_t from = collective_waits_from(call);
+		from = from > before_ns ? from : before_ns;
+		s->ranks[i].waits_ns += e.last_ns > from ? e.last_ns - from : 0;
+		if (histogram_add(&s->ranks[i].late_ns, call->start_ns - e.first_ns))
 			return -ENOMEM;
 	}
 	s->calls[s->n] = k;
@@ -165,7 +189,7 @@ static struct skew_row *row_of(struct skew *s, const struct op_desc *op, const s
 static int64_t rank_of(const struct skew *s, const struct op_event *ev)
 {
 	for (size_t i = 0; i < s->c->nranks; i++)
-		if (s->c->processes[s->c->ranks[i]].pid == ev->pid)
+		if (collective_is_of(&s->c->processes[s->c->ranks[i]], ev->pid, ev->rank1))
 			return (int64_t)i;
 	return -1;
 }
@@ -190,16 +214,17 @@ static bool is_usual_time(const struct skew *s, uint64_t ns)
 	return i < s->n && is_usual(s, i);
 }
 
-/* How long of from..to the rank had called a collective that not all had called yet. The times of
+/* How long of from..to the rank waited for a collective that not all had called yet. The times of
  * both are in the order of calls. */
 static uint64_t waited(const struct skew *s, size_t rank, uint64_t from, uint64_t to)
 {
 	uint64_t ns = 0;
 	for (size_t i = call_after(s, from); i < s->n && from < to; i++) {
-		uint64_t entered = collective_call_of(s->c, s->world, s->calls[i], rank)->start_ns;
-		uint64_t start = entered > from ? entered : from,
+		const struct collective_call *call =
+		    collective_call_of(s->c, s->world, s->calls[i], rank);
+		uint64_t waits = collective_waits_from(call), start = waits > from ? waits : from,
 			 end = s->entries[i].last_ns < to ? s->entries[i].last_ns : to;
-		if (entered >= to)
+		if (call->start_ns >= to)
 			break;
 		if (end <= start)
 			continue;

@@ -95,6 +95,12 @@ static void put_group(struct json_out *j, const struct value *v)
 	json_i64(j, "size", v->group.size);
 }
 
+static void put_work(struct json_out *j, const struct value *v)
+{
+	json_u64(j, "address", v->work.address);
+	json_text(j, "backend", v->work.backend);
+}
+
 static void put_plain(struct json_out *j, const struct value *v)
 {
 	switch (v->kind) {
@@ -127,6 +133,9 @@ static void put_plain(struct json_out *j, const struct value *v)
 	case VALUE_GROUP:
 		put_group(j, v);
 		break;
+	case VALUE_WORK:
+		put_work(j, v);
+		break;
 	default: /* none; or a generator, whose value means nothing outside its process */
 		json_nothing(j, "value");
 	}
@@ -151,6 +160,7 @@ static const char *kind_name(const struct value *v)
 	    [VALUE_GENERATOR] = "generator",
 	    [VALUE_NOT_DECODED] = "not_decoded",
 	    [VALUE_GROUP] = "process_group",
+	    [VALUE_WORK] = "work",
 	};
 	return v->kind < sizeof(names) / sizeof(names[0]) ? names[v->kind] : "not_decoded";
 }

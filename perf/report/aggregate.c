@@ -290,11 +290,11 @@ static void totals_of_callers(const struct aggregate *a, struct aggregate_totals
 		out->observed_ns = every;
 }
 
-enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid)
+enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid, uint32_t rank1)
 {
 	enum aggregate_process is = AGGREGATE_NO_OPS;
 	for (uint32_t i = 0; i < a->thread_ids.used && is != AGGREGATE_OPS; i++)
-		if (a->threads[i].pid == pid)
+		if (a->threads[i].pid == pid && (!rank1 || a->threads[i].rank1 == rank1))
 			is = a->threads[i].worker ? AGGREGATE_LOADS : AGGREGATE_OPS;
 	return is;
 }

@@ -255,10 +255,10 @@ uint64_t aggregate_rank_ns(const struct aggregate_row *row, size_t index);
 
 void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out);
 
-/* What a process has, by its ops: none, some, or (AGGREGATE_WORKERS) only such that load data for
- * others. */
+/* What a process has (rank1 as in struct op_event; 0: of any rank), by its ops: none, some, or
+ * (AGGREGATE_WORKERS) only such that load data for others. */
 enum aggregate_process { AGGREGATE_NO_OPS, AGGREGATE_OPS, AGGREGATE_LOADS };
-enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid);
+enum aggregate_process aggregate_process(const struct aggregate *a, int32_t pid, uint32_t rank1);
 
 /* False where some calls of the row were summed up. */
 static inline bool aggregate_has_quantiles(const struct aggregate_row *row)

@@ -157,6 +157,7 @@ struct aggregate_thread *aggregate_thread_of(struct aggregate *a, const struct o
 	struct aggregate_thread *t = &a->threads[id];
 	if (is_new) {
 		*t = (struct aggregate_thread){.pid = ev->pid,
+					       .rank1 = ev->rank1,
 					       .rank_at = rank_at(a, ev->rank1),
 					       .first_ns = ev->start_ns,
 					       .last_ns = ev->start_ns};

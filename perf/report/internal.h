@@ -87,6 +87,7 @@ struct pending {
 struct aggregate_thread {
 	int32_t pid;
 	int32_t rank_at; /* index of its rank; -1: not known */
+	uint32_t rank1;	 /* as in struct op_event */
 	bool worker, has_stack;
 	uint64_t first_ns, last_ns;
 	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */

@@ -162,6 +162,7 @@ struct report_opts {
 	const struct kernels *kernels; /* the table is of these; NULL: of the aggregate's rows */
 	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
 	bool no_table;	    /* what was traced, and no times */
+	bool of_ranks;	    /* only of some; what was lost is known of all together */
 	uint64_t left_out;  /* calls of which there are sums only, and which may be of this part */
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
 	const char *engine; /* why the engine is not the first choice; NULL: it is, or not known */

@@ -81,7 +81,8 @@ static size_t choose_targets(const struct aggregate *a, const struct report_opts
 	size_t n = 0;
 	for (int all = 0; all < 2 && !n; all++)
 		for (size_t i = 0; i < opts->ntargets; i++) {
-			enum aggregate_process p = aggregate_process(a, opts->targets[i].pid);
+			enum aggregate_process p =
+			    aggregate_process(a, opts->targets[i].pid, opts->targets[i].rank1);
 			if (p == AGGREGATE_NO_OPS && !all && !opts->when)
 				continue;
 			is_worker[n] = p == AGGREGATE_LOADS;
@@ -168,10 +169,11 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 	if ((opts->steps || opts->all_activities) && !opts->no_table)
 		headline_print(f, has_sums ? NULL : opts->steps, a, opts, files);
 	print_targets(f, a, opts);
-	fprintf(f, "ditrace: traced %s, %s, %s lost",
+	fprintf(f, "ditrace: traced %s, %s, %s lost%s",
 		text_counted(threads, sizeof(threads), t.threads, "thread"),
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
-		text_count(lost, sizeof(lost), t.lost));
+		text_count(lost, sizeof(lost), t.lost),
+		t.lost && opts->of_ranks ? " of all ranks" : "");
 	if (s && s->probe_ns && s->cpu_ns)
 		print_slowdown(f, s, t.activities);
 	if (s && s->seen_permille < 1000)
@@ -196,9 +198,10 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 			summed_text(events, sizeof(events), opts->left_out));
 	if (s && s->lean)
 		fprintf(f,
-			"\nditrace: of %s of the recording there was no time to read the tensors "
+			"\nditrace: of %s of %s there was no time to read the tensors "
 			"and other values",
-			text_counted(events, sizeof(events), s->lean, "op"));
+			text_counted(events, sizeof(events), s->lean, "op"),
+			opts->of_ranks ? "all ranks" : "the recording");
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
 	if (opts->per_step)

@@ -55,16 +55,21 @@ static void decode_list(struct value_in *v, struct value *out, int depth)
 		decode_value(v, &out->items[i], depth + 1);
 }
 
+/* NULL: no memory, or damaged. */
+static char *copy_string(struct value_in *v, uint32_t *len)
+{
+	const char *s = in_str(&v->in, len);
+	char *copy = value_alloc(v, (size_t)*len + 1);
+	if (copy)
+		memcpy(copy, s, *len);
+	return copy;
+}
+
 static void decode_string_value(struct value_in *v, struct value *out)
 {
 	uint32_t len;
-	const char *s = in_str(&v->in, &len);
-	char *copy = value_alloc(v, (size_t)len + 1);
-	if (!copy)
-		return;
-	memcpy(copy, s, len);
-	out->str = copy;
-	out->count = out->kind == VALUE_STRING ? len : 0;
+	out->str = copy_string(v, &len);
+	out->count = out->str && out->kind == VALUE_STRING ? len : 0;
 }
 
 static void decode_scalar(struct value_in *v, struct value *out, uint8_t flags)
@@ -87,6 +92,7 @@ static void decode_scalar(struct value_in *v, struct value *out, uint8_t flags)
 
 static void decode_value(struct value_in *v, struct value *out, int depth)
 {
+	uint32_t len = 0;
 	uint8_t b = in_b(&v->in);
 	out->kind = b & 0x1f;
 	if (b >> 5 && out->kind != VALUE_SCALAR)
@@ -111,6 +117,12 @@ static void decode_value(struct value_in *v, struct value *out, int depth)
 		out->group.address = in_u(&v->in);
 		out->group.rank = in_s32(&v->in);
 		out->group.size = in_s32(&v->in);
+		break;
+	case VALUE_WORK:
+		out->work.address = in_u(&v->in);
+		out->work.backend = copy_string(v, &len);
+		if (!len)
+			out->work.backend = NULL;
 		break;
 	case VALUE_BOOL:
 		out->i = in_b(&v->in) != 0;
@@ -191,6 +203,10 @@ static void skip_value(struct in *in, const struct trace_defs *d, int depth)
 		break;
 	case VALUE_GROUP:
 		in_pass(in, 3);
+		break;
+	case VALUE_WORK:
+		in_pass(in, 1);
+		in_str(in, &len);
 		break;
 	case VALUE_SCALAR:
 		if (held == 0)

@@ -206,6 +206,7 @@ int trace_decode_definition(struct trace_defs *d, uint16_t type, struct in *in)
 int trace_decode_target(struct trace_defs *d, struct in *in, struct trace_target *out)
 {
 	out->pid = in_s32(in);
+	out->rank1 = 0;
 	out->start_ns = in_s(in);
 	out->comm = defs_str(d, in);
 	out->argv = defs_str(d, in);

@@ -180,6 +180,11 @@ static int put_value(struct out *o, const struct value *v, const struct meta_num
 		out_s(o, v->group.rank);
 		out_s(o, v->group.size);
 		break;
+	case VALUE_WORK:
+		out_u(o, v->work.address);
+		out_str(o, v->work.backend ? v->work.backend : "",
+			v->work.backend ? strlen(v->work.backend) : 0);
+		break;
 	case VALUE_NOT_DECODED:
 		out_str(o, v->str ? v->str : "", v->str ? strlen(v->str) : 0);
 		break;

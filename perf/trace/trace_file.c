@@ -290,6 +290,21 @@ int trace_file_activity(struct trace_file *w, const struct activity *a)
 	return w->blocks.failed ? 0 : checked(w, write_activity(w, a));
 }
 
+static int write_done(struct trace_file *w, const struct work_done *d)
+{
+	uint8_t buf[3 * 10];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	out_s(&o, d->pid);
+	out_u(&o, d->address);
+	out_u(&o, d->ns);
+	return write_record(w, TRACE_DONE, buf, (size_t)(o.p - buf));
+}
+
+int trace_file_done(struct trace_file *w, const struct work_done *d)
+{
+	return w->blocks.failed ? 0 : checked(w, write_done(w, d));
+}
+
 int trace_file_activities_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 {
 	return write_lost(w, TRACE_ACTIVITIES_LOST, time_ns, count, 0);

@@ -74,6 +74,7 @@
  *             "previous": of the previous ACTIVITY in the same block, 0 for the first: its start
  *     ACTIVITIES_LOST  u time, u number of activities lost
  *     SAMPLES_LOST  u time, u number of samples lost
+ *     DONE    a collective is done: s pid, u address of its Work, u time (CLOCK_MONOTONIC ns)
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
@@ -96,6 +97,7 @@
  *     float, scalar of float: f       complex: f, f
  *     string, not decoded: str        device: b type, b index        none: nothing
  *     process group  u address, s rank, s size
+ *     work           u address, str backend (empty: not known)
  *
  * Statistics are u number of rows (0, or missing: the event was not measured, or its statistics did
  * not fit), and a row is b flags (STATS_*), u value, u tensor (the place: struct tensor_place; rows
@@ -177,6 +179,7 @@ enum trace_type {
 	TRACE_PROCESS,
 	TRACE_ACTIVITY,
 	TRACE_ACTIVITIES_LOST,
+	TRACE_DONE,
 };
 
 enum {
@@ -236,6 +239,7 @@ struct trace_target {
 	int32_t pid;
 	int64_t start_ns;
 	const char *comm, *argv, *torch_version, *python_version, *engine, *torch_dir;
+	uint32_t rank1; /* of trace_query: as in struct op_event; else 0 */
 };
 
 /* What a traced process is of a training on many. */

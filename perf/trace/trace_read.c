@@ -254,6 +254,10 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 					   &item->thread.name);
 	} else if (type == TRACE_SUM) {
 		code = trace_decode_sum(&r->defs, in, &item->sum);
+	} else if (type == TRACE_DONE) {
+		item->done.pid = in_s32(in);
+		item->done.address = in_u(in);
+		item->done.ns = in_u(in);
 	} else if (type == TRACE_ACTIVITY) {
 		code = trace_decode_activity(&r->defs, in, r->last_activity_ns, &item->activity);
 		r->last_activity_ns = item->activity.of.start_ns;

@@ -33,9 +33,10 @@ struct trace_build {
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
 	/* EVENT, SUM, LOST, STATS, TARGET, PROCESS, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE,
-	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST or END */
+	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST, DONE or END */
 	enum trace_type type;
-	uint32_t rank1; /* of trace_query, of a TARGET: its process's rank + 1; 0: not known */
+	uint32_t
+	    rank1; /* of trace_query, of a TARGET or DONE: its process's rank + 1; 0: not known */
 	union {
 		struct {
 			struct op_event event; /* values are valid until the next call, ops and
@@ -45,7 +46,8 @@ struct trace_item {
 		struct op_sum sum; /* ops and stacks are valid until close */
 		struct {
 			uint64_t time_ns, count;
-		} lost;			  /* also of SAMPLES_LOST and ACTIVITIES_LOST */
+		} lost; /* also of SAMPLES_LOST and ACTIVITIES_LOST */
+		struct work_done done;
 		struct activity activity; /* what it points to is valid until close */
 		struct sample sample;	  /* what it points to is valid until close */
 		struct sampling sampling;

@@ -97,12 +97,16 @@ static int finish_item(struct member *m, struct trace_item *item)
 	case TRACE_ACTIVITY:
 		finish_activity(m, &item->activity);
 		return 0;
+	case TRACE_DONE:
+		item->done.ns += m->shift_ns;
+		item->rank1 = rank1_of(m, item->done.pid);
+		return 0;
 	case TRACE_SAMPLE:
 		item->sample.rank1 = rank1_of(m, item->sample.pid);
 		item->sample.time_ns += m->shift_ns;
 		return 0;
 	case TRACE_TARGET:
-		item->rank1 = rank1_of(m, item->target.pid);
+		item->target.rank1 = item->rank1 = rank1_of(m, item->target.pid);
 		return 0;
 	case TRACE_PROCESS:
 		return finish_process(m, &item->process);

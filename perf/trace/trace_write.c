@@ -13,7 +13,7 @@
 
 enum {
 	FILES_MAX = 512, /* the last takes what remains */
-	NAMES_MAX = 100, /* of files of one rank */
+	NAMES_MAX = 100, /* that are tried for a file */
 	NOT_OPEN = -1,
 	FAILED = -2,
 };
@@ -112,12 +112,15 @@ static struct written *process_of_rank(const struct trace_writer *w, int32_t ran
 	return NULL;
 }
 
-/* The `nth` choice of a name: of a rank that was started again, or that another ditrace writes. */
+/* The `nth` choice of a name: of a rank that was started again, of a PID that came again, or that
+ * another ditrace writes. */
 static void name_file(const struct trace_writer *w, const struct trace_process *p, unsigned nth,
 		      char *out, size_t size)
 {
 	int32_t rank = p->rank.rank;
-	if (rank < 0)
+	if (rank < 0 && nth)
+		snprintf(out, size, "%s/pid-%d.%u.data", w->path, p->pid, nth);
+	else if (rank < 0)
 		snprintf(out, size, "%s/pid-%d.data", w->path, p->pid);
 	else if (nth)
 		snprintf(out, size, "%s/rank%d.%u.data", w->path, rank, nth);
@@ -134,7 +137,7 @@ static int open_named(struct trace_writer *w, const struct trace_process *p, str
 	for (size_t i = 0; i < w->nprocesses; i++)
 		nth += w->processes[i].file >= 0 && !w->processes[i].process.worker &&
 		       p->rank.rank >= 0 && w->processes[i].process.rank.rank == p->rank.rank;
-	for (; r == -EBUSY && nth < NAMES_MAX; nth++) {
+	for (unsigned last = nth + NAMES_MAX; r == -EBUSY && nth < last; nth++) {
 		name_file(w, p, nth, path, sizeof(path));
 		r = trace_file_open(path, f, e);
 	}
@@ -228,6 +231,15 @@ int trace_write_sum(struct trace_writer *w, const struct op_sum *sum)
 	struct trace_file *f = file_of(w, sum->of.pid, &r);
 	if (f)
 		keep_first(&r, trace_file_sum(f, sum));
+	return r;
+}
+
+int trace_write_done(struct trace_writer *w, const struct work_done *d)
+{
+	int r;
+	struct trace_file *f = file_of(w, d->pid, &r);
+	if (f)
+		keep_first(&r, trace_file_done(f, d));
 	return r;
 }
 

@@ -37,6 +37,7 @@ int trace_write_event(struct trace_writer *w, const struct op_event *ev);
 int trace_write_sum(struct trace_writer *w, const struct op_sum *s);
 
 /* Write what a device did; its op, stacks and frames as for trace_write_event. */
+int trace_write_done(struct trace_writer *w, const struct work_done *d);
 int trace_write_activity(struct trace_writer *w, const struct activity *a);
 
 /* `count` activities of process `pid` were lost before `time_ns`. */

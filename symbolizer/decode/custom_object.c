@@ -1,4 +1,6 @@
 /* Values of classes that TorchScript knows: of torch.distributed. */
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "symbolizer/decode/internal.h"
@@ -56,6 +58,39 @@ static struct value reduce_op(const struct target *t, const uint8_t *p, uint32_t
 	return (struct value){.kind = VALUE_STRING, .count = (uint32_t)strlen(name), .str = name};
 }
 
+/* The backend whose class is nested in c10d::ProcessGroupGloo, say, or whose own name has it:
+ * "gloo"; NULL: none. The name is mangled (Itanium C++ ABI, section 5.1). */
+static const char *backend_in(struct rtti *r, const char *class)
+{
+	static const char group[] = "ProcessGroup";
+	char name[32];
+	const char *at = strstr(class, group);
+	if (!at || at == class || at[-1] < '0' || at[-1] > '9')
+		return NULL;
+	const char *digits = at;
+	while (digits > class && digits[-1] >= '0' && digits[-1] <= '9')
+		digits--;
+	size_t own = sizeof(group) - 1, len = strtoul(digits, NULL, 10), n = 0;
+	if (len <= own || len > strlen(at) || len - own >= sizeof(name))
+		return NULL;
+	for (; n < len - own; n++)
+		name[n] = (char)tolower((unsigned char)at[own + n]);
+	name[n] = '\0';
+	return rtti_keep(r, name, n + 1);
+}
+
+/* Of the class, or of the nearest that it is derived from. Found once for each class. */
+static const char *backend_of(struct rtti *r, struct rtti_class *class)
+{
+	if (class->facts)
+		return *(const char *)class->facts ? class->facts : NULL;
+	const char *name = backend_in(r, class->name);
+	for (unsigned i = 0; !name && i < class->nancestors; i++)
+		name = backend_in(r, class->ancestors[i]);
+	class->facts = name ? name : "";
+	return name;
+}
+
 struct value decode_custom_object(struct target *t, const struct item *held)
 {
 	const uint8_t *p = (const uint8_t *)(held + 1);
@@ -65,10 +100,13 @@ struct value decode_custom_object(struct target *t, const struct item *held)
 	memcpy(&addr, p, sizeof(addr));
 	memcpy(&vtable, p += sizeof(addr), sizeof(vtable));
 	uint32_t len = held->len - (uint32_t)sizeof(addr);
-	const struct rtti_class *class = rtti_of_vtable(t->rtti, vtable);
+	struct rtti_class *class = rtti_of_vtable(t->rtti, vtable);
 	if (rtti_is_a(class, "N4c10d12ProcessGroupE"))
 		return group(t, addr, p, len);
 	if (rtti_is_a(class, "N4c10d8ReduceOpE"))
 		return reduce_op(t, p, len);
+	if (rtti_is_a(class, "N4c10d4WorkE"))
+		return (struct value){.kind = VALUE_WORK,
+				      .work = {addr, backend_of(t->rtti, class)}};
 	return value_not_decoded("an object of a class ditrace does not know");
 }

@@ -86,6 +86,8 @@ static struct value plain(uint8_t base, const uint8_t *p)
 		v.kind = VALUE_FLOAT;
 		memcpy(&v.f, p, sizeof(v.f));
 		return v;
+	case CXX_WORK:
+		return (struct value){.kind = VALUE_WORK, .work = {load64(p), NULL}};
 	case CXX_GENERATOR:
 		return value_int(VALUE_GENERATOR, (int64_t)load64(p));
 	default:
@@ -163,6 +165,7 @@ static unsigned plain_size(uint8_t base)
 	case CXX_DOUBLE:
 	case CXX_GENERATOR:
 	case CXX_DIMNAME:
+	case CXX_WORK:
 		return 8;
 	case CXX_DEVICE:
 		return 2;

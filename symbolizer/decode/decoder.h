@@ -40,6 +40,10 @@ void decoder_on_start(struct decoder *d, decoder_event_fn *fn);
 typedef void decoder_sum_fn(const struct op_sum *s, void *arg);
 void decoder_on_sum(struct decoder *d, decoder_sum_fn *fn);
 
+/* Set a callback for collectives that are done. */
+typedef void decoder_done_fn(const struct work_done *w, void *arg);
+void decoder_on_done(struct decoder *d, decoder_done_fn *fn);
+
 /* NULL when out of memory. */
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 

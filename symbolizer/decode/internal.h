@@ -152,6 +152,7 @@ struct decoder {
 	decoder_event_fn *fn, *start_fn;
 	decoder_grads_fn *grads_fn;
 	decoder_sum_fn *sum_fn;
+	decoder_done_fn *done_fn;
 	void *arg;
 	struct decoder_proc procs[PROCS_MAX];
 	struct reorder_buffer reorder_buffer;

@@ -269,6 +269,8 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 		d->dropped++;
 		return;
 	}
+	if (o.probe->role == ROLE_DONE) /* of which it was the end is not known */
+		return;
 	settle_counts(&c);
 	o.ev.op = target_identify(t, o.probe, &it, &o.reg);
 	o.ev.phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
@@ -347,6 +349,26 @@ static void on_grads(struct decoder *d, struct target *t, struct decoder_thread 
 	}
 }
 
+static bool word_of(const struct items *it, unsigned read, uint64_t *out)
+{
+	const struct item *i = items_find(it, read, NULL);
+	if (!i || i->kind != ITEM_DATA || i->len < sizeof(*out))
+		return false;
+	memcpy(out, i + 1, sizeof(*out));
+	return true;
+}
+
+/* One that ends with an exception is never done. */
+static void on_done(struct decoder *d, struct target *t, const struct hit *h,
+		    const struct items *it)
+{
+	struct work_done w = {.pid = t->pid, .ns = h->ts};
+	uint64_t exception;
+	if (h->kind == HIT_ENTRY && d->done_fn && word_of(it, DONE_WORK_READ, &w.address) &&
+	    word_of(it, DONE_EXCEPTION_READ, &exception) && !exception)
+		d->done_fn(&w, d->arg);
+}
+
 static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 {
 	t->reading = h->generation;
@@ -367,6 +389,8 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		after_node_entry(&th->after, h->seq);
 	if (t->ops->ops[h->op].role == ROLE_GRADS)
 		on_grads(d, t, th, h, &it);
+	else if (t->ops->ops[h->op].role == ROLE_DONE)
+		on_done(d, t, h, &it);
 	else if (h->kind == HIT_ENTRY)
 		on_entry(d, t, th, h, &it);
 	else

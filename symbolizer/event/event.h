@@ -24,6 +24,7 @@ enum value_kind {
 	VALUE_GENERATOR,
 	VALUE_NOT_DECODED, /* value.str is the reason */
 	VALUE_GROUP,	   /* a ProcessGroup of torch.distributed */
+	VALUE_WORK,	   /* a Work of torch.distributed: a collective under way */
 	VALUE_KINDS,
 };
 
@@ -84,8 +85,18 @@ struct value {
 			uint64_t address;
 			int32_t rank, size; /* the process's own rank in it; -1: not known */
 		} group;
+		struct {
+			uint64_t address;
+			const char *backend; /* "gloo"; NULL: not known */
+		} work;
 		const char *str; /* STRING (count bytes and a NUL), NOT_DECODED */
 	};
+};
+
+/* A collective of torch.distributed is done, as its Work says. */
+struct work_done {
+	int32_t pid;
+	uint64_t address, ns; /* of the Work; CLOCK_MONOTONIC */
 };
 
 /* Maximum nesting of lists in a value; deeper ones are not decoded. */
@@ -94,7 +105,7 @@ enum { VALUE_DEPTH_MAX = 16 };
 enum op_kind {
 	OP_DISPATCHED, /* an operator of the dispatcher */
 	OP_BACKWARD,   /* a node of the autograd graph */
-	OP_FUNCTION,   /* apply of a Python autograd.Function */
+	OP_FUNCTION,   /* apply of a Python autograd.Function, wait of a c10d::Work */
 };
 
 enum {

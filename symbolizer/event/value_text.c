@@ -178,6 +178,10 @@ static void add_value(struct buf *b, const struct value *v)
 				   v->group.size);
 		buf_printf(b, ">");
 		break;
+	case VALUE_WORK:
+		buf_printf(b, "<work%s%s at 0x%" PRIx64 ">", v->work.backend ? " of " : "",
+			   v->work.backend ? v->work.backend : "", v->work.address);
+		break;
 	default:
 		buf_printf(b, "not decoded: %s",
 			   v->kind == VALUE_NOT_DECODED && v->str ? v->str : "unknown kind");

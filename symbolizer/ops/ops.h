@@ -97,6 +97,8 @@ enum probe_role {
 	ROLE_FUNCTION, /* THPFunction_apply: forward of a Python autograd.Function */
 	ROLE_ENGINE,   /* torch::autograd::Engine::evaluate_function: ops inside are backward */
 	ROLE_GRADS,    /* torch::autograd::validate_outputs: finalises a node's results */
+	ROLE_WAIT,     /* c10d::Work::wait: a thread waits for a collective */
+	ROLE_DONE,     /* c10d::Work::finish: a collective is done */
 	/* Reported by the shim (tracer/engine/shim/shim_share.h), without an address in a file: */
 	ROLE_NAMED,	 /* known by name, not an operator */
 	ROLE_NAMED_NODE, /* an autograd node, known by name */
@@ -188,6 +190,9 @@ enum { NAMED_READ = 0, NAMED_NODE_READ = 2 };
 /* Index of the read that tells whether a ROLE_NAMED created an autograd node, and that node's
  * sequence number. */
 enum { NAMED_MADE_READ = 1 };
+
+/* Indices of the reads of Work::finish: the Work, and the exception with which it ends, 0: none. */
+enum { DONE_WORK_READ, DONE_EXCEPTION_READ };
 
 /* Index of the read of the object that THPFunction_apply returns. */
 enum { FUNCTION_READ = 1 };

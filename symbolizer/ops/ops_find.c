@@ -22,6 +22,13 @@ static const struct wanted {
     {"_Z17THPFunction_applyP7_objectS0_", ROLE_FUNCTION, OPS_PYTHON},
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_S1_", ROLE_FUNCTION, OPS_PYTHON},
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_", ROLE_FUNCTION, OPS_PYTHON},
+    /* Those of other libraries, as ProcessGroupNCCL::WorkNCCL::wait, only have a stream wait. */
+    {"_ZN4c10d4Work4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE", ROLE_WAIT, OPS_CPU},
+    {"_ZN4c10d16ProcessGroupGloo8SendWork4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE",
+     ROLE_WAIT, OPS_CPU},
+    {"_ZN4c10d16ProcessGroupGloo8RecvWork4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE",
+     ROLE_WAIT, OPS_CPU},
+    {"_ZN4c10d4Work6finishENSt15__exception_ptr13exception_ptrE", ROLE_DONE, OPS_CPU},
 };
 
 static bool has_prefix(const char *s, const char *prefix)

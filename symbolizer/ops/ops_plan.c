@@ -169,6 +169,42 @@ static void plan_function(struct op_probe *o, struct op_plan *p, const struct fu
 			 true);
 }
 
+static void one_argument(struct abi_value *v, struct op_probe *o)
+{
+	*v = (struct abi_value){
+	    .how = ABI_WORD, .base = CXX_WORK, .read = 0, .flag_read = ABI_NO_READ};
+	o->abi = (struct op_abi){.nargs = 1, .args = v};
+	o->values_known = true;
+}
+
+/* bool Work::wait(std::chrono::milliseconds) (torch/csrc/distributed/c10d/Work.hpp). */
+static int plan_wait(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	struct op_arg *a = arena_alloc(&w->arena, sizeof(*a));
+	struct abi_value *v = arena_alloc(&w->arena, sizeof(*v));
+	if (!a || !v)
+		return -ENOMEM;
+	*a = (struct op_arg){"self", "Work"};
+	*p = (struct op_plan){.flags = PLAN_PY};
+	o->desc.kind = OP_FUNCTION;
+	o->desc.name = "c10d::Work::wait";
+	o->desc.args = a;
+	o->desc.nargs = 1;
+	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	one_argument(v, o);
+	return 0;
+}
+
+/* void Work::finish(std::exception_ptr), which is passed by reference (Itanium C++ ABI, 3.1.2.3)
+ * and holds the address of the exception. */
+static void plan_done(struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_ASIDE};
+	o->desc.name = "c10d::Work::finish";
+	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .size = 8}, false);
+}
+
 static const char *node_name(struct worker *w, const struct cxx_function *f)
 {
 	/* Node::name() gives generated nodes the name of their class, others the full type name
@@ -214,11 +250,12 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 static bool may_jump(const struct build *b, const struct found *f)
 {
 	return b->jumps && f->file == OPS_CPU &&
-	       (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE);
+	       (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
+		f->role == ROLE_WAIT || f->role == ROLE_DONE);
 }
 
 /* Change the facts about a function just analysed to those for jumps. What has no windows has no
- * exit. */
+ * exit. Of Work::finish, which ends with a call of another function, only the entry is of use. */
 static int use_windows(const struct build *b, const struct found *f, struct return_sites_ctx *x,
 		       struct func_facts *facts)
 {
@@ -228,6 +265,11 @@ static int use_windows(const struct build *b, const struct found *f, struct retu
 		return r;
 	if (w.entry.len && w.nexits)
 		*facts = w.facts;
+	else if (w.entry.len && f->role == ROLE_DONE)
+		*facts = (struct func_facts){.entry = w.entry.off,
+					     .entry_len = w.entry.len,
+					     .exit_kind = EXIT_JUMP,
+					     .ret_reg = ARCH_NOREG};
 	else
 		*facts = (struct func_facts){.ret_reg = ARCH_NOREG,
 					     .ret_is_hidden_ptr = facts->ret_is_hidden_ptr};
@@ -266,6 +308,12 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 	}
 	if (f->role == ROLE_GRADS)
 		return plan_grads(w, o, p);
+	if (f->role == ROLE_WAIT)
+		return plan_wait(w, o, p);
+	if (f->role == ROLE_DONE) {
+		plan_done(o, p);
+		return 0;
+	}
 	if (f->role == ROLE_ENGINE) {
 		*p = (struct op_plan){.flags = PLAN_MARK | PLAN_BACKWARD};
 		o->desc.name = "torch::autograd::Engine::evaluate_function";

@@ -34,6 +34,7 @@ enum cxx_base {
 	CXX_STORAGE,
 	CXX_STREAM,
 	CXX_QSCHEME, /* as a result only */
+	CXX_WORK,    /* c10d::Work: the address of one */
 };
 
 /* The sequence type around the innermost type. */

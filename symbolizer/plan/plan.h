@@ -61,7 +61,8 @@ enum {
 	PLAN_BACKWARD = 1 << 0, /* a backward node, or the engine's work on one; it and what it
 				   encloses are in the backward */
 	PLAN_MARK = 1 << 1,	/* marks a region; not reported itself */
-	PLAN_FORWARD = 1 << 2,	/* an op, not a node */
+	PLAN_FORWARD = 1 << 2,	/* an op, which the dispatcher is asked for; neither a node nor
+				   c10d::Work's functions are */
 	PLAN_PY = 1 << 3,	/* read the Python stack at the entry */
 	PLAN_STOP = 1 << 4,	/* the thread is stopped until its record has been handled: engine
 				   ptrace, and bpf beside it */

@@ -66,6 +66,7 @@ struct when_value when_of(const struct value *v, bool at_entry)
 		return of_code(WHEN_V_MEMORY_FORMAT, v->i);
 	case VALUE_GENERATOR:
 	case VALUE_GROUP:
+	case VALUE_WORK:
 		return when_none(WHEN_V_OTHER);
 	default:
 		return when_none(at_entry ? WHEN_V_LATER : WHEN_V_UNKNOWN);

@@ -56,6 +56,8 @@ static struct value sample_args[] = {
     {.kind = VALUE_NOT_DECODED, .str = "no layout"},
     {.kind = VALUE_GROUP, .group = {0x1234, 1, 4}},
     {.kind = VALUE_GROUP, .group = {0x1234, -1, -1}},
+    {.kind = VALUE_WORK, .work = {0x1234, "gloo"}},
+    {.kind = VALUE_WORK, .work = {0x1234, NULL}},
     {.kind = VALUE_NONE},
 };
 enum { SAMPLE_NARGS = sizeof(sample_args) / sizeof(sample_args[0]) };

@@ -79,6 +79,9 @@ struct observer {
 	/* Calls that pass all filters were summed up instead of recorded. */
 	void (*on_sum)(struct observer *o, const struct op_sum *s);
 
+	/* A collective is done. */
+	void (*on_done)(struct observer *o, const struct work_done *w);
+
 	/* A device did something that a recorded process launched; `of.id` is that of on_event. */
 	void (*on_activity)(struct observer *o, const struct activity *a);
 

@@ -70,6 +70,12 @@ static void file_on_sum(struct observer *o, const struct op_sum *s)
 	check_written(f, trace_write_sum(f->writer, s));
 }
 
+static void file_on_done(struct observer *o, const struct work_done *w)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, trace_write_done(f->writer, w));
+}
+
 static void file_on_activity(struct observer *o, const struct activity *a)
 {
 	struct file_observer *f = (struct file_observer *)o;
@@ -154,6 +160,7 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool one
 		    .on_thread = file_on_thread,
 		    .on_event = file_on_event,
 		    .on_sum = file_on_sum,
+		    .on_done = file_on_done,
 		    .on_activity = file_on_activity,
 		    .on_activities_lost = file_on_activities_lost,
 		    .on_lost = file_on_lost,

@@ -154,6 +154,12 @@ static void on_sum(const struct op_sum *sum, void *arg)
 		launches_sum(s->launches, &seen);
 }
 
+static void on_done(const struct work_done *w, void *arg)
+{
+	struct session *s = arg;
+	OBSERVERS_CALL(s, on_done, w);
+}
+
 static void on_grads(const struct decoder_grads *g, void *arg)
 {
 	struct session *s = arg;
@@ -168,6 +174,7 @@ int session_begin_decoding(struct session *s)
 	if (!s->decoder)
 		return -ENOMEM;
 	decoder_on_sum(s->decoder, on_sum);
+	decoder_on_done(s->decoder, on_done);
 	if (OBSERVERS_FIRST(s, on_start))
 		decoder_on_start(s->decoder, on_start);
 	if (OBSERVERS_FIRST(s, on_grads))

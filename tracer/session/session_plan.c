@@ -118,6 +118,12 @@ static bool observers_want(const struct session *s, const struct op_desc *op)
 	return true;
 }
 
+bool session_wants(const struct session *s, const struct op_desc *op)
+{
+	return (!s->o->ops || filter_match(&s->ops_filter, op)) &&
+	       (!s->o->not_ops || !filter_match(&s->not_filter, op));
+}
+
 /* Whether the name lists require the probes of `p`. For boxed calls, Python functions and their
  * nodes, only the events tell the name. */
 static bool is_probed(const struct session *s, const struct op_probe *p)
@@ -129,6 +135,8 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 	/* Nodes mark what is backward, whether selected or not. */
 	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->needs & OBSERVER_NODES))
 		return true;
+	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
+		return session_wants(s, &p->desc);
 	if (s->needs & OBSERVER_ALL)
 		return true;
 	if (p->role != ROLE_CALL && p->role != ROLE_NODE)
@@ -173,7 +181,8 @@ static int check_filters(struct session *s, struct err *e)
 	if (!all)
 		return err_set(e, -ENOMEM, "no memory");
 	for (uint32_t i = 0; i < s->ops->n; i++)
-		if (s->ops->ops[i].role == ROLE_CALL || s->ops->ops[i].role == ROLE_NODE)
+		if (s->ops->ops[i].role == ROLE_CALL || s->ops->ops[i].role == ROLE_NODE ||
+		    s->ops->ops[i].role == ROLE_WAIT)
 			all[n++] = &s->ops->ops[i].desc;
 	int r = s->o->ops ? filter_check(&s->ops_filter, all, n, e) : 0;
 	if (!r && s->o->not_ops)
@@ -216,18 +225,12 @@ static size_t add_jumps(struct session *s, size_t n)
 			continue;
 		size_t first = n;
 		add_sites(s, i, OPS_CPU, &n);
-		if (n > first)
+		if (n > first || p->role == ROLE_WAIT || p->role == ROLE_DONE)
 			continue;
 		s->sites[n] = s->ops->sites[p->first_site];
 		s->sites[n++].kind = SITE_ANNOUNCED;
 	}
 	return n;
-}
-
-bool session_wants(const struct session *s, const struct op_desc *op)
-{
-	return (!s->o->ops || filter_match(&s->ops_filter, op)) &&
-	       (!s->o->not_ops || !filter_match(&s->not_filter, op));
 }
 
 /* For an engine that picks calls. Only the event tells which operator a boxed call is of, so all of
@@ -243,6 +246,8 @@ static __u8 stop_flags(const struct session *s, const struct op_probe *p)
 static __u8 session_flags(const struct session *s, const struct op_probe *p)
 {
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
+	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
+		return 0;
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);

@@ -25,3 +25,10 @@ for rank in range(2):
     assert told_async in ([None] * 3, [False, True, False]), told_async
     assert all(c["group_size"] == 2 and c["end_ns"] >= c["start_ns"] for c in own)
     assert len([c for c in own if c["function"] == "late"]) == 40
+    assert {c["backend"] for c in own} == {"gloo"}
+    # Gloo does not say of these when they are done; DDP does not wait for a Work.
+    assert all((c["done_ns"] is None) == (c["collective"] in ("send", "recv")) for c in own)
+    assert all(c["done_ns"] > c["start_ns"] for c in own if c["done_ns"])
+    assert all(c["waited_ns"] is not None for c in calls)
+    told_wait = next(c for c in calls if c["reduce_op"] == "MAX")
+    assert 0 <= told_wait["waited_ns"] <= told["waited_ns"], (told_wait, told["waited_ns"])

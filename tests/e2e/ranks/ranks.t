@@ -43,7 +43,7 @@ collectives() {
 	"$DITRACE" script --collectives --format jsonl "$T/data" >"$T/calls"
 	ok "all collectives are there, in order, and no others" verify ranks/collectives "$T/calls" "$T/store"
 	"$DITRACE" report --collectives --no-pager --format csv "$T/data" >"$T/report"
-	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,.*,late$'
+	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,gloo,80,[0-9]+,[0-9]+,80,[0-9]+,[0-9]+,.*,late$'
 	like "with DDP's own" "$T/report" '^allreduce,SUM,,144,float32,0,2,10,'
 	"$DITRACE" report --skew --no-pager "$T/data" >"$T/skew"
 	like "the late rank is named" "$T/skew" '^rank 1 comes last in [0-9]+ of the [0-9]+ collectives that were waited for \(of 4[0-9]\), by [0-9]+ ms in the median: '

@@ -56,7 +56,10 @@ def exchange(other):
 
     four, parts = torch.ones(4), [torch.ones(4) for _ in range(2)]
     dist.all_reduce(of("allreduce", four))
-    dist.all_reduce(of("allreduce", four, 1), op=dist.ReduceOp.MAX, group=other, async_op=True).wait()
+    work = dist.all_reduce(of("allreduce", four, 1), op=dist.ReduceOp.MAX, group=other, async_op=True)
+    began = time.monotonic_ns()
+    work.wait()
+    waited = time.monotonic_ns() - began
     dist.broadcast(of("broadcast", torch.ones(3, dtype=torch.int64)), 1)
     dist.all_gather(parts, of("allgather", four))
     dist.reduce(of("reduce", torch.ones(2, 3)), 0)
@@ -70,7 +73,7 @@ def exchange(other):
     dist.barrier(other)
     dist.all_reduce(of("allreduce", torch.ones(5, dtype=torch.float64)))
     with open(f"{sys.argv[1]}.{rank}", "w") as f:
-        json.dump({"pid": os.getpid(), "calls": calls}, f)
+        json.dump({"pid": os.getpid(), "calls": calls, "waited_ns": waited}, f)
 
 
 def late(other):

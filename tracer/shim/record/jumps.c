@@ -64,8 +64,7 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 	if (shadow_stack_entry(&t->ops, &h)) {
 		t->call[t->ops.depth - 1] = (struct call){
 		    .rf = (const uint64_t *)(uintptr_t)regs[ARCH_SP], .base = h.plan->base};
-		/* Nodes are not dispatched. */
-		t->ops.open[t->ops.depth - 1].counted = h.plan->flags & PLAN_BACKWARD;
+		t->ops.open[t->ops.depth - 1].counted = !(h.plan->flags & PLAN_FORWARD);
 	}
 	/* Engine::evaluate_function(graph_task, node, ...) of torch/csrc/autograd/engine.cpp */
 	if (op == t->share->op[SHIM_ENGINE])

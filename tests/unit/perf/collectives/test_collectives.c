@@ -162,7 +162,7 @@ static void ranks_are_matched(void **state)
 	}
 	const char *text = matched(c);
 	assert_non_null(strstr(text, "allreduce,SUM,,96,float32,0,2,10,10,10,5,"));
-	assert_non_null(strstr(text, ",1,4,/home/me/train.py,13,forward\n"));
+	assert_non_null(strstr(text, ",1,4,,0,,,0,,,/home/me/train.py,13,forward\n"));
 	assert_non_null(strstr(text, "send,,1,96,float32,0,2,1,"));
 	ev = of_rank(1, &allreduce, 29 * MS);
 	assert_true(collectives_number(c, &ev, &group, &number));
@@ -380,6 +380,116 @@ static void no_rank_is_named(void **state)
 	}
 }
 
+static const struct op_desc wait_op = {.name = "c10d::Work::wait", .schema = ""};
+static struct value work;
+
+static void see_work(struct collectives *c, int rank, uint64_t start, uint64_t address,
+		     const char *backend)
+{
+	struct op_event ev = of_rank(rank, &allreduce, start);
+	work = (struct value){.kind = VALUE_WORK, .work = {address, backend}};
+	ev.results = &work;
+	ev.nresults = 1;
+	see(c, ev);
+}
+
+static void see_wait(struct collectives *c, int rank, uint64_t start, uint64_t end,
+		     uint64_t address)
+{
+	struct op_event ev = call(&wait_op, 100 + rank, start, end);
+	add_arg(&ev, (struct value){.kind = VALUE_WORK, .work = {address, NULL}});
+	see(c, ev);
+}
+
+static void see_done(struct collectives *c, int rank, uint64_t ns, uint64_t address)
+{
+	const struct trace_item item = {.type = TRACE_DONE,
+					.done = {.pid = 100 + rank, .address = address, .ns = ns}};
+	assert_int_equal(collectives_see(c, &item), 0);
+}
+
+static const struct collective_call *nth_call(const struct collectives *c, size_t nth)
+{
+	return &c->groups[0].calls[NUMBERED].all[nth];
+}
+
+/* Two calls whose Works have one address, after each other; the second is done before it returns.
+ */
+static void calls_are_waited_for(void **state)
+{
+	(void)state;
+	for (int lost = 0; lost < 2; lost++) {
+		struct collectives *c = two_ranks(true, "here");
+		see_work(c, 0, 10 * MS, 0x100, "gloo");
+		see_work(c, 0, 40 * MS, 0x100, "gloo");
+		see_work(c, 0, 50 * MS, 0x200, "nccl");
+		see_wait(c, 0, 15 * MS, 22 * MS, 0x100);
+		see_wait(c, 0, 23 * MS, 24 * MS, 0x100);
+		see_done(c, 0, 20 * MS, 0x100);
+		see_done(c, 0, 40 * MS + 5, 0x100);
+		see_wait(c, 0, 41 * MS, 42 * MS, 0x100);
+		/* of a call that is not known */
+		see_done(c, 0, 60 * MS, 0x100);
+		see_wait(c, 0, 55 * MS, 61 * MS, 0x100);
+		see_done(c, 0, 60 * MS, 0x200);
+		if (lost) {
+			const struct trace_item item = {.type = TRACE_LOST, .lost = {.count = 1}};
+			assert_int_equal(collectives_see(c, &item), 0);
+		}
+		assert_int_equal(collectives_match(c), 0);
+		assert_int_equal(nth_call(c, 0)->done_ns, lost ? 0 : 20 * MS);
+		assert_int_equal(nth_call(c, 0)->waited_ns, lost ? 0 : 8 * MS);
+		assert_int_equal(nth_call(c, 1)->done_ns, lost ? 0 : 40 * MS + 5);
+		assert_int_equal(nth_call(c, 1)->waited_ns, lost ? 0 : MS);
+		assert_int_equal(nth_call(c, 2)->done_ns, 0);
+		collectives_free(c);
+	}
+}
+
+/* Rank 1 calls all of them later, but nobody waits for one before that. */
+static void nobody_waits_meanwhile(void **state)
+{
+	(void)state;
+	for (int waits = 0; waits < 2; waits++) {
+		struct collectives *c = two_ranks(true, "here");
+		for (uint64_t i = 1; i <= STEPS; i++)
+			for (int rank = 0; rank < 2; rank++) {
+				uint64_t at = i * 100 * MS + (rank ? 12 * MS : 0);
+				see_work(c, rank, at, 0x100, "gloo");
+				see_wait(c, rank, at + (waits ? MS : 50 * MS), at + 52 * MS, 0x100);
+			}
+		assert_int_equal(collectives_match(c), 0);
+		struct skew *s = skew_new(c);
+		assert_non_null(s);
+		assert_int_equal(skew_verdict(s).is_named, waits);
+		assert_int_equal(s->ranks[0].waits_ns, waits ? STEPS * 11ULL * MS : 0);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
+/* Three are under way at once: the time that rank 1 is late is waited for once, not three times. */
+static void several_are_under_way(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	for (uint64_t i = 1; i <= STEPS; i++)
+		for (uint64_t k = 0; k < 3; k++)
+			for (int rank = 0; rank < 2; rank++)
+				see(c, of_rank(rank, &allreduce,
+					       i * 100 * MS + k * MS + (rank ? 80 * MS : 0)));
+	assert_int_equal(collectives_match(c), 0);
+	struct skew *s = skew_new(c);
+	assert_non_null(s);
+	struct skew_verdict v = skew_verdict(s);
+	assert_int_equal(v.rank, 1);
+	assert_int_equal(s->n, STEPS);
+	assert_true(v.median_ns > 77 * MS && v.median_ns < 83 * MS);
+	assert_true(v.percent > 75 && v.percent < 90);
+	skew_free(s);
+	collectives_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -392,6 +502,9 @@ int main(void)
 	    cmocka_unit_test(the_usual_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late_sometimes),
 	    cmocka_unit_test(no_rank_is_named),
+	    cmocka_unit_test(calls_are_waited_for),
+	    cmocka_unit_test(nobody_waits_meanwhile),
+	    cmocka_unit_test(several_are_under_way),
 	};
 	return unit_run(tests, NULL, NULL);
 }

@@ -92,6 +92,8 @@ static void every_kind_of_value(void **state)
 	    ",{\"name\":\"\",\"kind\":\"process_group\",\"address\":4660,\"rank\":1,\"size\":4}",
 	    ",{\"name\":\"\",\"kind\":\"process_group\",\"address\":4660,\"rank\":null,\"size\":"
 	    "null}",
+	    ",{\"name\":\"\",\"kind\":\"work\",\"address\":4660,\"backend\":\"gloo\"}",
+	    ",{\"name\":\"\",\"kind\":\"work\",\"address\":4660,\"backend\":null}",
 	    ",{\"name\":\"\",\"kind\":\"none\",\"value\":null}]",
 	};
 	struct op_event ev = sample_full_event();
@@ -155,6 +157,8 @@ static void values_as_python_shows_them(void **state)
 					   "not decoded: no layout",
 					   "<process group at 0x1234, rank 1 of 4>",
 					   "<process group at 0x1234>",
+					   "<work of gloo at 0x1234>",
+					   "<work at 0x1234>",
 					   "None"};
 	char text[64];
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)

@@ -104,6 +104,13 @@ static void same_value(const struct value *a, const struct value *b)
 		assert_int_equal(a->group.rank, b->group.rank);
 		assert_int_equal(a->group.size, b->group.size);
 		break;
+	case VALUE_WORK:
+		assert_int_equal(a->work.address, b->work.address);
+		if (a->work.backend)
+			assert_string_equal(a->work.backend, b->work.backend);
+		else
+			assert_null(b->work.backend);
+		break;
 	case VALUE_DEVICE:
 		assert_int_equal(a->device.type, b->device.type);
 		assert_int_equal(a->device.index, b->device.index);

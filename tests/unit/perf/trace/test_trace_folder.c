@@ -254,6 +254,25 @@ static void or_stays_one(void **state)
 	assert_string_equal(seen, "1:2 ");
 }
 
+/* What starts the same rank, or gets the same PID, again and again has a file each time. */
+static void many_of_one_name(void **state)
+{
+	enum { MANY = 120 };
+	struct trace_writer *w = writer();
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		process(w, 1000 + i, 0, false);
+		event(w, 1000 + i, 1);
+	}
+	for (int i = 0; i < 3; i++) {
+		process(w, 5000, -1, false);
+		event(w, 5000, 1);
+	}
+	assert_int_equal(trace_writer_close(w, true), 0);
+	assert_true(is_there("rank0.data") && is_there("rank0.119.data"));
+	assert_true(is_there("pid-5000.data") && is_there("pid-5000.2.data"));
+}
+
 static void a_cut_file_does_not_hide_the_others(void **state)
 {
 	const struct trace_query_opts opts = {0};
@@ -293,6 +312,7 @@ int main(void)
 	    cmocka_unit_test(old_traces_are_kept),
 	    cmocka_unit_test(a_file_becomes_a_folder),
 	    cmocka_unit_test(or_stays_one),
+	    cmocka_unit_test(many_of_one_name),
 	    cmocka_unit_test(a_cut_file_does_not_hide_the_others),
 	};
 	return unit_run(tests, setup, teardown);

@@ -785,7 +785,8 @@ static void add_held(const char *name, const char *base, const uint64_t *rest, u
 	uint64_t held[1 + OBJECT_SIZE / 8] = {0xabc0};
 	uint64_t parent = base ? fake_type(&s.fake, base, 0) : 0;
 	held[1] = fake_vtable(&s.fake, fake_type(&s.fake, name, parent), 0, 0);
-	memcpy(&held[2], rest, len);
+	if (len)
+		memcpy(&held[2], rest, len);
 	record_item(&rec, ITEM_OBJECT, READ, 0, held, sizeof(held));
 }
 
@@ -813,6 +814,37 @@ static void test_boxed_group(void **state)
 		assert_int_equal(v.group.address, 0xabc0);
 		assert_int_equal(v.group.rank, i ? -1 : 1);
 		assert_int_equal(v.group.size, i ? -1 : 4);
+	}
+}
+
+/* Backends are named by the classes of their groups. */
+static void test_boxed_work(void **state)
+{
+	static const struct {
+		const char *name, *base, *backend;
+	} is[] = {
+	    {"N4c10d16ProcessGroupGloo9AsyncWorkE", "N4c10d4WorkE", "gloo"},
+	    {"N2my16ProcessGroupHCCL8WorkHCCLE", "N4c10d4WorkE", "hccl"},
+	    {"N4c10d14PyProcessGroup6PyWorkE", "N4c10d4WorkE", NULL},
+	    {"N4c10d99ProcessGroupGloo9AsyncWorkE", "N4c10d4WorkE", NULL},
+	    {"N4c10d12ProcessGroup4WorkE", "N4c10d4WorkE", NULL},
+	};
+	struct schema_arg type = {.base = SCHEMA_OTHER};
+	(void)state;
+	for (size_t i = 0; i < sizeof(is) / sizeof(is[0]); i++) {
+		begin();
+		s.target.conf.tensor.target_size = CUSTOM_HEAD;
+		record_item(&rec, ITEM_DATA, READ, 1, &pointer, sizeof(pointer));
+		add_object("N3c106ivalue6ObjectE", OBJECT_SLOT | OBJECT_LIST);
+		record_item(&rec, ITEM_DATA, READ, 0, NULL, 0);
+		add_held(is[i].name, is[i].base, NULL, 0);
+		struct value v = boxed_one(&type);
+		assert_int_equal(v.kind, VALUE_WORK);
+		assert_int_equal(v.work.address, 0xabc0);
+		if (is[i].backend)
+			assert_string_equal(v.work.backend, is[i].backend);
+		else
+			assert_null(v.work.backend);
 	}
 }
 
@@ -1010,6 +1042,7 @@ int main(void)
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),
 	    cmocka_unit_test(test_boxed_group),
+	    cmocka_unit_test(test_boxed_work),
 	    cmocka_unit_test(test_boxed_reduce_op),
 	    cmocka_unit_test(test_place_of_rank_and_size),
 	    cmocka_unit_test(test_boxed_list),
