@@ -114,6 +114,11 @@ static int take_item(struct report *p, const struct trace_item *item)
 	case TRACE_ACTIVITIES_LOST:
 		aggregate_activities_lost(p->sum, item->lost.count);
 		break;
+	case TRACE_MEMORY:
+		return p->samples ? 0 : aggregate_add_memory(p->sum, &item->memory);
+	case TRACE_MEMORY_LOST:
+		aggregate_memory_lost(p->sum, item->lost.count);
+		break;
 	case TRACE_SAMPLING:
 		p->sampled.how = item->sampling;
 		break;
@@ -179,6 +184,7 @@ static int read_ahead(struct report *p, struct err *e)
 		while (!r && done < n && (last || n - done == AHEAD))
 			r = take_item(p, &items[done++ % AHEAD]);
 	}
+	r = r ? r : aggregate_end(p->sum);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : end;
 }
 

@@ -184,6 +184,17 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		    f,
 		    "\nditrace: %s activities of devices were lost: times of devices are too short",
 		    text_count(events, sizeof(events), t.activities_lost));
+	if (t.memory_lost)
+		fprintf(
+		    f,
+		    "\nditrace: %s allocations or frees were lost: what is said of memory is not "
+		    "exact",
+		    text_count(events, sizeof(events), t.memory_lost));
+	if (t.memory_unknown)
+		fprintf(f,
+			"\nditrace: %s blocks were freed that had been allocated before: how large "
+			"they were is not known",
+			text_count(events, sizeof(events), t.memory_unknown));
 	if (t.summed)
 		fprintf(f,
 			"\nditrace: %s in the counts and times with less detail: ditrace had no "
