@@ -429,8 +429,9 @@ static int prepare(struct report *p, struct err *e)
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
-	const unsigned devices =
-	    flops && !(keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_ACTIVITIES : 0;
+	const unsigned devices = flops && !(keys & AGGREGATE_NO_ACTIVITIES)
+				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY
+				     : 0;
 	r = r || !p->columns
 		? r
 		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,
