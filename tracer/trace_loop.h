@@ -85,7 +85,7 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     NULL,	  "engine shim: do not record what GPUs do",                               \
 	     NULL},                                                                                \
 	    {0,		  "memory", OPTION_FLAG,                                                   \
-	     &(o).memory, NULL,	    "engine shim: record what ops allocate and free",              \
+	     &(o).memory, NULL,	    "engine shim: record what ops allocate and free, on the CPU",  \
 	     NULL},                                                                                \
 	    {0,		  "no-loss",                                                               \
 	     OPTION_FLAG, &(o).no_loss,                                                            \

@@ -191,10 +191,8 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		    "exact",
 		    text_count(events, sizeof(events), t.memory_lost));
 	if (t.memory_unknown)
-		fprintf(f,
-			"\nditrace: %s blocks were freed that had been allocated before: how large "
-			"they were is not known",
-			text_count(events, sizeof(events), t.memory_unknown));
+		fprintf(f, "\nditrace: %s, allocated before, was freed: of what size is not known",
+			text_counted(events, sizeof(events), t.memory_unknown, "block"));
 	if (t.summed)
 		fprintf(f,
 			"\nditrace: %s in the counts and times with less detail: ditrace had no "

@@ -120,7 +120,8 @@ void shim_memory_trouble(struct inside *i, struct err *e)
 		return;
 	i->memory_told = true;
 	err_set(e, -ENOTSUP,
-		"memory of process %d is not recorded: its libc10 has no place for the jumps that "
-		"tell of it",
+		"memory of process %d is not recorded: the functions of its libc10 that are told "
+		"of it have no place for jumps, or are too far from the memory for them",
 		i->pid);
+	err_hint(e, "torch.profiler with profile_memory=True, in the program, tells of it");
 }
