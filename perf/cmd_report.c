@@ -114,6 +114,11 @@ static int take_item(struct report *p, const struct trace_item *item)
 	case TRACE_ACTIVITIES_LOST:
 		aggregate_activities_lost(p->sum, item->lost.count);
 		break;
+	case TRACE_MEMORY:
+		return p->samples ? 0 : aggregate_add_memory(p->sum, &item->memory);
+	case TRACE_MEMORY_LOST:
+		aggregate_memory_lost(p->sum, item->lost.count);
+		break;
 	case TRACE_SAMPLING:
 		p->sampled.how = item->sampling;
 		break;
@@ -179,6 +184,7 @@ static int read_ahead(struct report *p, struct err *e)
 		while (!r && done < n && (last || n - done == AHEAD))
 			r = take_item(p, &items[done++ % AHEAD]);
 	}
+	r = r ? r : aggregate_end(p->sum);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : end;
 }
 
@@ -424,8 +430,9 @@ static int prepare(struct report *p, struct err *e)
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
-	const unsigned devices =
-	    flops && !(keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_ACTIVITIES : 0;
+	const unsigned devices = flops && !(keys & AGGREGATE_NO_ACTIVITIES)
+				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY
+				     : 0;
 	r = r || !p->columns
 		? r
 		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,

@@ -84,6 +84,9 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     OPTION_FLAG, &(o).no_devices,                                                         \
 	     NULL,	  "engine shim: do not record what GPUs do",                               \
 	     NULL},                                                                                \
+	    {0,		  "memory", OPTION_FLAG,                                                   \
+	     &(o).memory, NULL,	    "engine shim: record what ops allocate and free, on the CPU",  \
+	     NULL},                                                                                \
 	    {0,		  "no-loss",                                                               \
 	     OPTION_FLAG, &(o).no_loss,                                                            \
 	     NULL,	  "engine shim: wait for room, sum nothing up",                            \

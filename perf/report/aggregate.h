@@ -100,7 +100,9 @@ enum {
 	/* Flag of aggregate_keys: activities were added, and rows have the time of devices. */
 	AGGREGATE_ACTIVITIES = 1 << 19,
 	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
-	/* Rows that activities are not added to. */
+	/* The same of what was done with memory. */
+	AGGREGATE_MEMORY = 1 << 20,
+	/* Rows that activities, and what was done with memory, are not added to. */
 	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,
 	/* Rows by the tensors of calls: an activity counts in that of the call that launched it,
 	 * which is known by its id, of the last AGGREGATE_SIDES_MAX calls. */
@@ -109,6 +111,23 @@ enum {
 
 /* Of a row of activities: the op is known, but (AGGREGATE_TENSORS) not which call of it. */
 enum { AGGREGATE_NO_CALL = LAUNCH_NO_THREAD + 1 };
+
+/* Bytes that the calls of a row allocated and freed themselves, in so many blocks, of all devices;
+ * and of what they allocated, what there was when a device's memory was at its peak
+ * (aggregate_peaks). */
+struct memory_row {
+	uint64_t allocs, allocated, frees, freed, at_peak;
+};
+
+/* When most of a device's memory was allocated by a process. */
+struct memory_peak {
+	int32_t pid;
+	uint32_t rank1;
+	int8_t device_type, device_index; /* c10::DeviceType */
+	uint64_t bytes, ns;
+	uint64_t known; /* of these, bytes of blocks of which the allocation was added */
+	uint64_t late;	/* events that came too late: the peak may have been another */
+};
 
 /* Calls with equal keys. Fields that are not keys are NULL or 0. The source line is that of
  * py_stack_where of the event's where_stack. Strings belong to the aggregate. */
@@ -141,6 +160,7 @@ struct aggregate_row {
 	/* What devices did that was launched by these calls themselves, and for how long, each by
 	 * itself: what ran at the same time counts several times. Not part of the times above. */
 	uint64_t activities, device_ns;
+	struct memory_row memory;
 	uint8_t phase;	/* enum op_phase */
 	uint8_t launch; /* enum activity_launch, or AGGREGATE_NO_CALL: not LAUNCH_IN_OP of a row
 			   that has activities only, of which no op is known, or no call */
@@ -185,6 +205,8 @@ struct aggregate_totals {
 	uint64_t workers; /* threads that load data for others */
 	uint64_t workers_ns; /* observed time of these */
 	uint64_t activities, activities_lost;
+	/* unknown: blocks that were freed of which it is not known how large they were */
+	uint64_t memory_events, memory_lost, memory_unknown;
 	uint64_t busy_ns; /* in which devices did something, of all of them: the base of percentages
 			     of device_ns */
 };
@@ -223,7 +245,17 @@ int aggregate_add_sum(struct aggregate *a, const struct op_sum *s);
  */
 int aggregate_add_activity(struct aggregate *a, const struct activity *activity);
 
-/* Nothing more will be added: the calls that are awaited do not come. 0 or -ENOMEM. */
+/* Add what was done with memory, to the row of the op that did it. 0 or -ENOMEM, as aggregate_add.
+ */
+int aggregate_add_memory(struct aggregate *a, const struct memory_event *m);
+void aggregate_memory_lost(struct aggregate *a, uint64_t count);
+
+/* The peaks of all devices of all processes, *n of them, as of the last aggregate_end. NULL: there
+ * are none. */
+const struct memory_peak *aggregate_peaks(const struct aggregate *a, size_t *n);
+
+/* Nothing more will be added: the calls that are awaited do not come, and what the rows had at the
+ * peaks of memory is known. 0 or -ENOMEM. */
 int aggregate_end(struct aggregate *a);
 
 void aggregate_activities_lost(struct aggregate *a, uint64_t count);

@@ -120,7 +120,8 @@ void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row)
 
 int aggregate_end(struct aggregate *a)
 {
-	return a->early ? give_up(a) : 0;
+	int r = a->early ? give_up(a) : 0;
+	return r ? r : aggregate_memory_end(a);
 }
 
 /* By the call that launched it, where it is known already. */

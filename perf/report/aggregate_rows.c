@@ -46,7 +46,8 @@ unsigned aggregate_keys(const struct aggregate *a)
 {
 	return a->keys | (a->nranks > 1 ? AGGREGATE_RANKS : 0) |
 	       (a->totals.activities && !(a->keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_ACTIVITIES
-									     : 0);
+									     : 0) |
+	       (a->memory && !(a->keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_MEMORY : 0);
 }
 
 static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool *failed)
@@ -289,5 +290,6 @@ void aggregate_free(struct aggregate *a)
 	free(a->memos);
 	devices_free(a->devices);
 	aggregate_early_free(a->early);
+	aggregate_memory_free(a->memory);
 	free(a);
 }

@@ -232,15 +232,18 @@ static void add_lines(struct table *t, const struct breakdown_result *b, const s
 		add_slowest(t, a, totals.observed_ns, opts, files);
 	if (by_op && b && (!totals.activities || (is_busy && !waits)))
 		add_ranks(t, rows, n, opts);
+	headline_memory(t, a, opts, files);
 }
 
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts, const struct file_names *files)
 {
 	struct table *t = table_new();
+	struct aggregate_totals totals;
 	if (!t)
 		return -ENOMEM;
-	if (b ? b->wall_ns : aggregate_devices(a) != NULL)
+	aggregate_totals(a, &totals);
+	if (b ? b->wall_ns : aggregate_devices(a) || totals.memory_events)
 		add_lines(t, b, a, opts, files);
 	int r = table_print(t, f, opts->terminal.width, false);
 	table_free(t);

@@ -65,6 +65,10 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		      const struct breakdown *b);
 
+/* When most of the memory of each device was allocated, and by which ops. */
+void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+		     const struct file_names *files);
+
 /* The ops for which devices worked longest, by a row's line, and the copies. */
 void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
 				 const struct report_opts *opts, const struct file_names *files);
@@ -120,6 +124,7 @@ struct aggregate {
 	struct aggregate_totals totals;
 	struct devices *devices;	/* NULL: no activity was added */
 	struct early_activities *early; /* of calls that have not ended; NULL: none */
+	struct memory_sums *memory;	/* NULL: nothing of memory was added */
 };
 
 /* AGGREGATE_SIDES, AGGREGATE_TENSORS: the row of a call, by its id, for some time. 0 or -ENOMEM.
@@ -129,6 +134,9 @@ int64_t aggregate_known(const struct aggregate *a, uint64_t event);
 
 /* A call of that row has ended, of which there may be activities already in a->early. */
 void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row);
+/* What the rows had at the peaks. 0 or -ENOMEM. */
+int aggregate_memory_end(struct aggregate *a);
+void aggregate_memory_free(struct memory_sums *m);     /* NULL allowed */
 void aggregate_early_free(struct early_activities *e); /* NULL allowed */
 
 /* What stands in place of the op: "(in no op)". NULL for LAUNCH_IN_OP and AGGREGATE_NO_CALL. */

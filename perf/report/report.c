@@ -26,6 +26,10 @@ static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 		return aggregate_quantile(r, 0.5);
 	case REPORT_BY_DEVICE_TIME:
 		return r->device_ns;
+	case REPORT_BY_ALLOC:
+		return r->memory.allocated;
+	case REPORT_BY_PEAK:
+		return r->memory.at_peak;
 	case REPORT_BY_SELF:
 		return r->self_ns;
 	default:
@@ -141,7 +145,9 @@ static bool is_large(const struct aggregate_row *r, uint64_t observed_ns,
 		     const struct report_opts *opts, double limit)
 {
 	return report_percent(r->total_ns + r->backward_ns, observed_ns) >= limit ||
-	       report_percent(r->device_ns, opts->busy_ns) >= limit;
+	       report_percent(r->device_ns, opts->busy_ns) >= limit ||
+	       (opts->sort == REPORT_BY_ALLOC && r->memory.allocated) ||
+	       (opts->sort == REPORT_BY_PEAK && r->memory.at_peak);
 }
 
 const struct aggregate_row **report_sorted(const struct aggregate *a,
@@ -193,6 +199,10 @@ static void add_part(struct table *t, const struct report_columns *columns,
 		rest.calls += r->calls;
 		rest.activities += r->activities;
 		rest.device_ns += r->device_ns;
+		rest.memory.allocs += r->memory.allocs;
+		rest.memory.allocated += r->memory.allocated;
+		rest.memory.freed += r->memory.freed;
+		rest.memory.at_peak += r->memory.at_peak;
 		rest.flops += r->flops;
 		rest.flops_unknown += r->flops_unknown;
 	}

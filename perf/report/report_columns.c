@@ -108,6 +108,33 @@ static const char *activities(char *out, size_t size, const struct column_row *w
 	return w->r->activities ? count_text(out, size, w, w->r->activities) : "-";
 }
 
+static const char *bytes_text(char *out, size_t size, const struct column_row *w, uint64_t bytes)
+{
+	uint64_t steps = w->opts->per_step;
+	return bytes ? text_bytes(out, size, bytes / (steps ? steps : 1)) : "-";
+}
+
+static const char *allocated(char *out, size_t size, const struct column_row *w)
+{
+	return bytes_text(out, size, w, w->r->memory.allocated);
+}
+
+static const char *freed(char *out, size_t size, const struct column_row *w)
+{
+	return bytes_text(out, size, w, w->r->memory.freed);
+}
+
+static const char *allocs(char *out, size_t size, const struct column_row *w)
+{
+	return w->r->memory.allocs ? count_text(out, size, w, w->r->memory.allocs) : "-";
+}
+
+/* At one moment, not of a step. */
+static const char *at_peak(char *out, size_t size, const struct column_row *w)
+{
+	return w->r->memory.at_peak ? text_bytes(out, size, w->r->memory.at_peak) : "-";
+}
+
 static const char *thrown(char *out, size_t size, const struct column_row *w)
 {
 	return text_count(out, size, w->r->thrown);
@@ -357,6 +384,10 @@ static const struct column columns[] = {
     {"most", "Most, rank", AGGREGATE_RANKS, true, false, 0, most},
     {"calls", "Calls", 0, true, false, 2, calls},
     {"activities", "Activities", AGGREGATE_ACTIVITIES, true, false, 10, activities},
+    {"alloc", "Alloc", AGGREGATE_MEMORY, true, false, 4, allocated},
+    {"freed", "Freed", AGGREGATE_MEMORY, false, false, 0, freed},
+    {"allocs", "Allocs", AGGREGATE_MEMORY, false, false, 0, allocs},
+    {"peak", "At peak", AGGREGATE_MEMORY, true, false, 3, at_peak},
     {"thrown", "Thrown", 0, false, false, 0, thrown},
     {"mean", "Mean", 0, true, false, 7, mean},
     {"min", "Min", 0, false, false, 0, shortest},
@@ -528,7 +559,8 @@ void report_columns_head(struct table *t, const struct report_columns *c,
 static bool is_sum(const struct column *c)
 {
 	return c->text == self_percent || c->text == self || c->text == calls || c->text == flops ||
-	       c->text == device_percent || c->text == device_time || c->text == activities;
+	       c->text == device_percent || c->text == device_time || c->text == activities ||
+	       c->text == allocated || c->text == freed || c->text == allocs || c->text == at_peak;
 }
 
 /* Rows that have activities only have no time of the host. */
@@ -536,7 +568,8 @@ static const char *cell_of(char *out, size_t size, const struct column *c,
 			   const struct column_row *w)
 {
 	bool of_host = !c->left && (!c->keys || c->keys == AGGREGATE_RANKS);
-	return of_host && !w->r->calls && w->r->activities ? "-" : c->text(out, size, w);
+	bool is_other = w->r->activities || w->r->memory.allocs || w->r->memory.frees;
+	return of_host && !w->r->calls && is_other ? "-" : c->text(out, size, w);
 }
 
 static enum table_style heat(double part)

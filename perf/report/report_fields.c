@@ -76,7 +76,12 @@ static const struct field fields[] = {
     {"activities", AGGREGATE_ACTIVITIES, AT(NUMBER, activities)},
     {"device_ns", AGGREGATE_ACTIVITIES, AT(NUMBER, device_ns)},
     {"device_percent", AGGREGATE_ACTIVITIES, DEVICE_PERCENT, 0},
-    {"launch", AGGREGATE_ACTIVITIES, LAUNCH, 0},
+    {"launch", AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY, LAUNCH, 0},
+    {"allocs", AGGREGATE_MEMORY, AT(NUMBER, memory.allocs)},
+    {"alloc_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.allocated)},
+    {"frees", AGGREGATE_MEMORY, AT(NUMBER, memory.frees)},
+    {"freed_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.freed)},
+    {"peak_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.at_peak)},
     {"worker", AGGREGATE_WORKERS, WORKER, 0},
 };
 
@@ -321,9 +326,9 @@ static unsigned keys_of(enum report_sort sort)
 }
 
 const char *const report_sort_names[] = {
-    "self",	   "total", "calls",  "mean",  "p99",	   "max",    "p50",
-    "device_time", "op",    "line",   "file",  "function", "thread", "module",
-    "shape",	   "dtype", "device", "phase", "symbol",   "rank",   NULL};
+    "self",  "total", "calls",	"mean",	 "p99",	   "max",      "p50",	 "device_time",
+    "alloc", "peak",  "op",	"line",	 "file",   "function", "thread", "module",
+    "shape", "dtype", "device", "phase", "symbol", "rank",     NULL};
 
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
@@ -339,7 +344,9 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 	if (!report_sort_names[i]) {
 		err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
 		return err_hint(
-		    e, "one of self, total, calls, mean, p50, p99, max, device_time, %s", words);
+		    e,
+		    "one of self, total, calls, mean, p50, p99, max, device_time, alloc, peak, %s",
+		    words);
 	}
 	*sort = (enum report_sort)i;
 	if (*sort == REPORT_BY_DEVICE_TIME && keys & AGGREGATE_NO_ACTIVITIES) {

@@ -116,6 +116,9 @@ static void json_devices(struct json_out *j, const struct aggregate *a,
 	struct device *list = devices_list(aggregate_devices(a), &n);
 	json_u64(j, "activities", t->activities);
 	json_u64(j, "activities_lost", t->activities_lost);
+	json_u64(j, "memory_events", t->memory_events);
+	json_u64(j, "memory_lost", t->memory_lost);
+	json_u64(j, "memory_unknown", t->memory_unknown);
 	json_open(j, "devices", '[');
 	for (size_t i = 0; i < n; i++) {
 		struct device *d = &list[i];

@@ -186,6 +186,15 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		    f,
 		    "\nditrace: %s activities of devices were lost: times of devices are too short",
 		    text_count(events, sizeof(events), t.activities_lost));
+	if (t.memory_lost)
+		fprintf(
+		    f,
+		    "\nditrace: %s allocations or frees were lost: what is said of memory is not "
+		    "exact",
+		    text_count(events, sizeof(events), t.memory_lost));
+	if (t.memory_unknown)
+		fprintf(f, "\nditrace: %s, allocated before, was freed: of what size is not known",
+			text_counted(events, sizeof(events), t.memory_unknown, "block"));
 	if (t.summed)
 		fprintf(f,
 			"\nditrace: %s in the counts and times with less detail: ditrace had no "

@@ -133,9 +133,10 @@ void trace_encode_not_decoded(struct out *o, const char *reason);
 
 /* The base of the numbers in a block's next record; 0 at the start of a block. */
 struct trace_last {
-	uint64_t id, ns;      /* of the last EVENT */
-	uint64_t sample_ns;   /* of the last SAMPLE */
-	uint64_t activity_ns; /* start of the last ACTIVITY */
+	uint64_t id, ns;	       /* of the last EVENT */
+	uint64_t sample_ns;	       /* of the last SAMPLE */
+	uint64_t activity_ns;	       /* start of the last ACTIVITY */
+	uint64_t memory_ns, memory_at; /* time and address of the last MEMORY */
 };
 
 struct trace_blocks {
@@ -186,6 +187,8 @@ int trace_file_event(struct trace_file *f, const struct op_event *ev);
 int trace_file_sum(struct trace_file *f, const struct op_sum *s);
 int trace_file_done(struct trace_file *f, const struct work_done *d);
 int trace_file_activity(struct trace_file *f, const struct activity *a);
+int trace_file_memory(struct trace_file *f, const struct memory_event *m);
+int trace_file_memory_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
 int trace_file_activities_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
 int trace_file_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
 int trace_file_sampling(struct trace_file *f, const struct sampling *s);
@@ -302,6 +305,10 @@ int trace_decode_event_payload(const struct trace_defs *d, const struct trace_ra
 
 /* A SUM. 1 or -EBADMSG. */
 int trace_decode_sum(const struct trace_defs *d, struct in *in, struct op_sum *out);
+
+/* A MEMORY; *last: the previous one in its block. 1 or -EBADMSG. */
+int trace_decode_memory(const struct trace_defs *d, struct in *in, const struct memory_event *last,
+			struct memory_event *out);
 
 /* An ACTIVITY; last_ns: the start of the previous one in its block. 1 or -EBADMSG. */
 int trace_decode_activity(const struct trace_defs *d, struct in *in, uint64_t last_ns,

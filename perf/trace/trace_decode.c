@@ -407,6 +407,33 @@ int trace_decode_activity(const struct trace_defs *d, struct in *in, uint64_t la
 	return 1;
 }
 
+int trace_decode_memory(const struct trace_defs *d, struct in *in, const struct memory_event *last,
+			struct memory_event *out)
+{
+	uint8_t flags = in_b(in), launch = in_b(in);
+	*out = (struct memory_event){
+	    .launch = launch, .freed = flags & MEMORY_FREED, .device_type = (int8_t)in_b(in)};
+	out->device_index = (int8_t)in_b(in);
+	uint32_t thread = in_below(in, d->nthreads);
+	out->of.start_ns = out->of.end_ns = last->of.start_ns + (uint64_t)in_s(in);
+	out->address = last->address + (uint64_t)in_s(in);
+	out->bytes = in_u(in);
+	out->total = in_u(in);
+	uint32_t op = flags & MEMORY_HAS_OP ? in_below(in, d->nops) : 0;
+	out->of.id = flags & MEMORY_HAS_OP ? in_u(in) : 0;
+	out->of.stack = stack_or_none(d, in);
+	out->of.where_stack = stack_or_none(d, in);
+	out->of.backward_of = stack_or_none(d, in);
+	if (in->bad || launch > LAUNCH_NO_THREAD ||
+	    (launch == LAUNCH_IN_OP) != (bool)(flags & MEMORY_HAS_OP))
+		return -EBADMSG;
+	out->of.op = flags & MEMORY_HAS_OP ? d->ops[op] : NULL;
+	out->of.pid = d->threads[thread]->pid;
+	out->of.tid = d->threads[thread]->tid;
+	out->of.phase = phase_of(flags & MEMORY_BACKWARD, flags & MEMORY_RECOMPUTE);
+	return 1;
+}
+
 int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last_ns,
 			struct sample *out)
 {

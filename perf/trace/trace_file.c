@@ -305,6 +305,55 @@ int trace_file_done(struct trace_file *w, const struct work_done *d)
 	return w->blocks.failed ? 0 : checked(w, write_done(w, d));
 }
 
+static uint8_t memory_flags(const struct memory_event *m)
+{
+	return (uint8_t)((m->of.phase != PHASE_FORWARD ? MEMORY_BACKWARD : 0) |
+			 (m->of.phase == PHASE_RECOMPUTE ? MEMORY_RECOMPUTE : 0) |
+			 (m->of.op ? MEMORY_HAS_OP : 0) | (m->freed ? MEMORY_FREED : 0));
+}
+
+static int write_memory(struct trace_file *w, const struct memory_event *m)
+{
+	uint8_t buf[HEAD_MAX];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	struct event_refs refs;
+	int r = find_refs(w, &m->of, &refs);
+	r = r ? r : write_text(w, &m->of);
+	r = r ? r : trace_blocks_room(&w->blocks); /* as in write_activity */
+	if (r)
+		return r;
+	out_b(&o, memory_flags(m));
+	out_b(&o, (uint8_t)m->launch);
+	out_b(&o, (uint8_t)m->device_type);
+	out_b(&o, (uint8_t)m->device_index);
+	out_u(&o, (uint64_t)refs.thread);
+	out_s(&o, (int64_t)(m->of.start_ns - w->blocks.last.memory_ns));
+	out_s(&o, (int64_t)(m->address - w->blocks.last.memory_at));
+	out_u(&o, m->bytes);
+	out_u(&o, m->total);
+	if (m->of.op) {
+		out_u(&o, (uint64_t)refs.op);
+		out_u(&o, m->of.id);
+	}
+	out_u(&o, (uint64_t)(refs.stack + 1));
+	out_u(&o, (uint64_t)(refs.where + 1));
+	out_u(&o, (uint64_t)(refs.backward_of + 1));
+	r = write_record(w, TRACE_MEMORY, buf, (size_t)(o.p - buf));
+	w->blocks.last.memory_ns = m->of.start_ns;
+	w->blocks.last.memory_at = m->address;
+	return r;
+}
+
+int trace_file_memory(struct trace_file *w, const struct memory_event *m)
+{
+	return w->blocks.failed ? 0 : checked(w, write_memory(w, m));
+}
+
+int trace_file_memory_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
+{
+	return write_lost(w, TRACE_MEMORY_LOST, time_ns, count, 0);
+}
+
 int trace_file_activities_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 {
 	return write_lost(w, TRACE_ACTIVITIES_LOST, time_ns, count, 0);

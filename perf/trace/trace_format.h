@@ -72,6 +72,13 @@
  *             u op (if ACTIVITY_HAS_OP), u id (if ACTIVITY_HAS_OP; 0: not known), u stack + 1,
  *             u where stack + 1, u backward of + 1 (0: none)
  *             "previous": of the previous ACTIVITY in the same block, 0 for the first: its start
+ *     MEMORY  memory was allocated or freed: b flags (MEMORY_*), b launch, b device type,
+ *             b device index, u thread, s time - previous time, s address - previous address,
+ *             u bytes (0: not known), u what of the device's memory is allocated now,
+ *             u op (if MEMORY_HAS_OP), u id (if MEMORY_HAS_OP; 0: not known), u stack + 1,
+ *             u where stack + 1, u backward of + 1 (0: none)
+ *             "previous": of the previous MEMORY in the same block, 0 for the first
+ *     MEMORY_LOST  u time, u number of MEMORY records lost
  *     ACTIVITIES_LOST  u time, u number of activities lost
  *     SAMPLES_LOST  u time, u number of samples lost
  *     DONE    a collective is done: s pid, u address of its Work, u time (CLOCK_MONOTONIC ns)
@@ -180,6 +187,15 @@ enum trace_type {
 	TRACE_ACTIVITY,
 	TRACE_ACTIVITIES_LOST,
 	TRACE_DONE,
+	TRACE_MEMORY,
+	TRACE_MEMORY_LOST,
+};
+
+enum {
+	MEMORY_BACKWARD = 1 << 0,
+	MEMORY_RECOMPUTE = 1 << 1, /* beside MEMORY_BACKWARD */
+	MEMORY_HAS_OP = 1 << 2,
+	MEMORY_FREED = 1 << 3,
 };
 
 enum {

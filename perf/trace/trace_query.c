@@ -297,6 +297,12 @@ static bool is_activity_asked_for(struct trace_query *q, const struct activity *
 	       trace_span_has(&q->span, &launch) && (a->of.op ? is_of_ops(q, a->of.op) : !q->ops.n);
 }
 
+static bool is_memory_asked_for(struct trace_query *q, const struct memory_event *m)
+{
+	return !trace_query_of_samples(q) && !q->when && is_of_ranks(q, m->of.rank1) &&
+	       trace_span_has(&q->span, &m->of) && (m->of.op ? is_of_ops(q, m->of.op) : !q->ops.n);
+}
+
 static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 {
 	struct op_event ev;
@@ -313,6 +319,8 @@ static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 		       (q->opts.unchosen || trace_query_chooses(q, &item->event));
 	if (item->type == TRACE_ACTIVITY)
 		return is_activity_asked_for(q, &item->activity);
+	if (item->type == TRACE_MEMORY)
+		return is_memory_asked_for(q, &item->memory);
 	if (item->type != TRACE_SAMPLE)
 		return true;
 	sample_as_event(&item->sample, &ev);

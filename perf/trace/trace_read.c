@@ -31,6 +31,7 @@ struct trace_reader {
 	uint64_t block_end; /* file offset after the block being read */
 	uint64_t nblocks;
 	uint64_t last_id, last_ns, last_sample_ns, last_activity_ns;
+	struct memory_event last_memory;
 	ZSTD_DCtx *zstd;
 	bool no_values;
 	bool ended;	   /* END was read */
@@ -141,6 +142,7 @@ static int unpack_block(struct trace_reader *r, size_t total, struct err *e)
 	r->block_end += total;
 	r->nblocks++;
 	r->last_id = r->last_ns = r->last_sample_ns = r->last_activity_ns = 0;
+	r->last_memory = (struct memory_event){0};
 	return 1;
 }
 
@@ -233,7 +235,8 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		return damaged(r, e, "there is more after the end record");
 	if (type == TRACE_EVENT)
 		return read_event(r, in, item, e);
-	if (type == TRACE_LOST || type == TRACE_SAMPLES_LOST || type == TRACE_ACTIVITIES_LOST) {
+	if (type == TRACE_LOST || type == TRACE_SAMPLES_LOST || type == TRACE_ACTIVITIES_LOST ||
+	    type == TRACE_MEMORY_LOST) {
 		item->lost.time_ns = in_u(in);
 		item->lost.count = in_u(in);
 		uint64_t summed = type == TRACE_LOST && in->p < in->end ? in_u(in) : 0;
@@ -261,6 +264,9 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 	} else if (type == TRACE_ACTIVITY) {
 		code = trace_decode_activity(&r->defs, in, r->last_activity_ns, &item->activity);
 		r->last_activity_ns = item->activity.of.start_ns;
+	} else if (type == TRACE_MEMORY) {
+		code = trace_decode_memory(&r->defs, in, &r->last_memory, &item->memory);
+		r->last_memory = item->memory;
 	} else if (type == TRACE_SAMPLE) {
 		code = trace_decode_sample(&r->defs, in, r->last_sample_ns, &item->sample);
 		r->last_sample_ns = item->sample.time_ns;

@@ -101,6 +101,10 @@ static int finish_item(struct member *m, struct trace_item *item)
 		item->done.ns += m->shift_ns;
 		item->rank1 = rank1_of(m, item->done.pid);
 		return 0;
+	case TRACE_MEMORY:
+		finish_sum(m, &item->memory.of);
+		item->memory.of.id = unique_id(m, item->memory.of.id);
+		return 0;
 	case TRACE_SAMPLE:
 		item->sample.rank1 = rank1_of(m, item->sample.pid);
 		item->sample.time_ns += m->shift_ns;

@@ -252,6 +252,24 @@ int trace_write_activity(struct trace_writer *w, const struct activity *a)
 	return r;
 }
 
+int trace_write_memory(struct trace_writer *w, const struct memory_event *m)
+{
+	int r;
+	struct trace_file *f = file_of(w, m->of.pid, &r);
+	if (f)
+		keep_first(&r, trace_file_memory(f, m));
+	return r;
+}
+
+int trace_write_memory_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns, uint64_t count)
+{
+	int r;
+	struct trace_file *f = file_of(w, pid, &r);
+	if (f)
+		keep_first(&r, trace_file_memory_lost(f, time_ns, count));
+	return r;
+}
+
 int trace_write_activities_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns,
 				uint64_t count)
 {

@@ -40,6 +40,9 @@ int trace_write_sum(struct trace_writer *w, const struct op_sum *s);
 int trace_write_done(struct trace_writer *w, const struct work_done *d);
 int trace_write_activity(struct trace_writer *w, const struct activity *a);
 
+int trace_write_memory(struct trace_writer *w, const struct memory_event *m);
+int trace_write_memory_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns, uint64_t count);
+
 /* `count` activities of process `pid` were lost before `time_ns`. */
 int trace_write_activities_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns,
 				uint64_t count);

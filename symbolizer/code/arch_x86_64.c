@@ -544,12 +544,6 @@ static bool is_relative(const cs_x86 *x)
 	return false;
 }
 
-static void set_movable(const cs_insn *c, struct arch_insn *o)
-{
-	o->flags = flags_of(c->id);
-	o->movable = o->flags != ARCH_FLAGS_UNKNOWN && !is_relative(&c->detail->x86);
-}
-
 /* Number of trailing bytes that are a displacement from the end of the instruction: of a direct
  * branch (of two bytes or more), or of a rip-relative memory operand. */
 static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
@@ -566,6 +560,15 @@ static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
 		    x->operands[i].type == X86_OP_MEM && x->operands[i].mem.base == X86_REG_RIP;
 	}
 	return relative ? 4 : 0;
+}
+
+static void set_movable(const cs_insn *c, struct arch_insn *o)
+{
+	const bool relative = is_relative(&c->detail->x86);
+
+	o->flags = flags_of(c->id);
+	o->movable = o->flags != ARCH_FLAGS_UNKNOWN && !relative;
+	o->relative = o->flags != ARCH_FLAGS_UNKNOWN && relative && relative_bytes(c, o) == 4;
 }
 
 /* Fills all of *out except `off`. */

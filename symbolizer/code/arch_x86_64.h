@@ -114,6 +114,8 @@ struct arch_insn {
 	uint8_t flags;	   /* enum arch_flags; of those that fall through */
 	uint8_t movable;   /* falls through, and does the same at any address; known for the
 			      instructions whose flags are known */
+	uint8_t relative;  /* would be movable, but for its last four bytes: the displacement of a
+			      memory operand from its end */
 	uint16_t width;	   /* bytes moved, 0: unknown */
 	int32_t disp;
 	uint32_t writes; /* bit n: writes register n; without rsp for pop, push and leave */

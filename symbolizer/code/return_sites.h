@@ -97,9 +97,10 @@ int return_sites_analyze(struct return_sites_ctx *c, const uint8_t *code, size_t
  * there may change them. General and SSE registers are not dead, nor are, except at the entry, the
  * ARCH_RED_ZONE bytes below the stack pointer. */
 struct code_window {
-	uint32_t off; /* offset of the first instruction in the function */
-	uint8_t len;  /* bytes, ARCH_JUMP_LEN or more; 0: there is no window. The jump lies in one
-			 page of memory */
+	uint32_t off;  /* offset of the first instruction in the function */
+	uint8_t len;   /* bytes, ARCH_JUMP_LEN or more; 0: there is no window. The jump lies in one
+			  page of memory */
+	bool relative; /* its last four bytes are a displacement from its end (windows_ops) */
 };
 
 struct func_windows {
@@ -125,6 +126,9 @@ struct windows_ops {
 	/* Whether some of the `len` bytes of the function at `start` are another's, too, as when
 	 * the linker folds functions of the same code. */
 	bool (*is_shared)(void *arg, uint64_t start, size_t len);
+	/* The last instruction of a window may use an address relative to its own: whoever moves it
+	 * has to change that. */
+	bool relative;
 	void *arg;
 };
 

@@ -20,6 +20,7 @@ struct window_search {
 	struct return_sites_ctx *c;
 	struct branches branches;
 	struct func_windows *out;
+	bool relative; /* as in struct windows_ops */
 	uint8_t *seen; /* by block */
 	uint32_t *stack;
 	enum misfit most; /* how near the best of the misfits for an exit was */
@@ -43,7 +44,8 @@ static enum misfit window_at(const struct window_search *w, uint32_t block, uint
 	for (uint32_t i = insn; out->len < ARCH_JUMP_LEN; i++) {
 		if (i == b->first + b->n)
 			return MISFIT_BRANCH;
-		if (!g->insn[i].movable || g->insn[i].off >= g->piece[0].len)
+		out->relative = w->relative && g->insn[i].relative;
+		if ((!g->insn[i].movable && !out->relative) || g->insn[i].off >= g->piece[0].len)
 			return MISFIT_UNMOVABLE;
 		out->len = (uint8_t)(out->len + g->insn[i].len);
 	}
@@ -315,7 +317,8 @@ static int search(struct window_search *w, const struct func_facts *facts,
 int windows_find(struct return_sites_ctx *c, const struct func_facts *facts,
 		 const struct windows_ops *ops, struct func_windows *out)
 {
-	struct window_search w = {.c = c, .out = out, .most = MISFIT_UNMOVABLE};
+	struct window_search w = {
+	    .c = c, .out = out, .relative = ops->relative, .most = MISFIT_UNMOVABLE};
 
 	memset(out, 0, sizeof(*out));
 	if (c->g.reason) {

@@ -241,6 +241,19 @@ struct activity {
 	const char *name;
 };
 
+/* Memory that was allocated or freed, as torch.profiler's profile_memory is told. */
+struct memory_event {
+	/* The op during which that was done, as in struct activity; start_ns is when. */
+	struct op_event of;
+	enum activity_launch launch;
+	bool freed;
+	int8_t device_type, device_index; /* c10::DeviceType; -1: the CPU has none */
+	uint64_t address;		  /* of the block, in the process or on the device */
+	uint64_t bytes; /* 0: not known, of a block that was allocated before recording began */
+	/* What of the device's memory is allocated now: of the CPU, since recording began. */
+	uint64_t total;
+};
+
 /* Its op, or one named "(in no op)" or "(op not known)". */
 const struct op_desc *activity_op(const struct activity *a);
 

@@ -51,6 +51,9 @@ void ops_find_parse_schema(struct build *b);
 /* For jumps: fill the table's `step`. 0 or -ENOMEM. */
 int ops_find_steps(struct build *b);
 
+/* For jumps: fill the table's `memory`. 0 or -ENOMEM. */
+int ops_find_memory(struct build *b);
+
 /* Read the remaining facts of the files into the table. */
 void ops_read_facts(struct build *b);
 

@@ -214,6 +214,8 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	r = r ? r : lazy ? list_all(b) : plan_all(b);
 	if (!r && b->jumps)
 		r = ops_find_steps(b);
+	if (!r && b->jumps)
+		r = ops_find_memory(b);
 	if (r)
 		return err_set(e, r, "cannot read the ops of %s: %s", t->path[OPS_CPU],
 			       strerror(-r));

@@ -136,6 +136,8 @@ struct op_table {
 	/* For jumps: the windows at the entries of the functions of enum shim_step, with that as
 	 * `op`; len 0: none. */
 	struct probe_site step[SHIM_STEPS];
+	/* The same in libc10, of those of enum shim_memory. */
+	struct probe_site memory[SHIM_MEMORIES];
 	/* For jumps: torch::autograd::Engine::thread_main, which records each node's evaluation
 	 * (torch/csrc/autograd/engine.cpp); virtual address in libtorch_cpu, 0: not found, and size
 	 * in bytes. */

@@ -162,9 +162,9 @@ static size_t sites_of(struct elf_file *f, uint64_t vaddr, uint32_t op, struct r
 	if (!code || return_sites_analyze(x, code, size, vaddr, &facts) ||
 	    facts.exit_kind == EXIT_NONE)
 		return 0;
-	out[n++] = (struct probe_site){(uint64_t)at + facts.entry, op, SITE_ENTRY, 0};
+	out[n++] = (struct probe_site){(uint64_t)at + facts.entry, op, SITE_ENTRY, 0, 0};
 	for (unsigned i = 0; i < facts.nexits; i++)
-		out[n++] = (struct probe_site){(uint64_t)at + facts.exits[i], op, SITE_EXIT, 0};
+		out[n++] = (struct probe_site){(uint64_t)at + facts.exits[i], op, SITE_EXIT, 0, 0};
 	return n;
 }
 

@@ -38,22 +38,22 @@ static uint64_t find_function(struct elf_file *f, const char *name)
 	return at ? at : x.at;
 }
 
-static int find_step(struct build *b, const char *name, struct return_sites_ctx *c,
-		     struct probe_site *out)
+/* The window at the entry of the function at `at` (0: there is none). 0 or -ENOMEM. */
+static int find_entry(struct elf_file *f, uint64_t at, struct windows_ops ops,
+		      struct return_sites_ctx *c, struct probe_site *out)
 {
-	struct elf_file *f = b->elf[OPS_CPU];
-	uint64_t at = find_function(f, name), size = at ? elf_function_size(f, at) : 0;
+	uint64_t size = at ? elf_function_size(f, at) : 0;
 	const uint8_t *code = size ? elf_bytes(f, at, size) : NULL;
 	struct func_facts facts;
 	struct func_windows w = {0};
 	int r = code ? return_sites_analyze(c, code, size, at, &facts) : -EINVAL;
-	struct windows_ops ops = b->windows;
 	ops.is_shared = is_not_shared;
 	r = r ? r : windows_find(c, &facts, &ops, &w);
 	int64_t off = w.entry.len ? elf_offset(f, at + w.entry.off) : -1;
 	if (off > 0) {
 		out->offset = (uint64_t)off;
 		out->len = w.entry.len;
+		out->relative = w.entry.relative;
 	}
 	return r == -ENOMEM ? r : 0;
 }
@@ -71,10 +71,49 @@ int ops_find_steps(struct build *b)
 	int r = c ? 0 : -ENOMEM;
 	for (uint32_t i = 0; i < SHIM_STEPS && !r; i++) {
 		b->t->step[i] = (struct probe_site){.op = i, .kind = SITE_DISPATCH};
-		r = find_step(b, names[i], c, &b->t->step[i]);
+		r = find_entry(b->elf[OPS_CPU], find_function(b->elf[OPS_CPU], names[i]),
+			       b->windows, c, &b->t->step[i]);
 	}
 	return_sites_free(c);
 	b->t->engine_main = elf_find_dynamic(b->elf[OPS_CPU], engine_main, &b->t->engine_main_size);
+	return r;
+}
+
+static int find_memory(struct build *b, struct callees *callees)
+{
+	/* The types of two parameters are others since 2.0. */
+	static const char *const names[SHIM_MEMORIES][2] = {
+	    [SHIM_MEMORY_NEW] = {"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm"},
+	    [SHIM_MEMORY_DELETE] = {"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv"},
+	    [SHIM_MEMORY_REPORT] = {"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+				    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"},
+	};
+	struct elf_file *f = b->elf[OPS_C10];
+	struct windows_ops ops;
+	const struct return_sites_ops sites = callees_ops(callees);
+	int r = callees_windows_ops(callees, &ops);
+	struct return_sites_ctx *c = r ? NULL : return_sites_new(&sites);
+	r = c ? 0 : -ENOMEM;
+	ops.relative = true;
+	for (uint32_t i = 0; i < SHIM_MEMORIES && !r; i++) {
+		uint64_t at = elf_find_dynamic(f, names[i][0], NULL);
+		if (!at && names[i][1])
+			at = elf_find_dynamic(f, names[i][1], NULL);
+		b->t->memory[i] = (struct probe_site){.op = i, .kind = SITE_MEMORY};
+		r = find_entry(f, at, ops, c, &b->t->memory[i]);
+	}
+	return_sites_free(c);
+	return r;
+}
+
+int ops_find_memory(struct build *b)
+{
+	struct callees *callees = NULL;
+	if (!b->elf[OPS_C10])
+		return 0;
+	int r = callees_open(b->elf[OPS_C10], &callees);
+	r = r ? r : find_memory(b, callees);
+	callees_close(callees);
 	return r;
 }
 

@@ -403,6 +403,17 @@ enum shim_step {
 	SHIM_STEPS,
 };
 
+/* Functions of libc10 that are told of memory (c10/core/CPUAllocator.cpp, c10/core/Allocator.cpp;
+ * 1.12 to 2.13). */
+enum shim_memory {
+	SHIM_MEMORY_NEW,    /* ProfiledCPUMemoryReporter::New(this, address, bytes) */
+	SHIM_MEMORY_DELETE, /* ProfiledCPUMemoryReporter::Delete(this, address) */
+	/* reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device): of devices each
+	 * time; of the CPU only while the program's own profiler asks for it. */
+	SHIM_MEMORY_REPORT,
+	SHIM_MEMORIES,
+};
+
 /* Offsets of the words of a named op's and a node's arguments at the entry (enum LOC_*). */
 enum { SHIM_LOC_DATA, SHIM_LOC_VALUES, SHIM_LOC_COUNT, SHIM_LOC_NAME, SHIM_LOC_NAME_LEN };
 
@@ -413,6 +424,7 @@ enum site_kind {
 	SITE_SCHEMA,	 /* second argument: a std::string with the schema of an operator */
 	SITE_DISPATCH,	 /* counts dispatched ops while engine_count_dispatch is on; for jumps, of a
 			    function of enum shim_step */
+	SITE_MEMORY,	 /* for jumps, in libc10: of a function of enum shim_memory */
 	SITE_ANNOUNCED,	 /* for jumps: the entry of an op that is not to be recorded */
 	SITE_OBSERVED,	 /* no address: a callback from PyTorch's observer, in the order of enum
 			    shim_op (tracer/engine/shim/shim_share.h) */
@@ -422,10 +434,11 @@ enum site_kind {
 /* One place to probe: a file offset (not an address) of an instruction. */
 struct probe_site {
 	uint64_t offset;
-	uint32_t op;   /* index into the plan */
-	uint16_t kind; /* enum site_kind */
-	uint16_t len;  /* bytes of the instructions there that a jump may replace
-			  (symbolizer/code/return_sites.h); 0: it is a place for a probe */
+	uint32_t op;	  /* index into the plan */
+	uint16_t kind;	  /* enum site_kind */
+	uint8_t len;	  /* bytes of the instructions there that a jump may replace
+			     (symbolizer/code/return_sites.h); 0: it is a place for a probe */
+	uint8_t relative; /* the last four of them are a displacement from their end */
 };
 #endif
 

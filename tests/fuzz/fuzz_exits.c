@@ -66,7 +66,7 @@ static void check_window(const struct code_window *w, size_t size)
 
 static void check_windows(struct return_sites_ctx *c, struct input *in, const struct func_facts *f)
 {
-	const struct windows_ops ops = {pads_of_input, is_shared, in};
+	const struct windows_ops ops = {.pads = pads_of_input, .is_shared = is_shared, .arg = in};
 	struct func_windows w;
 
 	if (windows_find(c, f, &ops, &w))

@@ -177,6 +177,30 @@ void correlations_set(struct correlations *c, uint32_t launch, enum launch_state
 
 void correlations_free(struct correlations *c);
 
+/* blocks.c: the blocks of a process's memory, of the CPU. */
+
+struct block {
+	uint64_t address, bytes, ns; /* bytes 0: it is free; ns: when it was allocated */
+};
+
+/* Zero-initialise. */
+struct blocks {
+	struct map at; /* index in `list`, by address */
+	struct block *list;
+	size_t room;
+	uint32_t n, live;
+	uint64_t total; /* bytes that are allocated */
+};
+
+/* A block is allocated: sets m->total. True: there was one already, so that a record was missed:
+ * *before is that it was freed. */
+bool blocks_allocated(struct blocks *b, struct memory_event *m, struct memory_event *before);
+
+/* It is freed: sets m->bytes (0: not known) and m->total. False: blocks_allocated has told that. */
+bool blocks_freed(struct blocks *b, struct memory_event *m);
+
+void blocks_free(struct blocks *b);
+
 /* waiting.c: the launches of a thread that no op was found for yet, by time. */
 
 struct waiting_launch {

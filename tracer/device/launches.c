@@ -20,7 +20,14 @@ struct launch_thread {
 	int32_t tid;
 	uint64_t used;
 	struct op_history ops;
-	struct waiting waiting;
+	struct waiting waiting, memory; /* memory: places in `held` of the process */
+};
+
+/* What was done with memory in an op that has not ended. */
+struct held_memory {
+	struct memory_event m;
+	uint64_t stamp; /* as of a launch */
+	uint32_t next;	/* free place */
 };
 
 struct launch_process {
@@ -34,11 +41,16 @@ struct launch_process {
 	struct map names; /* of kernels, by number: index of `name` */
 	const char **name;
 	size_t nnames, names_room;
+	struct blocks blocks;
+	struct held_memory *held;
+	size_t held_room;
+	uint32_t nheld, free_held; /* free_held: a place + 1, 0: none */
 };
 
 struct launches {
 	launches_fn *fn;
 	launches_open_fn *open;
+	launches_memory_fn *on_memory; /* NULL: nobody is told */
 	void *arg;
 	struct launch_process **procs;
 	size_t nprocs, procs_room;
@@ -53,6 +65,8 @@ struct launches *launches_new(launches_fn *fn, launches_open_fn *open, void *arg
 		*l = (struct launches){.fn = fn, .open = open, .arg = arg, .clock = 2 * GRAPH_NS};
 	return l;
 }
+
+static struct launch_thread *thread_of(struct launches *l, struct launch_process *p, int32_t tid);
 
 static struct launch_process *process_find(const struct launches *l, int32_t pid)
 {
@@ -114,15 +128,136 @@ static void settle(struct launches *l, struct launch_process *p, uint32_t launch
 	pass_on_all(l, p, launch, as);
 }
 
+static void memory_pass_on(struct launches *l, struct memory_event *m, enum activity_launch as,
+			   const struct launch_op *op)
+{
+	m->launch = as;
+	if (as == LAUNCH_IN_OP) {
+		m->of.op = op->op;
+		m->of.id = op->id;
+		m->of.stack = op->stack;
+		m->of.where_stack = op->where_stack;
+		m->of.backward_of = op->backward_of;
+		m->of.phase = op->phase;
+	}
+	if (l->on_memory)
+		l->on_memory(m, l->arg);
+}
+
+static void memory_settle(struct launches *l, struct launch_process *p, uint32_t place,
+			  enum activity_launch as, const struct launch_op *op)
+{
+	struct held_memory *h = &p->held[place];
+	memory_pass_on(l, &h->m, as, op);
+	h->next = p->free_held;
+	p->free_held = place + 1;
+}
+
+/* False: no memory. */
+static bool memory_hold(struct launches *l, struct launch_process *p, struct launch_thread *t,
+			const struct memory_event *m)
+{
+	uint32_t place = p->free_held ? p->free_held - 1 : p->nheld;
+	if (array_grow(&p->held, &p->held_room, place + (size_t)1, sizeof(*p->held)) ||
+	    !waiting_add(&t->memory, m->of.start_ns, place))
+		return false;
+	if (p->free_held)
+		p->free_held = p->held[place].next;
+	else
+		p->nheld++;
+	p->held[place] = (struct held_memory){.m = *m, .stamp = l->clock};
+	return true;
+}
+
+static void memory_settle_within(struct launches *l, struct launch_process *p, struct waiting *w,
+				 const struct past_op *op)
+{
+	for (size_t i = waiting_from(w, op->start_ns); i < w->n && w->at[i].ns < op->end_ns; i++) {
+		uint32_t place = waiting_take(w, i);
+		if (place != NO_LAUNCH)
+			memory_settle(l, p, place, op->op.op ? LAUNCH_IN_OP : LAUNCH_UNKNOWN,
+				      &op->op);
+	}
+	waiting_trim(w);
+}
+
+static enum activity_launch judge_none(const struct launch_process *p,
+				       const struct launch_thread *t, uint64_t ns)
+{
+	enum activity_launch as = op_history_judge(&t->ops, ns);
+	return as == LAUNCH_IN_NO_OP && spans_find(&p->lost, ns) ? LAUNCH_UNKNOWN : as;
+}
+
+/* Those before `until` that came before `sure` are in no op that will come. */
+static void memory_settle_before(struct launches *l, struct launch_process *p,
+				 struct launch_thread *t, uint64_t until, uint64_t sure)
+{
+	struct waiting *w = &t->memory;
+	waiting_trim(w);
+	for (size_t i = w->first; i < w->n && w->at[i].ns < until; i++) {
+		uint32_t place = w->at[i].launch;
+		if (place == NO_LAUNCH)
+			continue;
+		if (p->held[place].stamp > sure)
+			break;
+		waiting_take(w, i);
+		memory_settle(l, p, place, judge_none(p, t, w->at[i].ns), NULL);
+	}
+	waiting_trim(w);
+}
+
+static void memory_settle_rest(struct launches *l, struct launch_process *p,
+			       struct launch_thread *t)
+{
+	struct waiting *w = &t->memory;
+	for (size_t i = w->first; i < w->n; i++) {
+		uint32_t place = waiting_take(w, i);
+		if (place != NO_LAUNCH)
+			memory_settle(l, p, place, LAUNCH_UNKNOWN, NULL);
+	}
+}
+
+static void memory_join(struct launches *l, struct launch_process *p, struct memory_event *m)
+{
+	enum activity_launch as = LAUNCH_UNKNOWN;
+	struct launch_op op = {0};
+	struct launch_thread *t = m->of.tid ? thread_of(l, p, m->of.tid) : NULL;
+	if (!t || op_history_find(&t->ops, m->of.start_ns, &as, &op) || !memory_hold(l, p, t, m))
+		memory_pass_on(l, m, as, &op);
+}
+
+/* What is not the CPU's tells itself how much there is. */
+static void on_memory(struct launches *l, struct launch_process *p, const struct activity_record *r)
+{
+	const bool is_cpu = !r->device_type;
+	struct memory_event m = {
+	    .of = {.pid = r->pid, .tid = r->tid, .start_ns = r->start_ns, .end_ns = r->start_ns},
+	    .freed = r->kind == RECORD_FREED,
+	    .device_type = r->device_type,
+	    .device_index = r->device_index,
+	    .address = r->name,
+	    .bytes = r->bytes,
+	    .total = r->total,
+	};
+	struct memory_event before;
+	if (is_cpu && m.freed && !blocks_freed(&p->blocks, &m))
+		return;
+	if (is_cpu && !m.freed && blocks_allocated(&p->blocks, &m, &before))
+		memory_pass_on(l, &before, LAUNCH_UNKNOWN, NULL);
+	memory_join(l, p, &m);
+}
+
+void launches_on_memory(struct launches *l, launches_memory_fn *fn)
+{
+	l->on_memory = fn;
+}
+
 /* No op that encloses it will come. */
 static void settle_in_none(struct launches *l, struct launch_process *p,
 			   const struct launch_thread *t, uint32_t launch)
 {
 	const struct launch *x = &p->launches.launch[launch];
-	enum activity_launch as = op_history_judge(&t->ops, x->ns);
-	if (as == LAUNCH_IN_NO_OP && spans_find(&p->lost, x->ns))
-		as = LAUNCH_UNKNOWN;
-	settle(l, p, launch, as);
+	settle(l, p, launch, judge_none(p, t, x->ns));
 }
 
 /* No more of the thread's ops will come, all that began before `until` have. */
@@ -137,8 +272,11 @@ static void thread_end(struct launches *l, struct launch_process *p, struct laun
 		else if (launch != NO_LAUNCH)
 			settle(l, p, launch, LAUNCH_UNKNOWN);
 	}
+	memory_settle_before(l, p, t, until, UINT64_MAX);
+	memory_settle_rest(l, p, t);
 	op_history_free(&t->ops);
 	free(w->at);
+	free(t->memory.at);
 	free(t);
 }
 
@@ -217,8 +355,10 @@ void launches_op(struct launches *l, const struct op_event *ev)
 		return;
 	uint64_t first = t->ops.next;
 	op_history_add(&t->ops, ev);
-	for (; first < t->ops.next && t->waiting.live; first++)
+	for (; first < t->ops.next && (t->waiting.live || t->memory.live); first++) {
 		settle_within(l, p, &t->waiting, op_history_at(&t->ops, first));
+		memory_settle_within(l, p, &t->memory, op_history_at(&t->ops, first));
+	}
 }
 
 void launches_sum(struct launches *l, const struct op_sum *s)
@@ -365,6 +505,8 @@ void launches_record(struct launches *l, const struct activity_record *r, uint64
 		on_ran(l, p, r);
 	else if (p && r->kind == RECORD_NAME)
 		on_name(l, p, r);
+	else if (p && (r->kind == RECORD_ALLOCATED || r->kind == RECORD_FREED))
+		on_memory(l, p, r);
 }
 
 /* Those that came long enough ago, and before the ops that the thread is in now. */
@@ -389,12 +531,19 @@ static void thread_tick(struct launches *l, struct launch_process *p, struct lau
 	waiting_trim(w);
 }
 
+static void thread_tick_all(struct launches *l, struct launch_process *p, struct launch_thread *t)
+{
+	if (t->waiting.live)
+		thread_tick(l, p, t);
+	if (t->memory.live)
+		memory_settle_before(l, p, t, l->open(p->pid, t->tid, l->arg), l->clock - SURE_NS);
+}
+
 static void process_tick(struct launches *l, struct launch_process *p)
 {
 	uint32_t launch;
 	for (unsigned i = 0; i < p->nthreads; i++)
-		if (p->threads[i]->waiting.live)
-			thread_tick(l, p, p->threads[i]);
+		thread_tick_all(l, p, p->threads[i]);
 	while ((launch = p->launches.lists[LAUNCH_AWAITED].first) != NO_LAUNCH &&
 	       p->launches.launch[launch].stamp <= l->clock - AWAITED_NS)
 		settle(l, p, launch, LAUNCH_NO_THREAD);
@@ -418,6 +567,8 @@ static void process_free(struct launch_process *p)
 {
 	correlations_free(&p->launches);
 	map_free(&p->names);
+	blocks_free(&p->blocks);
+	free(p->held);
 	free(p->name);
 	free(p);
 }
@@ -455,6 +606,7 @@ void launches_free(struct launches *l)
 	if (!l)
 		return;
 	l->fn = no_activity;
+	l->on_memory = NULL;
 	launches_end(l, 0, 0);
 	activity_names_free(&l->names);
 	free(l->procs);

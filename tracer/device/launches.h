@@ -22,6 +22,11 @@ typedef uint64_t launches_open_fn(int32_t pid, int32_t tid, void *arg);
 /* NULL when out of memory. */
 struct launches *launches_new(launches_fn *fn, launches_open_fn *open, void *arg);
 
+/* Called for what is done with memory: in its own order of a thread's times no more than for
+ * activities. From launches_new on, if at all. */
+typedef void launches_memory_fn(const struct memory_event *m, void *arg);
+void launches_on_memory(struct launches *l, launches_memory_fn *fn);
+
 /* Nothing is kept of a process before its first record, which may be RECORD_LOST of none: of ops
  * that ended before, it is not known what they launched. */
 

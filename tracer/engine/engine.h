@@ -25,6 +25,11 @@ struct probe_file {
 	const struct elf_file *elf;
 	uint64_t bias;
 	uint64_t engine_main, engine_main_size; /* as in struct op_table */
+	/* Of libtorch_cpu, for an engine that takes them: SHIM_MEMORIES sites in libc10, that file
+	 * and what to add to its addresses. NULL: what is done with memory is not recorded. */
+	const struct probe_site *memory;
+	const struct elf_file *c10;
+	uint64_t c10_bias;
 };
 
 /* Whether a process has mapped all the libraries its tracer needs; asked when libraries were
@@ -61,6 +66,12 @@ enum activity_record_kind {
 	RECORD_LAUNCH, /* a call of the host: tid, start_ns, end_ns, correlation */
 	RECORD_RAN,    /* what came of it: all but tid */
 	RECORD_NAME,   /* the text of a name, before its first use: name, text */
+	/* Of the process's memory: name is the address. RECORD_ALLOCATED: tid, device, start_ns,
+	 * bytes; RECORD_FREED: bytes 0: not known. total: what of the device's memory is allocated
+	 * now, as its allocator has it; 0: not known. In the order in which they were done. */
+	RECORD_ALLOCATED,
+	RECORD_FREED,
+	RECORD_MEMORY_LOST, /* so many of the last two were lost: bytes */
 	/* So many records were lost: bytes. With 0 it comes first of all of a process, before its
 	 * first launch: from then on ops are kept to find those of launches. */
 	RECORD_LOST,
@@ -77,7 +88,7 @@ struct activity_record {
 	uint32_t correlation, stream;
 	int32_t pid, tid;	   /* as seen from ditrace; tid 0: not known */
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
-	uint64_t bytes;
+	uint64_t bytes, total;
 	/* Of a kernel: a number, within the process; 0: none. Of a copy: its
 	 * CUpti_ActivityMemcpyKind; 0: not known. */
 	uint64_t name;

@@ -89,6 +89,10 @@ struct observer {
 	void (*on_activities_lost)(struct observer *o, int32_t pid, uint64_t now_ns,
 				   uint64_t count);
 
+	/* Memory was allocated or freed; `count` more records of that were lost. */
+	void (*on_memory)(struct observer *o, const struct memory_event *m);
+	void (*on_memory_lost)(struct observer *o, int32_t pid, uint64_t now_ns, uint64_t count);
+
 	/* Gradients have their final form; the thread is stopped. */
 	void (*on_grads)(struct observer *o, struct target *t, const struct decoder_grads *g);
 

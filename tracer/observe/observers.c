@@ -82,6 +82,17 @@ static void file_on_activity(struct observer *o, const struct activity *a)
 	check_written(f, trace_write_activity(f->writer, a));
 }
 
+static void file_on_memory(struct observer *o, const struct memory_event *m)
+{
+	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, trace_write_memory(f->writer, m));
+}
+
+static void file_on_memory_lost(struct observer *o, int32_t pid, uint64_t now_ns, uint64_t count)
+{
+	trace_write_memory_lost(((struct file_observer *)o)->writer, pid, now_ns, count);
+}
+
 static void file_on_activities_lost(struct observer *o, int32_t pid, uint64_t now_ns,
 				    uint64_t count)
 {
@@ -163,6 +174,8 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool one
 		    .on_done = file_on_done,
 		    .on_activity = file_on_activity,
 		    .on_activities_lost = file_on_activities_lost,
+		    .on_memory = file_on_memory,
+		    .on_memory_lost = file_on_memory_lost,
 		    .on_lost = file_on_lost,
 		    .on_stats = file_on_stats,
 		    .tick = file_tick,
@@ -270,6 +283,18 @@ static void sums_on_activity(struct observer *o, const struct activity *a)
 	aggregate_add_activity(((struct sums_observer *)o)->sum, a);
 }
 
+static void sums_on_memory(struct observer *o, const struct memory_event *m)
+{
+	aggregate_add_memory(((struct sums_observer *)o)->sum, m);
+}
+
+static void sums_on_memory_lost(struct observer *o, int32_t pid, uint64_t now_ns, uint64_t count)
+{
+	(void)pid;
+	(void)now_ns;
+	aggregate_memory_lost(((struct sums_observer *)o)->sum, count);
+}
+
 static void sums_on_activities_lost(struct observer *o, int32_t pid, uint64_t now_ns,
 				    uint64_t count)
 {
@@ -298,6 +323,8 @@ static void sums_summary(struct observer *o, FILE *f, const struct report_opts *
 	if (!r)
 		return;
 	struct report_opts opts = *r;
+	if (aggregate_end(s->sum))
+		return;
 	opts.ranks = aggregate_ranks(s->sum, &opts.nranks);
 	opts.all_activities = !opts.when;
 	if (s->steps) {
@@ -336,6 +363,8 @@ struct observer *observer_of_sums(bool whole)
 		    .on_sum = sums_on_sum,
 		    .on_activity = sums_on_activity,
 		    .on_activities_lost = sums_on_activities_lost,
+		    .on_memory = sums_on_memory,
+		    .on_memory_lost = sums_on_memory_lost,
 		    .on_lost = sums_on_lost,
 		    .forget_addresses = sums_forget_addresses,
 		    .summary = sums_summary,

@@ -41,6 +41,7 @@ struct session_opts {
 	bool no_loss;		   /* threads wait while there is no room for their records */
 	bool no_devices;	   /* what devices do is not recorded */
 	bool devices;		   /* it is, of running processes, too */
+	bool memory;		   /* what is done with memory is recorded */
 	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
 	struct stats_opts measure;

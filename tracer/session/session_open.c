@@ -183,6 +183,17 @@ static int open_stopping(struct session *s, struct err *e)
 	return r;
 }
 
+static int no_memory_here(const struct session *s, struct err *e)
+{
+	err_set(e, -ENOTSUP, "--memory: the engine %s does not see what is done with memory",
+		s->engine->name);
+	return err_hint(e,
+			s->engine_note.code || s->stops
+			    ? "only the engine shim does, which is not in use here: leave --memory "
+			      "out"
+			    : "use --engine shim");
+}
+
 static int open_engine(struct session *s, struct err *e)
 {
 	enum engine_choice choice = (enum engine_choice)s->o->engine;
@@ -203,6 +214,8 @@ static int open_engine(struct session *s, struct err *e)
 	int r = s->stops && !shim_would_do(s)
 		    ? open_stopping(s, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	if (!r && s->o->memory && !s->engine->activities)
+		r = no_memory_here(s, e);
 	/* The first choice here. */
 	if (!r && s->o->shared && !strcmp(s->engine->name, "bpf"))
 		s->engine_note = (struct err){0};

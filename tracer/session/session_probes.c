@@ -28,6 +28,11 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
 	    .engine_main = s->ops->engine_main,
 	    .engine_main_size = s->ops->engine_main_size,
 	};
+	if (lib == OPS_CPU && s->o->memory && s->ops->elf[OPS_C10]) {
+		f.memory = s->ops->memory;
+		f.c10 = s->ops->elf[OPS_C10];
+		f.c10_bias = s->procs[index].target->bias[OPS_C10];
+	}
 	return r ? r : s->engine->attach(s->engine, pid, index, &f, e);
 }
 
@@ -43,7 +48,7 @@ static int probe_address(struct session *s, struct proc *p, uint64_t addr, uint3
 	int r =
 	    m && m->inode ? maps_open_path(p->target->pid, m, path, sizeof(path), NULL) : -ENOENT;
 	if (!r) {
-		struct probe_site site = {addr - m->start + m->offset, op, (uint16_t)kind, 0};
+		struct probe_site site = {addr - m->start + m->offset, op, (uint16_t)kind, 0, 0};
 		struct probe_file f = {.path = path, .sites = &site, .nsites = 1};
 		r = s->engine->attach(s->engine, p->target->pid, (uint16_t)(p - s->procs), &f,
 				      NULL);
@@ -85,7 +90,7 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 		/* Probe parseSchema, too: an operator called this way may be gone when its call is
 		 * decoded. */
 		if (file == OPS_CPU && s->ops->schema_off)
-			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA, 0};
+			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA, 0, 0};
 		if (n)
 			session_probe_library(s, (uint16_t)(p - s->procs), &l, file, sites, n,
 					      NULL);
@@ -158,7 +163,7 @@ bool session_is_settled(const struct session *s)
 
 static int probe_dispatch(struct session *s, pid_t pid, uint16_t index)
 {
-	struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH, 0};
+	struct probe_site site = {s->ops->dispatch_off, 0, SITE_DISPATCH, 0, 0};
 	struct maps maps;
 	struct libraries l;
 	char path[PATH_MAX];

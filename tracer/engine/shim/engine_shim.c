@@ -199,6 +199,7 @@ static void find_rings(struct engine_shim *m)
 			if (!t->tid || m->nrings == RINGS_MAX)
 				continue;
 			if (t->ended && t->records.ring.head == t->records.ring.tail &&
+			    t->memory.ring.head == t->memory.ring.tail &&
 			    !sums_changed(&i->share->sums[k])) {
 				free(i->sums[k]);
 				i->sums[k] = NULL;
@@ -305,6 +306,7 @@ static void look_after(struct engine_shim *m)
 	};
 	for (struct inside *i = m->all; i; i = i->next) {
 		shim_activities_trouble(i, &m->engine.trouble);
+		shim_memory_trouble(i, &m->engine.trouble);
 		int32_t refusal = i->share ? i->share->refusal : SHIM_FINE;
 		if (refusal <= SHIM_FINE || refusal > SHIM_NO_LAYOUT || i->told)
 			continue;

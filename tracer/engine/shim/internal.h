@@ -50,6 +50,9 @@ struct inside {
 	struct shim_self selves[SHIM_THREADS];	/* the same, also of threads that have ended */
 	uint64_t activities_lost;		/* that were told of */
 	bool activities_begun, device_told;
+	uint64_t memory_lost; /* that was told of */
+	bool memory_begun;
+	bool no_memory, memory_told; /* it was asked for, and there are no jumps for it */
 };
 
 /* A ring to read. */
@@ -123,6 +126,10 @@ void shim_activities_flush(struct engine_shim *m, uint16_t proc);
 
 /* Store in *e, once, what the user should know of why there are none. */
 void shim_activities_trouble(struct inside *i, struct err *e);
+
+/* shim_memory.c: the same of what the process did with memory; the number of records. */
+int shim_memory(struct engine_shim *m, struct inside *i, engine_activity_fn *fn, void *arg);
+void shim_memory_trouble(struct inside *i, struct err *e);
 
 /* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;
  * -errno with *e when there are none, and the observer is told of all ops. */

@@ -32,6 +32,15 @@ static uint32_t distance(uint64_t from, uint64_t to)
 	return (uint32_t)(to - from);
 }
 
+/* Of instructions that were at `from` and are at `to`. */
+static void move_displacement(uint8_t *operand, uint64_t from, uint64_t to)
+{
+	uint32_t d;
+	memcpy(&d, operand, sizeof(d));
+	d += distance(to, from);
+	memcpy(operand, &d, sizeof(d));
+}
+
 void jump_contents(uint8_t out[ARCH_JUMP_LEN], uint64_t at, uint64_t to)
 {
 	uint32_t d = distance(at + ARCH_JUMP_LEN, to);
@@ -74,7 +83,10 @@ void jump_stub_contents(uint8_t out[JUMP_STUB], const struct jump_site *s, uint6
 	p = put(p, &d, OPERAND);
 	if (s->skips_red_zone)
 		p = put(p, unskip, sizeof(unskip));
+	const uint64_t copy = at + (uint64_t)(p - out);
 	p = put(p, s->bytes, s->len);
+	if (s->relative)
+		move_displacement(p - OPERAND, s->addr, copy);
 	jump_contents(p, at + (uint64_t)(p - out), s->addr + s->len);
 	memcpy(out + WINDOW_AT, &window, sizeof(window));
 }

@@ -32,6 +32,7 @@ struct jump_site {
 	uint32_t number;     /* what the handler is given, below 2^31 */
 	uint8_t len;	     /* of the window, ARCH_JUMP_LEN to JUMP_WINDOW_MAX bytes */
 	bool first;	     /* gets its stub before others, should there be room for some only */
+	bool relative;	     /* its last four bytes are a displacement from its end */
 	bool skips_red_zone; /* the ARCH_RED_ZONE bytes below the stack pointer are in use */
 	uint8_t bytes[JUMP_WINDOW_MAX]; /* what the file has there */
 };

@@ -104,6 +104,7 @@ int shim_activities(struct engine *g, engine_activity_fn *fn, void *arg)
 	struct engine_shim *m = (struct engine_shim *)g;
 	int n = 0;
 	for (struct inside *i = m->all; i; i = i->next) {
+		n += shim_memory(m, i, fn, arg);
 		if (!i->share || i->broken || !i->share->activities.state)
 			continue;
 		remember_threads(i);

@@ -16,6 +16,8 @@ static uint64_t handler_of(const struct shim_jumps *h, const struct probe_site *
 		return h->exit;
 	case SITE_ANNOUNCED:
 		return h->announced;
+	case SITE_MEMORY:
+		return h->memory;
 	default:
 		return h->step;
 	}
@@ -47,13 +49,60 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	    .addr = at,
 	    .handler = handler_of(&i->jumps, s),
 	    .number = s->op,
-	    .len = (uint8_t)s->len,
+	    .len = s->len,
 	    /* without them no other jump is of use */
 	    .first = s->kind == SITE_DISPATCH,
 	    .skips_red_zone = s->kind == SITE_EXIT,
 	};
 	memcpy(out->bytes, code, s->len);
 	return true;
+}
+
+/* The pool is near libtorch_cpu: whether stubs there reach a site of libc10 and what is near it,
+ * and the other way. */
+static bool is_reached(const struct jump_pool *p, uint64_t at)
+{
+	const int64_t most = INT32_MAX - (int64_t)(64 << 20);
+	for (uint64_t k = 0; k < p->n && k < JUMP_PARTS; k++) {
+		int64_t low = (int64_t)(at - p->part[k].addr);
+		int64_t high = low - (int64_t)p->part[k].len;
+		if (low > most || high < -most)
+			return false;
+	}
+	return true;
+}
+
+static bool make_memory_site(const struct inside *i, const struct probe_site *s,
+			     struct jump_site *out)
+{
+	const struct probe_file *f = &i->file;
+	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f->c10, s->offset) : 0;
+	const uint8_t *code = at ? elf_bytes(f->c10, at, s->len) : NULL;
+	if (!code || !is_reached(&i->jumps.pool, at + f->c10_bias))
+		return false;
+	*out = (struct jump_site){
+	    .addr = at + f->c10_bias,
+	    .handler = i->jumps.memory,
+	    .number = s->op,
+	    .len = s->len,
+	    .relative = s->relative,
+	};
+	memcpy(out->bytes, code, s->len);
+	return true;
+}
+
+/* What of a device's memory is freed is told where it is allocated; for the CPU's there are two
+ * functions. */
+static void note_memory(const struct engine_shim *m, struct inside *i,
+			const struct probe_site *const *of, uint32_t n)
+{
+	unsigned written = 0;
+	for (uint32_t k = 0; k < n; k++)
+		if (of[k]->kind == SITE_MEMORY && jumps_state(m->jumps, k) == JUMP_WRITTEN)
+			written |= 1U << of[k]->op;
+	const unsigned cpu = 1U << SHIM_MEMORY_NEW | 1U << SHIM_MEMORY_DELETE;
+	i->share->memory = (written & cpu) == cpu || written & 1U << SHIM_MEMORY_REPORT;
+	i->no_memory = i->file.memory && (written & cpu) != cpu;
 }
 
 static int by_address(const void *a, const void *b)
@@ -140,9 +189,13 @@ static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site
 	for (size_t k = 0; k < i->file.nsites; k++)
 		if (make_site(m, i, &i->file.sites[k], &sites[n]))
 			of[n++] = &i->file.sites[k];
+	for (unsigned k = 0; i->file.memory && k < SHIM_MEMORIES; k++)
+		if (make_memory_site(i, &i->file.memory[k], &sites[n]))
+			of[n++] = &i->file.memory[k];
 	int r = n ? jumps_add(m->jumps, i->pid, &i->jumps.pool, sites, n, &done, e) : 0;
 	if (!r && n) {
 		note_written(m, i, of, n);
+		note_memory(m, i, of, n);
 		say_foreign(m, i->pid, done.foreign);
 		say_no_room(m, i->pid, done.no_room, n);
 	}
@@ -159,7 +212,7 @@ static int no_memory(struct err *e, const struct jumps *helper)
 
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
 {
-	const size_t most = i->file.elf ? i->file.nsites : 0;
+	const size_t most = i->file.elf ? i->file.nsites + SHIM_MEMORIES : 0;
 	if (!most)
 		return 0;
 	if (!m->jumps || !i->jumps.pool.n)

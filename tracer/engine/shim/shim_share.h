@@ -11,12 +11,14 @@
 #include "tracer/engine/sums.h"
 
 enum {
-	SHIM_VERSION = 9,
+	SHIM_VERSION = 10,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread, at most */
 	SHIM_RING_LEAST = 4 * CHUNK,
+	SHIM_MEMORY_CHUNKS = 64,
+	SHIM_MEMORY_RING = SHIM_MEMORY_CHUNKS * CHUNK, /* the same of what is done with memory */
 	SHIM_PATIENCE_S = 20,	 /* how long the traced process waits for ditrace */
 	SHIM_NEW_PATIENCE_S = 3, /* the same of a thread at the end of an operator new to ditrace */
 	SHIM_SHORT_PATIENCE_MS = 1, /* the same of all threads after a wait in vain */
@@ -60,6 +62,7 @@ struct shim_jumps {
 	uint64_t exit;	    /* its exit */
 	uint64_t announced; /* the entry of an op that is not recorded, nor to be observed */
 	uint64_t step;	    /* the entry of a function of enum shim_step */
+	uint64_t memory;    /* the entry of one of enum shim_memory */
 };
 
 struct shim_hello {
@@ -146,6 +149,16 @@ struct shim_thread {
 	/* Incremented by the ring's owner; never reset. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
 	struct chunks records; /* in the ring of the same index */
+	_Atomic uint64_t memory_lost;
+	struct chunks memory; /* in the memory ring of the same index */
+};
+
+/* What is done with memory, as it is in a ring: op is an enum shim_memory. */
+struct shim_memory_record {
+	struct hit hit; /* size, ts; sp: the address; seq: bytes, negative where it is freed */
+	uint64_t total; /* of a device: what is allocated now */
+	int8_t device_type, device_index;
+	uint8_t unused[6];
 };
 
 /* Whether what devices do is recorded. */
@@ -192,6 +205,7 @@ struct shim_share {
 	_Atomic int32_t code_freed; /* report Python code objects that are freed */
 	_Atomic int32_t may_sum;    /* calls without room in a ring are summed up, not lost */
 	_Atomic int32_t waits;	    /* threads wait for room */
+	_Atomic int32_t memory;	    /* there are jumps that tell of it */
 	uint32_t chunks;	    /* of a ring that are used; set before `on` */
 	_Atomic uint32_t conf_seq;  /* a seqlock: odd while conf is being written */
 	struct proc_conf conf;
@@ -212,6 +226,7 @@ struct shim_share {
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
 	struct shim_activities activities;
 	_Alignas(4096) uint8_t activity_ring[SHIM_RING];
+	_Alignas(4096) uint8_t memory_ring[SHIM_THREADS][SHIM_MEMORY_RING];
 };
 
 struct shim_counts {

@@ -85,7 +85,7 @@ struct recorder_thread {
 	struct shim_share *share;
 	unsigned epoch;
 	unsigned index; /* of its ring */
-	struct chunks_writer ring;
+	struct chunks_writer ring, memory;
 	struct sums_writer sums;
 	bool busy;
 	uint64_t
@@ -196,6 +196,9 @@ void jump_announced(const uint64_t *regs);
 
 /* The entry of a function of enum shim_step. May change its arguments in `regs`. */
 void jump_stepped(uint64_t *regs, uint32_t which);
+
+/* The entry of a function of enum shim_memory. */
+void jump_memory_told(const uint64_t *regs, uint32_t which);
 
 /* From now on: whether the program has observers of its own for all threads; how to find out
  * whether it has for this one (NULL: that is not known). */

@@ -58,6 +58,13 @@ ENTRY_HANDLER(on_entry, jump_entered)
 ENTRY_HANDLER(on_announced, jump_announced)
 ENTRY_HANDLER(on_step, jump_stepped)
 
+/* At the entry of a function without SSE arguments. */
+__attribute__((naked, used, noinline)) static void on_memory(void)
+{
+	__asm__ volatile(PUSH("0") "and $-64, %%rsp\n\t"
+				   "call %P0\n\t" POP ::"i"(jump_memory_told));
+}
+
 /* At an exit, whose stub has stepped over the red zone. */
 __attribute__((naked, used, noinline)) static void on_exit_window(void)
 {
@@ -71,4 +78,5 @@ void jump_handlers(struct shim_jumps *out)
 	out->exit = (uint64_t)(uintptr_t)on_exit_window;
 	out->announced = (uint64_t)(uintptr_t)on_announced;
 	out->step = (uint64_t)(uintptr_t)on_step;
+	out->memory = (uint64_t)(uintptr_t)on_memory;
 }

@@ -112,6 +112,7 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		t->index = i;
 		t->epoch = shim_epoch();
 		chunks_begin(&s->thread[i].records, &t->ring, s->chunks);
+		chunks_begin(&s->thread[i].memory, &t->memory, SHIM_MEMORY_CHUNKS);
 		sums_begin(&s->sums[i], &t->sums);
 		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));

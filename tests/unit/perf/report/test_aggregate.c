@@ -420,6 +420,52 @@ static void no_events_no_table(void **state)
 	aggregate_free(a);
 }
 
+static void memory(struct aggregate *a, struct op_event of, bool freed, uint64_t address,
+		   uint64_t bytes, uint64_t total)
+{
+	const struct memory_event m = {.of = of,
+				       .freed = freed,
+				       .device_index = -1,
+				       .address = address,
+				       .bytes = bytes,
+				       .total = total};
+	assert_int_equal(aggregate_add_memory(a, &m), 0);
+}
+
+/* What held most of it is known at the end, in whatever order it came. */
+static void the_peak_of_memory(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	struct op_event other = sample_event(3, 0, 0, 400, 400);
+	size_t n;
+	other.stack = other.where_stack = sample_other_stack();
+	memory(a, sample_event(1, 0, 0, 200, 200), false, 0x20, 30, 130);
+	memory(a, sample_event(2, 0, 0, 100, 100), false, 0x10, 100, 100);
+	memory(a, sample_event(4, 0, 0, 300, 300), true, 0x10, 100, 30);
+	memory(a, other, false, 0x10, 110, 140);
+	memory(a, sample_event(5, 0, 0, 500, 500), true, 0x10, 110, 30);
+	memory(a, other, true, 0x99, 0, 30);
+	assert_int_equal(aggregate_end(a), 0);
+	const struct memory_peak *p = aggregate_peaks(a, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(p->bytes, 140);
+	assert_int_equal(p->ns, 400);
+	assert_int_equal(p->known, 140);
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(rows[0]->memory.allocated, 130);
+	assert_int_equal(rows[0]->memory.freed, 210);
+	assert_int_equal(rows[0]->memory.at_peak, 30);
+	assert_int_equal(rows[1]->memory.allocated, 110);
+	assert_int_equal(rows[1]->memory.at_peak, 110);
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
+	assert_int_equal(t.memory_unknown, 1);
+	assert_true(aggregate_keys(a) & AGGREGATE_MEMORY);
+	aggregate_free(a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -439,6 +485,7 @@ int main(void)
 	    cmocka_unit_test(a_limit_says_what_is_left_out),
 	    cmocka_unit_test(rows_as_csv),
 	    cmocka_unit_test(no_events_no_table),
+	    cmocka_unit_test(the_peak_of_memory),
 	};
 	return unit_run(tests, NULL, NULL);
 }

@@ -264,6 +264,34 @@ static void check_table(const struct census *c, const struct libtorch *l)
 	op_table_free(t);
 }
 
+/* The libc10 beside a libtorch_cpu. */
+static void c10_path(const struct libtorch *l, char *out, size_t size)
+{
+	static const char cpu[] = "libtorch_cpu";
+	const char *name = strstr(l->path, cpu);
+	assert_non_null(name);
+	snprintf(out, size, "%.*slibc10%s", (int)(name - l->path), l->path, name + sizeof(cpu) - 1);
+}
+
+/* The functions of libc10 that are told of the CPU's memory have windows, too. */
+static void check_memory(const struct libtorch *l)
+{
+	char c10[sizeof(l->path) + 8];
+	struct op_table *t;
+
+	c10_path(l, c10, sizeof(c10));
+	struct ops_file files[OPS_FILES] = {
+	    {regular_open(l->path), l->path}, [OPS_C10] = {regular_open(c10), c10}};
+	assert_int_equal(op_table_load(files, OPS_JUMPS, &t, NULL), 0);
+	close(files[OPS_CPU].fd);
+	close(files[OPS_C10].fd);
+	for (unsigned i = 0; i < SHIM_MEMORIES; i++) {
+		assert_int_equal(t->memory[i].op, i);
+		assert_true(i == SHIM_MEMORY_REPORT || t->memory[i].len >= ARCH_JUMP_LEN);
+	}
+	op_table_free(t);
+}
+
 static void census_close(struct census *c)
 {
 	cs_close(&c->cs);
@@ -293,6 +321,7 @@ static void check_library(const struct libtorch *l)
 	assert_true(c.n[0] > 1000 && c.n[0] - c.fit[0] <= 1);
 	assert_true(c.n[1] > 300 && c.n[1] - c.fit[1] <= 2);
 	check_table(&c, l);
+	check_memory(l);
 	census_close(&c);
 }
 

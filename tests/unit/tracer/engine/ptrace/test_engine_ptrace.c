@@ -123,7 +123,7 @@ static struct probe_site site(const void *at, uint32_t kind, uint32_t op)
 	struct maps maps;
 	assert_int_equal(maps_read(getpid(), &maps, NULL), 0);
 	const struct mapping *m = maps_find(&maps, (uintptr_t)at);
-	struct probe_site s = {(uintptr_t)at - m->start + m->offset, op, (uint16_t)kind, 0};
+	struct probe_site s = {(uintptr_t)at - m->start + m->offset, op, (uint16_t)kind, 0, 0};
 	maps_free(&maps);
 	return s;
 }

@@ -1,0 +1,294 @@
+/* What was allocated and freed, in the rows of the ops that did it; the peaks, and what held them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/report/internal.h"
+
+/* Events come nearly in the order of their times: those within an op when that has ended. So many
+ * are kept to be put in order; the older half is then taken. */
+enum { WINDOW = 1 << 18 };
+
+struct memory_step {
+	uint64_t ns, address, bytes, total;
+	uint32_t row1,
+	    number; /* row1: its index + 1, 0: none; number: in the order in which they came */
+	uint16_t device;
+	bool freed;
+};
+
+/* A block that is allocated. */
+struct held_block {
+	uint64_t address, bytes; /* bytes 0: it is free */
+	uint32_t held;
+	uint16_t device;
+};
+
+/* What a row holds of a device's memory. */
+struct held_memory {
+	uint64_t live, at_peak;
+	uint64_t peak; /* number of the peak that `at_peak` is of; of a later one it is `live` */
+	uint32_t row1;
+	uint16_t device;
+};
+
+struct memory_sums {
+	struct memory_peak *peaks; /* by device of a process */
+	uint64_t *numbers;	   /* of the peaks that there were */
+	size_t npeaks, peaks_room, numbers_room;
+	struct memory_step *steps;
+	size_t n, room;
+	uint64_t taken_ns;  /* what is earlier comes too late */
+	struct map held_at; /* by row and device */
+	struct held_memory *held;
+	size_t nheld, held_room;
+	struct map block_at; /* by address and device */
+	struct held_block *blocks;
+	size_t nblocks, blocks_room, live;
+};
+
+void aggregate_memory_free(struct memory_sums *m)
+{
+	if (!m)
+		return;
+	free(m->peaks);
+	free(m->numbers);
+	free(m->steps);
+	free(m->held);
+	free(m->blocks);
+	map_free(&m->held_at);
+	map_free(&m->block_at);
+	free(m);
+}
+
+static int64_t device_of(struct memory_sums *m, const struct memory_event *e)
+{
+	for (size_t i = 0; i < m->npeaks; i++)
+		if (m->peaks[i].pid == e->of.pid && m->peaks[i].device_type == e->device_type &&
+		    m->peaks[i].device_index == e->device_index)
+			return (int64_t)i;
+	if (m->npeaks == UINT16_MAX ||
+	    array_grow(&m->peaks, &m->peaks_room, m->npeaks + 1, sizeof(*m->peaks)) ||
+	    array_grow(&m->numbers, &m->numbers_room, m->npeaks + 1, sizeof(*m->numbers)))
+		return -ENOMEM;
+	m->numbers[m->npeaks] = 1;
+	m->peaks[m->npeaks] = (struct memory_peak){.pid = e->of.pid,
+						   .rank1 = e->of.rank1,
+						   .device_type = e->device_type,
+						   .device_index = e->device_index};
+	return (int64_t)m->npeaks++;
+}
+
+/* An address, which is below 2^56, in the memory of a device. */
+static uint64_t block_key(uint64_t address, uint16_t device)
+{
+	return address ^ (uint64_t)device << 56 ^ (uint64_t)device << 40;
+}
+
+static struct held_memory *held_of(struct memory_sums *m, uint32_t row1, uint16_t device)
+{
+	const uint64_t key = (uint64_t)row1 << 16 | device;
+	int64_t at = map_get(&m->held_at, key);
+	if (at < 0) {
+		if (array_grow(&m->held, &m->held_room, m->nheld + 1, sizeof(*m->held)) ||
+		    map_put(&m->held_at, key, (uint32_t)m->nheld))
+			return NULL;
+		at = (int64_t)m->nheld++;
+		m->held[at] = (struct held_memory){.row1 = row1, .device = device};
+	}
+	return &m->held[at];
+}
+
+static void held_change(const struct memory_sums *m, struct held_memory *h, int64_t bytes)
+{
+	if (h->peak != m->numbers[h->device])
+		h->at_peak = h->live;
+	h->peak = m->numbers[h->device];
+	h->live += (uint64_t)bytes;
+}
+
+/* Forget the places of blocks that are free. */
+static void compact(struct memory_sums *m)
+{
+	enum { FEW = 4096 };
+	size_t n = 0;
+	if (m->nblocks < FEW || m->live > m->nblocks / 4)
+		return;
+	map_clear(&m->block_at);
+	for (size_t i = 0; i < m->nblocks; i++) {
+		if (!m->blocks[i].bytes)
+			continue;
+		m->blocks[n] = m->blocks[i];
+		map_put(&m->block_at, block_key(m->blocks[n].address, m->blocks[n].device),
+			(uint32_t)n);
+		n++;
+	}
+	m->nblocks = n;
+}
+
+static int block_allocated(struct memory_sums *m, const struct memory_step *s)
+{
+	compact(m);
+	const uint64_t key = block_key(s->address, s->device);
+	struct held_memory *h = held_of(m, s->row1, s->device);
+	int64_t at = map_get(&m->block_at, key);
+	if (!h)
+		return -ENOMEM;
+	if (at < 0) {
+		if (array_grow(&m->blocks, &m->blocks_room, m->nblocks + 1, sizeof(*m->blocks)) ||
+		    map_put(&m->block_at, key, (uint32_t)m->nblocks))
+			return -ENOMEM;
+		at = (int64_t)m->nblocks++;
+		m->blocks[at].bytes = 0;
+	}
+	struct held_block *b = &m->blocks[at];
+	if (b->bytes)
+		held_change(m, &m->held[b->held], -(int64_t)b->bytes);
+	m->live += !b->bytes;
+	*b = (struct held_block){s->address, s->bytes, (uint32_t)(h - m->held), s->device};
+	held_change(m, h, (int64_t)s->bytes);
+	return 0;
+}
+
+static void block_freed(struct memory_sums *m, const struct memory_step *s)
+{
+	int64_t at = map_get(&m->block_at, block_key(s->address, s->device));
+	if (at < 0 || !m->blocks[at].bytes)
+		return;
+	held_change(m, &m->held[m->blocks[at].held], -(int64_t)m->blocks[at].bytes);
+	m->blocks[at].bytes = 0;
+	m->live--;
+}
+
+static int take_step(struct memory_sums *m, const struct memory_step *s)
+{
+	struct memory_peak *p = &m->peaks[s->device];
+	int r = 0;
+	if (s->freed)
+		block_freed(m, s);
+	else if (s->bytes)
+		r = block_allocated(m, s);
+	if (s->total > p->bytes) {
+		p->bytes = s->total;
+		p->ns = s->ns;
+		m->numbers[s->device]++;
+	}
+	return r;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+	const struct memory_step *x = a, *y = b;
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? -1 : 1;
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Take all but the last `keep`. 0 or -ENOMEM. */
+static int take_steps(struct memory_sums *m, size_t keep)
+{
+	int r = 0;
+	size_t n = m->n > keep ? m->n - keep : 0;
+	qsort(m->steps, m->n, sizeof(*m->steps), compare_steps);
+	for (size_t i = 0; i < n && !r; i++)
+		r = take_step(m, &m->steps[i]);
+	m->taken_ns = n ? m->steps[n - 1].ns : m->taken_ns;
+	memmove(m->steps, m->steps + n, (m->n - n) * sizeof(*m->steps));
+	m->n -= n;
+	for (size_t i = 0; i < m->n; i++)
+		m->steps[i].number = (uint32_t)i;
+	return r;
+}
+
+/* The row of its op; -1: there is none. */
+static int64_t row_of(struct aggregate *a, const struct memory_event *e)
+{
+	struct op_desc none = {.name = report_launch_text(e->launch)};
+	struct op_event of = e->of;
+	const struct aggregate_thread *t = aggregate_thread_known(a, &of);
+	if (a->keys & AGGREGATE_NO_ACTIVITIES)
+		return -1;
+	unsigned launch = e->launch;
+	if (a->keys & AGGREGATE_TENSORS && launch == LAUNCH_IN_OP) {
+		int64_t row = aggregate_known(a, of.id);
+		if (row >= 0)
+			return row;
+		launch = AGGREGATE_NO_CALL;
+	}
+	of.op = of.op ? of.op : &none;
+	return aggregate_row_of(a, &of, t && t->worker, launch);
+}
+
+static void count(struct aggregate *a, int64_t row, const struct memory_event *e)
+{
+	struct memory_row *r = row >= 0 ? &a->rows[row]->memory : NULL;
+	a->totals.memory_events++;
+	a->totals.memory_unknown += e->freed && !e->bytes;
+	if (r && e->freed) {
+		r->frees++;
+		r->freed += e->bytes;
+	} else if (r) {
+		r->allocs++;
+		r->allocated += e->bytes;
+	}
+}
+
+int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
+{
+	if (!a->memory && !(a->memory = calloc(1, sizeof(*a->memory))))
+		return -ENOMEM;
+	struct memory_sums *m = a->memory;
+	int64_t device = device_of(m, e), row = row_of(a, e);
+	if (device < 0 || row == -ENOMEM)
+		return -ENOMEM;
+	count(a, row, e);
+	if (m->n == WINDOW && take_steps(m, WINDOW / 2))
+		return -ENOMEM;
+	if (array_grow(&m->steps, &m->room, m->n + 1, sizeof(*m->steps)))
+		return -ENOMEM;
+	m->peaks[device].late += e->of.start_ns < m->taken_ns;
+	m->steps[m->n] = (struct memory_step){
+	    .ns = e->of.start_ns,
+	    .address = e->address,
+	    .bytes = e->bytes,
+	    .total = e->total,
+	    .row1 = (uint32_t)(row + 1),
+	    .number = (uint32_t)m->n,
+	    .device = (uint16_t)device,
+	    .freed = e->freed,
+	};
+	m->n++;
+	return 0;
+}
+
+void aggregate_memory_lost(struct aggregate *a, uint64_t count)
+{
+	a->totals.memory_lost += count;
+}
+
+int aggregate_memory_end(struct aggregate *a)
+{
+	struct memory_sums *m = a->memory;
+	int r = m ? take_steps(m, 0) : 0;
+	if (!m || r)
+		return r;
+	for (size_t i = 0; i < a->row_ids.used; i++)
+		a->rows[i]->memory.at_peak = 0;
+	for (size_t i = 0; i < m->npeaks; i++)
+		m->peaks[i].known = 0;
+	for (size_t i = 0; i < m->nheld; i++) {
+		const struct held_memory *h = &m->held[i];
+		uint64_t bytes = h->peak == m->numbers[h->device] ? h->at_peak : h->live;
+		m->peaks[h->device].known += bytes;
+		if (h->row1)
+			a->rows[h->row1 - 1]->memory.at_peak += bytes;
+	}
+	return 0;
+}
+
+const struct memory_peak *aggregate_peaks(const struct aggregate *a, size_t *n)
+{
+	*n = a->memory ? a->memory->npeaks : 0;
+	return *n ? a->memory->peaks : NULL;
+}

@@ -1,0 +1,20 @@
+"""memory.py PROFILED REPORT: what each op allocated, less what it freed, is what PyTorch's profiler says; the peak is held by the
+line that allocates most."""
+
+import collections
+import json
+import sys
+
+profiled, report = (json.load(open(f)) for f in sys.argv[1:])
+ours = collections.Counter()
+for r in report["rows"]:
+    ours[(r["op"] or "").split(".")[0]] += r["alloc_bytes"] - r["freed_bytes"]
+# Names that are no op's: ranges of its own, and "[memory]"; and nodes free what the evaluation of a node does for the profiler.
+ops = {op for op in set(ours) | set(profiled) if op.startswith("aten::")}
+assert len(ops) > 8, ops
+different = {op: (ours[op], profiled.get(op, 0)) for op in ops if ours[op] != profiled.get(op, 0)}
+assert not different, different
+summary = report["summary"]
+assert not summary["memory_lost"] and not summary["memory_unknown"], summary
+most = max(report["rows"], key=lambda r: r["peak_bytes"])
+assert most["peak_bytes"] >= 8 << 20, most

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# --memory: what ops allocate and free is what PyTorch's profiler says.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+measured() {
+	"$PY" trace/memory.py profile 2>/dev/null | tail -n 1 >"$T/profiled"
+	"$PY" trace/memory.py >"$T/alone" 2>/dev/null
+	"$DITRACE" run --memory --engine shim -o "$T/data" -- "$PY" trace/memory.py >"$T/out" 2>"$T/err"
+	ok "the program computes the same" grep -qxF -f "$T/alone" "$T/out"
+	"$DITRACE" report --group op --format json "$T/data" >"$T/report"
+	ok "each op has what the profiler says" python3 "$here/trace/memory.py" "$T/profiled" "$T/report"
+	"$DITRACE" report --sort peak "$T/data" >"$T/table"
+	like "the peak, and what held it" "$T/table" '^peak of memory on cpu: 1[67]\.[0-9] MiB.*: [45][0-9] % '
+	like "columns of memory" "$T/table" 'Alloc +At peak v'
+}
+
+each_torch measured
+"$DITRACE" run --memory --engine ptrace -o "$T/data" -- true 2>"$T/err"
+like "other engines say that they do not see it" "$T/err" '--memory: the engine ptrace does not see'
+done_testing
