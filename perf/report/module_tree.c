@@ -113,6 +113,11 @@ static int compare(const void *a, const void *b, void *tree)
 	return (i > k) - (i < k);
 }
 
+static bool is_left_out(const struct aggregate_row *r)
+{
+	return r->worker || r->phase == PHASE_COMPILE;
+}
+
 static int build(struct module_tree *t, const struct aggregate_row *const *rows, size_t n)
 {
 	if (find_root(t, rows, n))
@@ -120,12 +125,12 @@ static int build(struct module_tree *t, const struct aggregate_row *const *rows,
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *r = rows[i];
 		const char *launch = report_launch_text(r->launch);
-		int64_t id = r->worker ? -1 : module_of(t, launch ? launch : r->module);
-		if (id < 0 && !r->worker)
+		int64_t id = is_left_out(r) ? -1 : module_of(t, launch ? launch : r->module);
+		if (id < 0 && !is_left_out(r))
 			return -ENOMEM;
 		if (id < 0)
 			continue;
-		t->list[id].own[r->phase != PHASE_FORWARD] += r->self_ns;
+		t->list[id].own[phase_is_backward(r->phase)] += r->self_ns;
 		t->list[id].own[DEVICES] += r->device_ns;
 	}
 	uint32_t all = t->ids.used;

@@ -7,8 +7,8 @@
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/ops.h"
 
-/* Symbols looked up by full name, in libtorch_cpu and libtorch_python. Mangled by the Itanium C++
- * ABI, section 5.1. */
+/* Symbols looked up by full name, in libtorch_cpu, libtorch_python and libc10. Mangled by the
+ * Itanium C++ ABI, section 5.1. */
 static const struct wanted {
 	const char *name;
 	uint8_t role, file;
@@ -22,6 +22,12 @@ static const struct wanted {
     {"_Z17THPFunction_applyP7_objectS0_", ROLE_FUNCTION, OPS_PYTHON},
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_S1_", ROLE_FUNCTION, OPS_PYTHON},
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_", ROLE_FUNCTION, OPS_PYTHON},
+    /* c10/util/WaitCounter.h, with std::string_view: since 2.6. */
+    {"_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
+     ROLE_COUNTER, OPS_C10},
+    {"_ZN3c107monitor17WaitCounterHandle5startEv", ROLE_COUNTER_START, OPS_C10},
+    {"_ZN3c107monitor17WaitCounterHandle4stopERKNS_11SmallVectorIlLj6EEE", ROLE_COUNTER_STOP,
+     OPS_C10},
 };
 
 static bool has_prefix(const char *s, const char *prefix)
@@ -122,7 +128,7 @@ int ops_find(struct build *b)
 {
 	int r = 0;
 	for (b->file = 0; !r && b->file < OPS_FILES; b->file++)
-		if (b->elf[b->file] && b->file != OPS_C10)
+		if (b->elf[b->file])
 			r = elf_each_symbol(b->elf[b->file], b->file == OPS_PYTHON, on_symbol, b);
 	r = r ? r : add_grads(b);
 	return r ? r : add_placeless(b);

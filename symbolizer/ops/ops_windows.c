@@ -9,8 +9,7 @@
 static const char engine_main[] =
     "_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE";
 
-/* Another name for it does the same: constructors have two (Itanium C++ ABI, 5.1.4.3). */
-static bool is_not_shared(void *arg, uint64_t start, size_t len)
+bool ops_is_not_shared(void *arg, uint64_t start, size_t len)
 {
 	(void)arg, (void)start, (void)len;
 	return false;
@@ -47,8 +46,8 @@ static int find_step(struct build *b, const char *name, struct return_sites_ctx 
 	struct func_facts facts;
 	struct func_windows w = {0};
 	int r = code ? return_sites_analyze(c, code, size, at, &facts) : -EINVAL;
-	struct windows_ops ops = b->windows;
-	ops.is_shared = is_not_shared;
+	struct windows_ops ops = b->windows[OPS_CPU];
+	ops.is_shared = ops_is_not_shared;
 	r = r ? r : windows_find(c, &facts, &ops, &w);
 	int64_t off = w.entry.len ? elf_offset(f, at + w.entry.off) : -1;
 	if (off > 0) {
